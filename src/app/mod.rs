@@ -1,0 +1,1 @@
+//! app: see the layer list in the crate documentation.

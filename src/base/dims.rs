@@ -1,0 +1,88 @@
+//! The dimensions of a transformer and the checks that make arithmetic on them safe.
+
+use super::limits;
+
+/// Dimensions of a model. Shape letters: L layers, C hidden, H query heads, G KV heads, D head dimension,
+/// F feed-forward width, V vocabulary.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct ModelDims {
+    /// L
+    pub n_layer: usize,
+    /// C
+    pub hidden_dim: usize,
+    /// H
+    pub n_head: usize,
+    /// G; `n_head` for multi-head attention, fewer for grouped queries
+    pub n_kv_head: usize,
+    /// D
+    pub head_dim: usize,
+    /// F
+    pub ffn_dim: usize,
+    /// V
+    pub vocab_size: usize,
+    /// the window that the model was trained for, in tokens
+    pub context_len: usize,
+}
+
+/// Dimensions that no real model has.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the model says {name} = {got}, but it must be {must}")]
+pub struct DimsError {
+    /// the field's name
+    pub name: &'static str,
+    /// what the file says
+    pub got: usize,
+    /// what is allowed
+    pub must: String,
+}
+
+impl ModelDims {
+    /// Checks every field against [`limits`], and the heads against each other.
+    ///
+    /// # Errors
+    /// The first field that no real model has.
+    pub fn check(&self) -> Result<(), DimsError> {
+        let within = |name, got: usize, max: usize| {
+            if got == 0 || got > max {
+                return Err(DimsError { name, got, must: format!("between 1 and {max}") });
+            }
+            Ok(())
+        };
+        within("n_layer", self.n_layer, limits::MAX_LAYERS)?;
+        within("hidden_dim", self.hidden_dim, limits::MAX_DIM)?;
+        within("n_head", self.n_head, limits::MAX_HEADS)?;
+        within("n_kv_head", self.n_kv_head, self.n_head)?;
+        within("head_dim", self.head_dim, limits::MAX_HEAD_DIM)?;
+        within("ffn_dim", self.ffn_dim, limits::MAX_DIM)?;
+        within("vocab_size", self.vocab_size, limits::MAX_VOCAB)?;
+        within("context_len", self.context_len, limits::MAX_CONTEXT)?;
+        if !self.n_head.is_multiple_of(self.n_kv_head) {
+            return Err(DimsError {
+                name: "n_kv_head",
+                got: self.n_kv_head,
+                must: format!("a divisor of n_head = {}", self.n_head),
+            });
+        }
+        Ok(())
+    }
+
+    /// Query heads that share one KV head.
+    pub fn group_size(&self) -> usize {
+        self.n_head / self.n_kv_head
+    }
+
+    /// Width of the concatenated query heads, H * D.
+    pub fn q_dim(&self) -> usize {
+        self.n_head * self.head_dim
+    }
+
+    /// Width of the concatenated keys (or values), G * D.
+    pub fn kv_dim(&self) -> usize {
+        self.n_kv_head * self.head_dim
+    }
+
+    /// Elements of K and V that one token stores over all layers.
+    pub fn kv_elements_per_token(&self) -> usize {
+        self.n_layer * 2 * self.kv_dim()
+    }
+}

@@ -1,0 +1,35 @@
+//! Every limit and default in one place, with units in the names.
+
+/// Layers of the deepest model that is accepted.
+pub const MAX_LAYERS: usize = 1024;
+/// Largest hidden or feed-forward width.
+pub const MAX_DIM: usize = 1 << 20;
+/// Largest number of attention heads.
+pub const MAX_HEADS: usize = 4096;
+/// Largest head dimension the attention kernels are built for.
+pub const MAX_HEAD_DIM: usize = 256;
+/// Largest vocabulary.
+pub const MAX_VOCAB: usize = 1 << 21;
+/// Largest context window, tokens.
+pub const MAX_CONTEXT: usize = 1 << 26;
+/// Largest number of metadata entries, tensors or array elements read from a model file.
+pub const MAX_FILE_COUNT: u64 = 1 << 24;
+/// Largest document, bytes of text.
+pub const MAX_DOCUMENT_BYTES: u64 = 64 << 20;
+
+/// Tokens per KV block (one layer, one KV head).
+pub const KV_BLOCK_TOKENS: usize = 16;
+/// Tokens in the first KV segment of a layer; each later segment doubles the total.
+pub const KV_FIRST_SEGMENT_TOKENS: usize = 2048;
+/// Largest number of tokens in one prefill chunk.
+pub const MAX_PREFILL_CHUNK: usize = 512;
+/// What one GPU submit should take at most, milliseconds, so that the window stays smooth.
+pub const SUBMIT_TARGET_MILLIS: f64 = 30.0;
+/// Candidates that the device hands to the sampler.
+pub const TOP_K_CANDIDATES: usize = 64;
+/// Alignment of everything inside a weight arena, bytes (covers every device's storage offset alignment).
+pub const ARENA_ALIGN_BYTES: u64 = 256;
+/// Answers end here unless the user says otherwise, tokens.
+pub const DEFAULT_MAX_TOKENS: usize = 512;
+/// Commands and events waiting in a channel at most.
+pub const CHANNEL_DEPTH: usize = 1024;

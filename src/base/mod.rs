@@ -1,0 +1,10 @@
+//! Units, model dimensions, limits and the seeded generator: plain data that every other module may use. No I/O.
+
+mod dims;
+pub mod limits;
+mod rng;
+mod units;
+
+pub use dims::{DimsError, ModelDims};
+pub use rng::Rng;
+pub use units::{Bytes, ParseBytesError};

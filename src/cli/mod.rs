@@ -1,0 +1,1 @@
+//! cli: see the layer list in the crate documentation.

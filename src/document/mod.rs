@@ -1,0 +1,1 @@
+//! document: see the layer list in the crate documentation.

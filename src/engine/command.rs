@@ -1,0 +1,343 @@
+//! The engine's whole API: commands in, events out, over bounded channels.
+
+use std::path::PathBuf;
+
+use crate::base::Bytes;
+
+/// Where a model comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ModelSource {
+    /// the weights embedded in the binary
+    BuiltIn,
+    /// a GGUF file, or a folder with `config.json`, `tokenizer.json`, `*.safetensors`
+    Path(PathBuf),
+    /// random weights of a named real shape (`bench --synthetic`), at a weight type such as `Q4_0`
+    Synthetic {
+        /// shape name, for example `llama-3.2-1b`
+        name: String,
+        /// `F32`, `F16`, `Q8_0`, `Q4_0`, ...
+        weight_type: String,
+    },
+}
+
+/// Element type of the KV cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KvDtype {
+    /// half precision
+    #[default]
+    F16,
+    /// single precision, for comparing engines
+    F32,
+}
+
+/// What the user chose about loading a model.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct LoadOptions {
+    /// adapter by name (part of it, any case) or index; the best one otherwise
+    pub gpu: Option<String>,
+    /// cap on the context, tokens; the model's window otherwise
+    pub context: Option<usize>,
+    /// element type of K and V
+    pub kv_dtype: KvDtype,
+    /// cap on KV bytes in VRAM
+    pub vram_budget: Option<Bytes>,
+}
+
+/// How the next token is chosen. `temperature == 0` is greedy and deterministic.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+pub struct Sampling {
+    /// 0 is greedy
+    pub temperature: f32,
+    /// 0 keeps all
+    pub top_k: u32,
+    /// 1 keeps all
+    pub top_p: f32,
+    /// 0 keeps all
+    pub min_p: f32,
+    /// 1 changes nothing
+    pub repetition_penalty: f32,
+    /// same seed, same answer
+    pub seed: u64,
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Sampling { temperature: 0.0, top_k: 40, top_p: 0.95, min_p: 0.05, repetition_penalty: 1.0, seed: 0 }
+    }
+}
+
+/// Who said a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// instructions
+    System,
+    /// the person
+    User,
+    /// the model
+    Assistant,
+}
+
+/// One message of a conversation, as plain text. A document is part of the first user message:
+/// its text, a blank line, the question.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Message {
+    /// who
+    pub role: Role,
+    /// what
+    pub content: String,
+}
+
+/// Names one request, so that its events can be told from those of another.
+pub type TurnId = u64;
+
+/// What the engine can be asked to do. It acts in order; [`crate::engine::EngineHandle::stop`] overtakes.
+#[derive(Debug, Clone)]
+pub enum EngineCommand {
+    /// replace the model (and rebuild the device if `options.gpu` changed)
+    LoadModel {
+        /// which
+        source: ModelSource,
+        /// how
+        options: LoadOptions,
+    },
+    /// free the model and everything it holds
+    UnloadModel,
+    /// answer the last user message. Whatever prefix of the tokens is already in the KV cache is not read again.
+    Ask {
+        /// names the events
+        turn: TurnId,
+        /// the whole conversation, oldest first
+        messages: Vec<Message>,
+        /// how tokens are chosen
+        sampling: Sampling,
+        /// the answer ends after this many tokens at the latest
+        max_tokens: usize,
+    },
+    /// read a document ahead of the first question: prefill `text` as the start of a first user message
+    Read {
+        /// names the events
+        turn: TurnId,
+        /// document text
+        text: String,
+    },
+    /// count the tokens of a conversation (events: [`EngineEvent::Counted`])
+    Count {
+        /// names the event
+        turn: TurnId,
+        /// the conversation
+        messages: Vec<Message>,
+    },
+    /// logits of every position of `tokens` (events: [`EngineEvent::LogitsRows`], then [`EngineEvent::Finished`])
+    Logits {
+        /// names the events
+        turn: TurnId,
+        /// token ids
+        tokens: Vec<u32>,
+    },
+    /// time prefill and decode on random tokens (events: [`EngineEvent::BenchResult`], then [`EngineEvent::Finished`])
+    Bench {
+        /// names the events
+        turn: TurnId,
+        /// prompt lengths, as llama-bench's `-p`
+        n_prompt: Vec<usize>,
+        /// generated lengths, as `-n`
+        n_gen: Vec<usize>,
+        /// depths already in the cache, as `-d`
+        depths: Vec<usize>,
+        /// repetitions of each
+        repetitions: usize,
+    },
+    /// end the worker
+    Shutdown,
+}
+
+/// A loaded model and its device, for the model bar.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct ModelInfo {
+    /// `general.name`, or the file name
+    pub name: String,
+    /// `llama`, `qwen2`, ...
+    pub architecture: String,
+    /// most common weight type, for example `Q8_0`
+    pub quantisation: String,
+    /// number of weights
+    pub n_params: u64,
+    /// trained window, tokens
+    pub context_len: usize,
+    /// window in force (smaller when capped)
+    pub context_limit: usize,
+    /// size of the file(s)
+    pub file_bytes: u64,
+    /// VRAM for weights, activations and the KV cache as allocated now
+    pub vram_bytes: u64,
+    /// what was estimated before loading
+    pub estimated_vram_bytes: u64,
+    /// KV bytes of one token
+    pub kv_bytes_per_token: u64,
+    /// adapter name
+    pub adapter: String,
+    /// runs on the CPU (lavapipe and the like)
+    pub software: bool,
+    /// sentences for the user, for example a weight type that was converted at load
+    pub notes: Vec<String>,
+    /// the model's own recommended sampling, or the default
+    pub sampling: Sampling,
+    /// it is the built-in quoting model
+    pub built_in: bool,
+}
+
+/// Why an answer ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StopReason {
+    /// the model's own end token
+    Eos,
+    /// `max_tokens` or the end of the window
+    Length,
+    /// the user
+    Cancelled,
+}
+
+/// What an answer cost (all times in milliseconds).
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct TurnSummary {
+    /// tokens of the prompt
+    pub prompt_tokens: usize,
+    /// of which were already in the KV cache
+    pub cached_tokens: usize,
+    /// time in prefill
+    pub prefill_ms: f64,
+    /// from the request to the first token
+    pub first_token_ms: f64,
+    /// tokens of the answer
+    pub generated_tokens: usize,
+    /// time in decode
+    pub decode_ms: f64,
+    /// decode speed
+    pub tokens_per_s: f64,
+    /// KV bytes in VRAM at the end
+    pub kv_bytes: u64,
+    /// and at most
+    pub kv_peak_bytes: u64,
+    /// tokens in the cache at the end
+    pub context_used: usize,
+    /// dispatches of the last decoded token
+    pub dispatches_per_token: usize,
+    /// CPU time to encode one decoded token, mean, milliseconds
+    pub encode_ms_per_token: f64,
+    /// why it ended
+    pub stop: StopReason,
+}
+
+/// One line of `strata bench`.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct BenchRow {
+    /// `pp512`, `tg128`, `tg128 @ d4096`
+    pub test: String,
+    /// tokens per second of each repetition
+    pub samples: Vec<f64>,
+    /// dispatches per token (decode) or per chunk (prefill)
+    pub dispatches: usize,
+    /// CPU time spent encoding per token, milliseconds
+    pub encode_ms_per_token: f64,
+    /// bytes of weights that one token reads
+    pub weight_bytes_per_token: u64,
+    /// floating-point operations of one token's matrix products
+    pub flops_per_token: u64,
+}
+
+/// What the engine reports.
+#[derive(Debug, Clone)]
+pub enum EngineEvent {
+    /// loading goes on: share done in 0..=1 and what is happening
+    ModelLoading {
+        /// 0 to 1
+        share: f32,
+        /// a few words
+        what: String,
+    },
+    /// the model is ready
+    ModelLoaded(Box<ModelInfo>),
+    /// it could not be loaded: one sentence that says what to do
+    ModelFailed(String),
+    /// the model is gone
+    ModelUnloaded,
+    /// a turn began
+    TurnStarted {
+        /// which
+        turn: TurnId,
+        /// tokens of the prompt
+        prompt_tokens: usize,
+        /// of which need no prefill
+        cached_tokens: usize,
+    },
+    /// prefill goes on
+    Prefill {
+        /// which
+        turn: TurnId,
+        /// tokens in the cache so far
+        done: usize,
+        /// tokens of the prompt
+        total: usize,
+        /// of this prefill so far
+        tokens_per_s: f64,
+    },
+    /// a piece of the answer (whole code points)
+    Token {
+        /// which
+        turn: TurnId,
+        /// text to append
+        text: String,
+        /// answer tokens so far
+        n: usize,
+        /// decode speed so far
+        tokens_per_s: f64,
+        /// tokens in the KV cache
+        context_used: usize,
+    },
+    /// a turn ended well (also when it was stopped)
+    Finished {
+        /// which
+        turn: TurnId,
+        /// its cost
+        summary: Box<TurnSummary>,
+    },
+    /// a turn could not be answered: one sentence that says what to do
+    Failed {
+        /// which
+        turn: TurnId,
+        /// for a person
+        sentence: String,
+        /// the request itself was at fault (exit 2), not the machine (exit 1)
+        bad_input: bool,
+    },
+    /// tokens of a conversation
+    Counted {
+        /// which
+        turn: TurnId,
+        /// how many
+        tokens: usize,
+    },
+    /// logits `[n, V]` of positions `first .. first + n`
+    LogitsRows {
+        /// which
+        turn: TurnId,
+        /// first position
+        first: usize,
+        /// row-major
+        rows: Vec<f32>,
+        /// V
+        vocab_size: usize,
+    },
+    /// one finished benchmark line
+    BenchResult {
+        /// which
+        turn: TurnId,
+        /// the line
+        row: Box<BenchRow>,
+    },
+    /// something the user should know, once (a lost device that was rebuilt, a converted weight type)
+    Notice(String),
+}

@@ -1,0 +1,1 @@
+//! gpu: see the layer list in the crate documentation.

@@ -1,0 +1,1 @@
+//! kv: see the layer list in the crate documentation.

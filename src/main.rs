@@ -1,0 +1,3 @@
+//! Arguments, wiring, window or headless run.
+
+fn main() {}

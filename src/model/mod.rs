@@ -1,0 +1,3 @@
+//! Model files (untrusted bytes), quantised block formats, and architectures as data.
+
+pub mod plan;

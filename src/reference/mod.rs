@@ -1,0 +1,1 @@
+//! reference: see the layer list in the crate documentation.

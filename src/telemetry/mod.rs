@@ -1,0 +1,1 @@
+//! telemetry: see the layer list in the crate documentation.

@@ -1,0 +1,1 @@
+//! token: see the layer list in the crate documentation.
