@@ -1,0 +1,99 @@
+//! Both ends of the channel pair between a front end and the engine worker.
+//!
+//! ```text
+//! UI / CLI ── EngineCommand ─► [bounded] ─► worker
+//!     ▲                                       │
+//!     └── EngineEvent ◄─ [bounded] ◄── wake() ┘        stop: a flag that overtakes the queue
+//! ```
+//! Invariants: 1. [`EngineHandle::send`] and [`EngineHandle::poll`] never block. 2. The worker may block on a full event
+//! channel; a front end that went away unblocks it. 3. `stop` ends the turn that runs now, within one submit.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
+
+use super::command::{EngineCommand, EngineEvent};
+use crate::base::limits::CHANNEL_DEPTH;
+
+/// A front end's end.
+pub struct EngineHandle {
+    commands: Sender<EngineCommand>,
+    events: Receiver<EngineEvent>,
+    stops: Arc<AtomicU64>,
+}
+
+/// The worker's end.
+pub struct EnginePort {
+    /// what to do next
+    pub commands: Receiver<EngineCommand>,
+    events: Sender<EngineEvent>,
+    stops: Arc<AtomicU64>,
+    wake: Box<dyn Fn() + Send>,
+}
+
+/// Remembers how many stops there had been when a turn began.
+#[derive(Clone)]
+pub struct StopWatch {
+    stops: Arc<AtomicU64>,
+    seen: u64,
+}
+
+impl StopWatch {
+    /// The user pressed stop since this watch was taken.
+    pub fn stopped(&self) -> bool {
+        self.stops.load(Ordering::Acquire) != self.seen
+    }
+}
+
+impl EngineHandle {
+    /// A connected pair. `wake` is called after every event (a window asks for a repaint there).
+    pub fn pair(wake: impl Fn() + Send + 'static) -> (EngineHandle, EnginePort) {
+        let (command_tx, command_rx) = bounded(CHANNEL_DEPTH);
+        let (event_tx, event_rx) = bounded(CHANNEL_DEPTH);
+        let stops = Arc::new(AtomicU64::new(0));
+        let handle = EngineHandle { commands: command_tx, events: event_rx, stops: stops.clone() };
+        (handle, EnginePort { commands: command_rx, events: event_tx, stops, wake: Box::new(wake) })
+    }
+
+    /// Queues a command. False when the queue is full or the worker is gone.
+    pub fn send(&self, command: EngineCommand) -> bool {
+        match self.commands.try_send(command) {
+            Ok(()) => true,
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => false,
+        }
+    }
+
+    /// The next event, if there is one.
+    pub fn poll(&self) -> Option<EngineEvent> {
+        self.events.try_recv().ok()
+    }
+
+    /// The next event, waiting up to `timeout`. `Err(true)` when the worker is gone.
+    ///
+    /// # Errors
+    /// `false` on a timeout, `true` when no event can come any more.
+    pub fn wait(&self, timeout: Duration) -> Result<EngineEvent, bool> {
+        self.events.recv_timeout(timeout).map_err(|e| e == RecvTimeoutError::Disconnected)
+    }
+
+    /// Ends the turn that runs now (prefill or decode); turns asked for later are not affected.
+    pub fn stop(&self) {
+        self.stops.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+impl EnginePort {
+    /// Reports an event and wakes the front end. False when the front end is gone.
+    pub fn emit(&self, event: EngineEvent) -> bool {
+        let sent = self.events.send(event).is_ok();
+        (self.wake)();
+        sent
+    }
+
+    /// A watch for stops from now on.
+    pub fn stop_watch(&self) -> StopWatch {
+        StopWatch { stops: self.stops.clone(), seen: self.stops.load(Ordering::Acquire) }
+    }
+}
