@@ -12,6 +12,7 @@
 mod buffer;
 mod device;
 mod error;
+pub mod kernels;
 mod pipeline;
 pub mod probe;
 mod recorder;

@@ -21,7 +21,18 @@ macro_rules! embed {
     };
 }
 
-embed!();
+embed!(
+    "attention/decode_merge",
+    "attention/decode_split",
+    "attention/prefill_scores",
+    "attention/prefill_softmax",
+    "attention/prefill_values",
+    "attention/rope_append",
+    "common/kv_block",
+    "norm/norm",
+    "sample/argmax",
+    "sample/top_k",
+);
 
 /// A shader file and the defines that make one variant of it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
