@@ -1,4 +1,5 @@
 //! Every kernel against its plain-loop twin, over a table of shapes; and every shader variant through naga.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../common/mod.rs"]
 mod common;
