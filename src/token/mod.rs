@@ -1,1 +1,7 @@
-//! token: see the layer list in the crate documentation.
+//! Text to token ids and back, and chat templates.
+
+mod error;
+pub mod vocab;
+
+pub use error::TokenError;
+pub use vocab::GgufVocab;
