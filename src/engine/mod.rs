@@ -1,8 +1,25 @@
 //! The engine: a worker thread that owns the compute device, the model and the KV cache.
+//!
+//! ```text
+//! EngineCommand ─► worker ─► loaded model: encode ─► turn: prefill, decode ─► EngineEvent
+//!                              device_model (buffers, bind groups) ◄─ forward (what to record) ◄─ pace (when to submit)
+//! ```
+//! 1. [`EngineCommand`] and [`EngineEvent`] are the whole API; a front end sees no buffer and no token id of an answer.
+//! 2. One thread owns the device. 3. All queues are bounded.
 
 mod command;
+mod device_model;
+mod error;
+mod forward;
 mod handle;
+mod loaded;
+mod measure;
+mod pace;
 mod sampler;
+mod turn;
+mod worker;
 
 pub use command::*;
+pub use error::EngineError;
 pub use handle::{EngineHandle, EnginePort, StopWatch};
+pub use worker::spawn;
