@@ -117,7 +117,9 @@ pub fn title(text: &str, max: usize) -> String {
         return line.to_owned();
     }
     let cut: String = line.chars().take(max).collect();
-    let cut = cut.rfind(' ').filter(|&i| i > max / 2).map_or(cut.as_str(), |i| &cut[..i]);
+    let whole = line.chars().nth(max).is_some_and(char::is_whitespace);
+    let space = cut.rfind(' ').filter(|&i| !whole && i > max / 2);
+    let cut = space.and_then(|i| cut.get(..i)).unwrap_or(&cut);
     format!("{}…", cut.trim_end_matches([' ', ',', '.', ';', ':']))
 }
 

@@ -11,8 +11,12 @@
 //!
 //! Source of the tier colours: Okabe and Ito's palette for colour-blind readers.
 
+use std::sync::Arc;
+
 use egui::style::{Selection, WidgetVisuals};
-use egui::{Color32, CornerRadius, FontFamily, FontId, Margin, Shadow, Stroke, TextStyle, Theme, Visuals, vec2};
+use egui::{
+    Color32, CornerRadius, FontData, FontDefinitions, FontFamily, FontId, Margin, Shadow, Stroke, TextStyle, Theme, Visuals, vec2,
+};
 
 /// Every spacing is a multiple of this, points.
 pub const GRID: f32 = 4.0;
@@ -159,8 +163,41 @@ pub fn title() -> FontId {
     FontId::new(TITLE, FontFamily::Proportional)
 }
 
+/// The bundled fonts, with room between the lines for reading: [`LEADING`] goes above and below every line.
+fn fonts() -> FontDefinitions {
+    let mut fonts = FontDefinitions::default();
+    let names = fonts.families.get(&FontFamily::Proportional).cloned().unwrap_or_default();
+    if let Some(data) = names.first().and_then(|name| fonts.font_data.get_mut(name)) {
+        let mut bytes = data.bytes().to_vec();
+        if add_leading(&mut bytes, LEADING).is_some() {
+            *data = Arc::new(FontData { font: Arc::new(bytes), ..(**data).clone() });
+        }
+    }
+    fonts
+}
+
+/// Added above and below every line of the text face, in thousandths of its size.
+const LEADING: i16 = 120;
+
+/// Raises the ascender and lowers the descender in the `hhea` table of an OpenType file.
+/// None, and nothing is changed, where there is no such table.
+fn add_leading(font: &mut [u8], per_mille: i16) -> Option<()> {
+    const RECORD: usize = 16;
+    let n_tables = usize::from(u16::from_be_bytes(font.get(4..6)?.try_into().ok()?));
+    let records = font.get(12..12 + n_tables * RECORD)?;
+    let hhea = records.chunks_exact(RECORD).find(|r| r.starts_with(b"hhea"))?;
+    let offset = usize::try_from(u32::from_be_bytes(hhea.get(8..12)?.try_into().ok()?)).ok()?;
+    for (at, change) in [(offset + 4, per_mille), (offset + 6, -per_mille)] {
+        let field = font.get_mut(at..at + 2)?;
+        let value = i16::from_be_bytes([*field.first()?, *field.last()?]).saturating_add(change);
+        field.copy_from_slice(&value.to_be_bytes());
+    }
+    Some(())
+}
+
 /// Gives both themes to egui.
 pub fn install(ctx: &egui::Context) {
+    ctx.set_fonts(fonts());
     for (theme, tokens) in [(Theme::Dark, &DARK), (Theme::Light, &LIGHT)] {
         ctx.style_mut_of(theme, |style| {
             style.visuals = visuals(tokens);
@@ -184,7 +221,6 @@ pub fn install(ctx: &egui::Context) {
             spacing.window_margin = Margin::same(12);
             spacing.menu_width = 320.0;
             spacing.icon_width = 16.0;
-            spacing.extra_text_line_spacing = 3.0;
             spacing.scroll = egui::style::ScrollStyle { bar_width: 8.0, ..egui::style::ScrollStyle::floating() };
         });
     }
@@ -258,6 +294,14 @@ mod tests {
             assert!(contrast(t.strong, t.accent_soft) >= 4.5);
             assert!(contrast(t.accent, t.page) >= 3.0, "the focus ring must show");
         }
+    }
+
+    #[test]
+    fn text_lines_have_room_between_them() {
+        let mut fonts = egui::epaint::text::Fonts::new(Default::default(), fonts());
+        let height = fonts.with_pixels_per_point(1.0).row_height(&body());
+        assert!((20.0..=23.0).contains(&height), "{height}");
+        assert_eq!(add_leading(&mut [0; 40], 100), None, "not a font");
     }
 
     #[test]

@@ -227,11 +227,11 @@ fn question_ui(ui: &mut Ui, question: &str) {
     let t = theme::tokens(ui);
     let max = (ui.available_width() * 0.8).floor();
     let galley = ui.painter().layout(question.to_owned(), theme::body(), t.strong, max - 2.0 * PAD);
-    let size = galley.size().ceil() + vec2(2.0 * PAD + 1.0, 2.0 * PAD - 6.0);
+    let size = galley.size().ceil() + vec2(2.0 * PAD + 1.0, 2.0 * PAD - 8.0);
     let (row, _) = ui.allocate_exact_size(vec2(ui.available_width(), size.y), Sense::hover());
     let rect = Rect::from_min_size(pos2(row.right() - size.x, row.top()), size);
     ui.painter().rect_filled(rect, CornerRadius::same(theme::RADIUS_LARGE), t.raised);
-    let mut child = ui.new_child(UiBuilder::new().max_rect(rect.shrink2(vec2(PAD, PAD - 3.0))));
+    let mut child = ui.new_child(UiBuilder::new().max_rect(rect.shrink2(vec2(PAD, PAD - 4.0))));
     child.add(Label::new(RichText::new(question).font(theme::body()).color(t.strong)).wrap());
 }
 
@@ -264,6 +264,8 @@ fn done_ui(ui: &mut Ui, answer: &str, summary: &TurnSummary, may_ask_again: bool
     }
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = GRID;
+        // The icons, not the room around them, stand under the text.
+        ui.add_space(-6.0);
         if !answer.is_empty() && widgets::icon_button(ui, Icon::Copy, "Copy answer").clicked() {
             actions.push(Action::Copy(answer.to_owned()));
         }

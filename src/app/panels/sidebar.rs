@@ -1,6 +1,6 @@
 //! The sidebar: search, the chats and documents of this session, the model, the settings.
 
-use egui::{Frame, Id, Margin, Panel, ScrollArea, TextEdit, Ui, pos2, vec2};
+use egui::{Frame, Id, Margin, Panel, ScrollArea, Stroke, TextEdit, Ui, pos2, vec2};
 
 use super::Action;
 use super::model_bar::{model_bar_height, model_bar_ui};
@@ -15,8 +15,8 @@ pub fn search_id() -> Id {
     Id::unique("strata search")
 }
 
-/// Separator, gaps and the row under the model, points.
-const FOOT_HEIGHT: f32 = 1.0 + GRID + 3.0 * 2.0 + theme::CONTROL;
+/// Gaps and the row under the model, points.
+const FOOT_HEIGHT: f32 = GRID + 2.0 * 2.0 + theme::CONTROL;
 
 /// Everything left of the chat.
 pub fn sidebar_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
@@ -28,12 +28,14 @@ pub fn sidebar_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
         search_ui(ui, &mut state.search);
         let height = FOOT_HEIGHT + model_bar_height(state);
         let foot = Panel::bottom("sidebar foot").resizable(false).show_separator_line(false).frame(Frame::NONE);
-        foot.exact_size(height).show(ui, |ui| {
+        let foot = foot.exact_size(height).show(ui, |ui| {
             ui.spacing_mut().item_spacing.y = 2.0;
-            separator(ui);
+            ui.add_space(GRID);
             actions.extend(model_bar_ui(ui, state));
             actions.extend(foot_ui(ui, state.page));
         });
+        let edge = foot.response.rect;
+        ui.painter().hline(edge.x_range().expand(8.0), edge.top(), Stroke::new(1.0, t.line));
         ScrollArea::vertical().auto_shrink(false).show(ui, |ui| {
             ui.spacing_mut().item_spacing.y = 2.0;
             actions.extend(chats_ui(ui, state));
@@ -41,14 +43,6 @@ pub fn sidebar_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
         });
     });
     actions
-}
-
-fn separator(ui: &mut Ui) {
-    let t = theme::tokens(ui);
-    let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 1.0), egui::Sense::hover());
-    let wide = rect.expand2(vec2(8.0, 0.0));
-    ui.painter().with_clip_rect(wide).rect_filled(wide, 0.0, t.line);
-    ui.add_space(GRID);
 }
 
 fn search_ui(ui: &mut Ui, search: &mut String) {
