@@ -83,7 +83,11 @@ pub fn time_left(n: usize, tokens_per_s: f64) -> String {
         return "time left N/A".to_owned();
     }
     let left = n as f64 / tokens_per_s;
-    if left < 1.0 { "under 1 s left".to_owned() } else { format!("{} left", seconds(left.round())) }
+    match left {
+        _ if left < 1.0 => "under 1 s left".to_owned(),
+        _ if left < 59.5 => format!("{left:.0} s left"),
+        _ => format!("{} left", seconds(left)),
+    }
 }
 
 /// `41 %`; never 100 % before it is
@@ -155,6 +159,8 @@ mod tests {
         assert_eq!(seconds(130.0), "2 min 10 s");
         assert_eq!(seconds(3900.0), "1 h 5 min");
         assert_eq!(time_left(17_700, 1850.0), "10 s left");
+        assert_eq!(time_left(500, 100.0), "5 s left");
+        assert_eq!(time_left(500, 1.0), "8 min 20 s left");
         assert_eq!(time_left(10, 0.0), "time left N/A");
         assert_eq!(time_left(10, 1000.0), "under 1 s left");
     }

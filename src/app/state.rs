@@ -126,6 +126,8 @@ pub struct ViewState {
     pub search: String,
     /// commands to send, oldest first
     pub outbox: Vec<EngineCommand>,
+    /// stop was asked for before the turn began: a stop ends only what runs, so it is due again
+    pub stop_due: bool,
     counting: HashMap<TurnId, DocId>,
     next_id: u64,
 }
@@ -152,6 +154,7 @@ impl ViewState {
             page: Page::default(),
             search: String::new(),
             outbox: Vec::new(),
+            stop_due: false,
             counting: HashMap::new(),
             next_id: 1,
         }
@@ -377,6 +380,7 @@ impl ViewState {
                     self.forget_cache(Some(chat));
                     self.progress(turn, Phase::Prefill { done: cached_tokens, total: prompt_tokens, tokens_per_s: 0.0 });
                     self.cached(chat, cached_tokens);
+                    self.stop_due = self.running.is_some_and(|r| r.stopping);
                 }
             }
             EngineEvent::Prefill { turn, done, total, tokens_per_s } => {

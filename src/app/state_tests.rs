@@ -160,6 +160,16 @@ fn stopped_reading_keeps_what_was_read() {
     assert!((state.chat().read_share(&state.documents) - 0.4).abs() < 1e-6);
 }
 
+#[test]
+fn stop_before_the_turn_began_is_due_when_it_begins() {
+    let mut state = ViewState::new(ModelSource::BuiltIn, LoadOptions::default());
+    let turn = asked(&mut state, "While it loads?");
+    assert!(state.stopping() && !state.stop_due);
+    state.apply(EngineEvent::ModelLoaded(Box::new(model_info())));
+    state.apply(EngineEvent::TurnStarted { turn, prompt_tokens: 9, cached_tokens: 0 });
+    assert!(state.stop_due);
+}
+
 struct TurnSummaryOf {
     context_used: usize,
 }

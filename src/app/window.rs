@@ -1,9 +1,12 @@
 //! The frame loop: take events, draw, do what was asked.
 //!
 //! Limits: [`EVENTS_PER_FRAME`] events are taken per frame, so that a fast engine cannot hold a frame up; while an
-//! answer streams, frames come at [`FRAME_INTERVAL`] at most.
+//! answer streams, frames come at [`FRAME_INTERVAL`] at most, and at [`SOFTWARE_FRAME_INTERVAL`] where the window and the
+//! model share the processor.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use eframe::egui;
@@ -12,9 +15,9 @@ use egui::{CentralPanel, Frame, Key, Modifiers, Ui, ViewportBuilder};
 use super::files::{Dialog, FileEvent, Files, is_model, looks_like_model};
 use super::panels::chat::{ChatMemory, chat_ui, drop_target_ui};
 use super::panels::composer::{Composition, composer_id, composer_ui};
-use super::panels::{Action, documents, help, settings, sidebar, status};
+use super::panels::{Action, documents, help, notices, settings, sidebar, status};
 use super::settings::ThemeChoice;
-use super::state::{Page, ViewState};
+use super::state::{ModelState, Page, ViewState};
 use super::{sample, theme};
 use crate::engine::{EngineCommand, EngineHandle, LoadOptions, ModelSource};
 
@@ -22,6 +25,10 @@ use crate::engine::{EngineCommand, EngineHandle, LoadOptions, ModelSource};
 const EVENTS_PER_FRAME: usize = 4096;
 /// Between two frames that only the engine asked for.
 const FRAME_INTERVAL: Duration = Duration::from_millis(30);
+/// The same on a software device: every frame there is taken from the model.
+const SOFTWARE_FRAME_INTERVAL: Duration = Duration::from_millis(90);
+/// Between two looks whether the engine is still there while a turn runs.
+const HEARTBEAT: Duration = Duration::from_secs(1);
 
 /// Called by the engine after every event, from its own thread.
 pub type Wake = Box<dyn Fn() + Send>;
@@ -64,6 +71,10 @@ pub fn run(options: WindowOptions, spawn: impl FnOnce(Wake) -> EngineHandle + 's
     eframe::run_native("Strata", native, create).map_err(|e| WindowError(e.to_string()))
 }
 
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// Three strata, 64 by 64.
 fn app_icon() -> egui::IconData {
     const SIDE: usize = 64;
@@ -87,9 +98,11 @@ pub struct StrataApp {
     files: Files,
     memory: ChatMemory,
     composition: Composition,
+    frame_millis: Arc<AtomicU64>,
     start_documents: Vec<PathBuf>,
     frames: u64,
     theme: Option<ThemeChoice>,
+    layout: Option<(Page, u64, usize, usize, bool)>,
     focus_question: bool,
 }
 
@@ -104,9 +117,11 @@ impl StrataApp {
             files: Files::new(ctx.clone()),
             memory: ChatMemory::default(),
             composition: Composition::default(),
+            frame_millis: Arc::new(AtomicU64::new(millis(FRAME_INTERVAL))),
             start_documents: options.documents,
             frames: 0,
             theme: None,
+            layout: None,
             focus_question: true,
         }
     }
@@ -123,8 +138,9 @@ impl StrataApp {
             return;
         }
         let Some(spawn) = self.spawn.take() else { return };
-        let waker = ctx.clone();
-        self.engine = Some(spawn(Box::new(move || waker.request_repaint_after(FRAME_INTERVAL))));
+        let (waker, interval) = (ctx.clone(), self.frame_millis.clone());
+        let wake = move || waker.request_repaint_after(Duration::from_millis(interval.load(Ordering::Relaxed)));
+        self.engine = Some(spawn(Box::new(wake)));
         self.state.load_model(self.state.source.clone());
         let documents = std::mem::take(&mut self.start_documents);
         if !documents.is_empty() {
@@ -135,11 +151,28 @@ impl StrataApp {
     fn take_events(&mut self, ctx: &egui::Context) {
         let Some(engine) = &self.engine else { return };
         for _ in 0..EVENTS_PER_FRAME {
-            match engine.poll() {
-                Some(event) => self.state.apply(event),
-                None => break,
+            match engine.wait(Duration::ZERO) {
+                Ok(event) => self.state.apply(event),
+                Err(false) => break,
+                Err(true) => {
+                    self.engine = None;
+                    self.state.engine_gone();
+                    return;
+                }
             }
         }
+        if std::mem::take(&mut self.state.stop_due) {
+            engine.stop();
+        }
+        let software = self.state.info().is_some_and(|info| info.software);
+        let interval = if software { SOFTWARE_FRAME_INTERVAL } else { FRAME_INTERVAL };
+        self.frame_millis.store(millis(interval), Ordering::Relaxed);
+        if self.state.running.is_some() {
+            ctx.request_repaint_after(HEARTBEAT);
+        }
+    }
+
+    fn take_files(&mut self, ctx: &egui::Context) {
         while let Some(event) = self.files.poll() {
             match event {
                 FileEvent::Document(document) => {
@@ -276,9 +309,11 @@ impl StrataApp {
     }
 
     fn send_commands(&mut self) {
-        let Some(engine) = &self.engine else { return };
+        if self.spawn.is_some() {
+            return; // the engine is not started yet: commands wait for it
+        }
         for command in std::mem::take(&mut self.state.outbox) {
-            if !engine.send(command) {
+            if !self.engine.as_ref().is_some_and(|engine| engine.send(command)) {
                 self.state.engine_gone();
                 return;
             }
@@ -305,6 +340,7 @@ impl StrataApp {
         let middle = CentralPanel::default().frame(frame).show(ui, |ui| match self.state.page {
             Page::Chat => {
                 actions.extend(documents::documents_ui(ui, &self.state));
+                actions.extend(notices::notices_ui(ui, &self.state));
                 actions.extend(composer_ui(ui, &mut self.state, &mut self.composition));
                 actions.extend(chat_ui(ui, &self.state, &mut self.memory));
             }
@@ -313,6 +349,14 @@ impl StrataApp {
         });
         self.drop_target(ui, middle.response.rect);
         actions
+    }
+
+    /// What decides the heights of the panels. Where it changes, the frame is laid out twice, so that no panel is drawn
+    /// at the height that it had before.
+    fn layout_key(&self) -> (Page, u64, usize, usize, bool) {
+        let (state, chat) = (&self.state, self.state.chat());
+        let failed = matches!(state.model, ModelState::Failed(_));
+        (state.page, chat.id, state.notices.len(), chat.documents.len(), failed)
     }
 
     fn drop_target(&self, ui: &Ui, rect: egui::Rect) {
@@ -331,7 +375,13 @@ impl eframe::App for StrataApp {
         self.start(&ctx);
         self.apply_theme(&ctx);
         self.take_events(&ctx);
+        self.take_files(&ctx);
         self.take_drops(&ctx);
+        let key = Some(self.layout_key());
+        if self.layout != key {
+            self.layout = key;
+            ctx.request_discard("panel heights");
+        }
         let mut actions = self.shortcuts(&ctx);
         actions.extend(self.panels(ui));
         for action in actions {

@@ -243,7 +243,7 @@ fn prefill_of_a_question_shows_share_and_time_left_in_the_chat() {
     let turn = rig.ask("What?");
     rig.emit(EngineEvent::TurnStarted { turn, prompt_tokens: 1000, cached_tokens: 200 });
     rig.emit(EngineEvent::Prefill { turn, done: 500, total: 1000, tokens_per_s: 100.0 });
-    assert!(rig.shows("Reading 50 % · 500 of 1,000 tokens · 100 tok/s · 5.0 s left"));
+    assert!(rig.shows("Reading 50 % · 500 of 1,000 tokens · 100 tok/s · 5 s left"));
 }
 
 #[test]
@@ -467,4 +467,72 @@ fn theme_choice_of_the_settings_page_is_taken() {
     click(&mut rig, "Light");
     assert_eq!(rig.harness.state().state.settings.theme, ThemeChoice::Light);
     assert!(!rig.harness.ctx.global_style().visuals.dark_mode);
+}
+
+#[test]
+fn engine_that_goes_away_fails_the_turn_with_a_sentence() {
+    let mut rig = Rig::ready();
+    rig.ask("Anyone?");
+    let (_handle, port) = strata::engine::EngineHandle::pair(|| {});
+    drop(std::mem::replace(&mut rig.port, port));
+    rig.harness.run();
+    assert!(rig.shows("The engine does not answer. Close Strata and start it again."));
+    assert!(rig.harness.query_by_label("Stop").is_none());
+}
+
+#[test]
+fn stop_while_the_model_loads_stops_the_turn_when_it_begins() {
+    let mut rig = Rig::starting(Setup::default());
+    let turn = rig.ask("Early?");
+    assert!(rig.shows("Waiting for the model"));
+    rig.harness.key_press(Key::Escape);
+    rig.harness.run();
+    let watch = rig.port.stop_watch();
+    rig.emit(EngineEvent::TurnStarted { turn, prompt_tokens: 5, cached_tokens: 0 });
+    assert!(watch.stopped());
+}
+
+#[test]
+fn sentence_of_a_failed_load_is_whole_in_the_frame_it_appears() {
+    let mut rig = Rig::starting(Setup::default());
+    assert!(rig.port.emit(EngineEvent::ModelFailed("The file is cut short.".into())));
+    rig.harness.step();
+    let button = rig.harness.get_by_label("Try again").rect();
+    let heading = rig.harness.get_by_label("Ask a document").rect();
+    assert!(button.bottom() < heading.top(), "{button:?} over {heading:?}");
+}
+
+#[test]
+fn composer_grows_with_its_lines_and_stays_in_the_window() {
+    let mut rig = Rig::ready();
+    let one = rig.harness.get_by_label("Question").rect();
+    for _ in 0..4 {
+        rig.harness.key_press_modifiers(Modifiers::SHIFT, Key::Enter);
+        rig.harness.step();
+    }
+    let five = rig.harness.get_by_label("Question").rect();
+    assert!(five.height() > one.height() + 60.0, "{one:?} {five:?}");
+    assert!((rig.harness.get_by_label("Send").rect().bottom() - 760.0).abs() < 40.0);
+}
+
+#[test]
+fn refused_file_is_seen_at_the_end_of_a_long_chat() {
+    let mut rig = Rig::ready();
+    let turn = rig.ask("Long?");
+    rig.answer(turn, &"A line of a long answer.\n\n".repeat(100));
+    let files = Files::new();
+    let bad = files.write("picture.bin", &[0xff, 0xfe, 0x00, 0x81]);
+    rig.drop_files(&[bad]);
+    let sentence = rig.harness.query_all_by_label_contains("picture.bin").next().unwrap().rect();
+    assert!(rig.harness.ctx.content_rect().contains_rect(sentence), "{sentence:?}");
+}
+
+#[test]
+fn small_window_shows_every_control() {
+    let mut rig = Rig::ready_with(Setup { size: [760.0, 480.0], ..Setup::default() });
+    for label in ["Question", "Send", "Settings", "Open a text file…", "New chat", "Search chats"] {
+        let rect = rig.harness.get_by_label(label).rect();
+        assert!(rig.harness.ctx.content_rect().contains_rect(rect), "{label} at {rect:?}");
+    }
+    rig.harness.run();
 }

@@ -112,5 +112,11 @@ fn every_page_in_both_themes_has_its_glyphs_and_names() {
         save(&mut conversation(setup()), "chat", scale);
         save(&mut reading(setup()), "reading", scale);
         save(&mut refused(setup()), "refused", scale);
+        save(&mut reading(Setup { size: [760.0, 480.0], ..setup() }), "narrow", scale);
+        let mut rig = Rig::starting(setup());
+        rig.emit(EngineEvent::ModelLoading { share: 0.42, what: "reading weights".into() });
+        save(&mut rig, "loading", scale);
+        rig.emit(EngineEvent::ModelFailed("model.gguf is cut short: it ends inside tensor 12; download it again.".into()));
+        save(&mut rig, "failed", scale);
     }
 }

@@ -12,8 +12,8 @@ use super::Action;
 use super::documents::{document_card_ui, progress_ui, questions_ui};
 use crate::app::chat::{Exchange, Outcome};
 use crate::app::icon::{self, Icon};
-use crate::app::state::{ModelState, Phase, Running, ViewState, stop_note};
-use crate::app::theme::{self, GRID, GUTTER};
+use crate::app::state::{Phase, Running, ViewState, stop_note};
+use crate::app::theme::{self, GRID};
 use crate::app::widgets::{self, Weight};
 use crate::app::{format, markdown};
 use crate::engine::{ModelSource, TurnSummary};
@@ -45,7 +45,6 @@ pub fn chat_ui(ui: &mut Ui, state: &ViewState, memory: &mut ChatMemory) -> Vec<A
     area.show(ui, |ui| {
         ui.add_space(theme::SECTION);
         widgets::column(ui, |ui| {
-            actions.extend(notices_ui(ui, state));
             let chat = state.chat();
             if chat.is_blank() {
                 actions.extend(empty_ui(ui, state));
@@ -60,51 +59,6 @@ pub fn chat_ui(ui: &mut Ui, state: &ViewState, memory: &mut ChatMemory) -> Vec<A
             ui.scroll_to_cursor(Some(egui::Align::BOTTOM));
         }
     });
-    actions
-}
-
-fn notices_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
-    let mut actions = Vec::new();
-    if let ModelState::Failed(sentence) = &state.model {
-        widgets::card(ui, |ui| {
-            widgets::error_sentence(ui, sentence);
-            ui.add_space(GUTTER);
-            ui.horizontal(|ui| {
-                if state.source != ModelSource::BuiltIn
-                    && widgets::button(ui, Weight::Primary, None, "Use the built-in model").clicked()
-                {
-                    actions.push(Action::LoadModel(ModelSource::BuiltIn));
-                }
-                if widgets::button(ui, Weight::Plain, None, "Try again").clicked() {
-                    actions.push(Action::LoadModel(state.source.clone()));
-                }
-                if widgets::button(ui, Weight::Plain, None, "Open another model…").clicked() {
-                    actions.push(Action::OpenModelFile);
-                }
-            });
-        });
-        ui.add_space(GUTTER);
-    }
-    for (i, notice) in state.notices.iter().enumerate() {
-        widgets::card(ui, |ui| {
-            ui.horizontal_top(|ui| {
-                let width = ui.available_width() - 36.0;
-                ui.vertical(|ui| {
-                    ui.set_width(width);
-                    ui.add_space(GRID);
-                    if notice.error {
-                        widgets::error_sentence(ui, &notice.text);
-                    } else {
-                        ui.add(Label::new(&notice.text).wrap());
-                    }
-                });
-                if widgets::icon_button(ui, Icon::Cross, "Dismiss").clicked() {
-                    actions.push(Action::Dismiss(i));
-                }
-            });
-        });
-        ui.add_space(GUTTER);
-    }
     actions
 }
 
@@ -126,7 +80,7 @@ fn empty_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
         }
     });
     ui.add_space(theme::SECTION + GRID);
-    if state.chats.len() == 1 {
+    if state.documents.is_empty() {
         let asked = questions_ui(ui);
         actions.extend(asked.map(|q| Action::Sample(Some(q))));
         ui.add_space(theme::SECTION);

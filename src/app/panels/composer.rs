@@ -20,6 +20,7 @@ pub fn composer_id() -> Id {
 #[derive(Debug, Default)]
 pub struct Composition {
     active: bool,
+    height: f32,
 }
 
 impl Composition {
@@ -68,7 +69,7 @@ fn box_ui(ui: &mut Ui, state: &mut ViewState, composition: &mut Composition) -> 
         .stroke(Stroke::new(1.0, edge))
         .corner_radius(CornerRadius::same(theme::RADIUS_LARGE))
         .inner_margin(Margin { left: 16, right: 8, top: 12, bottom: 8 });
-    frame.show(ui, |ui| {
+    let shown = frame.show(ui, |ui| {
         ui.spacing_mut().item_spacing.y = 2.0 * GRID;
         let hint = hint(state);
         let busy = state.running.is_some();
@@ -106,6 +107,12 @@ fn box_ui(ui: &mut Ui, state: &mut ViewState, composition: &mut Composition) -> 
             });
         });
     });
+    let height = shown.response.rect.height();
+    if (height - composition.height).abs() > 0.5 {
+        composition.height = height;
+        // The panel takes its place by the height of the pass before.
+        ui.ctx().request_discard("composer height");
+    }
     actions
 }
 

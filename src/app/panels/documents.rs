@@ -205,12 +205,15 @@ pub fn progress_ui(ui: &mut Ui, running: &Running, verb: &str) -> Vec<Action> {
         _ => (0.0, vec!["Waiting for the model".to_owned()]),
     };
     let label = text.join(" · ");
+    let narrow = ui.available_width() < 560.0;
+    let shown = text.iter().enumerate().filter(|(i, _)| !(narrow && *i == 1)).map(|(_, t)| t.as_str());
+    let shown = shown.collect::<Vec<_>>().join(" · ");
     ui.horizontal(|ui| {
         let stop = if running.stopping { "Stopping…" } else { "Stop reading" };
         ui.vertical(|ui| {
             ui.set_width(ui.available_width() - 140.0);
             ui.add_space(2.0);
-            widgets::caption(ui, label.clone());
+            widgets::caption(ui, shown);
             ui.add_space(GRID);
             let width = ui.available_width();
             widgets::meter(ui, share, t.vram, width, &label);

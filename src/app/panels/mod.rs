@@ -9,6 +9,7 @@ pub mod composer;
 pub mod documents;
 pub mod help;
 pub mod model_bar;
+pub mod notices;
 pub mod settings;
 pub mod sidebar;
 pub mod status;
