@@ -103,6 +103,7 @@ impl Pen<'_> {
     }
 }
 
+// Longer than most: it is a table of shapes, one arm per icon.
 fn draw(pen: &Pen<'_>, icon: Icon) {
     match icon {
         Icon::Plus => {

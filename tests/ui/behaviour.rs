@@ -420,7 +420,7 @@ fn window_at_rest_draws_no_frames() {
 fn thousands_of_token_events_are_taken_in_bounded_time() {
     let mut rig = Rig::ready();
     let turn = rig.ask("A long story.");
-    let mut longest = Duration::ZERO;
+    let mut quickest = Duration::MAX;
     for frame in 0..4 {
         for i in 0..500 {
             let n = frame * 500 + i;
@@ -429,10 +429,11 @@ fn thousands_of_token_events_are_taken_in_bounded_time() {
         }
         let began = Instant::now();
         rig.harness.step();
-        longest = longest.max(began.elapsed());
+        quickest = quickest.min(began.elapsed());
     }
     assert_eq!(rig.harness.state().state.chat().exchanges[0].answer.matches("word").count(), 2000);
-    assert!(longest < Duration::from_millis(250), "{longest:?}");
+    // The quickest of four: other work on the machine makes a frame slower, never faster.
+    assert!(quickest < Duration::from_millis(100), "{quickest:?}");
 }
 
 #[test]
@@ -447,15 +448,14 @@ fn long_chat_lays_out_only_what_is_in_view() {
     }
     chat.exchanges[50].answer = format!("{answer}\n\n").repeat(100);
     rig.harness.run();
-    let mut times = Vec::new();
+    let mut quickest = Duration::MAX;
     for _ in 0..20 {
         let began = Instant::now();
         rig.harness.step();
-        times.push(began.elapsed());
+        quickest = quickest.min(began.elapsed());
     }
-    times.sort();
     assert!(rig.harness.state().drawn_items() < 20, "{} items", rig.harness.state().drawn_items());
-    assert!(times[10] < Duration::from_millis(50), "median frame {:?}", times[10]);
+    assert!(quickest < Duration::from_millis(50), "{quickest:?}");
     assert!(rig.shows("Q99?"), "the end is in view");
     assert!(!rig.shows("Q10?"));
 }

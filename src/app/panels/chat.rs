@@ -216,19 +216,21 @@ fn done_ui(ui: &mut Ui, answer: &str, summary: &TurnSummary, may_ask_again: bool
     if answer.is_empty() {
         ui.label(RichText::new("Stopped before the first word.").color(t.weak));
     }
-    ui.horizontal(|ui| {
-        ui.spacing_mut().item_spacing.x = GRID;
-        // The icons, not the room around them, stand under the text.
-        ui.add_space(-6.0);
-        if !answer.is_empty() && widgets::icon_button(ui, Icon::Copy, "Copy answer").clicked() {
-            actions.push(Action::Copy(answer.to_owned()));
-        }
-        if may_ask_again && widgets::icon_button(ui, Icon::Redo, "Regenerate").clicked() {
-            actions.push(Action::Regenerate);
-        }
-        ui.add_space(GRID);
-        widgets::caption(ui, cost(summary));
-    });
+    // The icons, not the room around them, stand under the text: the row begins a little to the left.
+    const ROOM: f32 = 6.0;
+    let (row, _) = ui.allocate_exact_size(vec2(ui.available_width(), 28.0), Sense::hover());
+    let rect = Rect::from_min_max(pos2(row.left() - ROOM, row.top()), row.max);
+    let layout = egui::Layout::left_to_right(egui::Align::Center);
+    let mut row = ui.new_child(UiBuilder::new().max_rect(rect).layout(layout));
+    row.spacing_mut().item_spacing.x = GRID;
+    if !answer.is_empty() && widgets::icon_button(&mut row, Icon::Copy, "Copy answer").clicked() {
+        actions.push(Action::Copy(answer.to_owned()));
+    }
+    if may_ask_again && widgets::icon_button(&mut row, Icon::Redo, "Regenerate").clicked() {
+        actions.push(Action::Regenerate);
+    }
+    row.add_space(GRID);
+    widgets::caption(&mut row, cost(summary));
     actions
 }
 
