@@ -26,8 +26,8 @@ const EVENTS_PER_FRAME: usize = 4096;
 /// Between two frames that only the engine asked for.
 const FRAME_INTERVAL: Duration = Duration::from_millis(30);
 /// The same on a software device: every frame there is taken from the model.
-const SOFTWARE_FRAME_INTERVAL: Duration = Duration::from_millis(90);
-/// Between two looks whether the engine is still there while a turn runs.
+const SOFTWARE_FRAME_INTERVAL: Duration = Duration::from_millis(120);
+/// Between two looks at the engine while it has something to do, should a wake be lost or the engine be gone.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
 /// Called by the engine after every event, from its own thread.
@@ -167,7 +167,7 @@ impl StrataApp {
         let software = self.state.info().is_some_and(|info| info.software);
         let interval = if software { SOFTWARE_FRAME_INTERVAL } else { FRAME_INTERVAL };
         self.frame_millis.store(millis(interval), Ordering::Relaxed);
-        if self.state.running.is_some() {
+        if self.state.running.is_some() || matches!(self.state.model, ModelState::Loading { .. }) {
             ctx.request_repaint_after(HEARTBEAT);
         }
     }

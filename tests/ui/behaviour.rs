@@ -536,3 +536,13 @@ fn small_window_shows_every_control() {
     }
     rig.harness.run();
 }
+
+#[test]
+fn closing_the_window_stops_the_turn_and_shuts_the_engine_down() {
+    let mut rig = Rig::ready();
+    rig.ask("Long?");
+    let watch = rig.port.stop_watch();
+    eframe::App::on_exit(rig.harness.state_mut());
+    assert!(watch.stopped());
+    assert!(matches!(rig.port.commands.try_recv(), Ok(EngineCommand::Shutdown)));
+}
