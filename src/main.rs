@@ -1,3 +1,24 @@
 //! Arguments, wiring, window or headless run.
 
-fn main() {}
+use std::process::ExitCode;
+
+use strata::cli::{self, Invocation};
+
+fn main() -> ExitCode {
+    match cli::parse(std::env::args_os()) {
+        Invocation::Done(code) => code,
+        Invocation::Headless(command) => cli::run(&command),
+        Invocation::Window => match open_window() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("strata: {error}");
+                ExitCode::FAILURE
+            }
+        },
+    }
+}
+
+/// The window, on its own engine.
+fn open_window() -> anyhow::Result<()> {
+    anyhow::bail!("this build has no window; run `strata --help` for what it has")
+}

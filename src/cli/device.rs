@@ -1,0 +1,97 @@
+//! What the command line asks the device layer: which adapters there are, and how fast one really is.
+//!
+//! ```text
+//! gpu ─► adapters ─┬► Survey ─► doctor           gpu::probe ─► Measured ─► bench --peak, doctor
+//!                  └► opened device: features, limits ─► Survey
+//! ```
+//! Units: bytes, bytes per second, floating-point operations per second.
+
+use serde::Serialize;
+
+use super::error::CliError;
+
+/// What a device can do at most, as measured on it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Measured {
+    /// kernel that reads a buffer once
+    pub stream_read_bytes_per_s: f64,
+    /// buffer to buffer, bytes copied
+    pub copy_bytes_per_s: f64,
+    /// RAM to device
+    pub upload_bytes_per_s: f64,
+    /// device to RAM
+    pub readback_bytes_per_s: f64,
+    /// best f32 matrix product
+    pub gemm_flops: f64,
+}
+
+/// One adapter of this machine.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct AdapterLine {
+    /// what `--gpu` takes
+    pub index: usize,
+    /// as the driver has it
+    pub name: String,
+    /// `Vulkan`, `Metal`, `Dx12`
+    pub backend: String,
+    /// `discrete`, `integrated`, `virtual`, `other`, `software`
+    pub kind: &'static str,
+    /// the driver and its version
+    pub driver: String,
+}
+
+/// The device that would be used, opened.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DeviceReport {
+    /// as the driver has it
+    pub name: String,
+    /// `Vulkan`, `Metal`, `Dx12`
+    pub backend: String,
+    /// runs on the CPU
+    pub software: bool,
+    /// optional abilities that Strata uses where they are there
+    pub features: Vec<(&'static str, bool)>,
+    /// largest buffer
+    pub max_buffer_bytes: u64,
+    /// largest part of a buffer that a kernel sees at once
+    pub max_binding_bytes: u64,
+    /// buffers that a kernel sees at once
+    pub max_storage_buffers: u32,
+    /// memory that a workgroup shares
+    pub workgroup_bytes: u32,
+    /// invocations in a workgroup
+    pub workgroup_invocations: u32,
+    /// as measured now
+    pub measured: Measured,
+}
+
+/// Everything that `strata doctor` knows about devices.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Survey {
+    /// all of them, best first
+    pub adapters: Vec<AdapterLine>,
+    /// the one that would be used
+    pub device: DeviceReport,
+}
+
+/// Lists the adapters, opens the one that `gpu` names (or the best), and measures it.
+///
+/// # Errors
+/// [`CliError::Failed`] where there is none, [`CliError::Input`] where `gpu` names none.
+pub fn survey(gpu: Option<&str>) -> Result<Survey, CliError> {
+    let _ = gpu;
+    Err(CliError::Failed("this build cannot measure devices".to_owned()))
+}
+
+/// Measures the device that `gpu` names, or the best.
+///
+/// # Errors
+/// [`CliError::Failed`] where there is none, [`CliError::Input`] where `gpu` names none.
+pub fn measure(gpu: Option<&str>) -> Result<Measured, CliError> {
+    Ok(survey(gpu)?.device.measured)
+}
+
+/// A bandwidth, for people.
+pub fn rate(bytes_per_s: f64) -> String {
+    format!("{:.1} GB/s", bytes_per_s / 1e9)
+}
