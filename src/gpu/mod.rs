@@ -1,1 +1,26 @@
-//! gpu: see the layer list in the crate documentation.
+//! The device: the only maker of wgpu devices, pipelines, arenas and staging; `kernels` holds one host file per op.
+//!
+//! ```text
+//! KernelKey ─► shader_source ─► Kernel (pipeline)      Recorder: [dispatch, copy, ...] ─► one submit ─► wait / readback
+//! bytes ─► Buffer (error-scoped allocation, counted)        ▲ bind groups, params (immediates or a uniform ring)
+//! ```
+//! 1. Nothing outside this module names a `wgpu` type but through the re-exports here.
+//! 2. Every allocation is inside an error scope and counted; a refused one is an error with its size, not a panic.
+//! 3. A binding never passes the device's `max_storage_buffer_binding_size`.
+//! 4. After a lost device every call answers [`GpuError::Lost`]; the owner drops this and opens another.
+
+mod buffer;
+mod device;
+mod error;
+pub mod kernels;
+mod pipeline;
+pub mod probe;
+mod recorder;
+pub mod shader_source;
+
+pub use buffer::{Buffer, Slice};
+pub use device::{Adapters, Gpu, GpuOptions, Twins};
+pub use error::GpuError;
+pub use pipeline::{Binding, Kernel};
+pub use recorder::{Recorder, Submitted};
+pub use shader_source::KernelKey;

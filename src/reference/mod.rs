@@ -1,1 +1,11 @@
-//! reference: see the layer list in the crate documentation.
+//! Plain-loop twins of the kernels: the truth they are tested against. Clear, never fast; sums in f64.
+
+mod attention;
+mod norm;
+mod rope_append;
+mod sample;
+
+pub use attention::attention;
+pub use norm::norm;
+pub use rope_append::{RopeSpec, rope};
+pub use sample::{argmax, top_k};

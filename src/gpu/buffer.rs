@@ -1,0 +1,155 @@
+//! Device buffers whose bytes are counted while they live, slices of them, uploads and readbacks.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::device::Gpu;
+use super::error::GpuError;
+use crate::base::Bytes;
+
+/// Largest piece of one upload, bytes: bounds the staging memory.
+const UPLOAD_PIECE_BYTES: usize = 16 << 20;
+
+/// A device buffer; cheap to clone, freed with its last clone.
+#[derive(Clone)]
+pub struct Buffer {
+    pub(super) raw: wgpu::Buffer,
+    pub(super) size: u64,
+    _counted: Arc<Counted>,
+}
+
+struct Counted {
+    size: u64,
+    total: Arc<AtomicU64>,
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.total.fetch_sub(self.size, Ordering::Relaxed);
+    }
+}
+
+/// Bytes `offset .. offset + size` of a buffer, as one binding.
+#[derive(Clone)]
+pub struct Slice {
+    /// the whole
+    pub buffer: Buffer,
+    /// first byte; a multiple of the arena alignment when bound
+    pub offset: u64,
+    /// number of bytes
+    pub size: u64,
+}
+
+impl Buffer {
+    pub(super) fn create(gpu: &Gpu, what: &str, size: u64, usage: wgpu::BufferUsages) -> Result<Buffer, GpuError> {
+        gpu.check()?;
+        let size = size.max(16).next_multiple_of(16);
+        let failed = || GpuError::OutOfMemory { what: what.to_owned(), size: Bytes(size) };
+        if size > gpu.limits().max_buffer_size {
+            return Err(failed());
+        }
+        let memory = gpu.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
+        let validation = gpu.device.push_error_scope(wgpu::ErrorFilter::Validation);
+        let raw = gpu.device.create_buffer(&wgpu::BufferDescriptor { label: Some(what), size, usage, mapped_at_creation: false });
+        let rejected = pollster::block_on(validation.pop());
+        if pollster::block_on(memory.pop()).is_some() {
+            return Err(failed());
+        }
+        if let Some(error) = rejected {
+            gpu.check()?;
+            return Err(GpuError::Rejected { what: what.to_owned(), reason: error.to_string() });
+        }
+        gpu.allocated_bytes.fetch_add(size, Ordering::Relaxed);
+        let counted = Arc::new(Counted { size, total: gpu.allocated_bytes.clone() });
+        Ok(Buffer { raw, size, _counted: counted })
+    }
+
+    /// Number of bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// All of it.
+    pub fn all(&self) -> Slice {
+        Slice { buffer: self.clone(), offset: 0, size: self.size }
+    }
+
+    /// A part of it.
+    pub fn slice(&self, offset: u64, size: u64) -> Slice {
+        Slice { buffer: self.clone(), offset, size }
+    }
+}
+
+impl Gpu {
+    /// Copies `bytes` into `target` through bounded staging memory and submits. Large data goes in pieces.
+    ///
+    /// # Errors
+    /// A lost device, or staging memory that cannot be had.
+    pub fn upload(&self, target: &Slice, bytes: &[u8]) -> Result<(), GpuError> {
+        for (i, piece) in bytes.chunks(UPLOAD_PIECE_BYTES).enumerate() {
+            self.check()?;
+            let offset = target.offset + (i * UPLOAD_PIECE_BYTES) as u64;
+            self.queue.write_buffer(&target.buffer.raw, offset, piece);
+            let submitted = self.queue.submit([]);
+            if bytes.len() > UPLOAD_PIECE_BYTES {
+                self.wait_for(submitted)?;
+            }
+        }
+        self.check()
+    }
+
+    /// Reads `source` back, waiting for all earlier work.
+    ///
+    /// # Errors
+    /// A lost device, or a buffer that cannot be mapped.
+    pub fn download(&self, source: &Slice) -> Result<Vec<u8>, GpuError> {
+        let usage = wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::MAP_READ;
+        let staging = Buffer::create(self, "readback", source.size, usage)?;
+        let mut encoder = self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some("readback") });
+        encoder.copy_buffer_to_buffer(&source.buffer.raw, source.offset, &staging.raw, 0, source.size.next_multiple_of(4));
+        let submitted = self.queue.submit([encoder.finish()]);
+        self.read_mapped(&staging, submitted, |bytes| bytes[..source.size as usize].to_vec())
+    }
+
+    /// Maps a readback buffer once `submitted` is done, hands its bytes to `read`, and unmaps it.
+    pub(super) fn read_mapped<R>(
+        &self,
+        staging: &Buffer,
+        submitted: wgpu::SubmissionIndex,
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, GpuError> {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        staging.raw.slice(..).map_async(wgpu::MapMode::Read, move |result| {
+            // The receiver lives until the end of this function; a send can fail only after an early return.
+            let _ = sender.send(result);
+        });
+        self.wait_for(submitted)?;
+        let rejected = |reason: String| GpuError::Rejected { what: "a readback".into(), reason };
+        match receiver.try_recv() {
+            Ok(Ok(())) => {}
+            Ok(Err(e)) => {
+                self.check()?;
+                return Err(rejected(e.to_string()));
+            }
+            Err(e) => {
+                self.check()?;
+                return Err(rejected(e.to_string()));
+            }
+        }
+        let view = staging.raw.slice(..).get_mapped_range().map_err(|e| rejected(e.to_string()))?;
+        let out = read(&view);
+        drop(view);
+        staging.raw.unmap();
+        Ok(out)
+    }
+
+    /// Blocks until `submitted` (and all before it) is done.
+    pub(super) fn wait_for(&self, submitted: wgpu::SubmissionIndex) -> Result<(), GpuError> {
+        let poll = self.device.poll(wgpu::PollType::Wait { submission_index: Some(submitted), timeout: None });
+        self.check()?;
+        match poll {
+            Ok(_) => Ok(()),
+            Err(e) => Err(GpuError::Rejected { what: "waiting for the device".into(), reason: e.to_string() }),
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Opens an adapter as a compute device and watches over its health.
+//!
+//! Owner thread: whoever opened it (the engine). Errors that no scope caught are kept, not panicked on, and
+//! [`Gpu::check`] reports them.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::buffer::{Buffer, Slice};
+use super::error::GpuError;
+use super::pipeline::Kernel;
+use super::shader_source::KernelKey;
+
+/// Optional features to pretend absent, so that their plain twins are tested everywhere.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Twins {
+    /// parameters travel in a uniform buffer
+    pub no_immediates: bool,
+    /// no subgroup operations
+    pub no_subgroups: bool,
+    /// durations come from the CPU clock
+    pub no_timestamps: bool,
+    /// kernels of real GPUs even on a software device
+    pub hardware_kernels: bool,
+}
+
+/// How to open a device.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct GpuOptions {
+    /// part of an adapter's name (any case) or its index; the best one otherwise
+    pub adapter: Option<String>,
+    /// features to do without
+    pub twins: Twins,
+}
+
+/// The adapters of this machine, best first: discrete, integrated, other, software.
+pub struct Adapters(Vec<wgpu::Adapter>);
+
+impl Adapters {
+    /// Looks for Vulkan, Metal and DX12 adapters (never GL).
+    pub fn find() -> Adapters {
+        let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
+        descriptor.backends = wgpu::Backends::PRIMARY;
+        let instance = wgpu::Instance::new(descriptor);
+        let mut adapters = pollster::block_on(instance.enumerate_adapters(wgpu::Backends::PRIMARY));
+        adapters.retain(|a| a.get_downlevel_capabilities().flags.contains(wgpu::DownlevelFlags::COMPUTE_SHADERS));
+        adapters.sort_by_key(|a| rank(a.get_info().device_type));
+        Adapters(adapters)
+    }
+
+    /// What each adapter says of itself, in order of preference.
+    pub fn infos(&self) -> Vec<wgpu::AdapterInfo> {
+        self.0.iter().map(wgpu::Adapter::get_info).collect()
+    }
+
+    fn choose(&self, wanted: Option<&str>) -> Result<&wgpu::Adapter, GpuError> {
+        let first = self.0.first().ok_or(GpuError::NoAdapter)?;
+        let Some(wanted) = wanted else { return Ok(first) };
+        let by_index = wanted.parse::<usize>().ok().and_then(|i| self.0.get(i));
+        let lower = wanted.to_lowercase();
+        let by_name = || self.0.iter().find(|a| a.get_info().name.to_lowercase().contains(&lower));
+        by_index.or_else(by_name).ok_or_else(|| {
+            let names: Vec<String> = self.infos().iter().enumerate().map(|(i, a)| format!("{i}: {}", a.name)).collect();
+            GpuError::NoSuchAdapter { wanted: wanted.to_owned(), found: names.join(", ") }
+        })
+    }
+}
+
+fn rank(kind: wgpu::DeviceType) -> u8 {
+    match kind {
+        wgpu::DeviceType::DiscreteGpu => 0,
+        wgpu::DeviceType::IntegratedGpu => 1,
+        wgpu::DeviceType::VirtualGpu => 2,
+        wgpu::DeviceType::Other => 3,
+        wgpu::DeviceType::Cpu => 4,
+    }
+}
+
+/// What went wrong outside every error scope.
+#[derive(Default)]
+struct Health {
+    lost: Mutex<Option<String>>,
+    rejected: Mutex<Option<String>>,
+}
+
+/// An open compute device.
+pub struct Gpu {
+    pub(super) device: wgpu::Device,
+    pub(super) queue: wgpu::Queue,
+    info: wgpu::AdapterInfo,
+    twins: Twins,
+    limits: wgpu::Limits,
+    features: wgpu::Features,
+    health: Arc<Health>,
+    pub(super) kernels: Mutex<HashMap<KernelKey, Arc<Kernel>>>,
+    pub(super) allocated_bytes: Arc<AtomicU64>,
+    pub(super) params_ring: Mutex<Option<Arc<super::pipeline::ParamsRing>>>,
+}
+
+impl Gpu {
+    /// Opens the chosen adapter with all the limits it has, and the features Strata can use.
+    ///
+    /// # Errors
+    /// No adapter, no match for `options.adapter`, or a driver that refuses.
+    pub fn open(options: &GpuOptions) -> Result<Gpu, GpuError> {
+        let adapters = Adapters::find();
+        let adapter = adapters.choose(options.adapter.as_deref())?;
+        let info = adapter.get_info();
+        let mut wanted = wgpu::Features::SHADER_F16
+            | wgpu::Features::SUBGROUP
+            | wgpu::Features::TIMESTAMP_QUERY
+            | wgpu::Features::SHADER_INT64
+            | wgpu::Features::IMMEDIATES;
+        let twins = options.twins;
+        for (absent, feature) in [
+            (twins.no_immediates, wgpu::Features::IMMEDIATES),
+            (twins.no_subgroups, wgpu::Features::SUBGROUP),
+            (twins.no_timestamps, wgpu::Features::TIMESTAMP_QUERY),
+        ] {
+            if absent {
+                wanted.remove(feature);
+            }
+        }
+        let features = wanted & adapter.features();
+        let mut limits = adapter.limits();
+        if !features.contains(wgpu::Features::IMMEDIATES) {
+            limits.max_immediate_size = 0;
+        }
+        let descriptor = wgpu::DeviceDescriptor {
+            label: Some("strata compute"),
+            required_features: features,
+            required_limits: limits.clone(),
+            experimental_features: wgpu::ExperimentalFeatures::disabled(),
+            memory_hints: wgpu::MemoryHints::MemoryUsage,
+            trace: wgpu::Trace::Off,
+        };
+        let (device, queue) = pollster::block_on(adapter.request_device(&descriptor))
+            .map_err(|e| GpuError::Open { adapter: info.name.clone(), reason: e.to_string() })?;
+        let health = Arc::new(Health::default());
+        let on_lost = health.clone();
+        device.set_device_lost_callback(move |reason, message| {
+            set_first(&on_lost.lost, if message.is_empty() { format!("{reason:?}") } else { message });
+        });
+        let on_error = health.clone();
+        device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| set_first(&on_error.rejected, error.to_string())));
+        Ok(Gpu {
+            device,
+            queue,
+            info,
+            twins,
+            limits,
+            features,
+            health,
+            kernels: Mutex::new(HashMap::new()),
+            allocated_bytes: Arc::new(AtomicU64::new(0)),
+            params_ring: Mutex::new(None),
+        })
+    }
+
+    /// Adapter name, driver and kind.
+    pub fn info(&self) -> &wgpu::AdapterInfo {
+        &self.info
+    }
+
+    /// The device runs on the CPU (lavapipe, WARP).
+    pub fn is_software(&self) -> bool {
+        self.info.device_type == wgpu::DeviceType::Cpu
+    }
+
+    /// Kernels shaped for a software device should be used.
+    pub fn wants_software_kernels(&self) -> bool {
+        self.is_software() && !self.twins.hardware_kernels
+    }
+
+    /// Subgroup operations may be used.
+    pub fn has_subgroups(&self) -> bool {
+        self.features.contains(wgpu::Features::SUBGROUP)
+    }
+
+    /// 64-bit integers may be used in shaders.
+    pub fn has_int64(&self) -> bool {
+        self.features.contains(wgpu::Features::SHADER_INT64)
+    }
+
+    /// Parameters travel as immediates.
+    pub fn has_immediates(&self) -> bool {
+        self.features.contains(wgpu::Features::IMMEDIATES)
+    }
+
+    /// Passes can be timed on the device.
+    pub fn has_timestamps(&self) -> bool {
+        self.features.contains(wgpu::Features::TIMESTAMP_QUERY)
+    }
+
+    /// The enabled features, for `doctor`.
+    pub fn features(&self) -> wgpu::Features {
+        self.features
+    }
+
+    /// The limits in force, for `doctor`.
+    pub fn limits(&self) -> &wgpu::Limits {
+        &self.limits
+    }
+
+    /// Largest size of one binding, bytes, rounded down to the arena alignment.
+    pub fn max_binding_bytes(&self) -> u64 {
+        let bytes = self.limits.max_storage_buffer_binding_size.min(self.limits.max_buffer_size);
+        bytes / crate::base::limits::ARENA_ALIGN_BYTES * crate::base::limits::ARENA_ALIGN_BYTES
+    }
+
+    /// Bytes in buffers that are alive now.
+    pub fn allocated_bytes(&self) -> u64 {
+        self.allocated_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Fails when the device was lost or rejected something since the last check.
+    ///
+    /// # Errors
+    /// [`GpuError::Lost`] for ever after a loss; [`GpuError::Rejected`] once.
+    pub fn check(&self) -> Result<(), GpuError> {
+        if let Some(reason) = self.health.lost.lock().unwrap_or_else(PoisonError::into_inner).clone() {
+            return Err(GpuError::Lost(reason));
+        }
+        match self.health.rejected.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(reason) => Err(GpuError::Rejected { what: "a command".into(), reason }),
+            None => Ok(()),
+        }
+    }
+
+    /// Loses the device on purpose (fault injection).
+    pub fn lose(&self) {
+        self.device.destroy();
+        set_first(&self.health.lost, "destroyed on purpose".into());
+    }
+
+    /// Creates a zeroed buffer for kernels (storage, copies both ways).
+    ///
+    /// # Errors
+    /// Out of memory, with the size; or a lost device.
+    pub fn buffer(&self, what: &str, size: u64) -> Result<Buffer, GpuError> {
+        let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::COPY_SRC;
+        Buffer::create(self, what, size, usage)
+    }
+
+    /// Writes `bytes` into `target` before the next submit. For small data; see [`Gpu::upload`] for large.
+    pub fn write(&self, target: &Slice, bytes: &[u8]) {
+        self.queue.write_buffer(&target.buffer.raw, target.offset, bytes);
+    }
+}
+
+fn set_first(slot: &Mutex<Option<String>>, reason: String) {
+    slot.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(reason);
+}

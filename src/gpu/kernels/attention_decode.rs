@@ -1,0 +1,135 @@
+//! Attention of one new token, split over keys and merged.
+//!
+//! ```text
+//! q [H, D] ─► split of 256 keys: acc, max, sum   (one dispatch per segment) ─► merge ─► out [H, D]
+//! ```
+
+use std::sync::Arc;
+
+use super::KvElement;
+use crate::gpu::{Binding, Gpu, GpuError, Kernel, KernelKey, Recorder, Slice};
+
+/// Keys that one workgroup attends to.
+pub const SPLIT_KEYS: usize = 256;
+/// Query heads of a group that one workgroup serves at most (bounds the workgroup memory to 13 KiB).
+const MAX_HEADS_PER_WORKGROUP: usize = 4;
+
+/// The two compiled kernels.
+pub struct AttentionDecode {
+    split: Arc<Kernel>,
+    merge: Arc<Kernel>,
+    n_head: usize,
+    n_kv_head: usize,
+    head_dim: usize,
+}
+
+/// The part of the keys that one segment holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SegmentKeys {
+    /// keys that exist in this segment
+    pub n_keys: usize,
+    /// logical blocks of the segment (row stride of its table)
+    pub n_blocks: usize,
+    /// splits of the segments before it
+    pub first_split: usize,
+    /// splits of all segments
+    pub n_splits: usize,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+struct SplitParams {
+    n_keys: u32,
+    n_blocks: u32,
+    group: u32,
+    first_split: u32,
+    n_splits: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+struct MergeParams {
+    n_splits: u32,
+    head_dim: u32,
+}
+
+fn split_key(head_dim: usize, group: usize, element: KvElement) -> KernelKey {
+    let mut defines = element.defines(head_dim);
+    defines.push(("GR", group.min(MAX_HEADS_PER_WORKGROUP).to_string()));
+    KernelKey::new("attention/decode_split", &defines)
+}
+
+pub(super) fn variants(head_dim: usize, element: KvElement) -> Vec<KernelKey> {
+    let mut keys: Vec<KernelKey> = (1..=MAX_HEADS_PER_WORKGROUP).map(|g| split_key(head_dim, g, element)).collect();
+    keys.push(KernelKey::new("attention/decode_merge", &[]));
+    keys
+}
+
+impl AttentionDecode {
+    /// Compiles the variants for H = `n_head`, G = `n_kv_head`, D = `head_dim` (a multiple of 8, at most 512).
+    ///
+    /// # Errors
+    /// A kernel that does not compile, or a lost device.
+    pub fn new(
+        gpu: &Gpu,
+        n_head: usize,
+        n_kv_head: usize,
+        head_dim: usize,
+        element: KvElement,
+    ) -> Result<AttentionDecode, GpuError> {
+        Ok(AttentionDecode {
+            split: gpu.kernel(&split_key(head_dim, n_head / n_kv_head, element))?,
+            merge: gpu.kernel(&KernelKey::new("attention/decode_merge", &[]))?,
+            n_head,
+            n_kv_head,
+            head_dim,
+        })
+    }
+
+    /// Bytes of the accumulators of `n_splits` splits.
+    pub fn acc_bytes(&self, n_splits: usize) -> u64 {
+        (self.n_head * n_splits * self.head_dim * 4) as u64
+    }
+
+    /// Bytes of the maxima and sums of `n_splits` splits.
+    pub fn state_bytes(&self, n_splits: usize) -> u64 {
+        (self.n_head * n_splits * 8) as u64
+    }
+
+    /// Binds q f32 `[H, D]`, the segment's blocks and table, acc and state.
+    ///
+    /// # Errors
+    /// Buffers the device refuses to bind.
+    pub fn bind_split(&self, gpu: &Gpu, slices: [&Slice; 5]) -> Result<Binding, GpuError> {
+        gpu.bind(&self.split, &slices)
+    }
+
+    /// Binds acc, state and out f32 `[H, D]`.
+    ///
+    /// # Errors
+    /// Buffers the device refuses to bind.
+    pub fn bind_merge(&self, gpu: &Gpu, slices: [&Slice; 3]) -> Result<Binding, GpuError> {
+        gpu.bind(&self.merge, &slices)
+    }
+
+    /// Adds the splits of one segment.
+    pub fn record_split(&self, recorder: &mut Recorder, binding: &Binding, keys: SegmentKeys) {
+        let group = self.n_head / self.n_kv_head;
+        let params = SplitParams {
+            n_keys: keys.n_keys as u32,
+            n_blocks: keys.n_blocks as u32,
+            group: group as u32,
+            first_split: keys.first_split as u32,
+            n_splits: keys.n_splits as u32,
+        };
+        let head_sets = group.div_ceil(group.min(MAX_HEADS_PER_WORKGROUP));
+        let grid = [keys.n_keys.div_ceil(SPLIT_KEYS) as u32, self.n_kv_head as u32, head_sets as u32];
+        recorder.dispatch(&self.split, binding, &params, grid);
+    }
+
+    /// Adds the merge of all splits.
+    pub fn record_merge(&self, recorder: &mut Recorder, binding: &Binding, n_splits: usize) {
+        let params = MergeParams { n_splits: n_splits as u32, head_dim: self.head_dim as u32 };
+        recorder.dispatch(&self.merge, binding, &params, [self.n_head as u32, 1, 1]);
+    }
+}

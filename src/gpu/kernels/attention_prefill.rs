@@ -1,0 +1,162 @@
+//! Attention of a chunk of new tokens over one tile of keys at a time: scores, online softmax, values.
+//!
+//! ```text
+//! tile of keys (of one segment): q·k ─► s [G, T*group, n_tile_keys] ─► exp, running max and sum ─► out += p V
+//! ```
+//! 1. The tiles of a chunk run in order; the first resets the running state, the last divides by the sum.
+//! 2. Token t of the chunk sees every key up to itself: `mask_from + t` keys, counted from the segment's first.
+
+use std::sync::Arc;
+
+use super::KvElement;
+use crate::gpu::{Binding, Gpu, GpuError, Kernel, KernelKey, Recorder, Slice};
+
+/// The three compiled kernels.
+pub struct AttentionPrefill {
+    scores: Arc<Kernel>,
+    softmax: Arc<Kernel>,
+    values: Arc<Kernel>,
+    n_head: usize,
+    n_kv_head: usize,
+    head_dim: usize,
+}
+
+/// Bind groups for one segment of one layer.
+#[derive(Clone)]
+pub struct PrefillBindings {
+    scores: Binding,
+    softmax: Binding,
+    values: Binding,
+}
+
+/// One tile of keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyTile {
+    /// new tokens T
+    pub n_tokens: usize,
+    /// first key, counted from the segment's first token; a multiple of 8
+    pub first_key: usize,
+    /// keys that exist in the tile
+    pub n_keys: usize,
+    /// logical blocks of the segment (row stride of its table)
+    pub n_blocks: usize,
+    /// keys of this segment that token 0 of the chunk sees (may be less than `first_key`, or 0); token t sees t more
+    pub mask_from: usize,
+    /// nothing came before
+    pub is_first: bool,
+    /// nothing comes after
+    pub is_last: bool,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+struct ScoreParams {
+    n_rows: u32,
+    group: u32,
+    n_head: u32,
+    n_blocks: u32,
+    first_key: u32,
+    n_keys: u32,
+    n_tile_keys: u32,
+    mask_from: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+struct SoftmaxParams {
+    n_rows: u32,
+    n_tile_keys: u32,
+    is_first: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+struct ValueParams {
+    scores: ScoreParams,
+    is_first: u32,
+    is_last: u32,
+}
+
+fn keys(head_dim: usize, element: KvElement) -> [KernelKey; 3] {
+    let defines = element.defines(head_dim);
+    [
+        KernelKey::new("attention/prefill_scores", &defines),
+        KernelKey::new("attention/prefill_softmax", &[]),
+        KernelKey::new("attention/prefill_values", &defines),
+    ]
+}
+
+pub(super) fn variants(head_dim: usize, element: KvElement) -> Vec<KernelKey> {
+    keys(head_dim, element).to_vec()
+}
+
+impl AttentionPrefill {
+    /// Compiles the variants for H = `n_head`, G = `n_kv_head`, D = `head_dim` (a multiple of 8).
+    ///
+    /// # Errors
+    /// A kernel that does not compile, or a lost device.
+    pub fn new(
+        gpu: &Gpu,
+        n_head: usize,
+        n_kv_head: usize,
+        head_dim: usize,
+        element: KvElement,
+    ) -> Result<AttentionPrefill, GpuError> {
+        let [scores, softmax, values] = keys(head_dim, element);
+        Ok(AttentionPrefill {
+            scores: gpu.kernel(&scores)?,
+            softmax: gpu.kernel(&softmax)?,
+            values: gpu.kernel(&values)?,
+            n_head,
+            n_kv_head,
+            head_dim,
+        })
+    }
+
+    /// Bytes of the scores buffer for T tokens and a tile of `n_keys`.
+    pub fn scores_bytes(&self, n_tokens: usize, n_keys: usize) -> u64 {
+        (self.n_head * n_tokens * n_keys.next_multiple_of(8) * 4) as u64
+    }
+
+    /// Bytes of the running state for T tokens.
+    pub fn state_bytes(&self, n_tokens: usize) -> u64 {
+        (self.n_head * n_tokens * 16) as u64
+    }
+
+    /// Binds q f32 `[T, H, D]`, the segment's blocks and table, the scores and state buffers, out f32 `[T, H, D]`.
+    ///
+    /// # Errors
+    /// Buffers the device refuses to bind.
+    pub fn bind(&self, gpu: &Gpu, [q, kv, table, scores, state, out]: [&Slice; 6]) -> Result<PrefillBindings, GpuError> {
+        Ok(PrefillBindings {
+            scores: gpu.bind(&self.scores, &[q, kv, table, scores])?,
+            softmax: gpu.bind(&self.softmax, &[scores, state])?,
+            values: gpu.bind(&self.values, &[scores, state, kv, table, out])?,
+        })
+    }
+
+    /// Adds the three dispatches of one tile.
+    pub fn record(&self, recorder: &mut Recorder, bindings: &PrefillBindings, tile: KeyTile) {
+        let group = self.n_head / self.n_kv_head;
+        let n_rows = (tile.n_tokens * group) as u32;
+        let n_tile_keys = tile.n_keys.next_multiple_of(8) as u32;
+        let scores = ScoreParams {
+            n_rows,
+            group: group as u32,
+            n_head: self.n_head as u32,
+            n_blocks: tile.n_blocks as u32,
+            first_key: tile.first_key as u32,
+            n_keys: tile.n_keys as u32,
+            n_tile_keys,
+            mask_from: tile.mask_from as u32,
+        };
+        let g = self.n_kv_head as u32;
+        let row_tiles = n_rows.div_ceil(64);
+        recorder.dispatch(&self.scores, &bindings.scores, &scores, [n_tile_keys.div_ceil(64), row_tiles, g]);
+        let softmax = SoftmaxParams { n_rows, n_tile_keys, is_first: u32::from(tile.is_first) };
+        recorder.dispatch(&self.softmax, &bindings.softmax, &softmax, [n_rows, g, 1]);
+        let values = ValueParams { scores, is_first: u32::from(tile.is_first), is_last: u32::from(tile.is_last) };
+        let d_tiles = (self.head_dim as u32).div_ceil(64);
+        recorder.dispatch(&self.values, &bindings.values, &values, [d_tiles, row_tiles, g]);
+    }
+}

@@ -1,0 +1,1 @@
+//! Measures what this device can do: the denominators of every ratio that `bench` and `doctor` print.

@@ -1,0 +1,188 @@
+//! A list of dispatches and copies that becomes one submit.
+//!
+//! ```text
+//! dispatch, dispatch, copy, dispatch ─► compute pass │ copy │ compute pass ─► submit ─► Submitted
+//! ```
+//! 1. Operations run in the order they were recorded; wgpu puts the barriers.
+//! 2. A recorder is used for one submit and then empty again.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::buffer::{Buffer, Slice};
+use super::device::Gpu;
+use super::error::GpuError;
+use super::pipeline::{Binding, Kernel, MAX_PARAMS_BYTES, PARAMS_RING_SLOTS, PARAMS_STRIDE_BYTES};
+
+enum Op {
+    Dispatch { kernel: Arc<Kernel>, binding: Binding, params: [u8; MAX_PARAMS_BYTES as usize], n_params: usize, grid: [u32; 3] },
+    Copy { from: Slice, to: Slice },
+}
+
+/// Work that will be submitted together.
+#[derive(Default)]
+pub struct Recorder {
+    ops: Vec<Op>,
+    n_dispatches: usize,
+    cost: f64,
+}
+
+/// Work that was submitted.
+#[derive(Clone)]
+pub struct Submitted {
+    index: wgpu::SubmissionIndex,
+    /// when
+    pub at: Instant,
+    /// what the recorder was told it costs, in the caller's unit
+    pub cost: f64,
+    /// dispatches in it
+    pub n_dispatches: usize,
+    /// CPU time that encoding and submitting took
+    pub encode: Duration,
+}
+
+impl Recorder {
+    /// An empty list.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds one dispatch of `grid` workgroups; `params` is the kernel's parameter struct (repr(C), at most 64 bytes).
+    pub fn dispatch(&mut self, kernel: &Arc<Kernel>, binding: &Binding, params: &impl bytemuck::NoUninit, grid: [u32; 3]) {
+        let bytes = bytemuck::bytes_of(params);
+        debug_assert!(bytes.len() <= MAX_PARAMS_BYTES as usize && bytes.len().is_multiple_of(4));
+        let mut padded = [0u8; MAX_PARAMS_BYTES as usize];
+        padded[..bytes.len()].copy_from_slice(bytes);
+        if grid.contains(&0) {
+            return;
+        }
+        self.n_dispatches += 1;
+        self.ops.push(Op::Dispatch {
+            kernel: kernel.clone(),
+            binding: binding.clone(),
+            params: padded,
+            n_params: bytes.len(),
+            grid,
+        });
+    }
+
+    /// Adds a copy of `from.size` bytes.
+    pub fn copy(&mut self, from: &Slice, to: &Slice) {
+        self.ops.push(Op::Copy { from: from.clone(), to: to.clone() });
+    }
+
+    /// Adds to the estimated cost of this submit, in the caller's unit.
+    pub fn add_cost(&mut self, cost: f64) {
+        self.cost += cost;
+    }
+
+    /// Estimated cost so far.
+    pub fn cost(&self) -> f64 {
+        self.cost
+    }
+
+    /// Dispatches so far.
+    pub fn n_dispatches(&self) -> usize {
+        self.n_dispatches
+    }
+
+    /// Nothing was recorded.
+    pub fn is_empty(&self) -> bool {
+        self.ops.is_empty()
+    }
+}
+
+impl Gpu {
+    /// Encodes and submits everything in `recorder`, which is empty afterwards.
+    ///
+    /// # Errors
+    /// A lost device, or a command that was rejected.
+    pub fn submit(&self, recorder: &mut Recorder) -> Result<Submitted, GpuError> {
+        self.check()?;
+        let started = Instant::now();
+        let mut encoder = self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some("strata") });
+        let ring = if self.has_immediates() { None } else { Some(self.params_ring()?) };
+        if let Some(ring) = &ring {
+            self.write_params(&ring.buffer, &recorder.ops)?;
+        }
+        let mut slot = 0u32;
+        let mut ops = recorder.ops.drain(..).peekable();
+        while let Some(op) = ops.peek() {
+            if let Op::Copy { from, to } = op {
+                encoder.copy_buffer_to_buffer(&from.buffer.raw, from.offset, &to.buffer.raw, to.offset, from.size);
+                ops.next();
+                continue;
+            }
+            let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+            while let Some(Op::Dispatch { kernel, binding, params, n_params, grid }) =
+                ops.next_if(|op| matches!(op, Op::Dispatch { .. }))
+            {
+                pass.set_pipeline(&kernel.pipeline);
+                pass.set_bind_group(0, &*binding.0, &[]);
+                match &ring {
+                    _ if !kernel.has_params => {}
+                    Some(ring) => pass.set_bind_group(1, &ring.group, &[slot * PARAMS_STRIDE_BYTES as u32]),
+                    None => pass.set_immediates(0, &params[..n_params]),
+                }
+                slot += 1;
+                pass.dispatch_workgroups(grid[0], grid[1], grid[2]);
+            }
+        }
+        drop(ops);
+        let index = self.queue.submit([encoder.finish()]);
+        let submitted = Submitted {
+            index,
+            at: started,
+            cost: std::mem::take(&mut recorder.cost),
+            n_dispatches: std::mem::take(&mut recorder.n_dispatches),
+            encode: started.elapsed(),
+        };
+        self.check()?;
+        Ok(submitted)
+    }
+
+    fn write_params(&self, target: &Buffer, ops: &[Op]) -> Result<(), GpuError> {
+        let dispatches = ops.iter().filter_map(|op| match op {
+            Op::Dispatch { params, .. } => Some(params),
+            Op::Copy { .. } => None,
+        });
+        let mut bytes = Vec::new();
+        for params in dispatches {
+            bytes.extend_from_slice(params);
+            bytes.resize(bytes.len().next_multiple_of(PARAMS_STRIDE_BYTES as usize), 0);
+        }
+        if bytes.len() as u64 > PARAMS_STRIDE_BYTES * PARAMS_RING_SLOTS {
+            let reason = format!("more than {PARAMS_RING_SLOTS} dispatches in one submit");
+            return Err(GpuError::Rejected { what: "a submit".into(), reason });
+        }
+        if !bytes.is_empty() {
+            self.queue.write_buffer(&target.raw, 0, &bytes);
+        }
+        Ok(())
+    }
+
+    /// Blocks until `submitted` is done; the time since it was submitted.
+    ///
+    /// # Errors
+    /// A lost device, or a command that was rejected.
+    pub fn wait(&self, submitted: &Submitted) -> Result<Duration, GpuError> {
+        self.wait_for(submitted.index.clone())?;
+        Ok(submitted.at.elapsed())
+    }
+
+    /// A buffer that [`Gpu::read_after`] can read and recorders can copy into.
+    ///
+    /// # Errors
+    /// Out of memory, or a lost device.
+    pub fn readback_buffer(&self, what: &str, size: u64) -> Result<Buffer, GpuError> {
+        Buffer::create(self, what, size, wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::MAP_READ)
+    }
+
+    /// Waits for `submitted`, then hands the bytes of a readback buffer to `read`.
+    ///
+    /// # Errors
+    /// A lost device, or a buffer that cannot be mapped.
+    pub fn read_after<R>(&self, submitted: &Submitted, staging: &Buffer, read: impl FnOnce(&[u8]) -> R) -> Result<R, GpuError> {
+        self.read_mapped(staging, submitted.index.clone(), read)
+    }
+}

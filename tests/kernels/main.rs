@@ -1,0 +1,33 @@
+//! Every kernel against its plain-loop twin, over a table of shapes; and every shader variant through naga.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod attention;
+mod norm;
+mod sample;
+mod shaders;
+
+use strata::gpu::{Gpu, Slice};
+
+/// A device buffer with these values in it.
+fn upload<T: bytemuck::NoUninit>(gpu: &Gpu, values: &[T]) -> Slice {
+    let bytes: &[u8] = bytemuck::cast_slice(values);
+    let slice = gpu.buffer("test", bytes.len() as u64).unwrap().all();
+    gpu.upload(&slice, bytes).unwrap();
+    slice
+}
+
+fn empty(gpu: &Gpu, n_bytes: u64) -> Slice {
+    gpu.buffer("test", n_bytes).unwrap().all()
+}
+
+fn download_f32(gpu: &Gpu, slice: &Slice, n: usize) -> Vec<f32> {
+    let bytes = gpu.download(slice).unwrap();
+    bytemuck::pod_collect_to_vec::<u8, f32>(&bytes[..4 * n])
+}
+
+fn random(rng: &mut strata::base::Rng, n: usize, scale: f32) -> Vec<f32> {
+    (0..n).map(|_| rng.next_signed() * scale).collect()
+}

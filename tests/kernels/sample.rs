@@ -1,0 +1,56 @@
+use strata::base::Rng;
+use strata::gpu::kernels::sample::{ARGMAX_BYTES, Sample, TOP_K_BYTES, parse_argmax, parse_top_k};
+use strata::gpu::{Recorder, Twins};
+use strata::reference;
+
+use super::common::gpu;
+use super::{empty, random, upload};
+
+#[test]
+fn sample_argmax_and_top_k_match_reference() {
+    let Some(gpu) = gpu("sample_argmax_and_top_k_match_reference", Twins::default()) else { return };
+    let op = Sample::new(&gpu).unwrap();
+    let mut rng = Rng::new(2);
+    for vocab_size in [1usize, 5, 63, 64, 255, 256, 257, 4096, 50_257] {
+        let mut logits = random(&mut rng, vocab_size, 8.0);
+        if vocab_size > 60 {
+            // Ties at the top and around the k-th place, negative zero, and all negative.
+            logits[40] = 9.5;
+            logits[17] = 9.5;
+            logits[3] = -0.0;
+        }
+        if vocab_size == 257 {
+            logits.iter_mut().for_each(|v| *v -= 20.0);
+        }
+        let (input, out) = (upload(&gpu, &logits), empty(&gpu, TOP_K_BYTES));
+        let bindings = op.bind(&gpu, &input, &out).unwrap();
+        let mut recorder = Recorder::new();
+        op.record_argmax(&mut recorder, &bindings, vocab_size);
+        gpu.submit(&mut recorder).unwrap();
+        let (token, logit) = parse_argmax(&gpu.download(&out.buffer.slice(0, ARGMAX_BYTES)).unwrap());
+        assert_eq!((token, logit), (reference::argmax(&logits), logits[token as usize]), "V = {vocab_size}");
+        for k in [1, 40, 64] {
+            op.record_top_k(&mut recorder, &bindings, vocab_size, k);
+            gpu.submit(&mut recorder).unwrap();
+            let found = parse_top_k(&gpu.download(&out).unwrap(), k);
+            assert!(!found.overflowed);
+            assert_eq!(found.entries, reference::top_k(&logits, k), "V = {vocab_size}, k = {k}");
+            let max = logits.iter().copied().fold(f32::MIN, f32::max);
+            let sum: f64 = logits.iter().map(|l| f64::from(l - max).exp()).sum();
+            assert_eq!(found.max, max);
+            assert!((f64::from(found.sum) / sum - 1.0).abs() < 1e-5, "{} {sum}", found.sum);
+        }
+    }
+}
+
+#[test]
+fn sample_top_k_with_all_logits_equal_says_that_it_overflowed() {
+    let Some(gpu) = gpu("sample_top_k_with_all_logits_equal_says_that_it_overflowed", Twins::default()) else { return };
+    let op = Sample::new(&gpu).unwrap();
+    let (input, out) = (upload(&gpu, &[1.5f32; 1000]), empty(&gpu, TOP_K_BYTES));
+    let bindings = op.bind(&gpu, &input, &out).unwrap();
+    let mut recorder = Recorder::new();
+    op.record_top_k(&mut recorder, &bindings, 1000, 40);
+    gpu.submit(&mut recorder).unwrap();
+    assert!(parse_top_k(&gpu.download(&out).unwrap(), 40).overflowed);
+}
