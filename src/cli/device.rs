@@ -9,6 +9,7 @@
 use serde::Serialize;
 
 use super::error::CliError;
+use crate::gpu::{Adapters, Gpu, GpuError, GpuOptions};
 
 /// What a device can do at most, as measured on it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -79,8 +80,34 @@ pub struct Survey {
 /// # Errors
 /// [`CliError::Failed`] where there is none, [`CliError::Input`] where `gpu` names none.
 pub fn survey(gpu: Option<&str>) -> Result<Survey, CliError> {
-    let _ = gpu;
-    Err(CliError::Failed("this build cannot measure devices".to_owned()))
+    let adapters = Adapters::find().infos().into_iter().enumerate().map(|(index, info)| AdapterLine {
+        index,
+        name: info.name,
+        backend: format!("{:?}", info.backend),
+        kind: kind_of(&format!("{:?}", info.device_type)),
+        driver: [info.driver.as_str(), info.driver_info.as_str()].join(" ").trim().to_owned(),
+    });
+    let adapters = adapters.collect();
+    let gpu = open(gpu)?;
+    let limits = gpu.limits();
+    let device = DeviceReport {
+        name: gpu.info().name.clone(),
+        backend: format!("{:?}", gpu.info().backend),
+        software: gpu.is_software(),
+        features: vec![
+            ("subgroups", gpu.has_subgroups()),
+            ("immediates", gpu.has_immediates()),
+            ("timestamps", gpu.has_timestamps()),
+            ("64-bit integers", gpu.has_int64()),
+        ],
+        max_buffer_bytes: limits.max_buffer_size,
+        max_binding_bytes: gpu.max_binding_bytes(),
+        max_storage_buffers: limits.max_storage_buffers_per_shader_stage,
+        workgroup_bytes: limits.max_compute_workgroup_storage_size,
+        workgroup_invocations: limits.max_compute_invocations_per_workgroup,
+        measured: measure_open(&gpu)?,
+    };
+    Ok(Survey { adapters, device })
 }
 
 /// Measures the device that `gpu` names, or the best.
@@ -88,7 +115,36 @@ pub fn survey(gpu: Option<&str>) -> Result<Survey, CliError> {
 /// # Errors
 /// [`CliError::Failed`] where there is none, [`CliError::Input`] where `gpu` names none.
 pub fn measure(gpu: Option<&str>) -> Result<Measured, CliError> {
-    Ok(survey(gpu)?.device.measured)
+    measure_open(&open(gpu)?)
+}
+
+fn open(gpu: Option<&str>) -> Result<Gpu, CliError> {
+    Ok(Gpu::open(&GpuOptions { adapter: gpu.map(str::to_owned), ..GpuOptions::default() })?)
+}
+
+fn measure_open(gpu: &Gpu) -> Result<Measured, CliError> {
+    gpu.check()?;
+    Err(CliError::Failed("this build cannot measure devices".to_owned()))
+}
+
+impl From<GpuError> for CliError {
+    fn from(error: GpuError) -> Self {
+        match error {
+            GpuError::NoSuchAdapter { .. } => CliError::Input(error.to_string()),
+            other => CliError::Failed(other.to_string()),
+        }
+    }
+}
+
+/// The kind of a device, in the words of the help.
+fn kind_of(device_type: &str) -> &'static str {
+    match device_type {
+        "DiscreteGpu" => "discrete",
+        "IntegratedGpu" => "integrated",
+        "VirtualGpu" => "virtual",
+        "Cpu" => "software",
+        _ => "other",
+    }
 }
 
 /// A bandwidth, for people.

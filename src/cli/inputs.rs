@@ -74,6 +74,9 @@ pub fn read_text(path: &Path) -> Result<String, CliError> {
     let text = String::from_utf8(bytes).map_err(|e| {
         CliError::Input(format!("{shown} is not UTF-8 text (byte {}); save it as UTF-8", e.utf8_error().valid_up_to()))
     })?;
+    if text.contains('\0') {
+        return Err(CliError::Input(format!("{shown} is a binary file; name a text file")));
+    }
     if text.trim().is_empty() {
         return Err(CliError::Input(format!("{shown} is empty; name a file with text in it")));
     }
@@ -112,6 +115,7 @@ mod tests {
             (dir.path().join("absent.txt"), "does not exist"),
             (dir.path().to_path_buf(), "folder"),
             (file("empty.txt", b" \n"), "empty"),
+            (file("binary.bin", b"ELF\0\x01"), "binary"),
             (file("latin1.txt", b"caf\xe9"), "UTF-8"),
         ] {
             let error = read_text(&path).unwrap_err();

@@ -13,6 +13,7 @@ use super::console::Console;
 use super::error::CliError;
 use super::interrupt::Interrupt;
 use crate::engine::{EngineCommand, EngineEvent, EngineHandle, LoadOptions, ModelInfo, ModelSource, TurnId, TurnSummary};
+use crate::gpu::GpuError;
 
 /// How long to wait for an event before looking at Ctrl-C again.
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -38,7 +39,7 @@ impl Session {
     /// Loads a model, showing how far it is, and its notes.
     ///
     /// # Errors
-    /// The engine's sentence, as bad input: the model, the device or the budget asked for does not work out.
+    /// The engine's sentence: the model, the device or the budget asked for does not work out, or there is no device.
     pub fn load(&mut self, source: ModelSource, options: LoadOptions, console: &mut Console) -> Result<ModelInfo, CliError> {
         self.send(EngineCommand::LoadModel { source, options })?;
         loop {
@@ -56,7 +57,7 @@ impl Session {
                     }
                     return Ok(*info);
                 }
-                Some(EngineEvent::ModelFailed(sentence)) => return Err(CliError::Input(sentence)),
+                Some(EngineEvent::ModelFailed(sentence)) => return Err(load_error(sentence)),
                 Some(EngineEvent::Notice(text)) => console.note(&text)?,
                 Some(_) => {}
             }
@@ -125,6 +126,11 @@ impl Drop for Session {
         self.engine.stop();
         self.engine.send(EngineCommand::Shutdown);
     }
+}
+
+/// What was asked for does not work out (exit 2), unless there is no device at all (exit 1).
+fn load_error(sentence: String) -> CliError {
+    if sentence == GpuError::NoAdapter.to_string() { CliError::Failed(sentence) } else { CliError::Input(sentence) }
 }
 
 fn engine_gone() -> CliError {
