@@ -2,6 +2,7 @@
 
 mod command;
 mod handle;
+mod sampler;
 
 pub use command::*;
 pub use handle::{EngineHandle, EnginePort, StopWatch};

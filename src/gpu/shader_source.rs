@@ -29,6 +29,8 @@ embed!(
     "attention/prefill_values",
     "attention/rope_append",
     "common/kv_block",
+    "linear/embed",
+    "linear/plain",
     "norm/norm",
     "sample/argmax",
     "sample/top_k",

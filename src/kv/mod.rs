@@ -1,1 +1,9 @@
-//! kv: see the layer list in the crate documentation.
+//! The KV cache: blocks of 16 tokens of one layer and one KV head, in segments that are allocated as the context grows.
+
+mod cache;
+mod error;
+mod layout;
+
+pub use cache::{KvCache, Segment};
+pub use error::KvError;
+pub use layout::{KvSpec, SegmentShape, plan_segments};

@@ -5,6 +5,7 @@
 
 pub mod attention_decode;
 pub mod attention_prefill;
+pub mod linear;
 pub mod norm;
 pub mod rope_append;
 pub mod sample;

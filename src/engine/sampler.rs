@@ -1,0 +1,193 @@
+//! Logits to the next token: greedy, or top-k, top-p, min-p and temperature over the best candidates.
+//!
+//! ```text
+//! device: best 64 (+ max, sum over all) ─► top-k ─► top-p ─► min-p ─► temperature ─► draw       (llama.cpp's order)
+//!                      └ too few to be sure? ─► all logits from the device, same path
+//! ```
+//! 1. Temperature 0 takes the largest logit, the lowest token on a tie. 2. Same seed, same logits, same token.
+//! 3. A distribution is never cut by what the device happened to return: [`Sampler::choose`] says when it needs all.
+
+use crate::base::Rng;
+use crate::gpu::kernels::sample::Candidates;
+
+use super::command::Sampling;
+
+/// Tokens of the answer and of the prompt's end that the repetition penalty looks at.
+const PENALTY_WINDOW: usize = 64;
+
+/// Draws tokens for one answer.
+pub struct Sampler {
+    sampling: Sampling,
+    rng: Rng,
+}
+
+impl Sampler {
+    /// A sampler that starts from `sampling.seed`.
+    pub fn new(sampling: Sampling) -> Sampler {
+        Sampler { sampling, rng: Rng::new(sampling.seed) }
+    }
+
+    /// The best token is all that is needed.
+    pub fn is_greedy(&self) -> bool {
+        self.sampling.temperature <= 0.0 && self.sampling.repetition_penalty == 1.0
+    }
+
+    /// Candidates of the device cannot be used: penalties change the order of all logits.
+    pub fn needs_all_logits(&self) -> bool {
+        self.sampling.repetition_penalty != 1.0
+    }
+
+    /// The next token, or None when these candidates are too few to know the distribution.
+    pub fn choose(&mut self, candidates: &Candidates, vocab_size: usize) -> Option<u32> {
+        let first = candidates.entries.first()?;
+        if self.sampling.temperature <= 0.0 {
+            return Some(first.0);
+        }
+        let kept = self.keep(candidates, vocab_size)?;
+        let temperature = self.sampling.temperature;
+        let weights: Vec<f64> = kept.iter().map(|(_, l)| f64::from((l - first.1) / temperature).exp()).collect();
+        let mut left = f64::from(self.rng.next_f32()) * weights.iter().sum::<f64>();
+        for ((token, _), w) in kept.iter().zip(&weights) {
+            left -= w;
+            if left < 0.0 {
+                return Some(*token);
+            }
+        }
+        kept.last().map(|(token, _)| *token)
+    }
+
+    /// The same from all logits of the vocabulary; `recent` are the tokens that the repetition penalty sees.
+    pub fn choose_from_all(&mut self, logits: &[f32], recent: &[u32]) -> u32 {
+        let mut penalised = logits.to_vec();
+        if self.needs_all_logits() {
+            let mut seen = recent[recent.len().saturating_sub(PENALTY_WINDOW)..].to_vec();
+            seen.sort_unstable();
+            seen.dedup();
+            for token in seen {
+                if let Some(l) = penalised.get_mut(token as usize) {
+                    *l = if *l > 0.0 { *l / self.sampling.repetition_penalty } else { *l * self.sampling.repetition_penalty };
+                }
+            }
+        }
+        let candidates = all_candidates(&penalised);
+        self.choose(&candidates, logits.len()).unwrap_or(0)
+    }
+
+    /// Top-k, top-p and min-p, in this order.
+    fn keep<'a>(&self, candidates: &'a Candidates, vocab_size: usize) -> Option<&'a [(u32, f32)]> {
+        let Sampling { top_k, top_p, min_p, .. } = self.sampling;
+        let entries = &candidates.entries[..];
+        let complete = entries.len() >= vocab_size;
+        let limited = top_k > 0 && top_k as usize <= entries.len() && !candidates.overflowed;
+        let (mut kept, total) = if limited {
+            let kept = &entries[..top_k as usize];
+            (kept, kept.iter().map(|(_, l)| mass(*l, candidates.max)).sum::<f64>())
+        } else {
+            (entries, f64::from(candidates.sum))
+        };
+        let mut known = limited || complete;
+        if top_p < 1.0 {
+            let mut sum = 0.0;
+            let cut = kept.iter().position(|(_, l)| {
+                sum += mass(*l, candidates.max);
+                sum >= f64::from(top_p) * total
+            });
+            if let Some(last) = cut {
+                kept = &kept[..=last];
+                known = true;
+            }
+        }
+        if min_p > 0.0 {
+            let n = kept.iter().take_while(|(_, l)| mass(*l, candidates.max) >= f64::from(min_p)).count().max(1);
+            known |= n < kept.len();
+            kept = &kept[..n];
+        }
+        known.then_some(kept)
+    }
+}
+
+fn mass(logit: f32, max: f32) -> f64 {
+    f64::from(logit - max).exp()
+}
+
+fn all_candidates(logits: &[f32]) -> Candidates {
+    let mut entries: Vec<(u32, f32)> = (0u32..).zip(logits.iter().copied()).collect();
+    entries.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    let max = entries.first().map_or(0.0, |e| e.1);
+    let sum = entries.iter().map(|e| mass(e.1, max)).sum::<f64>() as f32;
+    Candidates { entries, max, sum, overflowed: false }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn logits() -> Vec<f32> {
+        let mut rng = Rng::new(9);
+        (0..200).map(|_| rng.next_signed() * 6.0).collect()
+    }
+
+    fn best(n: usize) -> Candidates {
+        let mut c = all_candidates(&logits());
+        c.entries.truncate(n);
+        c
+    }
+
+    fn sampling(temperature: f32, top_k: u32, top_p: f32, min_p: f32) -> Sampling {
+        Sampling { temperature, top_k, top_p, min_p, repetition_penalty: 1.0, seed: 5 }
+    }
+
+    #[test]
+    fn sampler_greedy_takes_the_lowest_of_equal_logits() {
+        let mut s = Sampler::new(sampling(0.0, 0, 1.0, 0.0));
+        assert_eq!(s.choose_from_all(&[1.0, 3.0, 3.0, 2.0], &[]), 1);
+    }
+
+    #[test]
+    fn sampler_from_few_candidates_equals_from_all_logits() {
+        for (k, p, m) in [(40, 0.95, 0.05), (5, 1.0, 0.0), (0, 0.5, 0.0), (0, 1.0, 0.2), (64, 0.99, 0.0)] {
+            let mut few = Sampler::new(sampling(0.8, k, p, m));
+            let mut all = Sampler::new(sampling(0.8, k, p, m));
+            for _ in 0..50 {
+                assert_eq!(few.choose(&best(64), 200), Some(all.choose_from_all(&logits(), &[])), "k {k} p {p} min {m}");
+            }
+        }
+    }
+
+    #[test]
+    fn sampler_with_nothing_to_cut_asks_for_all_logits() {
+        assert_eq!(Sampler::new(sampling(1.0, 0, 1.0, 0.0)).choose(&best(64), 200), None);
+        assert_eq!(Sampler::new(sampling(1.0, 100, 1.0, 0.0)).choose(&best(64), 200), None);
+        assert!(Sampler::new(sampling(1.0, 0, 1.0, 0.0)).choose(&best(200), 200).is_some());
+    }
+
+    #[test]
+    fn sampler_draws_follow_the_distribution_and_the_seed() {
+        let all = [0.0f32, 1.0, 2.0, f32::MIN / 2.0];
+        let mut s = Sampler::new(sampling(1.0, 0, 1.0, 0.0));
+        let mut counts = [0usize; 4];
+        for _ in 0..20_000 {
+            counts[s.choose_from_all(&all, &[]) as usize] += 1;
+        }
+        let total: f64 = all[..3].iter().map(|l| f64::from(*l).exp()).sum();
+        for (i, l) in all[..3].iter().enumerate() {
+            let share = counts[i] as f64 / 20_000.0;
+            assert!((share - f64::from(*l).exp() / total).abs() < 0.02, "{i}: {share}");
+        }
+        assert_eq!(counts[3], 0);
+        let draw = |seed| {
+            let mut s = Sampler::new(Sampling { seed, ..sampling(1.0, 0, 1.0, 0.0) });
+            (0..20).map(|_| s.choose_from_all(&all, &[])).collect::<Vec<_>>()
+        };
+        assert_eq!(draw(1), draw(1));
+        assert_ne!(draw(1), draw(2));
+    }
+
+    #[test]
+    fn sampler_repetition_penalty_turns_from_what_was_said() {
+        let mut s = Sampler::new(Sampling { repetition_penalty: 2.0, ..sampling(0.0, 0, 1.0, 0.0) });
+        assert!(s.needs_all_logits() && !s.is_greedy());
+        assert_eq!(s.choose_from_all(&[3.0, 2.0, -1.0], &[0]), 1);
+        assert_eq!(s.choose_from_all(&[-3.0, -4.0], &[0]), 1);
+    }
+}
