@@ -10,10 +10,7 @@ fn main() -> ExitCode {
         Invocation::Headless(command) => cli::run(&command),
         Invocation::Window => match open_window() {
             Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("strata: {error}");
-                ExitCode::FAILURE
-            }
+            Err(error) => cli::fail(error),
         },
     }
 }

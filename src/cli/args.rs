@@ -95,7 +95,7 @@ pub struct AskArgs {
     #[arg(long = "doc", value_name = "FILE", num_args = 1.., env = "STRATA_DOC")]
     pub docs: Vec<PathBuf>,
     /// Question; may repeat: each is the next turn on the same document
-    #[arg(long = "prompt", value_name = "TEXT", required = true, env = "STRATA_PROMPT")]
+    #[arg(long = "prompt", value_name = "TEXT", required = true, env = "STRATA_PROMPT", value_parser = not_blank)]
     pub prompts: Vec<String>,
     /// The answer ends after N tokens at the latest
     #[arg(long, value_name = "N", default_value_t = limits::DEFAULT_MAX_TOKENS, env = "STRATA_MAX_TOKENS", value_parser = at_least_one)]
@@ -273,6 +273,10 @@ fn at_least_one(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|n| *n > 0).ok_or_else(|| "it must be a whole number from 1".to_owned())
 }
 
+fn not_blank(text: &str) -> Result<String, String> {
+    if text.trim().is_empty() { Err("it must be a question, not blank".to_owned()) } else { Ok(text.to_owned()) }
+}
+
 fn non_negative(text: &str) -> Result<f32, String> {
     number(text, |x| x >= 0.0).ok_or_else(|| "it must be a number from 0".to_owned())
 }
@@ -326,6 +330,7 @@ mod tests {
             &["ask", "--prompt", "q", "--top-p", "1.5"],
             &["ask", "--prompt", "q", "--repeat-penalty", "0"],
             &["ask", "--prompt", "q", "--max-tokens", "0"],
+            &["ask", "--prompt", " "],
             &["ask", "--prompt", "q", "--vram-budget", "lots"],
             &["ask", "--prompt", "q", "--kv-dtype", "q9"],
             &["logits", "--out", "x.npy"],

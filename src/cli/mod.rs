@@ -32,7 +32,7 @@ use clap::Parser;
 
 use args::{Cli, Command};
 use console::Console;
-use error::usage_error;
+use error::{CliError, usage_error};
 use interrupt::Interrupt;
 use session::Session;
 
@@ -80,6 +80,11 @@ pub fn run(headless: &Headless) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => error.report(&mut std::io::stderr()),
     }
+}
+
+/// Says on stderr why the window did not open, or closed, and gives the exit code.
+pub fn fail(reason: impl std::fmt::Display) -> ExitCode {
+    CliError::Failed(reason.to_string()).report(&mut std::io::stderr())
 }
 
 impl Headless {
