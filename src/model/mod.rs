@@ -1,3 +1,21 @@
 //! Model files (untrusted bytes), quantised block formats, and architectures as data.
 
+mod arch;
+mod error;
+mod file;
+pub mod gguf;
+mod mapped;
+mod meta;
 pub mod plan;
+pub mod quant;
+mod safetensors_dir;
+mod synthetic;
+mod tensors;
+
+pub use error::ModelError;
+pub use file::{ModelFile, TokenizerSource, read_vocab};
+pub use meta::{ModelMeta, RecommendedSampling};
+pub use quant::TensorType;
+pub use safetensors_dir::HfTokenizerFiles;
+pub use synthetic::SHAPES;
+pub use tensors::{TensorEntry, TensorInfo, TensorTable};

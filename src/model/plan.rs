@@ -158,3 +158,40 @@ pub struct ModelPlan {
     /// than this is refused until a windowed kernel exists: never answered with the wrong attention.
     pub sliding_window: Option<usize>,
 }
+
+impl ModelPlan {
+    /// Every weight matrix once, in the order of use (a tied output is not listed again).
+    pub fn matrices(&self) -> impl Iterator<Item = &Matrix> {
+        let positions = match &self.position {
+            PositionPlan::Learned { table, .. } => Some(table),
+            PositionPlan::Rope(_) => None,
+        };
+        [&self.token_embedding]
+            .into_iter()
+            .chain(positions)
+            .chain(self.layers.iter().flat_map(LayerPlan::matrices))
+            .chain(Some(&self.output).filter(|_| !self.tied))
+    }
+
+    /// Every norm, in the order of use.
+    pub fn norms(&self) -> impl Iterator<Item = &NormPlan> {
+        self.layers.iter().flat_map(LayerPlan::norms).chain([&self.output_norm])
+    }
+
+    /// Names of the norms' tensors (scales and shifts). Biases of matrices are in [`Matrix::bias`].
+    pub fn vectors(&self) -> impl Iterator<Item = &str> {
+        self.norms().flat_map(|norm| [Some(&norm.weight), norm.bias.as_ref()]).flatten().map(String::as_str)
+    }
+}
+
+impl LayerPlan {
+    /// The four matrices, in the order of use.
+    pub fn matrices(&self) -> [&Matrix; 4] {
+        [&self.qkv, &self.attn_output, &self.ffn_up, &self.ffn_down]
+    }
+
+    /// The norms, in the order of use.
+    pub fn norms(&self) -> impl Iterator<Item = &NormPlan> {
+        [Some(&self.attn_norm), self.q_norm.as_ref(), self.k_norm.as_ref(), Some(&self.ffn_norm)].into_iter().flatten()
+    }
+}

@@ -1,1 +1,5 @@
 //! token: see the layer list in the crate documentation.
+
+mod vocab;
+
+pub use vocab::GgufVocab;

@@ -1,0 +1,159 @@
+//! Metadata of either kind under one roof: GGUF keys (`llama.block_count`) or `config.json` keys (`num_hidden_layers`).
+
+use serde_json::Value;
+
+use crate::model::ModelError;
+use crate::model::gguf::{Gguf, bad_value};
+
+/// Where settings come from. Methods take the GGUF key without its `arch.` prefix, and the `config.json` key; an empty
+/// key is never present.
+pub(crate) enum Keys<'a> {
+    Gguf { gguf: &'a Gguf, bytes: &'a [u8], arch: &'a str },
+    Hf { config: &'a Value, arch: &'a str },
+}
+
+impl<'a> Keys<'a> {
+    pub fn of_gguf(gguf: &'a Gguf, bytes: &'a [u8]) -> Result<Keys<'a>, ModelError> {
+        match gguf.string("general.architecture")? {
+            Some(arch) => Ok(Keys::Gguf { gguf, bytes, arch }),
+            None => Err(ModelError::MissingKey { place: "GGUF metadata", key: "general.architecture".to_owned() }),
+        }
+    }
+
+    pub fn of_config(config: &'a Value) -> Result<Keys<'a>, ModelError> {
+        // Old OPT and GPT-2 folders may lack model_type; the class name says it too.
+        let by_class = || {
+            let class = config.get("architectures")?.get(0)?.as_str()?;
+            ["Llama", "Mistral", "Qwen2", "Qwen3", "GPT2", "OPT", "Phi3"]
+                .into_iter()
+                .zip(["llama", "mistral", "qwen2", "qwen3", "gpt2", "opt", "phi3"])
+                .find_map(|(prefix, arch)| (class.strip_prefix(prefix)? == "ForCausalLM").then_some(arch))
+        };
+        match config.get("model_type").and_then(Value::as_str).or_else(by_class) {
+            Some(arch) => Ok(Keys::Hf { config, arch }),
+            None => Err(ModelError::MissingKey { place: "config.json", key: "model_type".to_owned() }),
+        }
+    }
+
+    pub fn architecture(&self) -> &'a str {
+        match self {
+            Keys::Gguf { arch, .. } | Keys::Hf { arch, .. } => arch,
+        }
+    }
+
+    pub fn is_gguf(&self) -> bool {
+        matches!(self, Keys::Gguf { .. })
+    }
+
+    /// The error for a setting with a value that cannot be.
+    pub fn bad(&self, gguf_key: &str, hf_key: &str, got: impl ToString, must: &str) -> ModelError {
+        match self {
+            Keys::Gguf { arch, .. } => bad_value(&format!("{arch}.{gguf_key}"), got, must),
+            Keys::Hf { .. } => {
+                ModelError::BadValue { place: "config.json", key: hf_key.to_owned(), got: got.to_string(), must: must.to_owned() }
+            }
+        }
+    }
+
+    fn missing(&self, gguf_key: &str, hf_key: &str) -> ModelError {
+        match self {
+            Keys::Gguf { arch, .. } => ModelError::MissingKey { place: "GGUF metadata", key: format!("{arch}.{gguf_key}") },
+            Keys::Hf { .. } => ModelError::MissingKey { place: "config.json", key: hf_key.to_owned() },
+        }
+    }
+
+    /// A value of `config.json`; None for GGUF, and for null. `a.b` is key b of the object a.
+    pub fn json(&self, key: &str) -> Option<&'a Value> {
+        match self {
+            Keys::Hf { config, .. } if !key.is_empty() => {
+                key.split('.').try_fold(*config, |value, part| value.get(part)).filter(|value| !value.is_null())
+            }
+            _ => None,
+        }
+    }
+
+    fn json_as<T>(&self, key: &str, must: &str, read: impl Fn(&'a Value) -> Option<T>) -> Result<Option<T>, ModelError> {
+        match self.json(key) {
+            None => Ok(None),
+            Some(value) => read(value).map(Some).ok_or_else(|| self.bad("", key, value, must)),
+        }
+    }
+
+    pub fn uint(&self, gguf_key: &str, hf_key: &str) -> Result<Option<usize>, ModelError> {
+        const MUST: &str = "a whole number";
+        let value = match self {
+            Keys::Gguf { .. } if gguf_key.is_empty() => None,
+            Keys::Gguf { gguf, bytes, arch } => {
+                let key = format!("{arch}.{gguf_key}");
+                match gguf.get(&key) {
+                    Some(crate::model::gguf::Value::Array(_)) => same_for_all_layers(gguf, bytes, &key)?,
+                    _ => gguf.uint(&key)?,
+                }
+            }
+            Keys::Hf { .. } => self.json_as(hf_key, MUST, Value::as_u64)?,
+        };
+        let narrow = |v: u64| usize::try_from(v).map_err(|_| self.bad(gguf_key, hf_key, v, MUST));
+        value.map(narrow).transpose()
+    }
+
+    pub fn need_uint(&self, gguf_key: &str, hf_key: &str) -> Result<usize, ModelError> {
+        self.uint(gguf_key, hf_key)?.ok_or_else(|| self.missing(gguf_key, hf_key))
+    }
+
+    pub fn float(&self, gguf_key: &str, hf_key: &str) -> Result<Option<f64>, ModelError> {
+        match self {
+            Keys::Gguf { .. } if gguf_key.is_empty() => Ok(None),
+            Keys::Gguf { gguf, arch, .. } => gguf.float(&format!("{arch}.{gguf_key}")),
+            Keys::Hf { .. } => self.json_as(hf_key, "a number", |v| v.as_f64().filter(|v| v.is_finite())),
+        }
+    }
+
+    pub fn need_float(&self, gguf_key: &str, hf_key: &str) -> Result<f64, ModelError> {
+        self.float(gguf_key, hf_key)?.ok_or_else(|| self.missing(gguf_key, hf_key))
+    }
+
+    pub fn string(&self, gguf_key: &str, hf_key: &str) -> Result<Option<&'a str>, ModelError> {
+        match self {
+            Keys::Gguf { .. } if gguf_key.is_empty() => Ok(None),
+            Keys::Gguf { gguf, arch, .. } => gguf.string(&format!("{arch}.{gguf_key}")),
+            Keys::Hf { .. } => self.json_as(hf_key, "text", Value::as_str),
+        }
+    }
+
+    /// A yes or no of `config.json`.
+    pub fn hf_bool(&self, key: &str, default: bool) -> Result<bool, ModelError> {
+        Ok(self.json_as(key, "true or false", Value::as_bool)?.unwrap_or(default))
+    }
+
+    /// A list of numbers of `config.json`.
+    pub fn hf_floats(&self, key: &str) -> Result<Option<Vec<f64>>, ModelError> {
+        self.json_as(key, "a list of numbers", |v| v.as_array()?.iter().map(Value::as_f64).collect())
+    }
+
+    /// Number of tokens in the GGUF vocabulary, which fixes the rows of the embedding.
+    pub fn gguf_token_count(&self) -> Result<Option<usize>, ModelError> {
+        match self {
+            Keys::Gguf { gguf, .. } => gguf.array_len("tokenizer.ggml.tokens"),
+            Keys::Hf { .. } => Ok(None),
+        }
+    }
+
+    /// A setting that must have one of the given values (a text of `config.json`), or be absent.
+    pub fn check_hf_text(&self, key: &str, allowed: &[&str]) -> Result<(), ModelError> {
+        match self.string("", key)? {
+            Some(text) if !allowed.contains(&text) => Err(self.bad("", key, format!("'{text}'"), &allowed.join(" or "))),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Some files give one number for each layer; only equal ones are supported.
+fn same_for_all_layers(gguf: &Gguf, bytes: &[u8], key: &str) -> Result<Option<u64>, ModelError> {
+    let numbers = gguf.numbers(bytes, key)?.unwrap_or_default();
+    match numbers.first() {
+        Some(first) if numbers.iter().all(|n| n == first) && *first >= 0.0 && first.fract() == 0.0 && *first < 1e15 => {
+            Ok(Some(*first as u64))
+        }
+        _ => Err(bad_value(key, "a list of different numbers", "the same for every layer")),
+    }
+}

@@ -1,0 +1,67 @@
+//! From metadata to a [`ModelPlan`]: one small file for each family of architectures.
+//!
+//! ```text
+//! GGUF keys or config.json ─► Keys ─► dims ─► family: names, biases, norms, rope ─► ModelPlan
+//! TensorTable ──────────────────────────────────► Builder: every shape is checked against dims
+//! ```
+//! Invariants: 1. Every tensor that a plan names exists, in a known type, with exactly the shape that the dims ask for.
+//! 2. Every weight in the file is used, or known to be harmless: a layer or a bias that the plan would overlook is an
+//! error, never a wrong answer. Pure: no I/O but the given reader of small vectors.
+
+mod build;
+mod gpt2;
+mod keys;
+mod llama;
+mod opt;
+mod phi3;
+mod rope;
+
+pub(crate) use build::Builder;
+pub(crate) use keys::Keys;
+
+use super::ModelError;
+use super::plan::ModelPlan;
+use super::tensors::TensorTable;
+
+const GGUF_ARCHITECTURES: [&str; 5] = ["llama", "qwen2", "qwen3", "gpt2", "phi3"];
+const HF_ARCHITECTURES: [&str; 7] = ["llama", "mistral", "qwen2", "qwen3", "gpt2", "opt", "phi3"];
+
+/// Reads a small tensor as floats.
+pub(crate) type ReadVector<'a> = &'a dyn Fn(&str) -> Result<Vec<f32>, ModelError>;
+
+/// The plan for a model. `context` caps the window where that changes the plan (LongRoPE has two sets of factors).
+///
+/// # Errors
+/// When the architecture is unknown, or metadata and tensors do not fit it.
+pub(crate) fn plan(
+    keys: &Keys<'_>,
+    tensors: &TensorTable,
+    read: ReadVector<'_>,
+    context: Option<usize>,
+) -> Result<ModelPlan, ModelError> {
+    let arch = keys.architecture();
+    let known: &[&str] = if keys.is_gguf() { &GGUF_ARCHITECTURES } else { &HF_ARCHITECTURES };
+    if !known.contains(&arch) {
+        return Err(ModelError::Architecture { name: arch.to_owned(), supported: known.join(", ") });
+    }
+    if tensors.is_empty() {
+        return Err(ModelError::Unsupported(
+            "the model file holds a vocabulary but no weights; open the file that has the weights".to_owned(),
+        ));
+    }
+    let experts = keys.uint("expert_count", "num_local_experts")?.unwrap_or(0);
+    if experts > 0 {
+        return Err(ModelError::Unsupported(format!(
+            "this model is a mixture of {experts} experts, which is not supported; choose a dense model"
+        )));
+    }
+    let builder = Builder::new(keys, tensors, read, context);
+    let plan = match arch {
+        "gpt2" => gpt2::plan(&builder)?,
+        "opt" => opt::plan(&builder)?,
+        "phi3" => phi3::plan(&builder)?,
+        _ => llama::plan(&builder)?,
+    };
+    builder.check_nothing_left()?;
+    Ok(plan)
+}

@@ -1,0 +1,370 @@
+//! A model at rest: a GGUF file, a Hugging Face folder, the embedded model, or a synthetic one, behind one face.
+//!
+//! ```text
+//! path ─► header (checked) ─► ModelPlan
+//!           └ TensorRef ─► tensor_bytes: raw blocks of exactly those rows, borrowed from the mapped file
+//! ```
+//! Invariants: 1. What [`ModelFile::plan`] names can be read: every tensor has the shape and a type that the plan needs.
+//! 2. Weights are borrowed, not copied, except transposed and synthetic ones. Any thread may read.
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+
+use super::arch::{self, Keys};
+use super::gguf::Gguf;
+use super::mapped::{Bytes, map_file};
+use super::meta::{self, ModelMeta};
+use super::plan::{Matrix, ModelPlan, TensorRef};
+use super::quant::{TensorType, dequantize};
+use super::safetensors_dir::{HfFolder, HfTokenizerFiles};
+use super::synthetic::Synthetic;
+use super::tensors::{TensorEntry, TensorInfo, TensorTable};
+use super::{ModelError, safetensors_dir};
+use crate::token::GgufVocab;
+
+/// An opened model.
+pub struct ModelFile {
+    source: Source,
+    plan: ModelPlan,
+    meta: ModelMeta,
+}
+
+enum Source {
+    Gguf { gguf: Gguf, bytes: Bytes },
+    Folder { folder: Box<HfFolder>, dir: PathBuf },
+    Synthetic(Synthetic),
+}
+
+/// What a tokenizer is made from.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TokenizerSource {
+    /// the metadata of a GGUF file
+    Gguf(Box<GgufVocab>),
+    /// files of a Hugging Face folder
+    HuggingFace(HfTokenizerFiles),
+}
+
+impl ModelFile {
+    /// Opens a GGUF file or a Hugging Face folder.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong with it and what to do.
+    pub fn open(path: &Path) -> Result<ModelFile, ModelError> {
+        let io = |source| ModelError::Io { path: path.display().to_string(), source };
+        let kind = std::fs::metadata(path).map_err(io)?;
+        if kind.is_dir() {
+            return Self::from_folder(path);
+        }
+        if !kind.is_file() {
+            return Err(not_a_model(path, "it is neither a file nor a folder"));
+        }
+        let bytes = map_file(path)?;
+        if !Gguf::is_gguf(bytes.get()) {
+            return Err(not_a_model(path, what_it_looks_like(path, bytes.get())));
+        }
+        let name = path.file_stem().map_or_else(|| "model".to_owned(), |name| name.to_string_lossy().into_owned());
+        Self::from_gguf(bytes, &name)
+    }
+
+    /// A GGUF file that is part of the binary.
+    ///
+    /// # Errors
+    /// When the bytes are not a valid model.
+    pub fn from_static(bytes: &'static [u8]) -> Result<ModelFile, ModelError> {
+        Self::from_gguf(Bytes::Static(bytes), "built-in")
+    }
+
+    /// Random weights of a real shape (one of [`super::SHAPES`]), made on demand, the same for the same arguments.
+    ///
+    /// # Errors
+    /// When the name or the weight type is unknown (the known ones are listed).
+    pub fn synthetic(name: &str, weight_type: &str, seed: u64) -> Result<ModelFile, ModelError> {
+        let synthetic = Synthetic::new(name, weight_type, seed)?;
+        let source = Source::Synthetic(synthetic);
+        let plan = make_plan(&source, None)?;
+        let tensors = source.tensors();
+        let stored = |(_, entry): (&str, &TensorEntry)| entry.ty.as_ref().map_or(0, |ty| stored_bytes(*ty, &entry.shape));
+        let meta = ModelMeta {
+            name: format!("random {name} {weight_type}"),
+            architecture: source.architecture()?.to_owned(),
+            quantisation: meta::dominant_type(&plan, tensors).to_owned(),
+            n_params: meta::n_params(&plan, tensors),
+            file_bytes: tensors.iter().map(stored).sum(),
+            ..ModelMeta::default()
+        };
+        Ok(ModelFile { source, plan, meta })
+    }
+
+    fn from_gguf(bytes: Bytes, name: &str) -> Result<ModelFile, ModelError> {
+        let gguf = Gguf::parse(bytes.get())?;
+        if let Some(parts @ 2..) = gguf.uint("split.count")? {
+            return Err(ModelError::Unsupported(format!(
+                "this file is one of {parts} parts of a model; join them with 'llama-gguf-split --merge' and open the result"
+            )));
+        }
+        let source = Source::Gguf { gguf, bytes };
+        let plan = make_plan(&source, None)?;
+        let arch = source.architecture()?;
+        let meta = match &source {
+            Source::Gguf { gguf, bytes } => meta::of_gguf(gguf, bytes.get(), &plan, arch, name)?,
+            _ => ModelMeta::default(),
+        };
+        Ok(ModelFile { plan, meta, source })
+    }
+
+    fn from_folder(dir: &Path) -> Result<ModelFile, ModelError> {
+        let folder = HfFolder::open(dir)?;
+        let name = dir.canonicalize().ok().and_then(|d| Some(d.file_name()?.to_string_lossy().into_owned()));
+        let source = Source::Folder { folder: Box::new(folder), dir: dir.to_owned() };
+        let plan = make_plan(&source, None)?;
+        let arch = source.architecture()?;
+        let meta = match &source {
+            Source::Folder { folder, .. } => meta::of_folder(folder, &plan, arch, name.as_deref().unwrap_or("model")),
+            _ => ModelMeta::default(),
+        };
+        Ok(ModelFile { plan, meta, source })
+    }
+
+    /// How to run it.
+    pub fn plan(&self) -> &ModelPlan {
+        &self.plan
+    }
+
+    /// Tells the plan which window will be used, before any weight is loaded: LongRoPE models (Phi-3) rotate differently
+    /// when the window is not larger than the one they were first trained for. The dims stay as they are.
+    ///
+    /// # Errors
+    /// None that opening the model would not have had.
+    pub fn limit_context(&mut self, n_tokens: usize) -> Result<(), ModelError> {
+        self.plan = make_plan(&self.source, Some(n_tokens))?;
+        Ok(())
+    }
+
+    /// What it says about itself.
+    pub fn info(&self) -> &ModelMeta {
+        &self.meta
+    }
+
+    /// Type and size of a tensor; None when it is not there or its type cannot be decoded.
+    pub fn tensor(&self, name: &str) -> Option<TensorInfo> {
+        self.source.tensors().get(name)?.info(name).ok()
+    }
+
+    /// Element type of a part of a matrix.
+    ///
+    /// # Errors
+    /// When the tensor is not there.
+    pub fn tensor_type(&self, part: &TensorRef) -> Result<TensorType, ModelError> {
+        Ok(self.source.tensors().require(&part.name)?.1.ty)
+    }
+
+    /// Raw blocks of exactly the rows of `part`, row after row (elements, for a vector). A transposed part comes out
+    /// turned round: `n_rows` rows of the stored number of rows.
+    ///
+    /// # Errors
+    /// When the tensor is not there, or has not so many rows.
+    pub fn tensor_bytes(&self, part: &TensorRef) -> Result<Cow<'_, [u8]>, ModelError> {
+        let (entry, info) = self.source.tensors().require(&part.name)?;
+        let have = if part.transposed { info.cols } else { info.rows };
+        let end = part.first_row.checked_add(part.n_rows).filter(|end| *end <= have);
+        let sizes = |expected: String| ModelError::Sizes { op: "tensor_bytes", got: format!("{part:?}"), expected };
+        let end = end.ok_or_else(|| sizes(format!("at most {have} rows")))?;
+        let blocks = || sizes(format!("whole blocks of {}", info.ty));
+        let row_bytes = info.ty.row_bytes(info.cols).ok_or_else(blocks)?;
+        let whole = match &self.source {
+            Source::Synthetic(synthetic) if part.transposed => {
+                Cow::Owned(synthetic.rows(&part.name, info.ty, info.cols, 0, info.rows)?)
+            }
+            Source::Synthetic(synthetic) => {
+                let rows = synthetic.rows(&part.name, info.ty, info.cols, part.first_row, part.n_rows)?;
+                return Ok(Cow::Owned(rows));
+            }
+            Source::Gguf { bytes, .. } => Cow::Borrowed(range(bytes, entry)?),
+            Source::Folder { folder, .. } => {
+                let shard = folder.shards.get(entry.shard).ok_or_else(|| ModelError::MissingTensor(part.name.clone()))?;
+                Cow::Borrowed(range(shard, entry)?)
+            }
+        };
+        if part.transposed {
+            if !info.ty.is_float() {
+                return Err(sizes("a float type to transpose".to_owned()));
+            }
+            return Ok(Cow::Owned(transpose(&whole, info, part.first_row..end)));
+        }
+        let cut = part.first_row * row_bytes..end * row_bytes;
+        match whole {
+            Cow::Borrowed(bytes) => bytes.get(cut).map(Cow::Borrowed).ok_or_else(blocks),
+            Cow::Owned(bytes) => bytes.get(cut).map(|b| Cow::Owned(b.to_vec())).ok_or_else(blocks),
+        }
+    }
+
+    /// A whole tensor as floats (norm weights, biases).
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub fn vector(&self, name: &str) -> Result<Vec<f32>, ModelError> {
+        let (entry, info) = self.source.tensors().require(name)?;
+        let mut out = vec![0f32; entry.n_elements()];
+        match &self.source {
+            Source::Synthetic(s) => dequantize(info.ty, &s.rows(name, info.ty, info.cols, 0, info.rows)?, &mut out)?,
+            Source::Gguf { bytes, .. } => dequantize(info.ty, range(bytes, entry)?, &mut out)?,
+            Source::Folder { folder, .. } => {
+                let shard = folder.shards.get(entry.shard).ok_or_else(|| ModelError::MissingTensor(name.to_owned()))?;
+                dequantize(info.ty, range(shard, entry)?, &mut out)?;
+            }
+        }
+        Ok(out)
+    }
+
+    /// Bias `[rows]` of a matrix in the order of its rows (interleaved like them); None where there is none.
+    ///
+    /// # Errors
+    /// When a tensor cannot be read.
+    pub fn bias(&self, matrix: &Matrix) -> Result<Option<Vec<f32>>, ModelError> {
+        if matrix.bias.is_empty() {
+            return Ok(None);
+        }
+        let parts = matrix.bias.iter().map(|part| self.decode(part, 1)).collect::<Result<Vec<_>, _>>()?;
+        Ok(Some(stack(&parts, 1, matrix.interleave_halves)))
+    }
+
+    /// A matrix `[rows, cols]` as floats, in the order of its rows. For tests and conversions: four bytes per weight.
+    ///
+    /// # Errors
+    /// When a tensor cannot be read.
+    pub fn matrix_f32(&self, matrix: &Matrix) -> Result<Vec<f32>, ModelError> {
+        let parts = matrix.parts.iter().map(|part| self.decode(part, matrix.cols)).collect::<Result<Vec<_>, _>>()?;
+        Ok(stack(&parts, matrix.cols, matrix.interleave_halves))
+    }
+
+    fn decode(&self, part: &TensorRef, cols: usize) -> Result<Vec<f32>, ModelError> {
+        let ty = self.tensor_type(part)?;
+        let mut out = vec![0f32; part.n_rows * cols];
+        dequantize(ty, &self.tensor_bytes(part)?, &mut out)?;
+        Ok(out)
+    }
+
+    /// What its tokenizer is made from.
+    ///
+    /// # Errors
+    /// When it has none.
+    pub fn tokenizer(&self) -> Result<TokenizerSource, ModelError> {
+        match &self.source {
+            Source::Gguf { gguf, bytes } => match meta::gguf_vocab(gguf, bytes.get())? {
+                Some(vocab) => Ok(TokenizerSource::Gguf(Box::new(vocab))),
+                None => Err(ModelError::NoTokenizer(
+                    "its metadata lacks 'tokenizer.ggml.model' or 'tokenizer.ggml.tokens'; choose a complete GGUF file"
+                        .to_owned(),
+                )),
+            },
+            Source::Folder { dir, .. } => Ok(TokenizerSource::HuggingFace(HfTokenizerFiles::find(dir)?)),
+            Source::Synthetic(_) => Err(ModelError::NoTokenizer("it is synthetic, for measuring speed only".to_owned())),
+        }
+    }
+}
+
+/// Reads the vocabulary of a GGUF file, also of one without weights.
+///
+/// # Errors
+/// When the file is not a valid GGUF file, or has no vocabulary.
+pub fn read_vocab(path: &Path) -> Result<GgufVocab, ModelError> {
+    let bytes = map_file(path)?;
+    let gguf = Gguf::parse(bytes.get())?;
+    let none = || ModelError::NoTokenizer(format!("there is no vocabulary in {}", path.display()));
+    meta::gguf_vocab(&gguf, bytes.get())?.ok_or_else(none)
+}
+
+impl Source {
+    fn tensors(&self) -> &TensorTable {
+        match self {
+            Source::Gguf { gguf, .. } => gguf.tensors(),
+            Source::Folder { folder, .. } => &folder.tensors,
+            Source::Synthetic(synthetic) => &synthetic.tensors,
+        }
+    }
+
+    fn keys(&self) -> Result<Keys<'_>, ModelError> {
+        match self {
+            Source::Gguf { gguf, bytes } => Keys::of_gguf(gguf, bytes.get()),
+            Source::Folder { folder, .. } => Keys::of_config(&folder.config),
+            Source::Synthetic(synthetic) => Keys::of_config(&synthetic.config),
+        }
+    }
+
+    fn architecture(&self) -> Result<&str, ModelError> {
+        Ok(self.keys()?.architecture())
+    }
+}
+
+fn make_plan(source: &Source, context: Option<usize>) -> Result<ModelPlan, ModelError> {
+    // Only GGUF files keep rope factors in tensors.
+    let read = |name: &str| -> Result<Vec<f32>, ModelError> {
+        let (entry, info) = source.tensors().require(name)?;
+        let mut out = vec![0f32; entry.n_elements()];
+        if let Source::Gguf { bytes, .. } = source {
+            dequantize(info.ty, range(bytes, entry)?, &mut out)?;
+        }
+        Ok(out)
+    };
+    arch::plan(&source.keys()?, source.tensors(), &read, context)
+}
+
+fn range<'a>(bytes: &'a Bytes, entry: &TensorEntry) -> Result<&'a [u8], ModelError> {
+    let outside = || ModelError::damaged("a tensor", format!("at bytes {}..{}", entry.start, entry.end), "inside the file");
+    bytes.get().get(entry.start..entry.end).ok_or_else(outside)
+}
+
+/// Rows `columns` of the transposed matrix: stored `[rows, cols]`, out `[columns.len(), rows]`.
+fn transpose(bytes: &[u8], info: TensorInfo, columns: std::ops::Range<usize>) -> Vec<u8> {
+    let width = info.ty.block_bytes();
+    let mut out = vec![0u8; columns.len() * info.rows * width];
+    let row_bytes = info.cols * width;
+    for (r, row) in bytes.chunks_exact(row_bytes).enumerate() {
+        for (c, value) in row[columns.start * width..columns.end * width].chunks_exact(width).enumerate() {
+            let at = (c * info.rows + r) * width;
+            out[at..at + width].copy_from_slice(value);
+        }
+    }
+    out
+}
+
+/// Parts one after the other, or row by row in turn.
+fn stack(parts: &[Vec<f32>], cols: usize, interleave: bool) -> Vec<f32> {
+    match parts {
+        [first, second] if interleave => {
+            let pairs = first.chunks_exact(cols).zip(second.chunks_exact(cols));
+            pairs.flat_map(|(a, b)| [a, b]).flatten().copied().collect()
+        }
+        _ => parts.concat(),
+    }
+}
+
+fn stored_bytes(ty: TensorType, shape: &[usize]) -> u64 {
+    let (rows, cols) = match shape {
+        [outer @ .., cols] => (outer.iter().product::<usize>(), *cols),
+        [] => (1, 1),
+    };
+    ty.row_bytes(cols).map_or(0, |row| (row * rows) as u64)
+}
+
+fn not_a_model(path: &Path, found: impl Into<String>) -> ModelError {
+    ModelError::NotAModel { path: path.display().to_string(), found: found.into() }
+}
+
+/// A guess, so that the sentence helps.
+fn what_it_looks_like(path: &Path, bytes: &[u8]) -> String {
+    let extension = path.extension().map(|e| e.to_string_lossy().to_lowercase()).unwrap_or_default();
+    match bytes {
+        [] => "the file is empty".to_owned(),
+        [b'P', b'K', 3, 4, ..] => "it is a zip or PyTorch archive".to_owned(),
+        [b'l', b'm' | b'g' | b'l', b'g', b'g', ..] | [b't', b'j', b'g', b'g', ..] => {
+            "it is a GGML file from before GGUF; download a current GGUF file of the model".to_owned()
+        }
+        _ if extension == "safetensors" && safetensors_dir::parse_safetensors(bytes, 0, "").is_ok() => {
+            "it is one safetensors file; open the folder that holds it".to_owned()
+        }
+        [b'<', b'!' | b'h', ..] => "it is a web page, perhaps a download that needed a login".to_owned(),
+        _ if bytes.starts_with(b"version https://git-lfs") => "it is a Git LFS pointer; fetch the file itself".to_owned(),
+        _ => "it does not begin as a GGUF file does".to_owned(),
+    }
+}

@@ -1,0 +1,37 @@
+//! Bytes of a model file, mapped or embedded.
+
+use std::fs::File;
+use std::path::Path;
+
+use memmap2::Mmap;
+
+use super::ModelError;
+
+/// Who owns the bytes.
+pub(crate) enum Bytes {
+    Mapped(Mmap),
+    Static(&'static [u8]),
+}
+
+impl Bytes {
+    pub fn get(&self) -> &[u8] {
+        match self {
+            Bytes::Mapped(map) => map,
+            Bytes::Static(bytes) => bytes,
+        }
+    }
+}
+
+/// Maps a whole file for reading.
+pub(crate) fn map_file(path: &Path) -> Result<Bytes, ModelError> {
+    let io = |source| ModelError::Io { path: path.display().to_string(), source };
+    let file = File::open(path).map_err(io)?;
+    if file.metadata().map_err(io)?.len() == 0 {
+        return Ok(Bytes::Static(&[]));
+    }
+    // SAFETY: the map is read-only and owned by the returned value, which outlives every slice of it. Another program
+    // that overwrites the file meanwhile changes weights (any bit pattern is a valid byte); one that shortens it makes
+    // a later read fail with SIGBUS, the known cost of mapping, as in every engine that maps its weights.
+    let map = unsafe { Mmap::map(&file) }.map_err(io)?;
+    Ok(Bytes::Mapped(map))
+}

@@ -1,0 +1,233 @@
+//! What a model file says about itself besides its weights: name, licence, chat template, special tokens, sampling.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::ModelError;
+use super::gguf::Gguf;
+use super::plan::ModelPlan;
+use super::safetensors_dir::HfFolder;
+use super::tensors::TensorTable;
+use crate::token::GgufVocab;
+
+/// Facts for the model bar, the tokenizer and the sampler.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ModelMeta {
+    /// `general.name`, or the name of the file or folder
+    pub name: String,
+    /// `llama`, `qwen2`, ...
+    pub architecture: String,
+    /// most common weight type by size, or llama.cpp's name of the mix, for example `Q4_K_M`
+    pub quantisation: String,
+    /// number of weights, a tied output counted once
+    pub n_params: u64,
+    /// size of the weight file(s)
+    pub file_bytes: u64,
+    /// as the file names it
+    pub license: Option<String>,
+    /// the model's own Jinja
+    pub chat_template: Option<String>,
+    /// begin of sequence
+    pub bos: Option<u32>,
+    /// end of sequence
+    pub eos: Option<u32>,
+    /// end of turn
+    pub eot: Option<u32>,
+    /// every token that ends an answer: eos, eot, and what else the file marks as such
+    pub stop_ids: Vec<u32>,
+    /// put `bos` first
+    pub add_bos: Option<bool>,
+    /// what its makers recommend
+    pub sampling: RecommendedSampling,
+}
+
+/// Recommended sampling, as far as the file says.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct RecommendedSampling {
+    /// 0 is greedy
+    pub temperature: Option<f32>,
+    /// candidates kept
+    pub top_k: Option<u32>,
+    /// mass kept
+    pub top_p: Option<f32>,
+    /// share of the best candidate's probability
+    pub min_p: Option<f32>,
+    /// 1 changes nothing
+    pub repetition_penalty: Option<f32>,
+}
+
+/// Texts of tokens that end a turn in some family (llama.cpp looks for the same ones); a file may forget to name them.
+const END_TEXTS: [&str; 9] = [
+    "<|eot_id|>",
+    "<|im_end|>",
+    "<|end|>",
+    "<end_of_turn>",
+    "<|endoftext|>",
+    "<|eom_id|>",
+    "<EOT>",
+    "<|end_of_text|>",
+    "<｜end▁of▁sentence｜>",
+];
+
+/// The vocabulary of a GGUF file; None when it has none.
+pub(crate) fn gguf_vocab(gguf: &Gguf, bytes: &[u8]) -> Result<Option<GgufVocab>, ModelError> {
+    let Some(model) = gguf.string("tokenizer.ggml.model")? else { return Ok(None) };
+    let Some(tokens) = gguf.strings(bytes, "tokenizer.ggml.tokens")? else { return Ok(None) };
+    let id = |name: &str| gguf.token_id(&format!("tokenizer.ggml.{name}_token_id"));
+    let scores = gguf.numbers(bytes, "tokenizer.ggml.scores")?.unwrap_or_default();
+    let types = gguf.numbers(bytes, "tokenizer.ggml.token_type")?.unwrap_or_default();
+    Ok(Some(GgufVocab {
+        model: model.to_owned(),
+        pre: gguf.string("tokenizer.ggml.pre")?.map(str::to_owned),
+        tokens,
+        scores: scores.into_iter().map(|v| v as f32).collect(),
+        // A float-to-int cast saturates: a nonsensical type becomes 0, which is no type.
+        token_types: types.into_iter().map(|v| v as u32).collect(),
+        merges: gguf.strings(bytes, "tokenizer.ggml.merges")?.unwrap_or_default(),
+        bos: id("bos")?,
+        eos: id("eos")?,
+        eot: id("eot")?,
+        unk: id("unknown")?,
+        pad: id("padding")?,
+        add_bos: gguf.bool("tokenizer.ggml.add_bos_token")?,
+        add_eos: gguf.bool("tokenizer.ggml.add_eos_token")?,
+        add_space_prefix: gguf.bool("tokenizer.ggml.add_space_prefix")?,
+    }))
+}
+
+/// Facts of a GGUF file.
+pub(crate) fn of_gguf(
+    gguf: &Gguf,
+    bytes: &[u8],
+    plan: &ModelPlan,
+    architecture: &str,
+    fallback_name: &str,
+) -> Result<ModelMeta, ModelError> {
+    let id = |name: &str| gguf.token_id(&format!("tokenizer.ggml.{name}_token_id"));
+    let mut stop_ids: Vec<u32> = [id("eos")?, id("eot")?, id("eom")?].into_iter().flatten().collect();
+    if let Some(vocab) = gguf_vocab(gguf, bytes)? {
+        const CONTROL: u32 = 3;
+        for (id, text) in (0u32..).zip(&vocab.tokens) {
+            let control = vocab.token_types.get(id as usize) == Some(&CONTROL);
+            if control && END_TEXTS.contains(&text.as_str()) && !stop_ids.contains(&id) {
+                stop_ids.push(id);
+            }
+        }
+    }
+    let float =
+        |key: &str| -> Result<Option<f32>, ModelError> { Ok(gguf.float(&format!("general.sampling.{key}"))?.map(|v| v as f32)) };
+    let types = dominant_type(plan, gguf.tensors());
+    Ok(ModelMeta {
+        name: gguf.string("general.name")?.filter(|n| !n.trim().is_empty()).unwrap_or(fallback_name).to_owned(),
+        architecture: architecture.to_owned(),
+        quantisation: mix_name(gguf.uint("general.file_type")?, types),
+        n_params: n_params(plan, gguf.tensors()),
+        file_bytes: bytes.len() as u64,
+        license: gguf.string("general.license")?.map(str::to_owned),
+        chat_template: gguf.string("tokenizer.chat_template")?.map(str::to_owned),
+        bos: id("bos")?,
+        eos: id("eos")?,
+        eot: id("eot")?,
+        stop_ids,
+        add_bos: gguf.bool("tokenizer.ggml.add_bos_token")?,
+        sampling: RecommendedSampling {
+            temperature: float("temp")?,
+            top_k: gguf.uint("general.sampling.top_k")?.and_then(|k| u32::try_from(k).ok()),
+            top_p: float("top_p")?,
+            min_p: float("min_p")?,
+            repetition_penalty: float("penalty_repeat")?,
+        },
+    })
+}
+
+/// Facts of a Hugging Face folder.
+pub(crate) fn of_folder(folder: &HfFolder, plan: &ModelPlan, architecture: &str, name: &str) -> ModelMeta {
+    let generation = folder.generation_config.as_ref();
+    let ids = |key: &str| -> Vec<u32> {
+        let value = generation.and_then(|g| g.get(key)).filter(|v| !v.is_null()).or_else(|| folder.config.get(key));
+        let one = |v: &Value| v.as_u64().and_then(|v| u32::try_from(v).ok());
+        match value {
+            Some(Value::Array(list)) => list.iter().filter_map(one).collect(),
+            Some(value) => one(value).into_iter().collect(),
+            None => Vec::new(),
+        }
+    };
+    let samples = generation.and_then(|g| g.get("do_sample")).and_then(Value::as_bool) == Some(true);
+    let number = |key: &str| generation.filter(|_| samples).and_then(|g| g.get(key)).and_then(Value::as_f64);
+    let eos = ids("eos_token_id");
+    ModelMeta {
+        name: name.to_owned(),
+        architecture: architecture.to_owned(),
+        quantisation: dominant_type(plan, &folder.tensors).to_owned(),
+        n_params: n_params(plan, &folder.tensors),
+        file_bytes: folder.file_bytes,
+        license: None,
+        chat_template: hf_chat_template(folder),
+        bos: ids("bos_token_id").first().copied(),
+        eos: eos.first().copied(),
+        eot: None,
+        stop_ids: eos,
+        add_bos: folder.tokenizer_config.as_ref().and_then(|t| t.get("add_bos_token")).and_then(Value::as_bool),
+        sampling: RecommendedSampling {
+            temperature: number("temperature").map(|v| v as f32),
+            top_k: number("top_k").map(|v| v as u32),
+            top_p: number("top_p").map(|v| v as f32),
+            min_p: number("min_p").map(|v| v as f32),
+            repetition_penalty: number("repetition_penalty").map(|v| v as f32),
+        },
+    }
+}
+
+/// The template file, or the one in `tokenizer_config.json` (a text, or a list of named ones).
+fn hf_chat_template(folder: &HfFolder) -> Option<String> {
+    if let Some(template) = &folder.chat_template {
+        return Some(template.clone());
+    }
+    match folder.tokenizer_config.as_ref()?.get("chat_template")? {
+        Value::String(template) => Some(template.clone()),
+        Value::Array(named) => {
+            let default = named.iter().find(|t| t.get("name").and_then(Value::as_str) == Some("default"));
+            default.or(named.first())?.get("template")?.as_str().map(str::to_owned)
+        }
+        _ => None,
+    }
+}
+
+/// Name of the type that holds most of the matrices' weights.
+pub(crate) fn dominant_type(plan: &ModelPlan, tensors: &TensorTable) -> &'static str {
+    let mut weights: BTreeMap<&'static str, usize> = BTreeMap::new();
+    for matrix in plan.matrices() {
+        for part in &matrix.parts {
+            if let Some(Ok(info)) = tensors.get(&part.name).map(|entry| entry.info(&part.name)) {
+                *weights.entry(info.ty.name()).or_default() += part.n_rows * matrix.cols;
+            }
+        }
+    }
+    weights.into_iter().max_by_key(|(_, n)| *n).map_or("unknown", |(name, _)| name)
+}
+
+/// llama.cpp's name of a mix of types, when it agrees with what the file holds.
+fn mix_name(file_type: Option<u64>, dominant: &str) -> String {
+    let mix = match file_type {
+        Some(11) => "Q3_K_S",
+        Some(12) => "Q3_K_M",
+        Some(13) => "Q3_K_L",
+        Some(14) => "Q4_K_S",
+        Some(15) => "Q4_K_M",
+        Some(16) => "Q5_K_S",
+        Some(17) => "Q5_K_M",
+        _ => "",
+    };
+    if mix.starts_with(dominant) { mix.to_owned() } else { dominant.to_owned() }
+}
+
+/// Weights of all matrices, biases and norms.
+pub(crate) fn n_params(plan: &ModelPlan, tensors: &TensorTable) -> u64 {
+    let matrices = plan.matrices().map(|m| {
+        let bias: usize = m.bias.iter().map(|b| b.n_rows).sum();
+        (m.rows * m.cols + bias) as u64
+    });
+    let vectors = plan.vectors().map(|name| tensors.get(name).map_or(0, |entry| entry.n_elements() as u64));
+    matrices.sum::<u64>() + vectors.sum::<u64>()
+}
