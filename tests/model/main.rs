@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod forward;
+mod hf;
 #[path = "../common/plain_forward.rs"]
 mod plain_forward;
 mod quant;
