@@ -2,13 +2,13 @@
 
 use std::process::ExitCode;
 
-use strata::cli::{self, Invocation};
+use strata::cli::{self, Invocation, Window};
 
 fn main() -> ExitCode {
     match cli::parse(std::env::args_os()) {
         Invocation::Done(code) => code,
         Invocation::Headless(command) => cli::run(&command),
-        Invocation::Window => match open_window() {
+        Invocation::Window(window) => match open_window(window) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => cli::fail(error),
         },
@@ -16,6 +16,6 @@ fn main() -> ExitCode {
 }
 
 /// The window, on its own engine.
-fn open_window() -> anyhow::Result<()> {
+fn open_window(_: Window) -> anyhow::Result<()> {
     anyhow::bail!("this build has no window; run `strata --help` for what it has")
 }

@@ -25,6 +25,18 @@ pub struct Cli {
     pub command: Option<Command>,
 }
 
+/// What the window starts with: it takes no flags, but the environment twins of these.
+#[derive(Debug, Parser)]
+#[command(name = "strata")]
+pub struct WindowEnv {
+    /// which model
+    #[command(flatten)]
+    pub model: ModelArg,
+    /// which device
+    #[command(flatten)]
+    pub device: DeviceArgs,
+}
+
 /// Everything that runs without a window.
 #[derive(Debug, Subcommand)]
 pub enum Command {

@@ -30,20 +30,31 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use args::{Cli, Command};
+use args::{Cli, Command, WindowEnv};
 use console::Console;
 use error::{CliError, usage_error};
 use interrupt::Interrupt;
 use session::Session;
 
+use crate::engine::{LoadOptions, ModelSource};
+
 /// What the arguments ask for.
 pub enum Invocation {
     /// no command: the window opens
-    Window,
+    Window(Window),
     /// a command, to be handed to [`run`]
     Headless(Box<Headless>),
     /// all was said: help, the version, or what is wrong with the arguments
     Done(ExitCode),
+}
+
+/// What the window starts with: the environment's `STRATA_MODEL`, `STRATA_GPU` and the like, or the defaults.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Window {
+    /// which model
+    pub model: ModelSource,
+    /// how it is loaded
+    pub load: LoadOptions,
 }
 
 /// A command that runs without a window.
@@ -51,9 +62,13 @@ pub struct Headless(Command);
 
 /// Reads the arguments (the first is the program's name) and the environment.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Invocation {
-    match Cli::try_parse_from(args) {
-        Ok(Cli { command: None }) => Invocation::Window,
-        Ok(Cli { command: Some(command) }) => Invocation::Headless(Box::new(Headless(command))),
+    let parsed = Cli::try_parse_from(args).and_then(|cli| match cli.command {
+        Some(command) => Ok(Invocation::Headless(Box::new(Headless(command)))),
+        None => WindowEnv::try_parse_from(["strata"])
+            .map(|env| Invocation::Window(Window { model: env.model.source(), load: env.device.options() })),
+    });
+    match parsed {
+        Ok(invocation) => invocation,
         Err(error) if !error.use_stderr() => {
             // Help into a pipe that was closed is no failure.
             let _ = error.print();

@@ -122,6 +122,12 @@ fn environment_twin_counts_as_the_flag_and_the_flag_wins() {
 }
 
 #[test]
+fn window_settings_in_the_environment_are_checked_before_it_opens() {
+    let refused = strata().env("STRATA_VRAM_BUDGET", "lots").output().unwrap();
+    crate::Ran::from(refused).assert_refused(2, "--vram-budget");
+}
+
+#[test]
 fn documents_that_are_none_are_one_sentence_and_exit_2() {
     let dir = folder(&[
         ("empty.txt", b""),
