@@ -1,34 +1,182 @@
-//! A tokenizer as a GGUF file describes it.
+//! The tokenizer part of a GGUF header, as plain data, and the checks that make it safe to use.
+//!
+//! ```text
+//! tokenizer.ggml.* (model module reads it) ──► GgufVocab ──check──► Tokenizer::from_gguf
+//! ```
+//! Invariants after [`GgufVocab::check`]: 1. every per-token array is empty or as long as `tokens`; 2. every special id
+//! is a token; 3. every merge is two parts that are tokens, as is their concatenation.
+//! Limits: [`limits::MAX_VOCAB`] tokens, [`MAX_MERGES`] merges, [`MAX_TEXT_BYTES`] of text.
+//! Source: the key list of the GGUF specification (`tokenizer.ggml.*`).
 
-/// The `tokenizer.ggml.*` metadata of a GGUF file.
+use std::collections::HashSet;
+
+use super::TokenError;
+use crate::base::limits;
+
+/// Most merges accepted.
+pub const MAX_MERGES: usize = 1 << 22;
+/// Most bytes of token or merge text accepted.
+pub const MAX_TEXT_BYTES: usize = 256 << 20;
+
+/// `tokenizer.ggml.*` of a GGUF file. Missing arrays are empty, missing keys are None.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct GgufVocab {
-    /// `llama` (SentencePiece style) or `gpt2` (byte-level BPE)
+    /// `tokenizer.ggml.model`: `gpt2` (byte-level BPE), `llama` (SentencePiece), `bert`, ...
     pub model: String,
-    /// pre-tokenizer kind, for example `llama-bpe`
+    /// `tokenizer.ggml.pre`: which pre-tokenizer a byte-level BPE uses
     pub pre: Option<String>,
-    /// text of every token
+    /// `tokenizer.ggml.tokens`, by id
     pub tokens: Vec<String>,
-    /// SentencePiece scores, or empty
+    /// `tokenizer.ggml.scores`, by id; SentencePiece merges the best first
     pub scores: Vec<f32>,
-    /// 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte; or empty
+    /// `tokenizer.ggml.token_type`, by id: see [`token_type`]
     pub token_types: Vec<u32>,
-    /// BPE merges, "left right"
+    /// `tokenizer.ggml.merges`: `left right`, best first
     pub merges: Vec<String>,
-    /// begin of sequence
+    /// `tokenizer.ggml.bos_token_id`
     pub bos: Option<u32>,
-    /// end of sequence
+    /// `tokenizer.ggml.eos_token_id`
     pub eos: Option<u32>,
-    /// end of turn
+    /// `tokenizer.ggml.eot_token_id`: ends a turn
     pub eot: Option<u32>,
-    /// unknown
+    /// `tokenizer.ggml.unknown_token_id`
     pub unk: Option<u32>,
-    /// padding
+    /// `tokenizer.ggml.padding_token_id`
     pub pad: Option<u32>,
-    /// put `bos` first
+    /// `tokenizer.ggml.add_bos_token`
     pub add_bos: Option<bool>,
-    /// put `eos` last
+    /// `tokenizer.ggml.add_eos_token`
     pub add_eos: Option<bool>,
-    /// SentencePiece: a space goes before the text
+    /// `tokenizer.ggml.add_space_prefix`
     pub add_space_prefix: Option<bool>,
+}
+
+/// Values of `tokenizer.ggml.token_type`.
+pub mod token_type {
+    /// ordinary text
+    pub const NORMAL: u32 = 1;
+    /// stands for what has no token
+    pub const UNKNOWN: u32 = 2;
+    /// never part of a text: `<s>`, `<|im_end|>`
+    pub const CONTROL: u32 = 3;
+    /// matched in the text before anything else
+    pub const USER_DEFINED: u32 = 4;
+    /// reserved
+    pub const UNUSED: u32 = 5;
+    /// one byte, `<0x0A>`
+    pub const BYTE: u32 = 6;
+}
+
+impl GgufVocab {
+    /// Checks what came from the file.
+    ///
+    /// # Errors
+    /// The first thing that no sound file has.
+    pub fn check(&self) -> Result<(), TokenError> {
+        let n = self.tokens.len();
+        if n == 0 {
+            return Err(TokenError::NoTokens);
+        }
+        at_most("tokens", n, limits::MAX_VOCAB)?;
+        at_most("merges", self.merges.len(), MAX_MERGES)?;
+        at_most("bytes of token text", total_bytes(&self.tokens), MAX_TEXT_BYTES)?;
+        at_most("bytes of merge text", total_bytes(&self.merges), MAX_TEXT_BYTES)?;
+        for (what, got) in [("scores", self.scores.len()), ("token types", self.token_types.len())] {
+            if got != 0 && got != n {
+                return Err(TokenError::Mismatch { what, got, tokens: n });
+            }
+        }
+        if let Some(index) = self.scores.iter().position(|s| s.is_nan()) {
+            return Err(TokenError::BadScore { index });
+        }
+        let ids = [("bos", self.bos), ("eos", self.eos), ("eot", self.eot), ("unknown", self.unk), ("padding", self.pad)];
+        for (what, id) in ids {
+            check_id(what, id, n)?;
+        }
+        self.check_merges()
+    }
+
+    fn check_merges(&self) -> Result<(), TokenError> {
+        let known: HashSet<&str> = self.tokens.iter().map(String::as_str).collect();
+        for (index, merge) in self.merges.iter().enumerate() {
+            let good = split_merge(merge).is_some_and(|(left, right)| {
+                known.contains(left) && known.contains(right) && known.contains(format!("{left}{right}").as_str())
+            });
+            if !good {
+                return Err(TokenError::BadMerge { index, merge: merge.chars().take(80).collect() });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The two sides of `left right`. The separator is the first space after the first character, because a side may
+/// itself begin with one.
+pub(super) fn split_merge(merge: &str) -> Option<(&str, &str)> {
+    let first = merge.chars().next()?.len_utf8();
+    let at = first + merge.get(first..)?.find(' ')?;
+    let (left, right) = (merge.get(..at)?, merge.get(at + 1..)?);
+    (!right.is_empty()).then_some((left, right))
+}
+
+fn at_most(what: &'static str, got: usize, max: usize) -> Result<(), TokenError> {
+    if got > max { Err(TokenError::TooMany { what, got, max }) } else { Ok(()) }
+}
+
+fn check_id(what: &'static str, id: Option<u32>, vocab_size: usize) -> Result<(), TokenError> {
+    match id {
+        Some(id) if usize::try_from(id).map_or(true, |i| i >= vocab_size) => {
+            Err(TokenError::IdOutOfRange { what, id, vocab_size })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn total_bytes(strings: &[String]) -> usize {
+    strings.iter().map(String::len).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sound() -> GgufVocab {
+        GgufVocab {
+            model: "gpt2".into(),
+            tokens: ["a", "b", "ab", "<s>"].map(String::from).to_vec(),
+            merges: vec!["a b".into()],
+            bos: Some(3),
+            ..GgufVocab::default()
+        }
+    }
+
+    #[test]
+    fn vocab_sound_passes_and_each_damage_is_named() {
+        assert!(sound().check().is_ok());
+        type Damage = fn(&mut GgufVocab);
+        let damaged: [(&str, Damage); 7] = [
+            ("carries no tokenizer", |v| v.tokens.clear()),
+            ("4 tokens but 1 scores", |v| v.scores = vec![0.0]),
+            ("4 tokens but 2 token types", |v| v.token_types = vec![1, 1]),
+            ("score of token 2", |v| v.scores = vec![0.0, 0.0, f32::NAN, 0.0]),
+            ("eot id is 4", |v| v.eot = Some(4)),
+            ("merge 0 of the tokenizer, 'ab'", |v| v.merges = vec!["ab".into()]),
+            ("merge 1 of the tokenizer, 'b a'", |v| v.merges.push("b a".into())),
+        ];
+        for (says, damage) in damaged {
+            let mut vocab = sound();
+            damage(&mut vocab);
+            let sentence = vocab.check().unwrap_err().to_string();
+            assert!(sentence.contains(says), "{sentence}");
+        }
+    }
+
+    #[test]
+    fn merge_is_split_at_the_separator() {
+        assert_eq!(split_merge("Ġ t"), Some(("Ġ", "t")));
+        assert_eq!(split_merge("  x"), Some((" ", "x")));
+        for bad in ["", " ", "a", "a ", "ab"] {
+            assert_eq!(split_merge(bad), None, "{bad:?}");
+        }
+    }
 }

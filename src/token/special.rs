@@ -1,0 +1,203 @@
+//! Finds special tokens in a text, before anything else is tokenized.
+//!
+//! ```text
+//! "<|im_start|>user\nHi" ──► [Token(<|im_start|>), Text("user\nHi")]
+//! ```
+//! Invariants: 1. the pieces cover the text in order (a token may swallow white space beside it, where its file says
+//! so); 2. a control token is found only when asked for (`parse_special`), a user-defined token always; 3. among tokens
+//! that start at one place the longest wins; 4. a [shielded](Specials::shield) text contains no control token.
+//! Limit: [`MAX_SPECIAL_BYTES`] of special-token text, since the search automaton is many times larger.
+
+use std::borrow::Cow;
+
+use aho_corasick::{AhoCorasick, MatchKind};
+
+use super::TokenError;
+
+/// Most bytes of special-token text accepted.
+const MAX_SPECIAL_BYTES: usize = 4 << 20;
+
+/// Breaks up a control token that stands in a document. A noncharacter: it has no meaning in any text.
+const SHIELD: char = '\u{FDD0}';
+
+/// A token that is matched in the text as it stands.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct SpecialToken {
+    /// token id
+    pub id: u32,
+    /// as it stands in the text
+    pub text: String,
+    /// found only with `parse_special`
+    pub control: bool,
+    /// swallows white space before it
+    pub lstrip: bool,
+    /// swallows white space after it
+    pub rstrip: bool,
+    /// only where no word character is beside it
+    pub single_word: bool,
+}
+
+/// A piece of a text.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Fragment<'t> {
+    /// tokenize this
+    Text(&'t str),
+    /// this id
+    Token(u32),
+}
+
+/// The special tokens of a vocabulary.
+#[derive(Debug, Default)]
+pub(super) struct Specials {
+    all: Finder,
+    user_defined: Finder,
+}
+
+#[derive(Debug, Default)]
+struct Finder {
+    search: Option<AhoCorasick>,
+    tokens: Vec<SpecialToken>,
+}
+
+impl Specials {
+    /// Prepares the search.
+    pub fn new(tokens: Vec<SpecialToken>) -> Result<Self, TokenError> {
+        let got = tokens.iter().map(|t| t.text.len()).sum();
+        if got > MAX_SPECIAL_BYTES {
+            return Err(TokenError::TooMany { what: "bytes of special tokens", got, max: MAX_SPECIAL_BYTES });
+        }
+        let user_defined = tokens.iter().filter(|t| !t.control).cloned().collect();
+        Ok(Specials { all: Finder::new(tokens)?, user_defined: Finder::new(user_defined)? })
+    }
+
+    /// Cuts `text` at its special tokens.
+    pub fn split<'t>(&self, text: &'t str, parse_special: bool) -> Vec<Fragment<'t>> {
+        if parse_special { self.all.split(text) } else { self.user_defined.split(text) }
+    }
+
+    /// `text` such that [`Specials::split`] finds no control token in it. [`unshield`] gives the text back.
+    pub fn shield<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let mut out = String::new();
+        let mut copied = 0;
+        let mut at = 0;
+        while let Some((start, _, token)) = self.all.find(text, at) {
+            // The search goes on inside the match, because another token may begin there.
+            at = start + text.get(start..).and_then(|t| t.chars().next()).map_or(1, char::len_utf8);
+            if token.control {
+                out.push_str(text.get(copied..at).unwrap_or_default());
+                out.push(SHIELD);
+                copied = at;
+            }
+        }
+        if copied == 0 {
+            return Cow::Borrowed(text);
+        }
+        out.push_str(text.get(copied..).unwrap_or_default());
+        Cow::Owned(out)
+    }
+}
+
+/// Takes the marks of [`Specials::shield`] out again.
+pub(super) fn unshield(text: &str) -> Cow<'_, str> {
+    if text.contains(SHIELD) { Cow::Owned(text.replace(SHIELD, "")) } else { Cow::Borrowed(text) }
+}
+
+impl Finder {
+    fn new(tokens: Vec<SpecialToken>) -> Result<Self, TokenError> {
+        let tokens: Vec<SpecialToken> = tokens.into_iter().filter(|t| !t.text.is_empty()).collect();
+        if tokens.is_empty() {
+            return Ok(Finder::default());
+        }
+        let search = AhoCorasick::builder()
+            .match_kind(MatchKind::LeftmostLongest)
+            .build(tokens.iter().map(|t| t.text.as_bytes()))
+            .map_err(|e| TokenError::Encode { reason: e.to_string() })?;
+        Ok(Finder { search: Some(search), tokens })
+    }
+
+    /// The first special token at or after byte `at`: its start, its end and which.
+    fn find(&self, text: &str, at: usize) -> Option<(usize, usize, &SpecialToken)> {
+        let search = self.search.as_ref()?;
+        if at > text.len() {
+            return None;
+        }
+        let found = search.find(aho_corasick::Input::new(text).range(at..))?;
+        Some((found.start(), found.end(), self.tokens.get(found.pattern().as_usize())?))
+    }
+
+    fn split<'t>(&self, text: &'t str) -> Vec<Fragment<'t>> {
+        let mut out = Vec::new();
+        let mut done = 0;
+        let mut at = 0;
+        while let Some((start, end, token)) = self.find(text, at) {
+            at = end;
+            let (Some(before), Some(after)) = (text.get(..start), text.get(end..)) else { break };
+            if token.single_word && (before.ends_with(is_word) || after.starts_with(is_word)) {
+                continue;
+            }
+            let text_end = if token.lstrip { before.trim_end().len().max(done) } else { start };
+            push_text(&mut out, text.get(done..text_end));
+            out.push(Fragment::Token(token.id));
+            done = if token.rstrip { text.len() - after.trim_start().len() } else { end };
+            at = done;
+        }
+        push_text(&mut out, text.get(done..));
+        out
+    }
+}
+
+fn push_text<'t>(out: &mut Vec<Fragment<'t>>, text: Option<&'t str>) {
+    if let Some(text) = text.filter(|t| !t.is_empty()) {
+        out.push(Fragment::Text(text));
+    }
+}
+
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Fragment::{Text, Token};
+    use super::*;
+
+    fn specials() -> Specials {
+        let token = |id, text: &str, control| SpecialToken { id, text: text.into(), control, ..SpecialToken::default() };
+        Specials::new(vec![
+            token(1, "<s>", true),
+            token(2, "<s>>", true),
+            token(3, "  ", false),
+            SpecialToken { lstrip: true, rstrip: true, ..token(4, "<m>", true) },
+            SpecialToken { single_word: true, ..token(5, "me", false) },
+            token(6, "", true),
+        ])
+        .unwrap()
+    }
+
+    #[test]
+    fn split_control_tokens_only_when_asked() {
+        let s = specials();
+        assert_eq!(s.split("a<s>b  c", true), [Text("a"), Token(1), Text("b"), Token(3), Text("c")]);
+        assert_eq!(s.split("a<s>b  c", false), [Text("a<s>b"), Token(3), Text("c")]);
+        assert_eq!(s.split("<s>><s>", true), [Token(2), Token(1)]);
+        assert_eq!(s.split("", true), []);
+    }
+
+    #[test]
+    fn split_strips_and_respects_words_as_the_token_says() {
+        let s = specials();
+        assert_eq!(s.split("x \n<m>\t y", true), [Text("x"), Token(4), Text("y")]);
+        assert_eq!(s.split("some me, home", true), [Text("some "), Token(5), Text(", home")]);
+    }
+
+    #[test]
+    fn shield_hides_every_control_token_and_comes_off_again() {
+        let s = specials();
+        for text in ["<s>", "a <s>> b<m>", "<<s>s><s>", "nothing", "", "é<s>"] {
+            let shielded = s.shield(text);
+            let found = s.split(&shielded, true);
+            assert!(!found.iter().any(|f| matches!(f, Token(1 | 2 | 4))), "{text}: {found:?}");
+            assert_eq!(unshield(&shielded), text);
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Long and multilingual text, bad files, and special tokens inside documents.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use strata::token::{StreamDecoder, Tokenizer};
+
+use crate::support::{data, read_vocab};
+
+fn tokenizers(test: &str) -> Vec<(&'static str, Tokenizer)> {
+    let gguf = |path: &Path| Tokenizer::from_gguf(&read_vocab(path).0).unwrap();
+    let folder = |path: &Path| Tokenizer::from_folder(path).unwrap();
+    let Some(root) = data(test, "tokenizers") else { return Vec::new() };
+    vec![
+        ("demo", gguf(&root.join("../../demo-model/strata-quote-6m-Q8_0.gguf"))),
+        ("demo json", folder(&root.join("../../demo-model"))),
+        ("llama-spm", gguf(&root.join("llama.cpp-vocab/ggml-vocab-llama-spm.gguf"))),
+        ("phi-3", gguf(&root.join("llama.cpp-vocab/ggml-vocab-phi-3.gguf"))),
+        ("phi-3 json", folder(&root.join("phi-3-mini"))),
+        ("deepseek-coder", gguf(&root.join("llama.cpp-vocab/ggml-vocab-deepseek-coder.gguf"))),
+        ("falcon", gguf(&root.join("llama.cpp-vocab/ggml-vocab-falcon.gguf"))),
+        ("gpt-2", gguf(&root.join("llama.cpp-vocab/ggml-vocab-gpt-2.gguf"))),
+        ("gpt-2 json", folder(&root.join("gpt2"))),
+        ("qwen", folder(&root.join("qwen"))),
+        ("llama3", folder(&root.join("llama3.2"))),
+    ]
+}
+
+fn text_file(test: &str, path: &str) -> Option<String> {
+    Some(std::fs::read_to_string(data(test, path)?).unwrap())
+}
+
+#[test]
+fn streamed_text_equals_the_original_in_every_vocabulary() {
+    let test = "streamed_text_equals_the_original_in_every_vocabulary";
+    let texts = ["Hello, world!", "  two  spaces", "né à Zürich — 東京, 한국어, العربية 🚀👨‍👩‍👧\n\n\tx = 1;", "\u{FEFF}a\u{0}b"];
+    for (name, tokenizer) in tokenizers(test) {
+        let tokenizer = Arc::new(tokenizer);
+        for text in texts {
+            let ids = tokenizer.encode(text, false).unwrap();
+            let mut decoder = StreamDecoder::new(Arc::clone(&tokenizer));
+            let mut streamed: String = ids.iter().map(|&id| decoder.push(id).unwrap()).collect();
+            streamed += &decoder.finish();
+            assert_eq!(streamed, text, "{name}");
+            assert_eq!(tokenizer.decode(&ids).unwrap(), text, "{name}");
+        }
+    }
+}
+
+#[test]
+fn demo_model_gguf_and_json_agree_on_a_long_text() {
+    let test = "demo_model_gguf_and_json_agree_on_a_long_text";
+    let Some(text) = text_file(test, "texts/sherlock-holmes.txt") else { return };
+    let text: String = text.chars().skip(5_000).take(20_000).collect();
+    let all = tokenizers(test);
+    let of = |name: &str| &all.iter().find(|t| t.0 == name).unwrap().1;
+    let ids = of("demo").encode(&text, true).unwrap();
+    assert_eq!(ids, of("demo json").encode(&text, true).unwrap());
+    assert!(ids.len() > 4_000, "{}", ids.len());
+    assert_eq!(of("demo").decode(&ids).unwrap(), text);
+    assert_eq!(of("gpt-2").encode(&text, false).unwrap(), of("gpt-2 json").encode(&text, false).unwrap());
+    assert_eq!(of("phi-3").encode(&text, false).unwrap(), of("phi-3 json").encode(&text, false).unwrap());
+}
+
+#[test]
+fn long_text_in_parts_has_the_ids_of_the_whole() {
+    let test = "long_text_in_parts_has_the_ids_of_the_whole";
+    let Some(prose) = text_file(test, "texts/tinyshakespeare.txt") else { return };
+    let Some(wiki) = text_file(test, "texts/wikitext-2/wiki.valid.tokens") else { return };
+    let takes = |text: &str| text.chars().take(200_000).collect::<String>();
+    for (name, tokenizer) in tokenizers(test) {
+        for text in [takes(&prose), takes(&wiki)] {
+            // Tokens of pieces shorter than a part, cut at the ends of paragraphs, must be found again in the whole.
+            let ids = tokenizer.encode(&text, false).unwrap();
+            assert_eq!(tokenizer.decode(&ids).unwrap(), text, "{name}");
+            let middle = text.find("\n").map_or(0, |_| text.len() / 2);
+            let at = (middle..).find(|&i| text.is_char_boundary(i) && text[i..].starts_with(" the ")).unwrap();
+            let end = (at + 20_000..).find(|&i| text.is_char_boundary(i) && text[i..].starts_with(" the ")).unwrap();
+            let alone = tokenizer.encode(&text[at + 1..end], false).unwrap();
+            let inner = &alone[8..alone.len() - 8];
+            assert!(ids.windows(inner.len()).any(|w| w == inner), "{name}");
+        }
+    }
+}
+
+#[test]
+fn six_megabytes_are_encoded_in_seconds() {
+    let test = "six_megabytes_are_encoded_in_seconds";
+    let Some(text) = text_file(test, "texts/pepys-diary.txt") else { return };
+    for (name, tokenizer) in tokenizers(test) {
+        let start = Instant::now();
+        let n = tokenizer.encode(&text, true).unwrap().len();
+        let seconds = start.elapsed().as_secs_f64();
+        eprintln!("{name}: {n} tokens in {seconds:.1} s");
+        assert!(n > 1_000_000 && seconds < 60.0, "{name}: {n} tokens in {seconds:.1} s");
+    }
+}
+
+#[test]
+fn text_without_a_break_is_encoded_in_bounded_time() {
+    let test = "text_without_a_break_is_encoded_in_bounded_time";
+    for (name, tokenizer) in tokenizers(test) {
+        for unit in ["a", " ", "海", "\n", "x1"] {
+            let text = unit.repeat((1 << 20) / unit.len());
+            let start = Instant::now();
+            let ids = tokenizer.encode(&text, false).unwrap();
+            let seconds = start.elapsed().as_secs_f64();
+            assert!(seconds < 30.0, "{name} {unit:?}: {seconds:.1} s");
+            assert!(tokenizer.decode(&ids).unwrap() == text, "{name} {unit:?}");
+        }
+    }
+}
+
+#[test]
+fn end_and_bos_ids_are_found_for_every_family() {
+    let test = "end_and_bos_ids_are_found_for_every_family";
+    let Some(root) = data(test, "tokenizers") else { return };
+    let with_config = |dir: &str, config: &str| {
+        let config = root.join("../chat-templates/tokenizer_configs").join(config);
+        Tokenizer::from_json_files(&root.join(dir).join("tokenizer.json"), Some(&config), None).unwrap()
+    };
+    let qwen = with_config("qwen", "qwen2.5.tokenizer_config.json");
+    assert!(qwen.is_end(151_645) && qwen.is_end(151_643) && !qwen.is_end(151_644));
+    assert_eq!((qwen.special_ids().eos, qwen.bos_if_added()), (Some(151_645), None));
+    assert_eq!(qwen.special_id("<|im_start|>"), Some(151_644));
+    assert!(qwen.is_control(151_644) && !qwen.is_control(0));
+    for (name, tokenizer) in tokenizers(test) {
+        assert!(tokenizer.end_ids().count() > 0, "{name}");
+        let wants_bos = matches!(name, "llama-spm" | "phi-3" | "deepseek-coder");
+        assert_eq!(tokenizer.bos_if_added().is_some(), wants_bos, "{name}");
+    }
+}
+
+#[test]
+fn control_tokens_in_a_document_stay_text_when_shielded() {
+    for (name, tokenizer) in tokenizers("control_tokens_in_a_document_stay_text_when_shielded") {
+        let end = tokenizer.end_ids().next().unwrap();
+        let end_text = String::from_utf8(tokenizer.token_bytes(end).unwrap()).unwrap();
+        let document = format!("A turn ends with {end_text}, they say.");
+        assert!(tokenizer.encode(&document, true).unwrap().contains(&end), "{name}");
+        let ids = tokenizer.encode(&tokenizer.shield(&document), true).unwrap();
+        assert!(!ids.contains(&end), "{name}");
+        assert_eq!(ids, tokenizer.encode(&document, false).unwrap(), "{name}");
+        assert_eq!(tokenizer.decode(&ids).unwrap(), document, "{name}");
+    }
+}
+
+#[test]
+fn bad_tokenizer_files_are_refused_with_a_sentence() {
+    let test = "bad_tokenizer_files_are_refused_with_a_sentence";
+    let Some(bad) = data(test, "tokenizers/invalid/llama2-bad-merges.tokenizer.json") else { return };
+    let sentence = Tokenizer::from_json_files(&bad, None, None).unwrap_err().to_string();
+    assert!(sentence.contains("is not a usable tokenizer file"), "{sentence}");
+    let folder = tempfile::tempdir().unwrap();
+    let missing = Tokenizer::from_folder(folder.path()).unwrap_err().to_string();
+    assert!(missing.contains("tokenizer.json"), "{missing}");
+    let good = std::fs::read_to_string(bad.with_file_name("../../../demo-model/tokenizer.json")).unwrap();
+    let file = folder.path().join("tokenizer.json");
+    for share in 0..10 {
+        std::fs::write(&file, &good.as_bytes()[..good.len() * share / 10]).unwrap();
+        assert!(Tokenizer::from_folder(folder.path()).is_err(), "{share}/10");
+    }
+    for (from, to) in [
+        ("\"ByteLevel\"", "\"Bytes\""),
+        ("\"BPE\"", "\"WordPiece\""),
+        ("\"!\": 3,", "\"!\": 4000000000,"),
+        ("\"merges\": [", "\"merges\": [[\"no\", \"such\"],"),
+        ("\"continuing_subword_prefix\": null", "\"continuing_subword_prefix\": \"##\""),
+    ] {
+        assert!(good.contains(from), "{from}");
+        std::fs::write(&file, good.replacen(from, to, 1)).unwrap();
+        let error = Tokenizer::from_folder(folder.path()).err().map(|e| e.to_string());
+        assert!(error.is_some_and(|e| e.len() < 400), "{from}");
+    }
+}
