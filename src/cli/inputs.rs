@@ -11,7 +11,9 @@ use super::error::CliError;
 use super::summary::Quote;
 use crate::base::Bytes;
 use crate::base::limits::MAX_DOCUMENT_BYTES;
-use crate::engine::ModelSource;
+use crate::engine::{self, ModelSource};
+use crate::model::read_vocab;
+use crate::token::Tokenizer;
 
 /// A document that was read.
 pub struct Doc {
@@ -83,13 +85,41 @@ pub fn read_text(path: &Path) -> Result<String, CliError> {
     Ok(text)
 }
 
+/// How a text becomes ids.
+#[derive(Debug, Clone, Copy)]
+pub struct Encoding {
+    /// the model's own start token goes in front, where the model wants one
+    pub with_start: bool,
+    /// `<|im_start|>` and the like are control tokens, not text
+    pub parse_special: bool,
+}
+
 /// The model's own token ids of a text.
 ///
 /// # Errors
 /// [`CliError::Input`] where the model or its tokenizer cannot be read.
-pub fn token_ids(source: &ModelSource, text: &str, with_start: bool) -> Result<Vec<u32>, CliError> {
-    let _ = (source, text, with_start);
-    Err(CliError::Failed("this build has no tokenizer".to_owned()))
+pub fn token_ids(source: &ModelSource, text: &str, encoding: Encoding) -> Result<Vec<u32>, CliError> {
+    let tokenizer = tokenizer(source)?;
+    let mut ids: Vec<u32> = tokenizer.bos_if_added().filter(|_| encoding.with_start).into_iter().collect();
+    ids.extend(tokenizer.encode(text, encoding.parse_special).map_err(input)?);
+    Ok(ids)
+}
+
+/// The tokenizer of a model; one that comes alone (a GGUF file without weights, a folder without `config.json`) will do.
+fn tokenizer(source: &ModelSource) -> Result<Tokenizer, CliError> {
+    engine::tokenizer(source).or_else(|error| {
+        let alone = match source {
+            ModelSource::Path(folder) if folder.is_dir() => Tokenizer::from_folder(folder).ok(),
+            ModelSource::Path(file) => read_vocab(file).ok().and_then(|vocab| Tokenizer::from_gguf(&vocab).ok()),
+            ModelSource::BuiltIn | ModelSource::Synthetic { .. } => None,
+        };
+        // What is wrong with the model as a whole says more than what its tokenizer lacks.
+        alone.ok_or_else(|| input(error))
+    })
+}
+
+fn input(error: impl std::fmt::Display) -> CliError {
+    CliError::Input(error.to_string())
 }
 
 fn cannot_read(path: &Path, error: &std::io::Error) -> CliError {

@@ -12,7 +12,7 @@ use std::path::Path;
 use super::args::LogitsArgs;
 use super::console::Console;
 use super::error::CliError;
-use super::inputs;
+use super::inputs::{self, Encoding};
 use super::npy::NpyWriter;
 use super::session::Session;
 use crate::engine::{EngineCommand, EngineEvent, StopReason};
@@ -23,7 +23,10 @@ use crate::engine::{EngineCommand, EngineEvent, StopReason};
 /// The text, the ids, the model or the place to write at fault; the engine failing; Ctrl-C.
 pub fn run(args: &LogitsArgs, start: impl FnOnce() -> Session, console: &mut Console) -> Result<(), CliError> {
     let mut tokens = match &args.text {
-        Some(path) => inputs::token_ids(&args.model.source(), &inputs::read_text(path)?, true)?,
+        Some(path) => {
+            let encoding = Encoding { with_start: true, parse_special: true };
+            inputs::token_ids(&args.model.source(), &inputs::read_text(path)?, encoding)?
+        }
         None => args.tokens.clone(),
     };
     tokens.truncate(args.max_tokens.unwrap_or(usize::MAX));

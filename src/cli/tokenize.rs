@@ -3,17 +3,19 @@
 use super::args::TokenizeArgs;
 use super::console::Console;
 use super::error::CliError;
-use super::inputs;
+use super::inputs::{self, Encoding};
 
-/// Prints the ids. A document goes through the same reader as for `ask`, a text is taken as it is.
+/// Prints the ids. A document goes through the same reader as for `ask`, where control tokens are text like any other; a
+/// text is taken as it is, control tokens included.
 ///
 /// # Errors
 /// The file, or the model's tokenizer, at fault.
 pub fn run(args: &TokenizeArgs, console: &mut Console) -> Result<(), CliError> {
-    let text = match (&args.text, &args.doc) {
-        (Some(path), _) => inputs::read_text(path)?,
-        (None, Some(path)) => inputs::document_text(path)?,
+    let (text, parse_special) = match (&args.text, &args.doc) {
+        (Some(path), _) => (inputs::read_text(path)?, true),
+        (None, Some(path)) => (inputs::document_text(path)?, false),
         (None, None) => return Err(CliError::Input("give --text FILE or --doc FILE".to_owned())),
     };
-    console.json_line(&inputs::token_ids(&args.model.source(), &text, !args.no_special)?)
+    let encoding = Encoding { with_start: !args.no_special, parse_special };
+    console.json_line(&inputs::token_ids(&args.model.source(), &text, encoding)?)
 }

@@ -19,3 +19,19 @@ pub fn spawn(wake: impl Fn() + Send + 'static) -> EngineHandle {
     });
     handle
 }
+
+/// The tokenizer of a model, without loading its weights.
+///
+/// # Errors
+/// A model or a tokenizer that cannot be read.
+pub fn tokenizer(source: &ModelSource) -> Result<crate::token::Tokenizer, crate::model::ModelError> {
+    use crate::model::{ModelError, ModelFile, TokenizerSource};
+    let none = |why: &str| ModelError::NoTokenizer(why.to_owned());
+    let ModelSource::Path(path) = source else { return Err(none("this build has no engine")) };
+    match ModelFile::open(path)?.tokenizer()? {
+        TokenizerSource::Gguf(vocab) => {
+            crate::token::Tokenizer::from_gguf(&vocab).map_err(|e| ModelError::NoTokenizer(e.to_string()))
+        }
+        TokenizerSource::HuggingFace(_) => Err(none("a folder is read as a whole")),
+    }
+}
