@@ -33,7 +33,7 @@ pub struct Matrix {
     /// inputs
     pub cols: usize,
     /// bias parts, stacked in the same order (`n_rows` elements each); empty where there is none. A bias tensor is
-    /// one-dimensional: `first_row`/`n_rows` count elements.
+    /// one-dimensional: `first_row`/`n_rows` count elements. Interleaved like the rows where `interleave_halves` is set.
     pub bias: Vec<TensorRef>,
     /// parts are [gate, up] halves to be interleaved row by row (gate 0, up 0, gate 1, up 1, ...) at load
     pub interleave_halves: bool,

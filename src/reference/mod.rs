@@ -1,11 +1,13 @@
 //! Plain-loop twins of the kernels: the truth they are tested against. Clear, never fast; sums in f64.
 
 mod attention;
+mod linear;
 mod norm;
 mod rope_append;
 mod sample;
 
 pub use attention::attention;
+pub use linear::{Activation, embed, matmul};
 pub use norm::norm;
 pub use rope_append::{RopeSpec, rope};
 pub use sample::{argmax, top_k};

@@ -2,9 +2,15 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod convert;
+mod folder;
 mod forward;
+mod gguf;
+mod gguf_writer;
 mod hf;
+mod largest;
 #[path = "../common/plain_forward.rs"]
 mod plain_forward;
 mod quant;
+mod real;
 mod support;

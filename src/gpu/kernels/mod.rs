@@ -43,6 +43,7 @@ impl KvElement {
 /// Every variant of the kernels in this folder, over a few head dimensions: validated by naga with no device.
 pub fn variants() -> Vec<KernelKey> {
     let mut keys = norm::variants();
+    keys.extend(linear::variants());
     for head_dim in [8, 64, 80, 96, 128, 256] {
         for element in [KvElement::F16, KvElement::F32] {
             keys.extend(rope_append::variants(head_dim, element));

@@ -113,6 +113,9 @@ pub(crate) fn rope(builder: &Builder<'_>, style: RopeStyle, head_dim: usize, con
         return Err(keys.bad("rope.scaling", "rope_scaling", format!("{} factors", factors.len()), &must));
     }
     let (inv_freq, magnitude) = inv_freq(base, n_rot, &scaling);
+    if !magnitude.is_finite() || magnitude <= 0.0 || inv_freq.iter().any(|f| !f.is_finite()) {
+        return Err(keys.bad("rope.scaling", "rope_scaling", "out of range", "settings that give finite angles"));
+    }
     Ok(RopePlan { style, inv_freq, magnitude })
 }
 

@@ -1,60 +1,187 @@
-//! How weights lie in VRAM: for every format two bindings, `quants` and `scales`, repacked from the file's blocks.
+//! Weight formats as the kernels read them: sizes and the repacking from GGUF blocks.
+//!
+//! ```text
+//! raw rows (GGUF blocks) ─► repack ─► quants: [tile of 32 rows][group of 64 columns][32-byte chunk][row] + high bits
+//!                                     scales: [tile][group][row] (K-quants: [tile][256 columns])
+//! ```
+//! 1. The layout is a pure function of (format, rows, cols). Rows are padded to [`ROW_TILE`], columns to 64, both with
+//!    weights that are zero. `shaders/common/weights.wgsl` says it from the reader's side.
+//! 2. Rows `a .. b` of a matrix, `a` a multiple of [`ROW_TILE`], are the bytes of a matrix of their own: a matrix over the
+//!    device's binding size is split into such slabs.
+//! 3. Source of the block formats: ggml `block_q4_0`, `block_q8_0`, `block_q4_K`, `block_q5_K`, `block_q6_K`.
 
+use super::repack;
 use crate::gpu::GpuError;
 
-/// A weight format that the kernels read directly.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// Rows that are stored together; slabs begin at multiples of it.
+pub const ROW_TILE: usize = 32;
+/// Columns that are stored together.
+pub const COL_GROUP: usize = 64;
+
+/// How a matrix is stored in device memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum WeightFormat {
     /// single precision
     F32,
     /// half precision
     F16,
-    /// bfloat16
+    /// the upper half of single precision
     Bf16,
-    /// GGUF Q8_0
+    /// 8 bits, f16 scale per 32
     Q8_0,
-    /// GGUF Q4_0
+    /// 4 bits, f16 scale per 32
     Q4_0,
-    /// GGUF Q4_K
+    /// 4 bits, scale and minimum per 32, in blocks of 256
     Q4K,
-    /// GGUF Q5_K
+    /// 5 bits, scale and minimum per 32, in blocks of 256
     Q5K,
-    /// GGUF Q6_K
+    /// 6 bits, scale per 16, in blocks of 256
     Q6K,
-    /// 8-bit integers in groups of 16 with an f32 scale and offset: every other type is converted to this, exactly
+    /// 8 bits, f32 scale and offset per 16: what every type without a kernel of its own becomes
     I8G16,
 }
 
 impl WeightFormat {
-    /// `cols` must be a multiple of this.
+    /// Every format.
+    pub const ALL: [WeightFormat; 9] = [
+        WeightFormat::F32,
+        WeightFormat::F16,
+        WeightFormat::Bf16,
+        WeightFormat::Q8_0,
+        WeightFormat::Q4_0,
+        WeightFormat::Q4K,
+        WeightFormat::Q5K,
+        WeightFormat::Q6K,
+        WeightFormat::I8G16,
+    ];
+
+    /// The define that chooses this format in shaders.
+    pub(super) fn define(self) -> &'static str {
+        match self {
+            WeightFormat::F32 => "F32",
+            WeightFormat::F16 => "F16",
+            WeightFormat::Bf16 => "BF16",
+            WeightFormat::Q8_0 => "Q8_0",
+            WeightFormat::Q4_0 => "Q4_0",
+            WeightFormat::Q4K => "Q4K",
+            WeightFormat::Q5K => "Q5K",
+            WeightFormat::Q6K => "Q6K",
+            WeightFormat::I8G16 => "I8G16",
+        }
+    }
+
+    /// Columns must be a multiple of this.
     pub fn block_cols(self) -> usize {
-        4
+        match self {
+            WeightFormat::F32 | WeightFormat::F16 | WeightFormat::Bf16 => 1,
+            WeightFormat::Q8_0 | WeightFormat::Q4_0 => 32,
+            WeightFormat::Q4K | WeightFormat::Q5K | WeightFormat::Q6K => 256,
+            WeightFormat::I8G16 => 16,
+        }
+    }
+
+    /// Bytes of one raw block of [`WeightFormat::block_cols`] columns in a file; None for [`WeightFormat::I8G16`].
+    pub fn raw_block_bytes(self) -> Option<usize> {
+        match self {
+            WeightFormat::F32 => Some(4),
+            WeightFormat::F16 | WeightFormat::Bf16 => Some(2),
+            WeightFormat::Q8_0 => Some(34),
+            WeightFormat::Q4_0 => Some(18),
+            WeightFormat::Q4K => Some(144),
+            WeightFormat::Q5K => Some(176),
+            WeightFormat::Q6K => Some(210),
+            WeightFormat::I8G16 => None,
+        }
+    }
+
+    /// 32-byte chunks, and bytes of high bits, of one row's group of 64 columns.
+    pub(super) fn group_parts(self) -> (usize, usize) {
+        match self {
+            WeightFormat::F32 => (8, 0),
+            WeightFormat::F16 | WeightFormat::Bf16 => (4, 0),
+            WeightFormat::Q8_0 | WeightFormat::I8G16 => (2, 0),
+            WeightFormat::Q4_0 | WeightFormat::Q4K => (1, 0),
+            WeightFormat::Q5K => (1, 8),
+            WeightFormat::Q6K => (1, 16),
+        }
+    }
+
+    /// Bytes of the `quants` binding of a `[rows, cols]` matrix.
+    pub fn quants_bytes(self, rows: usize, cols: usize) -> u64 {
+        let (chunks, high_bytes) = self.group_parts();
+        rows.next_multiple_of(ROW_TILE) as u64 * cols.div_ceil(COL_GROUP) as u64 * (chunks * 32 + high_bytes) as u64
+    }
+
+    /// Bytes of the `scales` binding of a `[rows, cols]` matrix; a format without scales has 16 unused ones.
+    pub fn scales_bytes(self, rows: usize, cols: usize) -> u64 {
+        let (rows, groups) = (rows.next_multiple_of(ROW_TILE) as u64, cols.div_ceil(COL_GROUP) as u64);
+        match self {
+            WeightFormat::F32 | WeightFormat::F16 | WeightFormat::Bf16 => 16,
+            WeightFormat::Q8_0 | WeightFormat::Q4_0 => rows * groups * 4,
+            WeightFormat::Q4K | WeightFormat::Q5K | WeightFormat::Q6K => rows * cols.div_ceil(256) as u64 * 20,
+            WeightFormat::I8G16 => rows * groups * 32,
+        }
     }
 
     /// A matrix may be cut into slabs at multiples of this many rows.
     pub fn row_granularity(self) -> usize {
-        8
+        ROW_TILE
     }
 
-    /// Bytes of the `quants` binding.
-    pub fn quants_bytes(self, rows: usize, cols: usize) -> u64 {
-        (rows * cols * 4) as u64
+    fn check(self, rows: usize, cols: usize, quants: &[u8], scales: &[u8]) -> Result<(), GpuError> {
+        if !cols.is_multiple_of(self.block_cols()) {
+            let reason = format!("{cols} columns are not whole blocks of {}", self.block_cols());
+            return Err(GpuError::Rejected { what: format!("repacking {self:?} weights"), reason });
+        }
+        self.check_length("quants", self.quants_bytes(rows, cols), quants.len())?;
+        self.check_length("scales", self.scales_bytes(rows, cols), scales.len())
     }
 
-    /// Bytes of the `scales` binding.
-    pub fn scales_bytes(self, _rows: usize, _cols: usize) -> u64 {
-        16
+    fn check_length(self, what: &str, expected: u64, got: usize) -> Result<(), GpuError> {
+        if expected != got as u64 {
+            let reason = format!("{what}: {got} elements where the shape needs {expected}");
+            return Err(GpuError::Rejected { what: format!("repacking {self:?} weights"), reason });
+        }
+        Ok(())
     }
 
-    /// Repacks raw file blocks `[rows, cols]` into the two bindings.
+    /// Repacks raw rows, as they lie in a file, into the two bindings.
     ///
     /// # Errors
-    /// Lengths that do not fit the shape.
-    pub fn repack(self, rows: usize, cols: usize, raw: &[u8], quants: &mut [u8], _scales: &mut [u8]) -> Result<(), GpuError> {
-        if raw.len() != rows * cols * 4 || quants.len() < raw.len() || self != WeightFormat::F32 {
-            return Err(GpuError::Rejected { what: format!("repacking {self:?}"), reason: "unsupported".into() });
-        }
-        quants[..raw.len()].copy_from_slice(raw);
+    /// A wrong length, columns that are not whole blocks, or [`WeightFormat::I8G16`], which no file holds.
+    pub fn repack(self, rows: usize, cols: usize, raw: &[u8], quants: &mut [u8], scales: &mut [u8]) -> Result<(), GpuError> {
+        self.check(rows, cols, quants, scales)?;
+        let Some(block_bytes) = self.raw_block_bytes() else {
+            let reason = "no file holds such blocks".to_owned();
+            return Err(GpuError::Rejected { what: format!("repacking {self:?} weights"), reason });
+        };
+        let expected = rows as u64 * (cols / self.block_cols()) as u64 * block_bytes as u64;
+        self.check_length("raw bytes", expected, raw.len())?;
+        repack::from_raw(self, rows, cols, raw, quants, scales);
+        Ok(())
+    }
+
+    /// Repacks groups of 16 (`w[i] = scale[i / 16] * q[i] + offset[i / 16]`) into the two bindings of
+    /// [`WeightFormat::I8G16`].
+    ///
+    /// # Errors
+    /// A wrong length, or columns that are not a multiple of 16.
+    pub fn repack_i8_groups(
+        rows: usize,
+        cols: usize,
+        q: &[i8],
+        scale: &[f32],
+        offset: &[f32],
+        quants: &mut [u8],
+        scales: &mut [u8],
+    ) -> Result<(), GpuError> {
+        let format = WeightFormat::I8G16;
+        format.check(rows, cols, quants, scales)?;
+        let n = rows as u64 * cols as u64;
+        format.check_length("integers", n, q.len())?;
+        format.check_length("group scales", n / 16, scale.len())?;
+        format.check_length("group offsets", n / 16, offset.len())?;
+        repack::from_i8_groups(rows, cols, q, scale, offset, quants, scales);
         Ok(())
     }
 }

@@ -1,14 +1,25 @@
 //! Matrix products with weights in their stored format, and the embedding gather.
 //!
 //! ```text
-//! x [T, K] ─► y [T, N] = activation(W x + bias) (+ y)       one slab of rows of W per dispatch
+//! quants, scales (WeightFormat::repack) ─┐
+//! x f32 [T, K] ──────────────────────────┼─► y f32 [T, N] = activation(W x + bias) (+ y)    one slab of rows per dispatch
+//! bias f32 [N] ──────────────────────────┘
 //! ```
+//! 1. A matvec runs for few tokens and a matmul for many; both have variants for software devices and for real GPUs.
+//! 2. Sums are f32. Their order differs between variants, so results differ by rounding.
+//! 3. Bias, then activation, then residual.
 
+mod embed;
 mod format;
+mod repack;
+mod variant;
 
+use std::ops::Range;
 use std::sync::Arc;
 
-pub use format::WeightFormat;
+pub use embed::Embed;
+pub use format::{COL_GROUP, ROW_TILE, WeightFormat};
+pub use variant::{LinearOp, LinearVariant};
 
 use crate::gpu::{Binding, Gpu, GpuError, Kernel, KernelKey, Recorder, Slice};
 
@@ -44,8 +55,10 @@ pub struct LinearSpec {
 
 /// The compiled op: a matvec for few tokens and a matmul for many.
 pub struct Linear {
-    kernel: Arc<Kernel>,
+    matvec: Arc<Kernel>,
+    matmul: Arc<Kernel>,
     spec: LinearSpec,
+    variant: LinearVariant,
 }
 
 /// Buffers of one slab.
@@ -65,7 +78,10 @@ pub struct LinearSlices<'a> {
 
 /// Bind groups of one slab.
 #[derive(Clone)]
-pub struct LinearBinding(Binding);
+pub struct LinearBinding {
+    matvec: Binding,
+    matmul: Binding,
+}
 
 /// One product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,7 +90,7 @@ pub struct LinearShape {
     pub n_tokens: usize,
     /// rows of this slab
     pub n_rows: usize,
-    /// elements between tokens in x
+    /// elements between tokens in x; a multiple of 8 where the columns are
     pub x_stride: usize,
     /// elements between tokens in y
     pub y_stride: usize,
@@ -84,14 +100,23 @@ pub struct LinearShape {
     pub bias_offset: usize,
 }
 
+impl LinearShape {
+    /// Tiles of [`ROW_TILE`] rows in the slab.
+    pub fn n_tiles(&self) -> usize {
+        self.n_rows.div_ceil(ROW_TILE)
+    }
+}
+
 #[repr(C)]
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 struct Params {
-    n_rows: u32,
     n_cols: u32,
+    n_rows: u32,
+    n_tokens: u32,
     x_stride: u32,
-    y_stride: u32,
     y_offset: u32,
+    y_stride: u32,
+    first_tile: u32,
     bias_offset: u32,
 }
 
@@ -101,17 +126,20 @@ impl Linear {
     /// # Errors
     /// A kernel that does not compile, or a lost device.
     pub fn new(gpu: &Gpu, spec: LinearSpec) -> Result<Linear, GpuError> {
-        let mut defines = vec![];
-        let activation = match spec.activation {
-            LinearActivation::None => None,
-            LinearActivation::SwiGlu => Some("SWIGLU"),
-            LinearActivation::GeluTanh => Some("GELU_TANH"),
-            LinearActivation::Gelu => Some("GELU"),
-            LinearActivation::Relu => Some("RELU"),
-        };
-        let flags = [activation, spec.bias.then_some("BIAS"), spec.residual.then_some("RESIDUAL")];
-        defines.extend(flags.into_iter().flatten().map(|f| (f, String::new())));
-        Ok(Linear { kernel: gpu.kernel(&KernelKey::new("linear/plain", &defines))?, spec })
+        Linear::with_variant(gpu, spec, LinearVariant::for_gpu(gpu))
+    }
+
+    /// Compiles the named variant.
+    ///
+    /// # Errors
+    /// A variant that this device cannot run, a kernel that does not compile, or a lost device.
+    pub fn with_variant(gpu: &Gpu, spec: LinearSpec, variant: LinearVariant) -> Result<Linear, GpuError> {
+        if !variant.runs_on(gpu) {
+            let reason = "the device lacks subgroups of 8 lanes, or 64-bit integers".to_owned();
+            return Err(GpuError::Rejected { what: format!("the {variant:?} kernels"), reason });
+        }
+        let kernel = |op| gpu.kernel(&variant.key(op, &spec));
+        Ok(Linear { matvec: kernel(LinearOp::Matvec)?, matmul: kernel(LinearOp::Matmul)?, spec, variant })
     }
 
     /// Binds the buffers of one slab.
@@ -119,68 +147,73 @@ impl Linear {
     /// # Errors
     /// Buffers the device refuses to bind.
     pub fn bind(&self, gpu: &Gpu, s: LinearSlices<'_>) -> Result<LinearBinding, GpuError> {
-        let mut slices = vec![s.x, s.quants, s.scales];
+        let mut slices = vec![s.quants, s.scales, s.x, s.y];
         slices.extend(s.bias);
-        slices.push(s.y);
-        Ok(LinearBinding(gpu.bind(&self.kernel, &slices)?))
+        Ok(LinearBinding { matvec: gpu.bind(&self.matvec, &slices)?, matmul: gpu.bind(&self.matmul, &slices)? })
+    }
+
+    /// Tokens that share one read of the weights in a matmul: chunks are best multiples of it.
+    pub fn token_tile(&self) -> usize {
+        self.variant.token_tile(LinearOp::Matmul)
     }
 
     /// Adds the product of one slab.
     pub fn record(&self, recorder: &mut Recorder, binding: &LinearBinding, shape: LinearShape) {
+        self.record_tiles(recorder, binding, shape, self.variant.op_for(shape.n_tokens), 0..shape.n_tiles());
+    }
+
+    /// Adds tiles `tiles` (of [`ROW_TILE`] rows) of the product, so that a huge one can be spread over several submits.
+    /// `tiles.start` is even.
+    pub fn record_tiles(
+        &self,
+        recorder: &mut Recorder,
+        binding: &LinearBinding,
+        shape: LinearShape,
+        op: LinearOp,
+        tiles: Range<usize>,
+    ) {
+        debug_assert!(!self.spec.cols.is_multiple_of(8) || shape.x_stride.is_multiple_of(8));
+        debug_assert!(self.spec.activation != LinearActivation::SwiGlu || shape.n_rows.is_multiple_of(2));
+        debug_assert!(tiles.start.is_multiple_of(2));
         let params = Params {
-            n_rows: shape.n_rows as u32,
             n_cols: self.spec.cols as u32,
+            n_rows: shape.n_rows as u32,
+            n_tokens: shape.n_tokens as u32,
             x_stride: shape.x_stride as u32,
-            y_stride: shape.y_stride as u32,
             y_offset: shape.y_offset as u32,
+            y_stride: shape.y_stride as u32,
+            first_tile: tiles.start as u32,
             bias_offset: shape.bias_offset as u32,
         };
-        recorder.dispatch(&self.kernel, &binding.0, &params, [(shape.n_rows as u32).div_ceil(64), shape.n_tokens as u32, 1]);
-    }
-}
-
-/// The compiled embedding gather.
-pub struct Embed {
-    kernel: Arc<Kernel>,
-    cols: usize,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-struct EmbedParams {
-    n_cols: u32,
-    first_row: u32,
-    n_rows: u32,
-    id_offset: u32,
-}
-
-impl Embed {
-    /// Compiles the variant for a table of width `cols`; with `add`, rows are added to y (learned positions).
-    ///
-    /// # Errors
-    /// A kernel that does not compile, or a lost device.
-    pub fn new(gpu: &Gpu, _format: WeightFormat, cols: usize, add: bool) -> Result<Embed, GpuError> {
-        let defines = if add { vec![("ADD", String::new())] } else { vec![] };
-        Ok(Embed { kernel: gpu.kernel(&KernelKey::new("linear/embed", &defines))?, cols })
-    }
-
-    /// Binds ids u32 `[T]`, one slab of the table, and y f32 `[T, C]`.
-    ///
-    /// # Errors
-    /// Buffers the device refuses to bind.
-    pub fn bind(&self, gpu: &Gpu, ids: &Slice, quants: &Slice, scales: &Slice, y: &Slice) -> Result<Binding, GpuError> {
-        gpu.bind(&self.kernel, &[ids, quants, scales, y])
-    }
-
-    /// Adds the gather of `n_tokens` ids from the slab with rows `first_row .. first_row + n_rows`. `id_offset` is added
-    /// to every id first (OPT's positions start at row 2).
-    pub fn record(&self, recorder: &mut Recorder, binding: &Binding, n_tokens: usize, slab: [usize; 2], id_offset: usize) {
-        let params = EmbedParams {
-            n_cols: self.cols as u32,
-            first_row: slab[0] as u32,
-            n_rows: slab[1] as u32,
-            id_offset: id_offset as u32,
+        let (kernel, binding) = match op {
+            LinearOp::Matvec => (&self.matvec, &binding.matvec),
+            LinearOp::Matmul => (&self.matmul, &binding.matmul),
         };
-        recorder.dispatch(&self.kernel, binding, &params, [(self.cols as u32).div_ceil(64), n_tokens as u32, 1]);
+        recorder.dispatch(kernel, binding, &params, self.variant.grid(op, tiles.len(), shape.n_tokens));
     }
+
+    /// Bytes of weights (read once) and floating-point operations of one product.
+    pub fn cost(&self, shape: &LinearShape) -> LinearCost {
+        let (format, cols) = (self.spec.format, self.spec.cols);
+        LinearCost {
+            weight_bytes: (format.quants_bytes(shape.n_rows, cols) + format.scales_bytes(shape.n_rows, cols)) as f64,
+            flops: 2.0 * shape.n_rows as f64 * cols as f64 * shape.n_tokens as f64,
+        }
+    }
+}
+
+/// What one product costs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LinearCost {
+    /// quants and scales
+    pub weight_bytes: f64,
+    /// 2 per weight and token
+    pub flops: f64,
+}
+
+/// Every variant of the kernels in this folder, for the device-free checks.
+pub(super) fn variants() -> Vec<KernelKey> {
+    let mut keys = variant::variants();
+    keys.extend(embed::variants());
+    keys
 }

@@ -1,0 +1,144 @@
+//! Which of the family's shaders fits a device, and the grid of each.
+
+use super::{LinearActivation, LinearSpec, WeightFormat};
+use crate::gpu::{Gpu, KernelKey};
+
+/// Which kernels fit the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LinearVariant {
+    /// software device with subgroups of exactly 8 lanes and 64-bit integers
+    Lanes8,
+    /// software device, plain twin
+    Rows4,
+    /// real GPU with subgroup operations
+    GpuSubgroup,
+    /// real GPU, plain twin
+    Gpu,
+}
+
+/// How the tokens of one dispatch share the weights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LinearOp {
+    /// every token reads all weights (decode)
+    Matvec,
+    /// tokens share each weight read (prefill)
+    Matmul,
+}
+
+impl LinearVariant {
+    /// Every variant.
+    pub const ALL: [LinearVariant; 4] =
+        [LinearVariant::Lanes8, LinearVariant::Rows4, LinearVariant::GpuSubgroup, LinearVariant::Gpu];
+
+    /// The best one for `gpu`.
+    pub fn for_gpu(gpu: &Gpu) -> LinearVariant {
+        match (gpu.wants_software_kernels(), gpu.has_subgroups()) {
+            (true, _) if LinearVariant::Lanes8.runs_on(gpu) => LinearVariant::Lanes8,
+            (true, _) => LinearVariant::Rows4,
+            (false, true) => LinearVariant::GpuSubgroup,
+            (false, false) => LinearVariant::Gpu,
+        }
+    }
+
+    /// The device has what this variant needs.
+    pub fn runs_on(self, gpu: &Gpu) -> bool {
+        let info = gpu.info();
+        match self {
+            LinearVariant::Lanes8 => {
+                gpu.has_subgroups() && gpu.has_int64() && info.subgroup_min_size == 8 && info.subgroup_max_size == 8
+            }
+            LinearVariant::GpuSubgroup => gpu.has_subgroups(),
+            LinearVariant::Rows4 | LinearVariant::Gpu => true,
+        }
+    }
+
+    /// The faster op for `n_tokens`: where sharing weight reads begins to outweigh idle token slots.
+    pub fn op_for(self, n_tokens: usize) -> LinearOp {
+        let matvec_up_to = match self {
+            LinearVariant::Lanes8 => 3,
+            LinearVariant::Rows4 => 1,
+            LinearVariant::GpuSubgroup | LinearVariant::Gpu => 8,
+        };
+        if n_tokens <= matvec_up_to { LinearOp::Matvec } else { LinearOp::Matmul }
+    }
+
+    /// Tokens that one workgroup does.
+    pub fn token_tile(self, op: LinearOp) -> usize {
+        match (op, self) {
+            (LinearOp::Matvec, _) => 1,
+            (LinearOp::Matmul, LinearVariant::Lanes8) => 8,
+            (LinearOp::Matmul, LinearVariant::Rows4) => 4,
+            (LinearOp::Matmul, LinearVariant::GpuSubgroup | LinearVariant::Gpu) => 64,
+        }
+    }
+
+    /// Workgroups for `n_tiles` tiles of 32 rows and `n_tokens` tokens.
+    pub(super) fn grid(self, op: LinearOp, n_tiles: usize, n_tokens: usize) -> [u32; 3] {
+        let tokens = n_tokens.div_ceil(self.token_tile(op)) as u32;
+        match (self, op) {
+            (LinearVariant::Lanes8 | LinearVariant::Rows4, _) => [n_tiles as u32, tokens, 1],
+            (_, LinearOp::Matvec) => [n_tiles as u32, tokens, 8],
+            (_, LinearOp::Matmul) => [n_tiles.div_ceil(2) as u32, tokens, 1],
+        }
+    }
+
+    pub(super) fn key(self, op: LinearOp, spec: &LinearSpec) -> KernelKey {
+        let mut names = vec![spec.format.define()];
+        names.extend(match spec.activation {
+            LinearActivation::None => None,
+            LinearActivation::SwiGlu => Some("SWIGLU"),
+            LinearActivation::GeluTanh => Some("GELU_TANH"),
+            LinearActivation::Gelu => Some("GELU_ERF"),
+            LinearActivation::Relu => Some("RELU"),
+        });
+        for (present, name) in [
+            (spec.bias, "BIAS"),
+            (spec.residual, "RESIDUAL"),
+            (!spec.cols.is_multiple_of(8), "SCALAR_X"),
+            (self == LinearVariant::Lanes8, "LANES8"),
+            (self == LinearVariant::GpuSubgroup && op == LinearOp::Matvec, "SUBGROUP"),
+        ] {
+            if present {
+                names.push(name);
+            }
+        }
+        let mut defines: Vec<_> = names.into_iter().map(|name| (name, String::new())).collect();
+        let shader = match (self, op) {
+            (LinearVariant::Lanes8, LinearOp::Matvec) => "linear/matvec_lanes8",
+            (LinearVariant::Lanes8, LinearOp::Matmul) => "linear/matmul_lanes8",
+            (LinearVariant::Rows4, _) => {
+                defines.push(("TOKENS", self.token_tile(op).to_string()));
+                "linear/rows4"
+            }
+            (_, LinearOp::Matvec) => "linear/matvec_gpu",
+            (_, LinearOp::Matmul) => "linear/matmul_gpu",
+        };
+        KernelKey::new(shader, &defines)
+    }
+}
+
+/// Every variant of the linear kernels, for the device-free checks.
+pub(super) fn variants() -> Vec<KernelKey> {
+    let mut keys = Vec::new();
+    for format in WeightFormat::ALL {
+        let plain = LinearSpec { format, cols: 256, activation: LinearActivation::None, bias: false, residual: false };
+        let mut specs = vec![plain, LinearSpec { bias: true, residual: true, cols: 4, ..plain }];
+        if format == WeightFormat::Q4_0 {
+            for activation in
+                [LinearActivation::SwiGlu, LinearActivation::GeluTanh, LinearActivation::Gelu, LinearActivation::Relu]
+            {
+                specs.push(LinearSpec { activation, ..plain });
+            }
+        }
+        for spec in specs {
+            for variant in LinearVariant::ALL {
+                for op in [LinearOp::Matvec, LinearOp::Matmul] {
+                    keys.push(variant.key(op, &spec));
+                }
+            }
+        }
+    }
+    keys.sort();
+    keys.dedup();
+    keys
+}
