@@ -59,6 +59,17 @@ pub(super) fn open(source: &ModelSource) -> Result<ModelFile, EngineError> {
     })
 }
 
+/// The tokenizer of a model, without loading its weights.
+///
+/// # Errors
+/// A model or a tokenizer that cannot be read, or a synthetic model, which has none.
+pub fn tokenizer(source: &ModelSource) -> Result<Arc<Tokenizer>, EngineError> {
+    match source {
+        ModelSource::Synthetic { .. } => Err(EngineError::NoText),
+        _ => Ok(TextSide::open(&open(source)?)?.tokenizer),
+    }
+}
+
 impl Loaded {
     /// Loads `source` onto `gpu`. `progress` gets the share done and returns false to stop.
     pub(super) fn load(
@@ -108,6 +119,7 @@ impl Loaded {
             file_bytes: meta.file_bytes,
             vram_bytes: gpu.allocated_bytes(),
             estimated_vram_bytes: estimate.weights + estimate.activations + estimate.kv_first,
+            kv_full_bytes: estimate.kv_full,
             kv_bytes_per_token: model.kv.spec().token_bytes(),
             adapter: gpu.info().name.clone(),
             software: gpu.is_software(),

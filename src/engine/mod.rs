@@ -22,4 +22,5 @@ mod worker;
 pub use command::*;
 pub use error::EngineError;
 pub use handle::{EngineHandle, EnginePort, StopWatch};
+pub use loaded::tokenizer;
 pub use worker::spawn;

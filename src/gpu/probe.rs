@@ -15,7 +15,7 @@ use super::shader_source::KernelKey;
 const REPETITIONS: usize = 4;
 
 /// What a device can do at most.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct Measured {
     /// a kernel that reads buffers once
     pub stream_read_bytes_per_s: f64,

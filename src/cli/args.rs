@@ -1,0 +1,374 @@
+//! The arguments of every command, as clap reads them; each flag has a `STRATA_*` environment twin.
+//!
+//! ```text
+//! argv, environment ─► Cli { Command } ─► Args of one command ─► ModelSource, LoadOptions, Sampling
+//! ```
+//! Invariants: 1. A value that no command could use is refused here, by name, before anything is loaded.
+//! 2. Only flags that do something are listed by `--help`.
+
+use std::path::PathBuf;
+
+use clap::builder::FalseyValueParser;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::base::{Bytes, limits};
+use crate::engine::{KvDtype, LoadOptions, ModelSource, Sampling};
+
+/// Chat with book-length documents on the GPU you already have, fully local.
+///
+/// Without a command, the window opens. Every flag can also be set through the environment variable shown beside it.
+#[derive(Debug, Parser)]
+#[command(name = "strata", version, disable_help_subcommand = true)]
+pub struct Cli {
+    /// what to do; the window without one
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// What the window starts with: it takes no flags, but the environment twins of these.
+#[derive(Debug, Parser)]
+#[command(name = "strata")]
+pub struct WindowEnv {
+    /// which model
+    #[command(flatten)]
+    pub model: ModelArg,
+    /// which device
+    #[command(flatten)]
+    pub device: DeviceArgs,
+}
+
+/// Everything that runs without a window.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Answer questions about one or more documents on stdout
+    Ask(AskArgs),
+    /// Write the logits of every position of a text to a .npy file
+    Logits(LogitsArgs),
+    /// Print the token ids of a text, as one line of JSON
+    Tokenize(TokenizeArgs),
+    /// Measure prefill and decode speed, as llama-bench does
+    Bench(BenchArgs),
+    /// Show the devices, their measured speed, the folders, and what will be used
+    Doctor(DoctorArgs),
+}
+
+/// Which model to use.
+#[derive(Debug, Args, Default)]
+pub struct ModelArg {
+    /// GGUF file, or folder with config.json, tokenizer.json and *.safetensors [default: the built-in model]
+    #[arg(long, value_name = "PATH", env = "STRATA_MODEL")]
+    pub model: Option<PathBuf>,
+}
+
+/// Which device, and how the model is loaded onto it.
+#[derive(Debug, Args, Default)]
+pub struct DeviceArgs {
+    /// Device by part of its name or by its number in `strata doctor` [default: the best one]
+    #[arg(long, value_name = "NAME_OR_INDEX", env = "STRATA_GPU")]
+    pub gpu: Option<String>,
+    /// Element type of the KV cache
+    #[arg(long, value_name = "TYPE", value_enum, default_value_t, env = "STRATA_KV_DTYPE")]
+    pub kv_dtype: KvDtype,
+    /// Cap on the KV cache in VRAM, such as 512MiB or 2GiB
+    #[arg(long, value_name = "SIZE", env = "STRATA_VRAM_BUDGET")]
+    pub vram_budget: Option<Bytes>,
+    /// Cap on the context in tokens [default: the model's window]
+    #[arg(long, value_name = "N", env = "STRATA_CONTEXT", value_parser = at_least_one)]
+    pub context: Option<usize>,
+}
+
+/// How the next token is chosen; what is not given is the model's own recommendation.
+#[derive(Debug, Args, Default)]
+pub struct SamplingArgs {
+    /// Randomness of the answer; 0 is greedy and deterministic [default: the model's own]
+    #[arg(long, value_name = "T", env = "STRATA_TEMPERATURE", value_parser = non_negative)]
+    pub temperature: Option<f32>,
+    /// Keep the K most likely tokens; 0 keeps all [default: the model's own]
+    #[arg(long, value_name = "K", env = "STRATA_TOP_K")]
+    pub top_k: Option<u32>,
+    /// Keep the most likely tokens that add up to P; 1 keeps all [default: the model's own]
+    #[arg(long, value_name = "P", env = "STRATA_TOP_P", value_parser = share)]
+    pub top_p: Option<f32>,
+    /// Drop tokens less likely than P times the most likely one; 0 keeps all [default: the model's own]
+    #[arg(long, value_name = "P", env = "STRATA_MIN_P", value_parser = share)]
+    pub min_p: Option<f32>,
+    /// Divide the logits of tokens already seen by X; 1 changes nothing [default: the model's own]
+    #[arg(long, value_name = "X", env = "STRATA_REPEAT_PENALTY", value_parser = positive)]
+    pub repeat_penalty: Option<f32>,
+    /// The same seed gives the same answer [default: 0]
+    #[arg(long, value_name = "N", env = "STRATA_SEED")]
+    pub seed: Option<u64>,
+}
+
+/// `strata ask`
+#[derive(Debug, Args)]
+pub struct AskArgs {
+    /// Document to read, UTF-8 text or Markdown; may repeat
+    #[arg(long = "doc", value_name = "FILE", num_args = 1.., env = "STRATA_DOC")]
+    pub docs: Vec<PathBuf>,
+    /// Question; may repeat: each is the next turn on the same document
+    #[arg(long = "prompt", value_name = "TEXT", required = true, env = "STRATA_PROMPT", value_parser = not_blank)]
+    pub prompts: Vec<String>,
+    /// The answer ends after N tokens at the latest
+    #[arg(long, value_name = "N", default_value_t = limits::DEFAULT_MAX_TOKENS, env = "STRATA_MAX_TOKENS", value_parser = at_least_one)]
+    pub max_tokens: usize,
+    /// which model
+    #[command(flatten)]
+    pub model: ModelArg,
+    /// which device
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    /// how tokens are chosen
+    #[command(flatten)]
+    pub sampling: SamplingArgs,
+    /// Print JSON lines: progress, token, and last a summary
+    #[arg(long, env = "STRATA_JSON", value_parser = FalseyValueParser::new())]
+    pub json: bool,
+}
+
+/// `strata logits`
+#[derive(Debug, Args)]
+pub struct LogitsArgs {
+    /// Text to read, UTF-8, taken as it is (the model's own start token is put in front)
+    #[arg(long, value_name = "FILE", required_unless_present = "tokens", env = "STRATA_TEXT")]
+    pub text: Option<PathBuf>,
+    /// Token ids instead of a text, such as 1,2,3
+    #[arg(long, value_name = "IDS", value_delimiter = ',', conflicts_with = "text", env = "STRATA_TOKENS")]
+    pub tokens: Vec<u32>,
+    /// File to write: float32, shape [tokens, vocabulary]
+    #[arg(long, value_name = "FILE.npy", env = "STRATA_OUT")]
+    pub out: PathBuf,
+    /// Use the first N tokens only
+    #[arg(long, value_name = "N", env = "STRATA_MAX_TOKENS", value_parser = at_least_one)]
+    pub max_tokens: Option<usize>,
+    /// which model
+    #[command(flatten)]
+    pub model: ModelArg,
+    /// which device
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    /// Print JSON lines: progress, and last a summary
+    #[arg(long, env = "STRATA_JSON", value_parser = FalseyValueParser::new())]
+    pub json: bool,
+}
+
+/// `strata tokenize`
+#[derive(Debug, Args)]
+pub struct TokenizeArgs {
+    /// Text to read, UTF-8, taken as it is (the model's own start token is put in front)
+    #[arg(long, value_name = "FILE", required_unless_present = "doc", conflicts_with = "doc", env = "STRATA_TEXT")]
+    pub text: Option<PathBuf>,
+    /// Document to read as `ask` reads it
+    #[arg(long, value_name = "FILE", env = "STRATA_DOC")]
+    pub doc: Option<PathBuf>,
+    /// Do not put the model's own start token in front of the text
+    #[arg(long, env = "STRATA_NO_SPECIAL", value_parser = FalseyValueParser::new())]
+    pub no_special: bool,
+    /// which model
+    #[command(flatten)]
+    pub model: ModelArg,
+}
+
+/// How `strata bench` prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum BenchOutput {
+    /// a Markdown table
+    Md,
+    /// comma-separated values
+    Csv,
+    /// one JSON array
+    Json,
+    /// one JSON object per line
+    Jsonl,
+}
+
+/// `strata bench`
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    /// Prompt lengths to time (pp); 0 for none
+    #[arg(short = 'p', long = "n-prompt", value_name = "N,..", value_delimiter = ',', default_value = "512")]
+    #[arg(env = "STRATA_N_PROMPT")]
+    pub n_prompt: Vec<usize>,
+    /// Generated lengths to time (tg); 0 for none
+    #[arg(short = 'n', long = "n-gen", value_name = "N,..", value_delimiter = ',', default_value = "128")]
+    #[arg(env = "STRATA_N_GEN")]
+    pub n_gen: Vec<usize>,
+    /// Tokens already in the cache when timing starts
+    #[arg(short = 'd', long = "depth", value_name = "N,..", value_delimiter = ',', default_value = "0", env = "STRATA_DEPTH")]
+    pub depths: Vec<usize>,
+    /// Repetitions of each test, after one that is not timed
+    #[arg(short = 'r', long = "repetitions", value_name = "N", default_value_t = 5, value_parser = at_least_one)]
+    #[arg(env = "STRATA_REPETITIONS")]
+    pub repetitions: usize,
+    /// How to print
+    #[arg(short = 'o', long = "output", value_name = "FORMAT", value_enum, default_value_t = BenchOutput::Md)]
+    #[arg(env = "STRATA_OUTPUT")]
+    pub output: BenchOutput,
+    /// Instead of --model, random weights in the shape of a real model: opt-6.7b, llama-2-7b, llama-3.1-8b, llama-3.2-1b, qwen2.5-0.5b
+    #[arg(long, value_name = "NAME", env = "STRATA_SYNTHETIC")]
+    pub synthetic: Option<String>,
+    /// Weight type of --synthetic, such as F16, Q8_0 or Q4_0
+    #[arg(long = "type", value_name = "TYPE", default_value = "Q4_0", env = "STRATA_TYPE")]
+    pub weight_type: String,
+    /// First measure the device's own streaming read and best matrix product, and print the shares reached of them
+    #[arg(long, env = "STRATA_PEAK", value_parser = FalseyValueParser::new())]
+    pub peak: bool,
+    /// which model
+    #[command(flatten)]
+    pub model: ModelArg,
+    /// which device
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    /// The same as `-o jsonl`
+    #[arg(long, env = "STRATA_JSON", value_parser = FalseyValueParser::new())]
+    pub json: bool,
+}
+
+/// `strata doctor`
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Device to measure, by part of its name or by its number [default: the best one]
+    #[arg(long, value_name = "NAME_OR_INDEX", env = "STRATA_GPU")]
+    pub gpu: Option<String>,
+    /// Print one JSON object
+    #[arg(long, env = "STRATA_JSON", value_parser = FalseyValueParser::new())]
+    pub json: bool,
+}
+
+impl ModelArg {
+    /// The model asked for; the built-in one otherwise.
+    pub fn source(&self) -> ModelSource {
+        match &self.model {
+            Some(path) => ModelSource::Path(path.clone()),
+            None => ModelSource::BuiltIn,
+        }
+    }
+}
+
+impl DeviceArgs {
+    /// What the engine needs to know.
+    pub fn options(&self) -> LoadOptions {
+        LoadOptions { gpu: self.gpu.clone(), context: self.context, kv_dtype: self.kv_dtype, vram_budget: self.vram_budget }
+    }
+}
+
+impl SamplingArgs {
+    /// The flags that were given, over the model's own recommendation.
+    pub fn over(&self, model: Sampling) -> Sampling {
+        Sampling {
+            temperature: self.temperature.unwrap_or(model.temperature),
+            top_k: self.top_k.unwrap_or(model.top_k),
+            top_p: self.top_p.unwrap_or(model.top_p),
+            min_p: self.min_p.unwrap_or(model.min_p),
+            repetition_penalty: self.repeat_penalty.unwrap_or(model.repetition_penalty),
+            seed: self.seed.unwrap_or(model.seed),
+        }
+    }
+}
+
+impl BenchArgs {
+    /// The model asked for: synthetic, a path, or the built-in one.
+    pub fn source(&self) -> ModelSource {
+        match &self.synthetic {
+            Some(name) => ModelSource::Synthetic { name: name.clone(), weight_type: self.weight_type.clone() },
+            None => self.model.source(),
+        }
+    }
+
+    /// How to print; `--json` is `-o jsonl`.
+    pub fn format(&self) -> BenchOutput {
+        if self.json { BenchOutput::Jsonl } else { self.output }
+    }
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|n| *n > 0).ok_or_else(|| "it must be a whole number from 1".to_owned())
+}
+
+fn not_blank(text: &str) -> Result<String, String> {
+    if text.trim().is_empty() { Err("it must be a question, not blank".to_owned()) } else { Ok(text.to_owned()) }
+}
+
+fn non_negative(text: &str) -> Result<f32, String> {
+    number(text, |x| x >= 0.0).ok_or_else(|| "it must be a number from 0".to_owned())
+}
+
+fn positive(text: &str) -> Result<f32, String> {
+    number(text, |x| x > 0.0).ok_or_else(|| "it must be a number above 0".to_owned())
+}
+
+fn share(text: &str) -> Result<f32, String> {
+    number(text, |x| (0.0..=1.0).contains(&x)).ok_or_else(|| "it must be a number from 0 to 1".to_owned())
+}
+
+fn number(text: &str, allowed: impl Fn(f32) -> bool) -> Option<f32> {
+    text.parse::<f32>().ok().filter(|x| x.is_finite() && allowed(*x))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn parse(args: &[&str]) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(std::iter::once("strata").chain(args.iter().copied()))
+    }
+
+    #[test]
+    fn every_flag_has_an_environment_twin() {
+        for command in Cli::command().get_subcommands() {
+            for arg in command.get_arguments().filter(|a| !matches!(a.get_id().as_str(), "help" | "version")) {
+                let twin = arg.get_env().and_then(|e| e.to_str()).unwrap_or_default();
+                assert!(twin.starts_with("STRATA_"), "{} {}", command.get_name(), arg.get_id());
+            }
+        }
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn sampling_flags_given_override_the_model_and_others_keep_it() {
+        let model = Sampling { temperature: 0.7, top_k: 20, top_p: 0.8, min_p: 0.1, repetition_penalty: 1.1, seed: 0 };
+        let cli = parse(&["ask", "--prompt", "q", "--temperature", "0", "--seed", "9"]).unwrap();
+        let Some(Command::Ask(args)) = cli.command else { panic!("not ask") };
+        assert_eq!(args.sampling.over(model), Sampling { temperature: 0.0, seed: 9, ..model });
+    }
+
+    #[test]
+    fn values_out_of_range_are_refused() {
+        for bad in [
+            &["ask", "--prompt", "q", "--temperature=-1"][..],
+            &["ask", "--prompt", "q", "--temperature", "NaN"],
+            &["ask", "--prompt", "q", "--top-p", "1.5"],
+            &["ask", "--prompt", "q", "--repeat-penalty", "0"],
+            &["ask", "--prompt", "q", "--max-tokens", "0"],
+            &["ask", "--prompt", " "],
+            &["ask", "--prompt", "q", "--vram-budget", "lots"],
+            &["ask", "--prompt", "q", "--kv-dtype", "q9"],
+            &["logits", "--out", "x.npy"],
+            &["logits", "--out", "x.npy", "--tokens", "1,two"],
+            &["bench", "-r", "0"],
+            &["tokenize"],
+        ] {
+            assert!(parse(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn bench_lists_and_synthetic_become_a_source() {
+        let cli = parse(&["bench", "-p", "16,32", "-n", "4", "-d", "0,64", "--synthetic", "llama-3.2-1b", "--json"]).unwrap();
+        let Some(Command::Bench(args)) = cli.command else { panic!("not bench") };
+        assert_eq!((&args.n_prompt[..], &args.n_gen[..], &args.depths[..]), (&[16, 32][..], &[4][..], &[0, 64][..]));
+        assert_eq!(args.source(), ModelSource::Synthetic { name: "llama-3.2-1b".into(), weight_type: "Q4_0".into() });
+        assert_eq!(args.format(), BenchOutput::Jsonl);
+    }
+
+    #[test]
+    fn ask_documents_and_prompts_repeat() {
+        let cli = parse(&["ask", "--doc", "a.txt", "b.md", "--doc", "c.txt", "--prompt", "one", "--prompt", "two"]).unwrap();
+        let Some(Command::Ask(args)) = cli.command else { panic!("not ask") };
+        assert_eq!(args.docs.len(), 3);
+        assert_eq!(args.prompts, ["one", "two"]);
+        assert_eq!(args.model.source(), ModelSource::BuiltIn);
+    }
+}

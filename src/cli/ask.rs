@@ -1,0 +1,290 @@
+//! `strata ask`: documents and questions in, answers out as they stream.
+//!
+//! ```text
+//! --doc ─► documents ─┐
+//! --prompt ───────────┴► messages ─► Session ─► text on stdout │ JSON lines ─► quotes, summary
+//!                           ▲                        │
+//!                           └── the answer, for the next turn
+//! ```
+//! Invariants: 1. Nothing is loaded before every document was read. 2. After Ctrl-C the answer so far stands, and no further
+//! question is asked.
+
+use super::args::AskArgs;
+use super::console::Console;
+use super::error::CliError;
+use super::inputs;
+use super::session::Session;
+use super::summary::{AskSummary, Quote};
+use crate::engine::{EngineCommand, EngineEvent, Message, ModelInfo, Role, Sampling, StopReason, TurnSummary};
+
+/// Answers every `--prompt` in turn. `start` makes the session, once the documents are read.
+///
+/// # Errors
+/// A document, the model or a question at fault; the engine or the output failing.
+pub fn run(args: &AskArgs, start: impl FnOnce() -> Session, console: &mut Console) -> Result<(), CliError> {
+    let docs = inputs::read_documents(&args.docs)?;
+    let mut session = start();
+    let info = session.load(args.model.source(), args.device.options(), console)?;
+    let sampling = args.sampling.over(info.sampling);
+    let mut messages = Vec::new();
+    for (i, prompt) in args.prompts.iter().enumerate() {
+        if session.interrupted() {
+            return Ok(());
+        }
+        let content = if i == 0 { inputs::first_message(&docs, prompt) } else { prompt.clone() };
+        messages.push(Message { role: Role::User, content });
+        if i > 0 && !console.is_json() {
+            console.text("\n")?;
+        }
+        let (text, cost) = answer(&mut session, messages.clone(), sampling, args.max_tokens, console)?;
+        let quotes = inputs::quotes_in(&text, &docs);
+        if console.is_json() {
+            console.json_line(&AskSummary::new(i + 1, &info, sampling, &text, &cost, &quotes))?;
+        } else {
+            if !text.ends_with('\n') {
+                console.text("\n")?;
+            }
+            asides(&info, &cost, &quotes, console);
+        }
+        if cost.stop == StopReason::Cancelled {
+            return Ok(());
+        }
+        messages.push(Message { role: Role::Assistant, content: text });
+    }
+    Ok(())
+}
+
+/// One turn: the whole answer and what it cost.
+fn answer(
+    session: &mut Session,
+    messages: Vec<Message>,
+    sampling: Sampling,
+    max_tokens: usize,
+    console: &mut Console,
+) -> Result<(String, TurnSummary), CliError> {
+    let turn = session.next_turn();
+    let mut answer = String::new();
+    let command = EngineCommand::Ask { turn, messages, sampling, max_tokens };
+    let cost = session.run_turn(turn, command, console, |event, console| {
+        let EngineEvent::Token { text, n, .. } = event else { return Ok(()) };
+        answer.push_str(&text);
+        if console.is_json() {
+            return console.json_line(&serde_json::json!({ "event": "token", "text": text, "n": n }));
+        }
+        console.text(&text)
+    })?;
+    Ok((answer, cost))
+}
+
+fn asides(info: &ModelInfo, cost: &TurnSummary, quotes: &[Quote], console: &mut Console) {
+    for quote in quotes {
+        let place = match (&quote.document, quote.page) {
+            (Some(document), Some(page)) => format!("{document}, page {page}"),
+            (Some(document), None) => document.clone(),
+            (None, _) => "not in the document".to_owned(),
+        };
+        console.aside(&format!("“{}”: {place}", shortened(&quote.text)));
+    }
+    console.aside(&format!(
+        "{} on {} · dense attention · {} tokens read ({} already known), first token after {:.1} s · {} tokens at {:.1} tokens/s",
+        info.name,
+        info.adapter,
+        cost.prompt_tokens,
+        cost.cached_tokens,
+        cost.first_token_ms / 1000.0,
+        cost.generated_tokens,
+        cost.tokens_per_s
+    ));
+}
+
+/// The beginning of a quotation, on one line.
+fn shortened(text: &str) -> String {
+    const SHOWN_CHARS: usize = 60;
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(SHOWN_CHARS) {
+        Some((end, _)) => format!("{}…", line.get(..end).unwrap_or(&line)),
+        None => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::cli::args::{Cli, Command};
+    use crate::cli::interrupt::Interrupt;
+    use crate::cli::scripted::{finished, session, token};
+    use crate::engine::EnginePort;
+
+    fn args(words: &[&str]) -> AskArgs {
+        match Cli::parse_from(["strata", "ask"].iter().chain(words)).command {
+            Some(Command::Ask(args)) => args,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Says the number of messages in the conversation, in two pieces.
+    fn counting(command: &EngineCommand, port: &EnginePort) {
+        let EngineCommand::Ask { turn, messages, .. } = command else { panic!("{command:?}") };
+        port.emit(EngineEvent::Prefill { turn: *turn, done: 5, total: 10, tokens_per_s: 50.0 });
+        port.emit(token(*turn, 1, &format!("{} ", messages.len())));
+        port.emit(token(*turn, 2, "messages"));
+        port.emit(finished(*turn, 2, StopReason::Eos));
+    }
+
+    /// Runs `ask` on a scripted worker: result, stdout, stderr, commands that the worker saw.
+    fn play(
+        words: &[&str],
+        interrupt: Interrupt,
+        part: impl Fn(&EngineCommand, &EnginePort) + Send + 'static,
+    ) -> (Result<(), CliError>, String, String, Vec<EngineCommand>) {
+        let args = args(words);
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let (session, worker) = session(interrupt, part);
+        let result = run(&args, || session, &mut Console::plain(&mut out, &mut err, args.json));
+        let seen = worker.join().unwrap();
+        (result, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap(), seen)
+    }
+
+    #[test]
+    fn ask_second_prompt_continues_the_conversation() {
+        let (result, out, err, seen) = play(&["--prompt", "one", "--prompt", "two"], Interrupt::default(), counting);
+        result.unwrap();
+        assert_eq!(out, "1 messages\n\n3 messages\n");
+        assert_eq!(err, "strata: weights of type X were converted\n");
+        let Some(EngineCommand::Ask { messages, .. }) = seen.last() else { panic!("{seen:?}") };
+        let said: Vec<_> = messages.iter().map(|m| (m.role, m.content.as_str())).collect();
+        assert_eq!(said, [(Role::User, "one"), (Role::Assistant, "1 messages"), (Role::User, "two")]);
+    }
+
+    #[test]
+    fn ask_document_comes_before_the_first_question_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.txt");
+        std::fs::write(&path, "Rents rose.\n").unwrap();
+        let words = ["--doc", path.to_str().unwrap(), "--prompt", "one", "--prompt", "two"];
+        let (result, _, _, seen) = play(&words, Interrupt::default(), counting);
+        result.unwrap();
+        let Some(EngineCommand::Ask { messages, .. }) = seen.last() else { panic!("{seen:?}") };
+        assert_eq!(messages[0].content, "Rents rose.\n\none");
+        assert_eq!(messages[2].content, "two");
+    }
+
+    #[test]
+    fn ask_json_summary_has_every_field_of_the_contract() {
+        let (result, out, _, _) = play(&["--prompt", "one", "--json"], Interrupt::default(), counting);
+        result.unwrap();
+        let lines: Vec<Value> = out.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+        let kinds: Vec<&str> = lines.iter().map(|l| l["event"].as_str().unwrap()).collect();
+        assert_eq!(kinds, ["progress", "notice", "progress", "token", "token", "summary"]);
+        let summary = lines.last().unwrap();
+        for field in [
+            "model",
+            "adapter",
+            "attention",
+            "policy",
+            "text",
+            "prompt_tokens",
+            "cached_tokens",
+            "prefill_ms",
+            "first_token_ms",
+            "generated_tokens",
+            "decode_ms",
+            "tokens_per_s",
+            "reuse",
+            "overlap",
+            "quotes",
+            "stop",
+        ] {
+            assert!(summary.get(field).is_some(), "{field}");
+        }
+        for (group, fields) in [
+            ("kv_bytes", &["vram", "ram", "disk"][..]),
+            ("kv_peak_bytes", &["vram", "ram", "disk"]),
+            ("moved_bytes", &["disk_to_ram", "ram_to_vram", "vram_to_ram", "ram_to_disk"]),
+            ("pages", &["resident", "fetched", "recomputed", "skipped"]),
+            ("io", &["backend", "direct", "read_bytes", "read_ms"]),
+        ] {
+            for field in fields {
+                assert!(summary[group].get(field).is_some(), "{group}.{field}");
+            }
+        }
+        assert_eq!((&summary["text"], &summary["stop"]), (&Value::from("1 messages"), &Value::from("eos")));
+        assert_eq!((&summary["attention"], &summary["policy"]), (&Value::from("dense"), &Value::from("full")));
+        assert_eq!(summary["kv_peak_bytes"]["vram"], 8192);
+    }
+
+    #[test]
+    fn ask_interrupted_prints_what_there_is_and_asks_no_more() {
+        let interrupt = Interrupt::default();
+        let press = interrupt.clone();
+        let (result, out, _, seen) = play(&["--prompt", "one", "--prompt", "two"], interrupt, move |command, port| {
+            let EngineCommand::Ask { turn, .. } = command else { return };
+            let watch = port.stop_watch();
+            port.emit(token(*turn, 1, "half an"));
+            press.press();
+            while !watch.stopped() {
+                std::thread::yield_now();
+            }
+            port.emit(finished(*turn, 1, StopReason::Cancelled));
+        });
+        result.unwrap();
+        assert_eq!(out, "half an\n");
+        assert_eq!(seen.iter().filter(|c| matches!(c, EngineCommand::Ask { .. })).count(), 1);
+    }
+
+    #[test]
+    fn ask_failures_keep_their_sentence_and_exit_code() {
+        for (bad_input, code) in [(true, 2), (false, 1)] {
+            let (result, ..) = play(&["--prompt", "one"], Interrupt::default(), move |command, port| {
+                let EngineCommand::Ask { turn, .. } = command else { return };
+                port.emit(EngineEvent::Failed { turn: *turn, sentence: "too long".into(), bad_input });
+            });
+            let error = result.unwrap_err();
+            assert_eq!((error.exit_code(), error.to_string()), (code, "too long".into()));
+        }
+    }
+
+    #[test]
+    fn ask_engine_that_dies_is_a_failure_not_a_wait() {
+        let (handle, port) = crate::engine::EngineHandle::pair(|| {});
+        drop(port);
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let start = || Session::new(handle, Interrupt::default());
+        let error = run(&args(&["--prompt", "q"]), start, &mut Console::plain(&mut out, &mut err, false)).unwrap_err();
+        assert_eq!(error.exit_code(), 1);
+    }
+
+    #[test]
+    fn ask_closed_pipe_stops_the_turn() {
+        struct Closed;
+        impl std::io::Write for Closed {
+            fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+                Err(std::io::ErrorKind::BrokenPipe.into())
+            }
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+        let (session, worker) = session(Interrupt::default(), |command, port| {
+            let EngineCommand::Ask { turn, .. } = command else { return };
+            let watch = port.stop_watch();
+            port.emit(token(*turn, 1, "text"));
+            while !watch.stopped() {
+                std::thread::yield_now();
+            }
+        });
+        let mut err = Vec::new();
+        let error = run(&args(&["--prompt", "q"]), || session, &mut Console::plain(&mut Closed, &mut err, false)).unwrap_err();
+        assert!(matches!(error, CliError::PipeClosed), "{error}");
+        worker.join().unwrap();
+    }
+
+    #[test]
+    fn shortened_keeps_whole_characters() {
+        assert_eq!(shortened("a\n b"), "a b");
+        assert_eq!(shortened(&"é".repeat(61)), "é".repeat(60) + "…");
+    }
+}

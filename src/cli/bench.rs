@@ -1,0 +1,177 @@
+//! `strata bench`: prefill and decode speed on random tokens, in llama-bench's terms.
+//!
+//! ```text
+//! -p -n -d -r ─► Session ─► BenchRow per test ─► Line (mean, sd, shares of the device's own peak) ─► md │ csv │ json │ jsonl
+//!                            --peak ─► Measured ──┘
+//! ```
+//! Units: tokens per second; bytes and floating-point operations per second for the shares.
+
+mod table;
+
+use serde::Serialize;
+
+use super::args::{BenchArgs, BenchOutput};
+use super::console::Console;
+use super::device::{self, Measured};
+use super::error::CliError;
+use super::session::Session;
+use crate::engine::{BenchRow, EngineCommand, EngineEvent, ModelInfo};
+
+/// One test with everything a reader needs to compare it: what `-o json` and `-o csv` print.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Line {
+    engine: &'static str,
+    version: &'static str,
+    model: String,
+    quantisation: String,
+    size_bytes: u64,
+    n_params: u64,
+    device: String,
+    software: bool,
+    test: String,
+    tokens_per_s_mean: f64,
+    sd: f64,
+    n: usize,
+    tokens_per_s_best: f64,
+    dispatches: usize,
+    encode_ms_per_token: f64,
+    weight_bytes_per_token: u64,
+    flops_per_token: u64,
+    /// decode: bytes of weights per second over the device's streaming read; only with `--peak`
+    read_share: Option<f64>,
+    /// prefill: operations per second over the device's best matrix product; only with `--peak`
+    gemm_share: Option<f64>,
+}
+
+/// Runs every test and prints it. `start` makes the session, once the peak was measured.
+///
+/// # Errors
+/// Nothing to time, the model or the device at fault; the engine or the output failing.
+pub fn run(args: &BenchArgs, start: impl FnOnce() -> Session, console: &mut Console) -> Result<(), CliError> {
+    let wanted = |lengths: &[usize]| lengths.iter().copied().filter(|n| *n > 0).collect::<Vec<_>>();
+    let (n_prompt, n_gen) = (wanted(&args.n_prompt), wanted(&args.n_gen));
+    if n_prompt.is_empty() && n_gen.is_empty() {
+        return Err(CliError::Input("there is nothing to time; give -p or -n a length above 0".to_owned()));
+    }
+    // Before the engine has the device, so that the two do not disturb each other.
+    let peak = if args.peak { Some(device::measure(args.device.gpu.as_deref())?) } else { None };
+    let mut session = start();
+    let info = session.load(args.source(), args.device.options(), console)?;
+    let format = args.format();
+    if let Some(head) = table::head(format, args.peak) {
+        console.text(&head)?;
+    }
+    let mut lines = Vec::new();
+    let turn = session.next_turn();
+    let command = EngineCommand::Bench { turn, n_prompt, n_gen, depths: args.depths.clone(), repetitions: args.repetitions };
+    session.run_turn(turn, command, console, |event, console| {
+        let EngineEvent::BenchResult { row, .. } = event else { return Ok(()) };
+        let line = Line::new(&info, &row, peak.as_ref());
+        if let Some(text) = table::row(format, args.peak, &line)? {
+            console.text(&text)?;
+        }
+        lines.push(line);
+        Ok(())
+    })?;
+    if format == BenchOutput::Json {
+        console.json_line(&lines)?;
+    }
+    if let (Some(peak), BenchOutput::Md) = (&peak, format) {
+        console.text(&table::foot(&info, peak))?;
+    }
+    Ok(())
+}
+
+impl Line {
+    fn new(info: &ModelInfo, row: &BenchRow, peak: Option<&Measured>) -> Line {
+        let (mean, sd) = mean_sd(&row.samples);
+        let is_decode = row.test.starts_with("tg");
+        let share = |wanted: bool, per_token: u64, peak_per_s: Option<f64>| {
+            let peak_per_s = peak_per_s.filter(|p| wanted && *p > 0.0)?;
+            Some(mean * per_token as f64 / peak_per_s)
+        };
+        Line {
+            engine: "strata",
+            version: env!("CARGO_PKG_VERSION"),
+            model: info.name.clone(),
+            quantisation: info.quantisation.clone(),
+            size_bytes: info.file_bytes,
+            n_params: info.n_params,
+            device: info.adapter.clone(),
+            software: info.software,
+            test: row.test.clone(),
+            tokens_per_s_mean: mean,
+            sd,
+            n: row.samples.len(),
+            tokens_per_s_best: row.samples.iter().copied().fold(0.0, f64::max),
+            dispatches: row.dispatches,
+            encode_ms_per_token: row.encode_ms_per_token,
+            weight_bytes_per_token: row.weight_bytes_per_token,
+            flops_per_token: row.flops_per_token,
+            read_share: share(is_decode, row.weight_bytes_per_token, peak.map(|p| p.stream_read_bytes_per_s)),
+            gemm_share: share(!is_decode, row.flops_per_token, peak.map(|p| p.gemm_flops)),
+        }
+    }
+}
+
+/// Mean and sample standard deviation; zeros where there is nothing to average.
+fn mean_sd(samples: &[f64]) -> (f64, f64) {
+    if samples.is_empty() {
+        return (0.0, 0.0);
+    }
+    let n = samples.len() as f64;
+    let mean = samples.iter().sum::<f64>() / n;
+    if samples.len() == 1 {
+        return (mean, 0.0);
+    }
+    let squares: f64 = samples.iter().map(|x| (x - mean).powi(2)).sum();
+    (mean, (squares / (n - 1.0)).sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::scripted;
+
+    fn line(test: &str) -> Line {
+        let row = BenchRow {
+            test: test.into(),
+            samples: vec![9.0, 10.0, 11.0],
+            dispatches: 12,
+            encode_ms_per_token: 0.25,
+            weight_bytes_per_token: 100,
+            flops_per_token: 300,
+        };
+        Line::new(&scripted::info(), &row, Some(&scripted::measured()))
+    }
+
+    #[test]
+    fn bench_line_has_mean_sd_and_the_share_that_fits_the_test() {
+        let decode = line("tg64 @ d128");
+        assert_eq!((decode.tokens_per_s_mean, decode.sd, decode.tokens_per_s_best), (10.0, 1.0, 11.0));
+        assert_eq!((decode.read_share, decode.gemm_share), (Some(0.5), None));
+        let prefill = line("pp512");
+        assert_eq!((prefill.read_share, prefill.gemm_share), (None, Some(0.5)));
+        assert_eq!(mean_sd(&[]), (0.0, 0.0));
+        assert_eq!(mean_sd(&[4.0]), (4.0, 0.0));
+    }
+
+    #[test]
+    fn bench_tables_keep_their_columns_in_every_format() {
+        let line = line("tg64");
+        let row = |format| table::row(format, true, &line).unwrap().unwrap_or_default();
+        let head = |format| table::head(format, true).unwrap_or_default();
+        let (md_head, md_row) = (head(BenchOutput::Md), row(BenchOutput::Md));
+        for text in md_head.lines().chain(md_row.lines()) {
+            assert_eq!(text.chars().count(), md_row.trim_end().chars().count(), "{text}");
+        }
+        assert!(md_row.contains("10.00 ± 1.00") && md_row.contains("50 %"), "{md_row}");
+        let csv_row = row(BenchOutput::Csv);
+        // A comma inside quotation marks is part of its field.
+        let commas = csv_row.split('"').step_by(2).map(|outside| outside.matches(',').count()).sum::<usize>();
+        assert_eq!(commas, head(BenchOutput::Csv).matches(',').count(), "{csv_row}");
+        let json: serde_json::Value = serde_json::from_str(&row(BenchOutput::Jsonl)).unwrap();
+        assert_eq!(json["tokens_per_s_mean"], 10.0);
+        assert_eq!(json["test"], "tg64");
+    }
+}

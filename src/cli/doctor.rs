@@ -1,0 +1,180 @@
+//! `strata doctor`: what this machine has, how fast it is, where Strata keeps things, and what will therefore be used.
+//!
+//! ```text
+//! device::survey ─┬─► Report ─► text │ one JSON object
+//! folders ────────┘
+//! ```
+//! Invariant: every figure was measured now, on the device that an answer would run on.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::args::DoctorArgs;
+use super::console::Console;
+use super::device::{self, Survey, rate};
+use super::error::CliError;
+use crate::base::Bytes;
+
+#[derive(Debug, Serialize)]
+struct Report {
+    version: &'static str,
+    #[serde(flatten)]
+    survey: Survey,
+    paths: Paths,
+    will_use: Vec<String>,
+}
+
+/// Folders of this person; null where the system names none.
+#[derive(Debug, Default, Serialize)]
+struct Paths {
+    config: Option<String>,
+    data: Option<String>,
+    cache: Option<String>,
+}
+
+/// Prints the report.
+///
+/// # Errors
+/// No device, or none that `--gpu` names; the device or the output failing.
+pub fn run(args: &DoctorArgs, console: &mut Console) -> Result<(), CliError> {
+    console.progress("measuring the device…", &serde_json::json!({ "event": "progress", "phase": "measure" }))?;
+    let survey = device::survey(args.gpu.as_deref())?;
+    let report = Report { version: env!("CARGO_PKG_VERSION"), will_use: will_use(&survey), survey, paths: Paths::of_person() };
+    if args.json { console.json_line(&report) } else { console.text(&report.text()) }
+}
+
+impl Paths {
+    fn of_person() -> Paths {
+        let shown = |path: &Path| Some(path.display().to_string());
+        match directories::ProjectDirs::from("", "", "strata") {
+            Some(dirs) => {
+                Paths { config: shown(dirs.config_dir()), data: shown(dirs.data_dir()), cache: shown(dirs.cache_dir()) }
+            }
+            None => Paths::default(),
+        }
+    }
+}
+
+impl Report {
+    fn text(&self) -> String {
+        let device = &self.survey.device;
+        let measured = &device.measured;
+        let mut lines = vec![format!("Strata {}", self.version), String::new(), "Devices, best first".to_owned()];
+        for adapter in &self.survey.adapters {
+            lines.push(format!(
+                "  {}  {} · {} · {} · {}",
+                adapter.index, adapter.name, adapter.kind, adapter.backend, adapter.driver
+            ));
+        }
+        let mut section = |title: &str, rows: Vec<(&str, String)>| {
+            lines.push(String::new());
+            lines.push(title.to_owned());
+            lines.extend(rows.into_iter().map(|(name, value)| format!("  {name:<22} {value}")));
+        };
+        let features = device.features.iter().map(|(name, there)| (*name, if *there { "yes" } else { "no" }.to_owned()));
+        section(&format!("Abilities of {}", device.name), features.collect());
+        section(
+            "Limits",
+            vec![
+                ("largest buffer", Bytes(device.max_buffer_bytes).to_string()),
+                ("largest binding", Bytes(device.max_binding_bytes).to_string()),
+                ("bindings per kernel", device.max_storage_buffers.to_string()),
+                ("workgroup memory", Bytes(device.workgroup_bytes.into()).to_string()),
+                ("workgroup size", device.workgroup_invocations.to_string()),
+            ],
+        );
+        section(
+            "Measured now",
+            vec![
+                ("streaming read", rate(measured.stream_read_bytes_per_s)),
+                ("copy", rate(measured.copy_bytes_per_s)),
+                ("upload", rate(measured.upload_bytes_per_s)),
+                ("readback", rate(measured.readback_bytes_per_s)),
+                ("matrix product, f32", format!("{:.1} GFLOP/s", measured.gemm_flops / 1e9)),
+            ],
+        );
+        let shown = |path: &Option<String>| path.clone().unwrap_or_else(|| "N/A".to_owned());
+        section(
+            "Folders",
+            vec![
+                ("settings", shown(&self.paths.config)),
+                ("documents and chats", shown(&self.paths.data)),
+                ("cache", shown(&self.paths.cache)),
+            ],
+        );
+        lines.push(String::new());
+        lines.push("What will therefore be used".to_owned());
+        lines.extend(self.will_use.iter().map(|sentence| format!("  {sentence}")));
+        lines.join("\n") + "\n"
+    }
+}
+
+/// What follows from the survey, in sentences.
+fn will_use(survey: &Survey) -> Vec<String> {
+    let device = &survey.device;
+    let kind = if device.software {
+        "the CPU, through a software driver: small models only; install a GPU's Vulkan driver to go faster"
+    } else {
+        "the GPU"
+    };
+    let mut sentences = vec![
+        format!("Answers are computed by {} ({}): {kind}.", device.name, device.backend),
+        format!("Weights and KV cache are split into parts of at most {}.", Bytes(device.max_binding_bytes)),
+    ];
+    for (name, there) in &device.features {
+        if !there {
+            sentences.push(format!("Without {name}, a plain twin of what needs it is used."));
+        }
+    }
+    sentences
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::device::{AdapterLine, DeviceReport};
+    use crate::cli::scripted;
+
+    fn report() -> Report {
+        let survey = Survey {
+            adapters: vec![AdapterLine {
+                index: 0,
+                name: "llvmpipe".into(),
+                backend: "Vulkan".into(),
+                kind: "software",
+                driver: "Mesa".into(),
+            }],
+            device: DeviceReport {
+                name: "llvmpipe".into(),
+                backend: "Vulkan".into(),
+                software: true,
+                features: vec![("f16", true), ("subgroups", false)],
+                max_buffer_bytes: 1 << 31,
+                max_binding_bytes: 128 << 20,
+                max_storage_buffers: 32,
+                workgroup_bytes: 32768,
+                workgroup_invocations: 1024,
+                measured: scripted::measured(),
+            },
+        };
+        Report { version: "0", will_use: will_use(&survey), survey, paths: Paths::default() }
+    }
+
+    #[test]
+    fn doctor_text_names_device_speed_folders_and_consequences() {
+        let text = report().text();
+        for part in ["llvmpipe", "128 MiB", "streaming read", "GFLOP/s", "N/A", "through a software driver", "Without subgroups"]
+        {
+            assert!(text.contains(part), "{part} in\n{text}");
+        }
+    }
+
+    #[test]
+    fn doctor_json_keeps_its_names() {
+        let json = serde_json::to_value(report()).unwrap();
+        assert_eq!(json["device"]["measured"]["gemm_flops"], 6000.0);
+        assert_eq!(json["adapters"][0]["kind"], "software");
+        assert!(json["paths"]["cache"].is_null() && json["will_use"].is_array());
+    }
+}

@@ -1,0 +1,157 @@
+//! What people hand to the command line, turned into what the engine takes: documents, texts, token ids.
+//!
+//! ```text
+//! --doc FILE ─► Document ─► text, blank line, question          --text FILE ─► UTF-8 ─► Tokenizer ─► ids
+//! ```
+//! Invariant: a file that cannot be read as what it should be ends as one sentence that names it, before a model is loaded.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::error::CliError;
+use super::summary::Quote;
+use crate::base::Bytes;
+use crate::base::limits::MAX_DOCUMENT_BYTES;
+use crate::engine::{self, ModelSource};
+use crate::model::read_vocab;
+use crate::token::Tokenizer;
+
+/// A document that was read.
+pub struct Doc {
+    name: String,
+    text: String,
+}
+
+/// Reads every document, in order.
+///
+/// # Errors
+/// [`CliError::Input`] for the first that cannot be read.
+pub fn read_documents(paths: &[PathBuf]) -> Result<Vec<Doc>, CliError> {
+    paths.iter().map(|path| read_document(path)).collect()
+}
+
+fn read_document(path: &Path) -> Result<Doc, CliError> {
+    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+    Ok(Doc { name, text: read_text(path)? })
+}
+
+/// The text of one document, as `ask` reads it.
+///
+/// # Errors
+/// [`CliError::Input`] where it cannot be read.
+pub fn document_text(path: &Path) -> Result<String, CliError> {
+    Ok(read_document(path)?.text)
+}
+
+/// The first user message: the documents, a blank line, the question.
+pub fn first_message(docs: &[Doc], question: &str) -> String {
+    let mut text: Vec<&str> = docs.iter().map(|d| d.text.trim_end()).collect();
+    text.push(question);
+    text.join("\n\n")
+}
+
+/// Every quotation in an answer, and where it stands.
+pub fn quotes_in(answer: &str, docs: &[Doc]) -> Vec<Quote> {
+    let _ = (answer, docs.first().map(|d| &d.name));
+    Vec::new()
+}
+
+/// A text file as it is.
+///
+/// # Errors
+/// [`CliError::Input`] naming the file and what is wrong with it.
+pub fn read_text(path: &Path) -> Result<String, CliError> {
+    let shown = path.display();
+    let size = std::fs::metadata(path).map_err(|e| cannot_read(path, &e))?;
+    if size.is_dir() {
+        return Err(CliError::Input(format!("{shown} is a folder; name a file in it")));
+    }
+    if size.len() > MAX_DOCUMENT_BYTES {
+        return Err(CliError::Input(format!(
+            "{shown} has {}, and {} is the most; split it",
+            Bytes(size.len()),
+            Bytes(MAX_DOCUMENT_BYTES)
+        )));
+    }
+    let bytes = std::fs::read(path).map_err(|e| cannot_read(path, &e))?;
+    let text = String::from_utf8(bytes).map_err(|e| {
+        CliError::Input(format!("{shown} is not UTF-8 text (byte {}); save it as UTF-8", e.utf8_error().valid_up_to()))
+    })?;
+    if text.contains('\0') {
+        return Err(CliError::Input(format!("{shown} is a binary file; name a text file")));
+    }
+    if text.trim().is_empty() {
+        return Err(CliError::Input(format!("{shown} is empty; name a file with text in it")));
+    }
+    Ok(text)
+}
+
+/// How a text becomes ids.
+#[derive(Debug, Clone, Copy)]
+pub struct Encoding {
+    /// the model's own start token goes in front, where the model wants one
+    pub with_start: bool,
+    /// `<|im_start|>` and the like are control tokens, not text
+    pub parse_special: bool,
+}
+
+/// The model's own token ids of a text.
+///
+/// # Errors
+/// [`CliError::Input`] where the model or its tokenizer cannot be read.
+pub fn token_ids(source: &ModelSource, text: &str, encoding: Encoding) -> Result<Vec<u32>, CliError> {
+    let tokenizer = tokenizer(source)?;
+    let mut ids: Vec<u32> = tokenizer.bos_if_added().filter(|_| encoding.with_start).into_iter().collect();
+    ids.extend(tokenizer.encode(text, encoding.parse_special).map_err(input)?);
+    Ok(ids)
+}
+
+/// The tokenizer of a model; one that comes alone (a GGUF file without weights, a folder without `config.json`) will do.
+fn tokenizer(source: &ModelSource) -> Result<Arc<Tokenizer>, CliError> {
+    engine::tokenizer(source).or_else(|error| {
+        let alone = match source {
+            ModelSource::Path(folder) if folder.is_dir() => Tokenizer::from_folder(folder).ok(),
+            ModelSource::Path(file) => read_vocab(file).ok().and_then(|vocab| Tokenizer::from_gguf(&vocab).ok()),
+            ModelSource::BuiltIn | ModelSource::Synthetic { .. } => None,
+        };
+        // What is wrong with the model as a whole says more than what its tokenizer lacks.
+        alone.map(Arc::new).ok_or_else(|| input(error))
+    })
+}
+
+fn input(error: impl std::fmt::Display) -> CliError {
+    CliError::Input(error.to_string())
+}
+
+fn cannot_read(path: &Path, error: &std::io::Error) -> CliError {
+    CliError::Input(match error.kind() {
+        std::io::ErrorKind::NotFound => format!("{} does not exist; check the path", path.display()),
+        _ => format!("{} cannot be read: {error}", path.display()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_that_are_none_are_refused_by_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |name: &str, bytes: &[u8]| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, bytes).unwrap();
+            path
+        };
+        for (path, why) in [
+            (dir.path().join("absent.txt"), "does not exist"),
+            (dir.path().to_path_buf(), "folder"),
+            (file("empty.txt", b" \n"), "empty"),
+            (file("binary.bin", b"ELF\0\x01"), "binary"),
+            (file("latin1.txt", b"caf\xe9"), "UTF-8"),
+        ] {
+            let error = read_text(&path).unwrap_err();
+            assert!(matches!(error, CliError::Input(_)) && error.to_string().contains(why), "{error}");
+        }
+        assert_eq!(read_text(&file("ok.txt", "café\n".as_bytes())).unwrap(), "café\n");
+    }
+}

@@ -1,0 +1,91 @@
+//! A worker that plays a written part, for tests of the commands without a device.
+
+use std::thread::JoinHandle;
+
+use super::device::Measured;
+use super::interrupt::Interrupt;
+use super::session::Session;
+use crate::engine::{EngineCommand, EngineEvent, EngineHandle, EnginePort, ModelInfo, Sampling, StopReason, TurnId, TurnSummary};
+
+/// A session whose worker loads [`info`] and then plays `part` for every turn command, until the session is dropped.
+/// The thread gives the commands it saw.
+pub fn session(
+    interrupt: Interrupt,
+    part: impl Fn(&EngineCommand, &EnginePort) + Send + 'static,
+) -> (Session, JoinHandle<Vec<EngineCommand>>) {
+    let (handle, port) = EngineHandle::pair(|| {});
+    let worker = std::thread::spawn(move || {
+        let mut seen = Vec::new();
+        while let Ok(command) = port.commands.recv() {
+            match &command {
+                EngineCommand::Shutdown => break,
+                EngineCommand::LoadModel { .. } => {
+                    port.emit(EngineEvent::ModelLoading { share: 0.5, what: "weights".into() });
+                    port.emit(EngineEvent::ModelLoaded(Box::new(info())));
+                }
+                turn => part(turn, &port),
+            }
+            seen.push(command);
+        }
+        seen
+    });
+    (Session::new(handle, interrupt), worker)
+}
+
+/// A small model.
+pub fn info() -> ModelInfo {
+    ModelInfo {
+        name: "tiny, \"quoted\"".into(),
+        architecture: "llama".into(),
+        quantisation: "Q8_0".into(),
+        n_params: 5_800_000,
+        context_len: 1024,
+        context_limit: 1024,
+        file_bytes: 6 << 20,
+        vram_bytes: 8 << 20,
+        estimated_vram_bytes: 8 << 20,
+        kv_full_bytes: 131_072 * 3072,
+        kv_bytes_per_token: 3072,
+        adapter: "test adapter".into(),
+        software: true,
+        notes: vec!["weights of type X were converted".into()],
+        sampling: Sampling::default(),
+        built_in: true,
+    }
+}
+
+/// A device of round numbers.
+pub fn measured() -> Measured {
+    Measured {
+        stream_read_bytes_per_s: 2000.0,
+        copy_bytes_per_s: 3000.0,
+        upload_bytes_per_s: 4000.0,
+        readback_bytes_per_s: 5000.0,
+        gemm_flops: 6000.0,
+    }
+}
+
+/// The end of a turn.
+pub fn finished(turn: TurnId, generated_tokens: usize, stop: StopReason) -> EngineEvent {
+    let summary = TurnSummary {
+        prompt_tokens: 10,
+        cached_tokens: 4,
+        prefill_ms: 1.5,
+        first_token_ms: 2.5,
+        generated_tokens,
+        decode_ms: 3.5,
+        tokens_per_s: 100.0,
+        kv_bytes: 4096,
+        kv_peak_bytes: 8192,
+        context_used: 10 + generated_tokens,
+        dispatches_per_token: 40,
+        encode_ms_per_token: 0.1,
+        stop,
+    };
+    EngineEvent::Finished { turn, summary: Box::new(summary) }
+}
+
+/// A piece of an answer.
+pub fn token(turn: TurnId, n: usize, text: &str) -> EngineEvent {
+    EngineEvent::Token { turn, text: text.into(), n, tokens_per_s: 100.0, context_used: 10 + n }
+}

@@ -1,0 +1,169 @@
+//! One engine, driven from the command line: load a model, run a turn, hand its events on.
+//!
+//! ```text
+//! EngineCommand ─► EngineHandle ─► EngineEvent ─┬─ progress, notices ─► Console
+//!                      ▲ stop                   ├─ tokens, rows ─► the command
+//!                   Ctrl-C                      └─ Finished, Failed ─► Result
+//! ```
+//! Invariants: 1. Never waits without looking at Ctrl-C. 2. A command that cannot go on stops the turn.
+
+use std::time::{Duration, Instant};
+
+use super::console::Console;
+use super::error::CliError;
+use super::interrupt::Interrupt;
+use crate::engine::{EngineCommand, EngineEvent, EngineHandle, LoadOptions, ModelInfo, ModelSource, TurnId, TurnSummary};
+use crate::gpu::GpuError;
+
+/// How long to wait for an event before looking at Ctrl-C again.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// How long a worker may take to free the device at the end.
+const GOODBYE: Duration = Duration::from_secs(2);
+
+/// An engine and the turns asked of it.
+pub struct Session {
+    engine: EngineHandle,
+    interrupt: Interrupt,
+    last_turn: TurnId,
+}
+
+impl Session {
+    /// A session on a worker that has just been started.
+    pub fn new(engine: EngineHandle, interrupt: Interrupt) -> Session {
+        Session { engine, interrupt, last_turn: 0 }
+    }
+
+    /// Ctrl-C was pressed.
+    pub fn interrupted(&self) -> bool {
+        self.interrupt.pressed()
+    }
+
+    /// Loads a model, showing how far it is, and its notes.
+    ///
+    /// # Errors
+    /// The engine's sentence: the model, the device or the budget asked for does not work out, or there is no device.
+    pub fn load(&mut self, source: ModelSource, options: LoadOptions, console: &mut Console) -> Result<ModelInfo, CliError> {
+        self.send(EngineCommand::LoadModel { source, options })?;
+        loop {
+            match self.next_event()? {
+                None if self.interrupt.pressed() => return Err(CliError::Interrupted),
+                None => {}
+                Some(EngineEvent::ModelLoading { share, what }) => {
+                    let line = format!("loading the model: {:3.0} % · {what}", share * 100.0);
+                    let json = serde_json::json!({ "event": "progress", "phase": "load", "share": share, "what": what });
+                    console.progress(&line, &json)?;
+                }
+                Some(EngineEvent::ModelLoaded(info)) => {
+                    for note in &info.notes {
+                        console.note(note)?;
+                    }
+                    return Ok(*info);
+                }
+                Some(EngineEvent::ModelFailed(sentence)) => return Err(load_error(sentence)),
+                Some(EngineEvent::Notice(text)) => console.note(&text)?,
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// The next turn's id.
+    pub fn next_turn(&mut self) -> TurnId {
+        self.last_turn += 1;
+        self.last_turn
+    }
+
+    /// Runs one turn to its end. Events with content (`Token`, `LogitsRows`, `BenchResult`) go to `on_event`; when it
+    /// fails, the turn is stopped and its error is returned.
+    ///
+    /// # Errors
+    /// The engine's sentence, what `on_event` returned, or that the engine is gone.
+    pub fn run_turn(
+        &mut self,
+        turn: TurnId,
+        command: EngineCommand,
+        console: &mut Console,
+        mut on_event: impl FnMut(EngineEvent, &mut Console) -> Result<(), CliError>,
+    ) -> Result<TurnSummary, CliError> {
+        self.send(command)?;
+        loop {
+            // Said again each time: a stop that overtakes the start of the turn would be lost otherwise.
+            if self.interrupt.pressed() {
+                self.engine.stop();
+            }
+            let handled = match self.next_event()? {
+                None => Ok(()),
+                Some(EngineEvent::Finished { turn: t, summary }) if t == turn => return Ok(*summary),
+                Some(EngineEvent::Failed { turn: t, sentence, bad_input }) if t == turn => {
+                    return Err(if bad_input { CliError::Input(sentence) } else { CliError::Failed(sentence) });
+                }
+                Some(EngineEvent::Prefill { turn: t, done, total, tokens_per_s }) if t == turn => {
+                    prefill_progress(console, done, total, tokens_per_s)
+                }
+                Some(EngineEvent::Notice(text)) => console.note(&text),
+                Some(event) if content_of(&event) == Some(turn) => on_event(event, console),
+                Some(_) => Ok(()),
+            };
+            if let Err(error) = handled {
+                self.engine.stop();
+                return Err(error);
+            }
+        }
+    }
+
+    fn send(&self, command: EngineCommand) -> Result<(), CliError> {
+        if self.engine.send(command) { Ok(()) } else { Err(engine_gone()) }
+    }
+
+    fn next_event(&self) -> Result<Option<EngineEvent>, CliError> {
+        match self.engine.wait(PATIENCE) {
+            Ok(event) => Ok(Some(event)),
+            Err(false) => Ok(None),
+            Err(true) => Err(engine_gone()),
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.engine.stop();
+        if !self.engine.send(EngineCommand::Shutdown) {
+            return;
+        }
+        // Ending the process under a driver that is at work can crash it: let the worker put things down first.
+        let asked_at = Instant::now();
+        while asked_at.elapsed() < GOODBYE && !matches!(self.engine.wait(PATIENCE), Err(true)) {}
+    }
+}
+
+/// What was asked for does not work out (exit 2), unless there is no device at all (exit 1).
+fn load_error(sentence: String) -> CliError {
+    if sentence == GpuError::NoAdapter.to_string() { CliError::Failed(sentence) } else { CliError::Input(sentence) }
+}
+
+fn engine_gone() -> CliError {
+    CliError::Failed("the engine stopped by itself; run `strata doctor` to see whether the device still works".to_owned())
+}
+
+/// The turn of an event that carries content.
+fn content_of(event: &EngineEvent) -> Option<TurnId> {
+    match event {
+        EngineEvent::Token { turn, .. } | EngineEvent::LogitsRows { turn, .. } | EngineEvent::BenchResult { turn, .. } => {
+            Some(*turn)
+        }
+        _ => None,
+    }
+}
+
+fn prefill_progress(console: &mut Console, done: usize, total: usize, tokens_per_s: f64) -> Result<(), CliError> {
+    let share = if total == 0 { 1.0 } else { done as f64 / total as f64 };
+    let left_secs = if tokens_per_s > 0.0 { total.saturating_sub(done) as f64 / tokens_per_s } else { 0.0 };
+    let line = format!(
+        "reading: {:3.0} % · {done} of {total} tokens · {tokens_per_s:.0} tokens/s · ~{left_secs:.0} s left",
+        share * 100.0
+    );
+    let json = serde_json::json!({
+        "event": "progress", "phase": "prefill", "share": share, "done": done, "total": total, "tokens_per_s": tokens_per_s,
+    });
+    console.progress(&line, &json)
+}

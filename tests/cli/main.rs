@@ -1,0 +1,56 @@
+//! The real binary, run as a person or a script runs it: arguments, exit codes, what goes to which stream.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod usage;
+
+use std::ffi::OsStr;
+use std::process::{Command, Output, Stdio};
+
+/// `strata` with nothing of this shell's `STRATA_*` settings and no terminal.
+fn strata() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_strata"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("STRATA_") {
+            command.env_remove(name);
+        }
+    }
+    // The Vulkan loader complains on stderr where there is none.
+    if std::env::var_os("XDG_RUNTIME_DIR").is_none() {
+        command.env("XDG_RUNTIME_DIR", std::env::temp_dir());
+    }
+    command.stdin(Stdio::null());
+    command
+}
+
+/// What a run gave.
+struct Ran {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Ran {
+        Ran {
+            code: output.status.code(),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+impl Ran {
+    /// The run ended with this code and one plain sentence that names `part`; nothing else was said.
+    #[track_caller]
+    fn assert_refused(&self, code: i32, part: &str) {
+        assert_eq!(self.code, Some(code), "stdout: {}\nstderr: {}", self.out, self.err);
+        assert_eq!(self.err.lines().count(), 1, "{}", self.err);
+        assert!(self.err.starts_with("strata: ") && self.err.contains(part), "'{part}' is not in: {}", self.err);
+        assert!(!self.err.contains("panicked"), "{}", self.err);
+        assert_eq!(self.out, "");
+    }
+}
+
+fn run(args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Ran {
+    strata().args(args).output().unwrap().into()
+}

@@ -1,0 +1,108 @@
+//! The rules of the house, read from the source: layers, lengths, headers, top level, words that may not stay.
+//!
+//! Each rule is a function from text to complaints, so that it is also tested to complain about a bad example.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+mod layers;
+mod sources;
+mod text;
+
+use std::path::Path;
+
+use sources::{Source, tracked};
+
+/// Files that may pass the line cap, with the lines they may have and why.
+const LONGER_FILES: [(&str, usize, &str); 0] = [];
+/// What may stand at the top, apart from dot-files.
+const TOP_LEVEL: [&str; 8] = ["Cargo.toml", "Cargo.lock", "README.md", "LICENSE", "src", "shaders", "assets", "tests"];
+const TOP_LEVEL_OPTIONAL: [&str; 1] = ["benches"];
+const MAX_LINES: usize = 500;
+const MAX_MAIN_LINES: usize = 80;
+
+#[track_caller]
+fn assert_none(complaints: Vec<String>) {
+    assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
+}
+
+#[test]
+fn modules_import_lower_layers_only() {
+    assert_none(tracked().iter().filter(|s| s.is_under("src")).flat_map(layers::complaints).collect());
+}
+
+#[test]
+fn layer_table_names_every_module_of_the_crate() {
+    let declared: Vec<String> = tracked()
+        .iter()
+        .filter(|s| s.path == "src/lib.rs")
+        .flat_map(|s| s.text.lines().filter_map(|l| l.strip_prefix("pub mod ")?.strip_suffix(';').map(str::to_owned)))
+        .collect();
+    let mut table: Vec<&str> = layers::TABLE.iter().map(|(name, _)| *name).collect();
+    table.sort_unstable();
+    assert_eq!(declared, table);
+}
+
+#[test]
+fn files_are_short_enough_to_read() {
+    let capped = |s: &&Source| s.has_extension("rs") || s.has_extension("wgsl");
+    assert_none(tracked().iter().filter(capped).filter_map(too_long).collect());
+    for (path, _, reason) in LONGER_FILES {
+        assert!(!reason.is_empty() && tracked().iter().any(|s| s.path == path), "{path} is allowed to be long, but is not there");
+    }
+}
+
+#[test]
+fn every_source_file_begins_by_saying_what_it_is() {
+    let documented = |s: &&Source| s.has_extension("rs") && (s.is_under("src") || s.path.ends_with("/main.rs"));
+    assert_none(tracked().iter().filter(documented).filter_map(text::no_module_doc).collect());
+}
+
+#[test]
+fn every_shader_begins_by_saying_what_it_binds() {
+    assert_none(tracked().iter().filter(|s| s.has_extension("wgsl")).flat_map(text::shader_header).collect());
+}
+
+#[test]
+fn nothing_is_ignored_or_left_to_do() {
+    let read = |s: &&Source| ["rs", "wgsl", "toml", "md"].iter().any(|e| s.has_extension(e)) && s.path != "Cargo.lock";
+    assert_none(tracked().iter().filter(read).flat_map(text::forbidden_words).collect());
+}
+
+#[test]
+fn crates_stay_in_their_rooms() {
+    assert_none(tracked().iter().filter(|s| s.is_under("src")).flat_map(text::foreign_crates).collect());
+}
+
+#[test]
+fn top_level_holds_what_was_agreed() {
+    let names = sources::top_level();
+    assert_none(top_level_complaints(&names));
+    for name in TOP_LEVEL {
+        assert!(names.iter().any(|n| n == name), "{name} is missing");
+    }
+}
+
+fn top_level_complaints(names: &[String]) -> Vec<String> {
+    let allowed = |n: &str| n.starts_with('.') || TOP_LEVEL.contains(&n) || TOP_LEVEL_OPTIONAL.contains(&n);
+    names
+        .iter()
+        .filter(|n| !allowed(n))
+        .map(|n| format!("{n}: not agreed at the top level; put it under assets/ or tests/"))
+        .collect()
+}
+
+fn too_long(source: &Source) -> Option<String> {
+    let allowed = LONGER_FILES.iter().find(|(path, ..)| *path == source.path).map(|(_, lines, _)| *lines);
+    let cap = if source.path == "src/main.rs" { MAX_MAIN_LINES } else { allowed.unwrap_or(MAX_LINES) };
+    let n_lines = source.text.lines().count();
+    (n_lines > cap).then(|| format!("{}: {n_lines} lines, {cap} is the most; split it by what its parts are about", source.path))
+}
+
+#[test]
+fn rules_on_length_and_top_level_complain_about_bad_examples() {
+    assert!(too_long(&Source::new("src/a/b.rs", &"//\n".repeat(MAX_LINES + 1))).is_some());
+    assert!(too_long(&Source::new("src/main.rs", &"//\n".repeat(MAX_MAIN_LINES + 1))).is_some());
+    assert!(too_long(&Source::new("src/a/b.rs", &"//\n".repeat(MAX_LINES))).is_none());
+    let names = ["src", ".ci", "notes.txt"].map(str::to_owned);
+    assert_eq!(top_level_complaints(&names).len(), 1);
+    assert!(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs").is_file());
+}

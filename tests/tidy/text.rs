@@ -1,0 +1,152 @@
+//! Rules on what a file says: its first lines, words that may not stay, crates that have a room of their own.
+
+use crate::sources::Source;
+
+/// Marks of work that was put off. Written in two halves, so that this file does not hold them.
+const UNFINISHED: [&str; 5] =
+    [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X:"), concat!("#[ign", "ore"), concat!("unimplem", "ented!")];
+
+/// A crate, and where alone it may be named.
+const ROOMS: [(&str, &[&str], &str); 6] = [
+    ("anyhow::", &["src/main.rs", "src/cli"], "other modules have one thiserror enum each"),
+    ("egui::", &["src/app"], "only the window draws"),
+    ("eframe::", &["src/app"], "only the window draws"),
+    ("clap::", &["src/cli", "src/engine/command.rs"], "only the command line parses arguments"),
+    ("wgpu::", &["src/gpu", "src/app"], "only `gpu` makes devices, pipelines and buffers"),
+    ("unsafe ", &["src/model"], "unsafe stands only where files are mapped"),
+];
+
+pub fn no_module_doc(source: &Source) -> Option<String> {
+    let first = source.text.lines().find(|l| !l.trim().is_empty())?;
+    (!first.starts_with("//! ")).then(|| format!("{}: must begin with //! and what it is for", source.path))
+}
+
+/// A shader says what it is for; one with an entry point also says what it binds, its grid, and what it shares.
+pub fn shader_header(source: &Source) -> Vec<String> {
+    let head: Vec<&str> = source.text.lines().take_while(|l| l.starts_with("//")).collect();
+    let header = head.join("\n");
+    let complain = |what: &str| format!("{}: the header must say {what}", source.path);
+    if head.is_empty() {
+        return vec![complain("what the file is for")];
+    }
+    if !source.text.contains("fn main(") {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    if !header.contains("Bindings:") {
+        found.push(complain("its `Bindings:` with shape and type"));
+    }
+    if !header.contains("Grid:") {
+        found.push(complain("its `Grid:`"));
+    }
+    if source.text.contains("var<workgroup>") && !header.to_lowercase().contains("workgroup memory") {
+        found.push(complain("its `Workgroup memory:`"));
+    }
+    for name in bound_names(&source.text) {
+        if !mentions(&header, &name) {
+            found.push(complain(&format!("the binding `{name}`")));
+        }
+    }
+    found
+}
+
+/// Names of the variables that `@binding` lines declare.
+fn bound_names(text: &str) -> Vec<String> {
+    let code = without_comments(text);
+    let mut names: Vec<String> = code
+        .lines()
+        .filter(|l| l.contains("@binding("))
+        .filter_map(|l| {
+            let declared = l.split_once("var")?.1.split_once(':')?.0;
+            declared.rsplit(|c: char| c == '>' || c.is_whitespace()).find(|n| !n.is_empty()).map(str::to_owned)
+        })
+        .collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+fn mentions(header: &str, name: &str) -> bool {
+    header.split(|c: char| !(c.is_alphanumeric() || c == '_')).any(|word| word == name)
+}
+
+pub fn forbidden_words(source: &Source) -> Vec<String> {
+    let said = |line: &str| UNFINISHED.iter().copied().find(|w| line.contains(w));
+    let lines = source.text.lines().enumerate();
+    lines.filter_map(|(n, l)| said(l).map(|w| format!("{}:{}: {w} may not stay", source.path, n + 1))).collect()
+}
+
+pub fn foreign_crates(source: &Source) -> Vec<String> {
+    let code = without_comments(&source.text);
+    let mut found = Vec::new();
+    for (name, rooms, reason) in ROOMS {
+        if rooms.iter().any(|room| source.is_under(room)) {
+            continue;
+        }
+        for (n, line) in code.lines().enumerate().filter(|(_, l)| names_crate(l, name)) {
+            found.push(format!("{}:{}: {} ({reason}): {}", source.path, n + 1, name.trim_end(), line.trim()));
+        }
+    }
+    found
+}
+
+/// The line has `name` not as the end of a longer word.
+fn names_crate(line: &str, name: &str) -> bool {
+    line.match_indices(name).any(|(at, _)| !line[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_'))
+}
+
+/// The same lines without what follows `//`, and without the contents of string literals.
+pub fn without_comments(text: &str) -> String {
+    let mut code = String::with_capacity(text.len());
+    for line in text.lines() {
+        let mut in_string = false;
+        let mut last = ' ';
+        for c in line.chars() {
+            match c {
+                '"' if last != '\\' && last != '\'' => in_string = !in_string,
+                '/' if last == '/' && !in_string => {
+                    code.pop();
+                    break;
+                }
+                _ => {}
+            }
+            if !in_string || c == '"' {
+                code.push(c);
+            }
+            last = c;
+        }
+        code.push('\n');
+    }
+    code
+}
+
+#[test]
+fn text_rules_complain_about_bad_examples() {
+    let rs = |text: &str| Source::new("src/kv/page.rs", text);
+    assert!(no_module_doc(&rs("use std::io;\n")).is_some());
+    assert!(no_module_doc(&rs("//! Pages.\n")).is_none());
+    for word in UNFINISHED {
+        assert_eq!(forbidden_words(&rs(&format!("// {word} later"))).len(), 1, "{word}");
+    }
+    assert_eq!(foreign_crates(&rs("fn f() -> anyhow::Result<()> {}\nfn g(ui: &mut egui::Ui) {}")).len(), 2);
+    assert_eq!(foreign_crates(&rs("// egui::Ui\nlet s = \"wgpu::Device\";")), Vec::<String>::new());
+    assert_eq!(foreign_crates(&Source::new("src/app/chat.rs", "egui::Ui")), Vec::<String>::new());
+}
+
+#[test]
+fn shader_rule_complains_about_what_a_header_leaves_out() {
+    let body = "@group(0) @binding(0) var<storage, read> logits: array<f32>;\nvar<workgroup> best: array<f32, 4>;\n\
+                @compute @workgroup_size(4)\nfn main() {}\n";
+    let said = |head: &str| shader_header(&Source::new("shaders/a/b.wgsl", &format!("{head}{body}"))).len();
+    assert_eq!(said(""), 1);
+    assert_eq!(said("// The largest logit.\n"), 4);
+    assert_eq!(said("// The largest logit.\n// Bindings: logits f32 [V]\n// Grid: one. Workgroup memory: 16 B.\n"), 0);
+    assert_eq!(said("// The largest logit.\n// Bindings: other f32 [V]\n// Grid: one. Workgroup memory: 16 B.\n"), 1);
+    assert!(shader_header(&Source::new("shaders/common/x.wgsl", "// Helpers.\nfn f() {}\n")).is_empty());
+}
+
+#[test]
+fn comments_and_strings_are_no_code() {
+    assert_eq!(without_comments("a // b\nc(\"d // e\") // f"), "a \nc(\"\") \n");
+    assert_eq!(without_comments("'\"' // x"), "'\"' \n");
+}
