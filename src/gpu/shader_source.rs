@@ -28,6 +28,8 @@ embed!(
     "attention/prefill_softmax",
     "attention/prefill_values",
     "attention/rope_append",
+    "bench/gemm",
+    "bench/stream_read",
     "common/byte_pairs",
     "common/dequant_f16",
     "common/dequant_f32",

@@ -9,6 +9,7 @@
 //! 2. Sums are f32. Their order differs between variants, so results differ by rounding.
 //! 3. Bias, then activation, then residual.
 
+pub mod bench;
 mod embed;
 mod format;
 mod repack;
@@ -215,5 +216,6 @@ pub struct LinearCost {
 pub(super) fn variants() -> Vec<KernelKey> {
     let mut keys = variant::variants();
     keys.extend(embed::variants());
+    keys.extend(bench::variants());
     keys
 }
