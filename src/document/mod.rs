@@ -1,1 +1,14 @@
-//! document: see the layer list in the crate documentation.
+//! Files to text with pages, and quotations back to their place.
+//!
+//! ```text
+//! file ──► Document { text, pages, content hash } ──► join_for_prompt ──► user turn
+//! answer + documents ──► find_quotes ──► which page and bytes, or "not there"
+//! ```
+
+mod error;
+mod quotes;
+mod text;
+
+pub use error::DocumentError;
+pub use quotes::{Place, Quote, find_quotes, locate};
+pub use text::{ContentHash, Document, PageSpan, join_for_prompt};
