@@ -4,7 +4,7 @@ use strata::gpu::{Recorder, Twins};
 use strata::reference;
 
 use super::blocks::random_weights;
-use super::common::{assert_close, gpu};
+use super::common::{assert_close, data_dir, gpu};
 use super::{download_f32, random, upload};
 
 #[test]
@@ -39,5 +39,40 @@ fn embed_slabs_together_match_reference() {
                 assert_close(&format!("embed {format:?} [{n_rows}, {cols}] add {add}"), &got, &want, 1e-13);
             }
         }
+    }
+}
+
+/// `quant-golden`: blocks and their values by the gguf package's own dequantiser, 8 rows of 1024.
+#[test]
+fn embed_golden_blocks_give_golden_values() {
+    let test = "embed_golden_blocks_give_golden_values";
+    let Some(dir) = data_dir().map(|d| d.join("quant-golden")) else {
+        eprintln!("skipped: {test}: no STRATA_DATA");
+        return;
+    };
+    let Some(gpu) = gpu(test, Twins::default()) else { return };
+    let (rows, cols) = (8, 1024);
+    for (name, format) in [
+        ("Q4_0", WeightFormat::Q4_0),
+        ("Q8_0", WeightFormat::Q8_0),
+        ("Q4_K", WeightFormat::Q4K),
+        ("Q5_K", WeightFormat::Q5K),
+        ("Q6_K", WeightFormat::Q6K),
+    ] {
+        let blocks = std::fs::read(dir.join(format!("{name}.blocks.bin"))).unwrap();
+        let values = std::fs::read(dir.join(format!("{name}.f32.bin"))).unwrap();
+        let want: Vec<f32> = values.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect();
+        let mut quants = vec![0; format.quants_bytes(rows, cols) as usize];
+        let mut scales = vec![0; format.scales_bytes(rows, cols) as usize];
+        format.repack(rows, cols, &blocks, &mut quants, &mut scales).unwrap();
+        let ids: Vec<u32> = (0..rows as u32).collect();
+        let (quants, scales, ids_slice) = (upload(&gpu, &quants), upload(&gpu, &scales), upload(&gpu, &ids));
+        let y = upload(&gpu, &vec![0.0f32; rows * cols]);
+        let op = Embed::new(&gpu, format, cols, false).unwrap();
+        let binding = op.bind(&gpu, &ids_slice, &quants, &scales, &y).unwrap();
+        let mut recorder = Recorder::new();
+        op.record(&mut recorder, &binding, rows, [0, rows], 0);
+        gpu.submit(&mut recorder).unwrap();
+        assert_close(name, &download_f32(&gpu, &y, rows * cols), &want, 1e-14);
     }
 }
