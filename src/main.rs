@@ -6,6 +6,7 @@ use strata::app::WindowOptions;
 use strata::cli::{self, Invocation, Window};
 
 fn main() -> ExitCode {
+    quiet_vulkan();
     match cli::parse(std::env::args_os()) {
         Invocation::Done(code) => code,
         Invocation::Headless(command) => cli::run(&command),
@@ -20,4 +21,12 @@ fn main() -> ExitCode {
 fn open_window(window: Window) -> anyhow::Result<()> {
     let options = WindowOptions { initial_model: window.model, load: window.load, documents: Vec::new() };
     Ok(strata::app::run(options, strata::engine::spawn)?)
+}
+
+/// Mesa's Vulkan drivers complain on stderr, several times, where a session has no runtime folder (ssh, containers, CI).
+fn quiet_vulkan() {
+    if cfg!(target_os = "linux") && std::env::var_os("XDG_RUNTIME_DIR").is_none() {
+        // SAFETY: this is the first thing that runs; no other thread exists that could read the environment.
+        unsafe { std::env::set_var("XDG_RUNTIME_DIR", std::env::temp_dir()) };
+    }
 }
