@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use strata::app::{self, WindowOptions};
 use strata::cli::{self, Invocation, Window};
 
 fn main() -> ExitCode {
@@ -15,7 +16,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// The window, on its own engine.
-fn open_window(_: Window) -> anyhow::Result<()> {
-    anyhow::bail!("this build has no window; run `strata --help` for what it has")
+/// The window, with an engine that starts after its first frame.
+fn open_window(window: Window) -> anyhow::Result<()> {
+    let options = WindowOptions { initial_model: window.model, load: window.load, documents: Vec::new() };
+    Ok(app::run(options, strata::engine::spawn)?)
 }

@@ -1,1 +1,28 @@
-//! app: see the layer list in the crate documentation.
+//! The desktop window: drop a document, ask, watch the answer stream.
+//!
+//! ```text
+//! engine events ─► state::ViewState ─► panels::*_ui ─► Action ─► engine commands
+//!                        ▲ files: dialogs and reading, on their own threads
+//! ```
+//! Invariants: 1. The thread that draws never waits: not for the engine, a file or a dialog. 2. The engine is started
+//! after the first frame, so the window opens before any model is loaded. 3. A frame is drawn for new data only.
+//! 4. Colours and spacings come from [`theme`] alone.
+//!
+//! Owner thread: the main thread.
+
+pub mod chat;
+pub mod files;
+pub mod format;
+pub mod icon;
+pub mod markdown;
+pub mod panels;
+mod sample;
+pub mod settings;
+pub mod state;
+#[cfg(test)]
+mod testing;
+pub mod theme;
+pub mod widgets;
+mod window;
+
+pub use window::{Spawn, StrataApp, Wake, WindowError, WindowOptions, run};

@@ -11,46 +11,36 @@ use super::error::CliError;
 use super::summary::Quote;
 use crate::base::Bytes;
 use crate::base::limits::MAX_DOCUMENT_BYTES;
+use crate::document::Document;
 use crate::engine::{self, ModelSource};
 use crate::model::read_vocab;
 use crate::token::Tokenizer;
-
-/// A document that was read.
-pub struct Doc {
-    name: String,
-    text: String,
-}
 
 /// Reads every document, in order.
 ///
 /// # Errors
 /// [`CliError::Input`] for the first that cannot be read.
-pub fn read_documents(paths: &[PathBuf]) -> Result<Vec<Doc>, CliError> {
+pub fn read_documents(paths: &[PathBuf]) -> Result<Vec<Document>, CliError> {
     paths.iter().map(|path| read_document(path)).collect()
 }
 
-fn read_document(path: &Path) -> Result<Doc, CliError> {
-    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-    Ok(Doc { name, text: read_text(path)? })
-}
-
-/// The text of one document, as `ask` reads it.
+/// Reads a document as `ask` does.
 ///
 /// # Errors
 /// [`CliError::Input`] where it cannot be read.
-pub fn document_text(path: &Path) -> Result<String, CliError> {
-    Ok(read_document(path)?.text)
+pub fn read_document(path: &Path) -> Result<Document, CliError> {
+    Document::open(path).map_err(input)
 }
 
 /// The first user message: the documents, a blank line, the question.
-pub fn first_message(docs: &[Doc], question: &str) -> String {
+pub fn first_message(docs: &[Document], question: &str) -> String {
     let mut text: Vec<&str> = docs.iter().map(|d| d.text.trim_end()).collect();
     text.push(question);
     text.join("\n\n")
 }
 
 /// Every quotation in an answer, and where it stands.
-pub fn quotes_in(answer: &str, docs: &[Doc]) -> Vec<Quote> {
+pub fn quotes_in(answer: &str, docs: &[Document]) -> Vec<Quote> {
     let _ = (answer, docs.first().map(|d| &d.name));
     Vec::new()
 }

@@ -149,6 +149,8 @@ pub enum EngineCommand {
         /// repetitions of each
         repetitions: usize,
     },
+    /// lose the device on purpose: the next command that needs it finds it gone (fault injection in tests)
+    LoseDevice,
     /// end the worker
     Shutdown,
 }

@@ -143,6 +143,15 @@ impl Gpu {
         Ok(out)
     }
 
+    /// Blocks until everything that was submitted is done.
+    ///
+    /// # Errors
+    /// A lost device.
+    pub fn wait_idle(&self) -> Result<(), GpuError> {
+        let submitted = self.queue.submit([]);
+        self.wait_for(submitted)
+    }
+
     /// Blocks until `submitted` (and all before it) is done.
     pub(super) fn wait_for(&self, submitted: wgpu::SubmissionIndex) -> Result<(), GpuError> {
         let poll = self.device.poll(wgpu::PollType::Wait { submission_index: Some(submitted), timeout: None });

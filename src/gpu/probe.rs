@@ -1,1 +1,150 @@
 //! Measures what this device can do: the denominators of every ratio that `bench` and `doctor` print.
+//!
+//! Every figure is the best of a few repetitions after a warm-up, on buffers larger than the caches. On a software device
+//! the buffers are smaller, and so is the product.
+//! Units: bytes per second, floating-point operations per second.
+
+use std::time::Instant;
+
+use super::device::Gpu;
+use super::error::GpuError;
+use super::recorder::Recorder;
+use super::shader_source::KernelKey;
+
+/// Timed repetitions; the best counts.
+const REPETITIONS: usize = 4;
+
+/// What a device can do at most.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+pub struct Measured {
+    /// a kernel that reads buffers once
+    pub stream_read_bytes_per_s: f64,
+    /// buffer to buffer, bytes copied
+    pub copy_bytes_per_s: f64,
+    /// RAM to device
+    pub upload_bytes_per_s: f64,
+    /// device to RAM
+    pub readback_bytes_per_s: f64,
+    /// best plain f32 matrix product
+    pub gemm_flops: f64,
+}
+
+/// Parameters of `bench/stream_read`: vec4 elements each invocation reads.
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+struct ReadParams {
+    n_per_lane: u32,
+    n_lanes: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+struct GemmParams {
+    n4: u32,
+}
+
+/// Elements (16 bytes each) that one invocation of `bench/stream_read` reads, and the two orders it is tried in.
+const READ_PER_LANE: u32 = 64;
+
+/// Every shader variant that this file uses.
+pub fn variants() -> Vec<KernelKey> {
+    vec![
+        KernelKey::new("bench/stream_read", &[]),
+        KernelKey::new("bench/stream_read", &[("CONTIGUOUS", String::new())]),
+        KernelKey::new("bench/gemm_registers", &[]),
+    ]
+}
+
+/// Measures `gpu`; takes a second or two on a software device.
+///
+/// # Errors
+/// A lost device, or no memory for the buffers.
+pub fn measure(gpu: &Gpu) -> Result<Measured, GpuError> {
+    let n_bytes: u64 = if gpu.is_software() { 128 << 20 } else { 1 << 30 };
+    let n_bytes = n_bytes.min(gpu.max_binding_bytes());
+    let n = if gpu.is_software() { 512 } else { 4096 };
+    Ok(Measured {
+        stream_read_bytes_per_s: stream_read(gpu, n_bytes)?,
+        copy_bytes_per_s: copy(gpu, n_bytes)?,
+        upload_bytes_per_s: upload(gpu, n_bytes / 2)?,
+        readback_bytes_per_s: readback(gpu, n_bytes / 2)?,
+        gemm_flops: gemm(gpu, n)?,
+    })
+}
+
+/// Seconds of the fastest of [`REPETITIONS`] runs, after one that does not count.
+fn best_secs(mut run: impl FnMut() -> Result<(), GpuError>) -> Result<f64, GpuError> {
+    run()?;
+    let mut best = f64::INFINITY;
+    for _ in 0..REPETITIONS {
+        let began = Instant::now();
+        run()?;
+        best = best.min(began.elapsed().as_secs_f64());
+    }
+    Ok(best.max(1e-9))
+}
+
+/// Bandwidth of the better of the two reading orders.
+fn stream_read(gpu: &Gpu, n_bytes: u64) -> Result<f64, GpuError> {
+    let source = gpu.buffer("probe source", n_bytes)?.all();
+    let n_lanes = (n_bytes / 16) as u32 / READ_PER_LANE / 64 * 64;
+    let sums = gpu.buffer("probe sums", u64::from(n_lanes) * 4)?.all();
+    let mut best = 0.0f64;
+    for key in &variants()[..2] {
+        let kernel = gpu.kernel(key)?;
+        let binding = gpu.bind(&kernel, &[&source, &sums])?;
+        let secs = best_secs(|| {
+            let mut recorder = Recorder::new();
+            let params = ReadParams { n_per_lane: READ_PER_LANE, n_lanes };
+            recorder.dispatch(&kernel, &binding, &params, [n_lanes / 64, 1, 1]);
+            gpu.submit(&mut recorder).and_then(|s| gpu.wait(&s)).map(drop)
+        })?;
+        best = best.max(f64::from(n_lanes) * f64::from(READ_PER_LANE) * 16.0 / secs);
+    }
+    Ok(best)
+}
+
+fn copy(gpu: &Gpu, n_bytes: u64) -> Result<f64, GpuError> {
+    let (source, target) = (gpu.buffer("probe source", n_bytes)?.all(), gpu.buffer("probe target", n_bytes)?.all());
+    let secs = best_secs(|| {
+        let mut recorder = Recorder::new();
+        recorder.copy(&source, &target);
+        gpu.submit(&mut recorder).and_then(|s| gpu.wait(&s)).map(drop)
+    })?;
+    Ok(n_bytes as f64 / secs)
+}
+
+fn upload(gpu: &Gpu, n_bytes: u64) -> Result<f64, GpuError> {
+    let target = gpu.buffer("probe target", n_bytes)?.all();
+    let bytes = vec![1u8; n_bytes as usize];
+    let secs = best_secs(|| gpu.upload(&target, &bytes).and_then(|()| gpu.wait_idle()))?;
+    Ok(n_bytes as f64 / secs)
+}
+
+fn readback(gpu: &Gpu, n_bytes: u64) -> Result<f64, GpuError> {
+    let source = gpu.buffer("probe source", n_bytes)?.all();
+    let staging = gpu.readback_buffer("probe readback", n_bytes)?;
+    let secs = best_secs(|| {
+        let mut recorder = Recorder::new();
+        recorder.copy(&source, &staging.all());
+        let submitted = gpu.submit(&mut recorder)?;
+        gpu.read_after(&submitted, &staging, |bytes| {
+            std::hint::black_box(bytes.iter().step_by(4096).map(|b| u64::from(*b)).sum::<u64>())
+        })
+        .map(drop)
+    })?;
+    Ok(n_bytes as f64 / secs)
+}
+
+fn gemm(gpu: &Gpu, n: u32) -> Result<f64, GpuError> {
+    let matrix = |what| -> Result<_, GpuError> { Ok(gpu.buffer(what, u64::from(n) * u64::from(n) * 4)?.all()) };
+    let (a, b, c) = (matrix("probe a")?, matrix("probe b")?, matrix("probe c")?);
+    let kernel = gpu.kernel(&variants()[2])?;
+    let binding = gpu.bind(&kernel, &[&a, &b, &c])?;
+    let secs = best_secs(|| {
+        let mut recorder = Recorder::new();
+        recorder.dispatch(&kernel, &binding, &GemmParams { n4: n / 4 }, [n / 64, n / 64, 1]);
+        gpu.submit(&mut recorder).and_then(|s| gpu.wait(&s)).map(drop)
+    })?;
+    Ok(2.0 * f64::from(n).powi(3) / secs)
+}

@@ -38,6 +38,8 @@ embed!(
     "common/dequant_q6k",
     "common/dequant_q8_0",
     "common/kquant_scales",
+    "bench/gemm_registers",
+    "bench/stream_read",
     "common/kv_block",
     "common/linear_params",
     "common/nibbles",

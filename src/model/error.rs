@@ -1,6 +1,7 @@
 //! Everything that can be wrong with a model file, as sentences for the person who opened it.
 
 use crate::base::DimsError;
+use crate::gpu::GpuError;
 
 /// A model that cannot be used, and what to do about it.
 #[derive(Debug, thiserror::Error)]
@@ -117,6 +118,12 @@ pub enum ModelError {
     /// nothing to turn text into tokens with
     #[error("the model has no tokenizer: {0}")]
     NoTokenizer(String),
+    /// the user stopped it
+    #[error("loading was stopped")]
+    Cancelled,
+    /// the device said no
+    #[error(transparent)]
+    Gpu(#[from] GpuError),
     /// bytes and values that do not belong together (a caller's mistake)
     #[error("{op}: {got} given, {expected} expected")]
     Sizes {

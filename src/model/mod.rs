@@ -6,6 +6,7 @@ mod file;
 pub mod gguf;
 mod mapped;
 mod meta;
+pub mod place;
 pub mod plan;
 pub mod quant;
 mod safetensors_dir;

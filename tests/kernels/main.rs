@@ -6,6 +6,7 @@ mod common;
 
 mod attention;
 mod norm;
+mod probe;
 mod sample;
 mod shaders;
 

@@ -3,4 +3,5 @@
 
 mod golden;
 mod support;
+mod templates;
 mod text;

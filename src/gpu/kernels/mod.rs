@@ -52,5 +52,6 @@ pub fn variants() -> Vec<KernelKey> {
         }
     }
     keys.extend(sample::variants());
+    keys.extend(super::probe::variants());
     keys
 }

@@ -1,0 +1,218 @@
+//! One conversation of this session and the documents in front of it, as plain data.
+//!
+//! ```text
+//! Chat { documents: [DocId], exchanges: [question → answer] } ──► messages(): what the model is given
+//! ```
+//! Invariants: 1. The documents, joined by blank lines, a blank line, the first question: one user turn, so that the
+//! documents are a prefix of every later prompt. 2. A turn without an answer is left out of later prompts.
+//! 3. What the window shows as read is what the engine said, never what was hoped for.
+
+use std::sync::Arc;
+
+use crate::engine::{Message, Role, TurnSummary};
+
+/// Names a chat of this session.
+pub type ChatId = u64;
+/// Names a document of this session.
+pub type DocId = u64;
+/// Between two documents, and between the documents and the question.
+pub const BLANK_LINE: &str = "\n\n";
+/// Characters of a token before a document was counted: an estimate, shown with `~`.
+pub const CHARS_PER_TOKEN: f64 = 3.6;
+
+/// A document of this session.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Doc {
+    /// names it
+    pub id: DocId,
+    /// file name
+    pub name: String,
+    /// the whole text
+    pub text: Arc<str>,
+    /// characters of it
+    pub n_chars: usize,
+    /// tokens, once the engine has counted them for the loaded model
+    pub n_tokens: Option<usize>,
+    /// the bundled sample
+    pub sample: bool,
+}
+
+impl Doc {
+    /// Tokens, and whether that is exact.
+    pub fn tokens(&self) -> (usize, bool) {
+        match self.n_tokens {
+            Some(n) => (n, true),
+            None => (estimate_tokens(self.n_chars), false),
+        }
+    }
+}
+
+/// Tokens of so many characters, roughly.
+pub fn estimate_tokens(n_chars: usize) -> usize {
+    (n_chars as f64 / CHARS_PER_TOKEN).ceil() as usize
+}
+
+/// How an answer stands.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// asked, not finished
+    Running,
+    /// finished or stopped
+    Done(Box<TurnSummary>),
+    /// one sentence that says what to do
+    Failed(String),
+}
+
+/// A question and its answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Exchange {
+    /// unique in the session
+    pub id: u64,
+    /// what was asked
+    pub question: String,
+    /// what came so far
+    pub answer: String,
+    /// how it stands
+    pub outcome: Outcome,
+    /// times it was asked again: moves the seed
+    pub attempt: u64,
+}
+
+/// A conversation.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Chat {
+    /// names it
+    pub id: ChatId,
+    /// in front of the first question, in this order
+    pub documents: Vec<DocId>,
+    /// oldest first
+    pub exchanges: Vec<Exchange>,
+    /// text in the composer
+    pub draft: String,
+    /// tokens of this chat that the engine holds; 0 when another chat has the cache
+    pub cached_tokens: usize,
+}
+
+impl Chat {
+    /// Nothing was asked and no document added.
+    pub fn is_blank(&self) -> bool {
+        self.documents.is_empty() && self.exchanges.is_empty()
+    }
+
+    /// For the sidebar: the first question, else the first document.
+    pub fn title(&self, documents: &[Doc]) -> String {
+        if let Some(first) = self.exchanges.first() {
+            return super::format::title(&first.question, 48);
+        }
+        self.docs(documents).next().map_or_else(|| "New chat".to_owned(), |d| d.name.clone())
+    }
+
+    /// The documents in front of this chat.
+    pub fn docs<'a>(&'a self, documents: &'a [Doc]) -> impl Iterator<Item = &'a Doc> {
+        self.documents.iter().filter_map(|id| documents.iter().find(|d| d.id == *id))
+    }
+
+    /// The documents as one text.
+    pub fn document_text(&self, documents: &[Doc]) -> String {
+        let parts: Vec<&str> = self.docs(documents).map(|d| d.text.as_ref()).collect();
+        parts.join(BLANK_LINE)
+    }
+
+    /// Tokens of the documents, and whether that is exact.
+    pub fn document_tokens(&self, documents: &[Doc]) -> (usize, bool) {
+        self.docs(documents).map(Doc::tokens).fold((0, true), |(n, exact), (m, e)| (n + m, exact && e))
+    }
+
+    /// The conversation up to and including the question of exchange `index`, as the model is given it.
+    pub fn messages(&self, documents: &[Doc], index: usize) -> Vec<Message> {
+        let mut messages = Vec::new();
+        let mut prefix = self.document_text(documents);
+        for (i, exchange) in self.exchanges.iter().enumerate().take(index + 1) {
+            let last = i == index;
+            if !last && exchange.answer.is_empty() {
+                continue;
+            }
+            let mut content = std::mem::take(&mut prefix);
+            if !content.is_empty() {
+                content.push_str(BLANK_LINE);
+            }
+            content.push_str(&exchange.question);
+            messages.push(Message { role: Role::User, content });
+            if !last {
+                messages.push(Message { role: Role::Assistant, content: exchange.answer.clone() });
+            }
+        }
+        messages
+    }
+
+    /// Tokens of the whole conversation: what the engine holds, else an estimate.
+    pub fn context_tokens(&self, documents: &[Doc]) -> (usize, bool) {
+        if self.cached_tokens > 0 {
+            return (self.cached_tokens, true);
+        }
+        let (docs, exact) = self.document_tokens(documents);
+        let chars: usize = self.exchanges.iter().map(|e| e.question.len() + e.answer.len()).sum();
+        (docs + estimate_tokens(chars), exact && chars == 0)
+    }
+
+    /// Share of the documents that the engine holds, 0 to 1.
+    pub fn read_share(&self, documents: &[Doc]) -> f32 {
+        let (total, _) = self.document_tokens(documents);
+        if total == 0 { 0.0 } else { (self.cached_tokens as f64 / total as f64).min(1.0) as f32 }
+    }
+
+    /// A question or an answer holds `query` (lower case).
+    pub fn matches(&self, documents: &[Doc], query: &str) -> bool {
+        let holds = |text: &str| text.to_lowercase().contains(query);
+        query.is_empty()
+            || self.exchanges.iter().any(|e| holds(&e.question) || holds(&e.answer))
+            || self.docs(documents).any(|d| holds(&d.name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn doc(id: DocId, text: &str) -> Doc {
+        Doc { id, name: format!("{id}.txt"), text: text.into(), n_chars: text.len(), n_tokens: None, sample: false }
+    }
+
+    fn exchange(id: u64, question: &str, answer: &str) -> Exchange {
+        Exchange { id, question: question.into(), answer: answer.into(), outcome: Outcome::Running, attempt: 0 }
+    }
+
+    #[test]
+    fn document_stands_in_front_of_the_first_question_only() {
+        let docs = [doc(1, "Text."), doc(2, "More.")];
+        let chat = Chat {
+            documents: vec![1, 2],
+            exchanges: vec![exchange(1, "One?", "Yes."), exchange(2, "Two?", "")],
+            ..Chat::default()
+        };
+        let messages = chat.messages(&docs, 1);
+        assert_eq!(messages.len(), 3);
+        assert_eq!(messages[0], Message { role: Role::User, content: "Text.\n\nMore.\n\nOne?".into() });
+        assert_eq!(messages[1], Message { role: Role::Assistant, content: "Yes.".into() });
+        assert_eq!(messages[2].content, "Two?");
+    }
+
+    #[test]
+    fn turn_without_an_answer_is_left_out_and_the_document_moves_on() {
+        let docs = [doc(1, "Text.")];
+        let chat =
+            Chat { documents: vec![1], exchanges: vec![exchange(1, "Lost?", ""), exchange(2, "Kept?", "")], ..Chat::default() };
+        let messages = chat.messages(&docs, 1);
+        assert_eq!(messages, vec![Message { role: Role::User, content: "Text.\n\nKept?".into() }]);
+    }
+
+    #[test]
+    fn search_finds_text_in_questions_answers_and_document_names() {
+        let docs = [doc(7, "x")];
+        let chat = Chat { documents: vec![7], exchanges: vec![exchange(1, "Fire?", "In Pudding Lane")], ..Chat::default() };
+        for query in ["fire", "pudding", "7.txt", ""] {
+            assert!(chat.matches(&docs, query), "{query}");
+        }
+        assert!(!chat.matches(&docs, "plague"));
+    }
+}

@@ -1,0 +1,262 @@
+//! The chat: questions, streaming answers, what each cost; and what to do where there is nothing yet.
+//!
+//! Only what is in view is laid out: an exchange, or a block of a long answer, keeps the height it had when it was
+//! last drawn. Limits: a block of Markdown ends at a blank line after [`BLOCK_BYTES`].
+
+use std::collections::HashMap;
+
+use egui::{CornerRadius, Label, Rect, RichText, ScrollArea, Sense, Ui, UiBuilder, pos2, vec2};
+use egui_commonmark::{CommonMarkCache, CommonMarkViewer};
+
+use super::Action;
+use super::documents::{document_card_ui, progress_ui, questions_ui};
+use crate::app::chat::{Exchange, Outcome};
+use crate::app::icon::{self, Icon};
+use crate::app::state::{Phase, Running, ViewState, stop_note};
+use crate::app::theme::{self, GRID};
+use crate::app::widgets::{self, Weight};
+use crate::app::{format, markdown};
+use crate::engine::{ModelSource, TurnSummary};
+
+/// A block of a long answer is at least this long, bytes.
+pub const BLOCK_BYTES: usize = 2000;
+
+/// Height of the first-run page, roughly, points.
+const EMPTY_HEIGHT: f32 = 360.0;
+
+/// What the chat remembers from frame to frame.
+#[derive(Default)]
+pub struct ChatMemory {
+    markdown: CommonMarkCache,
+    heights: HashMap<(u64, usize), f32>,
+    width: f32,
+    /// show the newest exchange in the next frame
+    pub jump_to_end: bool,
+    /// exchanges and blocks laid out in the last frame
+    pub drawn: usize,
+}
+
+/// The middle of the window.
+pub fn chat_ui(ui: &mut Ui, state: &ViewState, memory: &mut ChatMemory) -> Vec<Action> {
+    let mut actions = Vec::new();
+    memory.drawn = 0;
+    let jump = std::mem::take(&mut memory.jump_to_end);
+    let area = ScrollArea::vertical().id_salt(state.current).auto_shrink(false).stick_to_bottom(true);
+    area.show(ui, |ui| {
+        ui.add_space(theme::SECTION);
+        widgets::column(ui, |ui| {
+            let chat = state.chat();
+            if chat.is_blank() {
+                actions.extend(empty_ui(ui, state));
+            } else if chat.exchanges.is_empty() {
+                actions.extend(document_card_ui(ui, state));
+            } else {
+                actions.extend(exchanges_ui(ui, state, memory));
+            }
+        });
+        ui.add_space(theme::SECTION);
+        if jump {
+            ui.scroll_to_cursor(Some(egui::Align::BOTTOM));
+        }
+    });
+    actions
+}
+
+fn empty_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
+    let mut actions = Vec::new();
+    let t = theme::tokens(ui);
+    // A third of the room that is left over goes above.
+    ui.add_space(((ui.clip_rect().height() - EMPTY_HEIGHT) / 3.0).max(0.0).round());
+    ui.label(RichText::new("Ask a document").font(theme::title()).color(t.strong));
+    ui.add_space(GRID);
+    ui.label("Drop a text or Markdown file anywhere in this window. It is read on this machine and stays here.");
+    ui.add_space(theme::SECTION);
+    ui.horizontal(|ui| {
+        if widgets::button(ui, Weight::Primary, Some(Icon::Page), "Open a text file…").clicked() {
+            actions.push(Action::OpenDocuments);
+        }
+        if widgets::button(ui, Weight::Plain, None, "Use the sample document").clicked() {
+            actions.push(Action::Sample(None));
+        }
+    });
+    ui.add_space(theme::SECTION + GRID);
+    if state.documents.is_empty() {
+        let asked = questions_ui(ui);
+        actions.extend(asked.map(|q| Action::Sample(Some(q))));
+        ui.add_space(theme::SECTION);
+    }
+    let built_in = match state.info() {
+        Some(info) => info.built_in,
+        None => state.source == ModelSource::BuiltIn,
+    };
+    if built_in {
+        widgets::caption(
+            ui,
+            "The built-in model finds and quotes passages and facts in your document. It does not converse and knows \
+             nothing of the world: for that, open a GGUF model of your own from the model menu.",
+        );
+    }
+    actions
+}
+
+/// Draws what is in view, and leaves room for the rest.
+fn item(ui: &mut Ui, memory: &mut ChatMemory, key: (u64, usize), guess: f32, add: impl FnOnce(&mut Ui, &mut ChatMemory)) {
+    let height = memory.heights.get(&key).copied().unwrap_or(guess);
+    let rect = Rect::from_min_size(ui.cursor().min, vec2(ui.available_width(), height));
+    if !ui.clip_rect().expand(64.0).intersects(rect) {
+        ui.allocate_space(rect.size());
+        return;
+    }
+    memory.drawn += 1;
+    let response = ui.push_id(key, |ui| add(ui, memory)).response;
+    memory.heights.insert(key, response.rect.height());
+}
+
+/// Lines of text of so many bytes, in points.
+fn guessed_height(bytes: usize, width: f32) -> f32 {
+    let per_line = (width / (theme::BODY * 0.5)).max(8.0);
+    ((bytes as f32 / per_line).ceil() + 1.0) * theme::BODY * 1.5
+}
+
+fn exchanges_ui(ui: &mut Ui, state: &ViewState, memory: &mut ChatMemory) -> Vec<Action> {
+    let mut actions = Vec::new();
+    if (memory.width - ui.available_width()).abs() > 0.5 {
+        memory.width = ui.available_width();
+    }
+    ui.spacing_mut().item_spacing.y = 0.0;
+    let exchanges = &state.chat().exchanges;
+    for (i, exchange) in exchanges.iter().enumerate() {
+        let last = i + 1 == exchanges.len();
+        let guess = 120.0 + guessed_height(exchange.question.len() + exchange.answer.len(), memory.width);
+        item(ui, memory, (exchange.id, usize::MAX), guess, |ui, memory| {
+            let running = state.running_here().filter(|r| r.exchange == Some(exchange.id));
+            actions.extend(exchange_ui(ui, exchange, running, last && state.running.is_none(), memory));
+            ui.add_space(theme::SECTION + GRID);
+        });
+    }
+    if let Some(running) = state.running_here().filter(|r| r.exchange.is_none()) {
+        actions.extend(progress_ui(ui, running, "Reading"));
+    }
+    actions
+}
+
+fn exchange_ui(
+    ui: &mut Ui,
+    exchange: &Exchange,
+    running: Option<&Running>,
+    may_ask_again: bool,
+    memory: &mut ChatMemory,
+) -> Vec<Action> {
+    question_ui(ui, &exchange.question);
+    ui.add_space(theme::SECTION - GRID);
+    for (i, range) in markdown::blocks(&exchange.answer, BLOCK_BYTES).into_iter().enumerate() {
+        let Some(text) = exchange.answer.get(range) else { continue };
+        item(ui, memory, (exchange.id, i), guessed_height(text.len(), memory.width), |ui, memory| {
+            markdown_spacing(ui);
+            CommonMarkViewer::new().show(ui, &mut memory.markdown, text);
+        });
+        ui.add_space(2.0 * GRID);
+    }
+    ui.spacing_mut().item_spacing.y = GRID;
+    match (&exchange.outcome, running) {
+        (Outcome::Running, Some(running)) => running_ui(ui, running),
+        (Outcome::Running, None) => Vec::new(),
+        (Outcome::Failed(sentence), _) => failed_ui(ui, sentence, may_ask_again),
+        (Outcome::Done(summary), _) => done_ui(ui, &exchange.answer, summary, may_ask_again),
+    }
+}
+
+/// Rows of running text rather than rows of controls.
+fn markdown_spacing(ui: &mut Ui) {
+    let height = ui.text_style_height(&egui::TextStyle::Body);
+    let spacing = ui.spacing_mut();
+    spacing.item_spacing.y = 2.0 * GRID;
+    spacing.interact_size = vec2(24.0, height);
+    spacing.button_padding = vec2(GRID, 2.0);
+}
+
+/// The question, in a bubble at the right.
+fn question_ui(ui: &mut Ui, question: &str) {
+    const PAD: f32 = 12.0;
+    let t = theme::tokens(ui);
+    let max = (ui.available_width() * 0.8).floor();
+    let galley = ui.painter().layout(question.to_owned(), theme::body(), t.strong, max - 2.0 * PAD);
+    let size = galley.size().ceil() + vec2(2.0 * PAD + 1.0, 2.0 * PAD - 8.0);
+    let (row, _) = ui.allocate_exact_size(vec2(ui.available_width(), size.y), Sense::hover());
+    let rect = Rect::from_min_size(pos2(row.right() - size.x, row.top()), size);
+    ui.painter().rect_filled(rect, CornerRadius::same(theme::RADIUS_LARGE), t.raised);
+    let mut child = ui.new_child(UiBuilder::new().max_rect(rect.shrink2(vec2(PAD, PAD - 4.0))));
+    child.add(Label::new(RichText::new(question).font(theme::body()).color(t.strong)).wrap());
+}
+
+fn running_ui(ui: &mut Ui, running: &Running) -> Vec<Action> {
+    match running.phase {
+        Phase::Decode { n, tokens_per_s } => {
+            let text = format!("{} · {} tokens", format::speed(tokens_per_s), format::count(n));
+            widgets::caption(ui, if running.stopping { "Stopping…".to_owned() } else { text });
+            Vec::new()
+        }
+        _ => progress_ui(ui, running, "Reading"),
+    }
+}
+
+fn failed_ui(ui: &mut Ui, sentence: &str, may_ask_again: bool) -> Vec<Action> {
+    let mut actions = Vec::new();
+    widgets::error_sentence(ui, sentence);
+    ui.add_space(2.0 * GRID);
+    if may_ask_again && widgets::button(ui, Weight::Plain, Some(Icon::Redo), "Ask again").clicked() {
+        actions.push(Action::Regenerate);
+    }
+    actions
+}
+
+fn done_ui(ui: &mut Ui, answer: &str, summary: &TurnSummary, may_ask_again: bool) -> Vec<Action> {
+    let mut actions = Vec::new();
+    let t = theme::tokens(ui);
+    if answer.is_empty() {
+        ui.label(RichText::new("Stopped before the first word.").color(t.weak));
+    }
+    // The icons, not the room around them, stand under the text: the row begins a little to the left.
+    const ROOM: f32 = 6.0;
+    let (row, _) = ui.allocate_exact_size(vec2(ui.available_width(), 28.0), Sense::hover());
+    let rect = Rect::from_min_max(pos2(row.left() - ROOM, row.top()), row.max);
+    let layout = egui::Layout::left_to_right(egui::Align::Center);
+    let mut row = ui.new_child(UiBuilder::new().max_rect(rect).layout(layout));
+    row.spacing_mut().item_spacing.x = GRID;
+    if !answer.is_empty() && widgets::icon_button(&mut row, Icon::Copy, "Copy answer").clicked() {
+        actions.push(Action::Copy(answer.to_owned()));
+    }
+    if may_ask_again && widgets::icon_button(&mut row, Icon::Redo, "Regenerate").clicked() {
+        actions.push(Action::Regenerate);
+    }
+    row.add_space(GRID);
+    widgets::caption(&mut row, cost(summary));
+    actions
+}
+
+/// `exact · dense · 31.2 tok/s · 2.1 s to first token · 128 tokens`
+pub fn cost(summary: &TurnSummary) -> String {
+    let mut parts = vec![super::ATTENTION.to_owned()];
+    if summary.generated_tokens > 0 {
+        parts.push(format::speed(summary.tokens_per_s));
+        parts.push(format!("{} to first token", format::seconds(summary.first_token_ms / 1000.0)));
+        parts.push(format::tokens(summary.generated_tokens, true));
+    }
+    parts.extend(stop_note(summary.stop).map(str::to_owned));
+    parts.join(" · ")
+}
+
+/// Where a dragged file would land.
+pub fn drop_target_ui(ui: &Ui, rect: Rect, text: &str) {
+    let t = theme::tokens(ui);
+    let layer = egui::LayerId::new(egui::Order::Foreground, egui::Id::unique("strata drop"));
+    let painter = ui.ctx().layer_painter(layer).with_clip_rect(rect);
+    painter.rect_filled(rect, 0.0, t.page.gamma_multiply(0.92));
+    let inner = rect.shrink(theme::SECTION);
+    painter.rect_filled(inner, CornerRadius::same(theme::RADIUS_LARGE), t.accent_soft);
+    let corners = [inner.left_top(), inner.right_top(), inner.right_bottom(), inner.left_bottom(), inner.left_top()];
+    painter.extend(egui::Shape::dashed_line(&corners, egui::Stroke::new(2.0, t.accent), 8.0, 6.0));
+    let square = Rect::from_center_size(inner.center() - vec2(0.0, 24.0), vec2(32.0, 32.0));
+    icon::paint(&painter, Icon::Page, square, t.accent);
+    painter.text(inner.center() + vec2(0.0, 16.0), egui::Align2::CENTER_CENTER, text, theme::title(), t.strong);
+}

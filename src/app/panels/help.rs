@@ -1,0 +1,62 @@
+//! Keyboard shortcuts, the legend of colours, and what the window does not do.
+
+use egui::{RichText, ScrollArea, Ui, vec2};
+
+use super::Action;
+use crate::app::state::Page;
+use crate::app::theme::{self, GRID, GUTTER};
+use crate::app::widgets::{self, Weight};
+
+/// Key and what it does.
+pub const SHORTCUTS: [(&str, &str); 10] = [
+    ("Enter", "send the question"),
+    ("Shift+Enter", "break the line"),
+    ("Esc", "stop reading or answering; what is read stays read"),
+    ("Ctrl+N", "new chat"),
+    ("Ctrl+O", "open a document"),
+    ("Ctrl+F", "search the chats"),
+    ("Ctrl+,", "settings"),
+    ("Ctrl+L", "go to the question"),
+    ("F1", "this page"),
+    ("Tab", "go through everything on the screen"),
+];
+
+/// The page in the middle of the window.
+pub fn help_ui(ui: &mut Ui) -> Vec<Action> {
+    let mut actions = Vec::new();
+    let t = theme::tokens(ui);
+    ScrollArea::vertical().id_salt("help").auto_shrink(false).show(ui, |ui| {
+        ui.add_space(theme::SECTION);
+        widgets::column(ui, |ui| {
+            ui.horizontal(|ui| {
+                ui.label(RichText::new("Shortcuts and legend").font(theme::title()).color(t.strong));
+                ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
+                    if widgets::button(ui, Weight::Plain, None, "Done").clicked() {
+                        actions.push(Action::Show(Page::Chat));
+                    }
+                });
+            });
+            ui.add_space(theme::SECTION);
+            egui::Grid::new("shortcuts").num_columns(2).spacing(vec2(theme::SECTION, GRID)).min_row_height(24.0).show(ui, |ui| {
+                for (key, what) in SHORTCUTS {
+                    ui.label(RichText::new(key).monospace().color(t.strong));
+                    ui.label(what);
+                    ui.end_row();
+                }
+            });
+            ui.add_space(theme::SECTION);
+            for (color, name) in [(t.vram, "VRAM: weights, and the K and V of what was read"), (t.error, "over a limit")] {
+                ui.horizontal(|ui| {
+                    let (rect, _) = ui.allocate_exact_size(vec2(12.0, 12.0), egui::Sense::hover());
+                    ui.painter().rect_filled(rect, 3.0, color);
+                    ui.label(name);
+                });
+            }
+            ui.add_space(GUTTER);
+            widgets::caption(ui, "exact · dense: every token attends to every token before it; nothing is left out.");
+            widgets::caption(ui, "~ marks an estimate. N/A marks what is not measured.");
+            widgets::caption(ui, "Nothing is sent over the network. Chats are kept until the window is closed.");
+        });
+    });
+    actions
+}

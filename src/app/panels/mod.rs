@@ -1,0 +1,75 @@
+//! The parts of the window. Each `_ui` function draws plain data and returns what the user asked for.
+//!
+//! ```text
+//! ViewState ──► sidebar │ documents, chat, composer │ status ──► [Action] ──► window::StrataApp
+//! ```
+
+pub mod chat;
+pub mod composer;
+pub mod documents;
+pub mod help;
+pub mod model_bar;
+pub mod notices;
+pub mod settings;
+pub mod sidebar;
+pub mod status;
+
+use super::chat::{ChatId, DocId};
+use super::state::{ModelState, Page};
+use crate::engine::ModelSource;
+
+/// Which kind of attention answered: the only one there is so far.
+pub const ATTENTION: &str = "exact · dense";
+
+/// What the user asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    /// ask what is in the composer
+    Send,
+    /// end the running turn
+    Stop,
+    /// ask the last question again
+    Regenerate,
+    /// put text on the clipboard
+    Copy(String),
+    /// an empty chat
+    NewChat,
+    /// another chat
+    SelectChat(ChatId),
+    /// choose documents in a dialog
+    OpenDocuments,
+    /// choose a GGUF file in a dialog
+    OpenModelFile,
+    /// choose a model folder in a dialog
+    OpenModelFolder,
+    /// load a model
+    LoadModel(ModelSource),
+    /// put a document of the library in front of this chat
+    Attach(DocId),
+    /// take a document away from this chat
+    Detach(DocId),
+    /// read the documents now
+    Read,
+    /// add the sample document, and ask this of it
+    Sample(Option<String>),
+    /// ask this
+    Ask(String),
+    /// light or dark
+    ToggleTheme,
+    /// another page in the middle
+    Show(Page),
+    /// the text of the settings changed
+    SettingsChanged,
+    /// take a sentence away
+    Dismiss(usize),
+}
+
+/// The name of the model that is there, coming, or missing.
+pub fn model_name(model: &ModelState, source: &ModelSource) -> String {
+    match (model, source) {
+        (ModelState::Ready(info), _) => info.name.clone(),
+        (_, ModelSource::BuiltIn) => "Strata Quote 6M".to_owned(),
+        (_, ModelSource::Path(path)) => path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
+        (_, ModelSource::Synthetic { name, .. }) => name.clone(),
+    }
+}

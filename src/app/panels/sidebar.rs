@@ -1,0 +1,153 @@
+//! The sidebar: search, the chats and documents of this session, the model, the settings.
+
+use egui::{Frame, Id, Margin, Panel, ScrollArea, Stroke, TextEdit, Ui, pos2, vec2};
+
+use super::Action;
+use super::model_bar::{model_bar_height, model_bar_ui};
+use crate::app::chat::Doc;
+use crate::app::icon::{self, Icon};
+use crate::app::state::{Page, ViewState};
+use crate::app::theme::{self, GRID, GUTTER};
+use crate::app::{format, widgets};
+
+/// The search field, for Ctrl+F.
+pub fn search_id() -> Id {
+    Id::unique("strata search")
+}
+
+/// Gaps and the row under the model, points.
+const FOOT_HEIGHT: f32 = GRID + 2.0 * 2.0 + theme::CONTROL;
+
+/// Everything left of the chat.
+pub fn sidebar_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
+    let mut actions = Vec::new();
+    let t = theme::tokens(ui);
+    let frame = Frame::NONE.fill(t.panel).inner_margin(Margin::symmetric(8, 8));
+    Panel::left("sidebar").exact_size(theme::SIDEBAR_WIDTH).resizable(false).frame(frame).show(ui, |ui| {
+        ui.spacing_mut().item_spacing.y = 2.0;
+        search_ui(ui, &mut state.search);
+        let height = FOOT_HEIGHT + model_bar_height(state);
+        let foot = Panel::bottom("sidebar foot").resizable(false).show_separator_line(false).frame(Frame::NONE);
+        let foot = foot.exact_size(height).show(ui, |ui| {
+            ui.spacing_mut().item_spacing.y = 2.0;
+            ui.add_space(GRID);
+            actions.extend(model_bar_ui(ui, state));
+            actions.extend(foot_ui(ui, state.page));
+        });
+        let edge = foot.response.rect;
+        ui.painter().hline(edge.x_range().expand(8.0), edge.top(), Stroke::new(1.0, t.line));
+        ScrollArea::vertical().auto_shrink(false).show(ui, |ui| {
+            ui.spacing_mut().item_spacing.y = 2.0;
+            actions.extend(chats_ui(ui, state));
+            actions.extend(library_ui(ui, state));
+        });
+    });
+    actions
+}
+
+fn search_ui(ui: &mut Ui, search: &mut String) {
+    let t = theme::tokens(ui);
+    let field = TextEdit::singleline(search)
+        .id(search_id())
+        .hint_text("Search chats")
+        .desired_width(f32::INFINITY)
+        .min_size(vec2(0.0, theme::CONTROL))
+        .align(egui::Align2::LEFT_CENTER)
+        .background_color(t.raised)
+        .margin(Margin { left: 32, right: 8, top: 4, bottom: 4 });
+    let response = ui.add(field).accessible_name("Search chats");
+    let square = egui::Rect::from_center_size(pos2(response.rect.left() + 16.0, response.rect.center().y), vec2(16.0, 16.0));
+    icon::paint(ui.painter(), Icon::Search, square, t.weak);
+}
+
+fn heading_with_button(ui: &mut Ui, text: &str, button: &str) -> bool {
+    ui.add_space(GUTTER);
+    let mut clicked = false;
+    ui.horizontal(|ui| {
+        ui.set_height(24.0);
+        ui.add_space(2.0 * GRID);
+        widgets::list_heading(ui, text);
+        ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
+            clicked = widgets::icon_button_sized(ui, Icon::Plus, button, 24.0).clicked();
+        });
+    });
+    clicked
+}
+
+fn chats_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
+    let mut actions = Vec::new();
+    if heading_with_button(ui, "CHATS", "New chat") {
+        actions.push(Action::NewChat);
+    }
+    let query = state.search.trim().to_lowercase();
+    let mut shown = 0;
+    for chat in state.chats.iter().filter(|c| c.matches(&state.documents, &query)) {
+        shown += 1;
+        let title = chat.title(&state.documents);
+        let busy = state.running.is_some_and(|r| r.chat == chat.id);
+        let selected = chat.id == state.current && state.page == Page::Chat;
+        let note = if busy { "busy" } else { "" };
+        let label = format!("Chat: {title}");
+        if ui.push_id(chat.id, |ui| widgets::row(ui, Some(Icon::Chat), &title, note, selected, &label).clicked()).inner {
+            actions.push(Action::SelectChat(chat.id));
+        }
+    }
+    if shown == 0 {
+        note(ui, "No chat holds these words.");
+    }
+    actions
+}
+
+fn library_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
+    let mut actions = Vec::new();
+    if heading_with_button(ui, "LIBRARY", "Add a document") {
+        actions.push(Action::OpenDocuments);
+    }
+    if state.documents.is_empty() {
+        note(ui, "Documents of this session appear here.");
+    }
+    for doc in &state.documents {
+        let here = state.chat().documents.contains(&doc.id);
+        let label = if here { format!("{}, in this chat", doc.name) } else { format!("Add {} to this chat", doc.name) };
+        if ui.push_id(doc.id, |ui| widgets::row(ui, Some(Icon::Page), &doc.name, &doc_note(doc), false, &label).clicked()).inner {
+            actions.push(Action::Attach(doc.id));
+        }
+    }
+    actions
+}
+
+fn doc_note(doc: &Doc) -> String {
+    let (n, exact) = doc.tokens();
+    if exact { format::short_count(n) } else { format!("~{}", format::short_count(n)) }
+}
+
+fn note(ui: &mut Ui, text: &str) {
+    ui.horizontal_wrapped(|ui| {
+        ui.add_space(2.0 * GRID);
+        widgets::caption(ui, text);
+    });
+}
+
+fn foot_ui(ui: &mut Ui, page: Page) -> Vec<Action> {
+    let mut actions = Vec::new();
+    ui.horizontal(|ui| {
+        ui.spacing_mut().item_spacing.x = GRID;
+        let width = ui.available_width() - 2.0 * (theme::CONTROL + GRID);
+        ui.scope(|ui| {
+            ui.set_max_width(width);
+            let here = page == Page::Settings;
+            if widgets::row(ui, Some(Icon::Sliders), "Settings", "", here, "Settings").clicked() {
+                actions.push(Action::Show(if here { Page::Chat } else { Page::Settings }));
+            }
+        });
+        let dark = theme::tokens(ui).dark;
+        let (mark, label) = if dark { (Icon::Sun, "Light theme") } else { (Icon::Moon, "Dark theme") };
+        if widgets::icon_button_sized(ui, mark, label, theme::CONTROL).clicked() {
+            actions.push(Action::ToggleTheme);
+        }
+        if widgets::icon_button_sized(ui, Icon::Help, "Shortcuts and legend", theme::CONTROL).clicked() {
+            actions.push(Action::Show(if page == Page::Help { Page::Chat } else { Page::Help }));
+        }
+    });
+    actions
+}

@@ -1,0 +1,63 @@
+//! The status line: device, kind of attention, speed, bytes per tier. What is not measured is written N/A.
+
+use egui::{Frame, Margin, Panel, Ui, vec2};
+
+use super::{ATTENTION, Action};
+use crate::app::state::{ModelState, Phase, ViewState};
+use crate::app::theme::{self, GRID, GUTTER};
+use crate::app::{format, widgets};
+
+/// The line at the foot of the window.
+pub fn status_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
+    let t = theme::tokens(ui);
+    let frame = Frame::NONE.fill(t.panel).inner_margin(Margin::symmetric(16, 0));
+    Panel::bottom("status").exact_size(theme::STATUS_HEIGHT).resizable(false).frame(frame).show(ui, |ui| {
+        ui.horizontal_centered(|ui| {
+            ui.spacing_mut().item_spacing.x = GUTTER;
+            let mut first = true;
+            for part in parts(state) {
+                if !std::mem::take(&mut first) {
+                    dot(ui);
+                }
+                widgets::caption(ui, part);
+            }
+            ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| vram_ui(ui, state));
+        });
+    });
+    Vec::new()
+}
+
+fn dot(ui: &mut Ui) {
+    let t = theme::tokens(ui);
+    let (rect, _) = ui.allocate_exact_size(vec2(3.0, 3.0), egui::Sense::hover());
+    ui.painter().circle_filled(rect.center(), 1.5, t.idle);
+}
+
+fn parts(state: &ViewState) -> Vec<String> {
+    let device = match (&state.model, state.info()) {
+        (_, Some(info)) if info.software => format!("{} (software)", info.adapter),
+        (_, Some(info)) => info.adapter.clone(),
+        (ModelState::Loading { what, .. }, _) => format!("Loading: {what}"),
+        (ModelState::Failed(_), _) => "No model loaded".to_owned(),
+        _ => "Starting".to_owned(),
+    };
+    let speed = match state.running.map(|r| r.phase) {
+        Some(Phase::Decode { tokens_per_s, .. }) => format::speed(tokens_per_s),
+        Some(Phase::Prefill { tokens_per_s, .. }) => format!("reading {}", format::speed(tokens_per_s)),
+        Some(Phase::Waiting) => "waiting".to_owned(),
+        None => state.last_speed.map_or_else(|| "N/A tok/s".to_owned(), format::speed),
+    };
+    vec![device, ATTENTION.to_owned(), speed]
+}
+
+fn vram_ui(ui: &mut Ui, state: &ViewState) {
+    let t = theme::tokens(ui);
+    ui.spacing_mut().item_spacing.x = GRID;
+    let Some(info) = state.info() else {
+        widgets::caption(ui, "VRAM N/A");
+        return;
+    };
+    widgets::caption(ui, format!("VRAM {}", format::bytes(info.vram_bytes)));
+    let (rect, _) = ui.allocate_exact_size(vec2(8.0, 8.0), egui::Sense::hover());
+    ui.painter().rect_filled(rect, 2.0, t.vram);
+}

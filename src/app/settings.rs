@@ -1,0 +1,206 @@
+//! What the user may set, as typed text and as checked values.
+//!
+//! ```text
+//! fields (text) ── check() ──► Settings, or one sentence per wrong field; the last good Settings stay in force
+//! ```
+
+use crate::base::limits;
+use crate::engine::Sampling;
+
+/// Light, dark, or as the desktop says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ThemeChoice {
+    /// as the desktop says
+    #[default]
+    System,
+    /// light
+    Light,
+    /// dark
+    Dark,
+}
+
+/// Checked values.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Settings {
+    /// how tokens are chosen
+    pub sampling: Sampling,
+    /// an answer ends here, tokens
+    pub max_tokens: usize,
+    /// cap on the context, tokens; the model's window otherwise
+    pub context_cap: Option<usize>,
+    /// colours
+    pub theme: ThemeChoice,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            sampling: Sampling::default(),
+            max_tokens: limits::DEFAULT_MAX_TOKENS,
+            context_cap: None,
+            theme: ThemeChoice::System,
+        }
+    }
+}
+
+/// A field of the settings page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Field {
+    /// sampling temperature
+    Temperature,
+    /// most likely tokens kept
+    TopK,
+    /// probability mass kept
+    TopP,
+    /// least share of the best token's probability
+    MinP,
+    /// of the generator
+    Seed,
+    /// length of an answer
+    MaxTokens,
+    /// cap on the context
+    ContextCap,
+}
+
+/// Every field, in the order of the page.
+pub const FIELDS: [Field; 7] =
+    [Field::Temperature, Field::TopK, Field::TopP, Field::MinP, Field::Seed, Field::MaxTokens, Field::ContextCap];
+
+impl Field {
+    /// For the eye and for a screen reader.
+    pub fn label(self) -> &'static str {
+        match self {
+            Field::Temperature => "Temperature",
+            Field::TopK => "Top-k",
+            Field::TopP => "Top-p",
+            Field::MinP => "Min-p",
+            Field::Seed => "Seed",
+            Field::MaxTokens => "Longest answer",
+            Field::ContextCap => "Context cap",
+        }
+    }
+
+    /// What it does, in a few words.
+    pub fn help(self) -> &'static str {
+        match self {
+            Field::Temperature => "0 always takes the likeliest token and repeats exactly",
+            Field::TopK => "choose among this many tokens; 0 keeps all",
+            Field::TopP => "choose within this much probability; 1 keeps all",
+            Field::MinP => "drop tokens below this share of the likeliest; 0 keeps all",
+            Field::Seed => "the same seed gives the same answer",
+            Field::MaxTokens => "tokens; the answer ends here at the latest",
+            Field::ContextCap => "tokens; empty uses the model's whole window. Takes effect when the model is loaded",
+        }
+    }
+}
+
+/// What is typed in the fields, in the order of [`FIELDS`].
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Form {
+    /// one text per field
+    pub texts: [String; FIELDS.len()],
+    /// one sentence per wrong field
+    pub errors: [Option<String>; FIELDS.len()],
+}
+
+impl Form {
+    /// The fields as `settings` has them.
+    pub fn of(settings: &Settings) -> Form {
+        let s = &settings.sampling;
+        let cap = settings.context_cap.map(|n| n.to_string()).unwrap_or_default();
+        let texts = [
+            s.temperature.to_string(),
+            s.top_k.to_string(),
+            s.top_p.to_string(),
+            s.min_p.to_string(),
+            s.seed.to_string(),
+            settings.max_tokens.to_string(),
+            cap,
+        ];
+        Form { texts, errors: Default::default() }
+    }
+
+    /// Takes every right field into `settings` and writes a sentence for every wrong one.
+    pub fn check(&mut self, settings: &mut Settings) {
+        for (i, field) in FIELDS.iter().enumerate() {
+            self.errors[i] = take(*field, self.texts[i].trim(), settings).err();
+        }
+    }
+}
+
+fn take(field: Field, text: &str, settings: &mut Settings) -> Result<(), String> {
+    let s = &mut settings.sampling;
+    match field {
+        Field::Temperature => s.temperature = real(text, 0.0, 5.0)?,
+        Field::TopK => s.top_k = whole(text, 0, u64::from(u32::MAX))?.try_into().unwrap_or(u32::MAX),
+        Field::TopP => s.top_p = real(text, 0.01, 1.0)?,
+        Field::MinP => s.min_p = real(text, 0.0, 1.0)?,
+        Field::Seed => s.seed = whole(text, 0, u64::MAX)?,
+        Field::MaxTokens => settings.max_tokens = size(text, 1)?,
+        Field::ContextCap if text.is_empty() => settings.context_cap = None,
+        Field::ContextCap => settings.context_cap = Some(size(text, 128)?),
+    }
+    Ok(())
+}
+
+fn real(text: &str, min: f32, max: f32) -> Result<f32, String> {
+    let wrong = || format!("Type a number between {min} and {max}.");
+    let value: f32 = text.replace(',', ".").parse().map_err(|_| wrong())?;
+    if (min..=max).contains(&value) { Ok(value) } else { Err(wrong()) }
+}
+
+fn whole(text: &str, min: u64, max: u64) -> Result<u64, String> {
+    let wrong = || match max {
+        u64::MAX => format!("Type a whole number, {min} or more."),
+        _ => format!("Type a whole number between {min} and {max}."),
+    };
+    let value: u64 = text.parse().map_err(|_| wrong())?;
+    if (min..=max).contains(&value) { Ok(value) } else { Err(wrong()) }
+}
+
+fn size(text: &str, min: u64) -> Result<usize, String> {
+    Ok(usize::try_from(whole(text, min, limits::MAX_CONTEXT as u64)?).unwrap_or(limits::MAX_CONTEXT))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn form_of_good_settings_gives_them_back() {
+        let good = Settings {
+            sampling: Sampling { temperature: 0.7, top_k: 20, top_p: 0.9, min_p: 0.1, repetition_penalty: 1.0, seed: 42 },
+            max_tokens: 99,
+            context_cap: Some(4096),
+            theme: ThemeChoice::Dark,
+        };
+        let mut got = Settings { theme: ThemeChoice::Dark, ..Settings::default() };
+        let mut form = Form::of(&good);
+        form.check(&mut got);
+        assert_eq!(got, good);
+        assert_eq!(form.errors, <[Option<String>; FIELDS.len()]>::default());
+    }
+
+    #[test]
+    fn wrong_field_keeps_the_last_value_and_says_what_to_type() {
+        let mut settings = Settings::default();
+        for (i, wrong) in ["-1", "many", "1.5", "2", "-3", "0", "12"].iter().enumerate() {
+            let before = settings;
+            let mut form = Form::of(&settings);
+            form.texts[i] = (*wrong).to_owned();
+            form.check(&mut settings);
+            assert_eq!(settings, before, "{:?}", FIELDS[i]);
+            let sentence = form.errors[i].clone().unwrap_or_default();
+            assert!(sentence.starts_with("Type a"), "{:?}: {sentence}", FIELDS[i]);
+        }
+    }
+
+    #[test]
+    fn decimal_comma_is_understood() {
+        let mut settings = Settings::default();
+        let mut form = Form::of(&settings);
+        form.texts[0] = "0,5".to_owned();
+        form.check(&mut settings);
+        assert_eq!(settings.sampling.temperature, 0.5);
+    }
+}

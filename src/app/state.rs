@@ -1,0 +1,505 @@
+//! Everything the window shows, as plain data, and how engine events and the user's acts change it.
+//!
+//! ```text
+//! EngineEvent ── apply() ──┐
+//! the user's acts ─────────┴─► ViewState ──► outbox: [EngineCommand]      (no I/O, no clock, no egui)
+//! ```
+//! Invariants: 1. One turn runs at a time; events of any other turn are ignored. 2. The engine's cache holds one chat:
+//! when a turn begins elsewhere, every other chat is shown as unread. 3. Nothing here waits.
+
+use std::collections::HashMap;
+
+use super::chat::{Chat, ChatId, Doc, DocId, Exchange, Outcome};
+use super::settings::{Form, Settings, ThemeChoice};
+use crate::document::Document;
+use crate::engine::{EngineCommand, EngineEvent, LoadOptions, Message, ModelInfo, ModelSource, Role, StopReason, TurnId};
+
+/// The model and what is happening to it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ModelState {
+    /// nothing asked for yet
+    Absent,
+    /// being loaded
+    Loading {
+        /// 0 to 1
+        share: f32,
+        /// a few words
+        what: String,
+    },
+    /// ready
+    Ready(Box<ModelInfo>),
+    /// one sentence that says what to do
+    Failed(String),
+}
+
+/// Where the running turn is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Phase {
+    /// asked for, not begun
+    Waiting,
+    /// reading the prompt
+    Prefill {
+        /// tokens in the cache
+        done: usize,
+        /// tokens of the prompt
+        total: usize,
+        /// speed so far
+        tokens_per_s: f64,
+    },
+    /// writing
+    Decode {
+        /// tokens of the answer
+        n: usize,
+        /// speed so far
+        tokens_per_s: f64,
+    },
+}
+
+/// The turn that runs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Running {
+    /// names its events
+    pub turn: TurnId,
+    /// where it belongs
+    pub chat: ChatId,
+    /// the exchange it answers; None while a document is read ahead
+    pub exchange: Option<u64>,
+    /// where it is
+    pub phase: Phase,
+    /// stop was asked for
+    pub stopping: bool,
+}
+
+/// A sentence shown until it is dismissed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notice {
+    /// for a person
+    pub text: String,
+    /// something went wrong
+    pub error: bool,
+}
+
+/// What the middle of the window shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Page {
+    /// the current chat
+    #[default]
+    Chat,
+    /// the settings
+    Settings,
+    /// keyboard shortcuts and the legend
+    Help,
+}
+
+/// Everything the window shows.
+#[derive(Debug)]
+pub struct ViewState {
+    /// the model
+    pub model: ModelState,
+    /// what was last asked to be loaded
+    pub source: ModelSource,
+    /// how
+    pub load: LoadOptions,
+    /// newest first; never empty
+    pub chats: Vec<Chat>,
+    /// the chat on screen
+    pub current: ChatId,
+    /// every document of this session
+    pub documents: Vec<Doc>,
+    /// the turn that runs
+    pub running: Option<Running>,
+    /// speed of the last decode, for the status line
+    pub last_speed: Option<f64>,
+    /// speed of the last prefill, for estimates
+    pub last_prefill: Option<f64>,
+    /// checked settings
+    pub settings: Settings,
+    /// settings as typed
+    pub form: Form,
+    /// the user changed the sampling: a model's own advice no longer replaces it
+    pub sampling_chosen: bool,
+    /// sentences at the top of the chat
+    pub notices: Vec<Notice>,
+    /// the middle of the window
+    pub page: Page,
+    /// text in the search field
+    pub search: String,
+    /// commands to send, oldest first
+    pub outbox: Vec<EngineCommand>,
+    /// stop was asked for before the turn began: a stop ends only what runs, so it is due again
+    pub stop_due: bool,
+    counting: HashMap<TurnId, DocId>,
+    next_id: u64,
+}
+
+impl ViewState {
+    /// A window with one empty chat.
+    pub fn new(source: ModelSource, load: LoadOptions) -> ViewState {
+        let settings = Settings { context_cap: load.context, ..Settings::default() };
+        let chat = Chat { id: 1, ..Chat::default() };
+        ViewState {
+            model: ModelState::Absent,
+            source,
+            load,
+            current: chat.id,
+            chats: vec![chat],
+            documents: Vec::new(),
+            running: None,
+            last_speed: None,
+            last_prefill: None,
+            form: Form::of(&settings),
+            settings,
+            sampling_chosen: false,
+            notices: Vec::new(),
+            page: Page::default(),
+            search: String::new(),
+            outbox: Vec::new(),
+            stop_due: false,
+            counting: HashMap::new(),
+            next_id: 1,
+        }
+    }
+
+    fn fresh_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    /// The chat on screen.
+    pub fn chat(&self) -> &Chat {
+        // `chats` is never empty: there is always a first one to fall back to.
+        self.chats.iter().find(|c| c.id == self.current).unwrap_or(&self.chats[0])
+    }
+
+    /// The chat on screen, to change.
+    pub fn chat_mut(&mut self) -> &mut Chat {
+        let index = self.chats.iter().position(|c| c.id == self.current).unwrap_or(0);
+        &mut self.chats[index]
+    }
+
+    /// The loaded model.
+    pub fn info(&self) -> Option<&ModelInfo> {
+        match &self.model {
+            ModelState::Ready(info) => Some(info),
+            _ => None,
+        }
+    }
+
+    /// The turn that runs, if it belongs to the chat on screen.
+    pub fn running_here(&self) -> Option<&Running> {
+        self.running.as_ref().filter(|r| r.chat == self.current)
+    }
+
+    /// Asks for a model. Turns that were running end with it.
+    pub fn load_model(&mut self, source: ModelSource) {
+        self.source = source.clone();
+        self.load.context = self.settings.context_cap;
+        self.model = ModelState::Loading { share: 0.0, what: "starting".to_owned() };
+        self.outbox.push(EngineCommand::LoadModel { source, options: self.load.clone() });
+    }
+
+    /// An empty chat on screen; an empty one that is already there is used again.
+    pub fn new_chat(&mut self) {
+        self.page = Page::Chat;
+        self.search.clear();
+        if let Some(blank) = self.chats.iter().find(|c| c.is_blank() && c.draft.is_empty()) {
+            self.current = blank.id;
+            return;
+        }
+        let id = self.fresh_id();
+        self.chats.insert(0, Chat { id, ..Chat::default() });
+        self.current = id;
+    }
+
+    /// Another chat on screen.
+    pub fn select_chat(&mut self, id: ChatId) {
+        if self.chats.iter().any(|c| c.id == id) {
+            self.current = id;
+            self.page = Page::Chat;
+        }
+    }
+
+    /// Takes a document into the session and in front of the chat on screen.
+    pub fn add_document(&mut self, document: Document, sample: bool) -> DocId {
+        let same = self.documents.iter().find(|d| d.name == document.name && *d.text == *document.text);
+        let id = match same {
+            Some(doc) => doc.id,
+            None => {
+                let id = self.fresh_id();
+                let n_chars = document.text.chars().count();
+                let text = document.text.into();
+                self.documents.push(Doc { id, name: document.name, text, n_chars, n_tokens: None, sample });
+                self.count(id);
+                id
+            }
+        };
+        self.attach(id);
+        id
+    }
+
+    /// Puts a document of the session in front of the chat on screen.
+    pub fn attach(&mut self, id: DocId) {
+        self.page = Page::Chat;
+        let chat = self.chat_mut();
+        if !chat.documents.contains(&id) {
+            chat.documents.push(id);
+            chat.cached_tokens = 0;
+        }
+    }
+
+    /// Takes a document away from the chat on screen; it stays in the library.
+    pub fn detach(&mut self, id: DocId) {
+        let chat = self.chat_mut();
+        chat.documents.retain(|d| *d != id);
+        chat.cached_tokens = 0;
+    }
+
+    fn count(&mut self, id: DocId) {
+        let Some(doc) = self.documents.iter().find(|d| d.id == id) else { return };
+        if !matches!(self.model, ModelState::Ready(_)) {
+            return;
+        }
+        let messages = vec![Message { role: Role::User, content: doc.text.to_string() }];
+        let turn = self.fresh_id();
+        self.counting.insert(turn, id);
+        self.outbox.push(EngineCommand::Count { turn, messages });
+    }
+
+    /// Something can be asked now: nothing runs and the question has text.
+    pub fn can_send(&self) -> bool {
+        self.running.is_none() && !self.chat().draft.trim().is_empty()
+    }
+
+    /// Asks what is typed in the composer.
+    pub fn send(&mut self) {
+        if !self.can_send() {
+            return;
+        }
+        let question = std::mem::take(&mut self.chat_mut().draft).trim().to_owned();
+        let id = self.fresh_id();
+        let exchange = Exchange { id, question, answer: String::new(), outcome: Outcome::Running, attempt: 0 };
+        self.chat_mut().exchanges.push(exchange);
+        self.ask_last();
+    }
+
+    /// Asks the last question of the chat on screen again.
+    pub fn regenerate(&mut self) {
+        if self.running.is_some() {
+            return;
+        }
+        let Some(last) = self.chat_mut().exchanges.last_mut() else { return };
+        last.answer.clear();
+        last.outcome = Outcome::Running;
+        last.attempt += 1;
+        self.ask_last();
+    }
+
+    fn ask_last(&mut self) {
+        let turn = self.fresh_id();
+        let chat = self.chat();
+        let Some(last) = chat.exchanges.last() else { return };
+        let mut sampling = self.settings.sampling;
+        // Greedy answers repeat; otherwise another try needs another seed.
+        sampling.seed = sampling.seed.wrapping_add(last.attempt);
+        let messages = chat.messages(&self.documents, chat.exchanges.len() - 1);
+        let exchange = Some(last.id);
+        self.running = Some(Running { turn, chat: chat.id, exchange, phase: Phase::Waiting, stopping: false });
+        self.outbox.push(EngineCommand::Ask { turn, messages, sampling, max_tokens: self.settings.max_tokens });
+    }
+
+    /// Reads the documents of the chat on screen ahead of the first question.
+    pub fn read(&mut self) {
+        let text = self.chat().document_text(&self.documents);
+        if self.running.is_some() || text.is_empty() {
+            return;
+        }
+        let turn = self.fresh_id();
+        let chat = self.current;
+        self.running = Some(Running { turn, chat, exchange: None, phase: Phase::Waiting, stopping: false });
+        self.outbox.push(EngineCommand::Read { turn, text });
+    }
+
+    /// Notes that stop was asked for. True when there was something to stop.
+    pub fn stopping(&mut self) -> bool {
+        match &mut self.running {
+            Some(running) => {
+                running.stopping = true;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Takes the text of the settings page.
+    pub fn check_settings(&mut self) {
+        let before = self.settings.sampling;
+        self.form.check(&mut self.settings);
+        self.sampling_chosen |= self.settings.sampling != before;
+    }
+
+    /// Light when dark and dark when light.
+    pub fn toggle_theme(&mut self, dark_now: bool) {
+        self.settings.theme = if dark_now { ThemeChoice::Light } else { ThemeChoice::Dark };
+    }
+
+    /// The engine took no command: says so where it was asked.
+    pub fn engine_gone(&mut self) {
+        let sentence = "The engine does not answer. Close Strata and start it again.".to_owned();
+        match self.running {
+            Some(running) => self.fail(running.turn, sentence),
+            None => self.notice(sentence, true),
+        }
+    }
+
+    /// Shows a sentence until it is dismissed; the same one is shown once.
+    pub fn notice(&mut self, text: String, error: bool) {
+        let notice = Notice { text, error };
+        if !self.notices.contains(&notice) {
+            self.notices.push(notice);
+        }
+    }
+
+    /// Takes an event of the engine.
+    pub fn apply(&mut self, event: EngineEvent) {
+        match event {
+            EngineEvent::ModelLoading { share, what } => {
+                self.forget_cache(None);
+                self.model = ModelState::Loading { share: share.clamp(0.0, 1.0), what };
+            }
+            EngineEvent::ModelLoaded(info) => self.model_loaded(info),
+            EngineEvent::ModelFailed(sentence) => {
+                self.forget_cache(None);
+                self.model = ModelState::Failed(sentence);
+            }
+            EngineEvent::ModelUnloaded => {
+                self.forget_cache(None);
+                self.model = ModelState::Absent;
+            }
+            EngineEvent::TurnStarted { turn, prompt_tokens, cached_tokens } => {
+                if let Some(chat) = self.running_chat(turn) {
+                    self.forget_cache(Some(chat));
+                    self.progress(turn, Phase::Prefill { done: cached_tokens, total: prompt_tokens, tokens_per_s: 0.0 });
+                    self.cached(chat, cached_tokens);
+                    self.stop_due = self.running.is_some_and(|r| r.stopping);
+                }
+            }
+            EngineEvent::Prefill { turn, done, total, tokens_per_s } => {
+                if let Some(chat) = self.running_chat(turn) {
+                    self.progress(turn, Phase::Prefill { done, total, tokens_per_s });
+                    self.cached(chat, done);
+                    if tokens_per_s > 0.0 {
+                        self.last_prefill = Some(tokens_per_s);
+                    }
+                }
+            }
+            EngineEvent::Token { turn, text, n, tokens_per_s, context_used } => {
+                if let Some(chat) = self.running_chat(turn) {
+                    self.progress(turn, Phase::Decode { n, tokens_per_s });
+                    self.last_speed = Some(tokens_per_s);
+                    self.cached(chat, context_used);
+                    if let Some(exchange) = self.running_exchange() {
+                        exchange.answer.push_str(&text);
+                    }
+                }
+            }
+            EngineEvent::Finished { turn, summary } => {
+                if let Some(chat) = self.running_chat(turn) {
+                    self.cached(chat, summary.context_used);
+                    if summary.generated_tokens > 1 && summary.tokens_per_s > 0.0 {
+                        self.last_speed = Some(summary.tokens_per_s);
+                    }
+                    if let Some(exchange) = self.running_exchange() {
+                        exchange.outcome = Outcome::Done(summary);
+                    }
+                    self.running = None;
+                }
+            }
+            EngineEvent::Failed { turn, sentence, .. } => {
+                self.counting.remove(&turn);
+                self.fail(turn, sentence);
+            }
+            EngineEvent::Counted { turn, tokens } => {
+                if let Some(id) = self.counting.remove(&turn)
+                    && let Some(doc) = self.documents.iter_mut().find(|d| d.id == id)
+                {
+                    doc.n_tokens = Some(tokens);
+                }
+            }
+            EngineEvent::Notice(text) => self.notice(text, false),
+            EngineEvent::LogitsRows { .. } | EngineEvent::BenchResult { .. } => {}
+        }
+    }
+
+    fn model_loaded(&mut self, info: Box<ModelInfo>) {
+        self.forget_cache(None);
+        (self.last_speed, self.last_prefill) = (None, None);
+        for note in &info.notes {
+            self.notice(note.clone(), false);
+        }
+        if !self.sampling_chosen {
+            self.settings.sampling = info.sampling;
+            self.form = Form::of(&self.settings);
+        }
+        self.model = ModelState::Ready(info);
+        self.counting.clear();
+        let ids: Vec<DocId> = self.documents.iter().map(|d| d.id).collect();
+        for doc in &mut self.documents {
+            doc.n_tokens = None;
+        }
+        for id in ids {
+            self.count(id);
+        }
+    }
+
+    fn fail(&mut self, turn: TurnId, sentence: String) {
+        if self.running_chat(turn).is_none() {
+            return;
+        }
+        match self.running_exchange() {
+            Some(exchange) => exchange.outcome = Outcome::Failed(sentence),
+            None => self.notice(sentence, true),
+        }
+        self.running = None;
+    }
+
+    fn running_chat(&self, turn: TurnId) -> Option<ChatId> {
+        self.running.filter(|r| r.turn == turn).map(|r| r.chat)
+    }
+
+    fn running_exchange(&mut self) -> Option<&mut Exchange> {
+        let running = self.running?;
+        let chat = self.chats.iter_mut().find(|c| c.id == running.chat)?;
+        chat.exchanges.iter_mut().find(|e| Some(e.id) == running.exchange)
+    }
+
+    fn progress(&mut self, turn: TurnId, phase: Phase) {
+        if let Some(running) = self.running.as_mut().filter(|r| r.turn == turn) {
+            running.phase = phase;
+        }
+    }
+
+    fn cached(&mut self, chat: ChatId, tokens: usize) {
+        if let Some(chat) = self.chats.iter_mut().find(|c| c.id == chat) {
+            chat.cached_tokens = tokens;
+        }
+    }
+
+    fn forget_cache(&mut self, except: Option<ChatId>) {
+        for chat in self.chats.iter_mut().filter(|c| Some(c.id) != except) {
+            chat.cached_tokens = 0;
+        }
+    }
+}
+
+/// Why an answer ended, where that is worth a word.
+pub fn stop_note(stop: StopReason) -> Option<&'static str> {
+    match stop {
+        StopReason::Eos => None,
+        StopReason::Length => Some("ended at the length limit"),
+        StopReason::Cancelled => Some("stopped"),
+    }
+}
+
+#[cfg(test)]
+#[path = "state_tests.rs"]
+mod tests;

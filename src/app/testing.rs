@@ -1,0 +1,43 @@
+//! Made-up engine facts for the window's unit tests.
+
+use crate::engine::{ModelInfo, Sampling, StopReason, TurnSummary};
+
+/// A loaded built-in model.
+pub fn model_info() -> ModelInfo {
+    ModelInfo {
+        name: "Strata Quote 6M".into(),
+        architecture: "llama".into(),
+        quantisation: "Q8_0".into(),
+        n_params: 5_800_000,
+        context_len: 131_072,
+        context_limit: 131_072,
+        file_bytes: 6_273_952,
+        vram_bytes: 14_000_000,
+        estimated_vram_bytes: 14_100_000,
+        kv_bytes_per_token: 3072,
+        adapter: "llvmpipe".into(),
+        software: true,
+        notes: Vec::new(),
+        sampling: Sampling::default(),
+        built_in: true,
+    }
+}
+
+/// A finished answer.
+pub fn summary() -> TurnSummary {
+    TurnSummary {
+        prompt_tokens: 100,
+        cached_tokens: 40,
+        prefill_ms: 120.0,
+        first_token_ms: 140.0,
+        generated_tokens: 20,
+        decode_ms: 900.0,
+        tokens_per_s: 22.0,
+        kv_bytes: 368_640,
+        kv_peak_bytes: 368_640,
+        context_used: 120,
+        dispatches_per_token: 60,
+        encode_ms_per_token: 0.3,
+        stop: StopReason::Eos,
+    }
+}

@@ -1,0 +1,402 @@
+//! The frame loop: take events, draw, do what was asked.
+//!
+//! Limits: [`EVENTS_PER_FRAME`] events are taken per frame, so that a fast engine cannot hold a frame up; while an
+//! answer streams, frames come at [`FRAME_INTERVAL`] at most, and at [`SOFTWARE_FRAME_INTERVAL`] where the window and the
+//! model share the processor.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use eframe::egui;
+use egui::{CentralPanel, Frame, Key, Modifiers, Ui, ViewportBuilder};
+
+use super::files::{Dialog, FileEvent, Files, is_model, looks_like_model};
+use super::panels::chat::{ChatMemory, chat_ui, drop_target_ui};
+use super::panels::composer::{Composition, composer_id, composer_ui};
+use super::panels::{Action, documents, help, notices, settings, sidebar, status};
+use super::settings::ThemeChoice;
+use super::state::{ModelState, Page, ViewState};
+use super::{sample, theme};
+use crate::engine::{EngineCommand, EngineHandle, LoadOptions, ModelSource};
+
+/// Events taken per frame at most.
+const EVENTS_PER_FRAME: usize = 4096;
+/// Between two frames that only the engine asked for.
+const FRAME_INTERVAL: Duration = Duration::from_millis(30);
+/// The same on a software device: every frame there is taken from the model.
+const SOFTWARE_FRAME_INTERVAL: Duration = Duration::from_millis(120);
+/// Between two looks at the engine while it has something to do, should a wake be lost or the engine be gone.
+const HEARTBEAT: Duration = Duration::from_secs(1);
+
+/// Called by the engine after every event, from its own thread.
+pub type Wake = Box<dyn Fn() + Send>;
+/// Starts the engine; called once, after the first frame.
+pub type Spawn = Box<dyn FnOnce(Wake) -> EngineHandle>;
+
+/// What the window starts with.
+#[derive(Debug, Clone)]
+pub struct WindowOptions {
+    /// the model to load
+    pub initial_model: ModelSource,
+    /// how
+    pub load: LoadOptions,
+    /// documents to open
+    pub documents: Vec<PathBuf>,
+}
+
+/// The window could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the window could not be opened ({0}); check that a display and a Vulkan, Metal or DX12 driver are there (on Debian: \
+     apt install mesa-vulkan-drivers libxkbcommon-x11-0), or use `strata ask` without a window"
+)]
+pub struct WindowError(String);
+
+/// Opens the window and returns when it is closed.
+///
+/// # Errors
+/// There is no display, or nothing that can draw on it.
+pub fn run(options: WindowOptions, spawn: impl FnOnce(Wake) -> EngineHandle + 'static) -> Result<(), WindowError> {
+    let viewport = ViewportBuilder::default()
+        .with_title("Strata")
+        .with_app_id("strata")
+        .with_inner_size([1280.0, 800.0])
+        .with_min_inner_size([760.0, 480.0])
+        .with_drag_and_drop(true)
+        .with_icon(app_icon());
+    let native = eframe::NativeOptions { viewport, renderer: eframe::Renderer::Wgpu, ..Default::default() };
+    let create: eframe::AppCreator<'_> = Box::new(move |cc| Ok(Box::new(StrataApp::new(&cc.egui_ctx, options, Box::new(spawn)))));
+    eframe::run_native("Strata", native, create).map_err(|e| WindowError(e.to_string()))
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Three strata, 64 by 64.
+fn app_icon() -> egui::IconData {
+    const SIDE: usize = 64;
+    let t = theme::of(true);
+    let mut rgba = vec![0; SIDE * SIDE * 4];
+    for (i, pixel) in rgba.chunks_exact_mut(4).enumerate() {
+        let (x, y) = (i % SIDE, i / SIDE);
+        let color = [t.accent, t.vram, t.ram][(y.saturating_sub(8) / 18).min(2)];
+        let inside = (6..58).contains(&x) && (8..56).contains(&y) && (y - 8) % 18 < 14;
+        pixel.copy_from_slice(&if inside { color.to_array() } else { [0; 4] });
+    }
+    egui::IconData { rgba, width: SIDE as u32, height: SIDE as u32 }
+}
+
+/// The window's whole state.
+pub struct StrataApp {
+    /// what is shown
+    pub state: ViewState,
+    engine: Option<EngineHandle>,
+    spawn: Option<Spawn>,
+    files: Files,
+    memory: ChatMemory,
+    composition: Composition,
+    frame_millis: Arc<AtomicU64>,
+    start_documents: Vec<PathBuf>,
+    frames: u64,
+    theme: Option<ThemeChoice>,
+    layout: Option<(Page, u64, usize, usize, bool)>,
+    focus_question: bool,
+}
+
+impl StrataApp {
+    /// A window that will start its engine after the first frame.
+    pub fn new(ctx: &egui::Context, options: WindowOptions, spawn: Spawn) -> StrataApp {
+        theme::install(ctx);
+        StrataApp {
+            state: ViewState::new(options.initial_model, options.load),
+            engine: None,
+            spawn: Some(spawn),
+            files: Files::new(ctx.clone()),
+            memory: ChatMemory::default(),
+            composition: Composition::default(),
+            frame_millis: Arc::new(AtomicU64::new(millis(FRAME_INTERVAL))),
+            start_documents: options.documents,
+            frames: 0,
+            theme: None,
+            layout: None,
+            focus_question: true,
+        }
+    }
+
+    /// Exchanges and blocks laid out in the last frame.
+    pub fn drawn_items(&self) -> usize {
+        self.memory.drawn
+    }
+
+    fn start(&mut self, ctx: &egui::Context) {
+        self.frames += 1;
+        if self.frames == 1 {
+            ctx.request_repaint();
+            return;
+        }
+        let Some(spawn) = self.spawn.take() else { return };
+        let (waker, interval) = (ctx.clone(), self.frame_millis.clone());
+        let wake = move || waker.request_repaint_after(Duration::from_millis(interval.load(Ordering::Relaxed)));
+        self.engine = Some(spawn(Box::new(wake)));
+        self.state.load_model(self.state.source.clone());
+        let documents = std::mem::take(&mut self.start_documents);
+        if !documents.is_empty() {
+            self.files.read(documents);
+        }
+    }
+
+    fn take_events(&mut self, ctx: &egui::Context) {
+        let Some(engine) = &self.engine else { return };
+        for _ in 0..EVENTS_PER_FRAME {
+            match engine.wait(Duration::ZERO) {
+                Ok(event) => self.state.apply(event),
+                Err(false) => break,
+                Err(true) => {
+                    self.engine = None;
+                    self.state.engine_gone();
+                    return;
+                }
+            }
+        }
+        if std::mem::take(&mut self.state.stop_due) {
+            engine.stop();
+        }
+        let software = self.state.info().is_some_and(|info| info.software);
+        let interval = if software { SOFTWARE_FRAME_INTERVAL } else { FRAME_INTERVAL };
+        self.frame_millis.store(millis(interval), Ordering::Relaxed);
+        if self.state.running.is_some() || matches!(self.state.model, ModelState::Loading { .. }) {
+            ctx.request_repaint_after(HEARTBEAT);
+        }
+    }
+
+    fn take_files(&mut self, ctx: &egui::Context) {
+        while let Some(event) = self.files.poll() {
+            match event {
+                FileEvent::Document(document) => {
+                    self.state.add_document(document, false);
+                    self.focus_question = true;
+                }
+                FileEvent::Refused(sentence) => {
+                    self.state.page = Page::Chat;
+                    self.state.notice(sentence, true);
+                }
+                FileEvent::Model(path) => self.state.load_model(ModelSource::Path(path)),
+            }
+            ctx.request_repaint();
+        }
+    }
+
+    fn take_drops(&mut self, ctx: &egui::Context) {
+        let dropped: Vec<PathBuf> = ctx.input(|i| i.raw.dropped_files.iter().map(|f| f.path().to_owned()).collect());
+        let (models, documents): (Vec<PathBuf>, Vec<PathBuf>) = dropped.into_iter().partition(|p| is_model(p));
+        if let Some(model) = models.into_iter().next_back() {
+            self.state.load_model(ModelSource::Path(model));
+        }
+        if !documents.is_empty() {
+            self.files.read(documents);
+        }
+    }
+
+    fn shortcuts(&mut self, ctx: &egui::Context) -> Vec<Action> {
+        let pressed = |key: Key| ctx.input_mut(|i| i.consume_key(Modifiers::COMMAND, key));
+        let mut actions = Vec::new();
+        if pressed(Key::N) {
+            actions.push(Action::NewChat);
+        }
+        if pressed(Key::O) {
+            actions.push(Action::OpenDocuments);
+        }
+        if pressed(Key::F) {
+            ctx.memory_mut(|m| m.request_focus(sidebar::search_id()));
+        }
+        if pressed(Key::L) {
+            self.state.page = Page::Chat;
+            self.focus_question = true;
+        }
+        if pressed(Key::Comma) {
+            actions.push(Action::Show(if self.state.page == Page::Settings { Page::Chat } else { Page::Settings }));
+        }
+        if ctx.input_mut(|i| i.consume_key(Modifiers::NONE, Key::F1)) {
+            actions.push(Action::Show(if self.state.page == Page::Help { Page::Chat } else { Page::Help }));
+        }
+        if ctx.input(|i| i.key_pressed(Key::Escape)) && !egui::Popup::is_any_open(ctx) {
+            actions.extend(self.escape(ctx));
+        }
+        actions
+    }
+
+    /// Escape leaves the page or the search first, and then stops the turn.
+    fn escape(&mut self, ctx: &egui::Context) -> Option<Action> {
+        if self.state.page != Page::Chat {
+            return Some(Action::Show(Page::Chat));
+        }
+        if !self.state.search.is_empty() && ctx.memory(|m| m.had_focus_last_frame(sidebar::search_id())) {
+            self.state.search.clear();
+            return None;
+        }
+        self.state.running.is_some().then_some(Action::Stop)
+    }
+
+    fn perform(&mut self, ctx: &egui::Context, action: Action) {
+        match action {
+            Action::Send => {
+                self.state.send();
+                self.after_asking();
+            }
+            Action::Stop => {
+                if self.state.stopping()
+                    && let Some(engine) = &self.engine
+                {
+                    engine.stop();
+                }
+            }
+            Action::Regenerate => {
+                self.state.regenerate();
+                self.after_asking();
+            }
+            Action::Copy(text) => ctx.copy_text(text),
+            Action::NewChat => {
+                self.state.new_chat();
+                self.focus_question = true;
+            }
+            Action::SelectChat(id) => {
+                self.state.select_chat(id);
+                self.focus_question = true;
+            }
+            Action::OpenDocuments => self.files.ask(Dialog::Documents),
+            Action::OpenModelFile => self.files.ask(Dialog::ModelFile),
+            Action::OpenModelFolder => self.files.ask(Dialog::ModelFolder),
+            Action::LoadModel(source) => self.state.load_model(source),
+            Action::Attach(id) => self.state.attach(id),
+            Action::Detach(id) => self.state.detach(id),
+            Action::Read => self.state.read(),
+            Action::Sample(question) => match sample::document() {
+                Ok(document) => {
+                    self.state.add_document(document, true);
+                    question.into_iter().for_each(|q| self.ask(q));
+                }
+                Err(error) => self.state.notice(error.to_string(), true),
+            },
+            Action::Ask(question) => self.ask(question),
+            Action::ToggleTheme => self.state.toggle_theme(ctx.theme() == egui::Theme::Dark),
+            Action::Show(page) => {
+                self.state.page = page;
+                self.focus_question = page == Page::Chat;
+            }
+            Action::SettingsChanged => self.state.check_settings(),
+            Action::Dismiss(index) => {
+                if index < self.state.notices.len() {
+                    self.state.notices.remove(index);
+                }
+            }
+        }
+        ctx.request_repaint();
+    }
+
+    fn ask(&mut self, question: String) {
+        let draft = std::mem::replace(&mut self.state.chat_mut().draft, question);
+        self.state.send();
+        self.state.chat_mut().draft = draft;
+        self.after_asking();
+    }
+
+    fn after_asking(&mut self) {
+        self.memory.jump_to_end = true;
+        self.focus_question = true;
+    }
+
+    fn send_commands(&mut self) {
+        if self.spawn.is_some() {
+            return; // the engine is not started yet: commands wait for it
+        }
+        for command in std::mem::take(&mut self.state.outbox) {
+            if !self.engine.as_ref().is_some_and(|engine| engine.send(command)) {
+                self.state.engine_gone();
+                return;
+            }
+        }
+    }
+
+    fn apply_theme(&mut self, ctx: &egui::Context) {
+        let choice = self.state.settings.theme;
+        if self.theme != Some(choice) {
+            self.theme = Some(choice);
+            ctx.set_theme(match choice {
+                ThemeChoice::System => egui::ThemePreference::System,
+                ThemeChoice::Light => egui::ThemePreference::Light,
+                ThemeChoice::Dark => egui::ThemePreference::Dark,
+            });
+        }
+    }
+
+    fn panels(&mut self, ui: &mut Ui) -> Vec<Action> {
+        let mut actions = status::status_ui(ui, &self.state);
+        actions.extend(sidebar::sidebar_ui(ui, &mut self.state));
+        let page = theme::tokens(ui).page;
+        let frame = Frame::NONE.fill(page);
+        let middle = CentralPanel::default().frame(frame).show(ui, |ui| match self.state.page {
+            Page::Chat => {
+                actions.extend(documents::documents_ui(ui, &self.state));
+                actions.extend(notices::notices_ui(ui, &self.state));
+                actions.extend(composer_ui(ui, &mut self.state, &mut self.composition));
+                actions.extend(chat_ui(ui, &self.state, &mut self.memory));
+            }
+            Page::Settings => actions.extend(settings::settings_ui(ui, &mut self.state)),
+            Page::Help => actions.extend(help::help_ui(ui)),
+        });
+        self.drop_target(ui, middle.response.rect);
+        actions
+    }
+
+    /// What decides the heights of the panels. Where it changes, the frame is laid out twice, so that no panel is drawn
+    /// at the height that it had before.
+    fn layout_key(&self) -> (Page, u64, usize, usize, bool) {
+        let (state, chat) = (&self.state, self.state.chat());
+        let failed = matches!(state.model, ModelState::Failed(_));
+        (state.page, chat.id, state.notices.len(), chat.documents.len(), failed)
+    }
+
+    fn drop_target(&self, ui: &Ui, rect: egui::Rect) {
+        let hovered = ui.input(|i| i.raw.hovered_files.clone());
+        if hovered.is_empty() {
+            return;
+        }
+        let model = hovered.iter().all(|f| f.path.as_deref().is_some_and(looks_like_model));
+        drop_target_ui(ui, rect, if model { "Open this model" } else { "Add to this chat" });
+    }
+}
+
+impl eframe::App for StrataApp {
+    fn ui(&mut self, ui: &mut Ui, _frame: &mut eframe::Frame) {
+        let ctx = ui.ctx().clone();
+        self.start(&ctx);
+        self.apply_theme(&ctx);
+        self.take_events(&ctx);
+        self.take_files(&ctx);
+        self.take_drops(&ctx);
+        let key = Some(self.layout_key());
+        if self.layout != key {
+            self.layout = key;
+            ctx.request_discard("panel heights");
+        }
+        let mut actions = self.shortcuts(&ctx);
+        actions.extend(self.panels(ui));
+        for action in actions {
+            self.perform(&ctx, action);
+        }
+        if std::mem::take(&mut self.focus_question) && self.state.page == Page::Chat {
+            ctx.memory_mut(|m| m.request_focus(composer_id()));
+        }
+        self.send_commands();
+    }
+
+    fn on_exit(&mut self) {
+        if let Some(engine) = self.engine.take() {
+            engine.stop();
+            engine.send(EngineCommand::Shutdown);
+        }
+    }
+}

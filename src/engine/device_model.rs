@@ -1,0 +1,426 @@
+//! A model on the device: weights, activations, and the bind groups of every op, made once.
+//!
+//! ```text
+//! ids ─► embed ─► x ┬► norm ─► h ─► qkv ─► rope, append ─► q, KV blocks ─► attention ─► attn ─► output ─► x += ┐
+//!                   └───────────────────────────────── per layer ◄── x += down ◄── up, activation ◄── h ◄── norm ┘
+//! x ─► norm ─► h ─► output projection ─► logits ─► argmax or top-k ─► result
+//! ```
+//! Owner: the engine thread. Shapes: x, h f32 `[T, C]`; qkv f32 `[T, (H + 2G) D]`; q, attn f32 `[T, H, D]`;
+//! ff f32 `[T, F]`; logits f32 `[n, V]`. T is at most `max_chunk`.
+
+use crate::base::{Bytes, ModelDims};
+use crate::gpu::kernels::KvElement;
+use crate::gpu::kernels::attention_decode::{AttentionDecode, SPLIT_KEYS};
+use crate::gpu::kernels::attention_prefill::{AttentionPrefill, PrefillBindings};
+use crate::gpu::kernels::linear::{Embed, Linear, LinearActivation, LinearBinding, LinearSlices, LinearSpec, WeightFormat};
+use crate::gpu::kernels::norm::Norm;
+use crate::gpu::kernels::rope_append::{RopeAppend, RopeAppendSpec};
+use crate::gpu::kernels::sample::{Sample, TOP_K_BYTES};
+use crate::gpu::{Binding, Buffer, Gpu, GpuError, Slice};
+use crate::kv::{KvCache, KvSpec, SegmentShape};
+use crate::model::ModelFile;
+use crate::model::place::{PlacedMatrix, PlacedModel, PlacedNorm, Weights};
+use crate::model::plan::{Activation, ModelPlan, NormKind, PositionPlan, RopePlan, RopeStyle};
+
+use super::error::EngineError;
+
+/// Largest scores buffer of prefill attention, bytes: longer contexts take more tiles.
+const SCORES_BYTES: u64 = 32 << 20;
+
+/// One matrix, ready to be multiplied with.
+pub(super) struct LinearOp {
+    pub(super) slabs: Vec<LinearSlab>,
+    pub(super) rows: usize,
+    pub(super) cols: usize,
+    /// outputs per row: 1, or 2 rows per output (SwiGLU)
+    pub(super) rows_per_output: usize,
+}
+
+pub(super) struct LinearSlab {
+    pub(super) op: Linear,
+    pub(super) binding: LinearBinding,
+    pub(super) first_row: usize,
+    pub(super) n_rows: usize,
+}
+
+pub(super) struct EmbedOp {
+    pub(super) op: Embed,
+    /// binding, first row and number of rows of each slab
+    pub(super) slabs: Vec<(Binding, [usize; 2])>,
+}
+
+pub(super) struct LayerOps {
+    pub(super) attn_norm: Binding,
+    pub(super) qkv: LinearOp,
+    pub(super) attn_output: LinearOp,
+    pub(super) ffn_norm: Binding,
+    pub(super) ffn_up: LinearOp,
+    pub(super) ffn_down: LinearOp,
+}
+
+/// Bind groups of one layer's segment.
+pub(super) struct SegmentOps {
+    pub(super) rope_append: Binding,
+    pub(super) prefill: PrefillBindings,
+    pub(super) decode: Binding,
+}
+
+/// Buffers between the ops.
+pub(super) struct Activations {
+    pub(super) ids: Slice,
+    pub(super) positions: Slice,
+    pub(super) rope: Slice,
+    pub(super) x: Slice,
+    pub(super) h: Slice,
+    qkv: Slice,
+    q: Slice,
+    attn: Slice,
+    ff: Slice,
+    pub(super) logits: Slice,
+    scores: Slice,
+    prefill_state: Slice,
+    pub(super) result: Slice,
+    pub(super) readback: Buffer,
+}
+
+/// What the loader decides before anything is allocated.
+#[derive(Debug, Clone)]
+pub struct MemoryEstimate {
+    /// weights, bytes
+    pub weights: u64,
+    /// activations and scratch, bytes
+    pub activations: u64,
+    /// KV cache of the first segment and of the whole context, bytes
+    pub kv_first: u64,
+    /// KV cache of the whole context in force
+    pub kv_full: u64,
+}
+
+/// A model that can run.
+pub struct DeviceModel {
+    pub(super) dims: ModelDims,
+    pub(super) weights: Weights,
+    pub(super) norm: Norm,
+    pub(super) embed: EmbedOp,
+    pub(super) position_embed: Option<EmbedOp>,
+    pub(super) position_offset: usize,
+    pub(super) rope: Option<RopePlan>,
+    pub(super) layers: Vec<LayerOps>,
+    pub(super) rope_append: RopeAppend,
+    pub(super) prefill: AttentionPrefill,
+    pub(super) decode: AttentionDecode,
+    pub(super) sample: Sample,
+    pub(super) output_norm: Binding,
+    pub(super) output: LinearOp,
+    pub(super) sample_bindings: [Binding; 2],
+    pub(super) act: Activations,
+    /// `[segment][layer]`
+    pub(super) segments: Vec<Vec<SegmentOps>>,
+    pub(super) split_buffers: Option<(usize, Slice, Slice, Binding)>,
+    pub(super) max_chunk: usize,
+    /// tokens per prefill tile of keys for a full chunk
+    pub(super) tile_keys: usize,
+    /// the KV cache
+    pub kv: KvCache,
+}
+
+/// Tokens of the largest chunk on this device.
+pub(super) fn max_chunk(gpu: &Gpu) -> usize {
+    if gpu.is_software() { 128 } else { crate::base::limits::MAX_PREFILL_CHUNK }
+}
+
+fn tile_keys(dims: &ModelDims, chunk: usize) -> usize {
+    let most = SCORES_BYTES as usize / (dims.n_head * chunk * 4);
+    (most / 64 * 64).clamp(64, 8192)
+}
+
+/// Bytes of each activation buffer, in the order of [`Activations`].
+fn activation_bytes(plan: &ModelPlan, chunk: usize, tile: usize) -> Vec<(&'static str, u64)> {
+    let d = &plan.dims;
+    let n_pairs = match &plan.position {
+        PositionPlan::Rope(r) => r.inv_freq.len(),
+        PositionPlan::Learned { .. } => 0,
+    };
+    let per_token = |n: usize| (chunk * n * 4) as u64;
+    vec![
+        ("token ids", per_token(1)),
+        ("positions", per_token(1)),
+        ("rope table", per_token(2 * n_pairs)),
+        ("x", per_token(d.hidden_dim)),
+        ("h", per_token(d.hidden_dim)),
+        ("qkv", per_token(d.q_dim() + 2 * d.kv_dim())),
+        ("q", per_token(d.q_dim())),
+        ("attn", per_token(d.q_dim())),
+        ("ff", per_token(d.ffn_dim)),
+        ("logits", d.vocab_size as u64 * 4),
+        ("scores", (d.n_head * chunk * tile * 4) as u64),
+        ("softmax state", (d.n_head * chunk * 16) as u64),
+        ("result", TOP_K_BYTES),
+        ("readback", TOP_K_BYTES),
+    ]
+}
+
+fn kv_spec(plan: &ModelPlan, element: KvElement) -> KvSpec {
+    KvSpec { n_layer: plan.dims.n_layer, n_kv_head: plan.dims.n_kv_head, head_dim: plan.dims.head_dim, element }
+}
+
+/// What running this model at this context takes, before anything is allocated.
+pub fn estimate(gpu: &Gpu, plan: &ModelPlan, placed: &PlacedModel, element: KvElement, context: usize) -> MemoryEstimate {
+    let chunk = max_chunk(gpu);
+    let sizes = activation_bytes(plan, chunk, tile_keys(&plan.dims, chunk));
+    let kv = KvCache::new(kv_spec(plan, element), context, None);
+    MemoryEstimate {
+        weights: placed.total_bytes(),
+        activations: sizes.iter().map(|(_, b)| b.next_multiple_of(16).max(16)).sum(),
+        kv_first: kv.bytes_for(gpu, 1),
+        kv_full: kv.bytes_for(gpu, context),
+    }
+}
+
+/// Shapes that the attention kernels are not built for.
+fn check_shape(plan: &ModelPlan) -> Result<(), EngineError> {
+    let d = &plan.dims;
+    let refuse = |what: String| Err(EngineError::Shape(what));
+    if !d.head_dim.is_multiple_of(8) || d.head_dim > crate::base::limits::MAX_HEAD_DIM {
+        return refuse(format!("its head dimension is {}; the kernels take multiples of 8 up to 256", d.head_dim));
+    }
+    if !d.hidden_dim.is_multiple_of(4) || !d.ffn_dim.is_multiple_of(4) {
+        return refuse(format!("its widths {} and {} are not multiples of 4", d.hidden_dim, d.ffn_dim));
+    }
+    if let PositionPlan::Rope(r) = &plan.position
+        && (!r.inv_freq.len().is_multiple_of(2) || 2 * r.inv_freq.len() > d.head_dim)
+    {
+        return refuse(format!("{} of {} dimensions rotate; the kernels take multiples of 4", 2 * r.inv_freq.len(), d.head_dim));
+    }
+    Ok(())
+}
+
+impl DeviceModel {
+    /// Uploads `file` and makes every pipeline and bind group. `progress` gets the share done and returns false to stop.
+    ///
+    /// # Errors
+    /// A shape the kernels cannot run, out of VRAM, a broken file, a lost device.
+    pub fn load(
+        gpu: &Gpu,
+        file: &ModelFile,
+        placed: PlacedModel,
+        element: KvElement,
+        context: usize,
+        vram_budget: Option<Bytes>,
+        progress: &mut dyn FnMut(f32) -> bool,
+    ) -> Result<DeviceModel, EngineError> {
+        let plan = file.plan();
+        check_shape(plan)?;
+        let weights = Weights::upload(gpu, file, placed, progress)?;
+        let chunk = max_chunk(gpu);
+        let tile = tile_keys(&plan.dims, chunk);
+        let act = allocate(gpu, plan, chunk, tile)?;
+        let d = &plan.dims;
+        let (layer_norm, eps) = match plan.norm {
+            NormKind::Rms { eps } => (false, eps),
+            NormKind::Layer { eps } => (true, eps),
+        };
+        let norm = Norm::new(gpu, layer_norm, eps)?;
+        let b = Builder { gpu, weights: &weights, act: &act, norm: &norm };
+        let (rope, position_offset) = match &plan.position {
+            PositionPlan::Rope(r) => (Some(r.clone()), 0),
+            PositionPlan::Learned { offset, .. } => (None, *offset),
+        };
+        let placed = &weights.placed;
+        let embed = b.embed(&placed.token_embedding, &act.ids, false)?;
+        let position_embed = placed.positions.as_ref().map(|p| b.embed(p, &act.positions, true)).transpose()?;
+        let activation = match plan.activation {
+            Activation::SwiGlu => LinearActivation::SwiGlu,
+            Activation::GeluTanh => LinearActivation::GeluTanh,
+            Activation::Gelu => LinearActivation::Gelu,
+            Activation::Relu => LinearActivation::Relu,
+        };
+        let mut layers = Vec::with_capacity(d.n_layer);
+        for l in &placed.layers {
+            layers.push(LayerOps {
+                attn_norm: b.norm(&l.attn_norm)?,
+                qkv: b.linear(&l.qkv, &act.h, &act.qkv, LinearActivation::None, false)?,
+                attn_output: b.linear(&l.attn_output, &act.attn, &act.x, LinearActivation::None, true)?,
+                ffn_norm: b.norm(&l.ffn_norm)?,
+                ffn_up: b.linear(&l.ffn_up, &act.h, &act.ff, activation, false)?,
+                ffn_down: b.linear(&l.ffn_down, &act.ff, &act.x, LinearActivation::None, true)?,
+            });
+        }
+        let output_norm = b.norm(&placed.output_norm)?;
+        let output = b.linear(placed.output(), &act.h, &act.logits, LinearActivation::None, false)?;
+        let sample = Sample::new(gpu)?;
+        let sample_bindings = sample.bind(gpu, &act.logits, &act.result)?;
+        let spec = RopeAppendSpec {
+            n_head: d.n_head,
+            n_kv_head: d.n_kv_head,
+            head_dim: d.head_dim,
+            n_pairs: rope.as_ref().map_or(0, |r| r.inv_freq.len()),
+            half_style: rope.as_ref().is_some_and(|r| r.style == RopeStyle::Half),
+            qk_norm: plan.layers.first().is_some_and(|l| l.q_norm.is_some()),
+            eps,
+            scale: plan.attn_scale,
+            element,
+        };
+        Ok(DeviceModel {
+            rope_append: RopeAppend::new(gpu, spec)?,
+            prefill: AttentionPrefill::new(gpu, d.n_head, d.n_kv_head, d.head_dim, element)?,
+            decode: AttentionDecode::new(gpu, d.n_head, d.n_kv_head, d.head_dim, element)?,
+            kv: KvCache::new(kv_spec(plan, element), context, vram_budget),
+            dims: d.clone(),
+            norm,
+            embed,
+            position_embed,
+            position_offset,
+            rope,
+            layers,
+            sample,
+            output_norm,
+            output,
+            sample_bindings,
+            segments: Vec::new(),
+            split_buffers: None,
+            max_chunk: chunk,
+            tile_keys: tile,
+            weights,
+            act,
+        })
+    }
+
+    /// Makes room in the KV cache for `n_tokens` in all, with the bind groups and split buffers that go with it.
+    ///
+    /// # Errors
+    /// Over the window or the budget, out of VRAM, a lost device.
+    pub fn reserve(&mut self, gpu: &Gpu, n_tokens: usize) -> Result<(), EngineError> {
+        self.kv.reserve(gpu, n_tokens)?;
+        let n_splits = self.kv.shapes().iter().map(|s| s.n_tokens.div_ceil(SPLIT_KEYS)).sum::<usize>();
+        if self.split_buffers.as_ref().is_none_or(|b| b.0 < n_splits) {
+            let acc = gpu.buffer("attention splits", self.decode.acc_bytes(n_splits))?.all();
+            let state = gpu.buffer("attention split state", self.decode.state_bytes(n_splits))?.all();
+            let merge = self.decode.bind_merge(gpu, [&acc, &state, &self.act.attn])?;
+            self.split_buffers = Some((n_splits, acc, state, merge));
+            self.segments.clear();
+        }
+        for i in self.segments.len()..self.kv.shapes().len() {
+            let ops = (0..self.dims.n_layer).map(|l| self.bind_segment(gpu, i, l)).collect::<Result<Vec<_>, _>>()?;
+            self.segments.push(ops);
+        }
+        Ok(())
+    }
+
+    fn bind_segment(&self, gpu: &Gpu, segment_idx: usize, layer_idx: usize) -> Result<SegmentOps, EngineError> {
+        let segment = self.kv.segment(segment_idx, layer_idx);
+        let (kv, table, a) = (&segment.blocks, &segment.table, &self.act);
+        let layer = &self.weights.placed.layers[layer_idx];
+        let norms = match (&layer.q_norm, &layer.k_norm) {
+            (Some(q), Some(k)) => Some([self.weights.slice(q.weight), self.weights.slice(k.weight)]),
+            _ => None,
+        };
+        let norms = norms.as_ref().map(|[q, k]| [q, k]);
+        let Some((_, acc, state, _)) = &self.split_buffers else {
+            return Err(EngineError::Shape("the split buffers are missing".into()));
+        };
+        Ok(SegmentOps {
+            rope_append: self.rope_append.bind(gpu, [&a.qkv, &a.rope, table, kv, &a.q], norms)?,
+            prefill: self.prefill.bind(gpu, [&a.q, kv, table, &a.scores, &a.prefill_state, &a.attn])?,
+            decode: self.decode.bind_split(gpu, [&a.q, kv, table, acc, state])?,
+        })
+    }
+
+    /// Segments of the cache, in order.
+    pub(super) fn shapes(&self) -> &[SegmentShape] {
+        self.kv.shapes()
+    }
+
+    /// Bytes of weights that one decoded token reads (the embedding table only where it is also the output).
+    pub fn weight_bytes_per_token(&self) -> u64 {
+        let p = &self.weights.placed;
+        let layers = p.layers.iter().flat_map(|l| [&l.qkv, &l.attn_output, &l.ffn_up, &l.ffn_down]);
+        layers.chain([p.output()]).map(PlacedMatrix::weight_bytes).sum()
+    }
+
+    /// Floating-point operations of one token's matrix products, without the output projection.
+    pub fn layer_flops_per_token(&self) -> u64 {
+        let p = &self.weights.placed;
+        let layers = p.layers.iter().flat_map(|l| [&l.qkv, &l.attn_output, &l.ffn_up, &l.ffn_down]);
+        layers.map(|m| 2 * (m.rows * m.cols) as u64).sum()
+    }
+
+    /// A second output projection that writes logits of up to `n_rows` tokens at once into its own buffer.
+    pub(super) fn wide_output(&self, gpu: &Gpu, n_rows: usize) -> Result<(LinearOp, Slice), EngineError> {
+        let logits = gpu.buffer("logits", (n_rows * self.dims.vocab_size * 4) as u64)?.all();
+        let b = Builder { gpu, weights: &self.weights, act: &self.act, norm: &self.norm };
+        Ok((b.linear(self.weights.placed.output(), &self.act.h, &logits, LinearActivation::None, false)?, logits))
+    }
+}
+
+fn allocate(gpu: &Gpu, plan: &ModelPlan, chunk: usize, tile: usize) -> Result<Activations, GpuError> {
+    let sizes = activation_bytes(plan, chunk, tile);
+    let size = |name: &str| sizes.iter().find(|(n, _)| *n == name).map_or(16, |(_, b)| *b);
+    let buffer = |name: &str| -> Result<Slice, GpuError> { Ok(gpu.buffer(name, size(name))?.all()) };
+    Ok(Activations {
+        ids: buffer("token ids")?,
+        positions: buffer("positions")?,
+        rope: buffer("rope table")?,
+        x: buffer("x")?,
+        h: buffer("h")?,
+        qkv: buffer("qkv")?,
+        q: buffer("q")?,
+        attn: buffer("attn")?,
+        ff: buffer("ff")?,
+        logits: buffer("logits")?,
+        scores: buffer("scores")?,
+        prefill_state: buffer("softmax state")?,
+        result: buffer("result")?,
+        readback: gpu.readback_buffer("readback", size("readback"))?,
+    })
+}
+
+struct Builder<'a> {
+    gpu: &'a Gpu,
+    weights: &'a Weights,
+    act: &'a Activations,
+    norm: &'a Norm,
+}
+
+impl Builder<'_> {
+    fn norm(&self, n: &PlacedNorm) -> Result<Binding, GpuError> {
+        let weight = self.weights.slice(n.weight);
+        let bias = n.bias.map(|b| self.weights.slice(b));
+        self.norm.bind(self.gpu, &self.act.x, &weight, bias.as_ref(), &self.act.h)
+    }
+
+    fn linear(
+        &self,
+        m: &PlacedMatrix,
+        x: &Slice,
+        y: &Slice,
+        activation: LinearActivation,
+        residual: bool,
+    ) -> Result<LinearOp, GpuError> {
+        let bias = m.bias.map(|b| self.weights.slice(b));
+        let mut slabs = Vec::new();
+        for group in &m.groups {
+            let spec = LinearSpec { format: group.format, cols: m.cols, activation, bias: bias.is_some(), residual };
+            for slab in &group.slabs {
+                let op = Linear::new(self.gpu, spec)?;
+                let (quants, scales) = (self.weights.slice(slab.quants), self.weights.slice(slab.scales));
+                let binding = op.bind(self.gpu, LinearSlices { x, quants: &quants, scales: &scales, bias: bias.as_ref(), y })?;
+                slabs.push(LinearSlab { op, binding, first_row: slab.first_row, n_rows: slab.n_rows });
+            }
+        }
+        let rows_per_output = if activation == LinearActivation::SwiGlu { 2 } else { 1 };
+        Ok(LinearOp { slabs, rows: m.rows, cols: m.cols, rows_per_output })
+    }
+
+    fn embed(&self, m: &PlacedMatrix, ids: &Slice, add: bool) -> Result<EmbedOp, GpuError> {
+        let format = m.groups.first().map_or(WeightFormat::F32, |g| g.format);
+        let op = Embed::new(self.gpu, format, m.cols, add)?;
+        let mut slabs = Vec::new();
+        for slab in m.groups.iter().flat_map(|g| &g.slabs) {
+            let (quants, scales) = (self.weights.slice(slab.quants), self.weights.slice(slab.scales));
+            let binding = op.bind(self.gpu, ids, &quants, &scales, &self.act.x)?;
+            slabs.push((binding, [slab.first_row, slab.n_rows]));
+        }
+        Ok(EmbedOp { op, slabs })
+    }
+}

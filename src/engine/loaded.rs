@@ -1,0 +1,255 @@
+//! A loaded model with its tokenizer, template and the tokens whose K and V are in the cache.
+
+use std::sync::Arc;
+
+use crate::base::limits::SUBMIT_TARGET_MILLIS;
+use crate::gpu::kernels::KvElement;
+use crate::gpu::kernels::sample::{self, Candidates};
+use crate::gpu::{Gpu, GpuError};
+use crate::model::place;
+use crate::model::{ModelFile, RecommendedSampling, TokenizerSource};
+use crate::token::{ChatMessage, ChatTemplate, Prompt, Tokenizer};
+
+use super::command::{KvDtype, LoadOptions, Message, ModelInfo, ModelSource, Role, Sampling};
+use super::device_model::{self, DeviceModel};
+use super::error::EngineError;
+use super::pace::Pace;
+use super::sampler::Sampler;
+
+/// The weights in the binary.
+static BUILT_IN: &[u8] = include_bytes!("../../assets/demo-model/strata-quote-6m-Q8_0.gguf");
+/// Chunks of prefill are at least this long, so that weights are read once for several tokens.
+const MIN_CHUNK: usize = 16;
+
+/// A model ready to answer.
+pub(super) struct Loaded {
+    pub(super) model: DeviceModel,
+    /// None for a synthetic model
+    text: Option<TextSide>,
+    pub(super) info: ModelInfo,
+    pub(super) pace: Pace,
+    /// tokens whose K and V are valid, in order; as many as `model.kv.len()`
+    pub(super) tokens: Vec<u32>,
+    element: KvElement,
+    file: ModelFile,
+}
+
+/// How a model turns text into tokens and a conversation into text.
+pub(super) struct TextSide {
+    pub(super) tokenizer: Arc<Tokenizer>,
+    pub(super) template: ChatTemplate,
+}
+
+/// What a step hands to the sampler.
+pub(super) enum Picked {
+    /// the best token
+    Greedy(u32),
+    /// the best few
+    Few(Candidates),
+    /// all logits
+    All(Vec<f32>),
+}
+
+/// Opens the header and tokenizer of `source`; nothing goes to the device yet.
+pub(super) fn open(source: &ModelSource) -> Result<ModelFile, EngineError> {
+    Ok(match source {
+        ModelSource::BuiltIn => ModelFile::from_static(BUILT_IN)?,
+        ModelSource::Path(path) => ModelFile::open(path)?,
+        ModelSource::Synthetic { name, weight_type } => ModelFile::synthetic(name, weight_type, 1)?,
+    })
+}
+
+impl Loaded {
+    /// Loads `source` onto `gpu`. `progress` gets the share done and returns false to stop.
+    pub(super) fn load(
+        gpu: &Gpu,
+        source: &ModelSource,
+        options: &LoadOptions,
+        progress: &mut dyn FnMut(f32) -> bool,
+    ) -> Result<Loaded, EngineError> {
+        let mut file = open(source)?;
+        let text = match source {
+            ModelSource::Synthetic { .. } => None,
+            _ => Some(TextSide::open(&file)?),
+        };
+        let element = match options.kv_dtype {
+            KvDtype::F16 => KvElement::F16,
+            KvDtype::F32 => KvElement::F32,
+        };
+        let plan = file.plan();
+        let window = plan.sliding_window.unwrap_or(usize::MAX).min(plan.dims.context_len);
+        let context = options.context.unwrap_or(window).clamp(1, window);
+        file.limit_context(context)?;
+        let plan = file.plan();
+        let placed = place::lay_out(&file, gpu.max_binding_bytes())?;
+        let estimate = device_model::estimate(gpu, plan, &placed, element, context);
+        let mut notes: Vec<String> = placed
+            .converted
+            .iter()
+            .map(|(what, n)| format!("{n} matrices stored as {what}: no kernel reads the type directly"))
+            .collect();
+        if let Some(text) = &text {
+            notes.extend(text.tokenizer.notes().iter().cloned());
+            notes.extend(text.template.note().map(str::to_owned));
+        }
+        if plan.sliding_window.is_some_and(|w| w < plan.dims.context_len) {
+            notes.push(format!("this model attends to {window} tokens at most; longer contexts are refused"));
+        }
+        let mut model = DeviceModel::load(gpu, &file, placed, element, context, options.vram_budget, progress)?;
+        model.reserve(gpu, 1)?;
+        let meta = file.info();
+        let info = ModelInfo {
+            name: meta.name.clone(),
+            architecture: meta.architecture.clone(),
+            quantisation: meta.quantisation.clone(),
+            n_params: meta.n_params,
+            context_len: plan.dims.context_len,
+            context_limit: context,
+            file_bytes: meta.file_bytes,
+            vram_bytes: gpu.allocated_bytes(),
+            estimated_vram_bytes: estimate.weights + estimate.activations + estimate.kv_first,
+            kv_bytes_per_token: model.kv.spec().token_bytes(),
+            adapter: gpu.info().name.clone(),
+            software: gpu.is_software(),
+            notes,
+            sampling: recommended(&meta.sampling, *source == ModelSource::BuiltIn),
+            built_in: *source == ModelSource::BuiltIn,
+        };
+        Ok(Loaded { model, text, info, pace: Pace::new(gpu), tokens: Vec::new(), element, file })
+    }
+
+    /// Puts the same file on a new device, with an empty cache.
+    pub(super) fn reload(&mut self, gpu: &Gpu, options: &LoadOptions) -> Result<(), EngineError> {
+        let placed = place::lay_out(&self.file, gpu.max_binding_bytes())?;
+        let context = self.info.context_limit;
+        let mut model = DeviceModel::load(gpu, &self.file, placed, self.element, context, options.vram_budget, &mut |_| true)?;
+        model.reserve(gpu, 1)?;
+        self.model = model;
+        self.pace = Pace::new(gpu);
+        self.tokens.clear();
+        Ok(())
+    }
+
+    /// The tokens of a conversation, up to where the answer begins.
+    pub(super) fn encode(&self, messages: &[Message], add_generation_prompt: bool) -> Result<Prompt, EngineError> {
+        let messages: Vec<ChatMessage> = messages
+            .iter()
+            .map(|m| {
+                let role = match m.role {
+                    Role::System => "system",
+                    Role::User => "user",
+                    Role::Assistant => "assistant",
+                };
+                ChatMessage::new(role, m.content.clone())
+            })
+            .collect();
+        let side = self.text()?;
+        Ok(side.template.prompt(&side.tokenizer, &messages, add_generation_prompt)?)
+    }
+
+    /// Tokenizer and template.
+    pub(super) fn text(&self) -> Result<&TextSide, EngineError> {
+        self.text.as_ref().ok_or(EngineError::NoText)
+    }
+
+    /// Tokens of `target` that need no prefill: the common prefix with the cache, but never all of them, because the
+    /// last token must run to give logits.
+    pub(super) fn cached_prefix(&self, target: &[u32]) -> usize {
+        let common = self.tokens.iter().zip(target).take_while(|(a, b)| a == b).count();
+        common.min(target.len().saturating_sub(1))
+    }
+
+    /// Forgets everything from token `len` on.
+    pub(super) fn truncate(&mut self, len: usize) {
+        self.tokens.truncate(len);
+        self.model.kv.truncate(len);
+    }
+
+    /// Tokens of the next prefill chunk at `pos` when `left` remain: as many as keep a layer near the submit target.
+    pub(super) fn next_chunk(&self, pos: usize, left: usize) -> usize {
+        let per_token = (self.model.layer_flops_per_token() as f64 / self.model.dims.n_layer as f64).max(1.0);
+        let wanted = (self.pace.flops_per_s() * SUBMIT_TARGET_MILLIS / 1e3 / per_token) as usize;
+        self.model.chunk_at(pos, left, (wanted / 8 * 8).max(MIN_CHUNK))
+    }
+
+    /// Runs one chunk and counts it as stored. Submits but does not wait.
+    pub(super) fn run_chunk(&mut self, gpu: &Gpu, chunk: &[u32]) -> Result<(), EngineError> {
+        let pos = self.tokens.len();
+        self.model.run_layers(gpu, &mut self.pace, chunk, pos)?;
+        self.tokens.extend_from_slice(chunk);
+        self.model.kv.advance(chunk.len());
+        Ok(())
+    }
+
+    /// Projects row `row` of the last chunk, picks candidates on the device, submits everything and waits for it.
+    pub(super) fn pick(&mut self, gpu: &Gpu, row: usize, sampler: &Sampler) -> Result<Picked, EngineError> {
+        self.model.run_output(gpu, &mut self.pace, row)?;
+        let (model, vocab_size) = (&self.model, self.model.dims.vocab_size);
+        if sampler.needs_all_logits() {
+            self.pace.finish(gpu)?;
+            return Ok(Picked::All(self.all_logits(gpu)?));
+        }
+        let k = crate::base::limits::TOP_K_CANDIDATES;
+        if sampler.is_greedy() {
+            model.sample.record_argmax(&mut self.pace.recorder, &model.sample_bindings, vocab_size);
+        } else {
+            model.sample.record_top_k(&mut self.pace.recorder, &model.sample_bindings, vocab_size, k);
+        }
+        let size = model.act.result.size.min(model.act.readback.size());
+        self.pace.recorder.copy(&model.act.result.buffer.slice(0, size), &model.act.readback.all());
+        let submitted = self.pace.flush(gpu)?;
+        let Some(submitted) = submitted else { return Err(GpuError::Lost("nothing was submitted".into()).into()) };
+        let greedy = sampler.is_greedy();
+        let picked = gpu.read_after(&submitted, &model.act.readback, |bytes| match greedy {
+            true => Picked::Greedy(sample::parse_argmax(bytes).0),
+            false => Picked::Few(sample::parse_top_k(bytes, k)),
+        })?;
+        self.pace.finish(gpu)?;
+        Ok(picked)
+    }
+
+    /// The logits of the last [`Loaded::pick`], f32 `[V]`.
+    pub(super) fn all_logits(&self, gpu: &Gpu) -> Result<Vec<f32>, EngineError> {
+        let bytes = gpu.download(&self.model.act.logits)?;
+        Ok(bytemuck::pod_collect_to_vec(&bytes[..self.model.dims.vocab_size * 4]))
+    }
+}
+
+/// The tokenizer of a model, without loading its weights.
+///
+/// # Errors
+/// A model or a tokenizer that cannot be read; a synthetic model, which has none.
+pub fn tokenizer(source: &ModelSource) -> Result<Tokenizer, EngineError> {
+    tokenizer_of(&open(source)?)
+}
+
+fn tokenizer_of(file: &ModelFile) -> Result<Tokenizer, EngineError> {
+    Ok(match file.tokenizer()? {
+        TokenizerSource::Gguf(vocab) => Tokenizer::from_gguf(&vocab)?,
+        TokenizerSource::HuggingFace(f) => {
+            Tokenizer::from_json_files(&f.tokenizer, f.tokenizer_config.as_deref(), f.generation_config.as_deref())?
+        }
+    })
+}
+
+impl TextSide {
+    fn open(file: &ModelFile) -> Result<TextSide, EngineError> {
+        let tokenizer = tokenizer_of(file)?;
+        let template = ChatTemplate::for_model(file.info().chat_template.as_deref(), &tokenizer)?;
+        Ok(TextSide { tokenizer: Arc::new(tokenizer), template })
+    }
+}
+
+/// What the model's makers recommend; where they are silent, greedy for the built-in model (it quotes) and llama.cpp's
+/// defaults for others.
+fn recommended(r: &RecommendedSampling, built_in: bool) -> Sampling {
+    let base = Sampling { temperature: if built_in { 0.0 } else { 0.8 }, ..Sampling::default() };
+    Sampling {
+        temperature: r.temperature.unwrap_or(base.temperature),
+        top_k: r.top_k.unwrap_or(base.top_k),
+        top_p: r.top_p.unwrap_or(base.top_p),
+        min_p: r.min_p.unwrap_or(base.min_p),
+        repetition_penalty: r.repetition_penalty.unwrap_or(base.repetition_penalty),
+        seed: base.seed,
+    }
+}

@@ -1,0 +1,194 @@
+//! The measuring commands: logits of every position, and prefill and decode speed on random tokens.
+
+use std::time::Instant;
+
+use crate::base::Rng;
+use crate::gpu::Gpu;
+
+use super::command::{BenchRow, EngineEvent, Sampling, StopReason, TurnId, TurnSummary};
+use super::error::EngineError;
+use super::handle::{EnginePort, StopWatch};
+use super::loaded::Loaded;
+use super::sampler::Sampler;
+use super::worker::Worker;
+
+/// Bytes of logits that are read back at once.
+const LOGITS_BYTES: usize = 16 << 20;
+
+impl Worker {
+    pub(super) fn logits(&mut self, turn: TurnId, tokens: &[u32]) -> Result<TurnSummary, EngineError> {
+        let watch = self.port.stop_watch();
+        let (Some(gpu), Some(loaded)) = (&self.gpu, &mut self.loaded) else { return Err(EngineError::NoModel) };
+        if tokens.is_empty() {
+            return Err(EngineError::Empty);
+        }
+        let limit = loaded.model.kv.limit();
+        if tokens.len() > limit {
+            return Err(EngineError::TooLong { tokens: tokens.len(), limit, advice: String::new() });
+        }
+        let began = Instant::now();
+        let vocab_size = loaded.model.dims.vocab_size;
+        let rows = (LOGITS_BYTES / (vocab_size * 4)).clamp(1, loaded.model.max_chunk);
+        loaded.truncate(0);
+        loaded.model.reserve(gpu, tokens.len())?;
+        loaded.pace.set_whole(false);
+        let (output, logits) = loaded.model.wide_output(gpu, rows)?;
+        let mut stop = StopReason::Length;
+        while loaded.tokens.len() < tokens.len() {
+            if watch.stopped() {
+                stop = StopReason::Cancelled;
+                break;
+            }
+            let first = loaded.tokens.len();
+            let n = loaded.next_chunk(first, (tokens.len() - first).min(rows));
+            loaded.run_chunk(gpu, &tokens[first..first + n])?;
+            loaded.model.run_wide_output(gpu, &mut loaded.pace, &output, n)?;
+            loaded.pace.finish(gpu)?;
+            let bytes = gpu.download(&logits.buffer.slice(0, (n * vocab_size * 4) as u64))?;
+            let rows = bytemuck::pod_collect_to_vec(&bytes);
+            self.port.emit(EngineEvent::LogitsRows { turn, first, rows, vocab_size });
+        }
+        Ok(measured(loaded, tokens.len(), began.elapsed().as_secs_f64() * 1e3, stop))
+    }
+
+    pub(super) fn bench(
+        &mut self,
+        turn: TurnId,
+        n_prompt: &[usize],
+        n_gen: &[usize],
+        depths: &[usize],
+        repetitions: usize,
+    ) -> Result<TurnSummary, EngineError> {
+        let watch = self.port.stop_watch();
+        let (Some(gpu), Some(loaded)) = (&self.gpu, &mut self.loaded) else { return Err(EngineError::NoModel) };
+        let began = Instant::now();
+        let longest = n_prompt.iter().chain(n_gen).max().copied().unwrap_or(0) + depths.iter().max().copied().unwrap_or(0);
+        let limit = loaded.model.kv.limit();
+        if longest > limit {
+            return Err(EngineError::TooLong { tokens: longest, limit, advice: String::new() });
+        }
+        let mut b = Bench { gpu, loaded, port: &self.port, turn, watch, rng: Rng::new(7) };
+        let depths = if depths.is_empty() { &[0][..] } else { depths };
+        for &depth in depths {
+            for (tests, decode) in [(n_prompt, false), (n_gen, true)] {
+                for &n in tests.iter().filter(|n| **n > 0) {
+                    if !b.row(n, depth, decode, repetitions.max(1))? {
+                        return Ok(measured(b.loaded, 0, began.elapsed().as_secs_f64() * 1e3, StopReason::Cancelled));
+                    }
+                }
+            }
+        }
+        Ok(measured(b.loaded, 0, began.elapsed().as_secs_f64() * 1e3, StopReason::Length))
+    }
+}
+
+struct Bench<'a> {
+    gpu: &'a Gpu,
+    loaded: &'a mut Loaded,
+    port: &'a EnginePort,
+    turn: TurnId,
+    watch: StopWatch,
+    rng: Rng,
+}
+
+impl Bench<'_> {
+    /// One line: an untimed repetition, then the timed ones. False when stopped.
+    fn row(&mut self, n: usize, depth: usize, decode: bool, repetitions: usize) -> Result<bool, EngineError> {
+        let mut samples = Vec::new();
+        let (mut encode_ms, mut dispatches) = (0.0, 0);
+        self.fill(depth)?;
+        for repetition in 0..=repetitions {
+            if self.watch.stopped() {
+                return Ok(false);
+            }
+            self.loaded.truncate(depth);
+            self.loaded.pace.finish(self.gpu)?;
+            let before = (self.loaded.pace.encode, self.loaded.pace.n_dispatches);
+            let began = Instant::now();
+            if decode {
+                self.decode(n)?
+            } else {
+                self.prefill(n)?
+            }
+            let secs = began.elapsed().as_secs_f64();
+            if repetition > 0 {
+                samples.push(n as f64 / secs);
+                encode_ms = (self.loaded.pace.encode - before.0).as_secs_f64() * 1e3 / n as f64;
+                dispatches = self.loaded.pace.n_dispatches - before.1;
+            }
+        }
+        let kind = if decode { "tg" } else { "pp" };
+        let at = if depth > 0 { format!(" @ d{depth}") } else { String::new() };
+        let output = 2 * (self.loaded.model.output.rows * self.loaded.model.output.cols) as u64;
+        let row = BenchRow {
+            test: format!("{kind}{n}{at}"),
+            samples,
+            dispatches: if decode { dispatches / n } else { dispatches },
+            encode_ms_per_token: encode_ms,
+            weight_bytes_per_token: self.loaded.model.weight_bytes_per_token(),
+            flops_per_token: self.loaded.model.layer_flops_per_token() + if decode { output } else { 0 },
+        };
+        self.port.emit(EngineEvent::BenchResult { turn: self.turn, row: Box::new(row) });
+        Ok(true)
+    }
+
+    fn random_tokens(&mut self, n: usize) -> Vec<u32> {
+        let vocab_size = self.loaded.model.dims.vocab_size as u32;
+        (0..n).map(|_| self.rng.below(vocab_size)).collect()
+    }
+
+    fn fill(&mut self, depth: usize) -> Result<(), EngineError> {
+        self.loaded.truncate(0);
+        if depth > 0 {
+            self.prefill(depth)?;
+        }
+        Ok(())
+    }
+
+    /// Prefills `n` random tokens; logits of the last token only, as llama-bench does.
+    fn prefill(&mut self, n: usize) -> Result<(), EngineError> {
+        let tokens = self.random_tokens(n);
+        let loaded = &mut *self.loaded;
+        loaded.model.reserve(self.gpu, loaded.tokens.len() + n)?;
+        loaded.pace.set_whole(false);
+        let (mut done, mut last) = (0, 1);
+        while done < n {
+            last = loaded.next_chunk(loaded.tokens.len(), n - done);
+            loaded.run_chunk(self.gpu, &tokens[done..done + last])?;
+            done += last;
+        }
+        loaded.pick(self.gpu, last - 1, &Sampler::new(Sampling::default()))?;
+        Ok(())
+    }
+
+    fn decode(&mut self, n: usize) -> Result<(), EngineError> {
+        let tokens = self.random_tokens(n);
+        let loaded = &mut *self.loaded;
+        let greedy = Sampler::new(Sampling::default());
+        loaded.pace.set_whole(true);
+        for token in tokens {
+            loaded.model.reserve(self.gpu, loaded.tokens.len() + 1)?;
+            loaded.run_chunk(self.gpu, &[token])?;
+            loaded.pick(self.gpu, 0, &greedy)?;
+        }
+        Ok(())
+    }
+}
+
+fn measured(loaded: &Loaded, n_tokens: usize, millis: f64, stop: StopReason) -> TurnSummary {
+    TurnSummary {
+        prompt_tokens: n_tokens,
+        cached_tokens: 0,
+        prefill_ms: millis,
+        first_token_ms: 0.0,
+        generated_tokens: 0,
+        decode_ms: 0.0,
+        tokens_per_s: 0.0,
+        kv_bytes: loaded.model.kv.bytes(),
+        kv_peak_bytes: loaded.model.kv.bytes(),
+        context_used: loaded.tokens.len(),
+        dispatches_per_token: 0,
+        encode_ms_per_token: 0.0,
+        stop,
+    }
+}

@@ -1,0 +1,120 @@
+//! Cuts recorded work into submits of a bounded duration, and learns how fast the device is.
+//!
+//! ```text
+//! op, op, op ─► cost so far / learned rate > target? ─► submit ─► at most two in flight ─► wait ─► rate
+//! ```
+//! 1. A submit holds whole ops. 2. At most [`MAX_IN_FLIGHT`] submits wait on the device, so stop is obeyed within two.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crate::base::limits::SUBMIT_TARGET_MILLIS;
+use crate::gpu::{Gpu, GpuError, Recorder, Submitted};
+
+/// Submits on the device at once: one runs, one is ready.
+const MAX_IN_FLIGHT: usize = 2;
+
+/// Records, submits and measures.
+pub struct Pace {
+    /// what comes next
+    pub recorder: Recorder,
+    in_flight: VecDeque<Submitted>,
+    /// floating-point operations per second that prefill reaches here
+    flops_per_s: f64,
+    /// nothing is cut: one submit holds it all (decode)
+    whole: bool,
+    last_done: Option<Instant>,
+    /// CPU time spent encoding and submitting
+    pub encode: Duration,
+    /// dispatches submitted
+    pub n_dispatches: usize,
+}
+
+impl Pace {
+    /// A pace with a first guess of the device's speed.
+    pub fn new(gpu: &Gpu) -> Pace {
+        Pace {
+            recorder: Recorder::new(),
+            in_flight: VecDeque::new(),
+            flops_per_s: if gpu.is_software() { 6e9 } else { 2e12 },
+            whole: false,
+            last_done: None,
+            encode: Duration::ZERO,
+            n_dispatches: 0,
+        }
+    }
+
+    /// With `whole`, work is submitted only by [`Pace::flush`].
+    pub fn set_whole(&mut self, whole: bool) {
+        self.whole = whole;
+    }
+
+    /// Speed learned so far, floating-point operations per second.
+    pub fn flops_per_s(&self) -> f64 {
+        self.flops_per_s
+    }
+
+    /// Adds the cost of what was just recorded, and submits when it is enough.
+    ///
+    /// # Errors
+    /// A lost device.
+    pub fn add(&mut self, gpu: &Gpu, flops: f64) -> Result<(), GpuError> {
+        self.recorder.add_cost(flops);
+        if !self.whole && self.recorder.cost() / self.flops_per_s * 1e3 >= SUBMIT_TARGET_MILLIS {
+            self.flush(gpu)?;
+        }
+        Ok(())
+    }
+
+    /// Submits what was recorded.
+    ///
+    /// # Errors
+    /// A lost device.
+    pub fn flush(&mut self, gpu: &Gpu) -> Result<Option<Submitted>, GpuError> {
+        if self.recorder.is_empty() {
+            return Ok(None);
+        }
+        let submitted = gpu.submit(&mut self.recorder)?;
+        self.encode += submitted.encode;
+        self.n_dispatches += submitted.n_dispatches;
+        self.in_flight.push_back(submitted.clone());
+        while self.in_flight.len() > MAX_IN_FLIGHT {
+            self.wait_oldest(gpu)?;
+        }
+        Ok(Some(submitted))
+    }
+
+    /// Submits what was recorded and waits for everything.
+    ///
+    /// # Errors
+    /// A lost device.
+    pub fn finish(&mut self, gpu: &Gpu) -> Result<(), GpuError> {
+        self.flush(gpu)?;
+        while !self.in_flight.is_empty() {
+            self.wait_oldest(gpu)?;
+        }
+        Ok(())
+    }
+
+    /// Drops what was recorded and forgets what is in flight (after a lost device).
+    pub fn reset(&mut self) {
+        self.recorder = Recorder::new();
+        self.in_flight.clear();
+        self.last_done = None;
+    }
+
+    fn wait_oldest(&mut self, gpu: &Gpu) -> Result<(), GpuError> {
+        let Some(oldest) = self.in_flight.pop_front() else { return Ok(()) };
+        gpu.wait(&oldest)?;
+        let done = Instant::now();
+        // It ran from when it was submitted or, if something ran before it, from when that was done.
+        let began = self.last_done.map_or(oldest.at, |d| d.max(oldest.at));
+        let secs = done.duration_since(began).as_secs_f64();
+        self.last_done = Some(done);
+        if secs > 1e-4 && oldest.cost > 0.0 {
+            let seen = oldest.cost / secs;
+            self.flops_per_s = 0.7 * self.flops_per_s + 0.3 * seen;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,221 @@
+//! One answer: prefill what is not in the cache, then decode token by token.
+//!
+//! * Stop is obeyed between chunks and between tokens, and what was read stays read.
+//! * A lost device is rebuilt by the worker and the turn goes on from its tokens.
+//! * Nothing is truncated: too long is an error with numbers.
+
+use std::time::{Duration, Instant};
+
+use crate::gpu::Gpu;
+use crate::token::StreamDecoder;
+
+use super::command::{EngineEvent, Sampling, StopReason, TurnId, TurnSummary};
+use super::error::EngineError;
+use super::handle::{EnginePort, StopWatch};
+use super::loaded::{Loaded, Picked};
+use super::sampler::Sampler;
+
+/// How far a turn has come; survives a lost device.
+pub(super) struct Turn {
+    id: TurnId,
+    prompt: Vec<u32>,
+    generated: Vec<u32>,
+    sampler: Sampler,
+    max_tokens: usize,
+    watch: StopWatch,
+    started: Instant,
+    cached_tokens: Option<usize>,
+    prefill: Duration,
+    first_token: Option<Duration>,
+    decode: Duration,
+    encode: Duration,
+    dispatches: usize,
+    text_done: usize,
+}
+
+impl Turn {
+    pub(super) fn new(id: TurnId, prompt: Vec<u32>, sampling: Sampling, max_tokens: usize, watch: StopWatch) -> Turn {
+        Turn {
+            id,
+            prompt,
+            generated: Vec::new(),
+            sampler: Sampler::new(sampling),
+            max_tokens,
+            watch,
+            started: Instant::now(),
+            cached_tokens: None,
+            prefill: Duration::ZERO,
+            first_token: None,
+            decode: Duration::ZERO,
+            encode: Duration::ZERO,
+            dispatches: 0,
+            text_done: 0,
+        }
+    }
+
+    /// Runs the turn, or what is left of it after a lost device.
+    pub(super) fn run(&mut self, gpu: &Gpu, loaded: &mut Loaded, port: &EnginePort) -> Result<TurnSummary, EngineError> {
+        let limit = loaded.model.kv.limit();
+        if self.prompt.is_empty() {
+            return Err(EngineError::Empty);
+        }
+        // One token of room, or there is nothing to answer with.
+        if self.prompt.len() + usize::from(self.max_tokens > 0) > limit {
+            let advice = match loaded.info.context_len > limit {
+                true => format!(", raise --context (this model reads up to {})", loaded.info.context_len),
+                false => String::new(),
+            };
+            return Err(EngineError::TooLong { tokens: self.prompt.len(), limit, advice });
+        }
+        let target: Vec<u32> = self.prompt.iter().chain(&self.generated).copied().collect();
+        let cached = loaded.cached_prefix(&target);
+        if self.cached_tokens.is_none() {
+            self.cached_tokens = Some(cached);
+            port.emit(EngineEvent::TurnStarted { turn: self.id, prompt_tokens: self.prompt.len(), cached_tokens: cached });
+        }
+        let last_chunk = match self.read(gpu, loaded, port, &target, cached)? {
+            Some(n) => n,
+            None => return self.finish(loaded, StopReason::Cancelled),
+        };
+        if self.max_tokens == 0 {
+            loaded.pace.finish(gpu)?;
+            return self.finish(loaded, StopReason::Length);
+        }
+        self.answer(gpu, loaded, port, last_chunk)
+    }
+
+    /// Prefills `target` from `cached` on. The length of the last chunk, or None when stopped.
+    fn read(
+        &mut self,
+        gpu: &Gpu,
+        loaded: &mut Loaded,
+        port: &EnginePort,
+        target: &[u32],
+        cached: usize,
+    ) -> Result<Option<usize>, EngineError> {
+        let began = Instant::now();
+        loaded.truncate(cached);
+        loaded.model.reserve(gpu, target.len())?;
+        loaded.pace.set_whole(false);
+        let mut last_chunk = 0;
+        while loaded.tokens.len() < target.len() {
+            if self.watch.stopped() {
+                loaded.pace.finish(gpu)?;
+                self.prefill += began.elapsed();
+                return Ok(None);
+            }
+            let pos = loaded.tokens.len();
+            last_chunk = loaded.next_chunk(pos, target.len() - pos);
+            loaded.run_chunk(gpu, &target[pos..pos + last_chunk])?;
+            let done = loaded.tokens.len();
+            let tokens_per_s = (done - cached) as f64 / began.elapsed().as_secs_f64().max(1e-9);
+            port.emit(EngineEvent::Prefill { turn: self.id, done, total: target.len(), tokens_per_s });
+        }
+        self.prefill += began.elapsed();
+        Ok(Some(last_chunk))
+    }
+
+    fn answer(
+        &mut self,
+        gpu: &Gpu,
+        loaded: &mut Loaded,
+        port: &EnginePort,
+        last_chunk: usize,
+    ) -> Result<TurnSummary, EngineError> {
+        let tokenizer = loaded.text()?.tokenizer.clone();
+        let mut stream = StreamDecoder::new(tokenizer.clone());
+        for &token in &self.generated {
+            stream.push(token)?;
+        }
+        let mut row = last_chunk - 1;
+        loop {
+            let began = Instant::now();
+            let token = self.next_token(gpu, loaded, row)?;
+            if self.first_token.is_none() {
+                self.prefill += began.elapsed();
+                self.first_token = Some(self.started.elapsed());
+            } else {
+                self.decode += began.elapsed();
+            }
+            if tokenizer.is_end(token) {
+                self.flush_text(loaded, port, stream.finish());
+                return self.finish(loaded, StopReason::Eos);
+            }
+            self.generated.push(token);
+            let text = stream.push(token)?;
+            self.flush_text(loaded, port, text);
+            let full = loaded.tokens.len() + 1 > loaded.model.kv.limit();
+            if self.generated.len() >= self.max_tokens || full || self.watch.stopped() {
+                self.flush_text(loaded, port, stream.finish());
+                return self.finish(loaded, if self.watch.stopped() { StopReason::Cancelled } else { StopReason::Length });
+            }
+            let began = Instant::now();
+            let (encode, dispatches) = (loaded.pace.encode, loaded.pace.n_dispatches);
+            loaded.model.reserve(gpu, loaded.tokens.len() + 1)?;
+            loaded.pace.set_whole(true);
+            loaded.run_chunk(gpu, &[token])?;
+            row = 0;
+            self.decode += began.elapsed();
+            self.encode += loaded.pace.encode - encode;
+            self.dispatches = loaded.pace.n_dispatches - dispatches;
+        }
+    }
+
+    fn next_token(&mut self, gpu: &Gpu, loaded: &mut Loaded, row: usize) -> Result<u32, EngineError> {
+        let (encode, dispatches) = (loaded.pace.encode, loaded.pace.n_dispatches);
+        let picked = loaded.pick(gpu, row, &self.sampler)?;
+        if self.first_token.is_some() {
+            self.encode += loaded.pace.encode - encode;
+            self.dispatches += loaded.pace.n_dispatches - dispatches;
+        }
+        let vocab_size = loaded.model.dims.vocab_size;
+        let from_all = |turn: &mut Turn, logits: &[f32]| {
+            let seen: Vec<u32> = turn.prompt.iter().chain(&turn.generated).copied().collect();
+            turn.sampler.choose_from_all(logits, &seen)
+        };
+        Ok(match picked {
+            Picked::Greedy(token) => token,
+            Picked::All(logits) => from_all(self, &logits),
+            Picked::Few(candidates) => match self.sampler.choose(&candidates, vocab_size) {
+                Some(token) => token,
+                None => from_all(self, &loaded.all_logits(gpu)?),
+            },
+        })
+    }
+
+    fn flush_text(&mut self, loaded: &Loaded, port: &EnginePort, text: String) {
+        let n = self.generated.len();
+        if text.is_empty() && n == self.text_done {
+            return;
+        }
+        self.text_done = n;
+        let tokens_per_s = self.tokens_per_s();
+        port.emit(EngineEvent::Token { turn: self.id, text, n, tokens_per_s, context_used: loaded.tokens.len() });
+    }
+
+    /// Decode speed: the first token comes from prefill and does not count.
+    fn tokens_per_s(&self) -> f64 {
+        let n = self.generated.len().saturating_sub(1);
+        if n == 0 { 0.0 } else { n as f64 / self.decode.as_secs_f64().max(1e-9) }
+    }
+
+    fn finish(&self, loaded: &Loaded, stop: StopReason) -> Result<TurnSummary, EngineError> {
+        let millis = |d: Duration| d.as_secs_f64() * 1e3;
+        let decoded = self.generated.len().saturating_sub(1).max(1) as f64;
+        Ok(TurnSummary {
+            prompt_tokens: self.prompt.len(),
+            cached_tokens: self.cached_tokens.unwrap_or(0),
+            prefill_ms: millis(self.prefill),
+            first_token_ms: self.first_token.map_or(0.0, millis),
+            generated_tokens: self.generated.len(),
+            decode_ms: millis(self.decode),
+            tokens_per_s: self.tokens_per_s(),
+            kv_bytes: loaded.model.kv.bytes(),
+            kv_peak_bytes: loaded.model.kv.bytes(),
+            context_used: loaded.tokens.len(),
+            dispatches_per_token: self.dispatches,
+            encode_ms_per_token: millis(self.encode) / decoded,
+            stop,
+        })
+    }
+}

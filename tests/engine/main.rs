@@ -1,0 +1,40 @@
+//! The whole engine through its channel, on real models where the test data is at hand.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod logits;
+#[path = "../common/plain_forward.rs"]
+mod plain_forward;
+mod turns;
+
+use std::time::Duration;
+
+use strata::engine::{EngineCommand, EngineEvent, EngineHandle, KvDtype, LoadOptions, ModelInfo, ModelSource, TurnSummary};
+
+/// An engine with this model loaded. None (named) when there is no device.
+fn engine(test: &str, source: ModelSource, kv_dtype: KvDtype) -> Option<(EngineHandle, Box<ModelInfo>)> {
+    drop(common::gpu(test, strata::gpu::Twins::default())?);
+    let handle = strata::engine::spawn(|| {});
+    assert!(handle.send(EngineCommand::LoadModel { source, options: LoadOptions { kv_dtype, ..LoadOptions::default() } }));
+    loop {
+        match handle.wait(Duration::from_secs(120)).unwrap() {
+            EngineEvent::ModelLoaded(info) => return Some((handle, info)),
+            EngineEvent::ModelFailed(sentence) => panic!("{sentence}"),
+            _ => {}
+        }
+    }
+}
+
+/// Collects the events of a turn up to its end.
+fn finish(handle: &EngineHandle) -> (Vec<EngineEvent>, Result<Box<TurnSummary>, String>) {
+    let mut events = Vec::new();
+    loop {
+        match handle.wait(Duration::from_secs(300)).unwrap() {
+            EngineEvent::Finished { summary, .. } => return (events, Ok(summary)),
+            EngineEvent::Failed { sentence, .. } => return (events, Err(sentence)),
+            event => events.push(event),
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Whole answers of the built-in model: facts, the kept prefix, stop, refusals, a lost device.
+
+use strata::engine::{
+    EngineCommand, EngineEvent, EngineHandle, KvDtype, Message, ModelSource, Role, Sampling, StopReason, TurnSummary,
+};
+
+use super::{engine, finish};
+
+/// The document and the answers of the model's own torch code (`tests/fixtures/make_quote.py`).
+fn golden() -> (String, Vec<serde_json::Value>) {
+    let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/quote");
+    let rows = serde_json::from_slice(&std::fs::read(dir.join("golden.json")).unwrap()).unwrap();
+    (std::fs::read_to_string(dir.join("document.txt")).unwrap(), rows)
+}
+
+fn user(content: String) -> Message {
+    Message { role: Role::User, content }
+}
+
+struct Answer {
+    text: String,
+    summary: Box<TurnSummary>,
+    events: Vec<EngineEvent>,
+}
+
+fn ask_with(handle: &EngineHandle, messages: Vec<Message>, sampling: Sampling, max_tokens: usize) -> Answer {
+    handle.send(EngineCommand::Ask { turn: 7, messages, sampling, max_tokens });
+    let (events, end) = finish(handle);
+    let text = events.iter().filter_map(|e| if let EngineEvent::Token { text, .. } = e { Some(text.as_str()) } else { None });
+    Answer { text: text.collect(), summary: end.unwrap(), events }
+}
+
+fn ask(handle: &EngineHandle, messages: Vec<Message>) -> Answer {
+    ask_with(handle, messages, Sampling::default(), 48)
+}
+
+#[test]
+fn answers_on_an_unseen_document_equal_the_torch_code() {
+    let test = "answers_on_an_unseen_document_equal_the_torch_code";
+    let Some((handle, info)) = engine(test, ModelSource::BuiltIn, KvDtype::F32) else { return };
+    assert!(info.built_in && info.context_len == 131_072);
+    let (document, rows) = golden();
+    assert_eq!(document.len(), 20_000);
+    let (mut facts, mut near_ties) = (0, 0);
+    for row in &rows {
+        let question = row["question"].as_str().unwrap();
+        let answer = ask(&handle, vec![user(format!("{document}\n\n{question}"))]);
+        let want = row["answer"].as_str().unwrap();
+        if answer.text.trim() != want {
+            let margin = row["min_margin"].as_f64().unwrap();
+            assert!(margin < 0.1, "{question}: '{}' instead of '{want}', margin {margin}", answer.text);
+            near_ties += 1;
+        }
+        facts += usize::from(row["value"].as_str().is_some_and(|v| answer.text.contains(v)));
+    }
+    println!("{} questions, {facts} facts right, {near_ties} near-ties", rows.len());
+    assert!(facts >= 4 && near_ties <= 1);
+}
+
+#[test]
+fn second_question_on_a_document_reads_only_the_question() {
+    let test = "second_question_on_a_document_reads_only_the_question";
+    let Some((handle, _)) = engine(test, ModelSource::BuiltIn, KvDtype::F16) else { return };
+    let (document, rows) = golden();
+    let document = &document[..6000];
+    let questions: Vec<&str> = rows.iter().map(|r| r["question"].as_str().unwrap()).collect();
+    // Read ahead, as the window does when a document is dropped.
+    handle.send(EngineCommand::Read { turn: 1, text: document.to_owned() });
+    let read = finish(&handle).1.unwrap();
+    assert_eq!((read.stop, read.cached_tokens), (StopReason::Length, 0));
+    let first = ask(&handle, vec![user(format!("{document}\n\n{}", questions[3]))]);
+    assert!(first.summary.cached_tokens + 4 >= read.prompt_tokens, "{:?} after {:?}", first.summary, read);
+    assert_eq!(first.summary.stop, StopReason::Eos);
+    // The next turn of the same chat, and another chat on the same document.
+    let turns = vec![
+        user(format!("{document}\n\n{}", questions[3])),
+        Message { role: Role::Assistant, content: first.text.trim().to_owned() },
+        user(questions[4].to_owned()),
+    ];
+    let second = ask(&handle, turns);
+    assert!(second.summary.cached_tokens >= first.summary.prompt_tokens, "{:?}", second.summary);
+    let other = ask(&handle, vec![user(format!("{document}\n\n{}", questions[5]))]);
+    assert!(other.summary.cached_tokens + 4 >= read.prompt_tokens);
+    // What was kept changes nothing: a fresh engine says the same.
+    let Some((fresh, _)) = engine(test, ModelSource::BuiltIn, KvDtype::F16) else { return };
+    assert_eq!(ask(&fresh, vec![user(format!("{document}\n\n{}", questions[5]))]).text, other.text);
+}
+
+#[test]
+fn sampling_same_seed_repeats_and_other_seed_differs() {
+    let test = "sampling_same_seed_repeats_and_other_seed_differs";
+    let Some((handle, _)) = engine(test, ModelSource::BuiltIn, KvDtype::F16) else { return };
+    let question = || vec![user("The lamp stood by the door and the wind was cold.\n\nFind: The lamp".into())];
+    let say = |seed, penalty| {
+        let sampling = Sampling { temperature: 1.5, top_k: 0, top_p: 1.0, min_p: 0.0, repetition_penalty: penalty, seed };
+        ask_with(&handle, question(), sampling, 24).text
+    };
+    assert_eq!(say(1, 1.0), say(1, 1.0));
+    assert_ne!(say(1, 1.0), say(2, 1.0));
+    assert_eq!(say(1, 1.3), say(1, 1.3));
+}
+
+#[test]
+fn stop_ends_prefill_and_keeps_what_was_read() {
+    let test = "stop_ends_prefill_and_keeps_what_was_read";
+    let Some((handle, _)) = engine(test, ModelSource::BuiltIn, KvDtype::F16) else { return };
+    let (document, rows) = golden();
+    let messages = vec![user(format!("{document}\n\n{}", rows[3]["question"].as_str().unwrap()))];
+    handle.send(EngineCommand::Ask { turn: 1, messages: messages.clone(), sampling: Sampling::default(), max_tokens: 24 });
+    let seen = loop {
+        if let EngineEvent::Prefill { done, .. } = handle.wait(std::time::Duration::from_secs(60)).unwrap() {
+            break done;
+        }
+    };
+    handle.stop();
+    let stopped = finish(&handle).1.unwrap();
+    assert_eq!(stopped.stop, StopReason::Cancelled);
+    assert!(stopped.context_used >= seen && stopped.context_used < stopped.prompt_tokens, "{stopped:?}");
+    let again = ask(&handle, messages);
+    assert_eq!(again.summary.cached_tokens, stopped.context_used);
+    assert_eq!(again.text.trim(), rows[3]["answer"].as_str().unwrap());
+}
+
+#[test]
+fn prompt_over_the_window_is_refused_with_both_numbers() {
+    let test = "prompt_over_the_window_is_refused_with_both_numbers";
+    let Some((handle, _)) = engine(test, ModelSource::BuiltIn, KvDtype::F16) else { return };
+    let options = strata::engine::LoadOptions { context: Some(200), ..Default::default() };
+    handle.send(EngineCommand::LoadModel { source: ModelSource::BuiltIn, options });
+    while !matches!(handle.wait(std::time::Duration::from_secs(60)).unwrap(), EngineEvent::ModelLoaded(_)) {}
+    let (document, _) = golden();
+    let messages = vec![user(document)];
+    handle.send(EngineCommand::Count { turn: 2, messages: messages.clone() });
+    let n = loop {
+        if let EngineEvent::Counted { tokens, .. } = handle.wait(std::time::Duration::from_secs(60)).unwrap() {
+            break tokens;
+        }
+    };
+    handle.send(EngineCommand::Ask { turn: 3, messages, sampling: Sampling::default(), max_tokens: 8 });
+    let (_, end) = finish(&handle);
+    let sentence = end.unwrap_err();
+    assert!(sentence.contains(&n.to_string()) && sentence.contains("200") && sentence.contains("--context"), "{sentence}");
+    // And the engine goes on.
+    assert!(ask(&handle, vec![user("A bell rang.\n\nFind: A bell".into())]).summary.generated_tokens > 0);
+}
+
+#[test]
+fn kv_over_the_vram_budget_is_refused_with_both_numbers() {
+    let test = "kv_over_the_vram_budget_is_refused_with_both_numbers";
+    let Some((handle, _)) = engine(test, ModelSource::BuiltIn, KvDtype::F16) else { return };
+    let budget = Some(strata::base::Bytes(8 << 20));
+    let options = strata::engine::LoadOptions { vram_budget: budget, ..Default::default() };
+    handle.send(EngineCommand::LoadModel { source: ModelSource::BuiltIn, options });
+    while !matches!(handle.wait(std::time::Duration::from_secs(60)).unwrap(), EngineEvent::ModelLoaded(_)) {}
+    let messages = vec![user(golden().0)];
+    handle.send(EngineCommand::Ask { turn: 3, messages, sampling: Sampling::default(), max_tokens: 8 });
+    let sentence = finish(&handle).1.unwrap_err();
+    assert!(sentence.contains("8.00 MiB") && sentence.contains("--vram-budget"), "{sentence}");
+}
+
+#[test]
+fn lost_device_is_rebuilt_and_the_answer_is_the_same() {
+    let test = "lost_device_is_rebuilt_and_the_answer_is_the_same";
+    let Some((handle, _)) = engine(test, ModelSource::BuiltIn, KvDtype::F16) else { return };
+    let (document, rows) = golden();
+    let messages = vec![user(format!("{}\n\n{}", &document[..4000], rows[3]["question"].as_str().unwrap()))];
+    let before = ask(&handle, messages.clone());
+    handle.send(EngineCommand::LoseDevice);
+    let after = ask(&handle, messages);
+    assert!(after.events.iter().any(|e| matches!(e, EngineEvent::Notice(n) if n.contains("lost"))));
+    assert_eq!(after.text, before.text);
+}
+
+#[test]
+fn model_that_cannot_be_opened_is_a_sentence_and_the_engine_lives() {
+    let test = "model_that_cannot_be_opened_is_a_sentence_and_the_engine_lives";
+    let Some((handle, _)) = engine(test, ModelSource::BuiltIn, KvDtype::F16) else { return };
+    let source = ModelSource::Path("no/such/model.gguf".into());
+    handle.send(EngineCommand::LoadModel { source, options: Default::default() });
+    let sentence = loop {
+        match handle.wait(std::time::Duration::from_secs(60)).unwrap() {
+            EngineEvent::ModelFailed(sentence) => break sentence,
+            EngineEvent::ModelLoaded(_) => panic!("loaded"),
+            _ => {}
+        }
+    };
+    assert!(sentence.contains("no/such/model.gguf") && sentence.ends_with('.'), "{sentence}");
+    handle.send(EngineCommand::Ask { turn: 1, messages: vec![user("x".into())], sampling: Sampling::default(), max_tokens: 1 });
+    assert!(finish(&handle).1.unwrap_err().contains("No model is loaded"));
+}
+
+#[test]
+fn estimate_before_loading_is_within_five_percent() {
+    let test = "estimate_before_loading_is_within_five_percent";
+    for source in [ModelSource::BuiltIn, ModelSource::Synthetic { name: "tiny".into(), weight_type: "Q4_0".into() }] {
+        let Some((_, info)) = engine(test, source, KvDtype::F16) else { return };
+        let ratio = info.estimated_vram_bytes as f64 / info.vram_bytes as f64;
+        assert!((0.95..=1.05).contains(&ratio), "{info:?}");
+    }
+}

@@ -1,0 +1,191 @@
+//! A scripted engine at the far end of the channel pair, and a window in front of it.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use egui_kittest::Harness;
+use egui_kittest::kittest::Queryable;
+use strata::app::settings::ThemeChoice;
+use strata::app::{StrataApp, WindowOptions};
+use strata::engine::{
+    EngineCommand, EngineEvent, EngineHandle, EnginePort, LoadOptions, ModelInfo, ModelSource, Sampling, StopReason, TurnId,
+    TurnSummary,
+};
+
+/// The window and the engine's end of its channels.
+pub struct Rig {
+    pub harness: Harness<'static, StrataApp>,
+    pub port: EnginePort,
+}
+
+pub fn model_info() -> ModelInfo {
+    ModelInfo {
+        name: "Strata Quote 6M".into(),
+        architecture: "llama".into(),
+        quantisation: "Q8_0".into(),
+        n_params: 5_800_000,
+        context_len: 131_072,
+        context_limit: 131_072,
+        file_bytes: 6_273_952,
+        vram_bytes: 14_000_000,
+        estimated_vram_bytes: 14_100_000,
+        kv_bytes_per_token: 3072,
+        adapter: "llvmpipe".into(),
+        software: true,
+        notes: Vec::new(),
+        sampling: Sampling::default(),
+        built_in: true,
+    }
+}
+
+pub fn summary(context_used: usize, generated_tokens: usize, stop: StopReason) -> TurnSummary {
+    TurnSummary {
+        prompt_tokens: context_used,
+        cached_tokens: 0,
+        prefill_ms: 900.0,
+        first_token_ms: 940.0,
+        generated_tokens,
+        decode_ms: 1000.0,
+        tokens_per_s: 31.2,
+        kv_bytes: 3072 * context_used as u64,
+        kv_peak_bytes: 3072 * context_used as u64,
+        context_used,
+        dispatches_per_token: 60,
+        encode_ms_per_token: 0.3,
+        stop,
+    }
+}
+
+/// How a window is made.
+pub struct Setup {
+    pub size: [f32; 2],
+    pub scale: f32,
+    pub theme: ThemeChoice,
+    pub documents: Vec<PathBuf>,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Setup { size: [1280.0, 800.0], scale: 1.0, theme: ThemeChoice::Dark, documents: Vec::new() }
+    }
+}
+
+impl Rig {
+    /// A window whose model is being loaded.
+    pub fn starting(setup: Setup) -> Rig {
+        let (ports, port) = std::sync::mpsc::channel();
+        let options =
+            WindowOptions { initial_model: ModelSource::BuiltIn, load: LoadOptions::default(), documents: setup.documents };
+        let spawn = move |wake| {
+            let (handle, port) = EngineHandle::pair(wake);
+            ports.send(port).expect("the test waits for it");
+            handle
+        };
+        let mut harness = Harness::builder()
+            .with_size(setup.size)
+            .with_pixels_per_point(setup.scale)
+            .with_max_steps(12)
+            .wgpu()
+            .build_eframe(|cc| StrataApp::new(&cc.egui_ctx, options, Box::new(spawn)));
+        harness.state_mut().state.settings.theme = setup.theme;
+        harness.run();
+        let port = port.try_recv().expect("the engine was started after the first frame");
+        assert!(matches!(port.commands.try_recv(), Ok(EngineCommand::LoadModel { source: ModelSource::BuiltIn, .. })));
+        Rig { harness, port }
+    }
+
+    /// A window whose model is ready.
+    pub fn ready() -> Rig {
+        Rig::ready_with(Setup::default())
+    }
+
+    pub fn ready_with(setup: Setup) -> Rig {
+        let mut rig = Rig::starting(setup);
+        rig.emit(EngineEvent::ModelLoaded(Box::new(model_info())));
+        rig
+    }
+
+    /// Sends events and draws until nothing moves.
+    pub fn emit(&mut self, event: EngineEvent) {
+        assert!(self.port.emit(event));
+        self.harness.run();
+    }
+
+    /// The next command other than a count.
+    pub fn command(&mut self) -> Option<EngineCommand> {
+        self.harness.run();
+        loop {
+            match self.port.commands.try_recv() {
+                Ok(EngineCommand::Count { turn, messages }) => {
+                    let chars: usize = messages.iter().map(|m| m.content.chars().count()).sum();
+                    self.emit(EngineEvent::Counted { turn, tokens: chars / 3 });
+                }
+                Ok(command) => return Some(command),
+                Err(_) => return None,
+            }
+        }
+    }
+
+    /// Types a question and presses Enter; the turn that it began.
+    pub fn ask(&mut self, question: &str) -> TurnId {
+        self.harness.get_by_label("Question").focus();
+        self.harness.run();
+        self.harness.get_by_label("Question").type_text(question);
+        self.harness.run();
+        self.harness.key_press(egui::Key::Enter);
+        match self.command() {
+            Some(EngineCommand::Ask { turn, .. }) => turn,
+            other => panic!("not asked: {other:?}"),
+        }
+    }
+
+    /// A whole answer.
+    pub fn answer(&mut self, turn: TurnId, text: &str) {
+        self.emit(EngineEvent::TurnStarted { turn, prompt_tokens: 400, cached_tokens: 0 });
+        self.emit(EngineEvent::Token { turn, text: text.into(), n: 30, tokens_per_s: 31.2, context_used: 430 });
+        self.emit(EngineEvent::Finished { turn, summary: Box::new(summary(430, 30, StopReason::Eos)) });
+    }
+
+    /// Drops files on the window and waits until they are read.
+    pub fn drop_files(&mut self, paths: &[PathBuf]) {
+        for path in paths {
+            let file: egui::DroppedFileHandle = std::sync::Arc::new(Dropped(path.clone()));
+            self.harness.input_mut().dropped_files.push(file);
+        }
+        let before = self.marks();
+        self.wait_for(|rig| rig.marks() != before);
+    }
+
+    fn marks(&self) -> (usize, usize) {
+        let state = &self.harness.state().state;
+        (state.documents.len(), state.notices.len())
+    }
+
+    /// Draws until `done`, two seconds at most.
+    pub fn wait_for(&mut self, done: impl Fn(&Rig) -> bool) {
+        let began = Instant::now();
+        while !done(self) {
+            assert!(began.elapsed() < Duration::from_secs(5), "waited in vain");
+            std::thread::sleep(Duration::from_millis(5));
+            self.harness.step();
+        }
+        self.harness.run();
+    }
+
+    pub fn shows(&self, text: &str) -> bool {
+        self.harness.query_all_by_label_contains(text).next().is_some()
+    }
+}
+
+#[derive(Debug)]
+pub struct Dropped(pub PathBuf);
+
+impl egui::DroppedFile for Dropped {
+    fn path(&self) -> &std::path::Path {
+        &self.0
+    }
+
+    fn bytes(&self) -> Result<Vec<u8>, String> {
+        std::fs::read(&self.0).map_err(|e| e.to_string())
+    }
+}

@@ -1,0 +1,8 @@
+//! The window, driven by accessible labels against a scripted engine.
+
+// A helper that cannot go on fails its test.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod behaviour;
+mod fake;
+mod looks;
