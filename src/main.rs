@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use strata::app::{self, WindowOptions};
+use strata::app::WindowOptions;
 use strata::cli::{self, Invocation, Window};
 
 fn main() -> ExitCode {
@@ -16,8 +16,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// The window, with an engine that starts after its first frame.
+/// The window, on its own engine.
 fn open_window(window: Window) -> anyhow::Result<()> {
     let options = WindowOptions { initial_model: window.model, load: window.load, documents: Vec::new() };
-    Ok(app::run(options, strata::engine::spawn)?)
+    Ok(strata::app::run(options, |wake| strata::engine::spawn(wake))?)
 }

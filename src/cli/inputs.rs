@@ -6,6 +6,7 @@
 //! Invariant: a file that cannot be read as what it should be ends as one sentence that names it, before a model is loaded.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::error::CliError;
 use super::summary::Quote;
@@ -96,7 +97,7 @@ pub fn token_ids(source: &ModelSource, text: &str, encoding: Encoding) -> Result
 }
 
 /// The tokenizer of a model; one that comes alone (a GGUF file without weights, a folder without `config.json`) will do.
-fn tokenizer(source: &ModelSource) -> Result<Tokenizer, CliError> {
+fn tokenizer(source: &ModelSource) -> Result<Arc<Tokenizer>, CliError> {
     engine::tokenizer(source).or_else(|error| {
         let alone = match source {
             ModelSource::Path(folder) if folder.is_dir() => Tokenizer::from_folder(folder).ok(),
@@ -104,7 +105,7 @@ fn tokenizer(source: &ModelSource) -> Result<Tokenizer, CliError> {
             ModelSource::BuiltIn | ModelSource::Synthetic { .. } => None,
         };
         // What is wrong with the model as a whole says more than what its tokenizer lacks.
-        alone.ok_or_else(|| input(error))
+        alone.map(Arc::new).ok_or_else(|| input(error))
     })
 }
 

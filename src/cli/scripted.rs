@@ -44,6 +44,7 @@ pub fn info() -> ModelInfo {
         file_bytes: 6 << 20,
         vram_bytes: 8 << 20,
         estimated_vram_bytes: 8 << 20,
+        kv_full_bytes: 131_072 * 3072,
         kv_bytes_per_token: 3072,
         adapter: "test adapter".into(),
         software: true,

@@ -176,6 +176,8 @@ pub struct ModelInfo {
     pub vram_bytes: u64,
     /// what was estimated before loading
     pub estimated_vram_bytes: u64,
+    /// KV cache of the whole window in force, bytes; allocated as the context grows
+    pub kv_full_bytes: u64,
     /// KV bytes of one token
     pub kv_bytes_per_token: u64,
     /// adapter name

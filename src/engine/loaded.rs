@@ -59,6 +59,17 @@ pub(super) fn open(source: &ModelSource) -> Result<ModelFile, EngineError> {
     })
 }
 
+/// The tokenizer of a model, without loading its weights.
+///
+/// # Errors
+/// A model or a tokenizer that cannot be read, or a synthetic model, which has none.
+pub fn tokenizer(source: &ModelSource) -> Result<Arc<Tokenizer>, EngineError> {
+    match source {
+        ModelSource::Synthetic { .. } => Err(EngineError::NoText),
+        _ => Ok(TextSide::open(&open(source)?)?.tokenizer),
+    }
+}
+
 impl Loaded {
     /// Loads `source` onto `gpu`. `progress` gets the share done and returns false to stop.
     pub(super) fn load(
@@ -108,6 +119,7 @@ impl Loaded {
             file_bytes: meta.file_bytes,
             vram_bytes: gpu.allocated_bytes(),
             estimated_vram_bytes: estimate.weights + estimate.activations + estimate.kv_first,
+            kv_full_bytes: estimate.kv_full,
             kv_bytes_per_token: model.kv.spec().token_bytes(),
             adapter: gpu.info().name.clone(),
             software: gpu.is_software(),
@@ -215,26 +227,14 @@ impl Loaded {
     }
 }
 
-/// The tokenizer of a model, without loading its weights.
-///
-/// # Errors
-/// A model or a tokenizer that cannot be read; a synthetic model, which has none.
-pub fn tokenizer(source: &ModelSource) -> Result<Tokenizer, EngineError> {
-    tokenizer_of(&open(source)?)
-}
-
-fn tokenizer_of(file: &ModelFile) -> Result<Tokenizer, EngineError> {
-    Ok(match file.tokenizer()? {
-        TokenizerSource::Gguf(vocab) => Tokenizer::from_gguf(&vocab)?,
-        TokenizerSource::HuggingFace(f) => {
-            Tokenizer::from_json_files(&f.tokenizer, f.tokenizer_config.as_deref(), f.generation_config.as_deref())?
-        }
-    })
-}
-
 impl TextSide {
     fn open(file: &ModelFile) -> Result<TextSide, EngineError> {
-        let tokenizer = tokenizer_of(file)?;
+        let tokenizer = match file.tokenizer()? {
+            TokenizerSource::Gguf(vocab) => Tokenizer::from_gguf(&vocab)?,
+            TokenizerSource::HuggingFace(f) => {
+                Tokenizer::from_json_files(&f.tokenizer, f.tokenizer_config.as_deref(), f.generation_config.as_deref())?
+            }
+        };
         let template = ChatTemplate::for_model(file.info().chat_template.as_deref(), &tokenizer)?;
         Ok(TextSide { tokenizer: Arc::new(tokenizer), template })
     }

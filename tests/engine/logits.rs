@@ -78,7 +78,7 @@ fn logits_of_every_family_match_transformers() {
         }
         let Some(got) = engine_logits(test, source, KvDtype::F32, &tokens) else { return };
         let a = agreement(&want, &got, want.len() / tokens.len());
-        println!("{}: mean KLD {:.2e}, top-1 {:.4}", dir.display(), a.mean_kld, a.top1);
+        eprintln!("{}: mean KLD {:.2e}, top-1 {:.4}", dir.display(), a.mean_kld, a.top1);
         assert!(a.mean_kld <= 1e-6 && a.top1 >= 0.999, "{}: {:.2e} {}", dir.display(), a.mean_kld, a.top1);
         n_families += 1;
     }
@@ -104,7 +104,7 @@ fn against_plain(test: &str, path: Option<PathBuf>, n: usize) {
     for (kv_dtype, limit) in [(KvDtype::F32, 1e-6), (KvDtype::F16, 1e-5)] {
         let Some(got) = engine_logits(test, source.clone(), kv_dtype, &tokens) else { return };
         let a = agreement(&want, &got, vocab_size);
-        println!("{path:?} {kv_dtype:?}: mean KLD {:.2e}, top-1 {:.4}", a.mean_kld, a.top1);
+        eprintln!("{path:?} {kv_dtype:?}: mean KLD {:.2e}, top-1 {:.4}", a.mean_kld, a.top1);
         assert!(a.mean_kld <= limit, "{path:?} {kv_dtype:?}: {:.2e}", a.mean_kld);
         assert!(a.top1 >= if kv_dtype == KvDtype::F32 { 0.999 } else { 0.99 }, "{path:?} {kv_dtype:?}: {}", a.top1);
     }

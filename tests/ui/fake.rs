@@ -29,6 +29,7 @@ pub fn model_info() -> ModelInfo {
         file_bytes: 6_273_952,
         vram_bytes: 14_000_000,
         estimated_vram_bytes: 14_100_000,
+        kv_full_bytes: 131_072 * 3072,
         kv_bytes_per_token: 3072,
         adapter: "llvmpipe".into(),
         software: true,

@@ -63,7 +63,7 @@ fn nibble_chunk(levels: &[u8; 64], flip: bool) -> [u8; 32] {
 pub(super) fn from_raw(format: WeightFormat, rows: usize, cols: usize, raw: &[u8], quants: &mut [u8], scales: &mut [u8]) {
     quants.fill(0);
     scales.fill(0);
-    let row_bytes = if rows == 0 { 0 } else { raw.len() / rows };
+    let row_bytes = raw.len().checked_div(rows).unwrap_or(0);
     if row_bytes == 0 {
         return;
     }
