@@ -1,0 +1,121 @@
+//! What is read, how it is cut into pages, and what is refused.
+
+use std::path::Path;
+
+use proptest::prelude::*;
+use strata::base::limits;
+use strata::document::{Document, DocumentError, join_for_prompt};
+
+fn document(text: &str) -> Document {
+    Document::from_bytes("a.txt", text.as_bytes()).unwrap()
+}
+
+fn refusal(bytes: &[u8]) -> String {
+    Document::from_bytes("a.txt", bytes).unwrap_err().to_string()
+}
+
+#[test]
+fn text_bom_and_line_ends_are_normalised_and_do_not_change_the_hash() {
+    let unix = document("One\n\nTwo é\n");
+    for other in ["\u{FEFF}One\n\nTwo é\n", "One\r\n\r\nTwo é\r\n", "One\r\rTwo é\r"] {
+        let other = document(other);
+        assert_eq!(other.text, unix.text);
+        assert_eq!(other.content_hash, unix.content_hash);
+    }
+    assert_eq!(document("\u{FEFF}a").bytes, 4);
+    assert_ne!(document("One\n\nTwo e\n").content_hash, unix.content_hash);
+    assert_eq!(unix.content_hash.to_string().len(), 64);
+}
+
+#[test]
+fn unusable_content_is_refused_with_what_to_do() {
+    for (bytes, says) in [
+        (b"".as_slice(), "holds no text"),
+        (b"\xEF\xBB\xBF \r\n\t", "holds no text"),
+        (b"abc\0def", "a binary file, not text"),
+        (b"%PDF-1.7\n%\xE2\xE3", "a PDF, not text; save it as plain text"),
+        (b"PK\x03\x04rest", "DOCX or EPUB"),
+        (b"\xFF\xFEa\0b\0", "UTF-16 text"),
+        (b"\x01\x02\x03\x04 a few words \x05\x06", "full of control characters"),
+        (b"caf\xE9 au lait", "byte 3 cannot be read; it looks like Windows-1252 or Latin-1); save it as UTF-8"),
+        (b"\xEF\xBB\xBFab\xC3", "byte 5 cannot be read"),
+    ] {
+        let sentence = refusal(bytes);
+        assert!(sentence.starts_with("a.txt ") && sentence.contains(says), "{sentence}");
+    }
+    let large = vec![b'a'; usize::try_from(limits::MAX_DOCUMENT_BYTES).unwrap() + 1];
+    assert!(refusal(&large).contains("64.0 MiB is the most that is read"), "{}", refusal(&large));
+}
+
+#[test]
+fn unusable_paths_are_refused_with_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let refusal = |path: &Path| Document::open(path).unwrap_err();
+    assert!(matches!(refusal(&at("none.txt")), DocumentError::Missing { .. }));
+    assert!(matches!(refusal(folder.path()), DocumentError::NotAFile { what: "a folder", .. }));
+    #[cfg(unix)]
+    assert!(matches!(refusal(Path::new("/dev/zero")), DocumentError::NotAFile { .. }));
+    std::fs::write(at("empty.txt"), "").unwrap();
+    assert_eq!(refusal(&at("empty.txt")), DocumentError::Empty { name: "empty.txt".into() });
+    let large = std::fs::File::create(at("large.txt")).unwrap();
+    large.set_len(limits::MAX_DOCUMENT_BYTES + 1).unwrap();
+    assert!(matches!(refusal(&at("large.txt")), DocumentError::TooLarge { .. }));
+    std::fs::write(at("note.md"), "# Title\r\n\r\nText.").unwrap();
+    let note = Document::open(&at("note.md")).unwrap();
+    assert_eq!((note.name.as_str(), note.text.as_str(), note.bytes), ("note.md", "# Title\n\nText.", 16));
+}
+
+#[test]
+fn pages_follow_form_feeds_where_there_are_any() {
+    let paged = document("One\n\u{0C}Two\u{0C}\u{0C}Four");
+    let texts: Vec<_> = (0..paged.pages.len()).map(|i| paged.page_text(i).unwrap()).collect();
+    assert_eq!(texts, ["One\n\n", "Two\n", "\n", "Four"]);
+    assert_eq!(paged.page_of(paged.text.find("Four").unwrap()), 3);
+    assert_eq!(paged.page_of(0), 0);
+    assert_eq!(paged.page_of(usize::MAX), 3);
+}
+
+#[test]
+fn pages_without_form_feeds_end_at_paragraphs() {
+    let paragraph = "The harbour was built in stone. ".repeat(20);
+    let long = document(&vec![paragraph.trim(); 30].join("\n\n\n"));
+    assert!(long.pages.len() >= 5);
+    for (i, page) in long.pages.iter().enumerate() {
+        let text = long.page_text(i).unwrap();
+        assert!(text.starts_with("The harbour") && text.trim_end().ends_with("stone."), "page {i}");
+        assert!(page.end_byte == long.text.len() || (1500..=4600).contains(&text.chars().count()), "page {i}");
+    }
+    let wall = document(&"海".repeat(20_000));
+    assert_eq!(wall.pages.len(), 7);
+}
+
+#[test]
+fn join_for_prompt_puts_each_text_a_blank_line_and_the_question() {
+    let (a, b) = (document("One.\n"), document("Two."));
+    assert_eq!(join_for_prompt(std::slice::from_ref(&a), "Why?"), "One.\n\n\nWhy?");
+    assert_eq!(join_for_prompt(&[b, a], "Why?"), "Two.\n\nOne.\n\n\nWhy?");
+    assert_eq!(join_for_prompt(&[], "Why?"), "Why?");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn pages_cover_any_text_in_order(parts in prop::collection::vec("[a-é海 .\\n\\r\u{0C}]{0,900}", 0..12)) {
+        if let Ok(document) = Document::from_bytes("a.txt", parts.concat().as_bytes()) {
+            let joined: String = (0..document.pages.len()).map(|i| document.page_text(i).unwrap()).collect();
+            prop_assert_eq!(&joined, &document.text);
+            prop_assert!(document.pages.iter().all(|p| p.first_byte < p.end_byte));
+            let kept = document.text.contains(['\r', '\u{0C}']);
+            prop_assert!(!kept);
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        if let Ok(document) = Document::from_bytes("a.txt", &bytes) {
+            prop_assert!(std::str::from_utf8(&bytes).is_ok() && !document.text.trim().is_empty());
+        }
+    }
+}
