@@ -19,5 +19,5 @@ fn main() -> ExitCode {
 /// The window, on its own engine.
 fn open_window(window: Window) -> anyhow::Result<()> {
     let options = WindowOptions { initial_model: window.model, load: window.load, documents: Vec::new() };
-    Ok(strata::app::run(options, |wake| strata::engine::spawn(wake))?)
+    Ok(strata::app::run(options, strata::engine::spawn)?)
 }

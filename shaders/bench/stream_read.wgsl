@@ -1,24 +1,38 @@
-// Reads a buffer once, as fast as this device can: the yardstick for decode, which does little else.
-// Bindings: source u32x4 [n_lanes * n_per_lane] · sums u32 [n_lanes]
-// Grid: n_lanes / 64 workgroups of 64 lanes. A lane reads every n_lanes-th element, or its own run (CONTIGUOUS).
-struct Params { n_per_lane: u32, n_lanes: u32 }
-#params
+// Reads a buffer once and folds it: the streaming-read bandwidth that weight-bound kernels are compared with.
+// Bindings: source (any bits) · folded u32 [lanes].
+// Grid: 64 lanes, 256 bytes each, size / 16384 workgroups (the tail that is no whole workgroup is left out). INT64: 64-bit
+// loads, the widest there are, for software devices. COALESCED: neighbouring lanes read neighbouring words, for real GPUs.
+#ifdef INT64
+@group(0) @binding(0) var<storage, read> source: array<vec4<u64>>;
+#else
 @group(0) @binding(0) var<storage, read> source: array<vec4<u32>>;
-@group(0) @binding(1) var<storage, read_write> sums: array<u32>;
+#endif
+@group(0) @binding(1) var<storage, read_write> folded: array<u32>;
 
 @compute @workgroup_size(64)
-fn main(@builtin(global_invocation_id) id: vec3<u32>) {
-    var sum = vec4<u32>(0u);
-#ifdef CONTIGUOUS
-    let first = id.x * params.n_per_lane;
-    let step = 1u;
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    let thread = group.x * 64u + lane;
+#ifdef INT64
+    var fold = vec4<u64>();
+#for i in 0..8
+#ifdef COALESCED
+    fold ^= source[group.x * 512u + #{i*64}u + lane];
 #else
-    let first = id.x;
-    let step = params.n_lanes;
+    fold ^= source[thread * 8u + #{i}u];
 #endif
-    for (var i = 0u; i < params.n_per_lane; i += 4u) {
-        sum = sum ^ source[first + i * step] ^ source[first + (i + 1u) * step] ^ source[first + (i + 2u) * step]
-            ^ source[first + (i + 3u) * step];
-    }
-    sums[id.x] = sum.x ^ sum.y ^ sum.z ^ sum.w;
+#endfor
+    let pair = fold.xy ^ fold.zw;
+    let one = pair.x ^ pair.y;
+    folded[thread] = u32(one) ^ u32(one >> 32u);
+#else
+    var fold = vec4<u32>();
+#for i in 0..16
+#ifdef COALESCED
+    fold ^= source[group.x * 1024u + #{i*64}u + lane];
+#else
+    fold ^= source[thread * 16u + #{i}u];
+#endif
+#endfor
+    folded[thread] = fold.x ^ fold.y ^ fold.z ^ fold.w;
+#endif
 }

@@ -16,7 +16,7 @@ fn load_row(step: u32, slot: u32, s: Scales, r: u32) -> Row {
     return Row(step, slot);
 }
 fn block(row: Row, half: u32) -> Block {
-    let s = bitcast<vec4<f32>>(scales[(row.step * 32u + row.slot) * 2u + half]);
+    let s = bitcast<vec4<f32>>(scales4((row.step * 32u + row.slot) * 2u + half));
     return Block(quants[row.step * 64u + half * 32u + row.slot], s * vec4(TOP_BYTE, 1.0, TOP_BYTE, 1.0));
 }
 fn w8(b: Block, i: u32) -> W8 {

@@ -5,7 +5,7 @@ struct Scales { d: vec4<u32> }
 struct Row { q: vec4<u64>, d: vec2<f32> }
 struct Block { q: vec4<u32>, d: f32 }
 fn load_scales(step: u32, lane: u32) -> Scales {
-    return Scales(scales[step * 8u + lane]);
+    return Scales(scales4(step * 8u + lane));
 }
 fn load_row(step: u32, slot: u32, s: Scales, r: u32) -> Row {
     return Row(quants[step * 32u + slot], unpack2x16float(s.d[r]));
@@ -27,7 +27,7 @@ fn dot64(step: u32, lane: u32, x: W8) -> vec4<f32> {
 #endfor
     let less0 = (s0 + s1) + (s2 + s3);
     let less1 = (s4 + s5) + (s6 + s7);
-    let s = scales[step * 8u + lane];
+    let s = scales4(step * 8u + lane);
     var y = vec4<f32>();
 #for r in 0..4
     let d#{r} = unpack2x16float(s[#{r}]);

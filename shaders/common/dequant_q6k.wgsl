@@ -16,7 +16,7 @@ struct Scales { d: vec4<u32>, sc: vec4<u32> }
 struct Row { q: vec4<u64>, high: vec2<u64>, d: u32, sc: u32 }
 fn load_scales(step: u32, lane: u32) -> Scales {
     let at = (step / 4u) * 40u + lane;
-    return Scales(scales[at], scales[at + 8u + 8u * (step % 4u)]);
+    return Scales(scales4(at), scales4(at + 8u + 8u * (step % 4u)));
 }
 fn load_row(step: u32, slot: u32, s: Scales, r: u32) -> Row {
     let high = quants[step * 48u + 32u + slot / 2u];

@@ -9,7 +9,7 @@ struct Scales { d: vec4<u32> }
 struct Row { first: u32, d: vec2<f32> }
 struct Block { q: vec4<u64>, d: f32 }
 fn load_scales(step: u32, lane: u32) -> Scales {
-    return Scales(scales[step * 8u + lane]);
+    return Scales(scales4(step * 8u + lane));
 }
 fn load_row(step: u32, slot: u32, s: Scales, r: u32) -> Row {
     return Row(step * 64u + slot, unpack2x16float(s.d[r]) * TOP_BYTE);
@@ -25,7 +25,7 @@ fn dot64(step: u32, lane: u32, x: W8) -> vec4<f32> {
     let xa#{l} = subgroupBroadcast(x.a, #{l}u);
     let xb#{l} = subgroupBroadcast(x.b, #{l}u);
 #endfor
-    let s = scales[step * 8u + lane];
+    let s = scales4(step * 8u + lane);
     var y = vec4<f32>();
 #for r in 0..4
     let d#{r} = unpack2x16float(s[#{r}]) * TOP_BYTE;

@@ -7,7 +7,7 @@ fn scale_min(dm: u32, sm: u32, half: u32) -> vec2<f32> {
 struct Scales { dm: vec4<u32>, sm: vec4<u32> }
 fn load_scales(step: u32, lane: u32) -> Scales {
     let at = (step / 4u) * 40u + lane;
-    return Scales(scales[at], scales[at + 8u + 8u * (step % 4u)]);
+    return Scales(scales4(at), scales4(at + 8u + 8u * (step % 4u)));
 }
 #else
 fn load_scale_min(step: u32, slot: u32, half: u32) -> vec2<f32> {

@@ -14,9 +14,13 @@
 struct W8 { a: vec4<f32>, b: vec4<f32> }
 #ifdef LANES8
 @group(0) @binding(0) var<storage, read> quants: array<vec4<u64>>;
-@group(0) @binding(1) var<storage, read> scales: array<vec4<u32>>;
+@group(0) @binding(1) var<storage, read> scales: array<vec2<u64>>;
 fn words4(v: vec2<u64>) -> vec4<u32> {
     return vec4(u32(v.x), u32(v.x >> 32u), u32(v.y), u32(v.y >> 32u));
+}
+// Four words of the scales.
+fn scales4(at: u32) -> vec4<u32> {
+    return words4(scales[at]);
 }
 fn sum8(x: W8) -> f32 {
     return (x.a.x + x.a.y + x.a.z + x.a.w) + (x.b.x + x.b.y + x.b.z + x.b.w);

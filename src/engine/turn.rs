@@ -31,6 +31,7 @@ pub(super) struct Turn {
     encode: Duration,
     dispatches: usize,
     text_done: usize,
+    has_text: bool,
 }
 
 impl Turn {
@@ -50,6 +51,7 @@ impl Turn {
             encode: Duration::ZERO,
             dispatches: 0,
             text_done: 0,
+            has_text: false,
         }
     }
 
@@ -183,8 +185,13 @@ impl Turn {
         })
     }
 
-    fn flush_text(&mut self, loaded: &Loaded, port: &EnginePort, text: String) {
+    fn flush_text(&mut self, loaded: &Loaded, port: &EnginePort, mut text: String) {
         let n = self.generated.len();
+        // Models begin an answer with the space that parts it from the prompt; it is not part of what they say.
+        if !self.has_text {
+            text = text.trim_start().to_owned();
+            self.has_text = !text.is_empty();
+        }
         if text.is_empty() && n == self.text_done {
             return;
         }

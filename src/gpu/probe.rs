@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use super::device::Gpu;
 use super::error::GpuError;
+use super::kernels::linear::bench;
 use super::recorder::Recorder;
-use super::shader_source::KernelKey;
 
 /// Timed repetitions; the best counts.
 const REPETITIONS: usize = 4;
@@ -27,32 +27,6 @@ pub struct Measured {
     pub readback_bytes_per_s: f64,
     /// best plain f32 matrix product
     pub gemm_flops: f64,
-}
-
-/// Parameters of `bench/stream_read`: vec4 elements each invocation reads.
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-struct ReadParams {
-    n_per_lane: u32,
-    n_lanes: u32,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-struct GemmParams {
-    n4: u32,
-}
-
-/// Elements (16 bytes each) that one invocation of `bench/stream_read` reads, and the two orders it is tried in.
-const READ_PER_LANE: u32 = 64;
-
-/// Every shader variant that this file uses.
-pub fn variants() -> Vec<KernelKey> {
-    vec![
-        KernelKey::new("bench/stream_read", &[]),
-        KernelKey::new("bench/stream_read", &[("CONTIGUOUS", String::new())]),
-        KernelKey::new("bench/gemm_registers", &[]),
-    ]
 }
 
 /// Measures `gpu`; takes a second or two on a software device.
@@ -84,24 +58,16 @@ fn best_secs(mut run: impl FnMut() -> Result<(), GpuError>) -> Result<f64, GpuEr
     Ok(best.max(1e-9))
 }
 
-/// Bandwidth of the better of the two reading orders.
 fn stream_read(gpu: &Gpu, n_bytes: u64) -> Result<f64, GpuError> {
     let source = gpu.buffer("probe source", n_bytes)?.all();
-    let n_lanes = (n_bytes / 16) as u32 / READ_PER_LANE / 64 * 64;
-    let sums = gpu.buffer("probe sums", u64::from(n_lanes) * 4)?.all();
-    let mut best = 0.0f64;
-    for key in &variants()[..2] {
-        let kernel = gpu.kernel(key)?;
-        let binding = gpu.bind(&kernel, &[&source, &sums])?;
-        let secs = best_secs(|| {
-            let mut recorder = Recorder::new();
-            let params = ReadParams { n_per_lane: READ_PER_LANE, n_lanes };
-            recorder.dispatch(&kernel, &binding, &params, [n_lanes / 64, 1, 1]);
-            gpu.submit(&mut recorder).and_then(|s| gpu.wait(&s)).map(drop)
-        })?;
-        best = best.max(f64::from(n_lanes) * f64::from(READ_PER_LANE) * 16.0 / secs);
-    }
-    Ok(best)
+    let folded = gpu.buffer("probe sums", n_bytes / 64)?.all();
+    let mut read_bytes = 0;
+    let secs = best_secs(|| {
+        let mut recorder = Recorder::new();
+        read_bytes = bench::record_stream_read(gpu, &mut recorder, &source, &folded)?;
+        gpu.submit(&mut recorder).and_then(|s| gpu.wait(&s)).map(drop)
+    })?;
+    Ok(read_bytes as f64 / secs)
 }
 
 fn copy(gpu: &Gpu, n_bytes: u64) -> Result<f64, GpuError> {
@@ -139,12 +105,11 @@ fn readback(gpu: &Gpu, n_bytes: u64) -> Result<f64, GpuError> {
 fn gemm(gpu: &Gpu, n: u32) -> Result<f64, GpuError> {
     let matrix = |what| -> Result<_, GpuError> { Ok(gpu.buffer(what, u64::from(n) * u64::from(n) * 4)?.all()) };
     let (a, b, c) = (matrix("probe a")?, matrix("probe b")?, matrix("probe c")?);
-    let kernel = gpu.kernel(&variants()[2])?;
-    let binding = gpu.bind(&kernel, &[&a, &b, &c])?;
+    let mut flops = 0.0;
     let secs = best_secs(|| {
         let mut recorder = Recorder::new();
-        recorder.dispatch(&kernel, &binding, &GemmParams { n4: n / 4 }, [n / 64, n / 64, 1]);
+        flops = bench::record_gemm(gpu, &mut recorder, [&a, &b, &c], n as usize)?;
         gpu.submit(&mut recorder).and_then(|s| gpu.wait(&s)).map(drop)
     })?;
-    Ok(2.0 * f64::from(n).powi(3) / secs)
+    Ok(flops / secs)
 }

@@ -52,6 +52,5 @@ pub fn variants() -> Vec<KernelKey> {
         }
     }
     keys.extend(sample::variants());
-    keys.extend(super::probe::variants());
     keys
 }

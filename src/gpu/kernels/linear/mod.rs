@@ -9,6 +9,7 @@
 //! 2. Sums are f32. Their order differs between variants, so results differ by rounding.
 //! 3. Bias, then activation, then residual.
 
+pub mod bench;
 mod embed;
 mod format;
 mod repack;
@@ -154,7 +155,7 @@ impl Linear {
 
     /// Tokens that share one read of the weights in a matmul: chunks are best multiples of it.
     pub fn token_tile(&self) -> usize {
-        self.variant.token_tile(LinearOp::Matmul)
+        self.variant.token_tile(LinearOp::Matmul, self.spec.format)
     }
 
     /// Adds the product of one slab.
@@ -189,7 +190,7 @@ impl Linear {
             LinearOp::Matvec => (&self.matvec, &binding.matvec),
             LinearOp::Matmul => (&self.matmul, &binding.matmul),
         };
-        recorder.dispatch(kernel, binding, &params, self.variant.grid(op, tiles.len(), shape.n_tokens));
+        recorder.dispatch(kernel, binding, &params, self.variant.grid(op, self.spec.format, tiles.len(), shape.n_tokens));
     }
 
     /// Bytes of weights (read once) and floating-point operations of one product.
@@ -215,5 +216,6 @@ pub struct LinearCost {
 pub(super) fn variants() -> Vec<KernelKey> {
     let mut keys = variant::variants();
     keys.extend(embed::variants());
+    keys.extend(bench::variants());
     keys
 }

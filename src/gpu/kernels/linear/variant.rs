@@ -63,19 +63,24 @@ impl LinearVariant {
     }
 
     /// Tokens that one workgroup does.
-    pub fn token_tile(self, op: LinearOp) -> usize {
+    pub fn token_tile(self, op: LinearOp, format: WeightFormat) -> usize {
         match (op, self) {
             (LinearOp::Matvec, _) => 1,
-            (LinearOp::Matmul, LinearVariant::Lanes8) => 8,
+            // Wide weights are dear to load, so more tokens share them; narrow ones gain little and compile slowly.
+            (LinearOp::Matmul, LinearVariant::Lanes8) => match format {
+                WeightFormat::F32 | WeightFormat::F16 | WeightFormat::Bf16 => 16,
+                _ => 8,
+            },
             (LinearOp::Matmul, LinearVariant::Rows4) => 4,
             (LinearOp::Matmul, LinearVariant::GpuSubgroup | LinearVariant::Gpu) => 64,
         }
     }
 
     /// Workgroups for `n_tiles` tiles of 32 rows and `n_tokens` tokens.
-    pub(super) fn grid(self, op: LinearOp, n_tiles: usize, n_tokens: usize) -> [u32; 3] {
-        let tokens = n_tokens.div_ceil(self.token_tile(op)) as u32;
+    pub(super) fn grid(self, op: LinearOp, format: WeightFormat, n_tiles: usize, n_tokens: usize) -> [u32; 3] {
+        let tokens = n_tokens.div_ceil(self.token_tile(op, format)) as u32;
         match (self, op) {
+            (LinearVariant::Lanes8, LinearOp::Matvec) => [n_tiles.div_ceil(2) as u32, tokens, 1],
             (LinearVariant::Lanes8 | LinearVariant::Rows4, _) => [n_tiles as u32, tokens, 1],
             (_, LinearOp::Matvec) => [n_tiles as u32, tokens, 8],
             (_, LinearOp::Matmul) => [n_tiles.div_ceil(2) as u32, tokens, 1],
@@ -105,9 +110,12 @@ impl LinearVariant {
         let mut defines: Vec<_> = names.into_iter().map(|name| (name, String::new())).collect();
         let shader = match (self, op) {
             (LinearVariant::Lanes8, LinearOp::Matvec) => "linear/matvec_lanes8",
-            (LinearVariant::Lanes8, LinearOp::Matmul) => "linear/matmul_lanes8",
+            (LinearVariant::Lanes8, LinearOp::Matmul) => {
+                defines.push(("TOKENS", self.token_tile(op, spec.format).to_string()));
+                "linear/matmul_lanes8"
+            }
             (LinearVariant::Rows4, _) => {
-                defines.push(("TOKENS", self.token_tile(op).to_string()));
+                defines.push(("TOKENS", self.token_tile(op, spec.format).to_string()));
                 "linear/rows4"
             }
             (_, LinearOp::Matvec) => "linear/matvec_gpu",
