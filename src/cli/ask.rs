@@ -15,6 +15,7 @@ use super::error::CliError;
 use super::inputs;
 use super::session::Session;
 use super::summary::{AskSummary, Quote};
+use crate::document::join_for_prompt;
 use crate::engine::{EngineCommand, EngineEvent, Message, ModelInfo, Role, Sampling, StopReason, TurnSummary};
 
 /// Answers every `--prompt` in turn. `start` makes the session, once the documents are read.
@@ -31,13 +32,13 @@ pub fn run(args: &AskArgs, start: impl FnOnce() -> Session, console: &mut Consol
         if session.interrupted() {
             return Ok(());
         }
-        let content = if i == 0 { inputs::first_message(&docs, prompt) } else { prompt.clone() };
+        let content = if i == 0 { join_for_prompt(&docs, prompt) } else { prompt.clone() };
         messages.push(Message { role: Role::User, content });
         if i > 0 && !console.is_json() {
             console.text("\n")?;
         }
         let (text, cost) = answer(&mut session, messages.clone(), sampling, args.max_tokens, console)?;
-        let quotes = inputs::quotes_in(&text, &docs);
+        let quotes = inputs::quotes_in(&text, info.built_in, &docs);
         if console.is_json() {
             console.json_line(&AskSummary::new(i + 1, &info, sampling, &text, &cost, &quotes))?;
         } else {
@@ -168,7 +169,7 @@ mod tests {
         let (result, _, _, seen) = play(&words, Interrupt::default(), counting);
         result.unwrap();
         let Some(EngineCommand::Ask { messages, .. }) = seen.last() else { panic!("{seen:?}") };
-        assert_eq!(messages[0].content, "Rents rose.\n\none");
+        assert_eq!(messages[0].content, "Rents rose.\n\n\none");
         assert_eq!(messages[2].content, "two");
     }
 

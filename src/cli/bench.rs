@@ -12,10 +12,11 @@ use serde::Serialize;
 
 use super::args::{BenchArgs, BenchOutput};
 use super::console::Console;
-use super::device::{self, Measured};
+use super::device;
 use super::error::CliError;
 use super::session::Session;
 use crate::engine::{BenchRow, EngineCommand, EngineEvent, ModelInfo};
+use crate::gpu::probe::Measured;
 
 /// One test with everything a reader needs to compare it: what `-o json` and `-o csv` print.
 #[derive(Debug, Clone, PartialEq, Serialize)]

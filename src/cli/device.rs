@@ -9,8 +9,7 @@
 use serde::Serialize;
 
 use super::error::CliError;
-use crate::gpu::probe;
-pub use crate::gpu::probe::Measured;
+use crate::gpu::probe::{self, Measured};
 use crate::gpu::{Adapters, Gpu, GpuError, GpuOptions};
 
 /// One adapter of this machine.

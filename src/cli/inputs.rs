@@ -12,48 +12,49 @@ use super::error::CliError;
 use super::summary::Quote;
 use crate::base::Bytes;
 use crate::base::limits::MAX_DOCUMENT_BYTES;
+use crate::document::{self, Document, find_quotes, locate};
 use crate::engine::{self, ModelSource};
 use crate::model::read_vocab;
 use crate::token::Tokenizer;
 
-/// A document that was read.
-pub struct Doc {
-    name: String,
-    text: String,
-}
+/// How the built-in model says that a document has no answer.
+const NOT_FOUND: &str = "I cannot find that";
 
 /// Reads every document, in order.
 ///
 /// # Errors
 /// [`CliError::Input`] for the first that cannot be read.
-pub fn read_documents(paths: &[PathBuf]) -> Result<Vec<Doc>, CliError> {
+pub fn read_documents(paths: &[PathBuf]) -> Result<Vec<Document>, CliError> {
     paths.iter().map(|path| read_document(path)).collect()
 }
 
-fn read_document(path: &Path) -> Result<Doc, CliError> {
-    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-    Ok(Doc { name, text: read_text(path)? })
-}
-
-/// The text of one document, as `ask` reads it.
+/// Reads a document as `ask` does.
 ///
 /// # Errors
 /// [`CliError::Input`] where it cannot be read.
-pub fn document_text(path: &Path) -> Result<String, CliError> {
-    Ok(read_document(path)?.text)
+pub fn read_document(path: &Path) -> Result<Document, CliError> {
+    Document::open(path).map_err(input)
 }
 
-/// The first user message: the documents, a blank line, the question.
-pub fn first_message(docs: &[Doc], question: &str) -> String {
-    let mut text: Vec<&str> = docs.iter().map(|d| d.text.trim_end()).collect();
-    text.push(question);
-    text.join("\n\n")
-}
-
-/// Every quotation in an answer, and where it stands.
-pub fn quotes_in(answer: &str, docs: &[Doc]) -> Vec<Quote> {
-    let _ = (answer, docs.first().map(|d| &d.name));
-    Vec::new()
+/// Every quotation in an answer, and where it stands. With `whole`, an answer without quotation marks is one quotation (the
+/// built-in model answers in the document's own words); that it found nothing is none.
+pub fn quotes_in(answer: &str, whole: bool, docs: &[Document]) -> Vec<Quote> {
+    let mut quotes = find_quotes(answer, docs);
+    let unmarked = answer.trim();
+    if whole && quotes.is_empty() && !unmarked.is_empty() && !unmarked.starts_with(NOT_FOUND) && !docs.is_empty() {
+        quotes.push(document::Quote { text: unmarked.to_owned(), found: locate(unmarked, docs) });
+    }
+    let quotes = quotes.into_iter().map(|quote| {
+        let found = quote.found.as_ref().and_then(|place| Some((place, docs.get(place.document)?)));
+        Quote {
+            found: found.is_some(),
+            document: found.map(|(_, doc)| doc.name.clone()),
+            page: found.map(|(place, _)| place.page + 1),
+            byte_range: found.map(|(place, _)| [place.bytes.start, place.bytes.end]),
+            text: quote.text,
+        }
+    });
+    quotes.collect()
 }
 
 /// A text file as it is.
@@ -133,6 +134,32 @@ fn cannot_read(path: &Path, error: &std::io::Error) -> CliError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn quotes_tell_where_they_stand_and_when_they_stand_nowhere() {
+        let docs = [Document::from_bytes("rents.txt", b"In 1662 the rents rose.\n\nThe harbour was built later.").unwrap()];
+        let quotes = quotes_in("He says \"the harbour was never built\" and \"the rents rose\".", false, &docs);
+        assert_eq!(quotes.len(), 2);
+        assert_eq!((quotes[0].found, quotes[0].byte_range), (false, None));
+        let rents = Quote {
+            text: "the rents rose".into(),
+            found: true,
+            document: Some("rents.txt".into()),
+            page: Some(1),
+            byte_range: Some([8, 22]),
+        };
+        assert_eq!(quotes[1], rents);
+    }
+
+    #[test]
+    fn quotes_of_the_built_in_model_are_its_whole_answers() {
+        let docs = [Document::from_bytes("rents.txt", b"In 1662 the rents rose. So they say.").unwrap()];
+        let whole = |answer: &str| quotes_in(answer, true, &docs);
+        assert_eq!(whole(" the rents rose.")[0].byte_range, Some([8, 23]));
+        assert!(!whole(" the rents fell.")[0].found);
+        assert_eq!(whole(" I cannot find that in the document."), []);
+        assert_eq!(quotes_in("the rents rose.", false, &docs), []);
+    }
 
     #[test]
     fn texts_that_are_none_are_refused_by_name() {

@@ -2,10 +2,10 @@
 
 use std::thread::JoinHandle;
 
-use super::device::Measured;
 use super::interrupt::Interrupt;
 use super::session::Session;
 use crate::engine::{EngineCommand, EngineEvent, EngineHandle, EnginePort, ModelInfo, Sampling, StopReason, TurnId, TurnSummary};
+use crate::gpu::probe::Measured;
 
 /// A session whose worker loads [`info`] and then plays `part` for every turn command, until the session is dropped.
 /// The thread gives the commands it saw.

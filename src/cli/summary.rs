@@ -53,9 +53,9 @@ pub struct Quote {
     /// which document
     pub document: Option<String>,
     /// its page, from 1
-    pub page: Option<u64>,
-    /// its place in the document's file, first byte and end
-    pub byte_range: Option<[u64; 2]>,
+    pub page: Option<usize>,
+    /// its place in the document's text (UTF-8, line ends as one byte): first byte, and one past the last
+    pub byte_range: Option<[usize; 2]>,
 }
 
 #[derive(Debug, Default, Serialize)]

@@ -13,7 +13,7 @@ use super::inputs::{self, Encoding};
 pub fn run(args: &TokenizeArgs, console: &mut Console) -> Result<(), CliError> {
     let (text, parse_special) = match (&args.text, &args.doc) {
         (Some(path), _) => (inputs::read_text(path)?, true),
-        (None, Some(path)) => (inputs::document_text(path)?, false),
+        (None, Some(path)) => (inputs::read_document(path)?.text, false),
         (None, None) => return Err(CliError::Input("give --text FILE or --doc FILE".to_owned())),
     };
     let encoding = Encoding { with_start: !args.no_special, parse_special };

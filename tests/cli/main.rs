@@ -1,6 +1,10 @@
 //! The real binary, run as a person or a script runs it: arguments, exit codes, what goes to which stream.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "../common/mod.rs"]
+mod common;
+
+mod engine;
 mod usage;
 
 use std::ffi::OsStr;

@@ -7,9 +7,10 @@ use serde_json::Value;
 use super::Line;
 use crate::base::Bytes;
 use crate::cli::args::BenchOutput;
-use crate::cli::device::{Measured, rate};
+use crate::cli::device::rate;
 use crate::cli::error::CliError;
 use crate::engine::ModelInfo;
+use crate::gpu::probe::Measured;
 
 /// A column: its title, its width, and whether it is aligned to the right.
 type Column = (&'static str, usize, bool);
