@@ -4,7 +4,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use strata::base::limits;
-use strata::document::{Document, DocumentError, join_for_prompt};
+use strata::document::{Document, DocumentError, join_for_prompt, locate};
 
 fn document(text: &str) -> Document {
     Document::from_bytes("a.txt", text.as_bytes()).unwrap()
@@ -117,5 +117,22 @@ proptest! {
         if let Ok(document) = Document::from_bytes("a.txt", &bytes) {
             prop_assert!(std::str::from_utf8(&bytes).is_ok() && !document.text.trim().is_empty());
         }
+    }
+}
+
+#[test]
+fn sample_document_is_some_pages_long_and_holds_the_answers() {
+    let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets");
+    let sample = Document::open(&assets.join("sample-document.md")).unwrap();
+    assert!((9_000..12_000).contains(&sample.text.chars().count()));
+    assert!(sample.pages.len() >= 3);
+    let questions = std::fs::read_to_string(assets.join("sample-questions.txt")).unwrap();
+    assert_eq!(questions.lines().count(), 3);
+    for (question, answer) in questions.lines().zip([
+        "The annual budget of Somiko is 48210.",
+        "passengers walked beside her and still paid the fare, since they felt that the crew should not suffer for the weather.",
+        "Every seventh stone carries a carved fish, so that carriers could count the miles at night with their fingers.",
+    ]) {
+        assert!(locate(answer, std::slice::from_ref(&sample)).is_some(), "{question}");
     }
 }
