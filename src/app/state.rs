@@ -367,7 +367,7 @@ impl ViewState {
                 self.model = ModelState::Loading { share: share.clamp(0.0, 1.0), what };
             }
             EngineEvent::ModelLoaded(info) => self.model_loaded(info),
-            EngineEvent::ModelFailed(sentence) => {
+            EngineEvent::ModelFailed { sentence, .. } => {
                 self.forget_cache(None);
                 self.model = ModelState::Failed(sentence);
             }

@@ -214,7 +214,7 @@ fn model_advice_on_sampling_yields_to_the_user() {
 #[test]
 fn model_failure_is_kept_and_the_cap_goes_with_the_next_load() {
     let mut state = ready();
-    state.apply(EngineEvent::ModelFailed("The file is cut short; download it again.".into()));
+    state.apply(EngineEvent::ModelFailed { sentence: "The file is cut short; download it again.".into(), bad_input: true });
     assert_eq!(state.model, ModelState::Failed("The file is cut short; download it again.".into()));
     state.form.texts[6] = "4096".into();
     state.check_settings();

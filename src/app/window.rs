@@ -48,17 +48,27 @@ pub struct WindowOptions {
 
 /// The window could not be opened.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "the window could not be opened ({0}); check that a display and a Vulkan, Metal or DX12 driver are there (on Debian: \
-     apt install mesa-vulkan-drivers libxkbcommon-x11-0), or use `strata ask` without a window"
-)]
-pub struct WindowError(String);
+pub enum WindowError {
+    /// no display server to open it on
+    #[error("there is no display to open the window on; start it from a desktop session, or use `strata ask` without a window")]
+    NoDisplay,
+    /// the window system or the driver refused
+    #[error(
+        "the window could not be opened ({0}); check that a display and a Vulkan, Metal or DX12 driver are there (on Debian: \
+         apt install mesa-vulkan-drivers libxkbcommon-x11-0), or use `strata ask` without a window"
+    )]
+    Refused(String),
+}
 
 /// Opens the window and returns when it is closed.
 ///
 /// # Errors
 /// There is no display, or nothing that can draw on it.
 pub fn run(options: WindowOptions, spawn: impl FnOnce(Wake) -> EngineHandle + 'static) -> Result<(), WindowError> {
+    let display = ["WAYLAND_DISPLAY", "WAYLAND_SOCKET", "DISPLAY"];
+    if cfg!(all(unix, not(target_os = "macos"))) && display.iter().all(|v| std::env::var_os(v).is_none_or(|v| v.is_empty())) {
+        return Err(WindowError::NoDisplay);
+    }
     let viewport = ViewportBuilder::default()
         .with_title("Strata")
         .with_app_id("strata")
@@ -68,7 +78,7 @@ pub fn run(options: WindowOptions, spawn: impl FnOnce(Wake) -> EngineHandle + 's
         .with_icon(app_icon());
     let native = eframe::NativeOptions { viewport, renderer: eframe::Renderer::Wgpu, ..Default::default() };
     let create: eframe::AppCreator<'_> = Box::new(move |cc| Ok(Box::new(StrataApp::new(&cc.egui_ctx, options, Box::new(spawn)))));
-    eframe::run_native("Strata", native, create).map_err(|e| WindowError(e.to_string()))
+    eframe::run_native("Strata", native, create).map_err(|e| WindowError::Refused(e.to_string()))
 }
 
 fn millis(duration: Duration) -> u64 {

@@ -13,7 +13,6 @@ use super::console::Console;
 use super::error::CliError;
 use super::interrupt::Interrupt;
 use crate::engine::{EngineCommand, EngineEvent, EngineHandle, LoadOptions, ModelInfo, ModelSource, TurnId, TurnSummary};
-use crate::gpu::GpuError;
 
 /// How long to wait for an event before looking at Ctrl-C again.
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -60,7 +59,7 @@ impl Session {
                     }
                     return Ok(*info);
                 }
-                Some(EngineEvent::ModelFailed(sentence)) => return Err(load_error(sentence)),
+                Some(EngineEvent::ModelFailed { sentence, bad_input }) => return Err(load_error(sentence, bad_input)),
                 Some(EngineEvent::Notice(text)) => console.note(&text)?,
                 Some(_) => {}
             }
@@ -136,9 +135,9 @@ impl Drop for Session {
     }
 }
 
-/// What was asked for does not work out (exit 2), unless there is no device at all (exit 1).
-fn load_error(sentence: String) -> CliError {
-    if sentence == GpuError::NoAdapter.to_string() { CliError::Failed(sentence) } else { CliError::Input(sentence) }
+/// What was asked for does not work out (exit 2), or the machine cannot do it (exit 1).
+fn load_error(sentence: String, bad_input: bool) -> CliError {
+    if bad_input { CliError::Input(sentence) } else { CliError::Failed(sentence) }
 }
 
 fn engine_gone() -> CliError {

@@ -264,8 +264,13 @@ pub enum EngineEvent {
     },
     /// the model is ready
     ModelLoaded(Box<ModelInfo>),
-    /// it could not be loaded: one sentence that says what to do
-    ModelFailed(String),
+    /// the model could not be loaded: one sentence that says what to do
+    ModelFailed {
+        /// for a person
+        sentence: String,
+        /// the file or a flag was at fault (exit 2), not the machine (exit 1)
+        bad_input: bool,
+    },
     /// the model is gone
     ModelUnloaded,
     /// a turn began

@@ -67,6 +67,11 @@ impl EngineError {
 
     /// What was asked for was at fault, not the machine.
     pub fn is_bad_input(&self) -> bool {
-        !matches!(self, EngineError::Gpu(_) | EngineError::Kv(KvError::Gpu(_)) | EngineError::Model(ModelError::Gpu(_)))
+        match self {
+            // A name that fits no adapter is a mistyped flag.
+            EngineError::Gpu(GpuError::NoSuchAdapter { .. }) => true,
+            EngineError::Gpu(_) | EngineError::Kv(KvError::Gpu(_)) | EngineError::Model(ModelError::Gpu(_)) => false,
+            _ => true,
+        }
     }
 }

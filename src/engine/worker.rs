@@ -142,7 +142,8 @@ impl Worker {
                 self.port.emit(EngineEvent::ModelLoaded(info));
             }
             Err(error) => {
-                self.port.emit(EngineEvent::ModelFailed(sentence(&error)));
+                let bad_input = error.is_bad_input();
+                self.port.emit(EngineEvent::ModelFailed { sentence: sentence(&error), bad_input });
             }
         }
     }

@@ -21,7 +21,7 @@ fn engine(test: &str, source: ModelSource, kv_dtype: KvDtype) -> Option<(EngineH
     loop {
         match handle.wait(Duration::from_secs(120)).unwrap() {
             EngineEvent::ModelLoaded(info) => return Some((handle, info)),
-            EngineEvent::ModelFailed(sentence) => panic!("{sentence}"),
+            EngineEvent::ModelFailed { sentence, .. } => panic!("{sentence}"),
             _ => {}
         }
     }

@@ -179,7 +179,7 @@ fn model_that_cannot_be_opened_is_a_sentence_and_the_engine_lives() {
     handle.send(EngineCommand::LoadModel { source, options: Default::default() });
     let sentence = loop {
         match handle.wait(std::time::Duration::from_secs(60)).unwrap() {
-            EngineEvent::ModelFailed(sentence) => break sentence,
+            EngineEvent::ModelFailed { sentence, .. } => break sentence,
             EngineEvent::ModelLoaded(_) => panic!("loaded"),
             _ => {}
         }

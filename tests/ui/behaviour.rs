@@ -381,7 +381,7 @@ fn loading_shows_its_share_and_a_failure_says_what_to_do() {
     let mut rig = Rig::starting(Setup::default());
     rig.emit(EngineEvent::ModelLoading { share: 0.42, what: "reading weights".into() });
     assert!(rig.shows("Loading 42 % · reading weights"));
-    rig.emit(EngineEvent::ModelFailed("The file is cut short; download it again.".into()));
+    rig.emit(EngineEvent::ModelFailed { sentence: "The file is cut short; download it again.".into(), bad_input: true });
     assert!(rig.shows("The file is cut short; download it again."));
     click(&mut rig, "Try again");
     assert!(matches!(rig.command(), Some(EngineCommand::LoadModel { .. })));
@@ -495,7 +495,7 @@ fn stop_while_the_model_loads_stops_the_turn_when_it_begins() {
 #[test]
 fn sentence_of_a_failed_load_is_whole_in_the_frame_it_appears() {
     let mut rig = Rig::starting(Setup::default());
-    assert!(rig.port.emit(EngineEvent::ModelFailed("The file is cut short.".into())));
+    assert!(rig.port.emit(EngineEvent::ModelFailed { sentence: "The file is cut short.".into(), bad_input: true }));
     rig.harness.step();
     let button = rig.harness.get_by_label("Try again").rect();
     let heading = rig.harness.get_by_label("Ask a document").rect();

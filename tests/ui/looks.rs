@@ -116,7 +116,10 @@ fn every_page_in_both_themes_has_its_glyphs_and_names() {
         let mut rig = Rig::starting(setup());
         rig.emit(EngineEvent::ModelLoading { share: 0.42, what: "reading weights".into() });
         save(&mut rig, "loading", scale);
-        rig.emit(EngineEvent::ModelFailed("model.gguf is cut short: it ends inside tensor 12; download it again.".into()));
+        rig.emit(EngineEvent::ModelFailed {
+            sentence: "model.gguf is cut short: it ends inside tensor 12; download it again.".into(),
+            bad_input: true,
+        });
         save(&mut rig, "failed", scale);
     }
 }
