@@ -13,6 +13,7 @@
 pub mod chat;
 pub mod files;
 pub mod format;
+mod frames;
 pub mod icon;
 pub mod markdown;
 pub mod panels;

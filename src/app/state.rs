@@ -405,6 +405,9 @@ impl ViewState {
             EngineEvent::Finished { turn, summary } => {
                 if let Some(chat) = self.running_chat(turn) {
                     self.cached(chat, summary.context_used);
+                    if let ModelState::Ready(info) = &mut self.model {
+                        info.vram_bytes = summary.vram_bytes;
+                    }
                     if summary.generated_tokens > 1 && summary.tokens_per_s > 0.0 {
                         self.last_speed = Some(summary.tokens_per_s);
                     }

@@ -36,6 +36,7 @@ pub fn summary() -> TurnSummary {
         tokens_per_s: 22.0,
         kv_bytes: 368_640,
         kv_peak_bytes: 368_640,
+        vram_bytes: 15_000_000,
         context_used: 120,
         dispatches_per_token: 60,
         encode_ms_per_token: 0.3,

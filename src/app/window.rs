@@ -13,6 +13,7 @@ use eframe::egui;
 use egui::{CentralPanel, Frame, Key, Modifiers, Ui, ViewportBuilder};
 
 use super::files::{Dialog, FileEvent, Files, is_model, looks_like_model};
+use super::frames::FrameTimes;
 use super::panels::chat::{ChatMemory, chat_ui, drop_target_ui};
 use super::panels::composer::{Composition, composer_id, composer_ui};
 use super::panels::{Action, documents, help, notices, settings, sidebar, status};
@@ -114,6 +115,7 @@ pub struct StrataApp {
     theme: Option<ThemeChoice>,
     layout: Option<(Page, u64, usize, usize, bool)>,
     focus_question: bool,
+    frame_times: FrameTimes,
 }
 
 impl StrataApp {
@@ -133,6 +135,7 @@ impl StrataApp {
             theme: None,
             layout: None,
             focus_question: true,
+            frame_times: FrameTimes::default(),
         }
     }
 
@@ -380,8 +383,11 @@ impl StrataApp {
 }
 
 impl eframe::App for StrataApp {
-    fn ui(&mut self, ui: &mut Ui, _frame: &mut eframe::Frame) {
+    fn ui(&mut self, ui: &mut Ui, frame: &mut eframe::Frame) {
         let ctx = ui.ctx().clone();
+        if let Some(secs) = frame.info().cpu_usage.filter(|_| self.state.running.is_some()) {
+            self.frame_times.add(secs);
+        }
         self.start(&ctx);
         self.apply_theme(&ctx);
         self.take_events(&ctx);
@@ -404,6 +410,9 @@ impl eframe::App for StrataApp {
     }
 
     fn on_exit(&mut self) {
+        if let Some(line) = self.frame_times.summary().filter(|_| std::env::var_os("STRATA_FRAMES").is_some()) {
+            eprintln!("strata: {line}");
+        }
         if let Some(engine) = self.engine.take() {
             engine.stop();
             engine.send(EngineCommand::Shutdown);

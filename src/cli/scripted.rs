@@ -77,6 +77,7 @@ pub fn finished(turn: TurnId, generated_tokens: usize, stop: StopReason) -> Engi
         tokens_per_s: 100.0,
         kv_bytes: 4096,
         kv_peak_bytes: 8192,
+        vram_bytes: 1 << 20,
         context_used: 10 + generated_tokens,
         dispatches_per_token: 40,
         encode_ms_per_token: 0.1,

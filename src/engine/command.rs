@@ -225,6 +225,8 @@ pub struct TurnSummary {
     pub kv_bytes: u64,
     /// and at most
     pub kv_peak_bytes: u64,
+    /// everything in VRAM at the end: weights, activations and the KV cache
+    pub vram_bytes: u64,
     /// tokens in the cache at the end
     pub context_used: usize,
     /// dispatches of the last decoded token

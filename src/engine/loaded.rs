@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::base::Bytes;
 use crate::base::limits::SUBMIT_TARGET_MILLIS;
 use crate::gpu::kernels::KvElement;
 use crate::gpu::kernels::sample::{self, Candidates};
@@ -71,12 +72,13 @@ pub fn tokenizer(source: &ModelSource) -> Result<Arc<Tokenizer>, EngineError> {
 }
 
 impl Loaded {
-    /// Loads `source` onto `gpu`. `progress` gets the share done and returns false to stop.
+    /// Loads `source` onto `gpu`. `progress` gets the share done and what is going on (first of all the estimate of the
+    /// memory that it takes), and returns false to stop.
     pub(super) fn load(
         gpu: &Gpu,
         source: &ModelSource,
         options: &LoadOptions,
-        progress: &mut dyn FnMut(f32) -> bool,
+        progress: &mut dyn FnMut(f32, &str) -> bool,
     ) -> Result<Loaded, EngineError> {
         let mut file = open(source)?;
         let text = match source {
@@ -94,6 +96,7 @@ impl Loaded {
         let plan = file.plan();
         let placed = place::lay_out(&file, gpu.max_binding_bytes())?;
         let estimate = device_model::estimate(gpu, plan, &placed, element, context);
+        let kv_token_bytes = (plan.dims.kv_elements_per_token() as u64) * element.bytes();
         let mut notes: Vec<String> = placed
             .converted
             .iter()
@@ -106,7 +109,11 @@ impl Loaded {
         if plan.sliding_window.is_some_and(|w| w < plan.dims.context_len) {
             notes.push(format!("this model attends to {window} tokens at most; longer contexts are refused"));
         }
-        let mut model = DeviceModel::load(gpu, &file, placed, element, context, options.vram_budget, progress)?;
+        let needed = Bytes(estimate.weights + estimate.activations + estimate.kv_first);
+        let memory = if gpu.has_own_memory() { "VRAM" } else { "RAM" };
+        let what = format!("copying weights; {needed} of {memory} in all, and {} per 1,000 tokens", Bytes(1000 * kv_token_bytes));
+        let mut report = |share: f32| progress(share, &what);
+        let mut model = DeviceModel::load(gpu, &file, placed, element, context, options.vram_budget, &mut report)?;
         model.reserve(gpu, 1)?;
         let meta = file.info();
         let info = ModelInfo {
@@ -118,7 +125,7 @@ impl Loaded {
             context_limit: context,
             file_bytes: meta.file_bytes,
             vram_bytes: gpu.allocated_bytes(),
-            estimated_vram_bytes: estimate.weights + estimate.activations + estimate.kv_first,
+            estimated_vram_bytes: needed.0,
             kv_full_bytes: estimate.kv_full,
             kv_bytes_per_token: model.kv.spec().token_bytes(),
             adapter: gpu.info().name.clone(),

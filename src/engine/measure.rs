@@ -48,7 +48,7 @@ impl Worker {
             let rows = bytemuck::pod_collect_to_vec(&bytes);
             self.port.emit(EngineEvent::LogitsRows { turn, first, rows, vocab_size });
         }
-        Ok(measured(loaded, tokens.len(), began.elapsed().as_secs_f64() * 1e3, stop))
+        Ok(measured(gpu, loaded, tokens.len(), began.elapsed().as_secs_f64() * 1e3, stop))
     }
 
     pub(super) fn bench(
@@ -73,12 +73,12 @@ impl Worker {
             for (tests, decode) in [(n_prompt, false), (n_gen, true)] {
                 for &n in tests.iter().filter(|n| **n > 0) {
                     if !b.row(n, depth, decode, repetitions.max(1))? {
-                        return Ok(measured(b.loaded, 0, began.elapsed().as_secs_f64() * 1e3, StopReason::Cancelled));
+                        return Ok(measured(gpu, b.loaded, 0, began.elapsed().as_secs_f64() * 1e3, StopReason::Cancelled));
                     }
                 }
             }
         }
-        Ok(measured(b.loaded, 0, began.elapsed().as_secs_f64() * 1e3, StopReason::Length))
+        Ok(measured(gpu, b.loaded, 0, began.elapsed().as_secs_f64() * 1e3, StopReason::Length))
     }
 }
 
@@ -175,7 +175,7 @@ impl Bench<'_> {
     }
 }
 
-fn measured(loaded: &Loaded, n_tokens: usize, millis: f64, stop: StopReason) -> TurnSummary {
+fn measured(gpu: &Gpu, loaded: &Loaded, n_tokens: usize, millis: f64, stop: StopReason) -> TurnSummary {
     TurnSummary {
         prompt_tokens: n_tokens,
         cached_tokens: 0,
@@ -186,6 +186,7 @@ fn measured(loaded: &Loaded, n_tokens: usize, millis: f64, stop: StopReason) -> 
         tokens_per_s: 0.0,
         kv_bytes: loaded.model.kv.bytes(),
         kv_peak_bytes: loaded.model.kv.bytes(),
+        vram_bytes: gpu.allocated_bytes(),
         context_used: loaded.tokens.len(),
         dispatches_per_token: 0,
         encode_ms_per_token: 0.0,

@@ -77,11 +77,11 @@ impl Turn {
         }
         let last_chunk = match self.read(gpu, loaded, port, &target, cached)? {
             Some(n) => n,
-            None => return self.finish(loaded, StopReason::Cancelled),
+            None => return self.finish(gpu, loaded, StopReason::Cancelled),
         };
         if self.max_tokens == 0 {
             loaded.pace.finish(gpu)?;
-            return self.finish(loaded, StopReason::Length);
+            return self.finish(gpu, loaded, StopReason::Length);
         }
         self.answer(gpu, loaded, port, last_chunk)
     }
@@ -141,7 +141,7 @@ impl Turn {
             }
             if tokenizer.is_end(token) {
                 self.flush_text(loaded, port, stream.finish());
-                return self.finish(loaded, StopReason::Eos);
+                return self.finish(gpu, loaded, StopReason::Eos);
             }
             self.generated.push(token);
             let text = stream.push(token)?;
@@ -149,7 +149,7 @@ impl Turn {
             let full = loaded.tokens.len() + 1 > loaded.model.kv.limit();
             if self.generated.len() >= self.max_tokens || full || self.watch.stopped() {
                 self.flush_text(loaded, port, stream.finish());
-                return self.finish(loaded, if self.watch.stopped() { StopReason::Cancelled } else { StopReason::Length });
+                return self.finish(gpu, loaded, if self.watch.stopped() { StopReason::Cancelled } else { StopReason::Length });
             }
             let began = Instant::now();
             let (encode, dispatches) = (loaded.pace.encode, loaded.pace.n_dispatches);
@@ -206,7 +206,7 @@ impl Turn {
         if n == 0 { 0.0 } else { n as f64 / self.decode.as_secs_f64().max(1e-9) }
     }
 
-    fn finish(&self, loaded: &Loaded, stop: StopReason) -> Result<TurnSummary, EngineError> {
+    fn finish(&self, gpu: &Gpu, loaded: &Loaded, stop: StopReason) -> Result<TurnSummary, EngineError> {
         let millis = |d: Duration| d.as_secs_f64() * 1e3;
         let decoded = self.generated.len().saturating_sub(1).max(1) as f64;
         Ok(TurnSummary {
@@ -219,6 +219,7 @@ impl Turn {
             tokens_per_s: self.tokens_per_s(),
             kv_bytes: loaded.model.kv.bytes(),
             kv_peak_bytes: loaded.model.kv.bytes(),
+            vram_bytes: gpu.allocated_bytes(),
             context_used: loaded.tokens.len(),
             dispatches_per_token: self.dispatches,
             encode_ms_per_token: millis(self.encode) / decoded,

@@ -114,10 +114,10 @@ impl Worker {
         let watch = self.port.stop_watch();
         let port = &self.port;
         let mut last = -1.0f32;
-        let mut progress = |share: f32| {
+        let mut progress = |share: f32, what: &str| {
             if share - last >= 0.01 || share >= 1.0 {
                 last = share;
-                port.emit(EngineEvent::ModelLoading { share, what: "copying weights to the device".into() });
+                port.emit(EngineEvent::ModelLoading { share, what: what.to_owned() });
             }
             !watch.stopped()
         };

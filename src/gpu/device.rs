@@ -168,6 +168,11 @@ impl Gpu {
         self.info.device_type == wgpu::DeviceType::Cpu
     }
 
+    /// The device's memory is apart from the machine's (a discrete card).
+    pub fn has_own_memory(&self) -> bool {
+        matches!(self.info.device_type, wgpu::DeviceType::DiscreteGpu | wgpu::DeviceType::VirtualGpu)
+    }
+
     /// Kernels shaped for a software device should be used.
     pub fn wants_software_kernels(&self) -> bool {
         self.is_software() && !self.twins.hardware_kernels

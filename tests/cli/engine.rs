@@ -90,6 +90,16 @@ fn ask_longer_than_the_window_is_refused_with_both_numbers() {
 }
 
 #[test]
+fn ask_over_the_vram_budget_is_refused_with_both_numbers() {
+    if !has_device("ask_over_the_vram_budget") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let doc = file(&dir, "short.txt", "The annual budget of Lorene is 48210.");
+    run(["ask", "--vram-budget", "1MiB", "--doc", &doc, "--prompt", "What?"]).assert_refused(2, "1.00 MiB");
+}
+
+#[test]
 fn models_that_are_none_are_one_sentence_and_exit_2() {
     if !has_device("models_that_are_none") {
         return;

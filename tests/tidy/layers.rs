@@ -7,9 +7,8 @@ use crate::sources::Source;
 use crate::text::without_comments;
 
 /// Every module and its layer, as `src/lib.rs` has it.
-pub const TABLE: [(&str, u8); 11] = [
+pub const TABLE: [(&str, u8); 10] = [
     ("base", 0),
-    ("telemetry", 1),
     ("reference", 1),
     ("document", 2),
     ("token", 2),

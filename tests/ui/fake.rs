@@ -50,6 +50,7 @@ pub fn summary(context_used: usize, generated_tokens: usize, stop: StopReason) -
         tokens_per_s: 31.2,
         kv_bytes: 3072 * context_used as u64,
         kv_peak_bytes: 3072 * context_used as u64,
+        vram_bytes: 14_000_000,
         context_used,
         dispatches_per_token: 60,
         encode_ms_per_token: 0.3,

@@ -1,1 +1,0 @@
-//! telemetry: see the layer list in the crate documentation.
