@@ -1,4 +1,11 @@
 //! Text to token ids and back, and chat templates.
+//!
+//! ```text
+//! [ChatMessage] ──ChatTemplate::prompt──► ids ──► engine ──► ids ──StreamDecoder::push──► text
+//!                 (shield, render, encode, BOS)
+//! ```
+//! `tokenizer` is the public face; `pipeline` (byte-level BPE, `tokenizer.json`) and `spm` do the merging, `special` finds
+//! special tokens before either, `pieces` holds the bytes of every id. `vocab` and `json` are where files come in.
 
 mod cut;
 mod error;
@@ -19,3 +26,14 @@ pub use stream::StreamDecoder;
 pub use template::{ChatMessage, ChatTemplate, Prompt, Rendered};
 pub use tokenizer::{SpecialIds, Tokenizer};
 pub use vocab::GgufVocab;
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn tokenizer_and_template_may_move_between_threads() {
+        fn assert_shared<T: Send + Sync>() {}
+        assert_shared::<super::Tokenizer>();
+        assert_shared::<super::ChatTemplate>();
+        assert_shared::<super::StreamDecoder>();
+    }
+}

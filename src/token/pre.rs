@@ -102,7 +102,7 @@ pub(super) fn pre_kind(name: Option<&str>) -> PreKind {
     let llama3 = patterns == [LLAMA3] && !matches!(name, Some("dbrx" | "smaug-bpe" | "glm4" | "chatglm-bpe"));
     let named = name.unwrap_or_default();
     PreKind {
-        ignore_merges: llama3 || matches!(named, "tekken" | "youtu" | "granite-embed-multi-97m"),
+        ignore_merges: llama3 || matches!(named, "tekken"),
         add_bos: llama3 || matches!(named, "tekken" | "chameleon"),
         note: name.is_none().then(|| note.to_owned()),
         patterns,
@@ -144,7 +144,7 @@ fn patterns(name: &str) -> Option<Vec<&'static str>> {
 mod tests {
     use super::*;
     use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
-    use tokenizers::tokenizer::SplitDelimiterBehavior;
+    use tokenizers::{OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer, SplitDelimiterBehavior};
 
     const NAMES: [&str; 30] = [
         "default",
@@ -204,5 +204,37 @@ mod tests {
     fn pre_kind_only_llama3_and_tekken_skip_merges() {
         let skips: Vec<_> = NAMES.into_iter().filter(|n| pre_kind(Some(n)).ignore_merges).collect();
         assert_eq!(skips, ["llama3", "llama-bpe", "tekken"]);
+    }
+
+    /// The words that the patterns of `name` make of `text`.
+    fn words(name: &str, text: &str) -> Vec<String> {
+        let mut words = PreTokenizedString::from(text);
+        for pattern in pre_kind(Some(name)).patterns {
+            let regex = SplitPattern::Regex(pattern.to_owned());
+            Split::new(regex, SplitDelimiterBehavior::Isolated, false).unwrap().pre_tokenize(&mut words).unwrap();
+        }
+        let words = words.get_splits(OffsetReferential::Original, OffsetType::Byte);
+        words.into_iter().map(|(word, _, _)| word.to_owned()).collect()
+    }
+
+    #[test]
+    fn pre_kind_words_differ_as_the_families_do() {
+        let text = "We'LL pay 12345,\n\n  ok";
+        for (name, want) in [
+            ("gpt-2", vec!["We", "'", "LL", " pay", " 12345", ",", "\n\n ", " ok"]),
+            ("smollm", vec!["We", "'", "LL", " pay", " ", "1", "2", "3", "4", "5", ",", "\n\n ", " ok"]),
+            ("llama-bpe", vec!["We", "'LL", " pay", " ", "123", "45", ",\n\n", " ", " ok"]),
+            ("qwen2", vec!["We", "'LL", " pay", " ", "1", "2", "3", "4", "5", ",\n\n", " ", " ok"]),
+            ("falcon", vec!["We", "'", "LL", " pay", " ", "123", "45", ",", "\n\n ", " ok"]),
+            ("deepseek-coder", vec!["We", "'", "LL", " pay", " ", "1", "2", "3", "4", "5", ",", "\n", "\n", " ", " ok"]),
+            ("deepseek-llm", vec!["We", "'", "LL", " pay", " ", "12345", ",", "\n", "\n", " ", " ok"]),
+            ("superbpe", vec!["We'LL pay ", "12", "345", ",\n\n  ok"]),
+            ("gpt-4o", vec!["We'LL", " pay", " ", "123", "45", ",\n\n", " ", " ok"]),
+        ] {
+            assert_eq!(words(name, text), want, "{name}");
+        }
+        assert_eq!(words("tekken", " HTMLPage"), [" HTMLPage"]);
+        assert_eq!(words("tekken", " pageTwo"), [" page", "Two"]);
+        assert_eq!(words("deepseek-v3", "漢字kana"), ["漢字", "kana"]);
     }
 }

@@ -88,6 +88,9 @@ impl ChatTemplate {
 
     /// The model's own template, or a default where it has none or none that can be read; [`ChatTemplate::note`] says
     /// the latter.
+    ///
+    /// # Errors
+    /// None in practice: the defaults are valid.
     pub fn for_model(source: Option<&str>, tokenizer: &Tokenizer) -> Result<Self, TokenError> {
         let mut note = None;
         if let Some(source) = source.filter(|s| !s.trim().is_empty()) {

@@ -4,27 +4,48 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use strata::token::{StreamDecoder, Tokenizer};
+use proptest::prelude::*;
+use strata::base::Rng;
+use strata::token::{GgufVocab, StreamDecoder, Tokenizer};
 
 use crate::support::{data, read_vocab};
 
-fn tokenizers(test: &str) -> Vec<(&'static str, Tokenizer)> {
-    let gguf = |path: &Path| Tokenizer::from_gguf(&read_vocab(path).0).unwrap();
-    let folder = |path: &Path| Tokenizer::from_folder(path).unwrap();
-    let Some(root) = data(test, "tokenizers") else { return Vec::new() };
-    vec![
-        ("demo", gguf(&root.join("../../demo-model/strata-quote-6m-Q8_0.gguf"))),
-        ("demo json", folder(&root.join("../../demo-model"))),
-        ("llama-spm", gguf(&root.join("llama.cpp-vocab/ggml-vocab-llama-spm.gguf"))),
-        ("phi-3", gguf(&root.join("llama.cpp-vocab/ggml-vocab-phi-3.gguf"))),
-        ("phi-3 json", folder(&root.join("phi-3-mini"))),
-        ("deepseek-coder", gguf(&root.join("llama.cpp-vocab/ggml-vocab-deepseek-coder.gguf"))),
-        ("falcon", gguf(&root.join("llama.cpp-vocab/ggml-vocab-falcon.gguf"))),
-        ("gpt-2", gguf(&root.join("llama.cpp-vocab/ggml-vocab-gpt-2.gguf"))),
-        ("gpt-2 json", folder(&root.join("gpt2"))),
-        ("qwen", folder(&root.join("qwen"))),
-        ("llama3", folder(&root.join("llama3.2"))),
-    ]
+const ALL: [&str; 11] = [
+    "demo",
+    "demo json",
+    "llama-spm",
+    "phi-3",
+    "phi-3 json",
+    "deepseek-coder",
+    "falcon",
+    "gpt-2",
+    "gpt-2 json",
+    "qwen",
+    "llama3",
+];
+
+fn load(root: &Path, name: &str) -> Tokenizer {
+    let gguf = |path: &str| Tokenizer::from_gguf(&read_vocab(&root.join(path)).0).unwrap();
+    let folder = |path: &str| Tokenizer::from_folder(&root.join(path)).unwrap();
+    match name {
+        "demo" => gguf("../../demo-model/strata-quote-6m-Q8_0.gguf"),
+        "demo json" => folder("../../demo-model"),
+        "phi-3 json" => folder("phi-3-mini"),
+        "gpt-2 json" => folder("gpt2"),
+        "qwen" => folder("qwen"),
+        "llama3" => folder("llama3.2"),
+        name => gguf(&format!("llama.cpp-vocab/ggml-vocab-{name}.gguf")),
+    }
+}
+
+/// The tokenizers of those names, loaded one after the other.
+fn some<'n>(test: &str, names: &'n [&'n str]) -> impl Iterator<Item = (&'n str, Tokenizer)> {
+    let root = data(test, "tokenizers");
+    names.iter().filter_map(move |name| Some((*name, load(root.as_ref()?, name))))
+}
+
+fn tokenizers(test: &str) -> impl Iterator<Item = (&'static str, Tokenizer)> {
+    some(test, &ALL)
 }
 
 fn text_file(test: &str, path: &str) -> Option<String> {
@@ -53,14 +74,13 @@ fn demo_model_gguf_and_json_agree_on_a_long_text() {
     let test = "demo_model_gguf_and_json_agree_on_a_long_text";
     let Some(text) = text_file(test, "texts/sherlock-holmes.txt") else { return };
     let text: String = text.chars().skip(5_000).take(20_000).collect();
-    let all = tokenizers(test);
-    let of = |name: &str| &all.iter().find(|t| t.0 == name).unwrap().1;
-    let ids = of("demo").encode(&text, true).unwrap();
-    assert_eq!(ids, of("demo json").encode(&text, true).unwrap());
-    assert!(ids.len() > 4_000, "{}", ids.len());
-    assert_eq!(of("demo").decode(&ids).unwrap(), text);
-    assert_eq!(of("gpt-2").encode(&text, false).unwrap(), of("gpt-2 json").encode(&text, false).unwrap());
-    assert_eq!(of("phi-3").encode(&text, false).unwrap(), of("phi-3 json").encode(&text, false).unwrap());
+    for pair in [["demo", "demo json"], ["gpt-2", "gpt-2 json"], ["phi-3", "phi-3 json"]] {
+        let both: Vec<_> = some(test, &pair).collect();
+        let ids = both[0].1.encode(&text, true).unwrap();
+        assert_eq!(ids, both[1].1.encode(&text, true).unwrap(), "{}", both[0].0);
+        assert!(ids.len() > 4_000, "{}", ids.len());
+        assert_eq!(both[0].1.decode(&ids).unwrap(), text);
+    }
 }
 
 #[test]
@@ -88,7 +108,7 @@ fn long_text_in_parts_has_the_ids_of_the_whole() {
 fn six_megabytes_are_encoded_in_seconds() {
     let test = "six_megabytes_are_encoded_in_seconds";
     let Some(text) = text_file(test, "texts/pepys-diary.txt") else { return };
-    for (name, tokenizer) in tokenizers(test) {
+    for (name, tokenizer) in some(test, &["demo", "llama-spm", "phi-3 json", "gpt-2", "llama3"]) {
         let start = Instant::now();
         let n = tokenizer.encode(&text, true).unwrap().len();
         let seconds = start.elapsed().as_secs_f64();
@@ -100,7 +120,7 @@ fn six_megabytes_are_encoded_in_seconds() {
 #[test]
 fn text_without_a_break_is_encoded_in_bounded_time() {
     let test = "text_without_a_break_is_encoded_in_bounded_time";
-    for (name, tokenizer) in tokenizers(test) {
+    for (name, tokenizer) in some(test, &["demo", "llama-spm", "phi-3 json", "qwen"]) {
         for unit in ["a", " ", "海", "\n", "x1"] {
             let text = unit.repeat((1 << 20) / unit.len());
             let start = Instant::now();
@@ -172,5 +192,74 @@ fn bad_tokenizer_files_are_refused_with_a_sentence() {
         std::fs::write(&file, good.replacen(from, to, 1)).unwrap();
         let error = Tokenizer::from_folder(folder.path()).err().map(|e| e.to_string());
         assert!(error.is_some_and(|e| e.len() < 400), "{from}");
+    }
+}
+
+#[test]
+fn damaged_tokenizer_json_is_refused_or_usable() {
+    let test = "damaged_tokenizer_json_is_refused_or_usable";
+    let Some(path) = data(test, "models/stories260k/hf/tokenizer.json") else { return };
+    let good = std::fs::read(path).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tokenizer.json");
+    let mut rng = Rng::new(3);
+    let mut usable = 0;
+    for _ in 0..300 {
+        let mut bytes = good.clone();
+        for _ in 0..=rng.below(3) {
+            // Most of the structure is in the first bytes; the rest is vocabulary and merges.
+            let within = if rng.below(2) == 0 { 2_000 } else { bytes.len() as u32 };
+            let at = rng.below(within) as usize;
+            bytes[at] = b"0123456789\"{}[]:,aeiou -"[rng.below(24) as usize];
+        }
+        std::fs::write(&file, &bytes).unwrap();
+        let Ok(tokenizer) = Tokenizer::from_folder(folder.path()) else { continue };
+        if let Ok(ids) = tokenizer.encode("Once upon a time <s> 海\n", true) {
+            assert!(tokenizer.decode(&ids).is_ok());
+            usable += 1;
+        }
+    }
+    assert!((10..290).contains(&usable), "{usable}");
+}
+
+/// `values` again and again, to the length `n`; none where there are none.
+fn cycled<T: Copy>(values: &[T], n: usize) -> Vec<T> {
+    values.iter().copied().cycle().take(if values.is_empty() { 0 } else { n }).collect()
+}
+
+proptest! {
+    #[test]
+    fn any_gguf_vocabulary_is_refused_or_usable(
+        tokens in prop::collection::vec("[a-c\u{2581}Ġ ]{0,3}|<0x4[0-9]>|<\\|im_end\\|>", 0..24),
+        scores in prop::collection::vec(any::<f32>(), 0..24),
+        types in prop::collection::vec(0u32..8, 0..24),
+        merges in prop::collection::vec("[a-c]{0,2} [a-c]{0,2}", 0..4),
+        ids in prop::collection::vec(prop::option::of(0u32..30), 5),
+        space in any::<Option<bool>>(),
+        fit in any::<bool>(),
+        text in "[a-c \u{2581}é@]{0,30}",
+    ) {
+        let n = |n: usize| if fit { tokens.len() } else { n };
+        let vocab = GgufVocab {
+            model: if ids[0].is_some() { "gpt2" } else { "llama" }.into(),
+            pre: None,
+            scores: cycled(&scores, n(scores.len())),
+            token_types: cycled(&types, n(types.len())),
+            merges: if fit { Vec::new() } else { merges },
+            bos: ids[0],
+            eos: ids[1],
+            eot: ids[2],
+            unk: ids[3],
+            pad: ids[4],
+            add_bos: space,
+            add_eos: None,
+            add_space_prefix: space,
+            tokens: tokens.clone(),
+        };
+        if let Ok(tokenizer) = Tokenizer::from_gguf(&vocab) {
+            let ids = tokenizer.encode(&text, true).unwrap();
+            prop_assert!(ids.iter().all(|&id| (id as usize) < tokenizer.vocab_size()));
+            prop_assert!(tokenizer.decode(&ids).is_ok());
+        }
     }
 }
