@@ -1,4 +1,4 @@
-//! How long frames take while the engine works: kept always, printed on exit where `STRATA_FRAMES=1`.
+//! How long frames take while the engine works: kept always, printed after each turn where `STRATA_FRAMES` is set.
 //!
 //! A frame counts from the start of its layout to the end of painting, as eframe measures it (milliseconds, without the
 //! wait for the display). Only frames during a turn count: those are the ones that the engine could delay.
@@ -10,11 +10,27 @@ const KEPT: usize = 4096;
 #[derive(Debug, Default)]
 pub struct FrameTimes {
     millis: std::collections::VecDeque<f32>,
+    was_running: bool,
 }
 
 impl FrameTimes {
+    /// Takes note of a frame: `secs` is how long the one before it took, where that is known.
+    pub fn frame(&mut self, running: bool, secs: Option<f32>) {
+        if let Some(secs) = secs.filter(|_| self.was_running) {
+            self.add(secs);
+        }
+        if self.was_running
+            && !running
+            && std::env::var_os("STRATA_FRAMES").is_some()
+            && let Some(line) = self.summary()
+        {
+            eprintln!("strata: {line}");
+        }
+        self.was_running = running;
+    }
+
     /// Adds one frame.
-    pub fn add(&mut self, secs: f32) {
+    fn add(&mut self, secs: f32) {
         if self.millis.len() == KEPT {
             self.millis.pop_front();
         }
@@ -22,7 +38,7 @@ impl FrameTimes {
     }
 
     /// One line: number, median, 99th percentile and maximum. None before the first frame.
-    pub fn summary(&self) -> Option<String> {
+    fn summary(&self) -> Option<String> {
         let mut sorted: Vec<f32> = self.millis.iter().copied().collect();
         sorted.sort_by(f32::total_cmp);
         let last = sorted.len().checked_sub(1)?;

@@ -385,9 +385,7 @@ impl StrataApp {
 impl eframe::App for StrataApp {
     fn ui(&mut self, ui: &mut Ui, frame: &mut eframe::Frame) {
         let ctx = ui.ctx().clone();
-        if let Some(secs) = frame.info().cpu_usage.filter(|_| self.state.running.is_some()) {
-            self.frame_times.add(secs);
-        }
+        self.frame_times.frame(self.state.running.is_some(), frame.info().cpu_usage);
         self.start(&ctx);
         self.apply_theme(&ctx);
         self.take_events(&ctx);
@@ -410,9 +408,6 @@ impl eframe::App for StrataApp {
     }
 
     fn on_exit(&mut self) {
-        if let Some(line) = self.frame_times.summary().filter(|_| std::env::var_os("STRATA_FRAMES").is_some()) {
-            eprintln!("strata: {line}");
-        }
         if let Some(engine) = self.engine.take() {
             engine.stop();
             engine.send(EngineCommand::Shutdown);

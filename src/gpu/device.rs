@@ -107,8 +107,7 @@ impl Gpu {
         let adapters = Adapters::find();
         let adapter = adapters.choose(options.adapter.as_deref())?;
         let info = adapter.get_info();
-        let mut wanted = wgpu::Features::SHADER_F16
-            | wgpu::Features::SUBGROUP
+        let mut wanted = wgpu::Features::SUBGROUP
             | wgpu::Features::TIMESTAMP_QUERY
             | wgpu::Features::SHADER_INT64
             | wgpu::Features::IMMEDIATES;

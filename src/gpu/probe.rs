@@ -47,15 +47,19 @@ pub fn measure(gpu: &Gpu) -> Result<Measured, GpuError> {
 }
 
 /// Seconds of the fastest of [`REPETITIONS`] runs, after one that does not count.
-fn best_secs(mut run: impl FnMut() -> Result<(), GpuError>) -> Result<f64, GpuError> {
+fn best_secs(mut run: impl FnMut() -> Result<f64, GpuError>) -> Result<f64, GpuError> {
     run()?;
     let mut best = f64::INFINITY;
     for _ in 0..REPETITIONS {
-        let began = Instant::now();
-        run()?;
-        best = best.min(began.elapsed().as_secs_f64());
+        best = best.min(run()?);
     }
     Ok(best.max(1e-9))
+}
+
+/// Seconds of `run` by the CPU's clock.
+fn wall(run: impl FnOnce() -> Result<(), GpuError>) -> Result<f64, GpuError> {
+    let began = Instant::now();
+    run().map(|()| began.elapsed().as_secs_f64())
 }
 
 fn stream_read(gpu: &Gpu, n_bytes: u64) -> Result<f64, GpuError> {
@@ -65,7 +69,7 @@ fn stream_read(gpu: &Gpu, n_bytes: u64) -> Result<f64, GpuError> {
     let secs = best_secs(|| {
         let mut recorder = Recorder::new();
         read_bytes = bench::record_stream_read(gpu, &mut recorder, &source, &folded)?;
-        gpu.submit(&mut recorder).and_then(|s| gpu.wait(&s)).map(drop)
+        gpu.time(&mut recorder)
     })?;
     Ok(read_bytes as f64 / secs)
 }
@@ -75,7 +79,7 @@ fn copy(gpu: &Gpu, n_bytes: u64) -> Result<f64, GpuError> {
     let secs = best_secs(|| {
         let mut recorder = Recorder::new();
         recorder.copy(&source, &target);
-        gpu.submit(&mut recorder).and_then(|s| gpu.wait(&s)).map(drop)
+        gpu.time(&mut recorder)
     })?;
     Ok(n_bytes as f64 / secs)
 }
@@ -83,7 +87,7 @@ fn copy(gpu: &Gpu, n_bytes: u64) -> Result<f64, GpuError> {
 fn upload(gpu: &Gpu, n_bytes: u64) -> Result<f64, GpuError> {
     let target = gpu.buffer("probe target", n_bytes)?.all();
     let bytes = vec![1u8; n_bytes as usize];
-    let secs = best_secs(|| gpu.upload(&target, &bytes).and_then(|()| gpu.wait_idle()))?;
+    let secs = best_secs(|| wall(|| gpu.upload(&target, &bytes).and_then(|()| gpu.wait_idle())))?;
     Ok(n_bytes as f64 / secs)
 }
 
@@ -91,13 +95,13 @@ fn readback(gpu: &Gpu, n_bytes: u64) -> Result<f64, GpuError> {
     let source = gpu.buffer("probe source", n_bytes)?.all();
     let staging = gpu.readback_buffer("probe readback", n_bytes)?;
     let secs = best_secs(|| {
-        let mut recorder = Recorder::new();
-        recorder.copy(&source, &staging.all());
-        let submitted = gpu.submit(&mut recorder)?;
-        gpu.read_after(&submitted, &staging, |bytes| {
-            std::hint::black_box(bytes.iter().step_by(4096).map(|b| u64::from(*b)).sum::<u64>())
+        wall(|| {
+            let mut recorder = Recorder::new();
+            recorder.copy(&source, &staging.all());
+            let submitted = gpu.submit(&mut recorder)?;
+            let touch = |bytes: &[u8]| bytes.iter().step_by(4096).map(|b| u64::from(*b)).sum::<u64>();
+            gpu.read_after(&submitted, &staging, |bytes| std::hint::black_box(touch(bytes))).map(drop)
         })
-        .map(drop)
     })?;
     Ok(n_bytes as f64 / secs)
 }
@@ -109,7 +113,7 @@ fn gemm(gpu: &Gpu, n: u32) -> Result<f64, GpuError> {
     let secs = best_secs(|| {
         let mut recorder = Recorder::new();
         flops = bench::record_gemm(gpu, &mut recorder, [&a, &b, &c], n as usize)?;
-        gpu.submit(&mut recorder).and_then(|s| gpu.wait(&s)).map(drop)
+        gpu.time(&mut recorder)
     })?;
     Ok(flops / secs)
 }

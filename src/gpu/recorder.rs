@@ -98,6 +98,45 @@ impl Gpu {
     /// # Errors
     /// A lost device, or a command that was rejected.
     pub fn submit(&self, recorder: &mut Recorder) -> Result<Submitted, GpuError> {
+        self.submit_stamped(recorder, None)
+    }
+
+    /// Submits, waits, and gives the seconds that the dispatches took: by the device's own clock where it has one, by the
+    /// CPU's otherwise (then the submit and the wait count too).
+    ///
+    /// # Errors
+    /// A lost device, or a command that was rejected.
+    pub fn time(&self, recorder: &mut Recorder) -> Result<f64, GpuError> {
+        // With copies in between there is more than one pass to stamp.
+        let one_pass = recorder.n_dispatches > 0 && recorder.n_dispatches == recorder.ops.len();
+        if !self.has_timestamps() || !one_pass {
+            let submitted = self.submit(recorder)?;
+            return Ok(self.wait(&submitted)?.as_secs_f64());
+        }
+        let stamps = self.device.create_query_set(&wgpu::QuerySetDescriptor {
+            label: Some("stamps"),
+            ty: wgpu::QueryType::Timestamp,
+            count: 2,
+        });
+        let submitted = self.submit_stamped(recorder, Some(&stamps))?;
+        let usage = wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC;
+        let resolved = Buffer::create(self, "stamps", 16, usage)?;
+        let staging = self.readback_buffer("stamps", 16)?;
+        let mut encoder = self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some("stamps") });
+        encoder.resolve_query_set(&stamps, 0..2, &resolved.raw, 0);
+        encoder.copy_buffer_to_buffer(&resolved.raw, 0, &staging.raw, 0, 16);
+        let index = self.queue.submit([encoder.finish()]);
+        let ticks: Vec<u64> = self.read_mapped(&staging, index, bytemuck::pod_collect_to_vec)?;
+        let elapsed = ticks.get(1).zip(ticks.first()).map_or(0, |(end, begin)| end.saturating_sub(*begin));
+        match elapsed {
+            // A device that says it took no time has a clock that is not to be believed.
+            0 => Ok(submitted.at.elapsed().as_secs_f64()),
+            ticks => Ok(ticks as f64 * f64::from(self.queue.get_timestamp_period()) * 1e-9),
+        }
+    }
+
+    /// `stamps` gets the device time at the start and at the end of the one pass there is.
+    fn submit_stamped(&self, recorder: &mut Recorder, stamps: Option<&wgpu::QuerySet>) -> Result<Submitted, GpuError> {
         self.check()?;
         let started = Instant::now();
         let mut encoder = self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some("strata") });
@@ -113,7 +152,13 @@ impl Gpu {
                 ops.next();
                 continue;
             }
-            let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+            let timestamp_writes = stamps.map(|query_set| wgpu::ComputePassTimestampWrites {
+                query_set,
+                beginning_of_pass_write_index: Some(0),
+                end_of_pass_write_index: Some(1),
+            });
+            let descriptor = wgpu::ComputePassDescriptor { label: None, timestamp_writes };
+            let mut pass = encoder.begin_compute_pass(&descriptor);
             while let Some(Op::Dispatch { kernel, binding, params, n_params, grid }) =
                 ops.next_if(|op| matches!(op, Op::Dispatch { .. }))
             {
