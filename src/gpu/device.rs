@@ -182,6 +182,11 @@ impl Gpu {
         self.features.contains(wgpu::Features::SUBGROUP)
     }
 
+    /// Subgroups have exactly `n_lanes` lanes in every kernel.
+    pub fn has_subgroups_of(&self, n_lanes: u32) -> bool {
+        self.has_subgroups() && self.info.subgroup_min_size == n_lanes && self.info.subgroup_max_size == n_lanes
+    }
+
     /// 64-bit integers may be used in shaders.
     pub fn has_int64(&self) -> bool {
         self.features.contains(wgpu::Features::SHADER_INT64)

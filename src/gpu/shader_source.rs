@@ -24,9 +24,12 @@ macro_rules! embed {
 embed!(
     "attention/decode_merge",
     "attention/decode_split",
+    "attention/decode_split_lanes8",
     "attention/prefill_scores",
+    "attention/prefill_scores_lanes8",
     "attention/prefill_softmax",
     "attention/prefill_values",
+    "attention/prefill_values_lanes8",
     "attention/rope_append",
     "bench/gemm",
     "bench/stream_read",

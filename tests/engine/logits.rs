@@ -65,17 +65,14 @@ fn logits_of_every_family_match_transformers() {
     let mut n_families = 0;
     for entry in std::fs::read_dir(root).unwrap() {
         let dir = entry.unwrap().path();
-        // This fixture is about a context shorter than the model's window; `loaded` cuts it with --context.
-        if dir.ends_with("phi3-longrope-short") {
+        // These are about windows: one has its own test below, the other needs --context (tested with the plan).
+        if dir.ends_with("phi3-longrope-short") || dir.ends_with("mistral-window") {
             continue;
         }
         let tokens: Vec<u32> = serde_json::from_slice(&std::fs::read(dir.join("tokens.json")).unwrap()).unwrap();
         let want = npy(&dir.join("logits.npy"));
         let source = ModelSource::Path(dir.clone());
         let test = "logits_of_every_family_match_transformers";
-        if dir.ends_with("mistral-window") {
-            continue;
-        }
         let Some(got) = engine_logits(test, source, KvDtype::F32, &tokens) else { return };
         let a = agreement(&want, &got, want.len() / tokens.len());
         eprintln!("{}: mean KLD {:.2e}, top-1 {:.4}", dir.display(), a.mean_kld, a.top1);
@@ -170,4 +167,38 @@ fn greedy_ids_follow_llama_cpp_up_to_near_ties() {
     }
     eprintln!("{n_tokens} tokens, {n_ties} near-ties");
     assert!(n_ties <= 6, "{n_ties} near-ties");
+}
+
+#[test]
+fn logits_of_every_weight_type_match_plain_loops_on_random_weights() {
+    let test = "logits_of_every_weight_type_match_plain_loops_on_random_weights";
+    let tokens = some_tokens(24, 512);
+    for ty in
+        ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS"]
+    {
+        let source = ModelSource::Synthetic { name: "tiny".into(), weight_type: ty.into() };
+        let want = PlainModel::load(&ModelFile::synthetic("tiny", ty, 1).unwrap()).logits(&tokens).concat();
+        let Some(got) = engine_logits(test, source, KvDtype::F32, &tokens) else { return };
+        let a = agreement(&want, &got, 512);
+        assert!(a.mean_kld <= 1e-9 && a.top1 >= 0.999, "{ty}: mean KLD {:.2e}, top-1 {}", a.mean_kld, a.top1);
+    }
+}
+
+#[test]
+fn logits_within_a_sliding_window_match_and_beyond_it_are_refused() {
+    let test = "logits_within_a_sliding_window_match_and_beyond_it_are_refused";
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/hf/mistral-window");
+    let tokens: Vec<u32> = serde_json::from_slice(&std::fs::read(dir.join("tokens.json")).unwrap()).unwrap();
+    let want = npy(&dir.join("logits.npy"));
+    let vocab_size = want.len() / tokens.len();
+    let window = ModelFile::open(&dir).unwrap().plan().sliding_window.unwrap();
+    assert!(window < tokens.len());
+    let Some(got) = engine_logits(test, ModelSource::Path(dir.clone()), KvDtype::F32, &tokens[..window]) else { return };
+    let a = agreement(&want[..window * vocab_size], &got, vocab_size);
+    assert!(a.mean_kld <= 1e-6 && a.top1 >= 0.999, "{:.2e} {}", a.mean_kld, a.top1);
+    let Some((handle, info)) = engine(test, ModelSource::Path(dir), KvDtype::F32) else { return };
+    assert!(info.notes.iter().any(|n| n.contains(&window.to_string())), "{:?}", info.notes);
+    handle.send(EngineCommand::Logits { turn: 1, tokens: tokens.clone() });
+    let sentence = finish(&handle).1.unwrap_err();
+    assert!(sentence.contains(&tokens.len().to_string()) && sentence.contains(&window.to_string()), "{sentence}");
 }

@@ -53,14 +53,19 @@ struct MergeParams {
     head_dim: u32,
 }
 
-fn split_key(head_dim: usize, group: usize, element: KvElement) -> KernelKey {
+fn split_key(head_dim: usize, group: usize, element: KvElement, lanes8: bool) -> KernelKey {
     let mut defines = element.defines(head_dim);
     defines.push(("GR", group.min(MAX_HEADS_PER_WORKGROUP).to_string()));
+    if lanes8 {
+        defines.push(("NC", head_dim.div_ceil(64).to_string()));
+        return KernelKey::new("attention/decode_split_lanes8", &defines);
+    }
     KernelKey::new("attention/decode_split", &defines)
 }
 
 pub(super) fn variants(head_dim: usize, element: KvElement) -> Vec<KernelKey> {
-    let mut keys: Vec<KernelKey> = (1..=MAX_HEADS_PER_WORKGROUP).map(|g| split_key(head_dim, g, element)).collect();
+    let sizes = (1..=MAX_HEADS_PER_WORKGROUP).flat_map(|g| [(g, false), (g, true)]);
+    let mut keys: Vec<KernelKey> = sizes.map(|(g, lanes8)| split_key(head_dim, g, element, lanes8)).collect();
     keys.push(KernelKey::new("attention/decode_merge", &[]));
     keys
 }
@@ -77,8 +82,24 @@ impl AttentionDecode {
         head_dim: usize,
         element: KvElement,
     ) -> Result<AttentionDecode, GpuError> {
+        let lanes8 = gpu.wants_software_kernels() && gpu.has_subgroups_of(8);
+        Self::with_variant(gpu, n_head, n_kv_head, head_dim, element, lanes8)
+    }
+
+    /// The same with the variant chosen: `lanes8` needs subgroups of exactly 8 lanes.
+    ///
+    /// # Errors
+    /// A kernel that does not compile, or a lost device.
+    pub fn with_variant(
+        gpu: &Gpu,
+        n_head: usize,
+        n_kv_head: usize,
+        head_dim: usize,
+        element: KvElement,
+        lanes8: bool,
+    ) -> Result<AttentionDecode, GpuError> {
         Ok(AttentionDecode {
-            split: gpu.kernel(&split_key(head_dim, n_head / n_kv_head, element))?,
+            split: gpu.kernel(&split_key(head_dim, n_head / n_kv_head, element, lanes8))?,
             merge: gpu.kernel(&KernelKey::new("attention/decode_merge", &[]))?,
             n_head,
             n_kv_head,

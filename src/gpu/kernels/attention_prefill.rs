@@ -19,6 +19,7 @@ pub struct AttentionPrefill {
     n_head: usize,
     n_kv_head: usize,
     head_dim: usize,
+    lanes8: bool,
 }
 
 /// Bind groups for one segment of one layer.
@@ -77,17 +78,17 @@ struct ValueParams {
     is_last: u32,
 }
 
-fn keys(head_dim: usize, element: KvElement) -> [KernelKey; 3] {
+fn keys(head_dim: usize, element: KvElement, lanes8: bool) -> [KernelKey; 3] {
     let defines = element.defines(head_dim);
-    [
-        KernelKey::new("attention/prefill_scores", &defines),
-        KernelKey::new("attention/prefill_softmax", &[]),
-        KernelKey::new("attention/prefill_values", &defines),
-    ]
+    let (scores, values) = match lanes8 {
+        true => ("attention/prefill_scores_lanes8", "attention/prefill_values_lanes8"),
+        false => ("attention/prefill_scores", "attention/prefill_values"),
+    };
+    [KernelKey::new(scores, &defines), KernelKey::new("attention/prefill_softmax", &[]), KernelKey::new(values, &defines)]
 }
 
 pub(super) fn variants(head_dim: usize, element: KvElement) -> Vec<KernelKey> {
-    keys(head_dim, element).to_vec()
+    [keys(head_dim, element, false), keys(head_dim, element, true)].concat()
 }
 
 impl AttentionPrefill {
@@ -102,7 +103,23 @@ impl AttentionPrefill {
         head_dim: usize,
         element: KvElement,
     ) -> Result<AttentionPrefill, GpuError> {
-        let [scores, softmax, values] = keys(head_dim, element);
+        let lanes8 = gpu.wants_software_kernels() && gpu.has_subgroups_of(8);
+        Self::with_variant(gpu, n_head, n_kv_head, head_dim, element, lanes8)
+    }
+
+    /// The same with the variant chosen: `lanes8` needs subgroups of exactly 8 lanes.
+    ///
+    /// # Errors
+    /// A kernel that does not compile, or a lost device.
+    pub fn with_variant(
+        gpu: &Gpu,
+        n_head: usize,
+        n_kv_head: usize,
+        head_dim: usize,
+        element: KvElement,
+        lanes8: bool,
+    ) -> Result<AttentionPrefill, GpuError> {
+        let [scores, softmax, values] = keys(head_dim, element, lanes8);
         Ok(AttentionPrefill {
             scores: gpu.kernel(&scores)?,
             softmax: gpu.kernel(&softmax)?,
@@ -110,6 +127,7 @@ impl AttentionPrefill {
             n_head,
             n_kv_head,
             head_dim,
+            lanes8,
         })
     }
 
@@ -151,7 +169,7 @@ impl AttentionPrefill {
             mask_from: tile.mask_from as u32,
         };
         let g = self.n_kv_head as u32;
-        let row_tiles = n_rows.div_ceil(64);
+        let row_tiles = n_rows.div_ceil(if self.lanes8 { 8 } else { 64 });
         recorder.dispatch(&self.scores, &bindings.scores, &scores, [n_tile_keys.div_ceil(64), row_tiles, g]);
         let softmax = SoftmaxParams { n_rows, n_tile_keys, is_first: u32::from(tile.is_first) };
         recorder.dispatch(&self.softmax, &bindings.softmax, &softmax, [n_rows, g, 1]);

@@ -42,11 +42,8 @@ impl LinearVariant {
 
     /// The device has what this variant needs.
     pub fn runs_on(self, gpu: &Gpu) -> bool {
-        let info = gpu.info();
         match self {
-            LinearVariant::Lanes8 => {
-                gpu.has_subgroups() && gpu.has_int64() && info.subgroup_min_size == 8 && info.subgroup_max_size == 8
-            }
+            LinearVariant::Lanes8 => gpu.has_subgroups_of(8) && gpu.has_int64(),
             LinearVariant::GpuSubgroup => gpu.has_subgroups(),
             LinearVariant::Rows4 | LinearVariant::Gpu => true,
         }
