@@ -1,30 +1,8 @@
 // Adds the values of a tile of keys, weighted: out = out * factor + p V; the last tile divides by the running sum.
 // Source: FlashAttention-2 (Dao 2023), algorithm 1, lines 10 and 12.
-// Bindings: p f32 [G, rows, n_tile_keys] · state f32 [G, rows, 4] · kv blocks · table u32 [G, n_blocks] · out f32 [T, H, D]
+// Bindings: p, state, kv, table, out (common/prefill_values).
 // Grid: (tiles of 64 elements of D, row tiles of 64, G); 8 x 8 lanes, a lane owns 8 rows x 8 elements.
-struct Params {
-    n_rows: u32,
-    group: u32,
-    n_head: u32,
-    n_blocks: u32,
-    first_key: u32,
-    n_keys: u32,
-    n_tile_keys: u32,
-    mask_from: u32,
-    is_first: u32,
-    is_last: u32,
-}
-#params
-@group(0) @binding(0) var<storage, read> p: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read> state: array<vec4<f32>>;
-#ifdef KV_F16
-@group(0) @binding(2) var<storage, read> kv: array<vec4<u32>>;
-#else
-@group(0) @binding(2) var<storage, read> kv: array<vec4<f32>>;
-#endif
-@group(0) @binding(3) var<storage, read> table: array<u32>;
-@group(0) @binding(4) var<storage, read_write> out: array<vec4<f32>>;
-#import common/kv_block
+#import common/prefill_values
 
 @compute @workgroup_size(8, 8)
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
@@ -34,17 +12,12 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     if d0 >= HEAD_DIM || r0 >= params.n_rows {
         return;
     }
-    let last_t = min(r0 + 7u, params.n_rows - 1u) / params.group;
-    let seen = params.mask_from + last_t;
-    var n_visible = 0u;
-    if seen > params.first_key {
-        n_visible = min(seen - params.first_key, params.n_keys);
-    }
 #for i in 0..8
     var a_#{i} = vec4<f32>(0.0);
     var b_#{i} = vec4<f32>(0.0);
-    let p_#{i} = ((g * params.n_rows + min(r0 + #{i}u, params.n_rows - 1u)) * params.n_tile_keys) / 4u;
+    let p_#{i} = p_row(r0 + #{i}u, g);
 #endfor
+    let n_visible = visible_keys(r0);
     for (var k = 0u; k < n_visible; k += 4u) {
         let base = key_row(g, params.first_key + k, params.n_blocks) + BLOCK_TOKENS * HEAD_DIM + d0;
 #for i in 0..8
@@ -63,21 +36,6 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 #endfor
     }
 #for i in 0..8
-    if r0 + #{i}u < params.n_rows {
-        let row = r0 + #{i}u;
-        let t = row / params.group;
-        let at = ((t * params.n_head + g * params.group + row % params.group) * HEAD_DIM + d0) / 4u;
-        let carried = state[g * params.n_rows + row];
-        if params.is_first == 0u {
-            a_#{i} += out[at] * carried.z;
-            b_#{i} += out[at + 1u] * carried.z;
-        }
-        if params.is_last == 1u {
-            a_#{i} /= carried.y;
-            b_#{i} /= carried.y;
-        }
-        out[at] = a_#{i};
-        out[at + 1u] = b_#{i};
-    }
+    store_values(r0 + #{i}u, g, d0, a_#{i}, b_#{i});
 #endfor
 }

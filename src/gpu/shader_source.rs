@@ -46,6 +46,8 @@ embed!(
     "common/kv_block",
     "common/linear_params",
     "common/nibbles",
+    "common/prefill_scores",
+    "common/prefill_values",
     "common/weights",
     "linear/embed",
     "linear/matmul_gpu",

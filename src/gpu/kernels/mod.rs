@@ -44,7 +44,7 @@ impl KvElement {
 pub fn variants() -> Vec<KernelKey> {
     let mut keys = norm::variants();
     keys.extend(linear::variants());
-    for head_dim in [8, 64, 80, 96, 128, 256] {
+    for head_dim in [8, 64, 96, 256] {
         for element in [KvElement::F16, KvElement::F32] {
             keys.extend(rope_append::variants(head_dim, element));
             keys.extend(attention_prefill::variants(head_dim, element));
