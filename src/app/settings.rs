@@ -54,6 +54,8 @@ pub enum Field {
     TopP,
     /// least share of the best token's probability
     MinP,
+    /// how much less likely what was said becomes
+    RepetitionPenalty,
     /// of the generator
     Seed,
     /// length of an answer
@@ -63,8 +65,16 @@ pub enum Field {
 }
 
 /// Every field, in the order of the page.
-pub const FIELDS: [Field; 7] =
-    [Field::Temperature, Field::TopK, Field::TopP, Field::MinP, Field::Seed, Field::MaxTokens, Field::ContextCap];
+pub const FIELDS: [Field; 8] = [
+    Field::Temperature,
+    Field::TopK,
+    Field::TopP,
+    Field::MinP,
+    Field::RepetitionPenalty,
+    Field::Seed,
+    Field::MaxTokens,
+    Field::ContextCap,
+];
 
 impl Field {
     /// For the eye and for a screen reader.
@@ -74,6 +84,7 @@ impl Field {
             Field::TopK => "Top-k",
             Field::TopP => "Top-p",
             Field::MinP => "Min-p",
+            Field::RepetitionPenalty => "Repetition",
             Field::Seed => "Seed",
             Field::MaxTokens => "Longest answer",
             Field::ContextCap => "Context cap",
@@ -87,6 +98,7 @@ impl Field {
             Field::TopK => "choose among this many tokens; 0 keeps all",
             Field::TopP => "choose within this much probability; 1 keeps all",
             Field::MinP => "drop tokens below this share of the likeliest; 0 keeps all",
+            Field::RepetitionPenalty => "penalty on what was said lately; 1 changes nothing",
             Field::Seed => "the same seed gives the same answer",
             Field::MaxTokens => "tokens; the answer ends here at the latest",
             Field::ContextCap => "tokens; empty uses the model's whole window. Takes effect when the model is loaded",
@@ -113,6 +125,7 @@ impl Form {
             s.top_k.to_string(),
             s.top_p.to_string(),
             s.min_p.to_string(),
+            s.repetition_penalty.to_string(),
             s.seed.to_string(),
             settings.max_tokens.to_string(),
             cap,
@@ -135,6 +148,7 @@ fn take(field: Field, text: &str, settings: &mut Settings) -> Result<(), String>
         Field::TopK => s.top_k = whole(text, 0, u64::from(u32::MAX))?.try_into().unwrap_or(u32::MAX),
         Field::TopP => s.top_p = real(text, 0.01, 1.0)?,
         Field::MinP => s.min_p = real(text, 0.0, 1.0)?,
+        Field::RepetitionPenalty => s.repetition_penalty = real(text, 0.5, 2.0)?,
         Field::Seed => s.seed = whole(text, 0, u64::MAX)?,
         Field::MaxTokens => settings.max_tokens = size(text, 1)?,
         Field::ContextCap if text.is_empty() => settings.context_cap = None,
@@ -169,7 +183,7 @@ mod tests {
     #[test]
     fn form_of_good_settings_gives_them_back() {
         let good = Settings {
-            sampling: Sampling { temperature: 0.7, top_k: 20, top_p: 0.9, min_p: 0.1, repetition_penalty: 1.0, seed: 42 },
+            sampling: Sampling { temperature: 0.7, top_k: 20, top_p: 0.9, min_p: 0.1, repetition_penalty: 1.1, seed: 42 },
             max_tokens: 99,
             context_cap: Some(4096),
             theme: ThemeChoice::Dark,
@@ -184,7 +198,7 @@ mod tests {
     #[test]
     fn wrong_field_keeps_the_last_value_and_says_what_to_type() {
         let mut settings = Settings::default();
-        for (i, wrong) in ["-1", "many", "1.5", "2", "-3", "0", "12"].iter().enumerate() {
+        for (i, wrong) in ["-1", "many", "1.5", "2", "9", "-3", "0", "12"].iter().enumerate() {
             let before = settings;
             let mut form = Form::of(&settings);
             form.texts[i] = (*wrong).to_owned();

@@ -216,7 +216,7 @@ fn model_failure_is_kept_and_the_cap_goes_with_the_next_load() {
     let mut state = ready();
     state.apply(EngineEvent::ModelFailed { sentence: "The file is cut short; download it again.".into(), bad_input: true });
     assert_eq!(state.model, ModelState::Failed("The file is cut short; download it again.".into()));
-    state.form.texts[6] = "4096".into();
+    state.form.texts[7] = "4096".into();
     state.check_settings();
     state.load_model(ModelSource::BuiltIn);
     let Some(EngineCommand::LoadModel { options, .. }) = state.outbox.pop() else { panic!("nothing sent") };
