@@ -13,7 +13,11 @@ const ROOMS: [(&str, &[&str], &str); 6] = [
     ("eframe::", &["src/app"], "only the window draws"),
     ("clap::", &["src/cli", "src/engine/command.rs"], "only the command line parses arguments"),
     ("wgpu::", &["src/gpu", "src/app"], "only `gpu` makes devices, pipelines and buffers"),
-    ("unsafe ", &["src/model", "src/main.rs"], "unsafe stands only where files are mapped, and before there are threads"),
+    (
+        "unsafe ",
+        &["src/model", "src/kv/store", "src/main.rs"],
+        "unsafe stands only where files are mapped and a ring is fed, and before there are threads",
+    ),
 ];
 
 pub fn no_module_doc(source: &Source) -> Option<String> {

@@ -1,0 +1,56 @@
+//! The dense file of abstracts: one row of all layers per group, checked against the group's entry.
+//!
+//! ```text
+//! abstracts: row of group 0 │ row of group 1 │ ...      row = layer 0 │ layer 1 │ ...   (abstract_bytes each)
+//! ```
+//! Small enough to be read whole when a document is opened, through the page cache. A row that does not fit its checksum is
+//! computed again from its pages.
+
+use super::document::{ABSTRACTS_NAME, Store};
+use super::error::StoreError;
+use super::format::{PageId, abstract_sum};
+use super::storage::{read_exact, write_all};
+use crate::base::Bytes;
+
+impl Store {
+    /// Writes the abstracts of a group, all layers; best before the commit that makes the group visible.
+    ///
+    /// # Errors
+    /// A row of the wrong size, or what the disk said.
+    pub fn put_abstracts(&mut self, group: u32, row: &[u8]) -> Result<(), StoreError> {
+        self.check_open()?;
+        let expected = self.geometry.abstract_row_bytes;
+        let wrong = StoreError::WrongSize { got: Bytes(row.len() as u64), expected: Bytes(expected) };
+        let Some(storage) = self.abstracts.clone().filter(|_| row.len() as u64 == expected) else { return Err(wrong) };
+        let Some(hash) = self.tokens.group_hash(group) else { return Err(self.out_of_range(PageId::kv(0, group))) };
+        let sum = abstract_sum(self.store_id, group, hash, row);
+        write_all(&*storage, row, u64::from(group) * expected)
+            .map_err(|e| StoreError::from_io("write", ABSTRACTS_NAME, expected, e))?;
+        if let Some(group) = self.groups.get_mut(group as usize) {
+            (group.abstract_sum, group.is_dirty) = (sum, true);
+        }
+        Ok(())
+    }
+
+    /// The abstracts of all groups, row by row, and which rows are whole. The file is read whole.
+    ///
+    /// # Errors
+    /// What the disk said, other than that the file ends early.
+    pub fn read_abstracts(&self) -> Result<(Vec<u8>, Vec<bool>), StoreError> {
+        let row_bytes = self.geometry.abstract_row_bytes as usize;
+        let mut rows = vec![0; self.groups.len() * row_bytes];
+        let Some(storage) = self.abstracts.as_ref().filter(|_| row_bytes > 0) else {
+            return Ok((Vec::new(), vec![false; self.groups.len()]));
+        };
+        let said = |e| StoreError::from_io("read", ABSTRACTS_NAME, 0, e);
+        let len = usize::try_from(storage.len().map_err(said)?).unwrap_or(usize::MAX).min(rows.len());
+        read_exact(&**storage, rows.get_mut(..len).unwrap_or_default(), 0).map_err(said)?;
+        let whole = |(group, row): (u32, &[u8])| {
+            let known = self.groups.get(group as usize).map_or(0, |g| g.abstract_sum);
+            let hash = self.tokens.group_hash(group);
+            known != 0 && hash.is_some_and(|h| abstract_sum(self.store_id, group, h, row) == known)
+        };
+        let good = (0..).zip(rows.chunks_exact(row_bytes)).map(whole).collect();
+        Ok((rows, good))
+    }
+}

@@ -1,0 +1,195 @@
+//! Commits: how groups become visible all at once.
+//!
+//! ```text
+//! begin_commit ─► CommitJob ─ run, on any thread ─► finish_commit
+//!   run: token ids, entries ─► sync arenas, header, abstracts, folder ─► superblock slot seq % 2 ─► sync index
+//! ```
+//! 1. The superblock of commit `seq` is written only after every payload it makes visible is safe.
+//! 2. An entry of commit `seq` counts only once a superblock of `seq` or later is found: until then its group stays as it was.
+//! 3. Entries and superblock need no order between them: a superblock without its entry shows a group that is missing.
+//! 4. After a sync that failed nothing more is committed, because the system may have dropped what it could not write, and
+//!    would report the next sync as a success.
+
+use std::sync::Arc;
+
+use super::document::{ABSTRACTS_NAME, HEADER_NAME, INDEX_NAME, Store};
+use super::error::StoreError;
+use super::format::{GroupEntry, HEADER_BLOCK_BYTES, SuperFields, Superblock};
+use super::geometry::arena_name;
+use super::storage::{Folder, Storage, retried, write_all};
+use super::tokens::bytes_of;
+
+/// Everything that a commit writes: plain data and open files, so that another thread can do it.
+#[derive(Debug)]
+pub struct CommitJob {
+    folder: Arc<dyn Folder>,
+    sync_folder: bool,
+    header: Arc<dyn Storage>,
+    index: Arc<dyn Storage>,
+    to_sync: Vec<(String, Arc<dyn Storage>)>,
+    token_bytes: Vec<u8>,
+    token_offset: u64,
+    entries: Vec<(u64, Vec<u8>)>,
+    superblock: Superblock,
+    seq: u64,
+    groups: Vec<u32>,
+    n_tokens: usize,
+}
+
+/// What became of a [`CommitJob`], for [`Store::finish_commit`].
+#[derive(Debug)]
+pub struct CommitResult {
+    job: CommitJob,
+    failed: Option<(StoreError, bool)>,
+}
+
+impl CommitJob {
+    /// Groups that it makes visible.
+    pub fn n_groups(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// Does it. Blocks for as long as the disk takes to sync.
+    pub fn run(self) -> CommitResult {
+        let failed = self.work().err();
+        CommitResult { job: self, failed }
+    }
+
+    /// The flag says that a sync failed.
+    fn work(&self) -> Result<(), (StoreError, bool)> {
+        if !self.folder.is_there() {
+            return Err((StoreError::Gone { folder: self.folder.describe() }, true));
+        }
+        let write = |file: &str, storage: &Arc<dyn Storage>, bytes: &[u8], offset| {
+            let said = |e| (StoreError::from_io("write", file, bytes.len() as u64, e), false);
+            write_all(&**storage, bytes, offset).map_err(said)
+        };
+        let synced = |file: &str, storage: &Arc<dyn Storage>| {
+            retried(|| storage.sync()).map_err(|e| (StoreError::from_io("sync", file, 0, e), true))
+        };
+        if !self.token_bytes.is_empty() {
+            write(HEADER_NAME, &self.header, &self.token_bytes, self.token_offset)?;
+            synced(HEADER_NAME, &self.header)?;
+        }
+        for (offset, entry) in &self.entries {
+            write(INDEX_NAME, &self.index, entry, *offset)?;
+        }
+        for (name, storage) in &self.to_sync {
+            synced(name, storage)?;
+        }
+        if self.sync_folder {
+            retried(|| self.folder.sync()).map_err(|e| (StoreError::from_io("sync", "the folder", 0, e), true))?;
+        }
+        write(INDEX_NAME, &self.index, &self.superblock.encode(), Superblock::slot_offset(self.seq))?;
+        synced(INDEX_NAME, &self.index)
+    }
+}
+
+impl Store {
+    /// What a commit now would write; none where nothing has changed, or another commit is not finished. Pages that are on
+    /// their way, and groups that are not complete, wait for a later one.
+    ///
+    /// # Errors
+    /// [`StoreError::Latched`] after a failure that made committing useless.
+    pub fn begin_commit(&mut self) -> Result<Option<CommitJob>, StoreError> {
+        self.check_open()?;
+        let n_layer = self.geometry.n_layer as usize;
+        let ready = |(_, g): &(u32, &super::document::Group)| g.is_dirty && g.is_complete(n_layer);
+        let groups: Vec<u32> = (0..).zip(&self.groups).filter(ready).map(|(i, _)| i).collect();
+        if self.is_committing || (groups.is_empty() && !self.is_dirty) {
+            return Ok(None);
+        }
+        let seq = self.seq + 1;
+        let entries = groups.iter().filter_map(|g| self.entry(*g, seq)).collect();
+        let new_ids = self.tokens.ids().get(self.n_tokens_written..).unwrap_or_default();
+        let mut to_sync = Vec::new();
+        for ((kind, number), arena) in self.arenas.iter_mut().filter(|(_, a)| a.is_dirty) {
+            // What is written from now on is for the next commit.
+            arena.is_dirty = false;
+            to_sync.push((arena_name(*kind, *number), Arc::clone(&arena.storage)));
+        }
+        to_sync.extend(self.abstracts.as_ref().map(|a| (ABSTRACTS_NAME.to_owned(), Arc::clone(a))));
+        self.is_committing = true;
+        Ok(Some(CommitJob {
+            folder: Arc::clone(&self.folder),
+            sync_folder: std::mem::take(&mut self.has_new_files),
+            header: Arc::clone(&self.header),
+            index: Arc::clone(&self.index),
+            to_sync,
+            token_bytes: bytes_of(new_ids),
+            token_offset: HEADER_BLOCK_BYTES + 4 * self.n_tokens_written as u64,
+            entries,
+            superblock: self.superblock(seq, &groups),
+            seq,
+            n_tokens: self.tokens.ids().len(),
+            groups,
+        }))
+    }
+
+    /// Notes what became of a commit.
+    ///
+    /// # Errors
+    /// Why nothing of it counts; where a sync failed, or the folder is gone, no later commit is tried either.
+    pub fn finish_commit(&mut self, result: CommitResult) -> Result<(), StoreError> {
+        let CommitResult { job, failed } = result;
+        self.is_committing = false;
+        if let Some((error, is_final)) = failed {
+            // The next attempt syncs all of it again.
+            self.has_new_files |= job.sync_folder;
+            self.arenas.values_mut().for_each(|a| a.is_dirty = true);
+            if is_final {
+                self.latched = Some(error.to_string());
+            }
+            return Err(error);
+        }
+        self.seq = job.seq;
+        self.is_dirty = self.tokens.ids().len() != job.n_tokens;
+        self.n_tokens_written = job.n_tokens.min(self.tokens.ids().len());
+        for group in job.groups {
+            let Some(group) = self.groups.get_mut(group as usize) else { continue };
+            (group.is_dirty, group.has_entry) = (false, true);
+            for page in group.pages.iter_mut().filter(|p| p.state == super::document::PageState::Written) {
+                page.state = super::document::PageState::Committed;
+            }
+        }
+        Ok(())
+    }
+
+    /// Commits at once: every complete group survives whatever happens after this returns.
+    ///
+    /// # Errors
+    /// As [`Store::begin_commit`] and [`Store::finish_commit`].
+    pub fn commit(&mut self) -> Result<(), StoreError> {
+        match self.begin_commit()? {
+            Some(job) => self.finish_commit(job.run()),
+            None => Ok(()),
+        }
+    }
+
+    fn entry(&self, group: u32, seq: u64) -> Option<(u64, Vec<u8>)> {
+        let state = self.groups.get(group as usize)?;
+        let entry = GroupEntry {
+            group,
+            seq,
+            store_id: self.store_id,
+            token_hash: *self.tokens.group_hash(group)?,
+            abstract_sum: state.abstract_sum,
+            page_sums: state.pages.iter().map(|p| if p.is_present() { p.sum } else { 0 }).collect(),
+        };
+        Some((self.geometry.entry_offset(group), entry.encode(self.geometry.entry_bytes as usize)))
+    }
+
+    pub(super) fn superblock(&self, seq: u64, new: &[u32]) -> Superblock {
+        let visible = |(i, g): &(u32, &super::document::Group)| g.has_entry || new.binary_search(i).is_ok();
+        let visible: Vec<u32> = (0..).zip(&self.groups).filter(visible).map(|(i, _)| i).collect();
+        Superblock::new(SuperFields {
+            store_id: self.store_id,
+            seq,
+            n_groups: visible.last().map_or(0, |last| u64::from(*last) + 1),
+            n_committed: visible.len() as u64,
+            n_tokens: self.tokens.ids().len() as u64,
+            token_hash: self.tokens.hash(),
+            arena_bytes: self.arenas.values().map(|a| a.len).sum(),
+        })
+    }
+}

@@ -1,0 +1,10 @@
+//! What is Linux's alone: one io_uring on one thread, direct files, reserved blocks. Its portable twin is [`threads`].
+//!
+//! [`threads`]: super::threads
+
+mod files;
+mod ring;
+mod tables;
+
+pub use files::{allocate, free_bytes, open_direct};
+pub use ring::Ring;

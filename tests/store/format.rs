@@ -1,0 +1,227 @@
+//! Files that are not what they should be: other, older, cut, spoilt at any byte.
+
+use std::sync::Arc;
+
+use strata::base::Rng;
+use strata::kv::store::format::{GroupEntry, HeaderBlock, Superblock};
+use strata::kv::store::{Folder, Memory, PageId, Store, StoreError, StoreSpec};
+
+use crate::common::{N_LAYER, filled, n_right, opened, put_group, spec, tokens};
+
+const N_GROUPS: u32 = 6;
+const N_PAGES: usize = (N_GROUPS * N_LAYER) as usize;
+
+fn made() -> Memory {
+    let memory = Memory::new();
+    let folder: Arc<dyn Folder> = Arc::new(memory.clone());
+    filled(&folder, N_GROUPS);
+    memory
+}
+
+fn open(memory: &Memory) -> Result<Store, StoreError> {
+    let folder: Arc<dyn Folder> = Arc::new(memory.clone());
+    Store::open(folder, &spec(), &tokens(N_GROUPS)).map(|(store, _)| store)
+}
+
+#[test]
+fn store_of_another_model_tokenizer_setting_type_or_document_is_refused_by_name() {
+    let memory = made();
+    let folder: Arc<dyn Folder> = Arc::new(memory.clone());
+    type Change = (&'static str, fn(&mut StoreSpec));
+    let changes: [Change; 6] = [
+        ("another model", |s| s.model_hash[31] ^= 1),
+        ("another tokenizer", |s| s.tokenizer_hash[0] ^= 1),
+        ("other rope or quantisation settings", |s| s.settings_hash[7] ^= 1),
+        ("another KV type", |s| s.layout = "q8/block16".into()),
+        ("other page sizes", |s| s.kv_page_bytes += 1),
+        ("other page sizes", |s| s.n_layer += 1),
+    ];
+    for (what, change) in changes {
+        let mut other = spec();
+        change(&mut other);
+        let error = Store::open(Arc::clone(&folder), &other, &tokens(N_GROUPS)).unwrap_err();
+        assert!(matches!(error, StoreError::Foreign { .. }) && error.to_string().contains(what), "{error}");
+    }
+    let mut ids = tokens(N_GROUPS);
+    *ids.last_mut().unwrap() ^= 1;
+    let error = Store::open(Arc::clone(&folder), &spec(), &ids).unwrap_err();
+    assert!(error.to_string().contains("another document"), "{error}");
+    // What was refused is still whole.
+    assert_eq!(n_right(&mut open(&memory).unwrap()), N_PAGES);
+    let (mut store, report) = Store::open_or_create(folder, &spec(), &ids).unwrap();
+    assert!(report.replaced.unwrap().to_string().contains("another document"));
+    assert_eq!(n_right(&mut store), 0);
+}
+
+#[test]
+fn store_of_another_version_is_refused_with_both_numbers() {
+    let memory = made();
+    let mut bytes = memory.bytes("header").unwrap();
+    bytes[8..12].copy_from_slice(&77u32.to_le_bytes());
+    memory.set_bytes("header", bytes);
+    let error = open(&memory).unwrap_err();
+    assert!(matches!(error, StoreError::OtherVersion { found: 77, known: 1, .. }), "{error}");
+    assert!(error.to_string().contains("77") && error.is_unusable_content());
+}
+
+#[test]
+fn arena_index_or_header_of_another_store_never_serves_a_page() {
+    let (ours, theirs) = (made(), made());
+    for file in ["kv-0000.arena", "index"] {
+        let memory = ours.copied();
+        memory.set_bytes(file, theirs.bytes(file).unwrap());
+        // The payloads of both are the same here, and still count only in their own store.
+        let found = n_right(&mut open(&memory).unwrap());
+        assert_eq!(found, if file == "index" { 0 } else { N_PAGES }, "{file}");
+    }
+    let memory = ours.copied();
+    memory.set_bytes("header", theirs.bytes("header").unwrap());
+    assert_eq!(n_right(&mut open(&memory).unwrap()), 0);
+}
+
+#[test]
+fn pages_that_changed_places_are_missing() {
+    let memory = made();
+    let geometry = *open(&memory).unwrap().geometry();
+    let (a, b) = (geometry.place(PageId::kv(0, 0)).offset as usize, geometry.place(PageId::kv(1, 3)).offset as usize);
+    let mut bytes = memory.bytes("kv-0000.arena").unwrap();
+    let len = geometry.slot_bytes[0] as usize;
+    let (first, second) = (bytes[a..a + len].to_vec(), bytes[b..b + len].to_vec());
+    bytes[a..a + len].copy_from_slice(&second);
+    bytes[b..b + len].copy_from_slice(&first);
+    memory.set_bytes("kv-0000.arena", bytes);
+    let mut store = open(&memory).unwrap();
+    assert_eq!(n_right(&mut store), N_PAGES - 2);
+    assert!(!store.is_present(PageId::kv(0, 0)) && !store.is_present(PageId::kv(1, 3)));
+}
+
+#[test]
+fn flipped_bits_anywhere_lose_pages_and_never_make_a_wrong_one() {
+    let memory = made();
+    let mut rng = Rng::new(11);
+    let mut n_lost = 0;
+    for file in ["header", "index", "kv-0000.arena"] {
+        let whole = memory.bytes(file).unwrap();
+        for _ in 0..60 {
+            let copy = memory.copied();
+            let mut bytes = whole.clone();
+            let at = rng.below(bytes.len() as u32) as usize;
+            bytes[at] ^= 1 << rng.below(8);
+            copy.set_bytes(file, bytes);
+            match open(&copy) {
+                Ok(mut store) => n_lost += N_PAGES - n_right(&mut store),
+                Err(error) => assert!(error.is_unusable_content(), "{file} at {at}: {error}"),
+            }
+        }
+    }
+    assert!(n_lost > 20, "the flips met something: {n_lost}");
+}
+
+#[test]
+fn flipped_bit_in_a_page_loses_that_page_alone_and_it_can_be_written_again() {
+    let memory = made();
+    let page = PageId::kv(2, 4);
+    let geometry = *open(&memory).unwrap().geometry();
+    let mut bytes = memory.bytes("kv-0000.arena").unwrap();
+    bytes[geometry.place(page).offset as usize + 8999] ^= 0x10;
+    memory.set_bytes("kv-0000.arena", bytes);
+    let folder: Arc<dyn Folder> = Arc::new(memory);
+    let (mut store, _) = opened(&folder, N_GROUPS);
+    assert_eq!(store.get(page).unwrap(), None);
+    assert_eq!(n_right(&mut store), N_PAGES - 1);
+    assert_eq!(store.n_complete_prefix(), 4);
+    let again = crate::common::payload(page, 0, 9000);
+    store.put(page, &again).unwrap();
+    store.commit().unwrap();
+    drop(store);
+    assert_eq!(n_right(&mut opened(&folder, N_GROUPS).0), N_PAGES);
+}
+
+#[test]
+fn one_spoilt_superblock_slot_costs_a_commit_at_most_and_both_cost_nothing_that_is_whole() {
+    let memory = Memory::new();
+    let folder: Arc<dyn Folder> = Arc::new(memory.clone());
+    let (mut store, _) = opened(&folder, N_GROUPS);
+    for group in 0..N_GROUPS {
+        put_group(&mut store, group);
+        store.commit().unwrap();
+    }
+    drop(store);
+    // Seven commits with the first, empty one: the last is in slot 1.
+    let with = |slots: &[usize]| {
+        let copy = memory.copied();
+        let mut bytes = copy.bytes("index").unwrap();
+        slots.iter().for_each(|s| bytes[s * 4096 + 30] ^= 4);
+        copy.set_bytes("index", bytes);
+        let folder: Arc<dyn Folder> = Arc::new(copy);
+        let (mut store, report) = opened(&folder, N_GROUPS);
+        (n_right(&mut store), report.recovered)
+    };
+    assert_eq!(with(&[0]), (N_PAGES, false));
+    assert_eq!(with(&[1]), (N_PAGES - N_LAYER as usize, false));
+    assert_eq!(with(&[0, 1]), (N_PAGES, true));
+}
+
+#[test]
+fn files_cut_off_anywhere_lose_pages_and_never_make_a_wrong_one() {
+    let memory = made();
+    let geometry = *open(&memory).unwrap().geometry();
+    let last = geometry.place(PageId::kv(N_LAYER - 1, N_GROUPS - 1)).offset as usize + 3 * 4096;
+    let mut rng = Rng::new(5);
+    for file in ["header", "index", "kv-0000.arena"] {
+        let whole = memory.bytes(file).unwrap();
+        let mut cuts: Vec<usize> = (0..25).map(|_| rng.below(whole.len() as u32) as usize).collect();
+        cuts.extend([0, 1, 255, 4095, 4096, 8192, whole.len() - 1]);
+        for cut in cuts.into_iter().filter(|c| *c <= whole.len()) {
+            let copy = memory.copied();
+            copy.set_bytes(file, whole[..cut].to_vec());
+            match open(&copy) {
+                Ok(mut store) => {
+                    let n = n_right(&mut store);
+                    let may_be_whole = file == "index" || (file == "kv-0000.arena" && cut >= last);
+                    assert!(n < N_PAGES || may_be_whole, "{file} at {cut}: {n}");
+                }
+                Err(error) => assert!(error.is_unusable_content(), "{file} at {cut}: {error}"),
+            }
+            // And it can always be made whole again.
+            let folder: Arc<dyn Folder> = Arc::new(copy);
+            let (mut store, _) = opened(&folder, N_GROUPS);
+            n_right(&mut store);
+            for group in 0..N_GROUPS {
+                for layer in (0..N_LAYER).filter(|l| !store.is_present(PageId::kv(*l, group))).collect::<Vec<_>>() {
+                    let page = PageId::kv(layer, group);
+                    store.put(page, &crate::common::payload(page, 0, 9000)).unwrap();
+                }
+            }
+            store.commit().unwrap();
+            drop(store);
+            assert_eq!(n_right(&mut opened(&folder, N_GROUPS).0), N_PAGES, "{file} at {cut}");
+        }
+    }
+}
+
+#[test]
+fn missing_arena_is_missing_pages() {
+    let memory = made();
+    let folder: Arc<dyn Folder> = Arc::new(memory);
+    folder.remove("kv-0000.arena").unwrap();
+    let (mut store, report) = opened(&folder, N_GROUPS);
+    assert_eq!((n_right(&mut store), report.n_damaged, report.replaced.is_none()), (0, N_PAGES as u64, true));
+}
+
+#[test]
+fn decoders_take_any_bytes_without_panic() {
+    let mut rng = Rng::new(3);
+    for len in [0, 1, 7, 63, 64, 65, 127, 128, 255, 256, 4096] {
+        for _ in 0..50 {
+            let mut bytes: Vec<u8> = (0..len).map(|_| rng.next_u32() as u8).collect();
+            for magic in [&b"STRATAKV"[..], b"STRATASB", b"GRP1", b""] {
+                let n = magic.len().min(len);
+                bytes[..n].copy_from_slice(&magic[..n]);
+                assert!(HeaderBlock::decode(&bytes).is_err());
+                assert!(Superblock::decode(&bytes, 1).is_err());
+                assert!(GroupEntry::decode(&bytes, 0, 1, 40).is_err());
+            }
+        }
+    }
+}
