@@ -90,6 +90,11 @@ fn prefill_killed_at_random_moments_loses_one_group_at_most() {
         assert!(n >= last.map_or(0, |l| l + 1), "{name}, kill {kill}: {n} groups, but {last:?} was committed");
         assert_eq!(n, store.n_committed());
         assert_eq!(n_right(&mut store), (n * N_LAYER) as usize, "{name}, kill {kill}");
+        // A fast disk gets to the end: from the beginning again.
+        drop(store);
+        if n == N_GROUPS {
+            std::fs::remove_dir_all(path).unwrap();
+        }
         n_progress += u32::from(last.is_some());
         n_mid_group += u32::from(last.is_some_and(|l| n == l + 1));
     }

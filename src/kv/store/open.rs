@@ -180,6 +180,10 @@ impl Store {
             return Err(if len == 0 { absent() } else { damaged("its header is too short") });
         }
         let bytes = read(&header, 0, HEADER_BLOCK_BYTES).map_err(said)?;
+        // The block is written last, so here somebody died while making the store: nothing is damaged.
+        if bytes.iter().all(|b| *b == 0) {
+            return Err(absent());
+        }
         let block = HeaderBlock::decode(&bytes).map_err(|flaw| match flaw {
             Flaw::Version(found) => StoreError::OtherVersion { folder: described.clone(), found, known: FORMAT_VERSION },
             _ => damaged("its header does not fit its checksum"),
