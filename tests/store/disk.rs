@@ -52,16 +52,20 @@ fn store_has_one_writer_in_this_process_and_among_others() {
 }
 
 #[test]
-fn folder_deleted_or_replaced_while_open_is_noticed_and_not_made_anew() {
+fn folder_deleted_replaced_or_emptied_while_open_is_noticed_and_not_made_anew() {
     let (_, dir) = real_folders().swap_remove(0);
-    for replace in [false, true] {
+    for (replace, empty) in [(false, false), (true, false), (true, true)] {
         let (path, folder) = store_in(&dir);
         let (mut store, _) = opened(&folder, 40);
         put_group(&mut store, 0);
         store.commit().unwrap();
-        fs::remove_dir_all(&path).unwrap();
-        if replace {
-            fs::create_dir(&path).unwrap();
+        if empty {
+            fs::read_dir(&path).unwrap().for_each(|f| fs::remove_file(f.unwrap().path()).unwrap());
+        } else {
+            fs::remove_dir_all(&path).unwrap();
+            if replace {
+                fs::create_dir(&path).unwrap();
+            }
         }
         put_group(&mut store, 1);
         assert!(matches!(store.commit(), Err(StoreError::Gone { .. })));

@@ -201,6 +201,19 @@ fn files_cut_off_anywhere_lose_pages_and_never_make_a_wrong_one() {
 }
 
 #[test]
+fn store_whose_making_was_cut_off_is_absent_and_is_made_anew() {
+    let memory = made();
+    let mut bytes = memory.bytes("header").unwrap();
+    bytes[..4096].fill(0);
+    memory.set_bytes("header", bytes);
+    assert!(matches!(open(&memory), Err(StoreError::Absent { .. })));
+    let folder: Arc<dyn Folder> = Arc::new(memory);
+    let (mut store, report) = opened(&folder, N_GROUPS);
+    assert!(report.is_new && report.replaced.is_none());
+    assert_eq!(n_right(&mut store), 0);
+}
+
+#[test]
 fn missing_arena_is_missing_pages() {
     let memory = made();
     let folder: Arc<dyn Folder> = Arc::new(memory);

@@ -212,3 +212,38 @@ fn commit_on_another_thread_leaves_later_pages_for_the_next() {
     assert_eq!(store.n_committed(), 2);
     assert!(store.begin_commit().unwrap().is_none(), "nothing new");
 }
+
+#[test]
+fn read_that_was_given_up_says_nothing_about_the_page() {
+    let folder: Arc<dyn Folder> = Arc::new(Memory::new());
+    filled(&folder, 1);
+    let (mut store, _) = opened(&folder, 1);
+    let io = Io::start(&IoConfig::default()).unwrap();
+    let cancel = Cancel::default();
+    cancel.cancel();
+    let run = store.run_at(PageKind::Kv, 0, 0, 1).unwrap();
+    let slab = SlabPool::new(Bytes(1 << 20)).take(store.run_bytes(run)).unwrap();
+    io.submit(store.begin_read(run, slab, 0, &cancel).unwrap()).unwrap();
+    let outcome = store.finish_read(run, &io.next(std::time::Duration::from_secs(10)).unwrap());
+    assert_eq!(outcome.bad, [PageId::kv(0, 0)], "its payload is not to be used");
+    assert!(matches!(outcome.error, Some(StoreError::Cancelled { .. })) && store.is_present(PageId::kv(0, 0)));
+}
+
+#[test]
+fn tokens_taken_back_during_a_commit_do_not_come_back_with_it() {
+    let folder: Arc<dyn Folder> = Arc::new(Memory::new());
+    filled(&folder, 1);
+    let (mut store, _) = opened(&folder, 1);
+    store.append_tokens(&[1; 123]);
+    (1..3).for_each(|g| put_group(&mut store, g));
+    let job = store.begin_commit().unwrap().unwrap();
+    store.rewind(64 + 5 + 80);
+    store.append_tokens(&[2; 43]);
+    put_group(&mut store, 2);
+    store.finish_commit(job.run()).unwrap();
+    assert_eq!((store.n_committed(), store.state(PageId::kv(0, 2))), (2, PageState::Written));
+    store.commit().unwrap();
+    drop(store);
+    let (mut store, report) = opened(&folder, 1);
+    assert_eq!((report.n_complete, report.n_damaged, store.tokens()[150], n_right(&mut store)), (3, 0, 2, 9));
+}

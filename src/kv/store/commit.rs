@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use super::document::{ABSTRACTS_NAME, HEADER_NAME, INDEX_NAME, Store};
 use super::error::StoreError;
-use super::format::{GroupEntry, HEADER_BLOCK_BYTES, SuperFields, Superblock};
+use super::format::{GroupEntry, HEADER_BLOCK_BYTES, PAGE_TOKENS, SuperFields, Superblock};
 use super::geometry::arena_name;
 use super::storage::{Folder, Storage, retried, write_all};
 use super::tokens::bytes_of;
@@ -110,6 +110,7 @@ impl Store {
         }
         to_sync.extend(self.abstracts.as_ref().map(|a| (ABSTRACTS_NAME.to_owned(), Arc::clone(a))));
         self.is_committing = true;
+        self.n_kept_tokens = usize::MAX;
         Ok(Some(CommitJob {
             folder: Arc::clone(&self.folder),
             sync_folder: std::mem::take(&mut self.has_new_files),
@@ -143,9 +144,11 @@ impl Store {
             return Err(error);
         }
         self.seq = job.seq;
-        self.is_dirty = self.tokens.ids().len() != job.n_tokens;
-        self.n_tokens_written = job.n_tokens.min(self.tokens.ids().len());
-        for group in job.groups {
+        // Tokens that were taken back meanwhile, and their groups, are the next commit's business.
+        self.n_tokens_written = job.n_tokens.min(self.n_kept_tokens);
+        self.is_dirty = self.n_kept_tokens < job.n_tokens || self.tokens.ids().len() != job.n_tokens;
+        let n_kept = self.n_kept_tokens / PAGE_TOKENS as usize;
+        for group in job.groups.into_iter().filter(|g| (*g as usize) < n_kept) {
             let Some(group) = self.groups.get_mut(group as usize) else { continue };
             (group.is_dirty, group.has_entry) = (false, true);
             for page in group.pages.iter_mut().filter(|p| p.state == super::document::PageState::Written) {

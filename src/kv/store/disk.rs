@@ -150,8 +150,9 @@ impl Folder for Disk {
 
     fn is_there(&self) -> bool {
         let locked = *self.locked.lock().unwrap_or_else(PoisonError::into_inner);
-        match fs::metadata(&self.path) {
-            Ok(now) => now.is_dir() && (locked.is_none() || identity(&now) == locked),
+        // The lock file, because the folder may also have been emptied, or another put in its place.
+        match fs::metadata(self.path.join(LOCK_NAME)) {
+            Ok(now) => locked.is_none() || identity(&now) == locked,
             Err(_) => false,
         }
     }
@@ -167,8 +168,8 @@ impl Folder for Disk {
             let Some(file) = self.try_lock()? else { continue };
             // For the sentence of whoever comes second; the lock itself is what counts.
             let _ = file.set_len(0).and_then(|()| (&file).write_all(std::process::id().to_string().as_bytes()));
-            let folder = fs::metadata(&self.path).map_err(said)?;
-            *self.locked.lock().unwrap_or_else(PoisonError::into_inner) = identity(&folder);
+            let ours = file.metadata().map_err(said)?;
+            *self.locked.lock().unwrap_or_else(PoisonError::into_inner) = identity(&ours);
             return Ok(Box::new(DiskLock(file)));
         }
         Err(StoreError::Locked { folder: self.describe(), holder: "another Strata that is removing it".into() })

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use super::error::StoreError;
 use super::format::{PageId, PageKind, page_sum};
 use super::geometry::{Geometry, StoreSpec, arena_name};
-use super::io::{Cancel, IoBuffer, IoDone, IoRequest};
+use super::io::{Cancel, IoBuffer, IoDone, IoRequest, is_cancelled};
 use super::slab::{Slab, SlabPool};
 use super::storage::{Folder, LockGuard, OpenHow, Storage, retried};
 use super::tokens::TokenLog;
@@ -105,7 +105,8 @@ impl PageRun {
 /// What a read came to.
 #[derive(Debug, Default)]
 pub struct ReadOutcome {
-    /// pages that are not whole: their payload must not be used, and they count as missing from now on
+    /// pages that are not whole: their payload must not be used, and they count as missing from now on; or all pages of a
+    /// read that was given up
     pub bad: Vec<PageId>,
     /// why, where the disk said something; none where a checksum did not fit
     pub error: Option<StoreError>,
@@ -134,6 +135,8 @@ pub struct Store {
     pub(super) is_dirty: bool,
     pub(super) has_new_files: bool,
     pub(super) is_committing: bool,
+    /// tokens that are the same as when the commit under way began
+    pub(super) n_kept_tokens: usize,
     pub(super) latched: Option<String>,
     pub(super) scratch: SlabPool,
 }
@@ -217,7 +220,7 @@ impl Store {
     }
 
     /// Forgets the tokens after the first `n_tokens`, and every group that is not complete without them. The document's own
-    /// tokens stay.
+    /// tokens stay. Writes of such groups must have been finished before.
     pub fn rewind(&mut self, n_tokens: usize) {
         let n = n_tokens.max(self.n_document_tokens);
         if n >= self.tokens.ids().len() {
@@ -226,6 +229,7 @@ impl Store {
         self.tokens.truncate(n);
         self.groups.truncate(self.tokens.n_groups());
         self.n_tokens_written = self.n_tokens_written.min(n);
+        self.n_kept_tokens = self.n_kept_tokens.min(n);
         self.is_dirty = true;
     }
 
@@ -267,6 +271,11 @@ impl Store {
                 let bad = run.pages().zip(0..).filter(|(p, i)| !self.fits(*p, buffer.slab(), *i)).map(|(p, _)| p).collect();
                 self.lose(ReadOutcome { bad, error: None })
             }
+            // Nothing is known of the pages, so they stay what they are.
+            (Err(e), _) if is_cancelled(e) => {
+                let page = PageId { kind: run.kind, layer: run.layer, group: run.first_group };
+                ReadOutcome { bad: run.pages().collect(), error: Some(StoreError::Cancelled { page }) }
+            }
             (result, _) => {
                 let said = result.as_ref().err().map_or_else(|| "no buffer".to_owned(), ToString::to_string);
                 let kind = result.as_ref().err().map_or(io::ErrorKind::Other, io::Error::kind);
@@ -298,7 +307,7 @@ impl Store {
         outcome
     }
 
-    /// A request that writes the payload at the beginning of `slab`.
+    /// A request that writes the payload at the beginning of `slab`; zeros after it save a copy.
     ///
     /// # Errors
     /// [`StoreError::AlreadyWritten`], [`StoreError::OutOfRange`], [`StoreError::WrongSize`], or what keeps the file from
@@ -342,7 +351,10 @@ impl Store {
         if let Some(slot) = self.slot_mut(page).filter(|s| s.state == PageState::Writing) {
             slot.state = state;
         }
-        result.map_err(|e| StoreError::from_io("write", &file, slot_bytes, e))?;
+        result.map_err(|e| match is_cancelled(&e) {
+            true => StoreError::Cancelled { page },
+            false => StoreError::from_io("write", &file, slot_bytes, e),
+        })?;
         if let Some(group) = self.groups.get_mut(page.group as usize) {
             group.is_dirty = true;
         }

@@ -118,6 +118,12 @@ pub enum StoreError {
         /// bytes needed
         expected: Bytes,
     },
+    /// the work was given up before it was done
+    #[error("reading or saving {page} was given up")]
+    Cancelled {
+        /// the page, the first of a run
+        page: PageId,
+    },
     /// dimensions that no store can have
     #[error("a store cannot have {name} = {got}; it must be {must}")]
     Spec {

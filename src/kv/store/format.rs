@@ -94,6 +94,8 @@ pub enum Flaw {
     Checksum,
     /// belongs to another store, another place, or other tokens
     Foreign,
+    /// of a commit that did not end
+    Early,
 }
 
 /// The first 256 bytes of the header block.

@@ -306,9 +306,18 @@ impl Outbox {
     }
 }
 
+#[derive(Debug, thiserror::Error)]
+#[error("cancelled")]
+struct GivenUp;
+
 /// The error of a request that was given up.
 pub(in crate::kv::store) fn cancelled() -> io::Error {
-    io::Error::other("cancelled")
+    io::Error::other(GivenUp)
+}
+
+/// True for a request that was given up: nothing is known of what it was about.
+pub fn is_cancelled(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<GivenUp>())
 }
 
 /// Does a request with positioned reads and writes.

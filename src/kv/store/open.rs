@@ -25,8 +25,10 @@ use super::tokens::{TokenLog, bytes_of, ids_of};
 use crate::base::Bytes;
 use crate::base::limits::MAX_CONTEXT;
 
-/// Memory for the pages that `put` and `get` work on, one at a time.
-const SCRATCH_BYTES: u64 = 256 << 20;
+/// Least memory for the pages that `put` and `get` work on, one at a time.
+const SCRATCH_BYTES: u64 = 4 << 20;
+/// Pages that it has room for.
+const SCRATCH_PAGES: u64 = 4;
 /// Entries are read in pieces of about this size.
 const PIECE_BYTES: u64 = 1 << 20;
 
@@ -157,8 +159,9 @@ impl Store {
             is_dirty: false,
             has_new_files: true,
             is_committing: false,
+            n_kept_tokens: usize::MAX,
             latched: None,
-            scratch: SlabPool::new(Bytes(SCRATCH_BYTES)),
+            scratch: SlabPool::new(Bytes(SCRATCH_BYTES.max(SCRATCH_PAGES * geometry.slot_bytes[0].max(geometry.slot_bytes[1])))),
         }
     }
 
@@ -177,8 +180,8 @@ impl Store {
             return Err(if len == 0 { absent() } else { damaged("its header is too short") });
         }
         let bytes = read(&header, 0, HEADER_BLOCK_BYTES).map_err(said)?;
+        // The block is written last, so here somebody died while making the store: nothing is damaged.
         if bytes.iter().all(|b| *b == 0) {
-            // The block is written last: a store whose making was interrupted has none yet.
             return Err(absent());
         }
         let block = HeaderBlock::decode(&bytes).map_err(|flaw| match flaw {
@@ -193,7 +196,9 @@ impl Store {
         if document.hash() != block.token_hash {
             return Err(damaged("its token ids do not fit their hash"));
         }
-        let wanted = header_block(spec, &geometry, block.store_id, &TokenLog::new(tokens));
+        // Hashing is the slow part of opening: the ids themselves are compared.
+        let other = (ids != tokens).then(|| TokenLog::new(tokens));
+        let wanted = header_block(spec, &geometry, block.store_id, other.as_ref().unwrap_or(&document));
         if let Some(what) = difference(&block, &wanted) {
             return Err(StoreError::Foreign { folder: described, what });
         }
@@ -288,7 +293,7 @@ impl Store {
                     Ok(seq) => self.seq = self.seq.max(seq),
                     Err(Flaw::NotOurs) if bytes.iter().all(|b| *b == 0) => {}
                     Err(flaw) => {
-                        report.n_damaged += u64::from(flaw != Flaw::Version(0));
+                        report.n_damaged += u64::from(flaw != Flaw::Early);
                         torn.push(group);
                     }
                 }
@@ -306,12 +311,12 @@ impl Store {
         Ok(())
     }
 
-    /// Takes the entry of a group over. `Flaw::Version(0)` is an entry whose commit did not end: nothing is damaged.
+    /// Takes the entry of a group over.
     fn accept_entry(&mut self, bytes: &[u8], group: u32, superblock: Option<&Superblock>) -> Result<u64, Flaw> {
         let n_pages = self.geometry.pages_per_group();
         let entry = GroupEntry::decode(bytes, group, self.store_id, n_pages)?;
         if superblock.is_some_and(|s| entry.seq > s.seq) {
-            return Err(Flaw::Version(0));
+            return Err(Flaw::Early);
         }
         if self.tokens.group_hash(group) != Some(&entry.token_hash) {
             return Err(Flaw::Foreign);
@@ -333,9 +338,9 @@ impl Store {
             for (slot, i) in state.pages.iter_mut().zip(0u32..).filter(|(slot, _)| slot.is_present()) {
                 let kind = if i < n_layer { PageKind::Kv } else { PageKind::Activation };
                 let place = geometry.place(PageId { kind, layer: i % n_layer, group });
-                let name = arena_name(place.arena.0, place.arena.1);
-                let said = |e| StoreError::from_io("open", &name, 0, e);
                 if !self.arenas.contains_key(&place.arena) {
+                    let name = arena_name(place.arena.0, place.arena.1);
+                    let said = |e| StoreError::from_io("open", &name, 0, e);
                     match retried(|| self.folder.open(&name, how)) {
                         Ok(storage) => {
                             let len = storage.len().map_err(said)?;

@@ -2,7 +2,7 @@
 //! source of uploads.
 //!
 //! ```text
-//! SlabPool (budget) ─► regions, 4 MiB each, mapped when needed ─► slabs of one size each ─► back when dropped
+//! SlabPool (budget) ─► regions, 4 MiB or more, mapped when needed ─► slabs of one size each ─► back when dropped
 //! ```
 //! 1. The bytes of all mapped regions never pass the budget.
 //! 2. A range of a region belongs to one [`Slab`] at a time, and goes back only when that slab is dropped.
@@ -19,8 +19,10 @@ use super::error::StoreError;
 use super::format::ALIGN_BYTES;
 use crate::base::Bytes;
 
-/// Size of a region, unless one slab is larger or the budget smaller.
-pub const REGION_BYTES: usize = 4 << 20;
+/// Least size of a region, unless the budget is smaller.
+const REGION_BYTES: u64 = 4 << 20;
+/// Regions that a pool has at most, or nearly: looking for a free slab passes them one by one.
+const MAX_REGIONS: u64 = 256;
 const ALIGN: usize = ALIGN_BYTES as usize;
 
 /// Memory that the system gave in one piece. A ring registers whole regions.
@@ -43,6 +45,9 @@ impl Region {
     fn map(len: usize) -> std::io::Result<Self> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         let mut map = MmapMut::map_anon(len)?;
+        // Fewer pieces for the disk and fewer page faults; a system that refuses gives small pages.
+        #[cfg(target_os = "linux")]
+        let _ = map.advise(memmap2::Advice::HugePage);
         let base = map.as_mut_ptr();
         Ok(Region { _map: map, base, len, id: NEXT_ID.fetch_add(1, Ordering::Relaxed) })
     }
@@ -187,7 +192,8 @@ impl Lent {
         if slab_bytes > room {
             return Err(over);
         }
-        let whole = (REGION_BYTES / slab_bytes).max(1) * slab_bytes;
+        let region_bytes = usize::try_from(REGION_BYTES.max(self.budget_bytes / MAX_REGIONS)).unwrap_or(slab_bytes);
+        let whole = (region_bytes / slab_bytes).max(1) * slab_bytes;
         let len = whole.min(room / slab_bytes * slab_bytes);
         let region = Region::map(len).map_err(|_| over)?;
         self.mapped_bytes += len as u64;
