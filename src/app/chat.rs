@@ -9,14 +9,13 @@
 
 use std::sync::Arc;
 
+use crate::document::BLANK_LINE;
 use crate::engine::{Message, Role, TurnSummary};
 
 /// Names a chat of this session.
 pub type ChatId = u64;
 /// Names a document of this session.
 pub type DocId = u64;
-/// Between two documents, and between the documents and the question.
-pub const BLANK_LINE: &str = "\n\n";
 /// Characters of a token before a document was counted: an estimate, shown with `~`.
 pub const CHARS_PER_TOKEN: f64 = 3.6;
 

@@ -120,13 +120,18 @@ impl Document {
     }
 }
 
+/// Between two documents, and between the documents and the question: every front end must join them alike, or what one
+/// has read is of no use to the other.
+pub const BLANK_LINE: &str = "\n\n";
+
 /// The user turn that puts documents in front of a question: each text, a blank line, and last the question. Nothing
 /// is trimmed, so that the documents are a prefix of every later prompt.
 pub fn join_for_prompt(documents: &[Document], question: &str) -> String {
-    let mut out = String::with_capacity(documents.iter().map(|d| d.text.len() + 2).sum::<usize>() + question.len());
+    let mut out =
+        String::with_capacity(documents.iter().map(|d| d.text.len() + BLANK_LINE.len()).sum::<usize>() + question.len());
     for document in documents {
         out.push_str(&document.text);
-        out.push_str("\n\n");
+        out.push_str(BLANK_LINE);
     }
     out + question
 }

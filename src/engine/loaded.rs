@@ -29,7 +29,7 @@ pub(super) struct Loaded {
     text: Option<TextSide>,
     pub(super) info: ModelInfo,
     pub(super) pace: Pace,
-    /// tokens whose K and V are valid, in order; as many as `model.kv.len()`
+    /// tokens whose K and V are valid, in order
     pub(super) tokens: Vec<u32>,
     element: KvElement,
     file: ModelFile,
@@ -72,15 +72,15 @@ pub fn tokenizer(source: &ModelSource) -> Result<Arc<Tokenizer>, EngineError> {
 }
 
 impl Loaded {
-    /// Loads `source` onto `gpu`. `progress` gets the share done and what is going on (first of all the estimate of the
+    /// Loads `file`, which was opened from `source`, onto `gpu`. `progress` gets the share done and what is going on (first of all the estimate of the
     /// memory that it takes), and returns false to stop.
     pub(super) fn load(
         gpu: &Gpu,
+        mut file: ModelFile,
         source: &ModelSource,
         options: &LoadOptions,
         progress: &mut dyn FnMut(f32, &str) -> bool,
     ) -> Result<Loaded, EngineError> {
-        let mut file = open(source)?;
         let text = match source {
             ModelSource::Synthetic { .. } => None,
             _ => Some(TextSide::open(&file)?),
@@ -181,7 +181,6 @@ impl Loaded {
     /// Forgets everything from token `len` on.
     pub(super) fn truncate(&mut self, len: usize) {
         self.tokens.truncate(len);
-        self.model.kv.truncate(len);
     }
 
     /// Tokens of the next prefill chunk at `pos` when `left` remain: as many as keep a layer near the submit target.
@@ -196,7 +195,6 @@ impl Loaded {
         let pos = self.tokens.len();
         self.model.run_layers(gpu, &mut self.pace, chunk, pos)?;
         self.tokens.extend_from_slice(chunk);
-        self.model.kv.advance(chunk.len());
         Ok(())
     }
 

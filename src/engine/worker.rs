@@ -125,13 +125,13 @@ impl Worker {
         let gpu_options = GpuOptions { adapter: options.gpu.clone(), twins: self.gpu_options.twins };
         let healthy = self.gpu.as_ref().is_some_and(|g| g.check().is_ok()) && self.gpu_options == gpu_options;
         // The header is read before a device is opened: a wrong file must not need a GPU to be called wrong.
-        let result = super::loaded::open(source).and_then(|_| {
+        let result = super::loaded::open(source).and_then(|file| {
             if !healthy {
                 self.gpu = None;
                 self.gpu = Some(Gpu::open(&gpu_options)?);
             }
             let Some(gpu) = &self.gpu else { return Err(EngineError::NoModel) };
-            Loaded::load(gpu, source, &options, &mut progress)
+            Loaded::load(gpu, file, source, &options, &mut progress)
         });
         self.gpu_options = gpu_options;
         self.options = options;

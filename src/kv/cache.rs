@@ -1,7 +1,7 @@
-//! The blocks of a context in VRAM, and how many of their tokens are filled.
+//! The blocks of a context in VRAM. Which of their tokens are valid is known to whoever runs the model.
 //!
-//! Owner: the engine thread. 1. `len` tokens are valid, always a prefix. 2. Growing adds segments and moves nothing.
-//! 3. Bytes never pass the budget: what would is refused with the numbers.
+//! Owner: the engine thread. 1. Growing adds segments and moves nothing. 2. Bytes never pass the budget: what would is
+//! refused with the numbers.
 
 use super::error::KvError;
 use super::layout::{KvSpec, SegmentShape, plan_segments};
@@ -24,28 +24,17 @@ pub struct KvCache {
     shapes: Vec<SegmentShape>,
     /// `[segment][layer]`
     segments: Vec<Vec<Segment>>,
-    len: usize,
 }
 
 impl KvCache {
     /// An empty cache for contexts of up to `limit` tokens and `budget` bytes. Allocates nothing.
     pub fn new(spec: KvSpec, limit: usize, budget: Option<Bytes>) -> KvCache {
-        KvCache { spec, limit, budget, shapes: Vec::new(), segments: Vec::new(), len: 0 }
+        KvCache { spec, limit, budget, shapes: Vec::new(), segments: Vec::new() }
     }
 
     /// Shape of what is stored.
     pub fn spec(&self) -> &KvSpec {
         &self.spec
-    }
-
-    /// Valid tokens.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Nothing is stored.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
     }
 
     /// Tokens that may be stored at most.
@@ -109,16 +98,6 @@ impl KvCache {
             .collect();
         gpu.upload(&table, bytemuck::cast_slice(&entries))?;
         Ok(Segment { blocks, table })
-    }
-
-    /// Forgets all tokens from `len` on. The memory stays.
-    pub fn truncate(&mut self, len: usize) {
-        self.len = self.len.min(len);
-    }
-
-    /// Counts `n` more tokens as written.
-    pub fn advance(&mut self, n: usize) {
-        self.len += n;
     }
 
     /// Index of the segment that holds token `pos`, which must have room.
