@@ -304,7 +304,7 @@ impl ViewState {
         let messages = chat.messages(&self.documents, chat.exchanges.len() - 1);
         let exchange = Some(last.id);
         self.running = Some(Running { turn, chat: chat.id, exchange, phase: Phase::Waiting, stopping: false });
-        self.outbox.push(EngineCommand::Ask { turn, messages, sampling, max_tokens: self.settings.max_tokens });
+        self.outbox.push(EngineCommand::Ask { turn, messages, document: None, sampling, max_tokens: self.settings.max_tokens });
     }
 
     /// Reads the documents of the chat on screen ahead of the first question.
@@ -316,7 +316,7 @@ impl ViewState {
         let turn = self.fresh_id();
         let chat = self.current;
         self.running = Some(Running { turn, chat, exchange: None, phase: Phase::Waiting, stopping: false });
-        self.outbox.push(EngineCommand::Read { turn, text });
+        self.outbox.push(EngineCommand::Read { turn, text, document: None });
     }
 
     /// Notes that stop was asked for. True when there was something to stop.
@@ -429,6 +429,7 @@ impl ViewState {
                 }
             }
             EngineEvent::Notice(text) => self.notice(text, false),
+            EngineEvent::KvUse { .. } | EngineEvent::Library(_) => {}
             EngineEvent::LogitsRows { .. } | EngineEvent::BenchResult { .. } => {}
         }
     }

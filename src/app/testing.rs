@@ -1,6 +1,7 @@
 //! Made-up engine facts for the window's unit tests.
 
-use crate::engine::{ModelInfo, Sampling, StopReason, TurnSummary};
+use crate::base::{MovedBytes, PageCounts, Tiers};
+use crate::engine::{AttentionKind, IoSummary, KvSetup, ModelInfo, Sampling, StopReason, TurnSummary};
 
 /// A loaded built-in model.
 pub fn model_info() -> ModelInfo {
@@ -16,6 +17,7 @@ pub fn model_info() -> ModelInfo {
         estimated_vram_bytes: 14_100_000,
         kv_full_bytes: 131_072 * 3072,
         kv_bytes_per_token: 3072,
+        kv: KvSetup::default(),
         adapter: "llvmpipe".into(),
         software: true,
         notes: Vec::new(),
@@ -34,8 +36,13 @@ pub fn summary() -> TurnSummary {
         generated_tokens: 20,
         decode_ms: 900.0,
         tokens_per_s: 22.0,
-        kv_bytes: 368_640,
-        kv_peak_bytes: 368_640,
+        attention: AttentionKind::Dense,
+        kv_bytes: Tiers { vram: 368_640, ram: 0, disk: 0 },
+        kv_peak_bytes: Tiers { vram: 368_640, ram: 0, disk: 0 },
+        moved_bytes: MovedBytes::default(),
+        pages: PageCounts::default(),
+        overlap: None,
+        io: IoSummary::default(),
         vram_bytes: 15_000_000,
         context_used: 120,
         dispatches_per_token: 60,

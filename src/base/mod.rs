@@ -3,8 +3,10 @@
 mod dims;
 pub mod limits;
 mod rng;
+mod tiers;
 mod units;
 
 pub use dims::{DimsError, ModelDims};
 pub use rng::Rng;
+pub use tiers::{LinkLimits, MovedBytes, PageCounts, ParseLinkLimitsError, Tiers};
 pub use units::{Bytes, ParseBytesError};

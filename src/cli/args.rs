@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::base::{Bytes, limits};
+use crate::base::{Bytes, Tiers, limits};
 use crate::engine::{KvDtype, LoadOptions, ModelSource, Sampling};
 
 /// Chat with book-length documents on the GPU you already have, fully local.
@@ -248,7 +248,13 @@ impl ModelArg {
 impl DeviceArgs {
     /// What the engine needs to know.
     pub fn options(&self) -> LoadOptions {
-        LoadOptions { gpu: self.gpu.clone(), context: self.context, kv_dtype: self.kv_dtype, vram_budget: self.vram_budget }
+        LoadOptions {
+            gpu: self.gpu.clone(),
+            context: self.context,
+            kv_dtype: self.kv_dtype,
+            budgets: Tiers { vram: self.vram_budget, ram: None, disk: None },
+            ..LoadOptions::default()
+        }
     }
 }
 

@@ -65,7 +65,7 @@ fn answer(
 ) -> Result<(String, TurnSummary), CliError> {
     let turn = session.next_turn();
     let mut answer = String::new();
-    let command = EngineCommand::Ask { turn, messages, sampling, max_tokens };
+    let command = EngineCommand::Ask { turn, messages, document: None, sampling, max_tokens };
     let cost = session.run_turn(turn, command, console, |event, console| {
         let EngineEvent::Token { text, n, .. } = event else { return Ok(()) };
         answer.push_str(&text);

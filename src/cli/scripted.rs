@@ -4,7 +4,11 @@ use std::thread::JoinHandle;
 
 use super::interrupt::Interrupt;
 use super::session::Session;
-use crate::engine::{EngineCommand, EngineEvent, EngineHandle, EnginePort, ModelInfo, Sampling, StopReason, TurnId, TurnSummary};
+use crate::base::{MovedBytes, PageCounts, Tiers};
+use crate::engine::{
+    AttentionKind, EngineCommand, EngineEvent, EngineHandle, EnginePort, IoSummary, KvSetup, ModelInfo, Sampling, StopReason,
+    TurnId, TurnSummary,
+};
 use crate::gpu::probe::Measured;
 
 /// A session whose worker loads [`info`] and then plays `part` for every turn command, until the session is dropped.
@@ -46,6 +50,7 @@ pub fn info() -> ModelInfo {
         estimated_vram_bytes: 8 << 20,
         kv_full_bytes: 131_072 * 3072,
         kv_bytes_per_token: 3072,
+        kv: KvSetup::default(),
         adapter: "test adapter".into(),
         software: true,
         notes: vec!["weights of type X were converted".into()],
@@ -75,8 +80,13 @@ pub fn finished(turn: TurnId, generated_tokens: usize, stop: StopReason) -> Engi
         generated_tokens,
         decode_ms: 3.5,
         tokens_per_s: 100.0,
-        kv_bytes: 4096,
-        kv_peak_bytes: 8192,
+        attention: AttentionKind::Dense,
+        kv_bytes: Tiers { vram: 4096, ram: 0, disk: 0 },
+        kv_peak_bytes: Tiers { vram: 8192, ram: 0, disk: 0 },
+        moved_bytes: MovedBytes::default(),
+        pages: PageCounts::default(),
+        overlap: None,
+        io: IoSummary::default(),
         vram_bytes: 1 << 20,
         context_used: 10 + generated_tokens,
         dispatches_per_token: 40,

@@ -1,11 +1,12 @@
 //! The last JSON line of an answer: what it was and what it cost, in fields that scripts may rely on.
 //!
-//! Invariant: a field never changes its name or its type. Those of parts that are not there yet (tiers below VRAM,
-//! selective attention) say so with zeros and nulls.
+//! Invariant: a field never changes its name or its type. Those of parts that are not there yet (selective attention) say
+//! so with zeros and nulls.
 
 use serde::Serialize;
 
-use crate::engine::{ModelInfo, Sampling, StopReason, TurnSummary};
+use crate::base::{MovedBytes, PageCounts, Tiers};
+use crate::engine::{AttentionKind, IoSummary, ModelInfo, Sampling, StopReason, TurnSummary};
 
 /// `{"event":"summary", ...}`
 #[derive(Debug, Serialize)]
@@ -15,8 +16,8 @@ pub struct AskSummary<'a> {
     turn: usize,
     model: &'a str,
     adapter: &'a str,
-    /// `dense`: every key in VRAM was read
-    attention: &'static str,
+    /// `dense` or `exact-offload`: every key was read, in VRAM or wherever it was
+    attention: AttentionKind,
     policy: &'static str,
     text: &'a str,
     prompt_tokens: usize,
@@ -26,15 +27,15 @@ pub struct AskSummary<'a> {
     generated_tokens: usize,
     decode_ms: f64,
     tokens_per_s: f64,
-    kv_bytes: Tiers,
-    kv_peak_bytes: Tiers,
-    moved_bytes: Moved,
-    pages: Pages,
+    kv_bytes: Tiers<u64>,
+    kv_peak_bytes: Tiers<u64>,
+    moved_bytes: MovedBytes,
+    pages: PageCounts,
     /// share of selected blocks that were in VRAM already; null while nothing is selected
     reuse: Option<f64>,
     /// 0 to 1; null while nothing moves
     overlap: Option<f64>,
-    io: Io,
+    io: &'a IoSummary,
     quotes: &'a [Quote],
     stop: StopReason,
     context_used: usize,
@@ -58,37 +59,6 @@ pub struct Quote {
     pub byte_range: Option<[usize; 2]>,
 }
 
-#[derive(Debug, Default, Serialize)]
-struct Tiers {
-    vram: u64,
-    ram: u64,
-    disk: u64,
-}
-
-#[derive(Debug, Default, Serialize)]
-struct Moved {
-    disk_to_ram: u64,
-    ram_to_vram: u64,
-    vram_to_ram: u64,
-    ram_to_disk: u64,
-}
-
-#[derive(Debug, Default, Serialize)]
-struct Pages {
-    resident: u64,
-    fetched: u64,
-    recomputed: u64,
-    skipped: u64,
-}
-
-#[derive(Debug, Default, Serialize)]
-struct Io {
-    backend: Option<String>,
-    direct: bool,
-    read_bytes: u64,
-    read_ms: f64,
-}
-
 impl<'a> AskSummary<'a> {
     /// The line for one answer.
     pub fn new(
@@ -96,7 +66,7 @@ impl<'a> AskSummary<'a> {
         info: &'a ModelInfo,
         sampling: Sampling,
         text: &'a str,
-        cost: &TurnSummary,
+        cost: &'a TurnSummary,
         quotes: &'a [Quote],
     ) -> Self {
         AskSummary {
@@ -104,7 +74,7 @@ impl<'a> AskSummary<'a> {
             turn,
             model: &info.name,
             adapter: &info.adapter,
-            attention: "dense",
+            attention: cost.attention,
             policy: "full",
             text,
             prompt_tokens: cost.prompt_tokens,
@@ -114,13 +84,13 @@ impl<'a> AskSummary<'a> {
             generated_tokens: cost.generated_tokens,
             decode_ms: cost.decode_ms,
             tokens_per_s: cost.tokens_per_s,
-            kv_bytes: Tiers { vram: cost.kv_bytes, ..Tiers::default() },
-            kv_peak_bytes: Tiers { vram: cost.kv_peak_bytes, ..Tiers::default() },
-            moved_bytes: Moved::default(),
-            pages: Pages::default(),
+            kv_bytes: cost.kv_bytes,
+            kv_peak_bytes: cost.kv_peak_bytes,
+            moved_bytes: cost.moved_bytes,
+            pages: cost.pages,
             reuse: None,
-            overlap: None,
-            io: Io::default(),
+            overlap: cost.overlap,
+            io: &cost.io,
             quotes,
             stop: cost.stop,
             context_used: cost.context_used,

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::base::Bytes;
+use crate::base::{Bytes, LinkLimits, MovedBytes, PageCounts, Tiers};
 
 /// Where a model comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +27,10 @@ pub enum KvDtype {
     /// half precision
     #[default]
     F16,
+    /// 8 bits, keys grouped by channel and values by token
+    Q8,
+    /// 4 bits, grouped the same way
+    Q4,
     /// single precision, for comparing engines
     F32,
 }
@@ -40,8 +44,32 @@ pub struct LoadOptions {
     pub context: Option<usize>,
     /// element type of K and V
     pub kv_dtype: KvDtype,
-    /// cap on KV bytes in VRAM
-    pub vram_budget: Option<Bytes>,
+    /// cap on KV bytes in each tier; from what the machine has free where there is none
+    pub budgets: Tiers<Option<Bytes>>,
+    /// folder of the library (saved KV); the cache folder of the user otherwise
+    pub kv_dir: Option<PathBuf>,
+    /// speeds that transfers are held to
+    pub limits: LinkLimits,
+    /// transfers wait for compute and compute for transfers, layer by layer: the baseline that the pipeline is measured
+    /// against
+    pub synchronous: bool,
+}
+
+/// A document at the beginning of a conversation, whose KV may be kept from one start to the next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DocumentRef {
+    /// hash of the text, which names it in the library
+    pub content_hash: [u8; 32],
+    /// what people call it
+    pub name: String,
+    /// size of the file(s), bytes
+    pub bytes: u64,
+    /// pages of the file(s)
+    pub pages: usize,
+    /// bytes of the first user message that are the document's text
+    pub text_bytes: usize,
+    /// keep its KV on the disk; a document that is there already is used either way
+    pub save: bool,
 }
 
 /// How the next token is chosen. `temperature == 0` is greedy and deterministic.
@@ -110,6 +138,8 @@ pub enum EngineCommand {
         turn: TurnId,
         /// the whole conversation, oldest first
         messages: Vec<Message>,
+        /// the document that the first user message begins with
+        document: Option<DocumentRef>,
         /// how tokens are chosen
         sampling: Sampling,
         /// the answer ends after this many tokens at the latest
@@ -121,6 +151,8 @@ pub enum EngineCommand {
         turn: TurnId,
         /// document text
         text: String,
+        /// what the library should know of it
+        document: Option<DocumentRef>,
     },
     /// count the tokens of a conversation (events: [`EngineEvent::Counted`])
     Count {
@@ -149,10 +181,85 @@ pub enum EngineCommand {
         /// repetitions of each
         repetitions: usize,
     },
+    /// what the library holds, after doing something with it (event: [`EngineEvent::Library`])
+    Library(LibraryAction),
     /// lose the device on purpose: the next command that needs it finds it gone (fault injection in tests)
     LoseDevice,
     /// end the worker
     Shutdown,
+}
+
+/// What can be done with saved documents.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LibraryAction {
+    /// nothing, just tell
+    List {
+        /// the library's folder, as in [`LoadOptions::kv_dir`]
+        kv_dir: Option<PathBuf>,
+    },
+    /// delete the saved KV of one document
+    Remove {
+        /// the library's folder
+        kv_dir: Option<PathBuf>,
+        /// [`SavedDocument::id`], or the beginning of it where that is unique
+        id: String,
+    },
+}
+
+/// How far a saved document is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SavedState {
+    /// all of it
+    Read,
+    /// reading was interrupted; it goes on where it stopped
+    Partial,
+    /// its files are gone or damaged as a whole; it will be read again
+    Missing,
+}
+
+/// A document of the library, with the model that read it.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct SavedDocument {
+    /// names it in commands: hexadecimal digits
+    pub id: String,
+    /// what people call it
+    pub name: String,
+    /// hash of its text, hexadecimal
+    pub content_hash: String,
+    /// size of the file(s), bytes
+    pub bytes: u64,
+    /// pages of the file(s)
+    pub pages: usize,
+    /// the model that read it
+    pub model: String,
+    /// element type of its KV
+    pub kv_dtype: KvDtype,
+    /// its tokens
+    pub tokens: usize,
+    /// of which are saved
+    pub saved_tokens: usize,
+    /// bytes on the disk
+    pub kv_bytes: u64,
+    /// how far it is read
+    pub state: SavedState,
+    /// what reading it took, which opening it again saves
+    pub prefill_seconds: f64,
+    /// seconds since 1970
+    pub last_used: i64,
+}
+
+/// How the KV tiers of a loaded model are set up.
+#[derive(Debug, Clone, Default, PartialEq, serde::Serialize)]
+pub struct KvSetup {
+    /// caps in force
+    pub budgets: Tiers<u64>,
+    /// `io_uring` or `threads`
+    pub io_backend: String,
+    /// why it is this one
+    pub io_reason: String,
+    /// folder of the library; none where no folder can be had
+    pub kv_dir: Option<PathBuf>,
 }
 
 /// A loaded model and its device, for the model bar.
@@ -180,6 +287,8 @@ pub struct ModelInfo {
     pub kv_full_bytes: u64,
     /// KV bytes of one token
     pub kv_bytes_per_token: u64,
+    /// budgets, disk and ring
+    pub kv: KvSetup,
     /// adapter name
     pub adapter: String,
     /// runs on the CPU (lavapipe and the like)
@@ -204,6 +313,30 @@ pub enum StopReason {
     Cancelled,
 }
 
+/// How attention reached the keys of the context.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AttentionKind {
+    /// all of them, in VRAM
+    #[default]
+    Dense,
+    /// all of them, wherever they were
+    ExactOffload,
+}
+
+/// What was read from the disk, and how.
+#[derive(Debug, Clone, Default, PartialEq, serde::Serialize)]
+pub struct IoSummary {
+    /// `io_uring` or `threads`; none where the disk was not used
+    pub backend: Option<String>,
+    /// past the page cache
+    pub direct: bool,
+    /// bytes read
+    pub read_bytes: u64,
+    /// time that reads were on their way, milliseconds
+    pub read_ms: f64,
+}
+
 /// What an answer cost (all times in milliseconds).
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct TurnSummary {
@@ -221,10 +354,20 @@ pub struct TurnSummary {
     pub decode_ms: f64,
     /// decode speed
     pub tokens_per_s: f64,
-    /// KV bytes in VRAM at the end
-    pub kv_bytes: u64,
+    /// how attention reached the keys
+    pub attention: AttentionKind,
+    /// KV bytes in each tier at the end
+    pub kv_bytes: Tiers<u64>,
     /// and at most
-    pub kv_peak_bytes: u64,
+    pub kv_peak_bytes: Tiers<u64>,
+    /// what moved between tiers
+    pub moved_bytes: MovedBytes,
+    /// pages that the answer's attention needed
+    pub pages: PageCounts,
+    /// share of the time that compute and transfers went on at once, 0 to 1; none where nothing moved
+    pub overlap: Option<f64>,
+    /// the disk's part
+    pub io: IoSummary,
     /// everything in VRAM at the end: weights, activations and the KV cache
     pub vram_bytes: u64,
     /// tokens in the cache at the end
@@ -349,6 +492,15 @@ pub enum EngineEvent {
         /// the line
         row: Box<BenchRow>,
     },
+    /// what the KV tiers hold now
+    KvUse {
+        /// bytes in each tier
+        used: Tiers<u64>,
+        /// and the caps
+        budgets: Tiers<u64>,
+    },
+    /// what the library holds, least recently used last (after a request, and whenever a document was saved or dropped)
+    Library(Vec<SavedDocument>),
     /// something the user should know, once (a lost device that was rebuilt, a converted weight type)
     Notice(String),
 }

@@ -11,7 +11,7 @@ use crate::model::place;
 use crate::model::{ModelFile, RecommendedSampling, TokenizerSource};
 use crate::token::{ChatMessage, ChatTemplate, Prompt, Tokenizer};
 
-use super::command::{KvDtype, LoadOptions, Message, ModelInfo, ModelSource, Role, Sampling};
+use super::command::{KvDtype, KvSetup, LoadOptions, Message, ModelInfo, ModelSource, Role, Sampling};
 use super::device_model::{self, DeviceModel};
 use super::error::EngineError;
 use super::pace::Pace;
@@ -86,8 +86,8 @@ impl Loaded {
             _ => Some(TextSide::open(&file)?),
         };
         let element = match options.kv_dtype {
-            KvDtype::F16 => KvElement::F16,
             KvDtype::F32 => KvElement::F32,
+            KvDtype::F16 | KvDtype::Q8 | KvDtype::Q4 => KvElement::F16,
         };
         let plan = file.plan();
         let window = plan.sliding_window.unwrap_or(usize::MAX).min(plan.dims.context_len);
@@ -113,7 +113,7 @@ impl Loaded {
         let memory = if gpu.has_own_memory() { "VRAM" } else { "RAM" };
         let what = format!("copying weights; {needed} of {memory} in all, and {} per 1,000 tokens", Bytes(1000 * kv_token_bytes));
         let mut report = |share: f32| progress(share, &what);
-        let mut model = DeviceModel::load(gpu, &file, placed, element, context, options.vram_budget, &mut report)?;
+        let mut model = DeviceModel::load(gpu, &file, placed, element, context, options.budgets.vram, &mut report)?;
         model.reserve(gpu, 1)?;
         let meta = file.info();
         let info = ModelInfo {
@@ -128,6 +128,7 @@ impl Loaded {
             estimated_vram_bytes: needed.0,
             kv_full_bytes: estimate.kv_full,
             kv_bytes_per_token: model.kv.spec().token_bytes(),
+            kv: KvSetup::default(),
             adapter: gpu.info().name.clone(),
             software: gpu.is_software(),
             notes,
@@ -141,7 +142,7 @@ impl Loaded {
     pub(super) fn reload(&mut self, gpu: &Gpu, options: &LoadOptions) -> Result<(), EngineError> {
         let placed = place::lay_out(&self.file, gpu.max_binding_bytes())?;
         let context = self.info.context_limit;
-        let mut model = DeviceModel::load(gpu, &self.file, placed, self.element, context, options.vram_budget, &mut |_| true)?;
+        let mut model = DeviceModel::load(gpu, &self.file, placed, self.element, context, options.budgets.vram, &mut |_| true)?;
         model.reserve(gpu, 1)?;
         self.model = model;
         self.pace = Pace::new(gpu);

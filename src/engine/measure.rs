@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use crate::base::Rng;
+use crate::base::{MovedBytes, PageCounts, Rng, Tiers};
 use crate::gpu::Gpu;
 
-use super::command::{BenchRow, EngineEvent, Sampling, StopReason, TurnId, TurnSummary};
+use super::command::{AttentionKind, BenchRow, EngineEvent, IoSummary, Sampling, StopReason, TurnId, TurnSummary};
 use super::error::EngineError;
 use super::handle::{EnginePort, StopWatch};
 use super::loaded::Loaded;
@@ -184,8 +184,13 @@ fn measured(gpu: &Gpu, loaded: &Loaded, n_tokens: usize, millis: f64, stop: Stop
         generated_tokens: 0,
         decode_ms: 0.0,
         tokens_per_s: 0.0,
-        kv_bytes: loaded.model.kv.bytes(),
-        kv_peak_bytes: loaded.model.kv.bytes(),
+        attention: AttentionKind::Dense,
+        kv_bytes: Tiers { vram: loaded.model.kv.bytes(), ram: 0, disk: 0 },
+        kv_peak_bytes: Tiers { vram: loaded.model.kv.bytes(), ram: 0, disk: 0 },
+        moved_bytes: MovedBytes::default(),
+        pages: PageCounts::default(),
+        overlap: None,
+        io: IoSummary::default(),
         vram_bytes: gpu.allocated_bytes(),
         context_used: loaded.tokens.len(),
         dispatches_per_token: 0,

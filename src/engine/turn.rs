@@ -6,10 +6,11 @@
 
 use std::time::{Duration, Instant};
 
+use crate::base::{MovedBytes, PageCounts, Tiers};
 use crate::gpu::Gpu;
 use crate::token::StreamDecoder;
 
-use super::command::{EngineEvent, Sampling, StopReason, TurnId, TurnSummary};
+use super::command::{AttentionKind, EngineEvent, IoSummary, Sampling, StopReason, TurnId, TurnSummary};
 use super::error::EngineError;
 use super::handle::{EnginePort, StopWatch};
 use super::loaded::{Loaded, Picked};
@@ -217,8 +218,13 @@ impl Turn {
             generated_tokens: self.generated.len(),
             decode_ms: millis(self.decode),
             tokens_per_s: self.tokens_per_s(),
-            kv_bytes: loaded.model.kv.bytes(),
-            kv_peak_bytes: loaded.model.kv.bytes(),
+            attention: AttentionKind::Dense,
+            kv_bytes: Tiers { vram: loaded.model.kv.bytes(), ram: 0, disk: 0 },
+            kv_peak_bytes: Tiers { vram: loaded.model.kv.bytes(), ram: 0, disk: 0 },
+            moved_bytes: MovedBytes::default(),
+            pages: PageCounts::default(),
+            overlap: None,
+            io: IoSummary::default(),
             vram_bytes: gpu.allocated_bytes(),
             context_used: loaded.tokens.len(),
             dispatches_per_token: self.dispatches,

@@ -62,11 +62,11 @@ impl Worker {
                 self.loaded = None;
                 self.port.emit(EngineEvent::ModelUnloaded);
             }
-            EngineCommand::Ask { turn, messages, sampling, max_tokens } => {
+            EngineCommand::Ask { turn, messages, document: _, sampling, max_tokens } => {
                 let result = self.ask(turn, &messages, sampling, max_tokens);
                 self.report(turn, result);
             }
-            EngineCommand::Read { turn, text } => {
+            EngineCommand::Read { turn, text, document: _ } => {
                 let result = self.read(turn, text);
                 self.report(turn, result);
             }
@@ -84,6 +84,9 @@ impl Worker {
             EngineCommand::Bench { turn, n_prompt, n_gen, depths, repetitions } => {
                 let result = self.bench(turn, &n_prompt, &n_gen, &depths, repetitions);
                 self.report(turn, result);
+            }
+            EngineCommand::Library(_) => {
+                self.port.emit(EngineEvent::Library(Vec::new()));
             }
             EngineCommand::LoseDevice => {
                 if let Some(gpu) = &self.gpu {

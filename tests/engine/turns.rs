@@ -24,7 +24,7 @@ struct Answer {
 }
 
 fn ask_with(handle: &EngineHandle, messages: Vec<Message>, sampling: Sampling, max_tokens: usize) -> Answer {
-    handle.send(EngineCommand::Ask { turn: 7, messages, sampling, max_tokens });
+    handle.send(EngineCommand::Ask { turn: 7, messages, document: None, sampling, max_tokens });
     let (events, end) = finish(handle);
     let text = events.iter().filter_map(|e| if let EngineEvent::Token { text, .. } = e { Some(text.as_str()) } else { None });
     Answer { text: text.collect(), summary: end.unwrap(), events }
@@ -65,7 +65,7 @@ fn second_question_on_a_document_reads_only_the_question() {
     let document = &document[..6000];
     let questions: Vec<&str> = rows.iter().map(|r| r["question"].as_str().unwrap()).collect();
     // Read ahead, as the window does when a document is dropped.
-    handle.send(EngineCommand::Read { turn: 1, text: document.to_owned() });
+    handle.send(EngineCommand::Read { turn: 1, text: document.to_owned(), document: None });
     let read = finish(&handle).1.unwrap();
     assert_eq!((read.stop, read.cached_tokens), (StopReason::Length, 0));
     let first = ask(&handle, vec![user(format!("{document}\n\n{}", questions[3]))]);
@@ -106,7 +106,13 @@ fn stop_ends_prefill_and_keeps_what_was_read() {
     let Some((handle, _)) = engine(test, ModelSource::BuiltIn, KvDtype::F16) else { return };
     let (document, rows) = golden();
     let messages = vec![user(format!("{document}\n\n{}", rows[3]["question"].as_str().unwrap()))];
-    handle.send(EngineCommand::Ask { turn: 1, messages: messages.clone(), sampling: Sampling::default(), max_tokens: 24 });
+    handle.send(EngineCommand::Ask {
+        turn: 1,
+        messages: messages.clone(),
+        document: None,
+        sampling: Sampling::default(),
+        max_tokens: 24,
+    });
     let seen = loop {
         if let EngineEvent::Prefill { done, .. } = handle.wait(std::time::Duration::from_secs(60)).unwrap() {
             break done;
@@ -136,7 +142,7 @@ fn prompt_over_the_window_is_refused_with_both_numbers() {
             break tokens;
         }
     };
-    handle.send(EngineCommand::Ask { turn: 3, messages, sampling: Sampling::default(), max_tokens: 8 });
+    handle.send(EngineCommand::Ask { turn: 3, messages, document: None, sampling: Sampling::default(), max_tokens: 8 });
     let (_, end) = finish(&handle);
     let sentence = end.unwrap_err();
     assert!(sentence.contains(&n.to_string()) && sentence.contains("200") && sentence.contains("--context"), "{sentence}");
@@ -149,11 +155,12 @@ fn kv_over_the_vram_budget_is_refused_with_both_numbers() {
     let test = "kv_over_the_vram_budget_is_refused_with_both_numbers";
     let Some((handle, _)) = engine(test, ModelSource::BuiltIn, KvDtype::F16) else { return };
     let budget = Some(strata::base::Bytes(8 << 20));
-    let options = strata::engine::LoadOptions { vram_budget: budget, ..Default::default() };
+    let options =
+        strata::engine::LoadOptions { budgets: strata::base::Tiers { vram: budget, ..Default::default() }, ..Default::default() };
     handle.send(EngineCommand::LoadModel { source: ModelSource::BuiltIn, options });
     while !matches!(handle.wait(std::time::Duration::from_secs(60)).unwrap(), EngineEvent::ModelLoaded(_)) {}
     let messages = vec![user(golden().0)];
-    handle.send(EngineCommand::Ask { turn: 3, messages, sampling: Sampling::default(), max_tokens: 8 });
+    handle.send(EngineCommand::Ask { turn: 3, messages, document: None, sampling: Sampling::default(), max_tokens: 8 });
     let sentence = finish(&handle).1.unwrap_err();
     assert!(sentence.contains("8.00 MiB") && sentence.contains("--vram-budget"), "{sentence}");
 }
@@ -185,7 +192,13 @@ fn model_that_cannot_be_opened_is_a_sentence_and_the_engine_lives() {
         }
     };
     assert!(sentence.contains("no/such/model.gguf") && sentence.ends_with('.'), "{sentence}");
-    handle.send(EngineCommand::Ask { turn: 1, messages: vec![user("x".into())], sampling: Sampling::default(), max_tokens: 1 });
+    handle.send(EngineCommand::Ask {
+        turn: 1,
+        messages: vec![user("x".into())],
+        document: None,
+        sampling: Sampling::default(),
+        max_tokens: 1,
+    });
     assert!(finish(&handle).1.unwrap_err().contains("No model is loaded"));
 }
 

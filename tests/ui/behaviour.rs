@@ -224,7 +224,7 @@ fn document_longer_than_the_window_is_said_before_reading_with_both_numbers() {
 fn reading_ahead_shows_share_speed_and_time_left_and_what_is_read_stays_read() {
     let mut rig = with_document(&"word ".repeat(18_000));
     click(&mut rig, "Read now");
-    let Some(EngineCommand::Read { turn, text }) = rig.command() else { panic!("not read") };
+    let Some(EngineCommand::Read { turn, text, .. }) = rig.command() else { panic!("not read") };
     assert_eq!(text.len(), 90_000);
     rig.emit(EngineEvent::TurnStarted { turn, prompt_tokens: 30_000, cached_tokens: 0 });
     rig.emit(EngineEvent::Prefill { turn, done: 12_300, total: 30_000, tokens_per_s: 1850.0 });

@@ -7,9 +7,10 @@ use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable;
 use strata::app::settings::ThemeChoice;
 use strata::app::{StrataApp, WindowOptions};
+use strata::base::{MovedBytes, PageCounts, Tiers};
 use strata::engine::{
-    EngineCommand, EngineEvent, EngineHandle, EnginePort, LoadOptions, ModelInfo, ModelSource, Sampling, StopReason, TurnId,
-    TurnSummary,
+    AttentionKind, EngineCommand, EngineEvent, EngineHandle, EnginePort, IoSummary, KvSetup, LoadOptions, ModelInfo, ModelSource,
+    Sampling, StopReason, TurnId, TurnSummary,
 };
 
 /// The window and the engine's end of its channels.
@@ -31,6 +32,7 @@ pub fn model_info() -> ModelInfo {
         estimated_vram_bytes: 14_100_000,
         kv_full_bytes: 131_072 * 3072,
         kv_bytes_per_token: 3072,
+        kv: KvSetup::default(),
         adapter: "llvmpipe".into(),
         software: true,
         notes: Vec::new(),
@@ -48,8 +50,13 @@ pub fn summary(context_used: usize, generated_tokens: usize, stop: StopReason) -
         generated_tokens,
         decode_ms: 1000.0,
         tokens_per_s: 31.2,
-        kv_bytes: 3072 * context_used as u64,
-        kv_peak_bytes: 3072 * context_used as u64,
+        attention: AttentionKind::Dense,
+        kv_bytes: Tiers { vram: 3072 * context_used as u64, ram: 0, disk: 0 },
+        kv_peak_bytes: Tiers { vram: 3072 * context_used as u64, ram: 0, disk: 0 },
+        moved_bytes: MovedBytes::default(),
+        pages: PageCounts::default(),
+        overlap: None,
+        io: IoSummary::default(),
         vram_bytes: 14_000_000,
         context_used,
         dispatches_per_token: 60,
