@@ -14,11 +14,7 @@ struct Params {
 }
 #params
 @group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;
-#ifdef KV_F16
-@group(0) @binding(1) var<storage, read> kv: array<vec4<u32>>;
-#else
-@group(0) @binding(1) var<storage, read> kv: array<vec4<f32>>;
-#endif
+@group(0) @binding(1) var<storage, read> kv: array<#{KV}>;
 @group(0) @binding(2) var<storage, read> table: array<u32>;
 @group(0) @binding(3) var<storage, read_write> acc: array<f32>;
 @group(0) @binding(4) var<storage, read_write> state: array<vec2<f32>>;
@@ -46,7 +42,9 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
     var s_#{h} = vec4<f32>(MASKED);
 #endfor
     if k0 < params.n_keys {
-        let base = key_row(g, k0, params.n_blocks);
+        let block = block_at(g, k0, params.n_blocks);
+        let t = k0 % BLOCK_TOKENS;
+        let scales = scales_at(g, k0, params.n_blocks);
 #for h in 0..GR
         s_#{h} = vec4<f32>(0.0);
 #endfor
@@ -55,9 +53,10 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
             let x_#{h} = q[q_#{h} + d / 4u];
             let y_#{h} = q[q_#{h} + d / 4u + 1u];
 #endfor
+            let scale = key_scale8(scales, d);
             var k: Eight;
 #for j in 0..4
-            k = load8(base + #{j}u * HEAD_DIM + d);
+            k = whole_key(key8(block, t + #{j}u, d), scale);
 #for h in 0..GR
             s_#{h}[#{j}] += dot(x_#{h}, k.a) + dot(y_#{h}, k.b);
 #endfor
@@ -99,7 +98,7 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
 #endfor
     if stride < N_STRIDES {
         for (var k = stride; k < n_here; k += N_STRIDES) {
-            let v = load8(key_row(g, split * 256u + k, params.n_blocks) + BLOCK_TOKENS * HEAD_DIM + chunk * 8u);
+            let v = value8(block_at(g, split * 256u + k, params.n_blocks), k % BLOCK_TOKENS, chunk * 8u);
 #for h in 0..GR
             let w_#{h} = weight[#{h}u * 256u + k];
             a_#{h} += w_#{h} * v.a;

@@ -14,11 +14,7 @@ struct Params {
 }
 #params
 @group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;
-#ifdef KV_F16
-@group(0) @binding(1) var<storage, read> kv: array<vec4<u32>>;
-#else
-@group(0) @binding(1) var<storage, read> kv: array<vec4<f32>>;
-#endif
+@group(0) @binding(1) var<storage, read> kv: array<#{KV}>;
 @group(0) @binding(2) var<storage, read> table: array<u32>;
 @group(0) @binding(3) var<storage, read_write> acc: array<vec4<f32>>;
 @group(0) @binding(4) var<storage, read_write> state: array<vec2<f32>>;
@@ -45,8 +41,7 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
     var top_#{h} = MASKED;
     var sum_#{h} = 0.0;
 #for n in 0..NC
-    let qa_#{h}_#{n} = q[(q_#{h} + own(#{n}u, lane)) / 4u];
-    let qb_#{h}_#{n} = q[(q_#{h} + own(#{n}u, lane)) / 4u + 1u];
+    let q_#{h}_#{n} = Eight(q[(q_#{h} + own(#{n}u, lane)) / 4u], q[(q_#{h} + own(#{n}u, lane)) / 4u + 1u]);
     var a_#{h}_#{n} = vec4<f32>(0.0);
     var b_#{h}_#{n} = vec4<f32>(0.0);
 #endfor
@@ -54,20 +49,36 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
     for (var step = 0u; step < n_here; step += 32u) {
         let k0 = step + lane * 4u;
         // Lanes past the last key read the step's first ones again; what they score is masked.
-        let base = key_row(g, first_key + select(step, k0, k0 < n_here), params.n_blocks);
+        let first = select(step, k0, k0 < n_here);
+        let block = block_at(g, first_key + first, params.n_blocks);
+        let t = first % BLOCK_TOKENS;
+        // The step's 32 keys are of one page.
+        let scales = scales_at(g, first_key + step, params.n_blocks);
+#for n in 0..NC
+        let scale_#{n} = key_scale8(scales, own(#{n}u, lane));
 #for h in 0..GR
-        var s_#{h} = vec4<f32>(0.0);
+        let scaled_#{h}_#{n} = scaled_query(q_#{h}_#{n}, scale_#{n});
+#endfor
+#endfor
+#for h in 0..GR
+        var low_#{h} = 0.0;
+#for n in 0..NC
+        if #{n*64}u + lane * 8u < HEAD_DIM {
+            low_#{h} += query_low(q_#{h}_#{n}, scale_#{n});
+        }
+#endfor
+        var s_#{h} = vec4<f32>(subgroupAdd(low_#{h}));
 #endfor
         var k: Eight;
 #for n in 0..NC
 #for l in 0..8
         if #{n*64}u + #{l*8}u < HEAD_DIM {
 #for h in 0..GR
-            let x_#{h} = subgroupBroadcast(qa_#{h}_#{n}, #{l}u);
-            let y_#{h} = subgroupBroadcast(qb_#{h}_#{n}, #{l}u);
+            let x_#{h} = subgroupBroadcast(scaled_#{h}_#{n}.a, #{l}u);
+            let y_#{h} = subgroupBroadcast(scaled_#{h}_#{n}.b, #{l}u);
 #endfor
 #for j in 0..4
-            k = load8(base + #{j}u * HEAD_DIM + #{n*64}u + #{l*8}u);
+            k = key8(block, t + #{j}u, #{n*64}u + #{l*8}u);
 #for h in 0..GR
             s_#{h}[#{j}] += dot(x_#{h}, k.a) + dot(y_#{h}, k.b);
 #endfor
@@ -90,7 +101,7 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
 #endfor
         var v: Eight;
 #for l in 0..8
-        let base_#{l} = subgroupBroadcast(base, #{l}u) + BLOCK_TOKENS * HEAD_DIM;
+        let block_#{l} = subgroupBroadcast(block, #{l}u);
 #for h in 0..GR
         let w_#{h}_#{l} = subgroupBroadcast(e_#{h}, #{l}u);
 #endfor
@@ -98,7 +109,7 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
         // What was never written may be anything: weight zero does not make it harmless.
         if step + #{l*4}u + #{j}u < n_here {
 #for n in 0..NC
-            v = load8(base_#{l} + #{j}u * HEAD_DIM + own(#{n}u, lane));
+            v = value8(block_#{l}, #{l*4}u % BLOCK_TOKENS + #{j}u, own(#{n}u, lane));
 #for h in 0..GR
             a_#{h}_#{n} += w_#{h}_#{l}[#{j}] * v.a;
             b_#{h}_#{n} += w_#{h}_#{l}[#{j}] * v.b;

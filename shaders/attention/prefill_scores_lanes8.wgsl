@@ -12,6 +12,7 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
     let r0 = wg.y * 8u;
     let g = wg.z;
     let own_row = q_row(r0 + lane, g);
+    var low = 0.0;
 #for i in 0..8
     var lo_#{i} = vec4<f32>(0.0);
     var hi_#{i} = vec4<f32>(0.0);
@@ -19,33 +20,42 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
     // The tile's first key is seen first, so this is the same for all lanes.
     if any_visible(tile_key, r0) {
         // Lanes past the tile's last key read its first ones again and are not stored.
-        let base = key_row(g, params.first_key + select(tile_key, k0, k0 < params.n_tile_keys), params.n_blocks);
+        let token = params.first_key + select(tile_key, k0, k0 < params.n_tile_keys);
+        let block = block_at(g, token, params.n_blocks);
+        let t = token % BLOCK_TOKENS;
+        // Where keys are codes, the tile's 64 keys are of one page.
+        let scales = scales_at(g, params.first_key + tile_key, params.n_blocks);
         for (var d = 0u; d < HEAD_DIM; d += 8u) {
-            let x = q[own_row + d / 4u];
-            let y = q[own_row + d / 4u + 1u];
+            let own = Eight(q[own_row + d / 4u], q[own_row + d / 4u + 1u]);
+            let scale = key_scale8(scales, d);
+            let scaled = scaled_query(own, scale);
+            low += query_low(own, scale);
 #for i in 0..8
-            let x_#{i} = subgroupBroadcast(x, #{i}u);
-            let y_#{i} = subgroupBroadcast(y, #{i}u);
+            let x_#{i} = subgroupBroadcast(scaled.a, #{i}u);
+            let y_#{i} = subgroupBroadcast(scaled.b, #{i}u);
 #endfor
             var k: Eight;
 #for j in 0..4
-            k = load8(base + #{j}u * HEAD_DIM + d);
+            k = key8(block, t + #{j}u, d);
 #for i in 0..8
             lo_#{i}[#{j}] += dot(x_#{i}, k.a) + dot(y_#{i}, k.b);
 #endfor
 #endfor
 #for j in 0..4
-            k = load8(base + #{j+4}u * HEAD_DIM + d);
+            k = key8(block, t + #{j+4}u, d);
 #for i in 0..8
             hi_#{i}[#{j}] += dot(x_#{i}, k.a) + dot(y_#{i}, k.b);
 #endfor
 #endfor
         }
     }
+#for i in 0..8
+    let low_#{i} = subgroupBroadcast(low, #{i}u);
+#endfor
     if k0 >= params.n_tile_keys {
         return;
     }
 #for i in 0..8
-    store_scores(r0 + #{i}u, g, k0, lo_#{i}, hi_#{i});
+    store_scores(r0 + #{i}u, g, k0, lo_#{i} + low_#{i}, hi_#{i} + low_#{i});
 #endfor
 }

@@ -19,7 +19,8 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 #endfor
     let n_visible = visible_keys(r0);
     for (var k = 0u; k < n_visible; k += 4u) {
-        let base = key_row(g, params.first_key + k, params.n_blocks) + BLOCK_TOKENS * HEAD_DIM + d0;
+        let block = block_at(g, params.first_key + k, params.n_blocks);
+        let t = (params.first_key + k) % BLOCK_TOKENS;
 #for i in 0..8
         let w_#{i} = p[p_#{i} + k / 4u];
 #endfor
@@ -27,7 +28,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 #for j in 0..4
         // Weights past the last visible key are zero, but what was never written may be anything: leave it out.
         if k + #{j}u < n_visible {
-            v = load8(base + #{j}u * HEAD_DIM);
+            v = value8(block, t + #{j}u, d0);
 #for i in 0..8
             a_#{i} += w_#{i}[#{j}] * v.a;
             b_#{i} += w_#{i}[#{j}] * v.b;

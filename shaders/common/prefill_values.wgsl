@@ -15,11 +15,7 @@ struct Params {
 #params
 @group(0) @binding(0) var<storage, read> p: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> state: array<vec4<f32>>;
-#ifdef KV_F16
-@group(0) @binding(2) var<storage, read> kv: array<vec4<u32>>;
-#else
-@group(0) @binding(2) var<storage, read> kv: array<vec4<f32>>;
-#endif
+@group(0) @binding(2) var<storage, read> kv: array<#{KV}>;
 @group(0) @binding(3) var<storage, read> table: array<u32>;
 @group(0) @binding(4) var<storage, read_write> out: array<vec4<f32>>;
 #import common/kv_block

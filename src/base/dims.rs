@@ -80,9 +80,4 @@ impl ModelDims {
     pub fn kv_dim(&self) -> usize {
         self.n_kv_head * self.head_dim
     }
-
-    /// Elements of K and V that one token stores over all layers.
-    pub fn kv_elements_per_token(&self) -> usize {
-        self.n_layer * 2 * self.kv_dim()
-    }
 }

@@ -160,7 +160,8 @@ fn activation_bytes(plan: &ModelPlan, chunk: usize, tile: usize) -> Vec<(&'stati
     ]
 }
 
-fn kv_spec(plan: &ModelPlan, element: KvElement) -> KvSpec {
+/// Shape of the cache of this model.
+pub fn kv_spec(plan: &ModelPlan, element: KvElement) -> KvSpec {
     KvSpec { n_layer: plan.dims.n_layer, n_kv_head: plan.dims.n_kv_head, head_dim: plan.dims.head_dim, element }
 }
 

@@ -96,7 +96,7 @@ impl Loaded {
         let plan = file.plan();
         let placed = place::lay_out(&file, gpu.max_binding_bytes())?;
         let estimate = device_model::estimate(gpu, plan, &placed, element, context);
-        let kv_token_bytes = (plan.dims.kv_elements_per_token() as u64) * element.bytes();
+        let kv_token_bytes = device_model::kv_spec(plan, element).token_bytes();
         let mut notes: Vec<String> = placed
             .converted
             .iter()

@@ -34,7 +34,7 @@ pub struct SegmentShape {
 impl KvSpec {
     /// Bytes of one block: 16 tokens of one layer and one KV head, K and V.
     pub fn block_bytes(&self) -> u64 {
-        (2 * KV_BLOCK_TOKENS * self.head_dim) as u64 * self.element.bytes()
+        self.element.block_bytes(self.head_dim)
     }
 
     /// Bytes of K and V of one token over all layers.

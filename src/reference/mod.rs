@@ -5,9 +5,11 @@ mod linear;
 mod norm;
 mod rope_append;
 mod sample;
+mod seal_pages;
 
 pub use attention::attention;
 pub use linear::{Activation, embed, matmul};
 pub use norm::norm;
 pub use rope_append::{RopeSpec, rope};
 pub use sample::{argmax, top_k};
+pub use seal_pages::{PageShape, open_page, seal_page};

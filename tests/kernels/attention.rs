@@ -51,7 +51,7 @@ fn segment(gpu: &Gpu, rng: &mut Rng, case: &Case, first_token: usize, n_tokens: 
     for i in (1..table.len()).rev() {
         table.swap(i, rng.below(i as u32 + 1) as usize);
     }
-    let bytes = (g * n_blocks * 32 * d) as u64 * case.element.bytes();
+    let bytes = (g * n_blocks) as u64 * case.element.block_bytes(d);
     // Garbage where nothing was written: a kernel that reads past the end shows it.
     let garbage = vec![0x7fc0_7e00u32; (bytes / 4) as usize];
     Segment { kv: upload(gpu, &garbage), table: upload(gpu, &table), n_blocks, first_token, n_tokens }

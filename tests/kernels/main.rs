@@ -5,6 +5,7 @@
 mod common;
 
 mod attention;
+mod kv_pages;
 mod norm;
 mod probe;
 mod sample;

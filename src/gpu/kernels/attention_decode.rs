@@ -53,8 +53,8 @@ struct MergeParams {
     head_dim: u32,
 }
 
-fn split_key(head_dim: usize, group: usize, element: KvElement, lanes8: bool) -> KernelKey {
-    let mut defines = element.defines(head_dim);
+fn split_key(n_kv_head: usize, group: usize, head_dim: usize, element: KvElement, lanes8: bool) -> KernelKey {
+    let mut defines = element.defines(n_kv_head, head_dim);
     defines.push(("GR", group.min(MAX_HEADS_PER_WORKGROUP).to_string()));
     if lanes8 {
         defines.push(("NC", head_dim.div_ceil(64).to_string()));
@@ -63,9 +63,9 @@ fn split_key(head_dim: usize, group: usize, element: KvElement, lanes8: bool) ->
     KernelKey::new("attention/decode_split", &defines)
 }
 
-pub(super) fn variants(head_dim: usize, element: KvElement) -> Vec<KernelKey> {
+pub(super) fn variants(n_kv_head: usize, head_dim: usize, element: KvElement) -> Vec<KernelKey> {
     let sizes = (1..=MAX_HEADS_PER_WORKGROUP).flat_map(|g| [(g, false), (g, true)]);
-    let mut keys: Vec<KernelKey> = sizes.map(|(g, lanes8)| split_key(head_dim, g, element, lanes8)).collect();
+    let mut keys: Vec<KernelKey> = sizes.map(|(group, lanes8)| split_key(n_kv_head, group, head_dim, element, lanes8)).collect();
     keys.push(KernelKey::new("attention/decode_merge", &[]));
     keys
 }
@@ -99,7 +99,7 @@ impl AttentionDecode {
         lanes8: bool,
     ) -> Result<AttentionDecode, GpuError> {
         Ok(AttentionDecode {
-            split: gpu.kernel(&split_key(head_dim, n_head / n_kv_head, element, lanes8))?,
+            split: gpu.kernel(&split_key(n_kv_head, n_head / n_kv_head, head_dim, element, lanes8))?,
             merge: gpu.kernel(&KernelKey::new("attention/decode_merge", &[]))?,
             n_head,
             n_kv_head,

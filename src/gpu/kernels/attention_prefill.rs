@@ -35,7 +35,7 @@ pub struct PrefillBindings {
 pub struct KeyTile {
     /// new tokens T
     pub n_tokens: usize,
-    /// first key, counted from the segment's first token; a multiple of 8
+    /// first key, counted from the segment's first token; a multiple of 8, of 64 (whole pages) where keys are quantised
     pub first_key: usize,
     /// keys that exist in the tile
     pub n_keys: usize,
@@ -78,8 +78,8 @@ struct ValueParams {
     is_last: u32,
 }
 
-fn keys(head_dim: usize, element: KvElement, lanes8: bool) -> [KernelKey; 3] {
-    let defines = element.defines(head_dim);
+fn keys(n_kv_head: usize, head_dim: usize, element: KvElement, lanes8: bool) -> [KernelKey; 3] {
+    let defines = element.defines(n_kv_head, head_dim);
     let (scores, values) = match lanes8 {
         true => ("attention/prefill_scores_lanes8", "attention/prefill_values_lanes8"),
         false => ("attention/prefill_scores", "attention/prefill_values"),
@@ -87,8 +87,8 @@ fn keys(head_dim: usize, element: KvElement, lanes8: bool) -> [KernelKey; 3] {
     [KernelKey::new(scores, &defines), KernelKey::new("attention/prefill_softmax", &[]), KernelKey::new(values, &defines)]
 }
 
-pub(super) fn variants(head_dim: usize, element: KvElement) -> Vec<KernelKey> {
-    [keys(head_dim, element, false), keys(head_dim, element, true)].concat()
+pub(super) fn variants(n_kv_head: usize, head_dim: usize, element: KvElement) -> Vec<KernelKey> {
+    [keys(n_kv_head, head_dim, element, false), keys(n_kv_head, head_dim, element, true)].concat()
 }
 
 impl AttentionPrefill {
@@ -119,7 +119,7 @@ impl AttentionPrefill {
         element: KvElement,
         lanes8: bool,
     ) -> Result<AttentionPrefill, GpuError> {
-        let [scores, softmax, values] = keys(head_dim, element, lanes8);
+        let [scores, softmax, values] = keys(n_kv_head, head_dim, element, lanes8);
         Ok(AttentionPrefill {
             scores: gpu.kernel(&scores)?,
             softmax: gpu.kernel(&softmax)?,

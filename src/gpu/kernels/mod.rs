@@ -5,40 +5,16 @@
 
 pub mod attention_decode;
 pub mod attention_prefill;
+mod kv_element;
 pub mod linear;
 pub mod norm;
 pub mod rope_append;
 pub mod sample;
+pub mod seal_pages;
+
+pub use kv_element::KvElement;
 
 use super::shader_source::KernelKey;
-
-/// Element type of K and V in the blocks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KvElement {
-    /// half precision
-    F16,
-    /// single precision
-    F32,
-}
-
-impl KvElement {
-    /// Bytes of one element.
-    pub fn bytes(self) -> u64 {
-        match self {
-            KvElement::F16 => 2,
-            KvElement::F32 => 4,
-        }
-    }
-
-    /// Defines for a kernel that reads or writes blocks of head dimension `head_dim`.
-    pub(super) fn defines(self, head_dim: usize) -> Vec<(&'static str, String)> {
-        let mut defines = vec![("D", head_dim.to_string())];
-        if self == KvElement::F16 {
-            defines.push(("KV_F16", String::new()));
-        }
-        defines
-    }
-}
 
 /// Every variant of the kernels in this folder, over a few head dimensions: validated by naga with no device.
 pub fn variants() -> Vec<KernelKey> {
@@ -47,8 +23,13 @@ pub fn variants() -> Vec<KernelKey> {
     for head_dim in [8, 64, 96, 256] {
         for element in [KvElement::F16, KvElement::F32] {
             keys.extend(rope_append::variants(head_dim, element));
-            keys.extend(attention_prefill::variants(head_dim, element));
-            keys.extend(attention_decode::variants(head_dim, element));
+        }
+        for element in [KvElement::F16, KvElement::F32, KvElement::Q8, KvElement::Q4] {
+            keys.extend(attention_prefill::variants(2, head_dim, element));
+            keys.extend(attention_decode::variants(2, head_dim, element));
+        }
+        for element in [KvElement::Q8, KvElement::Q4] {
+            keys.extend(seal_pages::variants(2, head_dim, element));
         }
     }
     keys.extend(sample::variants());

@@ -24,7 +24,7 @@ pub struct RopeAppendSpec {
     pub eps: f32,
     /// folded into q
     pub scale: f32,
-    /// element type of the blocks
+    /// element type of the blocks: f16 or f32
     pub element: KvElement,
 }
 
@@ -61,7 +61,7 @@ pub struct AppendRange {
 }
 
 fn key(head_dim: usize, half_style: bool, qk_norm: bool, element: KvElement) -> KernelKey {
-    let mut defines = element.defines(head_dim);
+    let mut defines = element.defines(1, head_dim);
     if half_style {
         defines.push(("HALF", String::new()));
     }
@@ -80,8 +80,12 @@ impl RopeAppend {
     /// Compiles the variant for `spec`.
     ///
     /// # Errors
-    /// A kernel that does not compile, or a lost device.
+    /// Quantised blocks, a kernel that does not compile, or a lost device.
     pub fn new(gpu: &Gpu, spec: RopeAppendSpec) -> Result<RopeAppend, GpuError> {
+        if spec.element.is_quantised() {
+            let reason = format!("{:?} holds complete pages only", spec.element);
+            return Err(GpuError::Rejected { what: "appending to KV blocks".into(), reason });
+        }
         Ok(RopeAppend { kernel: gpu.kernel(&key(spec.head_dim, spec.half_style, spec.qk_norm, spec.element))?, spec })
     }
 

@@ -1,0 +1,47 @@
+// common/kv_block for f16 and f32. A block is 16 rows of D keys, then 16 rows of D values.
+const BLOCK_TOKENS: u32 = 16u;
+const HEAD_DIM: u32 = #{D}u;
+
+// In elements.
+fn block_at(g: u32, token: u32, n_blocks: u32) -> u32 {
+    return table[g * n_blocks + token / BLOCK_TOKENS] * (2u * BLOCK_TOKENS * HEAD_DIM);
+}
+
+// `at` is a multiple of 8.
+fn load8(at: u32) -> Eight {
+#ifdef KV_F16
+    return eight_halves(kv[at / 8u]);
+#else
+    return Eight(kv[at / 4u], kv[at / 4u + 1u]);
+#endif
+}
+
+fn key8(block: u32, t: u32, d: u32) -> Eight {
+    return load8(block + t * HEAD_DIM + d);
+}
+
+fn value8(block: u32, t: u32, d: u32) -> Eight {
+    return load8(block + (BLOCK_TOKENS + t) * HEAD_DIM + d);
+}
+
+struct KeyScale { none: u32 }
+
+fn scales_at(g: u32, token: u32, n_blocks: u32) -> u32 {
+    return 0u;
+}
+
+fn key_scale8(scales: u32, d: u32) -> KeyScale {
+    return KeyScale(0u);
+}
+
+fn whole_key(codes: Eight, scale: KeyScale) -> Eight {
+    return codes;
+}
+
+fn scaled_query(q: Eight, scale: KeyScale) -> Eight {
+    return q;
+}
+
+fn query_low(q: Eight, scale: KeyScale) -> f32 {
+    return 0.0;
+}

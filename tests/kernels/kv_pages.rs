@@ -1,0 +1,261 @@
+//! Quantised KV pages: sealing against its twin, and every attention variant over sealed pages with a tail.
+
+use strata::base::Rng;
+use strata::gpu::kernels::KvElement;
+use strata::gpu::kernels::attention_decode::{AttentionDecode, SPLIT_KEYS, SegmentKeys};
+use strata::gpu::kernels::attention_prefill::{AttentionPrefill, KeyTile};
+use strata::gpu::kernels::rope_append::{RopeAppend, RopeAppendSpec};
+use strata::gpu::kernels::seal_pages::SealPages;
+use strata::gpu::{Gpu, Recorder, Slice, Twins};
+use strata::reference::{self, PageShape};
+
+use super::common::{assert_close, gpu};
+use super::{download_f32, empty, random, upload};
+
+/// Dequantised numbers are the same on both sides; what is left is the order of f32 sums.
+const LIMIT: f64 = 1e-10;
+
+fn page_shape(g: usize, d: usize, element: KvElement) -> PageShape {
+    PageShape { n_kv_head: g, head_dim: d, code_bits: if element == KvElement::Q8 { 8 } else { 4 } }
+}
+
+fn f16_bits(values: &[f32]) -> Vec<u16> {
+    values.iter().map(|&v| half::f16::from_f32(v).to_bits()).collect()
+}
+
+/// Numbers of a page in slot order: every key channel with a size and an offset of its own, as real keys have.
+fn page(rng: &mut Rng, g: usize, d: usize) -> Vec<f32> {
+    let channels: Vec<[f32; 2]> = (0..d).map(|_| [2f32.powf(rng.next_signed() * 2.0), rng.next_signed()]).collect();
+    let mut numbers = random(rng, 4 * g * 32 * d, 1.0);
+    for keys in numbers.chunks_exact_mut(32 * d).map(|slot| &mut slot[..16 * d]) {
+        keys.iter_mut().zip(channels.iter().cycle()).for_each(|(x, [size, offset])| *x = *x * size + offset);
+    }
+    numbers
+}
+
+#[test]
+fn sealed_pages_equal_their_twin_to_the_bit() {
+    for (i, twins) in [Twins::default(), Twins { no_immediates: true, ..Twins::default() }].into_iter().enumerate() {
+        let Some(gpu) = gpu("sealed_pages_equal_their_twin_to_the_bit", twins) else { return };
+        let mut rng = Rng::new(11);
+        let shapes = [(1, 8), (2, 64), (3, 80), (1, 96), (2, 128), (1, 256)];
+        for &(g, d) in &shapes[..if i == 0 { shapes.len() } else { 1 }] {
+            for (work, sealed) in [
+                (KvElement::F16, KvElement::Q8),
+                (KvElement::F16, KvElement::Q4),
+                (KvElement::F32, KvElement::Q8),
+                (KvElement::F32, KvElement::Q4),
+            ] {
+                let mut pages: Vec<Vec<f32>> = (0..3).map(|_| page(&mut rng, g, d)).collect();
+                // Magnitudes from under the smallest half to over the largest, and a page where all is equal.
+                pages[1].iter_mut().for_each(|x| *x *= 2f32.powf(rng.next_signed() * 28.0 - 4.0));
+                pages[2].iter_mut().for_each(|x| *x = if x.to_bits() & 1 == 0 { 0.1 } else { -0.0 });
+                if work == KvElement::F16 {
+                    pages.iter_mut().flatten().for_each(|x| *x = half::f16::from_f32(*x).to_f32());
+                }
+                let numbers = pages.concat();
+                let blocks = if work == KvElement::F16 { upload(&gpu, &f16_bits(&numbers)) } else { upload(&gpu, &numbers) };
+                let op = SealPages::new(&gpu, g, d, work, sealed).unwrap();
+                let page_bytes = sealed.page_bytes(g, d) as usize;
+                let out = upload(&gpu, &vec![0xabu8; 4 * page_bytes]);
+                let binding = op.bind(&gpu, [&blocks, &out]).unwrap();
+                let mut recorder = Recorder::new();
+                op.record(&mut recorder, &binding, 0, 3, 1);
+                op.record(&mut recorder, &binding, 1, 1, 2);
+                gpu.submit(&mut recorder).unwrap();
+                let got = gpu.download(&out).unwrap();
+                let what = format!("{g} heads of {d}, {work:?} to {sealed:?}, {twins:?}");
+                assert!(got[..page_bytes].iter().all(|b| *b == 0xab), "{what}: a page that nobody asked for");
+                for (from, to) in [(0, 3), (1, 1), (2, 2)] {
+                    let want = reference::seal_page(&pages[from], page_shape(g, d, sealed));
+                    let got = &got[to * page_bytes..(to + 1) * page_bytes];
+                    assert_eq!(got.len(), want.len());
+                    let first = got.iter().zip(&want).position(|(a, b)| a != b);
+                    assert_eq!(first, None, "{what}: byte of page {from} of {page_bytes}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn quantised_blocks_take_no_single_tokens_and_copies_need_no_kernel() {
+    let Some(gpu) = gpu("quantised_blocks_take_no_single_tokens_and_copies_need_no_kernel", Twins::default()) else { return };
+    let spec = RopeAppendSpec {
+        n_head: 2,
+        n_kv_head: 1,
+        head_dim: 8,
+        n_pairs: 0,
+        half_style: false,
+        qk_norm: false,
+        eps: 1e-6,
+        scale: 1.0,
+        element: KvElement::Q8,
+    };
+    assert!(RopeAppend::new(&gpu, spec).is_err());
+    for (work, sealed) in [(KvElement::F16, KvElement::F16), (KvElement::F32, KvElement::F16), (KvElement::Q8, KvElement::Q4)] {
+        assert!(SealPages::new(&gpu, 1, 8, work, sealed).is_err());
+    }
+}
+
+struct Segment {
+    element: KvElement,
+    kv: Slice,
+    table: Slice,
+    n_blocks: usize,
+    first_key: usize,
+    n_keys: usize,
+}
+
+struct Case {
+    /// (H, G, D)
+    shape: (usize, usize, usize),
+    sealed: KvElement,
+    n_pages: usize,
+    /// keys in the pages that are attended to
+    n_sealed: usize,
+    /// keys in the f16 tail
+    n_tail: usize,
+    /// the last of all keys are those of the queries
+    n_new: usize,
+    tile: usize,
+}
+
+/// Sealed pages in shuffled frames of a pool with garbage in between, then an f16 tail. Adds each head's keys and values.
+fn segments(gpu: &Gpu, rng: &mut Rng, case: &Case, keys: &mut [Vec<f32>], values: &mut [Vec<f32>]) -> Vec<Segment> {
+    let (_, g, d) = case.shape;
+    let shape = page_shape(g, d, case.sealed);
+    let page_bytes = case.sealed.page_bytes(g, d) as usize;
+    let mut frames: Vec<usize> = (0..case.n_pages + 2).collect();
+    for i in (1..frames.len()).rev() {
+        frames.swap(i, rng.below(i as u32 + 1) as usize);
+    }
+    let mut pool = vec![0xffu8; frames.len() * page_bytes];
+    let mut collect = |numbers: &[f32]| {
+        for (slot, slot_numbers) in numbers.chunks_exact(32 * d).enumerate() {
+            keys[slot % g].extend(&slot_numbers[..16 * d]);
+            values[slot % g].extend(&slot_numbers[16 * d..]);
+        }
+    };
+    for &frame in &frames[..case.n_pages] {
+        let bytes = reference::seal_page(&page(rng, g, d), shape);
+        collect(&reference::open_page(&bytes, shape));
+        pool[frame * page_bytes..(frame + 1) * page_bytes].copy_from_slice(&bytes);
+    }
+    let n_blocks = 4 * case.n_pages;
+    let slot = |head: usize, block: usize| (frames[block / 4] * 4 * g + block % 4 * g + head) as u32;
+    let table: Vec<u32> = (0..g).flat_map(|head| (0..n_blocks).map(move |b| (head, b))).map(|(h, b)| slot(h, b)).collect();
+    let pages = Segment {
+        element: case.sealed,
+        kv: upload(gpu, &pool),
+        table: upload(gpu, &table),
+        n_blocks,
+        first_key: 0,
+        n_keys: case.n_sealed,
+    };
+    for head in keys.iter_mut().chain(values.iter_mut()) {
+        head.truncate(case.n_sealed * d);
+    }
+    if case.n_tail == 0 {
+        return vec![pages];
+    }
+    let tail: Vec<f32> = page(rng, g, d).iter().map(|&v| half::f16::from_f32(v).to_f32()).collect();
+    for (slot, slot_numbers) in tail.chunks_exact(32 * d).enumerate() {
+        keys[slot % g].extend(&slot_numbers[..16 * d]);
+        values[slot % g].extend(&slot_numbers[16 * d..]);
+    }
+    let table: Vec<u32> = (0..g as u32).flat_map(|head| (0..4).map(move |b| b * g as u32 + head)).collect();
+    let (kv, table) = (upload(gpu, &f16_bits(&tail)), upload(gpu, &table));
+    vec![pages, Segment { element: KvElement::F16, kv, table, n_blocks: 4, first_key: case.n_sealed, n_keys: case.n_tail }]
+}
+
+fn run(gpu: &Gpu, rng: &mut Rng, case: &Case) {
+    let (h, g, d) = case.shape;
+    let (mut keys, mut values) = (vec![Vec::new(); g], vec![Vec::new(); g]);
+    let segments = segments(gpu, rng, case, &mut keys, &mut values);
+    let n_all = case.n_sealed + case.n_tail;
+    let q = random(rng, case.n_new * h * d, 1.0 / (d as f32).sqrt());
+    let want: Vec<f32> = (0..case.n_new * h)
+        .flat_map(|row| {
+            let (t, head) = (row / h, row % h / (h / g));
+            let seen = (n_all - case.n_new + t + 1) * d;
+            reference::attention(&q[row * d..(row + 1) * d], &keys[head][..seen], &values[head][..seen])
+        })
+        .collect();
+    let what = format!("{:?} of {:?}, {} keys and {} in the tail", case.shape, case.sealed, case.n_sealed, case.n_tail);
+    let variants = if gpu.has_subgroups_of(8) { &[false, true][..] } else { &[false] };
+    for &lanes8 in variants {
+        let got = prefill(gpu, case, &segments, &q, lanes8);
+        assert_close(&format!("prefill (lanes8 {lanes8}) of {what}"), &got, &want, LIMIT);
+        let last = (case.n_new - 1) * h * d;
+        let got = decode(gpu, case, &segments, &q[last..], lanes8);
+        assert_close(&format!("decode (lanes8 {lanes8}) of {what}"), &got, &want[last..], LIMIT);
+    }
+}
+
+/// All tiles of all segments, each with the kernels of its own element type.
+fn prefill(gpu: &Gpu, case: &Case, segments: &[Segment], q: &[f32], lanes8: bool) -> Vec<f32> {
+    let (h, g, d) = case.shape;
+    let n_all = case.n_sealed + case.n_tail;
+    let op = |element| AttentionPrefill::with_variant(gpu, h, g, d, element, lanes8).unwrap();
+    let (scores, state) =
+        (empty(gpu, op(case.sealed).scores_bytes(case.n_new, case.tile)), op(case.sealed).state_bytes(case.n_new));
+    let (state, out, q) = (empty(gpu, state), empty(gpu, (case.n_new * h * d * 4) as u64), upload(gpu, q));
+    let mut recorder = Recorder::new();
+    for s in segments {
+        let op = op(s.element);
+        let bindings = op.bind(gpu, [&q, &s.kv, &s.table, &scores, &state, &out]).unwrap();
+        for first_key in (0..s.n_keys).step_by(case.tile) {
+            let n_keys = case.tile.min(s.n_keys - first_key);
+            let tile = KeyTile {
+                n_tokens: case.n_new,
+                first_key,
+                n_keys,
+                n_blocks: s.n_blocks,
+                mask_from: n_all - case.n_new + 1 - s.first_key,
+                is_first: s.first_key + first_key == 0,
+                is_last: s.first_key + first_key + n_keys == n_all,
+            };
+            op.record(&mut recorder, &bindings, tile);
+        }
+    }
+    gpu.submit(&mut recorder).unwrap();
+    download_f32(gpu, &out, case.n_new * h * d)
+}
+
+/// The splits of all segments, each with the kernel of its own element type, and one merge.
+fn decode(gpu: &Gpu, case: &Case, segments: &[Segment], q: &[f32], lanes8: bool) -> Vec<f32> {
+    let (h, g, d) = case.shape;
+    let op = |element| AttentionDecode::with_variant(gpu, h, g, d, element, lanes8).unwrap();
+    let n_splits: usize = segments.iter().map(|s| s.n_keys.div_ceil(SPLIT_KEYS)).sum();
+    let merge = op(case.sealed);
+    let (acc, state) = (empty(gpu, merge.acc_bytes(n_splits)), empty(gpu, merge.state_bytes(n_splits)));
+    let (out, q) = (empty(gpu, (h * d * 4) as u64), upload(gpu, q));
+    let mut recorder = Recorder::new();
+    let mut first_split = 0;
+    for s in segments {
+        let op = op(s.element);
+        let binding = op.bind_split(gpu, [&q, &s.kv, &s.table, &acc, &state]).unwrap();
+        op.record_split(&mut recorder, &binding, SegmentKeys { n_keys: s.n_keys, n_blocks: s.n_blocks, first_split, n_splits });
+        first_split += s.n_keys.div_ceil(SPLIT_KEYS);
+    }
+    let binding = merge.bind_merge(gpu, [&acc, &state, &out]).unwrap();
+    merge.record_merge(&mut recorder, &binding, n_splits);
+    gpu.submit(&mut recorder).unwrap();
+    download_f32(gpu, &out, h * d)
+}
+
+#[test]
+fn attention_over_quantised_pages_matches_reference() {
+    let Some(gpu) = gpu("attention_over_quantised_pages_matches_reference", Twins::default()) else { return };
+    let mut rng = Rng::new(12);
+    for shape in [(1, 1, 8), (4, 4, 64), (7, 1, 64), (3, 3, 80), (4, 2, 96), (2, 1, 128), (2, 2, 256)] {
+        for sealed in [KvElement::Q8, KvElement::Q4] {
+            for (n_pages, n_sealed, n_tail, n_new, tile) in
+                [(1, 64, 0, 1, 512), (1, 37, 0, 9, 512), (5, 320, 1, 1, 128), (5, 301, 0, 17, 64), (9, 576, 50, 20, 256)]
+            {
+                run(&gpu, &mut rng, &Case { shape, sealed, n_pages, n_sealed, n_tail, n_new, tile });
+            }
+        }
+    }
+}
