@@ -17,6 +17,7 @@ mod pipeline;
 pub mod probe;
 mod recorder;
 pub mod shader_source;
+mod timeline;
 
 pub use buffer::{Buffer, Slice};
 pub use device::{Adapters, Gpu, GpuOptions, Twins};
@@ -24,3 +25,4 @@ pub use error::GpuError;
 pub use pipeline::{Binding, Kernel};
 pub use recorder::{Recorder, Submitted};
 pub use shader_source::KernelKey;
+pub use timeline::{GpuSpan, MAX_IN_FLIGHT, MAX_PASSES, Timeline};
