@@ -18,6 +18,7 @@ mod pipeline;
 pub mod probe;
 mod recorder;
 pub mod shader_source;
+mod timeline;
 
 pub use buffer::{Buffer, Slice};
 pub use device::{Adapters, Gpu, GpuOptions, Twins};
@@ -26,3 +27,4 @@ pub use mapped::HostBuffer;
 pub use pipeline::{Binding, Kernel};
 pub use recorder::{Recorder, Submitted};
 pub use shader_source::KernelKey;
+pub use timeline::{GpuSpan, MAX_IN_FLIGHT, MAX_PASSES, Timeline};

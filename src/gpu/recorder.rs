@@ -4,7 +4,8 @@
 //! dispatch, dispatch, copy, dispatch ─► compute pass │ copy │ compute pass ─► submit ─► Submitted
 //! ```
 //! 1. Operations run in the order they were recorded; wgpu puts the barriers.
-//! 2. A recorder is used for one submit and then empty again.
+//! 2. A recorder is used for one submit and then empty again; its mark stays.
+//! 3. Marks cut passes only where a submit is traced; otherwise they cost a store.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,16 +14,42 @@ use super::buffer::{Buffer, Slice};
 use super::device::Gpu;
 use super::error::GpuError;
 use super::pipeline::{Binding, Kernel, MAX_PARAMS_BYTES, PARAMS_RING_SLOTS, PARAMS_STRIDE_BYTES};
+use super::timeline::{Stamps, ticks_of};
+use crate::telemetry::{KernelFamily, NO_LAYER};
 
 enum Op {
-    Dispatch { kernel: Arc<Kernel>, binding: Binding, params: [u8; MAX_PARAMS_BYTES as usize], n_params: usize, grid: [u32; 3] },
-    Copy { from: Slice, to: Slice },
+    Dispatch {
+        kernel: Arc<Kernel>,
+        binding: Binding,
+        params: [u8; MAX_PARAMS_BYTES as usize],
+        n_params: usize,
+        grid: [u32; 3],
+        mark: Mark,
+    },
+    Copy {
+        from: Slice,
+        to: Slice,
+    },
+}
+
+/// What a part of the work is, for whoever times it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Mark {
+    pub family: KernelFamily,
+    pub layer: u32,
+}
+
+impl Default for Mark {
+    fn default() -> Self {
+        Mark { family: KernelFamily::Other, layer: NO_LAYER }
+    }
 }
 
 /// Work that will be submitted together.
 #[derive(Default)]
 pub struct Recorder {
     ops: Vec<Op>,
+    mark: Mark,
     n_dispatches: usize,
     cost: f64,
 }
@@ -63,7 +90,26 @@ impl Recorder {
             params: padded,
             n_params: bytes.len(),
             grid,
+            mark: self.mark,
         });
+    }
+
+    /// Says what the dispatches from here on are; `layer` may be [`NO_LAYER`].
+    pub fn mark(&mut self, family: KernelFamily, layer: u32) {
+        self.mark = Mark { family, layer };
+    }
+
+    /// What all dispatches have in common.
+    pub(super) fn common_mark(&self) -> Mark {
+        let mut marks = self.ops.iter().filter_map(|op| match op {
+            Op::Dispatch { mark, .. } => Some(*mark),
+            Op::Copy { .. } => None,
+        });
+        let Some(first) = marks.next() else { return Mark { family: KernelFamily::Copy, ..Mark::default() } };
+        marks.fold(first, |common, mark| Mark {
+            family: if mark.family == common.family { common.family } else { KernelFamily::Other },
+            layer: if mark.layer == common.layer { common.layer } else { NO_LAYER },
+        })
     }
 
     /// Adds a copy of `from.size` bytes.
@@ -113,30 +159,20 @@ impl Gpu {
             let submitted = self.submit(recorder)?;
             return Ok(self.wait(&submitted)?.as_secs_f64());
         }
-        let stamps = self.device.create_query_set(&wgpu::QuerySetDescriptor {
-            label: Some("stamps"),
-            ty: wgpu::QueryType::Timestamp,
-            count: 2,
-        });
-        let submitted = self.submit_stamped(recorder, Some(&stamps))?;
-        let usage = wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC;
-        let resolved = Buffer::create(self, "stamps", 16, usage)?;
-        let staging = self.readback_buffer("stamps", 16)?;
-        let mut encoder = self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some("stamps") });
-        encoder.resolve_query_set(&stamps, 0..2, &resolved.raw, 0);
-        encoder.copy_buffer_to_buffer(&resolved.raw, 0, &staging.raw, 0, 16);
-        let index = self.queue.submit([encoder.finish()]);
-        let ticks: Vec<u64> = self.read_mapped(&staging, index, bytemuck::pod_collect_to_vec)?;
-        let elapsed = ticks.get(1).zip(ticks.first()).map_or(0, |(end, begin)| end.saturating_sub(*begin));
-        match elapsed {
+        let mut stamps = Stamps::new(self, 1)?;
+        let submitted = self.submit_stamped(recorder, Some(&mut stamps))?;
+        let index = submitted.index.clone();
+        let ticks = self.read_mapped(&stamps.staging, index, |bytes| ticks_of(bytes).map(|(b, e)| e.saturating_sub(b)).sum())?;
+        match ticks {
             // A device that says it took no time has a clock that is not to be believed.
-            0 => Ok(submitted.at.elapsed().as_secs_f64()),
+            0u64 => Ok(submitted.at.elapsed().as_secs_f64()),
             ticks => Ok(ticks as f64 * f64::from(self.queue.get_timestamp_period()) * 1e-9),
         }
     }
 
-    /// `stamps` gets the device time at the start and at the end of the one pass there is.
-    fn submit_stamped(&self, recorder: &mut Recorder, stamps: Option<&wgpu::QuerySet>) -> Result<Submitted, GpuError> {
+    /// `stamps` gets the device time at the start and at the end of each pass. Marks cut the work into passes where `stamps` has
+    /// room for more than one.
+    pub(super) fn submit_stamped(&self, recorder: &mut Recorder, mut stamps: Option<&mut Stamps>) -> Result<Submitted, GpuError> {
         self.check()?;
         let started = Instant::now();
         let mut encoder = self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some("strata") });
@@ -145,23 +181,24 @@ impl Gpu {
             self.write_params(&ring.buffer, &recorder.ops)?;
         }
         let mut slot = 0u32;
+        let cut = stamps.as_ref().is_some_and(|s| s.max_passes > 1);
+        let mut after_copy = false;
         let mut ops = recorder.ops.drain(..).peekable();
         while let Some(op) = ops.peek() {
-            if let Op::Copy { from, to } = op {
-                encoder.copy_buffer_to_buffer(&from.buffer.raw, from.offset, &to.buffer.raw, to.offset, from.size);
-                ops.next();
-                continue;
-            }
-            let timestamp_writes = stamps.map(|query_set| wgpu::ComputePassTimestampWrites {
-                query_set,
-                beginning_of_pass_write_index: Some(0),
-                end_of_pass_write_index: Some(1),
-            });
+            let mark = match op {
+                Op::Copy { from, to } => {
+                    encoder.copy_buffer_to_buffer(&from.buffer.raw, from.offset, &to.buffer.raw, to.offset, from.size);
+                    after_copy = true;
+                    ops.next();
+                    continue;
+                }
+                Op::Dispatch { mark, .. } => *mark,
+            };
+            let timestamp_writes = stamps.as_mut().and_then(|s| s.next_pass(mark, std::mem::take(&mut after_copy)));
             let descriptor = wgpu::ComputePassDescriptor { label: None, timestamp_writes };
             let mut pass = encoder.begin_compute_pass(&descriptor);
-            while let Some(Op::Dispatch { kernel, binding, params, n_params, grid }) =
-                ops.next_if(|op| matches!(op, Op::Dispatch { .. }))
-            {
+            let belongs = |op: &Op| matches!(op, Op::Dispatch { mark: own, .. } if !cut || *own == mark);
+            while let Some(Op::Dispatch { kernel, binding, params, n_params, grid, .. }) = ops.next_if(belongs) {
                 pass.set_pipeline(&kernel.pipeline);
                 pass.set_bind_group(0, &*binding.0, &[]);
                 match &ring {
@@ -174,6 +211,9 @@ impl Gpu {
             }
         }
         drop(ops);
+        if let Some(stamps) = stamps {
+            stamps.resolve(&mut encoder);
+        }
         let commands = encoder.finish();
         // A software device does the work inside of the submit, so only a real one's counts as encoding.
         let encoded = started.elapsed();

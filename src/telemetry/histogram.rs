@@ -59,7 +59,8 @@ impl Histogram {
             if before + count >= rank {
                 let (low, high) = bounds(b);
                 let part = (rank - before) as f64 / *count as f64;
-                return Some(low + ((high - low) as f64 * part) as u64);
+                // The widest buckets are wider than f64 is exact.
+                return Some(low.saturating_add(((high - low) as f64 * part) as u64).min(high));
             }
             before += count;
         }

@@ -11,11 +11,14 @@
 //!
 //! Owner thread: a lane belongs to the thread that records; a snapshot to the one thread that drains.
 
+pub mod chrome;
 mod clock;
 mod counters;
 mod event;
 mod histogram;
 mod hub;
+pub mod jsonl;
+pub mod overlap;
 
 pub use clock::{now, ns_of};
 pub use counters::{Counters, LinkCounter, PageCounter, WaitCounter};

@@ -1,4 +1,9 @@
-//! Rings, counters and exports of telemetry, from outside.
+//! Rings, counters and exports of telemetry, and the device's timeline, from outside.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "../common/mod.rs"]
+mod common;
+
+mod export;
 mod hub;
+mod timeline;

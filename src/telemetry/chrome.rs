@@ -1,0 +1,234 @@
+//! A trace as Chrome's JSON, which Perfetto and Tracy open.
+//!
+//! ```text
+//! Snapshot, Snapshot, ... ─► add ─► {"traceEvents":[ X spans · C samples · i instants · M names ]} ─► finish
+//! groups: threads (phases, steps, encode, recompute, faults) · gpu by family · links by direction · waits by cause · tiers
+//! ```
+//! 1. Spans of one track follow each other. What happened at once on a link goes on further tracks of it ("disk to ram 2").
+//! 2. Every event is written once, as it is added; memory is that of the tracks.
+//! 3. There is nothing to write but numbers and the names of [`super::event`] and of lanes: no text of a document.
+//!
+//! Units: `ts` and `dur` are microseconds with three decimals, so nanoseconds survive; bytes are whole.
+//! Source: "Trace Event Format", the JSON object form.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+use super::event::{Event, EventKind, KernelFamily, Link, NO_LAYER, WaitCause};
+use super::hub::Snapshot;
+
+/// Groups of tracks, in the order in which they are drawn; a track's process id is its place here, from 1.
+const GROUPS: [&str; 5] = ["threads", "gpu", "links", "waits", "tiers"];
+const TIERS_PID: usize = 5;
+
+/// Tracks that one name may have before what overlaps is drawn over each other: more than a ring is deep.
+const MAX_TRACKS_PER_NAME: usize = 256;
+
+/// What a thread does, by what may contain what.
+const LEVELS: [&str; 5] = ["phase", "step", "recompute", "encode", "fault"];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Name {
+    Thread { lane: &'static str, level: usize },
+    Gpu(KernelFamily),
+    Link(Link),
+    Wait(WaitCause),
+}
+
+impl Name {
+    fn of(kind: &EventKind, lane: &'static str) -> Option<Name> {
+        let level = match *kind {
+            EventKind::PageMove { link, .. } => return Some(Name::Link(link)),
+            EventKind::GpuPass { family, .. } => return Some(Name::Gpu(family)),
+            EventKind::Wait { cause } => return Some(Name::Wait(cause)),
+            EventKind::Tier { .. } | EventKind::Pages { .. } => return None,
+            EventKind::Phase(_) => 0,
+            EventKind::Step { .. } => 1,
+            EventKind::Recompute { .. } => 2,
+            EventKind::Encode => 3,
+            EventKind::Fault { .. } => 4,
+        };
+        Some(Name::Thread { lane, level })
+    }
+
+    fn pid(self) -> usize {
+        match self {
+            Name::Thread { .. } => 1,
+            Name::Gpu(_) => 2,
+            Name::Link(_) => 3,
+            Name::Wait(_) => 4,
+        }
+    }
+
+    fn text(self) -> String {
+        match self {
+            Name::Thread { lane, level } => format!("{lane}: {}", LEVELS[level]),
+            Name::Gpu(family) => family.name().to_owned(),
+            Name::Link(link) => link.name().to_owned(),
+            Name::Wait(cause) => cause.name().to_owned(),
+        }
+    }
+
+    /// Place within its group; lanes come in the order in which they appear.
+    fn order(self) -> usize {
+        match self {
+            Name::Thread { level, .. } => level,
+            Name::Gpu(family) => family as usize,
+            Name::Link(link) => link as usize,
+            Name::Wait(cause) => cause as usize,
+        }
+    }
+}
+
+struct Track {
+    tid: usize,
+    busy_until_ns: u64,
+}
+
+/// A trace that is being written.
+pub struct ChromeTrace<W: Write> {
+    out: W,
+    tracks: HashMap<Name, Vec<Track>>,
+    n_tracks: usize,
+    n_dropped: u64,
+}
+
+impl<W: Write> ChromeTrace<W> {
+    /// Begins a trace; `out` should be buffered.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn new(mut out: W) -> io::Result<Self> {
+        out.write_all(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;
+        for (i, group) in GROUPS.iter().enumerate() {
+            let (comma, pid) = (if i == 0 { "" } else { "," }, i + 1);
+            write!(out, "{comma}\n{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{pid},\"args\":{{\"name\":\"{group}\"}}}}")?;
+            write!(out, ",\n{{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":{pid},\"args\":{{\"sort_index\":{pid}}}}}")?;
+        }
+        Ok(ChromeTrace { out, tracks: HashMap::new(), n_tracks: 0, n_dropped: 0 })
+    }
+
+    /// Writes every event of `snapshot`.
+    ///
+    /// # Errors
+    /// Those of the output.
+    pub fn add(&mut self, snapshot: &Snapshot) -> io::Result<()> {
+        for lane in &snapshot.lanes {
+            for event in &lane.events {
+                self.event(event, lane.name)?;
+            }
+        }
+        self.n_dropped = snapshot.counters.n_dropped;
+        Ok(())
+    }
+
+    /// Ends the trace, with the number of events that full rings lost.
+    ///
+    /// # Errors
+    /// Those of the output.
+    pub fn finish(mut self) -> io::Result<W> {
+        write!(self.out, "\n],\"otherData\":{{\"n_dropped\":{}}}}}\n", self.n_dropped)?;
+        self.out.flush()?;
+        Ok(self.out)
+    }
+
+    fn event(&mut self, event: &Event, lane: &'static str) -> io::Result<()> {
+        let Some(name) = Name::of(&event.kind, lane) else { return self.sample(event) };
+        let tid = self.tid(name, event)?;
+        let (pid, ts) = (name.pid(), Micros(event.begin_ns));
+        let label = label(&event.kind);
+        if matches!(event.kind, EventKind::Fault { .. }) {
+            return write!(
+                self.out,
+                ",\n{{\"ph\":\"i\",\"s\":\"t\",\"name\":\"{label}\",\"pid\":{pid},\"tid\":{tid},\"ts\":{ts}}}"
+            );
+        }
+        let dur = Micros(event.duration_ns);
+        write!(
+            self.out,
+            ",\n{{\"ph\":\"X\",\"name\":\"{label}\",\"pid\":{pid},\"tid\":{tid},\"ts\":{ts},\"dur\":{dur},\"args\":"
+        )?;
+        self.args(&event.kind)?;
+        self.out.write_all(b"}")
+    }
+
+    fn args(&mut self, kind: &EventKind) -> io::Result<()> {
+        let out = &mut self.out;
+        match *kind {
+            EventKind::PageMove { layer, group, n_pages, bytes, cause, .. } => write!(
+                out,
+                "{{\"layer\":{layer},\"group\":{group},\"n_pages\":{n_pages},\"bytes\":{bytes},\"cause\":\"{}\"}}",
+                cause.name()
+            ),
+            EventKind::GpuPass { layer: NO_LAYER, estimated, .. } => write!(out, "{{\"estimated\":{estimated}}}"),
+            EventKind::GpuPass { layer, estimated, .. } => write!(out, "{{\"layer\":{layer},\"estimated\":{estimated}}}"),
+            EventKind::Step { first_token, n_tokens, .. } => {
+                write!(out, "{{\"first_token\":{first_token},\"n_tokens\":{n_tokens}}}")
+            }
+            EventKind::Recompute { layer, n_tokens } => write!(out, "{{\"layer\":{layer},\"n_tokens\":{n_tokens}}}"),
+            _ => out.write_all(b"{}"),
+        }
+    }
+
+    fn sample(&mut self, event: &Event) -> io::Result<()> {
+        let ts = Micros(event.begin_ns);
+        let label = label(&event.kind);
+        write!(self.out, ",\n{{\"ph\":\"C\",\"name\":\"{label}\",\"pid\":{TIERS_PID},\"ts\":{ts},\"args\":")?;
+        match event.kind {
+            EventKind::Tier { vram, ram, disk } => write!(self.out, "{{\"vram\":{vram},\"ram\":{ram},\"disk\":{disk}}}}}"),
+            EventKind::Pages { resident, fetched, recomputed, skipped } => write!(
+                self.out,
+                "{{\"resident\":{resident},\"fetched\":{fetched},\"recomputed\":{recomputed},\"skipped\":{skipped}}}}}"
+            ),
+            _ => self.out.write_all(b"{}}"),
+        }
+    }
+
+    /// The first track of that name with room for `event`; a new one where there is none.
+    fn tid(&mut self, name: Name, event: &Event) -> io::Result<usize> {
+        let tracks = self.tracks.entry(name).or_default();
+        let full = tracks.len() >= MAX_TRACKS_PER_NAME;
+        if let Some(track) = tracks.iter_mut().find(|t| t.busy_until_ns <= event.begin_ns || full) {
+            track.busy_until_ns = track.busy_until_ns.max(event.end_ns());
+            return Ok(track.tid);
+        }
+        self.n_tracks += 1;
+        let tid = self.n_tracks;
+        tracks.push(Track { tid, busy_until_ns: event.end_ns() });
+        let n = tracks.len();
+        let text = if n == 1 { name.text() } else { format!("{} {n}", name.text()) };
+        let (pid, text) = (name.pid(), serde_json::Value::from(text));
+        let sort = name.order() * MAX_TRACKS_PER_NAME + n;
+        let out = &mut self.out;
+        write!(out, ",\n{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{pid},\"tid\":{tid},\"args\":{{\"name\":{text}}}}}")?;
+        write!(
+            out,
+            ",\n{{\"ph\":\"M\",\"name\":\"thread_sort_index\",\"pid\":{pid},\"tid\":{tid},\"args\":{{\"sort_index\":{sort}}}}}"
+        )?;
+        Ok(tid)
+    }
+}
+
+fn label(kind: &EventKind) -> &'static str {
+    match kind {
+        EventKind::PageMove { cause, .. } => cause.name(),
+        EventKind::Wait { cause } => cause.name(),
+        EventKind::GpuPass { family, .. } => family.name(),
+        EventKind::Encode => "encode",
+        EventKind::Step { kind, .. } => kind.name(),
+        EventKind::Pages { .. } => "pages of a step",
+        EventKind::Tier { .. } => "KV bytes by tier",
+        EventKind::Recompute { .. } => "recompute",
+        EventKind::Phase(phase) => phase.name(),
+        EventKind::Fault { kind } => kind.name(),
+    }
+}
+
+/// Nanoseconds, printed as microseconds.
+struct Micros(u64);
+
+impl std::fmt::Display for Micros {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{:03}", self.0 / 1000, self.0 % 1000)
+    }
+}
