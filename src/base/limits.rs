@@ -19,7 +19,9 @@ pub const MAX_DOCUMENT_BYTES: u64 = 64 << 20;
 
 /// Tokens per KV block (one layer, one KV head).
 pub const KV_BLOCK_TOKENS: usize = 16;
-/// Tokens in the first KV segment of a layer; each later segment doubles the total.
+/// Tokens per KV page (one layer, all KV heads): what moves between tiers.
+pub const KV_PAGE_TOKENS: usize = 64;
+/// Tokens in the first segment of a layer's page pool; each later segment doubles the total.
 pub const KV_FIRST_SEGMENT_TOKENS: usize = 2048;
 /// Largest number of tokens in one prefill chunk.
 pub const MAX_PREFILL_CHUNK: usize = 512;

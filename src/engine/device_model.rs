@@ -8,7 +8,8 @@
 //! Owner: the engine thread. Shapes: x, h f32 `[T, C]`; qkv f32 `[T, (H + 2G) D]`; q, attn f32 `[T, H, D]`;
 //! ff f32 `[T, F]`; logits f32 `[n, V]`. T is at most `max_chunk`.
 
-use crate::base::{Bytes, ModelDims};
+use crate::base::ModelDims;
+use crate::base::limits::KV_PAGE_TOKENS;
 use crate::gpu::kernels::KvElement;
 use crate::gpu::kernels::attention_decode::{AttentionDecode, SPLIT_KEYS};
 use crate::gpu::kernels::attention_prefill::{AttentionPrefill, PrefillBindings};
@@ -16,12 +17,14 @@ use crate::gpu::kernels::linear::{Embed, Linear, LinearActivation, LinearBinding
 use crate::gpu::kernels::norm::Norm;
 use crate::gpu::kernels::rope_append::{RopeAppend, RopeAppendSpec};
 use crate::gpu::kernels::sample::{Sample, TOP_K_BYTES};
+use crate::gpu::kernels::seal_pages::SealPages;
 use crate::gpu::{Binding, Buffer, Gpu, GpuError, Slice};
-use crate::kv::{KvCache, KvSpec, SegmentShape};
+use crate::kv::{KvCache, KvSpec, Paged, VramPlan, plan_pool};
 use crate::model::ModelFile;
 use crate::model::place::{PlacedMatrix, PlacedModel, PlacedNorm, Weights};
 use crate::model::plan::{Activation, ModelPlan, NormKind, PositionPlan, RopePlan, RopeStyle};
 
+use super::command::KvDtype;
 use super::error::EngineError;
 
 /// Largest scores buffer of prefill attention, bytes: longer contexts take more tiles.
@@ -58,11 +61,32 @@ pub(super) struct LayerOps {
     pub(super) ffn_down: LinearOp,
 }
 
-/// Bind groups of one layer's segment.
-pub(super) struct SegmentOps {
-    pub(super) rope_append: Binding,
+/// Attention over pages of one element type.
+pub(super) struct AttentionOps {
+    pub(super) prefill: AttentionPrefill,
+    pub(super) decode: AttentionDecode,
+}
+
+/// Bind groups for attention over one run of pages: a layer's segment or tail, or a slot.
+pub(super) struct RunOps {
     pub(super) prefill: PrefillBindings,
     pub(super) decode: Binding,
+}
+
+/// Bind groups of one layer's tail.
+pub(super) struct TailOps {
+    pub(super) rope_append: Binding,
+    pub(super) run: RunOps,
+    /// to quantise complete pages
+    pub(super) seal: Option<Binding>,
+}
+
+/// Where the splits of decode attention are kept until they are merged.
+pub(super) struct SplitBuffers {
+    capacity: usize,
+    acc: Slice,
+    state: Slice,
+    pub(super) merge: Binding,
 }
 
 /// Buffers between the ops.
@@ -90,9 +114,9 @@ pub struct MemoryEstimate {
     pub weights: u64,
     /// activations and scratch, bytes
     pub activations: u64,
-    /// KV cache of the first segment and of the whole context, bytes
+    /// KV cache of a short context, bytes
     pub kv_first: u64,
-    /// KV cache of the whole context in force
+    /// KV cache in VRAM at most, bytes
     pub kv_full: u64,
 }
 
@@ -107,16 +131,25 @@ pub struct DeviceModel {
     pub(super) rope: Option<RopePlan>,
     pub(super) layers: Vec<LayerOps>,
     pub(super) rope_append: RopeAppend,
-    pub(super) prefill: AttentionPrefill,
-    pub(super) decode: AttentionDecode,
+    /// over new tokens
+    pub(super) tail_attention: AttentionOps,
+    /// over complete pages
+    pub(super) page_attention: AttentionOps,
+    pub(super) seal: Option<SealPages>,
     pub(super) sample: Sample,
     pub(super) output_norm: Binding,
     pub(super) output: LinearOp,
     pub(super) sample_bindings: [Binding; 2],
     pub(super) act: Activations,
     /// `[segment][layer]`
-    pub(super) segments: Vec<Vec<SegmentOps>>,
-    pub(super) split_buffers: Option<(usize, Slice, Slice, Binding)>,
+    pub(super) segments: Vec<Vec<RunOps>>,
+    /// `[layer]`
+    pub(super) tails: Vec<TailOps>,
+    /// by slot
+    pub(super) slots: Vec<RunOps>,
+    pub(super) splits: Option<SplitBuffers>,
+    /// transfers and compute wait for each other
+    pub(super) synchronous: bool,
     pub(super) max_chunk: usize,
     /// tokens per prefill tile of keys for a full chunk
     pub(super) tile_keys: usize,
@@ -161,20 +194,27 @@ fn activation_bytes(plan: &ModelPlan, chunk: usize, tile: usize) -> Vec<(&'stati
 }
 
 /// Shape of the cache of this model.
-pub fn kv_spec(plan: &ModelPlan, element: KvElement) -> KvSpec {
-    KvSpec { n_layer: plan.dims.n_layer, n_kv_head: plan.dims.n_kv_head, head_dim: plan.dims.head_dim, element }
+pub fn kv_spec(plan: &ModelPlan, dtype: KvDtype) -> KvSpec {
+    let (work, sealed) = match dtype {
+        KvDtype::F32 => (KvElement::F32, KvElement::F32),
+        KvDtype::F16 => (KvElement::F16, KvElement::F16),
+        KvDtype::Q8 => (KvElement::F16, KvElement::Q8),
+        KvDtype::Q4 => (KvElement::F16, KvElement::Q4),
+    };
+    KvSpec { n_layer: plan.dims.n_layer, n_kv_head: plan.dims.n_kv_head, head_dim: plan.dims.head_dim, work, sealed }
 }
 
 /// What running this model at this context takes, before anything is allocated.
-pub fn estimate(gpu: &Gpu, plan: &ModelPlan, placed: &PlacedModel, element: KvElement, context: usize) -> MemoryEstimate {
+pub fn estimate(gpu: &Gpu, plan: &ModelPlan, placed: &PlacedModel, spec: &KvSpec, kv: &VramPlan) -> MemoryEstimate {
     let chunk = max_chunk(gpu);
     let sizes = activation_bytes(plan, chunk, tile_keys(&plan.dims, chunk));
-    let kv = KvCache::new(kv_spec(plan, element), context, None);
+    let first = plan_pool(spec, 1, kv.max_frames, gpu.max_binding_bytes());
+    let first: u64 = first.iter().map(|s| s.n_frames as u64 * VramPlan::frame_bytes(spec)).sum();
     MemoryEstimate {
         weights: placed.total_bytes(),
         activations: sizes.iter().map(|(_, b)| b.next_multiple_of(16).max(16)).sum(),
-        kv_first: kv.bytes_for(gpu, 1),
-        kv_full: kv.bytes_for(gpu, context),
+        kv_first: kv.tail_bytes(spec) + first,
+        kv_full: kv.bytes(spec),
     }
 }
 
@@ -205,9 +245,7 @@ impl DeviceModel {
         gpu: &Gpu,
         file: &ModelFile,
         placed: PlacedModel,
-        element: KvElement,
-        context: usize,
-        vram_budget: Option<Bytes>,
+        kv: KvCache,
         progress: &mut dyn FnMut(f32) -> bool,
     ) -> Result<DeviceModel, EngineError> {
         let plan = file.plan();
@@ -260,13 +298,24 @@ impl DeviceModel {
             qk_norm: plan.layers.first().is_some_and(|l| l.q_norm.is_some()),
             eps,
             scale: plan.attn_scale,
-            element,
+            element: kv.spec().work,
         };
+        let attention = |element| -> Result<AttentionOps, GpuError> {
+            Ok(AttentionOps {
+                prefill: AttentionPrefill::new(gpu, d.n_head, d.n_kv_head, d.head_dim, element)?,
+                decode: AttentionDecode::new(gpu, d.n_head, d.n_kv_head, d.head_dim, element)?,
+            })
+        };
+        let (work, sealed) = (kv.spec().work, kv.spec().sealed);
         Ok(DeviceModel {
             rope_append: RopeAppend::new(gpu, spec)?,
-            prefill: AttentionPrefill::new(gpu, d.n_head, d.n_kv_head, d.head_dim, element)?,
-            decode: AttentionDecode::new(gpu, d.n_head, d.n_kv_head, d.head_dim, element)?,
-            kv: KvCache::new(kv_spec(plan, element), context, vram_budget),
+            tail_attention: attention(work)?,
+            page_attention: attention(sealed)?,
+            seal: match sealed.is_quantised() {
+                true => Some(SealPages::new(gpu, d.n_kv_head, d.head_dim, work, sealed)?),
+                false => None,
+            },
+            kv,
             dims: d.clone(),
             norm,
             embed,
@@ -279,7 +328,10 @@ impl DeviceModel {
             output,
             sample_bindings,
             segments: Vec::new(),
-            split_buffers: None,
+            tails: Vec::new(),
+            slots: Vec::new(),
+            splits: None,
+            synchronous: false,
             max_chunk: chunk,
             tile_keys: tile,
             weights,
@@ -287,49 +339,79 @@ impl DeviceModel {
         })
     }
 
-    /// Makes room in the KV cache for `n_tokens` in all, with the bind groups and split buffers that go with it.
+    /// Makes room in VRAM for `n_tokens` in all as far as the budget goes, with the bind groups and split buffers that go
+    /// with it.
     ///
     /// # Errors
-    /// Over the window or the budget, out of VRAM, a lost device.
+    /// Over the window, out of VRAM, a lost device.
     pub fn reserve(&mut self, gpu: &Gpu, n_tokens: usize) -> Result<(), EngineError> {
         self.kv.reserve(gpu, n_tokens)?;
-        let n_splits = self.kv.shapes().iter().map(|s| s.n_tokens.div_ceil(SPLIT_KEYS)).sum::<usize>();
-        if self.split_buffers.as_ref().is_none_or(|b| b.0 < n_splits) {
-            let acc = gpu.buffer("attention splits", self.decode.acc_bytes(n_splits))?.all();
-            let state = gpu.buffer("attention split state", self.decode.state_bytes(n_splits))?.all();
-            let merge = self.decode.bind_merge(gpu, [&acc, &state, &self.act.attn])?;
-            self.split_buffers = Some((n_splits, acc, state, merge));
+        let wanted = self.n_splits(n_tokens);
+        if self.splits.as_ref().is_none_or(|b| b.capacity < wanted) {
+            let capacity = wanted.max(self.splits.as_ref().map_or(0, |b| 2 * b.capacity));
+            let decode = &self.page_attention.decode;
+            let acc = gpu.buffer("attention splits", decode.acc_bytes(capacity))?.all();
+            let state = gpu.buffer("attention split state", decode.state_bytes(capacity))?.all();
+            let merge = decode.bind_merge(gpu, [&acc, &state, &self.act.attn])?;
+            self.splits = Some(SplitBuffers { capacity, acc, state, merge });
             self.segments.clear();
+            self.tails.clear();
+            self.slots.clear();
         }
         for i in self.segments.len()..self.kv.shapes().len() {
-            let ops = (0..self.dims.n_layer).map(|l| self.bind_segment(gpu, i, l)).collect::<Result<Vec<_>, _>>()?;
+            let bind = |layer| {
+                let Paged { pages, table } = self.kv.segment(i, layer);
+                self.bind_run(gpu, &self.page_attention, pages, table)
+            };
+            let ops = (0..self.dims.n_layer).map(bind).collect::<Result<Vec<_>, _>>()?;
             self.segments.push(ops);
+        }
+        for layer_idx in self.tails.len()..self.dims.n_layer {
+            let ops = self.bind_tail(gpu, layer_idx)?;
+            self.tails.push(ops);
+        }
+        while let Some((pages, table)) = self.kv.slot(self.slots.len()) {
+            let ops = self.bind_run(gpu, &self.page_attention, pages, table)?;
+            self.slots.push(ops);
         }
         Ok(())
     }
 
-    fn bind_segment(&self, gpu: &Gpu, segment_idx: usize, layer_idx: usize) -> Result<SegmentOps, EngineError> {
-        let segment = self.kv.segment(segment_idx, layer_idx);
-        let (kv, table, a) = (&segment.blocks, &segment.table, &self.act);
+    /// Splits of decode attention over `n_tokens` at most: runs begin splits of their own.
+    fn n_splits(&self, n_tokens: usize) -> usize {
+        let n_pages = n_tokens.div_ceil(KV_PAGE_TOKENS);
+        let plan = self.kv.plan();
+        let n_runs = self.kv.shapes().len() + n_pages.div_ceil(plan.slot_pages) + 1;
+        (n_pages + plan.tail_pages).div_ceil(SPLIT_KEYS / KV_PAGE_TOKENS) + n_runs
+    }
+
+    fn bind_run(&self, gpu: &Gpu, ops: &AttentionOps, kv: &Slice, table: &Slice) -> Result<RunOps, EngineError> {
+        let a = &self.act;
+        let Some(splits) = &self.splits else { return Err(EngineError::Shape("the split buffers are missing".into())) };
+        Ok(RunOps {
+            prefill: ops.prefill.bind(gpu, [&a.q, kv, table, &a.scores, &a.prefill_state, &a.attn])?,
+            decode: ops.decode.bind_split(gpu, [&a.q, kv, table, &splits.acc, &splits.state])?,
+        })
+    }
+
+    fn bind_tail(&self, gpu: &Gpu, layer_idx: usize) -> Result<TailOps, EngineError> {
+        let (kv, table) = self.kv.tail(layer_idx);
+        let a = &self.act;
         let layer = &self.weights.placed.layers[layer_idx];
         let norms = match (&layer.q_norm, &layer.k_norm) {
             (Some(q), Some(k)) => Some([self.weights.slice(q.weight), self.weights.slice(k.weight)]),
             _ => None,
         };
         let norms = norms.as_ref().map(|[q, k]| [q, k]);
-        let Some((_, acc, state, _)) = &self.split_buffers else {
-            return Err(EngineError::Shape("the split buffers are missing".into()));
+        let seal = match (&self.seal, self.kv.scratch()) {
+            (Some(seal), Some(scratch)) => Some(seal.bind(gpu, [kv, scratch])?),
+            _ => None,
         };
-        Ok(SegmentOps {
+        Ok(TailOps {
             rope_append: self.rope_append.bind(gpu, [&a.qkv, &a.rope, table, kv, &a.q], norms)?,
-            prefill: self.prefill.bind(gpu, [&a.q, kv, table, &a.scores, &a.prefill_state, &a.attn])?,
-            decode: self.decode.bind_split(gpu, [&a.q, kv, table, acc, state])?,
+            run: self.bind_run(gpu, &self.tail_attention, kv, table)?,
+            seal,
         })
-    }
-
-    /// Segments of the cache, in order.
-    pub(super) fn shapes(&self) -> &[SegmentShape] {
-        self.kv.shapes()
     }
 
     /// Bytes of weights that one decoded token reads (the embedding table only where it is also the output).

@@ -1,17 +1,20 @@
 //! Records the forward pass: a chunk of new tokens, or one decoded token.
 //!
-//! 1. A chunk lies in one KV segment and has at most `max_chunk` tokens; earlier segments are complete.
-//! 2. Recording never waits; [`Pace`] decides after every op whether what was recorded is enough for one submit.
+//! 1. A chunk has at most `max_chunk` tokens and fits the tail; what came before it is in complete pages.
+//! 2. Recording waits only for pages that are not in VRAM; [`Pace`] decides after every op whether what was recorded is
+//!    enough for one submit.
 
+use crate::base::limits::KV_PAGE_TOKENS;
 use crate::gpu::Gpu;
 use crate::gpu::kernels::attention_decode::{SPLIT_KEYS, SegmentKeys};
 use crate::gpu::kernels::attention_prefill::KeyTile;
 use crate::gpu::kernels::linear::LinearShape;
 use crate::gpu::kernels::rope_append::AppendRange;
 
-use super::device_model::{DeviceModel, LinearOp};
+use super::device_model::{AttentionOps, DeviceModel, LinearOp, RunOps};
 use super::error::EngineError;
 use super::pace::Pace;
+use crate::kv::BLOCKS_PER_PAGE;
 
 impl DeviceModel {
     /// Checks ids and writes the small per-chunk inputs: ids, positions, cos and sin.
@@ -40,13 +43,15 @@ impl DeviceModel {
         Ok(())
     }
 
-    /// Runs `tokens` at positions `first_pos ..` through all layers, leaving x `[T, C]` and the KV blocks.
+    /// Runs `tokens` at positions `first_pos ..` through all layers, leaving x `[T, C]` and the KV pages. Complete groups
+    /// before `first_pos` are read wherever they are.
     ///
     /// # Errors
-    /// Token ids outside the vocabulary, a lost device.
-    pub(super) fn run_layers(&self, gpu: &Gpu, pace: &mut Pace, tokens: &[u32], first_pos: usize) -> Result<(), EngineError> {
+    /// Token ids outside the vocabulary, a page that must be computed again, a lost device.
+    pub(super) fn run_layers(&mut self, gpu: &Gpu, pace: &mut Pace, tokens: &[u32], first_pos: usize) -> Result<(), EngineError> {
         // Inputs are overwritten below: what was recorded with the old ones must be on its way.
         pace.flush(gpu)?;
+        self.kv.begin_pass(gpu, first_pos);
         self.write_inputs(gpu, tokens, first_pos)?;
         let n = tokens.len();
         for (binding, slab) in &self.embed.slabs {
@@ -60,78 +65,113 @@ impl DeviceModel {
         for layer_idx in 0..self.dims.n_layer {
             self.run_layer(gpu, pace, layer_idx, first_pos, n)?;
         }
+        self.kv.end_pass(first_pos + n);
         Ok(())
     }
 
-    fn run_layer(&self, gpu: &Gpu, pace: &mut Pace, layer_idx: usize, first_pos: usize, n: usize) -> Result<(), EngineError> {
+    fn run_layer(&mut self, gpu: &Gpu, pace: &mut Pace, layer_idx: usize, first_pos: usize, n: usize) -> Result<(), EngineError> {
         let d = &self.dims;
         let layer = &self.layers[layer_idx];
         let (qkv_dim, q_dim) = (d.q_dim() + 2 * d.kv_dim(), d.q_dim());
         self.norm.record(&mut pace.recorder, &layer.attn_norm, d.hidden_dim, 0, n);
         linear(gpu, pace, &layer.qkv, n, d.hidden_dim, qkv_dim)?;
-        let segment_idx = self.kv.segment_of(first_pos);
-        let shape = self.shapes()[segment_idx];
-        let ops = &self.segments[segment_idx][layer_idx];
-        let range =
-            AppendRange { first_token: 0, n_tokens: n, first_slot: first_pos - shape.first_token, n_blocks: shape.n_blocks() };
-        self.rope_append.record(&mut pace.recorder, &ops.rope_append, range);
-        if n == 1 {
-            self.attend_decode(pace, layer_idx, first_pos);
-        } else {
-            self.attend_prefill(gpu, pace, layer_idx, first_pos, n)?;
-        }
+        let first_slot = first_pos % KV_PAGE_TOKENS;
+        let range = AppendRange { first_token: 0, n_tokens: n, first_slot, n_blocks: self.kv.tail_blocks() };
+        self.rope_append.record(&mut pace.recorder, &self.tails[layer_idx].rope_append, range);
+        self.attend(gpu, pace, layer_idx, first_pos, n)?;
+        self.seal(gpu, pace, layer_idx, first_pos + n)?;
+        let (d, layer) = (&self.dims, &self.layers[layer_idx]);
         linear(gpu, pace, &layer.attn_output, n, q_dim, d.hidden_dim)?;
         self.norm.record(&mut pace.recorder, &layer.ffn_norm, d.hidden_dim, 0, n);
         linear(gpu, pace, &layer.ffn_up, n, d.hidden_dim, d.ffn_dim)?;
         linear(gpu, pace, &layer.ffn_down, n, d.ffn_dim, d.hidden_dim)
     }
 
-    fn attend_decode(&self, pace: &mut Pace, layer_idx: usize, pos: usize) {
-        let n_keys = pos + 1;
-        let in_segment = |first: usize, n: usize| n_keys.saturating_sub(first).min(n);
-        let n_splits = self.shapes().iter().map(|s| in_segment(s.first_token, s.n_tokens).div_ceil(SPLIT_KEYS)).sum();
-        let mut first_split = 0;
-        for (shape, ops) in self.shapes().iter().zip(&self.segments) {
-            let n_keys = in_segment(shape.first_token, shape.n_tokens);
-            if n_keys == 0 {
-                break;
+    /// Attention over the whole context, run by run: pages of the pool, new tokens, then batch by batch what has to come
+    /// from below. Partial results are merged by their log-sum-exp: prefill carries them, decode merges at the end.
+    fn attend(&mut self, gpu: &Gpu, pace: &mut Pace, layer_idx: usize, first_pos: usize, n: usize) -> Result<(), EngineError> {
+        let resident = self.kv.resident_runs(gpu, layer_idx);
+        let batches = self.kv.batches_of(layer_idx);
+        let tail_keys = first_pos % KV_PAGE_TOKENS + n;
+        let page_runs = resident.iter().map(|(_, pages)| *pages).chain(batches.iter().copied());
+        let all_keys = page_runs.map(|pages| pages * KV_PAGE_TOKENS).chain([tail_keys]);
+        let mut progress = Progress {
+            n_tokens: n,
+            runs_left: resident.len() + batches.len() + 1,
+            n_splits: all_keys.map(|keys| keys.div_ceil(SPLIT_KEYS)).sum(),
+            next_split: 0,
+            is_first: true,
+        };
+        for (segment_idx, n_pages) in resident {
+            let run = Run::of_pages(n_pages, self.kv.shapes()[segment_idx].n_blocks());
+            self.attend_run(gpu, pace, &self.page_attention, &self.segments[segment_idx][layer_idx], run, &mut progress)?;
+        }
+        let run = Run { n_keys: tail_keys, n_blocks: self.kv.tail_blocks(), mask_from: first_pos % KV_PAGE_TOKENS + 1 };
+        self.attend_run(gpu, pace, &self.tail_attention, &self.tails[layer_idx].run, run, &mut progress)?;
+        for n_pages in batches {
+            // The device works on what is recorded while the next pages come.
+            pace.flush(gpu)?;
+            let filled = self.kv.next_filled(gpu)?;
+            if self.synchronous {
+                pace.finish(gpu)?;
             }
-            let keys = SegmentKeys { n_keys, n_blocks: shape.n_blocks(), first_split, n_splits };
-            self.decode.record_split(&mut pace.recorder, &ops[layer_idx].decode, keys);
-            first_split += n_keys.div_ceil(SPLIT_KEYS);
+            self.kv.record_slot(&mut pace.recorder, &filled);
+            let run = Run::of_pages(n_pages, self.kv.plan().slot_pages * BLOCKS_PER_PAGE);
+            self.attend_run(gpu, pace, &self.page_attention, &self.slots[filled.slot], run, &mut progress)?;
+            pace.flush(gpu)?;
+            self.kv.slot_submitted(&filled);
+            if self.synchronous {
+                pace.finish(gpu)?;
+            }
         }
-        if let Some((_, _, _, merge)) = &self.split_buffers {
-            self.decode.record_merge(&mut pace.recorder, merge, n_splits);
+        if let (1, Some(splits)) = (n, &self.splits) {
+            self.page_attention.decode.record_merge(&mut pace.recorder, &splits.merge, progress.n_splits);
         }
+        Ok(())
     }
 
-    fn attend_prefill(
+    fn attend_run(
         &self,
         gpu: &Gpu,
         pace: &mut Pace,
-        layer_idx: usize,
-        first_pos: usize,
-        n: usize,
+        attention: &AttentionOps,
+        ops: &RunOps,
+        run: Run,
+        progress: &mut Progress,
     ) -> Result<(), EngineError> {
-        let end = first_pos + n;
-        let step = self.tile_keys * self.max_chunk / n.max(1) / 64 * 64;
-        let step = step.clamp(64, 8192);
-        for (shape, ops) in self.shapes().iter().zip(&self.segments) {
-            let n_keys = end.saturating_sub(shape.first_token).min(shape.n_tokens);
-            for first_key in (0..n_keys).step_by(step) {
-                let here = step.min(n_keys - first_key);
-                let tile = KeyTile {
-                    n_tokens: n,
-                    first_key,
-                    n_keys: here,
-                    n_blocks: shape.n_blocks(),
-                    mask_from: first_pos + 1 - shape.first_token,
-                    is_first: shape.first_token == 0 && first_key == 0,
-                    is_last: shape.first_token + first_key + here == end,
-                };
-                self.prefill.record(&mut pace.recorder, &ops[layer_idx].prefill, tile);
-                pace.add(gpu, (4 * n * here * self.dims.q_dim()) as f64)?;
-            }
+        progress.runs_left -= 1;
+        let n = progress.n_tokens;
+        if n == 1 {
+            let (first_split, n_splits) = (progress.next_split, progress.n_splits);
+            let keys = SegmentKeys { n_keys: run.n_keys, n_blocks: run.n_blocks, first_split, n_splits };
+            attention.decode.record_split(&mut pace.recorder, &ops.decode, keys);
+            progress.next_split += run.n_keys.div_ceil(SPLIT_KEYS);
+            return Ok(());
+        }
+        let step = (self.tile_keys * self.max_chunk / n / 64 * 64).clamp(64, 8192);
+        for first_key in (0..run.n_keys).step_by(step) {
+            let here = step.min(run.n_keys - first_key);
+            let tile = KeyTile {
+                n_tokens: n,
+                first_key,
+                n_keys: here,
+                n_blocks: run.n_blocks,
+                mask_from: run.mask_from,
+                is_first: std::mem::take(&mut progress.is_first),
+                is_last: progress.runs_left == 0 && first_key + here == run.n_keys,
+            };
+            attention.prefill.record(&mut pace.recorder, &ops.prefill, tile);
+            pace.add(gpu, (4 * n * here * self.dims.q_dim()) as f64)?;
+        }
+        Ok(())
+    }
+
+    /// Moves pages that are complete now out of the tail.
+    fn seal(&mut self, gpu: &Gpu, pace: &mut Pace, layer_idx: usize, end: usize) -> Result<(), EngineError> {
+        let sealer = self.seal.as_ref().zip(self.tails[layer_idx].seal.as_ref());
+        if let Some((readback, pages)) = self.kv.record_seal(gpu, &mut pace.recorder, layer_idx, end, sealer)? {
+            pace.flush(gpu)?;
+            self.kv.readback_submitted(readback, pages);
         }
         Ok(())
     }
@@ -151,11 +191,35 @@ impl DeviceModel {
         linear(gpu, pace, output, n, self.dims.hidden_dim, self.dims.vocab_size)
     }
 
-    /// Tokens of the next chunk when `left` remain at `first_pos`: within `wanted` and within one segment.
+    /// Tokens of the next chunk when `left` remain at `first_pos`: within `wanted` and the room of the tail.
     pub(super) fn chunk_at(&self, first_pos: usize, left: usize, wanted: usize) -> usize {
-        let shape = self.shapes()[self.kv.segment_of(first_pos)];
-        left.min(wanted).min(self.max_chunk).min(shape.end_token() - first_pos)
+        left.min(wanted).min(self.max_chunk).min(self.kv.room_at(first_pos))
     }
+}
+
+/// Keys that lie behind one block table.
+struct Run {
+    n_keys: usize,
+    /// logical blocks (row stride of the table)
+    n_blocks: usize,
+    /// keys that the first token sees; each later one sees one more
+    mask_from: usize,
+}
+
+impl Run {
+    /// Complete pages, which every token sees.
+    fn of_pages(n_pages: usize, n_blocks: usize) -> Run {
+        Run { n_keys: n_pages * KV_PAGE_TOKENS, n_blocks, mask_from: n_pages * KV_PAGE_TOKENS }
+    }
+}
+
+/// How far the attention of one layer has come.
+struct Progress {
+    n_tokens: usize,
+    runs_left: usize,
+    n_splits: usize,
+    next_split: usize,
+    is_first: bool,
 }
 
 /// Records a product, slab by slab, and lets the pace submit what is enough.

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use crate::base::Bytes;
-use crate::base::limits::SUBMIT_TARGET_MILLIS;
-use crate::gpu::kernels::KvElement;
+use crate::base::limits::{KV_PAGE_TOKENS, SUBMIT_TARGET_MILLIS};
 use crate::gpu::kernels::sample::{self, Candidates};
 use crate::gpu::{Gpu, GpuError};
+use crate::kv::{KvCache, KvError, KvSpec, VramPlan};
 use crate::model::place;
 use crate::model::{ModelFile, RecommendedSampling, TokenizerSource};
+use crate::telemetry::Hub;
 use crate::token::{ChatMessage, ChatTemplate, Prompt, Tokenizer};
 
-use super::command::{KvDtype, KvSetup, LoadOptions, Message, ModelInfo, ModelSource, Role, Sampling};
+use super::command::{KvSetup, LoadOptions, Message, ModelInfo, ModelSource, Role, Sampling};
 use super::device_model::{self, DeviceModel};
 use super::error::EngineError;
 use super::pace::Pace;
@@ -31,7 +32,6 @@ pub(super) struct Loaded {
     pub(super) pace: Pace,
     /// tokens whose K and V are valid, in order
     pub(super) tokens: Vec<u32>,
-    element: KvElement,
     file: ModelFile,
 }
 
@@ -76,6 +76,7 @@ impl Loaded {
     /// memory that it takes), and returns false to stop.
     pub(super) fn load(
         gpu: &Gpu,
+        hub: &Hub,
         mut file: ModelFile,
         source: &ModelSource,
         options: &LoadOptions,
@@ -85,18 +86,15 @@ impl Loaded {
             ModelSource::Synthetic { .. } => None,
             _ => Some(TextSide::open(&file)?),
         };
-        let element = match options.kv_dtype {
-            KvDtype::F32 => KvElement::F32,
-            KvDtype::F16 | KvDtype::Q8 | KvDtype::Q4 => KvElement::F16,
-        };
         let plan = file.plan();
         let window = plan.sliding_window.unwrap_or(usize::MAX).min(plan.dims.context_len);
         let context = options.context.unwrap_or(window).clamp(1, window);
         file.limit_context(context)?;
         let plan = file.plan();
         let placed = place::lay_out(&file, gpu.max_binding_bytes())?;
-        let estimate = device_model::estimate(gpu, plan, &placed, element, context);
-        let kv_token_bytes = device_model::kv_spec(plan, element).token_bytes();
+        let spec = device_model::kv_spec(plan, options.kv_dtype);
+        let vram = plan_vram(gpu, &spec, context, options)?;
+        let estimate = device_model::estimate(gpu, plan, &placed, &spec, &vram);
         let mut notes: Vec<String> = placed
             .converted
             .iter()
@@ -111,9 +109,12 @@ impl Loaded {
         }
         let needed = Bytes(estimate.weights + estimate.activations + estimate.kv_first);
         let memory = if gpu.has_own_memory() { "VRAM" } else { "RAM" };
-        let what = format!("copying weights; {needed} of {memory} in all, and {} per 1,000 tokens", Bytes(1000 * kv_token_bytes));
+        let what =
+            format!("copying weights; {needed} of {memory} in all, and {} per 1,000 tokens", Bytes(1000 * spec.token_bytes()));
         let mut report = |share: f32| progress(share, &what);
-        let mut model = DeviceModel::load(gpu, &file, placed, element, context, options.budgets.vram, &mut report)?;
+        let kv = KvCache::new(gpu, spec, context, vram, options.limits.pcie, options.synchronous, hub)?;
+        let mut model = DeviceModel::load(gpu, &file, placed, kv, &mut report)?;
+        model.synchronous = options.synchronous;
         model.reserve(gpu, 1)?;
         let meta = file.info();
         let info = ModelInfo {
@@ -135,14 +136,17 @@ impl Loaded {
             sampling: recommended(&meta.sampling, *source == ModelSource::BuiltIn),
             built_in: *source == ModelSource::BuiltIn,
         };
-        Ok(Loaded { model, text, info, pace: Pace::new(gpu), tokens: Vec::new(), element, file })
+        Ok(Loaded { model, text, info, pace: Pace::new(gpu), tokens: Vec::new(), file })
     }
 
     /// Puts the same file on a new device, with an empty cache.
-    pub(super) fn reload(&mut self, gpu: &Gpu, options: &LoadOptions) -> Result<(), EngineError> {
+    pub(super) fn reload(&mut self, gpu: &Gpu, hub: &Hub, options: &LoadOptions) -> Result<(), EngineError> {
         let placed = place::lay_out(&self.file, gpu.max_binding_bytes())?;
         let context = self.info.context_limit;
-        let mut model = DeviceModel::load(gpu, &self.file, placed, self.element, context, options.budgets.vram, &mut |_| true)?;
+        let spec = *self.model.kv.spec();
+        let vram = plan_vram(gpu, &spec, context, options)?;
+        let kv = KvCache::new(gpu, spec, context, vram, options.limits.pcie, options.synchronous, hub)?;
+        let mut model = DeviceModel::load(gpu, &self.file, placed, kv, &mut |_| true)?;
         model.reserve(gpu, 1)?;
         self.model = model;
         self.pace = Pace::new(gpu);
@@ -176,12 +180,29 @@ impl Loaded {
     /// last token must run to give logits.
     pub(super) fn cached_prefix(&self, target: &[u32]) -> usize {
         let common = self.tokens.iter().zip(target).take_while(|(a, b)| a == b).count();
-        common.min(target.len().saturating_sub(1))
+        self.keeps(common.min(target.len().saturating_sub(1)))
     }
 
-    /// Forgets everything from token `len` on.
+    /// Makes room for `n_tokens` in all, in whatever tiers it takes.
+    pub(super) fn reserve(&mut self, gpu: &Gpu, n_tokens: usize) -> Result<(), EngineError> {
+        if self.model.kv.groups_below(n_tokens) > 0 && !self.model.kv.has_lower() {
+            self.model.kv.open_lower(gpu, crate::kv::lower::Lower::default())?;
+        }
+        self.model.reserve(gpu, n_tokens)
+    }
+
+    /// Forgets everything from token `len` on, and the tokens before it of a group that is complete: those are computed
+    /// again, because a page leaves the tail for good. What remains is `tokens`.
     pub(super) fn truncate(&mut self, len: usize) {
+        let len = self.keeps(len);
         self.tokens.truncate(len);
+        self.model.kv.truncate_groups((len / KV_PAGE_TOKENS) as u32);
+    }
+
+    /// Tokens that are left after cutting to `len`.
+    fn keeps(&self, len: usize) -> usize {
+        let sealed = self.model.kv.n_sealed() as usize * KV_PAGE_TOKENS;
+        if len >= sealed { len.min(self.tokens.len()) } else { len / KV_PAGE_TOKENS * KV_PAGE_TOKENS }
     }
 
     /// Tokens of the next prefill chunk at `pos` when `left` remain: as many as keep a layer near the submit target.
@@ -231,6 +252,13 @@ impl Loaded {
         let bytes = gpu.download(&self.model.act.logits)?;
         Ok(bytemuck::pod_collect_to_vec(&bytes[..self.model.dims.vocab_size * 4]))
     }
+}
+
+/// What the VRAM budget is spent on.
+fn plan_vram(gpu: &Gpu, spec: &KvSpec, context: usize, options: &LoadOptions) -> Result<VramPlan, KvError> {
+    let budget = options.budgets.vram;
+    VramPlan::new(spec, context, device_model::max_chunk(gpu), budget.map(|b| b.0))
+        .map_err(|least| KvError::VramTooSmall { least: Bytes(least), budget: budget.unwrap_or_default() })
 }
 
 impl TextSide {

@@ -30,7 +30,7 @@ impl Worker {
         let vocab_size = loaded.model.dims.vocab_size;
         let rows = (LOGITS_BYTES / (vocab_size * 4)).clamp(1, loaded.model.max_chunk);
         loaded.truncate(0);
-        loaded.model.reserve(gpu, tokens.len())?;
+        loaded.reserve(gpu, tokens.len())?;
         loaded.pace.set_whole(false);
         let (output, logits) = loaded.model.wide_output(gpu, rows)?;
         let mut stop = StopReason::Length;
@@ -149,7 +149,7 @@ impl Bench<'_> {
     fn prefill(&mut self, n: usize) -> Result<(), EngineError> {
         let tokens = self.random_tokens(n);
         let loaded = &mut *self.loaded;
-        loaded.model.reserve(self.gpu, loaded.tokens.len() + n)?;
+        loaded.reserve(self.gpu, loaded.tokens.len() + n)?;
         loaded.pace.set_whole(false);
         let (mut done, mut last) = (0, 1);
         while done < n {
@@ -167,7 +167,7 @@ impl Bench<'_> {
         let greedy = Sampler::new(Sampling::default());
         loaded.pace.set_whole(true);
         for token in tokens {
-            loaded.model.reserve(self.gpu, loaded.tokens.len() + 1)?;
+            loaded.reserve(self.gpu, loaded.tokens.len() + 1)?;
             loaded.run_chunk(self.gpu, &[token])?;
             loaded.pick(self.gpu, 0, &greedy)?;
         }
@@ -186,7 +186,7 @@ fn measured(gpu: &Gpu, loaded: &Loaded, n_tokens: usize, millis: f64, stop: Stop
         tokens_per_s: 0.0,
         attention: AttentionKind::Dense,
         kv_bytes: Tiers { vram: loaded.model.kv.bytes(), ram: 0, disk: 0 },
-        kv_peak_bytes: Tiers { vram: loaded.model.kv.bytes(), ram: 0, disk: 0 },
+        kv_peak_bytes: Tiers { vram: loaded.model.kv.peak_bytes(), ram: 0, disk: 0 },
         moved_bytes: MovedBytes::default(),
         pages: PageCounts::default(),
         overlap: None,

@@ -98,7 +98,7 @@ impl Turn {
     ) -> Result<Option<usize>, EngineError> {
         let began = Instant::now();
         loaded.truncate(cached);
-        loaded.model.reserve(gpu, target.len())?;
+        loaded.reserve(gpu, target.len())?;
         loaded.pace.set_whole(false);
         let mut last_chunk = 0;
         while loaded.tokens.len() < target.len() {
@@ -154,7 +154,7 @@ impl Turn {
             }
             let began = Instant::now();
             let (encode, dispatches) = (loaded.pace.encode, loaded.pace.n_dispatches);
-            loaded.model.reserve(gpu, loaded.tokens.len() + 1)?;
+            loaded.reserve(gpu, loaded.tokens.len() + 1)?;
             loaded.pace.set_whole(true);
             loaded.run_chunk(gpu, &[token])?;
             row = 0;

@@ -8,7 +8,10 @@
 //! * No command panics the thread: errors are sentences.
 //! * The device is opened with the first model, so that a window shows before it.
 
+use std::sync::Arc;
+
 use crate::gpu::{Gpu, GpuOptions};
+use crate::telemetry::Hub;
 
 use super::command::{EngineCommand, EngineEvent, LoadOptions, Message, ModelSource, Role, Sampling, TurnId, TurnSummary};
 use super::error::EngineError;
@@ -16,6 +19,8 @@ use super::handle::{EngineHandle, EnginePort};
 use super::loaded::Loaded;
 use super::turn::Turn;
 
+/// Events that a lane remembers between two looks.
+const EVENTS_PER_LANE: usize = 1 << 16;
 /// A device is rebuilt at most this often within one turn.
 const MAX_REBUILDS: usize = 2;
 /// Tokens at the end of a document that are left for the question's prefill: the template and the tokenizer may join them
@@ -39,11 +44,19 @@ pub(super) struct Worker {
     pub(super) loaded: Option<Loaded>,
     options: LoadOptions,
     gpu_options: GpuOptions,
+    hub: Arc<Hub>,
 }
 
 impl Worker {
     pub(super) fn new(port: EnginePort) -> Worker {
-        Worker { port, gpu: None, loaded: None, options: LoadOptions::default(), gpu_options: GpuOptions::default() }
+        Worker {
+            port,
+            gpu: None,
+            loaded: None,
+            options: LoadOptions::default(),
+            gpu_options: GpuOptions::default(),
+            hub: Hub::new(EVENTS_PER_LANE),
+        }
     }
 
     pub(super) fn run(mut self) {
@@ -134,7 +147,7 @@ impl Worker {
                 self.gpu = Some(Gpu::open(&gpu_options)?);
             }
             let Some(gpu) = &self.gpu else { return Err(EngineError::NoModel) };
-            Loaded::load(gpu, file, source, &options, &mut progress)
+            Loaded::load(gpu, &self.hub, file, source, &options, &mut progress)
         });
         self.gpu_options = gpu_options;
         self.options = options;
@@ -213,7 +226,7 @@ impl Worker {
         self.gpu = None;
         let gpu = Gpu::open(&self.gpu_options)?;
         if let Some(loaded) = &mut self.loaded {
-            loaded.reload(&gpu, &self.options)?;
+            loaded.reload(&gpu, &self.hub, &self.options)?;
         }
         self.gpu = Some(gpu);
         Ok(())

@@ -1,13 +1,26 @@
-//! Address arithmetic of the cache: bytes of a block, a token, a segment; how segments grow. Pure.
+//! Address arithmetic of the cache: bytes of a page, what a VRAM budget is spent on, how the pool grows. Pure.
 //!
 //! ```text
-//! context ─► segments of one layer:  2048 │ 2048 │ 4096 │ 8192 │ ...   (each doubles the total, none passes a binding)
-//! segment ─► slots: block b of KV head g sits at slot b * G + g, so that 64 tokens of all heads are contiguous
-//! slot    ─► 16 rows of D keys, 16 rows of D values
+//! VRAM budget ─► tail (new tokens, work element) + slots (pages on their way through) + pool of frames (complete pages)
+//! page  ─► slots: block b of KV head g sits at slot b * G + g, so that the 64 tokens of all heads are contiguous
+//! pool  ─► segments of one layer: 32 │ 32 │ 64 │ 128 ... frames (each doubles the total, none passes a binding)
 //! ```
 
-use crate::base::limits::{KV_BLOCK_TOKENS, KV_FIRST_SEGMENT_TOKENS};
+use crate::base::limits::{KV_BLOCK_TOKENS, KV_FIRST_SEGMENT_TOKENS, KV_PAGE_TOKENS};
 use crate::gpu::kernels::KvElement;
+
+/// Blocks of one KV head in a page.
+pub const BLOCKS_PER_PAGE: usize = KV_PAGE_TOKENS / KV_BLOCK_TOKENS;
+/// Staging of one slot where the budget does not say otherwise, bytes.
+const SLOT_BYTES: u64 = 4 << 20;
+/// Pages of a slot at most.
+const MAX_SLOT_PAGES: u64 = 64;
+/// Slots where the budget allows: one is read by the device, one is full, one is being filled.
+const MAX_SLOTS: usize = 3;
+/// Slots at least.
+const MIN_SLOTS: usize = 2;
+/// Pages of the tail at least: a partial page, and one to fill.
+const MIN_TAIL_PAGES: usize = 2;
 
 /// What the cache of a model looks like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,68 +31,148 @@ pub struct KvSpec {
     pub n_kv_head: usize,
     /// D
     pub head_dim: usize,
-    /// element type
-    pub element: KvElement,
+    /// element type of new tokens: f16 or f32
+    pub work: KvElement,
+    /// element type of complete pages
+    pub sealed: KvElement,
 }
 
-/// Tokens that one segment holds, the same in every layer.
+/// What a VRAM budget is spent on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VramPlan {
+    /// pages of each layer's tail
+    pub tail_pages: usize,
+    /// pages of a staging slot
+    pub slot_pages: usize,
+    /// staging slots, shared by all layers
+    pub n_slots: usize,
+    /// frames of each layer's pool
+    pub max_frames: usize,
+}
+
+/// Frames that one segment of the pool has, the same in every layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentShape {
-    /// first token of the context in it
-    pub first_token: usize,
-    /// tokens it has room for, a multiple of 16
-    pub n_tokens: usize,
+    /// first frame in it
+    pub first_frame: usize,
+    /// number of frames
+    pub n_frames: usize,
 }
 
 impl KvSpec {
-    /// Bytes of one block: 16 tokens of one layer and one KV head, K and V.
-    pub fn block_bytes(&self) -> u64 {
-        self.element.block_bytes(self.head_dim)
+    /// Bytes of a complete page: 64 tokens of one layer, all KV heads, K and V.
+    pub fn page_bytes(&self) -> u64 {
+        self.sealed.page_bytes(self.n_kv_head, self.head_dim)
+    }
+
+    /// Bytes of a page of the tail.
+    pub fn tail_page_bytes(&self) -> u64 {
+        self.work.page_bytes(self.n_kv_head, self.head_dim)
+    }
+
+    /// Bytes of K and V of 64 complete tokens over all layers.
+    pub fn group_bytes(&self) -> u64 {
+        self.n_layer as u64 * self.page_bytes()
     }
 
     /// Bytes of K and V of one token over all layers.
     pub fn token_bytes(&self) -> u64 {
-        (self.n_layer * self.n_kv_head) as u64 * self.block_bytes() / KV_BLOCK_TOKENS as u64
+        self.group_bytes() / KV_PAGE_TOKENS as u64
     }
 
-    /// Bytes of one layer's blocks of a segment.
-    pub fn segment_layer_bytes(&self, shape: SegmentShape) -> u64 {
-        shape.n_blocks() as u64 * self.n_kv_head as u64 * self.block_bytes()
+    /// Bytes of a block table over `n_pages`.
+    pub fn table_bytes(&self, n_pages: usize) -> u64 {
+        (n_pages * BLOCKS_PER_PAGE * self.n_kv_head * 4) as u64
     }
 
-    /// Bytes of a segment over all layers: blocks and tables.
-    pub fn segment_bytes(&self, shape: SegmentShape) -> u64 {
-        self.n_layer as u64 * (self.segment_layer_bytes(shape) + (shape.n_blocks() * self.n_kv_head * 4) as u64)
+    /// Block table u32 `[G, n_blocks]` of `pages`, physical pages in logical order, with row stride `n_blocks`.
+    pub fn table(&self, pages: &[usize], n_blocks: usize) -> Vec<u32> {
+        let mut table = vec![0; self.n_kv_head * n_blocks];
+        for (i, page) in pages.iter().enumerate() {
+            for b in 0..BLOCKS_PER_PAGE {
+                for g in 0..self.n_kv_head {
+                    table[g * n_blocks + i * BLOCKS_PER_PAGE + b] = ((page * BLOCKS_PER_PAGE + b) * self.n_kv_head + g) as u32;
+                }
+            }
+        }
+        table
+    }
+}
+
+impl VramPlan {
+    /// Spends `budget` (everything that is wanted where there is none) on a context of `limit` tokens that is read in chunks
+    /// of up to `max_chunk`.
+    ///
+    /// # Errors
+    /// The least budget that will do, bytes.
+    pub fn new(spec: &KvSpec, limit: usize, max_chunk: usize, budget: Option<u64>) -> Result<VramPlan, u64> {
+        let wanted_frames = limit / KV_PAGE_TOKENS;
+        let page = spec.page_bytes();
+        let tail_pages = (max_chunk.div_ceil(KV_PAGE_TOKENS) + 1).max(MIN_TAIL_PAGES);
+        let slot_pages = (SLOT_BYTES / page).clamp(1, MAX_SLOT_PAGES) as usize;
+        let generous = VramPlan { tail_pages, slot_pages, n_slots: MAX_SLOTS, max_frames: wanted_frames };
+        let Some(budget) = budget.filter(|b| *b < generous.bytes(spec)) else { return Ok(generous) };
+        let least = VramPlan { tail_pages: MIN_TAIL_PAGES, slot_pages: 1, n_slots: MIN_SLOTS, max_frames: 0 };
+        if budget < least.bytes(spec) {
+            return Err(least.bytes(spec));
+        }
+        // A quarter for the tail, an eighth for the slots, and the rest for pages that stay.
+        let per_tail_page = spec.n_layer as u64 * spec.tail_page_bytes();
+        let tail_pages = ((budget / 4 / per_tail_page) as usize).clamp(MIN_TAIL_PAGES, tail_pages);
+        let slot_budget = budget / 8 / (2 * page);
+        let n_slots = if slot_budget >= MAX_SLOTS as u64 { MAX_SLOTS } else { MIN_SLOTS };
+        let slot_pages = (slot_budget as usize / n_slots).clamp(1, slot_pages);
+        let mut plan = VramPlan { tail_pages, slot_pages, n_slots, max_frames: 0 };
+        if plan.bytes(spec) > budget {
+            plan = least;
+        }
+        plan.max_frames = (((budget - plan.bytes(spec)) / Self::frame_bytes(spec)) as usize).min(wanted_frames);
+        Ok(plan)
     }
 
-    /// Slot of logical block `block` of KV head `head`.
-    pub fn slot(&self, block: usize, head: usize) -> usize {
-        block * self.n_kv_head + head
+    /// Bytes of one frame in every layer, with its part of the tables.
+    pub fn frame_bytes(spec: &KvSpec) -> u64 {
+        spec.n_layer as u64 * (spec.page_bytes() + spec.table_bytes(1))
+    }
+
+    /// Bytes of the tails and their table.
+    pub fn tail_bytes(&self, spec: &KvSpec) -> u64 {
+        self.tail_pages as u64 * spec.n_layer as u64 * spec.tail_page_bytes() + spec.table_bytes(self.tail_pages)
+    }
+
+    /// Bytes of the slots: each is an upload buffer and the device's copy of it. Quantised pages are made in a slot's worth
+    /// of the tail's size as well.
+    pub fn slot_bytes(&self, spec: &KvSpec) -> u64 {
+        let scratch = if spec.sealed.is_quantised() { self.tail_pages as u64 * spec.page_bytes() } else { 0 };
+        (2 * self.n_slots * self.slot_pages) as u64 * spec.page_bytes() + spec.table_bytes(self.slot_pages) + scratch
+    }
+
+    /// Bytes of everything when all of it is allocated.
+    pub fn bytes(&self, spec: &KvSpec) -> u64 {
+        self.tail_bytes(spec) + self.slot_bytes(spec) + self.max_frames as u64 * Self::frame_bytes(spec)
     }
 }
 
 impl SegmentShape {
-    /// Logical blocks.
-    pub fn n_blocks(&self) -> usize {
-        self.n_tokens / KV_BLOCK_TOKENS
+    /// One past the last frame.
+    pub fn end_frame(&self) -> usize {
+        self.first_frame + self.n_frames
     }
 
-    /// One past the last token.
-    pub fn end_token(&self) -> usize {
-        self.first_token + self.n_tokens
+    /// Logical blocks of one KV head.
+    pub fn n_blocks(&self) -> usize {
+        self.n_frames * BLOCKS_PER_PAGE
     }
 }
 
-/// The segments that hold `n_tokens`, when a context may grow to `limit` and a binding to `max_binding_bytes`.
-pub fn plan_segments(spec: &KvSpec, n_tokens: usize, limit: usize, max_binding_bytes: u64) -> Vec<SegmentShape> {
-    let per_token = (spec.n_kv_head as u64 * spec.block_bytes() / KV_BLOCK_TOKENS as u64).max(1);
-    let most = (max_binding_bytes / per_token) as usize / KV_BLOCK_TOKENS * KV_BLOCK_TOKENS;
+/// The segments that hold `n_frames`, when the pool may grow to `max_frames` and a binding to `max_binding_bytes`.
+pub fn plan_pool(spec: &KvSpec, n_frames: usize, max_frames: usize, max_binding_bytes: u64) -> Vec<SegmentShape> {
+    let most = (max_binding_bytes / spec.page_bytes().max(1)).max(1) as usize;
     let mut segments = Vec::new();
     let mut total = 0;
-    while total < n_tokens {
-        let rest = limit.saturating_sub(total).next_multiple_of(KV_BLOCK_TOKENS).max(KV_BLOCK_TOKENS);
-        let size = total.max(KV_FIRST_SEGMENT_TOKENS).min(most.max(KV_BLOCK_TOKENS)).min(rest);
-        segments.push(SegmentShape { first_token: total, n_tokens: size });
+    while total < n_frames.min(max_frames) {
+        let size = total.max(KV_FIRST_SEGMENT_TOKENS / KV_PAGE_TOKENS).min(most).min(max_frames - total);
+        segments.push(SegmentShape { first_frame: total, n_frames: size });
         total += size;
     }
     segments
@@ -87,41 +180,77 @@ pub fn plan_segments(spec: &KvSpec, n_tokens: usize, limit: usize, max_binding_b
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
-    const SPEC: KvSpec = KvSpec { n_layer: 6, n_kv_head: 2, head_dim: 64, element: KvElement::F16 };
+    const SPEC: KvSpec = KvSpec { n_layer: 6, n_kv_head: 2, head_dim: 64, work: KvElement::F16, sealed: KvElement::F16 };
 
     #[test]
     fn kv_bytes_of_the_built_in_model_match_its_card() {
-        assert_eq!(SPEC.block_bytes(), 4096);
+        assert_eq!(SPEC.page_bytes(), 32 << 10);
         assert_eq!(SPEC.token_bytes(), 3 << 10);
     }
 
     #[test]
-    fn segments_cover_the_context_without_gaps_and_within_a_binding() {
-        for (n_tokens, limit, binding) in
-            [(1, 100, 1 << 27), (5000, 131_072, 1 << 27), (131_072, 131_072, 1 << 20), (17, 17, 1 << 12)]
-        {
-            let segments = plan_segments(&SPEC, n_tokens, limit, binding);
+    fn pool_covers_the_frames_without_gaps_and_within_a_binding() {
+        for (n, max, binding) in [(1, 100, 1 << 27), (500, 2048, 1 << 27), (2048, 2048, 1 << 20), (1, 1, 1 << 12)] {
+            let segments = plan_pool(&SPEC, n, max, binding);
             let mut end = 0;
             for s in &segments {
-                assert_eq!(s.first_token, end);
-                assert!(s.n_tokens > 0 && s.n_tokens.is_multiple_of(KV_BLOCK_TOKENS));
-                assert!(SPEC.segment_layer_bytes(*s) <= binding.max(8192));
-                end = s.end_token();
+                assert_eq!(s.first_frame, end);
+                assert!(s.n_frames > 0 && s.n_frames as u64 * SPEC.page_bytes() <= binding.max(SPEC.page_bytes()));
+                end = s.end_frame();
             }
-            assert!(end >= n_tokens && end < limit + KV_BLOCK_TOKENS, "{end} for {n_tokens} of {limit}");
+            assert!(end >= n && end <= max, "{end} for {n} of {max}");
         }
         // Doubling: a long context takes few segments, so few dispatches.
-        assert!(plan_segments(&SPEC, 131_072, 131_072, 1 << 30).len() <= 7);
+        assert!(plan_pool(&SPEC, 2048, 2048, 1 << 30).len() <= 7);
     }
 
     #[test]
-    fn segments_grow_by_adding_never_by_moving() {
-        let long = plan_segments(&SPEC, 50_000, 131_072, 1 << 27);
-        for n in [1, 2048, 2049, 9000, 40_000] {
-            let short = plan_segments(&SPEC, n, 131_072, 1 << 27);
+    fn pool_grows_by_adding_never_by_moving() {
+        let long = plan_pool(&SPEC, 1000, 2048, 1 << 27);
+        for n in [1, 32, 33, 140, 700] {
+            let short = plan_pool(&SPEC, n, 2048, 1 << 27);
             assert_eq!(short[..], long[..short.len()]);
         }
+    }
+
+    #[test]
+    fn table_of_identity_counts_slots() {
+        let table = SPEC.table(&[0, 1], 8);
+        assert_eq!(table, [0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15]);
+        // A table with room to spare keeps its stride.
+        assert_eq!(SPEC.table(&[3], 8)[..4], [24, 26, 28, 30]);
+    }
+
+    proptest! {
+        #[test]
+        fn vram_plan_never_passes_its_budget(
+            budget in 0u64..64 << 20, limit in 1usize..200_000, max_chunk in 16usize..512,
+            sealed in prop::sample::select(vec![KvElement::F16, KvElement::Q8, KvElement::Q4]),
+        ) {
+            let spec = KvSpec { sealed, ..SPEC };
+            match VramPlan::new(&spec, limit, max_chunk, Some(budget)) {
+                Ok(plan) => {
+                    prop_assert!(plan.bytes(&spec) <= budget);
+                    prop_assert!(plan.tail_pages >= 2 && plan.slot_pages >= 1 && plan.n_slots >= 2);
+                    prop_assert!(plan.max_frames <= limit / KV_PAGE_TOKENS);
+                }
+                Err(least) => {
+                    prop_assert!(budget < least);
+                    prop_assert!(VramPlan::new(&spec, limit, max_chunk, Some(least)).is_ok());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn vram_plan_without_a_budget_holds_the_whole_context() {
+        let plan = VramPlan::new(&SPEC, 131_072, 512, None).unwrap();
+        assert_eq!((plan.max_frames, plan.tail_pages, plan.n_slots), (2048, 9, 3));
+        let plan = VramPlan::new(&SPEC, 131_072, 512, Some(40 << 20)).unwrap();
+        assert!(plan.max_frames > 100 && plan.max_frames < 213, "{plan:?}");
     }
 }

@@ -1,10 +1,22 @@
-//! The KV cache: blocks of 16 tokens of one layer and one KV head, in segments that are allocated as the context grows.
+//! The KV cache in three tiers: VRAM, RAM and the disk.
+//!
+//! ```text
+//! cache: tail, pool, slots (VRAM) ◄─► transfer (a thread) ◄─► lower: RAM, and the disk through store
+//!   ▲ layout: what the budget is spent on   ▲ residency: which page has a frame
+//! ```
+//! 1. A page is 64 tokens of one layer, all KV heads. 2. Only [`residency`] and [`lower`] change where a page is; it stays
+//! readable where it was until the copy is complete. 3. Attention over the whole context reads every page wherever it is.
 
 mod cache;
 mod error;
 mod layout;
+mod link;
+pub mod lower;
+mod residency;
 pub mod store;
+mod transfer;
 
-pub use cache::{KvCache, Segment};
+pub use cache::{FilledSlot, KvCache, Paged};
 pub use error::KvError;
-pub use layout::{KvSpec, SegmentShape, plan_segments};
+pub use layout::{BLOCKS_PER_PAGE, KvSpec, SegmentShape, VramPlan, plan_pool};
+pub use transfer::Outgoing;

@@ -5,6 +5,7 @@
 mod common;
 
 mod logits;
+mod offload;
 #[path = "../common/plain_forward.rs"]
 mod plain_forward;
 mod turns;
@@ -15,9 +16,14 @@ use strata::engine::{EngineCommand, EngineEvent, EngineHandle, KvDtype, LoadOpti
 
 /// An engine with this model loaded. None (named) when there is no device.
 fn engine(test: &str, source: ModelSource, kv_dtype: KvDtype) -> Option<(EngineHandle, Box<ModelInfo>)> {
+    engine_with(test, source, LoadOptions { kv_dtype, ..LoadOptions::default() })
+}
+
+/// The same with all options.
+fn engine_with(test: &str, source: ModelSource, options: LoadOptions) -> Option<(EngineHandle, Box<ModelInfo>)> {
     drop(common::gpu(test, strata::gpu::Twins::default())?);
     let handle = strata::engine::spawn(|| {});
-    assert!(handle.send(EngineCommand::LoadModel { source, options: LoadOptions { kv_dtype, ..LoadOptions::default() } }));
+    assert!(handle.send(EngineCommand::LoadModel { source, options }));
     loop {
         match handle.wait(Duration::from_secs(120)).unwrap() {
             EngineEvent::ModelLoaded(info) => return Some((handle, info)),

@@ -1,0 +1,150 @@
+//! Which complete page is in which frame of VRAM. The only place where that changes. Pure.
+//!
+//! ```text
+//! (layer, group of 64 tokens) ─► frame of the layer's pool, or none: then the page is below, in RAM or on the disk
+//! ```
+//! 1. A frame holds one page, a page has one frame at most. 2. A new page takes the lowest free frame, so frames in use are
+//! a prefix unless pages left out of order. 3. Attention over the whole context reads every page in every step: a set that
+//! stays beats any order of replacement, so pages that have a frame keep it.
+
+/// Frames of every layer.
+#[derive(Debug, Clone)]
+pub struct Residency {
+    layers: Vec<Layer>,
+    max_frames: usize,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Layer {
+    /// by group
+    frame_of: Vec<Option<u32>>,
+    /// by frame
+    group_in: Vec<Option<u32>>,
+    n_used: usize,
+}
+
+impl Residency {
+    /// Nothing is resident; each of `n_layer` layers has `max_frames`.
+    pub fn new(n_layer: usize, max_frames: usize) -> Residency {
+        Residency { layers: vec![Layer::default(); n_layer], max_frames }
+    }
+
+    /// Frames of a layer.
+    pub fn max_frames(&self) -> usize {
+        self.max_frames
+    }
+
+    /// Takes no new pages beyond `max_frames`, for a device that has less memory than it was trusted with.
+    pub fn shrink_to(&mut self, max_frames: usize) {
+        self.max_frames = max_frames.min(self.max_frames);
+    }
+
+    /// Frame of a page.
+    pub fn frame(&self, layer: usize, group: u32) -> Option<u32> {
+        self.layers[layer].frame_of.get(group as usize).copied().flatten()
+    }
+
+    /// Pages of a layer that are resident.
+    pub fn n_resident(&self, layer: usize) -> usize {
+        self.layers[layer].n_used
+    }
+
+    /// Gives a page the lowest free frame; none where all are taken. A page that has one keeps it.
+    pub fn allocate(&mut self, layer: usize, group: u32) -> Option<u32> {
+        if let Some(frame) = self.frame(layer, group) {
+            return Some(frame);
+        }
+        let l = &mut self.layers[layer];
+        if l.n_used >= self.max_frames {
+            return None;
+        }
+        let is_prefix = l.group_in.iter().skip(l.n_used).all(Option::is_none);
+        let frame = if is_prefix { l.n_used } else { l.group_in.iter().position(Option::is_none).unwrap_or(l.group_in.len()) };
+        if l.group_in.len() <= frame {
+            l.group_in.resize(frame + 1, None);
+        }
+        let group_idx = group as usize;
+        if l.frame_of.len() <= group_idx {
+            l.frame_of.resize(group_idx + 1, None);
+        }
+        l.group_in[frame] = Some(group);
+        l.frame_of[group_idx] = Some(frame as u32);
+        l.n_used += 1;
+        Some(frame as u32)
+    }
+
+    /// Forgets all pages from group `n_groups` on.
+    pub fn truncate(&mut self, n_groups: u32) {
+        for l in &mut self.layers {
+            for frame in l.frame_of.drain((n_groups as usize).min(l.frame_of.len())..).flatten() {
+                l.group_in[frame as usize] = None;
+                l.n_used -= 1;
+            }
+        }
+    }
+
+    /// Frames in use within `first_frame .. first_frame + n_frames`, ascending, counted from `first_frame`.
+    pub fn used_in(&self, layer: usize, first_frame: usize, n_frames: usize) -> Vec<usize> {
+        let frames = self.layers[layer].group_in.iter().skip(first_frame).take(n_frames).enumerate();
+        frames.filter(|(_, group)| group.is_some()).map(|(i, _)| i).collect()
+    }
+
+    /// Groups below `n_groups` that have no frame in a layer.
+    pub fn missing(&self, layer: usize, n_groups: u32) -> Vec<u32> {
+        (0..n_groups).filter(|g| self.frame(layer, *g).is_none()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn residency_is_a_one_to_one_map_within_its_frames(
+            max_frames in 0usize..12, steps in prop::collection::vec((0usize..2, 0u32..20, 0u8..8), 0..60),
+        ) {
+            let mut residency = Residency::new(2, max_frames);
+            let mut model: HashMap<(usize, u32), u32> = HashMap::new();
+            for (layer, group, what) in steps {
+                if what == 0 {
+                    residency.truncate(group);
+                    model.retain(|(_, g), _| *g < group);
+                } else if let Some(frame) = residency.allocate(layer, group) {
+                    if let Some(old) = model.insert((layer, group), frame) {
+                        prop_assert_eq!(old, frame);
+                    }
+                } else {
+                    prop_assert!(!model.contains_key(&(layer, group)));
+                    prop_assert_eq!(model.keys().filter(|(l, _)| *l == layer).count(), max_frames);
+                }
+                for layer in 0..2 {
+                    let mut frames: Vec<usize> =
+                        model.iter().filter(|((l, _), _)| *l == layer).map(|(_, f)| *f as usize).collect();
+                    frames.sort_unstable();
+                    let n = frames.len();
+                    prop_assert!(frames.iter().all(|f| *f < max_frames));
+                    prop_assert_eq!(residency.n_resident(layer), n);
+                    prop_assert_eq!(residency.used_in(layer, 0, max_frames), frames);
+                    let missing = residency.missing(layer, 20);
+                    prop_assert_eq!(missing.len(), 20 - n);
+                    prop_assert!(missing.iter().all(|g| !model.contains_key(&(layer, *g))));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn frames_in_order_of_groups_are_a_prefix() {
+        let mut residency = Residency::new(1, 8);
+        for group in 0..6 {
+            assert_eq!(residency.allocate(0, group), Some(group));
+        }
+        residency.truncate(4);
+        assert_eq!(residency.allocate(0, 4), Some(4));
+    }
+}

@@ -1,0 +1,424 @@
+//! The thread between VRAM and the tiers below: it fills upload buffers ahead of the engine and empties readback buffers
+//! behind it.
+//!
+//! ```text
+//! engine ─ plan: batches in the order that attention will read them ─► fill slot 0, 1, 2 ─► Filled ─► engine: copy, attend
+//!    ▲                                                                      ▲ Lower: RAM, disk                     │
+//!    └─ Emptied ◄─ put pages into Lower ◄─ ReadbackMapped                   └──────── SlotMapped ◄─ device is done ┘
+//! ```
+//! 1. A slot belongs to this thread from `SlotMapped` until `Filled`, a readback buffer from `ReadbackMapped` until
+//!    `Emptied`; in between they belong to the engine and the device. So at most `n_slots` batches are ahead.
+//! 2. A plan that wraps begins again after its last batch: the next token reads what this one read, and its first pages are
+//!    on their way before it begins.
+//! 3. A page that cannot be had is reported, never replaced by other bytes; the plan ends there.
+//! 4. Both queues are bounded by the buffers: each message answers for one of them, or is waited for.
+//!
+//! Owner thread: `strata-transfer`, which owns [`Lower`] as well. It is a thread of its own because a software device works
+//! inside of the engine's submit, and because copying into mapped memory takes a core's time.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
+
+use super::error::KvError;
+use super::link::Link;
+use super::lower::{Keep, Lower, LowerError, LowerUse};
+use super::store::{PageId, Store};
+use crate::gpu::HostBuffer;
+use crate::telemetry::{self, Cause, EventKind, Hub, Lane, WaitCause};
+
+/// How long to sleep where there is nothing to do but to look after reads and writes.
+const IDLE: Duration = Duration::from_millis(2);
+
+/// Pages of one layer that travel together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Batch {
+    /// layer
+    pub layer: u32,
+    /// groups, ascending; at most a slot's worth
+    pub groups: Vec<u32>,
+}
+
+/// Batches in the order that attention reads them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StreamPlan {
+    /// the order
+    pub batches: Vec<Batch>,
+    /// after the last comes the first again
+    pub cyclic: bool,
+}
+
+/// A page in a readback buffer, to be kept below.
+#[derive(Debug, Clone, Copy)]
+pub struct Outgoing {
+    /// which
+    pub page: PageId,
+    /// where in the buffer, bytes
+    pub offset: u64,
+    /// in RAM as well, or only on the disk
+    pub keep: Keep,
+}
+
+enum Message {
+    Open(Box<Lower>),
+    Attach(Box<Store>),
+    Close(Sender<()>),
+    Buffers { slots: Vec<HostBuffer>, readbacks: Vec<HostBuffer> },
+    Plan { epoch: u64, plan: Arc<StreamPlan> },
+    SlotMapped(usize),
+    ReadbackMapped(usize, Vec<Outgoing>),
+    Append(Vec<u32>),
+    Truncate(u32),
+    Flush(Sender<Result<(), KvError>>),
+    LowerUse(Sender<LowerUse>),
+    End,
+}
+
+/// What the thread has to say.
+#[derive(Debug)]
+pub enum Arrival {
+    /// batch `index` of the plan lies in slot `slot`
+    Filled {
+        /// of the plan
+        epoch: u64,
+        /// position in it
+        index: usize,
+        /// which slot
+        slot: usize,
+    },
+    /// a readback buffer may be closed and used again
+    Emptied(usize),
+    /// a page of the plan is not whole and must be computed again
+    Missing {
+        /// of the plan
+        epoch: u64,
+        /// which page
+        page: PageId,
+    },
+    /// neither RAM nor disk takes any more, or the disk failed
+    Failed(KvError),
+    /// something the user should know
+    Notice(String),
+}
+
+/// The engine's end.
+pub struct Transfer {
+    to: Sender<Message>,
+    from: Receiver<Arrival>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Transfer {
+    /// Starts the thread. Uploads are held to `pcie` bytes per second.
+    ///
+    /// # Errors
+    /// Where the system gives no thread.
+    pub fn start(page_bytes: u64, pcie: Option<u64>, hub: &Hub) -> std::io::Result<Transfer> {
+        let (to, messages) = unbounded();
+        let (arrivals, from) = unbounded();
+        let mover = Mover {
+            messages,
+            arrivals,
+            page_bytes,
+            lower: None,
+            slots: Vec::new(),
+            readbacks: Vec::new(),
+            free: VecDeque::new(),
+            plan: Arc::new(StreamPlan::default()),
+            epoch: 0,
+            next: 0,
+            link: Link::new(pcie),
+            lane: hub.lane("transfer"),
+        };
+        let thread = std::thread::Builder::new().name("strata-transfer".into()).spawn(move || mover.run())?;
+        Ok(Transfer { to, from, thread: Some(thread) })
+    }
+
+    fn send(&self, message: Message) {
+        // The thread ends only with this handle; were it gone, the next wait would say so.
+        let _ = self.to.send(message);
+    }
+
+    /// Puts `lower` under the context, in place of nothing.
+    pub fn open(&self, lower: Lower) {
+        self.send(Message::Open(Box::new(lower)));
+    }
+
+    /// Gives a context that has only RAM below it a store.
+    pub fn attach(&self, store: Store) {
+        self.send(Message::Attach(Box::new(store)));
+    }
+
+    /// Writes out what is on its way and closes what is below the context.
+    pub fn close(&self) {
+        let (done, wait) = bounded(1);
+        self.send(Message::Close(done));
+        let _ = wait.recv();
+    }
+
+    /// The buffers of both directions: slots that are not mapped yet, and readbacks that are not in use.
+    pub fn buffers(&self, slots: Vec<HostBuffer>, readbacks: Vec<HostBuffer>) {
+        self.send(Message::Buffers { slots, readbacks });
+    }
+
+    /// Begins a new plan; what was filled for an older one arrives all the same, with its epoch.
+    pub fn plan(&self, epoch: u64, plan: Arc<StreamPlan>) {
+        self.send(Message::Plan { epoch, plan });
+    }
+
+    /// Maps a slot as soon as the device is done with it, and hands it over.
+    pub fn map_slot(&self, slot: usize, buffer: &HostBuffer) {
+        let to = self.to.clone();
+        buffer.map(move |mapped| {
+            if mapped {
+                let _ = to.send(Message::SlotMapped(slot));
+            }
+        });
+    }
+
+    /// Hands a slot over that is mapped still, because its batch was not wanted.
+    pub fn return_slot(&self, slot: usize) {
+        self.send(Message::SlotMapped(slot));
+    }
+
+    /// Maps a readback buffer as soon as the device has written it, and hands it over.
+    pub fn map_readback(&self, readback: usize, buffer: &HostBuffer, pages: Vec<Outgoing>) {
+        let to = self.to.clone();
+        buffer.map(move |mapped| {
+            if mapped {
+                let _ = to.send(Message::ReadbackMapped(readback, pages));
+            }
+        });
+    }
+
+    /// Tokens were added after the last.
+    pub fn append_tokens(&self, tokens: &[u32]) {
+        self.send(Message::Append(tokens.to_vec()));
+    }
+
+    /// Groups from `n_groups` on are not the context's any more.
+    pub fn truncate(&self, n_groups: u32) {
+        self.send(Message::Truncate(n_groups));
+    }
+
+    /// Waits until everything that was handed over is written and committed.
+    ///
+    /// # Errors
+    /// What kept it from being written.
+    pub fn flush(&self) -> Result<(), KvError> {
+        let (done, wait) = bounded(1);
+        self.send(Message::Flush(done));
+        wait.recv().unwrap_or(Err(KvError::TransferGone))
+    }
+
+    /// What is below now.
+    pub fn lower_use(&self) -> Option<LowerUse> {
+        let (done, wait) = bounded(1);
+        self.send(Message::LowerUse(done));
+        wait.recv().ok()
+    }
+
+    /// The next arrival, waiting up to `patience`.
+    ///
+    /// # Errors
+    /// Where the thread is gone.
+    pub fn arrival(&self, patience: Duration) -> Result<Option<Arrival>, KvError> {
+        match self.from.recv_timeout(patience) {
+            Ok(arrival) => Ok(Some(arrival)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => Err(KvError::TransferGone),
+        }
+    }
+}
+
+impl Drop for Transfer {
+    fn drop(&mut self) {
+        // The callbacks of buffers that are never mapped again hold senders, so an end must be said.
+        self.close();
+        self.send(Message::End);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Mover {
+    messages: Receiver<Message>,
+    arrivals: Sender<Arrival>,
+    page_bytes: u64,
+    lower: Option<Box<Lower>>,
+    slots: Vec<HostBuffer>,
+    readbacks: Vec<HostBuffer>,
+    /// slots that are mapped and empty
+    free: VecDeque<usize>,
+    plan: Arc<StreamPlan>,
+    epoch: u64,
+    /// next batch of the plan
+    next: usize,
+    link: Link,
+    lane: Lane,
+}
+
+impl Mover {
+    fn run(mut self) {
+        loop {
+            let can_fill = self.next < self.plan.batches.len() && !self.free.is_empty() && self.lower.is_some();
+            let message = match can_fill {
+                true => self.messages.try_recv().map_err(|e| e.is_disconnected()),
+                false => self.messages.recv_timeout(IDLE).map_err(|e| e == RecvTimeoutError::Disconnected),
+            };
+            match message {
+                Ok(Message::End) => return,
+                Ok(message) => {
+                    self.handle(message);
+                    continue;
+                }
+                Err(true) => return,
+                Err(false) => {}
+            }
+            if let Some(lower) = &mut self.lower {
+                let pumped = lower.pump();
+                self.report(pumped);
+            }
+            if can_fill && !self.fill() {
+                return;
+            }
+        }
+    }
+
+    fn handle(&mut self, message: Message) {
+        match message {
+            Message::Open(lower) => self.lower = Some(lower),
+            Message::Attach(store) => {
+                if let Some(lower) = &mut self.lower {
+                    lower.attach(*store);
+                }
+            }
+            Message::Close(done) => {
+                self.plan = Arc::default();
+                if let Some(lower) = self.lower.take() {
+                    let closed = lower.close();
+                    self.report(closed.map(drop));
+                }
+                let _ = done.send(());
+            }
+            Message::Buffers { slots, readbacks } => (self.slots, self.readbacks) = (slots, readbacks),
+            Message::Plan { epoch, plan } => {
+                (self.epoch, self.next) = (epoch, 0);
+                if let Some(lower) = &mut self.lower {
+                    let pages: Vec<PageId> = plan.batches.iter().flat_map(Batch::pages).collect();
+                    lower.plan(&pages, plan.cyclic);
+                }
+                self.plan = plan;
+            }
+            Message::SlotMapped(slot) => self.free.push_back(slot),
+            Message::ReadbackMapped(readback, pages) => self.put(readback, &pages),
+            Message::Append(tokens) => {
+                if let Some(lower) = &mut self.lower {
+                    lower.append_tokens(&tokens);
+                }
+            }
+            Message::Truncate(n_groups) => {
+                if let Some(lower) = &mut self.lower {
+                    lower.truncate(n_groups);
+                }
+            }
+            Message::Flush(done) => {
+                let flushed = self.lower.as_mut().map_or(Ok(()), |lower| lower.flush().map_err(KvError::from));
+                let _ = done.send(flushed);
+            }
+            Message::LowerUse(done) => {
+                let _ = done.send(self.lower.as_ref().map(|l| l.usage()).unwrap_or_default());
+            }
+            Message::End => {}
+        }
+    }
+
+    /// Tells what went wrong, and what the tiers have to say.
+    fn report(&mut self, result: Result<(), LowerError>) {
+        for notice in self.lower.as_mut().map(|l| l.notices()).unwrap_or_default() {
+            let _ = self.arrivals.send(Arrival::Notice(notice));
+        }
+        if let Err(error) = result {
+            let _ = self.arrivals.send(Arrival::Failed(error.into()));
+        }
+    }
+
+    fn put(&mut self, readback: usize, pages: &[Outgoing]) {
+        let Some(lower) = &mut self.lower else { return };
+        let buffer = &self.readbacks[readback];
+        let mut result = Ok(());
+        for out in pages {
+            let read = buffer.read(out.offset, self.page_bytes, |bytes| lower.put(out.page, bytes, out.keep));
+            result = match read {
+                Ok(put) => put,
+                Err(error) => {
+                    let _ = self.arrivals.send(Arrival::Failed(error.into()));
+                    return;
+                }
+            };
+            if result.is_err() {
+                break;
+            }
+        }
+        self.report(result);
+        let _ = self.arrivals.send(Arrival::Emptied(readback));
+    }
+
+    /// Fills the next slot. False when nobody listens any more.
+    fn fill(&mut self) -> bool {
+        let (Some(lower), Some(slot)) = (&mut self.lower, self.free.pop_front()) else { return true };
+        let (epoch, index) = (self.epoch, self.next);
+        let batch = &self.plan.batches[index];
+        let began = telemetry::now();
+        for (i, page) in batch.pages().enumerate() {
+            let filled = match lower.take(page) {
+                Ok(bytes) => self.slots[slot].write(i as u64 * self.page_bytes, &bytes).map_err(KvError::from),
+                Err(LowerError::Missing(page)) => {
+                    self.free.push_front(slot);
+                    self.next = usize::MAX;
+                    return self.arrivals.send(Arrival::Missing { epoch, page }).is_ok();
+                }
+                Err(error) => Err(error.into()),
+            };
+            if let Err(error) = filled {
+                self.free.push_front(slot);
+                self.next = usize::MAX;
+                return self.arrivals.send(Arrival::Failed(error)).is_ok();
+            }
+        }
+        let n_pages = batch.groups.len();
+        let arrives = self.link.carry(n_pages as u64 * self.page_bytes, Instant::now());
+        let waits = telemetry::now();
+        if let Some(rest) = arrives.checked_duration_since(Instant::now()).filter(|rest| !rest.is_zero()) {
+            std::thread::sleep(rest);
+            self.lane.span(EventKind::Wait { cause: WaitCause::LinkLimit }, waits);
+        }
+        self.lane.span(
+            EventKind::PageMove {
+                link: telemetry::Link::RamToVram,
+                layer: batch.layer,
+                group: batch.groups.first().copied().unwrap_or_default(),
+                n_pages: n_pages as u32,
+                bytes: n_pages as u64 * self.page_bytes,
+                cause: Cause::Attention,
+            },
+            began,
+        );
+        self.next += 1;
+        if self.plan.cyclic && self.next == self.plan.batches.len() {
+            self.next = 0;
+        }
+        self.arrivals.send(Arrival::Filled { epoch, index, slot }).is_ok()
+    }
+}
+
+impl Batch {
+    /// Its pages, in order.
+    pub fn pages(&self) -> impl Iterator<Item = PageId> + '_ {
+        self.groups.iter().map(|group| PageId::kv(self.layer, *group))
+    }
+}

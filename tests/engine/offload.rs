@@ -1,0 +1,57 @@
+//! Exact offload against everything in VRAM: the same logits, whatever the budget.
+
+use strata::base::{Bytes, Tiers};
+use strata::engine::{EngineCommand, EngineEvent, KvDtype, LoadOptions, ModelSource};
+
+use crate::{engine_with, finish};
+
+fn logits(test: &str, options: LoadOptions, tokens: &[u32]) -> Option<(Vec<f32>, Box<strata::engine::TurnSummary>)> {
+    let (handle, _) = engine_with(test, ModelSource::BuiltIn, options)?;
+    handle.send(EngineCommand::Logits { turn: 1, tokens: tokens.to_vec() });
+    let (events, end) = finish(&handle);
+    let mut out = Vec::new();
+    for event in &events {
+        if let EngineEvent::LogitsRows { rows, .. } = event {
+            out.extend_from_slice(rows);
+        }
+    }
+    Some((out, end.unwrap()))
+}
+
+fn tokens(n: usize) -> Vec<u32> {
+    let mut rng = strata::base::Rng::new(5);
+    (0..n).map(|_| rng.below(2000)).collect()
+}
+
+/// Largest KL divergence of a position, natural logarithm.
+fn worst_kld(a: &[f32], b: &[f32], vocab_size: usize) -> f64 {
+    assert_eq!(a.len(), b.len());
+    let softmax = |row: &[f32]| -> Vec<f64> {
+        let top = row.iter().fold(f32::MIN, |m, x| m.max(*x));
+        let e: Vec<f64> = row.iter().map(|x| f64::from(x - top).exp()).collect();
+        let sum: f64 = e.iter().sum();
+        e.iter().map(|x| x / sum).collect()
+    };
+    let rows = a.chunks(vocab_size).zip(b.chunks(vocab_size));
+    rows.map(|(a, b)| softmax(a).iter().zip(softmax(b)).map(|(p, q)| p * ((p + 1e-30) / (q + 1e-30)).ln()).sum())
+        .fold(0.0, f64::max)
+}
+
+#[test]
+fn exact_offload_gives_the_logits_of_everything_in_vram() {
+    let test = "exact_offload_gives_the_logits_of_everything_in_vram";
+    let tokens = tokens(900);
+    for kv_dtype in [KvDtype::F16, KvDtype::Q8, KvDtype::Q4, KvDtype::F32] {
+        let base = LoadOptions { kv_dtype, context: Some(1024), ..Default::default() };
+        let Some((dense, _)) = logits(test, base.clone(), &tokens) else { return };
+        let vocab_size = dense.len() / tokens.len();
+        for (vram, synchronous) in [(2200 << 10, false), (1300 << 10, false), (1300 << 10, true)] {
+            let budgets = Tiers { vram: Some(Bytes(vram)), ..Default::default() };
+            let options = LoadOptions { budgets, synchronous, ..base.clone() };
+            let Some((offloaded, summary)) = logits(test, options, &tokens) else { return };
+            let kld = worst_kld(&dense, &offloaded, vocab_size);
+            assert!(kld <= 1e-6, "{kv_dtype:?} in {vram}: {kld}");
+            assert!(summary.kv_peak_bytes.vram <= vram, "{} of {vram}", summary.kv_peak_bytes.vram);
+        }
+    }
+}
