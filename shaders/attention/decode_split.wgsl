@@ -42,8 +42,7 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
     var s_#{h} = vec4<f32>(MASKED);
 #endfor
     if k0 < params.n_keys {
-        let block = block_at(g, k0, params.n_blocks);
-        let t = k0 % BLOCK_TOKENS;
+        let row = key_row(block_at(g, k0, params.n_blocks), k0 % BLOCK_TOKENS);
         let scales = scales_at(g, k0, params.n_blocks);
 #for h in 0..GR
         s_#{h} = vec4<f32>(0.0);
@@ -56,7 +55,7 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
             let scale = key_scale8(scales, d);
             var k: Eight;
 #for j in 0..4
-            k = whole_key(key8(block, t + #{j}u, d), scale);
+            k = whole_key(key8(row, #{j}u, d), scale);
 #for h in 0..GR
             s_#{h}[#{j}] += dot(x_#{h}, k.a) + dot(y_#{h}, k.b);
 #endfor

@@ -51,7 +51,7 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
         // Lanes past the last key read the step's first ones again; what they score is masked.
         let first = select(step, k0, k0 < n_here);
         let block = block_at(g, first_key + first, params.n_blocks);
-        let t = first % BLOCK_TOKENS;
+        let row = key_row(block, first % BLOCK_TOKENS);
         // The step's 32 keys are of one page.
         let scales = scales_at(g, first_key + step, params.n_blocks);
 #for n in 0..NC
@@ -78,7 +78,7 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
             let y_#{h} = subgroupBroadcast(scaled_#{h}_#{n}.b, #{l}u);
 #endfor
 #for j in 0..4
-            k = key8(block, t + #{j}u, #{n*64}u + #{l*8}u);
+            k = key8(row, #{j}u, #{n*64}u + #{l*8}u);
 #for h in 0..GR
             s_#{h}[#{j}] += dot(x_#{h}, k.a) + dot(y_#{h}, k.b);
 #endfor

@@ -19,9 +19,8 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     if any_visible(k0, r0) {
         // Blocks are allocated whole, so the 8 keys (half a block) are readable even where they are not written yet.
         let token = params.first_key + k0;
-        let block = block_at(g, token, params.n_blocks);
+        let row = key_row(block_at(g, token, params.n_blocks), token % BLOCK_TOKENS);
         let scales = scales_at(g, token, params.n_blocks);
-        let t = token % BLOCK_TOKENS;
 #for i in 0..8
         let q_#{i} = q_row(r0 + #{i}u, g);
 #endfor
@@ -33,13 +32,13 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
             let scale = key_scale8(scales, d);
             var k: Eight;
 #for j in 0..4
-            k = whole_key(key8(block, t + #{j}u, d), scale);
+            k = whole_key(key8(row, #{j}u, d), scale);
 #for i in 0..8
             lo_#{i}[#{j}] += dot(x_#{i}, k.a) + dot(y_#{i}, k.b);
 #endfor
 #endfor
 #for j in 0..4
-            k = whole_key(key8(block, t + #{j+4}u, d), scale);
+            k = whole_key(key8(row, #{j+4}u, d), scale);
 #for i in 0..8
             hi_#{i}[#{j}] += dot(x_#{i}, k.a) + dot(y_#{i}, k.b);
 #endfor

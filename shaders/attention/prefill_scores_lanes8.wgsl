@@ -21,8 +21,7 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
     if any_visible(tile_key, r0) {
         // Lanes past the tile's last key read its first ones again and are not stored.
         let token = params.first_key + select(tile_key, k0, k0 < params.n_tile_keys);
-        let block = block_at(g, token, params.n_blocks);
-        let t = token % BLOCK_TOKENS;
+        let row = key_row(block_at(g, token, params.n_blocks), token % BLOCK_TOKENS);
         // Where keys are codes, the tile's 64 keys are of one page.
         let scales = scales_at(g, params.first_key + tile_key, params.n_blocks);
         for (var d = 0u; d < HEAD_DIM; d += 8u) {
@@ -36,13 +35,13 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
 #endfor
             var k: Eight;
 #for j in 0..4
-            k = key8(block, t + #{j}u, d);
+            k = key8(row, #{j}u, d);
 #for i in 0..8
             lo_#{i}[#{j}] += dot(x_#{i}, k.a) + dot(y_#{i}, k.b);
 #endfor
 #endfor
 #for j in 0..4
-            k = key8(block, t + #{j+4}u, d);
+            k = key8(row, #{j+4}u, d);
 #for i in 0..8
             hi_#{i}[#{j}] += dot(x_#{i}, k.a) + dot(y_#{i}, k.b);
 #endfor

@@ -2,7 +2,8 @@
 // `table[g * n_blocks + b]` is the slot of logical block b (16 tokens) of KV head g.
 //   block_at(g, token, n_blocks)   the block that holds a token, counted from the segment's first
 //   value8(block, t, d)            elements d .. d + 8 of the value of the block's token t
-//   key8(block, t, d)              the same of its key, as codes: key = low + step * code
+//   key_row(block, t)              its key
+//   key8(row, j, d)                elements d .. d + 8 of the j-th key from there, as codes: key = low + step * code
 //   scales_at, key_scale8          low and step of these 8 channels, the same for the 64 tokens of a page
 //   whole_key(codes, scale)        the key itself
 //   scaled_query, query_low        or the query made ready for codes: q · key = scaled_query · code + query_low

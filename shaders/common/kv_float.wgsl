@@ -16,8 +16,12 @@ fn load8(at: u32) -> Eight {
 #endif
 }
 
-fn key8(block: u32, t: u32, d: u32) -> Eight {
-    return load8(block + t * HEAD_DIM + d);
+fn key_row(block: u32, t: u32) -> u32 {
+    return block + t * HEAD_DIM;
+}
+
+fn key8(row: u32, j: u32, d: u32) -> Eight {
+    return load8(row + j * HEAD_DIM + d);
 }
 
 fn value8(block: u32, t: u32, d: u32) -> Eight {

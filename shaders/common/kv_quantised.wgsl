@@ -32,8 +32,12 @@ fn codes8(row: u32, d: u32) -> Eight {
 #endif
 }
 
-fn key8(block: u32, t: u32, d: u32) -> Eight {
-    return codes8(block + t * ROW_WORDS, d);
+fn key_row(block: u32, t: u32) -> u32 {
+    return block + t * ROW_WORDS;
+}
+
+fn key8(row: u32, j: u32, d: u32) -> Eight {
+    return codes8(row + j * ROW_WORDS, d);
 }
 
 fn value8(block: u32, t: u32, d: u32) -> Eight {

@@ -20,6 +20,8 @@ pub struct AttentionPrefill {
     n_kv_head: usize,
     head_dim: usize,
     lanes8: bool,
+    /// tiles start at multiples of this
+    key_step: usize,
 }
 
 /// Bind groups for one segment of one layer.
@@ -128,6 +130,7 @@ impl AttentionPrefill {
             n_kv_head,
             head_dim,
             lanes8,
+            key_step: if element.is_quantised() { 64 } else { 8 },
         })
     }
 
@@ -155,6 +158,7 @@ impl AttentionPrefill {
 
     /// Adds the three dispatches of one tile.
     pub fn record(&self, recorder: &mut Recorder, bindings: &PrefillBindings, tile: KeyTile) {
+        debug_assert!(tile.first_key.is_multiple_of(self.key_step), "{tile:?}");
         let group = self.n_head / self.n_kv_head;
         let n_rows = (tile.n_tokens * group) as u32;
         let n_tile_keys = tile.n_keys.next_multiple_of(8) as u32;
