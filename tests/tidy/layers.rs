@@ -7,9 +7,10 @@ use crate::sources::Source;
 use crate::text::without_comments;
 
 /// Every module and its layer, as `src/lib.rs` has it.
-pub const TABLE: [(&str, u8); 10] = [
+pub const TABLE: [(&str, u8); 11] = [
     ("base", 0),
     ("reference", 1),
+    ("telemetry", 1),
     ("document", 2),
     ("token", 2),
     ("gpu", 2),

@@ -1,0 +1,24 @@
+//! What happened and when: typed events in bounded rings, exact counters, one clock, and what is made of them.
+//!
+//! ```text
+//! engine, I/O, ... ─► Lane.record ─┬─► counters, histograms ───────────────┐
+//!  (one lane each)                 └─► ring of fixed size ─► Hub::drain_into ─► Snapshot ─► dashboard, chrome, jsonl, overlap
+//! ```
+//! 1. Recording allocates nothing and waits for nobody; an overfull ring loses its oldest event and counts it.
+//! 2. Counters see every event of an enabled hub, also those that a ring lost.
+//! 3. An event holds numbers only: no text of a document, no path, no question.
+//! 4. All times are nanoseconds of one clock, [`now`].
+//!
+//! Owner thread: a lane belongs to the thread that records; a snapshot to the one thread that drains.
+
+mod clock;
+mod counters;
+mod event;
+mod histogram;
+mod hub;
+
+pub use clock::{now, ns_of};
+pub use counters::{Counters, LinkCounter, PageCounter, WaitCounter};
+pub use event::{Cause, Event, EventKind, FaultKind, KernelFamily, Link, NO_LAYER, Phase, StepKind, WaitCause};
+pub use histogram::Histogram;
+pub use hub::{Hub, Lane, LaneSnapshot, Snapshot};
