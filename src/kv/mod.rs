@@ -3,6 +3,7 @@
 mod cache;
 mod error;
 mod layout;
+pub mod lower;
 pub mod store;
 
 pub use cache::{KvCache, Segment};
