@@ -196,7 +196,7 @@ impl Loaded {
     pub(super) fn truncate(&mut self, len: usize) {
         let len = self.keeps(len);
         self.tokens.truncate(len);
-        self.model.kv.truncate_groups((len / KV_PAGE_TOKENS) as u32);
+        self.model.kv.truncate(len);
     }
 
     /// Tokens that are left after cutting to `len`.

@@ -15,10 +15,10 @@ use std::time::Duration;
 
 use super::error::KvError;
 use super::layout::{BLOCKS_PER_PAGE, KvSpec, SegmentShape, VramPlan, plan_pool};
-use super::lower::{Keep, Lower, LowerUse};
+use super::lower::{Keep, Lower};
 use super::residency::Residency;
-use super::store::{PageId, Store};
-use super::transfer::{Arrival, Batch, Outgoing, StreamPlan, Transfer};
+use super::store::{Io, PageId};
+use super::transfer::{Arrival, Batch, LowerReport, Outgoing, StreamPlan, Transfer};
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::base::{MovedBytes, PageCounts};
 use crate::gpu::kernels::seal_pages::SealPages;
@@ -83,7 +83,12 @@ pub struct KvCache {
     stage: Option<Stage>,
     residency: Residency,
     n_sealed: u32,
+    /// groups of the document, which are written to its store
     saved_groups: u32,
+    /// tokens of the document in the store
+    n_document_tokens: usize,
+    /// tokens that the store knows of
+    n_tokens_below: usize,
     transfer: Transfer,
     has_lower: bool,
     epoch: u64,
@@ -139,6 +144,8 @@ impl KvCache {
             plan,
             n_sealed: 0,
             saved_groups: 0,
+            n_document_tokens: 0,
+            n_tokens_below: 0,
             transfer,
             has_lower: false,
             epoch: 0,
@@ -315,30 +322,25 @@ impl KvCache {
         Ok(())
     }
 
-    /// Puts RAM, and a store where there is one, below the context as it is. Slots exist afterwards, whose bind groups must
-    /// follow.
+    /// Puts RAM, and a store where there is one, below the context as it is, which knows of `n_tokens` already. Slots exist
+    /// afterwards, whose bind groups must follow.
     ///
     /// # Errors
     /// Out of VRAM, a lost device.
-    pub fn open_lower(&mut self, gpu: &Gpu, lower: Lower) -> Result<(), KvError> {
-        self.close_lower();
+    pub fn open_lower(&mut self, gpu: &Gpu, lower: Lower, n_tokens: usize) -> Result<(), KvError> {
         self.make_stage(gpu)?;
         self.transfer.open(lower);
         self.has_lower = true;
+        self.n_tokens_below = n_tokens;
         Ok(())
     }
 
-    /// Begins the context anew with a document, of which `n_present` groups are in the store already; the first
-    /// `n_document` groups are written to it.
-    pub fn begin_document(&mut self, n_present: u32, n_document: u32) {
-        self.truncate_groups(0);
+    /// Begins the context anew with a document, of which `n_present` groups are in the store already; the others of its
+    /// `n_tokens` are written to it.
+    pub fn begin_document(&mut self, n_present: u32, n_tokens: usize) {
         self.n_sealed = n_present;
-        self.saved_groups = n_document;
-    }
-
-    /// Gives what is below the context a store.
-    pub fn attach_store(&mut self, store: Store) {
-        self.transfer.attach(store);
+        self.n_document_tokens = n_tokens;
+        self.saved_groups = (n_tokens / KV_PAGE_TOKENS) as u32;
     }
 
     /// There are tiers below.
@@ -346,51 +348,70 @@ impl KvCache {
         self.has_lower
     }
 
-    /// Closes what is below. Pages that were only there are gone: the context must be cut to nothing.
-    pub fn close_lower(&mut self) {
-        if self.has_lower {
-            self.transfer.close();
-            self.has_lower = false;
-            self.saved_groups = 0;
-            self.forget_stream();
-        }
-    }
-
-    /// What is below now; the last known where there is nothing.
-    pub fn lower_use(&self) -> LowerUse {
-        self.transfer.lower_use().unwrap_or_default()
-    }
-
-    /// Waits until everything below is written.
+    /// Forgets the context and closes what is below it; the I/O, for the next.
     ///
     /// # Errors
-    /// What kept it from being written.
-    pub fn flush_lower(&mut self, gpu: &Gpu) -> Result<(), KvError> {
-        let Some(n) = self.stage.as_ref().map(|s| s.readbacks.len()) else { return Ok(()) };
-        if !self.has_lower {
-            return Ok(());
+    /// A lost device.
+    pub fn close_lower(&mut self, gpu: &Gpu) -> Result<Option<Io>, KvError> {
+        let mut io = None;
+        if self.has_lower {
+            self.empty_readbacks(gpu)?;
+            io = self.transfer.close();
+            self.has_lower = false;
         }
-        while self.stage.as_ref().is_some_and(|s| s.free_readbacks.len() < n) {
+        (self.saved_groups, self.n_document_tokens, self.n_tokens_below, self.n_sealed) = (0, 0, 0, 0);
+        self.residency.truncate(0);
+        self.forget_stream();
+        Ok(io)
+    }
+
+    /// What is below now.
+    pub fn report(&self) -> LowerReport {
+        if self.has_lower { self.transfer.report() } else { LowerReport::default() }
+    }
+
+    /// Waits until everything below is written; false where something could not be.
+    ///
+    /// # Errors
+    /// What the tiers below failed with, or a lost device.
+    pub fn flush_lower(&mut self, gpu: &Gpu) -> Result<bool, KvError> {
+        if !self.has_lower {
+            return Ok(true);
+        }
+        self.empty_readbacks(gpu)?;
+        let flushed = self.transfer.flush();
+        // What it has to say is there now.
+        self.hear(gpu)?;
+        Ok(flushed)
+    }
+
+    fn empty_readbacks(&mut self, gpu: &Gpu) -> Result<(), KvError> {
+        while self.stage.as_ref().is_some_and(|s| s.free_readbacks.len() < s.readbacks.len()) {
             self.hear(gpu)?;
         }
-        self.transfer.flush()
+        Ok(())
     }
 
-    /// Tokens that were added after the last, for the store's header.
-    pub fn append_tokens(&self, tokens: &[u32]) {
-        if self.has_lower {
-            self.transfer.append_tokens(tokens);
+    /// `chunk` at `pos` is part of the context now: the store's header names its tokens before pages of them come.
+    pub fn append_tokens(&mut self, pos: usize, chunk: &[u32]) {
+        let new = chunk.get(self.n_tokens_below.saturating_sub(pos)..).unwrap_or_default();
+        if self.has_lower && !new.is_empty() {
+            self.transfer.append_tokens(new);
+            self.n_tokens_below += new.len();
         }
     }
 
-    /// Forgets all groups from `n_groups` on, and what the tail holds.
-    pub fn truncate_groups(&mut self, n_groups: u32) {
+    /// Forgets all tokens from `n_tokens` on.
+    pub fn truncate(&mut self, n_tokens: usize) {
+        let n_groups = (n_tokens / KV_PAGE_TOKENS) as u32;
+        if self.has_lower && n_tokens < self.n_tokens_below {
+            self.transfer.truncate(n_tokens);
+            // A document's own tokens stay below.
+            self.n_tokens_below = n_tokens.max(self.n_document_tokens);
+        }
         if n_groups < self.n_sealed {
             self.n_sealed = n_groups;
             self.residency.truncate(n_groups);
-            if self.has_lower {
-                self.transfer.truncate(n_groups);
-            }
             self.forget_stream();
         }
     }

@@ -53,6 +53,9 @@ pub enum KvError {
     /// the transfer thread is gone
     #[error("the transfer thread ended by itself; please report this")]
     TransferGone,
+    /// the tiers below
+    #[error(transparent)]
+    Lower(#[from] super::lower::LowerError),
     /// the device said no
     #[error(transparent)]
     Gpu(#[from] GpuError),

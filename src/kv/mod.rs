@@ -10,7 +10,6 @@
 mod cache;
 mod error;
 mod layout;
-mod link;
 pub mod lower;
 mod residency;
 pub mod store;

@@ -24,9 +24,9 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 
 use super::error::KvError;
-use super::link::Link;
-use super::lower::{Keep, Lower, LowerError, LowerUse};
-use super::store::{PageId, Store};
+use super::lower::link::VirtualLink;
+use super::lower::{Keep, Lower, LowerCounts, LowerError, LowerUse};
+use super::store::{Io, PageId, Store};
 use crate::gpu::HostBuffer;
 use crate::telemetry::{self, Cause, EventKind, Hub, Lane, WaitCause};
 
@@ -64,17 +64,31 @@ pub struct Outgoing {
 
 enum Message {
     Open(Box<Lower>),
-    Attach(Box<Store>),
-    Close(Sender<()>),
+    Close(Sender<Option<Io>>),
     Buffers { slots: Vec<HostBuffer>, readbacks: Vec<HostBuffer> },
     Plan { epoch: u64, plan: Arc<StreamPlan> },
     SlotMapped(usize),
     ReadbackMapped(usize, Vec<Outgoing>),
     Append(Vec<u32>),
-    Truncate(u32),
-    Flush(Sender<Result<(), KvError>>),
-    LowerUse(Sender<LowerUse>),
+    Truncate(usize),
+    Flush(Sender<bool>),
+    Report(Sender<LowerReport>),
     End,
+}
+
+/// What is below, and what it has done since it was opened.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LowerReport {
+    /// bytes in use
+    pub usage: LowerUse,
+    /// totals
+    pub counts: LowerCounts,
+    /// page groups from the first that the store has whole
+    pub n_saved_groups: u32,
+    /// bytes of the store
+    pub store_bytes: u64,
+    /// pages bypass the page cache
+    pub is_direct: bool,
 }
 
 /// What the thread has to say.
@@ -130,7 +144,7 @@ impl Transfer {
             plan: Arc::new(StreamPlan::default()),
             epoch: 0,
             next: 0,
-            link: Link::new(pcie),
+            link: VirtualLink::new(pcie),
             lane: hub.lane("transfer"),
         };
         let thread = std::thread::Builder::new().name("strata-transfer".into()).spawn(move || mover.run())?;
@@ -147,16 +161,11 @@ impl Transfer {
         self.send(Message::Open(Box::new(lower)));
     }
 
-    /// Gives a context that has only RAM below it a store.
-    pub fn attach(&self, store: Store) {
-        self.send(Message::Attach(Box::new(store)));
-    }
-
-    /// Writes out what is on its way and closes what is below the context.
-    pub fn close(&self) {
+    /// Writes out what is on its way and closes what is below the context; the I/O, for the next.
+    pub fn close(&self) -> Option<Io> {
         let (done, wait) = bounded(1);
         self.send(Message::Close(done));
-        let _ = wait.recv();
+        wait.recv().ok().flatten()
     }
 
     /// The buffers of both directions: slots that are not mapped yet, and readbacks that are not in use.
@@ -199,26 +208,23 @@ impl Transfer {
         self.send(Message::Append(tokens.to_vec()));
     }
 
-    /// Groups from `n_groups` on are not the context's any more.
-    pub fn truncate(&self, n_groups: u32) {
-        self.send(Message::Truncate(n_groups));
+    /// Tokens from `n_tokens` on are not the context's any more.
+    pub fn truncate(&self, n_tokens: usize) {
+        self.send(Message::Truncate(n_tokens));
     }
 
-    /// Waits until everything that was handed over is written and committed.
-    ///
-    /// # Errors
-    /// What kept it from being written.
-    pub fn flush(&self) -> Result<(), KvError> {
+    /// Waits until everything that was handed over is written and committed; false where something could not be.
+    pub fn flush(&self) -> bool {
         let (done, wait) = bounded(1);
         self.send(Message::Flush(done));
-        wait.recv().unwrap_or(Err(KvError::TransferGone))
+        wait.recv().unwrap_or(false)
     }
 
     /// What is below now.
-    pub fn lower_use(&self) -> Option<LowerUse> {
+    pub fn report(&self) -> LowerReport {
         let (done, wait) = bounded(1);
-        self.send(Message::LowerUse(done));
-        wait.recv().ok()
+        self.send(Message::Report(done));
+        wait.recv().unwrap_or_default()
     }
 
     /// The next arrival, waiting up to `patience`.
@@ -258,7 +264,7 @@ struct Mover {
     epoch: u64,
     /// next batch of the plan
     next: usize,
-    link: Link,
+    link: VirtualLink,
     lane: Lane,
 }
 
@@ -280,9 +286,9 @@ impl Mover {
                 Err(false) => {}
             }
             if let Some(lower) = &mut self.lower {
-                let pumped = lower.pump();
-                self.report(pumped);
+                lower.pump();
             }
+            self.tell_faults();
             if can_fill && !self.fill() {
                 return;
             }
@@ -292,18 +298,10 @@ impl Mover {
     fn handle(&mut self, message: Message) {
         match message {
             Message::Open(lower) => self.lower = Some(lower),
-            Message::Attach(store) => {
-                if let Some(lower) = &mut self.lower {
-                    lower.attach(*store);
-                }
-            }
             Message::Close(done) => {
                 self.plan = Arc::default();
-                if let Some(lower) = self.lower.take() {
-                    let closed = lower.close();
-                    self.report(closed.map(drop));
-                }
-                let _ = done.send(());
+                self.tell_faults();
+                let _ = done.send(self.lower.take().map(|lower| lower.close().1));
             }
             Message::Buffers { slots, readbacks } => (self.slots, self.readbacks) = (slots, readbacks),
             Message::Plan { epoch, plan } => {
@@ -321,29 +319,26 @@ impl Mover {
                     lower.append_tokens(&tokens);
                 }
             }
-            Message::Truncate(n_groups) => {
+            Message::Truncate(n_tokens) => {
                 if let Some(lower) = &mut self.lower {
-                    lower.truncate(n_groups);
+                    lower.truncate(n_tokens);
                 }
             }
             Message::Flush(done) => {
-                let flushed = self.lower.as_mut().map_or(Ok(()), |lower| lower.flush().map_err(KvError::from));
-                let _ = done.send(flushed);
+                let _ = done.send(self.lower.as_mut().is_none_or(|lower| lower.flush()));
+                self.tell_faults();
             }
-            Message::LowerUse(done) => {
-                let _ = done.send(self.lower.as_ref().map(|l| l.usage()).unwrap_or_default());
+            Message::Report(done) => {
+                let _ = done.send(self.lower.as_ref().map(|l| LowerReport::of(l)).unwrap_or_default());
             }
             Message::End => {}
         }
     }
 
-    /// Tells what went wrong, and what the tiers have to say.
-    fn report(&mut self, result: Result<(), LowerError>) {
-        for notice in self.lower.as_mut().map(|l| l.notices()).unwrap_or_default() {
-            let _ = self.arrivals.send(Arrival::Notice(notice));
-        }
-        if let Err(error) = result {
-            let _ = self.arrivals.send(Arrival::Failed(error.into()));
+    /// Passes on what the tiers have to say.
+    fn tell_faults(&mut self) {
+        for notice in self.lower.as_mut().map(|l| l.faults()).unwrap_or_default() {
+            let _ = self.arrivals.send(Arrival::Notice(notice.text));
         }
     }
 
@@ -364,7 +359,10 @@ impl Mover {
                 break;
             }
         }
-        self.report(result);
+        self.tell_faults();
+        if let Err(error) = result {
+            let _ = self.arrivals.send(Arrival::Failed(error.into()));
+        }
         let _ = self.arrivals.send(Arrival::Emptied(readback));
     }
 
@@ -391,7 +389,7 @@ impl Mover {
             }
         }
         let n_pages = batch.groups.len();
-        let arrives = self.link.carry(n_pages as u64 * self.page_bytes, Instant::now());
+        let arrives = self.link.carry(Instant::now(), n_pages as u64 * self.page_bytes);
         let waits = telemetry::now();
         if let Some(rest) = arrives.checked_duration_since(Instant::now()).filter(|rest| !rest.is_zero()) {
             std::thread::sleep(rest);
@@ -413,6 +411,19 @@ impl Mover {
             self.next = 0;
         }
         self.arrivals.send(Arrival::Filled { epoch, index, slot }).is_ok()
+    }
+}
+
+impl LowerReport {
+    fn of(lower: &Lower) -> LowerReport {
+        let store = lower.store();
+        LowerReport {
+            usage: lower.usage(),
+            counts: lower.counts(),
+            n_saved_groups: store.map_or(0, Store::n_complete_prefix),
+            store_bytes: store.map_or(0, |s| s.disk_bytes().0),
+            is_direct: store.and_then(Store::is_direct).unwrap_or(false),
+        }
     }
 }
 

@@ -19,7 +19,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::error::StoreError;
-use super::format::{PageId, PageKind, page_sum};
+use super::format::{ENTRIES_OFFSET, HEADER_BLOCK_BYTES, PageId, PageKind, page_sum};
 use super::geometry::{Geometry, StoreSpec, arena_name};
 use super::io::{Cancel, IoBuffer, IoDone, IoRequest, is_cancelled};
 use super::slab::{Slab, SlabPool};
@@ -209,6 +209,19 @@ impl Store {
         let place = self.geometry.place(page);
         let len = self.arenas.get(&place.arena).map_or(0, |a| a.len);
         Bytes(place.arena_len.saturating_sub(len))
+    }
+
+    /// Bytes that the store will take at most once all of its groups are committed as they are; what a budget has to allow.
+    pub fn disk_bytes_at_commit(&self) -> Bytes {
+        let per_group = self.geometry.entry_bytes + self.geometry.abstract_row_bytes;
+        let small = HEADER_BLOCK_BYTES + ENTRIES_OFFSET + 4 * self.tokens.ids().len() as u64;
+        let arenas: u64 = self.arenas.values().map(|a| a.len).sum();
+        Bytes(small + self.groups.len() as u64 * per_group + arenas)
+    }
+
+    /// The same, with `page`.
+    pub fn disk_bytes_with(&self, page: PageId) -> Bytes {
+        Bytes(self.disk_bytes_at_commit().0 + self.growth_for(page).0)
     }
 
     /// Adds tokens after the last; they are on the disk after the next commit.

@@ -1,0 +1,446 @@
+//! The two tiers below VRAM: copies of pages in RAM, and the store on the disk, read ahead and written behind.
+//!
+//! ```text
+//! VRAM ─ put ─► slab in RAM ─ write-behind ─► store ─ commit (its own thread) ─► safe
+//!                  │ stays as a copy, while it is among the first groups and the budget allows
+//! VRAM ◄─ take ─ copy in RAM │ run read ahead along the plan ◄─ Io ─ store
+//! ```
+//! 1. All slabs together never pass the RAM budget, the store's files never pass the disk budget.
+//! 2. A page leaves RAM only when the disk has it, or the caller said that it has it itself ([`Keep::DiskOnly`]).
+//! 3. A page is written once; only one that was found damaged is written again.
+//! 4. What is handed out fits its checksum, or never left RAM. What cannot be had whole is [missing](LowerError::Missing):
+//!    the caller computes it again and puts it again.
+//! 5. A fault of the disk is told once as a [`Notice`] and ends saving, never the answer: RAM goes on while it has room.
+//! 6. The copies kept are those of the first groups: attention reads all pages in the same order in every step, so any fixed
+//!    set is read from the disk less often than what was used last, and the first groups are the same share of every layer.
+//!
+//! Owner thread: the engine. Nothing waits but `take`, `flush`, `truncate`, `close`, and `put` where RAM is full of pages not
+//! yet written; every wait ends, and is counted with its cause.
+//!
+//! Units: bytes; pages of 64 tokens of one layer, keys and values.
+//!
+//! Limits: one size of page; activation pages are not kept here yet.
+//!
+//! Source: keeping a fixed set under a cyclic scan is Belady's choice for it; write-once replica and budgets as in
+//! the architecture's invariants 2, 3 and 5.
+
+mod commits;
+mod config;
+mod counts;
+mod error;
+pub(in crate::kv) mod link;
+mod plan;
+mod reads;
+mod scratch;
+mod writes;
+
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::base::{Bytes, MovedBytes};
+use crate::kv::store::{Io, IoDone, IoInfo, IoRequest, PAGE_TOKENS, PageId, PageKind, PageRun, Slab, SlabPool, Store};
+use crate::telemetry::{Cause, EventKind, FaultKind, Lane, Link, WaitCause, ns_of};
+
+pub use config::LowerConfig;
+pub use counts::{LowerCounts, LowerUse, Notice, TierUse, WaitTotal};
+pub use error::LowerError;
+pub use scratch::{SCRATCH_PREFIX, Scratch, remove_stale_scratch, scratch};
+
+use commits::Committer;
+use config::Split;
+use counts::{BusyClock, Notices};
+use link::VirtualLink;
+use plan::Plan;
+use scratch::ScratchFolder;
+
+/// Longest time without any answer of the disk, after which a wait is given up.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The disk tier.
+#[derive(Debug)]
+pub enum Backing {
+    /// there is none: RAM only
+    None,
+    /// a saved document, which stays
+    Saved(Store),
+    /// for this context only
+    Scratch(Scratch),
+}
+
+/// What becomes of the RAM copy of a page once the disk has the page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keep {
+    /// the page is not in VRAM: it stays in RAM while it is among the first groups that fit
+    Ram,
+    /// the page is in VRAM as well: no copy stays. Where nothing can be written the page is held only while RAM has room
+    DiskOnly,
+}
+
+/// Where the nearest copy below VRAM is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Where {
+    /// in RAM: `take` will not wait
+    Ram,
+    /// being read
+    OnItsWay,
+    /// on the disk
+    Disk,
+    /// nowhere
+    Missing,
+}
+
+/// The payload of a page; keeps its slab from being used for anything else, so it should not be held for long.
+#[derive(Debug, Clone)]
+pub struct PageBytes {
+    slab: Arc<Slab>,
+    offset: usize,
+    len: usize,
+}
+
+impl Deref for PageBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.slab.get(self.offset..).and_then(|rest| rest.get(..self.len)).unwrap_or_default()
+    }
+}
+
+/// A page in a slab of its own.
+#[derive(Debug)]
+struct Held {
+    slab: Arc<Slab>,
+    keep: Keep,
+}
+
+/// What an I/O request is about.
+#[derive(Debug, Clone, Copy)]
+enum Work {
+    Read(PageRun),
+    Write(PageId),
+}
+
+/// An I/O request under way.
+#[derive(Debug)]
+struct Op {
+    work: Work,
+    cause: Cause,
+    began: Instant,
+    /// when the link, as slow as it pretends to be, has carried it
+    carried_at: Instant,
+}
+
+/// The tiers below VRAM, of one context.
+#[derive(Debug)]
+pub struct Lower {
+    /// Dropped first, so that nothing is under way when the files are closed.
+    io: Io,
+    committer: Committer,
+    store: Option<Store>,
+    scratch: Option<ScratchFolder>,
+    config: LowerConfig,
+    split: Split,
+    lane: Lane,
+    kept_pool: SlabPool,
+    transit_pool: SlabPool,
+    /// pages in slabs of their own: copies, and what is not written yet
+    held: HashMap<PageId, Held>,
+    /// copies of what the disk has, by group
+    copies: BTreeSet<(u32, PageId)>,
+    /// read, and not asked for yet
+    ready: HashMap<PageId, PageBytes>,
+    /// on their way, and still wanted
+    reading: HashMap<PageId, u64>,
+    /// of runs that failed: each is read alone, so that only what is damaged is lost
+    alone: HashSet<PageId>,
+    plan: Plan,
+    /// put and not written yet, oldest first
+    to_write: VecDeque<PageId>,
+    n_writing: usize,
+    ops: HashMap<u64, Op>,
+    next_tag: u64,
+    /// requests that the queue had no room for
+    to_submit: VecDeque<IoRequest>,
+    /// done, but not carried by the link yet
+    delayed: Vec<IoDone>,
+    link: VirtualLink,
+    saving: writes::Saving,
+    counts: LowerCounts,
+    reading_clock: BusyClock,
+    notices: Notices,
+    disk_peak_bytes: u64,
+}
+
+impl Lower {
+    /// Sets the tiers up. A store's pages are on the disk from the start.
+    ///
+    /// # Errors
+    /// [`LowerError::TooSmall`], [`LowerError::OtherShape`].
+    pub fn new(config: LowerConfig, io: Io, backing: Backing, lane: Lane) -> Result<Self, LowerError> {
+        let (store, scratch) = match backing {
+            Backing::None => (None, None),
+            Backing::Saved(store) => (Some(store), None),
+            Backing::Scratch(Scratch { store, folder }) => (Some(store), Some(folder)),
+        };
+        if let Some(geometry) = store.as_ref().map(Store::geometry) {
+            let (got, expected) = (Bytes(geometry.payload_of(PageKind::Kv)), Bytes(config.page_bytes));
+            let (got_layers, n_layer) = (geometry.n_layer, config.n_layer);
+            if (got, got_layers) != (expected, n_layer) {
+                return Err(LowerError::OtherShape { got, expected, got_layers, n_layer });
+            }
+        }
+        let split = Split::new(&config, store.as_ref().map(|s| s.geometry().extent_groups))?;
+        let disk_peak_bytes = store.as_ref().map_or(0, |s| s.disk_bytes().0);
+        Ok(Lower {
+            io,
+            committer: Committer::start(),
+            saving: writes::Saving::new(store.is_some()),
+            store,
+            scratch,
+            split,
+            lane,
+            kept_pool: SlabPool::new(split.kept_budget()),
+            transit_pool: SlabPool::new(split.transit_budget()),
+            held: HashMap::new(),
+            copies: BTreeSet::new(),
+            ready: HashMap::new(),
+            reading: HashMap::new(),
+            alone: HashSet::new(),
+            plan: Plan::default(),
+            to_write: VecDeque::new(),
+            n_writing: 0,
+            ops: HashMap::new(),
+            next_tag: 0,
+            to_submit: VecDeque::new(),
+            delayed: Vec::new(),
+            link: VirtualLink::new(config.nvme_limit),
+            config,
+            counts: LowerCounts::default(),
+            reading_clock: BusyClock::default(),
+            notices: Notices::default(),
+            disk_peak_bytes,
+        })
+    }
+
+    /// Where a page is.
+    pub fn has(&self, page: PageId) -> Where {
+        if self.held.contains_key(&page) || self.ready.contains_key(&page) {
+            Where::Ram
+        } else if self.reading.contains_key(&page) {
+            Where::OnItsWay
+        } else if self.is_on_disk(page) {
+            Where::Disk
+        } else {
+            Where::Missing
+        }
+    }
+
+    fn is_on_disk(&self, page: PageId) -> bool {
+        self.store.as_ref().is_some_and(|s| s.is_present(page))
+    }
+
+    /// The store, for what it knows of the document.
+    pub fn store(&self) -> Option<&Store> {
+        self.store.as_ref()
+    }
+
+    /// Which backend does the I/O, and why.
+    pub fn io_info(&self) -> IoInfo {
+        self.io.info()
+    }
+
+    /// Does what can be done without waiting: notes what has ended, begins what may begin. Best called often.
+    pub fn pump(&mut self) {
+        self.collect();
+        self.start_writes();
+        self.start_commit(false);
+        self.read_ahead();
+        self.submit_waiting();
+    }
+
+    /// What is in use, what was at most, what may be.
+    pub fn usage(&self) -> LowerUse {
+        let (kept, transit) = (self.kept_pool.usage(), self.transit_pool.usage());
+        let disk = self.store.as_ref().map_or(0, |s| s.disk_bytes().0);
+        LowerUse {
+            ram: TierUse {
+                now: Bytes(kept.lent.0 + transit.lent.0),
+                peak: Bytes(kept.peak.0 + transit.peak.0),
+                budget: self.config.ram_budget,
+            },
+            disk: TierUse { now: Bytes(disk), peak: Bytes(disk.max(self.disk_peak_bytes)), budget: self.config.disk_budget },
+        }
+    }
+
+    /// Totals since the beginning.
+    pub fn counts(&self) -> LowerCounts {
+        LowerCounts { reading: self.reading_clock.total(Instant::now()), ..self.counts }
+    }
+
+    /// The part of these tiers in all that moved.
+    pub fn moved_bytes(&self) -> MovedBytes {
+        let LowerCounts { disk_to_ram, ram_to_disk, .. } = self.counts;
+        MovedBytes { disk_to_ram, ram_to_disk, ..MovedBytes::default() }
+    }
+
+    /// What the user should be told; each kind of fault once.
+    pub fn faults(&mut self) -> Vec<Notice> {
+        self.notices.drain()
+    }
+
+    /// Tokens after the last, of which pages will come.
+    pub fn append_tokens(&mut self, ids: &[u32]) {
+        if let Some(store) = &mut self.store {
+            store.append_tokens(ids);
+        }
+    }
+
+    /// Forgets all but the first `n_tokens`, and every page that needs more. A saved document's own tokens stay in its store.
+    /// Waits for writes of such pages.
+    pub fn truncate(&mut self, n_tokens: usize) {
+        let n_groups = u32::try_from(n_tokens / PAGE_TOKENS as usize).unwrap_or(u32::MAX);
+        let is_gone = |page: &PageId| page.group >= n_groups;
+        self.to_write.retain(|p| !is_gone(p));
+        let being_written = |op: &Op| matches!(op.work, Work::Write(page) if is_gone(&page));
+        while self.ops.values().any(being_written) {
+            if !self.wait_for_end() {
+                break;
+            }
+        }
+        // A write that failed has put its page back.
+        self.to_write.retain(|p| !is_gone(p));
+        let gone: Vec<u64> = self.reading.iter().filter(|(p, _)| is_gone(p)).map(|(_, tag)| *tag).collect();
+        self.reading.retain(|_, tag| !gone.contains(tag));
+        self.ready.retain(|p, _| !is_gone(p));
+        self.held.retain(|p, _| !is_gone(p));
+        self.copies.retain(|(_, p)| !is_gone(p));
+        self.alone.retain(|p| !is_gone(p));
+        self.plan.truncate(n_groups);
+        if let Some(store) = &mut self.store {
+            store.rewind(n_tokens);
+        }
+    }
+
+    /// Closes the tiers: everything that can be saved is saved first. The saved document's store, and the I/O for the next.
+    /// A scratch store is gone.
+    pub fn close(mut self) -> (Option<Store>, Io) {
+        if self.scratch.is_none() {
+            self.flush();
+        }
+        self.plan = Plan::default();
+        while !self.ops.is_empty() && self.wait_for_end() {}
+        let Lower { io, store, scratch, .. } = self;
+        match scratch {
+            None => (store, io),
+            Some(folder) => {
+                drop((store, folder));
+                (None, io)
+            }
+        }
+    }
+
+    /// Every movement passes here once, when it has ended.
+    fn moved(&mut self, link: Link, run: PageRun, bytes: u64, began: Instant, cause: Cause) {
+        let n_pages = u64::from(run.n_pages);
+        if link == Link::DiskToRam {
+            self.counts.disk_to_ram += bytes;
+            self.counts.n_pages_read += n_pages;
+            self.counts.n_reads += 1;
+        } else {
+            self.counts.ram_to_disk += bytes;
+            self.counts.n_pages_written += n_pages;
+        }
+        let (layer, group, n_pages) = (run.layer, run.first_group, run.n_pages);
+        self.lane.span(EventKind::PageMove { link, layer, group, n_pages, bytes, cause }, ns_of(began));
+    }
+
+    /// Every wait passes here once, when it has ended.
+    fn waited(&mut self, cause: WaitCause, began: Instant) {
+        self.counts.add_wait(cause, began.elapsed());
+        self.lane.span(EventKind::Wait { cause }, ns_of(began));
+    }
+
+    /// Every fault passes here once.
+    fn fault(&mut self, kind: FaultKind, text: impl FnOnce() -> String) {
+        self.lane.instant(EventKind::Fault { kind });
+        self.notices.tell(kind, text);
+    }
+
+    /// Gives a request to the I/O threads, and notes what it is about.
+    fn submit(&mut self, request: IoRequest, work: Work, cause: Cause) {
+        let began = Instant::now();
+        let carried_at = self.link.carry(began, request.len as u64);
+        self.ops.insert(request.tag, Op { work, cause, began, carried_at });
+        self.to_submit.push_back(request);
+        self.submit_waiting();
+    }
+
+    fn submit_waiting(&mut self) {
+        while let Some(request) = self.to_submit.pop_front() {
+            if let Err(back) = self.io.submit(request) {
+                self.to_submit.push_front(*back);
+                break;
+            }
+        }
+    }
+
+    fn tag(&mut self) -> u64 {
+        self.next_tag += 1;
+        self.next_tag
+    }
+
+    /// Notes whatever has ended.
+    fn collect(&mut self) {
+        while let Some(done) = self.io.try_next() {
+            self.delayed.push(done);
+        }
+        self.release(Instant::now());
+        while let Some(result) = self.committer.next(Duration::ZERO) {
+            self.finish_commit(result);
+        }
+    }
+
+    /// When the link has carried what the disk has done.
+    fn carried_at(&self, done: &IoDone) -> Option<Instant> {
+        self.ops.get(&done.tag).map(|op| op.carried_at)
+    }
+
+    fn release(&mut self, now: Instant) {
+        let (carried, rest) =
+            std::mem::take(&mut self.delayed).into_iter().partition(|done| self.carried_at(done).is_none_or(|at| at <= now));
+        self.delayed = rest;
+        let carried: Vec<IoDone> = carried;
+        for done in carried {
+            let Some(op) = self.ops.remove(&done.tag) else { continue };
+            match op.work {
+                Work::Read(run) => self.finish_read(run, &op, done),
+                Work::Write(page) => self.finish_write(page, &op, done),
+            }
+        }
+    }
+
+    /// Waits until at least one request has ended; false where none is under way, or the disk does not answer.
+    fn wait_for_end(&mut self) -> bool {
+        if self.ops.is_empty() {
+            return false;
+        }
+        self.submit_waiting();
+        let n_before = self.ops.len();
+        let began = Instant::now();
+        while self.ops.len() == n_before {
+            let now = Instant::now();
+            let carried = self.delayed.iter().filter_map(|d| self.carried_at(d)).min();
+            let timeout = carried.map_or(PATIENCE, |at| at.saturating_duration_since(now));
+            if self.delayed.len() == n_before {
+                std::thread::sleep(timeout);
+            } else if let Some(done) = self.io.next(timeout) {
+                self.delayed.push(done);
+            } else if carried.is_none() && began.elapsed() >= PATIENCE {
+                return false;
+            }
+            self.release(Instant::now());
+        }
+        true
+    }
+}

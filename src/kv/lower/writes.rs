@@ -1,0 +1,334 @@
+//! From VRAM to RAM to the disk: taking pages in, writing them behind, committing groups, and what happens when that fails.
+//!
+//! ```text
+//! put ─► held, to_write ─ start_writes ─► Io ─ finish_write ─► copy kept or dropped ─ group complete ─► commit
+//! ```
+//! 1. A page stays held until its write has ended well. 2. Saving that stopped leaves the queue as it is: [`Lower::resume`]
+//! goes on where it stopped.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::reads::filled;
+use super::{Held, Keep, Lower, LowerError, Op, PATIENCE, Work};
+use crate::base::Bytes;
+use crate::kv::store::{Cancel, CommitResult, IoDone, PageId, PageKind, PageRun, PageState, Slab, StoreError};
+use crate::telemetry::{Cause, FaultKind, Link, WaitCause};
+
+/// Writes under way at once: enough for any disk, and reads are not kept waiting behind more.
+const MAX_WRITES: usize = 32;
+
+/// Whether pages are written, and what is to be committed.
+#[derive(Debug)]
+pub(super) struct Saving {
+    is_on: bool,
+    /// may go on when something has changed: not after a sync that failed
+    may_resume: bool,
+    /// bytes that were missing
+    needs: Option<Bytes>,
+    /// groups that have become complete since the last commit began
+    n_ready_groups: usize,
+}
+
+impl Saving {
+    pub fn new(has_store: bool) -> Self {
+        Saving { is_on: has_store, may_resume: has_store, needs: None, n_ready_groups: 0 }
+    }
+}
+
+impl Lower {
+    /// Takes the copy of a page that leaves VRAM, or that is to be saved while it stays there. A page that is here already is
+    /// only kept as `keep` says. Tokens of its group must have been appended before it can be written.
+    ///
+    /// # Errors
+    /// [`LowerError::NoRoom`], [`LowerError::WrongPage`]; nothing has changed then.
+    pub fn put(&mut self, page: PageId, payload: &[u8], keep: Keep) -> Result<(), LowerError> {
+        let (got, expected) = (Bytes(payload.len() as u64), Bytes(self.config.page_bytes));
+        let n_layer = self.config.n_layer;
+        if got != expected || page.layer >= n_layer || page.kind != PageKind::Kv {
+            return Err(LowerError::WrongPage { page, got, expected, n_layer });
+        }
+        self.pump();
+        if self.held.contains_key(&page) {
+            self.keep(page, keep);
+            return Ok(());
+        }
+        if self.is_on_disk(page) {
+            if keep == Keep::Ram {
+                self.keep_copy(page, payload);
+            }
+            return Ok(());
+        }
+        self.forget_reads_of(page);
+        let Some(slab) = self.room_for(page, keep)? else { return Ok(()) };
+        self.held.insert(page, Held { slab: Arc::new(filled(slab, payload)), keep });
+        if self.store.is_some() {
+            self.to_write.push_back(page);
+            self.start_writes();
+        }
+        Ok(())
+    }
+
+    /// Changes what becomes of the RAM copy of a page: [`Keep::DiskOnly`] once it is in VRAM, [`Keep::Ram`] once it is not.
+    pub fn keep(&mut self, page: PageId, keep: Keep) {
+        let Some(held) = self.held.get_mut(&page) else { return };
+        held.keep = keep;
+        if self.copies.remove(&(page.group, page)) {
+            self.settle(page);
+        }
+    }
+
+    /// Pages are being written. False where there is no store, or a fault or a budget has ended it.
+    pub fn is_saving(&self) -> bool {
+        self.saving.is_on
+    }
+
+    /// Pages that are in RAM alone.
+    pub fn n_unsaved(&self) -> usize {
+        self.held.len() - self.copies.len()
+    }
+
+    /// Bytes that the disk or its budget lacked when saving stopped; [`Lower::resume`] once there is room.
+    pub fn needs_room(&self) -> Option<Bytes> {
+        self.saving.needs
+    }
+
+    /// Goes on saving, under this budget, after room was made. Nothing happens where a sync has failed: then only opening the
+    /// store again helps.
+    pub fn resume(&mut self, disk_budget: Bytes) {
+        self.config.disk_budget = disk_budget;
+        self.notices.forget(&[FaultKind::NoSpace, FaultKind::Write]);
+        self.restart_saving();
+        self.pump();
+    }
+
+    fn restart_saving(&mut self) -> bool {
+        let restarts = self.saving.may_resume && !self.saving.is_on;
+        if restarts {
+            (self.saving.is_on, self.saving.needs) = (true, None);
+        }
+        restarts
+    }
+
+    /// Writes and commits everything that can be; true where all of it is safe on the disk now.
+    pub fn flush(&mut self) -> bool {
+        loop {
+            self.pump();
+            let began = Instant::now();
+            if self.n_writing > 0 {
+                let ended = self.wait_for_end();
+                self.waited(WaitCause::Disk, began);
+                if !ended {
+                    return false;
+                }
+            } else if self.committer.is_busy() {
+                let result = self.committer.next(PATIENCE);
+                self.waited(WaitCause::Commit, began);
+                match result {
+                    Some(result) => self.finish_commit(result),
+                    None => return false,
+                }
+            } else if !self.start_commit(true) {
+                return self.saving.is_on && self.to_write.is_empty();
+            }
+        }
+    }
+
+    /// A read of the page's place must not be taken for a read of what is put there now.
+    fn forget_reads_of(&mut self, page: PageId) {
+        if let Some(tag) = self.reading.get(&page).copied() {
+            self.reading.retain(|_, t| *t != tag);
+        }
+        self.ready.remove(&page);
+        self.alone.remove(&page);
+    }
+
+    /// A slab for a page that is not on the disk; none where the caller keeps the page anyway.
+    fn room_for(&mut self, page: PageId, keep: Keep) -> Result<Option<Slab>, LowerError> {
+        let mut waiting_since = None;
+        let mut may_retry = true;
+        let found = loop {
+            if let Ok(slab) = self.kept_pool.take(self.split.slot_bytes) {
+                break Ok(Some(slab));
+            }
+            self.start_writes();
+            if self.n_writing > 0 {
+                waiting_since.get_or_insert_with(Instant::now);
+                if self.wait_for_end() {
+                    continue;
+                }
+                break Err(LowerError::Stuck(page, PATIENCE.as_secs()));
+            }
+            if keep == Keep::DiskOnly {
+                break Ok(None);
+            }
+            if self.drop_copy() || self.drop_replica() || (std::mem::take(&mut may_retry) && self.restart_saving()) {
+                continue;
+            }
+            break Err(self.no_room(page));
+        };
+        if let Some(since) = waiting_since {
+            self.waited(WaitCause::RamFull, since);
+        }
+        found
+    }
+
+    fn no_room(&self, page: PageId) -> LowerError {
+        let usage = self.usage();
+        LowerError::NoRoom {
+            page,
+            wanted: Bytes(self.split.slot_bytes as u64),
+            ram: usage.ram.now,
+            ram_budget: usage.ram.budget,
+            disk: usage.disk.now,
+            disk_budget: if self.store.is_some() { usage.disk.budget } else { Bytes(0) },
+        }
+    }
+
+    /// Drops a page that cannot be written and is in VRAM as well; false where there is none.
+    fn drop_replica(&mut self) -> bool {
+        let found = self.held.iter().find(|(_, held)| held.keep == Keep::DiskOnly).map(|(page, _)| *page);
+        found.is_some_and(|page| self.held.remove(&page).is_some())
+    }
+
+    /// The disk has a held page now: it stays as a copy, or goes.
+    fn settle(&mut self, page: PageId) {
+        let Some(keep) = self.held.get(&page).map(|held| held.keep) else { return };
+        if keep == Keep::Ram && self.has_room_for_copy(page.group) {
+            self.copies.insert((page.group, page));
+        } else {
+            self.held.remove(&page);
+        }
+    }
+
+    /// Begins to write what waits for it.
+    pub(super) fn start_writes(&mut self) {
+        while self.saving.is_on && self.n_writing < MAX_WRITES {
+            let Some(page) = self.to_write.front().copied() else { return };
+            let Some(store) = &mut self.store else { return };
+            let Some(held) = self.held.get(&page) else {
+                self.to_write.pop_front();
+                continue;
+            };
+            match store.state(page) {
+                PageState::Missing => {}
+                PageState::Writing => {
+                    self.to_write.pop_front();
+                    continue;
+                }
+                PageState::Written | PageState::Committed => {
+                    self.to_write.pop_front();
+                    self.settle(page);
+                    continue;
+                }
+            }
+            // Its tokens have not been appended yet.
+            if page.group >= store.n_groups() {
+                return;
+            }
+            let will_be = store.disk_bytes_with(page);
+            if will_be > self.config.disk_budget {
+                return self.stop_for_budget(will_be);
+            }
+            let slab = Arc::clone(&held.slab);
+            let tag = self.tag();
+            let Some(store) = &mut self.store else { return };
+            match store.begin_write(page, &slab, tag, &Cancel::default()) {
+                Ok(request) => {
+                    self.disk_peak_bytes = self.disk_peak_bytes.max(will_be.0);
+                    self.to_write.pop_front();
+                    self.n_writing += 1;
+                    self.submit(request, Work::Write(page), Cause::WriteBehind);
+                }
+                Err(error) => return self.stop_saving(&error),
+            }
+        }
+    }
+
+    /// A write has ended.
+    pub(super) fn finish_write(&mut self, page: PageId, op: &Op, done: IoDone) {
+        self.n_writing -= 1;
+        let IoDone { result, buffer, len, .. } = done;
+        drop(buffer);
+        if result.is_ok() {
+            let run = PageRun { kind: page.kind, layer: page.layer, first_group: page.group, n_pages: 1 };
+            self.moved(Link::RamToDisk, run, len as u64, op.began, op.cause);
+        }
+        let Some(store) = &mut self.store else { return };
+        match store.finish_write(page, result) {
+            Ok(()) => {
+                self.saving.n_ready_groups += usize::from(store.is_group_complete(page.group));
+                self.settle(page);
+            }
+            Err(error) => {
+                self.to_write.push_front(page);
+                self.stop_saving(&error);
+            }
+        }
+    }
+
+    fn stop_for_budget(&mut self, will_be: Bytes) {
+        let budget = self.config.disk_budget;
+        self.saving.is_on = false;
+        self.saving.needs = Some(Bytes(will_be.0.saturating_sub(budget.0)));
+        self.fault(FaultKind::NoSpace, || {
+            format!("the disk budget of {budget} is used up, {will_be} are needed; nothing more is saved; raise --disk-budget")
+        });
+    }
+
+    fn stop_saving(&mut self, error: &StoreError) {
+        self.saving.is_on = false;
+        let kind = match error {
+            StoreError::NoSpace { needed, .. } => {
+                self.saving.needs = Some(*needed);
+                FaultKind::NoSpace
+            }
+            StoreError::Latched { .. } | StoreError::Gone { .. } => {
+                self.saving.may_resume = false;
+                FaultKind::Write
+            }
+            _ => FaultKind::Write,
+        };
+        self.fault(kind, || format!("{error}; the answer goes on, but nothing more is saved"));
+    }
+
+    /// Begins a commit where there is something new, or, where `all`, whatever there is to commit. True where one was begun.
+    pub(super) fn start_commit(&mut self, all: bool) -> bool {
+        let is_wanted = self.saving.is_on && self.scratch.is_none() && (all || self.saving.n_ready_groups > 0);
+        if !is_wanted || self.committer.is_busy() {
+            return false;
+        }
+        let Some(store) = &mut self.store else { return false };
+        self.saving.n_ready_groups = 0;
+        let will_be = store.disk_bytes_at_commit();
+        if will_be > self.config.disk_budget {
+            self.stop_for_budget(will_be);
+            return false;
+        }
+        match store.begin_commit() {
+            Ok(Some(job)) => {
+                self.committer.begin(job);
+                true
+            }
+            Ok(None) => false,
+            Err(error) => {
+                self.stop_saving(&error);
+                false
+            }
+        }
+    }
+
+    pub(super) fn finish_commit(&mut self, result: CommitResult) {
+        let Some(store) = &mut self.store else { return };
+        match store.finish_commit(result) {
+            Ok(()) => {
+                self.counts.n_commits += 1;
+                self.disk_peak_bytes = self.disk_peak_bytes.max(store.disk_bytes().0);
+            }
+            Err(error) => {
+                self.saving.n_ready_groups += 1;
+                self.stop_saving(&error);
+            }
+        }
+    }
+}
