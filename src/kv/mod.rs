@@ -1,5 +1,6 @@
 //! The KV cache: blocks of 16 tokens of one layer and one KV head, in segments that are allocated as the context grows.
 
+pub mod budget;
 mod cache;
 mod error;
 mod layout;
