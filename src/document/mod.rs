@@ -3,9 +3,11 @@
 //! ```text
 //! file ──► Document { text, pages, content hash } ──► join_for_prompt ──► user turn
 //! answer + documents ──► find_quotes ──► which page and bytes, or "not there"
+//! documents that were read ──► library: which there are, and when they were last used
 //! ```
 
 mod error;
+pub mod library;
 mod quotes;
 mod text;
 

@@ -11,6 +11,7 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use super::arch::{self, Keys};
+use super::fingerprint::Fingerprint;
 use super::gguf::Gguf;
 use super::mapped::{Bytes, map_file};
 use super::meta::{self, ModelMeta};
@@ -244,6 +245,49 @@ impl ModelFile {
         Ok(out)
     }
 
+    /// Tells this model from every other: its header, its tensors, and samples of their data, whatever window is in force.
+    ///
+    /// # Errors
+    /// None that opening the model would not have had.
+    pub fn fingerprint(&self) -> Result<[u8; 32], ModelError> {
+        let hash = match &self.source {
+            Source::Gguf { .. } => Fingerprint::new("gguf").with(self.source.gguf_header()),
+            Source::Folder { folder, .. } => Fingerprint::new("folder").with(folder.config.to_string().as_bytes()),
+            Source::Synthetic(s) => {
+                Fingerprint::new("synthetic").with(s.config.to_string().as_bytes()).with(&s.seed.to_le_bytes())
+            }
+        };
+        let hash = self.source.tensors().iter().try_fold(hash, |hash, (name, entry)| {
+            let hash = hash.with_tensor(name, entry);
+            match self.source.stored(entry) {
+                Some(data) => Ok::<_, ModelError>(hash.with_samples(data?)),
+                None => Ok(hash),
+            }
+        })?;
+        Ok(hash.finish())
+    }
+
+    /// Tells its tokenizer from every other. That of a GGUF file is part of the header, and hashed with it.
+    ///
+    /// # Errors
+    /// When a file of the folder cannot be read.
+    pub fn tokenizer_fingerprint(&self) -> Result<[u8; 32], ModelError> {
+        let hash = Fingerprint::new("tokenizer");
+        let hash = match &self.source {
+            Source::Gguf { .. } => hash.with(self.source.gguf_header()),
+            Source::Folder { dir, .. } => {
+                let files = HfTokenizerFiles::find(dir)?;
+                let paths = [Some(files.tokenizer), files.tokenizer_config, files.special_tokens_map];
+                paths.into_iter().try_fold(hash, |hash, path| match path {
+                    Some(path) => Ok(hash.with(map_file(&path)?.get())),
+                    None => Ok::<_, ModelError>(hash.with(&[])),
+                })?
+            }
+            Source::Synthetic(_) => hash,
+        };
+        Ok(hash.finish())
+    }
+
     /// What its tokenizer is made from.
     ///
     /// # Errors
@@ -280,6 +324,25 @@ impl Source {
             Source::Gguf { gguf, .. } => gguf.tensors(),
             Source::Folder { folder, .. } => &folder.tensors,
             Source::Synthetic(synthetic) => &synthetic.tensors,
+        }
+    }
+
+    /// Everything in front of the weights.
+    fn gguf_header(&self) -> &[u8] {
+        let Source::Gguf { gguf, bytes } = self else { return &[] };
+        let end = gguf.tensors().iter().map(|(_, entry)| entry.start).min();
+        bytes.get().get(..end.unwrap_or(usize::MAX)).unwrap_or(bytes.get())
+    }
+
+    /// The bytes of a tensor in its file; None where they are made on demand.
+    fn stored(&self, entry: &TensorEntry) -> Option<Result<&[u8], ModelError>> {
+        match self {
+            Source::Gguf { bytes, .. } => Some(range(bytes, entry)),
+            Source::Folder { folder, .. } => {
+                let missing = || ModelError::damaged("a tensor", format!("in file {}", entry.shard), "in a file of the folder");
+                Some(folder.shards.get(entry.shard).ok_or_else(missing).and_then(|shard| range(shard, entry)))
+            }
+            Source::Synthetic(_) => None,
         }
     }
 

@@ -3,6 +3,7 @@
 mod arch;
 mod error;
 mod file;
+mod fingerprint;
 pub mod gguf;
 mod mapped;
 mod meta;

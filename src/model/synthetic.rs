@@ -20,7 +20,7 @@ pub const SHAPES: [&str; 6] = ["tiny", "qwen2.5-0.5b", "llama-3.2-1b", "llama-2-
 pub(crate) struct Synthetic {
     pub config: Value,
     pub tensors: TensorTable,
-    seed: u64,
+    pub seed: u64,
 }
 
 /// The published `config.json` of a shape, as far as it matters here.

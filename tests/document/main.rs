@@ -2,4 +2,5 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails here")]
 
 mod files;
+mod library;
 mod quotes;

@@ -65,6 +65,11 @@ impl Library {
         Ok(Library { root })
     }
 
+    /// The library in `root` to look at: nothing is made, and one that is not there has no stores.
+    pub fn at(root: impl Into<PathBuf>) -> Self {
+        Library { root: root.into() }
+    }
+
     /// Its folder.
     pub fn root(&self) -> &Path {
         &self.root

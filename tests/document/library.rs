@@ -1,0 +1,238 @@
+//! The catalogue of saved documents: what goes in comes out, and what is damaged is begun anew.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use proptest::prelude::*;
+use strata::document::library::{Catalogue, Entry, LibraryError, ReadState};
+
+fn entry(id: &str, last_used: i64) -> Entry {
+    Entry {
+        id: id.to_owned(),
+        content_hash: "c0".repeat(32),
+        name: "book.txt".into(),
+        bytes: 500_000,
+        pages: 160,
+        model: "tiny".into(),
+        model_fingerprint: "f0".repeat(32),
+        kv_dtype: "f16".into(),
+        tokens: 130_000,
+        saved_tokens: 64,
+        kv_bytes: 4 << 30,
+        state: ReadState::Partial,
+        prefill_seconds: 12.5,
+        created: 100,
+        last_used,
+    }
+}
+
+fn opened(root: &Path) -> Catalogue {
+    let (catalogue, note) = Catalogue::open(root).unwrap();
+    assert_eq!(note, None);
+    catalogue
+}
+
+fn id(n: u32) -> String {
+    format!("{n:08x}{}", "0".repeat(24))
+}
+
+#[test]
+fn catalogue_opened_again_holds_what_was_put_in() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("a/library");
+    let named = Entry { name: "Jörg 📚 «книга»\n第一章.txt".into(), ..entry(&id(1), 5) };
+    opened(&root).upsert(&named).unwrap();
+    assert_eq!(opened(&root).get(&id(1)).unwrap(), Some(named));
+    assert_eq!(opened(&root).get("absent").unwrap(), None);
+}
+
+#[test]
+fn catalogue_told_again_keeps_when_the_document_was_first_saved() {
+    let dir = tempfile::tempdir().unwrap();
+    let catalogue = opened(dir.path());
+    catalogue.upsert(&entry(&id(1), 5)).unwrap();
+    let whole = Entry { state: ReadState::Read, saved_tokens: 130_000, created: 900, last_used: 900, ..entry(&id(1), 0) };
+    catalogue.upsert(&whole).unwrap();
+    assert_eq!(catalogue.list().unwrap(), [Entry { created: 100, ..whole }]);
+}
+
+#[test]
+fn prefix_names_one_document_or_says_why_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let catalogue = opened(dir.path());
+    for n in [0xabcd_0000, 0xabcd_1000, 0x1234_0000] {
+        catalogue.upsert(&entry(&id(n), 0)).unwrap();
+    }
+    assert_eq!(catalogue.find("12").unwrap().id, id(0x1234_0000));
+    assert_eq!(catalogue.find(" ABCD1 ").unwrap().id, id(0xabcd_1000));
+    assert_eq!(catalogue.find(&id(0xabcd_0000)).unwrap().short_id(), "abcd0000");
+    assert!(matches!(catalogue.find("abcd"), Err(LibraryError::Ambiguous { n: 2, .. })));
+    for nothing in ["", " ", "f", "%", "_", "é", "1234' OR '1'='1"] {
+        assert!(matches!(catalogue.find(nothing), Err(LibraryError::NoSuch { .. })), "{nothing}");
+    }
+}
+
+#[test]
+fn least_recently_used_passes_over_those_that_stay() {
+    let dir = tempfile::tempdir().unwrap();
+    let catalogue = opened(dir.path());
+    for (n, used) in [(1, 30), (2, 10), (3, 20)] {
+        catalogue.upsert(&entry(&id(n), used)).unwrap();
+    }
+    let first = |except: &[&str]| catalogue.least_recently_used(except).unwrap().map(|e| e.id);
+    assert_eq!(first(&[]), Some(id(2)));
+    assert_eq!(first(&[&id(2)]), Some(id(3)));
+    assert_eq!(first(&[&id(1), &id(2), &id(3)]), None);
+    assert!(catalogue.touch(&id(2), 40).unwrap());
+    assert_eq!(catalogue.list().unwrap().iter().map(|e| e.last_used).collect::<Vec<_>>(), [40, 30, 20]);
+    assert!(catalogue.remove(&id(3)).unwrap());
+    assert!(!catalogue.remove(&id(3)).unwrap() && !catalogue.touch(&id(3), 50).unwrap());
+    assert_eq!(first(&[]), Some(id(1)));
+}
+
+#[test]
+fn damaged_catalogue_is_set_aside_and_begun_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("library.sqlite");
+    let many = opened(dir.path());
+    for n in 0..200 {
+        many.upsert(&entry(&id(n), 0)).unwrap();
+    }
+    drop(many);
+    let whole = std::fs::read(&file).unwrap();
+    let mut torn = whole.clone();
+    torn[5000..9000].fill(0xa5);
+    let no_header = [&[0u8; 100][..], &whole[100..]].concat();
+    for (what, bytes) in [
+        ("text", b"this is no database, but it is longer than a header would be. ".repeat(20)),
+        ("a torn page", torn),
+        ("cut off", whole[..6000].to_vec()),
+        ("no header", no_header),
+    ] {
+        std::fs::write(&file, &bytes).unwrap();
+        let (catalogue, note) = Catalogue::open(dir.path()).unwrap();
+        assert!(note.is_some_and(|n| n.contains("damaged")), "{what}");
+        assert_eq!(catalogue.list().unwrap(), [], "{what}");
+        assert_eq!(std::fs::read(dir.path().join("library.sqlite.damaged")).unwrap(), bytes, "{what}");
+        catalogue.upsert(&entry(&id(1), 0)).unwrap();
+        drop(catalogue);
+        assert_eq!(opened(dir.path()).list().unwrap().len(), 1, "{what}");
+    }
+}
+
+#[test]
+fn catalogue_in_another_shape_is_damaged() {
+    let dir = tempfile::tempdir().unwrap();
+    for sql in [
+        "CREATE TABLE documents (id TEXT)",
+        "CREATE TABLE documents (id TEXT); PRAGMA user_version = 1",
+        "PRAGMA user_version = 1",
+        "PRAGMA user_version = -3",
+    ] {
+        let _ = std::fs::remove_file(dir.path().join("library.sqlite"));
+        rusqlite::Connection::open(dir.path().join("library.sqlite")).unwrap().execute_batch(sql).unwrap();
+        let (catalogue, note) = Catalogue::open(dir.path()).unwrap();
+        assert!(note.is_some() && catalogue.list().unwrap().is_empty(), "{sql}");
+    }
+}
+
+#[test]
+fn catalogue_of_a_newer_strata_is_refused_and_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    opened(dir.path()).upsert(&entry(&id(1), 0)).unwrap();
+    let file = dir.path().join("library.sqlite");
+    rusqlite::Connection::open(&file).unwrap().execute_batch("PRAGMA user_version = 99").unwrap();
+    let error = Catalogue::open(dir.path()).unwrap_err();
+    assert!(matches!(error, LibraryError::Newer { found: 99, .. }), "{error}");
+    assert!(!dir.path().join("library.sqlite.damaged").exists());
+}
+
+#[test]
+fn catalogue_in_two_hands_shows_each_the_others_changes() {
+    let dir = tempfile::tempdir().unwrap();
+    let (first, second) = (opened(dir.path()), opened(dir.path()));
+    std::thread::scope(|scope| {
+        for (catalogue, from) in [(first, 0u32), (second, 1000)] {
+            scope.spawn(move || (from..from + 30).for_each(|n| catalogue.upsert(&entry(&id(n), 0)).unwrap()));
+        }
+    });
+    assert_eq!(opened(dir.path()).list().unwrap().len(), 60);
+}
+
+#[test]
+fn catalogue_where_no_folder_can_be_is_refused_with_a_sentence() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("file"), "").unwrap();
+    let error = Catalogue::open(&dir.path().join("file/library")).unwrap_err();
+    assert!(matches!(error, LibraryError::Folder { .. }) && error.to_string().contains("choose another folder"), "{error}");
+}
+
+#[cfg(unix)]
+#[test]
+fn catalogue_is_readable_by_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("library");
+    let catalogue = opened(&root);
+    catalogue.upsert(&entry(&id(1), 0)).unwrap();
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&root), 0o700);
+    let files: Vec<_> = std::fs::read_dir(&root).unwrap().map(|f| f.unwrap().path()).collect();
+    assert!(files.len() > 1, "{files:?}");
+    for file in files {
+        assert_eq!(mode(&file), 0o600, "{}", file.display());
+    }
+}
+
+/// What can be done with a catalogue.
+#[derive(Debug, Clone)]
+enum Step {
+    Put(u8, i64, String),
+    Touch(u8, i64),
+    Remove(u8),
+    Reopen,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        (0..6u8, 0..100i64, ".{0,20}").prop_map(|(n, used, name)| Step::Put(n, used, name)),
+        (0..6u8, 0..100i64).prop_map(|(n, now)| Step::Touch(n, now)),
+        (0..6u8).prop_map(Step::Remove),
+        Just(Step::Reopen),
+    ];
+    proptest::collection::vec(step, 1..30)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn catalogue_after_any_steps_holds_what_a_map_would(steps in steps()) {
+        let dir = tempfile::tempdir().unwrap();
+        let mut catalogue = opened(dir.path());
+        let mut model: BTreeMap<String, Entry> = BTreeMap::new();
+        for step in steps {
+            match step {
+                Step::Put(n, used, name) => {
+                    let entry = Entry { name, ..entry(&id(n.into()), used) };
+                    catalogue.upsert(&entry).unwrap();
+                    model.insert(entry.id.clone(), entry);
+                }
+                Step::Touch(n, now) => {
+                    let known = model.get_mut(&id(n.into()));
+                    prop_assert_eq!(catalogue.touch(&id(n.into()), now).unwrap(), known.is_some());
+                    if let Some(entry) = known {
+                        entry.last_used = entry.last_used.max(now);
+                    }
+                }
+                Step::Remove(n) => {
+                    prop_assert_eq!(catalogue.remove(&id(n.into())).unwrap(), model.remove(&id(n.into())).is_some());
+                }
+                Step::Reopen => catalogue = opened(dir.path()),
+            }
+        }
+        let mut expected: Vec<Entry> = model.into_values().collect();
+        expected.sort_by_key(|e| (std::cmp::Reverse(e.last_used), e.id.clone()));
+        prop_assert_eq!(catalogue.list().unwrap(), expected);
+    }
+}
