@@ -53,6 +53,8 @@ pub struct LoadOptions {
     /// transfers wait for compute and compute for transfers, layer by layer: the baseline that the pipeline is measured
     /// against
     pub synchronous: bool,
+    /// file for a Chrome trace of everything until the model is unloaded
+    pub trace: Option<PathBuf>,
 }
 
 /// A document at the beginning of a conversation, whose KV may be kept from one start to the next.

@@ -50,6 +50,9 @@ pub enum EngineError {
     /// the cache
     #[error(transparent)]
     Kv(#[from] KvError),
+    /// the trace file
+    #[error("the trace could not be written ({0}); choose another file with --trace")]
+    Trace(String),
     /// the device
     #[error(transparent)]
     Gpu(#[from] GpuError),
@@ -65,12 +68,21 @@ impl EngineError {
         matches!(gpu, GpuError::Lost(_))
     }
 
+    /// The page group that must be computed again before this can go on.
+    pub fn missing_group(&self) -> Option<u32> {
+        match self {
+            EngineError::Kv(KvError::Missing(group)) => Some(*group),
+            _ => None,
+        }
+    }
+
     /// What was asked for was at fault, not the machine.
     pub fn is_bad_input(&self) -> bool {
         match self {
             // A name that fits no adapter is a mistyped flag.
             EngineError::Gpu(GpuError::NoSuchAdapter { .. }) => true,
             EngineError::Gpu(_) | EngineError::Kv(KvError::Gpu(_)) | EngineError::Model(ModelError::Gpu(_)) => false,
+            EngineError::Kv(KvError::TransferGone | KvError::NoThread(_) | KvError::NoTierBelow) => false,
             _ => true,
         }
     }

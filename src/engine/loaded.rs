@@ -1,20 +1,24 @@
 //! A loaded model with its tokenizer, template and the tokens whose K and V are in the cache.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::base::Bytes;
 use crate::base::limits::{KV_PAGE_TOKENS, SUBMIT_TARGET_MILLIS};
+use crate::base::{Bytes, MovedBytes, PageCounts, Tiers};
 use crate::gpu::kernels::sample::{self, Candidates};
-use crate::gpu::{Gpu, GpuError};
+use crate::gpu::{Gpu, GpuError, Timeline};
 use crate::kv::{KvCache, KvError, KvSpec, VramPlan};
 use crate::model::place;
 use crate::model::{ModelFile, RecommendedSampling, TokenizerSource};
 use crate::telemetry::Hub;
 use crate::token::{ChatMessage, ChatTemplate, Prompt, Tokenizer};
 
-use super::command::{KvSetup, LoadOptions, Message, ModelInfo, ModelSource, Role, Sampling};
+use super::below::{Below, FolderHook};
+use super::command::{DocumentRef, EngineEvent, LoadOptions, Message, ModelInfo, ModelSource, Role, Sampling};
 use super::device_model::{self, DeviceModel};
 use super::error::EngineError;
+use super::handle::EnginePort;
+use super::observe::Observer;
 use super::pace::Pace;
 use super::sampler::Sampler;
 
@@ -32,6 +36,9 @@ pub(super) struct Loaded {
     pub(super) pace: Pace,
     /// tokens whose K and V are valid, in order
     pub(super) tokens: Vec<u32>,
+    /// tiers below VRAM, and the library
+    pub(super) below: Below,
+    pub(super) observer: Observer,
     file: ModelFile,
 }
 
@@ -39,6 +46,38 @@ pub(super) struct Loaded {
 pub(super) struct TextSide {
     pub(super) tokenizer: Arc<Tokenizer>,
     pub(super) template: ChatTemplate,
+}
+
+/// Totals of the cache, to take differences of.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Spent {
+    pub(super) moved: MovedBytes,
+    pub(super) pages: PageCounts,
+    pub(super) reading: Duration,
+}
+
+impl Spent {
+    /// What was spent since `earlier`; counts of tiers that were opened since begin at 0.
+    pub(super) fn since(&self, earlier: &Spent) -> Spent {
+        let less = |now: u64, then: u64| if now >= then { now - then } else { now };
+        let (m, e) = (&self.moved, &earlier.moved);
+        let (p, q) = (&self.pages, &earlier.pages);
+        Spent {
+            moved: MovedBytes {
+                disk_to_ram: less(m.disk_to_ram, e.disk_to_ram),
+                ram_to_vram: less(m.ram_to_vram, e.ram_to_vram),
+                vram_to_ram: less(m.vram_to_ram, e.vram_to_ram),
+                ram_to_disk: less(m.ram_to_disk, e.ram_to_disk),
+            },
+            pages: PageCounts {
+                resident: less(p.resident, q.resident),
+                fetched: less(p.fetched, q.fetched),
+                recomputed: less(p.recomputed, q.recomputed),
+                skipped: less(p.skipped, q.skipped),
+            },
+            reading: self.reading.saturating_sub(earlier.reading),
+        }
+    }
 }
 
 /// What a step hands to the sampler.
@@ -76,7 +115,8 @@ impl Loaded {
     /// memory that it takes), and returns false to stop.
     pub(super) fn load(
         gpu: &Gpu,
-        hub: &Hub,
+        hub: &Arc<Hub>,
+        hook: Option<FolderHook>,
         mut file: ModelFile,
         source: &ModelSource,
         options: &LoadOptions,
@@ -93,7 +133,8 @@ impl Loaded {
         let plan = file.plan();
         let placed = place::lay_out(&file, gpu.max_binding_bytes())?;
         let spec = device_model::kv_spec(plan, options.kv_dtype);
-        let vram = plan_vram(gpu, &spec, context, options)?;
+        let mut below = Below::new(gpu, hub, &file, &spec, options, placed.total_bytes(), hook)?;
+        let vram = plan_vram(gpu, &spec, context, below.setup.budgets.vram)?;
         let estimate = device_model::estimate(gpu, plan, &placed, &spec, &vram);
         let mut notes: Vec<String> = placed
             .converted
@@ -117,6 +158,8 @@ impl Loaded {
         model.synchronous = options.synchronous;
         model.reserve(gpu, 1)?;
         let meta = file.info();
+        notes.extend(below.take_notices());
+        let observer = Observer::new(hub, options.trace.as_deref())?;
         let info = ModelInfo {
             name: meta.name.clone(),
             architecture: meta.architecture.clone(),
@@ -129,14 +172,14 @@ impl Loaded {
             estimated_vram_bytes: needed.0,
             kv_full_bytes: estimate.kv_full,
             kv_bytes_per_token: model.kv.spec().token_bytes(),
-            kv: KvSetup::default(),
+            kv: below.setup.clone(),
             adapter: gpu.info().name.clone(),
             software: gpu.is_software(),
             notes,
             sampling: recommended(&meta.sampling, *source == ModelSource::BuiltIn),
             built_in: *source == ModelSource::BuiltIn,
         };
-        Ok(Loaded { model, text, info, pace: Pace::new(gpu), tokens: Vec::new(), file })
+        Ok(Loaded { model, text, info, pace: Pace::new(gpu, hub), tokens: Vec::new(), below, observer, file })
     }
 
     /// Puts the same file on a new device, with an empty cache.
@@ -144,12 +187,13 @@ impl Loaded {
         let placed = place::lay_out(&self.file, gpu.max_binding_bytes())?;
         let context = self.info.context_limit;
         let spec = *self.model.kv.spec();
-        let vram = plan_vram(gpu, &spec, context, options)?;
+        let vram = plan_vram(gpu, &spec, context, self.below.setup.budgets.vram)?;
+        self.below.forget();
         let kv = KvCache::new(gpu, spec, context, vram, options.limits.pcie, options.synchronous, hub)?;
         let mut model = DeviceModel::load(gpu, &self.file, placed, kv, &mut |_| true)?;
         model.reserve(gpu, 1)?;
         self.model = model;
-        self.pace = Pace::new(gpu);
+        self.pace = Pace::new(gpu, hub);
         self.tokens.clear();
         Ok(())
     }
@@ -176,19 +220,99 @@ impl Loaded {
         self.text.as_ref().ok_or(EngineError::NoText)
     }
 
-    /// Tokens of `target` that need no prefill: the common prefix with the cache, but never all of them, because the
+    /// Tokens of `target` that need no prefill: the common prefix with the cache, but never all of them where the
     /// last token must run to give logits.
-    pub(super) fn cached_prefix(&self, target: &[u32]) -> usize {
+    pub(super) fn cached_prefix(&self, target: &[u32], needs_logits: bool) -> usize {
         let common = self.tokens.iter().zip(target).take_while(|(a, b)| a == b).count();
-        self.keeps(common.min(target.len().saturating_sub(1)))
+        self.keeps(common.min(target.len().saturating_sub(usize::from(needs_logits))))
+    }
+
+    /// After a failure: nothing of the context is to be relied on. What is saved stays saved.
+    pub(super) fn abandon(&mut self, gpu: &Gpu) {
+        self.tokens.clear();
+        self.below.close(gpu, &mut self.model.kv);
     }
 
     /// Makes room for `n_tokens` in all, in whatever tiers it takes.
     pub(super) fn reserve(&mut self, gpu: &Gpu, n_tokens: usize) -> Result<(), EngineError> {
-        if self.model.kv.groups_below(n_tokens) > 0 && !self.model.kv.has_lower() {
-            self.model.kv.open_lower(gpu, crate::kv::lower::Lower::default())?;
-        }
+        self.below.make_room(gpu, &mut self.model.kv, &self.tokens, n_tokens)?;
         self.model.reserve(gpu, n_tokens)
+    }
+
+    /// Opens the store of the document that `tokens` are, so that what was read before is not read again. The context begins
+    /// anew unless the document is open already.
+    pub(super) fn open_document(&mut self, gpu: &Gpu, document: &DocumentRef, tokens: &[u32]) -> Result<(), EngineError> {
+        if let Some(n_present) = self.below.open_document(gpu, &mut self.model.kv, document, tokens)? {
+            self.tokens = tokens.get(..n_present).unwrap_or_default().to_vec();
+        }
+        Ok(())
+    }
+
+    /// Closes the document that is open where `target` does not begin with it: its store is not to hold other tokens.
+    pub(super) fn leave_document(&mut self, gpu: &Gpu, target: &[u32]) -> Result<(), EngineError> {
+        if self.below.document_tokens().is_some_and(|document| !target.starts_with(document)) {
+            self.below.close(gpu, &mut self.model.kv);
+            self.tokens.clear();
+        }
+        Ok(())
+    }
+
+    /// What moved and what was read since the model was loaded.
+    pub(super) fn spent(&self) -> Spent {
+        let kv = &self.model.kv;
+        let report = kv.report();
+        let (disk_to_ram, ram_to_disk) = (report.counts.disk_to_ram, report.counts.ram_to_disk);
+        Spent { moved: MovedBytes { disk_to_ram, ram_to_disk, ..kv.moved() }, pages: kv.counts(), reading: report.counts.reading }
+    }
+
+    /// Device times are taken from now on, where something moves or a trace is written.
+    pub(super) fn watch_device(&mut self, gpu: &Gpu) -> Result<(), GpuError> {
+        if self.pace.timeline.is_none() && (self.observer.is_tracing() || self.model.kv.has_lower()) {
+            self.pace.timeline = Some(Timeline::new(gpu)?);
+        }
+        Ok(())
+    }
+
+    /// Lets the observer see what happened in this step.
+    pub(super) fn look(&mut self, gpu: &Gpu) -> Result<(), EngineError> {
+        if self.pace.timeline.is_some() {
+            self.pace.collect(gpu);
+            self.observer.look()?;
+        }
+        Ok(())
+    }
+
+    /// Tells what the tiers hold, and what they have to say.
+    pub(super) fn tell(&mut self, port: &EnginePort) {
+        let kv = &mut self.model.kv;
+        for notice in kv.take_notices().into_iter().chain(self.below.take_notices()) {
+            port.emit(EngineEvent::Notice(notice));
+        }
+        let usage = kv.report().usage;
+        let used = Tiers { vram: kv.bytes(), ram: usage.ram.now.0 + kv.staging_bytes(), disk: usage.disk.now.0 };
+        port.emit(EngineEvent::KvUse { used, budgets: self.below.setup.budgets });
+    }
+
+    /// Everything that was read of a document is safe on the disk, and the library knows. True when its list changed.
+    pub(super) fn settle(&mut self, gpu: &Gpu, prefill: Duration) -> Result<bool, EngineError> {
+        self.below.settle(gpu, &mut self.model.kv, prefill.as_secs_f64())
+    }
+
+    /// Computes the pages of `group` again, after one of them was found damaged. Tokens after the last complete group must
+    /// be read again.
+    pub(super) fn repair(&mut self, gpu: &Gpu, group: u32) -> Result<(), EngineError> {
+        self.pace.reset();
+        let first = group as usize * KV_PAGE_TOKENS;
+        let sealed = self.model.kv.n_sealed() as usize * KV_PAGE_TOKENS;
+        let chunk = self.tokens.get(first..first + KV_PAGE_TOKENS).unwrap_or_default().to_vec();
+        self.tokens.truncate(sealed);
+        if chunk.is_empty() {
+            return Ok(());
+        }
+        self.model.run_layers(gpu, &mut self.pace, &chunk, first)?;
+        self.pace.finish(gpu)?;
+        self.model.kv.count_recomputed();
+        Ok(())
     }
 
     /// Forgets everything from token `len` on, and the tokens before it of a group that is complete: those are computed
@@ -215,6 +339,7 @@ impl Loaded {
     /// Runs one chunk and counts it as stored. Submits but does not wait.
     pub(super) fn run_chunk(&mut self, gpu: &Gpu, chunk: &[u32]) -> Result<(), EngineError> {
         let pos = self.tokens.len();
+        self.model.kv.append_tokens(pos, chunk);
         self.model.run_layers(gpu, &mut self.pace, chunk, pos)?;
         self.tokens.extend_from_slice(chunk);
         Ok(())
@@ -255,10 +380,9 @@ impl Loaded {
 }
 
 /// What the VRAM budget is spent on.
-fn plan_vram(gpu: &Gpu, spec: &KvSpec, context: usize, options: &LoadOptions) -> Result<VramPlan, KvError> {
-    let budget = options.budgets.vram;
-    VramPlan::new(spec, context, device_model::max_chunk(gpu), budget.map(|b| b.0))
-        .map_err(|least| KvError::VramTooSmall { least: Bytes(least), budget: budget.unwrap_or_default() })
+fn plan_vram(gpu: &Gpu, spec: &KvSpec, context: usize, budget: u64) -> Result<VramPlan, KvError> {
+    VramPlan::new(spec, context, device_model::max_chunk(gpu), Some(budget))
+        .map_err(|least| KvError::VramTooSmall { least: Bytes(least), budget: Bytes(budget) })
 }
 
 impl TextSide {

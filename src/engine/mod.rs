@@ -7,20 +7,24 @@
 //! 1. [`EngineCommand`] and [`EngineEvent`] are the whole API; a front end sees no buffer and no token id of an answer.
 //! 2. One thread owns the device. 3. All queues are bounded.
 
+mod below;
 mod command;
 mod device_model;
 mod error;
 mod forward;
 mod handle;
+pub mod library;
 mod loaded;
 mod measure;
+mod observe;
 mod pace;
 mod sampler;
 mod turn;
 mod worker;
 
+pub use below::FolderHook;
 pub use command::*;
 pub use error::EngineError;
 pub use handle::{EngineHandle, EnginePort, StopWatch};
 pub use loaded::tokenizer;
-pub use worker::spawn;
+pub use worker::{spawn, spawn_with};

@@ -9,7 +9,8 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::base::limits::SUBMIT_TARGET_MILLIS;
-use crate::gpu::{Gpu, GpuError, Recorder, Submitted};
+use crate::gpu::{Gpu, GpuError, Recorder, Submitted, Timeline};
+use crate::telemetry::{self, EventKind, Hub, Lane, WaitCause};
 
 /// Submits on the device at once: one runs, one is ready.
 const MAX_IN_FLIGHT: usize = 2;
@@ -28,11 +29,15 @@ pub struct Pace {
     pub encode: Duration,
     /// dispatches submitted
     pub n_dispatches: usize,
+    /// device times of every submit, where they are wanted
+    pub timeline: Option<Timeline>,
+    gpu_lane: Lane,
+    engine_lane: Lane,
 }
 
 impl Pace {
     /// A pace with a first guess of the device's speed.
-    pub fn new(gpu: &Gpu) -> Pace {
+    pub fn new(gpu: &Gpu, hub: &Hub) -> Pace {
         Pace {
             recorder: Recorder::new(),
             in_flight: VecDeque::new(),
@@ -41,6 +46,9 @@ impl Pace {
             last_done: None,
             encode: Duration::ZERO,
             n_dispatches: 0,
+            timeline: None,
+            gpu_lane: hub.lane("gpu"),
+            engine_lane: hub.lane("engine"),
         }
     }
 
@@ -74,7 +82,12 @@ impl Pace {
         if self.recorder.is_empty() {
             return Ok(None);
         }
-        let submitted = gpu.submit(&mut self.recorder)?;
+        let began = telemetry::now();
+        let submitted = match &mut self.timeline {
+            Some(timeline) => gpu.submit_traced(&mut self.recorder, timeline)?,
+            None => gpu.submit(&mut self.recorder)?,
+        };
+        self.engine_lane.span(EventKind::Encode, began);
         self.encode += submitted.encode;
         self.n_dispatches += submitted.n_dispatches;
         self.in_flight.push_back(submitted.clone());
@@ -96,6 +109,13 @@ impl Pace {
         Ok(())
     }
 
+    /// Records the device times that are known by now.
+    pub fn collect(&mut self, gpu: &Gpu) {
+        if let Some(timeline) = &mut self.timeline {
+            timeline.collect(gpu, |span| self.gpu_lane.record(span.event()));
+        }
+    }
+
     /// Drops what was recorded and forgets what is in flight (after a lost device).
     pub fn reset(&mut self) {
         self.recorder = Recorder::new();
@@ -105,7 +125,9 @@ impl Pace {
 
     fn wait_oldest(&mut self, gpu: &Gpu) -> Result<(), GpuError> {
         let Some(oldest) = self.in_flight.pop_front() else { return Ok(()) };
+        let began = telemetry::now();
         gpu.wait(&oldest)?;
+        self.engine_lane.span(EventKind::Wait { cause: WaitCause::Gpu }, began);
         let done = Instant::now();
         // It ran from when it was submitted or, if something ran before it, from when that was done.
         let began = self.last_done.map_or(oldest.at, |d| d.max(oldest.at));

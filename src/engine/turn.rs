@@ -6,14 +6,15 @@
 
 use std::time::{Duration, Instant};
 
-use crate::base::{MovedBytes, PageCounts, Tiers};
+use crate::base::Tiers;
 use crate::gpu::Gpu;
+use crate::telemetry;
 use crate::token::StreamDecoder;
 
-use super::command::{AttentionKind, EngineEvent, IoSummary, Sampling, StopReason, TurnId, TurnSummary};
+use super::command::{AttentionKind, DocumentRef, EngineEvent, IoSummary, Sampling, StopReason, TurnId, TurnSummary};
 use super::error::EngineError;
 use super::handle::{EnginePort, StopWatch};
-use super::loaded::{Loaded, Picked};
+use super::loaded::{Loaded, Picked, Spent};
 use super::sampler::Sampler;
 
 /// How far a turn has come; survives a lost device.
@@ -33,6 +34,10 @@ pub(super) struct Turn {
     dispatches: usize,
     text_done: usize,
     has_text: bool,
+    /// document that the prompt begins with, and its tokens
+    document: Option<(DocumentRef, Vec<u32>)>,
+    before: Option<Spent>,
+    began_ns: u64,
 }
 
 impl Turn {
@@ -53,7 +58,16 @@ impl Turn {
             dispatches: 0,
             text_done: 0,
             has_text: false,
+            document: None,
+            before: None,
+            began_ns: telemetry::now(),
         }
+    }
+
+    /// The prompt begins with `tokens` of a document, whose KV may be there already or is to be kept.
+    pub(super) fn on_document(mut self, document: DocumentRef, tokens: Vec<u32>) -> Turn {
+        self.document = Some((document, tokens));
+        self
     }
 
     /// Runs the turn, or what is left of it after a lost device.
@@ -71,18 +85,26 @@ impl Turn {
             return Err(EngineError::TooLong { tokens: self.prompt.len(), limit, advice });
         }
         let target: Vec<u32> = self.prompt.iter().chain(&self.generated).copied().collect();
-        let cached = loaded.cached_prefix(&target);
+        if let Some((document, tokens)) = &self.document {
+            loaded.open_document(gpu, document, tokens)?;
+        }
+        loaded.leave_document(gpu, &target)?;
+        if self.before.is_none() {
+            loaded.observer.begin();
+            self.before = Some(loaded.spent());
+        }
+        let cached = loaded.cached_prefix(&target, self.max_tokens > 0);
         if self.cached_tokens.is_none() {
             self.cached_tokens = Some(cached);
             port.emit(EngineEvent::TurnStarted { turn: self.id, prompt_tokens: self.prompt.len(), cached_tokens: cached });
         }
         let last_chunk = match self.read(gpu, loaded, port, &target, cached)? {
             Some(n) => n,
-            None => return self.finish(gpu, loaded, StopReason::Cancelled),
+            None => return self.finish(gpu, loaded, port, StopReason::Cancelled),
         };
         if self.max_tokens == 0 {
             loaded.pace.finish(gpu)?;
-            return self.finish(gpu, loaded, StopReason::Length);
+            return self.finish(gpu, loaded, port, StopReason::Length);
         }
         self.answer(gpu, loaded, port, last_chunk)
     }
@@ -99,6 +121,7 @@ impl Turn {
         let began = Instant::now();
         loaded.truncate(cached);
         loaded.reserve(gpu, target.len())?;
+        loaded.watch_device(gpu)?;
         loaded.pace.set_whole(false);
         let mut last_chunk = 0;
         while loaded.tokens.len() < target.len() {
@@ -113,6 +136,8 @@ impl Turn {
             let done = loaded.tokens.len();
             let tokens_per_s = (done - cached) as f64 / began.elapsed().as_secs_f64().max(1e-9);
             port.emit(EngineEvent::Prefill { turn: self.id, done, total: target.len(), tokens_per_s });
+            loaded.look(gpu)?;
+            loaded.tell(port);
         }
         self.prefill += began.elapsed();
         Ok(Some(last_chunk))
@@ -142,7 +167,7 @@ impl Turn {
             }
             if tokenizer.is_end(token) {
                 self.flush_text(loaded, port, stream.finish());
-                return self.finish(gpu, loaded, StopReason::Eos);
+                return self.finish(gpu, loaded, port, StopReason::Eos);
             }
             self.generated.push(token);
             let text = stream.push(token)?;
@@ -150,13 +175,15 @@ impl Turn {
             let full = loaded.tokens.len() + 1 > loaded.model.kv.limit();
             if self.generated.len() >= self.max_tokens || full || self.watch.stopped() {
                 self.flush_text(loaded, port, stream.finish());
-                return self.finish(gpu, loaded, if self.watch.stopped() { StopReason::Cancelled } else { StopReason::Length });
+                let stop = if self.watch.stopped() { StopReason::Cancelled } else { StopReason::Length };
+                return self.finish(gpu, loaded, port, stop);
             }
             let began = Instant::now();
             let (encode, dispatches) = (loaded.pace.encode, loaded.pace.n_dispatches);
             loaded.reserve(gpu, loaded.tokens.len() + 1)?;
             loaded.pace.set_whole(true);
             loaded.run_chunk(gpu, &[token])?;
+            loaded.look(gpu)?;
             row = 0;
             self.decode += began.elapsed();
             self.encode += loaded.pace.encode - encode;
@@ -207,7 +234,19 @@ impl Turn {
         if n == 0 { 0.0 } else { n as f64 / self.decode.as_secs_f64().max(1e-9) }
     }
 
-    fn finish(&self, gpu: &Gpu, loaded: &Loaded, stop: StopReason) -> Result<TurnSummary, EngineError> {
+    fn finish(&self, gpu: &Gpu, loaded: &mut Loaded, port: &EnginePort, stop: StopReason) -> Result<TurnSummary, EngineError> {
+        let end_ns = telemetry::now();
+        loaded.pace.finish(gpu)?;
+        loaded.look(gpu)?;
+        let overlap = loaded.observer.overlap(self.began_ns, end_ns);
+        let has_news = loaded.settle(gpu, self.prefill)?;
+        loaded.tell(port);
+        if has_news && let Some(saved) = loaded.below.list() {
+            port.emit(EngineEvent::Library(saved));
+        }
+        let (report, kv) = (loaded.model.kv.report(), &loaded.model.kv);
+        let staging = kv.staging_bytes();
+        let spent = loaded.spent().since(&self.before.unwrap_or_default());
         let millis = |d: Duration| d.as_secs_f64() * 1e3;
         let decoded = self.generated.len().saturating_sub(1).max(1) as f64;
         Ok(TurnSummary {
@@ -218,13 +257,22 @@ impl Turn {
             generated_tokens: self.generated.len(),
             decode_ms: millis(self.decode),
             tokens_per_s: self.tokens_per_s(),
-            attention: AttentionKind::Dense,
-            kv_bytes: Tiers { vram: loaded.model.kv.bytes(), ram: 0, disk: 0 },
-            kv_peak_bytes: Tiers { vram: loaded.model.kv.bytes(), ram: 0, disk: 0 },
-            moved_bytes: MovedBytes::default(),
-            pages: PageCounts::default(),
-            overlap: None,
-            io: IoSummary::default(),
+            attention: if spent.pages.fetched > 0 { AttentionKind::ExactOffload } else { AttentionKind::Dense },
+            kv_bytes: Tiers { vram: kv.bytes(), ram: report.usage.ram.now.0 + staging, disk: report.usage.disk.now.0 },
+            kv_peak_bytes: Tiers {
+                vram: kv.peak_bytes(),
+                ram: report.usage.ram.peak.0 + staging,
+                disk: report.usage.disk.peak.0,
+            },
+            moved_bytes: spent.moved,
+            pages: spent.pages,
+            overlap,
+            io: IoSummary {
+                backend: (spent.moved.disk_to_ram + spent.moved.ram_to_disk > 0).then(|| loaded.below.io_backend()),
+                direct: report.is_direct,
+                read_bytes: spent.moved.disk_to_ram,
+                read_ms: millis(spent.reading),
+            },
             vram_bytes: gpu.allocated_bytes(),
             context_used: loaded.tokens.len(),
             dispatches_per_token: self.dispatches,

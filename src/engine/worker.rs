@@ -8,19 +8,30 @@
 //! * No command panics the thread: errors are sentences.
 //! * The device is opened with the first model, so that a window shows before it.
 
+use std::path::Path;
 use std::sync::Arc;
 
+use crate::document::library::Catalogue;
+
 use crate::gpu::{Gpu, GpuOptions};
+use crate::kv::store::Library;
 use crate::telemetry::Hub;
 
-use super::command::{EngineCommand, EngineEvent, LoadOptions, Message, ModelSource, Role, Sampling, TurnId, TurnSummary};
+use super::below::FolderHook;
+use super::command::{
+    DocumentRef, EngineCommand, EngineEvent, LibraryAction, LoadOptions, Message, ModelSource, Role, Sampling, TurnId,
+    TurnSummary,
+};
 use super::error::EngineError;
 use super::handle::{EngineHandle, EnginePort};
+use super::library::{self, SavedError};
 use super::loaded::Loaded;
 use super::turn::Turn;
 
 /// Events that a lane remembers between two looks.
 const EVENTS_PER_LANE: usize = 1 << 16;
+/// Groups that are computed again within one turn; with more than this the disk is not worth asking.
+const MAX_REPAIRS: usize = 4096;
 /// A device is rebuilt at most this often within one turn.
 const MAX_REBUILDS: usize = 2;
 /// Tokens at the end of a document that are left for the question's prefill: the template and the tokenizer may join them
@@ -29,8 +40,13 @@ const READ_MARGIN: usize = 8;
 
 /// Starts the engine thread. `wake` is called after every event.
 pub fn spawn(wake: impl Fn() + Send + 'static) -> EngineHandle {
+    spawn_with(wake, None)
+}
+
+/// The same, with something between the stores of saved documents and their folders.
+pub fn spawn_with(wake: impl Fn() + Send + 'static, hook: Option<FolderHook>) -> EngineHandle {
     let (handle, port) = EngineHandle::pair(wake);
-    let started = std::thread::Builder::new().name("strata-engine".into()).spawn(move || Worker::new(port).run());
+    let started = std::thread::Builder::new().name("strata-engine".into()).spawn(move || Worker::new(port, hook).run());
     if let Err(error) = started {
         // The port went with the closure: every later `wait` answers that the engine is gone.
         eprintln!("strata: the engine thread could not be started ({error})");
@@ -45,16 +61,18 @@ pub(super) struct Worker {
     options: LoadOptions,
     gpu_options: GpuOptions,
     hub: Arc<Hub>,
+    hook: Option<FolderHook>,
 }
 
 impl Worker {
-    pub(super) fn new(port: EnginePort) -> Worker {
+    pub(super) fn new(port: EnginePort, hook: Option<FolderHook>) -> Worker {
         Worker {
             port,
             gpu: None,
             loaded: None,
             options: LoadOptions::default(),
             gpu_options: GpuOptions::default(),
+            hook,
             hub: Hub::new(EVENTS_PER_LANE),
         }
     }
@@ -75,12 +93,12 @@ impl Worker {
                 self.loaded = None;
                 self.port.emit(EngineEvent::ModelUnloaded);
             }
-            EngineCommand::Ask { turn, messages, document: _, sampling, max_tokens } => {
-                let result = self.ask(turn, &messages, sampling, max_tokens);
+            EngineCommand::Ask { turn, messages, document, sampling, max_tokens } => {
+                let result = self.ask(turn, &messages, document, sampling, max_tokens);
                 self.report(turn, result);
             }
-            EngineCommand::Read { turn, text, document: _ } => {
-                let result = self.read(turn, text);
+            EngineCommand::Read { turn, text, document } => {
+                let result = self.read(turn, text, document);
                 self.report(turn, result);
             }
             EngineCommand::Count { turn, messages } => {
@@ -98,9 +116,7 @@ impl Worker {
                 let result = self.bench(turn, &n_prompt, &n_gen, &depths, repetitions);
                 self.report(turn, result);
             }
-            EngineCommand::Library(_) => {
-                self.port.emit(EngineEvent::Library(Vec::new()));
-            }
+            EngineCommand::Library(action) => self.library(&action),
             EngineCommand::LoseDevice => {
                 if let Some(gpu) = &self.gpu {
                     gpu.lose();
@@ -125,6 +141,20 @@ impl Worker {
         self.port.emit(EngineEvent::Failed { turn, sentence: sentence(error), bad_input: error.is_bad_input() })
     }
 
+    fn library(&mut self, action: &LibraryAction) {
+        let done = match action {
+            LibraryAction::List { kv_dir } => open_library(kv_dir.as_deref()).and_then(|(c, l)| library::list(&c, &l)),
+            LibraryAction::Remove { kv_dir, id } => open_library(kv_dir.as_deref()).and_then(|(c, l)| {
+                library::remove(&c, &l, id)?;
+                library::list(&c, &l)
+            }),
+        };
+        match done {
+            Ok(saved) => self.port.emit(EngineEvent::Library(saved)),
+            Err(error) => self.port.emit(EngineEvent::Notice(as_sentence(&error.to_string()))),
+        };
+    }
+
     fn load(&mut self, source: &ModelSource, options: LoadOptions) {
         self.loaded = None;
         let watch = self.port.stop_watch();
@@ -147,7 +177,7 @@ impl Worker {
                 self.gpu = Some(Gpu::open(&gpu_options)?);
             }
             let Some(gpu) = &self.gpu else { return Err(EngineError::NoModel) };
-            Loaded::load(gpu, &self.hub, file, source, &options, &mut progress)
+            Loaded::load(gpu, &self.hub, self.hook.clone(), file, source, &options, &mut progress)
         });
         self.gpu_options = gpu_options;
         self.options = options;
@@ -168,6 +198,7 @@ impl Worker {
         &mut self,
         turn: TurnId,
         messages: &[Message],
+        document: Option<DocumentRef>,
         sampling: Sampling,
         max_tokens: usize,
     ) -> Result<TurnSummary, EngineError> {
@@ -177,25 +208,42 @@ impl Worker {
         if let Some(note) = prompt.note {
             self.port.emit(EngineEvent::Notice(note));
         }
-        self.run_turn(Turn::new(turn, prompt.tokens, sampling, max_tokens, watch))
+        let begins = document.and_then(|d| Some((document_tokens(loaded, messages, &d, &prompt.tokens)?, d)));
+        let turn = Turn::new(turn, prompt.tokens, sampling, max_tokens, watch);
+        self.run_turn(match begins {
+            Some((tokens, document)) => turn.on_document(document, tokens),
+            None => turn,
+        })
     }
 
-    fn read(&mut self, turn: TurnId, text: String) -> Result<TurnSummary, EngineError> {
+    fn read(&mut self, turn: TurnId, text: String, document: Option<DocumentRef>) -> Result<TurnSummary, EngineError> {
         let watch = self.port.stop_watch();
         let loaded = self.loaded.as_ref().ok_or(EngineError::NoModel)?;
         let mut prompt = loaded.encode(&[Message { role: Role::User, content: text }], false)?.tokens;
         prompt.truncate(prompt.len().saturating_sub(READ_MARGIN).max(1));
-        self.run_turn(Turn::new(turn, prompt, Sampling::default(), 0, watch))
+        let tokens = prompt.clone();
+        let turn = Turn::new(turn, prompt, Sampling::default(), 0, watch);
+        self.run_turn(match document {
+            Some(document) => turn.on_document(document, tokens),
+            None => turn,
+        })
     }
 
     fn run_turn(&mut self, mut turn: Turn) -> Result<TurnSummary, EngineError> {
-        let mut rebuilds = 0;
+        let (mut rebuilds, mut repairs) = (0, 0);
         loop {
             let result = match (&self.gpu, &mut self.loaded) {
                 (Some(gpu), Some(loaded)) => turn.run(gpu, loaded, &self.port),
                 _ => Err(EngineError::NoModel),
             };
             match result {
+                Err(error) if error.missing_group().is_some() && repairs < MAX_REPAIRS => {
+                    repairs += 1;
+                    if repairs == 1 {
+                        self.port.emit(EngineEvent::Notice(format!("{error}; the answer goes on")));
+                    }
+                    self.repair(error.missing_group().unwrap_or_default())?;
+                }
                 Err(error) if error.is_device_lost() && rebuilds < MAX_REBUILDS => {
                     rebuilds += 1;
                     self.rebuild(&error)?;
@@ -209,11 +257,32 @@ impl Worker {
         }
     }
 
+    /// Computes a damaged group again, and before it what it needs and is damaged too.
+    fn repair(&mut self, group: u32) -> Result<(), EngineError> {
+        let (Some(gpu), Some(loaded)) = (&self.gpu, &mut self.loaded) else { return Err(EngineError::NoModel) };
+        let mut todo = vec![group];
+        while let Some(group) = todo.last().copied() {
+            match loaded.repair(gpu, group) {
+                Ok(()) => {
+                    todo.pop();
+                }
+                // A pass reads only groups before its own, so this comes to an end.
+                Err(error) => match error.missing_group().filter(|earlier| *earlier < group) {
+                    Some(earlier) => todo.push(earlier),
+                    None => return Err(error),
+                },
+            }
+        }
+        Ok(())
+    }
+
     /// After a failed turn, what was recorded must not run with the next one, and the cache holds what it says.
     fn settle(&mut self) {
         if let Some(loaded) = &mut self.loaded {
             loaded.pace.reset();
-            loaded.truncate(0);
+            if let Some(gpu) = &self.gpu {
+                loaded.abandon(gpu);
+            }
         }
     }
 
@@ -233,11 +302,34 @@ impl Worker {
     }
 }
 
+fn open_library(chosen: Option<&Path>) -> Result<(Catalogue, Library), SavedError> {
+    let root = library::library_root(chosen)?;
+    let library = Library::open(root.clone())?;
+    Ok((Catalogue::open(&root)?.0, library))
+}
+
 /// An error as one sentence with a capital and a full stop.
 fn sentence(error: &EngineError) -> String {
-    let text = error.to_string();
+    as_sentence(&error.to_string())
+}
+
+fn as_sentence(text: &str) -> String {
     let mut chars = text.chars();
     let capital = chars.next().map(|c| c.to_uppercase().collect::<String>()).unwrap_or_default();
     let end = if text.ends_with(['.', '!', '?']) { "" } else { "." };
     format!("{capital}{}{end}", chars.as_str())
+}
+
+/// The tokens at the beginning of `prompt` that are the document's: those that reading it ahead gives, as far as the prompt
+/// has the same.
+fn document_tokens(loaded: &Loaded, messages: &[Message], document: &DocumentRef, prompt: &[u32]) -> Option<Vec<u32>> {
+    let first = messages.iter().position(|m| m.role == Role::User)?;
+    let text = messages[first].content.get(..document.text_bytes)?;
+    let mut ahead = messages[..first].to_vec();
+    ahead.push(Message { role: Role::User, content: text.to_owned() });
+    let mut tokens = loaded.encode(&ahead, false).ok()?.tokens;
+    tokens.truncate(tokens.len().saturating_sub(READ_MARGIN));
+    let common = tokens.iter().zip(prompt).take_while(|(a, b)| a == b).count();
+    tokens.truncate(common);
+    Some(tokens)
 }

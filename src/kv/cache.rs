@@ -201,6 +201,11 @@ impl KvCache {
         self.counts
     }
 
+    /// One group was computed again.
+    pub fn count_recomputed(&mut self) {
+        self.counts.recomputed += self.spec.n_layer as u64;
+    }
+
     /// What the user should know, once.
     pub fn take_notices(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notices)
@@ -244,6 +249,11 @@ impl KvCache {
     /// Bytes of the readback buffers, which are RAM.
     pub fn readback_bytes(&self) -> u64 {
         (N_READBACKS * self.plan.tail_pages) as u64 * self.spec.page_bytes()
+    }
+
+    /// Bytes of the readback buffers that exist.
+    pub fn staging_bytes(&self) -> u64 {
+        if self.stage.is_some() { self.readback_bytes() } else { 0 }
     }
 
     /// Groups of a context of `n_tokens` that find no frame.
@@ -349,20 +359,18 @@ impl KvCache {
     }
 
     /// Forgets the context and closes what is below it; the I/O, for the next.
-    ///
-    /// # Errors
-    /// A lost device.
-    pub fn close_lower(&mut self, gpu: &Gpu) -> Result<Option<Io>, KvError> {
+    pub fn close_lower(&mut self, gpu: &Gpu) -> Option<Io> {
         let mut io = None;
         if self.has_lower {
-            self.empty_readbacks(gpu)?;
+            // What a lost device cannot hand over any more will be computed again.
+            let _ = self.empty_readbacks(gpu);
             io = self.transfer.close();
             self.has_lower = false;
         }
         (self.saved_groups, self.n_document_tokens, self.n_tokens_below, self.n_sealed) = (0, 0, 0, 0);
         self.residency.truncate(0);
         self.forget_stream();
-        Ok(io)
+        io
     }
 
     /// What is below now.

@@ -19,4 +19,4 @@ mod transfer;
 pub use cache::{FilledSlot, KvCache, Paged};
 pub use error::KvError;
 pub use layout::{BLOCKS_PER_PAGE, KvSpec, SegmentShape, VramPlan, plan_pool};
-pub use transfer::Outgoing;
+pub use transfer::{LowerReport, Outgoing};

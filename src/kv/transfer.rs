@@ -17,7 +17,7 @@
 //! inside of the engine's submit, and because copying into mapped memory takes a core's time.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -32,6 +32,9 @@ use crate::telemetry::{self, Cause, EventKind, Hub, Lane, WaitCause};
 
 /// How long to sleep where there is nothing to do but to look after reads and writes.
 const IDLE: Duration = Duration::from_millis(2);
+
+/// How old a report may be.
+const REPORT_EVERY: Duration = Duration::from_millis(50);
 
 /// Pages of one layer that travel together.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,7 +75,6 @@ enum Message {
     Append(Vec<u32>),
     Truncate(usize),
     Flush(Sender<bool>),
-    Report(Sender<LowerReport>),
     End,
 }
 
@@ -122,6 +124,7 @@ pub enum Arrival {
 pub struct Transfer {
     to: Sender<Message>,
     from: Receiver<Arrival>,
+    report: Arc<Mutex<LowerReport>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -133,6 +136,7 @@ impl Transfer {
     pub fn start(page_bytes: u64, pcie: Option<u64>, hub: &Hub) -> std::io::Result<Transfer> {
         let (to, messages) = unbounded();
         let (arrivals, from) = unbounded();
+        let report = Arc::new(Mutex::new(LowerReport::default()));
         let mover = Mover {
             messages,
             arrivals,
@@ -146,9 +150,11 @@ impl Transfer {
             next: 0,
             link: VirtualLink::new(pcie),
             lane: hub.lane("transfer"),
+            report: report.clone(),
+            reported: Instant::now(),
         };
         let thread = std::thread::Builder::new().name("strata-transfer".into()).spawn(move || mover.run())?;
-        Ok(Transfer { to, from, thread: Some(thread) })
+        Ok(Transfer { to, from, report, thread: Some(thread) })
     }
 
     fn send(&self, message: Message) {
@@ -220,11 +226,9 @@ impl Transfer {
         wait.recv().unwrap_or(false)
     }
 
-    /// What is below now.
+    /// What is below, as of the last flush or a moment ago.
     pub fn report(&self) -> LowerReport {
-        let (done, wait) = bounded(1);
-        self.send(Message::Report(done));
-        wait.recv().unwrap_or_default()
+        *self.report.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The next arrival, waiting up to `patience`.
@@ -266,6 +270,8 @@ struct Mover {
     next: usize,
     link: VirtualLink,
     lane: Lane,
+    report: Arc<Mutex<LowerReport>>,
+    reported: Instant,
 }
 
 impl Mover {
@@ -289,6 +295,9 @@ impl Mover {
                 lower.pump();
             }
             self.tell_faults();
+            if self.reported.elapsed() >= REPORT_EVERY {
+                self.write_report();
+            }
             if can_fill && !self.fill() {
                 return;
             }
@@ -297,7 +306,10 @@ impl Mover {
 
     fn handle(&mut self, message: Message) {
         match message {
-            Message::Open(lower) => self.lower = Some(lower),
+            Message::Open(lower) => {
+                self.lower = Some(lower);
+                self.write_report();
+            }
             Message::Close(done) => {
                 self.plan = Arc::default();
                 self.tell_faults();
@@ -325,11 +337,10 @@ impl Mover {
                 }
             }
             Message::Flush(done) => {
-                let _ = done.send(self.lower.as_mut().is_none_or(|lower| lower.flush()));
+                let flushed = self.lower.as_mut().is_none_or(|lower| lower.flush());
                 self.tell_faults();
-            }
-            Message::Report(done) => {
-                let _ = done.send(self.lower.as_ref().map(|l| LowerReport::of(l)).unwrap_or_default());
+                self.write_report();
+                let _ = done.send(flushed);
             }
             Message::End => {}
         }
@@ -342,8 +353,17 @@ impl Mover {
         }
     }
 
+    fn write_report(&mut self) {
+        self.reported = Instant::now();
+        let report = self.lower.as_ref().map(|l| LowerReport::of(l)).unwrap_or_default();
+        *self.report.lock().unwrap_or_else(PoisonError::into_inner) = report;
+    }
+
     fn put(&mut self, readback: usize, pages: &[Outgoing]) {
-        let Some(lower) = &mut self.lower else { return };
+        let Some(lower) = &mut self.lower else {
+            let _ = self.arrivals.send(Arrival::Emptied(readback));
+            return;
+        };
         let buffer = &self.readbacks[readback];
         let mut result = Ok(());
         for out in pages {

@@ -1,0 +1,380 @@
+//! What lies below VRAM for the context at hand: budgets, the library, the document's store or a scratch store.
+//!
+//! ```text
+//! document's tokens ─► id ─► store in the library: groups that are there are not read again; others are written behind
+//! no document, and too much for VRAM ─► RAM alone where it holds the rest of the window, else a scratch store as well
+//! ```
+//! 1. A store is named by what makes its pages: model, settings and the document's tokens. 2. Whatever keeps a document
+//! from being saved is a notice, never a failed answer. 3. The disk budget holds for the whole library: other documents
+//! leave it, least recently used first, never one that is open.
+//!
+//! Owner thread: the engine.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use super::command::{DocumentRef, KvDtype, KvSetup, LoadOptions, SavedDocument};
+use super::error::EngineError;
+use super::library;
+use crate::base::limits::KV_PAGE_TOKENS;
+use crate::base::{Bytes, LinkLimits, Tiers};
+use crate::document::library::{Catalogue, Entry, ReadState};
+use crate::gpu::Gpu;
+use crate::kv::lower::{Backing, Lower, LowerConfig, remove_stale_scratch, scratch};
+use crate::kv::store::{Folder, Io, IoConfig, Library, Store, StoreError, StoreSpec};
+use crate::kv::{KvCache, KvError, KvSpec, budget};
+use crate::model::ModelFile;
+use crate::model::plan::PositionPlan;
+use crate::telemetry::Hub;
+
+/// Documents shorter than this are read faster than they are found.
+const LEAST_SAVED_TOKENS: usize = 2 * KV_PAGE_TOKENS;
+
+/// Puts something between a store and its folder; tests inject faults so.
+pub type FolderHook = Arc<dyn Fn(Arc<dyn Folder>) -> Arc<dyn Folder> + Send + Sync>;
+
+/// Budgets, folders and hashes of a loaded model, and what is open.
+pub(super) struct Below {
+    pub(super) setup: KvSetup,
+    limits: LinkLimits,
+    read_ahead: bool,
+    spec: StoreSpec,
+    model: String,
+    dtype: KvDtype,
+    places: Option<(Library, Catalogue)>,
+    io: Option<Io>,
+    hub: Arc<Hub>,
+    hook: Option<FolderHook>,
+    open: Option<OpenDocument>,
+    notices: Vec<String>,
+}
+
+struct OpenDocument {
+    entry: Entry,
+    tokens: Vec<u32>,
+    /// what the disk has, as the catalogue knows
+    is_new: bool,
+}
+
+impl Below {
+    /// Looks at the machine and opens the library. A library that cannot be opened is a notice.
+    pub(super) fn new(
+        gpu: &Gpu,
+        hub: &Arc<Hub>,
+        file: &ModelFile,
+        kv: &KvSpec,
+        options: &LoadOptions,
+        weight_bytes: u64,
+        hook: Option<FolderHook>,
+    ) -> Result<Below, EngineError> {
+        let root = library::library_root(options.kv_dir.as_deref()).ok();
+        let mut notices = Vec::new();
+        let places = root.and_then(|root| match open_places(root, &mut notices) {
+            Ok(places) => Some(places),
+            Err(sentence) => {
+                notices.push(format!("documents cannot be saved: {sentence}"));
+                None
+            }
+        });
+        let root = places.as_ref().map(|(library, _)| library.root().to_owned());
+        let defaults = budget::defaults(&budget::Machine::look(gpu, root.as_deref()), weight_bytes).caps;
+        let budgets = Tiers {
+            vram: options.budgets.vram.unwrap_or(defaults.vram).0,
+            ram: options.budgets.ram.unwrap_or(defaults.ram).0,
+            disk: options.budgets.disk.unwrap_or(defaults.disk).0,
+        };
+        let io = Io::start(&IoConfig::from_env()).map_err(|e| KvError::NoThread(e.to_string()))?;
+        let info = io.info();
+        Ok(Below {
+            setup: KvSetup { budgets, io_backend: info.kind.to_string(), io_reason: info.reason, kv_dir: root },
+            limits: options.limits,
+            read_ahead: !options.synchronous,
+            spec: store_spec(file, kv, options.kv_dtype)?,
+            model: file.info().name.clone(),
+            dtype: options.kv_dtype,
+            places,
+            io: Some(io),
+            hub: hub.clone(),
+            hook,
+            open: None,
+            notices,
+        })
+    }
+
+    /// What the user should know, once.
+    pub(super) fn take_notices(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notices)
+    }
+
+    /// Tokens of the document that is open; none where there is none.
+    pub(super) fn document_tokens(&self) -> Option<&[u32]> {
+        self.open.as_ref().map(|o| o.tokens.as_slice())
+    }
+
+    /// The context reads a backend's disk.
+    pub(super) fn io_backend(&self) -> String {
+        self.setup.io_backend.clone()
+    }
+
+    fn take_io(&mut self) -> Result<Io, KvError> {
+        match self.io.take() {
+            Some(io) => Ok(io),
+            None => Io::start(&IoConfig::from_env()).map_err(|e| KvError::NoThread(e.to_string())),
+        }
+    }
+
+    fn lower(&mut self, kv: &KvCache, disk_budget: u64, backing: Backing) -> Result<Lower, KvError> {
+        let config = LowerConfig {
+            ram_budget: Bytes(self.setup.budgets.ram.saturating_sub(kv.readback_bytes())),
+            disk_budget: Bytes(disk_budget),
+            nvme_limit: self.limits.nvme,
+            page_bytes: self.spec.kv_page_bytes,
+            n_layer: self.spec.n_layer,
+            read_ahead: self.read_ahead,
+        };
+        let io = self.take_io()?;
+        Ok(Lower::new(config, io, backing, self.hub.lane("disk"))?)
+    }
+
+    /// Makes sure that a context of `n_tokens`, of which `tokens` are read, has somewhere to go.
+    ///
+    /// # Errors
+    /// [`KvError::OverBudget`] where all tiers together are too small.
+    pub(super) fn make_room(&mut self, gpu: &Gpu, kv: &mut KvCache, tokens: &[u32], n_tokens: usize) -> Result<(), KvError> {
+        let group_bytes = kv.spec().group_bytes();
+        let below = kv.groups_below(n_tokens) * group_bytes;
+        if below == 0 {
+            return Ok(());
+        }
+        let b = self.setup.budgets;
+        let ram = b.ram.saturating_sub(kv.readback_bytes());
+        let disk = if self.places.is_some() { b.disk } else { 0 };
+        if below > ram.saturating_add(disk) {
+            let needed = Bytes(kv.spec().token_bytes() * n_tokens as u64);
+            let (vram, ram, disk) = (Bytes(b.vram), Bytes(ram), Bytes(disk));
+            return Err(KvError::OverBudget { tokens: n_tokens, needed, vram, ram, disk });
+        }
+        if kv.has_lower() {
+            return Ok(());
+        }
+        // With all of the window's rest in RAM the disk has nothing to do.
+        let most = kv.groups_below(kv.limit()) * group_bytes;
+        let library = self.places.as_ref().map(|(library, _)| library.clone()).filter(|_| most > ram);
+        let backing = match library {
+            Some(library) => {
+                self.make_disk_room(below, "");
+                Backing::Scratch(scratch(&library, &self.spec, tokens)?)
+            }
+            None => Backing::None,
+        };
+        let lower = self.lower(kv, disk, backing)?;
+        kv.open_lower(gpu, lower, tokens.len())
+    }
+
+    /// Opens the store of a document, which begins the context anew: the tokens that need not be read again. None where it
+    /// stays as it is, because the document is open already or is not to be saved.
+    ///
+    /// # Errors
+    /// A lost device, or tiers that cannot be set up.
+    pub(super) fn open_document(
+        &mut self,
+        gpu: &Gpu,
+        kv: &mut KvCache,
+        document: &DocumentRef,
+        tokens: &[u32],
+    ) -> Result<Option<usize>, EngineError> {
+        let id = self.document_id(tokens);
+        if tokens.len() < LEAST_SAVED_TOKENS || self.open.as_ref().is_some_and(|o| o.entry.id == id) {
+            return Ok(None);
+        }
+        let Some((library, catalogue)) = &self.places else { return Ok(None) };
+        if !document.save && library.info(&id).is_none() {
+            return Ok(None);
+        }
+        let known = catalogue.get(&id).ok().flatten();
+        let library = library.clone();
+        self.close(gpu, kv);
+        let folder = match (library.folder(&id), &self.hook) {
+            (Ok(folder), Some(hook)) => hook(folder),
+            (Ok(folder), None) => folder,
+            (Err(error), _) => return Ok(self.not_saved(&document.name, &error)),
+        };
+        let (store, report) = match Store::open_or_create(folder, &self.spec, tokens) {
+            Ok(opened) => opened,
+            Err(error) => return Ok(self.not_saved(&document.name, &error)),
+        };
+        if let Some(why) = &report.replaced {
+            self.notices.push(format!("the saved KV of {} was of no use ({why}); it is read again", document.name));
+        }
+        let growth = store.geometry().store_bytes(u64::from(store.n_groups()), tokens.len() as u64);
+        let allowed = self.make_disk_room(growth.saturating_sub(store.disk_bytes().0), &id);
+        let n_present = store.n_complete_prefix();
+        let entry = self.entry(id, document, tokens.len(), known);
+        // Known from now on: what is read survives whatever happens to this process.
+        if let Some(Err(error)) = self.places.as_ref().map(|(_, catalogue)| catalogue.upsert(&entry)) {
+            self.notices.push(format!("the library does not know of {}: {error}", entry.name));
+        }
+        let lower = self.lower(kv, allowed, Backing::Saved(store))?;
+        kv.open_lower(gpu, lower, tokens.len())?;
+        kv.begin_document(n_present, tokens.len());
+        self.open = Some(OpenDocument { entry, tokens: tokens.to_vec(), is_new: report.is_new });
+        Ok(Some(n_present as usize * KV_PAGE_TOKENS))
+    }
+
+    fn not_saved(&mut self, name: &str, why: &StoreError) -> Option<usize> {
+        self.notices.push(format!("{name} is read without being saved: {why}"));
+        None
+    }
+
+    fn document_id(&self, tokens: &[u32]) -> String {
+        let mut hash = blake3::Hasher::new();
+        for part in [&self.spec.model_hash, &self.spec.tokenizer_hash, &self.spec.settings_hash] {
+            hash.update(part);
+        }
+        hash.update(bytemuck::cast_slice(tokens));
+        hash.finalize().to_hex()[..32].to_owned()
+    }
+
+    fn entry(&self, id: String, document: &DocumentRef, tokens: usize, known: Option<Entry>) -> Entry {
+        let now = now_secs();
+        Entry {
+            id,
+            content_hash: blake3::Hash::from_bytes(document.content_hash).to_hex().to_string(),
+            name: document.name.clone(),
+            bytes: document.bytes,
+            pages: document.pages,
+            model: self.model.clone(),
+            model_fingerprint: blake3::Hash::from_bytes(self.spec.model_hash).to_hex().to_string(),
+            kv_dtype: library::dtype_name(self.dtype).to_owned(),
+            tokens,
+            saved_tokens: known.as_ref().map_or(0, |k| k.saved_tokens),
+            kv_bytes: known.as_ref().map_or(0, |k| k.kv_bytes),
+            state: known.as_ref().map_or(ReadState::Partial, |k| k.state),
+            prefill_seconds: known.as_ref().map_or(0.0, |k| k.prefill_seconds),
+            created: known.as_ref().map_or(now, |k| k.created),
+            last_used: now,
+        }
+    }
+
+    /// Makes room for `room` more bytes in the library by removing documents that were not used for longest; what the store
+    /// named `keep` may have in all.
+    fn make_disk_room(&mut self, room: u64, keep: &str) -> u64 {
+        let Some((library, catalogue)) = &self.places else { return 0 };
+        let budget = self.setup.budgets.disk;
+        let own = library.info(keep).map_or(0, |s| s.bytes.0);
+        let Ok(eviction) = library.evict(Bytes(budget), Bytes(room), &[keep]) else {
+            return own.saturating_add(room).min(budget);
+        };
+        for gone in &eviction.removed {
+            let name = catalogue.get(&gone.name).ok().flatten().map_or_else(|| "an unknown document".to_owned(), |e| e.name);
+            // A name without files is shown as missing: not worth failing for.
+            let _ = catalogue.remove(&gone.name);
+            self.notices.push(format!(
+                "{name} left the library, where it took {}: the disk budget of {} was needed for another document",
+                gone.bytes,
+                Bytes(budget)
+            ));
+        }
+        budget.saturating_sub(eviction.total.0.saturating_sub(own))
+    }
+
+    /// After a turn or at its beginning: what was read is written, and the catalogue knows. True when the list changed.
+    ///
+    /// # Errors
+    /// What the tiers below failed with, or a lost device.
+    pub(super) fn settle(&mut self, gpu: &Gpu, kv: &mut KvCache, prefill_seconds: f64) -> Result<bool, EngineError> {
+        if !kv.has_lower() || self.open.is_none() {
+            return Ok(false);
+        }
+        kv.flush_lower(gpu)?;
+        let report = kv.report();
+        let root = self.setup.kv_dir.clone().unwrap_or_default();
+        let (Some(open), Some((_, catalogue))) = (&mut self.open, &self.places) else { return Ok(false) };
+        let whole = open.tokens.len() / KV_PAGE_TOKENS;
+        let saved = (report.n_saved_groups as usize).min(whole);
+        let before = open.entry.clone();
+        open.entry.saved_tokens = saved * KV_PAGE_TOKENS;
+        open.entry.kv_bytes = report.store_bytes;
+        open.entry.state = if saved == whole { ReadState::Read } else { ReadState::Partial };
+        open.entry.last_used = now_secs();
+        if open.entry.saved_tokens > before.saved_tokens {
+            open.entry.prefill_seconds += prefill_seconds;
+        }
+        if let Err(error) = catalogue.upsert(&open.entry) {
+            self.notices.push(format!("the library does not know of {}: {error}", open.entry.name));
+        }
+        if std::mem::take(&mut open.is_new) && saved > 0 {
+            self.notices.push(format!(
+                "{} is saved in {}, so that it need not be read again; its text can be recovered from there; `strata library \
+                 remove {}` deletes it",
+                open.entry.name,
+                root.display(),
+                open.entry.short_id()
+            ));
+        }
+        Ok(true)
+    }
+
+    /// Closes what is below the context, which is empty afterwards.
+    pub(super) fn close(&mut self, gpu: &Gpu, kv: &mut KvCache) {
+        self.open = None;
+        if let Some(io) = kv.close_lower(gpu) {
+            self.io = Some(io);
+        }
+    }
+
+    /// The context died with its device: what is open is only forgotten.
+    pub(super) fn forget(&mut self) {
+        self.open = None;
+    }
+
+    /// All saved documents.
+    pub(super) fn list(&self) -> Option<Vec<SavedDocument>> {
+        let (library, catalogue) = self.places.as_ref()?;
+        library::list(catalogue, library).ok()
+    }
+}
+
+fn open_places(root: PathBuf, notices: &mut Vec<String>) -> Result<(Library, Catalogue), String> {
+    let library = Library::open(root.clone()).map_err(|e| e.to_string())?;
+    let (catalogue, note) = Catalogue::open(&root).map_err(|e| e.to_string())?;
+    notices.extend(note);
+    // What a process that died has left is room again; what cannot be removed now is tried again next time.
+    let _ = remove_stale_scratch(&library);
+    Ok((library, catalogue))
+}
+
+fn now_secs() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.ok().and_then(|d| i64::try_from(d.as_secs()).ok()).unwrap_or(0)
+}
+
+/// Whose pages these are: everything that changes a byte of them is in one of the hashes.
+fn store_spec(file: &ModelFile, kv: &KvSpec, dtype: KvDtype) -> Result<StoreSpec, EngineError> {
+    let plan = file.plan();
+    let mut settings = blake3::Hasher::new();
+    settings.update(library::dtype_name(dtype).as_bytes());
+    settings.update(&plan.attn_scale.to_le_bytes());
+    match &plan.position {
+        PositionPlan::Rope(rope) => {
+            settings.update(bytemuck::cast_slice(&rope.inv_freq));
+            settings.update(&rope.magnitude.to_le_bytes());
+        }
+        PositionPlan::Learned { offset, .. } => {
+            settings.update(&(*offset as u64).to_le_bytes());
+        }
+    }
+    let model_hash = file.fingerprint()?;
+    Ok(StoreSpec {
+        model_hash,
+        // The ids themselves name a store, so another tokenizer can only miss it; the file's own has the file's hash.
+        tokenizer_hash: model_hash,
+        settings_hash: *settings.finalize().as_bytes(),
+        layout: format!("{}/page{KV_PAGE_TOKENS}", library::dtype_name(dtype)),
+        n_layer: u32::try_from(kv.n_layer).unwrap_or(u32::MAX),
+        kv_page_bytes: kv.page_bytes(),
+        activation_page_bytes: 0,
+        abstract_bytes: 0,
+    })
+}
