@@ -8,11 +8,14 @@ mod logits;
 mod offload;
 #[path = "../common/plain_forward.rs"]
 mod plain_forward;
+mod saved;
 mod turns;
 
 use std::time::Duration;
 
-use strata::engine::{EngineCommand, EngineEvent, EngineHandle, KvDtype, LoadOptions, ModelInfo, ModelSource, TurnSummary};
+use strata::engine::{
+    EngineCommand, EngineEvent, EngineHandle, FolderHook, KvDtype, LoadOptions, ModelInfo, ModelSource, TurnSummary,
+};
 
 /// An engine with this model loaded. None (named) when there is no device.
 fn engine(test: &str, source: ModelSource, kv_dtype: KvDtype) -> Option<(EngineHandle, Box<ModelInfo>)> {
@@ -21,8 +24,20 @@ fn engine(test: &str, source: ModelSource, kv_dtype: KvDtype) -> Option<(EngineH
 
 /// The same with all options.
 fn engine_with(test: &str, source: ModelSource, options: LoadOptions) -> Option<(EngineHandle, Box<ModelInfo>)> {
+    engine_hooked(test, source, options, None)
+}
+
+/// The same with something between stores and their folders. Without a folder of its own the library is one of this
+/// process.
+fn engine_hooked(
+    test: &str,
+    source: ModelSource,
+    mut options: LoadOptions,
+    hook: Option<FolderHook>,
+) -> Option<(EngineHandle, Box<ModelInfo>)> {
     drop(common::gpu(test, strata::gpu::Twins::default())?);
-    let handle = strata::engine::spawn(|| {});
+    options.kv_dir.get_or_insert_with(|| std::env::temp_dir().join(format!("strata-engine-{}", std::process::id())));
+    let handle = strata::engine::spawn_with(|| {}, hook);
     assert!(handle.send(EngineCommand::LoadModel { source, options }));
     loop {
         match handle.wait(Duration::from_secs(120)).unwrap() {

@@ -1,0 +1,183 @@
+//! Documents that stay read: saved, resumed, interrupted, shared, damaged.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use strata::base::{Bytes, Tiers};
+use strata::engine::{
+    DocumentRef, EngineCommand, EngineEvent, EngineHandle, FolderHook, LoadOptions, Message, ModelSource, Role, Sampling,
+    SavedState, TurnSummary,
+};
+use strata::kv::store::{Fault, FaultOp, Faulty, Folder, Rule};
+
+use crate::{engine_hooked, finish};
+
+struct Answer {
+    text: String,
+    summary: Box<TurnSummary>,
+    notices: Vec<String>,
+}
+
+fn document() -> String {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/quote");
+    std::fs::read_to_string(dir.join("document.txt")).unwrap()
+}
+
+fn reference(text: &str) -> DocumentRef {
+    DocumentRef {
+        content_hash: *blake3::hash(text.as_bytes()).as_bytes(),
+        name: "document.txt".into(),
+        bytes: text.len() as u64,
+        pages: 7,
+        text_bytes: text.len(),
+        save: true,
+    }
+}
+
+fn ask(handle: &EngineHandle, text: &str, question: &str) -> Answer {
+    let messages = vec![Message { role: Role::User, content: format!("{text}\n\n{question}") }];
+    let document = Some(reference(text));
+    handle.send(EngineCommand::Ask { turn: 7, messages, document, sampling: Sampling::default(), max_tokens: 40 });
+    let (events, end) = finish(handle);
+    let mut answer = Answer { text: String::new(), summary: end.unwrap(), notices: Vec::new() };
+    for event in events {
+        match event {
+            EngineEvent::Token { text, .. } => answer.text.push_str(&text),
+            EngineEvent::Notice(text) => answer.notices.push(text),
+            _ => {}
+        }
+    }
+    answer
+}
+
+const QUESTION: &str = "What does the document say about the harbour?";
+
+fn engine(test: &str, dir: &Path, budgets: [Option<u64>; 3], hook: Option<FolderHook>) -> Option<EngineHandle> {
+    let [vram, ram, disk] = budgets.map(|b| b.map(Bytes));
+    let options = LoadOptions {
+        budgets: Tiers { vram, ram, disk },
+        kv_dir: Some(dir.to_owned()),
+        context: Some(16_384),
+        ..LoadOptions::default()
+    };
+    Some(engine_hooked(test, ModelSource::BuiltIn, options, hook)?.0)
+}
+
+fn library(handle: &EngineHandle, dir: &Path) -> Vec<strata::engine::SavedDocument> {
+    let kv_dir = Some(dir.to_owned());
+    handle.send(EngineCommand::Library(strata::engine::LibraryAction::List { kv_dir }));
+    loop {
+        if let EngineEvent::Library(saved) = handle.wait(std::time::Duration::from_secs(60)).unwrap() {
+            return saved;
+        }
+    }
+}
+
+#[test]
+fn saved_document_is_not_read_again_after_a_restart() {
+    let test = "saved_document_is_not_read_again_after_a_restart";
+    let dir = tempfile::tempdir().unwrap();
+    let text = document();
+    let Some(first) = engine(test, dir.path(), [None; 3], None) else { return };
+    let fresh = ask(&first, &text, QUESTION);
+    assert_eq!(fresh.summary.cached_tokens, 0);
+    assert!(fresh.notices.iter().any(|n| n.contains("its text can be recovered")), "{:?}", fresh.notices);
+    // Another question goes on from the same pages, without saying it again.
+    let second = ask(&first, &text, "Who wrote it?");
+    assert!(second.summary.cached_tokens > 4000 && second.notices.is_empty(), "{:?}", second.notices);
+    drop(first);
+
+    // Small budgets: the pages come from the disk, and do not all fit above it.
+    for budgets in [[None; 3], [Some(3 << 20), Some(2 << 20), None]] {
+        let again = engine(test, dir.path(), budgets, None).unwrap();
+        let resumed = ask(&again, &text, QUESTION);
+        assert_eq!(resumed.text, fresh.text, "{budgets:?}");
+        assert!(resumed.summary.cached_tokens > 4000, "{}", resumed.summary.cached_tokens);
+        assert!(resumed.summary.moved_bytes.disk_to_ram > 10 << 20, "{:?}", resumed.summary.moved_bytes);
+        let (peak, caps) = (resumed.summary.kv_peak_bytes, budgets.map(|b| b.unwrap_or(u64::MAX)));
+        assert!(peak.vram <= caps[0] && peak.ram <= caps[1], "{peak:?} of {caps:?}");
+        let saved = library(&again, dir.path());
+        assert_eq!(saved.len(), 1);
+        assert_eq!((saved[0].state, saved[0].name.as_str(), saved[0].pages), (SavedState::Read, "document.txt", 7));
+        assert!(saved[0].prefill_seconds > 0.0 && saved[0].kv_bytes > 10 << 20);
+    }
+}
+
+#[test]
+fn context_over_every_upper_budget_is_answered_from_the_disk() {
+    let test = "context_over_every_upper_budget_is_answered_from_the_disk";
+    let dir = tempfile::tempdir().unwrap();
+    let text = document();
+    let Some(dense) = engine(test, dir.path(), [None; 3], None) else { return };
+    let ask_plain = |handle: &EngineHandle| {
+        let messages = vec![Message { role: Role::User, content: format!("{text}\n\n{QUESTION}") }];
+        handle.send(EngineCommand::Ask { turn: 1, messages, document: None, sampling: Sampling::default(), max_tokens: 20 });
+        let (events, end) = finish(handle);
+        let text: String = events
+            .iter()
+            .filter_map(|e| if let EngineEvent::Token { text, .. } = e { Some(text.as_str()) } else { None })
+            .collect();
+        (text, end.unwrap())
+    };
+    let (want, _) = ask_plain(&dense);
+    let small = engine(test, dir.path(), [Some(1500 << 10), Some(1200 << 10), None], None).unwrap();
+    let (got, summary) = ask_plain(&small);
+    assert_eq!(got, want);
+    assert!(summary.kv_peak_bytes.vram <= 1500 << 10 && summary.kv_peak_bytes.ram <= 1200 << 10, "{:?}", summary.kv_peak_bytes);
+    assert!(summary.moved_bytes.disk_to_ram > 0 && summary.kv_bytes.disk > 10 << 20, "{summary:?}");
+    drop(small);
+    // The scratch store is gone with its context.
+    let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().filter_map(|e| e.ok()?.file_name().into_string().ok()).collect();
+    assert!(left.iter().all(|n| !n.starts_with("scratch-")), "{left:?}");
+
+    let tiny = engine(test, dir.path(), [Some(1500 << 10), Some(1200 << 10), Some(1 << 20)], None).unwrap();
+    let messages = vec![Message { role: Role::User, content: format!("{text}\n\n{QUESTION}") }];
+    tiny.send(EngineCommand::Ask { turn: 1, messages, document: None, sampling: Sampling::default(), max_tokens: 20 });
+    let refused = finish(&tiny).1.unwrap_err();
+    assert!(refused.contains("--ram-budget") && refused.contains("MiB"), "{refused}");
+}
+
+#[test]
+fn every_fault_of_the_disk_gives_the_right_answer_or_a_sentence() {
+    let test = "every_fault_of_the_disk_gives_the_right_answer_or_a_sentence";
+    let text = document()[..6000].to_owned();
+    let clean = tempfile::tempdir().unwrap();
+    let Some(handle) = engine(test, clean.path(), [None; 3], None) else { return };
+    let want = ask(&handle, &text, QUESTION).text;
+    drop(handle);
+    let rules: Vec<(&str, Rule)> = vec![
+        ("short read", Rule::always(FaultOp::Read, "kv-", Fault::Short(4096))),
+        ("EINTR", Rule::once(FaultOp::Read, "kv-", 3, Fault::Interrupted)),
+        ("EAGAIN", Rule::once(FaultOp::Read, "kv-", 5, Fault::Again)),
+        ("EIO on a read", Rule::once(FaultOp::Read, "kv-", 2, Fault::Failed)),
+        ("EIO on every read", Rule::always(FaultOp::Read, "kv-", Fault::Failed)),
+        ("flipped bit", Rule::once(FaultOp::Read, "kv-", 4, Fault::BitFlip(12_345))),
+        ("torn page", Rule::once(FaultOp::Write, "kv-", 7, Fault::Torn(512))),
+        ("ENOSPC", Rule::always(FaultOp::Grow, "kv-", Fault::NoSpace)),
+        ("EIO on a write", Rule::once(FaultOp::Write, "kv-", 9, Fault::Failed)),
+        ("failed sync", Rule::always(FaultOp::Sync, "", Fault::Failed)),
+        ("permission denied", Rule::always(FaultOp::Open, "", Fault::Denied)),
+        ("power cut", Rule::once(FaultOp::Write, "kv-", 20, Fault::PowerCut)),
+    ];
+    for (what, rule) in rules {
+        let dir = tempfile::tempdir().unwrap();
+        let hook: FolderHook = Arc::new(move |inner: Arc<dyn Folder>| {
+            let faulty = Faulty::new(inner);
+            faulty.add(rule.clone());
+            Arc::new(faulty)
+        });
+        // VRAM and RAM hold a part only, so that reads happen while the document is read as well.
+        let budgets = [Some(1400 << 10), Some(3 << 20), None];
+        for round in ["fresh", "again"] {
+            let handle = engine(test, dir.path(), budgets, Some(hook.clone())).unwrap();
+            let answer = ask(&handle, &text, QUESTION);
+            assert_eq!(answer.text, want, "{what}, {round}: {:?}", answer.notices);
+            let quiet = ["short read", "EINTR", "EAGAIN"].contains(&what);
+            let told = answer.notices.iter().any(|n| !n.contains("its text can be recovered"));
+            assert!(quiet || round == "again" || told || what == "torn page", "{what}: nobody was told");
+        }
+        // Without faults it is whole again, or can be.
+        let handle = engine(test, dir.path(), [None; 3], None).unwrap();
+        assert_eq!(ask(&handle, &text, QUESTION).text, want, "{what}, healed");
+    }
+}
