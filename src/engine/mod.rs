@@ -12,6 +12,7 @@ mod device_model;
 mod error;
 mod forward;
 mod handle;
+pub mod library;
 mod loaded;
 mod measure;
 mod pace;

@@ -50,6 +50,15 @@ pub struct OpenReport {
 /// Header, index, abstracts.
 type SmallFiles = (Arc<dyn Storage>, Arc<dyn Storage>, Option<Arc<dyn Storage>>);
 
+/// What a store is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Access {
+    /// to read and to write
+    Use,
+    /// to check it: nothing is changed
+    Look,
+}
+
 struct Opened {
     header: Arc<dyn Storage>,
     block: HeaderBlock,
@@ -65,7 +74,7 @@ impl Store {
     pub fn open_or_create(folder: Arc<dyn Folder>, spec: &StoreSpec, tokens: &[u32]) -> Result<(Self, OpenReport), StoreError> {
         let lock = folder.lock(true)?;
         match Store::open_locked(&folder, spec, tokens) {
-            Ok(opened) => Store::finish_open(folder, lock, spec, opened),
+            Ok(opened) => Store::finish_open(folder, lock, spec, opened, Access::Use),
             Err(error) if error.is_unusable_content() => {
                 let store = Store::create_locked(folder, lock, spec, tokens)?;
                 let is_new = matches!(error, StoreError::Absent { .. });
@@ -83,7 +92,23 @@ impl Store {
     pub fn open(folder: Arc<dyn Folder>, spec: &StoreSpec, tokens: &[u32]) -> Result<(Self, OpenReport), StoreError> {
         let lock = folder.lock(false)?;
         let opened = Store::open_locked(&folder, spec, tokens)?;
-        Store::finish_open(folder, lock, spec, opened)
+        Store::finish_open(folder, lock, spec, opened, Access::Use)
+    }
+
+    /// Opens the store that is there, whatever it is for, to look at it: what is damaged in its files stays as it is.
+    ///
+    /// # Errors
+    /// As [`Store::open`]; where the header contradicts itself, [`StoreError::Damaged`].
+    pub fn open_existing(folder: Arc<dyn Folder>) -> Result<(Self, OpenReport), StoreError> {
+        let lock = folder.lock(false)?;
+        let opened = Store::read_header(&folder)?;
+        let damaged = || StoreError::Damaged { folder: folder.describe(), what: "its header contradicts itself" };
+        let spec = spec_of(&opened.block).ok_or_else(damaged)?;
+        let geometry = Geometry::new(&spec).map_err(|_| damaged())?;
+        if opened.block != header_block(&spec, &geometry, opened.block.store_id, &opened.document) {
+            return Err(damaged());
+        }
+        Store::finish_open(folder, lock, &spec, opened, Access::Look)
     }
 
     fn create_locked(
@@ -167,6 +192,17 @@ impl Store {
 
     fn open_locked(folder: &Arc<dyn Folder>, spec: &StoreSpec, tokens: &[u32]) -> Result<Opened, StoreError> {
         let geometry = Geometry::new(spec)?;
+        let opened = Store::read_header(folder)?;
+        // Hashing is the slow part of opening: the ids themselves are compared.
+        let other = (opened.document.ids() != tokens).then(|| TokenLog::new(tokens));
+        let wanted = header_block(spec, &geometry, opened.block.store_id, other.as_ref().unwrap_or(&opened.document));
+        match difference(&opened.block, &wanted) {
+            Some(what) => Err(StoreError::Foreign { folder: folder.describe(), what }),
+            None => Ok(opened),
+        }
+    }
+
+    fn read_header(folder: &Arc<dyn Folder>) -> Result<Opened, StoreError> {
         let described = folder.describe();
         let absent = || StoreError::Absent { folder: described.clone() };
         let damaged = |what| StoreError::Damaged { folder: described.clone(), what };
@@ -196,12 +232,6 @@ impl Store {
         if document.hash() != block.token_hash {
             return Err(damaged("its token ids do not fit their hash"));
         }
-        // Hashing is the slow part of opening: the ids themselves are compared.
-        let other = (ids != tokens).then(|| TokenLog::new(tokens));
-        let wanted = header_block(spec, &geometry, block.store_id, other.as_ref().unwrap_or(&document));
-        if let Some(what) = difference(&block, &wanted) {
-            return Err(StoreError::Foreign { folder: described, what });
-        }
         Ok(Opened { header, block, document })
     }
 
@@ -210,12 +240,18 @@ impl Store {
         lock: Box<dyn LockGuard>,
         spec: &StoreSpec,
         opened: Opened,
+        access: Access,
     ) -> Result<(Self, OpenReport), StoreError> {
         let Opened { header, block, document } = opened;
         let geometry = Geometry::new(spec)?;
         let open = |name: &'static str| {
-            let how = OpenHow { create: true, direct: false };
-            retried(|| folder.open(name, how)).map_err(|e| StoreError::from_io("open", name, 0, e))
+            let how = OpenHow { create: access == Access::Use, direct: false };
+            retried(|| folder.open(name, how)).map_err(|e| match e.kind() {
+                ErrorKind::NotFound if access == Access::Look => {
+                    StoreError::Damaged { folder: folder.describe(), what: "a file of it is gone" }
+                }
+                _ => StoreError::from_io("open", name, 0, e),
+            })
         };
         let index = open(INDEX_NAME)?;
         let abstracts = if spec.abstract_bytes > 0 { Some(open(ABSTRACTS_NAME)?) } else { None };
@@ -233,7 +269,7 @@ impl Store {
         store.n_tokens_written = store.tokens.ids().len();
         let n_pages = geometry.pages_per_group();
         store.groups = vec![Group::new(n_pages); store.tokens.n_groups()];
-        store.read_entries(superblock.as_ref(), &mut report)?;
+        store.read_entries(superblock.as_ref(), access, &mut report)?;
         store.open_arenas(&mut report)?;
         report.n_complete = (0..store.n_groups()).filter(|g| store.is_group_complete(*g)).count() as u32;
         Ok((store, report))
@@ -275,7 +311,12 @@ impl Store {
         Ok(())
     }
 
-    fn read_entries(&mut self, superblock: Option<&Superblock>, report: &mut OpenReport) -> Result<(), StoreError> {
+    fn read_entries(
+        &mut self,
+        superblock: Option<&Superblock>,
+        access: Access,
+        report: &mut OpenReport,
+    ) -> Result<(), StoreError> {
         let said = |e| StoreError::from_io("read", INDEX_NAME, 0, e);
         let entry_bytes = self.geometry.entry_bytes;
         let len = self.index.len().map_err(said)?;
@@ -298,6 +339,9 @@ impl Store {
                     }
                 }
             }
+        }
+        if access == Access::Look {
+            return Ok(());
         }
         // What is of no commit must not be taken for one of a later commit.
         for group in torn {
@@ -373,6 +417,21 @@ fn header_block(spec: &StoreSpec, geometry: &Geometry, store_id: u64, tokens: &T
         hashes: [spec.model_hash, spec.tokenizer_hash, spec.settings_hash, tokens.hash()],
         n_tokens: tokens.ids().len() as u64,
         layout: spec.layout_bytes(),
+    })
+}
+
+/// What a header says its store is for; none where its layout is no text.
+fn spec_of(block: &HeaderBlock) -> Option<StoreSpec> {
+    let layout = block.layout.split(|b| *b == 0).next().unwrap_or_default();
+    Some(StoreSpec {
+        model_hash: block.model_hash,
+        tokenizer_hash: block.tokenizer_hash,
+        settings_hash: block.settings_hash,
+        layout: std::str::from_utf8(layout).ok()?.to_owned(),
+        n_layer: block.n_layer,
+        kv_page_bytes: block.kv_page_bytes,
+        activation_page_bytes: block.activation_page_bytes,
+        abstract_bytes: block.abstract_bytes,
     })
 }
 
