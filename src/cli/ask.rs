@@ -16,7 +16,7 @@ use super::inputs;
 use super::session::Session;
 use super::summary::{AskSummary, Quote};
 use crate::document::join_for_prompt;
-use crate::engine::{EngineCommand, EngineEvent, Message, ModelInfo, Role, Sampling, StopReason, TurnSummary};
+use crate::engine::{AttentionKind, EngineCommand, EngineEvent, Message, ModelInfo, Role, StopReason, TurnId, TurnSummary};
 
 /// Answers every `--prompt` in turn. `start` makes the session, once the documents are read.
 ///
@@ -27,6 +27,7 @@ pub fn run(args: &AskArgs, start: impl FnOnce() -> Session, console: &mut Consol
     let mut session = start();
     let info = session.load(args.model.source(), args.device.options(), console)?;
     let sampling = args.sampling.over(info.sampling);
+    let document = inputs::document_ref(&docs, !args.no_save);
     let mut messages = Vec::new();
     for (i, prompt) in args.prompts.iter().enumerate() {
         if session.interrupted() {
@@ -37,7 +38,10 @@ pub fn run(args: &AskArgs, start: impl FnOnce() -> Session, console: &mut Consol
         if i > 0 && !console.is_json() {
             console.text("\n")?;
         }
-        let (text, cost) = answer(&mut session, messages.clone(), sampling, args.max_tokens, console)?;
+        let turn = session.next_turn();
+        let (messages_now, document) = (messages.clone(), document.clone());
+        let command = EngineCommand::Ask { turn, messages: messages_now, document, sampling, max_tokens: args.max_tokens };
+        let (text, cost) = answer(&mut session, turn, command, console)?;
         let quotes = inputs::quotes_in(&text, info.built_in, &docs);
         if console.is_json() {
             console.json_line(&AskSummary::new(i + 1, &info, sampling, &text, &cost, &quotes))?;
@@ -58,14 +62,11 @@ pub fn run(args: &AskArgs, start: impl FnOnce() -> Session, console: &mut Consol
 /// One turn: the whole answer and what it cost.
 fn answer(
     session: &mut Session,
-    messages: Vec<Message>,
-    sampling: Sampling,
-    max_tokens: usize,
+    turn: TurnId,
+    command: EngineCommand,
     console: &mut Console,
 ) -> Result<(String, TurnSummary), CliError> {
-    let turn = session.next_turn();
     let mut answer = String::new();
-    let command = EngineCommand::Ask { turn, messages, document: None, sampling, max_tokens };
     let cost = session.run_turn(turn, command, console, |event, console| {
         let EngineEvent::Token { text, n, .. } = event else { return Ok(()) };
         answer.push_str(&text);
@@ -87,9 +88,13 @@ fn asides(info: &ModelInfo, cost: &TurnSummary, quotes: &[Quote], console: &mut 
         console.aside(&format!("“{}”: {place}", shortened(&quote.text)));
     }
     console.aside(&format!(
-        "{} on {} · dense attention · {} tokens read ({} already known), first token after {:.1} s · {} tokens at {:.1} tokens/s",
+        "{} on {} · {} · {} tokens read ({} already known), first token after {:.1} s · {} tokens at {:.1} tokens/s",
         info.name,
         info.adapter,
+        match cost.attention {
+            AttentionKind::Dense => "dense attention",
+            AttentionKind::ExactOffload => "exact attention, offloaded",
+        },
         cost.prompt_tokens,
         cost.cached_tokens,
         cost.first_token_ms / 1000.0,
@@ -171,6 +176,24 @@ mod tests {
         let Some(EngineCommand::Ask { messages, .. }) = seen.last() else { panic!("{seen:?}") };
         assert_eq!(messages[0].content, "Rents rose.\n\n\none");
         assert_eq!(messages[2].content, "two");
+    }
+
+    #[test]
+    fn ask_every_turn_names_its_document_and_whether_to_save_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.txt");
+        std::fs::write(&path, "Rents rose.\n").unwrap();
+        for save in [true, false] {
+            let words = ["--doc", path.to_str().unwrap(), "--prompt", "one", "--prompt", "two"];
+            let no_save = if save { &[][..] } else { &["--no-save"] };
+            let (result, _, _, seen) = play(&[&words[..], no_save].concat(), Interrupt::default(), counting);
+            result.unwrap();
+            for command in seen.iter().skip(1) {
+                let EngineCommand::Ask { document: Some(document), messages, .. } = command else { panic!("{command:?}") };
+                assert_eq!((document.save, document.text_bytes), (save, "Rents rose.\n".len()));
+                assert!(messages[0].content.is_char_boundary(document.text_bytes));
+            }
+        }
     }
 
     #[test]

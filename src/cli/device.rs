@@ -6,9 +6,12 @@
 //! ```
 //! Units: bytes, bytes per second, floating-point operations per second.
 
+use std::path::Path;
+
 use serde::Serialize;
 
 use super::error::CliError;
+use super::storage::StorageReport;
 use crate::gpu::probe::{self, Measured};
 use crate::gpu::{Adapters, Gpu, GpuError, GpuOptions};
 
@@ -52,20 +55,23 @@ pub struct DeviceReport {
     pub measured: Measured,
 }
 
-/// Everything that `strata doctor` knows about devices.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// Everything that `strata doctor` knows about devices and what they share.
+#[derive(Debug, Serialize)]
 pub struct Survey {
     /// all of them, best first
     pub adapters: Vec<AdapterLine>,
     /// the one that would be used
     pub device: DeviceReport,
+    /// memory and disk beside it
+    #[serde(flatten)]
+    pub storage: StorageReport,
 }
 
-/// Lists the adapters, opens the one that `gpu` names (or the best), and measures it.
+/// Lists the adapters, opens the one that `gpu` names (or the best), and measures it and the disk of the library.
 ///
 /// # Errors
 /// [`CliError::Failed`] where there is none, [`CliError::Input`] where `gpu` names none.
-pub fn survey(gpu: Option<&str>) -> Result<Survey, CliError> {
+pub fn survey(gpu: Option<&str>, kv_dir: Option<&Path>) -> Result<Survey, CliError> {
     let adapters = Adapters::find().infos().into_iter().enumerate().map(|(index, info)| AdapterLine {
         index,
         name: info.name,
@@ -75,6 +81,8 @@ pub fn survey(gpu: Option<&str>) -> Result<Survey, CliError> {
     });
     let adapters = adapters.collect();
     let gpu = open(gpu)?;
+    // Before the measurements have buffers on the device.
+    let storage = StorageReport::look(&gpu, kv_dir);
     let limits = gpu.limits();
     let device = DeviceReport {
         name: gpu.info().name.clone(),
@@ -93,7 +101,7 @@ pub fn survey(gpu: Option<&str>) -> Result<Survey, CliError> {
         workgroup_invocations: limits.max_compute_invocations_per_workgroup,
         measured: measure_open(&gpu)?,
     };
-    Ok(Survey { adapters, device })
+    Ok(Survey { adapters, device, storage })
 }
 
 /// Measures the device that `gpu` names, or the best.

@@ -1,10 +1,10 @@
 //! `strata doctor`: what this machine has, how fast it is, where Strata keeps things, and what will therefore be used.
 //!
 //! ```text
-//! device::survey ─┬─► Report ─► text │ one JSON object
-//! folders ────────┘
+//! device::survey, storage ─┬─► Report ─► text │ one JSON object
+//! folders ────────────────┘
 //! ```
-//! Invariant: every figure was measured now, on the device that an answer would run on.
+//! Invariant: every figure was measured now, on the device that an answer would run on and the disk that it would be saved on.
 
 use std::path::Path;
 
@@ -38,8 +38,8 @@ struct Paths {
 /// # Errors
 /// No device, or none that `--gpu` names; the device or the output failing.
 pub fn run(args: &DoctorArgs, console: &mut Console) -> Result<(), CliError> {
-    console.progress("measuring the device…", &serde_json::json!({ "event": "progress", "phase": "measure" }))?;
-    let survey = device::survey(args.gpu.as_deref())?;
+    console.progress("measuring the device and the disk…", &serde_json::json!({ "event": "progress", "phase": "measure" }))?;
+    let survey = device::survey(args.gpu.as_deref(), args.folder.kv_dir.as_deref())?;
     let report = Report { version: env!("CARGO_PKG_VERSION"), will_use: will_use(&survey), survey, paths: Paths::of_person() };
     if args.json { console.json_line(&report) } else { console.text(&report.text()) }
 }
@@ -94,6 +94,9 @@ impl Report {
                 ("matrix product, f32", format!("{:.1} GFLOP/s", measured.gemm_flops / 1e9)),
             ],
         );
+        for (title, rows) in self.survey.storage.sections() {
+            section(title, rows);
+        }
         let shown = |path: &Option<String>| path.clone().unwrap_or_else(|| "N/A".to_owned());
         section(
             "Folders",
@@ -135,6 +138,7 @@ mod tests {
     use super::*;
     use crate::cli::device::{AdapterLine, DeviceReport};
     use crate::cli::scripted;
+    use crate::cli::storage::StorageReport;
 
     fn report() -> Report {
         let survey = Survey {
@@ -157,6 +161,7 @@ mod tests {
                 workgroup_invocations: 1024,
                 measured: scripted::measured(),
             },
+            storage: StorageReport::default(),
         };
         Report { version: "0", will_use: will_use(&survey), survey, paths: Paths::default() }
     }
@@ -164,8 +169,17 @@ mod tests {
     #[test]
     fn doctor_text_names_device_speed_folders_and_consequences() {
         let text = report().text();
-        for part in ["llvmpipe", "128 MiB", "streaming read", "GFLOP/s", "N/A", "through a software driver", "Without subgroups"]
-        {
+        for part in [
+            "llvmpipe",
+            "128 MiB",
+            "streaming read",
+            "GFLOP/s",
+            "N/A",
+            "through a software driver",
+            "Without subgroups",
+            "disk read",
+            "Budgets",
+        ] {
             assert!(text.contains(part), "{part} in\n{text}");
         }
     }
@@ -175,6 +189,15 @@ mod tests {
         let json = serde_json::to_value(report()).unwrap();
         assert_eq!(json["device"]["measured"]["gemm_flops"], 6000.0);
         assert_eq!(json["adapters"][0]["kind"], "software");
+        for field in ["total_bytes", "free_bytes", "device"] {
+            assert!(json["memory"].get(field).is_some(), "memory.{field}");
+        }
+        for field in ["library", "library_bytes", "free_bytes", "read_bytes_per_s", "direct", "io_backend", "io_reason"] {
+            assert!(json["disk"].get(field).is_some(), "disk.{field}");
+        }
+        for tier in ["vram", "ram", "disk"] {
+            assert!(json["budgets"][tier].is_u64() && json["budget_reasons"][tier].is_string(), "{tier}");
+        }
         assert!(json["paths"]["cache"].is_null() && json["will_use"].is_array());
     }
 }

@@ -12,8 +12,8 @@ use super::error::CliError;
 use super::summary::Quote;
 use crate::base::Bytes;
 use crate::base::limits::MAX_DOCUMENT_BYTES;
-use crate::document::{self, Document, find_quotes, locate};
-use crate::engine::{self, ModelSource};
+use crate::document::{self, Document, find_quotes, join_texts, locate};
+use crate::engine::{self, DocumentRef, ModelSource};
 use crate::model::read_vocab;
 use crate::token::Tokenizer;
 
@@ -34,6 +34,24 @@ pub fn read_documents(paths: &[PathBuf]) -> Result<Vec<Document>, CliError> {
 /// [`CliError::Input`] where it cannot be read.
 pub fn read_document(path: &Path) -> Result<Document, CliError> {
     Document::open(path).map_err(input)
+}
+
+/// What the library should know of documents that are read as one; none where there are none.
+pub fn document_ref(docs: &[Document], save: bool) -> Option<DocumentRef> {
+    let (first, others) = docs.split_first()?;
+    let text = join_texts(docs);
+    let name = match others.len() {
+        0 => first.name.clone(),
+        n => format!("{} + {n} more", first.name),
+    };
+    Some(DocumentRef {
+        content_hash: *blake3::hash(text.as_bytes()).as_bytes(),
+        name,
+        bytes: docs.iter().map(|d| d.bytes).sum(),
+        pages: docs.iter().map(|d| d.pages.len()).sum(),
+        text_bytes: text.len(),
+        save,
+    })
 }
 
 /// Every quotation in an answer, and where it stands. With `whole`, an answer without quotation marks is one quotation (the
@@ -159,6 +177,22 @@ mod tests {
         assert!(!whole(" the rents fell.")[0].found);
         assert_eq!(whole(" I cannot find that in the document."), []);
         assert_eq!(quotes_in("the rents rose.", false, &docs), []);
+    }
+
+    #[test]
+    fn documents_read_as_one_have_one_name_and_the_hash_of_their_prompt() {
+        let doc = |name: &str, text: &str| Document::from_bytes(name, text.as_bytes()).unwrap();
+        assert_eq!(document_ref(&[], true), None);
+        let one = [doc("a.txt", "Rents rose.\n")];
+        let alone = document_ref(&one, true).unwrap();
+        assert_eq!((alone.content_hash, alone.name.as_str()), (one[0].content_hash.0, "a.txt"));
+        assert_eq!((alone.bytes, alone.pages, alone.text_bytes, alone.save), (12, 1, 12, true));
+        let three = [doc("a.txt", "Rents rose."), doc("b.md", "Rents fell."), doc("c.md", "So they say.")];
+        let joined = document_ref(&three, false).unwrap();
+        assert_eq!((joined.name.as_str(), joined.pages, joined.save), ("a.txt + 2 more", 3, false));
+        let prompt = document::join_for_prompt(&three, "Why?");
+        let (text, question) = prompt.split_at(joined.text_bytes);
+        assert_eq!((blake3::hash(text.as_bytes()).as_bytes(), question), (&joined.content_hash, "\n\nWhy?"));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The command line: everything that runs without a window.
 //!
 //! ```text
-//! argv ─► args ─► ask │ logits │ tokenize │ bench │ doctor ─► Session ─► engine
-//!                   └──────────── Console ◄──────────────────────┘         stdout: answers, JSON; stderr: progress, errors
+//! argv ─► args ─► ask │ logits │ tokenize │ bench │ library │ doctor ─► Session ─► engine
+//!                   └──────────── Console ◄────────────────────────────────┘         stdout: answers, JSON; stderr: progress, errors
 //! ```
 //! 1. Exit code 2 for bad usage or bad input, 1 for a failure while running, 0 otherwise; an error is one sentence on stderr.
 //! 2. Never a panic; a reader of stdout that went away ends the run silently.
@@ -17,11 +17,13 @@ mod doctor;
 mod error;
 mod inputs;
 mod interrupt;
+mod library;
 mod logits;
 mod npy;
 #[cfg(test)]
 mod scripted;
 mod session;
+mod storage;
 mod summary;
 mod tokenize;
 
@@ -30,7 +32,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use args::{Cli, Command, WindowEnv};
+use args::{Cli, Command, LibraryCommand, WindowEnv};
 use console::Console;
 use error::{CliError, usage_error};
 use interrupt::Interrupt;
@@ -88,6 +90,7 @@ pub fn run(headless: &Headless) -> ExitCode {
         Command::Logits(args) => logits::run(args, start, &mut console),
         Command::Tokenize(args) => tokenize::run(args, &mut console),
         Command::Bench(args) => bench::run(args, start, &mut console),
+        Command::Library(command) => library::run(command, start, Interrupt::install, &mut console),
         Command::Doctor(args) => doctor::run(args, &mut console),
     };
     drop(console);
@@ -108,7 +111,8 @@ impl Headless {
         match &self.0 {
             Command::Ask(args) => args.json,
             Command::Logits(args) => args.json,
-            Command::Tokenize(_) | Command::Bench(_) | Command::Doctor(_) => false,
+            Command::Library(LibraryCommand::Add(args)) => args.json,
+            Command::Tokenize(_) | Command::Bench(_) | Command::Library(_) | Command::Doctor(_) => false,
         }
     }
 }

@@ -13,4 +13,4 @@ mod text;
 
 pub use error::DocumentError;
 pub use quotes::{Place, Quote, find_quotes, locate};
-pub use text::{BLANK_LINE, ContentHash, Document, PageSpan, join_for_prompt};
+pub use text::{BLANK_LINE, ContentHash, Document, PageSpan, join_for_prompt, join_texts};

@@ -124,16 +124,19 @@ impl Document {
 /// has read is of no use to the other.
 pub const BLANK_LINE: &str = "\n\n";
 
+/// The texts of documents as one: what is read, hashed and saved.
+pub fn join_texts(documents: &[Document]) -> String {
+    let texts: Vec<&str> = documents.iter().map(|d| d.text.as_str()).collect();
+    texts.join(BLANK_LINE)
+}
+
 /// The user turn that puts documents in front of a question: each text, a blank line, and last the question. Nothing
 /// is trimmed, so that the documents are a prefix of every later prompt.
 pub fn join_for_prompt(documents: &[Document], question: &str) -> String {
-    let mut out =
-        String::with_capacity(documents.iter().map(|d| d.text.len() + BLANK_LINE.len()).sum::<usize>() + question.len());
-    for document in documents {
-        out.push_str(&document.text);
-        out.push_str(BLANK_LINE);
+    match documents {
+        [] => question.to_owned(),
+        _ => join_texts(documents) + BLANK_LINE + question,
     }
-    out + question
 }
 
 fn check_size(name: &str, size: u64) -> Result<(), DocumentError> {

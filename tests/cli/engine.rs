@@ -178,12 +178,18 @@ fn doctor_measures_the_device_it_names() {
     if !has_device("doctor_measures") {
         return;
     }
-    let report = &json_lines(&run(["doctor", "--json"]))[0];
+    let dir = tempfile::tempdir().unwrap();
+    let library = dir.path().join("library");
+    let report = &json_lines(&run(["doctor", "--json", "--kv-dir", library.to_str().unwrap()]))[0];
     for what in ["stream_read_bytes_per_s", "copy_bytes_per_s", "upload_bytes_per_s", "readback_bytes_per_s", "gemm_flops"] {
         assert!(report["device"]["measured"][what].as_f64().unwrap() > 1e6, "{what}: {report}");
     }
     assert!(report["adapters"].as_array().unwrap().iter().any(|a| a["name"] == report["device"]["name"]));
     assert!(report["paths"]["data"].as_str().unwrap().contains("strata"));
+    assert!(report["disk"]["read_bytes_per_s"].as_f64().unwrap() > 1e6, "{report}");
+    assert_eq!(report["disk"]["library"], library.to_str().unwrap());
+    assert!(report["budgets"]["vram"].as_u64().unwrap() > 0);
+    assert!(!library.exists(), "looking makes nothing");
     run(["doctor", "--gpu", "no such card"]).assert_refused(2, "no such card");
 }
 

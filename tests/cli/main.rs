@@ -5,6 +5,7 @@
 mod common;
 
 mod engine;
+mod library;
 mod usage;
 
 use std::ffi::OsStr;

@@ -29,7 +29,7 @@ fn help_lists_the_commands_that_work_and_no_others() {
         .take_while(|l| !l.is_empty())
         .filter_map(|l| l.strip_prefix("  ")?.split(' ').next().filter(|w| !w.is_empty()))
         .collect();
-    assert_eq!(listed, ["ask", "logits", "tokenize", "bench", "doctor"]);
+    assert_eq!(listed, ["ask", "logits", "tokenize", "bench", "library", "doctor"]);
 }
 
 #[test]
@@ -43,7 +43,14 @@ fn help_of_every_command_names_flags_and_their_environment_twins() {
                 "--model",
                 "--gpu",
                 "--kv-dtype",
+                "--kv-policy",
                 "--vram-budget",
+                "--ram-budget",
+                "--disk-budget",
+                "--kv-dir",
+                "--limit",
+                "--pipeline",
+                "--no-save",
                 "--context",
                 "--max-tokens",
                 "--temperature",
@@ -59,14 +66,15 @@ fn help_of_every_command_names_flags_and_their_environment_twins() {
         ("logits", &["--text", "--tokens", "--out", "--kv-dtype", "STRATA_KV_DTYPE"]),
         ("tokenize", &["--text", "--doc", "--model", "STRATA_MODEL"]),
         ("bench", &["-p", "-n", "-d", "-r", "-o", "--synthetic", "--type", "--peak", "STRATA_SYNTHETIC"]),
-        ("doctor", &["--gpu", "--json", "STRATA_GPU"]),
+        ("library", &["list", "add", "remove", "verify"]),
+        ("doctor", &["--gpu", "--kv-dir", "--json", "STRATA_GPU", "STRATA_KV_DIR"]),
     ] {
         let help = run([command, "--help"]);
         assert_eq!(help.code, Some(0), "{command}");
         for flag in flags {
             assert!(help.out.contains(flag), "{flag} is not in the help of {command}");
         }
-        for later in ["--kv-policy", "--ram-budget", "--disk-budget", "--recompute", "--trace"] {
+        for later in ["--recompute", "--trace"] {
             assert!(!help.out.contains(later), "{later} does not work yet, but is in the help of {command}");
         }
     }
@@ -86,7 +94,13 @@ fn bad_usage_is_one_sentence_and_exit_2() {
         (&["ask", "--prompt", "q", "--temperature", "warm"], "--temperature"),
         (&["ask", "--prompt", "q", "--top-p", "2"], "from 0 to 1"),
         (&["ask", "--prompt", "q", "--vram-budget", "much"], "64MiB"),
-        (&["ask", "--prompt", "q", "--kv-dtype", "q4"], "f16"),
+        (&["ask", "--prompt", "q", "--kv-dtype", "q5"], "f16"),
+        (&["ask", "--prompt", "q", "--kv-policy", "h2o"], "full"),
+        (&["ask", "--prompt", "q", "--limit", "usb=1GiB"], "pcie=2GiB,nvme=500MiB"),
+        (&["ask", "--prompt", "q", "--pipeline", "fast"], "off"),
+        (&["library"], "list"),
+        (&["library", "add"], "FILE"),
+        (&["library", "remove"], "ID"),
         (&["ask", "--prompt", "q", "--max-tokens", "0"], "from 1"),
         (&["logits", "--out", "x.npy"], "--text"),
         (&["logits", "--out", "x.npy", "--tokens", "1,-2"], "--tokens"),

@@ -54,6 +54,25 @@ fn store_of_another_model_tokenizer_setting_type_or_document_is_refused_by_name(
 }
 
 #[test]
+fn store_opened_to_look_at_tells_what_it_is_for_and_is_left_as_it_is() {
+    let memory = made();
+    let mut index = memory.bytes("index").unwrap();
+    let len = index.len();
+    index[len - 1] ^= 1;
+    memory.set_bytes("index", index.clone());
+    let folder: Arc<dyn Folder> = Arc::new(memory.clone());
+    for _ in 0..2 {
+        let (mut store, report) = Store::open_existing(Arc::clone(&folder)).unwrap();
+        assert_eq!((store.spec(), store.tokens()), (&spec(), &tokens(N_GROUPS)[..]));
+        assert_eq!((report.n_damaged, report.n_complete), (1, N_GROUPS - 1));
+        assert_eq!(n_right(&mut store), N_PAGES - N_LAYER as usize);
+        assert_eq!(memory.bytes("index").unwrap(), index);
+    }
+    let nothing: Arc<dyn Folder> = Arc::new(Memory::new());
+    assert!(matches!(Store::open_existing(nothing), Err(StoreError::Absent { .. })));
+}
+
+#[test]
 fn store_of_another_version_is_refused_with_both_numbers() {
     let memory = made();
     let mut bytes = memory.bytes("header").unwrap();

@@ -96,6 +96,7 @@ mod library;
 mod linux;
 mod memory;
 mod open;
+pub mod probe;
 mod slab;
 mod storage;
 mod threads;

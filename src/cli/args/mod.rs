@@ -11,8 +11,14 @@ use std::path::PathBuf;
 use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::base::{Bytes, Tiers, limits};
-use crate::engine::{KvDtype, LoadOptions, ModelSource, Sampling};
+use crate::base::limits;
+use crate::engine::{ModelSource, Sampling};
+
+mod device;
+mod library;
+
+pub use device::{DeviceArgs, FolderArg};
+pub use library::{LibraryAddArgs, LibraryArgs, LibraryCommand, LibraryRemoveArgs};
 
 /// Chat with book-length documents on the GPU you already have, fully local.
 ///
@@ -48,6 +54,9 @@ pub enum Command {
     Tokenize(TokenizeArgs),
     /// Measure prefill and decode speed, as llama-bench does
     Bench(BenchArgs),
+    /// List, add, remove and check documents whose reading is saved
+    #[command(subcommand)]
+    Library(LibraryCommand),
     /// Show the devices, their measured speed, the folders, and what will be used
     Doctor(DoctorArgs),
 }
@@ -58,23 +67,6 @@ pub struct ModelArg {
     /// GGUF file, or folder with config.json, tokenizer.json and *.safetensors [default: the built-in model]
     #[arg(long, value_name = "PATH", env = "STRATA_MODEL")]
     pub model: Option<PathBuf>,
-}
-
-/// Which device, and how the model is loaded onto it.
-#[derive(Debug, Args, Default)]
-pub struct DeviceArgs {
-    /// Device by part of its name or by its number in `strata doctor` [default: the best one]
-    #[arg(long, value_name = "NAME_OR_INDEX", env = "STRATA_GPU")]
-    pub gpu: Option<String>,
-    /// Element type of the KV cache
-    #[arg(long, value_name = "TYPE", value_enum, default_value_t, env = "STRATA_KV_DTYPE")]
-    pub kv_dtype: KvDtype,
-    /// Cap on the KV cache in VRAM, such as 512MiB or 2GiB
-    #[arg(long, value_name = "SIZE", env = "STRATA_VRAM_BUDGET")]
-    pub vram_budget: Option<Bytes>,
-    /// Cap on the context in tokens [default: the model's window]
-    #[arg(long, value_name = "N", env = "STRATA_CONTEXT", value_parser = at_least_one)]
-    pub context: Option<usize>,
 }
 
 /// How the next token is chosen; what is not given is the model's own recommendation.
@@ -112,6 +104,9 @@ pub struct AskArgs {
     /// The answer ends after N tokens at the latest
     #[arg(long, value_name = "N", default_value_t = limits::DEFAULT_MAX_TOKENS, env = "STRATA_MAX_TOKENS", value_parser = at_least_one)]
     pub max_tokens: usize,
+    /// Do not keep the reading of the document on the disk; one that is there already is used
+    #[arg(long, env = "STRATA_NO_SAVE", value_parser = FalseyValueParser::new())]
+    pub no_save: bool,
     /// which model
     #[command(flatten)]
     pub model: ModelArg,
@@ -230,6 +225,9 @@ pub struct DoctorArgs {
     /// Device to measure, by part of its name or by its number [default: the best one]
     #[arg(long, value_name = "NAME_OR_INDEX", env = "STRATA_GPU")]
     pub gpu: Option<String>,
+    /// which library
+    #[command(flatten)]
+    pub folder: FolderArg,
     /// Print one JSON object
     #[arg(long, env = "STRATA_JSON", value_parser = FalseyValueParser::new())]
     pub json: bool,
@@ -241,19 +239,6 @@ impl ModelArg {
         match &self.model {
             Some(path) => ModelSource::Path(path.clone()),
             None => ModelSource::BuiltIn,
-        }
-    }
-}
-
-impl DeviceArgs {
-    /// What the engine needs to know.
-    pub fn options(&self) -> LoadOptions {
-        LoadOptions {
-            gpu: self.gpu.clone(),
-            context: self.context,
-            kv_dtype: self.kv_dtype,
-            budgets: Tiers { vram: self.vram_budget, ram: None, disk: None },
-            ..LoadOptions::default()
         }
     }
 }
@@ -316,6 +301,8 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
+    use crate::base::{Bytes, LinkLimits, Tiers};
+    use crate::engine::{KvDtype, LoadOptions};
 
     fn parse(args: &[&str]) -> Result<Cli, clap::Error> {
         Cli::try_parse_from(std::iter::once("strata").chain(args.iter().copied()))
@@ -323,8 +310,11 @@ mod tests {
 
     #[test]
     fn every_flag_has_an_environment_twin() {
-        for command in Cli::command().get_subcommands() {
-            for arg in command.get_arguments().filter(|a| !matches!(a.get_id().as_str(), "help" | "version")) {
+        let cli = Cli::command();
+        let nested = cli.get_subcommands().flat_map(|c| c.get_subcommands());
+        for command in cli.get_subcommands().chain(nested) {
+            let is_flag = |a: &&clap::Arg| !a.is_positional() && !matches!(a.get_id().as_str(), "help" | "version");
+            for arg in command.get_arguments().filter(is_flag) {
                 let twin = arg.get_env().and_then(|e| e.to_str()).unwrap_or_default();
                 assert!(twin.starts_with("STRATA_"), "{} {}", command.get_name(), arg.get_id());
             }
@@ -351,6 +341,12 @@ mod tests {
             &["ask", "--prompt", " "],
             &["ask", "--prompt", "q", "--vram-budget", "lots"],
             &["ask", "--prompt", "q", "--kv-dtype", "q9"],
+            &["ask", "--prompt", "q", "--kv-policy", "h2o"],
+            &["ask", "--prompt", "q", "--limit", "pcie=fast"],
+            &["ask", "--prompt", "q", "--pipeline", "maybe"],
+            &["library"],
+            &["library", "add"],
+            &["library", "remove"],
             &["logits", "--out", "x.npy"],
             &["logits", "--out", "x.npy", "--tokens", "1,two"],
             &["bench", "-r", "0"],
@@ -367,6 +363,28 @@ mod tests {
         assert_eq!((&args.n_prompt[..], &args.n_gen[..], &args.depths[..]), (&[16, 32][..], &[4][..], &[0, 64][..]));
         assert_eq!(args.source(), ModelSource::Synthetic { name: "llama-3.2-1b".into(), weight_type: "Q4_0".into() });
         assert_eq!(args.format(), BenchOutput::Jsonl);
+    }
+
+    #[test]
+    fn budgets_folder_limits_and_pipeline_reach_the_engine() {
+        let words = ["ask", "--prompt", "q", "--vram-budget", "1GiB", "--ram-budget", "2GiB", "--disk-budget", "3GiB"];
+        let more = ["--kv-dir", "/lib", "--kv-dtype", "q4", "--limit", "nvme=1GiB", "--pipeline", "off", "--kv-policy", "full"];
+        let cli = parse(&[&words[..], &more[..]].concat()).unwrap();
+        let Some(Command::Ask(args)) = cli.command else { panic!("not ask") };
+        let gib = |n: u64| Some(Bytes(n << 30));
+        let expected = LoadOptions {
+            budgets: Tiers { vram: gib(1), ram: gib(2), disk: gib(3) },
+            kv_dir: Some("/lib".into()),
+            kv_dtype: KvDtype::Q4,
+            limits: LinkLimits { pcie: None, nvme: Some(1 << 30) },
+            synchronous: true,
+            ..LoadOptions::default()
+        };
+        assert_eq!(args.device.options(), expected);
+        assert!(!args.no_save);
+        let cli = parse(&["ask", "--prompt", "q"]).unwrap();
+        let Some(Command::Ask(args)) = cli.command else { panic!("not ask") };
+        assert_eq!(args.device.options(), LoadOptions::default());
     }
 
     #[test]

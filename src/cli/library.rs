@@ -1,0 +1,266 @@
+//! `strata library`: saved documents, listed, added, removed and checked.
+//!
+//! ```text
+//! list, remove, verify ─► catalogue and stores, no model ─► table │ JSON lines
+//! add FILE... ─► Session ─► Read, one document after the other ─► what each cost
+//! ```
+//! Invariants: 1. `list` and `verify` make nothing: where there is no library, nothing is saved. 2. After Ctrl-C what was read
+//! stays, and nothing further is begun.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use super::args::{LibraryAddArgs, LibraryArgs, LibraryCommand, LibraryRemoveArgs};
+use super::console::Console;
+use super::error::CliError;
+use super::inputs;
+use super::interrupt::Interrupt;
+use super::session::Session;
+use crate::base::Bytes;
+use crate::document::library::Catalogue;
+use crate::engine::library::{self, Checked, SavedError};
+use crate::engine::{EngineCommand, SavedDocument, SavedState, StopReason};
+use crate::kv::store::Library;
+
+/// Digits of an id in the table.
+const SHOWN_ID: usize = 8;
+
+/// Does what the command says. `start` makes the session, where a model is needed; `interrupt` hears Ctrl-C elsewhere.
+///
+/// # Errors
+/// A file, the model or an id at fault; a damaged page; the engine, the library or the output failing.
+pub fn run(
+    command: &LibraryCommand,
+    start: impl FnOnce() -> Session,
+    interrupt: impl FnOnce() -> Interrupt,
+    console: &mut Console,
+) -> Result<(), CliError> {
+    match command {
+        LibraryCommand::List(args) => list(args, console),
+        LibraryCommand::Add(args) => add(args, start, console),
+        LibraryCommand::Remove(args) => remove(args, console),
+        LibraryCommand::Verify(args) => verify(args, &interrupt(), console),
+    }
+}
+
+/// The library of `kv_dir`, or of this person; none where there is no such folder yet.
+fn open(kv_dir: Option<&Path>, console: &mut Console) -> Result<Option<(Catalogue, Library)>, CliError> {
+    let root = library::library_root(kv_dir)?;
+    if !root.exists() {
+        return Ok(None);
+    }
+    let (catalogue, note) = Catalogue::open(&root).map_err(SavedError::from)?;
+    if let Some(note) = note {
+        console.note(&note)?;
+    }
+    Ok(Some((catalogue, Library::at(root))))
+}
+
+fn list(args: &LibraryArgs, console: &mut Console) -> Result<(), CliError> {
+    let saved = match open(args.folder.kv_dir.as_deref(), console)? {
+        Some((catalogue, stores)) => library::list(&catalogue, &stores)?,
+        None => Vec::new(),
+    };
+    if args.json {
+        return saved.iter().try_for_each(|document| console.json_line(document));
+    }
+    if saved.is_empty() {
+        return console.note("no documents are saved; `strata library add FILE` reads one and saves that");
+    }
+    console.text(&table(&saved))
+}
+
+fn add(args: &LibraryAddArgs, start: impl FnOnce() -> Session, console: &mut Console) -> Result<(), CliError> {
+    let docs = inputs::read_documents(&args.files)?;
+    let mut session = start();
+    session.load(args.model.source(), args.device.options(), console)?;
+    for doc in &docs {
+        if session.interrupted() {
+            return Ok(());
+        }
+        let turn = session.next_turn();
+        let document = inputs::document_ref(std::slice::from_ref(doc), true);
+        let command = EngineCommand::Read { turn, text: doc.text.clone(), document };
+        let cost = session.run_turn(turn, command, console, |_, _| Ok(()))?;
+        if args.json {
+            console.json_line(&serde_json::json!({
+                "event": "summary", "name": doc.name, "prompt_tokens": cost.prompt_tokens,
+                "cached_tokens": cost.cached_tokens, "prefill_ms": cost.prefill_ms, "kv_bytes": cost.kv_bytes, "stop": cost.stop,
+            }))?;
+        } else {
+            let (tokens, known, secs) = (cost.prompt_tokens, cost.cached_tokens, cost.prefill_ms / 1000.0);
+            console.text(&format!("{}: {tokens} tokens, {known} already known, the others read in {secs:.1} s\n", doc.name))?;
+        }
+        if cost.stop == StopReason::Cancelled {
+            return console.note(&format!("stopped; what was read of {} is kept, and the same command goes on", doc.name));
+        }
+    }
+    Ok(())
+}
+
+fn remove(args: &LibraryRemoveArgs, console: &mut Console) -> Result<(), CliError> {
+    let Some((catalogue, stores)) = open(args.folder.kv_dir.as_deref(), console)? else {
+        return Err(CliError::Input(format!("the library has no document '{}'; nothing is saved yet", args.id)));
+    };
+    let removed = library::remove(&catalogue, &stores, &args.id)?;
+    console.text(&format!("removed {} ({}), {} are free again\n", removed.name, shown_id(&removed), Bytes(removed.kv_bytes)))
+}
+
+fn verify(args: &LibraryArgs, interrupt: &Interrupt, console: &mut Console) -> Result<(), CliError> {
+    let Some((catalogue, stores)) = open(args.folder.kv_dir.as_deref(), console)? else { return Ok(()) };
+    let mut said = Ok(());
+    let checked = library::verify(&catalogue, &stores, &mut |name, done, all| {
+        // JSON lines are the results alone.
+        if said.is_ok() && !args.json {
+            said = console.progress(&format!("checking {name}: {done} of {all} pages"), &());
+        }
+        said.is_ok() && !interrupt.pressed()
+    })?;
+    said?;
+    for one in &checked {
+        if args.json { console.json_line(one)? } else { console.text(&verdict(one))? }
+    }
+    if interrupt.pressed() {
+        return Err(CliError::Failed("stopped before every page was checked".to_owned()));
+    }
+    match checked.iter().filter(|c| c.is_damaged()).count() {
+        0 => Ok(()),
+        n => Err(CliError::Failed(format!(
+            "{n} of {} saved documents are damaged; what is damaged is read again when the document is opened",
+            checked.len()
+        ))),
+    }
+}
+
+fn verdict(checked: &Checked) -> String {
+    let id = checked.id.get(..SHOWN_ID).unwrap_or(&checked.id);
+    let pages = checked.pages;
+    let what = match &checked.problem {
+        Some(problem) if checked.in_use => format!("not checked: {problem}"),
+        Some(problem) => format!("damaged: {problem}"),
+        None if checked.damaged > 0 => format!("damaged: {} of {pages} pages and entries", checked.damaged),
+        None => format!("whole: {pages} pages"),
+    };
+    format!("{id}  {}: {what}\n", checked.name)
+}
+
+fn shown_id(document: &SavedDocument) -> &str {
+    document.id.get(..SHOWN_ID).unwrap_or(&document.id)
+}
+
+fn table(saved: &[SavedDocument]) -> String {
+    let heads = ["id", "state", "tokens", "on disk", "reading took", "last used", "model", "document"].map(str::to_owned);
+    let rows = saved.iter().map(|document| {
+        let tokens = match document.state {
+            SavedState::Partial => format!("{} of {}", document.saved_tokens, document.tokens),
+            SavedState::Read | SavedState::Missing => document.tokens.to_string(),
+        };
+        [
+            shown_id(document).to_owned(),
+            state(document.state).to_owned(),
+            tokens,
+            Bytes(document.kv_bytes).to_string(),
+            format!("{:.1} s", document.prefill_seconds),
+            day(document.last_used),
+            format!("{} {}", document.model, library::dtype_name(document.kv_dtype)),
+            document.name.clone(),
+        ]
+    });
+    let rows: Vec<[String; 8]> = std::iter::once(heads).chain(rows).collect();
+    let width = |column: usize| rows.iter().filter_map(|r| r.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..8).map(width).collect();
+    let mut text = String::new();
+    for row in &rows {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  ").trim_end());
+    }
+    text
+}
+
+fn state(state: SavedState) -> &'static str {
+    match state {
+        SavedState::Read => "read",
+        SavedState::Partial => "partial",
+        SavedState::Missing => "missing",
+    }
+}
+
+/// A day of this person's calendar.
+fn day(seconds: i64) -> String {
+    let Ok(then) = jiff::Timestamp::from_second(seconds) else { return "N/A".to_owned() };
+    then.to_zoned(jiff::tz::TimeZone::system()).date().to_string()
+}
+
+impl From<SavedError> for CliError {
+    fn from(error: SavedError) -> Self {
+        if error.is_bad_input() { CliError::Input(error.to_string()) } else { CliError::Failed(error.to_string()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::args::{Cli, Command};
+    use crate::cli::scripted::{finished, session};
+    use crate::engine::{EngineEvent, EnginePort};
+
+    /// Runs `library add` on a scripted worker: result, stdout, stderr, commands that the worker saw.
+    fn add_with(
+        words: &[&str],
+        part: impl Fn(&EngineCommand, &EnginePort) + Send + 'static,
+    ) -> (Result<(), CliError>, String, String, Vec<EngineCommand>) {
+        let Some(Command::Library(command)) = Cli::parse_from(["strata", "library", "add"].iter().chain(words)).command else {
+            panic!("not library")
+        };
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let (session, worker) = session(Interrupt::default(), part);
+        let mut console = Console::plain(&mut out, &mut err, words.contains(&"--json"));
+        let result = run(&command, || session, Interrupt::default, &mut console);
+        drop(console);
+        (result, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap(), worker.join().unwrap())
+    }
+
+    fn files(names: &[&str]) -> (tempfile::TempDir, Vec<String>) {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = names.iter().map(|name| dir.path().join(name)).collect::<Vec<_>>();
+        paths.iter().for_each(|path| std::fs::write(path, "Rents rose.").unwrap());
+        (dir, paths.iter().map(|path| path.to_str().unwrap().to_owned()).collect())
+    }
+
+    #[test]
+    fn add_reads_each_file_by_itself_and_passes_notices_on() {
+        let (_dir, paths) = files(&["a.txt", "b.txt"]);
+        let words: Vec<&str> = paths.iter().map(String::as_str).collect();
+        let (result, out, err, seen) = add_with(&words, |command, port| {
+            let EngineCommand::Read { turn, .. } = command else { panic!("{command:?}") };
+            port.emit(EngineEvent::Notice("saved in the library".into()));
+            port.emit(finished(*turn, 0, StopReason::Length));
+        });
+        result.unwrap();
+        assert!(out.starts_with("a.txt: 10 tokens, 4 already known") && out.contains("\nb.txt: "), "{out}");
+        assert_eq!(err.matches("strata: saved in the library").count(), 2, "{err}");
+        let names = seen.iter().filter_map(|c| match c {
+            EngineCommand::Read { text, document: Some(d), .. } => Some((d.name.as_str(), d.save, d.text_bytes == text.len())),
+            _ => None,
+        });
+        assert_eq!(names.collect::<Vec<_>>(), [("a.txt", true, true), ("b.txt", true, true)]);
+    }
+
+    #[test]
+    fn add_that_is_stopped_keeps_what_was_read_and_begins_no_other() {
+        let (_dir, paths) = files(&["a.txt", "b.txt"]);
+        let words: Vec<&str> = paths.iter().map(String::as_str).chain(["--json"]).collect();
+        let (result, out, _, seen) = add_with(&words, |command, port| {
+            let EngineCommand::Read { turn, .. } = command else { panic!("{command:?}") };
+            port.emit(finished(*turn, 0, StopReason::Cancelled));
+        });
+        result.unwrap();
+        assert_eq!(seen.len(), 2, "load, and one read");
+        let last: Vec<serde_json::Value> = out.lines().rev().take(2).map(|l| serde_json::from_str(l).unwrap()).collect();
+        assert_eq!((&last[1]["event"], &last[1]["stop"]), (&"summary".into(), &"cancelled".into()));
+        assert!(last[0]["text"].as_str().unwrap().contains("is kept"), "{out}");
+    }
+}
