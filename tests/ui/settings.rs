@@ -84,7 +84,7 @@ fn library_folder_and_disk_access_are_told() {
     let mut rig = on_settings(Setup::default());
     assert!(rig.shows("io_uring") && rig.shows("one ring, past the page cache"));
     assert!(rig.shows("/home/ann/.cache/strata/kv"));
-    assert!(rig.shows("Its text can be recovered from what is kept"));
+    assert!(rig.shows("Its text can be recovered from the folder below"));
     assert!(rig.harness.query_by_label("Open the library folder").is_some());
     rig.harness.get_by_label("Copy the path").click();
     let mut copied = None;

@@ -140,7 +140,7 @@ fn library_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
             ui.spacing_mut().interact_size.y = 16.0;
             ui.add(egui::Checkbox::without_text(&mut state.settings.keep_read)).labelled_by(label.id);
         });
-        help_ui(ui, "A document opens again without being read again. Its text can be recovered from what is kept.");
+        help_ui(ui, "It opens again without being read again. Its text can be recovered from the folder below.");
     });
     ui.add_space(2.0 * GRID);
     let folder = state.info().and_then(|info| info.kv.kv_dir.clone()).or_else(|| state.load.kv_dir.clone());
