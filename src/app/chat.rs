@@ -9,8 +9,8 @@
 
 use std::sync::Arc;
 
-use crate::document::BLANK_LINE;
-use crate::engine::{Message, Role, TurnSummary};
+use crate::document::{BLANK_LINE, ContentHash};
+use crate::engine::{DocumentRef, Message, Role, TurnSummary};
 
 /// Names a chat of this session.
 pub type ChatId = u64;
@@ -28,6 +28,12 @@ pub struct Doc {
     pub name: String,
     /// the whole text
     pub text: Arc<str>,
+    /// size of the file
+    pub bytes: u64,
+    /// pages of it
+    pub n_pages: usize,
+    /// of the text
+    pub content_hash: ContentHash,
     /// characters of it
     pub n_chars: usize,
     /// tokens, once the engine has counted them for the loaded model
@@ -75,6 +81,8 @@ pub struct Exchange {
     pub outcome: Outcome,
     /// times it was asked again: moves the seed
     pub attempt: u64,
+    /// tokens that came from the library instead of being read
+    pub resumed_tokens: usize,
 }
 
 /// A conversation.
@@ -84,6 +92,8 @@ pub struct Chat {
     pub id: ChatId,
     /// in front of the first question, in this order
     pub documents: Vec<DocId>,
+    /// of the documents as one text; none where there is no document
+    pub content_hash: Option<ContentHash>,
     /// oldest first
     pub exchanges: Vec<Exchange>,
     /// text in the composer
@@ -115,6 +125,34 @@ impl Chat {
     pub fn document_text(&self, documents: &[Doc]) -> String {
         let parts: Vec<&str> = self.docs(documents).map(|d| d.text.as_ref()).collect();
         parts.join(BLANK_LINE)
+    }
+
+    /// Hash of [`Chat::document_text`]; none where there is no document.
+    pub fn hash(&self, documents: &[Doc]) -> Option<ContentHash> {
+        let docs: Vec<&Doc> = self.docs(documents).collect();
+        match docs.as_slice() {
+            [] => None,
+            [one] => Some(one.content_hash),
+            _ => Some(ContentHash(*blake3::hash(self.document_text(documents).as_bytes()).as_bytes())),
+        }
+    }
+
+    /// The documents as the library names them.
+    pub fn document_ref(&self, documents: &[Doc], save: bool) -> Option<DocumentRef> {
+        let docs: Vec<&Doc> = self.docs(documents).collect();
+        let name = match docs.as_slice() {
+            [] => return None,
+            [one] => one.name.clone(),
+            [first, rest @ ..] => format!("{} and {} more", first.name, rest.len()),
+        };
+        Some(DocumentRef {
+            content_hash: self.content_hash?.0,
+            name,
+            bytes: docs.iter().map(|d| d.bytes).sum(),
+            pages: docs.iter().map(|d| d.n_pages).sum(),
+            text_bytes: docs.iter().map(|d| d.text.len()).sum::<usize>() + (docs.len() - 1) * BLANK_LINE.len(),
+            save,
+        })
     }
 
     /// Tokens of the documents, and whether that is exact.
@@ -174,11 +212,14 @@ mod tests {
     use super::*;
 
     fn doc(id: DocId, text: &str) -> Doc {
-        Doc { id, name: format!("{id}.txt"), text: text.into(), n_chars: text.len(), n_tokens: None, sample: false }
+        let content_hash = ContentHash(*blake3::hash(text.as_bytes()).as_bytes());
+        let (name, bytes, n_chars) = (format!("{id}.txt"), text.len() as u64, text.len());
+        Doc { id, name, text: text.into(), bytes, n_pages: 1, content_hash, n_chars, n_tokens: None, sample: false }
     }
 
     fn exchange(id: u64, question: &str, answer: &str) -> Exchange {
-        Exchange { id, question: question.into(), answer: answer.into(), outcome: Outcome::Running, attempt: 0 }
+        let (question, answer) = (question.into(), answer.into());
+        Exchange { id, question, answer, outcome: Outcome::Running, attempt: 0, resumed_tokens: 0 }
     }
 
     #[test]
@@ -194,6 +235,22 @@ mod tests {
         assert_eq!(messages[0], Message { role: Role::User, content: "Text.\n\nMore.\n\nOne?".into() });
         assert_eq!(messages[1], Message { role: Role::Assistant, content: "Yes.".into() });
         assert_eq!(messages[2].content, "Two?");
+    }
+
+    #[test]
+    fn reference_of_several_documents_names_their_joined_text() {
+        let docs = [doc(1, "Text."), doc(2, "Möre.")];
+        let mut chat = Chat { documents: vec![1, 2], exchanges: vec![exchange(1, "One?", "")], ..Chat::default() };
+        chat.content_hash = chat.hash(&docs);
+        let named = chat.document_ref(&docs, true).unwrap();
+        assert_eq!((named.name.as_str(), named.bytes, named.pages, named.save), ("1.txt and 1 more", 11, 2, true));
+        let first = &chat.messages(&docs, 0)[0].content;
+        let text = first.get(..named.text_bytes).unwrap();
+        assert_eq!(text, "Text.\n\nMöre.");
+        assert_eq!(named.content_hash, *blake3::hash(text.as_bytes()).as_bytes());
+        chat.documents.pop();
+        assert_eq!(chat.hash(&docs), Some(docs[0].content_hash));
+        assert_eq!(Chat::default().document_ref(&docs, true), None);
     }
 
     #[test]

@@ -18,6 +18,15 @@ const QUEUE: usize = 64;
 /// A dialog that is closed sooner than a hand can was never shown.
 const NO_DIALOG: Duration = Duration::from_millis(120);
 
+/// Opens a folder given as its argument.
+const FILE_MANAGER: &str = if cfg!(target_os = "macos") {
+    "open"
+} else if cfg!(windows) {
+    "explorer"
+} else {
+    "xdg-open"
+};
+
 /// What came back.
 #[derive(Debug)]
 pub enum FileEvent {
@@ -101,6 +110,20 @@ impl Files {
                 }
             }
             ctx.request_repaint();
+        });
+    }
+
+    /// Shows a folder in the desktop's file manager.
+    pub fn show_folder(&self, folder: PathBuf) {
+        let sender = self.sender.clone();
+        let ctx = self.ctx.clone();
+        self.spawn("folder", move || {
+            if !std::process::Command::new(FILE_MANAGER).arg(&folder).status().is_ok_and(|status| status.success()) {
+                let sentence =
+                    format!("This desktop does not open {}. Is the folder there yet? Copy its path instead.", folder.display());
+                let _ = sender.send(FileEvent::Refused(sentence));
+                ctx.request_repaint();
+            }
         });
     }
 

@@ -77,6 +77,11 @@ pub fn seconds(s: f64) -> String {
     }
 }
 
+/// An estimate: `~0.4 s`, `under 0.1 s`
+pub fn about_seconds(s: f64) -> String {
+    if (0.0..0.1).contains(&s) { "under 0.1 s".to_owned() } else { format!("~{}", seconds(s)) }
+}
+
 /// Time that `n` tokens take: `9 s left`; `N/A` before a speed is known
 pub fn time_left(n: usize, tokens_per_s: f64) -> String {
     if !tokens_per_s.is_finite() || tokens_per_s <= 0.0 {
@@ -112,6 +117,22 @@ pub fn parameters(n: u64) -> String {
 /// `12.4 MiB`
 pub fn bytes(n: u64) -> String {
     Bytes(n).to_string()
+}
+
+/// `1.91 of 2.00 GiB`, `12.4 MiB of 2.00 GiB`: the unit is said once where it is the same
+pub fn bytes_of(used: u64, limit: u64) -> String {
+    let (used, limit) = (bytes(used), bytes(limit));
+    match (used.split_once(' '), limit.split_once(' ')) {
+        (Some((number, unit)), Some((_, same))) if unit == same => format!("{number} of {limit}"),
+        _ => format!("{used} of {limit}"),
+    }
+}
+
+/// `21 Nov 2026, 14:05` in this machine's time zone; `N/A` for a time that no calendar has
+pub fn date(unix_seconds: i64) -> String {
+    let zone = jiff::tz::TimeZone::system();
+    let time = jiff::Timestamp::from_second(unix_seconds).map(|t| t.to_zoned(zone));
+    time.map_or_else(|_| "N/A".to_owned(), |t| t.strftime("%-d %b %Y, %H:%M").to_string())
 }
 
 /// The first line of `text`, at most `max` characters, on a word boundary where there is one.
@@ -156,6 +177,8 @@ mod tests {
         assert_eq!(speed(1850.4), "1,850 tok/s");
         assert_eq!(speed(f64::NAN), "N/A");
         assert_eq!(seconds(0.41), "0.4 s");
+        assert_eq!(about_seconds(0.02), "under 0.1 s");
+        assert_eq!(about_seconds(3.0), "~3.0 s");
         assert_eq!(seconds(130.0), "2 min 10 s");
         assert_eq!(seconds(3900.0), "1 h 5 min");
         assert_eq!(time_left(17_700, 1850.0), "10 s left");
@@ -163,6 +186,19 @@ mod tests {
         assert_eq!(time_left(500, 1.0), "8 min 20 s left");
         assert_eq!(time_left(10, 0.0), "time left N/A");
         assert_eq!(time_left(10, 1000.0), "under 1 s left");
+    }
+
+    #[test]
+    fn bytes_of_a_limit_say_the_unit_once() {
+        assert_eq!(bytes_of(0, 2 << 30), "0 B of 2.00 GiB");
+        assert_eq!(bytes_of(3 << 29, 2 << 30), "1.50 of 2.00 GiB");
+        assert_eq!(bytes_of(12 << 20, 2 << 30), "12.0 MiB of 2.00 GiB");
+    }
+
+    #[test]
+    fn date_has_day_month_and_year() {
+        assert!(date(1_795_000_000).contains("Nov 2026"), "{}", date(1_795_000_000));
+        assert_eq!(date(i64::MAX), "N/A");
     }
 
     #[test]

@@ -45,6 +45,8 @@ pub enum Icon {
     Help,
     /// a conversation
     Chat,
+    /// delete
+    Trash,
 }
 
 /// Draws `icon` in the largest centred square of `rect`.
@@ -178,6 +180,13 @@ fn draw(pen: &Pen<'_>, icon: Icon) {
             pen.arc((8.0, 6.6), 1.9, 180.0, 400.0);
             pen.line(&[(9.0, 8.2), (8.0, 9.3)]);
             pen.dot((8.0, 11.4), 0.8);
+        }
+        Icon::Trash => {
+            pen.line(&[(2.6, 4.2), (13.4, 4.2)]);
+            pen.line(&[(6.0, 4.0), (6.0, 2.2), (10.0, 2.2), (10.0, 4.0)]);
+            pen.line(&[(4.0, 4.4), (4.6, 13.6), (11.4, 13.6), (12.0, 4.4)]);
+            pen.line(&[(6.6, 7.0), (6.8, 11.0)]);
+            pen.line(&[(9.4, 7.0), (9.2, 11.0)]);
         }
         Icon::Chat => {
             pen.closed(&[(2.4, 3.0), (13.6, 3.0), (13.6, 11.0), (7.6, 11.0), (4.8, 13.6), (4.8, 11.0), (2.4, 11.0)]);

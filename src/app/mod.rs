@@ -11,10 +11,12 @@
 //! Owner thread: the main thread.
 
 pub mod chat;
+mod events;
 pub mod files;
 pub mod format;
 mod frames;
 pub mod icon;
+pub mod kept;
 pub mod markdown;
 pub mod panels;
 mod sample;

@@ -4,8 +4,8 @@
 //! fields (text) ── check() ──► Settings, or one sentence per wrong field; the last good Settings stay in force
 //! ```
 
-use crate::base::limits;
-use crate::engine::Sampling;
+use crate::base::{Bytes, Tiers, limits};
+use crate::engine::{KvDtype, LoadOptions, Sampling};
 
 /// Light, dark, or as the desktop says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -28,6 +28,12 @@ pub struct Settings {
     pub max_tokens: usize,
     /// cap on the context, tokens; the model's window otherwise
     pub context_cap: Option<usize>,
+    /// caps on KV bytes in each tier; from what the machine has free where there is none
+    pub budgets: Tiers<Option<Bytes>>,
+    /// element type of K and V
+    pub kv_dtype: KvDtype,
+    /// documents are kept in the library once they are read
+    pub keep_read: bool,
     /// colours
     pub theme: ThemeChoice,
 }
@@ -38,8 +44,23 @@ impl Default for Settings {
             sampling: Sampling::default(),
             max_tokens: limits::DEFAULT_MAX_TOKENS,
             context_cap: None,
+            budgets: Tiers::default(),
+            kv_dtype: KvDtype::default(),
+            keep_read: true,
             theme: ThemeChoice::System,
         }
+    }
+}
+
+impl Settings {
+    /// The defaults, with what `load` has chosen already.
+    pub fn of(load: &LoadOptions) -> Settings {
+        Settings { context_cap: load.context, budgets: load.budgets, kv_dtype: load.kv_dtype, ..Settings::default() }
+    }
+
+    /// What a model is to be loaded with.
+    pub fn put_in(&self, load: &mut LoadOptions) {
+        (load.context, load.budgets, load.kv_dtype) = (self.context_cap, self.budgets, self.kv_dtype);
     }
 }
 
@@ -62,10 +83,16 @@ pub enum Field {
     MaxTokens,
     /// cap on the context
     ContextCap,
+    /// KV bytes in VRAM
+    VramBudget,
+    /// KV bytes in RAM
+    RamBudget,
+    /// KV bytes on the disk
+    DiskBudget,
 }
 
 /// Every field, in the order of the page.
-pub const FIELDS: [Field; 8] = [
+pub const FIELDS: [Field; 11] = [
     Field::Temperature,
     Field::TopK,
     Field::TopP,
@@ -74,9 +101,27 @@ pub const FIELDS: [Field; 8] = [
     Field::Seed,
     Field::MaxTokens,
     Field::ContextCap,
+    Field::VramBudget,
+    Field::RamBudget,
+    Field::DiskBudget,
 ];
 
 impl Field {
+    /// It takes effect when the model is loaded.
+    pub fn loads(self) -> bool {
+        matches!(self, Field::ContextCap | Field::VramBudget | Field::RamBudget | Field::DiskBudget)
+    }
+
+    /// The cap in force, for a field that is a cap on a tier.
+    pub fn budget(self, budgets: &Tiers<u64>) -> Option<u64> {
+        match self {
+            Field::VramBudget => Some(budgets.vram),
+            Field::RamBudget => Some(budgets.ram),
+            Field::DiskBudget => Some(budgets.disk),
+            _ => None,
+        }
+    }
+
     /// For the eye and for a screen reader.
     pub fn label(self) -> &'static str {
         match self {
@@ -88,6 +133,9 @@ impl Field {
             Field::Seed => "Seed",
             Field::MaxTokens => "Longest answer",
             Field::ContextCap => "Context cap",
+            Field::VramBudget => "VRAM budget",
+            Field::RamBudget => "RAM budget",
+            Field::DiskBudget => "Disk budget",
         }
     }
 
@@ -101,7 +149,10 @@ impl Field {
             Field::RepetitionPenalty => "penalty on what was said lately; 1 changes nothing",
             Field::Seed => "the same seed gives the same answer",
             Field::MaxTokens => "tokens; the answer ends here at the latest",
-            Field::ContextCap => "tokens; empty uses the model's whole window. Takes effect when the model is loaded",
+            Field::ContextCap => "tokens; empty uses the model's whole window",
+            Field::VramBudget => "KV cache in VRAM; such as 2GiB. Empty goes by what is free",
+            Field::RamBudget => "KV cache in RAM, once VRAM is full; 0 uses none",
+            Field::DiskBudget => "KV cache on the disk, saved documents included; 0 uses none",
         }
     }
 }
@@ -129,6 +180,9 @@ impl Form {
             s.seed.to_string(),
             settings.max_tokens.to_string(),
             cap,
+            typed(settings.budgets.vram),
+            typed(settings.budgets.ram),
+            typed(settings.budgets.disk),
         ];
         Form { texts, errors: Default::default() }
     }
@@ -153,6 +207,10 @@ fn take(field: Field, text: &str, settings: &mut Settings) -> Result<(), String>
         Field::MaxTokens => settings.max_tokens = size(text, 1)?,
         Field::ContextCap if text.is_empty() => settings.context_cap = None,
         Field::ContextCap => settings.context_cap = Some(size(text, 128)?),
+        // Nothing can be computed without a block in VRAM; the other tiers may be left out.
+        Field::VramBudget => settings.budgets.vram = bytes(text, 1)?,
+        Field::RamBudget => settings.budgets.ram = bytes(text, 0)?,
+        Field::DiskBudget => settings.budgets.disk = bytes(text, 0)?,
     }
     Ok(())
 }
@@ -172,6 +230,25 @@ fn whole(text: &str, min: u64, max: u64) -> Result<u64, String> {
     if (min..=max).contains(&value) { Ok(value) } else { Err(wrong()) }
 }
 
+/// A size as it would be typed, to the byte: in the largest unit that divides it.
+fn typed(size: Option<Bytes>) -> String {
+    let Some(Bytes(n)) = size else { return String::new() };
+    let units = [(1u64 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    match units.into_iter().find(|(unit, _)| n > 0 && n.is_multiple_of(*unit)) {
+        Some((unit, name)) => format!("{}{name}", n / unit),
+        None => n.to_string(),
+    }
+}
+
+fn bytes(text: &str, min: u64) -> Result<Option<Bytes>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let wrong = || "Type a size such as 64MiB, 2GiB or 1.5GB, or nothing.".to_owned();
+    let size: Bytes = text.parse().map_err(|_| wrong())?;
+    if size.0 >= min { Ok(Some(size)) } else { Err(wrong()) }
+}
+
 fn size(text: &str, min: u64) -> Result<usize, String> {
     Ok(usize::try_from(whole(text, min, limits::MAX_CONTEXT as u64)?).unwrap_or(limits::MAX_CONTEXT))
 }
@@ -186,6 +263,9 @@ mod tests {
             sampling: Sampling { temperature: 0.7, top_k: 20, top_p: 0.9, min_p: 0.1, repetition_penalty: 1.1, seed: 42 },
             max_tokens: 99,
             context_cap: Some(4096),
+            budgets: Tiers { vram: Some(Bytes(3 << 29)), ram: Some(Bytes(0)), disk: Some(Bytes(1_500_000_001)) },
+            kv_dtype: KvDtype::F16,
+            keep_read: true,
             theme: ThemeChoice::Dark,
         };
         let mut got = Settings { theme: ThemeChoice::Dark, ..Settings::default() };
@@ -198,7 +278,7 @@ mod tests {
     #[test]
     fn wrong_field_keeps_the_last_value_and_says_what_to_type() {
         let mut settings = Settings::default();
-        for (i, wrong) in ["-1", "many", "1.5", "2", "9", "-3", "0", "12"].iter().enumerate() {
+        for (i, wrong) in ["-1", "many", "1.5", "2", "9", "-3", "0", "12", "0", "much", "-1GiB"].iter().enumerate() {
             let before = settings;
             let mut form = Form::of(&settings);
             form.texts[i] = (*wrong).to_owned();

@@ -1,8 +1,8 @@
 //! Everything the window shows, as plain data, and how engine events and the user's acts change it.
 //!
 //! ```text
-//! EngineEvent ── apply() ──┐
-//! the user's acts ─────────┴─► ViewState ──► outbox: [EngineCommand]      (no I/O, no clock, no egui)
+//! EngineEvent ── events::apply() ─┐
+//! the user's acts ────────────────┴─► ViewState ──► outbox: [EngineCommand]      (no I/O, no clock, no egui)
 //! ```
 //! Invariants: 1. One turn runs at a time; events of any other turn are ignored. 2. The engine's cache holds one chat:
 //! when a turn begins elsewhere, every other chat is shown as unread. 3. Nothing here waits.
@@ -10,9 +10,14 @@
 use std::collections::HashMap;
 
 use super::chat::{Chat, ChatId, Doc, DocId, Exchange, Outcome};
+use super::kept;
 use super::settings::{Form, Settings, ThemeChoice};
+use crate::base::Tiers;
 use crate::document::Document;
-use crate::engine::{EngineCommand, EngineEvent, LoadOptions, Message, ModelInfo, ModelSource, Role, StopReason, TurnId};
+use crate::engine::{
+    AttentionKind, EngineCommand, LibraryAction, LoadOptions, Message, ModelInfo, ModelSource, Role, SavedDocument, StopReason,
+    TurnId,
+};
 
 /// The model and what is happening to it.
 #[derive(Debug, Clone, PartialEq)]
@@ -70,6 +75,15 @@ pub struct Running {
     pub stopping: bool,
 }
 
+/// What the KV tiers hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KvUse {
+    /// bytes in each tier
+    pub used: Tiers<u64>,
+    /// and the caps
+    pub budgets: Tiers<u64>,
+}
+
 /// A sentence shown until it is dismissed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
@@ -112,6 +126,16 @@ pub struct ViewState {
     pub last_speed: Option<f64>,
     /// speed of the last prefill, for estimates
     pub last_prefill: Option<f64>,
+    /// speed of the disk when it was last read, bytes per second
+    pub disk_speed: Option<f64>,
+    /// how attention reached the keys in the last answer
+    pub attention: Option<AttentionKind>,
+    /// what the KV tiers hold, once the engine has said it
+    pub kv: Option<KvUse>,
+    /// saved documents, once the engine has listed them
+    pub library: Option<Vec<SavedDocument>>,
+    /// the saved document whose removal is to be confirmed
+    pub removing: Option<String>,
     /// checked settings
     pub settings: Settings,
     /// settings as typed
@@ -128,14 +152,15 @@ pub struct ViewState {
     pub outbox: Vec<EngineCommand>,
     /// stop was asked for before the turn began: a stop ends only what runs, so it is due again
     pub stop_due: bool,
-    counting: HashMap<TurnId, DocId>,
+    pub(super) counting: HashMap<TurnId, DocId>,
+    pub(super) told_of_keeping: bool,
     next_id: u64,
 }
 
 impl ViewState {
     /// A window with one empty chat.
     pub fn new(source: ModelSource, load: LoadOptions) -> ViewState {
-        let settings = Settings { context_cap: load.context, ..Settings::default() };
+        let settings = Settings::of(&load);
         let chat = Chat { id: 1, ..Chat::default() };
         ViewState {
             model: ModelState::Absent,
@@ -147,6 +172,11 @@ impl ViewState {
             running: None,
             last_speed: None,
             last_prefill: None,
+            disk_speed: None,
+            attention: None,
+            kv: None,
+            library: None,
+            removing: None,
             form: Form::of(&settings),
             settings,
             sampling_chosen: false,
@@ -156,6 +186,7 @@ impl ViewState {
             outbox: Vec::new(),
             stop_due: false,
             counting: HashMap::new(),
+            told_of_keeping: false,
             next_id: 1,
         }
     }
@@ -193,9 +224,45 @@ impl ViewState {
     /// Asks for a model. Turns that were running end with it.
     pub fn load_model(&mut self, source: ModelSource) {
         self.source = source.clone();
-        self.load.context = self.settings.context_cap;
+        self.settings.put_in(&mut self.load);
         self.model = ModelState::Loading { share: 0.0, what: "starting".to_owned() };
         self.outbox.push(EngineCommand::LoadModel { source, options: self.load.clone() });
+    }
+
+    /// The loaded model was loaded with other settings than those on the settings page.
+    pub fn load_changed(&self) -> bool {
+        let mut wanted = self.load.clone();
+        self.settings.put_in(&mut wanted);
+        self.info().is_some() && wanted != self.load
+    }
+
+    /// Caps on the KV tiers in force; None before the engine has said any.
+    pub fn budgets(&self) -> Option<Tiers<u64>> {
+        let said = self.kv.map(|kv| kv.budgets).or_else(|| Some(self.info()?.kv.budgets));
+        said.filter(|b| *b != Tiers::default())
+    }
+
+    /// The saved KV that the documents of the chat on screen can go on from.
+    pub fn saved_here(&self) -> Option<&SavedDocument> {
+        self.saved_of(self.chat())
+    }
+
+    pub(super) fn saved_of(&self, chat: &Chat) -> Option<&SavedDocument> {
+        kept::resumable(self.library.as_deref()?, chat.content_hash?, self.info()?, self.load.kv_dtype)
+    }
+
+    /// Asks what the library holds.
+    pub fn list_library(&mut self) {
+        let kv_dir = self.load.kv_dir.clone();
+        self.outbox.push(EngineCommand::Library(LibraryAction::List { kv_dir }));
+    }
+
+    /// Deletes the saved document whose removal was to be confirmed.
+    pub fn remove_saved(&mut self) {
+        if let Some(id) = self.removing.take() {
+            let kv_dir = self.load.kv_dir.clone();
+            self.outbox.push(EngineCommand::Library(LibraryAction::Remove { kv_dir, id }));
+        }
     }
 
     /// An empty chat on screen; an empty one that is already there is used again.
@@ -221,14 +288,15 @@ impl ViewState {
 
     /// Takes a document into the session and in front of the chat on screen.
     pub fn add_document(&mut self, document: Document, sample: bool) -> DocId {
-        let same = self.documents.iter().find(|d| d.name == document.name && *d.text == *document.text);
+        let same = self.documents.iter().find(|d| d.name == document.name && d.content_hash == document.content_hash);
         let id = match same {
             Some(doc) => doc.id,
             None => {
                 let id = self.fresh_id();
                 let n_chars = document.text.chars().count();
-                let text = document.text.into();
-                self.documents.push(Doc { id, name: document.name, text, n_chars, n_tokens: None, sample });
+                let Document { name, text, bytes, content_hash, pages } = document;
+                let (text, n_pages) = (text.into(), pages.len());
+                self.documents.push(Doc { id, name, text, bytes, n_pages, content_hash, n_chars, n_tokens: None, sample });
                 self.count(id);
                 id
             }
@@ -240,21 +308,25 @@ impl ViewState {
     /// Puts a document of the session in front of the chat on screen.
     pub fn attach(&mut self, id: DocId) {
         self.page = Page::Chat;
-        let chat = self.chat_mut();
-        if !chat.documents.contains(&id) {
-            chat.documents.push(id);
-            chat.cached_tokens = 0;
+        if !self.chat().documents.contains(&id) {
+            self.change_documents(|documents| documents.push(id));
         }
     }
 
     /// Takes a document away from the chat on screen; it stays in the library.
     pub fn detach(&mut self, id: DocId) {
-        let chat = self.chat_mut();
-        chat.documents.retain(|d| *d != id);
-        chat.cached_tokens = 0;
+        self.change_documents(|documents| documents.retain(|d| *d != id));
     }
 
-    fn count(&mut self, id: DocId) {
+    fn change_documents(&mut self, change: impl FnOnce(&mut Vec<DocId>)) {
+        let index = self.chats.iter().position(|c| c.id == self.current).unwrap_or(0);
+        let chat = &mut self.chats[index];
+        change(&mut chat.documents);
+        chat.cached_tokens = 0;
+        chat.content_hash = chat.hash(&self.documents);
+    }
+
+    pub(super) fn count(&mut self, id: DocId) {
         let Some(doc) = self.documents.iter().find(|d| d.id == id) else { return };
         if !matches!(self.model, ModelState::Ready(_)) {
             return;
@@ -277,7 +349,7 @@ impl ViewState {
         }
         let question = std::mem::take(&mut self.chat_mut().draft).trim().to_owned();
         let id = self.fresh_id();
-        let exchange = Exchange { id, question, answer: String::new(), outcome: Outcome::Running, attempt: 0 };
+        let exchange = Exchange { id, question, answer: String::new(), outcome: Outcome::Running, attempt: 0, resumed_tokens: 0 };
         self.chat_mut().exchanges.push(exchange);
         self.ask_last();
     }
@@ -291,6 +363,7 @@ impl ViewState {
         last.answer.clear();
         last.outcome = Outcome::Running;
         last.attempt += 1;
+        last.resumed_tokens = 0;
         self.ask_last();
     }
 
@@ -302,9 +375,10 @@ impl ViewState {
         // Greedy answers repeat; otherwise another try needs another seed.
         sampling.seed = sampling.seed.wrapping_add(last.attempt);
         let messages = chat.messages(&self.documents, chat.exchanges.len() - 1);
+        let document = chat.document_ref(&self.documents, self.settings.keep_read);
         let exchange = Some(last.id);
         self.running = Some(Running { turn, chat: chat.id, exchange, phase: Phase::Waiting, stopping: false });
-        self.outbox.push(EngineCommand::Ask { turn, messages, document: None, sampling, max_tokens: self.settings.max_tokens });
+        self.outbox.push(EngineCommand::Ask { turn, messages, document, sampling, max_tokens: self.settings.max_tokens });
     }
 
     /// Reads the documents of the chat on screen ahead of the first question.
@@ -313,10 +387,11 @@ impl ViewState {
         if self.running.is_some() || text.is_empty() {
             return;
         }
+        let document = self.chat().document_ref(&self.documents, self.settings.keep_read);
         let turn = self.fresh_id();
         let chat = self.current;
         self.running = Some(Running { turn, chat, exchange: None, phase: Phase::Waiting, stopping: false });
-        self.outbox.push(EngineCommand::Read { turn, text, document: None });
+        self.outbox.push(EngineCommand::Read { turn, text, document });
     }
 
     /// Notes that stop was asked for. True when there was something to stop.
@@ -356,141 +431,6 @@ impl ViewState {
         let notice = Notice { text, error };
         if !self.notices.contains(&notice) {
             self.notices.push(notice);
-        }
-    }
-
-    /// Takes an event of the engine.
-    pub fn apply(&mut self, event: EngineEvent) {
-        match event {
-            EngineEvent::ModelLoading { share, what } => {
-                self.forget_cache(None);
-                self.model = ModelState::Loading { share: share.clamp(0.0, 1.0), what };
-            }
-            EngineEvent::ModelLoaded(info) => self.model_loaded(info),
-            EngineEvent::ModelFailed { sentence, .. } => {
-                self.forget_cache(None);
-                self.model = ModelState::Failed(sentence);
-            }
-            EngineEvent::ModelUnloaded => {
-                self.forget_cache(None);
-                self.model = ModelState::Absent;
-            }
-            EngineEvent::TurnStarted { turn, prompt_tokens, cached_tokens } => {
-                if let Some(chat) = self.running_chat(turn) {
-                    self.forget_cache(Some(chat));
-                    self.progress(turn, Phase::Prefill { done: cached_tokens, total: prompt_tokens, tokens_per_s: 0.0 });
-                    self.cached(chat, cached_tokens);
-                    self.stop_due = self.running.is_some_and(|r| r.stopping);
-                }
-            }
-            EngineEvent::Prefill { turn, done, total, tokens_per_s } => {
-                if let Some(chat) = self.running_chat(turn) {
-                    self.progress(turn, Phase::Prefill { done, total, tokens_per_s });
-                    self.cached(chat, done);
-                    if tokens_per_s > 0.0 {
-                        self.last_prefill = Some(tokens_per_s);
-                    }
-                }
-            }
-            EngineEvent::Token { turn, text, n, tokens_per_s, context_used } => {
-                if let Some(chat) = self.running_chat(turn) {
-                    self.progress(turn, Phase::Decode { n, tokens_per_s });
-                    self.last_speed = Some(tokens_per_s);
-                    self.cached(chat, context_used);
-                    if let Some(exchange) = self.running_exchange() {
-                        exchange.answer.push_str(&text);
-                    }
-                }
-            }
-            EngineEvent::Finished { turn, summary } => {
-                if let Some(chat) = self.running_chat(turn) {
-                    self.cached(chat, summary.context_used);
-                    if let ModelState::Ready(info) = &mut self.model {
-                        info.vram_bytes = summary.vram_bytes;
-                    }
-                    if summary.generated_tokens > 1 && summary.tokens_per_s > 0.0 {
-                        self.last_speed = Some(summary.tokens_per_s);
-                    }
-                    if let Some(exchange) = self.running_exchange() {
-                        exchange.outcome = Outcome::Done(summary);
-                    }
-                    self.running = None;
-                }
-            }
-            EngineEvent::Failed { turn, sentence, .. } => {
-                self.counting.remove(&turn);
-                self.fail(turn, sentence);
-            }
-            EngineEvent::Counted { turn, tokens } => {
-                if let Some(id) = self.counting.remove(&turn)
-                    && let Some(doc) = self.documents.iter_mut().find(|d| d.id == id)
-                {
-                    doc.n_tokens = Some(tokens);
-                }
-            }
-            EngineEvent::Notice(text) => self.notice(text, false),
-            EngineEvent::KvUse { .. } | EngineEvent::Library(_) => {}
-            EngineEvent::LogitsRows { .. } | EngineEvent::BenchResult { .. } => {}
-        }
-    }
-
-    fn model_loaded(&mut self, info: Box<ModelInfo>) {
-        self.forget_cache(None);
-        (self.last_speed, self.last_prefill) = (None, None);
-        for note in &info.notes {
-            self.notice(note.clone(), false);
-        }
-        if !self.sampling_chosen {
-            self.settings.sampling = info.sampling;
-            self.form = Form::of(&self.settings);
-        }
-        self.model = ModelState::Ready(info);
-        self.counting.clear();
-        let ids: Vec<DocId> = self.documents.iter().map(|d| d.id).collect();
-        for doc in &mut self.documents {
-            doc.n_tokens = None;
-        }
-        for id in ids {
-            self.count(id);
-        }
-    }
-
-    fn fail(&mut self, turn: TurnId, sentence: String) {
-        if self.running_chat(turn).is_none() {
-            return;
-        }
-        match self.running_exchange() {
-            Some(exchange) => exchange.outcome = Outcome::Failed(sentence),
-            None => self.notice(sentence, true),
-        }
-        self.running = None;
-    }
-
-    fn running_chat(&self, turn: TurnId) -> Option<ChatId> {
-        self.running.filter(|r| r.turn == turn).map(|r| r.chat)
-    }
-
-    fn running_exchange(&mut self) -> Option<&mut Exchange> {
-        let running = self.running?;
-        let chat = self.chats.iter_mut().find(|c| c.id == running.chat)?;
-        chat.exchanges.iter_mut().find(|e| Some(e.id) == running.exchange)
-    }
-
-    fn progress(&mut self, turn: TurnId, phase: Phase) {
-        if let Some(running) = self.running.as_mut().filter(|r| r.turn == turn) {
-            running.phase = phase;
-        }
-    }
-
-    fn cached(&mut self, chat: ChatId, tokens: usize) {
-        if let Some(chat) = self.chats.iter_mut().find(|c| c.id == chat) {
-            chat.cached_tokens = tokens;
-        }
-    }
-
-    fn forget_cache(&mut self, except: Option<ChatId>) {
-        for chat in self.chats.iter_mut().filter(|c| Some(c.id) != except) {
-            chat.cached_tokens = 0;
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::app::testing::{model_info, summary};
+use crate::engine::EngineEvent;
 
 fn ready() -> ViewState {
     let mut state = ViewState::new(ModelSource::BuiltIn, LoadOptions::default());

@@ -1,7 +1,9 @@
 //! Made-up engine facts for the window's unit tests.
 
 use crate::base::{MovedBytes, PageCounts, Tiers};
-use crate::engine::{AttentionKind, IoSummary, KvSetup, ModelInfo, Sampling, StopReason, TurnSummary};
+use crate::engine::{
+    AttentionKind, IoSummary, KvDtype, KvSetup, ModelInfo, Sampling, SavedDocument, SavedState, StopReason, TurnSummary,
+};
 
 /// A loaded built-in model.
 pub fn model_info() -> ModelInfo {
@@ -48,5 +50,24 @@ pub fn summary() -> TurnSummary {
         dispatches_per_token: 60,
         encode_ms_per_token: 0.3,
         stop: StopReason::Eos,
+    }
+}
+
+/// A document of 1,200,000 tokens in the library.
+pub fn saved(state: SavedState) -> SavedDocument {
+    SavedDocument {
+        id: "a1b2c3".into(),
+        name: "pepys-diary.txt".into(),
+        content_hash: "00".repeat(32),
+        bytes: 4_900_000,
+        pages: 1600,
+        model: "Strata Quote 6M".into(),
+        kv_dtype: KvDtype::F16,
+        tokens: 1_200_000,
+        saved_tokens: if state == SavedState::Partial { 492_000 } else { 1_200_000 },
+        kv_bytes: 3_758_096_384,
+        state,
+        prefill_seconds: 640.0,
+        last_used: 1_795_000_000,
     }
 }

@@ -1,7 +1,8 @@
 //! The few controls that egui does not have in the window's style. Each says its name to assistive technology.
 
 use egui::{
-    Align2, Color32, CornerRadius, Rect, Response, Role, Sense, Stroke, StrokeKind, Ui, UiBuilder, Vec2, WidgetInfo, pos2, vec2,
+    Align2, Color32, CornerRadius, Pos2, Rect, Response, Role, Sense, Stroke, StrokeKind, Ui, UiBuilder, Vec2, WidgetInfo, pos2,
+    vec2,
 };
 
 use super::icon::{self, Icon};
@@ -197,6 +198,19 @@ pub fn meter(ui: &mut Ui, share: f32, fill: Color32, width: f32, label: &str) ->
         ui.painter().rect_filled(filled, radius, fill);
     }
     response
+}
+
+/// A circle of 12 points, filled from below as far as `share` goes; empty and quiet at 0.
+pub fn share_mark(ui: &Ui, centre: Pos2, share: f32, color: Color32) {
+    const RADIUS: f32 = 6.0;
+    let t = theme::tokens(ui);
+    let square = Rect::from_center_size(centre, Vec2::splat(2.0 * RADIUS + 2.0));
+    ui.painter().circle_stroke(centre, RADIUS - 0.75, Stroke::new(1.5, if share > 0.0 { color } else { t.weak }));
+    if share > 0.0 {
+        let top = square.bottom() - square.height() * share.clamp(0.0, 1.0);
+        let filled = Rect::from_min_max(pos2(square.left(), top), square.max);
+        ui.painter().with_clip_rect(filled).circle_filled(centre, RADIUS, color);
+    }
 }
 
 /// A caption.

@@ -16,7 +16,7 @@ use super::files::{Dialog, FileEvent, Files, is_model, looks_like_model};
 use super::frames::FrameTimes;
 use super::panels::chat::{ChatMemory, chat_ui, drop_target_ui};
 use super::panels::composer::{Composition, composer_id, composer_ui};
-use super::panels::{Action, documents, help, notices, settings, sidebar, status};
+use super::panels::{Action, documents, help, library, notices, settings, sidebar, status};
 use super::settings::ThemeChoice;
 use super::state::{ModelState, Page, ViewState};
 use super::{sample, theme};
@@ -155,6 +155,7 @@ impl StrataApp {
         let wake = move || waker.request_repaint_after(Duration::from_millis(interval.load(Ordering::Relaxed)));
         self.engine = Some(spawn(Box::new(wake)));
         self.state.load_model(self.state.source.clone());
+        self.state.list_library();
         let documents = std::mem::take(&mut self.start_documents);
         if !documents.is_empty() {
             self.files.read(documents);
@@ -214,6 +215,9 @@ impl StrataApp {
     }
 
     fn shortcuts(&mut self, ctx: &egui::Context) -> Vec<Action> {
+        if self.state.removing.is_some() {
+            return Vec::new(); // the question in front takes the keys
+        }
         let pressed = |key: Key| ctx.input_mut(|i| i.consume_key(Modifiers::COMMAND, key));
         let mut actions = Vec::new();
         if pressed(Key::N) {
@@ -300,6 +304,14 @@ impl StrataApp {
                 self.focus_question = page == Page::Chat;
             }
             Action::SettingsChanged => self.state.check_settings(),
+            Action::AskRemove(id) => {
+                self.state.removing = Some(id);
+                // The question in front takes the focus.
+                ctx.memory_mut(|m| m.focused().into_iter().for_each(|id| m.surrender_focus(id)));
+            }
+            Action::Remove => self.state.remove_saved(),
+            Action::KeepSaved => self.state.removing = None,
+            Action::OpenFolder(folder) => self.files.show_folder(folder),
             Action::Dismiss(index) => {
                 if index < self.state.notices.len() {
                     self.state.notices.remove(index);
@@ -361,6 +373,7 @@ impl StrataApp {
             Page::Help => actions.extend(help::help_ui(ui)),
         });
         self.drop_target(ui, middle.response.rect);
+        actions.extend(library::confirm_ui(ui.ctx(), &self.state));
         actions
     }
 

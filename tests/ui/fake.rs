@@ -9,8 +9,8 @@ use strata::app::settings::ThemeChoice;
 use strata::app::{StrataApp, WindowOptions};
 use strata::base::{MovedBytes, PageCounts, Tiers};
 use strata::engine::{
-    AttentionKind, EngineCommand, EngineEvent, EngineHandle, EnginePort, IoSummary, KvSetup, LoadOptions, ModelInfo, ModelSource,
-    Sampling, StopReason, TurnId, TurnSummary,
+    AttentionKind, EngineCommand, EngineEvent, EngineHandle, EnginePort, IoSummary, KvDtype, KvSetup, LibraryAction, LoadOptions,
+    ModelInfo, ModelSource, Sampling, SavedDocument, SavedState, StopReason, TurnId, TurnSummary,
 };
 
 /// The window and the engine's end of its channels.
@@ -32,12 +32,42 @@ pub fn model_info() -> ModelInfo {
         estimated_vram_bytes: 14_100_000,
         kv_full_bytes: 131_072 * 3072,
         kv_bytes_per_token: 3072,
-        kv: KvSetup::default(),
+        kv: kv_setup(),
         adapter: "llvmpipe".into(),
         software: true,
         notes: Vec::new(),
         sampling: Sampling::default(),
         built_in: true,
+    }
+}
+
+pub fn kv_setup() -> KvSetup {
+    KvSetup {
+        budgets: Tiers { vram: 2 << 30, ram: 8 << 30, disk: 40 << 30 },
+        io_backend: "io_uring".into(),
+        io_reason: "one ring, past the page cache".into(),
+        kv_dir: Some("/home/ann/.cache/strata/kv".into()),
+    }
+}
+
+/// A document of the library, read by the fake model.
+pub fn saved(name: &str, text: &str, state: SavedState) -> SavedDocument {
+    let tokens = text.chars().count() / 3;
+    let saved_tokens = if state == SavedState::Partial { tokens * 41 / 100 } else { tokens };
+    SavedDocument {
+        id: format!("id of {name}"),
+        name: name.into(),
+        content_hash: blake3::hash(text.as_bytes()).to_hex().to_string(),
+        bytes: text.len() as u64,
+        pages: 16,
+        model: "Strata Quote 6M".into(),
+        kv_dtype: KvDtype::F16,
+        tokens,
+        saved_tokens,
+        kv_bytes: 3072 * saved_tokens as u64,
+        state,
+        prefill_seconds: saved_tokens as f64 / 400.0,
+        last_used: 1_795_000_000,
     }
 }
 
@@ -71,11 +101,12 @@ pub struct Setup {
     pub scale: f32,
     pub theme: ThemeChoice,
     pub documents: Vec<PathBuf>,
+    pub load: LoadOptions,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Setup { size: [1280.0, 800.0], scale: 1.0, theme: ThemeChoice::Dark, documents: Vec::new() }
+        Setup { size: [1280.0, 800.0], scale: 1.0, theme: ThemeChoice::Dark, documents: Vec::new(), load: LoadOptions::default() }
     }
 }
 
@@ -83,8 +114,7 @@ impl Rig {
     /// A window whose model is being loaded.
     pub fn starting(setup: Setup) -> Rig {
         let (ports, port) = std::sync::mpsc::channel();
-        let options =
-            WindowOptions { initial_model: ModelSource::BuiltIn, load: LoadOptions::default(), documents: setup.documents };
+        let options = WindowOptions { initial_model: ModelSource::BuiltIn, load: setup.load, documents: setup.documents };
         let spawn = move |wake| {
             let (handle, port) = EngineHandle::pair(wake);
             ports.send(port).expect("the test waits for it");
@@ -100,6 +130,8 @@ impl Rig {
         harness.run();
         let port = port.try_recv().expect("the engine was started after the first frame");
         assert!(matches!(port.commands.try_recv(), Ok(EngineCommand::LoadModel { source: ModelSource::BuiltIn, .. })));
+        let list = EngineCommand::Library(LibraryAction::List { kv_dir: None });
+        assert_eq!(format!("{:?}", port.commands.try_recv()), format!("{:?}", Ok::<_, ()>(list)));
         Rig { harness, port }
     }
 
@@ -155,6 +187,15 @@ impl Rig {
         self.emit(EngineEvent::Finished { turn, summary: Box::new(summary(430, 30, StopReason::Eos)) });
     }
 
+    /// Drops a document on the window, which is read and counted.
+    pub fn drop_text(&mut self, name: &str, text: &str) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        self.drop_files(&[path]);
+        while self.command().is_some() {}
+    }
+
     /// Drops files on the window and waits until they are read.
     pub fn drop_files(&mut self, paths: &[PathBuf]) {
         for path in paths {
@@ -178,6 +219,11 @@ impl Rig {
             std::thread::sleep(Duration::from_millis(5));
             self.harness.step();
         }
+        self.harness.run();
+    }
+
+    pub fn click(&mut self, label: &str) {
+        self.harness.get_by_label(label).click();
         self.harness.run();
     }
 

@@ -6,21 +6,94 @@
 use egui::{Key, Modifiers};
 use egui_kittest::kittest::Queryable;
 use strata::app::settings::ThemeChoice;
-use strata::engine::{EngineCommand, EngineEvent, StopReason};
+use strata::base::{MovedBytes, Tiers};
+use strata::engine::{AttentionKind, EngineCommand, EngineEvent, SavedDocument, SavedState, StopReason, TurnSummary};
 
-use crate::fake::{Rig, Setup, summary};
+use crate::fake::{Rig, Setup, kv_setup, model_info, saved, summary};
 
 const ANSWER: &str = "The diary puts the start of the fire in **Pudding Lane**, in the house of the King's baker:\n\n> “it begun this \
 morning in the King's baker's house in Pudding Lane”\n\nThree things follow from the passage:\n\n1. It began before dawn.\n2. It had \
 *already* burned St Magnus' Church.\n3. The wind was from the east.\n\n```text\n2 September 1666\n```\n";
 
 fn with_diary(setup: Setup) -> Rig {
+    with_diary_and(setup, library())
+}
+
+fn with_diary_and(setup: Setup, library: Vec<SavedDocument>) -> Rig {
     let mut rig = Rig::ready_with(setup);
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("pepys-diary.txt");
-    std::fs::write(&path, "Up betimes. ".repeat(4000)).unwrap();
-    rig.drop_files(&[path]);
-    assert!(rig.command().is_none());
+    rig.emit(EngineEvent::Library(library));
+    rig.emit(kv_use(49_545_216, 0, 6_200_000_000));
+    rig.drop_text("pepys-diary.txt", &diary());
+    rig
+}
+
+fn diary() -> String {
+    "Up betimes. ".repeat(4000)
+}
+
+fn kv_use(vram: u64, ram: u64, disk: u64) -> EngineEvent {
+    EngineEvent::KvUse { used: Tiers { vram, ram, disk }, budgets: kv_setup().budgets }
+}
+
+/// What a reader of old books keeps.
+fn library() -> Vec<SavedDocument> {
+    let kept = |name, state, tokens, saved_tokens, kv_bytes| SavedDocument {
+        tokens,
+        saved_tokens,
+        kv_bytes,
+        prefill_seconds: 640.0,
+        pages: 1640,
+        bytes: 4_900_000,
+        ..saved(name, name, state)
+    };
+    vec![
+        kept("evelyn-diary.txt", SavedState::Read, 1_220_000, 1_220_000, 3_747_840_000),
+        kept("the-plague-year.txt", SavedState::Partial, 140_000, 57_400, 176_332_800),
+        kept("rents-of-the-city-1662.md", SavedState::Missing, 31_000, 31_000, 0),
+    ]
+}
+
+/// A book whose KV needs all three tiers.
+fn three_tiers(setup: Setup) -> Rig {
+    let mut rig = Rig::starting(setup);
+    let mut info = model_info();
+    info.context_limit = 1 << 20;
+    info.kv_bytes_per_token = 131_072;
+    info.kv.budgets = Tiers { vram: 2 << 30, ram: 4 << 30, disk: 40 << 30 };
+    rig.emit(EngineEvent::ModelLoaded(Box::new(info)));
+    rig.emit(EngineEvent::Library(library()));
+    rig.drop_text("pepys-diary.txt", &diary().repeat(4));
+    rig
+}
+
+fn offload(setup: Setup) -> Rig {
+    let mut rig = with_diary_and(setup, vec![saved("pepys-diary.txt", &diary(), SavedState::Read)]);
+    let turn = rig.ask("What burned first?");
+    rig.emit(EngineEvent::TurnStarted { turn, prompt_tokens: 16_020, cached_tokens: 16_000 });
+    rig.emit(EngineEvent::Token { turn, text: ANSWER.into(), n: 96, tokens_per_s: 31.2, context_used: 16_116 });
+    let summary = TurnSummary {
+        attention: AttentionKind::ExactOffload,
+        moved_bytes: MovedBytes { disk_to_ram: 1_100_000_000, ram_to_vram: 5_400_000_000, ..MovedBytes::default() },
+        overlap: Some(0.917),
+        ..summary(16_116, 96, StopReason::Eos)
+    };
+    rig.emit(EngineEvent::Finished { turn, summary: Box::new(summary) });
+    rig.emit(kv_use(2 << 30, 3_300_000_000, 6_200_000_000));
+    rig
+}
+
+fn over_budget(setup: Setup) -> Rig {
+    let mut rig = offload(setup);
+    rig.emit(kv_use(2_300_000_000, 3_300_000_000, 6_200_000_000));
+    let mut kept = library();
+    kept.insert(0, SavedDocument { id: "new".into(), ..saved("pepys-diary.txt", &diary(), SavedState::Read) });
+    rig.emit(EngineEvent::Library(kept));
+    rig
+}
+
+fn removing(setup: Setup) -> Rig {
+    let mut rig = with_diary(setup);
+    rig.click("Remove evelyn-diary.txt from the library");
     rig
 }
 
@@ -83,6 +156,30 @@ fn refusal_looks_as_it_did() {
 }
 
 #[test]
+fn card_of_a_book_in_three_tiers_looks_as_it_did() {
+    three_tiers(small(ThemeChoice::Light)).harness.snapshot("three_tiers_light");
+}
+
+#[test]
+fn answer_with_offload_looks_as_it_did() {
+    offload(small(ThemeChoice::Dark)).harness.snapshot("offload_dark");
+}
+
+#[test]
+fn settings_look_as_they_did() {
+    let mut rig = Rig::ready_with(Setup { size: [960.0, 900.0], ..small(ThemeChoice::Dark) });
+    rig.click("Settings");
+    rig.harness.remove_cursor();
+    rig.harness.run();
+    rig.harness.snapshot("settings_dark");
+}
+
+#[test]
+fn removal_looks_as_it_did() {
+    removing(small(ThemeChoice::Light)).harness.snapshot("removing_light");
+}
+
+#[test]
 fn every_page_in_both_themes_has_its_glyphs_and_names() {
     let shots = std::env::var_os("STRATA_SHOTS").map(std::path::PathBuf::from);
     let save = |rig: &mut Rig, page: &str, scale: f32| {
@@ -105,14 +202,29 @@ fn every_page_in_both_themes_has_its_glyphs_and_names() {
         rig.harness.key_press_modifiers(Modifiers::COMMAND, Key::Comma);
         rig.harness.run();
         save(&mut rig, "settings", scale);
+        rig.click("q8");
+        rig.harness.set_size(egui::vec2(1280.0, 1100.0));
+        rig.harness.run();
+        save(&mut rig, "settings-changed", scale);
         rig.harness.key_press(Key::F1);
         rig.harness.run();
         save(&mut rig, "help", scale);
         save(&mut with_diary(setup()), "document", scale);
+        save(&mut three_tiers(setup()), "tiers", scale);
+        let mut rig = with_diary_and(setup(), vec![saved("pepys-diary.txt", &diary(), SavedState::Partial)]);
+        save(&mut rig, "resume", scale);
+        save(&mut offload(setup()), "offload", scale);
+        save(&mut over_budget(setup()), "over", scale);
+        save(&mut removing(setup()), "removing", scale);
+        let mut rig = with_diary(setup());
+        rig.harness.get_by_label_contains("evelyn-diary.txt, read").hover();
+        (0..30).for_each(|_| rig.harness.step());
+        save(&mut rig, "hover", scale);
         save(&mut conversation(setup()), "chat", scale);
         save(&mut reading(setup()), "reading", scale);
         save(&mut refused(setup()), "refused", scale);
         save(&mut reading(Setup { size: [760.0, 480.0], ..setup() }), "narrow", scale);
+        save(&mut three_tiers(Setup { size: [760.0, 480.0], ..setup() }), "narrow-tiers", scale);
         let mut rig = Rig::starting(setup());
         rig.emit(EngineEvent::ModelLoading { share: 0.42, what: "reading weights".into() });
         save(&mut rig, "loading", scale);

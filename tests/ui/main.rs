@@ -4,5 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod behaviour;
+mod documents;
 mod fake;
 mod looks;
+mod settings;

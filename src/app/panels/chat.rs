@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use egui::{CornerRadius, Label, Rect, RichText, ScrollArea, Sense, Ui, UiBuilder, pos2, vec2};
 use egui_commonmark::{CommonMarkCache, CommonMarkViewer};
 
-use super::Action;
-use super::documents::{document_card_ui, progress_ui, questions_ui};
+use super::document_card::{document_card_ui, progress_ui, questions_ui};
+use super::{Action, attention_words};
 use crate::app::chat::{Exchange, Outcome};
 use crate::app::icon::{self, Icon};
 use crate::app::state::{Phase, Running, ViewState, stop_note};
@@ -162,7 +162,7 @@ fn exchange_ui(
         (Outcome::Running, Some(running)) => running_ui(ui, running),
         (Outcome::Running, None) => Vec::new(),
         (Outcome::Failed(sentence), _) => failed_ui(ui, sentence, may_ask_again),
-        (Outcome::Done(summary), _) => done_ui(ui, &exchange.answer, summary, may_ask_again),
+        (Outcome::Done(summary), _) => done_ui(ui, exchange, summary, may_ask_again),
     }
 }
 
@@ -210,9 +210,9 @@ fn failed_ui(ui: &mut Ui, sentence: &str, may_ask_again: bool) -> Vec<Action> {
     actions
 }
 
-fn done_ui(ui: &mut Ui, answer: &str, summary: &TurnSummary, may_ask_again: bool) -> Vec<Action> {
+fn done_ui(ui: &mut Ui, exchange: &Exchange, summary: &TurnSummary, may_ask_again: bool) -> Vec<Action> {
     let mut actions = Vec::new();
-    let t = theme::tokens(ui);
+    let (t, answer) = (theme::tokens(ui), exchange.answer.as_str());
     if answer.is_empty() {
         ui.label(RichText::new("Stopped before the first word.").color(t.weak));
     }
@@ -230,13 +230,21 @@ fn done_ui(ui: &mut Ui, answer: &str, summary: &TurnSummary, may_ask_again: bool
         actions.push(Action::Regenerate);
     }
     row.add_space(GRID);
+    let left = row.cursor().left();
     widgets::caption(&mut row, cost(summary));
+    if let Some(moved) = moved(summary, exchange.resumed_tokens) {
+        // Close under the line that it goes on from.
+        ui.add_space(-2.0 * GRID);
+        ui.scope_builder(UiBuilder::new().max_rect(ui.available_rect_before_wrap().with_min_x(left)), |ui| {
+            widgets::caption(ui, moved);
+        });
+    }
     actions
 }
 
-/// `exact · dense · 31.2 tok/s · 2.1 s to first token · 128 tokens`
+/// `exact dense · 31.2 tok/s · 2.1 s to first token · 128 tokens`
 pub fn cost(summary: &TurnSummary) -> String {
-    let mut parts = vec![super::ATTENTION.to_owned()];
+    let mut parts = vec![attention_words(summary.attention).to_owned()];
     if summary.generated_tokens > 0 {
         parts.push(format::speed(summary.tokens_per_s));
         parts.push(format!("{} to first token", format::seconds(summary.first_token_ms / 1000.0)));
@@ -244,6 +252,22 @@ pub fn cost(summary: &TurnSummary) -> String {
     }
     parts.extend(stop_note(summary.stop).map(str::to_owned));
     parts.join(" · ")
+}
+
+/// `resumed 16,000 tokens · moved 1.21 GiB · overlap 91 %`; nothing where all was in VRAM already
+pub fn moved(summary: &TurnSummary, resumed_tokens: usize) -> Option<String> {
+    let mut parts = Vec::new();
+    if resumed_tokens > 0 {
+        parts.push(format!("resumed {}", format::tokens(resumed_tokens, true)));
+    }
+    let m = &summary.moved_bytes;
+    let n_bytes = m.disk_to_ram + m.ram_to_vram + m.vram_to_ram + m.ram_to_disk;
+    if n_bytes > 0 {
+        parts.push(format!("moved {}", format::bytes(n_bytes)));
+        let overlap = summary.overlap.map(|share| format!("{:.0} %", (share * 100.0).floor()));
+        parts.push(format!("overlap {}", overlap.as_deref().unwrap_or("N/A")));
+    }
+    (!parts.is_empty()).then(|| parts.join(" · "))
 }
 
 /// Where a dragged file would land.

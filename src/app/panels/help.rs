@@ -45,7 +45,12 @@ pub fn help_ui(ui: &mut Ui) -> Vec<Action> {
                 }
             });
             ui.add_space(theme::SECTION);
-            for (color, name) in [(t.vram, "VRAM: weights, and the K and V of what was read"), (t.error, "over a limit")] {
+            for (color, name) in [
+                (t.vram, "KV cache in VRAM, where attention reads it fastest"),
+                (t.ram, "KV cache in RAM"),
+                (t.disk, "KV cache on the disk, and documents that are kept"),
+                (t.error, "over a budget or a limit"),
+            ] {
                 ui.horizontal(|ui| {
                     let (rect, _) = ui.allocate_exact_size(vec2(12.0, 12.0), egui::Sense::hover());
                     ui.painter().rect_filled(rect, 3.0, color);
@@ -53,10 +58,29 @@ pub fn help_ui(ui: &mut Ui) -> Vec<Action> {
                 });
             }
             ui.add_space(GUTTER);
-            widgets::caption(ui, "exact · dense: every token attends to every token before it; nothing is left out.");
+            marks_ui(ui);
+            ui.add_space(GUTTER);
+            widgets::caption(ui, "exact dense: every token attends to every token before it, all of them in VRAM.");
+            widgets::caption(ui, "exact offload: the same, with tokens in RAM or on the disk fetched as they are needed.");
             widgets::caption(ui, "~ marks an estimate. N/A marks what is not measured.");
-            widgets::caption(ui, "Nothing is sent over the network. Chats are kept until the window is closed.");
+            widgets::caption(ui, "Nothing is sent over the network. Chats are kept until the window is closed; what was read is kept in the library.");
         });
     });
     actions
+}
+
+/// The circles of the library.
+fn marks_ui(ui: &mut Ui) {
+    let t = theme::tokens(ui);
+    for (share, name) in [
+        (1.0, "read: opens without being read again"),
+        (0.5, "read in part: goes on where it stopped"),
+        (0.0, "missing: will be read again"),
+    ] {
+        ui.horizontal(|ui| {
+            let (rect, _) = ui.allocate_exact_size(vec2(12.0, 12.0), egui::Sense::hover());
+            widgets::share_mark(ui, rect.center(), share, t.disk);
+            ui.label(name);
+        });
+    }
 }

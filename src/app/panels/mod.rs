@@ -6,20 +6,40 @@
 
 pub mod chat;
 pub mod composer;
+pub mod document_card;
 pub mod documents;
 pub mod help;
+pub mod library;
 pub mod model_bar;
 pub mod notices;
 pub mod settings;
 pub mod sidebar;
 pub mod status;
+pub mod tiers;
+
+use std::path::PathBuf;
 
 use super::chat::{ChatId, DocId};
 use super::state::{ModelState, Page};
-use crate::engine::ModelSource;
+use crate::engine::{AttentionKind, KvDtype, ModelSource};
 
-/// Which kind of attention answered: the only one there is so far.
-pub const ATTENTION: &str = "exact · dense";
+/// Which kind of attention answered.
+pub fn attention_words(kind: AttentionKind) -> &'static str {
+    match kind {
+        AttentionKind::Dense => "exact dense",
+        AttentionKind::ExactOffload => "exact offload",
+    }
+}
+
+/// `f16`, as on the command line.
+pub fn kv_dtype_name(kv_dtype: KvDtype) -> &'static str {
+    match kv_dtype {
+        KvDtype::F16 => "f16",
+        KvDtype::Q8 => "q8",
+        KvDtype::Q4 => "q4",
+        KvDtype::F32 => "f32",
+    }
+}
 
 /// What the user asked for.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,6 +82,14 @@ pub enum Action {
     SettingsChanged,
     /// take a sentence away
     Dismiss(usize),
+    /// ask whether a saved document is to be removed
+    AskRemove(String),
+    /// remove it
+    Remove,
+    /// do not
+    KeepSaved,
+    /// show a folder in the file manager
+    OpenFolder(PathBuf),
 }
 
 /// The name of the model that is there, coming, or missing.

@@ -1,14 +1,14 @@
-//! The sidebar: search, the chats and documents of this session, the model, the settings.
+//! The sidebar: search, the chats of this session, the library, the model, the settings.
 
 use egui::{Frame, Id, Margin, Panel, ScrollArea, Stroke, TextEdit, Ui, pos2, vec2};
 
 use super::Action;
+use super::library::library_ui;
 use super::model_bar::{model_bar_height, model_bar_ui};
-use crate::app::chat::Doc;
 use crate::app::icon::{self, Icon};
 use crate::app::state::{Page, ViewState};
 use crate::app::theme::{self, GRID, GUTTER};
-use crate::app::{format, widgets};
+use crate::app::widgets;
 
 /// The search field, for Ctrl+F.
 pub fn search_id() -> Id {
@@ -60,7 +60,8 @@ fn search_ui(ui: &mut Ui, search: &mut String) {
     icon::paint(ui.painter(), Icon::Search, square, t.weak);
 }
 
-fn heading_with_button(ui: &mut Ui, text: &str, button: &str) -> bool {
+/// The name of a list, and the button that adds to it. True when it is clicked.
+pub fn heading_with_button(ui: &mut Ui, text: &str, button: &str) -> bool {
     ui.add_space(GUTTER);
     let mut clicked = false;
     ui.horizontal(|ui| {
@@ -98,34 +99,9 @@ fn chats_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
     actions
 }
 
-fn library_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
-    let mut actions = Vec::new();
-    if heading_with_button(ui, "LIBRARY", "Add a document") {
-        actions.push(Action::OpenDocuments);
-    }
-    if state.documents.is_empty() {
-        note(ui, "Documents of this session appear here.");
-    }
-    for doc in &state.documents {
-        let here = state.chat().documents.contains(&doc.id);
-        let label = if here { format!("{}, in this chat", doc.name) } else { format!("Add {} to this chat", doc.name) };
-        if ui.push_id(doc.id, |ui| widgets::row(ui, Some(Icon::Page), &doc.name, &doc_note(doc), false, &label).clicked()).inner {
-            actions.push(Action::Attach(doc.id));
-        }
-    }
-    actions
-}
-
-fn doc_note(doc: &Doc) -> String {
-    let (n, exact) = doc.tokens();
-    if exact { format::short_count(n) } else { format!("~{}", format::short_count(n)) }
-}
-
-fn note(ui: &mut Ui, text: &str) {
-    ui.horizontal_wrapped(|ui| {
-        ui.add_space(2.0 * GRID);
-        widgets::caption(ui, text);
-    });
+/// A quiet sentence under a heading.
+pub fn note(ui: &mut Ui, text: &str) {
+    Frame::NONE.inner_margin(Margin::symmetric(8, 4)).show(ui, |ui| widgets::caption(ui, text));
 }
 
 fn foot_ui(ui: &mut Ui, page: Page) -> Vec<Action> {

@@ -1,11 +1,16 @@
-//! The status line: device, kind of attention, speed, bytes per tier. What is not measured is written N/A.
+//! The status line: device, kind of attention, speed, KV bytes per tier against the budgets. What is not measured is
+//! written N/A.
 
 use egui::{Frame, Margin, Panel, Ui, vec2};
 
-use super::{ATTENTION, Action};
+use super::tiers::{TierBar, tiers_line_ui};
+use super::{Action, attention_words};
 use crate::app::state::{ModelState, Phase, ViewState};
-use crate::app::theme::{self, GRID, GUTTER};
+use crate::app::theme::{self, GUTTER};
 use crate::app::{format, widgets};
+
+/// A line this wide has room for the figures beside the bars, points.
+const WIDE: f32 = 1000.0;
 
 /// The line at the foot of the window.
 pub fn status_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
@@ -14,6 +19,7 @@ pub fn status_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
     Panel::bottom("status").exact_size(theme::STATUS_HEIGHT).resizable(false).frame(frame).show(ui, |ui| {
         ui.horizontal_centered(|ui| {
             ui.spacing_mut().item_spacing.x = GUTTER;
+            let wide = ui.available_width() > WIDE;
             let mut first = true;
             for part in parts(state) {
                 if !std::mem::take(&mut first) {
@@ -21,7 +27,11 @@ pub fn status_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
                 }
                 widgets::caption(ui, part);
             }
-            ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| vram_ui(ui, state));
+            ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
+                let used = state.kv.map(|kv| kv.used);
+                tiers_line_ui(ui, &TierBar::all(t, used, state.budgets()), wide);
+                widgets::caption(ui, "KV");
+            });
         });
     });
     Vec::new()
@@ -47,17 +57,7 @@ fn parts(state: &ViewState) -> Vec<String> {
         Some(Phase::Waiting) => "waiting".to_owned(),
         None => state.last_speed.map_or_else(|| "N/A tok/s".to_owned(), format::speed),
     };
-    vec![device, ATTENTION.to_owned(), speed]
-}
-
-fn vram_ui(ui: &mut Ui, state: &ViewState) {
-    let t = theme::tokens(ui);
-    ui.spacing_mut().item_spacing.x = GRID;
-    let Some(info) = state.info() else {
-        widgets::caption(ui, "VRAM N/A");
-        return;
-    };
-    widgets::caption(ui, format!("VRAM {}", format::bytes(info.vram_bytes)));
-    let (rect, _) = ui.allocate_exact_size(vec2(8.0, 8.0), egui::Sense::hover());
-    ui.painter().rect_filled(rect, 2.0, t.vram);
+    // Both kinds there are leave nothing out; which it is shows with the first answer.
+    let attention = state.attention.map_or("exact", attention_words);
+    vec![device, attention.to_owned(), speed]
 }

@@ -1,0 +1,196 @@
+//! How the engine's events change what the window shows.
+//!
+//! ```text
+//! EngineEvent ─► apply() ─► model, running turn, exchanges, tiers, library, notices
+//! ```
+//! Invariants: 1. Events of a turn that does not run change nothing. 2. What is shown as held by the engine is what it
+//! said last. Owner thread: the one that draws; nothing here waits.
+
+use super::chat::{ChatId, DocId, Exchange, Outcome};
+use super::settings::Form;
+use super::state::{KvUse, ModelState, Phase, ViewState};
+use crate::engine::{EngineEvent, ModelInfo, SavedDocument, TurnId, TurnSummary};
+
+impl ViewState {
+    /// Takes an event of the engine.
+    pub fn apply(&mut self, event: EngineEvent) {
+        match event {
+            EngineEvent::ModelLoading { share, what } => {
+                self.forget_cache(None);
+                self.kv = None;
+                self.model = ModelState::Loading { share: share.clamp(0.0, 1.0), what };
+            }
+            EngineEvent::ModelLoaded(info) => self.model_loaded(info),
+            EngineEvent::ModelFailed { sentence, .. } => {
+                self.forget_cache(None);
+                self.kv = None;
+                self.model = ModelState::Failed(sentence);
+            }
+            EngineEvent::ModelUnloaded => {
+                self.forget_cache(None);
+                self.kv = None;
+                self.model = ModelState::Absent;
+            }
+            EngineEvent::TurnStarted { turn, prompt_tokens, cached_tokens } => {
+                if let Some(chat) = self.running_chat(turn) {
+                    self.note_resumed(chat, cached_tokens);
+                    self.forget_cache(Some(chat));
+                    self.progress(turn, Phase::Prefill { done: cached_tokens, total: prompt_tokens, tokens_per_s: 0.0 });
+                    self.cached(chat, cached_tokens);
+                    self.stop_due = self.running.is_some_and(|r| r.stopping);
+                }
+            }
+            EngineEvent::Prefill { turn, done, total, tokens_per_s } => {
+                if let Some(chat) = self.running_chat(turn) {
+                    self.progress(turn, Phase::Prefill { done, total, tokens_per_s });
+                    self.cached(chat, done);
+                    if tokens_per_s > 0.0 {
+                        self.last_prefill = Some(tokens_per_s);
+                    }
+                }
+            }
+            EngineEvent::Token { turn, text, n, tokens_per_s, context_used } => {
+                if let Some(chat) = self.running_chat(turn) {
+                    self.progress(turn, Phase::Decode { n, tokens_per_s });
+                    self.last_speed = Some(tokens_per_s);
+                    self.cached(chat, context_used);
+                    if let Some(exchange) = self.running_exchange() {
+                        exchange.answer.push_str(&text);
+                    }
+                }
+            }
+            EngineEvent::Finished { turn, summary } => {
+                if let Some(chat) = self.running_chat(turn) {
+                    self.finished(chat, summary);
+                }
+            }
+            EngineEvent::Failed { turn, sentence, .. } => {
+                self.counting.remove(&turn);
+                self.fail(turn, sentence);
+            }
+            EngineEvent::Counted { turn, tokens } => {
+                if let Some(id) = self.counting.remove(&turn)
+                    && let Some(doc) = self.documents.iter_mut().find(|d| d.id == id)
+                {
+                    doc.n_tokens = Some(tokens);
+                }
+            }
+            EngineEvent::Notice(text) => self.notice(text, false),
+            EngineEvent::KvUse { used, budgets } => self.kv = Some(KvUse { used, budgets }),
+            EngineEvent::Library(documents) => self.library_told(documents),
+            EngineEvent::LogitsRows { .. } | EngineEvent::BenchResult { .. } => {}
+        }
+    }
+
+    fn finished(&mut self, chat: ChatId, summary: Box<TurnSummary>) {
+        self.cached(chat, summary.context_used);
+        if let ModelState::Ready(info) = &mut self.model {
+            info.vram_bytes = summary.vram_bytes;
+        }
+        if summary.generated_tokens > 1 && summary.tokens_per_s > 0.0 {
+            self.last_speed = Some(summary.tokens_per_s);
+        }
+        if summary.io.read_bytes > 0 && summary.io.read_ms > 0.0 {
+            self.disk_speed = Some(summary.io.read_bytes as f64 / (summary.io.read_ms / 1000.0));
+        }
+        self.attention = Some(summary.attention);
+        if let Some(exchange) = self.running_exchange() {
+            exchange.outcome = Outcome::Done(summary);
+        }
+        self.running = None;
+    }
+
+    /// Tokens that a turn did not have to read although its chat held none came from the library.
+    fn note_resumed(&mut self, chat: ChatId, cached_tokens: usize) {
+        let chat = self.chats.iter().find(|c| c.id == chat);
+        let resumed = chat.is_some_and(|c| c.cached_tokens == 0 && self.saved_of(c).is_some());
+        if let Some(exchange) = self.running_exchange().filter(|_| resumed) {
+            exchange.resumed_tokens = cached_tokens;
+        }
+    }
+
+    fn library_told(&mut self, documents: Vec<SavedDocument>) {
+        // The first list tells what was kept before: nothing in it is new.
+        if let Some(known) = &self.library
+            && !self.told_of_keeping
+            && let Some(new) = documents.iter().find(|d| !known.iter().any(|k| k.id == d.id))
+        {
+            let place = self
+                .info()
+                .and_then(|i| i.kv.kv_dir.as_ref())
+                .map_or_else(String::new, |dir| format!(" It lies in {}.", dir.display()));
+            let sentence = format!(
+                "What was read of {} is kept, so that it need not be read again.{place} The document's text can be recovered \
+                 from it. “Keep what was read” in the settings turns this off.",
+                new.name
+            );
+            self.told_of_keeping = true;
+            self.notice(sentence, false);
+        }
+        self.library = Some(documents);
+        let gone = |id: &String| !self.library.iter().flatten().any(|d| d.id == *id);
+        if self.removing.as_ref().is_some_and(gone) {
+            self.removing = None;
+        }
+    }
+
+    fn model_loaded(&mut self, info: Box<ModelInfo>) {
+        self.forget_cache(None);
+        (self.last_speed, self.last_prefill, self.attention) = (None, None, None);
+        for note in &info.notes {
+            self.notice(note.clone(), false);
+        }
+        if !self.sampling_chosen {
+            self.settings.sampling = info.sampling;
+            self.form = Form::of(&self.settings);
+        }
+        self.model = ModelState::Ready(info);
+        self.counting.clear();
+        let ids: Vec<DocId> = self.documents.iter().map(|d| d.id).collect();
+        for doc in &mut self.documents {
+            doc.n_tokens = None;
+        }
+        for id in ids {
+            self.count(id);
+        }
+    }
+
+    pub(super) fn fail(&mut self, turn: TurnId, sentence: String) {
+        if self.running_chat(turn).is_none() {
+            return;
+        }
+        match self.running_exchange() {
+            Some(exchange) => exchange.outcome = Outcome::Failed(sentence),
+            None => self.notice(sentence, true),
+        }
+        self.running = None;
+    }
+
+    fn running_chat(&self, turn: TurnId) -> Option<ChatId> {
+        self.running.filter(|r| r.turn == turn).map(|r| r.chat)
+    }
+
+    fn running_exchange(&mut self) -> Option<&mut Exchange> {
+        let running = self.running?;
+        let chat = self.chats.iter_mut().find(|c| c.id == running.chat)?;
+        chat.exchanges.iter_mut().find(|e| Some(e.id) == running.exchange)
+    }
+
+    fn progress(&mut self, turn: TurnId, phase: Phase) {
+        if let Some(running) = self.running.as_mut().filter(|r| r.turn == turn) {
+            running.phase = phase;
+        }
+    }
+
+    fn cached(&mut self, chat: ChatId, tokens: usize) {
+        if let Some(chat) = self.chats.iter_mut().find(|c| c.id == chat) {
+            chat.cached_tokens = tokens;
+        }
+    }
+
+    fn forget_cache(&mut self, except: Option<ChatId>) {
+        for chat in self.chats.iter_mut().filter(|c| Some(c.id) != except) {
+            chat.cached_tokens = 0;
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! Documents: what reading will cost and where the KV will be, what is kept in the library, and what an answer says of it.
+
+use egui::Key;
+use egui_kittest::kittest::Queryable;
+use strata::base::{MovedBytes, Tiers};
+use strata::engine::{
+    AttentionKind, EngineCommand, EngineEvent, IoSummary, LibraryAction, SavedDocument, SavedState, StopReason, TurnSummary,
+};
+
+use crate::fake::{Rig, Setup, model_info, saved, summary};
+
+const TEXT: &str = "The bell weighs 412 kg.";
+
+fn with_document(text: &str) -> Rig {
+    let mut rig = Rig::ready();
+    rig.drop_text("notes.txt", text);
+    rig
+}
+
+fn with_library(documents: Vec<SavedDocument>) -> Rig {
+    let mut rig = Rig::ready();
+    rig.emit(EngineEvent::Library(documents));
+    rig
+}
+
+fn with_budgets(budgets: Tiers<u64>) -> Rig {
+    let mut rig = Rig::starting(Setup::default());
+    let mut info = model_info();
+    info.kv.budgets = budgets;
+    rig.emit(EngineEvent::ModelLoaded(Box::new(info)));
+    rig
+}
+
+fn removed(rig: &mut Rig) -> Option<String> {
+    match rig.command() {
+        Some(EngineCommand::Library(LibraryAction::Remove { id, .. })) => Some(id),
+        None => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn question_names_its_document_by_the_hash_of_its_text() {
+    let mut rig = with_document(TEXT);
+    rig.harness.get_by_label("Question").type_text("What?");
+    rig.harness.run();
+    rig.harness.key_press(Key::Enter);
+    let Some(EngineCommand::Ask { document: Some(document), messages, .. }) = rig.command() else { panic!("not asked") };
+    assert_eq!(document.content_hash, *blake3::hash(TEXT.as_bytes()).as_bytes());
+    assert_eq!(messages[0].content.get(..document.text_bytes), Some(TEXT));
+    assert_eq!((document.name.as_str(), document.bytes, document.pages), ("notes.txt", TEXT.len() as u64, 1));
+    assert!(document.save, "kept unless told otherwise");
+}
+
+#[test]
+fn question_without_a_document_names_none() {
+    let mut rig = Rig::ready();
+    rig.harness.get_by_label("Question").type_text("What?");
+    rig.harness.run();
+    rig.harness.key_press(Key::Enter);
+    assert!(matches!(rig.command(), Some(EngineCommand::Ask { document: None, .. })));
+}
+
+#[test]
+fn reading_names_two_documents_as_one_text() {
+    let mut rig = with_document(TEXT);
+    rig.drop_text("more.txt", "And it cracked.");
+    rig.click("Read now");
+    let Some(EngineCommand::Read { text, document: Some(document), .. }) = rig.command() else { panic!("not read") };
+    assert_eq!(document.content_hash, *blake3::hash(text.as_bytes()).as_bytes());
+    assert_eq!((document.name.as_str(), document.text_bytes), ("notes.txt and 1 more", text.len()));
+}
+
+#[test]
+fn library_shows_state_size_and_tokens_of_what_was_read() {
+    let text = "word ".repeat(3000);
+    let documents = vec![
+        saved("diary.txt", &text, SavedState::Read),
+        saved("contract.pdf", &text, SavedState::Partial),
+        saved("lost.txt", &text, SavedState::Missing),
+    ];
+    let rig = with_library(documents);
+    let open = "open its file to ask about it";
+    assert!(rig.shows(&format!("diary.txt, read · 14.6 MiB · 5k tokens: {open}")));
+    assert!(rig.shows(&format!("contract.pdf, 41 % read · 6.01 MiB · 5k tokens: {open}")));
+    assert!(rig.shows(&format!("lost.txt, missing · 5k tokens: {open}")));
+}
+
+#[test]
+fn library_document_under_the_pointer_tells_model_type_and_what_it_saves() {
+    let mut rig = with_library(vec![saved("diary.txt", &"word ".repeat(3000), SavedState::Read)]);
+    rig.harness.get_by_label_contains("diary.txt, read").hover();
+    for _ in 0..30 {
+        rig.harness.step();
+    }
+    for told in ["Read by", "Strata Quote 6M", "f16, 14.6 MiB", "Saves reading for", "13 s", "Last used", "Nov 2026"] {
+        assert!(rig.shows(told), "{told}");
+    }
+}
+
+#[test]
+fn removal_from_the_library_is_confirmed_first() {
+    let mut rig = with_library(vec![saved("diary.txt", "Up betimes.", SavedState::Read)]);
+    rig.click("Remove diary.txt from the library");
+    assert!(rig.shows("Remove diary.txt?"));
+    assert_eq!(removed(&mut rig), None, "not before it is confirmed");
+    rig.click("Remove");
+    assert_eq!(removed(&mut rig).as_deref(), Some("id of diary.txt"));
+    assert!(!rig.shows("Remove diary.txt?"));
+    rig.emit(EngineEvent::Library(Vec::new()));
+    assert!(!rig.shows("diary.txt"));
+}
+
+#[test]
+fn removal_is_called_off_by_escape_and_by_enter() {
+    let mut rig = with_library(vec![saved("diary.txt", "Up betimes.", SavedState::Read)]);
+    for key in [Key::Escape, Key::Enter] {
+        rig.click("Remove diary.txt from the library");
+        assert!(rig.shows("Remove diary.txt?"));
+        rig.harness.key_press(key);
+        rig.harness.run();
+        assert!(!rig.shows("Remove diary.txt?"), "{key:?}");
+        assert_eq!(removed(&mut rig), None, "{key:?}");
+    }
+}
+
+#[test]
+fn keys_do_nothing_behind_the_question_of_a_removal() {
+    let mut rig = with_library(vec![saved("diary.txt", "Up betimes.", SavedState::Read)]);
+    let turn = rig.ask("One?");
+    rig.answer(turn, "First.");
+    rig.click("Remove diary.txt from the library");
+    rig.harness.key_press_modifiers(egui::Modifiers::COMMAND, Key::N);
+    rig.harness.run();
+    assert_eq!(rig.harness.state().state.chats.len(), 1);
+    assert!(rig.shows("Remove diary.txt?"));
+}
+
+#[test]
+fn remove_button_is_reached_by_tab() {
+    let mut rig = with_library(vec![saved("diary.txt", "Up betimes.", SavedState::Read)]);
+    let reached = (0..20).any(|_| {
+        rig.harness.key_press(Key::Tab);
+        rig.harness.run();
+        rig.harness.query_by_label("Remove diary.txt from the library").is_some_and(|n| n.is_focused())
+    });
+    assert!(reached);
+}
+
+#[test]
+fn document_that_was_read_before_says_how_soon_it_is_back() {
+    let text = "word ".repeat(3000);
+    let mut rig = with_library(vec![saved("an old name.txt", &text, SavedState::Read)]);
+    rig.drop_text("notes.txt", &text);
+    assert!(rig.shows("Read before: resumes in under 0.1 s."));
+    assert!(rig.shows("notes.txt, 5,000 tokens · read before"));
+    assert!(rig.harness.query_by_label("Read now").is_none());
+    rig.click("Resume");
+    assert!(matches!(rig.command(), Some(EngineCommand::Read { .. })));
+}
+
+#[test]
+fn document_read_in_part_says_what_is_left_to_read() {
+    let text = "word ".repeat(3000);
+    let mut rig = with_library(vec![saved("notes.txt", &text, SavedState::Partial)]);
+    rig.drop_text("notes.txt", &text);
+    assert!(rig.shows("Read before to 41 %: resumes in under 0.1 s, the rest takes ~7.4 s."));
+}
+
+#[test]
+fn document_read_by_another_model_is_read_again() {
+    let other = SavedDocument { model: "Another".into(), ..saved("notes.txt", TEXT, SavedState::Read) };
+    let mut rig = with_library(vec![other]);
+    rig.drop_text("notes.txt", TEXT);
+    assert!(rig.harness.query_by_label("Read now").is_some());
+}
+
+#[test]
+fn saved_document_of_this_session_is_one_entry_that_a_click_attaches() {
+    let mut rig = with_library(vec![saved("notes.txt", TEXT, SavedState::Read)]);
+    rig.drop_text("notes.txt", TEXT);
+    assert_eq!(rig.harness.query_all_by_label_contains("notes.txt, read · ").count(), 1);
+    assert!(!rig.shows("Add notes.txt to this chat") && !rig.shows("notes.txt, in this chat"));
+    let turn = rig.ask("One?");
+    rig.answer(turn, "First.");
+    rig.click("New chat");
+    rig.harness.get_by_label_contains("notes.txt, read · ").click();
+    rig.harness.run();
+    assert_eq!(rig.harness.state().state.chat().documents.len(), 1);
+}
+
+#[test]
+fn first_document_that_is_saved_is_told_once_with_place_and_meaning() {
+    let mut rig = with_library(vec![saved("old.txt", "Old.", SavedState::Read)]);
+    assert!(!rig.shows("is kept"), "what was there before is no news");
+    let both = || vec![saved("notes.txt", TEXT, SavedState::Read), saved("old.txt", "Old.", SavedState::Read)];
+    rig.emit(EngineEvent::Library(both()));
+    let told = "What was read of notes.txt is kept";
+    assert!(rig.shows(told) && rig.shows("/home/ann/.cache/strata/kv"));
+    assert!(rig.shows("text can be recovered from it"));
+    rig.click("Dismiss");
+    let mut three = both();
+    three.push(saved("third.txt", "Third.", SavedState::Read));
+    rig.emit(EngineEvent::Library(three));
+    assert!(!rig.shows("is kept"), "once");
+}
+
+#[test]
+fn card_says_which_tiers_the_kv_needs() {
+    let mib = 1u64 << 20;
+    let text = "word ".repeat(1200); // 2,000 tokens, 5.86 MiB
+    for (budgets, said) in [
+        (Tiers { vram: 8 * mib, ram: 0, disk: 0 }, "Fits VRAM · "),
+        (Tiers { vram: 4 * mib, ram: 8 * mib, disk: 0 }, "Fits VRAM 4.00 MiB + RAM 1.86 MiB · "),
+        (Tiers { vram: mib, ram: mib, disk: 8 * mib }, "Fits VRAM 1.00 MiB + RAM 1.00 MiB + disk 3.86 MiB · "),
+        (Tiers { vram: mib, ram: mib, disk: 0 }, "Does not fit: its KV cache needs 5.86 MiB, and the budgets hold 2.00 MiB"),
+    ] {
+        let mut rig = with_budgets(budgets);
+        rig.drop_text("notes.txt", &text);
+        assert!(rig.shows(said), "{said}");
+    }
+}
+
+#[test]
+fn card_says_whether_attention_will_be_dense_or_offloaded() {
+    let mut rig = with_budgets(Tiers { vram: 1 << 20, ram: 1 << 30, disk: 0 });
+    rig.drop_text("notes.txt", &"word ".repeat(1200));
+    assert!(rig.shows("Attention will be exact offload"));
+    assert!(rig.shows("KV cache of the document, VRAM: 1.00 of 1.00 MiB"));
+    assert!(rig.shows("KV cache of the document, Disk: not used"));
+    let rig = with_document(TEXT);
+    assert!(rig.shows("Attention will be exact dense"));
+}
+
+#[test]
+fn status_line_shows_each_tier_against_its_budget() {
+    let mut rig = Rig::ready();
+    assert!(rig.shows("KV cache, VRAM: N/A of 2.00 GiB"), "nothing said yet");
+    let budgets = Tiers { vram: 2 << 30, ram: 8 << 30, disk: 0 };
+    rig.emit(EngineEvent::KvUse { used: Tiers { vram: 3 << 29, ram: 1 << 30, disk: 0 }, budgets });
+    assert!(rig.shows("KV cache, VRAM: 1.50 of 2.00 GiB"));
+    assert!(rig.shows("KV cache, RAM: 1.00 of 8.00 GiB"));
+    assert!(rig.shows("KV cache, Disk: not used"));
+    rig.emit(EngineEvent::KvUse { used: Tiers { vram: 3 << 30, ram: 0, disk: 0 }, budgets });
+    assert!(rig.shows("KV cache, VRAM: 3.00 of 2.00 GiB, over"));
+}
+
+#[test]
+fn answer_over_three_tiers_says_what_was_resumed_moved_and_overlapped() {
+    let mut rig = with_library(vec![saved("notes.txt", TEXT, SavedState::Read)]);
+    rig.drop_text("notes.txt", TEXT);
+    let turn = rig.ask("What?");
+    rig.emit(EngineEvent::TurnStarted { turn, prompt_tokens: 16_020, cached_tokens: 16_000 });
+    rig.emit(EngineEvent::Token { turn, text: "412 kg".into(), n: 30, tokens_per_s: 9.0, context_used: 16_050 });
+    let summary = TurnSummary {
+        attention: AttentionKind::ExactOffload,
+        moved_bytes: MovedBytes { disk_to_ram: 1 << 30, ram_to_vram: 1 << 29, ..MovedBytes::default() },
+        overlap: Some(0.917),
+        io: IoSummary { backend: Some("io_uring".into()), direct: true, read_bytes: 1 << 30, read_ms: 500.0 },
+        ..summary(16_050, 30, StopReason::Eos)
+    };
+    rig.emit(EngineEvent::Finished { turn, summary: Box::new(summary) });
+    assert!(rig.shows("exact offload · 31.2 tok/s · 0.9 s to first token · 30 tokens"));
+    assert!(rig.shows("resumed 16,000 tokens · moved 1.50 GiB · overlap 91 %"));
+    assert_eq!(rig.harness.state().state.disk_speed, Some((2u64 << 30) as f64));
+    let turn = rig.ask("Again?");
+    rig.answer(turn, "Yes.");
+    assert_eq!(rig.harness.query_all_by_label_contains("resumed").count(), 1, "the second question had it in memory");
+}
+
+#[test]
+fn answer_that_moved_bytes_without_a_measured_overlap_says_n_a() {
+    let mut rig = Rig::ready();
+    let turn = rig.ask("What?");
+    let moved_bytes = MovedBytes { ram_to_vram: 1 << 20, ..MovedBytes::default() };
+    let summary = TurnSummary { moved_bytes, ..summary(430, 30, StopReason::Eos) };
+    rig.emit(EngineEvent::Finished { turn, summary: Box::new(summary) });
+    assert!(rig.shows("moved 1.00 MiB · overlap N/A"));
+}
+
+#[test]
+fn dropped_file_joins_the_chat_and_says_what_it_will_cost() {
+    let rig = with_document(&"word ".repeat(600));
+    assert!(rig.shows("notes.txt, 1,000 tokens · not read"));
+    assert!(rig.shows("3,000"), "characters");
+    assert!(rig.shows("2.93 MiB"), "KV bytes of 1000 tokens at 3 KiB");
+    assert!(rig.shows("Fits VRAM · under 1 % of the model's 128k window"));
+    assert!(rig.harness.query_by_label("Read now").is_some());
+}
+
+#[test]
+fn document_longer_than_the_window_is_said_before_reading_with_both_numbers() {
+    let mut rig = Rig::starting(Setup::default());
+    let mut info = model_info();
+    info.context_limit = 512;
+    rig.emit(EngineEvent::ModelLoaded(Box::new(info)));
+    rig.drop_text("long.txt", &"x".repeat(3000));
+    assert!(rig.shows("Does not fit: 1,000 tokens, and this model's window holds 512"));
+}
+
+#[test]
+fn reading_ahead_shows_share_speed_and_time_left_and_what_is_read_stays_read() {
+    let mut rig = with_document(&"word ".repeat(18_000));
+    rig.click("Read now");
+    let Some(EngineCommand::Read { turn, text, .. }) = rig.command() else { panic!("not read") };
+    assert_eq!(text.len(), 90_000);
+    rig.emit(EngineEvent::TurnStarted { turn, prompt_tokens: 30_000, cached_tokens: 0 });
+    rig.emit(EngineEvent::Prefill { turn, done: 12_300, total: 30_000, tokens_per_s: 1850.0 });
+    assert!(rig.shows("Reading 41 % · 12,300 of 30,000 tokens · 1,850 tok/s · 10 s left"));
+    let watch = rig.port.stop_watch();
+    rig.click("Stop reading");
+    assert!(watch.stopped());
+    rig.emit(EngineEvent::Finished { turn, summary: Box::new(summary(12_500, 0, StopReason::Cancelled)) });
+    assert!(rig.shows("41 % read"));
+    assert!(rig.harness.query_by_label("Continue reading").is_some());
+}
