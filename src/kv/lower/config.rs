@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn budget_below_the_least_is_refused_with_the_least() {
         let error = Split::new(&config(95 << 10), Some(8)).unwrap_err();
-        assert!(error.to_string().contains("96 KiB is the least"), "{error}");
+        assert!(error.to_string().contains("96.0 KiB is the least"), "{error}");
         assert!(Split::new(&config(40 << 10), None).is_ok(), "one page, where nothing has to be read");
         assert!(Split::new(&config(0), None).is_err());
     }

@@ -194,7 +194,7 @@ impl Lower {
         let disk_peak_bytes = store.as_ref().map_or(0, |s| s.disk_bytes().0);
         Ok(Lower {
             io,
-            committer: Committer::start(),
+            committer: Committer::default(),
             saving: writes::Saving::new(store.is_some()),
             store,
             scratch,
@@ -305,6 +305,7 @@ impl Lower {
         let being_written = |op: &Op| matches!(op.work, Work::Write(page) if is_gone(&page));
         while self.ops.values().any(being_written) {
             if !self.wait_for_end() {
+                self.give_up_saving();
                 break;
             }
         }
@@ -330,6 +331,9 @@ impl Lower {
         }
         self.plan = Plan::default();
         while !self.ops.is_empty() && self.wait_for_end() {}
+        if let Some(result) = self.committer.next(PATIENCE) {
+            self.finish_commit(result);
+        }
         let Lower { io, store, scratch, .. } = self;
         match scratch {
             None => (store, io),

@@ -41,7 +41,8 @@ impl Lower {
     /// only kept as `keep` says. Tokens of its group must have been appended before it can be written.
     ///
     /// # Errors
-    /// [`LowerError::NoRoom`], [`LowerError::WrongPage`]; nothing has changed then.
+    /// [`LowerError::NoRoom`], never for [`Keep::DiskOnly`]: there [`Lower::has`] says whether it was taken;
+    /// [`LowerError::WrongPage`]; [`LowerError::Stuck`]. The page was not taken then.
     pub fn put(&mut self, page: PageId, payload: &[u8], keep: Keep) -> Result<(), LowerError> {
         let (got, expected) = (Bytes(payload.len() as u64), Bytes(self.config.page_bytes));
         let n_layer = self.config.n_layer;
@@ -159,13 +160,13 @@ impl Lower {
                 }
                 break Err(LowerError::Stuck(page, PATIENCE.as_secs()));
             }
-            if keep == Keep::DiskOnly {
-                break Ok(None);
+            let is_only_copy = keep == Keep::Ram;
+            let made_room = (is_only_copy || self.saving.is_on) && self.drop_copy()
+                || is_only_copy && self.drop_replica()
+                || std::mem::take(&mut may_retry) && self.restart_saving();
+            if !made_room {
+                break if is_only_copy { Err(self.no_room(page)) } else { Ok(None) };
             }
-            if self.drop_copy() || self.drop_replica() || (std::mem::take(&mut may_retry) && self.restart_saving()) {
-                continue;
-            }
-            break Err(self.no_room(page));
         };
         if let Some(since) = waiting_since {
             self.waited(WaitCause::RamFull, since);
@@ -265,6 +266,13 @@ impl Lower {
                 self.stop_saving(&error);
             }
         }
+    }
+
+    /// For good: what a write that never ended may still do is not known.
+    pub(super) fn give_up_saving(&mut self) {
+        (self.saving.is_on, self.saving.may_resume) = (false, false);
+        let seconds = PATIENCE.as_secs();
+        self.fault(FaultKind::Write, || format!("the disk has not answered for {seconds} seconds; nothing more is saved"));
     }
 
     fn stop_for_budget(&mut self, will_be: Bytes) {
