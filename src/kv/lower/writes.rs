@@ -3,8 +3,8 @@
 //! ```text
 //! put ─► held, to_write ─ start_writes ─► Io ─ finish_write ─► copy kept or dropped ─ group complete ─► commit
 //! ```
-//! 1. A page stays held until its write has ended well. 2. Saving that stopped leaves the queue as it is: [`Lower::resume`]
-//! goes on where it stopped.
+//! 1. A page stays held until its write has ended well.
+//! 2. Saving that stopped leaves the queue as it is: [`Lower::resume`] goes on where it stopped.
 
 use std::sync::Arc;
 use std::time::Instant;
