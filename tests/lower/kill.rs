@@ -18,7 +18,7 @@ fn every_committed_group_is_right_after_a_power_cut_at_any_write() {
         let memory = Memory::new();
         let faulty = Faulty::new(Arc::new(memory.clone()));
         let folder: Arc<dyn Folder> = Arc::new(faulty.clone());
-        let mut tiers = lower(config(100), &folder, N_GROUPS);
+        let mut tiers = lower(config(200), &folder, N_GROUPS);
         let op = if rng.below(3) == 0 { FaultOp::Sync } else { FaultOp::Write };
         faulty.add(Rule::once(op, "", u64::from(rng.below(if op == FaultOp::Sync { 40 } else { 120 })), Fault::PowerCut));
         let mut n_safe = 0;

@@ -36,9 +36,9 @@ fn copies_that_stay_are_those_of_the_first_groups_and_spare_their_reads() {
         let folder = memory();
         let mut lower = if is_opened {
             save(&folder, 20);
-            lower(config(40), &folder, 20)
+            lower(config(80), &folder, 20)
         } else {
-            filled(config(40), &folder, 20)
+            filled(config(80), &folder, 20)
         };
         let pages = pages(20);
         lower.plan(&pages, true);
@@ -48,7 +48,7 @@ fn copies_that_stay_are_those_of_the_first_groups_and_spare_their_reads() {
         lower.plan(&[], true);
         let held: Vec<PageId> = pages.iter().filter(|p| lower.has(**p) == Where::Ram).copied().collect();
         let last = held.iter().map(|p| p.group).max().unwrap();
-        assert!(held.len() >= 20, "{} copies in 40 slots", held.len());
+        assert!(held.len() >= 20, "{} copies in 80 slots", held.len());
         assert!(held.len() > (N_LAYER * last) as usize, "the first groups, all layers: {held:?}");
     }
 }
@@ -77,7 +77,7 @@ fn nothing_is_read_before_it_is_asked_for_where_reading_ahead_is_off() {
 fn neighbouring_pages_of_a_layer_come_in_one_read() {
     let folder = memory();
     save(&folder, 32);
-    let mut lower = lower(config(1000), &folder, 32);
+    let mut lower = lower(config(1200), &folder, 32);
     let pages = pages(32);
     lower.plan(&pages, false);
     assert!(pages.iter().all(|p| take_right(&mut lower, *p)));

@@ -411,6 +411,9 @@ impl Lower {
     }
 
     fn release(&mut self, now: Instant) {
+        if self.delayed.is_empty() {
+            return;
+        }
         let (carried, rest) =
             std::mem::take(&mut self.delayed).into_iter().partition(|done| self.carried_at(done).is_none_or(|at| at <= now));
         self.delayed = rest;

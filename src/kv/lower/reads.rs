@@ -269,9 +269,9 @@ impl Lower {
 
 /// The slab with this payload, and zeros after it.
 pub(super) fn filled(mut slab: Slab, payload: &[u8]) -> Slab {
-    let n = payload.len().min(slab.len());
-    let (head, tail) = slab.split_at_mut(n);
-    head.iter_mut().zip(payload).for_each(|(to, from)| *to = *from);
-    tail.fill(0);
+    if let Some((head, tail)) = slab.split_at_mut_checked(payload.len()) {
+        head.copy_from_slice(payload);
+        tail.fill(0);
+    }
     slab
 }
