@@ -106,6 +106,27 @@ fn disk_that_fills_or_fails_in_the_middle_keeps_pages_in_ram_and_goes_on_when_it
 }
 
 #[test]
+fn memory_for_reads_serves_pages_while_the_disk_takes_none_and_reads_again_afterwards() {
+    let (faulty, folder) = faulty(20);
+    let mut lower = lower(config(100), &folder, 20);
+    assert_eq!(n_missing(&mut lower, 20), 0);
+    faulty.add(Rule::always(FaultOp::Write, ARENA, Fault::NoSpace));
+    lower.append_tokens(&[1; 64 * 40]);
+    let n = (20..60).find(|g| put_group(&mut lower, *g, Keep::Ram).is_err()).unwrap();
+    assert!((n - 20) * N_LAYER >= 85, "{n} groups in 100 pages of memory");
+    assert_within(&lower);
+    assert_eq!(n_missing(&mut lower, n), 0, "what is on the disk is still read");
+    assert_within(&lower);
+    faulty.clear();
+    lower.resume(Bytes(1 << 40));
+    assert!(lower.flush() || lower.n_unsaved() < N_LAYER as usize, "{:?}", lower.faults());
+    for _ in 0..3 {
+        assert_eq!(n_missing(&mut lower, n), 0);
+        assert_within(&lower);
+    }
+}
+
+#[test]
 fn write_that_fails_once_costs_nothing_when_ram_is_full() {
     let (faulty, folder) = faulty(0);
     faulty.add(Rule::once(FaultOp::Write, ARENA, 20, Fault::Failed));

@@ -12,7 +12,7 @@ const N_GROUPS: u32 = 20;
 
 #[test]
 fn every_committed_group_is_right_after_a_power_cut_at_any_write() {
-    let (mut n_cut, mut n_groups_found) = (0, 0);
+    let (mut n_cut, mut n_found_pages) = (0, 0);
     for seed in 0..100 {
         let mut rng = Rng::new(seed);
         let memory = Memory::new();
@@ -20,7 +20,7 @@ fn every_committed_group_is_right_after_a_power_cut_at_any_write() {
         let folder: Arc<dyn Folder> = Arc::new(faulty.clone());
         let mut tiers = lower(config(200), &folder, N_GROUPS);
         let op = if rng.below(3) == 0 { FaultOp::Sync } else { FaultOp::Write };
-        faulty.add(Rule::once(op, "", u64::from(rng.below(if op == FaultOp::Sync { 40 } else { 120 })), Fault::PowerCut));
+        faulty.add(Rule::once(op, "", u64::from(rng.below(if op == FaultOp::Sync { 12 } else { 70 })), Fault::PowerCut));
         let mut n_safe = 0;
         for group in 0..N_GROUPS {
             put_group(&mut tiers, group, Keep::Ram).unwrap();
@@ -39,8 +39,8 @@ fn every_committed_group_is_right_after_a_power_cut_at_any_write() {
             let was_there = tiers.has(page) == Where::Disk;
             let is_there = take_right(&mut tiers, page);
             assert!(is_there || page.group >= n_safe, "seed {seed}: {page}");
-            n_groups_found += usize::from(was_there && is_there);
+            n_found_pages += usize::from(was_there && is_there);
         }
     }
-    assert!(n_cut > 60 && n_groups_found > 1000, "{n_cut} cuts, {n_groups_found} pages found");
+    assert!(n_cut > 60 && n_found_pages > 500, "{n_cut} cuts, {n_found_pages} pages found");
 }

@@ -86,6 +86,11 @@ impl Split {
         Bytes(self.n_slots * self.slot_bytes as u64)
     }
 
+    /// Budget of the pool of runs where RAM is all there is: enough to read what the disk has.
+    pub fn least_transit_budget(&self) -> Bytes {
+        Bytes(self.n_runs.min(MIN_TRANSIT_PAGES) * self.run_bytes() as u64)
+    }
+
     /// Budget of the pool of runs.
     pub fn transit_budget(&self) -> Bytes {
         Bytes(self.n_runs * self.run_bytes() as u64)

@@ -169,6 +169,7 @@ pub struct Lower {
     counts: LowerCounts,
     reading_clock: BusyClock,
     notices: Notices,
+    ram_peak_bytes: u64,
     disk_peak_bytes: u64,
 }
 
@@ -219,6 +220,7 @@ impl Lower {
             counts: LowerCounts::default(),
             reading_clock: BusyClock::default(),
             notices: Notices::default(),
+            ram_peak_bytes: 0,
             disk_peak_bytes,
         })
     }
@@ -266,7 +268,7 @@ impl Lower {
         LowerUse {
             ram: TierUse {
                 now: Bytes(kept.lent.0 + transit.lent.0),
-                peak: Bytes(kept.peak.0 + transit.peak.0),
+                peak: Bytes(self.ram_peak_bytes),
                 budget: self.config.ram_budget,
             },
             disk: TierUse { now: Bytes(disk), peak: Bytes(disk.max(self.disk_peak_bytes)), budget: self.config.disk_budget },
@@ -387,6 +389,24 @@ impl Lower {
                 break;
             }
         }
+    }
+
+    fn page_slab(&mut self) -> Option<Slab> {
+        let slab = self.kept_pool.take(self.split.slot_bytes).ok();
+        self.note_ram_peak();
+        slab
+    }
+
+    fn run_slab(&mut self) -> Option<Slab> {
+        let slab = self.transit_pool.take(self.split.run_bytes()).ok();
+        self.note_ram_peak();
+        slab
+    }
+
+    /// Memory is mapped only when a slab is taken, so this misses nothing.
+    fn note_ram_peak(&mut self) {
+        let mapped = self.kept_pool.usage().mapped.0 + self.transit_pool.usage().mapped.0;
+        self.ram_peak_bytes = self.ram_peak_bytes.max(mapped);
     }
 
     fn tag(&mut self) -> u64 {

@@ -30,6 +30,7 @@ impl Lower {
     }
 
     fn follow(&mut self, plan: Plan) {
+        self.return_transit();
         self.plan = plan;
         if !self.ready.is_empty() || !self.reading.is_empty() {
             let wanted = self.plan.pages().iter().filter(|p| self.ready.contains_key(p) || self.reading.contains_key(p));
@@ -115,7 +116,7 @@ impl Lower {
         if !self.has_room_for_copy(page.group) {
             return;
         }
-        let Ok(slab) = self.kept_pool.take(self.split.slot_bytes) else { return };
+        let Some(slab) = self.page_slab() else { return };
         self.held.insert(page, Held { slab: Arc::new(filled(slab, payload)), keep: Keep::Ram });
         self.copies.insert((page.group, page));
     }
@@ -146,7 +147,7 @@ impl Lower {
     pub(super) fn read_ahead(&mut self) {
         while self.plan.reads() != Reads::WhenAsked {
             let Some(run) = self.next_run() else { break };
-            let Ok(slab) = self.transit_pool.take(self.split.run_bytes()) else { break };
+            let Some(slab) = self.run_slab() else { break };
             self.plan.advance_ahead(run.n_pages as usize);
             let cause = match (self.plan.reads(), self.plan.comes_again()) {
                 (Reads::Ahead, true) => Cause::Prefetch,
@@ -181,7 +182,7 @@ impl Lower {
     /// Begins to read a page that was not read ahead.
     fn read_now(&mut self, page: PageId) -> Result<(), LowerError> {
         let slab = loop {
-            if let Ok(slab) = self.transit_pool.take(self.split.run_bytes()) {
+            if let Some(slab) = self.run_slab() {
                 break slab;
             }
             if !self.give_up_ahead() && !self.wait_for_end() {
@@ -193,7 +194,7 @@ impl Lower {
     }
 
     /// Forgets a page that was read ahead, the last one needed; false where there is none.
-    fn give_up_ahead(&mut self) -> bool {
+    pub(super) fn give_up_ahead(&mut self) -> bool {
         while let Some(page) = self.plan.retreat() {
             if self.ready.remove(&page).is_some() {
                 return true;

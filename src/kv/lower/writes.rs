@@ -149,7 +149,7 @@ impl Lower {
         let mut waiting_since = None;
         let mut may_retry = true;
         let found = loop {
-            if let Ok(slab) = self.kept_pool.take(self.split.slot_bytes) {
+            if let Some(slab) = self.page_slab() {
                 break Ok(Some(slab));
             }
             self.start_writes();
@@ -162,7 +162,7 @@ impl Lower {
             }
             let is_only_copy = keep == Keep::Ram;
             let made_room = (is_only_copy || self.saving.is_on) && self.drop_copy()
-                || is_only_copy && self.drop_replica()
+                || is_only_copy && (self.drop_replica() || self.lend_transit())
                 || std::mem::take(&mut may_retry) && self.restart_saving();
             if !made_room {
                 break if is_only_copy { Err(self.no_room(page)) } else { Ok(None) };
@@ -172,6 +172,32 @@ impl Lower {
             self.waited(WaitCause::RamFull, since);
         }
         found
+    }
+
+    /// Gives memory for reading ahead to pages that the disk does not take; false where there is no more of it.
+    fn lend_transit(&mut self) -> bool {
+        while self.give_up_ahead() {}
+        let least = self.split.least_transit_budget();
+        self.transit_pool.set_budget(least);
+        let transit = self.transit_pool.usage().mapped.max(least);
+        let pages = Bytes(self.config.ram_budget.0.saturating_sub(transit.0));
+        let has_more = pages.0 >= self.kept_pool.usage().budget.0 + self.split.slot_bytes as u64;
+        if has_more {
+            self.kept_pool.set_budget(pages);
+        }
+        has_more
+    }
+
+    /// Takes that memory back, once the pages fit their own again.
+    pub(super) fn return_transit(&mut self) {
+        let own = self.split.kept_budget();
+        if self.kept_pool.usage().budget > own && self.n_unsaved() == 0 {
+            self.kept_pool.set_budget(own);
+        }
+        let pages = self.kept_pool.usage();
+        if pages.budget.max(pages.mapped) <= own {
+            self.transit_pool.set_budget(self.split.transit_budget());
+        }
     }
 
     fn no_room(&self, page: PageId) -> LowerError {
