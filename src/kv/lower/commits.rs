@@ -12,17 +12,14 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use crate::kv::store::{CommitJob, CommitResult};
 
 #[derive(Debug)]
-pub(super) struct Committer {
-    jobs: Option<Sender<CommitJob>>,
+struct Worker {
+    jobs: Sender<CommitJob>,
     results: Receiver<CommitResult>,
-    /// of a job that was done at once, because there is no thread
-    at_once: Option<CommitResult>,
-    n_under_way: usize,
-    thread: Option<JoinHandle<()>>,
+    thread: JoinHandle<()>,
 }
 
-impl Committer {
-    pub fn start() -> Self {
+impl Worker {
+    fn start() -> Option<Self> {
         let (jobs, queue) = bounded::<CommitJob>(1);
         let (done, results) = bounded(1);
         let work = move || {
@@ -32,40 +29,55 @@ impl Committer {
                 }
             }
         };
-        // Where no thread can be had the jobs are done by the owner, and it waits.
-        let thread = Builder::new().name("strata-commit".into()).spawn(work).ok();
-        Committer { jobs: thread.is_some().then_some(jobs), results, at_once: None, n_under_way: 0, thread }
+        let thread = Builder::new().name("strata-commit".into()).spawn(work).ok()?;
+        Some(Worker { jobs, results, thread })
     }
+}
 
+/// Starts its thread with the first job.
+#[derive(Debug, Default)]
+pub(super) struct Committer {
+    worker: Option<Worker>,
+    /// of a job that was done at once, because there is no thread
+    at_once: Option<CommitResult>,
+    is_busy: bool,
+}
+
+impl Committer {
     pub fn is_busy(&self) -> bool {
-        self.n_under_way > 0
+        self.is_busy
     }
 
     /// Hands a job over. There must be none under way.
     pub fn begin(&mut self, job: CommitJob) {
-        self.n_under_way += 1;
-        let refused = match &self.jobs {
-            Some(jobs) => jobs.send(job).err().map(|e| e.into_inner()),
+        if self.worker.is_none() {
+            self.worker = Worker::start();
+        }
+        let refused = match &self.worker {
+            Some(worker) => worker.jobs.send(job).err().map(|e| e.into_inner()),
+            // Where no thread can be had the owner does it, and waits.
             None => Some(job),
         };
         self.at_once = refused.map(CommitJob::run);
+        self.is_busy = true;
     }
 
     /// The result of the job under way, waiting at most `timeout`.
     pub fn next(&mut self, timeout: Duration) -> Option<CommitResult> {
-        if self.n_under_way == 0 {
+        if !self.is_busy {
             return None;
         }
-        let result = self.at_once.take().or_else(|| self.results.recv_timeout(timeout).ok())?;
-        self.n_under_way -= 1;
+        let received = || self.worker.as_ref()?.results.recv_timeout(timeout).ok();
+        let result = self.at_once.take().or_else(received)?;
+        self.is_busy = false;
         Some(result)
     }
 }
 
 impl Drop for Committer {
     fn drop(&mut self) {
-        self.jobs = None;
-        if let Some(thread) = self.thread.take() {
+        if let Some(Worker { jobs, results, thread }) = self.worker.take() {
+            drop((jobs, results));
             let _ = thread.join();
         }
     }

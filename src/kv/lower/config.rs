@@ -8,10 +8,15 @@
 use super::error::LowerError;
 use crate::base::Bytes;
 
-/// Reads that are on their way or waiting to be used, at most.
-const MAX_TRANSIT_RUNS: u64 = 64;
-/// Reads that should be on their way at once, before a single one is made larger.
-const WANTED_RUNS: u64 = 8;
+/// Runs in transit, at most. Twice what a disk works on at once: they are used in order and do not arrive in order, and what
+/// waits for an earlier one must not keep the disk idle.
+const MAX_TRANSIT_RUNS: u64 = 2 * crate::kv::store::io::DEFAULT_DEPTH as u64;
+/// Runs in transit, before a single one is made larger than it must be.
+const WANTED_RUNS: u64 = 32;
+/// Runs in transit, before a single one is made large enough for the disk.
+const LEAST_RUNS: u64 = 8;
+/// Large enough for the disk.
+const WANTED_RUN_BYTES: u64 = 128 << 10;
 /// Least pages in transit: one in use, one on its way.
 const MIN_TRANSIT_PAGES: u64 = 2;
 const ALIGN_BYTES: u64 = crate::kv::store::format::ALIGN_BYTES;
@@ -62,8 +67,9 @@ impl Split {
         let Some(extent) = extent_groups.map(|e| u64::from(e.max(1))) else {
             return Ok(Split { slot_bytes, n_slots: n_pages, n_kept: 0, n_runs: 0, run_pages: 1 });
         };
-        let transit = (n_pages / 4).clamp(MIN_TRANSIT_PAGES, MAX_TRANSIT_RUNS * extent);
-        let run_pages = (transit / WANTED_RUNS).clamp(1, extent);
+        // A copy saves its share of the reads; too few reads at once cost more than that.
+        let transit = (n_pages / 2).clamp(MIN_TRANSIT_PAGES, MAX_TRANSIT_RUNS * extent);
+        let run_pages = (transit / WANTED_RUNS).max(WANTED_RUN_BYTES / slot).min(transit / LEAST_RUNS).clamp(1, extent);
         let n_runs = transit / run_pages;
         let n_slots = n_pages - n_runs * run_pages;
         let n_reserved = (n_slots / 8).clamp(1, 2 * u64::from(config.n_layer.max(1)));
@@ -78,6 +84,11 @@ impl Split {
     /// Budget of the pool of pages.
     pub fn kept_budget(&self) -> Bytes {
         Bytes(self.n_slots * self.slot_bytes as u64)
+    }
+
+    /// Budget of the pool of runs where RAM is all there is: enough to read what the disk has.
+    pub fn least_transit_budget(&self) -> Bytes {
+        Bytes(self.n_runs.min(MIN_TRANSIT_PAGES) * self.run_bytes() as u64)
     }
 
     /// Budget of the pool of runs.
@@ -116,14 +127,16 @@ mod tests {
     #[test]
     fn split_of_a_large_budget_has_large_reads_and_many() {
         let split = Split::new(&config(1 << 30), Some(8)).unwrap();
-        assert_eq!((split.run_bytes(), split.n_runs), (256 << 10, 64));
+        assert_eq!((split.run_bytes(), split.n_runs), (256 << 10, 128));
         assert_eq!(split.kept_budget().0 + split.transit_budget().0, 1 << 30, "nothing is left over");
+        let split = Split::new(&config(4 << 20), Some(8)).unwrap();
+        assert_eq!((split.run_bytes(), split.n_runs), (128 << 10, 16));
     }
 
     #[test]
     fn budget_below_the_least_is_refused_with_the_least() {
         let error = Split::new(&config(95 << 10), Some(8)).unwrap_err();
-        assert!(error.to_string().contains("96 KiB is the least"), "{error}");
+        assert!(error.to_string().contains("96.0 KiB is the least"), "{error}");
         assert!(Split::new(&config(40 << 10), None).is_ok(), "one page, where nothing has to be read");
         assert!(Split::new(&config(0), None).is_err());
     }

@@ -169,6 +169,7 @@ pub struct Lower {
     counts: LowerCounts,
     reading_clock: BusyClock,
     notices: Notices,
+    ram_peak_bytes: u64,
     disk_peak_bytes: u64,
 }
 
@@ -194,7 +195,7 @@ impl Lower {
         let disk_peak_bytes = store.as_ref().map_or(0, |s| s.disk_bytes().0);
         Ok(Lower {
             io,
-            committer: Committer::start(),
+            committer: Committer::default(),
             saving: writes::Saving::new(store.is_some()),
             store,
             scratch,
@@ -219,6 +220,7 @@ impl Lower {
             counts: LowerCounts::default(),
             reading_clock: BusyClock::default(),
             notices: Notices::default(),
+            ram_peak_bytes: 0,
             disk_peak_bytes,
         })
     }
@@ -266,7 +268,7 @@ impl Lower {
         LowerUse {
             ram: TierUse {
                 now: Bytes(kept.lent.0 + transit.lent.0),
-                peak: Bytes(kept.peak.0 + transit.peak.0),
+                peak: Bytes(self.ram_peak_bytes),
                 budget: self.config.ram_budget,
             },
             disk: TierUse { now: Bytes(disk), peak: Bytes(disk.max(self.disk_peak_bytes)), budget: self.config.disk_budget },
@@ -305,6 +307,7 @@ impl Lower {
         let being_written = |op: &Op| matches!(op.work, Work::Write(page) if is_gone(&page));
         while self.ops.values().any(being_written) {
             if !self.wait_for_end() {
+                self.give_up_saving();
                 break;
             }
         }
@@ -330,6 +333,9 @@ impl Lower {
         }
         self.plan = Plan::default();
         while !self.ops.is_empty() && self.wait_for_end() {}
+        if let Some(result) = self.committer.next(PATIENCE) {
+            self.finish_commit(result);
+        }
         let Lower { io, store, scratch, .. } = self;
         match scratch {
             None => (store, io),
@@ -385,6 +391,24 @@ impl Lower {
         }
     }
 
+    fn page_slab(&mut self) -> Option<Slab> {
+        let slab = self.kept_pool.take(self.split.slot_bytes).ok();
+        self.note_ram_peak();
+        slab
+    }
+
+    fn run_slab(&mut self) -> Option<Slab> {
+        let slab = self.transit_pool.take(self.split.run_bytes()).ok();
+        self.note_ram_peak();
+        slab
+    }
+
+    /// Memory is mapped only when a slab is taken, so this misses nothing.
+    fn note_ram_peak(&mut self) {
+        let mapped = self.kept_pool.usage().mapped.0 + self.transit_pool.usage().mapped.0;
+        self.ram_peak_bytes = self.ram_peak_bytes.max(mapped);
+    }
+
     fn tag(&mut self) -> u64 {
         self.next_tag += 1;
         self.next_tag
@@ -407,6 +431,9 @@ impl Lower {
     }
 
     fn release(&mut self, now: Instant) {
+        if self.delayed.is_empty() {
+            return;
+        }
         let (carried, rest) =
             std::mem::take(&mut self.delayed).into_iter().partition(|done| self.carried_at(done).is_none_or(|at| at <= now));
         self.delayed = rest;

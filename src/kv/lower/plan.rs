@@ -8,28 +8,44 @@
 
 use crate::kv::store::PageId;
 
+/// When the pages of a plan are read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Reads {
+    /// before they are asked for
+    Ahead,
+    /// they have all been asked for
+    Now,
+    /// each when it is asked for
+    #[default]
+    WhenAsked,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pages: Vec<PageId>,
     is_cyclic: bool,
-    /// reading may begin before a page is asked for
-    pub may_read: bool,
+    reads: Reads,
     cursor: usize,
     ahead: usize,
 }
 
 impl Plan {
-    pub fn new(pages: &[PageId], is_cyclic: bool, may_read: bool) -> Plan {
-        Plan { pages: pages.to_vec(), is_cyclic, may_read, cursor: 0, ahead: 0 }
+    pub fn new(pages: &[PageId], is_cyclic: bool, reads: Reads) -> Plan {
+        Plan { pages: pages.to_vec(), is_cyclic, reads, cursor: 0, ahead: 0 }
     }
 
     pub fn pages(&self) -> &[PageId] {
         &self.pages
     }
 
-    /// The same pages come again, so a copy is worth keeping.
-    pub fn is_cyclic(&self) -> bool {
-        self.is_cyclic
+    /// The same pages will be asked for again, so a copy is worth keeping.
+    pub fn comes_again(&self) -> bool {
+        self.is_cyclic || self.reads == Reads::Now
+    }
+
+    /// When its pages are read.
+    pub fn reads(&self) -> Reads {
+        self.reads
     }
 
     /// One past the last position that may be read now.
@@ -112,7 +128,7 @@ mod tests {
 
     #[test]
     fn plan_reads_ahead_one_lap_and_no_further() {
-        let mut plan = Plan::new(&pages(4), true, true);
+        let mut plan = Plan::new(&pages(4), true, Reads::Ahead);
         for lap in 0..3 {
             for group in 0..4 {
                 let mut seen = Vec::new();
@@ -130,7 +146,7 @@ mod tests {
 
     #[test]
     fn page_out_of_turn_moves_the_cursor_and_names_what_was_passed_over() {
-        let mut plan = Plan::new(&pages(6), false, true);
+        let mut plan = Plan::new(&pages(6), false, Reads::Ahead);
         plan.advance_ahead(3);
         assert_eq!(plan.seek(PageId::kv(0, 4)).unwrap(), pages(3));
         plan.advance();
@@ -142,7 +158,7 @@ mod tests {
 
     #[test]
     fn truncated_plan_keeps_its_place() {
-        let mut plan = Plan::new(&pages(6), true, true);
+        let mut plan = Plan::new(&pages(6), true, Reads::Ahead);
         (0..4).for_each(|_| plan.advance());
         plan.truncate(5);
         assert_eq!(plan.next_ahead(|_| true), Some(PageId::kv(0, 4)));

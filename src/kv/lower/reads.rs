@@ -6,10 +6,12 @@
 //! 1. A run is read only into a slab of the transit pool, so what is read ahead is bounded by that pool.
 //! 2. A page that nobody wants any more when its read ends is not looked at.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{Held, Keep, Lower, LowerError, Op, PATIENCE, PageBytes, Plan, Work};
+use super::plan::{Plan, Reads};
+use super::{Held, Keep, Lower, LowerError, Op, PATIENCE, PageBytes, Work};
 use crate::kv::store::{Cancel, IoBuffer, IoDone, PageId, PageRun, Slab};
 use crate::telemetry::{Cause, FaultKind, Link, WaitCause};
 
@@ -17,19 +19,22 @@ impl Lower {
     /// The order in which pages will be taken, in place of the last one; from the first again after the last where
     /// `is_cyclic`, and then copies are kept of the first groups. Reading ahead begins.
     pub fn plan(&mut self, pages: &[PageId], is_cyclic: bool) {
-        self.follow(Plan::new(pages, is_cyclic, self.config.read_ahead));
+        let reads = if self.config.read_ahead { Reads::Ahead } else { Reads::WhenAsked };
+        self.follow(Plan::new(pages, is_cyclic, reads));
     }
 
-    /// Asks for pages now, to be taken in this order: reading begins, also where nothing may be read ahead.
+    /// Asks for pages now, to be taken in this order: reading begins, also where nothing may be read ahead. Copies are kept as
+    /// for a cyclic plan.
     pub fn request(&mut self, pages: &[PageId]) {
-        self.follow(Plan::new(pages, false, true));
+        self.follow(Plan::new(pages, false, Reads::Now));
     }
 
     fn follow(&mut self, plan: Plan) {
+        self.return_transit();
         self.plan = plan;
         if !self.ready.is_empty() || !self.reading.is_empty() {
             let wanted = self.plan.pages().iter().filter(|p| self.ready.contains_key(p) || self.reading.contains_key(p));
-            let wanted: std::collections::HashSet<PageId> = wanted.copied().collect();
+            let wanted: HashSet<PageId> = wanted.copied().collect();
             self.ready.retain(|p, _| wanted.contains(p));
             self.reading.retain(|p, _| wanted.contains(p));
         }
@@ -65,6 +70,7 @@ impl Lower {
                 if let Err(error) = self.read_now(page) {
                     break Err(error);
                 }
+                continue;
             }
             let since = waiting.map_or_else(Instant::now, |(since, _)| since);
             waiting = Some((since, self.cause_of_wait(page)));
@@ -99,7 +105,7 @@ impl Lower {
             return Some(PageBytes { slab: Arc::clone(&held.slab), offset: 0, len });
         }
         let bytes = self.ready.remove(&page)?;
-        if is_planned && self.plan.is_cyclic() {
+        if is_planned && self.plan.comes_again() {
             self.keep_copy(page, &bytes);
         }
         Some(bytes)
@@ -110,7 +116,7 @@ impl Lower {
         if !self.has_room_for_copy(page.group) {
             return;
         }
-        let Ok(slab) = self.kept_pool.take(self.split.slot_bytes) else { return };
+        let Some(slab) = self.page_slab() else { return };
         self.held.insert(page, Held { slab: Arc::new(filled(slab, payload)), keep: Keep::Ram });
         self.copies.insert((page.group, page));
     }
@@ -139,14 +145,14 @@ impl Lower {
 
     /// Begins as many reads along the plan as have room.
     pub(super) fn read_ahead(&mut self) {
-        while self.plan.may_read {
+        while self.plan.reads() != Reads::WhenAsked {
             let Some(run) = self.next_run() else { break };
-            let Ok(slab) = self.transit_pool.take(self.split.run_bytes()) else { break };
+            let Some(slab) = self.run_slab() else { break };
             self.plan.advance_ahead(run.n_pages as usize);
-            let cause = match (self.plan.is_cyclic(), self.config.read_ahead) {
-                (true, _) => Cause::Prefetch,
-                (false, true) => Cause::Restore,
-                (false, false) => Cause::Attention,
+            let cause = match (self.plan.reads(), self.plan.comes_again()) {
+                (Reads::Ahead, true) => Cause::Prefetch,
+                (Reads::Ahead, false) => Cause::Restore,
+                (Reads::Now | Reads::WhenAsked, _) => Cause::Attention,
             };
             self.begin_read(run, slab, cause);
         }
@@ -176,7 +182,7 @@ impl Lower {
     /// Begins to read a page that was not read ahead.
     fn read_now(&mut self, page: PageId) -> Result<(), LowerError> {
         let slab = loop {
-            if let Ok(slab) = self.transit_pool.take(self.split.run_bytes()) {
+            if let Some(slab) = self.run_slab() {
                 break slab;
             }
             if !self.give_up_ahead() && !self.wait_for_end() {
@@ -184,12 +190,11 @@ impl Lower {
             }
         };
         let run = PageRun { kind: page.kind, layer: page.layer, first_group: page.group, n_pages: 1 };
-        self.begin_read(run, slab, Cause::Attention);
-        Ok(())
+        if self.begin_read(run, slab, Cause::Attention) { Ok(()) } else { Err(LowerError::Missing(page)) }
     }
 
     /// Forgets a page that was read ahead, the last one needed; false where there is none.
-    fn give_up_ahead(&mut self) -> bool {
+    pub(super) fn give_up_ahead(&mut self) -> bool {
         while let Some(page) = self.plan.retreat() {
             if self.ready.remove(&page).is_some() {
                 return true;
@@ -200,16 +205,21 @@ impl Lower {
         had_any
     }
 
-    fn begin_read(&mut self, run: PageRun, slab: Slab, cause: Cause) {
+    /// False where the store does not have the run after all.
+    fn begin_read(&mut self, run: PageRun, slab: Slab, cause: Cause) -> bool {
         let tag = self.tag();
-        let Some(store) = &self.store else { return };
+        let Some(store) = &self.store else { return false };
         match store.begin_read(run, slab, tag, &Cancel::default()) {
             Ok(request) => {
                 self.reading.extend(run.pages().map(|p| (p, tag)));
                 self.reading_clock.begin(Instant::now());
                 self.submit(request, Work::Read(run), cause);
+                true
             }
-            Err(error) => self.fault(FaultKind::Read, || error.to_string()),
+            Err(error) => {
+                self.fault(FaultKind::Read, || error.to_string());
+                false
+            }
         }
     }
 
@@ -260,9 +270,9 @@ impl Lower {
 
 /// The slab with this payload, and zeros after it.
 pub(super) fn filled(mut slab: Slab, payload: &[u8]) -> Slab {
-    let n = payload.len().min(slab.len());
-    let (head, tail) = slab.split_at_mut(n);
-    head.iter_mut().zip(payload).for_each(|(to, from)| *to = *from);
-    tail.fill(0);
+    if let Some((head, tail)) = slab.split_at_mut_checked(payload.len()) {
+        head.copy_from_slice(payload);
+        tail.fill(0);
+    }
     slab
 }

@@ -1,7 +1,7 @@
 //! Stores that nobody wants to keep: the disk tier of a context that is not a saved document.
 //!
-//! 1. The folder goes when its store is closed. 2. What a process that died has left goes when the next one begins: its lock is
-//! free, and that of a living one is not.
+//! 1. The folder goes when its store is closed.
+//! 2. What a process that died has left goes when the next one begins: its lock is free, and that of a living one is not.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

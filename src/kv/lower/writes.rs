@@ -3,8 +3,8 @@
 //! ```text
 //! put ─► held, to_write ─ start_writes ─► Io ─ finish_write ─► copy kept or dropped ─ group complete ─► commit
 //! ```
-//! 1. A page stays held until its write has ended well. 2. Saving that stopped leaves the queue as it is: [`Lower::resume`]
-//! goes on where it stopped.
+//! 1. A page stays held until its write has ended well.
+//! 2. Saving that stopped leaves the queue as it is: [`Lower::resume`] goes on where it stopped.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -41,7 +41,8 @@ impl Lower {
     /// only kept as `keep` says. Tokens of its group must have been appended before it can be written.
     ///
     /// # Errors
-    /// [`LowerError::NoRoom`], [`LowerError::WrongPage`]; nothing has changed then.
+    /// [`LowerError::NoRoom`], never for [`Keep::DiskOnly`]: there [`Lower::has`] says whether it was taken;
+    /// [`LowerError::WrongPage`]; [`LowerError::Stuck`]. The page was not taken then.
     pub fn put(&mut self, page: PageId, payload: &[u8], keep: Keep) -> Result<(), LowerError> {
         let (got, expected) = (Bytes(payload.len() as u64), Bytes(self.config.page_bytes));
         let n_layer = self.config.n_layer;
@@ -148,7 +149,7 @@ impl Lower {
         let mut waiting_since = None;
         let mut may_retry = true;
         let found = loop {
-            if let Ok(slab) = self.kept_pool.take(self.split.slot_bytes) {
+            if let Some(slab) = self.page_slab() {
                 break Ok(Some(slab));
             }
             self.start_writes();
@@ -159,18 +160,44 @@ impl Lower {
                 }
                 break Err(LowerError::Stuck(page, PATIENCE.as_secs()));
             }
-            if keep == Keep::DiskOnly {
-                break Ok(None);
+            let is_only_copy = keep == Keep::Ram;
+            let made_room = (is_only_copy || self.saving.is_on) && self.drop_copy()
+                || is_only_copy && (self.drop_replica() || self.lend_transit())
+                || std::mem::take(&mut may_retry) && self.restart_saving();
+            if !made_room {
+                break if is_only_copy { Err(self.no_room(page)) } else { Ok(None) };
             }
-            if self.drop_copy() || self.drop_replica() || (std::mem::take(&mut may_retry) && self.restart_saving()) {
-                continue;
-            }
-            break Err(self.no_room(page));
         };
         if let Some(since) = waiting_since {
             self.waited(WaitCause::RamFull, since);
         }
         found
+    }
+
+    /// Gives memory for reading ahead to pages that the disk does not take; false where there is no more of it.
+    fn lend_transit(&mut self) -> bool {
+        while self.give_up_ahead() {}
+        let least = self.split.least_transit_budget();
+        self.transit_pool.set_budget(least);
+        let transit = self.transit_pool.usage().mapped.max(least);
+        let pages = Bytes(self.config.ram_budget.0.saturating_sub(transit.0));
+        let has_more = pages.0 >= self.kept_pool.usage().budget.0 + self.split.slot_bytes as u64;
+        if has_more {
+            self.kept_pool.set_budget(pages);
+        }
+        has_more
+    }
+
+    /// Takes that memory back, once the pages fit their own again.
+    pub(super) fn return_transit(&mut self) {
+        let own = self.split.kept_budget();
+        if self.kept_pool.usage().budget > own && self.n_unsaved() == 0 {
+            self.kept_pool.set_budget(own);
+        }
+        let pages = self.kept_pool.usage();
+        if pages.budget.max(pages.mapped) <= own {
+            self.transit_pool.set_budget(self.split.transit_budget());
+        }
     }
 
     fn no_room(&self, page: PageId) -> LowerError {
@@ -265,6 +292,13 @@ impl Lower {
                 self.stop_saving(&error);
             }
         }
+    }
+
+    /// For good: what a write that never ended may still do is not known.
+    pub(super) fn give_up_saving(&mut self) {
+        (self.saving.is_on, self.saving.may_resume) = (false, false);
+        let seconds = PATIENCE.as_secs();
+        self.fault(FaultKind::Write, || format!("the disk has not answered for {seconds} seconds; nothing more is saved"));
     }
 
     fn stop_for_budget(&mut self, will_be: Bytes) {

@@ -1,0 +1,148 @@
+//! What fits, what does not, and what is said then.
+
+use strata::base::Bytes;
+use strata::kv::lower::{Backing, Keep, Lower, LowerError, Where};
+use strata::kv::store::PageId;
+use strata::telemetry::{FaultKind, Hub};
+
+use crate::common::{
+    N_LAYER, SLOT_BYTES, assert_within, config, filled, lower, memory, pages, payload, put_group, save, store, take_right,
+    threads,
+};
+
+#[test]
+fn document_far_larger_than_ram_is_put_and_read_back_under_the_least_budget() {
+    let folder = memory();
+    let mut lower = filled(config(3), &folder, 30);
+    assert!(pages(30).iter().all(|p| take_right(&mut lower, *p)));
+    assert_eq!((lower.counts().n_pages_written, lower.n_unsaved()), (90, 0));
+    assert_within(&lower);
+    assert_eq!(lower.usage().ram.budget, Bytes(3 * SLOT_BYTES));
+}
+
+#[test]
+fn ram_budget_below_the_least_is_refused_with_numbers() {
+    let folder = memory();
+    let backing = Backing::Saved(store(&folder, 2));
+    let error = Lower::new(config(2), threads(), backing, Hub::new(1).lane("engine")).unwrap_err();
+    assert!(error.to_string().contains("36.0 KiB is the least") && error.to_string().contains("--ram-budget"), "{error}");
+    let mut other = config(30);
+    other.page_bytes = 8000;
+    let error = Lower::new(other, threads(), Backing::Saved(store(&folder, 2)), Hub::new(1).lane("engine")).unwrap_err();
+    assert!(matches!(error, LowerError::OtherShape { .. }), "{error}");
+}
+
+#[test]
+fn ram_alone_holds_what_fits_and_refuses_the_next_page_with_all_numbers() {
+    let mut lower = Lower::new(config(9), threads(), Backing::None, Hub::new(1).lane("engine")).unwrap();
+    (0..3).for_each(|g| put_group(&mut lower, g, Keep::Ram).unwrap());
+    let error = put_group(&mut lower, 3, Keep::Ram).unwrap_err();
+    let expected = LowerError::NoRoom {
+        page: PageId::kv(0, 3),
+        wanted: Bytes(SLOT_BYTES),
+        ram: Bytes(9 * SLOT_BYTES),
+        ram_budget: Bytes(9 * SLOT_BYTES),
+        disk: Bytes(0),
+        disk_budget: Bytes(0),
+    };
+    assert_eq!(error, expected);
+    lower.plan(&pages(3), true);
+    assert!(pages(3).iter().all(|p| take_right(&mut lower, *p)));
+    lower.truncate(2 * 64);
+    assert_eq!(lower.has(PageId::kv(0, 2)), Where::Missing);
+    put_group(&mut lower, 2, Keep::Ram).unwrap();
+    assert!(!lower.flush(), "nothing is saved");
+    assert!(lower.close().0.is_none());
+}
+
+#[test]
+fn page_of_another_size_layer_or_kind_is_refused() {
+    let mut lower = lower(config(9), &memory(), 4);
+    for (page, len) in [(PageId::kv(0, 0), 8999), (PageId::kv(N_LAYER, 0), 9000)] {
+        assert!(matches!(lower.put(page, &vec![0; len], Keep::Ram), Err(LowerError::WrongPage { .. })));
+    }
+}
+
+#[test]
+fn replicas_of_pages_in_vram_leave_ram_once_they_are_written() {
+    let folder = memory();
+    let mut lower = lower(config(40), &folder, 8);
+    (0..8).for_each(|g| put_group(&mut lower, g, Keep::DiskOnly).unwrap());
+    assert!(lower.flush());
+    assert_eq!(lower.usage().ram.now, Bytes(0));
+    assert!(pages(8).iter().all(|p| lower.has(*p) == Where::Disk));
+    // A page that leaves VRAM now costs no write.
+    put_group(&mut lower, 0, Keep::Ram).unwrap();
+    assert_eq!((lower.has(PageId::kv(0, 0)), lower.counts().n_pages_written), (Where::Ram, 24));
+    lower.keep(PageId::kv(0, 0), Keep::DiskOnly);
+    assert_eq!(lower.has(PageId::kv(0, 0)), Where::Disk);
+}
+
+#[test]
+fn disk_budget_ends_saving_with_one_sentence_and_room_lets_it_go_on() {
+    let folder = memory();
+    let mut tight = config(200);
+    // One extent of 16 groups, and a little.
+    tight.disk_budget = Bytes(16 * u64::from(N_LAYER) * SLOT_BYTES + (32 << 10));
+    let mut lower = lower(tight, &folder, 40);
+    (0..40).for_each(|g| put_group(&mut lower, g, Keep::Ram).unwrap());
+    assert!(!lower.flush() && !lower.is_saving());
+    assert_eq!(lower.n_unsaved(), 24 * N_LAYER as usize, "what is not written stays in RAM");
+    let said = lower.faults();
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].kind == FaultKind::NoSpace && said[0].text.contains("--disk-budget"), "{said:?}");
+    assert!(lower.needs_room().unwrap() > Bytes(0));
+    assert!(pages(40).iter().all(|p| take_right(&mut lower, *p)));
+    assert_within(&lower);
+    lower.resume(Bytes(1 << 30));
+    assert!(lower.flush() && lower.is_saving() && lower.needs_room().is_none());
+    assert_eq!((lower.n_unsaved(), lower.counts().n_pages_written), (0, 120));
+    lower.close();
+    assert_eq!(store(&folder, 40).n_committed(), 40);
+}
+
+#[test]
+fn neither_tier_has_room_is_an_error_and_everything_put_before_is_still_there() {
+    let folder = memory();
+    let mut tight = config(20);
+    tight.disk_budget = Bytes(32 << 10);
+    let mut lower = lower(tight, &folder, 40);
+    let n = (0..40).find(|g| put_group(&mut lower, *g, Keep::Ram).is_err()).unwrap();
+    assert!((5..=6).contains(&n), "{n}");
+    let page = PageId::kv(2, 39);
+    let error = lower.put(page, &payload(page, 0), Keep::Ram).unwrap_err();
+    assert!(error.to_string().contains("--ram-budget or --disk-budget"), "{error}");
+    lower.put(page, &payload(page, 0), Keep::DiskOnly).unwrap();
+    assert_eq!(lower.has(page), Where::Missing, "whoever has it keeps it");
+    assert!(pages(n).iter().all(|p| take_right(&mut lower, *p)));
+    assert_within(&lower);
+}
+
+#[test]
+fn chat_tokens_and_their_pages_come_and_go_after_the_document() {
+    let folder = memory();
+    save(&folder, 4);
+    let mut tiers = lower(config(10), &folder, 4);
+    let page = PageId::kv(1, 5);
+    // Pages may come before their tokens are known; they wait for them.
+    tiers.put(page, &payload(page, 0), Keep::Ram).unwrap();
+    assert_eq!((tiers.has(page), tiers.counts().n_pages_written), (Where::Ram, 0));
+    tiers.append_tokens(&[5; 130]);
+    (4..6).for_each(|g| put_group(&mut tiers, g, Keep::Ram).unwrap());
+    assert!(tiers.flush());
+    tiers.truncate(5 * 64 + 3);
+    assert_eq!((tiers.has(page), tiers.has(PageId::kv(1, 4))), (Where::Missing, Where::Ram));
+    tiers.append_tokens(&[6; 64]);
+    tiers.put(page, &payload(page, 1), Keep::DiskOnly).unwrap();
+    for layer in [0, 2] {
+        let page = PageId::kv(layer, 5);
+        tiers.put(page, &payload(page, 1), Keep::DiskOnly).unwrap();
+    }
+    assert!(tiers.flush());
+    assert!(*tiers.take(page).unwrap() == *payload(page, 1));
+    tiers.close();
+    let mut tiers = lower(config(10), &folder, 4);
+    assert_eq!(tiers.store().unwrap().tokens().len(), 5 * 64 + 67);
+    assert!(*tiers.take(page).unwrap() == *payload(page, 1));
+    assert!(take_right(&mut tiers, PageId::kv(1, 4)));
+}
