@@ -14,9 +14,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::command::{DocumentRef, KvDtype, KvSetup, LoadOptions, SavedDocument};
+use super::command::{KvDtype, KvSetup, LoadOptions};
 use super::error::EngineError;
 use super::library;
+use super::saved::{DocumentRef, SavedDocument};
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::base::{Bytes, LinkLimits, Tiers};
 use crate::document::library::{Catalogue, Entry, ReadState};

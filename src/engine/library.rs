@@ -13,7 +13,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::command::{KvDtype, SavedDocument, SavedState};
+use super::command::KvDtype;
+use super::saved::{SavedDocument, SavedState};
 use crate::base::Bytes;
 use crate::document::library::{Catalogue, Entry, LibraryError, ReadState, default_root};
 use crate::kv::store::{Library, Store, StoreError, StoreInfo};

@@ -14,13 +14,14 @@ use crate::telemetry::Hub;
 use crate::token::{ChatMessage, ChatTemplate, Prompt, Tokenizer};
 
 use super::below::{Below, FolderHook};
-use super::command::{DocumentRef, EngineEvent, LoadOptions, Message, ModelInfo, ModelSource, Role, Sampling};
+use super::command::{EngineEvent, LoadOptions, Message, ModelInfo, ModelSource, Role, Sampling};
 use super::device_model::{self, DeviceModel};
 use super::error::EngineError;
 use super::handle::EnginePort;
 use super::observe::Observer;
 use super::pace::Pace;
 use super::sampler::Sampler;
+use super::saved::DocumentRef;
 
 /// The weights in the binary.
 static BUILT_IN: &[u8] = include_bytes!("../../assets/demo-model/strata-quote-6m-Q8_0.gguf");

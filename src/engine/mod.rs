@@ -19,6 +19,7 @@ mod measure;
 mod observe;
 mod pace;
 mod sampler;
+mod saved;
 mod turn;
 mod worker;
 
@@ -27,4 +28,5 @@ pub use command::*;
 pub use error::EngineError;
 pub use handle::{EngineHandle, EnginePort, StopWatch};
 pub use loaded::tokenizer;
+pub use saved::{DocumentRef, LibraryAction, SavedDocument, SavedState};
 pub use worker::{spawn, spawn_with};

@@ -11,11 +11,12 @@ use crate::gpu::Gpu;
 use crate::telemetry;
 use crate::token::StreamDecoder;
 
-use super::command::{AttentionKind, DocumentRef, EngineEvent, IoSummary, Sampling, StopReason, TurnId, TurnSummary};
+use super::command::{AttentionKind, EngineEvent, IoSummary, Sampling, StopReason, TurnId, TurnSummary};
 use super::error::EngineError;
 use super::handle::{EnginePort, StopWatch};
 use super::loaded::{Loaded, Picked, Spent};
 use super::sampler::Sampler;
+use super::saved::DocumentRef;
 
 /// How far a turn has come; survives a lost device.
 pub(super) struct Turn {
