@@ -26,7 +26,6 @@ use crate::kv::lower::{Backing, Lower, LowerConfig, remove_stale_scratch, scratc
 use crate::kv::store::{Folder, Io, IoConfig, Library, Store, StoreError, StoreSpec};
 use crate::kv::{KvCache, KvError, KvSpec, budget};
 use crate::model::ModelFile;
-use crate::model::plan::PositionPlan;
 use crate::telemetry::Hub;
 
 /// Documents shorter than this are read faster than they are found.
@@ -353,25 +352,14 @@ fn now_secs() -> i64 {
 
 /// Whose pages these are: everything that changes a byte of them is in one of the hashes.
 fn store_spec(file: &ModelFile, kv: &KvSpec, dtype: KvDtype) -> Result<StoreSpec, EngineError> {
-    let plan = file.plan();
-    let mut settings = blake3::Hasher::new();
-    settings.update(library::dtype_name(dtype).as_bytes());
-    settings.update(&plan.attn_scale.to_le_bytes());
-    match &plan.position {
-        PositionPlan::Rope(rope) => {
-            settings.update(bytemuck::cast_slice(&rope.inv_freq));
-            settings.update(&rope.magnitude.to_le_bytes());
-        }
-        PositionPlan::Learned { offset, .. } => {
-            settings.update(&(*offset as u64).to_le_bytes());
-        }
-    }
-    let model_hash = file.fingerprint()?;
+    let settings = blake3::Hasher::new()
+        .update(&file.plan().settings_fingerprint())
+        .update(library::dtype_name(dtype).as_bytes())
+        .finalize();
     Ok(StoreSpec {
-        model_hash,
-        // The ids themselves name a store, so another tokenizer can only miss it; the file's own has the file's hash.
-        tokenizer_hash: model_hash,
-        settings_hash: *settings.finalize().as_bytes(),
+        model_hash: file.fingerprint()?,
+        tokenizer_hash: file.tokenizer_fingerprint()?,
+        settings_hash: *settings.as_bytes(),
         layout: format!("{}/page{KV_PAGE_TOKENS}", library::dtype_name(dtype)),
         n_layer: u32::try_from(kv.n_layer).unwrap_or(u32::MAX),
         kv_page_bytes: kv.page_bytes(),

@@ -19,7 +19,7 @@ use crate::gpu::kernels::rope_append::{RopeAppend, RopeAppendSpec};
 use crate::gpu::kernels::sample::{Sample, TOP_K_BYTES};
 use crate::gpu::kernels::seal_pages::SealPages;
 use crate::gpu::{Binding, Buffer, Gpu, GpuError, Slice};
-use crate::kv::{KvCache, KvSpec, Paged, VramPlan, plan_pool};
+use crate::kv::{KvCache, KvSpec, Paged, VramPlan};
 use crate::model::ModelFile;
 use crate::model::place::{PlacedMatrix, PlacedModel, PlacedNorm, Weights};
 use crate::model::plan::{Activation, ModelPlan, NormKind, PositionPlan, RopePlan, RopeStyle};
@@ -114,7 +114,7 @@ pub struct MemoryEstimate {
     pub weights: u64,
     /// activations and scratch, bytes
     pub activations: u64,
-    /// KV cache of a short context, bytes
+    /// KV cache before the first page is complete, bytes
     pub kv_first: u64,
     /// KV cache in VRAM at most, bytes
     pub kv_full: u64,
@@ -208,12 +208,10 @@ pub fn kv_spec(plan: &ModelPlan, dtype: KvDtype) -> KvSpec {
 pub fn estimate(gpu: &Gpu, plan: &ModelPlan, placed: &PlacedModel, spec: &KvSpec, kv: &VramPlan) -> MemoryEstimate {
     let chunk = max_chunk(gpu);
     let sizes = activation_bytes(plan, chunk, tile_keys(&plan.dims, chunk));
-    let first = plan_pool(spec, 1, kv.max_frames, gpu.max_binding_bytes());
-    let first: u64 = first.iter().map(|s| s.n_frames as u64 * VramPlan::frame_bytes(spec)).sum();
     MemoryEstimate {
         weights: placed.total_bytes(),
         activations: sizes.iter().map(|(_, b)| b.next_multiple_of(16).max(16)).sum(),
-        kv_first: kv.tail_bytes(spec) + first,
+        kv_first: kv.tail_bytes(spec),
         kv_full: kv.bytes(spec),
     }
 }

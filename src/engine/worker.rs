@@ -82,6 +82,9 @@ impl Worker {
             }
             self.handle(command);
         }
+        // Everything is put down before the front end hears that this is the end.
+        self.loaded = None;
+        self.gpu = None;
     }
 
     fn handle(&mut self, command: EngineCommand) {
@@ -182,8 +185,8 @@ impl Worker {
         match result {
             Ok(loaded) => {
                 let info = Box::new(loaded.info.clone());
-                self.loaded = Some(loaded);
                 self.port.emit(EngineEvent::ModelLoaded(info));
+                self.loaded.insert(loaded).tell(&self.port);
             }
             Err(error) => {
                 let bad_input = error.is_bad_input();

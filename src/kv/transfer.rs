@@ -320,7 +320,11 @@ impl Mover {
                 (self.epoch, self.next) = (epoch, 0);
                 if let Some(lower) = &mut self.lower {
                     let pages: Vec<PageId> = plan.batches.iter().flat_map(Batch::pages).collect();
-                    lower.plan(&pages, plan.cyclic);
+                    match plan.cyclic {
+                        true => lower.plan(&pages, true),
+                        // One after the other: nothing is read before it is asked for.
+                        false => lower.request(&pages),
+                    }
                 }
                 self.plan = plan;
             }

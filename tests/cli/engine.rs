@@ -96,7 +96,7 @@ fn ask_over_the_vram_budget_is_refused_with_both_numbers() {
     }
     let dir = tempfile::tempdir().unwrap();
     let doc = file(&dir, "short.txt", "The annual budget of Lorene is 48210.");
-    run(["ask", "--vram-budget", "1MiB", "--doc", &doc, "--prompt", "What?"]).assert_refused(2, "1.00 MiB");
+    run(["ask", "--vram-budget", "256KiB", "--doc", &doc, "--prompt", "What?"]).assert_refused(2, "256 KiB");
 }
 
 #[test]

@@ -63,6 +63,12 @@ fn engine(test: &str, dir: &Path, budgets: [Option<u64>; 3], hook: Option<Folder
     Some(engine_hooked(test, ModelSource::BuiltIn, options, hook)?.0)
 }
 
+/// Ends the engine and waits until it has put everything down.
+fn close(handle: EngineHandle) {
+    handle.send(EngineCommand::Shutdown);
+    while handle.wait(std::time::Duration::from_secs(60)).is_ok() {}
+}
+
 fn library(handle: &EngineHandle, dir: &Path) -> Vec<strata::engine::SavedDocument> {
     let kv_dir = Some(dir.to_owned());
     handle.send(EngineCommand::Library(strata::engine::LibraryAction::List { kv_dir }));
@@ -85,7 +91,7 @@ fn saved_document_is_not_read_again_after_a_restart() {
     // Another question goes on from the same pages, without saying it again.
     let second = ask(&first, &text, "Who wrote it?");
     assert!(second.summary.cached_tokens > 4000 && second.notices.is_empty(), "{:?}", second.notices);
-    drop(first);
+    close(first);
 
     // Small budgets: the pages come from the disk, and do not all fit above it.
     for budgets in [[None; 3], [Some(3 << 20), Some(2 << 20), None]] {
@@ -125,7 +131,7 @@ fn context_over_every_upper_budget_is_answered_from_the_disk() {
     assert_eq!(got, want);
     assert!(summary.kv_peak_bytes.vram <= 1500 << 10 && summary.kv_peak_bytes.ram <= 1200 << 10, "{:?}", summary.kv_peak_bytes);
     assert!(summary.moved_bytes.disk_to_ram > 0 && summary.kv_bytes.disk > 10 << 20, "{summary:?}");
-    drop(small);
+    close(small);
     // The scratch store is gone with its context.
     let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().filter_map(|e| e.ok()?.file_name().into_string().ok()).collect();
     assert!(left.iter().all(|n| !n.starts_with("scratch-")), "{left:?}");
@@ -144,7 +150,7 @@ fn every_fault_of_the_disk_gives_the_right_answer_or_a_sentence() {
     let clean = tempfile::tempdir().unwrap();
     let Some(handle) = engine(test, clean.path(), [None; 3], None) else { return };
     let want = ask(&handle, &text, QUESTION).text;
-    drop(handle);
+    close(handle);
     let rules: Vec<(&str, Rule)> = vec![
         ("short read", Rule::always(FaultOp::Read, "kv-", Fault::Short(4096))),
         ("EINTR", Rule::once(FaultOp::Read, "kv-", 3, Fault::Interrupted)),
@@ -172,9 +178,11 @@ fn every_fault_of_the_disk_gives_the_right_answer_or_a_sentence() {
             let handle = engine(test, dir.path(), budgets, Some(hook.clone())).unwrap();
             let answer = ask(&handle, &text, QUESTION);
             assert_eq!(answer.text, want, "{what}, {round}: {:?}", answer.notices);
-            let quiet = ["short read", "EINTR", "EAGAIN"].contains(&what);
+            // What a second try heals is nobody's worry.
+            let quiet = ["short read", "EINTR", "EAGAIN", "EIO on a read", "flipped bit"].contains(&what);
             let told = answer.notices.iter().any(|n| !n.contains("its text can be recovered"));
             assert!(quiet || round == "again" || told || what == "torn page", "{what}: nobody was told");
+            close(handle);
         }
         // Without faults it is whole again, or can be.
         let handle = engine(test, dir.path(), [None; 3], None).unwrap();

@@ -68,6 +68,9 @@ pub struct DeviceArgs {
     /// Transfers while the device computes; off: one after the other, to compare with
     #[arg(long, value_name = "WHETHER", value_enum, default_value_t, env = "STRATA_PIPELINE")]
     pub pipeline: Switch,
+    /// Write a Chrome trace of everything that happened, to open in Perfetto
+    #[arg(long, value_name = "FILE.json", env = "STRATA_TRACE")]
+    pub trace: Option<PathBuf>,
     /// Cap on the context in tokens [default: the model's window]
     #[arg(long, value_name = "N", env = "STRATA_CONTEXT", value_parser = at_least_one)]
     pub context: Option<usize>,
@@ -84,6 +87,7 @@ impl DeviceArgs {
             kv_dir: self.folder.kv_dir.clone(),
             limits: self.limit.unwrap_or_default(),
             synchronous: self.pipeline == Switch::Off,
+            trace: self.trace.clone(),
         }
     }
 }
