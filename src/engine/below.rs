@@ -102,6 +102,16 @@ impl Below {
         })
     }
 
+    /// Uses the disk no more, until the model is loaded again.
+    pub(super) fn give_up_disk(&mut self) {
+        self.places = None;
+        self.notices.push(
+            "pages that were just written to the disk cannot be read again; the context is read into memory alone, and nothing \
+             is saved until the model is loaded again; check the disk"
+                .to_owned(),
+        );
+    }
+
     /// What the user should know, once.
     pub(super) fn take_notices(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notices)

@@ -68,14 +68,6 @@ impl EngineError {
         matches!(gpu, GpuError::Lost(_))
     }
 
-    /// The page group that must be computed again before this can go on.
-    pub fn missing_group(&self) -> Option<u32> {
-        match self {
-            EngineError::Kv(KvError::Missing(group)) => Some(*group),
-            _ => None,
-        }
-    }
-
     /// What was asked for was at fault, not the machine.
     pub fn is_bad_input(&self) -> bool {
         match self {

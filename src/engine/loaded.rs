@@ -234,6 +234,13 @@ impl Loaded {
         self.below.close(gpu, &mut self.model.kv);
     }
 
+    /// Forgets the context, and keeps the next ones from the disk.
+    pub(super) fn give_up_disk(&mut self, gpu: &Gpu) {
+        self.pace.reset();
+        self.abandon(gpu);
+        self.below.give_up_disk();
+    }
+
     /// Makes room for `n_tokens` in all, in whatever tiers it takes.
     pub(super) fn reserve(&mut self, gpu: &Gpu, n_tokens: usize) -> Result<(), EngineError> {
         self.below.make_room(gpu, &mut self.model.kv, &self.tokens, n_tokens)?;

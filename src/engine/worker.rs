@@ -8,12 +8,14 @@
 //! * No command panics the thread: errors are sentences.
 //! * The device is opened with the first model, so that a window shows before it.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::document::library::Catalogue;
 
 use crate::gpu::{Gpu, GpuOptions};
+use crate::kv::KvError;
 use crate::kv::store::Library;
 use crate::telemetry::Hub;
 
@@ -28,8 +30,6 @@ use super::turn::Turn;
 
 /// Events that a lane remembers between two looks.
 const EVENTS_PER_LANE: usize = 1 << 16;
-/// Groups that are computed again within one turn; with more than this the disk is not worth asking.
-const MAX_REPAIRS: usize = 4096;
 /// A device is rebuilt at most this often within one turn.
 const MAX_REBUILDS: usize = 2;
 /// Tokens at the end of a document that are left for the question's prefill: the template and the tokenizer may join them
@@ -231,19 +231,23 @@ impl Worker {
     }
 
     fn run_turn(&mut self, mut turn: Turn) -> Result<TurnSummary, EngineError> {
-        let (mut rebuilds, mut repairs) = (0, 0);
+        let (mut rebuilds, mut repaired) = (0, HashSet::new());
         loop {
             let result = match (&self.gpu, &mut self.loaded) {
                 (Some(gpu), Some(loaded)) => turn.run(gpu, loaded, &self.port),
                 _ => Err(EngineError::NoModel),
             };
             match result {
-                Err(error) if error.missing_group().is_some() && repairs < MAX_REPAIRS => {
-                    repairs += 1;
-                    if repairs == 1 {
-                        self.port.emit(EngineEvent::Notice(format!("{error}; the answer goes on")));
+                Err(EngineError::Kv(KvError::Missing(group))) => {
+                    if repaired.is_empty() {
+                        self.port.emit(EngineEvent::Notice(as_sentence(&KvError::Missing(group).to_string())));
                     }
-                    self.repair(error.missing_group().unwrap_or_default())?;
+                    // What is lost as soon as it was written again is lost to a disk that cannot be read.
+                    if repaired.insert(group) {
+                        self.repair(group)?;
+                    } else {
+                        self.give_up_disk();
+                    }
                 }
                 Err(error) if error.is_device_lost() && rebuilds < MAX_REBUILDS => {
                     rebuilds += 1;
@@ -258,6 +262,13 @@ impl Worker {
         }
     }
 
+    /// Goes on without the disk: the context is read again, into VRAM and RAM alone.
+    fn give_up_disk(&mut self) {
+        if let (Some(gpu), Some(loaded)) = (&self.gpu, &mut self.loaded) {
+            loaded.give_up_disk(gpu);
+        }
+    }
+
     /// Computes a damaged group again, and before it what it needs and is damaged too.
     fn repair(&mut self, group: u32) -> Result<(), EngineError> {
         let (Some(gpu), Some(loaded)) = (&self.gpu, &mut self.loaded) else { return Err(EngineError::NoModel) };
@@ -268,10 +279,10 @@ impl Worker {
                     todo.pop();
                 }
                 // A pass reads only groups before its own, so this comes to an end.
-                Err(error) => match error.missing_group().filter(|earlier| *earlier < group) {
-                    Some(earlier) => todo.push(earlier),
-                    None => return Err(error),
-                },
+                Err(EngineError::Kv(KvError::Missing(earlier))) if earlier < group && todo.len() <= loaded.tokens.len() => {
+                    todo.push(earlier);
+                }
+                Err(error) => return Err(error),
             }
         }
         Ok(())
