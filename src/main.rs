@@ -10,7 +10,7 @@ fn main() -> ExitCode {
     match cli::parse(std::env::args_os()) {
         Invocation::Done(code) => code,
         Invocation::Headless(command) => cli::run(&command),
-        Invocation::Window(window) => match open_window(window) {
+        Invocation::Window(window) => match open_window(*window) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => cli::fail(error),
         },

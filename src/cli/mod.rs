@@ -43,7 +43,7 @@ use crate::engine::{LoadOptions, ModelSource};
 /// What the arguments ask for.
 pub enum Invocation {
     /// no command: the window opens
-    Window(Window),
+    Window(Box<Window>),
     /// a command, to be handed to [`run`]
     Headless(Box<Headless>),
     /// all was said: help, the version, or what is wrong with the arguments
@@ -67,7 +67,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Invocation {
     let parsed = Cli::try_parse_from(args).and_then(|cli| match cli.command {
         Some(command) => Ok(Invocation::Headless(Box::new(Headless(command)))),
         None => WindowEnv::try_parse_from(["strata"])
-            .map(|env| Invocation::Window(Window { model: env.model.source(), load: env.device.options() })),
+            .map(|env| Invocation::Window(Box::new(Window { model: env.model.source(), load: env.device.options() }))),
     });
     match parsed {
         Ok(invocation) => invocation,

@@ -4,9 +4,10 @@
 //! document's tokens ─► id ─► store in the library: groups that are there are not read again; others are written behind
 //! no document, and too much for VRAM ─► RAM alone where it holds the rest of the window, else a scratch store as well
 //! ```
-//! 1. A store is named by what makes its pages: model, settings and the document's tokens. 2. Whatever keeps a document
-//! from being saved is a notice, never a failed answer. 3. The disk budget holds for the whole library: other documents
-//! leave it, least recently used first, never one that is open.
+//! 1. A store is named by what makes its pages: model, settings and the document's tokens.
+//! 2. Whatever keeps a document from being saved is a notice, never a failed answer.
+//! 3. The disk budget holds for the whole library: other documents leave it, least recently used first, never one that is
+//!    open.
 //!
 //! Owner thread: the engine.
 

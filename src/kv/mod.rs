@@ -4,8 +4,9 @@
 //! cache: tail, pool, slots (VRAM) ◄─► transfer (a thread) ◄─► lower: RAM, and the disk through store
 //!   ▲ layout: what the budget is spent on   ▲ residency: which page has a frame
 //! ```
-//! 1. A page is 64 tokens of one layer, all KV heads. 2. Only [`residency`] and [`lower`] change where a page is; it stays
-//! readable where it was until the copy is complete. 3. Attention over the whole context reads every page wherever it is.
+//! 1. A page is 64 tokens of one layer, all KV heads.
+//! 2. Only `residency` and [`lower`] change where a page is; it stays readable where it was until the copy is complete.
+//! 3. Attention over the whole context reads every page wherever it is.
 
 pub mod budget;
 mod cache;

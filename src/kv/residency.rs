@@ -3,9 +3,10 @@
 //! ```text
 //! (layer, group of 64 tokens) ─► frame of the layer's pool, or none: then the page is below, in RAM or on the disk
 //! ```
-//! 1. A frame holds one page, a page has one frame at most. 2. A new page takes the lowest free frame, so frames in use are
-//! a prefix unless pages left out of order. 3. Attention over the whole context reads every page in every step: a set that
-//! stays beats any order of replacement, so pages that have a frame keep it.
+//! 1. A frame holds one page, a page has one frame at most.
+//! 2. A new page takes the lowest free frame, so frames in use are a prefix unless pages left out of order.
+//! 3. Attention over the whole context reads every page in every step: a set that stays beats any order of replacement, so
+//!    pages that have a frame keep it.
 
 /// Frames of every layer.
 #[derive(Debug, Clone)]
