@@ -1,7 +1,7 @@
 //! Strata: chat with book-length documents on the GPU you already have, fully local.
 //!
 //! ```text
-//! file -> document -> token ids -> engine: prefill -> K,V blocks -> attention -> logits -> token -> chat panel
+//! file -> document -> token ids -> engine: prefill -> K,V pages in VRAM | RAM | disk -> attention -> token -> chat
 //! ```
 //! Data flows left to right; control flows back only as [`engine::EngineCommand`].
 //!
@@ -11,7 +11,7 @@
 //!
 //! # Invariants
 //! 1. A policy does no I/O and sees no GPU type: plain data in, a selection out.
-//! 2. Only the KV residency changes where a block lives; it stays readable until the new copy is complete.
+//! 2. Only the KV residency changes where a page lives; it stays readable until the new copy is complete and checked.
 //! 3. Everything is written to disk at most once per page.
 //! 4. Exact dense attention (`full`) always exists: it is the oracle for every selective policy.
 //! 5. Budgets are caps. Running out of one degrades speed or is refused with numbers, never silently.
@@ -20,7 +20,7 @@
 //! 7. A wrong, torn, stale or foreign file is detected; never a wrong token from a bad file.
 //! 8. Nothing opens a socket unless the user asked for it.
 //! 9. No silent truncation: a context that does not fit the model's window is refused with both numbers.
-//! 10. Linux first, never Linux only: folders come from the `directories` crate, devices from `wgpu`.
+//! 10. Linux first, never Linux only: what is Linux alone (io_uring, O_DIRECT) has a portable twin, tested as well.
 
 pub mod app;
 pub mod base;

@@ -16,19 +16,17 @@ use crate::gpu::kernels::attention_prefill::{AttentionPrefill, PrefillBindings};
 use crate::gpu::kernels::linear::{Embed, Linear, LinearActivation, LinearBinding, LinearSlices, LinearSpec, WeightFormat};
 use crate::gpu::kernels::norm::Norm;
 use crate::gpu::kernels::rope_append::{RopeAppend, RopeAppendSpec};
-use crate::gpu::kernels::sample::{Sample, TOP_K_BYTES};
+use crate::gpu::kernels::sample::Sample;
 use crate::gpu::kernels::seal_pages::SealPages;
-use crate::gpu::{Binding, Buffer, Gpu, GpuError, Slice};
+use crate::gpu::{Binding, Gpu, GpuError, Slice};
 use crate::kv::{KvCache, KvSpec, Paged, VramPlan};
 use crate::model::ModelFile;
 use crate::model::place::{PlacedMatrix, PlacedModel, PlacedNorm, Weights};
 use crate::model::plan::{Activation, ModelPlan, NormKind, PositionPlan, RopePlan, RopeStyle};
 
+use super::activations::{Activations, activation_bytes, max_chunk, tile_keys};
 use super::command::KvDtype;
 use super::error::EngineError;
-
-/// Largest scores buffer of prefill attention, bytes: longer contexts take more tiles.
-const SCORES_BYTES: u64 = 32 << 20;
 
 /// One matrix, ready to be multiplied with.
 pub(super) struct LinearOp {
@@ -89,24 +87,6 @@ pub(super) struct SplitBuffers {
     pub(super) merge: Binding,
 }
 
-/// Buffers between the ops.
-pub(super) struct Activations {
-    pub(super) ids: Slice,
-    pub(super) positions: Slice,
-    pub(super) rope: Slice,
-    pub(super) x: Slice,
-    pub(super) h: Slice,
-    qkv: Slice,
-    q: Slice,
-    attn: Slice,
-    ff: Slice,
-    pub(super) logits: Slice,
-    scores: Slice,
-    prefill_state: Slice,
-    pub(super) result: Slice,
-    pub(super) readback: Buffer,
-}
-
 /// What the loader decides before anything is allocated.
 #[derive(Debug, Clone)]
 pub struct MemoryEstimate {
@@ -155,42 +135,6 @@ pub struct DeviceModel {
     pub(super) tile_keys: usize,
     /// the KV cache
     pub kv: KvCache,
-}
-
-/// Tokens of the largest chunk on this device.
-pub(super) fn max_chunk(gpu: &Gpu) -> usize {
-    if gpu.is_software() { 128 } else { crate::base::limits::MAX_PREFILL_CHUNK }
-}
-
-fn tile_keys(dims: &ModelDims, chunk: usize) -> usize {
-    let most = SCORES_BYTES as usize / (dims.n_head * chunk * 4);
-    (most / 64 * 64).clamp(64, 8192)
-}
-
-/// Bytes of each activation buffer, in the order of [`Activations`].
-fn activation_bytes(plan: &ModelPlan, chunk: usize, tile: usize) -> Vec<(&'static str, u64)> {
-    let d = &plan.dims;
-    let n_pairs = match &plan.position {
-        PositionPlan::Rope(r) => r.inv_freq.len(),
-        PositionPlan::Learned { .. } => 0,
-    };
-    let per_token = |n: usize| (chunk * n * 4) as u64;
-    vec![
-        ("token ids", per_token(1)),
-        ("positions", per_token(1)),
-        ("rope table", per_token(2 * n_pairs)),
-        ("x", per_token(d.hidden_dim)),
-        ("h", per_token(d.hidden_dim)),
-        ("qkv", per_token(d.q_dim() + 2 * d.kv_dim())),
-        ("q", per_token(d.q_dim())),
-        ("attn", per_token(d.q_dim())),
-        ("ff", per_token(d.ffn_dim)),
-        ("logits", d.vocab_size as u64 * 4),
-        ("scores", (d.n_head * chunk * tile * 4) as u64),
-        ("softmax state", (d.n_head * chunk * 16) as u64),
-        ("result", TOP_K_BYTES),
-        ("readback", TOP_K_BYTES),
-    ]
 }
 
 /// Shape of the cache of this model.
@@ -251,7 +195,7 @@ impl DeviceModel {
         let weights = Weights::upload(gpu, file, placed, progress)?;
         let chunk = max_chunk(gpu);
         let tile = tile_keys(&plan.dims, chunk);
-        let act = allocate(gpu, plan, chunk, tile)?;
+        let act = Activations::allocate(gpu, plan, chunk, tile)?;
         let d = &plan.dims;
         let (layer_norm, eps) = match plan.norm {
             NormKind::Rms { eps } => (false, eps),
@@ -432,28 +376,6 @@ impl DeviceModel {
         let b = Builder { gpu, weights: &self.weights, act: &self.act, norm: &self.norm };
         Ok((b.linear(self.weights.placed.output(), &self.act.h, &logits, LinearActivation::None, false)?, logits))
     }
-}
-
-fn allocate(gpu: &Gpu, plan: &ModelPlan, chunk: usize, tile: usize) -> Result<Activations, GpuError> {
-    let sizes = activation_bytes(plan, chunk, tile);
-    let size = |name: &str| sizes.iter().find(|(n, _)| *n == name).map_or(16, |(_, b)| *b);
-    let buffer = |name: &str| -> Result<Slice, GpuError> { Ok(gpu.buffer(name, size(name))?.all()) };
-    Ok(Activations {
-        ids: buffer("token ids")?,
-        positions: buffer("positions")?,
-        rope: buffer("rope table")?,
-        x: buffer("x")?,
-        h: buffer("h")?,
-        qkv: buffer("qkv")?,
-        q: buffer("q")?,
-        attn: buffer("attn")?,
-        ff: buffer("ff")?,
-        logits: buffer("logits")?,
-        scores: buffer("scores")?,
-        prefill_state: buffer("softmax state")?,
-        result: buffer("result")?,
-        readback: gpu.readback_buffer("readback", size("readback"))?,
-    })
 }
 
 struct Builder<'a> {

@@ -15,6 +15,7 @@ use super::device_model::{AttentionOps, DeviceModel, LinearOp, RunOps};
 use super::error::EngineError;
 use super::pace::Pace;
 use crate::kv::BLOCKS_PER_PAGE;
+use crate::telemetry::{KernelFamily, NO_LAYER};
 
 impl DeviceModel {
     /// Checks ids and writes the small per-chunk inputs: ids, positions, cos and sin.
@@ -54,6 +55,7 @@ impl DeviceModel {
         self.kv.begin_pass(gpu, first_pos);
         self.write_inputs(gpu, tokens, first_pos)?;
         let n = tokens.len();
+        pace.mark(KernelFamily::Other, NO_LAYER);
         for (binding, slab) in &self.embed.slabs {
             self.embed.op.record(&mut pace.recorder, binding, n, *slab, 0);
         }
@@ -73,16 +75,25 @@ impl DeviceModel {
         let d = &self.dims;
         let layer = &self.layers[layer_idx];
         let (qkv_dim, q_dim) = (d.q_dim() + 2 * d.kv_dim(), d.q_dim());
+        let idx = layer_idx as u32;
+        pace.mark(KernelFamily::Norm, idx);
         self.norm.record(&mut pace.recorder, &layer.attn_norm, d.hidden_dim, 0, n);
+        pace.mark(KernelFamily::Linear, idx);
         linear(gpu, pace, &layer.qkv, n, d.hidden_dim, qkv_dim)?;
         let first_slot = first_pos % KV_PAGE_TOKENS;
         let range = AppendRange { first_token: 0, n_tokens: n, first_slot, n_blocks: self.kv.tail_blocks() };
+        pace.mark(KernelFamily::Rope, idx);
         self.rope_append.record(&mut pace.recorder, &self.tails[layer_idx].rope_append, range);
+        pace.mark(KernelFamily::Attention, idx);
         self.attend(gpu, pace, layer_idx, first_pos, n)?;
+        pace.mark(KernelFamily::Seal, idx);
         self.seal(gpu, pace, layer_idx, first_pos + n)?;
         let (d, layer) = (&self.dims, &self.layers[layer_idx]);
+        pace.mark(KernelFamily::Linear, idx);
         linear(gpu, pace, &layer.attn_output, n, q_dim, d.hidden_dim)?;
+        pace.mark(KernelFamily::Norm, idx);
         self.norm.record(&mut pace.recorder, &layer.ffn_norm, d.hidden_dim, 0, n);
+        pace.mark(KernelFamily::Linear, idx);
         linear(gpu, pace, &layer.ffn_up, n, d.hidden_dim, d.ffn_dim)?;
         linear(gpu, pace, &layer.ffn_down, n, d.ffn_dim, d.hidden_dim)
     }
@@ -181,7 +192,9 @@ impl DeviceModel {
     /// # Errors
     /// A lost device.
     pub(super) fn run_output(&self, gpu: &Gpu, pace: &mut Pace, row: usize) -> Result<(), EngineError> {
+        pace.mark(KernelFamily::Norm, NO_LAYER);
         self.norm.record(&mut pace.recorder, &self.output_norm, self.dims.hidden_dim, row, 1);
+        pace.mark(KernelFamily::Linear, NO_LAYER);
         linear(gpu, pace, &self.output, 1, self.dims.hidden_dim, self.dims.vocab_size)
     }
 

@@ -10,9 +10,10 @@ use crate::gpu::{Gpu, GpuError, Timeline};
 use crate::kv::{KvCache, KvError, KvSpec, VramPlan};
 use crate::model::place;
 use crate::model::{ModelFile, RecommendedSampling, TokenizerSource};
-use crate::telemetry::Hub;
+use crate::telemetry::{Hub, KernelFamily, NO_LAYER};
 use crate::token::{ChatMessage, ChatTemplate, Prompt, Tokenizer};
 
+use super::activations::max_chunk;
 use super::below::{Below, FolderHook};
 use super::command::{EngineEvent, LoadOptions, Message, ModelInfo, ModelSource, Role, Sampling};
 use super::device_model::{self, DeviceModel};
@@ -277,6 +278,7 @@ impl Loaded {
     pub(super) fn watch_device(&mut self, gpu: &Gpu) -> Result<(), GpuError> {
         if self.pace.timeline.is_none() && (self.observer.is_tracing() || self.model.kv.has_lower()) {
             self.pace.timeline = Some(Timeline::new(gpu)?);
+            self.pace.by_part = self.observer.is_tracing();
         }
         Ok(())
     }
@@ -362,6 +364,7 @@ impl Loaded {
             return Ok(Picked::All(self.all_logits(gpu)?));
         }
         let k = crate::base::limits::TOP_K_CANDIDATES;
+        self.pace.mark(KernelFamily::Sample, NO_LAYER);
         if sampler.is_greedy() {
             model.sample.record_argmax(&mut self.pace.recorder, &model.sample_bindings, vocab_size);
         } else {
@@ -389,7 +392,7 @@ impl Loaded {
 
 /// What the VRAM budget is spent on.
 fn plan_vram(gpu: &Gpu, spec: &KvSpec, context: usize, budget: u64) -> Result<VramPlan, KvError> {
-    VramPlan::new(spec, context, device_model::max_chunk(gpu), Some(budget))
+    VramPlan::new(spec, context, max_chunk(gpu), Some(budget))
         .map_err(|least| KvError::VramTooSmall { least: Bytes(least), budget: Bytes(budget) })
 }
 

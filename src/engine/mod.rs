@@ -7,6 +7,7 @@
 //! 1. [`EngineCommand`] and [`EngineEvent`] are the whole API; a front end sees no buffer and no token id of an answer.
 //! 2. One thread owns the device. 3. All queues are bounded.
 
+mod activations;
 mod below;
 mod command;
 mod device_model;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::base::limits::SUBMIT_TARGET_MILLIS;
 use crate::gpu::{Gpu, GpuError, Recorder, Submitted, Timeline};
-use crate::telemetry::{self, EventKind, Hub, Lane, WaitCause};
+use crate::telemetry::{self, EventKind, Hub, KernelFamily, Lane, WaitCause};
 
 /// Submits on the device at once: one runs, one is ready.
 const MAX_IN_FLIGHT: usize = 2;
@@ -31,6 +31,8 @@ pub struct Pace {
     pub n_dispatches: usize,
     /// device times of every submit, where they are wanted
     pub timeline: Option<Timeline>,
+    /// device times of every part that is marked, not only of the submit: each takes a pass of its own
+    pub by_part: bool,
     gpu_lane: Lane,
     engine_lane: Lane,
 }
@@ -47,6 +49,7 @@ impl Pace {
             encode: Duration::ZERO,
             n_dispatches: 0,
             timeline: None,
+            by_part: false,
             gpu_lane: hub.lane("gpu"),
             engine_lane: hub.lane("engine"),
         }
@@ -55,6 +58,13 @@ impl Pace {
     /// With `whole`, work is submitted only by [`Pace::flush`].
     pub fn set_whole(&mut self, whole: bool) {
         self.whole = whole;
+    }
+
+    /// Says what is recorded from here on; `layer` may be [`telemetry::NO_LAYER`].
+    pub fn mark(&mut self, family: KernelFamily, layer: u32) {
+        if self.by_part {
+            self.recorder.mark(family, layer);
+        }
     }
 
     /// Speed learned so far, floating-point operations per second.

@@ -171,10 +171,11 @@ mod tests {
         assert!(opened.iter().all(|x| x.is_finite()));
         let slot_numbers = 2 * BLOCK_TOKENS * shape.head_dim;
         for (which, at) in shape.scales() {
-            let step = f16::from_le_bytes([bytes[at], bytes[at + 1]]).to_f32();
+            let half = |at: usize| f16::from_le_bytes([bytes[at], bytes[at + 1]]).to_f32();
+            let (step, low) = (half(at), half(at + 2));
             for (slot, i) in shape.members(which) {
                 let (x, y) = (finite(page[slot * slot_numbers + i]), opened[slot * slot_numbers + i]);
-                let limit = 0.5 * step + 3.0 * f32::EPSILON * (x.abs() + y.abs());
+                let limit = 0.5 * step + 3.0 * f32::EPSILON * (x.abs() + y.abs() + low.abs());
                 assert!((x - y).abs() <= limit, "{which:?}: {x} became {y}, step {step}");
             }
         }

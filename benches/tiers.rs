@@ -1,0 +1,203 @@
+//! What the tiers below VRAM cost, on the built-in model: resuming a saved document, and answering with most of the KV
+//! outside of VRAM.
+//!
+//! `cargo bench --bench tiers` · `STRATA_BENCH_TOKENS` length of the document (16384 otherwise) · `STRATA_BENCH_DIR` folder
+//! for the library (the build's own otherwise) · `STRATA_BENCH_DECODE` tokens of each answer (48 otherwise).
+//!
+//! Every ratio is of one run. Links are held to the speed at which moving the pages of a token takes as long as computing
+//! it does with all of them in VRAM, because that is where a pipeline can gain most; the baseline (`--pipeline off`) moves
+//! a layer's pages, then computes the layer, as FlexGen does. Answers are compared before anything is reported.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "a bench prints, and ends where it fails")]
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use strata::base::{Bytes, LinkLimits, Tiers};
+use strata::engine::{
+    DocumentRef, EngineCommand, EngineEvent, EngineHandle, LoadOptions, Message, ModelSource, Role, Sampling, TurnSummary,
+};
+
+/// Repetitions of everything that is timed; the median counts.
+const N_ROUNDS: usize = 3;
+
+fn setting(name: &str, otherwise: usize) -> usize {
+    std::env::var(name).map_or(otherwise, |text| text.parse().unwrap())
+}
+
+fn engine(options: LoadOptions) -> EngineHandle {
+    let handle = strata::engine::spawn(|| {});
+    assert!(handle.send(EngineCommand::LoadModel { source: ModelSource::BuiltIn, options }));
+    loop {
+        match handle.wait(Duration::from_secs(120)).unwrap() {
+            EngineEvent::ModelLoaded(_) => return handle,
+            EngineEvent::ModelFailed { sentence, .. } => panic!("{sentence}"),
+            _ => {}
+        }
+    }
+}
+
+/// Ends the engine and waits until it has put everything down.
+fn close(handle: EngineHandle) {
+    handle.send(EngineCommand::Shutdown);
+    while handle.wait(Duration::from_secs(60)).is_ok() {}
+}
+
+struct Document {
+    text: String,
+    decode: usize,
+}
+
+impl Document {
+    /// Prose of about `n_tokens` tokens in which no two paragraphs are alike.
+    fn new(handle: &EngineHandle, n_tokens: usize, decode: usize) -> Document {
+        let sample = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/sample-document.md")).unwrap();
+        let mut text = String::new();
+        let mut i = 0;
+        while count(handle, &text) < n_tokens {
+            for paragraph in sample.split("\n\n") {
+                i += 1;
+                text.push_str(&format!("Entry {i}. {paragraph}\n\n"));
+            }
+        }
+        Document { text, decode }
+    }
+
+    fn ask(&self, handle: &EngineHandle, save: bool, question: &str) -> (String, TurnSummary) {
+        let reference = DocumentRef {
+            content_hash: *blake3::hash(self.text.as_bytes()).as_bytes(),
+            name: "bench.txt".into(),
+            bytes: self.text.len() as u64,
+            pages: 1,
+            text_bytes: self.text.len(),
+            save,
+        };
+        let messages = vec![Message { role: Role::User, content: format!("{}\n\n{question}", self.text) }];
+        let (sampling, max_tokens) = (Sampling::default(), self.decode);
+        handle.send(EngineCommand::Ask { turn: 1, messages, document: Some(reference), sampling, max_tokens });
+        let mut text = String::new();
+        loop {
+            match handle.wait(Duration::from_secs(600)).unwrap() {
+                EngineEvent::Token { text: piece, .. } => text.push_str(&piece),
+                EngineEvent::Finished { summary, .. } => return (text, *summary),
+                EngineEvent::Failed { sentence, .. } => panic!("{sentence}"),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn count(handle: &EngineHandle, text: &str) -> usize {
+    handle.send(EngineCommand::Count { turn: 2, messages: vec![Message { role: Role::User, content: text.to_owned() }] });
+    loop {
+        if let EngineEvent::Counted { tokens, .. } = handle.wait(Duration::from_secs(60)).unwrap() {
+            return tokens;
+        }
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+const QUESTION: &str = "Quote the passage that says the annual budget";
+
+/// A fresh read, then the same question in engines that find the document saved.
+fn resume(document: &Document, dir: &Path, options: &LoadOptions) -> TurnSummary {
+    let handle = engine(options.clone());
+    let (text, fresh) = document.ask(&handle, true, QUESTION);
+    close(handle);
+    let mut first_tokens = Vec::new();
+    for _ in 0..N_ROUNDS {
+        let handle = engine(options.clone());
+        let (again, summary) = document.ask(&handle, true, QUESTION);
+        assert_eq!(again, text, "the saved document answers differently");
+        assert!(summary.cached_tokens + 64 > fresh.prompt_tokens - 32, "it was read again: {summary:?}");
+        first_tokens.push(summary.first_token_ms);
+        close(handle);
+    }
+    let resumed = median(first_tokens);
+    println!("\n## Resume of a saved document, {} tokens\n", fresh.prompt_tokens);
+    println!("| | to the first token, ms | over fresh |\n|---|---|---|");
+    println!("| fresh prefill | {:.0} | 1 |", fresh.first_token_ms);
+    println!("| saved, new process's engine | {resumed:.0} | 1/{:.0} |", fresh.first_token_ms / resumed);
+
+    fresh
+}
+
+struct Row {
+    name: &'static str,
+    tokens_per_s: f64,
+    overlap: Option<f64>,
+    attention: String,
+}
+
+fn decode(name: &'static str, document: &Document, options: &LoadOptions, text: &str) -> Row {
+    let (mut rates, mut overlaps, mut attention) = (Vec::new(), Vec::new(), String::new());
+    let handle = engine(options.clone());
+    // What the first answer finds in a tier that is cold does not count.
+    for round in 0..=N_ROUNDS {
+        let (again, summary) = document.ask(&handle, true, QUESTION);
+        assert_eq!(again, text, "{name} answers differently");
+        if let Some(budget) = options.budgets.vram {
+            assert!(summary.kv_peak_bytes.vram <= budget.0, "{name}: {:?} over {budget}", summary.kv_peak_bytes);
+        }
+        if round > 0 {
+            rates.push(summary.tokens_per_s);
+            overlaps.extend(summary.overlap);
+            attention = format!("{:?}", summary.attention);
+        }
+    }
+    close(handle);
+    Row { name, tokens_per_s: median(rates), overlap: (!overlaps.is_empty()).then(|| median(overlaps)), attention }
+}
+
+fn offload(document: &Document, fresh: &TurnSummary, base: &LoadOptions) {
+    let handle = engine(base.clone());
+    let (text, _) = document.ask(&handle, true, QUESTION);
+    close(handle);
+    let kv_bytes = fresh.prompt_tokens as u64 * 3072;
+    let with = |vram: Option<u64>, ram: Option<u64>, limits: LinkLimits, synchronous: bool| LoadOptions {
+        budgets: Tiers { vram: vram.map(Bytes), ram: ram.map(Bytes), disk: None },
+        limits,
+        synchronous,
+        ..base.clone()
+    };
+    let mut rows = vec![decode("all in VRAM", document, &with(None, None, LinkLimits::default(), false), &text)];
+    let link = (kv_bytes as f64 * 0.9 * rows[0].tokens_per_s) as u64;
+    let tenth = Some(kv_bytes / 10);
+    let pcie = LinkLimits { pcie: Some(link), ..LinkLimits::default() };
+    let nvme = LinkLimits { nvme: Some(link), ..LinkLimits::default() };
+    rows.push(decode("VRAM 1/10, RAM, pipeline", document, &with(tenth, None, pcie, false), &text));
+    rows.push(decode("VRAM 1/10, RAM, layer by layer", document, &with(tenth, None, pcie, true), &text));
+    rows.push(decode("VRAM 1/10, RAM 1/10, disk, pipeline", document, &with(tenth, tenth, nvme, false), &text));
+    rows.push(decode("VRAM 1/10, RAM 1/10, disk, layer by layer", document, &with(tenth, tenth, nvme, true), &text));
+    println!(
+        "\n## Exact answers with the KV 10 times the VRAM budget, {} tokens, links held to {}/s\n",
+        fresh.prompt_tokens,
+        Bytes(link)
+    );
+    println!("| KV | attention | tokens/s | of all in VRAM | overlap |\n|---|---|---|---|---|");
+    for row in &rows {
+        let overlap = row.overlap.map_or(String::from("-"), |o| format!("{o:.2}"));
+        let share = row.tokens_per_s / rows[0].tokens_per_s;
+        println!("| {} | {} | {:.1} | {share:.2} | {overlap} |", row.name, row.attention, row.tokens_per_s);
+    }
+    println!("\npipeline over layer by layer: {:.2}x from RAM, {:.2}x from the disk", ratio(&rows, 1), ratio(&rows, 3));
+}
+
+fn ratio(rows: &[Row], i: usize) -> f64 {
+    rows[i].tokens_per_s / rows[i + 1].tokens_per_s
+}
+
+fn main() {
+    let dir = std::env::var("STRATA_BENCH_DIR").map_or_else(|_| PathBuf::from(env!("CARGO_TARGET_TMPDIR")), PathBuf::from);
+    let dir = tempfile::tempdir_in(dir).unwrap();
+    let n_tokens = setting("STRATA_BENCH_TOKENS", 16_384);
+    let options = LoadOptions { kv_dir: Some(dir.path().to_owned()), context: Some(n_tokens + 4096), ..LoadOptions::default() };
+    let handle = engine(options.clone());
+    let document = Document::new(&handle, n_tokens, setting("STRATA_BENCH_DECODE", 48));
+    close(handle);
+    let fresh = resume(&document, dir.path(), &options);
+    offload(&document, &fresh, &options);
+}

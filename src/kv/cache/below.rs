@@ -1,0 +1,116 @@
+//! What lies below VRAM for one context: opening, closing and emptying it, and which tokens it knows of.
+//!
+//! Owner: the engine thread.
+
+use super::{KvCache, N_READBACKS, Slot, Stage};
+use crate::base::limits::KV_PAGE_TOKENS;
+use crate::gpu::{Gpu, HostBuffer};
+use crate::kv::error::KvError;
+use crate::kv::layout::BLOCKS_PER_PAGE;
+use crate::kv::lower::Lower;
+use crate::kv::store::Io;
+use crate::kv::transfer::LowerReport;
+
+impl KvCache {
+    /// Puts RAM, and a store where there is one, below the context as it is, which knows of `n_tokens` already. Slots exist
+    /// afterwards, whose bind groups must follow.
+    ///
+    /// # Errors
+    /// Out of VRAM, a lost device.
+    pub fn open_lower(&mut self, gpu: &Gpu, lower: Lower, n_tokens: usize) -> Result<(), KvError> {
+        self.make_stage(gpu)?;
+        self.transfer.open(lower);
+        self.has_lower = true;
+        self.n_tokens_below = n_tokens;
+        Ok(())
+    }
+
+    /// Begins the context anew with a document, of which `n_present` groups are in the store already; the others of its
+    /// `n_tokens` are written to it.
+    pub fn begin_document(&mut self, n_present: u32, n_tokens: usize) {
+        self.n_sealed = n_present;
+        self.n_document_tokens = n_tokens;
+        self.saved_groups = (n_tokens / KV_PAGE_TOKENS) as u32;
+    }
+
+    /// There are tiers below.
+    pub fn has_lower(&self) -> bool {
+        self.has_lower
+    }
+
+    /// Forgets the context and closes what is below it; the I/O, for the next.
+    pub fn close_lower(&mut self, gpu: &Gpu) -> Option<Io> {
+        let mut io = None;
+        if self.has_lower {
+            // What a lost device cannot hand over any more will be computed again.
+            let _ = self.empty_readbacks(gpu);
+            io = self.transfer.close();
+            self.has_lower = false;
+        }
+        (self.saved_groups, self.n_document_tokens, self.n_tokens_below, self.n_sealed) = (0, 0, 0, 0);
+        self.residency.truncate(0);
+        self.forget_stream();
+        io
+    }
+
+    /// What is below now.
+    pub fn report(&self) -> LowerReport {
+        if self.has_lower { self.transfer.report() } else { LowerReport::default() }
+    }
+
+    /// Waits until everything below is written; false where something could not be.
+    ///
+    /// # Errors
+    /// What the tiers below failed with, or a lost device.
+    pub fn flush_lower(&mut self, gpu: &Gpu) -> Result<bool, KvError> {
+        if !self.has_lower {
+            return Ok(true);
+        }
+        self.empty_readbacks(gpu)?;
+        let flushed = self.transfer.flush();
+        // What it has to say is there now.
+        self.hear(gpu)?;
+        Ok(flushed)
+    }
+
+    fn empty_readbacks(&mut self, gpu: &Gpu) -> Result<(), KvError> {
+        while self.stage.as_ref().is_some_and(|s| s.free_readbacks.len() < s.readbacks.len()) {
+            self.hear(gpu)?;
+        }
+        Ok(())
+    }
+
+    /// `chunk` at `pos` is part of the context now: the store's header names its tokens before pages of them come.
+    pub fn append_tokens(&mut self, pos: usize, chunk: &[u32]) {
+        let new = chunk.get(self.n_tokens_below.saturating_sub(pos)..).unwrap_or_default();
+        if self.has_lower && !new.is_empty() {
+            self.transfer.append_tokens(new);
+            self.n_tokens_below += new.len();
+        }
+    }
+
+    /// Makes slots and readback buffers, once.
+    fn make_stage(&mut self, gpu: &Gpu) -> Result<(), KvError> {
+        if self.stage.is_some() {
+            return Ok(());
+        }
+        let bytes = self.plan.slot_pages as u64 * self.spec.page_bytes();
+        let mut slots = Vec::new();
+        for i in 0..self.plan.n_slots {
+            let slot = Slot { upload: gpu.upload_buffer(bytes)?, pages: gpu.buffer("KV slot", bytes)?.all() };
+            self.transfer.map_slot(i, &slot.upload);
+            slots.push(slot);
+        }
+        let table = gpu.buffer("KV slot table", self.spec.table_bytes(self.plan.slot_pages))?.all();
+        let identity: Vec<usize> = (0..self.plan.slot_pages).collect();
+        gpu.upload(&table, bytemuck::cast_slice(&self.spec.table(&identity, self.plan.slot_pages * BLOCKS_PER_PAGE)))?;
+        let readback = self.plan.tail_pages as u64 * self.spec.page_bytes();
+        let readbacks: Vec<HostBuffer> =
+            (0..N_READBACKS).map(|_| gpu.host_readback_buffer(readback)).collect::<Result<_, _>>()?;
+        self.transfer.buffers(slots.iter().map(|s| s.upload.clone()).collect(), readbacks.clone());
+        gpu.poll()?;
+        self.stage = Some(Stage { slots, table, readbacks, free_readbacks: (0..N_READBACKS).collect() });
+        self.peak_bytes = self.peak_bytes.max(self.bytes());
+        Ok(())
+    }
+}

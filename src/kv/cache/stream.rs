@@ -1,0 +1,147 @@
+//! Pages that have no frame, on their way to attention: batches in the order of layers, one slot each.
+//!
+//! ```text
+//! begin_pass ─► batches ─► Transfer ─► next_filled ─► record_slot ─► attention, and a frame where one is free
+//! ```
+//! Owner: the engine thread. The stream is cyclic, so that the first layer's pages of the next pass come while the last
+//! layer of this one computes; it begins anew only when other pages are wanted.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Batch, FilledSlot, KvCache};
+use crate::base::limits::KV_PAGE_TOKENS;
+use crate::gpu::{Gpu, Recorder};
+use crate::kv::error::KvError;
+use crate::kv::transfer::{Arrival, StreamPlan};
+
+/// How long to wait for an arrival before the device is looked after again.
+const PATIENCE: Duration = Duration::from_micros(200);
+
+impl KvCache {
+    /// Prepares a pass over tokens from `first_pos` on, which reads all complete groups before it: turns the tail's ring so
+    /// that the first token has its place, and starts the stream of pages that have no frame.
+    pub fn begin_pass(&mut self, gpu: &Gpu, first_pos: usize) {
+        let group = (first_pos / KV_PAGE_TOKENS) as u32;
+        let behind = group.wrapping_sub(self.tail.first_group) as usize;
+        if behind != 0 {
+            // Complete pages make room at the end; the partial one behind them becomes the first.
+            let n = self.tail.order.len();
+            self.tail.order.rotate_left(behind.min(n) % n);
+            self.tail.first_group = group;
+            let table = self.spec.table(&self.tail.order, self.tail_blocks());
+            gpu.write(&self.tail.table, bytemuck::cast_slice(&table));
+        }
+        if !self.has_lower {
+            return;
+        }
+        let mut batches = Vec::new();
+        for layer in 0..self.spec.n_layer {
+            for groups in self.residency.missing(layer, group).chunks(self.plan.slot_pages) {
+                batches.push(Batch { layer: layer as u32, groups: groups.to_vec() });
+            }
+        }
+        let unbroken = self.next_batch == self.stream.len();
+        if self.synchronous || !unbroken || batches != self.stream {
+            self.stream = batches;
+            if !self.synchronous {
+                self.start_stream(StreamPlan { batches: self.stream.clone(), cyclic: true });
+            }
+        }
+        self.next_batch = 0;
+    }
+
+    /// Pages in each batch that a layer's attention waits for, in order.
+    pub fn batches_of(&self, layer: usize) -> Vec<usize> {
+        if !self.has_lower {
+            return Vec::new();
+        }
+        self.stream.iter().filter(|b| b.layer as usize == layer).map(|b| b.groups.len()).collect()
+    }
+
+    /// Waits for the next batch of the stream.
+    ///
+    /// # Errors
+    /// [`KvError::Missing`] where a page must be computed again, or what the tiers below failed with, or a lost device.
+    pub fn next_filled(&mut self, gpu: &Gpu) -> Result<FilledSlot, KvError> {
+        let Some(batch) = self.stream.get(self.next_batch).cloned() else { return Err(KvError::TransferGone) };
+        let mut wanted = self.next_batch;
+        if self.synchronous {
+            // Nothing is on its way before it is asked for.
+            wanted = 0;
+            self.start_stream(StreamPlan { batches: vec![batch.clone()], cyclic: false });
+        }
+        loop {
+            if let Some((index, slot)) = self.ahead.pop_front() {
+                debug_assert_eq!(index, wanted, "batches arrive in order");
+                self.next_batch += 1;
+                self.counts.fetched += batch.groups.len() as u64;
+                self.moved.ram_to_vram += batch.groups.len() as u64 * self.spec.page_bytes();
+                return Ok(FilledSlot { slot, batch });
+            }
+            if let Some(group) = self.lost.take() {
+                return Err(KvError::Missing(group));
+            }
+            self.hear(gpu)?;
+        }
+    }
+
+    /// Waits a moment for an arrival and takes it.
+    pub(super) fn hear(&mut self, gpu: &Gpu) -> Result<(), KvError> {
+        gpu.poll()?;
+        match self.transfer.arrival(PATIENCE)? {
+            Some(Arrival::Filled { epoch, index, slot }) if epoch == self.epoch => self.ahead.push_back((index, slot)),
+            Some(Arrival::Filled { slot, .. }) => self.transfer.return_slot(slot),
+            Some(Arrival::Missing { epoch, page }) if epoch == self.epoch => self.lost = Some(page.group),
+            Some(Arrival::Emptied(i)) => {
+                if let Some(stage) = &mut self.stage {
+                    stage.readbacks[i].close();
+                    stage.free_readbacks.push_back(i);
+                }
+            }
+            Some(Arrival::Failed(error)) => return Err(error),
+            Some(Arrival::Notice(notice)) => self.notices.push(notice),
+            Some(Arrival::Missing { .. }) | None => {}
+        }
+        Ok(())
+    }
+
+    /// Begins a new stream; what was on its way for the old one goes back.
+    fn start_stream(&mut self, plan: StreamPlan) {
+        self.epoch += 1;
+        self.lost = None;
+        for (_, slot) in self.ahead.drain(..) {
+            self.transfer.return_slot(slot);
+        }
+        self.transfer.plan(self.epoch, Arc::new(plan));
+    }
+
+    pub(super) fn forget_stream(&mut self) {
+        self.stream.clear();
+        self.next_batch = 0;
+        self.start_stream(StreamPlan::default());
+    }
+
+    /// Records the way of a filled slot onto the device: to where attention reads it, and to frames where some are free.
+    pub fn record_slot(&mut self, recorder: &mut Recorder, filled: &FilledSlot) {
+        let Some(slot) = self.stage.as_ref().and_then(|s| s.slots.get(filled.slot)) else { return };
+        slot.upload.close();
+        let page = self.spec.page_bytes();
+        let n_bytes = filled.batch.groups.len() as u64 * page;
+        recorder.copy(&slot.upload.slice(0, n_bytes), &slot.pages.buffer.slice(0, n_bytes));
+        let layer = filled.batch.layer as usize;
+        for (i, group) in filled.batch.groups.iter().enumerate() {
+            if let Some(frame) = self.residency.allocate(layer, *group) {
+                let to = self.frame_slice(layer, frame as usize);
+                recorder.copy(&slot.upload.slice(i as u64 * page, page), &to);
+            }
+        }
+    }
+
+    /// The slot's copies were submitted: it may be filled again when they are done.
+    pub fn slot_submitted(&self, filled: &FilledSlot) {
+        if let Some(slot) = self.stage.as_ref().and_then(|s| s.slots.get(filled.slot)) {
+            self.transfer.map_slot(filled.slot, &slot.upload);
+        }
+    }
+}
