@@ -8,6 +8,7 @@
 //! 2. Only `residency` and [`lower`] change where a page is; it stays readable where it was until the copy is complete.
 //! 3. Attention over the whole context reads every page wherever it is.
 
+pub mod abstracts;
 pub mod budget;
 mod cache;
 mod error;
