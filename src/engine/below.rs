@@ -25,7 +25,7 @@ use crate::document::library::{Catalogue, Entry, ReadState};
 use crate::gpu::Gpu;
 use crate::kv::lower::{Backing, Lower, LowerConfig, remove_stale_scratch, scratch};
 use crate::kv::store::{Folder, Io, IoConfig, Library, Store, StoreError, StoreSpec};
-use crate::kv::{KvCache, KvError, KvSpec, budget};
+use crate::kv::{KvCache, KvError, KvSpec, abstracts, budget};
 use crate::model::ModelFile;
 use crate::telemetry::Hub;
 
@@ -375,6 +375,6 @@ fn store_spec(file: &ModelFile, kv: &KvSpec, dtype: KvDtype) -> Result<StoreSpec
         n_layer: u32::try_from(kv.n_layer).unwrap_or(u32::MAX),
         kv_page_bytes: kv.page_bytes(),
         activation_page_bytes: 0,
-        abstract_bytes: 0,
+        abstract_bytes: u32::try_from(abstracts::abstract_bytes(kv)).unwrap_or(0),
     })
 }

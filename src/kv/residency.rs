@@ -6,7 +6,8 @@
 //! 1. A frame holds one page, a page has one frame at most.
 //! 2. A new page takes the lowest free frame, so frames in use are a prefix unless pages left out of order.
 //! 3. Attention over the whole context reads every page in every step: a set that stays beats any order of replacement, so
-//!    pages that have a frame keep it.
+//!    pages that have a frame keep it. Selective attention reads what it chose: a page that has a copy below gives its frame
+//!    to one that was chosen, the one chosen longest ago first.
 
 /// Frames of every layer.
 #[derive(Debug, Clone)]
@@ -22,6 +23,10 @@ struct Layer {
     /// by frame
     group_in: Vec<Option<u32>>,
     n_used: usize,
+    /// by group: there is a copy below
+    is_backed: Vec<bool>,
+    /// by group: step in which it was chosen last
+    chosen_at: Vec<u64>,
 }
 
 impl Residency {
@@ -74,9 +79,58 @@ impl Residency {
         Some(frame as u32)
     }
 
+    /// A page has a copy below from now on.
+    pub fn set_backed(&mut self, layer: usize, group: u32) {
+        let backed = &mut self.layers[layer].is_backed;
+        if backed.len() <= group as usize {
+            backed.resize(group as usize + 1, false);
+        }
+        backed[group as usize] = true;
+    }
+
+    /// Pages of a layer were chosen in `step`. Those among them without a frame, ascending; as many frames as it takes and
+    /// can be had are free now.
+    pub fn choose(&mut self, layer: usize, groups: &[u32], step: u64) -> Vec<u32> {
+        let l = &mut self.layers[layer];
+        let n_groups = groups.iter().max().map_or(0, |g| *g as usize + 1);
+        if l.chosen_at.len() < n_groups {
+            l.chosen_at.resize(n_groups, 0);
+        }
+        for group in groups {
+            l.chosen_at[*group as usize] = step;
+        }
+        let missing: Vec<u32> = groups.iter().copied().filter(|g| self.frame(layer, *g).is_none()).collect();
+        let n_free = self.max_frames.saturating_sub(self.layers[layer].n_used);
+        for group in self.victims(layer, step, missing.len().saturating_sub(n_free)) {
+            self.release(layer, group);
+        }
+        missing
+    }
+
+    /// Up to `n` pages that can leave their frames: they have a copy below and were not chosen in `step`; longest ago first.
+    fn victims(&self, layer: usize, step: u64, n: usize) -> Vec<u32> {
+        let l = &self.layers[layer];
+        let chosen_at = |group: u32| l.chosen_at.get(group as usize).copied().unwrap_or(0);
+        let can_leave = |group: &u32| l.is_backed.get(*group as usize) == Some(&true) && chosen_at(*group) < step;
+        let mut groups: Vec<u32> = l.group_in.iter().flatten().copied().filter(can_leave).collect();
+        groups.sort_by_key(|group| (chosen_at(*group), *group));
+        groups.truncate(n);
+        groups
+    }
+
+    fn release(&mut self, layer: usize, group: u32) {
+        let l = &mut self.layers[layer];
+        if let Some(frame) = l.frame_of.get_mut(group as usize).and_then(Option::take) {
+            l.group_in[frame as usize] = None;
+            l.n_used -= 1;
+        }
+    }
+
     /// Forgets all pages from group `n_groups` on.
     pub fn truncate(&mut self, n_groups: u32) {
         for l in &mut self.layers {
+            l.is_backed.truncate(n_groups as usize);
+            l.chosen_at.truncate(n_groups as usize);
             for frame in l.frame_of.drain((n_groups as usize).min(l.frame_of.len())..).flatten() {
                 l.group_in[frame as usize] = None;
                 l.n_used -= 1;
@@ -137,6 +191,30 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn chosen_pages_take_frames_from_those_chosen_longest_ago_that_are_backed() {
+        let mut residency = Residency::new(1, 4);
+        for group in 0..4 {
+            residency.allocate(0, group);
+        }
+        for group in [0, 1, 2] {
+            residency.set_backed(0, group);
+        }
+        assert!(residency.choose(0, &[0, 3], 1).is_empty());
+        assert_eq!(residency.n_resident(0), 4, "nothing leaves without need");
+        // 1 and 2 were never chosen, 3 has no copy, 0 was chosen in this step.
+        assert_eq!(residency.choose(0, &[0, 6, 7, 8], 2), [6, 7, 8]);
+        assert_eq!((residency.frame(0, 1), residency.frame(0, 2)), (None, None));
+        assert_eq!((residency.frame(0, 0), residency.frame(0, 3)), (Some(0), Some(3)));
+        assert_eq!(residency.allocate(0, 6), Some(1));
+        assert_eq!(residency.allocate(0, 7), Some(2));
+        assert_eq!(residency.allocate(0, 8), None);
+        // What left and comes again is still backed; pages that came are as well, once that is said.
+        residency.set_backed(0, 6);
+        assert_eq!(residency.choose(0, &[1], 3), [1]);
+        assert_eq!((residency.frame(0, 0), residency.frame(0, 6)), (None, Some(1)), "both of step 2: the first leaves");
     }
 
     #[test]

@@ -23,7 +23,9 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 
+use super::abstracts::abstract_of;
 use super::error::KvError;
+use super::layout::KvSpec;
 use super::lower::link::VirtualLink;
 use super::lower::{Keep, Lower, LowerCounts, LowerError, LowerUse};
 use super::store::{Io, PageId, Store};
@@ -133,14 +135,15 @@ impl Transfer {
     ///
     /// # Errors
     /// Where the system gives no thread.
-    pub fn start(page_bytes: u64, pcie: Option<u64>, hub: &Hub) -> std::io::Result<Transfer> {
+    pub fn start(spec: KvSpec, pcie: Option<u64>, hub: &Hub) -> std::io::Result<Transfer> {
         let (to, messages) = unbounded();
         let (arrivals, from) = unbounded();
         let report = Arc::new(Mutex::new(LowerReport::default()));
         let mover = Mover {
             messages,
             arrivals,
-            page_bytes,
+            spec,
+            page_bytes: spec.page_bytes(),
             lower: None,
             slots: Vec::new(),
             readbacks: Vec::new(),
@@ -258,6 +261,7 @@ impl Drop for Transfer {
 struct Mover {
     messages: Receiver<Message>,
     arrivals: Sender<Arrival>,
+    spec: KvSpec,
     page_bytes: u64,
     lower: Option<Box<Lower>>,
     slots: Vec<HostBuffer>,
@@ -371,7 +375,12 @@ impl Mover {
         let buffer = &self.readbacks[readback];
         let mut result = Ok(());
         for out in pages {
-            let read = buffer.read(out.offset, self.page_bytes, |bytes| lower.put(out.page, bytes, out.keep));
+            let read = buffer.read(out.offset, self.page_bytes, |bytes| {
+                if lower.keeps_abstracts() {
+                    lower.put_abstract(out.page, &abstract_of(&self.spec, bytes));
+                }
+                lower.put(out.page, bytes, out.keep)
+            });
             result = match read {
                 Ok(put) => put,
                 Err(error) => {

@@ -128,7 +128,7 @@ impl KvCache {
             true => Some(gpu.buffer("sealed pages", plan.tail_pages as u64 * spec.page_bytes())?.all()),
             false => None,
         };
-        let transfer = Transfer::start(spec.page_bytes(), pcie, hub).map_err(|e| KvError::NoThread(e.to_string()))?;
+        let transfer = Transfer::start(spec, pcie, hub).map_err(|e| KvError::NoThread(e.to_string()))?;
         let mut cache = KvCache {
             spec,
             limit,

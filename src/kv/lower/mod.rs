@@ -31,6 +31,7 @@ mod error;
 pub(in crate::kv) mod link;
 mod plan;
 mod reads;
+mod rows;
 mod scratch;
 mod writes;
 
@@ -166,6 +167,7 @@ pub struct Lower {
     delayed: Vec<IoDone>,
     link: VirtualLink,
     saving: writes::Saving,
+    rows: rows::Rows,
     counts: LowerCounts,
     reading_clock: BusyClock,
     notices: Notices,
@@ -197,6 +199,7 @@ impl Lower {
             io,
             committer: Committer::default(),
             saving: writes::Saving::new(store.is_some()),
+            rows: rows::Rows::default(),
             store,
             scratch,
             split,
@@ -320,6 +323,7 @@ impl Lower {
         self.copies.retain(|(_, p)| !is_gone(p));
         self.alone.retain(|p| !is_gone(p));
         self.plan.truncate(n_groups);
+        self.rows.truncate(n_groups);
         if let Some(store) = &mut self.store {
             store.rewind(n_tokens);
         }

@@ -332,6 +332,7 @@ impl Lower {
         if !is_wanted || self.committer.is_busy() {
             return false;
         }
+        self.write_rows();
         let Some(store) = &mut self.store else { return false };
         self.saving.n_ready_groups = 0;
         let will_be = store.disk_bytes_at_commit();
