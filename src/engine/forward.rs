@@ -14,7 +14,7 @@ use crate::gpu::kernels::rope_append::AppendRange;
 use super::device_model::{AttentionOps, DeviceModel, LinearOp, RunOps};
 use super::error::EngineError;
 use super::pace::Pace;
-use crate::kv::BLOCKS_PER_PAGE;
+use crate::kv::{BLOCKS_PER_PAGE, FilledSlot};
 use crate::telemetry::{KernelFamily, NO_LAYER};
 
 impl DeviceModel {
@@ -119,9 +119,12 @@ impl DeviceModel {
         }
         let run = Run { n_keys: tail_keys, n_blocks: self.kv.tail_blocks(), mask_from: first_pos % KV_PAGE_TOKENS + 1 };
         self.attend_run(gpu, pace, &self.tail_attention, &self.tails[layer_idx].run, run, &mut progress)?;
+        let mut recorded = Vec::new();
         for n_pages in batches {
-            // The device works on what is recorded while the next pages come.
-            pace.flush(gpu)?;
+            if !self.kv.is_next_filled(gpu)? {
+                // The device works on what is recorded while the next pages come.
+                self.submit_slots(gpu, pace, &mut recorded)?;
+            }
             let filled = self.kv.next_filled(gpu)?;
             if self.synchronous {
                 pace.finish(gpu)?;
@@ -129,14 +132,24 @@ impl DeviceModel {
             self.kv.record_slot(&mut pace.recorder, &filled);
             let run = Run::of_pages(n_pages, self.kv.plan().slot_pages * BLOCKS_PER_PAGE);
             self.attend_run(gpu, pace, &self.page_attention, &self.slots[filled.slot], run, &mut progress)?;
-            pace.flush(gpu)?;
-            self.kv.slot_submitted(&filled);
+            recorded.push(filled);
             if self.synchronous {
+                self.submit_slots(gpu, pace, &mut recorded)?;
                 pace.finish(gpu)?;
             }
         }
+        self.submit_slots(gpu, pace, &mut recorded)?;
         if let (1, Some(splits)) = (n, &self.splits) {
             self.page_attention.decode.record_merge(&mut pace.recorder, &splits.merge, progress.n_splits);
+        }
+        Ok(())
+    }
+
+    /// Submits what was recorded; the slots it reads may be filled again when it is done.
+    fn submit_slots(&self, gpu: &Gpu, pace: &mut Pace, recorded: &mut Vec<FilledSlot>) -> Result<(), EngineError> {
+        pace.flush(gpu)?;
+        for filled in recorded.drain(..) {
+            self.kv.slot_submitted(&filled);
         }
         Ok(())
     }

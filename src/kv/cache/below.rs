@@ -2,6 +2,7 @@
 //!
 //! Owner: the engine thread.
 
+use super::stream::PATIENCE;
 use super::{KvCache, N_READBACKS, Slot, Stage};
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::gpu::{Gpu, HostBuffer};
@@ -69,13 +70,13 @@ impl KvCache {
         self.empty_readbacks(gpu)?;
         let flushed = self.transfer.flush();
         // What it has to say is there now.
-        self.hear(gpu)?;
+        self.hear(gpu, PATIENCE)?;
         Ok(flushed)
     }
 
     fn empty_readbacks(&mut self, gpu: &Gpu) -> Result<(), KvError> {
         while self.stage.as_ref().is_some_and(|s| s.free_readbacks.len() < s.readbacks.len()) {
-            self.hear(gpu)?;
+            self.hear(gpu, PATIENCE)?;
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 //! Owner: the engine thread. A page without a frame stays in RAM below; one that has a frame goes below only to be saved.
 
 use super::KvCache;
+use super::stream::PATIENCE;
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::gpu::kernels::seal_pages::SealPages;
 use crate::gpu::{Binding, Gpu, Recorder};
@@ -69,7 +70,7 @@ impl KvCache {
             if let Some(i) = self.stage.as_mut().and_then(|s| s.free_readbacks.pop_front()) {
                 return Ok(i);
             }
-            self.hear(gpu)?;
+            self.hear(gpu, PATIENCE)?;
         }
     }
 

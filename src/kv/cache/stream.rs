@@ -16,7 +16,7 @@ use crate::kv::error::KvError;
 use crate::kv::transfer::{Arrival, StreamPlan};
 
 /// How long to wait for an arrival before the device is looked after again.
-const PATIENCE: Duration = Duration::from_micros(200);
+pub(super) const PATIENCE: Duration = Duration::from_micros(200);
 
 impl KvCache {
     /// Prepares a pass over tokens from `first_pos` on, which reads all complete groups before it: turns the tail's ring so
@@ -59,6 +59,15 @@ impl KvCache {
         self.stream.iter().filter(|b| b.layer as usize == layer).map(|b| b.groups.len()).collect()
     }
 
+    /// The next batch of the stream is there already.
+    ///
+    /// # Errors
+    /// What the tiers below failed with, or a lost device.
+    pub fn is_next_filled(&mut self, gpu: &Gpu) -> Result<bool, KvError> {
+        while self.ahead.is_empty() && self.hear(gpu, Duration::ZERO)? {}
+        Ok(!self.ahead.is_empty())
+    }
+
     /// Waits for the next batch of the stream.
     ///
     /// # Errors
@@ -82,14 +91,15 @@ impl KvCache {
             if let Some(group) = self.lost.take() {
                 return Err(KvError::Missing(group));
             }
-            self.hear(gpu)?;
+            self.hear(gpu, PATIENCE)?;
         }
     }
 
-    /// Waits a moment for an arrival and takes it.
-    pub(super) fn hear(&mut self, gpu: &Gpu) -> Result<(), KvError> {
+    /// Waits up to `patience` for an arrival and takes it; false where none came.
+    pub(super) fn hear(&mut self, gpu: &Gpu, patience: Duration) -> Result<bool, KvError> {
         gpu.poll()?;
-        match self.transfer.arrival(PATIENCE)? {
+        match self.transfer.arrival(patience)? {
+            None => return Ok(false),
             Some(Arrival::Filled { epoch, index, slot }) if epoch == self.epoch => self.ahead.push_back((index, slot)),
             Some(Arrival::Filled { slot, .. }) => self.transfer.return_slot(slot),
             Some(Arrival::Missing { epoch, page }) if epoch == self.epoch => self.lost = Some(page.group),
@@ -101,9 +111,9 @@ impl KvCache {
             }
             Some(Arrival::Failed(error)) => return Err(error),
             Some(Arrival::Notice(notice)) => self.notices.push(notice),
-            Some(Arrival::Missing { .. }) | None => {}
+            Some(Arrival::Missing { .. }) => {}
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Begins a new stream; what was on its way for the old one goes back.
