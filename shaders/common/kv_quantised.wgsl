@@ -4,12 +4,12 @@
 
 // In words.
 fn block_at(g: u32, token: u32, n_blocks: u32) -> u32 {
-    let slot = table[g * n_blocks + token / BLOCK_TOKENS];
+    let slot = slot_at(g, token, n_blocks);
     return slot * BLOCK_WORDS + slot / PAGE_SLOTS * (KV_HEADS * HEAD_DIM);
 }
 
 fn scales_at(g: u32, token: u32, n_blocks: u32) -> u32 {
-    let slot = table[g * n_blocks + token / BLOCK_TOKENS];
+    let slot = slot_at(g, token, n_blocks);
     return slot / PAGE_SLOTS * PAGE_WORDS + KEY_SCALES_AT + g * HEAD_DIM;
 }
 

@@ -22,6 +22,7 @@ macro_rules! embed {
 }
 
 embed!(
+    "attention/abstracts",
     "attention/decode_merge",
     "attention/decode_split",
     "attention/decode_split_lanes8",
@@ -31,7 +32,10 @@ embed!(
     "attention/prefill_values",
     "attention/prefill_values_lanes8",
     "attention/rope_append",
+    "attention/score_groups",
+    "attention/score_pages",
     "attention/seal_pages",
+    "attention/token_scores",
     "bench/gemm",
     "bench/stream_read",
     "common/byte_pairs",
@@ -44,6 +48,7 @@ embed!(
     "common/dequant_q6k",
     "common/dequant_q8_0",
     "common/eight",
+    "common/halves",
     "common/kquant_scales",
     "common/kv_block",
     "common/kv_float",

@@ -2,36 +2,19 @@
 
 use strata::base::Rng;
 use strata::gpu::kernels::KvElement;
-use strata::gpu::kernels::attention_decode::{AttentionDecode, SPLIT_KEYS, SegmentKeys};
+use strata::gpu::kernels::attention_decode::{AttentionDecode, DecodeVariant, SPLIT_KEYS, SegmentKeys};
 use strata::gpu::kernels::attention_prefill::{AttentionPrefill, KeyTile};
 use strata::gpu::kernels::rope_append::{RopeAppend, RopeAppendSpec};
 use strata::gpu::kernels::seal_pages::SealPages;
 use strata::gpu::{Gpu, Recorder, Slice, Twins};
-use strata::reference::{self, PageShape};
+use strata::reference;
 
 use super::common::{assert_close, gpu};
+use super::pages::{f16_bits, page, page_shape};
 use super::{download_f32, empty, random, upload};
 
 /// Dequantised numbers are the same on both sides; what is left is the order of f32 sums.
 const LIMIT: f64 = 1e-10;
-
-fn page_shape(g: usize, d: usize, element: KvElement) -> PageShape {
-    PageShape { n_kv_head: g, head_dim: d, code_bits: if element == KvElement::Q8 { 8 } else { 4 } }
-}
-
-fn f16_bits(values: &[f32]) -> Vec<u16> {
-    values.iter().map(|&v| half::f16::from_f32(v).to_bits()).collect()
-}
-
-/// Numbers of a page in slot order: every key channel with a size and an offset of its own, as real keys have.
-fn page(rng: &mut Rng, g: usize, d: usize) -> Vec<f32> {
-    let channels: Vec<[f32; 2]> = (0..d).map(|_| [2f32.powf(rng.next_signed() * 2.0), rng.next_signed()]).collect();
-    let mut numbers = random(rng, 4 * g * 32 * d, 1.0);
-    for keys in numbers.chunks_exact_mut(32 * d).map(|slot| &mut slot[..16 * d]) {
-        keys.iter_mut().zip(channels.iter().cycle()).for_each(|(x, [size, offset])| *x = *x * size + offset);
-    }
-    numbers
-}
 
 #[test]
 fn sealed_pages_equal_their_twin_to_the_bit() {
@@ -216,7 +199,8 @@ fn prefill(gpu: &Gpu, case: &Case, segments: &[Segment], q: &[f32], lanes8: bool
 /// The splits of all segments, each with the kernel of its own element type, and one merge.
 fn decode(gpu: &Gpu, case: &Case, segments: &[Segment], q: &[f32], lanes8: bool) -> Vec<f32> {
     let (h, g, d) = case.shape;
-    let op = |element| AttentionDecode::with_variant(gpu, h, g, d, element, lanes8).unwrap();
+    let variant = DecodeVariant { lanes8, selective: false };
+    let op = |element| AttentionDecode::with_variant(gpu, h, g, d, element, variant).unwrap();
     let n_splits: usize = segments.iter().map(|s| s.n_keys.div_ceil(SPLIT_KEYS)).sum();
     let merge = op(case.sealed);
     let (acc, state) = (empty(gpu, merge.acc_bytes(n_splits)), empty(gpu, merge.state_bytes(n_splits)));
