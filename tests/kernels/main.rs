@@ -11,6 +11,7 @@ mod pages;
 mod probe;
 mod sample;
 mod scores;
+mod selective;
 mod shaders;
 
 use strata::gpu::{Gpu, Slice};
