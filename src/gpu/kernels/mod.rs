@@ -9,6 +9,7 @@ pub mod attention_prefill;
 mod kv_element;
 pub mod linear;
 pub mod norm;
+pub mod open_pages;
 pub mod rope_append;
 pub mod sample;
 pub mod score_pages;
@@ -36,6 +37,7 @@ pub fn variants() -> Vec<KernelKey> {
         keys.extend(score_pages::variants(2, head_dim));
         for element in [KvElement::Q8, KvElement::Q4] {
             keys.extend(seal_pages::variants(2, head_dim, element));
+            keys.push(open_pages::key(2, head_dim, element));
         }
     }
     keys.extend(sample::variants());
