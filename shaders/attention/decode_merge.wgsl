@@ -24,6 +24,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             total += factor * acc[(first + i) * params.head_dim + d];
             sum += factor * state[first + i].y;
         }
-        out[head * params.head_dim + d] = total / sum;
+        // A head that read no key at all gets nothing.
+        out[head * params.head_dim + d] = select(total / sum, 0.0, sum == 0.0);
     }
 }

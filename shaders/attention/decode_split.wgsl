@@ -2,6 +2,7 @@
 // Source: Flash-Decoding (Dao et al. 2023); online softmax as in FlashAttention-2.
 // Bindings: q f32 [H, D] (scaled) · kv blocks · table u32 [G, n_blocks] · acc f32 [H, n_splits, D] ·
 //   state f32 [H, n_splits, 2] (maximum, sum)
+// SELECTIVE: each KV head reads blocks of its own choice, and less where its list has no block (common/kv_block).
 // Grid: (splits of this segment, G, head sets of GR), 64 lanes.
 // Stage 1: a lane scores 4 keys for GR heads. Stage 2: a lane owns 8 elements of D and every n-th key.
 // Workgroup memory: GR * (256 + 64 + 64 * 8) floats (13 KiB at GR = 4).
@@ -41,7 +42,11 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
     let q_#{h} = min(first_head + #{h}u, last_head) * (HEAD_DIM / 4u);
     var s_#{h} = vec4<f32>(MASKED);
 #endfor
+#ifdef SELECTIVE
+    if k0 < params.n_keys && has_block(g, k0, params.n_blocks) {
+#else
     if k0 < params.n_keys {
+#endif
         let row = key_row(block_at(g, k0, params.n_blocks), k0 % BLOCK_TOKENS);
         let scales = scales_at(g, k0, params.n_blocks);
 #for h in 0..GR
@@ -97,6 +102,11 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
 #endfor
     if stride < N_STRIDES {
         for (var k = stride; k < n_here; k += N_STRIDES) {
+#ifdef SELECTIVE
+            if !has_block(g, split * 256u + k, params.n_blocks) {
+                continue;
+            }
+#endif
             let v = value8(block_at(g, split * 256u + k, params.n_blocks), k % BLOCK_TOKENS, chunk * 8u);
 #for h in 0..GR
             let w_#{h} = weight[#{h}u * 256u + k];

@@ -3,6 +3,8 @@
 // Source: Flash-Decoding (Dao et al. 2023); online softmax as in FlashAttention-2.
 // Bindings: q f32 [H, D] (scaled) · kv blocks · table u32 [G, n_blocks] · acc f32 [H, n_splits, D] ·
 //   state f32 [H, n_splits, 2] (maximum, sum)
+// SELECTIVE: each KV head reads blocks of its own choice, and less where its list has no block (common/kv_block).
+// TWO_SCALES: the two blocks of a step may be of different pages, whose codes have different scales.
 // Grid: (splits of this segment, G, head sets of GR), 8 lanes; no workgroup memory. A lane scores 4 keys of a step for GR
 // heads, holds 8 elements of each 64 of q, and owns the same 8 of the output (NC times, for D up to 64 NC).
 struct Params {
@@ -47,12 +49,33 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
 #endfor
 #endfor
     for (var step = 0u; step < n_here; step += 32u) {
+#ifdef SELECTIVE
+        let second_block = first_key + select(step, step + BLOCK_TOKENS, step + BLOCK_TOKENS < n_here);
+        if !has_block(g, first_key + step, params.n_blocks) && !has_block(g, second_block, params.n_blocks) {
+            continue;
+        }
+#endif
         let k0 = step + lane * 4u;
         // Lanes past the last key read the step's first ones again; what they score is masked.
         let first = select(step, k0, k0 < n_here);
         let block = block_at(g, first_key + first, params.n_blocks);
         let row = key_row(block, first % BLOCK_TOKENS);
-        // The step's 32 keys are of one page.
+#ifdef SELECTIVE
+        let end = select(0u, n_here, has_block(g, first_key + first, params.n_blocks));
+#else
+        let end = n_here;
+#endif
+#ifdef TWO_SCALES
+        let is_second = lane >= 4u;
+        let second_scales = scales_at(g, second_block, params.n_blocks);
+#for n in 0..NC
+        let second_scale_#{n} = key_scale8(second_scales, own(#{n}u, lane));
+#for h in 0..GR
+        let second_#{h}_#{n} = scaled_query(q_#{h}_#{n}, second_scale_#{n});
+#endfor
+#endfor
+#endif
+        // Dense, the step's 32 keys are of one page.
         let scales = scales_at(g, first_key + step, params.n_blocks);
 #for n in 0..NC
         let scale_#{n} = key_scale8(scales, own(#{n}u, lane));
@@ -68,14 +91,28 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
         }
 #endfor
         var s_#{h} = vec4<f32>(subgroupAdd(low_#{h}));
+#ifdef TWO_SCALES
+        var second_low_#{h} = 0.0;
+#for n in 0..NC
+        if #{n*64}u + lane * 8u < HEAD_DIM {
+            second_low_#{h} += query_low(q_#{h}_#{n}, second_scale_#{n});
+        }
+#endfor
+        s_#{h} = select(s_#{h}, vec4<f32>(subgroupAdd(second_low_#{h})), is_second);
+#endif
 #endfor
         var k: Eight;
 #for n in 0..NC
 #for l in 0..8
         if #{n*64}u + #{l*8}u < HEAD_DIM {
 #for h in 0..GR
+#ifdef TWO_SCALES
+            let x_#{h} = select(subgroupBroadcast(scaled_#{h}_#{n}.a, #{l}u), subgroupBroadcast(second_#{h}_#{n}.a, #{l}u), is_second);
+            let y_#{h} = select(subgroupBroadcast(scaled_#{h}_#{n}.b, #{l}u), subgroupBroadcast(second_#{h}_#{n}.b, #{l}u), is_second);
+#else
             let x_#{h} = subgroupBroadcast(scaled_#{h}_#{n}.a, #{l}u);
             let y_#{h} = subgroupBroadcast(scaled_#{h}_#{n}.b, #{l}u);
+#endif
 #endfor
 #for j in 0..4
             k = key8(row, #{j}u, #{n*64}u + #{l*8}u);
@@ -86,7 +123,7 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
         }
 #endfor
 #endfor
-        let exists = vec4<u32>(k0) + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(n_here);
+        let exists = vec4<u32>(k0) + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(end);
 #for h in 0..GR
         s_#{h} = select(vec4<f32>(MASKED), s_#{h}, exists);
         let high_#{h} = max(top_#{h}, subgroupMax(max(max(s_#{h}.x, s_#{h}.y), max(s_#{h}.z, s_#{h}.w))));
@@ -102,12 +139,17 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
         var v: Eight;
 #for l in 0..8
         let block_#{l} = subgroupBroadcast(block, #{l}u);
+#ifdef SELECTIVE
+        let end_#{l} = subgroupBroadcast(end, #{l}u);
+#else
+        let end_#{l} = n_here;
+#endif
 #for h in 0..GR
         let w_#{h}_#{l} = subgroupBroadcast(e_#{h}, #{l}u);
 #endfor
 #for j in 0..4
         // What was never written may be anything: weight zero does not make it harmless.
-        if step + #{l*4}u + #{j}u < n_here {
+        if step + #{l*4}u + #{j}u < end_#{l} {
 #for n in 0..NC
             v = value8(block_#{l}, #{l*4}u % BLOCK_TOKENS + #{j}u, own(#{n}u, lane));
 #for h in 0..GR

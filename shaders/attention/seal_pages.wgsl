@@ -15,10 +15,10 @@ struct Params {
 #endif
 @group(0) @binding(1) var<storage, read_write> pages: array<u32>;
 #import common/eight
+#import common/halves
 #import common/kv_page
 
 const PAGE_TOKENS: u32 = 64u;
-const HALF_MAX: f32 = 65504.0;
 #ifdef KV_Q8
 const LEVELS: f32 = 255.0;
 #else
@@ -35,23 +35,6 @@ fn source8(slot: u32, row: u32, d: u32) -> Eight {
 #endif
     let most = vec4<f32>(HALF_MAX);
     return Eight(min(max(x.a, -most), most), min(max(x.b, -most), most));
-}
-
-fn halves(x: vec4<f32>) -> vec4<u32> {
-    let packed = vec2<u32>(pack2x16float(x.xy), pack2x16float(x.zw));
-    return vec4<u32>(packed.x & 0xffffu, packed.x >> 16u, packed.y & 0xffffu, packed.y >> 16u);
-}
-
-fn half_values(h: vec4<u32>) -> vec4<f32> {
-    return vec4<f32>(unpack2x16float(h.x | (h.y << 16u)), unpack2x16float(h.z | (h.w << 16u)));
-}
-
-// The largest f16 not above x. A device may round to either neighbour; one step down mends that.
-fn floor_halves(x: vec4<f32>) -> vec4<u32> {
-    let h = halves(x);
-    let down = select((h | vec4<u32>(0x8000u)) + 1u, h - 1u, x >= vec4<f32>(0.0));
-    let floored = select(h, down, half_values(h) > x);
-    return select(floored, vec4<u32>(0u), floored == vec4<u32>(0x8000u));
 }
 
 // The smallest f16 that spans `range` in LEVELS steps. The product is exact, the quotient need not be.

@@ -4,7 +4,7 @@ const HEAD_DIM: u32 = #{D}u;
 
 // In elements.
 fn block_at(g: u32, token: u32, n_blocks: u32) -> u32 {
-    return table[g * n_blocks + token / BLOCK_TOKENS] * (2u * BLOCK_TOKENS * HEAD_DIM);
+    return slot_at(g, token, n_blocks) * (2u * BLOCK_TOKENS * HEAD_DIM);
 }
 
 // `at` is a multiple of 8.

@@ -86,7 +86,7 @@ enum Which {
 }
 
 /// A number as the quantiser sees it: finite in f16.
-fn finite(x: f32) -> f32 {
+pub(super) fn finite(x: f32) -> f32 {
     x.max(-f16::MAX.to_f32()).min(f16::MAX.to_f32())
 }
 

@@ -1,6 +1,6 @@
 use strata::base::Rng;
 use strata::gpu::kernels::KvElement;
-use strata::gpu::kernels::attention_decode::{AttentionDecode, SPLIT_KEYS, SegmentKeys};
+use strata::gpu::kernels::attention_decode::{AttentionDecode, DecodeVariant, SPLIT_KEYS, SegmentKeys};
 use strata::gpu::kernels::attention_prefill::{AttentionPrefill, KeyTile};
 use strata::gpu::kernels::rope_append::{AppendRange, RopeAppend, RopeAppendSpec};
 use strata::gpu::{Gpu, Recorder, Slice, Twins};
@@ -170,7 +170,7 @@ fn run(gpu: &Gpu, rng: &mut Rng, case: &Case) {
 
     let out = empty(gpu, (h * d * 4) as u64);
     for &lanes8 in variants {
-        let op = AttentionDecode::with_variant(gpu, h, g, d, case.element, lanes8).unwrap();
+        let op = AttentionDecode::with_variant(gpu, h, g, d, case.element, DecodeVariant { lanes8, selective: false }).unwrap();
         let n_splits: usize = segments.iter().map(|s| s.n_tokens.div_ceil(SPLIT_KEYS)).sum();
         let (acc, state) = (empty(gpu, op.acc_bytes(n_splits)), empty(gpu, op.state_bytes(n_splits)));
         let q_last = upload(gpu, &q_want[(n_all - 1) * h * d..]);

@@ -2,36 +2,20 @@
 
 use strata::base::Rng;
 use strata::gpu::kernels::KvElement;
-use strata::gpu::kernels::attention_decode::{AttentionDecode, SPLIT_KEYS, SegmentKeys};
+use strata::gpu::kernels::attention_decode::{AttentionDecode, DecodeVariant, SPLIT_KEYS, SegmentKeys};
 use strata::gpu::kernels::attention_prefill::{AttentionPrefill, KeyTile};
+use strata::gpu::kernels::open_pages::OpenPages;
 use strata::gpu::kernels::rope_append::{RopeAppend, RopeAppendSpec};
 use strata::gpu::kernels::seal_pages::SealPages;
 use strata::gpu::{Gpu, Recorder, Slice, Twins};
-use strata::reference::{self, PageShape};
+use strata::reference;
 
 use super::common::{assert_close, gpu};
+use super::pages::{f16_bits, page, page_shape};
 use super::{download_f32, empty, random, upload};
 
 /// Dequantised numbers are the same on both sides; what is left is the order of f32 sums.
 const LIMIT: f64 = 1e-10;
-
-fn page_shape(g: usize, d: usize, element: KvElement) -> PageShape {
-    PageShape { n_kv_head: g, head_dim: d, code_bits: if element == KvElement::Q8 { 8 } else { 4 } }
-}
-
-fn f16_bits(values: &[f32]) -> Vec<u16> {
-    values.iter().map(|&v| half::f16::from_f32(v).to_bits()).collect()
-}
-
-/// Numbers of a page in slot order: every key channel with a size and an offset of its own, as real keys have.
-fn page(rng: &mut Rng, g: usize, d: usize) -> Vec<f32> {
-    let channels: Vec<[f32; 2]> = (0..d).map(|_| [2f32.powf(rng.next_signed() * 2.0), rng.next_signed()]).collect();
-    let mut numbers = random(rng, 4 * g * 32 * d, 1.0);
-    for keys in numbers.chunks_exact_mut(32 * d).map(|slot| &mut slot[..16 * d]) {
-        keys.iter_mut().zip(channels.iter().cycle()).for_each(|(x, [size, offset])| *x = *x * size + offset);
-    }
-    numbers
-}
 
 #[test]
 fn sealed_pages_equal_their_twin_to_the_bit() {
@@ -74,6 +58,40 @@ fn sealed_pages_equal_their_twin_to_the_bit() {
 }
 
 #[test]
+fn opened_pages_equal_their_twin_to_the_bit() {
+    use KvElement::{Q4, Q8};
+    let no_immediates = Twins { no_immediates: true, ..Twins::default() };
+    let plain = [(Q4, 2, 64), (Q8, 3, 80), (Q4, 3, 80), (Q8, 1, 8), (Q4, 7, 128)].map(|case| (case, Twins::default()));
+    let mut rng = Rng::new(13);
+    for ((sealed, g, d), twins) in plain.into_iter().chain([((Q8, 1, 256), no_immediates)]) {
+        let Some(gpu) = gpu("opened_pages_equal_their_twin_to_the_bit", twins) else { return };
+        let mut pages: Vec<Vec<f32>> = (0..3).map(|_| page(&mut rng, g, d)).collect();
+        // Numbers over all of the range of f16, whose ends a rounded scale oversteps, and such as f16 has few places for.
+        pages[1].iter_mut().for_each(|x| *x = 66_000.0 * rng.next_signed());
+        pages[2].iter_mut().for_each(|x| *x *= 2f32.powf(rng.next_signed() * 6.0 - 18.0));
+        let shape = page_shape(g, d, sealed);
+        let bytes: Vec<Vec<u8>> = pages.iter().map(|p| reference::seal_page(p, shape)).collect();
+        let page_bytes = KvElement::F16.page_bytes(g, d) as usize;
+        let out = upload(&gpu, &vec![0xabu8; 4 * page_bytes]);
+        let op = OpenPages::new(&gpu, g, d, sealed).unwrap();
+        let binding = op.bind(&gpu, [&upload(&gpu, &bytes.concat()), &out]).unwrap();
+        let mut recorder = Recorder::new();
+        op.record(&mut recorder, &binding, 0, 3, 1);
+        op.record(&mut recorder, &binding, 1, 1, 2);
+        gpu.submit(&mut recorder).unwrap();
+        let got = gpu.download(&out).unwrap();
+        let what = format!("{g} heads of {d} from {sealed:?}, {twins:?}");
+        assert!(got[..page_bytes].iter().all(|b| *b == 0xab), "{what}: a page that nobody asked for");
+        for (from, to) in [(0, 3), (1, 1), (2, 2)] {
+            let want: Vec<u16> = reference::open_page_as_f16(&bytes[from], shape).iter().map(|h| h.to_bits()).collect();
+            let got: Vec<u16> = bytemuck::pod_collect_to_vec(&got[to * page_bytes..(to + 1) * page_bytes]);
+            let differs = (0..want.len()).find(|&i| got[i] != want[i]);
+            assert_eq!(differs.map(|i| (i, got[i], want[i])), None, "{what}: page {from}");
+        }
+    }
+}
+
+#[test]
 fn quantised_blocks_take_no_single_tokens_and_copies_need_no_kernel() {
     let Some(gpu) = gpu("quantised_blocks_take_no_single_tokens_and_copies_need_no_kernel", Twins::default()) else { return };
     let spec = RopeAppendSpec {
@@ -91,6 +109,7 @@ fn quantised_blocks_take_no_single_tokens_and_copies_need_no_kernel() {
     for (work, sealed) in [(KvElement::F16, KvElement::F16), (KvElement::F32, KvElement::F16), (KvElement::Q8, KvElement::Q4)] {
         assert!(SealPages::new(&gpu, 1, 8, work, sealed).is_err());
     }
+    assert!(OpenPages::new(&gpu, 1, 8, KvElement::F16).is_err());
 }
 
 struct Segment {
@@ -216,7 +235,8 @@ fn prefill(gpu: &Gpu, case: &Case, segments: &[Segment], q: &[f32], lanes8: bool
 /// The splits of all segments, each with the kernel of its own element type, and one merge.
 fn decode(gpu: &Gpu, case: &Case, segments: &[Segment], q: &[f32], lanes8: bool) -> Vec<f32> {
     let (h, g, d) = case.shape;
-    let op = |element| AttentionDecode::with_variant(gpu, h, g, d, element, lanes8).unwrap();
+    let variant = DecodeVariant { lanes8, selective: false };
+    let op = |element| AttentionDecode::with_variant(gpu, h, g, d, element, variant).unwrap();
     let n_splits: usize = segments.iter().map(|s| s.n_keys.div_ceil(SPLIT_KEYS)).sum();
     let merge = op(case.sealed);
     let (acc, state) = (empty(gpu, merge.acc_bytes(n_splits)), empty(gpu, merge.state_bytes(n_splits)));

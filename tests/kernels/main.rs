@@ -7,8 +7,11 @@ mod common;
 mod attention;
 mod kv_pages;
 mod norm;
+mod pages;
 mod probe;
 mod sample;
+mod scores;
+mod selective;
 mod shaders;
 
 use strata::gpu::{Gpu, Slice};

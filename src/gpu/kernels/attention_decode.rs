@@ -3,6 +3,8 @@
 //! ```text
 //! q [H, D] ─► split of 256 keys: acc, max, sum   (one dispatch per segment) ─► merge ─► out [H, D]
 //! ```
+//! Selective, the table is a list of blocks for each KV head instead: any blocks of the segment, in any order, as many as the
+//! head wants. Shorter lists end in [`NO_BLOCK`] and `n_keys` is that of the longest.
 
 use std::sync::Arc;
 
@@ -11,6 +13,8 @@ use crate::gpu::{Binding, Gpu, GpuError, Kernel, KernelKey, Recorder, Slice};
 
 /// Keys that one workgroup attends to.
 pub const SPLIT_KEYS: usize = 256;
+/// Table entry where a KV head reads no block.
+pub const NO_BLOCK: u32 = u32::MAX;
 /// Query heads of a group that one workgroup serves at most (bounds the workgroup memory to 13 KiB).
 const MAX_HEADS_PER_WORKGROUP: usize = 4;
 
@@ -21,6 +25,15 @@ pub struct AttentionDecode {
     n_head: usize,
     n_kv_head: usize,
     head_dim: usize,
+}
+
+/// Which of the kernels that do the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DecodeVariant {
+    /// for subgroups of exactly 8 lanes
+    pub lanes8: bool,
+    /// tables are lists of blocks that the heads chose
+    pub selective: bool,
 }
 
 /// The part of the keys that one segment holds.
@@ -53,21 +66,35 @@ struct MergeParams {
     head_dim: u32,
 }
 
-fn split_key(n_kv_head: usize, group: usize, head_dim: usize, element: KvElement, lanes8: bool) -> KernelKey {
+fn split_key(n_kv_head: usize, group: usize, head_dim: usize, element: KvElement, variant: DecodeVariant) -> KernelKey {
     let mut defines = element.defines(n_kv_head, head_dim);
     defines.push(("GR", group.min(MAX_HEADS_PER_WORKGROUP).to_string()));
-    if lanes8 {
-        defines.push(("NC", head_dim.div_ceil(64).to_string()));
-        return KernelKey::new("attention/decode_split_lanes8", &defines);
+    if variant.selective {
+        defines.push(("SELECTIVE", String::new()));
     }
-    KernelKey::new("attention/decode_split", &defines)
+    if !variant.lanes8 {
+        return KernelKey::new("attention/decode_split", &defines);
+    }
+    defines.push(("NC", head_dim.div_ceil(64).to_string()));
+    if variant.selective && element.is_quantised() {
+        defines.push(("TWO_SCALES", String::new()));
+    }
+    KernelKey::new("attention/decode_split_lanes8", &defines)
 }
 
 pub(super) fn variants(n_kv_head: usize, head_dim: usize, element: KvElement) -> Vec<KernelKey> {
-    let sizes = (1..=MAX_HEADS_PER_WORKGROUP).flat_map(|g| [(g, false), (g, true)]);
-    let mut keys: Vec<KernelKey> = sizes.map(|(group, lanes8)| split_key(n_kv_head, group, head_dim, element, lanes8)).collect();
+    let flags = [(false, false), (false, true), (true, false), (true, true)];
+    let variants = flags.map(|(lanes8, selective)| DecodeVariant { lanes8, selective });
+    let sizes = (1..=MAX_HEADS_PER_WORKGROUP).flat_map(|group| variants.map(|variant| (group, variant)));
+    let mut keys: Vec<KernelKey> = sizes.map(|(group, v)| split_key(n_kv_head, group, head_dim, element, v)).collect();
     keys.push(KernelKey::new("attention/decode_merge", &[]));
     keys
+}
+
+impl DecodeVariant {
+    fn for_gpu(gpu: &Gpu, selective: bool) -> DecodeVariant {
+        DecodeVariant { lanes8: gpu.wants_software_kernels() && gpu.has_subgroups_of(8), selective }
+    }
 }
 
 impl AttentionDecode {
@@ -75,15 +102,16 @@ impl AttentionDecode {
     ///
     /// # Errors
     /// A kernel that does not compile, or a lost device.
-    pub fn new(
-        gpu: &Gpu,
-        n_head: usize,
-        n_kv_head: usize,
-        head_dim: usize,
-        element: KvElement,
-    ) -> Result<AttentionDecode, GpuError> {
-        let lanes8 = gpu.wants_software_kernels() && gpu.has_subgroups_of(8);
-        Self::with_variant(gpu, n_head, n_kv_head, head_dim, element, lanes8)
+    pub fn new(gpu: &Gpu, n_head: usize, n_kv_head: usize, head_dim: usize, element: KvElement) -> Result<Self, GpuError> {
+        Self::with_variant(gpu, n_head, n_kv_head, head_dim, element, DecodeVariant::for_gpu(gpu, false))
+    }
+
+    /// The same where each KV head reads blocks that it chose.
+    ///
+    /// # Errors
+    /// A kernel that does not compile, or a lost device.
+    pub fn selective(gpu: &Gpu, n_head: usize, n_kv_head: usize, head_dim: usize, element: KvElement) -> Result<Self, GpuError> {
+        Self::with_variant(gpu, n_head, n_kv_head, head_dim, element, DecodeVariant::for_gpu(gpu, true))
     }
 
     /// The same with the variant chosen: `lanes8` needs subgroups of exactly 8 lanes.
@@ -96,10 +124,10 @@ impl AttentionDecode {
         n_kv_head: usize,
         head_dim: usize,
         element: KvElement,
-        lanes8: bool,
+        variant: DecodeVariant,
     ) -> Result<AttentionDecode, GpuError> {
         Ok(AttentionDecode {
-            split: gpu.kernel(&split_key(n_kv_head, n_head / n_kv_head, head_dim, element, lanes8))?,
+            split: gpu.kernel(&split_key(n_kv_head, n_head / n_kv_head, head_dim, element, variant))?,
             merge: gpu.kernel(&KernelKey::new("attention/decode_merge", &[]))?,
             n_head,
             n_kv_head,

@@ -1,0 +1,47 @@
+// Bounds of a page for a KV head: the most that any query head of its group may make of it, each against the highest upper
+// bound of all pages for that query head. At most 0, but where a page may hold anything.
+// Source: LeoAM, section 4.2, over the group of query heads.
+// Bindings: bounds f32 [H, pages, 2] (upper, lower) · scores f32 [G, pages, 2] (upper, lower)
+// Grid: G workgroups of 256 lanes; a lane owns every 256th page. Workgroup memory: 1 KiB.
+struct Params {
+    n_pages: u32,
+    group: u32,
+}
+#params
+@group(0) @binding(0) var<storage, read> bounds: array<vec2<f32>>;
+@group(0) @binding(1) var<storage, read_write> scores: array<vec2<f32>>;
+
+const UNKNOWN: f32 = 3.0e38;
+var<workgroup> partial: array<f32, 256>;
+
+@compute @workgroup_size(256)
+fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    let g = wg.x;
+    for (var h = 0u; h < params.group; h += 1u) {
+        let row = (g * params.group + h) * params.n_pages;
+        var top = -UNKNOWN;
+        for (var page = lane; page < params.n_pages; page += 256u) {
+            let upper = bounds[row + page].x;
+            top = select(top, max(top, upper), upper < UNKNOWN);
+        }
+        partial[lane] = top;
+        workgroupBarrier();
+        for (var step = 128u; step > 0u; step /= 2u) {
+            if lane < step {
+                partial[lane] = max(partial[lane], partial[lane + step]);
+            }
+            workgroupBarrier();
+        }
+        let highest = partial[0];
+        workgroupBarrier();
+        for (var page = lane; page < params.n_pages; page += 256u) {
+            let bound = bounds[row + page];
+            let at = g * params.n_pages + page;
+            var score = select(bound, bound - highest, bound.x < UNKNOWN);
+            if h > 0u {
+                score = max(score, scores[at]);
+            }
+            scores[at] = score;
+        }
+    }
+}

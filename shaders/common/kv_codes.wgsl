@@ -1,0 +1,70 @@
+// Codes and scales of quantised pages in `kv`, laid out as common/kv_page draws them. Where a block begins is the caller's
+// business; all places are in words.
+// `row` is the first word of a row.
+fn codes8(row: u32, d: u32) -> Eight {
+#ifdef KV_Q8
+    let raw = kv[row / 2u + d / 8u];
+    let shifts = vec4<u32>(0u, 8u, 16u, 24u);
+    return Eight(
+        vec4<f32>(bitcast<vec4<i32>>((vec4<u32>(raw.x) >> shifts) & vec4<u32>(255u))),
+        vec4<f32>(bitcast<vec4<i32>>((vec4<u32>(raw.y) >> shifts) & vec4<u32>(255u))),
+    );
+#else
+    let at = row + d / 8u;
+    let raw = vec4<u32>(kv[at / 4u][at % 4u]);
+    return Eight(
+        vec4<f32>(bitcast<vec4<i32>>((raw >> vec4<u32>(0u, 4u, 8u, 12u)) & vec4<u32>(15u))),
+        vec4<f32>(bitcast<vec4<i32>>((raw >> vec4<u32>(16u, 20u, 24u, 28u)) & vec4<u32>(15u))),
+    );
+#endif
+}
+
+fn key_row(block: u32, t: u32) -> u32 {
+    return block + t * ROW_WORDS;
+}
+
+fn key8(row: u32, j: u32, d: u32) -> Eight {
+    return codes8(row + j * ROW_WORDS, d);
+}
+
+fn value8(block: u32, t: u32, d: u32) -> Eight {
+    let codes = codes8(block + VALUES_AT + t * ROW_WORDS, d);
+    let at = block + VALUE_SCALES_AT + t * N_GROUPS + d / GROUP_CHANNELS;
+#ifdef KV_Q8
+    let scale = unpack2x16float(kv[at / 2u][at % 2u]);
+#else
+    let scale = unpack2x16float(kv[at / 4u][at % 4u]);
+#endif
+    return Eight(scale.y + scale.x * codes.a, scale.y + scale.x * codes.b);
+}
+
+struct KeyScale { step: Eight, low: Eight }
+
+fn key_scale8(scales: u32, d: u32) -> KeyScale {
+    let at = scales + d;
+#ifdef KV_Q8
+    let raw_a = vec4<u32>(kv[at / 2u], kv[at / 2u + 1u]);
+    let raw_b = vec4<u32>(kv[at / 2u + 2u], kv[at / 2u + 3u]);
+#else
+    let raw_a = kv[at / 4u];
+    let raw_b = kv[at / 4u + 1u];
+#endif
+    let x = eight_halves(raw_a);
+    let y = eight_halves(raw_b);
+    return KeyScale(
+        Eight(vec4<f32>(x.a.xz, x.b.xz), vec4<f32>(y.a.xz, y.b.xz)),
+        Eight(vec4<f32>(x.a.yw, x.b.yw), vec4<f32>(y.a.yw, y.b.yw)),
+    );
+}
+
+fn whole_key(codes: Eight, scale: KeyScale) -> Eight {
+    return Eight(scale.low.a + scale.step.a * codes.a, scale.low.b + scale.step.b * codes.b);
+}
+
+fn scaled_query(q: Eight, scale: KeyScale) -> Eight {
+    return Eight(q.a * scale.step.a, q.b * scale.step.b);
+}
+
+fn query_low(q: Eight, scale: KeyScale) -> f32 {
+    return dot(q.a, scale.low.a) + dot(q.b, scale.low.b);
+}

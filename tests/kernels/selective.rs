@@ -1,0 +1,155 @@
+use strata::base::Rng;
+use strata::gpu::kernels::KvElement;
+use strata::gpu::kernels::attention_decode::{AttentionDecode, DecodeVariant, NO_BLOCK, SPLIT_KEYS, SegmentKeys};
+use strata::gpu::{Gpu, Recorder, Slice, Twins};
+use strata::reference;
+
+use super::common::{assert_close, gpu};
+use super::pages::Pool;
+use super::{download_f32, empty, random, upload};
+
+/// Dequantised numbers are the same on both sides; what is left is the order of f32 sums.
+const LIMIT: f64 = 1e-10;
+const N_PAGES: usize = 12;
+
+/// A segment and the blocks that each KV head reads of it.
+struct Segment {
+    element: KvElement,
+    pool: Pool,
+    lists: Vec<Vec<u32>>,
+    /// every head reads the same number of blocks: the dense kernel does
+    selective: bool,
+}
+
+impl Segment {
+    fn n_keys(&self) -> usize {
+        16 * self.lists.iter().map(Vec::len).max().unwrap()
+    }
+
+    /// Rows are longer than the longest list, by entries that nobody may read.
+    fn table(&self) -> (Vec<u32>, usize) {
+        let n_blocks = self.n_keys() / 16 + 3;
+        let row = |list: &Vec<u32>| -> Vec<u32> {
+            let padding = std::iter::repeat_n(NO_BLOCK, self.n_keys() / 16 - list.len());
+            list.iter().copied().chain(padding).chain([77_777; 3]).collect()
+        };
+        (self.lists.iter().flat_map(row).collect(), n_blocks)
+    }
+}
+
+/// Lists of these lengths, of blocks from anywhere in the pool, no block twice; blocks of one page rarely come together.
+fn lists(rng: &mut Rng, pool: &Pool, lengths: &[usize]) -> Vec<Vec<u32>> {
+    let list = |(head, &n): (usize, &usize)| {
+        let mut blocks: Vec<usize> = (0..4 * N_PAGES).collect();
+        (0..n).for_each(|i| blocks.swap(i, i + rng.below((4 * N_PAGES - i) as u32) as usize));
+        blocks[..n].iter().map(|&b| pool.slot(head, b)).collect()
+    };
+    lengths.iter().enumerate().map(list).collect()
+}
+
+fn decode(gpu: &Gpu, (h, g, d): (usize, usize, usize), segments: &[Segment], q: &[f32], lanes8: bool) -> Vec<f32> {
+    let op =
+        |element, selective| AttentionDecode::with_variant(gpu, h, g, d, element, DecodeVariant { lanes8, selective }).unwrap();
+    let n_splits: usize = segments.iter().map(|s| s.n_keys().div_ceil(SPLIT_KEYS)).sum();
+    let merge = op(segments[0].element, segments[0].selective);
+    // What is not written would show.
+    let garbage = |bytes: u64| -> Slice { upload(gpu, &vec![0xffff_ffffu32; bytes as usize / 4]) };
+    let (acc, state) = (garbage(merge.acc_bytes(n_splits)), garbage(merge.state_bytes(n_splits)));
+    let (out, q) = (empty(gpu, (h * d * 4) as u64), upload(gpu, q));
+    let mut recorder = Recorder::new();
+    let mut first_split = 0;
+    for s in segments {
+        let op = op(s.element, s.selective);
+        let (table, n_blocks) = s.table();
+        let (kv, table) = (upload(gpu, &s.pool.bytes), upload(gpu, &table));
+        let binding = op.bind_split(gpu, [&q, &kv, &table, &acc, &state]).unwrap();
+        op.record_split(&mut recorder, &binding, SegmentKeys { n_keys: s.n_keys(), n_blocks, first_split, n_splits });
+        first_split += s.n_keys().div_ceil(SPLIT_KEYS);
+    }
+    let binding = merge.bind_merge(gpu, [&acc, &state, &out]).unwrap();
+    merge.record_merge(&mut recorder, &binding, n_splits);
+    gpu.submit(&mut recorder).unwrap();
+    download_f32(gpu, &out, h * d)
+}
+
+fn run(gpu: &Gpu, rng: &mut Rng, shape: (usize, usize, usize), segments: &[Segment]) {
+    let (h, g, d) = shape;
+    let q = random(rng, h * d, 2.0 / (d as f32).sqrt());
+    let want: Vec<f32> = (0..h)
+        .flat_map(|head| {
+            let read = || segments.iter().flat_map(|s| s.lists[head / (h / g)].iter().map(|&slot| (&s.pool, slot)));
+            let keys: Vec<f32> = read().flat_map(|(pool, slot)| pool.keys(slot).to_vec()).collect();
+            let values: Vec<f32> = read().flat_map(|(pool, slot)| pool.values(slot).to_vec()).collect();
+            reference::attention(&q[head * d..(head + 1) * d], &keys, &values)
+        })
+        .collect();
+    let variants = if gpu.has_subgroups_of(8) { &[false, true][..] } else { &[false] };
+    for &lanes8 in variants {
+        let lengths: Vec<Vec<usize>> = segments.iter().map(|s| s.lists.iter().map(Vec::len).collect()).collect();
+        let what = format!("{shape:?} (lanes8 {lanes8}) of {:?}, {lengths:?} blocks", segments[0].element);
+        assert_close(&what, &decode(gpu, shape, segments, &q, lanes8), &want, LIMIT);
+    }
+}
+
+#[test]
+fn decode_over_blocks_of_each_head_matches_reference() {
+    let Some(gpu) = gpu("decode_over_blocks_of_each_head_matches_reference", Twins::default()) else { return };
+    use KvElement::{F16, F32, Q4, Q8};
+    let mut rng = Rng::new(31);
+    for (shape, element) in [
+        ((1, 1, 8), F16),
+        ((4, 2, 64), F16),
+        ((2, 2, 80), F32),
+        ((4, 2, 64), Q4),
+        ((7, 1, 64), Q8),
+        ((9, 3, 80), Q4),
+        ((2, 2, 80), Q8),
+        ((6, 2, 128), Q4),
+        ((2, 1, 256), Q8),
+    ] {
+        let (_, g, d) = shape;
+        // Odd lengths end in half a step; 16 blocks are a split; the last head reads much less, or nothing.
+        for (first, last) in [(1, 1), (3, 2), (16, 15), (17, 1), (35, 0)] {
+            let pool = Pool::new(&mut rng, g, d, element, N_PAGES);
+            let lengths: Vec<usize> = (0..g).map(|head| if head == 0 || head + 1 < g { first } else { last }).collect();
+            let lists = lists(&mut rng, &pool, &lengths);
+            let mut segments = vec![Segment { element, pool, lists, selective: true }];
+            run(&gpu, &mut rng, shape, &segments);
+            // With a dense tail after it, as a step reads it.
+            let pool = Pool::new(&mut rng, g, d, F16, 1);
+            let tail = (0..g).map(|head| (0..3).map(|b| pool.slot(head, b)).collect()).collect();
+            segments.push(Segment { element: F16, pool, lists: tail, selective: false });
+            run(&gpu, &mut rng, shape, &segments);
+        }
+    }
+}
+
+#[test]
+fn decode_skips_holes_in_a_list_wherever_they_are() {
+    let no_immediates = Twins { no_immediates: true, ..Twins::default() };
+    let Some(gpu) = gpu("decode_skips_holes_in_a_list_wherever_they_are", no_immediates) else { return };
+    let mut rng = Rng::new(32);
+    let shape = (4, 2, 64);
+    let pool = Pool::new(&mut rng, 2, 64, KvElement::Q4, N_PAGES);
+    let lists = lists(&mut rng, &pool, &[40, 40]);
+    let q = random(&mut rng, 4 * 64, 0.25);
+    let (with_holes, without): (Vec<_>, Vec<_>) = lists
+        .iter()
+        .map(|list| {
+            // The whole first split, the first and the second block of a step, both of one, and the end.
+            let is_hole = |i: usize| i < 16 || [18, 21, 24, 25].contains(&i) || i > 37;
+            let holes: Vec<u32> = list.iter().enumerate().map(|(i, &s)| if is_hole(i) { NO_BLOCK } else { s }).collect();
+            let rest: Vec<u32> = holes.iter().copied().filter(|s| *s != NO_BLOCK).collect();
+            (holes, rest)
+        })
+        .unzip();
+    let variants = if gpu.has_subgroups_of(8) { &[false, true][..] } else { &[false] };
+    let mut segment = Segment { element: KvElement::Q4, pool, lists: with_holes, selective: true };
+    let got: Vec<Vec<f32>> =
+        variants.iter().map(|&lanes8| decode(&gpu, shape, std::slice::from_ref(&segment), &q, lanes8)).collect();
+    segment.lists = without;
+    for (&lanes8, got) in variants.iter().zip(got) {
+        let want = decode(&gpu, shape, std::slice::from_ref(&segment), &q, lanes8);
+        assert_close(&format!("lanes8 {lanes8}"), &got, &want, LIMIT);
+    }
+}
