@@ -99,6 +99,11 @@ impl TokenRange {
         self.start == self.end
     }
 
+    /// Whether a token is in it.
+    pub fn contains(&self, token: usize) -> bool {
+        (self.start..self.end).contains(&token)
+    }
+
     /// The multiple of `step` nearest to its middle, if one is strictly inside.
     pub fn middle(&self, step: usize) -> Option<usize> {
         let half = self.start + self.len() / 2;
@@ -161,9 +166,9 @@ impl<E: Evaluate> Tree<E> {
         Tree { oracle, n_evaluations: nodes.len(), queue: nodes.into() }
     }
 
-    /// The initial chunks with their bounds, in no order.
-    pub fn chunks(&self) -> impl Iterator<Item = (TokenRange, Bounds)> {
-        self.queue.iter().map(|node| (node.range, node.bounds))
+    /// The initial chunks in no order.
+    pub fn chunks(&self) -> impl Iterator<Item = TokenRange> {
+        self.queue.iter().map(|node| node.range)
     }
 
     /// Who evaluates.
