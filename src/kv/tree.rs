@@ -166,16 +166,6 @@ impl<E: Evaluate> Tree<E> {
         Tree { oracle, n_evaluations: nodes.len(), queue: nodes.into() }
     }
 
-    /// The initial chunks in no order.
-    pub fn chunks(&self) -> impl Iterator<Item = TokenRange> {
-        self.queue.iter().map(|node| node.range)
-    }
-
-    /// Who evaluates.
-    pub fn oracle(&self) -> &E {
-        &self.oracle
-    }
-
     /// Confirms the `n_wanted` most important tokens.
     pub fn select(mut self, n_wanted: usize) -> Selected {
         let mut important = Vec::new();

@@ -43,22 +43,14 @@ pub struct LeoAm {
     densities: Vec<Option<f64>>,
 }
 
-/// How much too high the bounds of a KV head's pages are, on average of those whose scores are known.
-#[derive(Debug, Clone, Copy, Default)]
-struct Excess {
-    /// over the best token
-    best: f32,
-    /// over the logarithm of the page's mass
-    log_mass: f32,
-}
-
 /// What is known of the tokens of one KV head.
 struct HeadOracle<'a> {
     view: &'a LayerView<'a>,
     kv_head: usize,
     /// no chunk is split to fewer tokens
     smallest: usize,
-    excess: Excess,
+    /// how much higher bounds are than the best tokens
+    excess: f32,
 }
 
 /// The number m of initial chunks, of 8 to 64 tokens, that equation 2 gives the fewest evaluations:
@@ -113,8 +105,8 @@ impl LeoAm {
         let n_free = free.len() * KV_PAGE_TOKENS;
         let mut n_wanted = self.spec.n_wanted(view.layer, n_free);
         if let Amount::Mass { mass, .. } = self.spec.amount {
-            let oracle = HeadOracle::new(view, kv_head, KV_PAGE_TOKENS, Excess::default());
-            n_wanted = n_wanted.max(tokens_of_mass(free.map(|page| oracle.share(page_tokens(page))).collect(), &[], mass));
+            let share = |page| Share::of_bound(view.page_bounds(kv_head, page).upper(), KV_PAGE_TOKENS);
+            n_wanted = n_wanted.max(tokens_of_mass(free.map(share).collect(), &[], mass));
         }
         if n_wanted >= n_free { 0 } else { (n_wanted * CANDIDATE_FACTOR).div_ceil(KV_PAGE_TOKENS) }
     }
@@ -139,20 +131,26 @@ impl LeoAm {
             return (Vec::new(), 0);
         }
         let smallest = if self.is_fine(view) { FINE_CHUNK_TOKENS } else { KV_BLOCK_TOKENS };
-        let oracle = HeadOracle::new(view, kv_head, smallest, Excess::measure(view, kv_head, pages.clone()));
+        let excess = mean_excess(view, kv_head, pages.clone(), |scores| Bounds::of_scores(scores).upper());
+        let oracle = HeadOracle { view, kv_head, smallest, excess };
+        let mut n_wanted = n_least;
+        let mut n_evaluations = 0;
+        if let Amount::Mass { mass, .. } = self.spec.amount {
+            let shares = oracle.shares(pages.clone());
+            n_evaluations += shares.len();
+            n_wanted = n_wanted.max(tokens_of_mass(shares, &self.always(view, kv_head), mass));
+        }
         let chunk_tokens = self.chunk_tokens(view);
-        let tree = Tree::new(pages.flat_map(|page| chunks_of_page(view, kv_head, page, chunk_tokens)), oracle);
-        let n_wanted = match self.spec.amount {
-            Amount::Rate(_) => n_least,
-            Amount::Mass { mass, .. } => {
-                let always = (0..view.n_pages()).filter(|page| !free.contains(page_tokens(*page).start));
-                let always: Vec<f32> = always.filter_map(|page| view.page_scores(kv_head, page)).map(log_mass).collect();
-                let shares = tree.chunks().map(|range| tree.oracle().share(range)).collect();
-                tokens_of_mass(shares, &always, mass).max(n_least)
-            }
-        };
-        let selected = tree.select(n_wanted);
-        (selected.important().collect(), selected.n_evaluations)
+        let chunks: Vec<TokenRange> = pages.flat_map(|page| oracle.chunks(page, chunk_tokens)).collect();
+        let selected = Tree::new(chunks, oracle).select(n_wanted);
+        (selected.important().collect(), n_evaluations + selected.n_evaluations)
+    }
+
+    /// Logarithms of the mass of pages always read, as far as their scores are known.
+    fn always(&self, view: &LayerView, kv_head: usize) -> Vec<f32> {
+        let free = self.spec.free_pages(view.n_pages());
+        let always = (0..view.n_pages()).filter(|page| !free.contains(page));
+        always.filter_map(|page| view.page_scores(kv_head, page)).map(log_mass).collect()
     }
 
     /// The layer or the step is one where much matters.
@@ -188,13 +186,6 @@ impl LeoAm {
     }
 }
 
-/// A page as chunks of `chunk_tokens` where its scores are known, else as one.
-fn chunks_of_page(view: &LayerView, kv_head: usize, page: usize, chunk_tokens: usize) -> impl Iterator<Item = TokenRange> + use<> {
-    let range = page_tokens(page);
-    let step = if view.page_scores(kv_head, page).is_some() { chunk_tokens } else { KV_PAGE_TOKENS };
-    (range.start..range.end).step_by(step).map(move |start| TokenRange::new(start, start + step))
-}
-
 /// Blocks that ascending disjoint ranges touch.
 fn count_blocks(ranges: &[TokenRange]) -> usize {
     let mut n_blocks = 0;
@@ -207,30 +198,15 @@ fn count_blocks(ranges: &[TokenRange]) -> usize {
     n_blocks
 }
 
-impl Excess {
-    /// Of those of the pages whose scores and bound are numbers.
-    fn measure(view: &LayerView, kv_head: usize, pages: Range<usize>) -> Excess {
-        let mut sum = Excess::default();
-        let mut n_known = 0;
-        for page in pages {
-            let Some(scores) = view.page_scores(kv_head, page) else { continue };
-            let upper = view.page_bounds(kv_head, page).upper();
-            let of_page = Excess { best: upper - Bounds::of_scores(scores).upper(), log_mass: upper - log_mass(scores) };
-            if of_page.best.is_finite() && of_page.log_mass.is_finite() {
-                sum = Excess { best: sum.best + of_page.best, log_mass: sum.log_mass + of_page.log_mass };
-                n_known += 1;
-            }
-        }
-        let n_known = n_known.max(1) as f32;
-        Excess { best: sum.best / n_known, log_mass: sum.log_mass / n_known }
-    }
+/// How much higher bounds of pages are than what is `known` of their scores, on average of the pages that have both.
+fn mean_excess(view: &LayerView, kv_head: usize, pages: Range<usize>, known: impl Fn(&[f32]) -> f32) -> f32 {
+    let excess = |page| Some(view.page_bounds(kv_head, page).upper() - known(view.page_scores(kv_head, page)?));
+    let sum = |(sum, n_pages): (f32, usize), excess: f32| (sum + excess, n_pages + 1);
+    let (sum, n_pages) = pages.filter_map(excess).filter(|excess| excess.is_finite()).fold((0.0, 0), sum);
+    sum / n_pages.max(1) as f32
 }
 
 impl<'a> HeadOracle<'a> {
-    fn new(view: &'a LayerView<'a>, kv_head: usize, smallest: usize, excess: Excess) -> HeadOracle<'a> {
-        HeadOracle { view, kv_head, smallest, excess }
-    }
-
     /// Scores of a range within a page, where they are known.
     fn scores(&self, range: TokenRange) -> Option<&'a [f32]> {
         let scores = self.view.page_scores(self.kv_head, range.start / KV_PAGE_TOKENS)?;
@@ -238,17 +214,28 @@ impl<'a> HeadOracle<'a> {
         scores.get(first..first + range.len())
     }
 
-    fn page_upper(&self, range: TokenRange) -> f32 {
-        self.view.page_bounds(self.kv_head, range.start / KV_PAGE_TOKENS).upper()
+    fn page_bounds(&self, range: TokenRange) -> Bounds {
+        self.view.page_bounds(self.kv_head, range.start / KV_PAGE_TOKENS)
     }
 
-    /// What a chunk may hold of the attention mass.
-    fn share(&self, range: TokenRange) -> Share {
-        let (upper, log_mass) = match self.scores(range) {
-            Some(scores) => (Bounds::of_scores(scores).upper(), log_mass(scores)),
-            None => (self.page_upper(range) - self.excess.best, self.page_upper(range) - self.excess.log_mass),
+    /// A page as chunks of `chunk_tokens` where its scores are known, else as one.
+    fn chunks(&self, page: usize, chunk_tokens: usize) -> impl Iterator<Item = TokenRange> + use<> {
+        let range = page_tokens(page);
+        let step = if self.scores(range).is_some() { chunk_tokens } else { KV_PAGE_TOKENS };
+        (range.start..range.end).step_by(step).map(move |start| TokenRange::new(start, start + step))
+    }
+
+    /// What pages may hold of the attention mass: by block where their scores are known.
+    fn shares(&self, pages: Range<usize>) -> Vec<Share> {
+        let mass_excess = mean_excess(self.view, self.kv_head, pages.clone(), log_mass);
+        let share = |range: TokenRange| match self.scores(range) {
+            Some(scores) => Share::of_scores(scores),
+            None => {
+                let upper = self.page_bounds(range).upper();
+                Share { upper: upper - self.excess, log_mass: upper - mass_excess, n_tokens: range.len() }
+            }
         };
-        Share { upper, log_mass, n_tokens: range.len() }
+        pages.flat_map(|page| self.chunks(page, KV_BLOCK_TOKENS)).map(share).collect()
     }
 }
 
@@ -257,8 +244,8 @@ impl Evaluate for HeadOracle<'_> {
         match self.scores(range) {
             Some(scores) => Bounds::of_scores(scores),
             None => {
-                let bounds = self.view.page_bounds(self.kv_head, range.start / KV_PAGE_TOKENS);
-                Bounds::outer(bounds.upper() - self.excess.best, bounds.lower())
+                let bounds = self.page_bounds(range);
+                Bounds::outer(bounds.upper() - self.excess, bounds.lower())
             }
         }
     }
@@ -268,3 +255,7 @@ impl Evaluate for HeadOracle<'_> {
         range.middle(self.smallest)
     }
 }
+
+#[cfg(test)]
+#[path = "leoam_tests.rs"]
+mod tests;

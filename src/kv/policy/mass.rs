@@ -9,7 +9,9 @@
 //!
 //! Limits: an estimate, not a guarantee, where the mass of a chunk is: then it is the exponential of a bound.
 //!
-//! Source: issue of this policy; the paper has a fixed rate only. Top-p over chunks instead of tokens.
+//! Source: top-p, over chunks instead of tokens; LeoAM has a fixed rate only.
+
+use crate::kv::tree::Bounds;
 
 /// What a chunk may hold.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -20,6 +22,18 @@ pub struct Share {
     pub log_mass: f32,
     /// tokens in it
     pub n_tokens: usize,
+}
+
+impl Share {
+    /// Of tokens whose scores are known.
+    pub fn of_scores(scores: &[f32]) -> Share {
+        Share { upper: Bounds::of_scores(scores).upper(), log_mass: log_mass(scores), n_tokens: scores.len() }
+    }
+
+    /// Of tokens of which a bound is all that is known.
+    pub fn of_bound(upper: f32, n_tokens: usize) -> Share {
+        Share { upper, log_mass: upper, n_tokens }
+    }
 }
 
 /// Logarithm of the mass of tokens with these scores; infinite where one is no number.
@@ -60,7 +74,7 @@ mod tests {
     use super::*;
 
     fn share(mass: f32) -> Share {
-        Share { upper: mass.ln(), log_mass: mass.ln(), n_tokens: 64 }
+        Share::of_bound(mass.ln(), 64)
     }
 
     #[test]
@@ -81,7 +95,7 @@ mod tests {
 
     #[test]
     fn tokens_of_mass_hold_chunks_that_may_be_anything() {
-        let unknown = Share { upper: f32::INFINITY, log_mass: f32::INFINITY, n_tokens: 64 };
+        let unknown = Share::of_bound(f32::INFINITY, 64);
         let shares = vec![share(0.6), unknown, share(0.4)];
         assert_eq!(tokens_of_mass(shares, &[], 0.5), 128);
         assert_eq!(tokens_of_mass(vec![unknown; 3], &[], 0.0), 192);

@@ -14,11 +14,10 @@ pub struct Recorded {
     scores: Vec<Vec<f32>>,
     bounds: Vec<[f32; 2]>,
     tiers: Vec<Tier>,
-    step: usize,
 }
 
 impl Recorded {
-    /// Scores in -8..0, mostly low; everything in VRAM, step 50 of 100.
+    /// Scores in -8..0, mostly low; everything in VRAM.
     pub fn random(seed: u64, n_kv_head: usize, n_pages: usize) -> Recorded {
         let mut rng = Rng::new(seed);
         let mut score = || -8.0 * rng.next_f32().sqrt();
@@ -33,7 +32,7 @@ impl Recorded {
         };
         let bounds = scores.iter().flat_map(|head| head.chunks(KV_PAGE_TOKENS).map(page_bounds)).collect();
         let n_pages = scores.first().map_or(0, |head| head.len() / KV_PAGE_TOKENS);
-        Recorded { n_kv_head: scores.len(), bounds, tiers: vec![Tier::Vram; n_pages], scores, step: 50 }
+        Recorded { n_kv_head: scores.len(), bounds, tiers: vec![Tier::Vram; n_pages], scores }
     }
 
     /// Pages from this one on are on the disk, and scores of their tokens are not known.
@@ -47,16 +46,11 @@ impl Recorded {
         self.bounds[kv_head * self.tiers.len() + token / KV_PAGE_TOKENS] = [f32::NAN; 2];
     }
 
-    /// Another decode step of 100.
-    pub fn at_step(self, step: usize) -> Recorded {
-        Recorded { step, ..self }
-    }
-
-    /// As a policy sees it.
+    /// As a policy sees it in step 50 of 100.
     pub fn view(&self, layer: usize) -> LayerView<'_> {
         LayerView {
             layer,
-            step: self.step,
+            step: 50,
             n_steps: 100,
             n_kv_head: self.n_kv_head,
             tiers: &self.tiers,
