@@ -160,16 +160,13 @@ impl LeoAm {
 
     /// Initial chunk where scores of tokens are known: by equation 2 in fine layers and steps, once their density is.
     fn chunk_tokens(&self, view: &LayerView) -> usize {
-        let density = self.densities.get(view.layer).copied().flatten();
-        match density {
-            _ if !self.is_fine(view) => CHUNK_TOKENS,
-            None => FINE_CHUNK_TOKENS,
-            Some(density) => {
-                let n_tokens = self.spec.free_tokens(view.n_pages()).len();
-                let chunk_tokens = n_tokens.div_ceil(initial_chunks(n_tokens, density)).next_power_of_two();
-                chunk_tokens.clamp(FINE_CHUNK_TOKENS, CHUNK_TOKENS)
-            }
+        if !self.is_fine(view) {
+            return CHUNK_TOKENS;
         }
+        let Some(density) = self.densities.get(view.layer).copied().flatten() else { return FINE_CHUNK_TOKENS };
+        let n_tokens = self.spec.free_tokens(view.n_pages()).len();
+        let chunk_tokens = n_tokens.div_ceil(initial_chunks(n_tokens, density)).next_power_of_two();
+        chunk_tokens.clamp(FINE_CHUNK_TOKENS, CHUNK_TOKENS)
     }
 
     /// Share of blocks that hold something important, over all KV heads.

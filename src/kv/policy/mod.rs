@@ -52,7 +52,8 @@ impl Policy {
         })
     }
 
-    /// Pages whose token scores it needs before it selects, ascending. Of them LeoAM asks for what is in VRAM, others for all.
+    /// Pages whose token scores it wants before it selects, ascending: LeoAM of those in VRAM, the H2O kinds of all, wherever
+    /// they are.
     pub fn candidates(&self, view: &LayerView) -> Vec<u32> {
         match self {
             Policy::LeoAm(policy) => policy.candidates(view),
@@ -61,7 +62,7 @@ impl Policy {
         }
     }
 
-    /// What attention of this layer and step reads.
+    /// What attention of this layer and step reads. To be asked once per layer and step, since the baselines sum up what they see.
     pub fn select(&mut self, view: &LayerView) -> Selection {
         match self {
             Policy::LeoAm(policy) => policy.select(view),
