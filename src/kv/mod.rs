@@ -3,10 +3,11 @@
 //! ```text
 //! cache: tail, pool, slots (VRAM) ◄─► transfer (a thread) ◄─► lower: RAM, and the disk through store
 //!   ▲ layout: what the budget is spent on   ▲ residency: which page has a frame
+//! bounds of pages ─► policy, tree: which tokens attention reads ─► pipeline: how many of them travel packed
 //! ```
 //! 1. A page is 64 tokens of one layer, all KV heads.
 //! 2. Only `residency` and [`lower`] change where a page is; it stays readable where it was until the copy is complete.
-//! 3. Attention over the whole context reads every page wherever it is.
+//! 3. Attention over the whole context reads every page wherever it is; a [`policy`] makes it read those that matter.
 
 pub mod abstracts;
 pub mod budget;
@@ -14,9 +15,12 @@ mod cache;
 mod error;
 mod layout;
 pub mod lower;
+pub mod pipeline;
+pub mod policy;
 mod residency;
 pub mod store;
 mod transfer;
+pub mod tree;
 
 pub use cache::{FilledSlot, KvCache, Paged};
 pub use error::KvError;
