@@ -1,7 +1,8 @@
 // Bounds of a page for a KV head: the most that any query head of its group may make of it, each against the highest upper
 // bound of all pages for that query head. At most 0, but where a page may hold anything.
 // Source: LeoAM, section 4.2, over the group of query heads.
-// Bindings: bounds f32 [H, pages, 2] (upper, lower) · scores f32 [G, pages, 2] (upper, lower)
+// Bindings: bounds f32 [H, pages, 2] (upper, lower) · scores f32 [G, pages, 2] (upper, lower), then [H, 2] (highest upper
+//   bound, 0)
 // Grid: G workgroups of 256 lanes; a lane owns every 256th page. Workgroup memory: 1 KiB.
 struct Params {
     n_pages: u32,
@@ -15,7 +16,11 @@ const UNKNOWN: f32 = 3.0e38;
 var<workgroup> partial: array<f32, 256>;
 
 @compute @workgroup_size(256)
-fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+fn main(
+    @builtin(workgroup_id) wg: vec3<u32>,
+    @builtin(num_workgroups) n_wg: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
     let g = wg.x;
     for (var h = 0u; h < params.group; h += 1u) {
         let row = (g * params.group + h) * params.n_pages;
@@ -34,6 +39,9 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
         }
         let highest = partial[0];
         workgroupBarrier();
+        if lane == 0u {
+            scores[n_wg.x * params.n_pages + g * params.group + h] = vec2<f32>(highest, 0.0);
+        }
         for (var page = lane; page < params.n_pages; page += 256u) {
             let bound = bounds[row + page];
             let at = g * params.n_pages + page;

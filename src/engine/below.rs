@@ -226,9 +226,11 @@ impl Below {
         if let Some(Err(error)) = self.places.as_ref().map(|(_, catalogue)| catalogue.upsert(&entry)) {
             self.notices.push(format!("the library does not know of {}: {error}", entry.name));
         }
+        // What cannot be read of the abstracts is read of the pages instead.
+        let abstracts = if kv.is_selective() { store.read_abstracts().unwrap_or_default() } else { Default::default() };
         let lower = self.lower(kv, allowed, Backing::Saved(store))?;
         kv.open_lower(gpu, lower, tokens.len())?;
-        kv.begin_document(n_present, tokens.len());
+        kv.begin_document(gpu, n_present, tokens.len(), &abstracts)?;
         self.open = Some(OpenDocument { entry, tokens: tokens.to_vec(), is_new: report.is_new });
         Ok(Some(n_present as usize * KV_PAGE_TOKENS))
     }

@@ -6,6 +6,7 @@
 //! pool  ─► segments of one layer: 32 │ 32 │ 64 │ 128 ... frames (each doubles the total, none passes a binding)
 //! ```
 
+use super::abstracts::abstract_bytes;
 use crate::base::limits::{KV_BLOCK_TOKENS, KV_FIRST_SEGMENT_TOKENS, KV_PAGE_TOKENS};
 use crate::gpu::kernels::KvElement;
 
@@ -48,6 +49,8 @@ pub struct VramPlan {
     pub n_slots: usize,
     /// frames of each layer's pool
     pub max_frames: usize,
+    /// pages of each layer that have an abstract in VRAM
+    pub n_abstracts: usize,
 }
 
 /// Frames that one segment of the pool has, the same in every layer.
@@ -68,6 +71,11 @@ impl KvSpec {
     /// Bytes of a page of the tail.
     pub fn tail_page_bytes(&self) -> u64 {
         self.work.page_bytes(self.n_kv_head, self.head_dim)
+    }
+
+    /// Slot of block `block` of a head in physical page `page`.
+    pub fn slot_of(&self, page: usize, block: usize, head: usize) -> u32 {
+        ((page * BLOCKS_PER_PAGE + block) * self.n_kv_head + head) as u32
     }
 
     /// Bytes of K and V of 64 complete tokens over all layers.
@@ -91,7 +99,7 @@ impl KvSpec {
         for (i, page) in pages.iter().enumerate() {
             for b in 0..BLOCKS_PER_PAGE {
                 for g in 0..self.n_kv_head {
-                    table[g * n_blocks + i * BLOCKS_PER_PAGE + b] = ((page * BLOCKS_PER_PAGE + b) * self.n_kv_head + g) as u32;
+                    table[g * n_blocks + i * BLOCKS_PER_PAGE + b] = self.slot_of(*page, b, g);
                 }
             }
         }
@@ -101,18 +109,25 @@ impl KvSpec {
 
 impl VramPlan {
     /// Spends `budget` (everything that is wanted where there is none) on a context of `limit` tokens that is read in chunks
-    /// of up to `max_chunk`.
+    /// of up to `max_chunk`; on abstracts of all its pages as well where they are wanted.
     ///
     /// # Errors
     /// The least budget that will do, bytes.
-    pub fn new(spec: &KvSpec, limit: usize, max_chunk: usize, budget: Option<u64>) -> Result<VramPlan, u64> {
+    pub fn new(
+        spec: &KvSpec,
+        limit: usize,
+        max_chunk: usize,
+        budget: Option<u64>,
+        with_abstracts: bool,
+    ) -> Result<VramPlan, u64> {
         let wanted_frames = limit / KV_PAGE_TOKENS;
+        let n_abstracts = if with_abstracts { wanted_frames } else { 0 };
         let page = spec.page_bytes();
         let tail_pages = (max_chunk.div_ceil(KV_PAGE_TOKENS) + 1).max(MIN_TAIL_PAGES);
         let slot_pages = (SLOT_BYTES / page).clamp(1, MAX_SLOT_PAGES) as usize;
-        let generous = VramPlan { tail_pages, slot_pages, n_slots: MAX_SLOTS, max_frames: wanted_frames };
+        let generous = VramPlan { tail_pages, slot_pages, n_slots: MAX_SLOTS, max_frames: wanted_frames, n_abstracts };
         let Some(budget) = budget.filter(|b| *b < generous.bytes(spec)) else { return Ok(generous) };
-        let least = VramPlan { tail_pages: MIN_TAIL_PAGES, slot_pages: 1, n_slots: MIN_SLOTS, max_frames: 0 };
+        let least = VramPlan { tail_pages: MIN_TAIL_PAGES, slot_pages: 1, n_slots: MIN_SLOTS, max_frames: 0, n_abstracts };
         if budget < least.bytes(spec) {
             return Err(least.bytes(spec));
         }
@@ -120,10 +135,11 @@ impl VramPlan {
         // stay: a page that stays saves its own way, a large slot saves a submit for each of its pages.
         let per_tail_page = spec.n_layer as u64 * spec.tail_page_bytes();
         let tail_pages = ((budget / 4 / per_tail_page) as usize).clamp(MIN_TAIL_PAGES, tail_pages);
-        let slot_budget = budget.saturating_sub(tail_pages as u64 * per_tail_page) / 2 / (2 * page);
+        let spent = tail_pages as u64 * per_tail_page + least.abstract_bytes(spec);
+        let slot_budget = budget.saturating_sub(spent) / 2 / (2 * page);
         let n_slots = if slot_budget >= MAX_SLOTS as u64 { MAX_SLOTS } else { MIN_SLOTS };
         let slot_pages = (slot_budget as usize / n_slots).clamp(1, slot_pages);
-        let mut plan = VramPlan { tail_pages, slot_pages, n_slots, max_frames: 0 };
+        let mut plan = VramPlan { tail_pages, slot_pages, n_slots, max_frames: 0, n_abstracts };
         if plan.bytes(spec) > budget {
             plan = least;
         }
@@ -148,9 +164,14 @@ impl VramPlan {
         (2 * self.n_slots * self.slot_pages) as u64 * spec.page_bytes() + spec.table_bytes(self.slot_pages) + scratch
     }
 
+    /// Bytes of the abstracts of all layers.
+    pub fn abstract_bytes(&self, spec: &KvSpec) -> u64 {
+        (self.n_abstracts * spec.n_layer * abstract_bytes(spec)) as u64
+    }
+
     /// Bytes of everything when all of it is allocated.
     pub fn bytes(&self, spec: &KvSpec) -> u64 {
-        self.tail_bytes(spec) + self.slot_bytes(spec) + self.max_frames as u64 * Self::frame_bytes(spec)
+        self.tail_bytes(spec) + self.slot_bytes(spec) + self.abstract_bytes(spec) + self.max_frames as u64 * Self::frame_bytes(spec)
     }
 }
 
@@ -230,10 +251,10 @@ mod tests {
         #[test]
         fn vram_plan_never_passes_its_budget(
             budget in 0u64..64 << 20, limit in 1usize..200_000, max_chunk in 16usize..512,
-            sealed in prop::sample::select(vec![KvElement::F16, KvElement::Q8, KvElement::Q4]),
+            sealed in prop::sample::select(vec![KvElement::F16, KvElement::Q8, KvElement::Q4]), with_abstracts: bool,
         ) {
             let spec = KvSpec { sealed, ..SPEC };
-            match VramPlan::new(&spec, limit, max_chunk, Some(budget)) {
+            match VramPlan::new(&spec, limit, max_chunk, Some(budget), with_abstracts) {
                 Ok(plan) => {
                     prop_assert!(plan.bytes(&spec) <= budget);
                     prop_assert!(plan.tail_pages >= 2 && plan.slot_pages >= 1 && plan.n_slots >= 2);
@@ -241,7 +262,7 @@ mod tests {
                 }
                 Err(least) => {
                     prop_assert!(budget < least);
-                    prop_assert!(VramPlan::new(&spec, limit, max_chunk, Some(least)).is_ok());
+                    prop_assert!(VramPlan::new(&spec, limit, max_chunk, Some(least), with_abstracts).is_ok());
                 }
             }
         }
@@ -249,9 +270,9 @@ mod tests {
 
     #[test]
     fn vram_plan_without_a_budget_holds_the_whole_context() {
-        let plan = VramPlan::new(&SPEC, 131_072, 512, None).unwrap();
+        let plan = VramPlan::new(&SPEC, 131_072, 512, None, false).unwrap();
         assert_eq!((plan.max_frames, plan.tail_pages, plan.n_slots), (2048, 9, 3));
-        let plan = VramPlan::new(&SPEC, 131_072, 512, Some(40 << 20)).unwrap();
+        let plan = VramPlan::new(&SPEC, 131_072, 512, Some(40 << 20), true).unwrap();
         assert!(plan.max_frames > 100 && plan.max_frames < 213, "{plan:?}");
     }
 }

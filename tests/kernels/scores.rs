@@ -132,7 +132,11 @@ fn pages_score_as_their_twin_and_bound_the_scores_of_their_tokens() {
             assert!(got.iter().zip(&want).all(|(a, b)| (a.abs() == UNKNOWN) == (b.abs() == UNKNOWN)), "{name} of {what}");
             assert_close(&format!("{name} of {what}"), &known(&got), &known(&want), 1e-11);
         }
-        let got = download_f32(&gpu, &scores, 2 * g * n_pages);
+        let got = download_f32(&gpu, &scores, 2 * (g * n_pages + h));
+        for (head, bounds) in download_f32(&gpu, &bounds, 2 * h * n_pages).chunks(2 * n_pages).enumerate() {
+            let highest = bounds.chunks(2).map(|b| b[0]).filter(|x| *x < UNKNOWN).fold(-UNKNOWN, f32::max);
+            assert_eq!(got[2 * (g * n_pages + head)], highest, "highest bound of head {head} of {what}");
+        }
         assert_eq!(
             got[..2 * n_pages].chunks(2).filter(|s| s[0] == UNKNOWN).count(),
             (n_pages + 1) / 4 * usize::from(n_pages > 3)

@@ -66,13 +66,13 @@ impl ScorePages {
         (self.n_head * n_pages * 8) as u64
     }
 
-    /// Bytes of the scores of `n_pages`: what is read back.
+    /// Bytes of the scores of `n_pages`, and the highest upper bound of each query head: what is read back.
     pub fn scores_bytes(&self, n_pages: usize) -> u64 {
-        (self.n_kv_head * n_pages * 8) as u64
+        ((self.n_kv_head * n_pages + self.n_head) * 8) as u64
     }
 
     /// Binds q f32 `[H, D]` (scaled and rotated), abstracts f16 `[P, G, 2, D]`, bounds f32 `[H, P, 2]` and scores f32
-    /// `[G, P, 2]`.
+    /// `[G, P, 2]`, after which stands the highest upper bound of each query head, `[H, 2]` (the second is 0).
     ///
     /// # Errors
     /// Buffers the device refuses to bind.

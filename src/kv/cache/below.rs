@@ -26,12 +26,25 @@ impl KvCache {
         Ok(())
     }
 
-    /// Begins the context anew with a document, of which `n_present` groups are in the store already; the others of its
-    /// `n_tokens` are written to it.
-    pub fn begin_document(&mut self, n_present: u32, n_tokens: usize) {
+    /// Begins the context anew with a document, of which `n_present` groups are in the store already, with the rows of
+    /// abstracts that are whole; the others of its `n_tokens` are written to it.
+    ///
+    /// # Errors
+    /// A lost device.
+    pub fn begin_document(
+        &mut self,
+        gpu: &Gpu,
+        n_present: u32,
+        n_tokens: usize,
+        (rows, is_whole): &(Vec<u8>, Vec<bool>),
+    ) -> Result<(), KvError> {
         self.n_sealed = n_present;
         self.n_document_tokens = n_tokens;
         self.saved_groups = (n_tokens / KV_PAGE_TOKENS) as u32;
+        for layer in 0..self.spec.n_layer {
+            (0..n_present).for_each(|group| self.residency.set_backed(layer, group));
+        }
+        self.upload_abstracts(gpu, n_present, rows, is_whole)
     }
 
     /// There are tiers below.

@@ -10,8 +10,11 @@
 //! tokens are valid is known to whoever runs the model; this knows complete groups of 64.
 
 mod below;
+mod chosen;
 mod seal;
 mod stream;
+
+pub use chosen::ChosenTable;
 
 use std::collections::VecDeque;
 
@@ -33,6 +36,8 @@ pub struct Paged {
     pub pages: Slice,
     /// block table u32 `[G, n_blocks]`
     pub table: Slice,
+    /// the table lists all frames in order
+    is_in_order: bool,
 }
 
 /// New tokens of every layer.
@@ -77,6 +82,8 @@ pub struct KvCache {
     pool: Vec<Vec<Paged>>,
     /// where quantised pages are made
     scratch: Option<Slice>,
+    /// abstracts of each layer, f16 `[P, G, 2, D]`; none where attention always reads everything
+    abstracts: Vec<Slice>,
     stage: Option<Stage>,
     residency: Residency,
     n_sealed: u32,
@@ -128,6 +135,11 @@ impl KvCache {
             true => Some(gpu.buffer("sealed pages", plan.tail_pages as u64 * spec.page_bytes())?.all()),
             false => None,
         };
+        let abstract_bytes = plan.abstract_bytes(&spec) / spec.n_layer.max(1) as u64;
+        let abstracts = match plan.n_abstracts {
+            0 => Vec::new(),
+            _ => (0..spec.n_layer).map(|_| Ok(gpu.buffer("abstracts", abstract_bytes)?.all())).collect::<Result<_, KvError>>()?,
+        };
         let transfer = Transfer::start(spec, pcie, hub).map_err(|e| KvError::NoThread(e.to_string()))?;
         let mut cache = KvCache {
             spec,
@@ -136,6 +148,7 @@ impl KvCache {
             shapes: Vec::new(),
             pool: Vec::new(),
             scratch,
+            abstracts,
             stage: None,
             residency: Residency::new(spec.n_layer, plan.max_frames),
             plan,
@@ -180,7 +193,7 @@ impl KvCache {
         let frames: u64 = self.shapes.iter().map(|s| s.n_frames as u64 * VramPlan::frame_bytes(&self.spec)).sum();
         let scratch = self.scratch.as_ref().map_or(0, |s| s.size);
         let stage = if self.stage.is_some() { self.plan.slot_bytes(&self.spec) - scratch } else { 0 };
-        self.plan.tail_bytes(&self.spec) + frames + scratch + stage
+        self.plan.tail_bytes(&self.spec) + self.plan.abstract_bytes(&self.spec) + frames + scratch + stage
     }
 
     /// Most bytes that were ever allocated.
@@ -301,7 +314,7 @@ impl KvCache {
         let table = gpu.buffer("KV block table", self.spec.table_bytes(shape.n_frames))?.all();
         let identity: Vec<usize> = (0..shape.n_frames).collect();
         gpu.upload(&table, bytemuck::cast_slice(&self.spec.table(&identity, shape.n_blocks())))?;
-        Ok(Paged { pages, table })
+        Ok(Paged { pages, table, is_in_order: true })
     }
 
     /// Forgets all tokens from `n_tokens` on.
@@ -330,9 +343,13 @@ impl KvCache {
                 break;
             }
             let used = self.residency.used_in(layer, shape.first_frame, shape.n_frames);
-            if used.last().is_some_and(|last| last + 1 != used.len()) {
-                let table = self.spec.table(&used, shape.n_blocks());
-                gpu.write(&self.pool[segment_idx][layer].table, bytemuck::cast_slice(&table));
+            let is_prefix = used.last().is_none_or(|last| last + 1 == used.len());
+            let paged = &mut self.pool[segment_idx][layer];
+            if !is_prefix || !paged.is_in_order {
+                let frames = if is_prefix { (0..shape.n_frames).collect() } else { used.clone() };
+                let table = self.spec.table(&frames, shape.n_blocks());
+                gpu.write(&paged.table, bytemuck::cast_slice(&table));
+                paged.is_in_order = is_prefix;
             }
             rest -= used.len();
             if !used.is_empty() {

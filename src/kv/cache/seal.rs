@@ -44,11 +44,14 @@ impl KvCache {
                 let to = self.frame_slice(layer, frame as usize);
                 recorder.copy(&source, &to);
             }
-            if frame.is_none() || group < self.saved_groups {
+            // A page that may have to give its frame to another has a copy below from the start.
+            let may_leave = self.has_lower && self.is_selective();
+            if frame.is_none() || may_leave || group < self.saved_groups {
                 if !self.has_lower {
                     return Err(KvError::NoTierBelow);
                 }
-                let keep = if frame.is_some() { Keep::DiskOnly } else { Keep::Ram };
+                let keep = if frame.is_some() && !may_leave { Keep::DiskOnly } else { Keep::Ram };
+                self.residency.set_backed(layer, group);
                 let readback = match &out {
                     Some((readback, _)) => *readback,
                     None => self.free_readback(gpu)?,
@@ -63,6 +66,12 @@ impl KvCache {
             }
         }
         Ok(out)
+    }
+
+    /// Pages of the tail that tokens up to `end` complete: where they are in it, and their group.
+    pub fn to_seal(&self, end: usize) -> impl Iterator<Item = (usize, u32)> + '_ {
+        let groups = self.tail.first_group..(end / KV_PAGE_TOKENS) as u32;
+        groups.map(|group| (self.tail.order[(group - self.tail.first_group) as usize], group))
     }
 
     fn free_readback(&mut self, gpu: &Gpu) -> Result<usize, KvError> {

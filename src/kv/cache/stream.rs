@@ -117,7 +117,7 @@ impl KvCache {
     }
 
     /// Begins a new stream; what was on its way for the old one goes back.
-    fn start_stream(&mut self, plan: StreamPlan) {
+    pub(super) fn start_stream(&mut self, plan: StreamPlan) {
         self.epoch += 1;
         self.lost = None;
         for (_, slot) in self.ahead.drain(..) {
