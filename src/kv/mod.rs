@@ -14,6 +14,8 @@ mod cache;
 mod error;
 mod layout;
 pub mod lower;
+pub mod pipeline;
+pub mod policy;
 mod residency;
 pub mod store;
 mod transfer;

@@ -1,0 +1,167 @@
+//! The baselines that load every key to know which matter: heavy hitters by token, by chunk, and one layer ahead.
+//!
+//! ```text
+//! scores of all tokens ─ softmax ─► + attention of the steps before ─► best units of 16 (h2o, prefetch) or 64 (h2o-chunked)
+//!                                                                      half of the tokens wanted; the newest are the other half
+//! ```
+//! 1. Attention of a token is summed over all steps since the policy was made: a token once heavy stays so.
+//! 2. A page whose scores are not there counts by its bound, one whose scores are no numbers as the heaviest.
+//! 3. `prefetch` selects as `h2o` does; that it is asked one layer early is up to who asks.
+//!
+//! Shapes: attention so far f32 `[layer * G + kv_head][P * 64]`. Units: tokens; a token read costs its block of 16.
+//!
+//! Limits: what was attended to while the prompt was read is not counted; 4 bytes per token, layer and KV head.
+//!
+//! Source: LeoAM, section 6.1, baselines 1 to 3; H2O (arXiv 2306.14048), section 4: column sums of attention, half of the
+//! budget for heavy hitters and half for recent tokens. Column sums are over the best query head of the group here. Both say
+//! what matters, so what is read differs only in the grain; a chunk counts as its best token, as in LeoAM, section 4.1.
+
+use super::{LayerView, PolicyKind, Selection, SelectiveSpec};
+use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
+use crate::kv::tree::TokenRange;
+
+/// Heavy hitters and recent tokens.
+#[derive(Debug, Clone)]
+pub struct H2o {
+    spec: SelectiveSpec,
+    /// by layer and KV head, then token
+    attention: Vec<Vec<f32>>,
+}
+
+impl H2o {
+    /// Nothing was attended to yet.
+    pub fn new(spec: SelectiveSpec) -> H2o {
+        H2o { spec, attention: Vec::new() }
+    }
+
+    /// Adds this step's attention and selects by the sum.
+    pub fn select(&mut self, view: &LayerView) -> Selection {
+        let free = self.spec.free_tokens(view.n_pages());
+        let n_wanted = self.spec.n_wanted(view.layer, free.len());
+        let (unit, n_evaluations) = match self.spec.kind {
+            PolicyKind::H2oChunked => (KV_PAGE_TOKENS, view.n_pages()),
+            _ => (KV_BLOCK_TOKENS, view.n_tokens()),
+        };
+        let n_recent = n_wanted / 2 / unit * unit;
+        let recent = TokenRange::new(free.end - n_recent, free.end);
+        let rest = TokenRange::new(free.start, recent.start);
+        let select_head = |kv_head| {
+            let attention = self.accumulate(view, kv_head);
+            let mut ranges = heaviest(attention, rest, unit, n_wanted - n_recent);
+            ranges.push(recent);
+            ranges
+        };
+        let ranges: Vec<Vec<TokenRange>> = (0..view.n_kv_head).map(select_head).collect();
+        Selection::new(&self.spec, view, &ranges, n_evaluations * view.n_kv_head)
+    }
+
+    /// Attention of every token in all steps, with this one.
+    fn accumulate(&mut self, view: &LayerView, kv_head: usize) -> &[f32] {
+        let idx = view.layer * view.n_kv_head + kv_head;
+        if self.attention.len() <= idx {
+            self.attention.resize(idx + 1, Vec::new());
+        }
+        let sums = &mut self.attention[idx];
+        sums.resize(view.n_tokens(), 0.0);
+        for (sum, weight) in sums.iter_mut().zip(attention_weights(view, kv_head)) {
+            *sum += weight;
+        }
+        sums
+    }
+}
+
+/// Softmax over the tokens of all pages; infinite for what is no number.
+fn attention_weights(view: &LayerView, kv_head: usize) -> Vec<f32> {
+    let mut weights = Vec::with_capacity(view.n_tokens());
+    for page in 0..view.n_pages() {
+        match view.page_scores(kv_head, page) {
+            Some(scores) => weights.extend_from_slice(scores),
+            None => weights.extend([view.page_bounds(kv_head, page).upper(); KV_PAGE_TOKENS]),
+        }
+    }
+    let best = weights.iter().copied().filter(|w| w.is_finite()).reduce(f32::max).unwrap_or(0.0);
+    let mut total = 0.0;
+    for weight in &mut weights {
+        *weight = if weight.is_nan() { f32::INFINITY } else { (*weight - best).exp() };
+        total += if weight.is_finite() { *weight } else { 0.0 };
+    }
+    if total > 0.0 {
+        weights.iter_mut().for_each(|weight| *weight /= total);
+    }
+    weights
+}
+
+/// The units with the heaviest tokens, until they hold `n_wanted` tokens; ties go to the earlier.
+fn heaviest(attention: &[f32], within: TokenRange, unit: usize, n_wanted: usize) -> Vec<TokenRange> {
+    let weigh = |start: usize| {
+        let unit = TokenRange::new(start, within.end.min(start + unit));
+        let heaviest = attention[unit.start..unit.end].iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        (heaviest, unit)
+    };
+    let mut units: Vec<(f32, TokenRange)> = (within.start..within.end).step_by(unit).map(weigh).collect();
+    units.sort_by(|a, b| b.0.total_cmp(&a.0));
+    units.truncate(n_wanted.div_ceil(unit));
+    units.into_iter().map(|(_, unit)| unit).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kv::policy::Amount;
+    use crate::kv::policy::testing::Recorded;
+
+    /// 22 pages, 20 of them free; low but for the given tokens.
+    fn recorded(high: &[(usize, f32)]) -> Recorded {
+        let mut scores = vec![-6.0; 22 * 64];
+        high.iter().for_each(|(token, score)| scores[*token] = *score);
+        Recorded::of(vec![scores])
+    }
+
+    fn h2o(kind: PolicyKind) -> H2o {
+        H2o::new(SelectiveSpec { kind, amount: Amount::Rate(0.1), ..SelectiveSpec::default() })
+    }
+
+    #[test]
+    fn h2o_reads_blocks_of_heavy_tokens_and_the_newest() {
+        let selection = h2o(PolicyKind::H2o).select(&recorded(&[(200, 0.0), (700, -1.0)]).view(4));
+        // Of 1280 free tokens 128 are wanted: 64 of the newest, 64 in blocks of heavy tokens.
+        let blocks = &selection.blocks[0];
+        assert!(blocks.contains(&(200 / 16)) && blocks.contains(&(700 / 16)));
+        assert!((80..84).all(|newest| blocks.contains(&newest)));
+        assert_eq!(blocks.len(), 8 + 8);
+        assert_eq!(selection.n_evaluations, 22 * 64);
+    }
+
+    #[test]
+    fn h2o_chunked_reads_whole_pages_and_evaluates_each_once() {
+        let selection = h2o(PolicyKind::H2oChunked).select(&recorded(&[(200, 0.0), (700, -1.0)]).view(4));
+        assert_eq!((selection.pages.as_slice(), selection.n_evaluations), ([0, 3, 20, 21].as_slice(), 22));
+    }
+
+    #[test]
+    fn h2o_remembers_what_was_heavy_in_earlier_steps() {
+        let mut policy = h2o(PolicyKind::H2o);
+        policy.select(&recorded(&[(200, 0.0)]).view(4));
+        let later = policy.select(&recorded(&[(700, 0.0)]).view(4));
+        assert!(later.blocks[0].contains(&(200 / 16)) && later.blocks[0].contains(&(700 / 16)));
+        let other_layer = policy.select(&recorded(&[(700, 0.0)]).view(5));
+        assert!(!other_layer.blocks[0].contains(&(200 / 16)));
+    }
+
+    #[test]
+    fn h2o_forgets_tokens_that_are_gone() {
+        let mut policy = h2o(PolicyKind::H2o);
+        policy.select(&recorded(&[(700, 0.0)]).view(4));
+        let shorter = policy.select(&Recorded::random(0, 1, 5).view(4));
+        assert!(shorter.blocks[0].iter().all(|block| *block < 20));
+        assert_eq!(policy.attention[4].len(), 5 * 64);
+    }
+
+    #[test]
+    fn attention_of_a_step_sums_to_one_unless_scores_are_no_numbers() {
+        for (score, expected) in [(-6.0, 1.0), (1000.0, 1.0), (f32::NEG_INFINITY, 0.0), (f32::NAN, f32::INFINITY)] {
+            let sum: f32 = attention_weights(&Recorded::of(vec![vec![score; 64]]).view(0), 0).iter().sum();
+            assert!(sum == expected || (sum - expected).abs() < 1e-4, "{sum} of {score}");
+        }
+    }
+}

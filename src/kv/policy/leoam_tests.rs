@@ -1,0 +1,162 @@
+//! LeoAM against sorting all blocks, and in what the paper says about layers, steps and tiers.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::kv::policy::testing::Recorded;
+
+/// 22 pages, 20 of them free: `rate` 0.1 wants 128 tokens, 8 blocks.
+const N_PAGES: usize = 22;
+
+fn leoam(amount: Amount) -> LeoAm {
+    LeoAm::new(SelectiveSpec { amount, ..SelectiveSpec::default() })
+}
+
+/// Low but for the given tokens.
+fn scores(high: &[(usize, f32)]) -> Vec<f32> {
+    let mut scores = vec![-9.0; N_PAGES * KV_PAGE_TOKENS];
+    high.iter().for_each(|(token, score)| scores[*token] = *score);
+    scores
+}
+
+/// What a KV head reads of the free pages.
+fn free_blocks(selection: &Selection, kv_head: usize) -> Vec<u32> {
+    selection.blocks[kv_head].iter().copied().filter(|block| (4..84).contains(block)).collect()
+}
+
+#[test]
+fn leoam_reads_the_blocks_that_matter_to_each_kv_head() {
+    let heads = vec![scores(&[(200, 0.0), (1000, -1.0)]), scores(&[(500, 0.0)])];
+    let selection = leoam(Amount::Rate(0.025)).select(&Recorded::of(heads).view(7));
+    assert_eq!(free_blocks(&selection, 0), [200 / 16, 1000 / 16]);
+    assert!(free_blocks(&selection, 1).contains(&(500 / 16)));
+    assert_eq!(free_blocks(&selection, 1).len(), 2);
+}
+
+#[test]
+fn leoam_evaluates_pages_and_splits_only_those_that_matter() {
+    let selection = leoam(Amount::Rate(0.025)).select(&Recorded::of(vec![scores(&[(200, 0.0), (1000, -1.0)])]).view(7));
+    // 20 pages, two of them split twice with one evaluation each, perhaps with a sibling to look at.
+    assert!((22..=28).contains(&selection.n_evaluations), "{}", selection.n_evaluations);
+}
+
+#[test]
+fn leoam_with_bounds_alone_reads_the_pages_with_the_highest() {
+    let mut recorded = Recorded::of(vec![scores(&[(200, 0.0), (1000, -1.0)])]);
+    recorded.forget_scores_from(0);
+    let selection = leoam(Amount::Rate(0.1)).select(&recorded.view(7));
+    assert_eq!((selection.pages.as_slice(), selection.n_evaluations), ([0, 3, 15, 21].as_slice(), 20));
+}
+
+#[test]
+fn leoam_takes_pages_on_the_disk_as_a_whole_and_others_by_block() {
+    let mut recorded = Recorded::of(vec![scores(&[(200, 0.0), (1000, -1.0)])]);
+    recorded.forget_scores_from(10);
+    let selection = leoam(Amount::Rate(0.05)).select(&recorded.view(7));
+    assert_eq!(free_blocks(&selection, 0), [200 / 16, 60, 61, 62, 63]);
+}
+
+#[test]
+fn leoam_does_not_prefer_the_disk_for_its_looser_bounds() {
+    // The best page on the disk is half a point below the tokens in VRAM, and its bound half a point above them.
+    let mut recorded = Recorded::of(vec![scores(&[(200, -0.5), (400, -0.5), (1000, -1.0)])]);
+    recorded.forget_scores_from(10);
+    let selection = leoam(Amount::Rate(0.025)).select(&recorded.view(7));
+    assert_eq!(free_blocks(&selection, 0), [200 / 16, 400 / 16]);
+}
+
+#[test]
+fn leoam_begins_with_chunks_of_8_in_the_first_layers_and_steps() {
+    let recorded = Recorded::random(3, 1, N_PAGES);
+    let n_evaluations = |layer, step| leoam(Amount::Rate(0.1)).select(&LayerView { step, ..recorded.view(layer) }).n_evaluations;
+    assert!(n_evaluations(2, 50) < 160 && n_evaluations(2, 10) < 160);
+    for (layer, step) in [(0, 50), (1, 50), (2, 0), (2, 9)] {
+        assert!(n_evaluations(layer, step) >= 160, "layer {layer}, step {step}");
+    }
+}
+
+#[test]
+fn leoam_begins_with_larger_chunks_once_the_density_says_so() {
+    // All that matters of layer 0 stands in its last half, though half of its tokens are wanted.
+    let skewed: Vec<f32> = (0..N_PAGES * KV_PAGE_TOKENS).map(|token| if token < 700 { -9.0 } else { -1.0 }).collect();
+    let recorded = Recorded::of(vec![skewed]);
+    let mut policy = leoam(Amount::Rate(0.1));
+    let first = policy.select(&recorded.view(0)).n_evaluations;
+    let second = policy.select(&recorded.view(0)).n_evaluations;
+    assert!(first >= 160 && second < 80, "{first}, {second}");
+}
+
+#[test]
+fn leoam_by_mass_reads_little_where_attention_is_sharp_and_much_where_it_is_flat() {
+    let sharp = scores(&[(200, 6.0)]);
+    let flat = vec![-1.0; N_PAGES * KV_PAGE_TOKENS];
+    let selection = leoam(Amount::Mass { mass: 0.9, floor: 0.0 }).select(&Recorded::of(vec![sharp.clone(), flat]).view(7));
+    assert_eq!(free_blocks(&selection, 0), [200 / 16]);
+    let share = free_blocks(&selection, 1).len() as f64 / 80.0;
+    assert!((0.85..=0.95).contains(&share), "{share}");
+    let floored = leoam(Amount::Mass { mass: 0.9, floor: 0.5 }).select(&Recorded::of(vec![sharp]).view(7));
+    assert_eq!(free_blocks(&floored, 0).len(), 40);
+}
+
+#[test]
+fn leoam_by_mass_reads_nothing_more_where_what_is_always_read_holds_it() {
+    let mut recorded = Recorded::of(vec![scores(&[(0, 9.0), (200, 0.0)])]);
+    let by_mass = || leoam(Amount::Mass { mass: 0.9, floor: 0.0 });
+    assert_eq!(by_mass().select(&recorded.view(7)).pages, [0, 21]);
+    assert!(by_mass().candidates(&recorded.view(7)).contains(&0));
+    recorded.forget_scores_from(0);
+    assert!(by_mass().select(&recorded.view(7)).pages.contains(&3));
+}
+
+#[test]
+fn candidates_are_the_best_pages_in_vram() {
+    let mut recorded = Recorded::of(vec![scores(&[(200, 0.0), (1000, -1.0)]), scores(&[(500, 0.0)])]);
+    let policy = leoam(Amount::Rate(0.05));
+    let candidates = policy.candidates(&recorded.view(7));
+    assert!([3, 7, 15].iter().all(|page| candidates.contains(page)) && candidates.len() <= 4, "{candidates:?}");
+    recorded.forget_scores_from(10);
+    assert!(!policy.candidates(&recorded.view(7)).contains(&15));
+    for rate in [0.0, 1.0] {
+        assert_eq!(leoam(Amount::Rate(rate)).candidates(&recorded.view(7)), Vec::<u32>::new());
+    }
+}
+
+#[test]
+fn initial_chunks_are_few_unless_nearly_all_of_them_matter() {
+    assert_eq!([0.0, 0.1, 0.5, 0.9].map(|density| initial_chunks(64_000, density)), [1000; 4]);
+    assert_eq!(initial_chunks(64_000, 1.0), 8000);
+    assert_eq!([0, 1, 7, 8].map(|n_tokens| initial_chunks(n_tokens, 1.0)), [1; 4]);
+}
+
+proptest! {
+    #[test]
+    fn initial_chunks_are_those_of_the_least_f(n_tokens in 1usize..3000, density in 0.0f64..1.0) {
+        let f = |m: usize| {
+            let n_level = (n_tokens as f64 / m as f64).log2().ceil() as i32;
+            (0..n_level).map(|i| m as f64 * (2.0 * density).powi(i)).sum::<f64>()
+        };
+        let least = (n_tokens.div_ceil(64)..=n_tokens.div_ceil(8)).map(f).fold(f64::INFINITY, f64::min);
+        prop_assert!(f(initial_chunks(n_tokens, density)) <= least * (1.0 + 1e-12));
+    }
+
+    #[test]
+    fn leoam_that_knows_every_score_reads_the_best_blocks(seed in 0u64..1000, n_pages in 3usize..40, rate in 0.01f32..0.99) {
+        let recorded = Recorded::random(seed, 1, n_pages);
+        let mut policy = leoam(Amount::Rate(rate));
+        let view = recorded.view(7);
+        let selection = policy.select(&view);
+        let n_blocks = policy.spec.n_wanted(7, (n_pages - 2) * 64).div_ceil(16);
+        let best = |block: &u32| {
+            let scores = view.page_scores(0, *block as usize / 4).unwrap();
+            Bounds::of_scores(&scores[*block as usize % 4 * 16..][..16]).upper()
+        };
+        let mut blocks: Vec<u32> = (4..(n_pages as u32 - 1) * 4).collect();
+        blocks.sort_by(|a, b| best(b).total_cmp(&best(a)));
+        let mut expected = blocks[..n_blocks].to_vec();
+        expected.sort_unstable();
+        let end = (n_pages as u32 - 1) * 4;
+        let got: Vec<u32> = selection.blocks[0].iter().copied().filter(|block| (4..end).contains(block)).collect();
+        prop_assert!(expected.iter().all(|block| got.contains(block)));
+        prop_assert!(got.len() < n_blocks + 4);
+    }
+}

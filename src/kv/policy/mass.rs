@@ -1,0 +1,111 @@
+//! How many tokens it takes to hold a share of the attention mass.
+//!
+//! ```text
+//! chunks: bound, logarithm of mass, tokens ─► best first ─► until they and what is always read hold the share ─► tokens
+//! ```
+//! 1. A chunk that may be anything is always among them, but adds no mass.
+//!
+//! Units: natural logarithms of unnormalised attention mass, on the scale of the scores.
+//!
+//! Limits: an estimate, not a guarantee, where the mass of a chunk is: then it is the exponential of a bound.
+//!
+//! Source: top-p, over chunks instead of tokens; LeoAM has a fixed rate only.
+
+use crate::kv::tree::Bounds;
+
+/// What a chunk may hold.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Share {
+    /// bound by which chunks are taken
+    pub upper: f32,
+    /// logarithm of its mass
+    pub log_mass: f32,
+    /// tokens in it
+    pub n_tokens: usize,
+}
+
+impl Share {
+    /// Of tokens whose scores are known.
+    pub fn of_scores(scores: &[f32]) -> Share {
+        Share { upper: Bounds::of_scores(scores).upper(), log_mass: log_mass(scores), n_tokens: scores.len() }
+    }
+
+    /// Of tokens of which a bound is all that is known.
+    pub fn of_bound(upper: f32, n_tokens: usize) -> Share {
+        Share { upper, log_mass: upper, n_tokens }
+    }
+}
+
+/// Logarithm of the mass of tokens with these scores; infinite where one is no number.
+pub fn log_mass(scores: &[f32]) -> f32 {
+    if scores.iter().any(|score| score.is_nan()) {
+        return f32::INFINITY;
+    }
+    let best = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    if !best.is_finite() {
+        return best;
+    }
+    best + scores.iter().map(|score| (score - best).exp()).sum::<f32>().ln()
+}
+
+/// Tokens of the best chunks that hold `mass` of everything together with what is always read, whose logarithms of mass are
+/// `always` as far as they are known.
+pub fn tokens_of_mass(mut shares: Vec<Share>, always: &[f32], mass: f32) -> usize {
+    let logs = || shares.iter().map(|share| share.log_mass).chain(always.iter().copied());
+    let most = logs().filter(|log| log.is_finite()).fold(f32::NEG_INFINITY, f32::max);
+    let weigh = |log: f32| if log.is_finite() { f64::from(log - most).exp() } else { 0.0 };
+    let total: f64 = logs().map(weigh).sum();
+    let mut held: f64 = always.iter().copied().map(weigh).sum();
+    let wanted = f64::from(mass) * total;
+    shares.sort_unstable_by(|a, b| b.upper.total_cmp(&a.upper));
+    let mut n_tokens = 0;
+    for share in shares {
+        if held >= wanted && share.upper < f32::INFINITY {
+            break;
+        }
+        held += weigh(share.log_mass);
+        n_tokens += share.n_tokens;
+    }
+    n_tokens
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn share(mass: f32) -> Share {
+        Share::of_bound(mass.ln(), 64)
+    }
+
+    #[test]
+    fn tokens_of_mass_are_those_of_the_best_chunks_that_hold_it() {
+        let shares: Vec<Share> = [0.1, 0.4, 0.2, 0.3].map(share).to_vec();
+        for (mass, n_chunks) in [(0.0, 0), (0.35, 1), (0.45, 2), (0.69, 2), (0.85, 3), (0.95, 4), (1.0, 4)] {
+            assert_eq!(tokens_of_mass(shares.clone(), &[], mass), 64 * n_chunks, "{mass}");
+        }
+    }
+
+    #[test]
+    fn tokens_of_mass_count_what_is_always_read() {
+        let shares: Vec<Share> = [0.1, 0.4].map(share).to_vec();
+        assert_eq!(tokens_of_mass(shares.clone(), &[9.5f32.ln()], 0.9), 0);
+        assert_eq!(tokens_of_mass(shares, &[0.5f32.ln()], 0.9), 64);
+        assert_eq!(tokens_of_mass(Vec::new(), &[], 0.9), 0);
+    }
+
+    #[test]
+    fn tokens_of_mass_hold_chunks_that_may_be_anything() {
+        let unknown = Share::of_bound(f32::INFINITY, 64);
+        let shares = vec![share(0.6), unknown, share(0.4)];
+        assert_eq!(tokens_of_mass(shares, &[], 0.5), 128);
+        assert_eq!(tokens_of_mass(vec![unknown; 3], &[], 0.0), 192);
+    }
+
+    #[test]
+    fn log_mass_is_the_logarithm_of_the_sum_of_exponentials() {
+        assert!((log_mass(&[0.0; 64]) - 64f32.ln()).abs() < 1e-6);
+        assert!((log_mass(&[1000.0, 1000.0]) - (1000.0 + 2f32.ln())).abs() < 1e-3);
+        assert_eq!(log_mass(&[0.0, f32::NAN]), f32::INFINITY);
+        assert_eq!((log_mass(&[]), log_mass(&[f32::NEG_INFINITY])), (f32::NEG_INFINITY, f32::NEG_INFINITY));
+    }
+}
