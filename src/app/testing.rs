@@ -43,6 +43,7 @@ pub fn summary() -> TurnSummary {
         kv_peak_bytes: Tiers { vram: 368_640, ram: 0, disk: 0 },
         moved_bytes: MovedBytes::default(),
         pages: PageCounts::default(),
+        chosen: None,
         overlap: None,
         io: IoSummary::default(),
         vram_bytes: 15_000_000,

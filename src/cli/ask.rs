@@ -94,6 +94,7 @@ fn asides(info: &ModelInfo, cost: &TurnSummary, quotes: &[Quote], console: &mut 
         match cost.attention {
             AttentionKind::Dense => "dense attention",
             AttentionKind::ExactOffload => "exact attention, offloaded",
+            AttentionKind::Selective => "selective attention",
         },
         cost.prompt_tokens,
         cost.cached_tokens,

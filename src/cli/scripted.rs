@@ -85,6 +85,7 @@ pub fn finished(turn: TurnId, generated_tokens: usize, stop: StopReason) -> Engi
         kv_peak_bytes: Tiers { vram: 8192, ram: 0, disk: 0 },
         moved_bytes: MovedBytes::default(),
         pages: PageCounts::default(),
+        chosen: None,
         overlap: None,
         io: IoSummary::default(),
         vram_bytes: 1 << 20,

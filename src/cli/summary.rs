@@ -6,7 +6,7 @@
 use serde::Serialize;
 
 use crate::base::{MovedBytes, PageCounts, Tiers};
-use crate::engine::{AttentionKind, IoSummary, ModelInfo, Sampling, StopReason, TurnSummary};
+use crate::engine::{AttentionKind, ChosenSummary, IoSummary, ModelInfo, Sampling, StopReason, TurnSummary};
 
 /// `{"event":"summary", ...}`
 #[derive(Debug, Serialize)]
@@ -16,7 +16,7 @@ pub struct AskSummary<'a> {
     turn: usize,
     model: &'a str,
     adapter: &'a str,
-    /// `dense` or `exact-offload`: every key was read, in VRAM or wherever it was
+    /// `dense` or `exact-offload`: every key was read, in VRAM or wherever it was; `selective`: those that a policy chose
     attention: AttentionKind,
     policy: &'static str,
     text: &'a str,
@@ -33,6 +33,8 @@ pub struct AskSummary<'a> {
     pages: PageCounts,
     /// share of selected blocks that were in VRAM already; null while nothing is selected
     reuse: Option<f64>,
+    /// what a policy chose; null where everything was read
+    chosen: Option<ChosenSummary>,
     /// 0 to 1; null while nothing moves
     overlap: Option<f64>,
     io: &'a IoSummary,
@@ -75,7 +77,7 @@ impl<'a> AskSummary<'a> {
             model: &info.name,
             adapter: &info.adapter,
             attention: cost.attention,
-            policy: "full",
+            policy: cost.chosen.map_or("full", |c| c.spec.kind.name()),
             text,
             prompt_tokens: cost.prompt_tokens,
             cached_tokens: cost.cached_tokens,
@@ -88,7 +90,8 @@ impl<'a> AskSummary<'a> {
             kv_peak_bytes: cost.kv_peak_bytes,
             moved_bytes: cost.moved_bytes,
             pages: cost.pages,
-            reuse: None,
+            reuse: cost.chosen.map(|c| c.reuse),
+            chosen: cost.chosen,
             overlap: cost.overlap,
             io: &cost.io,
             quotes,

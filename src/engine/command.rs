@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::saved::{DocumentRef, LibraryAction, SavedDocument};
 use crate::base::{Bytes, LinkLimits, MovedBytes, PageCounts, Tiers};
+use crate::kv::policy::SelectiveSpec;
 
 /// Where a model comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,6 +55,8 @@ pub struct LoadOptions {
     /// transfers wait for compute and compute for transfers, layer by layer: the baseline that the pipeline is measured
     /// against
     pub synchronous: bool,
+    /// what decode steps read of the context; everything where there is none
+    pub policy: Option<SelectiveSpec>,
     /// file for a Chrome trace of everything until the model is unloaded
     pub trace: Option<PathBuf>,
 }
@@ -248,6 +251,25 @@ pub enum AttentionKind {
     Dense,
     /// all of them, wherever they were
     ExactOffload,
+    /// those that a policy chose
+    Selective,
+}
+
+/// What a policy chose during an answer.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+pub struct ChosenSummary {
+    /// which policy, and its numbers
+    pub spec: SelectiveSpec,
+    /// decode steps
+    pub steps: u64,
+    /// chosen over complete tokens, over all steps, layers and KV heads
+    pub share_read: f64,
+    /// chosen pages that were in VRAM already
+    pub reuse: f64,
+    /// ranges of tokens that were scored one by one, per step
+    pub evaluations_per_step: f64,
+    /// time spent on knowing what to choose, per step, milliseconds
+    pub evaluation_ms_per_step: f64,
 }
 
 /// What was read from the disk, and how.
@@ -290,6 +312,8 @@ pub struct TurnSummary {
     pub moved_bytes: MovedBytes,
     /// pages that the answer's attention needed
     pub pages: PageCounts,
+    /// what a policy chose; none where everything was read
+    pub chosen: Option<ChosenSummary>,
     /// share of the time that compute and transfers went on at once, 0 to 1; none where nothing moved
     pub overlap: Option<f64>,
     /// the disk's part

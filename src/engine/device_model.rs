@@ -27,6 +27,7 @@ use crate::model::plan::{Activation, ModelPlan, NormKind, PositionPlan, RopePlan
 use super::activations::{Activations, activation_bytes, max_chunk, tile_keys};
 use super::command::KvDtype;
 use super::error::EngineError;
+use super::selective::Selective;
 
 /// One matrix, ready to be multiplied with.
 pub(super) struct LinearOp {
@@ -128,6 +129,10 @@ pub struct DeviceModel {
     /// by slot
     pub(super) slots: Vec<RunOps>,
     pub(super) splits: Option<SplitBuffers>,
+    /// a policy that chooses what decode steps read
+    pub(super) selective: Option<Selective>,
+    /// it is asked; otherwise everything is read
+    pub(super) is_choosing: bool,
     /// transfers and compute wait for each other
     pub(super) synchronous: bool,
     pub(super) max_chunk: usize,
@@ -273,6 +278,8 @@ impl DeviceModel {
             tails: Vec::new(),
             slots: Vec::new(),
             splits: None,
+            selective: None,
+            is_choosing: false,
             synchronous: false,
             max_chunk: chunk,
             tile_keys: tile,
@@ -299,10 +306,13 @@ impl DeviceModel {
             self.segments.clear();
             self.tails.clear();
             self.slots.clear();
+            if let Some(selective) = &mut self.selective {
+                selective.unbind();
+            }
         }
         for i in self.segments.len()..self.kv.shapes().len() {
             let bind = |layer| {
-                let Paged { pages, table } = self.kv.segment(i, layer);
+                let Paged { pages, table, .. } = self.kv.segment(i, layer);
                 self.bind_run(gpu, &self.page_attention, pages, table)
             };
             let ops = (0..self.dims.n_layer).map(bind).collect::<Result<Vec<_>, _>>()?;
@@ -316,7 +326,20 @@ impl DeviceModel {
             let ops = self.bind_run(gpu, &self.page_attention, pages, table)?;
             self.slots.push(ops);
         }
+        if let Some(mut selective) = self.selective.take() {
+            let bound = selective.bind(gpu, self);
+            self.selective = Some(selective);
+            bound?;
+        }
         Ok(())
+    }
+
+    /// The accumulators and states of decode attention's splits.
+    pub(super) fn split_slices(&self) -> Result<(&Slice, &Slice), EngineError> {
+        match &self.splits {
+            Some(splits) => Ok((&splits.acc, &splits.state)),
+            None => Err(EngineError::Shape("the split buffers are missing".into())),
+        }
     }
 
     /// Splits of decode attention over `n_tokens` at most: runs begin splits of their own.
@@ -329,10 +352,10 @@ impl DeviceModel {
 
     fn bind_run(&self, gpu: &Gpu, ops: &AttentionOps, kv: &Slice, table: &Slice) -> Result<RunOps, EngineError> {
         let a = &self.act;
-        let Some(splits) = &self.splits else { return Err(EngineError::Shape("the split buffers are missing".into())) };
+        let (acc, state) = self.split_slices()?;
         Ok(RunOps {
             prefill: ops.prefill.bind(gpu, [&a.q, kv, table, &a.scores, &a.prefill_state, &a.attn])?,
-            decode: ops.decode.bind_split(gpu, [&a.q, kv, table, &splits.acc, &splits.state])?,
+            decode: ops.decode.bind_split(gpu, [&a.q, kv, table, acc, state])?,
         })
     }
 

@@ -8,6 +8,9 @@ use crate::token::TokenError;
 /// Errors of the engine.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
+    /// a policy with numbers that cannot be
+    #[error("{0}")]
+    Policy(String),
     /// nothing is loaded
     #[error("no model is loaded; choose one first")]
     NoModel,

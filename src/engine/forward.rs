@@ -52,7 +52,8 @@ impl DeviceModel {
     pub(super) fn run_layers(&mut self, gpu: &Gpu, pace: &mut Pace, tokens: &[u32], first_pos: usize) -> Result<(), EngineError> {
         // Inputs are overwritten below: what was recorded with the old ones must be on its way.
         pace.flush(gpu)?;
-        self.kv.begin_pass(gpu, first_pos);
+        let reads_all = !self.is_choosing || first_pos < KV_PAGE_TOKENS;
+        self.kv.begin_pass(gpu, first_pos, reads_all);
         self.write_inputs(gpu, tokens, first_pos)?;
         let n = tokens.len();
         pace.mark(KernelFamily::Other, NO_LAYER);
@@ -68,6 +69,11 @@ impl DeviceModel {
             self.run_layer(gpu, pace, layer_idx, first_pos, n)?;
         }
         self.kv.end_pass(first_pos + n);
+        if self.is_choosing
+            && let Some(selective) = &mut self.selective
+        {
+            selective.end_step();
+        }
         Ok(())
     }
 
@@ -85,7 +91,16 @@ impl DeviceModel {
         pace.mark(KernelFamily::Rope, idx);
         self.rope_append.record(&mut pace.recorder, &self.tails[layer_idx].rope_append, range);
         pace.mark(KernelFamily::Attention, idx);
-        self.attend(gpu, pace, layer_idx, first_pos, n)?;
+        if self.is_choosing
+            && first_pos >= KV_PAGE_TOKENS
+            && let Some(mut selective) = self.selective.take()
+        {
+            let result = self.attend_chosen(&mut selective, gpu, pace, layer_idx, first_pos);
+            self.selective = Some(selective);
+            result?;
+        } else {
+            self.attend(gpu, pace, layer_idx, first_pos, n)?;
+        }
         pace.mark(KernelFamily::Seal, idx);
         self.seal(gpu, pace, layer_idx, first_pos + n)?;
         let (d, layer) = (&self.dims, &self.layers[layer_idx]);
@@ -146,7 +161,7 @@ impl DeviceModel {
     }
 
     /// Submits what was recorded; the slots it reads may be filled again when it is done.
-    fn submit_slots(&self, gpu: &Gpu, pace: &mut Pace, recorded: &mut Vec<FilledSlot>) -> Result<(), EngineError> {
+    pub(super) fn submit_slots(&self, gpu: &Gpu, pace: &mut Pace, recorded: &mut Vec<FilledSlot>) -> Result<(), EngineError> {
         pace.flush(gpu)?;
         for filled in recorded.drain(..) {
             self.kv.slot_submitted(&filled);
@@ -192,6 +207,9 @@ impl DeviceModel {
 
     /// Moves pages that are complete now out of the tail.
     fn seal(&mut self, gpu: &Gpu, pace: &mut Pace, layer_idx: usize, end: usize) -> Result<(), EngineError> {
+        if let Some(selective) = &self.selective {
+            selective.record_abstracts(&mut pace.recorder, layer_idx, self.kv.to_seal(end));
+        }
         let sealer = self.seal.as_ref().zip(self.tails[layer_idx].seal.as_ref());
         if let Some((readback, pages)) = self.kv.record_seal(gpu, &mut pace.recorder, layer_idx, end, sealer)? {
             pace.flush(gpu)?;

@@ -136,7 +136,7 @@ impl Loaded {
         let placed = place::lay_out(&file, gpu.max_binding_bytes())?;
         let spec = device_model::kv_spec(plan, options.kv_dtype);
         let mut below = Below::new(gpu, hub, &file, &spec, options, placed.total_bytes(), hook)?;
-        let vram = plan_vram(gpu, &spec, context, below.setup.budgets.vram)?;
+        let vram = plan_vram(gpu, &spec, context, below.setup.budgets.vram, options.policy.is_some())?;
         let estimate = device_model::estimate(gpu, plan, &placed, &spec, &vram);
         let mut notes: Vec<String> = placed
             .converted
@@ -158,6 +158,7 @@ impl Loaded {
         let kv = KvCache::new(gpu, spec, context, vram, options.limits.pcie, options.synchronous, hub)?;
         let mut model = DeviceModel::load(gpu, &file, placed, kv, &mut report)?;
         model.synchronous = options.synchronous;
+        model.set_policy(gpu, options.policy)?;
         model.reserve(gpu, 1)?;
         let meta = file.info();
         notes.extend(below.take_notices());
@@ -189,10 +190,11 @@ impl Loaded {
         let placed = place::lay_out(&self.file, gpu.max_binding_bytes())?;
         let context = self.info.context_limit;
         let spec = *self.model.kv.spec();
-        let vram = plan_vram(gpu, &spec, context, self.below.setup.budgets.vram)?;
+        let vram = plan_vram(gpu, &spec, context, self.below.setup.budgets.vram, options.policy.is_some())?;
         self.below.forget();
         let kv = KvCache::new(gpu, spec, context, vram, options.limits.pcie, options.synchronous, hub)?;
         let mut model = DeviceModel::load(gpu, &self.file, placed, kv, &mut |_| true)?;
+        model.set_policy(gpu, options.policy)?;
         model.reserve(gpu, 1)?;
         self.model = model;
         self.pace = Pace::new(gpu, hub);
@@ -355,6 +357,14 @@ impl Loaded {
         Ok(())
     }
 
+    /// Runs the token that was just picked, reading what the policy chooses where there is one.
+    pub(super) fn decode(&mut self, gpu: &Gpu, token: u32) -> Result<(), EngineError> {
+        self.model.is_choosing = self.model.selective.is_some();
+        let result = self.run_chunk(gpu, &[token]);
+        self.model.is_choosing = false;
+        result
+    }
+
     /// Projects row `row` of the last chunk, picks candidates on the device, submits everything and waits for it.
     pub(super) fn pick(&mut self, gpu: &Gpu, row: usize, sampler: &Sampler) -> Result<Picked, EngineError> {
         self.model.run_output(gpu, &mut self.pace, row)?;
@@ -391,8 +401,8 @@ impl Loaded {
 }
 
 /// What the VRAM budget is spent on.
-fn plan_vram(gpu: &Gpu, spec: &KvSpec, context: usize, budget: u64) -> Result<VramPlan, KvError> {
-    VramPlan::new(spec, context, max_chunk(gpu), Some(budget))
+fn plan_vram(gpu: &Gpu, spec: &KvSpec, context: usize, budget: u64, with_abstracts: bool) -> Result<VramPlan, KvError> {
+    VramPlan::new(spec, context, max_chunk(gpu), Some(budget), with_abstracts)
         .map_err(|least| KvError::VramTooSmall { least: Bytes(least), budget: Bytes(budget) })
 }
 

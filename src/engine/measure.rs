@@ -189,6 +189,7 @@ fn measured(gpu: &Gpu, loaded: &Loaded, n_tokens: usize, millis: f64, stop: Stop
         kv_peak_bytes: Tiers { vram: loaded.model.kv.peak_bytes(), ram: 0, disk: 0 },
         moved_bytes: MovedBytes::default(),
         pages: PageCounts::default(),
+        chosen: None,
         overlap: None,
         io: IoSummary::default(),
         vram_bytes: gpu.allocated_bytes(),

@@ -21,9 +21,11 @@ mod observe;
 mod pace;
 mod sampler;
 mod saved;
+mod selective;
 mod turn;
 mod worker;
 
+pub use crate::kv::policy::{Amount, PolicyKind, SelectiveSpec};
 pub use below::FolderHook;
 pub use command::*;
 pub use error::EngineError;

@@ -12,7 +12,10 @@
 //!
 //! Source: LeoAM, sections 4.2 and 4.3; its baselines, section 6.1.
 
-use super::device_model::{DeviceModel, Run};
+use std::time::{Duration, Instant};
+
+use super::command::ChosenSummary;
+use super::device_model::DeviceModel;
 use super::error::EngineError;
 use super::pace::Pace;
 use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
@@ -59,8 +62,31 @@ pub(super) struct Selective {
     /// decode step of the answer, and how many it may take
     step: usize,
     n_steps: usize,
+    spent: Spent,
+}
+
+/// What the choices of an answer came to.
+#[derive(Debug, Clone, Copy, Default)]
+struct Spent {
     /// ranges of tokens that were scored one by one
     n_evaluations: u64,
+    evaluation: Duration,
+    /// tokens chosen, and tokens there were, of all KV heads
+    n_chosen: u64,
+    n_tokens: u64,
+    /// pages chosen, and those of them that were in VRAM
+    n_pages: u64,
+    n_resident: u64,
+}
+
+impl Spent {
+    fn note(&mut self, selection: &Selection, n_pages: usize, n_missing: usize) {
+        self.n_evaluations += selection.n_evaluations as u64;
+        self.n_chosen += selection.n_tokens() as u64;
+        self.n_tokens += (n_pages * KV_PAGE_TOKENS * selection.blocks.len()) as u64;
+        self.n_pages += selection.pages.len() as u64;
+        self.n_resident += (selection.pages.len() - n_missing) as u64;
+    }
 }
 
 /// Scores of the tokens of some pages, the best of each group of query heads.
@@ -120,18 +146,26 @@ impl Selective {
             clock: 0,
             step: 0,
             n_steps: 1,
-            n_evaluations: 0,
+            spent: Spent::default(),
         })
     }
 
-    /// What it does.
-    pub(super) fn spec(&self) -> &SelectiveSpec {
-        &self.spec
-    }
-
-    /// Ranges of tokens that were scored one by one so far.
-    pub(super) fn n_evaluations(&self) -> u64 {
-        self.n_evaluations
+    /// What the choices of this answer came to; none before the first.
+    pub(super) fn summary(&self) -> Option<ChosenSummary> {
+        let steps = self.step as u64;
+        if steps == 0 {
+            return None;
+        }
+        let Spent { n_evaluations, evaluation, n_chosen, n_tokens, n_pages, n_resident } = self.spent;
+        let share = |part: u64, whole: u64| if whole == 0 { 1.0 } else { part as f64 / whole as f64 };
+        Some(ChosenSummary {
+            spec: self.spec,
+            steps,
+            share_read: share(n_chosen, n_tokens),
+            reuse: share(n_resident, n_pages),
+            evaluations_per_step: n_evaluations as f64 / steps as f64,
+            evaluation_ms_per_step: evaluation.as_secs_f64() * 1e3 / steps as f64,
+        })
     }
 
     /// An answer of up to `n_steps` tokens begins: nothing that was learnt of another one counts.
@@ -140,6 +174,7 @@ impl Selective {
             self.policy = policy;
         }
         (self.step, self.n_steps) = (0, n_steps.max(1));
+        self.spent = Spent::default();
     }
 
     /// One token was decoded.
@@ -215,10 +250,6 @@ impl Selective {
     /// The better of a group's query heads for each key, counted from `highest`. `scores` is f32 `[H, n_keys]`.
     fn add_scores(&self, tokens: &mut PageTokens, scores: &[f32], n_keys: usize, highest: &[f32]) {
         let group = self.n_head / self.n_kv_head;
-        for (kv_head, scores) in tokens.heads.iter_mut().zip(scores.chunks_exact(group * n_keys)).map(|(h, s)| (h, s)) {
-            let _ = kv_head;
-            let _ = scores;
-        }
         for (g, of_group) in scores.chunks_exact(group * n_keys).enumerate() {
             let begin = tokens.heads[g].len();
             tokens.heads[g].resize(begin + n_keys, f32::NEG_INFINITY);
@@ -231,5 +262,195 @@ impl Selective {
                 }
             }
         }
+    }
+
+    /// Sorts the scores of all runs, f32 `[H, n_keys]` each, into what a policy is given. Where pages were not scored, each
+    /// query head is counted from its best key.
+    fn take_scores(&self, tokens: &mut PageTokens, scoring: &Scoring, scores: &[f32], highest: &[f32]) {
+        let mut runs = Vec::new();
+        let mut rest = scores;
+        for n_keys in &scoring.runs {
+            let (run, after) = rest.split_at(self.n_head * n_keys);
+            runs.push((run, *n_keys));
+            rest = after;
+        }
+        let mut highest = highest.to_vec();
+        if highest.is_empty() {
+            highest = vec![f32::NEG_INFINITY; self.n_head];
+            for (run, n_keys) in &runs {
+                for (highest, of_head) in highest.iter_mut().zip(run.chunks_exact(*n_keys)) {
+                    *highest = of_head.iter().copied().filter(|x| x.is_finite()).fold(*highest, f32::max);
+                }
+            }
+        }
+        for (run, n_keys) in runs {
+            self.add_scores(tokens, run, n_keys, &highest);
+        }
+        for (i, page) in scoring.pages.iter().enumerate() {
+            if let Some(place) = tokens.place.get_mut(*page as usize) {
+                *place = Some(i);
+            }
+        }
+    }
+}
+
+/// Pages whose tokens are being scored: run by run into the readback buffer.
+struct Scoring {
+    /// pages in the order of their scores
+    pages: Vec<u32>,
+    /// keys of each run
+    runs: Vec<usize>,
+    n_bytes: u64,
+}
+
+impl Scoring {
+    fn add(&mut self, recorder: &mut Recorder, s: &Selective, ops: &ChosenOps, binding: &Binding, pages: &[u32]) {
+        let n_keys = pages.len() * KV_PAGE_TOKENS;
+        s.token_scores.record(recorder, binding, n_keys, pages.len() * BLOCKS_PER_PAGE);
+        let size = s.token_scores.scores_bytes(n_keys);
+        recorder.copy(&ops.scores.buffer.slice(ops.scores.offset, size), &s.scores_readback.slice(self.n_bytes, size));
+        self.pages.extend_from_slice(pages);
+        self.runs.push(n_keys);
+        self.n_bytes += size;
+    }
+}
+
+impl DeviceModel {
+    /// Lets a policy choose what decode steps read, wherever they are not asked to read everything.
+    ///
+    /// # Errors
+    /// Numbers that cannot be, a kernel that does not compile, out of VRAM, a lost device.
+    pub(super) fn set_policy(&mut self, gpu: &Gpu, spec: Option<SelectiveSpec>) -> Result<(), EngineError> {
+        self.selective = spec.map(|spec| Selective::new(gpu, self, spec)).transpose()?;
+        Ok(())
+    }
+
+    /// Attention of one new token over what the policy chooses of the complete pages before it, and over all new tokens.
+    pub(super) fn attend_chosen(
+        &mut self,
+        s: &mut Selective,
+        gpu: &Gpu,
+        pace: &mut Pace,
+        layer: usize,
+        first_pos: usize,
+    ) -> Result<(), EngineError> {
+        let n_pages = first_pos / KV_PAGE_TOKENS;
+        let began = Instant::now();
+        let selection = self.choose(s, gpu, pace, layer, n_pages)?;
+        s.spent.evaluation += began.elapsed();
+        let n_missing = self.kv.begin_chosen(layer, &selection.pages, n_pages, s.clock + 1);
+        s.spent.note(&selection, n_pages, n_missing);
+        let n_batches = self.kv.n_batches();
+        let in_segments: Vec<ChosenTable> =
+            (0..s.segments.len()).map(|i| self.kv.chosen_in_segment(layer, i, &selection.blocks)).collect();
+        let in_batches: Vec<ChosenTable> = (0..n_batches).map(|i| self.kv.chosen_in_batch(i, &selection.blocks)).collect();
+        let tail_keys = first_pos % KV_PAGE_TOKENS + 1;
+        let splits = |n_blocks: usize| (n_blocks * KV_BLOCK_TOKENS).div_ceil(SPLIT_KEYS);
+        let chosen = in_segments.iter().chain(&in_batches).map(|t| splits(t.n_blocks));
+        let n_splits = chosen.sum::<usize>() + tail_keys.div_ceil(SPLIT_KEYS);
+        let mut first_split = 0;
+        let mut keys = |table: &ChosenTable| {
+            let n_keys = table.n_blocks * KV_BLOCK_TOKENS;
+            let keys = SegmentKeys { n_keys, n_blocks: table.n_blocks, first_split, n_splits };
+            first_split += splits(table.n_blocks);
+            keys
+        };
+        for (ops, table) in s.segments.iter().zip(&in_segments).filter(|(_, table)| table.n_blocks > 0) {
+            gpu.write(&ops.table, bytemuck::cast_slice(&table.slots));
+            s.decode.record_split(&mut pace.recorder, &ops.decode[layer], keys(table));
+        }
+        let mut recorded = Vec::new();
+        for (batch_idx, table) in in_batches.iter().enumerate() {
+            if !self.kv.is_next_filled(gpu)? {
+                self.submit_slots(gpu, pace, &mut recorded)?;
+            }
+            let filled = self.kv.next_filled(gpu)?;
+            debug_assert!(batch_idx < n_batches);
+            self.kv.record_slot(&mut pace.recorder, &filled);
+            let ops = &s.slots[filled.slot];
+            gpu.write(&ops.table, bytemuck::cast_slice(&table.slots));
+            s.decode.record_split(&mut pace.recorder, &ops.decode[0], keys(table));
+            recorded.push(filled);
+        }
+        let n_blocks = self.kv.tail_blocks();
+        let tail = SegmentKeys { n_keys: tail_keys, n_blocks, first_split: n_splits - tail_keys.div_ceil(SPLIT_KEYS), n_splits };
+        self.tail_attention.decode.record_split(&mut pace.recorder, &self.tails[layer].run.decode, tail);
+        self.submit_slots(gpu, pace, &mut recorded)?;
+        if let Some(splits) = &self.splits {
+            self.page_attention.decode.record_merge(&mut pace.recorder, &splits.merge, n_splits);
+        }
+        Ok(())
+    }
+
+    /// What a layer reads in this step.
+    fn choose(
+        &mut self,
+        s: &mut Selective,
+        gpu: &Gpu,
+        pace: &mut Pace,
+        layer: usize,
+        n_pages: usize,
+    ) -> Result<Selection, EngineError> {
+        let tiers = self.kv.tiers(layer, n_pages);
+        let PageBounds { bounds, highest } = s.bounds(gpu, pace, layer, n_pages)?;
+        let (step, n_steps, n_kv_head) = (s.step, s.n_steps, s.n_kv_head);
+        let view = LayerView { layer, step, n_steps, n_kv_head, tiers: &tiers, bounds: &bounds, scores: None };
+        let candidates = s.policy.candidates(&view);
+        let tokens = self.score_tokens(s, gpu, pace, layer, &candidates, n_pages, &highest)?;
+        Ok(s.policy.select(&LayerView { scores: Some(&tokens), ..view }))
+    }
+
+    /// Scores the tokens of `pages` one by one, wherever they are.
+    fn score_tokens(
+        &mut self,
+        s: &Selective,
+        gpu: &Gpu,
+        pace: &mut Pace,
+        layer: usize,
+        pages: &[u32],
+        n_pages: usize,
+        highest: &[f32],
+    ) -> Result<PageTokens, EngineError> {
+        let mut tokens = PageTokens { place: vec![None; n_pages], heads: vec![Vec::new(); s.n_kv_head] };
+        if pages.is_empty() {
+            return Ok(tokens);
+        }
+        let whole = |pages: &[u32]| -> Vec<Vec<u32>> {
+            let blocks = pages.iter().flat_map(|p| (0..BLOCKS_PER_PAGE as u32).map(move |b| p * BLOCKS_PER_PAGE as u32 + b));
+            vec![blocks.collect(); s.n_kv_head]
+        };
+        let mut scoring = Scoring { pages: Vec::new(), runs: Vec::new(), n_bytes: 0 };
+        for (i, ops) in s.segments.iter().enumerate() {
+            let here: Vec<u32> = pages.iter().copied().filter(|p| self.kv.is_in_segment(layer, i, *p)).collect();
+            if !here.is_empty() {
+                let table = self.kv.chosen_in_segment(layer, i, &whole(&here));
+                gpu.write(&ops.table, bytemuck::cast_slice(&table.slots));
+                scoring.add(&mut pace.recorder, s, ops, &ops.score[layer], &here);
+            }
+        }
+        let batches = self.kv.begin_streamed(layer, pages);
+        let mut recorded = Vec::new();
+        for (batch_idx, groups) in batches.iter().enumerate() {
+            if !self.kv.is_next_filled(gpu)? {
+                self.submit_slots(gpu, pace, &mut recorded)?;
+            }
+            let table = self.kv.chosen_in_batch(batch_idx, &whole(groups));
+            let filled = self.kv.next_filled(gpu)?;
+            self.kv.record_slot(&mut pace.recorder, &filled);
+            let ops = &s.slots[filled.slot];
+            gpu.write(&ops.table, bytemuck::cast_slice(&table.slots));
+            scoring.add(&mut pace.recorder, s, ops, &ops.score[0], groups);
+            recorded.push(filled);
+        }
+        let submitted = pace.flush(gpu)?;
+        for filled in recorded.drain(..) {
+            self.kv.slot_submitted(&filled);
+        }
+        let submitted = submitted.ok_or_else(|| GpuError::Lost("nothing was submitted".into()))?;
+        let n_bytes = scoring.n_bytes as usize;
+        let scores: Vec<f32> =
+            gpu.read_after(&submitted, &s.scores_readback, |bytes| bytemuck::pod_collect_to_vec(&bytes[..n_bytes]))?;
+        s.take_scores(&mut tokens, &scoring, &scores, highest);
+        Ok(tokens)
     }
 }

@@ -157,6 +157,9 @@ impl Turn {
             stream.push(token)?;
         }
         let mut row = last_chunk - 1;
+        if let Some(selective) = &mut loaded.model.selective {
+            selective.begin_answer(self.max_tokens);
+        }
         loop {
             let began = Instant::now();
             let token = self.next_token(gpu, loaded, row)?;
@@ -183,7 +186,7 @@ impl Turn {
             let (encode, dispatches) = (loaded.pace.encode, loaded.pace.n_dispatches);
             loaded.reserve(gpu, loaded.tokens.len() + 1)?;
             loaded.pace.set_whole(true);
-            loaded.run_chunk(gpu, &[token])?;
+            loaded.decode(gpu, token)?;
             loaded.look(gpu)?;
             row = 0;
             self.decode += began.elapsed();
@@ -258,7 +261,11 @@ impl Turn {
             generated_tokens: self.generated.len(),
             decode_ms: millis(self.decode),
             tokens_per_s: self.tokens_per_s(),
-            attention: if spent.pages.fetched > 0 { AttentionKind::ExactOffload } else { AttentionKind::Dense },
+            attention: match (&loaded.model.selective, spent.pages.fetched) {
+                (Some(_), _) => AttentionKind::Selective,
+                (None, 0) => AttentionKind::Dense,
+                (None, _) => AttentionKind::ExactOffload,
+            },
             kv_bytes: Tiers { vram: kv.bytes(), ram: report.usage.ram.now.0 + staging, disk: report.usage.disk.now.0 },
             kv_peak_bytes: Tiers {
                 vram: kv.peak_bytes(),
@@ -267,6 +274,7 @@ impl Turn {
             },
             moved_bytes: spent.moved,
             pages: spent.pages,
+            chosen: loaded.model.selective.as_ref().and_then(|s| s.summary()),
             overlap,
             io: IoSummary {
                 backend: (spent.moved.disk_to_ram + spent.moved.ram_to_disk > 0).then(|| loaded.below.io_backend()),

@@ -171,7 +171,10 @@ impl VramPlan {
 
     /// Bytes of everything when all of it is allocated.
     pub fn bytes(&self, spec: &KvSpec) -> u64 {
-        self.tail_bytes(spec) + self.slot_bytes(spec) + self.abstract_bytes(spec) + self.max_frames as u64 * Self::frame_bytes(spec)
+        self.tail_bytes(spec)
+            + self.slot_bytes(spec)
+            + self.abstract_bytes(spec)
+            + self.max_frames as u64 * Self::frame_bytes(spec)
     }
 }
 

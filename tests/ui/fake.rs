@@ -85,6 +85,7 @@ pub fn summary(context_used: usize, generated_tokens: usize, stop: StopReason) -
         kv_peak_bytes: Tiers { vram: 3072 * context_used as u64, ram: 0, disk: 0 },
         moved_bytes: MovedBytes::default(),
         pages: PageCounts::default(),
+        chosen: None,
         overlap: None,
         io: IoSummary::default(),
         vram_bytes: 14_000_000,

@@ -28,6 +28,7 @@ pub fn attention_words(kind: AttentionKind) -> &'static str {
     match kind {
         AttentionKind::Dense => "exact dense",
         AttentionKind::ExactOffload => "exact offload",
+        AttentionKind::Selective => "selective",
     }
 }
 

@@ -8,9 +8,9 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::at_least_one;
+use super::{at_least_one, share};
 use crate::base::{Bytes, LinkLimits, Tiers};
-use crate::engine::{KvDtype, LoadOptions};
+use crate::engine::{Amount, KvDtype, LoadOptions, PolicyKind, SelectiveSpec};
 
 /// Where saved documents are.
 #[derive(Debug, Args, Default)]
@@ -20,12 +20,35 @@ pub struct FolderArg {
     pub kv_dir: Option<PathBuf>,
 }
 
-/// Which keys attention reads.
+/// Which keys attention reads while it answers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum KvPolicy {
     /// all of them, wherever they are
     #[default]
     Full,
+    /// the beginning and the newest
+    Window,
+    /// those attended to most so far, token by token
+    H2o,
+    /// those attended to most so far, 64 at a time
+    H2oChunked,
+    /// as h2o, one layer ahead
+    Prefetch,
+    /// those that matter to this token, by abstracts and a tree of chunks
+    Leoam,
+}
+
+impl KvPolicy {
+    fn kind(self) -> Option<PolicyKind> {
+        Some(match self {
+            KvPolicy::Full => return None,
+            KvPolicy::Window => PolicyKind::Window,
+            KvPolicy::H2o => PolicyKind::H2o,
+            KvPolicy::H2oChunked => PolicyKind::H2oChunked,
+            KvPolicy::Prefetch => PolicyKind::Prefetch,
+            KvPolicy::Leoam => PolicyKind::LeoAm,
+        })
+    }
 }
 
 /// Whether something is done.
@@ -50,6 +73,12 @@ pub struct DeviceArgs {
     /// Which keys attention reads
     #[arg(long, value_name = "POLICY", value_enum, default_value_t, env = "STRATA_KV_POLICY")]
     pub kv_policy: KvPolicy,
+    /// Share of the tokens that a policy reads, beside the beginning and the newest
+    #[arg(long, value_name = "SHARE", default_value_t = 0.1, env = "STRATA_IMPORTANCE", value_parser = share)]
+    pub importance: f32,
+    /// Read until this share of the attention is estimated to be in it, but no less than --importance (leoam)
+    #[arg(long, value_name = "SHARE", env = "STRATA_MASS", value_parser = share)]
+    pub mass: Option<f32>,
     /// Cap on the KV cache in VRAM, such as 512MiB or 2GiB [default: from what the device has free]
     #[arg(long, value_name = "SIZE", env = "STRATA_VRAM_BUDGET")]
     pub vram_budget: Option<Bytes>,
@@ -87,7 +116,18 @@ impl DeviceArgs {
             kv_dir: self.folder.kv_dir.clone(),
             limits: self.limit.unwrap_or_default(),
             synchronous: self.pipeline == Switch::Off,
+            policy: self.policy(),
             trace: self.trace.clone(),
         }
+    }
+
+    /// What decode steps read; everything where there is none.
+    fn policy(&self) -> Option<SelectiveSpec> {
+        let kind = self.kv_policy.kind()?;
+        let amount = match self.mass.filter(|_| kind == PolicyKind::LeoAm) {
+            Some(mass) => Amount::Mass { mass, floor: self.importance },
+            None => Amount::Rate(self.importance),
+        };
+        Some(SelectiveSpec { kind, amount, ..SelectiveSpec::default() })
     }
 }

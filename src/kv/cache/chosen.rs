@@ -94,20 +94,40 @@ impl KvCache {
         ChosenTable::new(&lists)
     }
 
-    /// Attention of a layer will read these of its `n_pages` in this step: makes frames free for those that have none, and
-    /// starts their stream. The number of batches in it.
-    pub fn begin_chosen(&mut self, layer: usize, pages: &[u32], n_pages: usize, step: u64) -> usize {
-        let missing = self.residency.choose(layer, pages, step);
-        self.counts.resident += (pages.len() - missing.len()) as u64;
-        self.counts.skipped += (n_pages - pages.len()) as u64;
-        self.stream = missing
-            .chunks(self.plan.slot_pages)
-            .map(|groups| Batch { layer: layer as u32, groups: groups.to_vec() })
-            .collect();
+    /// A page lies in a segment of the pool.
+    pub fn is_in_segment(&self, layer: usize, segment_idx: usize, group: u32) -> bool {
+        let shape = self.shapes[segment_idx];
+        self.residency.frame(layer, group).is_some_and(|f| (shape.first_frame..shape.end_frame()).contains(&(f as usize)))
+    }
+
+    /// Starts the stream of those of `pages` that have no frame, and leaves frames as they are. The groups of each batch.
+    pub fn begin_streamed(&mut self, layer: usize, pages: &[u32]) -> Vec<Vec<u32>> {
+        let missing: Vec<u32> = pages.iter().copied().filter(|p| self.residency.frame(layer, *p).is_none()).collect();
+        self.begin_batches(layer, &missing);
+        self.stream.iter().map(|batch| batch.groups.clone()).collect()
+    }
+
+    fn begin_batches(&mut self, layer: usize, groups: &[u32]) {
+        let batch = |groups: &[u32]| Batch { layer: layer as u32, groups: groups.to_vec() };
+        self.stream = groups.chunks(self.plan.slot_pages).map(batch).collect();
         self.next_batch = 0;
         if !self.stream.is_empty() && !self.synchronous {
             self.start_stream(StreamPlan { batches: self.stream.clone(), cyclic: false });
         }
+    }
+
+    /// Attention of a layer will read these of its `n_pages` in this step: makes frames free for those that have none, and
+    /// starts their stream. The number of such pages.
+    pub fn begin_chosen(&mut self, layer: usize, pages: &[u32], n_pages: usize, step: u64) -> usize {
+        let missing = self.residency.choose(layer, pages, step);
+        self.counts.resident += (pages.len() - missing.len()) as u64;
+        self.counts.skipped += (n_pages - pages.len()) as u64;
+        self.begin_batches(layer, &missing);
+        missing.len()
+    }
+
+    /// Batches of the stream.
+    pub fn n_batches(&self) -> usize {
         self.stream.len()
     }
 }

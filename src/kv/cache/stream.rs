@@ -19,9 +19,9 @@ use crate::kv::transfer::{Arrival, StreamPlan};
 pub(super) const PATIENCE: Duration = Duration::from_micros(200);
 
 impl KvCache {
-    /// Prepares a pass over tokens from `first_pos` on, which reads all complete groups before it: turns the tail's ring so
-    /// that the first token has its place, and starts the stream of pages that have no frame.
-    pub fn begin_pass(&mut self, gpu: &Gpu, first_pos: usize) {
+    /// Prepares a pass over tokens from `first_pos` on, which reads complete groups before it: turns the tail's ring so
+    /// that the first token has its place, and, where it reads everything, starts the stream of pages that have no frame.
+    pub fn begin_pass(&mut self, gpu: &Gpu, first_pos: usize, reads_all: bool) {
         let group = (first_pos / KV_PAGE_TOKENS) as u32;
         let behind = group.wrapping_sub(self.tail.first_group) as usize;
         if behind != 0 {
@@ -32,7 +32,7 @@ impl KvCache {
             let table = self.spec.table(&self.tail.order, self.tail_blocks());
             gpu.write(&self.tail.table, bytemuck::cast_slice(&table));
         }
-        if !self.has_lower {
+        if !self.has_lower || !reads_all {
             return;
         }
         let mut batches = Vec::new();
