@@ -14,10 +14,12 @@ mod error;
 mod layout;
 pub mod lower;
 mod residency;
+mod seal;
 pub mod store;
 mod transfer;
 
 pub use cache::{FilledSlot, KvCache, Paged};
 pub use error::KvError;
 pub use layout::{BLOCKS_PER_PAGE, KvSpec, SegmentShape, VramPlan, plan_pool};
+pub use seal::seal_page;
 pub use transfer::{LowerReport, Outgoing};
