@@ -107,8 +107,10 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
         if #{n*64}u + #{l*8}u < HEAD_DIM {
 #for h in 0..GR
 #ifdef TWO_SCALES
-            let x_#{h} = select(subgroupBroadcast(scaled_#{h}_#{n}.a, #{l}u), subgroupBroadcast(second_#{h}_#{n}.a, #{l}u), is_second);
-            let y_#{h} = select(subgroupBroadcast(scaled_#{h}_#{n}.b, #{l}u), subgroupBroadcast(second_#{h}_#{n}.b, #{l}u), is_second);
+            let x_#{h} = select(subgroupBroadcast(scaled_#{h}_#{n}.a, #{l}u),
+                subgroupBroadcast(second_#{h}_#{n}.a, #{l}u), is_second);
+            let y_#{h} = select(subgroupBroadcast(scaled_#{h}_#{n}.b, #{l}u),
+                subgroupBroadcast(second_#{h}_#{n}.b, #{l}u), is_second);
 #else
             let x_#{h} = subgroupBroadcast(scaled_#{h}_#{n}.a, #{l}u);
             let y_#{h} = subgroupBroadcast(scaled_#{h}_#{n}.b, #{l}u);

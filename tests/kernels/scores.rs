@@ -87,16 +87,11 @@ fn abstracts_of_rounded_keys_are_refused() {
 #[test]
 fn pages_score_as_their_twin_and_bound_the_scores_of_their_tokens() {
     let mut rng = Rng::new(22);
-    for ((h, g, d), n_pages) in [
-        ((1, 1, 8), 1),
-        ((4, 4, 64), 63),
-        ((14, 2, 64), 64),
-        ((6, 2, 80), 65),
-        ((9, 3, 80), 1),
-        ((8, 4, 128), 300),
-        ((9, 1, 64), 257),
-    ] {
-        let Some(gpu) = gpu("pages_score_as_their_twin_and_bound_the_scores_of_their_tokens", Twins::default()) else { return };
+    let hardware = Twins { hardware_kernels: true, ..Twins::default() };
+    let any = [((1, 1, 8), 1), ((4, 4, 64), 63), ((14, 2, 64), 64), ((6, 2, 80), 65), ((9, 3, 80), 1), ((8, 4, 128), 300)];
+    let cases = any.map(|case| (case, Twins::default())).into_iter();
+    for (((h, g, d), n_pages), twins) in cases.chain([(((6, 2, 80), 1), hardware), (((9, 1, 64), 257), hardware)]) {
+        let Some(gpu) = gpu("pages_score_as_their_twin_and_bound_the_scores_of_their_tokens", twins) else { return };
         let what = format!("{h} heads on {g} of {d}, {n_pages} pages");
         let q = random(&mut rng, h * d, 1.0 / (d as f32).sqrt());
         let mut pages: Vec<Vec<f32>> = (0..n_pages.min(4)).map(|_| page(&mut rng, g, d)).collect();

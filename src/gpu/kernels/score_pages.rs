@@ -41,9 +41,14 @@ fn pages_key(n_kv_head: usize, group: usize, head_dim: usize) -> KernelKey {
     KernelKey::new("attention/score_pages", &defines)
 }
 
+/// Workgroups of one subgroup where lanes are simulated and a barrier is dear.
+fn groups_key(is_software: bool) -> KernelKey {
+    KernelKey::new("attention/score_groups", &[("LANES", if is_software { "8" } else { "256" }.to_owned())])
+}
+
 pub(super) fn variants(n_kv_head: usize, head_dim: usize) -> Vec<KernelKey> {
     let mut keys: Vec<KernelKey> = (1..=MAX_HEADS_PER_WORKGROUP).map(|group| pages_key(n_kv_head, group, head_dim)).collect();
-    keys.push(KernelKey::new("attention/score_groups", &[]));
+    keys.extend([groups_key(false), groups_key(true)]);
     keys
 }
 
@@ -55,7 +60,7 @@ impl ScorePages {
     pub fn new(gpu: &Gpu, n_head: usize, n_kv_head: usize, head_dim: usize) -> Result<ScorePages, GpuError> {
         Ok(ScorePages {
             pages: gpu.kernel(&pages_key(n_kv_head, n_head / n_kv_head, head_dim))?,
-            groups: gpu.kernel(&KernelKey::new("attention/score_groups", &[]))?,
+            groups: gpu.kernel(&groups_key(gpu.wants_software_kernels()))?,
             n_head,
             n_kv_head,
         })

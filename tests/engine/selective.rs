@@ -1,0 +1,90 @@
+//! Selective attention through the whole engine: what it must not change, what it must not lose, what it says of itself.
+
+use std::path::Path;
+
+use strata::base::{Bytes, Tiers};
+use strata::engine::{
+    Amount, AttentionKind, EngineCommand, EngineEvent, EngineHandle, LoadOptions, Message, ModelSource, PolicyKind, Role,
+    Sampling, SelectiveSpec, TurnSummary,
+};
+
+use crate::{engine_with, finish};
+
+const QUESTION: &str = "What is the current temperature for Reribe?";
+const ANSWER: &str = "The current temperature for Reribe is Mare-3409.";
+
+fn document() -> String {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/quote");
+    std::fs::read_to_string(dir.join("document.txt")).unwrap()
+}
+
+fn engine(test: &str, spec: Option<SelectiveSpec>, [vram, ram]: [Option<u64>; 2]) -> Option<EngineHandle> {
+    let budgets = Tiers { vram: vram.map(Bytes), ram: ram.map(Bytes), disk: None };
+    let options = LoadOptions { budgets, policy: spec, context: Some(8192), ..LoadOptions::default() };
+    Some(engine_with(test, ModelSource::BuiltIn, options)?.0)
+}
+
+fn ask(handle: &EngineHandle, question: &str) -> (String, Box<TurnSummary>) {
+    let messages = vec![Message { role: Role::User, content: format!("{}\n\n{question}", document()) }];
+    let sampling = Sampling::default();
+    handle.send(EngineCommand::Ask { turn: 7, messages, document: None, sampling, max_tokens: 24 });
+    let (events, end) = finish(handle);
+    let text = |event| if let EngineEvent::Token { text, .. } = event { Some(text) } else { None };
+    (events.into_iter().filter_map(text).collect(), end.unwrap())
+}
+
+fn spec(kind: PolicyKind, rate: f32) -> SelectiveSpec {
+    SelectiveSpec { kind, amount: Amount::Rate(rate), ..SelectiveSpec::default() }
+}
+
+#[test]
+fn policies_of_rate_one_answer_as_exact_attention_does() {
+    let test = "policies_of_rate_one_answer_as_exact_attention_does";
+    let Some(exact) = engine(test, None, [None; 2]) else { return };
+    let (expected, summary) = ask(&exact, QUESTION);
+    assert_eq!((summary.attention, summary.chosen), (AttentionKind::Dense, None));
+    drop(exact);
+    for kind in [PolicyKind::LeoAm, PolicyKind::H2o] {
+        // A sixth of the KV fits VRAM, so that chosen pages come and go.
+        for budgets in [[None; 2], [Some(3 << 20), None]] {
+            let handle = engine(test, Some(spec(kind, 1.0)), budgets).unwrap();
+            let (text, summary) = ask(&handle, QUESTION);
+            assert_eq!(text, expected, "{kind} in {budgets:?}");
+            assert_eq!(summary.attention, AttentionKind::Selective);
+            assert_eq!(summary.chosen.unwrap().share_read, 1.0);
+            assert!(summary.kv_peak_bytes.vram <= budgets[0].unwrap_or(u64::MAX), "{:?}", summary.kv_peak_bytes);
+        }
+    }
+}
+
+#[test]
+fn leoam_finds_what_the_window_cannot_see_and_keeps_what_it_chose() {
+    let test = "leoam_finds_what_the_window_cannot_see_and_keeps_what_it_chose";
+    for budgets in [[None; 2], [Some(6 << 20), None], [Some(6 << 20), Some(2 << 20)]] {
+        let Some(handle) = engine(test, Some(spec(PolicyKind::LeoAm, 0.1)), budgets) else { return };
+        let (text, summary) = ask(&handle, QUESTION);
+        assert_eq!(text, ANSWER, "{budgets:?}");
+        let chosen = summary.chosen.unwrap();
+        assert!(chosen.share_read < 0.45 && summary.pages.skipped > 0, "{chosen:?}");
+        assert!(chosen.reuse > 0.5, "{chosen:?}");
+        assert!(summary.kv_peak_bytes.vram <= budgets[0].unwrap_or(u64::MAX), "{:?}", summary.kv_peak_bytes);
+        // Another question on the same pages chooses anew.
+        let (text, _) = ask(&handle, "What is the average magic number of Rino?");
+        assert_eq!(text, "The average magic number of Rino is Netokomo-0923.", "{budgets:?}");
+    }
+}
+
+#[test]
+fn policy_that_cannot_be_is_refused_with_the_number() {
+    let test = "policy_that_cannot_be_is_refused_with_the_number";
+    let Some(handle) = engine(test, None, [None; 2]) else { return };
+    let options = LoadOptions { policy: Some(spec(PolicyKind::LeoAm, 1.5)), ..LoadOptions::default() };
+    handle.send(EngineCommand::LoadModel { source: ModelSource::BuiltIn, options });
+    loop {
+        match handle.wait(std::time::Duration::from_secs(60)).unwrap() {
+            EngineEvent::ModelFailed { sentence, .. } => break assert!(sentence.contains("1.5"), "{sentence}"),
+            EngineEvent::ModelLoaded(_) => panic!("a rate of 1.5 was taken"),
+            _ => {}
+        }
+    }
+}
