@@ -132,11 +132,13 @@ impl VramPlan {
             return Err(least.bytes(spec));
         }
         // A quarter for the tail, half of the rest for the slots until they are large enough, and what is left for pages that
-        // stay: a page that stays saves its own way, a large slot saves a submit for each of its pages.
+        // stay: a page that stays saves its own way, a large slot saves a submit for each of its pages. Where only some pages
+        // are read they mostly stay, and the slots get an eighth.
         let per_tail_page = spec.n_layer as u64 * spec.tail_page_bytes();
         let tail_pages = ((budget / 4 / per_tail_page) as usize).clamp(MIN_TAIL_PAGES, tail_pages);
         let spent = tail_pages as u64 * per_tail_page + least.abstract_bytes(spec);
-        let slot_budget = budget.saturating_sub(spent) / 2 / (2 * page);
+        let slot_share = if with_abstracts { 8 } else { 2 };
+        let slot_budget = budget.saturating_sub(spent) / slot_share / (2 * page);
         let n_slots = if slot_budget >= MAX_SLOTS as u64 { MAX_SLOTS } else { MIN_SLOTS };
         let slot_pages = (slot_budget as usize / n_slots).clamp(1, slot_pages);
         let mut plan = VramPlan { tail_pages, slot_pages, n_slots, max_frames: 0, n_abstracts };
