@@ -154,6 +154,16 @@ pub enum EngineCommand {
         /// token ids
         tokens: Vec<u32>,
     },
+    /// logits of the positions `n_prefix ..` of `tokens` as decoding gives them: the prefix is prefilled, each later token is
+    /// a decode step (events: [`EngineEvent::Prefill`], [`EngineEvent::LogitsRows`] per step, then [`EngineEvent::Finished`])
+    Score {
+        /// names the events
+        turn: TurnId,
+        /// token ids, the same whatever is scored
+        tokens: Vec<u32>,
+        /// how many are prefilled
+        n_prefix: usize,
+    },
     /// time prefill and decode on random tokens (events: [`EngineEvent::BenchResult`], then [`EngineEvent::Finished`])
     Bench {
         /// names the events
