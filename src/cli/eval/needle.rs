@@ -97,9 +97,15 @@ fn documents(args: &EvalNeedleArgs) -> Result<Vec<Document>, CliError> {
     let mut depths = args.depths.clone();
     depths.sort_unstable();
     depths.dedup();
-    let n_facts = depths.len() * args.questions;
+    let n_facts = depths.len().saturating_mul(args.questions);
     if args.two_questions && n_facts < 2 {
         return Err(CliError::Input("a second question needs a second fact; give more --depths or --questions".to_owned()));
+    }
+    if n_facts > prose::MAX_FACTS {
+        let most = prose::MAX_FACTS;
+        return Err(CliError::Input(format!(
+            "{n_facts} facts in a document are too many; give --depths and --questions for {most} at most"
+        )));
     }
     let text = args.text.as_deref().map(inputs::read_text).transpose()?;
     let tokenizer = inputs::tokenizer(&args.model.source())?;

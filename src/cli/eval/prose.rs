@@ -2,12 +2,11 @@
 //!
 //! ```text
 //! seed ─► Rng ─► templates with {slots}, filled recursively ─► paragraphs of sentences
-//!            └─► "The annual budget of Somiko is 4182." and the question that asks for it
+//!            └─► "The secret code of Somiko is Tave Ruloma." and the question that asks for it
 //! ```
 //! Invariants: 1. The slots form no cycle, so filling ends. 2. No sentence of the prose has a digit or begins as a fact does.
-//! 3. Facts have the form that the built-in model was trained on; the names in one document differ.
-
-use std::collections::HashSet;
+//! 3. Facts have a form that the built-in model was trained on, and their values are invented words: of ten in a document it
+//! finds 9 or 10 where it finds 3 or 4 numbers, so that an answer that is lost says something of the policy.
 
 use crate::base::Rng;
 
@@ -201,17 +200,34 @@ const SLOTS: [(&str, &[&str]); 11] = [
     ("done", &["repaired", "painted over", "hidden", "carried away", "measured", "sold twice", "promised to {who}", "admired"]),
 ];
 
-const ADJECTIVES: [&str; 10] =
-    ["secret", "annual", "total", "final", "maximum", "current", "official", "registered", "monthly", "original"];
-const NOUNS: [&str; 10] =
-    ["code", "number", "budget", "price", "balance", "limit", "population", "capacity", "weight", "reference"];
-const SYLLABLES: [&str; 32] = [
+const ADJECTIVES: [&str; 14] = [
+    "secret",
+    "annual",
+    "total",
+    "final",
+    "maximum",
+    "minimum",
+    "current",
+    "official",
+    "registered",
+    "monthly",
+    "hidden",
+    "special",
+    "original",
+    "main",
+];
+const NOUNS: [&str; 5] = ["code", "password", "id", "reference", "number"];
+const SYLLABLES: [&str; 45] = [
     "ba", "be", "bi", "bo", "ka", "ke", "ko", "la", "le", "li", "lo", "ma", "me", "mi", "mo", "na", "ne", "no", "ra", "re", "ri",
-    "ro", "sa", "se", "ta", "to", "va", "ve", "du", "fu", "lu", "mu",
+    "ro", "sa", "se", "so", "ta", "te", "to", "va", "ve", "vi", "zu", "du", "fu", "gu", "ku", "lu", "mu", "pu", "da", "de", "do",
+    "fa", "fi", "ga",
 ];
 
+/// Facts that one document can have: three words each.
+pub const MAX_FACTS: usize = SYLLABLES.len() * (SYLLABLES.len() - 1) / 3;
+
 /// Something that a document says once.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Fact {
     /// the sentence to plant
     pub sentence: String,
@@ -227,31 +243,33 @@ pub fn paragraph(rng: &mut Rng) -> Vec<String> {
     (0..n).map(|_| capitalised(&fill(pick(rng, &SENTENCES), rng))).collect()
 }
 
-/// `n` facts whose names and values differ, so that one answer cannot stand for another.
+/// `n` facts, at most [`MAX_FACTS`]. No two words of their names and values begin alike, so that one answer cannot stand for
+/// another, and their kinds differ while there are other ones.
 pub fn facts(n: usize, rng: &mut Rng) -> Vec<Fact> {
-    let (mut names, mut values) = (HashSet::new(), HashSet::new());
-    (0..n)
-        .map(|_| {
-            let name = fresh(&mut names, || name(rng));
-            let value = fresh(&mut values, || digits(rng));
-            let kind = format!("{} {}", pick(rng, &ADJECTIVES), pick(rng, &NOUNS));
-            Fact {
-                sentence: format!("The {kind} of {name} is {value}."),
-                question: format!("What is the {kind} of {name}?"),
-                value,
-            }
-        })
-        .collect()
+    let mut stems = pairs(&SYLLABLES, &SYLLABLES, "");
+    stems.retain(|stem| stem.get(..2) != stem.get(2..));
+    let stems = shuffled(stems, rng);
+    let kinds = shuffled(pairs(&ADJECTIVES, &NOUNS, " "), rng);
+    let words: Vec<String> = stems.iter().map(|stem| word(stem, rng)).collect();
+    let facts = words.chunks_exact(3).zip(kinds.iter().cycle()).take(n).map(|(words, kind)| {
+        let [name, value @ ..] = words else { return Fact::default() };
+        let value = value.join(" ");
+        Fact { sentence: format!("The {kind} of {name} is {value}."), question: format!("What is the {kind} of {name}?"), value }
+    });
+    facts.collect()
 }
 
-/// Draws until something new comes.
-fn fresh(seen: &mut HashSet<String>, mut draw: impl FnMut() -> String) -> String {
-    loop {
-        let drawn = draw();
-        if seen.insert(drawn.clone()) {
-            return drawn;
-        }
+/// Every first with every second.
+fn pairs(first: &[&str], second: &[&str], between: &str) -> Vec<String> {
+    first.iter().flat_map(|a| second.iter().map(move |b| format!("{a}{between}{b}"))).collect()
+}
+
+/// The same things in a random order (Fisher and Yates).
+fn shuffled(mut things: Vec<String>, rng: &mut Rng) -> Vec<String> {
+    for (i, n_left) in (1..=things.len()).rev().zip((1..=things.len() as u32).rev()) {
+        things.swap(i - 1, rng.below(n_left) as usize);
     }
+    things
 }
 
 /// A template with every slot filled.
@@ -272,16 +290,10 @@ fn capitalised(text: &str) -> String {
     chars.next().map(|c| c.to_uppercase().chain(chars).collect()).unwrap_or_default()
 }
 
-fn name(rng: &mut Rng) -> String {
-    let n = 3 + rng.below(2);
-    capitalised(&(0..n).map(|_| pick(rng, &SYLLABLES)).collect::<String>())
-}
-
-/// Four to six digits, the first of them not zero.
-fn digits(rng: &mut Rng) -> String {
-    let n = 3 + rng.below(3);
-    let first = char::from(b'1' + rng.below(9) as u8);
-    std::iter::once(first).chain((0..n).map(|_| char::from(b'0' + rng.below(10) as u8))).collect()
+/// An invented word with a capital, of two or three syllables that differ.
+fn word(stem: &str, rng: &mut Rng) -> String {
+    let more = pick(rng, &SYLLABLES);
+    capitalised(&if rng.below(2) == 0 || stem.contains(more) { stem.to_owned() } else { format!("{stem}{more}") })
 }
 
 /// One of the choices; nothing where there is none.
@@ -292,6 +304,8 @@ fn pick<'t>(rng: &mut Rng, choices: &[&'t str]) -> &'t str {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     #[test]
@@ -324,18 +338,20 @@ mod tests {
     }
 
     #[test]
-    fn facts_differ_in_name_and_value_and_answer_their_question() {
-        let facts = facts(300, &mut Rng::new(3));
-        for (what, of) in [
-            ("question", facts.iter().map(|f| &f.question).collect::<HashSet<_>>()),
-            ("value", facts.iter().map(|f| &f.value).collect()),
-        ] {
-            assert_eq!(of.len(), facts.len(), "{what}");
-        }
+    fn facts_have_words_that_begin_unlike_all_others_and_answer_their_question() {
+        let facts = facts(MAX_FACTS, &mut Rng::new(3));
+        assert_eq!(facts.len(), MAX_FACTS);
+        let mut stems = HashSet::new();
         for fact in &facts {
             let asked = fact.question.trim_start_matches("What is the ").trim_end_matches('?');
             assert_eq!(fact.sentence, format!("The {asked} is {}.", fact.value));
-            assert!((4..=6).contains(&fact.value.len()), "{}", fact.value);
+            let name = asked.rsplit(' ').next().unwrap();
+            for word in fact.value.split(' ').chain([name]) {
+                assert!(stems.insert(word[..4].to_owned()), "{word} begins as another word does");
+            }
         }
+        let kinds: HashSet<_> = facts[..70].iter().map(|f| f.question.rsplit_once(" of ").unwrap().0).collect();
+        assert_eq!(kinds.len(), 70);
+        assert_eq!(super::facts(5, &mut Rng::new(3)), facts[..5]);
     }
 }
