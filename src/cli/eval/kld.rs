@@ -210,3 +210,86 @@ fn heat_map(summary: &Summary, positions: &[Position]) -> HeatMap {
         cells: rows.map(|row| row.iter().map(cell).collect()).collect(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::cli::args::{Cli, Command, EvalCommand};
+    use crate::cli::interrupt::Interrupt;
+    use crate::cli::scripted::{finished, session};
+    use crate::engine::KvDtype;
+
+    /// The last JSON line of a comparison of `logits` of the exact run with those of the other, `[3, 2]` each.
+    fn play(exact: &'static [[f32; 2]], other: &'static [[f32; 2]]) -> Result<Value, CliError> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("text.txt");
+        std::fs::write(&path, "Rents rose and rose and rose again.").unwrap();
+        let words = ["strata", "eval", "kld", "--text", path.to_str().unwrap(), "--prefix", "2", "--tokens", "3", "--json"];
+        let Some(Command::Eval(EvalCommand::Kld(args))) = Cli::parse_from(words.iter().chain(&["--kv-dtype", "q4"])).command
+        else {
+            panic!("not kld")
+        };
+        let n_scored = std::cell::Cell::new(0);
+        let (session, worker) = session(Interrupt::default(), move |command, port| {
+            let EngineCommand::Score { turn, tokens, n_prefix } = command else { panic!("{command:?}") };
+            assert_eq!((tokens.len(), *n_prefix), (5, 2));
+            let logits = if n_scored.get() == 0 { exact } else { other };
+            n_scored.set(n_scored.get() + 1);
+            for (i, row) in logits.iter().enumerate() {
+                port.emit(EngineEvent::LogitsRows {
+                    turn: *turn,
+                    first: 2 + i,
+                    rows: vec![0.0; V - 2].into_iter().chain(*row).collect(),
+                    vocab_size: V,
+                });
+            }
+            port.emit(finished(*turn, logits.len(), StopReason::Length));
+        });
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let result = run(&args, || session, &mut Console::plain(&mut out, &mut err, true));
+        let dtypes: Vec<KvDtype> = worker
+            .join()
+            .unwrap()
+            .iter()
+            .filter_map(|command| match command {
+                EngineCommand::LoadModel { options, .. } => Some(options.kv_dtype),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(dtypes, [KvDtype::F16, KvDtype::Q4], "the exact run comes first");
+        result.map(|()| serde_json::from_str(String::from_utf8(out).unwrap().lines().last().unwrap()).unwrap())
+    }
+
+    /// Vocabulary of the scripted worker: every id of the text is within it.
+    const V: usize = 4096;
+    const EVEN: [f32; 2] = [0.0, 0.0];
+
+    #[test]
+    fn kld_summary_compares_row_with_row() {
+        let summary = play(&[EVEN, EVEN, [1.0, 9.0]], &[EVEN, EVEN, [9.0, 1.0]]).unwrap();
+        assert_eq!((&summary["scored_tokens"], &summary["kv_dtype"]), (&3.into(), &"q4".into()));
+        assert!((summary["top1_agreement"].as_f64().unwrap() - 2.0 / 3.0).abs() < 1e-12, "{summary}");
+        let figure = |name: &str| summary[name].as_f64().unwrap();
+        assert!((figure("kld_mean") * 3.0 - figure("kld_max")).abs() < 1e-12 && figure("kld_max") > 1.0, "{summary}");
+        for field in ["model", "adapter", "policy", "text", "kld_p99", "perplexity", "mass_kept", "recall", "cost", "cost_exact"]
+        {
+            assert!(summary.get(field).is_some(), "{field}");
+        }
+        assert_eq!(play(&[EVEN; 3], &[EVEN; 3]).unwrap()["kld_max"], 0.0);
+    }
+
+    #[test]
+    fn kld_with_rows_missing_or_broken_is_a_failure() {
+        for (exact, other, part) in [
+            (&[EVEN; 3][..], &[EVEN; 2][..], "2 rows"),
+            (&[EVEN; 3], &[EVEN, [f32::NAN, 0.0], EVEN], "position 3"),
+            (&[EVEN; 3], &[EVEN; 4], "where others were due"),
+        ] {
+            let error = play(exact, other).unwrap_err();
+            assert!(error.exit_code() == 1 && error.to_string().contains(part), "{error}");
+        }
+    }
+}

@@ -205,3 +205,85 @@ impl From<HaystackError> for CliError {
         CliError::Input(error.to_string())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::cli::args::{Cli, Command, EvalCommand};
+    use crate::cli::interrupt::Interrupt;
+    use crate::cli::scripted::{finished, session, token};
+
+    const GRID: [&str; 6] = ["--lengths", "600,900", "--depths", "0,50,100", "--questions", "2"];
+
+    /// Runs the test against a worker that knows the last `n_known` bytes of the document: the summary, and the questions.
+    fn play(more: &[&str], n_known: usize) -> Result<(Value, Vec<Vec<Message>>), CliError> {
+        let words = ["strata", "eval", "needle", "--json"].iter().chain(&GRID).chain(more);
+        let Some(Command::Eval(EvalCommand::Needle(args))) = Cli::parse_from(words).command else { panic!("not needle") };
+        let (session, worker) = session(Interrupt::default(), move |command, port| {
+            let EngineCommand::Ask { turn, messages, sampling, .. } = command else { panic!("{command:?}") };
+            assert_eq!(sampling.temperature, 0.0);
+            let (document, question) = messages[0].content.rsplit_once(BLANK_LINE).unwrap();
+            let question = messages[1..].last().map_or(question, |last| &last.content);
+            let begins = question.replace("What is the", "The").replace('?', " is ");
+            let known = &document[document.floor_char_boundary(document.len().saturating_sub(n_known))..];
+            let said =
+                known.split_once(&begins).and_then(|(_, rest)| rest.split_once('.')).map_or("I do not know", |(value, _)| value);
+            port.emit(token(*turn, 1, &format!("It is {said}.")));
+            port.emit(finished(*turn, 1, StopReason::Eos));
+        });
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let result = run(&args, || session, &mut Console::plain(&mut out, &mut err, true));
+        let seen = worker.join().unwrap().into_iter().filter_map(|command| match command {
+            EngineCommand::Ask { messages, .. } => Some(messages),
+            _ => None,
+        });
+        let seen = seen.collect();
+        result.map(|()| (serde_json::from_str(String::from_utf8(out).unwrap().lines().last().unwrap()).unwrap(), seen))
+    }
+
+    #[test]
+    fn needle_reader_of_everything_finds_all_and_of_the_end_only_what_stands_there() {
+        let (all, _) = play(&["--seeds", "1,2"], usize::MAX).unwrap();
+        assert_eq!((&all["first"]["asked"], &all["first"]["share"]), (&24.into(), &1.0.into()));
+        let (end, _) = play(&["--seeds", "1,2"], 600).unwrap();
+        for cell in end["first"]["cells"].as_array().unwrap() {
+            let share = if cell["depth"] == 100 { 1.0 } else { 0.0 };
+            assert_eq!((&cell["asked"], &cell["share"]), (&4.into(), &share.into()), "{cell}");
+        }
+    }
+
+    #[test]
+    fn needle_second_question_is_another_fact_of_the_same_document() {
+        let (summary, seen) = play(&["--two-questions", "--seeds", "5"], usize::MAX).unwrap();
+        assert_eq!((&summary["first"]["asked"], &summary["second"]["hits"]), (&12.into(), &12.into()));
+        assert_eq!(summary["second"]["cells"].as_array().unwrap().len(), 6);
+        for (first, second) in seen.iter().step_by(2).zip(seen.iter().skip(1).step_by(2)) {
+            assert_eq!((first.len(), second.len(), &first[0]), (1, 3, &second[0]));
+            assert!(!second[0].content.ends_with(&second[2].content), "the same question twice");
+            assert!(second[1].role == Role::Assistant && second[1].content.starts_with("It is "));
+        }
+    }
+
+    #[test]
+    fn needle_context_longer_than_the_window_is_refused_with_both_numbers() {
+        let error = play(&["--lengths", "2000"], 0).unwrap_err();
+        assert!(error.exit_code() == 2 && error.to_string().contains("2000") && error.to_string().contains("1024"), "{error}");
+    }
+
+    #[test]
+    fn holds_wants_the_whole_value() {
+        for (answer, right) in [
+            ("The code is Tave Ruloma.", true),
+            ("Tave Ruloma", true),
+            ("The code is Tave Rulomana.", false),
+            ("xTave Ruloma", false),
+            ("xTave Ruloma, or “Tave Ruloma”", true),
+            ("", false),
+        ] {
+            assert_eq!(holds(answer, "Tave Ruloma"), right, "{answer}");
+        }
+    }
+}
