@@ -126,7 +126,10 @@ pub fn token_ids(source: &ModelSource, text: &str, encoding: Encoding) -> Result
 }
 
 /// The tokenizer of a model; one that comes alone (a GGUF file without weights, a folder without `config.json`) will do.
-fn tokenizer(source: &ModelSource) -> Result<Arc<Tokenizer>, CliError> {
+///
+/// # Errors
+/// [`CliError::Input`] where there is none that can be read.
+pub fn tokenizer(source: &ModelSource) -> Result<Arc<Tokenizer>, CliError> {
     engine::tokenizer(source).or_else(|error| {
         let alone = match source {
             ModelSource::Path(folder) if folder.is_dir() => Tokenizer::from_folder(folder).ok(),

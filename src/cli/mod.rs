@@ -1,7 +1,7 @@
 //! The command line: everything that runs without a window.
 //!
 //! ```text
-//! argv ─► args ─► ask │ logits │ tokenize │ bench │ library │ doctor ─► Session ─► engine
+//! argv ─► args ─► ask │ logits │ tokenize │ bench │ eval │ library │ doctor ─► Session ─► engine
 //!                   └──────────── Console ◄────────────────────────────────┘         stdout: answers, JSON; stderr: progress, errors
 //! ```
 //! 1. Exit code 2 for bad usage or bad input, 1 for a failure while running, 0 otherwise; an error is one sentence on stderr.
@@ -15,6 +15,7 @@ mod console;
 mod device;
 mod doctor;
 mod error;
+mod eval;
 mod inputs;
 mod interrupt;
 mod library;
@@ -90,6 +91,7 @@ pub fn run(headless: &Headless) -> ExitCode {
         Command::Logits(args) => logits::run(args, start, &mut console),
         Command::Tokenize(args) => tokenize::run(args, &mut console),
         Command::Bench(args) => bench::run(args, start, &mut console),
+        Command::Eval(command) => eval::run(command, start, &mut console),
         Command::Library(command) => library::run(command, start, Interrupt::install, &mut console),
         Command::Doctor(args) => doctor::run(args, &mut console),
     };
@@ -111,6 +113,7 @@ impl Headless {
         match &self.0 {
             Command::Ask(args) => args.json,
             Command::Logits(args) => args.json,
+            Command::Eval(command) => command.wants_json(),
             Command::Library(LibraryCommand::Add(args)) => args.json,
             Command::Tokenize(_) | Command::Bench(_) | Command::Library(_) | Command::Doctor(_) => false,
         }

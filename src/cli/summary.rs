@@ -34,7 +34,7 @@ pub struct AskSummary<'a> {
     /// share of selected blocks that were in VRAM already; null while nothing is selected
     reuse: Option<f64>,
     /// what a policy chose; null where everything was read
-    chosen: Option<ChosenSummary>,
+    chosen: Option<&'a ChosenSummary>,
     /// 0 to 1; null while nothing moves
     overlap: Option<f64>,
     io: &'a IoSummary,
@@ -77,7 +77,7 @@ impl<'a> AskSummary<'a> {
             model: &info.name,
             adapter: &info.adapter,
             attention: cost.attention,
-            policy: cost.chosen.map_or("full", |c| c.spec.kind.name()),
+            policy: cost.chosen.as_ref().map_or("full", |c| c.spec.kind.name()),
             text,
             prompt_tokens: cost.prompt_tokens,
             cached_tokens: cost.cached_tokens,
@@ -90,8 +90,8 @@ impl<'a> AskSummary<'a> {
             kv_peak_bytes: cost.kv_peak_bytes,
             moved_bytes: cost.moved_bytes,
             pages: cost.pages,
-            reuse: cost.chosen.map(|c| c.reuse),
-            chosen: cost.chosen,
+            reuse: cost.chosen.as_ref().map(|c| c.reuse),
+            chosen: cost.chosen.as_ref(),
             overlap: cost.overlap,
             io: &cost.io,
             quotes,

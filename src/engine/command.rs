@@ -157,6 +157,16 @@ pub enum EngineCommand {
         /// token ids
         tokens: Vec<u32>,
     },
+    /// logits of the positions `n_prefix ..` of `tokens` as decoding gives them: the prefix is prefilled, each later token is
+    /// a decode step (events: [`EngineEvent::Prefill`], [`EngineEvent::LogitsRows`] per step, then [`EngineEvent::Finished`])
+    Score {
+        /// names the events
+        turn: TurnId,
+        /// token ids, the same whatever is scored
+        tokens: Vec<u32>,
+        /// how many are prefilled
+        n_prefix: usize,
+    },
     /// time prefill and decode on random tokens (events: [`EngineEvent::BenchResult`], then [`EngineEvent::Finished`])
     Bench {
         /// names the events
@@ -255,8 +265,19 @@ pub enum AttentionKind {
     Selective,
 }
 
+/// The attention of one layer that a policy's choices kept, mean over steps and KV heads; of what goes to complete pages.
+#[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize)]
+pub struct MassKept {
+    /// share of the attention mass that went to chosen tokens
+    pub kept: f64,
+    /// the most that as many tokens could have held
+    pub best: f64,
+    /// share of those best tokens that were chosen
+    pub recall: f64,
+}
+
 /// What a policy chose during an answer.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct ChosenSummary {
     /// which policy, and its numbers
     pub spec: SelectiveSpec,
@@ -270,6 +291,8 @@ pub struct ChosenSummary {
     pub evaluations_per_step: f64,
     /// time spent on knowing what to choose, per step, milliseconds
     pub evaluation_ms_per_step: f64,
+    /// by layer, where it was measured
+    pub mass: Option<Vec<MassKept>>,
 }
 
 /// What was read from the disk, and how.

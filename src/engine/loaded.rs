@@ -15,7 +15,7 @@ use crate::token::{ChatMessage, ChatTemplate, Prompt, Tokenizer};
 
 use super::activations::max_chunk;
 use super::below::{Below, FolderHook};
-use super::command::{EngineEvent, LoadOptions, Message, ModelInfo, ModelSource, Role, Sampling};
+use super::command::{AttentionKind, EngineEvent, LoadOptions, Message, ModelInfo, ModelSource, Role, Sampling};
 use super::device_model::{self, DeviceModel};
 use super::error::EngineError;
 use super::handle::EnginePort;
@@ -355,6 +355,15 @@ impl Loaded {
         self.model.run_layers(gpu, &mut self.pace, chunk, pos)?;
         self.tokens.extend_from_slice(chunk);
         Ok(())
+    }
+
+    /// How attention reached the keys of what was spent.
+    pub(super) fn attention_of(&self, spent: &Spent) -> AttentionKind {
+        match (&self.model.selective, spent.pages.fetched) {
+            (Some(_), _) => AttentionKind::Selective,
+            (None, 0) => AttentionKind::Dense,
+            (None, _) => AttentionKind::ExactOffload,
+        }
     }
 
     /// Runs the token that was just picked, reading what the policy chooses where there is one.

@@ -1,14 +1,14 @@
 //! The measuring commands: logits of every position, and prefill and decode speed on random tokens.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use crate::base::{MovedBytes, PageCounts, Rng, Tiers};
+use crate::base::{Rng, Tiers};
 use crate::gpu::Gpu;
 
-use super::command::{AttentionKind, BenchRow, EngineEvent, IoSummary, Sampling, StopReason, TurnId, TurnSummary};
+use super::command::{BenchRow, EngineEvent, IoSummary, Sampling, StopReason, TurnId, TurnSummary};
 use super::error::EngineError;
 use super::handle::{EnginePort, StopWatch};
-use super::loaded::Loaded;
+use super::loaded::{Loaded, Spent};
 use super::sampler::Sampler;
 use super::worker::Worker;
 
@@ -26,7 +26,7 @@ impl Worker {
         if tokens.len() > limit {
             return Err(EngineError::TooLong { tokens: tokens.len(), limit, advice: String::new() });
         }
-        let began = Instant::now();
+        let (began, before) = (Instant::now(), loaded.spent());
         let vocab_size = loaded.model.dims.vocab_size;
         let rows = (LOGITS_BYTES / (vocab_size * 4)).clamp(1, loaded.model.max_chunk);
         loaded.truncate(0);
@@ -48,7 +48,7 @@ impl Worker {
             let rows = bytemuck::pod_collect_to_vec(&bytes);
             self.port.emit(EngineEvent::LogitsRows { turn, first, rows, vocab_size });
         }
-        Ok(measured(gpu, loaded, tokens.len(), began.elapsed().as_secs_f64() * 1e3, stop))
+        Ok(measured(gpu, loaded, &before, tokens.len(), began.elapsed(), stop))
     }
 
     pub(super) fn bench(
@@ -61,7 +61,7 @@ impl Worker {
     ) -> Result<TurnSummary, EngineError> {
         let watch = self.port.stop_watch();
         let (Some(gpu), Some(loaded)) = (&self.gpu, &mut self.loaded) else { return Err(EngineError::NoModel) };
-        let began = Instant::now();
+        let (began, before) = (Instant::now(), loaded.spent());
         let longest = n_prompt.iter().chain(n_gen).max().copied().unwrap_or(0) + depths.iter().max().copied().unwrap_or(0);
         let limit = loaded.model.kv.limit();
         if longest > limit {
@@ -73,12 +73,12 @@ impl Worker {
             for (tests, decode) in [(n_prompt, false), (n_gen, true)] {
                 for &n in tests.iter().filter(|n| **n > 0) {
                     if !b.row(n, depth, decode, repetitions.max(1))? {
-                        return Ok(measured(gpu, b.loaded, 0, began.elapsed().as_secs_f64() * 1e3, StopReason::Cancelled));
+                        return Ok(measured(gpu, b.loaded, &before, 0, began.elapsed(), StopReason::Cancelled));
                     }
                 }
             }
         }
-        Ok(measured(gpu, b.loaded, 0, began.elapsed().as_secs_f64() * 1e3, StopReason::Length))
+        Ok(measured(gpu, b.loaded, &before, 0, began.elapsed(), StopReason::Length))
     }
 }
 
@@ -175,21 +175,31 @@ impl Bench<'_> {
     }
 }
 
-fn measured(gpu: &Gpu, loaded: &Loaded, n_tokens: usize, millis: f64, stop: StopReason) -> TurnSummary {
+/// The cost of a measurement that read `n_tokens` in `elapsed`; `before` is what had been spent when it began.
+pub(super) fn measured(
+    gpu: &Gpu,
+    loaded: &Loaded,
+    before: &Spent,
+    n_tokens: usize,
+    elapsed: Duration,
+    stop: StopReason,
+) -> TurnSummary {
+    let (kv, report, spent) = (&loaded.model.kv, loaded.model.kv.report(), loaded.spent().since(before));
+    let staging = kv.staging_bytes();
     TurnSummary {
         prompt_tokens: n_tokens,
         cached_tokens: 0,
-        prefill_ms: millis,
+        prefill_ms: elapsed.as_secs_f64() * 1e3,
         first_token_ms: 0.0,
         generated_tokens: 0,
         decode_ms: 0.0,
         tokens_per_s: 0.0,
-        attention: AttentionKind::Dense,
-        kv_bytes: Tiers { vram: loaded.model.kv.bytes(), ram: 0, disk: 0 },
-        kv_peak_bytes: Tiers { vram: loaded.model.kv.peak_bytes(), ram: 0, disk: 0 },
-        moved_bytes: MovedBytes::default(),
-        pages: PageCounts::default(),
-        chosen: None,
+        attention: loaded.attention_of(&spent),
+        kv_bytes: Tiers { vram: kv.bytes(), ram: report.usage.ram.now.0 + staging, disk: report.usage.disk.now.0 },
+        kv_peak_bytes: Tiers { vram: kv.peak_bytes(), ram: report.usage.ram.peak.0 + staging, disk: report.usage.disk.peak.0 },
+        moved_bytes: spent.moved,
+        pages: spent.pages,
+        chosen: loaded.model.selective.as_ref().and_then(|s| s.summary()),
         overlap: None,
         io: IoSummary::default(),
         vram_bytes: gpu.allocated_bytes(),

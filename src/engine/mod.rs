@@ -21,6 +21,7 @@ mod observe;
 mod pace;
 mod sampler;
 mod saved;
+mod score;
 mod selective;
 mod turn;
 mod worker;

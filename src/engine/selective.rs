@@ -14,7 +14,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::command::ChosenSummary;
+use super::command::{ChosenSummary, MassKept};
 use super::device_model::DeviceModel;
 use super::error::EngineError;
 use super::pace::Pace;
@@ -24,6 +24,7 @@ use crate::gpu::kernels::attention_decode::{AttentionDecode, SPLIT_KEYS, Segment
 use crate::gpu::kernels::score_pages::ScorePages;
 use crate::gpu::kernels::token_scores::TokenScores;
 use crate::gpu::{Binding, Buffer, Gpu, GpuError, Recorder, Slice};
+use crate::kv::policy::fidelity::{Fidelity, fidelity};
 use crate::kv::policy::{LayerView, Policy, Selection, SelectiveSpec};
 use crate::kv::{BLOCKS_PER_PAGE, ChosenTable, KvSpec};
 
@@ -63,6 +64,8 @@ pub(super) struct Selective {
     step: usize,
     n_steps: usize,
     spent: Spent,
+    /// by layer: sums over steps and KV heads, and how many; none where mass is not measured
+    mass: Option<Vec<(Fidelity, u64)>>,
 }
 
 /// What the choices of an answer came to.
@@ -77,6 +80,11 @@ struct Spent {
     /// pages chosen, and those of them that were in VRAM
     n_pages: u64,
     n_resident: u64,
+}
+
+fn mean_mass(sum: &Fidelity, n: u64) -> MassKept {
+    let n = n.max(1) as f64;
+    MassKept { kept: sum.kept / n, best: sum.best / n, recall: sum.recall / n }
 }
 
 impl Spent {
@@ -147,6 +155,7 @@ impl Selective {
             step: 0,
             n_steps: 1,
             spent: Spent::default(),
+            mass: None,
         })
     }
 
@@ -165,6 +174,7 @@ impl Selective {
             reuse: share(n_resident, n_pages),
             evaluations_per_step: n_evaluations as f64 / steps as f64,
             evaluation_ms_per_step: evaluation.as_secs_f64() * 1e3 / steps as f64,
+            mass: self.mass.as_ref().map(|layers| layers.iter().map(|(sum, n)| mean_mass(sum, *n)).collect()),
         })
     }
 
@@ -175,6 +185,28 @@ impl Selective {
         }
         (self.step, self.n_steps) = (0, n_steps.max(1));
         self.spent = Spent::default();
+        self.mass = None;
+    }
+
+    /// From here to the end of the answer, what is chosen is compared with the attention there is, which reads everything.
+    pub(super) fn measure_mass(&mut self) {
+        self.mass = Some(Vec::new());
+    }
+
+    /// Compares what a layer chose with the attention of every token. `scores` are f32 `[H, n_keys]` of each run.
+    fn note_mass(&mut self, layer: usize, selection: &Selection, scores: &[Vec<f32>]) {
+        let group = self.n_head / self.n_kv_head;
+        let Some(mass) = &mut self.mass else { return };
+        if mass.len() <= layer {
+            mass.resize(layer + 1, Default::default());
+        }
+        let (sum, n) = &mut mass[layer];
+        for (g, blocks) in selection.blocks.iter().enumerate() {
+            let heads: Vec<&[f32]> = scores.iter().skip(g * group).take(group).map(Vec::as_slice).collect();
+            let one = fidelity(&heads, blocks);
+            *sum = Fidelity { kept: sum.kept + one.kept, best: sum.best + one.best, recall: sum.recall + one.recall };
+            *n += 1;
+        }
     }
 
     /// One token was decoded.
@@ -304,6 +336,26 @@ struct Scoring {
 }
 
 impl Scoring {
+    /// The scores of each query head in the order of pages, which are all of them.
+    fn in_order(&self, scores: &[f32], n_head: usize) -> Vec<Vec<f32>> {
+        let mut heads = vec![vec![0.0; self.pages.len() * KV_PAGE_TOKENS]; n_head];
+        let (mut rest, mut pages) = (scores, self.pages.as_slice());
+        for n_keys in &self.runs {
+            let (run, after) = rest.split_at(n_head * n_keys);
+            let (here, later) = pages.split_at(n_keys / KV_PAGE_TOKENS);
+            for (head, of_head) in heads.iter_mut().zip(run.chunks_exact(*n_keys)) {
+                for (page, scores) in here.iter().zip(of_head.chunks_exact(KV_PAGE_TOKENS)) {
+                    let at = *page as usize * KV_PAGE_TOKENS;
+                    if let Some(place) = head.get_mut(at..at + KV_PAGE_TOKENS) {
+                        place.copy_from_slice(scores);
+                    }
+                }
+            }
+            (rest, pages) = (after, later);
+        }
+        heads
+    }
+
     fn add(&mut self, recorder: &mut Recorder, s: &Selective, ops: &ChosenOps, binding: &Binding, pages: &[u32]) {
         let n_keys = pages.len() * KV_PAGE_TOKENS;
         s.token_scores.record(recorder, binding, n_keys, pages.len() * BLOCKS_PER_PAGE);
@@ -338,6 +390,12 @@ impl DeviceModel {
         let began = Instant::now();
         let selection = self.choose(s, gpu, pace, layer, n_pages)?;
         s.spent.evaluation += began.elapsed();
+        if s.mass.is_some() {
+            let all: Vec<u32> = (0..n_pages as u32).collect();
+            if let Some((scoring, scores)) = self.score_tokens(s, gpu, pace, layer, &all)? {
+                s.note_mass(layer, &selection, &scoring.in_order(&scores, s.n_head));
+            }
+        }
         let n_missing = self.kv.begin_chosen(layer, &selection.pages, n_pages, s.clock + 1);
         s.spent.note(&selection, n_pages, n_missing);
         let n_batches = self.kv.n_batches();
@@ -396,11 +454,14 @@ impl DeviceModel {
         let (step, n_steps, n_kv_head) = (s.step, s.n_steps, s.n_kv_head);
         let view = LayerView { layer, step, n_steps, n_kv_head, tiers: &tiers, bounds: &bounds, scores: None };
         let candidates = s.policy.candidates(&view);
-        let tokens = self.score_tokens(s, gpu, pace, layer, &candidates, n_pages, &highest)?;
+        let mut tokens = PageTokens { place: vec![None; n_pages], heads: vec![Vec::new(); s.n_kv_head] };
+        if let Some((scoring, scores)) = self.score_tokens(s, gpu, pace, layer, &candidates)? {
+            s.take_scores(&mut tokens, &scoring, &scores, &highest);
+        }
         Ok(s.policy.select(&LayerView { scores: Some(&tokens), ..view }))
     }
 
-    /// Scores the tokens of `pages` one by one, wherever they are.
+    /// Scores the tokens of `pages` one by one, wherever they are: f32 `[H, n_keys]` of each run.
     fn score_tokens(
         &mut self,
         s: &Selective,
@@ -408,12 +469,9 @@ impl DeviceModel {
         pace: &mut Pace,
         layer: usize,
         pages: &[u32],
-        n_pages: usize,
-        highest: &[f32],
-    ) -> Result<PageTokens, EngineError> {
-        let mut tokens = PageTokens { place: vec![None; n_pages], heads: vec![Vec::new(); s.n_kv_head] };
+    ) -> Result<Option<(Scoring, Vec<f32>)>, EngineError> {
         if pages.is_empty() {
-            return Ok(tokens);
+            return Ok(None);
         }
         let whole = |pages: &[u32]| -> Vec<Vec<u32>> {
             let blocks = pages.iter().flat_map(|p| (0..BLOCKS_PER_PAGE as u32).map(move |b| p * BLOCKS_PER_PAGE as u32 + b));
@@ -450,7 +508,6 @@ impl DeviceModel {
         let n_bytes = scoring.n_bytes as usize;
         let scores: Vec<f32> =
             gpu.read_after(&submitted, &s.scores_readback, |bytes| bytemuck::pod_collect_to_vec(&bytes[..n_bytes]))?;
-        s.take_scores(&mut tokens, &scoring, &scores, highest);
-        Ok(tokens)
+        Ok(Some((scoring, scores)))
     }
 }

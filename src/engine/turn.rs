@@ -11,7 +11,7 @@ use crate::gpu::Gpu;
 use crate::telemetry;
 use crate::token::StreamDecoder;
 
-use super::command::{AttentionKind, EngineEvent, IoSummary, Sampling, StopReason, TurnId, TurnSummary};
+use super::command::{EngineEvent, IoSummary, Sampling, StopReason, TurnId, TurnSummary};
 use super::error::EngineError;
 use super::handle::{EnginePort, StopWatch};
 use super::loaded::{Loaded, Picked, Spent};
@@ -261,11 +261,7 @@ impl Turn {
             generated_tokens: self.generated.len(),
             decode_ms: millis(self.decode),
             tokens_per_s: self.tokens_per_s(),
-            attention: match (&loaded.model.selective, spent.pages.fetched) {
-                (Some(_), _) => AttentionKind::Selective,
-                (None, 0) => AttentionKind::Dense,
-                (None, _) => AttentionKind::ExactOffload,
-            },
+            attention: loaded.attention_of(&spent),
             kv_bytes: Tiers { vram: kv.bytes(), ram: report.usage.ram.now.0 + staging, disk: report.usage.disk.now.0 },
             kv_peak_bytes: Tiers {
                 vram: kv.peak_bytes(),

@@ -1,7 +1,7 @@
 //! The engine thread: takes commands in order, owns the device and the model, reports events.
 //!
 //! ```text
-//! EngineCommand ─► load │ ask │ read │ logits │ bench ─► EngineEvent
+//! EngineCommand ─► load │ ask │ read │ logits │ score │ bench ─► EngineEvent
 //!                          └ device lost? reopen, reload, go on
 //! ```
 //! * Every command ends in exactly one final event (loaded/failed, finished/failed, counted).
@@ -111,6 +111,10 @@ impl Worker {
             }
             EngineCommand::Logits { turn, tokens } => {
                 let result = self.logits(turn, &tokens);
+                self.report(turn, result);
+            }
+            EngineCommand::Score { turn, tokens, n_prefix } => {
+                let result = self.score(turn, &tokens, n_prefix);
                 self.report(turn, result);
             }
             EngineCommand::Bench { turn, n_prompt, n_gen, depths, repetitions } => {

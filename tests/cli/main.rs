@@ -5,6 +5,7 @@
 mod common;
 
 mod engine;
+mod eval;
 mod library;
 mod usage;
 

@@ -29,7 +29,7 @@ fn help_lists_the_commands_that_work_and_no_others() {
         .take_while(|l| !l.is_empty())
         .filter_map(|l| l.strip_prefix("  ")?.split(' ').next().filter(|w| !w.is_empty()))
         .collect();
-    assert_eq!(listed, ["ask", "logits", "tokenize", "bench", "library", "doctor"]);
+    assert_eq!(listed, ["ask", "logits", "tokenize", "bench", "eval", "library", "doctor"]);
 }
 
 #[test]
@@ -67,6 +67,7 @@ fn help_of_every_command_names_flags_and_their_environment_twins() {
         ("logits", &["--text", "--tokens", "--out", "--kv-dtype", "STRATA_KV_DTYPE"]),
         ("tokenize", &["--text", "--doc", "--model", "STRATA_MODEL"]),
         ("bench", &["-p", "-n", "-d", "-r", "-o", "--synthetic", "--type", "--peak", "STRATA_SYNTHETIC"]),
+        ("eval", &["kld", "needle"]),
         ("library", &["list", "add", "remove", "verify"]),
         ("doctor", &["--gpu", "--kv-dir", "--json", "STRATA_GPU", "STRATA_KV_DIR"]),
     ] {
@@ -97,6 +98,10 @@ fn bad_usage_is_one_sentence_and_exit_2() {
         (&["ask", "--prompt", "q", "--kv-policy", "h2o"], "full"),
         (&["ask", "--prompt", "q", "--limit", "usb=1GiB"], "pcie=2GiB,nvme=500MiB"),
         (&["ask", "--prompt", "q", "--pipeline", "fast"], "off"),
+        (&["eval"], "needle"),
+        (&["eval", "kld"], "--text"),
+        (&["eval", "needle", "--depths", "0,101"], "--depths"),
+        (&["eval", "needle", "--lengths", "0"], "from 1"),
         (&["library"], "list"),
         (&["library", "add"], "FILE"),
         (&["library", "remove"], "ID"),

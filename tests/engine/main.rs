@@ -9,6 +9,7 @@ mod offload;
 #[path = "../common/plain_forward.rs"]
 mod plain_forward;
 mod saved;
+mod score;
 mod selective;
 mod turns;
 

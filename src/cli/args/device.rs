@@ -130,4 +130,14 @@ impl DeviceArgs {
         };
         Some(SelectiveSpec { kind, amount, ..SelectiveSpec::default() })
     }
+
+    /// The same device and context with exact attention, f16 and whatever room the machine has: what others are judged by.
+    pub fn exact_options(&self) -> LoadOptions {
+        LoadOptions { gpu: self.gpu.clone(), context: self.context, kv_dir: self.folder.kv_dir.clone(), ..LoadOptions::default() }
+    }
+
+    /// The policy as `--kv-policy` has it.
+    pub fn policy_name(&self) -> String {
+        self.kv_policy.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
 }

@@ -15,9 +15,11 @@ use crate::base::limits;
 use crate::engine::{ModelSource, Sampling};
 
 mod device;
+mod eval;
 mod library;
 
 pub use device::{DeviceArgs, FolderArg};
+pub use eval::{EvalCommand, EvalKldArgs, EvalNeedleArgs, ResultsArgs};
 pub use library::{LibraryAddArgs, LibraryArgs, LibraryCommand, LibraryRemoveArgs};
 
 /// Chat with book-length documents on the GPU you already have, fully local.
@@ -54,6 +56,9 @@ pub enum Command {
     Tokenize(TokenizeArgs),
     /// Measure prefill and decode speed, as llama-bench does
     Bench(BenchArgs),
+    /// Measure what a policy costs in fidelity: divergence from exact attention, facts found in long documents
+    #[command(subcommand)]
+    Eval(EvalCommand),
     /// List, add, remove and check documents whose reading is saved
     #[command(subcommand)]
     Library(LibraryCommand),

@@ -14,6 +14,7 @@
 //!
 //! Source: LeoAM, sections 4 (ours in [`leoam`]) and 6.1 (the baselines, in [`h2o`] and [`window`]).
 
+pub mod fidelity;
 pub mod frequency;
 pub mod h2o;
 pub mod leoam;

@@ -1,0 +1,289 @@
+//! `strata eval needle`: facts planted in documents, asked for one by one.
+//!
+//! ```text
+//! lengths x seeds ─► Haystack ─► document + question ─► answer ─► holds the value? ─┐
+//!                                     └─► (second) another question on it ──────────┴► Answer ─► Score per length and depth
+//! ```
+//! Invariants: 1. Greedy: the same answers for the same seeds. 2. A document, its questions and the longest answers fit the length.
+//! 3. With second questions, every fact is asked for once as the first and once as the second.
+
+mod report;
+
+use serde::Serialize;
+
+use super::haystack::{self, Haystack, HaystackError, Needle, Plan};
+use super::{Results, Setting, prose};
+use crate::base::Rng;
+use crate::cli::args::EvalNeedleArgs;
+use crate::cli::console::Console;
+use crate::cli::error::CliError;
+use crate::cli::inputs;
+use crate::cli::session::Session;
+use crate::document::BLANK_LINE;
+use crate::engine::{EngineCommand, EngineEvent, Message, Role, Sampling, StopReason, TurnSummary};
+use report::Summary;
+
+/// Tokens that a question takes with the template's own around it, at most.
+const QUESTION_TOKENS: usize = 64;
+
+/// One question and what came of it: a line of `--json`, a part of `needle.json`.
+#[derive(Debug, Clone, Serialize)]
+struct Answer {
+    event: &'static str,
+    length: usize,
+    depth: u32,
+    seed: u64,
+    /// 1: the first question of a conversation, 2: the second
+    order: usize,
+    /// share of the document before the fact
+    at: f64,
+    question: String,
+    expected: String,
+    answer: String,
+    hit: bool,
+    cost: TurnSummary,
+}
+
+/// A document of the grid.
+struct Document {
+    length: usize,
+    seed: u64,
+    hay: Haystack,
+}
+
+/// Asks everything and prints the grid. `start` makes the session, once the documents are made.
+///
+/// # Errors
+/// A length without room, the text, the model or the place to write at fault; the engine failing; Ctrl-C.
+pub fn run(args: &EvalNeedleArgs, start: impl FnOnce() -> Session, console: &mut Console) -> Result<(), CliError> {
+    let documents = documents(args)?;
+    let results = Results::open(&args.out)?;
+    let mut session = start();
+    let info = session.load(args.model.source(), args.device.options(), console)?;
+    let longest = documents.iter().map(|d| d.length).max().unwrap_or(0);
+    if longest > info.context_limit {
+        return Err(CliError::Input(format!(
+            "a context of {longest} tokens is asked for and this model's holds {}; give shorter --lengths",
+            info.context_limit
+        )));
+    }
+    let n_orders = 1 + usize::from(args.two_questions);
+    let total = documents.iter().map(|d| d.hay.needles.len()).sum::<usize>() * n_orders;
+    let mut answers = Vec::new();
+    for document in &documents {
+        for i in 0..document.hay.needles.len() {
+            converse(args, document, i, &mut session, console, &mut |answer, console| {
+                if console.is_json() {
+                    console.json_line(&answer)?;
+                }
+                answers.push(answer);
+                let json = serde_json::json!({ "event": "progress", "phase": "needle", "done": answers.len(), "total": total });
+                console.progress(&format!("{} of {total} questions", answers.len()), &json)
+            })?;
+        }
+    }
+    let setting = Setting::new(&info, &args.device);
+    let summary = Summary::new(args, &setting, &answers);
+    if console.is_json() {
+        console.json_line(&summary)?;
+    } else {
+        console.text(&summary.table())?;
+    }
+    results.write("needle", &report::Report { summary: &summary, answers: &answers }, &summary.heat_map(), console)
+}
+
+/// A document for each length and seed.
+fn documents(args: &EvalNeedleArgs) -> Result<Vec<Document>, CliError> {
+    let mut depths = args.depths.clone();
+    depths.sort_unstable();
+    depths.dedup();
+    let n_facts = depths.len().saturating_mul(args.questions);
+    if args.two_questions && n_facts < 2 {
+        return Err(CliError::Input("a second question needs a second fact; give more --depths or --questions".to_owned()));
+    }
+    if n_facts > prose::MAX_FACTS {
+        let most = prose::MAX_FACTS;
+        return Err(CliError::Input(format!(
+            "{n_facts} facts in a document are too many; give --depths and --questions for {most} at most"
+        )));
+    }
+    let text = args.text.as_deref().map(inputs::read_text).transpose()?;
+    let tokenizer = inputs::tokenizer(&args.model.source())?;
+    let count = |text: &str| tokenizer.encode(text, false).map(|ids| ids.len()).map_err(|e| CliError::Input(e.to_string()));
+    let reserved = (1 + usize::from(args.two_questions)) * (QUESTION_TOKENS + args.max_tokens);
+    let mut documents = Vec::new();
+    for &length in &args.lengths {
+        for &seed in &args.seeds {
+            let mut rng = Rng::new(seed);
+            let facts = prose::facts(n_facts, &mut rng);
+            let plan = Plan { n_tokens: length.saturating_sub(reserved), depths: &depths, facts: &facts };
+            let hay = match &text {
+                Some(text) => haystack::build(plan, haystack::paragraphs_of(text, rng.next_u32() as usize).into_iter(), count),
+                None => haystack::build(plan, std::iter::from_fn(|| Some(prose::paragraph(&mut rng))), count),
+            }?;
+            documents.push(Document { length, seed, hay });
+        }
+    }
+    Ok(documents)
+}
+
+/// A conversation on a document: a question about needle `i` and, where wanted, one about another.
+fn converse(
+    args: &EvalNeedleArgs,
+    document: &Document,
+    i: usize,
+    session: &mut Session,
+    console: &mut Console,
+    on_answer: &mut dyn FnMut(Answer, &mut Console) -> Result<(), CliError>,
+) -> Result<(), CliError> {
+    let needles = &document.hay.needles;
+    let second = args.two_questions.then(|| (i + needles.len() / 2) % needles.len());
+    let mut messages = Vec::new();
+    for (order, needle) in [Some(i), second].into_iter().flatten().filter_map(|i| needles.get(i)).enumerate() {
+        let question = &needle.fact.question;
+        let content = if order == 0 { format!("{}{BLANK_LINE}{question}", document.hay.text) } else { question.clone() };
+        messages.push(Message { role: Role::User, content });
+        let (said, cost) = ask(session, messages.clone(), args.max_tokens, console)?;
+        if cost.stop == StopReason::Cancelled {
+            return Err(CliError::Failed("stopped before the last question; nothing was kept".to_owned()));
+        }
+        messages.push(Message { role: Role::Assistant, content: said.clone() });
+        on_answer(Answer::new(document, needle, order + 1, said, cost), console)?;
+    }
+    Ok(())
+}
+
+/// One turn, greedy.
+fn ask(
+    session: &mut Session,
+    messages: Vec<Message>,
+    max_tokens: usize,
+    console: &mut Console,
+) -> Result<(String, TurnSummary), CliError> {
+    let turn = session.next_turn();
+    let sampling = Sampling { temperature: 0.0, ..Sampling::default() };
+    let mut said = String::new();
+    let command = EngineCommand::Ask { turn, messages, document: None, sampling, max_tokens };
+    let cost = session.run_turn(turn, command, console, |event, _| {
+        if let EngineEvent::Token { text, .. } = event {
+            said.push_str(&text);
+        }
+        Ok(())
+    })?;
+    Ok((said, cost))
+}
+
+impl Answer {
+    fn new(document: &Document, needle: &Needle, order: usize, said: String, cost: TurnSummary) -> Answer {
+        Answer {
+            event: "answer",
+            length: document.length,
+            depth: needle.depth,
+            seed: document.seed,
+            order,
+            at: needle.at,
+            question: needle.fact.question.clone(),
+            expected: needle.fact.value.clone(),
+            hit: holds(&said, &needle.fact.value),
+            answer: said,
+            cost,
+        }
+    }
+}
+
+/// The value stands in the answer, not as a part of a longer number or word.
+fn holds(answer: &str, value: &str) -> bool {
+    let is_free = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric());
+    answer.match_indices(value).any(|(at, _)| {
+        let (before, after) = (answer.get(..at).unwrap_or_default(), answer.get(at + value.len()..).unwrap_or_default());
+        is_free(before.chars().next_back()) && is_free(after.chars().next())
+    })
+}
+
+impl From<HaystackError> for CliError {
+    fn from(error: HaystackError) -> Self {
+        CliError::Input(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::cli::args::{Cli, Command, EvalCommand};
+    use crate::cli::interrupt::Interrupt;
+    use crate::cli::scripted::{finished, session, token};
+
+    const GRID: [&str; 6] = ["--lengths", "600,900", "--depths", "0,50,100", "--questions", "2"];
+
+    /// Runs the test against a worker that knows the last `n_known` bytes of the document: the summary, and the questions.
+    fn play(more: &[&str], n_known: usize) -> Result<(Value, Vec<Vec<Message>>), CliError> {
+        let words = ["strata", "eval", "needle", "--json"].iter().chain(&GRID).chain(more);
+        let Some(Command::Eval(EvalCommand::Needle(args))) = Cli::parse_from(words).command else { panic!("not needle") };
+        let (session, worker) = session(Interrupt::default(), move |command, port| {
+            let EngineCommand::Ask { turn, messages, sampling, .. } = command else { panic!("{command:?}") };
+            assert_eq!(sampling.temperature, 0.0);
+            let (document, question) = messages[0].content.rsplit_once(BLANK_LINE).unwrap();
+            let question = messages[1..].last().map_or(question, |last| &last.content);
+            let begins = question.replace("What is the", "The").replace('?', " is ");
+            let known = &document[document.floor_char_boundary(document.len().saturating_sub(n_known))..];
+            let said =
+                known.split_once(&begins).and_then(|(_, rest)| rest.split_once('.')).map_or("I do not know", |(value, _)| value);
+            port.emit(token(*turn, 1, &format!("It is {said}.")));
+            port.emit(finished(*turn, 1, StopReason::Eos));
+        });
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let result = run(&args, || session, &mut Console::plain(&mut out, &mut err, true));
+        let seen = worker.join().unwrap().into_iter().filter_map(|command| match command {
+            EngineCommand::Ask { messages, .. } => Some(messages),
+            _ => None,
+        });
+        let seen = seen.collect();
+        result.map(|()| (serde_json::from_str(String::from_utf8(out).unwrap().lines().last().unwrap()).unwrap(), seen))
+    }
+
+    #[test]
+    fn needle_reader_of_everything_finds_all_and_of_the_end_only_what_stands_there() {
+        let (all, _) = play(&["--seeds", "1,2"], usize::MAX).unwrap();
+        assert_eq!((&all["first"]["asked"], &all["first"]["share"]), (&24.into(), &1.0.into()));
+        let (end, _) = play(&["--seeds", "1,2"], 600).unwrap();
+        for cell in end["first"]["cells"].as_array().unwrap() {
+            let share = if cell["depth"] == 100 { 1.0 } else { 0.0 };
+            assert_eq!((&cell["asked"], &cell["share"]), (&4.into(), &share.into()), "{cell}");
+        }
+    }
+
+    #[test]
+    fn needle_second_question_is_another_fact_of_the_same_document() {
+        let (summary, seen) = play(&["--two-questions", "--seeds", "5"], usize::MAX).unwrap();
+        assert_eq!((&summary["first"]["asked"], &summary["second"]["hits"]), (&12.into(), &12.into()));
+        assert_eq!(summary["second"]["cells"].as_array().unwrap().len(), 6);
+        for (first, second) in seen.iter().step_by(2).zip(seen.iter().skip(1).step_by(2)) {
+            assert_eq!((first.len(), second.len(), &first[0]), (1, 3, &second[0]));
+            assert!(!second[0].content.ends_with(&second[2].content), "the same question twice");
+            assert!(second[1].role == Role::Assistant && second[1].content.starts_with("It is "));
+        }
+    }
+
+    #[test]
+    fn needle_context_longer_than_the_window_is_refused_with_both_numbers() {
+        let error = play(&["--lengths", "2000"], 0).unwrap_err();
+        assert!(error.exit_code() == 2 && error.to_string().contains("2000") && error.to_string().contains("1024"), "{error}");
+    }
+
+    #[test]
+    fn holds_wants_the_whole_value() {
+        for (answer, right) in [
+            ("The code is Tave Ruloma.", true),
+            ("Tave Ruloma", true),
+            ("The code is Tave Rulomana.", false),
+            ("xTave Ruloma", false),
+            ("xTave Ruloma, or “Tave Ruloma”", true),
+            ("", false),
+        ] {
+            assert_eq!(holds(answer, "Tave Ruloma"), right, "{answer}");
+        }
+    }
+}

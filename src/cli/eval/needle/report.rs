@@ -1,0 +1,184 @@
+//! What the needle test says in the end: the summary, the table, the heat map.
+//!
+//! ```text
+//! Answer [n] ─► Score per length and depth, for first and second questions ─► JSON │ table │ HeatMap
+//! ```
+
+use serde::Serialize;
+
+use super::super::Setting;
+use super::super::heatmap::{Cell, HeatMap};
+use super::Answer;
+use crate::base::Tiers;
+use crate::cli::args::EvalNeedleArgs;
+use crate::engine::AttentionKind;
+
+/// How many of the questions were answered rightly.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Score {
+    asked: usize,
+    hits: usize,
+    /// 0 to 1; null where nothing was asked
+    share: Option<f64>,
+}
+
+/// A cell of the grid.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct CellScore {
+    length: usize,
+    depth: u32,
+    #[serde(flatten)]
+    score: Score,
+}
+
+/// A grid of scores, and all of it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct Grid {
+    #[serde(flatten)]
+    all: Score,
+    cells: Vec<CellScore>,
+}
+
+/// What `--json` ends with, and `needle.json` begins with.
+#[derive(Debug, Serialize)]
+pub struct Summary<'a> {
+    event: &'static str,
+    eval: &'static str,
+    #[serde(flatten)]
+    setting: &'a Setting,
+    /// as the last answer had it
+    attention: Option<AttentionKind>,
+    lengths: Vec<usize>,
+    depths: Vec<u32>,
+    seeds: &'a [u64],
+    questions: usize,
+    /// first questions of a conversation
+    first: Grid,
+    /// second ones; null where none were asked
+    second: Option<Grid>,
+    /// attention mass that the policy kept, by layer; null while nothing is left out
+    mass_kept: Option<Vec<f64>>,
+    /// share of selected blocks that were in VRAM already; null while nothing is selected
+    reuse: Option<f64>,
+    prefill_ms: f64,
+    generated_tokens: usize,
+    decode_ms: f64,
+    kv_peak_bytes: Tiers<u64>,
+}
+
+/// `needle.json`: the summary and every answer.
+#[derive(Debug, Serialize)]
+pub struct Report<'a> {
+    #[serde(flatten)]
+    pub summary: &'a Summary<'a>,
+    pub answers: &'a [Answer],
+}
+
+impl Score {
+    fn of<'a>(answers: impl Iterator<Item = &'a Answer>) -> Score {
+        let (mut asked, mut hits) = (0, 0);
+        for answer in answers {
+            asked += 1;
+            hits += usize::from(answer.hit);
+        }
+        Score { asked, hits, share: (asked > 0).then(|| hits as f64 / asked as f64) }
+    }
+
+    fn shown(&self) -> String {
+        format!("{}/{}", self.hits, self.asked)
+    }
+}
+
+impl Grid {
+    fn of(answers: &[Answer], order: usize, lengths: &[usize], depths: &[u32]) -> Grid {
+        let of_order = || answers.iter().filter(move |a| a.order == order);
+        let cell = |length, depth| CellScore {
+            length,
+            depth,
+            score: Score::of(of_order().filter(move |a| a.length == length && a.depth == depth)),
+        };
+        let cells = lengths.iter().flat_map(|length| depths.iter().map(move |depth| cell(*length, *depth))).collect();
+        Grid { all: Score::of(of_order()), cells }
+    }
+
+    fn at(&self, length: usize, depth: u32) -> Option<&Score> {
+        self.cells.iter().find(|c| c.length == length && c.depth == depth).map(|c| &c.score)
+    }
+}
+
+impl<'a> Summary<'a> {
+    pub fn new(args: &'a EvalNeedleArgs, setting: &'a Setting, answers: &[Answer]) -> Summary<'a> {
+        let (mut lengths, mut depths) = (args.lengths.clone(), args.depths.clone());
+        lengths.sort_unstable();
+        lengths.dedup();
+        depths.sort_unstable();
+        depths.dedup();
+        let sum = |of: fn(&Answer) -> f64| answers.iter().map(of).sum::<f64>();
+        let peak = |of: fn(&Tiers<u64>) -> u64| answers.iter().map(|a| of(&a.cost.kv_peak_bytes)).max().unwrap_or(0);
+        Summary {
+            event: "summary",
+            eval: "needle",
+            setting,
+            attention: answers.last().map(|a| a.cost.attention),
+            first: Grid::of(answers, 1, &lengths, &depths),
+            second: args.two_questions.then(|| Grid::of(answers, 2, &lengths, &depths)),
+            lengths,
+            depths,
+            seeds: &args.seeds,
+            questions: args.questions,
+            mass_kept: None,
+            reuse: None,
+            prefill_ms: sum(|a| a.cost.prefill_ms),
+            generated_tokens: answers.iter().map(|a| a.cost.generated_tokens).sum(),
+            decode_ms: sum(|a| a.cost.decode_ms),
+            kv_peak_bytes: Tiers { vram: peak(|t| t.vram), ram: peak(|t| t.ram), disk: peak(|t| t.disk) },
+        }
+    }
+
+    /// For a person: what was right of what was asked.
+    pub fn table(&self) -> String {
+        let seeds = self.seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+        let mut text = format!("{} · seeds {seeds}\n", self.setting.line());
+        for (title, grid) in [("first question", Some(&self.first)), ("second question", self.second.as_ref())] {
+            let Some(grid) = grid else { continue };
+            let mut head = vec![title.to_owned()];
+            head.extend(self.depths.iter().map(|depth| format!("{depth} %")));
+            head.push("all".to_owned());
+            let rule = head.iter().enumerate().map(|(i, _)| if i == 0 { "-".repeat(15) } else { "------:".to_owned() });
+            text += &format!("\n{}{}", row(&head), row(&rule.collect::<Vec<_>>()));
+            for &length in &self.lengths {
+                let scores = self.depths.iter().filter_map(|depth| grid.at(length, *depth));
+                let asked = scores.clone().map(|s| s.asked).sum();
+                let all = Score { asked, hits: scores.clone().map(|s| s.hits).sum(), share: None };
+                let cells = scores.chain([&all]).map(Score::shown);
+                text += &row(&std::iter::once(format!("{length} tokens")).chain(cells).collect::<Vec<_>>());
+            }
+            text += &format!("{} of {} found\n", grid.all.hits, grid.all.asked);
+        }
+        text
+    }
+
+    /// First questions, lengths to the right and depths downward.
+    pub fn heat_map(&self) -> HeatMap {
+        let cell = |length: usize, depth: u32| {
+            let share = self.first.at(length, depth)?.share?;
+            Some(Cell { shade: share, text: format!("{:.0} %", share * 100.0) })
+        };
+        let Score { asked, hits, .. } = self.first.all;
+        HeatMap {
+            title: format!("Facts found: {hits} of {asked}"),
+            subtitle: self.setting.line(),
+            caption: "length of the context in tokens to the right, depth of the fact in it downward; dark: found".to_owned(),
+            row_labels: self.depths.iter().map(|depth| format!("{depth} %")).collect(),
+            column_labels: self.lengths.iter().map(usize::to_string).collect(),
+            cells: self.depths.iter().map(|d| self.lengths.iter().map(|l| cell(*l, *d)).collect()).collect(),
+        }
+    }
+}
+
+/// A row of a Markdown table that reads well in a terminal too.
+fn row(cells: &[String]) -> String {
+    let (first, rest) = cells.split_first().map_or(("", &[][..]), |(first, rest)| (first.as_str(), rest));
+    let rest: String = rest.iter().map(|cell| format!(" {cell:>7} |")).collect();
+    format!("| {first:<15} |{rest}\n")
+}

@@ -1,0 +1,76 @@
+//! What a selection kept of the attention there is. Pure; needs the exact scores of every token.
+//!
+//! ```text
+//! scores q·k [heads of a group][n] ─ softmax of each ─ mean ─► mass of every token ─► of the chosen; of as many best
+//! ```
+//! Units: shares of the attention mass of one KV head, 0 to 1.
+
+use crate::base::limits::KV_BLOCK_TOKENS;
+
+/// One layer, step and KV head.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Fidelity {
+    /// share of the attention mass that went to chosen tokens
+    pub kept: f64,
+    /// the most that as many tokens could have held
+    pub best: f64,
+    /// share of those best tokens that were chosen
+    pub recall: f64,
+}
+
+/// What `blocks` (ascending, of 16 tokens) keep of a KV head's attention. `scores` are those of each query head of its group,
+/// all of the same `n` tokens.
+pub fn fidelity(scores: &[&[f32]], blocks: &[u32]) -> Fidelity {
+    let mass = mean_mass(scores);
+    let chosen = |token: usize| blocks.binary_search(&((token / KV_BLOCK_TOKENS) as u32)).is_ok();
+    let n_chosen = (0..mass.len()).filter(|t| chosen(*t)).count();
+    let kept = (0..mass.len()).filter(|t| chosen(*t)).map(|t| mass[t]).sum();
+    let mut order: Vec<usize> = (0..mass.len()).collect();
+    order.sort_by(|a, b| mass[*b].total_cmp(&mass[*a]));
+    order.truncate(n_chosen);
+    let best = order.iter().map(|t| mass[*t]).sum();
+    let n_both = order.iter().filter(|t| chosen(**t)).count();
+    Fidelity { kept, best, recall: if n_chosen == 0 { 1.0 } else { n_both as f64 / n_chosen as f64 } }
+}
+
+/// Mean over query heads of the softmax of their scores; what is no number has no mass.
+fn mean_mass(scores: &[&[f32]]) -> Vec<f64> {
+    let n = scores.first().map_or(0, |s| s.len());
+    let mut mean = vec![0.0; n];
+    for of_head in scores {
+        let top = of_head.iter().copied().filter(|s| !s.is_nan()).fold(f32::NEG_INFINITY, f32::max);
+        let weight = |s: f32| if s.is_nan() || top == f32::NEG_INFINITY { 0.0 } else { f64::from(s - top).exp() };
+        let sum: f64 = of_head.iter().map(|s| weight(*s)).sum();
+        for (mean, score) in mean.iter_mut().zip(*of_head) {
+            *mean += weight(*score) / sum.max(f64::MIN_POSITIVE) / scores.len() as f64;
+        }
+    }
+    mean
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fidelity_counts_mass_of_chosen_and_of_as_many_best_tokens() {
+        // Tokens 0 and 40 hold nearly everything, a third to two thirds.
+        let mut scores = vec![-30.0f32; 64];
+        (scores[0], scores[40]) = (0.0, 2.0f32.ln());
+        let got = fidelity(&[&scores], &[0]);
+        assert!((got.kept - 1.0 / 3.0).abs() < 1e-6 && (got.best - 1.0).abs() < 1e-6, "{got:?}");
+        let all = fidelity(&[&scores], &[0, 1, 2, 3]);
+        assert!((all.kept - 1.0).abs() < 1e-9 && all.recall == 1.0, "{all:?}");
+        assert_eq!(fidelity(&[&scores], &[]), Fidelity { kept: 0.0, best: 0.0, recall: 1.0 });
+    }
+
+    #[test]
+    fn fidelity_is_the_mean_over_the_heads_of_a_group_and_bears_what_is_no_number() {
+        let mut one = vec![-30.0f32; 32];
+        let mut other = one.clone();
+        (one[3], other[20], other[21]) = (5.0, 5.0, f32::NAN);
+        let got = fidelity(&[&one, &other], &[0]);
+        assert!((got.kept - 0.5).abs() < 1e-6, "{got:?}");
+        assert_eq!(fidelity(&[], &[]).best, 0.0);
+    }
+}
