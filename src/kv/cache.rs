@@ -18,12 +18,12 @@ use super::layout::{BLOCKS_PER_PAGE, KvSpec, SegmentShape, VramPlan, plan_pool};
 use super::lower::{Keep, Lower};
 use super::residency::Residency;
 use super::store::{Io, PageId};
-use super::transfer::{Arrival, Batch, LowerReport, Outgoing, StreamPlan, Transfer};
+use super::transfer::{Arrival, Batch, Filled, LowerReport, Outgoing, StreamPlan, Transfer};
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::base::{MovedBytes, PageCounts};
 use crate::gpu::kernels::seal_pages::SealPages;
 use crate::gpu::{Binding, Gpu, HostBuffer, Recorder, Slice};
-use crate::telemetry::Hub;
+use crate::telemetry::{Cause, Event, EventKind, Hub, Lane, Link};
 
 /// Readback buffers: one is written by the device while the others are emptied.
 const N_READBACKS: usize = 3;
@@ -90,14 +90,15 @@ pub struct KvCache {
     /// tokens that the store knows of
     n_tokens_below: usize,
     transfer: Transfer,
+    lane: Lane,
     has_lower: bool,
     epoch: u64,
     /// batches that attention waits for, in order
     stream: Vec<Batch>,
     /// next batch of the stream that attention wants
     next_batch: usize,
-    /// filled slots that attention has not come to: batch and slot
-    ahead: VecDeque<(usize, usize)>,
+    /// filled slots that attention has not come to
+    ahead: VecDeque<Filled>,
     /// group that the stream stopped at because a page of it is not whole
     lost: Option<u32>,
     synchronous: bool,
@@ -147,6 +148,7 @@ impl KvCache {
             n_document_tokens: 0,
             n_tokens_below: 0,
             transfer,
+            lane: hub.lane("transfer"),
             has_lower: false,
             epoch: 0,
             stream: Vec::new(),
@@ -199,6 +201,11 @@ impl KvCache {
     /// Pages that attention read so far, by where they were.
     pub fn counts(&self) -> PageCounts {
         self.counts
+    }
+
+    /// A page of the group is damaged below: it is going to be computed again, and saved again.
+    pub fn lose_group(&self, group: u32) {
+        self.transfer.lose_group(group);
     }
 
     /// One group was computed again.
@@ -373,9 +380,16 @@ impl KvCache {
         io
     }
 
-    /// What is below now.
+    /// What is below, as of a moment ago.
     pub fn report(&self) -> LowerReport {
         if self.has_lower { self.transfer.report() } else { LowerReport::default() }
+    }
+
+    /// The report counts everything up to now.
+    pub fn refresh_report(&self) {
+        if self.has_lower {
+            self.transfer.look();
+        }
     }
 
     /// Waits until everything below is written; false where something could not be.
@@ -506,12 +520,11 @@ impl KvCache {
             self.start_stream(StreamPlan { batches: vec![batch.clone()], cyclic: false });
         }
         loop {
-            if let Some((index, slot)) = self.ahead.pop_front() {
-                debug_assert_eq!(index, wanted, "batches arrive in order");
+            if let Some(filled) = self.ahead.pop_front() {
+                debug_assert_eq!(filled.index, wanted, "batches arrive in order");
                 self.next_batch += 1;
-                self.counts.fetched += batch.groups.len() as u64;
-                self.moved.ram_to_vram += batch.groups.len() as u64 * self.spec.page_bytes();
-                return Ok(FilledSlot { slot, batch });
+                self.count_fetched(&batch, filled);
+                return Ok(FilledSlot { slot: filled.slot, batch });
             }
             if let Some(group) = self.lost.take() {
                 return Err(KvError::Missing(group));
@@ -520,12 +533,23 @@ impl KvCache {
         }
     }
 
+    /// What attention reads has moved; what was on its way for a token that never came has not.
+    fn count_fetched(&mut self, batch: &Batch, filled: Filled) {
+        let n_pages = batch.groups.len() as u32;
+        let (link, layer, bytes) = (Link::RamToVram, batch.layer, u64::from(n_pages) * self.spec.page_bytes());
+        let group = batch.groups.first().copied().unwrap_or_default();
+        self.counts.fetched += u64::from(n_pages);
+        self.moved.ram_to_vram += bytes;
+        let kind = EventKind::PageMove { link, layer, group, n_pages, bytes, cause: Cause::Attention };
+        self.lane.record(Event::span(kind, filled.began_ns, filled.ended_ns));
+    }
+
     /// Waits a moment for an arrival and takes it.
     fn hear(&mut self, gpu: &Gpu) -> Result<(), KvError> {
         gpu.poll()?;
         match self.transfer.arrival(PATIENCE)? {
-            Some(Arrival::Filled { epoch, index, slot }) if epoch == self.epoch => self.ahead.push_back((index, slot)),
-            Some(Arrival::Filled { slot, .. }) => self.transfer.return_slot(slot),
+            Some(Arrival::Filled(filled)) if filled.epoch == self.epoch => self.ahead.push_back(filled),
+            Some(Arrival::Filled(filled)) => self.transfer.return_slot(filled.slot),
             Some(Arrival::Missing { epoch, page }) if epoch == self.epoch => self.lost = Some(page.group),
             Some(Arrival::Emptied(i)) => {
                 if let Some(stage) = &mut self.stage {
@@ -544,8 +568,8 @@ impl KvCache {
     fn start_stream(&mut self, plan: StreamPlan) {
         self.epoch += 1;
         self.lost = None;
-        for (_, slot) in self.ahead.drain(..) {
-            self.transfer.return_slot(slot);
+        for filled in self.ahead.drain(..) {
+            self.transfer.return_slot(filled.slot);
         }
         self.transfer.plan(self.epoch, Arc::new(plan));
     }
