@@ -5,7 +5,10 @@
 mod common;
 
 mod engine;
+mod harm;
+mod kill;
 mod library;
+mod saved;
 mod usage;
 
 use std::ffi::OsStr;

@@ -9,6 +9,7 @@ mod offload;
 #[path = "../common/plain_forward.rs"]
 mod plain_forward;
 mod saved;
+mod shared;
 mod turns;
 
 use std::time::Duration;
