@@ -54,8 +54,10 @@ pub(super) struct Below {
 struct OpenDocument {
     entry: Entry,
     tokens: Vec<u32>,
-    /// what the disk has, as the catalogue knows
+    /// its store was made for it, and nobody was told yet
     is_new: bool,
+    /// its folder was deleted, and that was told
+    is_gone: bool,
 }
 
 impl Below {
@@ -211,10 +213,12 @@ impl Below {
             (Ok(folder), None) => folder,
             (Err(error), _) => return Ok(self.not_saved(&document.name, &error)),
         };
-        let (store, report) = match Store::open_or_create(folder, &self.spec, tokens) {
+        let (mut store, report) = match Store::open_or_create(folder, &self.spec, tokens) {
             Ok(opened) => opened,
             Err(error) => return Ok(self.not_saved(&document.name, &error)),
         };
+        // What an earlier conversation added after the document is not this one's.
+        store.rewind(tokens.len());
         if let Some(why) = &report.replaced {
             self.notices.push(format!("the saved KV of {} was of no use ({why}); it is read again", document.name));
         }
@@ -231,7 +235,7 @@ impl Below {
         let lower = self.lower(kv, allowed, Backing::Saved(store))?;
         kv.open_lower(gpu, lower, tokens.len())?;
         kv.begin_document(gpu, n_present, tokens.len(), &abstracts)?;
-        self.open = Some(OpenDocument { entry, tokens: tokens.to_vec(), is_new: report.is_new });
+        self.open = Some(OpenDocument { entry, tokens: tokens.to_vec(), is_new: report.is_new, is_gone: false });
         Ok(Some(n_present as usize * KV_PAGE_TOKENS))
     }
 
@@ -303,7 +307,15 @@ impl Below {
         kv.flush_lower(gpu)?;
         let report = kv.report();
         let root = self.setup.kv_dir.clone().unwrap_or_default();
-        let (Some(open), Some((_, catalogue))) = (&mut self.open, &self.places) else { return Ok(false) };
+        let (Some(open), Some((library, catalogue))) = (&mut self.open, &self.places) else { return Ok(false) };
+        if library.info(&open.entry.id).is_none() {
+            // Commits may have ended before, so nobody else would say so.
+            if !std::mem::replace(&mut open.is_gone, true) {
+                let (name, folder) = (&open.entry.name, root.join(&open.entry.id));
+                self.notices.push(format!("{} is gone, so that {name} is not saved and will be read again", folder.display()));
+            }
+            return Ok(true);
+        }
         let whole = open.tokens.len() / KV_PAGE_TOKENS;
         let saved = (report.n_saved_groups as usize).min(whole);
         let before = open.entry.clone();

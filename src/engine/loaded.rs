@@ -271,6 +271,7 @@ impl Loaded {
     /// What moved and what was read since the model was loaded.
     pub(super) fn spent(&self) -> Spent {
         let kv = &self.model.kv;
+        kv.refresh_report();
         let report = kv.report();
         let (disk_to_ram, ram_to_disk) = (report.counts.disk_to_ram, report.counts.ram_to_disk);
         Spent { moved: MovedBytes { disk_to_ram, ram_to_disk, ..kv.moved() }, pages: kv.counts(), reading: report.counts.reading }
@@ -321,6 +322,7 @@ impl Loaded {
         if chunk.is_empty() {
             return Ok(());
         }
+        self.model.kv.lose_group(group);
         self.model.run_layers(gpu, &mut self.pace, &chunk, first)?;
         self.pace.finish(gpu)?;
         self.model.kv.count_recomputed();

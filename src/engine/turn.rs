@@ -248,9 +248,9 @@ impl Turn {
         if has_news && let Some(saved) = loaded.below.list() {
             port.emit(EngineEvent::Library(saved));
         }
+        let spent = loaded.spent().since(&self.before.unwrap_or_default());
         let (report, kv) = (loaded.model.kv.report(), &loaded.model.kv);
         let staging = kv.staging_bytes();
-        let spent = loaded.spent().since(&self.before.unwrap_or_default());
         let millis = |d: Duration| d.as_secs_f64() * 1e3;
         let decoded = self.generated.len().saturating_sub(1).max(1) as f64;
         Ok(TurnSummary {

@@ -299,6 +299,8 @@ impl Worker {
             if let Some(gpu) = &self.gpu {
                 loaded.abandon(gpu);
             }
+            // What led to the failure may be among it.
+            loaded.tell(&self.port);
         }
     }
 

@@ -30,7 +30,7 @@ use super::lower::link::VirtualLink;
 use super::lower::{Keep, Lower, LowerCounts, LowerError, LowerUse};
 use super::store::{Io, PageId, Store};
 use crate::gpu::HostBuffer;
-use crate::telemetry::{self, Cause, EventKind, Hub, Lane, WaitCause};
+use crate::telemetry::{self, Cause, EventKind, Hub, Lane, Link, WaitCause};
 
 /// How long to sleep where there is nothing to do but to look after reads and writes.
 const IDLE: Duration = Duration::from_millis(2);
@@ -76,7 +76,9 @@ enum Message {
     ReadbackMapped(usize, Vec<Outgoing>),
     Append(Vec<u32>),
     Truncate(usize),
+    Lose(u32),
     Flush(Sender<bool>),
+    Report(Sender<()>),
     End,
 }
 
@@ -95,18 +97,26 @@ pub struct LowerReport {
     pub is_direct: bool,
 }
 
+/// A batch of a plan in its slot.
+#[derive(Debug, Clone, Copy)]
+pub struct Filled {
+    /// of the plan
+    pub epoch: u64,
+    /// position in it
+    pub index: usize,
+    /// which slot
+    pub slot: usize,
+    /// when filling it began
+    pub began_ns: u64,
+    /// when it was full
+    pub ended_ns: u64,
+}
+
 /// What the thread has to say.
 #[derive(Debug)]
 pub enum Arrival {
-    /// batch `index` of the plan lies in slot `slot`
-    Filled {
-        /// of the plan
-        epoch: u64,
-        /// position in it
-        index: usize,
-        /// which slot
-        slot: usize,
-    },
+    /// the next batch of the plan lies in a slot
+    Filled(Filled),
     /// a readback buffer may be closed and used again
     Emptied(usize),
     /// a page of the plan is not whole and must be computed again
@@ -222,6 +232,11 @@ impl Transfer {
         self.send(Message::Truncate(n_tokens));
     }
 
+    /// A group has to be computed and written again.
+    pub fn lose_group(&self, group: u32) {
+        self.send(Message::Lose(group));
+    }
+
     /// Waits until everything that was handed over is written and committed; false where something could not be.
     pub fn flush(&self) -> bool {
         let (done, wait) = bounded(1);
@@ -229,9 +244,16 @@ impl Transfer {
         wait.recv().unwrap_or(false)
     }
 
-    /// What is below, as of the last flush or a moment ago.
+    /// What is below, as of the last flush or [`Transfer::look`], or a moment ago.
     pub fn report(&self) -> LowerReport {
         *self.report.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Brings the report up to date.
+    pub fn look(&self) {
+        let (done, wait) = bounded(1);
+        self.send(Message::Report(done));
+        let _ = wait.recv();
     }
 
     /// The next arrival, waiting up to `patience`.
@@ -344,11 +366,20 @@ impl Mover {
                     lower.truncate(n_tokens);
                 }
             }
+            Message::Lose(group) => {
+                if let Some(lower) = &mut self.lower {
+                    lower.lose_group(group);
+                }
+            }
             Message::Flush(done) => {
                 let flushed = self.lower.as_mut().is_none_or(|lower| lower.flush());
                 self.tell_faults();
                 self.write_report();
                 let _ = done.send(flushed);
+            }
+            Message::Report(done) => {
+                self.write_report();
+                let _ = done.send(());
             }
             Message::End => {}
         }
@@ -375,6 +406,7 @@ impl Mover {
         let buffer = &self.readbacks[readback];
         let mut result = Ok(());
         for out in pages {
+            let began_ns = telemetry::now();
             let read = buffer.read(out.offset, self.page_bytes, |bytes| {
                 if lower.keeps_abstracts() {
                     lower.put_abstract(out.page, &abstract_of(&self.spec, bytes));
@@ -391,6 +423,10 @@ impl Mover {
             if result.is_err() {
                 break;
             }
+            let PageId { layer, group, .. } = out.page;
+            let cause = if out.keep == Keep::Ram { Cause::Spill } else { Cause::WriteBehind };
+            let (link, bytes) = (Link::VramToRam, self.page_bytes);
+            self.lane.span(EventKind::PageMove { link, layer, group, n_pages: 1, bytes, cause }, began_ns);
         }
         self.tell_faults();
         if let Err(error) = result {
@@ -404,7 +440,7 @@ impl Mover {
         let (Some(lower), Some(slot)) = (&mut self.lower, self.free.pop_front()) else { return true };
         let (epoch, index) = (self.epoch, self.next);
         let batch = &self.plan.batches[index];
-        let began = telemetry::now();
+        let began_ns = telemetry::now();
         for (i, page) in batch.pages().enumerate() {
             let filled = match lower.take(page) {
                 Ok(bytes) => self.slots[slot].write(i as u64 * self.page_bytes, &bytes).map_err(KvError::from),
@@ -421,29 +457,18 @@ impl Mover {
                 return self.arrivals.send(Arrival::Failed(error)).is_ok();
             }
         }
-        let n_pages = batch.groups.len();
-        let arrives = self.link.carry(Instant::now(), n_pages as u64 * self.page_bytes);
+        let arrives = self.link.carry(Instant::now(), batch.groups.len() as u64 * self.page_bytes);
         let waits = telemetry::now();
         if let Some(rest) = arrives.checked_duration_since(Instant::now()).filter(|rest| !rest.is_zero()) {
             std::thread::sleep(rest);
             self.lane.span(EventKind::Wait { cause: WaitCause::LinkLimit }, waits);
         }
-        self.lane.span(
-            EventKind::PageMove {
-                link: telemetry::Link::RamToVram,
-                layer: batch.layer,
-                group: batch.groups.first().copied().unwrap_or_default(),
-                n_pages: n_pages as u32,
-                bytes: n_pages as u64 * self.page_bytes,
-                cause: Cause::Attention,
-            },
-            began,
-        );
         self.next += 1;
         if self.plan.cyclic && self.next == self.plan.batches.len() {
             self.next = 0;
         }
-        self.arrivals.send(Arrival::Filled { epoch, index, slot }).is_ok()
+        let filled = Filled { epoch, index, slot, began_ns, ended_ns: telemetry::now() };
+        self.arrivals.send(Arrival::Filled(filled)).is_ok()
     }
 }
 

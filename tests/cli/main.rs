@@ -6,7 +6,10 @@ mod common;
 
 mod engine;
 mod eval;
+mod harm;
+mod kill;
 mod library;
+mod saved;
 mod usage;
 
 use std::ffi::OsStr;

@@ -11,6 +11,7 @@ mod plain_forward;
 mod saved;
 mod score;
 mod selective;
+mod shared;
 mod turns;
 
 use std::time::Duration;

@@ -221,3 +221,25 @@ fn run_with_one_bad_page_serves_the_others() {
     assert_eq!(lower.counts().n_bad_pages, 1, "what is past the end was known when the store was opened");
     assert_eq!(u64::from(16 * N_LAYER) - 4, lower.counts().n_pages_read);
 }
+
+#[test]
+fn group_given_up_is_written_again_whole_though_only_one_page_was_found_damaged() {
+    let disk = Memory::new();
+    let folder: Arc<dyn Folder> = Arc::new(disk.clone());
+    save(&folder, 8);
+    let mut bytes = disk.bytes("kv-0000.arena").unwrap();
+    for layer in 0..N_LAYER {
+        bytes[store(&folder, 8).geometry().place(PageId::kv(layer, 5)).offset as usize] ^= 1;
+    }
+    disk.set_bytes("kv-0000.arena", bytes);
+    let mut lower = lower(config(20), &folder, 8);
+    assert!(!take_right(&mut lower, PageId::kv(0, 5)));
+    lower.lose_group(5);
+    assert!(pages(8).iter().all(|page| (lower.has(*page) == Where::Missing) == (page.group == 5)));
+    put_group(&mut lower, 5, Keep::DiskOnly).unwrap();
+    assert!(lower.flush());
+    assert_eq!((lower.counts().n_pages_written, lower.counts().n_bad_pages), (u64::from(N_LAYER), 1));
+    assert_eq!(n_missing(&mut lower, 8), 0);
+    lower.close();
+    assert_eq!(store(&folder, 8).n_complete_prefix(), 8);
+}

@@ -20,7 +20,7 @@ use crate::cli::console::Console;
 use crate::cli::error::CliError;
 use crate::cli::inputs::{self, Encoding};
 use crate::cli::session::Session;
-use crate::engine::{EngineCommand, EngineEvent, StopReason, TurnSummary};
+use crate::engine::{EngineCommand, EngineEvent, MassKept, StopReason, TurnSummary};
 
 /// Exact logits are held in RAM: no more than this.
 const MAX_KEPT_BYTES: usize = 4 << 30;
@@ -41,6 +41,10 @@ struct Summary<'a> {
     figures: Figures,
     /// attention mass that the policy kept, by layer; null while nothing is left out
     mass_kept: Option<Vec<f64>>,
+    /// the most that as many tokens could have kept, by layer
+    mass_best: Option<Vec<f64>>,
+    /// the most that as many whole blocks of 16 could have kept, by layer
+    mass_best_blocks: Option<Vec<f64>>,
     /// share of the exact top tokens that the policy read, by layer; null while nothing is left out
     recall: Option<Vec<f64>>,
     cost_exact: &'a TurnSummary,
@@ -54,6 +58,11 @@ struct Report<'a> {
     summary: &'a Summary<'a>,
     /// KL divergence of each position, nats
     kld: Vec<f64>,
+}
+
+/// A figure of every layer, where the policy's choices were measured.
+fn by_layer(cost: &TurnSummary, figure: impl Fn(&MassKept) -> f64) -> Option<Vec<f64>> {
+    Some(cost.chosen.as_ref()?.mass.as_ref()?.iter().map(figure).collect())
 }
 
 /// Compares and prints. `start` makes the session, once the text is read.
@@ -95,8 +104,10 @@ pub fn run(args: &EvalKldArgs, start: impl FnOnce() -> Session, console: &mut Co
         prefix_tokens: text.n_prefix,
         scored_tokens: positions.len(),
         figures,
-        mass_kept: None,
-        recall: None,
+        mass_kept: by_layer(&cost, |m| m.kept),
+        mass_best: by_layer(&cost, |m| m.best),
+        mass_best_blocks: by_layer(&cost, |m| m.best_blocks),
+        recall: by_layer(&cost, |m| m.recall),
         cost_exact: &cost_exact,
         cost: &cost,
     };
@@ -176,7 +187,7 @@ impl Summary<'_> {
     fn lines(&self) -> String {
         let f = &self.figures;
         let speed = |cost: &TurnSummary| format!("{:.1} ms", cost.decode_ms / self.scored_tokens.max(1) as f64);
-        format!(
+        let mut lines = format!(
             "{}\n{} tokens read exactly, {} compared one by one ({} each; exact attention {})\n\
              KL divergence     mean {:.3e}, 99th percentile {:.3e}, most {:.3e}\n\
              top-1 agreement   {:.2} %\n\
@@ -192,7 +203,16 @@ impl Summary<'_> {
             f.top1_agreement * 100.0,
             f.perplexity,
             f.perplexity_exact,
-        )
+        );
+        let layers = self.cost.chosen.as_ref().and_then(|c| c.mass.as_deref()).unwrap_or_default();
+        for (layer, m) in layers.iter().enumerate() {
+            let [kept, blocks, best, recall] = [m.kept, m.best_blocks, m.best, m.recall].map(|x| x * 100.0);
+            lines += &format!(
+                "layer {layer:<3}         {kept:.1} % of the attention kept; at best {blocks:.1} % in as many blocks, {best:.1} % in \
+                 as many tokens; {recall:.0} % of those tokens\n"
+            );
+        }
+        lines
     }
 }
 

@@ -67,9 +67,16 @@ impl KvCache {
         io
     }
 
-    /// What is below now.
+    /// What is below, as of a moment ago.
     pub fn report(&self) -> LowerReport {
         if self.has_lower { self.transfer.report() } else { LowerReport::default() }
+    }
+
+    /// The report counts everything up to now.
+    pub fn refresh_report(&self) {
+        if self.has_lower {
+            self.transfer.look();
+        }
     }
 
     /// Waits until everything below is written; false where something could not be.

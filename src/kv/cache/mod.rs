@@ -24,8 +24,8 @@ use crate::gpu::{Gpu, HostBuffer, Slice};
 use crate::kv::error::KvError;
 use crate::kv::layout::{BLOCKS_PER_PAGE, KvSpec, SegmentShape, VramPlan, plan_pool};
 use crate::kv::residency::Residency;
-use crate::kv::transfer::{Batch, Transfer};
-use crate::telemetry::Hub;
+use crate::kv::transfer::{Batch, Filled, Transfer};
+use crate::telemetry::{Hub, Lane};
 
 /// Readback buffers: one is written by the device while the others are emptied.
 const N_READBACKS: usize = 3;
@@ -94,14 +94,15 @@ pub struct KvCache {
     /// tokens that the store knows of
     n_tokens_below: usize,
     transfer: Transfer,
+    lane: Lane,
     has_lower: bool,
     epoch: u64,
     /// batches that attention waits for, in order
     stream: Vec<Batch>,
     /// next batch of the stream that attention wants
     next_batch: usize,
-    /// filled slots that attention has not come to: batch and slot
-    ahead: VecDeque<(usize, usize)>,
+    /// filled slots that attention has not come to
+    ahead: VecDeque<Filled>,
     /// group that the stream stopped at because a page of it is not whole
     lost: Option<u32>,
     synchronous: bool,
@@ -157,6 +158,7 @@ impl KvCache {
             n_document_tokens: 0,
             n_tokens_below: 0,
             transfer,
+            lane: hub.lane("transfer"),
             has_lower: false,
             epoch: 0,
             stream: Vec::new(),
@@ -209,6 +211,11 @@ impl KvCache {
     /// Pages that attention read so far, by where they were.
     pub fn counts(&self) -> PageCounts {
         self.counts
+    }
+
+    /// A page of the group is damaged below: it is going to be computed again, and saved again.
+    pub fn lose_group(&self, group: u32) {
+        self.transfer.lose_group(group);
     }
 
     /// One group was computed again.

@@ -13,7 +13,8 @@ use super::{Batch, FilledSlot, KvCache};
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::gpu::{Gpu, Recorder};
 use crate::kv::error::KvError;
-use crate::kv::transfer::{Arrival, StreamPlan};
+use crate::kv::transfer::{Arrival, Filled, StreamPlan};
+use crate::telemetry::{Cause, Event, EventKind, Link};
 
 /// How long to wait for an arrival before the device is looked after again.
 pub(super) const PATIENCE: Duration = Duration::from_micros(200);
@@ -81,12 +82,11 @@ impl KvCache {
             self.start_stream(StreamPlan { batches: vec![batch.clone()], cyclic: false });
         }
         loop {
-            if let Some((index, slot)) = self.ahead.pop_front() {
-                debug_assert_eq!(index, wanted, "batches arrive in order");
+            if let Some(filled) = self.ahead.pop_front() {
+                debug_assert_eq!(filled.index, wanted, "batches arrive in order");
                 self.next_batch += 1;
-                self.counts.fetched += batch.groups.len() as u64;
-                self.moved.ram_to_vram += batch.groups.len() as u64 * self.spec.page_bytes();
-                return Ok(FilledSlot { slot, batch });
+                self.count_fetched(&batch, filled);
+                return Ok(FilledSlot { slot: filled.slot, batch });
             }
             if let Some(group) = self.lost.take() {
                 return Err(KvError::Missing(group));
@@ -95,13 +95,24 @@ impl KvCache {
         }
     }
 
+    /// What attention reads has moved; what was on its way for a token that never came has not.
+    fn count_fetched(&mut self, batch: &Batch, filled: Filled) {
+        let n_pages = batch.groups.len() as u32;
+        let (link, layer, bytes) = (Link::RamToVram, batch.layer, u64::from(n_pages) * self.spec.page_bytes());
+        let group = batch.groups.first().copied().unwrap_or_default();
+        self.counts.fetched += u64::from(n_pages);
+        self.moved.ram_to_vram += bytes;
+        let kind = EventKind::PageMove { link, layer, group, n_pages, bytes, cause: Cause::Attention };
+        self.lane.record(Event::span(kind, filled.began_ns, filled.ended_ns));
+    }
+
     /// Waits up to `patience` for an arrival and takes it; false where none came.
     pub(super) fn hear(&mut self, gpu: &Gpu, patience: Duration) -> Result<bool, KvError> {
         gpu.poll()?;
         match self.transfer.arrival(patience)? {
             None => return Ok(false),
-            Some(Arrival::Filled { epoch, index, slot }) if epoch == self.epoch => self.ahead.push_back((index, slot)),
-            Some(Arrival::Filled { slot, .. }) => self.transfer.return_slot(slot),
+            Some(Arrival::Filled(filled)) if filled.epoch == self.epoch => self.ahead.push_back(filled),
+            Some(Arrival::Filled(filled)) => self.transfer.return_slot(filled.slot),
             Some(Arrival::Missing { epoch, page }) if epoch == self.epoch => self.lost = Some(page.group),
             Some(Arrival::Emptied(i)) => {
                 if let Some(stage) = &mut self.stage {
@@ -120,8 +131,8 @@ impl KvCache {
     pub(super) fn start_stream(&mut self, plan: StreamPlan) {
         self.epoch += 1;
         self.lost = None;
-        for (_, slot) in self.ahead.drain(..) {
-            self.transfer.return_slot(slot);
+        for filled in self.ahead.drain(..) {
+            self.transfer.return_slot(filled.slot);
         }
         self.transfer.plan(self.epoch, Arc::new(plan));
     }

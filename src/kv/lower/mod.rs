@@ -7,7 +7,7 @@
 //! ```
 //! 1. All slabs together never pass the RAM budget, the store's files never pass the disk budget.
 //! 2. A page leaves RAM only when the disk has it, or the caller said that it has it itself ([`Keep::DiskOnly`]).
-//! 3. A page is written once; only one that was found damaged is written again.
+//! 3. A page is written once; only groups of which a page was found damaged are written again.
 //! 4. What is handed out fits its checksum, or never left RAM. What cannot be had whole is [missing](LowerError::Missing):
 //!    the caller computes it again and puts it again.
 //! 5. A fault of the disk is told once as a [`Notice`] and ends saving, never the answer: RAM goes on while it has room.

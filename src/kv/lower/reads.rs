@@ -258,13 +258,28 @@ impl Lower {
         let kind = if said.is_some() { FaultKind::Read } else { FaultKind::Checksum };
         let what = said.unwrap_or_else(|| format!("{first} was damaged on the disk"));
         self.fault(kind, || format!("{what}; what cannot be read back is computed again"));
-        for page in bad {
+        self.miss(bad);
+    }
+
+    /// The disk does not have these pages any more.
+    fn miss(&mut self, pages: &[PageId]) {
+        for page in pages {
             self.alone.remove(page);
             // A copy is now all there is.
             if self.copies.remove(&(page.group, *page)) {
                 self.to_write.push_back(*page);
             }
         }
+    }
+
+    /// Forgets what the disk has of a group, of which a page was found damaged: the caller computes all of it again, so all
+    /// of it is written again. Other pages of it may be as bad, and each would be found one by one.
+    pub fn lose_group(&mut self, group: u32) {
+        let pages = self.store.as_mut().map(|store| store.lose_group(group)).unwrap_or_default();
+        for page in &pages {
+            self.forget_reads_of(*page);
+        }
+        self.miss(&pages);
     }
 }
 

@@ -136,7 +136,7 @@ impl Lower {
     }
 
     /// A read of the page's place must not be taken for a read of what is put there now.
-    fn forget_reads_of(&mut self, page: PageId) {
+    pub(super) fn forget_reads_of(&mut self, page: PageId) {
         if let Some(tag) = self.reading.get(&page).copied() {
             self.reading.retain(|_, t| *t != tag);
         }

@@ -14,6 +14,8 @@ pub struct Fidelity {
     pub kept: f64,
     /// the most that as many tokens could have held
     pub best: f64,
+    /// the most that as many whole blocks could have held
+    pub best_blocks: f64,
     /// share of those best tokens that were chosen
     pub recall: f64,
 }
@@ -30,7 +32,10 @@ pub fn fidelity(scores: &[&[f32]], blocks: &[u32]) -> Fidelity {
     order.truncate(n_chosen);
     let best = order.iter().map(|t| mass[*t]).sum();
     let n_both = order.iter().filter(|t| chosen(**t)).count();
-    Fidelity { kept, best, recall: if n_chosen == 0 { 1.0 } else { n_both as f64 / n_chosen as f64 } }
+    let mut of_blocks: Vec<f64> = mass.chunks(KV_BLOCK_TOKENS).map(|block| block.iter().sum()).collect();
+    of_blocks.sort_by(|a, b| b.total_cmp(a));
+    let best_blocks = of_blocks.iter().take(blocks.len()).sum();
+    Fidelity { kept, best, best_blocks, recall: if n_chosen == 0 { 1.0 } else { n_both as f64 / n_chosen as f64 } }
 }
 
 /// Mean over query heads of the softmax of their scores; what is no number has no mass.
@@ -59,9 +64,10 @@ mod tests {
         (scores[0], scores[40]) = (0.0, 2.0f32.ln());
         let got = fidelity(&[&scores], &[0]);
         assert!((got.kept - 1.0 / 3.0).abs() < 1e-6 && (got.best - 1.0).abs() < 1e-6, "{got:?}");
+        assert!((got.best_blocks - 2.0 / 3.0).abs() < 1e-6, "{got:?}");
         let all = fidelity(&[&scores], &[0, 1, 2, 3]);
         assert!((all.kept - 1.0).abs() < 1e-9 && all.recall == 1.0, "{all:?}");
-        assert_eq!(fidelity(&[&scores], &[]), Fidelity { kept: 0.0, best: 0.0, recall: 1.0 });
+        assert_eq!(fidelity(&[&scores], &[]), Fidelity { kept: 0.0, best: 0.0, best_blocks: 0.0, recall: 1.0 });
     }
 
     #[test]

@@ -33,7 +33,7 @@ const CHUNK_TOKENS: usize = KV_PAGE_TOKENS;
 /// Share of the expected steps that counts as the first ones; the paper has 5 to 10 %.
 const EARLY_STEPS_PERCENT: usize = 10;
 /// Pages whose tokens are scored, by the pages that the wanted tokens would fill.
-const CANDIDATE_FACTOR: usize = 2;
+const CANDIDATE_FACTOR: usize = 4;
 
 /// The policy, and what it learned of each layer.
 #[derive(Debug, Clone)]

@@ -320,6 +320,13 @@ impl Store {
         outcome
     }
 
+    /// Counts all pages of a group as missing, whole or not, so that they are written again; those that were there.
+    pub fn lose_group(&mut self, group: u32) -> Vec<PageId> {
+        let pages = (0..self.geometry.n_layer).flat_map(|layer| PageKind::ALL.map(|kind| PageId { kind, layer, group }));
+        let bad = pages.filter(|page| self.is_present(*page)).collect();
+        self.lose(ReadOutcome { bad, error: None }).bad
+    }
+
     /// A request that writes the payload at the beginning of `slab`; zeros after it save a copy.
     ///
     /// # Errors

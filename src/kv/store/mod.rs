@@ -51,7 +51,7 @@
 //!
 //! # Invariants
 //! 1. No payload is handed out unless its checksum fits. What does not fit is missing, and is computed again.
-//! 2. A page is written once. Only a page found missing is written again, in its own place.
+//! 2. A page is written once. Only the pages of a group of which one was found missing are written again, in their own places.
 //! 3. A commit makes groups visible all at once: payloads are synced, then the superblock is written to the slot of the older
 //!    one. After `kill -9` or a power cut the last commit that returned is there, so what is lost is what was not committed:
 //!    with a commit per group, at most one group. A prefill goes on at [`Store::n_complete_prefix`].

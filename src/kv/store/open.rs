@@ -95,7 +95,8 @@ impl Store {
         Store::finish_open(folder, lock, spec, opened, Access::Use)
     }
 
-    /// Opens the store that is there, whatever it is for, to look at it: what is damaged in its files stays as it is.
+    /// Opens the store that is there, whatever it is for, to look at its document: what is damaged in its files stays as it
+    /// is, and tokens that were added after the document's are left out, since the next to open it may write over them.
     ///
     /// # Errors
     /// As [`Store::open`]; where the header contradicts itself, [`StoreError::Damaged`].
@@ -108,7 +109,9 @@ impl Store {
         if opened.block != header_block(&spec, &geometry, opened.block.store_id, &opened.document) {
             return Err(damaged());
         }
-        Store::finish_open(folder, lock, &spec, opened, Access::Look)
+        let (mut store, report) = Store::finish_open(folder, lock, &spec, opened, Access::Look)?;
+        store.rewind(store.n_document_tokens);
+        Ok((store, report))
     }
 
     fn create_locked(
