@@ -111,7 +111,7 @@ fn measurements_that_cannot_be_made_are_refused_before_a_model_is_loaded() {
         (&["needle", "--lengths", "512", "--depths", "50", "--questions", "1", "--two-questions"], "second fact"),
         (&["needle", "--lengths", "65536", "--text", &text], "the text ends"),
         (&["needle", "--text", "absent.txt"], "absent.txt"),
-        (&["needle", "--lengths", "512", "--out", &format!("{text}/no")], "cannot be made"),
+        (&["needle", "--lengths", "900", "--out", &format!("{text}/no")], "cannot be made"),
     ] {
         run(["eval"].iter().chain(args)).assert_refused(2, part);
     }

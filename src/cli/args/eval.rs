@@ -11,6 +11,8 @@ use super::{DeviceArgs, ModelArg, at_least_one};
 #[derive(Debug, Subcommand)]
 pub enum EvalCommand {
     /// How far a policy's next-token distributions are from those of exact attention, on the same tokens
+    ///
+    /// The text is run twice: with exact attention, f16 KV and no budgets, then as the flags say.
     Kld(EvalKldArgs),
     /// Which share of planted facts is found in documents of given lengths, at given depths
     Needle(EvalNeedleArgs),
@@ -22,7 +24,7 @@ pub struct EvalKldArgs {
     /// Text to read, UTF-8, taken as it is (the model's own start token is put in front)
     #[arg(long, value_name = "FILE", env = "STRATA_TEXT")]
     pub text: PathBuf,
-    /// Tokens that are read exactly before the first one that is compared
+    /// Tokens that are prefilled before the first one that is compared
     #[arg(long, value_name = "N", default_value_t = 1024, env = "STRATA_PREFIX", value_parser = at_least_one)]
     pub prefix: usize,
     /// Tokens after them that are decoded one by one, and compared
@@ -34,7 +36,7 @@ pub struct EvalKldArgs {
     /// which model
     #[command(flatten)]
     pub model: ModelArg,
-    /// The run that is compared; the exact one has f16 KV and no budgets
+    /// which device, and what is compared
     #[command(flatten)]
     pub device: DeviceArgs,
 }

@@ -3,7 +3,8 @@
 //! ```text
 //! HeatMap { title, row and column labels, cells [rows][columns] } ─► SVG text
 //! ```
-//! Invariants: 1. The file stands alone: no script, no font, no link. 2. Labels are text, whatever characters they have.
+//! Invariants: 1. The file stands alone: no script, no font, no link. 2. Labels are text, whatever characters they have, and the
+//! picture is as wide as the longest.
 //! Units: pixels; shade from 0 (light) to 1 (dark).
 
 use std::fmt::Write;
@@ -16,8 +17,9 @@ const LEFT: usize = 96;
 const TOP: usize = 84;
 const BOTTOM: usize = 44;
 const RIGHT: usize = 24;
-/// Long enough for a title over a narrow grid.
-const LEAST_WIDTH: usize = 560;
+/// Room for a character of the title, and of the lines under it and under the grid.
+const TITLE_CHAR_WIDTH: usize = 11;
+const CHAR_WIDTH: usize = 8;
 /// Colours of shade 0 and 1, and of a cell without a value.
 const LIGHT: [u8; 3] = [0xf3, 0xf6, 0xfb];
 const DARK: [u8; 3] = [0x0b, 0x4f, 0x8a];
@@ -56,7 +58,9 @@ impl HeatMap {
     pub fn svg(&self) -> String {
         let cell_width = if self.has_text() { CELL_WIDTH } else { BARE_CELL_WIDTH };
         let n_columns = self.cells.iter().map(Vec::len).max().unwrap_or(0);
-        let width = (LEFT + n_columns * cell_width + RIGHT).max(LEAST_WIDTH);
+        let lines = [(&self.title, TITLE_CHAR_WIDTH), (&self.subtitle, CHAR_WIDTH), (&self.caption, CHAR_WIDTH)];
+        let longest = lines.iter().map(|(line, char_width)| line.chars().count() * char_width).max().unwrap_or(0);
+        let width = (LEFT + n_columns * cell_width).max(longest) + RIGHT;
         let height = TOP + self.cells.len() * CELL_HEIGHT + BOTTOM;
         let mut svg = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \

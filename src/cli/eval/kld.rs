@@ -20,10 +20,10 @@ use crate::cli::console::Console;
 use crate::cli::error::CliError;
 use crate::cli::inputs::{self, Encoding};
 use crate::cli::session::Session;
-use crate::engine::{EngineCommand, EngineEvent, MassKept, StopReason, TurnSummary};
+use crate::engine::{AttentionKind, EngineCommand, EngineEvent, MassKept, StopReason, TurnSummary};
 
 /// Exact logits are held in RAM: no more than this.
-const MAX_KEPT_BYTES: usize = 4 << 30;
+const MAX_KEPT_BYTES: usize = 2 << 30;
 /// Positions in a row of the heat map.
 const MAP_COLUMNS: usize = 32;
 
@@ -34,6 +34,7 @@ struct Summary<'a> {
     eval: &'static str,
     #[serde(flatten)]
     setting: &'a Setting,
+    attention: AttentionKind,
     text: &'a Path,
     prefix_tokens: usize,
     scored_tokens: usize,
@@ -100,6 +101,7 @@ pub fn run(args: &EvalKldArgs, start: impl FnOnce() -> Session, console: &mut Co
         event: "summary",
         eval: "kld",
         setting: &setting,
+        attention: cost.attention,
         text: &args.text,
         prefix_tokens: text.n_prefix,
         scored_tokens: positions.len(),
@@ -188,7 +190,7 @@ impl Summary<'_> {
         let f = &self.figures;
         let speed = |cost: &TurnSummary| format!("{:.1} ms", cost.decode_ms / self.scored_tokens.max(1) as f64);
         let mut lines = format!(
-            "{}\n{} tokens read exactly, {} compared one by one ({} each; exact attention {})\n\
+            "{}\n{} tokens prefilled, {} compared one by one ({} each; exact attention {})\n\
              KL divergence     mean {:.3e}, 99th percentile {:.3e}, most {:.3e}\n\
              top-1 agreement   {:.2} %\n\
              perplexity        {:.4} (exact attention {:.4})\n",

@@ -9,6 +9,8 @@
 
 mod report;
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use super::haystack::{self, Haystack, HaystackError, Needle, Plan};
@@ -94,9 +96,7 @@ pub fn run(args: &EvalNeedleArgs, start: impl FnOnce() -> Session, console: &mut
 
 /// A document for each length and seed.
 fn documents(args: &EvalNeedleArgs) -> Result<Vec<Document>, CliError> {
-    let mut depths = args.depths.clone();
-    depths.sort_unstable();
-    depths.dedup();
+    let depths = ascending(&args.depths);
     let n_facts = depths.len().saturating_mul(args.questions);
     if args.two_questions && n_facts < 2 {
         return Err(CliError::Input("a second question needs a second fact; give more --depths or --questions".to_owned()));
@@ -112,8 +112,8 @@ fn documents(args: &EvalNeedleArgs) -> Result<Vec<Document>, CliError> {
     let count = |text: &str| tokenizer.encode(text, false).map(|ids| ids.len()).map_err(|e| CliError::Input(e.to_string()));
     let reserved = (1 + usize::from(args.two_questions)) * (QUESTION_TOKENS + args.max_tokens);
     let mut documents = Vec::new();
-    for &length in &args.lengths {
-        for &seed in &args.seeds {
+    for length in ascending(&args.lengths) {
+        for seed in ascending(&args.seeds) {
             let mut rng = Rng::new(seed);
             let facts = prose::facts(n_facts, &mut rng);
             let plan = Plan { n_tokens: length.saturating_sub(reserved), depths: &depths, facts: &facts };
@@ -125,6 +125,11 @@ fn documents(args: &EvalNeedleArgs) -> Result<Vec<Document>, CliError> {
         }
     }
     Ok(documents)
+}
+
+/// Each once, the least first.
+fn ascending<T: Ord + Copy>(list: &[T]) -> Vec<T> {
+    list.iter().copied().collect::<BTreeSet<T>>().into_iter().collect()
 }
 
 /// A conversation on a document: a question about needle `i` and, where wanted, one about another.
@@ -216,7 +221,7 @@ mod tests {
     use crate::cli::interrupt::Interrupt;
     use crate::cli::scripted::{finished, session, token};
 
-    const GRID: [&str; 6] = ["--lengths", "600,900", "--depths", "0,50,100", "--questions", "2"];
+    const GRID: [&str; 6] = ["--lengths", "900,1000", "--depths", "0,50,100", "--questions", "2"];
 
     /// Runs the test against a worker that knows the last `n_known` bytes of the document: the summary, and the questions.
     fn play(more: &[&str], n_known: usize) -> Result<(Value, Vec<Vec<Message>>), CliError> {
@@ -265,6 +270,12 @@ mod tests {
             assert!(!second[0].content.ends_with(&second[2].content), "the same question twice");
             assert!(second[1].role == Role::Assistant && second[1].content.starts_with("It is "));
         }
+    }
+
+    #[test]
+    fn needle_lengths_depths_and_seeds_given_twice_count_once() {
+        let (summary, seen) = play(&["--lengths", "900", "--depths", "0", "--seeds", "4,4"], usize::MAX).unwrap();
+        assert_eq!((&summary["first"]["asked"], seen.len(), &summary["seeds"]), (&12.into(), 12, &serde_json::json!([4])));
     }
 
     #[test]

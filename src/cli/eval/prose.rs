@@ -8,6 +8,8 @@
 //! 3. Facts have a form that the built-in model was trained on, and their values are invented words: of ten in a document it
 //! finds 9 or 10 where it finds 3 or 4 numbers, so that an answer that is lost says something of the policy.
 
+use std::collections::HashMap;
+
 use crate::base::Rng;
 
 /// Sentences of a paragraph: this many, and up to as many more.
@@ -227,7 +229,7 @@ const SYLLABLES: [&str; 45] = [
 pub const MAX_FACTS: usize = SYLLABLES.len() * (SYLLABLES.len() - 1) / 3;
 
 /// Something that a document says once.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fact {
     /// the sentence to plant
     pub sentence: String,
@@ -243,20 +245,36 @@ pub fn paragraph(rng: &mut Rng) -> Vec<String> {
     (0..n).map(|_| capitalised(&fill(pick(rng, &SENTENCES), rng))).collect()
 }
 
-/// `n` facts, at most [`MAX_FACTS`]. No two words of their names and values begin alike, so that one answer cannot stand for
-/// another, and their kinds differ while there are other ones.
+/// `n` facts, at most [`MAX_FACTS`]. No two words of their names and values begin alike; of about ten facts in a row all values
+/// differ in their initial and all names in their last syllable, so that one is not easily taken for another. Kinds differ while
+/// there are other ones.
 pub fn facts(n: usize, rng: &mut Rng) -> Vec<Fact> {
     let mut stems = pairs(&SYLLABLES, &SYLLABLES, "");
     stems.retain(|stem| stem.get(..2) != stem.get(2..));
-    let stems = shuffled(stems, rng);
+    let stems = dealt(shuffled(stems, rng), |stem| stem.get(..1));
+    let mut values: Vec<String> = stems.iter().map(|stem| word(stem, rng)).collect();
+    let names = dealt(values.split_off(2 * MAX_FACTS), |name| name.get(name.len().saturating_sub(2)..));
+    let (first, second) = values.split_at(MAX_FACTS);
     let kinds = shuffled(pairs(&ADJECTIVES, &NOUNS, " "), rng);
-    let words: Vec<String> = stems.iter().map(|stem| word(stem, rng)).collect();
-    let facts = words.chunks_exact(3).zip(kinds.iter().cycle()).take(n).map(|(words, kind)| {
-        let [name, value @ ..] = words else { return Fact::default() };
-        let value = value.join(" ");
-        Fact { sentence: format!("The {kind} of {name} is {value}."), question: format!("What is the {kind} of {name}?"), value }
+    let facts = first.iter().zip(second).zip(names).zip(kinds.iter().cycle()).map(|(((first, second), name), kind)| Fact {
+        sentence: format!("The {kind} of {name} is {first} {second}."),
+        question: format!("What is the {kind} of {name}?"),
+        value: format!("{first} {second}"),
     });
-    facts.collect()
+    facts.take(n).collect()
+}
+
+/// The same words, round after round with one of each key, otherwise in their order.
+fn dealt(words: Vec<String>, key: impl Fn(&str) -> Option<&str>) -> Vec<String> {
+    let mut n_dealt: HashMap<Option<String>, usize> = HashMap::new();
+    let mut rounds: Vec<(usize, String)> = Vec::new();
+    for word in words {
+        let round = n_dealt.entry(key(&word).map(str::to_owned)).or_default();
+        rounds.push((*round, word));
+        *round += 1;
+    }
+    rounds.sort_by_key(|(round, _)| *round);
+    rounds.into_iter().map(|(_, word)| word).collect()
 }
 
 /// Every first with every second.
@@ -352,6 +370,9 @@ mod tests {
         }
         let kinds: HashSet<_> = facts[..70].iter().map(|f| f.question.rsplit_once(" of ").unwrap().0).collect();
         assert_eq!(kinds.len(), 70);
+        let initials: HashSet<_> = facts[..12].iter().map(|f| f.value.chars().next()).collect();
+        let endings: HashSet<_> = facts[..12].iter().map(|f| f.question[f.question.len() - 3..].to_owned()).collect();
+        assert_eq!((initials.len(), endings.len()), (12, 12));
         assert_eq!(super::facts(5, &mut Rng::new(3)), facts[..5]);
     }
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::super::Setting;
 use super::super::heatmap::{Cell, HeatMap};
-use super::Answer;
+use super::{Answer, ascending};
 use crate::base::Tiers;
 use crate::cli::args::EvalNeedleArgs;
 use crate::engine::AttentionKind;
@@ -50,7 +50,7 @@ pub struct Summary<'a> {
     attention: Option<AttentionKind>,
     lengths: Vec<usize>,
     depths: Vec<u32>,
-    seeds: &'a [u64],
+    seeds: Vec<u64>,
     questions: usize,
     /// first questions of a conversation
     first: Grid,
@@ -108,11 +108,7 @@ impl Grid {
 
 impl<'a> Summary<'a> {
     pub fn new(args: &'a EvalNeedleArgs, setting: &'a Setting, answers: &[Answer]) -> Summary<'a> {
-        let (mut lengths, mut depths) = (args.lengths.clone(), args.depths.clone());
-        lengths.sort_unstable();
-        lengths.dedup();
-        depths.sort_unstable();
-        depths.dedup();
+        let (lengths, depths) = (ascending(&args.lengths), ascending(&args.depths));
         let sum = |of: fn(&Answer) -> f64| answers.iter().map(of).sum::<f64>();
         let peak = |of: fn(&Tiers<u64>) -> u64| answers.iter().map(|a| of(&a.cost.kv_peak_bytes)).max().unwrap_or(0);
         Summary {
@@ -124,7 +120,7 @@ impl<'a> Summary<'a> {
             second: args.two_questions.then(|| Grid::of(answers, 2, &lengths, &depths)),
             lengths,
             depths,
-            seeds: &args.seeds,
+            seeds: ascending(&args.seeds),
             questions: args.questions,
             mass_kept: None,
             reuse: None,
@@ -168,7 +164,7 @@ impl<'a> Summary<'a> {
         HeatMap {
             title: format!("Facts found: {hits} of {asked}"),
             subtitle: self.setting.line(),
-            caption: "length of the context in tokens to the right, depth of the fact in it downward; dark: found".to_owned(),
+            caption: "context in tokens to the right, depth of the fact downward; dark: found".to_owned(),
             row_labels: self.depths.iter().map(|depth| format!("{depth} %")).collect(),
             column_labels: self.lengths.iter().map(usize::to_string).collect(),
             cells: self.depths.iter().map(|d| self.lengths.iter().map(|l| cell(*l, *d)).collect()).collect(),
