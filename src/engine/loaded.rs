@@ -335,6 +335,9 @@ impl Loaded {
         let len = self.keeps(len);
         self.tokens.truncate(len);
         self.model.kv.truncate(len);
+        if let Some(selective) = &mut self.model.selective {
+            selective.truncate(len);
+        }
     }
 
     /// Tokens that are left after cutting to `len`.

@@ -25,8 +25,14 @@ use crate::gpu::kernels::score_pages::ScorePages;
 use crate::gpu::kernels::token_scores::TokenScores;
 use crate::gpu::{Binding, Buffer, Gpu, GpuError, Recorder, Slice};
 use crate::kv::policy::fidelity::{Fidelity, fidelity};
+use crate::kv::policy::frequency::FrequencyTable;
 use crate::kv::policy::{LayerView, Policy, Selection, SelectiveSpec};
 use crate::kv::{BLOCKS_PER_PAGE, ChosenTable, KvSpec};
+
+/// Steps after which having been chosen is worth half.
+const HALF_LIFE_STEPS: usize = 32;
+/// Steps between two looks at what should stay in RAM.
+const PREFER_EVERY: u64 = 8;
 
 /// Bind groups over one run of pages, a segment or a slot, of which each KV head reads what it chose.
 struct ChosenOps {
@@ -42,6 +48,8 @@ struct ChosenOps {
 pub(super) struct Selective {
     spec: SelectiveSpec,
     policy: Policy,
+    /// what was chosen lately, to be kept off the disk
+    frequency: FrequencyTable,
     decode: AttentionDecode,
     abstracts: Abstracts,
     score_pages: ScorePages,
@@ -137,6 +145,7 @@ impl Selective {
         Ok(Selective {
             spec,
             policy,
+            frequency: FrequencyTable::new(d.n_layer, HALF_LIFE_STEPS),
             decode: AttentionDecode::selective(gpu, d.n_head, d.n_kv_head, d.head_dim, sealed)?,
             abstracts: Abstracts::new(gpu, d.n_kv_head, d.head_dim, work)?,
             n_head: d.n_head,
@@ -176,6 +185,11 @@ impl Selective {
             evaluation_ms_per_step: evaluation.as_secs_f64() * 1e3 / steps as f64,
             mass: self.mass.as_ref().map(|layers| layers.iter().map(|(sum, n)| mean_mass(sum, *n)).collect()),
         })
+    }
+
+    /// The context is another from token `n_tokens` on.
+    pub(super) fn truncate(&mut self, n_tokens: usize) {
+        self.frequency.truncate(n_tokens / KV_PAGE_TOKENS);
     }
 
     /// An answer of up to `n_steps` tokens begins: nothing that was learnt of another one counts.
@@ -403,6 +417,11 @@ impl DeviceModel {
         }
         let n_missing = self.kv.begin_chosen(layer, &selection.pages, n_pages, s.clock + 1);
         s.spent.note(&selection, n_pages, n_missing);
+        s.frequency.note(layer, s.clock, &selection.pages);
+        if layer == 0 && s.clock.is_multiple_of(PREFER_EVERY) && self.kv.has_lower() {
+            let pages = s.frequency.keep_off_disk(s.clock, n_pages, s.spec.n_first_layers, self.kv.n_ram_pages());
+            self.kv.prefer(pages.into_iter());
+        }
         let n_batches = self.kv.n_batches();
         let in_segments: Vec<ChosenTable> =
             (0..s.segments.len()).map(|i| self.kv.chosen_in_segment(layer, i, &selection.blocks)).collect();

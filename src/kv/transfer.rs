@@ -16,7 +16,7 @@
 //! Owner thread: `strata-transfer`, which owns [`Lower`] as well. It is a thread of its own because a software device works
 //! inside of the engine's submit, and because copying into mapped memory takes a core's time.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -76,6 +76,7 @@ enum Message {
     ReadbackMapped(usize, Vec<Outgoing>),
     Append(Vec<u32>),
     Truncate(usize),
+    Prefer(HashSet<PageId>),
     Lose(u32),
     Flush(Sender<bool>),
     Report(Sender<()>),
@@ -227,6 +228,11 @@ impl Transfer {
         self.send(Message::Append(tokens.to_vec()));
     }
 
+    /// Keeps copies of these pages in RAM before all others.
+    pub fn prefer(&self, pages: HashSet<PageId>) {
+        self.send(Message::Prefer(pages));
+    }
+
     /// Tokens from `n_tokens` on are not the context's any more.
     pub fn truncate(&self, n_tokens: usize) {
         self.send(Message::Truncate(n_tokens));
@@ -369,6 +375,11 @@ impl Mover {
             Message::Lose(group) => {
                 if let Some(lower) = &mut self.lower {
                     lower.lose_group(group);
+                }
+            }
+            Message::Prefer(pages) => {
+                if let Some(lower) = &mut self.lower {
+                    lower.prefer(pages);
                 }
             }
             Message::Flush(done) => {

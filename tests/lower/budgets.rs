@@ -146,3 +146,22 @@ fn chat_tokens_and_their_pages_come_and_go_after_the_document() {
     assert!(*tiers.take(page).unwrap() == *payload(page, 1));
     assert!(take_right(&mut tiers, PageId::kv(1, 4)));
 }
+
+#[test]
+fn preferred_pages_stay_in_ram_before_those_of_the_first_groups() {
+    let folder = memory();
+    drop(filled(config(60), &folder, 20).close());
+    let mut lower = lower(config(24), &folder, 20);
+    let last: Vec<PageId> = (18..20).flat_map(|g| (0..N_LAYER).map(move |layer| PageId::kv(layer, g))).collect();
+    let all = pages(20);
+    let ask_for_all = |lower: &mut Lower| {
+        lower.request(&all);
+        assert!(all.iter().all(|p| take_right(lower, *p)));
+    };
+    ask_for_all(&mut lower);
+    assert!(last.iter().all(|p| lower.has(*p) != Where::Ram) && lower.has(all[0]) == Where::Ram);
+    lower.prefer(last.iter().copied().collect());
+    ask_for_all(&mut lower);
+    assert!(last.iter().all(|p| lower.has(*p) == Where::Ram), "they passed once more and stay");
+    assert_within(&lower);
+}

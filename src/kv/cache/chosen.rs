@@ -13,6 +13,8 @@ use crate::kv::abstracts::{abstract_bytes, unknown};
 use crate::kv::error::KvError;
 use crate::kv::layout::BLOCKS_PER_PAGE;
 use crate::kv::policy::Tier;
+use crate::kv::policy::frequency::LayerPage;
+use crate::kv::store::PageId;
 use crate::kv::transfer::StreamPlan;
 
 /// A block table u32 `[G, n_blocks]` of lists as long as their heads want; the shorter ones end in [`NO_BLOCK`].
@@ -124,6 +126,16 @@ impl KvCache {
         self.counts.skipped += (n_pages - pages.len()) as u64;
         self.begin_batches(layer, &missing);
         missing.len()
+    }
+
+    /// Pages that RAM has room for.
+    pub fn n_ram_pages(&self) -> usize {
+        (self.report().usage.ram.budget.0 / self.spec.page_bytes()) as usize
+    }
+
+    /// Keeps copies of these pages in RAM before all others.
+    pub fn prefer(&self, pages: impl Iterator<Item = LayerPage>) {
+        self.transfer.prefer(pages.map(|p| PageId::kv(p.layer, p.page)).collect());
     }
 
     /// Batches of the stream.

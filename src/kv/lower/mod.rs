@@ -11,7 +11,7 @@
 //! 4. What is handed out fits its checksum, or never left RAM. What cannot be had whole is [missing](LowerError::Missing):
 //!    the caller computes it again and puts it again.
 //! 5. A fault of the disk is told once as a [`Notice`] and ends saving, never the answer: RAM goes on while it has room.
-//! 6. The copies kept are those of the first groups: attention reads all pages in the same order in every step, so any fixed
+//! 6. The copies kept are those that the caller prefers, then those of the first groups: attention reads all pages in the same order in every step, so any fixed
 //!    set is read from the disk less often than what was used last, and the first groups are the same share of every layer.
 //!
 //! Owner thread: the engine. Nothing waits but `take`, `flush`, `truncate`, `close`, and `put` where RAM is full of pages not
@@ -108,6 +108,9 @@ impl Deref for PageBytes {
     }
 }
 
+/// Which copies are kept longest: preferred ones, then the first groups.
+type Rank = (bool, u32);
+
 /// A page in a slab of its own.
 #[derive(Debug)]
 struct Held {
@@ -147,8 +150,10 @@ pub struct Lower {
     transit_pool: SlabPool,
     /// pages in slabs of their own: copies, and what is not written yet
     held: HashMap<PageId, Held>,
-    /// copies of what the disk has, by group
-    copies: BTreeSet<(u32, PageId)>,
+    /// copies of what the disk has, by rank
+    copies: BTreeSet<(Rank, PageId)>,
+    /// pages to keep before all others
+    preferred: HashSet<PageId>,
     /// read, and not asked for yet
     ready: HashMap<PageId, PageBytes>,
     /// on their way, and still wanted
@@ -208,6 +213,7 @@ impl Lower {
             transit_pool: SlabPool::new(split.transit_budget()),
             held: HashMap::new(),
             copies: BTreeSet::new(),
+            preferred: HashSet::new(),
             ready: HashMap::new(),
             reading: HashMap::new(),
             alone: HashSet::new(),
@@ -327,6 +333,17 @@ impl Lower {
         if let Some(store) = &mut self.store {
             store.rewind(n_tokens);
         }
+    }
+
+    /// Keeps copies of these pages before all others, from when they next pass.
+    pub fn prefer(&mut self, pages: HashSet<PageId>) {
+        self.preferred = pages;
+        let copies = std::mem::take(&mut self.copies);
+        self.copies = copies.into_iter().map(|(_, page)| (self.rank(page), page)).collect();
+    }
+
+    fn rank(&self, page: PageId) -> Rank {
+        (!self.preferred.contains(&page), page.group)
     }
 
     /// Closes the tiers: everything that can be saved is saved first. The saved document's store, and the I/O for the next.

@@ -113,26 +113,26 @@ impl Lower {
 
     /// Keeps a copy of a page that the disk has, where it is among the first groups that fit.
     pub(super) fn keep_copy(&mut self, page: PageId, payload: &[u8]) {
-        if !self.has_room_for_copy(page.group) {
+        if !self.has_room_for_copy(page) {
             return;
         }
         let Some(slab) = self.page_slab() else { return };
         self.held.insert(page, Held { slab: Arc::new(filled(slab, payload)), keep: Keep::Ram });
-        self.copies.insert((page.group, page));
+        self.copies.insert((self.rank(page), page));
     }
 
-    /// True where one more copy may be kept, of a page of `group`; drops one of a later group for it.
-    pub(super) fn has_room_for_copy(&mut self, group: u32) -> bool {
+    /// True where one more copy may be kept; drops one of a later rank for it.
+    pub(super) fn has_room_for_copy(&mut self, page: PageId) -> bool {
         if self.copies.len() < self.split.n_kept {
             return true;
         }
         match self.copies.last() {
-            Some((last, _)) if *last > group => self.drop_copy(),
+            Some((last, _)) if *last > self.rank(page) => self.drop_copy(),
             _ => false,
         }
     }
 
-    /// Drops the copy of the last group; the disk has it. False where there is none.
+    /// Drops the copy of the last rank; the disk has it. False where there is none.
     pub(super) fn drop_copy(&mut self) -> bool {
         match self.copies.pop_last() {
             Some((_, page)) => {
@@ -266,7 +266,7 @@ impl Lower {
         for page in pages {
             self.alone.remove(page);
             // A copy is now all there is.
-            if self.copies.remove(&(page.group, *page)) {
+            if self.copies.remove(&(self.rank(*page), *page)) {
                 self.to_write.push_back(*page);
             }
         }

@@ -74,7 +74,7 @@ impl Lower {
     pub fn keep(&mut self, page: PageId, keep: Keep) {
         let Some(held) = self.held.get_mut(&page) else { return };
         held.keep = keep;
-        if self.copies.remove(&(page.group, page)) {
+        if self.copies.remove(&(self.rank(page), page)) {
             self.settle(page);
         }
     }
@@ -221,8 +221,8 @@ impl Lower {
     /// The disk has a held page now: it stays as a copy, or goes.
     fn settle(&mut self, page: PageId) {
         let Some(keep) = self.held.get(&page).map(|held| held.keep) else { return };
-        if keep == Keep::Ram && self.has_room_for_copy(page.group) {
-            self.copies.insert((page.group, page));
+        if keep == Keep::Ram && self.has_room_for_copy(page) {
+            self.copies.insert((self.rank(page), page));
         } else {
             self.held.remove(&page);
         }
