@@ -10,6 +10,7 @@
 //! 3. Attention over the whole context reads every page wherever it is; a [`policy`] makes it read those that matter.
 
 pub mod abstracts;
+mod batches;
 pub mod budget;
 mod cache;
 mod error;

@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 
 use super::abstracts::abstract_of;
+use super::batches::{Batch, StreamPlan};
 use super::error::KvError;
 use super::layout::KvSpec;
 use super::lower::link::VirtualLink;
@@ -37,24 +38,6 @@ const IDLE: Duration = Duration::from_millis(2);
 
 /// How old a report may be.
 const REPORT_EVERY: Duration = Duration::from_millis(50);
-
-/// Pages of one layer that travel together.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Batch {
-    /// layer
-    pub layer: u32,
-    /// groups, ascending; at most a slot's worth
-    pub groups: Vec<u32>,
-}
-
-/// Batches in the order that attention reads them.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct StreamPlan {
-    /// the order
-    pub batches: Vec<Batch>,
-    /// after the last comes the first again
-    pub cyclic: bool,
-}
 
 /// A page in a readback buffer, to be kept below.
 #[derive(Debug, Clone, Copy)]
@@ -493,12 +476,5 @@ impl LowerReport {
             store_bytes: store.map_or(0, |s| s.disk_bytes().0),
             is_direct: store.and_then(Store::is_direct).unwrap_or(false),
         }
-    }
-}
-
-impl Batch {
-    /// Its pages, in order.
-    pub fn pages(&self) -> impl Iterator<Item = PageId> + '_ {
-        self.groups.iter().map(|group| PageId::kv(self.layer, *group))
     }
 }

@@ -10,12 +10,12 @@ use super::{Batch, KvCache};
 use crate::gpu::kernels::attention_decode::NO_BLOCK;
 use crate::gpu::{Gpu, Slice};
 use crate::kv::abstracts::{abstract_bytes, unknown};
+use crate::kv::batches::StreamPlan;
 use crate::kv::error::KvError;
 use crate::kv::layout::BLOCKS_PER_PAGE;
 use crate::kv::policy::Tier;
 use crate::kv::policy::frequency::LayerPage;
 use crate::kv::store::PageId;
-use crate::kv::transfer::StreamPlan;
 
 /// A block table u32 `[G, n_blocks]` of lists as long as their heads want; the shorter ones end in [`NO_BLOCK`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

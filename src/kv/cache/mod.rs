@@ -21,10 +21,11 @@ use std::collections::VecDeque;
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::base::{MovedBytes, PageCounts};
 use crate::gpu::{Gpu, HostBuffer, Slice};
+use crate::kv::batches::Batch;
 use crate::kv::error::KvError;
 use crate::kv::layout::{BLOCKS_PER_PAGE, KvSpec, SegmentShape, VramPlan, plan_pool};
 use crate::kv::residency::Residency;
-use crate::kv::transfer::{Batch, Filled, Transfer};
+use crate::kv::transfer::{Filled, Transfer};
 use crate::telemetry::{Hub, Lane};
 
 /// Readback buffers: one is written by the device while the others are emptied.

@@ -12,8 +12,9 @@ use std::time::Duration;
 use super::{Batch, FilledSlot, KvCache};
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::gpu::{Gpu, Recorder};
+use crate::kv::batches::StreamPlan;
 use crate::kv::error::KvError;
-use crate::kv::transfer::{Arrival, Filled, StreamPlan};
+use crate::kv::transfer::{Arrival, Filled};
 use crate::telemetry::{Cause, Event, EventKind, Link};
 
 /// How long to wait for an arrival before the device is looked after again.

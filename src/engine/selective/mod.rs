@@ -12,19 +12,22 @@
 //!
 //! Source: LeoAM, sections 4.2 and 4.3; its baselines, section 6.1.
 
-use std::time::{Duration, Instant};
+mod spent;
 
-use super::command::{ChosenSummary, MassKept};
+use std::time::Instant;
+
+use super::command::ChosenSummary;
 use super::device_model::DeviceModel;
 use super::error::EngineError;
 use super::pace::Pace;
+use spent::Spent;
+
 use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
 use crate::gpu::kernels::abstracts::Abstracts;
 use crate::gpu::kernels::attention_decode::{AttentionDecode, SPLIT_KEYS, SegmentKeys};
 use crate::gpu::kernels::score_pages::ScorePages;
 use crate::gpu::kernels::token_scores::TokenScores;
 use crate::gpu::{Binding, Buffer, Gpu, GpuError, Recorder, Slice};
-use crate::kv::policy::fidelity::{Fidelity, fidelity};
 use crate::kv::policy::frequency::FrequencyTable;
 use crate::kv::policy::{LayerView, Policy, Selection, SelectiveSpec};
 use crate::kv::{BLOCKS_PER_PAGE, ChosenTable, KvSpec};
@@ -72,37 +75,6 @@ pub(super) struct Selective {
     step: usize,
     n_steps: usize,
     spent: Spent,
-    /// by layer: sums over steps and KV heads, and how many; none where mass is not measured
-    mass: Option<Vec<(Fidelity, u64)>>,
-}
-
-/// What the choices of an answer came to.
-#[derive(Debug, Clone, Copy, Default)]
-struct Spent {
-    /// ranges of tokens that were scored one by one
-    n_evaluations: u64,
-    evaluation: Duration,
-    /// tokens chosen, and tokens there were, of all KV heads
-    n_chosen: u64,
-    n_tokens: u64,
-    /// pages chosen, and those of them that were in VRAM
-    n_pages: u64,
-    n_resident: u64,
-}
-
-fn mean_mass(sum: &Fidelity, n: u64) -> MassKept {
-    let n = n.max(1) as f64;
-    MassKept { kept: sum.kept / n, best: sum.best / n, best_blocks: sum.best_blocks / n, recall: sum.recall / n }
-}
-
-impl Spent {
-    fn note(&mut self, selection: &Selection, n_pages: usize, n_missing: usize) {
-        self.n_evaluations += selection.n_evaluations as u64;
-        self.n_chosen += selection.n_tokens() as u64;
-        self.n_tokens += (n_pages * KV_PAGE_TOKENS * selection.blocks.len()) as u64;
-        self.n_pages += selection.pages.len() as u64;
-        self.n_resident += (selection.pages.len() - n_missing) as u64;
-    }
 }
 
 /// Scores of the tokens of some pages, the best of each group of query heads.
@@ -164,26 +136,6 @@ impl Selective {
             step: 0,
             n_steps: 1,
             spent: Spent::default(),
-            mass: None,
-        })
-    }
-
-    /// What the choices of this answer came to; none before the first.
-    pub(super) fn summary(&self) -> Option<ChosenSummary> {
-        let steps = self.step as u64;
-        if steps == 0 {
-            return None;
-        }
-        let Spent { n_evaluations, evaluation, n_chosen, n_tokens, n_pages, n_resident } = self.spent;
-        let share = |part: u64, whole: u64| if whole == 0 { 1.0 } else { part as f64 / whole as f64 };
-        Some(ChosenSummary {
-            spec: self.spec,
-            steps,
-            share_read: share(n_chosen, n_tokens),
-            reuse: share(n_resident, n_pages),
-            evaluations_per_step: n_evaluations as f64 / steps as f64,
-            evaluation_ms_per_step: evaluation.as_secs_f64() * 1e3 / steps as f64,
-            mass: self.mass.as_ref().map(|layers| layers.iter().map(|(sum, n)| mean_mass(sum, *n)).collect()),
         })
     }
 
@@ -199,33 +151,16 @@ impl Selective {
         }
         (self.step, self.n_steps) = (0, n_steps.max(1));
         self.spent = Spent::default();
-        self.mass = None;
+    }
+
+    /// What the choices of this answer came to; none before the first.
+    pub(super) fn summary(&self) -> Option<ChosenSummary> {
+        self.spent.summary(self.spec, self.step as u64)
     }
 
     /// From here to the end of the answer, what is chosen is compared with the attention there is, which reads everything.
     pub(super) fn measure_mass(&mut self) {
-        self.mass = Some(Vec::new());
-    }
-
-    /// Compares what a layer chose with the attention of every token. `scores` are f32 `[H, n_keys]` of each run.
-    fn note_mass(&mut self, layer: usize, selection: &Selection, scores: &[Vec<f32>]) {
-        let group = self.n_head / self.n_kv_head;
-        let Some(mass) = &mut self.mass else { return };
-        if mass.len() <= layer {
-            mass.resize(layer + 1, Default::default());
-        }
-        let (sum, n) = &mut mass[layer];
-        for (g, blocks) in selection.blocks.iter().enumerate() {
-            let heads: Vec<&[f32]> = scores.iter().skip(g * group).take(group).map(Vec::as_slice).collect();
-            let one = fidelity(&heads, blocks);
-            *sum = Fidelity {
-                kept: sum.kept + one.kept,
-                best: sum.best + one.best,
-                best_blocks: sum.best_blocks + one.best_blocks,
-                recall: sum.recall + one.recall,
-            };
-            *n += 1;
-        }
+        self.spent.mass = Some(Vec::new());
     }
 
     /// One token was decoded.
@@ -409,10 +344,10 @@ impl DeviceModel {
         let began = Instant::now();
         let selection = self.choose(s, gpu, pace, layer, n_pages)?;
         s.spent.evaluation += began.elapsed();
-        if s.mass.is_some() {
+        if s.spent.mass.is_some() {
             let all: Vec<u32> = (0..n_pages as u32).collect();
             if let Some((scoring, scores)) = self.score_tokens(s, gpu, pace, layer, &all)? {
-                s.note_mass(layer, &selection, &scoring.in_order(&scores, s.n_head));
+                s.spent.note_mass(layer, &selection, &scoring.in_order(&scores, s.n_head));
             }
         }
         let n_missing = self.kv.begin_chosen(layer, &selection.pages, n_pages, s.clock + 1);

@@ -1,0 +1,81 @@
+//! What the choices of one answer came to: how much was read, what was there already, what of the attention was kept.
+//!
+//! Units: tokens and pages of all KV heads and layers, summed over decode steps.
+
+use std::time::Duration;
+
+use crate::base::limits::KV_PAGE_TOKENS;
+use crate::engine::command::{ChosenSummary, MassKept};
+use crate::kv::policy::fidelity::{Fidelity, fidelity};
+use crate::kv::policy::{Selection, SelectiveSpec};
+
+/// Sums over the steps of an answer.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Spent {
+    /// ranges of tokens that were scored one by one
+    n_evaluations: u64,
+    /// time until it was known what to read
+    pub evaluation: Duration,
+    /// tokens chosen, and tokens there were
+    n_chosen: u64,
+    n_tokens: u64,
+    /// pages chosen, and those of them that were in VRAM
+    n_pages: u64,
+    n_resident: u64,
+    /// by layer: sums over steps and KV heads, and how many; none where mass is not measured
+    pub mass: Option<Vec<(Fidelity, u64)>>,
+}
+
+impl Spent {
+    /// A layer of `n_pages` chose; `n_missing` of the pages were not in VRAM.
+    pub fn note(&mut self, selection: &Selection, n_pages: usize, n_missing: usize) {
+        self.n_evaluations += selection.n_evaluations as u64;
+        self.n_chosen += selection.n_tokens() as u64;
+        self.n_tokens += (n_pages * KV_PAGE_TOKENS * selection.blocks.len()) as u64;
+        self.n_pages += selection.pages.len() as u64;
+        self.n_resident += (selection.pages.len() - n_missing) as u64;
+    }
+
+    /// Compares what a layer chose with the attention of every token. `scores` are those of each query head.
+    pub fn note_mass(&mut self, layer: usize, selection: &Selection, scores: &[Vec<f32>]) {
+        let group = scores.len() / selection.blocks.len().max(1);
+        let Some(mass) = &mut self.mass else { return };
+        if mass.len() <= layer {
+            mass.resize(layer + 1, Default::default());
+        }
+        let (sum, n) = &mut mass[layer];
+        for (g, blocks) in selection.blocks.iter().enumerate() {
+            let heads: Vec<&[f32]> = scores.iter().skip(g * group).take(group).map(Vec::as_slice).collect();
+            let one = fidelity(&heads, blocks);
+            *sum = Fidelity {
+                kept: sum.kept + one.kept,
+                best: sum.best + one.best,
+                best_blocks: sum.best_blocks + one.best_blocks,
+                recall: sum.recall + one.recall,
+            };
+            *n += 1;
+        }
+    }
+
+    /// What it came to in `steps`; none where there were none.
+    pub fn summary(&self, spec: SelectiveSpec, steps: u64) -> Option<ChosenSummary> {
+        if steps == 0 {
+            return None;
+        }
+        let share = |part: u64, whole: u64| if whole == 0 { 1.0 } else { part as f64 / whole as f64 };
+        Some(ChosenSummary {
+            spec,
+            steps,
+            share_read: share(self.n_chosen, self.n_tokens),
+            reuse: share(self.n_resident, self.n_pages),
+            evaluations_per_step: self.n_evaluations as f64 / steps as f64,
+            evaluation_ms_per_step: self.evaluation.as_secs_f64() * 1e3 / steps as f64,
+            mass: self.mass.as_ref().map(|layers| layers.iter().map(|(sum, n)| mean(sum, *n)).collect()),
+        })
+    }
+}
+
+fn mean(sum: &Fidelity, n: u64) -> MassKept {
+    let n = n.max(1) as f64;
+    MassKept { kept: sum.kept / n, best: sum.best / n, best_blocks: sum.best_blocks / n, recall: sum.recall / n }
+}
