@@ -110,23 +110,6 @@ impl ViewState {
     }
 
     fn library_told(&mut self, documents: Vec<SavedDocument>) {
-        // The first list tells what was kept before: nothing in it is new.
-        if let Some(known) = &self.library
-            && !self.told_of_keeping
-            && let Some(new) = documents.iter().find(|d| !known.iter().any(|k| k.id == d.id))
-        {
-            let place = self
-                .info()
-                .and_then(|i| i.kv.kv_dir.as_ref())
-                .map_or_else(String::new, |dir| format!(" It lies in {}.", dir.display()));
-            let sentence = format!(
-                "What was read of {} is kept, so that it need not be read again.{place} The document's text can be recovered \
-                 from it. “Keep what was read” in the settings turns this off.",
-                new.name
-            );
-            self.told_of_keeping = true;
-            self.notice(sentence, false);
-        }
         self.library = Some(documents);
         let gone = |id: &String| !self.library.iter().flatten().any(|d| d.id == *id);
         if self.removing.as_ref().is_some_and(gone) {

@@ -153,7 +153,6 @@ pub struct ViewState {
     /// stop was asked for before the turn began: a stop ends only what runs, so it is due again
     pub stop_due: bool,
     pub(super) counting: HashMap<TurnId, DocId>,
-    pub(super) told_of_keeping: bool,
     next_id: u64,
 }
 
@@ -186,7 +185,6 @@ impl ViewState {
             outbox: Vec::new(),
             stop_due: false,
             counting: HashMap::new(),
-            told_of_keeping: false,
             next_id: 1,
         }
     }

@@ -331,11 +331,10 @@ impl Below {
         }
         if std::mem::take(&mut open.is_new) && saved > 0 {
             self.notices.push(format!(
-                "{} is saved in {}, so that it need not be read again; its text can be recovered from there; `strata library \
-                 remove {}` deletes it",
+                "{} is saved in {}, so that it need not be read again; its text can be recovered from there until it is \
+                 removed from the library",
                 open.entry.name,
-                root.display(),
-                open.entry.short_id()
+                root.display()
             ));
         }
         Ok(true)

@@ -95,7 +95,7 @@ fn bad_usage_is_one_sentence_and_exit_2() {
         (&["ask", "--prompt", "q", "--top-p", "2"], "from 0 to 1"),
         (&["ask", "--prompt", "q", "--vram-budget", "much"], "64MiB"),
         (&["ask", "--prompt", "q", "--kv-dtype", "q5"], "f16"),
-        (&["ask", "--prompt", "q", "--kv-policy", "h2o"], "full"),
+        (&["ask", "--prompt", "q", "--kv-policy", "some"], "full"),
         (&["ask", "--prompt", "q", "--limit", "usb=1GiB"], "pcie=2GiB,nvme=500MiB"),
         (&["ask", "--prompt", "q", "--pipeline", "fast"], "off"),
         (&["eval"], "needle"),

@@ -190,22 +190,6 @@ fn saved_document_of_this_session_is_one_entry_that_a_click_attaches() {
 }
 
 #[test]
-fn first_document_that_is_saved_is_told_once_with_place_and_meaning() {
-    let mut rig = with_library(vec![saved("old.txt", "Old.", SavedState::Read)]);
-    assert!(!rig.shows("is kept"), "what was there before is no news");
-    let both = || vec![saved("notes.txt", TEXT, SavedState::Read), saved("old.txt", "Old.", SavedState::Read)];
-    rig.emit(EngineEvent::Library(both()));
-    let told = "What was read of notes.txt is kept";
-    assert!(rig.shows(told) && rig.shows("/home/ann/.cache/strata/kv"));
-    assert!(rig.shows("text can be recovered from it"));
-    rig.click("Dismiss");
-    let mut three = both();
-    three.push(saved("third.txt", "Third.", SavedState::Read));
-    rig.emit(EngineEvent::Library(three));
-    assert!(!rig.shows("is kept"), "once");
-}
-
-#[test]
 fn card_says_which_tiers_the_kv_needs() {
     let mib = 1u64 << 20;
     let text = "word ".repeat(1200); // 2,000 tokens, 5.86 MiB
