@@ -5,7 +5,7 @@
 //! ```
 
 use crate::base::{Bytes, Tiers, limits};
-use crate::engine::{KvDtype, LoadOptions, Sampling};
+use crate::engine::{KvDtype, LoadOptions, Sampling, SelectiveSpec};
 
 /// Light, dark, or as the desktop says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -32,6 +32,8 @@ pub struct Settings {
     pub budgets: Tiers<Option<Bytes>>,
     /// element type of K and V
     pub kv_dtype: KvDtype,
+    /// what an answer reads of the document; everything where there is none
+    pub policy: Option<SelectiveSpec>,
     /// documents are kept in the library once they are read
     pub keep_read: bool,
     /// colours
@@ -46,6 +48,7 @@ impl Default for Settings {
             context_cap: None,
             budgets: Tiers::default(),
             kv_dtype: KvDtype::default(),
+            policy: None,
             keep_read: true,
             theme: ThemeChoice::System,
         }
@@ -55,12 +58,14 @@ impl Default for Settings {
 impl Settings {
     /// The defaults, with what `load` has chosen already.
     pub fn of(load: &LoadOptions) -> Settings {
-        Settings { context_cap: load.context, budgets: load.budgets, kv_dtype: load.kv_dtype, ..Settings::default() }
+        let LoadOptions { context, budgets, kv_dtype, policy, .. } = load;
+        Settings { context_cap: *context, budgets: *budgets, kv_dtype: *kv_dtype, policy: *policy, ..Settings::default() }
     }
 
     /// What a model is to be loaded with.
     pub fn put_in(&self, load: &mut LoadOptions) {
-        (load.context, load.budgets, load.kv_dtype) = (self.context_cap, self.budgets, self.kv_dtype);
+        (load.context, load.budgets) = (self.context_cap, self.budgets);
+        (load.kv_dtype, load.policy) = (self.kv_dtype, self.policy);
     }
 }
 
@@ -265,6 +270,7 @@ mod tests {
             context_cap: Some(4096),
             budgets: Tiers { vram: Some(Bytes(3 << 29)), ram: Some(Bytes(0)), disk: Some(Bytes(1_500_000_001)) },
             kv_dtype: KvDtype::F16,
+            policy: None,
             keep_read: true,
             theme: ThemeChoice::Dark,
         };

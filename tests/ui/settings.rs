@@ -6,7 +6,7 @@ use egui_kittest::kittest::{NodeT, Queryable};
 use strata::app::settings::ThemeChoice;
 use strata::app::state::Page;
 use strata::base::{Bytes, Tiers};
-use strata::engine::{EngineCommand, KvDtype, LoadOptions};
+use strata::engine::{EngineCommand, KvDtype, LoadOptions, PolicyKind, SelectiveSpec};
 
 use crate::fake::{Rig, Setup};
 
@@ -61,6 +61,24 @@ fn kv_type_says_what_it_costs_and_loads_the_model_again() {
     assert!(rig.shows("about 0.28 of f16"));
     rig.click("Load the model again");
     assert_eq!(loaded_with(&mut rig).kv_dtype, KvDtype::Q4);
+}
+
+#[test]
+fn reading_what_matters_is_a_choice_that_says_where_it_is_poor_and_loads_the_model_again() {
+    let mut rig = on_settings(Setup::default());
+    assert!(rig.shows("exact, wherever the document lies"));
+    rig.click("what matters (leoam)");
+    assert!(rig.shows("a question about the whole document"));
+    rig.click("Load the model again");
+    assert_eq!(loaded_with(&mut rig).policy, Some(SelectiveSpec::default()));
+    // A policy of the command line keeps its numbers.
+    let given = SelectiveSpec { kind: PolicyKind::Window, ..SelectiveSpec::default() };
+    let load = LoadOptions { policy: Some(given), ..LoadOptions::default() };
+    let mut rig = on_settings(Setup { load, ..Setup::default() });
+    assert!(rig.harness.query_by_label("Load the model again").is_none());
+    rig.click("everything");
+    rig.click("Load the model again");
+    assert_eq!(loaded_with(&mut rig).policy, None);
 }
 
 #[test]

@@ -245,6 +245,9 @@ fn done_ui(ui: &mut Ui, exchange: &Exchange, summary: &TurnSummary, may_ask_agai
 /// `exact dense · 31.2 tok/s · 2.1 s to first token · 128 tokens`
 pub fn cost(summary: &TurnSummary) -> String {
     let mut parts = vec![attention_words(summary.attention).to_owned()];
+    if let Some(chosen) = &summary.chosen {
+        parts.push(format!("{}, {:.0} % read", chosen.spec.kind, (chosen.share_read * 100.0).ceil()));
+    }
     if summary.generated_tokens > 0 {
         parts.push(format::speed(summary.tokens_per_s));
         parts.push(format!("{} to first token", format::seconds(summary.first_token_ms / 1000.0)));

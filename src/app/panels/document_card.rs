@@ -12,7 +12,7 @@ use crate::app::theme::{self, GRID, GUTTER};
 use crate::app::widgets::{self, Weight};
 use crate::app::{format, sample};
 use crate::base::Tiers;
-use crate::engine::{AttentionKind, ModelInfo, SavedDocument, SavedState};
+use crate::engine::{AttentionKind, ModelInfo, SavedDocument, SavedState, SelectiveSpec};
 
 /// What reading will cost, a bar while it is read, and what may be asked.
 pub fn document_card_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
@@ -169,7 +169,7 @@ fn room_ui(ui: &mut Ui, state: &ViewState, info: &ModelInfo) {
             tiers_columns_ui(ui, &TierBar::all(t, Some(used), Some(budgets)), mark, what);
             ui.add_space(GUTTER);
             fits_ui(ui, &format!("Fits {} · {window}", tier_words(at, mark)));
-            widgets::caption(ui, attention_expected(at));
+            widgets::caption(ui, attention_expected(at, state.load.policy));
         }
     }
 }
@@ -185,8 +185,11 @@ fn tier_words(at: Tiers<u64>, mark: &str) -> String {
     }
 }
 
-fn attention_expected(at: Tiers<u64>) -> String {
-    if at.ram == 0 && at.disk == 0 {
+fn attention_expected(at: Tiers<u64>, policy: Option<SelectiveSpec>) -> String {
+    if let Some(policy) = policy {
+        let words = attention_words(AttentionKind::Selective);
+        format!("Attention will be {words} ({}): the document is read whole, answers read what matters of it.", policy.kind)
+    } else if at.ram == 0 && at.disk == 0 {
         format!("Attention will be {}: everything stays in VRAM.", attention_words(AttentionKind::Dense))
     } else {
         let words = attention_words(AttentionKind::ExactOffload);

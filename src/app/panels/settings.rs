@@ -9,7 +9,7 @@ use crate::app::settings::{FIELDS, Field, Form, ThemeChoice};
 use crate::app::state::{Page, ViewState};
 use crate::app::theme::{self, GRID, GUTTER};
 use crate::app::widgets::{self, Weight};
-use crate::engine::KvDtype;
+use crate::engine::{KvDtype, SelectiveSpec};
 
 /// The page in the middle of the window.
 pub fn settings_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
@@ -82,6 +82,7 @@ fn memory_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
     }
     let f32_chosen = state.load.kv_dtype == KvDtype::F32;
     kv_dtype_ui(ui, &mut state.settings.kv_dtype, f32_chosen);
+    attention_ui(ui, &mut state.settings.policy, state.load.policy);
     let disk = state.info().map(|info| (info.kv.io_backend.as_str(), info.kv.io_reason.as_str()));
     ui.horizontal(|ui| {
         label_ui(ui, "Disk access");
@@ -115,6 +116,26 @@ fn kv_dtype_ui(ui: &mut Ui, chosen: &mut KvDtype, f32_chosen: bool) {
             ui.add_space(GRID);
         }
         help_ui(ui, kv_dtype_cost(*chosen));
+    });
+    ui.add_space(2.0 * GRID);
+}
+
+/// What answers read. A policy that the program was started with keeps its numbers.
+fn attention_ui(ui: &mut Ui, chosen: &mut Option<SelectiveSpec>, given: Option<SelectiveSpec>) {
+    let policy = chosen.or(given).unwrap_or_default();
+    ui.horizontal(|ui| {
+        label_ui(ui, "Answers read");
+        ui.radio_value(chosen, None, "everything");
+        ui.add_space(GRID);
+        ui.radio_value(chosen, Some(policy), format!("what matters ({})", policy.kind));
+        ui.add_space(GRID);
+        help_ui(
+            ui,
+            match chosen {
+                None => "exact, wherever the document lies",
+                Some(_) => "faster off VRAM; a question about the whole document is better asked of everything",
+            },
+        );
     });
     ui.add_space(2.0 * GRID);
 }

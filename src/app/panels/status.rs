@@ -8,6 +8,7 @@ use super::{Action, attention_words};
 use crate::app::state::{ModelState, Phase, ViewState};
 use crate::app::theme::{self, GUTTER};
 use crate::app::{format, widgets};
+use crate::engine::AttentionKind;
 
 /// A line this wide has room for the figures beside the bars, points.
 const WIDE: f32 = 1000.0;
@@ -58,6 +59,7 @@ fn parts(state: &ViewState) -> Vec<String> {
         None => state.last_speed.map_or_else(|| "N/A tok/s".to_owned(), format::speed),
     };
     // Both kinds there are leave nothing out; which it is shows with the first answer.
-    let attention = state.attention.map_or("exact", attention_words);
+    let expected = if state.load.policy.is_some() { attention_words(AttentionKind::Selective) } else { "exact" };
+    let attention = state.attention.map_or(expected, attention_words);
     vec![device, attention.to_owned(), speed]
 }
