@@ -1,0 +1,151 @@
+//! What the benches of the disk share: where to work and for how long, fio, rounds taken in turns, and their statistics.
+//!
+//! `STRATA_BENCH_DIR` folder to work in (the build's own otherwise) · `STRATA_BENCH_SECONDS` time of each measurement ·
+//! `STRATA_BENCH_ROUNDS` pairs of measurements of which a ratio is the median.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// Operations that the disk works on at once, on both sides.
+pub const DEPTH: u32 = 32;
+
+/// Where and how long.
+pub struct Setup {
+    /// folder that this bench has for itself, removed at its end
+    pub dir: PathBuf,
+    /// of one measurement
+    pub time: Duration,
+    pub n_rounds: usize,
+}
+
+impl Setup {
+    /// For the bench `name`; none where nothing is to be measured, as under `cargo test --benches`.
+    pub fn new(name: &str) -> Option<Setup> {
+        if std::env::args().any(|a| a == "--test") {
+            return None;
+        }
+        let of = |name: &str| std::env::var(name).ok();
+        let dir = of("STRATA_BENCH_DIR").map_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")), PathBuf::from);
+        let seconds: f64 = of("STRATA_BENCH_SECONDS").map_or(0.5, |text| text.parse().unwrap());
+        let n_rounds = of("STRATA_BENCH_ROUNDS").map_or(15, |text| text.parse().unwrap());
+        Some(Setup { dir: dir.join(name), time: Duration::from_secs_f64(seconds), n_rounds })
+    }
+
+    /// What the figures depend on, above a table.
+    pub fn introduce(&self, title: &str) {
+        let said = |program: &str, args: &[&str]| {
+            let output = Command::new(program).args(args).output().ok();
+            output.map_or_else(|| "unknown".into(), |o| String::from_utf8_lossy(&o.stdout).trim().to_owned())
+        };
+        let n_cores = std::thread::available_parallelism().map_or(0, usize::from);
+        let (commit, kernel) = (said("git", &["describe", "--always", "--dirty"]), said("uname", &["-sr"]));
+        let seconds = self.time.as_secs_f64();
+        println!("\n## {title}\n");
+        println!(
+            "commit {commit} · {kernel} · {n_cores} cores · {}",
+            has_fio().unwrap_or_else(|| "no fio: assets/setup --benches".into())
+        );
+        println!(
+            "MB/s: mean ± sd of {} rounds of {seconds} s, taken in turns; ratio: median of those of each round (quartiles)\n",
+            self.n_rounds
+        );
+    }
+}
+
+impl Drop for Setup {
+    fn drop(&mut self) {
+        if let Err(e) = std::fs::remove_dir_all(&self.dir) {
+            println!("{} could not be removed: {e}", self.dir.display());
+        }
+    }
+}
+
+/// Its version.
+fn has_fio() -> Option<String> {
+    let output = Command::new("fio").arg("--version").output().ok()?;
+    Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())
+}
+
+/// The order in which fio reads.
+pub enum Order {
+    Random,
+    #[allow(dead_code, reason = "not every bench reads in both orders")]
+    Sequential,
+}
+
+/// fio's bytes per second on the first `bytes` of a file, through a ring, past the page cache; none where it is not installed.
+pub fn fio_rate(setup: &Setup, path: &Path, bytes: u64, block: usize, order: &Order) -> Option<f64> {
+    let rw = match order {
+        Order::Random => ["--rw=randread", "--norandommap=1"],
+        Order::Sequential => ["--rw=read", "--thread=0"],
+    };
+    let output = Command::new("fio")
+        // Its memory in huge pages too, as the slabs are; worth a third at 128 KiB.
+        .env("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1")
+        .args(["--name=read", "--ioengine=io_uring", "--direct=1", "--fixedbufs=1", "--registerfiles=1"])
+        .args(["--time_based=1", "--group_reporting=1", "--output-format=json"])
+        .args(rw)
+        .arg(format!("--filename={}", path.display()))
+        .arg(format!("--bs={block}"))
+        .arg(format!("--iodepth={DEPTH}"))
+        .arg(format!("--size={bytes}"))
+        .arg(format!("--runtime={}ms", setup.time.as_millis()))
+        .output()
+        .ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    // Some versions say a word before the JSON.
+    let json: serde_json::Value = serde_json::from_str(text.get(text.find('{')?..)?).ok()?;
+    json["jobs"][0]["read"]["bw_bytes"].as_f64()
+}
+
+/// Pairs of measurements.
+#[derive(Default)]
+pub struct Rounds {
+    pub ours: Vec<f64>,
+    pub theirs: Vec<f64>,
+}
+
+impl Rounds {
+    /// Measures both in turns, and each first in every other round, so that neither gains from what the other left behind.
+    pub fn take(setup: &Setup, mut ours: impl FnMut() -> f64, mut theirs: impl FnMut() -> Option<f64>) -> Rounds {
+        let mut rounds = Rounds::default();
+        for round in 0..setup.n_rounds {
+            if round % 2 == 1 {
+                rounds.theirs.extend(theirs());
+                rounds.ours.push(ours());
+            } else {
+                rounds.ours.push(ours());
+                rounds.theirs.extend(theirs());
+            }
+        }
+        rounds
+    }
+
+    /// The ratio of each round.
+    pub fn ratio(&self) -> String {
+        let ratios: Vec<f64> = self.ours.iter().zip(&self.theirs).map(|(a, b)| a / b).collect();
+        middle(&ratios)
+    }
+}
+
+/// Median and quartiles.
+pub fn middle(values: &[f64]) -> String {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let at = |part: f64| sorted.get((part * (sorted.len().max(1) - 1) as f64).round() as usize);
+    match (at(0.5), at(0.25), at(0.75)) {
+        (Some(median), Some(low), Some(high)) => format!("{median:.3} ({low:.2}..{high:.2})"),
+        _ => "-".into(),
+    }
+}
+
+/// Mean and standard deviation in MB/s.
+pub fn rates(values: &[f64]) -> String {
+    if values.is_empty() {
+        return "-".into();
+    }
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    let spread = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / values.len() as f64;
+    format!("{:.0} ± {:.0}", mean / 1e6, spread.sqrt() / 1e6)
+}

@@ -1,0 +1,290 @@
+//! How fast a saved document comes back, next to the disk's own speed on the same file; and what is stored beside its pages.
+//!
+//! `cargo bench --bench restore [name]` · names of documents to take (all otherwise); the rest in [`disk`].
+//!
+//! A document of 16 384 tokens is saved through the two lower tiers, as the app does it. Restoring opens its store and takes
+//! every page, layer by layer as attention does, read ahead and with every checksum verified. The disk's own speed is fio's
+//! sequential reading of the same file in reads of the same size. Every byte is checked before anything is timed.
+//! Goals: 0.9 of the disk's speed; metadata at most 2 % of f16 pages.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "a bench prints, and ends where it fails")]
+
+mod disk;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use disk::{DEPTH, Order, Rounds, Setup, fio_rate, rates};
+use strata::base::{Bytes, Rng};
+use strata::document::library::{Catalogue, Entry, ReadState};
+use strata::gpu::kernels::KvElement;
+use strata::kv::lower::{Backing, Keep, Lower, LowerConfig};
+use strata::kv::store::{Folder, Io, IoConfig, Library, PAGE_TOKENS, PageId, PageKind, Store, StoreSpec};
+use strata::telemetry::Hub;
+
+const N_TOKENS: u32 = 16_384;
+const N_GROUPS: u32 = N_TOKENS / PAGE_TOKENS;
+/// Of the RAM tier: less than any document, so that nothing is served from a copy.
+const RAM: Bytes = Bytes(128 << 20);
+
+/// A document read by some model.
+struct Subject {
+    name: &'static str,
+    element: KvElement,
+    n_layer: u32,
+    n_kv_head: usize,
+    head_dim: usize,
+}
+
+const fn subject(name: &'static str, element: KvElement, n_layer: u32, n_kv_head: usize, head_dim: usize) -> Subject {
+    Subject { name, element, n_layer, n_kv_head, head_dim }
+}
+
+const SUBJECTS: [Subject; 7] = [
+    subject("built-in f16", KvElement::F16, 6, 2, 64),
+    subject("built-in q8", KvElement::Q8, 6, 2, 64),
+    subject("built-in q4", KvElement::Q4, 6, 2, 64),
+    subject("qwen2.5-0.5b f16", KvElement::F16, 24, 2, 64),
+    subject("llama-3.1-8b f16", KvElement::F16, 32, 8, 128),
+    subject("llama-3.1-8b q8", KvElement::Q8, 32, 8, 128),
+    subject("llama-3.1-8b q4", KvElement::Q4, 32, 8, 128),
+];
+
+impl Subject {
+    fn page_bytes(&self) -> u64 {
+        self.element.page_bytes(self.n_kv_head, self.head_dim)
+    }
+
+    fn kv_bytes(&self) -> u64 {
+        u64::from(N_GROUPS * self.n_layer) * self.page_bytes()
+    }
+
+    /// Of its store and of its entry in the catalogue.
+    fn id(&self) -> String {
+        format!("{:064x}", self.page_bytes() << 32 | u64::from(self.n_layer))
+    }
+
+    fn spec(&self) -> StoreSpec {
+        StoreSpec {
+            model_hash: [1; 32],
+            tokenizer_hash: [2; 32],
+            settings_hash: [3; 32],
+            layout: "bench/block16".into(),
+            n_layer: self.n_layer,
+            kv_page_bytes: self.page_bytes(),
+            activation_page_bytes: 0,
+            abstract_bytes: 0,
+        }
+    }
+
+    /// Layer by layer, as attention asks for them.
+    fn pages(&self) -> Vec<PageId> {
+        (0..self.n_layer).flat_map(|layer| (0..N_GROUPS).map(move |group| PageId::kv(layer, group))).collect()
+    }
+
+    fn entry(&self) -> Entry {
+        let id = self.id();
+        Entry {
+            content_hash: id.clone(),
+            name: "a-document-with-a-name-of-some-length.txt".into(),
+            bytes: u64::from(4 * N_TOKENS),
+            pages: 40,
+            model: self.name.into(),
+            model_fingerprint: id.clone(),
+            kv_dtype: "f16".into(),
+            tokens: N_TOKENS as usize,
+            saved_tokens: N_TOKENS as usize,
+            kv_bytes: self.kv_bytes(),
+            state: ReadState::Read,
+            prefill_seconds: 1.0,
+            created: 0,
+            last_used: 0,
+            id,
+        }
+    }
+}
+
+/// Payloads that are not compressible, and of which every 4 KiB say whose they are.
+struct Payload(Vec<u8>);
+
+impl Payload {
+    fn new(n_bytes: u64) -> Payload {
+        let mut rng = Rng::new(n_bytes);
+        Payload((0..n_bytes.div_ceil(4)).flat_map(|_| rng.next_u32().to_le_bytes()).take(n_bytes as usize).collect())
+    }
+
+    fn of(&mut self, page: PageId) -> &[u8] {
+        for (part, piece) in (0u16..).zip(self.0.chunks_mut(4096)) {
+            let whose = u64::from(page.layer) << 48 | u64::from(page.group) << 16 | u64::from(part);
+            piece[..8].copy_from_slice(&whose.to_le_bytes());
+        }
+        &self.0
+    }
+}
+
+/// The library of the bench, with the document that is measured.
+struct Saved<'a> {
+    subject: &'a Subject,
+    library: Library,
+    tokens: Vec<u32>,
+}
+
+impl<'a> Saved<'a> {
+    /// Saves the document.
+    fn make(setup: &Setup, subject: &'a Subject, io: Io) -> (Saved<'a>, Io) {
+        let library = Library::open(&setup.dir).unwrap();
+        let saved = Saved { subject, library, tokens: (0..N_TOKENS).collect() };
+        let (mut lower, _) = saved.open(io);
+        let mut payload = Payload::new(subject.page_bytes());
+        for group in 0..N_GROUPS {
+            let pages = (0..subject.n_layer).map(|layer| PageId::kv(layer, group));
+            pages.for_each(|page| lower.put(page, payload.of(page), Keep::DiskOnly).unwrap());
+        }
+        assert!(lower.flush(), "{:?}", lower.faults());
+        let (_, io) = lower.close();
+        let (catalogue, _) = Catalogue::open(&setup.dir).unwrap();
+        catalogue.upsert(&subject.entry()).unwrap();
+        (saved, io)
+    }
+
+    /// The tiers over its store, and how long that took.
+    fn open(&self, io: Io) -> (Lower, Duration) {
+        let began = Instant::now();
+        let config = LowerConfig {
+            ram_budget: RAM,
+            disk_budget: Bytes(u64::MAX),
+            nvme_limit: None,
+            page_bytes: self.subject.page_bytes(),
+            n_layer: self.subject.n_layer,
+            read_ahead: true,
+        };
+        let folder: Arc<dyn Folder> = self.library.folder(&self.subject.id()).unwrap();
+        let (store, _) = Store::open_or_create(folder, &self.subject.spec(), &self.tokens).unwrap();
+        let lower = Lower::new(config, io, Backing::Saved(store), Hub::new(1).lane("bench")).unwrap();
+        (lower, began.elapsed())
+    }
+
+    /// Takes all pages once; every byte is looked at where `check`.
+    fn restore(&self, io: Io, pages: &[PageId], check: bool) -> (Io, Restored) {
+        let (mut lower, opening) = self.open(io);
+        let began = Instant::now();
+        lower.plan(pages, false);
+        let mut payload = check.then(|| Payload::new(self.subject.page_bytes()));
+        for page in pages {
+            let bytes = lower.take(*page).unwrap();
+            if let Some(payload) = &mut payload {
+                assert!(*bytes == *payload.of(*page), "{page} came back with other bytes");
+            }
+        }
+        let reading = began.elapsed();
+        let n_reads = lower.counts().n_reads;
+        (lower.close().1, Restored { opening, reading, n_reads })
+    }
+}
+
+struct Restored {
+    opening: Duration,
+    reading: Duration,
+    n_reads: u64,
+}
+
+/// One row: the document saved, checked, and restored in turns with fio.
+fn restore_row(setup: &Setup, saved: &Saved<'_>, io: Io) -> Io {
+    let subject = saved.subject;
+    let pages = subject.pages();
+    let mut io = Some(io);
+    let mut once = |check| {
+        let (back, restored) = saved.restore(io.take().unwrap(), &pages, check);
+        io = Some(back);
+        restored
+    };
+    let read_bytes = slot_bytes(subject) * pages.len() as u64 / once(true).n_reads;
+    let mut openings = Vec::new();
+    let mut with_opening = Vec::new();
+    let ours = || {
+        let (mut opening, mut reading, mut n_bytes) = (Duration::ZERO, Duration::ZERO, 0);
+        while opening + reading < setup.time {
+            let restored = once(false);
+            openings.push(restored.opening.as_secs_f64() * 1e3);
+            (opening, reading) = (opening + restored.opening, reading + restored.reading);
+            n_bytes += slot_bytes(subject) * pages.len() as u64;
+        }
+        with_opening.push(n_bytes as f64 / (opening + reading).as_secs_f64());
+        n_bytes as f64 / reading.as_secs_f64()
+    };
+    let arena = setup.dir.join(subject.id()).join("kv-0000.arena");
+    let arena_bytes = std::fs::metadata(&arena).unwrap().len();
+    let theirs = || fio_rate(setup, &arena, arena_bytes, read_bytes as usize, &Order::Sequential);
+    let rounds = Rounds::take(setup, ours, theirs);
+    let opened = Rounds { ours: with_opening, theirs: rounds.theirs.clone() };
+    println!(
+        "| {} | {} | {} | {} | {:.1} | {} | {} | {} | {} |",
+        subject.name,
+        Bytes(subject.page_bytes()),
+        Bytes(subject.kv_bytes()),
+        Bytes(read_bytes),
+        openings.iter().sum::<f64>() / openings.len() as f64,
+        rates(&rounds.ours),
+        rates(&rounds.theirs),
+        rounds.ratio(),
+        opened.ratio(),
+    );
+    io.unwrap()
+}
+
+fn slot_bytes(subject: &Subject) -> u64 {
+    strata::kv::store::Geometry::new(&subject.spec()).unwrap().slot_of(PageKind::Kv)
+}
+
+/// One row of what is stored beside the pages, from the sizes of the files.
+fn metadata_row(setup: &Setup, subject: &Subject) -> String {
+    let folder = setup.dir.join(subject.id());
+    let of = |path: &Path| std::fs::metadata(path).map_or(0, |m| m.len());
+    let (header, index, lock) = (of(&folder.join("header")), of(&folder.join("index")), of(&folder.join("lock")));
+    let arenas: u64 = std::fs::read_dir(&folder)
+        .unwrap()
+        .map(|file| file.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|e| e == "arena"))
+        .map(|path| of(&path))
+        .sum();
+    let catalogue = of(&setup.dir.join("library.sqlite"));
+    let kv = subject.kv_bytes();
+    let share = |bytes: u64| format!("{:.3} %", 100.0 * bytes as f64 / kv as f64);
+    let tokens = u64::from(4 * N_TOKENS);
+    let padding = u64::from(N_GROUPS * subject.n_layer) * (slot_bytes(subject) - subject.page_bytes());
+    format!(
+        "| {} | {} | {tokens} | {} | {index} | {catalogue} | {} | {} | {} |",
+        subject.name,
+        Bytes(kv),
+        header + lock - tokens,
+        share(header + lock + index + catalogue),
+        share(padding),
+        share(arenas - kv - padding),
+    )
+}
+
+fn main() {
+    let Some(setup) = Setup::new("restore_bench") else { return };
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    let is_wanted = |s: &&Subject| wanted.is_empty() || wanted.iter().any(|w| s.name.contains(w.as_str()));
+    let mut io = Io::start(&IoConfig { depth: DEPTH, ..IoConfig::from_env() }).unwrap();
+    setup.introduce(&format!(
+        "Restoring {N_TOKENS} tokens over {}, depth {DEPTH}, checksums verified, next to fio's sequential reading of the arena",
+        io.info().kind
+    ));
+    println!(
+        "| document | page | KV | read | opening ms | MB/s | fio MB/s | ratio | with opening |\n|---|---|---|---|---|---|---|---|---|"
+    );
+    let mut metadata = Vec::new();
+    for subject in SUBJECTS.iter().filter(is_wanted) {
+        let (saved, back) = Saved::make(&setup, subject, io);
+        metadata.push(metadata_row(&setup, subject));
+        io = restore_row(&setup, &saved, back);
+        saved.library.remove(&subject.id()).unwrap();
+    }
+    println!("\n## Metadata of {N_TOKENS} tokens, bytes, and as a share of the KV\n");
+    println!(
+        "| document | KV | token ids | header | index | catalogue | metadata | padding of pages | unused slots |\n|---|---|---|---|---|---|---|---|---|"
+    );
+    metadata.iter().for_each(|row| println!("{row}"));
+}
