@@ -11,7 +11,7 @@ mod disk;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use disk::{DEPTH, Order, Rounds, Setup, fio_rate, rates};
+use disk::{DEPTH, Rounds, Setup, fio_rate, rates};
 use strata::base::{Bytes, Rng};
 use strata::kv::store::{Cancel, Disk, Folder, Io, IoBuffer, IoConfig, IoKind, IoRequest, OpenHow, SlabPool, Storage, write_all};
 
@@ -85,7 +85,9 @@ fn main() {
             // Checked, and warm, before anything counts.
             read_rate(&io, &storage, n_bytes, block, setup.time, true);
             let ours = || read_rate(&io, &storage, n_bytes, block, setup.time, false);
-            let rounds = Rounds::take(&setup, ours, || fio_rate(&setup, &setup.dir.join("data"), n_bytes, block, &Order::Random));
+            let random = ["--rw=randread", "--norandommap=1"];
+            let theirs = || fio_rate(&setup, &setup.dir.join("data"), n_bytes, block as u64, &random);
+            let rounds = Rounds::take(&setup, ours, theirs);
             let (name, ratio) = (io.info().kind, rounds.ratio());
             println!("| {} | {name} | {} | {} | {ratio} |", Bytes(block as u64), rates(&rounds.ours), rates(&rounds.theirs));
         }

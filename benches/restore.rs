@@ -14,12 +14,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use disk::{DEPTH, Order, Rounds, Setup, fio_rate, rates};
+use disk::{DEPTH, Rounds, Setup, fio_rate, rates};
 use strata::base::{Bytes, Rng};
 use strata::document::library::{Catalogue, Entry, ReadState};
 use strata::gpu::kernels::KvElement;
 use strata::kv::lower::{Backing, Keep, Lower, LowerConfig};
-use strata::kv::store::{Folder, Io, IoConfig, Library, PAGE_TOKENS, PageId, PageKind, Store, StoreSpec};
+use strata::kv::store::{Folder, Geometry, Io, IoConfig, Library, PAGE_TOKENS, PageId, PageKind, Store, StoreSpec};
 use strata::telemetry::Hub;
 
 const N_TOKENS: u32 = 16_384;
@@ -177,15 +177,13 @@ impl<'a> Saved<'a> {
             }
         }
         let reading = began.elapsed();
-        let n_reads = lower.counts().n_reads;
-        (lower.close().1, Restored { opening, reading, n_reads })
+        (lower.close().1, Restored { opening, reading })
     }
 }
 
 struct Restored {
     opening: Duration,
     reading: Duration,
-    n_reads: u64,
 }
 
 /// One row: the document saved, checked, and restored in turns with fio.
@@ -198,7 +196,8 @@ fn restore_row(setup: &Setup, saved: &Saved<'_>, io: Io) -> Io {
         io = Some(back);
         restored
     };
-    let read_bytes = slot_bytes(subject) * pages.len() as u64 / once(true).n_reads;
+    once(true);
+    let read_bytes = run_bytes(subject);
     let mut openings = Vec::new();
     let mut with_opening = Vec::new();
     let ours = || {
@@ -214,7 +213,7 @@ fn restore_row(setup: &Setup, saved: &Saved<'_>, io: Io) -> Io {
     };
     let arena = setup.dir.join(subject.id()).join("kv-0000.arena");
     let arena_bytes = std::fs::metadata(&arena).unwrap().len();
-    let theirs = || fio_rate(setup, &arena, arena_bytes, read_bytes as usize, &Order::Sequential);
+    let theirs = || fio_rate(setup, &arena, arena_bytes, read_bytes, &["--rw=read"]);
     let rounds = Rounds::take(setup, ours, theirs);
     let opened = Rounds { ours: with_opening, theirs: rounds.theirs.clone() };
     println!(
@@ -232,8 +231,18 @@ fn restore_row(setup: &Setup, saved: &Saved<'_>, io: Io) -> Io {
     io.unwrap()
 }
 
+fn geometry(subject: &Subject) -> Geometry {
+    Geometry::new(&subject.spec()).unwrap()
+}
+
+/// Bytes that a page takes in the arena.
 fn slot_bytes(subject: &Subject) -> u64 {
-    strata::kv::store::Geometry::new(&subject.spec()).unwrap().slot_of(PageKind::Kv)
+    geometry(subject).slot_of(PageKind::Kv)
+}
+
+/// Bytes of neighbouring pages, which are one read.
+fn run_bytes(subject: &Subject) -> u64 {
+    slot_bytes(subject) * u64::from(geometry(subject).extent_groups)
 }
 
 /// One row of what is stored beside the pages, from the sizes of the files.
