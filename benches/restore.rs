@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use disk::{DEPTH, Rounds, Setup, fio_rate, rates};
+use disk::{DEPTH, Setup, fio_rate, in_turns, rates, ratio};
 use strata::base::{Bytes, Rng};
 use strata::document::library::{Catalogue, Entry, ReadState};
 use strata::gpu::kernels::KvElement;
@@ -177,13 +177,15 @@ impl<'a> Saved<'a> {
             }
         }
         let reading = began.elapsed();
-        (lower.close().1, Restored { opening, reading })
+        let ram_bytes = lower.usage().ram.peak.0;
+        (lower.close().1, Restored { opening, reading, ram_bytes })
     }
 }
 
 struct Restored {
     opening: Duration,
     reading: Duration,
+    ram_bytes: u64,
 }
 
 /// One row: the document saved, checked, and restored in turns with fio.
@@ -196,37 +198,38 @@ fn restore_row(setup: &Setup, saved: &Saved<'_>, io: Io) -> Io {
         io = Some(back);
         restored
     };
-    once(true);
     let read_bytes = run_bytes(subject);
-    let mut openings = Vec::new();
-    let mut with_opening = Vec::new();
-    let ours = || {
-        let (mut opening, mut reading, mut n_bytes) = (Duration::ZERO, Duration::ZERO, 0);
+    let depth = once(true).ram_bytes / read_bytes;
+    let n_bytes = slot_bytes(subject) * pages.len() as u64;
+    let (mut openings, mut with_opening) = (Vec::new(), Vec::new());
+    let mut ours = || {
+        let (mut opening, mut reading, mut n_times) = (Duration::ZERO, Duration::ZERO, 0);
         while opening + reading < setup.time {
             let restored = once(false);
-            openings.push(restored.opening.as_secs_f64() * 1e3);
-            (opening, reading) = (opening + restored.opening, reading + restored.reading);
-            n_bytes += slot_bytes(subject) * pages.len() as u64;
+            (opening, reading, n_times) = (opening + restored.opening, reading + restored.reading, n_times + 1);
         }
-        with_opening.push(n_bytes as f64 / (opening + reading).as_secs_f64());
-        n_bytes as f64 / reading.as_secs_f64()
+        openings.push(opening.as_secs_f64() * 1e3 / f64::from(n_times));
+        let rate = |time: Duration| n_bytes as f64 * f64::from(n_times) / time.as_secs_f64();
+        with_opening.push(rate(opening + reading));
+        Some(rate(reading))
     };
     let arena = setup.dir.join(subject.id()).join("kv-0000.arena");
-    let arena_bytes = std::fs::metadata(&arena).unwrap().len();
-    let theirs = || fio_rate(setup, &arena, arena_bytes, read_bytes, &["--rw=read"]);
-    let rounds = Rounds::take(setup, ours, theirs);
-    let opened = Rounds { ours: with_opening, theirs: rounds.theirs.clone() };
+    let fio = |depth| fio_rate(setup, &arena, read_bytes, depth, &["--rw=read"]);
+    let (mut usual, mut as_large) = (|| fio(u64::from(DEPTH)), || fio(depth));
+    let [ours, usual, as_large] = in_turns(setup, [&mut ours, &mut usual, &mut as_large]);
     println!(
-        "| {} | {} | {} | {} | {:.1} | {} | {} | {} | {} |",
+        "| {} | {} | {} | {} | {:.1} | {} | {} | {} | {} | {} | {} |",
         subject.name,
         Bytes(subject.page_bytes()),
-        Bytes(subject.kv_bytes()),
+        Bytes(n_bytes),
         Bytes(read_bytes),
         openings.iter().sum::<f64>() / openings.len() as f64,
-        rates(&rounds.ours),
-        rates(&rounds.theirs),
-        rounds.ratio(),
-        opened.ratio(),
+        rates(&ours),
+        rates(&as_large),
+        ratio(&ours, &as_large),
+        ratio(&with_opening, &as_large),
+        rates(&usual),
+        ratio(&ours, &usual),
     );
     io.unwrap()
 }
@@ -276,13 +279,15 @@ fn main() {
     let Some(setup) = Setup::new("restore_bench") else { return };
     let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
     let is_wanted = |s: &&Subject| wanted.is_empty() || wanted.iter().any(|w| s.name.contains(w.as_str()));
-    let mut io = Io::start(&IoConfig { depth: DEPTH, ..IoConfig::from_env() }).unwrap();
+    let mut io = Io::start(&IoConfig::from_env()).unwrap();
     setup.introduce(&format!(
-        "Restoring {N_TOKENS} tokens over {}, depth {DEPTH}, checksums verified, next to fio's sequential reading of the arena",
-        io.info().kind
+        "Restoring {N_TOKENS} tokens over {}, depth {}, checksums verified, next to fio's sequential reading of the arena",
+        io.info().kind,
+        io.info().depth
     ));
     println!(
-        "| document | page | KV | read | opening ms | MB/s | fio MB/s | ratio | with opening |\n|---|---|---|---|---|---|---|---|---|"
+        "| document | page | read | in pieces of | opening ms | MB/s | fio MB/s | ratio | with opening | fio MB/s, {DEPTH} buffers | ratio |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|"
     );
     let mut metadata = Vec::new();
     for subject in SUBJECTS.iter().filter(is_wanted) {
