@@ -67,9 +67,8 @@ fn has_fio() -> Option<String> {
     Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())
 }
 
-/// fio's bytes per second on the first `bytes` of a file in the order `rw`, through a ring, past the page cache; none where it
-/// is not installed.
-pub fn fio_rate(setup: &Setup, path: &Path, bytes: u64, block: u64, rw: &[&str]) -> Option<f64> {
+/// fio's bytes per second on a file in the order `rw`, through a ring, past the page cache; none where it is not installed.
+pub fn fio_rate(setup: &Setup, path: &Path, block: u64, depth: u64, rw: &[&str]) -> Option<f64> {
     let output = Command::new("fio")
         // Its memory in huge pages too, as the slabs are: this and the alignment make it half as fast again at 128 KiB.
         .env("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1")
@@ -79,50 +78,30 @@ pub fn fio_rate(setup: &Setup, path: &Path, bytes: u64, block: u64, rw: &[&str])
         .args(rw)
         .arg(format!("--filename={}", path.display()))
         .arg(format!("--bs={block}"))
-        .arg(format!("--iodepth={DEPTH}"))
-        .arg(format!("--size={bytes}"))
+        .arg(format!("--iodepth={depth}"))
         .arg(format!("--runtime={}ms", setup.time.as_millis()))
         .output()
         .ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     // Some versions say a word before the JSON.
     let json: serde_json::Value = serde_json::from_str(text.get(text.find('{')?..)?).ok()?;
-    json["jobs"][0]["read"]["bw_bytes"].as_f64()
+    json["jobs"][0]["read"]["bw_bytes"].as_f64().filter(|rate| *rate > 0.0)
 }
 
-/// Pairs of measurements.
-#[derive(Default)]
-pub struct Rounds {
-    pub ours: Vec<f64>,
-    pub theirs: Vec<f64>,
-}
-
-impl Rounds {
-    /// Measures both in turns, and each first in every other round, so that neither gains from what the other left behind.
-    pub fn take(setup: &Setup, mut ours: impl FnMut() -> f64, mut theirs: impl FnMut() -> Option<f64>) -> Rounds {
-        let mut rounds = Rounds::default();
-        for round in 0..setup.n_rounds {
-            if round % 2 == 1 {
-                rounds.theirs.extend(theirs());
-                rounds.ours.push(ours());
-            } else {
-                rounds.ours.push(ours());
-                rounds.theirs.extend(theirs());
-            }
+/// Measures all of them in each round, and another first in every round, so that none gains from what another left behind.
+pub fn in_turns<const N: usize>(setup: &Setup, measures: [&mut dyn FnMut() -> Option<f64>; N]) -> [Vec<f64>; N] {
+    let mut found = [const { Vec::new() }; N];
+    for round in 0..setup.n_rounds {
+        for i in (0..N).map(|i| (round + i) % N) {
+            found[i].extend(measures[i]());
         }
-        rounds
     }
-
-    /// The ratio of each round.
-    pub fn ratio(&self) -> String {
-        let ratios: Vec<f64> = self.ours.iter().zip(&self.theirs).map(|(a, b)| a / b).collect();
-        middle(&ratios)
-    }
+    found
 }
 
-/// Median and quartiles.
-pub fn middle(values: &[f64]) -> String {
-    let mut sorted = values.to_vec();
+/// The ratio of each round: median and quartiles.
+pub fn ratio(ours: &[f64], theirs: &[f64]) -> String {
+    let mut sorted: Vec<f64> = ours.iter().zip(theirs).map(|(a, b)| a / b).collect();
     sorted.sort_by(f64::total_cmp);
     let at = |part: f64| sorted.get((part * (sorted.len().max(1) - 1) as f64).round() as usize);
     match (at(0.5), at(0.25), at(0.75)) {

@@ -8,9 +8,10 @@
 use super::error::LowerError;
 use crate::base::Bytes;
 
-/// Runs in transit, at most. Twice what a disk works on at once: they are used in order and do not arrive in order, and what
-/// waits for an earlier one must not keep the disk idle.
-const MAX_TRANSIT_RUNS: u64 = 2 * crate::kv::store::io::DEFAULT_DEPTH as u64;
+/// Memory for transit, at most: several times what a disk works on at once, because runs are used in order and do not arrive in
+/// order, and what waits for an earlier one must not keep the disk idle. And more than a CPU's cache holds of what was just
+/// used: a virtual disk is a fifth slower where it has to take memory back from there.
+const MAX_TRANSIT_BYTES: u64 = 32 << 20;
 /// Runs in transit, before a single one is made larger than it must be.
 const WANTED_RUNS: u64 = 32;
 /// Runs in transit, before a single one is made large enough for the disk.
@@ -68,7 +69,7 @@ impl Split {
             return Ok(Split { slot_bytes, n_slots: n_pages, n_kept: 0, n_runs: 0, run_pages: 1 });
         };
         // A copy saves its share of the reads; too few reads at once cost more than that.
-        let transit = (n_pages / 2).clamp(MIN_TRANSIT_PAGES, MAX_TRANSIT_RUNS * extent);
+        let transit = (n_pages / 2).min(MAX_TRANSIT_BYTES / slot).max(MIN_TRANSIT_PAGES);
         let run_pages = (transit / WANTED_RUNS).max(WANTED_RUN_BYTES / slot).min(transit / LEAST_RUNS).clamp(1, extent);
         let n_runs = transit / run_pages;
         let n_slots = n_pages - n_runs * run_pages;

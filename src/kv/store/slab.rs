@@ -23,7 +23,12 @@ use crate::base::Bytes;
 const REGION_BYTES: u64 = 4 << 20;
 /// Regions that a pool has at most, or nearly: looking for a free slab passes them one by one.
 const MAX_REGIONS: u64 = 256;
+/// Of a huge page. A disk reads half as fast again into regions that are huge pages throughout as into others.
+pub(in crate::kv) const HUGE_BYTES: u64 = 2 << 20;
+/// A region of huge pages may have one part in so many at its end that no slab fits in.
+const LEAST_REST: usize = 16;
 const ALIGN: usize = ALIGN_BYTES as usize;
+const HUGE: usize = HUGE_BYTES as usize;
 
 /// Memory that the system gave in one piece. A ring registers whole regions.
 #[derive(Debug)]
@@ -44,11 +49,14 @@ unsafe impl Sync for Region {}
 impl Region {
     fn map(len: usize) -> std::io::Result<Self> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
-        let mut map = MmapMut::map_anon(len)?;
+        // Huge pages begin at multiples of their size; what is passed over for that is never touched, and takes no memory.
+        let slack = if len < HUGE { 0 } else { HUGE };
+        let mut map = MmapMut::map_anon(len + slack)?;
+        let start = if slack == 0 { 0 } else { map.as_ptr().align_offset(HUGE).min(slack) };
         // Fewer pieces for the disk and fewer page faults; a system that refuses gives small pages.
         #[cfg(target_os = "linux")]
-        let _ = map.advise(memmap2::Advice::HugePage);
-        let base = map.as_mut_ptr();
+        let _ = map.advise_range(memmap2::Advice::HugePage, start, len);
+        let base = map.as_mut_ptr().wrapping_add(start);
         Ok(Region { _map: map, base, len, id: NEXT_ID.fetch_add(1, Ordering::Relaxed) })
     }
 
@@ -192,9 +200,7 @@ impl Lent {
         if slab_bytes > room {
             return Err(over);
         }
-        let region_bytes = usize::try_from(REGION_BYTES.max(self.budget_bytes / MAX_REGIONS)).unwrap_or(slab_bytes);
-        let whole = (region_bytes / slab_bytes).max(1) * slab_bytes;
-        let len = whole.min(room / slab_bytes * slab_bytes);
+        let len = region_len(slab_bytes, self.budget_bytes, room);
         let region = Region::map(len).map_err(|_| over)?;
         self.mapped_bytes += len as u64;
         self.peak_bytes = self.peak_bytes.max(self.mapped_bytes);
@@ -215,6 +221,17 @@ impl Lent {
         });
         self.mapped_bytes = mapped;
     }
+}
+
+/// Bytes of a new region for slabs of this size, of which at least one has room: huge pages where they hold slabs well.
+fn region_len(slab_bytes: usize, budget_bytes: u64, room: usize) -> usize {
+    let wanted = usize::try_from(REGION_BYTES.max(budget_bytes / MAX_REGIONS)).unwrap_or(slab_bytes);
+    let huge = wanted.next_multiple_of(HUGE).min(room / HUGE * HUGE);
+    if huge >= slab_bytes && huge % slab_bytes <= huge / LEAST_REST {
+        return huge;
+    }
+    let whole = (wanted / slab_bytes).max(1) * slab_bytes;
+    whole.min(room / slab_bytes * slab_bytes)
 }
 
 /// Memory of one owner, aligned to 4096. Goes back to its pool when dropped.

@@ -30,6 +30,8 @@ use crate::kv::store::storage::{IoOp, is_transient, step_align};
 const WAKE: u64 = u64::MAX;
 /// Interruptions in a row after which the thread does the operation itself, where it may also sleep.
 const MAX_QUICK_RETRIES: u32 = 8;
+/// Operations that are submitted together at most.
+const SUBMIT_EVERY: usize = 4;
 /// How often an idle ring looks for files that have been closed.
 const SWEEP: Duration = Duration::from_secs(5);
 
@@ -140,6 +142,8 @@ struct Worker {
     wake_armed: bool,
     flights: Vec<Option<Flight>>,
     free: Vec<usize>,
+    /// over, and not told yet
+    landed: Vec<(Flight, io::Result<()>)>,
     files: Files,
     buffers: Buffers,
 }
@@ -158,7 +162,7 @@ impl Worker {
         let buffers = Buffers::new(&ring, register);
         let flights = (0..depth).map(|_| None).collect();
         let free = (0..depth as usize).rev().collect();
-        Ok(Worker { ring, queue, outbox, wake, wake_armed: false, flights, free, files, buffers })
+        Ok(Worker { ring, queue, outbox, wake, wake_armed: false, flights, free, landed: Vec::new(), files, buffers })
     }
 
     fn n_flying(&self) -> usize {
@@ -167,11 +171,12 @@ impl Worker {
 
     fn run(&mut self) {
         loop {
-            while !self.free.is_empty() {
-                match self.queue.try_recv() {
-                    Ok(job) => self.start(job),
-                    Err(_) => break,
-                }
+            self.start_waiting();
+            // What has landed is told only after the disk has new work.
+            if !self.landed.is_empty() {
+                self.submit();
+                self.landed.drain(..).for_each(|(flight, result)| self.outbox.send(flight.job, flight.began, result));
+                continue;
             }
             if self.n_flying() == 0 {
                 let patience = if self.files.is_empty() { Duration::MAX } else { SWEEP };
@@ -187,6 +192,25 @@ impl Worker {
             }
             self.reap();
         }
+    }
+
+    /// Takes as many jobs into the air as may be there, a few at a time, so that the disk begins before all are prepared.
+    fn start_waiting(&mut self) {
+        for n_started in 1.. {
+            if self.free.is_empty() {
+                break;
+            }
+            let Ok(job) = self.queue.try_recv() else { break };
+            self.start(job);
+            if n_started % SUBMIT_EVERY == 0 {
+                self.submit();
+            }
+        }
+    }
+
+    /// Submits, and does not wait. What the kernel does not take now it takes with the next.
+    fn submit(&mut self) {
+        let _ = self.ring.submit();
     }
 
     fn sweep(&mut self) {
@@ -336,7 +360,7 @@ impl Worker {
 
     fn land(&mut self, index: usize, flight: Flight, result: io::Result<()>) {
         self.free.push(index);
-        self.outbox.send(flight.job, flight.began, result);
+        self.landed.push((flight, result));
     }
 
     /// Finishes a flight with positioned reads and writes, from its beginning.
