@@ -49,7 +49,8 @@ fn read_rate(io: &Io, storage: &Arc<dyn Storage>, n_bytes: u64, block: usize, ti
     // The disk has `DEPTH` of them, the others wait in the queue, so that it never waits for this thread. Not more, because a
     // virtual disk is faster where they stay in the CPU's cache, as fio's do.
     let n_slabs = DEPTH as usize + WAITING_BYTES / block;
-    let pool = SlabPool::new(Bytes((n_slabs * block) as u64));
+    // As large as the app's own: less than a huge page would be read into small ones, which takes half as long again.
+    let pool = SlabPool::new(Bytes(64 << 20));
     let mut rng = Rng::new(block as u64);
     let n_blocks = (n_bytes / block as u64) as u32;
     let mut submit = |slab| {
