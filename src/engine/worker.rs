@@ -246,10 +246,7 @@ impl Worker {
                     if repaired.is_empty() {
                         self.port.emit(EngineEvent::Notice(as_sentence(&KvError::Missing(group).to_string())));
                     }
-                    // What is lost as soon as it was written again is lost to a disk that cannot be read.
-                    if repaired.insert(group) {
-                        self.repair(group)?;
-                    } else {
+                    if !self.repair(group, &mut repaired)? {
                         self.give_up_disk();
                     }
                 }
@@ -273,23 +270,30 @@ impl Worker {
         }
     }
 
-    /// Computes a damaged group again, and before it what it needs and is damaged too.
-    fn repair(&mut self, group: u32) -> Result<(), EngineError> {
+    /// Computes a damaged group again, and before it what it needs and is damaged too. False where one of them is lost for
+    /// the second time in this turn: what is lost as soon as it was written again is lost to a disk that cannot be read.
+    fn repair(&mut self, group: u32, repaired: &mut HashSet<u32>) -> Result<bool, EngineError> {
         let (Some(gpu), Some(loaded)) = (&self.gpu, &mut self.loaded) else { return Err(EngineError::NoModel) };
         let mut todo = vec![group];
+        if !repaired.insert(group) {
+            return Ok(false);
+        }
         while let Some(group) = todo.last().copied() {
             match loaded.repair(gpu, group) {
                 Ok(()) => {
                     todo.pop();
                 }
-                // A pass reads only groups before its own, so this comes to an end.
-                Err(EngineError::Kv(KvError::Missing(earlier))) if earlier < group && todo.len() <= loaded.tokens.len() => {
+                // A pass reads only groups before its own.
+                Err(EngineError::Kv(KvError::Missing(earlier))) if earlier < group => {
+                    if !repaired.insert(earlier) {
+                        return Ok(false);
+                    }
                     todo.push(earlier);
                 }
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// After a failed turn, what was recorded must not run with the next one, and the cache holds what it says.
