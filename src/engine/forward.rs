@@ -77,15 +77,18 @@ impl DeviceModel {
         Ok(())
     }
 
-    fn run_layer(&mut self, gpu: &Gpu, pace: &mut Pace, layer_idx: usize, first_pos: usize, n: usize) -> Result<(), EngineError> {
-        let d = &self.dims;
-        let layer = &self.layers[layer_idx];
-        let (qkv_dim, q_dim) = (d.q_dim() + 2 * d.kv_dim(), d.q_dim());
-        let idx = layer_idx as u32;
-        pace.mark(KernelFamily::Norm, idx);
+    /// Queries, keys and values of a layer, not rotated, from x.
+    pub(super) fn record_qkv(&self, gpu: &Gpu, pace: &mut Pace, layer_idx: usize, n: usize) -> Result<(), EngineError> {
+        let (d, layer) = (&self.dims, &self.layers[layer_idx]);
+        pace.mark(KernelFamily::Norm, layer_idx as u32);
         self.norm.record(&mut pace.recorder, &layer.attn_norm, d.hidden_dim, 0, n);
-        pace.mark(KernelFamily::Linear, idx);
-        linear(gpu, pace, &layer.qkv, n, d.hidden_dim, qkv_dim)?;
+        pace.mark(KernelFamily::Linear, layer_idx as u32);
+        linear(gpu, pace, &layer.qkv, n, d.hidden_dim, d.q_dim() + 2 * d.kv_dim())
+    }
+
+    fn run_layer(&mut self, gpu: &Gpu, pace: &mut Pace, layer_idx: usize, first_pos: usize, n: usize) -> Result<(), EngineError> {
+        let idx = layer_idx as u32;
+        self.record_qkv(gpu, pace, layer_idx, n)?;
         let first_slot = first_pos % KV_PAGE_TOKENS;
         let range = AppendRange { first_token: 0, n_tokens: n, first_slot, n_blocks: self.kv.tail_blocks() };
         pace.mark(KernelFamily::Rope, idx);
@@ -105,7 +108,7 @@ impl DeviceModel {
         self.seal(gpu, pace, layer_idx, first_pos + n)?;
         let (d, layer) = (&self.dims, &self.layers[layer_idx]);
         pace.mark(KernelFamily::Linear, idx);
-        linear(gpu, pace, &layer.attn_output, n, q_dim, d.hidden_dim)?;
+        linear(gpu, pace, &layer.attn_output, n, d.q_dim(), d.hidden_dim)?;
         pace.mark(KernelFamily::Norm, idx);
         self.norm.record(&mut pace.recorder, &layer.ffn_norm, d.hidden_dim, 0, n);
         pace.mark(KernelFamily::Linear, idx);
