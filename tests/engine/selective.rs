@@ -27,7 +27,7 @@ fn engine(test: &str, spec: Option<SelectiveSpec>, [vram, ram]: [Option<u64>; 2]
 fn ask(handle: &EngineHandle, question: &str) -> (String, Box<TurnSummary>) {
     let messages = vec![Message { role: Role::User, content: format!("{}\n\n{question}", document()) }];
     let sampling = Sampling::default();
-    handle.send(EngineCommand::Ask { turn: 7, messages, document: None, sampling, max_tokens: 24 });
+    handle.send(EngineCommand::Ask { turn: 7, messages, document: None, sampling, max_tokens: 24, policy: Default::default() });
     let (events, end) = finish(handle);
     let text = |event| if let EngineEvent::Token { text, .. } = event { Some(text) } else { None };
     (events.into_iter().filter_map(text).collect(), end.unwrap())

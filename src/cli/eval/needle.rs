@@ -22,7 +22,7 @@ use crate::cli::error::CliError;
 use crate::cli::inputs;
 use crate::cli::session::Session;
 use crate::document::BLANK_LINE;
-use crate::engine::{EngineCommand, EngineEvent, Message, Role, Sampling, StopReason, TurnSummary};
+use crate::engine::{EngineCommand, EngineEvent, Message, Role, Sampling, StopReason, TurnPolicy, TurnSummary};
 use report::Summary;
 
 /// Tokens that a question takes with the template's own around it, at most.
@@ -148,7 +148,7 @@ fn converse(
         let question = &needle.fact.question;
         let content = if order == 0 { format!("{}{BLANK_LINE}{question}", document.hay.text) } else { question.clone() };
         messages.push(Message { role: Role::User, content });
-        let (said, cost) = ask(session, messages.clone(), args.max_tokens, console)?;
+        let (said, cost) = ask(session, messages.clone(), args, console)?;
         if cost.stop == StopReason::Cancelled {
             return Err(CliError::Failed("stopped before the last question; nothing was kept".to_owned()));
         }
@@ -162,13 +162,15 @@ fn converse(
 fn ask(
     session: &mut Session,
     messages: Vec<Message>,
-    max_tokens: usize,
+    args: &EvalNeedleArgs,
     console: &mut Console,
 ) -> Result<(String, TurnSummary), CliError> {
     let turn = session.next_turn();
     let sampling = Sampling { temperature: 0.0, ..Sampling::default() };
     let mut said = String::new();
-    let command = EngineCommand::Ask { turn, messages, document: None, sampling, max_tokens };
+    // Measuring reads everything: where the mass was asked for, it is to be known what came of it.
+    let policy = if args.device.mass.is_some() { TurnPolicy::Sampled } else { TurnPolicy::AsLoaded };
+    let command = EngineCommand::Ask { turn, messages, document: None, sampling, max_tokens: args.max_tokens, policy };
     let cost = session.run_turn(turn, command, console, |event, _| {
         if let EngineEvent::Token { text, .. } = event {
             said.push_str(&text);

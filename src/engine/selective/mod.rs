@@ -47,6 +47,28 @@ struct ChosenOps {
     score: Vec<Binding>,
 }
 
+/// Steps in which what was chosen is compared with the attention there is, which reads everything.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum MassSteps {
+    /// none
+    #[default]
+    None,
+    /// the 3rd, the 7th, the 15th and so on: at most 8 of 1,000, and some of a short answer
+    Few,
+    /// every one
+    All,
+}
+
+impl MassSteps {
+    fn holds(self, step: usize) -> bool {
+        match self {
+            MassSteps::None => false,
+            MassSteps::Few => step >= 2 && (step + 2).is_power_of_two(),
+            MassSteps::All => true,
+        }
+    }
+}
+
 /// A policy at work, and what it needs of the device.
 pub(super) struct Selective {
     spec: SelectiveSpec,
@@ -74,6 +96,7 @@ pub(super) struct Selective {
     /// decode step of the answer, and how many it may take
     step: usize,
     n_steps: usize,
+    mass_steps: MassSteps,
     spent: Spent,
 }
 
@@ -135,6 +158,7 @@ impl Selective {
             clock: 0,
             step: 0,
             n_steps: 1,
+            mass_steps: MassSteps::None,
             spent: Spent::default(),
         })
     }
@@ -150,7 +174,7 @@ impl Selective {
             self.policy = policy;
         }
         (self.step, self.n_steps) = (0, n_steps.max(1));
-        self.spent = Spent::default();
+        (self.mass_steps, self.spent) = (MassSteps::None, Spent::default());
     }
 
     /// What the choices of this answer came to; none before the first.
@@ -158,9 +182,9 @@ impl Selective {
         self.spent.summary(self.spec, self.step as u64)
     }
 
-    /// From here to the end of the answer, what is chosen is compared with the attention there is, which reads everything.
-    pub(super) fn measure_mass(&mut self) {
-        self.spent.mass = Some(Vec::new());
+    /// In these steps of the answer, what is chosen is compared with the attention there is.
+    pub(super) fn measure_mass(&mut self, steps: MassSteps) {
+        self.mass_steps = steps;
     }
 
     /// One token was decoded.
@@ -344,7 +368,7 @@ impl DeviceModel {
         let began = Instant::now();
         let selection = self.choose(s, gpu, pace, layer, n_pages)?;
         s.spent.evaluation += began.elapsed();
-        if s.spent.mass.is_some() {
+        if s.mass_steps.holds(s.step) {
             let all: Vec<u32> = (0..n_pages as u32).collect();
             if let Some((scoring, scores)) = self.score_tokens(s, gpu, pace, layer, &all)? {
                 s.spent.note_mass(layer, &selection, &scoring.in_order(&scores, s.n_head));
