@@ -376,7 +376,14 @@ impl ViewState {
         let document = chat.document_ref(&self.documents, self.settings.keep_read);
         let exchange = Some(last.id);
         self.running = Some(Running { turn, chat: chat.id, exchange, phase: Phase::Waiting, stopping: false });
-        self.outbox.push(EngineCommand::Ask { turn, messages, document, sampling, max_tokens: self.settings.max_tokens, policy: Default::default() });
+        self.outbox.push(EngineCommand::Ask {
+            turn,
+            messages,
+            document,
+            sampling,
+            max_tokens: self.settings.max_tokens,
+            policy: Default::default(),
+        });
     }
 
     /// Reads the documents of the chat on screen ahead of the first question.

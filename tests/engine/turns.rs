@@ -144,7 +144,14 @@ fn prompt_over_the_window_is_refused_with_both_numbers() {
             break tokens;
         }
     };
-    handle.send(EngineCommand::Ask { turn: 3, messages, document: None, sampling: Sampling::default(), max_tokens: 8, policy: Default::default() });
+    handle.send(EngineCommand::Ask {
+        turn: 3,
+        messages,
+        document: None,
+        sampling: Sampling::default(),
+        max_tokens: 8,
+        policy: Default::default(),
+    });
     let (_, end) = finish(&handle);
     let sentence = end.unwrap_err();
     assert!(sentence.contains(&n.to_string()) && sentence.contains("200") && sentence.contains("--context"), "{sentence}");

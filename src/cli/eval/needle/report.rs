@@ -156,7 +156,8 @@ impl<'a> Summary<'a> {
         }
         if let Some(kept) = self.mass_kept.as_deref().filter(|layers| !layers.is_empty()) {
             let (mean, least) = (kept.iter().sum::<f64>() / kept.len() as f64, kept.iter().copied().fold(1.0, f64::min));
-            text += &format!("{:.1} % of the attention kept, {:.1} % in the layer that kept least\n", mean * 100.0, least * 100.0);
+            text +=
+                &format!("{:.1} % of the attention kept, {:.1} % in the layer that kept least\n", mean * 100.0, least * 100.0);
         }
         text
     }
