@@ -64,7 +64,14 @@ impl Document {
         };
         let messages = vec![Message { role: Role::User, content: format!("{}\n\n{question}", self.text) }];
         let (sampling, max_tokens) = (Sampling::default(), self.decode);
-        handle.send(EngineCommand::Ask { turn: 1, messages, document: Some(reference), sampling, max_tokens });
+        handle.send(EngineCommand::Ask {
+            turn: 1,
+            messages,
+            document: Some(reference),
+            sampling,
+            max_tokens,
+            policy: Default::default(),
+        });
         let mut text = String::new();
         loop {
             match handle.wait(Duration::from_secs(600)).unwrap() {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::saved::{DocumentRef, LibraryAction, SavedDocument};
+use super::turn::TurnPolicy;
 use crate::base::{Bytes, LinkLimits, MovedBytes, PageCounts, Tiers};
 use crate::kv::policy::SelectiveSpec;
 
@@ -133,6 +134,8 @@ pub enum EngineCommand {
         sampling: Sampling,
         /// the answer ends after this many tokens at the latest
         max_tokens: usize,
+        /// what its decode steps read
+        policy: TurnPolicy,
     },
     /// read a document ahead of the first question: prefill `text` as the start of a first user message
     Read {
@@ -298,6 +301,8 @@ pub struct ChosenSummary {
     pub evaluation_ms_per_step: f64,
     /// by layer, where it was measured
     pub mass: Option<Vec<MassKept>>,
+    /// decode steps in which it was measured
+    pub mass_steps: u64,
 }
 
 /// What was read from the disk, and how.

@@ -10,6 +10,7 @@ use super::error::EngineError;
 use super::handle::{EnginePort, StopWatch};
 use super::loaded::{Loaded, Spent};
 use super::sampler::Sampler;
+use super::turn::TurnPolicy;
 use super::worker::Worker;
 
 /// Bytes of logits that are read back at once.
@@ -194,7 +195,7 @@ pub(super) fn measured(
         generated_tokens: 0,
         decode_ms: 0.0,
         tokens_per_s: 0.0,
-        attention: loaded.attention_of(&spent),
+        attention: loaded.attention_of(&spent, TurnPolicy::AsLoaded),
         kv_bytes: Tiers { vram: kv.bytes(), ram: report.usage.ram.now.0 + staging, disk: report.usage.disk.now.0 },
         kv_peak_bytes: Tiers { vram: kv.peak_bytes(), ram: report.usage.ram.peak.0 + staging, disk: report.usage.disk.peak.0 },
         moved_bytes: spent.moved,

@@ -33,4 +33,5 @@ pub use error::EngineError;
 pub use handle::{EngineHandle, EnginePort, StopWatch};
 pub use loaded::tokenizer;
 pub use saved::{DocumentRef, LibraryAction, SavedDocument, SavedState};
+pub use turn::TurnPolicy;
 pub use worker::{spawn, spawn_with};
