@@ -18,7 +18,7 @@ mod device;
 mod eval;
 mod library;
 
-pub use device::{DeviceArgs, FolderArg};
+pub use device::{DeviceArgs, FolderArg, KvPolicy};
 pub use eval::{EvalCommand, EvalKldArgs, EvalNeedleArgs, ResultsArgs};
 pub use library::{LibraryAddArgs, LibraryArgs, LibraryCommand, LibraryRemoveArgs};
 
@@ -196,6 +196,9 @@ pub struct BenchArgs {
     /// Tokens already in the cache when timing starts
     #[arg(short = 'd', long = "depth", value_name = "N,..", value_delimiter = ',', default_value = "0", env = "STRATA_DEPTH")]
     pub depths: Vec<usize>,
+    /// Fill the cache up to --depth with pseudo-random keys and values instead of reading tokens; seconds where reading takes hours
+    #[arg(long, env = "STRATA_FILL", value_parser = FalseyValueParser::new())]
+    pub fill: bool,
     /// Repetitions of each test, after one that is not timed
     #[arg(short = 'r', long = "repetitions", value_name = "N", default_value_t = 5, value_parser = at_least_one)]
     #[arg(env = "STRATA_REPETITIONS")]
@@ -269,6 +272,11 @@ impl BenchArgs {
             Some(name) => ModelSource::Synthetic { name: name.clone(), weight_type: self.weight_type.clone() },
             None => self.model.source(),
         }
+    }
+
+    /// The KV may be elsewhere than in VRAM, or not all of it read.
+    pub fn shows_tiers(&self) -> bool {
+        self.device.kv_policy != KvPolicy::Full || self.device.vram_budget.is_some()
     }
 
     /// How to print; `--json` is `-o jsonl`.
