@@ -59,6 +59,8 @@ pub struct LoadOptions {
     pub policy: Option<SelectiveSpec>,
     /// file for a Chrome trace of everything until the model is unloaded
     pub trace: Option<PathBuf>,
+    /// base of the rotary embedding instead of the model's own; the context may then pass the window it was trained for
+    pub rope_base: Option<f64>,
 }
 
 /// How the next token is chosen. `temperature == 0` is greedy and deterministic.

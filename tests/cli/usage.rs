@@ -66,7 +66,7 @@ fn help_of_every_command_names_flags_and_their_environment_twins() {
         ),
         ("logits", &["--text", "--tokens", "--out", "--kv-dtype", "STRATA_KV_DTYPE"]),
         ("tokenize", &["--text", "--doc", "--model", "STRATA_MODEL"]),
-        ("bench", &["-p", "-n", "-d", "-r", "-o", "--synthetic", "--type", "--peak", "STRATA_SYNTHETIC"]),
+        ("bench", &["-p", "-n", "-d", "-r", "-o", "--synthetic", "--type", "--peak", "--fill", "--kv-policy", "--rope-base", "STRATA_SYNTHETIC"]),
         ("eval", &["kld", "needle"]),
         ("library", &["list", "add", "remove", "verify"]),
         ("doctor", &["--gpu", "--kv-dir", "--json", "STRATA_GPU", "STRATA_KV_DIR"]),

@@ -315,7 +315,7 @@ mod tests {
 
     use super::*;
     use crate::base::{Bytes, LinkLimits, Tiers};
-    use crate::engine::{KvDtype, LoadOptions};
+    use crate::engine::{Amount, KvDtype, LoadOptions};
 
     fn parse(args: &[&str]) -> Result<Cli, clap::Error> {
         Cli::try_parse_from(std::iter::once("strata").chain(args.iter().copied()))
@@ -356,6 +356,8 @@ mod tests {
             &["ask", "--prompt", "q", "--kv-dtype", "q9"],
             &["ask", "--prompt", "q", "--kv-policy", "some"],
             &["ask", "--prompt", "q", "--kv-policy", "leoam", "--importance", "1.5"],
+            &["ask", "--prompt", "q", "--kv-policy", "leoam", "--importance", "101%"],
+            &["ask", "--prompt", "q", "--rope-base", "1"],
             &["ask", "--prompt", "q", "--limit", "pcie=fast"],
             &["ask", "--prompt", "q", "--pipeline", "maybe"],
             &["library"],
@@ -399,6 +401,19 @@ mod tests {
         let cli = parse(&["ask", "--prompt", "q"]).unwrap();
         let Some(Command::Ask(args)) = cli.command else { panic!("not ask") };
         assert_eq!(args.device.options(), LoadOptions::default());
+    }
+
+    #[test]
+    fn importance_is_a_share_a_percentage_or_a_number_of_tokens() {
+        let amount = |importance: &[&str]| {
+            let cli = parse(&[&["ask", "--prompt", "q", "--kv-policy", "leoam"], importance].concat()).unwrap();
+            let Some(Command::Ask(args)) = cli.command else { panic!("not ask") };
+            args.device.options().policy.unwrap().amount
+        };
+        assert_eq!(amount(&[]), Amount::Rate(0.1));
+        assert_eq!((amount(&["--importance", "1"]), amount(&["--importance", "25%"])), (Amount::Rate(1.0), Amount::Rate(0.25)));
+        assert_eq!(amount(&["--importance", "1024"]), Amount::Tokens(1024));
+        assert_eq!(amount(&["--mass", "0.9"]), Amount::Mass { mass: 0.9, floor: 0.1 });
     }
 
     #[test]
