@@ -11,7 +11,7 @@
 //!
 //! Every ratio is of one run. VRAM has room for a fifth of the KV, RAM for two fifths, and the disk is held to the speed at which
 //! reading the other two fifths takes 2.9 times as long as computing a step does with all of them in VRAM. That is the paper's
-//! machine (LeoAM, section 3.2: 40 % of the KV on the disk, 290 ms and 100 ms). What was in the tiers before is not timed.
+//! machine (LeoAM, section 3.4: 40 % of the KV on the disk, 290 ms and 100 ms). What was in the tiers before is not timed.
 //! The parts are those of figure 16: without a pipeline, token-level evaluation of all keys (base), abstracts, the tree; then all.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "a bench prints, and ends where it fails")]
 

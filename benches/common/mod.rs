@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use strata::engine::{
-    DocumentRef, EngineCommand, EngineEvent, EngineHandle, LoadOptions, Message, ModelInfo, ModelSource, Role, Sampling, TurnSummary,
+    DocumentRef, EngineCommand, EngineEvent, EngineHandle, LoadOptions, Message, ModelInfo, ModelSource, Role, Sampling,
+    TurnSummary,
 };
 
 /// Repetitions of everything that is timed; the median counts.

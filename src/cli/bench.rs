@@ -15,9 +15,9 @@ use super::console::Console;
 use super::device;
 use super::error::CliError;
 use super::session::Session;
-use table::Shown;
 use crate::engine::{BenchRow, BenchTests, EngineCommand, EngineEvent, ModelInfo};
 use crate::gpu::probe::Measured;
+use table::Shown;
 
 /// One test with everything a reader needs to compare it: what `-o json` and `-o csv` print.
 #[derive(Debug, Clone, PartialEq, Serialize)]

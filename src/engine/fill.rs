@@ -90,7 +90,14 @@ impl Loaded {
 
 impl DeviceModel {
     /// What a pass over `n` tokens leaves in the cache, without the pass. `first_pos` begins a group.
-    fn fill_layers(&mut self, gpu: &Gpu, pace: &mut Pace, filler: &mut Filler, first_pos: usize, n: usize) -> Result<(), EngineError> {
+    fn fill_layers(
+        &mut self,
+        gpu: &Gpu,
+        pace: &mut Pace,
+        filler: &mut Filler,
+        first_pos: usize,
+        n: usize,
+    ) -> Result<(), EngineError> {
         // Pages of the tail are overwritten below: what reads them must be on its way.
         pace.flush(gpu)?;
         self.kv.begin_pass(gpu, first_pos, false);

@@ -52,7 +52,8 @@ fn filled_context_lies_in_the_tiers_as_a_read_one_does() {
 fn filled_context_is_the_same_each_time_and_not_saved() {
     let test = "filled_context_is_the_same_each_time_and_not_saved";
     let dir = tempfile::tempdir().unwrap();
-    let options = LoadOptions { kv_dir: Some(dir.path().to_owned()), ..options(Some(PolicyKind::LeoAm), KvDtype::F16, [None; 2]) };
+    let options =
+        LoadOptions { kv_dir: Some(dir.path().to_owned()), ..options(Some(PolicyKind::LeoAm), KvDtype::F16, [None; 2]) };
     let Some((handle, _)) = engine_with(test, tiny(), options) else { return };
     // Not a multiple of a page: the rest is in the tail.
     let [first, second] = [(); 2].map(|()| bench(&handle, 1000, true).0.remove(0).chosen.unwrap());

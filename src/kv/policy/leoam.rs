@@ -147,7 +147,8 @@ impl LeoAm {
         let chunks: Vec<TokenRange> = pages.flat_map(|page| oracle.chunks(page, chunk_tokens)).collect();
         if !self.spec.tree {
             // Blocks are only what is read of the tokens: each of those was evaluated.
-            n_evaluations += chunks.iter().filter_map(|chunk| oracle.scores(*chunk)).map(|scores| scores.len() - 1).sum::<usize>();
+            n_evaluations +=
+                chunks.iter().filter_map(|chunk| oracle.scores(*chunk)).map(|scores| scores.len() - 1).sum::<usize>();
         }
         let selected = Tree::new(chunks, oracle).select(n_wanted);
         (selected.important().collect(), n_evaluations + selected.n_evaluations)
