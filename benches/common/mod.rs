@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use strata::engine::{
-    DocumentRef, EngineCommand, EngineEvent, EngineHandle, LoadOptions, Message, ModelSource, Role, Sampling, TurnSummary,
+    DocumentRef, EngineCommand, EngineEvent, EngineHandle, LoadOptions, Message, ModelInfo, ModelSource, Role, Sampling,
+    TurnSummary,
 };
 
 /// Repetitions of everything that is timed; the median counts.
@@ -15,11 +16,16 @@ pub fn setting(name: &str, otherwise: usize) -> usize {
 }
 
 pub fn engine(options: LoadOptions) -> EngineHandle {
+    engine_of(ModelSource::BuiltIn, options).0
+}
+
+/// An engine with another model, and what it is.
+pub fn engine_of(source: ModelSource, options: LoadOptions) -> (EngineHandle, Box<ModelInfo>) {
     let handle = strata::engine::spawn(|| {});
-    assert!(handle.send(EngineCommand::LoadModel { source: ModelSource::BuiltIn, options }));
+    assert!(handle.send(EngineCommand::LoadModel { source, options }));
     loop {
         match handle.wait(Duration::from_secs(120)).unwrap() {
-            EngineEvent::ModelLoaded(_) => return handle,
+            EngineEvent::ModelLoaded(info) => return (handle, info),
             EngineEvent::ModelFailed { sentence, .. } => panic!("{sentence}"),
             _ => {}
         }

@@ -60,6 +60,8 @@ pub struct LoadOptions {
     pub policy: Option<SelectiveSpec>,
     /// file for a Chrome trace of everything until the model is unloaded
     pub trace: Option<PathBuf>,
+    /// base of the rotary embedding instead of the model's own; the context may then pass the window it was trained for
+    pub rope_base: Option<f64>,
 }
 
 /// How the next token is chosen. `temperature == 0` is greedy and deterministic.
@@ -109,6 +111,21 @@ pub struct Message {
 
 /// Names one request, so that its events can be told from those of another.
 pub type TurnId = u64;
+
+/// What `strata bench` times.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BenchTests {
+    /// prompt lengths, as llama-bench's `-p`
+    pub n_prompt: Vec<usize>,
+    /// generated lengths, as `-n`
+    pub n_gen: Vec<usize>,
+    /// tokens already in the cache, as `-d`
+    pub depths: Vec<usize>,
+    /// these are pseudo-random keys and values, not prefilled tokens
+    pub fill: bool,
+    /// repetitions of each
+    pub repetitions: usize,
+}
 
 /// What the engine can be asked to do. It acts in order; [`crate::engine::EngineHandle::stop`] overtakes.
 #[derive(Debug, Clone)]
@@ -174,14 +191,8 @@ pub enum EngineCommand {
     Bench {
         /// names the events
         turn: TurnId,
-        /// prompt lengths, as llama-bench's `-p`
-        n_prompt: Vec<usize>,
-        /// generated lengths, as `-n`
-        n_gen: Vec<usize>,
-        /// depths already in the cache, as `-d`
-        depths: Vec<usize>,
-        /// repetitions of each
-        repetitions: usize,
+        /// what is timed
+        tests: BenchTests,
     },
     /// what the library holds, after doing something with it (event: [`EngineEvent::Library`])
     Library(LibraryAction),
@@ -378,6 +389,10 @@ pub struct BenchRow {
     pub weight_bytes_per_token: u64,
     /// floating-point operations of one token's matrix products
     pub flops_per_token: u64,
+    /// bytes of KV read from the disk per token, mean of the repetitions
+    pub disk_bytes_per_token: u64,
+    /// what a policy chose in the last repetition; none where everything was read
+    pub chosen: Option<ChosenSummary>,
 }
 
 /// What the engine reports.

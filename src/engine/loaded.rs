@@ -130,9 +130,11 @@ impl Loaded {
             _ => Some(TextSide::open(&file)?),
         };
         let plan = file.plan();
-        let window = plan.sliding_window.unwrap_or(usize::MAX).min(plan.dims.context_len);
-        let context = options.context.unwrap_or(window).clamp(1, window);
-        file.limit_context(context)?;
+        let attended = plan.sliding_window.unwrap_or(usize::MAX);
+        let window = attended.min(plan.dims.context_len);
+        let most = if options.rope_base.is_some() { attended } else { window };
+        let context = options.context.unwrap_or(window).clamp(1, most);
+        file.adapt(Some(context), options.rope_base)?;
         let plan = file.plan();
         let placed = place::lay_out(&file, gpu.max_binding_bytes())?;
         let spec = device_model::kv_spec(plan, options.kv_dtype);

@@ -12,6 +12,7 @@ mod below;
 mod command;
 mod device_model;
 mod error;
+mod fill;
 mod forward;
 mod handle;
 pub mod library;

@@ -117,8 +117,8 @@ impl Worker {
                 let result = self.score(turn, tokens, n_prefix);
                 self.report(turn, result);
             }
-            EngineCommand::Bench { turn, n_prompt, n_gen, depths, repetitions } => {
-                let result = self.bench(turn, &n_prompt, &n_gen, &depths, repetitions);
+            EngineCommand::Bench { turn, tests } => {
+                let result = self.bench(turn, &tests);
                 self.report(turn, result);
             }
             EngineCommand::Library(action) => self.library(&action),

@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod bench;
 mod logits;
 mod offload;
 #[path = "../common/plain_forward.rs"]

@@ -121,6 +121,29 @@ fn saved_document_is_not_read_again_after_a_restart() {
 }
 
 #[test]
+fn saved_document_of_another_rope_base_is_read_again() {
+    let test = "saved_document_of_another_rope_base_is_read_again";
+    let dir = tempfile::tempdir().unwrap();
+    let text = document();
+    let load = |rope_base| {
+        let options =
+            LoadOptions { rope_base, kv_dir: Some(dir.path().to_owned()), context: Some(16_384), ..LoadOptions::default() };
+        Some(engine_hooked(test, ModelSource::BuiltIn, options, None)?.0)
+    };
+    let cached = |handle: EngineHandle| {
+        let cached = ask(&handle, &text, QUESTION).summary.cached_tokens;
+        close(handle);
+        cached
+    };
+    let Some(own) = load(None) else { return };
+    assert_eq!(cached(own), 0);
+    assert_eq!(cached(load(Some(1e5)).unwrap()), 0);
+    // Each base has a store of its own, and finds it again.
+    assert!(cached(load(Some(1e5)).unwrap()) > 4000);
+    assert!(cached(load(None).unwrap()) > 4000);
+}
+
+#[test]
 fn context_over_every_upper_budget_is_answered_from_the_disk() {
     let test = "context_over_every_upper_budget_is_answered_from_the_disk";
     let dir = tempfile::tempdir().unwrap();
