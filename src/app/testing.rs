@@ -83,6 +83,7 @@ pub fn selective_summary() -> TurnSummary {
         share_read: 0.118,
         reuse: 0.9,
         foreseen: 0.5,
+        packed: 0.0,
         evaluations_per_step: 100.0,
         evaluation_ms_per_step: 0.4,
         mass: Some(vec![layer(0.98), layer(0.92)]),

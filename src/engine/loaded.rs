@@ -15,7 +15,7 @@ use crate::token::{ChatMessage, ChatTemplate, Prompt, Tokenizer};
 
 use super::activations::max_chunk;
 use super::below::{Below, FolderHook};
-use super::command::{AttentionKind, EngineEvent, LoadOptions, Message, ModelInfo, ModelSource, Role, Sampling};
+use super::command::{EngineEvent, LoadOptions, Message, ModelInfo, ModelSource, Role, Sampling};
 use super::device_model::{self, DeviceModel};
 use super::error::EngineError;
 use super::handle::EnginePort;
@@ -23,6 +23,7 @@ use super::observe::Observer;
 use super::pace::Pace;
 use super::sampler::Sampler;
 use super::saved::DocumentRef;
+use super::summary::AttentionKind;
 use super::turn::TurnPolicy;
 
 /// The weights in the binary.
@@ -161,7 +162,7 @@ impl Loaded {
         let kv = KvCache::new(gpu, spec, context, vram, options.limits.pcie, options.synchronous, hub)?;
         let mut model = DeviceModel::load(gpu, &file, placed, kv, &mut report)?;
         model.synchronous = options.synchronous;
-        model.set_policy(gpu, options.policy)?;
+        model.set_policy(gpu, options.policy, hub)?;
         model.reserve(gpu, 1)?;
         let meta = file.info();
         notes.extend(below.take_notices());
@@ -197,7 +198,7 @@ impl Loaded {
         self.below.forget();
         let kv = KvCache::new(gpu, spec, context, vram, options.limits.pcie, options.synchronous, hub)?;
         let mut model = DeviceModel::load(gpu, &self.file, placed, kv, &mut |_| true)?;
-        model.set_policy(gpu, options.policy)?;
+        model.set_policy(gpu, options.policy, hub)?;
         model.reserve(gpu, 1)?;
         self.model = model;
         self.pace = Pace::new(gpu, hub);

@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 use crate::base::{Rng, Tiers};
 use crate::gpu::Gpu;
 
-use super::command::{BenchRow, BenchTests, EngineEvent, IoSummary, Sampling, StopReason, TurnId, TurnSummary};
+use super::command::{BenchRow, BenchTests, EngineEvent, Sampling, TurnId};
 use super::error::EngineError;
 use super::handle::{EnginePort, StopWatch};
 use super::loaded::{Loaded, Spent};
 use super::sampler::Sampler;
+use super::summary::{IoSummary, StopReason, TurnSummary};
 use super::turn::TurnPolicy;
 use super::worker::Worker;
 
@@ -173,7 +174,7 @@ impl Bench<'_> {
         }
         for token in tokens {
             loaded.reserve(self.gpu, loaded.tokens.len() + 1)?;
-            loaded.decode(self.gpu, token)?;
+            loaded.decode(self.gpu, token, TurnPolicy::AsLoaded)?;
             loaded.pick(self.gpu, 0, &greedy)?;
         }
         Ok(())

@@ -24,6 +24,7 @@ mod sampler;
 mod saved;
 mod score;
 mod selective;
+mod summary;
 mod turn;
 mod worker;
 
@@ -34,5 +35,6 @@ pub use error::EngineError;
 pub use handle::{EngineHandle, EnginePort, StopWatch};
 pub use loaded::tokenizer;
 pub use saved::{DocumentRef, LibraryAction, SavedDocument, SavedState};
+pub use summary::*;
 pub use turn::TurnPolicy;
 pub use worker::{spawn, spawn_with};

@@ -13,12 +13,13 @@ use std::time::{Duration, Instant};
 use crate::base::limits::MAX_PREFILL_CHUNK;
 use crate::gpu::Gpu;
 
-use super::command::{EngineEvent, StopReason, TurnId, TurnSummary};
+use super::command::{EngineEvent, TurnId};
 use super::error::EngineError;
 use super::handle::{EnginePort, StopWatch};
 use super::loaded::{Loaded, Spent};
 use super::measure::measured;
 use super::selective::MassSteps;
+use super::summary::{StopReason, TurnSummary};
 use super::turn::TurnPolicy;
 use super::worker::Worker;
 

@@ -11,13 +11,14 @@ use crate::gpu::Gpu;
 use crate::telemetry;
 use crate::token::StreamDecoder;
 
-use super::command::{EngineEvent, IoSummary, Sampling, StopReason, TurnId, TurnSummary};
+use super::command::{EngineEvent, Sampling, TurnId};
 use super::error::EngineError;
 use super::handle::{EnginePort, StopWatch};
 use super::loaded::{Loaded, Picked, Spent};
 use super::sampler::Sampler;
 use super::saved::DocumentRef;
 use super::selective::MassSteps;
+use super::summary::{IoSummary, StopReason, TurnSummary};
 
 /// What the decode steps of one turn read of the context.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

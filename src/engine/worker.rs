@@ -20,12 +20,13 @@ use crate::kv::store::Library;
 use crate::telemetry::Hub;
 
 use super::below::FolderHook;
-use super::command::{EngineCommand, EngineEvent, LoadOptions, Message, ModelSource, Role, Sampling, TurnId, TurnSummary};
+use super::command::{EngineCommand, EngineEvent, LoadOptions, Message, ModelSource, Role, Sampling, TurnId};
 use super::error::EngineError;
 use super::handle::{EngineHandle, EnginePort};
 use super::library::{self, SavedError};
 use super::loaded::Loaded;
 use super::saved::{DocumentRef, LibraryAction};
+use super::summary::TurnSummary;
 use super::turn::{Turn, TurnPolicy};
 
 /// Events that a lane remembers between two looks.

@@ -5,6 +5,7 @@
 //! pages that may be wanted after them, of which RAM should have a copy ───┘
 //! ```
 
+use super::layout::KvSpec;
 use super::store::PageId;
 
 /// Pages of one layer that travel together.
@@ -14,6 +15,8 @@ pub struct Batch {
     pub layer: u32,
     /// groups, ascending; at most a slot's worth
     pub groups: Vec<u32>,
+    /// they travel as INT4
+    pub is_packed: bool,
 }
 
 /// Batches in the order that attention reads them.
@@ -28,6 +31,11 @@ pub struct StreamPlan {
 }
 
 impl Batch {
+    /// Bytes of each page as it travels.
+    pub fn page_bytes(&self, spec: &KvSpec) -> u64 {
+        spec.packed_page_bytes().filter(|_| self.is_packed).unwrap_or(spec.page_bytes())
+    }
+
     /// Its pages, in order.
     pub fn pages(&self) -> impl Iterator<Item = PageId> + '_ {
         self.groups.iter().map(|group| PageId::kv(self.layer, *group))

@@ -70,6 +70,12 @@ impl KvSpec {
         self.sealed.page_bytes(self.n_kv_head, self.head_dim)
     }
 
+    /// Bytes of a complete page that travels as INT4; none where pages have codes anyway.
+    pub fn packed_page_bytes(&self) -> Option<u64> {
+        let packs = self.sealed == KvElement::F16;
+        packs.then(|| KvElement::Q4.page_bytes(self.n_kv_head, self.head_dim))
+    }
+
     /// Bytes of a page of the tail.
     pub fn tail_page_bytes(&self) -> u64 {
         self.work.page_bytes(self.n_kv_head, self.head_dim)
@@ -162,11 +168,15 @@ impl VramPlan {
     }
 
     /// Bytes of the slots: each is an upload buffer and the device's copy of it. Quantised pages are made in a slot's worth
-    /// of the tail's size as well.
+    /// of the tail's size as well; packed ones are opened from a slot's worth of codes.
     pub fn slot_bytes(&self, spec: &KvSpec) -> u64 {
         let scratch = if spec.sealed.is_quantised() { self.tail_pages as u64 * spec.page_bytes() } else { 0 };
+        let packed = spec.packed_page_bytes().filter(|_| self.n_abstracts > 0).unwrap_or(0) * self.slot_pages as u64;
         let bytes = self.slot_pages as u64 * spec.page_bytes();
-        self.n_slots as u64 * (bytes + bytes.next_multiple_of(BINDING_ALIGN_BYTES)) + spec.table_bytes(self.slot_pages) + scratch
+        self.n_slots as u64 * (bytes + bytes.next_multiple_of(BINDING_ALIGN_BYTES))
+            + spec.table_bytes(self.slot_pages)
+            + scratch
+            + packed
     }
 
     /// Bytes of the abstracts of all layers.

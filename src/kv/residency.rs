@@ -9,6 +9,8 @@
 //!    pages that have a frame keep it. Selective attention reads what it chose: a page that has a copy below gives its frame
 //!    to one that is chosen or expected to be. Those that RAM has as well go first, so that the two tiers hold different pages.
 
+use std::collections::BTreeSet;
+
 /// Frames of every layer.
 #[derive(Debug, Clone)]
 pub struct Residency {
@@ -29,6 +31,8 @@ struct Layer {
     wanted_at: Vec<Wanted>,
     /// by group: RAM is to have a copy
     in_ram: Vec<bool>,
+    /// groups whose frame holds what travelled packed
+    packed: BTreeSet<u32>,
 }
 
 /// Steps after which a page that nothing wanted leaves its frame before all others.
@@ -159,6 +163,20 @@ impl Residency {
         self.frame(layer, group).is_some() && !self.layers[layer].is_in_ram(group)
     }
 
+    /// What is in a page's frame travelled packed, and is not to the bit what is below.
+    pub fn set_packed(&mut self, layer: usize, group: u32) {
+        self.layers[layer].packed.insert(group);
+    }
+
+    /// Frees all frames that hold what travelled packed.
+    pub fn release_packed(&mut self) {
+        for layer in 0..self.layers.len() {
+            for group in std::mem::take(&mut self.layers[layer].packed) {
+                self.release(layer, group);
+            }
+        }
+    }
+
     /// Up to `n` pages that can leave their frames: they have a copy below and were wanted before `now`. What is cold goes
     /// first, then what RAM gives back, then the rest; longest ago first.
     fn victims(&self, layer: usize, now: Wanted, n: usize) -> Vec<u32> {
@@ -177,6 +195,7 @@ impl Residency {
 
     fn release(&mut self, layer: usize, group: u32) {
         let l = &mut self.layers[layer];
+        l.packed.remove(&group);
         if let Some(frame) = l.frame_of.get_mut(group as usize).and_then(Option::take) {
             l.group_in[frame as usize] = None;
             l.n_used -= 1;
@@ -189,6 +208,7 @@ impl Residency {
             l.is_backed.truncate(n_groups as usize);
             l.wanted_at.truncate(n_groups as usize);
             l.in_ram.truncate(n_groups as usize);
+            l.packed.split_off(&n_groups);
             for frame in l.frame_of.drain((n_groups as usize).min(l.frame_of.len())..).flatten() {
                 l.group_in[frame as usize] = None;
                 l.n_used -= 1;
@@ -273,6 +293,23 @@ mod tests {
         residency.set_backed(0, 6);
         assert_eq!(residency.choose(0, &[1], 3), Missing { framed: vec![1], unframed: vec![] });
         assert_eq!((residency.frame(0, 0), residency.frame(0, 6)), (None, Some(1)), "both of step 2: the first leaves");
+    }
+
+    #[test]
+    fn packed_pages_leave_when_everything_is_to_be_exact() {
+        let mut residency = Residency::new(2, 2);
+        for layer in 0..2 {
+            (0..2).for_each(|group| assert!(residency.allocate(layer, group).is_some()));
+        }
+        residency.set_packed(1, 0);
+        residency.set_packed(1, 1);
+        residency.truncate(1);
+        residency.release_packed();
+        assert_eq!([0, 1].map(|layer| residency.n_resident(layer)), [1, 0]);
+        // What comes again in its place came whole.
+        residency.allocate(1, 0);
+        residency.release_packed();
+        assert_eq!(residency.frame(1, 0), Some(0));
     }
 
     #[test]

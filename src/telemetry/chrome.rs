@@ -41,7 +41,7 @@ impl Name {
             EventKind::PageMove { link, .. } => return Some(Name::Link(link)),
             EventKind::GpuPass { family, .. } => return Some(Name::Gpu(family)),
             EventKind::Wait { cause } => return Some(Name::Wait(cause)),
-            EventKind::Tier { .. } | EventKind::Pages { .. } => return None,
+            EventKind::Tier { .. } | EventKind::Pages { .. } | EventKind::Hiding { .. } => return None,
             EventKind::Phase(_) => 0,
             EventKind::Step { .. } => 1,
             EventKind::Recompute { .. } => 2,
@@ -180,6 +180,11 @@ impl<W: Write> ChromeTrace<W> {
                 self.out,
                 "{{\"resident\":{resident},\"fetched\":{fetched},\"recomputed\":{recomputed},\"skipped\":{skipped}}}}}"
             ),
+            EventKind::Hiding { theta_permille, expected_io_us, io_us, expected_compute_us, compute_us, .. } => write!(
+                self.out,
+                "{{\"theta_permille\":{theta_permille},\"expected_io_us\":{expected_io_us},\"io_us\":{io_us},\
+                 \"expected_compute_us\":{expected_compute_us},\"compute_us\":{compute_us}}}}}"
+            ),
             _ => self.out.write_all(b"{}}"),
         }
     }
@@ -218,6 +223,7 @@ fn label(kind: &EventKind) -> &'static str {
         EventKind::Step { kind, .. } => kind.name(),
         EventKind::Pages { .. } => "pages of a step",
         EventKind::Tier { .. } => "KV bytes by tier",
+        EventKind::Hiding { .. } => "hiding of a layer",
         EventKind::Recompute { .. } => "recompute",
         EventKind::Phase(phase) => phase.name(),
         EventKind::Fault { kind } => kind.name(),

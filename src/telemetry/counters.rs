@@ -160,7 +160,11 @@ impl AtomicCounters {
             EventKind::Recompute { n_tokens, .. } => add(&self.recomputed_tokens, u64::from(n_tokens)),
             EventKind::GpuPass { .. } => add(&self.gpu_ns, duration_ns),
             EventKind::Fault { .. } => add(&self.n_faults, 1),
-            EventKind::Encode | EventKind::Step { .. } | EventKind::Tier { .. } | EventKind::Phase(_) => {}
+            EventKind::Encode
+            | EventKind::Step { .. }
+            | EventKind::Tier { .. }
+            | EventKind::Hiding { .. }
+            | EventKind::Phase(_) => {}
         }
     }
 

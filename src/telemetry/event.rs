@@ -231,6 +231,21 @@ pub enum EventKind {
         /// tokens
         n_tokens: u32,
     },
+    /// how well moving a layer's pages hid behind computing: what was expected, and what it came to
+    Hiding {
+        /// model layer
+        layer: u32,
+        /// thousandths of the bytes that travelled as INT4
+        theta_permille: u32,
+        /// microseconds
+        expected_io_us: u32,
+        /// microseconds
+        io_us: u32,
+        /// microseconds
+        expected_compute_us: u32,
+        /// microseconds
+        compute_us: u32,
+    },
     /// a part of an answer
     Phase(Phase),
     /// something went wrong and was dealt with

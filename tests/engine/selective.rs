@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use strata::base::{Bytes, Tiers};
+use strata::base::{Bytes, LinkLimits, Tiers};
 use strata::engine::{
     Amount, AttentionKind, EngineCommand, EngineEvent, EngineHandle, LoadOptions, Message, ModelSource, PolicyKind, Role,
     Sampling, SelectiveSpec, TurnPolicy, TurnSummary,
@@ -108,6 +108,28 @@ fn sampled_turn_says_what_was_kept_in_a_few_steps_and_answers_the_same() {
     let mass = chosen.mass.unwrap();
     assert_eq!(mass.len(), 6, "one for each layer");
     assert!(mass.iter().all(|m| m.kept > 0.1 && m.kept <= m.best + 1e-6 && m.best <= 1.0 + 1e-6), "{mass:?}");
+}
+
+#[test]
+fn pages_travel_packed_over_a_slow_link_and_exact_turns_never_see_them() {
+    let test = "pages_travel_packed_over_a_slow_link_and_exact_turns_never_see_them";
+    let Some(exact) = engine(test, None, [None; 2]) else { return };
+    let (expected, _) = ask(&exact, QUESTION);
+    drop(exact);
+    // As slow as it takes for carrying a page to cost far more than packing it.
+    let limits = LinkLimits { pcie: Some(60 << 20), nvme: None };
+    let budgets = Tiers { vram: Some(Bytes(8 << 20)), ram: None, disk: None };
+    let spec = Some(spec(PolicyKind::LeoAm, 0.1));
+    let options = LoadOptions { budgets, limits, policy: spec, context: Some(8192), ..LoadOptions::default() };
+    let handle = engine_with(test, ModelSource::BuiltIn, options).unwrap().0;
+    let (text, summary) = ask(&handle, QUESTION);
+    let chosen = summary.chosen.unwrap();
+    assert_eq!(text, ANSWER);
+    assert!(chosen.packed > 0.2, "{chosen:?}");
+    assert!(summary.kv_peak_bytes.vram <= 8 << 20, "{:?}", summary.kv_peak_bytes);
+    // The same pages for a turn that reads everything: to the bit what was read.
+    let (text, summary) = ask_by(&handle, QUESTION, TurnPolicy::Exact);
+    assert_eq!((text, summary.attention), (expected, AttentionKind::ExactOffload));
 }
 
 #[test]

@@ -106,6 +106,7 @@ pub fn selective_summary(context_used: usize, generated_tokens: usize) -> TurnSu
         share_read: 0.118,
         reuse: 0.9,
         foreseen: 0.5,
+        packed: 0.0,
         evaluations_per_step: 100.0,
         evaluation_ms_per_step: 0.4,
         mass: Some([0.995, 0.99, 0.985, 0.94, 0.98, 0.99].map(layer).to_vec()),

@@ -291,6 +291,7 @@ mod tests {
             share_read: 0.1,
             reuse,
             foreseen: 0.0,
+            packed: 0.0,
             evaluations_per_step: 0.0,
             evaluation_ms_per_step: 0.0,
             mass: measured.then(|| vec![layer(kept), layer(0.5)]),

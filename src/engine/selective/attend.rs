@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::time::Instant;
 
 use super::ahead::Expected;
+use super::hide::KvCacheView;
 use super::scores::{PageBounds, PageTokens, Scoring};
 use super::{ChosenOps, PREFER_EVERY, Selective};
 use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
@@ -94,8 +95,10 @@ impl DeviceModel {
             }
         }
         let next = choice.expected.as_ref().map(|(layer, pages)| (*layer, pages.as_slice()));
-        let stream = self.kv.begin_chosen(layer, &selection.pages, n_pages, s.clock + 1, next);
-        s.spent.note(selection, n_pages, stream.missing.len(), &expected.came);
+        let view = KvCacheView::of(&self.kv);
+        let theta = |bytes| if self.synchronous { 0.0 } else { s.hiding.theta(&view, layer, bytes) };
+        let stream = self.kv.begin_chosen(layer, &selection.pages, n_pages, s.clock + 1, next, theta);
+        s.spent.note(selection, n_pages, &stream, &expected.came);
         s.frequency.note(layer, s.clock, &selection.pages);
         if layer == 0 && s.clock.is_multiple_of(PREFER_EVERY) && self.kv.has_lower() {
             let (n_first, n_room) = (s.spec.n_first_layers, self.kv.n_ram_pages());

@@ -15,13 +15,15 @@
 
 mod ahead;
 mod attend;
+mod hide;
 mod scores;
 mod spent;
 
-use super::command::ChosenSummary;
 use super::device_model::DeviceModel;
 use super::error::EngineError;
+use super::summary::ChosenSummary;
 use ahead::{AheadOps, Expected};
+use hide::Hiding;
 use spent::Spent;
 
 use crate::base::limits::KV_PAGE_TOKENS;
@@ -33,6 +35,7 @@ use crate::gpu::{Binding, Buffer, Gpu, GpuError, Recorder, Slice};
 use crate::kv::KvSpec;
 use crate::kv::policy::frequency::FrequencyTable;
 use crate::kv::policy::{Policy, SelectiveSpec};
+use crate::telemetry::Hub;
 
 /// Steps after which having been chosen is worth half.
 const HALF_LIFE_STEPS: usize = 32;
@@ -107,6 +110,7 @@ pub(super) struct Selective {
     step: usize,
     n_steps: usize,
     mass_steps: MassSteps,
+    hiding: Hiding,
     spent: Spent,
 }
 
@@ -115,7 +119,7 @@ impl Selective {
     ///
     /// # Errors
     /// A kernel that does not compile, out of VRAM, a lost device.
-    pub(super) fn new(gpu: &Gpu, model: &DeviceModel, spec: SelectiveSpec) -> Result<Selective, EngineError> {
+    pub(super) fn new(gpu: &Gpu, model: &DeviceModel, spec: SelectiveSpec, hub: &Hub) -> Result<Selective, EngineError> {
         let policy = Policy::new(spec).map_err(|e| EngineError::Policy(e.to_string()))?;
         let (d, kv) = (&model.dims, &model.kv);
         let KvSpec { work, sealed, .. } = *kv.spec();
@@ -148,6 +152,7 @@ impl Selective {
             step: 0,
             n_steps: 1,
             mass_steps: MassSteps::None,
+            hiding: Hiding::new(hub),
             spent: Spent::default(),
         })
     }
@@ -163,6 +168,7 @@ impl Selective {
             self.policy = policy;
         }
         (self.step, self.n_steps) = (0, n_steps.max(1));
+        self.hiding.pause();
         (self.mass_steps, self.spent, self.expected) = (MassSteps::None, Spent::default(), None);
     }
 
@@ -241,8 +247,8 @@ impl DeviceModel {
     ///
     /// # Errors
     /// Numbers that cannot be, a kernel that does not compile, out of VRAM, a lost device.
-    pub(super) fn set_policy(&mut self, gpu: &Gpu, spec: Option<SelectiveSpec>) -> Result<(), EngineError> {
-        self.selective = spec.map(|spec| Selective::new(gpu, self, spec)).transpose()?;
+    pub(super) fn set_policy(&mut self, gpu: &Gpu, spec: Option<SelectiveSpec>, hub: &Hub) -> Result<(), EngineError> {
+        self.selective = spec.map(|spec| Selective::new(gpu, self, spec, hub)).transpose()?;
         Ok(())
     }
 }

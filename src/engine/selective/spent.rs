@@ -5,7 +5,8 @@
 use std::time::Duration;
 
 use crate::base::limits::KV_PAGE_TOKENS;
-use crate::engine::command::{ChosenSummary, MassKept};
+use crate::engine::summary::{ChosenSummary, MassKept};
+use crate::kv::ChosenStream;
 use crate::kv::policy::fidelity::{Fidelity, fidelity};
 use crate::kv::policy::{Selection, SelectiveSpec};
 
@@ -24,6 +25,9 @@ pub(super) struct Spent {
     n_resident: u64,
     /// those that had come because they were expected
     n_foreseen: u64,
+    /// pages that moved, and those of them that travelled as INT4
+    n_moved: u64,
+    n_packed: u64,
     /// by layer: sums over steps and KV heads, and how many; empty where mass was not measured
     mass: Vec<(Fidelity, u64)>,
     /// steps in which it was
@@ -31,8 +35,11 @@ pub(super) struct Spent {
 }
 
 impl Spent {
-    /// A layer of `n_pages` chose; `n_missing` of the pages were not in VRAM, and `came` had come in this step.
-    pub fn note(&mut self, selection: &Selection, n_pages: usize, n_missing: usize, came: &[u32]) {
+    /// A layer of `n_pages` chose; `stream` brings what is not in VRAM, and `came` had come in this step.
+    pub fn note(&mut self, selection: &Selection, n_pages: usize, stream: &ChosenStream, came: &[u32]) {
+        let n_missing = stream.missing.len();
+        self.n_moved += stream.n_pages as u64;
+        self.n_packed += stream.n_packed as u64;
         let n_foreseen = came.iter().filter(|page| selection.pages.binary_search(page).is_ok()).count();
         self.n_foreseen += n_foreseen as u64;
         self.n_evaluations += selection.n_evaluations as u64;
@@ -74,6 +81,7 @@ impl Spent {
             steps,
             share_read: share(self.n_chosen, self.n_tokens),
             reuse: share(self.n_resident, self.n_pages),
+            packed: if self.n_packed == 0 { 0.0 } else { share(self.n_packed, self.n_moved) },
             foreseen: share(self.n_foreseen, self.n_pages - self.n_resident),
             evaluations_per_step: self.n_evaluations as f64 / steps as f64,
             evaluation_ms_per_step: self.evaluation.as_secs_f64() * 1e3 / steps as f64,

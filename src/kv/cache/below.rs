@@ -2,6 +2,7 @@
 //!
 //! Owner: the engine thread.
 
+use super::opener::Opener;
 use super::stream::PATIENCE;
 use super::{KvCache, N_READBACKS, Slot, Stage};
 use crate::base::limits::KV_PAGE_TOKENS;
@@ -124,6 +125,10 @@ impl KvCache {
             self.transfer.map_slot(i, &slot.upload);
             slots.push(slot);
         }
+        let opener = match self.is_selective() {
+            true => Opener::new(gpu, &self.spec, self.plan.slot_pages, &area.all())?,
+            false => None,
+        };
         let table = gpu.buffer("KV slot table", self.spec.table_bytes(self.plan.slot_pages))?.all();
         let identity: Vec<usize> = (0..self.plan.slot_pages).collect();
         gpu.upload(&table, bytemuck::cast_slice(&self.spec.table(&identity, self.plan.slot_pages * BLOCKS_PER_PAGE)))?;
@@ -132,7 +137,8 @@ impl KvCache {
             (0..N_READBACKS).map(|_| gpu.host_readback_buffer(readback)).collect::<Result<_, _>>()?;
         self.transfer.buffers(slots.iter().map(|s| s.upload.clone()).collect(), readbacks.clone());
         gpu.poll()?;
-        self.stage = Some(Stage { slots, area: area.all(), table, readbacks, free_readbacks: (0..N_READBACKS).collect() });
+        self.stage =
+            Some(Stage { slots, area: area.all(), opener, table, readbacks, free_readbacks: (0..N_READBACKS).collect() });
         self.peak_bytes = self.peak_bytes.max(self.bytes());
         Ok(())
     }

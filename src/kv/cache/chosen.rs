@@ -12,7 +12,7 @@
 
 use std::ops::Range;
 
-use super::{Batch, FilledSlot, KvCache};
+use super::{Batch, FilledSlot, KvCache, Packing, Slot, StreamCost};
 use crate::gpu::kernels::attention_decode::NO_BLOCK;
 use crate::gpu::{Gpu, Recorder, Slice};
 use crate::kv::abstracts::{abstract_bytes, unknown};
@@ -43,6 +43,10 @@ pub struct ChosenStream {
     pub n_framed: usize,
     /// batches that stay in their slots, after them
     pub n_unframed: usize,
+    /// pages that move, and how many of them as INT4
+    pub n_pages: usize,
+    /// see `n_pages`
+    pub n_packed: usize,
 }
 
 impl ChosenTable {
@@ -134,7 +138,7 @@ impl KvCache {
     }
 
     fn batches(&self, layer: usize, groups: &[u32]) -> Vec<Batch> {
-        let batch = |groups: &[u32]| Batch { layer: layer as u32, groups: groups.to_vec() };
+        let batch = |groups: &[u32]| Batch { layer: layer as u32, groups: groups.to_vec(), is_packed: false };
         groups.chunks(self.plan.slot_pages).map(batch).collect()
     }
 
@@ -148,7 +152,8 @@ impl KvCache {
     }
 
     /// Attention of a layer will read these of its `n_pages` in this step, and perhaps those of `expected` of another layer:
-    /// makes frames free for them and starts their stream.
+    /// makes frames free for them and starts their stream. `theta` says what share of it travels packed: first what attention
+    /// reads once and forgets.
     pub fn begin_chosen(
         &mut self,
         layer: usize,
@@ -156,6 +161,7 @@ impl KvCache {
         n_pages: usize,
         step: u64,
         expected: Option<(usize, &[u32])>,
+        theta: impl FnOnce(u64) -> f64,
     ) -> ChosenStream {
         let Missing { framed, unframed } = self.residency.choose(layer, pages, step);
         let missing: Vec<u32> = framed.iter().chain(&unframed).copied().collect();
@@ -172,8 +178,15 @@ impl KvCache {
             batches.extend(self.batches(layer, &framed));
             ahead.extend(unframed.into_iter().map(|group| PageId::kv(layer as u32, group)));
         }
+        let n_pages: usize = batches.iter().map(|b| b.groups.len()).sum();
+        let n_packed = (theta(n_pages as u64 * self.spec.page_bytes()) * batches.len() as f64).round() as usize;
+        let once_first = (n_framed..batches.len()).chain(0..n_framed);
+        if self.packing().is_some() {
+            once_first.take(n_packed).for_each(|i| batches[i].is_packed = true);
+        }
+        let n_packed = batches.iter().filter(|b| b.is_packed).map(|b| b.groups.len()).sum();
         self.replace_stream(batches, ahead);
-        ChosenStream { missing, n_framed, n_unframed: n_chosen - n_framed }
+        ChosenStream { missing, n_framed, n_unframed: n_chosen - n_framed, n_pages, n_packed }
     }
 
     /// The next batch of those that were expected of a layer, where it is there already.
@@ -187,17 +200,28 @@ impl KvCache {
 
     /// Records the way of a filled slot to free frames of its layer; the pages that found one.
     pub fn record_frames<'a>(&mut self, recorder: &mut Recorder, filled: &'a FilledSlot) -> &'a [u32] {
-        let Some(slot) = self.stage.as_ref().and_then(|s| s.slots.get(filled.slot)) else { return &[] };
-        slot.upload.close();
-        let layer = filled.batch.layer as usize;
-        let page = self.spec.page_bytes();
-        let mut n_framed = 0;
-        for (i, group) in filled.batch.groups.iter().enumerate() {
-            let Some(frame) = self.residency.allocate(layer, *group) else { break };
-            recorder.copy(&slot.upload.slice(i as u64 * page, page), &self.frame_slice(layer, frame as usize));
-            n_framed = i + 1;
-        }
-        &filled.batch.groups[..n_framed]
+        let Some(stage) = &self.stage else { return &[] };
+        let Some(Slot { upload, .. }) = stage.slots.get(filled.slot) else { return &[] };
+        upload.close();
+        let n_bytes = filled.groups().len() as u64 * self.spec.page_bytes();
+        let from = if filled.batch.is_packed {
+            // Nothing lies in the area while pages come to frames.
+            stage.record_open(recorder, upload, 0, filled.groups().len());
+            stage.area.buffer.slice(0, n_bytes)
+        } else {
+            upload.slice(0, n_bytes)
+        };
+        self.record_to_frames(recorder, filled, &from)
+    }
+
+    /// What the stream has cost so far.
+    pub fn stream_cost(&self) -> StreamCost {
+        self.spent
+    }
+
+    /// Speeds at which pages are packed and opened, unpacked bytes per second; none where they travel as they are.
+    pub fn packing(&self) -> Option<Packing> {
+        self.stage.as_ref()?.opener.as_ref().map(|opener| opener.packing)
     }
 
     /// Pages of which RAM has room for copies.

@@ -11,10 +11,12 @@
 
 mod below;
 mod chosen;
+mod opener;
 mod seal;
 mod stream;
 
 pub use chosen::{ChosenStream, ChosenTable};
+pub use opener::{Packing, StreamCost};
 
 use std::collections::VecDeque;
 
@@ -62,6 +64,8 @@ struct Stage {
     slots: Vec<Slot>,
     /// the device's ends of all slots, one after the other
     area: Slice,
+    /// where attention chooses, pages may travel packed
+    opener: Option<opener::Opener>,
     /// table of one slot
     table: Slice,
     readbacks: Vec<HostBuffer>,
@@ -118,6 +122,8 @@ pub struct KvCache {
     lost: Option<u32>,
     synchronous: bool,
     peak_bytes: u64,
+    /// what streams have cost
+    spent: StreamCost,
     /// uploads and readbacks since the start
     moved: MovedBytes,
     counts: PageCounts,
@@ -178,6 +184,7 @@ impl KvCache {
             lost: None,
             synchronous,
             peak_bytes: 0,
+            spent: StreamCost::default(),
             moved: MovedBytes::default(),
             counts: PageCounts::default(),
             notices: Vec::new(),

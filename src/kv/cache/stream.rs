@@ -7,11 +7,11 @@
 //! layer of this one computes; it begins anew only when other pages are wanted.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{Batch, FilledSlot, KvCache, Slot};
 use crate::base::limits::KV_PAGE_TOKENS;
-use crate::gpu::{Gpu, Recorder};
+use crate::gpu::{Gpu, Recorder, Slice};
 use crate::kv::batches::StreamPlan;
 use crate::kv::error::KvError;
 use crate::kv::store::PageId;
@@ -38,10 +38,11 @@ impl KvCache {
         if !self.has_lower || !reads_all {
             return;
         }
+        self.residency.release_packed();
         let mut batches = Vec::new();
         for layer in 0..self.spec.n_layer {
             for groups in self.residency.missing(layer, group).chunks(self.plan.slot_pages) {
-                batches.push(Batch { layer: layer as u32, groups: groups.to_vec() });
+                batches.push(Batch { layer: layer as u32, groups: groups.to_vec(), is_packed: false });
             }
         }
         let unbroken = self.next_batch == self.stream.len();
@@ -81,6 +82,7 @@ impl KvCache {
 
     pub(super) fn next_filled_for(&mut self, gpu: &Gpu, cause: Cause) -> Result<FilledSlot, KvError> {
         let Some(batch) = self.stream.get(self.next_batch).cloned() else { return Err(KvError::TransferGone) };
+        let began = Instant::now();
         let mut wanted = self.next_batch;
         if self.synchronous {
             // Nothing is on its way before it is asked for.
@@ -91,6 +93,7 @@ impl KvCache {
             if let Some(filled) = self.ahead.pop_front() {
                 debug_assert_eq!(filled.index, wanted, "batches arrive in order");
                 self.next_batch += 1;
+                self.spent.note(began.elapsed(), &batch, &filled, self.spec.page_bytes());
                 self.count_fetched(&batch, filled, cause);
                 return Ok(FilledSlot { slot: filled.slot, batch });
             }
@@ -104,7 +107,7 @@ impl KvCache {
     /// What attention reads has moved; what was on its way for a token that never came has not.
     fn count_fetched(&mut self, batch: &Batch, filled: Filled, cause: Cause) {
         let n_pages = batch.groups.len() as u32;
-        let (link, layer, bytes) = (Link::RamToVram, batch.layer, u64::from(n_pages) * self.spec.page_bytes());
+        let (link, layer, bytes) = (Link::RamToVram, batch.layer, u64::from(n_pages) * batch.page_bytes(&self.spec));
         let group = batch.groups.first().copied().unwrap_or_default();
         self.counts.fetched += u64::from(n_pages);
         self.moved.ram_to_vram += bytes;
@@ -166,21 +169,34 @@ impl KvCache {
         let Some(stage) = &self.stage else { return };
         let Some(Slot { upload, .. }) = stage.slots.get(filled.slot) else { return };
         upload.close();
-        let page = self.spec.page_bytes();
-        let n_bytes = filled.batch.groups.len() as u64 * page;
-        recorder.copy(&upload.slice(0, n_bytes), &stage.area.buffer.slice(offset, n_bytes));
-        let layer = filled.batch.layer as usize;
-        let mut settled = Vec::new();
-        for (i, group) in filled.batch.groups.iter().enumerate() {
-            if let Some(frame) = self.residency.allocate(layer, *group) {
-                recorder.copy(&upload.slice(i as u64 * page, page), &self.frame_slice(layer, frame as usize));
-                settled.push(PageId::kv(filled.batch.layer, *group));
-            }
+        let n_bytes = filled.batch.groups.len() as u64 * self.spec.page_bytes();
+        match filled.batch.is_packed {
+            true => stage.record_open(recorder, upload, offset / self.spec.page_bytes(), filled.batch.groups.len()),
+            false => recorder.copy(&upload.slice(0, n_bytes), &stage.area.buffer.slice(offset, n_bytes)),
         }
+        let from = if filled.batch.is_packed { stage.area.buffer.slice(offset, n_bytes) } else { upload.slice(0, n_bytes) };
+        let settled = self.record_to_frames(recorder, filled, &from).to_vec();
+        let settled = settled.into_iter().map(|group| PageId::kv(filled.batch.layer, group)).collect::<Vec<_>>();
         // Where attention chooses, it may leave again.
         if !self.is_selective() && !settled.is_empty() {
             self.transfer.settled(settled);
         }
+    }
+
+    /// Records copies of the pages of a slot, which lie one after the other in `from`, to free frames of their layer; the
+    /// groups that found one, which are the first.
+    pub(super) fn record_to_frames<'a>(&mut self, recorder: &mut Recorder, filled: &'a FilledSlot, from: &Slice) -> &'a [u32] {
+        let layer = filled.batch.layer as usize;
+        let page = self.spec.page_bytes();
+        let groups = &filled.batch.groups;
+        for (i, group) in groups.iter().enumerate() {
+            let Some(frame) = self.residency.allocate(layer, *group) else { return &groups[..i] };
+            recorder.copy(&from.buffer.slice(from.offset + i as u64 * page, page), &self.frame_slice(layer, frame as usize));
+            if filled.batch.is_packed {
+                self.residency.set_packed(layer, *group);
+            }
+        }
+        groups
     }
 
     /// The slot's copies were submitted: it may be filled again when they are done.

@@ -16,6 +16,8 @@
 //! Owner thread: `strata-transfer`, which owns [`Lower`] as well. It is a thread of its own because a software device works
 //! inside of the engine's submit, and because copying into mapped memory takes a core's time.
 
+mod mover;
+
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -23,21 +25,15 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 
-use super::abstracts::abstract_of;
-use super::batches::{Batch, StreamPlan};
+use super::batches::StreamPlan;
 use super::error::KvError;
 use super::layout::KvSpec;
 use super::lower::link::VirtualLink;
-use super::lower::{Keep, Lower, LowerCounts, LowerError, LowerUse};
+use super::lower::{Keep, Lower, LowerCounts, LowerUse};
 use super::store::{Io, PageId, Store};
 use crate::gpu::HostBuffer;
-use crate::telemetry::{self, Cause, EventKind, Hub, Lane, Link, WaitCause};
-
-/// How long to sleep where there is nothing to do but to look after reads and writes.
-const IDLE: Duration = Duration::from_millis(2);
-
-/// How old a report may be.
-const REPORT_EVERY: Duration = Duration::from_millis(50);
+use crate::telemetry::Hub;
+use mover::Mover;
 
 /// A page in a readback buffer, to be kept below.
 #[derive(Debug, Clone, Copy)]
@@ -97,6 +93,10 @@ pub struct Filled {
     pub began_ns: u64,
     /// when it was full
     pub ended_ns: u64,
+    /// of that, time until RAM had the pages
+    pub below: Duration,
+    /// of that, time on the link
+    pub carrying: Duration,
 }
 
 /// What the thread has to say.
@@ -144,6 +144,7 @@ impl Transfer {
             lower: None,
             slots: Vec::new(),
             readbacks: Vec::new(),
+            packed: Vec::new(),
             free: VecDeque::new(),
             plan: Arc::new(StreamPlan::default()),
             epoch: 0,
@@ -274,209 +275,6 @@ impl Drop for Transfer {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-    }
-}
-
-struct Mover {
-    messages: Receiver<Message>,
-    arrivals: Sender<Arrival>,
-    spec: KvSpec,
-    page_bytes: u64,
-    lower: Option<Box<Lower>>,
-    slots: Vec<HostBuffer>,
-    readbacks: Vec<HostBuffer>,
-    /// slots that are mapped and empty
-    free: VecDeque<usize>,
-    plan: Arc<StreamPlan>,
-    epoch: u64,
-    /// next batch of the plan
-    next: usize,
-    link: VirtualLink,
-    lane: Lane,
-    report: Arc<Mutex<LowerReport>>,
-    reported: Instant,
-}
-
-impl Mover {
-    fn run(mut self) {
-        loop {
-            let can_fill = self.next < self.plan.batches.len() && !self.free.is_empty() && self.lower.is_some();
-            let message = match can_fill {
-                true => self.messages.try_recv().map_err(|e| e.is_disconnected()),
-                false => self.messages.recv_timeout(IDLE).map_err(|e| e == RecvTimeoutError::Disconnected),
-            };
-            match message {
-                Ok(Message::End) => return,
-                Ok(message) => {
-                    self.handle(message);
-                    continue;
-                }
-                Err(true) => return,
-                Err(false) => {}
-            }
-            if let Some(lower) = &mut self.lower {
-                lower.pump();
-            }
-            self.tell_faults();
-            if self.reported.elapsed() >= REPORT_EVERY {
-                self.write_report();
-            }
-            if can_fill && !self.fill() {
-                return;
-            }
-        }
-    }
-
-    fn handle(&mut self, message: Message) {
-        match message {
-            Message::Open(lower) => {
-                self.lower = Some(lower);
-                self.write_report();
-            }
-            Message::Close(done) => {
-                self.plan = Arc::default();
-                self.tell_faults();
-                let _ = done.send(self.lower.take().map(|lower| lower.close().1));
-            }
-            Message::Buffers { slots, readbacks } => (self.slots, self.readbacks) = (slots, readbacks),
-            Message::Plan { epoch, plan } => {
-                (self.epoch, self.next) = (epoch, 0);
-                if let Some(lower) = &mut self.lower {
-                    let pages: Vec<PageId> =
-                        plan.batches.iter().flat_map(Batch::pages).chain(plan.ahead.iter().copied()).collect();
-                    match plan.cyclic {
-                        true => lower.plan(&pages, true),
-                        // One after the other: nothing is read before it is asked for.
-                        false => lower.request(&pages),
-                    }
-                }
-                self.plan = plan;
-            }
-            Message::SlotMapped(slot) => self.free.push_back(slot),
-            Message::ReadbackMapped(readback, pages) => self.put(readback, &pages),
-            Message::Append(tokens) => {
-                if let Some(lower) = &mut self.lower {
-                    lower.append_tokens(&tokens);
-                }
-            }
-            Message::Truncate(n_tokens) => {
-                if let Some(lower) = &mut self.lower {
-                    lower.truncate(n_tokens);
-                }
-            }
-            Message::Lose(group) => {
-                if let Some(lower) = &mut self.lower {
-                    lower.lose_group(group);
-                }
-            }
-            Message::Settled(pages) => {
-                if let Some(lower) = &mut self.lower {
-                    pages.iter().for_each(|page| lower.keep(*page, Keep::DiskOnly));
-                }
-            }
-            Message::Prefer(pages) => {
-                if let Some(lower) = &mut self.lower {
-                    lower.prefer(pages);
-                }
-            }
-            Message::Flush(done) => {
-                let flushed = self.lower.as_mut().is_none_or(|lower| lower.flush());
-                self.tell_faults();
-                self.write_report();
-                let _ = done.send(flushed);
-            }
-            Message::Report(done) => {
-                self.write_report();
-                let _ = done.send(());
-            }
-            Message::End => {}
-        }
-    }
-
-    /// Passes on what the tiers have to say.
-    fn tell_faults(&mut self) {
-        for notice in self.lower.as_mut().map(|l| l.faults()).unwrap_or_default() {
-            let _ = self.arrivals.send(Arrival::Notice(notice.text));
-        }
-    }
-
-    fn write_report(&mut self) {
-        self.reported = Instant::now();
-        let report = self.lower.as_ref().map(|l| LowerReport::of(l)).unwrap_or_default();
-        *self.report.lock().unwrap_or_else(PoisonError::into_inner) = report;
-    }
-
-    fn put(&mut self, readback: usize, pages: &[Outgoing]) {
-        let Some(lower) = &mut self.lower else {
-            let _ = self.arrivals.send(Arrival::Emptied(readback));
-            return;
-        };
-        let buffer = &self.readbacks[readback];
-        let mut result = Ok(());
-        for out in pages {
-            let began_ns = telemetry::now();
-            let read = buffer.read(out.offset, self.page_bytes, |bytes| {
-                if lower.keeps_abstracts() {
-                    lower.put_abstract(out.page, &abstract_of(&self.spec, bytes));
-                }
-                lower.put(out.page, bytes, out.keep)
-            });
-            result = match read {
-                Ok(put) => put,
-                Err(error) => {
-                    let _ = self.arrivals.send(Arrival::Failed(error.into()));
-                    return;
-                }
-            };
-            if result.is_err() {
-                break;
-            }
-            let PageId { layer, group, .. } = out.page;
-            let cause = if out.keep == Keep::Ram { Cause::Spill } else { Cause::WriteBehind };
-            let (link, bytes) = (Link::VramToRam, self.page_bytes);
-            self.lane.span(EventKind::PageMove { link, layer, group, n_pages: 1, bytes, cause }, began_ns);
-        }
-        self.tell_faults();
-        if let Err(error) = result {
-            let _ = self.arrivals.send(Arrival::Failed(error.into()));
-        }
-        let _ = self.arrivals.send(Arrival::Emptied(readback));
-    }
-
-    /// Fills the next slot. False when nobody listens any more.
-    fn fill(&mut self) -> bool {
-        let (Some(lower), Some(slot)) = (&mut self.lower, self.free.pop_front()) else { return true };
-        let (epoch, index) = (self.epoch, self.next);
-        let batch = &self.plan.batches[index];
-        let began_ns = telemetry::now();
-        for (i, page) in batch.pages().enumerate() {
-            let filled = match lower.take(page) {
-                Ok(bytes) => self.slots[slot].write(i as u64 * self.page_bytes, &bytes).map_err(KvError::from),
-                Err(LowerError::Missing(page)) => {
-                    self.free.push_front(slot);
-                    self.next = usize::MAX;
-                    return self.arrivals.send(Arrival::Missing { epoch, page }).is_ok();
-                }
-                Err(error) => Err(error.into()),
-            };
-            if let Err(error) = filled {
-                self.free.push_front(slot);
-                self.next = usize::MAX;
-                return self.arrivals.send(Arrival::Failed(error)).is_ok();
-            }
-        }
-        let arrives = self.link.carry(Instant::now(), batch.groups.len() as u64 * self.page_bytes);
-        let waits = telemetry::now();
-        if let Some(rest) = arrives.checked_duration_since(Instant::now()).filter(|rest| !rest.is_zero()) {
-            std::thread::sleep(rest);
-            self.lane.span(EventKind::Wait { cause: WaitCause::LinkLimit }, waits);
-        }
-        self.next += 1;
-        if self.plan.cyclic && self.next == self.plan.batches.len() {
-            self.next = 0;
-        }
-        let filled = Filled { epoch, index, slot, began_ns, ended_ns: telemetry::now() };
-        self.arrivals.send(Arrival::Filled(filled)).is_ok()
     }
 }
 
