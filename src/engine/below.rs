@@ -24,6 +24,7 @@ use crate::base::{Bytes, LinkLimits, Tiers};
 use crate::document::library::{Catalogue, Entry, ReadState};
 use crate::gpu::Gpu;
 use crate::kv::lower::{Backing, Lower, LowerConfig, remove_stale_scratch, scratch};
+use crate::kv::policy::SelectiveSpec;
 use crate::kv::store::{Folder, Io, IoConfig, Library, Store, StoreError, StoreSpec};
 use crate::kv::{KvCache, KvError, KvSpec, abstracts, budget};
 use crate::model::ModelFile;
@@ -148,6 +149,27 @@ impl Below {
         };
         let io = self.take_io()?;
         Ok(Lower::new(config, io, backing, self.hub.lane("disk"))?)
+    }
+
+    /// Layers that a policy keeps off the disk must fit VRAM and RAM.
+    ///
+    /// # Errors
+    /// [`KvError::FirstLayers`].
+    pub(super) fn check_first_layers(&self, kv: &KvCache, spec: &SelectiveSpec, n_tokens: usize) -> Result<(), KvError> {
+        if !spec.kind.reads_abstracts() {
+            return Ok(());
+        }
+        let n_layers = spec.n_first_layers.min(kv.spec().n_layer);
+        let layer_bytes = n_layers as u64 * kv.spec().page_bytes();
+        let n_pages = (n_tokens / KV_PAGE_TOKENS) as u64;
+        let needed = Bytes(n_pages * layer_bytes);
+        let vram = Bytes((n_pages - kv.groups_below(n_tokens)) * layer_bytes);
+        let ram = Bytes(self.setup.budgets.ram.saturating_sub(kv.readback_bytes()));
+        if needed.0 > vram.0.saturating_add(ram.0) {
+            let policy = spec.kind.name();
+            return Err(KvError::FirstLayers { policy, n_layers, tokens: n_tokens, needed, vram, ram });
+        }
+        Ok(())
     }
 
     /// Makes sure that a context of `n_tokens`, of which `tokens` are read, has somewhere to go.

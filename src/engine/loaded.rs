@@ -250,6 +250,9 @@ impl Loaded {
 
     /// Makes room for `n_tokens` in all, in whatever tiers it takes.
     pub(super) fn reserve(&mut self, gpu: &Gpu, n_tokens: usize) -> Result<(), EngineError> {
+        if let Some(selective) = &self.model.selective {
+            self.below.check_first_layers(&self.model.kv, selective.spec(), n_tokens)?;
+        }
         self.below.make_room(gpu, &mut self.model.kv, &self.tokens, n_tokens)?;
         self.model.reserve(gpu, n_tokens)
     }

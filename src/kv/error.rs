@@ -41,6 +41,25 @@ pub enum KvError {
         /// on the disk
         disk: Bytes,
     },
+    /// the policy never reads these layers from the disk
+    #[error(
+        "{policy} keeps the first {n_layers} layers off the disk: at {tokens} tokens they need {needed}, over the {ram} that \
+         there are in RAM beside {vram} in VRAM; raise --ram-budget, or choose --kv-policy full"
+    )]
+    FirstLayers {
+        /// by name
+        policy: &'static str,
+        /// which
+        n_layers: usize,
+        /// tokens asked for
+        tokens: usize,
+        /// what their first layers need
+        needed: Bytes,
+        /// their part of VRAM
+        vram: Bytes,
+        /// what is allowed
+        ram: Bytes,
+    },
     /// a page of this group is not whole anywhere: it must be computed again
     #[error("KV pages of tokens from {} on are damaged and must be computed again", 64 * .0)]
     Missing(u32),

@@ -64,7 +64,7 @@ fn policies_of_rate_one_answer_as_exact_attention_does() {
 #[test]
 fn leoam_finds_what_the_window_cannot_see_and_keeps_what_it_chose() {
     let test = "leoam_finds_what_the_window_cannot_see_and_keeps_what_it_chose";
-    for budgets in [[None; 2], [Some(10 << 20), None], [Some(6 << 20), Some(2 << 20)]] {
+    for budgets in [[None; 2], [Some(10 << 20), None], [Some(6 << 20), Some(6 << 20)]] {
         let Some(handle) = engine(test, Some(spec(PolicyKind::LeoAm, 0.1)), budgets) else { return };
         let (text, summary) = ask(&handle, QUESTION);
         assert_eq!(text, ANSWER, "{budgets:?}");
@@ -130,6 +130,17 @@ fn pages_travel_packed_over_a_slow_link_and_exact_turns_never_see_them() {
     // The same pages for a turn that reads everything: to the bit what was read.
     let (text, summary) = ask_by(&handle, QUESTION, TurnPolicy::Exact);
     assert_eq!((text, summary.attention), (expected, AttentionKind::ExactOffload));
+}
+
+#[test]
+fn first_layers_that_ram_has_no_room_for_are_refused_with_both_numbers() {
+    let test = "first_layers_that_ram_has_no_room_for_are_refused_with_both_numbers";
+    let Some(handle) = engine(test, Some(spec(PolicyKind::LeoAm, 0.1)), [Some(3 << 20), Some(2 << 20)]) else { return };
+    let messages = vec![Message { role: Role::User, content: format!("{}\n\n{QUESTION}", document()) }];
+    let (sampling, policy) = (Sampling::default(), TurnPolicy::AsLoaded);
+    handle.send(EngineCommand::Ask { turn: 7, messages, document: None, sampling, max_tokens: 24, policy });
+    let refused = finish(&handle).1.unwrap_err();
+    assert!(refused.contains("Leoam keeps the first 2 layers off the disk") && refused.contains("--ram-budget"), "{refused}");
 }
 
 #[test]

@@ -157,6 +157,11 @@ impl Selective {
         })
     }
 
+    /// Which policy, and its numbers.
+    pub(super) fn spec(&self) -> &SelectiveSpec {
+        &self.spec
+    }
+
     /// The context is another from token `n_tokens` on.
     pub(super) fn truncate(&mut self, n_tokens: usize) {
         self.frequency.truncate(n_tokens / KV_PAGE_TOKENS);
