@@ -19,23 +19,23 @@ use crate::telemetry::{KernelFamily, NO_LAYER};
 
 impl DeviceModel {
     /// Checks ids and writes the small per-chunk inputs: ids, positions, cos and sin.
-    fn write_inputs(&self, gpu: &Gpu, tokens: &[u32], first_pos: usize) -> Result<(), EngineError> {
+    fn write_inputs(&self, gpu: &Gpu, tokens: &[u32], positions: &[usize]) -> Result<(), EngineError> {
         let vocab_size = self.dims.vocab_size;
         if let Some(&id) = tokens.iter().find(|&&t| t as usize >= vocab_size) {
             return Err(EngineError::BadToken { id, vocab_size });
         }
         gpu.write(&self.act.ids, bytemuck::cast_slice(tokens));
         if self.position_embed.is_some() {
-            let positions: Vec<u32> = (first_pos..first_pos + tokens.len()).map(|p| p as u32).collect();
+            let positions: Vec<u32> = positions.iter().map(|p| *p as u32).collect();
             gpu.write(&self.act.positions, bytemuck::cast_slice(&positions));
         }
         if let Some(rope) = &self.rope {
             // Angles in f32 as in the models' own code; cos and sin on the CPU, because shader sin is only good to
             // about 2^-11 outside [-pi, pi] (Vulkan's precision requirements).
             let mut table = Vec::with_capacity(tokens.len() * rope.inv_freq.len() * 2);
-            for pos in first_pos..first_pos + tokens.len() {
+            for pos in positions {
                 for inv_freq in &rope.inv_freq {
-                    let angle = f64::from(pos as f32 * inv_freq);
+                    let angle = f64::from(*pos as f32 * inv_freq);
                     table.extend([angle.cos() as f32 * rope.magnitude, angle.sin() as f32 * rope.magnitude]);
                 }
             }
@@ -54,17 +54,8 @@ impl DeviceModel {
         pace.flush(gpu)?;
         let reads_all = !self.is_choosing || first_pos < KV_PAGE_TOKENS;
         self.kv.begin_pass(gpu, first_pos, reads_all);
-        self.write_inputs(gpu, tokens, first_pos)?;
         let n = tokens.len();
-        pace.mark(KernelFamily::Other, NO_LAYER);
-        for (binding, slab) in &self.embed.slabs {
-            self.embed.op.record(&mut pace.recorder, binding, n, *slab, 0);
-        }
-        if let Some(positions) = &self.position_embed {
-            for (binding, slab) in &positions.slabs {
-                positions.op.record(&mut pace.recorder, binding, n, *slab, self.position_offset);
-            }
-        }
+        self.embed(gpu, pace, tokens, &(first_pos..first_pos + n).collect::<Vec<_>>())?;
         for layer_idx in 0..self.dims.n_layer {
             self.run_layer(gpu, pace, layer_idx, first_pos, n)?;
         }
@@ -77,15 +68,25 @@ impl DeviceModel {
         Ok(())
     }
 
+    /// Puts the embeddings of `tokens` at `positions` into x `[T, C]`. What was recorded before must be on its way.
+    pub(super) fn embed(&self, gpu: &Gpu, pace: &mut Pace, tokens: &[u32], positions: &[usize]) -> Result<(), EngineError> {
+        self.write_inputs(gpu, tokens, positions)?;
+        let n = tokens.len();
+        pace.mark(KernelFamily::Other, NO_LAYER);
+        for (binding, slab) in &self.embed.slabs {
+            self.embed.op.record(&mut pace.recorder, binding, n, *slab, 0);
+        }
+        if let Some(positions) = &self.position_embed {
+            for (binding, slab) in &positions.slabs {
+                positions.op.record(&mut pace.recorder, binding, n, *slab, self.position_offset);
+            }
+        }
+        Ok(())
+    }
+
     fn run_layer(&mut self, gpu: &Gpu, pace: &mut Pace, layer_idx: usize, first_pos: usize, n: usize) -> Result<(), EngineError> {
-        let d = &self.dims;
-        let layer = &self.layers[layer_idx];
-        let (qkv_dim, q_dim) = (d.q_dim() + 2 * d.kv_dim(), d.q_dim());
         let idx = layer_idx as u32;
-        pace.mark(KernelFamily::Norm, idx);
-        self.norm.record(&mut pace.recorder, &layer.attn_norm, d.hidden_dim, 0, n);
-        pace.mark(KernelFamily::Linear, idx);
-        linear(gpu, pace, &layer.qkv, n, d.hidden_dim, qkv_dim)?;
+        self.enter_layer(gpu, pace, layer_idx, n)?;
         let first_slot = first_pos % KV_PAGE_TOKENS;
         let range = AppendRange { first_token: 0, n_tokens: n, first_slot, n_blocks: self.kv.tail_blocks() };
         pace.mark(KernelFamily::Rope, idx);
@@ -99,13 +100,29 @@ impl DeviceModel {
             self.selective = Some(selective);
             result?;
         } else {
-            self.attend(gpu, pace, layer_idx, first_pos, n)?;
+            let run = Run { n_keys: first_slot + n, n_blocks: self.kv.tail_blocks(), mask_from: first_slot + 1 };
+            let tail = self.tails[layer_idx].run.clone();
+            self.attend(gpu, pace, layer_idx, n, (&tail, run))?;
         }
         pace.mark(KernelFamily::Seal, idx);
         self.seal(gpu, pace, layer_idx, first_pos + n)?;
-        let (d, layer) = (&self.dims, &self.layers[layer_idx]);
+        self.leave_layer(gpu, pace, layer_idx, n)
+    }
+
+    /// Up to qkv.
+    pub(super) fn enter_layer(&self, gpu: &Gpu, pace: &mut Pace, layer_idx: usize, n: usize) -> Result<(), EngineError> {
+        let (d, layer, idx) = (&self.dims, &self.layers[layer_idx], layer_idx as u32);
+        pace.mark(KernelFamily::Norm, idx);
+        self.norm.record(&mut pace.recorder, &layer.attn_norm, d.hidden_dim, 0, n);
         pace.mark(KernelFamily::Linear, idx);
-        linear(gpu, pace, &layer.attn_output, n, q_dim, d.hidden_dim)?;
+        linear(gpu, pace, &layer.qkv, n, d.hidden_dim, d.q_dim() + 2 * d.kv_dim())
+    }
+
+    /// What follows attention.
+    pub(super) fn leave_layer(&self, gpu: &Gpu, pace: &mut Pace, layer_idx: usize, n: usize) -> Result<(), EngineError> {
+        let (d, layer, idx) = (&self.dims, &self.layers[layer_idx], layer_idx as u32);
+        pace.mark(KernelFamily::Linear, idx);
+        linear(gpu, pace, &layer.attn_output, n, d.q_dim(), d.hidden_dim)?;
         pace.mark(KernelFamily::Norm, idx);
         self.norm.record(&mut pace.recorder, &layer.ffn_norm, d.hidden_dim, 0, n);
         pace.mark(KernelFamily::Linear, idx);
@@ -113,14 +130,20 @@ impl DeviceModel {
         linear(gpu, pace, &layer.ffn_down, n, d.ffn_dim, d.hidden_dim)
     }
 
-    /// Attention over the whole context, run by run: pages of the pool, new tokens, then batch by batch what has to come
-    /// from below. Partial results are merged by their log-sum-exp: prefill carries them, decode merges at the end.
-    fn attend(&mut self, gpu: &Gpu, pace: &mut Pace, layer_idx: usize, first_pos: usize, n: usize) -> Result<(), EngineError> {
+    /// Attention over the whole context, run by run: pages of the pool, the tail with the new tokens, then batch by batch what
+    /// has to come from below. Partial results are merged by their log-sum-exp: prefill carries them, decode merges at the end.
+    pub(super) fn attend(
+        &mut self,
+        gpu: &Gpu,
+        pace: &mut Pace,
+        layer_idx: usize,
+        n: usize,
+        (tail, tail_run): (&RunOps, Run),
+    ) -> Result<(), EngineError> {
         let resident = self.kv.resident_runs(gpu, layer_idx);
         let batches = self.kv.batches_of(layer_idx);
-        let tail_keys = first_pos % KV_PAGE_TOKENS + n;
         let page_runs = resident.iter().map(|(_, pages)| *pages).chain(batches.iter().copied());
-        let all_keys = page_runs.map(|pages| pages * KV_PAGE_TOKENS).chain([tail_keys]);
+        let all_keys = page_runs.map(|pages| pages * KV_PAGE_TOKENS).chain([tail_run.n_keys]);
         let mut progress = Progress {
             n_tokens: n,
             runs_left: resident.len() + batches.len() + 1,
@@ -132,8 +155,7 @@ impl DeviceModel {
             let run = Run::of_pages(n_pages, self.kv.shapes()[segment_idx].n_blocks());
             self.attend_run(gpu, pace, &self.page_attention, &self.segments[segment_idx][layer_idx], run, &mut progress)?;
         }
-        let run = Run { n_keys: tail_keys, n_blocks: self.kv.tail_blocks(), mask_from: first_pos % KV_PAGE_TOKENS + 1 };
-        self.attend_run(gpu, pace, &self.tail_attention, &self.tails[layer_idx].run, run, &mut progress)?;
+        self.attend_run(gpu, pace, &self.tail_attention, tail, tail_run, &mut progress)?;
         let mut recorded = Vec::new();
         for n_pages in batches {
             if !self.kv.is_next_filled(gpu)? {
@@ -242,12 +264,12 @@ impl DeviceModel {
 }
 
 /// Keys that lie behind one block table.
-struct Run {
-    n_keys: usize,
+pub(super) struct Run {
+    pub(super) n_keys: usize,
     /// logical blocks (row stride of the table)
-    n_blocks: usize,
+    pub(super) n_blocks: usize,
     /// keys that the first token sees; each later one sees one more
-    mask_from: usize,
+    pub(super) mask_from: usize,
 }
 
 impl Run {
