@@ -109,6 +109,15 @@ pub struct Message {
 /// Names one request, so that its events can be told from those of another.
 pub type TurnId = u64;
 
+/// One of several questions that are answered at once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Question {
+    /// names its events; no other question has the same
+    pub turn: TurnId,
+    /// the whole conversation, oldest first
+    pub messages: Vec<Message>,
+}
+
 /// What the engine can be asked to do. It acts in order; [`crate::engine::EngineHandle::stop`] overtakes.
 #[derive(Debug, Clone)]
 pub enum EngineCommand {
@@ -132,6 +141,18 @@ pub enum EngineCommand {
         /// how tokens are chosen
         sampling: Sampling,
         /// the answer ends after this many tokens at the latest
+        max_tokens: usize,
+    },
+    /// answer several questions at once: what their prompts have in common is read once, and each has tokens of its own after
+    /// it. Events come under the id of each question, which ends with [`EngineEvent::Finished`] or [`EngineEvent::Failed`].
+    AskMany {
+        /// the questions
+        questions: Vec<Question>,
+        /// the document that the first user message of every question begins with
+        document: Option<DocumentRef>,
+        /// how tokens are chosen
+        sampling: Sampling,
+        /// each answer ends after this many tokens at the latest
         max_tokens: usize,
     },
     /// read a document ahead of the first question: prefill `text` as the start of a first user message

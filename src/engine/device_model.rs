@@ -300,6 +300,15 @@ impl DeviceModel {
         self.bind_missing(gpu)
     }
 
+    /// Gives up the frames of a context that was forgotten.
+    pub(super) fn drop_pool(&mut self) {
+        self.kv.drop_pool();
+        self.segments.clear();
+        if let Some(selective) = &mut self.selective {
+            selective.unbind();
+        }
+    }
+
     /// Makes room for `wanted` splits. Bind groups that go with fewer are gone.
     fn reserve_splits(&mut self, gpu: &Gpu, wanted: usize) -> Result<(), EngineError> {
         if self.splits.as_ref().is_none_or(|b| b.capacity < wanted) {

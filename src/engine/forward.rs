@@ -156,6 +156,24 @@ impl DeviceModel {
             self.attend_run(gpu, pace, &self.page_attention, &self.segments[segment_idx][layer_idx], run, &mut progress)?;
         }
         self.attend_run(gpu, pace, &self.tail_attention, tail, tail_run, &mut progress)?;
+        self.stream(gpu, pace, &batches, |model, pace, slot, n_pages| {
+            let run = Run::of_pages(n_pages, model.kv.plan().slot_pages * BLOCKS_PER_PAGE);
+            model.attend_run(gpu, pace, &model.page_attention, &model.slots[slot], run, &mut progress)
+        })?;
+        if let (1, Some(splits)) = (n, &self.splits) {
+            self.page_attention.decode.record_merge(&mut pace.recorder, &splits.merge, progress.n_splits);
+        }
+        Ok(())
+    }
+
+    /// Waits for `batches`, pages of each, one after the other, and lets `read` record what is done with the slot it lies in.
+    pub(super) fn stream(
+        &mut self,
+        gpu: &Gpu,
+        pace: &mut Pace,
+        batches: &[usize],
+        mut read: impl FnMut(&DeviceModel, &mut Pace, usize, usize) -> Result<(), EngineError>,
+    ) -> Result<(), EngineError> {
         let mut recorded = Vec::new();
         for n_pages in batches {
             if !self.kv.is_next_filled(gpu)? {
@@ -167,19 +185,14 @@ impl DeviceModel {
                 pace.finish(gpu)?;
             }
             self.kv.record_slot(&mut pace.recorder, &filled);
-            let run = Run::of_pages(n_pages, self.kv.plan().slot_pages * BLOCKS_PER_PAGE);
-            self.attend_run(gpu, pace, &self.page_attention, &self.slots[filled.slot], run, &mut progress)?;
+            read(self, pace, filled.slot, *n_pages)?;
             recorded.push(filled);
             if self.synchronous {
                 self.submit_slots(gpu, pace, &mut recorded)?;
                 pace.finish(gpu)?;
             }
         }
-        self.submit_slots(gpu, pace, &mut recorded)?;
-        if let (1, Some(splits)) = (n, &self.splits) {
-            self.page_attention.decode.record_merge(&mut pace.recorder, &splits.merge, progress.n_splits);
-        }
-        Ok(())
+        self.submit_slots(gpu, pace, &mut recorded)
     }
 
     /// Submits what was recorded; the slots it reads may be filled again when it is done.

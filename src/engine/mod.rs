@@ -8,6 +8,7 @@
 //! 2. One thread owns the device. 3. All queues are bounded.
 
 mod activations;
+mod batch;
 mod below;
 mod command;
 mod device_model;

@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod batch;
 mod logits;
 mod offload;
 #[path = "../common/plain_forward.rs"]
