@@ -84,9 +84,18 @@ impl DeviceModel {
         Ok(())
     }
 
+    /// Queries, keys and values of a layer, not rotated, from x.
+    pub(super) fn record_qkv(&self, gpu: &Gpu, pace: &mut Pace, layer_idx: usize, n: usize) -> Result<(), EngineError> {
+        let (d, layer) = (&self.dims, &self.layers[layer_idx]);
+        pace.mark(KernelFamily::Norm, layer_idx as u32);
+        self.norm.record(&mut pace.recorder, &layer.attn_norm, d.hidden_dim, 0, n);
+        pace.mark(KernelFamily::Linear, layer_idx as u32);
+        linear(gpu, pace, &layer.qkv, n, d.hidden_dim, d.q_dim() + 2 * d.kv_dim())
+    }
+
     fn run_layer(&mut self, gpu: &Gpu, pace: &mut Pace, layer_idx: usize, first_pos: usize, n: usize) -> Result<(), EngineError> {
         let idx = layer_idx as u32;
-        self.enter_layer(gpu, pace, layer_idx, n)?;
+        self.record_qkv(gpu, pace, layer_idx, n)?;
         let first_slot = first_pos % KV_PAGE_TOKENS;
         let range = AppendRange { first_token: 0, n_tokens: n, first_slot, n_blocks: self.kv.tail_blocks() };
         pace.mark(KernelFamily::Rope, idx);
@@ -107,15 +116,6 @@ impl DeviceModel {
         pace.mark(KernelFamily::Seal, idx);
         self.seal(gpu, pace, layer_idx, first_pos + n)?;
         self.leave_layer(gpu, pace, layer_idx, n)
-    }
-
-    /// Up to qkv.
-    pub(super) fn enter_layer(&self, gpu: &Gpu, pace: &mut Pace, layer_idx: usize, n: usize) -> Result<(), EngineError> {
-        let (d, layer, idx) = (&self.dims, &self.layers[layer_idx], layer_idx as u32);
-        pace.mark(KernelFamily::Norm, idx);
-        self.norm.record(&mut pace.recorder, &layer.attn_norm, d.hidden_dim, 0, n);
-        pace.mark(KernelFamily::Linear, idx);
-        linear(gpu, pace, &layer.qkv, n, d.hidden_dim, d.q_dim() + 2 * d.kv_dim())
     }
 
     /// What follows attention.
@@ -157,7 +157,7 @@ impl DeviceModel {
         }
         self.attend_run(gpu, pace, &self.tail_attention, tail, tail_run, &mut progress)?;
         self.stream(gpu, pace, &batches, |model, pace, slot, n_pages| {
-            let run = Run::of_pages(n_pages, model.kv.plan().slot_pages * BLOCKS_PER_PAGE);
+            let run = Run::of_pages(*n_pages, model.kv.plan().slot_pages * BLOCKS_PER_PAGE);
             model.attend_run(gpu, pace, &model.page_attention, &model.slots[slot], run, &mut progress)
         })?;
         if let (1, Some(splits)) = (n, &self.splits) {
@@ -166,16 +166,17 @@ impl DeviceModel {
         Ok(())
     }
 
-    /// Waits for `batches`, pages of each, one after the other, and lets `read` record what is done with the slot it lies in.
-    pub(super) fn stream(
+    /// Waits for the batches of the stream, one after the other, and lets `read` record what is done with the slot it lies in;
+    /// `batches` says of each what `read` wants to know.
+    pub(super) fn stream<T>(
         &mut self,
         gpu: &Gpu,
         pace: &mut Pace,
-        batches: &[usize],
-        mut read: impl FnMut(&DeviceModel, &mut Pace, usize, usize) -> Result<(), EngineError>,
+        batches: &[T],
+        mut read: impl FnMut(&DeviceModel, &mut Pace, usize, &T) -> Result<(), EngineError>,
     ) -> Result<(), EngineError> {
         let mut recorded = Vec::new();
-        for n_pages in batches {
+        for batch in batches {
             if !self.kv.is_next_filled(gpu)? {
                 // The device works on what is recorded while the next pages come.
                 self.submit_slots(gpu, pace, &mut recorded)?;
@@ -185,7 +186,7 @@ impl DeviceModel {
                 pace.finish(gpu)?;
             }
             self.kv.record_slot(&mut pace.recorder, &filled);
-            read(self, pace, filled.slot, *n_pages)?;
+            read(self, pace, filled.slot, batch)?;
             recorded.push(filled);
             if self.synchronous {
                 self.submit_slots(gpu, pace, &mut recorded)?;

@@ -294,7 +294,13 @@ impl Turn {
         if n == 0 { 0.0 } else { n as f64 / self.decode.as_secs_f64().max(1e-9) }
     }
 
-    fn finish(&mut self, gpu: &Gpu, loaded: &mut Loaded, port: &EnginePort, stop: StopReason) -> Result<TurnSummary, EngineError> {
+    fn finish(
+        &mut self,
+        gpu: &Gpu,
+        loaded: &mut Loaded,
+        port: &EnginePort,
+        stop: StopReason,
+    ) -> Result<TurnSummary, EngineError> {
         self.ended_ns = Some(telemetry::now());
         loaded.pace.finish(gpu)?;
         loaded.look(gpu)?;

@@ -106,3 +106,37 @@ fn questions_at_once_are_answered_as_one_by_one() {
         }
     }
 }
+
+#[test]
+fn questions_at_once_choose_for_themselves() {
+    let test = "questions_at_once_choose_for_themselves";
+    let text = document();
+    let asked = [
+        "What is the current temperature for Reribe?".to_owned(),
+        "What is the average magic number of Rino?".to_owned(),
+        questions()[3].clone(),
+    ];
+    for (kind, rate, vram) in [
+        (PolicyKind::LeoAm, 1.0, Some(8 << 20)),
+        (PolicyKind::H2o, 1.0, Some(8 << 20)),
+        (PolicyKind::LeoAm, 0.1, None),
+        (PolicyKind::LeoAm, 0.1, Some(10 << 20)),
+    ] {
+        let policy = Some(SelectiveSpec { kind, amount: Amount::Rate(rate), ..SelectiveSpec::default() });
+        let budgets = Tiers { vram: vram.map(Bytes), ..Default::default() };
+        let options = LoadOptions { policy, budgets, context: Some(8192), ..LoadOptions::default() };
+        let Some((handle, _)) = engine_with(test, ModelSource::BuiltIn, options) else { return };
+        let many = ask_many(&handle, &text, &asked);
+        assert!(many.notices.is_empty(), "{:?}", many.notices);
+        for (i, question) in asked.iter().enumerate() {
+            let (alone, expected) = ask_alone(&handle, &text, question);
+            let summary = many.ends[&(i as TurnId)].as_ref().unwrap();
+            assert_eq!(many.texts[&(i as TurnId)], alone, "{kind} of {rate} in {vram:?}: {question}");
+            assert_eq!(summary.attention, AttentionKind::Selective);
+            assert!(summary.kv_peak_bytes.vram <= vram.unwrap_or(u64::MAX), "{:?}", summary.kv_peak_bytes);
+            let (chosen, expected) = (summary.chosen.as_ref().unwrap(), expected.chosen.unwrap());
+            assert_eq!(chosen.steps, expected.steps);
+            assert!((chosen.share_read - expected.share_read).abs() < 0.05, "{chosen:?} and {expected:?}");
+        }
+    }
+}

@@ -99,7 +99,10 @@ impl Worker {
     fn run_batch(&mut self, turns: Vec<Turn>, document: Document) {
         let mut batch = Batch::new(turns, document.clone());
         let Err(error) = self.persist(|gpu, loaded, port| batch.run(gpu, loaded, port)) else { return };
-        let is_memory = matches!(error, EngineError::Gpu(GpuError::OutOfMemory { .. }) | EngineError::Kv(KvError::Gpu(GpuError::OutOfMemory { .. })));
+        let is_memory = matches!(
+            error,
+            EngineError::Gpu(GpuError::OutOfMemory { .. }) | EngineError::Kv(KvError::Gpu(GpuError::OutOfMemory { .. }))
+        );
         if is_memory {
             self.port.emit(EngineEvent::Notice(format!("{error}; the questions are answered one after the other")));
         }

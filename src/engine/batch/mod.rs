@@ -13,8 +13,10 @@
 //! Owner: the engine thread. Limits: a branch's tail lies in VRAM as a whole.
 
 mod ask;
+mod chosen;
 mod pass;
 mod pick;
+mod scores;
 mod tail;
 
 use std::time::Instant;
@@ -30,6 +32,7 @@ use crate::gpu::Gpu;
 use crate::kv::KvSpec;
 use crate::telemetry;
 use crate::token::StreamDecoder;
+use chosen::{Chooser, RowPolicy};
 use pass::Row;
 use pick::Picker;
 use tail::{BranchTail, tail_bytes};
@@ -52,6 +55,7 @@ struct Branch {
 struct Live {
     tail: BranchTail,
     stream: StreamDecoder,
+    policy: Option<RowPolicy>,
 }
 
 impl Batch {
@@ -108,17 +112,21 @@ impl Batch {
         let n_rows = self.unfinished().count();
         let n_own = self.unfinished().map(|branch| room(&branch.turn)).max().unwrap_or(0);
         loaded.model.reserve_rows(gpu, n_rows, n_shared, n_own)?;
+        // Without a complete page there is nothing to choose.
+        let spec = loaded.model.selective.as_ref().map(|s| s.spec()).filter(|_| n_shared > 0);
         for branch in self.unfinished() {
             let tail = BranchTail::new(gpu, &loaded.model, room(&branch.turn))?;
-            branch.live = Some(Live { tail, stream: branch.turn.stream(loaded)? });
+            let policy = spec.map(|spec| RowPolicy::new(spec, branch.turn.max_tokens)).transpose()?;
+            branch.live = Some(Live { tail, stream: branch.turn.stream(loaded)?, policy });
         }
         for branch in self.unfinished() {
             branch.read(gpu, loaded, port, n_shared)?;
         }
         let picker = Picker::new(gpu, &loaded.model, n_rows)?;
+        let mut chooser = spec.map(|spec| Chooser::new(gpu, &loaded.model, spec, n_rows)).transpose()?;
         loaded.pace.set_whole(true);
         while self.unfinished().next().is_some() {
-            self.step(gpu, loaded, port, &picker, n_shared)?;
+            self.step(gpu, loaded, port, &picker, chooser.as_mut(), n_shared)?;
         }
         Ok(())
     }
@@ -162,11 +170,12 @@ impl Batch {
         loaded: &mut Loaded,
         port: &EnginePort,
         picker: &Picker,
+        chooser: Option<&mut Chooser>,
         n_shared: usize,
     ) -> Result<(), EngineError> {
         let began = Instant::now();
         let mut rows: Vec<Row> = self.unfinished().filter_map(Branch::row).collect();
-        loaded.model.decode_rows(gpu, &mut loaded.pace, n_shared, &mut rows)?;
+        loaded.model.decode_rows(gpu, &mut loaded.pace, n_shared, &mut rows, chooser)?;
         let samplers: Vec<_> = self.branches.iter().filter(|b| !b.is_done).map(|b| &b.turn.sampler).collect();
         let picked = picker.pick(gpu, &loaded.model, &mut loaded.pace, &samplers)?;
         loaded.look(gpu)?;
@@ -211,7 +220,7 @@ impl Branch {
     /// The row of the next pass: the token that was picked last.
     fn row(&mut self) -> Option<Row<'_>> {
         let (live, token) = (self.live.as_mut()?, *self.turn.generated.last()?);
-        Some(Row { token, tail: &mut live.tail })
+        Some(Row { token, tail: &mut live.tail, policy: live.policy.as_mut() })
     }
 
     /// The next token of the answer.
@@ -231,7 +240,8 @@ impl Branch {
             StopReason::Cancelled => loaded.tokens.len() + self.live.as_ref().map_or(0, |live| live.tail.n_tokens),
             _ => self.turn.context_used(),
         };
-        let summary = self.turn.summary(gpu, loaded, None, context_used, stop);
+        let chosen = self.live.as_ref().and_then(|live| live.policy.as_ref()?.summary());
+        let summary = self.turn.summary(gpu, loaded, chosen, context_used, stop);
         port.emit(EngineEvent::Finished { turn: self.turn.id, summary: Box::new(summary) });
         self.live = None;
         Ok(())
@@ -242,7 +252,8 @@ impl Branch {
 fn shared<'a>(turns: impl IntoIterator<Item = &'a Turn>) -> Vec<u32> {
     let mut targets = turns.into_iter().map(Turn::target);
     let Some(first) = targets.next() else { return Vec::new() };
-    let common = |target: Vec<u32>| first.iter().zip(&target[..target.len().saturating_sub(1)]).take_while(|(a, b)| a == b).count();
+    let common =
+        |target: Vec<u32>| first.iter().zip(&target[..target.len().saturating_sub(1)]).take_while(|(a, b)| a == b).count();
     let n = targets.map(common).fold(first.len().saturating_sub(1), usize::min);
     first[..n / KV_PAGE_TOKENS * KV_PAGE_TOKENS].to_vec()
 }

@@ -8,20 +8,23 @@
 //!
 //! Owner: the engine thread. Shapes: R rows, one of each branch; `n_shared` tokens before all of them.
 
+use super::chosen::{Chooser, RowPolicy};
 use super::tail::BranchTail;
+use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
 use crate::engine::device_model::DeviceModel;
 use crate::engine::error::EngineError;
 use crate::engine::pace::Pace;
 use crate::gpu::Gpu;
 use crate::gpu::kernels::attention_decode::{SPLIT_KEYS, SegmentKeys, SplitRows};
-use crate::kv::BLOCKS_PER_PAGE;
-use crate::base::limits::KV_PAGE_TOKENS;
+use crate::kv::{BLOCKS_PER_PAGE, ChosenTable};
 use crate::telemetry::KernelFamily;
 
 /// The next token of a branch.
 pub(super) struct Row<'a> {
     pub token: u32,
     pub tail: &'a mut BranchTail,
+    /// none where everything is read
+    pub policy: Option<&'a mut RowPolicy>,
 }
 
 /// Where the splits of several rows go.
@@ -60,7 +63,7 @@ impl DeviceModel {
         let (n, first_pos) = (tokens.len(), n_shared + tail.n_tokens);
         self.embed(gpu, pace, tokens, &(first_pos..first_pos + n).collect::<Vec<_>>())?;
         for layer_idx in 0..self.dims.n_layer {
-            self.enter_layer(gpu, pace, layer_idx, n)?;
+            self.record_qkv(gpu, pace, layer_idx, n)?;
             let ops = &tail.ops[layer_idx];
             pace.mark(KernelFamily::Rope, layer_idx as u32);
             self.rope_append.record(&mut pace.recorder, &ops.rope_append, tail.append(0, n));
@@ -82,25 +85,33 @@ impl DeviceModel {
         pace: &mut Pace,
         n_shared: usize,
         rows: &mut [Row],
+        mut chooser: Option<&mut Chooser>,
     ) -> Result<(), EngineError> {
         pace.flush(gpu)?;
-        self.kv.begin_pass(gpu, n_shared, true);
+        self.kv.begin_pass(gpu, n_shared, chooser.is_none());
+        let clock = self.selective.as_mut().map_or(0, |selective| selective.count_step());
         let tokens: Vec<u32> = rows.iter().map(|row| row.token).collect();
         let positions: Vec<usize> = rows.iter().map(|row| n_shared + row.tail.n_tokens).collect();
         self.embed(gpu, pace, &tokens, &positions)?;
         for layer_idx in 0..self.dims.n_layer {
-            self.enter_layer(gpu, pace, layer_idx, rows.len())?;
+            self.record_qkv(gpu, pace, layer_idx, rows.len())?;
             pace.mark(KernelFamily::Rope, layer_idx as u32);
             for (i, row) in rows.iter().enumerate() {
                 let ops = &row.tail.ops[layer_idx];
                 self.rope_append.record(&mut pace.recorder, &ops.rope_append, row.tail.append(i, 1));
             }
             pace.mark(KernelFamily::Attention, layer_idx as u32);
-            self.attend_rows(gpu, pace, layer_idx, rows)?;
+            match &mut chooser {
+                Some(chooser) => self.attend_chosen_rows(gpu, pace, layer_idx, rows, chooser, clock)?,
+                None => self.attend_rows(gpu, pace, layer_idx, rows)?,
+            }
             self.leave_layer(gpu, pace, layer_idx, rows.len())?;
         }
         for row in rows {
             row.tail.n_tokens += 1;
+            if let Some(policy) = &mut row.policy {
+                policy.end_step();
+            }
         }
         Ok(())
     }
@@ -119,8 +130,45 @@ impl DeviceModel {
         }
         self.attend_tails(pace, layer_idx, rows, n_shared, splits.n_splits);
         self.stream(gpu, pace, &batches, |model, pace, slot, n_pages| {
-            let (keys, all) = splits.shared(n_pages * KV_PAGE_TOKENS, model.kv.plan().slot_pages * BLOCKS_PER_PAGE);
+            let (keys, all) = splits.shared(*n_pages * KV_PAGE_TOKENS, model.kv.plan().slot_pages * BLOCKS_PER_PAGE);
             model.page_attention.decode.record_rows(&mut pace.recorder, &model.slots[slot].decode, keys, all);
+            Ok(())
+        })?;
+        self.merge_rows(pace, rows.len(), splits.n_splits);
+        Ok(())
+    }
+
+    /// Attention of every row over what it chooses of the shared pages, and over its own tail.
+    fn attend_chosen_rows(
+        &mut self,
+        gpu: &Gpu,
+        pace: &mut Pace,
+        layer: usize,
+        rows: &mut [Row],
+        chooser: &mut Chooser,
+        clock: u64,
+    ) -> Result<(), EngineError> {
+        let mut policies: Vec<&mut RowPolicy> = rows.iter_mut().filter_map(|row| row.policy.as_deref_mut()).collect();
+        let selections = self.choose_rows(chooser, gpu, pace, layer, &mut policies)?;
+        self.begin_rows(chooser, layer, &selections, clock);
+        let blocks: Vec<Vec<u32>> = selections.into_iter().flat_map(|selection| selection.blocks).collect();
+        let segments = (0..chooser.segments.len()).map(|i| self.kv.chosen_in_segment(layer, i, &blocks));
+        let in_segments: Vec<ChosenTable> = segments.collect();
+        let in_batches: Vec<ChosenTable> = (0..self.kv.n_batches()).map(|i| self.kv.chosen_in_batch(i, &blocks)).collect();
+        let n_keys = |table: &ChosenTable| table.n_blocks * KV_BLOCK_TOKENS;
+        let n_shared: usize = in_segments.iter().chain(&in_batches).map(|t| n_keys(t).div_ceil(SPLIT_KEYS)).sum();
+        let mut splits = Splits { n_rows: rows.len(), n_splits: n_shared + n_own_splits(rows), next: 0 };
+        for (ops, table) in chooser.segments.iter().zip(&in_segments).filter(|(_, table)| table.n_blocks > 0) {
+            gpu.write(&ops.table, bytemuck::cast_slice(&table.slots));
+            let (keys, all) = splits.shared(n_keys(table), table.n_blocks);
+            chooser.decode.record_rows(&mut pace.recorder, &ops.decode[layer], keys, all);
+        }
+        self.attend_tails(pace, layer, rows, n_shared, splits.n_splits);
+        self.stream(gpu, pace, &in_batches, |_, pace, slot, table| {
+            let ops = &chooser.slots[slot];
+            gpu.write(&ops.table, bytemuck::cast_slice(&table.slots));
+            let (keys, all) = splits.shared(n_keys(table), table.n_blocks);
+            chooser.decode.record_rows(&mut pace.recorder, &ops.decode[0], keys, all);
             Ok(())
         })?;
         self.merge_rows(pace, rows.len(), splits.n_splits);

@@ -31,7 +31,13 @@ impl Picker {
     }
 
     /// Projects a row of the pass for each sampler, submits everything and waits for what they need.
-    pub fn pick(&self, gpu: &Gpu, model: &DeviceModel, pace: &mut Pace, samplers: &[&Sampler]) -> Result<Vec<Picked>, EngineError> {
+    pub fn pick(
+        &self,
+        gpu: &Gpu,
+        model: &DeviceModel,
+        pace: &mut Pace,
+        samplers: &[&Sampler],
+    ) -> Result<Vec<Picked>, EngineError> {
         model.run_wide_output(gpu, pace, &self.output, samplers.len())?;
         pace.mark(KernelFamily::Sample, NO_LAYER);
         let vocab_size = model.dims.vocab_size;

@@ -20,7 +20,7 @@ use super::command::ChosenSummary;
 use super::device_model::DeviceModel;
 use super::error::EngineError;
 use super::pace::Pace;
-use spent::Spent;
+pub(super) use spent::Spent;
 
 use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
 use crate::gpu::kernels::abstracts::Abstracts;
@@ -33,9 +33,9 @@ use crate::kv::policy::{LayerView, Policy, Selection, SelectiveSpec};
 use crate::kv::{BLOCKS_PER_PAGE, ChosenTable, KvSpec};
 
 /// Steps after which having been chosen is worth half.
-const HALF_LIFE_STEPS: usize = 32;
+pub(super) const HALF_LIFE_STEPS: usize = 32;
 /// Steps between two looks at what should stay in RAM.
-const PREFER_EVERY: u64 = 8;
+pub(super) const PREFER_EVERY: u64 = 8;
 
 /// Bind groups over one run of pages, a segment or a slot, of which each KV head reads what it chose.
 struct ChosenOps {
@@ -167,6 +167,17 @@ impl Selective {
     pub(super) fn end_step(&mut self) {
         self.step += 1;
         self.clock += 1;
+    }
+
+    /// Which policy, and its numbers.
+    pub(super) fn spec(&self) -> SelectiveSpec {
+        self.spec
+    }
+
+    /// Counts a step in which others choose by the same spec; its number.
+    pub(super) fn count_step(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
     }
 
     /// Forgets bind groups that hold buffers which are no more.

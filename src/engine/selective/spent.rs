@@ -11,7 +11,7 @@ use crate::kv::policy::{Selection, SelectiveSpec};
 
 /// Sums over the steps of an answer.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Spent {
+pub(in crate::engine) struct Spent {
     /// ranges of tokens that were scored one by one
     n_evaluations: u64,
     /// time until it was known what to read
