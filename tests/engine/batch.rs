@@ -77,34 +77,123 @@ fn ask_many(handle: &EngineHandle, text: &str, asked: &[String]) -> Many {
     collect(handle, asked.len(), |_| {})
 }
 
+/// An engine for contexts of 8192 tokens.
+fn start(test: &str, options: LoadOptions) -> Option<EngineHandle> {
+    Some(engine_with(test, ModelSource::BuiltIn, LoadOptions { context: Some(8192), ..options })?.0)
+}
+
+fn vram(bytes: u64) -> Tiers<Option<Bytes>> {
+    Tiers { vram: Some(Bytes(bytes)), ..Default::default() }
+}
+
+/// A part of the document that takes about 2000 tokens, 6 MiB of KV.
+fn short_document() -> String {
+    document()[..8000].to_owned()
+}
+
 #[test]
 fn questions_at_once_are_answered_as_one_by_one() {
     let test = "questions_at_once_are_answered_as_one_by_one";
-    let (text, asked) = (document(), &questions()[..4]);
-    for kv_dtype in [KvDtype::F16, KvDtype::Q8] {
-        for vram in [None, Some(8 << 20)] {
-            let budgets = Tiers { vram: vram.map(Bytes), ..Default::default() };
-            let options = LoadOptions { kv_dtype, budgets, context: Some(8192), ..LoadOptions::default() };
-            let Some((handle, _)) = engine_with(test, ModelSource::BuiltIn, options) else { return };
-            let many = ask_many(&handle, &text, asked);
-            assert!(many.notices.is_empty(), "{:?}", many.notices);
-            // They were answered together: tokens of different questions alternate.
-            assert!(many.order.windows(2).filter(|pair| pair[0] != pair[1]).count() > 16, "{:?}", many.order);
-            for (i, question) in asked.iter().enumerate() {
-                let (alone, expected) = ask_alone(&handle, &text, question);
-                let summary = many.ends[&(i as TurnId)].as_ref().unwrap();
-                assert_eq!(many.texts[&(i as TurnId)], alone, "{kv_dtype:?} in {vram:?}: {question}");
-                assert_eq!((summary.stop, summary.prompt_tokens), (expected.stop, expected.prompt_tokens));
-                assert_eq!(summary.generated_tokens, expected.generated_tokens);
-                assert!(summary.kv_peak_bytes.vram <= vram.unwrap_or(u64::MAX), "{:?}", summary.kv_peak_bytes);
-                if vram.is_some() {
-                    assert_eq!(summary.attention, AttentionKind::ExactOffload);
-                }
-                // The document was read for the first of them.
-                assert!(i == 0 || summary.cached_tokens + 128 > summary.prompt_tokens, "{i}: {}", summary.cached_tokens);
-            }
+    let (text, asked) = (short_document(), &questions()[..4]);
+    for (kv_dtype, budget) in [(KvDtype::F16, None), (KvDtype::Q8, None), (KvDtype::F16, Some(5 << 20))] {
+        let budgets = budget.map(vram).unwrap_or_default();
+        let Some(handle) = start(test, LoadOptions { kv_dtype, budgets, ..LoadOptions::default() }) else { return };
+        let many = ask_many(&handle, &text, asked);
+        assert!(many.notices.is_empty(), "{:?}", many.notices);
+        // They were answered together: tokens of different questions alternate.
+        assert!(many.order.windows(2).filter(|pair| pair[0] != pair[1]).count() > 16, "{:?}", many.order);
+        for (i, question) in asked.iter().enumerate() {
+            let (alone, expected) = ask_alone(&handle, &text, question);
+            let summary = many.ends[&(i as TurnId)].as_ref().unwrap();
+            assert_eq!(many.texts[&(i as TurnId)], alone, "{kv_dtype:?} in {budget:?}: {question}");
+            assert_eq!((summary.stop, summary.prompt_tokens), (expected.stop, expected.prompt_tokens));
+            assert_eq!(summary.generated_tokens, expected.generated_tokens);
+            assert!(summary.kv_peak_bytes.vram <= budget.unwrap_or(u64::MAX), "{:?}", summary.kv_peak_bytes);
+            let attention = if budget.is_some() { AttentionKind::ExactOffload } else { AttentionKind::Dense };
+            assert_eq!(summary.attention, attention);
+            // The document was read for the first of them.
+            assert!(i == 0 || summary.cached_tokens + 128 > summary.prompt_tokens, "{i}: {}", summary.cached_tokens);
         }
     }
+}
+
+#[test]
+fn questions_that_do_not_fit_vram_together_are_answered_in_turn() {
+    let test = "questions_that_do_not_fit_vram_together_are_answered_in_turn";
+    let (text, asked) = (short_document(), &questions()[..3]);
+    // Room for two tails of two pages, and for one of ten.
+    for (max_tokens, how) in [(48, "2 at a time"), (600, "one after the other")] {
+        let Some(handle) = start(test, LoadOptions { budgets: vram(3500 << 10), ..LoadOptions::default() }) else { return };
+        handle.send(command(&text, asked, max_tokens));
+        let many = collect(&handle, asked.len(), |_| {});
+        let told: Vec<_> = many.notices.iter().filter(|notice| notice.contains("3 questions at once need")).collect();
+        assert!(told.len() == 1 && told[0].contains(how) && told[0].matches("iB").count() == 3, "{:?}", many.notices);
+        for (i, question) in asked.iter().enumerate() {
+            let summary = many.ends[&(i as TurnId)].as_ref().unwrap();
+            assert!(summary.kv_peak_bytes.vram <= 3500 << 10, "{:?}", summary.kv_peak_bytes);
+            assert_eq!(many.texts[&(i as TurnId)], ask_alone(&handle, &text, question).0, "{question}");
+        }
+    }
+}
+
+#[test]
+fn stop_ends_one_question_or_all() {
+    let test = "stop_ends_one_question_or_all";
+    let text = document()[..3000].to_owned();
+    // Sampling at random, answers do not come to their end soon.
+    let sampling = Sampling { temperature: 3.0, top_k: 0, top_p: 1.0, min_p: 0.0, repetition_penalty: 1.0, seed: 1 };
+    let Some(handle) = start(test, LoadOptions::default()) else { return };
+    for stop_all in [false, true] {
+        let EngineCommand::AskMany { questions, document, .. } = command(&text, &questions()[..3], 0) else { return };
+        handle.send(EngineCommand::AskMany { questions, document, sampling, max_tokens: 40 });
+        let mut n_heard = 0;
+        let many = collect(&handle, 3, |event| {
+            if let EngineEvent::Token { turn: 1, .. } = event {
+                n_heard += 1;
+                match (n_heard, stop_all) {
+                    (5, true) => handle.stop(),
+                    (5, false) => handle.stop_turn(1),
+                    _ => {}
+                }
+            }
+        });
+        let ends: Vec<_> = many.ends.values().map(|end| end.as_ref().unwrap()).collect();
+        assert_eq!(ends[1].stop, StopReason::Cancelled);
+        assert!(ends[1].generated_tokens < 40, "{}", ends[1].generated_tokens);
+        for other in [ends[0], ends[2]] {
+            assert_eq!(other.stop == StopReason::Cancelled, stop_all, "{other:?}");
+            assert!(stop_all || other.generated_tokens > ends[1].generated_tokens, "{other:?}");
+        }
+    }
+    // What was stopped is forgotten: the next answers are whole.
+    let many = ask_many(&handle, &text, &questions()[..3]);
+    assert!(many.ends.values().all(|end| end.as_ref().unwrap().stop != StopReason::Cancelled), "{:?}", many.ends);
+}
+
+#[test]
+fn question_too_long_is_refused_and_the_others_are_answered() {
+    let test = "question_too_long_is_refused_and_the_others_are_answered";
+    let text = document()[..3000].to_owned();
+    let Some(handle) = start(test, LoadOptions::default()) else { return };
+    let asked = [questions()[0].clone(), document().repeat(3), questions()[1].clone()];
+    let many = ask_many(&handle, &text, &asked);
+    let sentence = many.ends[&1].as_ref().unwrap_err();
+    assert!(sentence.contains("8192"), "{sentence}");
+    for i in [0, 2] {
+        assert_eq!(many.texts[&(i as TurnId)], ask_alone(&handle, &text, &asked[i]).0);
+    }
+}
+
+#[test]
+fn questions_at_once_go_on_after_a_lost_device() {
+    let test = "questions_at_once_go_on_after_a_lost_device";
+    let (text, asked) = (document()[..3000].to_owned(), &questions()[..2]);
+    let Some(handle) = start(test, LoadOptions::default()) else { return };
+    let before = ask_many(&handle, &text, asked);
+    handle.send(EngineCommand::LoseDevice);
+    let after = ask_many(&handle, &text, asked);
+    assert!(after.notices.iter().any(|n| n.contains("lost")), "{:?}", after.notices);
+    assert_eq!(after.texts, before.texts);
 }
 
 #[test]
@@ -116,24 +205,20 @@ fn questions_at_once_choose_for_themselves() {
         "What is the average magic number of Rino?".to_owned(),
         questions()[3].clone(),
     ];
-    for (kind, rate, vram) in [
-        (PolicyKind::LeoAm, 1.0, Some(8 << 20)),
-        (PolicyKind::H2o, 1.0, Some(8 << 20)),
-        (PolicyKind::LeoAm, 0.1, None),
-        (PolicyKind::LeoAm, 0.1, Some(10 << 20)),
-    ] {
+    for (kind, rate, budget) in
+        [(PolicyKind::LeoAm, 1.0, None), (PolicyKind::H2o, 1.0, Some(8 << 20)), (PolicyKind::LeoAm, 0.1, Some(10 << 20))]
+    {
         let policy = Some(SelectiveSpec { kind, amount: Amount::Rate(rate), ..SelectiveSpec::default() });
-        let budgets = Tiers { vram: vram.map(Bytes), ..Default::default() };
-        let options = LoadOptions { policy, budgets, context: Some(8192), ..LoadOptions::default() };
-        let Some((handle, _)) = engine_with(test, ModelSource::BuiltIn, options) else { return };
+        let budgets = budget.map(vram).unwrap_or_default();
+        let Some(handle) = start(test, LoadOptions { policy, budgets, ..LoadOptions::default() }) else { return };
         let many = ask_many(&handle, &text, &asked);
         assert!(many.notices.is_empty(), "{:?}", many.notices);
         for (i, question) in asked.iter().enumerate() {
             let (alone, expected) = ask_alone(&handle, &text, question);
             let summary = many.ends[&(i as TurnId)].as_ref().unwrap();
-            assert_eq!(many.texts[&(i as TurnId)], alone, "{kind} of {rate} in {vram:?}: {question}");
+            assert_eq!(many.texts[&(i as TurnId)], alone, "{kind} of {rate} in {budget:?}: {question}");
             assert_eq!(summary.attention, AttentionKind::Selective);
-            assert!(summary.kv_peak_bytes.vram <= vram.unwrap_or(u64::MAX), "{:?}", summary.kv_peak_bytes);
+            assert!(summary.kv_peak_bytes.vram <= budget.unwrap_or(u64::MAX), "{:?}", summary.kv_peak_bytes);
             let (chosen, expected) = (summary.chosen.as_ref().unwrap(), expected.chosen.unwrap());
             assert_eq!(chosen.steps, expected.steps);
             assert!((chosen.share_read - expected.share_read).abs() < 0.05, "{chosen:?} and {expected:?}");

@@ -262,3 +262,6 @@ fn shared<'a>(turns: impl IntoIterator<Item = &'a Turn>) -> Vec<u32> {
 fn own_tokens(turn: &Turn, n_shared: usize, limit: usize) -> usize {
     (turn.prompt.len() + turn.max_tokens.max(1)).min(limit) - n_shared
 }
+
+#[cfg(test)]
+mod tests;
