@@ -310,9 +310,12 @@ pub struct ChosenSummary {
     pub share_read: f64,
     /// chosen pages that were in VRAM already
     pub reuse: f64,
+    /// of those that were not, what had come before it was chosen, because it was expected
+    pub foreseen: f64,
     /// ranges of tokens that were scored one by one, per step
     pub evaluations_per_step: f64,
-    /// time spent on knowing what to choose, per step, milliseconds
+    /// time that choosing took per step, milliseconds: the policy's own, and waits for scores that only it needed. What the
+    /// device spends on scoring meanwhile is in the trace
     pub evaluation_ms_per_step: f64,
     /// by layer, where it was measured
     pub mass: Option<Vec<MassKept>>,

@@ -398,21 +398,33 @@ impl DeviceModel {
         scratch: Option<&Slice>,
     ) -> Result<TailOps, EngineError> {
         let a = &self.act;
+        let seal = match (&self.seal, scratch) {
+            (Some(seal), Some(scratch)) => Some(seal.bind(gpu, [kv, scratch])?),
+            _ => None,
+        };
+        Ok(TailOps {
+            rope_append: self.bind_rope(gpu, layer_idx, table, kv, &a.q)?,
+            run: self.bind_run(gpu, &self.tail_attention, kv, table)?,
+            seal,
+        })
+    }
+
+    /// Rotation of a layer's heads: queries to `q`, keys and values to `kv`.
+    pub(super) fn bind_rope(
+        &self,
+        gpu: &Gpu,
+        layer_idx: usize,
+        table: &Slice,
+        kv: &Slice,
+        q: &Slice,
+    ) -> Result<Binding, GpuError> {
         let layer = &self.weights.placed.layers[layer_idx];
         let norms = match (&layer.q_norm, &layer.k_norm) {
             (Some(q), Some(k)) => Some([self.weights.slice(q.weight), self.weights.slice(k.weight)]),
             _ => None,
         };
         let norms = norms.as_ref().map(|[q, k]| [q, k]);
-        let seal = match (&self.seal, scratch) {
-            (Some(seal), Some(scratch)) => Some(seal.bind(gpu, [kv, scratch])?),
-            _ => None,
-        };
-        Ok(TailOps {
-            rope_append: self.rope_append.bind(gpu, [&a.qkv, &a.rope, table, kv, &a.q], norms)?,
-            run: self.bind_run(gpu, &self.tail_attention, kv, table)?,
-            seal,
-        })
+        self.rope_append.bind(gpu, [&self.act.qkv, &self.act.rope, table, kv, q], norms)
     }
 
     /// Bytes of weights that one decoded token reads (the embedding table only where it is also the output).

@@ -107,6 +107,11 @@ impl Pace {
         Ok(Some(submitted))
     }
 
+    /// The newest of the submits that may not be done.
+    pub fn last_submitted(&self) -> Option<Submitted> {
+        self.in_flight.back().cloned()
+    }
+
     /// Submits what was recorded and waits for everything.
     ///
     /// # Errors

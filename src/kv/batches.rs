@@ -1,7 +1,8 @@
 //! Which pages come to attention, and in which order. Pure.
 //!
 //! ```text
-//! pages that have no frame ─► batches of one layer, a slot's worth each ─► StreamPlan ─► the transfer thread
+//! pages that have no frame ─► batches of one layer, a slot's worth each ─┬► StreamPlan ─► the transfer thread
+//! pages that may be wanted after them, of which RAM should have a copy ───┘
 //! ```
 
 use super::store::PageId;
@@ -22,6 +23,8 @@ pub struct StreamPlan {
     pub batches: Vec<Batch>,
     /// after the last comes the first again
     pub cyclic: bool,
+    /// read from the disk after the batches, and kept in RAM until they are in batches themselves or no longer here
+    pub ahead: Vec<PageId>,
 }
 
 impl Batch {

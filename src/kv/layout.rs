@@ -14,6 +14,8 @@ use crate::gpu::kernels::KvElement;
 pub const BLOCKS_PER_PAGE: usize = KV_PAGE_TOKENS / KV_BLOCK_TOKENS;
 /// Staging of one slot where the budget does not say otherwise, bytes.
 const SLOT_BYTES: u64 = 4 << 20;
+/// Every device binds what begins at a multiple of this.
+pub(super) const BINDING_ALIGN_BYTES: u64 = 256;
 /// Pages of a slot at most.
 const MAX_SLOT_PAGES: u64 = 64;
 /// Slots where the budget allows: one is read by the device, one is full, one is being filled.
@@ -133,11 +135,11 @@ impl VramPlan {
         }
         // A quarter for the tail, half of the rest for the slots until they are large enough, and what is left for pages that
         // stay: a page that stays saves its own way, a large slot saves a submit for each of its pages. Where only some pages
-        // are read they mostly stay, and the slots get an eighth.
+        // are read they mostly stay, and the slots get a quarter.
         let per_tail_page = spec.n_layer as u64 * spec.tail_page_bytes();
         let tail_pages = ((budget / 4 / per_tail_page) as usize).clamp(MIN_TAIL_PAGES, tail_pages);
         let spent = tail_pages as u64 * per_tail_page + least.abstract_bytes(spec);
-        let slot_share = if with_abstracts { 8 } else { 2 };
+        let slot_share = if with_abstracts { 4 } else { 2 };
         let slot_budget = budget.saturating_sub(spent) / slot_share / (2 * page);
         let n_slots = if slot_budget >= MAX_SLOTS as u64 { MAX_SLOTS } else { MIN_SLOTS };
         let slot_pages = (slot_budget as usize / n_slots).clamp(1, slot_pages);
@@ -163,7 +165,8 @@ impl VramPlan {
     /// of the tail's size as well.
     pub fn slot_bytes(&self, spec: &KvSpec) -> u64 {
         let scratch = if spec.sealed.is_quantised() { self.tail_pages as u64 * spec.page_bytes() } else { 0 };
-        (2 * self.n_slots * self.slot_pages) as u64 * spec.page_bytes() + spec.table_bytes(self.slot_pages) + scratch
+        let bytes = self.slot_pages as u64 * spec.page_bytes();
+        self.n_slots as u64 * (bytes + bytes.next_multiple_of(BINDING_ALIGN_BYTES)) + spec.table_bytes(self.slot_pages) + scratch
     }
 
     /// Bytes of the abstracts of all layers.

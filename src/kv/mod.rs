@@ -24,7 +24,7 @@ pub mod store;
 mod transfer;
 pub mod tree;
 
-pub use cache::{ChosenTable, FilledSlot, KvCache, Paged};
+pub use cache::{ChosenStream, ChosenTable, FilledSlot, KvCache, Paged};
 pub use error::KvError;
 pub use layout::{BLOCKS_PER_PAGE, KvSpec, SegmentShape, VramPlan, plan_pool};
 pub use seal::seal_page;

@@ -7,7 +7,7 @@
 //! 2. A new page takes the lowest free frame, so frames in use are a prefix unless pages left out of order.
 //! 3. Attention over the whole context reads every page in every step: a set that stays beats any order of replacement, so
 //!    pages that have a frame keep it. Selective attention reads what it chose: a page that has a copy below gives its frame
-//!    to one that was chosen, the one chosen longest ago first.
+//!    to one that is chosen or expected to be. Those that RAM has as well go first, so that the two tiers hold different pages.
 
 /// Frames of every layer.
 #[derive(Debug, Clone)]
@@ -25,8 +25,31 @@ struct Layer {
     n_used: usize,
     /// by group: there is a copy below
     is_backed: Vec<bool>,
-    /// by group: step in which it was chosen last
-    chosen_at: Vec<u64>,
+    /// by group: when it was wanted last
+    wanted_at: Vec<Wanted>,
+    /// by group: RAM is to have a copy
+    in_ram: Vec<bool>,
+}
+
+/// Steps after which a page that nothing wanted leaves its frame before all others.
+const COLD_STEPS: u64 = 8;
+
+/// A step, and whether attention read the page in it or was only expected to.
+type Wanted = (u64, bool);
+
+/// Pages that were wanted and have no frame, ascending.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Missing {
+    /// there is a free frame for each
+    pub framed: Vec<u32>,
+    /// there is none
+    pub unframed: Vec<u32>,
+}
+
+impl Layer {
+    fn is_in_ram(&self, group: u32) -> bool {
+        self.in_ram.get(group as usize) == Some(&true)
+    }
 }
 
 impl Residency {
@@ -88,32 +111,66 @@ impl Residency {
         backed[group as usize] = true;
     }
 
-    /// Pages of a layer were chosen in `step`. Those among them without a frame, ascending; as many frames as it takes and
-    /// can be had are free now.
-    pub fn choose(&mut self, layer: usize, groups: &[u32], step: u64) -> Vec<u32> {
-        let l = &mut self.layers[layer];
-        let n_groups = groups.iter().max().map_or(0, |g| *g as usize + 1);
-        if l.chosen_at.len() < n_groups {
-            l.chosen_at.resize(n_groups, 0);
-        }
-        for group in groups {
-            l.chosen_at[*group as usize] = step;
-        }
-        let missing: Vec<u32> = groups.iter().copied().filter(|g| self.frame(layer, *g).is_none()).collect();
-        let n_free = self.max_frames.saturating_sub(self.layers[layer].n_used);
-        for group in self.victims(layer, step, missing.len().saturating_sub(n_free)) {
-            self.release(layer, group);
-        }
-        missing
+    /// Attention reads these pages of a layer in `step`. Those among them without a frame; as many frames as it takes and can
+    /// be had are free now.
+    pub fn choose(&mut self, layer: usize, groups: &[u32], step: u64) -> Missing {
+        self.want(layer, groups, (step, true))
     }
 
-    /// Up to `n` pages that can leave their frames: they have a copy below and were not chosen in `step`; longest ago first.
-    fn victims(&self, layer: usize, step: u64, n: usize) -> Vec<u32> {
+    /// Attention is expected to read these pages of a layer in `step`: as [`Residency::choose`], but what was chosen in this
+    /// step, or expected, is never put out for it.
+    pub fn expect(&mut self, layer: usize, groups: &[u32], step: u64) -> Missing {
+        self.want(layer, groups, (step, false))
+    }
+
+    fn want(&mut self, layer: usize, groups: &[u32], now: Wanted) -> Missing {
+        let l = &mut self.layers[layer];
+        let n_groups = groups.iter().max().map_or(0, |g| *g as usize + 1);
+        if l.wanted_at.len() < n_groups {
+            l.wanted_at.resize(n_groups, (0, false));
+        }
+        for group in groups {
+            let wanted_at = &mut l.wanted_at[*group as usize];
+            *wanted_at = now.max(*wanted_at);
+        }
+        let mut framed: Vec<u32> = groups.iter().copied().filter(|g| self.frame(layer, *g).is_none()).collect();
+        let n_free = |r: &Residency| r.max_frames.saturating_sub(r.layers[layer].n_used);
+        for group in self.victims(layer, now, framed.len().saturating_sub(n_free(self))) {
+            self.release(layer, group);
+        }
+        let unframed = framed.split_off(n_free(self).min(framed.len()));
+        Missing { framed, unframed }
+    }
+
+    /// RAM keeps copies of these pages of a layer, and of no others.
+    pub fn set_in_ram(&mut self, layer: usize, groups: impl Iterator<Item = u32>) {
+        let in_ram = &mut self.layers[layer].in_ram;
+        in_ram.fill(false);
+        for group in groups.map(|group| group as usize) {
+            if in_ram.len() <= group {
+                in_ram.resize(group + 1, false);
+            }
+            in_ram[group] = true;
+        }
+    }
+
+    /// A page has a frame, and RAM is to have no copy.
+    pub fn is_in_vram_alone(&self, layer: usize, group: u32) -> bool {
+        self.frame(layer, group).is_some() && !self.layers[layer].is_in_ram(group)
+    }
+
+    /// Up to `n` pages that can leave their frames: they have a copy below and were wanted before `now`. What is cold goes
+    /// first, then what RAM gives back, then the rest; longest ago first.
+    fn victims(&self, layer: usize, now: Wanted, n: usize) -> Vec<u32> {
         let l = &self.layers[layer];
-        let chosen_at = |group: u32| l.chosen_at.get(group as usize).copied().unwrap_or(0);
-        let can_leave = |group: &u32| l.is_backed.get(*group as usize) == Some(&true) && chosen_at(*group) < step;
+        let wanted_at = |group: u32| l.wanted_at.get(group as usize).copied().unwrap_or_default();
+        let can_leave = |group: &u32| l.is_backed.get(*group as usize) == Some(&true) && wanted_at(*group) < now;
         let mut groups: Vec<u32> = l.group_in.iter().flatten().copied().filter(can_leave).collect();
-        groups.sort_by_key(|group| (chosen_at(*group), *group));
+        let class = |group: u32| match wanted_at(group).0 + COLD_STEPS < now.0 {
+            true => 0,
+            false => 2 - u8::from(l.is_in_ram(group)),
+        };
+        groups.sort_by_key(|group| (class(*group), wanted_at(*group), *group));
         groups.truncate(n);
         groups
     }
@@ -130,7 +187,8 @@ impl Residency {
     pub fn truncate(&mut self, n_groups: u32) {
         for l in &mut self.layers {
             l.is_backed.truncate(n_groups as usize);
-            l.chosen_at.truncate(n_groups as usize);
+            l.wanted_at.truncate(n_groups as usize);
+            l.in_ram.truncate(n_groups as usize);
             for frame in l.frame_of.drain((n_groups as usize).min(l.frame_of.len())..).flatten() {
                 l.group_in[frame as usize] = None;
                 l.n_used -= 1;
@@ -202,10 +260,10 @@ mod tests {
         for group in [0, 1, 2] {
             residency.set_backed(0, group);
         }
-        assert!(residency.choose(0, &[0, 3], 1).is_empty());
+        assert_eq!(residency.choose(0, &[0, 3], 1), Missing::default());
         assert_eq!(residency.n_resident(0), 4, "nothing leaves without need");
         // 1 and 2 were never chosen, 3 has no copy, 0 was chosen in this step.
-        assert_eq!(residency.choose(0, &[0, 6, 7, 8], 2), [6, 7, 8]);
+        assert_eq!(residency.choose(0, &[0, 6, 7, 8], 2), Missing { framed: vec![6, 7], unframed: vec![8] });
         assert_eq!((residency.frame(0, 1), residency.frame(0, 2)), (None, None));
         assert_eq!((residency.frame(0, 0), residency.frame(0, 3)), (Some(0), Some(3)));
         assert_eq!(residency.allocate(0, 6), Some(1));
@@ -213,8 +271,52 @@ mod tests {
         assert_eq!(residency.allocate(0, 8), None);
         // What left and comes again is still backed; pages that came are as well, once that is said.
         residency.set_backed(0, 6);
-        assert_eq!(residency.choose(0, &[1], 3), [1]);
+        assert_eq!(residency.choose(0, &[1], 3), Missing { framed: vec![1], unframed: vec![] });
         assert_eq!((residency.frame(0, 0), residency.frame(0, 6)), (None, Some(1)), "both of step 2: the first leaves");
+    }
+
+    #[test]
+    fn pages_that_ram_has_leave_before_those_that_it_has_not_unless_these_are_cold() {
+        let mut residency = Residency::new(1, 4);
+        for group in 0..4 {
+            residency.allocate(0, group);
+            residency.set_backed(0, group);
+        }
+        residency.set_in_ram(0, [1, 2].into_iter());
+        residency.choose(0, &[0, 3], 1);
+        residency.choose(0, &[0, 1], 5);
+        residency.choose(0, &[2], 6);
+        assert_eq!((residency.is_in_vram_alone(0, 0), residency.is_in_vram_alone(0, 1)), (true, false));
+        // 3 was wanted in step 1, 0 in step 5; RAM gives 1 and 2 back.
+        residency.choose(0, &[7], 7);
+        assert_eq!((0..4).filter(|g| residency.frame(0, *g).is_none()).collect::<Vec<u32>>(), [1]);
+        residency.allocate(0, 7);
+        residency.choose(0, &[8], 10);
+        assert_eq!(residency.frame(0, 3), None, "cold");
+        residency.set_in_ram(0, std::iter::empty());
+        assert!(residency.is_in_vram_alone(0, 2));
+    }
+
+    #[test]
+    fn expected_pages_put_out_what_was_not_wanted_lately_and_give_way_to_chosen_ones() {
+        let mut residency = Residency::new(1, 3);
+        for group in 0..3 {
+            residency.allocate(0, group);
+            residency.set_backed(0, group);
+        }
+        residency.choose(0, &[0, 1], 1);
+        // 2 was never wanted; 0 and 1 were, but in the step before.
+        assert_eq!(residency.expect(0, &[1, 5, 6], 2), Missing { framed: vec![5, 6], unframed: vec![] });
+        for group in [5, 6] {
+            residency.allocate(0, group);
+            residency.set_backed(0, group);
+        }
+        assert_eq!((0..7).filter(|g| residency.frame(0, *g).is_some()).collect::<Vec<u32>>(), [1, 5, 6]);
+        // More is expected than there is: nothing of this step leaves for it.
+        assert_eq!(residency.expect(0, &[2], 2), Missing { framed: vec![], unframed: vec![2] });
+        // What attention does read puts out what was only expected.
+        assert_eq!(residency.choose(0, &[1, 5, 8], 2), Missing { framed: vec![8], unframed: vec![] });
+        assert_eq!((residency.frame(0, 6), residency.frame(0, 5).is_some()), (None, true));
     }
 
     #[test]

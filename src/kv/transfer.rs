@@ -59,6 +59,7 @@ enum Message {
     ReadbackMapped(usize, Vec<Outgoing>),
     Append(Vec<u32>),
     Truncate(usize),
+    Settled(Vec<PageId>),
     Prefer(HashSet<PageId>),
     Lose(u32),
     Flush(Sender<bool>),
@@ -79,6 +80,8 @@ pub struct LowerReport {
     pub store_bytes: u64,
     /// pages bypass the page cache
     pub is_direct: bool,
+    /// pages of which RAM has room for copies
+    pub n_kept: usize,
 }
 
 /// A batch of a plan in its slot.
@@ -216,6 +219,11 @@ impl Transfer {
         self.send(Message::Prefer(pages));
     }
 
+    /// These pages stay in VRAM: RAM needs no copies of them.
+    pub fn settled(&self, pages: Vec<PageId>) {
+        self.send(Message::Settled(pages));
+    }
+
     /// Tokens from `n_tokens` on are not the context's any more.
     pub fn truncate(&self, n_tokens: usize) {
         self.send(Message::Truncate(n_tokens));
@@ -334,7 +342,8 @@ impl Mover {
             Message::Plan { epoch, plan } => {
                 (self.epoch, self.next) = (epoch, 0);
                 if let Some(lower) = &mut self.lower {
-                    let pages: Vec<PageId> = plan.batches.iter().flat_map(Batch::pages).collect();
+                    let pages: Vec<PageId> =
+                        plan.batches.iter().flat_map(Batch::pages).chain(plan.ahead.iter().copied()).collect();
                     match plan.cyclic {
                         true => lower.plan(&pages, true),
                         // One after the other: nothing is read before it is asked for.
@@ -358,6 +367,11 @@ impl Mover {
             Message::Lose(group) => {
                 if let Some(lower) = &mut self.lower {
                     lower.lose_group(group);
+                }
+            }
+            Message::Settled(pages) => {
+                if let Some(lower) = &mut self.lower {
+                    pages.iter().for_each(|page| lower.keep(*page, Keep::DiskOnly));
                 }
             }
             Message::Prefer(pages) => {
@@ -475,6 +489,7 @@ impl LowerReport {
             n_saved_groups: store.map_or(0, Store::n_complete_prefix),
             store_bytes: store.map_or(0, |s| s.disk_bytes().0),
             is_direct: store.and_then(Store::is_direct).unwrap_or(false),
+            n_kept: lower.n_kept(),
         }
     }
 }

@@ -100,6 +100,8 @@ named! {
         Rope = "rope",
         /// a full page group made ready to leave
         Seal = "seal",
+        /// scores by which a policy chooses
+        Evaluation = "evaluation",
         /// logits to candidates
         Sample = "sample",
         /// copies

@@ -77,7 +77,7 @@ fn nothing_is_read_before_it_is_asked_for_where_reading_ahead_is_off() {
 fn neighbouring_pages_of_a_layer_come_in_one_read() {
     let folder = memory();
     save(&folder, 32);
-    let mut lower = lower(config(1200), &folder, 32);
+    let mut lower = lower(config(2400), &folder, 32);
     let pages = pages(32);
     lower.plan(&pages, false);
     assert!(pages.iter().all(|p| take_right(&mut lower, *p)));

@@ -14,12 +14,12 @@
 
 use std::time::Instant;
 
-use super::scores::{PageTokens, RowScores};
 use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
 use crate::engine::command::ChosenSummary;
 use crate::engine::device_model::DeviceModel;
 use crate::engine::error::EngineError;
 use crate::engine::pace::Pace;
+use crate::engine::selective::scores::{PageTokens, Scoring};
 use crate::engine::selective::{HALF_LIFE_STEPS, PREFER_EVERY, Spent};
 use crate::gpu::kernels::attention_decode::AttentionDecode;
 use crate::gpu::kernels::score_pages::ScorePages;
@@ -27,7 +27,7 @@ use crate::gpu::kernels::token_scores::TokenScores;
 use crate::gpu::{Binding, Buffer, Gpu, GpuError, Recorder, Slice, Submitted};
 use crate::kv::policy::frequency::FrequencyTable;
 use crate::kv::policy::{LayerView, Policy, Selection, SelectiveSpec};
-use crate::kv::{BLOCKS_PER_PAGE, ChosenTable};
+use crate::kv::{BLOCKS_PER_PAGE, ChosenStream, ChosenTable};
 
 /// What one row has learnt, and what its choices came to.
 pub(super) struct RowPolicy {
@@ -38,13 +38,13 @@ pub(super) struct RowPolicy {
     spent: Spent,
 }
 
-/// Bind groups over one run of pages, a segment or a slot.
+/// Bind groups over one run of pages, a segment or the slots' area.
 pub(super) struct RowsOps {
     /// of all rows
     pub table: Slice,
     /// token scores f32 `[R, H, n_keys]`
     scores: Slice,
-    /// by layer; one for a slot
+    /// by layer; one for the area
     pub decode: Vec<Binding>,
     score: Vec<Binding>,
 }
@@ -60,7 +60,8 @@ pub(super) struct Chooser {
     /// by layer
     score_bindings: Vec<[Binding; 2]>,
     pub segments: Vec<RowsOps>,
-    pub slots: Vec<RowsOps>,
+    /// none where nothing lies below VRAM
+    pub area: Option<RowsOps>,
     frequency: FrequencyTable,
     n_first_layers: usize,
     n_rows: usize,
@@ -115,7 +116,7 @@ impl Chooser {
             page_scores,
             score_bindings,
             segments: Vec::new(),
-            slots: Vec::new(),
+            area: None,
             frequency: FrequencyTable::new(d.n_layer, HALF_LIFE_STEPS),
             n_first_layers: spec.n_first_layers,
             n_rows,
@@ -125,9 +126,8 @@ impl Chooser {
             let ops = chooser.ops(gpu, model, shape.n_frames, &pages)?;
             chooser.segments.push(ops);
         }
-        while let Some((pages, _)) = kv.slot(chooser.slots.len()) {
-            let ops = chooser.ops(gpu, model, kv.plan().slot_pages, &[pages])?;
-            chooser.slots.push(ops);
+        if let Some(area) = kv.area() {
+            chooser.area = Some(chooser.ops(gpu, model, kv.plan().n_slots * kv.plan().slot_pages, &[area])?);
         }
         Ok(chooser)
     }
@@ -194,31 +194,41 @@ impl DeviceModel {
         let candidates = policies.iter().enumerate().map(|(row, p)| p.policy.candidates(&view(row, p))).collect();
         let scores = self.score_rows(chooser, gpu, pace, layer, candidates)?;
         let of_row = |row: usize| -> PageTokens {
-            let highest = highest.get(row * n_head..(row + 1) * n_head).unwrap_or_default();
-            scores[row].tokens(n_kv_head, n_pages, highest)
+            let (scoring, values) = &scores[row];
+            let mut tokens = PageTokens::none(n_kv_head, n_pages);
+            tokens.add(scoring, values, n_head, highest.get(row * n_head..(row + 1) * n_head).unwrap_or_default());
+            tokens
         };
         let mut selections = Vec::with_capacity(policies.len());
         for (row, p) in policies.iter_mut().enumerate() {
             let tokens = of_row(row);
             let selection = p.policy.select(&LayerView { scores: Some(&tokens), ..view(row, p) });
             let n_resident = selection.pages.iter().filter(|page| self.kv.is_resident(layer, **page)).count();
-            p.spent.note(&selection, n_pages, selection.pages.len() - n_resident);
+            p.spent.note(&selection, n_pages, selection.pages.len() - n_resident, &[]);
             selections.push(selection);
         }
         policies.iter_mut().for_each(|p| p.spent.evaluation += began.elapsed());
         Ok(selections)
     }
 
-    /// Makes sure that what any row chose will come: frames, the stream, and what should stay in RAM.
-    pub(super) fn begin_rows(&mut self, chooser: &mut Chooser, layer: usize, selections: &[Selection], clock: u64) {
+    /// Starts what any row chose, and says what should stay in RAM.
+    pub(super) fn begin_rows(
+        &mut self,
+        chooser: &mut Chooser,
+        layer: usize,
+        selections: &[Selection],
+        clock: u64,
+    ) -> ChosenStream {
         let n_pages = self.kv.n_sealed() as usize;
         let pages = union(selections.iter().map(|selection| selection.pages.as_slice()));
-        self.kv.begin_chosen(layer, &pages, n_pages, clock);
+        let stream = self.kv.begin_chosen(layer, &pages, n_pages, clock, None);
         chooser.frequency.note(layer, clock, &pages);
         if layer == 0 && clock.is_multiple_of(PREFER_EVERY) && self.kv.has_lower() {
-            let pages = chooser.frequency.keep_off_disk(clock, n_pages, chooser.n_first_layers, self.kv.n_ram_pages());
-            self.kv.prefer(pages.into_iter());
+            let (n_first, n_room) = (chooser.n_first_layers, self.kv.n_ram_pages());
+            let pages = chooser.frequency.keep_off_disk(clock, n_pages, n_first, n_room, |page| self.kv.is_in_vram_alone(page));
+            self.kv.prefer(&pages);
         }
+        stream
     }
 
     /// Bounds `[R, G, P]` of every page for every row, and the highest `[R, H]` of each query head.
@@ -244,7 +254,7 @@ impl DeviceModel {
         Ok((bounds, highest.iter().map(|h| h[0]).collect()))
     }
 
-    /// Scores the tokens of the pages that each row asked for, wherever they are.
+    /// Scores the tokens of the pages that each row asked for, wherever they are: f32 `[H, n_keys]` of each of its runs.
     fn score_rows(
         &mut self,
         chooser: &Chooser,
@@ -252,9 +262,9 @@ impl DeviceModel {
         pace: &mut Pace,
         layer: usize,
         candidates: Vec<Vec<u32>>,
-    ) -> Result<Vec<RowScores>, EngineError> {
+    ) -> Result<Vec<(Scoring, Vec<f32>)>, EngineError> {
         let (n_head, n_kv_head) = (self.dims.n_head, self.dims.n_kv_head);
-        let mut scores: Vec<RowScores> = candidates.iter().map(|_| RowScores::none(n_head)).collect();
+        let mut scores: Vec<(Scoring, Vec<f32>)> = candidates.iter().map(|_| (Scoring::default(), Vec::new())).collect();
         let all = union(candidates.iter().map(Vec::as_slice));
         if all.is_empty() {
             return Ok(scores);
@@ -268,32 +278,31 @@ impl DeviceModel {
                 chooser.ask(gpu, &mut pace.recorder, (ops, &ops.score[layer]), &table, here, &mut asked);
             }
         }
-        let batches = self.kv.begin_streamed(layer, &all);
+        let n_batches = self.kv.begin_streamed(layer, &all).len();
         let mut recorded = Vec::new();
-        for (batch_idx, groups) in batches.iter().enumerate() {
-            if !self.kv.is_next_filled(gpu)? {
-                self.submit_slots(gpu, pace, &mut recorded)?;
-            }
+        for fill in self.fills(0..n_batches) {
+            let groups = self.fill_area(gpu, pace, fill.clone(), &mut recorded)?;
             let here = kept(&candidates, |page| groups.binary_search(&page).is_ok());
-            let table = self.kv.chosen_in_batch(batch_idx, &whole(&here));
-            let filled = self.kv.next_filled(gpu)?;
-            self.kv.record_slot(&mut pace.recorder, &filled);
-            let ops = &chooser.slots[filled.slot];
-            chooser.ask(gpu, &mut pace.recorder, (ops, &ops.score[0]), &table, here, &mut asked);
-            recorded.push(filled);
+            let table = self.kv.chosen_in_batches(fill, &whole(&here));
+            if let Some(ops) = &chooser.area {
+                chooser.ask(gpu, &mut pace.recorder, (ops, &ops.score[0]), &table, here, &mut asked);
+            }
+            self.submit_slots(gpu, pace, &mut recorded)?;
         }
         let submitted = flush(gpu, pace)?;
-        for filled in recorded.drain(..) {
-            self.kv.slot_submitted(&filled);
-        }
         let n_bytes = asked.n_bytes as usize;
         let values: Vec<f32> =
             gpu.read_after(&submitted, &chooser.scores_readback, |bytes| bytemuck::pod_collect_to_vec(&bytes[..n_bytes]))?;
         let mut rest = values.as_slice();
         for (pages, n_keys) in &asked.runs {
-            for (row, pages) in scores.iter_mut().zip(pages) {
+            for ((scoring, own), pages) in scores.iter_mut().zip(pages) {
                 let (of_row, later) = rest.split_at(n_head * n_keys);
-                row.add(pages, of_row, *n_keys);
+                let n_own = pages.len() * KV_PAGE_TOKENS;
+                if n_own > 0 {
+                    own.extend(of_row.chunks_exact(*n_keys).flat_map(|of_head| &of_head[..n_own]));
+                    scoring.pages.extend_from_slice(pages);
+                    scoring.runs.push(n_own);
+                }
                 rest = later;
             }
         }
@@ -302,7 +311,9 @@ impl DeviceModel {
 }
 
 fn flush(gpu: &Gpu, pace: &mut Pace) -> Result<Submitted, EngineError> {
-    Ok(pace.flush(gpu)?.ok_or_else(|| GpuError::Lost("nothing was submitted".into()))?)
+    // The last submit may have been that of slots.
+    let submitted = pace.flush(gpu)?.or_else(|| pace.last_submitted());
+    Ok(submitted.ok_or_else(|| GpuError::Lost("nothing was submitted".into()))?)
 }
 
 fn kept(rows: &[Vec<u32>], keeps: impl Fn(u32) -> bool) -> Vec<Vec<u32>> {

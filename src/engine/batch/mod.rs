@@ -16,7 +16,6 @@ mod ask;
 mod chosen;
 mod pass;
 mod pick;
-mod scores;
 mod tail;
 
 use std::time::Instant;

@@ -8,14 +8,14 @@
 //!
 //! Owner: the engine thread. Shapes: R rows, one of each branch; `n_shared` tokens before all of them.
 
-use super::chosen::{Chooser, RowPolicy};
+use super::chosen::{Chooser, RowPolicy, RowsOps};
 use super::tail::BranchTail;
 use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
 use crate::engine::device_model::DeviceModel;
 use crate::engine::error::EngineError;
 use crate::engine::pace::Pace;
-use crate::gpu::Gpu;
 use crate::gpu::kernels::attention_decode::{SPLIT_KEYS, SegmentKeys, SplitRows};
+use crate::gpu::{Binding, Gpu};
 use crate::kv::{BLOCKS_PER_PAGE, ChosenTable};
 use crate::telemetry::KernelFamily;
 
@@ -150,29 +150,42 @@ impl DeviceModel {
     ) -> Result<(), EngineError> {
         let mut policies: Vec<&mut RowPolicy> = rows.iter_mut().filter_map(|row| row.policy.as_deref_mut()).collect();
         let selections = self.choose_rows(chooser, gpu, pace, layer, &mut policies)?;
-        self.begin_rows(chooser, layer, &selections, clock);
+        let stream = self.begin_rows(chooser, layer, &selections, clock);
         let blocks: Vec<Vec<u32>> = selections.into_iter().flat_map(|selection| selection.blocks).collect();
+        let mut recorded = Vec::new();
+        for _ in 0..stream.n_framed {
+            let filled = self.next_slot(gpu, pace, &mut recorded)?;
+            self.kv.record_frames(&mut pace.recorder, &filled);
+            recorded.push(filled);
+        }
         let segments = (0..chooser.segments.len()).map(|i| self.kv.chosen_in_segment(layer, i, &blocks));
         let in_segments: Vec<ChosenTable> = segments.collect();
-        let in_batches: Vec<ChosenTable> = (0..self.kv.n_batches()).map(|i| self.kv.chosen_in_batch(i, &blocks)).collect();
+        let fills = self.fills(stream.n_framed..stream.n_framed + stream.n_unframed);
+        let in_fills: Vec<ChosenTable> = fills.iter().map(|fill| self.kv.chosen_in_batches(fill.clone(), &blocks)).collect();
         let n_keys = |table: &ChosenTable| table.n_blocks * KV_BLOCK_TOKENS;
-        let n_shared: usize = in_segments.iter().chain(&in_batches).map(|t| n_keys(t).div_ceil(SPLIT_KEYS)).sum();
+        let n_shared: usize = in_segments.iter().chain(&in_fills).map(|t| n_keys(t).div_ceil(SPLIT_KEYS)).sum();
         let mut splits = Splits { n_rows: rows.len(), n_splits: n_shared + n_own_splits(rows), next: 0 };
+        let mut read = |pace: &mut Pace, ops: &RowsOps, binding: &Binding, table: &ChosenTable| {
+            gpu.write(&ops.table, bytemuck::cast_slice(&table.slots));
+            let (keys, all) = splits.shared(n_keys(table), table.n_blocks);
+            chooser.decode.record_rows(&mut pace.recorder, binding, keys, all);
+        };
         for (ops, table) in chooser.segments.iter().zip(&in_segments).filter(|(_, table)| table.n_blocks > 0) {
-            gpu.write(&ops.table, bytemuck::cast_slice(&table.slots));
-            let (keys, all) = splits.shared(n_keys(table), table.n_blocks);
-            chooser.decode.record_rows(&mut pace.recorder, &ops.decode[layer], keys, all);
+            read(pace, ops, &ops.decode[layer], table);
         }
-        self.attend_tails(pace, layer, rows, n_shared, splits.n_splits);
-        self.stream(gpu, pace, &in_batches, |_, pace, slot, table| {
-            let ops = &chooser.slots[slot];
-            gpu.write(&ops.table, bytemuck::cast_slice(&table.slots));
-            let (keys, all) = splits.shared(n_keys(table), table.n_blocks);
-            chooser.decode.record_rows(&mut pace.recorder, &ops.decode[0], keys, all);
-            Ok(())
-        })?;
-        self.merge_rows(pace, rows.len(), splits.n_splits);
-        Ok(())
+        for (fill, table) in fills.into_iter().zip(&in_fills) {
+            self.fill_area(gpu, pace, fill, &mut recorded)?;
+            if let Some(ops) = &chooser.area {
+                read(pace, ops, &ops.decode[0], table);
+            }
+            // The next fill has a table of its own.
+            self.submit_slots(gpu, pace, &mut recorded)?;
+        }
+        let n_splits = splits.n_splits;
+        self.attend_tails(pace, layer, rows, n_shared, n_splits);
+        self.merge_rows(pace, rows.len(), n_splits);
+        // Tables are written ahead of what is submitted.
+        self.submit_slots(gpu, pace, &mut recorded)
     }
 
     /// The splits of each row over its own tail, from `first_split` on.

@@ -14,7 +14,7 @@ use crate::kv::policy::{Selection, SelectiveSpec};
 pub(in crate::engine) struct Spent {
     /// ranges of tokens that were scored one by one
     n_evaluations: u64,
-    /// time until it was known what to read
+    /// time that choosing took: the policy's own, and waits for scores that only it needed
     pub evaluation: Duration,
     /// tokens chosen, and tokens there were
     n_chosen: u64,
@@ -22,18 +22,22 @@ pub(in crate::engine) struct Spent {
     /// pages chosen, and those of them that were in VRAM
     n_pages: u64,
     n_resident: u64,
+    /// those that had come because they were expected
+    n_foreseen: u64,
     /// by layer: sums over steps and KV heads, and how many; none where mass is not measured
     pub mass: Option<Vec<(Fidelity, u64)>>,
 }
 
 impl Spent {
-    /// A layer of `n_pages` chose; `n_missing` of the pages were not in VRAM.
-    pub fn note(&mut self, selection: &Selection, n_pages: usize, n_missing: usize) {
+    /// A layer of `n_pages` chose; `n_missing` of the pages were not in VRAM, and `came` had come in this step.
+    pub fn note(&mut self, selection: &Selection, n_pages: usize, n_missing: usize, came: &[u32]) {
+        let n_foreseen = came.iter().filter(|page| selection.pages.binary_search(page).is_ok()).count();
+        self.n_foreseen += n_foreseen as u64;
         self.n_evaluations += selection.n_evaluations as u64;
         self.n_chosen += selection.n_tokens() as u64;
         self.n_tokens += (n_pages * KV_PAGE_TOKENS * selection.blocks.len()) as u64;
         self.n_pages += selection.pages.len() as u64;
-        self.n_resident += (selection.pages.len() - n_missing) as u64;
+        self.n_resident += (selection.pages.len() - n_missing - n_foreseen) as u64;
     }
 
     /// Compares what a layer chose with the attention of every token. `scores` are those of each query head.
@@ -68,6 +72,7 @@ impl Spent {
             steps,
             share_read: share(self.n_chosen, self.n_tokens),
             reuse: share(self.n_resident, self.n_pages),
+            foreseen: share(self.n_foreseen, self.n_pages - self.n_resident),
             evaluations_per_step: self.n_evaluations as f64 / steps as f64,
             evaluation_ms_per_step: self.evaluation.as_secs_f64() * 1e3 / steps as f64,
             mass: self.mass.as_ref().map(|layers| layers.iter().map(|(sum, n)| mean(sum, *n)).collect()),

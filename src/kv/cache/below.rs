@@ -7,7 +7,7 @@ use super::{KvCache, N_READBACKS, Slot, Stage};
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::gpu::{Gpu, HostBuffer};
 use crate::kv::error::KvError;
-use crate::kv::layout::BLOCKS_PER_PAGE;
+use crate::kv::layout::{BINDING_ALIGN_BYTES, BLOCKS_PER_PAGE};
 use crate::kv::lower::Lower;
 use crate::kv::store::Io;
 use crate::kv::transfer::LowerReport;
@@ -116,9 +116,11 @@ impl KvCache {
             return Ok(());
         }
         let bytes = self.plan.slot_pages as u64 * self.spec.page_bytes();
+        let stride = bytes.next_multiple_of(BINDING_ALIGN_BYTES);
+        let area = gpu.buffer("KV slots", self.plan.n_slots as u64 * stride)?;
         let mut slots = Vec::new();
         for i in 0..self.plan.n_slots {
-            let slot = Slot { upload: gpu.upload_buffer(bytes)?, pages: gpu.buffer("KV slot", bytes)?.all() };
+            let slot = Slot { upload: gpu.upload_buffer(bytes)?, pages: area.slice(i as u64 * stride, bytes) };
             self.transfer.map_slot(i, &slot.upload);
             slots.push(slot);
         }
@@ -130,7 +132,7 @@ impl KvCache {
             (0..N_READBACKS).map(|_| gpu.host_readback_buffer(readback)).collect::<Result<_, _>>()?;
         self.transfer.buffers(slots.iter().map(|s| s.upload.clone()).collect(), readbacks.clone());
         gpu.poll()?;
-        self.stage = Some(Stage { slots, table, readbacks, free_readbacks: (0..N_READBACKS).collect() });
+        self.stage = Some(Stage { slots, area: area.all(), table, readbacks, free_readbacks: (0..N_READBACKS).collect() });
         self.peak_bytes = self.peak_bytes.max(self.bytes());
         Ok(())
     }

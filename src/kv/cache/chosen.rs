@@ -2,20 +2,28 @@
 //!
 //! ```text
 //! pages that a policy chose ─► residency ─┬─ in a frame: a table per segment of the pool
-//!                                         └─ not:  batches of the stream, a table per slot, and a frame on arrival
+//!                                         ├─ framed: batches into free frames, before the layer's attention
+//!                                         └─ unframed: batches that attention reads in their slots
+//! pages that the next layer may choose ─────► batches behind those, into free frames of that layer
 //! ```
-//! Owner: the engine thread. A page that was chosen stays in VRAM until another needs its frame.
+//! Owner: the engine thread. 1. A page that was chosen stays in VRAM until another needs its frame. 2. What was expected and is
+//! not chosen has moved in vain and changes nothing. 3. A stream that is replaced loses no page that is wanted still: what was
+//! read of the disk for it stays until it was handed over.
 
-use super::{Batch, KvCache};
+use std::ops::Range;
+
+use super::{Batch, FilledSlot, KvCache};
 use crate::gpu::kernels::attention_decode::NO_BLOCK;
-use crate::gpu::{Gpu, Slice};
+use crate::gpu::{Gpu, Recorder, Slice};
 use crate::kv::abstracts::{abstract_bytes, unknown};
 use crate::kv::batches::StreamPlan;
 use crate::kv::error::KvError;
 use crate::kv::layout::BLOCKS_PER_PAGE;
 use crate::kv::policy::Tier;
 use crate::kv::policy::frequency::LayerPage;
+use crate::kv::residency::Missing;
 use crate::kv::store::PageId;
+use crate::telemetry::Cause;
 
 /// A block table u32 `[G, n_blocks]` of lists as long as their heads want; the shorter ones end in [`NO_BLOCK`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,6 +32,17 @@ pub struct ChosenTable {
     pub slots: Vec<u32>,
     /// length of the longest list
     pub n_blocks: usize,
+}
+
+/// What was started for a layer.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ChosenStream {
+    /// chosen pages that were in no frame
+    pub missing: Vec<u32>,
+    /// batches that come into frames, first
+    pub n_framed: usize,
+    /// batches that stay in their slots, after them
+    pub n_unframed: usize,
 }
 
 impl ChosenTable {
@@ -84,9 +103,10 @@ impl KvCache {
         ChosenTable::new(&lists)
     }
 
-    /// Table of what a batch of the stream has of `blocks`, once it lies in a slot.
-    pub fn chosen_in_batch(&self, batch_idx: usize, blocks: &[Vec<u32>]) -> ChosenTable {
-        let groups = self.stream.get(batch_idx).map(|b| b.groups.as_slice()).unwrap_or_default();
+    /// Table of what batches of the stream have of `blocks`, once they lie in the slots' area one after the other.
+    pub fn chosen_in_batches(&self, batches: Range<usize>, blocks: &[Vec<u32>]) -> ChosenTable {
+        let batches = self.stream.get(batches).unwrap_or_default();
+        let groups: Vec<u32> = batches.iter().flat_map(|b| b.groups.iter().copied()).collect();
         let slot = |block: u32, head: usize| {
             let page = groups.binary_search(&(block / BLOCKS_PER_PAGE as u32)).ok()?;
             Some(self.spec.slot_of(page, block as usize % BLOCKS_PER_PAGE, head % self.spec.n_kv_head))
@@ -107,45 +127,101 @@ impl KvCache {
         self.residency.frame(layer, group).is_some_and(|f| (shape.first_frame..shape.end_frame()).contains(&(f as usize)))
     }
 
-    /// Starts the stream of those of `pages` that have no frame, and leaves frames as they are. The groups of each batch.
+    /// Starts the stream of those of `pages` that have no frame, and leaves frames as they are, unless it is on its way. The
+    /// groups of each batch.
     pub fn begin_streamed(&mut self, layer: usize, pages: &[u32]) -> Vec<Vec<u32>> {
         let missing: Vec<u32> = pages.iter().copied().filter(|p| self.residency.frame(layer, *p).is_none()).collect();
-        self.begin_batches(layer, &missing);
+        let batches = self.batches(layer, &missing);
+        if self.next_batch > 0 || self.stream != batches {
+            self.replace_stream(batches, Vec::new());
+        }
         self.stream.iter().map(|batch| batch.groups.clone()).collect()
     }
 
-    fn begin_batches(&mut self, layer: usize, groups: &[u32]) {
+    fn batches(&self, layer: usize, groups: &[u32]) -> Vec<Batch> {
         let batch = |groups: &[u32]| Batch { layer: layer as u32, groups: groups.to_vec() };
-        self.stream = groups.chunks(self.plan.slot_pages).map(batch).collect();
+        groups.chunks(self.plan.slot_pages).map(batch).collect()
+    }
+
+    fn replace_stream(&mut self, batches: Vec<Batch>, ahead: Vec<PageId>) {
+        let is_nothing = batches.is_empty() && ahead.is_empty() && self.next_batch >= self.stream.len();
+        self.stream = batches;
         self.next_batch = 0;
-        if !self.stream.is_empty() && !self.synchronous {
-            self.start_stream(StreamPlan { batches: self.stream.clone(), cyclic: false });
+        if !self.synchronous && !is_nothing {
+            self.start_stream(StreamPlan { batches: self.stream.clone(), cyclic: false, ahead });
         }
     }
 
-    /// Attention of a layer will read these of its `n_pages` in this step: makes frames free for those that have none, and
-    /// starts their stream. The number of such pages.
-    pub fn begin_chosen(&mut self, layer: usize, pages: &[u32], n_pages: usize, step: u64) -> usize {
-        let missing = self.residency.choose(layer, pages, step);
+    /// Attention of a layer will read these of its `n_pages` in this step, and perhaps those of `expected` of another layer:
+    /// makes frames free for them and starts their stream.
+    pub fn begin_chosen(
+        &mut self,
+        layer: usize,
+        pages: &[u32],
+        n_pages: usize,
+        step: u64,
+        expected: Option<(usize, &[u32])>,
+    ) -> ChosenStream {
+        let Missing { framed, unframed } = self.residency.choose(layer, pages, step);
+        let missing: Vec<u32> = framed.iter().chain(&unframed).copied().collect();
         self.counts.resident += (pages.len() - missing.len()) as u64;
         self.counts.skipped += (n_pages - pages.len()) as u64;
-        self.begin_batches(layer, &missing);
-        missing.len()
+        let mut batches = self.batches(layer, &framed);
+        let n_framed = batches.len();
+        batches.extend(self.batches(layer, &unframed));
+        let n_chosen = batches.len();
+        let mut ahead = Vec::new();
+        // Where nothing comes before it is asked for, nothing is expected.
+        if let Some((layer, pages)) = expected.filter(|_| !self.synchronous) {
+            let Missing { framed, unframed } = self.residency.expect(layer, pages, step);
+            batches.extend(self.batches(layer, &framed));
+            ahead.extend(unframed.into_iter().map(|group| PageId::kv(layer as u32, group)));
+        }
+        self.replace_stream(batches, ahead);
+        ChosenStream { missing, n_framed, n_unframed: n_chosen - n_framed }
     }
 
-    /// Pages that RAM has room for.
+    /// The next batch of those that were expected of a layer, where it is there already.
+    ///
+    /// # Errors
+    /// What the tiers below failed with, or a lost device.
+    pub fn next_expected(&mut self, gpu: &Gpu, layer: usize) -> Result<Option<FilledSlot>, KvError> {
+        let is_of_layer = self.stream.get(self.next_batch).is_some_and(|batch| batch.layer as usize == layer);
+        if is_of_layer && self.is_next_filled(gpu)? { self.next_filled_for(gpu, Cause::Prefetch).map(Some) } else { Ok(None) }
+    }
+
+    /// Records the way of a filled slot to free frames of its layer; the pages that found one.
+    pub fn record_frames<'a>(&mut self, recorder: &mut Recorder, filled: &'a FilledSlot) -> &'a [u32] {
+        let Some(slot) = self.stage.as_ref().and_then(|s| s.slots.get(filled.slot)) else { return &[] };
+        slot.upload.close();
+        let layer = filled.batch.layer as usize;
+        let page = self.spec.page_bytes();
+        let mut n_framed = 0;
+        for (i, group) in filled.batch.groups.iter().enumerate() {
+            let Some(frame) = self.residency.allocate(layer, *group) else { break };
+            recorder.copy(&slot.upload.slice(i as u64 * page, page), &self.frame_slice(layer, frame as usize));
+            n_framed = i + 1;
+        }
+        &filled.batch.groups[..n_framed]
+    }
+
+    /// Pages of which RAM has room for copies.
     pub fn n_ram_pages(&self) -> usize {
-        (self.report().usage.ram.budget.0 / self.spec.page_bytes()) as usize
+        self.report().n_kept
+    }
+
+    /// A page is in VRAM, and is not meant to be in RAM as well.
+    pub fn is_in_vram_alone(&self, page: LayerPage) -> bool {
+        self.residency.is_in_vram_alone(page.layer as usize, page.page)
     }
 
     /// Keeps copies of these pages in RAM before all others.
-    pub fn prefer(&self, pages: impl Iterator<Item = LayerPage>) {
-        self.transfer.prefer(pages.map(|p| PageId::kv(p.layer, p.page)).collect());
-    }
-
-    /// Batches of the stream.
-    pub fn n_batches(&self) -> usize {
-        self.stream.len()
+    pub fn prefer(&mut self, pages: &[LayerPage]) {
+        for layer in 0..self.spec.n_layer {
+            let groups = pages.iter().filter(|p| p.layer as usize == layer).map(|p| p.page);
+            self.residency.set_in_ram(layer, groups);
+        }
+        self.transfer.prefer(pages.iter().map(|p| PageId::kv(p.layer, p.page)).collect());
     }
 }
 

@@ -15,7 +15,7 @@ mod chosen;
 mod seal;
 mod stream;
 
-pub use chosen::ChosenTable;
+pub use chosen::{ChosenStream, ChosenTable};
 
 use std::collections::VecDeque;
 
@@ -61,6 +61,9 @@ struct Slot {
 
 struct Stage {
     slots: Vec<Slot>,
+    /// the device's ends of all slots, one after the other
+    area: Slice,
+    /// table of one slot
     table: Slice,
     readbacks: Vec<HostBuffer>,
     free_readbacks: VecDeque<usize>,
@@ -71,6 +74,13 @@ pub struct FilledSlot {
     /// which slot
     pub slot: usize,
     batch: Batch,
+}
+
+impl FilledSlot {
+    /// Groups of the pages in it.
+    pub fn groups(&self) -> &[u32] {
+        &self.batch.groups
+    }
 }
 
 /// The cache of one context.
@@ -266,6 +276,11 @@ impl KvCache {
     /// The device's end of slot `i`, with the table of all slots; none before they are needed.
     pub fn slot(&self, i: usize) -> Option<(&Slice, &Slice)> {
         self.stage.as_ref().and_then(|s| Some((&s.slots.get(i)?.pages, &s.table)))
+    }
+
+    /// The device's ends of all slots, one after the other; none before they are needed.
+    pub fn area(&self) -> Option<&Slice> {
+        self.stage.as_ref().map(|s| &s.area)
     }
 
     /// Bytes of the readback buffers, which are RAM.

@@ -9,11 +9,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Batch, FilledSlot, KvCache};
+use super::{Batch, FilledSlot, KvCache, Slot};
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::gpu::{Gpu, Recorder};
 use crate::kv::batches::StreamPlan;
 use crate::kv::error::KvError;
+use crate::kv::store::PageId;
 use crate::kv::transfer::{Arrival, Filled};
 use crate::telemetry::{Cause, Event, EventKind, Link};
 
@@ -47,7 +48,7 @@ impl KvCache {
         if self.synchronous || !unbroken || batches != self.stream {
             self.stream = batches;
             if !self.synchronous {
-                self.start_stream(StreamPlan { batches: self.stream.clone(), cyclic: true });
+                self.start_stream(StreamPlan { batches: self.stream.clone(), cyclic: true, ..StreamPlan::default() });
             }
         }
         self.next_batch = 0;
@@ -75,18 +76,22 @@ impl KvCache {
     /// # Errors
     /// [`KvError::Missing`] where a page must be computed again, or what the tiers below failed with, or a lost device.
     pub fn next_filled(&mut self, gpu: &Gpu) -> Result<FilledSlot, KvError> {
+        self.next_filled_for(gpu, Cause::Attention)
+    }
+
+    pub(super) fn next_filled_for(&mut self, gpu: &Gpu, cause: Cause) -> Result<FilledSlot, KvError> {
         let Some(batch) = self.stream.get(self.next_batch).cloned() else { return Err(KvError::TransferGone) };
         let mut wanted = self.next_batch;
         if self.synchronous {
             // Nothing is on its way before it is asked for.
             wanted = 0;
-            self.start_stream(StreamPlan { batches: vec![batch.clone()], cyclic: false });
+            self.start_stream(StreamPlan { batches: vec![batch.clone()], ..StreamPlan::default() });
         }
         loop {
             if let Some(filled) = self.ahead.pop_front() {
                 debug_assert_eq!(filled.index, wanted, "batches arrive in order");
                 self.next_batch += 1;
-                self.count_fetched(&batch, filled);
+                self.count_fetched(&batch, filled, cause);
                 return Ok(FilledSlot { slot: filled.slot, batch });
             }
             if let Some(group) = self.lost.take() {
@@ -97,13 +102,13 @@ impl KvCache {
     }
 
     /// What attention reads has moved; what was on its way for a token that never came has not.
-    fn count_fetched(&mut self, batch: &Batch, filled: Filled) {
+    fn count_fetched(&mut self, batch: &Batch, filled: Filled, cause: Cause) {
         let n_pages = batch.groups.len() as u32;
         let (link, layer, bytes) = (Link::RamToVram, batch.layer, u64::from(n_pages) * self.spec.page_bytes());
         let group = batch.groups.first().copied().unwrap_or_default();
         self.counts.fetched += u64::from(n_pages);
         self.moved.ram_to_vram += bytes;
-        let kind = EventKind::PageMove { link, layer, group, n_pages, bytes, cause: Cause::Attention };
+        let kind = EventKind::PageMove { link, layer, group, n_pages, bytes, cause };
         self.lane.record(Event::span(kind, filled.began_ns, filled.ended_ns));
     }
 
@@ -144,19 +149,37 @@ impl KvCache {
         self.start_stream(StreamPlan::default());
     }
 
-    /// Records the way of a filled slot onto the device: to where attention reads it, and to frames where some are free.
+    /// Records the way of a filled slot onto the device: to the slot's own place there, and to frames where some are free.
     pub fn record_slot(&mut self, recorder: &mut Recorder, filled: &FilledSlot) {
-        let Some(slot) = self.stage.as_ref().and_then(|s| s.slots.get(filled.slot)) else { return };
-        slot.upload.close();
+        let slot = self.stage.as_ref().and_then(|s| s.slots.get(filled.slot));
+        if let Some(offset) = slot.map(|slot| slot.pages.offset) {
+            self.record_at(recorder, filled, offset);
+        }
+    }
+
+    /// The same to page `at` of the area of all slots.
+    pub fn record_area(&mut self, recorder: &mut Recorder, filled: &FilledSlot, at: usize) {
+        self.record_at(recorder, filled, at as u64 * self.spec.page_bytes());
+    }
+
+    fn record_at(&mut self, recorder: &mut Recorder, filled: &FilledSlot, offset: u64) {
+        let Some(stage) = &self.stage else { return };
+        let Some(Slot { upload, .. }) = stage.slots.get(filled.slot) else { return };
+        upload.close();
         let page = self.spec.page_bytes();
         let n_bytes = filled.batch.groups.len() as u64 * page;
-        recorder.copy(&slot.upload.slice(0, n_bytes), &slot.pages.buffer.slice(0, n_bytes));
+        recorder.copy(&upload.slice(0, n_bytes), &stage.area.buffer.slice(offset, n_bytes));
         let layer = filled.batch.layer as usize;
+        let mut settled = Vec::new();
         for (i, group) in filled.batch.groups.iter().enumerate() {
             if let Some(frame) = self.residency.allocate(layer, *group) {
-                let to = self.frame_slice(layer, frame as usize);
-                recorder.copy(&slot.upload.slice(i as u64 * page, page), &to);
+                recorder.copy(&upload.slice(i as u64 * page, page), &self.frame_slice(layer, frame as usize));
+                settled.push(PageId::kv(filled.batch.layer, *group));
             }
+        }
+        // Where attention chooses, it may leave again.
+        if !self.is_selective() && !settled.is_empty() {
+            self.transfer.settled(settled);
         }
     }
 

@@ -18,6 +18,8 @@ const WANTED_RUNS: u64 = 32;
 const LEAST_RUNS: u64 = 8;
 /// Large enough for the disk.
 const WANTED_RUN_BYTES: u64 = 128 << 10;
+/// Keeps a disk busy.
+const ENOUGH_TRANSIT_BYTES: u64 = WANTED_RUNS * WANTED_RUN_BYTES;
 /// Least pages in transit: one in use, one on its way.
 const MIN_TRANSIT_PAGES: u64 = 2;
 const ALIGN_BYTES: u64 = crate::kv::store::format::ALIGN_BYTES;
@@ -68,8 +70,11 @@ impl Split {
         let Some(extent) = extent_groups.map(|e| u64::from(e.max(1))) else {
             return Ok(Split { slot_bytes, n_slots: n_pages, n_kept: 0, n_runs: 0, run_pages: 1 });
         };
-        // A copy saves its share of the reads; too few reads at once cost more than that.
-        let transit = (n_pages / 2).min(MAX_TRANSIT_BYTES / slot).max(MIN_TRANSIT_PAGES);
+        // A copy saves its share of the reads; too few reads at once cost more than that. So reads have half until they are
+        // enough for any disk, and an eighth of the rest.
+        let enough = ENOUGH_TRANSIT_BYTES / slot;
+        let more = n_pages.saturating_sub(2 * enough) / 8;
+        let transit = ((n_pages / 2).min(enough) + more).min(MAX_TRANSIT_BYTES / slot).max(MIN_TRANSIT_PAGES);
         let run_pages = (transit / WANTED_RUNS).max(WANTED_RUN_BYTES / slot).min(transit / LEAST_RUNS).clamp(1, extent);
         let n_runs = transit / run_pages;
         let n_slots = n_pages - n_runs * run_pages;

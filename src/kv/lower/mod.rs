@@ -335,6 +335,11 @@ impl Lower {
         }
     }
 
+    /// Pages of which there is room for copies.
+    pub fn n_kept(&self) -> usize {
+        self.split.n_kept
+    }
+
     /// Keeps copies of these pages before all others, from when they next pass.
     pub fn prefer(&mut self, pages: HashSet<PageId>) {
         self.preferred = pages;

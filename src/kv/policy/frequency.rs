@@ -66,9 +66,17 @@ impl FrequencyTable {
     }
 
     /// The `n_room` pages to keep off the disk, best first: those of the first layers, then the hottest; ties go to earlier
-    /// pages of all layers. Each layer has `n_pages`.
-    pub fn keep_off_disk(&self, step: u64, n_pages: usize, n_first_layers: usize, n_room: usize) -> Vec<LayerPage> {
+    /// pages of all layers. Each layer has `n_pages`, of which those that are `elsewhere` need no room.
+    pub fn keep_off_disk(
+        &self,
+        step: u64,
+        n_pages: usize,
+        n_first_layers: usize,
+        n_room: usize,
+        elsewhere: impl Fn(LayerPage) -> bool,
+    ) -> Vec<LayerPage> {
         let all = (0..n_pages as u32).flat_map(|page| (0..self.layers.len() as u32).map(move |layer| LayerPage { layer, page }));
+        let all = all.filter(|page| !elsewhere(*page));
         let rate = |page: LayerPage| (page.layer as usize >= n_first_layers, self.count(page, step), page);
         let mut rated: Vec<(bool, f64, LayerPage)> = all.map(rate).collect();
         let order = |a: &(bool, f64, LayerPage), b: &(bool, f64, LayerPage)| {
@@ -115,13 +123,15 @@ mod tests {
         let mut table = FrequencyTable::new(3, 10);
         table.note(2, 1, &[2]);
         (0..2).for_each(|_| table.note(1, 1, &[3]));
-        let kept = table.keep_off_disk(1, 4, 1, 8);
+        let nowhere = |_: LayerPage| false;
+        let kept = table.keep_off_disk(1, 4, 1, 8, nowhere);
         let first = [page(0, 0), page(0, 1), page(0, 2), page(0, 3)];
         assert_eq!(kept, [first.as_slice(), &[page(1, 3), page(2, 2), page(1, 0), page(2, 0)]].concat());
-        assert_eq!(table.keep_off_disk(1, 4, 1, 2), first[..2]);
-        assert_eq!(table.keep_off_disk(1, 4, 1, 100).len(), 12);
-        assert_eq!(table.keep_off_disk(1, 0, 1, 5), []);
-        assert_eq!(FrequencyTable::new(0, 0).keep_off_disk(0, 5, 2, 5), []);
+        assert_eq!(table.keep_off_disk(1, 4, 1, 2, nowhere), first[..2]);
+        assert_eq!(table.keep_off_disk(1, 4, 1, 100, nowhere).len(), 12);
+        assert_eq!(table.keep_off_disk(1, 0, 1, 5, nowhere), []);
+        assert_eq!(FrequencyTable::new(0, 0).keep_off_disk(0, 5, 2, 5, nowhere), []);
+        assert_eq!(table.keep_off_disk(1, 4, 1, 2, |p| p.page < 2), first[2..], "what is elsewhere needs no room");
     }
 
     #[test]
@@ -129,6 +139,6 @@ mod tests {
         let mut table = FrequencyTable::new(1, 4);
         (0..3).for_each(|_| table.note(0, 0, &[0]));
         table.note(0, 40, &[1]);
-        assert_eq!(table.keep_off_disk(40, 2, 0, 1), [page(0, 1)]);
+        assert_eq!(table.keep_off_disk(40, 2, 0, 1, |_| false), [page(0, 1)]);
     }
 }

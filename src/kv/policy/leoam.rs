@@ -111,10 +111,19 @@ impl LeoAm {
         if n_wanted >= n_free { 0 } else { (n_wanted * CANDIDATE_FACTOR).div_ceil(KV_PAGE_TOKENS) }
     }
 
+    /// Pages that attention will probably read, by what is known so far.
+    pub fn expect(&self, view: &LayerView) -> Vec<u32> {
+        let (ranges, _) = self.select_heads(view);
+        Selection::new(&self.spec, view, &ranges, 0).pages
+    }
+
+    fn select_heads(&self, view: &LayerView) -> (Vec<Vec<TokenRange>>, Vec<usize>) {
+        (0..view.n_kv_head).map(|kv_head| self.select_head(view, kv_head)).unzip()
+    }
+
     /// What attention reads. Learns the layer's density for its next step.
     pub fn select(&mut self, view: &LayerView) -> Selection {
-        let heads = (0..view.n_kv_head).map(|kv_head| self.select_head(view, kv_head));
-        let (ranges, n_evaluations): (Vec<Vec<TokenRange>>, Vec<usize>) = heads.unzip();
+        let (ranges, n_evaluations) = self.select_heads(view);
         self.note_density(view, &ranges);
         Selection::new(&self.spec, view, &ranges, n_evaluations.into_iter().sum())
     }

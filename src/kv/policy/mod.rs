@@ -63,6 +63,16 @@ impl Policy {
         }
     }
 
+    /// Pages that a layer will probably read, by bounds of an estimated query and without any scores, ascending. Learns nothing.
+    /// None where that is not known before the layer's own query is.
+    pub fn expect(&self, view: &LayerView) -> Vec<u32> {
+        match self {
+            Policy::LeoAm(policy) => policy.expect(view),
+            Policy::H2o(_) => Vec::new(),
+            Policy::Window(spec) => window::select(spec, view).pages,
+        }
+    }
+
     /// What attention of this layer and step reads. To be asked once per layer and step, since the baselines sum up what they see.
     pub fn select(&mut self, view: &LayerView) -> Selection {
         match self {

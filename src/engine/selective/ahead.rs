@@ -1,0 +1,87 @@
+//! One layer ahead: what the next layer will want, by a query made of this layer's input.
+//!
+//! ```text
+//! x of layer l ─► norm, qkv, rope of layer l + 1 ─► estimated q ─► score_pages ─► pages to bring while layer l computes
+//! ```
+//! 1. The estimate moves pages and orders scores; what attention reads is up to the exact query. 2. Keys and values that come
+//!    with it go to a page of their own.
+//!
+//! Source: LeoAM, section 4.4 and figure 13, which takes the technique from InfiniGen (section 4.3: inputs of neighbouring
+//! layers are alike).
+
+use crate::engine::device_model::DeviceModel;
+use crate::engine::error::EngineError;
+use crate::engine::pace::Pace;
+use crate::gpu::kernels::rope_append::AppendRange;
+use crate::gpu::kernels::score_pages::ScorePages;
+use crate::gpu::{Binding, Gpu, Slice};
+use crate::kv::BLOCKS_PER_PAGE;
+
+/// What is expected of a layer.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Expected {
+    /// which
+    pub layer: usize,
+    /// pages whose tokens are worth scoring where they are in VRAM
+    pub candidates: Vec<u32>,
+    /// pages that came into VRAM for it
+    pub came: Vec<u32>,
+}
+
+/// Bind groups of the estimate.
+pub(super) struct AheadOps {
+    /// f32 `[H, D]`
+    q: Slice,
+    /// where keys and values go that nobody reads
+    page: Slice,
+    table: Slice,
+    /// of all pages, and the highest of each query head
+    pub scores: Slice,
+    /// by layer
+    rope: Vec<Binding>,
+    score: Vec<[Binding; 2]>,
+}
+
+impl AheadOps {
+    /// The buffers, for a model that has room for `n_pages`.
+    pub fn new(gpu: &Gpu, model: &DeviceModel, score_pages: &ScorePages, n_pages: usize) -> Result<AheadOps, EngineError> {
+        let kv = model.kv.spec();
+        let table = gpu.buffer("table of nobody's page", kv.table_bytes(1))?.all();
+        gpu.upload(&table, bytemuck::cast_slice(&kv.table(&[0], BLOCKS_PER_PAGE)))?;
+        Ok(AheadOps {
+            q: gpu.buffer("estimated q", (model.dims.q_dim() * 4) as u64)?.all(),
+            page: gpu.buffer("nobody's page", kv.tail_page_bytes())?.all(),
+            table,
+            scores: gpu.buffer("estimated scores", score_pages.scores_bytes(n_pages))?.all(),
+            rope: Vec::new(),
+            score: Vec::new(),
+        })
+    }
+
+    /// Makes the bind groups that are missing. `bounds` are nobody's between two scorings.
+    pub fn bind(&mut self, gpu: &Gpu, model: &DeviceModel, scorer: &ScorePages, bounds: &Slice) -> Result<(), EngineError> {
+        for layer in self.rope.len()..model.dims.n_layer {
+            let Some(abstracts) = model.kv.abstracts(layer) else { break };
+            self.rope.push(model.bind_rope(gpu, layer, &self.table, &self.page, &self.q)?);
+            self.score.push(scorer.bind(gpu, [&self.q, abstracts, bounds, &self.scores])?);
+        }
+        Ok(())
+    }
+
+    /// Records the scores of the first `n_pages` of `layer` by the estimate, while x is still the input of the layer before.
+    pub fn record(
+        &self,
+        gpu: &Gpu,
+        pace: &mut Pace,
+        model: &DeviceModel,
+        scorer: &ScorePages,
+        layer: usize,
+        n_pages: usize,
+    ) -> Result<(), EngineError> {
+        model.record_qkv(gpu, pace, layer, 1)?;
+        let range = AppendRange { first_token: 0, n_tokens: 1, first_slot: 0, n_blocks: BLOCKS_PER_PAGE };
+        model.rope_append.record(&mut pace.recorder, &self.rope[layer], range);
+        scorer.record(&mut pace.recorder, &self.score[layer], n_pages);
+        Ok(())
+    }
+}

@@ -1,0 +1,362 @@
+//! One layer of a decode step: what is known is scored, the policy chooses, what it chose comes, attention reads it.
+//!
+//! ```text
+//! expected pages that came ─► scores, this layer's and the next one's ─► choose ─► stream ─► frames, slots ─► merge
+//! ```
+//! Owner: the engine thread. Waits for the device's scores, and for chosen pages that were not expected.
+
+use std::ops::Range;
+use std::time::Instant;
+
+use super::ahead::Expected;
+use super::scores::{PageBounds, PageTokens, Scoring};
+use super::{ChosenOps, PREFER_EVERY, Selective};
+use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
+use crate::engine::device_model::DeviceModel;
+use crate::engine::error::EngineError;
+use crate::engine::pace::Pace;
+use crate::gpu::kernels::attention_decode::{SPLIT_KEYS, SegmentKeys};
+use crate::gpu::{Binding, Gpu, GpuError, Recorder};
+use crate::kv::policy::{LayerView, PolicyKind, Selection, Tier};
+use crate::kv::{BLOCKS_PER_PAGE, ChosenStream, ChosenTable, FilledSlot};
+use crate::telemetry::KernelFamily;
+
+/// What the device knows when a layer's attention begins.
+#[derive(Default)]
+struct Evaluated {
+    own: PageBounds,
+    /// of the next layer, by the estimated query
+    next: Option<PageBounds>,
+    /// of pages that were expected
+    tokens: Option<PageTokens>,
+}
+
+/// What a layer reads, and what the next one is expected to.
+struct Choice {
+    selection: Selection,
+    /// pages by the layer that wants them
+    expected: Option<(usize, Vec<u32>)>,
+}
+
+impl Selective {
+    /// Blocks of all of these pages, for every KV head.
+    fn whole_pages(&self, pages: &[u32]) -> Vec<Vec<u32>> {
+        let blocks = pages.iter().flat_map(|p| (0..BLOCKS_PER_PAGE as u32).map(move |b| p * BLOCKS_PER_PAGE as u32 + b));
+        vec![blocks.collect(); self.n_kv_head]
+    }
+
+    fn record_scores(
+        &self,
+        gpu: &Gpu,
+        recorder: &mut Recorder,
+        (ops, binding): (&ChosenOps, &Binding),
+        table: &ChosenTable,
+        pages: &[u32],
+        scoring: &mut Scoring,
+    ) {
+        gpu.write(&ops.score_table, bytemuck::cast_slice(&table.slots));
+        let n_keys = pages.len() * KV_PAGE_TOKENS;
+        self.token_scores.record(recorder, binding, n_keys, pages.len() * BLOCKS_PER_PAGE);
+        let size = self.token_scores.scores_bytes(n_keys);
+        recorder.copy(&ops.scores.buffer.slice(ops.scores.offset, size), &self.readback.slice(scoring.end, size));
+        scoring.pages.extend_from_slice(pages);
+        scoring.runs.push(n_keys);
+        scoring.end += size;
+    }
+}
+
+impl DeviceModel {
+    /// Attention of one new token over what the policy chooses of the complete pages before it, and over all new tokens.
+    pub(in crate::engine) fn attend_chosen(
+        &mut self,
+        s: &mut Selective,
+        gpu: &Gpu,
+        pace: &mut Pace,
+        layer: usize,
+        first_pos: usize,
+    ) -> Result<(), EngineError> {
+        let n_pages = first_pos / KV_PAGE_TOKENS;
+        let mut recorded = Vec::new();
+        let mut expected = s.expected.take().filter(|expected| expected.layer == layer).unwrap_or_default();
+        self.take_expected(gpu, pace, layer, &mut expected, &mut recorded)?;
+        let evaluated = self.evaluate(s, gpu, pace, layer, n_pages, &expected, &mut recorded)?;
+        self.take_expected(gpu, pace, layer, &mut expected, &mut recorded)?;
+        let began = Instant::now();
+        let choice = self.choose(s, gpu, pace, layer, n_pages, evaluated)?;
+        s.spent.evaluation += began.elapsed();
+        let selection = &choice.selection;
+        if s.spent.mass.is_some() {
+            let all: Vec<u32> = (0..n_pages as u32).collect();
+            if let Some((scoring, scores)) = self.score_tokens(s, gpu, pace, layer, &all)? {
+                s.spent.note_mass(layer, selection, &scoring.in_order(&scores, s.n_head));
+            }
+        }
+        let next = choice.expected.as_ref().map(|(layer, pages)| (*layer, pages.as_slice()));
+        let stream = self.kv.begin_chosen(layer, &selection.pages, n_pages, s.clock + 1, next);
+        s.spent.note(selection, n_pages, stream.missing.len(), &expected.came);
+        s.frequency.note(layer, s.clock, &selection.pages);
+        if layer == 0 && s.clock.is_multiple_of(PREFER_EVERY) && self.kv.has_lower() {
+            let (n_first, n_room) = (s.spec.n_first_layers, self.kv.n_ram_pages());
+            let pages = s.frequency.keep_off_disk(s.clock, n_pages, n_first, n_room, |page| self.kv.is_in_vram_alone(page));
+            self.kv.prefer(&pages);
+        }
+        pace.mark(KernelFamily::Attention, layer as u32);
+        self.read_chosen(s, gpu, pace, layer, first_pos, selection, &stream, recorded)?;
+        if s.spec.kind == PolicyKind::Prefetch && !self.synchronous && layer + 1 < self.dims.n_layer {
+            let all: Vec<u32> = (0..n_pages as u32).collect();
+            self.kv.begin_streamed(layer + 1, &all);
+        }
+        Ok(())
+    }
+
+    /// Pages that were expected of the layer and are there go into frames.
+    fn take_expected(
+        &mut self,
+        gpu: &Gpu,
+        pace: &mut Pace,
+        layer: usize,
+        expected: &mut Expected,
+        recorded: &mut Vec<FilledSlot>,
+    ) -> Result<(), EngineError> {
+        while let Some(filled) = self.kv.next_expected(gpu, layer)? {
+            expected.came.extend(self.kv.record_frames(&mut pace.recorder, &filled));
+            recorded.push(filled);
+        }
+        Ok(())
+    }
+
+    /// Scores every page by its abstract, for this layer and by an estimate for the next, and the tokens of pages that are
+    /// likely to matter; waits for the device once.
+    #[allow(clippy::too_many_arguments, reason = "the layer's whole state, once")]
+    fn evaluate(
+        &mut self,
+        s: &mut Selective,
+        gpu: &Gpu,
+        pace: &mut Pace,
+        layer: usize,
+        n_pages: usize,
+        expected: &Expected,
+        recorded: &mut Vec<FilledSlot>,
+    ) -> Result<Evaluated, EngineError> {
+        if !s.spec.kind.reads_abstracts() {
+            return Ok(Evaluated::default());
+        }
+        pace.mark(KernelFamily::Evaluation, layer as u32);
+        let size = s.score_pages.scores_bytes(n_pages);
+        s.score_pages.record(&mut pace.recorder, &s.score_bindings[layer], n_pages);
+        pace.recorder.copy(&s.page_scores.buffer.slice(0, size), &s.readback.slice(0, size));
+        let ahead = s.ahead.as_ref().filter(|_| layer + 1 < self.dims.n_layer && !self.synchronous);
+        if let Some(ahead) = ahead {
+            ahead.record(gpu, pace, self, &s.score_pages, layer + 1, n_pages)?;
+            pace.recorder.copy(&ahead.scores.buffer.slice(0, size), &s.readback.slice(size, size));
+        }
+        pace.mark(KernelFamily::Evaluation, layer as u32);
+        let mut scoring = Scoring::new(2 * size);
+        self.score_in_frames(s, gpu, &mut pace.recorder, layer, &expected.candidates, &mut scoring);
+        let submitted = pace.flush(gpu)?.ok_or_else(|| GpuError::Lost("nothing was submitted".into()))?;
+        for filled in recorded.drain(..) {
+            self.kv.slot_submitted(&filled);
+        }
+        let n_kv_head = s.n_kv_head;
+        let has_next = ahead.is_some();
+        let range = |bytes: &[u8], begin: u64, end: u64| bytes[begin as usize..end as usize].to_vec();
+        let (own, next, scores) = gpu.read_after(&submitted, &s.readback, |bytes| {
+            (range(bytes, 0, size), range(bytes, size, 2 * size), range(bytes, scoring.begin, scoring.end))
+        })?;
+        let own = PageBounds::new(&own, n_kv_head, n_pages);
+        let tokens = (!scoring.pages.is_empty()).then(|| {
+            let mut tokens = PageTokens::none(n_kv_head, n_pages);
+            tokens.add(&scoring, &bytemuck::pod_collect_to_vec::<u8, f32>(&scores), s.n_head, &own.highest);
+            tokens
+        });
+        Ok(Evaluated { own, next: has_next.then(|| PageBounds::new(&next, n_kv_head, n_pages)), tokens })
+    }
+
+    /// What a layer reads in this step, and what the next one is expected to.
+    fn choose(
+        &mut self,
+        s: &mut Selective,
+        gpu: &Gpu,
+        pace: &mut Pace,
+        layer: usize,
+        n_pages: usize,
+        evaluated: Evaluated,
+    ) -> Result<Choice, EngineError> {
+        let tiers = self.kv.tiers(layer, n_pages);
+        let Evaluated { own, next, tokens } = evaluated;
+        let (step, n_steps, n_kv_head) = (s.step, s.n_steps, s.n_kv_head);
+        let view = LayerView { layer, step, n_steps, n_kv_head, tiers: &tiers, bounds: &own.bounds, scores: None };
+        let tokens = match tokens {
+            Some(tokens) => tokens,
+            None => {
+                let mut tokens = PageTokens::none(n_kv_head, n_pages);
+                let candidates = s.policy.candidates(&view);
+                if let Some((scoring, scores)) = self.score_tokens(s, gpu, pace, layer, &candidates)? {
+                    tokens.add(&scoring, &scores, s.n_head, &own.highest);
+                }
+                tokens
+            }
+        };
+        let selection = s.policy.select(&LayerView { scores: Some(&tokens), ..view });
+        let is_known = next.is_some() || s.spec.kind == PolicyKind::Window;
+        let expected = (is_known && layer + 1 < self.dims.n_layer && !self.synchronous).then(|| {
+            let bounds = next.unwrap_or_default().bounds;
+            let anywhere = vec![Tier::Vram; n_pages];
+            let view = LayerView { layer: layer + 1, tiers: &anywhere, bounds: &bounds, ..view };
+            let candidates = s.policy.candidates(&view);
+            s.expected = Some(Expected { layer: layer + 1, candidates, came: Vec::new() });
+            (layer + 1, s.policy.expect(&view))
+        });
+        Ok(Choice { selection, expected })
+    }
+
+    /// Scores the tokens of those of `pages` that are in frames.
+    fn score_in_frames(
+        &self,
+        s: &Selective,
+        gpu: &Gpu,
+        recorder: &mut Recorder,
+        layer: usize,
+        pages: &[u32],
+        scoring: &mut Scoring,
+    ) {
+        for (i, ops) in s.segments.iter().enumerate() {
+            let here: Vec<u32> = pages.iter().copied().filter(|p| self.kv.is_in_segment(layer, i, *p)).collect();
+            if !here.is_empty() {
+                let table = self.kv.chosen_in_segment(layer, i, &s.whole_pages(&here));
+                s.record_scores(gpu, recorder, (ops, &ops.score[layer]), &table, &here, scoring);
+            }
+        }
+    }
+
+    /// Scores the tokens of `pages` one by one, wherever they are, and waits: f32 `[H, n_keys]` of each run.
+    fn score_tokens(
+        &mut self,
+        s: &Selective,
+        gpu: &Gpu,
+        pace: &mut Pace,
+        layer: usize,
+        pages: &[u32],
+    ) -> Result<Option<(Scoring, Vec<f32>)>, EngineError> {
+        if pages.is_empty() {
+            return Ok(None);
+        }
+        pace.mark(KernelFamily::Evaluation, layer as u32);
+        let mut scoring = Scoring::new(0);
+        self.score_in_frames(s, gpu, &mut pace.recorder, layer, pages, &mut scoring);
+        let batches = self.kv.begin_streamed(layer, pages);
+        let mut recorded = Vec::new();
+        for batches in self.fills(0..batches.len()) {
+            let here = self.fill_area(gpu, pace, batches.clone(), &mut recorded)?;
+            let table = self.kv.chosen_in_batches(batches, &s.whole_pages(&here));
+            if let Some(ops) = &s.area {
+                s.record_scores(gpu, &mut pace.recorder, (ops, &ops.score[0]), &table, &here, &mut scoring);
+            }
+            self.submit_slots(gpu, pace, &mut recorded)?;
+        }
+        // The last submit may have been the slots' own.
+        let submitted = pace.flush(gpu)?.or_else(|| pace.last_submitted());
+        let submitted = submitted.ok_or_else(|| GpuError::Lost("nothing was submitted".into()))?;
+        let n_bytes = scoring.end as usize;
+        let scores: Vec<f32> =
+            gpu.read_after(&submitted, &s.readback, |bytes| bytemuck::pod_collect_to_vec(&bytes[..n_bytes]))?;
+        Ok(Some((scoring, scores)))
+    }
+
+    /// Attention over what was chosen: what finds a frame comes first, then everything is read at once but what has to stay
+    /// in its slot.
+    #[allow(clippy::too_many_arguments, reason = "the layer's whole state, once")]
+    fn read_chosen(
+        &mut self,
+        s: &Selective,
+        gpu: &Gpu,
+        pace: &mut Pace,
+        layer: usize,
+        first_pos: usize,
+        selection: &Selection,
+        stream: &ChosenStream,
+        mut recorded: Vec<FilledSlot>,
+    ) -> Result<(), EngineError> {
+        for _ in 0..stream.n_framed {
+            let filled = self.next_slot(gpu, pace, &mut recorded)?;
+            let framed = self.kv.record_frames(&mut pace.recorder, &filled).len();
+            debug_assert_eq!(framed, filled.groups().len(), "what was promised a frame has one");
+            recorded.push(filled);
+        }
+        let blocks = &selection.blocks;
+        let in_segments: Vec<ChosenTable> = (0..s.segments.len()).map(|i| self.kv.chosen_in_segment(layer, i, blocks)).collect();
+        let fills = self.fills(stream.n_framed..stream.n_framed + stream.n_unframed);
+        let in_fills: Vec<ChosenTable> = fills.iter().map(|fill| self.kv.chosen_in_batches(fill.clone(), blocks)).collect();
+        let tail_keys = first_pos % KV_PAGE_TOKENS + 1;
+        let splits = |n_blocks: usize| (n_blocks * KV_BLOCK_TOKENS).div_ceil(SPLIT_KEYS);
+        let chosen = in_segments.iter().chain(&in_fills).map(|t| splits(t.n_blocks));
+        let n_splits = chosen.sum::<usize>() + tail_keys.div_ceil(SPLIT_KEYS);
+        let mut first_split = 0;
+        let mut keys = |table: &ChosenTable| {
+            let n_keys = table.n_blocks * KV_BLOCK_TOKENS;
+            let keys = SegmentKeys { n_keys, n_blocks: table.n_blocks, first_split, n_splits };
+            first_split += splits(table.n_blocks);
+            keys
+        };
+        for (ops, table) in s.segments.iter().zip(&in_segments).filter(|(_, table)| table.n_blocks > 0) {
+            gpu.write(&ops.table, bytemuck::cast_slice(&table.slots));
+            s.decode.record_split(&mut pace.recorder, &ops.decode[layer], keys(table));
+        }
+        for (fill, table) in fills.into_iter().zip(&in_fills) {
+            self.fill_area(gpu, pace, fill, &mut recorded)?;
+            if let Some(ops) = &s.area {
+                gpu.write(&ops.table, bytemuck::cast_slice(&table.slots));
+                s.decode.record_split(&mut pace.recorder, &ops.decode[0], keys(table));
+            }
+            // The next fill has a table of its own.
+            self.submit_slots(gpu, pace, &mut recorded)?;
+        }
+        let n_blocks = self.kv.tail_blocks();
+        let tail = SegmentKeys { n_keys: tail_keys, n_blocks, first_split: n_splits - tail_keys.div_ceil(SPLIT_KEYS), n_splits };
+        self.tail_attention.decode.record_split(&mut pace.recorder, &self.tails[layer].run.decode, tail);
+        if let Some(splits) = &self.splits {
+            self.page_attention.decode.record_merge(&mut pace.recorder, &splits.merge, n_splits);
+        }
+        // Tables are written ahead of what is submitted: the next layer's must not come before this one. Where the next layer
+        // is scored, that is a submit anyway.
+        if recorded.is_empty() && s.spec.kind.reads_abstracts() { Ok(()) } else { self.submit_slots(gpu, pace, &mut recorded) }
+    }
+
+    /// Batches of the stream, as many at once as the slots' area holds.
+    pub(in crate::engine) fn fills(&self, batches: Range<usize>) -> Vec<Range<usize>> {
+        let n_slots = self.kv.plan().n_slots;
+        batches.clone().step_by(n_slots).map(|first| first..batches.end.min(first + n_slots)).collect()
+    }
+
+    /// Brings these batches into the slots' area, one after the other; their pages.
+    pub(in crate::engine) fn fill_area(
+        &mut self,
+        gpu: &Gpu,
+        pace: &mut Pace,
+        batches: Range<usize>,
+        recorded: &mut Vec<FilledSlot>,
+    ) -> Result<Vec<u32>, EngineError> {
+        let mut pages = Vec::new();
+        for _ in batches {
+            let filled = self.next_slot(gpu, pace, recorded)?;
+            self.kv.record_area(&mut pace.recorder, &filled, pages.len());
+            pages.extend_from_slice(filled.groups());
+            recorded.push(filled);
+        }
+        Ok(pages)
+    }
+
+    /// The next batch of the stream. Where that takes a wait, slots that were recorded are submitted, so that they can be filled
+    /// again, once half of them are.
+    pub(in crate::engine) fn next_slot(
+        &mut self,
+        gpu: &Gpu,
+        pace: &mut Pace,
+        recorded: &mut Vec<FilledSlot>,
+    ) -> Result<FilledSlot, EngineError> {
+        if recorded.len() * 2 > self.kv.plan().n_slots && !self.kv.is_next_filled(gpu)? {
+            self.submit_slots(gpu, pace, recorded)?;
+        }
+        Ok(self.kv.next_filled(gpu)?)
+    }
+}
