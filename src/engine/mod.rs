@@ -11,6 +11,7 @@ mod activations;
 mod batch;
 mod below;
 mod command;
+mod conversation;
 mod device_model;
 mod error;
 mod forward;
