@@ -6,7 +6,7 @@
 //!
 //! Every ratio is of one run. As in `policies`, the disk is held to the speed at which reading all pages of a step takes 2.9
 //! times as long as computing it for one question does with all of them in VRAM (LeoAM, section 3.4). VRAM has room for a fifth
-//! of the KV, and for the tails of eight questions beside it, however many there are; RAM for two fifths. Answers are at random,
+//! of the KV and four times the tails of eight questions, of which slots and frames get the most, RAM for a fifth. Answers are at random,
 //! so that they do not end early.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "a bench prints, and ends where it fails")]
 
@@ -22,8 +22,8 @@ use common::{Document, N_ROUNDS, close, engine, median, setting};
 const COUNTS: [usize; 3] = [8, 4, 1];
 /// Time to read all pages of a step over the time to compute it.
 const IO_OVER_COMPUTE: f64 = 2.9;
-/// Bytes of a tail of three pages of the built-in model.
-const TAIL_BYTES: u64 = 3 * 64 * 3072;
+/// Bytes of a tail of two pages of the built-in model.
+const TAIL_BYTES: u64 = 2 * 64 * 3072;
 
 struct Row {
     name: &'static str,
@@ -68,7 +68,7 @@ fn main() {
     let mut rows = vec![row("full, all in VRAM", &document, &base)];
     let nvme = (kv_bytes as f64 / IO_OVER_COMPUTE * rows[0].tokens_per_s[2]) as u64;
     let offloaded = |policy| LoadOptions {
-        budgets: Tiers { vram: Some(Bytes(kv_bytes / 5 + 9 * TAIL_BYTES)), ram: Some(Bytes(kv_bytes * 2 / 5)), disk: None },
+        budgets: Tiers { vram: Some(Bytes(kv_bytes / 5 + 32 * TAIL_BYTES)), ram: Some(Bytes(kv_bytes / 5)), disk: None },
         limits: LinkLimits { nvme: Some(nvme), ..LinkLimits::default() },
         policy,
         ..base.clone()

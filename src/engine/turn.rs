@@ -31,8 +31,8 @@ pub(super) struct Turn {
     pub(super) prefill: Duration,
     first_token: Option<Duration>,
     pub(super) decode: Duration,
-    encode: Duration,
-    dispatches: usize,
+    pub(super) encode: Duration,
+    pub(super) dispatches: usize,
     text_done: usize,
     has_text: bool,
     /// document that the prompt begins with, and its tokens

@@ -2,14 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use strata::base::{Bytes, Tiers};
 use strata::engine::{
-    Amount, AttentionKind, EngineCommand, EngineEvent, EngineHandle, KvDtype, LoadOptions, Message, ModelSource, PolicyKind,
-    Question, Role, Sampling, SelectiveSpec, StopReason, TurnId, TurnSummary,
+    Amount, AttentionKind, DocumentRef, EngineCommand, EngineEvent, EngineHandle, FolderHook, KvDtype, LoadOptions, Message,
+    ModelSource, PolicyKind, Question, Role, Sampling, SelectiveSpec, StopReason, TurnId, TurnSummary,
 };
 
-use crate::{engine_with, finish};
+use strata::kv::store::{Fault, FaultOp, Faulty, Folder, Rule};
+
+use crate::{engine_hooked, engine_with, finish};
 
 /// Answers of 48 tokens at most.
 const MAX_TOKENS: usize = 48;
@@ -98,6 +101,8 @@ fn questions_at_once_are_answered_as_one_by_one() {
     for (kv_dtype, budget) in [(KvDtype::F16, None), (KvDtype::Q8, None), (KvDtype::F16, Some(5 << 20))] {
         let budgets = budget.map(vram).unwrap_or_default();
         let Some(handle) = start(test, LoadOptions { kv_dtype, budgets, ..LoadOptions::default() }) else { return };
+        // What it leaves in VRAM makes room for what the others need.
+        ask_alone(&handle, &text, &asked[0]);
         let many = ask_many(&handle, &text, asked);
         assert!(many.notices.is_empty(), "{:?}", many.notices);
         // They were answered together: tokens of different questions alternate.
@@ -194,6 +199,47 @@ fn questions_at_once_go_on_after_a_lost_device() {
     let after = ask_many(&handle, &text, asked);
     assert!(after.notices.iter().any(|n| n.contains("lost")), "{:?}", after.notices);
     assert_eq!(after.texts, before.texts);
+}
+
+#[test]
+fn questions_at_once_go_on_without_a_disk_that_cannot_be_read() {
+    let test = "questions_at_once_go_on_without_a_disk_that_cannot_be_read";
+    let (text, asked) = (document()[..6000].to_owned(), &questions()[..2]);
+    let dir = tempfile::tempdir().unwrap();
+    let saved = || {
+        let EngineCommand::AskMany { questions, sampling, max_tokens, .. } = command(&text, asked, MAX_TOKENS) else { panic!() };
+        let document = Some(DocumentRef {
+            content_hash: *blake3::hash(text.as_bytes()).as_bytes(),
+            name: "document.txt".into(),
+            bytes: text.len() as u64,
+            pages: 1,
+            text_bytes: text.len(),
+            save: true,
+        });
+        EngineCommand::AskMany { questions, document, sampling, max_tokens }
+    };
+    let start = |hook| {
+        // VRAM holds a part only, so that every step reads what lies below.
+        let budgets = Tiers { vram: Some(Bytes(2600 << 10)), ram: Some(Bytes(10 << 20)), disk: None };
+        let options = LoadOptions { budgets, kv_dir: Some(dir.path().to_owned()), context: Some(8192), ..LoadOptions::default() };
+        Some(engine_hooked(test, ModelSource::BuiltIn, options, hook)?.0)
+    };
+    let Some(handle) = start(None) else { return };
+    handle.send(saved());
+    let whole = collect(&handle, asked.len(), |_| {});
+    assert!(whole.notices.iter().all(|n| !n.contains("at once")), "{:?}", whole.notices);
+    handle.send(EngineCommand::Shutdown);
+    while handle.wait(std::time::Duration::from_secs(60)).is_ok() {}
+    let hook: FolderHook = Arc::new(|inner: Arc<dyn Folder>| {
+        let faulty = Faulty::new(inner);
+        faulty.add(Rule::always(FaultOp::Read, "kv-", Fault::Failed));
+        Arc::new(faulty)
+    });
+    let broken = start(Some(hook)).unwrap();
+    broken.send(saved());
+    let repaired = collect(&broken, asked.len(), |_| {});
+    assert!(repaired.notices.iter().any(|n| n.contains("cannot be read")), "{:?}", repaired.notices);
+    assert_eq!(repaired.texts, whole.texts);
 }
 
 #[test]

@@ -109,6 +109,9 @@ impl Batch {
         let limit = loaded.model.kv.limit();
         let room = |turn: &Turn| own_tokens(turn, n_shared, limit);
         let n_rows = self.unfinished().count();
+        if n_rows == 0 {
+            return Ok(());
+        }
         let n_own = self.unfinished().map(|branch| room(&branch.turn)).max().unwrap_or(0);
         loaded.model.reserve_rows(gpu, n_rows, n_shared, n_own)?;
         // Without a complete page there is nothing to choose.
@@ -173,6 +176,7 @@ impl Batch {
         n_shared: usize,
     ) -> Result<(), EngineError> {
         let began = Instant::now();
+        let (encode, dispatches) = (loaded.pace.encode, loaded.pace.n_dispatches);
         let mut rows: Vec<Row> = self.unfinished().filter_map(Branch::row).collect();
         loaded.model.decode_rows(gpu, &mut loaded.pace, n_shared, &mut rows, chooser)?;
         let samplers: Vec<_> = self.branches.iter().filter(|b| !b.is_done).map(|b| &b.turn.sampler).collect();
@@ -182,6 +186,8 @@ impl Batch {
         for (row, (branch, picked)) in self.unfinished().zip(picked).enumerate() {
             let token = branch.turn.choose(picked, vocab_size, || picker.all_logits(gpu, &loaded.model, row))?;
             branch.turn.note_picked(began);
+            branch.turn.encode += loaded.pace.encode - encode;
+            branch.turn.dispatches = loaded.pace.n_dispatches - dispatches;
             branch.take(gpu, loaded, port, token)?;
         }
         Ok(())
