@@ -220,7 +220,7 @@ fn questions_at_once_go_on_without_a_disk_that_cannot_be_read() {
     };
     let start = |hook| {
         // VRAM holds a part only, so that every step reads what lies below.
-        let budgets = Tiers { vram: Some(Bytes(2600 << 10)), ram: Some(Bytes(10 << 20)), disk: None };
+        let budgets = Tiers { vram: Some(Bytes(3500 << 10)), ram: Some(Bytes(10 << 20)), disk: None };
         let options = LoadOptions { budgets, kv_dir: Some(dir.path().to_owned()), context: Some(8192), ..LoadOptions::default() };
         Some(engine_hooked(test, ModelSource::BuiltIn, options, hook)?.0)
     };
