@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use strata::engine::{
-    DocumentRef, EngineCommand, EngineEvent, EngineHandle, LoadOptions, Message, ModelSource, Question, Role, Sampling, TurnId,
-    TurnSummary,
+    DocumentRef, EngineCommand, EngineEvent, EngineHandle, LoadOptions, Message, ModelInfo, ModelSource, Question, Role,
+    Sampling, TurnId, TurnSummary,
 };
 
 /// Repetitions of everything that is timed; the median counts.
@@ -17,11 +17,16 @@ pub fn setting(name: &str, otherwise: usize) -> usize {
 }
 
 pub fn engine(options: LoadOptions) -> EngineHandle {
+    engine_of(ModelSource::BuiltIn, options).0
+}
+
+/// An engine with another model, and what it is.
+pub fn engine_of(source: ModelSource, options: LoadOptions) -> (EngineHandle, Box<ModelInfo>) {
     let handle = strata::engine::spawn(|| {});
-    assert!(handle.send(EngineCommand::LoadModel { source: ModelSource::BuiltIn, options }));
+    assert!(handle.send(EngineCommand::LoadModel { source, options }));
     loop {
         match handle.wait(Duration::from_secs(120)).unwrap() {
-            EngineEvent::ModelLoaded(_) => return handle,
+            EngineEvent::ModelLoaded(info) => return (handle, info),
             EngineEvent::ModelFailed { sentence, .. } => panic!("{sentence}"),
             _ => {}
         }
@@ -58,7 +63,7 @@ impl Document {
     pub fn ask(&self, handle: &EngineHandle, save: bool, question: &str) -> (String, TurnSummary) {
         let (sampling, max_tokens) = (Sampling::default(), self.decode);
         let (document, messages) = (Some(self.reference(save)), self.messages(question));
-        handle.send(EngineCommand::Ask { turn: 1, messages, document, sampling, max_tokens });
+        handle.send(EngineCommand::Ask { turn: 1, messages, document, sampling, max_tokens, policy: Default::default() });
         let mut text = String::new();
         loop {
             match handle.wait(Duration::from_secs(600)).unwrap() {

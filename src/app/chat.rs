@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 
+use super::check::{Asked, Check};
 use crate::document::{BLANK_LINE, ContentHash};
 use crate::engine::{DocumentRef, Message, Role, TurnSummary};
 
@@ -83,6 +84,18 @@ pub struct Exchange {
     pub attempt: u64,
     /// tokens that came from the library instead of being read
     pub resumed_tokens: usize,
+    /// how it was asked, while the same can be asked of the same
+    pub asked: Option<Asked>,
+    /// the same question answered from everything
+    pub check: Option<Check>,
+}
+
+impl Exchange {
+    /// A question without an answer.
+    pub fn new(id: u64, question: String) -> Exchange {
+        let (answer, outcome) = (String::new(), Outcome::Running);
+        Exchange { id, question, answer, outcome, attempt: 0, resumed_tokens: 0, asked: None, check: None }
+    }
 }
 
 /// A conversation.
@@ -218,8 +231,7 @@ mod tests {
     }
 
     fn exchange(id: u64, question: &str, answer: &str) -> Exchange {
-        let (question, answer) = (question.into(), answer.into());
-        Exchange { id, question, answer, outcome: Outcome::Running, attempt: 0, resumed_tokens: 0 }
+        Exchange { answer: answer.into(), ..Exchange::new(id, question.into()) }
     }
 
     #[test]

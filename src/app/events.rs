@@ -7,6 +7,7 @@
 //! said last. Owner thread: the one that draws; nothing here waits.
 
 use super::chat::{ChatId, DocId, Exchange, Outcome};
+use super::check::mass_kept;
 use super::settings::Form;
 use super::state::{KvUse, ModelState, Phase, ViewState};
 use crate::engine::{EngineEvent, ModelInfo, SavedDocument, TurnId, TurnSummary};
@@ -52,10 +53,12 @@ impl ViewState {
             EngineEvent::Token { turn, text, n, tokens_per_s, context_used } => {
                 if let Some(chat) = self.running_chat(turn) {
                     self.progress(turn, Phase::Decode { n, tokens_per_s });
-                    self.last_speed = Some(tokens_per_s);
+                    if !self.is_checking() {
+                        self.last_speed = Some(tokens_per_s);
+                    }
                     self.cached(chat, context_used);
-                    if let Some(exchange) = self.running_exchange() {
-                        exchange.answer.push_str(&text);
+                    if let Some((answer, _)) = self.running_answer() {
+                        answer.push_str(&text);
                     }
                 }
             }
@@ -87,24 +90,32 @@ impl ViewState {
         if let ModelState::Ready(info) = &mut self.model {
             info.vram_bytes = summary.vram_bytes;
         }
-        if summary.generated_tokens > 1 && summary.tokens_per_s > 0.0 {
-            self.last_speed = Some(summary.tokens_per_s);
-        }
         if summary.io.read_bytes > 0 && summary.io.read_ms > 0.0 {
             self.disk_speed = Some(summary.io.read_bytes as f64 / (summary.io.read_ms / 1000.0));
         }
-        self.attention = Some(summary.attention);
-        if let Some(exchange) = self.running_exchange() {
-            exchange.outcome = Outcome::Done(summary);
+        if !self.is_checking() {
+            (self.attention, self.mass_kept) = (Some(summary.attention), mass_kept(&summary));
+            if summary.generated_tokens > 1 && summary.tokens_per_s > 0.0 {
+                self.last_speed = Some(summary.tokens_per_s);
+            }
         }
+        if let Some((_, outcome)) = self.running_answer() {
+            *outcome = Outcome::Done(summary);
+        }
+        self.turn_ended();
+    }
+
+    fn turn_ended(&mut self) {
         self.running = None;
+        self.send_waiting();
     }
 
     /// Tokens that a turn did not have to read although its chat held none came from the library.
     fn note_resumed(&mut self, chat: ChatId, cached_tokens: usize) {
         let chat = self.chats.iter().find(|c| c.id == chat);
         let resumed = chat.is_some_and(|c| c.cached_tokens == 0 && self.saved_of(c).is_some());
-        if let Some(exchange) = self.running_exchange().filter(|_| resumed) {
+        let is_check = self.is_checking();
+        if let Some(exchange) = self.running_exchange().filter(|_| resumed && !is_check) {
             exchange.resumed_tokens = cached_tokens;
         }
     }
@@ -119,7 +130,7 @@ impl ViewState {
 
     fn model_loaded(&mut self, info: Box<ModelInfo>) {
         self.forget_cache(None);
-        (self.last_speed, self.last_prefill, self.attention) = (None, None, None);
+        (self.last_speed, self.last_prefill, self.attention, self.mass_kept) = (None, None, None, None);
         for note in &info.notes {
             self.notice(note.clone(), false);
         }
@@ -142,11 +153,11 @@ impl ViewState {
         if self.running_chat(turn).is_none() {
             return;
         }
-        match self.running_exchange() {
-            Some(exchange) => exchange.outcome = Outcome::Failed(sentence),
+        match self.running_answer() {
+            Some((_, outcome)) => *outcome = Outcome::Failed(sentence),
             None => self.notice(sentence, true),
         }
-        self.running = None;
+        self.turn_ended();
     }
 
     fn running_chat(&self, turn: TurnId) -> Option<ChatId> {
@@ -156,7 +167,17 @@ impl ViewState {
     fn running_exchange(&mut self) -> Option<&mut Exchange> {
         let running = self.running?;
         let chat = self.chats.iter_mut().find(|c| c.id == running.chat)?;
-        chat.exchanges.iter_mut().find(|e| Some(e.id) == running.exchange)
+        chat.exchanges.iter_mut().find(|e| running.is_for(e.id))
+    }
+
+    /// The text that the running turn writes, and how it stands.
+    fn running_answer(&mut self) -> Option<(&mut String, &mut Outcome)> {
+        let is_check = self.is_checking();
+        let exchange = self.running_exchange()?;
+        if is_check {
+            return exchange.check.as_mut().map(|check| (&mut check.answer, &mut check.outcome));
+        }
+        Some((&mut exchange.answer, &mut exchange.outcome))
     }
 
     fn progress(&mut self, turn: TurnId, phase: Phase) {

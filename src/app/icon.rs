@@ -41,6 +41,8 @@ pub enum Icon {
     Tick,
     /// a folder
     Folder,
+    /// two ways from here
+    Fork,
     /// questions and shortcuts
     Help,
     /// a conversation
@@ -111,6 +113,10 @@ fn draw(pen: &Pen<'_>, icon: Icon) {
         Icon::Plus => {
             pen.line(&[(8.0, 3.5), (8.0, 12.5)]);
             pen.line(&[(3.5, 8.0), (12.5, 8.0)]);
+        }
+        Icon::Fork => {
+            pen.line(&[(2.0, 8.0), (6.0, 8.0), (13.5, 4.0)]);
+            pen.line(&[(6.0, 8.0), (13.5, 12.0)]);
         }
         Icon::Cross => {
             pen.line(&[(4.0, 4.0), (12.0, 12.0)]);

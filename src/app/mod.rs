@@ -11,6 +11,7 @@
 //! Owner thread: the main thread.
 
 pub mod chat;
+pub mod check;
 mod events;
 pub mod files;
 pub mod format;
@@ -25,6 +26,7 @@ pub mod state;
 #[cfg(test)]
 mod testing;
 pub mod theme;
+pub mod whole;
 pub mod widgets;
 mod window;
 

@@ -10,13 +10,14 @@
 use std::collections::HashMap;
 
 use super::chat::{Chat, ChatId, Doc, DocId, Exchange, Outcome};
+use super::check::Asked;
 use super::kept;
 use super::settings::{Form, Settings, ThemeChoice};
 use crate::base::Tiers;
 use crate::document::Document;
 use crate::engine::{
     AttentionKind, EngineCommand, LibraryAction, LoadOptions, Message, ModelInfo, ModelSource, Role, SavedDocument, StopReason,
-    TurnId,
+    TurnId, TurnPolicy,
 };
 
 /// The model and what is happening to it.
@@ -60,6 +61,17 @@ pub enum Phase {
     },
 }
 
+/// What a turn is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Task {
+    /// reading documents ahead
+    Read,
+    /// the answer of an exchange
+    Answer(u64),
+    /// the answer of an exchange once more, from everything
+    Check(u64),
+}
+
 /// The turn that runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Running {
@@ -67,12 +79,19 @@ pub struct Running {
     pub turn: TurnId,
     /// where it belongs
     pub chat: ChatId,
-    /// the exchange it answers; None while a document is read ahead
-    pub exchange: Option<u64>,
+    /// what for
+    pub task: Task,
     /// where it is
     pub phase: Phase,
     /// stop was asked for
     pub stopping: bool,
+}
+
+impl Running {
+    /// It answers this exchange, or checks its answer.
+    pub fn is_for(&self, exchange: u64) -> bool {
+        matches!(self.task, Task::Answer(id) | Task::Check(id) if id == exchange)
+    }
 }
 
 /// What the KV tiers hold.
@@ -130,6 +149,8 @@ pub struct ViewState {
     pub disk_speed: Option<f64>,
     /// how attention reached the keys in the last answer
     pub attention: Option<AttentionKind>,
+    /// and the share of it that a policy kept, where that was measured
+    pub mass_kept: Option<f64>,
     /// what the KV tiers hold, once the engine has said it
     pub kv: Option<KvUse>,
     /// saved documents, once the engine has listed them
@@ -152,6 +173,8 @@ pub struct ViewState {
     pub outbox: Vec<EngineCommand>,
     /// stop was asked for before the turn began: a stop ends only what runs, so it is due again
     pub stop_due: bool,
+    /// the chat whose question waits for a check to end
+    pub send_due: Option<ChatId>,
     pub(super) counting: HashMap<TurnId, DocId>,
     next_id: u64,
 }
@@ -173,6 +196,7 @@ impl ViewState {
             last_prefill: None,
             disk_speed: None,
             attention: None,
+            mass_kept: None,
             kv: None,
             library: None,
             removing: None,
@@ -184,12 +208,13 @@ impl ViewState {
             search: String::new(),
             outbox: Vec::new(),
             stop_due: false,
+            send_due: None,
             counting: HashMap::new(),
             next_id: 1,
         }
     }
 
-    fn fresh_id(&mut self) -> u64 {
+    pub(super) fn fresh_id(&mut self) -> u64 {
         self.next_id += 1;
         self.next_id
     }
@@ -221,6 +246,7 @@ impl ViewState {
 
     /// Asks for a model. Turns that were running end with it.
     pub fn load_model(&mut self, source: ModelSource) {
+        self.chats.iter_mut().for_each(Chat::forget_asked);
         self.source = source.clone();
         self.settings.put_in(&mut self.load);
         self.model = ModelState::Loading { share: 0.0, what: "starting".to_owned() };
@@ -322,6 +348,7 @@ impl ViewState {
         change(&mut chat.documents);
         chat.cached_tokens = 0;
         chat.content_hash = chat.hash(&self.documents);
+        chat.forget_asked();
     }
 
     pub(super) fn count(&mut self, id: DocId) {
@@ -335,9 +362,9 @@ impl ViewState {
         self.outbox.push(EngineCommand::Count { turn, messages });
     }
 
-    /// Something can be asked now: nothing runs and the question has text.
+    /// Something can be asked now: nothing runs that must end first, and the question has text.
     pub fn can_send(&self) -> bool {
-        self.running.is_none() && !self.chat().draft.trim().is_empty()
+        (self.running.is_none() || self.is_checking()) && !self.chat().draft.trim().is_empty()
     }
 
     /// Asks what is typed in the composer.
@@ -345,10 +372,12 @@ impl ViewState {
         if !self.can_send() {
             return;
         }
+        if self.is_checking() {
+            return self.send_after_check();
+        }
         let question = std::mem::take(&mut self.chat_mut().draft).trim().to_owned();
         let id = self.fresh_id();
-        let exchange = Exchange { id, question, answer: String::new(), outcome: Outcome::Running, attempt: 0, resumed_tokens: 0 };
-        self.chat_mut().exchanges.push(exchange);
+        self.chat_mut().exchanges.push(Exchange::new(id, question));
         self.ask_last();
     }
 
@@ -361,7 +390,7 @@ impl ViewState {
         last.answer.clear();
         last.outcome = Outcome::Running;
         last.attempt += 1;
-        last.resumed_tokens = 0;
+        (last.resumed_tokens, last.check) = (0, None);
         self.ask_last();
     }
 
@@ -374,9 +403,13 @@ impl ViewState {
         sampling.seed = sampling.seed.wrapping_add(last.attempt);
         let messages = chat.messages(&self.documents, chat.exchanges.len() - 1);
         let document = chat.document_ref(&self.documents, self.settings.keep_read);
-        let exchange = Some(last.id);
-        self.running = Some(Running { turn, chat: chat.id, exchange, phase: Phase::Waiting, stopping: false });
-        self.outbox.push(EngineCommand::Ask { turn, messages, document, sampling, max_tokens: self.settings.max_tokens });
+        let task = Task::Answer(last.id);
+        self.running = Some(Running { turn, chat: chat.id, task, phase: Phase::Waiting, stopping: false });
+        let (max_tokens, policy) = (self.settings.max_tokens, TurnPolicy::Sampled);
+        if let Some(last) = self.chat_mut().exchanges.last_mut() {
+            last.asked = Some(Asked { sampling, max_tokens });
+        }
+        self.outbox.push(EngineCommand::Ask { turn, messages, document, sampling, max_tokens, policy });
     }
 
     /// Reads the documents of the chat on screen ahead of the first question.
@@ -388,7 +421,7 @@ impl ViewState {
         let document = self.chat().document_ref(&self.documents, self.settings.keep_read);
         let turn = self.fresh_id();
         let chat = self.current;
-        self.running = Some(Running { turn, chat, exchange: None, phase: Phase::Waiting, stopping: false });
+        self.running = Some(Running { turn, chat, task: Task::Read, phase: Phase::Waiting, stopping: false });
         self.outbox.push(EngineCommand::Read { turn, text, document });
     }
 

@@ -1,8 +1,8 @@
 //! The window's state against every kind of engine event.
 
 use super::*;
-use crate::app::testing::{model_info, summary};
-use crate::engine::EngineEvent;
+use crate::app::testing::{model_info, selective_summary, summary};
+use crate::engine::{EngineEvent, TurnSummary};
 
 fn ready() -> ViewState {
     let mut state = ViewState::new(ModelSource::BuiltIn, LoadOptions::default());
@@ -117,6 +117,78 @@ fn regenerate_sends_the_same_messages_with_the_next_seed() {
     let after = ask(&state.outbox[0]);
     assert_eq!(after.0, before.0);
     assert_eq!(after.1, before.1 + 1);
+}
+
+/// A selective answer on screen, and its exchange.
+fn answered_selectively(state: &mut ViewState, stop: StopReason) -> u64 {
+    let turn = asked(state, "Say.");
+    state.apply(token(turn, "This.", 1));
+    let summary = TurnSummary { stop, ..selective_summary() };
+    state.apply(EngineEvent::Finished { turn, summary: Box::new(summary) });
+    state.outbox.clear();
+    state.chat().exchanges[0].id
+}
+
+#[test]
+fn check_asks_as_it_was_asked_whatever_is_set_since() {
+    for (stop, as_long_as) in [(StopReason::Eos, None), (StopReason::Cancelled, Some(20))] {
+        let mut state = ready();
+        let (sampling, max_tokens) = (state.settings.sampling, state.settings.max_tokens);
+        let exchange = answered_selectively(&mut state, stop);
+        (state.settings.sampling.seed, state.settings.max_tokens) = (99, 1);
+        state.check(exchange);
+        let [EngineCommand::Ask { sampling: again, max_tokens: n, policy: TurnPolicy::Exact, .. }] = state.outbox.as_slice()
+        else {
+            panic!("{:?}", state.outbox)
+        };
+        assert_eq!((*again, *n), (sampling, as_long_as.unwrap_or(max_tokens)), "{stop:?}");
+    }
+}
+
+#[test]
+fn check_writes_its_own_answer_and_leaves_the_given_one_and_its_figures() {
+    let mut state = ready();
+    let exchange = answered_selectively(&mut state, StopReason::Eos);
+    let (speed, kept) = (state.last_speed, state.mass_kept);
+    assert!(kept.is_some());
+    state.check(exchange);
+    let turn = state.running.unwrap().turn;
+    state.apply(token(turn, "That.", 1));
+    state.apply(EngineEvent::Finished { turn, summary: Box::new(TurnSummary { tokens_per_s: 3.0, ..summary() }) });
+    let exchange = &state.chat().exchanges[0];
+    let check = exchange.check.as_ref().unwrap();
+    assert_eq!((exchange.answer.as_str(), check.answer.as_str()), ("This.", "That."));
+    assert!(matches!((&exchange.outcome, &check.outcome), (Outcome::Done(a), Outcome::Done(b)) if a != b));
+    assert_eq!((state.last_speed, state.mass_kept, state.attention), (speed, kept, Some(AttentionKind::Selective)));
+}
+
+#[test]
+fn question_that_waits_for_a_check_stays_a_draft_when_its_chat_is_left() {
+    let mut state = ready();
+    let exchange = answered_selectively(&mut state, StopReason::Eos);
+    let chat = state.current;
+    state.check(exchange);
+    let turn = state.running.unwrap().turn;
+    state.chat_mut().draft = "Next?".into();
+    state.send();
+    assert!(state.stop_due && state.running.unwrap().stopping);
+    state.new_chat();
+    state.outbox.clear();
+    state.apply(EngineEvent::Finished { turn, summary: Box::new(summary()) });
+    assert!(state.outbox.is_empty() && state.running.is_none());
+    state.select_chat(chat);
+    assert_eq!(state.chat().draft, "Next?");
+}
+
+#[test]
+fn answer_asked_again_forgets_its_check() {
+    let mut state = ready();
+    let exchange = answered_selectively(&mut state, StopReason::Eos);
+    state.check(exchange);
+    let turn = state.running.unwrap().turn;
+    state.apply(EngineEvent::Finished { turn, summary: Box::new(summary()) });
+    state.regenerate();
+    assert_eq!(state.chat().exchanges[0].check, None);
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use crate::base::{MovedBytes, PageCounts, Tiers};
 use crate::engine::{
-    AttentionKind, IoSummary, KvDtype, KvSetup, ModelInfo, Sampling, SavedDocument, SavedState, StopReason, TurnSummary,
+    AttentionKind, ChosenSummary, IoSummary, KvDtype, KvSetup, MassKept, ModelInfo, Sampling, SavedDocument, SavedState,
+    SelectiveSpec, StopReason, TurnSummary,
 };
 
 /// A loaded built-in model.
@@ -71,4 +72,21 @@ pub fn saved(state: SavedState) -> SavedDocument {
         prefill_seconds: 640.0,
         last_used: 1_795_000_000,
     }
+}
+
+/// A finished answer that read 12 % of the context.
+pub fn selective_summary() -> TurnSummary {
+    let layer = |kept| MassKept { kept, best: 0.99, best_blocks: 0.985, recall: 0.8 };
+    let chosen = ChosenSummary {
+        spec: SelectiveSpec::default(),
+        steps: 19,
+        share_read: 0.118,
+        reuse: 0.9,
+        foreseen: 0.5,
+        evaluations_per_step: 100.0,
+        evaluation_ms_per_step: 0.4,
+        mass: Some(vec![layer(0.98), layer(0.92)]),
+        mass_steps: 3,
+    };
+    TurnSummary { attention: AttentionKind::Selective, chosen: Some(chosen), ..summary() }
 }

@@ -274,6 +274,10 @@ impl StrataApp {
                 self.state.regenerate();
                 self.after_asking();
             }
+            Action::Check(exchange) => {
+                self.state.check(exchange);
+                self.focus_question = true;
+            }
             Action::Copy(text) => ctx.copy_text(text),
             Action::NewChat => {
                 self.state.new_chat();

@@ -20,7 +20,9 @@ use super::inputs;
 use super::session::Session;
 use super::summary::{AskSummary, Quote};
 use crate::document::join_for_prompt;
-use crate::engine::{AttentionKind, EngineCommand, EngineEvent, Message, ModelInfo, Role, StopReason, TurnId, TurnSummary};
+use crate::engine::{
+    AttentionKind, EngineCommand, EngineEvent, Message, ModelInfo, Role, StopReason, TurnId, TurnPolicy, TurnSummary,
+};
 
 /// Answers every `--prompt` in turn. `start` makes the session, once the documents are read.
 ///
@@ -47,7 +49,8 @@ pub fn run(args: &AskArgs, start: impl FnOnce() -> Session, console: &mut Consol
         }
         let turn = session.next_turn();
         let (messages_now, document) = (messages.clone(), document.clone());
-        let command = EngineCommand::Ask { turn, messages: messages_now, document, sampling, max_tokens: args.max_tokens };
+        let (max_tokens, policy) = (args.max_tokens, TurnPolicy::AsLoaded);
+        let command = EngineCommand::Ask { turn, messages: messages_now, document, sampling, max_tokens, policy };
         let (text, cost) = answer(&mut session, (i + 1, turn), command, console)?;
         let quotes = inputs::quotes_in(&text, info.built_in, &docs);
         if console.is_json() {

@@ -15,8 +15,9 @@ use super::console::Console;
 use super::device;
 use super::error::CliError;
 use super::session::Session;
-use crate::engine::{BenchRow, EngineCommand, EngineEvent, ModelInfo};
+use crate::engine::{BenchRow, BenchTests, EngineCommand, EngineEvent, ModelInfo};
 use crate::gpu::probe::Measured;
+use table::Shown;
 
 /// One test with everything a reader needs to compare it: what `-o json` and `-o csv` print.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -42,6 +43,15 @@ pub struct Line {
     read_share: Option<f64>,
     /// prefill: operations per second over the device's best matrix product; only with `--peak`
     gemm_share: Option<f64>,
+    policy: String,
+    /// bytes of KV read from the disk per token
+    disk_bytes_per_token: u64,
+    /// share of the tokens that attention read; none where it read all of them
+    share_read: Option<f64>,
+    /// share of the pages read that were in VRAM already
+    reuse: Option<f64>,
+    evaluations_per_step: Option<f64>,
+    evaluation_ms_per_step: Option<f64>,
 }
 
 /// Runs every test and prints it. `start` makes the session, once the peak was measured.
@@ -59,16 +69,18 @@ pub fn run(args: &BenchArgs, start: impl FnOnce() -> Session, console: &mut Cons
     let mut session = start();
     let info = session.load(args.source(), args.device.options(), console)?;
     let format = args.format();
-    if let Some(head) = table::head(format, args.peak) {
+    let (policy, shown) = (args.device.policy_name(), Shown { peak: args.peak, tiers: args.shows_tiers() });
+    if let Some(head) = table::head(format, shown) {
         console.text(&head)?;
     }
     let mut lines = Vec::new();
     let turn = session.next_turn();
-    let command = EngineCommand::Bench { turn, n_prompt, n_gen, depths: args.depths.clone(), repetitions: args.repetitions };
+    let tests = BenchTests { n_prompt, n_gen, depths: args.depths.clone(), fill: args.fill, repetitions: args.repetitions };
+    let command = EngineCommand::Bench { turn, tests };
     session.run_turn(turn, command, console, |event, console| {
         let EngineEvent::BenchResult { row, .. } = event else { return Ok(()) };
-        let line = Line::new(&info, &row, peak.as_ref());
-        if let Some(text) = table::row(format, args.peak, &line)? {
+        let line = Line::new(&info, &row, &policy, peak.as_ref());
+        if let Some(text) = table::row(format, shown, &line)? {
             console.text(&text)?;
         }
         lines.push(line);
@@ -84,7 +96,7 @@ pub fn run(args: &BenchArgs, start: impl FnOnce() -> Session, console: &mut Cons
 }
 
 impl Line {
-    fn new(info: &ModelInfo, row: &BenchRow, peak: Option<&Measured>) -> Line {
+    fn new(info: &ModelInfo, row: &BenchRow, policy: &str, peak: Option<&Measured>) -> Line {
         let (mean, sd) = mean_sd(&row.samples);
         let is_decode = row.test.starts_with("tg");
         let share = |wanted: bool, per_token: u64, peak_per_s: Option<f64>| {
@@ -111,6 +123,12 @@ impl Line {
             flops_per_token: row.flops_per_token,
             read_share: share(is_decode, row.weight_bytes_per_token, peak.map(|p| p.stream_read_bytes_per_s)),
             gemm_share: share(!is_decode, row.flops_per_token, peak.map(|p| p.gemm_flops)),
+            policy: policy.to_owned(),
+            disk_bytes_per_token: row.disk_bytes_per_token,
+            share_read: row.chosen.as_ref().map(|c| c.share_read),
+            reuse: row.chosen.as_ref().map(|c| c.reuse),
+            evaluations_per_step: row.chosen.as_ref().map(|c| c.evaluations_per_step),
+            evaluation_ms_per_step: row.chosen.as_ref().map(|c| c.evaluation_ms_per_step),
         }
     }
 }
@@ -142,8 +160,10 @@ mod tests {
             encode_ms_per_token: 0.25,
             weight_bytes_per_token: 100,
             flops_per_token: 300,
+            disk_bytes_per_token: 4096,
+            chosen: None,
         };
-        Line::new(&scripted::info(), &row, Some(&scripted::measured()))
+        Line::new(&scripted::info(), &row, "full", Some(&scripted::measured()))
     }
 
     #[test]
@@ -160,13 +180,14 @@ mod tests {
     #[test]
     fn bench_tables_keep_their_columns_in_every_format() {
         let line = line("tg64");
-        let row = |format| table::row(format, true, &line).unwrap().unwrap_or_default();
-        let head = |format| table::head(format, true).unwrap_or_default();
+        let shown = Shown { peak: true, tiers: true };
+        let row = |format| table::row(format, shown, &line).unwrap().unwrap_or_default();
+        let head = |format| table::head(format, shown).unwrap_or_default();
         let (md_head, md_row) = (head(BenchOutput::Md), row(BenchOutput::Md));
         for text in md_head.lines().chain(md_row.lines()) {
             assert_eq!(text.chars().count(), md_row.trim_end().chars().count(), "{text}");
         }
-        assert!(md_row.contains("10.00 ± 1.00") && md_row.contains("50 %"), "{md_row}");
+        assert!(md_row.contains("10.00 ± 1.00") && md_row.contains("50 %") && md_row.contains("4.00 KiB"), "{md_row}");
         let csv_row = row(BenchOutput::Csv);
         // A comma inside quotation marks is part of its field.
         let commas = csv_row.split('"').step_by(2).map(|outside| outside.matches(',').count()).sum::<usize>();

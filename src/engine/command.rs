@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 pub use super::conversation::{Message, Question, Role, Sampling, TurnId};
 use super::saved::{DocumentRef, LibraryAction, SavedDocument};
+use super::turn::TurnPolicy;
 use crate::base::{Bytes, LinkLimits, MovedBytes, PageCounts, Tiers};
 use crate::kv::policy::SelectiveSpec;
 
@@ -60,6 +61,23 @@ pub struct LoadOptions {
     pub policy: Option<SelectiveSpec>,
     /// file for a Chrome trace of everything until the model is unloaded
     pub trace: Option<PathBuf>,
+    /// base of the rotary embedding instead of the model's own; the context may then pass the window it was trained for
+    pub rope_base: Option<f64>,
+}
+
+/// What `strata bench` times.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BenchTests {
+    /// prompt lengths, as llama-bench's `-p`
+    pub n_prompt: Vec<usize>,
+    /// generated lengths, as `-n`
+    pub n_gen: Vec<usize>,
+    /// tokens already in the cache, as `-d`
+    pub depths: Vec<usize>,
+    /// these are pseudo-random keys and values, not prefilled tokens
+    pub fill: bool,
+    /// repetitions of each
+    pub repetitions: usize,
 }
 
 /// What the engine can be asked to do. It acts in order; [`crate::engine::EngineHandle::stop`] overtakes.
@@ -86,6 +104,8 @@ pub enum EngineCommand {
         sampling: Sampling,
         /// the answer ends after this many tokens at the latest
         max_tokens: usize,
+        /// what its decode steps read
+        policy: TurnPolicy,
     },
     /// answer several questions at once: what their prompts have in common is read once, and each has tokens of its own after
     /// it. Events come under the id of each question, which ends with [`EngineEvent::Finished`] or [`EngineEvent::Failed`].
@@ -136,14 +156,8 @@ pub enum EngineCommand {
     Bench {
         /// names the events
         turn: TurnId,
-        /// prompt lengths, as llama-bench's `-p`
-        n_prompt: Vec<usize>,
-        /// generated lengths, as `-n`
-        n_gen: Vec<usize>,
-        /// depths already in the cache, as `-d`
-        depths: Vec<usize>,
-        /// repetitions of each
-        repetitions: usize,
+        /// what is timed
+        tests: BenchTests,
     },
     /// what the library holds, after doing something with it (event: [`EngineEvent::Library`])
     Library(LibraryAction),
@@ -263,6 +277,8 @@ pub struct ChosenSummary {
     pub evaluation_ms_per_step: f64,
     /// by layer, where it was measured
     pub mass: Option<Vec<MassKept>>,
+    /// decode steps in which it was measured
+    pub mass_steps: u64,
 }
 
 /// What was read from the disk, and how.
@@ -338,6 +354,10 @@ pub struct BenchRow {
     pub weight_bytes_per_token: u64,
     /// floating-point operations of one token's matrix products
     pub flops_per_token: u64,
+    /// bytes of KV read from the disk per token, mean of the repetitions
+    pub disk_bytes_per_token: u64,
+    /// what a policy chose in the last repetition; none where everything was read
+    pub chosen: Option<ChosenSummary>,
 }
 
 /// What the engine reports.

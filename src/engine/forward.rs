@@ -242,7 +242,7 @@ impl DeviceModel {
     }
 
     /// Moves pages that are complete now out of the tail.
-    fn seal(&mut self, gpu: &Gpu, pace: &mut Pace, layer_idx: usize, end: usize) -> Result<(), EngineError> {
+    pub(super) fn seal(&mut self, gpu: &Gpu, pace: &mut Pace, layer_idx: usize, end: usize) -> Result<(), EngineError> {
         if let Some(selective) = &self.selective {
             selective.record_abstracts(&mut pace.recorder, layer_idx, self.kv.to_seal(end));
         }

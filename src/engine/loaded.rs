@@ -23,6 +23,7 @@ use super::observe::Observer;
 use super::pace::Pace;
 use super::sampler::Sampler;
 use super::saved::DocumentRef;
+use super::turn::TurnPolicy;
 
 /// The weights in the binary.
 static BUILT_IN: &[u8] = include_bytes!("../../assets/demo-model/strata-quote-6m-Q8_0.gguf");
@@ -129,9 +130,11 @@ impl Loaded {
             _ => Some(TextSide::open(&file)?),
         };
         let plan = file.plan();
-        let window = plan.sliding_window.unwrap_or(usize::MAX).min(plan.dims.context_len);
-        let context = options.context.unwrap_or(window).clamp(1, window);
-        file.limit_context(context)?;
+        let attended = plan.sliding_window.unwrap_or(usize::MAX);
+        let window = attended.min(plan.dims.context_len);
+        let most = if options.rope_base.is_some() { attended } else { window };
+        let context = options.context.unwrap_or(window).clamp(1, most);
+        file.adapt(Some(context), options.rope_base)?;
         let plan = file.plan();
         let placed = place::lay_out(&file, gpu.max_binding_bytes())?;
         let spec = device_model::kv_spec(plan, options.kv_dtype);
@@ -388,17 +391,21 @@ impl Loaded {
     }
 
     /// How attention reached the keys of what was spent.
-    pub(super) fn attention_of(&self, spent: &Spent) -> AttentionKind {
-        match (&self.model.selective, spent.pages.fetched) {
-            (Some(_), _) => AttentionKind::Selective,
-            (None, 0) => AttentionKind::Dense,
-            (None, _) => AttentionKind::ExactOffload,
+    pub(super) fn attention_of(&self, spent: &Spent, policy: TurnPolicy) -> AttentionKind {
+        match (self.chooses(policy), spent.pages.fetched) {
+            (true, _) => AttentionKind::Selective,
+            (false, 0) => AttentionKind::Dense,
+            (false, _) => AttentionKind::ExactOffload,
         }
     }
 
+    fn chooses(&self, policy: TurnPolicy) -> bool {
+        self.model.selective.is_some() && policy != TurnPolicy::Exact
+    }
+
     /// Runs the token that was just picked, reading what the policy chooses where there is one.
-    pub(super) fn decode(&mut self, gpu: &Gpu, token: u32) -> Result<(), EngineError> {
-        self.model.is_choosing = self.model.selective.is_some();
+    pub(super) fn decode(&mut self, gpu: &Gpu, token: u32, policy: TurnPolicy) -> Result<(), EngineError> {
+        self.model.is_choosing = self.chooses(policy);
         let result = self.run_chunk(gpu, &[token]);
         self.model.is_choosing = false;
         result

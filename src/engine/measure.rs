@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 use crate::base::{Rng, Tiers};
 use crate::gpu::Gpu;
 
-use super::command::{BenchRow, EngineEvent, IoSummary, Sampling, StopReason, TurnId, TurnSummary};
+use super::command::{BenchRow, BenchTests, EngineEvent, IoSummary, Sampling, StopReason, TurnId, TurnSummary};
 use super::error::EngineError;
 use super::handle::{EnginePort, StopWatch};
 use super::loaded::{Loaded, Spent};
 use super::sampler::Sampler;
+use super::turn::TurnPolicy;
 use super::worker::Worker;
 
 /// Bytes of logits that are read back at once.
@@ -51,28 +52,22 @@ impl Worker {
         Ok(measured(gpu, loaded, &before, tokens.len(), began.elapsed(), stop))
     }
 
-    pub(super) fn bench(
-        &mut self,
-        turn: TurnId,
-        n_prompt: &[usize],
-        n_gen: &[usize],
-        depths: &[usize],
-        repetitions: usize,
-    ) -> Result<TurnSummary, EngineError> {
+    pub(super) fn bench(&mut self, turn: TurnId, tests: &BenchTests) -> Result<TurnSummary, EngineError> {
         let watch = self.port.stop_watch();
         let (Some(gpu), Some(loaded)) = (&self.gpu, &mut self.loaded) else { return Err(EngineError::NoModel) };
         let (began, before) = (Instant::now(), loaded.spent());
-        let longest = n_prompt.iter().chain(n_gen).max().copied().unwrap_or(0) + depths.iter().max().copied().unwrap_or(0);
+        let lengths = || tests.n_prompt.iter().chain(&tests.n_gen);
+        let longest = lengths().max().copied().unwrap_or(0) + tests.depths.iter().max().copied().unwrap_or(0);
         let limit = loaded.model.kv.limit();
         if longest > limit {
             return Err(EngineError::TooLong { tokens: longest, limit, advice: String::new() });
         }
-        let mut b = Bench { gpu, loaded, port: &self.port, turn, watch, rng: Rng::new(7) };
-        let depths = if depths.is_empty() { &[0][..] } else { depths };
+        let mut b = Bench { gpu, loaded, port: &self.port, turn, watch, rng: Rng::new(7), tests };
+        let depths = if tests.depths.is_empty() { &[0][..] } else { &tests.depths };
         for &depth in depths {
-            for (tests, decode) in [(n_prompt, false), (n_gen, true)] {
-                for &n in tests.iter().filter(|n| **n > 0) {
-                    if !b.row(n, depth, decode, repetitions.max(1))? {
+            for (lengths, decode) in [(&tests.n_prompt, false), (&tests.n_gen, true)] {
+                for &n in lengths.iter().filter(|n| **n > 0) {
+                    if !b.row(n, depth, decode)? {
                         return Ok(measured(gpu, b.loaded, &before, 0, began.elapsed(), StopReason::Cancelled));
                     }
                 }
@@ -89,13 +84,15 @@ struct Bench<'a> {
     turn: TurnId,
     watch: StopWatch,
     rng: Rng,
+    tests: &'a BenchTests,
 }
 
 impl Bench<'_> {
     /// One line: an untimed repetition, then the timed ones. False when stopped.
-    fn row(&mut self, n: usize, depth: usize, decode: bool, repetitions: usize) -> Result<bool, EngineError> {
+    fn row(&mut self, n: usize, depth: usize, decode: bool) -> Result<bool, EngineError> {
+        let repetitions = self.tests.repetitions.max(1);
         let mut samples = Vec::new();
-        let (mut encode_ms, mut dispatches) = (0.0, 0);
+        let (mut encode_ms, mut dispatches, mut disk_bytes) = (0.0, 0, 0);
         self.fill(depth)?;
         for repetition in 0..=repetitions {
             if self.watch.stopped() {
@@ -103,7 +100,7 @@ impl Bench<'_> {
             }
             self.loaded.truncate(depth);
             self.loaded.pace.finish(self.gpu)?;
-            let before = (self.loaded.pace.encode, self.loaded.pace.n_dispatches);
+            let before = (self.loaded.pace.encode, self.loaded.pace.n_dispatches, self.loaded.spent());
             let began = Instant::now();
             if decode {
                 self.decode(n)?
@@ -115,18 +112,22 @@ impl Bench<'_> {
                 samples.push(n as f64 / secs);
                 encode_ms = (self.loaded.pace.encode - before.0).as_secs_f64() * 1e3 / n as f64;
                 dispatches = self.loaded.pace.n_dispatches - before.1;
+                disk_bytes += self.loaded.spent().since(&before.2).moved.disk_to_ram;
             }
         }
         let kind = if decode { "tg" } else { "pp" };
         let at = if depth > 0 { format!(" @ d{depth}") } else { String::new() };
-        let output = 2 * (self.loaded.model.output.rows * self.loaded.model.output.cols) as u64;
+        let model = &self.loaded.model;
+        let output = 2 * (model.output.rows * model.output.cols) as u64;
         let row = BenchRow {
             test: format!("{kind}{n}{at}"),
             samples,
             dispatches: if decode { dispatches / n } else { dispatches },
             encode_ms_per_token: encode_ms,
-            weight_bytes_per_token: self.loaded.model.weight_bytes_per_token(),
-            flops_per_token: self.loaded.model.layer_flops_per_token() + if decode { output } else { 0 },
+            weight_bytes_per_token: model.weight_bytes_per_token(),
+            flops_per_token: model.layer_flops_per_token() + if decode { output } else { 0 },
+            disk_bytes_per_token: disk_bytes / (n * repetitions) as u64,
+            chosen: model.selective.as_ref().filter(|_| decode).and_then(|s| s.summary()),
         };
         self.port.emit(EngineEvent::BenchResult { turn: self.turn, row: Box::new(row) });
         Ok(true)
@@ -139,10 +140,11 @@ impl Bench<'_> {
 
     fn fill(&mut self, depth: usize) -> Result<(), EngineError> {
         self.loaded.truncate(0);
-        if depth > 0 {
-            self.prefill(depth)?;
+        match depth {
+            0 => Ok(()),
+            _ if self.tests.fill => self.loaded.fill(self.gpu, depth),
+            _ => self.prefill(depth),
         }
-        Ok(())
     }
 
     /// Prefills `n` random tokens; logits of the last token only, as llama-bench does.
@@ -166,9 +168,12 @@ impl Bench<'_> {
         let loaded = &mut *self.loaded;
         let greedy = Sampler::new(Sampling::default());
         loaded.pace.set_whole(true);
+        if let Some(selective) = &mut loaded.model.selective {
+            selective.begin_answer(n);
+        }
         for token in tokens {
             loaded.reserve(self.gpu, loaded.tokens.len() + 1)?;
-            loaded.run_chunk(self.gpu, &[token])?;
+            loaded.decode(self.gpu, token, TurnPolicy::AsLoaded)?;
             loaded.pick(self.gpu, 0, &greedy)?;
         }
         Ok(())
@@ -194,7 +199,7 @@ pub(super) fn measured(
         generated_tokens: 0,
         decode_ms: 0.0,
         tokens_per_s: 0.0,
-        attention: loaded.attention_of(&spent),
+        attention: loaded.attention_of(&spent, TurnPolicy::AsLoaded),
         kv_bytes: Tiers { vram: kv.bytes(), ram: report.usage.ram.now.0 + staging, disk: report.usage.disk.now.0 },
         kv_peak_bytes: Tiers { vram: kv.peak_bytes(), ram: report.usage.ram.peak.0 + staging, disk: report.usage.disk.peak.0 },
         moved_bytes: spent.moved,

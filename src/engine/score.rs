@@ -6,70 +6,109 @@
 //! 1. What decode steps read of the context is what is measured; nothing else differs between two runs on one device.
 //! 2. So the prefix is cut into the largest chunks there are, not by measured speed as answers are: the same bits every time.
 //! 3. Stop is obeyed between chunks and between steps.
+//! 4. After a page that was lost, the steps begin again, so that the policy has seen all of them; each row is told once.
 
 use std::time::{Duration, Instant};
 
 use crate::base::limits::MAX_PREFILL_CHUNK;
+use crate::gpu::Gpu;
 
 use super::command::{EngineEvent, StopReason, TurnId, TurnSummary};
 use super::error::EngineError;
+use super::handle::{EnginePort, StopWatch};
+use super::loaded::{Loaded, Spent};
 use super::measure::measured;
+use super::selective::MassSteps;
+use super::turn::TurnPolicy;
 use super::worker::Worker;
+
+/// How far a scoring has come; survives a lost page and a lost device.
+struct Score {
+    turn: TurnId,
+    tokens: Vec<u32>,
+    n_prefix: usize,
+    watch: StopWatch,
+    before: Option<Spent>,
+    prefill: Duration,
+    decode: Duration,
+    /// rows that were told
+    n_told: usize,
+}
 
 impl Worker {
     /// Logits of the positions `n_prefix ..` of `tokens`, each by a decode step.
-    pub(super) fn score(&mut self, turn: TurnId, tokens: &[u32], n_prefix: usize) -> Result<TurnSummary, EngineError> {
-        let watch = self.port.stop_watch();
-        let (Some(gpu), Some(loaded)) = (&self.gpu, &mut self.loaded) else { return Err(EngineError::NoModel) };
-        if tokens.len() <= n_prefix {
+    pub(super) fn score(&mut self, turn: TurnId, tokens: Vec<u32>, n_prefix: usize) -> Result<TurnSummary, EngineError> {
+        let (watch, prefill, decode) = (self.port.stop_watch(), Duration::ZERO, Duration::ZERO);
+        let mut score = Score { turn, tokens, n_prefix, watch, before: None, prefill, decode, n_told: 0 };
+        self.until_done(|gpu, loaded, port| score.run(gpu, loaded, port))
+    }
+}
+
+impl Score {
+    fn run(&mut self, gpu: &Gpu, loaded: &mut Loaded, port: &EnginePort) -> Result<TurnSummary, EngineError> {
+        if self.tokens.len() <= self.n_prefix {
             return Err(EngineError::Empty);
         }
         let limit = loaded.model.kv.limit();
-        if tokens.len() > limit {
-            return Err(EngineError::TooLong { tokens: tokens.len(), limit, advice: String::new() });
+        if self.tokens.len() > limit {
+            return Err(EngineError::TooLong { tokens: self.tokens.len(), limit, advice: String::new() });
         }
-        loaded.leave_document(gpu, tokens)?;
-        loaded.truncate(0);
-        loaded.reserve(gpu, tokens.len())?;
+        loaded.leave_document(gpu, &self.tokens)?;
+        loaded.truncate(if self.before.is_none() { 0 } else { self.n_prefix });
+        let before = *self.before.get_or_insert_with(|| loaded.spent());
+        loaded.reserve(gpu, self.tokens.len())?;
         loaded.watch_device(gpu)?;
         if let Some(selective) = &mut loaded.model.selective {
-            selective.begin_answer(tokens.len() - n_prefix);
-            selective.measure_mass();
+            selective.begin_answer(self.tokens.len() - self.n_prefix);
+            selective.measure_mass(MassSteps::All);
         }
-        let (before, began) = (loaded.spent(), Instant::now());
-        let (mut prefill, mut n_steps, mut stop) = (Duration::ZERO, 0, StopReason::Length);
-        while loaded.tokens.len() < tokens.len() {
-            if watch.stopped() {
+        let mut stop = StopReason::Length;
+        while loaded.tokens.len() < self.tokens.len() {
+            if self.watch.stopped() {
                 stop = StopReason::Cancelled;
                 break;
             }
-            let first = loaded.tokens.len();
-            let n_left = n_prefix.saturating_sub(first);
-            loaded.pace.set_whole(n_left == 0);
-            if n_left > 0 {
-                let n = loaded.model.chunk_at(first, n_left, MAX_PREFILL_CHUNK);
-                loaded.run_chunk(gpu, &tokens[first..first + n])?;
-                loaded.pace.finish(gpu)?;
-                prefill = began.elapsed();
-                let tokens_per_s = (first + n) as f64 / prefill.as_secs_f64().max(1e-9);
-                self.port.emit(EngineEvent::Prefill { turn, done: first + n, total: n_prefix, tokens_per_s });
-            } else {
-                loaded.decode(gpu, tokens[first])?;
-                loaded.model.run_output(gpu, &mut loaded.pace, 0)?;
-                loaded.pace.finish(gpu)?;
-                n_steps += 1;
-                let (rows, vocab_size) = (loaded.all_logits(gpu)?, loaded.model.dims.vocab_size);
-                self.port.emit(EngineEvent::LogitsRows { turn, first, rows, vocab_size });
+            match self.n_prefix.saturating_sub(loaded.tokens.len()) {
+                0 => self.step(gpu, loaded, port)?,
+                n_left => self.read(gpu, loaded, port, n_left)?,
             }
             loaded.look(gpu)?;
         }
-        let decode = began.elapsed() - prefill;
-        loaded.tell(&self.port);
+        loaded.tell(port);
         Ok(TurnSummary {
-            generated_tokens: n_steps,
-            decode_ms: decode.as_secs_f64() * 1e3,
-            tokens_per_s: n_steps as f64 / decode.as_secs_f64().max(1e-9),
-            ..measured(gpu, loaded, &before, n_prefix, prefill, stop)
+            generated_tokens: self.n_told,
+            decode_ms: self.decode.as_secs_f64() * 1e3,
+            tokens_per_s: self.n_told as f64 / self.decode.as_secs_f64().max(1e-9),
+            ..measured(gpu, loaded, &before, self.n_prefix, self.prefill, stop)
         })
+    }
+
+    /// A chunk of the prefix, of which `n_left` tokens are not read yet.
+    fn read(&mut self, gpu: &Gpu, loaded: &mut Loaded, port: &EnginePort, n_left: usize) -> Result<(), EngineError> {
+        let (began, first) = (Instant::now(), loaded.tokens.len());
+        loaded.pace.set_whole(false);
+        let n = loaded.model.chunk_at(first, n_left, MAX_PREFILL_CHUNK);
+        loaded.run_chunk(gpu, &self.tokens[first..first + n])?;
+        loaded.pace.finish(gpu)?;
+        self.prefill += began.elapsed();
+        let tokens_per_s = (first + n) as f64 / self.prefill.as_secs_f64().max(1e-9);
+        port.emit(EngineEvent::Prefill { turn: self.turn, done: first + n, total: self.n_prefix, tokens_per_s });
+        Ok(())
+    }
+
+    /// The next token.
+    fn step(&mut self, gpu: &Gpu, loaded: &mut Loaded, port: &EnginePort) -> Result<(), EngineError> {
+        let (began, first) = (Instant::now(), loaded.tokens.len());
+        loaded.pace.set_whole(true);
+        loaded.decode(gpu, self.tokens[first], TurnPolicy::AsLoaded)?;
+        loaded.model.run_output(gpu, &mut loaded.pace, 0)?;
+        loaded.pace.finish(gpu)?;
+        let (rows, vocab_size) = (loaded.all_logits(gpu)?, loaded.model.dims.vocab_size);
+        self.decode += began.elapsed();
+        if first == self.n_prefix + self.n_told {
+            self.n_told += 1;
+            port.emit(EngineEvent::LogitsRows { turn: self.turn, first, rows, vocab_size });
+        }
+        Ok(())
     }
 }

@@ -17,6 +17,19 @@ use super::handle::{EnginePort, StopWatch};
 use super::loaded::{Loaded, Picked, Spent};
 use super::sampler::Sampler;
 use super::saved::DocumentRef;
+use super::selective::MassSteps;
+
+/// What the decode steps of one turn read of the context.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum TurnPolicy {
+    /// what the policy that the model was loaded with chooses; everything where there is none
+    #[default]
+    AsLoaded,
+    /// the same; a few steps, which read everything, measure the attention that it kept
+    Sampled,
+    /// everything
+    Exact,
+}
 
 /// How far a turn has come; survives a lost device.
 pub(super) struct Turn {
@@ -37,6 +50,7 @@ pub(super) struct Turn {
     has_text: bool,
     /// document that the prompt begins with, and its tokens
     document: Option<(DocumentRef, Vec<u32>)>,
+    policy: TurnPolicy,
     pub(super) before: Option<Spent>,
     began_ns: u64,
     /// none while it goes on
@@ -62,6 +76,7 @@ impl Turn {
             text_done: 0,
             has_text: false,
             document: None,
+            policy: TurnPolicy::default(),
             before: None,
             began_ns: telemetry::now(),
             ended_ns: None,
@@ -71,6 +86,12 @@ impl Turn {
     /// The prompt begins with `tokens` of a document, whose KV may be there already or is to be kept.
     pub(super) fn on_document(mut self, document: DocumentRef, tokens: Vec<u32>) -> Turn {
         self.document = Some((document, tokens));
+        self
+    }
+
+    /// Its decode steps read what `policy` says.
+    pub(super) fn reading(mut self, policy: TurnPolicy) -> Turn {
+        self.policy = policy;
         self
     }
 
@@ -174,6 +195,9 @@ impl Turn {
         let mut row = last_chunk - 1;
         if let Some(selective) = &mut loaded.model.selective {
             selective.begin_answer(self.max_tokens);
+            if self.policy == TurnPolicy::Sampled {
+                selective.measure_mass(MassSteps::Few);
+            }
         }
         loop {
             let began = Instant::now();
@@ -186,7 +210,7 @@ impl Turn {
             let (encode, dispatches) = (loaded.pace.encode, loaded.pace.n_dispatches);
             loaded.reserve(gpu, loaded.tokens.len() + 1)?;
             loaded.pace.set_whole(true);
-            loaded.decode(gpu, token)?;
+            loaded.decode(gpu, token, self.policy)?;
             loaded.look(gpu)?;
             row = 0;
             self.decode += began.elapsed();
@@ -332,7 +356,7 @@ impl Turn {
             generated_tokens: self.generated.len(),
             decode_ms: millis(self.decode),
             tokens_per_s: self.tokens_per_s(),
-            attention: loaded.attention_of(&spent),
+            attention: loaded.attention_of(&spent, self.policy),
             kv_bytes: Tiers { vram: kv.bytes(), ram: report.usage.ram.now.0 + staging, disk: report.usage.disk.now.0 },
             kv_peak_bytes: Tiers {
                 vram: kv.peak_bytes(),

@@ -26,7 +26,7 @@ use super::handle::{EngineHandle, EnginePort};
 use super::library::{self, SavedError};
 use super::loaded::Loaded;
 use super::saved::{DocumentRef, LibraryAction};
-use super::turn::Turn;
+use super::turn::{Turn, TurnPolicy};
 
 /// Events that a lane remembers between two looks.
 const EVENTS_PER_LANE: usize = 1 << 16;
@@ -94,8 +94,8 @@ impl Worker {
                 self.loaded = None;
                 self.port.emit(EngineEvent::ModelUnloaded);
             }
-            EngineCommand::Ask { turn, messages, document, sampling, max_tokens } => {
-                let result = self.ask(turn, &messages, document, sampling, max_tokens);
+            EngineCommand::Ask { turn, messages, document, sampling, max_tokens, policy } => {
+                let result = self.ask(turn, &messages, document, sampling, max_tokens, policy);
                 self.report(turn, result);
             }
             EngineCommand::AskMany { questions, document, sampling, max_tokens } => {
@@ -117,11 +117,11 @@ impl Worker {
                 self.report(turn, result);
             }
             EngineCommand::Score { turn, tokens, n_prefix } => {
-                let result = self.score(turn, &tokens, n_prefix);
+                let result = self.score(turn, tokens, n_prefix);
                 self.report(turn, result);
             }
-            EngineCommand::Bench { turn, n_prompt, n_gen, depths, repetitions } => {
-                let result = self.bench(turn, &n_prompt, &n_gen, &depths, repetitions);
+            EngineCommand::Bench { turn, tests } => {
+                let result = self.bench(turn, &tests);
                 self.report(turn, result);
             }
             EngineCommand::Library(action) => self.library(&action),
@@ -209,6 +209,7 @@ impl Worker {
         document: Option<DocumentRef>,
         sampling: Sampling,
         max_tokens: usize,
+        policy: TurnPolicy,
     ) -> Result<TurnSummary, EngineError> {
         let watch = self.port.stop_watch();
         let loaded = self.loaded.as_ref().ok_or(EngineError::NoModel)?;
@@ -217,7 +218,7 @@ impl Worker {
             self.port.emit(EngineEvent::Notice(note));
         }
         let begins = document.and_then(|d| Some((document_tokens(loaded, messages, &d, &prompt.tokens)?, d)));
-        let turn = Turn::new(turn, prompt.tokens, sampling, max_tokens, watch);
+        let turn = Turn::new(turn, prompt.tokens, sampling, max_tokens, watch).reading(policy);
         self.run_turn(match begins {
             Some((tokens, document)) => turn.on_document(document, tokens),
             None => turn,
@@ -238,11 +239,12 @@ impl Worker {
     }
 
     pub(super) fn run_turn(&mut self, mut turn: Turn) -> Result<TurnSummary, EngineError> {
-        self.persist(|gpu, loaded, port| turn.run(gpu, loaded, port))
+        self.until_done(|gpu, loaded, port| turn.run(gpu, loaded, port))
     }
 
-    /// Runs what goes on where it stopped, again after every page that was computed again and every device that was rebuilt.
-    pub(super) fn persist<T>(
+    /// Runs what remembers how far it has come: again after every damaged page that was repaired and every device that was
+    /// rebuilt.
+    pub(super) fn until_done<T>(
         &mut self,
         mut run: impl FnMut(&Gpu, &mut Loaded, &EnginePort) -> Result<T, EngineError>,
     ) -> Result<T, EngineError> {

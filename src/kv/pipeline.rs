@@ -14,8 +14,9 @@
 //! Limits: unpacking takes time in proportion to its bytes, and all pages wait for the slower of the two links.
 //!
 //! Source: LeoAM, section 4.4: T0 + (D (1 - theta) + D theta delta) / B = Tc + t(D theta). The paper prints t(D delta), which
-//! does not depend on what is solved for; section 4.4 itself introduces "the decompression time t(D theta)". B is measured
-//! while running, where the paper tests the hardware beforehand.
+//! does not depend on what is solved for; section 4.4 itself introduces "the decompression time t(D theta)". Packing takes
+//! time as well, which the paper leaves out: D theta / pack comes on the left. B is measured while running, packing and
+//! unpacking beforehand, where the paper tests all of the hardware beforehand.
 
 /// Weight of the newest measurement in a running rate.
 const NEWEST_WEIGHT: f64 = 0.2;
@@ -42,6 +43,8 @@ pub struct LinkRates {
     pub nvme: f64,
     /// RAM to VRAM
     pub pcie: f64,
+    /// working element to INT4, by unpacked bytes
+    pub pack: f64,
     /// INT4 to the working element, by unpacked bytes
     pub unpack: f64,
 }
@@ -83,6 +86,8 @@ pub struct RunningRates {
     pub nvme: RunningRate,
     /// RAM to VRAM
     pub pcie: RunningRate,
+    /// working element to INT4
+    pub pack: RunningRate,
     /// INT4 to the working element
     pub unpack: RunningRate,
 }
@@ -108,7 +113,7 @@ impl RunningRates {
     /// All of them, where those that the load needs were measured: a link that carries nothing need not be known.
     pub fn for_load(&self, load: &LayerLoad) -> Option<LinkRates> {
         let nvme = if load.disk_bytes == 0 { Some(f64::INFINITY) } else { self.nvme.get() };
-        Some(LinkRates { nvme: nvme?, pcie: self.pcie.get()?, unpack: self.unpack.get()? })
+        Some(LinkRates { nvme: nvme?, pcie: self.pcie.get()?, pack: self.pack.get()?, unpack: self.unpack.get()? })
     }
 }
 
@@ -125,9 +130,10 @@ impl LayerLoad {
 
     /// What `theta` is expected to cost.
     pub fn forecast(&self, theta: f64, rates: &LinkRates) -> Forecast {
+        let packing_secs = theta * self.bytes() as f64 / rates.pack;
         Forecast {
             theta,
-            io_secs: self.other_secs + self.plain_secs(rates) * (1.0 - theta * (1.0 - self.packed_ratio)),
+            io_secs: self.other_secs + self.plain_secs(rates) * (1.0 - theta * (1.0 - self.packed_ratio)) + packing_secs,
             compute_secs: self.compute_secs + theta * self.bytes() as f64 / rates.unpack,
         }
     }
@@ -136,7 +142,7 @@ impl LayerLoad {
     pub fn solve_theta(&self, rates: &LinkRates) -> Forecast {
         let plain = self.forecast(0.0, rates);
         let bubble_secs = plain.bubble_secs();
-        let saved_secs = self.plain_secs(rates) * (1.0 - self.packed_ratio);
+        let saved_secs = self.plain_secs(rates) * (1.0 - self.packed_ratio) - self.bytes() as f64 / rates.pack;
         let added_secs = self.bytes() as f64 / rates.unpack;
         // Packing that does not shorten the way only adds work.
         if !(bubble_secs > 0.0 && saved_secs > 0.0) {
@@ -171,7 +177,7 @@ mod tests {
 
     use super::*;
 
-    const RATES: LinkRates = LinkRates { nvme: 5e9, pcie: 20e9, unpack: 100e9 };
+    const RATES: LinkRates = LinkRates { nvme: 5e9, pcie: 20e9, pack: f64::INFINITY, unpack: 100e9 };
 
     fn load() -> LayerLoad {
         LayerLoad { disk_bytes: 50_000_000, ram_bytes: 50_000_000, packed_ratio: 0.28, other_secs: 1e-3, compute_secs: 8e-3 }
@@ -195,6 +201,14 @@ mod tests {
         ] {
             assert_eq!(hidden.solve_theta(&RATES).theta, 0.0, "{hidden:?}");
         }
+    }
+
+    #[test]
+    fn theta_is_none_of_it_where_packing_takes_longer_than_it_saves() {
+        // 5 ns per byte are carried, of which 3.6 are saved.
+        let slow = LinkRates { nvme: 2e8, ..RATES };
+        assert!(load().solve_theta(&LinkRates { pack: 1e9, ..slow }).theta > 0.0);
+        assert_eq!(load().solve_theta(&LinkRates { pack: 2e8, ..slow }).theta, 0.0);
     }
 
     #[test]
@@ -225,11 +239,12 @@ mod tests {
     fn rates_are_known_once_the_links_in_use_were_measured() {
         let mut rates = RunningRates::default();
         rates.pcie.observe(1000, 1.0);
+        rates.pack.observe(1000, 1.0);
         rates.unpack.observe(1000, 1.0);
         assert_eq!(rates.for_load(&load()), None);
         assert!(rates.for_load(&LayerLoad { disk_bytes: 0, ..load() }).is_some());
         rates.nvme.observe(1000, 1.0);
-        assert_eq!(rates.for_load(&load()), Some(LinkRates { nvme: 1000.0, pcie: 1000.0, unpack: 1000.0 }));
+        assert_eq!(rates.for_load(&load()), Some(LinkRates { nvme: 1000.0, pcie: 1000.0, pack: 1000.0, unpack: 1000.0 }));
     }
 
     #[test]
@@ -249,8 +264,10 @@ mod tests {
     }
 
     prop_compose! {
-        fn any_rates()(nvme in 1e8f64..1e10, pcie in 1e9f64..6e10, unpack in 1e9f64..1e12) -> LinkRates {
-            LinkRates { nvme, pcie, unpack }
+        fn any_rates()(
+            nvme in 1e8f64..1e10, pcie in 1e9f64..6e10, pack in 1e8f64..1e12, unpack in 1e9f64..1e12,
+        ) -> LinkRates {
+            LinkRates { nvme, pcie, pack, unpack }
         }
     }
 

@@ -10,12 +10,12 @@
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
-use super::arch::{self, Keys};
+use super::arch::{self, Keys, Wanted};
 use super::fingerprint::Fingerprint;
 use super::gguf::Gguf;
 use super::mapped::{Bytes, map_file};
 use super::meta::{self, ModelMeta};
-use super::plan::{Matrix, ModelPlan, TensorRef};
+use super::plan::{Matrix, ModelPlan, PositionPlan, TensorRef};
 use super::quant::{TensorType, dequantize};
 use super::safetensors_dir::{HfFolder, HfTokenizerFiles};
 use super::synthetic::Synthetic;
@@ -82,7 +82,7 @@ impl ModelFile {
     pub fn synthetic(name: &str, weight_type: &str, seed: u64) -> Result<ModelFile, ModelError> {
         let synthetic = Synthetic::new(name, weight_type, seed)?;
         let source = Source::Synthetic(synthetic);
-        let plan = make_plan(&source, None)?;
+        let plan = make_plan(&source, Wanted::default())?;
         let tensors = source.tensors();
         let stored = |(_, entry): (&str, &TensorEntry)| entry.ty.as_ref().map_or(0, |ty| stored_bytes(*ty, &entry.shape));
         let meta = ModelMeta {
@@ -104,7 +104,7 @@ impl ModelFile {
             )));
         }
         let source = Source::Gguf { gguf, bytes };
-        let plan = make_plan(&source, None)?;
+        let plan = make_plan(&source, Wanted::default())?;
         let arch = source.architecture()?;
         let meta = match &source {
             Source::Gguf { gguf, bytes } => meta::of_gguf(gguf, bytes.get(), &plan, arch, name)?,
@@ -117,7 +117,7 @@ impl ModelFile {
         let folder = HfFolder::open(dir)?;
         let name = dir.canonicalize().ok().and_then(|d| Some(d.file_name()?.to_string_lossy().into_owned()));
         let source = Source::Folder { folder: Box::new(folder), dir: dir.to_owned() };
-        let plan = make_plan(&source, None)?;
+        let plan = make_plan(&source, Wanted::default())?;
         let arch = source.architecture()?;
         let meta = match &source {
             Source::Folder { folder, .. } => meta::of_folder(folder, &plan, arch, name.as_deref().unwrap_or("model")),
@@ -132,12 +132,19 @@ impl ModelFile {
     }
 
     /// Tells the plan which window will be used, before any weight is loaded: LongRoPE models (Phi-3) rotate differently
-    /// when the window is not larger than the one they were first trained for. The dims stay as they are.
+    /// when the window is not larger than the one they were first trained for. And which base of the rotary embedding instead
+    /// of its own. The dims stay as they are.
     ///
     /// # Errors
-    /// None that opening the model would not have had.
-    pub fn limit_context(&mut self, n_tokens: usize) -> Result<(), ModelError> {
-        self.plan = make_plan(&self.source, Some(n_tokens))?;
+    /// A base for a model without a rotary embedding.
+    pub fn adapt(&mut self, context: Option<usize>, rope_base: Option<f64>) -> Result<(), ModelError> {
+        let plan = make_plan(&self.source, Wanted { context, rope_base })?;
+        if rope_base.is_some() && !matches!(plan.position, PositionPlan::Rope(_)) {
+            return Err(ModelError::Unsupported(
+                "this model has no rotary embedding, so its base cannot be set; leave out --rope-base".to_owned(),
+            ));
+        }
+        self.plan = plan;
         Ok(())
     }
 
@@ -359,7 +366,7 @@ impl Source {
     }
 }
 
-fn make_plan(source: &Source, context: Option<usize>) -> Result<ModelPlan, ModelError> {
+fn make_plan(source: &Source, wanted: Wanted) -> Result<ModelPlan, ModelError> {
     // Only GGUF files keep rope factors in tensors.
     let read = |name: &str| -> Result<Vec<f32>, ModelError> {
         let (entry, info) = source.tensors().require(name)?;
@@ -369,7 +376,7 @@ fn make_plan(source: &Source, context: Option<usize>) -> Result<ModelPlan, Model
         }
         Ok(out)
     };
-    arch::plan(&source.keys()?, source.tensors(), &read, context)
+    arch::plan(&source.keys()?, source.tensors(), &read, wanted)
 }
 
 fn range<'a>(bytes: &'a Bytes, entry: &TensorEntry) -> Result<&'a [u8], ModelError> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use strata::base::{Bytes, Tiers};
 use strata::engine::{
     Amount, AttentionKind, DocumentRef, EngineCommand, EngineEvent, EngineHandle, FolderHook, KvDtype, LoadOptions, Message,
-    ModelSource, PolicyKind, Question, Role, Sampling, SelectiveSpec, StopReason, TurnId, TurnSummary,
+    ModelSource, PolicyKind, Question, Role, Sampling, SelectiveSpec, StopReason, TurnId, TurnPolicy, TurnSummary,
 };
 
 use strata::kv::store::{Fault, FaultOp, Faulty, Folder, Rule};
@@ -34,7 +34,14 @@ fn messages(text: &str, question: &str) -> Vec<Message> {
 
 fn ask_alone(handle: &EngineHandle, text: &str, question: &str) -> (String, Box<TurnSummary>) {
     let (messages, sampling) = (messages(text, question), Sampling::default());
-    handle.send(EngineCommand::Ask { turn: 99, messages, document: None, sampling, max_tokens: MAX_TOKENS });
+    handle.send(EngineCommand::Ask {
+        turn: 99,
+        messages,
+        document: None,
+        sampling,
+        max_tokens: MAX_TOKENS,
+        policy: TurnPolicy::AsLoaded,
+    });
     let (events, end) = finish(handle);
     let text = |event| if let EngineEvent::Token { text, .. } = event { Some(text) } else { None };
     (events.into_iter().filter_map(text).collect(), end.unwrap())

@@ -5,6 +5,7 @@
 mod common;
 
 mod batch;
+mod bench;
 mod logits;
 mod offload;
 #[path = "../common/plain_forward.rs"]

@@ -41,7 +41,14 @@ fn ask(handle: &EngineHandle, text: &str, question: &str) -> Answer {
 fn try_ask(handle: &EngineHandle, text: &str, question: &str) -> Result<Answer, String> {
     let messages = vec![Message { role: Role::User, content: format!("{text}\n\n{question}") }];
     let document = Some(reference(text));
-    handle.send(EngineCommand::Ask { turn: 7, messages, document, sampling: Sampling::default(), max_tokens: 40 });
+    handle.send(EngineCommand::Ask {
+        turn: 7,
+        messages,
+        document,
+        sampling: Sampling::default(),
+        max_tokens: 40,
+        policy: Default::default(),
+    });
     let (events, end) = finish(handle);
     let mut answer = Answer { text: String::new(), summary: end?, notices: Vec::new() };
     for event in events {
@@ -114,6 +121,29 @@ fn saved_document_is_not_read_again_after_a_restart() {
 }
 
 #[test]
+fn saved_document_of_another_rope_base_is_read_again() {
+    let test = "saved_document_of_another_rope_base_is_read_again";
+    let dir = tempfile::tempdir().unwrap();
+    let text = document();
+    let load = |rope_base| {
+        let options =
+            LoadOptions { rope_base, kv_dir: Some(dir.path().to_owned()), context: Some(16_384), ..LoadOptions::default() };
+        Some(engine_hooked(test, ModelSource::BuiltIn, options, None)?.0)
+    };
+    let cached = |handle: EngineHandle| {
+        let cached = ask(&handle, &text, QUESTION).summary.cached_tokens;
+        close(handle);
+        cached
+    };
+    let Some(own) = load(None) else { return };
+    assert_eq!(cached(own), 0);
+    assert_eq!(cached(load(Some(1e5)).unwrap()), 0);
+    // Each base has a store of its own, and finds it again.
+    assert!(cached(load(Some(1e5)).unwrap()) > 4000);
+    assert!(cached(load(None).unwrap()) > 4000);
+}
+
+#[test]
 fn context_over_every_upper_budget_is_answered_from_the_disk() {
     let test = "context_over_every_upper_budget_is_answered_from_the_disk";
     let dir = tempfile::tempdir().unwrap();
@@ -121,7 +151,14 @@ fn context_over_every_upper_budget_is_answered_from_the_disk() {
     let Some(dense) = engine(test, dir.path(), [None; 3], None) else { return };
     let ask_plain = |handle: &EngineHandle| {
         let messages = vec![Message { role: Role::User, content: format!("{text}\n\n{QUESTION}") }];
-        handle.send(EngineCommand::Ask { turn: 1, messages, document: None, sampling: Sampling::default(), max_tokens: 20 });
+        handle.send(EngineCommand::Ask {
+            turn: 1,
+            messages,
+            document: None,
+            sampling: Sampling::default(),
+            max_tokens: 20,
+            policy: Default::default(),
+        });
         let (events, end) = finish(handle);
         let text: String = events
             .iter()
@@ -142,7 +179,14 @@ fn context_over_every_upper_budget_is_answered_from_the_disk() {
 
     let tiny = engine(test, dir.path(), [Some(1500 << 10), Some(1200 << 10), Some(1 << 20)], None).unwrap();
     let messages = vec![Message { role: Role::User, content: format!("{text}\n\n{QUESTION}") }];
-    tiny.send(EngineCommand::Ask { turn: 1, messages, document: None, sampling: Sampling::default(), max_tokens: 20 });
+    tiny.send(EngineCommand::Ask {
+        turn: 1,
+        messages,
+        document: None,
+        sampling: Sampling::default(),
+        max_tokens: 20,
+        policy: Default::default(),
+    });
     let refused = finish(&tiny).1.unwrap_err();
     assert!(refused.contains("--ram-budget") && refused.contains("MiB"), "{refused}");
 }

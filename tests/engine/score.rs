@@ -1,12 +1,18 @@
 //! Teacher-forced scoring: rows as decoding gives them, the same bits every time.
 
+use std::path::{Path, PathBuf};
+
 use strata::base::{Bytes, Tiers};
-use strata::engine::{EngineCommand, EngineEvent, EngineHandle, KvDtype, LoadOptions, ModelSource, TurnSummary};
+use strata::engine::{DocumentRef, EngineCommand, EngineEvent, EngineHandle, KvDtype, LoadOptions, ModelSource, TurnSummary};
+use strata::model::ModelFile;
+use strata::token::{ChatMessage, ChatTemplate};
 
 use crate::common::nmse;
 use crate::{engine, engine_with, finish};
 
 const N_PREFIX: usize = 300;
+/// A page of the built-in model on the disk.
+const PAGE_BYTES: usize = 64 * 3072 / 6;
 
 fn tokens() -> Vec<u32> {
     let mut rng = strata::base::Rng::new(11);
@@ -60,6 +66,58 @@ fn score_twice_gives_the_same_bits_and_offloaded_the_same_distributions() {
     assert!(summary.pages.fetched > 0, "nothing was offloaded: {summary:?}");
     let (error, _) = nmse(&offloaded, &first);
     assert!(error <= 1e-6, "{error:.2e}");
+}
+
+/// The tokens that reading `text` ahead gives, and what is left of them for a question.
+fn tokens_of(text: &str) -> Vec<u32> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/demo-model/strata-quote-6m-Q8_0.gguf");
+    let (file, tokenizer) = (ModelFile::open(&path).unwrap(), strata::engine::tokenizer(&ModelSource::BuiltIn).unwrap());
+    let template = ChatTemplate::for_model(file.info().chat_template.as_deref(), &tokenizer).unwrap();
+    template.prompt(&tokenizer, &[ChatMessage::new("user", text)], false).unwrap().tokens
+}
+
+#[test]
+fn score_over_a_damaged_page_repairs_it_and_tells_every_row_once() {
+    let test = "score_over_a_damaged_page";
+    let dir = tempfile::tempdir().unwrap();
+    // Neither tier above the disk holds the context, so that every step reads from the disk.
+    let budgets = Tiers { vram: Some(Bytes(1400 << 10)), ram: Some(Bytes(1 << 20)), disk: None };
+    let options = LoadOptions { budgets, kv_dir: Some(dir.path().to_owned()), ..LoadOptions::default() };
+    let Some((handle, _)) = engine_with(test, ModelSource::BuiltIn, options) else { return };
+    let text = "The ferryman counted the boats and went home. ".repeat(90);
+    let tokens = tokens_of(&text);
+    let document = DocumentRef {
+        content_hash: *blake3::hash(text.as_bytes()).as_bytes(),
+        name: "ferry.txt".into(),
+        bytes: text.len() as u64,
+        pages: 1,
+        text_bytes: text.len(),
+        save: true,
+    };
+    let score = || EngineCommand::Score { turn: 2, tokens: tokens.clone(), n_prefix: tokens.len() - 8 };
+    handle.send(EngineCommand::Read { turn: 1, text, document: Some(document) });
+    finish(&handle).1.unwrap();
+    let (want, first, summary) = rows(&handle, score());
+    assert_eq!(summary.pages.recomputed, 0);
+    let arena = files(dir.path()).into_iter().find(|path| path.ends_with("kv-0000.arena")).unwrap();
+    for (what, stride) in [("one page in twenty", 20), ("every page", 1)] {
+        let mut bytes = std::fs::read(&arena).unwrap();
+        bytes.chunks_mut(PAGE_BYTES).step_by(stride).for_each(|page| page[1000] ^= 0x10);
+        std::fs::write(&arena, bytes).unwrap();
+        let (got, first_again, summary) = rows(&handle, score());
+        assert!(summary.pages.recomputed > 0, "{what}: {:?}", summary.pages);
+        assert_eq!((first_again, got.len(), summary.generated_tokens), (first, want.len(), 8), "{what}");
+        let (error, _) = nmse(&got, &want);
+        assert!(error <= 1e-6, "{what}: {error:.2e}");
+    }
+}
+
+/// Every file under `dir`.
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let (dirs, mut files): (Vec<_>, Vec<_>) =
+        std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()).partition(|p| p.is_dir());
+    files.extend(dirs.iter().flat_map(|dir| self::files(dir)));
+    files
 }
 
 #[test]

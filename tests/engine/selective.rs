@@ -5,7 +5,7 @@ use std::path::Path;
 use strata::base::{Bytes, Tiers};
 use strata::engine::{
     Amount, AttentionKind, EngineCommand, EngineEvent, EngineHandle, LoadOptions, Message, ModelSource, PolicyKind, Role,
-    Sampling, SelectiveSpec, TurnSummary,
+    Sampling, SelectiveSpec, TurnPolicy, TurnSummary,
 };
 
 use crate::{engine_with, finish};
@@ -25,9 +25,13 @@ fn engine(test: &str, spec: Option<SelectiveSpec>, [vram, ram]: [Option<u64>; 2]
 }
 
 fn ask(handle: &EngineHandle, question: &str) -> (String, Box<TurnSummary>) {
+    ask_by(handle, question, TurnPolicy::AsLoaded)
+}
+
+fn ask_by(handle: &EngineHandle, question: &str, policy: TurnPolicy) -> (String, Box<TurnSummary>) {
     let messages = vec![Message { role: Role::User, content: format!("{}\n\n{question}", document()) }];
     let sampling = Sampling::default();
-    handle.send(EngineCommand::Ask { turn: 7, messages, document: None, sampling, max_tokens: 24 });
+    handle.send(EngineCommand::Ask { turn: 7, messages, document: None, sampling, max_tokens: 24, policy });
     let (events, end) = finish(handle);
     let text = |event| if let EngineEvent::Token { text, .. } = event { Some(text) } else { None };
     (events.into_iter().filter_map(text).collect(), end.unwrap())
@@ -74,6 +78,36 @@ fn leoam_finds_what_the_window_cannot_see_and_keeps_what_it_chose() {
         assert!(text.starts_with("The average magic number of Rino is Netokomo-"), "{budgets:?}: {text}");
         assert!(text.ends_with("0923.") || budgets[0].is_some(), "{budgets:?}: {text}");
     }
+}
+
+#[test]
+fn turn_asked_exactly_reads_everything_but_not_the_document_again() {
+    let test = "turn_asked_exactly_reads_everything";
+    let Some(handle) = engine(test, Some(spec(PolicyKind::Window, 0.05)), [None; 2]) else { return };
+    let (blind, _) = ask(&handle, QUESTION);
+    assert_ne!(blind, ANSWER, "the window is too wide for this test");
+    let (exact, summary) = ask_by(&handle, QUESTION, TurnPolicy::Exact);
+    assert_eq!(exact, ANSWER);
+    assert_eq!((summary.attention, &summary.chosen, summary.pages.skipped), (AttentionKind::Dense, &None, 0));
+    let n_read = summary.prompt_tokens - summary.cached_tokens;
+    assert!(n_read <= 64, "{n_read} of {} tokens were read again", summary.prompt_tokens);
+    assert_eq!(ask(&handle, QUESTION).0, blind, "the policy is back");
+}
+
+#[test]
+fn sampled_turn_says_what_was_kept_in_a_few_steps_and_answers_the_same() {
+    let test = "sampled_turn_says_what_was_kept";
+    let budgets = [Some(6 << 20), Some(2 << 20)];
+    let Some(handle) = engine(test, Some(spec(PolicyKind::LeoAm, 0.1)), budgets) else { return };
+    let (_, plain) = ask(&handle, QUESTION);
+    assert_eq!((plain.chosen.as_ref().unwrap().mass_steps, plain.chosen.unwrap().mass), (0, None));
+    let (text, summary) = ask_by(&handle, QUESTION, TurnPolicy::Sampled);
+    assert_eq!(text, ANSWER);
+    let chosen = summary.chosen.unwrap();
+    assert!((2..=4).contains(&chosen.mass_steps), "{} of {} steps", chosen.mass_steps, chosen.steps);
+    let mass = chosen.mass.unwrap();
+    assert_eq!(mass.len(), 6, "one for each layer");
+    assert!(mass.iter().all(|m| m.kept > 0.1 && m.kept <= m.best + 1e-6 && m.best <= 1.0 + 1e-6), "{mass:?}");
 }
 
 #[test]

@@ -50,7 +50,14 @@ impl Chat {
             save,
         };
         let (messages, document) = (self.messages.clone(), Some(document));
-        handle.send(EngineCommand::Ask { turn: 1, messages, document, sampling: Sampling::default(), max_tokens: 10 });
+        handle.send(EngineCommand::Ask {
+            turn: 1,
+            messages,
+            document,
+            sampling: Sampling::default(),
+            max_tokens: 10,
+            policy: Default::default(),
+        });
         let (events, end) = finish(handle);
         let said = |e: &EngineEvent| if let EngineEvent::Token { text, .. } = e { Some(text.clone()) } else { None };
         let text: String = events.iter().filter_map(said).collect();

@@ -24,7 +24,7 @@ struct Answer {
 }
 
 fn ask_with(handle: &EngineHandle, messages: Vec<Message>, sampling: Sampling, max_tokens: usize) -> Answer {
-    handle.send(EngineCommand::Ask { turn: 7, messages, document: None, sampling, max_tokens });
+    handle.send(EngineCommand::Ask { turn: 7, messages, document: None, sampling, max_tokens, policy: Default::default() });
     let (events, end) = finish(handle);
     let text = events.iter().filter_map(|e| if let EngineEvent::Token { text, .. } = e { Some(text.as_str()) } else { None });
     Answer { text: text.collect(), summary: end.unwrap(), events }
@@ -113,6 +113,7 @@ fn stop_ends_prefill_and_keeps_what_was_read() {
         document: None,
         sampling: Sampling::default(),
         max_tokens: 24,
+        policy: Default::default(),
     });
     let seen = loop {
         if let EngineEvent::Prefill { done, .. } = handle.wait(std::time::Duration::from_secs(60)).unwrap() {
@@ -143,7 +144,14 @@ fn prompt_over_the_window_is_refused_with_both_numbers() {
             break tokens;
         }
     };
-    handle.send(EngineCommand::Ask { turn: 3, messages, document: None, sampling: Sampling::default(), max_tokens: 8 });
+    handle.send(EngineCommand::Ask {
+        turn: 3,
+        messages,
+        document: None,
+        sampling: Sampling::default(),
+        max_tokens: 8,
+        policy: Default::default(),
+    });
     let (_, end) = finish(&handle);
     let sentence = end.unwrap_err();
     assert!(sentence.contains(&n.to_string()) && sentence.contains("200") && sentence.contains("--context"), "{sentence}");
@@ -202,6 +210,7 @@ fn model_that_cannot_be_opened_is_a_sentence_and_the_engine_lives() {
         document: None,
         sampling: Sampling::default(),
         max_tokens: 1,
+        policy: Default::default(),
     });
     assert!(finish(&handle).1.unwrap_err().contains("No model is loaded"));
 }

@@ -171,7 +171,7 @@ fn phi3_as_gguf_with_long_factors_gives_the_same_logits() {
     let mut converted = open(&w).unwrap();
     assert_same_logits("phi3", &original, &converted);
     let long = converted.plan().position.clone();
-    converted.limit_context(32).unwrap();
+    converted.adapt(Some(32), None).unwrap();
     assert_ne!(converted.plan().position, long);
 }
 

@@ -99,8 +99,30 @@ fn fingerprint_is_the_same_for_every_window_and_settings_are_those_in_force() ->
     let dir = with_config("phi3-longrope-long", |_| {});
     let mut file = ModelFile::open(dir.path())?;
     let (model, settings) = (file.fingerprint()?, file.plan().settings_fingerprint());
-    file.limit_context(32)?;
+    file.adapt(Some(32), None)?;
     assert_eq!(file.fingerprint()?, model);
     assert_ne!(file.plan().settings_fingerprint(), settings);
     Ok(())
+}
+
+#[test]
+fn rope_base_that_is_wanted_changes_the_settings_and_not_the_model() -> Result<(), ModelError> {
+    let mut file = open(&large());
+    let (model, settings) = (file.fingerprint()?, file.plan().settings_fingerprint());
+    file.adapt(None, Some(500_000.0))?;
+    assert_eq!(file.fingerprint()?, model);
+    assert_ne!(file.plan().settings_fingerprint(), settings);
+    let mut same = large();
+    same.set("llama.rope.freq_base", Val::F32(500_000.0));
+    assert_eq!(file.plan().settings_fingerprint(), open(&same).plan().settings_fingerprint());
+    file.adapt(None, None)?;
+    assert_eq!(file.plan().settings_fingerprint(), settings);
+    Ok(())
+}
+
+#[test]
+fn rope_base_of_a_model_that_does_not_rotate_is_refused() {
+    let dir = with_config("opt", |_| {});
+    let sentence = ModelFile::open(dir.path()).unwrap().adapt(None, Some(500_000.0)).unwrap_err().to_string();
+    assert!(sentence.contains("--rope-base"), "{sentence}");
 }

@@ -60,7 +60,7 @@ fn logits_of_every_family_match_transformers() {
         let mut file = ModelFile::open(&dir).unwrap();
         let tokens = tokens(&dir);
         if name.ends_with("short") {
-            file.limit_context(tokens.len()).unwrap();
+            file.adapt(Some(tokens.len()), None).unwrap();
         }
         let got = PlainModel::load(&file).logits(&tokens).concat();
         let error = nmse(&got, &reference_logits(&dir));
@@ -91,9 +91,9 @@ fn plan_of_each_family_has_its_own_traits() {
 fn longrope_window_up_to_the_original_uses_the_short_factors() {
     let mut file = ModelFile::open(&fixture("phi3-longrope-long")).unwrap();
     let long = file.plan().position.clone();
-    file.limit_context(33).unwrap();
+    file.adapt(Some(33), None).unwrap();
     assert_eq!(file.plan().position, long);
-    file.limit_context(32).unwrap();
+    file.adapt(Some(32), None).unwrap();
     assert_ne!(file.plan().position, long);
 }
 

@@ -380,14 +380,7 @@ fn long_chat_lays_out_only_what_is_in_view() {
     let chat = rig.harness.state_mut().state.chat_mut();
     for id in 0..100 {
         let outcome = Outcome::Done(Box::new(summary(100, 10, StopReason::Eos)));
-        let exchange = Exchange {
-            id: 1000 + id,
-            question: format!("Q{id}?"),
-            answer: answer.clone(),
-            outcome,
-            attempt: 0,
-            resumed_tokens: 0,
-        };
+        let exchange = Exchange { answer: answer.clone(), outcome, ..Exchange::new(1000 + id, format!("Q{id}?")) };
         chat.exchanges.push(exchange);
     }
     chat.exchanges[50].answer = format!("{answer}\n\n").repeat(100);

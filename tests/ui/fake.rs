@@ -9,8 +9,9 @@ use strata::app::settings::ThemeChoice;
 use strata::app::{StrataApp, WindowOptions};
 use strata::base::{MovedBytes, PageCounts, Tiers};
 use strata::engine::{
-    AttentionKind, EngineCommand, EngineEvent, EngineHandle, EnginePort, IoSummary, KvDtype, KvSetup, LibraryAction, LoadOptions,
-    ModelInfo, ModelSource, Sampling, SavedDocument, SavedState, StopReason, TurnId, TurnSummary,
+    AttentionKind, ChosenSummary, EngineCommand, EngineEvent, EngineHandle, EnginePort, IoSummary, KvDtype, KvSetup,
+    LibraryAction, LoadOptions, MassKept, ModelInfo, ModelSource, Sampling, SavedDocument, SavedState, SelectiveSpec, StopReason,
+    TurnId, TurnSummary,
 };
 
 /// The window and the engine's end of its channels.
@@ -94,6 +95,24 @@ pub fn summary(context_used: usize, generated_tokens: usize, stop: StopReason) -
         encode_ms_per_token: 0.3,
         stop,
     }
+}
+
+/// The same of an answer that read 12 % of the context.
+pub fn selective_summary(context_used: usize, generated_tokens: usize) -> TurnSummary {
+    let layer = |kept| MassKept { kept, best: 0.993, best_blocks: 0.99, recall: 0.8 };
+    let chosen = ChosenSummary {
+        spec: SelectiveSpec::default(),
+        steps: generated_tokens as u64 - 1,
+        share_read: 0.118,
+        reuse: 0.9,
+        foreseen: 0.5,
+        evaluations_per_step: 100.0,
+        evaluation_ms_per_step: 0.4,
+        mass: Some([0.995, 0.99, 0.985, 0.94, 0.98, 0.99].map(layer).to_vec()),
+        mass_steps: 5,
+    };
+    let summary = summary(context_used, generated_tokens, StopReason::Eos);
+    TurnSummary { attention: AttentionKind::Selective, chosen: Some(chosen), ..summary }
 }
 
 /// How a window is made.
@@ -186,6 +205,13 @@ impl Rig {
         self.emit(EngineEvent::TurnStarted { turn, prompt_tokens: 400, cached_tokens: 0 });
         self.emit(EngineEvent::Token { turn, text: text.into(), n: 30, tokens_per_s: 31.2, context_used: 430 });
         self.emit(EngineEvent::Finished { turn, summary: Box::new(summary(430, 30, StopReason::Eos)) });
+    }
+
+    /// A whole answer of a policy that read 12 % of the context.
+    pub fn answer_selectively(&mut self, turn: TurnId, text: &str) {
+        self.emit(EngineEvent::TurnStarted { turn, prompt_tokens: 16_020, cached_tokens: 0 });
+        self.emit(EngineEvent::Token { turn, text: text.into(), n: 96, tokens_per_s: 31.2, context_used: 16_116 });
+        self.emit(EngineEvent::Finished { turn, summary: Box::new(selective_summary(16_116, 96)) });
     }
 
     /// Drops a document on the window, which is read and counted.

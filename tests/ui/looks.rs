@@ -110,6 +110,24 @@ fn conversation(setup: Setup) -> Rig {
     rig
 }
 
+/// A selective answer that was checked and found to part from the exact one, and one about the whole diary.
+fn checked(setup: Setup) -> Rig {
+    let mut rig = with_diary(setup);
+    let turn = rig.ask("Who told Pepys of the fire, and when?");
+    rig.answer_selectively(turn, "His maid Jane called him up about three in the morning, to tell of a great fire in the City.");
+    rig.harness.get_by_label("Check exactly").click();
+    let Some(EngineCommand::Ask { turn, .. }) = rig.command() else { panic!("not checked") };
+    let text = "His maid Jane called him up about three in the morning, to tell them of a great fire they saw in the City.";
+    rig.emit(EngineEvent::Token { turn, text: text.into(), n: 26, tokens_per_s: 8.2, context_used: 16_116 });
+    let exact = TurnSummary { attention: AttentionKind::ExactOffload, tokens_per_s: 8.2, ..summary(16_116, 26, StopReason::Eos) };
+    rig.emit(EngineEvent::Finished { turn, summary: Box::new(exact) });
+    let turn = rig.ask("How many times does he go to the Tower?");
+    rig.answer_selectively(turn, "He goes to the Tower twice on that day.");
+    rig.harness.remove_cursor();
+    rig.harness.run();
+    rig
+}
+
 fn reading(setup: Setup) -> Rig {
     let mut rig = with_diary(setup);
     rig.harness.get_by_label("Read now").click();
@@ -163,6 +181,11 @@ fn card_of_a_book_in_three_tiers_looks_as_it_did() {
 #[test]
 fn answer_with_offload_looks_as_it_did() {
     offload(small(ThemeChoice::Dark)).harness.snapshot("offload_dark");
+}
+
+#[test]
+fn checked_answer_looks_as_it_did() {
+    checked(Setup { size: [960.0, 760.0], ..small(ThemeChoice::Light) }).harness.snapshot("checked_light");
 }
 
 #[test]
@@ -221,6 +244,7 @@ fn every_page_in_both_themes_has_its_glyphs_and_names() {
         (0..30).for_each(|_| rig.harness.step());
         save(&mut rig, "hover", scale);
         save(&mut conversation(setup()), "chat", scale);
+        save(&mut checked(setup()), "checked", scale);
         save(&mut reading(setup()), "reading", scale);
         save(&mut refused(setup()), "refused", scale);
         save(&mut reading(Setup { size: [760.0, 480.0], ..setup() }), "narrow", scale);

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod behaviour;
+mod check;
 mod documents;
 mod fake;
 mod looks;

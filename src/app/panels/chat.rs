@@ -8,11 +8,13 @@ use std::collections::HashMap;
 use egui::{CornerRadius, Label, Rect, RichText, ScrollArea, Sense, Ui, UiBuilder, pos2, vec2};
 use egui_commonmark::{CommonMarkCache, CommonMarkViewer};
 
+use super::check::{attention_note, check_ui, mass_words};
 use super::document_card::{document_card_ui, progress_ui, questions_ui};
 use super::{Action, attention_words};
 use crate::app::chat::{Exchange, Outcome};
+use crate::app::check::mass_kept;
 use crate::app::icon::{self, Icon};
-use crate::app::state::{Phase, Running, ViewState, stop_note};
+use crate::app::state::{Phase, Running, Task, ViewState, stop_note};
 use crate::app::theme::{self, GRID};
 use crate::app::widgets::{self, Weight};
 use crate::app::{format, markdown};
@@ -129,12 +131,16 @@ fn exchanges_ui(ui: &mut Ui, state: &ViewState, memory: &mut ChatMemory) -> Vec<
         let last = i + 1 == exchanges.len();
         let guess = 120.0 + guessed_height(exchange.question.len() + exchange.answer.len(), memory.width);
         item(ui, memory, (exchange.id, usize::MAX), guess, |ui, memory| {
-            let running = state.running_here().filter(|r| r.exchange == Some(exchange.id));
-            actions.extend(exchange_ui(ui, exchange, running, last && state.running.is_none(), memory));
+            let running = state.running_here().filter(|r| r.is_for(exchange.id));
+            let idle = state.running.is_none();
+            actions.extend(exchange_ui(ui, exchange, running, [last, idle], memory));
+            if let Outcome::Done(summary) = &exchange.outcome {
+                actions.extend(check_ui(ui, exchange, summary, running, idle));
+            }
             ui.add_space(theme::SECTION + GRID);
         });
     }
-    if let Some(running) = state.running_here().filter(|r| r.exchange.is_none()) {
+    if let Some(running) = state.running_here().filter(|r| r.task == Task::Read) {
         actions.extend(progress_ui(ui, running, "Reading"));
     }
     actions
@@ -144,7 +150,7 @@ fn exchange_ui(
     ui: &mut Ui,
     exchange: &Exchange,
     running: Option<&Running>,
-    may_ask_again: bool,
+    [last, idle]: [bool; 2],
     memory: &mut ChatMemory,
 ) -> Vec<Action> {
     question_ui(ui, &exchange.question);
@@ -161,8 +167,8 @@ fn exchange_ui(
     match (&exchange.outcome, running) {
         (Outcome::Running, Some(running)) => running_ui(ui, running),
         (Outcome::Running, None) => Vec::new(),
-        (Outcome::Failed(sentence), _) => failed_ui(ui, sentence, may_ask_again),
-        (Outcome::Done(summary), _) => done_ui(ui, exchange, summary, may_ask_again),
+        (Outcome::Failed(sentence), _) => failed_ui(ui, sentence, last && idle),
+        (Outcome::Done(summary), _) => done_ui(ui, exchange, summary, [last, idle]),
     }
 }
 
@@ -210,7 +216,8 @@ fn failed_ui(ui: &mut Ui, sentence: &str, may_ask_again: bool) -> Vec<Action> {
     actions
 }
 
-fn done_ui(ui: &mut Ui, exchange: &Exchange, summary: &TurnSummary, may_ask_again: bool) -> Vec<Action> {
+/// Asking again is offered under the last answer, and possible while nothing runs.
+fn done_ui(ui: &mut Ui, exchange: &Exchange, summary: &TurnSummary, [last, idle]: [bool; 2]) -> Vec<Action> {
     let mut actions = Vec::new();
     let (t, answer) = (theme::tokens(ui), exchange.answer.as_str());
     if answer.is_empty() {
@@ -226,12 +233,16 @@ fn done_ui(ui: &mut Ui, exchange: &Exchange, summary: &TurnSummary, may_ask_agai
     if !answer.is_empty() && widgets::icon_button(&mut row, Icon::Copy, "Copy answer").clicked() {
         actions.push(Action::Copy(answer.to_owned()));
     }
-    if may_ask_again && widgets::icon_button(&mut row, Icon::Redo, "Regenerate").clicked() {
-        actions.push(Action::Regenerate);
+    if last {
+        row.add_enabled_ui(idle, |row| {
+            if widgets::icon_button(row, Icon::Redo, "Regenerate").clicked() {
+                actions.push(Action::Regenerate);
+            }
+        });
     }
     row.add_space(GRID);
     let left = row.cursor().left();
-    widgets::caption(&mut row, cost(summary));
+    widgets::caption(&mut row, cost(summary)).on_hover_text(attention_note(summary));
     if let Some(moved) = moved(summary, exchange.resumed_tokens) {
         // Close under the line that it goes on from.
         ui.add_space(-2.0 * GRID);
@@ -248,6 +259,7 @@ pub fn cost(summary: &TurnSummary) -> String {
     if let Some(chosen) = &summary.chosen {
         parts.push(format!("{}, {:.0} % read", chosen.spec.kind, (chosen.share_read * 100.0).ceil()));
     }
+    parts.extend(mass_kept(summary).map(mass_words));
     if summary.generated_tokens > 0 {
         parts.push(format::speed(summary.tokens_per_s));
         parts.push(format!("{} to first token", format::seconds(summary.first_token_ms / 1000.0)));

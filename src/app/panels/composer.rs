@@ -7,7 +7,7 @@ use egui::{ScrollArea, TextEdit, Ui};
 
 use super::Action;
 use crate::app::icon::Icon;
-use crate::app::state::{ModelState, ViewState};
+use crate::app::state::{ModelState, Task, ViewState};
 use crate::app::theme::{self, GRID, GUTTER};
 use crate::app::{format, widgets};
 
@@ -72,7 +72,7 @@ fn box_ui(ui: &mut Ui, state: &mut ViewState, composition: &mut Composition) -> 
     let shown = frame.show(ui, |ui| {
         ui.spacing_mut().item_spacing.y = 2.0 * GRID;
         let hint = hint(state);
-        let busy = state.running.is_some();
+        let (busy, can_send) = (state.running.is_some(), state.can_send());
         ScrollArea::vertical().max_height(180.0).auto_shrink([false, true]).show(ui, |ui| {
             let field = TextEdit::multiline(&mut state.chat_mut().draft)
                 .id(composer_id())
@@ -89,21 +89,26 @@ fn box_ui(ui: &mut Ui, state: &mut ViewState, composition: &mut Composition) -> 
                 });
             ui.add(field).accessible_name("Question");
         });
-        if focused && enter && !busy {
+        if focused && enter && can_send {
             actions.push(Action::Send);
         }
         ui.horizontal(|ui| {
             meter_ui(ui, state);
             ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
-                if busy {
+                if busy && !can_send {
                     if widgets::round_button(ui, Icon::Stop, "Stop", true).clicked() {
                         actions.push(Action::Stop);
                     }
-                } else if widgets::round_button(ui, Icon::Send, "Send", state.can_send()).clicked() {
+                } else if widgets::round_button(ui, Icon::Send, "Send", can_send).clicked() {
                     actions.push(Action::Send);
                 }
                 ui.add_space(GRID);
-                widgets::caption(ui, if busy { "Esc stops" } else { "Enter sends" });
+                let keys = match (busy, can_send) {
+                    (false, _) => "Enter sends",
+                    (true, false) => "Esc stops",
+                    (true, true) => "Enter stops the check and sends",
+                };
+                widgets::caption(ui, keys);
             });
         });
     });
@@ -118,11 +123,12 @@ fn box_ui(ui: &mut Ui, state: &mut ViewState, composition: &mut Composition) -> 
 
 fn hint(state: &ViewState) -> String {
     let chat = state.chat();
-    match (state.running_here(), state.running.is_some()) {
-        (Some(running), _) if running.exchange.is_none() => "Reading; you can ask when it is done…".to_owned(),
-        (Some(_), _) => "Answering…".to_owned(),
-        (None, true) => "Another chat is busy…".to_owned(),
-        _ => match chat.documents.len() {
+    match (state.running.map(|r| r.task), state.running_here().is_some()) {
+        (Some(Task::Check(_)), _) => "Ask the next question; the check stops for it…".to_owned(),
+        (Some(Task::Read), true) => "Reading; you can ask when it is done…".to_owned(),
+        (Some(Task::Answer(_)), true) => "Answering…".to_owned(),
+        (Some(_), false) => "Another chat is busy…".to_owned(),
+        (None, _) => match chat.documents.len() {
             0 => "Ask a question, or drop a document here".to_owned(),
             1 => "Ask about the document…".to_owned(),
             n => format!("Ask about the {n} documents…"),

@@ -5,6 +5,7 @@
 //! ```
 
 pub mod chat;
+pub mod check;
 pub mod composer;
 pub mod document_card;
 pub mod documents;
@@ -51,6 +52,8 @@ pub enum Action {
     Stop,
     /// ask the last question again
     Regenerate,
+    /// answer this exchange once more, from everything
+    Check(u64),
     /// put text on the clipboard
     Copy(String),
     /// an empty chat

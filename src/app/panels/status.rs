@@ -3,6 +3,7 @@
 
 use egui::{Frame, Margin, Panel, Ui, vec2};
 
+use super::check::mass_words;
 use super::tiers::{TierBar, tiers_line_ui};
 use super::{Action, attention_words};
 use crate::app::state::{ModelState, Phase, ViewState};
@@ -60,6 +61,11 @@ fn parts(state: &ViewState) -> Vec<String> {
     };
     // Both kinds there are leave nothing out; which it is shows with the first answer.
     let expected = if state.load.policy.is_some() { attention_words(AttentionKind::Selective) } else { "exact" };
-    let attention = state.attention.map_or(expected, attention_words);
-    vec![device, attention.to_owned(), speed]
+    let mut attention = state.attention.map_or(expected, attention_words).to_owned();
+    if state.is_checking() {
+        attention = "checking exactly".to_owned();
+    } else if let Some(kept) = state.mass_kept {
+        attention += &format!(" ({})", mass_words(kept));
+    }
+    vec![device, attention, speed]
 }

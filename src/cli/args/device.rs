@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{at_least_one, share};
+use super::{at_least_one, number, share};
 use crate::base::{Bytes, LinkLimits, Tiers};
 use crate::engine::{Amount, KvDtype, LoadOptions, PolicyKind, SelectiveSpec};
 
@@ -73,10 +73,13 @@ pub struct DeviceArgs {
     /// Which keys attention reads
     #[arg(long, value_name = "POLICY", value_enum, default_value_t, env = "STRATA_KV_POLICY")]
     pub kv_policy: KvPolicy,
-    /// Share of the tokens that a policy reads, beside the beginning and the newest
-    #[arg(long, value_name = "SHARE", default_value_t = 0.1, env = "STRATA_IMPORTANCE", value_parser = share)]
-    pub importance: f32,
-    /// Read until this share of the attention is estimated to be in it, but no less than --importance (leoam)
+    /// What a policy reads beside the beginning and the newest: a share of the tokens such as 0.1 or 10%, or their number, from 2
+    #[arg(long, value_name = "SHARE|N", default_value = "0.1", env = "STRATA_IMPORTANCE", value_parser = importance)]
+    pub importance: Amount,
+    /// Off: leoam evaluates every token in VRAM instead of splitting chunks, to compare with
+    #[arg(long, value_name = "WHETHER", value_enum, default_value_t, env = "STRATA_TREE")]
+    pub tree: Switch,
+    /// Read until this share of the attention is estimated to be in it, but no less than --importance, a share (leoam)
     #[arg(long, value_name = "SHARE", env = "STRATA_MASS", value_parser = share)]
     pub mass: Option<f32>,
     /// Cap on the KV cache in VRAM, such as 512MiB or 2GiB [default: from what the device has free]
@@ -100,6 +103,9 @@ pub struct DeviceArgs {
     /// Write a Chrome trace of everything that happened, to open in Perfetto
     #[arg(long, value_name = "FILE.json", env = "STRATA_TRACE")]
     pub trace: Option<PathBuf>,
+    /// Base of the rotary embedding instead of the model's own, to measure it beyond the window it was trained for (with --context)
+    #[arg(long, value_name = "N", env = "STRATA_ROPE_BASE", value_parser = rope_base)]
+    pub rope_base: Option<f64>,
     /// Cap on the context in tokens [default: the model's window]
     #[arg(long, value_name = "N", env = "STRATA_CONTEXT", value_parser = at_least_one)]
     pub context: Option<usize>,
@@ -118,26 +124,50 @@ impl DeviceArgs {
             synchronous: self.pipeline == Switch::Off,
             policy: self.policy(),
             trace: self.trace.clone(),
+            rope_base: self.rope_base,
         }
     }
 
     /// What decode steps read; everything where there is none.
     fn policy(&self) -> Option<SelectiveSpec> {
         let kind = self.kv_policy.kind()?;
-        let amount = match self.mass.filter(|_| kind == PolicyKind::LeoAm) {
-            Some(mass) => Amount::Mass { mass, floor: self.importance },
-            None => Amount::Rate(self.importance),
+        let amount = match (self.mass.filter(|_| kind == PolicyKind::LeoAm), self.importance) {
+            (Some(mass), Amount::Rate(floor)) => Amount::Mass { mass, floor },
+            (_, amount) => amount,
         };
-        Some(SelectiveSpec { kind, amount, ..SelectiveSpec::default() })
+        Some(SelectiveSpec { kind, amount, tree: self.tree == Switch::On, ..SelectiveSpec::default() })
     }
 
     /// The same device and context with exact attention, f16 and whatever room the machine has: what others are judged by.
     pub fn exact_options(&self) -> LoadOptions {
-        LoadOptions { gpu: self.gpu.clone(), context: self.context, kv_dir: self.folder.kv_dir.clone(), ..LoadOptions::default() }
+        LoadOptions {
+            gpu: self.gpu.clone(),
+            context: self.context,
+            rope_base: self.rope_base,
+            kv_dir: self.folder.kv_dir.clone(),
+            ..LoadOptions::default()
+        }
     }
 
     /// The policy as `--kv-policy` has it.
     pub fn policy_name(&self) -> String {
         self.kv_policy.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
+}
+
+/// A share, a percentage, or a number of tokens from 2.
+fn importance(text: &str) -> Result<Amount, String> {
+    if let Some(percent) = text.strip_suffix('%') {
+        return number(percent, |x| (0.0..=100.0).contains(&x))
+            .map(|x| Amount::Rate(x / 100.0))
+            .ok_or_else(|| "it must be from 0% to 100%".to_owned());
+    }
+    let tokens = || text.parse().ok().filter(|n| *n > 1).map(Amount::Tokens);
+    share(text)
+        .map(Amount::Rate)
+        .or_else(|_| tokens().ok_or_else(|| "it must be a share from 0 to 1, or a whole number of tokens from 2".to_owned()))
+}
+
+fn rope_base(text: &str) -> Result<f64, String> {
+    text.parse::<f64>().ok().filter(|x| x.is_finite() && *x > 1.0).ok_or_else(|| "it must be a number above 1".to_owned())
 }

@@ -13,7 +13,7 @@ pub enum LibraryCommand {
     /// Show the saved documents, least recently used last
     List(LibraryArgs),
     /// Read documents ahead of questions, and keep the reading; Ctrl-C keeps what was read so far
-    Add(LibraryAddArgs),
+    Add(Box<LibraryAddArgs>),
     /// Delete the saved reading of a document; the document itself stays
     Remove(LibraryRemoveArgs),
     /// Check every saved page; exit 1 where one is damaged. Nothing is repaired: damaged pages are read again when needed

@@ -18,7 +18,7 @@ mod device;
 mod eval;
 mod library;
 
-pub use device::{DeviceArgs, FolderArg};
+pub use device::{DeviceArgs, FolderArg, KvPolicy};
 pub use eval::{EvalCommand, EvalKldArgs, EvalNeedleArgs, ResultsArgs};
 pub use library::{LibraryAddArgs, LibraryArgs, LibraryCommand, LibraryRemoveArgs};
 
@@ -200,6 +200,9 @@ pub struct BenchArgs {
     /// Tokens already in the cache when timing starts
     #[arg(short = 'd', long = "depth", value_name = "N,..", value_delimiter = ',', default_value = "0", env = "STRATA_DEPTH")]
     pub depths: Vec<usize>,
+    /// Fill the cache up to --depth with pseudo-random keys and values instead of reading tokens; seconds where reading takes hours
+    #[arg(long, env = "STRATA_FILL", value_parser = FalseyValueParser::new())]
+    pub fill: bool,
     /// Repetitions of each test, after one that is not timed
     #[arg(short = 'r', long = "repetitions", value_name = "N", default_value_t = 5, value_parser = at_least_one)]
     #[arg(env = "STRATA_REPETITIONS")]
@@ -275,6 +278,11 @@ impl BenchArgs {
         }
     }
 
+    /// The KV may be elsewhere than in VRAM, or not all of it read.
+    pub fn shows_tiers(&self) -> bool {
+        self.device.kv_policy != KvPolicy::Full || self.device.vram_budget.is_some()
+    }
+
     /// How to print; `--json` is `-o jsonl`.
     pub fn format(&self) -> BenchOutput {
         if self.json { BenchOutput::Jsonl } else { self.output }
@@ -311,7 +319,7 @@ mod tests {
 
     use super::*;
     use crate::base::{Bytes, LinkLimits, Tiers};
-    use crate::engine::{KvDtype, LoadOptions};
+    use crate::engine::{Amount, KvDtype, LoadOptions};
 
     fn parse(args: &[&str]) -> Result<Cli, clap::Error> {
         Cli::try_parse_from(std::iter::once("strata").chain(args.iter().copied()))
@@ -352,6 +360,8 @@ mod tests {
             &["ask", "--prompt", "q", "--kv-dtype", "q9"],
             &["ask", "--prompt", "q", "--kv-policy", "some"],
             &["ask", "--prompt", "q", "--kv-policy", "leoam", "--importance", "1.5"],
+            &["ask", "--prompt", "q", "--kv-policy", "leoam", "--importance", "101%"],
+            &["ask", "--prompt", "q", "--rope-base", "1"],
             &["ask", "--prompt", "q", "--limit", "pcie=fast"],
             &["ask", "--prompt", "q", "--pipeline", "maybe"],
             &["library"],
@@ -395,6 +405,19 @@ mod tests {
         let cli = parse(&["ask", "--prompt", "q"]).unwrap();
         let Some(Command::Ask(args)) = cli.command else { panic!("not ask") };
         assert_eq!(args.device.options(), LoadOptions::default());
+    }
+
+    #[test]
+    fn importance_is_a_share_a_percentage_or_a_number_of_tokens() {
+        let amount = |importance: &[&str]| {
+            let cli = parse(&[&["ask", "--prompt", "q", "--kv-policy", "leoam"], importance].concat()).unwrap();
+            let Some(Command::Ask(args)) = cli.command else { panic!("not ask") };
+            args.device.options().policy.unwrap().amount
+        };
+        assert_eq!(amount(&[]), Amount::Rate(0.1));
+        assert_eq!((amount(&["--importance", "1"]), amount(&["--importance", "25%"])), (Amount::Rate(1.0), Amount::Rate(0.25)));
+        assert_eq!(amount(&["--importance", "1024"]), Amount::Tokens(1024));
+        assert_eq!(amount(&["--mass", "0.9"]), Amount::Mass { mass: 0.9, floor: 0.1 });
     }
 
     #[test]

@@ -26,8 +26,19 @@ const COLUMNS: [Column; 8] = [
     ("encode ms/t", 11, true),
 ];
 const PEAK_COLUMN: Column = ("of peak", 7, true);
+const TIER_COLUMNS: [Column; 5] =
+    [("read", 6, true), ("reuse", 6, true), ("eval/t", 8, true), ("eval ms/t", 9, true), ("disk/t", 10, true)];
 
-const CSV_FIELDS: [&str; 19] = [
+/// Columns of a Markdown table beside those that are always there.
+#[derive(Debug, Clone, Copy)]
+pub struct Shown {
+    /// the share of the device's peak
+    pub peak: bool,
+    /// what was chosen, and what it read from the disk
+    pub tiers: bool,
+}
+
+const CSV_FIELDS: [&str; 25] = [
     "engine",
     "version",
     "model",
@@ -47,17 +58,23 @@ const CSV_FIELDS: [&str; 19] = [
     "flops_per_token",
     "read_share",
     "gemm_share",
+    "policy",
+    "disk_bytes_per_token",
+    "share_read",
+    "reuse",
+    "evaluations_per_step",
+    "evaluation_ms_per_step",
 ];
 
 /// What comes before the first row.
-pub fn head(format: BenchOutput, with_peak: bool) -> Option<String> {
+pub fn head(format: BenchOutput, shown: Shown) -> Option<String> {
     match format {
         BenchOutput::Md => {
-            let titles: Vec<String> = columns(with_peak).map(|(title, ..)| title.to_owned()).collect();
-            let rules: Vec<String> = columns(with_peak)
+            let titles: Vec<String> = columns(shown).map(|(title, ..)| title.to_owned()).collect();
+            let rules: Vec<String> = columns(shown)
                 .map(|(_, width, right)| if right { format!("{:-<1$}:", "", width - 1) } else { "-".repeat(width) })
                 .collect();
-            Some(md_row(&titles, with_peak) + &md_row(&rules, with_peak))
+            Some(md_row(&titles, shown) + &md_row(&rules, shown))
         }
         BenchOutput::Csv => Some(CSV_FIELDS.join(",") + "\n"),
         BenchOutput::Json | BenchOutput::Jsonl => None,
@@ -68,10 +85,10 @@ pub fn head(format: BenchOutput, with_peak: bool) -> Option<String> {
 ///
 /// # Errors
 /// Numbers that JSON cannot hold.
-pub fn row(format: BenchOutput, with_peak: bool, line: &Line) -> Result<Option<String>, CliError> {
+pub fn row(format: BenchOutput, shown: Shown, line: &Line) -> Result<Option<String>, CliError> {
     let json = || serde_json::to_value(line).map_err(|e| CliError::Failed(format!("cannot write the line: {e}")));
     Ok(match format {
-        BenchOutput::Md => Some(md_row(&cells(line), with_peak)),
+        BenchOutput::Md => Some(md_row(&cells(line, shown), shown)),
         BenchOutput::Csv => Some(csv_row(&json()?)),
         BenchOutput::Jsonl => Some(format!("{}\n", json()?)),
         BenchOutput::Json => None,
@@ -88,13 +105,15 @@ pub fn foot(info: &ModelInfo, peak: &Measured) -> String {
     )
 }
 
-fn columns(with_peak: bool) -> impl Iterator<Item = Column> {
-    COLUMNS.into_iter().chain(with_peak.then_some(PEAK_COLUMN))
+fn columns(shown: Shown) -> impl Iterator<Item = Column> {
+    let tiers = TIER_COLUMNS.into_iter().filter(move |_| shown.tiers);
+    COLUMNS.into_iter().chain(shown.peak.then_some(PEAK_COLUMN)).chain(tiers)
 }
 
-fn cells(line: &Line) -> Vec<String> {
-    let share = line.read_share.or(line.gemm_share);
-    vec![
+fn cells(line: &Line, shown: Shown) -> Vec<String> {
+    let percent = |share: Option<f64>| share.map_or_else(|| "N/A".to_owned(), |s| format!("{:.0} %", s * 100.0));
+    let number = |x: Option<f64>, decimals: usize| x.map_or_else(|| "N/A".to_owned(), |x| format!("{x:.decimals$}"));
+    let mut cells = vec![
         format!("{} {}", line.model, line.quantisation),
         Bytes(line.size_bytes).to_string(),
         count(line.n_params),
@@ -103,14 +122,22 @@ fn cells(line: &Line) -> Vec<String> {
         format!("{:.2} ± {:.2}", line.tokens_per_s_mean, line.sd),
         line.dispatches.to_string(),
         format!("{:.3}", line.encode_ms_per_token),
-        share.map_or_else(|| "N/A".to_owned(), |s| format!("{:.0} %", s * 100.0)),
-    ]
+    ];
+    if shown.peak {
+        cells.push(percent(line.read_share.or(line.gemm_share)));
+    }
+    if shown.tiers {
+        cells.extend([percent(line.share_read), percent(line.reuse)]);
+        cells.extend([number(line.evaluations_per_step, 0), number(line.evaluation_ms_per_step, 2)]);
+        cells.push(Bytes(line.disk_bytes_per_token).to_string());
+    }
+    cells
 }
 
 /// One row, each cell cut or padded to its column.
-fn md_row(cells: &[String], with_peak: bool) -> String {
+fn md_row(cells: &[String], shown: Shown) -> String {
     let mut text = String::from("|");
-    for ((_, width, right), cell) in columns(with_peak).zip(cells) {
+    for ((_, width, right), cell) in columns(shown).zip(cells) {
         let cell: String = cell.replace('|', "/").chars().take(width).collect();
         text += &if right { format!(" {cell:>width$} |") } else { format!(" {cell:<width$} |") };
     }

@@ -22,7 +22,7 @@ use crate::cli::error::CliError;
 use crate::cli::inputs;
 use crate::cli::session::Session;
 use crate::document::BLANK_LINE;
-use crate::engine::{EngineCommand, EngineEvent, Message, Role, Sampling, StopReason, TurnSummary};
+use crate::engine::{EngineCommand, EngineEvent, Message, Role, Sampling, StopReason, TurnPolicy, TurnSummary};
 use report::Summary;
 
 /// Tokens that a question takes with the template's own around it, at most.
@@ -148,7 +148,7 @@ fn converse(
         let question = &needle.fact.question;
         let content = if order == 0 { format!("{}{BLANK_LINE}{question}", document.hay.text) } else { question.clone() };
         messages.push(Message { role: Role::User, content });
-        let (said, cost) = ask(session, messages.clone(), args.max_tokens, console)?;
+        let (said, cost) = ask(session, messages.clone(), args, console)?;
         if cost.stop == StopReason::Cancelled {
             return Err(CliError::Failed("stopped before the last question; nothing was kept".to_owned()));
         }
@@ -162,13 +162,15 @@ fn converse(
 fn ask(
     session: &mut Session,
     messages: Vec<Message>,
-    max_tokens: usize,
+    args: &EvalNeedleArgs,
     console: &mut Console,
 ) -> Result<(String, TurnSummary), CliError> {
     let turn = session.next_turn();
     let sampling = Sampling { temperature: 0.0, ..Sampling::default() };
     let mut said = String::new();
-    let command = EngineCommand::Ask { turn, messages, document: None, sampling, max_tokens };
+    // Measuring reads everything: where the mass was asked for, it is to be known what came of it.
+    let policy = if args.device.mass.is_some() { TurnPolicy::Sampled } else { TurnPolicy::AsLoaded };
+    let command = EngineCommand::Ask { turn, messages, document: None, sampling, max_tokens: args.max_tokens, policy };
     let cost = session.run_turn(turn, command, console, |event, _| {
         if let EngineEvent::Token { text, .. } = event {
             said.push_str(&text);
@@ -213,6 +215,8 @@ impl From<HaystackError> for CliError {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use clap::Parser;
     use serde_json::Value;
 
@@ -220,6 +224,7 @@ mod tests {
     use crate::cli::args::{Cli, Command, EvalCommand};
     use crate::cli::interrupt::Interrupt;
     use crate::cli::scripted::{finished, session, token};
+    use crate::engine::{ChosenSummary, MassKept, SelectiveSpec};
 
     const GRID: [&str; 6] = ["--lengths", "900,1000", "--depths", "0,50,100", "--questions", "2"];
 
@@ -227,8 +232,9 @@ mod tests {
     fn play(more: &[&str], n_known: usize) -> Result<(Value, Vec<Vec<Message>>), CliError> {
         let words = ["strata", "eval", "needle", "--json"].iter().chain(&GRID).chain(more);
         let Some(Command::Eval(EvalCommand::Needle(args))) = Cli::parse_from(words).command else { panic!("not needle") };
+        let (selects, n_asked) = (args.device.options().policy.is_some(), Cell::new(0));
         let (session, worker) = session(Interrupt::default(), move |command, port| {
-            let EngineCommand::Ask { turn, messages, sampling, .. } = command else { panic!("{command:?}") };
+            let EngineCommand::Ask { turn, messages, sampling, policy, .. } = command else { panic!("{command:?}") };
             assert_eq!(sampling.temperature, 0.0);
             let (document, question) = messages[0].content.rsplit_once(BLANK_LINE).unwrap();
             let question = messages[1..].last().map_or(question, |last| &last.content);
@@ -237,7 +243,9 @@ mod tests {
             let said =
                 known.split_once(&begins).and_then(|(_, rest)| rest.split_once('.')).map_or("I do not know", |(value, _)| value);
             port.emit(token(*turn, 1, &format!("It is {said}.")));
-            port.emit(finished(*turn, 1, StopReason::Eos));
+            let EngineEvent::Finished { turn, mut summary } = finished(*turn, 1, StopReason::Eos) else { return };
+            summary.chosen = selects.then(|| chosen(n_asked.replace(n_asked.get() + 1), *policy));
+            port.emit(EngineEvent::Finished { turn, summary });
         });
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let result = run(&args, || session, &mut Console::plain(&mut out, &mut err, true));
@@ -270,6 +278,36 @@ mod tests {
             assert!(!second[0].content.ends_with(&second[2].content), "the same question twice");
             assert!(second[1].role == Role::Assistant && second[1].content.starts_with("It is "));
         }
+    }
+
+    /// Every second answer has three decode steps, others one.
+    fn chosen(i: usize, policy: TurnPolicy) -> ChosenSummary {
+        let (steps, reuse, kept) = if i.is_multiple_of(2) { (1, 0.5, 1.0) } else { (3, 0.9, 0.6) };
+        let layer = |kept| MassKept { kept, ..MassKept::default() };
+        let measured = policy == TurnPolicy::Sampled;
+        ChosenSummary {
+            spec: SelectiveSpec::default(),
+            steps,
+            share_read: 0.1,
+            reuse,
+            foreseen: 0.0,
+            evaluations_per_step: 0.0,
+            evaluation_ms_per_step: 0.0,
+            mass: measured.then(|| vec![layer(kept), layer(0.5)]),
+            mass_steps: if measured { steps } else { 0 },
+        }
+    }
+
+    #[test]
+    fn needle_reuse_and_mass_are_means_over_steps_and_null_where_not_measured() {
+        let summary = |more: &[&str]| play(more, usize::MAX).unwrap().0;
+        let full = summary(&[]);
+        assert_eq!((&full["reuse"], &full["mass_kept"]), (&Value::Null, &Value::Null));
+        let plain = summary(&["--kv-policy", "leoam"]);
+        assert!((plain["reuse"].as_f64().unwrap() - 0.8).abs() < 1e-9 && plain["mass_kept"].is_null(), "{plain}");
+        let measured = summary(&["--kv-policy", "leoam", "--mass", "0.9"]);
+        let kept: Vec<f64> = measured["mass_kept"].as_array().unwrap().iter().map(|v| v.as_f64().unwrap()).collect();
+        assert!(kept.len() == 2 && (kept[0] - 0.7).abs() < 1e-9 && (kept[1] - 0.5).abs() < 1e-9, "{kept:?}");
     }
 
     #[test]

@@ -98,7 +98,7 @@ impl Worker {
 
     fn run_batch(&mut self, turns: Vec<Turn>, document: Document) {
         let mut batch = Batch::new(turns, document.clone());
-        let Err(error) = self.persist(|gpu, loaded, port| batch.run(gpu, loaded, port)) else { return };
+        let Err(error) = self.until_done(|gpu, loaded, port| batch.run(gpu, loaded, port)) else { return };
         let is_memory = matches!(
             error,
             EngineError::Gpu(GpuError::OutOfMemory { .. }) | EngineError::Kv(KvError::Gpu(GpuError::OutOfMemory { .. }))

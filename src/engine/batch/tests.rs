@@ -7,6 +7,7 @@ use crate::base::Rng;
 use crate::engine::command::{KvDtype, LoadOptions, ModelSource, Sampling};
 use crate::engine::loaded::{Picked, open};
 use crate::engine::sampler::Sampler;
+use crate::engine::turn::TurnPolicy;
 use crate::gpu::GpuOptions;
 use crate::telemetry::Hub;
 
@@ -55,7 +56,7 @@ fn logits_of_rows_are_those_of_each_alone() {
         for rest in &rests {
             loaded.truncate(N_SHARED);
             read(&mut loaded, &rest[..rest.len() - 1]);
-            loaded.decode(&gpu, rest[rest.len() - 1]).unwrap();
+            loaded.decode(&gpu, rest[rest.len() - 1], TurnPolicy::AsLoaded).unwrap();
             let model = &loaded.model;
             model.run_output(&gpu, &mut loaded.pace, 0).unwrap();
             loaded.pace.finish(&gpu).unwrap();

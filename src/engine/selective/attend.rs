@@ -85,7 +85,9 @@ impl DeviceModel {
         let choice = self.choose(s, gpu, pace, layer, n_pages, evaluated)?;
         s.spent.evaluation += began.elapsed();
         let selection = &choice.selection;
-        if s.spent.mass.is_some() {
+        if s.mass_steps.holds(s.step) {
+            // Everything is going to come through the slots.
+            self.submit_slots(gpu, pace, &mut recorded)?;
             let all: Vec<u32> = (0..n_pages as u32).collect();
             if let Some((scoring, scores)) = self.score_tokens(s, gpu, pace, layer, &all)? {
                 s.spent.note_mass(layer, selection, &scoring.in_order(&scores, s.n_head));

@@ -52,6 +52,28 @@ struct ChosenOps {
     score: Vec<Binding>,
 }
 
+/// Steps in which what was chosen is compared with the attention there is, which reads everything.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum MassSteps {
+    /// none
+    #[default]
+    None,
+    /// the 3rd, the 7th, the 15th and so on: at most 8 of 1,000, and some of a short answer
+    Few,
+    /// every one
+    All,
+}
+
+impl MassSteps {
+    fn holds(self, step: usize) -> bool {
+        match self {
+            MassSteps::None => false,
+            MassSteps::Few => step >= 2 && (step + 2).is_power_of_two(),
+            MassSteps::All => true,
+        }
+    }
+}
+
 /// A policy at work, and what it needs of the device.
 pub(super) struct Selective {
     spec: SelectiveSpec,
@@ -84,6 +106,7 @@ pub(super) struct Selective {
     /// decode step of the answer, and how many it may take
     step: usize,
     n_steps: usize,
+    mass_steps: MassSteps,
     spent: Spent,
 }
 
@@ -124,6 +147,7 @@ impl Selective {
             clock: 0,
             step: 0,
             n_steps: 1,
+            mass_steps: MassSteps::None,
             spent: Spent::default(),
         })
     }
@@ -139,8 +163,7 @@ impl Selective {
             self.policy = policy;
         }
         (self.step, self.n_steps) = (0, n_steps.max(1));
-        self.spent = Spent::default();
-        self.expected = None;
+        (self.mass_steps, self.spent, self.expected) = (MassSteps::None, Spent::default(), None);
     }
 
     /// What the choices of this answer came to; none before the first.
@@ -148,9 +171,9 @@ impl Selective {
         self.spent.summary(self.spec, self.step as u64)
     }
 
-    /// From here to the end of the answer, what is chosen is compared with the attention there is, which reads everything.
-    pub(super) fn measure_mass(&mut self) {
-        self.spent.mass = Some(Vec::new());
+    /// In these steps of the answer, what is chosen is compared with the attention there is.
+    pub(super) fn measure_mass(&mut self, steps: MassSteps) {
+        self.mass_steps = steps;
     }
 
     /// One token was decoded.

@@ -24,8 +24,10 @@ pub(in crate::engine) struct Spent {
     n_resident: u64,
     /// those that had come because they were expected
     n_foreseen: u64,
-    /// by layer: sums over steps and KV heads, and how many; none where mass is not measured
-    pub mass: Option<Vec<(Fidelity, u64)>>,
+    /// by layer: sums over steps and KV heads, and how many; empty where mass was not measured
+    mass: Vec<(Fidelity, u64)>,
+    /// steps in which it was
+    n_mass_steps: u64,
 }
 
 impl Spent {
@@ -43,11 +45,11 @@ impl Spent {
     /// Compares what a layer chose with the attention of every token. `scores` are those of each query head.
     pub fn note_mass(&mut self, layer: usize, selection: &Selection, scores: &[Vec<f32>]) {
         let group = scores.len() / selection.blocks.len().max(1);
-        let Some(mass) = &mut self.mass else { return };
-        if mass.len() <= layer {
-            mass.resize(layer + 1, Default::default());
+        self.n_mass_steps += u64::from(layer == 0);
+        if self.mass.len() <= layer {
+            self.mass.resize(layer + 1, Default::default());
         }
-        let (sum, n) = &mut mass[layer];
+        let (sum, n) = &mut self.mass[layer];
         for (g, blocks) in selection.blocks.iter().enumerate() {
             let heads: Vec<&[f32]> = scores.iter().skip(g * group).take(group).map(Vec::as_slice).collect();
             let one = fidelity(&heads, blocks);
@@ -75,7 +77,8 @@ impl Spent {
             foreseen: share(self.n_foreseen, self.n_pages - self.n_resident),
             evaluations_per_step: self.n_evaluations as f64 / steps as f64,
             evaluation_ms_per_step: self.evaluation.as_secs_f64() * 1e3 / steps as f64,
-            mass: self.mass.as_ref().map(|layers| layers.iter().map(|(sum, n)| mean(sum, *n)).collect()),
+            mass: (self.n_mass_steps > 0).then(|| self.mass.iter().map(|(sum, n)| mean(sum, *n)).collect()),
+            mass_steps: self.n_mass_steps,
         })
     }
 }

@@ -80,6 +80,9 @@ impl LeoAm {
 
     /// Pages in VRAM that are likely to hold what any KV head wants, ascending.
     pub fn candidates(&self, view: &LayerView) -> Vec<u32> {
+        if !self.spec.tree {
+            return (0..view.n_pages()).filter(|page| view.tiers[*page] == Tier::Vram).map(|page| page as u32).collect();
+        }
         let free = self.spec.free_pages(view.n_pages());
         let mut is_candidate = vec![false; view.n_pages()];
         for kv_head in 0..view.n_kv_head {
@@ -136,10 +139,10 @@ impl LeoAm {
         if n_least == free.len() {
             return (vec![free], 0);
         }
-        if n_least == 0 && matches!(self.spec.amount, Amount::Rate(_)) {
+        if n_least == 0 && !matches!(self.spec.amount, Amount::Mass { .. }) {
             return (Vec::new(), 0);
         }
-        let smallest = if self.is_fine(view) { FINE_CHUNK_TOKENS } else { KV_BLOCK_TOKENS };
+        let smallest = if self.is_fine(view) && self.spec.tree { FINE_CHUNK_TOKENS } else { KV_BLOCK_TOKENS };
         let excess = mean_excess(view, kv_head, pages.clone(), |scores| Bounds::of_scores(scores).upper());
         let oracle = HeadOracle { view, kv_head, smallest, excess };
         let mut n_wanted = n_least;
@@ -151,6 +154,11 @@ impl LeoAm {
         }
         let chunk_tokens = self.chunk_tokens(view);
         let chunks: Vec<TokenRange> = pages.flat_map(|page| oracle.chunks(page, chunk_tokens)).collect();
+        if !self.spec.tree {
+            // Blocks are only what is read of the tokens: each of those was evaluated.
+            n_evaluations +=
+                chunks.iter().filter_map(|chunk| oracle.scores(*chunk)).map(|scores| scores.len() - 1).sum::<usize>();
+        }
         let selected = Tree::new(chunks, oracle).select(n_wanted);
         (selected.important().collect(), n_evaluations + selected.n_evaluations)
     }
@@ -169,6 +177,9 @@ impl LeoAm {
 
     /// Initial chunk where scores of tokens are known: by equation 2 in fine layers and steps, once their density is.
     fn chunk_tokens(&self, view: &LayerView) -> usize {
+        if !self.spec.tree {
+            return KV_BLOCK_TOKENS;
+        }
         if !self.is_fine(view) {
             return CHUNK_TOKENS;
         }

@@ -160,3 +160,14 @@ proptest! {
         prop_assert!(got.len() < n_blocks + 4);
     }
 }
+
+#[test]
+fn leoam_without_a_tree_reads_the_same_blocks_and_evaluates_every_token() {
+    let recorded = Recorded::random(11, 2, N_PAGES);
+    let spec = SelectiveSpec { tree: false, amount: Amount::Rate(0.025), ..SelectiveSpec::default() };
+    let (without, with) = (LeoAm::new(spec).select(&recorded.view(7)), leoam(Amount::Rate(0.025)).select(&recorded.view(7)));
+    assert_eq!(without.blocks, with.blocks);
+    assert_eq!(without.n_evaluations, 2 * 20 * KV_PAGE_TOKENS);
+    assert!(with.n_evaluations < without.n_evaluations / 4, "{}", with.n_evaluations);
+    assert_eq!(LeoAm::new(spec).candidates(&recorded.view(7)).len(), N_PAGES);
+}

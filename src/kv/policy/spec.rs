@@ -17,6 +17,11 @@ use std::str::FromStr;
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::kv::tree::TokenRange;
 
+/// Importance rate.
+const RATE: f32 = 0.1;
+/// The same of the first layers.
+const FIRST_RATE: f32 = 0.5;
+
 /// Policies by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -45,6 +50,8 @@ pub struct ParsePolicyError(pub String);
 pub enum Amount {
     /// this share of the tokens
     Rate(f32),
+    /// so many tokens, however long the context is; the first layers read as much more as they do of the paper's rates
+    Tokens(usize),
     /// what is estimated to hold this share of the attention mass, KV head by KV head
     Mass {
         /// share of the attention mass
@@ -52,6 +59,13 @@ pub enum Amount {
         /// and at least this share of the tokens
         floor: f32,
     },
+}
+
+impl Default for Amount {
+    /// The paper's rate.
+    fn default() -> Amount {
+        Amount::Rate(RATE)
+    }
 }
 
 /// A policy and its numbers.
@@ -65,6 +79,8 @@ pub struct SelectiveSpec {
     pub n_first_layers: usize,
     /// share of the tokens of those layers, at least
     pub first_rate: f32,
+    /// chunks are split where it pays; otherwise every token whose score can be had is evaluated (LeoAM's ablation)
+    pub tree: bool,
     /// pages always read at the beginning
     pub n_sink_pages: usize,
     /// complete pages always read at the end
@@ -133,9 +149,10 @@ impl Default for SelectiveSpec {
     fn default() -> SelectiveSpec {
         SelectiveSpec {
             kind: PolicyKind::LeoAm,
-            amount: Amount::Rate(0.1),
+            amount: Amount::default(),
             n_first_layers: 2,
-            first_rate: 0.5,
+            first_rate: FIRST_RATE,
+            tree: true,
             n_sink_pages: 1,
             n_recent_pages: 1,
         }
@@ -150,6 +167,7 @@ impl SelectiveSpec {
         share("rate of the first layers", self.first_rate)?;
         match self.amount {
             Amount::Rate(rate) => share("importance rate", rate),
+            Amount::Tokens(_) => Ok(()),
             Amount::Mass { .. } if self.kind != PolicyKind::LeoAm => Err(SpecError::NoMass(self.kind)),
             Amount::Mass { mass, floor } => share("attention mass", mass).and(share("floor", floor)),
         }
@@ -162,7 +180,13 @@ impl SelectiveSpec {
 
     /// Tokens that a layer reads at least, of the `n_free` that are not always read.
     pub fn n_wanted(&self, layer: usize, n_free: usize) -> usize {
-        let (Amount::Rate(rate) | Amount::Mass { floor: rate, .. }) = self.amount;
+        let rate = match self.amount {
+            Amount::Rate(rate) | Amount::Mass { floor: rate, .. } => rate,
+            Amount::Tokens(n) => {
+                let times = if self.is_first(layer) { (self.first_rate / RATE).max(1.0) } else { 1.0 };
+                return ((f64::from(times) * n as f64).round() as usize).min(n_free);
+            }
+        };
         let rate = if self.is_first(layer) { rate.max(self.first_rate) } else { rate };
         let n_wanted = (f64::from(rate) * n_free as f64).round() as usize;
         // A rate above 0 that rounds to no token would be a rate of 0.
@@ -214,6 +238,9 @@ mod tests {
         let spec = SelectiveSpec::default();
         assert_eq!([0, 1, 2, 9].map(|layer| spec.n_wanted(layer, 1000)), [500, 500, 100, 100]);
         assert_eq!([0, 1, 3, 10].map(|n_free| spec.n_wanted(2, n_free)), [0, 1, 1, 1]);
+        let fixed = SelectiveSpec { amount: Amount::Tokens(100), ..spec };
+        assert_eq!([0, 1, 2, 9].map(|layer| fixed.n_wanted(layer, 10_000)), [500, 500, 100, 100]);
+        assert_eq!([(0, 300), (2, 300), (2, 64), (2, 0)].map(|(layer, n_free)| fixed.n_wanted(layer, n_free)), [300, 100, 64, 0]);
         let of = |rate| SelectiveSpec { amount: Amount::Rate(rate), ..spec };
         assert_eq!((of(0.0).n_wanted(2, 1000), of(1.0).n_wanted(2, 1000), of(1.0).n_wanted(0, 1000)), (0, 1000, 1000));
     }

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-use super::{Keys, ReadVector};
+use super::{Keys, ReadVector, Wanted};
 use crate::base::ModelDims;
 use crate::model::ModelError;
 use crate::model::plan::{Matrix, NormPlan, TensorRef};
@@ -14,8 +14,8 @@ pub(crate) struct Builder<'a> {
     pub keys: &'a Keys<'a>,
     pub tensors: &'a TensorTable,
     pub read: ReadVector<'a>,
-    /// cap on the window
-    pub context: Option<usize>,
+    /// what is not the model's to say
+    pub wanted: Wanted,
     used: RefCell<BTreeSet<String>>,
 }
 
@@ -27,8 +27,8 @@ pub(crate) enum Bias {
 }
 
 impl<'a> Builder<'a> {
-    pub fn new(keys: &'a Keys<'a>, tensors: &'a TensorTable, read: ReadVector<'a>, context: Option<usize>) -> Builder<'a> {
-        Builder { keys, tensors, read, context, used: RefCell::default() }
+    pub fn new(keys: &'a Keys<'a>, tensors: &'a TensorTable, read: ReadVector<'a>, wanted: Wanted) -> Builder<'a> {
+        Builder { keys, tensors, read, wanted, used: RefCell::default() }
     }
 
     pub fn use_tensor(&self, name: &str) {

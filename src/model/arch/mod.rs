@@ -29,7 +29,16 @@ const HF_ARCHITECTURES: [&str; 7] = ["llama", "mistral", "qwen2", "qwen3", "gpt2
 /// Reads a small tensor as floats.
 pub(crate) type ReadVector<'a> = &'a dyn Fn(&str) -> Result<Vec<f32>, ModelError>;
 
-/// The plan for a model. `context` caps the window where that changes the plan (LongRoPE has two sets of factors).
+/// What of a plan is not the model's to say.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Wanted {
+    /// caps the window where that changes the plan (LongRoPE has two sets of factors)
+    pub context: Option<usize>,
+    /// base of the rotary embedding instead of the model's own
+    pub rope_base: Option<f64>,
+}
+
+/// The plan for a model.
 ///
 /// # Errors
 /// When the architecture is unknown, or metadata and tensors do not fit it.
@@ -37,7 +46,7 @@ pub(crate) fn plan(
     keys: &Keys<'_>,
     tensors: &TensorTable,
     read: ReadVector<'_>,
-    context: Option<usize>,
+    wanted: Wanted,
 ) -> Result<ModelPlan, ModelError> {
     let arch = keys.architecture();
     let known: &[&str] = if keys.is_gguf() { &GGUF_ARCHITECTURES } else { &HF_ARCHITECTURES };
@@ -55,7 +64,7 @@ pub(crate) fn plan(
             "this model is a mixture of {experts} experts, which is not supported; choose a dense model"
         )));
     }
-    let builder = Builder::new(keys, tensors, read, context);
+    let builder = Builder::new(keys, tensors, read, wanted);
     let plan = match arch {
         "gpt2" => gpt2::plan(&builder)?,
         "opt" => opt::plan(&builder)?,

@@ -86,7 +86,8 @@ fn yarn_magnitude(factor: f64, scale: f64) -> f64 {
 pub(crate) fn rope(builder: &Builder<'_>, style: RopeStyle, head_dim: usize, context_len: usize) -> Result<RopePlan, ModelError> {
     let keys = builder.keys;
     let theta_key = if keys.json("rope_theta").is_some() { "rope_theta" } else { "rope_parameters.rope_theta" };
-    let base = keys.float("rope.freq_base", theta_key)?.unwrap_or(10_000.0);
+    let own = keys.float("rope.freq_base", theta_key)?.unwrap_or(10_000.0);
+    let base = builder.wanted.rope_base.unwrap_or(own);
     if base <= 1.0 {
         return Err(keys.bad("rope.freq_base", theta_key, base, "above 1"));
     }
@@ -121,7 +122,7 @@ pub(crate) fn rope(builder: &Builder<'_>, style: RopeStyle, head_dim: usize, con
 
 /// LongRoPE: the long factors serve a window beyond the original one.
 fn is_long(builder: &Builder<'_>, context_len: usize, original: usize) -> bool {
-    builder.context.unwrap_or(context_len).min(context_len) > original
+    builder.wanted.context.unwrap_or(context_len).min(context_len) > original
 }
 
 fn gguf_scaling(builder: &Builder<'_>, n_rot: usize, context_len: usize) -> Result<Scaling, ModelError> {

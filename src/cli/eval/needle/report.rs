@@ -11,7 +11,7 @@ use super::super::heatmap::{Cell, HeatMap};
 use super::{Answer, ascending};
 use crate::base::Tiers;
 use crate::cli::args::EvalNeedleArgs;
-use crate::engine::AttentionKind;
+use crate::engine::{AttentionKind, ChosenSummary};
 
 /// How many of the questions were answered rightly.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -56,9 +56,9 @@ pub struct Summary<'a> {
     first: Grid,
     /// second ones; null where none were asked
     second: Option<Grid>,
-    /// attention mass that the policy kept, by layer; null while nothing is left out
+    /// attention mass that the policy kept, by layer; null where `--mass` does not ask for a share of it
     mass_kept: Option<Vec<f64>>,
-    /// share of selected blocks that were in VRAM already; null while nothing is selected
+    /// share of selected pages that were in VRAM already; null while nothing is selected
     reuse: Option<f64>,
     prefill_ms: f64,
     generated_tokens: usize,
@@ -122,8 +122,8 @@ impl<'a> Summary<'a> {
             depths,
             seeds: ascending(&args.seeds),
             questions: args.questions,
-            mass_kept: None,
-            reuse: None,
+            mass_kept: mass_kept(answers),
+            reuse: reuse(answers),
             prefill_ms: sum(|a| a.cost.prefill_ms),
             generated_tokens: answers.iter().map(|a| a.cost.generated_tokens).sum(),
             decode_ms: sum(|a| a.cost.decode_ms),
@@ -151,6 +151,14 @@ impl<'a> Summary<'a> {
             }
             text += &format!("{} of {} found\n", grid.all.hits, grid.all.asked);
         }
+        if let Some(reuse) = self.reuse {
+            text += &format!("{:.1} % of the selected pages were in VRAM already\n", reuse * 100.0);
+        }
+        if let Some(kept) = self.mass_kept.as_deref().filter(|layers| !layers.is_empty()) {
+            let (mean, least) = (kept.iter().sum::<f64>() / kept.len() as f64, kept.iter().copied().fold(1.0, f64::min));
+            text +=
+                &format!("{:.1} % of the attention kept, {:.1} % in the layer that kept least\n", mean * 100.0, least * 100.0);
+        }
         text
     }
 
@@ -170,6 +178,30 @@ impl<'a> Summary<'a> {
             cells: self.depths.iter().map(|d| self.lengths.iter().map(|l| cell(*l, *d)).collect()).collect(),
         }
     }
+}
+
+/// What the policy chose in each answer, where there is one.
+fn chosen(answers: &[Answer]) -> impl Iterator<Item = &ChosenSummary> {
+    answers.iter().filter_map(|a| a.cost.chosen.as_ref())
+}
+
+/// Mean over all decode steps.
+fn reuse(answers: &[Answer]) -> Option<f64> {
+    let n_steps: u64 = chosen(answers).map(|c| c.steps).sum();
+    (n_steps > 0).then(|| chosen(answers).map(|c| c.reuse * c.steps as f64).sum::<f64>() / n_steps as f64)
+}
+
+/// By layer: mean over the steps in which it was measured.
+fn mass_kept(answers: &[Answer]) -> Option<Vec<f64>> {
+    let n_steps: u64 = chosen(answers).map(|c| c.mass_steps).sum();
+    let mut kept: Vec<f64> = Vec::new();
+    for (layers, n_here) in chosen(answers).filter_map(|c| Some((c.mass.as_ref()?, c.mass_steps))) {
+        kept.resize(kept.len().max(layers.len()), 0.0);
+        for (sum, layer) in kept.iter_mut().zip(layers) {
+            *sum += layer.kept * n_here as f64 / n_steps as f64;
+        }
+    }
+    (n_steps > 0).then_some(kept)
 }
 
 /// A row of a Markdown table that reads well in a terminal too.
