@@ -1,11 +1,12 @@
 //! What benches of the whole engine share: the built-in model, a document made from the sample, questions about it.
+#![allow(dead_code, reason = "each bench uses some of it")]
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use strata::engine::{
-    DocumentRef, EngineCommand, EngineEvent, EngineHandle, LoadOptions, Message, ModelInfo, ModelSource, Role, Sampling,
-    TurnSummary,
+    DocumentRef, EngineCommand, EngineEvent, EngineHandle, LoadOptions, Message, ModelInfo, ModelSource, Question, Role,
+    Sampling, TurnId, TurnSummary,
 };
 
 /// Repetitions of everything that is timed; the median counts.
@@ -60,24 +61,9 @@ impl Document {
 
     /// Answers a question about it.
     pub fn ask(&self, handle: &EngineHandle, save: bool, question: &str) -> (String, TurnSummary) {
-        let reference = DocumentRef {
-            content_hash: *blake3::hash(self.text.as_bytes()).as_bytes(),
-            name: "bench.txt".into(),
-            bytes: self.text.len() as u64,
-            pages: 1,
-            text_bytes: self.text.len(),
-            save,
-        };
-        let messages = vec![Message { role: Role::User, content: format!("{}\n\n{question}", self.text) }];
         let (sampling, max_tokens) = (Sampling::default(), self.decode);
-        handle.send(EngineCommand::Ask {
-            turn: 1,
-            messages,
-            document: Some(reference),
-            sampling,
-            max_tokens,
-            policy: Default::default(),
-        });
+        let (document, messages) = (Some(self.reference(save)), self.messages(question));
+        handle.send(EngineCommand::Ask { turn: 1, messages, document, sampling, max_tokens, policy: Default::default() });
         let mut text = String::new();
         loop {
             match handle.wait(Duration::from_secs(600)).unwrap() {
@@ -86,6 +72,41 @@ impl Document {
                 EngineEvent::Failed { sentence, .. } => panic!("{sentence}"),
                 _ => {}
             }
+        }
+    }
+
+    /// Answers `n` questions about it at once, at random.
+    pub fn ask_many(&self, handle: &EngineHandle, n: usize) -> Vec<TurnSummary> {
+        let sampling = Sampling { temperature: 3.0, top_k: 40, top_p: 1.0, min_p: 0.0, repetition_penalty: 1.0, seed: 1 };
+        let question = |i: usize| Question { turn: i as TurnId, messages: self.messages(&format!("What does entry {i} say?")) };
+        let (questions, document) = ((1..=n).map(question).collect(), Some(self.reference(true)));
+        handle.send(EngineCommand::AskMany { questions, document, sampling, max_tokens: self.decode });
+        let mut summaries = Vec::new();
+        while summaries.len() < n {
+            match handle.wait(Duration::from_secs(600)).unwrap() {
+                EngineEvent::Finished { summary, .. } => summaries.push(*summary),
+                EngineEvent::Failed { sentence, .. } | EngineEvent::Notice(sentence) if sentence.contains("at once") => {
+                    panic!("{sentence}")
+                }
+                EngineEvent::Failed { sentence, .. } => panic!("{sentence}"),
+                _ => {}
+            }
+        }
+        summaries
+    }
+
+    fn messages(&self, question: &str) -> Vec<Message> {
+        vec![Message { role: Role::User, content: format!("{}\n\n{question}", self.text) }]
+    }
+
+    fn reference(&self, save: bool) -> DocumentRef {
+        DocumentRef {
+            content_hash: *blake3::hash(self.text.as_bytes()).as_bytes(),
+            name: "bench.txt".into(),
+            bytes: self.text.len() as u64,
+            pages: 1,
+            text_bytes: self.text.len(),
+            save,
         }
     }
 }

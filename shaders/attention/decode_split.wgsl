@@ -1,9 +1,10 @@
 // Attention of one new token over one split of 256 keys: unnormalised output, maximum and sum for the merge.
 // Source: Flash-Decoding (Dao et al. 2023); online softmax as in FlashAttention-2.
-// Bindings: q f32 [H, D] (scaled) · kv blocks · table u32 [G, n_blocks] · acc f32 [H, n_splits, D] ·
-//   state f32 [H, n_splits, 2] (maximum, sum)
+// Bindings: q f32 [R, H, D] (scaled) · kv blocks · table u32 [n_lists, n_blocks] · acc f32 [R, H, n_splits, D] ·
+//   state f32 [R, H, n_splits, 2] (maximum, sum)
+// R rows are tokens of their own: the KV heads of one follow those of another. They share the lists of G heads, or have R G.
 // SELECTIVE: each KV head reads blocks of its own choice, and less where its list has no block (common/kv_block).
-// Grid: (splits of this segment, G, head sets of GR), 64 lanes.
+// Grid: (splits of this segment, G of each row, head sets of GR), 64 lanes.
 // Stage 1: a lane scores 4 keys for GR heads. Stage 2: a lane owns 8 elements of D and every n-th key.
 // Workgroup memory: GR * (256 + 64 + 64 * 8) floats (13 KiB at GR = 4).
 struct Params {
@@ -12,6 +13,8 @@ struct Params {
     group: u32,
     first_split: u32,   // index of this segment's first split
     n_splits: u32,      // of all segments
+    first_group: u32,   // KV heads of the rows before
+    n_lists: u32,       // rows of the table
 }
 #params
 @group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;
@@ -33,7 +36,8 @@ var<workgroup> sums: array<f32, #{GR*512}>;
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let split = wg.x;
-    let g = wg.y;
+    let g = params.first_group + wg.y;
+    let list = wg.y % params.n_lists;
     let first_head = g * params.group + wg.z * GR;
     // A head set past the group's end repeats the last head and is not stored.
     let last_head = (g + 1u) * params.group - 1u;
@@ -43,12 +47,12 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
     var s_#{h} = vec4<f32>(MASKED);
 #endfor
 #ifdef SELECTIVE
-    if k0 < params.n_keys && has_block(g, k0, params.n_blocks) {
+    if k0 < params.n_keys && has_block(list, k0, params.n_blocks) {
 #else
     if k0 < params.n_keys {
 #endif
-        let row = key_row(block_at(g, k0, params.n_blocks), k0 % BLOCK_TOKENS);
-        let scales = scales_at(g, k0, params.n_blocks);
+        let row = key_row(block_at(list, k0, params.n_blocks), k0 % BLOCK_TOKENS);
+        let scales = scales_at(list, k0, params.n_blocks);
 #for h in 0..GR
         s_#{h} = vec4<f32>(0.0);
 #endfor
@@ -94,7 +98,8 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
 
     let chunk = lane % N_CHUNKS;
     let stride = lane / N_CHUNKS;
-    let n_here = min(params.n_keys - split * 256u, 256u);
+    // A split past the last key comes out as nothing.
+    let n_here = min(params.n_keys - min(params.n_keys, split * 256u), 256u);
 #for h in 0..GR
     var a_#{h} = vec4<f32>(0.0);
     var b_#{h} = vec4<f32>(0.0);
@@ -103,11 +108,11 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
     if stride < N_STRIDES {
         for (var k = stride; k < n_here; k += N_STRIDES) {
 #ifdef SELECTIVE
-            if !has_block(g, split * 256u + k, params.n_blocks) {
+            if !has_block(list, split * 256u + k, params.n_blocks) {
                 continue;
             }
 #endif
-            let v = value8(block_at(g, split * 256u + k, params.n_blocks), k % BLOCK_TOKENS, chunk * 8u);
+            let v = value8(block_at(list, split * 256u + k, params.n_blocks), k % BLOCK_TOKENS, chunk * 8u);
 #for h in 0..GR
             let w_#{h} = weight[#{h}u * 256u + k];
             a_#{h} += w_#{h} * v.a;

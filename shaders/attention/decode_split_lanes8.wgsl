@@ -1,18 +1,21 @@
 // Attention of one new token over one split of 256 keys, as `decode_split`, for software devices whose subgroups are exactly
 // 8 lanes: one subgroup walks the split in steps of 32 keys, with broadcasts instead of workgroup memory and barriers.
 // Source: Flash-Decoding (Dao et al. 2023); online softmax as in FlashAttention-2.
-// Bindings: q f32 [H, D] (scaled) · kv blocks · table u32 [G, n_blocks] · acc f32 [H, n_splits, D] ·
-//   state f32 [H, n_splits, 2] (maximum, sum)
+// Bindings: q f32 [R, H, D] (scaled) · kv blocks · table u32 [n_lists, n_blocks] · acc f32 [R, H, n_splits, D] ·
+//   state f32 [R, H, n_splits, 2] (maximum, sum)
+// R rows are tokens of their own: the KV heads of one follow those of another. They share the lists of G heads, or have R G.
 // SELECTIVE: each KV head reads blocks of its own choice, and less where its list has no block (common/kv_block).
 // TWO_SCALES: the two blocks of a step may be of different pages, whose codes have different scales.
-// Grid: (splits of this segment, G, head sets of GR), 8 lanes; no workgroup memory. A lane scores 4 keys of a step for GR
-// heads, holds 8 elements of each 64 of q, and owns the same 8 of the output (NC times, for D up to 64 NC).
+// Grid: (splits of this segment, G of each row, head sets of GR), 8 lanes; no workgroup memory. A lane scores 4 keys of a
+// step for GR heads, holds 8 elements of each 64 of q, and owns the same 8 of the output (NC times, for D up to 64 NC).
 struct Params {
     n_keys: u32,
     n_blocks: u32,
     group: u32,
     first_split: u32,
     n_splits: u32,
+    first_group: u32,
+    n_lists: u32,
 }
 #params
 @group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;
@@ -33,8 +36,10 @@ fn own(n: u32, lane: u32) -> u32 {
 @compute @workgroup_size(8)
 fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let first_key = wg.x * 256u;
-    let n_here = min(params.n_keys - first_key, 256u);
-    let g = wg.y;
+    // A split past the last key comes out as nothing.
+    let n_here = min(params.n_keys - min(params.n_keys, first_key), 256u);
+    let g = params.first_group + wg.y;
+    let list = wg.y % params.n_lists;
     let first_head = g * params.group + wg.z * GR;
     // A head set past the group's end repeats the last head and is not stored.
     let last_head = (g + 1u) * params.group - 1u;
@@ -51,23 +56,23 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
     for (var step = 0u; step < n_here; step += 32u) {
 #ifdef SELECTIVE
         let second_block = first_key + select(step, step + BLOCK_TOKENS, step + BLOCK_TOKENS < n_here);
-        if !has_block(g, first_key + step, params.n_blocks) && !has_block(g, second_block, params.n_blocks) {
+        if !has_block(list, first_key + step, params.n_blocks) && !has_block(list, second_block, params.n_blocks) {
             continue;
         }
 #endif
         let k0 = step + lane * 4u;
         // Lanes past the last key read the step's first ones again; what they score is masked.
         let first = select(step, k0, k0 < n_here);
-        let block = block_at(g, first_key + first, params.n_blocks);
+        let block = block_at(list, first_key + first, params.n_blocks);
         let row = key_row(block, first % BLOCK_TOKENS);
 #ifdef SELECTIVE
-        let end = select(0u, n_here, has_block(g, first_key + first, params.n_blocks));
+        let end = select(0u, n_here, has_block(list, first_key + first, params.n_blocks));
 #else
         let end = n_here;
 #endif
 #ifdef TWO_SCALES
         let is_second = lane >= 4u;
-        let second_scales = scales_at(g, second_block, params.n_blocks);
+        let second_scales = scales_at(list, second_block, params.n_blocks);
 #for n in 0..NC
         let second_scale_#{n} = key_scale8(second_scales, own(#{n}u, lane));
 #for h in 0..GR
@@ -76,7 +81,7 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
 #endfor
 #endif
         // Dense, the step's 32 keys are of one page.
-        let scales = scales_at(g, first_key + step, params.n_blocks);
+        let scales = scales_at(list, first_key + step, params.n_blocks);
 #for n in 0..NC
         let scale_#{n} = key_scale8(scales, own(#{n}u, lane));
 #for h in 0..GR

@@ -1,9 +1,9 @@
 // Bounds of a page for a KV head: the most that any query head of its group may make of it, each against the highest upper
 // bound of all pages for that query head. At most 0, but where a page may hold anything.
 // Source: LeoAM, section 4.2, over the group of query heads.
-// Bindings: bounds f32 [H, pages, 2] (upper, lower) · scores f32 [G, pages, 2] (upper, lower), then [H, 2] (highest upper
-//   bound, 0)
-// Grid: G workgroups of LANES; a lane owns every LANES-th page. Workgroup memory: 4 LANES bytes.
+// Bindings: bounds f32 [R, H, pages, 2] (upper, lower) · scores f32 [R, G, pages, 2] (upper, lower), then [R, H, 2] (highest
+//   upper bound, 0)
+// Grid: G workgroups of LANES for each row; a lane owns every LANES-th page. Workgroup memory: 4 LANES bytes.
 struct Params {
     n_pages: u32,
     group: u32,

@@ -1,9 +1,9 @@
 // Upper and lower bound of q · k over the keys of each page, from the page's abstract alone: the middle of the bounds of each
 // channel, and half their distance, whatever the sign of q. A page with an infinite bound may hold anything.
 // Source: LeoAM, section 4.2; Quest (Tang et al. 2024), section 3.2.
-// Bindings: q f32 [H, D] (scaled) · abstracts f16 [pages, G, 2, D] (minimum, maximum) ·
-//   bounds f32 [H, pages, 2] (upper, lower)
-// Grid: (tiles of 64 pages, G, head sets of GR), 64 lanes; a lane owns one page for GR heads.
+// Bindings: q f32 [R, H, D] (scaled) · abstracts f16 [pages, G, 2, D] (minimum, maximum) ·
+//   bounds f32 [R, H, pages, 2] (upper, lower)
+// Grid: (tiles of 64 pages, G of each of R rows, head sets of GR), 64 lanes; a lane owns one page for GR heads.
 struct Params {
     n_pages: u32,
     group: u32,
@@ -34,7 +34,7 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
     let first_head = g * params.group + wg.z * GR;
     // A head set past the group's end repeats the last head and is not stored.
     let last_head = (g + 1u) * params.group - 1u;
-    let start = (page * KV_HEADS + g) * 2u * HEAD_DIM;
+    let start = (page * KV_HEADS + g % KV_HEADS) * 2u * HEAD_DIM;
     var flags = vec4<u32>(0u);
 #for h in 0..GR
     let q_#{h} = min(first_head + #{h}u, last_head) * HEAD_DIM;

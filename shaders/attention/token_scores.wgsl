@@ -1,7 +1,7 @@
 // Exact q · k of every key behind a block table, for each query head.
 // Source: LeoAM, section 4.2: chunks whose keys are at hand are split by their tokens.
-// Bindings: q f32 [H, D] (scaled) · kv blocks · table u32 [G, n_blocks] · scores f32 [H, n_keys]
-// Grid: (tiles of 256 keys, G, head sets of GR), 64 lanes; a lane owns 4 keys of one block for GR heads.
+// Bindings: q f32 [R, H, D] (scaled) · kv blocks · table u32 [R, G, n_blocks] · scores f32 [R, H, n_keys]
+// Grid: (tiles of 256 keys, G of each of R rows, head sets of GR), 64 lanes; a lane owns 4 keys of one block for GR heads.
 struct Params {
     n_keys: u32,
     n_blocks: u32,

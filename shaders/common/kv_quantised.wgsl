@@ -11,5 +11,5 @@ fn block_at(g: u32, token: u32, n_blocks: u32) -> u32 {
 
 fn scales_at(g: u32, token: u32, n_blocks: u32) -> u32 {
     let slot = slot_at(g, token, n_blocks);
-    return slot / PAGE_SLOTS * PAGE_WORDS + KEY_SCALES_AT + g * HEAD_DIM;
+    return slot / PAGE_SLOTS * PAGE_WORDS + KEY_SCALES_AT + g % KV_HEADS * HEAD_DIM;
 }

@@ -6,8 +6,12 @@
 //!                           ▲                        │
 //!                           └── the answer, for the next turn
 //! ```
+//! With `--at-once` the questions are no conversation: [`at_once`].
+//!
 //! Invariants: 1. Nothing is loaded before every document was read. 2. After Ctrl-C the answer so far stands, and no further
 //! question is asked.
+
+mod at_once;
 
 use super::args::AskArgs;
 use super::console::Console;
@@ -30,6 +34,9 @@ pub fn run(args: &AskArgs, start: impl FnOnce() -> Session, console: &mut Consol
     let info = session.load(args.model.source(), args.device.options(), console)?;
     let sampling = args.sampling.over(info.sampling);
     let document = inputs::document_ref(&docs, !args.no_save);
+    if args.at_once {
+        return at_once::run(args, &mut session, &info, &docs, document, console);
+    }
     let mut messages = Vec::new();
     for (i, prompt) in args.prompts.iter().enumerate() {
         if session.interrupted() {
@@ -44,14 +51,12 @@ pub fn run(args: &AskArgs, start: impl FnOnce() -> Session, console: &mut Consol
         let (messages_now, document) = (messages.clone(), document.clone());
         let (max_tokens, policy) = (args.max_tokens, TurnPolicy::AsLoaded);
         let command = EngineCommand::Ask { turn, messages: messages_now, document, sampling, max_tokens, policy };
-        let (text, cost) = answer(&mut session, turn, command, console)?;
+        let (text, cost) = answer(&mut session, (i + 1, turn), command, console)?;
         let quotes = inputs::quotes_in(&text, info.built_in, &docs);
         if console.is_json() {
             console.json_line(&AskSummary::new(i + 1, &info, sampling, &text, &cost, &quotes))?;
         } else {
-            if !text.ends_with('\n') {
-                console.text("\n")?;
-            }
+            end_text(&text, console)?;
             asides(&info, &cost, &quotes, console);
         }
         if cost.stop == StopReason::Cancelled {
@@ -65,7 +70,7 @@ pub fn run(args: &AskArgs, start: impl FnOnce() -> Session, console: &mut Consol
 /// One turn: the whole answer and what it cost.
 fn answer(
     session: &mut Session,
-    turn: TurnId,
+    (i, turn): (usize, TurnId),
     command: EngineCommand,
     console: &mut Console,
 ) -> Result<(String, TurnSummary), CliError> {
@@ -74,11 +79,21 @@ fn answer(
         let EngineEvent::Token { text, n, .. } = event else { return Ok(()) };
         answer.push_str(&text);
         if console.is_json() {
-            return console.json_line(&serde_json::json!({ "event": "token", "text": text, "n": n }));
+            return json_token(i, &text, n, console);
         }
         console.text(&text)
     })?;
     Ok((answer, cost))
+}
+
+/// A piece of the answer to question `i`, which counts from 1.
+fn json_token(i: usize, text: &str, n: usize, console: &mut Console) -> Result<(), CliError> {
+    console.json_line(&serde_json::json!({ "event": "token", "turn": i, "text": text, "n": n }))
+}
+
+/// What comes next begins a line.
+fn end_text(text: &str, console: &mut Console) -> Result<(), CliError> {
+    if text.ends_with('\n') { Ok(()) } else { console.text("\n") }
 }
 
 fn asides(info: &ModelInfo, cost: &TurnSummary, quotes: &[Quote], console: &mut Console) {
@@ -145,7 +160,7 @@ mod tests {
     }
 
     /// Runs `ask` on a scripted worker: result, stdout, stderr, commands that the worker saw.
-    fn play(
+    pub(super) fn play(
         words: &[&str],
         interrupt: Interrupt,
         part: impl Fn(&EngineCommand, &EnginePort) + Send + 'static,

@@ -59,7 +59,7 @@ impl Session {
                     }
                     return Ok(*info);
                 }
-                Some(EngineEvent::ModelFailed { sentence, bad_input }) => return Err(load_error(sentence, bad_input)),
+                Some(EngineEvent::ModelFailed { sentence, bad_input }) => return Err(failure(sentence, bad_input)),
                 Some(EngineEvent::Notice(text)) => console.note(&text)?,
                 Some(_) => {}
             }
@@ -84,30 +84,54 @@ impl Session {
         console: &mut Console,
         mut on_event: impl FnMut(EngineEvent, &mut Console) -> Result<(), CliError>,
     ) -> Result<TurnSummary, CliError> {
+        let mut cost = None;
+        self.run_turns(&[turn], command, console, |event, console| match event {
+            EngineEvent::Finished { summary, .. } => {
+                cost = Some(*summary);
+                Ok(())
+            }
+            EngineEvent::Failed { sentence, bad_input, .. } => Err(failure(sentence, bad_input)),
+            event => on_event(event, console),
+        })?;
+        cost.ok_or_else(engine_gone)
+    }
+
+    /// Runs a command of one or several turns until all of them have ended. Their ends go to `on_event` as well.
+    ///
+    /// # Errors
+    /// What `on_event` returned, or that the engine is gone.
+    pub fn run_turns(
+        &mut self,
+        turns: &[TurnId],
+        command: EngineCommand,
+        console: &mut Console,
+        mut on_event: impl FnMut(EngineEvent, &mut Console) -> Result<(), CliError>,
+    ) -> Result<(), CliError> {
         self.send(command)?;
-        loop {
+        let mut n_left = turns.len();
+        while n_left > 0 {
             // Said again each time: a stop that overtakes the start of the turn would be lost otherwise.
             if self.interrupt.pressed() {
                 self.engine.stop();
             }
             let handled = match self.next_event()? {
                 None => Ok(()),
-                Some(EngineEvent::Finished { turn: t, summary }) if t == turn => return Ok(*summary),
-                Some(EngineEvent::Failed { turn: t, sentence, bad_input }) if t == turn => {
-                    return Err(if bad_input { CliError::Input(sentence) } else { CliError::Failed(sentence) });
-                }
-                Some(EngineEvent::Prefill { turn: t, done, total, tokens_per_s }) if t == turn => {
+                Some(EngineEvent::Notice(text)) => console.note(&text),
+                Some(event) if turn_of(&event).is_none_or(|turn| !turns.contains(&turn)) => Ok(()),
+                Some(EngineEvent::Prefill { done, total, tokens_per_s, .. }) => {
                     prefill_progress(console, done, total, tokens_per_s)
                 }
-                Some(EngineEvent::Notice(text)) => console.note(&text),
-                Some(event) if content_of(&event) == Some(turn) => on_event(event, console),
-                Some(_) => Ok(()),
+                Some(event) => {
+                    n_left -= usize::from(matches!(event, EngineEvent::Finished { .. } | EngineEvent::Failed { .. }));
+                    on_event(event, console)
+                }
             };
             if let Err(error) = handled {
                 self.engine.stop();
                 return Err(error);
             }
         }
+        Ok(())
     }
 
     fn send(&self, command: EngineCommand) -> Result<(), CliError> {
@@ -136,7 +160,7 @@ impl Drop for Session {
 }
 
 /// What was asked for does not work out (exit 2), or the machine cannot do it (exit 1).
-fn load_error(sentence: String, bad_input: bool) -> CliError {
+pub fn failure(sentence: String, bad_input: bool) -> CliError {
     if bad_input { CliError::Input(sentence) } else { CliError::Failed(sentence) }
 }
 
@@ -144,12 +168,15 @@ fn engine_gone() -> CliError {
     CliError::Failed("the engine stopped by itself; run `strata doctor` to see whether the device still works".to_owned())
 }
 
-/// The turn of an event that carries content.
-fn content_of(event: &EngineEvent) -> Option<TurnId> {
+/// The turn of an event that the command hears of.
+fn turn_of(event: &EngineEvent) -> Option<TurnId> {
     match event {
-        EngineEvent::Token { turn, .. } | EngineEvent::LogitsRows { turn, .. } | EngineEvent::BenchResult { turn, .. } => {
-            Some(*turn)
-        }
+        EngineEvent::Token { turn, .. }
+        | EngineEvent::LogitsRows { turn, .. }
+        | EngineEvent::BenchResult { turn, .. }
+        | EngineEvent::Prefill { turn, .. }
+        | EngineEvent::Finished { turn, .. }
+        | EngineEvent::Failed { turn, .. } => Some(*turn),
         _ => None,
     }
 }

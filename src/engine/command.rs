@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+pub use super::conversation::{Message, Question, Role, Sampling, TurnId};
 use super::saved::{DocumentRef, LibraryAction, SavedDocument};
 use super::summary::{ChosenSummary, TurnSummary};
 use super::turn::TurnPolicy;
@@ -65,54 +66,6 @@ pub struct LoadOptions {
     pub rope_base: Option<f64>,
 }
 
-/// How the next token is chosen. `temperature == 0` is greedy and deterministic.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
-pub struct Sampling {
-    /// 0 is greedy
-    pub temperature: f32,
-    /// 0 keeps all
-    pub top_k: u32,
-    /// 1 keeps all
-    pub top_p: f32,
-    /// 0 keeps all
-    pub min_p: f32,
-    /// 1 changes nothing
-    pub repetition_penalty: f32,
-    /// same seed, same answer
-    pub seed: u64,
-}
-
-impl Default for Sampling {
-    fn default() -> Self {
-        Sampling { temperature: 0.0, top_k: 40, top_p: 0.95, min_p: 0.05, repetition_penalty: 1.0, seed: 0 }
-    }
-}
-
-/// Who said a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// instructions
-    System,
-    /// the person
-    User,
-    /// the model
-    Assistant,
-}
-
-/// One message of a conversation, as plain text. A document is part of the first user message:
-/// its text, a blank line, the question.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Message {
-    /// who
-    pub role: Role,
-    /// what
-    pub content: String,
-}
-
-/// Names one request, so that its events can be told from those of another.
-pub type TurnId = u64;
-
 /// What `strata bench` times.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BenchTests {
@@ -154,6 +107,18 @@ pub enum EngineCommand {
         max_tokens: usize,
         /// what its decode steps read
         policy: TurnPolicy,
+    },
+    /// answer several questions at once: what their prompts have in common is read once, and each has tokens of its own after
+    /// it. Events come under the id of each question, which ends with [`EngineEvent::Finished`] or [`EngineEvent::Failed`].
+    AskMany {
+        /// the questions
+        questions: Vec<Question>,
+        /// the document that the first user message of every question begins with
+        document: Option<DocumentRef>,
+        /// how tokens are chosen
+        sampling: Sampling,
+        /// each answer ends after this many tokens at the latest
+        max_tokens: usize,
     },
     /// read a document ahead of the first question: prefill `text` as the start of a first user message
     Read {

@@ -67,6 +67,7 @@ pub(super) struct AttentionOps {
 }
 
 /// Bind groups for attention over one run of pages: a layer's segment or tail, or a slot.
+#[derive(Clone)]
 pub(super) struct RunOps {
     pub(super) prefill: PrefillBindings,
     pub(super) decode: Binding,
@@ -295,7 +296,21 @@ impl DeviceModel {
     /// Over the window, out of VRAM, a lost device.
     pub fn reserve(&mut self, gpu: &Gpu, n_tokens: usize) -> Result<(), EngineError> {
         self.kv.reserve(gpu, n_tokens)?;
-        let wanted = self.n_splits(n_tokens);
+        self.reserve_splits(gpu, self.n_splits(n_tokens))?;
+        self.bind_missing(gpu)
+    }
+
+    /// Gives up the frames of a context that was forgotten.
+    pub(super) fn drop_pool(&mut self) {
+        self.kv.drop_pool();
+        self.segments.clear();
+        if let Some(selective) = &mut self.selective {
+            selective.unbind();
+        }
+    }
+
+    /// Makes room for `wanted` splits. Bind groups that go with fewer are gone.
+    fn reserve_splits(&mut self, gpu: &Gpu, wanted: usize) -> Result<(), EngineError> {
         if self.splits.as_ref().is_none_or(|b| b.capacity < wanted) {
             let capacity = wanted.max(self.splits.as_ref().map_or(0, |b| 2 * b.capacity));
             let decode = &self.page_attention.decode;
@@ -310,6 +325,11 @@ impl DeviceModel {
                 selective.unbind();
             }
         }
+        Ok(())
+    }
+
+    /// Makes the bind groups that are missing.
+    fn bind_missing(&mut self, gpu: &Gpu) -> Result<(), EngineError> {
         for i in self.segments.len()..self.kv.shapes().len() {
             let bind = |layer| {
                 let Paged { pages, table, .. } = self.kv.segment(i, layer);
@@ -319,7 +339,8 @@ impl DeviceModel {
             self.segments.push(ops);
         }
         for layer_idx in self.tails.len()..self.dims.n_layer {
-            let ops = self.bind_tail(gpu, layer_idx)?;
+            let (kv, table) = self.kv.tail(layer_idx);
+            let ops = self.bind_tail(gpu, layer_idx, [kv, table], self.kv.scratch())?;
             self.tails.push(ops);
         }
         while let Some((pages, table)) = self.kv.slot(self.slots.len()) {
@@ -332,6 +353,15 @@ impl DeviceModel {
             bound?;
         }
         Ok(())
+    }
+
+    /// Makes room for `n_rows` tokens that attend at once over `n_shared` tokens in complete pages and up to `n_own` of their own.
+    ///
+    /// # Errors
+    /// Out of VRAM, a lost device.
+    pub(super) fn reserve_rows(&mut self, gpu: &Gpu, n_rows: usize, n_shared: usize, n_own: usize) -> Result<(), EngineError> {
+        self.reserve_splits(gpu, n_rows * (self.n_splits(n_shared) + n_own.div_ceil(SPLIT_KEYS)))?;
+        self.bind_missing(gpu)
     }
 
     /// The accumulators and states of decode attention's splits.
@@ -359,10 +389,16 @@ impl DeviceModel {
         })
     }
 
-    fn bind_tail(&self, gpu: &Gpu, layer_idx: usize) -> Result<TailOps, EngineError> {
-        let (kv, table) = self.kv.tail(layer_idx);
+    /// Bind groups of a tail: its pages and table, and where its pages are quantised.
+    pub(super) fn bind_tail(
+        &self,
+        gpu: &Gpu,
+        layer_idx: usize,
+        [kv, table]: [&Slice; 2],
+        scratch: Option<&Slice>,
+    ) -> Result<TailOps, EngineError> {
         let a = &self.act;
-        let seal = match (&self.seal, self.kv.scratch()) {
+        let seal = match (&self.seal, scratch) {
             (Some(seal), Some(scratch)) => Some(seal.bind(gpu, [kv, scratch])?),
             _ => None,
         };

@@ -19,23 +19,23 @@ use crate::telemetry::{KernelFamily, NO_LAYER};
 
 impl DeviceModel {
     /// Checks ids and writes the small per-chunk inputs: ids, positions, cos and sin.
-    fn write_inputs(&self, gpu: &Gpu, tokens: &[u32], first_pos: usize) -> Result<(), EngineError> {
+    fn write_inputs(&self, gpu: &Gpu, tokens: &[u32], positions: &[usize]) -> Result<(), EngineError> {
         let vocab_size = self.dims.vocab_size;
         if let Some(&id) = tokens.iter().find(|&&t| t as usize >= vocab_size) {
             return Err(EngineError::BadToken { id, vocab_size });
         }
         gpu.write(&self.act.ids, bytemuck::cast_slice(tokens));
         if self.position_embed.is_some() {
-            let positions: Vec<u32> = (first_pos..first_pos + tokens.len()).map(|p| p as u32).collect();
+            let positions: Vec<u32> = positions.iter().map(|p| *p as u32).collect();
             gpu.write(&self.act.positions, bytemuck::cast_slice(&positions));
         }
         if let Some(rope) = &self.rope {
             // Angles in f32 as in the models' own code; cos and sin on the CPU, because shader sin is only good to
             // about 2^-11 outside [-pi, pi] (Vulkan's precision requirements).
             let mut table = Vec::with_capacity(tokens.len() * rope.inv_freq.len() * 2);
-            for pos in first_pos..first_pos + tokens.len() {
+            for pos in positions {
                 for inv_freq in &rope.inv_freq {
-                    let angle = f64::from(pos as f32 * inv_freq);
+                    let angle = f64::from(*pos as f32 * inv_freq);
                     table.extend([angle.cos() as f32 * rope.magnitude, angle.sin() as f32 * rope.magnitude]);
                 }
             }
@@ -54,7 +54,23 @@ impl DeviceModel {
         pace.flush(gpu)?;
         let reads_all = !self.is_choosing || first_pos < KV_PAGE_TOKENS;
         self.kv.begin_pass(gpu, first_pos, reads_all);
-        self.write_inputs(gpu, tokens, first_pos)?;
+        let n = tokens.len();
+        self.embed(gpu, pace, tokens, &(first_pos..first_pos + n).collect::<Vec<_>>())?;
+        for layer_idx in 0..self.dims.n_layer {
+            self.run_layer(gpu, pace, layer_idx, first_pos, n)?;
+        }
+        self.kv.end_pass(first_pos + n);
+        if self.is_choosing
+            && let Some(selective) = &mut self.selective
+        {
+            selective.end_step();
+        }
+        Ok(())
+    }
+
+    /// Puts the embeddings of `tokens` at `positions` into x `[T, C]`. What was recorded before must be on its way.
+    pub(super) fn embed(&self, gpu: &Gpu, pace: &mut Pace, tokens: &[u32], positions: &[usize]) -> Result<(), EngineError> {
+        self.write_inputs(gpu, tokens, positions)?;
         let n = tokens.len();
         pace.mark(KernelFamily::Other, NO_LAYER);
         for (binding, slab) in &self.embed.slabs {
@@ -64,15 +80,6 @@ impl DeviceModel {
             for (binding, slab) in &positions.slabs {
                 positions.op.record(&mut pace.recorder, binding, n, *slab, self.position_offset);
             }
-        }
-        for layer_idx in 0..self.dims.n_layer {
-            self.run_layer(gpu, pace, layer_idx, first_pos, n)?;
-        }
-        self.kv.end_pass(first_pos + n);
-        if self.is_choosing
-            && let Some(selective) = &mut self.selective
-        {
-            selective.end_step();
         }
         Ok(())
     }
@@ -102,11 +109,18 @@ impl DeviceModel {
             self.selective = Some(selective);
             result?;
         } else {
-            self.attend(gpu, pace, layer_idx, first_pos, n)?;
+            let run = Run { n_keys: first_slot + n, n_blocks: self.kv.tail_blocks(), mask_from: first_slot + 1 };
+            let tail = self.tails[layer_idx].run.clone();
+            self.attend(gpu, pace, layer_idx, n, (&tail, run))?;
         }
         pace.mark(KernelFamily::Seal, idx);
         self.seal(gpu, pace, layer_idx, first_pos + n)?;
-        let (d, layer) = (&self.dims, &self.layers[layer_idx]);
+        self.leave_layer(gpu, pace, layer_idx, n)
+    }
+
+    /// What follows attention.
+    pub(super) fn leave_layer(&self, gpu: &Gpu, pace: &mut Pace, layer_idx: usize, n: usize) -> Result<(), EngineError> {
+        let (d, layer, idx) = (&self.dims, &self.layers[layer_idx], layer_idx as u32);
         pace.mark(KernelFamily::Linear, idx);
         linear(gpu, pace, &layer.attn_output, n, d.q_dim(), d.hidden_dim)?;
         pace.mark(KernelFamily::Norm, idx);
@@ -116,14 +130,20 @@ impl DeviceModel {
         linear(gpu, pace, &layer.ffn_down, n, d.ffn_dim, d.hidden_dim)
     }
 
-    /// Attention over the whole context, run by run: pages of the pool, new tokens, then batch by batch what has to come
-    /// from below. Partial results are merged by their log-sum-exp: prefill carries them, decode merges at the end.
-    fn attend(&mut self, gpu: &Gpu, pace: &mut Pace, layer_idx: usize, first_pos: usize, n: usize) -> Result<(), EngineError> {
+    /// Attention over the whole context, run by run: pages of the pool, the tail with the new tokens, then batch by batch what
+    /// has to come from below. Partial results are merged by their log-sum-exp: prefill carries them, decode merges at the end.
+    pub(super) fn attend(
+        &mut self,
+        gpu: &Gpu,
+        pace: &mut Pace,
+        layer_idx: usize,
+        n: usize,
+        (tail, tail_run): (&RunOps, Run),
+    ) -> Result<(), EngineError> {
         let resident = self.kv.resident_runs(gpu, layer_idx);
         let batches = self.kv.batches_of(layer_idx);
-        let tail_keys = first_pos % KV_PAGE_TOKENS + n;
         let page_runs = resident.iter().map(|(_, pages)| *pages).chain(batches.iter().copied());
-        let all_keys = page_runs.map(|pages| pages * KV_PAGE_TOKENS).chain([tail_keys]);
+        let all_keys = page_runs.map(|pages| pages * KV_PAGE_TOKENS).chain([tail_run.n_keys]);
         let mut progress = Progress {
             n_tokens: n,
             runs_left: resident.len() + batches.len() + 1,
@@ -135,10 +155,28 @@ impl DeviceModel {
             let run = Run::of_pages(n_pages, self.kv.shapes()[segment_idx].n_blocks());
             self.attend_run(gpu, pace, &self.page_attention, &self.segments[segment_idx][layer_idx], run, &mut progress)?;
         }
-        let run = Run { n_keys: tail_keys, n_blocks: self.kv.tail_blocks(), mask_from: first_pos % KV_PAGE_TOKENS + 1 };
-        self.attend_run(gpu, pace, &self.tail_attention, &self.tails[layer_idx].run, run, &mut progress)?;
+        self.attend_run(gpu, pace, &self.tail_attention, tail, tail_run, &mut progress)?;
+        self.stream(gpu, pace, &batches, |model, pace, slot, n_pages| {
+            let run = Run::of_pages(*n_pages, model.kv.plan().slot_pages * BLOCKS_PER_PAGE);
+            model.attend_run(gpu, pace, &model.page_attention, &model.slots[slot], run, &mut progress)
+        })?;
+        if let (1, Some(splits)) = (n, &self.splits) {
+            self.page_attention.decode.record_merge(&mut pace.recorder, &splits.merge, progress.n_splits);
+        }
+        Ok(())
+    }
+
+    /// Waits for the batches of the stream, one after the other, and lets `read` record what is done with the slot it lies in;
+    /// `batches` says of each what `read` wants to know.
+    pub(super) fn stream<T>(
+        &mut self,
+        gpu: &Gpu,
+        pace: &mut Pace,
+        batches: &[T],
+        mut read: impl FnMut(&DeviceModel, &mut Pace, usize, &T) -> Result<(), EngineError>,
+    ) -> Result<(), EngineError> {
         let mut recorded = Vec::new();
-        for n_pages in batches {
+        for batch in batches {
             if !self.kv.is_next_filled(gpu)? {
                 // The device works on what is recorded while the next pages come.
                 self.submit_slots(gpu, pace, &mut recorded)?;
@@ -148,19 +186,14 @@ impl DeviceModel {
                 pace.finish(gpu)?;
             }
             self.kv.record_slot(&mut pace.recorder, &filled);
-            let run = Run::of_pages(n_pages, self.kv.plan().slot_pages * BLOCKS_PER_PAGE);
-            self.attend_run(gpu, pace, &self.page_attention, &self.slots[filled.slot], run, &mut progress)?;
+            read(self, pace, filled.slot, batch)?;
             recorded.push(filled);
             if self.synchronous {
                 self.submit_slots(gpu, pace, &mut recorded)?;
                 pace.finish(gpu)?;
             }
         }
-        self.submit_slots(gpu, pace, &mut recorded)?;
-        if let (1, Some(splits)) = (n, &self.splits) {
-            self.page_attention.decode.record_merge(&mut pace.recorder, &splits.merge, progress.n_splits);
-        }
-        Ok(())
+        self.submit_slots(gpu, pace, &mut recorded)
     }
 
     /// Submits what was recorded; the slots it reads may be filled again when it is done.
@@ -245,12 +278,12 @@ impl DeviceModel {
 }
 
 /// Keys that lie behind one block table.
-struct Run {
-    n_keys: usize,
+pub(super) struct Run {
+    pub(super) n_keys: usize,
     /// logical blocks (row stride of the table)
-    n_blocks: usize,
+    pub(super) n_blocks: usize,
     /// keys that the first token sees; each later one sees one more
-    mask_from: usize,
+    pub(super) mask_from: usize,
 }
 
 impl Run {

@@ -6,22 +6,23 @@
 //!     └── EngineEvent ◄─ [bounded] ◄── wake() ┘        stop: a flag that overtakes the queue
 //! ```
 //! Invariants: 1. [`EngineHandle::send`] and [`EngineHandle::poll`] never block. 2. The worker may block on a full event
-//! channel; a front end that went away unblocks it. 3. `stop` ends the turn that runs now, within one submit.
+//! channel; a front end that went away unblocks it. 3. `stop` ends the turn that runs now, within one submit; of several
+//! that run at once all, or one by its id.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
 
-use super::command::{EngineCommand, EngineEvent};
+use super::command::{EngineCommand, EngineEvent, TurnId};
 use crate::base::limits::CHANNEL_DEPTH;
 
 /// A front end's end.
 pub struct EngineHandle {
     commands: Sender<EngineCommand>,
     events: Receiver<EngineEvent>,
-    stops: Arc<AtomicU64>,
+    stops: Arc<Stops>,
 }
 
 /// The worker's end.
@@ -29,21 +30,37 @@ pub struct EnginePort {
     /// what to do next
     pub commands: Receiver<EngineCommand>,
     events: Sender<EngineEvent>,
-    stops: Arc<AtomicU64>,
+    stops: Arc<Stops>,
     wake: Box<dyn Fn() + Send>,
+}
+
+/// What was stopped.
+#[derive(Default)]
+struct Stops {
+    /// how often everything was
+    all: AtomicU64,
+    /// single turns of the command that runs now
+    turns: Mutex<Vec<TurnId>>,
 }
 
 /// Remembers how many stops there had been when a turn began.
 #[derive(Clone)]
 pub struct StopWatch {
-    stops: Arc<AtomicU64>,
+    stops: Arc<Stops>,
     seen: u64,
+    turn: Option<TurnId>,
 }
 
 impl StopWatch {
     /// The user pressed stop since this watch was taken.
     pub fn stopped(&self) -> bool {
-        self.stops.load(Ordering::Acquire) != self.seen
+        let is_one = |turn| self.stops.turns.lock().unwrap_or_else(PoisonError::into_inner).contains(&turn);
+        self.stops.all.load(Ordering::Acquire) != self.seen || self.turn.is_some_and(is_one)
+    }
+
+    /// The same for one of several turns that run at once, which can be stopped alone.
+    pub fn of(&self, turn: TurnId) -> StopWatch {
+        StopWatch { turn: Some(turn), ..self.clone() }
     }
 }
 
@@ -52,7 +69,7 @@ impl EngineHandle {
     pub fn pair(wake: impl Fn() + Send + 'static) -> (EngineHandle, EnginePort) {
         let (command_tx, command_rx) = bounded(CHANNEL_DEPTH);
         let (event_tx, event_rx) = bounded(CHANNEL_DEPTH);
-        let stops = Arc::new(AtomicU64::new(0));
+        let stops = Arc::new(Stops::default());
         let handle = EngineHandle { commands: command_tx, events: event_rx, stops: stops.clone() };
         (handle, EnginePort { commands: command_rx, events: event_tx, stops, wake: Box::new(wake) })
     }
@@ -80,7 +97,12 @@ impl EngineHandle {
 
     /// Ends the turn that runs now (prefill or decode); turns asked for later are not affected.
     pub fn stop(&self) {
-        self.stops.fetch_add(1, Ordering::AcqRel);
+        self.stops.all.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Ends one of the turns that run at once; the others go on.
+    pub fn stop_turn(&self, turn: TurnId) {
+        self.stops.turns.lock().unwrap_or_else(PoisonError::into_inner).push(turn);
     }
 }
 
@@ -94,6 +116,7 @@ impl EnginePort {
 
     /// A watch for stops from now on.
     pub fn stop_watch(&self) -> StopWatch {
-        StopWatch { stops: self.stops.clone(), seen: self.stops.load(Ordering::Acquire) }
+        self.stops.turns.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        StopWatch { stops: self.stops.clone(), seen: self.stops.all.load(Ordering::Acquire), turn: None }
     }
 }

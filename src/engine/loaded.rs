@@ -241,6 +241,17 @@ impl Loaded {
         self.below.close(gpu, &mut self.model.kv);
     }
 
+    /// Sets VRAM aside for the tails of questions that are answered at once. The context begins anew where its frames are in
+    /// the way.
+    pub(super) fn set_aside(&mut self, gpu: &Gpu, bytes: u64) {
+        let budget = self.below.setup.budgets.vram;
+        if !self.model.kv.set_aside(budget, bytes) {
+            self.abandon(gpu);
+            self.model.drop_pool();
+            self.model.kv.set_aside(budget, bytes);
+        }
+    }
+
     /// Forgets the context, and keeps the next ones from the disk.
     pub(super) fn give_up_disk(&mut self, gpu: &Gpu) {
         self.pace.reset();
@@ -251,7 +262,7 @@ impl Loaded {
     /// Makes room for `n_tokens` in all, in whatever tiers it takes.
     pub(super) fn reserve(&mut self, gpu: &Gpu, n_tokens: usize) -> Result<(), EngineError> {
         if let Some(selective) = &self.model.selective {
-            self.below.check_first_layers(&self.model.kv, selective.spec(), n_tokens)?;
+            self.below.check_first_layers(&self.model.kv, &selective.spec(), n_tokens)?;
         }
         self.below.make_room(gpu, &mut self.model.kv, &self.tokens, n_tokens)?;
         self.model.reserve(gpu, n_tokens)
@@ -313,9 +324,14 @@ impl Loaded {
         port.emit(EngineEvent::KvUse { used, budgets: self.below.setup.budgets });
     }
 
-    /// Everything that was read of a document is safe on the disk, and the library knows. True when its list changed.
-    pub(super) fn settle(&mut self, gpu: &Gpu, prefill: Duration) -> Result<bool, EngineError> {
-        self.below.settle(gpu, &mut self.model.kv, prefill.as_secs_f64())
+    /// Everything that was read of a document is safe on the disk, and the library knows.
+    pub(super) fn settle(&mut self, gpu: &Gpu, port: &EnginePort, prefill: Duration) -> Result<(), EngineError> {
+        let has_news = self.below.settle(gpu, &mut self.model.kv, prefill.as_secs_f64())?;
+        self.tell(port);
+        if has_news && let Some(saved) = self.below.list() {
+            port.emit(EngineEvent::Library(saved));
+        }
+        Ok(())
     }
 
     /// Computes the pages of `group` again, after one of them was found damaged. Tokens after the last complete group must
@@ -355,9 +371,18 @@ impl Loaded {
 
     /// Tokens of the next prefill chunk at `pos` when `left` remain: as many as keep a layer near the submit target.
     pub(super) fn next_chunk(&self, pos: usize, left: usize) -> usize {
+        self.model.chunk_at(pos, left, self.wanted_chunk())
+    }
+
+    /// The same where the tokens go to a tail that has room for them.
+    pub(super) fn branch_chunk(&self, left: usize) -> usize {
+        left.min(self.wanted_chunk()).min(self.model.max_chunk)
+    }
+
+    fn wanted_chunk(&self) -> usize {
         let per_token = (self.model.layer_flops_per_token() as f64 / self.model.dims.n_layer as f64).max(1.0);
         let wanted = (self.pace.flops_per_s() * SUBMIT_TARGET_MILLIS / 1e3 / per_token) as usize;
-        self.model.chunk_at(pos, left, (wanted / 8 * 8).max(MIN_CHUNK))
+        (wanted / 8 * 8).max(MIN_CHUNK)
     }
 
     /// Runs one chunk and counts it as stored. Submits but does not wait.

@@ -8,8 +8,10 @@
 //! 2. One thread owns the device. 3. All queues are bounded.
 
 mod activations;
+mod batch;
 mod below;
 mod command;
+mod conversation;
 mod device_model;
 mod error;
 mod fill;

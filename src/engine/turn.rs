@@ -18,7 +18,7 @@ use super::loaded::{Loaded, Picked, Spent};
 use super::sampler::Sampler;
 use super::saved::DocumentRef;
 use super::selective::MassSteps;
-use super::summary::{IoSummary, StopReason, TurnSummary};
+use super::summary::{ChosenSummary, IoSummary, StopReason, TurnSummary};
 
 /// What the decode steps of one turn read of the context.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -34,26 +34,28 @@ pub enum TurnPolicy {
 
 /// How far a turn has come; survives a lost device.
 pub(super) struct Turn {
-    id: TurnId,
-    prompt: Vec<u32>,
-    generated: Vec<u32>,
-    sampler: Sampler,
-    max_tokens: usize,
-    watch: StopWatch,
+    pub(super) id: TurnId,
+    pub(super) prompt: Vec<u32>,
+    pub(super) generated: Vec<u32>,
+    pub(super) sampler: Sampler,
+    pub(super) max_tokens: usize,
+    pub(super) watch: StopWatch,
     started: Instant,
-    cached_tokens: Option<usize>,
-    prefill: Duration,
+    pub(super) cached_tokens: Option<usize>,
+    pub(super) prefill: Duration,
     first_token: Option<Duration>,
-    decode: Duration,
-    encode: Duration,
-    dispatches: usize,
+    pub(super) decode: Duration,
+    pub(super) encode: Duration,
+    pub(super) dispatches: usize,
     text_done: usize,
     has_text: bool,
     /// document that the prompt begins with, and its tokens
     document: Option<(DocumentRef, Vec<u32>)>,
     policy: TurnPolicy,
-    before: Option<Spent>,
+    pub(super) before: Option<Spent>,
     began_ns: u64,
+    /// none while it goes on
+    pub(super) ended_ns: Option<u64>,
 }
 
 impl Turn {
@@ -78,6 +80,7 @@ impl Turn {
             policy: TurnPolicy::default(),
             before: None,
             began_ns: telemetry::now(),
+            ended_ns: None,
         }
     }
 
@@ -95,6 +98,31 @@ impl Turn {
 
     /// Runs the turn, or what is left of it after a lost device.
     pub(super) fn run(&mut self, gpu: &Gpu, loaded: &mut Loaded, port: &EnginePort) -> Result<TurnSummary, EngineError> {
+        self.check(loaded)?;
+        let target = self.target();
+        if let Some((document, tokens)) = &self.document {
+            loaded.open_document(gpu, document, tokens)?;
+        }
+        loaded.leave_document(gpu, &target)?;
+        if self.before.is_none() {
+            loaded.observer.begin();
+            self.before = Some(loaded.spent());
+        }
+        let cached = loaded.cached_prefix(&target, self.max_tokens > 0);
+        self.tell_started(port, cached);
+        let last_chunk = match self.read(gpu, loaded, port, &target, cached)? {
+            Some(n) => n,
+            None => return self.finish(gpu, loaded, port, StopReason::Cancelled),
+        };
+        if self.max_tokens == 0 {
+            loaded.pace.finish(gpu)?;
+            return self.finish(gpu, loaded, port, StopReason::Length);
+        }
+        self.answer(gpu, loaded, port, last_chunk)
+    }
+
+    /// The prompt can be answered at all.
+    pub(super) fn check(&self, loaded: &Loaded) -> Result<(), EngineError> {
         let limit = loaded.model.kv.limit();
         if self.prompt.is_empty() {
             return Err(EngineError::Empty);
@@ -107,33 +135,24 @@ impl Turn {
             };
             return Err(EngineError::TooLong { tokens: self.prompt.len(), limit, advice });
         }
-        let target: Vec<u32> = self.prompt.iter().chain(&self.generated).copied().collect();
-        if let Some((document, tokens)) = &self.document {
-            loaded.open_document(gpu, document, tokens)?;
-        }
-        loaded.leave_document(gpu, &target)?;
-        if self.before.is_none() {
-            loaded.observer.begin();
-            self.before = Some(loaded.spent());
-        }
-        let cached = loaded.cached_prefix(&target, self.max_tokens > 0);
+        Ok(())
+    }
+
+    /// What has to be read before the next token of the answer.
+    pub(super) fn target(&self) -> Vec<u32> {
+        self.prompt.iter().chain(&self.generated).copied().collect()
+    }
+
+    /// Says once that the turn began, with `cached` tokens that need no prefill.
+    pub(super) fn tell_started(&mut self, port: &EnginePort, cached: usize) {
         if self.cached_tokens.is_none() {
             self.cached_tokens = Some(cached);
             port.emit(EngineEvent::TurnStarted { turn: self.id, prompt_tokens: self.prompt.len(), cached_tokens: cached });
         }
-        let last_chunk = match self.read(gpu, loaded, port, &target, cached)? {
-            Some(n) => n,
-            None => return self.finish(gpu, loaded, port, StopReason::Cancelled),
-        };
-        if self.max_tokens == 0 {
-            loaded.pace.finish(gpu)?;
-            return self.finish(gpu, loaded, port, StopReason::Length);
-        }
-        self.answer(gpu, loaded, port, last_chunk)
     }
 
     /// Prefills `target` from `cached` on. The length of the last chunk, or None when stopped.
-    fn read(
+    pub(super) fn read(
         &mut self,
         gpu: &Gpu,
         loaded: &mut Loaded,
@@ -173,11 +192,7 @@ impl Turn {
         port: &EnginePort,
         last_chunk: usize,
     ) -> Result<TurnSummary, EngineError> {
-        let tokenizer = loaded.text()?.tokenizer.clone();
-        let mut stream = StreamDecoder::new(tokenizer.clone());
-        for &token in &self.generated {
-            stream.push(token)?;
-        }
+        let mut stream = self.stream(loaded)?;
         let mut row = last_chunk - 1;
         if let Some(selective) = &mut loaded.model.selective {
             selective.begin_answer(self.max_tokens);
@@ -188,23 +203,8 @@ impl Turn {
         loop {
             let began = Instant::now();
             let token = self.next_token(gpu, loaded, row)?;
-            if self.first_token.is_none() {
-                self.prefill += began.elapsed();
-                self.first_token = Some(self.started.elapsed());
-            } else {
-                self.decode += began.elapsed();
-            }
-            if tokenizer.is_end(token) {
-                self.flush_text(loaded, port, stream.finish());
-                return self.finish(gpu, loaded, port, StopReason::Eos);
-            }
-            self.generated.push(token);
-            let text = stream.push(token)?;
-            self.flush_text(loaded, port, text);
-            let full = loaded.tokens.len() + 1 > loaded.model.kv.limit();
-            if self.generated.len() >= self.max_tokens || full || self.watch.stopped() {
-                self.flush_text(loaded, port, stream.finish());
-                let stop = if self.watch.stopped() { StopReason::Cancelled } else { StopReason::Length };
+            self.note_picked(began);
+            if let Some(stop) = self.take(loaded, port, &mut stream, token)? {
                 return self.finish(gpu, loaded, port, stop);
             }
             let began = Instant::now();
@@ -220,6 +220,53 @@ impl Turn {
         }
     }
 
+    /// Text of the answer so far, to go on from.
+    pub(super) fn stream(&self, loaded: &Loaded) -> Result<StreamDecoder, EngineError> {
+        let mut stream = StreamDecoder::new(loaded.text()?.tokenizer.clone());
+        for &token in &self.generated {
+            stream.push(token)?;
+        }
+        Ok(stream)
+    }
+
+    /// A token was picked, which took since `began`.
+    pub(super) fn note_picked(&mut self, began: Instant) {
+        if self.first_token.is_none() {
+            self.prefill += began.elapsed();
+            self.first_token = Some(self.started.elapsed());
+        } else {
+            self.decode += began.elapsed();
+        }
+    }
+
+    /// The next token of the answer is `token`: says so, and why the answer ends with it if it does.
+    pub(super) fn take(
+        &mut self,
+        loaded: &Loaded,
+        port: &EnginePort,
+        stream: &mut StreamDecoder,
+        token: u32,
+    ) -> Result<Option<StopReason>, EngineError> {
+        if loaded.text()?.tokenizer.is_end(token) {
+            self.flush_text(port, stream.finish());
+            return Ok(Some(StopReason::Eos));
+        }
+        self.generated.push(token);
+        let text = stream.push(token)?;
+        self.flush_text(port, text);
+        let full = self.context_used() + 1 > loaded.model.kv.limit();
+        if self.generated.len() >= self.max_tokens || full || self.watch.stopped() {
+            self.flush_text(port, stream.finish());
+            return Ok(Some(if self.watch.stopped() { StopReason::Cancelled } else { StopReason::Length }));
+        }
+        Ok(None)
+    }
+
+    /// Tokens that have been read: all but the last of the answer, of which nothing was needed yet.
+    pub(super) fn context_used(&self) -> usize {
+        self.prompt.len() + self.generated.len().saturating_sub(1)
+    }
+
     fn next_token(&mut self, gpu: &Gpu, loaded: &mut Loaded, row: usize) -> Result<u32, EngineError> {
         let (encode, dispatches) = (loaded.pace.encode, loaded.pace.n_dispatches);
         let picked = loaded.pick(gpu, row, &self.sampler)?;
@@ -227,9 +274,18 @@ impl Turn {
             self.encode += loaded.pace.encode - encode;
             self.dispatches += loaded.pace.n_dispatches - dispatches;
         }
-        let vocab_size = loaded.model.dims.vocab_size;
+        self.choose(picked, loaded.model.dims.vocab_size, || loaded.all_logits(gpu))
+    }
+
+    /// The token that the sampler takes of what was picked, or of all logits where that is too little to know.
+    pub(super) fn choose(
+        &mut self,
+        picked: Picked,
+        vocab_size: usize,
+        all_logits: impl FnOnce() -> Result<Vec<f32>, EngineError>,
+    ) -> Result<u32, EngineError> {
         let from_all = |turn: &mut Turn, logits: &[f32]| {
-            let seen: Vec<u32> = turn.prompt.iter().chain(&turn.generated).copied().collect();
+            let seen = turn.target();
             turn.sampler.choose_from_all(logits, &seen)
         };
         Ok(match picked {
@@ -237,12 +293,12 @@ impl Turn {
             Picked::All(logits) => from_all(self, &logits),
             Picked::Few(candidates) => match self.sampler.choose(&candidates, vocab_size) {
                 Some(token) => token,
-                None => from_all(self, &loaded.all_logits(gpu)?),
+                None => from_all(self, &all_logits()?),
             },
         })
     }
 
-    fn flush_text(&mut self, loaded: &Loaded, port: &EnginePort, mut text: String) {
+    fn flush_text(&mut self, port: &EnginePort, mut text: String) {
         let n = self.generated.len();
         // Models begin an answer with the space that parts it from the prompt; it is not part of what they say.
         if !self.has_text {
@@ -254,7 +310,7 @@ impl Turn {
         }
         self.text_done = n;
         let tokens_per_s = self.tokens_per_s();
-        port.emit(EngineEvent::Token { turn: self.id, text, n, tokens_per_s, context_used: loaded.tokens.len() });
+        port.emit(EngineEvent::Token { turn: self.id, text, n, tokens_per_s, context_used: self.context_used() });
     }
 
     /// Decode speed: the first token comes from prefill and does not count.
@@ -263,22 +319,37 @@ impl Turn {
         if n == 0 { 0.0 } else { n as f64 / self.decode.as_secs_f64().max(1e-9) }
     }
 
-    fn finish(&self, gpu: &Gpu, loaded: &mut Loaded, port: &EnginePort, stop: StopReason) -> Result<TurnSummary, EngineError> {
-        let end_ns = telemetry::now();
+    fn finish(
+        &mut self,
+        gpu: &Gpu,
+        loaded: &mut Loaded,
+        port: &EnginePort,
+        stop: StopReason,
+    ) -> Result<TurnSummary, EngineError> {
+        self.ended_ns = Some(telemetry::now());
         loaded.pace.finish(gpu)?;
         loaded.look(gpu)?;
-        let overlap = loaded.observer.overlap(self.began_ns, end_ns);
-        let has_news = loaded.settle(gpu, self.prefill)?;
-        loaded.tell(port);
-        if has_news && let Some(saved) = loaded.below.list() {
-            port.emit(EngineEvent::Library(saved));
-        }
+        loaded.settle(gpu, port, self.prefill)?;
+        let chosen = loaded.model.selective.as_ref().and_then(|s| s.summary());
+        Ok(self.summary(gpu, loaded, chosen, loaded.tokens.len(), stop))
+    }
+
+    /// What the answer cost so far.
+    pub(super) fn summary(
+        &self,
+        gpu: &Gpu,
+        loaded: &Loaded,
+        chosen: Option<ChosenSummary>,
+        context_used: usize,
+        stop: StopReason,
+    ) -> TurnSummary {
+        let overlap = loaded.observer.overlap(self.began_ns, self.ended_ns.unwrap_or_else(telemetry::now));
         let spent = loaded.spent().since(&self.before.unwrap_or_default());
         let (report, kv) = (loaded.model.kv.report(), &loaded.model.kv);
         let staging = kv.staging_bytes();
         let millis = |d: Duration| d.as_secs_f64() * 1e3;
         let decoded = self.generated.len().saturating_sub(1).max(1) as f64;
-        Ok(TurnSummary {
+        TurnSummary {
             prompt_tokens: self.prompt.len(),
             cached_tokens: self.cached_tokens.unwrap_or(0),
             prefill_ms: millis(self.prefill),
@@ -295,7 +366,7 @@ impl Turn {
             },
             moved_bytes: spent.moved,
             pages: spent.pages,
-            chosen: loaded.model.selective.as_ref().and_then(|s| s.summary()),
+            chosen,
             overlap,
             io: IoSummary {
                 backend: (spent.moved.disk_to_ram + spent.moved.ram_to_disk > 0).then(|| loaded.below.io_backend()),
@@ -304,10 +375,10 @@ impl Turn {
                 read_ms: millis(spent.reading),
             },
             vram_bytes: gpu.allocated_bytes(),
-            context_used: loaded.tokens.len(),
+            context_used,
             dispatches_per_token: self.dispatches,
             encode_ms_per_token: millis(self.encode) / decoded,
             stop,
-        })
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! The engine thread: takes commands in order, owns the device and the model, reports events.
 //!
 //! ```text
-//! EngineCommand ─► load │ ask │ read │ logits │ score │ bench ─► EngineEvent
+//! EngineCommand ─► load │ ask │ ask many │ read │ logits │ score │ bench ─► EngineEvent
 //!                          └ device lost? reopen, reload, go on
 //! ```
 //! * Every command ends in exactly one final event (loaded/failed, finished/failed, counted).
@@ -99,6 +99,9 @@ impl Worker {
                 let result = self.ask(turn, &messages, document, sampling, max_tokens, policy);
                 self.report(turn, result);
             }
+            EngineCommand::AskMany { questions, document, sampling, max_tokens } => {
+                self.ask_many(&questions, document, sampling, max_tokens);
+            }
             EngineCommand::Read { turn, text, document } => {
                 let result = self.read(turn, text, document);
                 self.report(turn, result);
@@ -132,7 +135,7 @@ impl Worker {
         }
     }
 
-    fn report(&mut self, turn: TurnId, result: Result<TurnSummary, EngineError>) {
+    pub(super) fn report(&mut self, turn: TurnId, result: Result<TurnSummary, EngineError>) {
         match result {
             Ok(summary) => {
                 self.port.emit(EngineEvent::Finished { turn, summary: Box::new(summary) });
@@ -143,7 +146,7 @@ impl Worker {
         }
     }
 
-    fn fail(&self, turn: TurnId, error: &EngineError) -> bool {
+    pub(super) fn fail(&self, turn: TurnId, error: &EngineError) -> bool {
         self.port.emit(EngineEvent::Failed { turn, sentence: sentence(error), bad_input: error.is_bad_input() })
     }
 
@@ -236,16 +239,16 @@ impl Worker {
         })
     }
 
-    fn run_turn(&mut self, mut turn: Turn) -> Result<TurnSummary, EngineError> {
+    pub(super) fn run_turn(&mut self, mut turn: Turn) -> Result<TurnSummary, EngineError> {
         self.until_done(|gpu, loaded, port| turn.run(gpu, loaded, port))
     }
 
     /// Runs what remembers how far it has come: again after every damaged page that was repaired and every device that was
     /// rebuilt.
-    pub(super) fn until_done(
+    pub(super) fn until_done<T>(
         &mut self,
-        mut run: impl FnMut(&Gpu, &mut Loaded, &EnginePort) -> Result<TurnSummary, EngineError>,
-    ) -> Result<TurnSummary, EngineError> {
+        mut run: impl FnMut(&Gpu, &mut Loaded, &EnginePort) -> Result<T, EngineError>,
+    ) -> Result<T, EngineError> {
         let (mut rebuilds, mut repaired) = (0, HashSet::new());
         loop {
             let result = match (&self.gpu, &mut self.loaded) {
@@ -355,7 +358,7 @@ fn as_sentence(text: &str) -> String {
 
 /// The tokens at the beginning of `prompt` that are the document's: those that reading it ahead gives, as far as the prompt
 /// has the same.
-fn document_tokens(loaded: &Loaded, messages: &[Message], document: &DocumentRef, prompt: &[u32]) -> Option<Vec<u32>> {
+pub(super) fn document_tokens(loaded: &Loaded, messages: &[Message], document: &DocumentRef, prompt: &[u32]) -> Option<Vec<u32>> {
     let first = messages.iter().position(|m| m.role == Role::User)?;
     let text = messages[first].content.get(..document.text_bytes)?;
     let mut ahead = messages[..first].to_vec();

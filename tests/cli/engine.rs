@@ -67,6 +67,30 @@ fn ask_streams_tokens_and_ends_with_a_summary() {
 }
 
 #[test]
+fn ask_at_once_answers_each_question_by_itself() {
+    if !has_device("ask_at_once_answers_each_question_by_itself") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let kv_dir = dir.path().to_str().unwrap();
+    let doc = format!("{}/assets/sample-document.md", env!("CARGO_MANIFEST_DIR"));
+    let asked = ["What is the annual budget of Somiko?", "What is the current temperature for Somiko?"];
+    let ask = |more: &[&str]| run(["ask", "--doc", &doc, "--kv-dir", kv_dir, "--max-tokens", "24"].iter().chain(more));
+    let alone = asked.map(|question| ask(&["--prompt", question]).out);
+    let words = ["--prompt", asked[0], "--prompt", asked[1], "--at-once"];
+    let together = ask(&words);
+    assert_eq!(together.code, Some(0), "{}", together.err);
+    assert_eq!(together.out, format!("{}\n{}\n{}\n{}", asked[0], alone[0], asked[1], alone[1]));
+    let lines = json_lines(&ask(&[&words[..], &["--json"]].concat()));
+    for (i, alone) in alone.iter().enumerate() {
+        let of = |kind: &str| lines.iter().filter(|l| l["event"] == kind && l["turn"] == i + 1).collect::<Vec<_>>();
+        let text: String = of("token").iter().map(|l| l["text"].as_str().unwrap()).collect();
+        assert_eq!((of("summary").len(), text.trim_end()), (1, alone.trim_end()));
+        assert_eq!(of("summary")[0]["text"], text);
+    }
+}
+
+#[test]
 fn ask_with_a_seed_repeats_and_another_seed_differs() {
     let Some(model) = model("ask_with_a_seed", STORIES) else { return };
     let ask = |seed: &str| {

@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod batch;
 mod bench;
 mod logits;
 mod offload;

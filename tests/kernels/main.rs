@@ -9,6 +9,7 @@ mod kv_pages;
 mod norm;
 mod pages;
 mod probe;
+mod rows;
 mod sample;
 mod scores;
 mod selective;

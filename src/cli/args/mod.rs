@@ -103,12 +103,16 @@ pub struct AskArgs {
     /// Document to read, UTF-8 text or Markdown; may repeat
     #[arg(long = "doc", value_name = "FILE", num_args = 1.., env = "STRATA_DOC")]
     pub docs: Vec<PathBuf>,
-    /// Question; may repeat: each is the next turn on the same document
+    /// Question; may repeat: each is the next turn on the same document (or, with --at-once, a question of its own)
     #[arg(long = "prompt", value_name = "TEXT", required = true, env = "STRATA_PROMPT", value_parser = not_blank)]
     pub prompts: Vec<String>,
     /// The answer ends after N tokens at the latest
     #[arg(long, value_name = "N", default_value_t = limits::DEFAULT_MAX_TOKENS, env = "STRATA_MAX_TOKENS", value_parser = at_least_one)]
     pub max_tokens: usize,
+    /// Answer all questions at the same time, each by itself and not as turns of one chat: the document is read once for all of
+    /// them, and what of it does not fit the device comes by once for all of them
+    #[arg(long, env = "STRATA_AT_ONCE", value_parser = FalseyValueParser::new())]
+    pub at_once: bool,
     /// Do not keep the reading of the document on the disk; one that is there already is used
     #[arg(long, env = "STRATA_NO_SAVE", value_parser = FalseyValueParser::new())]
     pub no_save: bool,

@@ -98,7 +98,8 @@ impl DeviceModel {
         let view = KvCacheView::of(&self.kv);
         let theta = |bytes| if self.synchronous { 0.0 } else { s.hiding.theta(&view, layer, bytes) };
         let stream = self.kv.begin_chosen(layer, &selection.pages, n_pages, s.clock + 1, next, theta);
-        s.spent.note(selection, n_pages, &stream, &expected.came);
+        s.spent.note_stream(&stream);
+        s.spent.note(selection, n_pages, stream.missing.len(), &expected.came);
         s.frequency.note(layer, s.clock, &selection.pages);
         if layer == 0 && s.clock.is_multiple_of(PREFER_EVERY) && self.kv.has_lower() {
             let (n_first, n_room) = (s.spec.n_first_layers, self.kv.n_ram_pages());
@@ -328,13 +329,13 @@ impl DeviceModel {
     }
 
     /// Batches of the stream, as many at once as the slots' area holds.
-    fn fills(&self, batches: Range<usize>) -> Vec<Range<usize>> {
+    pub(in crate::engine) fn fills(&self, batches: Range<usize>) -> Vec<Range<usize>> {
         let n_slots = self.kv.plan().n_slots;
         batches.clone().step_by(n_slots).map(|first| first..batches.end.min(first + n_slots)).collect()
     }
 
     /// Brings these batches into the slots' area, one after the other; their pages.
-    fn fill_area(
+    pub(in crate::engine) fn fill_area(
         &mut self,
         gpu: &Gpu,
         pace: &mut Pace,
@@ -353,7 +354,12 @@ impl DeviceModel {
 
     /// The next batch of the stream. Where that takes a wait, slots that were recorded are submitted, so that they can be filled
     /// again, once half of them are.
-    fn next_slot(&mut self, gpu: &Gpu, pace: &mut Pace, recorded: &mut Vec<FilledSlot>) -> Result<FilledSlot, EngineError> {
+    pub(in crate::engine) fn next_slot(
+        &mut self,
+        gpu: &Gpu,
+        pace: &mut Pace,
+        recorded: &mut Vec<FilledSlot>,
+    ) -> Result<FilledSlot, EngineError> {
         if recorded.len() * 2 > self.kv.plan().n_slots && !self.kv.is_next_filled(gpu)? {
             self.submit_slots(gpu, pace, recorded)?;
         }

@@ -16,7 +16,7 @@
 mod ahead;
 mod attend;
 mod hide;
-mod scores;
+pub(super) mod scores;
 mod spent;
 
 use super::device_model::DeviceModel;
@@ -24,7 +24,7 @@ use super::error::EngineError;
 use super::summary::ChosenSummary;
 use ahead::{AheadOps, Expected};
 use hide::Hiding;
-use spent::Spent;
+pub(super) use spent::Spent;
 
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::gpu::kernels::abstracts::Abstracts;
@@ -38,9 +38,9 @@ use crate::kv::policy::{Policy, SelectiveSpec};
 use crate::telemetry::Hub;
 
 /// Steps after which having been chosen is worth half.
-const HALF_LIFE_STEPS: usize = 32;
+pub(super) const HALF_LIFE_STEPS: usize = 32;
 /// Steps between two looks at what should stay in RAM.
-const PREFER_EVERY: u64 = 8;
+pub(super) const PREFER_EVERY: u64 = 8;
 
 /// Bind groups over one run of pages, a segment or the slots' area, of which each KV head reads what it chose.
 struct ChosenOps {
@@ -157,11 +157,6 @@ impl Selective {
         })
     }
 
-    /// Which policy, and its numbers.
-    pub(super) fn spec(&self) -> &SelectiveSpec {
-        &self.spec
-    }
-
     /// The context is another from token `n_tokens` on.
     pub(super) fn truncate(&mut self, n_tokens: usize) {
         self.frequency.truncate(n_tokens / KV_PAGE_TOKENS);
@@ -191,6 +186,17 @@ impl Selective {
     pub(super) fn end_step(&mut self) {
         self.step += 1;
         self.clock += 1;
+    }
+
+    /// Which policy, and its numbers.
+    pub(super) fn spec(&self) -> SelectiveSpec {
+        self.spec
+    }
+
+    /// Counts a step in which others choose by the same spec; its number.
+    pub(super) fn count_step(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
     }
 
     /// Forgets bind groups that hold buffers which are no more.

@@ -9,7 +9,7 @@
 use crate::base::limits::KV_PAGE_TOKENS;
 
 /// Scores of the tokens of some pages, the best of each group of query heads.
-pub(super) struct PageTokens {
+pub(in crate::engine) struct PageTokens {
     /// by page: where its scores begin, in pages
     place: Vec<Option<usize>>,
     /// `[G][pages with scores * 64]`
@@ -43,7 +43,7 @@ impl PageBounds {
 
 /// Pages whose tokens are being scored: run by run into the readback buffer.
 #[derive(Default)]
-pub(super) struct Scoring {
+pub(in crate::engine) struct Scoring {
     /// pages in the order of their scores
     pub pages: Vec<u32>,
     /// keys of each run

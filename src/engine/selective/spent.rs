@@ -12,7 +12,7 @@ use crate::kv::policy::{Selection, SelectiveSpec};
 
 /// Sums over the steps of an answer.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Spent {
+pub(in crate::engine) struct Spent {
     /// ranges of tokens that were scored one by one
     n_evaluations: u64,
     /// time that choosing took: the policy's own, and waits for scores that only it needed
@@ -35,11 +35,14 @@ pub(super) struct Spent {
 }
 
 impl Spent {
-    /// A layer of `n_pages` chose; `stream` brings what is not in VRAM, and `came` had come in this step.
-    pub fn note(&mut self, selection: &Selection, n_pages: usize, stream: &ChosenStream, came: &[u32]) {
-        let n_missing = stream.missing.len();
+    /// A layer's stream began.
+    pub fn note_stream(&mut self, stream: &ChosenStream) {
         self.n_moved += stream.n_pages as u64;
         self.n_packed += stream.n_packed as u64;
+    }
+
+    /// A layer of `n_pages` chose; `n_missing` of the pages were not in VRAM, and `came` had come in this step.
+    pub fn note(&mut self, selection: &Selection, n_pages: usize, n_missing: usize, came: &[u32]) {
         let n_foreseen = came.iter().filter(|page| selection.pages.binary_search(page).is_ok()).count();
         self.n_foreseen += n_foreseen as u64;
         self.n_evaluations += selection.n_evaluations as u64;

@@ -5,6 +5,9 @@
 //! ```
 //! Selective, the table is a list of blocks for each KV head instead: any blocks of the segment, in any order, as many as the
 //! head wants. Shorter lists end in [`NO_BLOCK`] and `n_keys` is that of the longest.
+//!
+//! Several tokens that see the same pages attend at once: each is a row of q, and of acc, state and out. They share a table, or,
+//! selective, have one with lists for the KV heads of each.
 
 use std::sync::Arc;
 
@@ -25,6 +28,7 @@ pub struct AttentionDecode {
     n_head: usize,
     n_kv_head: usize,
     head_dim: usize,
+    selective: bool,
 }
 
 /// Which of the kernels that do the same.
@@ -49,6 +53,17 @@ pub struct SegmentKeys {
     pub n_splits: usize,
 }
 
+/// Tokens that attend to one segment in the same dispatch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SplitRows {
+    /// first row of q
+    pub first: usize,
+    /// number of rows
+    pub n: usize,
+    /// splits of this segment in each row; those past its keys come out as nothing
+    pub n_splits: usize,
+}
+
 #[repr(C)]
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 struct SplitParams {
@@ -57,6 +72,8 @@ struct SplitParams {
     group: u32,
     first_split: u32,
     n_splits: u32,
+    first_group: u32,
+    n_lists: u32,
 }
 
 #[repr(C)]
@@ -132,6 +149,7 @@ impl AttentionDecode {
             n_head,
             n_kv_head,
             head_dim,
+            selective: variant.selective,
         })
     }
 
@@ -145,7 +163,7 @@ impl AttentionDecode {
         (self.n_head * n_splits * 8) as u64
     }
 
-    /// Binds q f32 `[H, D]`, the segment's blocks and table, acc and state.
+    /// Binds q f32 `[R, H, D]`, the segment's blocks and table, acc and state.
     ///
     /// # Errors
     /// Buffers the device refuses to bind.
@@ -153,7 +171,7 @@ impl AttentionDecode {
         gpu.bind(&self.split, &slices)
     }
 
-    /// Binds acc, state and out f32 `[H, D]`.
+    /// Binds acc, state and out f32 `[R, H, D]`.
     ///
     /// # Errors
     /// Buffers the device refuses to bind.
@@ -163,6 +181,12 @@ impl AttentionDecode {
 
     /// Adds the splits of one segment.
     pub fn record_split(&self, recorder: &mut Recorder, binding: &Binding, keys: SegmentKeys) {
+        let rows = SplitRows { first: 0, n: 1, n_splits: keys.n_keys.div_ceil(SPLIT_KEYS) };
+        self.record_rows(recorder, binding, keys, rows);
+    }
+
+    /// The same for several rows of q. Each has room for `keys.n_splits` splits.
+    pub fn record_rows(&self, recorder: &mut Recorder, binding: &Binding, keys: SegmentKeys, rows: SplitRows) {
         let group = self.n_head / self.n_kv_head;
         let params = SplitParams {
             n_keys: keys.n_keys as u32,
@@ -170,15 +194,22 @@ impl AttentionDecode {
             group: group as u32,
             first_split: keys.first_split as u32,
             n_splits: keys.n_splits as u32,
+            first_group: (rows.first * self.n_kv_head) as u32,
+            n_lists: (if self.selective { rows.n } else { 1 } * self.n_kv_head) as u32,
         };
         let head_sets = group.div_ceil(group.min(MAX_HEADS_PER_WORKGROUP));
-        let grid = [keys.n_keys.div_ceil(SPLIT_KEYS) as u32, self.n_kv_head as u32, head_sets as u32];
+        let grid = [rows.n_splits as u32, (rows.n * self.n_kv_head) as u32, head_sets as u32];
         recorder.dispatch(&self.split, binding, &params, grid);
     }
 
     /// Adds the merge of all splits.
     pub fn record_merge(&self, recorder: &mut Recorder, binding: &Binding, n_splits: usize) {
+        self.record_merge_rows(recorder, binding, n_splits, 1);
+    }
+
+    /// Adds the merges of the first `n_rows` rows, each of `n_splits` splits.
+    pub fn record_merge_rows(&self, recorder: &mut Recorder, binding: &Binding, n_splits: usize, n_rows: usize) {
         let params = MergeParams { n_splits: n_splits as u32, head_dim: self.head_dim as u32 };
-        recorder.dispatch(&self.merge, binding, &params, [self.n_head as u32, 1, 1]);
+        recorder.dispatch(&self.merge, binding, &params, [(n_rows * self.n_head) as u32, 1, 1]);
     }
 }

@@ -86,12 +86,18 @@ impl ScorePages {
     }
 
     /// Adds the scores of the first `n_pages`; bounds and scores are dense, whatever their buffers have room for.
-    pub fn record(&self, recorder: &mut Recorder, [pages, groups]: &[Binding; 2], n_pages: usize) {
+    pub fn record(&self, recorder: &mut Recorder, bindings: &[Binding; 2], n_pages: usize) {
+        self.record_rows(recorder, bindings, n_pages, 1);
+    }
+
+    /// The same for the first `n_rows` rows of q: bounds `[R, H, P, 2]`, scores `[R, G, P, 2]` and then `[R, H, 2]`.
+    pub fn record_rows(&self, recorder: &mut Recorder, [pages, groups]: &[Binding; 2], n_pages: usize, n_rows: usize) {
         let group = self.n_head / self.n_kv_head;
         let params = Params { n_pages: n_pages as u32, group: group as u32 };
         let head_sets = group.div_ceil(group.min(MAX_HEADS_PER_WORKGROUP));
-        let grid = [n_pages.div_ceil(TILE_PAGES) as u32, self.n_kv_head as u32, head_sets as u32];
+        let n_groups = (n_rows * self.n_kv_head) as u32;
+        let grid = [n_pages.div_ceil(TILE_PAGES) as u32, n_groups, head_sets as u32];
         recorder.dispatch(&self.pages, pages, &params, grid);
-        recorder.dispatch(&self.groups, groups, &params, [self.n_kv_head as u32, 1, 1]);
+        recorder.dispatch(&self.groups, groups, &params, [n_groups, 1, 1]);
     }
 }

@@ -70,10 +70,15 @@ impl TokenScores {
 
     /// Adds the scores of the first `n_keys` of each list, where the table has rows of `n_blocks`.
     pub fn record(&self, recorder: &mut Recorder, binding: &Binding, n_keys: usize, n_blocks: usize) {
+        self.record_rows(recorder, binding, n_keys, n_blocks, 1);
+    }
+
+    /// The same for the first `n_rows` rows of q, each with lists of its own: table `[R, G, n_blocks]`, scores `[R, H, n_keys]`.
+    pub fn record_rows(&self, recorder: &mut Recorder, binding: &Binding, n_keys: usize, n_blocks: usize, n_rows: usize) {
         let group = self.n_head / self.n_kv_head;
         let params = Params { n_keys: n_keys as u32, n_blocks: n_blocks as u32, group: group as u32 };
         let head_sets = group.div_ceil(group.min(MAX_HEADS_PER_WORKGROUP));
-        let grid = [n_keys.div_ceil(TILE_KEYS) as u32, self.n_kv_head as u32, head_sets as u32];
+        let grid = [n_keys.div_ceil(TILE_KEYS) as u32, (n_rows * self.n_kv_head) as u32, head_sets as u32];
         recorder.dispatch(&self.kernel, binding, &params, grid);
     }
 }

@@ -94,13 +94,13 @@ impl KvCache {
         (0..n_pages as u32).map(tier).collect()
     }
 
-    /// Table of what is resident of `blocks` (of each KV head, ascending) in a segment of the pool.
+    /// Table of what is resident of `blocks` (of each KV head of one query after the other, ascending) in a segment of the pool.
     pub fn chosen_in_segment(&self, layer: usize, segment_idx: usize, blocks: &[Vec<u32>]) -> ChosenTable {
         let shape = self.shapes[segment_idx];
         let slot = |block: u32, head: usize| {
             let frame = self.residency.frame(layer, block / BLOCKS_PER_PAGE as u32)? as usize;
             let page = frame.checked_sub(shape.first_frame).filter(|page| *page < shape.n_frames)?;
-            Some(self.spec.slot_of(page, block as usize % BLOCKS_PER_PAGE, head))
+            Some(self.spec.slot_of(page, block as usize % BLOCKS_PER_PAGE, head % self.spec.n_kv_head))
         };
         let lists: Vec<Vec<u32>> =
             blocks.iter().enumerate().map(|(head, blocks)| blocks.iter().filter_map(|b| slot(*b, head)).collect()).collect();
@@ -113,11 +113,16 @@ impl KvCache {
         let groups: Vec<u32> = batches.iter().flat_map(|b| b.groups.iter().copied()).collect();
         let slot = |block: u32, head: usize| {
             let page = groups.binary_search(&(block / BLOCKS_PER_PAGE as u32)).ok()?;
-            Some(self.spec.slot_of(page, block as usize % BLOCKS_PER_PAGE, head))
+            Some(self.spec.slot_of(page, block as usize % BLOCKS_PER_PAGE, head % self.spec.n_kv_head))
         };
         let lists: Vec<Vec<u32>> =
             blocks.iter().enumerate().map(|(head, blocks)| blocks.iter().filter_map(|b| slot(*b, head)).collect()).collect();
         ChosenTable::new(&lists)
+    }
+
+    /// A page lies in a frame.
+    pub fn is_resident(&self, layer: usize, group: u32) -> bool {
+        self.residency.frame(layer, group).is_some()
     }
 
     /// A page lies in a segment of the pool.

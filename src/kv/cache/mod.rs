@@ -9,6 +9,7 @@
 //! what is spent on what before anything is allocated. 3. Where a page is changes through [`Residency`] alone. 4. Which
 //! tokens are valid is known to whoever runs the model; this knows complete groups of 64.
 
+mod aside;
 mod below;
 mod chosen;
 mod opener;
@@ -121,6 +122,8 @@ pub struct KvCache {
     /// group that the stream stopped at because a page of it is not whole
     lost: Option<u32>,
     synchronous: bool,
+    /// of questions that are answered at once
+    tails_bytes: u64,
     peak_bytes: u64,
     /// what streams have cost
     spent: StreamCost,
@@ -183,6 +186,7 @@ impl KvCache {
             ahead: VecDeque::new(),
             lost: None,
             synchronous,
+            tails_bytes: 0,
             peak_bytes: 0,
             spent: StreamCost::default(),
             moved: MovedBytes::default(),
@@ -213,7 +217,7 @@ impl KvCache {
         let frames: u64 = self.shapes.iter().map(|s| s.n_frames as u64 * VramPlan::frame_bytes(&self.spec)).sum();
         let scratch = self.scratch.as_ref().map_or(0, |s| s.size);
         let stage = if self.stage.is_some() { self.plan.slot_bytes(&self.spec) - scratch } else { 0 };
-        self.plan.tail_bytes(&self.spec) + self.plan.abstract_bytes(&self.spec) + frames + scratch + stage
+        self.plan.tail_bytes(&self.spec) + self.plan.abstract_bytes(&self.spec) + frames + scratch + stage + self.tails_bytes
     }
 
     /// Most bytes that were ever allocated.

@@ -1,0 +1,92 @@
+//! Several questions on one document at once: tokens per second of all answers together, everything read and by LeoAM, with
+//! the KV in VRAM and mostly on the disk.
+//!
+//! `cargo bench --bench batch` · `STRATA_BENCH_TOKENS` length of the document (12288 otherwise) · `STRATA_BENCH_DIR` folder
+//! for the library (the build's own otherwise) · `STRATA_BENCH_DECODE` tokens of each answer (32 otherwise).
+//!
+//! Every ratio is of one run. As in `policies`, the disk is held to the speed at which reading all pages of a step takes 2.9
+//! times as long as computing it for one question does with all of them in VRAM (LeoAM, section 3.4). VRAM has room for a fifth
+//! of the KV and four times the tails of eight questions, of which slots and frames get the most, RAM for a fifth. Answers are at random,
+//! so that they do not end early.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "a bench prints, and ends where it fails")]
+
+#[path = "common/mod.rs"]
+mod common;
+
+use strata::base::{Bytes, LinkLimits, Tiers};
+use strata::engine::{Amount, LoadOptions, PolicyKind, SelectiveSpec};
+
+use common::{Document, N_ROUNDS, close, engine, median, setting};
+
+/// The most come first: room that was set aside for them stays so.
+const COUNTS: [usize; 3] = [8, 4, 1];
+/// Time to read all pages of a step over the time to compute it.
+const IO_OVER_COMPUTE: f64 = 2.9;
+/// Bytes of a tail of two pages of the built-in model.
+const TAIL_BYTES: u64 = 2 * 64 * 3072;
+
+struct Row {
+    name: &'static str,
+    /// by count
+    tokens_per_s: Vec<f64>,
+    read_bytes_per_token: Vec<f64>,
+}
+
+fn row(name: &'static str, document: &Document, options: &LoadOptions) -> Row {
+    let handle = engine(options.clone());
+    let mut row = Row { name, tokens_per_s: Vec::new(), read_bytes_per_token: Vec::new() };
+    for n in COUNTS {
+        let (mut speeds, mut read) = (Vec::new(), 0.0);
+        // What the first answers find in tiers that are cold does not count.
+        for round in 0..=N_ROUNDS {
+            let summaries = document.ask_many(&handle, n);
+            // The first token of each comes from prefill. Who answers longest sees all steps.
+            let n_tokens: usize = summaries.iter().map(|s| s.generated_tokens - 1).sum();
+            let decode_ms = summaries.iter().map(|s| s.decode_ms).fold(0.0, f64::max);
+            if round > 0 {
+                speeds.push(n_tokens as f64 / decode_ms * 1e3);
+            }
+            read = summaries.iter().map(|s| s.moved_bytes.disk_to_ram).max().unwrap() as f64 / n_tokens as f64;
+        }
+        row.tokens_per_s.push(median(speeds));
+        row.read_bytes_per_token.push(read);
+    }
+    close(handle);
+    row
+}
+
+fn main() {
+    let dir = common::folder();
+    let n_tokens = setting("STRATA_BENCH_TOKENS", 12_288);
+    let base = LoadOptions { kv_dir: Some(dir.path().to_owned()), context: Some(n_tokens + 4096), ..LoadOptions::default() };
+    let handle = engine(base.clone());
+    let document = Document::new(&handle, n_tokens, setting("STRATA_BENCH_DECODE", 32));
+    let fresh = document.ask_many(&handle, 1).remove(0);
+    close(handle);
+    let leoam = SelectiveSpec { kind: PolicyKind::LeoAm, amount: Amount::Rate(0.1), ..SelectiveSpec::default() };
+    let kv_bytes = fresh.prompt_tokens as u64 * 3072;
+    let mut rows = vec![row("full, all in VRAM", &document, &base)];
+    let nvme = (kv_bytes as f64 / IO_OVER_COMPUTE * rows[0].tokens_per_s[2]) as u64;
+    let offloaded = |policy| LoadOptions {
+        budgets: Tiers { vram: Some(Bytes(kv_bytes / 5 + 32 * TAIL_BYTES)), ram: Some(Bytes(kv_bytes / 5)), disk: None },
+        limits: LinkLimits { nvme: Some(nvme), ..LinkLimits::default() },
+        policy,
+        ..base.clone()
+    };
+    rows.push(row("leoam, all in VRAM", &document, &LoadOptions { policy: Some(leoam), ..base.clone() }));
+    rows.push(row("full, offloaded", &document, &offloaded(None)));
+    rows.push(row("leoam, offloaded", &document, &offloaded(Some(leoam))));
+    println!("\n## {} tokens, disk held to {}/s\n", fresh.prompt_tokens, Bytes(nvme));
+    println!("| | questions | tokens/s together | over one question | read from the disk per token |");
+    println!("|---|---|---|---|---|");
+    for row in &rows {
+        for (i, n) in COUNTS.iter().enumerate().rev() {
+            let (speed, read) = (row.tokens_per_s[i], Bytes(row.read_bytes_per_token[i] as u64));
+            println!("| {} | {n} | {speed:.1} | {:.2}x | {read} |", row.name, speed / row.tokens_per_s[2]);
+        }
+    }
+    let (full, chosen) = (&rows[2], &rows[3]);
+    for (i, n) in COUNTS.iter().enumerate().rev() {
+        println!("leoam over full, offloaded, {n} at once: {:.2}x", chosen.tokens_per_s[i] / full.tokens_per_s[i]);
+    }
+}

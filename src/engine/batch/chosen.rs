@@ -1,0 +1,334 @@
+//! Selective attention of several rows: each chooses for itself, and what any of them chose comes once.
+//!
+//! ```text
+//! q [R, H, D] ─► score_pages of all rows ─ readback ─► a policy each: candidates ─► token_scores ─ readback ─► selections
+//!                                                         union of their pages: frames, stream ◄──────────────────┘
+//! merge ◄─ each row's tail ◄─ blocks of each row in slots ◄─ in frames
+//! ```
+//! 1. To the kernels, KV heads of another row are more KV heads: rows have lists of blocks of their own in one table. 2. Pages
+//!    are candidates, a row's own tail is always read.
+//!
+//! Owner: the engine thread. Shapes: R rows, H query heads and G KV heads of each, P complete pages.
+//!
+//! Source: LeoAM, sections 4.2 and 4.3, as [`crate::engine::selective`](super::super::selective).
+
+use std::time::Instant;
+
+use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
+use crate::engine::device_model::DeviceModel;
+use crate::engine::error::EngineError;
+use crate::engine::pace::Pace;
+use crate::engine::selective::scores::{PageTokens, Scoring};
+use crate::engine::selective::{HALF_LIFE_STEPS, PREFER_EVERY, Spent};
+use crate::engine::summary::ChosenSummary;
+use crate::gpu::kernels::attention_decode::AttentionDecode;
+use crate::gpu::kernels::score_pages::ScorePages;
+use crate::gpu::kernels::token_scores::TokenScores;
+use crate::gpu::{Binding, Buffer, Gpu, GpuError, Recorder, Slice, Submitted};
+use crate::kv::policy::frequency::FrequencyTable;
+use crate::kv::policy::{LayerView, Policy, Selection, SelectiveSpec};
+use crate::kv::{BLOCKS_PER_PAGE, ChosenStream, ChosenTable};
+
+/// What one row has learnt, and what its choices came to.
+pub(super) struct RowPolicy {
+    spec: SelectiveSpec,
+    policy: Policy,
+    step: usize,
+    n_steps: usize,
+    spent: Spent,
+}
+
+/// Bind groups over one run of pages, a segment or the slots' area.
+pub(super) struct RowsOps {
+    /// of all rows
+    pub table: Slice,
+    /// token scores f32 `[R, H, n_keys]`
+    scores: Slice,
+    /// by layer; one for the area
+    pub decode: Vec<Binding>,
+    score: Vec<Binding>,
+}
+
+/// What choosing for several rows needs of the device.
+pub(super) struct Chooser {
+    pub decode: AttentionDecode,
+    score_pages: ScorePages,
+    token_scores: TokenScores,
+    page_scores: Slice,
+    page_readback: Buffer,
+    scores_readback: Buffer,
+    /// by layer
+    score_bindings: Vec<[Binding; 2]>,
+    pub segments: Vec<RowsOps>,
+    /// none where nothing lies below VRAM
+    pub area: Option<RowsOps>,
+    frequency: FrequencyTable,
+    n_first_layers: usize,
+    n_rows: usize,
+}
+
+/// Scores that are on their way: what each row asked for, run by run.
+#[derive(Default)]
+struct Asked {
+    /// pages of each row, and keys of the longest list
+    runs: Vec<(Vec<Vec<u32>>, usize)>,
+    n_bytes: u64,
+}
+
+impl RowPolicy {
+    /// Of an answer of up to `n_steps` tokens.
+    pub fn new(spec: SelectiveSpec, n_steps: usize) -> Result<RowPolicy, EngineError> {
+        let policy = Policy::new(spec).map_err(|e| EngineError::Policy(e.to_string()))?;
+        Ok(RowPolicy { spec, policy, step: 0, n_steps: n_steps.max(1), spent: Spent::default() })
+    }
+
+    /// One token was decoded.
+    pub fn end_step(&mut self) {
+        self.step += 1;
+    }
+
+    /// What the choices came to; none before the first.
+    pub fn summary(&self) -> Option<ChosenSummary> {
+        self.spent.summary(self.spec, self.step as u64)
+    }
+}
+
+impl Chooser {
+    /// Buffers and bind groups for `n_rows` over the pages that `model` holds.
+    pub fn new(gpu: &Gpu, model: &DeviceModel, spec: SelectiveSpec, n_rows: usize) -> Result<Chooser, EngineError> {
+        let (d, kv) = (&model.dims, &model.kv);
+        let (sealed, n_pages) = (kv.spec().sealed, (kv.n_sealed() as usize).max(1));
+        let score_pages = ScorePages::new(gpu, d.n_head, d.n_kv_head, d.head_dim)?;
+        let bounds = gpu.buffer("page bounds", n_rows as u64 * score_pages.bounds_bytes(n_pages))?.all();
+        let score_bytes = n_rows as u64 * score_pages.scores_bytes(n_pages);
+        let page_scores = gpu.buffer("page scores", score_bytes)?.all();
+        let abstracts = (0..d.n_layer).filter_map(|layer| kv.abstracts(layer));
+        let bind = |abstracts| score_pages.bind(gpu, [&model.act.q, abstracts, &bounds, &page_scores]);
+        let score_bindings = abstracts.map(bind).collect::<Result<_, _>>()?;
+        let token_scores = TokenScores::new(gpu, d.n_head, d.n_kv_head, d.head_dim, sealed)?;
+        let all_keys = n_pages * KV_PAGE_TOKENS;
+        let mut chooser = Chooser {
+            decode: AttentionDecode::selective(gpu, d.n_head, d.n_kv_head, d.head_dim, sealed)?,
+            page_readback: gpu.readback_buffer("page scores", score_bytes)?,
+            scores_readback: gpu.readback_buffer("token scores", n_rows as u64 * token_scores.scores_bytes(all_keys))?,
+            score_pages,
+            token_scores,
+            page_scores,
+            score_bindings,
+            segments: Vec::new(),
+            area: None,
+            frequency: FrequencyTable::new(d.n_layer, HALF_LIFE_STEPS),
+            n_first_layers: spec.n_first_layers,
+            n_rows,
+        };
+        for (i, shape) in kv.shapes().iter().enumerate() {
+            let pages: Vec<&Slice> = (0..d.n_layer).map(|layer| &kv.segment(i, layer).pages).collect();
+            let ops = chooser.ops(gpu, model, shape.n_frames, &pages)?;
+            chooser.segments.push(ops);
+        }
+        if let Some(area) = kv.area() {
+            chooser.area = Some(chooser.ops(gpu, model, kv.plan().n_slots * kv.plan().slot_pages, &[area])?);
+        }
+        Ok(chooser)
+    }
+
+    fn ops(&self, gpu: &Gpu, model: &DeviceModel, n_pages: usize, pages: &[&Slice]) -> Result<RowsOps, EngineError> {
+        let n_rows = self.n_rows as u64;
+        let table = gpu.buffer("chosen blocks", n_rows * model.kv.spec().table_bytes(n_pages))?.all();
+        let scores = gpu.buffer("token scores", n_rows * self.token_scores.scores_bytes(n_pages * KV_PAGE_TOKENS))?.all();
+        let (acc, state) = model.split_slices()?;
+        let q = &model.act.q;
+        let decode = pages.iter().map(|pages| self.decode.bind_split(gpu, [q, pages, &table, acc, state]));
+        let score = pages.iter().map(|pages| self.token_scores.bind(gpu, [q, pages, &table, &scores]));
+        Ok(RowsOps {
+            decode: decode.collect::<Result<_, GpuError>>()?,
+            score: score.collect::<Result<_, GpuError>>()?,
+            table,
+            scores,
+        })
+    }
+
+    /// Records the scores of what each row asked for in one run of pages.
+    fn ask(
+        &self,
+        gpu: &Gpu,
+        recorder: &mut Recorder,
+        (ops, binding): (&RowsOps, &Binding),
+        table: &ChosenTable,
+        pages: Vec<Vec<u32>>,
+        asked: &mut Asked,
+    ) {
+        let (n_rows, n_keys) = (pages.len(), table.n_blocks * KV_BLOCK_TOKENS);
+        gpu.write(&ops.table, bytemuck::cast_slice(&table.slots));
+        self.token_scores.record_rows(recorder, binding, n_keys, table.n_blocks, n_rows);
+        let size = n_rows as u64 * self.token_scores.scores_bytes(n_keys);
+        recorder.copy(&ops.scores.buffer.slice(0, size), &self.scores_readback.slice(asked.n_bytes, size));
+        asked.runs.push((pages, n_keys));
+        asked.n_bytes += size;
+    }
+}
+
+impl DeviceModel {
+    /// What a layer reads in this step for each row.
+    pub(super) fn choose_rows(
+        &mut self,
+        chooser: &mut Chooser,
+        gpu: &Gpu,
+        pace: &mut Pace,
+        layer: usize,
+        policies: &mut [&mut RowPolicy],
+    ) -> Result<Vec<Selection>, EngineError> {
+        let began = Instant::now();
+        let (n_pages, n_kv_head, n_head) = (self.kv.n_sealed() as usize, self.dims.n_kv_head, self.dims.n_head);
+        let tiers = self.kv.tiers(layer, n_pages);
+        let (bounds, highest) = self.page_bounds(chooser, gpu, pace, layer, policies)?;
+        let view = |row: usize, p: &RowPolicy| LayerView {
+            layer,
+            step: p.step,
+            n_steps: p.n_steps,
+            n_kv_head,
+            tiers: &tiers,
+            bounds: bounds.get(row * n_kv_head * n_pages..(row + 1) * n_kv_head * n_pages).unwrap_or_default(),
+            scores: None,
+        };
+        let candidates = policies.iter().enumerate().map(|(row, p)| p.policy.candidates(&view(row, p))).collect();
+        let scores = self.score_rows(chooser, gpu, pace, layer, candidates)?;
+        let of_row = |row: usize| -> PageTokens {
+            let (scoring, values) = &scores[row];
+            let mut tokens = PageTokens::none(n_kv_head, n_pages);
+            tokens.add(scoring, values, n_head, highest.get(row * n_head..(row + 1) * n_head).unwrap_or_default());
+            tokens
+        };
+        let mut selections = Vec::with_capacity(policies.len());
+        for (row, p) in policies.iter_mut().enumerate() {
+            let tokens = of_row(row);
+            let selection = p.policy.select(&LayerView { scores: Some(&tokens), ..view(row, p) });
+            let n_resident = selection.pages.iter().filter(|page| self.kv.is_resident(layer, **page)).count();
+            p.spent.note(&selection, n_pages, selection.pages.len() - n_resident, &[]);
+            selections.push(selection);
+        }
+        policies.iter_mut().for_each(|p| p.spent.evaluation += began.elapsed());
+        Ok(selections)
+    }
+
+    /// Starts what any row chose, and says what should stay in RAM.
+    pub(super) fn begin_rows(
+        &mut self,
+        chooser: &mut Chooser,
+        layer: usize,
+        selections: &[Selection],
+        clock: u64,
+    ) -> ChosenStream {
+        let n_pages = self.kv.n_sealed() as usize;
+        let pages = union(selections.iter().map(|selection| selection.pages.as_slice()));
+        let stream = self.kv.begin_chosen(layer, &pages, n_pages, clock, None, |_| 0.0);
+        chooser.frequency.note(layer, clock, &pages);
+        if layer == 0 && clock.is_multiple_of(PREFER_EVERY) && self.kv.has_lower() {
+            let (n_first, n_room) = (chooser.n_first_layers, self.kv.n_ram_pages());
+            let pages = chooser.frequency.keep_off_disk(clock, n_pages, n_first, n_room, |page| self.kv.is_in_vram_alone(page));
+            self.kv.prefer(&pages);
+        }
+        stream
+    }
+
+    /// Bounds `[R, G, P]` of every page for every row, and the highest `[R, H]` of each query head.
+    fn page_bounds(
+        &self,
+        chooser: &Chooser,
+        gpu: &Gpu,
+        pace: &mut Pace,
+        layer: usize,
+        policies: &[&mut RowPolicy],
+    ) -> Result<(Vec<[f32; 2]>, Vec<f32>), EngineError> {
+        let (n_rows, n_pages) = (policies.len(), self.kv.n_sealed() as usize);
+        if !policies.iter().all(|p| p.spec.kind.reads_abstracts()) {
+            return Ok((Vec::new(), Vec::new()));
+        }
+        chooser.score_pages.record_rows(&mut pace.recorder, &chooser.score_bindings[layer], n_pages, n_rows);
+        let size = n_rows as u64 * chooser.score_pages.scores_bytes(n_pages);
+        pace.recorder.copy(&chooser.page_scores.buffer.slice(0, size), &chooser.page_readback.slice(0, size));
+        let submitted = flush(gpu, pace)?;
+        let mut bounds: Vec<[f32; 2]> =
+            gpu.read_after(&submitted, &chooser.page_readback, |bytes| bytemuck::pod_collect_to_vec(&bytes[..size as usize]))?;
+        let highest = bounds.split_off(n_rows * self.dims.n_kv_head * n_pages);
+        Ok((bounds, highest.iter().map(|h| h[0]).collect()))
+    }
+
+    /// Scores the tokens of the pages that each row asked for, wherever they are: f32 `[H, n_keys]` of each of its runs.
+    fn score_rows(
+        &mut self,
+        chooser: &Chooser,
+        gpu: &Gpu,
+        pace: &mut Pace,
+        layer: usize,
+        candidates: Vec<Vec<u32>>,
+    ) -> Result<Vec<(Scoring, Vec<f32>)>, EngineError> {
+        let (n_head, n_kv_head) = (self.dims.n_head, self.dims.n_kv_head);
+        let mut scores: Vec<(Scoring, Vec<f32>)> = candidates.iter().map(|_| (Scoring::default(), Vec::new())).collect();
+        let all = union(candidates.iter().map(Vec::as_slice));
+        if all.is_empty() {
+            return Ok(scores);
+        }
+        let mut asked = Asked::default();
+        let whole = |pages: &[Vec<u32>]| pages.iter().flat_map(|pages| vec![whole_pages(pages); n_kv_head]).collect::<Vec<_>>();
+        for (i, ops) in chooser.segments.iter().enumerate() {
+            let here = kept(&candidates, |page| self.kv.is_in_segment(layer, i, page));
+            if here.iter().any(|pages| !pages.is_empty()) {
+                let table = self.kv.chosen_in_segment(layer, i, &whole(&here));
+                chooser.ask(gpu, &mut pace.recorder, (ops, &ops.score[layer]), &table, here, &mut asked);
+            }
+        }
+        let n_batches = self.kv.begin_streamed(layer, &all).len();
+        let mut recorded = Vec::new();
+        for fill in self.fills(0..n_batches) {
+            let groups = self.fill_area(gpu, pace, fill.clone(), &mut recorded)?;
+            let here = kept(&candidates, |page| groups.binary_search(&page).is_ok());
+            let table = self.kv.chosen_in_batches(fill, &whole(&here));
+            if let Some(ops) = &chooser.area {
+                chooser.ask(gpu, &mut pace.recorder, (ops, &ops.score[0]), &table, here, &mut asked);
+            }
+            self.submit_slots(gpu, pace, &mut recorded)?;
+        }
+        let submitted = flush(gpu, pace)?;
+        let n_bytes = asked.n_bytes as usize;
+        let values: Vec<f32> =
+            gpu.read_after(&submitted, &chooser.scores_readback, |bytes| bytemuck::pod_collect_to_vec(&bytes[..n_bytes]))?;
+        let mut rest = values.as_slice();
+        for (pages, n_keys) in &asked.runs {
+            for ((scoring, own), pages) in scores.iter_mut().zip(pages) {
+                let (of_row, later) = rest.split_at(n_head * n_keys);
+                let n_own = pages.len() * KV_PAGE_TOKENS;
+                if n_own > 0 {
+                    own.extend(of_row.chunks_exact(*n_keys).flat_map(|of_head| &of_head[..n_own]));
+                    scoring.pages.extend_from_slice(pages);
+                    scoring.runs.push(n_own);
+                }
+                rest = later;
+            }
+        }
+        Ok(scores)
+    }
+}
+
+fn flush(gpu: &Gpu, pace: &mut Pace) -> Result<Submitted, EngineError> {
+    // The last submit may have been that of slots.
+    let submitted = pace.flush(gpu)?.or_else(|| pace.last_submitted());
+    Ok(submitted.ok_or_else(|| GpuError::Lost("nothing was submitted".into()))?)
+}
+
+fn kept(rows: &[Vec<u32>], keeps: impl Fn(u32) -> bool) -> Vec<Vec<u32>> {
+    rows.iter().map(|pages| pages.iter().copied().filter(|page| keeps(*page)).collect()).collect()
+}
+
+fn whole_pages(pages: &[u32]) -> Vec<u32> {
+    let n_blocks = BLOCKS_PER_PAGE as u32;
+    pages.iter().flat_map(|page| page * n_blocks..(page + 1) * n_blocks).collect()
+}
+
+/// All pages of all rows, ascending.
+fn union<'a>(rows: impl Iterator<Item = &'a [u32]>) -> Vec<u32> {
+    let mut pages: Vec<u32> = rows.flatten().copied().collect();
+    pages.sort_unstable();
+    pages.dedup();
+    pages
+}

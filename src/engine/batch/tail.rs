@@ -1,0 +1,62 @@
+//! What a question has to itself: the pages of its own tokens, after those that all questions share.
+//!
+//! ```text
+//! complete pages of the context (shared) ─► pages of one tail: the rest of the prompt, then the answer
+//! ```
+//! 1. All of it is in VRAM, in the element type of new tokens; nothing of it leaves, nothing is rounded.
+//! 2. Its pages are in order, so that one table serves all layers.
+//!
+//! Owner: the engine thread. Units: tokens, pages of 64.
+
+use crate::base::limits::KV_PAGE_TOKENS;
+use crate::engine::device_model::{DeviceModel, TailOps};
+use crate::engine::error::EngineError;
+use crate::engine::forward::Run;
+use crate::gpu::Gpu;
+use crate::gpu::kernels::rope_append::AppendRange;
+use crate::kv::{BLOCKS_PER_PAGE, KvSpec};
+
+/// Pages of every layer and their bind groups.
+pub(super) struct BranchTail {
+    /// `[layer]`
+    pub ops: Vec<TailOps>,
+    /// tokens in it
+    pub n_tokens: usize,
+    n_pages: usize,
+}
+
+/// Bytes of a tail of `n_tokens`.
+pub(super) fn tail_bytes(spec: &KvSpec, n_tokens: usize) -> u64 {
+    let n_pages = n_tokens.div_ceil(KV_PAGE_TOKENS);
+    (n_pages * spec.n_layer) as u64 * spec.tail_page_bytes() + spec.table_bytes(n_pages)
+}
+
+impl BranchTail {
+    /// An empty tail with room for `n_tokens`.
+    pub fn new(gpu: &Gpu, model: &DeviceModel, n_tokens: usize) -> Result<BranchTail, EngineError> {
+        let (spec, n_pages) = (model.kv.spec(), n_tokens.div_ceil(KV_PAGE_TOKENS));
+        let table = gpu.buffer("branch table", spec.table_bytes(n_pages))?.all();
+        let order: Vec<usize> = (0..n_pages).collect();
+        gpu.upload(&table, bytemuck::cast_slice(&spec.table(&order, n_pages * BLOCKS_PER_PAGE)))?;
+        let bind = |layer_idx| {
+            let pages = gpu.buffer("branch pages", n_pages as u64 * spec.tail_page_bytes())?.all();
+            model.bind_tail(gpu, layer_idx, [&pages, &table], None)
+        };
+        Ok(BranchTail { ops: (0..spec.n_layer).map(bind).collect::<Result<_, _>>()?, n_tokens: 0, n_pages })
+    }
+
+    /// Logical blocks of one KV head.
+    pub fn n_blocks(&self) -> usize {
+        self.n_pages * BLOCKS_PER_PAGE
+    }
+
+    /// Where the next `n` tokens go, which are rows `first_token ..` of the pass.
+    pub fn append(&self, first_token: usize, n: usize) -> AppendRange {
+        AppendRange { first_token, n_tokens: n, first_slot: self.n_tokens, n_blocks: self.n_blocks() }
+    }
+
+    /// What the next `n` tokens see of it.
+    pub fn run(&self, n: usize) -> Run {
+        Run { n_keys: self.n_tokens + n, n_blocks: self.n_blocks(), mask_from: self.n_tokens + 1 }
+    }
+}

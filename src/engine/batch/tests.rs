@@ -1,0 +1,88 @@
+//! Logits of rows against those of one token at a time.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::base::Rng;
+use crate::engine::command::{KvDtype, LoadOptions, ModelSource, Sampling};
+use crate::engine::loaded::{Picked, open};
+use crate::engine::sampler::Sampler;
+use crate::engine::turn::TurnPolicy;
+use crate::gpu::GpuOptions;
+use crate::telemetry::Hub;
+
+const N_SHARED: usize = 320;
+
+/// KL divergence, natural logarithm.
+fn kld(a: &[f32], b: &[f32]) -> f64 {
+    let log_softmax = |row: &[f32]| -> Vec<f64> {
+        let top = row.iter().copied().fold(f32::MIN, f32::max);
+        let sum: f64 = row.iter().map(|x| f64::from(x - top).exp()).sum();
+        row.iter().map(|x| f64::from(x - top) - sum.ln()).collect()
+    };
+    log_softmax(a).iter().zip(log_softmax(b)).map(|(p, q)| p.exp() * (p - q)).sum()
+}
+
+#[test]
+fn logits_of_rows_are_those_of_each_alone() {
+    let gpu = match Gpu::open(&GpuOptions::default()) {
+        Ok(gpu) => gpu,
+        Err(error) => {
+            assert!(std::env::var_os("STRATA_REQUIRE_GPU").is_none_or(|v| v != "1"), "{error}");
+            eprintln!("skipped: logits_of_rows_are_those_of_each_alone: {error}");
+            return;
+        }
+    };
+    let dir = tempfile::tempdir().unwrap();
+    for (kv_dtype, limit) in [(KvDtype::F32, 1e-9), (KvDtype::F16, 1e-6)] {
+        let options =
+            LoadOptions { kv_dtype, context: Some(1024), kv_dir: Some(dir.path().to_owned()), ..LoadOptions::default() };
+        let (hub, source): (Arc<Hub>, _) = (Hub::new(64), ModelSource::BuiltIn);
+        let file = open(&source).unwrap();
+        let mut loaded = Loaded::load(&gpu, &hub, None, file, &source, &options, &mut |_, _| true).unwrap();
+        let mut rng = Rng::new(11);
+        let mut random = |n: usize| -> Vec<u32> { (0..n).map(|_| rng.below(2000)).collect() };
+        let shared = random(N_SHARED);
+        // Tails of less than a page, of a whole page, and of several chunks and splits.
+        let rests: Vec<Vec<u32>> = [5, 65, 300].map(&mut random).to_vec();
+        loaded.reserve(&gpu, 1024).unwrap();
+        let read = |loaded: &mut Loaded, tokens: &[u32]| {
+            for chunk in tokens.chunks(64) {
+                loaded.run_chunk(&gpu, chunk).unwrap();
+            }
+        };
+        read(&mut loaded, &shared);
+        let mut alone = Vec::new();
+        for rest in &rests {
+            loaded.truncate(N_SHARED);
+            read(&mut loaded, &rest[..rest.len() - 1]);
+            loaded.decode(&gpu, rest[rest.len() - 1], TurnPolicy::AsLoaded).unwrap();
+            let model = &loaded.model;
+            model.run_output(&gpu, &mut loaded.pace, 0).unwrap();
+            loaded.pace.finish(&gpu).unwrap();
+            alone.push(loaded.all_logits(&gpu).unwrap());
+        }
+        loaded.truncate(N_SHARED);
+        loaded.model.reserve_rows(&gpu, 3, N_SHARED, 300).unwrap();
+        let Loaded { model, pace, .. } = &mut loaded;
+        let mut tails = Vec::new();
+        for rest in &rests {
+            let mut tail = BranchTail::new(&gpu, model, rest.len()).unwrap();
+            for chunk in rest[..rest.len() - 1].chunks(100) {
+                model.read_branch(&gpu, pace, N_SHARED, &mut tail, chunk).unwrap();
+            }
+            tails.push(tail);
+        }
+        let row = |(tail, rest): (_, &Vec<u32>)| Row { token: *rest.last().unwrap(), tail, policy: None };
+        let mut rows: Vec<Row> = tails.iter_mut().zip(&rests).map(row).collect();
+        model.decode_rows(&gpu, pace, N_SHARED, &mut rows, None).unwrap();
+        // A penalty asks for all logits.
+        let sampler = Sampler::new(Sampling { repetition_penalty: 2.0, ..Sampling::default() });
+        let picked = Picker::new(&gpu, model, 3).unwrap().pick(&gpu, model, pace, &[&sampler; 3]).unwrap();
+        for (alone, picked) in alone.iter().zip(picked) {
+            let Picked::All(logits) = picked else { panic!("not all logits") };
+            let kld = kld(alone, &logits);
+            assert!(kld <= limit, "{kv_dtype:?}: {kld:.1e}");
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Several questions on one document at once: the answers of asking one by one, with the document read once.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use strata::base::{Bytes, Tiers};
+use strata::engine::{
+    Amount, AttentionKind, DocumentRef, EngineCommand, EngineEvent, EngineHandle, FolderHook, KvDtype, LoadOptions, Message,
+    ModelSource, PolicyKind, Question, Role, Sampling, SelectiveSpec, StopReason, TurnId, TurnPolicy, TurnSummary,
+};
+
+use strata::kv::store::{Fault, FaultOp, Faulty, Folder, Rule};
+
+use crate::{engine_hooked, engine_with, finish};
+
+/// Answers of 48 tokens at most.
+const MAX_TOKENS: usize = 48;
+
+fn document() -> String {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/quote");
+    std::fs::read_to_string(dir.join("document.txt")).unwrap()
+}
+
+fn questions() -> Vec<String> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/quote");
+    let rows: Vec<serde_json::Value> = serde_json::from_slice(&std::fs::read(dir.join("golden.json")).unwrap()).unwrap();
+    rows.iter().map(|row| row["question"].as_str().unwrap().to_owned()).collect()
+}
+
+fn messages(text: &str, question: &str) -> Vec<Message> {
+    vec![Message { role: Role::User, content: format!("{text}\n\n{question}") }]
+}
+
+fn ask_alone(handle: &EngineHandle, text: &str, question: &str) -> (String, Box<TurnSummary>) {
+    let (messages, sampling) = (messages(text, question), Sampling::default());
+    handle.send(EngineCommand::Ask {
+        turn: 99,
+        messages,
+        document: None,
+        sampling,
+        max_tokens: MAX_TOKENS,
+        policy: TurnPolicy::AsLoaded,
+    });
+    let (events, end) = finish(handle);
+    let text = |event| if let EngineEvent::Token { text, .. } = event { Some(text) } else { None };
+    (events.into_iter().filter_map(text).collect(), end.unwrap())
+}
+
+fn command(text: &str, asked: &[String], max_tokens: usize) -> EngineCommand {
+    let question = |(i, q): (usize, &String)| Question { turn: i as TurnId, messages: messages(text, q) };
+    let questions = asked.iter().enumerate().map(question).collect();
+    EngineCommand::AskMany { questions, document: None, sampling: Sampling::default(), max_tokens }
+}
+
+#[derive(Default)]
+struct Many {
+    texts: BTreeMap<TurnId, String>,
+    ends: BTreeMap<TurnId, Result<Box<TurnSummary>, String>>,
+    notices: Vec<String>,
+    /// turns of token events, in order
+    order: Vec<TurnId>,
+}
+
+/// Collects until `n` questions have ended; `on` hears every event.
+fn collect(handle: &EngineHandle, n: usize, mut on: impl FnMut(&EngineEvent)) -> Many {
+    let mut many = Many::default();
+    while many.ends.len() < n {
+        let event = handle.wait(std::time::Duration::from_secs(300)).unwrap();
+        on(&event);
+        match event {
+            EngineEvent::Token { turn, text, .. } => {
+                many.texts.entry(turn).or_default().push_str(&text);
+                many.order.push(turn);
+            }
+            EngineEvent::Finished { turn, summary } => assert!(many.ends.insert(turn, Ok(summary)).is_none()),
+            EngineEvent::Failed { turn, sentence, .. } => assert!(many.ends.insert(turn, Err(sentence)).is_none()),
+            EngineEvent::Notice(notice) => many.notices.push(notice),
+            _ => {}
+        }
+    }
+    many
+}
+
+fn ask_many(handle: &EngineHandle, text: &str, asked: &[String]) -> Many {
+    handle.send(command(text, asked, MAX_TOKENS));
+    collect(handle, asked.len(), |_| {})
+}
+
+/// An engine for contexts of 8192 tokens.
+fn start(test: &str, options: LoadOptions) -> Option<EngineHandle> {
+    Some(engine_with(test, ModelSource::BuiltIn, LoadOptions { context: Some(8192), ..options })?.0)
+}
+
+fn vram(bytes: u64) -> Tiers<Option<Bytes>> {
+    Tiers { vram: Some(Bytes(bytes)), ..Default::default() }
+}
+
+/// A part of the document that takes about 2000 tokens, 6 MiB of KV.
+fn short_document() -> String {
+    document()[..8000].to_owned()
+}
+
+#[test]
+fn questions_at_once_are_answered_as_one_by_one() {
+    let test = "questions_at_once_are_answered_as_one_by_one";
+    let (text, asked) = (short_document(), &questions()[..3]);
+    for (kv_dtype, budget) in [(KvDtype::F16, None), (KvDtype::Q8, None), (KvDtype::F16, Some(5 << 20))] {
+        let budgets = budget.map(vram).unwrap_or_default();
+        let Some(handle) = start(test, LoadOptions { kv_dtype, budgets, ..LoadOptions::default() }) else { return };
+        // What it leaves in VRAM makes room for what the others need.
+        ask_alone(&handle, &text, &asked[0]);
+        let many = ask_many(&handle, &text, asked);
+        assert!(many.notices.is_empty(), "{:?}", many.notices);
+        // They were answered together: tokens of different questions alternate.
+        assert!(many.order.windows(2).filter(|pair| pair[0] != pair[1]).count() > 16, "{:?}", many.order);
+        for (i, question) in asked.iter().enumerate() {
+            let (alone, expected) = ask_alone(&handle, &text, question);
+            let summary = many.ends[&(i as TurnId)].as_ref().unwrap();
+            assert_eq!(many.texts[&(i as TurnId)], alone, "{kv_dtype:?} in {budget:?}: {question}");
+            assert_eq!((summary.stop, summary.prompt_tokens), (expected.stop, expected.prompt_tokens));
+            assert_eq!(summary.generated_tokens, expected.generated_tokens);
+            assert!(summary.kv_peak_bytes.vram <= budget.unwrap_or(u64::MAX), "{:?}", summary.kv_peak_bytes);
+            let attention = if budget.is_some() { AttentionKind::ExactOffload } else { AttentionKind::Dense };
+            assert_eq!(summary.attention, attention);
+            // The document was read for the first of them.
+            assert!(i == 0 || summary.cached_tokens + 128 > summary.prompt_tokens, "{i}: {}", summary.cached_tokens);
+        }
+    }
+}
+
+#[test]
+fn questions_that_do_not_fit_vram_together_are_answered_in_turn() {
+    let test = "questions_that_do_not_fit_vram_together_are_answered_in_turn";
+    let (text, asked) = (short_document(), &questions()[..3]);
+    // Room for two tails of two pages, and for one of ten.
+    for (max_tokens, how) in [(48, "2 at a time"), (600, "one after the other")] {
+        let Some(handle) = start(test, LoadOptions { budgets: vram(3500 << 10), ..LoadOptions::default() }) else { return };
+        handle.send(command(&text, asked, max_tokens));
+        let many = collect(&handle, asked.len(), |_| {});
+        let told: Vec<_> = many.notices.iter().filter(|notice| notice.contains("3 questions at once need")).collect();
+        assert!(told.len() == 1 && told[0].contains(how) && told[0].matches("iB").count() == 3, "{:?}", many.notices);
+        for (i, question) in asked.iter().enumerate() {
+            let summary = many.ends[&(i as TurnId)].as_ref().unwrap();
+            assert!(summary.kv_peak_bytes.vram <= 3500 << 10, "{:?}", summary.kv_peak_bytes);
+            assert_eq!(many.texts[&(i as TurnId)], ask_alone(&handle, &text, question).0, "{question}");
+        }
+    }
+}
+
+#[test]
+fn stop_ends_one_question_or_all() {
+    let test = "stop_ends_one_question_or_all";
+    let text = document()[..3000].to_owned();
+    // Sampling at random, answers do not come to their end soon.
+    let sampling = Sampling { temperature: 3.0, top_k: 0, top_p: 1.0, min_p: 0.0, repetition_penalty: 1.0, seed: 1 };
+    let Some(handle) = start(test, LoadOptions::default()) else { return };
+    for stop_all in [false, true] {
+        let EngineCommand::AskMany { questions, document, .. } = command(&text, &questions()[..3], 0) else { return };
+        handle.send(EngineCommand::AskMany { questions, document, sampling, max_tokens: 40 });
+        let mut n_heard = 0;
+        let many = collect(&handle, 3, |event| {
+            if let EngineEvent::Token { turn: 1, .. } = event {
+                n_heard += 1;
+                match (n_heard, stop_all) {
+                    (5, true) => handle.stop(),
+                    (5, false) => handle.stop_turn(1),
+                    _ => {}
+                }
+            }
+        });
+        let ends: Vec<_> = many.ends.values().map(|end| end.as_ref().unwrap()).collect();
+        assert_eq!(ends[1].stop, StopReason::Cancelled);
+        assert!(ends[1].generated_tokens < 40, "{}", ends[1].generated_tokens);
+        for other in [ends[0], ends[2]] {
+            assert_eq!(other.stop == StopReason::Cancelled, stop_all, "{other:?}");
+            assert!(stop_all || other.generated_tokens > ends[1].generated_tokens, "{other:?}");
+        }
+    }
+    // What was stopped is forgotten: the next answers are whole.
+    let many = ask_many(&handle, &text, &questions()[..3]);
+    assert!(many.ends.values().all(|end| end.as_ref().unwrap().stop != StopReason::Cancelled), "{:?}", many.ends);
+}
+
+#[test]
+fn question_too_long_is_refused_and_the_others_are_answered() {
+    let test = "question_too_long_is_refused_and_the_others_are_answered";
+    let text = document()[..3000].to_owned();
+    let Some(handle) = start(test, LoadOptions::default()) else { return };
+    let asked = [questions()[0].clone(), document().repeat(3), questions()[1].clone()];
+    let many = ask_many(&handle, &text, &asked);
+    let sentence = many.ends[&1].as_ref().unwrap_err();
+    assert!(sentence.contains("8192"), "{sentence}");
+    for i in [0, 2] {
+        assert_eq!(many.texts[&(i as TurnId)], ask_alone(&handle, &text, &asked[i]).0);
+    }
+}
+
+#[test]
+fn questions_at_once_go_on_after_a_lost_device() {
+    let test = "questions_at_once_go_on_after_a_lost_device";
+    let (text, asked) = (document()[..3000].to_owned(), &questions()[..2]);
+    let Some(handle) = start(test, LoadOptions::default()) else { return };
+    let before = ask_many(&handle, &text, asked);
+    handle.send(EngineCommand::LoseDevice);
+    let after = ask_many(&handle, &text, asked);
+    assert!(after.notices.iter().any(|n| n.contains("lost")), "{:?}", after.notices);
+    assert_eq!(after.texts, before.texts);
+}
+
+#[test]
+fn questions_at_once_go_on_without_a_disk_that_cannot_be_read() {
+    let test = "questions_at_once_go_on_without_a_disk_that_cannot_be_read";
+    let (text, asked) = (document()[..6000].to_owned(), &questions()[..2]);
+    let dir = tempfile::tempdir().unwrap();
+    let saved = || {
+        let EngineCommand::AskMany { questions, sampling, max_tokens, .. } = command(&text, asked, MAX_TOKENS) else { panic!() };
+        let document = Some(DocumentRef {
+            content_hash: *blake3::hash(text.as_bytes()).as_bytes(),
+            name: "document.txt".into(),
+            bytes: text.len() as u64,
+            pages: 1,
+            text_bytes: text.len(),
+            save: true,
+        });
+        EngineCommand::AskMany { questions, document, sampling, max_tokens }
+    };
+    let start = |hook| {
+        // VRAM holds a part only, so that every step reads what lies below.
+        let budgets = Tiers { vram: Some(Bytes(3500 << 10)), ram: Some(Bytes(10 << 20)), disk: None };
+        let options = LoadOptions { budgets, kv_dir: Some(dir.path().to_owned()), context: Some(8192), ..LoadOptions::default() };
+        Some(engine_hooked(test, ModelSource::BuiltIn, options, hook)?.0)
+    };
+    let Some(handle) = start(None) else { return };
+    handle.send(saved());
+    let whole = collect(&handle, asked.len(), |_| {});
+    assert!(whole.notices.iter().all(|n| !n.contains("at once")), "{:?}", whole.notices);
+    handle.send(EngineCommand::Shutdown);
+    while handle.wait(std::time::Duration::from_secs(60)).is_ok() {}
+    let hook: FolderHook = Arc::new(|inner: Arc<dyn Folder>| {
+        let faulty = Faulty::new(inner);
+        faulty.add(Rule::always(FaultOp::Read, "kv-", Fault::Failed));
+        Arc::new(faulty)
+    });
+    let broken = start(Some(hook)).unwrap();
+    broken.send(saved());
+    let repaired = collect(&broken, asked.len(), |_| {});
+    assert!(repaired.notices.iter().any(|n| n.contains("cannot be read")), "{:?}", repaired.notices);
+    assert_eq!(repaired.texts, whole.texts);
+}
+
+#[test]
+fn questions_at_once_choose_for_themselves() {
+    let test = "questions_at_once_choose_for_themselves";
+    let text = document();
+    let asked = [
+        "What is the current temperature for Reribe?".to_owned(),
+        "What is the average magic number of Rino?".to_owned(),
+        "What is the secret balance of Sesa?".to_owned(),
+    ];
+    for (kind, rate, budget) in
+        [(PolicyKind::LeoAm, 1.0, None), (PolicyKind::H2o, 1.0, Some(8 << 20)), (PolicyKind::LeoAm, 0.1, Some(10 << 20))]
+    {
+        let policy = Some(SelectiveSpec { kind, amount: Amount::Rate(rate), ..SelectiveSpec::default() });
+        let budgets = budget.map(vram).unwrap_or_default();
+        let Some(handle) = start(test, LoadOptions { policy, budgets, ..LoadOptions::default() }) else { return };
+        let many = ask_many(&handle, &text, &asked);
+        assert!(many.notices.is_empty(), "{:?}", many.notices);
+        for (i, question) in asked.iter().enumerate() {
+            let (alone, expected) = ask_alone(&handle, &text, question);
+            let summary = many.ends[&(i as TurnId)].as_ref().unwrap();
+            // Pages in VRAM are judged by their tokens, others by bounds: where many look alike, what was asked before matters.
+            let is_told_apart = i != 1 || rate == 1.0 || budget.is_none();
+            assert!(
+                many.texts[&(i as TurnId)] == alone || !is_told_apart,
+                "{kind} of {rate} in {budget:?}: {question} {} {alone}",
+                many.texts[&(i as TurnId)]
+            );
+            assert_eq!(summary.attention, AttentionKind::Selective);
+            assert!(summary.kv_peak_bytes.vram <= budget.unwrap_or(u64::MAX), "{:?}", summary.kv_peak_bytes);
+            let (chosen, expected) = (summary.chosen.as_ref().unwrap(), expected.chosen.unwrap());
+            assert_eq!(chosen.steps, expected.steps);
+            assert!((chosen.share_read - expected.share_read).abs() < 0.05, "{chosen:?} and {expected:?}");
+        }
+    }
+}
