@@ -29,7 +29,8 @@ fn tiny() -> ModelSource {
 #[test]
 fn filled_context_lies_in_the_tiers_as_a_read_one_does() {
     let test = "filled_context_lies_in_the_tiers_as_a_read_one_does";
-    for (kv_dtype, budgets) in [(KvDtype::F16, [Some(2 << 20), Some(1 << 20)]), (KvDtype::Q8, [Some(2 << 20), Some(1 << 20)])] {
+    for (kv_dtype, budgets) in [(KvDtype::F16, [Some(2 << 20), Some(2000 << 10)]), (KvDtype::Q8, [Some(2 << 20), Some(1 << 20)])]
+    {
         for policy in [None, Some(PolicyKind::LeoAm), Some(PolicyKind::H2o)] {
             let Some((handle, _)) = engine_with(test, tiny(), options(policy, kv_dtype, budgets)) else { return };
             let [(filled, of_filled), (read, of_read)] = [true, false].map(|fill| bench(&handle, 2048, fill));

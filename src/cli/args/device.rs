@@ -133,6 +133,8 @@ impl DeviceArgs {
         let kind = self.kv_policy.kind()?;
         let amount = match (self.mass.filter(|_| kind == PolicyKind::LeoAm), self.importance) {
             (Some(mass), Amount::Rate(floor)) => Amount::Mass { mass, floor },
+            // No share, and refused as such.
+            (Some(mass), Amount::Tokens(n)) => Amount::Mass { mass, floor: n as f32 },
             (_, amount) => amount,
         };
         Some(SelectiveSpec { kind, amount, tree: self.tree == Switch::On, ..SelectiveSpec::default() })

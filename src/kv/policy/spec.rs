@@ -169,7 +169,9 @@ impl SelectiveSpec {
             Amount::Rate(rate) => share("importance rate", rate),
             Amount::Tokens(_) => Ok(()),
             Amount::Mass { .. } if self.kind != PolicyKind::LeoAm => Err(SpecError::NoMass(self.kind)),
-            Amount::Mass { mass, floor } => share("attention mass", mass).and(share("floor", floor)),
+            Amount::Mass { mass, floor } => {
+                share("attention mass", mass).and(share("least that --importance asks for beside --mass", floor))
+            }
         }
     }
 
