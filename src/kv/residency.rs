@@ -122,7 +122,7 @@ impl Residency {
     }
 
     /// Attention is expected to read these pages of a layer in `step`: as [`Residency::choose`], but what was chosen in this
-    /// step, or expected, is never put out for it.
+    /// step or the one before, or is expected, is never put out for it.
     pub fn expect(&mut self, layer: usize, groups: &[u32], step: u64) -> Missing {
         self.want(layer, groups, (step, false))
     }
@@ -139,7 +139,9 @@ impl Residency {
         }
         let mut framed: Vec<u32> = groups.iter().copied().filter(|g| self.frame(layer, *g).is_none()).collect();
         let n_free = |r: &Residency| r.max_frames.saturating_sub(r.layers[layer].n_used);
-        for group in self.victims(layer, now, framed.len().saturating_sub(n_free(self))) {
+        // What may be wanted never puts out what was chosen in the step before: that is likelier to be chosen again.
+        let before = if now.1 { now } else { (now.0.saturating_sub(1), true) };
+        for group in self.victims(layer, before, framed.len().saturating_sub(n_free(self))) {
             self.release(layer, group);
         }
         let unframed = framed.split_off(n_free(self).min(framed.len()));
@@ -342,17 +344,19 @@ mod tests {
             residency.set_backed(0, group);
         }
         residency.choose(0, &[0, 1], 1);
-        // 2 was never wanted; 0 and 1 were, but in the step before.
-        assert_eq!(residency.expect(0, &[1, 5, 6], 2), Missing { framed: vec![5, 6], unframed: vec![] });
+        // What was chosen in the step before stays; 2 was never wanted.
+        assert_eq!(residency.expect(0, &[5, 6], 2), Missing { framed: vec![5], unframed: vec![6] });
+        assert_eq!((residency.frame(0, 2), residency.frame(0, 0).is_some()), (None, true));
+        assert_eq!(residency.expect(0, &[1, 5, 6], 3), Missing { framed: vec![5, 6], unframed: vec![] });
         for group in [5, 6] {
             residency.allocate(0, group);
             residency.set_backed(0, group);
         }
         assert_eq!((0..7).filter(|g| residency.frame(0, *g).is_some()).collect::<Vec<u32>>(), [1, 5, 6]);
         // More is expected than there is: nothing of this step leaves for it.
-        assert_eq!(residency.expect(0, &[2], 2), Missing { framed: vec![], unframed: vec![2] });
+        assert_eq!(residency.expect(0, &[2], 3), Missing { framed: vec![], unframed: vec![2] });
         // What attention does read puts out what was only expected.
-        assert_eq!(residency.choose(0, &[1, 5, 8], 2), Missing { framed: vec![8], unframed: vec![] });
+        assert_eq!(residency.choose(0, &[1, 5, 8], 3), Missing { framed: vec![8], unframed: vec![] });
         assert_eq!((residency.frame(0, 6), residency.frame(0, 5).is_some()), (None, true));
     }
 
