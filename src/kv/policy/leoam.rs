@@ -15,7 +15,7 @@
 //!
 //! Source: LeoAM, sections 4.2 (tree, equations 2 and 3), 4.3 (disk chunks stay whole) and 6.1 (10 %, first two layers 50 %;
 //! chunks of 64, of 8 in those layers and the first steps). Where we differ: bounds of pages without scores are moved down by
-//! how much too high they are on average, of this KV head, where scores are known. A maximum over 64 keys and all
+//! how much too high they usually are, of this KV head, where scores are known. A maximum over 64 keys and all
 //! dimensions is so much above its best token that the disk would always win against VRAM otherwise.
 
 use std::ops::Range;
@@ -143,7 +143,7 @@ impl LeoAm {
             return (Vec::new(), 0);
         }
         let smallest = if self.is_fine(view) && self.spec.tree { FINE_CHUNK_TOKENS } else { KV_BLOCK_TOKENS };
-        let excess = mean_excess(view, kv_head, pages.clone(), |scores| Bounds::of_scores(scores).upper());
+        let excess = usual_excess(view, kv_head, pages.clone(), |scores| Bounds::of_scores(scores).upper());
         let oracle = HeadOracle { view, kv_head, smallest, excess };
         let mut n_wanted = n_least;
         let mut n_evaluations = 0;
@@ -215,12 +215,13 @@ fn count_blocks(ranges: &[TokenRange]) -> usize {
     n_blocks
 }
 
-/// How much higher bounds of pages are than what is `known` of their scores, on average of the pages that have both.
-fn mean_excess(view: &LayerView, kv_head: usize, pages: Range<usize>, known: impl Fn(&[f32]) -> f32) -> f32 {
+/// How much higher bounds of pages are than what is `known` of their scores, at least, for three quarters of the pages that
+/// have both: a page that is not here is rather read in vain than missed.
+fn usual_excess(view: &LayerView, kv_head: usize, pages: Range<usize>, known: impl Fn(&[f32]) -> f32) -> f32 {
     let excess = |page| Some(view.page_bounds(kv_head, page).upper() - known(view.page_scores(kv_head, page)?));
-    let sum = |(sum, n_pages): (f32, usize), excess: f32| (sum + excess, n_pages + 1);
-    let (sum, n_pages) = pages.filter_map(excess).filter(|excess| excess.is_finite()).fold((0.0, 0), sum);
-    sum / n_pages.max(1) as f32
+    let mut all: Vec<f32> = pages.filter_map(excess).filter(|excess| excess.is_finite()).collect();
+    let quarter = all.len() / 4;
+    if all.is_empty() { 0.0 } else { *all.select_nth_unstable_by(quarter, f32::total_cmp).1 }
 }
 
 impl<'a> HeadOracle<'a> {
@@ -244,7 +245,7 @@ impl<'a> HeadOracle<'a> {
 
     /// What pages may hold of the attention mass: by block where their scores are known.
     fn shares(&self, pages: Range<usize>) -> Vec<Share> {
-        let mass_excess = mean_excess(self.view, self.kv_head, pages.clone(), log_mass);
+        let mass_excess = usual_excess(self.view, self.kv_head, pages.clone(), log_mass);
         let share = |range: TokenRange| match self.scores(range) {
             Some(scores) => Share::of_scores(scores),
             None => {
