@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use strata::base::{Bytes, Tiers};
 use strata::engine::{
-    DocumentRef, EngineCommand, EngineEvent, EngineHandle, FolderHook, LoadOptions, Message, ModelSource, Role, Sampling,
-    SavedState, TurnSummary,
+    Amount, DocumentRef, EngineCommand, EngineEvent, EngineHandle, FolderHook, LoadOptions, Message, ModelSource, Role, Sampling,
+    SavedState, SelectiveSpec, TurnSummary,
 };
 use strata::kv::store::{Fault, FaultOp, Faulty, Folder, Rule};
 
@@ -249,4 +249,38 @@ fn every_fault_of_the_disk_gives_the_right_answer_or_a_sentence() {
         let handle = engine(test, dir.path(), [None; 3], None).unwrap();
         assert_eq!(ask(&handle, &text, QUESTION).text, want, "{what}, healed");
     }
+}
+
+#[test]
+fn damaged_pages_that_a_policy_asks_for_are_computed_again() {
+    let test = "damaged_pages_that_a_policy_asks_for_are_computed_again";
+    let text = document()[..9000].to_owned();
+    let dir = tempfile::tempdir().unwrap();
+    let Some(handle) = engine(test, dir.path(), [None; 3], None) else { return };
+    let want = ask(&handle, &text, QUESTION).text;
+    close(handle);
+    // Everything is chosen, so that the answer is that of exact attention; little of it fits VRAM. More pages are damaged on
+    // their way than there are slots: none of these may be lost for it.
+    let hook: FolderHook = Arc::new(|inner: Arc<dyn Folder>| {
+        let faulty = Faulty::new(inner);
+        (0..8).for_each(|i| faulty.add(Rule::once(FaultOp::Read, "kv-", 300 + 89 * i, Fault::BitFlip(12_345))));
+        Arc::new(faulty)
+    });
+    let options = LoadOptions {
+        budgets: Tiers { vram: Some(Bytes(2300 << 10)), ram: Some(Bytes(3 << 20)), disk: None },
+        kv_dir: Some(dir.path().to_owned()),
+        context: Some(16_384),
+        policy: Some(SelectiveSpec { amount: Amount::Rate(1.0), ..SelectiveSpec::default() }),
+        ..LoadOptions::default()
+    };
+    let (handle, _) = engine_hooked(test, ModelSource::BuiltIn, options, Some(hook)).unwrap();
+    match try_ask(&handle, &text, QUESTION) {
+        Ok(answer) => {
+            assert_eq!(answer.text, want, "{:?}", answer.notices);
+            assert!(answer.summary.pages.recomputed >= 24, "{:?}", answer.summary.pages);
+        }
+        // A page was damaged twice: without the disk, memory alone cannot hold it.
+        Err(sentence) => assert!(sentence.contains("--ram-budget"), "{sentence}"),
+    }
+    close(handle);
 }

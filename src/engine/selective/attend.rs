@@ -363,6 +363,13 @@ impl DeviceModel {
         if recorded.len() * 2 > self.kv.plan().n_slots && !self.kv.is_next_filled(gpu)? {
             self.submit_slots(gpu, pace, recorded)?;
         }
-        Ok(self.kv.next_filled(gpu)?)
+        match self.kv.next_filled(gpu) {
+            Ok(filled) => Ok(filled),
+            Err(error) => {
+                // Frames count as filled, and slots as taken, from when that was recorded.
+                self.submit_slots(gpu, pace, recorded)?;
+                Err(error.into())
+            }
+        }
     }
 }
