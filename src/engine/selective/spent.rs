@@ -63,12 +63,7 @@ impl Spent {
         for (g, blocks) in selection.blocks.iter().enumerate() {
             let heads: Vec<&[f32]> = scores.iter().skip(g * group).take(group).map(Vec::as_slice).collect();
             let one = fidelity(&heads, blocks);
-            *sum = Fidelity {
-                kept: sum.kept + one.kept,
-                best: sum.best + one.best,
-                best_blocks: sum.best_blocks + one.best_blocks,
-                recall: sum.recall + one.recall,
-            };
+            *sum = Fidelity { kept: sum.kept + one.kept, best: sum.best + one.best, recall: sum.recall + one.recall };
             *n += 1;
         }
     }
@@ -96,5 +91,5 @@ impl Spent {
 
 fn mean(sum: &Fidelity, n: u64) -> MassKept {
     let n = n.max(1) as f64;
-    MassKept { kept: sum.kept / n, best: sum.best / n, best_blocks: sum.best_blocks / n, recall: sum.recall / n }
+    MassKept { kept: sum.kept / n, best: sum.best / n, recall: sum.recall / n }
 }
