@@ -6,6 +6,9 @@ use strata::app::WindowOptions;
 use strata::cli::{self, Invocation, Window};
 
 fn main() -> ExitCode {
+    if let Some(kind) = reads_document() {
+        return strata::document::worker::serve(&kind);
+    }
     quiet_vulkan();
     match cli::parse(std::env::args_os()) {
         Invocation::Done(code) => code,
@@ -15,6 +18,12 @@ fn main() -> ExitCode {
             Err(error) => cli::fail(error),
         },
     }
+}
+
+/// The format, where this process was started to read one untrusted file.
+fn reads_document() -> Option<String> {
+    let mut args = std::env::args_os().skip(1);
+    (args.next()? == strata::document::worker::ARGUMENT).then(|| args.next().unwrap_or_default().to_string_lossy().into_owned())
 }
 
 /// The window, on its own engine.
