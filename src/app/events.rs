@@ -102,6 +102,7 @@ impl ViewState {
         if let Some((_, outcome)) = self.running_answer() {
             *outcome = Outcome::Done(summary);
         }
+        self.search_quotes();
         self.turn_ended();
     }
 

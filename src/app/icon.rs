@@ -33,6 +33,8 @@ pub enum Icon {
     Chevron,
     /// goes on
     Next,
+    /// goes back
+    Previous,
     /// a model
     Layers,
     /// something went wrong
@@ -167,6 +169,7 @@ fn draw(pen: &Pen<'_>, icon: Icon) {
         }
         Icon::Chevron => pen.line(&[(4.5, 6.5), (8.0, 10.0), (11.5, 6.5)]),
         Icon::Next => pen.line(&[(6.0, 3.5), (10.5, 8.0), (6.0, 12.5)]),
+        Icon::Previous => pen.line(&[(10.0, 3.5), (5.5, 8.0), (10.0, 12.5)]),
         Icon::Layers => {
             pen.closed(&[(8.0, 2.2), (14.0, 5.4), (8.0, 8.6), (2.0, 5.4)]);
             pen.line(&[(2.0, 8.4), (8.0, 11.6), (14.0, 8.4)]);

@@ -12,6 +12,8 @@
 
 pub mod chat;
 pub mod check;
+pub mod cited;
+pub mod document_view;
 mod events;
 pub mod files;
 pub mod format;
@@ -19,6 +21,7 @@ mod frames;
 pub mod icon;
 pub mod kept;
 pub mod markdown;
+pub mod opened;
 pub mod panels;
 mod sample;
 pub mod settings;

@@ -16,10 +16,12 @@ use super::files::{Dialog, FileEvent, Files, is_model, looks_like_model};
 use super::frames::FrameTimes;
 use super::panels::chat::{ChatMemory, chat_ui, drop_target_ui};
 use super::panels::composer::{Composition, composer_id, composer_ui};
-use super::panels::{Action, documents, help, library, notices, settings, sidebar, status};
+use super::opened::PASTE_CHARS;
+use super::panels::{Action, documents, help, library, notices, opening, settings, sidebar, status};
 use super::settings::ThemeChoice;
 use super::state::{ModelState, Page, ViewState};
-use super::{sample, theme};
+use super::{document_view, sample, theme};
+use crate::document::Document;
 use crate::engine::{EngineCommand, EngineHandle, LoadOptions, ModelSource};
 
 /// Events taken per frame at most.
@@ -30,6 +32,8 @@ const FRAME_INTERVAL: Duration = Duration::from_millis(30);
 const SOFTWARE_FRAME_INTERVAL: Duration = Duration::from_millis(120);
 /// Between two looks at the engine while it has something to do, should a wake be lost or the engine be gone.
 const HEARTBEAT: Duration = Duration::from_secs(1);
+/// Between two looks at how far a file is opened.
+const OPENING_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Called by the engine after every event, from its own thread.
 pub type Wake = Box<dyn Fn() + Send>;
@@ -113,7 +117,7 @@ pub struct StrataApp {
     start_documents: Vec<PathBuf>,
     frames: u64,
     theme: Option<ThemeChoice>,
-    layout: Option<(Page, u64, usize, usize, bool)>,
+    layout: Option<(Page, u64, usize, usize, [bool; 3])>,
     focus_question: bool,
     frame_times: FrameTimes,
 }
@@ -189,6 +193,8 @@ impl StrataApp {
     fn take_files(&mut self, ctx: &egui::Context) {
         while let Some(event) = self.files.poll() {
             match event {
+                FileEvent::Opening(opening) => self.state.opening = opening,
+                FileEvent::Quotes { exchange, quotes } => self.state.quotes_found(exchange, quotes),
                 FileEvent::Document(document) => {
                     self.state.add_document(document, false);
                     self.focus_question = true;
@@ -200,6 +206,28 @@ impl StrataApp {
                 FileEvent::Model(path) => self.state.load_model(ModelSource::Path(path)),
             }
             ctx.request_repaint();
+        }
+        if self.state.opening.is_some() {
+            ctx.request_repaint_after(OPENING_INTERVAL);
+        }
+        for search in std::mem::take(&mut self.state.searches) {
+            self.files.search(search);
+        }
+    }
+
+    /// A long text that is pasted is a document, not a question.
+    fn take_pastes(&mut self, ctx: &egui::Context) {
+        let is_long = |event: &egui::Event| matches!(event, egui::Event::Paste(text) if text.chars().nth(PASTE_CHARS).is_some());
+        let pasted: Vec<egui::Event> = ctx.input_mut(|i| i.events.extract_if(.., |event| is_long(event)).collect());
+        for event in pasted {
+            let egui::Event::Paste(text) = event else { continue };
+            let n_pasted = self.state.documents.iter().filter(|d| d.name.starts_with("Pasted text")).count();
+            match Document::from_bytes(&format!("Pasted text {}", n_pasted + 1), text.as_bytes()) {
+                Ok(document) => {
+                    self.state.add_document(document, false);
+                }
+                Err(error) => self.state.notice(error.to_string(), true),
+            }
         }
     }
 
@@ -249,6 +277,9 @@ impl StrataApp {
     fn escape(&mut self, ctx: &egui::Context) -> Option<Action> {
         if self.state.page != Page::Chat {
             return Some(Action::Show(Page::Chat));
+        }
+        if self.state.opening.is_some() {
+            return Some(Action::CancelOpening);
         }
         if !self.state.search.is_empty() && ctx.memory(|m| m.had_focus_last_frame(sidebar::search_id())) {
             self.state.search.clear();
@@ -315,6 +346,15 @@ impl StrataApp {
             }
             Action::Remove => self.state.remove_saved(),
             Action::KeepSaved => self.state.removing = None,
+            Action::CancelOpening => {
+                if let Some(opening) = &self.state.opening {
+                    opening.watch.cancel();
+                }
+            }
+            Action::ShowDocument(doc) => self.state.show_document(doc),
+            Action::ShowSpot(spot) => self.state.show_spot(spot),
+            Action::CloseDocument => self.state.viewer = None,
+            Action::TakePages(doc, pages) => self.state.take_pages(doc, pages),
             Action::OpenFolder(folder) => self.files.show_folder(folder),
             Action::Dismiss(index) => {
                 if index < self.state.notices.len() {
@@ -364,11 +404,15 @@ impl StrataApp {
     fn panels(&mut self, ui: &mut Ui) -> Vec<Action> {
         let mut actions = status::status_ui(ui, &self.state);
         actions.extend(sidebar::sidebar_ui(ui, &mut self.state));
+        if self.state.page == Page::Chat {
+            actions.extend(document_view::document_view_ui(ui, &mut self.state));
+        }
         let page = theme::tokens(ui).page;
         let frame = Frame::NONE.fill(page);
         let middle = CentralPanel::default().frame(frame).show(ui, |ui| match self.state.page {
             Page::Chat => {
                 actions.extend(documents::documents_ui(ui, &self.state));
+                actions.extend(opening::opening_ui(ui, &self.state));
                 actions.extend(notices::notices_ui(ui, &self.state));
                 actions.extend(composer_ui(ui, &mut self.state, &mut self.composition));
                 actions.extend(chat_ui(ui, &self.state, &mut self.memory));
@@ -383,10 +427,11 @@ impl StrataApp {
 
     /// What decides the heights of the panels. Where it changes, the frame is laid out twice, so that no panel is drawn
     /// at the height that it had before.
-    fn layout_key(&self) -> (Page, u64, usize, usize, bool) {
+    fn layout_key(&self) -> (Page, u64, usize, usize, [bool; 3]) {
         let (state, chat) = (&self.state, self.state.chat());
         let failed = matches!(state.model, ModelState::Failed(_));
-        (state.page, chat.id, state.notices.len(), chat.documents.len(), failed)
+        let strips = [failed, state.opening.is_some(), state.viewer.is_some()];
+        (state.page, chat.id, state.notices.len(), chat.documents.len(), strips)
     }
 
     fn drop_target(&self, ui: &Ui, rect: egui::Rect) {
@@ -408,6 +453,7 @@ impl eframe::App for StrataApp {
         self.take_events(&ctx);
         self.take_files(&ctx);
         self.take_drops(&ctx);
+        self.take_pastes(&ctx);
         let key = Some(self.layout_key());
         if self.layout != key {
             self.layout = key;

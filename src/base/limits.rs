@@ -21,7 +21,7 @@ pub const MAX_FILE_BYTES: u64 = 256 << 20;
 /// Largest number of pages, or of parts of a book.
 pub const MAX_DOCUMENT_PAGES: usize = 20_000;
 /// What is unpacked from one archive at most.
-pub const MAX_UNPACKED_BYTES: u64 = 256 << 20;
+pub const MAX_UNPACKED_BYTES: u64 = 128 << 20;
 /// Deepest nesting of elements in a DOCX file.
 pub const MAX_XML_DEPTH: usize = 1024;
 /// Elements of an HTML page whose main content is looked for; a larger one is read whole.

@@ -24,7 +24,7 @@ pub use error::DocumentError;
 pub use extract::{ExtractError, Extracted, Part};
 pub use folder::documents_in;
 pub use kind::Kind;
-pub use quotes::{Place, Quote, find_quotes, locate};
+pub use quotes::{Place, Quote, find_quotes, locate, quotes_in};
 pub use reader::Reader;
 pub use text::{BLANK_LINE, ContentHash, Document, PageSpan, Section, join_for_prompt, join_texts};
 pub use watch::Watch;

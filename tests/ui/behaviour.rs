@@ -458,7 +458,7 @@ fn refused_file_is_seen_at_the_end_of_a_long_chat() {
 #[test]
 fn small_window_shows_every_control() {
     let mut rig = Rig::ready_with(Setup { size: [760.0, 480.0], ..Setup::default() });
-    for label in ["Question", "Send", "Settings", "Open a text file…", "New chat", "Search chats"] {
+    for label in ["Question", "Send", "Settings", "Open a document…", "New chat", "Search chats"] {
         let rect = rig.harness.get_by_label(label).rect();
         assert!(rig.harness.ctx.content_rect().contains_rect(rect), "{label} at {rect:?}");
     }

@@ -10,6 +10,7 @@ use egui_commonmark::{CommonMarkCache, CommonMarkViewer};
 
 use super::check::{attention_note, check_ui, mass_words};
 use super::document_card::{document_card_ui, progress_ui, questions_ui};
+use super::quotes::quotes_ui;
 use super::{Action, attention_words};
 use crate::app::chat::{Exchange, Outcome};
 use crate::app::check::mass_kept;
@@ -71,10 +72,10 @@ fn empty_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
     ui.add_space(((ui.clip_rect().height() - EMPTY_HEIGHT) / 3.0).max(0.0).round());
     ui.label(RichText::new("Ask a document").font(theme::title()).color(t.strong));
     ui.add_space(GRID);
-    ui.label("Drop a text or Markdown file anywhere in this window. It is read on this machine and stays here.");
+    ui.label("Drop a book, a PDF, a web page or a folder anywhere in this window. It is read on this machine and stays here.");
     ui.add_space(theme::SECTION);
     ui.horizontal(|ui| {
-        if widgets::button(ui, Weight::Primary, Some(Icon::Page), "Open a text file…").clicked() {
+        if widgets::button(ui, Weight::Primary, Some(Icon::Page), "Open a document…").clicked() {
             actions.push(Action::OpenDocuments);
         }
         if widgets::button(ui, Weight::Plain, None, "Use the sample document").clicked() {
@@ -134,6 +135,7 @@ fn exchanges_ui(ui: &mut Ui, state: &ViewState, memory: &mut ChatMemory) -> Vec<
             let running = state.running_here().filter(|r| r.is_for(exchange.id));
             let idle = state.running.is_none();
             actions.extend(exchange_ui(ui, exchange, running, [last, idle], memory));
+            actions.extend(quotes_ui(ui, &exchange.quotes, &state.documents));
             if let Outcome::Done(summary) = &exchange.outcome {
                 actions.extend(check_ui(ui, exchange, summary, running, idle));
             }

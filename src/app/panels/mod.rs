@@ -13,14 +13,18 @@ pub mod help;
 pub mod library;
 pub mod model_bar;
 pub mod notices;
+pub mod opening;
+pub mod quotes;
 pub mod settings;
 pub mod sidebar;
 pub mod status;
 pub mod tiers;
 
+use std::ops::Range;
 use std::path::PathBuf;
 
 use super::chat::{ChatId, DocId};
+use super::cited::Spot;
 use super::state::{ModelState, Page};
 use crate::engine::{AttentionKind, KvDtype, ModelSource};
 
@@ -92,6 +96,16 @@ pub enum Action {
     Remove,
     /// do not
     KeepSaved,
+    /// end the opening of files
+    CancelOpening,
+    /// show a document from its first page, beside the chat
+    ShowDocument(DocId),
+    /// show a quotation where it stands
+    ShowSpot(Spot),
+    /// no more
+    CloseDocument,
+    /// put some pages of a document, from 0, in its place
+    TakePages(DocId, Range<usize>),
     /// show a folder in the file manager
     OpenFolder(PathBuf),
 }

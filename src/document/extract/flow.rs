@@ -37,7 +37,8 @@ impl Flow {
         }
         for word in text.split_whitespace() {
             self.separate();
-            self.out.push_str(word);
+            // Marks that only forbid or allow a line end are nothing to read.
+            self.out.extend(word.chars().filter(|c| !matches!(c, '\u{200B}' | '\u{2060}' | '\u{FEFF}' | '\u{AD}')));
             self.end(Gap::Space);
         }
         let touches = !text.ends_with(char::is_whitespace) && self.gap == Gap::Space && !text.trim().is_empty();

@@ -50,8 +50,11 @@ pub enum ExtractError {
         /// by what
         how: String,
     },
+    /// nothing to read
+    #[error("holds no text; choose another file")]
+    Empty,
     /// pages, but no letters
-    #[error("has {n_pages} page(s) and no text: they are pictures, as of a scan; run text recognition (OCR) on it first")]
+    #[error("has no text on its {n_pages} page(s): they are empty, or pictures as of a scan; run text recognition (OCR) on it first")]
     NoText {
         /// pages that were looked at
         n_pages: usize,
@@ -93,9 +96,10 @@ pub fn extract(kind: Kind, bytes: &[u8], progress: Progress<'_>) -> Result<Extra
         Kind::Docx => docx::extract(bytes),
         Kind::Epub => epub::extract(bytes, progress),
     }?;
-    match extracted.parts.iter().any(|p| !p.text.trim().is_empty()) {
-        true => Ok(extracted),
-        false => Err(ExtractError::NoText { n_pages: extracted.parts.len() }),
+    match (extracted.parts.iter().any(|p| !p.text.trim().is_empty()), kind) {
+        (true, _) => Ok(extracted),
+        (false, Kind::Pdf) => Err(ExtractError::NoText { n_pages: extracted.parts.len() }),
+        (false, _) => Err(ExtractError::Empty),
     }
 }
 

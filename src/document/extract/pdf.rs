@@ -12,8 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use hayro_interpret::font::{Glyph as PdfGlyph, GlyphRun};
 use hayro_interpret::hayro_cmap::{BfString, WritingMode};
 use hayro_interpret::hayro_syntax::page::Page;
-use hayro_interpret::hayro_syntax::pdf::{DecryptionError, LoadPdfError};
-use hayro_interpret::hayro_syntax::Pdf;
+use hayro_interpret::hayro_syntax::{DecryptionError, LoadPdfError, Pdf};
 use hayro_interpret::kurbo::{Affine, BezPath, Rect};
 use hayro_interpret::{
     BlendMode, ClipPath, Context, Device, DrawMode, DrawProps, Image, ImageDrawProps, InterpreterCache, InterpreterSettings,
