@@ -146,7 +146,10 @@ impl Files {
 
     fn spawn(&self, name: &str, work: impl FnOnce() + Send + 'static) {
         if std::thread::Builder::new().name(name.to_owned()).spawn(work).is_err() {
-            let _ = self.answers.sender.try_send(FileEvent::Refused("The system refuses another thread. Close other programs.".into()));
+            let _ = self
+                .answers
+                .sender
+                .try_send(FileEvent::Refused("The system refuses another thread. Close other programs.".into()));
         }
     }
 }

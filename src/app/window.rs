@@ -14,9 +14,9 @@ use egui::{CentralPanel, Frame, Key, Modifiers, Ui, ViewportBuilder};
 
 use super::files::{Dialog, FileEvent, Files, is_model, looks_like_model};
 use super::frames::FrameTimes;
+use super::opened::PASTE_CHARS;
 use super::panels::chat::{ChatMemory, chat_ui, drop_target_ui};
 use super::panels::composer::{Composition, composer_id, composer_ui};
-use super::opened::PASTE_CHARS;
 use super::panels::{Action, documents, help, library, notices, opening, settings, sidebar, status};
 use super::settings::ThemeChoice;
 use super::state::{ModelState, Page, ViewState};

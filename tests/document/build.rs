@@ -49,7 +49,8 @@ pub fn para(text: &str) -> String {
 
 /// An EPUB file with these chapters: file name and XHTML.
 pub fn epub(chapters: &[(&str, &str)], more: &[(&str, &[u8])]) -> Vec<u8> {
-    let item = |(i, (name, _)): (usize, &(&str, &str))| format!("<item id='c{i}' href='{name}' media-type='application/xhtml+xml'/>");
+    let item =
+        |(i, (name, _)): (usize, &(&str, &str))| format!("<item id='c{i}' href='{name}' media-type='application/xhtml+xml'/>");
     let items: String = chapters.iter().enumerate().map(item).collect();
     let refs: String = (0..chapters.len()).map(|i| format!("<itemref idref='c{i}'/>")).collect();
     let nav = "<item id='nav' href='nav.xhtml' properties='nav' media-type='application/xhtml+xml'/>";

@@ -47,7 +47,9 @@ fn unusable_content_is_refused_with_what_to_do() {
 
 #[test]
 fn text_in_an_old_encoding_is_read_and_says_so() {
-    let old = Document::from_bytes("a.txt", b"Der K\xF6nig gr\xFC\xDFte die G\xE4ste, und sp\xE4ter fuhr er \xFCber die Br\xFCcke.").unwrap();
+    let old =
+        Document::from_bytes("a.txt", b"Der K\xF6nig gr\xFC\xDFte die G\xE4ste, und sp\xE4ter fuhr er \xFCber die Br\xFCcke.")
+            .unwrap();
     assert_eq!(old.text, "Der König grüßte die Gäste, und später fuhr er über die Brücke.");
     assert!(old.notes[0].contains("windows-1252"), "{:?}", old.notes);
     let wide: Vec<u8> = std::iter::once(0xFEFF).chain("海 text".encode_utf16()).flat_map(u16::to_le_bytes).collect();

@@ -28,9 +28,7 @@ fn pdf_without_text_is_named_as_pictures() {
 #[test]
 fn pdf_with_a_password_is_named_as_such() {
     let zeros = "0".repeat(64);
-    let trailer = format!(
-        "/ID [<00><00>] /Encrypt << /Filter /Standard /V 1 /R 2 /Length 40 /P -4 /O <{zeros}> /U <{zeros}> >>"
-    );
+    let trailer = format!("/ID [<00><00>] /Encrypt << /Filter /Standard /V 1 /R 2 /Length 40 /P -4 /O <{zeros}> /U <{zeros}> >>");
     let sentence = refusal("secret.pdf", &pdf_of(&["BT /F1 12 Tf (x) Tj ET".to_owned()], &trailer));
     assert!(sentence.contains("protected (by a password); save a copy without"), "{sentence}");
 }
@@ -71,7 +69,8 @@ fn docx_deleted_text_field_codes_and_copies_are_left_out() {
 #[test]
 fn epub_chapters_follow_the_spine_under_their_titles() {
     let long = format!("<html><body><h1>Two</h1>{}</body></html>", "<p>A chapter of some length, word by word.</p>".repeat(200));
-    let chapters = [("one.xhtml", "<html><head><title>x</title></head><body><p>First&#160;words.</p></body></html>"), ("two.xhtml", &long)];
+    let chapters =
+        [("one.xhtml", "<html><head><title>x</title></head><body><p>First&#160;words.</p></body></html>"), ("two.xhtml", &long)];
     let document = read("book.epub", &epub(&chapters, &[])).unwrap();
     assert!(document.text.starts_with("First words.\n\nTwo\n\nA chapter of"), "{}", &document.text[..60]);
     let titles: Vec<_> = document.sections.iter().map(|s| s.title.as_str()).collect();
@@ -84,7 +83,9 @@ fn epub_chapters_follow_the_spine_under_their_titles() {
 
 #[test]
 fn epub_under_rights_management_is_named_and_scrambled_fonts_are_not() {
-    let locked = |uri: &str| format!("<encryption><EncryptedData><CipherData><CipherReference URI='{uri}'/></CipherData></EncryptedData></encryption>");
+    let locked = |uri: &str| {
+        format!("<encryption><EncryptedData><CipherData><CipherReference URI='{uri}'/></CipherData></EncryptedData></encryption>")
+    };
     let chapters = [("one.xhtml", "<p>Words.</p>")];
     let book = |uri: &str| epub(&chapters, &[("META-INF/encryption.xml", locked(uri).as_bytes())]);
     let sentence = refusal("book.epub", &book("OPS/one.xhtml"));

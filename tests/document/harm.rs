@@ -20,7 +20,9 @@ fn zip_bomb_is_refused_by_what_it_unpacks_to() {
 fn xml_entities_are_not_expanded() {
     let mut entities = String::from("<!DOCTYPE d [<!ENTITY a0 'lol'>");
     (1..30).for_each(|i| entities += &format!("<!ENTITY a{i} '&a{};&a{};&a{};&a{};'>", i - 1, i - 1, i - 1, i - 1));
-    let document = format!("{entities}<!ENTITY f SYSTEM 'file:///etc/passwd'>]><w:document><w:body><w:p><w:r><w:t>Only &a29;&f;this.</w:t></w:r></w:p></w:body></w:document>");
+    let document = format!(
+        "{entities}<!ENTITY f SYSTEM 'file:///etc/passwd'>]><w:document><w:body><w:p><w:r><w:t>Only &a29;&f;this.</w:t></w:r></w:p></w:body></w:document>"
+    );
     assert_eq!(read("a.docx", &docx_with(&document, &[])).unwrap().text, "Only this.");
 }
 

@@ -8,4 +8,5 @@ mod check;
 mod documents;
 mod fake;
 mod looks;
+mod reading;
 mod settings;

@@ -102,11 +102,8 @@ fn facts_ui(ui: &mut Ui, state: &ViewState) {
     let n_chars: usize = chat.docs(&state.documents).map(|d| d.n_chars).sum();
     let tokens = if exact { format::count(n) } else { format::short_count(n) };
     let n_pages: usize = chat.docs(&state.documents).map(|d| d.pages.len()).sum();
-    let mut facts = vec![
-        ("Pages", format::count(n_pages)),
-        ("Characters", format::count(n_chars)),
-        ("Tokens", format!("{mark}{tokens}")),
-    ];
+    let mut facts =
+        vec![("Pages", format::count(n_pages)), ("Characters", format::count(n_chars)), ("Tokens", format!("{mark}{tokens}"))];
     let dtype = super::kv_dtype_name(state.load.kv_dtype);
     let kv_name = format!("KV cache, {dtype}");
     if let Some(info) = state.info() {

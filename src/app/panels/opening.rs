@@ -3,12 +3,12 @@
 use egui::{Frame, Margin, Panel, Ui};
 
 use super::Action;
+use crate::app::format;
 use crate::app::icon::Icon;
 use crate::app::opened::Opening;
 use crate::app::state::ViewState;
 use crate::app::theme::{self, GRID};
 use crate::app::widgets::{self, Weight};
-use crate::app::format;
 
 /// A strip over the chat. Nothing is drawn where no file is being opened.
 pub fn opening_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {

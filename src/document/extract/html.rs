@@ -15,7 +15,7 @@ use super::{ExtractError, Extracted, Part, TextLimit};
 use crate::base::limits;
 use crate::document::encoding;
 
-/// Of the words in paragraphs, the main content keeps at least this share; or else it is not the main content.
+/// Of the letters in paragraphs, the main content keeps at least this share; or else it is not the main content.
 const ARTICLE_SHARE: f64 = 0.5;
 
 pub fn extract(bytes: &[u8]) -> Result<Extracted, ExtractError> {
@@ -29,9 +29,8 @@ pub fn extract(bytes: &[u8]) -> Result<Extracted, ExtractError> {
 fn page_text(html: &str) -> String {
     let whole = || text_of(&Dom::from(html));
     let Some((title, article)) = article(html) else { return whole() };
-    let prose = prose_words(html);
     let kept = text_of(&Dom::from(article.as_str()));
-    if (n_words(&kept) as f64) < prose as f64 * ARTICLE_SHARE {
+    if (n_letters(&kept) as f64) < n_prose_letters(html) as f64 * ARTICLE_SHARE {
         return whole();
     }
     let title = title.trim();
@@ -48,15 +47,14 @@ fn article(html: &str) -> Option<(String, String)> {
     Some((article.title, article.content.to_string()))
 }
 
-/// Words that stand in paragraphs of the page.
-fn prose_words(html: &str) -> usize {
+/// Letters that stand in paragraphs of the page.
+fn n_prose_letters(html: &str) -> usize {
     let dom = Dom::from(html);
-    let paragraphs = dom.select("p, blockquote > br, pre");
-    paragraphs.nodes().iter().map(|node| n_words(&node.text())).sum()
+    dom.select("p, pre").nodes().iter().map(|node| n_letters(&node.text())).sum()
 }
 
-fn n_words(text: &str) -> usize {
-    text.split_whitespace().count()
+fn n_letters(text: &str) -> usize {
+    text.chars().filter(|c| c.is_alphanumeric()).count()
 }
 
 /// What happens at a node.
@@ -138,9 +136,9 @@ fn around(name: &str) -> Around {
         "li" => Around::Item,
         "td" | "th" => Around::Cell,
         "tr" | "dt" | "dd" | "option" | "hr" => Around::Gap(Gap::Line),
-        "p" | "h1" | "h2" | "h3" | "h4" | "h5" | "h6" | "div" | "section" | "article" | "aside" | "header" | "footer" | "main"
-        | "nav" | "blockquote" | "ul" | "ol" | "dl" | "table" | "figure" | "figcaption" | "caption" | "address" | "form"
-        | "fieldset" | "details" | "summary" | "center" => Around::Gap(Gap::Paragraph),
+        "p" | "h1" | "h2" | "h3" | "h4" | "h5" | "h6" | "div" | "section" | "article" | "aside" | "header" | "footer"
+        | "main" | "nav" | "blockquote" | "ul" | "ol" | "dl" | "table" | "figure" | "figcaption" | "caption" | "address"
+        | "form" | "fieldset" | "details" | "summary" | "center" => Around::Gap(Gap::Paragraph),
         _ => Around::Gap(Gap::None),
     }
 }

@@ -232,13 +232,8 @@ mod tests {
 
     #[test]
     fn rotated_text_reads_along_its_own_line() {
-        let upwards = |c: &str, y: f64| Glyph {
-            text: c.into(),
-            origin: [50.0, y],
-            direction: [0.0, 1.0],
-            size: 10.0,
-            advance: 5.0,
-        };
+        let upwards =
+            |c: &str, y: f64| Glyph { text: c.into(), origin: [50.0, y], direction: [0.0, 1.0], size: 10.0, advance: 5.0 };
         let glyphs = [upwards("u", 100.0), upwards("p", 105.0), upwards("!", 114.0)];
         assert_eq!(page_text(&glyphs), "up !");
     }

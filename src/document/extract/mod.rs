@@ -54,7 +54,9 @@ pub enum ExtractError {
     #[error("holds no text; choose another file")]
     Empty,
     /// pages, but no letters
-    #[error("has no text on its {n_pages} page(s): they are empty, or pictures as of a scan; run text recognition (OCR) on it first")]
+    #[error(
+        "has no text on its {n_pages} page(s): they are empty, or pictures as of a scan; run text recognition (OCR) on it first"
+    )]
     NoText {
         /// pages that were looked at
         n_pages: usize,
