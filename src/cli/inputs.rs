@@ -25,6 +25,11 @@ pub fn read_documents(paths: &[PathBuf]) -> Result<Vec<Document>, CliError> {
     paths.iter().map(|path| read_document(path)).collect()
 }
 
+/// What a reader should know of the documents, a line each.
+pub fn notes(docs: &[Document]) -> impl Iterator<Item = String> {
+    docs.iter().flat_map(|doc| doc.notes.iter().map(|note| format!("{}: {note}", doc.name)))
+}
+
 /// Reads a document as `ask` does.
 ///
 /// # Errors

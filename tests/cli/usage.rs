@@ -193,3 +193,23 @@ fn help_into_a_closed_pipe_is_silent() {
     let ran = crate::Ran::from(child.wait_with_output().unwrap());
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
 }
+
+#[test]
+fn web_page_is_tokenized_as_the_text_that_it_shows() {
+    let page = b"<!doctype html><html><body><nav hidden>Home</nav><p>The harbour was <b>built</b>\n in stone.</p></body></html>";
+    let dir = folder(&[("page.html", page), ("page.txt", b"The harbour was built in stone.")]);
+    let ids = |name: &str| {
+        let ran = run(["tokenize", "--doc", &text(&dir.path().join(name))]);
+        assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{name}");
+        ran.out
+    };
+    assert_eq!(ids("page.html"), ids("page.txt"));
+}
+
+#[test]
+fn file_that_is_made_to_do_harm_is_one_sentence_and_exit_2() {
+    let dir = folder(&[("cut.docx", b"PK\x03\x04 word/document.xml"), ("page.pdf", b"%PDF-1.7\n1 0 obj\n")]);
+    for name in ["cut.docx", "page.pdf"] {
+        run(["tokenize", "--doc", &text(&dir.path().join(name))]).assert_refused(2, "is damaged");
+    }
+}

@@ -128,7 +128,11 @@ fn time_fact(state: &ViewState, n_tokens: usize) -> (&'static str, String) {
     let (name, time) = match state.saved_here() {
         Some(saved) if saved.state == SavedState::Read => ("Time to resume", Some(kept::resume_seconds(saved, state.disk_speed))),
         Some(saved) => ("Time to read the rest", kept::rest_seconds(saved, state.last_prefill)),
-        None => ("Time to read", state.last_prefill.map(|speed| n_tokens as f64 / speed)),
+        None => {
+            let library = state.library.as_deref().unwrap_or_default();
+            let before = || kept::speed_before(library, state.info()?, state.load.kv_dtype);
+            ("Time to read", state.last_prefill.or_else(before).map(|speed| n_tokens as f64 / speed))
+        }
     };
     (name, time.map_or_else(|| "N/A".to_owned(), format::about_seconds))
 }
@@ -206,7 +210,10 @@ fn range_ui(ui: &mut Ui, state: &ViewState) -> Option<Action> {
         }
     });
     ui.data_mut(|d| d.insert_temp(id, (first, last)));
-    let fitting = format!("The first {} pages of {} fit.", format::count(n_fit), doc.name);
+    let fitting = match n_fit {
+        1 => format!("The first page of {} fits.", doc.name),
+        n => format!("The first {} pages of {} fit.", format::count(n), doc.name),
+    };
     widgets::caption(ui, fitting);
     taken
 }
