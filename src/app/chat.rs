@@ -90,15 +90,15 @@ pub struct Exchange {
     pub asked: Option<Asked>,
     /// the same question answered from everything
     pub check: Option<Check>,
-    /// the quotations of the answer, once they were looked up
-    pub quotes: Vec<Cited>,
+    /// the quotations of the answer; none before they were looked up
+    pub quotes: Option<Vec<Cited>>,
 }
 
 impl Exchange {
     /// A question without an answer.
     pub fn new(id: u64, question: String) -> Exchange {
         let (answer, outcome) = (String::new(), Outcome::Running);
-        Exchange { id, question, answer, outcome, attempt: 0, resumed_tokens: 0, asked: None, check: None, quotes: Vec::new() }
+        Exchange { id, question, answer, outcome, attempt: 0, resumed_tokens: 0, asked: None, check: None, quotes: None }
     }
 }
 

@@ -48,7 +48,7 @@ impl ViewState {
     pub fn quotes_found(&mut self, exchange: u64, quotes: Vec<Cited>) {
         let is_it = |e: &&mut Exchange| e.id == exchange;
         if let Some(exchange) = self.chats.iter_mut().flat_map(|c| &mut c.exchanges).find(is_it) {
-            exchange.quotes = quotes;
+            exchange.quotes = Some(quotes);
         }
     }
 

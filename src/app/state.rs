@@ -400,7 +400,7 @@ impl ViewState {
         last.answer.clear();
         last.outcome = Outcome::Running;
         last.attempt += 1;
-        last.quotes.clear();
+        last.quotes = None;
         (last.resumed_tokens, last.check) = (0, None);
         self.ask_last();
     }

@@ -166,10 +166,10 @@ fn documents_that_are_none_are_one_sentence_and_exit_2() {
     let dir = folder(&[
         ("empty.txt", b""),
         ("blank.md", b" \n\n\t\n"),
-        ("latin1.txt", b"caf\xe9"),
+        ("picture.txt", b"\x89PNG\r\n\x1a\n"),
         ("binary.txt", b"\x7fELF\0\0\0\x01\x02\x03"),
     ]);
-    let files = ["absent.txt", "empty.txt", "blank.md", "latin1.txt", "binary.txt"];
+    let files = ["absent.txt", "empty.txt", "blank.md", "picture.txt", "binary.txt"];
     let mut paths: Vec<PathBuf> = files.iter().map(|name| dir.path().join(name)).collect();
     paths.push(dir.path().to_owned());
     for path in paths {

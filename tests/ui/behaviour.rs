@@ -155,7 +155,7 @@ fn copy_puts_the_answer_as_markdown_on_the_clipboard() {
 fn file_that_is_no_text_is_refused_with_a_sentence() {
     let mut rig = Rig::ready();
     let files = Files::new();
-    let bad = files.write("picture.bin", &[0xff, 0xfe, 0x00, 0x81]);
+    let bad = files.write("picture.bin", &[0x89, 0x50, 0x00, 0x81]);
     rig.drop_files(&[bad]);
     assert!(rig.shows("picture.bin"), "the sentence names the file");
     assert!(rig.harness.state().state.documents.is_empty());

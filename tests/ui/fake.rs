@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable;
+use strata::app::chat::{Exchange, Outcome};
 use strata::app::settings::ThemeChoice;
 use strata::app::{StrataApp, WindowOptions};
 use strata::base::{MovedBytes, PageCounts, Tiers};
@@ -169,8 +170,18 @@ impl Rig {
 
     /// Sends events and draws until nothing moves.
     pub fn emit(&mut self, event: EngineEvent) {
+        let has_ended = matches!(event, EngineEvent::Finished { .. });
         assert!(self.port.emit(event));
         self.harness.run();
+        if has_ended {
+            self.wait_for(Rig::has_looked_up_quotations);
+        }
+    }
+
+    fn has_looked_up_quotations(&self) -> bool {
+        let is_due = |e: &Exchange| matches!(e.outcome, Outcome::Done(_)) && !e.answer.is_empty() && e.quotes.is_none();
+        let chats = &self.harness.state().state.chats;
+        !chats.iter().any(|chat| !chat.documents.is_empty() && chat.exchanges.iter().any(is_due))
     }
 
     /// The next command other than a count.

@@ -135,7 +135,7 @@ fn exchanges_ui(ui: &mut Ui, state: &ViewState, memory: &mut ChatMemory) -> Vec<
             let running = state.running_here().filter(|r| r.is_for(exchange.id));
             let idle = state.running.is_none();
             actions.extend(exchange_ui(ui, exchange, running, [last, idle], memory));
-            actions.extend(quotes_ui(ui, &exchange.quotes, &state.documents));
+            actions.extend(quotes_ui(ui, exchange.quotes.as_deref().unwrap_or_default(), &state.documents));
             if let Outcome::Done(summary) = &exchange.outcome {
                 actions.extend(check_ui(ui, exchange, summary, running, idle));
             }
