@@ -9,7 +9,7 @@
 //! channel; a front end that went away unblocks it. 3. `stop` ends the turn that runs now, within one submit; of several
 //! that run at once all, or one by its id.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ pub struct EngineHandle {
     commands: Sender<EngineCommand>,
     events: Receiver<EngineEvent>,
     stops: Arc<Stops>,
+    watches_pages: Arc<AtomicBool>,
 }
 
 /// The worker's end.
@@ -31,6 +32,7 @@ pub struct EnginePort {
     pub commands: Receiver<EngineCommand>,
     events: Sender<EngineEvent>,
     stops: Arc<Stops>,
+    watches_pages: Arc<AtomicBool>,
     wake: Box<dyn Fn() + Send>,
 }
 
@@ -70,8 +72,10 @@ impl EngineHandle {
         let (command_tx, command_rx) = bounded(CHANNEL_DEPTH);
         let (event_tx, event_rx) = bounded(CHANNEL_DEPTH);
         let stops = Arc::new(Stops::default());
-        let handle = EngineHandle { commands: command_tx, events: event_rx, stops: stops.clone() };
-        (handle, EnginePort { commands: command_rx, events: event_tx, stops, wake: Box::new(wake) })
+        let watches_pages = Arc::new(AtomicBool::default());
+        let (own_stops, own_watch) = (stops.clone(), watches_pages.clone());
+        let handle = EngineHandle { commands: command_tx, events: event_rx, stops: own_stops, watches_pages: own_watch };
+        (handle, EnginePort { commands: command_rx, events: event_tx, stops, watches_pages, wake: Box::new(wake) })
     }
 
     /// Queues a command. False when the queue is full or the worker is gone.
@@ -100,6 +104,11 @@ impl EngineHandle {
         self.stops.all.fetch_add(1, Ordering::AcqRel);
     }
 
+    /// Somebody looks at where pages are, or nobody does any more: [`EngineEvent::Pages`] comes with every turn meanwhile.
+    pub fn watch_pages(&self, on: bool) {
+        self.watches_pages.store(on, Ordering::Relaxed);
+    }
+
     /// Ends one of the turns that run at once; the others go on.
     pub fn stop_turn(&self, turn: TurnId) {
         self.stops.turns.lock().unwrap_or_else(PoisonError::into_inner).push(turn);
@@ -112,6 +121,11 @@ impl EnginePort {
         let sent = self.events.send(event).is_ok();
         (self.wake)();
         sent
+    }
+
+    /// Somebody looks at where pages are.
+    pub fn watches_pages(&self) -> bool {
+        self.watches_pages.load(Ordering::Relaxed)
     }
 
     /// A watch for stops from now on.

@@ -21,6 +21,7 @@ use super::error::EngineError;
 use super::handle::EnginePort;
 use super::observe::Observer;
 use super::pace::Pace;
+use super::page_map::PageView;
 use super::sampler::Sampler;
 use super::saved::DocumentRef;
 use super::summary::AttentionKind;
@@ -43,6 +44,7 @@ pub(super) struct Loaded {
     /// tiers below VRAM, and the library
     pub(super) below: Below,
     pub(super) observer: Observer,
+    pub(super) page_view: PageView,
     file: ModelFile,
 }
 
@@ -186,7 +188,8 @@ impl Loaded {
             sampling: recommended(&meta.sampling, *source == ModelSource::BuiltIn),
             built_in: *source == ModelSource::BuiltIn,
         };
-        Ok(Loaded { model, text, info, pace: Pace::new(gpu, hub), tokens: Vec::new(), below, observer, file })
+        let (pace, page_view) = (Pace::new(gpu, hub), PageView::default());
+        Ok(Loaded { model, text, info, pace, tokens: Vec::new(), below, observer, page_view, file })
     }
 
     /// Puts the same file on a new device, with an empty cache.
@@ -328,6 +331,9 @@ impl Loaded {
     pub(super) fn settle(&mut self, gpu: &Gpu, port: &EnginePort, prefill: Duration) -> Result<(), EngineError> {
         let has_news = self.below.settle(gpu, &mut self.model.kv, prefill.as_secs_f64())?;
         self.tell(port);
+        if port.watches_pages() {
+            self.tell_pages(port);
+        }
         if has_news && let Some(saved) = self.below.list() {
             port.emit(EngineEvent::Library(saved));
         }

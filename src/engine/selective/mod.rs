@@ -177,6 +177,16 @@ impl Selective {
         self.spent.summary(self.spec, self.step as u64)
     }
 
+    /// Attention mass of every page by layer, as it was last measured in this answer; empty where it was not.
+    pub(super) fn page_mass(&self) -> &[Vec<f32>] {
+        self.spent.page_mass()
+    }
+
+    /// The decode step that came last.
+    pub(super) fn last_step(&self) -> u64 {
+        self.clock
+    }
+
     /// In these steps of the answer, what is chosen is compared with the attention there is.
     pub(super) fn measure_mass(&mut self, steps: MassSteps) {
         self.mass_steps = steps;
