@@ -12,6 +12,7 @@
 
 pub mod chat;
 pub mod check;
+pub mod dashboard;
 mod events;
 pub mod files;
 pub mod format;

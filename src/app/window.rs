@@ -12,6 +12,7 @@ use std::time::Duration;
 use eframe::egui;
 use egui::{CentralPanel, Frame, Key, Modifiers, Ui, ViewportBuilder};
 
+use super::dashboard::{self, DashboardState};
 use super::files::{Dialog, FileEvent, Files, is_model, looks_like_model};
 use super::frames::FrameTimes;
 use super::panels::chat::{ChatMemory, chat_ui, drop_target_ui};
@@ -104,6 +105,8 @@ fn app_icon() -> egui::IconData {
 pub struct StrataApp {
     /// what is shown
     pub state: ViewState,
+    /// what the dock shows
+    pub dashboard: DashboardState,
     engine: Option<EngineHandle>,
     spawn: Option<Spawn>,
     files: Files,
@@ -113,7 +116,7 @@ pub struct StrataApp {
     start_documents: Vec<PathBuf>,
     frames: u64,
     theme: Option<ThemeChoice>,
-    layout: Option<(Page, u64, usize, usize, bool)>,
+    layout: Option<(Page, u64, usize, usize, bool, bool)>,
     focus_question: bool,
     frame_times: FrameTimes,
 }
@@ -124,6 +127,7 @@ impl StrataApp {
         theme::install(ctx);
         StrataApp {
             state: ViewState::new(options.initial_model, options.load),
+            dashboard: DashboardState::default(),
             engine: None,
             spawn: Some(spawn),
             files: Files::new(ctx.clone()),
@@ -236,6 +240,9 @@ impl StrataApp {
         if pressed(Key::Comma) {
             actions.push(Action::Show(if self.state.page == Page::Settings { Page::Chat } else { Page::Settings }));
         }
+        if pressed(Key::D) {
+            actions.push(Action::ToggleDock);
+        }
         if ctx.input_mut(|i| i.consume_key(Modifiers::NONE, Key::F1)) {
             actions.push(Action::Show(if self.state.page == Page::Help { Page::Chat } else { Page::Help }));
         }
@@ -315,6 +322,8 @@ impl StrataApp {
             }
             Action::Remove => self.state.remove_saved(),
             Action::KeepSaved => self.state.removing = None,
+            Action::ToggleDock => self.dashboard.toggle(),
+            Action::FillWithDock => self.dashboard.fills = !self.dashboard.fills,
             Action::OpenFolder(folder) => self.files.show_folder(folder),
             Action::Dismiss(index) => {
                 if index < self.state.notices.len() {
@@ -364,9 +373,12 @@ impl StrataApp {
     fn panels(&mut self, ui: &mut Ui) -> Vec<Action> {
         let mut actions = status::status_ui(ui, &self.state);
         actions.extend(sidebar::sidebar_ui(ui, &mut self.state));
+        actions.extend(dashboard::dock_ui(ui, &mut self.dashboard));
         let page = theme::tokens(ui).page;
         let frame = Frame::NONE.fill(page);
+        let fills = self.dashboard.open && self.dashboard.fills;
         let middle = CentralPanel::default().frame(frame).show(ui, |ui| match self.state.page {
+            Page::Chat if fills => actions.extend(dashboard::contents_ui(ui, &mut self.dashboard)),
             Page::Chat => {
                 actions.extend(documents::documents_ui(ui, &self.state));
                 actions.extend(notices::notices_ui(ui, &self.state));
@@ -383,10 +395,10 @@ impl StrataApp {
 
     /// What decides the heights of the panels. Where it changes, the frame is laid out twice, so that no panel is drawn
     /// at the height that it had before.
-    fn layout_key(&self) -> (Page, u64, usize, usize, bool) {
+    fn layout_key(&self) -> (Page, u64, usize, usize, bool, bool) {
         let (state, chat) = (&self.state, self.state.chat());
         let failed = matches!(state.model, ModelState::Failed(_));
-        (state.page, chat.id, state.notices.len(), chat.documents.len(), failed)
+        (state.page, chat.id, state.notices.len(), chat.documents.len(), failed, self.dashboard.open)
     }
 
     fn drop_target(&self, ui: &Ui, rect: egui::Rect) {

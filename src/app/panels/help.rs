@@ -8,13 +8,14 @@ use crate::app::theme::{self, GRID, GUTTER};
 use crate::app::widgets::{self, Weight};
 
 /// Key and what it does.
-pub const SHORTCUTS: [(&str, &str); 10] = [
+pub const SHORTCUTS: [(&str, &str); 11] = [
     ("Enter", "send the question"),
     ("Shift+Enter", "break the line"),
     ("Esc", "stop reading or answering; what is read stays read"),
     ("Ctrl+N", "new chat"),
     ("Ctrl+O", "open a document"),
     ("Ctrl+F", "search the chats"),
+    ("Ctrl+D", "the dashboard, beside the chat"),
     ("Ctrl+,", "settings"),
     ("Ctrl+L", "go to the question"),
     ("F1", "this page"),

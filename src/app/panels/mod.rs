@@ -92,6 +92,10 @@ pub enum Action {
     Remove,
     /// do not
     KeepSaved,
+    /// the dashboard beside the chat, or gone
+    ToggleDock,
+    /// the dashboard in place of the chat, or beside it again
+    FillWithDock,
     /// show a folder in the file manager
     OpenFolder(PathBuf),
 }
