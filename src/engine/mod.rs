@@ -34,7 +34,7 @@ pub use crate::kv::policy::{Amount, PolicyKind, SelectiveSpec};
 pub use below::FolderHook;
 pub use command::*;
 pub use error::EngineError;
-pub use handle::{EngineHandle, EnginePort, StopWatch};
+pub use handle::{Detail, EngineHandle, EnginePort, StopWatch};
 pub use loaded::tokenizer;
 pub use saved::{DocumentRef, LibraryAction, SavedDocument, SavedState};
 pub use summary::*;
