@@ -81,7 +81,7 @@ impl ViewState {
             EngineEvent::Notice(text) => self.notice(text, false),
             EngineEvent::KvUse { used, budgets } => self.kv = Some(KvUse { used, budgets }),
             EngineEvent::Library(documents) => self.library_told(documents),
-            EngineEvent::Pages(_) | EngineEvent::Links(_) => {}
+            EngineEvent::Pages(_) | EngineEvent::Links(_) | EngineEvent::Telemetry(_) => {}
             EngineEvent::LogitsRows { .. } | EngineEvent::BenchResult { .. } => {}
         }
     }

@@ -21,7 +21,7 @@ use super::panels::{Action, documents, help, library, notices, settings, sidebar
 use super::settings::ThemeChoice;
 use super::state::{ModelState, Page, ViewState};
 use super::{sample, theme};
-use crate::engine::{EngineCommand, EngineHandle, LoadOptions, ModelSource};
+use crate::engine::{Detail, EngineCommand, EngineEvent, EngineHandle, LoadOptions, ModelSource};
 
 /// Events taken per frame at most.
 const EVENTS_PER_FRAME: usize = 4096;
@@ -170,6 +170,7 @@ impl StrataApp {
         let Some(engine) = &self.engine else { return };
         for _ in 0..EVENTS_PER_FRAME {
             match engine.wait(Duration::ZERO) {
+                Ok(EngineEvent::Telemetry(snapshot)) => self.dashboard.history.add(&snapshot),
                 Ok(event) => self.state.apply(event),
                 Err(false) => break,
                 Err(true) => {
@@ -179,6 +180,7 @@ impl StrataApp {
                 }
             }
         }
+        engine.observe(if self.dashboard.open { Detail::Parts } else { Detail::Events });
         if std::mem::take(&mut self.state.stop_due) {
             engine.stop();
         }

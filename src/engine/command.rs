@@ -11,6 +11,7 @@ use super::summary::{ChosenSummary, TurnSummary};
 use super::turn::TurnPolicy;
 use crate::base::{Bytes, LinkLimits, Tiers};
 use crate::kv::policy::SelectiveSpec;
+use crate::telemetry::Snapshot;
 
 /// Where a model comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -358,6 +359,8 @@ pub enum EngineEvent {
     Links(LinkPeaks),
     /// what the library holds, least recently used last (after a request, and whenever a document was saved or dropped)
     Library(Vec<SavedDocument>),
+    /// what has happened since the last of these, every event once (while [`crate::engine::EngineHandle::observe`] asks for it)
+    Telemetry(Box<Snapshot>),
     /// something the user should know, once (a lost device that was rebuilt, a converted weight type)
     Notice(String),
 }

@@ -18,7 +18,7 @@ use super::below::{Below, FolderHook};
 use super::command::{EngineEvent, LoadOptions, Message, ModelInfo, ModelSource, Role, Sampling};
 use super::device_model::{self, DeviceModel};
 use super::error::EngineError;
-use super::handle::EnginePort;
+use super::handle::{Detail, EnginePort};
 use super::observe::Observer;
 use super::pace::Pace;
 use super::page_map::PageView;
@@ -298,22 +298,25 @@ impl Loaded {
         Spent { moved: MovedBytes { disk_to_ram, ram_to_disk, ..kv.moved() }, pages: kv.counts(), reading: report.counts.reading }
     }
 
-    /// Device times are taken from now on, where something moves or a trace is written.
-    pub(super) fn watch_device(&mut self, gpu: &Gpu) -> Result<(), GpuError> {
-        if self.pace.timeline.is_none() && (self.observer.is_tracing() || self.model.kv.has_lower()) {
+    /// Device times are taken from now on, where something moves, somebody observes or a trace is written.
+    pub(super) fn watch_device(&mut self, gpu: &Gpu, port: &EnginePort) -> Result<(), GpuError> {
+        let is_tracing = self.observer.is_tracing();
+        self.pace.set_by_part(is_tracing || port.is_observed(Detail::Parts));
+        let is_wanted = is_tracing || port.is_observed(Detail::Events) || self.model.kv.has_lower();
+        if self.pace.timeline.is_none() && is_wanted {
             self.pace.timeline = Some(Timeline::new(gpu)?);
-            self.pace.by_part = self.observer.is_tracing();
         }
         Ok(())
     }
 
-    /// Lets the observer see what happened in this step.
-    pub(super) fn look(&mut self, gpu: &Gpu) -> Result<(), EngineError> {
-        if self.pace.timeline.is_some() {
-            self.pace.collect(gpu);
-            self.observer.look()?;
+    /// Lets the observers see what happened in this step.
+    pub(super) fn look(&mut self, gpu: &Gpu, port: &EnginePort) -> Result<(), EngineError> {
+        self.pace.collect(gpu);
+        self.observer.look()?;
+        if port.is_observed(Detail::Events) {
+            port.emit(EngineEvent::Telemetry(Box::new(self.observer.take())));
         }
-        Ok(())
+        Ok(self.watch_device(gpu, port)?)
     }
 
     /// Tells what the tiers hold, and what they have to say.

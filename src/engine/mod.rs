@@ -37,7 +37,7 @@ pub use crate::kv::policy::{Amount, PolicyKind, SelectiveSpec, Tier};
 pub use below::FolderHook;
 pub use command::*;
 pub use error::EngineError;
-pub use handle::{EngineHandle, EnginePort, StopWatch};
+pub use handle::{Detail, EngineHandle, EnginePort, StopWatch};
 pub use links::LinkPeaks;
 pub use loaded::tokenizer;
 pub use page_map::PageMap;

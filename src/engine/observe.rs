@@ -4,7 +4,7 @@
 //! hub (engine, gpu, transfer, disk) ─► drained after every step ─┬─► intervals of compute and I/O ─► overlap of the turn
 //!                                                                └─► Chrome trace, where one was asked for
 //! ```
-//! The engine is the one drainer of the hub. Owner thread: the engine.
+//! The engine is the one drainer of the hub; a front end that observes gets what was drained. Owner thread: the engine.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -59,6 +59,11 @@ impl Observer {
             return Err(EngineError::Trace(error.to_string()));
         }
         Ok(())
+    }
+
+    /// What was seen last, to hand on.
+    pub(super) fn take(&mut self) -> Snapshot {
+        std::mem::take(&mut self.snapshot)
     }
 
     /// Begins a turn at `now`: what was before does not count.

@@ -32,7 +32,7 @@ pub struct Pace {
     /// device times of every submit, where they are wanted
     pub timeline: Option<Timeline>,
     /// device times of every part that is marked, not only of the submit: each takes a pass of its own
-    pub by_part: bool,
+    by_part: bool,
     gpu_lane: Lane,
     engine_lane: Lane,
 }
@@ -58,6 +58,14 @@ impl Pace {
     /// With `whole`, work is submitted only by [`Pace::flush`].
     pub fn set_whole(&mut self, whole: bool) {
         self.whole = whole;
+    }
+
+    /// With `by_part`, every part that is marked has a device time of its own.
+    pub fn set_by_part(&mut self, by_part: bool) {
+        if !by_part {
+            self.recorder.mark(KernelFamily::Other, telemetry::NO_LAYER);
+        }
+        self.by_part = by_part;
     }
 
     /// Says what is recorded from here on; `layer` may be [`telemetry::NO_LAYER`].

@@ -173,7 +173,7 @@ impl Turn {
         let began = Instant::now();
         loaded.truncate(cached);
         loaded.reserve(gpu, target.len())?;
-        loaded.watch_device(gpu)?;
+        loaded.watch_device(gpu, port)?;
         loaded.pace.set_whole(false);
         let mut last_chunk = 0;
         while loaded.tokens.len() < target.len() {
@@ -188,7 +188,7 @@ impl Turn {
             let done = loaded.tokens.len();
             let tokens_per_s = (done - cached) as f64 / began.elapsed().as_secs_f64().max(1e-9);
             port.emit(EngineEvent::Prefill { turn: self.id, done, total: target.len(), tokens_per_s });
-            loaded.look(gpu)?;
+            loaded.look(gpu, port)?;
             loaded.tell(port);
             loaded.show_pages(port);
         }
@@ -223,7 +223,7 @@ impl Turn {
             loaded.reserve(gpu, loaded.tokens.len() + 1)?;
             loaded.pace.set_whole(true);
             loaded.decode(gpu, token, self.policy)?;
-            loaded.look(gpu)?;
+            loaded.look(gpu, port)?;
             loaded.show_pages(port);
             row = 0;
             self.decode += began.elapsed();
@@ -341,7 +341,7 @@ impl Turn {
     ) -> Result<TurnSummary, EngineError> {
         self.ended_ns = Some(telemetry::now());
         loaded.pace.finish(gpu)?;
-        loaded.look(gpu)?;
+        loaded.look(gpu, port)?;
         loaded.settle(gpu, port, self.prefill)?;
         let chosen = loaded.model.selective.as_ref().and_then(|s| s.summary());
         Ok(self.summary(gpu, loaded, chosen, loaded.tokens.len(), stop))

@@ -11,6 +11,7 @@
 //! Units: `ts` and `dur` are microseconds with three decimals, so nanoseconds survive; bytes are whole.
 //! Source: "Trace Event Format", the JSON object form.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
@@ -27,16 +28,16 @@ const MAX_TRACKS_PER_NAME: usize = 256;
 /// What a thread does, by what may contain what.
 const LEVELS: [&str; 5] = ["phase", "step", "recompute", "encode", "fault"];
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Name {
-    Thread { lane: &'static str, level: usize },
+    Thread { lane: Cow<'static, str>, level: usize },
     Gpu(KernelFamily),
     Link(Link),
     Wait(WaitCause),
 }
 
 impl Name {
-    fn of(kind: &EventKind, lane: &'static str) -> Option<Name> {
+    fn of(kind: &EventKind, lane: &Cow<'static, str>) -> Option<Name> {
         let level = match *kind {
             EventKind::PageMove { link, .. } => return Some(Name::Link(link)),
             EventKind::GpuPass { family, .. } => return Some(Name::Gpu(family)),
@@ -48,10 +49,10 @@ impl Name {
             EventKind::Encode => 3,
             EventKind::Fault { .. } => 4,
         };
-        Some(Name::Thread { lane, level })
+        Some(Name::Thread { lane: lane.clone(), level })
     }
 
-    fn pid(self) -> usize {
+    fn pid(&self) -> usize {
         match self {
             Name::Thread { .. } => 1,
             Name::Gpu(_) => 2,
@@ -60,9 +61,9 @@ impl Name {
         }
     }
 
-    fn text(self) -> String {
+    fn text(&self) -> String {
         match self {
-            Name::Thread { lane, level } => format!("{lane}: {}", LEVELS[level]),
+            Name::Thread { lane, level } => format!("{lane}: {}", LEVELS[*level]),
             Name::Gpu(family) => family.name().to_owned(),
             Name::Link(link) => link.name().to_owned(),
             Name::Wait(cause) => cause.name().to_owned(),
@@ -70,12 +71,12 @@ impl Name {
     }
 
     /// Place within its group; lanes come in the order in which they appear.
-    fn order(self) -> usize {
+    fn order(&self) -> usize {
         match self {
-            Name::Thread { level, .. } => level,
-            Name::Gpu(family) => family as usize,
-            Name::Link(link) => link as usize,
-            Name::Wait(cause) => cause as usize,
+            Name::Thread { level, .. } => *level,
+            Name::Gpu(family) => *family as usize,
+            Name::Link(link) => *link as usize,
+            Name::Wait(cause) => *cause as usize,
         }
     }
 }
@@ -115,7 +116,7 @@ impl<W: Write> ChromeTrace<W> {
     pub fn add(&mut self, snapshot: &Snapshot) -> io::Result<()> {
         for lane in &snapshot.lanes {
             for event in &lane.events {
-                self.event(event, lane.name)?;
+                self.event(event, &lane.name)?;
             }
         }
         self.n_dropped = snapshot.counters.n_dropped;
@@ -132,10 +133,10 @@ impl<W: Write> ChromeTrace<W> {
         Ok(self.out)
     }
 
-    fn event(&mut self, event: &Event, lane: &'static str) -> io::Result<()> {
+    fn event(&mut self, event: &Event, lane: &Cow<'static, str>) -> io::Result<()> {
         let Some(name) = Name::of(&event.kind, lane) else { return self.sample(event) };
-        let tid = self.tid(name, event)?;
         let (pid, ts) = (name.pid(), Micros(event.begin_ns));
+        let tid = self.tid(name, event)?;
         let label = label(&event.kind);
         if matches!(event.kind, EventKind::Fault { .. }) {
             return write!(
@@ -191,7 +192,7 @@ impl<W: Write> ChromeTrace<W> {
 
     /// The first track of that name with room for `event`; a new one where there is none.
     fn tid(&mut self, name: Name, event: &Event) -> io::Result<usize> {
-        let tracks = self.tracks.entry(name).or_default();
+        let tracks = self.tracks.entry(name.clone()).or_default();
         let full = tracks.len() >= MAX_TRACKS_PER_NAME;
         if let Some(track) = tracks.iter_mut().find(|t| t.busy_until_ns <= event.begin_ns || full) {
             track.busy_until_ns = track.busy_until_ns.max(event.end_ns());

@@ -84,6 +84,8 @@ named! {
         Commit = "commit",
         /// results from the device
         Readback = "readback",
+        /// pages that attention reads next
+        Pages = "pages",
     }
 }
 

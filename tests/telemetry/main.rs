@@ -5,5 +5,6 @@
 mod common;
 
 mod export;
+mod history;
 mod hub;
 mod timeline;

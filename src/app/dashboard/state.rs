@@ -5,6 +5,7 @@
 use super::ledger::LedgerState;
 use super::runs::RunsState;
 use super::timeline::TimelineState;
+use crate::telemetry::History;
 
 /// What the dock shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -49,6 +50,8 @@ pub struct DashboardState {
     pub tab: Tab,
     /// the step that every panel points at: when it began, nanoseconds
     pub selected_step: Option<u64>,
+    /// every event that the engine handed on
+    pub history: History,
     /// the timeline's own
     pub timeline: TimelineState,
     /// the ledger's own

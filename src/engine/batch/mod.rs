@@ -182,7 +182,7 @@ impl Batch {
         loaded.model.decode_rows(gpu, &mut loaded.pace, n_shared, &mut rows, chooser)?;
         let samplers: Vec<_> = self.branches.iter().filter(|b| !b.is_done).map(|b| &b.turn.sampler).collect();
         let picked = picker.pick(gpu, &loaded.model, &mut loaded.pace, &samplers)?;
-        loaded.look(gpu)?;
+        loaded.look(gpu, port)?;
         let vocab_size = loaded.model.dims.vocab_size;
         for (row, (branch, picked)) in self.unfinished().zip(picked).enumerate() {
             let token = branch.turn.choose(picked, vocab_size, || picker.all_logits(gpu, &loaded.model, row))?;
@@ -217,7 +217,7 @@ impl Branch {
             port.emit(EngineEvent::Prefill { turn: self.turn.id, done: n_shared + done, total: target.len(), tokens_per_s });
         }
         let picked = loaded.pick(gpu, last - 1, &self.turn.sampler)?;
-        loaded.look(gpu)?;
+        loaded.look(gpu, port)?;
         let token = self.turn.choose(picked, loaded.model.dims.vocab_size, || loaded.all_logits(gpu))?;
         self.turn.note_picked(began);
         self.take(gpu, loaded, port, token)
