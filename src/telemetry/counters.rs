@@ -164,6 +164,7 @@ impl AtomicCounters {
             | EventKind::Step { .. }
             | EventKind::Tier { .. }
             | EventKind::Hiding { .. }
+            | EventKind::Mass { .. }
             | EventKind::Phase(_) => {}
         }
     }

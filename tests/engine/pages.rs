@@ -19,7 +19,7 @@ fn document() -> String {
 /// A document that VRAM and RAM together do not hold, asked while somebody watches: all maps, and what the tiers took.
 fn watched(test: &str, policy: Option<SelectiveSpec>) -> Option<(EngineHandle, Vec<Arc<PageMap>>, Tiers<u64>)> {
     let dir = tempfile::tempdir().unwrap();
-    let budgets = Tiers { vram: Some(Bytes(4 << 20)), ram: Some(Bytes(5 << 20)), disk: None };
+    let budgets = Tiers { vram: Some(Bytes(6 << 20)), ram: Some(Bytes(6 << 20)), disk: None };
     let kv_dir = Some(dir.path().to_owned());
     let options = LoadOptions { budgets, policy, kv_dir, context: Some(8192), ..LoadOptions::default() };
     let (handle, _) = engine_with(test, ModelSource::BuiltIn, options)?;

@@ -54,8 +54,9 @@ impl Spent {
         self.n_resident += (selection.pages.len() - n_missing - n_foreseen) as u64;
     }
 
-    /// Compares what a layer chose with the attention of every token. `scores` are those of each query head.
-    pub fn note_mass(&mut self, layer: usize, selection: &Selection, scores: &[Vec<f32>]) {
+    /// Compares what a layer chose with the attention of every token: the mean over KV heads. `scores` are those of each query
+    /// head.
+    pub fn note_mass(&mut self, layer: usize, selection: &Selection, scores: &[Vec<f32>]) -> MassKept {
         let group = scores.len() / selection.blocks.len().max(1);
         self.n_mass_steps += u64::from(layer == 0);
         if self.mass.len() <= layer {
@@ -65,6 +66,7 @@ impl Spent {
         let n_tokens = scores.first().map_or(0, Vec::len);
         self.page_mass[layer] = vec![0.0; n_tokens.div_ceil(KV_PAGE_TOKENS)];
         let (sum, n) = &mut self.mass[layer];
+        let before = *sum;
         for (g, blocks) in selection.blocks.iter().enumerate() {
             let heads: Vec<&[f32]> = scores.iter().skip(g * group).take(group).map(Vec::as_slice).collect();
             let mass = mean_mass(&heads);
@@ -80,6 +82,13 @@ impl Spent {
             };
             *n += 1;
         }
+        let step = Fidelity {
+            kept: sum.kept - before.kept,
+            best: sum.best - before.best,
+            best_blocks: sum.best_blocks - before.best_blocks,
+            recall: sum.recall - before.recall,
+        };
+        mean(&step, selection.blocks.len() as u64)
     }
 
     /// Attention mass of every page by layer, in the last step in which it was measured; empty where it was not.
