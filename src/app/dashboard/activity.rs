@@ -121,10 +121,10 @@ fn peak_of(peaks: LinkPeaks, link: Link, limits: LinkLimits) -> Option<Peak> {
 /// As it is written in its row.
 pub fn link_name(link: Link) -> &'static str {
     match link {
-        Link::DiskToRam => "Disk → RAM",
-        Link::RamToVram => "RAM → VRAM",
-        Link::VramToRam => "VRAM → RAM",
-        Link::RamToDisk => "RAM → disk",
+        Link::DiskToRam => "Disk to RAM",
+        Link::RamToVram => "RAM to VRAM",
+        Link::VramToRam => "VRAM to RAM",
+        Link::RamToDisk => "RAM to disk",
     }
 }
 
@@ -263,10 +263,12 @@ fn own_cost_ui(ui: &mut Ui, state: &DashboardState) {
     draw::heading(ui, "This dashboard", "what it costs itself");
     ui.add_space(2.0 * GRID);
     let memory = format::bytes_of(state.bytes(), history.cap().0);
+    let own = format::millis(cost.dock_ms.into());
+    let frame = if cost.frame_ms > 0.0 { format!("{own} of {}", format::millis(cost.frame_ms.into())) } else { own };
     figures_ui(
         ui,
         &[
-            ("Frame", format!("{} of {}", format::millis(cost.dock_ms.into()), format::millis(cost.frame_ms.into())), FRAME),
+            ("Frame", frame, FRAME),
             ("Frames", format!("{:.0}/s", cost.frames_per_s), "frames per second lately; none while nothing changes"),
             ("Memory", memory, "events and pictures that it keeps, and the cap on events"),
         ],
