@@ -11,13 +11,14 @@
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::document::library::Catalogue;
 
 use crate::gpu::{Gpu, GpuOptions};
 use crate::kv::KvError;
 use crate::kv::store::Library;
-use crate::telemetry::Hub;
+use crate::telemetry::{Hub, Phase};
 
 use super::below::FolderHook;
 use super::command::{EngineCommand, EngineEvent, LoadOptions, Message, ModelSource, Role, Sampling, TurnId};
@@ -214,7 +215,9 @@ impl Worker {
     ) -> Result<TurnSummary, EngineError> {
         let watch = self.port.stop_watch();
         let loaded = self.loaded.as_ref().ok_or(EngineError::NoModel)?;
+        let began = Instant::now();
         let prompt = loaded.encode(messages, true)?;
+        loaded.steps.end_phase(Phase::Tokenize, began);
         if let Some(note) = prompt.note {
             self.port.emit(EngineEvent::Notice(note));
         }
@@ -229,7 +232,9 @@ impl Worker {
     fn read(&mut self, turn: TurnId, text: String, document: Option<DocumentRef>) -> Result<TurnSummary, EngineError> {
         let watch = self.port.stop_watch();
         let loaded = self.loaded.as_ref().ok_or(EngineError::NoModel)?;
+        let began = Instant::now();
         let mut prompt = loaded.encode(&[Message { role: Role::User, content: text }], false)?.tokens;
+        loaded.steps.end_phase(Phase::Tokenize, began);
         prompt.truncate(prompt.len().saturating_sub(READ_MARGIN).max(1));
         let tokens = prompt.clone();
         let turn = Turn::new(turn, prompt, Sampling::default(), 0, watch);
