@@ -1,7 +1,7 @@
 //! A loaded model with its tokenizer, template and the tokens whose K and V are in the cache.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::base::limits::{KV_PAGE_TOKENS, SUBMIT_TARGET_MILLIS};
 use crate::base::{Bytes, MovedBytes, PageCounts, Tiers};
@@ -24,6 +24,7 @@ use super::pace::Pace;
 use super::page_map::PageView;
 use super::sampler::Sampler;
 use super::saved::DocumentRef;
+use super::steps::StepClock;
 use super::summary::AttentionKind;
 use super::turn::TurnPolicy;
 
@@ -45,6 +46,7 @@ pub(super) struct Loaded {
     pub(super) below: Below,
     pub(super) observer: Observer,
     pub(super) page_view: PageView,
+    pub(super) steps: StepClock,
     file: ModelFile,
 }
 
@@ -188,8 +190,8 @@ impl Loaded {
             sampling: recommended(&meta.sampling, *source == ModelSource::BuiltIn),
             built_in: *source == ModelSource::BuiltIn,
         };
-        let (pace, page_view) = (Pace::new(gpu, hub), PageView::default());
-        Ok(Loaded { model, text, info, pace, tokens: Vec::new(), below, observer, page_view, file })
+        let (pace, page_view, steps) = (Pace::new(gpu, hub), PageView::default(), StepClock::new(hub));
+        Ok(Loaded { model, text, info, pace, tokens: Vec::new(), below, observer, page_view, steps, file })
     }
 
     /// Puts the same file on a new device, with an empty cache.
@@ -325,18 +327,20 @@ impl Loaded {
         for notice in kv.take_notices().into_iter().chain(self.below.take_notices()) {
             port.emit(EngineEvent::Notice(notice));
         }
-        let usage = kv.report().usage;
-        let used = Tiers { vram: kv.bytes(), ram: usage.ram.now.0 + kv.staging_bytes(), disk: usage.disk.now.0 };
-        port.emit(EngineEvent::KvUse { used, budgets: self.below.setup.budgets });
+        port.emit(EngineEvent::KvUse { used: self.tiers_used(), budgets: self.below.setup.budgets });
+    }
+
+    /// What the KV tiers hold, bytes.
+    pub(super) fn tiers_used(&self) -> Tiers<u64> {
+        let (kv, usage) = (&self.model.kv, self.model.kv.report().usage);
+        Tiers { vram: kv.bytes(), ram: usage.ram.now.0 + kv.staging_bytes(), disk: usage.disk.now.0 }
     }
 
     /// Everything that was read of a document is safe on the disk, and the library knows.
     pub(super) fn settle(&mut self, gpu: &Gpu, port: &EnginePort, prefill: Duration) -> Result<(), EngineError> {
         let has_news = self.below.settle(gpu, &mut self.model.kv, prefill.as_secs_f64())?;
         self.tell(port);
-        if port.watches_pages() {
-            self.tell_pages(port);
-        }
+        self.show_last_pages(port);
         if has_news && let Some(saved) = self.below.list() {
             port.emit(EngineEvent::Library(saved));
         }
@@ -346,6 +350,7 @@ impl Loaded {
     /// Computes the pages of `group` again, after one of them was found damaged. Tokens after the last complete group must
     /// be read again.
     pub(super) fn repair(&mut self, gpu: &Gpu, group: u32) -> Result<(), EngineError> {
+        let began = Instant::now();
         self.pace.reset();
         let first = group as usize * KV_PAGE_TOKENS;
         let sealed = self.model.kv.n_sealed() as usize * KV_PAGE_TOKENS;
@@ -358,6 +363,7 @@ impl Loaded {
         self.model.run_layers(gpu, &mut self.pace, &chunk, first)?;
         self.pace.finish(gpu)?;
         self.model.kv.count_recomputed();
+        self.steps.recomputed(chunk.len() * self.model.dims.n_layer, began);
         Ok(())
     }
 
@@ -444,7 +450,7 @@ impl Loaded {
         let submitted = self.pace.flush(gpu)?;
         let Some(submitted) = submitted else { return Err(GpuError::Lost("nothing was submitted".into()).into()) };
         let greedy = sampler.is_greedy();
-        let picked = gpu.read_after(&submitted, &model.act.readback, |bytes| match greedy {
+        let picked = self.pace.read_after(gpu, &submitted, &model.act.readback, |bytes| match greedy {
             true => Picked::Greedy(sample::parse_argmax(bytes).0),
             false => Picked::Few(sample::parse_top_k(bytes, k)),
         })?;

@@ -28,6 +28,7 @@ mod sampler;
 mod saved;
 mod score;
 mod selective;
+mod steps;
 mod summary;
 mod turn;
 mod worker;

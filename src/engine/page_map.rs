@@ -106,6 +106,13 @@ impl Loaded {
         }
     }
 
+    /// Tells where all pages are when a turn has ended, if somebody watches.
+    pub(super) fn show_last_pages(&mut self, port: &EnginePort) {
+        if port.watches_pages() {
+            self.tell_pages(port);
+        }
+    }
+
     /// Tells where all pages are.
     pub(super) fn tell_pages(&mut self, port: &EnginePort) {
         let map = self.page_map();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::base::Tiers;
 use crate::gpu::Gpu;
-use crate::telemetry;
+use crate::telemetry::{self, Phase, StepKind};
 use crate::token::StreamDecoder;
 
 use super::command::{EngineEvent, Sampling, TurnId};
@@ -112,6 +112,7 @@ impl Turn {
             let began = Instant::now();
             loaded.open_document(gpu, document, tokens)?;
             self.phases.restore_ms += millis(began.elapsed());
+            loaded.steps.end_phase(Phase::Restore, began);
         }
         loaded.leave_document(gpu, &target)?;
         if self.before.is_none() {
@@ -175,6 +176,7 @@ impl Turn {
         loaded.reserve(gpu, target.len())?;
         loaded.watch_device(gpu, port)?;
         loaded.pace.set_whole(false);
+        loaded.begin_steps();
         let mut last_chunk = 0;
         while loaded.tokens.len() < target.len() {
             if self.watch.stopped() {
@@ -188,11 +190,13 @@ impl Turn {
             let done = loaded.tokens.len();
             let tokens_per_s = (done - cached) as f64 / began.elapsed().as_secs_f64().max(1e-9);
             port.emit(EngineEvent::Prefill { turn: self.id, done, total: target.len(), tokens_per_s });
+            loaded.end_step(StepKind::Prefill, pos, last_chunk);
             loaded.look(gpu, port)?;
             loaded.tell(port);
             loaded.show_pages(port);
         }
         self.prefill += began.elapsed();
+        loaded.steps.end_phase(Phase::Prefill, began);
         Ok(Some(last_chunk))
     }
 
@@ -211,11 +215,18 @@ impl Turn {
                 selective.measure_mass(MassSteps::Few);
             }
         }
+        let (mut phase, mut phase_began) = (Phase::FirstToken, Instant::now());
         loop {
             let began = Instant::now();
             let token = self.next_token(gpu, loaded, row)?;
             self.note_picked(began);
+            loaded.end_step(StepKind::Decode, self.prompt.len() + self.generated.len(), 1);
+            if phase == Phase::FirstToken {
+                loaded.steps.end_phase(phase, phase_began);
+                (phase, phase_began) = (Phase::Decode, Instant::now());
+            }
             if let Some(stop) = self.take(loaded, port, &mut stream, token)? {
+                loaded.steps.end_phase(phase, phase_began);
                 return self.finish(gpu, loaded, port, stop);
             }
             let began = Instant::now();

@@ -18,7 +18,7 @@ use crate::document::library::Catalogue;
 use crate::gpu::{Gpu, GpuOptions};
 use crate::kv::KvError;
 use crate::kv::store::Library;
-use crate::telemetry::Hub;
+use crate::telemetry::{Hub, Phase};
 
 use super::below::FolderHook;
 use super::command::{EngineCommand, EngineEvent, LoadOptions, Message, ModelSource, Role, Sampling, TurnId};
@@ -233,6 +233,7 @@ impl Worker {
         let began = Instant::now();
         let loaded = self.loaded.as_mut().ok_or(EngineError::NoModel)?;
         let prompt = loaded.encode(messages, true)?;
+        loaded.steps.end_phase(Phase::Tokenize, began);
         if let Some(note) = prompt.note {
             self.port.emit(EngineEvent::Notice(note));
         }
@@ -248,8 +249,10 @@ impl Worker {
     fn read(&mut self, turn: TurnId, text: String, document: Option<DocumentRef>) -> Result<TurnSummary, EngineError> {
         let watch = self.port.stop_watch();
         let loaded = self.loaded.as_mut().ok_or(EngineError::NoModel)?;
+        let began = Instant::now();
         let messages = [Message { role: Role::User, content: text }];
         let mut prompt = loaded.encode(&messages, false)?.tokens;
+        loaded.steps.end_phase(Phase::Tokenize, began);
         loaded.begin_text(&prompt, &messages);
         prompt.truncate(prompt.len().saturating_sub(READ_MARGIN).max(1));
         let tokens = prompt.clone();

@@ -1,7 +1,7 @@
 //! Where the time of a step, an answer or a window went, by cause, to the last nanosecond.
 //!
 //! ```text
-//! device       ░██████░░░███░░     at every moment one cause: the device computes > somebody waits > the CPU encodes
+//! device       ░██████░░░███░░     at every moment one cause: the device computes > somebody waits > the CPU chooses, encodes
 //! engine waits ██████░░░░░░░░░     > a step goes on and nobody said why (unattributed) > nothing goes on (idle)
 //! encode       ░░░░░░██░░░░░░░
 //! ```
@@ -22,6 +22,8 @@ pub enum Spent {
     Compute(KernelFamily),
     /// the engine stood still
     Wait(WaitCause),
+    /// a policy chose what attention reads
+    Choose,
     /// the CPU recorded commands
     Encode,
     /// a step or a phase went on, and no event says what it did
@@ -85,6 +87,7 @@ enum Claim {
     Gpu(KernelFamily),
     /// of the thread that the answer comes from
     Wait(WaitCause),
+    Choose,
     Encode,
     /// of a thread that brings pages
     WaitBelow(WaitCause),
@@ -95,7 +98,8 @@ const N_GPU: usize = KernelFamily::ALL.len();
 const N_WAIT: usize = WaitCause::ALL.len();
 const GPU: usize = 1;
 const WAIT: usize = GPU + N_GPU;
-const ENCODE: usize = WAIT + N_WAIT;
+const CHOOSE: usize = WAIT + N_WAIT;
+const ENCODE: usize = CHOOSE + 1;
 const WAIT_BELOW: usize = ENCODE + 1;
 const WORK: usize = WAIT_BELOW + N_WAIT;
 const N_CLAIM: usize = WORK + 1;
@@ -108,6 +112,7 @@ impl Claim {
             EventKind::Wait { cause } if is_engine => Some(Claim::Wait(cause)),
             EventKind::Wait { cause } => Some(Claim::WaitBelow(cause)),
             EventKind::Encode if is_engine => Some(Claim::Encode),
+            EventKind::Choose { .. } if is_engine => Some(Claim::Choose),
             EventKind::Step { .. } | EventKind::Phase(_) => Some(Claim::Work),
             _ => None,
         }
@@ -119,6 +124,7 @@ impl Claim {
             Claim::Gpu(family) => GPU + family as usize,
             Claim::Wait(cause) => WAIT + cause as usize,
             Claim::Encode => ENCODE,
+            Claim::Choose => CHOOSE,
             Claim::WaitBelow(cause) => WAIT_BELOW + cause as usize,
             Claim::Work => WORK,
         }
@@ -158,8 +164,9 @@ impl Sweep {
     fn parts(&self) -> Vec<(Spent, u64)> {
         let gpu = KernelFamily::ALL.iter().map(|family| (Spent::Compute(*family), GPU + *family as usize));
         let waits = WaitCause::ALL.iter().map(|cause| (Spent::Wait(*cause), WAIT + *cause as usize));
-        let rest = [(Spent::Recompute, 0), (Spent::Encode, ENCODE), (Spent::Unattributed, WORK), (Spent::Idle, N_CLAIM)];
-        let all = gpu.chain(waits).chain(rest).map(|(spent, i)| (spent, self.spent_ns[i]));
+        let cpu = [(Spent::Recompute, 0), (Spent::Choose, CHOOSE), (Spent::Encode, ENCODE)];
+        let rest = [(Spent::Unattributed, WORK), (Spent::Idle, N_CLAIM)];
+        let all = gpu.chain(waits).chain(cpu).chain(rest).map(|(spent, i)| (spent, self.spent_ns[i]));
         let mut parts: Vec<(Spent, u64)> = all.filter(|(_, ns)| *ns > 0).collect();
         parts.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
         parts

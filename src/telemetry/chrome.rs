@@ -26,7 +26,7 @@ const TIERS_PID: usize = 5;
 const MAX_TRACKS_PER_NAME: usize = 256;
 
 /// What a thread does, by what may contain what.
-const LEVELS: [&str; 5] = ["phase", "step", "recompute", "encode", "fault"];
+const LEVELS: [&str; 6] = ["phase", "step", "recompute", "choose", "encode", "fault"];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Name {
@@ -46,8 +46,9 @@ impl Name {
             EventKind::Phase(_) => 0,
             EventKind::Step { .. } => 1,
             EventKind::Recompute { .. } => 2,
-            EventKind::Encode => 3,
-            EventKind::Fault { .. } => 4,
+            EventKind::Choose { .. } => 3,
+            EventKind::Encode => 4,
+            EventKind::Fault { .. } => 5,
         };
         Some(Name::Thread { lane: lane.clone(), level })
     }
@@ -224,6 +225,7 @@ fn label(kind: &EventKind) -> &'static str {
         EventKind::Wait { cause } => cause.name(),
         EventKind::GpuPass { family, .. } => family.name(),
         EventKind::Encode => "encode",
+        EventKind::Choose { .. } => "choose",
         EventKind::Step { kind, .. } => kind.name(),
         EventKind::Pages { .. } => "pages of a step",
         EventKind::Tier { .. } => "KV bytes by tier",

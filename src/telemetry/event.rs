@@ -197,6 +197,11 @@ pub enum EventKind {
     },
     /// the CPU recorded and submitted commands
     Encode,
+    /// a policy chose what attention reads
+    Choose {
+        /// model layer
+        layer: u32,
+    },
     /// a step of the engine
     Step {
         /// of which kind

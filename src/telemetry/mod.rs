@@ -28,6 +28,6 @@ pub use clock::{now, ns_of};
 pub use counters::{Counters, LinkCounter, PageCounter, WaitCounter};
 pub use event::{Cause, Event, EventKind, FaultKind, KernelFamily, Link, NO_LAYER, Phase, StepKind, WaitCause};
 pub use histogram::Histogram;
-pub use history::History;
+pub use history::{ENGINE_LANE, History};
 pub use hub::{Hub, Lane, LaneSnapshot, Snapshot};
 pub use track::Track;

@@ -21,6 +21,8 @@ pub enum Track {
     Recompute,
     /// the CPU records commands
     Encode,
+    /// a policy chooses
+    Choose,
     /// a thread stands still
     Wait(WaitCause),
     /// faults
@@ -43,6 +45,7 @@ impl Track {
             EventKind::Wait { cause } => Track::Wait(cause),
             EventKind::GpuPass { family, .. } => Track::Gpu(family),
             EventKind::Encode => Track::Encode,
+            EventKind::Choose { .. } => Track::Choose,
             EventKind::Step { .. } => Track::Step,
             EventKind::Pages { .. } => Track::Pages,
             EventKind::Tier { .. } => Track::Tier,
@@ -63,6 +66,7 @@ impl Track {
             Track::Link(link) => link.name(),
             Track::Recompute => "recompute",
             Track::Encode => "encode",
+            Track::Choose => "choose",
             Track::Wait(cause) => cause.name(),
             Track::Fault => "fault",
             Track::Pages => "pages of a step",

@@ -15,6 +15,7 @@ mod saved;
 mod score;
 mod selective;
 mod shared;
+mod trace;
 mod turns;
 
 use std::time::Duration;

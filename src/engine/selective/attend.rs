@@ -86,6 +86,7 @@ impl DeviceModel {
         let began = Instant::now();
         let choice = self.choose(s, gpu, pace, layer, n_pages, evaluated)?;
         s.spent.evaluation += began.elapsed();
+        pace.did(EventKind::Choose { layer: layer as u32 }, began);
         let selection = &choice.selection;
         if s.mass_steps.holds(s.step) {
             // Everything is going to come through the slots.
@@ -168,7 +169,7 @@ impl DeviceModel {
         let n_kv_head = s.n_kv_head;
         let has_next = ahead.is_some();
         let range = |bytes: &[u8], begin: u64, end: u64| bytes[begin as usize..end as usize].to_vec();
-        let (own, next, scores) = gpu.read_after(&submitted, &s.readback, |bytes| {
+        let (own, next, scores) = pace.read_after(gpu, &submitted, &s.readback, |bytes| {
             (range(bytes, 0, size), range(bytes, size, 2 * size), range(bytes, scoring.begin, scoring.end))
         })?;
         let own = PageBounds::new(&own, n_kv_head, n_pages);
@@ -267,7 +268,7 @@ impl DeviceModel {
         let submitted = submitted.ok_or_else(|| GpuError::Lost("nothing was submitted".into()))?;
         let n_bytes = scoring.end as usize;
         let scores: Vec<f32> =
-            gpu.read_after(&submitted, &s.readback, |bytes| bytemuck::pod_collect_to_vec(&bytes[..n_bytes]))?;
+            pace.read_after(gpu, &submitted, &s.readback, |bytes| bytemuck::pod_collect_to_vec(&bytes[..n_bytes]))?;
         Ok(Some((scoring, scores)))
     }
 
@@ -365,7 +366,7 @@ impl DeviceModel {
         if recorded.len() * 2 > self.kv.plan().n_slots && !self.kv.is_next_filled(gpu)? {
             self.submit_slots(gpu, pace, recorded)?;
         }
-        match self.kv.next_filled(gpu) {
+        match pace.aside(|| self.kv.next_filled(gpu)) {
             Ok(filled) => Ok(filled),
             Err(error) => {
                 // Frames count as filled, and slots as taken, from when that was recorded.

@@ -202,7 +202,7 @@ impl History {
 fn is_accounted(kind: &EventKind, lane: &str) -> bool {
     match kind {
         EventKind::GpuPass { .. } | EventKind::Recompute { .. } => true,
-        EventKind::Wait { .. } | EventKind::Encode => lane == ENGINE_LANE,
+        EventKind::Wait { .. } | EventKind::Encode | EventKind::Choose { .. } => lane == ENGINE_LANE,
         _ => false,
     }
 }
