@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use super::check::{Asked, Check};
-use crate::document::{BLANK_LINE, ContentHash};
+use crate::document::{BLANK_LINE, ContentHash, PageSpan};
 use crate::engine::{DocumentRef, Message, Role, TurnSummary};
 
 /// Names a chat of this session.
@@ -31,8 +31,8 @@ pub struct Doc {
     pub text: Arc<str>,
     /// size of the file
     pub bytes: u64,
-    /// pages of it
-    pub n_pages: usize,
+    /// where its pages are
+    pub pages: Vec<PageSpan>,
     /// of the text
     pub content_hash: ContentHash,
     /// characters of it
@@ -82,6 +82,8 @@ pub struct Exchange {
     pub outcome: Outcome,
     /// times it was asked again: moves the seed
     pub attempt: u64,
+    /// where each token of the answer ends in it, bytes
+    pub token_ends: Vec<u32>,
     /// tokens that came from the library instead of being read
     pub resumed_tokens: usize,
     /// how it was asked, while the same can be asked of the same
@@ -93,8 +95,8 @@ pub struct Exchange {
 impl Exchange {
     /// A question without an answer.
     pub fn new(id: u64, question: String) -> Exchange {
-        let (answer, outcome) = (String::new(), Outcome::Running);
-        Exchange { id, question, answer, outcome, attempt: 0, resumed_tokens: 0, asked: None, check: None }
+        let (answer, outcome, token_ends) = (String::new(), Outcome::Running, Vec::new());
+        Exchange { id, question, answer, outcome, attempt: 0, token_ends, resumed_tokens: 0, asked: None, check: None }
     }
 }
 
@@ -162,7 +164,7 @@ impl Chat {
             content_hash: self.content_hash?.0,
             name,
             bytes: docs.iter().map(|d| d.bytes).sum(),
-            pages: docs.iter().map(|d| d.n_pages).sum(),
+            pages: docs.iter().map(|d| d.pages.len()).sum(),
             text_bytes: docs.iter().map(|d| d.text.len()).sum::<usize>() + (docs.len() - 1) * BLANK_LINE.len(),
             save,
         })
@@ -227,7 +229,8 @@ mod tests {
     fn doc(id: DocId, text: &str) -> Doc {
         let content_hash = ContentHash(*blake3::hash(text.as_bytes()).as_bytes());
         let (name, bytes, n_chars) = (format!("{id}.txt"), text.len() as u64, text.len());
-        Doc { id, name, text: text.into(), bytes, n_pages: 1, content_hash, n_chars, n_tokens: None, sample: false }
+        let pages = vec![PageSpan { first_byte: 0, end_byte: text.len() }];
+        Doc { id, name, text: text.into(), bytes, pages, content_hash, n_chars, n_tokens: None, sample: false }
     }
 
     fn exchange(id: u64, question: &str, answer: &str) -> Exchange {

@@ -319,8 +319,8 @@ impl ViewState {
                 let id = self.fresh_id();
                 let n_chars = document.text.chars().count();
                 let Document { name, text, bytes, content_hash, pages } = document;
-                let (text, n_pages) = (text.into(), pages.len());
-                self.documents.push(Doc { id, name, text, bytes, n_pages, content_hash, n_chars, n_tokens: None, sample });
+                let text = text.into();
+                self.documents.push(Doc { id, name, text, bytes, pages, content_hash, n_chars, n_tokens: None, sample });
                 self.count(id);
                 id
             }
@@ -388,6 +388,7 @@ impl ViewState {
         }
         let Some(last) = self.chat_mut().exchanges.last_mut() else { return };
         last.answer.clear();
+        last.token_ends.clear();
         last.outcome = Outcome::Running;
         last.attempt += 1;
         (last.resumed_tokens, last.check) = (0, None);

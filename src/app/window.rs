@@ -12,7 +12,7 @@ use std::time::Duration;
 use eframe::egui;
 use egui::{CentralPanel, Frame, Key, Modifiers, Ui, ViewportBuilder};
 
-use super::dashboard::{self, DashboardState};
+use super::dashboard::{self, DashboardState, Reader};
 use super::files::{Dialog, FileEvent, Files, is_model, looks_like_model};
 use super::frames::FrameTimes;
 use super::panels::chat::{ChatMemory, chat_ui, drop_target_ui};
@@ -21,7 +21,7 @@ use super::panels::{Action, documents, help, library, notices, settings, sidebar
 use super::settings::ThemeChoice;
 use super::state::{ModelState, Page, ViewState};
 use super::{sample, theme};
-use crate::engine::{Detail, EngineCommand, EngineEvent, EngineHandle, LoadOptions, ModelSource};
+use crate::engine::{Detail, EngineCommand, EngineHandle, LoadOptions, ModelSource};
 
 /// Events taken per frame at most.
 const EVENTS_PER_FRAME: usize = 4096;
@@ -170,8 +170,7 @@ impl StrataApp {
         let Some(engine) = &self.engine else { return };
         for _ in 0..EVENTS_PER_FRAME {
             match engine.wait(Duration::ZERO) {
-                Ok(EngineEvent::Telemetry(snapshot)) => self.dashboard.history.add(&snapshot),
-                Ok(event) => self.state.apply(event),
+                Ok(event) => self.dashboard.take(event).into_iter().for_each(|event| self.state.apply(event)),
                 Err(false) => break,
                 Err(true) => {
                     self.engine = None;
@@ -181,6 +180,7 @@ impl StrataApp {
             }
         }
         engine.observe(if self.dashboard.open { Detail::Parts } else { Detail::Events });
+        engine.watch_pages(self.dashboard.shows_map());
         if std::mem::take(&mut self.state.stop_due) {
             engine.stop();
         }
@@ -326,6 +326,9 @@ impl StrataApp {
             Action::KeepSaved => self.state.removing = None,
             Action::ToggleDock => self.dashboard.toggle(),
             Action::FillWithDock => self.dashboard.fills = !self.dashboard.fills,
+            Action::OpenDocumentPage { document, marked } => self.dashboard.read(Reader { document, marked }),
+            Action::CloseDocumentPage => self.dashboard.reader = None,
+            Action::ShowToken { exchange, token } => self.show_token(exchange, token),
             Action::OpenFolder(folder) => self.files.show_folder(folder),
             Action::Dismiss(index) => {
                 if index < self.state.notices.len() {
@@ -334,6 +337,14 @@ impl StrataApp {
             }
         }
         ctx.request_repaint();
+    }
+
+    /// Points the dashboard at the step that made a token.
+    fn show_token(&mut self, exchange: u64, token: usize) {
+        let exchange = self.state.chats.iter().flat_map(|chat| &chat.exchanges).find(|e| e.id == exchange);
+        if let Some(step) = exchange.and_then(|exchange| self.dashboard.step_of(exchange, token)) {
+            self.dashboard.show_step(step);
+        }
     }
 
     fn ask(&mut self, question: String) {
@@ -352,6 +363,7 @@ impl StrataApp {
         if self.spawn.is_some() {
             return; // the engine is not started yet: commands wait for it
         }
+        self.state.outbox.extend(self.dashboard.commands(&self.state));
         for command in std::mem::take(&mut self.state.outbox) {
             if !self.engine.as_ref().is_some_and(|engine| engine.send(command)) {
                 self.state.engine_gone();
@@ -373,14 +385,15 @@ impl StrataApp {
     }
 
     fn panels(&mut self, ui: &mut Ui) -> Vec<Action> {
+        self.memory.shows_parts = self.dashboard.open;
         let mut actions = status::status_ui(ui, &self.state);
         actions.extend(sidebar::sidebar_ui(ui, &mut self.state));
-        actions.extend(dashboard::dock_ui(ui, &mut self.dashboard));
+        actions.extend(dashboard::dock_ui(ui, &self.state, &mut self.dashboard));
         let page = theme::tokens(ui).page;
         let frame = Frame::NONE.fill(page);
         let fills = self.dashboard.open && self.dashboard.fills;
         let middle = CentralPanel::default().frame(frame).show(ui, |ui| match self.state.page {
-            Page::Chat if fills => actions.extend(dashboard::contents_ui(ui, &mut self.dashboard)),
+            Page::Chat if fills => actions.extend(dashboard::contents_ui(ui, &self.state, &mut self.dashboard)),
             Page::Chat => {
                 actions.extend(documents::documents_ui(ui, &self.state));
                 actions.extend(notices::notices_ui(ui, &self.state));
@@ -417,6 +430,7 @@ impl eframe::App for StrataApp {
     fn ui(&mut self, ui: &mut Ui, frame: &mut eframe::Frame) {
         let ctx = ui.ctx().clone();
         self.frame_times.frame(self.state.running.is_some(), frame.info().cpu_usage);
+        self.dashboard.cost.frame(frame.info().cpu_usage);
         self.start(&ctx);
         self.apply_theme(&ctx);
         self.take_events(&ctx);

@@ -21,6 +21,7 @@ use super::error::EngineError;
 use super::handle::{Detail, EnginePort};
 use super::observe::Observer;
 use super::pace::Pace;
+use super::page_map::PageView;
 use super::sampler::Sampler;
 use super::saved::DocumentRef;
 use super::steps::StepClock;
@@ -44,6 +45,7 @@ pub(super) struct Loaded {
     /// tiers below VRAM, and the library
     pub(super) below: Below,
     pub(super) observer: Observer,
+    pub(super) page_view: PageView,
     pub(super) steps: StepClock,
     file: ModelFile,
 }
@@ -188,17 +190,8 @@ impl Loaded {
             sampling: recommended(&meta.sampling, *source == ModelSource::BuiltIn),
             built_in: *source == ModelSource::BuiltIn,
         };
-        Ok(Loaded {
-            model,
-            text,
-            info,
-            pace: Pace::new(gpu, hub),
-            tokens: Vec::new(),
-            below,
-            observer,
-            steps: StepClock::new(hub),
-            file,
-        })
+        let (pace, page_view, steps) = (Pace::new(gpu, hub), PageView::default(), StepClock::new(hub));
+        Ok(Loaded { model, text, info, pace, tokens: Vec::new(), below, observer, page_view, steps, file })
     }
 
     /// Puts the same file on a new device, with an empty cache.
@@ -347,6 +340,7 @@ impl Loaded {
     pub(super) fn settle(&mut self, gpu: &Gpu, port: &EnginePort, prefill: Duration) -> Result<(), EngineError> {
         let has_news = self.below.settle(gpu, &mut self.model.kv, prefill.as_secs_f64())?;
         self.tell(port);
+        self.show_last_pages(port);
         if has_news && let Some(saved) = self.below.list() {
             port.emit(EngineEvent::Library(saved));
         }

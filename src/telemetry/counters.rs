@@ -165,6 +165,7 @@ impl AtomicCounters {
             | EventKind::Step { .. }
             | EventKind::Tier { .. }
             | EventKind::Hiding { .. }
+            | EventKind::Mass { .. }
             | EventKind::Phase(_) => {}
         }
     }

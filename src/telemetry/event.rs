@@ -258,6 +258,15 @@ pub enum EventKind {
         /// microseconds
         compute_us: u32,
     },
+    /// attention mass of a layer, of complete pages, in a step in which it was sampled: means over KV heads
+    Mass {
+        /// model layer
+        layer: u32,
+        /// millionths that went to what was chosen
+        kept_ppm: u32,
+        /// millionths that as many tokens could have held at most
+        best_ppm: u32,
+    },
     /// a part of an answer
     Phase(Phase),
     /// something went wrong and was dealt with

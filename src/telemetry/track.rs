@@ -33,6 +33,8 @@ pub enum Track {
     Tier,
     /// samples: forecast and outcome of a layer
     Hiding,
+    /// samples: attention mass that a policy kept of a layer
+    Mass,
 }
 
 impl Track {
@@ -49,6 +51,7 @@ impl Track {
             EventKind::Tier { .. } => Track::Tier,
             EventKind::Recompute { .. } => Track::Recompute,
             EventKind::Hiding { .. } => Track::Hiding,
+            EventKind::Mass { .. } => Track::Mass,
             EventKind::Phase(_) => Track::Phase,
             EventKind::Fault { .. } => Track::Fault,
         }
@@ -69,6 +72,7 @@ impl Track {
             Track::Pages => "pages of a step",
             Track::Tier => "KV bytes by tier",
             Track::Hiding => "hiding of a layer",
+            Track::Mass => "mass kept of a layer",
         }
     }
 }

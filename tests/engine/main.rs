@@ -8,6 +8,7 @@ mod batch;
 mod bench;
 mod logits;
 mod offload;
+mod pages;
 #[path = "../common/plain_forward.rs"]
 mod plain_forward;
 mod saved;

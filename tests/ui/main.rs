@@ -5,6 +5,7 @@
 
 mod behaviour;
 mod check;
+mod dashboard;
 mod documents;
 mod fake;
 mod looks;

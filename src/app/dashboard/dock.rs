@@ -2,11 +2,17 @@
 //!
 //! Limits: at least [`MIN_WIDTH`], and never so wide that the chat is left with less than [`CHAT_WIDTH`].
 
+use std::time::Instant;
+
 use egui::{Frame, Margin, Panel, Sense, Ui, WidgetInfo, pos2, vec2};
 
+use super::activity::activity_ui;
+use super::fidelity::fidelity_ui;
+use super::kv_map::kv_map_ui;
 use super::{DashboardState, Tab, ledger, runs, timeline};
 use crate::app::icon::Icon;
 use crate::app::panels::Action;
+use crate::app::state::ViewState;
 use crate::app::theme::{self, GRID, GUTTER};
 use crate::app::widgets;
 
@@ -20,18 +26,19 @@ const CHAT_WIDTH: f32 = 360.0;
 const HEADER_HEIGHT: f32 = 44.0;
 
 /// The dock at the right, where it is open and does not fill the window.
-pub fn dock_ui(ui: &mut Ui, state: &mut DashboardState) -> Vec<Action> {
+pub fn dock_ui(ui: &mut Ui, view: &ViewState, state: &mut DashboardState) -> Vec<Action> {
     if !state.open || state.fills {
         return Vec::new();
     }
     let t = theme::tokens(ui);
     let widest = (ui.available_width() - CHAT_WIDTH).max(MIN_WIDTH);
     let panel = Panel::right("dock").resizable(true).default_size(DEFAULT_WIDTH).size_range(MIN_WIDTH..=widest);
-    panel.frame(Frame::NONE.fill(t.panel)).show(ui, |ui| contents_ui(ui, state)).inner
+    panel.frame(Frame::NONE.fill(t.panel)).show(ui, |ui| contents_ui(ui, view, state)).inner
 }
 
 /// All of the dock, in whatever room `ui` has.
-pub fn contents_ui(ui: &mut Ui, state: &mut DashboardState) -> Vec<Action> {
+pub fn contents_ui(ui: &mut Ui, view: &ViewState, state: &mut DashboardState) -> Vec<Action> {
+    let began = Instant::now();
     let mut actions = header_ui(ui, state);
     if matches!(state.tab, Tab::Timeline | Tab::Ledger) {
         let frame = Frame::NONE.inner_margin(Margin::symmetric(GUTTER as i8, GRID as i8));
@@ -41,10 +48,18 @@ pub fn contents_ui(ui: &mut Ui, state: &mut DashboardState) -> Vec<Action> {
         actions.extend(match state.tab {
             Tab::Timeline => timeline::show(ui, state),
             Tab::Ledger => ledger::show(ui, state),
-            Tab::Activity | Tab::KvMap | Tab::Fidelity => Vec::new(),
+            Tab::KvMap => kv_map_ui(ui, view, state),
+            Tab::Activity => nothing(activity_ui(ui, view, state)),
+            Tab::Fidelity => nothing(fidelity_ui(ui, view, state)),
         });
     });
+    state.cost.dock(began.elapsed());
     actions
+}
+
+/// Panels that only show.
+fn nothing((): ()) -> Vec<Action> {
+    Vec::new()
 }
 
 fn header_ui(ui: &mut Ui, state: &mut DashboardState) -> Vec<Action> {

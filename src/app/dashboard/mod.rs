@@ -8,11 +8,22 @@
 //!
 //! Owner thread: the one that draws.
 
+mod activity;
+mod cost;
 mod dock;
+mod draw;
+mod fidelity;
+mod figures;
+mod kv_map;
 pub mod ledger;
+mod map_image;
+mod page_words;
+mod reader;
 pub mod runs;
 mod state;
+pub mod strip;
 pub mod timeline;
 
 pub use dock::{contents_ui, dock_ui};
+pub use reader::Reader;
 pub use state::{DashboardState, Tab};

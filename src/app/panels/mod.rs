@@ -18,6 +18,7 @@ pub mod sidebar;
 pub mod status;
 pub mod tiers;
 
+use std::ops::Range;
 use std::path::PathBuf;
 
 use super::chat::{ChatId, DocId};
@@ -96,6 +97,22 @@ pub enum Action {
     ToggleDock,
     /// the dashboard in place of the chat, or beside it again
     FillWithDock,
+    /// the text that a page of the KV cache was made of: bytes of a document
+    OpenDocumentPage {
+        /// which
+        document: DocId,
+        /// its bytes
+        marked: Range<usize>,
+    },
+    /// that text no more
+    CloseDocumentPage,
+    /// the step that made this token of an answer, on the timeline
+    ShowToken {
+        /// whose answer
+        exchange: u64,
+        /// from 0
+        token: usize,
+    },
     /// show a folder in the file manager
     OpenFolder(PathBuf),
 }

@@ -16,6 +16,7 @@ use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
 use crate::engine::device_model::DeviceModel;
 use crate::engine::error::EngineError;
 use crate::engine::pace::Pace;
+use crate::engine::summary::MassKept;
 use crate::gpu::kernels::attention_decode::{SPLIT_KEYS, SegmentKeys};
 use crate::gpu::{Binding, Gpu, GpuError, Recorder};
 use crate::kv::policy::{LayerView, PolicyKind, Selection, Tier};
@@ -92,7 +93,8 @@ impl DeviceModel {
             self.submit_slots(gpu, pace, &mut recorded)?;
             let all: Vec<u32> = (0..n_pages as u32).collect();
             if let Some((scoring, scores)) = self.score_tokens(s, gpu, pace, layer, &all)? {
-                s.spent.note_mass(layer, selection, &scoring.in_order(&scores, s.n_head));
+                let kept = s.spent.note_mass(layer, selection, &scoring.in_order(&scores, s.n_head));
+                s.lane.instant(mass_event(layer, &kept));
             }
         }
         let next = choice.expected.as_ref().map(|(layer, pages)| (*layer, pages.as_slice()));
@@ -373,4 +375,9 @@ impl DeviceModel {
             }
         }
     }
+}
+
+fn mass_event(layer: usize, mass: &MassKept) -> EventKind {
+    let ppm = |share: f64| (share.clamp(0.0, 1.0) * 1e6).round() as u32;
+    EventKind::Mass { layer: layer as u32, kept_ppm: ppm(mass.kept), best_ppm: ppm(mass.best) }
 }

@@ -11,6 +11,7 @@
 
 mod aside;
 mod below;
+mod census;
 mod chosen;
 mod opener;
 mod seal;

@@ -38,7 +38,7 @@ impl Name {
             EventKind::PageMove { link, .. } => return Some(Name::Link(link)),
             EventKind::GpuPass { family, .. } => return Some(Name::Gpu(family)),
             EventKind::Wait { cause } => return Some(Name::Wait(cause)),
-            EventKind::Tier { .. } | EventKind::Pages { .. } | EventKind::Hiding { .. } => return None,
+            EventKind::Tier { .. } | EventKind::Pages { .. } | EventKind::Hiding { .. } | EventKind::Mass { .. } => return None,
             EventKind::Phase(_) => 0,
             EventKind::Step { .. } => 1,
             EventKind::Recompute { .. } => 2,
@@ -192,6 +192,9 @@ impl<W: Write> ChromeTrace<W> {
                 "{{\"layer\":{layer},\"theta_permille\":{theta_permille},\"expected_io_us\":{expected_io_us},\"io_us\":{io_us},\
                  \"expected_compute_us\":{expected_compute_us},\"compute_us\":{compute_us}}}}}"
             ),
+            EventKind::Mass { layer, kept_ppm, best_ppm } => {
+                write!(self.out, "{{\"layer\":{layer},\"kept_ppm\":{kept_ppm},\"best_ppm\":{best_ppm}}}}}")
+            }
             _ => self.out.write_all(b"{}}"),
         }
     }
@@ -237,6 +240,7 @@ fn label(kind: &EventKind) -> &'static str {
         EventKind::Pages { .. } => "pages of a step",
         EventKind::Tier { .. } => "KV bytes by tier",
         EventKind::Hiding { .. } => "hiding of a layer",
+        EventKind::Mass { .. } => "mass kept of a layer",
         EventKind::Recompute { .. } => "recompute",
         EventKind::Phase(phase) => phase.name(),
         EventKind::Fault { kind } => kind.name(),
