@@ -31,6 +31,11 @@ macro_rules! named {
                     $(Self::$variant => $text),+
                 }
             }
+
+            /// The one of that name.
+            pub fn named(text: &str) -> Option<Self> {
+                Self::ALL.into_iter().find(|x| x.name() == text)
+            }
         }
     };
 }

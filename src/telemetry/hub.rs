@@ -118,7 +118,7 @@ impl Hub {
             lane.events.clear();
             // A thread that records as fast as this drains must not keep it here for ever.
             lane.events.extend(ring.out.try_iter().take(self.events_per_lane));
-            lane.events.sort_by_key(|e| (e.begin_ns, std::cmp::Reverse(e.duration_ns)));
+            lane.sort();
             lane.n_dropped = ring.n_dropped.load(Ordering::Relaxed);
         }
         snapshot.lanes.truncate(rings.len());
@@ -131,6 +131,13 @@ impl Hub {
         let mut snapshot = Snapshot::default();
         self.drain_into(&mut snapshot);
         snapshot
+    }
+}
+
+impl LaneSnapshot {
+    /// Puts the events in order.
+    pub(super) fn sort(&mut self) {
+        self.events.sort_by_key(|e| (e.begin_ns, std::cmp::Reverse(e.duration_ns)));
     }
 }
 

@@ -7,4 +7,5 @@ mod common;
 mod export;
 mod history;
 mod hub;
+mod saved;
 mod timeline;

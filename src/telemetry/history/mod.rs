@@ -22,7 +22,7 @@ pub use series::{Column, Series, Sum};
 
 use super::counters::Counters;
 use super::event::{Event, EventKind};
-use super::hub::Snapshot;
+use super::hub::{LaneSnapshot, Snapshot};
 use super::track::Track;
 use crate::base::Bytes;
 use cover::Cover;
@@ -109,6 +109,20 @@ impl History {
         }
         self.version += u64::from(!events.is_empty());
         self.make_room();
+    }
+
+    /// Everything that is kept, as one snapshot: what a trace is written from.
+    pub fn snapshot(&self) -> Snapshot {
+        let mut lanes: Vec<LaneSnapshot> = Vec::new();
+        for series in &self.series {
+            let place = lanes.iter().position(|lane| lane.name == series.lane).unwrap_or(lanes.len());
+            if place == lanes.len() {
+                lanes.push(LaneSnapshot { name: series.lane.clone(), events: Vec::new(), n_dropped: 0 });
+            }
+            lanes[place].events.extend(series.iter());
+        }
+        lanes.iter_mut().for_each(LaneSnapshot::sort);
+        Snapshot { taken_ns: self.range_ns().map_or(0, |(_, end)| end), lanes, counters: self.counters }
     }
 
     /// Every series, in the order in which they appeared.
