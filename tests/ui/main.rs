@@ -9,4 +9,5 @@ mod dashboard;
 mod documents;
 mod fake;
 mod looks;
+mod recorded;
 mod settings;

@@ -16,6 +16,7 @@ mod fidelity;
 mod figures;
 mod kv_map;
 pub mod ledger;
+pub mod legend;
 mod map_image;
 mod page_words;
 mod reader;
