@@ -1,4 +1,4 @@
-//! A real run, kept small: the events of an answer as a trace, and the map of pages at its end. Written by
+//! A real run, kept small: the events of an answer's last steps as a trace, and the map of pages at its end. Written by
 //! `panels_show_a_real_run_over_three_tiers` where `STRATA_RECORD=1`, read by the tests of the panels.
 
 use std::borrow::Cow;
@@ -9,16 +9,16 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use strata::base::Tiers;
-use strata::engine::{Census, Copies, EngineEvent, KvDtype, PageMap, Phases, Tier, TierCensus};
+use strata::engine::{Census, Copies, EngineEvent, KvDtype, PageMap, Phases, Tier, TierCensus, TurnSummary};
 use strata::telemetry::chrome::{self, ChromeTrace};
-use strata::telemetry::{Event, EventKind, History, LaneSnapshot, Snapshot, StepKind};
+use strata::telemetry::{Event, History, LaneSnapshot, Snapshot};
 
 fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/dashboard").join(name)
 }
 
 /// Writes what was between `from_ns` and `to_ns`, from 0 on, and the map.
-pub fn write(history: &History, (from_ns, to_ns): (u64, u64), pages: &PageMap) {
+pub fn write(history: &History, (from_ns, to_ns): (u64, u64), pages: &PageMap, summary: &TurnSummary) {
     std::fs::create_dir_all(path("")).unwrap();
     let mut lanes: Vec<LaneSnapshot> = Vec::new();
     for series in history.series() {
@@ -50,6 +50,12 @@ pub fn write(history: &History, (from_ns, to_ns): (u64, u64), pages: &PageMap) {
         "mass_ppm": pages.mass.iter().map(|m| if m.is_nan() { -1 } else { (m * 1e6) as i64 }).collect::<Vec<_>>(),
         "tiers": [tier(&census.tiers.vram), tier(&census.tiers.ram), tier(&census.tiers.disk)],
         "first_byte": pages.first_byte,
+        "prompt_tokens": summary.prompt_tokens,
+        "tokenize_ms": summary.phases.tokenize_ms,
+        "restore_ms": summary.phases.restore_ms,
+        "prefill_ms": summary.phases.prefill_ms,
+        "first_token_ms": summary.phases.first_token_ms,
+        "decode_ms": summary.phases.decode_ms,
     });
     std::fs::write(path("pages.json"), map.to_string() + "\n").unwrap();
 }
@@ -61,30 +67,36 @@ pub fn telemetry() -> EngineEvent {
     EngineEvent::Telemetry(Box::new(snapshot))
 }
 
-/// From when to when the run went.
+/// Parts of the run's answer; it ends with the recording.
 pub fn phases() -> Phases {
     let EngineEvent::Telemetry(snapshot) = telemetry() else { unreachable!() };
     let mut history = History::default();
     history.add(&snapshot);
     let (began_ns, ended_ns) = history.range_ns().unwrap();
-    let decode_ms = (ended_ns - began_ns) as f64 / 1e6;
-    let (tokenize_ms, restore_ms, prefill_ms, first_token_ms) = (66.0, 42.0, 2310.0, 14.6);
-    Phases { tokenize_ms, restore_ms, prefill_ms, first_token_ms, decode_ms, began_ns, ended_ns }
+    let ms = |name: &str| map()[name].as_f64().unwrap();
+    Phases {
+        tokenize_ms: ms("tokenize_ms"),
+        restore_ms: ms("restore_ms"),
+        prefill_ms: ms("prefill_ms"),
+        first_token_ms: ms("first_token_ms"),
+        decode_ms: ms("decode_ms"),
+        began_ns,
+        ended_ns,
+    }
 }
 
-/// Tokens before the answer: the first step that decodes reads the token after them.
+/// Tokens before the answer.
 pub fn prompt_tokens() -> usize {
-    let EngineEvent::Telemetry(snapshot) = telemetry() else { unreachable!() };
-    let first = |event: &Event| match event.kind {
-        EventKind::Step { kind: StepKind::Decode, first_token, .. } => Some(first_token as usize),
-        _ => None,
-    };
-    snapshot.lanes.iter().flat_map(|lane| &lane.events).filter_map(first).min().unwrap()
+    map()["prompt_tokens"].as_u64().unwrap() as usize
+}
+
+fn map() -> Value {
+    serde_json::from_str(&std::fs::read_to_string(path("pages.json")).unwrap()).unwrap()
 }
 
 /// The map at the end of the run.
 pub fn pages() -> PageMap {
-    let map: Value = serde_json::from_str(&std::fs::read_to_string(path("pages.json")).unwrap()).unwrap();
+    let map = map();
     let numbers = |name: &str| map[name].as_array().unwrap().iter().map(|n| n.as_i64().unwrap()).collect::<Vec<i64>>();
     let number = |name: &str| map[name].as_u64().unwrap();
     let copies = map["copies"].as_str().unwrap().bytes().map(|bits| {
