@@ -59,6 +59,7 @@ fn word(kind: &EventKind) -> &'static str {
         EventKind::Tier { .. } => "tiers",
         EventKind::Recompute { .. } => "recompute",
         EventKind::Hiding { .. } => "hiding",
+        EventKind::Mass { .. } => "mass",
         EventKind::Phase(_) => "phase",
         EventKind::Fault { .. } => "fault",
     }

@@ -120,6 +120,8 @@ struct Args {
     io_us: u32,
     expected_compute_us: u32,
     compute_us: u32,
+    kept_ppm: u32,
+    best_ppm: u32,
 }
 
 impl<'de> DeserializeSeed<'de> for File {
@@ -237,6 +239,7 @@ impl Entry {
                 let &Args { theta_permille, expected_io_us, io_us, expected_compute_us, compute_us, .. } = args;
                 EventKind::Hiding { layer, theta_permille, expected_io_us, io_us, expected_compute_us, compute_us }
             }
+            "mass" => EventKind::Mass { layer, kept_ppm: args.kept_ppm, best_ppm: args.best_ppm },
             "phase" => EventKind::Phase(Phase::named(name)?),
             "fault" => EventKind::Fault { kind: FaultKind::named(name)? },
             _ => return None,
