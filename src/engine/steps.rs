@@ -4,7 +4,8 @@
 //! begin_steps ─► end_step ─► end_step ─► ...      one step follows the other without a gap
 //!                   └─► Step, Pages, Tier ─► hub
 //! ```
-//! 1. A decode step makes one token: its forward pass, and picking the token. The first one of an answer only picks.
+//! 1. A decode step makes one token: its forward pass, and picking the token. The first one of an answer only
+//!    picks. It is named by the position that it reads, the one before its token's.
 //! 2. Pages are those that steps asked for since the step before.
 //!
 //! Owner: the engine thread.

@@ -220,7 +220,7 @@ impl Turn {
             let began = Instant::now();
             let token = self.next_token(gpu, loaded, row)?;
             self.note_picked(began);
-            loaded.end_step(StepKind::Decode, self.prompt.len() + self.generated.len(), 1);
+            loaded.end_step(StepKind::Decode, (self.prompt.len() + self.generated.len()).saturating_sub(1), 1);
             if phase == Phase::FirstToken {
                 loaded.steps.end_phase(phase, phase_began);
                 (phase, phase_began) = (Phase::Decode, Instant::now());

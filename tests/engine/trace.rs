@@ -86,7 +86,7 @@ fn observed_answer_has_a_step_for_each_token_and_phases_that_follow_each_other()
     assert!((summary.generated_tokens..=summary.generated_tokens + 1).contains(&decode.len()), "{}", decode.len());
     for (n, step) in decode.iter().enumerate() {
         let EventKind::Step { first_token, n_tokens, .. } = step.kind else { unreachable!() };
-        assert_eq!((first_token as usize, n_tokens), (summary.prompt_tokens + n, 1));
+        assert_eq!((first_token as usize, n_tokens), (summary.prompt_tokens + n - 1, 1));
     }
     let read: u32 = steps(&history, StepKind::Prefill)
         .iter()

@@ -31,6 +31,7 @@ pub fn some_kind() -> impl Strategy<Value = EventKind> {
         }),
         Just(EventKind::Pages { resident: 1, fetched: 2, recomputed: 3, skipped: 4 }),
         (0u64..1 << 50).prop_map(|ram| EventKind::Tier { vram: 1, ram, disk: 2 }),
+        (0u32..1_000_000).prop_map(|kept_ppm| EventKind::Mass { layer: 3, kept_ppm, best_ppm: 1_000_000 }),
         Just(EventKind::Recompute { layer: 1, n_tokens: 64 }),
     ]
 }

@@ -36,7 +36,14 @@ fn by_name(lanes: &[LaneSnapshot]) -> Vec<(&str, &[Event])> {
 /// Samples and faults have no extent.
 fn some_events() -> impl Strategy<Value = Vec<Event>> {
     let has_extent = |kind: &EventKind| {
-        !matches!(kind, EventKind::Pages { .. } | EventKind::Tier { .. } | EventKind::Hiding { .. } | EventKind::Fault { .. })
+        !matches!(
+            kind,
+            EventKind::Pages { .. }
+                | EventKind::Tier { .. }
+                | EventKind::Hiding { .. }
+                | EventKind::Mass { .. }
+                | EventKind::Fault { .. }
+        )
     };
     vec(
         (some_kind(), 0u64..1 << 50, 0u64..1 << 40)
