@@ -189,8 +189,12 @@ fn show(rig: &mut Rig, tab: Tab) {
     rig.harness.run();
 }
 
-fn wide(theme: ThemeChoice) -> Setup {
-    Setup { theme, ..Setup::default() }
+/// The window with one panel alone in it.
+fn panel(theme: ThemeChoice, tab: Tab) -> Rig {
+    let mut rig = with_run(Setup { size: [760.0, 640.0], theme, ..Setup::default() });
+    rig.click("Fill the window");
+    show(&mut rig, tab);
+    rig
 }
 
 #[test]
@@ -359,36 +363,35 @@ fn mask_machine(rig: &mut Rig) {
     }
 }
 
-fn activity(theme: ThemeChoice) -> Rig {
-    let mut rig = with_run(wide(theme));
-    mask_machine(&mut rig);
-    rig
-}
-
 #[test]
-fn activity_of_a_recorded_run_looks_as_it_did() {
-    activity(ThemeChoice::Dark).harness.snapshot("dashboard_activity_dark");
+fn answer_with_its_parts_and_activity_of_a_recorded_run_look_as_they_did() {
+    let mut rig = with_run(Setup { size: [1120.0, 640.0], theme: ThemeChoice::Dark, ..Setup::default() });
+    rig.harness.remove_cursor();
+    rig.harness.run();
+    mask_machine(&mut rig);
+    rig.harness.snapshot("dashboard_activity_dark");
 }
 
 #[test]
 fn activity_of_a_recorded_run_in_the_light_theme_looks_as_it_did() {
-    activity(ThemeChoice::Light).harness.snapshot("dashboard_activity_light");
+    let mut rig = panel(ThemeChoice::Light, Tab::Activity);
+    mask_machine(&mut rig);
+    rig.harness.snapshot("dashboard_activity_light");
 }
 
 #[test]
 fn map_of_a_recorded_run_looks_as_it_did() {
-    let mut rig = with_run(wide(ThemeChoice::Dark));
-    rig.harness.state_mut().dashboard.kv_map.selected = Some((2, 40));
-    let marked = rig.harness.state().dashboard.pages.as_ref().map(|p| p.first_byte[40] as usize..p.first_byte[41] as usize);
+    let mut rig = panel(ThemeChoice::Dark, Tab::KvMap);
+    let pages = recorded::pages();
     let document = rig.harness.state().state.documents[0].id;
-    rig.harness.state_mut().dashboard.read(Reader { document, marked: marked.unwrap() });
-    show(&mut rig, Tab::KvMap);
+    let marked = pages.first_byte[40] as usize..pages.first_byte[41] as usize;
+    rig.harness.state_mut().dashboard.kv_map.selected = Some((2, 40));
+    rig.harness.state_mut().dashboard.read(Reader { document, marked });
+    (0..3).for_each(|_| rig.harness.step());
     rig.harness.snapshot("dashboard_map_dark");
 }
 
 #[test]
 fn fidelity_of_a_recorded_run_looks_as_it_did() {
-    let mut rig = with_run(wide(ThemeChoice::Light));
-    show(&mut rig, Tab::Fidelity);
-    rig.harness.snapshot("dashboard_fidelity_light");
+    panel(ThemeChoice::Light, Tab::Fidelity).harness.snapshot("dashboard_fidelity_light");
 }

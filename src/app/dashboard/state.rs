@@ -148,7 +148,8 @@ impl DashboardState {
     pub fn step_of(&self, exchange: &Exchange, token: usize) -> Option<u64> {
         let Outcome::Done(summary) = &exchange.outcome else { return None };
         let (began, ended) = (summary.phases.began_ns, summary.phases.ended_ns);
-        let position = u32::try_from(summary.prompt_tokens + token).ok()?;
+        // A step is named by what it reads, and makes the token after that.
+        let position = u32::try_from(summary.prompt_tokens + token).ok()?.checked_sub(1)?;
         let mut steps = self.history.of(Track::Step).flat_map(|series| series.within(began, ended));
         let makes = |kind: &EventKind| match *kind {
             EventKind::Step { first_token, n_tokens, .. } => {
