@@ -10,3 +10,4 @@ mod documents;
 mod fake;
 mod looks;
 mod settings;
+mod timeline;
