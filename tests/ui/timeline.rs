@@ -113,6 +113,7 @@ fn timeline_zooms_by_button_wheel_and_key_and_shows_everything_again() {
         unit: egui::MouseWheelUnit::Point,
         delta: egui::vec2(0.0, 120.0),
         phase: egui::TouchPhase::Move,
+        source: egui::MouseWheelSource::Unknown,
         modifiers: Modifiers::NONE,
     });
     rig.harness.run();

@@ -19,6 +19,7 @@ pub mod ledger;
 mod map_image;
 mod page_words;
 mod reader;
+pub mod run_files;
 pub mod runs;
 mod state;
 pub mod strip;

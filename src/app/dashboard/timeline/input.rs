@@ -63,7 +63,7 @@ pub fn toolbar_ui(
 }
 
 /// A small button with a word on it; underlined while what it stands for is on.
-fn tool_ui(ui: &mut Ui, text: &str, is_on: bool, label: &str) -> Response {
+pub fn tool_ui(ui: &mut Ui, text: &str, is_on: bool, label: &str) -> Response {
     const HEIGHT: f32 = 24.0;
     let t = theme::tokens(ui);
     let galley = ui.painter().layout_no_wrap(text.to_owned(), theme::small(), t.text);

@@ -22,6 +22,7 @@ use crate::app::panels::Action;
 use crate::app::theme::{self, GRID, GUTTER};
 use crate::app::widgets;
 use crate::telemetry::{Attribution, Event, History, Track};
+pub use input::tool_ui;
 pub use lanes::INGEST_LANE;
 use lanes::Lane;
 pub use paint::Source;
