@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
+use super::dashboard::run_files::read_trace;
+use super::dashboard::runs::OpenRun;
 use crate::document::Document;
 
 /// Answers waiting at most.
@@ -36,6 +38,8 @@ pub enum FileEvent {
     Refused(String),
     /// a model was chosen
     Model(PathBuf),
+    /// a saved trace was read
+    Trace(Box<OpenRun>),
 }
 
 /// What a dialog asks for.
@@ -47,6 +51,8 @@ pub enum Dialog {
     ModelFile,
     /// a folder with a model in it
     ModelFolder,
+    /// a saved trace
+    Trace,
 }
 
 /// The threads' answers, and the way to ask.
@@ -95,6 +101,10 @@ impl Files {
                 let picked = rfd::AsyncFileDialog::new().set_title("Open a model folder").pick_folder();
                 Box::pin(async { picked.await.iter().map(|f| f.path().to_owned()).collect() })
             }
+            Dialog::Trace => {
+                let picked = rfd::AsyncFileDialog::new().set_title("Open a trace").add_filter("Traces", &["json"]).pick_file();
+                Box::pin(async { picked.await.iter().map(|f| f.path().to_owned()).collect() })
+            }
         };
         let (sender, ctx) = (self.sender.clone(), self.ctx.clone());
         self.spawn("dialog", move || {
@@ -104,12 +114,40 @@ impl Files {
                 let _ = sender.send(FileEvent::Refused(no_dialog(dialog)));
             } else if dialog == Dialog::Documents {
                 read_all(&paths, &sender, &ctx);
+            } else if dialog == Dialog::Trace {
+                read_traces(&paths, &sender, &ctx);
             } else {
                 for path in paths {
                     let _ = sender.send(FileEvent::Model(path));
                 }
             }
             ctx.request_repaint();
+        });
+    }
+
+    /// Reads saved traces, in order.
+    pub fn read_traces(&self, paths: Vec<PathBuf>) {
+        let (sender, ctx) = (self.sender.clone(), self.ctx.clone());
+        self.spawn("traces", move || read_traces(&paths, &sender, &ctx));
+    }
+
+    /// Asks where to save what is called `name`, and lets `write` do it.
+    pub fn save(&self, name: &str, write: impl FnOnce(&Path) -> std::io::Result<()> + Send + 'static) {
+        let picked = rfd::AsyncFileDialog::new().set_title("Save").set_file_name(name).save_file();
+        let (sender, ctx) = (self.sender.clone(), self.ctx.clone());
+        self.spawn("save", move || {
+            let began = Instant::now();
+            let refused = match pollster::block_on(picked) {
+                Some(file) => write(file.path()).err().map(|e| format!("{} cannot be written: {e}", file.path().display())),
+                None => (began.elapsed() < NO_DIALOG).then(|| {
+                    "This desktop shows no file dialog (it needs xdg-desktop-portal). `strata ask --trace FILE` writes one."
+                        .into()
+                }),
+            };
+            if let Some(sentence) = refused {
+                let _ = sender.send(FileEvent::Refused(sentence));
+                ctx.request_repaint();
+            }
         });
     }
 
@@ -148,9 +186,19 @@ fn read_all(paths: &[PathBuf], sender: &Sender<FileEvent>, ctx: &egui::Context) 
     }
 }
 
+fn read_traces(paths: &[PathBuf], sender: &Sender<FileEvent>, ctx: &egui::Context) {
+    for path in paths {
+        let answer = read_trace(path).map_or_else(FileEvent::Refused, |run| FileEvent::Trace(Box::new(run)));
+        if sender.send(answer).is_err() {
+            return;
+        }
+        ctx.request_repaint();
+    }
+}
+
 fn no_dialog(dialog: Dialog) -> String {
     let how = match dialog {
-        Dialog::Documents => "Drop the file on this window instead.",
+        Dialog::Documents | Dialog::Trace => "Drop the file on this window instead.",
         Dialog::ModelFile | Dialog::ModelFolder => "Drop the model on this window, or start Strata with --model PATH.",
     };
     format!("This desktop shows no file dialog (it needs xdg-desktop-portal). {how}")
@@ -159,6 +207,11 @@ fn no_dialog(dialog: Dialog) -> String {
 /// Dropped paths that are models rather than documents.
 pub fn is_model(path: &Path) -> bool {
     looks_like_model(path) || path.is_dir()
+}
+
+/// Dropped paths that are saved traces: by their names alone.
+pub fn looks_like_trace(path: &Path) -> bool {
+    path.extension().is_some_and(|e| e.eq_ignore_ascii_case("json"))
 }
 
 /// By its name alone, without asking the disk.

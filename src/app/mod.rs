@@ -14,6 +14,7 @@ pub mod chat;
 pub mod check;
 pub mod dashboard;
 mod events;
+mod export;
 pub mod files;
 pub mod format;
 mod frames;

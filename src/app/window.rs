@@ -12,8 +12,9 @@ use std::time::Duration;
 use eframe::egui;
 use egui::{CentralPanel, Frame, Key, Modifiers, Ui, ViewportBuilder};
 
+use super::dashboard::run_files::{write_counters, write_trace};
 use super::dashboard::{self, DashboardState, Reader};
-use super::files::{Dialog, FileEvent, Files, is_model, looks_like_model};
+use super::files::{Dialog, FileEvent, Files, is_model, looks_like_model, looks_like_trace};
 use super::frames::FrameTimes;
 use super::panels::chat::{ChatMemory, chat_ui, drop_target_ui};
 use super::panels::composer::{Composition, composer_id, composer_ui};
@@ -203,6 +204,7 @@ impl StrataApp {
                     self.state.page = Page::Chat;
                     self.state.notice(sentence, true);
                 }
+                FileEvent::Trace(run) => self.dashboard.show_run(*run),
                 FileEvent::Model(path) => self.state.load_model(ModelSource::Path(path)),
             }
             ctx.request_repaint();
@@ -211,6 +213,10 @@ impl StrataApp {
 
     fn take_drops(&mut self, ctx: &egui::Context) {
         let dropped: Vec<PathBuf> = ctx.input(|i| i.raw.dropped_files.iter().map(|f| f.path().to_owned()).collect());
+        let (traces, dropped): (Vec<PathBuf>, Vec<PathBuf>) = dropped.into_iter().partition(|p| looks_like_trace(p));
+        if !traces.is_empty() {
+            self.files.read_traces(traces);
+        }
         let (models, documents): (Vec<PathBuf>, Vec<PathBuf>) = dropped.into_iter().partition(|p| is_model(p));
         if let Some(model) = models.into_iter().next_back() {
             self.state.load_model(ModelSource::Path(model));
@@ -324,6 +330,19 @@ impl StrataApp {
             }
             Action::Remove => self.state.remove_saved(),
             Action::KeepSaved => self.state.removing = None,
+            Action::SaveTrace { with_text } => {
+                let (snapshot, run) = (self.dashboard.history.snapshot(), self.state.run_info(with_text));
+                self.files.save("strata-trace.json", move |path| write_trace(path, &snapshot, run));
+            }
+            Action::SaveCounters => {
+                let counters = *self.dashboard.history.counters();
+                self.files.save("strata-counters.jsonl", move |path| write_counters(path, &counters));
+            }
+            Action::OpenTrace => self.files.ask(Dialog::Trace),
+            Action::CopyBenchRow => match self.state.bench_table() {
+                Some(table) => ctx.copy_text(table),
+                None => self.state.notice("There is no finished answer to copy the speeds of yet.".to_owned(), false),
+            },
             Action::ToggleDock => self.dashboard.toggle(),
             Action::FillWithDock => self.dashboard.fills = !self.dashboard.fills,
             Action::OpenDocumentPage { document, marked } => self.dashboard.read(Reader { document, marked }),

@@ -170,7 +170,7 @@ impl Loaded {
         model.reserve(gpu, 1)?;
         let meta = file.info();
         notes.extend(below.take_notices());
-        let observer = Observer::new(hub, options.trace.as_deref())?;
+        let mut observer = Observer::new(hub, options.trace.as_deref())?;
         let info = ModelInfo {
             name: meta.name.clone(),
             architecture: meta.architecture.clone(),
@@ -190,6 +190,7 @@ impl Loaded {
             sampling: recommended(&meta.sampling, *source == ModelSource::BuiltIn),
             built_in: *source == ModelSource::BuiltIn,
         };
+        observer.describe(&info, options.policy);
         let (pace, page_view, steps) = (Pace::new(gpu, hub), PageView::default(), StepClock::new(hub));
         Ok(Loaded { model, text, info, pace, tokens: Vec::new(), below, observer, page_view, steps, file })
     }

@@ -10,6 +10,7 @@
 mod activations;
 mod batch;
 mod below;
+pub mod bench_table;
 mod command;
 mod conversation;
 mod device_model;

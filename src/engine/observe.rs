@@ -11,8 +11,10 @@ use std::io::BufWriter;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::command::ModelInfo;
 use super::error::EngineError;
-use crate::telemetry::chrome::ChromeTrace;
+use crate::kv::policy::SelectiveSpec;
+use crate::telemetry::chrome::{ChromeTrace, RunInfo};
 use crate::telemetry::overlap::{Interval, intervals, is_compute, is_io, overlap};
 use crate::telemetry::{Hub, Snapshot};
 
@@ -37,6 +39,15 @@ impl Observer {
             None => None,
         };
         Ok(Observer { hub: hub.clone(), snapshot: Snapshot::default(), compute: Vec::new(), io: Vec::new(), trace })
+    }
+
+    /// Says what the trace is of.
+    pub(super) fn describe(&mut self, info: &ModelInfo, policy: Option<SelectiveSpec>) {
+        if let Some(trace) = &mut self.trace {
+            let policy = policy.map_or_else(|| "everything".to_owned(), |spec| spec.kind.to_string());
+            let (model, adapter) = (info.name.clone(), info.adapter.clone());
+            trace.describe(RunInfo { strata: env!("CARGO_PKG_VERSION").to_owned(), model, adapter, policy, text: Vec::new() });
+        }
     }
 
     /// A trace is being written.

@@ -20,6 +20,7 @@ mod histogram;
 pub mod history;
 mod hub;
 pub mod jsonl;
+pub mod ledger;
 pub mod overlap;
 mod track;
 

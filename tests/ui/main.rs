@@ -11,3 +11,4 @@ mod fake;
 mod looks;
 mod recorded;
 mod settings;
+mod timeline;

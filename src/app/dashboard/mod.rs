@@ -20,6 +20,7 @@ pub mod legend;
 mod map_image;
 mod page_words;
 mod reader;
+pub mod run_files;
 pub mod runs;
 mod state;
 pub mod strip;

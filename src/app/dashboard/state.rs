@@ -9,7 +9,7 @@ use super::figures::{Figures, Window};
 use super::kv_map::KvMapState;
 use super::ledger::LedgerState;
 use super::reader::Reader;
-use super::runs::RunsState;
+use super::runs::{OpenRun, RunsState};
 use super::timeline::TimelineState;
 use crate::app::chat::{Exchange, Outcome};
 use crate::app::state::ViewState;
@@ -100,6 +100,13 @@ impl DashboardState {
     /// Points every panel at a step, and shows it on the timeline.
     pub fn show_step(&mut self, begin_ns: u64) {
         (self.open, self.tab, self.selected_step) = (true, Tab::Timeline, Some(begin_ns));
+    }
+
+    /// Lays a saved run beside this session, on the timeline.
+    pub fn show_run(&mut self, run: OpenRun) {
+        (self.open, self.tab, self.selected_step) = (true, Tab::Timeline, None);
+        self.runs.open(run);
+        self.timeline.reset();
     }
 
     /// Takes what is the dashboard's of an event; what is the rest of the window's comes back.

@@ -93,6 +93,17 @@ pub enum Action {
     Remove,
     /// do not
     KeepSaved,
+    /// write this session's events to a file, with questions and answers where that was asked for
+    SaveTrace {
+        /// with questions and answers
+        with_text: bool,
+    },
+    /// add this session's counters to a file
+    SaveCounters,
+    /// show a saved trace beside this session
+    OpenTrace,
+    /// put the newest answer's speeds on the clipboard, as llama-bench prints them
+    CopyBenchRow,
     /// the dashboard beside the chat, or gone
     ToggleDock,
     /// the dashboard in place of the chat, or beside it again

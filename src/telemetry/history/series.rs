@@ -109,6 +109,11 @@ impl Series {
         self.entries.last().map(|entry| &entry.event)
     }
 
+    /// The newest event that began before `ns`.
+    pub fn last_before(&self, ns: u64) -> Option<&Event> {
+        self.entries.get(self.edge(ns).n_begun.checked_sub(1)?).map(|entry| &entry.event)
+    }
+
     /// Every event, in order of begin.
     pub fn iter(&self) -> impl Iterator<Item = &Event> {
         self.entries.iter_from(0).map(|entry| &entry.event)
