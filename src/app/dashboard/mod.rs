@@ -17,7 +17,7 @@ mod figures;
 mod kv_map;
 pub mod ledger;
 pub mod legend;
-mod map_image;
+pub mod map_image;
 mod page_words;
 mod reader;
 pub mod run_files;

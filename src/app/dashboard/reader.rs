@@ -75,6 +75,7 @@ pub fn reader_ui(ui: &mut Ui, reader: &Reader, documents: &[Doc]) -> bool {
     });
     ui.add_space(GRID);
     let span = doc.pages.get(page).map_or(0..doc.text.len(), |p| p.first_byte..p.end_byte);
+    ui.set_max_width(ui.available_width().min(theme::COLUMN_WIDTH));
     ScrollArea::vertical().id_salt(("reader", doc.id, page)).auto_shrink(false).show(ui, |ui| {
         let job = marked_text(&doc.text, span.clone(), &reader.marked, ui.available_width(), t);
         let galley = ui.painter().layout_job(job);
