@@ -84,6 +84,8 @@ pub struct Exchange {
     pub outcome: Outcome,
     /// times it was asked again: moves the seed
     pub attempt: u64,
+    /// where each token of the answer ends in it, bytes
+    pub token_ends: Vec<u32>,
     /// tokens that came from the library instead of being read
     pub resumed_tokens: usize,
     /// how it was asked, while the same can be asked of the same
@@ -97,8 +99,9 @@ pub struct Exchange {
 impl Exchange {
     /// A question without an answer.
     pub fn new(id: u64, question: String) -> Exchange {
-        let (answer, outcome) = (String::new(), Outcome::Running);
-        Exchange { id, question, answer, outcome, attempt: 0, resumed_tokens: 0, asked: None, check: None, quotes: None }
+        let (answer, outcome, token_ends) = (String::new(), Outcome::Running, Vec::new());
+        let (asked, check, quotes) = (None, None, None);
+        Exchange { id, question, answer, outcome, attempt: 0, token_ends, resumed_tokens: 0, asked, check, quotes }
     }
 }
 

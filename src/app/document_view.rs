@@ -101,17 +101,23 @@ pub fn document_view_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
     let widest = (ui.available_width() - CHAT_WIDTH).max(200.0);
     let panel = Panel::right("document page").resizable(true).default_size(WIDTH.min(widest)).size_range(200.0..=widest);
     panel.frame(frame).show(ui, |ui| {
-        if header_ui(ui, doc) {
+        if pages_ui(ui, doc, &mut viewer) {
             actions.push(Action::CloseDocument);
         }
-        turn_ui(ui, doc, &mut viewer);
-        search_ui(ui, doc, &mut viewer);
-        ui.add_space(2.0 * GRID);
-        ui.separator();
-        page_ui(ui, doc, &mut viewer);
     });
     state.viewer = Some(viewer);
     actions
+}
+
+/// The pages of a document in the room that there is. True when it is to be closed.
+pub fn pages_ui(ui: &mut Ui, doc: &Doc, viewer: &mut Viewer) -> bool {
+    let is_closed = header_ui(ui, doc);
+    turn_ui(ui, doc, viewer);
+    search_ui(ui, doc, viewer);
+    ui.add_space(2.0 * GRID);
+    ui.separator();
+    page_ui(ui, doc, viewer);
+    is_closed
 }
 
 /// The name, and the way out. True when it is taken.

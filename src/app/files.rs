@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use super::cited::{Cited, Search};
+use super::dashboard::run_files::read_trace;
+use super::dashboard::runs::OpenRun;
 use super::opened::Opening;
 use crate::document::{Document, DocumentError, Reader, Watch, documents_in};
 
@@ -48,6 +50,8 @@ pub enum FileEvent {
     Refused(String),
     /// a model was chosen
     Model(PathBuf),
+    /// a saved trace was read
+    Trace(Box<OpenRun>),
 }
 
 /// What a dialog asks for.
@@ -59,6 +63,8 @@ pub enum Dialog {
     ModelFile,
     /// a folder with a model in it
     ModelFolder,
+    /// a saved trace
+    Trace,
 }
 
 /// The threads' answers, and the way to ask.
@@ -115,6 +121,10 @@ impl Files {
                 let picked = rfd::AsyncFileDialog::new().set_title("Open a model folder").pick_folder();
                 Box::pin(async { picked.await.iter().map(|f| f.path().to_owned()).collect() })
             }
+            Dialog::Trace => {
+                let picked = rfd::AsyncFileDialog::new().set_title("Open a trace").add_filter("Traces", &["json"]).pick_file();
+                Box::pin(async { picked.await.iter().map(|f| f.path().to_owned()).collect() })
+            }
         };
         let (reader, answers) = (self.reader.clone(), self.answers.clone());
         self.spawn("dialog", move || {
@@ -124,10 +134,37 @@ impl Files {
                 answers.send(FileEvent::Refused(no_dialog(dialog)));
             } else if dialog == Dialog::Documents {
                 read_all(&reader, paths, &answers);
+            } else if dialog == Dialog::Trace {
+                read_traces(&paths, &answers);
             } else {
                 paths.into_iter().for_each(|path| {
                     answers.send(FileEvent::Model(path));
                 });
+            }
+        });
+    }
+
+    /// Reads saved traces, in order.
+    pub fn read_traces(&self, paths: Vec<PathBuf>) {
+        let answers = self.answers.clone();
+        self.spawn("traces", move || read_traces(&paths, &answers));
+    }
+
+    /// Asks where to save what is called `name`, and lets `write` do it.
+    pub fn save(&self, name: &str, write: impl FnOnce(&Path) -> std::io::Result<()> + Send + 'static) {
+        let picked = rfd::AsyncFileDialog::new().set_title("Save").set_file_name(name).save_file();
+        let answers = self.answers.clone();
+        self.spawn("save", move || {
+            let began = Instant::now();
+            let refused = match pollster::block_on(picked) {
+                Some(file) => write(file.path()).err().map(|e| format!("{} cannot be written: {e}", file.path().display())),
+                None => (began.elapsed() < NO_DIALOG).then(|| {
+                    "This desktop shows no file dialog (it needs xdg-desktop-portal). `strata ask --trace FILE` writes one."
+                        .into()
+                }),
+            };
+            if let Some(sentence) = refused {
+                answers.send(FileEvent::Refused(sentence));
             }
         });
     }
@@ -214,9 +251,18 @@ fn unfolded(paths: Vec<PathBuf>, answers: &Answers) -> Vec<PathBuf> {
     files
 }
 
+fn read_traces(paths: &[PathBuf], answers: &Answers) {
+    for path in paths {
+        let answer = read_trace(path).map_or_else(FileEvent::Refused, |run| FileEvent::Trace(Box::new(run)));
+        if !answers.send(answer) {
+            return;
+        }
+    }
+}
+
 fn no_dialog(dialog: Dialog) -> String {
     let how = match dialog {
-        Dialog::Documents => "Drop the file on this window instead.",
+        Dialog::Documents | Dialog::Trace => "Drop the file on this window instead.",
         Dialog::ModelFile | Dialog::ModelFolder => "Drop the model on this window, or start Strata with --model PATH.",
     };
     format!("This desktop shows no file dialog (it needs xdg-desktop-portal). {how}")
@@ -232,6 +278,11 @@ fn holds_model(folder: &Path) -> bool {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let weights = |path: &Path| path.extension().is_some_and(|e| e == "safetensors") || looks_like_model(path);
     entries.map(|entry| entry.path()).any(|path| weights(&path))
+}
+
+/// Dropped paths that are saved traces: by their names alone.
+pub fn looks_like_trace(path: &Path) -> bool {
+    path.extension().is_some_and(|e| e.eq_ignore_ascii_case("json"))
 }
 
 /// By its name alone, without asking the disk.

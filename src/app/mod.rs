@@ -13,8 +13,10 @@
 pub mod chat;
 pub mod check;
 pub mod cited;
+pub mod dashboard;
 pub mod document_view;
 mod events;
+mod export;
 pub mod files;
 pub mod format;
 mod frames;

@@ -398,6 +398,7 @@ impl ViewState {
         }
         let Some(last) = self.chat_mut().exchanges.last_mut() else { return };
         last.answer.clear();
+        last.token_ends.clear();
         last.outcome = Outcome::Running;
         last.attempt += 1;
         last.quotes = None;

@@ -12,7 +12,9 @@ use std::time::Duration;
 use eframe::egui;
 use egui::{CentralPanel, Frame, Key, Modifiers, Ui, ViewportBuilder};
 
-use super::files::{Dialog, FileEvent, Files, is_model, looks_like_model};
+use super::dashboard::run_files::{write_counters, write_trace};
+use super::dashboard::{self, DashboardState};
+use super::files::{Dialog, FileEvent, Files, is_model, looks_like_model, looks_like_trace};
 use super::frames::FrameTimes;
 use super::opened::PASTE_CHARS;
 use super::panels::chat::{ChatMemory, chat_ui, drop_target_ui};
@@ -22,7 +24,7 @@ use super::settings::ThemeChoice;
 use super::state::{ModelState, Page, ViewState};
 use super::{document_view, sample, theme};
 use crate::document::Document;
-use crate::engine::{EngineCommand, EngineHandle, LoadOptions, ModelSource};
+use crate::engine::{Detail, EngineCommand, EngineHandle, LoadOptions, ModelSource};
 
 /// Events taken per frame at most.
 const EVENTS_PER_FRAME: usize = 4096;
@@ -108,6 +110,8 @@ fn app_icon() -> egui::IconData {
 pub struct StrataApp {
     /// what is shown
     pub state: ViewState,
+    /// what the dock shows
+    pub dashboard: DashboardState,
     engine: Option<EngineHandle>,
     spawn: Option<Spawn>,
     files: Files,
@@ -117,7 +121,7 @@ pub struct StrataApp {
     start_documents: Vec<PathBuf>,
     frames: u64,
     theme: Option<ThemeChoice>,
-    layout: Option<(Page, u64, usize, usize, [bool; 3])>,
+    layout: Option<(Page, u64, usize, usize, [bool; 4])>,
     focus_question: bool,
     frame_times: FrameTimes,
 }
@@ -128,6 +132,7 @@ impl StrataApp {
         theme::install(ctx);
         StrataApp {
             state: ViewState::new(options.initial_model, options.load),
+            dashboard: DashboardState::default(),
             engine: None,
             spawn: Some(spawn),
             files: Files::new(ctx.clone()),
@@ -170,7 +175,7 @@ impl StrataApp {
         let Some(engine) = &self.engine else { return };
         for _ in 0..EVENTS_PER_FRAME {
             match engine.wait(Duration::ZERO) {
-                Ok(event) => self.state.apply(event),
+                Ok(event) => self.dashboard.take(event).into_iter().for_each(|event| self.state.apply(event)),
                 Err(false) => break,
                 Err(true) => {
                     self.engine = None;
@@ -179,6 +184,8 @@ impl StrataApp {
                 }
             }
         }
+        engine.observe(if self.dashboard.open { Detail::Parts } else { Detail::Events });
+        engine.watch_pages(self.dashboard.shows_map());
         if std::mem::take(&mut self.state.stop_due) {
             engine.stop();
         }
@@ -203,6 +210,7 @@ impl StrataApp {
                     self.state.page = Page::Chat;
                     self.state.notice(sentence, true);
                 }
+                FileEvent::Trace(run) => self.dashboard.show_run(*run),
                 FileEvent::Model(path) => self.state.load_model(ModelSource::Path(path)),
             }
             ctx.request_repaint();
@@ -233,6 +241,10 @@ impl StrataApp {
 
     fn take_drops(&mut self, ctx: &egui::Context) {
         let dropped: Vec<PathBuf> = ctx.input(|i| i.raw.dropped_files.iter().map(|f| f.path().to_owned()).collect());
+        let (traces, dropped): (Vec<PathBuf>, Vec<PathBuf>) = dropped.into_iter().partition(|p| looks_like_trace(p));
+        if !traces.is_empty() {
+            self.files.read_traces(traces);
+        }
         let (models, documents): (Vec<PathBuf>, Vec<PathBuf>) = dropped.into_iter().partition(|p| is_model(p));
         if let Some(model) = models.into_iter().next_back() {
             self.state.load_model(ModelSource::Path(model));
@@ -263,6 +275,9 @@ impl StrataApp {
         }
         if pressed(Key::Comma) {
             actions.push(Action::Show(if self.state.page == Page::Settings { Page::Chat } else { Page::Settings }));
+        }
+        if pressed(Key::D) {
+            actions.push(Action::ToggleDock);
         }
         if ctx.input_mut(|i| i.consume_key(Modifiers::NONE, Key::F1)) {
             actions.push(Action::Show(if self.state.page == Page::Help { Page::Chat } else { Page::Help }));
@@ -355,6 +370,23 @@ impl StrataApp {
             Action::ShowSpot(spot) => self.state.show_spot(spot),
             Action::CloseDocument => self.state.viewer = None,
             Action::TakePages(doc, pages) => self.state.take_pages(doc, pages),
+            Action::SaveTrace { with_text } => {
+                let (snapshot, run) = (self.dashboard.history.snapshot(), self.state.run_info(with_text));
+                self.files.save("strata-trace.json", move |path| write_trace(path, &snapshot, run));
+            }
+            Action::SaveCounters => {
+                let counters = *self.dashboard.history.counters();
+                self.files.save("strata-counters.jsonl", move |path| write_counters(path, &counters));
+            }
+            Action::OpenTrace => self.files.ask(Dialog::Trace),
+            Action::CopyBenchRow => match self.state.bench_table() {
+                Some(table) => ctx.copy_text(table),
+                None => self.state.notice("There is no finished answer to copy the speeds of yet.".to_owned(), false),
+            },
+            Action::ToggleDock => self.dashboard.toggle(),
+            Action::FillWithDock => self.dashboard.fills = !self.dashboard.fills,
+            Action::ShowMapped(spot) => self.dashboard.read(spot),
+            Action::ShowToken { exchange, token } => self.show_token(exchange, token),
             Action::OpenFolder(folder) => self.files.show_folder(folder),
             Action::Dismiss(index) => {
                 if index < self.state.notices.len() {
@@ -363,6 +395,14 @@ impl StrataApp {
             }
         }
         ctx.request_repaint();
+    }
+
+    /// Points the dashboard at the step that made a token.
+    fn show_token(&mut self, exchange: u64, token: usize) {
+        let exchange = self.state.chats.iter().flat_map(|chat| &chat.exchanges).find(|e| e.id == exchange);
+        if let Some(step) = exchange.and_then(|exchange| self.dashboard.step_of(exchange, token)) {
+            self.dashboard.show_step(step);
+        }
     }
 
     fn ask(&mut self, question: String) {
@@ -381,6 +421,7 @@ impl StrataApp {
         if self.spawn.is_some() {
             return; // the engine is not started yet: commands wait for it
         }
+        self.state.outbox.extend(self.dashboard.commands(&self.state));
         for command in std::mem::take(&mut self.state.outbox) {
             if !self.engine.as_ref().is_some_and(|engine| engine.send(command)) {
                 self.state.engine_gone();
@@ -402,14 +443,20 @@ impl StrataApp {
     }
 
     fn panels(&mut self, ui: &mut Ui) -> Vec<Action> {
+        self.memory.shows_parts = self.dashboard.open;
         let mut actions = status::status_ui(ui, &self.state);
         actions.extend(sidebar::sidebar_ui(ui, &mut self.state));
-        if self.state.page == Page::Chat {
+        // The page of a document stands in place of the dock.
+        if self.state.page == Page::Chat && self.state.viewer.is_some() {
             actions.extend(document_view::document_view_ui(ui, &mut self.state));
+        } else {
+            actions.extend(dashboard::dock_ui(ui, &self.state, &mut self.dashboard));
         }
         let page = theme::tokens(ui).page;
         let frame = Frame::NONE.fill(page);
+        let fills = self.dashboard.open && self.dashboard.fills;
         let middle = CentralPanel::default().frame(frame).show(ui, |ui| match self.state.page {
+            Page::Chat if fills => actions.extend(dashboard::contents_ui(ui, &self.state, &mut self.dashboard)),
             Page::Chat => {
                 actions.extend(documents::documents_ui(ui, &self.state));
                 actions.extend(opening::opening_ui(ui, &self.state));
@@ -427,11 +474,11 @@ impl StrataApp {
 
     /// What decides the heights of the panels. Where it changes, the frame is laid out twice, so that no panel is drawn
     /// at the height that it had before.
-    fn layout_key(&self) -> (Page, u64, usize, usize, [bool; 3]) {
+    fn layout_key(&self) -> (Page, u64, usize, usize, [bool; 4]) {
         let (state, chat) = (&self.state, self.state.chat());
         let failed = matches!(state.model, ModelState::Failed(_));
-        let strips = [failed, state.opening.is_some(), state.viewer.is_some()];
-        (state.page, chat.id, state.notices.len(), chat.documents.len(), strips)
+        let parts = [failed, state.opening.is_some(), state.viewer.is_some(), self.dashboard.open];
+        (state.page, chat.id, state.notices.len(), chat.documents.len(), parts)
     }
 
     fn drop_target(&self, ui: &Ui, rect: egui::Rect) {
@@ -448,6 +495,7 @@ impl eframe::App for StrataApp {
     fn ui(&mut self, ui: &mut Ui, frame: &mut eframe::Frame) {
         let ctx = ui.ctx().clone();
         self.frame_times.frame(self.state.running.is_some(), frame.info().cpu_usage);
+        self.dashboard.cost.frame(frame.info().cpu_usage);
         self.start(&ctx);
         self.apply_theme(&ctx);
         self.take_events(&ctx);

@@ -11,8 +11,8 @@ use strata::app::{StrataApp, WindowOptions};
 use strata::base::{MovedBytes, PageCounts, Tiers};
 use strata::engine::{
     AttentionKind, ChosenSummary, EngineCommand, EngineEvent, EngineHandle, EnginePort, IoSummary, KvDtype, KvSetup,
-    LibraryAction, LoadOptions, MassKept, ModelInfo, ModelSource, Sampling, SavedDocument, SavedState, SelectiveSpec, StopReason,
-    TurnId, TurnSummary,
+    LibraryAction, LoadOptions, MassKept, ModelInfo, ModelSource, Phases, Sampling, SavedDocument, SavedState, SelectiveSpec,
+    StopReason, TurnId, TurnSummary,
 };
 
 /// The window and the engine's end of its channels.
@@ -94,6 +94,7 @@ pub fn summary(context_used: usize, generated_tokens: usize, stop: StopReason) -
         context_used,
         dispatches_per_token: 60,
         encode_ms_per_token: 0.3,
+        phases: Phases::default(),
         stop,
     }
 }

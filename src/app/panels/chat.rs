@@ -14,6 +14,7 @@ use super::quotes::quotes_ui;
 use super::{Action, attention_words};
 use crate::app::chat::{Exchange, Outcome};
 use crate::app::check::mass_kept;
+use crate::app::dashboard::strip::strip_ui;
 use crate::app::icon::{self, Icon};
 use crate::app::state::{Phase, Running, Task, ViewState, stop_note};
 use crate::app::theme::{self, GRID};
@@ -37,6 +38,8 @@ pub struct ChatMemory {
     pub jump_to_end: bool,
     /// exchanges and blocks laid out in the last frame
     pub drawn: usize,
+    /// what answers were made of is shown below them
+    pub shows_parts: bool,
 }
 
 /// The middle of the window.
@@ -137,6 +140,9 @@ fn exchanges_ui(ui: &mut Ui, state: &ViewState, memory: &mut ChatMemory) -> Vec<
             actions.extend(exchange_ui(ui, exchange, running, [last, idle], memory));
             actions.extend(quotes_ui(ui, exchange.quotes.as_deref().unwrap_or_default(), &state.documents));
             if let Outcome::Done(summary) = &exchange.outcome {
+                if memory.shows_parts {
+                    actions.extend(strip_ui(ui, exchange, summary, None));
+                }
                 actions.extend(check_ui(ui, exchange, summary, running, idle));
             }
             ui.add_space(theme::SECTION + GRID);

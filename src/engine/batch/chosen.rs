@@ -248,8 +248,8 @@ impl DeviceModel {
         let size = n_rows as u64 * chooser.score_pages.scores_bytes(n_pages);
         pace.recorder.copy(&chooser.page_scores.buffer.slice(0, size), &chooser.page_readback.slice(0, size));
         let submitted = flush(gpu, pace)?;
-        let mut bounds: Vec<[f32; 2]> =
-            gpu.read_after(&submitted, &chooser.page_readback, |bytes| bytemuck::pod_collect_to_vec(&bytes[..size as usize]))?;
+        let mut bounds: Vec<[f32; 2]> = pace
+            .read_after(gpu, &submitted, &chooser.page_readback, |bytes| bytemuck::pod_collect_to_vec(&bytes[..size as usize]))?;
         let highest = bounds.split_off(n_rows * self.dims.n_kv_head * n_pages);
         Ok((bounds, highest.iter().map(|h| h[0]).collect()))
     }
@@ -292,7 +292,7 @@ impl DeviceModel {
         let submitted = flush(gpu, pace)?;
         let n_bytes = asked.n_bytes as usize;
         let values: Vec<f32> =
-            gpu.read_after(&submitted, &chooser.scores_readback, |bytes| bytemuck::pod_collect_to_vec(&bytes[..n_bytes]))?;
+            pace.read_after(gpu, &submitted, &chooser.scores_readback, |bytes| bytemuck::pod_collect_to_vec(&bytes[..n_bytes]))?;
         let mut rest = values.as_slice();
         for (pages, n_keys) in &asked.runs {
             for ((scoring, own), pages) in scores.iter_mut().zip(pages) {
