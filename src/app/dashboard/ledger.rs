@@ -23,14 +23,14 @@ const MAX_STEPS: usize = 512;
 const ROW: f32 = 22.0;
 /// Titles and shares of the width.
 const COLUMNS: [(&str, f32); 8] = [
-    ("step", 0.20),
+    ("step", 0.18),
     ("took", 0.13),
-    ("resident", 0.11),
-    ("fetched", 0.11),
-    ("recomp.", 0.10),
-    ("skipped", 0.11),
-    ("waited", 0.12),
-    ("regret", 0.12),
+    ("resident", 0.125),
+    ("fetched", 0.12),
+    ("recomp.", 0.125),
+    ("skipped", 0.12),
+    ("waited", 0.10),
+    ("regret", 0.10),
 ];
 
 /// What it remembers from frame to frame.
