@@ -6,7 +6,7 @@ use strata::base::Bytes;
 use strata::telemetry::history::{Column, ENGINE_LANE, Sum};
 use strata::telemetry::overlap::union_ns;
 use strata::telemetry::{
-    Attribution, Cause, Event, EventKind, Hub, KernelFamily, Link, NO_LAYER, Spent, StepKind, Track, WaitCause,
+    Attribution, Cause, Event, EventKind, Hub, KernelFamily, Link, NO_LAYER, Phase, Spent, StepKind, Track, WaitCause,
 };
 
 use strata::telemetry::History;
@@ -75,7 +75,8 @@ proptest! {
     fn account_of_any_window_is_its_length(batches in some_batches(), from in 0u64..450, n in 0u64..450) {
         let mut history = History::default();
         for (i, batch) in batches.into_iter().enumerate() {
-            let kinds = [GPU, STEP, wait(WaitCause::Disk), moved(1), EventKind::Encode];
+            let restore = EventKind::Phase(Phase::Restore);
+            let kinds = [GPU, STEP, wait(WaitCause::Disk), moved(1), EventKind::Encode, restore];
             let batch = batch.into_iter().map(|e| Event { kind: kinds[(e.begin_ns as usize + i) % kinds.len()], ..e });
             of(["engine", "disk"][i % 2], batch.collect(), &mut history);
         }

@@ -63,12 +63,12 @@ pub fn show(ui: &mut Ui, state: &mut DashboardState) -> Vec<Action> {
     detail_ui(ui, &shown, selected_step.is_none());
     ui.add_space(GUTTER);
     head_ui(ui);
+    ui.spacing_mut().item_spacing.y = 0.0;
     ScrollArea::vertical().id_salt("ledger").auto_shrink(false).stick_to_bottom(true).show_rows(
         ui,
         ROW,
         entries.len(),
         |ui, rows| {
-            ui.spacing_mut().item_spacing.y = 0.0;
             for entry in entries.get(rows).unwrap_or_default() {
                 if row_ui(ui, entry, *selected_step == Some(entry.step.begin_ns)).clicked() {
                     *selected_step = Some(entry.step.begin_ns);

@@ -21,7 +21,7 @@ use std::collections::HashMap;
 pub use series::{Column, Series, Sum};
 
 use super::counters::Counters;
-use super::event::{Event, EventKind};
+use super::event::{Event, EventKind, Phase};
 use super::hub::{LaneSnapshot, Snapshot};
 use super::track::Track;
 use crate::base::Bytes;
@@ -95,7 +95,7 @@ impl History {
         let mut by_track: HashMap<Track, Vec<Event>> = HashMap::new();
         for event in events {
             by_track.entry(Track::of(&event.kind)).or_default().push(*event);
-            let is_work = matches!(event.kind, EventKind::Step { .. } | EventKind::Phase(_));
+            let is_work = matches!(event.kind, EventKind::Step { .. } | EventKind::Phase(_)) && lane == ENGINE_LANE;
             let is_accounted = is_accounted(&event.kind, lane);
             if is_accounted {
                 self.accounted.add(event.begin_ns, event.end_ns());
@@ -217,6 +217,8 @@ fn is_accounted(kind: &EventKind, lane: &str) -> bool {
     match kind {
         EventKind::GpuPass { .. } | EventKind::Recompute { .. } => true,
         EventKind::Wait { .. } | EventKind::Encode | EventKind::Choose { .. } => lane == ENGINE_LANE,
+        // These say what they do; the other phases are made of steps.
+        EventKind::Phase(Phase::Tokenize | Phase::Restore) => lane == ENGINE_LANE,
         _ => false,
     }
 }

@@ -18,7 +18,7 @@ use crate::telemetry::{EventKind, History, Track};
 /// Height of the axis, points.
 pub const AXIS: f32 = 20.0;
 /// Heights that one run's part of a lane may have, points.
-const PART: std::ops::RangeInclusive<f32> = 13.0..=24.0;
+const PART: std::ops::RangeInclusive<f32> = 10.0..=24.0;
 /// Between two lanes, points.
 const GAP: f32 = 4.0;
 /// What is there is at least this high, points.
