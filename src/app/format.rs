@@ -149,6 +149,16 @@ pub fn millis(ms: f64) -> String {
     }
 }
 
+/// `0.42 ms`, `146 ms`, `2.14 s`, `32.0 s`: three digits, whatever it took
+pub fn took(ms: f64) -> String {
+    match ms / 1e3 {
+        s if s < 0.9995 => millis(ms),
+        s if s < 9.995 => format!("{s:.2} s"),
+        s if s < 99.95 => format!("{s:.1} s"),
+        s => seconds(s),
+    }
+}
+
 /// `21 Nov 2026, 14:05` in this machine's time zone; `N/A` for a time that no calendar has
 pub fn date(unix_seconds: i64) -> String {
     let zone = jiff::tz::TimeZone::system();
@@ -221,6 +231,8 @@ mod tests {
         let mib = |v: f64| mib_per_s(v * 1_048_576.0);
         assert_eq!([mib(0.0), mib(0.5), mib(71.23), mib(1966.4)], ["0 MiB/s", "0.50 MiB/s", "71.2 MiB/s", "1,966 MiB/s"]);
         assert_eq!([millis(0.417), millis(12.34), millis(2140.2)], ["0.42 ms", "12.3 ms", "2,140 ms"]);
+        assert_eq!([took(0.417), took(146.2), took(2140.2), took(31_993.0)], ["0.42 ms", "146 ms", "2.14 s", "32.0 s"]);
+        assert_eq!((took(f64::NAN), took(130_000.0)), ("N/A".into(), "2 min 10 s".into()));
         assert_eq!((mib_per_s(f64::NAN), millis(-1.0)), ("N/A".into(), "N/A".into()));
     }
 

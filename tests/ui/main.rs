@@ -9,5 +9,6 @@ mod dashboard;
 mod documents;
 mod fake;
 mod looks;
+mod recorded;
 mod settings;
 mod timeline;

@@ -6,7 +6,7 @@
 use egui::{Rect, Response, Role, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2};
 
 use super::DashboardState;
-use super::draw::{self, Part};
+use super::draw::{self, Entry, Part};
 use super::figures::{Figures, Known, LinkFigures, StepPages, Window};
 use crate::app::format;
 use crate::app::panels::tiers::{TierBar, tiers_rows_ui};
@@ -30,7 +30,7 @@ struct Row<'a> {
     color: egui::Color32,
     known: Known<f64>,
     columns: &'a [f32],
-    /// of the sparkline
+    /// of the sparkline, unless it is higher
     top: f32,
     figure: String,
     share: String,
@@ -89,9 +89,11 @@ fn links_ui(ui: &mut Ui, view: &ViewState, peaks: Option<LinkPeaks>, figures: &F
         };
         let figure = known.text(format::mib_per_s);
         let label = link_label(of_link, &figure, peak);
-        let top = peak.map_or(0.0, |peak| peak.bytes_per_s as f32 / 4.0);
         let color = draw::link_color(t, of_link.link);
-        row_ui(ui, &Row { name: link_name(of_link.link), color, known, columns: &of_link.columns, top, figure, share, label });
+        row_ui(
+            ui,
+            &Row { name: link_name(of_link.link), color, known, columns: &of_link.columns, top: 0.0, figure, share, label },
+        );
     }
     if peaks.is_none() {
         quiet(ui, "Shares follow once the links were measured.");
@@ -186,12 +188,10 @@ fn pages_ui(ui: &mut Ui, pages: Option<StepPages>) {
     let part = |(n, color, hatched, _): (u32, egui::Color32, bool, &str)| Part { amount: f64::from(n), color, hatched };
     draw::parts_bar(ui, &kinds.map(part), 10.0);
     ui.add_space(GRID);
-    ui.horizontal_wrapped(|ui| {
-        ui.spacing_mut().item_spacing = vec2(GUTTER, GRID);
-        for (n, color, hatched, name) in kinds {
-            draw::key(ui, color, hatched, &format!("{} {name}", format::count(n as usize)));
-        }
-    });
+    draw::keys(
+        ui,
+        &kinds.map(|(n, color, hatched, name)| Entry { color, hatched, text: format!("{} {name}", format::count(n as usize)) }),
+    );
 }
 
 fn utilisation_ui(ui: &mut Ui, view: &ViewState, figures: &Figures, cpu: Known<f64>) {
@@ -213,8 +213,8 @@ fn utilisation_ui(ui: &mut Ui, view: &ViewState, figures: &Figures, cpu: Known<f
             columns: &figures.gpu_columns,
             top: 1.0,
             label: format!("Device busy: {gpu}, {clock}"),
-            figure: gpu,
-            share: String::new(),
+            figure: String::new(),
+            share: gpu,
         },
     );
     let speed = match view.running.map(|r| r.phase) {

@@ -49,16 +49,18 @@ pub fn contents_ui(ui: &mut Ui, view: &ViewState, state: &mut DashboardState) ->
             Tab::Timeline => timeline::show(ui, state),
             Tab::Ledger => ledger::show(ui, state),
             Tab::KvMap => kv_map_ui(ui, view, state),
-            Tab::Activity => nothing(activity_ui(ui, view, state)),
-            Tab::Fidelity => nothing(fidelity_ui(ui, view, state)),
+            Tab::Activity => only_shows(ui, |ui| activity_ui(ui, view, state)),
+            Tab::Fidelity => only_shows(ui, |ui| fidelity_ui(ui, view, state)),
         });
     });
     state.cost.dock(began.elapsed());
     actions
 }
 
-/// Panels that only show.
-fn nothing((): ()) -> Vec<Action> {
+/// A panel of rows, no wider than an eye finds the end of.
+fn only_shows(ui: &mut Ui, panel: impl FnOnce(&mut Ui)) -> Vec<Action> {
+    ui.set_max_width(ui.available_width().min(theme::COLUMN_WIDTH));
+    panel(ui);
     Vec::new()
 }
 

@@ -2,7 +2,9 @@
 //!
 //! Measured is filled, estimated is a line, missing is hatched: told apart without colour.
 
-use egui::{Align2, Color32, CornerRadius, Mesh, Painter, Pos2, Rect, Sense, Shape, Stroke, StrokeKind, Ui, pos2, vec2};
+use egui::{
+    Align2, Color32, CornerRadius, Mesh, Painter, Pos2, Rect, Role, Sense, Shape, Stroke, StrokeKind, Ui, WidgetInfo, pos2, vec2,
+};
 
 use super::figures::Known;
 use crate::app::theme::{self, GRID, GUTTER, Tokens};
@@ -32,7 +34,8 @@ pub fn tier_color(t: &Tokens, tier: Tier) -> Color32 {
 /// A group of rows begins: its name, and a quiet word at the right.
 pub fn heading(ui: &mut Ui, name: &str, note: &str) {
     let t = theme::tokens(ui);
-    ui.add_space(GUTTER);
+    let is_first = ui.cursor().top() <= ui.min_rect().top() + 1.0;
+    ui.add_space(if is_first { 0.0 } else { GUTTER });
     ui.horizontal(|ui| {
         ui.set_height(20.0);
         ui.label(egui::RichText::new(name).font(theme::small()).color(t.strong));
@@ -124,19 +127,52 @@ pub fn parts_bar(ui: &mut Ui, parts: &[Part], height: f32) -> (Rect, Vec<Rect>) 
     (rect, places)
 }
 
-/// A square of a legend, and what it means.
-pub fn key(ui: &mut Ui, color: Color32, hatched: bool, text: &str) {
+/// An entry of a legend.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// of its square
+    pub color: Color32,
+    /// hatched rather than filled
+    pub hatched: bool,
+    /// what it means
+    pub text: String,
+}
+
+/// A legend, in as many lines as it takes.
+pub fn keys(ui: &mut Ui, entries: &[Entry]) {
+    const SQUARE: f32 = 10.0;
+    const LINE: f32 = 18.0;
     let t = theme::tokens(ui);
-    ui.horizontal(|ui| {
-        ui.spacing_mut().item_spacing.x = 1.5 * GRID;
-        let (rect, _) = ui.allocate_exact_size(vec2(10.0, 16.0), Sense::hover());
-        let square = Rect::from_center_size(rect.center(), vec2(10.0, 10.0));
-        if hatched {
-            ui.painter().rect_stroke(square, 0.0, Stroke::new(1.0, color), StrokeKind::Inside);
-            hatch(ui.painter(), square, color);
-        } else {
-            ui.painter().rect_filled(square, CornerRadius::same(2), color);
+    let width = ui.available_width();
+    let mut places = Vec::with_capacity(entries.len());
+    let (mut x, mut y) = (0.0, 0.0);
+    for entry in entries {
+        let galley = ui.painter().layout_no_wrap(entry.text.clone(), theme::small(), t.text);
+        let room = SQUARE + 1.5 * GRID + galley.size().x;
+        if x > 0.0 && x + room > width {
+            (x, y) = (0.0, y + LINE);
         }
-        ui.label(egui::RichText::new(text).font(theme::small()).color(t.text));
-    });
+        places.push((vec2(x, y), galley));
+        x += room + GUTTER;
+    }
+    let (rect, response) = ui.allocate_exact_size(vec2(width, y + LINE), Sense::hover());
+    let label = entries.iter().map(|entry| entry.text.as_str()).collect::<Vec<_>>().join(", ");
+    response.widget_info(|| WidgetInfo::labeled(Role::Label, true, &label));
+    for ((at, galley), entry) in places.into_iter().zip(entries) {
+        let at = rect.min + at;
+        let square = Rect::from_min_size(at + vec2(0.0, (LINE - SQUARE) / 2.0), vec2(SQUARE, SQUARE));
+        swatch(ui.painter(), square, entry.color, entry.hatched);
+        let text = at + vec2(SQUARE + 1.5 * GRID, (LINE - galley.size().y) / 2.0);
+        ui.painter().galley(text, galley, t.text);
+    }
+}
+
+/// A colour, filled or hatched.
+pub fn swatch(painter: &Painter, rect: Rect, color: Color32, hatched: bool) {
+    if hatched {
+        painter.rect_stroke(rect, 0.0, Stroke::new(1.0, color), StrokeKind::Inside);
+        hatch(painter, rect, color);
+    } else {
+        painter.rect_filled(rect, CornerRadius::same(2), color);
+    }
 }

@@ -74,7 +74,7 @@ pub fn fidelity_ui(ui: &mut Ui, view: &ViewState, state: &mut DashboardState) {
         draw::heading(ui, "Attention mass kept", &note);
         ui.add_space(2.0 * GRID);
         lane_ui(ui, state, &samples, promised);
-        ui.add_space(GRID);
+        ui.add_space(GUTTER);
         caption(
             ui,
             "A dot is the mean over layers, its stem reaches to the layer that kept least, a ring is the most that as many \

@@ -30,7 +30,7 @@ const GUTTER_LEFT: f32 = 30.0;
 /// Room for the pages of the document, points.
 const AXIS: f32 = 22.0;
 /// Least and greatest height of a row, points.
-const ROWS: [f32; 2] = [6.0, 22.0];
+const ROWS: [f32; 2] = [6.0, 40.0];
 /// Between two numbers of an axis, points.
 const LABELS: f32 = 44.0;
 /// Fewest pages that fill the map.

@@ -39,11 +39,14 @@ impl Frame {
         n_layer.div_ceil(self.row_layers.max(1))
     }
 
-    /// Pages that touch column `x`: the first, and one past the last.
+    /// Pages of column `x`: the first, and one past the last. Where a page has several columns, each is of one page.
     fn pages_at(&self, x: usize, n_pages: usize) -> (usize, usize) {
-        let page = |x: usize| self.pages[0] + (self.pages[1] - self.pages[0]) * x as f64 / self.width.max(1) as f64;
-        let first = page(x).floor().max(0.0) as usize;
-        let end = (page(x + 1).ceil().max(0.0) as usize).max(first + 1);
+        let per_column = (self.pages[1] - self.pages[0]) / self.width.max(1) as f64;
+        let page = |x: f64| (self.pages[0] + per_column * x).max(0.0);
+        let (first, end) = match per_column > 1.0 {
+            true => (page(x as f64).floor() as usize, page(x as f64 + 1.0).ceil() as usize),
+            false => (page(x as f64 + 0.5) as usize, page(x as f64 + 0.5) as usize + 1),
+        };
         (first.min(n_pages), end.min(n_pages))
     }
 }
@@ -141,8 +144,8 @@ mod tests {
     fn single_page_among_thousands_is_seen() {
         let alone = |_: usize, page: usize| Some(if page == 4321 { Tier::Vram } else { Tier::Disk });
         let image = paint(&census(1, 8192, alone), &frame(8192, 64), PALETTE);
-        let n = (0..64).filter(|x| column(&image, *x, 0).contains(&PALETTE[1])).count();
-        assert_eq!(n, 1);
+        let seen: Vec<usize> = (0..64).filter(|x| column(&image, *x, 0).contains(&PALETTE[1])).collect();
+        assert_eq!(seen, [4321 * 64 / 8192]);
     }
 
     #[test]

@@ -41,7 +41,7 @@ fn document_words(view: &ViewState, map: &PageMap, page: usize) -> Option<String
 
 fn copies_words(map: &PageMap, layers: Range<usize>, page: usize) -> String {
     let has = |tier: Tier| layers.clone().filter(|layer| map.census.at(*layer, page).has(tier)).count();
-    let tiers = [(Tier::Vram, "VRAM"), (Tier::Ram, "RAM"), (Tier::Disk, "the disk")];
+    let tiers = [(Tier::Vram, "in VRAM"), (Tier::Ram, "in RAM"), (Tier::Disk, "on the disk")];
     let there = tiers.into_iter().filter_map(|(tier, name)| match (has(tier), layers.len()) {
         (0, _) => None,
         (n, all) if n == all => Some(name.to_owned()),
@@ -49,7 +49,7 @@ fn copies_words(map: &PageMap, layers: Range<usize>, page: usize) -> String {
     });
     match there.collect::<Vec<_>>() {
         none if none.is_empty() => "nowhere: to be computed again".to_owned(),
-        there => format!("in {}", there.join(", ")),
+        there => there.join(", "),
     }
 }
 
@@ -101,10 +101,10 @@ mod tests {
     #[test]
     fn page_that_everything_reads_says_so_and_what_was_not_sampled() {
         let expected =
-            "Tokens 64–127, layer 0 · 32.0 KiB, f16 · in VRAM, the disk · read in every step · attention N/A: not sampled";
+            "Tokens 64–127, layer 0 · 32.0 KiB, f16 · in VRAM, on the disk · read in every step · attention N/A: not sampled";
         assert_eq!(words(&map(), 0..1), expected);
         let both = words(&map(), 0..2);
-        assert!(both.contains("layers 0–1 · 64.0 KiB") && both.contains("VRAM (1 of 2 layers), the disk"), "{both}");
+        assert!(both.contains("layers 0–1 · 64.0 KiB") && both.contains("in VRAM (1 of 2 layers), on the disk"), "{both}");
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use egui::text::{LayoutJob, TextFormat};
+use egui::text::{CCursor, LayoutJob, TextFormat};
 use egui::{ScrollArea, Ui};
 
 use crate::app::chat::{Chat, Doc, DocId};
@@ -75,11 +75,26 @@ pub fn reader_ui(ui: &mut Ui, reader: &Reader, documents: &[Doc]) -> bool {
     });
     ui.add_space(GRID);
     let span = doc.pages.get(page).map_or(0..doc.text.len(), |p| p.first_byte..p.end_byte);
+    ui.set_max_width(ui.available_width().min(theme::COLUMN_WIDTH));
     ScrollArea::vertical().id_salt(("reader", doc.id, page)).auto_shrink(false).show(ui, |ui| {
-        let job = marked_text(&doc.text, span, &reader.marked, ui.available_width(), t);
-        ui.add(egui::Label::new(job).wrap());
+        let job = marked_text(&doc.text, span.clone(), &reader.marked, ui.available_width(), t);
+        let galley = ui.painter().layout_job(job);
+        let before = doc.text.get(span.start..reader.marked.start).map_or(0, |text| text.chars().count());
+        let mark = galley.pos_from_cursor(CCursor::new(before));
+        let response = ui.add(egui::Label::new(galley));
+        show_once(ui, reader, mark.translate(response.rect.min.to_vec2()));
     });
     closed
+}
+
+/// Brings the mark into view, when it is another one than before.
+fn show_once(ui: &Ui, reader: &Reader, mark: egui::Rect) {
+    let id = ui.scope_id().with("shown mark");
+    let shown = ui.data(|data| data.get_temp::<usize>(id));
+    if shown != Some(reader.marked.start) {
+        ui.data_mut(|data| data.insert_temp(id, reader.marked.start));
+        ui.scroll_to_rect(mark, Some(egui::Align::Center));
+    }
 }
 
 /// Text of `span`, with the part that is `marked` on another ground.

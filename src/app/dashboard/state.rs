@@ -162,16 +162,16 @@ impl DashboardState {
     pub fn step_of(&self, exchange: &Exchange, token: usize) -> Option<u64> {
         let Outcome::Done(summary) = &exchange.outcome else { return None };
         let (began, ended) = (summary.phases.began_ns, summary.phases.ended_ns);
-        // A token is made by the step that reads the one before it.
+        // A step is named by what it reads, and makes the token after that.
         let position = u32::try_from(summary.prompt_tokens + token).ok()?.checked_sub(1)?;
         let mut steps = self.history.of(Track::Step).flat_map(|series| series.within(began, ended));
-        let reads = |kind: &EventKind| match *kind {
+        let makes = |kind: &EventKind| match *kind {
             EventKind::Step { first_token, n_tokens, .. } => {
                 (first_token..first_token.saturating_add(n_tokens)).contains(&position)
             }
             _ => false,
         };
-        steps.find(|step| reads(&step.kind)).map(|step| step.begin_ns)
+        steps.find(|step| makes(&step.kind)).map(|step| step.begin_ns)
     }
 
     /// What the activity panel says, worked out once for what is known.

@@ -8,11 +8,11 @@
 use egui::text::{LayoutJob, TextFormat};
 use egui::{Color32, EventFilter, Key, Role, Sense, Ui, WidgetInfo, vec2};
 
-use super::draw::{self, Part};
+use super::draw::{self, Entry, Part};
 use crate::app::chat::Exchange;
 use crate::app::format;
 use crate::app::panels::Action;
-use crate::app::theme::{self, GRID, GUTTER, Tokens};
+use crate::app::theme::{self, GRID, Tokens};
 use crate::engine::{Phases, TurnSummary};
 
 /// Height of the bar, points.
@@ -72,19 +72,17 @@ pub fn strip_ui(ui: &mut Ui, exchange: &Exchange, summary: &TurnSummary, ingest_
     let total: f64 = spans.iter().map(|span| span.ms).sum();
     for (span, place) in spans.iter().zip(places) {
         let response = ui.interact(place.expand2(vec2(0.0, 4.0)), ui.scope_id().with((exchange.id, span.name)), Sense::hover());
-        let label = format!("{}: {}, {:.0} % of the answer", span.name, format::millis(span.ms), span.ms / total * 100.0);
+        let label = format!("{}: {}, {:.0} % of the answer", span.name, format::took(span.ms), span.ms / total * 100.0);
         response.widget_info(|| WidgetInfo::labeled(Role::Label, true, &label));
         response.on_hover_text(label);
     }
     debug_assert!(rect.is_positive());
     ui.add_space(GRID);
-    ui.horizontal_wrapped(|ui| {
-        ui.spacing_mut().item_spacing = vec2(GUTTER, 0.0);
-        for span in &spans {
-            let (color, hatched) = style(t, span.name);
-            draw::key(ui, color, hatched, &format!("{} {}", span.name, format::millis(span.ms)));
-        }
-    });
+    let entry = |span: &Span| {
+        let (color, hatched) = style(t, span.name);
+        Entry { color, hatched, text: format!("{} {}", span.name, format::took(span.ms)) }
+    };
+    draw::keys(ui, &spans.iter().map(entry).collect::<Vec<_>>());
     tokens_ui(ui, exchange)
 }
 
