@@ -1,5 +1,3 @@
-use std::borrow::Cow;
-
 use proptest::collection::vec;
 use proptest::prelude::*;
 use strata::base::Bytes;
@@ -24,7 +22,7 @@ fn wait(cause: WaitCause) -> EventKind {
 
 fn of(lane: &'static str, mut events: Vec<Event>, history: &mut History) {
     events.sort_by_key(|e| e.begin_ns);
-    history.add_events(&Cow::Borrowed(lane), &events);
+    history.add_events(lane, &events);
 }
 
 /// Some moves in some batches: within one in order, between them as it comes.

@@ -1,7 +1,5 @@
 //! The timeline and the ledger, by accessible label, over events as an engine records them.
 
-use std::borrow::Cow;
-
 use egui::{Key, Modifiers, Pos2, Rect};
 use egui_kittest::kittest::{NodeT, Queryable};
 use strata::app::dashboard::Tab;
@@ -44,7 +42,7 @@ pub fn record(history: &mut History, n: u64) {
     }
     for (lane, mut events) in [(ENGINE_LANE, engine), ("gpu", device), ("transfer", moves)] {
         events.sort_by_key(|e| e.begin_ns);
-        history.add_events(&Cow::Borrowed(lane), &events);
+        history.add_events(lane, &events);
     }
 }
 
@@ -138,7 +136,7 @@ fn timeline_follows_what_is_new_until_it_is_paused() {
     let end = |rig: &mut Rig| timeline(rig).timeline.shown_ns().unwrap().1;
     let more = |rig: &mut Rig, at: u64| {
         let event = Event { begin_ns: at, duration_ns: MS, kind: EventKind::Encode };
-        timeline(rig).history.add_events(&Cow::Borrowed(ENGINE_LANE), &[event]);
+        timeline(rig).history.add_events(ENGINE_LANE, &[event]);
         rig.harness.run();
     };
     more(&mut rig, 3_000 * MS);

@@ -116,7 +116,7 @@ impl DashboardState {
         match event {
             EngineEvent::Telemetry(snapshot) => {
                 for event in self.ingested.drain(..) {
-                    self.history.add_events(&INGEST_LANE.into(), &[event]);
+                    self.history.add_events(INGEST_LANE, &[event]);
                 }
                 self.history.add(&snapshot);
             }
