@@ -14,6 +14,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use super::dashboard::run_files::read_trace;
 use super::dashboard::runs::OpenRun;
 use crate::document::Document;
+use crate::telemetry::{Event, EventKind, Phase, now};
 
 /// Answers waiting at most.
 const QUEUE: usize = 64;
@@ -38,6 +39,8 @@ pub enum FileEvent {
     Refused(String),
     /// a model was chosen
     Model(PathBuf),
+    /// it took this to read the document before
+    Ingested(Event),
     /// a saved trace was read
     Trace(Box<OpenRun>),
 }
@@ -174,12 +177,14 @@ impl Files {
 
 fn read_all(paths: &[PathBuf], sender: &Sender<FileEvent>, ctx: &egui::Context) {
     for path in paths {
+        let began_ns = now();
         let answer = match Document::open(path) {
             Ok(document) => FileEvent::Document(document),
             Err(error) => FileEvent::Refused(error.to_string()),
         };
+        let took = Event::span(EventKind::Phase(Phase::Ingest), began_ns, now());
         // An error means that the window is gone: nobody to tell.
-        if sender.send(answer).is_err() {
+        if sender.send(answer).is_err() || sender.send(FileEvent::Ingested(took)).is_err() {
             return;
         }
         ctx.request_repaint();

@@ -204,6 +204,7 @@ impl StrataApp {
                     self.state.page = Page::Chat;
                     self.state.notice(sentence, true);
                 }
+                FileEvent::Ingested(event) => self.dashboard.ingested.push(event),
                 FileEvent::Trace(run) => self.dashboard.show_run(*run),
                 FileEvent::Model(path) => self.state.load_model(ModelSource::Path(path)),
             }
