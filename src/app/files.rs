@@ -17,6 +17,7 @@ use super::dashboard::run_files::read_trace;
 use super::dashboard::runs::OpenRun;
 use super::opened::Opening;
 use crate::document::{Document, DocumentError, Reader, Watch, documents_in};
+use crate::telemetry::{Event, EventKind, Phase, now};
 
 /// Answers waiting at most.
 const QUEUE: usize = 64;
@@ -50,6 +51,8 @@ pub enum FileEvent {
     Refused(String),
     /// a model was chosen
     Model(PathBuf),
+    /// it took this to read the document before
+    Ingested(Event),
     /// a saved trace was read
     Trace(Box<OpenRun>),
 }
@@ -216,13 +219,15 @@ fn read_all(reader: &Reader, paths: Vec<PathBuf>, answers: &Answers) {
         if watch.is_cancelled() || !answers.send(FileEvent::Opening(Some(opening))) {
             break;
         }
+        let began_ns = now();
         let answer = match reader.open(path, &watch) {
             Ok(document) => FileEvent::Document(document),
             // Whoever stopped it knows.
             Err(DocumentError::Cancelled { .. }) => break,
             Err(error) => FileEvent::Refused(error.to_string()),
         };
-        if !answers.send(answer) {
+        let took = Event::span(EventKind::Phase(Phase::Ingest), began_ns, now());
+        if !answers.send(answer) || !answers.send(FileEvent::Ingested(took)) {
             return;
         }
     }

@@ -134,7 +134,7 @@ pub fn mib_per_s(bytes_per_s: f64) -> String {
         v if !v.is_finite() || v < 0.0 => "N/A".to_owned(),
         v if v >= 99.95 => format!("{} MiB/s", count(v.round() as usize)),
         v if v >= 9.995 => format!("{v:.1} MiB/s"),
-        v if v == 0.0 => "0 MiB/s".to_owned(),
+        0.0 => "0 MiB/s".to_owned(),
         v => format!("{v:.2} MiB/s"),
     }
 }

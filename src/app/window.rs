@@ -4,6 +4,8 @@
 //! answer streams, frames come at [`FRAME_INTERVAL`] at most, and at [`SOFTWARE_FRAME_INTERVAL`] where the window and the
 //! model share the processor.
 
+mod incoming;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,16 +16,14 @@ use egui::{CentralPanel, Frame, Key, Modifiers, Ui, ViewportBuilder};
 
 use super::dashboard::run_files::{write_counters, write_trace};
 use super::dashboard::{self, DashboardState};
-use super::files::{Dialog, FileEvent, Files, is_model, looks_like_model, looks_like_trace};
+use super::files::{Dialog, Files};
 use super::frames::FrameTimes;
-use super::opened::PASTE_CHARS;
-use super::panels::chat::{ChatMemory, chat_ui, drop_target_ui};
+use super::panels::chat::{ChatMemory, chat_ui};
 use super::panels::composer::{Composition, composer_id, composer_ui};
 use super::panels::{Action, documents, help, library, notices, opening, settings, sidebar, status};
 use super::settings::ThemeChoice;
 use super::state::{ModelState, Page, ViewState};
 use super::{document_view, sample, theme};
-use crate::document::Document;
 use crate::engine::{Detail, EngineCommand, EngineHandle, LoadOptions, ModelSource};
 
 /// Events taken per frame at most.
@@ -34,8 +34,6 @@ const FRAME_INTERVAL: Duration = Duration::from_millis(30);
 const SOFTWARE_FRAME_INTERVAL: Duration = Duration::from_millis(120);
 /// Between two looks at the engine while it has something to do, should a wake be lost or the engine be gone.
 const HEARTBEAT: Duration = Duration::from_secs(1);
-/// Between two looks at how far a file is opened.
-const OPENING_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Called by the engine after every event, from its own thread.
 pub type Wake = Box<dyn Fn() + Send>;
@@ -194,63 +192,6 @@ impl StrataApp {
         self.frame_millis.store(millis(interval), Ordering::Relaxed);
         if self.state.running.is_some() || matches!(self.state.model, ModelState::Loading { .. }) {
             ctx.request_repaint_after(HEARTBEAT);
-        }
-    }
-
-    fn take_files(&mut self, ctx: &egui::Context) {
-        while let Some(event) = self.files.poll() {
-            match event {
-                FileEvent::Opening(opening) => self.state.opening = opening,
-                FileEvent::Quotes { exchange, quotes } => self.state.quotes_found(exchange, quotes),
-                FileEvent::Document(document) => {
-                    self.state.add_document(document, false);
-                    self.focus_question = true;
-                }
-                FileEvent::Refused(sentence) => {
-                    self.state.page = Page::Chat;
-                    self.state.notice(sentence, true);
-                }
-                FileEvent::Trace(run) => self.dashboard.show_run(*run),
-                FileEvent::Model(path) => self.state.load_model(ModelSource::Path(path)),
-            }
-            ctx.request_repaint();
-        }
-        if self.state.opening.is_some() {
-            ctx.request_repaint_after(OPENING_INTERVAL);
-        }
-        for search in std::mem::take(&mut self.state.searches) {
-            self.files.search(search);
-        }
-    }
-
-    /// A long text that is pasted is a document, not a question.
-    fn take_pastes(&mut self, ctx: &egui::Context) {
-        let is_long = |event: &egui::Event| matches!(event, egui::Event::Paste(text) if text.chars().nth(PASTE_CHARS).is_some());
-        let pasted: Vec<egui::Event> = ctx.input_mut(|i| i.events.extract_if(.., |event| is_long(event)).collect());
-        for event in pasted {
-            let egui::Event::Paste(text) = event else { continue };
-            let n_pasted = self.state.documents.iter().filter(|d| d.name.starts_with("Pasted text")).count();
-            match Document::from_bytes(&format!("Pasted text {}", n_pasted + 1), text.as_bytes()) {
-                Ok(document) => {
-                    self.state.add_document(document, false);
-                }
-                Err(error) => self.state.notice(error.to_string(), true),
-            }
-        }
-    }
-
-    fn take_drops(&mut self, ctx: &egui::Context) {
-        let dropped: Vec<PathBuf> = ctx.input(|i| i.raw.dropped_files.iter().map(|f| f.path().to_owned()).collect());
-        let (traces, dropped): (Vec<PathBuf>, Vec<PathBuf>) = dropped.into_iter().partition(|p| looks_like_trace(p));
-        if !traces.is_empty() {
-            self.files.read_traces(traces);
-        }
-        let (models, documents): (Vec<PathBuf>, Vec<PathBuf>) = dropped.into_iter().partition(|p| is_model(p));
-        if let Some(model) = models.into_iter().next_back() {
-            self.state.load_model(ModelSource::Path(model));
-        }
-        if !documents.is_empty() {
-            self.files.read(documents);
         }
     }
 
@@ -479,15 +420,6 @@ impl StrataApp {
         let failed = matches!(state.model, ModelState::Failed(_));
         let parts = [failed, state.opening.is_some(), state.viewer.is_some(), self.dashboard.open];
         (state.page, chat.id, state.notices.len(), chat.documents.len(), parts)
-    }
-
-    fn drop_target(&self, ui: &Ui, rect: egui::Rect) {
-        let hovered = ui.input(|i| i.raw.hovered_files.clone());
-        if hovered.is_empty() {
-            return;
-        }
-        let model = hovered.iter().all(|f| f.path.as_deref().is_some_and(looks_like_model));
-        drop_target_ui(ui, rect, if model { "Open this model" } else { "Add to this chat" });
     }
 }
 

@@ -10,7 +10,7 @@
 //!
 //! Units: nanoseconds of [`super::now`]. Cost: that of sorting the events of the window; keep what was computed.
 
-use super::event::{Event, EventKind, KernelFamily, WaitCause};
+use super::event::{Event, EventKind, KernelFamily, Phase, WaitCause};
 use super::history::{ENGINE_LANE, History};
 
 /// What a moment was spent on.
@@ -26,6 +26,8 @@ pub enum Spent {
     Choose,
     /// the CPU recorded commands
     Encode,
+    /// text became tokens, or a saved document was opened
+    Phase(Phase),
     /// a step or a phase went on, and no event says what it did
     Unattributed,
     /// nothing went on
@@ -89,6 +91,7 @@ enum Claim {
     Wait(WaitCause),
     Choose,
     Encode,
+    Phase(Phase),
     /// of a thread that brings pages
     WaitBelow(WaitCause),
     Work,
@@ -100,7 +103,8 @@ const GPU: usize = 1;
 const WAIT: usize = GPU + N_GPU;
 const CHOOSE: usize = WAIT + N_WAIT;
 const ENCODE: usize = CHOOSE + 1;
-const WAIT_BELOW: usize = ENCODE + 1;
+const PHASE: usize = ENCODE + 1;
+const WAIT_BELOW: usize = PHASE + Phase::ALL.len();
 const WORK: usize = WAIT_BELOW + N_WAIT;
 const N_CLAIM: usize = WORK + 1;
 
@@ -113,7 +117,8 @@ impl Claim {
             EventKind::Wait { cause } => Some(Claim::WaitBelow(cause)),
             EventKind::Encode if is_engine => Some(Claim::Encode),
             EventKind::Choose { .. } if is_engine => Some(Claim::Choose),
-            EventKind::Step { .. } | EventKind::Phase(_) => Some(Claim::Work),
+            EventKind::Phase(phase @ (Phase::Tokenize | Phase::Restore)) if is_engine => Some(Claim::Phase(phase)),
+            EventKind::Step { .. } | EventKind::Phase(_) if is_engine => Some(Claim::Work),
             _ => None,
         }
     }
@@ -124,6 +129,7 @@ impl Claim {
             Claim::Gpu(family) => GPU + family as usize,
             Claim::Wait(cause) => WAIT + cause as usize,
             Claim::Encode => ENCODE,
+            Claim::Phase(phase) => PHASE + phase as usize,
             Claim::Choose => CHOOSE,
             Claim::WaitBelow(cause) => WAIT_BELOW + cause as usize,
             Claim::Work => WORK,
@@ -165,8 +171,9 @@ impl Sweep {
         let gpu = KernelFamily::ALL.iter().map(|family| (Spent::Compute(*family), GPU + *family as usize));
         let waits = WaitCause::ALL.iter().map(|cause| (Spent::Wait(*cause), WAIT + *cause as usize));
         let cpu = [(Spent::Recompute, 0), (Spent::Choose, CHOOSE), (Spent::Encode, ENCODE)];
+        let phases = Phase::ALL.iter().map(|phase| (Spent::Phase(*phase), PHASE + *phase as usize));
         let rest = [(Spent::Unattributed, WORK), (Spent::Idle, N_CLAIM)];
-        let all = gpu.chain(waits).chain(cpu).chain(rest).map(|(spent, i)| (spent, self.spent_ns[i]));
+        let all = gpu.chain(waits).chain(cpu).chain(phases).chain(rest).map(|(spent, i)| (spent, self.spent_ns[i]));
         let mut parts: Vec<(Spent, u64)> = all.filter(|(_, ns)| *ns > 0).collect();
         parts.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
         parts

@@ -1,12 +1,10 @@
-use std::borrow::Cow;
-
 use proptest::collection::vec;
 use proptest::prelude::*;
 use strata::base::Bytes;
 use strata::telemetry::history::{Column, ENGINE_LANE, Sum};
 use strata::telemetry::overlap::union_ns;
 use strata::telemetry::{
-    Attribution, Cause, Event, EventKind, Hub, KernelFamily, Link, NO_LAYER, Spent, StepKind, Track, WaitCause,
+    Attribution, Cause, Event, EventKind, Hub, KernelFamily, Link, NO_LAYER, Phase, Spent, StepKind, Track, WaitCause,
 };
 
 use strata::telemetry::History;
@@ -24,7 +22,7 @@ fn wait(cause: WaitCause) -> EventKind {
 
 fn of(lane: &'static str, mut events: Vec<Event>, history: &mut History) {
     events.sort_by_key(|e| e.begin_ns);
-    history.add_events(&Cow::Borrowed(lane), &events);
+    history.add_events(lane, &events);
 }
 
 /// Some moves in some batches: within one in order, between them as it comes.
@@ -75,7 +73,8 @@ proptest! {
     fn account_of_any_window_is_its_length(batches in some_batches(), from in 0u64..450, n in 0u64..450) {
         let mut history = History::default();
         for (i, batch) in batches.into_iter().enumerate() {
-            let kinds = [GPU, STEP, wait(WaitCause::Disk), moved(1), EventKind::Encode];
+            let restore = EventKind::Phase(Phase::Restore);
+            let kinds = [GPU, STEP, wait(WaitCause::Disk), moved(1), EventKind::Encode, restore];
             let batch = batch.into_iter().map(|e| Event { kind: kinds[(e.begin_ns as usize + i) % kinds.len()], ..e });
             of(["engine", "disk"][i % 2], batch.collect(), &mut history);
         }

@@ -1,14 +1,14 @@
 //! The timeline and the ledger, by accessible label, over events as an engine records them.
 
-use std::borrow::Cow;
-
 use egui::{Key, Modifiers, Pos2, Rect};
 use egui_kittest::kittest::{NodeT, Queryable};
 use strata::app::dashboard::Tab;
+use strata::app::dashboard::run_files::write_trace;
 use strata::app::settings::ThemeChoice;
+use strata::telemetry::chrome::RunInfo;
 use strata::telemetry::{Cause, ENGINE_LANE, Event, EventKind, History, KernelFamily, Link, Phase, StepKind, WaitCause};
 
-use crate::fake::{Rig, Setup};
+use crate::fake::{Dropped, Rig, Setup};
 
 const MS: u64 = 1_000_000;
 /// A step of the run below.
@@ -37,12 +37,12 @@ pub fn record(history: &mut History, n: u64) {
             moves.push(span(kind, at + 8 * MS, 9 * MS));
         }
         let pages = EventKind::Pages { resident: 30, fetched: 16, recomputed: 0, skipped: 50 };
-        engine.push(span(pages, at + STEP - 1, 0));
+        engine.push(span(pages, at + STEP, 0));
         at += STEP;
     }
     for (lane, mut events) in [(ENGINE_LANE, engine), ("gpu", device), ("transfer", moves)] {
         events.sort_by_key(|e| e.begin_ns);
-        history.add_events(&Cow::Borrowed(lane), &events);
+        history.add_events(lane, &events);
     }
 }
 
@@ -88,6 +88,13 @@ fn press(rig: &mut Rig, modifiers: Modifiers, key: Key) {
     rig.harness.run();
 }
 
+/// All of what a text says of which `part` is known.
+fn said(rig: &Rig, part: &str) -> String {
+    let node = rig.harness.get_by_label_contains(part);
+    let node = node.accesskit_node();
+    node.label().or(node.value()).unwrap()
+}
+
 fn focus(rig: &mut Rig) {
     rig.harness.get_by_label_contains("Timeline. Arrows move").focus();
     rig.harness.run();
@@ -129,7 +136,7 @@ fn timeline_follows_what_is_new_until_it_is_paused() {
     let end = |rig: &mut Rig| timeline(rig).timeline.shown_ns().unwrap().1;
     let more = |rig: &mut Rig, at: u64| {
         let event = Event { begin_ns: at, duration_ns: MS, kind: EventKind::Encode };
-        timeline(rig).history.add_events(&Cow::Borrowed(ENGINE_LANE), &[event]);
+        timeline(rig).history.add_events(ENGINE_LANE, &[event]);
         rig.harness.run();
     };
     more(&mut rig, 3_000 * MS);
@@ -153,9 +160,9 @@ fn timeline_follows_what_is_new_until_it_is_paused() {
 fn timeline_says_what_lies_under_the_pointer_and_in_each_lane() {
     let mut rig = open(Setup::default(), Tab::Timeline);
     click(&mut rig, "Show everything");
-    let label = |part: &str| rig.harness.get_by_label_contains(part).accesskit_node().label().unwrap();
+    let label = |part: &str| said(&rig, part);
     assert!(label("NVMe read:").starts_with("NVMe read: 50.0 MiB in 50 moves, busy 450 ms"), "{}", label("NVMe read:"));
-    assert!(label("unattributed:").contains("unattributed: 105 ms"), "{}", label("unattributed:"));
+    assert!(label("unattributed:").contains("unattributed: 109 ms"), "{}", label("unattributed:"));
     assert!(label("recompute:").starts_with("recompute: 0 events"));
     // The spike is as long among fifty as it is alone.
     let at = place(&mut rig, "GPU linear:", 100 * MS + 25 * STEP + 12 * MS);
@@ -180,7 +187,7 @@ fn step_is_selected_by_click_and_by_key_and_taken_apart() {
     rig.harness.drop_at(at);
     rig.harness.run();
     assert_eq!(timeline(&mut rig).selected_step, Some(100 * MS + 7 * STEP));
-    let said = rig.harness.get_by_label_contains("Attribution:").accesskit_node().label().unwrap();
+    let said = said(&rig, "Attribution:");
     assert!(said.contains("decode step at position 518: 20.0 ms, accounted for 90.0 %"), "{said}");
     for part in
         ["GPU attention 8.00 ms (40 %)", "GPU linear 4.00 ms (20 %)", "wait: pages 4.00 ms (20 %)", "unattributed 2.00 ms"]
@@ -212,7 +219,7 @@ fn ruler_measures_by_drag_and_by_key() {
     rig.harness.run();
     let (begin, end) = timeline(&mut rig).timeline.measured_ns().unwrap();
     assert!((end - begin).abs_diff(10 * STEP) < 8 * MS, "{begin} to {end}");
-    rig.harness.get_by_label_contains("Measured: ");
+    rig.harness.get_by_label_contains("Attribution: Measured: ");
     focus(&mut rig);
     press(&mut rig, Modifiers::SHIFT, Key::ArrowRight);
     let (_, further) = timeline(&mut rig).timeline.measured_ns().unwrap();
@@ -252,4 +259,40 @@ fn timeline_and_ledger_are_drawn_in_both_themes_beside_the_chat_and_alone() {
             shot(&mut rig, &format!("{tab:?}-{name}-alone").to_lowercase());
         }
     }
+}
+
+#[test]
+fn ledger_counts_pages_bytes_and_time_of_each_step_and_selects_it() {
+    let mut rig = open(Setup::default(), Tab::Ledger);
+    assert_eq!(said(&rig, "resident: "), "resident: 30 pages, 3.75 MiB, no time");
+    assert_eq!(said(&rig, "fetched: "), "fetched: 16 pages, 2.00 MiB, 9.00 ms");
+    assert_eq!(said(&rig, "skipped: "), "skipped: 50 pages, 6.25 MiB, no time");
+    rig.harness.get_by_label_contains("Forecast N/A: no policy predicted this step. Waited for pages 4.00 ms.");
+    let row = "step decode 558, took 20.0 ms, resident 30, fetched 16, recomp. 0, skipped 50, waited 4.00 ms, regret N/A";
+    click(&mut rig, row);
+    assert_eq!(timeline(&mut rig).selected_step, Some(100 * MS + 47 * STEP));
+    rig.harness.get_by_label("Selected step: decode 558, 20.0 ms");
+}
+
+#[test]
+fn saved_run_is_laid_beside_the_session_and_closed_again() {
+    let mut rig = open(Setup::default(), Tab::Timeline);
+    let file = tempfile::Builder::new().prefix("leoam-").suffix(".json").tempfile().unwrap();
+    let mut slower = History::default();
+    record(&mut slower, 80);
+    let run = RunInfo { model: "Strata Quote 6M".into(), policy: "leoam".into(), ..RunInfo::default() };
+    write_trace(file.path(), &slower.snapshot(), run).unwrap();
+    let text = std::fs::read_to_string(file.path()).unwrap();
+    assert!(!text.contains("question"), "no text unless it was asked for");
+    // As it comes when it is dropped on the window.
+    rig.harness.input_mut().dropped_files.push(std::sync::Arc::new(Dropped(file.path().to_owned())));
+    rig.wait_for(|rig| rig.harness.query_by_label_contains("Close leoam-").is_some());
+    click(&mut rig, "Show everything");
+    let read = said(&rig, "NVMe read:");
+    assert!(read.contains("50.0 MiB in 50 moves") && read.contains("80.0 MiB in 80 moves"), "{read}");
+    rig.harness.get_by_label("Strata Quote 6M, leoam");
+    shot(&mut rig, "compare");
+    let name = file.path().file_name().unwrap().to_string_lossy().into_owned();
+    click(&mut rig, &format!("Close {name}"));
+    assert!(!said(&rig, "NVMe read:").contains("80.0 MiB"));
 }

@@ -23,14 +23,14 @@ const MAX_STEPS: usize = 512;
 const ROW: f32 = 22.0;
 /// Titles and shares of the width.
 const COLUMNS: [(&str, f32); 8] = [
-    ("step", 0.20),
+    ("step", 0.18),
     ("took", 0.13),
-    ("resident", 0.11),
-    ("fetched", 0.11),
-    ("recomp.", 0.10),
-    ("skipped", 0.11),
-    ("waited", 0.12),
-    ("regret", 0.12),
+    ("resident", 0.125),
+    ("fetched", 0.12),
+    ("recomp.", 0.125),
+    ("skipped", 0.12),
+    ("waited", 0.10),
+    ("regret", 0.10),
 ];
 
 /// What it remembers from frame to frame.
@@ -63,12 +63,12 @@ pub fn show(ui: &mut Ui, state: &mut DashboardState) -> Vec<Action> {
     detail_ui(ui, &shown, selected_step.is_none());
     ui.add_space(GUTTER);
     head_ui(ui);
+    ui.spacing_mut().item_spacing.y = 0.0;
     ScrollArea::vertical().id_salt("ledger").auto_shrink(false).stick_to_bottom(true).show_rows(
         ui,
         ROW,
         entries.len(),
         |ui, rows| {
-            ui.spacing_mut().item_spacing.y = 0.0;
             for entry in entries.get(rows).unwrap_or_default() {
                 if row_ui(ui, entry, *selected_step == Some(entry.step.begin_ns)).clicked() {
                     *selected_step = Some(entry.step.begin_ns);

@@ -105,6 +105,7 @@ fn runs_ui(ui: &mut Ui, state: &mut DashboardState) {
     if runs.opened.is_empty() {
         return;
     }
+    widgets::caption(ui, "Lanes show runs from top to bottom, beginning together at the first token of their newest answer.");
     let mut closed = None;
     let small = |text: String| egui::RichText::new(text).font(theme::small());
     let mut shows_live = !runs.hides_live;

@@ -9,14 +9,14 @@ use super::figures::{Figures, Window};
 use super::kv_map::KvMapState;
 use super::ledger::LedgerState;
 use super::runs::{OpenRun, RunsState};
-use super::timeline::TimelineState;
+use super::timeline::{INGEST_LANE, TimelineState};
 use crate::app::chat::{Exchange, Outcome};
 use crate::app::cited::Spot;
 use crate::app::document_view::Viewer;
 use crate::app::state::ViewState;
 use crate::engine::{EngineCommand, EngineEvent, LinkPeaks, PageMap};
 use crate::telemetry::overlap::Interval;
-use crate::telemetry::{EventKind, History, Track};
+use crate::telemetry::{Event, EventKind, History, Track};
 
 /// What the dock shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -63,6 +63,8 @@ pub struct DashboardState {
     pub selected_step: Option<u64>,
     /// every event that the engine handed on
     pub history: History,
+    /// documents that were read since the engine spoke last
+    pub ingested: Vec<Event>,
     /// the timeline's own
     pub timeline: TimelineState,
     /// the ledger's own
@@ -113,7 +115,12 @@ impl DashboardState {
     /// Takes what is the dashboard's of an event; what is the rest of the window's comes back.
     pub fn take(&mut self, event: EngineEvent) -> Option<EngineEvent> {
         match event {
-            EngineEvent::Telemetry(snapshot) => self.history.add(&snapshot),
+            EngineEvent::Telemetry(snapshot) => {
+                for event in self.ingested.drain(..) {
+                    self.history.add_events(INGEST_LANE, &[event]);
+                }
+                self.history.add(&snapshot);
+            }
             EngineEvent::Pages(pages) => self.pages = Some(pages),
             EngineEvent::Links(peaks) => self.peaks = Some(peaks),
             EngineEvent::Finished { turn, summary } => {

@@ -6,7 +6,6 @@
 //! 1. Spans of one track follow each other. What happened at once on a link goes on further tracks of it ("disk to ram 2").
 //! 2. Every event is written once, as it is added; memory is that of the tracks.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
@@ -26,14 +25,14 @@ const LEVELS: [&str; 6] = ["phase", "step", "recompute", "choose", "encode", "fa
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Name {
-    Thread { lane: Cow<'static, str>, level: usize },
+    Thread { lane: String, level: usize },
     Gpu(KernelFamily),
     Link(Link),
     Wait(WaitCause),
 }
 
 impl Name {
-    fn of(kind: &EventKind, lane: &Cow<'static, str>) -> Option<Name> {
+    fn of(kind: &EventKind, lane: &str) -> Option<Name> {
         let level = match *kind {
             EventKind::PageMove { link, .. } => return Some(Name::Link(link)),
             EventKind::GpuPass { family, .. } => return Some(Name::Gpu(family)),
@@ -46,7 +45,7 @@ impl Name {
             EventKind::Encode => 4,
             EventKind::Fault { .. } => 5,
         };
-        Some(Name::Thread { lane: lane.clone(), level })
+        Some(Name::Thread { lane: lane.to_owned(), level })
     }
 
     fn pid(&self) -> usize {
@@ -137,7 +136,7 @@ impl<W: Write> ChromeTrace<W> {
         Ok(self.out)
     }
 
-    fn event(&mut self, event: &Event, lane: &Cow<'static, str>) -> io::Result<()> {
+    fn event(&mut self, event: &Event, lane: &str) -> io::Result<()> {
         let Some(name) = Name::of(&event.kind, lane) else { return self.sample(event, lane) };
         let (pid, ts) = (name.pid(), Micros(event.begin_ns));
         let tid = self.tid(name, event)?;

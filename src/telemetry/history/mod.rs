@@ -21,7 +21,7 @@ use std::collections::HashMap;
 pub use series::{Column, Series, Sum};
 
 use super::counters::Counters;
-use super::event::{Event, EventKind};
+use super::event::{Event, EventKind, Phase};
 use super::hub::{LaneSnapshot, Snapshot};
 use super::track::Track;
 use crate::base::Bytes;
@@ -37,7 +37,6 @@ pub const ENGINE_LANE: &str = "engine";
 #[derive(Debug)]
 pub struct History {
     series: Vec<Series>,
-    places: HashMap<(Cow<'static, str>, Track), usize>,
     /// events that say where the time went
     accounted: Cover,
     /// these, and steps and phases: time in which somebody waits for an answer
@@ -71,7 +70,6 @@ impl History {
     pub fn new(cap: Bytes) -> History {
         History {
             series: Vec::new(),
-            places: HashMap::new(),
             accounted: Cover::default(),
             work: Cover::default(),
             counters: Counters::default(),
@@ -91,11 +89,11 @@ impl History {
     }
 
     /// Takes events of one thread, in order of begin.
-    pub fn add_events(&mut self, lane: &Cow<'static, str>, events: &[Event]) {
+    pub fn add_events(&mut self, lane: &str, events: &[Event]) {
         let mut by_track: HashMap<Track, Vec<Event>> = HashMap::new();
         for event in events {
             by_track.entry(Track::of(&event.kind)).or_default().push(*event);
-            let is_work = matches!(event.kind, EventKind::Step { .. } | EventKind::Phase(_));
+            let is_work = matches!(event.kind, EventKind::Step { .. } | EventKind::Phase(_)) && lane == ENGINE_LANE;
             let is_accounted = is_accounted(&event.kind, lane);
             if is_accounted {
                 self.accounted.add(event.begin_ns, event.end_ns());
@@ -117,7 +115,7 @@ impl History {
         for series in &self.series {
             let place = lanes.iter().position(|lane| lane.name == series.lane).unwrap_or(lanes.len());
             if place == lanes.len() {
-                lanes.push(LaneSnapshot { name: series.lane.clone(), events: Vec::new(), n_dropped: 0 });
+                lanes.push(LaneSnapshot { name: Cow::Owned(series.lane.clone()), events: Vec::new(), n_dropped: 0 });
             }
             lanes[place].events.extend(series.iter());
         }
@@ -191,11 +189,11 @@ impl History {
         self.version
     }
 
-    fn series_mut(&mut self, lane: &Cow<'static, str>, track: Track) -> &mut Series {
-        let next = self.series.len();
-        let place = *self.places.entry((lane.clone(), track)).or_insert(next);
-        if place == next {
-            self.series.push(Series::new(lane.clone(), track));
+    fn series_mut(&mut self, lane: &str, track: Track) -> &mut Series {
+        let known = self.series.iter().position(|series| series.track == track && series.lane == lane);
+        let place = known.unwrap_or(self.series.len());
+        if known.is_none() {
+            self.series.push(Series::new(lane.to_owned(), track));
         }
         &mut self.series[place]
     }
@@ -217,6 +215,8 @@ fn is_accounted(kind: &EventKind, lane: &str) -> bool {
     match kind {
         EventKind::GpuPass { .. } | EventKind::Recompute { .. } => true,
         EventKind::Wait { .. } | EventKind::Encode | EventKind::Choose { .. } => lane == ENGINE_LANE,
+        // These say what they do; the other phases are made of steps.
+        EventKind::Phase(Phase::Tokenize | Phase::Restore) => lane == ENGINE_LANE,
         _ => false,
     }
 }

@@ -7,8 +7,6 @@
 //! 2. Busy time counts what ran twice at once once.
 //! 3. An envelope costs its columns, not its events, and its longest events are exact.
 
-use std::borrow::Cow;
-
 use super::chunked::{CHUNK_LEN, Chunked};
 use crate::telemetry::event::{Event, EventKind};
 use crate::telemetry::track::Track;
@@ -21,7 +19,7 @@ const _: () = assert!(CHUNK_LEN.is_multiple_of(BLOCK_LEN), "what is forgotten mu
 #[derive(Debug, Clone)]
 pub struct Series {
     /// thread that recorded them
-    pub lane: Cow<'static, str>,
+    pub lane: String,
     /// what they are
     pub track: Track,
     entries: Chunked<Entry>,
@@ -85,7 +83,7 @@ impl Column {
 }
 
 impl Series {
-    pub(super) fn new(lane: Cow<'static, str>, track: Track) -> Series {
+    pub(super) fn new(lane: String, track: Track) -> Series {
         Series { lane, track, entries: Chunked::default(), forgotten: Sums::default() }
     }
 

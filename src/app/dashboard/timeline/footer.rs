@@ -96,7 +96,7 @@ fn color(t: &Tokens, what: Spent) -> Color32 {
     match what {
         Spent::Compute(_) => t.vram,
         Spent::Recompute => t.recomputed,
-        Spent::Encode | Spent::Choose => t.text,
+        Spent::Encode | Spent::Choose | Spent::Phase(_) => t.text,
         Spent::Wait(_) | Spent::Unattributed | Spent::Idle => t.weak,
     }
 }

@@ -126,7 +126,7 @@ impl Lane {
     }
 
     /// Events of the lane that touch a window, where the lane has events.
-    pub fn within<'a>(self, run: &'a History, (from_ns, to_ns): (u64, u64)) -> impl Iterator<Item = &'a Event> {
+    pub fn within(self, run: &History, (from_ns, to_ns): (u64, u64)) -> impl Iterator<Item = &Event> {
         self.series(run).flat_map(move |s| s.within(from_ns, to_ns))
     }
 

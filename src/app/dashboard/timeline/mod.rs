@@ -25,6 +25,7 @@ use crate::telemetry::{Attribution, Event, History, Track};
 pub use input::tool_ui;
 pub use lanes::INGEST_LANE;
 use lanes::Lane;
+use paint::Rows;
 pub use paint::Source;
 use view::View;
 
@@ -67,6 +68,12 @@ impl TimelineState {
         self.is_paused
     }
 
+    /// Shows `share` of `range`, from its middle on, and stays there.
+    pub fn show_all(&mut self, range: Option<(u64, u64)>, share: f64) {
+        self.view = range.map(|range| View::around(range).zoomed(share, 0.5));
+        self.is_paused = true;
+    }
+
     /// Begins anew, with other runs on the axis.
     pub fn reset(&mut self) {
         *self = TimelineState::default();
@@ -104,7 +111,7 @@ pub fn show(ui: &mut Ui, state: &mut DashboardState) -> Vec<Action> {
     let lanes = Lane::of(&runs_shown);
     let room = (ui.available_height() - footer::HEIGHT).max(80.0);
     ScrollArea::vertical().id_salt("lanes").max_height(room).auto_shrink([false, true]).show(ui, |ui| {
-        lanes_ui(ui, timeline, &mut view, &lanes, &sources, range.0, selected_step);
+        lanes_ui(ui, timeline, &mut view, (&lanes, room), &sources, range.0, selected_step);
     });
     timeline.view = Some(view);
     let selected = selected_step.and_then(|at| sources.iter().find_map(|s| step_at(s, at)));
@@ -125,16 +132,18 @@ fn lanes_ui(
     ui: &mut Ui,
     timeline: &mut TimelineState,
     view: &mut View,
-    lanes: &[Lane],
+    (lanes, room): (&[Lane], f32),
     sources: &[Source<'_>],
     origin_ns: u64,
     selected_step: &mut Option<u64>,
 ) {
     let t = theme::tokens(ui);
-    let height = paint::AXIS + paint::lane_height(sources.len()) * lanes.len() as f32;
+    let part = Rows::part_height(room, lanes.len(), sources.len());
+    let height = paint::AXIS + Rows::height(part, lanes.len(), sources.len());
     let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), height), Sense::click_and_drag());
     let axis = Rect::from_min_max(pos2(rect.left() + NAMES, rect.top()), pos2(rect.right(), rect.top() + paint::AXIS));
     let area = Rect::from_min_max(pos2(axis.left(), axis.bottom()), rect.max);
+    let rows = Rows::new(area, part, sources.len());
     response.widget_info(|| {
         WidgetInfo::labeled(
             Role::Canvas,
@@ -145,8 +154,9 @@ fn lanes_ui(
     input::pointer(ui, &response, timeline, view, area, sources, selected_step);
     input::keys(ui, &response, timeline, view, sources, selected_step);
     let painter = ui.painter_at(rect);
+    painter.rect_filled(area, 0.0, t.panel);
     paint::axis(&painter, axis, rect.bottom(), *view, origin_ns, t);
-    paint::lanes(&painter, area, *view, lanes, sources, t);
+    paint::lanes(&painter, &rows, *view, lanes, sources, t);
     if let Some(step) = selected_step.and_then(|at| sources.iter().find_map(|s| step_at(s, at))) {
         paint::band(&painter, area, *view, (step.begin_ns, step.end_ns()), t.accent);
     }
@@ -154,16 +164,14 @@ fn lanes_ui(
         paint::band(&painter, area, *view, measured, t.strong);
     }
     for (i, lane) in lanes.iter().enumerate() {
-        name_ui(ui, rect, area, i, *lane, *view, sources);
+        name_ui(ui, Rect::from_x_y_ranges(rect.left()..=area.left() - GRID, rows.part(i, 0).y_range()), *lane, *view, sources);
     }
     widgets::focus_ring(ui, &response, rect, 0);
-    hover_ui(&response, *view, area, lanes, sources);
+    hover_ui(&response, *view, &rows, lanes, sources);
 }
 
-fn name_ui(ui: &Ui, rect: Rect, area: Rect, i: usize, lane: Lane, view: View, sources: &[Source<'_>]) {
+fn name_ui(ui: &Ui, name: Rect, lane: Lane, view: View, sources: &[Source<'_>]) {
     let t = theme::tokens(ui);
-    let row = paint::part_rect(area, i, 0, sources.len());
-    let name = Rect::from_min_max(pos2(rect.left(), row.top()), pos2(area.left() - GRID, row.bottom()));
     let response = ui.interact(name, ui.scope_id().with(("lane", lane)), Sense::hover());
     let sentence = || {
         let each = sources.iter().map(|s| lane.sentence(s.run, s.window(view)));
@@ -176,12 +184,11 @@ fn name_ui(ui: &Ui, rect: Rect, area: Rect, i: usize, lane: Lane, view: View, so
 }
 
 /// What lies under the pointer.
-fn hover_ui(response: &egui::Response, view: View, area: Rect, lanes: &[Lane], sources: &[Source<'_>]) {
+fn hover_ui(response: &egui::Response, view: View, rows: &Rows, lanes: &[Lane], sources: &[Source<'_>]) {
+    let area = rows.area;
     let Some(at) = response.hover_pos().filter(|at| area.contains(*at)) else { return };
-    let i = ((at.y - area.top()) / paint::lane_height(sources.len())) as usize;
-    let Some(lane) = lanes.get(i).copied() else { return };
-    let j = (0..sources.len()).rev().find(|j| paint::part_rect(area, i, *j, sources.len()).top() <= at.y).unwrap_or(0);
-    let Some(source) = sources.get(j) else { return };
+    let (lane, part) = rows.at(at.y);
+    let (Some(lane), Some(source)) = (lanes.get(lane).copied(), sources.get(part)) else { return };
     let place = |x: f32| view.at(f64::from((x - area.left()) / area.width()));
     let window = (source.own_ns(place(at.x - 1.0)), source.own_ns(place(at.x + 1.0)));
     let longest = lane.within(source.run, window).max_by_key(|event| event.duration_ns);

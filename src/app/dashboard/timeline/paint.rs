@@ -17,8 +17,8 @@ use crate::telemetry::{EventKind, History, Track};
 
 /// Height of the axis, points.
 pub const AXIS: f32 = 20.0;
-/// Height of one run's part of a lane, points.
-const PART: f32 = 14.0;
+/// Heights that one run's part of a lane may have, points.
+const PART: std::ops::RangeInclusive<f32> = 10.0..=24.0;
 /// Between two lanes, points.
 const GAP: f32 = 4.0;
 /// What is there is at least this high, points.
@@ -52,24 +52,59 @@ impl Source<'_> {
     }
 }
 
-/// Height of a lane of `n_sources` runs, points.
-pub fn lane_height(n_sources: usize) -> f32 {
-    PART * n_sources.max(1) as f32 + GAP
+/// Where lanes lie, one below the other, each in as many parts as there are runs.
+#[derive(Debug, Clone, Copy)]
+pub struct Rows {
+    /// all of them
+    pub area: Rect,
+    n_sources: usize,
+    /// height of a part
+    part: f32,
 }
 
-/// Part `i_source` of lane `i_lane`, where lanes begin at the top of `area`.
-pub fn part_rect(area: Rect, i_lane: usize, i_source: usize, n_sources: usize) -> Rect {
-    let top = area.top() + lane_height(n_sources) * i_lane as f32 + PART * i_source as f32;
-    Rect::from_min_size(pos2(area.left(), top), vec2(area.width(), PART - 1.0))
+impl Rows {
+    /// The height of a part where `n_lanes` are to fit into `room` points, if they do.
+    pub fn part_height(room: f32, n_lanes: usize, n_sources: usize) -> f32 {
+        let lane = (room - AXIS) / n_lanes.max(1) as f32 - GAP;
+        (lane / n_sources.max(1) as f32).floor().clamp(*PART.start(), *PART.end())
+    }
+
+    /// Height of all lanes, without the axis.
+    pub fn height(part: f32, n_lanes: usize, n_sources: usize) -> f32 {
+        (part * n_sources.max(1) as f32 + GAP) * n_lanes as f32
+    }
+
+    /// Rows from the top of `area`.
+    pub fn new(area: Rect, part: f32, n_sources: usize) -> Rows {
+        Rows { area, n_sources: n_sources.max(1), part }
+    }
+
+    /// Part `source` of lane `lane`.
+    pub fn part(&self, lane: usize, source: usize) -> Rect {
+        let top = self.area.top() + Rows::height(self.part, lane, self.n_sources) + self.part * source as f32;
+        Rect::from_min_size(pos2(self.area.left(), top), vec2(self.area.width(), self.part - 1.0))
+    }
+
+    /// All parts of lane `lane`.
+    pub fn lane(&self, lane: usize) -> Rect {
+        self.part(lane, 0).union(self.part(lane, self.n_sources - 1))
+    }
+
+    /// Lane and part at a height.
+    pub fn at(&self, y: f32) -> (usize, usize) {
+        let lane = ((y - self.area.top()).max(0.0) / Rows::height(self.part, 1, self.n_sources)) as usize;
+        let part = ((y - self.part(lane, 0).top()).max(0.0) / self.part) as usize;
+        (lane, part.min(self.n_sources - 1))
+    }
 }
 
-/// Draws `lanes` of all `sources` into `area`.
-pub fn lanes(painter: &Painter, area: Rect, view: View, lanes: &[Lane], sources: &[Source<'_>], t: &Tokens) {
-    let painter = painter.with_clip_rect(area.intersect(painter.clip_rect()));
+/// Draws `lanes` of all `sources`.
+pub fn lanes(painter: &Painter, rows: &Rows, view: View, lanes: &[Lane], sources: &[Source<'_>], t: &Tokens) {
+    let painter = painter.with_clip_rect(rows.area.intersect(painter.clip_rect()));
     let mut mesh = Mesh::default();
     for (i, lane) in lanes.iter().enumerate() {
         for (j, source) in sources.iter().enumerate() {
-            let rect = part_rect(area, i, j, sources.len());
+            let rect = rows.part(i, j);
             if rect.bottom() < painter.clip_rect().top() || rect.top() > painter.clip_rect().bottom() {
                 continue;
             }
@@ -78,8 +113,7 @@ pub fn lanes(painter: &Painter, area: Rect, view: View, lanes: &[Lane], sources:
     }
     painter.add(mesh);
     for (i, lane) in lanes.iter().enumerate() {
-        let n = sources.len();
-        let rect = part_rect(area, i, 0, n).union(part_rect(area, i, n.saturating_sub(1), n));
+        let rect = rows.lane(i);
         if lane.look(t).hatched {
             hatch(&painter, rect, t.panel);
         }
@@ -87,7 +121,7 @@ pub fn lanes(painter: &Painter, area: Rect, view: View, lanes: &[Lane], sources:
     }
     for (i, lane) in lanes.iter().enumerate() {
         for (j, source) in sources.iter().enumerate() {
-            words_on(&painter, part_rect(area, i, j, sources.len()), view, *lane, source, t);
+            words_on(&painter, rows.part(i, j), view, *lane, source, t);
         }
     }
 }

@@ -47,6 +47,7 @@ pub fn spent(what: Spent) -> String {
         Spent::Recompute => "recompute".to_owned(),
         Spent::Choose => "CPU choose".to_owned(),
         Spent::Encode => "CPU encode".to_owned(),
+        Spent::Phase(phase) => phase.name().to_owned(),
         Spent::Unattributed => "unattributed".to_owned(),
         Spent::Idle => "idle".to_owned(),
     }
