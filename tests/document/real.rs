@@ -45,9 +45,9 @@ fn plain(html: &str) -> String {
 }
 
 fn mean(scores: &[(String, f64)]) -> f64 {
-    scores.iter().for_each(|(name, score)| println!("{score:.4} {name}"));
+    scores.iter().for_each(|(name, score)| eprintln!("{score:.4} {name}"));
     let mean = scores.iter().map(|(_, score)| score).sum::<f64>() / scores.len() as f64;
-    println!("mean of {}: {mean:.4}", scores.len());
+    eprintln!("mean of {}: {mean:.4}", scores.len());
     mean
 }
 
@@ -95,7 +95,7 @@ fn malformed_and_protected_files_end_soon_and_with_a_sentence() {
         let answer = reader().open(&path, &Watch::default());
         let took = began.elapsed();
         let outcome = answer.as_ref().map_or_else(ToString::to_string, |d| format!("{} characters", d.text.len()));
-        println!("{:5} ms {outcome}", took.as_millis());
+        eprintln!("{:5} ms {outcome}", took.as_millis());
         assert!(took < Duration::from_secs(10), "{}", path.display());
         assert!(!matches!(answer, Err(DocumentError::Crashed { .. } | DocumentError::Stalled { .. })), "{outcome}");
     }
@@ -109,7 +109,7 @@ fn good_files_of_every_format_are_read_or_have_nothing_to_read() {
             if let Err(error) = reader().open(&path, &Watch::default()) {
                 let named = matches!(error, DocumentError::Refused { .. });
                 assert!(named, "{error}");
-                println!("{error}");
+                eprintln!("{error}");
             }
         }
     }

@@ -86,7 +86,7 @@ fn of_a_thousand_quotations_every_true_one_is_found_and_no_other() {
         assert_eq!(found[0].found.is_some(), is_true, "{quote}");
         *seen.entry(if is_true { "true" } else { "false" }).or_default() += 1;
     }
-    println!("{seen:?}");
+    eprintln!("{seen:?}");
     assert!(seen["true"] > 250 && seen["false"] > 500, "{seen:?}");
 }
 
