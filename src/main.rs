@@ -6,6 +6,9 @@ use strata::app::WindowOptions;
 use strata::cli::{self, Invocation, Window};
 
 fn main() -> ExitCode {
+    if let Some(kind) = reads_document() {
+        return strata::document::worker::serve(&kind);
+    }
     quiet_vulkan();
     match cli::parse(std::env::args_os()) {
         Invocation::Done(code) => code,
@@ -17,9 +20,15 @@ fn main() -> ExitCode {
     }
 }
 
+/// The format, where this process was started to read one untrusted file.
+fn reads_document() -> Option<String> {
+    let mut args = std::env::args_os().skip(1);
+    (args.next()? == strata::document::worker::ARGUMENT).then(|| args.next().unwrap_or_default().to_string_lossy().into_owned())
+}
+
 /// The window, on its own engine.
 fn open_window(window: Window) -> anyhow::Result<()> {
-    let options = WindowOptions { initial_model: window.model, load: window.load, documents: Vec::new() };
+    let options = WindowOptions { initial_model: window.model, load: window.load, documents: window.documents };
     Ok(strata::app::run(options, strata::engine::spawn)?)
 }
 

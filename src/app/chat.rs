@@ -7,10 +7,12 @@
 //! documents are a prefix of every later prompt. 2. A turn without an answer is left out of later prompts.
 //! 3. What the window shows as read is what the engine said, never what was hoped for.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use super::check::{Asked, Check};
-use crate::document::{BLANK_LINE, ContentHash};
+use super::cited::Cited;
+use crate::document::{BLANK_LINE, ContentHash, Document};
 use crate::engine::{DocumentRef, Message, Role, TurnSummary};
 
 /// Names a chat of this session.
@@ -25,22 +27,22 @@ pub const CHARS_PER_TOKEN: f64 = 3.6;
 pub struct Doc {
     /// names it
     pub id: DocId,
-    /// file name
-    pub name: String,
-    /// the whole text
-    pub text: Arc<str>,
-    /// size of the file
-    pub bytes: u64,
-    /// pages of it
-    pub n_pages: usize,
-    /// of the text
-    pub content_hash: ContentHash,
+    /// what was read
+    pub document: Arc<Document>,
     /// characters of it
     pub n_chars: usize,
     /// tokens, once the engine has counted them for the loaded model
     pub n_tokens: Option<usize>,
     /// the bundled sample
     pub sample: bool,
+}
+
+impl Deref for Doc {
+    type Target = Document;
+
+    fn deref(&self) -> &Document {
+        &self.document
+    }
 }
 
 impl Doc {
@@ -82,19 +84,24 @@ pub struct Exchange {
     pub outcome: Outcome,
     /// times it was asked again: moves the seed
     pub attempt: u64,
+    /// where each token of the answer ends in it, bytes
+    pub token_ends: Vec<u32>,
     /// tokens that came from the library instead of being read
     pub resumed_tokens: usize,
     /// how it was asked, while the same can be asked of the same
     pub asked: Option<Asked>,
     /// the same question answered from everything
     pub check: Option<Check>,
+    /// the quotations of the answer; none before they were looked up
+    pub quotes: Option<Vec<Cited>>,
 }
 
 impl Exchange {
     /// A question without an answer.
     pub fn new(id: u64, question: String) -> Exchange {
-        let (answer, outcome) = (String::new(), Outcome::Running);
-        Exchange { id, question, answer, outcome, attempt: 0, resumed_tokens: 0, asked: None, check: None }
+        let (answer, outcome, token_ends) = (String::new(), Outcome::Running, Vec::new());
+        let (asked, check, quotes) = (None, None, None);
+        Exchange { id, question, answer, outcome, attempt: 0, token_ends, resumed_tokens: 0, asked, check, quotes }
     }
 }
 
@@ -136,7 +143,7 @@ impl Chat {
 
     /// The documents as one text.
     pub fn document_text(&self, documents: &[Doc]) -> String {
-        let parts: Vec<&str> = self.docs(documents).map(|d| d.text.as_ref()).collect();
+        let parts: Vec<&str> = self.docs(documents).map(|d| d.text.as_str()).collect();
         parts.join(BLANK_LINE)
     }
 
@@ -146,7 +153,7 @@ impl Chat {
         match docs.as_slice() {
             [] => None,
             [one] => Some(one.content_hash),
-            _ => Some(ContentHash(*blake3::hash(self.document_text(documents).as_bytes()).as_bytes())),
+            _ => Some(ContentHash::of(&self.document_text(documents))),
         }
     }
 
@@ -162,7 +169,7 @@ impl Chat {
             content_hash: self.content_hash?.0,
             name,
             bytes: docs.iter().map(|d| d.bytes).sum(),
-            pages: docs.iter().map(|d| d.n_pages).sum(),
+            pages: docs.iter().map(|d| d.pages.len()).sum(),
             text_bytes: docs.iter().map(|d| d.text.len()).sum::<usize>() + (docs.len() - 1) * BLANK_LINE.len(),
             save,
         })
@@ -225,9 +232,8 @@ mod tests {
     use super::*;
 
     fn doc(id: DocId, text: &str) -> Doc {
-        let content_hash = ContentHash(*blake3::hash(text.as_bytes()).as_bytes());
-        let (name, bytes, n_chars) = (format!("{id}.txt"), text.len() as u64, text.len());
-        Doc { id, name, text: text.into(), bytes, n_pages: 1, content_hash, n_chars, n_tokens: None, sample: false }
+        let document = Document::from_bytes(&format!("{id}.txt"), text.as_bytes()).unwrap().into();
+        Doc { id, document, n_chars: text.len(), n_tokens: None, sample: false }
     }
 
     fn exchange(id: u64, question: &str, answer: &str) -> Exchange {

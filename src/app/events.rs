@@ -60,6 +60,7 @@ impl ViewState {
                     if let Some((answer, _)) = self.running_answer() {
                         answer.push_str(&text);
                     }
+                    self.note_token(n);
                 }
             }
             EngineEvent::Finished { turn, summary } => {
@@ -81,6 +82,7 @@ impl ViewState {
             EngineEvent::Notice(text) => self.notice(text, false),
             EngineEvent::KvUse { used, budgets } => self.kv = Some(KvUse { used, budgets }),
             EngineEvent::Library(documents) => self.library_told(documents),
+            EngineEvent::Pages(_) | EngineEvent::Links(_) | EngineEvent::Telemetry(_) => {}
             EngineEvent::LogitsRows { .. } | EngineEvent::BenchResult { .. } => {}
         }
     }
@@ -102,6 +104,7 @@ impl ViewState {
         if let Some((_, outcome)) = self.running_answer() {
             *outcome = Outcome::Done(summary);
         }
+        self.search_quotes();
         self.turn_ended();
     }
 
@@ -168,6 +171,16 @@ impl ViewState {
         let running = self.running?;
         let chat = self.chats.iter_mut().find(|c| c.id == running.chat)?;
         chat.exchanges.iter_mut().find(|e| running.is_for(e.id))
+    }
+
+    /// The answer has `n` tokens now; what came with one event is one token's, or that of those which had no text yet.
+    fn note_token(&mut self, n: usize) {
+        let is_check = self.is_checking();
+        if let Some(exchange) = self.running_exchange().filter(|_| !is_check) {
+            let end = u32::try_from(exchange.answer.len()).unwrap_or(u32::MAX);
+            exchange.token_ends.resize(n, end);
+            exchange.token_ends.last_mut().into_iter().for_each(|last| *last = end);
+        }
     }
 
     /// The text that the running turn writes, and how it stands.

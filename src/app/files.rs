@@ -1,7 +1,8 @@
 //! File dialogs and reading of files, off the thread that draws.
 //!
 //! ```text
-//! dialog thread ── paths ─► reading thread ── Document or a sentence ─► [bounded] ─► window
+//! dialog thread ── paths ─► reading thread ── Opening, Document or a sentence ─► [bounded] ─► window
+//!                           search thread  ── places of quotations ────────────┘
 //! ```
 //! Invariants: 1. The window never waits for a file or a dialog. 2. Every answer wakes the window.
 //! Limits: [`QUEUE`] answers wait at most; then the reading thread does.
@@ -11,7 +12,12 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
-use crate::document::Document;
+use super::cited::{Cited, Search};
+use super::dashboard::run_files::read_trace;
+use super::dashboard::runs::OpenRun;
+use super::opened::Opening;
+use crate::document::{Document, DocumentError, Reader, Watch, documents_in};
+use crate::telemetry::{Event, EventKind, Phase, now};
 
 /// Answers waiting at most.
 const QUEUE: usize = 64;
@@ -30,12 +36,25 @@ const FILE_MANAGER: &str = if cfg!(target_os = "macos") {
 /// What came back.
 #[derive(Debug)]
 pub enum FileEvent {
+    /// a file is being read, or none any more
+    Opening(Option<Opening>),
     /// a document was read
     Document(Document),
+    /// where the quotations of an answer stand
+    Quotes {
+        /// whose answer
+        exchange: u64,
+        /// in order
+        quotes: Vec<Cited>,
+    },
     /// a file is no document: one sentence that says what to do
     Refused(String),
     /// a model was chosen
     Model(PathBuf),
+    /// it took this to read the document before
+    Ingested(Event),
+    /// a saved trace was read
+    Trace(Box<OpenRun>),
 }
 
 /// What a dialog asks for.
@@ -47,31 +66,41 @@ pub enum Dialog {
     ModelFile,
     /// a folder with a model in it
     ModelFolder,
+    /// a saved trace
+    Trace,
 }
 
 /// The threads' answers, and the way to ask.
 pub struct Files {
-    answers: Receiver<FileEvent>,
-    sender: Sender<FileEvent>,
-    ctx: egui::Context,
+    events: Receiver<FileEvent>,
+    answers: Answers,
+    reader: Reader,
 }
 
 impl Files {
     /// Answers wake `ctx`.
     pub fn new(ctx: egui::Context) -> Files {
-        let (sender, answers) = bounded(QUEUE);
-        Files { answers, sender, ctx }
+        let (sender, events) = bounded(QUEUE);
+        Files { events, answers: Answers { sender, ctx }, reader: Reader::default() }
     }
 
     /// The next answer, if there is one.
     pub fn poll(&self) -> Option<FileEvent> {
-        self.answers.try_recv().ok()
+        self.events.try_recv().ok()
     }
 
-    /// Reads documents, in order.
+    /// Reads documents, in order, and those in folders.
     pub fn read(&self, paths: Vec<PathBuf>) {
-        let (sender, ctx) = (self.sender.clone(), self.ctx.clone());
-        self.spawn("documents", move || read_all(&paths, &sender, &ctx));
+        let (reader, answers) = (self.reader.clone(), self.answers.clone());
+        self.spawn("documents", move || read_all(&reader, paths, &answers));
+    }
+
+    /// Looks up the quotations of an answer.
+    pub fn search(&self, search: Search) {
+        let answers = self.answers.clone();
+        self.spawn("quotations", move || {
+            answers.send(FileEvent::Quotes { exchange: search.exchange, quotes: search.run() });
+        });
     }
 
     /// Shows a dialog.
@@ -81,7 +110,7 @@ impl Files {
             Dialog::Documents => {
                 let picked = rfd::AsyncFileDialog::new()
                     .set_title("Open documents")
-                    .add_filter("Text and Markdown", &["txt", "md", "markdown", "text"])
+                    .add_filter("Documents", &["txt", "text", "md", "markdown", "pdf", "docx", "epub", "html", "htm", "xhtml"])
                     .add_filter("All files", &["*"])
                     .pick_files();
                 Box::pin(async { picked.await.unwrap_or_default().iter().map(|f| f.path().to_owned()).collect() })
@@ -95,62 +124,150 @@ impl Files {
                 let picked = rfd::AsyncFileDialog::new().set_title("Open a model folder").pick_folder();
                 Box::pin(async { picked.await.iter().map(|f| f.path().to_owned()).collect() })
             }
+            Dialog::Trace => {
+                let picked = rfd::AsyncFileDialog::new().set_title("Open a trace").add_filter("Traces", &["json"]).pick_file();
+                Box::pin(async { picked.await.iter().map(|f| f.path().to_owned()).collect() })
+            }
         };
-        let (sender, ctx) = (self.sender.clone(), self.ctx.clone());
+        let (reader, answers) = (self.reader.clone(), self.answers.clone());
         self.spawn("dialog", move || {
             let began = Instant::now();
             let paths = pollster::block_on(future);
             if paths.is_empty() && began.elapsed() < NO_DIALOG {
-                let _ = sender.send(FileEvent::Refused(no_dialog(dialog)));
+                answers.send(FileEvent::Refused(no_dialog(dialog)));
             } else if dialog == Dialog::Documents {
-                read_all(&paths, &sender, &ctx);
+                read_all(&reader, paths, &answers);
+            } else if dialog == Dialog::Trace {
+                read_traces(&paths, &answers);
             } else {
-                for path in paths {
-                    let _ = sender.send(FileEvent::Model(path));
-                }
+                paths.into_iter().for_each(|path| {
+                    answers.send(FileEvent::Model(path));
+                });
             }
-            ctx.request_repaint();
+        });
+    }
+
+    /// Reads saved traces, in order.
+    pub fn read_traces(&self, paths: Vec<PathBuf>) {
+        let answers = self.answers.clone();
+        self.spawn("traces", move || read_traces(&paths, &answers));
+    }
+
+    /// Asks where to save what is called `name`, and lets `write` do it.
+    pub fn save(&self, name: &str, write: impl FnOnce(&Path) -> std::io::Result<()> + Send + 'static) {
+        let picked = rfd::AsyncFileDialog::new().set_title("Save").set_file_name(name).save_file();
+        let answers = self.answers.clone();
+        self.spawn("save", move || {
+            let began = Instant::now();
+            let refused = match pollster::block_on(picked) {
+                Some(file) => write(file.path()).err().map(|e| format!("{} cannot be written: {e}", file.path().display())),
+                None => (began.elapsed() < NO_DIALOG).then(|| {
+                    "This desktop shows no file dialog (it needs xdg-desktop-portal). `strata ask --trace FILE` writes one."
+                        .into()
+                }),
+            };
+            if let Some(sentence) = refused {
+                answers.send(FileEvent::Refused(sentence));
+            }
         });
     }
 
     /// Shows a folder in the desktop's file manager.
     pub fn show_folder(&self, folder: PathBuf) {
-        let sender = self.sender.clone();
-        let ctx = self.ctx.clone();
+        let answers = self.answers.clone();
         self.spawn("folder", move || {
             if !std::process::Command::new(FILE_MANAGER).arg(&folder).status().is_ok_and(|status| status.success()) {
                 let sentence =
                     format!("This desktop does not open {}. Is the folder there yet? Copy its path instead.", folder.display());
-                let _ = sender.send(FileEvent::Refused(sentence));
-                ctx.request_repaint();
+                answers.send(FileEvent::Refused(sentence));
             }
         });
     }
 
     fn spawn(&self, name: &str, work: impl FnOnce() + Send + 'static) {
         if std::thread::Builder::new().name(name.to_owned()).spawn(work).is_err() {
-            let _ = self.sender.try_send(FileEvent::Refused("The system refuses another thread. Close other programs.".into()));
+            let _ = self
+                .answers
+                .sender
+                .try_send(FileEvent::Refused("The system refuses another thread. Close other programs.".into()));
         }
     }
 }
 
-fn read_all(paths: &[PathBuf], sender: &Sender<FileEvent>, ctx: &egui::Context) {
-    for path in paths {
-        let answer = match Document::open(path) {
+/// Where answers go, and who is woken by them.
+#[derive(Clone)]
+struct Answers {
+    sender: Sender<FileEvent>,
+    ctx: egui::Context,
+}
+
+impl Answers {
+    /// False where the window is gone: nobody to tell.
+    fn send(&self, event: FileEvent) -> bool {
+        let sent = self.sender.send(event).is_ok();
+        self.ctx.request_repaint();
+        sent
+    }
+}
+
+fn read_all(reader: &Reader, paths: Vec<PathBuf>, answers: &Answers) {
+    let files = unfolded(paths, answers);
+    let watch = Watch::default();
+    for (i, path) in files.iter().enumerate() {
+        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+        let opening = Opening { name, n_left: files.len() - i - 1, watch: watch.clone() };
+        if watch.is_cancelled() || !answers.send(FileEvent::Opening(Some(opening))) {
+            break;
+        }
+        let began_ns = now();
+        let answer = match reader.open(path, &watch) {
             Ok(document) => FileEvent::Document(document),
+            // Whoever stopped it knows.
+            Err(DocumentError::Cancelled { .. }) => break,
             Err(error) => FileEvent::Refused(error.to_string()),
         };
-        // An error means that the window is gone: nobody to tell.
-        if sender.send(answer).is_err() {
+        let took = Event::span(EventKind::Phase(Phase::Ingest), began_ns, now());
+        if !answers.send(answer) || !answers.send(FileEvent::Ingested(took)) {
             return;
         }
-        ctx.request_repaint();
+    }
+    answers.send(FileEvent::Opening(None));
+}
+
+/// The files, and in place of a folder the documents in it.
+fn unfolded(paths: Vec<PathBuf>, answers: &Answers) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for path in paths {
+        if !path.is_dir() {
+            files.push(path);
+            continue;
+        }
+        let (found, has_more) = documents_in(&path);
+        let folder = path.display();
+        if found.is_empty() {
+            answers.send(FileEvent::Refused(format!("There are no documents in {folder}. Drop the files themselves.")));
+        } else if has_more {
+            let n = found.len();
+            let sentence = format!("{folder} holds more than {n} documents; the first {n} were opened. Drop folders inside it.");
+            answers.send(FileEvent::Refused(sentence));
+        }
+        files.extend(found);
+    }
+    files
+}
+
+fn read_traces(paths: &[PathBuf], answers: &Answers) {
+    for path in paths {
+        let answer = read_trace(path).map_or_else(FileEvent::Refused, |run| FileEvent::Trace(Box::new(run)));
+        if !answers.send(answer) {
+            return;
+        }
     }
 }
 
 fn no_dialog(dialog: Dialog) -> String {
     let how = match dialog {
-        Dialog::Documents => "Drop the file on this window instead.",
+        Dialog::Documents | Dialog::Trace => "Drop the file on this window instead.",
         Dialog::ModelFile | Dialog::ModelFolder => "Drop the model on this window, or start Strata with --model PATH.",
     };
     format!("This desktop shows no file dialog (it needs xdg-desktop-portal). {how}")
@@ -158,7 +275,19 @@ fn no_dialog(dialog: Dialog) -> String {
 
 /// Dropped paths that are models rather than documents.
 pub fn is_model(path: &Path) -> bool {
-    looks_like_model(path) || path.is_dir()
+    looks_like_model(path) || (path.is_dir() && holds_model(path))
+}
+
+/// A folder that a model is loaded from.
+fn holds_model(folder: &Path) -> bool {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let weights = |path: &Path| path.extension().is_some_and(|e| e == "safetensors") || looks_like_model(path);
+    entries.map(|entry| entry.path()).any(|path| weights(&path))
+}
+
+/// Dropped paths that are saved traces: by their names alone.
+pub fn looks_like_trace(path: &Path) -> bool {
+    path.extension().is_some_and(|e| e.eq_ignore_ascii_case("json"))
 }
 
 /// By its name alone, without asking the disk.

@@ -128,6 +128,37 @@ pub fn bytes_of(used: u64, limit: u64) -> String {
     }
 }
 
+/// `1,920 MiB/s`, `71.2 MiB/s`, `0.51 MiB/s`: always the same unit, so that figures can be compared down a column
+pub fn mib_per_s(bytes_per_s: f64) -> String {
+    match bytes_per_s / (1u64 << 20) as f64 {
+        v if !v.is_finite() || v < 0.0 => "N/A".to_owned(),
+        v if v >= 99.95 => format!("{} MiB/s", count(v.round() as usize)),
+        v if v >= 9.995 => format!("{v:.1} MiB/s"),
+        0.0 => "0 MiB/s".to_owned(),
+        v => format!("{v:.2} MiB/s"),
+    }
+}
+
+/// `0.42 ms`, `12.3 ms`, `2,140 ms`: milliseconds in three digits
+pub fn millis(ms: f64) -> String {
+    match ms {
+        v if !v.is_finite() || v < 0.0 => "N/A".to_owned(),
+        v if v >= 99.95 => format!("{} ms", count(v.round() as usize)),
+        v if v >= 9.995 => format!("{v:.1} ms"),
+        v => format!("{v:.2} ms"),
+    }
+}
+
+/// `0.42 ms`, `146 ms`, `2.14 s`, `32.0 s`: three digits, whatever it took
+pub fn took(ms: f64) -> String {
+    match ms / 1e3 {
+        s if s < 0.9995 => millis(ms),
+        s if s < 9.995 => format!("{s:.2} s"),
+        s if s < 99.95 => format!("{s:.1} s"),
+        s => seconds(s),
+    }
+}
+
 /// `21 Nov 2026, 14:05` in this machine's time zone; `N/A` for a time that no calendar has
 pub fn date(unix_seconds: i64) -> String {
     let zone = jiff::tz::TimeZone::system();
@@ -193,6 +224,16 @@ mod tests {
         assert_eq!(bytes_of(0, 2 << 30), "0 B of 2.00 GiB");
         assert_eq!(bytes_of(3 << 29, 2 << 30), "1.50 of 2.00 GiB");
         assert_eq!(bytes_of(12 << 20, 2 << 30), "12.0 MiB of 2.00 GiB");
+    }
+
+    #[test]
+    fn rates_and_milliseconds_have_three_digits() {
+        let mib = |v: f64| mib_per_s(v * 1_048_576.0);
+        assert_eq!([mib(0.0), mib(0.5), mib(71.23), mib(1966.4)], ["0 MiB/s", "0.50 MiB/s", "71.2 MiB/s", "1,966 MiB/s"]);
+        assert_eq!([millis(0.417), millis(12.34), millis(2140.2)], ["0.42 ms", "12.3 ms", "2,140 ms"]);
+        assert_eq!([took(0.417), took(146.2), took(2140.2), took(31_993.0)], ["0.42 ms", "146 ms", "2.14 s", "32.0 s"]);
+        assert_eq!((took(f64::NAN), took(130_000.0)), ("N/A".into(), "2 min 10 s".into()));
+        assert_eq!((mib_per_s(f64::NAN), millis(-1.0)), ("N/A".into(), "N/A".into()));
     }
 
     #[test]

@@ -33,6 +33,8 @@ pub enum Icon {
     Chevron,
     /// goes on
     Next,
+    /// goes back
+    Previous,
     /// a model
     Layers,
     /// something went wrong
@@ -49,6 +51,12 @@ pub enum Icon {
     Chat,
     /// delete
     Trash,
+    /// fill the window
+    Expand,
+    /// fill it no longer
+    Shrink,
+    /// what the engine is doing
+    Pulse,
 }
 
 /// Draws `icon` in the largest centred square of `rect`.
@@ -167,6 +175,7 @@ fn draw(pen: &Pen<'_>, icon: Icon) {
         }
         Icon::Chevron => pen.line(&[(4.5, 6.5), (8.0, 10.0), (11.5, 6.5)]),
         Icon::Next => pen.line(&[(6.0, 3.5), (10.5, 8.0), (6.0, 12.5)]),
+        Icon::Previous => pen.line(&[(10.0, 3.5), (5.5, 8.0), (10.0, 12.5)]),
         Icon::Layers => {
             pen.closed(&[(8.0, 2.2), (14.0, 5.4), (8.0, 8.6), (2.0, 5.4)]);
             pen.line(&[(2.0, 8.4), (8.0, 11.6), (14.0, 8.4)]);
@@ -194,6 +203,19 @@ fn draw(pen: &Pen<'_>, icon: Icon) {
             pen.line(&[(6.6, 7.0), (6.8, 11.0)]);
             pen.line(&[(9.4, 7.0), (9.2, 11.0)]);
         }
+        Icon::Expand => {
+            pen.line(&[(9.5, 2.5), (13.5, 2.5), (13.5, 6.5)]);
+            pen.line(&[(6.5, 13.5), (2.5, 13.5), (2.5, 9.5)]);
+            pen.line(&[(13.2, 2.8), (9.2, 6.8)]);
+            pen.line(&[(2.8, 13.2), (6.8, 9.2)]);
+        }
+        Icon::Shrink => {
+            pen.line(&[(9.2, 2.8), (9.2, 6.8), (13.2, 6.8)]);
+            pen.line(&[(6.8, 13.2), (6.8, 9.2), (2.8, 9.2)]);
+            pen.line(&[(13.5, 2.5), (9.5, 6.5)]);
+            pen.line(&[(2.5, 13.5), (6.5, 9.5)]);
+        }
+        Icon::Pulse => pen.line(&[(1.5, 8.5), (4.5, 8.5), (6.6, 3.0), (9.4, 13.0), (11.5, 8.5), (14.5, 8.5)]),
         Icon::Chat => {
             pen.closed(&[(2.4, 3.0), (13.6, 3.0), (13.6, 11.0), (7.6, 11.0), (4.8, 13.6), (4.8, 11.0), (2.4, 11.0)]);
         }

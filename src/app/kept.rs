@@ -51,6 +51,13 @@ pub fn rest_seconds(saved: &SavedDocument, tokens_per_s: Option<f64>) -> Option<
     (speed.is_finite() && speed > 0.0).then(|| rest / speed)
 }
 
+/// Speed at which `model` read the document that was last used, tokens per second; none where it has read none.
+pub fn speed_before(library: &[SavedDocument], model: &ModelInfo, kv_dtype: KvDtype) -> Option<f64> {
+    let read_by_it = |d: &&SavedDocument| d.model == model.name && d.kv_dtype == kv_dtype && d.prefill_seconds > 0.0;
+    let last = library.iter().filter(read_by_it).max_by_key(|d| d.last_used)?;
+    Some(last.saved_tokens as f64 / last.prefill_seconds).filter(|speed| *speed > 0.0)
+}
+
 /// Where the KV of a document would be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placement {
@@ -112,6 +119,22 @@ mod tests {
         assert_eq!(rest_seconds(&half, Some(500.0)), Some(2.0));
         assert_eq!(rest_seconds(&SavedDocument { saved_tokens: 0, prefill_seconds: 0.0, ..half.clone() }, None), None);
         assert_eq!(rest_seconds(&SavedDocument { saved_tokens: 2000, ..half }, None), Some(0.0));
+    }
+
+    #[test]
+    fn speed_of_the_time_before_is_that_of_the_same_model() {
+        let model = model_info();
+        let read = |model: &str, saved_tokens, last_used| SavedDocument {
+            model: model.into(),
+            saved_tokens,
+            prefill_seconds: 10.0,
+            last_used,
+            ..saved(SavedState::Read)
+        };
+        let library = [read(&model.name, 1000, 5), read(&model.name, 4000, 9), read("another", 9000, 10)];
+        assert_eq!(speed_before(&library, &model, KvDtype::F16), Some(400.0));
+        assert_eq!(speed_before(&library, &model, KvDtype::Q8), None);
+        assert_eq!(speed_before(&library[2..], &model, KvDtype::F16), None);
     }
 
     proptest! {

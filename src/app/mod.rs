@@ -12,13 +12,18 @@
 
 pub mod chat;
 pub mod check;
+pub mod cited;
+pub mod dashboard;
+pub mod document_view;
 mod events;
+mod export;
 pub mod files;
 pub mod format;
 mod frames;
 pub mod icon;
 pub mod kept;
 pub mod markdown;
+pub mod opened;
 pub mod panels;
 mod sample;
 pub mod settings;

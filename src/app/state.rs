@@ -11,7 +11,10 @@ use std::collections::HashMap;
 
 use super::chat::{Chat, ChatId, Doc, DocId, Exchange, Outcome};
 use super::check::Asked;
+use super::cited::Search;
+use super::document_view::Viewer;
 use super::kept;
+use super::opened::Opening;
 use super::settings::{Form, Settings, ThemeChoice};
 use crate::base::Tiers;
 use crate::document::Document;
@@ -175,6 +178,12 @@ pub struct ViewState {
     pub stop_due: bool,
     /// the chat whose question waits for a check to end
     pub send_due: Option<ChatId>,
+    /// files that are being opened
+    pub opening: Option<Opening>,
+    /// quotations to look up, oldest first
+    pub searches: Vec<Search>,
+    /// the document whose pages stand beside the chat
+    pub viewer: Option<Viewer>,
     pub(super) counting: HashMap<TurnId, DocId>,
     next_id: u64,
 }
@@ -209,6 +218,9 @@ impl ViewState {
             outbox: Vec::new(),
             stop_due: false,
             send_due: None,
+            opening: None,
+            searches: Vec::new(),
+            viewer: None,
             counting: HashMap::new(),
             next_id: 1,
         }
@@ -318,9 +330,7 @@ impl ViewState {
             None => {
                 let id = self.fresh_id();
                 let n_chars = document.text.chars().count();
-                let Document { name, text, bytes, content_hash, pages } = document;
-                let (text, n_pages) = (text.into(), pages.len());
-                self.documents.push(Doc { id, name, text, bytes, n_pages, content_hash, n_chars, n_tokens: None, sample });
+                self.documents.push(Doc { id, document: document.into(), n_chars, n_tokens: None, sample });
                 self.count(id);
                 id
             }
@@ -356,7 +366,7 @@ impl ViewState {
         if !matches!(self.model, ModelState::Ready(_)) {
             return;
         }
-        let messages = vec![Message { role: Role::User, content: doc.text.to_string() }];
+        let messages = vec![Message { role: Role::User, content: doc.text.clone() }];
         let turn = self.fresh_id();
         self.counting.insert(turn, id);
         self.outbox.push(EngineCommand::Count { turn, messages });
@@ -388,8 +398,10 @@ impl ViewState {
         }
         let Some(last) = self.chat_mut().exchanges.last_mut() else { return };
         last.answer.clear();
+        last.token_ends.clear();
         last.outcome = Outcome::Running;
         last.attempt += 1;
+        last.quotes = None;
         (last.resumed_tokens, last.check) = (0, None);
         self.ask_last();
     }

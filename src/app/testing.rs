@@ -2,7 +2,7 @@
 
 use crate::base::{MovedBytes, PageCounts, Tiers};
 use crate::engine::{
-    AttentionKind, ChosenSummary, IoSummary, KvDtype, KvSetup, MassKept, ModelInfo, Sampling, SavedDocument, SavedState,
+    AttentionKind, ChosenSummary, IoSummary, KvDtype, KvSetup, MassKept, ModelInfo, Phases, Sampling, SavedDocument, SavedState,
     SelectiveSpec, StopReason, TurnSummary,
 };
 
@@ -51,6 +51,7 @@ pub fn summary() -> TurnSummary {
         context_used: 120,
         dispatches_per_token: 60,
         encode_ms_per_token: 0.3,
+        phases: Phases::default(),
         stop: StopReason::Eos,
     }
 }

@@ -4,6 +4,8 @@
 //! answer streams, frames come at [`FRAME_INTERVAL`] at most, and at [`SOFTWARE_FRAME_INTERVAL`] where the window and the
 //! model share the processor.
 
+mod incoming;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,15 +14,17 @@ use std::time::Duration;
 use eframe::egui;
 use egui::{CentralPanel, Frame, Key, Modifiers, Ui, ViewportBuilder};
 
-use super::files::{Dialog, FileEvent, Files, is_model, looks_like_model};
+use super::dashboard::run_files::{write_counters, write_trace};
+use super::dashboard::{self, DashboardState};
+use super::files::{Dialog, Files};
 use super::frames::FrameTimes;
-use super::panels::chat::{ChatMemory, chat_ui, drop_target_ui};
+use super::panels::chat::{ChatMemory, chat_ui};
 use super::panels::composer::{Composition, composer_id, composer_ui};
-use super::panels::{Action, documents, help, library, notices, settings, sidebar, status};
+use super::panels::{Action, documents, help, library, notices, opening, settings, sidebar, status};
 use super::settings::ThemeChoice;
 use super::state::{ModelState, Page, ViewState};
-use super::{sample, theme};
-use crate::engine::{EngineCommand, EngineHandle, LoadOptions, ModelSource};
+use super::{document_view, sample, theme};
+use crate::engine::{Detail, EngineCommand, EngineHandle, LoadOptions, ModelSource};
 
 /// Events taken per frame at most.
 const EVENTS_PER_FRAME: usize = 4096;
@@ -104,6 +108,8 @@ fn app_icon() -> egui::IconData {
 pub struct StrataApp {
     /// what is shown
     pub state: ViewState,
+    /// what the dock shows
+    pub dashboard: DashboardState,
     engine: Option<EngineHandle>,
     spawn: Option<Spawn>,
     files: Files,
@@ -113,7 +119,7 @@ pub struct StrataApp {
     start_documents: Vec<PathBuf>,
     frames: u64,
     theme: Option<ThemeChoice>,
-    layout: Option<(Page, u64, usize, usize, bool)>,
+    layout: Option<(Page, u64, usize, usize, [bool; 4])>,
     focus_question: bool,
     frame_times: FrameTimes,
 }
@@ -124,6 +130,7 @@ impl StrataApp {
         theme::install(ctx);
         StrataApp {
             state: ViewState::new(options.initial_model, options.load),
+            dashboard: DashboardState::default(),
             engine: None,
             spawn: Some(spawn),
             files: Files::new(ctx.clone()),
@@ -166,7 +173,7 @@ impl StrataApp {
         let Some(engine) = &self.engine else { return };
         for _ in 0..EVENTS_PER_FRAME {
             match engine.wait(Duration::ZERO) {
-                Ok(event) => self.state.apply(event),
+                Ok(event) => self.dashboard.take(event).into_iter().for_each(|event| self.state.apply(event)),
                 Err(false) => break,
                 Err(true) => {
                     self.engine = None;
@@ -175,6 +182,8 @@ impl StrataApp {
                 }
             }
         }
+        engine.observe(if self.dashboard.open { Detail::Parts } else { Detail::Events });
+        engine.watch_pages(self.dashboard.shows_map());
         if std::mem::take(&mut self.state.stop_due) {
             engine.stop();
         }
@@ -183,34 +192,6 @@ impl StrataApp {
         self.frame_millis.store(millis(interval), Ordering::Relaxed);
         if self.state.running.is_some() || matches!(self.state.model, ModelState::Loading { .. }) {
             ctx.request_repaint_after(HEARTBEAT);
-        }
-    }
-
-    fn take_files(&mut self, ctx: &egui::Context) {
-        while let Some(event) = self.files.poll() {
-            match event {
-                FileEvent::Document(document) => {
-                    self.state.add_document(document, false);
-                    self.focus_question = true;
-                }
-                FileEvent::Refused(sentence) => {
-                    self.state.page = Page::Chat;
-                    self.state.notice(sentence, true);
-                }
-                FileEvent::Model(path) => self.state.load_model(ModelSource::Path(path)),
-            }
-            ctx.request_repaint();
-        }
-    }
-
-    fn take_drops(&mut self, ctx: &egui::Context) {
-        let dropped: Vec<PathBuf> = ctx.input(|i| i.raw.dropped_files.iter().map(|f| f.path().to_owned()).collect());
-        let (models, documents): (Vec<PathBuf>, Vec<PathBuf>) = dropped.into_iter().partition(|p| is_model(p));
-        if let Some(model) = models.into_iter().next_back() {
-            self.state.load_model(ModelSource::Path(model));
-        }
-        if !documents.is_empty() {
-            self.files.read(documents);
         }
     }
 
@@ -236,6 +217,9 @@ impl StrataApp {
         if pressed(Key::Comma) {
             actions.push(Action::Show(if self.state.page == Page::Settings { Page::Chat } else { Page::Settings }));
         }
+        if pressed(Key::D) {
+            actions.push(Action::ToggleDock);
+        }
         if ctx.input_mut(|i| i.consume_key(Modifiers::NONE, Key::F1)) {
             actions.push(Action::Show(if self.state.page == Page::Help { Page::Chat } else { Page::Help }));
         }
@@ -249,6 +233,9 @@ impl StrataApp {
     fn escape(&mut self, ctx: &egui::Context) -> Option<Action> {
         if self.state.page != Page::Chat {
             return Some(Action::Show(Page::Chat));
+        }
+        if self.state.opening.is_some() {
+            return Some(Action::CancelOpening);
         }
         if !self.state.search.is_empty() && ctx.memory(|m| m.had_focus_last_frame(sidebar::search_id())) {
             self.state.search.clear();
@@ -315,6 +302,32 @@ impl StrataApp {
             }
             Action::Remove => self.state.remove_saved(),
             Action::KeepSaved => self.state.removing = None,
+            Action::CancelOpening => {
+                if let Some(opening) = &self.state.opening {
+                    opening.watch.cancel();
+                }
+            }
+            Action::ShowDocument(doc) => self.state.show_document(doc),
+            Action::ShowSpot(spot) => self.state.show_spot(spot),
+            Action::CloseDocument => self.state.viewer = None,
+            Action::TakePages(doc, pages) => self.state.take_pages(doc, pages),
+            Action::SaveTrace { with_text } => {
+                let (snapshot, run) = (self.dashboard.history.snapshot(), self.state.run_info(with_text));
+                self.files.save("strata-trace.json", move |path| write_trace(path, &snapshot, run));
+            }
+            Action::SaveCounters => {
+                let counters = *self.dashboard.history.counters();
+                self.files.save("strata-counters.jsonl", move |path| write_counters(path, &counters));
+            }
+            Action::OpenTrace => self.files.ask(Dialog::Trace),
+            Action::CopyBenchRow => match self.state.bench_table() {
+                Some(table) => ctx.copy_text(table),
+                None => self.state.notice("There is no finished answer to copy the speeds of yet.".to_owned(), false),
+            },
+            Action::ToggleDock => self.dashboard.toggle(),
+            Action::FillWithDock => self.dashboard.fills = !self.dashboard.fills,
+            Action::ShowMapped(spot) => self.dashboard.read(spot),
+            Action::ShowToken { exchange, token } => self.show_token(exchange, token),
             Action::OpenFolder(folder) => self.files.show_folder(folder),
             Action::Dismiss(index) => {
                 if index < self.state.notices.len() {
@@ -323,6 +336,14 @@ impl StrataApp {
             }
         }
         ctx.request_repaint();
+    }
+
+    /// Points the dashboard at the step that made a token.
+    fn show_token(&mut self, exchange: u64, token: usize) {
+        let exchange = self.state.chats.iter().flat_map(|chat| &chat.exchanges).find(|e| e.id == exchange);
+        if let Some(step) = exchange.and_then(|exchange| self.dashboard.step_of(exchange, token)) {
+            self.dashboard.show_step(step);
+        }
     }
 
     fn ask(&mut self, question: String) {
@@ -341,6 +362,7 @@ impl StrataApp {
         if self.spawn.is_some() {
             return; // the engine is not started yet: commands wait for it
         }
+        self.state.outbox.extend(self.dashboard.commands(&self.state));
         for command in std::mem::take(&mut self.state.outbox) {
             if !self.engine.as_ref().is_some_and(|engine| engine.send(command)) {
                 self.state.engine_gone();
@@ -362,13 +384,23 @@ impl StrataApp {
     }
 
     fn panels(&mut self, ui: &mut Ui) -> Vec<Action> {
+        self.memory.shows_parts = self.dashboard.open;
         let mut actions = status::status_ui(ui, &self.state);
         actions.extend(sidebar::sidebar_ui(ui, &mut self.state));
+        // The page of a document stands in place of the dock.
+        if self.state.page == Page::Chat && self.state.viewer.is_some() {
+            actions.extend(document_view::document_view_ui(ui, &mut self.state));
+        } else {
+            actions.extend(dashboard::dock_ui(ui, &self.state, &mut self.dashboard));
+        }
         let page = theme::tokens(ui).page;
         let frame = Frame::NONE.fill(page);
+        let fills = self.dashboard.open && self.dashboard.fills;
         let middle = CentralPanel::default().frame(frame).show(ui, |ui| match self.state.page {
+            Page::Chat if fills => actions.extend(dashboard::contents_ui(ui, &self.state, &mut self.dashboard)),
             Page::Chat => {
                 actions.extend(documents::documents_ui(ui, &self.state));
+                actions.extend(opening::opening_ui(ui, &self.state));
                 actions.extend(notices::notices_ui(ui, &self.state));
                 actions.extend(composer_ui(ui, &mut self.state, &mut self.composition));
                 actions.extend(chat_ui(ui, &self.state, &mut self.memory));
@@ -383,19 +415,11 @@ impl StrataApp {
 
     /// What decides the heights of the panels. Where it changes, the frame is laid out twice, so that no panel is drawn
     /// at the height that it had before.
-    fn layout_key(&self) -> (Page, u64, usize, usize, bool) {
+    fn layout_key(&self) -> (Page, u64, usize, usize, [bool; 4]) {
         let (state, chat) = (&self.state, self.state.chat());
         let failed = matches!(state.model, ModelState::Failed(_));
-        (state.page, chat.id, state.notices.len(), chat.documents.len(), failed)
-    }
-
-    fn drop_target(&self, ui: &Ui, rect: egui::Rect) {
-        let hovered = ui.input(|i| i.raw.hovered_files.clone());
-        if hovered.is_empty() {
-            return;
-        }
-        let model = hovered.iter().all(|f| f.path.as_deref().is_some_and(looks_like_model));
-        drop_target_ui(ui, rect, if model { "Open this model" } else { "Add to this chat" });
+        let parts = [failed, state.opening.is_some(), state.viewer.is_some(), self.dashboard.open];
+        (state.page, chat.id, state.notices.len(), chat.documents.len(), parts)
     }
 }
 
@@ -403,11 +427,13 @@ impl eframe::App for StrataApp {
     fn ui(&mut self, ui: &mut Ui, frame: &mut eframe::Frame) {
         let ctx = ui.ctx().clone();
         self.frame_times.frame(self.state.running.is_some(), frame.info().cpu_usage);
+        self.dashboard.cost.frame(frame.info().cpu_usage);
         self.start(&ctx);
         self.apply_theme(&ctx);
         self.take_events(&ctx);
         self.take_files(&ctx);
         self.take_drops(&ctx);
+        self.take_pastes(&ctx);
         let key = Some(self.layout_key());
         if self.layout != key {
             self.layout = key;

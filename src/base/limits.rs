@@ -16,6 +16,24 @@ pub const MAX_CONTEXT: usize = 1 << 26;
 pub const MAX_FILE_COUNT: u64 = 1 << 24;
 /// Largest document, bytes of text.
 pub const MAX_DOCUMENT_BYTES: u64 = 64 << 20;
+/// Largest file of a format that holds more than its text (PDF, DOCX, EPUB, HTML).
+pub const MAX_FILE_BYTES: u64 = 256 << 20;
+/// Largest number of pages, or of parts of a book.
+pub const MAX_DOCUMENT_PAGES: usize = 20_000;
+/// What is unpacked from one archive at most.
+pub const MAX_UNPACKED_BYTES: u64 = 128 << 20;
+/// Deepest nesting of elements in a DOCX file.
+pub const MAX_XML_DEPTH: usize = 1024;
+/// Elements of an HTML page whose main content is looked for; a larger one is read whole.
+pub const MAX_ARTICLE_ELEMENTS: usize = 60_000;
+/// Memory of the process that reads files of these formats.
+pub const READER_MEMORY_BYTES: u64 = 1 << 30;
+/// Such a process ends when it makes no progress for this long, seconds.
+pub const READER_STALL_SECONDS: u64 = 8;
+/// Files taken from a folder that was dropped.
+pub const MAX_FOLDER_FILES: usize = 200;
+/// How deep folders in it are looked into.
+pub const MAX_FOLDER_DEPTH: usize = 8;
 
 /// Tokens per KV block (one layer, one KV head).
 pub const KV_BLOCK_TOKENS: usize = 16;

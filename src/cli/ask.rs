@@ -30,6 +30,7 @@ use crate::engine::{
 /// A document, the model or a question at fault; the engine or the output failing.
 pub fn run(args: &AskArgs, start: impl FnOnce() -> Session, console: &mut Console) -> Result<(), CliError> {
     let docs = inputs::read_documents(&args.docs)?;
+    inputs::notes(&docs).try_for_each(|note| console.note(&note))?;
     let mut session = start();
     let info = session.load(args.model.source(), args.device.options(), console)?;
     let sampling = args.sampling.over(info.sampling);

@@ -12,13 +12,10 @@ use super::error::CliError;
 use super::summary::Quote;
 use crate::base::Bytes;
 use crate::base::limits::MAX_DOCUMENT_BYTES;
-use crate::document::{self, Document, find_quotes, join_texts, locate};
+use crate::document::{self, Document, join_texts};
 use crate::engine::{self, DocumentRef, ModelSource};
 use crate::model::read_vocab;
 use crate::token::Tokenizer;
-
-/// How the built-in model says that a document has no answer.
-const NOT_FOUND: &str = "I cannot find that";
 
 /// Reads every document, in order.
 ///
@@ -26,6 +23,11 @@ const NOT_FOUND: &str = "I cannot find that";
 /// [`CliError::Input`] for the first that cannot be read.
 pub fn read_documents(paths: &[PathBuf]) -> Result<Vec<Document>, CliError> {
     paths.iter().map(|path| read_document(path)).collect()
+}
+
+/// What a reader should know of the documents, a line each.
+pub fn notes(docs: &[Document]) -> impl Iterator<Item = String> {
+    docs.iter().flat_map(|doc| doc.notes.iter().map(|note| format!("{}: {note}", doc.name)))
 }
 
 /// Reads a document as `ask` does.
@@ -57,17 +59,12 @@ pub fn document_ref(docs: &[Document], save: bool) -> Option<DocumentRef> {
 /// Every quotation in an answer, and where it stands. With `whole`, an answer without quotation marks is one quotation (the
 /// built-in model answers in the document's own words); that it found nothing is none.
 pub fn quotes_in(answer: &str, whole: bool, docs: &[Document]) -> Vec<Quote> {
-    let mut quotes = find_quotes(answer, docs);
-    let unmarked = answer.trim();
-    if whole && quotes.is_empty() && !unmarked.is_empty() && !unmarked.starts_with(NOT_FOUND) && !docs.is_empty() {
-        quotes.push(document::Quote { text: unmarked.to_owned(), found: locate(unmarked, docs) });
-    }
-    let quotes = quotes.into_iter().map(|quote| {
+    let quotes = document::quotes_in(answer, whole, docs).into_iter().map(|quote| {
         let found = quote.found.as_ref().and_then(|place| Some((place, docs.get(place.document)?)));
         Quote {
             found: found.is_some(),
             document: found.map(|(_, doc)| doc.name.clone()),
-            page: found.map(|(place, _)| place.page + 1),
+            page: found.map(|(place, doc)| doc.page_number(place.page)),
             byte_range: found.map(|(place, _)| [place.bytes.start, place.bytes.end]),
             text: quote.text,
         }

@@ -72,6 +72,7 @@ fn list(args: &LibraryArgs, console: &mut Console) -> Result<(), CliError> {
 
 fn add(args: &LibraryAddArgs, start: impl FnOnce() -> Session, console: &mut Console) -> Result<(), CliError> {
     let docs = inputs::read_documents(&args.files)?;
+    inputs::notes(&docs).try_for_each(|note| console.note(&note))?;
     let mut session = start();
     session.load(args.model.source(), args.device.options(), console)?;
     for doc in &docs {

@@ -29,6 +29,7 @@ mod summary;
 mod tokenize;
 
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -58,6 +59,8 @@ pub struct Window {
     pub model: ModelSource,
     /// how it is loaded
     pub load: LoadOptions,
+    /// what is opened in it
+    pub documents: Vec<PathBuf>,
 }
 
 /// A command that runs without a window.
@@ -65,10 +68,12 @@ pub struct Headless(Command);
 
 /// Reads the arguments (the first is the program's name) and the environment.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Invocation {
-    let parsed = Cli::try_parse_from(args).and_then(|cli| match cli.command {
-        Some(command) => Ok(Invocation::Headless(Box::new(Headless(command)))),
-        None => WindowEnv::try_parse_from(["strata"])
-            .map(|env| Invocation::Window(Box::new(Window { model: env.model.source(), load: env.device.options() }))),
+    let parsed = Cli::try_parse_from(args).and_then(|cli| match (cli.command, cli.documents) {
+        (Some(command), _) => Ok(Invocation::Headless(Box::new(Headless(command)))),
+        (None, documents) => match documents.iter().find(|path| !path.exists()) {
+            Some(path) => Ok(Invocation::Done(no_such(path))),
+            None => window(documents),
+        },
     });
     match parsed {
         Ok(invocation) => invocation,
@@ -79,6 +84,17 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Invocation {
         }
         Err(error) => Invocation::Done(usage_error(&error).report(&mut std::io::stderr())),
     }
+}
+
+fn window(documents: Vec<PathBuf>) -> Result<Invocation, clap::Error> {
+    let env = WindowEnv::try_parse_from(["strata"])?;
+    Ok(Invocation::Window(Box::new(Window { model: env.model.source(), load: env.device.options(), documents })))
+}
+
+/// A first word that is neither a command nor a file.
+fn no_such(path: &Path) -> ExitCode {
+    let sentence = format!("there is no command and no file {}; see `strata --help`", path.display());
+    CliError::Input(sentence).report(&mut std::io::stderr())
 }
 
 /// Runs a command to its end and gives the exit code.

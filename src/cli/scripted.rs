@@ -6,8 +6,8 @@ use super::interrupt::Interrupt;
 use super::session::Session;
 use crate::base::{MovedBytes, PageCounts, Tiers};
 use crate::engine::{
-    AttentionKind, EngineCommand, EngineEvent, EngineHandle, EnginePort, IoSummary, KvSetup, ModelInfo, Sampling, StopReason,
-    TurnId, TurnSummary,
+    AttentionKind, EngineCommand, EngineEvent, EngineHandle, EnginePort, IoSummary, KvSetup, ModelInfo, Phases, Sampling,
+    StopReason, TurnId, TurnSummary,
 };
 use crate::gpu::probe::Measured;
 
@@ -92,6 +92,7 @@ pub fn finished(turn: TurnId, generated_tokens: usize, stop: StopReason) -> Engi
         context_used: 10 + generated_tokens,
         dispatches_per_token: 40,
         encode_ms_per_token: 0.1,
+        phases: Phases::default(),
         stop,
     };
     EngineEvent::Finished { turn, summary: Box::new(summary) }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::extract::ExtractError;
 use crate::base::Bytes;
 
 /// Why a document was refused.
@@ -14,7 +15,7 @@ pub enum DocumentError {
         path: PathBuf,
     },
     /// a folder, a device, a pipe
-    #[error("{path} is {what}, not a file; choose a text file")]
+    #[error("{path} is {what}, not a file; choose a file in it")]
     NotAFile {
         /// asked for
         path: PathBuf,
@@ -46,21 +47,51 @@ pub enum DocumentError {
         max: Bytes,
     },
     /// not text at all
-    #[error("{name} is {what}, not text; save it as plain text (UTF-8) or Markdown first")]
+    #[error("{name} is {what}, not text that can be read; choose text, Markdown, HTML, PDF, DOCX or EPUB")]
     Binary {
         /// file name
         name: String,
         /// what it seems to be
         what: &'static str,
     },
-    /// text in another encoding
-    #[error("{name} is not UTF-8 (byte {offset} cannot be read{guess}); save it as UTF-8, for example with `iconv -t UTF-8`")]
-    NotUtf8 {
+    /// what its reader found
+    #[error("{name} {why}")]
+    Refused {
         /// file name
         name: String,
-        /// first bad byte of the file, from 0
-        offset: usize,
-        /// `; it looks like ...`, or nothing
-        guess: &'static str,
+        /// goes on after the name
+        why: ExtractError,
+    },
+    /// no progress for too long
+    #[error("{name} was given up: nothing could be read from it for {seconds} s; it is damaged or made to do harm")]
+    Stalled {
+        /// file name
+        name: String,
+        /// how long
+        seconds: u64,
+    },
+    /// the process that reads it ended
+    #[error(
+        "{name} cannot be read: it makes its reader crash, or take more than {max} of memory; it is damaged or made to do harm"
+    )]
+    Crashed {
+        /// file name
+        name: String,
+        /// memory that a reader may take
+        max: Bytes,
+    },
+    /// the process that reads it did not begin
+    #[error("{name} cannot be read: no process can be started for it ({reason}); close other programs")]
+    NoReader {
+        /// file name
+        name: String,
+        /// the system's words
+        reason: String,
+    },
+    /// somebody asked for it to end
+    #[error("reading {name} was stopped")]
+    Cancelled {
+        /// file name
+        name: String,
     },
 }

@@ -1,16 +1,30 @@
 //! Files to text with pages, and quotations back to their place.
 //!
 //! ```text
-//! file ──► Document { text, pages, content hash } ──► join_for_prompt ──► user turn
+//! file ──► Reader ──► Kind ──► text: here; PDF, DOCX, EPUB, HTML: in a process of its own ──► Document { text, pages }
+//! Document ──► join_for_prompt ──► user turn
 //! answer + documents ──► find_quotes ──► which page and bytes, or "not there"
 //! documents that were read ──► library: which there are, and when they were last used
 //! ```
 
+mod encoding;
 mod error;
+mod extract;
+mod folder;
+mod kind;
 pub mod library;
+mod pages;
 mod quotes;
+mod reader;
 mod text;
+mod watch;
+pub mod worker;
 
 pub use error::DocumentError;
-pub use quotes::{Place, Quote, find_quotes, locate};
-pub use text::{BLANK_LINE, ContentHash, Document, PageSpan, join_for_prompt, join_texts};
+pub use extract::{ExtractError, Extracted, Part};
+pub use folder::documents_in;
+pub use kind::Kind;
+pub use quotes::{Place, Quote, find_quotes, locate, quotes_in};
+pub use reader::Reader;
+pub use text::{BLANK_LINE, ContentHash, Document, PageSpan, Section, join_for_prompt, join_texts};
+pub use watch::Watch;

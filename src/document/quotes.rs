@@ -3,11 +3,13 @@
 //! ```text
 //! He says "the harbour was built" ──► Quote { text, found: document, page, bytes }
 //! ```
-//! Invariants: 1. what is found stands in the document word for word, in order, with nothing between but white space;
-//! 2. no word or number is cut: "is 4821" is not found in "is 48210", nor "toxic" in "non-toxic"; 3. the bytes found
-//! are the quoted words and nothing around them.
+//! Invariants: 1. what is found stands in the document word for word, in order, with nothing between but white space, and
+//! words divided at line ends count as whole; 2. no word or number is cut: "is 4821" is not found in "is 48210", nor "toxic"
+//! in "non-toxic" or "non-" at a line end; 3. the bytes found are the quoted words and nothing around them; 4. marks that
+//! only look different are the same: straight and curly apostrophes and quotation marks.
 //! A comma at the end of a quotation belongs to the sentence around it and may be missing in the document.
 
+use std::borrow::Borrow;
 use std::ops::Range;
 
 use super::Document;
@@ -35,14 +37,28 @@ pub struct Quote {
     pub found: Option<Place>,
 }
 
+/// How the built-in model says that a document has no answer.
+const NO_ANSWER: &str = "I cannot find that";
+
+/// [`find_quotes`]; with `whole`, an answer without quotation marks is one quotation (the built-in model answers in the
+/// document's own words); that it found nothing is none.
+pub fn quotes_in(answer: &str, whole: bool, documents: &[impl Borrow<Document>]) -> Vec<Quote> {
+    let mut quotes = find_quotes(answer, documents);
+    let unmarked = answer.trim();
+    if whole && quotes.is_empty() && !unmarked.is_empty() && !unmarked.starts_with(NO_ANSWER) && !documents.is_empty() {
+        quotes.push(Quote { text: unmarked.to_owned(), found: locate(unmarked, documents) });
+    }
+    quotes
+}
+
 /// The quotations of `answer` (`"…"` or `“…”`, three words and more), each looked up in `documents`.
-pub fn find_quotes(answer: &str, documents: &[Document]) -> Vec<Quote> {
+pub fn find_quotes(answer: &str, documents: &[impl Borrow<Document>]) -> Vec<Quote> {
     let quoted = quoted_passages(answer).into_iter();
     quoted.map(|text| Quote { text: text.to_owned(), found: locate(text, documents) }).collect()
 }
 
-/// Where `passage` stands: as it is, or else with other white space between its words.
-pub fn locate(passage: &str, documents: &[Document]) -> Option<Place> {
+/// Where `passage` stands: as it is, or else with other white space between its words and words divided at line ends.
+pub fn locate(passage: &str, documents: &[impl Borrow<Document>]) -> Option<Place> {
     let passage = passage.trim();
     if !passage.contains(char::is_alphanumeric) {
         return None;
@@ -50,13 +66,12 @@ pub fn locate(passage: &str, documents: &[Document]) -> Option<Place> {
     let without_comma = passage.strip_suffix(',').map(str::trim_end);
     std::iter::once(passage).chain(without_comma).find_map(|passage| {
         let place = |(document, bytes): (usize, Range<usize>)| {
-            let page = documents.get(document)?.page_of(bytes.start);
+            let page = documents.get(document)?.borrow().page_of(bytes.start);
             Some(Place { document, page, bytes })
         };
-        let exact = |(i, d): (usize, &Document)| Some((i, find_exact(passage, &d.text)?));
-        let spaced = |(i, d): (usize, &Document)| Some((i, find_words(passage, &d.text)?));
-        let found = documents.iter().enumerate().find_map(exact).or_else(|| documents.iter().enumerate().find_map(spaced));
-        found.and_then(place)
+        let texts = || documents.iter().map(|d| d.borrow().text.as_str()).enumerate();
+        let exact = texts().find_map(|(i, text)| Some((i, find_exact(passage, text)?)));
+        exact.or_else(|| texts().find_map(|(i, text)| Some((i, find_words(passage, text)?)))).and_then(place)
     })
 }
 
@@ -69,22 +84,62 @@ fn find_exact(passage: &str, text: &str) -> Option<Range<usize>> {
 }
 
 fn find_words(passage: &str, text: &str) -> Option<Range<usize>> {
-    let mut words = passage.split_whitespace();
-    let first = words.next()?;
-    let rest: Vec<&str> = words.collect();
-    let mut starts = text.match_indices(first).map(|(at, _)| at);
-    starts.find_map(|start| {
-        let mut end = start + first.len();
-        for word in &rest {
-            let after = text.get(end..)?;
-            let gap = after.len() - after.trim_start().len();
-            if gap == 0 || !after.get(gap..)?.starts_with(word) {
-                return None;
+    let first = folded(passage.chars().next()?);
+    let starts = text.char_indices().filter(|(_, c)| folded(*c) == first).map(|(at, _)| at);
+    starts.filter_map(|at| Some(at..at + matching_len(passage, text.get(at..)?)?)).find(|range| is_whole(text, range))
+}
+
+/// Bytes at the front of `text` that say what `passage` says.
+fn matching_len(passage: &str, text: &str) -> Option<usize> {
+    let (mut wanted, mut rest) = (passage, text);
+    while let Some(want) = wanted.chars().next() {
+        let have = rest.chars().next()?;
+        if want.is_whitespace() {
+            (wanted, rest) = (wanted.trim_start(), after_white_space(rest)?);
+        } else if folded(want) == folded(have) {
+            (wanted, rest) = (wanted.get(want.len_utf8()..)?, rest.get(have.len_utf8()..)?);
+            // A compound whose own hyphen stands at the line end.
+            if is_hyphen(want) && wanted.starts_with(char::is_alphanumeric) && rest.starts_with(char::is_whitespace) {
+                rest = after_line_end(rest)?;
             }
-            end += gap + word.len();
+        } else {
+            // A word divided at the line end.
+            rest = after_division(rest)?;
         }
-        Some(start..end).filter(|range| is_whole(text, range))
-    })
+    }
+    Some(text.len() - rest.len())
+}
+
+fn after_white_space(text: &str) -> Option<&str> {
+    let after = text.trim_start();
+    (after.len() < text.len()).then_some(after)
+}
+
+/// What follows white space with a line end in it, but no blank line.
+fn after_line_end(text: &str) -> Option<&str> {
+    let after = text.trim_start();
+    let gap = text.get(..text.len() - after.len())?;
+    (gap.matches('\n').count() == 1).then_some(after)
+}
+
+/// What follows a hyphen at a line end, where a word goes on.
+fn after_division(text: &str) -> Option<&str> {
+    let after = after_line_end(text.strip_prefix(is_hyphen)?)?;
+    after.starts_with(char::is_alphanumeric).then_some(after)
+}
+
+fn is_hyphen(c: char) -> bool {
+    matches!(c, '-' | '\u{2010}' | '\u{2011}' | '\u{AD}')
+}
+
+/// Marks that only look different are one.
+fn folded(c: char) -> char {
+    match c {
+        '\u{2018}' | '\u{2019}' => '\'',
+        '\u{201C}' | '\u{201D}' => '"',
+        '\u{2010}' | '\u{2011}' => '-',
+        c => c,
+    }
 }
 
 /// The range cuts no word and no number.
@@ -101,7 +156,17 @@ fn is_whole(text: &str, range: &Range<usize>) -> bool {
     let right = [onwards.next(), onwards.next()];
     // A minus sign is part of the number that follows it.
     let signed = matches!(left[0], Some('-' | '\u{2212}')) && first.is_some_and(|c| c.is_ascii_digit());
-    !signed && !joins(first, left) && !joins(last, right)
+    !signed && !joins(first, left) && !joins(last, right) && !is_divided(before, inside) && !is_divided(inside, after)
+}
+
+/// A word goes on from one text to the next, over a hyphen at a line end.
+fn is_divided(before: &str, after: &str) -> bool {
+    let hyphen = |text: &str| text.strip_suffix(is_hyphen).is_some_and(|word| word.ends_with(char::is_alphanumeric));
+    let gap = before.get(before.trim_end().len()..).unwrap_or_default();
+    let ends_divided = hyphen(before.trim_end()) && gap.matches('\n').count() == 1 && after.starts_with(char::is_alphanumeric);
+    let begins_divided = before.ends_with(char::is_alphanumeric) && after_division(after).is_some();
+    let between = hyphen(before) && after_line_end(after).is_some_and(|rest| rest.starts_with(char::is_alphanumeric));
+    ends_divided || begins_divided || between
 }
 
 /// A word goes on from `edge`, the last character inside, over the two next ones outside.

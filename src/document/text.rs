@@ -1,26 +1,22 @@
-//! A file of text or Markdown, checked, normalised and cut into pages.
+//! A document as the model reads it: its text, cut into pages.
 //!
 //! ```text
-//! bytes ──► UTF-8? text at all? ──► no BOM, LF line ends ──► text ──► pages, content hash
+//! bytes of a text file ──► encoding ──► no BOM, LF line ends ──► text ──► pages, content hash
+//! parts of another file (pages, chapters) ──────────────────────► ─┘ └──► sections
 //! ```
 //! Invariants: 1. the pages are in order, cover the text and begin at code points; 2. one text has one
 //! [`ContentHash`], whatever its file's line ends; 3. nothing is cut off: what does not fit is refused.
-//! Limits: [`limits::MAX_DOCUMENT_BYTES`]; a page without form feeds has about [`PAGE_CHARS`] characters.
+//! Limits: [`limits::MAX_DOCUMENT_BYTES`].
 
 use std::fmt;
-use std::io::Read;
-use std::path::Path;
+use std::ops::Range;
 
 use super::DocumentError;
+use super::encoding;
+use super::extract::Extracted;
+use super::kind::Kind;
+use super::pages;
 use crate::base::{Bytes, limits};
-
-/// A page of text without form feeds has about this many characters, and ends with a paragraph where one is near.
-const PAGE_CHARS: usize = 3000;
-/// Fewest and most characters of such a page.
-const PAGE_CHARS_MIN: usize = 1500;
-const PAGE_CHARS_MAX: usize = 4500;
-/// A text has at most one control character in this many.
-const CHARS_PER_CONTROL: usize = 50;
 
 /// Bytes `first_byte .. end_byte` of [`Document::text`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -31,9 +27,25 @@ pub struct PageSpan {
     pub end_byte: usize,
 }
 
+/// A chapter, and where in the text it begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Section {
+    /// from the table of contents, or its heading
+    pub title: String,
+    /// first byte of [`Document::text`]
+    pub first_byte: usize,
+}
+
 /// BLAKE3 of a document's text.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ContentHash(pub [u8; 32]);
+
+impl ContentHash {
+    /// Of this text.
+    pub fn of(text: &str) -> ContentHash {
+        ContentHash(*blake3::hash(text.as_bytes()).as_bytes())
+    }
+}
 
 impl fmt::Display for ContentHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -52,60 +64,119 @@ impl fmt::Debug for ContentHash {
 pub struct Document {
     /// file name
     pub name: String,
+    /// how its file was read
+    pub kind: Kind,
     /// the text, with LF line ends and no BOM; a form feed became a line end
     pub text: String,
     /// size of the file
     pub bytes: u64,
     /// of [`Document::text`]
     pub content_hash: ContentHash,
-    /// where the pages are
+    /// where the pages are; a page of a PDF may be empty
     pub pages: Vec<PageSpan>,
+    /// number of the first page in the file, from 0: more than 0 where only some pages were taken
+    pub first_page: usize,
+    /// chapters, where the file tells them
+    pub sections: Vec<Section>,
+    /// what a reader should know, one sentence each
+    pub notes: Vec<String>,
 }
 
 impl Document {
-    /// Reads a file of UTF-8 text or Markdown.
-    ///
-    /// # Errors
-    /// What is wrong with the file, and what to do.
-    pub fn open(path: &Path) -> Result<Self, DocumentError> {
-        let unreadable = |e: std::io::Error| match e.kind() {
-            std::io::ErrorKind::NotFound => DocumentError::Missing { path: path.to_owned() },
-            _ => DocumentError::Unreadable { path: path.to_owned(), reason: e.to_string() },
-        };
-        let kind = std::fs::metadata(path).map_err(unreadable)?;
-        if !kind.is_file() {
-            let what = if kind.is_dir() { "a folder" } else { "a device or a pipe" };
-            return Err(DocumentError::NotAFile { path: path.to_owned(), what });
-        }
-        let name = path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into_owned());
-        check_size(&name, kind.len())?;
-        let mut bytes = Vec::new();
-        let file = std::fs::File::open(path).map_err(unreadable)?;
-        file.take(limits::MAX_DOCUMENT_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-        Self::from_bytes(&name, &bytes)
-    }
-
-    /// The content of a file called `name`.
+    /// The content of a text file called `name`, whatever its encoding.
     ///
     /// # Errors
     /// What is wrong with it, and what to do.
     pub fn from_bytes(name: &str, bytes: &[u8]) -> Result<Self, DocumentError> {
-        let size = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-        check_size(name, size)?;
-        if let Some(what) = binary_kind(bytes) {
-            return Err(DocumentError::Binary { name: name.to_owned(), what });
+        check_size(name, bytes.len(), limits::MAX_DOCUMENT_BYTES)?;
+        let binary = |what| DocumentError::Binary { name: name.to_owned(), what };
+        if let kind @ (Kind::Pdf | Kind::Docx | Kind::Epub) = Kind::of(name, bytes).map_err(binary)? {
+            return Err(binary(kind.name()));
         }
-        let text = std::str::from_utf8(bytes).map_err(|e| not_utf8(name, bytes, e.valid_up_to()))?;
-        let n_control = text.chars().filter(|&c| is_odd_control(c)).count();
-        if n_control * CHARS_PER_CONTROL > text.len().max(CHARS_PER_CONTROL) {
-            return Err(DocumentError::Binary { name: name.to_owned(), what: "full of control characters" });
+        let decoded = encoding::decode(bytes, false).map_err(binary)?;
+        check_size(name, decoded.text.len(), limits::MAX_DOCUMENT_BYTES)?;
+        let (text, pages) = pages::normalise(&decoded.text);
+        let encoding = decoded.encoding.map(|label| format!("It is not UTF-8 and was read as {label}, by its letters."));
+        Self::checked(Document {
+            kind: Kind::Text,
+            pages,
+            notes: encoding.into_iter().collect(),
+            ..Self::of_text(name, bytes.len(), text)
+        })
+    }
+
+    /// What was read from a file of another format.
+    ///
+    /// # Errors
+    /// It holds no text, or too much.
+    pub fn from_extracted(name: &str, kind: Kind, bytes: u64, extracted: Extracted) -> Result<Self, DocumentError> {
+        let (mut text, mut ends, mut sections) = (String::new(), Vec::new(), Vec::new());
+        for part in extracted.parts {
+            let first_byte = text.len();
+            let (body, _) = pages::normalise(part.text.trim_matches('\n'));
+            sections.extend(part.title.map(|title| Section { title, first_byte }));
+            if !extracted.is_paged {
+                ends.extend(pages::page_ends(&body).into_iter().map(|end| first_byte + end));
+            }
+            text.push_str(&body);
+            if !body.is_empty() {
+                text.push_str(BLANK_LINE);
+            }
+            ends.push(text.len());
         }
-        let (text, pages) = normalise(text.strip_prefix('\u{FEFF}').unwrap_or(text));
-        if text.trim().is_empty() {
-            return Err(DocumentError::Empty { name: name.to_owned() });
+        check_size(name, text.len(), limits::MAX_DOCUMENT_BYTES)?;
+        text.truncate(text.trim_end().len());
+        ends.iter_mut().for_each(|end| *end = (*end).min(text.len()));
+        let pages = pages::spans(ends);
+        Self::checked(Document { kind, bytes, pages, sections, notes: extracted.notes, ..Self::of_text(name, 0, text) })
+    }
+
+    fn of_text(name: &str, n_bytes: usize, text: String) -> Self {
+        Document {
+            name: name.to_owned(),
+            kind: Kind::Text,
+            bytes: n_bytes as u64,
+            content_hash: ContentHash::of(&text),
+            text,
+            pages: Vec::new(),
+            first_page: 0,
+            sections: Vec::new(),
+            notes: Vec::new(),
         }
-        let content_hash = ContentHash(*blake3::hash(text.as_bytes()).as_bytes());
-        Ok(Document { name: name.to_owned(), text, bytes: size, content_hash, pages })
+    }
+
+    fn checked(self) -> Result<Self, DocumentError> {
+        match self.text.trim().is_empty() {
+            true => Err(DocumentError::Empty { name: self.name }),
+            false => Ok(self),
+        }
+    }
+
+    /// Only some of its pages, from 0, under a name that says so.
+    ///
+    /// # Errors
+    /// There is no text on them.
+    pub fn excerpt(&self, pages: Range<usize>) -> Result<Self, DocumentError> {
+        let taken = self.pages.get(pages.clone()).unwrap_or_default();
+        let first_byte = taken.first().map_or(0, |page| page.first_byte);
+        let end_byte = taken.last().map_or(0, |page| page.end_byte);
+        let text = self.text.get(first_byte..end_byte).unwrap_or_default().to_owned();
+        let first_page = self.first_page + pages.start;
+        let name = format!("{} (pages {}\u{2013}{})", self.name, first_page + 1, self.first_page + pages.end);
+        let moved = |page: &PageSpan| PageSpan { first_byte: page.first_byte - first_byte, end_byte: page.end_byte - first_byte };
+        let section = |s: &Section| Section { title: s.title.clone(), first_byte: s.first_byte.saturating_sub(first_byte) };
+        // The chapter that goes on into the first page counts too.
+        let before = self.section_of(first_byte).filter(|s| s.first_byte < first_byte);
+        let inside = self.sections.iter().filter(|s| (first_byte..end_byte).contains(&s.first_byte));
+        Self::checked(Document {
+            kind: self.kind,
+            bytes: self.bytes,
+            pages: taken.iter().map(moved).collect(),
+            first_page,
+            sections: before.into_iter().chain(inside).map(section).collect(),
+            notes: self.notes.clone(),
+            ..Self::of_text(&name, 0, text)
+        })
     }
 
     /// The page that holds a byte of the text, from 0.
@@ -113,10 +184,21 @@ impl Document {
         self.pages.partition_point(|page| page.end_byte <= byte).min(self.pages.len().saturating_sub(1))
     }
 
+    /// The number of a page as its file counts, from 1.
+    pub fn page_number(&self, page: usize) -> usize {
+        self.first_page + page + 1
+    }
+
     /// The text of a page, from 0.
     pub fn page_text(&self, page: usize) -> Option<&str> {
         let span = self.pages.get(page)?;
         self.text.get(span.first_byte..span.end_byte)
+    }
+
+    /// The chapter that holds a byte of the text.
+    pub fn section_of(&self, byte: usize) -> Option<&Section> {
+        let n_before = self.sections.partition_point(|section| section.first_byte <= byte);
+        self.sections.get(n_before.checked_sub(1)?)
     }
 }
 
@@ -139,96 +221,11 @@ pub fn join_for_prompt(documents: &[Document], question: &str) -> String {
     }
 }
 
-fn check_size(name: &str, size: u64) -> Result<(), DocumentError> {
-    if size > limits::MAX_DOCUMENT_BYTES {
-        let (got, max) = (Bytes(size), Bytes(limits::MAX_DOCUMENT_BYTES));
-        return Err(DocumentError::TooLarge { name: name.to_owned(), got, max });
+/// Refuses what is over `max` bytes.
+pub fn check_size(name: &str, n_bytes: usize, max: u64) -> Result<(), DocumentError> {
+    let got = n_bytes as u64;
+    if got > max {
+        return Err(DocumentError::TooLarge { name: name.to_owned(), got: Bytes(got), max: Bytes(max) });
     }
     Ok(())
-}
-
-/// What a file that is no text seems to be.
-fn binary_kind(bytes: &[u8]) -> Option<&'static str> {
-    const KINDS: [(&[u8], &str); 10] = [
-        (b"%PDF-", "a PDF"),
-        (b"PK\x03\x04", "a ZIP archive (or a DOCX or EPUB)"),
-        (b"\xD0\xCF\x11\xE0", "an old Office file"),
-        (b"{\\rtf", "an RTF file"),
-        (b"\x89PNG", "a picture"),
-        (b"\xFF\xD8\xFF", "a picture"),
-        (b"\x1F\x8B", "a compressed file"),
-        (b"GGUF", "a model"),
-        (b"\xFF\xFE", "UTF-16 text"),
-        (b"\xFE\xFF", "UTF-16 text"),
-    ];
-    let known = KINDS.iter().find(|(head, _)| bytes.starts_with(head)).map(|(_, what)| *what);
-    known.or_else(|| bytes.contains(&0).then_some("a binary file"))
-}
-
-fn not_utf8(name: &str, bytes: &[u8], offset: usize) -> DocumentError {
-    let high = bytes.iter().filter(|b| !b.is_ascii()).count();
-    // One odd byte in several letters is how an accent looks in the old one-byte encodings.
-    let guess = if high * 4 < bytes.len() { "; it looks like Windows-1252 or Latin-1" } else { "" };
-    DocumentError::NotUtf8 { name: name.to_owned(), offset, guess }
-}
-
-/// A control character that no text file uses.
-fn is_odd_control(c: char) -> bool {
-    c.is_control() && !matches!(c, '\t' | '\n' | '\r' | '\u{0C}' | '\u{85}')
-}
-
-/// LF line ends, and pages: at form feeds where there are any.
-fn normalise(text: &str) -> (String, Vec<PageSpan>) {
-    let mut out = String::with_capacity(text.len());
-    let mut ends = Vec::new();
-    let mut chars = text.chars().peekable();
-    while let Some(c) = chars.next() {
-        match c {
-            '\r' => {
-                chars.next_if_eq(&'\n');
-                out.push('\n');
-            }
-            '\u{0C}' => {
-                out.push('\n');
-                ends.push(out.len());
-            }
-            c => out.push(c),
-        }
-    }
-    if ends.is_empty() {
-        ends = page_ends(&out);
-    }
-    if ends.last() != Some(&out.len()) {
-        ends.push(out.len());
-    }
-    let starts = std::iter::once(0).chain(ends.clone());
-    let pages = starts.zip(ends).map(|(first_byte, end_byte)| PageSpan { first_byte, end_byte }).collect();
-    (out, pages)
-}
-
-fn page_ends(text: &str) -> Vec<usize> {
-    let mut ends = Vec::new();
-    let mut start = 0;
-    while let Some(rest) = text.get(start..) {
-        let Some(page) = page_len(rest) else { break };
-        start += page;
-        ends.push(start);
-    }
-    ends
-}
-
-/// Bytes of the first page of `text`; None where it is the last one.
-fn page_len(text: &str) -> Option<usize> {
-    let byte_of = |n_chars: usize| text.char_indices().nth(n_chars).map(|(at, _)| at);
-    byte_of(PAGE_CHARS_MAX)?;
-    let (min, middle, max) = (byte_of(PAGE_CHARS_MIN)?, byte_of(PAGE_CHARS)?, byte_of(PAGE_CHARS_MAX)?);
-    let window = text.get(min..max)?;
-    let nearest = |mark: &str| {
-        let ends = window.match_indices(mark).map(|(at, mark)| min + at + mark.len());
-        ends.min_by_key(|end| end.abs_diff(middle))
-    };
-    let end = nearest("\n\n").or_else(|| nearest("\n")).or_else(|| nearest(". ")).or_else(|| nearest(" ")).unwrap_or(middle);
-    // Blank lines after a paragraph belong to it.
-    let blank = text.get(end..)?.len() - text.get(end..)?.trim_start_matches('\n').len();
-    Some(end + blank)
 }

@@ -126,6 +126,11 @@ impl Below {
         self.open.as_ref().map(|o| o.tokens.as_slice())
     }
 
+    /// Elements of pages.
+    pub(super) fn dtype(&self) -> KvDtype {
+        self.dtype
+    }
+
     /// The context reads a backend's disk.
     pub(super) fn io_backend(&self) -> String {
         self.setup.io_backend.clone()

@@ -1,13 +1,17 @@
 //! The engine's whole API: commands in, events out, over bounded channels.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 pub use super::conversation::{Message, Question, Role, Sampling, TurnId};
+use super::links::LinkPeaks;
+use super::page_map::PageMap;
 use super::saved::{DocumentRef, LibraryAction, SavedDocument};
 use super::summary::{ChosenSummary, TurnSummary};
 use super::turn::TurnPolicy;
 use crate::base::{Bytes, LinkLimits, Tiers};
 use crate::kv::policy::SelectiveSpec;
+use crate::telemetry::Snapshot;
 
 /// Where a model comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -162,6 +166,11 @@ pub enum EngineCommand {
     },
     /// what the library holds, after doing something with it (event: [`EngineEvent::Library`])
     Library(LibraryAction),
+    /// where every page of the context is now (event: [`EngineEvent::Pages`])
+    ShowPages,
+    /// what the links between the tiers can carry (event: [`EngineEvent::Links`]); takes a second, and writes a file that is
+    /// gone afterwards
+    MeasureLinks,
     /// lose the device on purpose: the next command that needs it finds it gone (fault injection in tests)
     LoseDevice,
     /// end the worker
@@ -343,8 +352,15 @@ pub enum EngineEvent {
         /// and the caps
         budgets: Tiers<u64>,
     },
+    /// where every page of the context is: after [`EngineCommand::ShowPages`], and during and after every turn while somebody
+    /// watches
+    Pages(Arc<PageMap>),
+    /// what the links between the tiers can carry
+    Links(LinkPeaks),
     /// what the library holds, least recently used last (after a request, and whenever a document was saved or dropped)
     Library(Vec<SavedDocument>),
+    /// what has happened since the last of these, every event once (while [`crate::engine::EngineHandle::observe`] asks for it)
+    Telemetry(Box<Snapshot>),
     /// something the user should know, once (a lost device that was rebuilt, a converted weight type)
     Notice(String),
 }

@@ -60,6 +60,7 @@ impl DeviceModel {
             self.run_layer(gpu, pace, layer_idx, first_pos, n)?;
         }
         self.kv.end_pass(first_pos + n);
+        pace.pause();
         if self.is_choosing
             && let Some(selective) = &mut self.selective
         {
@@ -181,7 +182,7 @@ impl DeviceModel {
                 // The device works on what is recorded while the next pages come.
                 self.submit_slots(gpu, pace, &mut recorded)?;
             }
-            let filled = self.kv.next_filled(gpu)?;
+            let filled = pace.aside(|| self.kv.next_filled(gpu))?;
             if self.synchronous {
                 pace.finish(gpu)?;
             }

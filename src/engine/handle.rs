@@ -9,7 +9,7 @@
 //! channel; a front end that went away unblocks it. 3. `stop` ends the turn that runs now, within one submit; of several
 //! that run at once all, or one by its id.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -23,6 +23,8 @@ pub struct EngineHandle {
     commands: Sender<EngineCommand>,
     events: Receiver<EngineEvent>,
     stops: Arc<Stops>,
+    watches_pages: Arc<AtomicBool>,
+    detail: Arc<AtomicU8>,
 }
 
 /// The worker's end.
@@ -31,7 +33,20 @@ pub struct EnginePort {
     pub commands: Receiver<EngineCommand>,
     events: Sender<EngineEvent>,
     stops: Arc<Stops>,
+    watches_pages: Arc<AtomicBool>,
+    detail: Arc<AtomicU8>,
     wake: Box<dyn Fn() + Send>,
+}
+
+/// How much of what the engine does the front end wants to see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Detail {
+    /// nothing
+    Nothing,
+    /// every event, with one device time for each submit
+    Events,
+    /// every event, with a device time for each kind of work in each layer
+    Parts,
 }
 
 /// What was stopped.
@@ -70,8 +85,16 @@ impl EngineHandle {
         let (command_tx, command_rx) = bounded(CHANNEL_DEPTH);
         let (event_tx, event_rx) = bounded(CHANNEL_DEPTH);
         let stops = Arc::new(Stops::default());
-        let handle = EngineHandle { commands: command_tx, events: event_rx, stops: stops.clone() };
-        (handle, EnginePort { commands: command_rx, events: event_tx, stops, wake: Box::new(wake) })
+        let (detail, watches_pages) = (Arc::new(AtomicU8::new(Detail::Nothing as u8)), Arc::new(AtomicBool::default()));
+        let handle = EngineHandle {
+            commands: command_tx,
+            events: event_rx,
+            stops: stops.clone(),
+            detail: detail.clone(),
+            watches_pages: watches_pages.clone(),
+        };
+        let wake = Box::new(wake);
+        (handle, EnginePort { commands: command_rx, events: event_tx, stops, detail, watches_pages, wake })
     }
 
     /// Queues a command. False when the queue is full or the worker is gone.
@@ -100,6 +123,16 @@ impl EngineHandle {
         self.stops.all.fetch_add(1, Ordering::AcqRel);
     }
 
+    /// Asks for [`EngineEvent::Telemetry`] in this detail from the next step on.
+    pub fn observe(&self, detail: Detail) {
+        self.detail.store(detail as u8, Ordering::Relaxed);
+    }
+
+    /// Somebody looks at where pages are, or nobody does any more: [`EngineEvent::Pages`] comes with every turn meanwhile.
+    pub fn watch_pages(&self, on: bool) {
+        self.watches_pages.store(on, Ordering::Relaxed);
+    }
+
     /// Ends one of the turns that run at once; the others go on.
     pub fn stop_turn(&self, turn: TurnId) {
         self.stops.turns.lock().unwrap_or_else(PoisonError::into_inner).push(turn);
@@ -112,6 +145,16 @@ impl EnginePort {
         let sent = self.events.send(event).is_ok();
         (self.wake)();
         sent
+    }
+
+    /// The front end wants to see at least this much.
+    pub fn is_observed(&self, detail: Detail) -> bool {
+        self.detail.load(Ordering::Relaxed) >= detail as u8
+    }
+
+    /// Somebody looks at where pages are.
+    pub fn watches_pages(&self) -> bool {
+        self.watches_pages.load(Ordering::Relaxed)
     }
 
     /// A watch for stops from now on.

@@ -1,7 +1,7 @@
 //! A loaded model with its tokenizer, template and the tokens whose K and V are in the cache.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::base::limits::{KV_PAGE_TOKENS, SUBMIT_TARGET_MILLIS};
 use crate::base::{Bytes, MovedBytes, PageCounts, Tiers};
@@ -18,11 +18,13 @@ use super::below::{Below, FolderHook};
 use super::command::{EngineEvent, LoadOptions, Message, ModelInfo, ModelSource, Role, Sampling};
 use super::device_model::{self, DeviceModel};
 use super::error::EngineError;
-use super::handle::EnginePort;
+use super::handle::{Detail, EnginePort};
 use super::observe::Observer;
 use super::pace::Pace;
+use super::page_map::PageView;
 use super::sampler::Sampler;
 use super::saved::DocumentRef;
+use super::steps::StepClock;
 use super::summary::AttentionKind;
 use super::turn::TurnPolicy;
 
@@ -43,6 +45,8 @@ pub(super) struct Loaded {
     /// tiers below VRAM, and the library
     pub(super) below: Below,
     pub(super) observer: Observer,
+    pub(super) page_view: PageView,
+    pub(super) steps: StepClock,
     file: ModelFile,
 }
 
@@ -166,7 +170,7 @@ impl Loaded {
         model.reserve(gpu, 1)?;
         let meta = file.info();
         notes.extend(below.take_notices());
-        let observer = Observer::new(hub, options.trace.as_deref())?;
+        let mut observer = Observer::new(hub, options.trace.as_deref())?;
         let info = ModelInfo {
             name: meta.name.clone(),
             architecture: meta.architecture.clone(),
@@ -186,7 +190,9 @@ impl Loaded {
             sampling: recommended(&meta.sampling, *source == ModelSource::BuiltIn),
             built_in: *source == ModelSource::BuiltIn,
         };
-        Ok(Loaded { model, text, info, pace: Pace::new(gpu, hub), tokens: Vec::new(), below, observer, file })
+        observer.describe(&info, options.policy);
+        let (pace, page_view, steps) = (Pace::new(gpu, hub), PageView::default(), StepClock::new(hub));
+        Ok(Loaded { model, text, info, pace, tokens: Vec::new(), below, observer, page_view, steps, file })
     }
 
     /// Puts the same file on a new device, with an empty cache.
@@ -295,22 +301,25 @@ impl Loaded {
         Spent { moved: MovedBytes { disk_to_ram, ram_to_disk, ..kv.moved() }, pages: kv.counts(), reading: report.counts.reading }
     }
 
-    /// Device times are taken from now on, where something moves or a trace is written.
-    pub(super) fn watch_device(&mut self, gpu: &Gpu) -> Result<(), GpuError> {
-        if self.pace.timeline.is_none() && (self.observer.is_tracing() || self.model.kv.has_lower()) {
+    /// Device times are taken from now on, where something moves, somebody observes or a trace is written.
+    pub(super) fn watch_device(&mut self, gpu: &Gpu, port: &EnginePort) -> Result<(), GpuError> {
+        let is_tracing = self.observer.is_tracing();
+        self.pace.set_by_part(is_tracing || port.is_observed(Detail::Parts));
+        let is_wanted = is_tracing || port.is_observed(Detail::Events) || self.model.kv.has_lower();
+        if self.pace.timeline.is_none() && is_wanted {
             self.pace.timeline = Some(Timeline::new(gpu)?);
-            self.pace.by_part = self.observer.is_tracing();
         }
         Ok(())
     }
 
-    /// Lets the observer see what happened in this step.
-    pub(super) fn look(&mut self, gpu: &Gpu) -> Result<(), EngineError> {
-        if self.pace.timeline.is_some() {
-            self.pace.collect(gpu);
-            self.observer.look()?;
+    /// Lets the observers see what happened in this step.
+    pub(super) fn look(&mut self, gpu: &Gpu, port: &EnginePort) -> Result<(), EngineError> {
+        self.pace.collect(gpu);
+        self.observer.look()?;
+        if port.is_observed(Detail::Events) {
+            port.emit(EngineEvent::Telemetry(Box::new(self.observer.take())));
         }
-        Ok(())
+        Ok(self.watch_device(gpu, port)?)
     }
 
     /// Tells what the tiers hold, and what they have to say.
@@ -319,15 +328,20 @@ impl Loaded {
         for notice in kv.take_notices().into_iter().chain(self.below.take_notices()) {
             port.emit(EngineEvent::Notice(notice));
         }
-        let usage = kv.report().usage;
-        let used = Tiers { vram: kv.bytes(), ram: usage.ram.now.0 + kv.staging_bytes(), disk: usage.disk.now.0 };
-        port.emit(EngineEvent::KvUse { used, budgets: self.below.setup.budgets });
+        port.emit(EngineEvent::KvUse { used: self.tiers_used(), budgets: self.below.setup.budgets });
+    }
+
+    /// What the KV tiers hold, bytes.
+    pub(super) fn tiers_used(&self) -> Tiers<u64> {
+        let (kv, usage) = (&self.model.kv, self.model.kv.report().usage);
+        Tiers { vram: kv.bytes(), ram: usage.ram.now.0 + kv.staging_bytes(), disk: usage.disk.now.0 }
     }
 
     /// Everything that was read of a document is safe on the disk, and the library knows.
     pub(super) fn settle(&mut self, gpu: &Gpu, port: &EnginePort, prefill: Duration) -> Result<(), EngineError> {
         let has_news = self.below.settle(gpu, &mut self.model.kv, prefill.as_secs_f64())?;
         self.tell(port);
+        self.show_last_pages(port);
         if has_news && let Some(saved) = self.below.list() {
             port.emit(EngineEvent::Library(saved));
         }
@@ -337,6 +351,7 @@ impl Loaded {
     /// Computes the pages of `group` again, after one of them was found damaged. Tokens after the last complete group must
     /// be read again.
     pub(super) fn repair(&mut self, gpu: &Gpu, group: u32) -> Result<(), EngineError> {
+        let began = Instant::now();
         self.pace.reset();
         let first = group as usize * KV_PAGE_TOKENS;
         let sealed = self.model.kv.n_sealed() as usize * KV_PAGE_TOKENS;
@@ -349,6 +364,7 @@ impl Loaded {
         self.model.run_layers(gpu, &mut self.pace, &chunk, first)?;
         self.pace.finish(gpu)?;
         self.model.kv.count_recomputed();
+        self.steps.recomputed(chunk.len() * self.model.dims.n_layer, began);
         Ok(())
     }
 
@@ -435,7 +451,7 @@ impl Loaded {
         let submitted = self.pace.flush(gpu)?;
         let Some(submitted) = submitted else { return Err(GpuError::Lost("nothing was submitted".into()).into()) };
         let greedy = sampler.is_greedy();
-        let picked = gpu.read_after(&submitted, &model.act.readback, |bytes| match greedy {
+        let picked = self.pace.read_after(gpu, &submitted, &model.act.readback, |bytes| match greedy {
             true => Picked::Greedy(sample::parse_argmax(bytes).0),
             false => Picked::Few(sample::parse_top_k(bytes, k)),
         })?;

@@ -10,7 +10,7 @@ use super::error::EngineError;
 use super::handle::{EnginePort, StopWatch};
 use super::loaded::{Loaded, Spent};
 use super::sampler::Sampler;
-use super::summary::{IoSummary, StopReason, TurnSummary};
+use super::summary::{IoSummary, Phases, StopReason, TurnSummary};
 use super::turn::TurnPolicy;
 use super::worker::Worker;
 
@@ -212,6 +212,7 @@ pub(super) fn measured(
         context_used: loaded.tokens.len(),
         dispatches_per_token: 0,
         encode_ms_per_token: 0.0,
+        phases: Phases::default(),
         stop,
     }
 }

@@ -4,15 +4,17 @@
 //! hub (engine, gpu, transfer, disk) ─► drained after every step ─┬─► intervals of compute and I/O ─► overlap of the turn
 //!                                                                └─► Chrome trace, where one was asked for
 //! ```
-//! The engine is the one drainer of the hub. Owner thread: the engine.
+//! The engine is the one drainer of the hub; a front end that observes gets what was drained. Owner thread: the engine.
 
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::command::ModelInfo;
 use super::error::EngineError;
-use crate::telemetry::chrome::ChromeTrace;
+use crate::kv::policy::SelectiveSpec;
+use crate::telemetry::chrome::{ChromeTrace, RunInfo};
 use crate::telemetry::overlap::{Interval, intervals, is_compute, is_io, overlap};
 use crate::telemetry::{Hub, Snapshot};
 
@@ -39,6 +41,15 @@ impl Observer {
         Ok(Observer { hub: hub.clone(), snapshot: Snapshot::default(), compute: Vec::new(), io: Vec::new(), trace })
     }
 
+    /// Says what the trace is of.
+    pub(super) fn describe(&mut self, info: &ModelInfo, policy: Option<SelectiveSpec>) {
+        if let Some(trace) = &mut self.trace {
+            let policy = policy.map_or_else(|| "everything".to_owned(), |spec| spec.kind.to_string());
+            let (model, adapter) = (info.name.clone(), info.adapter.clone());
+            trace.describe(RunInfo { strata: env!("CARGO_PKG_VERSION").to_owned(), model, adapter, policy, text: Vec::new() });
+        }
+    }
+
     /// A trace is being written.
     pub(super) fn is_tracing(&self) -> bool {
         self.trace.is_some()
@@ -59,6 +70,11 @@ impl Observer {
             return Err(EngineError::Trace(error.to_string()));
         }
         Ok(())
+    }
+
+    /// What was seen last, to hand on.
+    pub(super) fn take(&mut self) -> Snapshot {
+        std::mem::take(&mut self.snapshot)
     }
 
     /// Begins a turn at `now`: what was before does not count.

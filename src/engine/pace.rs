@@ -9,11 +9,13 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::base::limits::SUBMIT_TARGET_MILLIS;
-use crate::gpu::{Gpu, GpuError, Recorder, Submitted, Timeline};
+use crate::gpu::{Buffer, Gpu, GpuError, Recorder, Submitted, Timeline};
 use crate::telemetry::{self, EventKind, Hub, KernelFamily, Lane, WaitCause};
 
 /// Submits on the device at once: one runs, one is ready.
 const MAX_IN_FLIGHT: usize = 2;
+/// Recording for a shorter time is not worth an event.
+const LEAST_ENCODE_NS: u64 = 2_000;
 
 /// Records, submits and measures.
 pub struct Pace {
@@ -32,7 +34,9 @@ pub struct Pace {
     /// device times of every submit, where they are wanted
     pub timeline: Option<Timeline>,
     /// device times of every part that is marked, not only of the submit: each takes a pass of its own
-    pub by_part: bool,
+    by_part: bool,
+    /// commands are being recorded, since when
+    recording_ns: Option<u64>,
     gpu_lane: Lane,
     engine_lane: Lane,
 }
@@ -50,8 +54,9 @@ impl Pace {
             n_dispatches: 0,
             timeline: None,
             by_part: false,
+            recording_ns: None,
             gpu_lane: hub.lane("gpu"),
-            engine_lane: hub.lane("engine"),
+            engine_lane: hub.lane(telemetry::ENGINE_LANE),
         }
     }
 
@@ -60,11 +65,41 @@ impl Pace {
         self.whole = whole;
     }
 
+    /// With `by_part`, every part that is marked has a device time of its own.
+    pub fn set_by_part(&mut self, by_part: bool) {
+        if !by_part {
+            self.recorder.mark(KernelFamily::Other, telemetry::NO_LAYER);
+        }
+        self.by_part = by_part;
+    }
+
     /// Says what is recorded from here on; `layer` may be [`telemetry::NO_LAYER`].
     pub fn mark(&mut self, family: KernelFamily, layer: u32) {
+        self.recording_ns.get_or_insert_with(telemetry::now);
         if self.by_part {
             self.recorder.mark(family, layer);
         }
+    }
+
+    /// What follows is not recording, until the next mark.
+    pub fn pause(&mut self) {
+        let Some(began) = self.recording_ns.take() else { return };
+        if telemetry::now() - began >= LEAST_ENCODE_NS {
+            self.engine_lane.span(EventKind::Encode, began);
+        }
+    }
+
+    /// Does what is not recording, in the middle of it.
+    pub fn aside<R>(&mut self, work: impl FnOnce() -> R) -> R {
+        self.pause();
+        let result = work();
+        self.recording_ns = Some(telemetry::now());
+        result
+    }
+
+    /// The engine did this since `began`, and recorded nothing.
+    pub fn did(&mut self, kind: EventKind, began: Instant) {
+        self.engine_lane.span(kind, telemetry::ns_of(began));
     }
 
     /// Speed learned so far, floating-point operations per second.
@@ -92,18 +127,19 @@ impl Pace {
         if self.recorder.is_empty() {
             return Ok(None);
         }
-        let began = telemetry::now();
+        self.recording_ns.get_or_insert_with(telemetry::now);
         let submitted = match &mut self.timeline {
             Some(timeline) => gpu.submit_traced(&mut self.recorder, timeline)?,
             None => gpu.submit(&mut self.recorder)?,
         };
-        self.engine_lane.span(EventKind::Encode, began);
+        self.pause();
         self.encode += submitted.encode;
         self.n_dispatches += submitted.n_dispatches;
         self.in_flight.push_back(submitted.clone());
         while self.in_flight.len() > MAX_IN_FLIGHT {
             self.wait_oldest(gpu)?;
         }
+        self.recording_ns = Some(telemetry::now());
         Ok(Some(submitted))
     }
 
@@ -112,12 +148,31 @@ impl Pace {
         self.in_flight.back().cloned()
     }
 
+    /// Waits for `submitted`, then hands the bytes of a readback buffer to `read`.
+    ///
+    /// # Errors
+    /// A lost device, or a buffer that cannot be mapped.
+    pub fn read_after<R>(
+        &mut self,
+        gpu: &Gpu,
+        submitted: &Submitted,
+        staging: &Buffer,
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, GpuError> {
+        self.pause();
+        let began = telemetry::now();
+        let result = gpu.read_after(submitted, staging, read);
+        self.engine_lane.span(EventKind::Wait { cause: WaitCause::Readback }, began);
+        result
+    }
+
     /// Submits what was recorded and waits for everything.
     ///
     /// # Errors
     /// A lost device.
     pub fn finish(&mut self, gpu: &Gpu) -> Result<(), GpuError> {
         self.flush(gpu)?;
+        self.pause();
         while !self.in_flight.is_empty() {
             self.wait_oldest(gpu)?;
         }
@@ -136,6 +191,7 @@ impl Pace {
         self.recorder = Recorder::new();
         self.in_flight.clear();
         self.last_done = None;
+        self.recording_ns = None;
     }
 
     fn wait_oldest(&mut self, gpu: &Gpu) -> Result<(), GpuError> {

@@ -58,7 +58,7 @@ impl Score {
         loaded.truncate(if self.before.is_none() { 0 } else { self.n_prefix });
         let before = *self.before.get_or_insert_with(|| loaded.spent());
         loaded.reserve(gpu, self.tokens.len())?;
-        loaded.watch_device(gpu)?;
+        loaded.watch_device(gpu, port)?;
         if let Some(selective) = &mut loaded.model.selective {
             selective.begin_answer(self.tokens.len() - self.n_prefix);
             selective.measure_mass(MassSteps::All);
@@ -73,7 +73,7 @@ impl Score {
                 0 => self.step(gpu, loaded, port)?,
                 n_left => self.read(gpu, loaded, port, n_left)?,
             }
-            loaded.look(gpu)?;
+            loaded.look(gpu, port)?;
         }
         loaded.tell(port);
         Ok(TurnSummary {

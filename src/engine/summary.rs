@@ -80,6 +80,25 @@ pub struct IoSummary {
     pub read_ms: f64,
 }
 
+/// The parts of an answer, one after the other (milliseconds), and when it was.
+#[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize)]
+pub struct Phases {
+    /// text to token ids
+    pub tokenize_ms: f64,
+    /// the saved document opened
+    pub restore_ms: f64,
+    /// prompt
+    pub prefill_ms: f64,
+    /// last prompt token to first answer token
+    pub first_token_ms: f64,
+    /// the answer
+    pub decode_ms: f64,
+    /// when it began, nanoseconds of [`crate::telemetry::now`]
+    pub began_ns: u64,
+    /// when it ended
+    pub ended_ns: u64,
+}
+
 /// What an answer cost (all times in milliseconds).
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct TurnSummary {
@@ -121,6 +140,8 @@ pub struct TurnSummary {
     pub dispatches_per_token: usize,
     /// CPU time to encode one decoded token, mean, milliseconds
     pub encode_ms_per_token: f64,
+    /// its parts
+    pub phases: Phases,
     /// why it ended
     pub stop: StopReason,
 }

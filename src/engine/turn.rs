@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::base::Tiers;
 use crate::gpu::Gpu;
-use crate::telemetry;
+use crate::telemetry::{self, Phase, StepKind};
 use crate::token::StreamDecoder;
 
 use super::command::{EngineEvent, Sampling, TurnId};
@@ -18,7 +18,7 @@ use super::loaded::{Loaded, Picked, Spent};
 use super::sampler::Sampler;
 use super::saved::DocumentRef;
 use super::selective::MassSteps;
-use super::summary::{ChosenSummary, IoSummary, StopReason, TurnSummary};
+use super::summary::{ChosenSummary, IoSummary, Phases, StopReason, TurnSummary};
 
 /// What the decode steps of one turn read of the context.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -47,6 +47,7 @@ pub(super) struct Turn {
     pub(super) decode: Duration,
     pub(super) encode: Duration,
     pub(super) dispatches: usize,
+    phases: Phases,
     text_done: usize,
     has_text: bool,
     /// document that the prompt begins with, and its tokens
@@ -74,6 +75,7 @@ impl Turn {
             decode: Duration::ZERO,
             encode: Duration::ZERO,
             dispatches: 0,
+            phases: Phases::default(),
             text_done: 0,
             has_text: false,
             document: None,
@@ -90,6 +92,12 @@ impl Turn {
         self
     }
 
+    /// Its prompt took so long to be made of text.
+    pub(super) fn tokenized(mut self, took: Duration) -> Turn {
+        self.phases.tokenize_ms = millis(took);
+        self
+    }
+
     /// Its decode steps read what `policy` says.
     pub(super) fn reading(mut self, policy: TurnPolicy) -> Turn {
         self.policy = policy;
@@ -101,7 +109,10 @@ impl Turn {
         self.check(loaded)?;
         let target = self.target();
         if let Some((document, tokens)) = &self.document {
+            let began = Instant::now();
             loaded.open_document(gpu, document, tokens)?;
+            self.phases.restore_ms += millis(began.elapsed());
+            loaded.steps.end_phase(Phase::Restore, began);
         }
         loaded.leave_document(gpu, &target)?;
         if self.before.is_none() {
@@ -163,8 +174,9 @@ impl Turn {
         let began = Instant::now();
         loaded.truncate(cached);
         loaded.reserve(gpu, target.len())?;
-        loaded.watch_device(gpu)?;
+        loaded.watch_device(gpu, port)?;
         loaded.pace.set_whole(false);
+        loaded.begin_steps();
         let mut last_chunk = 0;
         while loaded.tokens.len() < target.len() {
             if self.watch.stopped() {
@@ -178,10 +190,13 @@ impl Turn {
             let done = loaded.tokens.len();
             let tokens_per_s = (done - cached) as f64 / began.elapsed().as_secs_f64().max(1e-9);
             port.emit(EngineEvent::Prefill { turn: self.id, done, total: target.len(), tokens_per_s });
-            loaded.look(gpu)?;
+            loaded.end_step(StepKind::Prefill, pos, last_chunk);
+            loaded.look(gpu, port)?;
             loaded.tell(port);
+            loaded.show_pages(port);
         }
         self.prefill += began.elapsed();
+        loaded.steps.end_phase(Phase::Prefill, began);
         Ok(Some(last_chunk))
     }
 
@@ -200,11 +215,18 @@ impl Turn {
                 selective.measure_mass(MassSteps::Few);
             }
         }
+        let (mut phase, mut phase_began) = (Phase::FirstToken, Instant::now());
         loop {
             let began = Instant::now();
             let token = self.next_token(gpu, loaded, row)?;
             self.note_picked(began);
+            loaded.end_step(StepKind::Decode, (self.prompt.len() + self.generated.len()).saturating_sub(1), 1);
+            if phase == Phase::FirstToken {
+                loaded.steps.end_phase(phase, phase_began);
+                (phase, phase_began) = (Phase::Decode, Instant::now());
+            }
             if let Some(stop) = self.take(loaded, port, &mut stream, token)? {
+                loaded.steps.end_phase(phase, phase_began);
                 return self.finish(gpu, loaded, port, stop);
             }
             let began = Instant::now();
@@ -212,7 +234,8 @@ impl Turn {
             loaded.reserve(gpu, loaded.tokens.len() + 1)?;
             loaded.pace.set_whole(true);
             loaded.decode(gpu, token, self.policy)?;
-            loaded.look(gpu)?;
+            loaded.look(gpu, port)?;
+            loaded.show_pages(port);
             row = 0;
             self.decode += began.elapsed();
             self.encode += loaded.pace.encode - encode;
@@ -233,6 +256,7 @@ impl Turn {
     pub(super) fn note_picked(&mut self, began: Instant) {
         if self.first_token.is_none() {
             self.prefill += began.elapsed();
+            self.phases.first_token_ms = millis(began.elapsed());
             self.first_token = Some(self.started.elapsed());
         } else {
             self.decode += began.elapsed();
@@ -328,7 +352,7 @@ impl Turn {
     ) -> Result<TurnSummary, EngineError> {
         self.ended_ns = Some(telemetry::now());
         loaded.pace.finish(gpu)?;
-        loaded.look(gpu)?;
+        loaded.look(gpu, port)?;
         loaded.settle(gpu, port, self.prefill)?;
         let chosen = loaded.model.selective.as_ref().and_then(|s| s.summary());
         Ok(self.summary(gpu, loaded, chosen, loaded.tokens.len(), stop))
@@ -347,7 +371,13 @@ impl Turn {
         let spent = loaded.spent().since(&self.before.unwrap_or_default());
         let (report, kv) = (loaded.model.kv.report(), &loaded.model.kv);
         let staging = kv.staging_bytes();
-        let millis = |d: Duration| d.as_secs_f64() * 1e3;
+        let phases = Phases {
+            prefill_ms: millis(self.prefill) - self.phases.first_token_ms,
+            decode_ms: millis(self.decode),
+            began_ns: self.began_ns,
+            ended_ns: self.ended_ns.unwrap_or_else(telemetry::now),
+            ..self.phases
+        };
         let decoded = self.generated.len().saturating_sub(1).max(1) as f64;
         TurnSummary {
             prompt_tokens: self.prompt.len(),
@@ -378,7 +408,12 @@ impl Turn {
             context_used,
             dispatches_per_token: self.dispatches,
             encode_ms_per_token: millis(self.encode) / decoded,
+            phases,
             stop,
         }
     }
+}
+
+fn millis(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e3
 }

@@ -11,19 +11,21 @@
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::document::library::Catalogue;
 
 use crate::gpu::{Gpu, GpuOptions};
 use crate::kv::KvError;
 use crate::kv::store::Library;
-use crate::telemetry::Hub;
+use crate::telemetry::{Hub, Phase};
 
 use super::below::FolderHook;
 use super::command::{EngineCommand, EngineEvent, LoadOptions, Message, ModelSource, Role, Sampling, TurnId};
 use super::error::EngineError;
 use super::handle::{EngineHandle, EnginePort};
 use super::library::{self, SavedError};
+use super::links;
 use super::loaded::Loaded;
 use super::saved::{DocumentRef, LibraryAction};
 use super::summary::TurnSummary;
@@ -126,6 +128,12 @@ impl Worker {
                 self.report(turn, result);
             }
             EngineCommand::Library(action) => self.library(&action),
+            EngineCommand::ShowPages => {
+                if let Some(loaded) = &mut self.loaded {
+                    loaded.tell_pages(&self.port);
+                }
+            }
+            EngineCommand::MeasureLinks => self.measure_links(),
             EngineCommand::LoseDevice => {
                 if let Some(gpu) = &self.gpu {
                     gpu.lose();
@@ -148,6 +156,15 @@ impl Worker {
 
     pub(super) fn fail(&self, turn: TurnId, error: &EngineError) -> bool {
         self.port.emit(EngineEvent::Failed { turn, sentence: sentence(error), bad_input: error.is_bad_input() })
+    }
+
+    /// A device that cannot be measured is found out by the next turn.
+    fn measure_links(&mut self) {
+        if let (Some(gpu), Some(loaded)) = (&self.gpu, &self.loaded)
+            && let Ok(peaks) = links::measure(gpu, loaded.info.kv.kv_dir.as_deref())
+        {
+            self.port.emit(EngineEvent::Links(peaks));
+        }
     }
 
     fn library(&mut self, action: &LibraryAction) {
@@ -213,13 +230,16 @@ impl Worker {
         policy: TurnPolicy,
     ) -> Result<TurnSummary, EngineError> {
         let watch = self.port.stop_watch();
-        let loaded = self.loaded.as_ref().ok_or(EngineError::NoModel)?;
+        let began = Instant::now();
+        let loaded = self.loaded.as_mut().ok_or(EngineError::NoModel)?;
         let prompt = loaded.encode(messages, true)?;
+        loaded.steps.end_phase(Phase::Tokenize, began);
         if let Some(note) = prompt.note {
             self.port.emit(EngineEvent::Notice(note));
         }
+        loaded.begin_text(&prompt.tokens, messages);
         let begins = document.and_then(|d| Some((document_tokens(loaded, messages, &d, &prompt.tokens)?, d)));
-        let turn = Turn::new(turn, prompt.tokens, sampling, max_tokens, watch).reading(policy);
+        let turn = Turn::new(turn, prompt.tokens, sampling, max_tokens, watch).reading(policy).tokenized(began.elapsed());
         self.run_turn(match begins {
             Some((tokens, document)) => turn.on_document(document, tokens),
             None => turn,
@@ -228,8 +248,12 @@ impl Worker {
 
     fn read(&mut self, turn: TurnId, text: String, document: Option<DocumentRef>) -> Result<TurnSummary, EngineError> {
         let watch = self.port.stop_watch();
-        let loaded = self.loaded.as_ref().ok_or(EngineError::NoModel)?;
-        let mut prompt = loaded.encode(&[Message { role: Role::User, content: text }], false)?.tokens;
+        let loaded = self.loaded.as_mut().ok_or(EngineError::NoModel)?;
+        let began = Instant::now();
+        let messages = [Message { role: Role::User, content: text }];
+        let mut prompt = loaded.encode(&messages, false)?.tokens;
+        loaded.steps.end_phase(Phase::Tokenize, began);
+        loaded.begin_text(&prompt, &messages);
         prompt.truncate(prompt.len().saturating_sub(READ_MARGIN).max(1));
         let tokens = prompt.clone();
         let turn = Turn::new(turn, prompt, Sampling::default(), 0, watch);

@@ -46,6 +46,15 @@ pub fn measure(gpu: &Gpu) -> Result<Measured, GpuError> {
     })
 }
 
+/// How fast bytes go to the device and come back, by copies of `n_bytes`; a few hundredths of a second.
+///
+/// # Errors
+/// A lost device, or no memory for the buffers.
+pub fn measure_links(gpu: &Gpu, n_bytes: u64) -> Result<[f64; 2], GpuError> {
+    let n_bytes = n_bytes.min(gpu.max_binding_bytes());
+    Ok([upload(gpu, n_bytes)?, readback(gpu, n_bytes)?])
+}
+
 /// Seconds of the fastest of [`REPETITIONS`] runs, after one that does not count.
 fn best_secs(mut run: impl FnMut() -> Result<f64, GpuError>) -> Result<f64, GpuError> {
     run()?;

@@ -13,6 +13,7 @@ pub mod abstracts;
 mod batches;
 pub mod budget;
 mod cache;
+pub mod census;
 mod error;
 mod layout;
 pub mod lower;

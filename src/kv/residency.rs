@@ -170,6 +170,12 @@ impl Residency {
         self.layers[layer].packed.insert(group);
     }
 
+    /// The step in which attention read a page of a layer last; none where it was only expected to, or never wanted.
+    pub fn chosen_at(&self, layer: usize, group: u32) -> Option<u64> {
+        let wanted = self.layers.get(layer)?.wanted_at.get(group as usize)?;
+        (wanted.1).then_some(wanted.0)
+    }
+
     /// Frees all frames that hold what travelled packed.
     pub fn release_packed(&mut self) {
         for layer in 0..self.layers.len() {

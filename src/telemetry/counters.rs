@@ -161,9 +161,11 @@ impl AtomicCounters {
             EventKind::GpuPass { .. } => add(&self.gpu_ns, duration_ns),
             EventKind::Fault { .. } => add(&self.n_faults, 1),
             EventKind::Encode
+            | EventKind::Choose { .. }
             | EventKind::Step { .. }
             | EventKind::Tier { .. }
             | EventKind::Hiding { .. }
+            | EventKind::Mass { .. }
             | EventKind::Phase(_) => {}
         }
     }

@@ -31,6 +31,11 @@ macro_rules! named {
                     $(Self::$variant => $text),+
                 }
             }
+
+            /// The one of that name.
+            pub fn named(text: &str) -> Option<Self> {
+                Self::ALL.into_iter().find(|x| x.name() == text)
+            }
         }
     };
 }
@@ -84,6 +89,8 @@ named! {
         Commit = "commit",
         /// results from the device
         Readback = "readback",
+        /// pages that attention reads next
+        Pages = "pages",
     }
 }
 
@@ -195,6 +202,11 @@ pub enum EventKind {
     },
     /// the CPU recorded and submitted commands
     Encode,
+    /// a policy chose what attention reads
+    Choose {
+        /// model layer
+        layer: u32,
+    },
     /// a step of the engine
     Step {
         /// of which kind
@@ -245,6 +257,15 @@ pub enum EventKind {
         expected_compute_us: u32,
         /// microseconds
         compute_us: u32,
+    },
+    /// attention mass of a layer, of complete pages, in a step in which it was sampled: means over KV heads
+    Mass {
+        /// model layer
+        layer: u32,
+        /// millionths that went to what was chosen
+        kept_ppm: u32,
+        /// millionths that as many tokens could have held at most
+        best_ppm: u32,
     },
     /// a part of an answer
     Phase(Phase),

@@ -10,6 +10,7 @@
 //! 3. A snapshot holds what came since the last one, so a long run needs no long memory. There is one drainer: whoever
 //!    wants the past keeps it.
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -63,7 +64,7 @@ pub struct Snapshot {
 #[derive(Debug, Clone)]
 pub struct LaneSnapshot {
     /// of the lane
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// by when they began; of those that began together the longest first
     pub events: Vec<Event>,
     /// events this lane has lost since it was made
@@ -110,14 +111,14 @@ impl Hub {
         let rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for (i, ring) in rings.iter().enumerate() {
             if snapshot.lanes.len() == i {
-                snapshot.lanes.push(LaneSnapshot { name: ring.name, events: Vec::new(), n_dropped: 0 });
+                snapshot.lanes.push(LaneSnapshot { name: Cow::Borrowed(ring.name), events: Vec::new(), n_dropped: 0 });
             }
             let lane = &mut snapshot.lanes[i];
-            lane.name = ring.name;
+            lane.name = Cow::Borrowed(ring.name);
             lane.events.clear();
             // A thread that records as fast as this drains must not keep it here for ever.
             lane.events.extend(ring.out.try_iter().take(self.events_per_lane));
-            lane.events.sort_by_key(|e| (e.begin_ns, std::cmp::Reverse(e.duration_ns)));
+            lane.sort();
             lane.n_dropped = ring.n_dropped.load(Ordering::Relaxed);
         }
         snapshot.lanes.truncate(rings.len());
@@ -130,6 +131,13 @@ impl Hub {
         let mut snapshot = Snapshot::default();
         self.drain_into(&mut snapshot);
         snapshot
+    }
+}
+
+impl LaneSnapshot {
+    /// Puts the events in order.
+    pub(super) fn sort(&mut self) {
+        self.events.sort_by_key(|e| (e.begin_ns, std::cmp::Reverse(e.duration_ns)));
     }
 }
 

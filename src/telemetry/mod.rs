@@ -11,17 +11,24 @@
 //!
 //! Owner thread: a lane belongs to the thread that records; a snapshot to the one thread that drains.
 
+pub mod attribution;
 pub mod chrome;
 mod clock;
 mod counters;
 mod event;
 mod histogram;
+pub mod history;
 mod hub;
 pub mod jsonl;
+pub mod ledger;
 pub mod overlap;
+mod track;
 
+pub use attribution::{Attribution, Spent};
 pub use clock::{now, ns_of};
 pub use counters::{Counters, LinkCounter, PageCounter, WaitCounter};
 pub use event::{Cause, Event, EventKind, FaultKind, KernelFamily, Link, NO_LAYER, Phase, StepKind, WaitCause};
 pub use histogram::Histogram;
+pub use history::{ENGINE_LANE, History};
 pub use hub::{Hub, Lane, LaneSnapshot, Snapshot};
+pub use track::Track;

@@ -10,6 +10,7 @@ mod harm;
 mod kill;
 mod library;
 mod saved;
+mod trace;
 mod usage;
 
 use std::ffi::OsStr;

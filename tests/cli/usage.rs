@@ -166,10 +166,10 @@ fn documents_that_are_none_are_one_sentence_and_exit_2() {
     let dir = folder(&[
         ("empty.txt", b""),
         ("blank.md", b" \n\n\t\n"),
-        ("latin1.txt", b"caf\xe9"),
+        ("picture.txt", b"\x89PNG\r\n\x1a\n"),
         ("binary.txt", b"\x7fELF\0\0\0\x01\x02\x03"),
     ]);
-    let files = ["absent.txt", "empty.txt", "blank.md", "latin1.txt", "binary.txt"];
+    let files = ["absent.txt", "empty.txt", "blank.md", "picture.txt", "binary.txt"];
     let mut paths: Vec<PathBuf> = files.iter().map(|name| dir.path().join(name)).collect();
     paths.push(dir.path().to_owned());
     for path in paths {
@@ -192,4 +192,24 @@ fn help_into_a_closed_pipe_is_silent() {
     drop(child.stdout.take());
     let ran = crate::Ran::from(child.wait_with_output().unwrap());
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn web_page_is_tokenized_as_the_text_that_it_shows() {
+    let page = b"<!doctype html><html><body><nav hidden>Home</nav><p>The harbour was <b>built</b>\n in stone.</p></body></html>";
+    let dir = folder(&[("page.html", page), ("page.txt", b"The harbour was built in stone.")]);
+    let ids = |name: &str| {
+        let ran = run(["tokenize", "--doc", &text(&dir.path().join(name))]);
+        assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{name}");
+        ran.out
+    };
+    assert_eq!(ids("page.html"), ids("page.txt"));
+}
+
+#[test]
+fn file_that_is_made_to_do_harm_is_one_sentence_and_exit_2() {
+    let dir = folder(&[("cut.docx", b"PK\x03\x04 word/document.xml"), ("page.pdf", b"%PDF-1.7\n1 0 obj\n")]);
+    for name in ["cut.docx", "page.pdf"] {
+        run(["tokenize", "--doc", &text(&dir.path().join(name))]).assert_refused(2, "is damaged");
+    }
 }

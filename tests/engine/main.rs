@@ -8,12 +8,14 @@ mod batch;
 mod bench;
 mod logits;
 mod offload;
+mod pages;
 #[path = "../common/plain_forward.rs"]
 mod plain_forward;
 mod saved;
 mod score;
 mod selective;
 mod shared;
+mod trace;
 mod turns;
 
 use std::time::Duration;

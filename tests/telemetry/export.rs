@@ -8,7 +8,7 @@ use strata::telemetry::{
     Cause, Event, EventKind, FaultKind, Hub, KernelFamily, Link, NO_LAYER, Phase, Snapshot, StepKind, WaitCause, jsonl,
 };
 
-fn some_kind() -> impl Strategy<Value = EventKind> {
+pub fn some_kind() -> impl Strategy<Value = EventKind> {
     let of = |n: usize| (0..n).prop_map(|i| i);
     prop_oneof![
         (of(4), of(6), 0u32..99, 0u64..1 << 50).prop_map(|(link, cause, n_pages, bytes)| {
@@ -24,8 +24,14 @@ fn some_kind() -> impl Strategy<Value = EventKind> {
         of(6).prop_map(|p| EventKind::Phase(Phase::ALL[p])),
         of(6).prop_map(|k| EventKind::Fault { kind: FaultKind::ALL[k] }),
         Just(EventKind::Encode),
+        (0u32..99).prop_map(|layer| EventKind::Choose { layer }),
+        (0u32..99, any::<u32>(), any::<u32>()).prop_map(|(layer, io_us, compute_us)| {
+            let (theta_permille, expected_io_us, expected_compute_us) = (layer * 10, compute_us / 2, io_us / 2);
+            EventKind::Hiding { layer, theta_permille, expected_io_us, io_us, expected_compute_us, compute_us }
+        }),
         Just(EventKind::Pages { resident: 1, fetched: 2, recomputed: 3, skipped: 4 }),
         (0u64..1 << 50).prop_map(|ram| EventKind::Tier { vram: 1, ram, disk: 2 }),
+        (0u32..1_000_000).prop_map(|kept_ppm| EventKind::Mass { layer: 3, kept_ppm, best_ppm: 1_000_000 }),
         Just(EventKind::Recompute { layer: 1, n_tokens: 64 }),
     ]
 }
@@ -106,7 +112,10 @@ fn chrome_trace_shows_what_moved_when_and_why() {
     let first = of_phase(&trace, "X").next().unwrap();
     assert_eq!((nanos(&first["ts"]), nanos(&first["dur"])), (1_234_567, 765_432));
     assert_eq!(first["name"], "restore");
-    assert_eq!(first["args"], serde_json::json!({"layer": 4, "group": 9, "n_pages": 8, "bytes": 1 << 20, "cause": "restore"}));
+    assert_eq!(
+        first["args"],
+        serde_json::json!({"link": "disk to ram", "layer": 4, "group": 9, "n_pages": 8, "bytes": 1 << 20, "cause": "restore"})
+    );
     let sample = of_phase(&trace, "C").next().unwrap();
     assert_eq!(sample["args"], serde_json::json!({"vram": 10, "ram": 20, "disk": 30}));
 }

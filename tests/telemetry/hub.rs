@@ -21,7 +21,7 @@ fn full_ring_keeps_the_newest_and_counts_the_rest() {
     let snapshot = hub.snapshot();
     let begins: Vec<u64> = snapshot.lanes[0].events.iter().map(|e| e.begin_ns).collect();
     assert_eq!(begins, (12..20).collect::<Vec<_>>());
-    assert_eq!((snapshot.lanes[0].name, snapshot.lanes[0].n_dropped), ("engine", 12));
+    assert_eq!((&*snapshot.lanes[0].name, snapshot.lanes[0].n_dropped), ("engine", 12));
     assert_eq!((snapshot.counters.n_events, snapshot.counters.n_dropped), (20, 12));
     assert_eq!(snapshot.counters.moved_bytes(), (0..20).sum::<u64>(), "counters lose nothing");
 }

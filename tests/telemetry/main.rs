@@ -5,5 +5,7 @@
 mod common;
 
 mod export;
+mod history;
 mod hub;
+mod saved;
 mod timeline;

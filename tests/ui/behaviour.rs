@@ -155,7 +155,7 @@ fn copy_puts_the_answer_as_markdown_on_the_clipboard() {
 fn file_that_is_no_text_is_refused_with_a_sentence() {
     let mut rig = Rig::ready();
     let files = Files::new();
-    let bad = files.write("picture.bin", &[0xff, 0xfe, 0x00, 0x81]);
+    let bad = files.write("picture.bin", &[0x89, 0x50, 0x00, 0x81]);
     rig.drop_files(&[bad]);
     assert!(rig.shows("picture.bin"), "the sentence names the file");
     assert!(rig.harness.state().state.documents.is_empty());
@@ -458,7 +458,7 @@ fn refused_file_is_seen_at_the_end_of_a_long_chat() {
 #[test]
 fn small_window_shows_every_control() {
     let mut rig = Rig::ready_with(Setup { size: [760.0, 480.0], ..Setup::default() });
-    for label in ["Question", "Send", "Settings", "Open a text file…", "New chat", "Search chats"] {
+    for label in ["Question", "Send", "Settings", "Open a document…", "New chat", "Search chats"] {
         let rect = rig.harness.get_by_label(label).rect();
         assert!(rig.harness.ctx.content_rect().contains_rect(rect), "{label} at {rect:?}");
     }

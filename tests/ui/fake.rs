@@ -5,13 +5,14 @@ use std::time::{Duration, Instant};
 
 use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable;
+use strata::app::chat::{Exchange, Outcome};
 use strata::app::settings::ThemeChoice;
 use strata::app::{StrataApp, WindowOptions};
 use strata::base::{MovedBytes, PageCounts, Tiers};
 use strata::engine::{
     AttentionKind, ChosenSummary, EngineCommand, EngineEvent, EngineHandle, EnginePort, IoSummary, KvDtype, KvSetup,
-    LibraryAction, LoadOptions, MassKept, ModelInfo, ModelSource, Sampling, SavedDocument, SavedState, SelectiveSpec, StopReason,
-    TurnId, TurnSummary,
+    LibraryAction, LoadOptions, MassKept, ModelInfo, ModelSource, Phases, Sampling, SavedDocument, SavedState, SelectiveSpec,
+    StopReason, TurnId, TurnSummary,
 };
 
 /// The window and the engine's end of its channels.
@@ -93,6 +94,7 @@ pub fn summary(context_used: usize, generated_tokens: usize, stop: StopReason) -
         context_used,
         dispatches_per_token: 60,
         encode_ms_per_token: 0.3,
+        phases: Phases::default(),
         stop,
     }
 }
@@ -169,8 +171,18 @@ impl Rig {
 
     /// Sends events and draws until nothing moves.
     pub fn emit(&mut self, event: EngineEvent) {
+        let has_ended = matches!(event, EngineEvent::Finished { .. });
         assert!(self.port.emit(event));
         self.harness.run();
+        if has_ended {
+            self.wait_for(Rig::has_looked_up_quotations);
+        }
+    }
+
+    fn has_looked_up_quotations(&self) -> bool {
+        let is_due = |e: &Exchange| matches!(e.outcome, Outcome::Done(_)) && !e.answer.is_empty() && e.quotes.is_none();
+        let chats = &self.harness.state().state.chats;
+        !chats.iter().any(|chat| !chat.documents.is_empty() && chat.exchanges.iter().any(is_due))
     }
 
     /// The next command other than a count.

@@ -5,7 +5,11 @@
 
 mod behaviour;
 mod check;
+mod dashboard;
 mod documents;
 mod fake;
 mod looks;
+mod reading;
+mod recorded;
 mod settings;
+mod timeline;

@@ -10,9 +10,11 @@ use egui_commonmark::{CommonMarkCache, CommonMarkViewer};
 
 use super::check::{attention_note, check_ui, mass_words};
 use super::document_card::{document_card_ui, progress_ui, questions_ui};
+use super::quotes::quotes_ui;
 use super::{Action, attention_words};
 use crate::app::chat::{Exchange, Outcome};
 use crate::app::check::mass_kept;
+use crate::app::dashboard::strip::strip_ui;
 use crate::app::icon::{self, Icon};
 use crate::app::state::{Phase, Running, Task, ViewState, stop_note};
 use crate::app::theme::{self, GRID};
@@ -36,6 +38,8 @@ pub struct ChatMemory {
     pub jump_to_end: bool,
     /// exchanges and blocks laid out in the last frame
     pub drawn: usize,
+    /// what answers were made of is shown below them
+    pub shows_parts: bool,
 }
 
 /// The middle of the window.
@@ -71,10 +75,10 @@ fn empty_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
     ui.add_space(((ui.clip_rect().height() - EMPTY_HEIGHT) / 3.0).max(0.0).round());
     ui.label(RichText::new("Ask a document").font(theme::title()).color(t.strong));
     ui.add_space(GRID);
-    ui.label("Drop a text or Markdown file anywhere in this window. It is read on this machine and stays here.");
+    ui.label("Drop a book, a PDF, a web page or a folder anywhere in this window. It is read on this machine and stays here.");
     ui.add_space(theme::SECTION);
     ui.horizontal(|ui| {
-        if widgets::button(ui, Weight::Primary, Some(Icon::Page), "Open a text file…").clicked() {
+        if widgets::button(ui, Weight::Primary, Some(Icon::Page), "Open a document…").clicked() {
             actions.push(Action::OpenDocuments);
         }
         if widgets::button(ui, Weight::Plain, None, "Use the sample document").clicked() {
@@ -134,7 +138,11 @@ fn exchanges_ui(ui: &mut Ui, state: &ViewState, memory: &mut ChatMemory) -> Vec<
             let running = state.running_here().filter(|r| r.is_for(exchange.id));
             let idle = state.running.is_none();
             actions.extend(exchange_ui(ui, exchange, running, [last, idle], memory));
+            actions.extend(quotes_ui(ui, exchange.quotes.as_deref().unwrap_or_default(), &state.documents));
             if let Outcome::Done(summary) = &exchange.outcome {
+                if memory.shows_parts {
+                    actions.extend(strip_ui(ui, exchange, summary, None));
+                }
                 actions.extend(check_ui(ui, exchange, summary, running, idle));
             }
             ui.add_space(theme::SECTION + GRID);

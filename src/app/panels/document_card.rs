@@ -30,7 +30,7 @@ pub fn document_card_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
         facts_ui(ui, state);
         if let Some(info) = state.info() {
             ui.add_space(GUTTER);
-            room_ui(ui, state, info);
+            actions.extend(room_ui(ui, state, info));
         }
         ui.add_space(GUTTER);
         match state.running_here() {
@@ -94,14 +94,16 @@ pub fn questions_ui(ui: &mut Ui) -> Option<String> {
     asked
 }
 
-/// Characters, tokens, KV size, time.
+/// Pages, characters, tokens, KV size, time.
 fn facts_ui(ui: &mut Ui, state: &ViewState) {
     let chat = state.chat();
     let (n, exact) = chat.document_tokens(&state.documents);
     let mark = estimate_mark(exact);
     let n_chars: usize = chat.docs(&state.documents).map(|d| d.n_chars).sum();
     let tokens = if exact { format::count(n) } else { format::short_count(n) };
-    let mut facts = vec![("Characters", format::count(n_chars)), ("Tokens", format!("{mark}{tokens}"))];
+    let n_pages: usize = chat.docs(&state.documents).map(|d| d.pages.len()).sum();
+    let mut facts =
+        vec![("Pages", format::count(n_pages)), ("Characters", format::count(n_chars)), ("Tokens", format!("{mark}{tokens}"))];
     let dtype = super::kv_dtype_name(state.load.kv_dtype);
     let kv_name = format!("KV cache, {dtype}");
     if let Some(info) = state.info() {
@@ -115,6 +117,10 @@ fn facts_ui(ui: &mut Ui, state: &ViewState) {
             widgets::figure(ui, name, &value);
         }
     });
+    for note in chat.docs(&state.documents).flat_map(|d| &d.notes) {
+        ui.add_space(GRID);
+        widgets::caption(ui, note);
+    }
 }
 
 /// What reading takes, or what is left of it where the library has a part.
@@ -122,7 +128,11 @@ fn time_fact(state: &ViewState, n_tokens: usize) -> (&'static str, String) {
     let (name, time) = match state.saved_here() {
         Some(saved) if saved.state == SavedState::Read => ("Time to resume", Some(kept::resume_seconds(saved, state.disk_speed))),
         Some(saved) => ("Time to read the rest", kept::rest_seconds(saved, state.last_prefill)),
-        None => ("Time to read", state.last_prefill.map(|speed| n_tokens as f64 / speed)),
+        None => {
+            let library = state.library.as_deref().unwrap_or_default();
+            let before = || kept::speed_before(library, state.info()?, state.load.kv_dtype);
+            ("Time to read", state.last_prefill.or_else(before).map(|speed| n_tokens as f64 / speed))
+        }
     };
     (name, time.map_or_else(|| "N/A".to_owned(), format::about_seconds))
 }
@@ -133,21 +143,23 @@ fn estimate_mark(exact: bool) -> &'static str {
 }
 
 /// The tiers that the KV needs, or what it has taken of them, and whether all of it fits.
-fn room_ui(ui: &mut Ui, state: &ViewState, info: &ModelInfo) {
+fn room_ui(ui: &mut Ui, state: &ViewState, info: &ModelInfo) -> Option<Action> {
     let (n, exact) = state.chat().document_tokens(&state.documents);
     let mark = estimate_mark(exact);
     if n >= info.context_limit {
+        let over = format::count(n - info.context_limit + 1);
         let (n, limit) = (format::count(n), format::count(info.context_limit));
         let sentence = format!(
-            "Does not fit: {mark}{n} tokens, and this model's window holds {limit}. Use a shorter document or a model with a longer window."
+            "Does not fit: {mark}{n} tokens, and this model's window holds {limit}: {mark}{over} too many. Read some of its pages, \
+             or use a model with a longer window."
         );
         widgets::error_sentence(ui, &sentence);
-        return;
+        return range_ui(ui, state);
     }
     let window = window_words(n, info.context_limit);
     let Some(budgets) = state.budgets() else {
         fits_ui(ui, &format!("Fits: {window}"));
-        return;
+        return None;
     };
     let kv = (n as u64).saturating_mul(info.kv_bytes_per_token);
     match kept::place(kv, budgets) {
@@ -172,6 +184,38 @@ fn room_ui(ui: &mut Ui, state: &ViewState, info: &ModelInfo) {
             widgets::caption(ui, attention_expected(at, state.load.policy));
         }
     }
+    None
+}
+
+/// Which pages of the longest document are read instead of all: at first as many as fit.
+fn range_ui(ui: &mut Ui, state: &ViewState) -> Option<Action> {
+    let doc = state.chat().docs(&state.documents).max_by_key(|d| d.text.len())?;
+    let (n_pages, n_fit) = (doc.pages.len(), state.pages_that_fit(doc.id));
+    if n_pages < 2 || n_fit == 0 {
+        return None;
+    }
+    let id = ui.scope_id().with(("pages", doc.id));
+    let (mut first, mut last) = ui.data(|d| d.get_temp(id)).unwrap_or((1, n_fit));
+    ui.add_space(GUTTER);
+    let mut taken = None;
+    ui.horizontal(|ui| {
+        ui.spacing_mut().item_spacing.x = 2.0 * GRID;
+        ui.label("Pages");
+        ui.add(egui::DragValue::new(&mut first).range(1..=last)).accessible_name("First page to read");
+        ui.label("to");
+        ui.add(egui::DragValue::new(&mut last).range(first..=n_pages)).accessible_name("Last page to read");
+        widgets::caption(ui, format!("of {}", format::count(n_pages)));
+        if widgets::button(ui, Weight::Plain, None, "Read only these pages").clicked() {
+            taken = Some(Action::TakePages(doc.id, first.saturating_sub(1)..last));
+        }
+    });
+    ui.data_mut(|d| d.insert_temp(id, (first, last)));
+    let fitting = match n_fit {
+        1 => format!("The first page of {} fits.", doc.name),
+        n => format!("The first {} pages of {} fit.", format::count(n), doc.name),
+    };
+    widgets::caption(ui, fitting);
+    taken
 }
 
 /// `VRAM`, or `VRAM 2.00 GiB + RAM 1.10 GiB`

@@ -24,9 +24,7 @@ pub fn documents_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
                 let share = state.chat().read_share(&state.documents);
                 let saved = state.saved_here().is_some();
                 for doc in state.chat().docs(&state.documents) {
-                    if ui.push_id(doc.id, |ui| chip_ui(ui, doc, &read_word(share, saved), share)).inner {
-                        actions.push(Action::Detach(doc.id));
-                    }
+                    actions.extend(ui.push_id(doc.id, |ui| chip_ui(ui, doc, &read_word(share, saved), share)).inner);
                 }
                 if widgets::icon_button_sized(ui, Icon::Plus, "Add another document", theme::CONTROL).clicked() {
                     actions.push(Action::OpenDocuments);
@@ -46,8 +44,8 @@ fn read_word(share: f32, saved: bool) -> String {
     }
 }
 
-/// One document. True when it is to be taken away.
-fn chip_ui(ui: &mut Ui, doc: &Doc, read: &str, share: f32) -> bool {
+/// One document: a click shows its pages, the cross takes it away.
+fn chip_ui(ui: &mut Ui, doc: &Doc, read: &str, share: f32) -> Option<Action> {
     let t = theme::tokens(ui);
     let (n, exact) = doc.tokens();
     let note = format!("{} · {read}", format::tokens(n, exact));
@@ -56,8 +54,11 @@ fn chip_ui(ui: &mut Ui, doc: &Doc, read: &str, share: f32) -> bool {
     let note_galley = ui.painter().layout_no_wrap(note.clone(), theme::small(), t.weak);
     let text_left = 8.0 + 16.0 + 8.0;
     let width = text_left + name_galley.size().x + 8.0 + note_galley.size().x + 4.0 + 28.0;
-    let (rect, response) = ui.allocate_exact_size(vec2(width, theme::CONTROL), Sense::hover());
-    response.widget_info(|| WidgetInfo::labeled(Role::Label, true, format!("{name}, {note}")));
+    let (rect, response) = ui.allocate_exact_size(vec2(width, theme::CONTROL), Sense::click());
+    response.widget_info(|| WidgetInfo::labeled(Role::Button, true, format!("{name}, {note}")));
+    if response.hovered() {
+        ui.painter().rect_filled(rect, CornerRadius::same(theme::RADIUS), t.hover);
+    }
     ui.painter().rect_stroke(rect, CornerRadius::same(theme::RADIUS), Stroke::new(1.0, t.line), StrokeKind::Inside);
     read_mark(ui, pos2(rect.left() + 16.0, rect.center().y), share);
     let at = pos2(rect.left() + text_left, rect.center().y - name_galley.size().y / 2.0);
@@ -69,7 +70,11 @@ fn chip_ui(ui: &mut Ui, doc: &Doc, read: &str, share: f32) -> bool {
     let layout = egui::Layout::left_to_right(egui::Align::Center);
     let builder = egui::UiBuilder::new().max_rect(cross).layout(layout);
     let mut child = ui.new_child(builder);
-    widgets::icon_button_sized(&mut child, Icon::Cross, &format!("Remove {}", doc.name), 24.0).clicked()
+    if widgets::icon_button_sized(&mut child, Icon::Cross, &format!("Remove {}", doc.name), 24.0).clicked() {
+        return Some(Action::Detach(doc.id));
+    }
+    widgets::focus_ring(ui, &response, rect, theme::RADIUS);
+    response.on_hover_text("Show its pages").clicked().then_some(Action::ShowDocument(doc.id))
 }
 
 /// A circle, filled as far as the document is read; a tick when it all is.

@@ -3,18 +3,20 @@
 use egui::{RichText, ScrollArea, Ui, vec2};
 
 use super::Action;
+use crate::app::dashboard::legend::legend_ui;
 use crate::app::state::Page;
 use crate::app::theme::{self, GRID, GUTTER};
 use crate::app::widgets::{self, Weight};
 
 /// Key and what it does.
-pub const SHORTCUTS: [(&str, &str); 10] = [
+pub const SHORTCUTS: [(&str, &str); 11] = [
     ("Enter", "send the question"),
     ("Shift+Enter", "break the line"),
     ("Esc", "stop reading or answering; what is read stays read"),
     ("Ctrl+N", "new chat"),
     ("Ctrl+O", "open a document"),
     ("Ctrl+F", "search the chats"),
+    ("Ctrl+D", "the dashboard, beside the chat"),
     ("Ctrl+,", "settings"),
     ("Ctrl+L", "go to the question"),
     ("F1", "this page"),
@@ -59,6 +61,9 @@ pub fn help_ui(ui: &mut Ui) -> Vec<Action> {
             }
             ui.add_space(GUTTER);
             marks_ui(ui);
+            ui.add_space(theme::SECTION);
+            ui.label(RichText::new("In the dashboard").color(t.strong));
+            legend_ui(ui);
             ui.add_space(GUTTER);
             widgets::caption(ui, "exact dense: every token attends to every token before it, all of them in VRAM.");
             widgets::caption(ui, "exact offload: the same, with tokens in RAM or on the disk fetched as they are needed.");

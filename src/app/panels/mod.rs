@@ -13,14 +13,18 @@ pub mod help;
 pub mod library;
 pub mod model_bar;
 pub mod notices;
+pub mod opening;
+pub mod quotes;
 pub mod settings;
 pub mod sidebar;
 pub mod status;
 pub mod tiers;
 
+use std::ops::Range;
 use std::path::PathBuf;
 
 use super::chat::{ChatId, DocId};
+use super::cited::Spot;
 use super::state::{ModelState, Page};
 use crate::engine::{AttentionKind, KvDtype, ModelSource};
 
@@ -92,6 +96,40 @@ pub enum Action {
     Remove,
     /// do not
     KeepSaved,
+    /// end the opening of files
+    CancelOpening,
+    /// show a document from its first page, beside the chat
+    ShowDocument(DocId),
+    /// show a quotation where it stands
+    ShowSpot(Spot),
+    /// no more
+    CloseDocument,
+    /// put some pages of a document, from 0, in its place
+    TakePages(DocId, Range<usize>),
+    /// write this session's events to a file, with questions and answers where that was asked for
+    SaveTrace {
+        /// with questions and answers
+        with_text: bool,
+    },
+    /// add this session's counters to a file
+    SaveCounters,
+    /// show a saved trace beside this session
+    OpenTrace,
+    /// put the newest answer's speeds on the clipboard, as llama-bench prints them
+    CopyBenchRow,
+    /// the dashboard beside the chat, or gone
+    ToggleDock,
+    /// the dashboard in place of the chat, or beside it again
+    FillWithDock,
+    /// show the text that a page of the KV cache was made of, below the map
+    ShowMapped(Spot),
+    /// the step that made this token of an answer, on the timeline
+    ShowToken {
+        /// whose answer
+        exchange: u64,
+        /// from 0
+        token: usize,
+    },
     /// show a folder in the file manager
     OpenFolder(PathBuf),
 }

@@ -108,7 +108,7 @@ fn foot_ui(ui: &mut Ui, page: Page) -> Vec<Action> {
     let mut actions = Vec::new();
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = GRID;
-        let width = ui.available_width() - 2.0 * (theme::CONTROL + GRID);
+        let width = ui.available_width() - 3.0 * (theme::CONTROL + GRID);
         ui.scope(|ui| {
             ui.set_max_width(width);
             let here = page == Page::Settings;
@@ -116,6 +116,9 @@ fn foot_ui(ui: &mut Ui, page: Page) -> Vec<Action> {
                 actions.push(Action::Show(if here { Page::Chat } else { Page::Settings }));
             }
         });
+        if widgets::icon_button_sized(ui, Icon::Pulse, "Dashboard", theme::CONTROL).clicked() {
+            actions.push(Action::ToggleDock);
+        }
         let dark = theme::tokens(ui).dark;
         let (mark, label) = if dark { (Icon::Sun, "Light theme") } else { (Icon::Moon, "Dark theme") };
         if widgets::icon_button_sized(ui, mark, label, theme::CONTROL).clicked() {

@@ -82,6 +82,27 @@ pub fn tiers_line_ui(ui: &mut Ui, bars: &[TierBar; 3], figures: bool) {
     }
 }
 
+/// One below the other, each in a row of this height: name, bar, figures.
+pub fn tiers_rows_ui(ui: &mut Ui, bars: &[TierBar; 3], height: f32) {
+    const NAMES: f32 = 48.0;
+    const FIGURES: f32 = 136.0;
+    let t = theme::tokens(ui);
+    for bar in bars {
+        ui.horizontal(|ui| {
+            ui.set_height(height);
+            ui.spacing_mut().item_spacing.x = 0.0;
+            let (name, _) = ui.allocate_exact_size(vec2(NAMES, height), egui::Sense::hover());
+            widgets::text_in(ui, name, bar.name, theme::small(), t.text);
+            let width = (ui.available_width() - FIGURES).max(2.0 * NAMES);
+            bar.meter_ui(ui, width, "KV cache");
+            ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
+                let ink = if bar.over() { t.error_text } else { t.strong };
+                ui.label(RichText::new(bar.figures()).font(theme::small()).color(ink));
+            });
+        });
+    }
+}
+
 /// Side by side in a card. `mark` stands before a figure that is an estimate.
 pub fn tiers_columns_ui(ui: &mut Ui, bars: &[TierBar; 3], mark: &str, what: &str) {
     let t = theme::tokens(ui);

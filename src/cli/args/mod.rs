@@ -26,11 +26,14 @@ pub use library::{LibraryAddArgs, LibraryArgs, LibraryCommand, LibraryRemoveArgs
 ///
 /// Without a command, the window opens. Every flag can also be set through the environment variable shown beside it.
 #[derive(Debug, Parser)]
-#[command(name = "strata", version, disable_help_subcommand = true)]
+#[command(name = "strata", version, disable_help_subcommand = true, args_conflicts_with_subcommands = true)]
 pub struct Cli {
     /// what to do; the window without one
     #[command(subcommand)]
     pub command: Option<Command>,
+    /// Documents to open in the window: text, Markdown, HTML, PDF, DOCX, EPUB, source code, or folders of them
+    #[arg(value_name = "FILE")]
+    pub documents: Vec<PathBuf>,
 }
 
 /// What the window starts with: it takes no flags, but the environment twins of these.

@@ -1,6 +1,4 @@
 //! The forms in which `strata bench` prints a line: Markdown as llama-bench has it, CSV, JSON lines.
-//!
-//! Invariant: every row of a Markdown table is as wide as its head, so that it also reads well in a terminal.
 
 use serde_json::Value;
 
@@ -10,21 +8,9 @@ use crate::cli::args::BenchOutput;
 use crate::cli::device::rate;
 use crate::cli::error::CliError;
 use crate::engine::ModelInfo;
+use crate::engine::bench_table::{self, Basics, COLUMNS, Column};
 use crate::gpu::probe::Measured;
 
-/// A column: its title, its width, and whether it is aligned to the right.
-type Column = (&'static str, usize, bool);
-
-const COLUMNS: [Column; 8] = [
-    ("model", 24, false),
-    ("size", 10, true),
-    ("params", 10, true),
-    ("backend", 24, false),
-    ("test", 16, true),
-    ("t/s", 20, true),
-    ("dispatches", 10, true),
-    ("encode ms/t", 11, true),
-];
 const PEAK_COLUMN: Column = ("of peak", 7, true);
 const TIER_COLUMNS: [Column; 5] =
     [("read", 6, true), ("reuse", 6, true), ("eval/t", 8, true), ("eval ms/t", 9, true), ("disk/t", 10, true)];
@@ -69,13 +55,7 @@ const CSV_FIELDS: [&str; 25] = [
 /// What comes before the first row.
 pub fn head(format: BenchOutput, shown: Shown) -> Option<String> {
     match format {
-        BenchOutput::Md => {
-            let titles: Vec<String> = columns(shown).map(|(title, ..)| title.to_owned()).collect();
-            let rules: Vec<String> = columns(shown)
-                .map(|(_, width, right)| if right { format!("{:-<1$}:", "", width - 1) } else { "-".repeat(width) })
-                .collect();
-            Some(md_row(&titles, shown) + &md_row(&rules, shown))
-        }
+        BenchOutput::Md => Some(bench_table::head(&columns(shown))),
         BenchOutput::Csv => Some(CSV_FIELDS.join(",") + "\n"),
         BenchOutput::Json | BenchOutput::Jsonl => None,
     }
@@ -88,7 +68,7 @@ pub fn head(format: BenchOutput, shown: Shown) -> Option<String> {
 pub fn row(format: BenchOutput, shown: Shown, line: &Line) -> Result<Option<String>, CliError> {
     let json = || serde_json::to_value(line).map_err(|e| CliError::Failed(format!("cannot write the line: {e}")));
     Ok(match format {
-        BenchOutput::Md => Some(md_row(&cells(line, shown), shown)),
+        BenchOutput::Md => Some(bench_table::row(&columns(shown), &cells(line, shown))),
         BenchOutput::Csv => Some(csv_row(&json()?)),
         BenchOutput::Jsonl => Some(format!("{}\n", json()?)),
         BenchOutput::Json => None,
@@ -105,24 +85,27 @@ pub fn foot(info: &ModelInfo, peak: &Measured) -> String {
     )
 }
 
-fn columns(shown: Shown) -> impl Iterator<Item = Column> {
-    let tiers = TIER_COLUMNS.into_iter().filter(move |_| shown.tiers);
-    COLUMNS.into_iter().chain(shown.peak.then_some(PEAK_COLUMN)).chain(tiers)
+fn columns(shown: Shown) -> Vec<Column> {
+    let tiers = TIER_COLUMNS.into_iter().filter(|_| shown.tiers);
+    COLUMNS.into_iter().chain(shown.peak.then_some(PEAK_COLUMN)).chain(tiers).collect()
 }
 
 fn cells(line: &Line, shown: Shown) -> Vec<String> {
     let percent = |share: Option<f64>| share.map_or_else(|| "N/A".to_owned(), |s| format!("{:.0} %", s * 100.0));
     let number = |x: Option<f64>, decimals: usize| x.map_or_else(|| "N/A".to_owned(), |x| format!("{x:.decimals$}"));
-    let mut cells = vec![
-        format!("{} {}", line.model, line.quantisation),
-        Bytes(line.size_bytes).to_string(),
-        count(line.n_params),
-        line.device.clone(),
-        line.test.clone(),
-        format!("{:.2} ± {:.2}", line.tokens_per_s_mean, line.sd),
-        line.dispatches.to_string(),
-        format!("{:.3}", line.encode_ms_per_token),
-    ];
+    let basics = Basics {
+        model: &line.model,
+        quantisation: &line.quantisation,
+        size_bytes: line.size_bytes,
+        n_params: line.n_params,
+        device: &line.device,
+        test: &line.test,
+        mean: line.tokens_per_s_mean,
+        sd: line.sd,
+        dispatches: Some(line.dispatches),
+        encode_ms_per_token: Some(line.encode_ms_per_token),
+    };
+    let mut cells = basics.cells();
     if shown.peak {
         cells.push(percent(line.read_share.or(line.gemm_share)));
     }
@@ -134,17 +117,6 @@ fn cells(line: &Line, shown: Shown) -> Vec<String> {
     cells
 }
 
-/// One row, each cell cut or padded to its column.
-fn md_row(cells: &[String], shown: Shown) -> String {
-    let mut text = String::from("|");
-    for ((_, width, right), cell) in columns(shown).zip(cells) {
-        let cell: String = cell.replace('|', "/").chars().take(width).collect();
-        text += &if right { format!(" {cell:>width$} |") } else { format!(" {cell:<width$} |") };
-    }
-    text.push('\n');
-    text
-}
-
 /// Every field quoted but for numbers, so that a name with a comma stays one field.
 fn csv_row(json: &Value) -> String {
     let field = |name: &&str| match json.get(*name) {
@@ -153,13 +125,4 @@ fn csv_row(json: &Value) -> String {
         Some(other) => other.to_string(),
     };
     CSV_FIELDS.iter().map(field).collect::<Vec<_>>().join(",") + "\n"
-}
-
-/// A number of weights, as model names have it.
-fn count(n: u64) -> String {
-    match n {
-        0..1_000_000 => format!("{:.2} K", n as f64 / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.2} M", n as f64 / 1e6),
-        _ => format!("{:.2} B", n as f64 / 1e9),
-    }
 }

@@ -249,7 +249,7 @@ impl DeviceModel {
         pace.recorder.copy(&chooser.page_scores.buffer.slice(0, size), &chooser.page_readback.slice(0, size));
         let submitted = flush(gpu, pace)?;
         let n_bytes = n_rows * self.dims.n_kv_head * n_pages * size_of::<[f32; 2]>();
-        Ok(gpu.read_after(&submitted, &chooser.page_readback, |bytes| bytemuck::pod_collect_to_vec(&bytes[..n_bytes]))?)
+        Ok(pace.read_after(gpu, &submitted, &chooser.page_readback, |bytes| bytemuck::pod_collect_to_vec(&bytes[..n_bytes]))?)
     }
 
     /// Scores the tokens of the pages that each row asked for, wherever they are: f32 `[H, n_keys]` of each of its runs.
@@ -291,7 +291,7 @@ impl DeviceModel {
         let submitted = flush(gpu, pace)?;
         let n_bytes = asked.n_bytes as usize;
         let values: Vec<f32> =
-            gpu.read_after(&submitted, &chooser.scores_readback, |bytes| bytemuck::pod_collect_to_vec(&bytes[..n_bytes]))?;
+            pace.read_after(gpu, &submitted, &chooser.scores_readback, |bytes| bytemuck::pod_collect_to_vec(&bytes[..n_bytes]))?;
         let mut rest = values.as_slice();
         for (pages, n_keys) in &asked.runs {
             for ((scoring, own), pages) in scores.iter_mut().zip(pages) {

@@ -30,7 +30,7 @@ use super::turn::Turn;
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::gpu::Gpu;
 use crate::kv::KvSpec;
-use crate::telemetry;
+use crate::telemetry::{self, StepKind};
 use crate::token::StreamDecoder;
 use chosen::{Chooser, RowPolicy};
 use pass::Row;
@@ -182,7 +182,8 @@ impl Batch {
         loaded.model.decode_rows(gpu, &mut loaded.pace, n_shared, &mut rows, chooser)?;
         let samplers: Vec<_> = self.branches.iter().filter(|b| !b.is_done).map(|b| &b.turn.sampler).collect();
         let picked = picker.pick(gpu, &loaded.model, &mut loaded.pace, &samplers)?;
-        loaded.look(gpu)?;
+        loaded.end_step(StepKind::Decode, n_shared, samplers.len());
+        loaded.look(gpu, port)?;
         let vocab_size = loaded.model.dims.vocab_size;
         for (row, (branch, picked)) in self.unfinished().zip(picked).enumerate() {
             let token = branch.turn.choose(picked, vocab_size, || picker.all_logits(gpu, &loaded.model, row))?;
@@ -199,6 +200,7 @@ impl Branch {
     /// Reads the rest of the prompt, and what there is of the answer, and picks the next token.
     fn read(&mut self, gpu: &Gpu, loaded: &mut Loaded, port: &EnginePort, n_shared: usize) -> Result<(), EngineError> {
         let began = Instant::now();
+        loaded.begin_steps();
         let target = self.turn.target();
         let rest = &target[n_shared..];
         let (mut done, mut last) = (0, 1);
@@ -217,7 +219,8 @@ impl Branch {
             port.emit(EngineEvent::Prefill { turn: self.turn.id, done: n_shared + done, total: target.len(), tokens_per_s });
         }
         let picked = loaded.pick(gpu, last - 1, &self.turn.sampler)?;
-        loaded.look(gpu)?;
+        loaded.end_step(StepKind::Prefill, n_shared, rest.len());
+        loaded.look(gpu, port)?;
         let token = self.turn.choose(picked, loaded.model.dims.vocab_size, || loaded.all_logits(gpu))?;
         self.turn.note_picked(began);
         self.take(gpu, loaded, port, token)

@@ -52,7 +52,7 @@ impl Picker {
             pace.recorder.copy(&model.act.result.buffer.slice(0, TOP_K_BYTES), &to);
         }
         let submitted = pace.flush(gpu)?.ok_or_else(|| GpuError::Lost("nothing was submitted".into()))?;
-        let bytes = gpu.read_after(&submitted, &self.readback, <[u8]>::to_vec)?;
+        let bytes = pace.read_after(gpu, &submitted, &self.readback, <[u8]>::to_vec)?;
         pace.finish(gpu)?;
         let results = bytes.chunks_exact(TOP_K_BYTES as usize);
         let picked = samplers.iter().zip(results).enumerate().map(|(row, (sampler, bytes))| {

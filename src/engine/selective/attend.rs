@@ -16,11 +16,12 @@ use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
 use crate::engine::device_model::DeviceModel;
 use crate::engine::error::EngineError;
 use crate::engine::pace::Pace;
+use crate::engine::summary::MassKept;
 use crate::gpu::kernels::attention_decode::{SPLIT_KEYS, SegmentKeys};
 use crate::gpu::{Binding, Gpu, GpuError, Recorder};
 use crate::kv::policy::{ChosenBlock, LayerView, PolicyKind, Selection, Tier};
 use crate::kv::{BLOCKS_PER_PAGE, ChosenStream, ChosenTable, FilledSlot};
-use crate::telemetry::KernelFamily;
+use crate::telemetry::{EventKind, KernelFamily};
 
 /// What the device knows when a layer's attention begins.
 #[derive(Default)]
@@ -85,13 +86,15 @@ impl DeviceModel {
         let began = Instant::now();
         let choice = self.choose(s, gpu, pace, layer, n_pages, evaluated)?;
         s.spent.evaluation += began.elapsed();
+        pace.did(EventKind::Choose { layer: layer as u32 }, began);
         let selection = &choice.selection;
         if s.mass_steps.holds(s.step) {
             // Everything is going to come through the slots.
             self.submit_slots(gpu, pace, &mut recorded)?;
             let all: Vec<u32> = (0..n_pages as u32).collect();
             if let Some((scoring, scores)) = self.score_tokens(s, gpu, pace, layer, &all)? {
-                s.spent.note_mass(layer, selection, &scoring.in_order(&scores, s.n_head));
+                let kept = s.spent.note_mass(layer, selection, &scoring.in_order(&scores, s.n_head));
+                s.lane.instant(mass_event(layer, &kept));
             }
         }
         let next = choice.expected.as_ref().map(|(layer, pages)| (*layer, pages.as_slice()));
@@ -166,7 +169,7 @@ impl DeviceModel {
         let n_kv_head = s.n_kv_head;
         let has_next = ahead.is_some();
         let bounds_bytes = (n_kv_head * n_pages * size_of::<[f32; 2]>()) as u64;
-        let evaluated = gpu.read_after(&submitted, &s.readback, |bytes| {
+        let evaluated = pace.read_after(gpu, &submitted, &s.readback, |bytes| {
             let range = |begin: u64, n_bytes: u64| &bytes[begin as usize..(begin + n_bytes) as usize];
             let bounds = |begin| bytemuck::pod_collect_to_vec(range(begin, bounds_bytes));
             let tokens = (!scoring.pages.is_empty()).then(|| {
@@ -270,7 +273,7 @@ impl DeviceModel {
         let submitted = submitted.ok_or_else(|| GpuError::Lost("nothing was submitted".into()))?;
         let n_bytes = scoring.end as usize;
         let scores: Vec<f32> =
-            gpu.read_after(&submitted, &s.readback, |bytes| bytemuck::pod_collect_to_vec(&bytes[..n_bytes]))?;
+            pace.read_after(gpu, &submitted, &s.readback, |bytes| bytemuck::pod_collect_to_vec(&bytes[..n_bytes]))?;
         Ok(Some((scoring, scores)))
     }
 
@@ -368,7 +371,7 @@ impl DeviceModel {
         if recorded.len() * 2 > self.kv.plan().n_slots && !self.kv.is_next_filled(gpu)? {
             self.submit_slots(gpu, pace, recorded)?;
         }
-        match self.kv.next_filled(gpu) {
+        match pace.aside(|| self.kv.next_filled(gpu)) {
             Ok(filled) => Ok(filled),
             Err(error) => {
                 // Frames count as filled, and slots as taken, from when that was recorded.
@@ -377,4 +380,9 @@ impl DeviceModel {
             }
         }
     }
+}
+
+fn mass_event(layer: usize, mass: &MassKept) -> EventKind {
+    let ppm = |share: f64| (share.clamp(0.0, 1.0) * 1e6).round() as u32;
+    EventKind::Mass { layer: layer as u32, kept_ppm: ppm(mass.kept), best_ppm: ppm(mass.best) }
 }

@@ -35,7 +35,7 @@ use crate::gpu::{Binding, Buffer, Gpu, GpuError, Recorder, Slice};
 use crate::kv::policy::frequency::FrequencyTable;
 use crate::kv::policy::{Policy, SelectiveSpec};
 use crate::kv::{ChosenTable, KvSpec};
-use crate::telemetry::Hub;
+use crate::telemetry::{Hub, Lane};
 
 /// Steps after which having been chosen is worth half.
 pub(super) const HALF_LIFE_STEPS: usize = 32;
@@ -111,6 +111,7 @@ pub(super) struct Selective {
     n_steps: usize,
     mass_steps: MassSteps,
     hiding: Hiding,
+    lane: Lane,
     spent: Spent,
 }
 
@@ -153,6 +154,7 @@ impl Selective {
             n_steps: 1,
             mass_steps: MassSteps::None,
             hiding: Hiding::new(hub),
+            lane: hub.lane("engine"),
             spent: Spent::default(),
         })
     }
@@ -175,6 +177,16 @@ impl Selective {
     /// What the choices of this answer came to; none before the first.
     pub(super) fn summary(&self) -> Option<ChosenSummary> {
         self.spent.summary(self.spec, self.step as u64)
+    }
+
+    /// Attention mass of every page by layer, as it was last measured in this answer; empty where it was not.
+    pub(super) fn page_mass(&self) -> &[Vec<f32>] {
+        self.spent.page_mass()
+    }
+
+    /// The decode step that came last.
+    pub(super) fn last_step(&self) -> u64 {
+        self.clock
     }
 
     /// In these steps of the answer, what is chosen is compared with the attention there is.

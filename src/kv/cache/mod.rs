@@ -11,6 +11,7 @@
 
 mod aside;
 mod below;
+mod census;
 mod chosen;
 mod opener;
 mod seal;
@@ -29,7 +30,7 @@ use crate::kv::error::KvError;
 use crate::kv::layout::{BLOCKS_PER_PAGE, KvSpec, SegmentShape, VramPlan, plan_pool};
 use crate::kv::residency::Residency;
 use crate::kv::transfer::{Filled, Transfer};
-use crate::telemetry::{Hub, Lane};
+use crate::telemetry::{ENGINE_LANE, Hub, Lane};
 
 /// Readback buffers: one is written by the device while the others are emptied.
 const N_READBACKS: usize = 3;
@@ -111,6 +112,8 @@ pub struct KvCache {
     n_tokens_below: usize,
     transfer: Transfer,
     lane: Lane,
+    /// of the thread that owns this
+    engine_lane: Lane,
     has_lower: bool,
     epoch: u64,
     /// batches that attention waits for, in order
@@ -179,6 +182,7 @@ impl KvCache {
             n_tokens_below: 0,
             transfer,
             lane: hub.lane("transfer"),
+            engine_lane: hub.lane(ENGINE_LANE),
             has_lower: false,
             epoch: 0,
             stream: Vec::new(),

@@ -16,7 +16,7 @@ use crate::kv::batches::StreamPlan;
 use crate::kv::error::KvError;
 use crate::kv::store::PageId;
 use crate::kv::transfer::{Arrival, Filled};
-use crate::telemetry::{Cause, Event, EventKind, Link};
+use crate::telemetry::{Cause, Event, EventKind, Link, WaitCause, ns_of};
 
 /// How long to wait for an arrival before the device is looked after again.
 pub(super) const PATIENCE: Duration = Duration::from_micros(200);
@@ -82,7 +82,7 @@ impl KvCache {
 
     pub(super) fn next_filled_for(&mut self, gpu: &Gpu, cause: Cause) -> Result<FilledSlot, KvError> {
         let Some(batch) = self.stream.get(self.next_batch).cloned() else { return Err(KvError::TransferGone) };
-        let began = Instant::now();
+        let (began, is_here) = (Instant::now(), !self.ahead.is_empty());
         let mut wanted = self.next_batch;
         if self.synchronous {
             // Nothing is on its way before it is asked for.
@@ -93,6 +93,9 @@ impl KvCache {
             if let Some(filled) = self.ahead.pop_front() {
                 debug_assert_eq!(filled.index, wanted, "batches arrive in order");
                 self.next_batch += 1;
+                if !is_here {
+                    self.engine_lane.span(EventKind::Wait { cause: WaitCause::Pages }, ns_of(began));
+                }
                 self.spent.note(began.elapsed(), &batch, &filled, self.spec.page_bytes());
                 self.count_fetched(&batch, filled, cause);
                 return Ok(FilledSlot { slot: filled.slot, batch });

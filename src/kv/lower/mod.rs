@@ -24,6 +24,7 @@
 //! Source: keeping a fixed set under a cyclic scan is Belady's choice for it; write-once replica and budgets as in
 //! the architecture's invariants 2, 3 and 5.
 
+mod census;
 mod commits;
 mod config;
 mod counts;

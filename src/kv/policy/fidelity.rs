@@ -19,9 +19,8 @@ pub struct Fidelity {
     pub recall: f64,
 }
 
-/// What `blocks` keep of a KV head's attention. `scores` are those of each query head of its group, all of the same `n` tokens.
-pub fn fidelity(scores: &[&[f32]], blocks: &[ChosenBlock]) -> Fidelity {
-    let mass = mean_mass(scores);
+/// What `blocks` keep of a KV head's attention, whose tokens have this [`mean_mass`].
+pub fn fidelity(mass: &[f64], blocks: &[ChosenBlock]) -> Fidelity {
     let mut is_chosen = vec![false; mass.len()];
     for ChosenBlock { block, tokens } in blocks {
         let of_block = is_chosen.iter_mut().skip(*block as usize * KV_BLOCK_TOKENS).take(KV_BLOCK_TOKENS);
@@ -37,8 +36,9 @@ pub fn fidelity(scores: &[&[f32]], blocks: &[ChosenBlock]) -> Fidelity {
     Fidelity { kept, best, recall: if n_chosen == 0 { 1.0 } else { n_both as f64 / n_chosen as f64 } }
 }
 
-/// Mean over query heads of the softmax of their scores; what is no number has no mass.
-fn mean_mass(scores: &[&[f32]]) -> Vec<f64> {
+/// Attention mass of every token for a KV head: the mean over the query heads of its group of the softmax of their `scores`, all
+/// of the same `n` tokens. What is no number has no mass.
+pub fn mean_mass(scores: &[&[f32]]) -> Vec<f64> {
     let n = scores.first().map_or(0, |s| s.len());
     let mut mean = vec![0.0; n];
     for of_head in scores {
@@ -56,20 +56,24 @@ fn mean_mass(scores: &[&[f32]]) -> Vec<f64> {
 mod tests {
     use super::*;
 
+    fn of(scores: &[&[f32]], blocks: &[ChosenBlock]) -> Fidelity {
+        fidelity(&mean_mass(scores), blocks)
+    }
+
     #[test]
     fn fidelity_counts_mass_of_chosen_and_of_as_many_best_tokens() {
         // Tokens 0 and 40 hold nearly everything, a third to two thirds.
         let mut scores = vec![-30.0f32; 64];
         (scores[0], scores[40]) = (0.0, 2.0f32.ln());
-        let got = fidelity(&[&scores], &[ChosenBlock::whole(0)]);
+        let got = of(&[&scores], &[ChosenBlock::whole(0)]);
         assert!((got.kept - 1.0 / 3.0).abs() < 1e-6 && (got.best - 1.0).abs() < 1e-6, "{got:?}");
-        let one = fidelity(&[&scores], &[ChosenBlock { block: 2, tokens: 1 << 8 }]);
+        let one = of(&[&scores], &[ChosenBlock { block: 2, tokens: 1 << 8 }]);
         assert!((one.kept - 2.0 / 3.0).abs() < 1e-6 && one.recall == 1.0, "{one:?}");
-        let other = fidelity(&[&scores], &[ChosenBlock { block: 2, tokens: 1 << 7 }]);
+        let other = of(&[&scores], &[ChosenBlock { block: 2, tokens: 1 << 7 }]);
         assert!(other.kept < 1e-6 && other.recall == 0.0, "{other:?}");
-        let all = fidelity(&[&scores], &ChosenBlock::of_pages(&[0]));
+        let all = of(&[&scores], &ChosenBlock::of_pages(&[0]));
         assert!((all.kept - 1.0).abs() < 1e-9 && all.recall == 1.0, "{all:?}");
-        assert_eq!(fidelity(&[&scores], &[]), Fidelity { kept: 0.0, best: 0.0, recall: 1.0 });
+        assert_eq!(of(&[&scores], &[]), Fidelity { kept: 0.0, best: 0.0, recall: 1.0 });
     }
 
     #[test]
@@ -77,8 +81,8 @@ mod tests {
         let mut one = vec![-30.0f32; 32];
         let mut other = one.clone();
         (one[3], other[20], other[21]) = (5.0, 5.0, f32::NAN);
-        let got = fidelity(&[&one, &other], &[ChosenBlock::whole(0)]);
+        let got = of(&[&one, &other], &[ChosenBlock::whole(0)]);
         assert!((got.kept - 0.5).abs() < 1e-6, "{got:?}");
-        assert_eq!(fidelity(&[], &[]).best, 0.0);
+        assert_eq!(of(&[], &[]).best, 0.0);
     }
 }

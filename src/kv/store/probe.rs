@@ -1,7 +1,7 @@
 //! Measures how fast a disk reads, the way the store reads it.
 //!
 //! ```text
-//! file of 256 MiB in a folder of its own ─► Io: 1 MiB at a time, 8 at once, in order ─► bytes per second
+//! file of some hundred MiB in a folder of its own ─► Io: 1 MiB at a time, 8 at once, in order ─► bytes per second
 //! ```
 //! Invariant: the folder is gone afterwards, whatever happened. Units: bytes per second.
 
@@ -18,8 +18,8 @@ use crate::base::{Bytes, Rng};
 
 const FILE_NAME: &str = "probe";
 const BLOCK_BYTES: usize = 1 << 20;
-/// Blocks of the file.
-const N_BLOCKS: u64 = 256;
+/// The file, where nobody says how large.
+const FILE_BYTES: Bytes = Bytes(256 << 20);
 /// Blocks on their way at once.
 const DEPTH: usize = 8;
 /// A disk that does not answer for so long will not.
@@ -30,6 +30,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct Measured {
     /// bytes per second, one after the other
     pub read_bytes_per_s: f64,
+    /// bytes per second, until they are safe
+    pub write_bytes_per_s: f64,
     /// past the page cache; otherwise the figure is that of memory
     pub direct: bool,
 }
@@ -57,24 +59,37 @@ pub fn backend() -> Result<IoInfo, StoreError> {
 /// # Errors
 /// The folder cannot be written, or the disk is full or fails.
 pub fn measure(folder: &Path) -> Result<Measured, StoreError> {
+    measure_with(folder, FILE_BYTES)
+}
+
+/// The same with a file of `size`.
+///
+/// # Errors
+/// Those of [`measure`].
+pub fn measure_with(folder: &Path, size: Bytes) -> Result<Measured, StoreError> {
+    let n_blocks = size.0.div_ceil(BLOCK_BYTES as u64);
+    let n_bytes = n_blocks * BLOCK_BYTES as u64;
     let temporary = Temporary(folder.join(format!("strata-probe-{}", std::process::id())));
     let disk = Disk::new(&temporary.0);
     let _lock = disk.lock(true)?;
-    let said = |op, e| StoreError::from_io(op, FILE_NAME, BLOCK_BYTES as u64 * N_BLOCKS, e);
+    let said = |op, e| StoreError::from_io(op, FILE_NAME, n_bytes, e);
     let how = OpenHow { create: true, direct: true };
     let storage = disk.open(FILE_NAME, how).map_err(|e| said("open", e))?;
     let pool = SlabPool::new(Bytes((DEPTH * BLOCK_BYTES) as u64));
-    storage.allocate(BLOCK_BYTES as u64 * N_BLOCKS).map_err(|e| said("write", e))?;
+    storage.allocate(n_bytes).map_err(|e| said("write", e))?;
     let mut block = pool.take(BLOCK_BYTES)?;
     let mut rng = Rng::new(1);
     block.as_chunks_mut::<4>().0.iter_mut().for_each(|word| *word = rng.next_u32().to_le_bytes());
-    for number in 0..N_BLOCKS {
+    let began = Instant::now();
+    for number in 0..n_blocks {
         write_all(&*storage, &block, number * BLOCK_BYTES as u64).map_err(|e| said("write", e))?;
     }
     storage.sync().map_err(|e| said("sync", e))?;
+    let write_secs = began.elapsed().as_secs_f64();
     drop(block);
-    let secs = read_all(&start()?, &storage, &pool)?;
-    Ok(Measured { read_bytes_per_s: N_BLOCKS as f64 * BLOCK_BYTES as f64 / secs.max(1e-9), direct: storage.is_direct() })
+    let secs = read_all(&start()?, &storage, &pool, n_blocks)?;
+    let per_s = |secs: f64| n_bytes as f64 / secs.max(1e-9);
+    Ok(Measured { read_bytes_per_s: per_s(secs), write_bytes_per_s: per_s(write_secs), direct: storage.is_direct() })
 }
 
 fn start() -> Result<Io, StoreError> {
@@ -82,7 +97,7 @@ fn start() -> Result<Io, StoreError> {
 }
 
 /// Seconds to read every block once.
-fn read_all(io: &Io, storage: &Arc<dyn Storage>, pool: &SlabPool) -> Result<f64, StoreError> {
+fn read_all(io: &Io, storage: &Arc<dyn Storage>, pool: &SlabPool, n_blocks: u64) -> Result<f64, StoreError> {
     let failed = |e| StoreError::from_io("read", FILE_NAME, BLOCK_BYTES as u64, e);
     let submit = |number: u64, slab: Slab| {
         let (storage, buffer, cancel) = (Arc::clone(storage), IoBuffer::Read(slab), Cancel::default());
@@ -92,12 +107,12 @@ fn read_all(io: &Io, storage: &Arc<dyn Storage>, pool: &SlabPool) -> Result<f64,
     };
     let slabs = (0..DEPTH).map(|_| pool.take(BLOCK_BYTES)).collect::<Result<Vec<_>, _>>()?;
     let began = Instant::now();
-    let mut next = 0..N_BLOCKS;
+    let mut next = 0..n_blocks;
     // The slabs first: a pair that lacks its second half would cost a number.
     for (slab, number) in slabs.into_iter().zip(next.by_ref()) {
         submit(number, slab)?;
     }
-    for _ in 0..N_BLOCKS {
+    for _ in 0..n_blocks {
         let done = io.next(PATIENCE).ok_or_else(|| failed(std::io::ErrorKind::TimedOut.into()))?;
         done.result.map_err(failed)?;
         if let (Some(slab), Some(number)) = (done.buffer.and_then(IoBuffer::into_read), next.next()) {
@@ -114,8 +129,8 @@ mod tests {
     #[test]
     fn measure_gives_a_speed_and_leaves_nothing() {
         let dir = tempfile::tempdir().unwrap();
-        let measured = measure(dir.path()).unwrap();
-        assert!(measured.read_bytes_per_s > 0.0);
+        let measured = measure_with(dir.path(), Bytes(20 << 20)).unwrap();
+        assert!(measured.read_bytes_per_s > 0.0 && measured.write_bytes_per_s > 0.0);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
         assert!(!backend().unwrap().reason.is_empty());
     }

@@ -26,6 +26,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 
 use super::batches::StreamPlan;
+use super::census::Census;
 use super::error::KvError;
 use super::layout::KvSpec;
 use super::lower::link::VirtualLink;
@@ -60,6 +61,7 @@ enum Message {
     Lose(u32),
     Flush(Sender<bool>),
     Report(Sender<()>),
+    Census(Box<Census>, Sender<Box<Census>>),
     End,
 }
 
@@ -252,6 +254,14 @@ impl Transfer {
         let (done, wait) = bounded(1);
         self.send(Message::Report(done));
         let _ = wait.recv();
+    }
+
+    /// `census` with what is below.
+    pub fn census(&self, census: Census) -> Census {
+        let (done, wait) = bounded(1);
+        let empty = Census::new(census.n_layer, census.n_pages);
+        self.send(Message::Census(Box::new(census), done));
+        wait.recv().map_or(empty, |census| *census)
     }
 
     /// The next arrival, waiting up to `patience`.

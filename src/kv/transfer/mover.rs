@@ -140,6 +140,12 @@ impl Mover {
                 self.write_report();
                 let _ = done.send(());
             }
+            Message::Census(mut census, done) => {
+                if let Some(lower) = &self.lower {
+                    lower.count_into(&mut census);
+                }
+                let _ = done.send(census);
+            }
             Message::End => {}
         }
     }

@@ -1,21 +1,17 @@
-//! A trace as Chrome's JSON, which Perfetto and Tracy open.
+//! A trace, written event by event.
 //!
 //! ```text
-//! Snapshot, Snapshot, ... ─► add ─► {"traceEvents":[ X spans · C samples · i instants · M names ]} ─► finish
-//! groups: threads (phases, steps, encode, recompute, faults) · gpu by family · links by direction · waits by cause · tiers
+//! groups of tracks: threads (phases, steps, choose, encode, recompute, faults) · gpu by family · links by direction · waits · tiers
 //! ```
 //! 1. Spans of one track follow each other. What happened at once on a link goes on further tracks of it ("disk to ram 2").
 //! 2. Every event is written once, as it is added; memory is that of the tracks.
-//! 3. There is nothing to write but numbers and the names of [`super::event`] and of lanes: no text of a document.
-//!
-//! Units: `ts` and `dur` are microseconds with three decimals, so nanoseconds survive; bytes are whole.
-//! Source: "Trace Event Format", the JSON object form.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use super::event::{Event, EventKind, KernelFamily, Link, NO_LAYER, WaitCause};
-use super::hub::Snapshot;
+use super::{RunInfo, word};
+use crate::telemetry::event::{Event, EventKind, KernelFamily, Link, NO_LAYER, WaitCause};
+use crate::telemetry::hub::Snapshot;
 
 /// Groups of tracks, in the order in which they are drawn; a track's process id is its place here, from 1.
 const GROUPS: [&str; 5] = ["threads", "gpu", "links", "waits", "tiers"];
@@ -25,33 +21,34 @@ const TIERS_PID: usize = 5;
 const MAX_TRACKS_PER_NAME: usize = 256;
 
 /// What a thread does, by what may contain what.
-const LEVELS: [&str; 5] = ["phase", "step", "recompute", "encode", "fault"];
+const LEVELS: [&str; 6] = ["phase", "step", "recompute", "choose", "encode", "fault"];
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Name {
-    Thread { lane: &'static str, level: usize },
+    Thread { lane: String, level: usize },
     Gpu(KernelFamily),
     Link(Link),
     Wait(WaitCause),
 }
 
 impl Name {
-    fn of(kind: &EventKind, lane: &'static str) -> Option<Name> {
+    fn of(kind: &EventKind, lane: &str) -> Option<Name> {
         let level = match *kind {
             EventKind::PageMove { link, .. } => return Some(Name::Link(link)),
             EventKind::GpuPass { family, .. } => return Some(Name::Gpu(family)),
             EventKind::Wait { cause } => return Some(Name::Wait(cause)),
-            EventKind::Tier { .. } | EventKind::Pages { .. } | EventKind::Hiding { .. } => return None,
+            EventKind::Tier { .. } | EventKind::Pages { .. } | EventKind::Hiding { .. } | EventKind::Mass { .. } => return None,
             EventKind::Phase(_) => 0,
             EventKind::Step { .. } => 1,
             EventKind::Recompute { .. } => 2,
-            EventKind::Encode => 3,
-            EventKind::Fault { .. } => 4,
+            EventKind::Choose { .. } => 3,
+            EventKind::Encode => 4,
+            EventKind::Fault { .. } => 5,
         };
-        Some(Name::Thread { lane, level })
+        Some(Name::Thread { lane: lane.to_owned(), level })
     }
 
-    fn pid(self) -> usize {
+    fn pid(&self) -> usize {
         match self {
             Name::Thread { .. } => 1,
             Name::Gpu(_) => 2,
@@ -60,9 +57,9 @@ impl Name {
         }
     }
 
-    fn text(self) -> String {
+    fn text(&self) -> String {
         match self {
-            Name::Thread { lane, level } => format!("{lane}: {}", LEVELS[level]),
+            Name::Thread { lane, level } => format!("{lane}: {}", LEVELS[*level]),
             Name::Gpu(family) => family.name().to_owned(),
             Name::Link(link) => link.name().to_owned(),
             Name::Wait(cause) => cause.name().to_owned(),
@@ -70,12 +67,12 @@ impl Name {
     }
 
     /// Place within its group; lanes come in the order in which they appear.
-    fn order(self) -> usize {
+    fn order(&self) -> usize {
         match self {
-            Name::Thread { level, .. } => level,
-            Name::Gpu(family) => family as usize,
-            Name::Link(link) => link as usize,
-            Name::Wait(cause) => cause as usize,
+            Name::Thread { level, .. } => *level,
+            Name::Gpu(family) => *family as usize,
+            Name::Link(link) => *link as usize,
+            Name::Wait(cause) => *cause as usize,
         }
     }
 }
@@ -91,6 +88,7 @@ pub struct ChromeTrace<W: Write> {
     tracks: HashMap<Name, Vec<Track>>,
     n_tracks: usize,
     n_dropped: u64,
+    run: RunInfo,
 }
 
 impl<W: Write> ChromeTrace<W> {
@@ -105,7 +103,12 @@ impl<W: Write> ChromeTrace<W> {
             write!(out, "{comma}\n{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{pid},\"args\":{{\"name\":\"{group}\"}}}}")?;
             write!(out, ",\n{{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":{pid},\"args\":{{\"sort_index\":{pid}}}}}")?;
         }
-        Ok(ChromeTrace { out, tracks: HashMap::new(), n_tracks: 0, n_dropped: 0 })
+        Ok(ChromeTrace { out, tracks: HashMap::new(), n_tracks: 0, n_dropped: 0, run: RunInfo::default() })
+    }
+
+    /// Says what the trace is of.
+    pub fn describe(&mut self, run: RunInfo) {
+        self.run = run;
     }
 
     /// Writes every event of `snapshot`.
@@ -115,7 +118,7 @@ impl<W: Write> ChromeTrace<W> {
     pub fn add(&mut self, snapshot: &Snapshot) -> io::Result<()> {
         for lane in &snapshot.lanes {
             for event in &lane.events {
-                self.event(event, lane.name)?;
+                self.event(event, &lane.name)?;
             }
         }
         self.n_dropped = snapshot.counters.n_dropped;
@@ -127,26 +130,27 @@ impl<W: Write> ChromeTrace<W> {
     /// # Errors
     /// Those of the output.
     pub fn finish(mut self) -> io::Result<W> {
-        write!(self.out, "\n],\"otherData\":{{\"n_dropped\":{}}}}}\n", self.n_dropped)?;
+        let run = serde_json::to_string(&self.run)?;
+        write!(self.out, "\n],\"otherData\":{{\"n_dropped\":{},\"run\":{run}}}}}\n", self.n_dropped)?;
         self.out.flush()?;
         Ok(self.out)
     }
 
-    fn event(&mut self, event: &Event, lane: &'static str) -> io::Result<()> {
-        let Some(name) = Name::of(&event.kind, lane) else { return self.sample(event) };
-        let tid = self.tid(name, event)?;
+    fn event(&mut self, event: &Event, lane: &str) -> io::Result<()> {
+        let Some(name) = Name::of(&event.kind, lane) else { return self.sample(event, lane) };
         let (pid, ts) = (name.pid(), Micros(event.begin_ns));
-        let label = label(&event.kind);
+        let tid = self.tid(name, event)?;
+        let (label, cat) = (label(&event.kind), cat(&event.kind, lane));
         if matches!(event.kind, EventKind::Fault { .. }) {
             return write!(
                 self.out,
-                ",\n{{\"ph\":\"i\",\"s\":\"t\",\"name\":\"{label}\",\"pid\":{pid},\"tid\":{tid},\"ts\":{ts}}}"
+                ",\n{{\"ph\":\"i\",\"s\":\"t\",\"name\":\"{label}\",\"cat\":{cat},\"pid\":{pid},\"tid\":{tid},\"ts\":{ts}}}"
             );
         }
         let dur = Micros(event.duration_ns);
         write!(
             self.out,
-            ",\n{{\"ph\":\"X\",\"name\":\"{label}\",\"pid\":{pid},\"tid\":{tid},\"ts\":{ts},\"dur\":{dur},\"args\":"
+            ",\n{{\"ph\":\"X\",\"name\":\"{label}\",\"cat\":{cat},\"pid\":{pid},\"tid\":{tid},\"ts\":{ts},\"dur\":{dur},\"args\":"
         )?;
         self.args(&event.kind)?;
         self.out.write_all(b"}")
@@ -155,9 +159,10 @@ impl<W: Write> ChromeTrace<W> {
     fn args(&mut self, kind: &EventKind) -> io::Result<()> {
         let out = &mut self.out;
         match *kind {
-            EventKind::PageMove { layer, group, n_pages, bytes, cause, .. } => write!(
+            EventKind::PageMove { link, layer, group, n_pages, bytes, cause } => write!(
                 out,
-                "{{\"layer\":{layer},\"group\":{group},\"n_pages\":{n_pages},\"bytes\":{bytes},\"cause\":\"{}\"}}",
+                "{{\"link\":\"{}\",\"layer\":{layer},\"group\":{group},\"n_pages\":{n_pages},\"bytes\":{bytes},\"cause\":\"{}\"}}",
+                link.name(),
                 cause.name()
             ),
             EventKind::GpuPass { layer: NO_LAYER, estimated, .. } => write!(out, "{{\"estimated\":{estimated}}}"),
@@ -165,33 +170,37 @@ impl<W: Write> ChromeTrace<W> {
             EventKind::Step { first_token, n_tokens, .. } => {
                 write!(out, "{{\"first_token\":{first_token},\"n_tokens\":{n_tokens}}}")
             }
+            EventKind::Choose { layer } => write!(out, "{{\"layer\":{layer}}}"),
             EventKind::Recompute { layer, n_tokens } => write!(out, "{{\"layer\":{layer},\"n_tokens\":{n_tokens}}}"),
             _ => out.write_all(b"{}"),
         }
     }
 
-    fn sample(&mut self, event: &Event) -> io::Result<()> {
+    fn sample(&mut self, event: &Event, lane: &str) -> io::Result<()> {
         let ts = Micros(event.begin_ns);
-        let label = label(&event.kind);
-        write!(self.out, ",\n{{\"ph\":\"C\",\"name\":\"{label}\",\"pid\":{TIERS_PID},\"ts\":{ts},\"args\":")?;
+        let (label, cat) = (label(&event.kind), cat(&event.kind, lane));
+        write!(self.out, ",\n{{\"ph\":\"C\",\"name\":\"{label}\",\"cat\":{cat},\"pid\":{TIERS_PID},\"ts\":{ts},\"args\":")?;
         match event.kind {
             EventKind::Tier { vram, ram, disk } => write!(self.out, "{{\"vram\":{vram},\"ram\":{ram},\"disk\":{disk}}}}}"),
             EventKind::Pages { resident, fetched, recomputed, skipped } => write!(
                 self.out,
                 "{{\"resident\":{resident},\"fetched\":{fetched},\"recomputed\":{recomputed},\"skipped\":{skipped}}}}}"
             ),
-            EventKind::Hiding { theta_permille, expected_io_us, io_us, expected_compute_us, compute_us, .. } => write!(
+            EventKind::Hiding { layer, theta_permille, expected_io_us, io_us, expected_compute_us, compute_us } => write!(
                 self.out,
-                "{{\"theta_permille\":{theta_permille},\"expected_io_us\":{expected_io_us},\"io_us\":{io_us},\
+                "{{\"layer\":{layer},\"theta_permille\":{theta_permille},\"expected_io_us\":{expected_io_us},\"io_us\":{io_us},\
                  \"expected_compute_us\":{expected_compute_us},\"compute_us\":{compute_us}}}}}"
             ),
+            EventKind::Mass { layer, kept_ppm, best_ppm } => {
+                write!(self.out, "{{\"layer\":{layer},\"kept_ppm\":{kept_ppm},\"best_ppm\":{best_ppm}}}}}")
+            }
             _ => self.out.write_all(b"{}}"),
         }
     }
 
     /// The first track of that name with room for `event`; a new one where there is none.
     fn tid(&mut self, name: Name, event: &Event) -> io::Result<usize> {
-        let tracks = self.tracks.entry(name).or_default();
+        let tracks = self.tracks.entry(name.clone()).or_default();
         let full = tracks.len() >= MAX_TRACKS_PER_NAME;
         if let Some(track) = tracks.iter_mut().find(|t| t.busy_until_ns <= event.begin_ns || full) {
             track.busy_until_ns = track.busy_until_ns.max(event.end_ns());
@@ -214,16 +223,23 @@ impl<W: Write> ChromeTrace<W> {
     }
 }
 
+/// Lane and kind, as a JSON string.
+fn cat(kind: &EventKind, lane: &str) -> serde_json::Value {
+    serde_json::Value::from(format!("{lane},{}", word(kind)))
+}
+
 fn label(kind: &EventKind) -> &'static str {
     match kind {
         EventKind::PageMove { cause, .. } => cause.name(),
         EventKind::Wait { cause } => cause.name(),
         EventKind::GpuPass { family, .. } => family.name(),
         EventKind::Encode => "encode",
+        EventKind::Choose { .. } => "choose",
         EventKind::Step { kind, .. } => kind.name(),
         EventKind::Pages { .. } => "pages of a step",
         EventKind::Tier { .. } => "KV bytes by tier",
         EventKind::Hiding { .. } => "hiding of a layer",
+        EventKind::Mass { .. } => "mass kept of a layer",
         EventKind::Recompute { .. } => "recompute",
         EventKind::Phase(phase) => phase.name(),
         EventKind::Fault { kind } => kind.name(),

@@ -1,0 +1,197 @@
+//! What each step read, how it came by it, and what that cost: a table of steps, and the whole of the one that is selected.
+//!
+//! ```text
+//! telemetry::ledger ─► newest steps, one row each ─► click, arrows ─► selected step (also of the timeline)
+//! ```
+//! N/A stands where nothing was forecast or measured. Rows that are not on the screen cost nothing.
+
+use egui::{Align2, Rect, Role, ScrollArea, Sense, Stroke, Ui, WidgetInfo, pos2, vec2};
+
+use super::DashboardState;
+use super::timeline::words;
+use crate::app::format;
+use crate::app::panels::Action;
+use crate::app::theme::{self, GRID, GUTTER, Tokens};
+use crate::app::widgets;
+use crate::base::Bytes;
+use crate::telemetry::History;
+use crate::telemetry::ledger::{Entry, Forecast, Share, entries, entry_at};
+
+/// Steps in the table: the newest.
+const MAX_STEPS: usize = 512;
+/// Height of a row, points.
+const ROW: f32 = 22.0;
+/// Titles and shares of the width.
+const COLUMNS: [(&str, f32); 8] = [
+    ("step", 0.18),
+    ("took", 0.13),
+    ("resident", 0.125),
+    ("fetched", 0.12),
+    ("recomp.", 0.125),
+    ("skipped", 0.12),
+    ("waited", 0.10),
+    ("regret", 0.10),
+];
+
+/// What it remembers from frame to frame.
+#[derive(Debug, Default)]
+pub struct LedgerState {
+    entries: Option<(u64, Vec<Entry>)>,
+}
+
+impl LedgerState {
+    /// The newest steps, worked out once for what is known.
+    fn entries(&mut self, history: &History) -> &[Entry] {
+        let version = history.version();
+        if self.entries.as_ref().is_none_or(|(v, _)| *v != version) {
+            self.entries = Some((version, entries(history, (0, u64::MAX), MAX_STEPS)));
+        }
+        self.entries.as_ref().map_or(&[], |(_, entries)| entries)
+    }
+}
+
+/// Draws it.
+pub fn show(ui: &mut Ui, state: &mut DashboardState) -> Vec<Action> {
+    let DashboardState { history, ledger, runs, selected_step, .. } = state;
+    let run = runs.sources(history).first().map_or(&*history, |source| source.run);
+    let entries = ledger.entries(run);
+    let Some(newest) = entries.last() else {
+        empty_ui(ui);
+        return Vec::new();
+    };
+    let shown = selected_step.and_then(|at| entry_at(run, at)).unwrap_or(*newest);
+    detail_ui(ui, &shown, selected_step.is_none());
+    ui.add_space(GUTTER);
+    head_ui(ui);
+    ui.spacing_mut().item_spacing.y = 0.0;
+    ScrollArea::vertical().id_salt("ledger").auto_shrink(false).stick_to_bottom(true).show_rows(
+        ui,
+        ROW,
+        entries.len(),
+        |ui, rows| {
+            for entry in entries.get(rows).unwrap_or_default() {
+                if row_ui(ui, entry, *selected_step == Some(entry.step.begin_ns)).clicked() {
+                    *selected_step = Some(entry.step.begin_ns);
+                }
+            }
+        },
+    );
+    Vec::new()
+}
+
+/// The four ways of one step, in pages, bytes and time, and what was expected of it.
+fn detail_ui(ui: &mut Ui, entry: &Entry, is_newest: bool) {
+    let t = theme::tokens(ui);
+    let which = if is_newest { "Newest step" } else { "Selected step" };
+    let title = format!("{which}: {} {}, {}", entry.kind.name(), entry.first_token, words::duration(entry.step.duration_ns));
+    ui.label(egui::RichText::new(title).font(theme::small()).color(t.strong));
+    ui.add_space(GRID);
+    let ways = [
+        ("resident", t.vram, entry.resident, "no time"),
+        ("fetched", t.ram, entry.fetched, ""),
+        ("recomputed", t.recomputed, entry.recomputed, ""),
+        ("skipped", t.idle, entry.skipped, "no time"),
+    ];
+    for (name, color, share, no_time) in ways {
+        let sentence = format!("{name}: {}", share_words(&share, no_time));
+        let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), ROW - 2.0), Sense::hover());
+        response.widget_info(|| WidgetInfo::labeled(Role::Label, true, &sentence));
+        let square = Rect::from_center_size(pos2(rect.left() + 5.0, rect.center().y), vec2(10.0, 10.0));
+        ui.painter().rect_filled(square, 2.0, color);
+        let cells = [share_pages(&share), share_bytes(&share), share_time(&share, no_time)];
+        ui.painter().text(pos2(rect.left() + 4.0 * GRID, rect.center().y), Align2::LEFT_CENTER, name, theme::small(), t.text);
+        for (i, cell) in cells.iter().enumerate() {
+            let right = rect.left() + rect.width() * (0.48 + 0.26 * i as f32);
+            ui.painter().text(pos2(right, rect.center().y), Align2::RIGHT_CENTER, cell, theme::small(), t.text);
+        }
+    }
+    widgets::caption(ui, forecast_words(entry.forecast.as_ref(), entry.waited_ns));
+}
+
+fn share_pages(share: &Share) -> String {
+    format!("{} {}", format::count(share.n_pages as usize), if share.n_pages == 1 { "page" } else { "pages" })
+}
+
+fn share_bytes(share: &Share) -> String {
+    share.bytes.map_or_else(|| "N/A".to_owned(), |bytes| Bytes(bytes).to_string())
+}
+
+fn share_time(share: &Share, no_time: &str) -> String {
+    if no_time.is_empty() { words::duration(share.ns) } else { no_time.to_owned() }
+}
+
+fn share_words(share: &Share, no_time: &str) -> String {
+    format!("{}, {}, {}", share_pages(share), share_bytes(share), share_time(share, no_time))
+}
+
+fn forecast_words(forecast: Option<&Forecast>, waited_ns: u64) -> String {
+    let waited = words::duration(waited_ns);
+    let Some(f) = forecast else { return format!("Forecast N/A: no policy predicted this step. Waited for pages {waited}.") };
+    format!(
+        "Forecast over {} layers: moving ~{} was {}, computing ~{} was {}, regret {}. Waited for pages {waited}.",
+        f.n_layers,
+        words::duration(f.expected_io_ns),
+        words::duration(f.io_ns),
+        words::duration(f.expected_compute_ns),
+        words::duration(f.compute_ns),
+        words::duration(f.regret_ns),
+    )
+}
+
+fn head_ui(ui: &mut Ui) {
+    let t = theme::tokens(ui);
+    let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), ROW), Sense::hover());
+    cells_ui(ui, rect, &COLUMNS.map(|(title, _)| title.to_owned()), t.weak);
+    ui.painter().hline(rect.x_range(), rect.bottom(), Stroke::new(1.0, t.line));
+}
+
+fn row_ui(ui: &mut Ui, entry: &Entry, selected: bool) -> egui::Response {
+    let t = theme::tokens(ui);
+    let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), ROW), Sense::click());
+    let cells = [
+        format!("{} {}", entry.kind.name(), format::count(entry.first_token as usize)),
+        words::duration(entry.step.duration_ns),
+        format::count(entry.resident.n_pages as usize),
+        format::count(entry.fetched.n_pages as usize),
+        format::count(entry.recomputed.n_pages as usize),
+        format::count(entry.skipped.n_pages as usize),
+        words::duration(entry.waited_ns),
+        entry.forecast.map_or_else(|| "N/A".to_owned(), |f| words::duration(f.regret_ns)),
+    ];
+    let enabled = ui.is_enabled();
+    response.widget_info(|| {
+        let said: Vec<String> = COLUMNS.iter().zip(&cells).map(|((title, _), cell)| format!("{title} {cell}")).collect();
+        WidgetInfo::selected(Role::Row, enabled, selected, said.join(", "))
+    });
+    fill(ui, rect, t, selected, response.hovered());
+    cells_ui(ui, rect, &cells, if selected { t.strong } else { t.text });
+    widgets::focus_ring(ui, &response, rect, 2);
+    response
+}
+
+fn fill(ui: &Ui, rect: Rect, t: &Tokens, selected: bool, hovered: bool) {
+    if selected || hovered {
+        ui.painter().rect_filled(rect, 2.0, if selected { t.accent_soft } else { t.hover });
+    }
+}
+
+/// The first cell from the left, all others against the right of their columns.
+fn cells_ui(ui: &Ui, rect: Rect, cells: &[String], color: egui::Color32) {
+    let mut left = rect.left();
+    for (i, ((_, share), cell)) in COLUMNS.iter().zip(cells).enumerate() {
+        let right = left + rect.width() * share;
+        let (x, align) = if i == 0 { (left + GRID, Align2::LEFT_CENTER) } else { (right - GRID, Align2::RIGHT_CENTER) };
+        ui.painter().text(pos2(x, rect.center().y), align, cell, theme::small(), color);
+        left = right;
+    }
+}
+
+fn empty_ui(ui: &mut Ui) {
+    let t = theme::tokens(ui);
+    ui.add_space(GUTTER);
+    ui.label(egui::RichText::new("No step yet").color(t.strong));
+    ui.add_space(GRID);
+    let text = "Every step of an answer gets a line here: how many pages of the context were in VRAM already, were fetched from RAM \
+                or NVMe, were computed again, or were skipped by the policy; what that cost; and what had been expected.";
+    ui.label(egui::RichText::new(text).color(t.weak));
+}

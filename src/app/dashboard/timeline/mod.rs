@@ -1,0 +1,219 @@
+//! Every event on one axis of time.
+//!
+//! ```text
+//! History, opened runs ─► Source ─► lanes × columns ─► one mesh         wheel, drag, keys ─► View, ruler, selected step
+//! ```
+//! 1. What is drawn costs the width of the panel, not the number of events. 2. Nothing waits: a pause freezes the view while
+//!    events go on coming. 3. Whatever the mouse does, a key does. 4. What no event accounts for is a lane of its own.
+//!
+//! Owner thread: the one that draws.
+
+mod footer;
+mod input;
+mod lanes;
+mod paint;
+mod view;
+pub mod words;
+
+use egui::{Align2, Rect, Role, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2};
+
+use super::DashboardState;
+use crate::app::panels::Action;
+use crate::app::theme::{self, GRID, GUTTER};
+use crate::app::widgets;
+use crate::telemetry::{Attribution, Event, History, Track};
+pub use input::tool_ui;
+pub use lanes::INGEST_LANE;
+use lanes::Lane;
+use paint::Rows;
+pub use paint::Source;
+use view::View;
+
+/// What a view shows that nobody has zoomed, nanoseconds.
+const DEFAULT_SPAN_NS: u64 = 2_000_000_000;
+/// Width of the names of lanes, points.
+const NAMES: f32 = 96.0;
+
+/// What it remembers from frame to frame.
+#[derive(Debug, Default)]
+pub struct TimelineState {
+    view: Option<View>,
+    /// new events do not move the view
+    is_paused: bool,
+    /// a drag measures
+    rules: bool,
+    /// what is measured, on the axis
+    measured: Option<(u64, u64)>,
+    /// where a drag that measures began
+    drag_began_ns: Option<u64>,
+    /// the selected step that the view has come to
+    came_to: Option<u64>,
+    /// what the footer says, and of what
+    attribution: Option<(u64, (u64, u64), Attribution)>,
+}
+
+impl TimelineState {
+    /// The part of time that is on the screen.
+    pub fn shown_ns(&self) -> Option<(u64, u64)> {
+        self.view.map(|view| (view.from_ns, view.to_ns))
+    }
+
+    /// What the ruler measures.
+    pub fn measured_ns(&self) -> Option<(u64, u64)> {
+        self.measured
+    }
+
+    /// New events do not move the view.
+    pub fn is_paused(&self) -> bool {
+        self.is_paused
+    }
+
+    /// Shows `share` of `range`, from its middle on, and stays there.
+    pub fn show_all(&mut self, range: Option<(u64, u64)>, share: f64) {
+        self.view = range.map(|range| View::around(range).zoomed(share, 0.5));
+        self.is_paused = true;
+    }
+
+    /// Begins anew, with other runs on the axis.
+    pub fn reset(&mut self) {
+        *self = TimelineState::default();
+    }
+
+    /// Where the view is in this frame: it follows what is new, or comes to a step that was selected elsewhere.
+    fn follow(&mut self, range: (u64, u64), selected: Option<&Event>) -> View {
+        let mut view = self.view.unwrap_or_else(|| View::new(0, DEFAULT_SPAN_NS).ending_at(range.1));
+        if !self.is_paused {
+            view = view.ending_at(range.1);
+        }
+        if let Some(step) = selected.filter(|step| self.came_to != Some(step.begin_ns)) {
+            (self.came_to, self.is_paused) = (Some(step.begin_ns), true);
+            let margin_ns = step.duration_ns.saturating_mul(2);
+            view = View::around((step.begin_ns.saturating_sub(margin_ns), step.end_ns().saturating_add(margin_ns)));
+        }
+        self.view = Some(view);
+        view
+    }
+}
+
+/// Draws it.
+pub fn show(ui: &mut Ui, state: &mut DashboardState) -> Vec<Action> {
+    let DashboardState { history, timeline, runs, selected_step, .. } = state;
+    let sources = runs.sources(history);
+    let ranges = sources.iter().filter_map(|s| s.run.range_ns().map(|(b, e)| (s.shown_ns(b), s.shown_ns(e))));
+    let Some(range) = ranges.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))) else {
+        empty_ui(ui);
+        return Vec::new();
+    };
+    let selected = selected_step.and_then(|at| sources.iter().find_map(|s| step_at(s, at)));
+    let mut view = timeline.follow(range, selected.as_ref());
+    input::toolbar_ui(ui, timeline, &mut view, range, &sources, selected_step);
+    let runs_shown: Vec<&History> = sources.iter().map(|s| s.run).collect();
+    let lanes = Lane::of(&runs_shown);
+    let room = (ui.available_height() - footer::HEIGHT).max(80.0);
+    ScrollArea::vertical().id_salt("lanes").max_height(room).auto_shrink([false, true]).show(ui, |ui| {
+        lanes_ui(ui, timeline, &mut view, (&lanes, room), &sources, range.0, selected_step);
+    });
+    timeline.view = Some(view);
+    let selected = selected_step.and_then(|at| sources.iter().find_map(|s| step_at(s, at)));
+    footer::footer_ui(ui, timeline, view, &sources, selected.as_ref());
+    Vec::new()
+}
+
+/// The step of a run that goes on at a moment of the axis, with its times on the axis.
+fn step_at(source: &Source<'_>, at_ns: u64) -> Option<Event> {
+    let own_ns = source.own_ns(at_ns);
+    let steps = source.run.of(Track::Step).flat_map(|series| series.within(own_ns, own_ns + 1));
+    let step = steps.max_by_key(|step| step.begin_ns)?;
+    Some(Event { begin_ns: source.shown_ns(step.begin_ns), ..*step })
+}
+
+/// Axis and lanes, and everything that the mouse and the keys do there.
+fn lanes_ui(
+    ui: &mut Ui,
+    timeline: &mut TimelineState,
+    view: &mut View,
+    (lanes, room): (&[Lane], f32),
+    sources: &[Source<'_>],
+    origin_ns: u64,
+    selected_step: &mut Option<u64>,
+) {
+    let t = theme::tokens(ui);
+    let part = Rows::part_height(room, lanes.len(), sources.len());
+    let height = paint::AXIS + Rows::height(part, lanes.len(), sources.len());
+    let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), height), Sense::click_and_drag());
+    let axis = Rect::from_min_max(pos2(rect.left() + NAMES, rect.top()), pos2(rect.right(), rect.top() + paint::AXIS));
+    let area = Rect::from_min_max(pos2(axis.left(), axis.bottom()), rect.max);
+    let rows = Rows::new(area, part, sources.len());
+    response.widget_info(|| {
+        WidgetInfo::labeled(
+            Role::Canvas,
+            true,
+            "Timeline. Arrows move, plus and minus zoom, Shift and arrows measure, Enter selects",
+        )
+    });
+    input::pointer(ui, &response, timeline, view, area, sources, selected_step);
+    input::keys(ui, &response, timeline, view, sources, selected_step);
+    let painter = ui.painter_at(rect);
+    painter.rect_filled(area, 0.0, t.panel);
+    paint::axis(&painter, axis, rect.bottom(), *view, origin_ns, t);
+    paint::lanes(&painter, &rows, *view, lanes, sources, t);
+    if let Some(step) = selected_step.and_then(|at| sources.iter().find_map(|s| step_at(s, at))) {
+        paint::band(&painter, area, *view, (step.begin_ns, step.end_ns()), t.accent);
+    }
+    if let Some(measured) = timeline.measured {
+        paint::band(&painter, area, *view, measured, t.strong);
+    }
+    for (i, lane) in lanes.iter().enumerate() {
+        name_ui(ui, Rect::from_x_y_ranges(rect.left()..=area.left() - GRID, rows.part(i, 0).y_range()), *lane, *view, sources);
+    }
+    widgets::focus_ring(ui, &response, rect, 0);
+    hover_ui(&response, *view, &rows, lanes, sources);
+}
+
+fn name_ui(ui: &Ui, name: Rect, lane: Lane, view: View, sources: &[Source<'_>]) {
+    let t = theme::tokens(ui);
+    let response = ui.interact(name, ui.scope_id().with(("lane", lane)), Sense::hover());
+    let sentence = || {
+        let each = sources.iter().map(|s| lane.sentence(s.run, s.window(view)));
+        each.collect::<Vec<_>>().join("; ")
+    };
+    response.widget_info(|| WidgetInfo::labeled(Role::Label, true, sentence()));
+    let at = pos2(name.right(), name.center().y);
+    ui.painter().text(at, Align2::RIGHT_CENTER, lane.name(), theme::small(), t.text);
+    response.on_hover_ui(|ui| _ = ui.label(sentence()));
+}
+
+/// What lies under the pointer.
+fn hover_ui(response: &egui::Response, view: View, rows: &Rows, lanes: &[Lane], sources: &[Source<'_>]) {
+    let area = rows.area;
+    let Some(at) = response.hover_pos().filter(|at| area.contains(*at)) else { return };
+    let (lane, part) = rows.at(at.y);
+    let (Some(lane), Some(source)) = (lanes.get(lane).copied(), sources.get(part)) else { return };
+    let place = |x: f32| view.at(f64::from((x - area.left()) / area.width()));
+    let window = (source.own_ns(place(at.x - 1.0)), source.own_ns(place(at.x + 1.0)));
+    let longest = lane.within(source.run, window).max_by_key(|event| event.duration_ns);
+    let n_events = lane.n_events(source.run, window);
+    let Some(event) = longest else { return };
+    response.clone().on_hover_ui_at_pointer(|ui| {
+        if sources.len() > 1 {
+            widgets::caption(ui, source.name);
+        }
+        for line in words::event(event) {
+            ui.label(line);
+        }
+        if n_events > 1 {
+            widgets::caption(ui, format!("the longest of {n_events} here"));
+        }
+    });
+}
+
+fn empty_ui(ui: &mut Ui) {
+    let t = theme::tokens(ui);
+    ui.add_space(GUTTER);
+    ui.label(egui::RichText::new("Nothing has happened yet").color(t.strong));
+    ui.add_space(GRID);
+    let text = "Ask a question, and every step of the answer appears here on one axis of time: what the GPU computed, which pages \
+                moved between VRAM, RAM and NVMe and why, what was computed again, and what was waited for. Time that no event \
+                accounts for is drawn as well. A saved trace opens here too.";
+    ui.label(egui::RichText::new(text).color(t.weak));
+}

@@ -1,0 +1,92 @@
+//! What comes into the window: files that were read, dropped or pasted, and places of quotations.
+//!
+//! ```text
+//! drop, paste ─► Files ─► FileEvent ─► ViewState
+//! ```
+//! Limits: while a file is opened, its bar is drawn every [`OPENING_INTERVAL`].
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use eframe::egui;
+use egui::Ui;
+
+use super::StrataApp;
+use crate::app::files::{FileEvent, is_model, looks_like_model, looks_like_trace};
+use crate::app::opened::PASTE_CHARS;
+use crate::app::panels::chat::drop_target_ui;
+use crate::app::state::Page;
+use crate::document::Document;
+use crate::engine::ModelSource;
+
+/// Between two looks at how far a file is opened.
+const OPENING_INTERVAL: Duration = Duration::from_millis(100);
+
+impl StrataApp {
+    pub(super) fn take_files(&mut self, ctx: &egui::Context) {
+        while let Some(event) = self.files.poll() {
+            match event {
+                FileEvent::Opening(opening) => self.state.opening = opening,
+                FileEvent::Quotes { exchange, quotes } => self.state.quotes_found(exchange, quotes),
+                FileEvent::Document(document) => {
+                    self.state.add_document(document, false);
+                    self.focus_question = true;
+                }
+                FileEvent::Refused(sentence) => {
+                    self.state.page = Page::Chat;
+                    self.state.notice(sentence, true);
+                }
+                FileEvent::Ingested(event) => self.dashboard.ingested.push(event),
+                FileEvent::Trace(run) => self.dashboard.show_run(*run),
+                FileEvent::Model(path) => self.state.load_model(ModelSource::Path(path)),
+            }
+            ctx.request_repaint();
+        }
+        if self.state.opening.is_some() {
+            ctx.request_repaint_after(OPENING_INTERVAL);
+        }
+        for search in std::mem::take(&mut self.state.searches) {
+            self.files.search(search);
+        }
+    }
+
+    /// A long text that is pasted is a document, not a question.
+    pub(super) fn take_pastes(&mut self, ctx: &egui::Context) {
+        let is_long = |event: &egui::Event| matches!(event, egui::Event::Paste(text) if text.chars().nth(PASTE_CHARS).is_some());
+        let pasted: Vec<egui::Event> = ctx.input_mut(|i| i.events.extract_if(.., |event| is_long(event)).collect());
+        for event in pasted {
+            let egui::Event::Paste(text) = event else { continue };
+            let n_pasted = self.state.documents.iter().filter(|d| d.name.starts_with("Pasted text")).count();
+            match Document::from_bytes(&format!("Pasted text {}", n_pasted + 1), text.as_bytes()) {
+                Ok(document) => {
+                    self.state.add_document(document, false);
+                }
+                Err(error) => self.state.notice(error.to_string(), true),
+            }
+        }
+    }
+
+    pub(super) fn take_drops(&mut self, ctx: &egui::Context) {
+        let dropped: Vec<PathBuf> = ctx.input(|i| i.raw.dropped_files.iter().map(|f| f.path().to_owned()).collect());
+        let (traces, dropped): (Vec<PathBuf>, Vec<PathBuf>) = dropped.into_iter().partition(|p| looks_like_trace(p));
+        if !traces.is_empty() {
+            self.files.read_traces(traces);
+        }
+        let (models, documents): (Vec<PathBuf>, Vec<PathBuf>) = dropped.into_iter().partition(|p| is_model(p));
+        if let Some(model) = models.into_iter().next_back() {
+            self.state.load_model(ModelSource::Path(model));
+        }
+        if !documents.is_empty() {
+            self.files.read(documents);
+        }
+    }
+
+    pub(super) fn drop_target(&self, ui: &Ui, rect: egui::Rect) {
+        let hovered = ui.input(|i| i.raw.hovered_files.clone());
+        if hovered.is_empty() {
+            return;
+        }
+        let model = hovered.iter().all(|f| f.path.as_deref().is_some_and(looks_like_model));
+        drop_target_ui(ui, rect, if model { "Open this model" } else { "Add to this chat" });
+    }
+}

@@ -1,0 +1,55 @@
+//! A ZIP archive under a limit on all that is unpacked from it.
+//!
+//! ```text
+//! bytes, name ──► Archive ──► content of that file, or why not
+//! ```
+//! Invariant: what an archive claims about sizes is not believed; bytes are counted as they come.
+//! Limits: [`limits::MAX_UNPACKED_BYTES`].
+
+use std::io::{Cursor, Read};
+
+use zip::ZipArchive;
+use zip::result::ZipError;
+
+use super::ExtractError;
+use crate::base::{Bytes, limits};
+
+/// An open archive.
+pub struct Archive<'a> {
+    zip: ZipArchive<Cursor<&'a [u8]>>,
+    left_bytes: u64,
+}
+
+impl<'a> Archive<'a> {
+    pub fn open(bytes: &'a [u8]) -> Result<Self, ExtractError> {
+        let zip = ZipArchive::new(Cursor::new(bytes)).map_err(|e| ExtractError::damaged(format!("no ZIP archive ({e})")))?;
+        Ok(Archive { zip, left_bytes: limits::MAX_UNPACKED_BYTES })
+    }
+
+    /// The content of a file; None where there is none of that name.
+    pub fn read(&mut self, name: &str) -> Result<Option<Vec<u8>>, ExtractError> {
+        let file = match self.zip.by_name(name) {
+            Ok(file) => file,
+            Err(ZipError::FileNotFound) => return Ok(None),
+            Err(e) if e.to_string().contains("assword") => {
+                return Err(ExtractError::Protected { how: "by a password".into() });
+            }
+            Err(e) => return Err(ExtractError::damaged(format!("{name} in it cannot be unpacked ({e})"))),
+        };
+        let mut content = Vec::new();
+        let read = file.take(self.left_bytes + 1).read_to_end(&mut content);
+        let n = content.len() as u64;
+        if n > self.left_bytes {
+            let what = format!("it unpacks to more than {}", Bytes(limits::MAX_UNPACKED_BYTES));
+            return Err(ExtractError::TooLarge { what });
+        }
+        self.left_bytes -= n;
+        read.map_err(|e| ExtractError::damaged(format!("{name} in it cannot be unpacked ({e})")))?;
+        Ok(Some(content))
+    }
+
+    /// [`Archive::read`] of a file that must be there.
+    pub fn require(&mut self, name: &str) -> Result<Vec<u8>, ExtractError> {
+        self.read(name)?.ok_or_else(|| ExtractError::damaged(format!("there is no {name} in it")))
+    }
+}

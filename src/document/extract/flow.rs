@@ -1,0 +1,138 @@
+//! Pieces of marked-up text to plain text: white space folded, paragraphs a blank line apart.
+//!
+//! ```text
+//! text("A  b"), end(Paragraph), item("- "), text("c") ──► "A b\n\n- c"
+//! ```
+//! Invariants: 1. no white space at either end of a line; 2. never more than one blank line.
+
+/// What separates two pieces of text; the greatest that was asked for wins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Gap {
+    /// they touch
+    #[default]
+    None,
+    /// white space
+    Space,
+    /// cells of a table
+    Cell,
+    /// a new line
+    Line,
+    /// a blank line
+    Paragraph,
+}
+
+/// A text in the making.
+#[derive(Debug, Default)]
+pub struct Flow {
+    out: String,
+    gap: Gap,
+    mark: Option<&'static str>,
+}
+
+impl Flow {
+    /// Text in which white space is only white space.
+    pub fn text(&mut self, text: &str) {
+        if text.starts_with(char::is_whitespace) {
+            self.end(Gap::Space);
+        }
+        for word in text.split_whitespace() {
+            self.separate();
+            // Marks that only forbid or allow a line end are nothing to read.
+            self.out.extend(word.chars().filter(|c| !matches!(c, '\u{200B}' | '\u{2060}' | '\u{FEFF}' | '\u{AD}')));
+            self.end(Gap::Space);
+        }
+        let touches = !text.ends_with(char::is_whitespace) && self.gap == Gap::Space && !text.trim().is_empty();
+        if touches {
+            self.gap = Gap::None;
+        }
+    }
+
+    /// Text in which every space and line end counts.
+    pub fn verbatim(&mut self, text: &str) {
+        if !text.is_empty() {
+            self.separate();
+            self.out.push_str(text);
+        }
+    }
+
+    /// What follows stands at least this far away.
+    pub fn end(&mut self, gap: Gap) {
+        self.gap = self.gap.max(gap);
+    }
+
+    /// What follows stands this far away, whatever was asked for: the end of a cell is no paragraph.
+    pub fn replace(&mut self, gap: Gap) {
+        self.gap = gap;
+    }
+
+    /// A line ends by itself; the second one in a row ends a paragraph.
+    pub fn line_break(&mut self) {
+        self.gap = if self.gap >= Gap::Line { Gap::Paragraph } else { Gap::Line };
+    }
+
+    /// `mark` stands before the next text.
+    pub fn item(&mut self, mark: &'static str) {
+        self.end(Gap::Line);
+        self.mark = Some(mark);
+    }
+
+    /// Nothing was written yet.
+    pub fn is_empty(&self) -> bool {
+        self.out.is_empty()
+    }
+
+    /// The text.
+    pub fn finish(self) -> String {
+        self.out
+    }
+
+    fn separate(&mut self) {
+        if !self.out.is_empty() {
+            self.out.push_str(match std::mem::take(&mut self.gap) {
+                Gap::None => "",
+                Gap::Space => " ",
+                Gap::Cell => "\t",
+                Gap::Line => "\n",
+                Gap::Paragraph => "\n\n",
+            });
+        }
+        self.gap = Gap::None;
+        self.out.push_str(self.mark.take().unwrap_or_default());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flow_folds_white_space_and_keeps_words_that_touch_together() {
+        let mut flow = Flow::default();
+        flow.text("  A \n b");
+        flow.text("c ");
+        flow.text(" d");
+        flow.end(Gap::Paragraph);
+        flow.end(Gap::Line);
+        flow.text("  ");
+        flow.item("- ");
+        flow.text("e");
+        flow.end(Gap::Cell);
+        flow.text("f");
+        assert_eq!(flow.finish(), "A bc d\n\n- e\tf");
+    }
+
+    #[test]
+    fn flow_two_line_breaks_are_a_paragraph() {
+        let mut flow = Flow::default();
+        flow.text("a");
+        flow.line_break();
+        flow.text("b");
+        flow.line_break();
+        flow.text(" \n ");
+        flow.line_break();
+        flow.line_break();
+        flow.text("c");
+        flow.verbatim(" d\n  e");
+        assert_eq!(flow.finish(), "a\nb\n\nc d\n  e");
+    }
+}

@@ -1,0 +1,179 @@
+//! HTML to text: the main content of a page, or all of it where it is a book.
+//!
+//! ```text
+//! bytes ──► encoding ──► DOM (html5ever) ──► article (Readability)? ──► Flow ──► text
+//! ```
+//! Invariants: 1. a page whose main content would lose most of its prose is read whole; 2. no recursion: nesting costs
+//! memory, not stack. Source: the rules of Mozilla's Readability, as `dom_smoothie` keeps them.
+//! Limits: [`limits::MAX_ARTICLE_ELEMENTS`].
+
+use dom_query::{Document as Dom, NodeRef};
+use dom_smoothie::{Config, Readability};
+
+use super::flow::{Flow, Gap};
+use super::{ExtractError, Extracted, Part, TextLimit};
+use crate::base::limits;
+use crate::document::encoding;
+
+/// Of the letters in paragraphs, the main content keeps at least this share; or else it is not the main content.
+const ARTICLE_SHARE: f64 = 0.5;
+
+pub fn extract(bytes: &[u8]) -> Result<Extracted, ExtractError> {
+    let decoded = encoding::decode(bytes, true).map_err(|what| ExtractError::damaged(format!("it is {what}")))?;
+    let text = page_text(&decoded.text);
+    TextLimit::default().add(&text)?;
+    Ok(Extracted { parts: vec![Part { title: None, text }], is_paged: false, notes: Vec::new() })
+}
+
+/// The main content under its title, or the whole page.
+fn page_text(html: &str) -> String {
+    let whole = || text_of(&Dom::from(html));
+    let Some((title, article)) = article(html) else { return whole() };
+    let kept = text_of(&Dom::from(article.as_str()));
+    if (n_letters(&kept) as f64) < n_prose_letters(html) as f64 * ARTICLE_SHARE {
+        return whole();
+    }
+    let title = title.trim();
+    match kept.lines().take(3).any(|line| line.trim() == title) || title.is_empty() {
+        true => kept,
+        false => format!("{title}\n\n{kept}"),
+    }
+}
+
+/// Title and HTML of the main content; none where it cannot be told.
+fn article(html: &str) -> Option<(String, String)> {
+    let config = Config { max_elements_to_parse: limits::MAX_ARTICLE_ELEMENTS, ..Config::default() };
+    let article = Readability::new(html, None, Some(config)).ok()?.parse().ok()?;
+    Some((article.title, article.content.to_string()))
+}
+
+/// Letters that stand in paragraphs of the page.
+fn n_prose_letters(html: &str) -> usize {
+    let dom = Dom::from(html);
+    dom.select("p, pre").nodes().iter().map(|node| n_letters(&node.text())).sum()
+}
+
+fn n_letters(text: &str) -> usize {
+    text.chars().filter(|c| c.is_alphanumeric()).count()
+}
+
+/// What happens at a node.
+enum Step<'a> {
+    Open(NodeRef<'a>),
+    Close(Gap),
+}
+
+/// All text of a document, as a browser would lay it out.
+pub fn text_of(dom: &Dom) -> String {
+    let mut flow = Flow::default();
+    let mut steps = vec![Step::Open(dom.root())];
+    while let Some(step) = steps.pop() {
+        let node = match step {
+            Step::Open(node) => node,
+            Step::Close(gap) => {
+                flow.end(gap);
+                continue;
+            }
+        };
+        if node.is_text() {
+            flow.text(&node.text());
+            continue;
+        }
+        let name = node.node_name().unwrap_or_default();
+        let around = match around(&name) {
+            Around::Skip => continue,
+            Around::Break => {
+                flow.line_break();
+                continue;
+            }
+            Around::Verbatim => {
+                flow.end(Gap::Paragraph);
+                flow.verbatim(node.text().trim_matches('\n'));
+                flow.end(Gap::Paragraph);
+                continue;
+            }
+            Around::Item => {
+                flow.item("- ");
+                Gap::Line
+            }
+            Around::Cell => Gap::Cell,
+            Around::Gap(gap) => {
+                flow.end(gap);
+                gap
+            }
+        };
+        if node.is_element() && node.has_attr("hidden") {
+            continue;
+        }
+        steps.push(Step::Close(around));
+        steps.extend(node.children_it(true).map(Step::Open));
+    }
+    flow.finish()
+}
+
+/// What an element does to the text around it.
+enum Around {
+    /// it holds nothing to read
+    Skip,
+    /// it is the end of a line
+    Break,
+    /// its text is as it is
+    Verbatim,
+    /// it is a point of a list
+    Item,
+    /// it is a cell of a table
+    Cell,
+    /// it keeps this distance
+    Gap(Gap),
+}
+
+fn around(name: &str) -> Around {
+    match name {
+        "script" | "style" | "head" | "template" | "noscript" | "svg" | "iframe" | "object" | "audio" | "video" | "canvas"
+        | "select" | "textarea" | "button" | "annotation" | "annotation-xml" => Around::Skip,
+        "br" => Around::Break,
+        "pre" | "listing" | "xmp" => Around::Verbatim,
+        "li" => Around::Item,
+        "td" | "th" => Around::Cell,
+        "tr" | "dt" | "dd" | "option" | "hr" => Around::Gap(Gap::Line),
+        "p" | "h1" | "h2" | "h3" | "h4" | "h5" | "h6" | "div" | "section" | "article" | "aside" | "header" | "footer"
+        | "main" | "nav" | "blockquote" | "ul" | "ol" | "dl" | "table" | "figure" | "figcaption" | "caption" | "address"
+        | "form" | "fieldset" | "details" | "summary" | "center" => Around::Gap(Gap::Paragraph),
+        _ => Around::Gap(Gap::None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(html: &str) -> String {
+        text_of(&Dom::from(html))
+    }
+
+    #[test]
+    fn html_blocks_lists_tables_and_code_keep_their_shape() {
+        let html = "<title>T</title><h1>Head</h1><p>One <b>two</b>, th<i>ree</i>.<br>Four<script>x()</script></p>\
+            <ul><li>a<li><p>b</p></ul><table><tr><td>1<td>2<tr><td>3<td>4</table><pre>\n  x = 1\n    y</pre>&lt;end&amp;";
+        assert_eq!(text(html), "Head\n\nOne two, three.\nFour\n\n- a\n- b\n\n1\t2\n3\t4\n\n  x = 1\n    y\n\n<end&");
+    }
+
+    #[test]
+    fn html_nested_a_hundred_thousand_deep_is_read() {
+        let deep = format!("{}deep{}", "<div>".repeat(100_000), "</div>".repeat(100_000));
+        assert_eq!(text(&deep), "deep");
+    }
+
+    #[test]
+    fn html_page_gives_its_article_and_leaves_the_rest() {
+        let prose = "The harbour was built in stone, and the keeper of the lamp, who had walked there, wrote it down. ".repeat(8);
+        let paragraphs = format!("<p>{prose}</p>").repeat(6);
+        let html = format!(
+            "<html><head><title>The harbour</title></head><body><nav><a href=/>Home</a> <a href=/buy>Subscribe now</a></nav>\
+             <div class=content><article>{paragraphs}</article></div><footer>All rights reserved</footer></body></html>"
+        );
+        let text = page_text(&html);
+        assert!(text.starts_with("The harbour\n\nThe harbour was built"), "{}", text.get(..80).unwrap());
+        assert!(!text.contains("Subscribe") && !text.contains("rights"));
+    }
+}

@@ -1,0 +1,154 @@
+//! What a file is, by its first bytes and its name.
+//!
+//! ```text
+//! name, bytes ──► Kind: text │ html │ pdf │ docx │ epub          or what it is instead: "a picture"
+//! ```
+//! Invariant: a name that says text keeps a text as it is: `page.txt` with HTML in it is read letter by letter.
+
+use std::path::Path;
+
+use aho_corasick::AhoCorasick;
+
+/// Where the marks of a PDF or of HTML are looked for.
+const HEAD_BYTES: usize = 1024;
+
+/// How a file is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Kind {
+    /// as it is: text, Markdown, source code
+    Text,
+    /// a web page: its main content
+    Html,
+    /// pages
+    Pdf,
+    /// a Word document
+    Docx,
+    /// a book in chapters
+    Epub,
+}
+
+impl Kind {
+    /// What the content of a file called `name` is.
+    ///
+    /// # Errors
+    /// What it seems to be, where that is none of these.
+    pub fn of(name: &str, bytes: &[u8]) -> Result<Kind, &'static str> {
+        let head = bytes.get(..HEAD_BYTES).unwrap_or(bytes);
+        if head.starts_with(b"%PDF-") || (has_extension(name, &["pdf"]) && holds(head, "%PDF-")) {
+            return Ok(Kind::Pdf);
+        }
+        if head.starts_with(b"PK\x03\x04") || head.starts_with(b"PK\x05\x06") {
+            return of_archive(name, bytes);
+        }
+        if let Some(what) = binary_kind(head) {
+            return Err(what);
+        }
+        let is_html = has_extension(name, &["html", "htm", "xhtml", "xht"]);
+        let is_named = Path::new(name).extension().is_some();
+        Ok(if is_html || (!is_named && begins_as_html(head)) { Kind::Html } else { Kind::Text })
+    }
+
+    /// Whether another process reads it.
+    pub fn needs_worker(self) -> bool {
+        self != Kind::Text
+    }
+
+    /// For a person.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Text => "text",
+            Kind::Html => "HTML",
+            Kind::Pdf => "PDF",
+            Kind::Docx => "DOCX",
+            Kind::Epub => "EPUB",
+        }
+    }
+}
+
+fn has_extension(name: &str, extensions: &[&str]) -> bool {
+    let extension = Path::new(name).extension().and_then(|e| e.to_str());
+    extension.is_some_and(|own| extensions.iter().any(|e| own.eq_ignore_ascii_case(e)))
+}
+
+/// What a ZIP archive holds, by the names in it: they stand in it as they are.
+fn of_archive(name: &str, bytes: &[u8]) -> Result<Kind, &'static str> {
+    const MARKS: [(&str, Result<Kind, &str>); 6] = [
+        ("application/epub+zip", Ok(Kind::Epub)),
+        ("META-INF/container.xml", Ok(Kind::Epub)),
+        ("word/document", Ok(Kind::Docx)),
+        ("application/vnd.oasis.opendocument.text", Err("an OpenDocument text; save it as DOCX")),
+        ("xl/workbook", Err("a spreadsheet; save the sheet as text (CSV)")),
+        ("ppt/presentation", Err("a presentation; save it as PDF")),
+    ];
+    let found = MARKS.iter().find(|(mark, _)| holds(bytes, mark)).map(|(_, kind)| *kind);
+    match found {
+        Some(kind) => kind,
+        // A damaged one, whose reader can say so.
+        None if has_extension(name, &["docx"]) => Ok(Kind::Docx),
+        None if has_extension(name, &["epub"]) => Ok(Kind::Epub),
+        None => Err("a ZIP archive; unpack it and choose the files in it"),
+    }
+}
+
+fn holds(bytes: &[u8], mark: &str) -> bool {
+    AhoCorasick::new([mark]).is_ok_and(|search| search.is_match(bytes))
+}
+
+fn begins_as_html(head: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(head).trim_start_matches(['\u{FEFF}', ' ', '\t', '\r', '\n']).to_ascii_lowercase();
+    text.starts_with("<!doctype html") || text.starts_with("<html") || (text.starts_with("<?xml") && text.contains("<html"))
+}
+
+/// What a file that is no text seems to be.
+fn binary_kind(head: &[u8]) -> Option<&'static str> {
+    const KINDS: [(&[u8], &str); 12] = [
+        (b"\xD0\xCF\x11\xE0", "an old Office file, or one with a password; save it as DOCX without a password"),
+        (b"{\\rtf", "an RTF file; save it as DOCX"),
+        (b"\x89PNG", "a picture"),
+        (b"\xFF\xD8\xFF", "a picture"),
+        (b"GIF8", "a picture"),
+        (b"\x1F\x8B", "a compressed file; unpack it first"),
+        (b"7z\xBC\xAF", "a compressed file; unpack it first"),
+        (b"Rar!", "a compressed file; unpack it first"),
+        (b"GGUF", "a model; open it from the model menu"),
+        (b"ITOLITLS", "an old Microsoft reader book; convert it to EPUB"),
+        (b"\x7FELF", "a program"),
+        (b"SQLite format 3", "a database"),
+    ];
+    let known = KINDS.iter().find(|(mark, _)| head.starts_with(mark)).map(|(_, what)| *what);
+    let is_mobi = || head.get(60..68) == Some(b"BOOKMOBI".as_slice());
+    known.or_else(|| is_mobi().then_some("a Kindle book; convert it to EPUB"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kind_follows_the_content_and_a_name_that_says_text() {
+        for (name, bytes, kind) in [
+            ("a.txt", b"plain".as_slice(), Kind::Text),
+            ("a.txt", b"<!DOCTYPE html><p>kept as it is", Kind::Text),
+            ("main.rs", b"fn main() {}", Kind::Text),
+            ("a.HTM", b"no tags at all", Kind::Html),
+            ("page", b"\xEF\xBB\xBF \n<!doctype HTML>", Kind::Html),
+            ("page", b"<?xml version='1.0'?><html xmlns='x'/>", Kind::Html),
+            ("report", b"%PDF-1.7", Kind::Pdf),
+            ("report.pdf", b"junk in front\n%PDF-1.4", Kind::Pdf),
+            ("report.txt", b"junk in front\n%PDF-1.4", Kind::Text),
+            ("b", b"PK\x03\x04....word/document.xml", Kind::Docx),
+            ("b.zip", b"PK\x03\x04....mimetypeapplication/epub+zip", Kind::Epub),
+            ("broken.docx", b"PK\x03\x04", Kind::Docx),
+        ] {
+            assert_eq!(Kind::of(name, bytes), Ok(kind), "{name}");
+        }
+        for (bytes, what) in [
+            (b"PK\x03\x04 holiday.jpg".as_slice(), "ZIP"),
+            (b"PK\x03\x04 xl/workbook.xml", "spreadsheet"),
+            (b"\x89PNG\r\n", "picture"),
+            (b"\xD0\xCF\x11\xE0", "password"),
+        ] {
+            assert!(Kind::of("x.bin", bytes).unwrap_err().contains(what), "{what}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Where every page of the context is, as a front end shows it: told while somebody watches, and when it is asked for.
+//!
+//! ```text
+//! kv census, mass of pages, bytes of text ─► PageMap ─► EngineEvent::Pages, twice a second at most
+//! ```
+//! 1. Nothing is counted while nobody watches. 2. What was not measured is not there, rather than 0.
+//!
+//! Owner thread: the engine. Shapes: L layers, P complete pages, row by row.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::command::{EngineEvent, KvDtype, Message, Role};
+use super::handle::EnginePort;
+use super::loaded::Loaded;
+use crate::base::limits::KV_PAGE_TOKENS;
+use crate::kv::census::Census;
+use crate::telemetry;
+use crate::token::Tokenizer;
+
+/// Between two maps of a turn: counting takes milliseconds where the context is long.
+const MAP_EVERY: Duration = Duration::from_millis(500);
+/// Where the text of the first message begins is looked for in so much of the prompt, bytes.
+const HEAD_BYTES: usize = 8192;
+/// By its first bytes.
+const KEY_BYTES: usize = 48;
+
+/// All complete pages of the context at one moment.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PageMap {
+    /// when it was taken, nanoseconds of [`telemetry::now`]
+    pub taken_ns: u64,
+    /// where pages are, and what the tiers hold
+    pub census: Census,
+    /// tokens of the context; those after the last complete page are in VRAM
+    pub n_tokens: usize,
+    /// bytes of a page
+    pub page_bytes: u64,
+    /// its elements
+    pub dtype: KvDtype,
+    /// `[L, P]`: share of the layer's attention mass that went to a page when it was last sampled; empty where it never was
+    pub mass: Vec<f32>,
+    /// `[P + 1]`: where the text of a page begins in the first user message, bytes, and where that of the last one ends; empty
+    /// where the context has no text
+    pub first_byte: Vec<u32>,
+}
+
+/// What is remembered from one map to the next.
+#[derive(Debug, Default)]
+pub(super) struct PageView {
+    /// bytes of the prompt before the first user message; none where it was not found
+    head_bytes: Option<usize>,
+    /// of the pages so far, in the prompt
+    ends: Vec<usize>,
+    shown: Option<Instant>,
+}
+
+impl PageView {
+    /// The context begins with another prompt, in which the first user message says `text`.
+    pub(super) fn begin(&mut self, tokenizer: &Tokenizer, prompt: &[u32], text: &str) {
+        self.ends.clear();
+        self.head_bytes = find_text(tokenizer, prompt, text);
+    }
+
+    /// Where pages begin in the first user message, up to where the last of `n_pages` ends.
+    fn first_bytes(&mut self, tokenizer: &Tokenizer, tokens: &[u32], n_pages: usize) -> Vec<u32> {
+        let Some(head) = self.head_bytes else { return Vec::new() };
+        let mut end = self.ends.last().copied().unwrap_or(0);
+        for page in tokens.chunks_exact(KV_PAGE_TOKENS).take(n_pages).skip(self.ends.len()) {
+            end += page.iter().map(|id| tokenizer.token_bytes(*id).map_or(0, |bytes| bytes.len())).sum::<usize>();
+            self.ends.push(end);
+        }
+        let ends = std::iter::once(0).chain(self.ends.iter().copied()).take(n_pages + 1);
+        ends.map(|byte| u32::try_from(byte.saturating_sub(head)).unwrap_or(u32::MAX)).collect()
+    }
+}
+
+/// Bytes of the prompt before `text`; none where its beginning is not near that of the prompt.
+fn find_text(tokenizer: &Tokenizer, prompt: &[u32], text: &str) -> Option<usize> {
+    let mut head = Vec::new();
+    for id in prompt {
+        if head.len() > HEAD_BYTES {
+            break;
+        }
+        head.extend(tokenizer.token_bytes(*id).ok()?);
+    }
+    let key = text.as_bytes().get(..KEY_BYTES.min(text.len())).filter(|key| !key.is_empty())?;
+    head.windows(key.len()).position(|window| window == key)
+}
+
+impl Loaded {
+    /// The context is going to be that of `prompt`, which these messages gave.
+    pub(super) fn begin_text(&mut self, prompt: &[u32], messages: &[Message]) {
+        let first = messages.iter().find(|m| m.role == Role::User).map_or("", |m| m.content.as_str());
+        if let Ok(side) = self.text() {
+            let tokenizer = side.tokenizer.clone();
+            self.page_view.begin(&tokenizer, prompt, first);
+        }
+    }
+
+    /// Tells where all pages are, if somebody watches and it was not told just now.
+    pub(super) fn show_pages(&mut self, port: &EnginePort) {
+        let is_due = self.page_view.shown.is_none_or(|at| at.elapsed() >= MAP_EVERY);
+        if port.watches_pages() && is_due {
+            self.tell_pages(port);
+        }
+    }
+
+    /// Tells where all pages are when a turn has ended, if somebody watches.
+    pub(super) fn show_last_pages(&mut self, port: &EnginePort) {
+        if port.watches_pages() {
+            self.tell_pages(port);
+        }
+    }
+
+    /// Tells where all pages are.
+    pub(super) fn tell_pages(&mut self, port: &EnginePort) {
+        let map = self.page_map();
+        port.emit(EngineEvent::Pages(Arc::new(map)));
+        self.page_view.shown = Some(Instant::now());
+    }
+
+    fn page_map(&mut self) -> PageMap {
+        let kv = &self.model.kv;
+        let selective = self.model.selective.as_ref();
+        let census = kv.census(selective.map(|s| s.last_step()));
+        let by_layer = selective.map(|s| s.page_mass()).unwrap_or_default();
+        let mass = match by_layer.is_empty() {
+            true => Vec::new(),
+            false => {
+                let of_layer = |layer: usize| by_layer.get(layer).map_or(&[] as &[f32], Vec::as_slice);
+                let page = |layer: usize, page: usize| of_layer(layer).get(page).copied().unwrap_or(f32::NAN);
+                (0..census.n_layer).flat_map(|l| (0..census.n_pages).map(move |p| (l, p))).map(|(l, p)| page(l, p)).collect()
+            }
+        };
+        let (page_bytes, n_pages, dtype) = (kv.spec().page_bytes(), census.n_pages, self.below.dtype());
+        let first_byte = match self.text() {
+            Ok(side) => {
+                let tokenizer = side.tokenizer.clone();
+                self.page_view.first_bytes(&tokenizer, &self.tokens, n_pages)
+            }
+            Err(_) => Vec::new(),
+        };
+        PageMap { taken_ns: telemetry::now(), census, n_tokens: self.tokens.len(), page_bytes, dtype, mass, first_byte }
+    }
+}

@@ -1,0 +1,69 @@
+//! Says where steps and phases of an answer began and ended, and what each step read.
+//!
+//! ```text
+//! begin_steps ─► end_step ─► end_step ─► ...      one step follows the other without a gap
+//!                   └─► Step, Pages, Tier ─► hub
+//! ```
+//! 1. A decode step makes one token: its forward pass, and picking the token. The first one of an answer only
+//!    picks. It is named by the position that it reads, the one before its token's.
+//! 2. Pages are those that steps asked for since the step before.
+//!
+//! Owner: the engine thread.
+
+use std::time::Instant;
+
+use super::loaded::Loaded;
+use crate::base::PageCounts;
+use crate::telemetry::{self, EventKind, Hub, Lane, Phase, StepKind, ns_of};
+
+/// Where the last step ended, and what had been read by then.
+pub(super) struct StepClock {
+    lane: Lane,
+    began_ns: u64,
+    before: PageCounts,
+}
+
+impl StepClock {
+    /// No step began.
+    pub(super) fn new(hub: &Hub) -> StepClock {
+        StepClock { lane: hub.lane(telemetry::ENGINE_LANE), began_ns: 0, before: PageCounts::default() }
+    }
+
+    /// A part of an answer ends, which began at `began`.
+    pub(super) fn end_phase(&self, phase: Phase, began: Instant) {
+        self.lane.span(EventKind::Phase(phase), ns_of(began));
+    }
+
+    /// Tokens of one layer after the other were computed again, in place of being fetched.
+    pub(super) fn recomputed(&self, n_tokens: usize, began: Instant) {
+        let kind = EventKind::Recompute { layer: telemetry::NO_LAYER, n_tokens: n_tokens as u32 };
+        self.lane.span(kind, ns_of(began));
+    }
+}
+
+impl Loaded {
+    /// The next step begins here.
+    pub(super) fn begin_steps(&mut self) {
+        self.steps.began_ns = telemetry::now();
+        self.steps.before = self.model.kv.counts();
+    }
+
+    /// A step ends, and the next begins: `n_tokens` from position `first_token` on.
+    pub(super) fn end_step(&mut self, kind: StepKind, first_token: usize, n_tokens: usize) {
+        let steps = &mut self.steps;
+        let kv = &self.model.kv;
+        let (first_token, n_tokens) = (first_token as u32, n_tokens as u32);
+        steps.lane.span(EventKind::Step { kind, first_token, n_tokens }, steps.began_ns);
+        let (now, before) = (kv.counts(), std::mem::replace(&mut steps.before, kv.counts()));
+        let since = |now: u64, before: u64| now.saturating_sub(before) as u32;
+        steps.lane.instant(EventKind::Pages {
+            resident: since(now.resident, before.resident),
+            fetched: since(now.fetched, before.fetched),
+            recomputed: since(now.recomputed, before.recomputed),
+            skipped: since(now.skipped, before.skipped),
+        });
+        let used = self.tiers_used();
+        self.steps.lane.instant(EventKind::Tier { vram: used.vram, ram: used.ram, disk: used.disk });
+        self.steps.began_ns = telemetry::now();
+    }
+}

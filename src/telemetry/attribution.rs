@@ -1,0 +1,181 @@
+//! Where the time of a step, an answer or a window went, by cause, to the last nanosecond.
+//!
+//! ```text
+//! device       ░██████░░░███░░     at every moment one cause: the device computes > somebody waits > the CPU chooses, encodes
+//! engine waits ██████░░░░░░░░░     > a step goes on and nobody said why (unattributed) > nothing goes on (idle)
+//! encode       ░░░░░░██░░░░░░░
+//! ```
+//! 1. The parts add up to the window, exactly.
+//! 2. A wait of the engine for pages is a wait for what the thread that brings them waits for, where it waits.
+//!
+//! Units: nanoseconds of [`super::now`]. Cost: that of sorting the events of the window; keep what was computed.
+
+use super::event::{Event, EventKind, KernelFamily, Phase, WaitCause};
+use super::history::{ENGINE_LANE, History};
+
+/// What a moment was spent on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Spent {
+    /// K,V computed again
+    Recompute,
+    /// the device computed
+    Compute(KernelFamily),
+    /// the engine stood still
+    Wait(WaitCause),
+    /// a policy chose what attention reads
+    Choose,
+    /// the CPU recorded commands
+    Encode,
+    /// text became tokens, or a saved document was opened
+    Phase(Phase),
+    /// a step or a phase went on, and no event says what it did
+    Unattributed,
+    /// nothing went on
+    Idle,
+}
+
+/// A window by what it was spent on.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Attribution {
+    /// what, and how long; most first, without what took no time
+    pub parts: Vec<(Spent, u64)>,
+    /// length of the window
+    pub wall_ns: u64,
+}
+
+impl Attribution {
+    /// The window from `from_ns` to `to_ns` of `history`.
+    pub fn of(history: &History, from_ns: u64, to_ns: u64) -> Attribution {
+        let mut edges = Vec::new();
+        for series in history.series() {
+            let is_engine = series.lane == ENGINE_LANE;
+            for event in series.within(from_ns, to_ns) {
+                let Some(claim) = Claim::of(event, is_engine) else { continue };
+                let (begin, end) = (event.begin_ns.max(from_ns), event.end_ns().min(to_ns));
+                if begin < end {
+                    edges.push((begin, claim, 1));
+                    edges.push((end, claim, -1));
+                }
+            }
+        }
+        edges.sort_unstable_by_key(|(at, ..)| *at);
+        let mut sweep = Sweep::default();
+        let mut at_ns = from_ns;
+        for (edge_ns, claim, change) in edges {
+            sweep.spend(edge_ns - at_ns);
+            at_ns = edge_ns;
+            sweep.active[claim.index()] += change;
+        }
+        sweep.spend(to_ns.saturating_sub(at_ns));
+        Attribution { parts: sweep.parts(), wall_ns: to_ns.saturating_sub(from_ns) }
+    }
+
+    /// Time spent on `what`, nanoseconds.
+    pub fn ns(&self, what: Spent) -> u64 {
+        self.parts.iter().find(|(spent, _)| *spent == what).map_or(0, |(_, ns)| *ns)
+    }
+
+    /// The share of the working time that some event accounts for, 0 to 1; nothing where nothing was worked on.
+    pub fn attributed_share(&self) -> Option<f64> {
+        let work_ns = self.wall_ns - self.ns(Spent::Idle);
+        (work_ns > 0).then(|| 1.0 - self.ns(Spent::Unattributed) as f64 / work_ns as f64)
+    }
+}
+
+/// What an event says about the moments that it lasts.
+#[derive(Debug, Clone, Copy)]
+enum Claim {
+    Recompute,
+    Gpu(KernelFamily),
+    /// of the thread that the answer comes from
+    Wait(WaitCause),
+    Choose,
+    Encode,
+    Phase(Phase),
+    /// of a thread that brings pages
+    WaitBelow(WaitCause),
+    Work,
+}
+
+const N_GPU: usize = KernelFamily::ALL.len();
+const N_WAIT: usize = WaitCause::ALL.len();
+const GPU: usize = 1;
+const WAIT: usize = GPU + N_GPU;
+const CHOOSE: usize = WAIT + N_WAIT;
+const ENCODE: usize = CHOOSE + 1;
+const PHASE: usize = ENCODE + 1;
+const WAIT_BELOW: usize = PHASE + Phase::ALL.len();
+const WORK: usize = WAIT_BELOW + N_WAIT;
+const N_CLAIM: usize = WORK + 1;
+
+impl Claim {
+    fn of(event: &Event, is_engine: bool) -> Option<Claim> {
+        match event.kind {
+            EventKind::Recompute { .. } => Some(Claim::Recompute),
+            EventKind::GpuPass { family, .. } => Some(Claim::Gpu(family)),
+            EventKind::Wait { cause } if is_engine => Some(Claim::Wait(cause)),
+            EventKind::Wait { cause } => Some(Claim::WaitBelow(cause)),
+            EventKind::Encode if is_engine => Some(Claim::Encode),
+            EventKind::Choose { .. } if is_engine => Some(Claim::Choose),
+            EventKind::Phase(phase @ (Phase::Tokenize | Phase::Restore)) if is_engine => Some(Claim::Phase(phase)),
+            EventKind::Step { .. } | EventKind::Phase(_) if is_engine => Some(Claim::Work),
+            _ => None,
+        }
+    }
+
+    fn index(self) -> usize {
+        match self {
+            Claim::Recompute => 0,
+            Claim::Gpu(family) => GPU + family as usize,
+            Claim::Wait(cause) => WAIT + cause as usize,
+            Claim::Encode => ENCODE,
+            Claim::Phase(phase) => PHASE + phase as usize,
+            Claim::Choose => CHOOSE,
+            Claim::WaitBelow(cause) => WAIT_BELOW + cause as usize,
+            Claim::Work => WORK,
+        }
+    }
+}
+
+/// Events that last at a moment, and time by what it was spent on (by the index of its claim; idle last).
+struct Sweep {
+    active: [i64; N_CLAIM],
+    spent_ns: [u64; N_CLAIM + 1],
+}
+
+impl Default for Sweep {
+    fn default() -> Self {
+        Sweep { active: [0; N_CLAIM], spent_ns: [0; N_CLAIM + 1] }
+    }
+}
+
+impl Sweep {
+    fn spend(&mut self, ns: u64) {
+        if ns > 0 {
+            self.spent_ns[self.cause()] += ns;
+        }
+    }
+
+    /// The index of what this moment is spent on.
+    fn cause(&self) -> usize {
+        let first = |range: std::ops::Range<usize>| range.into_iter().find(|i| self.active[*i] > 0);
+        let is_for_pages = |i: &usize| *i == WAIT + WaitCause::Pages as usize;
+        match first(0..WAIT_BELOW) {
+            Some(i) if is_for_pages(&i) => first(WAIT_BELOW..WORK).map_or(i, |below| below - WAIT_BELOW + WAIT),
+            Some(i) => i,
+            None => first(WORK..N_CLAIM).unwrap_or(N_CLAIM),
+        }
+    }
+
+    fn parts(&self) -> Vec<(Spent, u64)> {
+        let gpu = KernelFamily::ALL.iter().map(|family| (Spent::Compute(*family), GPU + *family as usize));
+        let waits = WaitCause::ALL.iter().map(|cause| (Spent::Wait(*cause), WAIT + *cause as usize));
+        let cpu = [(Spent::Recompute, 0), (Spent::Choose, CHOOSE), (Spent::Encode, ENCODE)];
+        let phases = Phase::ALL.iter().map(|phase| (Spent::Phase(*phase), PHASE + *phase as usize));
+        let rest = [(Spent::Unattributed, WORK), (Spent::Idle, N_CLAIM)];
+        let all = gpu.chain(waits).chain(cpu).chain(phases).chain(rest).map(|(spent, i)| (spent, self.spent_ns[i]));
+        let mut parts: Vec<(Spent, u64)> = all.filter(|(_, ns)| *ns > 0).collect();
+        parts.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+        parts
+    }
+}

@@ -1,0 +1,151 @@
+//! What each step read, how it came by it, and what that cost.
+//!
+//! ```text
+//! Step, Pages, PageMove, Recompute, Hiding, waits of one step ─► Entry: resident │ fetched │ recomputed │ skipped, forecast
+//! ```
+//! 1. Pages and bytes of all entries add up to those of the events. 2. What was not forecast has no forecast: not 0.
+//!
+//! Units: pages of one layer, bytes, nanoseconds.
+
+use super::event::{Event, EventKind, Link, StepKind};
+use super::history::History;
+use super::overlap::{Interval, union_ns};
+use super::track::Track;
+
+/// How a step came by some of its pages.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Share {
+    /// pages
+    pub n_pages: u64,
+    /// bytes; none where it is not known how many a page has
+    pub bytes: Option<u64>,
+    /// time that it took, hidden or not
+    pub ns: u64,
+}
+
+/// What was expected of moving the pages of a step, and what it came to: sums over the layers that were forecast.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Forecast {
+    /// layers
+    pub n_layers: u32,
+    /// moving, expected
+    pub expected_io_ns: u64,
+    /// moving, measured
+    pub io_ns: u64,
+    /// computing, expected
+    pub expected_compute_ns: u64,
+    /// computing, measured
+    pub compute_ns: u64,
+    /// by how much layers took longer than expected: moving or computing, whichever was longer
+    pub regret_ns: u64,
+}
+
+/// One step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry {
+    /// the step
+    pub step: Event,
+    /// of which kind
+    pub kind: StepKind,
+    /// position of its first token
+    pub first_token: u32,
+    /// in VRAM already
+    pub resident: Share,
+    /// moved there
+    pub fetched: Share,
+    /// computed again
+    pub recomputed: Share,
+    /// left out by the policy
+    pub skipped: Share,
+    /// time that the answer waited for pages
+    pub waited_ns: u64,
+    /// none where nothing was forecast
+    pub forecast: Option<Forecast>,
+}
+
+/// The newest `n_most` steps that began in `window`, oldest first.
+pub fn entries(history: &History, window: Interval, n_most: usize) -> Vec<Entry> {
+    let page_bytes = page_bytes(history);
+    let steps = history.of(Track::Step).flat_map(|series| series.within(window.0, window.1));
+    let mut steps: Vec<Event> = steps.filter(|step| step.begin_ns >= window.0).copied().collect();
+    steps.sort_by_key(|step| step.begin_ns);
+    steps.drain(..steps.len().saturating_sub(n_most));
+    steps.into_iter().filter_map(|step| entry(history, step, page_bytes)).collect()
+}
+
+/// The step that began at `begin_ns`.
+pub fn entry_at(history: &History, begin_ns: u64) -> Option<Entry> {
+    let step = history.of(Track::Step).flat_map(|s| s.within(begin_ns, begin_ns + 1)).find(|e| e.begin_ns == begin_ns)?;
+    entry(history, *step, page_bytes(history))
+}
+
+/// Bytes of a page as VRAM has it: what carried it whole says it, and packed ones are smaller.
+fn page_bytes(history: &History) -> Option<u64> {
+    [Link::VramToRam, Link::RamToVram].into_iter().find_map(|link| {
+        let newest = history.of(Track::Link(link)).filter_map(|series| series.last());
+        let each = newest.filter_map(|event| match event.kind {
+            EventKind::PageMove { n_pages, bytes, .. } => bytes.checked_div(u64::from(n_pages)),
+            _ => None,
+        });
+        each.max()
+    })
+}
+
+fn entry(history: &History, step: Event, page_bytes: Option<u64>) -> Option<Entry> {
+    let EventKind::Step { kind, first_token, .. } = step.kind else { return None };
+    let (from, to) = (step.begin_ns, step.end_ns());
+    // The sample of a step is taken just after its end, before the next one begins.
+    let next = history.of(Track::Step).flat_map(|s| s.within(to, u64::MAX).find(|e| e.begin_ns >= to)).map(|e| e.begin_ns).min();
+    let pages = sampled(history, Track::Pages, (to, next.unwrap_or(u64::MAX)));
+    let [resident, fetched, recomputed, skipped] = pages.map_or([0; 4], |event| match event.kind {
+        EventKind::Pages { resident, fetched, recomputed, skipped } => [resident, fetched, recomputed, skipped].map(u64::from),
+        _ => [0; 4],
+    });
+    let share = |n_pages: u64| Share { n_pages, bytes: page_bytes.map(|bytes| n_pages * bytes), ns: 0 };
+    let carried = history.of(Track::Link(Link::RamToVram)).map(|series| series.sum(from, to));
+    let (bytes, ns) = carried.fold((0, 0), |(bytes, ns), sum| (bytes + sum.bytes, ns + sum.busy_ns));
+    let busy = |track| history.of(track).map(|series| series.sum(from, to).busy_ns).sum::<u64>();
+    Some(Entry {
+        step,
+        kind,
+        first_token,
+        resident: share(resident),
+        fetched: Share { n_pages: fetched, bytes: Some(bytes), ns },
+        recomputed: Share { ns: busy(Track::Recompute), ..share(recomputed) },
+        skipped: share(skipped),
+        waited_ns: waited_ns(history, (from, to)),
+        forecast: forecast(history, (from, to)),
+    })
+}
+
+/// The first sample of `track` from `window.0` on and not after `window.1`.
+fn sampled(history: &History, track: Track, window: Interval) -> Option<Event> {
+    let first = history.of(track).filter_map(|series| series.within(window.0, window.1.saturating_add(1)).next());
+    first.min_by_key(|event| event.begin_ns).copied()
+}
+
+fn waited_ns(history: &History, (from, to): Interval) -> u64 {
+    use super::event::WaitCause;
+    let waits = history.of(Track::Wait(WaitCause::Pages)).flat_map(|series| series.within(from, to));
+    let cut: Vec<Interval> = waits.map(|wait| (wait.begin_ns.max(from), wait.end_ns().min(to))).collect();
+    union_ns(&cut)
+}
+
+/// Layers whose stream ended in the step. A forecast of nothing is what a layer has of which nothing was known.
+fn forecast(history: &History, (from, to): Interval) -> Option<Forecast> {
+    let mut sum = Forecast::default();
+    for event in history.of(Track::Hiding).flat_map(|series| series.within(from, to)) {
+        let EventKind::Hiding { expected_io_us, io_us, expected_compute_us, compute_us, .. } = event.kind else { continue };
+        if (expected_io_us, expected_compute_us) == (0, 0) {
+            continue;
+        }
+        let ns = |us: u32| u64::from(us) * 1000;
+        sum.n_layers += 1;
+        sum.expected_io_ns += ns(expected_io_us);
+        sum.io_ns += ns(io_us);
+        sum.expected_compute_ns += ns(expected_compute_us);
+        sum.compute_ns += ns(compute_us);
+        sum.regret_ns += ns(io_us.max(compute_us)).saturating_sub(ns(expected_io_us.max(expected_compute_us)));
+    }
+    (sum.n_layers > 0).then_some(sum)
+}

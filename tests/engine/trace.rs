@@ -1,0 +1,143 @@
+//! What the engine says of its own time and bytes: nothing is missing, and nothing is said twice.
+
+use std::path::Path;
+
+use strata::base::{Bytes, Tiers};
+use strata::engine::{
+    Detail, EngineCommand, EngineEvent, EngineHandle, LoadOptions, Message, ModelSource, PolicyKind, Role, Sampling,
+    SelectiveSpec, TurnPolicy, TurnSummary,
+};
+use strata::telemetry::{Attribution, Event, EventKind, History, Link, Phase, Spent, StepKind, Track};
+
+use crate::{engine_with, finish};
+
+const QUESTION: &str = "What is the current temperature for Reribe?";
+
+struct Run {
+    history: History,
+    summary: Box<TurnSummary>,
+}
+
+fn ask(handle: &EngineHandle, history: &mut History, n_bytes: usize) -> Box<TurnSummary> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/quote");
+    let document = std::fs::read_to_string(dir.join("document.txt")).unwrap();
+    let content = format!("{}\n\n{QUESTION}", &document[..n_bytes]);
+    let messages = vec![Message { role: Role::User, content }];
+    let (sampling, policy) = (Sampling::default(), TurnPolicy::AsLoaded);
+    handle.send(EngineCommand::Ask { turn: 7, messages, document: None, sampling, max_tokens: 24, policy });
+    let (events, end) = finish(handle);
+    for event in events {
+        if let EngineEvent::Telemetry(snapshot) = event {
+            history.add(&snapshot);
+        }
+    }
+    end.unwrap()
+}
+
+/// An answer on 9,000 bytes, observed in `detail`, with VRAM and RAM for parts of it where that is wanted.
+fn run(test: &str, detail: Detail, options: LoadOptions) -> Option<Run> {
+    let (handle, _) = engine_with(test, ModelSource::BuiltIn, LoadOptions { context: Some(8192), ..options })?;
+    handle.observe(detail);
+    let mut history = History::default();
+    let summary = ask(&handle, &mut history, 9_000);
+    Some(Run { history, summary })
+}
+
+fn small(policy: Option<SelectiveSpec>) -> LoadOptions {
+    let budgets =
+        Tiers { vram: Some(Bytes(3 << 20)), ram: Some(Bytes(if policy.is_some() { 4 << 20 } else { 2 << 20 })), disk: None };
+    LoadOptions { budgets, policy, ..LoadOptions::default() }
+}
+
+fn of(history: &History, track: Track) -> Vec<Event> {
+    history.of(track).flat_map(|series| series.iter().copied()).collect()
+}
+
+fn steps(history: &History, wanted: StepKind) -> Vec<Event> {
+    let is_wanted = |e: &Event| matches!(e.kind, EventKind::Step { kind, .. } if kind == wanted);
+    of(history, Track::Step).into_iter().filter(is_wanted).collect()
+}
+
+#[test]
+fn decode_of_the_built_in_model_is_accounted_for_to_95_percent() {
+    let test = "decode_of_the_built_in_model_is_accounted_for_to_95_percent";
+    for (detail, options) in [
+        (Detail::Events, LoadOptions::default()),
+        (Detail::Parts, LoadOptions::default()),
+        (Detail::Parts, small(None)),
+        (Detail::Parts, small(Some(SelectiveSpec { kind: PolicyKind::LeoAm, ..SelectiveSpec::default() }))),
+    ] {
+        let Some(run) = run(test, detail, options) else { return };
+        let decode = steps(&run.history, StepKind::Decode);
+        let (from, to) = (decode[0].begin_ns, decode[decode.len() - 1].end_ns());
+        let attribution = Attribution::of(&run.history, from, to);
+        let share = attribution.attributed_share().unwrap();
+        assert!(share >= 0.95, "{detail:?}: {share} of {:?}", attribution.parts);
+        assert_eq!(attribution.ns(Spent::Idle), 0, "steps follow each other without a gap");
+    }
+}
+
+#[test]
+fn observed_answer_has_a_step_for_each_token_and_phases_that_follow_each_other() {
+    let test = "observed_answer_has_a_step_for_each_token_and_phases_that_follow_each_other";
+    let Some(Run { history, summary }) = run(test, Detail::Events, LoadOptions::default()) else { return };
+    let decode = steps(&history, StepKind::Decode);
+    // The last one makes the end of the answer, which is no token of it.
+    assert!((summary.generated_tokens..=summary.generated_tokens + 1).contains(&decode.len()), "{}", decode.len());
+    for (n, step) in decode.iter().enumerate() {
+        let EventKind::Step { first_token, n_tokens, .. } = step.kind else { unreachable!() };
+        assert_eq!((first_token as usize, n_tokens), (summary.prompt_tokens + n - 1, 1));
+    }
+    let read: u32 = steps(&history, StepKind::Prefill)
+        .iter()
+        .map(|e| if let EventKind::Step { n_tokens, .. } = e.kind { n_tokens } else { 0 })
+        .sum();
+    assert_eq!(read as usize, summary.prompt_tokens - summary.cached_tokens);
+    let phases = of(&history, Track::Phase);
+    let kinds: Vec<EventKind> = phases.iter().map(|e| e.kind).collect();
+    assert_eq!(kinds, [Phase::Tokenize, Phase::Prefill, Phase::FirstToken, Phase::Decode].map(EventKind::Phase));
+    assert!(phases.windows(2).all(|w| w[0].end_ns() <= w[1].begin_ns));
+}
+
+#[test]
+fn moved_bytes_of_all_events_are_those_that_the_tiers_counted() {
+    let test = "moved_bytes_of_all_events_are_those_that_the_tiers_counted";
+    for policy in [None, Some(SelectiveSpec { kind: PolicyKind::LeoAm, ..SelectiveSpec::default() })] {
+        // Nothing is on its way that was not asked for: the last event comes before the answer's end.
+        let options = LoadOptions { synchronous: true, ..small(policy) };
+        let Some(Run { history, summary }) = run(test, Detail::Events, options) else { return };
+        let moved = |link| history.of(Track::Link(link)).map(|s| s.sum(0, u64::MAX).bytes).sum::<u64>();
+        let counted = summary.moved_bytes;
+        let pairs = [
+            (Link::DiskToRam, counted.disk_to_ram),
+            (Link::RamToVram, counted.ram_to_vram),
+            (Link::VramToRam, counted.vram_to_ram),
+            (Link::RamToDisk, counted.ram_to_disk),
+        ];
+        for (link, bytes) in pairs {
+            assert!(bytes > 0, "{policy:?}: nothing went over {link:?}");
+            assert_eq!(moved(link), bytes, "{policy:?}: {link:?}");
+            assert_eq!(history.counters().link(link).bytes, bytes, "{policy:?}: {link:?}");
+        }
+        assert_eq!(history.n_lost(), 0);
+        let read = of(&history, Track::Pages).iter().fold([0u64; 3], |[r, f, s], e| match e.kind {
+            EventKind::Pages { resident, fetched, skipped, .. } => {
+                [r + u64::from(resident), f + u64::from(fetched), s + u64::from(skipped)]
+            }
+            _ => unreachable!(),
+        });
+        assert_eq!(read, [summary.pages.resident, summary.pages.fetched, summary.pages.skipped]);
+    }
+}
+
+#[test]
+fn engine_that_nobody_observes_says_nothing() {
+    let test = "engine_that_nobody_observes_says_nothing";
+    let Some((handle, _)) = engine_with(test, ModelSource::BuiltIn, LoadOptions::default()) else { return };
+    let mut history = History::default();
+    ask(&handle, &mut history, 500);
+    assert_eq!(history.n_events(), 0);
+    handle.observe(Detail::Events);
+    ask(&handle, &mut history, 600);
+    assert!(history.n_events() > 0);
+}
