@@ -250,14 +250,30 @@ fn timeline_and_ledger_are_drawn_in_both_themes_beside_the_chat_and_alone() {
             let mut rig = open(Setup { theme, ..Setup::default() }, tab);
             timeline(&mut rig).selected_step = Some(100 * MS + 30 * STEP);
             rig.harness.run();
-            shot(&mut rig, &format!("{tab:?}-{name}").to_lowercase());
+            shot(&mut rig, &format!("made-{tab:?}-{name}").to_lowercase());
             timeline(&mut rig).fills = true;
             rig.harness.run();
             if tab == Tab::Timeline {
                 click(&mut rig, "Show everything");
             }
-            shot(&mut rig, &format!("{tab:?}-{name}-alone").to_lowercase());
+            shot(&mut rig, &format!("made-{tab:?}-{name}-alone").to_lowercase());
         }
+    }
+}
+
+#[test]
+fn timeline_and_ledger_look_as_they_did() {
+    let looks = [
+        (Tab::Timeline, ThemeChoice::Dark, "timeline_dark"),
+        (Tab::Timeline, ThemeChoice::Light, "timeline_light"),
+        (Tab::Ledger, ThemeChoice::Light, "ledger_light"),
+    ];
+    for (tab, theme, name) in looks {
+        let mut rig = open(Setup { size: [960.0, 640.0], theme, ..Setup::default() }, tab);
+        timeline(&mut rig).selected_step = Some(100 * MS + 30 * STEP);
+        timeline(&mut rig).fills = tab == Tab::Timeline;
+        rig.harness.run();
+        rig.harness.snapshot(name);
     }
 }
 
@@ -291,7 +307,7 @@ fn saved_run_is_laid_beside_the_session_and_closed_again() {
     let read = said(&rig, "NVMe read:");
     assert!(read.contains("50.0 MiB in 50 moves") && read.contains("80.0 MiB in 80 moves"), "{read}");
     rig.harness.get_by_label("Strata Quote 6M, leoam");
-    shot(&mut rig, "compare");
+    shot(&mut rig, "made-compare");
     let name = file.path().file_name().unwrap().to_string_lossy().into_owned();
     click(&mut rig, &format!("Close {name}"));
     assert!(!said(&rig, "NVMe read:").contains("80.0 MiB"));
