@@ -90,6 +90,29 @@ impl Real {
         self.wait_for(|app| app.dashboard.tab == tab && (tab != Tab::KvMap || app.dashboard.pages.is_some()));
     }
 
+    /// Every panel at the sizes that it is looked at, beside the chat and in its place.
+    fn shots_of_every_panel(&mut self, name: &str) {
+        let sizes = [("1280", [1280.0, 800.0], 1.0), ("1280-2x", [1280.0, 800.0], 2.0), ("2560", [2560.0, 1440.0], 1.0)];
+        let n_sizes = if std::env::var_os("STRATA_SHOTS").is_some() { sizes.len() } else { 1 };
+        for (size_name, size, scale) in &sizes[..n_sizes] {
+            self.harness.set_size(egui::Vec2::from(*size));
+            self.harness.set_pixels_per_point(*scale);
+            for tab in Tab::ALL {
+                self.show(tab);
+                let tab = tab.name().to_lowercase().replace(' ', "-");
+                self.shot(&format!("{tab}-{name}-{size_name}"));
+                if size_name == &"2560" {
+                    self.harness.state_mut().dashboard.fills = true;
+                    self.shot(&format!("{tab}-{name}-{size_name}-alone"));
+                    self.harness.state_mut().dashboard.fills = false;
+                }
+            }
+        }
+        self.harness.set_size(egui::vec2(1280.0, 800.0));
+        self.harness.set_pixels_per_point(1.0);
+        self.harness.step();
+    }
+
     /// Writes the window as it is, where pictures are wanted.
     pub fn shot(&mut self, name: &str) {
         let Some(dir) = std::env::var_os("STRATA_SHOTS").map(PathBuf::from) else { return };
@@ -135,10 +158,7 @@ fn panels_show_a_real_run_over_three_tiers() {
     real.harness.hover_at(token + egui::vec2(60.0, 0.0));
     for (theme, name) in [(ThemeChoice::Dark, "dark"), (ThemeChoice::Light, "light")] {
         real.harness.state_mut().state.settings.theme = theme;
-        for tab in Tab::ALL {
-            real.show(tab);
-            real.shot(&format!("{}-{name}", tab.name().to_lowercase().replace(' ', "-")));
-        }
+        real.shots_of_every_panel(name);
     }
     real.harness.get_by_label("Check exactly").click();
     real.wait_for(|app| app.state.running.is_none() && app.state.chat().exchanges[0].check.is_some());
