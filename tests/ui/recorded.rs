@@ -26,7 +26,7 @@ pub fn write(history: &History, (from_ns, to_ns): (u64, u64), pages: &PageMap, s
         let events = events.map(|event| Event { begin_ns: event.begin_ns - from_ns, ..*event });
         match lanes.iter_mut().find(|lane| lane.name == series.lane) {
             Some(lane) => lane.events.extend(events),
-            None => lanes.push(LaneSnapshot { name: series.lane.clone(), events: events.collect(), n_dropped: 0 }),
+            None => lanes.push(LaneSnapshot { name: series.lane.clone().into(), events: events.collect(), n_dropped: 0 }),
         }
     }
     lanes.iter_mut().for_each(|lane| lane.events.sort_by_key(|event| event.begin_ns));
