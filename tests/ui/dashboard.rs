@@ -48,7 +48,7 @@ impl Real {
             .with_size([1280.0, 800.0])
             .with_max_steps(12)
             .wgpu()
-            .build_eframe(|cc| StrataApp::new(&cc.egui_ctx, options, Box::new(|wake| strata::engine::spawn(wake))));
+            .build_eframe(|cc| StrataApp::new(&cc.egui_ctx, options, Box::new(strata::engine::spawn)));
         harness.state_mut().state.settings.theme = theme;
         let mut real = Real { harness, _kv_dir: kv_dir };
         real.wait_for(|app| app.state.info().is_some() && app.state.documents.first().is_some_and(|d| d.n_tokens.is_some()));
