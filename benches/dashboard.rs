@@ -64,7 +64,7 @@ fn window(load: LoadOptions) -> Window {
     let options = WindowOptions { initial_model: ModelSource::BuiltIn, load, documents: Vec::new() };
     let mut window = Harness::builder()
         .with_size([1280.0, 800.0])
-        .build_eframe(|cc| StrataApp::new(&cc.egui_ctx, options, Box::new(|wake| strata::engine::spawn(wake))));
+        .build_eframe(|cc| StrataApp::new(&cc.egui_ctx, options, Box::new(strata::engine::spawn)));
     frames_until(&mut window, |app| app.state.info().is_some());
     window
 }
