@@ -45,7 +45,7 @@ pub enum Detail {
     Nothing,
     /// every event, with one device time for each submit
     Events,
-    /// every event, with a device time for each kind of work in each layer
+    /// every event, and in one step of sixteen a device time for each kind of work in each layer
     Parts,
 }
 

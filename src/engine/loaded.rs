@@ -304,7 +304,7 @@ impl Loaded {
     /// Device times are taken from now on, where something moves, somebody observes or a trace is written.
     pub(super) fn watch_device(&mut self, gpu: &Gpu, port: &EnginePort) -> Result<(), GpuError> {
         let is_tracing = self.observer.is_tracing();
-        self.pace.set_by_part(is_tracing || port.is_observed(Detail::Parts));
+        self.pace.set_by_part(is_tracing || port.is_observed(Detail::Parts) && self.steps.is_sampled());
         let is_wanted = is_tracing || port.is_observed(Detail::Events) || self.model.kv.has_lower();
         if self.pace.timeline.is_none() && is_wanted {
             self.pace.timeline = Some(Timeline::new(gpu)?);

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! engine, I/O, ... ─► Lane.record ─┬─► counters, histograms ───────────────┐
-//!  (one lane each)                 └─► ring of fixed size ─► Hub::drain_into ─► Snapshot ─► dashboard, chrome, jsonl, overlap
+//!  (one lane each)                 └─► ring of fixed size ─► Hub::drain_into ─► Snapshot ─► chrome (and back), jsonl, overlap
+//!                                                                               └─► History ─► attribution, ledger, dashboard
 //! ```
 //! 1. Recording allocates nothing and waits for nobody; an overfull ring loses its oldest event and counts it.
 //! 2. Counters see every event of an enabled hub, also those that a ring lost.

@@ -7,5 +7,6 @@ mod common;
 mod export;
 mod history;
 mod hub;
+mod ledger;
 mod saved;
 mod timeline;

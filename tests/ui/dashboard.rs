@@ -91,27 +91,25 @@ impl Real {
         self.wait_for(|app| app.dashboard.tab == tab && (tab != Tab::KvMap || app.dashboard.pages.is_some()));
     }
 
-    /// Every panel at the sizes that it is looked at, beside the chat and in its place.
-    fn shots_of_every_panel(&mut self, name: &str) {
-        let sizes = [("1280", [1280.0, 800.0], 1.0), ("1280-2x", [1280.0, 800.0], 2.0), ("2560", [2560.0, 1440.0], 1.0)];
+    /// Every panel beside the chat and in its place, at the sizes that it is looked at.
+    fn shots_of_every_panel(&mut self, theme: &str) {
+        let sizes = [("1280", [1280.0, 800.0]), ("2560", [2560.0, 1440.0])];
         let n_sizes = if std::env::var_os("STRATA_SHOTS").is_some() { sizes.len() } else { 1 };
-        for (size_name, size, scale) in &sizes[..n_sizes] {
-            self.harness.set_size(egui::Vec2::from(*size));
-            self.harness.set_pixels_per_point(*scale);
+        for (size_name, size) in sizes.into_iter().take(n_sizes) {
+            self.harness.set_size(egui::Vec2::from(size));
+            (0..3).for_each(|_| self.harness.step());
             for tab in Tab::ALL {
                 self.show(tab);
-                let tab = tab.name().to_lowercase().replace(' ', "-");
-                self.shot(&format!("{tab}-{name}-{size_name}"));
-                if size_name == &"2560" {
-                    self.harness.state_mut().dashboard.fills = true;
-                    self.shot(&format!("{tab}-{name}-{size_name}-alone"));
-                    self.harness.state_mut().dashboard.fills = false;
-                }
+                let name = format!("{}-{theme}-{size_name}", tab.name().to_lowercase().replace(' ', "-"));
+                self.shot(&name);
+                self.harness.state_mut().dashboard.fills = true;
+                self.shot(&format!("{name}-alone"));
+                self.harness.state_mut().dashboard.fills = false;
+                (0..3).for_each(|_| self.harness.step());
             }
         }
         self.harness.set_size(egui::vec2(1280.0, 800.0));
-        self.harness.set_pixels_per_point(1.0);
-        self.harness.step();
+        (0..3).for_each(|_| self.harness.step());
     }
 
     /// Writes the window as it is, where pictures are wanted.
@@ -416,4 +414,19 @@ fn map_of_a_recorded_run_looks_as_it_did() {
 #[test]
 fn fidelity_of_a_recorded_run_looks_as_it_did() {
     panel(ThemeChoice::Light, Tab::Fidelity).harness.snapshot("dashboard_fidelity_light");
+}
+
+#[test]
+fn every_panel_in_both_themes_has_its_glyphs_and_names() {
+    let shots = std::env::var_os("STRATA_SHOTS").map(PathBuf::from);
+    let scales: &[f32] = if shots.is_some() { &[1.0, 2.0] } else { &[1.0] };
+    for (theme, &scale) in [ThemeChoice::Dark, ThemeChoice::Light].into_iter().flat_map(|t| scales.iter().map(move |s| (t, s))) {
+        let mut rig = with_run(Setup { scale, theme, ..Setup::default() });
+        for tab in Tab::ALL {
+            show(&mut rig, tab);
+            let Some(dir) = &shots else { continue };
+            let name = format!("recorded-{}-{theme:?}-{scale}x.png", tab.name().to_lowercase().replace(' ', "-"));
+            rig.harness.render().unwrap().save(dir.join(name)).unwrap();
+        }
+    }
 }

@@ -250,15 +250,38 @@ fn timeline_and_ledger_are_drawn_in_both_themes_beside_the_chat_and_alone() {
             let mut rig = open(Setup { theme, ..Setup::default() }, tab);
             timeline(&mut rig).selected_step = Some(100 * MS + 30 * STEP);
             rig.harness.run();
-            shot(&mut rig, &format!("{tab:?}-{name}").to_lowercase());
+            shot(&mut rig, &format!("made-{tab:?}-{name}").to_lowercase());
             timeline(&mut rig).fills = true;
             rig.harness.run();
             if tab == Tab::Timeline {
                 click(&mut rig, "Show everything");
             }
-            shot(&mut rig, &format!("{tab:?}-{name}-alone").to_lowercase());
+            shot(&mut rig, &format!("made-{tab:?}-{name}-alone").to_lowercase());
         }
     }
+}
+
+fn assert_looks(tab: Tab, theme: ThemeChoice, name: &str) {
+    let mut rig = open(Setup { size: [800.0, 560.0], theme, ..Setup::default() }, tab);
+    timeline(&mut rig).selected_step = Some(100 * MS + 30 * STEP);
+    timeline(&mut rig).fills = true;
+    rig.harness.run();
+    rig.harness.snapshot(name);
+}
+
+#[test]
+fn timeline_in_the_dark_theme_looks_as_it_did() {
+    assert_looks(Tab::Timeline, ThemeChoice::Dark, "timeline_dark");
+}
+
+#[test]
+fn timeline_in_the_light_theme_looks_as_it_did() {
+    assert_looks(Tab::Timeline, ThemeChoice::Light, "timeline_light");
+}
+
+#[test]
+fn ledger_looks_as_it_did() {
+    assert_looks(Tab::Ledger, ThemeChoice::Light, "ledger_light");
 }
 
 #[test]
@@ -291,7 +314,7 @@ fn saved_run_is_laid_beside_the_session_and_closed_again() {
     let read = said(&rig, "NVMe read:");
     assert!(read.contains("50.0 MiB in 50 moves") && read.contains("80.0 MiB in 80 moves"), "{read}");
     rig.harness.get_by_label("Strata Quote 6M, leoam");
-    shot(&mut rig, "compare");
+    shot(&mut rig, "made-compare");
     let name = file.path().file_name().unwrap().to_string_lossy().into_owned();
     click(&mut rig, &format!("Close {name}"));
     assert!(!said(&rig, "NVMe read:").contains("80.0 MiB"));

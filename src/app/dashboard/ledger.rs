@@ -23,14 +23,14 @@ const MAX_STEPS: usize = 512;
 const ROW: f32 = 22.0;
 /// Titles and shares of the width.
 const COLUMNS: [(&str, f32); 8] = [
-    ("step", 0.18),
-    ("took", 0.13),
-    ("resident", 0.125),
-    ("fetched", 0.12),
-    ("recomp.", 0.125),
-    ("skipped", 0.12),
-    ("waited", 0.10),
-    ("regret", 0.10),
+    ("step", 0.19),
+    ("took", 0.125),
+    ("resident", 0.115),
+    ("fetched", 0.11),
+    ("recomp.", 0.115),
+    ("skipped", 0.11),
+    ("waited", 0.12),
+    ("regret", 0.115),
 ];
 
 /// What it remembers from frame to frame.
@@ -177,11 +177,12 @@ fn fill(ui: &Ui, rect: Rect, t: &Tokens, selected: bool, hovered: bool) {
 
 /// The first cell from the left, all others against the right of their columns.
 fn cells_ui(ui: &Ui, rect: Rect, cells: &[String], color: egui::Color32) {
+    let font = egui::FontId::proportional(theme::SMALL - 1.0);
     let mut left = rect.left();
     for (i, ((_, share), cell)) in COLUMNS.iter().zip(cells).enumerate() {
         let right = left + rect.width() * share;
         let (x, align) = if i == 0 { (left + GRID, Align2::LEFT_CENTER) } else { (right - GRID, Align2::RIGHT_CENTER) };
-        ui.painter().text(pos2(x, rect.center().y), align, cell, theme::small(), color);
+        ui.painter().text(pos2(x, rect.center().y), align, cell, font.clone(), color);
         left = right;
     }
 }

@@ -9,7 +9,7 @@ use crate::app::theme::{self, GRID, GUTTER};
 use crate::app::widgets::{self, Weight};
 
 /// Key and what it does.
-pub const SHORTCUTS: [(&str, &str); 11] = [
+pub const SHORTCUTS: [(&str, &str); 13] = [
     ("Enter", "send the question"),
     ("Shift+Enter", "break the line"),
     ("Esc", "stop reading or answering; what is read stays read"),
@@ -17,6 +17,8 @@ pub const SHORTCUTS: [(&str, &str); 11] = [
     ("Ctrl+O", "open a document"),
     ("Ctrl+F", "search the chats"),
     ("Ctrl+D", "the dashboard, beside the chat"),
+    ("+ - arrows", "on the timeline: zoom and move; with Shift, measure"),
+    ("Space", "on the timeline: pause, and follow again"),
     ("Ctrl+,", "settings"),
     ("Ctrl+L", "go to the question"),
     ("F1", "this page"),

@@ -9,7 +9,7 @@
 //! | measure | Shift and drag | Shift and arrows | Ruler, then drag |
 //! | select a step | click | up, down, Enter | yes |
 
-use egui::{EventFilter, Key, Modifiers, Rect, Response, Role, Sense, Ui, WidgetInfo, vec2};
+use egui::{EventFilter, Key, Modifiers, Rect, Response, Role, Sense, Stroke, StrokeKind, Ui, WidgetInfo, vec2};
 
 use super::view::View;
 use super::{Source, TimelineState, step_at};
@@ -73,10 +73,11 @@ pub fn tool_ui(ui: &mut Ui, text: &str, is_on: bool, label: &str) -> Response {
     response.widget_info(|| WidgetInfo::selected(Role::Button, enabled, is_on, label));
     let fill = if response.hovered() { t.hover } else { t.raised };
     ui.painter().rect_filled(rect, theme::RADIUS as f32, fill);
+    ui.painter().rect_stroke(rect, theme::RADIUS as f32, Stroke::new(1.0, t.line), StrokeKind::Inside);
     let ink = if is_on || response.hovered() { t.strong } else { t.text };
     ui.painter().galley_with_override_text_color(rect.center() - galley.size() / 2.0, galley, ink);
     if is_on {
-        ui.painter().hline(rect.shrink2(vec2(2.0 * GRID, 0.0)).x_range(), rect.bottom() - 2.0, egui::Stroke::new(2.0, t.accent));
+        ui.painter().hline(rect.shrink2(vec2(2.0 * GRID, 0.0)).x_range(), rect.bottom() - 2.0, Stroke::new(2.0, t.accent));
     }
     widgets::focus_ring(ui, &response, rect, theme::RADIUS);
     response.on_hover_text(label)

@@ -2,7 +2,7 @@
 
 use crate::app::format;
 use crate::base::Bytes;
-use crate::telemetry::{Event, EventKind, NO_LAYER, Spent};
+use crate::telemetry::{Event, EventKind, KernelFamily, NO_LAYER, Spent};
 
 /// `18.3 ms`, `1.20 s`, `640 ns`: three digits.
 pub fn duration(ns: u64) -> String {
@@ -71,7 +71,11 @@ pub fn event(event: &Event) -> Vec<String> {
         EventKind::Wait { cause } => vec![format!("wait for {}", cause.name())],
         EventKind::GpuPass { family, layer: of, estimated } => {
             let known = if estimated { "~ seen by the CPU" } else { "measured by the device" };
-            [Some(format!("GPU {}", family.name())), layer(of), Some(known.to_owned())].into_iter().flatten().collect()
+            let what = match family {
+                KernelFamily::Other => "GPU work that was not taken apart: one step of sixteen is".to_owned(),
+                _ => format!("GPU {}", family.name()),
+            };
+            [Some(what), layer(of), Some(known.to_owned())].into_iter().flatten().collect()
         }
         EventKind::Encode => vec!["CPU records and submits".to_owned()],
         EventKind::Choose { layer: of } => [Some("policy chooses".to_owned()), layer(of)].into_iter().flatten().collect(),
