@@ -116,6 +116,8 @@ impl Real {
     pub fn shot(&mut self, name: &str) {
         let Some(dir) = std::env::var_os("STRATA_SHOTS").map(PathBuf::from) else { return };
         std::fs::create_dir_all(&dir).unwrap();
+        self.harness.state_mut().state.notices.clear();
+        self.harness.remove_cursor();
         (0..4).for_each(|_| self.harness.step());
         self.harness.render().unwrap().save(dir.join(format!("{name}.png"))).unwrap();
     }
@@ -153,8 +155,10 @@ fn panels_show_a_real_run_over_three_tiers() {
     if std::env::var_os("STRATA_RECORD").is_some() {
         recorded::write(&dashboard.history, answer_window(&dashboard.history), &pages, summary);
     }
-    let token = real.harness.get_by_label_contains("Tokens of the answer").rect().left_center();
-    real.harness.hover_at(token + egui::vec2(60.0, 0.0));
+    let marked = pages.first_byte[40] as usize..pages.first_byte[41] as usize;
+    let document = real.harness.state().state.documents[0].id;
+    real.harness.state_mut().dashboard.kv_map.selected = Some((2, 40));
+    real.harness.state_mut().dashboard.read(Reader { document, marked });
     for (theme, name) in [(ThemeChoice::Dark, "dark"), (ThemeChoice::Light, "light")] {
         real.harness.state_mut().state.settings.theme = theme;
         real.shots_of_every_panel(name);

@@ -180,7 +180,7 @@ fn pages_ui(ui: &mut Ui, pages: Option<StepPages>) {
     let Some(pages) = pages else { return quiet(ui, "N/A: no step has read pages yet.") };
     let kinds = [
         (pages.resident, t.vram, false, "there already"),
-        (pages.fetched, t.disk, false, "fetched"),
+        (pages.fetched, t.ram, false, "fetched"),
         (pages.recomputed, t.recomputed, false, "computed again"),
         (pages.skipped, t.weak, true, "left out"),
     ];
