@@ -1,9 +1,9 @@
 // Attention of one new token over one split of 256 keys: unnormalised output, maximum and sum for the merge.
 // Source: Flash-Decoding (Dao et al. 2023); online softmax as in FlashAttention-2.
-// Bindings: q f32 [R, H, D] (scaled) · kv blocks · table u32 [n_lists, n_blocks] · acc f32 [R, H, n_splits, D] ·
+// Bindings: q f32 [R, H, D] (scaled) · kv blocks · table u32 [n_lists, n_blocks] (SELECTIVE: [.., 2]) · acc f32 [R, H, n_splits, D] ·
 //   state f32 [R, H, n_splits, 2] (maximum, sum)
 // R rows are tokens of their own: the KV heads of one follow those of another. They share the lists of G heads, or have R G.
-// SELECTIVE: each KV head reads blocks of its own choice, and less where its list has no block (common/kv_block).
+// SELECTIVE: each KV head reads tokens of blocks of its own choice (common/kv_block).
 // Grid: (splits of this segment, G of each row, head sets of GR), 64 lanes.
 // Stage 1: a lane scores 4 keys for GR heads. Stage 2: a lane owns 8 elements of D and every n-th key.
 // Workgroup memory: GR * (256 + 64 + 64 * 8) floats (13 KiB at GR = 4).
@@ -47,7 +47,11 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
     var s_#{h} = vec4<f32>(MASKED);
 #endfor
 #ifdef SELECTIVE
-    if k0 < params.n_keys && has_block(list, k0, params.n_blocks) {
+    var quad = 0u;
+    if k0 < params.n_keys {
+        quad = quad_at(list, k0, params.n_blocks);
+    }
+    if quad != 0u {
 #else
     if k0 < params.n_keys {
 #endif
@@ -70,7 +74,11 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
 #endfor
 #endfor
         }
+#ifdef SELECTIVE
+        let exists = are_set(quad);
+#else
         let exists = vec4<u32>(k0) + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(params.n_keys);
+#endif
 #for h in 0..GR
         s_#{h} = select(vec4<f32>(MASKED), s_#{h}, exists);
 #endfor
@@ -108,7 +116,7 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
     if stride < N_STRIDES {
         for (var k = stride; k < n_here; k += N_STRIDES) {
 #ifdef SELECTIVE
-            if !has_block(list, split * 256u + k, params.n_blocks) {
+            if (tokens_at(list, split * 256u + k, params.n_blocks) & (1u << (k % BLOCK_TOKENS))) == 0u {
                 continue;
             }
 #endif

@@ -1,10 +1,10 @@
 // Attention of one new token over one split of 256 keys, as `decode_split`, for software devices whose subgroups are exactly
 // 8 lanes: one subgroup walks the split in steps of 32 keys, with broadcasts instead of workgroup memory and barriers.
 // Source: Flash-Decoding (Dao et al. 2023); online softmax as in FlashAttention-2.
-// Bindings: q f32 [R, H, D] (scaled) · kv blocks · table u32 [n_lists, n_blocks] · acc f32 [R, H, n_splits, D] ·
+// Bindings: q f32 [R, H, D] (scaled) · kv blocks · table u32 [n_lists, n_blocks] (SELECTIVE: [.., 2]) · acc f32 [R, H, n_splits, D] ·
 //   state f32 [R, H, n_splits, 2] (maximum, sum)
 // R rows are tokens of their own: the KV heads of one follow those of another. They share the lists of G heads, or have R G.
-// SELECTIVE: each KV head reads blocks of its own choice, and less where its list has no block (common/kv_block).
+// SELECTIVE: each KV head reads tokens of blocks of its own choice (common/kv_block).
 // TWO_SCALES: the two blocks of a step may be of different pages, whose codes have different scales.
 // Grid: (splits of this segment, G of each row, head sets of GR), 8 lanes; no workgroup memory. A lane scores 4 keys of a
 // step for GR heads, holds 8 elements of each 64 of q, and owns the same 8 of the output (NC times, for D up to 64 NC).
@@ -56,7 +56,7 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
     for (var step = 0u; step < n_here; step += 32u) {
 #ifdef SELECTIVE
         let second_block = first_key + select(step, step + BLOCK_TOKENS, step + BLOCK_TOKENS < n_here);
-        if !has_block(list, first_key + step, params.n_blocks) && !has_block(list, second_block, params.n_blocks) {
+        if (tokens_at(list, first_key + step, params.n_blocks) | tokens_at(list, second_block, params.n_blocks)) == 0u {
             continue;
         }
 #endif
@@ -66,9 +66,7 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
         let block = block_at(list, first_key + first, params.n_blocks);
         let row = key_row(block, first % BLOCK_TOKENS);
 #ifdef SELECTIVE
-        let end = select(0u, n_here, has_block(list, first_key + first, params.n_blocks));
-#else
-        let end = n_here;
+        let quad = select(0u, quad_at(list, first_key + first, params.n_blocks), k0 < n_here);
 #endif
 #ifdef TWO_SCALES
         let is_second = lane >= 4u;
@@ -130,7 +128,11 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
         }
 #endfor
 #endfor
-        let exists = vec4<u32>(k0) + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(end);
+#ifdef SELECTIVE
+        let exists = are_set(quad);
+#else
+        let exists = vec4<u32>(k0) + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(n_here);
+#endif
 #for h in 0..GR
         s_#{h} = select(vec4<f32>(MASKED), s_#{h}, exists);
         let high_#{h} = max(top_#{h}, subgroupMax(max(max(s_#{h}.x, s_#{h}.y), max(s_#{h}.z, s_#{h}.w))));
@@ -147,16 +149,18 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
 #for l in 0..8
         let block_#{l} = subgroupBroadcast(block, #{l}u);
 #ifdef SELECTIVE
-        let end_#{l} = subgroupBroadcast(end, #{l}u);
-#else
-        let end_#{l} = n_here;
+        let quad_#{l} = subgroupBroadcast(quad, #{l}u);
 #endif
 #for h in 0..GR
         let w_#{h}_#{l} = subgroupBroadcast(e_#{h}, #{l}u);
 #endfor
 #for j in 0..4
         // What was never written may be anything: weight zero does not make it harmless.
-        if step + #{l*4}u + #{j}u < end_#{l} {
+#ifdef SELECTIVE
+        if (quad_#{l} & (1u << #{j}u)) != 0u {
+#else
+        if step + #{l*4}u + #{j}u < n_here {
+#endif
 #for n in 0..NC
             v = value8(block_#{l}, #{l*4}u % BLOCK_TOKENS + #{j}u, own(#{n}u, lane));
 #for h in 0..GR

@@ -77,7 +77,7 @@ pub fn saved(state: SavedState) -> SavedDocument {
 
 /// A finished answer that read 12 % of the context.
 pub fn selective_summary() -> TurnSummary {
-    let layer = |kept| MassKept { kept, best: 0.99, best_blocks: 0.985, recall: 0.8 };
+    let layer = |kept| MassKept { kept, best: 0.99, recall: 0.8 };
     let chosen = ChosenSummary {
         spec: SelectiveSpec::default(),
         steps: 19,

@@ -37,8 +37,6 @@ pub struct MassKept {
     pub kept: f64,
     /// the most that as many tokens could have held
     pub best: f64,
-    /// the most that as many whole blocks, which is what attention reads, could have held
-    pub best_blocks: f64,
     /// share of those best tokens that were chosen
     pub recall: f64,
 }

@@ -2,13 +2,15 @@
 //!
 //! ```text
 //! initial chunks ─ evaluate ─► queue by upper bound ─ front ─┬► every token beats the rest, or it cannot be split: important
-//!                                   ▲                         └► split in two, evaluate one half ─┐
+//!                                   ▲                         ├► small: opened, its tokens wait for their turn one by one
+//!                                   │                         └► split in two, evaluate one half ─┐
 //!                                   └──────────── halves ◄────────────────────────────────────────┘
-//! wanted tokens confirmed ─► stop; what is left in the queue is desert, neighbours of one kind are merged
+//! wanted tokens confirmed, or as many opened that beat the front ─► stop; the rest is desert, neighbours of one kind are merged
 //! ```
 //! 1. Where all chunks can be split to single tokens, exactly the wanted number of most important tokens is found.
 //! 2. Never fewer than wanted are confirmed, unless there are fewer; more only by chunks that cannot be split.
-//! 3. A range is evaluated once at most, so never more ranges than a full tree has.
+//! 3. A range is evaluated once at most, so never more ranges than a full tree has. A chunk of n tokens that is opened counts as
+//!    the n - 1 splits that would have come to the same.
 //! 4. A score that is not a number counts as the most important one: it is confirmed even past the wanted number.
 //!
 //! Owner thread: any; pure. Units: tokens, scores of any scale, higher is more important.
@@ -48,6 +50,11 @@ pub trait Evaluate {
 
     /// Where to split a range, strictly inside it; none where it is read as a whole or not at all.
     fn split_at(&self, range: TokenRange) -> Option<usize>;
+
+    /// Scores of every token of a range that is small enough to be opened at once.
+    fn tokens(&self, _range: TokenRange) -> Option<&[f32]> {
+        None
+    }
 }
 
 /// Neighbouring tokens that matter, or none of which does.
@@ -73,6 +80,7 @@ pub struct Tree<E> {
     oracle: E,
     queue: BinaryHeap<Node>,
     n_evaluations: usize,
+    opened: Opened,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -169,46 +177,58 @@ impl<E: Evaluate> Tree<E> {
             .filter(|range| !range.is_empty())
             .map(|range| Node { range, bounds: oracle.bounds(range), is_evaluated: true })
             .collect();
-        Tree { oracle, n_evaluations: nodes.len(), queue: nodes.into() }
+        Tree { oracle, n_evaluations: nodes.len(), queue: nodes.into(), opened: Opened::default() }
     }
 
     /// Confirms the `n_wanted` most important tokens.
     pub fn select(mut self, n_wanted: usize) -> Selected {
         let mut important = Vec::new();
         let mut n_missing = n_wanted;
-        let mut n_queued: usize = self.queue.iter().map(|node| node.range.len()).sum();
-        let is_wanted = |front: &Node, n_missing| n_missing > 0 || (n_wanted > 0 && front.bounds.upper == f32::INFINITY);
-        while self.queue.peek().is_some_and(|front| is_wanted(front, n_missing)) {
-            let Some(front) = self.queue.pop() else { break };
-            if n_missing < n_queued && !front.is_evaluated {
+        // Opened tokens that a whole chunk does not come before, though it may bring more than is missing.
+        let mut n_before = 0;
+        // What is neither confirmed nor known to be desert, opened tokens among it.
+        let mut n_left: usize = self.queue.iter().map(|node| node.range.len()).sum();
+        while let Some(front) = self.queue.peek().copied() {
+            let may_be_anything = n_wanted > 0 && front.bounds.upper == f32::INFINITY;
+            let is_whole = self.oracle.tokens(front.range).is_none() && self.oracle.split_at(front.range).is_none();
+            if !may_be_anything && (n_missing == 0 || self.opened.has(n_missing, front.bounds.upper, is_whole)) {
+                break;
+            }
+            self.queue.pop();
+            if n_missing < n_left && !front.is_evaluated {
                 let bounds = self.evaluate(front.range);
                 self.queue.push(Node { bounds, is_evaluated: true, ..front });
                 continue;
             }
-            let split_at = if n_queued <= n_missing || self.is_confirmed(&front, n_missing) {
-                None
-            } else {
-                self.oracle.split_at(front.range).filter(|at| front.range.start < *at && *at < front.range.end)
-            };
-            match split_at {
-                Some(at) => self.split(&front, at),
-                None => {
-                    n_queued -= front.range.len();
-                    n_missing = n_missing.saturating_sub(front.range.len());
-                    important.push(front.range);
+            let is_confirmed = n_left <= n_missing || self.is_confirmed(&front, n_missing);
+            if !is_confirmed {
+                if let Some(scores) = self.oracle.tokens(front.range) {
+                    self.n_evaluations += scores.len().saturating_sub(1);
+                    self.opened.add(front.range, scores);
+                    continue;
                 }
+                if let Some(at) = self.oracle.split_at(front.range).filter(|at| front.range.start < *at && *at < front.range.end)
+                {
+                    self.split(&front, at);
+                    continue;
+                }
+                n_before = self.opened.n_from(front.bounds.upper);
             }
+            n_left -= front.range.len();
+            n_missing = n_missing.saturating_sub(front.range.len());
+            important.push(Chunk { range: front.range, is_important: true });
         }
         let desert = self.queue.iter().map(|node| Chunk { range: node.range, is_important: false });
-        let chunks = important.into_iter().map(|range| Chunk { range, is_important: true }).chain(desert).collect();
+        let chunks = important.into_iter().chain(desert).chain(self.opened.best(n_missing.max(n_before), n_wanted > 0)).collect();
         Selected { chunks: merge(chunks), n_evaluations: self.n_evaluations }
     }
 
     /// Whether every token of the chunk at the front is wanted, whatever the others are.
     fn is_confirmed(&self, front: &Node, n_missing: usize) -> bool {
         let next_upper = self.queue.peek().map_or(f32::NEG_INFINITY, |next| next.bounds.upper);
-        let fits = front.range.len() <= n_missing || front.bounds.lower == f32::INFINITY;
-        fits && front.bounds.lower >= next_upper
+        let lower = front.bounds.lower;
+        let fits = || front.range.len() + self.opened.n_from(lower) <= n_missing;
+        lower >= next_upper && (lower == f32::INFINITY || fits())
     }
 
     /// Evaluates the second half; the first is known by it, or inherits what is known of both.
@@ -263,6 +283,75 @@ impl PartialEq for Node {
 }
 
 impl Eq for Node {}
+
+/// Tokens of chunks that were opened.
+#[derive(Debug, Default)]
+struct Opened {
+    ranges: Vec<TokenRange>,
+    /// of their tokens, one range after the other
+    scores: Vec<f32>,
+    /// so many scores reach this one, at least; how many there were when that was found
+    n_best: usize,
+    nth_best: f32,
+    n_seen: usize,
+}
+
+impl Opened {
+    fn add(&mut self, range: TokenRange, scores: &[f32]) {
+        self.ranges.push(range);
+        self.scores.extend(scores.iter().copied().map(most_if_nan));
+    }
+
+    /// Tokens that score `least` or more.
+    fn n_from(&self, least: f32) -> usize {
+        self.scores.iter().filter(|score| **score >= least).count()
+    }
+
+    /// Surely `n` tokens score `least` or more. Looks only now and then, unless it must be `exact`: a chunk that is opened in
+    /// vain costs less than looking.
+    fn has(&mut self, n: usize, least: f32, exact: bool) -> bool {
+        if self.n_seen > 0 && n <= self.n_best && self.nth_best >= least {
+            return true;
+        }
+        let n_scores = self.scores.len();
+        if n_scores < n || n_scores == self.n_seen && n == self.n_best {
+            return false;
+        }
+        if exact {
+            return self.n_from(least) >= n;
+        }
+        if n_scores < self.n_seen + self.n_seen / 8 {
+            return false;
+        }
+        (self.n_best, self.nth_best, self.n_seen) = (n, nth_best(&self.scores, n), n_scores);
+        self.nth_best >= least
+    }
+
+    /// Everything that was opened: the `n` best tokens matter, and with `anything` those that may be anything. Ties go to the
+    /// chunk that was opened first.
+    fn best(&self, n: usize, anything: bool) -> Vec<Chunk> {
+        let nth_best = if n == 0 { f32::INFINITY } else { nth_best(&self.scores, n) };
+        let mut n_ties = n.saturating_sub(self.scores.iter().filter(|score| **score > nth_best).count());
+        let mut matters = |score: f32| {
+            let is_tie = score == nth_best && n_ties > 0;
+            n_ties -= usize::from(is_tie);
+            score > nth_best || is_tie || anything && score == f32::INFINITY
+        };
+        let tokens = self.ranges.iter().flat_map(|range| range.start..range.end);
+        let chunk =
+            |(token, score): (usize, &f32)| Chunk { range: TokenRange::new(token, token + 1), is_important: matters(*score) };
+        tokens.zip(&self.scores).map(chunk).collect()
+    }
+}
+
+/// The `n`-th highest of `scores`, the lowest where they are fewer.
+fn nth_best(scores: &[f32], n: usize) -> f32 {
+    let mut sorted = scores.to_vec();
+    match sorted.len().min(n).checked_sub(1) {
+        Some(last) => *sorted.select_nth_unstable_by(last, |a, b| b.total_cmp(a)).1,
+        None => f32::NEG_INFINITY,
+    }
+}
 
 #[cfg(test)]
 #[path = "tree_tests.rs"]

@@ -1,6 +1,7 @@
 use half::f16;
 use strata::base::Rng;
 use strata::gpu::kernels::KvElement;
+use strata::gpu::kernels::attention_decode::ListedBlock;
 use strata::reference::{self, PageShape};
 
 use super::random;
@@ -56,6 +57,18 @@ impl Pool {
         (self.frames[block / 4] * 4 * self.g + block % 4 * self.g + head) as u32
     }
 
+    /// Keys and values of the tokens that lists read.
+    pub fn listed(&self, list: &[ListedBlock]) -> (Vec<f32>, Vec<f32>) {
+        let tokens = |at: fn(&Pool, u32) -> &[f32]| -> Vec<f32> {
+            let of_block = |b: &ListedBlock| -> Vec<f32> {
+                let rows = at(self, b.slot).chunks_exact(self.d).enumerate();
+                rows.filter(|(t, _)| b.tokens >> t & 1 == 1).flat_map(|(_, row)| row.to_vec()).collect()
+            };
+            list.iter().flat_map(of_block).collect()
+        };
+        (tokens(Pool::keys), tokens(Pool::values))
+    }
+
     pub fn keys(&self, slot: u32) -> &[f32] {
         &self.numbers[slot as usize * 32 * self.d..][..16 * self.d]
     }
@@ -63,6 +76,16 @@ impl Pool {
     pub fn values(&self, slot: u32) -> &[f32] {
         &self.numbers[(slot as usize * 32 + 16) * self.d..][..16 * self.d]
     }
+}
+
+/// The block with all its tokens, with one, or with any of them.
+pub fn listed(rng: &mut Rng, slot: u32) -> ListedBlock {
+    let tokens = match rng.below(3) {
+        0 => return ListedBlock::whole(slot),
+        1 => 1 << rng.below(16),
+        _ => 1 + rng.below(0xffff),
+    };
+    ListedBlock { slot, tokens }
 }
 
 /// Bytes of a page in an element type, and the numbers that it holds then.

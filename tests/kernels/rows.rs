@@ -3,14 +3,14 @@
 use half::f16;
 use strata::base::Rng;
 use strata::gpu::kernels::KvElement;
-use strata::gpu::kernels::attention_decode::{AttentionDecode, DecodeVariant, NO_BLOCK, SPLIT_KEYS, SegmentKeys, SplitRows};
+use strata::gpu::kernels::attention_decode::{AttentionDecode, DecodeVariant, ListedBlock, SPLIT_KEYS, SegmentKeys, SplitRows};
 use strata::gpu::kernels::score_pages::ScorePages;
 use strata::gpu::kernels::token_scores::TokenScores;
 use strata::gpu::{Gpu, Recorder, Slice, Twins};
 use strata::reference;
 
 use super::common::{assert_close, gpu};
-use super::pages::{Pool, page};
+use super::pages::{Pool, listed, page};
 use super::{download_f32, empty, random, upload};
 
 const LIMIT: f64 = 1e-10;
@@ -19,15 +19,22 @@ const N_ROWS: usize = 3;
 type Shape = (usize, usize, usize);
 
 /// Lists of the KV heads of every row, padded to the longest: table and its row stride.
-fn padded(lists: &[Vec<u32>]) -> (Vec<u32>, usize) {
+fn padded(lists: &[Vec<ListedBlock>]) -> (Vec<u32>, usize) {
     let n_blocks = lists.iter().map(Vec::len).max().unwrap();
-    let row = |list: &Vec<u32>| list.iter().copied().chain(std::iter::repeat_n(NO_BLOCK, n_blocks - list.len())).collect();
-    (lists.iter().flat_map(|list| -> Vec<u32> { row(list) }).collect(), n_blocks)
+    let padding = |n| std::iter::repeat_n(ListedBlock::NOTHING, n);
+    let row = |list: &Vec<ListedBlock>| list.iter().copied().chain(padding(n_blocks - list.len())).collect();
+    let entries: Vec<ListedBlock> = lists.iter().flat_map(|list| -> Vec<ListedBlock> { row(list) }).collect();
+    (bytemuck::cast_slice(&entries).to_vec(), n_blocks)
 }
 
 /// All blocks of a pool in order, for each KV head.
-fn whole(pool: &Pool, g: usize, n_pages: usize) -> Vec<Vec<u32>> {
-    (0..g).map(|head| (0..4 * n_pages).map(|b| pool.slot(head, b)).collect()).collect()
+fn whole(pool: &Pool, g: usize, n_pages: usize) -> Vec<Vec<ListedBlock>> {
+    (0..g).map(|head| (0..4 * n_pages).map(|b| ListedBlock::whole(pool.slot(head, b))).collect()).collect()
+}
+
+/// The same as the dense kernel has it: table and row stride.
+fn dense_table(pool: &Pool, g: usize, n_pages: usize) -> (Vec<u32>, usize) {
+    (whole(pool, g, n_pages).concat().iter().map(|entry| entry.slot).collect(), 4 * n_pages)
 }
 
 struct Case {
@@ -36,17 +43,17 @@ struct Case {
     n_shared_pages: usize,
     chosen: Pool,
     /// `[R * G]`
-    lists: Vec<Vec<u32>>,
+    lists: Vec<Vec<ListedBlock>>,
     /// pages of each row's own, and the keys in them
     tails: Vec<(Pool, usize)>,
 }
 
 fn case(rng: &mut Rng, (_, g, d): Shape, element: KvElement) -> Case {
     let chosen = Pool::new(rng, g, d, element, 12);
-    let list = |rng: &mut Rng, head: usize, n: usize| -> Vec<u32> {
+    let list = |rng: &mut Rng, head: usize, n: usize| -> Vec<ListedBlock> {
         let mut blocks: Vec<usize> = (0..48).collect();
         (0..n).for_each(|i| blocks.swap(i, i + rng.below((48 - i) as u32) as usize));
-        blocks[..n].iter().map(|&b| chosen.slot(head, b)).collect()
+        blocks[..n].iter().map(|&b| listed(rng, chosen.slot(head, b))).collect()
     };
     // One row reads two splits, one a single block, one nothing.
     let lists = [20, 1, 0].iter().flat_map(|&n| (0..g).map(move |head| (head, n))).map(|(head, n)| list(rng, head, n)).collect();
@@ -72,13 +79,13 @@ fn decode(gpu: &Gpu, (h, g, d): Shape, case: &Case, q: &[f32], lanes8: bool) -> 
         let (kv, table) = (upload(gpu, &pool.bytes), upload(gpu, table));
         op.record_rows(&mut recorder, &op.bind_split(gpu, [&q, &kv, &table, &acc, &state]).unwrap(), keys, rows);
     };
-    let (shared, n_blocks) = padded(&whole(&case.shared, g, case.n_shared_pages));
+    let (shared, n_blocks) = dense_table(&case.shared, g, case.n_shared_pages);
     let all = |n_splits| SplitRows { first: 0, n: N_ROWS, n_splits };
     record(&dense, &case.shared, &shared, SegmentKeys { n_keys, n_blocks, first_split: 0, n_splits }, all(n_shared));
     let keys = SegmentKeys { n_keys: 16 * n_chosen, n_blocks: n_chosen, first_split: n_shared, n_splits };
     record(&chooses, &case.chosen, &table, keys, all(n_listed));
     for (i, (pool, n_keys)) in case.tails.iter().enumerate() {
-        let (table, n_blocks) = padded(&whole(pool, g, n_keys.div_ceil(64)));
+        let (table, n_blocks) = dense_table(pool, g, n_keys.div_ceil(64));
         let keys = SegmentKeys { n_keys: *n_keys, n_blocks, first_split: n_shared + n_listed, n_splits };
         record(&own, pool, &table, keys, SplitRows { first: i, n: 1, n_splits: n_own });
     }
@@ -93,9 +100,10 @@ fn wanted((h, g, d): Shape, case: &Case, q: &[f32]) -> Vec<f32> {
         let kv_head = head / (h / g);
         let (pool, n_own) = &case.tails[row];
         let (mut keys, mut values) = (Vec::new(), Vec::new());
-        let mut read = |pool: &Pool, slots: &[u32]| {
-            slots.iter().for_each(|&slot| keys.extend_from_slice(pool.keys(slot)));
-            slots.iter().for_each(|&slot| values.extend_from_slice(pool.values(slot)));
+        let mut read = |pool: &Pool, list: &[ListedBlock]| {
+            let (of_keys, of_values) = pool.listed(list);
+            keys.extend(of_keys);
+            values.extend(of_values);
         };
         read(&case.shared, &whole(&case.shared, g, case.n_shared_pages)[kv_head]);
         read(&case.chosen, &case.lists[row * g + kv_head]);
@@ -172,7 +180,7 @@ fn tokens_of_several_rows_score_as_for_each_alone() {
             gpu.submit(&mut recorder).unwrap();
             download_f32(&gpu, &scores, n_rows * h * 16 * n_blocks)
         };
-        let alone = q.chunks_exact(h * d).zip(table.chunks_exact(g * n_blocks)).map(|(q, table)| score(q, table, 1));
+        let alone = q.chunks_exact(h * d).zip(table.chunks_exact(g * n_blocks * 2)).map(|(q, table)| score(q, table, 1));
         assert_eq!(score(&q, &table, N_ROWS), alone.collect::<Vec<_>>().concat(), "{shape:?} of {element:?}");
     }
 }

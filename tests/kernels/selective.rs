@@ -1,11 +1,11 @@
 use strata::base::Rng;
 use strata::gpu::kernels::KvElement;
-use strata::gpu::kernels::attention_decode::{AttentionDecode, DecodeVariant, NO_BLOCK, SPLIT_KEYS, SegmentKeys};
+use strata::gpu::kernels::attention_decode::{AttentionDecode, DecodeVariant, ListedBlock, SPLIT_KEYS, SegmentKeys};
 use strata::gpu::{Gpu, Recorder, Slice, Twins};
 use strata::reference;
 
 use super::common::{assert_close, gpu};
-use super::pages::Pool;
+use super::pages::{Pool, listed};
 use super::{download_f32, empty, random, upload};
 
 /// Dequantised numbers are the same on both sides; what is left is the order of f32 sums.
@@ -16,8 +16,8 @@ const N_PAGES: usize = 12;
 struct Segment {
     element: KvElement,
     pool: Pool,
-    lists: Vec<Vec<u32>>,
-    /// every head reads the same number of blocks: the dense kernel does
+    lists: Vec<Vec<ListedBlock>>,
+    /// else every head reads the same number of whole blocks: the dense kernel does
     selective: bool,
 }
 
@@ -29,20 +29,22 @@ impl Segment {
     /// Rows are longer than the longest list, by entries that nobody may read.
     fn table(&self) -> (Vec<u32>, usize) {
         let n_blocks = self.n_keys() / 16 + 3;
-        let row = |list: &Vec<u32>| -> Vec<u32> {
-            let padding = std::iter::repeat_n(NO_BLOCK, self.n_keys() / 16 - list.len());
-            list.iter().copied().chain(padding).chain([77_777; 3]).collect()
+        let row = |list: &Vec<ListedBlock>| -> Vec<ListedBlock> {
+            let padding = std::iter::repeat_n(ListedBlock::NOTHING, self.n_keys() / 16 - list.len());
+            list.iter().copied().chain(padding).chain([ListedBlock::whole(77_777); 3]).collect()
         };
-        (self.lists.iter().flat_map(row).collect(), n_blocks)
+        let entries: Vec<ListedBlock> = self.lists.iter().flat_map(row).collect();
+        let slots = || entries.iter().map(|entry| entry.slot).collect();
+        (if self.selective { bytemuck::cast_slice(&entries).to_vec() } else { slots() }, n_blocks)
     }
 }
 
 /// Lists of these lengths, of blocks from anywhere in the pool, no block twice; blocks of one page rarely come together.
-fn lists(rng: &mut Rng, pool: &Pool, lengths: &[usize]) -> Vec<Vec<u32>> {
+fn lists(rng: &mut Rng, pool: &Pool, lengths: &[usize]) -> Vec<Vec<ListedBlock>> {
     let list = |(head, &n): (usize, &usize)| {
         let mut blocks: Vec<usize> = (0..4 * N_PAGES).collect();
         (0..n).for_each(|i| blocks.swap(i, i + rng.below((4 * N_PAGES - i) as u32) as usize));
-        blocks[..n].iter().map(|&b| pool.slot(head, b)).collect()
+        blocks[..n].iter().map(|&b| listed(rng, pool.slot(head, b))).collect()
     };
     lengths.iter().enumerate().map(list).collect()
 }
@@ -77,10 +79,9 @@ fn run(gpu: &Gpu, rng: &mut Rng, shape: (usize, usize, usize), segments: &[Segme
     let q = random(rng, h * d, 2.0 / (d as f32).sqrt());
     let want: Vec<f32> = (0..h)
         .flat_map(|head| {
-            let read = || segments.iter().flat_map(|s| s.lists[head / (h / g)].iter().map(|&slot| (&s.pool, slot)));
-            let keys: Vec<f32> = read().flat_map(|(pool, slot)| pool.keys(slot).to_vec()).collect();
-            let values: Vec<f32> = read().flat_map(|(pool, slot)| pool.values(slot).to_vec()).collect();
-            reference::attention(&q[head * d..(head + 1) * d], &keys, &values)
+            let read = segments.iter().map(|s| s.pool.listed(&s.lists[head / (h / g)]));
+            let (keys, values): (Vec<_>, Vec<_>) = read.unzip();
+            reference::attention(&q[head * d..(head + 1) * d], &keys.concat(), &values.concat())
         })
         .collect();
     let variants = if gpu.has_subgroups_of(8) { &[false, true][..] } else { &[false] };
@@ -92,8 +93,8 @@ fn run(gpu: &Gpu, rng: &mut Rng, shape: (usize, usize, usize), segments: &[Segme
 }
 
 #[test]
-fn decode_over_blocks_of_each_head_matches_reference() {
-    let Some(gpu) = gpu("decode_over_blocks_of_each_head_matches_reference", Twins::default()) else { return };
+fn decode_over_tokens_that_each_head_lists_matches_reference() {
+    let Some(gpu) = gpu("decode_over_tokens_that_each_head_lists_matches_reference", Twins::default()) else { return };
     use KvElement::{F16, F32, Q4, Q8};
     let mut rng = Rng::new(31);
     for (shape, element) in [
@@ -117,7 +118,7 @@ fn decode_over_blocks_of_each_head_matches_reference() {
             run(&gpu, &mut rng, shape, &segments);
             // With a dense tail after it, as a step reads it.
             let pool = Pool::new(&mut rng, g, d, F16, 1);
-            let tail = (0..g).map(|head| (0..3).map(|b| pool.slot(head, b)).collect()).collect();
+            let tail = (0..g).map(|head| (0..3).map(|b| ListedBlock::whole(pool.slot(head, b))).collect()).collect();
             segments.push(Segment { element: F16, pool, lists: tail, selective: false });
             run(&gpu, &mut rng, shape, &segments);
         }
@@ -138,8 +139,9 @@ fn decode_skips_holes_in_a_list_wherever_they_are() {
         .map(|list| {
             // The whole first split, the first and the second block of a step, both of one, and the end.
             let is_hole = |i: usize| i < 16 || [18, 21, 24, 25].contains(&i) || i > 37;
-            let holes: Vec<u32> = list.iter().enumerate().map(|(i, &s)| if is_hole(i) { NO_BLOCK } else { s }).collect();
-            let rest: Vec<u32> = holes.iter().copied().filter(|s| *s != NO_BLOCK).collect();
+            let read = |(i, b): (usize, &ListedBlock)| if is_hole(i) { ListedBlock::NOTHING } else { *b };
+            let holes: Vec<ListedBlock> = list.iter().enumerate().map(read).collect();
+            let rest: Vec<ListedBlock> = holes.iter().copied().filter(|b| *b != ListedBlock::NOTHING).collect();
             (holes, rest)
         })
         .unzip();

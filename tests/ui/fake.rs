@@ -101,7 +101,7 @@ pub fn summary(context_used: usize, generated_tokens: usize, stop: StopReason) -
 
 /// The same of an answer that read 12 % of the context.
 pub fn selective_summary(context_used: usize, generated_tokens: usize) -> TurnSummary {
-    let layer = |kept| MassKept { kept, best: 0.993, best_blocks: 0.99, recall: 0.8 };
+    let layer = |kept| MassKept { kept, best: 0.993, recall: 0.8 };
     let chosen = ChosenSummary {
         spec: SelectiveSpec::default(),
         steps: generated_tokens as u64 - 1,

@@ -44,8 +44,6 @@ struct Summary<'a> {
     mass_kept: Option<Vec<f64>>,
     /// the most that as many tokens could have kept, by layer
     mass_best: Option<Vec<f64>>,
-    /// the most that as many whole blocks of 16 could have kept, by layer
-    mass_best_blocks: Option<Vec<f64>>,
     /// share of the exact top tokens that the policy read, by layer; null while nothing is left out
     recall: Option<Vec<f64>>,
     cost_exact: &'a TurnSummary,
@@ -108,7 +106,6 @@ pub fn run(args: &EvalKldArgs, start: impl FnOnce() -> Session, console: &mut Co
         figures,
         mass_kept: by_layer(&cost, |m| m.kept),
         mass_best: by_layer(&cost, |m| m.best),
-        mass_best_blocks: by_layer(&cost, |m| m.best_blocks),
         recall: by_layer(&cost, |m| m.recall),
         cost_exact: &cost_exact,
         cost: &cost,
@@ -208,10 +205,10 @@ impl Summary<'_> {
         );
         let layers = self.cost.chosen.as_ref().and_then(|c| c.mass.as_deref()).unwrap_or_default();
         for (layer, m) in layers.iter().enumerate() {
-            let [kept, blocks, best, recall] = [m.kept, m.best_blocks, m.best, m.recall].map(|x| x * 100.0);
+            let [kept, best, recall] = [m.kept, m.best, m.recall].map(|x| x * 100.0);
             lines += &format!(
-                "layer {layer:<3}         {kept:.1} % of the attention kept; at best {blocks:.1} % in as many blocks, {best:.1} % in \
-                 as many tokens; {recall:.0} % of those tokens\n"
+                "layer {layer:<3}         {kept:.1} % of the attention kept; at best {best:.1} % in as many tokens; \
+                 {recall:.0} % of those tokens\n"
             );
         }
         lines

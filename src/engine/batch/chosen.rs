@@ -26,8 +26,8 @@ use crate::gpu::kernels::score_pages::ScorePages;
 use crate::gpu::kernels::token_scores::TokenScores;
 use crate::gpu::{Binding, Buffer, Gpu, GpuError, Recorder, Slice, Submitted};
 use crate::kv::policy::frequency::FrequencyTable;
-use crate::kv::policy::{LayerView, Policy, Selection, SelectiveSpec};
-use crate::kv::{BLOCKS_PER_PAGE, ChosenStream, ChosenTable};
+use crate::kv::policy::{ChosenBlock, LayerView, Policy, Selection, SelectiveSpec, unique};
+use crate::kv::{ChosenStream, ChosenTable};
 
 /// What one row has learnt, and what its choices came to.
 pub(super) struct RowPolicy {
@@ -133,9 +133,9 @@ impl Chooser {
     }
 
     fn ops(&self, gpu: &Gpu, model: &DeviceModel, n_pages: usize, pages: &[&Slice]) -> Result<RowsOps, EngineError> {
-        let n_rows = self.n_rows as u64;
-        let table = gpu.buffer("chosen blocks", n_rows * model.kv.spec().table_bytes(n_pages))?.all();
-        let scores = gpu.buffer("token scores", n_rows * self.token_scores.scores_bytes(n_pages * KV_PAGE_TOKENS))?.all();
+        let table = gpu.buffer("chosen blocks", ChosenTable::bytes(self.n_rows * model.dims.n_kv_head, n_pages))?.all();
+        let scores =
+            gpu.buffer("token scores", self.n_rows as u64 * self.token_scores.scores_bytes(n_pages * KV_PAGE_TOKENS))?.all();
         let (acc, state) = model.split_slices()?;
         let q = &model.act.q;
         let decode = pages.iter().map(|pages| self.decode.bind_split(gpu, [q, pages, &table, acc, state]));
@@ -159,7 +159,7 @@ impl Chooser {
         asked: &mut Asked,
     ) {
         let (n_rows, n_keys) = (pages.len(), table.n_blocks * KV_BLOCK_TOKENS);
-        gpu.write(&ops.table, bytemuck::cast_slice(&table.slots));
+        gpu.write(&ops.table, bytemuck::cast_slice(&table.entries));
         self.token_scores.record_rows(recorder, binding, n_keys, table.n_blocks, n_rows);
         let size = n_rows as u64 * self.token_scores.scores_bytes(n_keys);
         recorder.copy(&ops.scores.buffer.slice(0, size), &self.scores_readback.slice(asked.n_bytes, size));
@@ -181,7 +181,7 @@ impl DeviceModel {
         let began = Instant::now();
         let (n_pages, n_kv_head, n_head) = (self.kv.n_sealed() as usize, self.dims.n_kv_head, self.dims.n_head);
         let tiers = self.kv.tiers(layer, n_pages);
-        let (bounds, highest) = self.page_bounds(chooser, gpu, pace, layer, policies)?;
+        let bounds = self.page_bounds(chooser, gpu, pace, layer, policies)?;
         let view = |row: usize, p: &RowPolicy| LayerView {
             layer,
             step: p.step,
@@ -196,7 +196,7 @@ impl DeviceModel {
         let of_row = |row: usize| -> PageTokens {
             let (scoring, values) = &scores[row];
             let mut tokens = PageTokens::none(n_kv_head, n_pages);
-            tokens.add(scoring, values, n_head, highest.get(row * n_head..(row + 1) * n_head).unwrap_or_default());
+            tokens.add(scoring, values, n_head);
             tokens
         };
         let mut selections = Vec::with_capacity(policies.len());
@@ -220,7 +220,7 @@ impl DeviceModel {
         clock: u64,
     ) -> ChosenStream {
         let n_pages = self.kv.n_sealed() as usize;
-        let pages = union(selections.iter().map(|selection| selection.pages.as_slice()));
+        let pages = unique(selections.iter().flat_map(|selection| &selection.pages).copied().collect());
         let stream = self.kv.begin_chosen(layer, &pages, n_pages, clock, None, |_| 0.0);
         chooser.frequency.note(layer, clock, &pages);
         if layer == 0 && clock.is_multiple_of(PREFER_EVERY) && self.kv.has_lower() {
@@ -231,7 +231,7 @@ impl DeviceModel {
         stream
     }
 
-    /// Bounds `[R, G, P]` of every page for every row, and the highest `[R, H]` of each query head.
+    /// Bounds `[R, G, P]` of every page for every row.
     fn page_bounds(
         &self,
         chooser: &Chooser,
@@ -239,19 +239,17 @@ impl DeviceModel {
         pace: &mut Pace,
         layer: usize,
         policies: &[&mut RowPolicy],
-    ) -> Result<(Vec<[f32; 2]>, Vec<f32>), EngineError> {
+    ) -> Result<Vec<[f32; 2]>, EngineError> {
         let (n_rows, n_pages) = (policies.len(), self.kv.n_sealed() as usize);
         if !policies.iter().all(|p| p.spec.kind.reads_abstracts()) {
-            return Ok((Vec::new(), Vec::new()));
+            return Ok(Vec::new());
         }
         chooser.score_pages.record_rows(&mut pace.recorder, &chooser.score_bindings[layer], n_pages, n_rows);
         let size = n_rows as u64 * chooser.score_pages.scores_bytes(n_pages);
         pace.recorder.copy(&chooser.page_scores.buffer.slice(0, size), &chooser.page_readback.slice(0, size));
         let submitted = flush(gpu, pace)?;
-        let mut bounds: Vec<[f32; 2]> = pace
-            .read_after(gpu, &submitted, &chooser.page_readback, |bytes| bytemuck::pod_collect_to_vec(&bytes[..size as usize]))?;
-        let highest = bounds.split_off(n_rows * self.dims.n_kv_head * n_pages);
-        Ok((bounds, highest.iter().map(|h| h[0]).collect()))
+        let n_bytes = n_rows * self.dims.n_kv_head * n_pages * size_of::<[f32; 2]>();
+        Ok(pace.read_after(gpu, &submitted, &chooser.page_readback, |bytes| bytemuck::pod_collect_to_vec(&bytes[..n_bytes]))?)
     }
 
     /// Scores the tokens of the pages that each row asked for, wherever they are: f32 `[H, n_keys]` of each of its runs.
@@ -265,12 +263,13 @@ impl DeviceModel {
     ) -> Result<Vec<(Scoring, Vec<f32>)>, EngineError> {
         let (n_head, n_kv_head) = (self.dims.n_head, self.dims.n_kv_head);
         let mut scores: Vec<(Scoring, Vec<f32>)> = candidates.iter().map(|_| (Scoring::default(), Vec::new())).collect();
-        let all = union(candidates.iter().map(Vec::as_slice));
+        let all = unique(candidates.iter().flatten().copied().collect());
         if all.is_empty() {
             return Ok(scores);
         }
         let mut asked = Asked::default();
-        let whole = |pages: &[Vec<u32>]| pages.iter().flat_map(|pages| vec![whole_pages(pages); n_kv_head]).collect::<Vec<_>>();
+        let whole =
+            |pages: &[Vec<u32>]| pages.iter().flat_map(|pages| vec![ChosenBlock::of_pages(pages); n_kv_head]).collect::<Vec<_>>();
         for (i, ops) in chooser.segments.iter().enumerate() {
             let here = kept(&candidates, |page| self.kv.is_in_segment(layer, i, page));
             if here.iter().any(|pages| !pages.is_empty()) {
@@ -318,17 +317,4 @@ fn flush(gpu: &Gpu, pace: &mut Pace) -> Result<Submitted, EngineError> {
 
 fn kept(rows: &[Vec<u32>], keeps: impl Fn(u32) -> bool) -> Vec<Vec<u32>> {
     rows.iter().map(|pages| pages.iter().copied().filter(|page| keeps(*page)).collect()).collect()
-}
-
-fn whole_pages(pages: &[u32]) -> Vec<u32> {
-    let n_blocks = BLOCKS_PER_PAGE as u32;
-    pages.iter().flat_map(|page| page * n_blocks..(page + 1) * n_blocks).collect()
-}
-
-/// All pages of all rows, ascending.
-fn union<'a>(rows: impl Iterator<Item = &'a [u32]>) -> Vec<u32> {
-    let mut pages: Vec<u32> = rows.flatten().copied().collect();
-    pages.sort_unstable();
-    pages.dedup();
-    pages
 }

@@ -16,6 +16,7 @@ use crate::engine::error::EngineError;
 use crate::engine::pace::Pace;
 use crate::gpu::kernels::attention_decode::{SPLIT_KEYS, SegmentKeys, SplitRows};
 use crate::gpu::{Binding, Gpu};
+use crate::kv::policy::ChosenBlock;
 use crate::kv::{BLOCKS_PER_PAGE, ChosenTable};
 use crate::telemetry::KernelFamily;
 
@@ -151,7 +152,7 @@ impl DeviceModel {
         let mut policies: Vec<&mut RowPolicy> = rows.iter_mut().filter_map(|row| row.policy.as_deref_mut()).collect();
         let selections = self.choose_rows(chooser, gpu, pace, layer, &mut policies)?;
         let stream = self.begin_rows(chooser, layer, &selections, clock);
-        let blocks: Vec<Vec<u32>> = selections.into_iter().flat_map(|selection| selection.blocks).collect();
+        let blocks: Vec<Vec<ChosenBlock>> = selections.into_iter().flat_map(|selection| selection.blocks).collect();
         let mut recorded = Vec::new();
         for _ in 0..stream.n_framed {
             let filled = self.next_slot(gpu, pace, &mut recorded)?;
@@ -166,7 +167,7 @@ impl DeviceModel {
         let n_shared: usize = in_segments.iter().chain(&in_fills).map(|t| n_keys(t).div_ceil(SPLIT_KEYS)).sum();
         let mut splits = Splits { n_rows: rows.len(), n_splits: n_shared + n_own_splits(rows), next: 0 };
         let mut read = |pace: &mut Pace, ops: &RowsOps, binding: &Binding, table: &ChosenTable| {
-            gpu.write(&ops.table, bytemuck::cast_slice(&table.slots));
+            gpu.write(&ops.table, bytemuck::cast_slice(&table.entries));
             let (keys, all) = splits.shared(n_keys(table), table.n_blocks);
             chooser.decode.record_rows(&mut pace.recorder, binding, keys, all);
         };

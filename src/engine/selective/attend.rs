@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use super::ahead::Expected;
 use super::hide::KvCacheView;
-use super::scores::{PageBounds, PageTokens, Scoring};
+use super::scores::{PageTokens, Scoring};
 use super::{ChosenOps, PREFER_EVERY, Selective};
 use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
 use crate::engine::device_model::DeviceModel;
@@ -19,16 +19,17 @@ use crate::engine::pace::Pace;
 use crate::engine::summary::MassKept;
 use crate::gpu::kernels::attention_decode::{SPLIT_KEYS, SegmentKeys};
 use crate::gpu::{Binding, Gpu, GpuError, Recorder};
-use crate::kv::policy::{LayerView, PolicyKind, Selection, Tier};
+use crate::kv::policy::{ChosenBlock, LayerView, PolicyKind, Selection, Tier};
 use crate::kv::{BLOCKS_PER_PAGE, ChosenStream, ChosenTable, FilledSlot};
 use crate::telemetry::{EventKind, KernelFamily};
 
 /// What the device knows when a layer's attention begins.
 #[derive(Default)]
 struct Evaluated {
-    own: PageBounds,
+    /// `[G, P]`: upper and lower bound of every page
+    own: Vec<[f32; 2]>,
     /// of the next layer, by the estimated query
-    next: Option<PageBounds>,
+    next: Option<Vec<[f32; 2]>>,
     /// of pages that were expected
     tokens: Option<PageTokens>,
 }
@@ -41,10 +42,9 @@ struct Choice {
 }
 
 impl Selective {
-    /// Blocks of all of these pages, for every KV head.
-    fn whole_pages(&self, pages: &[u32]) -> Vec<Vec<u32>> {
-        let blocks = pages.iter().flat_map(|p| (0..BLOCKS_PER_PAGE as u32).map(move |b| p * BLOCKS_PER_PAGE as u32 + b));
-        vec![blocks.collect(); self.n_kv_head]
+    /// All of these pages, for every KV head.
+    fn whole_pages(&self, pages: &[u32]) -> Vec<Vec<ChosenBlock>> {
+        vec![ChosenBlock::of_pages(pages); self.n_kv_head]
     }
 
     fn record_scores(
@@ -56,7 +56,7 @@ impl Selective {
         pages: &[u32],
         scoring: &mut Scoring,
     ) {
-        gpu.write(&ops.score_table, bytemuck::cast_slice(&table.slots));
+        gpu.write(&ops.score_table, bytemuck::cast_slice(&table.entries));
         let n_keys = pages.len() * KV_PAGE_TOKENS;
         self.token_scores.record(recorder, binding, n_keys, pages.len() * BLOCKS_PER_PAGE);
         let size = self.token_scores.scores_bytes(n_keys);
@@ -168,17 +168,22 @@ impl DeviceModel {
         }
         let n_kv_head = s.n_kv_head;
         let has_next = ahead.is_some();
-        let range = |bytes: &[u8], begin: u64, end: u64| bytes[begin as usize..end as usize].to_vec();
-        let (own, next, scores) = pace.read_after(gpu, &submitted, &s.readback, |bytes| {
-            (range(bytes, 0, size), range(bytes, size, 2 * size), range(bytes, scoring.begin, scoring.end))
+        let bounds_bytes = (n_kv_head * n_pages * size_of::<[f32; 2]>()) as u64;
+        let evaluated = pace.read_after(gpu, &submitted, &s.readback, |bytes| {
+            let range = |begin: u64, n_bytes: u64| &bytes[begin as usize..(begin + n_bytes) as usize];
+            let bounds = |begin| bytemuck::pod_collect_to_vec(range(begin, bounds_bytes));
+            let tokens = (!scoring.pages.is_empty()).then(|| {
+                let mut tokens = PageTokens::none(n_kv_head, n_pages);
+                tokens.add(
+                    &scoring,
+                    &bytemuck::pod_collect_to_vec::<u8, f32>(range(scoring.begin, scoring.end - scoring.begin)),
+                    s.n_head,
+                );
+                tokens
+            });
+            Evaluated { own: bounds(0), next: has_next.then(|| bounds(size)), tokens }
         })?;
-        let own = PageBounds::new(&own, n_kv_head, n_pages);
-        let tokens = (!scoring.pages.is_empty()).then(|| {
-            let mut tokens = PageTokens::none(n_kv_head, n_pages);
-            tokens.add(&scoring, &bytemuck::pod_collect_to_vec::<u8, f32>(&scores), s.n_head, &own.highest);
-            tokens
-        });
-        Ok(Evaluated { own, next: has_next.then(|| PageBounds::new(&next, n_kv_head, n_pages)), tokens })
+        Ok(evaluated)
     }
 
     /// What a layer reads in this step, and what the next one is expected to.
@@ -194,14 +199,14 @@ impl DeviceModel {
         let tiers = self.kv.tiers(layer, n_pages);
         let Evaluated { own, next, tokens } = evaluated;
         let (step, n_steps, n_kv_head) = (s.step, s.n_steps, s.n_kv_head);
-        let view = LayerView { layer, step, n_steps, n_kv_head, tiers: &tiers, bounds: &own.bounds, scores: None };
+        let view = LayerView { layer, step, n_steps, n_kv_head, tiers: &tiers, bounds: &own, scores: None };
         let tokens = match tokens {
             Some(tokens) => tokens,
             None => {
                 let mut tokens = PageTokens::none(n_kv_head, n_pages);
                 let candidates = s.policy.candidates(&view);
                 if let Some((scoring, scores)) = self.score_tokens(s, gpu, pace, layer, &candidates)? {
-                    tokens.add(&scoring, &scores, s.n_head, &own.highest);
+                    tokens.add(&scoring, &scores, s.n_head);
                 }
                 tokens
             }
@@ -209,7 +214,7 @@ impl DeviceModel {
         let selection = s.policy.select(&LayerView { scores: Some(&tokens), ..view });
         let is_known = next.is_some() || s.spec.kind == PolicyKind::Window;
         let expected = (is_known && layer + 1 < self.dims.n_layer && !self.synchronous).then(|| {
-            let bounds = next.unwrap_or_default().bounds;
+            let bounds = next.unwrap_or_default();
             let anywhere = vec![Tier::Vram; n_pages];
             let view = LayerView { layer: layer + 1, tiers: &anywhere, bounds: &bounds, ..view };
             let candidates = s.policy.candidates(&view);
@@ -308,13 +313,13 @@ impl DeviceModel {
             keys
         };
         for (ops, table) in s.segments.iter().zip(&in_segments).filter(|(_, table)| table.n_blocks > 0) {
-            gpu.write(&ops.table, bytemuck::cast_slice(&table.slots));
+            gpu.write(&ops.table, bytemuck::cast_slice(&table.entries));
             s.decode.record_split(&mut pace.recorder, &ops.decode[layer], keys(table));
         }
         for (fill, table) in fills.into_iter().zip(&in_fills) {
             self.fill_area(gpu, pace, fill, &mut recorded)?;
             if let Some(ops) = &s.area {
-                gpu.write(&ops.table, bytemuck::cast_slice(&table.slots));
+                gpu.write(&ops.table, bytemuck::cast_slice(&table.entries));
                 s.decode.record_split(&mut pace.recorder, &ops.decode[0], keys(table));
             }
             // The next fill has a table of its own.

@@ -32,9 +32,9 @@ use crate::gpu::kernels::attention_decode::AttentionDecode;
 use crate::gpu::kernels::score_pages::ScorePages;
 use crate::gpu::kernels::token_scores::TokenScores;
 use crate::gpu::{Binding, Buffer, Gpu, GpuError, Recorder, Slice};
-use crate::kv::KvSpec;
 use crate::kv::policy::frequency::FrequencyTable;
 use crate::kv::policy::{Policy, SelectiveSpec};
+use crate::kv::{ChosenTable, KvSpec};
 use crate::telemetry::{Hub, Lane};
 
 /// Steps after which having been chosen is worth half.
@@ -225,8 +225,9 @@ impl Selective {
     }
 
     fn chosen_ops(&self, gpu: &Gpu, model: &DeviceModel, n_pages: usize, pages: &[&Slice]) -> Result<ChosenOps, EngineError> {
-        let table = gpu.buffer("chosen blocks", model.kv.spec().table_bytes(n_pages))?.all();
-        let score_table = gpu.buffer("scored blocks", model.kv.spec().table_bytes(n_pages))?.all();
+        let table_bytes = ChosenTable::bytes(self.n_kv_head, n_pages);
+        let table = gpu.buffer("chosen blocks", table_bytes)?.all();
+        let score_table = gpu.buffer("scored blocks", table_bytes)?.all();
         let scores = gpu.buffer("token scores", self.token_scores.scores_bytes(n_pages * KV_PAGE_TOKENS))?.all();
         let (acc, state) = model.split_slices()?;
         let q = &model.act.q;

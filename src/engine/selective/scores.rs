@@ -1,12 +1,16 @@
 //! Scores as the device wrote them, sorted into what a policy is given.
 //!
 //! ```text
-//! readback: bounds [G, P], highest [H] │ of the next layer, expected │ token scores [H, n_keys], run by run
-//!             └─► PageBounds                                            └─► Scoring ─► PageTokens [G][tokens]
+//! readback: bounds [G, P, 2] │ of the next layer, expected │ token scores [H, n_keys], run by run
+//!             └─► page_bounds                                └─► Scoring ─► PageTokens [G][tokens]
 //! ```
+//! 1. A token's score is the logarithm of its attention weight among all tokens that were scored, the highest of its group's
+//!    query heads: these are of one scale, q · k of different heads are not.
+//!
 //! Pure. Shapes: H query heads, G KV heads, P complete pages.
 
 use crate::base::limits::KV_PAGE_TOKENS;
+use crate::kv::policy::log_sum_exp;
 
 /// Scores of the tokens of some pages, the best of each group of query heads.
 pub(in crate::engine) struct PageTokens {
@@ -20,24 +24,6 @@ impl crate::kv::policy::TokenScores for PageTokens {
     fn page(&self, kv_head: usize, page: usize) -> Option<&[f32]> {
         let at = (*self.place.get(page)?)? * KV_PAGE_TOKENS;
         self.heads.get(kv_head)?.get(at..at + KV_PAGE_TOKENS)
-    }
-}
-
-/// Bounds of every page for every KV head, and what they are counted from.
-#[derive(Default)]
-pub(super) struct PageBounds {
-    /// `[G, P]`: upper and lower
-    pub bounds: Vec<[f32; 2]>,
-    /// `[H]`: highest upper bound; none where pages were not scored
-    pub highest: Vec<f32>,
-}
-
-impl PageBounds {
-    /// Of `[G, P, 2]` and `[H, 2]`, as the kernel leaves them.
-    pub fn new(bytes: &[u8], n_kv_head: usize, n_pages: usize) -> PageBounds {
-        let pairs: Vec<[f32; 2]> = bytemuck::pod_collect_to_vec(bytes);
-        let (bounds, highest) = pairs.split_at((n_kv_head * n_pages).min(pairs.len()));
-        PageBounds { bounds: bounds.to_vec(), highest: highest.iter().map(|h| h[0]).collect() }
     }
 }
 
@@ -96,22 +82,17 @@ impl PageTokens {
         PageTokens { place: vec![None; n_pages], heads: vec![Vec::new(); n_kv_head] }
     }
 
-    /// Sorts the scores of all runs in. Each query head counts from its `highest`; where pages were not scored, from its best
-    /// key.
-    pub fn add(&mut self, scoring: &Scoring, scores: &[f32], n_head: usize, highest: &[f32]) {
+    /// Sorts the scores of all runs in: once.
+    pub fn add(&mut self, scoring: &Scoring, scores: &[f32], n_head: usize) {
         let runs = scoring.runs(scores, n_head);
-        let mut highest = highest.to_vec();
-        if highest.is_empty() {
-            highest = vec![f32::NEG_INFINITY; n_head];
-            for (run, n_keys) in &runs {
-                for (highest, of_head) in highest.iter_mut().zip(run.chunks_exact(*n_keys)) {
-                    *highest = of_head.iter().copied().filter(|x| x.is_finite()).fold(*highest, f32::max);
-                }
-            }
-        }
+        let total = |head: usize| {
+            let logs: Vec<f32> = runs.iter().map(|(run, n)| log_sum_exp(&run[head * n..(head + 1) * n])).collect();
+            Some(log_sum_exp(&logs)).filter(|total| total.is_finite()).unwrap_or(0.0)
+        };
+        let totals: Vec<f32> = (0..n_head).map(total).collect();
         let first_place = self.heads.first().map_or(0, |head| head.len() / KV_PAGE_TOKENS);
         for (run, n_keys) in runs {
-            self.add_run(run, n_keys, n_head, &highest);
+            self.add_run(run, n_keys, n_head, &totals);
         }
         for (i, page) in scoring.pages.iter().enumerate() {
             if let Some(place) = self.place.get_mut(*page as usize) {
@@ -121,13 +102,13 @@ impl PageTokens {
     }
 
     /// The better of a group's query heads for each key. `scores` is f32 `[H, n_keys]`.
-    fn add_run(&mut self, scores: &[f32], n_keys: usize, n_head: usize, highest: &[f32]) {
+    fn add_run(&mut self, scores: &[f32], n_keys: usize, n_head: usize, totals: &[f32]) {
         let group = n_head / self.heads.len().max(1);
         for (g, (head, of_group)) in self.heads.iter_mut().zip(scores.chunks_exact(group * n_keys)).enumerate() {
             let begin = head.len();
             head.resize(begin + n_keys, f32::NEG_INFINITY);
             for (i, of_head) in of_group.chunks_exact(n_keys).enumerate() {
-                let from = highest.get(g * group + i).copied().unwrap_or(0.0);
+                let from = totals.get(g * group + i).copied().unwrap_or(0.0);
                 for (best, score) in head.iter_mut().skip(begin).zip(of_head) {
                     let score = score - from;
                     // What is no number may be anything.
@@ -143,45 +124,43 @@ mod tests {
     use super::*;
     use crate::kv::policy::TokenScores;
 
+    /// Scores of pages that hold one number each, `[query head][page]`.
+    fn run(heads: &[&[f32]]) -> Vec<f32> {
+        heads.iter().flat_map(|pages| pages.iter().flat_map(|score| [*score; KV_PAGE_TOKENS])).collect()
+    }
+
     #[test]
-    fn page_tokens_hold_the_best_of_a_group_counted_from_each_heads_highest() {
-        // Two query heads of one KV head; pages 3 and 1, in two runs; in the third run page 0 alone.
-        let page = |value: f32| vec![value; KV_PAGE_TOKENS];
-        let run = |pages: &[[f32; 2]]| -> Vec<f32> {
-            (0..2).flat_map(|head| pages.iter().flat_map(move |p| page(p[head])).collect::<Vec<_>>()).collect()
-        };
+    fn page_tokens_are_logarithms_of_the_highest_attention_weight_in_a_group() {
+        // Two query heads of one KV head, of which the second counts from 100 more; pages 3 and 1, in the next run page 0.
         let mut scoring = Scoring::new(0);
         scoring.pages = vec![3, 1, 0];
         scoring.runs = vec![2 * KV_PAGE_TOKENS, KV_PAGE_TOKENS];
-        let scores = [run(&[[1.0, 5.0], [4.0, 2.0]]), run(&[[f32::NAN, 0.0]])].concat();
+        let scores = [run(&[&[1.0, 2.0], &[103.0, 100.0]]), run(&[&[0.0], &[100.0]])].concat();
         let mut tokens = PageTokens::none(1, 5);
-        tokens.add(&scoring, &scores, 2, &[3.0, 9.0]);
-        let first = |page| tokens.page(0, page).map(|scores| (scores.len(), scores[0]));
-        assert_eq!(first(3), Some((64, -2.0)));
-        assert_eq!(first(1), Some((64, 1.0)));
-        assert_eq!(first(0), Some((64, f32::INFINITY)));
-        assert_eq!((first(2), first(4)), (None, None));
-    }
-
-    #[test]
-    fn page_tokens_added_later_come_after_what_is_there() {
-        let mut tokens = PageTokens::none(1, 3);
-        for (page, value) in [(2, 1.0), (0, 2.0)] {
-            let mut scoring = Scoring::new(0);
-            (scoring.pages, scoring.runs) = (vec![page], vec![KV_PAGE_TOKENS]);
-            tokens.add(&scoring, &[value; KV_PAGE_TOKENS], 1, &[0.0]);
+        tokens.add(&scoring, &scores, 2);
+        let weights = |scores: [f64; 3]| scores.map(|s| s.exp() / (64.0 * scores.iter().map(|s| s.exp()).sum::<f64>()));
+        let (first, second) = (weights([1.0, 2.0, 0.0]), weights([3.0, 0.0, 0.0]));
+        for (place, page) in [3, 1, 0].into_iter().enumerate() {
+            let got = tokens.page(0, page).unwrap();
+            let want = first[place].max(second[place]).ln() as f32;
+            assert!(got.len() == 64 && got.iter().all(|score| (score - want).abs() < 1e-3), "page {page}: {} for {want}", got[0]);
         }
-        assert_eq!([0, 1, 2].map(|page| tokens.page(0, page).map(|s| s[0])), [Some(2.0), None, Some(1.0)]);
+        assert!(tokens.page(0, 2).is_none() && tokens.page(0, 4).is_none());
     }
 
     #[test]
-    fn page_tokens_count_from_the_best_key_where_pages_were_not_scored() {
+    fn page_tokens_that_are_no_number_may_be_anything_and_weigh_nothing_on_others() {
         let mut scoring = Scoring::new(0);
-        (scoring.pages, scoring.runs) = (vec![0], vec![KV_PAGE_TOKENS]);
-        let scores: Vec<f32> = (0..KV_PAGE_TOKENS).map(|i| i as f32).collect();
-        let mut tokens = PageTokens::none(1, 1);
-        tokens.add(&scoring, &scores, 1, &[]);
-        assert_eq!(tokens.page(0, 0).map(|s| (s[0], s[63])), Some((-63.0, 0.0)));
+        (scoring.pages, scoring.runs) = (vec![0, 1], vec![2 * KV_PAGE_TOKENS]);
+        for strange in [f32::NAN, f32::INFINITY] {
+            let mut tokens = PageTokens::none(1, 2);
+            tokens.add(&scoring, &run(&[&[strange, 7.0]]), 1);
+            assert_eq!(tokens.page(0, 0).map(|s| s[0]), Some(f32::INFINITY));
+            assert!(tokens.page(0, 1).is_some_and(|s| s[0].is_finite()), "{strange}");
+        }
+        let mut tokens = PageTokens::none(1, 2);
+        tokens.add(&scoring, &run(&[&[f32::NEG_INFINITY; 2]]), 1);
+        assert_eq!(tokens.page(0, 1).map(|s| s[0]), Some(f32::NEG_INFINITY));
     }
 
     #[test]

@@ -74,20 +74,10 @@ impl Spent {
                 *page += (tokens.iter().sum::<f64>() / selection.blocks.len() as f64) as f32;
             }
             let one = fidelity(&mass, blocks);
-            *sum = Fidelity {
-                kept: sum.kept + one.kept,
-                best: sum.best + one.best,
-                best_blocks: sum.best_blocks + one.best_blocks,
-                recall: sum.recall + one.recall,
-            };
+            *sum = Fidelity { kept: sum.kept + one.kept, best: sum.best + one.best, recall: sum.recall + one.recall };
             *n += 1;
         }
-        let step = Fidelity {
-            kept: sum.kept - before.kept,
-            best: sum.best - before.best,
-            best_blocks: sum.best_blocks - before.best_blocks,
-            recall: sum.recall - before.recall,
-        };
+        let step = Fidelity { kept: sum.kept - before.kept, best: sum.best - before.best, recall: sum.recall - before.recall };
         mean(&step, selection.blocks.len() as u64)
     }
 
@@ -119,5 +109,5 @@ impl Spent {
 
 fn mean(sum: &Fidelity, n: u64) -> MassKept {
     let n = n.max(1) as f64;
-    MassKept { kept: sum.kept / n, best: sum.best / n, best_blocks: sum.best_blocks / n, recall: sum.recall / n }
+    MassKept { kept: sum.kept / n, best: sum.best / n, recall: sum.recall / n }
 }

@@ -4,7 +4,8 @@
 //! q [H, D] ─► split of 256 keys: acc, max, sum   (one dispatch per segment) ─► merge ─► out [H, D]
 //! ```
 //! Selective, the table is a list of blocks for each KV head instead: any blocks of the segment, in any order, as many as the
-//! head wants. Shorter lists end in [`NO_BLOCK`] and `n_keys` is that of the longest.
+//! head wants, and which tokens of each are read ([`ListedBlock`]). Shorter lists end in blocks of no token and `n_keys` is that
+//! of the longest.
 //!
 //! Several tokens that see the same pages attend at once: each is a row of q, and of acc, state and out. They share a table, or,
 //! selective, have one with lists for the KV heads of each.
@@ -12,12 +13,11 @@
 use std::sync::Arc;
 
 use super::KvElement;
+use crate::base::limits::KV_BLOCK_TOKENS;
 use crate::gpu::{Binding, Gpu, GpuError, Kernel, KernelKey, Recorder, Slice};
 
 /// Keys that one workgroup attends to.
 pub const SPLIT_KEYS: usize = 256;
-/// Table entry where a KV head reads no block.
-pub const NO_BLOCK: u32 = u32::MAX;
 /// Query heads of a group that one workgroup serves at most (bounds the workgroup memory to 13 KiB).
 const MAX_HEADS_PER_WORKGROUP: usize = 4;
 
@@ -29,6 +29,16 @@ pub struct AttentionDecode {
     n_kv_head: usize,
     head_dim: usize,
     selective: bool,
+}
+
+/// An entry of a table of lists.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
+pub struct ListedBlock {
+    /// where the block is
+    pub slot: u32,
+    /// a bit for each token that is read
+    pub tokens: u32,
 }
 
 /// Which of the kernels that do the same.
@@ -106,6 +116,16 @@ pub(super) fn variants(n_kv_head: usize, head_dim: usize, element: KvElement) ->
     let mut keys: Vec<KernelKey> = sizes.map(|(group, v)| split_key(n_kv_head, group, head_dim, element, v)).collect();
     keys.push(KernelKey::new("attention/decode_merge", &[]));
     keys
+}
+
+impl ListedBlock {
+    /// Ends a shorter list. Any slot can be looked at.
+    pub const NOTHING: ListedBlock = ListedBlock { slot: 0, tokens: 0 };
+
+    /// All tokens of the block.
+    pub const fn whole(slot: u32) -> ListedBlock {
+        ListedBlock { slot, tokens: (1 << KV_BLOCK_TOKENS) - 1 }
+    }
 }
 
 impl DecodeVariant {

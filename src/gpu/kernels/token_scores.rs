@@ -3,7 +3,7 @@
 //! ```text
 //! q [H, D], blocks that each KV head lists ─► scores [H, n_keys], in the order of the lists
 //! ```
-//! A head that lists fewer blocks ends in [`super::attention_decode::NO_BLOCK`]; keys that are not there score [`MASKED`].
+//! Lists are of [`super::attention_decode::ListedBlock`]s, which are scored as a whole; keys of a block of no token score [`MASKED`].
 //!
 //! Source: LeoAM, section 4.2.
 
@@ -60,7 +60,7 @@ impl TokenScores {
         (self.n_head * n_keys * 4) as u64
     }
 
-    /// Binds q f32 `[H, D]` (scaled and rotated), the blocks, the table u32 `[G, n_blocks]` and scores f32 `[H, n_keys]`.
+    /// Binds q f32 `[H, D]` (scaled and rotated), the blocks, the lists `[G, n_blocks]` and scores f32 `[H, n_keys]`.
     ///
     /// # Errors
     /// Buffers the device refuses to bind.
@@ -73,7 +73,7 @@ impl TokenScores {
         self.record_rows(recorder, binding, n_keys, n_blocks, 1);
     }
 
-    /// The same for the first `n_rows` rows of q, each with lists of its own: table `[R, G, n_blocks]`, scores `[R, H, n_keys]`.
+    /// The same for the first `n_rows` rows of q, each with lists of its own: lists `[R, G, n_blocks]`, scores `[R, H, n_keys]`.
     pub fn record_rows(&self, recorder: &mut Recorder, binding: &Binding, n_keys: usize, n_blocks: usize, n_rows: usize) {
         let group = self.n_head / self.n_kv_head;
         let params = Params { n_keys: n_keys as u32, n_blocks: n_blocks as u32, group: group as u32 };

@@ -12,24 +12,24 @@
 
 use std::ops::Range;
 
-use super::{Batch, FilledSlot, KvCache, Packing, Slot, StreamCost};
-use crate::gpu::kernels::attention_decode::NO_BLOCK;
+use super::{Batch, FilledSlot, KvCache, KvSpec, Packing, Slot, StreamCost};
+use crate::gpu::kernels::attention_decode::ListedBlock;
 use crate::gpu::{Gpu, Recorder, Slice};
 use crate::kv::abstracts::{abstract_bytes, unknown};
 use crate::kv::batches::StreamPlan;
 use crate::kv::error::KvError;
 use crate::kv::layout::BLOCKS_PER_PAGE;
-use crate::kv::policy::Tier;
 use crate::kv::policy::frequency::LayerPage;
+use crate::kv::policy::{ChosenBlock, Tier};
 use crate::kv::residency::Missing;
 use crate::kv::store::PageId;
 use crate::telemetry::Cause;
 
-/// A block table u32 `[G, n_blocks]` of lists as long as their heads want; the shorter ones end in [`NO_BLOCK`].
+/// A table `[G, n_blocks]` of lists as long as their heads want; the shorter ones end in [`ListedBlock::NOTHING`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ChosenTable {
     /// `[G, n_blocks]`
-    pub slots: Vec<u32>,
+    pub entries: Vec<ListedBlock>,
     /// length of the longest list
     pub n_blocks: usize,
 }
@@ -50,10 +50,25 @@ pub struct ChosenStream {
 }
 
 impl ChosenTable {
-    fn new(lists: &[Vec<u32>]) -> ChosenTable {
+    /// Bytes of one over `n_pages` of which each of `n_lists` may read everything.
+    pub fn bytes(n_lists: usize, n_pages: usize) -> u64 {
+        (n_lists * n_pages * BLOCKS_PER_PAGE * size_of::<ListedBlock>()) as u64
+    }
+
+    /// Lists of what is chosen of pages: `place` says where in the pages that are behind the table one is.
+    fn new(spec: &KvSpec, chosen: &[Vec<ChosenBlock>], place: impl Fn(u32) -> Option<usize>) -> ChosenTable {
+        let listed = |head: usize, chosen: &ChosenBlock| {
+            let slot = spec.slot_of(place(chosen.page())?, chosen.block as usize % BLOCKS_PER_PAGE, head % spec.n_kv_head);
+            Some(ListedBlock { slot, tokens: chosen.tokens.into() })
+        };
+        let list = |(head, chosen): (usize, &Vec<ChosenBlock>)| chosen.iter().filter_map(|c| listed(head, c)).collect();
+        ChosenTable::padded(chosen.iter().enumerate().map(list).collect())
+    }
+
+    fn padded(mut lists: Vec<Vec<ListedBlock>>) -> ChosenTable {
         let n_blocks = lists.iter().map(Vec::len).max().unwrap_or(0);
-        let padded = |list: &Vec<u32>| list.iter().copied().chain(std::iter::repeat_n(NO_BLOCK, n_blocks - list.len())).collect();
-        ChosenTable { slots: lists.iter().flat_map(|list| -> Vec<u32> { padded(list) }).collect(), n_blocks }
+        lists.iter_mut().for_each(|list| list.resize(n_blocks, ListedBlock::NOTHING));
+        ChosenTable { entries: lists.concat(), n_blocks }
     }
 }
 
@@ -94,30 +109,20 @@ impl KvCache {
         (0..n_pages as u32).map(tier).collect()
     }
 
-    /// Table of what is resident of `blocks` (of each KV head of one query after the other, ascending) in a segment of the pool.
-    pub fn chosen_in_segment(&self, layer: usize, segment_idx: usize, blocks: &[Vec<u32>]) -> ChosenTable {
+    /// Table of what is resident of `chosen` (of each KV head of one query after the other, ascending) in a segment of the pool.
+    pub fn chosen_in_segment(&self, layer: usize, segment_idx: usize, chosen: &[Vec<ChosenBlock>]) -> ChosenTable {
         let shape = self.shapes[segment_idx];
-        let slot = |block: u32, head: usize| {
-            let frame = self.residency.frame(layer, block / BLOCKS_PER_PAGE as u32)? as usize;
-            let page = frame.checked_sub(shape.first_frame).filter(|page| *page < shape.n_frames)?;
-            Some(self.spec.slot_of(page, block as usize % BLOCKS_PER_PAGE, head % self.spec.n_kv_head))
-        };
-        let lists: Vec<Vec<u32>> =
-            blocks.iter().enumerate().map(|(head, blocks)| blocks.iter().filter_map(|b| slot(*b, head)).collect()).collect();
-        ChosenTable::new(&lists)
+        ChosenTable::new(&self.spec, chosen, |group| {
+            let frame = self.residency.frame(layer, group)? as usize;
+            frame.checked_sub(shape.first_frame).filter(|page| *page < shape.n_frames)
+        })
     }
 
-    /// Table of what batches of the stream have of `blocks`, once they lie in the slots' area one after the other.
-    pub fn chosen_in_batches(&self, batches: Range<usize>, blocks: &[Vec<u32>]) -> ChosenTable {
+    /// Table of what batches of the stream have of `chosen`, once they lie in the slots' area one after the other.
+    pub fn chosen_in_batches(&self, batches: Range<usize>, chosen: &[Vec<ChosenBlock>]) -> ChosenTable {
         let batches = self.stream.get(batches).unwrap_or_default();
         let groups: Vec<u32> = batches.iter().flat_map(|b| b.groups.iter().copied()).collect();
-        let slot = |block: u32, head: usize| {
-            let page = groups.binary_search(&(block / BLOCKS_PER_PAGE as u32)).ok()?;
-            Some(self.spec.slot_of(page, block as usize % BLOCKS_PER_PAGE, head % self.spec.n_kv_head))
-        };
-        let lists: Vec<Vec<u32>> =
-            blocks.iter().enumerate().map(|(head, blocks)| blocks.iter().filter_map(|b| slot(*b, head)).collect()).collect();
-        ChosenTable::new(&lists)
+        ChosenTable::new(&self.spec, chosen, |group| groups.binary_search(&group).ok())
     }
 
     /// A page lies in a frame.
@@ -254,9 +259,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn table_of_lists_of_different_length_ends_in_no_block() {
-        let table = ChosenTable::new(&[vec![3, 9], vec![], vec![7]]);
-        assert_eq!((table.n_blocks, table.slots), (2, vec![3, 9, NO_BLOCK, NO_BLOCK, 7, NO_BLOCK]));
-        assert_eq!(ChosenTable::new(&[vec![], vec![]]), ChosenTable::default());
+    fn table_of_lists_of_different_length_ends_in_blocks_of_no_token() {
+        let (a, b, c, nothing) =
+            (ListedBlock { slot: 3, tokens: 5 }, ListedBlock::whole(9), ListedBlock::whole(7), ListedBlock::NOTHING);
+        let table = ChosenTable::padded(vec![vec![a, b], vec![], vec![c]]);
+        assert_eq!((table.n_blocks, table.entries), (2, vec![a, b, nothing, nothing, c, nothing]));
+        assert_eq!(ChosenTable::padded(vec![vec![], vec![]]), ChosenTable::default());
     }
 }

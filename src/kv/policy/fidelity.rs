@@ -5,6 +5,7 @@
 //! ```
 //! Units: shares of the attention mass of one KV head, 0 to 1.
 
+use super::ChosenBlock;
 use crate::base::limits::KV_BLOCK_TOKENS;
 
 /// One layer, step and KV head.
@@ -14,26 +15,25 @@ pub struct Fidelity {
     pub kept: f64,
     /// the most that as many tokens could have held
     pub best: f64,
-    /// the most that as many whole blocks could have held
-    pub best_blocks: f64,
     /// share of those best tokens that were chosen
     pub recall: f64,
 }
 
-/// What `blocks` (ascending, of 16 tokens) keep of a KV head's attention, whose tokens have this [`mean_mass`].
-pub fn fidelity(mass: &[f64], blocks: &[u32]) -> Fidelity {
-    let chosen = |token: usize| blocks.binary_search(&((token / KV_BLOCK_TOKENS) as u32)).is_ok();
-    let n_chosen = (0..mass.len()).filter(|t| chosen(*t)).count();
-    let kept = (0..mass.len()).filter(|t| chosen(*t)).map(|t| mass[t]).sum();
+/// What `blocks` keep of a KV head's attention, whose tokens have this [`mean_mass`].
+pub fn fidelity(mass: &[f64], blocks: &[ChosenBlock]) -> Fidelity {
+    let mut is_chosen = vec![false; mass.len()];
+    for ChosenBlock { block, tokens } in blocks {
+        let of_block = is_chosen.iter_mut().skip(*block as usize * KV_BLOCK_TOKENS).take(KV_BLOCK_TOKENS);
+        of_block.enumerate().for_each(|(bit, chosen)| *chosen |= tokens >> bit & 1 == 1);
+    }
+    let n_chosen = is_chosen.iter().filter(|chosen| **chosen).count();
+    let kept = mass.iter().zip(&is_chosen).filter(|(_, chosen)| **chosen).map(|(mass, _)| mass).sum();
     let mut order: Vec<usize> = (0..mass.len()).collect();
     order.sort_by(|a, b| mass[*b].total_cmp(&mass[*a]));
     order.truncate(n_chosen);
     let best = order.iter().map(|t| mass[*t]).sum();
-    let n_both = order.iter().filter(|t| chosen(**t)).count();
-    let mut of_blocks: Vec<f64> = mass.chunks(KV_BLOCK_TOKENS).map(|block| block.iter().sum()).collect();
-    of_blocks.sort_by(|a, b| b.total_cmp(a));
-    let best_blocks = of_blocks.iter().take(blocks.len()).sum();
-    Fidelity { kept, best, best_blocks, recall: if n_chosen == 0 { 1.0 } else { n_both as f64 / n_chosen as f64 } }
+    let n_both = order.iter().filter(|t| is_chosen[**t]).count();
+    Fidelity { kept, best, recall: if n_chosen == 0 { 1.0 } else { n_both as f64 / n_chosen as f64 } }
 }
 
 /// Attention mass of every token for a KV head: the mean over the query heads of its group of the softmax of their `scores`, all
@@ -56,7 +56,7 @@ pub fn mean_mass(scores: &[&[f32]]) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    fn of(scores: &[&[f32]], blocks: &[u32]) -> Fidelity {
+    fn of(scores: &[&[f32]], blocks: &[ChosenBlock]) -> Fidelity {
         fidelity(&mean_mass(scores), blocks)
     }
 
@@ -65,12 +65,15 @@ mod tests {
         // Tokens 0 and 40 hold nearly everything, a third to two thirds.
         let mut scores = vec![-30.0f32; 64];
         (scores[0], scores[40]) = (0.0, 2.0f32.ln());
-        let got = of(&[&scores], &[0]);
+        let got = of(&[&scores], &[ChosenBlock::whole(0)]);
         assert!((got.kept - 1.0 / 3.0).abs() < 1e-6 && (got.best - 1.0).abs() < 1e-6, "{got:?}");
-        assert!((got.best_blocks - 2.0 / 3.0).abs() < 1e-6, "{got:?}");
-        let all = of(&[&scores], &[0, 1, 2, 3]);
+        let one = of(&[&scores], &[ChosenBlock { block: 2, tokens: 1 << 8 }]);
+        assert!((one.kept - 2.0 / 3.0).abs() < 1e-6 && one.recall == 1.0, "{one:?}");
+        let other = of(&[&scores], &[ChosenBlock { block: 2, tokens: 1 << 7 }]);
+        assert!(other.kept < 1e-6 && other.recall == 0.0, "{other:?}");
+        let all = of(&[&scores], &ChosenBlock::of_pages(&[0]));
         assert!((all.kept - 1.0).abs() < 1e-9 && all.recall == 1.0, "{all:?}");
-        assert_eq!(of(&[&scores], &[]), Fidelity { kept: 0.0, best: 0.0, best_blocks: 0.0, recall: 1.0 });
+        assert_eq!(of(&[&scores], &[]), Fidelity { kept: 0.0, best: 0.0, recall: 1.0 });
     }
 
     #[test]
@@ -78,7 +81,7 @@ mod tests {
         let mut one = vec![-30.0f32; 32];
         let mut other = one.clone();
         (one[3], other[20], other[21]) = (5.0, 5.0, f32::NAN);
-        let got = of(&[&one, &other], &[0]);
+        let got = of(&[&one, &other], &[ChosenBlock::whole(0)]);
         assert!((got.kept - 0.5).abs() < 1e-6, "{got:?}");
         assert_eq!(of(&[], &[]).best, 0.0);
     }

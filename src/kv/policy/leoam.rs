@@ -1,8 +1,8 @@
 //! LeoAM: bounds of pages, a tree where scores of tokens are known, and as much as the rate or the mass asks for.
 //!
 //! ```text
-//! page bounds ─► candidates: the best pages in VRAM ─► the device scores their tokens
-//! pages with scores: chunks of 8 or 64 tokens ─┐
+//! page bounds ─► candidates: pages in VRAM that may hold something ─► the device scores their tokens
+//! pages with scores: chunks of 8 to 64 tokens ─┐
 //! other pages: one chunk each, bound corrected ┴─► Tree ─► the best tokens per KV head ─► Selection
 //!                                                    └─► density of this layer ─► chunks of its next step
 //! ```
@@ -11,12 +11,10 @@
 //!
 //! Shapes: G KV heads, P pages; densities `[L]`. Units: tokens; scores as [`LayerView`] has them.
 //!
-//! Limits: a chunk of 8 is read with its block of 16, so that more than the rate may be read where chunks are that fine.
-//!
 //! Source: LeoAM, sections 4.2 (tree, equations 2 and 3), 4.3 (disk chunks stay whole) and 6.1 (10 %, first two layers 50 %;
-//! chunks of 64, of 8 in those layers and the first steps). Where we differ: bounds of pages without scores are moved down by
-//! how much too high they usually are, of this KV head, where scores are known. A maximum over 64 keys and all
-//! dimensions is so much above its best token that the disk would always win against VRAM otherwise.
+//! chunks of 64, of 8 in those layers and the first steps). Where we differ: a page without scores counts by what a token of it
+//! holds on average, as far as its bound tells by what those of pages with scores do. What cannot be split would always win
+//! by its best token, which a maximum over 64 keys and all dimensions puts far too high, and 63 others would come with it.
 
 use std::ops::Range;
 
@@ -30,10 +28,14 @@ use crate::kv::tree::{Bounds, Evaluate, TokenRange, Tree};
 const FINE_CHUNK_TOKENS: usize = 8;
 /// Initial chunk elsewhere.
 const CHUNK_TOKENS: usize = KV_PAGE_TOKENS;
+/// Share of the attention mass that need not be looked for: a page is scored where its best token may hold as much, divided by
+/// the number of tokens.
+const NEGLIGIBLE_MASS: f32 = 1e-3;
+/// Logarithm of the tokens of a page, natural.
+const PER_TOKEN: f32 = 6.0 * std::f32::consts::LN_2;
+const _: () = assert!(KV_PAGE_TOKENS == 64);
 /// Share of the expected steps that counts as the first ones; the paper has 5 to 10 %.
 const EARLY_STEPS_PERCENT: usize = 10;
-/// Pages whose tokens are scored, by the pages that the wanted tokens would fill.
-const CANDIDATE_FACTOR: usize = 4;
 
 /// The policy, and what it learned of each layer.
 #[derive(Debug, Clone)]
@@ -41,16 +43,25 @@ pub struct LeoAm {
     spec: SelectiveSpec,
     /// by layer: share of blocks that held something important in its last step
     densities: Vec<Option<f64>>,
+    /// by layer, then KV head: how much higher bounds were than the best tokens in its last step, at least
+    least_excesses: Vec<Vec<f32>>,
+}
+
+/// What matters to a KV head.
+#[derive(Debug, Clone)]
+struct Chosen {
+    ranges: Vec<TokenRange>,
+    n_evaluations: usize,
+    /// see [`LeoAm::least_excesses`]
+    least_excess: f32,
 }
 
 /// What is known of the tokens of one KV head.
 struct HeadOracle<'a> {
     view: &'a LayerView<'a>,
     kv_head: usize,
-    /// no chunk is split to fewer tokens
-    smallest: usize,
-    /// how much higher bounds are than the best tokens
-    excess: f32,
+    /// how much higher bounds of pages are than the logarithms of their mass
+    mass_excess: f32,
 }
 
 /// The number m of initial chunks, of 8 to 64 tokens, that equation 2 gives the fewest evaluations:
@@ -72,26 +83,33 @@ fn expected_evaluations(n_tokens: usize, m: usize, density: f64) -> f64 {
     (0..n_level).map(|level| m as f64 * (2.0 * density).powi(level as i32)).sum()
 }
 
+impl Chosen {
+    fn without_a_look(ranges: Vec<TokenRange>) -> Chosen {
+        Chosen { ranges, n_evaluations: 0, least_excess: 0.0 }
+    }
+}
+
 impl LeoAm {
     /// Nothing is known of any layer yet.
     pub fn new(spec: SelectiveSpec) -> LeoAm {
-        LeoAm { spec, densities: Vec::new() }
+        LeoAm { spec, densities: Vec::new(), least_excesses: Vec::new() }
     }
 
-    /// Pages in VRAM that are likely to hold what any KV head wants, ascending.
+    /// Pages in VRAM that may hold any attention worth the name, of any KV head, ascending.
     pub fn candidates(&self, view: &LayerView) -> Vec<u32> {
         if !self.spec.tree {
             return (0..view.n_pages()).filter(|page| view.tiers[*page] == Tier::Vram).map(|page| page as u32).collect();
         }
         let free = self.spec.free_pages(view.n_pages());
+        let least_score = (NEGLIGIBLE_MASS / view.n_tokens().max(1) as f32).ln();
         let mut is_candidate = vec![false; view.n_pages()];
         for kv_head in 0..view.n_kv_head {
-            let n_pages = self.n_candidates(view, kv_head);
-            let mut pages: Vec<(f32, usize)> = free.clone().map(|p| (view.page_bounds(kv_head, p).upper(), p)).collect();
-            if n_pages < pages.len() {
-                pages.select_nth_unstable_by(n_pages, |a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+            if !self.has_choice(view, kv_head) {
+                continue;
             }
-            pages.iter().take(n_pages).for_each(|(_, page)| is_candidate[*page] = true);
+            let least_excess = self.least_excesses.get(view.layer).and_then(|heads| heads.get(kv_head)).copied().unwrap_or(0.0);
+            let may_matter = |page| view.page_bounds(kv_head, page).upper() - least_excess >= least_score;
+            free.clone().filter(|page| may_matter(*page)).for_each(|page| is_candidate[page] = true);
         }
         if matches!(self.spec.amount, Amount::Mass { .. }) {
             // The mass of what is always read decides how much more is.
@@ -102,8 +120,8 @@ impl LeoAm {
         (0..view.n_pages()).filter(in_vram).map(|page| page as u32).collect()
     }
 
-    /// Pages of a KV head worth scoring: none where all or none are read anyway.
-    fn n_candidates(&self, view: &LayerView, kv_head: usize) -> usize {
+    /// Neither all nor none of the pages are read anyway.
+    fn has_choice(&self, view: &LayerView, kv_head: usize) -> bool {
         let free = self.spec.free_pages(view.n_pages());
         let n_free = free.len() * KV_PAGE_TOKENS;
         let mut n_wanted = self.spec.n_wanted(view.layer, n_free);
@@ -111,40 +129,43 @@ impl LeoAm {
             let share = |page| Share::of_bound(view.page_bounds(kv_head, page).upper(), KV_PAGE_TOKENS);
             n_wanted = n_wanted.max(tokens_of_mass(free.map(share).collect(), &[], mass));
         }
-        if n_wanted >= n_free { 0 } else { (n_wanted * CANDIDATE_FACTOR).div_ceil(KV_PAGE_TOKENS) }
+        (1..n_free).contains(&n_wanted)
     }
 
     /// Pages that attention will probably read, by what is known so far.
     pub fn expect(&self, view: &LayerView) -> Vec<u32> {
-        let (ranges, _) = self.select_heads(view);
+        let ranges: Vec<_> = (0..view.n_kv_head).map(|kv_head| self.select_head(view, kv_head).ranges).collect();
         Selection::new(&self.spec, view, &ranges, 0).pages
     }
 
-    fn select_heads(&self, view: &LayerView) -> (Vec<Vec<TokenRange>>, Vec<usize>) {
-        (0..view.n_kv_head).map(|kv_head| self.select_head(view, kv_head)).unzip()
-    }
-
-    /// What attention reads. Learns the layer's density for its next step.
+    /// What attention reads. Learns the layer's density and how loose its bounds are for its next step.
     pub fn select(&mut self, view: &LayerView) -> Selection {
-        let (ranges, n_evaluations) = self.select_heads(view);
+        let heads: Vec<Chosen> = (0..view.n_kv_head).map(|kv_head| self.select_head(view, kv_head)).collect();
+        let n_evaluations = heads.iter().map(|head| head.n_evaluations).sum();
+        if self.least_excesses.len() <= view.layer {
+            self.least_excesses.resize(view.layer + 1, Vec::new());
+        }
+        self.least_excesses[view.layer] = heads.iter().map(|head| head.least_excess).collect();
+        let ranges: Vec<_> = heads.into_iter().map(|head| head.ranges).collect();
         self.note_density(view, &ranges);
-        Selection::new(&self.spec, view, &ranges, n_evaluations.into_iter().sum())
+        Selection::new(&self.spec, view, &ranges, n_evaluations)
     }
 
-    /// What matters to a KV head, and how many evaluations that took.
-    fn select_head(&self, view: &LayerView, kv_head: usize) -> (Vec<TokenRange>, usize) {
+    /// What matters to a KV head.
+    fn select_head(&self, view: &LayerView, kv_head: usize) -> Chosen {
         let free = self.spec.free_tokens(view.n_pages());
         let pages = self.spec.free_pages(view.n_pages());
         let n_least = self.spec.n_wanted(view.layer, free.len());
         if n_least == free.len() {
-            return (vec![free], 0);
+            return Chosen::without_a_look(vec![free]);
         }
         if n_least == 0 && !matches!(self.spec.amount, Amount::Mass { .. }) {
-            return (Vec::new(), 0);
+            return Chosen::without_a_look(Vec::new());
         }
-        let smallest = if self.is_fine(view) && self.spec.tree { FINE_CHUNK_TOKENS } else { KV_BLOCK_TOKENS };
-        let excess = usual_excess(view, kv_head, pages.clone(), |scores| Bounds::of_scores(scores).upper());
-        let oracle = HeadOracle { view, kv_head, smallest, excess };
+        let of_best = excesses(view, kv_head, pages.clone(), |scores| Bounds::of_scores(scores).upper());
+        let least_excess = of_best.into_iter().reduce(f32::min).unwrap_or(0.0);
+        let mass_excess = usual(excesses(view, kv_head, pages.clone(), log_mass));
+        let oracle = HeadOracle { view, kv_head, mass_excess };
         let mut n_wanted = n_least;
         let mut n_evaluations = 0;
         if let Amount::Mass { mass, .. } = self.spec.amount {
@@ -154,13 +175,9 @@ impl LeoAm {
         }
         let chunk_tokens = self.chunk_tokens(view);
         let chunks: Vec<TokenRange> = pages.flat_map(|page| oracle.chunks(page, chunk_tokens)).collect();
-        if !self.spec.tree {
-            // Blocks are only what is read of the tokens: each of those was evaluated.
-            n_evaluations +=
-                chunks.iter().filter_map(|chunk| oracle.scores(*chunk)).map(|scores| scores.len() - 1).sum::<usize>();
-        }
         let selected = Tree::new(chunks, oracle).select(n_wanted);
-        (selected.important().collect(), n_evaluations + selected.n_evaluations)
+        let n_evaluations = n_evaluations + selected.n_evaluations;
+        Chosen { ranges: selected.important().collect(), n_evaluations, least_excess }
     }
 
     /// Logarithms of the mass of pages always read, as far as their scores are known.
@@ -178,7 +195,7 @@ impl LeoAm {
     /// Initial chunk where scores of tokens are known: by equation 2 in fine layers and steps, once their density is.
     fn chunk_tokens(&self, view: &LayerView) -> usize {
         if !self.spec.tree {
-            return KV_BLOCK_TOKENS;
+            return 1;
         }
         if !self.is_fine(view) {
             return CHUNK_TOKENS;
@@ -215,13 +232,16 @@ fn count_blocks(ranges: &[TokenRange]) -> usize {
     n_blocks
 }
 
-/// How much higher bounds of pages are than what is `known` of their scores, at least, for three quarters of the pages that
-/// have both: a page that is not here is rather read in vain than missed.
-fn usual_excess(view: &LayerView, kv_head: usize, pages: Range<usize>, known: impl Fn(&[f32]) -> f32) -> f32 {
+/// How much higher bounds of pages are than what is `known` of their scores, for those that have both.
+fn excesses(view: &LayerView, kv_head: usize, pages: Range<usize>, known: impl Fn(&[f32]) -> f32) -> Vec<f32> {
     let excess = |page| Some(view.page_bounds(kv_head, page).upper() - known(view.page_scores(kv_head, page)?));
-    let mut all: Vec<f32> = pages.filter_map(excess).filter(|excess| excess.is_finite()).collect();
-    let quarter = all.len() / 4;
-    if all.is_empty() { 0.0 } else { *all.select_nth_unstable_by(quarter, f32::total_cmp).1 }
+    pages.filter_map(excess).filter(|excess| excess.is_finite()).collect()
+}
+
+/// What three quarters of them exceed: a page that is not here is rather read in vain than missed.
+fn usual(mut excesses: Vec<f32>) -> f32 {
+    let quarter = excesses.len() / 4;
+    if excesses.is_empty() { 0.0 } else { *excesses.select_nth_unstable_by(quarter, f32::total_cmp).1 }
 }
 
 impl<'a> HeadOracle<'a> {
@@ -243,17 +263,16 @@ impl<'a> HeadOracle<'a> {
         (range.start..range.end).step_by(step).map(move |start| TokenRange::new(start, start + step))
     }
 
-    /// What pages may hold of the attention mass: by block where their scores are known.
+    /// What pages may hold of the attention mass: token by token where their scores are known.
     fn shares(&self, pages: Range<usize>) -> Vec<Share> {
-        let mass_excess = usual_excess(self.view, self.kv_head, pages.clone(), log_mass);
         let share = |range: TokenRange| match self.scores(range) {
             Some(scores) => Share::of_scores(scores),
             None => {
-                let upper = self.page_bounds(range).upper();
-                Share { upper: upper - self.excess, log_mass: upper - mass_excess, n_tokens: range.len() }
+                let log_mass = self.page_bounds(range).upper() - self.mass_excess;
+                Share { upper: log_mass - PER_TOKEN, log_mass, n_tokens: range.len() }
             }
         };
-        pages.flat_map(|page| self.chunks(page, KV_BLOCK_TOKENS)).map(share).collect()
+        pages.flat_map(|page| self.chunks(page, 1)).map(share).collect()
     }
 }
 
@@ -263,14 +282,18 @@ impl Evaluate for HeadOracle<'_> {
             Some(scores) => Bounds::of_scores(scores),
             None => {
                 let bounds = self.page_bounds(range);
-                Bounds::outer(bounds.upper() - self.excess, bounds.lower())
+                Bounds::outer(bounds.upper() - self.mass_excess - PER_TOKEN, bounds.lower())
             }
         }
     }
 
     fn split_at(&self, range: TokenRange) -> Option<usize> {
         self.scores(range)?;
-        range.middle(self.smallest)
+        range.middle(FINE_CHUNK_TOKENS)
+    }
+
+    fn tokens(&self, range: TokenRange) -> Option<&[f32]> {
+        if range.len() > FINE_CHUNK_TOKENS { None } else { self.scores(range) }
     }
 }
 

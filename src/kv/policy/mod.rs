@@ -10,7 +10,7 @@
 //!
 //! Owner thread: the engine. Shapes: G KV heads, P complete pages of 64 tokens. Units: tokens, blocks of 16, pages of 64.
 //!
-//! Limits: importance of a token for a KV head is that of its best query head; what attention reads is whole blocks.
+//! Limits: importance of a token for a KV head is that of its best query head.
 //!
 //! Source: LeoAM, sections 4 (ours in [`leoam`]) and 6.1 (the baselines, in [`h2o`] and [`window`]).
 
@@ -24,7 +24,8 @@ mod spec;
 mod view;
 pub mod window;
 
-pub use selection::Selection;
+pub use mass::log_sum_exp;
+pub use selection::{ChosenBlock, Selection, unique};
 pub use spec::{Amount, ParsePolicyError, PolicyKind, SelectiveSpec, SpecError};
 pub use view::{LayerView, Tier, TokenScores};
 
@@ -104,8 +105,9 @@ mod tests {
         let recorded = Recorded::random(7, 2, 12);
         for kind in KINDS {
             let all = policy(kind, 1.0).select(&recorded.view(5));
-            assert_eq!(all.blocks, vec![(0..48).collect::<Vec<u32>>(); 2], "{kind}");
-            assert_eq!(all.pages, (0..12).collect::<Vec<u32>>(), "{kind}");
+            let pages: Vec<u32> = (0..12).collect();
+            assert_eq!(all.blocks, vec![ChosenBlock::of_pages(&pages); 2], "{kind}");
+            assert_eq!(all.pages, pages, "{kind}");
             let least = policy(kind, 0.0).select(&recorded.view(5));
             assert_eq!(least.pages, [0, 11], "{kind}");
             assert_eq!(least.n_tokens(), 2 * 128, "{kind}");
@@ -140,7 +142,8 @@ mod tests {
             let mut recorded = Recorded::random(5, 2, 30);
             recorded.spoil(1, 64 * 13 + 20);
             let selection = policy(kind, 0.1).select(&recorded.view(9));
-            assert!(selection.blocks[1].contains(&(4 * 13 + 1)), "{kind}");
+            let block = selection.blocks[1].iter().find(|chosen| chosen.block == 4 * 13 + 1);
+            assert!(block.is_some_and(|chosen| chosen.tokens >> 4 & 1 == 1), "{kind}");
         }
     }
 
@@ -158,17 +161,15 @@ mod tests {
             let selection = policy.select(&view);
             let n_least = n_pages.min(2) * 64 + spec.n_wanted(layer, n_pages.saturating_sub(2) * 64);
             for blocks in &selection.blocks {
-                prop_assert!(blocks.windows(2).all(|pair| pair[0] < pair[1]));
-                prop_assert!(blocks.iter().all(|b| (*b as usize) < n_pages * 4));
-                prop_assert!(blocks.len() * 16 >= n_least, "{} blocks for {} tokens", blocks.len(), n_least);
-                let is_in = |block: usize| blocks.contains(&(block as u32));
+                prop_assert!(blocks.windows(2).all(|pair| pair[0].block < pair[1].block));
+                prop_assert!(blocks.iter().all(|b| (b.block as usize) < n_pages * 4 && b.tokens != 0));
+                let n_tokens: u32 = blocks.iter().map(|b| b.tokens.count_ones()).sum();
+                prop_assert!(n_tokens as usize >= n_least, "{n_tokens} tokens for {n_least}");
+                let is_in = |block: usize| blocks.contains(&ChosenBlock::whole(block as u32));
                 prop_assert!((0..n_pages.min(1) * 4).all(is_in));
                 prop_assert!((n_pages.saturating_sub(1) * 4..n_pages * 4).all(is_in));
             }
-            let mut pages: Vec<u32> = selection.blocks.iter().flatten().map(|b| b / 4).collect();
-            pages.sort_unstable();
-            pages.dedup();
-            prop_assert_eq!(&selection.pages, &pages);
+            prop_assert_eq!(&selection.pages, &unique(selection.blocks.iter().flatten().map(ChosenBlock::page).collect()));
             let candidates = policy.candidates(&view);
             prop_assert!(candidates.windows(2).all(|pair| pair[0] < pair[1]));
         }

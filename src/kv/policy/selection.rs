@@ -1,9 +1,9 @@
-//! What a policy gives: the blocks that attention reads, and the pages they are in.
+//! What a policy gives: the tokens that attention reads, block by block, and the pages they are in.
 //!
 //! ```text
-//! token ranges per KV head + what is always read ─► whole blocks of 16 per KV head ─► union: pages of 64
+//! token ranges per KV head + what is always read ─► tokens of blocks of 16 per KV head ─► union: pages of 64
 //! ```
-//! 1. Blocks and pages are ascending and unique. 2. A block is in as soon as one of its tokens is.
+//! 1. Blocks and pages are ascending and unique. 2. A block is in as soon as one of its tokens is, with a bit for each.
 //!
 //! Units: blocks of 16 tokens and pages of 64, counted from the beginning of the context.
 
@@ -11,15 +11,42 @@ use super::{LayerView, SelectiveSpec};
 use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
 use crate::kv::tree::TokenRange;
 
+/// Tokens of one block that a KV head reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChosenBlock {
+    /// counted from the beginning of the context
+    pub block: u32,
+    /// a bit for each token of it, at least one
+    pub tokens: u16,
+}
+
 /// What attention reads.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selection {
     /// blocks of every KV head
-    pub blocks: Vec<Vec<u32>>,
+    pub blocks: Vec<Vec<ChosenBlock>>,
     /// pages of all KV heads
     pub pages: Vec<u32>,
     /// ranges of tokens that were scored to know, of all KV heads
     pub n_evaluations: usize,
+}
+
+impl ChosenBlock {
+    /// All tokens of it.
+    pub fn whole(block: u32) -> ChosenBlock {
+        ChosenBlock { block, tokens: u16::MAX }
+    }
+
+    /// The page that it is in.
+    pub fn page(&self) -> u32 {
+        self.block / (KV_PAGE_TOKENS / KV_BLOCK_TOKENS) as u32
+    }
+
+    /// Whole blocks of these pages.
+    pub fn of_pages(pages: &[u32]) -> Vec<ChosenBlock> {
+        let n_blocks = (KV_PAGE_TOKENS / KV_BLOCK_TOKENS) as u32;
+        pages.iter().flat_map(|page| page * n_blocks..(page + 1) * n_blocks).map(ChosenBlock::whole).collect()
+    }
 }
 
 impl Selection {
@@ -27,22 +54,41 @@ impl Selection {
     pub fn new(spec: &SelectiveSpec, view: &LayerView, ranges: &[Vec<TokenRange>], n_evaluations: usize) -> Selection {
         let free = spec.free_tokens(view.n_pages());
         let always = [TokenRange::new(0, free.start), TokenRange::new(free.end, view.n_tokens())];
-        let blocks: Vec<Vec<u32>> = ranges.iter().map(|ranges| blocks_of(ranges.iter().chain(&always))).collect();
-        let pages = unique(blocks.iter().flatten().map(|block| block / (KV_PAGE_TOKENS / KV_BLOCK_TOKENS) as u32).collect());
+        let blocks: Vec<Vec<ChosenBlock>> = ranges.iter().map(|ranges| blocks_of(ranges.iter().chain(&always))).collect();
+        let pages = unique(blocks.iter().flatten().map(ChosenBlock::page).collect());
         Selection { blocks, pages, n_evaluations }
     }
 
     /// Tokens that attention reads, of all KV heads.
     pub fn n_tokens(&self) -> usize {
-        self.blocks.iter().map(Vec::len).sum::<usize>() * KV_BLOCK_TOKENS
+        self.blocks.iter().flatten().map(|block| block.tokens.count_ones() as usize).sum()
     }
 }
 
-fn blocks_of<'a>(ranges: impl Iterator<Item = &'a TokenRange>) -> Vec<u32> {
-    unique(ranges.flat_map(|r| (r.start / KV_BLOCK_TOKENS) as u32..r.end.div_ceil(KV_BLOCK_TOKENS) as u32).collect())
+fn blocks_of<'a>(ranges: impl Iterator<Item = &'a TokenRange>) -> Vec<ChosenBlock> {
+    let mut blocks: Vec<ChosenBlock> = ranges.flat_map(blocks_of_range).collect();
+    blocks.sort_unstable_by_key(|chosen| chosen.block);
+    blocks.dedup_by(|next, chosen| {
+        let is_one = next.block == chosen.block;
+        if is_one {
+            chosen.tokens |= next.tokens;
+        }
+        is_one
+    });
+    blocks
 }
 
-fn unique(mut items: Vec<u32>) -> Vec<u32> {
+fn blocks_of_range(range: &TokenRange) -> impl Iterator<Item = ChosenBlock> + use<> {
+    let TokenRange { start, end } = *range;
+    (start / KV_BLOCK_TOKENS..end.div_ceil(KV_BLOCK_TOKENS)).map(move |block| {
+        let first = block * KV_BLOCK_TOKENS;
+        let below = |token: usize| (1u32 << (token.max(first) - first).min(KV_BLOCK_TOKENS)) - 1;
+        ChosenBlock { block: block as u32, tokens: (below(end) & !below(start)) as u16 }
+    })
+}
+
+/// Ascending, each once.
+pub fn unique(mut items: Vec<u32>) -> Vec<u32> {
     items.sort_unstable();
     items.dedup();
     items
@@ -54,13 +100,15 @@ mod tests {
     use crate::kv::policy::testing::Recorded;
 
     #[test]
-    fn selection_holds_whole_blocks_and_what_is_always_read() {
+    fn selection_holds_the_tokens_of_blocks_and_what_is_always_read() {
         let recorded = Recorded::random(0, 2, 5);
-        let ranges = [vec![TokenRange::new(150, 152), TokenRange::new(100, 130)], vec![]];
+        let ranges = [vec![TokenRange::new(150, 152), TokenRange::new(100, 130), TokenRange::new(159, 160)], vec![]];
         let selection = Selection::new(&SelectiveSpec::default(), &recorded.view(0), &ranges, 7);
-        assert_eq!(selection.blocks[0], [0, 1, 2, 3, 6, 7, 8, 9, 16, 17, 18, 19]);
-        assert_eq!(selection.blocks[1], [0, 1, 2, 3, 16, 17, 18, 19]);
+        let part = |block, tokens| ChosenBlock { block, tokens };
+        let chosen = [part(6, 0xfff0), part(7, 0xffff), part(8, 0b11), part(9, 0x80c0)];
+        assert_eq!(selection.blocks[0], [ChosenBlock::of_pages(&[0]), chosen.to_vec(), ChosenBlock::of_pages(&[4])].concat());
+        assert_eq!(selection.blocks[1], ChosenBlock::of_pages(&[0, 4]));
         assert_eq!((selection.pages.as_slice(), selection.n_evaluations), ([0, 1, 2, 4].as_slice(), 7));
-        assert_eq!(selection.n_tokens(), 20 * 16);
+        assert_eq!(selection.n_tokens(), 2 * 128 + 33);
     }
 }

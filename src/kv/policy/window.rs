@@ -21,6 +21,7 @@ pub fn select(spec: &SelectiveSpec, view: &LayerView) -> Selection {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kv::policy::ChosenBlock;
     use crate::kv::policy::testing::Recorded;
 
     #[test]
@@ -28,7 +29,7 @@ mod tests {
         let recorded = Recorded::random(0, 1, 52);
         let selection = select(&SelectiveSpec::default(), &recorded.view(3));
         // 50 free pages of 64 tokens: 320 tokens, 20 blocks right before the recent page.
-        let expected: Vec<u32> = (0..4).chain(51 * 4 - 20..52 * 4).collect();
+        let expected: Vec<ChosenBlock> = (0..4).chain(51 * 4 - 20..52 * 4).map(ChosenBlock::whole).collect();
         assert_eq!((selection.blocks[0].as_slice(), selection.n_evaluations), (expected.as_slice(), 0));
     }
 }
