@@ -201,15 +201,20 @@ fn range_ui(ui: &mut Ui, state: &ViewState) -> Option<Action> {
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 2.0 * GRID;
         ui.label("Pages");
-        ui.add(egui::DragValue::new(&mut first).range(1..=last)).accessible_name("First page to read");
+        let mut is_chosen =
+            ui.add(egui::DragValue::new(&mut first).range(1..=last)).accessible_name("First page to read").changed();
         ui.label("to");
-        ui.add(egui::DragValue::new(&mut last).range(first..=n_pages)).accessible_name("Last page to read");
+        is_chosen |=
+            ui.add(egui::DragValue::new(&mut last).range(first..=n_pages)).accessible_name("Last page to read").changed();
         widgets::caption(ui, format!("of {}", format::count(n_pages)));
         if widgets::button(ui, Weight::Plain, None, "Read only these pages").clicked() {
             taken = Some(Action::TakePages(doc.id, first.saturating_sub(1)..last));
         }
+        // What nobody chose follows the count of tokens.
+        if is_chosen {
+            ui.data_mut(|d| d.insert_temp(id, (first, last)));
+        }
     });
-    ui.data_mut(|d| d.insert_temp(id, (first, last)));
     let fitting = match n_fit {
         1 => format!("The first page of {} fits.", doc.name),
         n => format!("The first {} pages of {} fit.", format::count(n), doc.name),
