@@ -158,7 +158,8 @@ fn panels_show_a_real_run_over_three_tiers() {
     let marked = pages.first_byte[40] as usize..pages.first_byte[41] as usize;
     let document = real.harness.state().state.documents[0].id;
     real.harness.state_mut().dashboard.kv_map.selected = Some((2, 40));
-    real.harness.state_mut().dashboard.read(Reader { document, marked });
+    let page = real.harness.state().state.documents[0].page_of(marked.start);
+    real.harness.state_mut().dashboard.read(Spot { doc: document, page, bytes: marked });
     for (theme, name) in [(ThemeChoice::Dark, "dark"), (ThemeChoice::Light, "light")] {
         real.harness.state_mut().state.settings.theme = theme;
         real.shots_of_every_panel(name);

@@ -18,7 +18,7 @@ use crate::gpu::{Binding, Gpu, Slice};
 use crate::kv::BLOCKS_PER_PAGE;
 
 /// What is expected of a layer.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct Expected {
     /// which
     pub layer: usize,

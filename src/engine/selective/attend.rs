@@ -79,10 +79,10 @@ impl DeviceModel {
     ) -> Result<(), EngineError> {
         let n_pages = first_pos / KV_PAGE_TOKENS;
         let mut recorded = Vec::new();
-        let mut expected = s.expected.take().filter(|expected| expected.layer == layer).unwrap_or_default();
-        self.take_expected(gpu, pace, layer, &mut expected, &mut recorded)?;
-        let evaluated = self.evaluate(s, gpu, pace, layer, n_pages, &expected, &mut recorded)?;
-        self.take_expected(gpu, pace, layer, &mut expected, &mut recorded)?;
+        let mut expected = s.expected.take().filter(|expected| expected.layer == layer);
+        self.take_expected(gpu, pace, layer, expected.as_mut(), &mut recorded)?;
+        let evaluated = self.evaluate(s, gpu, pace, layer, n_pages, expected.as_ref(), &mut recorded)?;
+        self.take_expected(gpu, pace, layer, expected.as_mut(), &mut recorded)?;
         let began = Instant::now();
         let choice = self.choose(s, gpu, pace, layer, n_pages, evaluated)?;
         s.spent.evaluation += began.elapsed();
@@ -102,7 +102,7 @@ impl DeviceModel {
         let theta = |bytes| if self.synchronous { 0.0 } else { s.hiding.theta(&view, layer, bytes) };
         let stream = self.kv.begin_chosen(layer, &selection.pages, n_pages, s.clock + 1, next, theta);
         s.spent.note_stream(&stream);
-        s.spent.note(selection, n_pages, stream.missing.len(), &expected.came);
+        s.spent.note(selection, n_pages, stream.missing.len(), expected.as_ref().map_or(&[], |expected| &expected.came));
         s.frequency.note(layer, s.clock, &selection.pages);
         if layer == 0 && s.clock.is_multiple_of(PREFER_EVERY) && self.kv.has_lower() {
             let (n_first, n_room) = (s.spec.n_first_layers, self.kv.n_ram_pages());
@@ -118,15 +118,17 @@ impl DeviceModel {
         Ok(())
     }
 
-    /// Pages that were expected of the layer and are there go into frames.
+    /// Pages that were expected of the layer and are there go into frames. What `prefetch` brought for the layer's scores is left
+    /// to these: they need its slots.
     fn take_expected(
         &mut self,
         gpu: &Gpu,
         pace: &mut Pace,
         layer: usize,
-        expected: &mut Expected,
+        expected: Option<&mut Expected>,
         recorded: &mut Vec<FilledSlot>,
     ) -> Result<(), EngineError> {
+        let Some(expected) = expected else { return Ok(()) };
         while let Some(filled) = self.kv.next_expected(gpu, layer)? {
             expected.came.extend(self.kv.record_frames(&mut pace.recorder, &filled));
             recorded.push(filled);
@@ -144,7 +146,7 @@ impl DeviceModel {
         pace: &mut Pace,
         layer: usize,
         n_pages: usize,
-        expected: &Expected,
+        expected: Option<&Expected>,
         recorded: &mut Vec<FilledSlot>,
     ) -> Result<Evaluated, EngineError> {
         if !s.spec.kind.reads_abstracts() {
@@ -161,7 +163,8 @@ impl DeviceModel {
         }
         pace.mark(KernelFamily::Evaluation, layer as u32);
         let mut scoring = Scoring::new(2 * size);
-        self.score_in_frames(s, gpu, &mut pace.recorder, layer, &expected.candidates, &mut scoring);
+        let candidates = expected.map_or(&[][..], |expected| &expected.candidates);
+        self.score_in_frames(s, gpu, &mut pace.recorder, layer, candidates, &mut scoring);
         let submitted = pace.flush(gpu)?.ok_or_else(|| GpuError::Lost("nothing was submitted".into()))?;
         for filled in recorded.drain(..) {
             self.kv.slot_submitted(&filled);
