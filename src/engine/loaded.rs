@@ -448,8 +448,7 @@ impl Loaded {
         }
         let size = model.act.result.size.min(model.act.readback.size());
         self.pace.recorder.copy(&model.act.result.buffer.slice(0, size), &model.act.readback.all());
-        let submitted = self.pace.flush(gpu)?;
-        let Some(submitted) = submitted else { return Err(GpuError::Lost("nothing was submitted".into()).into()) };
+        let submitted = self.pace.submit(gpu)?;
         let greedy = sampler.is_greedy();
         let picked = self.pace.read_after(gpu, &submitted, &model.act.readback, |bytes| match greedy {
             true => Picked::Greedy(sample::parse_argmax(bytes).0),

@@ -143,9 +143,13 @@ impl Pace {
         Ok(Some(submitted))
     }
 
-    /// The newest of the submits that may not be done.
-    pub fn last_submitted(&self) -> Option<Submitted> {
-        self.in_flight.back().cloned()
+    /// Submits what was recorded, and gives what to wait for: the last submit, where that took everything with it.
+    ///
+    /// # Errors
+    /// A lost device, or nothing that was ever submitted.
+    pub fn submit(&mut self, gpu: &Gpu) -> Result<Submitted, GpuError> {
+        let last = self.flush(gpu)?.or_else(|| self.in_flight.back().cloned());
+        last.ok_or_else(|| GpuError::Lost("nothing was submitted".into()))
     }
 
     /// Waits for `submitted`, then hands the bytes of a readback buffer to `read`.

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use strata::base::{Bytes, Tiers};
 use strata::engine::{
-    Amount, AttentionKind, DocumentRef, EngineCommand, EngineEvent, EngineHandle, FolderHook, KvDtype, LoadOptions, Message,
-    ModelSource, PolicyKind, Question, Role, Sampling, SelectiveSpec, StopReason, TurnId, TurnPolicy, TurnSummary,
+    Amount, AttentionKind, EngineCommand, EngineEvent, EngineHandle, FolderHook, KvDtype, LoadOptions, Message, ModelSource,
+    PolicyKind, Question, Role, Sampling, SelectiveSpec, StopReason, TurnId, TurnPolicy, TurnSummary,
 };
 
 use strata::kv::store::{Fault, FaultOp, Faulty, Folder, Rule};
 
-use crate::{engine_hooked, engine_with, finish};
+use crate::{engine_hooked, engine_with, finish, saved_as};
 
 /// Answers of 48 tokens at most.
 const MAX_TOKENS: usize = 48;
@@ -215,14 +215,7 @@ fn questions_at_once_go_on_without_a_disk_that_cannot_be_read() {
     let dir = tempfile::tempdir().unwrap();
     let saved = || {
         let EngineCommand::AskMany { questions, sampling, max_tokens, .. } = command(&text, asked, MAX_TOKENS) else { panic!() };
-        let document = Some(DocumentRef {
-            content_hash: *blake3::hash(text.as_bytes()).as_bytes(),
-            name: "document.txt".into(),
-            bytes: text.len() as u64,
-            pages: 1,
-            text_bytes: text.len(),
-            save: true,
-        });
+        let document = Some(saved_as("document.txt", &text, 1));
         EngineCommand::AskMany { questions, document, sampling, max_tokens }
     };
     let start = |hook| {

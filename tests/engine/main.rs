@@ -21,7 +21,7 @@ mod turns;
 use std::time::Duration;
 
 use strata::engine::{
-    EngineCommand, EngineEvent, EngineHandle, FolderHook, KvDtype, LoadOptions, ModelInfo, ModelSource, TurnSummary,
+    DocumentRef, EngineCommand, EngineEvent, EngineHandle, FolderHook, KvDtype, LoadOptions, ModelInfo, ModelSource, TurnSummary,
 };
 
 /// An engine with this model loaded. None (named) when there is no device.
@@ -52,6 +52,18 @@ fn engine_hooked(
             EngineEvent::ModelFailed { sentence, .. } => panic!("{sentence}"),
             _ => {}
         }
+    }
+}
+
+/// `text` as a document that is saved.
+fn saved_as(name: &str, text: &str, pages: usize) -> DocumentRef {
+    DocumentRef {
+        content_hash: *blake3::hash(text.as_bytes()).as_bytes(),
+        name: name.into(),
+        bytes: text.len() as u64,
+        pages,
+        text_bytes: text.len(),
+        save: true,
     }
 }
 

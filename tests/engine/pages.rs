@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use strata::base::{Bytes, Tiers};
 use strata::engine::{
-    Amount, DocumentRef, EngineCommand, EngineEvent, EngineHandle, LoadOptions, Message, ModelSource, NEVER_READ, PageMap, Role,
-    Sampling, SelectiveSpec, Tier, TurnPolicy,
+    Amount, EngineCommand, EngineEvent, EngineHandle, LoadOptions, Message, ModelSource, NEVER_READ, PageMap, Role, Sampling,
+    SelectiveSpec, Tier, TurnPolicy,
 };
 
-use crate::{engine_with, finish};
+use crate::{engine_with, finish, saved_as};
 
 fn document() -> String {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/quote");
@@ -25,14 +25,7 @@ fn watched(test: &str, policy: Option<SelectiveSpec>) -> Option<(EngineHandle, V
     let (handle, _) = engine_with(test, ModelSource::BuiltIn, options)?;
     handle.watch_pages(true);
     let text = document();
-    let document = Some(DocumentRef {
-        content_hash: *blake3::hash(text.as_bytes()).as_bytes(),
-        name: "document.txt".into(),
-        bytes: text.len() as u64,
-        pages: 1,
-        text_bytes: text.len(),
-        save: true,
-    });
+    let document = Some(saved_as("document.txt", &text, 1));
     let content = format!("{text}\n\nWhat is the current temperature for Reribe?");
     let messages = vec![Message { role: Role::User, content }];
     let (sampling, policy) = (Sampling::default(), TurnPolicy::Sampled);

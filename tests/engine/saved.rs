@@ -10,7 +10,7 @@ use strata::engine::{
 };
 use strata::kv::store::{Fault, FaultOp, Faulty, Folder, Rule};
 
-use crate::{engine_hooked, finish};
+use crate::{engine_hooked, finish, saved_as};
 
 struct Answer {
     text: String,
@@ -24,14 +24,7 @@ fn document() -> String {
 }
 
 fn reference(text: &str) -> DocumentRef {
-    DocumentRef {
-        content_hash: *blake3::hash(text.as_bytes()).as_bytes(),
-        name: "document.txt".into(),
-        bytes: text.len() as u64,
-        pages: 7,
-        text_bytes: text.len(),
-        save: true,
-    }
+    saved_as("document.txt", text, 7)
 }
 
 fn ask(handle: &EngineHandle, text: &str, question: &str) -> Answer {

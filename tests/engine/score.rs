@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use strata::base::{Bytes, Tiers};
-use strata::engine::{DocumentRef, EngineCommand, EngineEvent, EngineHandle, KvDtype, LoadOptions, ModelSource, TurnSummary};
+use strata::engine::{EngineCommand, EngineEvent, EngineHandle, KvDtype, LoadOptions, ModelSource, TurnSummary};
 use strata::model::ModelFile;
 use strata::token::{ChatMessage, ChatTemplate};
 
 use crate::common::nmse;
-use crate::{engine, engine_with, finish};
+use crate::{engine, engine_with, finish, saved_as};
 
 const N_PREFIX: usize = 300;
 /// A page of the built-in model on the disk.
@@ -86,14 +86,7 @@ fn score_over_a_damaged_page_repairs_it_and_tells_every_row_once() {
     let Some((handle, _)) = engine_with(test, ModelSource::BuiltIn, options) else { return };
     let text = "The ferryman counted the boats and went home. ".repeat(90);
     let tokens = tokens_of(&text);
-    let document = DocumentRef {
-        content_hash: *blake3::hash(text.as_bytes()).as_bytes(),
-        name: "ferry.txt".into(),
-        bytes: text.len() as u64,
-        pages: 1,
-        text_bytes: text.len(),
-        save: true,
-    };
+    let document = saved_as("ferry.txt", &text, 1);
     let score = || EngineCommand::Score { turn: 2, tokens: tokens.clone(), n_prefix: tokens.len() - 8 };
     handle.send(EngineCommand::Read { turn: 1, text, document: Some(document) });
     finish(&handle).1.unwrap();

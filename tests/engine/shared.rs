@@ -9,7 +9,7 @@ use strata::engine::{
     DocumentRef, EngineCommand, EngineEvent, EngineHandle, LoadOptions, Message, ModelSource, Role, Sampling, TurnSummary,
 };
 
-use crate::{engine_with, finish};
+use crate::{engine_with, finish, saved_as};
 
 /// Part `i` of the test document, of about 360 tokens.
 fn part(i: usize) -> String {
@@ -41,14 +41,7 @@ impl Chat {
             false => question.to_owned(),
         };
         self.messages.push(Message { role: Role::User, content });
-        let document = DocumentRef {
-            content_hash: *blake3::hash(self.document.as_bytes()).as_bytes(),
-            name: "part.txt".into(),
-            bytes: self.document.len() as u64,
-            pages: 1,
-            text_bytes: self.document.len(),
-            save,
-        };
+        let document = DocumentRef { save, ..saved_as("part.txt", &self.document, 1) };
         let (messages, document) = (self.messages.clone(), Some(document));
         handle.send(EngineCommand::Ask {
             turn: 1,

@@ -24,7 +24,7 @@ use crate::engine::summary::ChosenSummary;
 use crate::gpu::kernels::attention_decode::AttentionDecode;
 use crate::gpu::kernels::score_pages::ScorePages;
 use crate::gpu::kernels::token_scores::TokenScores;
-use crate::gpu::{Binding, Buffer, Gpu, GpuError, Recorder, Slice, Submitted};
+use crate::gpu::{Binding, Buffer, Gpu, GpuError, Recorder, Slice};
 use crate::kv::policy::frequency::FrequencyTable;
 use crate::kv::policy::{ChosenBlock, LayerView, Policy, Selection, SelectiveSpec, unique};
 use crate::kv::{ChosenStream, ChosenTable};
@@ -247,7 +247,7 @@ impl DeviceModel {
         chooser.score_pages.record_rows(&mut pace.recorder, &chooser.score_bindings[layer], n_pages, n_rows);
         let size = n_rows as u64 * chooser.score_pages.scores_bytes(n_pages);
         pace.recorder.copy(&chooser.page_scores.buffer.slice(0, size), &chooser.page_readback.slice(0, size));
-        let submitted = flush(gpu, pace)?;
+        let submitted = pace.submit(gpu)?;
         let n_bytes = n_rows * self.dims.n_kv_head * n_pages * size_of::<[f32; 2]>();
         Ok(pace.read_after(gpu, &submitted, &chooser.page_readback, |bytes| bytemuck::pod_collect_to_vec(&bytes[..n_bytes]))?)
     }
@@ -288,7 +288,7 @@ impl DeviceModel {
             }
             self.submit_slots(gpu, pace, &mut recorded)?;
         }
-        let submitted = flush(gpu, pace)?;
+        let submitted = pace.submit(gpu)?;
         let n_bytes = asked.n_bytes as usize;
         let values: Vec<f32> =
             pace.read_after(gpu, &submitted, &chooser.scores_readback, |bytes| bytemuck::pod_collect_to_vec(&bytes[..n_bytes]))?;
@@ -307,12 +307,6 @@ impl DeviceModel {
         }
         Ok(scores)
     }
-}
-
-fn flush(gpu: &Gpu, pace: &mut Pace) -> Result<Submitted, EngineError> {
-    // The last submit may have been that of slots.
-    let submitted = pace.flush(gpu)?.or_else(|| pace.last_submitted());
-    Ok(submitted.ok_or_else(|| GpuError::Lost("nothing was submitted".into()))?)
 }
 
 fn kept(rows: &[Vec<u32>], keeps: impl Fn(u32) -> bool) -> Vec<Vec<u32>> {

@@ -12,7 +12,7 @@ use crate::engine::loaded::Picked;
 use crate::engine::pace::Pace;
 use crate::engine::sampler::Sampler;
 use crate::gpu::kernels::sample::{self, TOP_K_BYTES};
-use crate::gpu::{Buffer, Gpu, GpuError, Slice};
+use crate::gpu::{Buffer, Gpu, Slice};
 use crate::telemetry::{KernelFamily, NO_LAYER};
 
 /// Buffers for the logits and picks of several rows.
@@ -51,7 +51,7 @@ impl Picker {
             let to = self.readback.slice(row as u64 * TOP_K_BYTES, TOP_K_BYTES);
             pace.recorder.copy(&model.act.result.buffer.slice(0, TOP_K_BYTES), &to);
         }
-        let submitted = pace.flush(gpu)?.ok_or_else(|| GpuError::Lost("nothing was submitted".into()))?;
+        let submitted = pace.submit(gpu)?;
         let bytes = pace.read_after(gpu, &submitted, &self.readback, <[u8]>::to_vec)?;
         pace.finish(gpu)?;
         let results = bytes.chunks_exact(TOP_K_BYTES as usize);

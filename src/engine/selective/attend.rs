@@ -18,7 +18,7 @@ use crate::engine::error::EngineError;
 use crate::engine::pace::Pace;
 use crate::engine::summary::MassKept;
 use crate::gpu::kernels::attention_decode::{SPLIT_KEYS, SegmentKeys};
-use crate::gpu::{Binding, Gpu, GpuError, Recorder};
+use crate::gpu::{Binding, Gpu, Recorder};
 use crate::kv::policy::{ChosenBlock, LayerView, PolicyKind, Selection, Tier};
 use crate::kv::{BLOCKS_PER_PAGE, ChosenStream, ChosenTable, FilledSlot};
 use crate::telemetry::{EventKind, KernelFamily};
@@ -165,14 +165,14 @@ impl DeviceModel {
         let mut scoring = Scoring::new(2 * size);
         let candidates = expected.map_or(&[][..], |expected| &expected.candidates);
         self.score_in_frames(s, gpu, &mut pace.recorder, layer, candidates, &mut scoring);
-        let submitted = pace.flush(gpu)?.ok_or_else(|| GpuError::Lost("nothing was submitted".into()))?;
+        let submitted = pace.submit(gpu)?;
         for filled in recorded.drain(..) {
             self.kv.slot_submitted(&filled);
         }
         let n_kv_head = s.n_kv_head;
         let has_next = ahead.is_some();
         let bounds_bytes = (n_kv_head * n_pages * size_of::<[f32; 2]>()) as u64;
-        let evaluated = pace.read_after(gpu, &submitted, &s.readback, |bytes| {
+        Ok(pace.read_after(gpu, &submitted, &s.readback, |bytes| {
             let range = |begin: u64, n_bytes: u64| &bytes[begin as usize..(begin + n_bytes) as usize];
             let bounds = |begin| bytemuck::pod_collect_to_vec(range(begin, bounds_bytes));
             let tokens = (!scoring.pages.is_empty()).then(|| {
@@ -185,8 +185,7 @@ impl DeviceModel {
                 tokens
             });
             Evaluated { own: bounds(0), next: has_next.then(|| bounds(size)), tokens }
-        })?;
-        Ok(evaluated)
+        })?)
     }
 
     /// What a layer reads in this step, and what the next one is expected to.
@@ -271,9 +270,7 @@ impl DeviceModel {
             }
             self.submit_slots(gpu, pace, &mut recorded)?;
         }
-        // The last submit may have been the slots' own.
-        let submitted = pace.flush(gpu)?.or_else(|| pace.last_submitted());
-        let submitted = submitted.ok_or_else(|| GpuError::Lost("nothing was submitted".into()))?;
+        let submitted = pace.submit(gpu)?;
         let n_bytes = scoring.end as usize;
         let scores: Vec<f32> =
             pace.read_after(gpu, &submitted, &s.readback, |bytes| bytemuck::pod_collect_to_vec(&bytes[..n_bytes]))?;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::kv::pipeline::{Forecast, LayerLoad, LayerOutcome, RunningRates};
 use crate::kv::{KvCache, StreamCost};
-use crate::telemetry::{EventKind, Hub, Lane};
+use crate::telemetry::{ENGINE_LANE, EventKind, Hub, Lane};
 
 /// Weight of the newest layer in the running means.
 const NEWEST_WEIGHT: f64 = 0.1;
@@ -31,7 +31,7 @@ pub(super) struct Hiding {
 impl Hiding {
     /// Nothing is known yet.
     pub fn new(hub: &Hub) -> Hiding {
-        Hiding { rates: RunningRates::default(), compute_secs: None, below_secs: None, last: None, lane: hub.lane("engine") }
+        Hiding { rates: RunningRates::default(), compute_secs: None, below_secs: None, last: None, lane: hub.lane(ENGINE_LANE) }
     }
 
     /// Another answer begins: the time since the last layer says nothing.

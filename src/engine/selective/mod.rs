@@ -35,7 +35,7 @@ use crate::gpu::{Binding, Buffer, Gpu, GpuError, Recorder, Slice};
 use crate::kv::policy::frequency::FrequencyTable;
 use crate::kv::policy::{Policy, SelectiveSpec};
 use crate::kv::{ChosenTable, KvSpec};
-use crate::telemetry::{Hub, Lane};
+use crate::telemetry::{ENGINE_LANE, Hub, Lane};
 
 /// Steps after which having been chosen is worth half.
 pub(super) const HALF_LIFE_STEPS: usize = 32;
@@ -154,7 +154,7 @@ impl Selective {
             n_steps: 1,
             mass_steps: MassSteps::None,
             hiding: Hiding::new(hub),
-            lane: hub.lane("engine"),
+            lane: hub.lane(ENGINE_LANE),
             spent: Spent::default(),
         })
     }

@@ -164,7 +164,9 @@ impl LeoAm {
         }
         let of_best = excesses(view, kv_head, pages.clone(), |scores| Bounds::of_scores(scores).upper());
         let least_excess = of_best.into_iter().reduce(f32::min).unwrap_or(0.0);
-        let mass_excess = usual(excesses(view, kv_head, pages.clone(), log_mass));
+        // Of no use where every score is known.
+        let is_known = |page| view.page_scores(kv_head, page).is_some();
+        let mass_excess = if pages.clone().all(is_known) { 0.0 } else { usual(excesses(view, kv_head, pages.clone(), log_mass)) };
         let oracle = HeadOracle { view, kv_head, mass_excess };
         let mut n_wanted = n_least;
         let mut n_evaluations = 0;
