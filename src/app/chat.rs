@@ -33,6 +33,8 @@ pub struct Doc {
     pub n_chars: usize,
     /// tokens, once the engine has counted them for the loaded model
     pub n_tokens: Option<usize>,
+    /// what turning the file into text took, milliseconds; none where there was no file
+    pub ingest_ms: Option<f64>,
     /// the bundled sample
     pub sample: bool,
 }
@@ -123,6 +125,12 @@ pub struct Chat {
 }
 
 impl Chat {
+    /// What turning files into the documents took, milliseconds; none where there was no file.
+    pub fn ingest_ms(&self, documents: &[Doc]) -> Option<f64> {
+        let own = documents.iter().filter(|doc| self.documents.contains(&doc.id));
+        own.filter_map(|doc| doc.ingest_ms).reduce(|a, b| a + b)
+    }
+
     /// Nothing was asked and no document added.
     pub fn is_blank(&self) -> bool {
         self.documents.is_empty() && self.exchanges.is_empty()
@@ -233,7 +241,7 @@ mod tests {
 
     fn doc(id: DocId, text: &str) -> Doc {
         let document = Document::from_bytes(&format!("{id}.txt"), text.as_bytes()).unwrap().into();
-        Doc { id, document, n_chars: text.len(), n_tokens: None, sample: false }
+        Doc { id, document, n_chars: text.len(), n_tokens: None, ingest_ms: None, sample: false }
     }
 
     fn exchange(id: u64, question: &str, answer: &str) -> Exchange {

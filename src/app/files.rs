@@ -38,8 +38,8 @@ const FILE_MANAGER: &str = if cfg!(target_os = "macos") {
 pub enum FileEvent {
     /// a file is being read, or none any more
     Opening(Option<Opening>),
-    /// a document was read
-    Document(Document),
+    /// a file was read, or is no document (one sentence that says what to do); and what that took
+    Read(Result<Document, String>, Event),
     /// where the quotations of an answer stand
     Quotes {
         /// whose answer
@@ -47,12 +47,10 @@ pub enum FileEvent {
         /// in order
         quotes: Vec<Cited>,
     },
-    /// a file is no document: one sentence that says what to do
+    /// something was refused: one sentence that says what to do
     Refused(String),
     /// a model was chosen
     Model(PathBuf),
-    /// it took this to read the document before
-    Ingested(Event),
     /// a saved trace was read
     Trace(Box<OpenRun>),
 }
@@ -220,14 +218,13 @@ fn read_all(reader: &Reader, paths: Vec<PathBuf>, answers: &Answers) {
             break;
         }
         let began_ns = now();
-        let answer = match reader.open(path, &watch) {
-            Ok(document) => FileEvent::Document(document),
+        let read = match reader.open(path, &watch) {
             // Whoever stopped it knows.
             Err(DocumentError::Cancelled { .. }) => break,
-            Err(error) => FileEvent::Refused(error.to_string()),
+            read => read.map_err(|error| error.to_string()),
         };
         let took = Event::span(EventKind::Phase(Phase::Ingest), began_ns, now());
-        if !answers.send(answer) || !answers.send(FileEvent::Ingested(took)) {
+        if !answers.send(FileEvent::Read(read, took)) {
             return;
         }
     }

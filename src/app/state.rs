@@ -330,7 +330,7 @@ impl ViewState {
             None => {
                 let id = self.fresh_id();
                 let n_chars = document.text.chars().count();
-                self.documents.push(Doc { id, document: document.into(), n_chars, n_tokens: None, sample });
+                self.documents.push(Doc { id, document: document.into(), n_chars, n_tokens: None, ingest_ms: None, sample });
                 self.count(id);
                 id
             }

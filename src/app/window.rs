@@ -151,6 +151,11 @@ impl StrataApp {
         self.memory.drawn
     }
 
+    /// Between two frames that only the engine asked for.
+    pub fn frame_interval(&self) -> Duration {
+        Duration::from_millis(self.frame_millis.load(Ordering::Relaxed))
+    }
+
     fn start(&mut self, ctx: &egui::Context) {
         self.frames += 1;
         if self.frames == 1 {

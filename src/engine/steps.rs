@@ -26,7 +26,7 @@ pub(super) struct StepClock {
 
 /// Of so many steps one is taken apart for whoever looks on: a pass for each part takes time of its own, up to a tenth of a
 /// step on a software device.
-const SAMPLED_OF: usize = 16;
+const SAMPLED_OF: usize = 32;
 
 impl StepClock {
     /// No step began.

@@ -273,6 +273,19 @@ fn dropped_file_joins_the_chat_and_says_what_it_will_cost() {
 }
 
 #[test]
+fn strip_of_the_first_answer_shows_what_turning_the_file_into_text_took() {
+    let mut rig = with_document(&"word ".repeat(600));
+    rig.harness.state_mut().dashboard.toggle();
+    assert!(matches!(rig.command(), Some(EngineCommand::MeasureLinks)));
+    for question in ["What?", "Again?"] {
+        let turn = rig.ask(question);
+        rig.answer(turn, "Yes.");
+        let n_parts = rig.harness.query_all_by_label_contains("ingest: ").count();
+        assert_eq!(n_parts, 1, "only the first answer waited for the file");
+    }
+}
+
+#[test]
 fn document_longer_than_the_window_is_said_before_reading_with_both_numbers() {
     let mut rig = Rig::starting(Setup::default());
     let mut info = model_info();

@@ -70,7 +70,7 @@ fn mix(mean: &mut f32, new: f32) {
 }
 
 /// Seconds of processor time, of all threads, that `/proc/self/stat` says.
-fn cpu_secs(stat: &str) -> Option<f64> {
+pub fn cpu_secs(stat: &str) -> Option<f64> {
     // The name in parentheses may hold anything; the fields after it do not.
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
     let user: f64 = fields.nth(11)?.parse().ok()?;

@@ -23,14 +23,14 @@ const MAX_STEPS: usize = 512;
 const ROW: f32 = 22.0;
 /// Titles and shares of the width.
 const COLUMNS: [(&str, f32); 8] = [
-    ("step", 0.19),
-    ("took", 0.125),
+    ("step", 0.18),
+    ("took", 0.12),
     ("resident", 0.115),
     ("fetched", 0.11),
     ("recomp.", 0.115),
-    ("skipped", 0.11),
+    ("skipped", 0.12),
     ("waited", 0.12),
-    ("regret", 0.115),
+    ("regret", 0.12),
 ];
 
 /// What it remembers from frame to frame.

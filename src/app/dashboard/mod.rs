@@ -9,7 +9,7 @@
 //! Owner thread: the one that draws.
 
 mod activity;
-mod cost;
+pub mod cost;
 mod dock;
 mod draw;
 mod fidelity;

@@ -141,7 +141,9 @@ fn exchanges_ui(ui: &mut Ui, state: &ViewState, memory: &mut ChatMemory) -> Vec<
             actions.extend(quotes_ui(ui, exchange.quotes.as_deref().unwrap_or_default(), &state.documents));
             if let Outcome::Done(summary) = &exchange.outcome {
                 if memory.shows_parts {
-                    actions.extend(strip_ui(ui, exchange, summary, None));
+                    // The files were turned into text for the first answer; the others found them there.
+                    let ingest_ms = if i == 0 { state.chat().ingest_ms(&state.documents) } else { None };
+                    actions.extend(strip_ui(ui, exchange, summary, ingest_ms));
                 }
                 actions.extend(check_ui(ui, exchange, summary, running, idle));
             }

@@ -28,15 +28,19 @@ impl StrataApp {
             match event {
                 FileEvent::Opening(opening) => self.state.opening = opening,
                 FileEvent::Quotes { exchange, quotes } => self.state.quotes_found(exchange, quotes),
-                FileEvent::Document(document) => {
-                    self.state.add_document(document, false);
-                    self.focus_question = true;
+                FileEvent::Read(read, took) => {
+                    self.dashboard.ingested.push(took);
+                    match read {
+                        Ok(document) => {
+                            let id = self.state.add_document(document, false);
+                            let doc = self.state.documents.iter_mut().find(|doc| doc.id == id);
+                            doc.into_iter().for_each(|doc| doc.ingest_ms = Some(took.duration_ns as f64 / 1e6));
+                            self.focus_question = true;
+                        }
+                        Err(sentence) => self.refused(sentence),
+                    }
                 }
-                FileEvent::Refused(sentence) => {
-                    self.state.page = Page::Chat;
-                    self.state.notice(sentence, true);
-                }
-                FileEvent::Ingested(event) => self.dashboard.ingested.push(event),
+                FileEvent::Refused(sentence) => self.refused(sentence),
                 FileEvent::Trace(run) => self.dashboard.show_run(*run),
                 FileEvent::Model(path) => self.state.load_model(ModelSource::Path(path)),
             }
@@ -48,6 +52,11 @@ impl StrataApp {
         for search in std::mem::take(&mut self.state.searches) {
             self.files.search(search);
         }
+    }
+
+    fn refused(&mut self, sentence: String) {
+        self.state.page = Page::Chat;
+        self.state.notice(sentence, true);
     }
 
     /// A long text that is pasted is a document, not a question.
