@@ -83,7 +83,8 @@ pub fn show(ui: &mut Ui, state: &mut DashboardState) -> Vec<Action> {
 fn detail_ui(ui: &mut Ui, entry: &Entry, is_newest: bool) {
     let t = theme::tokens(ui);
     let which = if is_newest { "Newest step" } else { "Selected step" };
-    let title = format!("{which}: {} {}, {}", entry.kind.name(), entry.first_token, words::duration(entry.step.duration_ns));
+    let token = format::count(entry.first_token as usize);
+    let title = format!("{which}: {} {token}, {}", entry.kind.name(), words::duration(entry.step.duration_ns));
     ui.label(egui::RichText::new(title).font(theme::small()).color(t.strong));
     ui.add_space(GRID);
     let ways = [

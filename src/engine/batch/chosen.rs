@@ -18,13 +18,14 @@ use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
 use crate::engine::device_model::DeviceModel;
 use crate::engine::error::EngineError;
 use crate::engine::pace::Pace;
+use crate::engine::selective::bring::ChosenOps;
 use crate::engine::selective::scores::{PageTokens, Scoring};
-use crate::engine::selective::{HALF_LIFE_STEPS, PREFER_EVERY, Spent};
+use crate::engine::selective::{HALF_LIFE_STEPS, Spent};
 use crate::engine::summary::ChosenSummary;
 use crate::gpu::kernels::attention_decode::AttentionDecode;
 use crate::gpu::kernels::score_pages::ScorePages;
 use crate::gpu::kernels::token_scores::TokenScores;
-use crate::gpu::{Binding, Buffer, Gpu, GpuError, Recorder, Slice};
+use crate::gpu::{Binding, Buffer, Gpu, Recorder, Slice};
 use crate::kv::policy::frequency::FrequencyTable;
 use crate::kv::policy::{ChosenBlock, LayerView, Policy, Selection, SelectiveSpec, unique};
 use crate::kv::{ChosenStream, ChosenTable};
@@ -38,17 +39,6 @@ pub(super) struct RowPolicy {
     spent: Spent,
 }
 
-/// Bind groups over one run of pages, a segment or the slots' area.
-pub(super) struct RowsOps {
-    /// of all rows
-    pub table: Slice,
-    /// token scores f32 `[R, H, n_keys]`
-    scores: Slice,
-    /// by layer; one for the area
-    pub decode: Vec<Binding>,
-    score: Vec<Binding>,
-}
-
 /// What choosing for several rows needs of the device.
 pub(super) struct Chooser {
     pub decode: AttentionDecode,
@@ -59,12 +49,11 @@ pub(super) struct Chooser {
     scores_readback: Buffer,
     /// by layer
     score_bindings: Vec<[Binding; 2]>,
-    pub segments: Vec<RowsOps>,
+    pub segments: Vec<ChosenOps>,
     /// none where nothing lies below VRAM
-    pub area: Option<RowsOps>,
+    pub area: Option<ChosenOps>,
     frequency: FrequencyTable,
     n_first_layers: usize,
-    n_rows: usize,
 }
 
 /// Scores that are on their way: what each row asked for, run by run.
@@ -107,44 +96,21 @@ impl Chooser {
         let score_bindings = abstracts.map(bind).collect::<Result<_, _>>()?;
         let token_scores = TokenScores::new(gpu, d.n_head, d.n_kv_head, d.head_dim, sealed)?;
         let all_keys = n_pages * KV_PAGE_TOKENS;
-        let mut chooser = Chooser {
-            decode: AttentionDecode::selective(gpu, d.n_head, d.n_kv_head, d.head_dim, sealed)?,
+        let decode = AttentionDecode::selective(gpu, d.n_head, d.n_kv_head, d.head_dim, sealed)?;
+        let kernels = (&decode, &token_scores);
+        let segments = (0..kv.shapes().len()).map(|i| ChosenOps::of_segment(gpu, model, kernels, n_rows, i));
+        Ok(Chooser {
+            segments: segments.collect::<Result<_, _>>()?,
+            area: ChosenOps::of_area(gpu, model, kernels, n_rows)?,
+            decode,
             page_readback: gpu.readback_buffer("page scores", score_bytes)?,
             scores_readback: gpu.readback_buffer("token scores", n_rows as u64 * token_scores.scores_bytes(all_keys))?,
             score_pages,
             token_scores,
             page_scores,
             score_bindings,
-            segments: Vec::new(),
-            area: None,
             frequency: FrequencyTable::new(d.n_layer, HALF_LIFE_STEPS),
             n_first_layers: spec.n_first_layers,
-            n_rows,
-        };
-        for (i, shape) in kv.shapes().iter().enumerate() {
-            let pages: Vec<&Slice> = (0..d.n_layer).map(|layer| &kv.segment(i, layer).pages).collect();
-            let ops = chooser.ops(gpu, model, shape.n_frames, &pages)?;
-            chooser.segments.push(ops);
-        }
-        if let Some(area) = kv.area() {
-            chooser.area = Some(chooser.ops(gpu, model, kv.plan().n_slots * kv.plan().slot_pages, &[area])?);
-        }
-        Ok(chooser)
-    }
-
-    fn ops(&self, gpu: &Gpu, model: &DeviceModel, n_pages: usize, pages: &[&Slice]) -> Result<RowsOps, EngineError> {
-        let table = gpu.buffer("chosen blocks", ChosenTable::bytes(self.n_rows * model.dims.n_kv_head, n_pages))?.all();
-        let scores =
-            gpu.buffer("token scores", self.n_rows as u64 * self.token_scores.scores_bytes(n_pages * KV_PAGE_TOKENS))?.all();
-        let (acc, state) = model.split_slices()?;
-        let q = &model.act.q;
-        let decode = pages.iter().map(|pages| self.decode.bind_split(gpu, [q, pages, &table, acc, state]));
-        let score = pages.iter().map(|pages| self.token_scores.bind(gpu, [q, pages, &table, &scores]));
-        Ok(RowsOps {
-            decode: decode.collect::<Result<_, GpuError>>()?,
-            score: score.collect::<Result<_, GpuError>>()?,
-            table,
-            scores,
         })
     }
 
@@ -153,13 +119,13 @@ impl Chooser {
         &self,
         gpu: &Gpu,
         recorder: &mut Recorder,
-        (ops, binding): (&RowsOps, &Binding),
+        (ops, binding): (&ChosenOps, &Binding),
         table: &ChosenTable,
         pages: Vec<Vec<u32>>,
         asked: &mut Asked,
     ) {
         let (n_rows, n_keys) = (pages.len(), table.n_blocks * KV_BLOCK_TOKENS);
-        gpu.write(&ops.table, bytemuck::cast_slice(&table.entries));
+        gpu.write(&ops.score_table, bytemuck::cast_slice(&table.entries));
         self.token_scores.record_rows(recorder, binding, n_keys, table.n_blocks, n_rows);
         let size = n_rows as u64 * self.token_scores.scores_bytes(n_keys);
         recorder.copy(&ops.scores.buffer.slice(0, size), &self.scores_readback.slice(asked.n_bytes, size));
@@ -223,11 +189,7 @@ impl DeviceModel {
         let pages = unique(selections.iter().flat_map(|selection| &selection.pages).copied().collect());
         let stream = self.kv.begin_chosen(layer, &pages, n_pages, clock, None, |_| 0.0);
         chooser.frequency.note(layer, clock, &pages);
-        if layer == 0 && clock.is_multiple_of(PREFER_EVERY) && self.kv.has_lower() {
-            let (n_first, n_room) = (chooser.n_first_layers, self.kv.n_ram_pages());
-            let pages = chooser.frequency.keep_off_disk(clock, n_pages, n_first, n_room, |page| self.kv.is_in_vram_alone(page));
-            self.kv.prefer(&pages);
-        }
+        self.keep_hot(&chooser.frequency, layer, n_pages, clock, chooser.n_first_layers);
         stream
     }
 

@@ -8,12 +8,13 @@
 //!
 //! Owner: the engine thread. Shapes: R rows, one of each branch; `n_shared` tokens before all of them.
 
-use super::chosen::{Chooser, RowPolicy, RowsOps};
+use super::chosen::{Chooser, RowPolicy};
 use super::tail::BranchTail;
-use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
+use crate::base::limits::KV_PAGE_TOKENS;
 use crate::engine::device_model::DeviceModel;
 use crate::engine::error::EngineError;
 use crate::engine::pace::Pace;
+use crate::engine::selective::bring::{self, ChosenOps};
 use crate::gpu::kernels::attention_decode::{SPLIT_KEYS, SegmentKeys, SplitRows};
 use crate::gpu::{Binding, Gpu};
 use crate::kv::policy::ChosenBlock;
@@ -154,28 +155,19 @@ impl DeviceModel {
         let stream = self.begin_rows(chooser, layer, &selections, clock);
         let blocks: Vec<Vec<ChosenBlock>> = selections.into_iter().flat_map(|selection| selection.blocks).collect();
         let mut recorded = Vec::new();
-        for _ in 0..stream.n_framed {
-            let filled = self.next_slot(gpu, pace, &mut recorded)?;
-            self.kv.record_frames(&mut pace.recorder, &filled);
-            recorded.push(filled);
-        }
-        let segments = (0..chooser.segments.len()).map(|i| self.kv.chosen_in_segment(layer, i, &blocks));
-        let in_segments: Vec<ChosenTable> = segments.collect();
-        let fills = self.fills(stream.n_framed..stream.n_framed + stream.n_unframed);
-        let in_fills: Vec<ChosenTable> = fills.iter().map(|fill| self.kv.chosen_in_batches(fill.clone(), &blocks)).collect();
-        let n_keys = |table: &ChosenTable| table.n_blocks * KV_BLOCK_TOKENS;
-        let n_shared: usize = in_segments.iter().chain(&in_fills).map(|t| n_keys(t).div_ceil(SPLIT_KEYS)).sum();
+        let tables = self.bring_framed(gpu, pace, layer, &stream, &blocks, &mut recorded)?;
+        let n_shared = tables.n_splits();
         let mut splits = Splits { n_rows: rows.len(), n_splits: n_shared + n_own_splits(rows), next: 0 };
-        let mut read = |pace: &mut Pace, ops: &RowsOps, binding: &Binding, table: &ChosenTable| {
+        let mut read = |pace: &mut Pace, ops: &ChosenOps, binding: &Binding, table: &ChosenTable| {
             gpu.write(&ops.table, bytemuck::cast_slice(&table.entries));
-            let (keys, all) = splits.shared(n_keys(table), table.n_blocks);
+            let (keys, all) = splits.shared(bring::n_keys(table), table.n_blocks);
             chooser.decode.record_rows(&mut pace.recorder, binding, keys, all);
         };
-        for (ops, table) in chooser.segments.iter().zip(&in_segments).filter(|(_, table)| table.n_blocks > 0) {
+        for (ops, table) in chooser.segments.iter().zip(&tables.in_segments).filter(|(_, table)| table.n_blocks > 0) {
             read(pace, ops, &ops.decode[layer], table);
         }
-        for (fill, table) in fills.into_iter().zip(&in_fills) {
-            self.fill_area(gpu, pace, fill, &mut recorded)?;
+        for (fill, table) in &tables.in_fills {
+            self.fill_area(gpu, pace, fill.clone(), &mut recorded)?;
             if let Some(ops) = &chooser.area {
                 read(pace, ops, &ops.decode[0], table);
             }

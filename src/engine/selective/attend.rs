@@ -5,14 +5,14 @@
 //! ```
 //! Owner: the engine thread. Waits for the device's scores, and for chosen pages that were not expected.
 
-use std::ops::Range;
 use std::time::Instant;
 
+use super::Selective;
 use super::ahead::Expected;
+use super::bring::{self, ChosenOps};
 use super::hide::KvCacheView;
 use super::scores::{PageTokens, Scoring};
-use super::{ChosenOps, PREFER_EVERY, Selective};
-use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
+use crate::base::limits::KV_PAGE_TOKENS;
 use crate::engine::device_model::DeviceModel;
 use crate::engine::error::EngineError;
 use crate::engine::pace::Pace;
@@ -104,11 +104,7 @@ impl DeviceModel {
         s.spent.note_stream(&stream);
         s.spent.note(selection, n_pages, stream.missing.len(), expected.as_ref().map_or(&[], |expected| &expected.came));
         s.frequency.note(layer, s.clock, &selection.pages);
-        if layer == 0 && s.clock.is_multiple_of(PREFER_EVERY) && self.kv.has_lower() {
-            let (n_first, n_room) = (s.spec.n_first_layers, self.kv.n_ram_pages());
-            let pages = s.frequency.keep_off_disk(s.clock, n_pages, n_first, n_room, |page| self.kv.is_in_vram_alone(page));
-            self.kv.prefer(&pages);
-        }
+        self.keep_hot(&s.frequency, layer, n_pages, s.clock, s.spec.n_first_layers);
         pace.mark(KernelFamily::Attention, layer as u32);
         self.read_chosen(s, gpu, pace, layer, first_pos, selection, &stream, recorded)?;
         if s.spec.kind == PolicyKind::Prefetch && !self.synchronous && layer + 1 < self.dims.n_layer {
@@ -291,33 +287,21 @@ impl DeviceModel {
         stream: &ChosenStream,
         mut recorded: Vec<FilledSlot>,
     ) -> Result<(), EngineError> {
-        for _ in 0..stream.n_framed {
-            let filled = self.next_slot(gpu, pace, &mut recorded)?;
-            let framed = self.kv.record_frames(&mut pace.recorder, &filled).len();
-            debug_assert_eq!(framed, filled.groups().len(), "what was promised a frame has one");
-            recorded.push(filled);
-        }
-        let blocks = &selection.blocks;
-        let in_segments: Vec<ChosenTable> = (0..s.segments.len()).map(|i| self.kv.chosen_in_segment(layer, i, blocks)).collect();
-        let fills = self.fills(stream.n_framed..stream.n_framed + stream.n_unframed);
-        let in_fills: Vec<ChosenTable> = fills.iter().map(|fill| self.kv.chosen_in_batches(fill.clone(), blocks)).collect();
+        let tables = self.bring_framed(gpu, pace, layer, stream, &selection.blocks, &mut recorded)?;
         let tail_keys = first_pos % KV_PAGE_TOKENS + 1;
-        let splits = |n_blocks: usize| (n_blocks * KV_BLOCK_TOKENS).div_ceil(SPLIT_KEYS);
-        let chosen = in_segments.iter().chain(&in_fills).map(|t| splits(t.n_blocks));
-        let n_splits = chosen.sum::<usize>() + tail_keys.div_ceil(SPLIT_KEYS);
+        let n_splits = tables.n_splits() + tail_keys.div_ceil(SPLIT_KEYS);
         let mut first_split = 0;
         let mut keys = |table: &ChosenTable| {
-            let n_keys = table.n_blocks * KV_BLOCK_TOKENS;
-            let keys = SegmentKeys { n_keys, n_blocks: table.n_blocks, first_split, n_splits };
-            first_split += splits(table.n_blocks);
+            let keys = SegmentKeys { n_keys: bring::n_keys(table), n_blocks: table.n_blocks, first_split, n_splits };
+            first_split += bring::n_splits(table);
             keys
         };
-        for (ops, table) in s.segments.iter().zip(&in_segments).filter(|(_, table)| table.n_blocks > 0) {
+        for (ops, table) in s.segments.iter().zip(&tables.in_segments).filter(|(_, table)| table.n_blocks > 0) {
             gpu.write(&ops.table, bytemuck::cast_slice(&table.entries));
             s.decode.record_split(&mut pace.recorder, &ops.decode[layer], keys(table));
         }
-        for (fill, table) in fills.into_iter().zip(&in_fills) {
-            self.fill_area(gpu, pace, fill, &mut recorded)?;
+        for (fill, table) in &tables.in_fills {
+            self.fill_area(gpu, pace, fill.clone(), &mut recorded)?;
             if let Some(ops) = &s.area {
                 gpu.write(&ops.table, bytemuck::cast_slice(&table.entries));
                 s.decode.record_split(&mut pace.recorder, &ops.decode[0], keys(table));
@@ -334,51 +318,6 @@ impl DeviceModel {
         // Tables are written ahead of what is submitted: the next layer's must not come before this one. Where the next layer
         // is scored, that is a submit anyway.
         if recorded.is_empty() && s.spec.kind.reads_abstracts() { Ok(()) } else { self.submit_slots(gpu, pace, &mut recorded) }
-    }
-
-    /// Batches of the stream, as many at once as the slots' area holds.
-    pub(in crate::engine) fn fills(&self, batches: Range<usize>) -> Vec<Range<usize>> {
-        let n_slots = self.kv.plan().n_slots;
-        batches.clone().step_by(n_slots).map(|first| first..batches.end.min(first + n_slots)).collect()
-    }
-
-    /// Brings these batches into the slots' area, one after the other; their pages.
-    pub(in crate::engine) fn fill_area(
-        &mut self,
-        gpu: &Gpu,
-        pace: &mut Pace,
-        batches: Range<usize>,
-        recorded: &mut Vec<FilledSlot>,
-    ) -> Result<Vec<u32>, EngineError> {
-        let mut pages = Vec::new();
-        for _ in batches {
-            let filled = self.next_slot(gpu, pace, recorded)?;
-            self.kv.record_area(&mut pace.recorder, &filled, pages.len());
-            pages.extend_from_slice(filled.groups());
-            recorded.push(filled);
-        }
-        Ok(pages)
-    }
-
-    /// The next batch of the stream. Where that takes a wait, slots that were recorded are submitted, so that they can be filled
-    /// again, once half of them are.
-    pub(in crate::engine) fn next_slot(
-        &mut self,
-        gpu: &Gpu,
-        pace: &mut Pace,
-        recorded: &mut Vec<FilledSlot>,
-    ) -> Result<FilledSlot, EngineError> {
-        if recorded.len() * 2 > self.kv.plan().n_slots && !self.kv.is_next_filled(gpu)? {
-            self.submit_slots(gpu, pace, recorded)?;
-        }
-        match pace.aside(|| self.kv.next_filled(gpu)) {
-            Ok(filled) => Ok(filled),
-            Err(error) => {
-                // Frames count as filled, and slots as taken, from when that was recorded.
-                self.submit_slots(gpu, pace, recorded)?;
-                Err(error.into())
-            }
-        }
     }
 }
 

@@ -15,6 +15,7 @@
 
 mod ahead;
 mod attend;
+pub(super) mod bring;
 mod hide;
 pub(super) mod scores;
 mod spent;
@@ -23,6 +24,7 @@ use super::device_model::DeviceModel;
 use super::error::EngineError;
 use super::summary::ChosenSummary;
 use ahead::{AheadOps, Expected};
+use bring::ChosenOps;
 use hide::Hiding;
 pub(super) use spent::Spent;
 
@@ -31,29 +33,16 @@ use crate::gpu::kernels::abstracts::Abstracts;
 use crate::gpu::kernels::attention_decode::AttentionDecode;
 use crate::gpu::kernels::score_pages::ScorePages;
 use crate::gpu::kernels::token_scores::TokenScores;
-use crate::gpu::{Binding, Buffer, Gpu, GpuError, Recorder, Slice};
+use crate::gpu::{Binding, Buffer, Gpu, Recorder, Slice};
+use crate::kv::KvSpec;
 use crate::kv::policy::frequency::FrequencyTable;
 use crate::kv::policy::{Policy, SelectiveSpec};
-use crate::kv::{ChosenTable, KvSpec};
 use crate::telemetry::{ENGINE_LANE, Hub, Lane};
 
 /// Steps after which having been chosen is worth half.
 pub(super) const HALF_LIFE_STEPS: usize = 32;
 /// Steps between two looks at what should stay in RAM.
-pub(super) const PREFER_EVERY: u64 = 8;
-
-/// Bind groups over one run of pages, a segment or the slots' area, of which each KV head reads what it chose.
-struct ChosenOps {
-    /// of what attention reads
-    table: Slice,
-    /// of what is scored
-    score_table: Slice,
-    /// token scores f32 `[H, n_keys]`
-    scores: Slice,
-    /// by layer; one for the area, which all layers share
-    decode: Vec<Binding>,
-    score: Vec<Binding>,
-}
+const PREFER_EVERY: u64 = 8;
 
 /// Steps in which what was chosen is compared with the attention there is, which reads everything.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -224,24 +213,6 @@ impl Selective {
         }
     }
 
-    fn chosen_ops(&self, gpu: &Gpu, model: &DeviceModel, n_pages: usize, pages: &[&Slice]) -> Result<ChosenOps, EngineError> {
-        let table_bytes = ChosenTable::bytes(self.n_kv_head, n_pages);
-        let table = gpu.buffer("chosen blocks", table_bytes)?.all();
-        let score_table = gpu.buffer("scored blocks", table_bytes)?.all();
-        let scores = gpu.buffer("token scores", self.token_scores.scores_bytes(n_pages * KV_PAGE_TOKENS))?.all();
-        let (acc, state) = model.split_slices()?;
-        let q = &model.act.q;
-        let decode = pages.iter().map(|pages| self.decode.bind_split(gpu, [q, pages, &table, acc, state]));
-        let score = pages.iter().map(|pages| self.token_scores.bind(gpu, [q, pages, &score_table, &scores]));
-        Ok(ChosenOps {
-            decode: decode.collect::<Result<_, GpuError>>()?,
-            score: score.collect::<Result<_, GpuError>>()?,
-            table,
-            score_table,
-            scores,
-        })
-    }
-
     /// Makes the bind groups that are missing.
     pub(super) fn bind(&mut self, gpu: &Gpu, model: &DeviceModel) -> Result<(), EngineError> {
         let kv = &model.kv;
@@ -254,13 +225,12 @@ impl Selective {
         if let Some(ahead) = &mut self.ahead {
             ahead.bind(gpu, model, &self.score_pages, &self.bounds)?;
         }
-        for (i, shape) in kv.shapes().iter().enumerate().skip(self.segments.len()) {
-            let pages: Vec<&Slice> = (0..model.dims.n_layer).map(|layer| &kv.segment(i, layer).pages).collect();
-            let ops = self.chosen_ops(gpu, model, shape.n_frames, &pages)?;
-            self.segments.push(ops);
+        let kernels = (&self.decode, &self.token_scores);
+        for segment in self.segments.len()..kv.shapes().len() {
+            self.segments.push(ChosenOps::of_segment(gpu, model, kernels, 1, segment)?);
         }
-        if let (None, Some(area)) = (&self.area, kv.area()) {
-            self.area = Some(self.chosen_ops(gpu, model, kv.plan().n_slots * kv.plan().slot_pages, &[area])?);
+        if self.area.is_none() {
+            self.area = ChosenOps::of_area(gpu, model, kernels, 1)?;
         }
         Ok(())
     }

@@ -1,0 +1,218 @@
+//! Bringing what was chosen, for one row and for several: hot pages into frames, the rest into slots, and tables that tell the
+//! kernels what to read of both.
+//!
+//! ```text
+//! stream ─┬─ framed batches ─► frames ─► a table by segment ─┐
+//!         └─ others ─► fills of the slots' area ─► a table each ─┴─► ChosenOps: decode, token scores
+//! ```
+//! Owner: the engine thread. Shapes: R rows, H query heads and G KV heads of each.
+
+use std::ops::Range;
+
+use super::PREFER_EVERY;
+use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
+use crate::engine::device_model::DeviceModel;
+use crate::engine::error::EngineError;
+use crate::engine::pace::Pace;
+use crate::gpu::kernels::attention_decode::{AttentionDecode, SPLIT_KEYS};
+use crate::gpu::kernels::token_scores::TokenScores;
+use crate::gpu::{Binding, Gpu, GpuError, Slice};
+use crate::kv::policy::ChosenBlock;
+use crate::kv::policy::frequency::FrequencyTable;
+use crate::kv::{ChosenStream, ChosenTable, FilledSlot};
+
+/// Bind groups over one run of pages, a segment or the slots' area, of which each KV head of each row reads what it chose.
+pub(in crate::engine) struct ChosenOps {
+    /// of what attention reads
+    pub table: Slice,
+    /// of what is scored
+    pub score_table: Slice,
+    /// token scores f32 `[R, H, n_keys]`
+    pub scores: Slice,
+    /// by layer; one for the area, which all layers share
+    pub decode: Vec<Binding>,
+    /// the same
+    pub score: Vec<Binding>,
+}
+
+/// What attends and what scores.
+pub(in crate::engine) type Kernels<'a> = (&'a AttentionDecode, &'a TokenScores);
+
+impl ChosenOps {
+    /// Over a segment of frames.
+    ///
+    /// # Errors
+    /// Out of VRAM, a lost device.
+    pub fn of_segment(
+        gpu: &Gpu,
+        model: &DeviceModel,
+        kernels: Kernels<'_>,
+        n_rows: usize,
+        segment: usize,
+    ) -> Result<ChosenOps, EngineError> {
+        let pages: Vec<&Slice> = (0..model.dims.n_layer).map(|layer| &model.kv.segment(segment, layer).pages).collect();
+        ChosenOps::new(gpu, model, kernels, n_rows, model.kv.shapes()[segment].n_frames, &pages)
+    }
+
+    /// Over the slots' area; none where nothing lies below VRAM.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn of_area(
+        gpu: &Gpu,
+        model: &DeviceModel,
+        kernels: Kernels<'_>,
+        n_rows: usize,
+    ) -> Result<Option<ChosenOps>, EngineError> {
+        let n_pages = model.kv.plan().n_slots * model.kv.plan().slot_pages;
+        model.kv.area().map(|area| ChosenOps::new(gpu, model, kernels, n_rows, n_pages, &[area])).transpose()
+    }
+
+    fn new(
+        gpu: &Gpu,
+        model: &DeviceModel,
+        (attention, token_scores): Kernels<'_>,
+        n_rows: usize,
+        n_pages: usize,
+        pages: &[&Slice],
+    ) -> Result<ChosenOps, EngineError> {
+        let table_bytes = ChosenTable::bytes(n_rows * model.dims.n_kv_head, n_pages);
+        let table = gpu.buffer("chosen blocks", table_bytes)?.all();
+        let score_table = gpu.buffer("scored blocks", table_bytes)?.all();
+        let score_bytes = n_rows as u64 * token_scores.scores_bytes(n_pages * KV_PAGE_TOKENS);
+        let scores = gpu.buffer("token scores", score_bytes)?.all();
+        let (acc, state) = model.split_slices()?;
+        let q = &model.act.q;
+        let decode = pages.iter().map(|pages| attention.bind_split(gpu, [q, pages, &table, acc, state]));
+        let score = pages.iter().map(|pages| token_scores.bind(gpu, [q, pages, &score_table, &scores]));
+        Ok(ChosenOps {
+            decode: decode.collect::<Result<_, GpuError>>()?,
+            score: score.collect::<Result<_, GpuError>>()?,
+            table,
+            score_table,
+            scores,
+        })
+    }
+}
+
+/// What of a stream is read where.
+pub(in crate::engine) struct ChosenTables {
+    /// by segment
+    pub in_segments: Vec<ChosenTable>,
+    /// batches that fill the area together, and what is read of them
+    pub in_fills: Vec<(Range<usize>, ChosenTable)>,
+}
+
+impl ChosenTables {
+    /// Splits that reading all of it takes.
+    pub fn n_splits(&self) -> usize {
+        self.in_segments.iter().chain(self.in_fills.iter().map(|(_, table)| table)).map(n_splits).sum()
+    }
+}
+
+/// Keys that a table lists, the longest of its lists.
+pub(in crate::engine) fn n_keys(table: &ChosenTable) -> usize {
+    table.n_blocks * KV_BLOCK_TOKENS
+}
+
+/// Splits that reading what a table lists takes.
+pub(in crate::engine) fn n_splits(table: &ChosenTable) -> usize {
+    n_keys(table).div_ceil(SPLIT_KEYS)
+}
+
+impl DeviceModel {
+    /// Every few steps, says what should stay in RAM: what was chosen lately.
+    pub(in crate::engine) fn keep_hot(
+        &mut self,
+        frequency: &FrequencyTable,
+        layer: usize,
+        n_pages: usize,
+        clock: u64,
+        n_first_layers: usize,
+    ) {
+        if layer != 0 || !clock.is_multiple_of(PREFER_EVERY) || !self.kv.has_lower() {
+            return;
+        }
+        let in_vram_alone = |page| self.kv.is_in_vram_alone(page);
+        let hot = frequency.keep_off_disk(clock, n_pages, n_first_layers, self.kv.n_ram_pages(), in_vram_alone);
+        self.kv.prefer(&hot);
+    }
+
+    /// Brings the batches of `stream` that find frames, and says what is to be read where: `blocks` of each KV head of each row.
+    ///
+    /// # Errors
+    /// A page that cannot be read, a lost device.
+    pub(in crate::engine) fn bring_framed(
+        &mut self,
+        gpu: &Gpu,
+        pace: &mut Pace,
+        layer: usize,
+        stream: &ChosenStream,
+        blocks: &[Vec<ChosenBlock>],
+        recorded: &mut Vec<FilledSlot>,
+    ) -> Result<ChosenTables, EngineError> {
+        for _ in 0..stream.n_framed {
+            let filled = self.next_slot(gpu, pace, recorded)?;
+            let framed = self.kv.record_frames(&mut pace.recorder, &filled).len();
+            debug_assert_eq!(framed, filled.groups().len(), "what was promised a frame has one");
+            recorded.push(filled);
+        }
+        let n_segments = self.kv.shapes().len();
+        let fills = self.fills(stream.n_framed..stream.n_framed + stream.n_unframed);
+        Ok(ChosenTables {
+            in_segments: (0..n_segments).map(|i| self.kv.chosen_in_segment(layer, i, blocks)).collect(),
+            in_fills: fills.into_iter().map(|fill| (fill.clone(), self.kv.chosen_in_batches(fill, blocks))).collect(),
+        })
+    }
+
+    /// Batches of the stream, as many at once as the slots' area holds.
+    pub(in crate::engine) fn fills(&self, batches: Range<usize>) -> Vec<Range<usize>> {
+        let n_slots = self.kv.plan().n_slots;
+        batches.clone().step_by(n_slots).map(|first| first..batches.end.min(first + n_slots)).collect()
+    }
+
+    /// Brings these batches into the slots' area, one after the other; their pages.
+    ///
+    /// # Errors
+    /// The same.
+    pub(in crate::engine) fn fill_area(
+        &mut self,
+        gpu: &Gpu,
+        pace: &mut Pace,
+        batches: Range<usize>,
+        recorded: &mut Vec<FilledSlot>,
+    ) -> Result<Vec<u32>, EngineError> {
+        let mut pages = Vec::new();
+        for _ in batches {
+            let filled = self.next_slot(gpu, pace, recorded)?;
+            self.kv.record_area(&mut pace.recorder, &filled, pages.len());
+            pages.extend_from_slice(filled.groups());
+            recorded.push(filled);
+        }
+        Ok(pages)
+    }
+
+    /// The next batch of the stream. Where that takes a wait, slots that were recorded are submitted, so that they can be filled
+    /// again, once half of them are.
+    ///
+    /// # Errors
+    /// The same.
+    pub(in crate::engine) fn next_slot(
+        &mut self,
+        gpu: &Gpu,
+        pace: &mut Pace,
+        recorded: &mut Vec<FilledSlot>,
+    ) -> Result<FilledSlot, EngineError> {
+        if recorded.len() * 2 > self.kv.plan().n_slots && !self.kv.is_next_filled(gpu)? {
+            self.submit_slots(gpu, pace, recorded)?;
+        }
+        match pace.aside(|| self.kv.next_filled(gpu)) {
+            Ok(filled) => Ok(filled),
+            Err(error) => {
+                // Frames count as filled, and slots as taken, from when that was recorded.
+                self.submit_slots(gpu, pace, recorded)?;
+                Err(error.into())
+            }
+        }
+    }
+}
