@@ -107,7 +107,7 @@ fn n_tokens(app: &StrataApp) -> usize {
 
 /// A window whose model is ready.
 fn window(load: LoadOptions) -> Window {
-    let options = WindowOptions { initial_model: ModelSource::BuiltIn, load, documents: Vec::new() };
+    let options = WindowOptions { initial_model: ModelSource::BuiltIn, load, documents: Vec::new(), chats: None };
     let mut window = Harness::builder()
         .with_size([1280.0, 800.0])
         .allow_missing_glyphs()

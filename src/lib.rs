@@ -7,7 +7,7 @@
 //!
 //! # Layers
 //! A module imports only modules of a lower layer (`tests/tidy` reads the `use crate::` lines):
-//! 0 `base` · 1 `reference`, `telemetry` · 2 `document`, `token`, `gpu` · 3 `model`, `kv` · 4 `engine` · 5 `cli`, `app`.
+//! 0 `base` · 1 `reference`, `telemetry` · 2 `document`, `token`, `gpu` · 3 `chats`, `model`, `kv` · 4 `engine` · 5 `cli`, `app`.
 //!
 //! # Invariants
 //! 1. A policy does no I/O and sees no GPU type: plain data in, a selection out.
@@ -24,6 +24,7 @@
 
 pub mod app;
 pub mod base;
+pub mod chats;
 pub mod cli;
 pub mod document;
 pub mod engine;

@@ -28,7 +28,8 @@ fn reads_document() -> Option<String> {
 
 /// The window, on its own engine.
 fn open_window(window: Window) -> anyhow::Result<()> {
-    let options = WindowOptions { initial_model: window.model, load: window.load, documents: window.documents };
+    let chats = strata::chats::default_root();
+    let options = WindowOptions { initial_model: window.model, load: window.load, documents: window.documents, chats };
     Ok(strata::app::run(options, strata::engine::spawn)?)
 }
 

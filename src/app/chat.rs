@@ -1,21 +1,25 @@
-//! One conversation of this session and the documents in front of it, as plain data.
+//! One conversation and the documents in front of it, as plain data.
 //!
 //! ```text
 //! Chat { documents: [DocId], exchanges: [question → answer] } ──► messages(): what the model is given
+//!        aside: exchanges of other branches ── see `branches`
 //! ```
 //! Invariants: 1. The documents, joined by blank lines, a blank line, the first question: one user turn, so that the
-//! documents are a prefix of every later prompt. 2. A turn without an answer is left out of later prompts.
+//! documents are a prefix of every later prompt. Instructions stand between them, so that another word in them costs no
+//! document; without documents they are a system message. 2. A turn without an answer is left out of later prompts.
 //! 3. What the window shows as read is what the engine said, never what was hoped for.
 
 use std::ops::Deref;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::check::{Asked, Check};
 use super::cited::Cited;
+use crate::chats::DocumentName;
 use crate::document::{BLANK_LINE, ContentHash, Document};
-use crate::engine::{DocumentRef, Message, Role, TurnSummary};
+use crate::engine::{DocumentRef, Message, Role, Sampling, TurnSummary};
 
-/// Names a chat of this session.
+/// Names a chat.
 pub type ChatId = u64;
 /// Names a document of this session.
 pub type DocId = u64;
@@ -37,6 +41,8 @@ pub struct Doc {
     pub ingest_ms: Option<f64>,
     /// the bundled sample
     pub sample: bool,
+    /// where its file is
+    pub path: Option<PathBuf>,
 }
 
 impl Deref for Doc {
@@ -71,13 +77,19 @@ pub enum Outcome {
     Done(Box<TurnSummary>),
     /// one sentence that says what to do
     Failed(String),
+    /// kept from before, without what it cost: a few words on how it ended, or none
+    Kept(String),
 }
 
 /// A question and its answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Exchange {
-    /// unique in the session
+    /// names it, and its answer among all messages
     pub id: u64,
+    /// names its question among all messages; other answers to it have the same
+    pub question_id: u64,
+    /// the exchange that it follows
+    pub parent: Option<u64>,
     /// what was asked
     pub question: String,
     /// what came so far
@@ -102,8 +114,10 @@ impl Exchange {
     /// A question without an answer.
     pub fn new(id: u64, question: String) -> Exchange {
         let (answer, outcome, token_ends) = (String::new(), Outcome::Running, Vec::new());
+        let (question_id, parent) = (id, None);
         let (asked, check, quotes) = (None, None, None);
-        Exchange { id, question, answer, outcome, attempt: 0, token_ends, resumed_tokens: 0, asked, check, quotes }
+        let (attempt, resumed_tokens) = (0, 0);
+        Exchange { id, question_id, parent, question, answer, outcome, attempt, token_ends, resumed_tokens, asked, check, quotes }
     }
 }
 
@@ -116,12 +130,54 @@ pub struct Chat {
     pub documents: Vec<DocId>,
     /// of the documents as one text; none where there is no document
     pub content_hash: Option<ContentHash>,
-    /// oldest first
+    /// the branch that is shown, oldest first
     pub exchanges: Vec<Exchange>,
+    /// exchanges of other branches
+    pub aside: Vec<Exchange>,
     /// text in the composer
     pub draft: String,
     /// tokens of this chat that the engine holds; 0 when another chat has the cache
     pub cached_tokens: usize,
+    /// given by a person; empty where it is called after its first question
+    pub name: String,
+    /// stands above the others
+    pub pinned: bool,
+    /// said to the model with the first question
+    pub instructions: String,
+    /// how tokens are chosen; as in the settings where there is none
+    pub sampling: Option<Sampling>,
+    /// when something was last said, seconds since 1970
+    pub updated: i64,
+    /// documents that it was about and that are not here yet
+    pub missing: Vec<Missing>,
+    /// where its messages are
+    pub stored: Stored,
+}
+
+/// A document that a chat is about and that is not here yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Missing {
+    /// among the chat's documents
+    pub place: usize,
+    /// which
+    pub document: DocumentName,
+    /// its text is not kept: its file is to be opened
+    pub is_lost: bool,
+}
+
+/// Where the messages of a chat are.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Stored {
+    /// here
+    #[default]
+    Here,
+    /// kept, and not read yet: what the list shows meanwhile, and the last message of the branch that was shown
+    Kept {
+        /// for the list
+        title: String,
+        /// of the branch
+        leaf: Option<u64>,
+    },
 }
 
 impl Chat {
@@ -133,11 +189,18 @@ impl Chat {
 
     /// Nothing was asked and no document added.
     pub fn is_blank(&self) -> bool {
-        self.documents.is_empty() && self.exchanges.is_empty()
+        let is_empty = self.documents.is_empty() && self.missing.is_empty() && self.exchanges.is_empty();
+        is_empty && self.name.is_empty() && self.stored == Stored::Here
     }
 
-    /// For the sidebar: the first question, else the first document.
+    /// For the sidebar: what a person called it, else the first question, else the first document.
     pub fn title(&self, documents: &[Doc]) -> String {
+        if !self.name.is_empty() {
+            return self.name.clone();
+        }
+        if let Stored::Kept { title, .. } = &self.stored {
+            return title.clone();
+        }
         if let Some(first) = self.exchanges.first() {
             return super::format::title(&first.question, 48);
         }
@@ -192,6 +255,12 @@ impl Chat {
     pub fn messages(&self, documents: &[Doc], index: usize) -> Vec<Message> {
         let mut messages = Vec::new();
         let mut prefix = self.document_text(documents);
+        let instructions = self.instructions.trim();
+        match (instructions.is_empty(), prefix.is_empty()) {
+            (true, _) => {}
+            (false, true) => messages.push(Message { role: Role::System, content: instructions.to_owned() }),
+            (false, false) => prefix = prefix + BLANK_LINE + instructions,
+        }
         for (i, exchange) in self.exchanges.iter().enumerate().take(index + 1) {
             let last = i == index;
             if !last && exchange.answer.is_empty() {
@@ -225,14 +294,6 @@ impl Chat {
         let (total, _) = self.document_tokens(documents);
         if total == 0 { 0.0 } else { (self.cached_tokens as f64 / total as f64).min(1.0) as f32 }
     }
-
-    /// A question or an answer holds `query` (lower case).
-    pub fn matches(&self, documents: &[Doc], query: &str) -> bool {
-        let holds = |text: &str| text.to_lowercase().contains(query);
-        query.is_empty()
-            || self.exchanges.iter().any(|e| holds(&e.question) || holds(&e.answer))
-            || self.docs(documents).any(|d| holds(&d.name))
-    }
 }
 
 #[cfg(test)]
@@ -241,7 +302,7 @@ mod tests {
 
     fn doc(id: DocId, text: &str) -> Doc {
         let document = Document::from_bytes(&format!("{id}.txt"), text.as_bytes()).unwrap().into();
-        Doc { id, document, n_chars: text.len(), n_tokens: None, ingest_ms: None, sample: false }
+        Doc { id, document, n_chars: text.len(), n_tokens: None, ingest_ms: None, sample: false, path: None }
     }
 
     fn exchange(id: u64, question: &str, answer: &str) -> Exchange {
@@ -289,12 +350,14 @@ mod tests {
     }
 
     #[test]
-    fn search_finds_text_in_questions_answers_and_document_names() {
-        let docs = [doc(7, "x")];
-        let chat = Chat { documents: vec![7], exchanges: vec![exchange(1, "Fire?", "In Pudding Lane")], ..Chat::default() };
-        for query in ["fire", "pudding", "7.txt", ""] {
-            assert!(chat.matches(&docs, query), "{query}");
-        }
-        assert!(!chat.matches(&docs, "plague"));
+    fn instructions_stand_after_the_documents_or_alone_in_front() {
+        let docs = [doc(1, "Text.")];
+        let exchanges = vec![exchange(1, "One?", "Yes."), exchange(2, "Two?", "")];
+        let chat = Chat { documents: vec![1], exchanges, instructions: " Be brief.\n".into(), ..Chat::default() };
+        assert_eq!(chat.messages(&docs, 1)[0].content, "Text.\n\nBe brief.\n\nOne?");
+        let chat = Chat { documents: Vec::new(), ..chat };
+        let messages = chat.messages(&docs, 0);
+        assert_eq!(messages[0], Message { role: Role::System, content: "Be brief.".into() });
+        assert_eq!(messages[1].content, "One?");
     }
 }

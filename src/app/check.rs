@@ -129,7 +129,7 @@ impl ViewState {
 impl Chat {
     /// What was asked cannot be asked in the same way again.
     pub(super) fn forget_asked(&mut self) {
-        for exchange in &mut self.exchanges {
+        for exchange in self.all_exchanges_mut() {
             exchange.asked = None;
         }
     }

@@ -31,6 +31,42 @@ pub struct Cited {
     pub found: Option<Spot>,
 }
 
+/// What a link to quotation number `i` of an answer leads to, in its Markdown.
+pub fn link_of(i: usize) -> String {
+    format!("strata-quote:{i}")
+}
+
+/// A part of an answer with a link around each quotation that was found, and the numbers of those.
+///
+/// Left as they are: quotations with signs in them that Markdown might read, and those within code.
+pub fn linked(text: &str, quotes: &[Cited]) -> (String, Vec<usize>) {
+    let mut places: Vec<(Range<usize>, usize)> = Vec::new();
+    for (i, quote) in quotes.iter().enumerate().filter(|(_, q)| q.found.is_some()) {
+        let is_plain = !quote.text.contains(['[', ']', '*', '_', '`', '<', '>', '\\', '\n', '|', '$']);
+        let place = text.match_indices(quote.text.as_str()).find_map(|(at, found)| marked(text, at..at + found.len()));
+        let is_new = |range: &Range<usize>| places.iter().all(|(other, _)| range.end <= other.start || other.end <= range.start);
+        places.extend(place.filter(|range| is_plain && is_new(range)).map(|range| (range, i)));
+    }
+    places.sort_by_key(|(range, _)| range.start);
+    let (mut out, mut at) = (String::new(), 0);
+    for (range, i) in &places {
+        out.push_str(text.get(at..range.start).unwrap_or_default());
+        out.push_str(&format!("[{}]({})", text.get(range.clone()).unwrap_or_default(), link_of(*i)));
+        at = range.end;
+    }
+    out.push_str(text.get(at..).unwrap_or_default());
+    (out, places.into_iter().map(|(_, i)| i).collect())
+}
+
+/// The range with the quotation marks around it, where there are such and no code is open before it.
+fn marked(text: &str, range: Range<usize>) -> Option<Range<usize>> {
+    let (before, after) = (text.get(..range.start)?, text.get(range.end..)?);
+    let open = before.chars().next_back().filter(|c| matches!(c, '"' | '\u{201C}'))?;
+    let close = after.chars().next().filter(|c| matches!(c, '"' | '\u{201D}'))?;
+    let in_code = !before.matches('`').count().is_multiple_of(2) || before.rsplit('\n').next()?.starts_with("    ");
+    (!in_code).then(|| range.start - open.len_utf8()..range.end + close.len_utf8())
+}
+
 /// Quotations that are to be looked up.
 #[derive(Debug, Clone)]
 pub struct Search {
@@ -57,5 +93,41 @@ impl Search {
             Cited { text: quote.text, found }
         });
         cited.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cited(text: &str, is_found: bool) -> Cited {
+        Cited { text: text.into(), found: is_found.then_some(Spot { doc: 1, page: 0, bytes: 0..1 }) }
+    }
+
+    #[test]
+    fn found_quotations_become_links_with_their_marks() {
+        let quotes = [cited("it begun here", true), cited("never said so", false), cited("a plain end", true)];
+        let (text, links) = linked("He says “it begun here”, not \"never said so\", and \"a plain end\".", &quotes);
+        assert_eq!(
+            text,
+            "He says [“it begun here”](strata-quote:0), not \"never said so\", and [\"a plain end\"](strata-quote:2)."
+        );
+        assert_eq!(links, [0, 2]);
+    }
+
+    #[test]
+    fn quotation_in_code_or_with_signs_of_markdown_stays_as_it_is() {
+        for text in ["`\"one two three\"`", "    \"one two three\"", "```\n\"one two three\"\n```", "one two three", "\"one two"]
+        {
+            assert_eq!(linked(text, &[cited("one two three", true)]), (text.to_owned(), Vec::new()));
+        }
+        let text = "\"one [two](x) three\"";
+        assert_eq!(linked(text, &[cited("one [two](x) three", true)]).0, text);
+    }
+
+    #[test]
+    fn quotation_within_another_is_one_link() {
+        let (text, links) = linked("“one two three four”", &[cited("one two three four", true), cited("two three", true)]);
+        assert_eq!((text.as_str(), links), ("[“one two three four”](strata-quote:0)", vec![0]));
     }
 }

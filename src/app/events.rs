@@ -10,7 +10,7 @@ use super::chat::{ChatId, DocId, Exchange, Outcome};
 use super::check::mass_kept;
 use super::settings::Form;
 use super::state::{KvUse, ModelState, Phase, ViewState};
-use crate::engine::{EngineEvent, ModelInfo, SavedDocument, TurnId, TurnSummary};
+use crate::engine::{EngineEvent, ModelInfo, TurnId, TurnSummary};
 
 impl ViewState {
     /// Takes an event of the engine.
@@ -61,6 +61,7 @@ impl ViewState {
                         answer.push_str(&text);
                     }
                     self.note_token(n);
+                    self.keep_piece(text);
                 }
             }
             EngineEvent::Finished { turn, summary } => {
@@ -81,7 +82,7 @@ impl ViewState {
             }
             EngineEvent::Notice(text) => self.notice(text, false),
             EngineEvent::KvUse { used, budgets } => self.kv = Some(KvUse { used, budgets }),
-            EngineEvent::Library(documents) => self.library_told(documents),
+            EngineEvent::Library(documents) => self.library = Some(documents),
             EngineEvent::Pages(_) | EngineEvent::Links(_) | EngineEvent::Telemetry(_) => {}
             EngineEvent::LogitsRows { .. } | EngineEvent::BenchResult { .. } => {}
         }
@@ -105,6 +106,7 @@ impl ViewState {
             *outcome = Outcome::Done(summary);
         }
         self.search_quotes();
+        self.keep_answer();
         self.turn_ended();
     }
 
@@ -120,14 +122,6 @@ impl ViewState {
         let is_check = self.is_checking();
         if let Some(exchange) = self.running_exchange().filter(|_| resumed && !is_check) {
             exchange.resumed_tokens = cached_tokens;
-        }
-    }
-
-    fn library_told(&mut self, documents: Vec<SavedDocument>) {
-        self.library = Some(documents);
-        let gone = |id: &String| !self.library.iter().flatten().any(|d| d.id == *id);
-        if self.removing.as_ref().is_some_and(gone) {
-            self.removing = None;
         }
     }
 
@@ -160,6 +154,7 @@ impl ViewState {
             Some((_, outcome)) => *outcome = Outcome::Failed(sentence),
             None => self.notice(sentence, true),
         }
+        self.keep_answer();
         self.turn_ended();
     }
 
@@ -170,7 +165,7 @@ impl ViewState {
     fn running_exchange(&mut self) -> Option<&mut Exchange> {
         let running = self.running?;
         let chat = self.chats.iter_mut().find(|c| c.id == running.chat)?;
-        chat.exchanges.iter_mut().find(|e| running.is_for(e.id))
+        chat.all_exchanges_mut().find(|e| running.is_for(e.id))
     }
 
     /// The answer has `n` tokens now; what came with one event is one token's, or that of those which had no text yet.

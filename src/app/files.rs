@@ -38,8 +38,8 @@ const FILE_MANAGER: &str = if cfg!(target_os = "macos") {
 pub enum FileEvent {
     /// a file is being read, or none any more
     Opening(Option<Opening>),
-    /// a file was read, or is no document (one sentence that says what to do); and what that took
-    Read(Result<Document, String>, Event),
+    /// a file was read, from here, or is no document (one sentence that says what to do); and what that took
+    Read(Result<Box<(Document, PathBuf)>, String>, Event),
     /// where the quotations of an answer stand
     Quotes {
         /// whose answer
@@ -152,17 +152,15 @@ impl Files {
     }
 
     /// Asks where to save what is called `name`, and lets `write` do it.
-    pub fn save(&self, name: &str, write: impl FnOnce(&Path) -> std::io::Result<()> + Send + 'static) {
+    pub fn save(&self, name: &str, instead: &'static str, write: impl FnOnce(&Path) -> std::io::Result<()> + Send + 'static) {
         let picked = rfd::AsyncFileDialog::new().set_title("Save").set_file_name(name).save_file();
         let answers = self.answers.clone();
         self.spawn("save", move || {
             let began = Instant::now();
             let refused = match pollster::block_on(picked) {
                 Some(file) => write(file.path()).err().map(|e| format!("{} cannot be written: {e}", file.path().display())),
-                None => (began.elapsed() < NO_DIALOG).then(|| {
-                    "This desktop shows no file dialog (it needs xdg-desktop-portal). `strata ask --trace FILE` writes one."
-                        .into()
-                }),
+                None => (began.elapsed() < NO_DIALOG)
+                    .then(|| format!("This desktop shows no file dialog (it needs xdg-desktop-portal). {instead}")),
             };
             if let Some(sentence) = refused {
                 answers.send(FileEvent::Refused(sentence));
@@ -221,7 +219,7 @@ fn read_all(reader: &Reader, paths: Vec<PathBuf>, answers: &Answers) {
         let read = match reader.open(path, &watch) {
             // Whoever stopped it knows.
             Err(DocumentError::Cancelled { .. }) => break,
-            read => read.map_err(|error| error.to_string()),
+            read => read.map(|document| Box::new((document, path.clone()))).map_err(|error| error.to_string()),
         };
         let took = Event::span(EventKind::Phase(Phase::Ingest), began_ns, now());
         if !answers.send(FileEvent::Read(read, took)) {

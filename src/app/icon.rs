@@ -57,6 +57,12 @@ pub enum Icon {
     Shrink,
     /// what the engine is doing
     Pulse,
+    /// what else can be done
+    More,
+    /// change a text
+    Pencil,
+    /// stands above the others
+    Pin,
 }
 
 /// Draws `icon` in the largest centred square of `rect`.
@@ -185,6 +191,15 @@ fn draw(pen: &Pen<'_>, icon: Icon) {
             pen.closed(&[(8.0, 2.2), (14.4, 13.4), (1.6, 13.4)]);
             pen.line(&[(8.0, 6.4), (8.0, 9.6)]);
             pen.dot((8.0, 11.5), 0.8);
+        }
+        Icon::More => [3.5, 8.0, 12.5].into_iter().for_each(|x| pen.dot((x, 8.0), 1.1)),
+        Icon::Pencil => {
+            pen.closed(&[(3.0, 13.0), (3.6, 10.2), (10.8, 3.0), (13.0, 5.2), (5.8, 12.4)]);
+            pen.line(&[(9.2, 4.6), (11.4, 6.8)]);
+        }
+        Icon::Pin => {
+            pen.closed(&[(5.5, 2.5), (10.5, 2.5), (9.8, 7.0), (12.0, 9.5), (4.0, 9.5), (6.2, 7.0)]);
+            pen.line(&[(8.0, 9.5), (8.0, 14.0)]);
         }
         Icon::Tick => pen.line(&[(3.5, 8.5), (6.6, 11.6), (12.5, 4.8)]),
         Icon::Folder => {

@@ -10,6 +10,8 @@
 //!
 //! Owner thread: the main thread.
 
+mod asking;
+pub mod branches;
 pub mod chat;
 pub mod check;
 pub mod cited;
@@ -21,6 +23,7 @@ pub mod files;
 pub mod format;
 mod frames;
 pub mod icon;
+pub mod keeping;
 pub mod kept;
 pub mod markdown;
 pub mod opened;
@@ -31,6 +34,7 @@ pub mod state;
 #[cfg(test)]
 mod testing;
 pub mod theme;
+pub mod undo;
 pub mod whole;
 pub mod widgets;
 mod window;

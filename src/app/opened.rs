@@ -8,10 +8,10 @@
 
 use std::ops::Range;
 
-use super::chat::{DocId, Exchange};
+use super::chat::{Chat, ChatId, DocId, Exchange};
 use super::cited::{Cited, Search, Spot};
 use super::document_view::Viewer;
-use super::state::{Task, ViewState};
+use super::state::{Running, Task, ViewState};
 use crate::document::Watch;
 
 /// Tokens kept free for a question and its answer.
@@ -33,21 +33,26 @@ pub struct Opening {
 impl ViewState {
     /// Has the quotations of the answer that just ended looked up.
     pub(super) fn search_quotes(&mut self) {
-        let Some(running) = self.running else { return };
-        let Task::Answer(id) = running.task else { return };
-        let whole = self.info().is_some_and(|info| info.built_in);
-        let Some(chat) = self.chats.iter().find(|c| c.id == running.chat) else { return };
-        let docs: Vec<_> = chat.docs(&self.documents).map(|d| (d.id, d.document.clone())).collect();
-        let answer = chat.exchanges.iter().find(|e| e.id == id).map(|e| e.answer.clone()).unwrap_or_default();
-        if !docs.is_empty() && !answer.is_empty() {
-            self.searches.push(Search { exchange: id, answer, whole, docs });
+        if let Some(Running { chat, task: Task::Answer(id), .. }) = self.running {
+            self.search_quotes_of(chat, |e| e.id == id);
         }
+    }
+
+    /// Has the quotations of these answers of a chat looked up.
+    pub(super) fn search_quotes_of(&mut self, chat: ChatId, wanted: impl Fn(&Exchange) -> bool) {
+        let whole = self.info().is_some_and(|info| info.built_in);
+        let Some(chat) = self.chats.iter().find(|c| c.id == chat) else { return };
+        let docs: Vec<_> = chat.docs(&self.documents).map(|d| (d.id, d.document.clone())).collect();
+        let answered = chat.all_exchanges().filter(|e| wanted(e) && !e.answer.is_empty() && !docs.is_empty());
+        let search = |e: &Exchange| Search { exchange: e.id, answer: e.answer.clone(), whole, docs: docs.clone() };
+        let searches: Vec<Search> = answered.map(search).collect();
+        self.searches.extend(searches);
     }
 
     /// Takes the places of an answer's quotations.
     pub fn quotes_found(&mut self, exchange: u64, quotes: Vec<Cited>) {
         let is_it = |e: &&mut Exchange| e.id == exchange;
-        if let Some(exchange) = self.chats.iter_mut().flat_map(|c| &mut c.exchanges).find(is_it) {
+        if let Some(exchange) = self.chats.iter_mut().flat_map(Chat::all_exchanges_mut).find(is_it) {
             exchange.quotes = Some(quotes);
         }
     }

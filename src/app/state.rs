@@ -8,11 +8,13 @@
 //! when a turn begins elsewhere, every other chat is shown as unread. 3. Nothing here waits.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
 
-use super::chat::{Chat, ChatId, Doc, DocId, Exchange, Outcome};
-use super::check::Asked;
+use super::chat::{Chat, ChatId, Doc, DocId};
 use super::cited::Search;
 use super::document_view::Viewer;
+use super::keeping::Keeping;
 use super::kept;
 use super::opened::Opening;
 use super::settings::{Form, Settings, ThemeChoice};
@@ -20,7 +22,7 @@ use crate::base::Tiers;
 use crate::document::Document;
 use crate::engine::{
     AttentionKind, EngineCommand, LibraryAction, LoadOptions, Message, ModelInfo, ModelSource, Role, SavedDocument, StopReason,
-    TurnId, TurnPolicy,
+    TurnId,
 };
 
 /// The model and what is happening to it.
@@ -158,8 +160,6 @@ pub struct ViewState {
     pub kv: Option<KvUse>,
     /// saved documents, once the engine has listed them
     pub library: Option<Vec<SavedDocument>>,
-    /// the saved document whose removal is to be confirmed
-    pub removing: Option<String>,
     /// checked settings
     pub settings: Settings,
     /// settings as typed
@@ -184,6 +184,8 @@ pub struct ViewState {
     pub searches: Vec<Search>,
     /// the document whose pages stand beside the chat
     pub viewer: Option<Viewer>,
+    /// what is kept of all this, and what is to be asked of it
+    pub keeping: Keeping,
     pub(super) counting: HashMap<TurnId, DocId>,
     next_id: u64,
 }
@@ -208,7 +210,6 @@ impl ViewState {
             mass_kept: None,
             kv: None,
             library: None,
-            removing: None,
             form: Form::of(&settings),
             settings,
             sampling_chosen: false,
@@ -221,8 +222,19 @@ impl ViewState {
             opening: None,
             searches: Vec::new(),
             viewer: None,
+            keeping: Keeping::default(),
             counting: HashMap::new(),
             next_id: 1,
+        }
+    }
+
+    /// Names of chats and messages are `first` and later ones from now on: none that is kept already.
+    pub fn begin_ids(&mut self, first: u64) {
+        self.next_id = self.next_id.max(first);
+        let id = self.fresh_id();
+        if let [chat] = self.chats.as_mut_slice() {
+            chat.id = id;
+            self.current = id;
         }
     }
 
@@ -293,24 +305,16 @@ impl ViewState {
         self.outbox.push(EngineCommand::Library(LibraryAction::List { kv_dir }));
     }
 
-    /// Deletes the saved document whose removal was to be confirmed.
-    pub fn remove_saved(&mut self) {
-        if let Some(id) = self.removing.take() {
-            let kv_dir = self.load.kv_dir.clone();
-            self.outbox.push(EngineCommand::Library(LibraryAction::Remove { kv_dir, id }));
-        }
-    }
-
     /// An empty chat on screen; an empty one that is already there is used again.
     pub fn new_chat(&mut self) {
         self.page = Page::Chat;
-        self.search.clear();
+        self.clear_search();
         if let Some(blank) = self.chats.iter().find(|c| c.is_blank() && c.draft.is_empty()) {
             self.current = blank.id;
             return;
         }
         let id = self.fresh_id();
-        self.chats.insert(0, Chat { id, ..Chat::default() });
+        self.chats.insert(0, Chat { id, updated: self.keeping.now, ..Chat::default() });
         self.current = id;
     }
 
@@ -319,23 +323,36 @@ impl ViewState {
         if self.chats.iter().any(|c| c.id == id) {
             self.current = id;
             self.page = Page::Chat;
+            self.read_kept();
         }
     }
 
     /// Takes a document into the session and in front of the chat on screen.
     pub fn add_document(&mut self, document: Document, sample: bool) -> DocId {
-        let same = self.documents.iter().find(|d| d.name == document.name && d.content_hash == document.content_hash);
-        let id = match same {
-            Some(doc) => doc.id,
-            None => {
-                let id = self.fresh_id();
-                let n_chars = document.text.chars().count();
-                self.documents.push(Doc { id, document: document.into(), n_chars, n_tokens: None, ingest_ms: None, sample });
-                self.count(id);
-                id
-            }
-        };
+        let id = self.take_document(document, sample, None);
         self.attach(id);
+        id
+    }
+
+    /// The same of a document that was read from a file.
+    pub fn add_file(&mut self, document: Document, path: PathBuf) -> DocId {
+        let id = self.take_document(document, false, Some(path));
+        self.find_missing();
+        self.attach(id);
+        id
+    }
+
+    /// Takes a document into the session, and into the kept ones.
+    pub(super) fn take_document(&mut self, document: Document, sample: bool, path: Option<PathBuf>) -> DocId {
+        let same = self.documents.iter().find(|d| d.name == document.name && d.content_hash == document.content_hash);
+        if let Some(doc) = same {
+            return doc.id;
+        }
+        let id = self.fresh_id();
+        let (n_chars, document) = (document.text.chars().count(), Arc::new(document));
+        self.keep_document(&document, n_chars, path.clone());
+        self.documents.push(Doc { id, document, n_chars, n_tokens: None, ingest_ms: None, sample, path });
+        self.count(id);
         id
     }
 
@@ -352,13 +369,14 @@ impl ViewState {
         self.change_documents(|documents| documents.retain(|d| *d != id));
     }
 
-    fn change_documents(&mut self, change: impl FnOnce(&mut Vec<DocId>)) {
+    pub(super) fn change_documents(&mut self, change: impl FnOnce(&mut Vec<DocId>)) {
         let index = self.chats.iter().position(|c| c.id == self.current).unwrap_or(0);
         let chat = &mut self.chats[index];
         change(&mut chat.documents);
         chat.cached_tokens = 0;
         chat.content_hash = chat.hash(&self.documents);
         chat.forget_asked();
+        self.keep_chat(self.current);
     }
 
     pub(super) fn count(&mut self, id: DocId) {
@@ -370,82 +388,6 @@ impl ViewState {
         let turn = self.fresh_id();
         self.counting.insert(turn, id);
         self.outbox.push(EngineCommand::Count { turn, messages });
-    }
-
-    /// Something can be asked now: nothing runs that must end first, and the question has text.
-    pub fn can_send(&self) -> bool {
-        (self.running.is_none() || self.is_checking()) && !self.chat().draft.trim().is_empty()
-    }
-
-    /// Asks what is typed in the composer.
-    pub fn send(&mut self) {
-        if !self.can_send() {
-            return;
-        }
-        if self.is_checking() {
-            return self.send_after_check();
-        }
-        let question = std::mem::take(&mut self.chat_mut().draft).trim().to_owned();
-        let id = self.fresh_id();
-        self.chat_mut().exchanges.push(Exchange::new(id, question));
-        self.ask_last();
-    }
-
-    /// Asks the last question of the chat on screen again.
-    pub fn regenerate(&mut self) {
-        if self.running.is_some() {
-            return;
-        }
-        let Some(last) = self.chat_mut().exchanges.last_mut() else { return };
-        last.answer.clear();
-        last.token_ends.clear();
-        last.outcome = Outcome::Running;
-        last.attempt += 1;
-        last.quotes = None;
-        (last.resumed_tokens, last.check) = (0, None);
-        self.ask_last();
-    }
-
-    fn ask_last(&mut self) {
-        let turn = self.fresh_id();
-        let chat = self.chat();
-        let Some(last) = chat.exchanges.last() else { return };
-        let mut sampling = self.settings.sampling;
-        // Greedy answers repeat; otherwise another try needs another seed.
-        sampling.seed = sampling.seed.wrapping_add(last.attempt);
-        let messages = chat.messages(&self.documents, chat.exchanges.len() - 1);
-        let document = chat.document_ref(&self.documents, self.settings.keep_read);
-        let task = Task::Answer(last.id);
-        self.running = Some(Running { turn, chat: chat.id, task, phase: Phase::Waiting, stopping: false });
-        let (max_tokens, policy) = (self.settings.max_tokens, TurnPolicy::Sampled);
-        if let Some(last) = self.chat_mut().exchanges.last_mut() {
-            last.asked = Some(Asked { sampling, max_tokens });
-        }
-        self.outbox.push(EngineCommand::Ask { turn, messages, document, sampling, max_tokens, policy });
-    }
-
-    /// Reads the documents of the chat on screen ahead of the first question.
-    pub fn read(&mut self) {
-        let text = self.chat().document_text(&self.documents);
-        if self.running.is_some() || text.is_empty() {
-            return;
-        }
-        let document = self.chat().document_ref(&self.documents, self.settings.keep_read);
-        let turn = self.fresh_id();
-        let chat = self.current;
-        self.running = Some(Running { turn, chat, task: Task::Read, phase: Phase::Waiting, stopping: false });
-        self.outbox.push(EngineCommand::Read { turn, text, document });
-    }
-
-    /// Notes that stop was asked for. True when there was something to stop.
-    pub fn stopping(&mut self) -> bool {
-        match &mut self.running {
-            Some(running) => {
-                running.stopping = true;
-                true
-            }
-            None => false,
-        }
     }
 
     /// Takes the text of the settings page.

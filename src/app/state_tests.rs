@@ -1,8 +1,9 @@
 //! The window's state against every kind of engine event.
 
 use super::*;
+use crate::app::chat::Outcome;
 use crate::app::testing::{model_info, selective_summary, summary};
-use crate::engine::{EngineEvent, TurnSummary};
+use crate::engine::{EngineEvent, TurnPolicy, TurnSummary};
 
 fn ready() -> ViewState {
     let mut state = ViewState::new(ModelSource::BuiltIn, LoadOptions::default());

@@ -5,6 +5,7 @@
 //! model share the processor.
 
 mod incoming;
+mod keep;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use super::files::{Dialog, Files};
 use super::frames::FrameTimes;
 use super::panels::chat::{ChatMemory, chat_ui};
 use super::panels::composer::{Composition, composer_id, composer_ui};
-use super::panels::{Action, documents, help, library, notices, opening, settings, sidebar, status};
+use super::panels::{Action, documents, help, notices, opening, settings, sidebar, status};
 use super::settings::ThemeChoice;
 use super::state::{ModelState, Page, ViewState};
 use super::{document_view, sample, theme};
@@ -34,6 +35,9 @@ const FRAME_INTERVAL: Duration = Duration::from_millis(30);
 const SOFTWARE_FRAME_INTERVAL: Duration = Duration::from_millis(120);
 /// Between two looks at the engine while it has something to do, should a wake be lost or the engine be gone.
 const HEARTBEAT: Duration = Duration::from_secs(1);
+
+/// What to do where a desktop cannot ask for a file's name.
+const TRACE_INSTEAD: &str = "`strata ask --trace FILE` writes one.";
 
 /// Called by the engine after every event, from its own thread.
 pub type Wake = Box<dyn Fn() + Send>;
@@ -49,6 +53,8 @@ pub struct WindowOptions {
     pub load: LoadOptions,
     /// documents to open
     pub documents: Vec<PathBuf>,
+    /// folder of the chats; none keeps them in memory, until the window is closed
+    pub chats: Option<PathBuf>,
 }
 
 /// The window could not be opened.
@@ -119,17 +125,18 @@ pub struct StrataApp {
     start_documents: Vec<PathBuf>,
     frames: u64,
     theme: Option<ThemeChoice>,
-    layout: Option<(Page, u64, usize, usize, [bool; 4])>,
+    layout: Option<(Page, u64, usize, usize, [bool; 5])>,
     focus_question: bool,
     frame_times: FrameTimes,
+    keep: keep::Keep,
 }
 
 impl StrataApp {
     /// A window that will start its engine after the first frame.
     pub fn new(ctx: &egui::Context, options: WindowOptions, spawn: Spawn) -> StrataApp {
         theme::install(ctx);
+        let mut state = ViewState::new(options.initial_model, options.load);
         StrataApp {
-            state: ViewState::new(options.initial_model, options.load),
             dashboard: DashboardState::default(),
             engine: None,
             spawn: Some(spawn),
@@ -143,6 +150,8 @@ impl StrataApp {
             layout: None,
             focus_question: true,
             frame_times: FrameTimes::default(),
+            keep: keep::Keep::start(ctx, options.chats, &mut state),
+            state,
         }
     }
 
@@ -201,9 +210,6 @@ impl StrataApp {
     }
 
     fn shortcuts(&mut self, ctx: &egui::Context) -> Vec<Action> {
-        if self.state.removing.is_some() {
-            return Vec::new(); // the question in front takes the keys
-        }
         let pressed = |key: Key| ctx.input_mut(|i| i.consume_key(Modifiers::COMMAND, key));
         let mut actions = Vec::new();
         if pressed(Key::N) {
@@ -243,7 +249,7 @@ impl StrataApp {
             return Some(Action::CancelOpening);
         }
         if !self.state.search.is_empty() && ctx.memory(|m| m.had_focus_last_frame(sidebar::search_id())) {
-            self.state.search.clear();
+            self.state.clear_search();
             return None;
         }
         self.state.running.is_some().then_some(Action::Stop)
@@ -262,10 +268,32 @@ impl StrataApp {
                     engine.stop();
                 }
             }
-            Action::Regenerate => {
-                self.state.regenerate();
+            Action::Regenerate(exchange) => {
+                self.state.regenerate_at(exchange);
                 self.after_asking();
             }
+            Action::EditQuestion(exchange, text) => {
+                self.state.edit_question(exchange, &text);
+                self.after_asking();
+            }
+            Action::ShowBranch(exchange) => self.state.show_branch(exchange),
+            Action::GoOnFrom(exchange) => {
+                self.state.go_on_from(exchange);
+                self.focus_question = true;
+            }
+            Action::ShowHit(..)
+            | Action::BeginRename(..)
+            | Action::Rename(..)
+            | Action::EndRename
+            | Action::Pin(_)
+            | Action::ExportChat(..)
+            | Action::DeleteChat(_)
+            | Action::RemoveDocument { .. }
+            | Action::Undo
+            | Action::LetGo
+            | Action::AttachKept(_)
+            | Action::DetachMissing(_)
+            | Action::OpenFile(_) => self.perform_on_kept(action),
             Action::Check(exchange) => {
                 self.state.check(exchange);
                 self.focus_question = true;
@@ -300,13 +328,6 @@ impl StrataApp {
                 self.focus_question = page == Page::Chat;
             }
             Action::SettingsChanged => self.state.check_settings(),
-            Action::AskRemove(id) => {
-                self.state.removing = Some(id);
-                // The question in front takes the focus.
-                ctx.memory_mut(|m| m.focused().into_iter().for_each(|id| m.surrender_focus(id)));
-            }
-            Action::Remove => self.state.remove_saved(),
-            Action::KeepSaved => self.state.removing = None,
             Action::CancelOpening => {
                 if let Some(opening) = &self.state.opening {
                     opening.watch.cancel();
@@ -318,11 +339,11 @@ impl StrataApp {
             Action::TakePages(doc, pages) => self.state.take_pages(doc, pages),
             Action::SaveTrace { with_text } => {
                 let (snapshot, run) = (self.dashboard.history.snapshot(), self.state.run_info(with_text));
-                self.files.save("strata-trace.json", move |path| write_trace(path, &snapshot, run));
+                self.files.save("strata-trace.json", TRACE_INSTEAD, move |path| write_trace(path, &snapshot, run));
             }
             Action::SaveCounters => {
                 let counters = *self.dashboard.history.counters();
-                self.files.save("strata-counters.jsonl", move |path| write_counters(path, &counters));
+                self.files.save("strata-counters.jsonl", TRACE_INSTEAD, move |path| write_counters(path, &counters));
             }
             Action::OpenTrace => self.files.ask(Dialog::Trace),
             Action::CopyBenchRow => match self.state.bench_table() {
@@ -414,17 +435,16 @@ impl StrataApp {
             Page::Help => actions.extend(help::help_ui(ui)),
         });
         self.drop_target(ui, middle.response.rect);
-        actions.extend(library::confirm_ui(ui.ctx(), &self.state));
         actions
     }
 
     /// What decides the heights of the panels. Where it changes, the frame is laid out twice, so that no panel is drawn
     /// at the height that it had before.
-    fn layout_key(&self) -> (Page, u64, usize, usize, [bool; 4]) {
+    fn layout_key(&self) -> (Page, u64, usize, usize, [bool; 5]) {
         let (state, chat) = (&self.state, self.state.chat());
         let failed = matches!(state.model, ModelState::Failed(_));
-        let parts = [failed, state.opening.is_some(), state.viewer.is_some(), self.dashboard.open];
-        (state.page, chat.id, state.notices.len(), chat.documents.len(), parts)
+        let parts = [failed, state.opening.is_some(), state.viewer.is_some(), self.dashboard.open, state.keeping.undo.is_some()];
+        (state.page, chat.id, state.notices.len(), chat.documents.len() + chat.missing.len(), parts)
     }
 }
 
@@ -435,6 +455,7 @@ impl eframe::App for StrataApp {
         self.dashboard.cost.frame(frame.info().cpu_usage);
         self.start(&ctx);
         self.apply_theme(&ctx);
+        self.take_kept(&ctx);
         self.take_events(&ctx);
         self.take_files(&ctx);
         self.take_drops(&ctx);
@@ -444,6 +465,8 @@ impl eframe::App for StrataApp {
             self.layout = key;
             ctx.request_discard("panel heights");
         }
+        // Before it is shown.
+        self.send_kept();
         let mut actions = self.shortcuts(&ctx);
         actions.extend(self.panels(ui));
         for action in actions {
@@ -453,9 +476,13 @@ impl eframe::App for StrataApp {
             ctx.memory_mut(|m| m.request_focus(composer_id()));
         }
         self.send_commands();
+        self.settle_kept(&ctx);
     }
 
     fn on_exit(&mut self) {
+        self.state.let_go();
+        self.send_commands();
+        self.keep_all();
         if let Some(engine) = self.engine.take() {
             engine.stop();
             engine.send(EngineCommand::Shutdown);

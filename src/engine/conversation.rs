@@ -35,7 +35,7 @@ pub struct Question {
 }
 
 /// How the next token is chosen. `temperature == 0` is greedy and deterministic.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Sampling {
     /// 0 is greedy
     pub temperature: f32,

@@ -6,7 +6,7 @@ use crate::base::{MovedBytes, PageCounts, Tiers};
 use crate::kv::policy::SelectiveSpec;
 
 /// Why an answer ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StopReason {
     /// the model's own end token
@@ -18,7 +18,7 @@ pub enum StopReason {
 }
 
 /// How attention reached the keys of the context.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AttentionKind {
     /// all of them, in VRAM
@@ -31,7 +31,7 @@ pub enum AttentionKind {
 }
 
 /// The attention of one layer that a policy's choices kept, mean over steps and KV heads; of what goes to complete pages.
-#[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct MassKept {
     /// share of the attention mass that went to chosen tokens
     pub kept: f64,
@@ -42,7 +42,7 @@ pub struct MassKept {
 }
 
 /// What a policy chose during an answer.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct ChosenSummary {
     /// which policy, and its numbers
     pub spec: SelectiveSpec,
@@ -68,7 +68,7 @@ pub struct ChosenSummary {
 }
 
 /// What was read from the disk, and how.
-#[derive(Debug, Clone, Default, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct IoSummary {
     /// `io_uring` or `threads`; none where the disk was not used
     pub backend: Option<String>,
@@ -81,7 +81,7 @@ pub struct IoSummary {
 }
 
 /// The parts of an answer, one after the other (milliseconds), and when it was.
-#[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Phases {
     /// text to token ids
     pub tokenize_ms: f64,
@@ -100,7 +100,7 @@ pub struct Phases {
 }
 
 /// What an answer cost (all times in milliseconds).
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct TurnSummary {
     /// tokens of the prompt
     pub prompt_tokens: usize,

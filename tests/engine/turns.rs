@@ -88,6 +88,29 @@ fn second_question_on_a_document_reads_only_the_question() {
 }
 
 #[test]
+fn edited_question_and_the_branch_before_it_read_only_what_differs() {
+    let test = "edited_question_and_the_branch_before_it_read_only_what_differs";
+    let Some((handle, _)) = engine(test, ModelSource::BuiltIn, KvDtype::F16) else { return };
+    let (document, rows) = golden();
+    let questions: Vec<&str> = rows.iter().map(|r| r["question"].as_str().unwrap()).collect();
+    let first = || user(format!("{}\n\n{}", &document[..6000], questions[3]));
+    let answer = ask(&handle, vec![first()]);
+    let said = || Message { role: Role::Assistant, content: answer.text.trim().to_owned() };
+    let second = ask(&handle, vec![first(), said(), user(questions[4].to_owned())]);
+    // Another question in place of the second, and then the first branch once more. Pages are whole: what is left of the
+    // last one is read again.
+    let edited = ask(&handle, vec![first(), said(), user(questions[5].to_owned())]);
+    assert!(edited.summary.cached_tokens + 64 >= answer.summary.prompt_tokens, "{:?}", edited.summary);
+    let back = ask(&handle, vec![first(), said(), user(questions[4].to_owned())]);
+    assert!(back.summary.cached_tokens + 64 >= answer.summary.prompt_tokens, "{:?}", back.summary);
+    assert_eq!(back.text, second.text);
+    // Instructions after the document leave it read.
+    let instructed = ask(&handle, vec![user(format!("{}\n\nBe brief.\n\n{}", &document[..6000], questions[3]))]);
+    let n_question = 64;
+    assert!(instructed.summary.cached_tokens + 64 + n_question >= answer.summary.prompt_tokens, "{:?}", instructed.summary);
+}
+
+#[test]
 fn sampling_same_seed_repeats_and_other_seed_differs() {
     let test = "sampling_same_seed_repeats_and_other_seed_differs";
     let Some((handle, _)) = engine(test, ModelSource::BuiltIn, KvDtype::F16) else { return };

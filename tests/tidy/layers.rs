@@ -7,13 +7,14 @@ use crate::sources::Source;
 use crate::text::without_comments;
 
 /// Every module and its layer, as `src/lib.rs` has it.
-pub const TABLE: [(&str, u8); 11] = [
+pub const TABLE: [(&str, u8); 12] = [
     ("base", 0),
     ("reference", 1),
     ("telemetry", 1),
     ("document", 2),
     ("token", 2),
     ("gpu", 2),
+    ("chats", 3),
     ("model", 3),
     ("kv", 3),
     ("engine", 4),

@@ -13,7 +13,7 @@ const ROOMS: [(&str, &[&str], &str); 7] = [
     ("eframe::", &["src/app"], "only the window draws"),
     ("clap::", &["src/cli", "src/engine/command.rs"], "only the command line parses arguments"),
     ("wgpu::", &["src/gpu", "src/app"], "only `gpu` makes devices, pipelines and buffers"),
-    ("rusqlite::", &["src/document/library"], "only the library's catalogue is a database"),
+    ("rusqlite::", &["src/document/library", "src/chats"], "only the catalogue and the chats are databases"),
     (
         "unsafe ",
         &["src/model", "src/kv/store", "src/gpu/memory.rs", "src/main.rs"],

@@ -234,7 +234,7 @@ fn tab_reaches_every_main_control() {
     let turn = rig.ask("One?");
     rig.answer(turn, "First.");
     let mut seen = Vec::new();
-    for _ in 0..40 {
+    for _ in 0..60 {
         rig.harness.key_press(Key::Tab);
         rig.harness.run();
         if let Some(id) = rig.harness.ctx.memory(|m| m.focused()) {
@@ -247,14 +247,18 @@ fn tab_reaches_every_main_control() {
         "New chat",
         "Chat: One?",
         "Add a document",
-        "notes.txt, in this chat",
+        "notes.txt, not read",
+        "More about notes.txt",
+        "More about the chat One?",
         "Model: ",
         "Settings",
         "Light theme",
         "Shortcuts and legend",
         "Remove notes.txt",
         "Add another document",
+        "Instructions and sampling",
         "Question",
+        "Edit question",
         "Copy answer",
         "Regenerate",
     ];
@@ -295,7 +299,7 @@ fn search_shows_only_chats_that_hold_the_words() {
     rig.harness.get_by_label("Search chats").focus();
     rig.harness.run();
     rig.harness.get_by_label("Search chats").type_text("pudding");
-    rig.harness.run();
+    rig.wait_for(|rig| rig.shows("began in Pudding Lane"));
     assert!(rig.harness.query_by_label("Chat: About fire?").is_some());
     assert!(rig.harness.query_by_label("Chat: About rents?").is_none());
     rig.click("Chat: About fire?");

@@ -44,7 +44,7 @@ impl Real {
             ..LoadOptions::default()
         };
         let documents = vec![PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/quote/document.txt")];
-        let options = WindowOptions { initial_model: ModelSource::BuiltIn, load, documents };
+        let options = WindowOptions { initial_model: ModelSource::BuiltIn, load, documents, chats: None };
         let mut harness = Harness::builder()
             .with_size([1280.0, 800.0])
             .with_max_steps(12)

@@ -98,53 +98,74 @@ fn library_document_under_the_pointer_tells_model_type_and_what_it_saves() {
     }
 }
 
+fn choose(rig: &mut Rig, name: &str, entry: &str) {
+    rig.click(&format!("More about {name}"));
+    rig.click(entry);
+}
+
 #[test]
-fn removal_from_the_library_is_confirmed_first() {
+fn removal_from_the_library_can_be_undone_until_it_is_let_go() {
     let mut rig = with_library(vec![saved("diary.txt", "Up betimes.", SavedState::Read)]);
-    rig.click("Remove diary.txt from the library");
-    assert!(rig.shows("Remove diary.txt?"));
-    assert_eq!(removed(&mut rig), None, "not before it is confirmed");
-    rig.click("Remove");
+    choose(&mut rig, "diary.txt", "Remove from the library");
+    assert!(rig.shows("Removed diary.txt from the library; its file stays. This frees 9.00 KiB on the disk."));
+    assert!(!rig.shows("diary.txt, read"));
+    assert_eq!(removed(&mut rig), None, "not before it is let go");
+    rig.click("Undo");
+    assert!(rig.shows("diary.txt, read") && !rig.shows("Removed"));
+    choose(&mut rig, "diary.txt", "Remove from the library");
+    rig.click("Do not undo");
     assert_eq!(removed(&mut rig).as_deref(), Some("id of diary.txt"));
-    assert!(!rig.shows("Remove diary.txt?"));
     rig.emit(EngineEvent::Library(Vec::new()));
     assert!(!rig.shows("diary.txt"));
 }
 
 #[test]
-fn removal_is_called_off_by_escape_and_by_enter() {
+fn removal_that_was_not_undone_is_done_when_the_window_closes() {
     let mut rig = with_library(vec![saved("diary.txt", "Up betimes.", SavedState::Read)]);
-    for key in [Key::Escape, Key::Enter] {
-        rig.click("Remove diary.txt from the library");
-        assert!(rig.shows("Remove diary.txt?"));
-        rig.harness.key_press(key);
-        rig.harness.run();
-        assert!(!rig.shows("Remove diary.txt?"), "{key:?}");
-        assert_eq!(removed(&mut rig), None, "{key:?}");
-    }
+    choose(&mut rig, "diary.txt", "Remove from the library");
+    eframe::App::on_exit(rig.harness.state_mut());
+    assert!(matches!(rig.port.commands.try_recv(), Ok(EngineCommand::Library(LibraryAction::Remove { .. }))));
 }
 
 #[test]
-fn keys_do_nothing_behind_the_question_of_a_removal() {
-    let mut rig = with_library(vec![saved("diary.txt", "Up betimes.", SavedState::Read)]);
-    let turn = rig.ask("One?");
-    rig.answer(turn, "First.");
-    rig.click("Remove diary.txt from the library");
-    rig.harness.key_press_modifiers(egui::Modifiers::COMMAND, Key::N);
-    rig.harness.run();
-    assert_eq!(rig.harness.state().state.chats.len(), 1);
-    assert!(rig.shows("Remove diary.txt?"));
+fn kv_is_deleted_and_the_text_stays() {
+    let mut rig = with_document(TEXT);
+    rig.emit(EngineEvent::Library(vec![saved("notes.txt", TEXT, SavedState::Read)]));
+    choose(&mut rig, "notes.txt", "Delete KV, keep text");
+    assert!(rig.shows("Deleted the KV of notes.txt; its text stays."));
+    assert!(rig.shows("notes.txt, not read") && !rig.shows("notes.txt, read · "));
+    rig.click("Do not undo");
+    assert_eq!(removed(&mut rig).as_deref(), Some("id of notes.txt"));
+    rig.emit(EngineEvent::Library(Vec::new()));
+    assert!(rig.shows("notes.txt, not read"));
 }
 
 #[test]
-fn remove_button_is_reached_by_tab() {
+fn menu_of_a_document_is_reached_by_tab() {
     let mut rig = with_library(vec![saved("diary.txt", "Up betimes.", SavedState::Read)]);
-    let reached = (0..20).any(|_| {
+    let reached = (0..30).any(|_| {
         rig.harness.key_press(Key::Tab);
         rig.harness.run();
-        rig.harness.query_by_label("Remove diary.txt from the library").is_some_and(|n| n.is_focused())
+        rig.harness.query_by_label("More about diary.txt").is_some_and(|n| n.is_focused())
     });
     assert!(reached);
+}
+
+#[test]
+fn chips_of_many_documents_wrap_in_a_narrow_chat() {
+    let mut rig = Rig::ready_with(Setup { size: [760.0, 600.0], ..Setup::default() });
+    for i in 0..4 {
+        rig.drop_text(&format!("document number {i}.txt"), &format!("{i} {TEXT}"));
+    }
+    let window = rig.harness.ctx.content_rect();
+    let tops: Vec<f32> = (0..4)
+        .map(|i| {
+            let rect = rig.harness.get_by_label(&format!("Remove document number {i}.txt")).rect();
+            assert!(window.contains_rect(rect), "{i} at {rect:?}");
+            rect.top()
+        })
+        .collect();
+    assert!(tops[3] > tops[0], "{tops:?}");
 }
 
 #[test]
@@ -293,6 +314,7 @@ fn document_longer_than_the_window_is_said_before_reading_with_both_numbers() {
     rig.emit(EngineEvent::ModelLoaded(Box::new(info)));
     rig.drop_text("long.txt", &"x".repeat(3000));
     assert!(rig.shows("Does not fit: 1,000 tokens, and this model's window holds 512"));
+    assert!(rig.harness.query_by_label("Read now").is_none(), "what does not fit is not offered");
 }
 
 #[test]

@@ -124,12 +124,20 @@ pub struct Setup {
     pub scale: f32,
     pub theme: ThemeChoice,
     pub documents: Vec<PathBuf>,
+    pub chats: Option<PathBuf>,
     pub load: LoadOptions,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Setup { size: [1280.0, 800.0], scale: 1.0, theme: ThemeChoice::Dark, documents: Vec::new(), load: LoadOptions::default() }
+        Setup {
+            size: [1280.0, 800.0],
+            scale: 1.0,
+            theme: ThemeChoice::Dark,
+            documents: Vec::new(),
+            chats: None,
+            load: LoadOptions::default(),
+        }
     }
 }
 
@@ -137,19 +145,20 @@ impl Rig {
     /// A window whose model is being loaded.
     pub fn starting(setup: Setup) -> Rig {
         let (ports, port) = std::sync::mpsc::channel();
-        let options = WindowOptions { initial_model: ModelSource::BuiltIn, load: setup.load, documents: setup.documents };
+        let Setup { size, scale, theme, documents, chats, load } = setup;
+        let options = WindowOptions { initial_model: ModelSource::BuiltIn, load, documents, chats };
         let spawn = move |wake| {
             let (handle, port) = EngineHandle::pair(wake);
             ports.send(port).expect("the test waits for it");
             handle
         };
         let mut harness = Harness::builder()
-            .with_size(setup.size)
-            .with_pixels_per_point(setup.scale)
+            .with_size(size)
+            .with_pixels_per_point(scale)
             .with_max_steps(12)
             .wgpu()
             .build_eframe(|cc| StrataApp::new(&cc.egui_ctx, options, Box::new(spawn)));
-        harness.state_mut().state.settings.theme = setup.theme;
+        harness.state_mut().state.settings.theme = theme;
         harness.run();
         let port = port.try_recv().expect("the engine was started after the first frame");
         assert!(matches!(port.commands.try_recv(), Ok(EngineCommand::LoadModel { source: ModelSource::BuiltIn, .. })));

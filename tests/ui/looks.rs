@@ -93,7 +93,10 @@ fn over_budget(setup: Setup) -> Rig {
 
 fn removing(setup: Setup) -> Rig {
     let mut rig = with_diary(setup);
-    rig.click("Remove evelyn-diary.txt from the library");
+    rig.click("More about evelyn-diary.txt");
+    rig.click("Remove from the library");
+    rig.harness.remove_cursor();
+    rig.harness.run();
     rig
 }
 
@@ -125,6 +128,53 @@ fn checked(setup: Setup) -> Rig {
     rig.answer_selectively(turn, "He goes to the Tower twice on that day.");
     rig.harness.remove_cursor();
     rig.harness.run();
+    rig
+}
+
+/// A question that was asked twice and answered twice, being changed once more; a chat that is pinned and one deleted.
+fn branches(setup: Setup) -> Rig {
+    let mut rig = with_diary(setup);
+    for (question, answer) in [("Who was Lord Mayor?", "Sir Thomas Bludworth."), ("What burned first?", ANSWER)] {
+        let turn = rig.ask(question);
+        rig.answer(turn, answer);
+        rig.harness.get_all_by_label("Regenerate").last().unwrap().click();
+        let Some(EngineCommand::Ask { turn, .. }) = rig.command() else { panic!("not asked again") };
+        rig.answer(turn, answer);
+    }
+    rig.harness.get_all_by_label("Edit question").last().unwrap().click();
+    rig.harness.run();
+    rig.click("Ask this instead");
+    let Some(EngineCommand::Ask { turn, .. }) = rig.command() else { panic!("not asked") };
+    rig.answer(turn, "In **Pudding Lane**, as he says: “it begun this morning”.");
+    rig.click("More about the chat Who was Lord Mayor?");
+    rig.click("Pin");
+    rig.click("New chat");
+    let turn = rig.ask("Rents in 1662?");
+    rig.answer(turn, "They rose.");
+    rig.click("More about the chat Rents in 1662?");
+    rig.click("Delete");
+    rig.click("Chat: Who was Lord Mayor?");
+    rig.harness.get_by_label("Who was Lord Mayor?").hover();
+    rig.harness.run();
+    rig
+}
+
+fn instructions(setup: Setup) -> Rig {
+    let mut rig = with_diary(setup);
+    rig.click("Instructions and sampling");
+    rig.click("Short answers");
+    rig.click("Set for this chat");
+    rig.harness.remove_cursor();
+    rig.harness.run();
+    rig
+}
+
+fn found(setup: Setup) -> Rig {
+    let mut rig = conversation(setup);
+    rig.harness.get_by_label("Search chats").focus();
+    rig.harness.run();
+    rig.harness.get_by_label("Search chats").type_text("pepys");
+    rig.wait_for(|rig| rig.harness.state().state.keeping.hits("pepys").is_some());
     rig
 }
 
@@ -198,6 +248,16 @@ fn settings_look_as_they_did() {
 }
 
 #[test]
+fn branches_look_as_they_did() {
+    branches(Setup { size: [960.0, 800.0], ..small(ThemeChoice::Light) }).harness.snapshot("branches_light");
+}
+
+#[test]
+fn instructions_look_as_they_did() {
+    instructions(Setup { size: [960.0, 800.0], ..small(ThemeChoice::Dark) }).harness.snapshot("instructions_dark");
+}
+
+#[test]
 fn removal_looks_as_it_did() {
     removing(small(ThemeChoice::Light)).harness.snapshot("removing_light");
 }
@@ -245,6 +305,9 @@ fn every_page_in_both_themes_has_its_glyphs_and_names() {
         save(&mut rig, "hover", scale);
         save(&mut conversation(setup()), "chat", scale);
         save(&mut checked(setup()), "checked", scale);
+        save(&mut branches(setup()), "branches", scale);
+        save(&mut instructions(setup()), "instructions", scale);
+        save(&mut found(setup()), "found", scale);
         save(&mut reading(setup()), "reading", scale);
         save(&mut refused(setup()), "refused", scale);
         save(&mut reading(Setup { size: [760.0, 480.0], ..setup() }), "narrow", scale);

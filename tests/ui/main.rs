@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod behaviour;
+mod chats;
 mod check;
 mod dashboard;
 mod documents;

@@ -45,7 +45,7 @@ mod tests {
 
     fn doc(id: DocId, text: &str) -> Doc {
         let document = Document::from_bytes(&format!("{id}.txt"), text.as_bytes()).unwrap().into();
-        Doc { id, document, n_chars: text.chars().count(), n_tokens: None, ingest_ms: None, sample: false }
+        Doc { id, document, n_chars: text.chars().count(), n_tokens: None, ingest_ms: None, sample: false, path: None }
     }
 
     #[test]

@@ -5,15 +5,17 @@
 
 use std::collections::HashMap;
 
-use egui::{CornerRadius, Label, Rect, RichText, ScrollArea, Sense, Ui, UiBuilder, pos2, vec2};
+use egui::{CornerRadius, Rect, RichText, ScrollArea, Sense, Ui, UiBuilder, pos2, vec2};
 use egui_commonmark::{CommonMarkCache, CommonMarkViewer};
 
+use super::asked::{alternatives_ui, question_ui, rest_ui};
 use super::check::{attention_note, check_ui, mass_words};
 use super::document_card::{document_card_ui, progress_ui, questions_ui};
 use super::quotes::quotes_ui;
 use super::{Action, attention_words};
-use crate::app::chat::{Exchange, Outcome};
+use crate::app::chat::{Chat, Exchange, Outcome, Stored};
 use crate::app::check::mass_kept;
+use crate::app::cited::{self, Cited};
 use crate::app::dashboard::strip::strip_ui;
 use crate::app::icon::{self, Icon};
 use crate::app::state::{Phase, Running, Task, ViewState, stop_note};
@@ -40,6 +42,10 @@ pub struct ChatMemory {
     pub drawn: usize,
     /// what answers were made of is shown below them
     pub shows_parts: bool,
+    /// show this exchange in the next frame
+    pub jump_to: Option<u64>,
+    /// the exchange whose question is changed, and the new text
+    pub editing: Option<(u64, String)>,
 }
 
 /// The middle of the window.
@@ -52,7 +58,9 @@ pub fn chat_ui(ui: &mut Ui, state: &ViewState, memory: &mut ChatMemory) -> Vec<A
         ui.add_space(theme::SECTION);
         widgets::column(ui, |ui| {
             let chat = state.chat();
-            if chat.is_blank() {
+            if chat.stored != Stored::Here {
+                widgets::caption(ui, "Opening the chat…");
+            } else if chat.is_blank() {
                 actions.extend(empty_ui(ui, state));
             } else if chat.exchanges.is_empty() {
                 actions.extend(document_card_ui(ui, state));
@@ -128,16 +136,22 @@ fn exchanges_ui(ui: &mut Ui, state: &ViewState, memory: &mut ChatMemory) -> Vec<
     let mut actions = Vec::new();
     if (memory.width - ui.available_width()).abs() > 0.5 {
         memory.width = ui.available_width();
+        memory.heights.clear();
     }
     ui.spacing_mut().item_spacing.y = 0.0;
     let exchanges = &state.chat().exchanges;
     for (i, exchange) in exchanges.iter().enumerate() {
         let last = i + 1 == exchanges.len();
+        if memory.jump_to == Some(exchange.id) {
+            memory.jump_to = None;
+            ui.scroll_to_cursor(Some(egui::Align::TOP));
+        }
         let guess = 120.0 + guessed_height(exchange.question.len() + exchange.answer.len(), memory.width);
         item(ui, memory, (exchange.id, usize::MAX), guess, |ui, memory| {
             let running = state.running_here().filter(|r| r.is_for(exchange.id));
             let idle = state.running.is_none();
-            actions.extend(exchange_ui(ui, exchange, running, [last, idle], memory));
+            actions.extend(question_ui(ui, state.chat(), exchange, idle, memory));
+            actions.extend(exchange_ui(ui, state.chat(), exchange, running, [last, idle], memory));
             actions.extend(quotes_ui(ui, exchange.quotes.as_deref().unwrap_or_default(), &state.documents));
             if let Outcome::Done(summary) = &exchange.outcome {
                 if memory.shows_parts {
@@ -153,23 +167,24 @@ fn exchanges_ui(ui: &mut Ui, state: &ViewState, memory: &mut ChatMemory) -> Vec<
     if let Some(running) = state.running_here().filter(|r| r.task == Task::Read) {
         actions.extend(progress_ui(ui, running, "Reading"));
     }
+    actions.extend(rest_ui(ui, state.chat()));
     actions
 }
 
 fn exchange_ui(
     ui: &mut Ui,
+    chat: &Chat,
     exchange: &Exchange,
     running: Option<&Running>,
     [last, idle]: [bool; 2],
     memory: &mut ChatMemory,
 ) -> Vec<Action> {
-    question_ui(ui, &exchange.question);
-    ui.add_space(theme::SECTION - GRID);
+    let mut actions = Vec::new();
     for (i, range) in markdown::blocks(&exchange.answer, BLOCK_BYTES).into_iter().enumerate() {
         let Some(text) = exchange.answer.get(range) else { continue };
         item(ui, memory, (exchange.id, i), guessed_height(text.len(), memory.width), |ui, memory| {
             markdown_spacing(ui);
-            CommonMarkViewer::new().show(ui, &mut memory.markdown, text);
+            actions.extend(markdown_ui(ui, text, exchange.quotes.as_deref().unwrap_or_default(), memory));
         });
         ui.add_space(2.0 * GRID);
     }
@@ -177,9 +192,35 @@ fn exchange_ui(
     match (&exchange.outcome, running) {
         (Outcome::Running, Some(running)) => running_ui(ui, running),
         (Outcome::Running, None) => Vec::new(),
-        (Outcome::Failed(sentence), _) => failed_ui(ui, sentence, last && idle),
-        (Outcome::Done(summary), _) => done_ui(ui, exchange, summary, [last, idle]),
+        (Outcome::Failed(sentence), _) => failed_ui(ui, exchange.id, sentence, last && idle),
+        (Outcome::Done(summary), _) => {
+            let answer = Ended { words: cost(summary), hint: attention_note(summary), last, idle };
+            let left = done_ui(ui, chat, exchange, &answer, &mut actions);
+            if let Some(moved) = moved(summary, exchange.resumed_tokens) {
+                // Close under the line that it goes on from.
+                ui.add_space(-2.0 * GRID);
+                ui.scope_builder(UiBuilder::new().max_rect(ui.available_rect_before_wrap().with_min_x(left)), |ui| {
+                    widgets::caption(ui, moved);
+                });
+            }
+            actions
+        }
+        (Outcome::Kept(note), _) => {
+            done_ui(ui, chat, exchange, &Ended { words: note.clone(), hint: String::new(), last, idle }, &mut actions);
+            actions
+        }
     }
+}
+
+/// Markdown, with quotations that lead to their page.
+fn markdown_ui(ui: &mut Ui, text: &str, quotes: &[Cited], memory: &mut ChatMemory) -> Option<Action> {
+    let (text, links) = cited::linked(text, quotes);
+    links.iter().for_each(|i| memory.markdown.add_link_hook(cited::link_of(*i)));
+    CommonMarkViewer::new().show(ui, &mut memory.markdown, &text);
+    let clicked = links.iter().find(|i| memory.markdown.get_link_hook(&cited::link_of(**i)) == Some(true));
+    let spot = clicked.and_then(|i| quotes.get(*i)?.found.clone());
+    memory.markdown.link_hooks_clear();
+    spot.map(Action::ShowSpot)
 }
 
 /// Rows of running text rather than rows of controls.
@@ -189,20 +230,6 @@ fn markdown_spacing(ui: &mut Ui) {
     spacing.item_spacing.y = 2.0 * GRID;
     spacing.interact_size = vec2(24.0, height);
     spacing.button_padding = vec2(GRID, 2.0);
-}
-
-/// The question, in a bubble at the right.
-fn question_ui(ui: &mut Ui, question: &str) {
-    const PAD: f32 = 12.0;
-    let t = theme::tokens(ui);
-    let max = (ui.available_width() * 0.8).floor();
-    let galley = ui.painter().layout(question.to_owned(), theme::body(), t.strong, max - 2.0 * PAD);
-    let size = galley.size().ceil() + vec2(2.0 * PAD + 1.0, 2.0 * PAD - 8.0);
-    let (row, _) = ui.allocate_exact_size(vec2(ui.available_width(), size.y), Sense::hover());
-    let rect = Rect::from_min_size(pos2(row.right() - size.x, row.top()), size);
-    ui.painter().rect_filled(rect, CornerRadius::same(theme::RADIUS_LARGE), t.raised);
-    let mut child = ui.new_child(UiBuilder::new().max_rect(rect.shrink2(vec2(PAD, PAD - 4.0))));
-    child.add(Label::new(RichText::new(question).font(theme::body()).color(t.strong)).wrap());
 }
 
 fn running_ui(ui: &mut Ui, running: &Running) -> Vec<Action> {
@@ -216,19 +243,28 @@ fn running_ui(ui: &mut Ui, running: &Running) -> Vec<Action> {
     }
 }
 
-fn failed_ui(ui: &mut Ui, sentence: &str, may_ask_again: bool) -> Vec<Action> {
+fn failed_ui(ui: &mut Ui, exchange: u64, sentence: &str, may_ask_again: bool) -> Vec<Action> {
     let mut actions = Vec::new();
     widgets::error_sentence(ui, sentence);
     ui.add_space(2.0 * GRID);
     if may_ask_again && widgets::button(ui, Weight::Plain, Some(Icon::Redo), "Ask again").clicked() {
-        actions.push(Action::Regenerate);
+        actions.push(Action::Regenerate(exchange));
     }
     actions
 }
 
-/// Asking again is offered under the last answer, and possible while nothing runs.
-fn done_ui(ui: &mut Ui, exchange: &Exchange, summary: &TurnSummary, [last, idle]: [bool; 2]) -> Vec<Action> {
-    let mut actions = Vec::new();
+/// How an answer ended.
+struct Ended {
+    words: String,
+    hint: String,
+    /// nothing comes after it
+    last: bool,
+    /// nothing runs
+    idle: bool,
+}
+
+/// What can be done with an answer, and what it cost. Where the words begin, points.
+fn done_ui(ui: &mut Ui, chat: &Chat, exchange: &Exchange, ended: &Ended, actions: &mut Vec<Action>) -> f32 {
     let (t, answer) = (theme::tokens(ui), exchange.answer.as_str());
     if answer.is_empty() {
         ui.label(RichText::new("Stopped before the first word.").color(t.weak));
@@ -240,27 +276,26 @@ fn done_ui(ui: &mut Ui, exchange: &Exchange, summary: &TurnSummary, [last, idle]
     let layout = egui::Layout::left_to_right(egui::Align::Center);
     let mut row = ui.new_child(UiBuilder::new().max_rect(rect).layout(layout));
     row.spacing_mut().item_spacing.x = GRID;
+    actions.extend(alternatives_ui(&mut row, &chat.answers_beside(exchange), "answer"));
     if !answer.is_empty() && widgets::icon_button(&mut row, Icon::Copy, "Copy answer").clicked() {
         actions.push(Action::Copy(answer.to_owned()));
     }
-    if last {
-        row.add_enabled_ui(idle, |row| {
-            if widgets::icon_button(row, Icon::Redo, "Regenerate").clicked() {
-                actions.push(Action::Regenerate);
-            }
-        });
-    }
+    row.add_enabled_ui(ended.idle, |row| {
+        let name = if ended.last { "Regenerate" } else { "Regenerate this answer" };
+        if widgets::icon_button(row, Icon::Redo, name).clicked() {
+            actions.push(Action::Regenerate(exchange.id));
+        }
+        if !ended.last && widgets::icon_button(row, Icon::Fork, "Branch from here").clicked() {
+            actions.push(Action::GoOnFrom(exchange.id));
+        }
+    });
     row.add_space(GRID);
     let left = row.cursor().left();
-    widgets::caption(&mut row, cost(summary)).on_hover_text(attention_note(summary));
-    if let Some(moved) = moved(summary, exchange.resumed_tokens) {
-        // Close under the line that it goes on from.
-        ui.add_space(-2.0 * GRID);
-        ui.scope_builder(UiBuilder::new().max_rect(ui.available_rect_before_wrap().with_min_x(left)), |ui| {
-            widgets::caption(ui, moved);
-        });
+    let words = widgets::caption(&mut row, ended.words.as_str());
+    if !ended.hint.is_empty() {
+        words.on_hover_text(&ended.hint);
     }
-    actions
+    left
 }
 
 /// `exact dense · 31.2 tok/s · 2.1 s to first token · 128 tokens`

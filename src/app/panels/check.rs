@@ -74,7 +74,7 @@ pub fn check_ui(ui: &mut Ui, exchange: &Exchange, summary: &TurnSummary, running
                 widgets::error_sentence(ui, sentence);
                 offer_ui(ui, exchange, idle)
             }
-            Outcome::Running => Vec::new(),
+            Outcome::Running | Outcome::Kept(_) => Vec::new(),
         },
         (None, _) => offer_ui(ui, exchange, idle),
     }

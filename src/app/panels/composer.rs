@@ -6,6 +6,7 @@ use egui::{CornerRadius, Event, EventFilter, Frame, Id, ImeEvent, Key, KeyboardS
 use egui::{ScrollArea, TextEdit, Ui};
 
 use super::Action;
+use super::instructions::instructions_ui;
 use crate::app::icon::Icon;
 use crate::app::state::{ModelState, Task, ViewState};
 use crate::app::theme::{self, GRID, GUTTER};
@@ -94,6 +95,8 @@ fn box_ui(ui: &mut Ui, state: &mut ViewState, composition: &mut Composition) -> 
         }
         ui.horizontal(|ui| {
             meter_ui(ui, state);
+            ui.add_space(GRID);
+            instructions_ui(ui, state);
             ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
                 if busy && !can_send {
                     if widgets::round_button(ui, Icon::Stop, "Stop", true).clicked() {
@@ -128,6 +131,7 @@ fn hint(state: &ViewState) -> String {
         (Some(Task::Read), true) => "Reading; you can ask when it is done…".to_owned(),
         (Some(Task::Answer(_)), true) => "Answering…".to_owned(),
         (Some(_), false) => "Another chat is busy…".to_owned(),
+        (None, _) if !chat.missing.is_empty() => "A document of this chat is missing: open it, or take it away…".to_owned(),
         (None, _) => match chat.documents.len() {
             0 => "Ask a question, or drop a document here".to_owned(),
             1 => "Ask about the document…".to_owned(),

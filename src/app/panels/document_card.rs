@@ -54,6 +54,9 @@ fn read_ui(ui: &mut Ui, state: &ViewState) -> Option<Action> {
         widgets::caption(ui, format!("Read, so every question starts at once.{kept}"));
         return None;
     }
+    if !fits(state) {
+        return None;
+    }
     let (label, hint) = match saved {
         _ if share > 0.0 => ("Continue reading", "What was read stays read.".to_owned()),
         Some(saved) => ("Resume", resume_words(saved, state)),
@@ -66,6 +69,15 @@ fn read_ui(ui: &mut Ui, state: &ViewState) -> Option<Action> {
         widgets::caption(ui, hint);
     });
     clicked.then_some(Action::Read)
+}
+
+/// The documents fit into the model's window and into the budgets, as far as either is known.
+fn fits(state: &ViewState) -> bool {
+    let (n, _) = state.chat().document_tokens(&state.documents);
+    let Some(info) = state.info() else { return true };
+    let kv = (n as u64).saturating_mul(info.kv_bytes_per_token);
+    let has_room = state.budgets().is_none_or(|budgets| matches!(kept::place(kv, budgets), Placement::Fits(_)));
+    n < info.context_limit && has_room
 }
 
 /// `Read before: resumes in ~3 s.`

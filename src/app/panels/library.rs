@@ -1,52 +1,110 @@
-//! The library in the sidebar: documents whose KV is kept, and those of this session; and the question before one of
-//! them is removed, which is the only thing of the window that is modal.
+//! The library in the sidebar: documents that were read, in part or whole, and documents whose text is kept.
+//!
+//! ```text
+//! saved KV (engine) ┐
+//! kept texts        ├─ by the hash of the text ─► Shelf ─► a row: state, size, a menu
+//! this session      ┘
+//! ```
 
-use egui::{CornerRadius, Id, Layout, Modal, Rect, Role, Sense, Ui, UiBuilder, Vec2, WidgetInfo, pos2, vec2};
+use egui::{CornerRadius, Rect, Response, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 
 use super::Action;
+use super::menu_row::{self, entry_ui, menu_row_ui};
 use crate::app::chat::Doc;
 use crate::app::icon::Icon;
 use crate::app::kept;
 use crate::app::state::ViewState;
 use crate::app::theme::{self, GRID, GUTTER};
-use crate::app::widgets::{self, Weight};
+use crate::app::widgets;
 use crate::app::{format, panels};
+use crate::chats::KeptDocument;
 use crate::engine::{SavedDocument, SavedState};
 
 const ROW_HEIGHT: f32 = 44.0;
-/// Side of the button that removes, points.
-const REMOVE: f32 = 24.0;
 
-/// Saved documents first, least recently used last; then those of this session that are not kept.
+/// What is known of one text.
+struct Shelf<'a> {
+    content_hash: String,
+    name: &'a str,
+    saved: Option<&'a SavedDocument>,
+    kept: Option<&'a KeptDocument>,
+    doc: Option<&'a Doc>,
+    /// it is in the chat on screen
+    here: bool,
+}
+
+/// Saved documents first, least recently used last; then those whose text alone is kept.
 pub fn library_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
     let mut actions = Vec::new();
     if super::sidebar::heading_with_button(ui, "LIBRARY", "Add a document") {
         actions.push(Action::OpenDocuments);
     }
-    let saved = state.library.as_deref().unwrap_or_default();
-    let doc_of = |s: &SavedDocument| state.documents.iter().find(|d| d.content_hash.to_string() == s.content_hash);
-    for document in saved {
-        let doc = doc_of(document);
-        let here = doc.is_some_and(|d| state.chat().documents.contains(&d.id));
-        actions.extend(ui.push_id(&document.id, |ui| saved_ui(ui, document, doc, here)).inner);
+    let shelves = shelves(state);
+    for (i, shelf) in shelves.iter().enumerate() {
+        let key = (shelf.content_hash.as_str(), i);
+        actions.extend(ui.push_id(key, |ui| shelf_ui(ui, state, shelf)).inner);
     }
-    let kept = |d: &Doc| saved.iter().any(|s| s.content_hash == d.content_hash.to_string());
-    for doc in state.documents.iter().filter(|d| !kept(d)) {
-        let here = state.chat().documents.contains(&doc.id);
-        let label = if here { format!("{}, in this chat", doc.name) } else { format!("Add {} to this chat", doc.name) };
-        if ui.push_id(doc.id, |ui| widgets::row(ui, Some(Icon::Page), &doc.name, &doc_note(doc), false, &label).clicked()).inner {
-            actions.push(Action::Attach(doc.id));
-        }
-    }
-    if saved.is_empty() && state.documents.is_empty() {
+    if shelves.is_empty() {
         super::sidebar::note(ui, "Documents that were read appear here, and are not read again.");
     }
     actions
 }
 
-fn doc_note(doc: &Doc) -> String {
-    let (n, exact) = doc.tokens();
-    if exact { format::short_count(n) } else { format!("~{}", format::short_count(n)) }
+fn shelves(state: &ViewState) -> Vec<Shelf<'_>> {
+    let doc_of = |hash: &str| state.documents.iter().find(|d| d.content_hash.to_string() == hash);
+    let kept_of = |hash: &str| state.keeping.documents.iter().find(|k| k.document.content_hash == hash);
+    let is_here = |doc: Option<&Doc>| doc.is_some_and(|d| state.chat().documents.contains(&d.id));
+    let saved = state.library.iter().flatten().filter(|s| !state.is_removed(&s.content_hash, true));
+    let mut shelves: Vec<Shelf> = saved
+        .map(|saved| {
+            let (content_hash, doc) = (saved.content_hash.clone(), doc_of(&saved.content_hash));
+            let kept = kept_of(&content_hash);
+            Shelf { content_hash, name: &saved.name, saved: Some(saved), kept, doc, here: is_here(doc) }
+        })
+        .collect();
+    for kept in &state.keeping.documents {
+        let hash = &kept.document.content_hash;
+        if !shelves.iter().any(|s| s.content_hash == *hash) && !state.is_removed(hash, false) {
+            let doc = doc_of(hash);
+            let (content_hash, name) = (hash.clone(), kept.document.name.as_str());
+            shelves.push(Shelf { content_hash, name, saved: None, kept: Some(kept), doc, here: is_here(doc) });
+        }
+    }
+    shelves
+}
+
+impl Shelf<'_> {
+    fn note(&self) -> String {
+        match (self.saved, self.doc, self.kept) {
+            (Some(saved), _, _) => saved_note(saved),
+            (None, Some(doc), _) => {
+                let (n, exact) = doc.tokens();
+                format!("not read · {}{} tokens", if exact { "" } else { "~" }, format::short_count(n))
+            }
+            (None, None, Some(kept)) => {
+                let n = crate::app::chat::estimate_tokens(kept.n_chars);
+                format!("not read · ~{} tokens", format::short_count(n))
+            }
+            (None, None, None) => String::new(),
+        }
+    }
+
+    /// What a click does, in words.
+    fn act(&self) -> &'static str {
+        match (self.doc.is_some() || self.kept.is_some(), self.here) {
+            (_, true) => "in this chat",
+            (true, false) => "add to this chat",
+            (false, _) => "open its file to ask about it",
+        }
+    }
+
+    fn clicked(&self) -> Action {
+        match (self.doc, self.kept) {
+            (Some(doc), _) => Action::Attach(doc.id),
+            (None, Some(_)) => Action::AttachKept(self.content_hash.clone()),
+            (None, None) => Action::OpenDocuments,
+        }
+    }
 }
 
 /// `read`, `41 % read`, `missing`
@@ -67,110 +125,108 @@ fn saved_note(saved: &SavedDocument) -> String {
     }
 }
 
-/// One saved document: a click puts it in front of the chat if its text is there, and asks for its file otherwise.
-fn saved_ui(ui: &mut Ui, saved: &SavedDocument, doc: Option<&Doc>, here: bool) -> Vec<Action> {
-    let mut actions = Vec::new();
+/// One document: a click puts it in front of the chat if its text is here, and asks for its file otherwise.
+fn shelf_ui(ui: &mut Ui, state: &ViewState, shelf: &Shelf) -> Vec<Action> {
+    let draw = |ui: &mut Ui, near: bool| line_ui(ui, shelf, near);
+    let shown = menu_row_ui(ui, ROW_HEIGHT, &format!("More about {}", shelf.name), draw, |ui| menu_ui(ui, shelf));
+    let mut actions = shown.actions;
+    if shown.response.on_hover_ui(|ui| facts_ui(ui, state, shelf)).clicked() {
+        actions.push(shelf.clicked());
+    }
+    actions
+}
+
+fn line_ui(ui: &mut Ui, shelf: &Shelf, near: bool) -> Response {
     let t = theme::tokens(ui);
     let (rect, row) = ui.allocate_exact_size(vec2(ui.available_width(), ROW_HEIGHT), Sense::click());
-    let act = match doc {
-        Some(_) if here => "in this chat",
-        Some(_) => "add to this chat",
-        None => "open its file to ask about it",
-    };
-    let note = saved_note(saved);
-    row.widget_info(|| WidgetInfo::labeled(Role::Button, true, format!("{}, {note}: {act}", saved.name)));
-    let near = ui.rect_contains_pointer(rect) || row.has_focus();
+    let note = shelf.note();
+    row.widget_info(|| WidgetInfo::labeled(Role::Button, true, format!("{}, {note}: {}", shelf.name, shelf.act())));
+    let near = near || row.has_focus();
     if near {
         ui.painter().rect_filled(rect, CornerRadius::same(theme::RADIUS), t.hover);
     }
     let left = rect.left() + 2.0 * GRID;
-    widgets::share_mark(ui, pos2(left + 8.0, rect.top() + 15.0), kept::saved_share(saved), t.disk);
+    widgets::share_mark(ui, pos2(left + 8.0, rect.top() + 15.0), shelf.saved.map_or(0.0, kept::saved_share), t.disk);
     let text_left = left + 16.0 + 2.0 * GRID;
-    let remove = Rect::from_center_size(pos2(rect.right() - GRID - REMOVE / 2.0, rect.top() + 16.0), Vec2::splat(REMOVE));
-    let name_right = if near { remove.left() } else { rect.right() - 2.0 * GRID };
+    let name_right = rect.right() - if near { GRID + menu_row::BUTTON } else { 2.0 * GRID };
     let name = Rect::from_min_max(pos2(text_left, rect.top() + GRID), pos2(name_right, rect.top() + 26.0));
-    widgets::text_in(ui, name, &saved.name, theme::body(), if near { t.strong } else { t.text });
+    widgets::text_in(ui, name, shelf.name, theme::body(), if near { t.strong } else { t.text });
     let below = Rect::from_min_max(pos2(text_left, rect.top() + 24.0), pos2(rect.right() - GRID, rect.bottom() - GRID));
     widgets::text_in(ui, below, &note, theme::small(), t.weak);
     widgets::focus_ring(ui, &row, rect, theme::RADIUS);
-    let mut child = ui.new_child(UiBuilder::new().max_rect(remove).layout(Layout::left_to_right(egui::Align::Center)));
-    let focused = child.memory(|m| m.has_focus(child.next_auto_id()));
-    child.set_opacity(if near || focused { 1.0 } else { 0.0 });
-    let label = format!("Remove {} from the library", saved.name);
-    if widgets::icon_button_sized(&mut child, Icon::Trash, &label, REMOVE).clicked() {
-        actions.push(Action::AskRemove(saved.id.clone()));
+    row
+}
+
+fn menu_ui(ui: &mut Ui, shelf: &Shelf) -> Vec<Action> {
+    let mut actions = Vec::new();
+    let remove =
+        |keeps_text| Action::RemoveDocument { content_hash: shelf.content_hash.clone(), name: shelf.name.to_owned(), keeps_text };
+    if let Some(doc) = shelf.doc
+        && entry_ui(ui, Icon::Page, "Show its pages")
+    {
+        actions.push(Action::ShowDocument(doc.id));
     }
-    if row.on_hover_ui(|ui| facts_ui(ui, saved, act)).clicked() {
-        actions.push(doc.map_or(Action::OpenDocuments, |d| Action::Attach(d.id)));
+    let has_kv = shelf.saved.is_some_and(|s| s.state != SavedState::Missing);
+    if has_kv && shelf.kept.is_some() && entry_ui(ui, Icon::Layers, "Delete KV, keep text") {
+        actions.push(remove(true));
+    }
+    if entry_ui(ui, Icon::Trash, "Remove from the library") {
+        actions.push(remove(false));
     }
     actions
 }
 
 /// What the pointer finds out.
-fn facts_ui(ui: &mut Ui, saved: &SavedDocument, act: &str) {
-    egui::Frame::NONE.inner_margin(8).show(ui, |ui| facts_in_ui(ui, saved, act));
+fn facts_ui(ui: &mut Ui, state: &ViewState, shelf: &Shelf) {
+    egui::Frame::NONE.inner_margin(8).show(ui, |ui| facts_in_ui(ui, state, shelf));
 }
 
-fn facts_in_ui(ui: &mut Ui, saved: &SavedDocument, act: &str) {
+fn facts_in_ui(ui: &mut Ui, state: &ViewState, shelf: &Shelf) {
     let t = theme::tokens(ui);
     ui.set_max_width(300.0);
-    ui.label(egui::RichText::new(&saved.name).color(t.strong));
-    let pages = if saved.pages == 1 { "1 page".to_owned() } else { format!("{} pages", format::count(saved.pages)) };
-    let facts = [
-        ("State", state_words(saved)),
-        ("File", format!("{}, {pages}", format::bytes(saved.bytes))),
-        ("Read by", saved.model.clone()),
-        ("KV cache", format!("{}, {}", panels::kv_dtype_name(saved.kv_dtype), format::bytes(saved.kv_bytes))),
-        ("Saves reading for", format::seconds(saved.prefill_seconds)),
-        ("Last used", format::date(saved.last_used)),
-    ];
+    ui.label(egui::RichText::new(shelf.name).color(t.strong));
     egui::Grid::new("facts").num_columns(2).spacing(vec2(GUTTER, 2.0)).min_row_height(18.0).show(ui, |ui| {
-        for (name, value) in facts {
+        for (name, value) in facts(state, shelf) {
             widgets::caption(ui, name);
             ui.label(egui::RichText::new(value).font(theme::small()));
             ui.end_row();
         }
     });
     ui.add_space(GRID);
-    widgets::caption(ui, format!("Click: {act}."));
+    widgets::caption(ui, format!("Click: {}.", shelf.act()));
 }
 
-/// The question before a saved document is removed. Nothing is drawn where none is to be.
-pub fn confirm_ui(ctx: &egui::Context, state: &ViewState) -> Vec<Action> {
-    let mut actions = Vec::new();
-    let removing = state.removing.as_ref().and_then(|id| state.library.iter().flatten().find(|d| d.id == *id));
-    let Some(saved) = removing else { return actions };
-    let frame = |ui: &egui::Style| egui::Frame::window(ui).inner_margin(theme::SECTION);
-    let style = ctx.global_style();
-    let shown = Modal::new(Id::unique("strata remove")).frame(frame(&style)).show(ctx, |ui| {
-        let t = theme::tokens(ui);
-        ui.set_width(380.0);
-        ui.label(egui::RichText::new(format!("Remove {}?", saved.name)).heading().color(t.strong));
-        ui.add_space(2.0 * GRID);
-        let time = format::seconds(saved.prefill_seconds);
-        ui.label(format!(
-            "This frees {} on the disk. The file itself stays where it is; the next question about it reads it again, which \
-             took {time}.",
-            format::bytes(saved.kv_bytes)
-        ));
-        ui.add_space(theme::SECTION - GRID);
-        ui.with_layout(Layout::right_to_left(egui::Align::Center), |ui| {
-            if widgets::button(ui, Weight::Primary, Some(Icon::Trash), "Remove").clicked() {
-                actions.push(Action::Remove);
+fn facts(state: &ViewState, shelf: &Shelf) -> Vec<(String, String)> {
+    let pages = |n: usize| if n == 1 { "1 page".to_owned() } else { format!("{} pages", format::count(n)) };
+    let mut facts = Vec::new();
+    let mut fact = |name: &str, value: String| facts.push((name.to_owned(), value));
+    match (shelf.saved, shelf.kept) {
+        (Some(saved), kept) => {
+            fact("State", state_words(saved));
+            fact("File", format!("{}, {}", format::bytes(saved.bytes), pages(saved.pages)));
+            fact("Read by", saved.model.clone());
+            fact("KV on the disk", format!("{}, {}", panels::kv_dtype_name(saved.kv_dtype), format::bytes(saved.kv_bytes)));
+            if saved.state != SavedState::Missing {
+                fact("Time to resume", format::about_seconds(kept::resume_seconds(saved, state.disk_speed)));
             }
-            let keep = widgets::button(ui, Weight::Plain, None, "Keep");
-            if ui.memory(|m| m.focused().is_none()) {
-                keep.request_focus();
-            }
-            if keep.clicked() {
-                actions.push(Action::KeepSaved);
-            }
-        });
-    });
-    if shown.should_close() {
-        actions.push(Action::KeepSaved);
+            fact("Saves reading for", format::seconds(saved.prefill_seconds));
+            fact("Last used", format::date(saved.last_used));
+            fact("Text", if kept.is_some() { "kept" } else { "in its file" }.to_owned());
+        }
+        (None, Some(kept)) => {
+            fact("State", "not read".to_owned());
+            fact("File", format!("{}, {}", format::bytes(kept.bytes), pages(kept.n_pages)));
+            fact("Characters", format::count(kept.n_chars));
+        }
+        (None, None) => {}
     }
-    actions
+    // What the engine holds is the chat's on screen; its documents share it.
+    if let Some(kv) = state.kv.filter(|_| shelf.here && state.chat().cached_tokens > 0) {
+        let held =
+            [("This chat in VRAM", kv.used.vram), ("This chat in RAM", kv.used.ram), ("This chat on the disk", kv.used.disk)];
+        held.into_iter().filter(|(_, used)| *used > 0).for_each(|(name, used)| fact(name, format::bytes(used)));
+    }
+    facts
 }
 
 #[cfg(test)]

@@ -4,13 +4,17 @@
 //! ViewState ──► sidebar │ documents, chat, composer │ status ──► [Action] ──► window::StrataApp
 //! ```
 
+pub mod asked;
 pub mod chat;
+pub mod chats;
 pub mod check;
 pub mod composer;
 pub mod document_card;
 pub mod documents;
 pub mod help;
+pub mod instructions;
 pub mod library;
+pub mod menu_row;
 pub mod model_bar;
 pub mod notices;
 pub mod opening;
@@ -19,6 +23,7 @@ pub mod settings;
 pub mod sidebar;
 pub mod status;
 pub mod tiers;
+pub mod undo;
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -26,6 +31,7 @@ use std::path::PathBuf;
 use super::chat::{ChatId, DocId};
 use super::cited::Spot;
 use super::state::{ModelState, Page};
+use crate::chats::Format;
 use crate::engine::{AttentionKind, KvDtype, ModelSource};
 
 /// Which kind of attention answered.
@@ -54,8 +60,14 @@ pub enum Action {
     Send,
     /// end the running turn
     Stop,
-    /// ask the last question again
-    Regenerate,
+    /// ask the question of this exchange again
+    Regenerate(u64),
+    /// ask this text in place of the question of an exchange
+    EditQuestion(u64, String),
+    /// show the branch through this exchange
+    ShowBranch(u64),
+    /// the next question follows this answer
+    GoOnFrom(u64),
     /// answer this exchange once more, from everything
     Check(u64),
     /// put text on the clipboard
@@ -64,6 +76,39 @@ pub enum Action {
     NewChat,
     /// another chat
     SelectChat(ChatId),
+    /// a chat that a search found, and the message that holds the words
+    ShowHit(ChatId, Option<u64>),
+    /// type another title for a chat
+    BeginRename(ChatId, String),
+    /// this is its title
+    Rename(ChatId, String),
+    /// its title stays
+    EndRename,
+    /// a chat above the others, or back among them
+    Pin(ChatId),
+    /// save a chat as a file
+    ExportChat(ChatId, Format),
+    /// take a chat out of the list
+    DeleteChat(ChatId),
+    /// take a document, or only its KV, out of the library
+    RemoveDocument {
+        /// hash of its text
+        content_hash: String,
+        /// what people call it
+        name: String,
+        /// only its KV
+        keeps_text: bool,
+    },
+    /// bring back what was deleted last
+    Undo,
+    /// do not
+    LetGo,
+    /// put a document whose text is kept in front of this chat
+    AttachKept(String),
+    /// take a document that is not here away from this chat: its hash
+    DetachMissing(String),
+    /// open a document's file
+    OpenFile(PathBuf),
     /// choose documents in a dialog
     OpenDocuments,
     /// choose a GGUF file in a dialog
@@ -90,12 +135,6 @@ pub enum Action {
     SettingsChanged,
     /// take a sentence away
     Dismiss(usize),
-    /// ask whether a saved document is to be removed
-    AskRemove(String),
-    /// remove it
-    Remove,
-    /// do not
-    KeepSaved,
     /// end the opening of files
     CancelOpening,
     /// show a document from its first page, beside the chat

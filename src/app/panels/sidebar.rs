@@ -1,10 +1,12 @@
-//! The sidebar: search, the chats of this session, the library, the model, the settings.
+//! The sidebar: search, the chats, the library, the model, the settings.
 
 use egui::{Frame, Id, Margin, Panel, ScrollArea, Stroke, TextEdit, Ui, pos2, vec2};
 
 use super::Action;
+use super::chats::chats_ui;
 use super::library::library_ui;
 use super::model_bar::{model_bar_height, model_bar_ui};
+use super::undo::undo_ui;
 use crate::app::icon::{self, Icon};
 use crate::app::state::{Page, ViewState};
 use crate::app::theme::{self, GRID, GUTTER};
@@ -26,6 +28,7 @@ pub fn sidebar_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
     Panel::left("sidebar").exact_size(theme::SIDEBAR_WIDTH).resizable(false).frame(frame).show(ui, |ui| {
         ui.spacing_mut().item_spacing.y = 2.0;
         search_ui(ui, &mut state.search);
+        state.search_kept();
         let height = FOOT_HEIGHT + model_bar_height(state);
         let foot = Panel::bottom("sidebar foot").resizable(false).show_separator_line(false).frame(Frame::NONE);
         let foot = foot.exact_size(height).show(ui, |ui| {
@@ -36,6 +39,10 @@ pub fn sidebar_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
         });
         let edge = foot.response.rect;
         ui.painter().hline(edge.x_range().expand(8.0), edge.top(), Stroke::new(1.0, t.line));
+        if state.keeping.undo.is_some() {
+            let above = Panel::bottom("undo").resizable(false).show_separator_line(false).frame(Frame::NONE.inner_margin(GRID));
+            actions.extend(above.show(ui, |ui| undo_ui(ui, state)).inner);
+        }
         ScrollArea::vertical().auto_shrink(false).show(ui, |ui| {
             ui.spacing_mut().item_spacing.y = 2.0;
             actions.extend(chats_ui(ui, state));
@@ -73,30 +80,6 @@ pub fn heading_with_button(ui: &mut Ui, text: &str, button: &str) -> bool {
         });
     });
     clicked
-}
-
-fn chats_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
-    let mut actions = Vec::new();
-    if heading_with_button(ui, "CHATS", "New chat") {
-        actions.push(Action::NewChat);
-    }
-    let query = state.search.trim().to_lowercase();
-    let mut shown = 0;
-    for chat in state.chats.iter().filter(|c| c.matches(&state.documents, &query)) {
-        shown += 1;
-        let title = chat.title(&state.documents);
-        let busy = state.running.is_some_and(|r| r.chat == chat.id);
-        let selected = chat.id == state.current && state.page == Page::Chat;
-        let note = if busy { "busy" } else { "" };
-        let label = format!("Chat: {title}");
-        if ui.push_id(chat.id, |ui| widgets::row(ui, Some(Icon::Chat), &title, note, selected, &label).clicked()).inner {
-            actions.push(Action::SelectChat(chat.id));
-        }
-    }
-    if shown == 0 {
-        note(ui, "No chat holds these words.");
-    }
-    actions
 }
 
 /// A quiet sentence under a heading.

@@ -31,8 +31,9 @@ impl StrataApp {
                 FileEvent::Read(read, took) => {
                     self.dashboard.ingested.push(took);
                     match read {
-                        Ok(document) => {
-                            let id = self.state.add_document(document, false);
+                        Ok(read) => {
+                            let (document, path) = *read;
+                            let id = self.state.add_file(document, path);
                             let doc = self.state.documents.iter_mut().find(|doc| doc.id == id);
                             doc.into_iter().for_each(|doc| doc.ingest_ms = Some(took.duration_ns as f64 / 1e6));
                             self.focus_question = true;

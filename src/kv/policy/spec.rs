@@ -23,7 +23,7 @@ const RATE: f32 = 0.1;
 const FIRST_RATE: f32 = 0.5;
 
 /// Policies by name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PolicyKind {
     /// bounds of abstracts and the tree
@@ -45,7 +45,7 @@ pub enum PolicyKind {
 pub struct ParsePolicyError(pub String);
 
 /// How much is read of what is not always read.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Amount {
     /// this share of the tokens
@@ -69,7 +69,7 @@ impl Default for Amount {
 }
 
 /// A policy and its numbers.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct SelectiveSpec {
     /// which one
     pub kind: PolicyKind,

@@ -1,0 +1,119 @@
+//! A chat as a file for others: Markdown of the branch that is shown, JSON of all of it. Pure.
+
+use super::row::{Author, ChatRow, MessageRow};
+
+/// Which file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// for reading: the branch that is shown
+    Markdown,
+    /// for programs: every branch
+    Json,
+}
+
+impl Format {
+    /// Of the file's name.
+    pub fn extension(self) -> &'static str {
+        match self {
+            Format::Markdown => "md",
+            Format::Json => "json",
+        }
+    }
+}
+
+/// The file's content.
+pub fn export(format: Format, chat: &ChatRow, messages: &[MessageRow]) -> String {
+    match format {
+        Format::Markdown => markdown(chat, messages),
+        Format::Json => json(chat, messages),
+    }
+}
+
+/// The messages from the first to `leaf`, oldest first.
+pub fn branch(messages: &[MessageRow], leaf: Option<u64>) -> Vec<&MessageRow> {
+    let mut branch: Vec<&MessageRow> = Vec::new();
+    let mut next = leaf;
+    // A parent is older than its child, so that this ends whatever was in the file.
+    while let Some(message) = next.and_then(|id| messages.iter().find(|m| m.id == id)) {
+        if branch.last().is_some_and(|child| child.id <= message.id) {
+            break;
+        }
+        branch.push(message);
+        next = message.parent;
+    }
+    branch.reverse();
+    branch
+}
+
+fn markdown(chat: &ChatRow, messages: &[MessageRow]) -> String {
+    let mut text = format!("# {}\n", chat.title.replace(['\n', '\r'], " "));
+    for document in &chat.documents {
+        text += &format!("\n- Document: {} (BLAKE3 {})", document.name, document.content_hash);
+    }
+    if !chat.documents.is_empty() {
+        text.push('\n');
+    }
+    if !chat.instructions.is_empty() {
+        text += &format!("\n## Instructions\n\n{}\n", chat.instructions.trim_end());
+    }
+    for message in branch(messages, chat.leaf) {
+        let who = match message.author {
+            Author::User => "Question",
+            Author::Model => "Answer",
+        };
+        text += &format!("\n## {who}\n\n{}\n", message.text.trim_end());
+        if !message.note.is_empty() {
+            text += &format!("\n*{}*\n", message.note);
+        }
+    }
+    text
+}
+
+#[derive(serde::Serialize)]
+struct Exported<'a> {
+    format: &'static str,
+    version: u32,
+    chat: &'a ChatRow,
+    messages: &'a [MessageRow],
+}
+
+fn json(chat: &ChatRow, messages: &[MessageRow]) -> String {
+    let all = Exported { format: "strata-chat", version: 1, chat, messages };
+    serde_json::to_string_pretty(&all).unwrap_or_default() + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chats::row::State;
+
+    fn message(id: u64, parent: Option<u64>, author: Author, text: &str) -> MessageRow {
+        let (note, cost) = (String::new(), String::new());
+        MessageRow { id, chat: 1, parent, author, text: text.into(), state: State::Done, note, cost, made: 0 }
+    }
+
+    fn chat() -> (ChatRow, Vec<MessageRow>) {
+        let messages = vec![
+            message(2, None, Author::User, "One?"),
+            message(3, Some(2), Author::Model, "First."),
+            message(4, Some(2), Author::Model, "Second."),
+        ];
+        (ChatRow { id: 1, title: "Numbers".into(), leaf: Some(4), ..ChatRow::default() }, messages)
+    }
+
+    #[test]
+    fn markdown_holds_the_branch_that_is_shown_and_json_holds_all() {
+        let (chat, messages) = chat();
+        assert_eq!(export(Format::Markdown, &chat, &messages), "# Numbers\n\n## Question\n\nOne?\n\n## Answer\n\nSecond.\n");
+        let json: serde_json::Value = serde_json::from_str(&export(Format::Json, &chat, &messages)).unwrap();
+        assert_eq!(json["messages"].as_array().unwrap().len(), 3);
+        assert_eq!((&json["format"], &json["chat"]["leaf"]), (&"strata-chat".into(), &4.into()));
+    }
+
+    #[test]
+    fn branch_ends_where_parents_go_in_a_circle() {
+        let messages = [message(2, Some(3), Author::User, "a"), message(3, Some(2), Author::Model, "b")];
+        assert_eq!(branch(&messages, Some(3)).len(), 2);
+        assert!(branch(&messages, Some(9)).is_empty());
+    }
+}

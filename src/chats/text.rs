@@ -1,0 +1,86 @@
+//! A document's text as it is kept, and the document that it was. Pure.
+//!
+//! Invariant: what comes back has the hash under which it was kept, and pages that lie within it; or nothing comes back.
+
+use crate::document::{ContentHash, Document, Kind, PageSpan, Section};
+
+/// A kept document, before it is known to be whole.
+pub(super) struct Kept {
+    pub name: String,
+    pub bytes: u64,
+    pub text: String,
+    /// [`Parts`] as JSON
+    pub parts: String,
+}
+
+/// What a document has besides its text.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Parts {
+    kind: Kind,
+    page_ends: Vec<usize>,
+    first_page: usize,
+    sections: Vec<(String, usize)>,
+    notes: Vec<String>,
+}
+
+pub(super) fn parts_of(document: &Document) -> String {
+    let parts = Parts {
+        kind: document.kind,
+        page_ends: document.pages.iter().map(|page| page.end_byte).collect(),
+        first_page: document.first_page,
+        sections: document.sections.iter().map(|s| (s.title.clone(), s.first_byte)).collect(),
+        notes: document.notes.clone(),
+    };
+    serde_json::to_string(&parts).unwrap_or_default()
+}
+
+impl Kept {
+    /// None where it is not what was kept.
+    pub(super) fn document(self, content_hash: &str) -> Option<Document> {
+        let hash = ContentHash::of(&self.text);
+        let parts: Parts = serde_json::from_str(&self.parts).ok()?;
+        let starts = std::iter::once(0).chain(parts.page_ends.iter().copied());
+        let spans = starts.zip(parts.page_ends.iter().copied());
+        let pages: Vec<PageSpan> = spans.map(|(first_byte, end_byte)| PageSpan { first_byte, end_byte }).collect();
+        let is_whole = hash.to_string() == content_hash
+            && pages.iter().all(|page| self.text.get(page.first_byte..page.end_byte).is_some())
+            && parts.sections.iter().all(|(_, first_byte)| *first_byte <= self.text.len());
+        is_whole.then(|| Document {
+            name: self.name,
+            kind: parts.kind,
+            text: self.text,
+            bytes: self.bytes,
+            content_hash: hash,
+            pages,
+            first_page: parts.first_page,
+            sections: parts.sections.into_iter().map(|(title, first_byte)| Section { title, first_byte }).collect(),
+            notes: parts.notes,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(document: &Document) -> Kept {
+        let Document { name, bytes, text, .. } = document.clone();
+        Kept { name, bytes, text, parts: parts_of(document) }
+    }
+
+    #[test]
+    fn kept_document_comes_back_as_it_was() {
+        let document = Document::from_bytes("a.txt", "One.\u{c}Zwei üben.\n".as_bytes()).unwrap();
+        assert_eq!(kept(&document).document(&document.content_hash.to_string()), Some(document));
+    }
+
+    #[test]
+    fn kept_document_that_is_not_what_it_was_does_not_come_back() {
+        let document = Document::from_bytes("a.txt", "One ü two.".as_bytes()).unwrap();
+        let hash = document.content_hash.to_string();
+        assert_eq!(Kept { text: "Other.".into(), ..kept(&document) }.document(&hash), None);
+        for parts in ["", "{}", &parts_of(&document).replace("[11]", "[5]"), &parts_of(&document).replace("[11]", "[99]")] {
+            assert_eq!(Kept { parts: parts.into(), ..kept(&document) }.document(&hash), None, "{parts}");
+        }
+    }
+}
