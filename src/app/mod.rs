@@ -12,19 +12,26 @@
 
 pub mod chat;
 pub mod check;
+mod choices;
 pub mod cited;
 pub mod dashboard;
 pub mod document_view;
 mod events;
 mod export;
 pub mod files;
+pub mod folders;
 pub mod format;
 mod frames;
 pub mod icon;
+pub mod instance;
+pub mod keeper;
 pub mod kept;
+pub mod logs;
 pub mod markdown;
+pub mod models;
 pub mod opened;
 pub mod panels;
+pub mod preferences;
 mod sample;
 pub mod settings;
 pub mod state;
@@ -35,4 +42,4 @@ pub mod whole;
 pub mod widgets;
 mod window;
 
-pub use window::{Spawn, StrataApp, Wake, WindowError, WindowOptions, run};
+pub use window::{APP_ID, Spawn, StrataApp, Wake, WindowError, WindowOptions, run};

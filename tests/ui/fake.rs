@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable;
 use strata::app::chat::{Exchange, Outcome};
+use strata::app::folders::Folders;
+use strata::app::instance::Inbox;
 use strata::app::settings::ThemeChoice;
 use strata::app::{StrataApp, WindowOptions};
 use strata::base::{MovedBytes, PageCounts, Tiers};
@@ -125,11 +127,21 @@ pub struct Setup {
     pub theme: ThemeChoice,
     pub documents: Vec<PathBuf>,
     pub load: LoadOptions,
+    pub folders: Folders,
+    pub inbox: Option<Inbox>,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Setup { size: [1280.0, 800.0], scale: 1.0, theme: ThemeChoice::Dark, documents: Vec::new(), load: LoadOptions::default() }
+        Setup {
+            size: [1280.0, 800.0],
+            scale: 1.0,
+            theme: ThemeChoice::Dark,
+            documents: Vec::new(),
+            load: LoadOptions::default(),
+            folders: Folders::default(),
+            inbox: None,
+        }
     }
 }
 
@@ -137,7 +149,13 @@ impl Rig {
     /// A window whose model is being loaded.
     pub fn starting(setup: Setup) -> Rig {
         let (ports, port) = std::sync::mpsc::channel();
-        let options = WindowOptions { initial_model: ModelSource::BuiltIn, load: setup.load, documents: setup.documents };
+        let options = WindowOptions {
+            initial_model: ModelSource::BuiltIn,
+            load: setup.load,
+            documents: setup.documents,
+            folders: setup.folders,
+            handed_over: setup.inbox,
+        };
         let spawn = move |wake| {
             let (handle, port) = EngineHandle::pair(wake);
             ports.send(port).expect("the test waits for it");
