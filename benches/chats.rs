@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use egui_kittest::Harness;
 use strata::app::chat::{Exchange, Outcome};
+use strata::app::folders::Folders;
 use strata::app::{StrataApp, WindowOptions};
 use strata::chats::{Author, Change, ChatRow, Keeper, MessageRow, Request, State, Store};
 use strata::engine::{EngineHandle, LoadOptions, ModelSource};
@@ -27,8 +28,13 @@ fn main() {
 fn frames(sentence: &str) {
     let (n_messages, n_chars) = LONG;
     let answer = sentence.repeat(n_chars / (n_messages / 2) / sentence.len() + 1);
-    let options =
-        WindowOptions { initial_model: ModelSource::BuiltIn, load: LoadOptions::default(), documents: Vec::new(), chats: None };
+    let options = WindowOptions {
+        initial_model: ModelSource::BuiltIn,
+        load: LoadOptions::default(),
+        documents: Vec::new(),
+        folders: Folders::default(),
+        handed_over: None,
+    };
     let spawn = |wake| EngineHandle::pair(wake).0;
     let mut window =
         Harness::builder().with_size([1280.0, 800.0]).build_eframe(|cc| StrataApp::new(&cc.egui_ctx, options, Box::new(spawn)));
@@ -46,7 +52,8 @@ fn frames(sentence: &str) {
         let up = if frame % 40 < 20 { 400.0 } else { -400.0 };
         window.event(egui::Event::PointerMoved(egui::pos2(700.0, 400.0)));
         let (unit, phase) = (egui::MouseWheelUnit::Point, egui::TouchPhase::Move);
-        window.event(egui::Event::MouseWheel { unit, phase, delta: egui::vec2(0.0, up), modifiers: egui::Modifiers::NONE });
+        let (source, modifiers) = (egui::MouseWheelSource::Unknown, egui::Modifiers::NONE);
+        window.event(egui::Event::MouseWheel { unit, phase, source, modifiers, delta: egui::vec2(0.0, up) });
         let began = Instant::now();
         window.step();
         times.push(began.elapsed());

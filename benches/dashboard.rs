@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use egui_kittest::Harness;
 use strata::app::dashboard::map_image::{Frame, paint};
 use strata::app::dashboard::{Tab, cost};
+use strata::app::folders::Folders;
 use strata::app::{StrataApp, WindowOptions};
 use strata::base::{Bytes, Tiers};
 use strata::document::Document;
@@ -107,7 +108,13 @@ fn n_tokens(app: &StrataApp) -> usize {
 
 /// A window whose model is ready.
 fn window(load: LoadOptions) -> Window {
-    let options = WindowOptions { initial_model: ModelSource::BuiltIn, load, documents: Vec::new(), chats: None };
+    let options = WindowOptions {
+        initial_model: ModelSource::BuiltIn,
+        load,
+        documents: Vec::new(),
+        folders: Folders::default(),
+        handed_over: None,
+    };
     let mut window = Harness::builder()
         .with_size([1280.0, 800.0])
         .allow_missing_glyphs()

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use strata::app::WindowOptions;
+use strata::app::folders::Folders;
 use strata::cli::{self, Invocation, Window};
 
 fn main() -> ExitCode {
@@ -28,8 +29,9 @@ fn reads_document() -> Option<String> {
 
 /// The window, on its own engine.
 fn open_window(window: Window) -> anyhow::Result<()> {
-    let chats = strata::chats::default_root();
-    let options = WindowOptions { initial_model: window.model, load: window.load, documents: window.documents, chats };
+    let folders = Folders::of_person();
+    let Window { model: initial_model, load, documents } = window;
+    let options = WindowOptions { initial_model, load, documents, folders, handed_over: None };
     Ok(strata::app::run(options, strata::engine::spawn)?)
 }
 

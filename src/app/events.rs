@@ -8,7 +8,6 @@
 
 use super::chat::{ChatId, DocId, Exchange, Outcome};
 use super::check::mass_kept;
-use super::settings::Form;
 use super::state::{KvUse, ModelState, Phase, ViewState};
 use crate::engine::{EngineEvent, ModelInfo, TurnId, TurnSummary};
 
@@ -83,6 +82,7 @@ impl ViewState {
             EngineEvent::Notice(text) => self.notice(text, false),
             EngineEvent::KvUse { used, budgets } => self.kv = Some(KvUse { used, budgets }),
             EngineEvent::Library(documents) => self.library = Some(documents),
+            EngineEvent::Device(device) => self.device = Some(*device),
             EngineEvent::Pages(_) | EngineEvent::Links(_) | EngineEvent::Telemetry(_) => {}
             EngineEvent::LogitsRows { .. } | EngineEvent::BenchResult { .. } => {}
         }
@@ -131,11 +131,9 @@ impl ViewState {
         for note in &info.notes {
             self.notice(note.clone(), false);
         }
-        if !self.sampling_chosen {
-            self.settings.sampling = info.sampling;
-            self.form = Form::of(&self.settings);
-        }
         self.model = ModelState::Ready(info);
+        self.note_model(true);
+        self.take_advice();
         self.counting.clear();
         let ids: Vec<DocId> = self.documents.iter().map(|d| d.id).collect();
         for doc in &mut self.documents {

@@ -15,6 +15,8 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use super::cited::{Cited, Search};
 use super::dashboard::run_files::read_trace;
 use super::dashboard::runs::OpenRun;
+use super::instance::Inbox;
+use super::models::{ModelEvent, ModelSearch};
 use super::opened::Opening;
 use crate::document::{Document, DocumentError, Reader, Watch, documents_in};
 use crate::telemetry::{Event, EventKind, Phase, now};
@@ -51,6 +53,12 @@ pub enum FileEvent {
     Refused(String),
     /// a model was chosen
     Model(PathBuf),
+    /// a folder to look for models in was chosen
+    ModelPlace(PathBuf),
+    /// what a search for models found
+    Models(ModelEvent),
+    /// another start of the program had these to open
+    HandedOver(Vec<PathBuf>),
     /// a saved trace was read
     Trace(Box<OpenRun>),
 }
@@ -64,6 +72,8 @@ pub enum Dialog {
     ModelFile,
     /// a folder with a model in it
     ModelFolder,
+    /// a folder to look for models in
+    ModelPlace,
     /// a saved trace
     Trace,
 }
@@ -101,6 +111,18 @@ impl Files {
         });
     }
 
+    /// Looks for models.
+    pub fn find_models(&self, search: ModelSearch) {
+        let answers = self.answers.clone();
+        self.spawn("models", move || search.run(&mut |event| answers.send(FileEvent::Models(event))));
+    }
+
+    /// Takes over what later starts of the program have to open, for as long as the window is there.
+    pub fn watch(&self, inbox: Inbox) {
+        let answers = self.answers.clone();
+        self.spawn("inbox", move || inbox.watch(&mut |paths| answers.send(FileEvent::HandedOver(paths))));
+    }
+
     /// Shows a dialog.
     pub fn ask(&self, dialog: Dialog) {
         // Some desktops want the dialog made on this thread; only the waiting is moved away.
@@ -122,6 +144,10 @@ impl Files {
                 let picked = rfd::AsyncFileDialog::new().set_title("Open a model folder").pick_folder();
                 Box::pin(async { picked.await.iter().map(|f| f.path().to_owned()).collect() })
             }
+            Dialog::ModelPlace => {
+                let picked = rfd::AsyncFileDialog::new().set_title("Look for models in").pick_folder();
+                Box::pin(async { picked.await.iter().map(|f| f.path().to_owned()).collect() })
+            }
             Dialog::Trace => {
                 let picked = rfd::AsyncFileDialog::new().set_title("Open a trace").add_filter("Traces", &["json"]).pick_file();
                 Box::pin(async { picked.await.iter().map(|f| f.path().to_owned()).collect() })
@@ -138,8 +164,10 @@ impl Files {
             } else if dialog == Dialog::Trace {
                 read_traces(&paths, &answers);
             } else {
+                let chosen: fn(PathBuf) -> FileEvent =
+                    if dialog == Dialog::ModelPlace { FileEvent::ModelPlace } else { FileEvent::Model };
                 paths.into_iter().for_each(|path| {
-                    answers.send(FileEvent::Model(path));
+                    answers.send(chosen(path));
                 });
             }
         });
@@ -263,7 +291,8 @@ fn read_traces(paths: &[PathBuf], answers: &Answers) {
 fn no_dialog(dialog: Dialog) -> String {
     let how = match dialog {
         Dialog::Documents | Dialog::Trace => "Drop the file on this window instead.",
-        Dialog::ModelFile | Dialog::ModelFolder => "Drop the model on this window, or start Strata with --model PATH.",
+        Dialog::ModelPlace => "Type the folder instead.",
+        Dialog::ModelFile | Dialog::ModelFolder => "Drop the model on this window, or start Strata with STRATA_MODEL=PATH.",
     };
     format!("This desktop shows no file dialog (it needs xdg-desktop-portal). {how}")
 }

@@ -38,7 +38,12 @@ pub struct Settings {
     pub keep_read: bool,
     /// colours
     pub theme: ThemeChoice,
+    /// size of everything in the window; 1 as the desktop says
+    pub zoom: f32,
 }
+
+/// Largest and smallest [`Settings::zoom`].
+pub const ZOOM: std::ops::RangeInclusive<f32> = 0.5..=3.0;
 
 impl Default for Settings {
     fn default() -> Self {
@@ -51,15 +56,22 @@ impl Default for Settings {
             policy: None,
             keep_read: true,
             theme: ThemeChoice::System,
+            zoom: 1.0,
         }
     }
 }
 
 impl Settings {
-    /// The defaults, with what `load` has chosen already.
-    pub fn of(load: &LoadOptions) -> Settings {
-        let LoadOptions { context, budgets, kv_dtype, policy, .. } = load;
-        Settings { context_cap: *context, budgets: *budgets, kv_dtype: *kv_dtype, policy: *policy, ..Settings::default() }
+    /// Puts what was given on the command line or in the environment in the place of what is kept.
+    pub fn override_with(&mut self, given: &LoadOptions) {
+        let plain = LoadOptions::default();
+        self.context_cap = given.context.or(self.context_cap);
+        self.budgets.vram = given.budgets.vram.or(self.budgets.vram);
+        self.budgets.ram = given.budgets.ram.or(self.budgets.ram);
+        self.budgets.disk = given.budgets.disk.or(self.budgets.disk);
+        if given.kv_dtype != plain.kv_dtype {
+            self.kv_dtype = given.kv_dtype;
+        }
     }
 
     /// What a model is to be loaded with.
@@ -124,6 +136,33 @@ impl Field {
             Field::RamBudget => Some(budgets.ram),
             Field::DiskBudget => Some(budgets.disk),
             _ => None,
+        }
+    }
+
+    /// It belongs to the model in use, not to the machine.
+    pub fn is_of_model(self) -> bool {
+        !matches!(self, Field::VramBudget | Field::RamBudget | Field::DiskBudget)
+    }
+
+    /// It is a part of [`Settings::sampling`].
+    pub fn is_of_sampling(self) -> bool {
+        !self.loads() && self != Field::MaxTokens
+    }
+
+    /// In the settings file.
+    pub fn key(self) -> &'static str {
+        match self {
+            Field::Temperature => "temperature",
+            Field::TopK => "top_k",
+            Field::TopP => "top_p",
+            Field::MinP => "min_p",
+            Field::RepetitionPenalty => "repetition_penalty",
+            Field::Seed => "seed",
+            Field::MaxTokens => "max_tokens",
+            Field::ContextCap => "context",
+            Field::VramBudget => "vram_budget",
+            Field::RamBudget => "ram_budget",
+            Field::DiskBudget => "disk_budget",
         }
     }
 
@@ -195,29 +234,35 @@ impl Form {
     /// Takes every right field into `settings` and writes a sentence for every wrong one.
     pub fn check(&mut self, settings: &mut Settings) {
         for (i, field) in FIELDS.iter().enumerate() {
-            self.errors[i] = take(*field, self.texts[i].trim(), settings).err();
+            self.errors[i] = field.take(&self.texts[i], settings).err();
         }
     }
 }
 
-fn take(field: Field, text: &str, settings: &mut Settings) -> Result<(), String> {
-    let s = &mut settings.sampling;
-    match field {
-        Field::Temperature => s.temperature = real(text, 0.0, 5.0)?,
-        Field::TopK => s.top_k = whole(text, 0, u64::from(u32::MAX))?.try_into().unwrap_or(u32::MAX),
-        Field::TopP => s.top_p = real(text, 0.01, 1.0)?,
-        Field::MinP => s.min_p = real(text, 0.0, 1.0)?,
-        Field::RepetitionPenalty => s.repetition_penalty = real(text, 0.5, 2.0)?,
-        Field::Seed => s.seed = whole(text, 0, u64::MAX)?,
-        Field::MaxTokens => settings.max_tokens = size(text, 1)?,
-        Field::ContextCap if text.is_empty() => settings.context_cap = None,
-        Field::ContextCap => settings.context_cap = Some(size(text, 128)?),
-        // Nothing can be computed without a block in VRAM; the other tiers may be left out.
-        Field::VramBudget => settings.budgets.vram = bytes(text, 1)?,
-        Field::RamBudget => settings.budgets.ram = bytes(text, 0)?,
-        Field::DiskBudget => settings.budgets.disk = bytes(text, 0)?,
+impl Field {
+    /// Takes a typed value into `settings`, or says what to type and changes nothing.
+    ///
+    /// # Errors
+    /// One sentence.
+    pub fn take(self, text: &str, settings: &mut Settings) -> Result<(), String> {
+        let (s, text) = (&mut settings.sampling, text.trim());
+        match self {
+            Field::Temperature => s.temperature = real(text, 0.0, 5.0)?,
+            Field::TopK => s.top_k = whole(text, 0, u64::from(u32::MAX))?.try_into().unwrap_or(u32::MAX),
+            Field::TopP => s.top_p = real(text, 0.01, 1.0)?,
+            Field::MinP => s.min_p = real(text, 0.0, 1.0)?,
+            Field::RepetitionPenalty => s.repetition_penalty = real(text, 0.5, 2.0)?,
+            Field::Seed => s.seed = whole(text, 0, u64::MAX)?,
+            Field::MaxTokens => settings.max_tokens = size(text, 1)?,
+            Field::ContextCap if text.is_empty() => settings.context_cap = None,
+            Field::ContextCap => settings.context_cap = Some(size(text, 128)?),
+            // Nothing can be computed without a block in VRAM; the other tiers may be left out.
+            Field::VramBudget => settings.budgets.vram = bytes(text, 1)?,
+            Field::RamBudget => settings.budgets.ram = bytes(text, 0)?,
+            Field::DiskBudget => settings.budgets.disk = bytes(text, 0)?,
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 fn real(text: &str, min: f32, max: f32) -> Result<f32, String> {
@@ -273,6 +318,7 @@ mod tests {
             policy: None,
             keep_read: true,
             theme: ThemeChoice::Dark,
+            zoom: 1.0,
         };
         let mut got = Settings { theme: ThemeChoice::Dark, ..Settings::default() };
         let mut form = Form::of(&good);

@@ -16,13 +16,15 @@ use super::cited::Search;
 use super::document_view::Viewer;
 use super::keeping::Keeping;
 use super::kept;
+use super::models::ModelList;
 use super::opened::Opening;
+use super::preferences::Preferences;
 use super::settings::{Form, Settings, ThemeChoice};
 use crate::base::Tiers;
 use crate::document::Document;
 use crate::engine::{
-    AttentionKind, EngineCommand, LibraryAction, LoadOptions, Message, ModelInfo, ModelSource, Role, SavedDocument, StopReason,
-    TurnId,
+    AttentionKind, DeviceFacts, EngineCommand, LibraryAction, LoadOptions, Message, ModelInfo, ModelSource, Role, SavedDocument,
+    StopReason, TurnId,
 };
 
 /// The model and what is happening to it.
@@ -127,6 +129,8 @@ pub enum Page {
     Settings,
     /// keyboard shortcuts and the legend
     Help,
+    /// the models on this machine
+    Models,
 }
 
 /// Everything the window shows.
@@ -164,8 +168,16 @@ pub struct ViewState {
     pub settings: Settings,
     /// settings as typed
     pub form: Form,
-    /// the user changed the sampling: a model's own advice no longer replaces it
-    pub sampling_chosen: bool,
+    /// settings as they were kept last
+    pub(super) noted: Settings,
+    /// what outlasts the window
+    pub kept: Preferences,
+    /// something of it is not written yet
+    pub(super) unsaved: bool,
+    /// the device and the machine, once the engine has said it
+    pub device: Option<DeviceFacts>,
+    /// models on this machine
+    pub models: ModelList,
     /// sentences at the top of the chat
     pub notices: Vec<Notice>,
     /// the middle of the window
@@ -193,7 +205,8 @@ pub struct ViewState {
 impl ViewState {
     /// A window with one empty chat.
     pub fn new(source: ModelSource, load: LoadOptions) -> ViewState {
-        let settings = Settings::of(&load);
+        let kept = Preferences::new(load.clone());
+        let (settings, _) = kept.settings(&source);
         let chat = Chat { id: 1, ..Chat::default() };
         ViewState {
             model: ModelState::Absent,
@@ -212,7 +225,11 @@ impl ViewState {
             library: None,
             form: Form::of(&settings),
             settings,
-            sampling_chosen: false,
+            noted: settings,
+            kept,
+            unsaved: false,
+            device: None,
+            models: ModelList::default(),
             notices: Vec::new(),
             page: Page::default(),
             search: String::new(),
@@ -266,15 +283,6 @@ impl ViewState {
     /// The turn that runs, if it belongs to the chat on screen.
     pub fn running_here(&self) -> Option<&Running> {
         self.running.as_ref().filter(|r| r.chat == self.current)
-    }
-
-    /// Asks for a model. Turns that were running end with it.
-    pub fn load_model(&mut self, source: ModelSource) {
-        self.chats.iter_mut().for_each(Chat::forget_asked);
-        self.source = source.clone();
-        self.settings.put_in(&mut self.load);
-        self.model = ModelState::Loading { share: 0.0, what: "starting".to_owned() };
-        self.outbox.push(EngineCommand::LoadModel { source, options: self.load.clone() });
     }
 
     /// The loaded model was loaded with other settings than those on the settings page.
@@ -392,9 +400,7 @@ impl ViewState {
 
     /// Takes the text of the settings page.
     pub fn check_settings(&mut self) {
-        let before = self.settings.sampling;
         self.form.check(&mut self.settings);
-        self.sampling_chosen |= self.settings.sampling != before;
     }
 
     /// Light when dark and dark when light.

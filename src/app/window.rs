@@ -5,7 +5,9 @@
 //! model share the processor.
 
 mod incoming;
-mod keep;
+mod kept_chats;
+mod kept_settings;
+mod launch;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use eframe::egui;
-use egui::{CentralPanel, Frame, Key, Modifiers, Ui, ViewportBuilder};
+use egui::{CentralPanel, Frame, Key, Modifiers, Ui};
 
 use super::dashboard::run_files::{write_counters, write_trace};
 use super::dashboard::{self, DashboardState};
@@ -21,11 +23,14 @@ use super::files::{Dialog, Files};
 use super::frames::FrameTimes;
 use super::panels::chat::{ChatMemory, chat_ui};
 use super::panels::composer::{Composition, composer_id, composer_ui};
-use super::panels::{Action, documents, help, notices, opening, settings, sidebar, status};
+use super::panels::{Action, documents, help, models, notices, opening, settings, sidebar, status};
 use super::settings::ThemeChoice;
+use super::settings_file::SettingsFile;
 use super::state::{ModelState, Page, ViewState};
-use super::{document_view, sample, theme};
-use crate::engine::{Detail, EngineCommand, EngineHandle, LoadOptions, ModelSource};
+use super::{document_view, logs, sample, theme};
+use crate::engine::{Detail, EngineCommand, EngineHandle};
+use kept_chats::Keep;
+pub use launch::{APP_ID, WindowError, WindowOptions, run};
 
 /// Events taken per frame at most.
 const EVENTS_PER_FRAME: usize = 4096;
@@ -44,70 +49,8 @@ pub type Wake = Box<dyn Fn() + Send>;
 /// Starts the engine; called once, after the first frame.
 pub type Spawn = Box<dyn FnOnce(Wake) -> EngineHandle>;
 
-/// What the window starts with.
-#[derive(Debug, Clone)]
-pub struct WindowOptions {
-    /// the model to load
-    pub initial_model: ModelSource,
-    /// how
-    pub load: LoadOptions,
-    /// documents to open
-    pub documents: Vec<PathBuf>,
-    /// folder of the chats; none keeps them in memory, until the window is closed
-    pub chats: Option<PathBuf>,
-}
-
-/// The window could not be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum WindowError {
-    /// no display server to open it on
-    #[error("there is no display to open the window on; start it from a desktop session, or use `strata ask` without a window")]
-    NoDisplay,
-    /// the window system or the driver refused
-    #[error(
-        "the window could not be opened ({0}); check that a display and a Vulkan, Metal or DX12 driver are there (on Debian: \
-         apt install mesa-vulkan-drivers libxkbcommon-x11-0), or use `strata ask` without a window"
-    )]
-    Refused(String),
-}
-
-/// Opens the window and returns when it is closed.
-///
-/// # Errors
-/// There is no display, or nothing that can draw on it.
-pub fn run(options: WindowOptions, spawn: impl FnOnce(Wake) -> EngineHandle + 'static) -> Result<(), WindowError> {
-    let display = ["WAYLAND_DISPLAY", "WAYLAND_SOCKET", "DISPLAY"];
-    if cfg!(all(unix, not(target_os = "macos"))) && display.iter().all(|v| std::env::var_os(v).is_none_or(|v| v.is_empty())) {
-        return Err(WindowError::NoDisplay);
-    }
-    let viewport = ViewportBuilder::default()
-        .with_title("Strata")
-        .with_app_id("strata")
-        .with_inner_size([1280.0, 800.0])
-        .with_min_inner_size([760.0, 480.0])
-        .with_drag_and_drop(true)
-        .with_icon(app_icon());
-    let native = eframe::NativeOptions { viewport, renderer: eframe::Renderer::Wgpu, ..Default::default() };
-    let create: eframe::AppCreator<'_> = Box::new(move |cc| Ok(Box::new(StrataApp::new(&cc.egui_ctx, options, Box::new(spawn)))));
-    eframe::run_native("Strata", native, create).map_err(|e| WindowError::Refused(e.to_string()))
-}
-
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// Three strata, 64 by 64.
-fn app_icon() -> egui::IconData {
-    const SIDE: usize = 64;
-    let t = theme::of(true);
-    let mut rgba = vec![0; SIDE * SIDE * 4];
-    for (i, pixel) in rgba.chunks_exact_mut(4).enumerate() {
-        let (x, y) = (i % SIDE, i / SIDE);
-        let color = [t.accent, t.vram, t.ram][(y.saturating_sub(8) / 18).min(2)];
-        let inside = (6..58).contains(&x) && (8..56).contains(&y) && (y - 8) % 18 < 14;
-        pixel.copy_from_slice(&if inside { color.to_array() } else { [0; 4] });
-    }
-    egui::IconData { rgba, width: SIDE as u32, height: SIDE as u32 }
 }
 
 /// The window's whole state.
@@ -125,10 +68,12 @@ pub struct StrataApp {
     start_documents: Vec<PathBuf>,
     frames: u64,
     theme: Option<ThemeChoice>,
+    settings_file: SettingsFile,
+    zoom_seen: f32,
     layout: Option<(Page, u64, usize, usize, [bool; 5])>,
     focus_question: bool,
     frame_times: FrameTimes,
-    keep: keep::Keep,
+    keep: Keep,
 }
 
 impl StrataApp {
@@ -136,11 +81,16 @@ impl StrataApp {
     pub fn new(ctx: &egui::Context, options: WindowOptions, spawn: Spawn) -> StrataApp {
         theme::install(ctx);
         let mut state = ViewState::new(options.initial_model, options.load);
+        let settings_file = kept_settings::open(&mut state, &options.folders);
+        let files = Files::new(ctx.clone());
+        options.handed_over.into_iter().for_each(|inbox| files.watch(inbox));
         StrataApp {
+            settings_file,
+            zoom_seen: ctx.zoom_factor(),
             dashboard: DashboardState::default(),
             engine: None,
             spawn: Some(spawn),
-            files: Files::new(ctx.clone()),
+            files,
             memory: ChatMemory::default(),
             composition: Composition::default(),
             frame_millis: Arc::new(AtomicU64::new(millis(FRAME_INTERVAL))),
@@ -150,7 +100,7 @@ impl StrataApp {
             layout: None,
             focus_question: true,
             frame_times: FrameTimes::default(),
-            keep: keep::Keep::start(ctx, options.chats, &mut state),
+            keep: Keep::start(ctx, options.folders.chats(), &mut state),
             state,
         }
     }
@@ -187,7 +137,10 @@ impl StrataApp {
         let Some(engine) = &self.engine else { return };
         for _ in 0..EVENTS_PER_FRAME {
             match engine.wait(Duration::ZERO) {
-                Ok(event) => self.dashboard.take(event).into_iter().for_each(|event| self.state.apply(event)),
+                Ok(event) => {
+                    logs::note(&event);
+                    self.dashboard.take(event).into_iter().for_each(|event| self.state.apply(event));
+                }
                 Err(false) => break,
                 Err(true) => {
                     self.engine = None;
@@ -225,8 +178,10 @@ impl StrataApp {
             self.state.page = Page::Chat;
             self.focus_question = true;
         }
-        if pressed(Key::Comma) {
-            actions.push(Action::Show(if self.state.page == Page::Settings { Page::Chat } else { Page::Settings }));
+        for (key, page) in [(Key::Comma, Page::Settings), (Key::M, Page::Models)] {
+            if pressed(key) {
+                actions.push(Action::Show(if self.state.page == page { Page::Chat } else { page }));
+            }
         }
         if pressed(Key::D) {
             actions.push(Action::ToggleDock);
@@ -261,13 +216,7 @@ impl StrataApp {
                 self.state.send();
                 self.after_asking();
             }
-            Action::Stop => {
-                if self.state.stopping()
-                    && let Some(engine) = &self.engine
-                {
-                    engine.stop();
-                }
-            }
+            Action::Stop => self.stop_turn(),
             Action::Regenerate(exchange) => {
                 self.state.regenerate_at(exchange);
                 self.after_asking();
@@ -310,7 +259,24 @@ impl StrataApp {
             Action::OpenDocuments => self.files.ask(Dialog::Documents),
             Action::OpenModelFile => self.files.ask(Dialog::ModelFile),
             Action::OpenModelFolder => self.files.ask(Dialog::ModelFolder),
-            Action::LoadModel(source) => self.state.load_model(source),
+            Action::LoadModel(source) => {
+                self.stop_turn();
+                self.state.load_model(source);
+            }
+            Action::LoadChosen(source) => {
+                self.stop_turn();
+                self.state.load_chosen(source);
+            }
+            Action::UnloadModel => {
+                self.stop_turn();
+                self.state.unload_model();
+            }
+            Action::StopLoading => self.engine.iter().for_each(EngineHandle::stop),
+            Action::FindModels => self.state.models.is_due = true,
+            Action::AddModelFolder(folder) => self.state.add_model_folder(folder),
+            Action::ChooseModelFolder => self.files.ask(Dialog::ModelPlace),
+            Action::ForgetModelFolder(folder) => self.state.forget_model_folder(&folder),
+            Action::ForgetSampling => self.state.forget_sampling(),
             Action::Attach(id) => self.state.attach(id),
             Action::Detach(id) => self.state.detach(id),
             Action::Read => self.state.read(),
@@ -323,6 +289,7 @@ impl StrataApp {
             },
             Action::Ask(question) => self.ask(question),
             Action::ToggleTheme => self.state.toggle_theme(ctx.theme() == egui::Theme::Dark),
+            Action::Show(Page::Models) => self.state.show_models(),
             Action::Show(page) => {
                 self.state.page = page;
                 self.focus_question = page == Page::Chat;
@@ -362,6 +329,14 @@ impl StrataApp {
             }
         }
         ctx.request_repaint();
+    }
+
+    fn stop_turn(&mut self) {
+        if self.state.stopping()
+            && let Some(engine) = &self.engine
+        {
+            engine.stop();
+        }
     }
 
     /// Points the dashboard at the step that made a token.
@@ -433,6 +408,7 @@ impl StrataApp {
             }
             Page::Settings => actions.extend(settings::settings_ui(ui, &mut self.state)),
             Page::Help => actions.extend(help::help_ui(ui)),
+            Page::Models => actions.extend(models::models_ui(ui, &mut self.state)),
         });
         self.drop_target(ui, middle.response.rect);
         actions
@@ -456,6 +432,7 @@ impl eframe::App for StrataApp {
         self.start(&ctx);
         self.apply_theme(&ctx);
         self.take_kept(&ctx);
+        self.apply_zoom(&ctx);
         self.take_events(&ctx);
         self.take_files(&ctx);
         self.take_drops(&ctx);
@@ -475,8 +452,21 @@ impl eframe::App for StrataApp {
         if std::mem::take(&mut self.focus_question) && self.state.page == Page::Chat {
             ctx.memory_mut(|m| m.request_focus(composer_id()));
         }
+        if let Some(search) = self.state.due_search() {
+            self.files.find_models(search);
+        }
+        self.keep_choices(&ctx);
         self.send_commands();
         self.settle_kept(&ctx);
+    }
+
+    fn save(&mut self, storage: &mut dyn eframe::Storage) {
+        kept_settings::save_dock(&self.dashboard, storage);
+    }
+
+    /// Where everything was scrolled to is not worth a file.
+    fn persist_egui_memory(&self) -> bool {
+        false
     }
 
     fn on_exit(&mut self) {

@@ -26,10 +26,3 @@ pub use export::{Format, branch, export};
 pub use keeper::{Keeper, News, Request};
 pub use row::{Author, Change, ChatRow, DocumentName, Hit, KeptDocument, MessageRow, Preset, State};
 pub use store::Store;
-
-use std::path::PathBuf;
-
-/// The folder of the chats where nobody chose another: in the data folder of this person, where the system names one.
-pub fn default_root() -> Option<PathBuf> {
-    directories::ProjectDirs::from("", "", "strata").map(|dirs| dirs.data_dir().join("chats"))
-}

@@ -28,9 +28,9 @@ pub(super) struct Activations {
     pub(super) readback: Buffer,
 }
 
-/// Tokens of the largest chunk on this device.
-pub(super) fn max_chunk(gpu: &Gpu) -> usize {
-    if gpu.is_software() { 128 } else { crate::base::limits::MAX_PREFILL_CHUNK }
+/// Tokens of the largest chunk on a device of this kind.
+pub(super) fn max_chunk(is_software: bool) -> usize {
+    if is_software { 128 } else { crate::base::limits::MAX_PREFILL_CHUNK }
 }
 
 /// Tokens per prefill tile of keys.

@@ -17,10 +17,11 @@ use std::time::SystemTime;
 
 use super::command::{KvDtype, KvSetup, LoadOptions};
 use super::error::EngineError;
+use super::fit;
 use super::library;
 use super::saved::{DocumentRef, SavedDocument};
 use crate::base::limits::KV_PAGE_TOKENS;
-use crate::base::{Bytes, LinkLimits, Tiers};
+use crate::base::{Bytes, LinkLimits};
 use crate::document::library::{Catalogue, Entry, ReadState};
 use crate::gpu::Gpu;
 use crate::kv::lower::{Backing, Lower, LowerConfig, remove_stale_scratch, scratch};
@@ -82,12 +83,7 @@ impl Below {
             }
         });
         let root = places.as_ref().map(|(library, _)| library.root().to_owned());
-        let defaults = budget::defaults(&budget::Machine::look(gpu, root.as_deref()), weight_bytes).caps;
-        let budgets = Tiers {
-            vram: options.budgets.vram.unwrap_or(defaults.vram).0,
-            ram: options.budgets.ram.unwrap_or(defaults.ram).0,
-            disk: options.budgets.disk.unwrap_or(defaults.disk).0,
-        };
+        let budgets = fit::budgets(&budget::Machine::look(gpu, root.as_deref()), weight_bytes, options);
         let io = Io::start(&IoConfig::from_env()).map_err(|e| KvError::NoThread(e.to_string()))?;
         let info = io.info();
         Ok(Below {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use super::conversation::{Message, Question, Role, Sampling, TurnId};
+use super::fit::DeviceFacts;
 use super::links::LinkPeaks;
 use super::page_map::PageMap;
 use super::saved::{DocumentRef, LibraryAction, SavedDocument};
@@ -260,6 +261,8 @@ pub enum EngineEvent {
         /// a few words
         what: String,
     },
+    /// what the device and the machine have, before a model is put on it
+    Device(Box<DeviceFacts>),
     /// the model is ready
     ModelLoaded(Box<ModelInfo>),
     /// the model could not be loaded: one sentence that says what to do

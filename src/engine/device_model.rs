@@ -144,19 +144,19 @@ pub struct DeviceModel {
 }
 
 /// Shape of the cache of this model.
-pub fn kv_spec(plan: &ModelPlan, dtype: KvDtype) -> KvSpec {
+pub fn kv_spec(dims: &ModelDims, dtype: KvDtype) -> KvSpec {
     let (work, sealed) = match dtype {
         KvDtype::F32 => (KvElement::F32, KvElement::F32),
         KvDtype::F16 => (KvElement::F16, KvElement::F16),
         KvDtype::Q8 => (KvElement::F16, KvElement::Q8),
         KvDtype::Q4 => (KvElement::F16, KvElement::Q4),
     };
-    KvSpec { n_layer: plan.dims.n_layer, n_kv_head: plan.dims.n_kv_head, head_dim: plan.dims.head_dim, work, sealed }
+    KvSpec { n_layer: dims.n_layer, n_kv_head: dims.n_kv_head, head_dim: dims.head_dim, work, sealed }
 }
 
 /// What running this model at this context takes, before anything is allocated.
 pub fn estimate(gpu: &Gpu, plan: &ModelPlan, placed: &PlacedModel, spec: &KvSpec, kv: &VramPlan) -> MemoryEstimate {
-    let chunk = max_chunk(gpu);
+    let chunk = max_chunk(gpu.is_software());
     let sizes = activation_bytes(plan, chunk, tile_keys(&plan.dims, chunk));
     MemoryEstimate {
         weights: placed.total_bytes(),
@@ -167,7 +167,7 @@ pub fn estimate(gpu: &Gpu, plan: &ModelPlan, placed: &PlacedModel, spec: &KvSpec
 }
 
 /// Shapes that the attention kernels are not built for.
-fn check_shape(plan: &ModelPlan) -> Result<(), EngineError> {
+pub(super) fn check_shape(plan: &ModelPlan) -> Result<(), EngineError> {
     let d = &plan.dims;
     let refuse = |what: String| Err(EngineError::Shape(what));
     if !d.head_dim.is_multiple_of(8) || d.head_dim > crate::base::limits::MAX_HEAD_DIM {
@@ -199,7 +199,7 @@ impl DeviceModel {
         let plan = file.plan();
         check_shape(plan)?;
         let weights = Weights::upload(gpu, file, placed, progress)?;
-        let chunk = max_chunk(gpu);
+        let chunk = max_chunk(gpu.is_software());
         let tile = tile_keys(&plan.dims, chunk);
         let act = Activations::allocate(gpu, plan, chunk, tile)?;
         let d = &plan.dims;

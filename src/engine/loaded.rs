@@ -18,6 +18,7 @@ use super::below::{Below, FolderHook};
 use super::command::{EngineEvent, LoadOptions, Message, ModelInfo, ModelSource, Role, Sampling};
 use super::device_model::{self, DeviceModel};
 use super::error::EngineError;
+use super::fit;
 use super::handle::{Detail, EnginePort};
 use super::observe::Observer;
 use super::pace::Pace;
@@ -135,14 +136,11 @@ impl Loaded {
             _ => Some(TextSide::open(&file)?),
         };
         let plan = file.plan();
-        let attended = plan.sliding_window.unwrap_or(usize::MAX);
-        let window = attended.min(plan.dims.context_len);
-        let most = if options.rope_base.is_some() { attended } else { window };
-        let context = options.context.unwrap_or(window).clamp(1, most);
+        let context = fit::context_of(plan, options);
         file.adapt(Some(context), options.rope_base)?;
         let plan = file.plan();
         let placed = place::lay_out(&file, gpu.max_binding_bytes())?;
-        let spec = device_model::kv_spec(plan, options.kv_dtype);
+        let spec = device_model::kv_spec(&plan.dims, options.kv_dtype);
         let mut below = Below::new(gpu, hub, &file, &spec, options, placed.total_bytes(), hook)?;
         let vram = plan_vram(gpu, &spec, context, below.setup.budgets.vram, options.policy.is_some())?;
         let estimate = device_model::estimate(gpu, plan, &placed, &spec, &vram);
@@ -155,7 +153,7 @@ impl Loaded {
             notes.extend(text.tokenizer.notes().iter().cloned());
             notes.extend(text.template.note().map(str::to_owned));
         }
-        if plan.sliding_window.is_some_and(|w| w < plan.dims.context_len) {
+        if let Some(window) = plan.sliding_window.filter(|w| *w < plan.dims.context_len) {
             notes.push(format!("this model attends to {window} tokens at most; longer contexts are refused"));
         }
         let needed = Bytes(estimate.weights + estimate.activations + estimate.kv_first);
@@ -467,7 +465,7 @@ impl Loaded {
 
 /// What the VRAM budget is spent on.
 fn plan_vram(gpu: &Gpu, spec: &KvSpec, context: usize, budget: u64, with_abstracts: bool) -> Result<VramPlan, KvError> {
-    VramPlan::new(spec, context, max_chunk(gpu), Some(budget), with_abstracts)
+    VramPlan::new(spec, context, max_chunk(gpu.is_software()), Some(budget), with_abstracts)
         .map_err(|least| KvError::VramTooSmall { least: Bytes(least), budget: Bytes(budget) })
 }
 

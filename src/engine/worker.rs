@@ -23,6 +23,7 @@ use crate::telemetry::{Hub, Phase};
 use super::below::FolderHook;
 use super::command::{EngineCommand, EngineEvent, LoadOptions, Message, ModelSource, Role, Sampling, TurnId};
 use super::error::EngineError;
+use super::fit::DeviceFacts;
 use super::handle::{EngineHandle, EnginePort};
 use super::library::{self, SavedError};
 use super::links;
@@ -203,6 +204,7 @@ impl Worker {
                 self.gpu = Some(Gpu::open(&gpu_options)?);
             }
             let Some(gpu) = &self.gpu else { return Err(EngineError::NoModel) };
+            self.port.emit(EngineEvent::Device(Box::new(DeviceFacts::look(gpu, options.kv_dir.as_deref()))));
             Loaded::load(gpu, &self.hub, self.hook.clone(), file, source, &options, &mut progress)
         });
         self.gpu_options = gpu_options;

@@ -47,6 +47,22 @@ pub enum ModelError {
         /// what is allowed
         must: String,
     },
+    /// a model in several files, of which some are not there
+    #[error("the model has {n_parts} parts, but {missing} is missing beside this one; download it too")]
+    MissingPart {
+        /// how many there should be
+        n_parts: usize,
+        /// file names
+        missing: String,
+    },
+    /// what is wrong with one of several files
+    #[error("{part}: {source}")]
+    Part {
+        /// its file name
+        part: String,
+        /// why
+        source: Box<ModelError>,
+    },
     /// a GGUF version this program does not read
     #[error("GGUF version {0} is not supported (versions 2 and 3 are); convert the model again with a current llama.cpp")]
     Version(u32),

@@ -18,6 +18,7 @@ use super::meta::{self, ModelMeta};
 use super::plan::{Matrix, ModelPlan, PositionPlan, TensorRef};
 use super::quant::{TensorType, dequantize};
 use super::safetensors_dir::{HfFolder, HfTokenizerFiles};
+use super::split::{PartName, open_parts};
 use super::synthetic::Synthetic;
 use super::tensors::{TensorEntry, TensorInfo, TensorTable};
 use super::{ModelError, safetensors_dir};
@@ -31,7 +32,7 @@ pub struct ModelFile {
 }
 
 enum Source {
-    Gguf { gguf: Gguf, bytes: Bytes },
+    Gguf { gguf: Gguf, shards: Vec<Bytes> },
     Folder { folder: Box<HfFolder>, dir: PathBuf },
     Synthetic(Synthetic),
 }
@@ -63,8 +64,12 @@ impl ModelFile {
         if !Gguf::is_gguf(bytes.get()) {
             return Err(not_a_model(path, what_it_looks_like(path, bytes.get())));
         }
+        if let Some(part) = PartName::of(path) {
+            let (gguf, shards) = open_parts(path, &part)?;
+            return Self::from_gguf(gguf, shards, &part.stem);
+        }
         let name = path.file_stem().map_or_else(|| "model".to_owned(), |name| name.to_string_lossy().into_owned());
-        Self::from_gguf(bytes, &name)
+        Self::from_one_gguf(bytes, &name)
     }
 
     /// A GGUF file that is part of the binary.
@@ -72,7 +77,7 @@ impl ModelFile {
     /// # Errors
     /// When the bytes are not a valid model.
     pub fn from_static(bytes: &'static [u8]) -> Result<ModelFile, ModelError> {
-        Self::from_gguf(Bytes::Static(bytes), "built-in")
+        Self::from_one_gguf(Bytes::Static(bytes), "built-in")
     }
 
     /// Random weights of a real shape (one of [`super::SHAPES`]), made on demand, the same for the same arguments.
@@ -96,18 +101,24 @@ impl ModelFile {
         Ok(ModelFile { source, plan, meta })
     }
 
-    fn from_gguf(bytes: Bytes, name: &str) -> Result<ModelFile, ModelError> {
+    fn from_one_gguf(bytes: Bytes, name: &str) -> Result<ModelFile, ModelError> {
         let gguf = Gguf::parse(bytes.get())?;
         if let Some(parts @ 2..) = gguf.uint("split.count")? {
             return Err(ModelError::Unsupported(format!(
-                "this file is one of {parts} parts of a model; join them with 'llama-gguf-split --merge' and open the result"
+                "this file is one of {parts} parts of a model, but its name does not say which; name the parts as they were, \
+                 such as model-00001-of-{parts:05}.gguf"
             )));
         }
-        let source = Source::Gguf { gguf, bytes };
+        Self::from_gguf(gguf, vec![bytes], name)
+    }
+
+    fn from_gguf(gguf: Gguf, shards: Vec<Bytes>, name: &str) -> Result<ModelFile, ModelError> {
+        let file_bytes = shards.iter().map(|s| s.get().len() as u64).sum();
+        let source = Source::Gguf { gguf, shards };
         let plan = make_plan(&source, Wanted::default())?;
         let arch = source.architecture()?;
         let meta = match &source {
-            Source::Gguf { gguf, bytes } => meta::of_gguf(gguf, bytes.get(), &plan, arch, name)?,
+            Source::Gguf { gguf, shards } => meta::of_gguf(gguf, first(shards), file_bytes, &plan, arch, name)?,
             _ => ModelMeta::default(),
         };
         Ok(ModelFile { plan, meta, source })
@@ -187,11 +198,8 @@ impl ModelFile {
                 let rows = synthetic.rows(&part.name, info.ty, info.cols, part.first_row, part.n_rows)?;
                 return Ok(Cow::Owned(rows));
             }
-            Source::Gguf { bytes, .. } => Cow::Borrowed(range(bytes, entry)?),
-            Source::Folder { folder, .. } => {
-                let shard = folder.shards.get(entry.shard).ok_or_else(|| ModelError::MissingTensor(part.name.clone()))?;
-                Cow::Borrowed(range(shard, entry)?)
-            }
+            Source::Gguf { shards, .. } => Cow::Borrowed(range(shards, entry)?),
+            Source::Folder { folder, .. } => Cow::Borrowed(range(&folder.shards, entry)?),
         };
         if part.transposed {
             if !info.ty.is_float() {
@@ -215,11 +223,8 @@ impl ModelFile {
         let mut out = vec![0f32; entry.n_elements()];
         match &self.source {
             Source::Synthetic(s) => dequantize(info.ty, &s.rows(name, info.ty, info.cols, 0, info.rows)?, &mut out)?,
-            Source::Gguf { bytes, .. } => dequantize(info.ty, range(bytes, entry)?, &mut out)?,
-            Source::Folder { folder, .. } => {
-                let shard = folder.shards.get(entry.shard).ok_or_else(|| ModelError::MissingTensor(name.to_owned()))?;
-                dequantize(info.ty, range(shard, entry)?, &mut out)?;
-            }
+            Source::Gguf { shards, .. } => dequantize(info.ty, range(shards, entry)?, &mut out)?,
+            Source::Folder { folder, .. } => dequantize(info.ty, range(&folder.shards, entry)?, &mut out)?,
         }
         Ok(out)
     }
@@ -301,7 +306,7 @@ impl ModelFile {
     /// When it has none.
     pub fn tokenizer(&self) -> Result<TokenizerSource, ModelError> {
         match &self.source {
-            Source::Gguf { gguf, bytes } => match meta::gguf_vocab(gguf, bytes.get())? {
+            Source::Gguf { gguf, shards } => match meta::gguf_vocab(gguf, first(shards))? {
                 Some(vocab) => Ok(TokenizerSource::Gguf(Box::new(vocab))),
                 None => Err(ModelError::NoTokenizer(
                     "its metadata lacks 'tokenizer.ggml.model' or 'tokenizer.ggml.tokens'; choose a complete GGUF file"
@@ -336,26 +341,23 @@ impl Source {
 
     /// Everything in front of the weights.
     fn gguf_header(&self) -> &[u8] {
-        let Source::Gguf { gguf, bytes } = self else { return &[] };
-        let end = gguf.tensors().iter().map(|(_, entry)| entry.start).min();
-        bytes.get().get(..end.unwrap_or(usize::MAX)).unwrap_or(bytes.get())
+        let Source::Gguf { gguf, shards } = self else { return &[] };
+        let end = gguf.tensors().iter().filter(|(_, entry)| entry.shard == 0).map(|(_, entry)| entry.start).min();
+        first(shards).get(..end.unwrap_or(usize::MAX)).unwrap_or(first(shards))
     }
 
     /// The bytes of a tensor in its file; None where they are made on demand.
     fn stored(&self, entry: &TensorEntry) -> Option<Result<&[u8], ModelError>> {
         match self {
-            Source::Gguf { bytes, .. } => Some(range(bytes, entry)),
-            Source::Folder { folder, .. } => {
-                let missing = || ModelError::damaged("a tensor", format!("in file {}", entry.shard), "in a file of the folder");
-                Some(folder.shards.get(entry.shard).ok_or_else(missing).and_then(|shard| range(shard, entry)))
-            }
+            Source::Gguf { shards, .. } => Some(range(shards, entry)),
+            Source::Folder { folder, .. } => Some(range(&folder.shards, entry)),
             Source::Synthetic(_) => None,
         }
     }
 
     fn keys(&self) -> Result<Keys<'_>, ModelError> {
         match self {
-            Source::Gguf { gguf, bytes } => Keys::of_gguf(gguf, bytes.get()),
+            Source::Gguf { gguf, shards } => Keys::of_gguf(gguf, first(shards)),
             Source::Folder { folder, .. } => Keys::of_config(&folder.config),
             Source::Synthetic(synthetic) => Keys::of_config(&synthetic.config),
         }
@@ -371,17 +373,22 @@ fn make_plan(source: &Source, wanted: Wanted) -> Result<ModelPlan, ModelError> {
     let read = |name: &str| -> Result<Vec<f32>, ModelError> {
         let (entry, info) = source.tensors().require(name)?;
         let mut out = vec![0f32; entry.n_elements()];
-        if let Source::Gguf { bytes, .. } = source {
-            dequantize(info.ty, range(bytes, entry)?, &mut out)?;
+        if let Source::Gguf { shards, .. } = source {
+            dequantize(info.ty, range(shards, entry)?, &mut out)?;
         }
         Ok(out)
     };
     arch::plan(&source.keys()?, source.tensors(), &read, wanted)
 }
 
-fn range<'a>(bytes: &'a Bytes, entry: &TensorEntry) -> Result<&'a [u8], ModelError> {
-    let outside = || ModelError::damaged("a tensor", format!("at bytes {}..{}", entry.start, entry.end), "inside the file");
-    bytes.get().get(entry.start..entry.end).ok_or_else(outside)
+/// The file that the metadata is in.
+fn first(shards: &[Bytes]) -> &[u8] {
+    shards.first().map_or(&[], Bytes::get)
+}
+
+fn range<'a>(shards: &'a [Bytes], entry: &TensorEntry) -> Result<&'a [u8], ModelError> {
+    let outside = || ModelError::damaged("a tensor", format!("at bytes {}..{}", entry.start, entry.end), "inside its file");
+    shards.get(entry.shard).and_then(|shard| shard.get().get(entry.start..entry.end)).ok_or_else(outside)
 }
 
 /// Rows `columns` of the transposed matrix: stored `[rows, cols]`, out `[columns.len(), rows]`.

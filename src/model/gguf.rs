@@ -13,11 +13,13 @@ use std::collections::HashMap;
 
 use super::ModelError;
 use super::quant::{TensorType, ggml_type_name};
-use super::tensors::{TensorEntry, TensorTable};
+use super::tensors::{TensorHeader, TensorTable, place_tensors};
 use crate::base::limits::MAX_FILE_COUNT;
 
 const MAX_KEY_BYTES: u64 = 65_535;
 const MAX_STRING_BYTES: u64 = 64 << 20;
+/// Metadata of the largest real models is a few tens of megabytes: vocabulary and merges.
+const MAX_HEADER_BYTES: usize = 1 << 30;
 const MAX_ALIGNMENT: u64 = 1 << 20;
 const DEFAULT_ALIGNMENT: u64 = 32;
 const MAX_DIMENSIONS: u32 = 4;
@@ -142,6 +144,9 @@ impl Gguf {
             let key = reader.key(&format!("key {i} of the metadata"))?;
             let ty = reader.element_type(&key)?;
             let value = reader.value(ty, &key)?;
+            if reader.at > MAX_HEADER_BYTES {
+                return Err(ModelError::damaged("the metadata", format!("longer than {MAX_HEADER_BYTES} bytes"), "shorter"));
+            }
             if metadata.insert(key.clone(), value).is_some() {
                 return Err(ModelError::damaged("the metadata", format!("listing '{key}' twice"), "one value for each key"));
             }
@@ -161,6 +166,11 @@ impl Gguf {
     /// Tensors by name, with checked byte ranges.
     pub fn tensors(&self) -> &TensorTable {
         &self.tensors
+    }
+
+    /// Takes over the tensors of another part of the same model, which is file `shard`.
+    pub(crate) fn take_tensors_of(&mut self, part: Gguf, shard: usize) -> Result<(), ModelError> {
+        self.tensors.take_over(part.tensors, shard)
     }
 
     /// A text value; None when absent.
@@ -288,57 +298,6 @@ fn alignment(metadata: &HashMap<String, Value>) -> Result<u64, ModelError> {
         Some(Value::Uint(v)) if v.is_power_of_two() && *v <= MAX_ALIGNMENT => Ok(*v),
         Some(other) => Err(bad_value("general.alignment", other, "a power of two up to 1048576")),
     }
-}
-
-struct TensorHeader {
-    name: String,
-    /// outermost dimension first
-    shape: Vec<usize>,
-    ty: TensorType,
-    offset: u64,
-    n_bytes: u64,
-}
-
-/// Turns offsets into byte ranges of the file and checks that they lie inside it, apart from each other.
-fn place_tensors(headers: Vec<TensorHeader>, start: u64, alignment: u64, file_bytes: u64) -> Result<TensorTable, ModelError> {
-    let mut table = TensorTable::default();
-    let mut ranges = Vec::with_capacity(headers.len());
-    for header in headers {
-        let what = || format!("the offset of tensor '{}'", header.name);
-        if !header.offset.is_multiple_of(alignment) {
-            return Err(ModelError::damaged(what(), header.offset, format!("a multiple of the alignment {alignment}")));
-        }
-        let range = start.checked_add(header.offset).and_then(|from| Some((from, from.checked_add(header.n_bytes)?)));
-        let Some((from, to)) = range else {
-            return Err(ModelError::damaged(what(), header.offset, "inside the file"));
-        };
-        if to > file_bytes {
-            return Err(ModelError::Truncated {
-                what: format!("tensor '{}'", header.name),
-                offset: usize::try_from(from).unwrap_or(usize::MAX),
-                needed: header.n_bytes,
-                available: file_bytes.saturating_sub(from),
-            });
-        }
-        let (Ok(from), Ok(to)) = (usize::try_from(from), usize::try_from(to)) else {
-            return Err(ModelError::Unsupported("this model file is too large for a 32-bit system".to_owned()));
-        };
-        ranges.push((from, to, header.name.clone()));
-        let entry = TensorEntry { ty: Ok(header.ty), shape: header.shape, shard: 0, start: from, end: to };
-        if table.insert(header.name.clone(), entry).is_some() {
-            let got = format!("listing '{}' twice", header.name);
-            return Err(ModelError::damaged("the tensor list", got, "one entry for each tensor"));
-        }
-    }
-    ranges.sort_unstable();
-    for pair in ranges.windows(2) {
-        let [(_, end, first), (from, _, second)] = pair else { continue };
-        if from < end {
-            let got = format!("placing '{first}' and '{second}' on the same bytes");
-            return Err(ModelError::damaged("the tensor list", got, "tensors that do not overlap"));
-        }
-    }
-    Ok(table)
 }
 
 /// A place in the bytes. Every read says what it is for, so that an error can name it.

@@ -3,6 +3,7 @@
 mod arch;
 mod error;
 mod file;
+pub mod find;
 mod fingerprint;
 pub mod gguf;
 mod mapped;
@@ -11,6 +12,7 @@ pub mod place;
 pub mod plan;
 pub mod quant;
 mod safetensors_dir;
+pub mod split;
 mod synthetic;
 mod tensors;
 

@@ -58,6 +58,17 @@ impl TensorTable {
         self.entries.iter().map(|(name, entry)| (name.as_str(), entry))
     }
 
+    /// Takes over the tensors of another part of the same model, which is file `shard`.
+    pub(crate) fn take_over(&mut self, part: TensorTable, shard: usize) -> Result<(), ModelError> {
+        for (name, entry) in part.entries {
+            if self.has(&name) {
+                return Err(ModelError::damaged("the model", format!("holding '{name}' in two parts"), "one of each tensor"));
+            }
+            self.insert(name, TensorEntry { shard, ..entry });
+        }
+        Ok(())
+    }
+
     /// Number of tensors.
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -119,4 +130,62 @@ impl TensorEntry {
     pub fn n_elements(&self) -> usize {
         self.shape.iter().product()
     }
+}
+
+/// What a GGUF header says of a tensor.
+pub(super) struct TensorHeader {
+    pub name: String,
+    /// outermost dimension first
+    pub shape: Vec<usize>,
+    pub ty: TensorType,
+    /// from the beginning of the data
+    pub offset: u64,
+    pub n_bytes: u64,
+}
+
+/// Turns offsets into byte ranges of the file and checks that they lie inside it, apart from each other.
+pub(super) fn place_tensors(
+    headers: Vec<TensorHeader>,
+    start: u64,
+    alignment: u64,
+    file_bytes: u64,
+) -> Result<TensorTable, ModelError> {
+    let mut table = TensorTable::default();
+    let mut ranges = Vec::with_capacity(headers.len());
+    for header in headers {
+        let what = || format!("the offset of tensor '{}'", header.name);
+        if !header.offset.is_multiple_of(alignment) {
+            return Err(ModelError::damaged(what(), header.offset, format!("a multiple of the alignment {alignment}")));
+        }
+        let range = start.checked_add(header.offset).and_then(|from| Some((from, from.checked_add(header.n_bytes)?)));
+        let Some((from, to)) = range else {
+            return Err(ModelError::damaged(what(), header.offset, "inside the file"));
+        };
+        if to > file_bytes {
+            return Err(ModelError::Truncated {
+                what: format!("tensor '{}'", header.name),
+                offset: usize::try_from(from).unwrap_or(usize::MAX),
+                needed: header.n_bytes,
+                available: file_bytes.saturating_sub(from),
+            });
+        }
+        let (Ok(from), Ok(to)) = (usize::try_from(from), usize::try_from(to)) else {
+            return Err(ModelError::Unsupported("this model file is too large for a 32-bit system".to_owned()));
+        };
+        ranges.push((from, to, header.name.clone()));
+        let entry = TensorEntry { ty: Ok(header.ty), shape: header.shape, shard: 0, start: from, end: to };
+        if table.insert(header.name.clone(), entry).is_some() {
+            let got = format!("listing '{}' twice", header.name);
+            return Err(ModelError::damaged("the tensor list", got, "one entry for each tensor"));
+        }
+    }
+    ranges.sort_unstable();
+    for pair in ranges.windows(2) {
+        let [(_, end, first), (from, _, second)] = pair else { continue };
+        if from < end {
+            let got = format!("placing '{first}' and '{second}' on the same bytes");
+            return Err(ModelError::damaged("the tensor list", got, "tensors that do not overlap"));
+        }
+    }
+    Ok(table)
 }

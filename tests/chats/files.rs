@@ -14,9 +14,11 @@ fn file(dir: &Path) -> std::path::PathBuf {
     dir.join("chats.sqlite")
 }
 
+type Damage = fn(&mut Vec<u8>);
+
 #[test]
 fn damaged_file_is_refused_in_a_sentence_and_left_as_it_is() {
-    let damages: [(&str, fn(&mut Vec<u8>)); 4] = [
+    let damages: [(&str, Damage); 4] = [
         ("no database", |bytes| *bytes = b"This is a letter, and no database at all. ".repeat(40)),
         ("its first page", |bytes| bytes[20..80].fill(0xee)),
         ("its middle", |bytes| {

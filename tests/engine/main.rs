@@ -6,6 +6,7 @@ mod common;
 
 mod batch;
 mod bench;
+mod fit;
 mod logits;
 mod offload;
 mod pages;

@@ -201,7 +201,7 @@ fn foreign_versions_architectures_and_types_are_named() {
     assert_says(&broken(|w| w.tensor("token_embd.weight").ty = 16), &["token_embd.weight", "IQ2_XXS", "Q4_K"]);
     assert_says(&broken(|w| w.tensor("token_embd.weight").ty = 99), &["token_embd.weight", "number 99"]);
     assert_says(&broken(|w| w.set("llama.expert_count", Val::U32(8))), &["mixture of 8 experts"]);
-    assert_says(&broken(|w| w.set("split.count", Val::U32(3))), &["one of 3 parts", "--merge"]);
+    assert_says(&broken(|w| w.set("split.count", Val::U32(3))), &["one of 3 parts", "model-00001-of-00003.gguf"]);
     assert_says(&broken(|w| w.set("llama.rope.scaling.type", Val::Str("magic"))), &["'magic'", "yarn"]);
 }
 

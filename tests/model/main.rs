@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod convert;
+mod find;
 mod fingerprint;
 mod folder;
 mod forward;

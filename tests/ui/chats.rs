@@ -2,6 +2,7 @@
 
 use egui::Key;
 use egui_kittest::kittest::Queryable;
+use strata::app::folders::Folders;
 use strata::engine::{EngineCommand, EngineEvent, Message, Role};
 
 use crate::fake::{Rig, Setup};
@@ -19,7 +20,7 @@ fn asked(rig: &mut Rig) -> (u64, Vec<String>) {
 }
 
 fn kept_in(dir: &tempfile::TempDir) -> Setup {
-    Setup { chats: Some(dir.path().to_owned()), ..Setup::default() }
+    Setup { folders: Folders { data: Some(dir.path().to_owned()), ..Folders::default() }, ..Setup::default() }
 }
 
 /// A window on the chats of a folder, which has listed them.
@@ -217,14 +218,16 @@ fn answer_that_was_cut_off_by_a_kill_has_what_was_shown() {
     rig.emit(EngineEvent::Token { turn, text: "It began in Pud".into(), n: 4, tokens_per_s: 9.0, context_used: 9 });
     // The file as a killed window leaves it, while this one still has it open; a slow disk may take longer than a frame.
     let is_whole = |copy: &tempfile::TempDir| {
-        let store = strata::chats::Store::open(copy.path()).ok()?;
+        let store = strata::chats::Store::open(&copy.path().join("chats")).ok()?;
         let chat = store.list().ok()?.first()?.id;
         store.messages(chat).ok()?.iter().any(|m| m.text == "It began in Pud").then_some(())
     };
     let copy = (0..50).find_map(|_| {
         let copy = tempfile::tempdir().unwrap();
-        for entry in std::fs::read_dir(dir.path()).unwrap().map(Result::unwrap) {
-            std::fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
+        let (from, to) = (dir.path().join("chats"), copy.path().join("chats"));
+        std::fs::create_dir(&to).unwrap();
+        for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+            std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
         }
         std::thread::sleep(std::time::Duration::from_millis(20));
         is_whole(&copy).map(|()| copy)

@@ -9,6 +9,7 @@ use egui_kittest::kittest::Queryable;
 use strata::app::chat::Outcome;
 use strata::app::cited::Spot;
 use strata::app::dashboard::Tab;
+use strata::app::folders::Folders;
 use strata::app::settings::ThemeChoice;
 use strata::app::{StrataApp, WindowOptions};
 use strata::base::{Bytes, Tiers};
@@ -44,7 +45,13 @@ impl Real {
             ..LoadOptions::default()
         };
         let documents = vec![PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/quote/document.txt")];
-        let options = WindowOptions { initial_model: ModelSource::BuiltIn, load, documents, chats: None };
+        let options = WindowOptions {
+            initial_model: ModelSource::BuiltIn,
+            load,
+            documents,
+            folders: Folders::default(),
+            handed_over: None,
+        };
         let mut harness = Harness::builder()
             .with_size([1280.0, 800.0])
             .with_max_steps(12)

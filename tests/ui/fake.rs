@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable;
 use strata::app::chat::{Exchange, Outcome};
+use strata::app::folders::Folders;
+use strata::app::instance::Inbox;
 use strata::app::settings::ThemeChoice;
 use strata::app::{StrataApp, WindowOptions};
 use strata::base::{MovedBytes, PageCounts, Tiers};
@@ -124,8 +126,9 @@ pub struct Setup {
     pub scale: f32,
     pub theme: ThemeChoice,
     pub documents: Vec<PathBuf>,
-    pub chats: Option<PathBuf>,
     pub load: LoadOptions,
+    pub folders: Folders,
+    pub inbox: Option<Inbox>,
 }
 
 impl Default for Setup {
@@ -135,8 +138,9 @@ impl Default for Setup {
             scale: 1.0,
             theme: ThemeChoice::Dark,
             documents: Vec::new(),
-            chats: None,
             load: LoadOptions::default(),
+            folders: Folders::default(),
+            inbox: None,
         }
     }
 }
@@ -145,20 +149,25 @@ impl Rig {
     /// A window whose model is being loaded.
     pub fn starting(setup: Setup) -> Rig {
         let (ports, port) = std::sync::mpsc::channel();
-        let Setup { size, scale, theme, documents, chats, load } = setup;
-        let options = WindowOptions { initial_model: ModelSource::BuiltIn, load, documents, chats };
+        let options = WindowOptions {
+            initial_model: ModelSource::BuiltIn,
+            load: setup.load,
+            documents: setup.documents,
+            folders: setup.folders,
+            handed_over: setup.inbox,
+        };
         let spawn = move |wake| {
             let (handle, port) = EngineHandle::pair(wake);
             ports.send(port).expect("the test waits for it");
             handle
         };
         let mut harness = Harness::builder()
-            .with_size(size)
-            .with_pixels_per_point(scale)
+            .with_size(setup.size)
+            .with_pixels_per_point(setup.scale)
             .with_max_steps(12)
             .wgpu()
             .build_eframe(|cc| StrataApp::new(&cc.egui_ctx, options, Box::new(spawn)));
-        harness.state_mut().state.settings.theme = theme;
+        harness.state_mut().state.settings.theme = setup.theme;
         harness.run();
         let port = port.try_recv().expect("the engine was started after the first frame");
         assert!(matches!(port.commands.try_recv(), Ok(EngineCommand::LoadModel { source: ModelSource::BuiltIn, .. })));

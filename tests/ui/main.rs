@@ -9,7 +9,12 @@ mod check;
 mod dashboard;
 mod documents;
 mod fake;
+#[path = "../model/gguf_writer.rs"]
+#[allow(dead_code, reason = "the tests of model files use the rest")]
+mod gguf_writer;
+mod keeping;
 mod looks;
+mod models;
 mod reading;
 mod recorded;
 mod settings;

@@ -236,7 +236,7 @@ fn range_ui(ui: &mut Ui, state: &ViewState) -> Option<Action> {
 }
 
 /// `VRAM`, or `VRAM 2.00 GiB + RAM 1.10 GiB`
-fn tier_words(at: Tiers<u64>, mark: &str) -> String {
+pub(super) fn tier_words(at: Tiers<u64>, mark: &str) -> String {
     let tiers = [("VRAM", at.vram), ("RAM", at.ram), ("disk", at.disk)];
     let used: Vec<(&str, u64)> = tiers.into_iter().filter(|(_, n)| *n > 0).collect();
     match used.as_slice() {

@@ -9,7 +9,7 @@ use crate::app::theme::{self, GRID, GUTTER};
 use crate::app::widgets::{self, Weight};
 
 /// Key and what it does.
-pub const SHORTCUTS: [(&str, &str); 13] = [
+pub const SHORTCUTS: [(&str, &str); 15] = [
     ("Enter", "send the question"),
     ("Shift+Enter", "break the line"),
     ("Esc", "stop reading or answering; what is read stays read"),
@@ -19,7 +19,9 @@ pub const SHORTCUTS: [(&str, &str); 13] = [
     ("Ctrl+D", "the dashboard, beside the chat"),
     ("+ - arrows", "on the timeline: zoom and move; with Shift, measure"),
     ("Space", "on the timeline: pause, and follow again"),
+    ("Ctrl+M", "the models on this machine"),
     ("Ctrl+,", "settings"),
+    ("Ctrl+ + - 0", "everything larger, smaller, as the desktop says"),
     ("Ctrl+L", "go to the question"),
     ("F1", "this page"),
     ("Tab", "go through everything on the screen"),

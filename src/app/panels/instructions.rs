@@ -124,7 +124,7 @@ fn sampling_ui(ui: &mut Ui, state: &mut ViewState) {
     if let Some(sampling) = &mut state.chat_mut().sampling {
         numbers_ui(ui, sampling);
     } else {
-        let from = if state.sampling_chosen { "as in the settings" } else { "as the model recommends" };
+        let from = if state.has_own_sampling() { "as in the settings" } else { "as the model recommends" };
         widgets::caption(ui, format!("{from}: {}", words(&settings)));
     }
     if let (Some(advice), Some(own)) = (state.info().map(|info| info.sampling), state.chat().sampling)

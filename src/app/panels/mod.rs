@@ -16,6 +16,7 @@ pub mod instructions;
 pub mod library;
 pub mod menu_row;
 pub mod model_bar;
+pub mod models;
 pub mod notices;
 pub mod opening;
 pub mod quotes;
@@ -117,6 +118,22 @@ pub enum Action {
     OpenModelFolder,
     /// load a model
     LoadModel(ModelSource),
+    /// load a model with what the picker says
+    LoadChosen(ModelSource),
+    /// free the model
+    UnloadModel,
+    /// load it no further
+    StopLoading,
+    /// look for models again
+    FindModels,
+    /// look for models in this folder too
+    AddModelFolder(PathBuf),
+    /// choose such a folder in a dialog
+    ChooseModelFolder,
+    /// look there no longer
+    ForgetModelFolder(PathBuf),
+    /// answers are sampled as the model's makers advise again
+    ForgetSampling,
     /// put a document of the library in front of this chat
     Attach(DocId),
     /// take a document away from this chat

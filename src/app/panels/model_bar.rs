@@ -4,7 +4,7 @@ use egui::{CornerRadius, Popup, Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 
 use super::{Action, model_name};
 use crate::app::icon::{self, Icon};
-use crate::app::state::{ModelState, ViewState};
+use crate::app::state::{ModelState, Page, ViewState};
 use crate::app::theme::{self, GRID};
 use crate::app::{format, widgets};
 use crate::engine::ModelSource;
@@ -82,11 +82,19 @@ fn menu_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
     if widgets::row(ui, Some(Icon::Layers), "Strata Quote 6M", note, false, "Use the built-in model").clicked() {
         actions.push(Action::LoadModel(ModelSource::BuiltIn));
     }
+    if widgets::row(ui, Some(Icon::Search), "Models on this machine…", "Ctrl+M", false, "Models on this machine…").clicked() {
+        actions.push(Action::Show(Page::Models));
+    }
     if widgets::row(ui, Some(Icon::Page), "Open a GGUF file…", "", false, "Open a GGUF file…").clicked() {
         actions.push(Action::OpenModelFile);
     }
     if widgets::row(ui, Some(Icon::Folder), "Open a model folder…", "", false, "Open a model folder…").clicked() {
         actions.push(Action::OpenModelFolder);
+    }
+    if matches!(state.model, ModelState::Ready(_))
+        && widgets::row(ui, Some(Icon::Cross), "Unload", "frees its memory", false, "Unload the model").clicked()
+    {
+        actions.push(Action::UnloadModel);
     }
     ui.with_layout(egui::Layout::top_down(egui::Align::Min), |ui| {
         egui::Frame::NONE.inner_margin(8).show(ui, |ui| {

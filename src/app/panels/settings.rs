@@ -5,7 +5,7 @@ use egui::{Response, RichText, ScrollArea, TextEdit, Ui, vec2};
 use super::{Action, kv_dtype_name};
 use crate::app::format;
 use crate::app::icon::Icon;
-use crate::app::settings::{FIELDS, Field, Form, ThemeChoice};
+use crate::app::settings::{FIELDS, Field, Form, ThemeChoice, ZOOM};
 use crate::app::state::{Page, ViewState};
 use crate::app::theme::{self, GRID, GUTTER};
 use crate::app::widgets::{self, Weight};
@@ -31,6 +31,7 @@ pub fn settings_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
             for (i, field) in FIELDS.iter().enumerate().filter(|(_, f)| !f.loads()) {
                 actions.extend(field_ui(ui, &mut state.form, i, *field, None));
             }
+            actions.extend(own_sampling_ui(ui, state));
             ui.add_space(GUTTER);
             actions.extend(memory_ui(ui, state));
             ui.add_space(GUTTER + 2.0 * GRID);
@@ -38,10 +39,46 @@ pub fn settings_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
             ui.add_space(GUTTER + 2.0 * GRID);
             group(ui, "WINDOW");
             theme_ui(ui, &mut state.settings.theme);
+            ui.add_space(2.0 * GRID);
+            zoom_ui(ui, &mut state.settings.zoom);
         });
         ui.add_space(theme::SECTION);
     });
     actions
+}
+
+/// Whose these values are, and the way back to the model's own.
+fn own_sampling_ui(ui: &mut Ui, state: &ViewState) -> Option<Action> {
+    let name = &state.info()?.name;
+    ui.horizontal(|ui| {
+        ui.add_space(LABEL_WIDTH + 2.0 * GRID);
+        if !state.has_own_sampling() {
+            help_ui(ui, &format!("These are {name}'s own values. What you change is kept for this model alone."));
+            return None;
+        }
+        let is_clicked = widgets::button(ui, Weight::Plain, Some(Icon::Redo), "Use the model's own values").clicked();
+        help_ui(ui, &format!("Kept for {name} alone."));
+        is_clicked.then_some(Action::ForgetSampling)
+    })
+    .inner
+}
+
+fn zoom_ui(ui: &mut Ui, zoom: &mut f32) {
+    /// A change that is seen.
+    const STEP: f32 = 0.1;
+    ui.horizontal(|ui| {
+        label_ui(ui, "Size");
+        let stepped = |by: f32| ((*zoom / STEP).round() * STEP + by).clamp(*ZOOM.start(), *ZOOM.end());
+        let (smaller, larger) = (stepped(-STEP), stepped(STEP));
+        if widgets::button(ui, Weight::Plain, None, "−").accessible_name("Smaller").clicked() {
+            *zoom = smaller;
+        }
+        ui.label(format!("{:.0} %", *zoom * 100.0)).accessible_name("Size in percent");
+        if widgets::button(ui, Weight::Plain, None, "+").accessible_name("Larger").clicked() {
+            *zoom = larger;
+        }
+        help_ui(ui, "of everything in the window; 100 % is what the desktop says. Also Ctrl + and Ctrl −");
+    });
 }
 
 const LABEL_WIDTH: f32 = 140.0;
@@ -67,8 +104,12 @@ fn label_ui(ui: &mut Ui, text: &str) -> Response {
 }
 
 fn help_ui(ui: &mut Ui, text: &str) {
+    /// In less room than this, words would be broken over lines, points.
+    const NARROW: f32 = 160.0;
     let t = theme::tokens(ui);
-    ui.add(egui::Label::new(RichText::new(text).font(theme::small()).color(t.weak)).wrap());
+    let label = egui::Label::new(RichText::new(text).font(theme::small()).color(t.weak));
+    let narrow = ui.available_width() < NARROW;
+    ui.add(if narrow { label.truncate() } else { label.wrap() });
 }
 
 /// What takes effect when the model is loaded.
@@ -107,7 +148,7 @@ fn memory_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
     actions
 }
 
-fn kv_dtype_ui(ui: &mut Ui, chosen: &mut KvDtype, f32_chosen: bool) {
+pub(super) fn kv_dtype_ui(ui: &mut Ui, chosen: &mut KvDtype, f32_chosen: bool) {
     ui.horizontal(|ui| {
         label_ui(ui, "KV type");
         let hidden = |dtype: &KvDtype| *dtype == KvDtype::F32 && !f32_chosen;
@@ -188,7 +229,7 @@ fn library_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
 }
 
 /// A field, with what is in force where nothing is typed.
-fn field_ui(ui: &mut Ui, form: &mut Form, index: usize, field: Field, in_force: Option<String>) -> Option<Action> {
+pub(super) fn field_ui(ui: &mut Ui, form: &mut Form, index: usize, field: Field, in_force: Option<String>) -> Option<Action> {
     let t = theme::tokens(ui);
     let (Some(text), Some(error)) = (form.texts.get_mut(index), form.errors.get(index)) else { return None };
     let mut changed = false;

@@ -33,6 +33,7 @@ impl StrataApp {
                     match read {
                         Ok(read) => {
                             let (document, path) = *read;
+                            log::info!("document opened: {} bytes of text", document.text.len());
                             let id = self.state.add_file(document, path);
                             let doc = self.state.documents.iter_mut().find(|doc| doc.id == id);
                             doc.into_iter().for_each(|doc| doc.ingest_ms = Some(took.duration_ns as f64 / 1e6));
@@ -44,6 +45,13 @@ impl StrataApp {
                 FileEvent::Refused(sentence) => self.refused(sentence),
                 FileEvent::Trace(run) => self.dashboard.show_run(*run),
                 FileEvent::Model(path) => self.state.load_model(ModelSource::Path(path)),
+                FileEvent::ModelPlace(folder) => self.state.add_model_folder(folder),
+                FileEvent::HandedOver(paths) => {
+                    ctx.send_viewport_cmd(egui::ViewportCommand::Minimized(false));
+                    ctx.send_viewport_cmd(egui::ViewportCommand::Focus);
+                    self.take_paths(paths);
+                }
+                FileEvent::Models(event) => self.state.models.take(event),
             }
             ctx.request_repaint();
         }
@@ -77,7 +85,11 @@ impl StrataApp {
     }
 
     pub(super) fn take_drops(&mut self, ctx: &egui::Context) {
-        let dropped: Vec<PathBuf> = ctx.input(|i| i.raw.dropped_files.iter().map(|f| f.path().to_owned()).collect());
+        self.take_paths(ctx.input(|i| i.raw.dropped_files.iter().map(|f| f.path().to_owned()).collect()));
+    }
+
+    /// Opens what was dropped or handed over, each by what it is.
+    fn take_paths(&mut self, dropped: Vec<PathBuf>) {
         let (traces, dropped): (Vec<PathBuf>, Vec<PathBuf>) = dropped.into_iter().partition(|p| looks_like_trace(p));
         if !traces.is_empty() {
             self.files.read_traces(traces);

@@ -1,0 +1,148 @@
+//! Model files that other programs have put on this machine, found where they are. Nothing is copied and nothing changed.
+//!
+//! ```text
+//! home, environment ─► places ─► walk (GGUF files) │ ollama (manifests) ─► Candidate ─► look: header only ─► Found
+//! ```
+//! Invariants: 1. Of a file only the header is read. 2. A file is listed once, however many links lead to it, and a model in
+//! several files is one entry. 3. What cannot be used is listed too, with the reason. 4. Ends: depth, entries and models are
+//! bounded, and no folder is walked twice.
+//!
+//! Owner thread: whoever calls; it waits for the disk. Limits: [`walk::Limits`].
+
+mod ollama;
+mod places;
+pub mod walk;
+
+pub use places::{Place, Store, places};
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use super::split::PartName;
+use super::{ModelError, ModelFile};
+use walk::Limits;
+
+/// A file that may be a model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    /// who put it there
+    pub store: Store,
+    /// to be loaded; the first part that is there, of a model in several
+    pub path: PathBuf,
+    /// as its store calls it
+    pub name: String,
+    /// where in the store it is: a repository, a publisher, a folder
+    pub within: String,
+    /// of the file, or of all its parts
+    pub bytes: u64,
+}
+
+/// A candidate, and what its header says.
+pub struct Found {
+    /// the file
+    pub candidate: Candidate,
+    /// its header, or one sentence on why it cannot be used
+    pub header: Result<ModelFile, String>,
+}
+
+/// What a search came to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Searched {
+    /// models that were told
+    pub n_found: usize,
+    /// a limit was met: there may be more
+    pub has_more: bool,
+    /// folders that are not there
+    pub missing: Vec<PathBuf>,
+}
+
+/// Looks through `places` in order and tells what is found; `tell` returns false to end the search.
+pub fn search(places: &[Place], limits: &Limits, tell: &mut dyn FnMut(Found) -> bool) -> Searched {
+    let mut seen = HashSet::new();
+    let mut searched = Searched::default();
+    for place in places {
+        if !place.folder.is_dir() {
+            searched.missing.push(place.folder.clone());
+            continue;
+        }
+        let (listed, has_more) = match place.store {
+            Store::Ollama => ollama::list(&place.folder, limits),
+            _ => list_files(place, limits),
+        };
+        searched.has_more |= has_more;
+        for entry in listed {
+            let path = entry.as_ref().map_or_else(|broken| &broken.0.path, |candidate| &candidate.path);
+            if !seen.insert(path.canonicalize().unwrap_or_else(|_| path.clone())) {
+                continue;
+            }
+            if searched.n_found == limits.max_models {
+                searched.has_more = true;
+                return searched;
+            }
+            searched.n_found += 1;
+            let found = match entry {
+                Ok(candidate) => look(candidate),
+                Err(Broken(candidate, reason)) => Found { candidate, header: Err(reason) },
+            };
+            if !tell(found) {
+                return searched;
+            }
+        }
+    }
+    searched
+}
+
+/// A candidate of which its store already shows that it cannot be used, and why.
+struct Broken(Candidate, String);
+
+/// Reads the header.
+fn look(candidate: Candidate) -> Found {
+    let header = ModelFile::open(&candidate.path).map_err(|error| reason(&error));
+    Found { candidate, header }
+}
+
+/// An error as a sentence.
+fn reason(error: &ModelError) -> String {
+    let text = error.to_string();
+    let mut chars = text.chars();
+    let capital = chars.next().map(|c| c.to_uppercase().collect::<String>()).unwrap_or_default();
+    format!("{capital}{}.", chars.as_str())
+}
+
+/// The GGUF files of a folder, one entry for each model.
+fn list_files(place: &Place, limits: &Limits) -> (Vec<Result<Candidate, Broken>>, bool) {
+    let (paths, has_more) = walk::gguf_files(&place.folder, limits);
+    let mut models = HashSet::new();
+    let mut listed = Vec::new();
+    for path in paths {
+        let part = PartName::of(&path);
+        if let Some(part) = &part
+            && !models.insert((path.parent().map(Path::to_owned), part.stem.clone(), part.n_parts))
+        {
+            continue;
+        }
+        let size = |path: &Path| std::fs::metadata(path).map_or(0, |m| m.len());
+        let bytes = part.as_ref().map_or_else(|| size(&path), |part| part.paths(&path).iter().map(|p| size(p)).sum());
+        let (name, within) = names(place, &path, part.as_ref());
+        listed.push(Ok(Candidate { store: place.store, path, name, within, bytes }));
+    }
+    (listed, has_more)
+}
+
+/// What a file is called, and where it is.
+fn names(place: &Place, path: &Path, part: Option<&PartName>) -> (String, String) {
+    let stem = || path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let name = part.map_or_else(stem, |part| part.stem.clone());
+    let folder = path.parent().and_then(|parent| parent.strip_prefix(&place.folder).ok()).unwrap_or(Path::new(""));
+    let first = folder.components().next().map(|c| c.as_os_str().to_string_lossy().into_owned()).unwrap_or_default();
+    match place.store {
+        // models--publisher--name/snapshots/revision/file.gguf
+        Store::HuggingFace => (name, first.strip_prefix("models--").unwrap_or(&first).replace("--", "/")),
+        // Every file of Jan is called model.gguf, in a folder with the model's name.
+        Store::Jan if name == "model" => {
+            let called = folder.file_name().map_or(name, |folder| folder.to_string_lossy().into_owned());
+            (called, String::new())
+        }
+        _ => (name, folder.display().to_string()),
+    }
+}

@@ -1,0 +1,232 @@
+//! Models where other programs put them: layouts as on a real disk, made in a folder for the test.
+
+use std::path::{Path, PathBuf};
+
+use strata::model::ModelFile;
+use strata::model::find::walk::Limits;
+use strata::model::find::{Found, Place, Searched, Store, places, search};
+
+use super::gguf_writer::{Val, Writer, tiny_llama};
+
+struct Disk(tempfile::TempDir);
+
+impl Disk {
+    fn new() -> Disk {
+        Disk(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, below: &str) -> PathBuf {
+        self.0.path().join(below)
+    }
+
+    fn write(&self, below: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.path(below);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    fn own(&self) -> Place {
+        Place { store: Store::Own, folder: self.0.path().to_owned() }
+    }
+}
+
+#[cfg(unix)]
+fn link(to: &Path, at: &Path) {
+    std::fs::create_dir_all(at.parent().unwrap()).unwrap();
+    std::os::unix::fs::symlink(to, at).unwrap();
+}
+
+fn found(places: &[Place], limits: &Limits) -> (Vec<Found>, Searched) {
+    let mut all = Vec::new();
+    let searched = search(places, limits, &mut |found| {
+        all.push(found);
+        true
+    });
+    assert_eq!(searched.n_found, all.len());
+    (all, searched)
+}
+
+fn names(found: &[Found]) -> Vec<(&str, &str, bool)> {
+    found.iter().map(|f| (f.candidate.name.as_str(), f.candidate.within.as_str(), f.header.is_ok())).collect()
+}
+
+fn reason(found: &Found) -> &str {
+    found.header.as_ref().err().map_or("", String::as_str)
+}
+
+/// The model in `n` parts: the metadata and the first tensors, and the rest of the tensors.
+fn parts(n: usize) -> Vec<Vec<u8>> {
+    let whole = tiny_llama();
+    let per_part = whole.tensors.len().div_ceil(n);
+    let part = |no: usize| {
+        let mut writer = if no == 0 { tiny_llama() } else { Writer::new("llama") };
+        writer.tensors = whole.tensors.iter().skip(no * per_part).take(per_part).cloned().collect();
+        writer.set("split.no", Val::U32(no as u32));
+        writer.set("split.count", Val::U32(n as u32));
+        writer.bytes()
+    };
+    (0..n).map(part).collect()
+}
+
+#[cfg(unix)]
+#[test]
+fn hugging_face_cache_lists_each_file_once_by_its_repository() {
+    let disk = Disk::new();
+    let blob = disk.write("hub/models--ann--Tiny-GGUF/blobs/0a1b", &tiny_llama().bytes());
+    for revision in ["aaaa", "bbbb"] {
+        link(&blob, &disk.path(&format!("hub/models--ann--Tiny-GGUF/snapshots/{revision}/tiny-F32.gguf")));
+    }
+    link(Path::new("nowhere"), &disk.path("hub/models--ann--Tiny-GGUF/snapshots/aaaa/gone.gguf"));
+    let home = disk.0.path().to_owned();
+    let hub = places(None, &|name| (name == "HF_HOME").then(|| home.clone()));
+    assert_eq!(hub, [Place { store: Store::HuggingFace, folder: disk.path("hub") }]);
+    let (found, searched) = found(&hub, &Limits::default());
+    assert_eq!(names(&found), [("gone", "ann/Tiny-GGUF", false), ("tiny-F32", "ann/Tiny-GGUF", true)]);
+    assert!(reason(&found[0]).starts_with("Cannot read"), "{}", reason(&found[0]));
+    assert_eq!(found[1].candidate.bytes, tiny_llama().bytes().len() as u64);
+    assert!(!searched.has_more);
+}
+
+#[test]
+fn ollama_models_are_found_by_manifest_and_named_as_it_names_them() {
+    let disk = Disk::new();
+    let digest = "ab".repeat(32);
+    let manifest = |digest: &str| {
+        format!(
+            r#"{{"schemaVersion":2,"layers":[{{"mediaType":"application/vnd.ollama.image.license","digest":"sha256:{digest}"}},
+            {{"mediaType":"application/vnd.ollama.image.model","digest":"sha256:{digest}","size":1}}]}}"#
+        )
+    };
+    disk.write(&format!("blobs/sha256-{digest}"), &tiny_llama().bytes());
+    disk.write("manifests/registry.ollama.ai/library/tiny/1b", manifest(&digest).as_bytes());
+    disk.write("manifests/registry.ollama.ai/library/tiny/latest", manifest(&digest).as_bytes());
+    disk.write("manifests/registry.ollama.ai/ann/gone/latest", manifest(&"cd".repeat(32)).as_bytes());
+    disk.write("manifests/registry.ollama.ai/ann/odd/latest", manifest("../../../../secret").as_bytes());
+    disk.write("manifests/registry.ollama.ai/ann/torn/latest", b"{\"layers\":[");
+    let place = Place { store: Store::Ollama, folder: disk.0.path().to_owned() };
+    let (found, _) = found(&[place], &Limits::default());
+    assert_eq!(
+        names(&found),
+        [("ann/gone:latest", "", false), ("ann/odd:latest", "", false), ("ann/torn:latest", "", false), ("tiny:1b", "", true)],
+        "the same file under another tag is not another model"
+    );
+    for (found, says) in found.iter().zip(["ollama pull ann/gone:latest", "damaged", "damaged"]) {
+        assert!(reason(found).contains(says), "{}", reason(found));
+    }
+}
+
+#[test]
+fn lm_studio_and_jan_name_models_by_their_folders() {
+    let disk = Disk::new();
+    let lm_studio = disk.write(".lmstudio/models/ann/Tiny-GGUF/tiny-Q8_0.gguf", &tiny_llama().bytes());
+    disk.write(".local/share/Jan/data/llamacpp/models/ann/tiny-jan/model.gguf", &tiny_llama().bytes());
+    let at_home = places(Some(disk.0.path()), &|_| None);
+    assert_eq!(at_home.iter().map(|p| p.store).collect::<Vec<_>>(), [Store::LmStudio, Store::Jan]);
+    let (found, _) = found(&at_home, &Limits::default());
+    assert_eq!(names(&found), [("tiny-Q8_0", "ann/Tiny-GGUF", true), ("tiny-jan", "", true)]);
+    assert_eq!(found[0].candidate.path, lm_studio);
+}
+
+#[test]
+fn files_that_cannot_be_used_are_listed_with_the_reason() {
+    let disk = Disk::new();
+    let mut foreign = tiny_llama();
+    foreign.set("general.architecture", Val::Str("mamba"));
+    let whole = tiny_llama().bytes();
+    disk.write("a-foreign.gguf", &foreign.bytes());
+    disk.write("b-short.gguf", &whole[..whole.len() - 100]);
+    disk.write("c-page.gguf", b"<!doctype html>");
+    disk.write("d-empty.gguf", b"");
+    disk.write("e-part-00002-of-00002.gguf", &parts(2)[1]);
+    disk.write("f-good.GGUF", &whole);
+    disk.write("notes.txt", b"no model");
+    let (found, _) = found(&[disk.own()], &Limits::default());
+    let says = ["'mamba' is not supported", "cut short", "web page", "empty", "e-part-00001-of-00002.gguf is missing", ""];
+    assert_eq!(found.len(), says.len());
+    for (found, says) in found.iter().zip(says) {
+        assert!(reason(found).contains(says), "{}: {}", found.candidate.name, reason(found));
+        assert!(says.is_empty() || reason(found).ends_with('.'), "a sentence: {}", reason(found));
+    }
+    assert!(found[5].header.is_ok());
+}
+
+#[test]
+fn model_in_parts_is_one_entry_and_reads_as_the_whole() {
+    let disk = Disk::new();
+    let parts = parts(3);
+    let path = |no: usize| format!("big/big-F32-{no:05}-of-00003.gguf");
+    let written: Vec<PathBuf> = (0..3).map(|no| disk.write(&path(no + 1), &parts[no])).collect();
+    let (found, _) = found(&[disk.own()], &Limits::default());
+    assert_eq!(names(&found), [("big-F32", "big", true)]);
+    assert_eq!(found[0].candidate.bytes, parts.iter().map(|p| p.len() as u64).sum::<u64>());
+    let whole = ModelFile::from_static(Box::leak(tiny_llama().bytes().into_boxed_slice())).unwrap();
+    // Any part leads to all of them.
+    for part in &written {
+        let split = ModelFile::open(part).unwrap();
+        assert_eq!(split.info().file_bytes, found[0].candidate.bytes);
+        for (a, b) in split.plan().matrices().zip(whole.plan().matrices()) {
+            assert_eq!(split.matrix_f32(a).unwrap(), whole.matrix_f32(b).unwrap());
+        }
+        assert_eq!(split.fingerprint().unwrap(), ModelFile::open(&written[0]).unwrap().fingerprint().unwrap());
+    }
+    // A part of another model in its place is seen.
+    disk.write(&path(2), &parts[2]);
+    let refused = ModelFile::open(&written[0]).err().unwrap().to_string();
+    assert!(refused.contains("big-F32-00002-of-00003.gguf") && refused.contains("part 2 of 3"), "{refused}");
+}
+
+#[cfg(unix)]
+#[test]
+fn search_ends_where_links_go_round_and_where_limits_are() {
+    let disk = Disk::new();
+    for i in 0..5 {
+        disk.write(&format!("a/model-{i}.gguf"), &tiny_llama().bytes());
+    }
+    link(disk.0.path(), &disk.path("a/round"));
+    link(&disk.path("a/model-0.gguf"), &disk.path("again.gguf"));
+    disk.write("1/2/3/4/5/6/7/8/9/10/deep.gguf", &tiny_llama().bytes());
+    let (all, searched) = found(&[disk.own(), disk.own()], &Limits::default());
+    assert_eq!((all.len(), searched.has_more), (5, true), "each once, and the deepest is out of reach");
+    for limits in [Limits { max_models: 3, ..Limits::default() }, Limits { max_entries: 4, ..Limits::default() }] {
+        let (some, searched) = found(&[disk.own()], &limits);
+        assert!(some.len() < 5 && searched.has_more, "{limits:?}: {}", some.len());
+    }
+    let mut told = 0;
+    search(&[disk.own()], &Limits::default(), &mut |_| {
+        told += 1;
+        told < 2
+    });
+    assert_eq!(told, 2, "whoever listens ends it");
+}
+
+#[test]
+fn folder_that_is_not_there_is_told() {
+    let disk = Disk::new();
+    let gone = Place { store: Store::Own, folder: disk.path("gone") };
+    let (all, searched) = found(&[gone], &Limits::default());
+    assert!(all.is_empty());
+    assert_eq!(searched.missing, [disk.path("gone")]);
+}
+
+#[cfg(unix)]
+#[test]
+fn real_models_in_their_stores_are_all_found_and_open() {
+    let Some(models) = super::support::data("real_models_in_their_stores", "models") else { return };
+    let disk = Disk::new();
+    let mut n = 0;
+    for folder in std::fs::read_dir(models).unwrap().flatten().map(|e| e.path()).filter(|p| p.is_dir()) {
+        for file in
+            std::fs::read_dir(&folder).unwrap().flatten().map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == "gguf"))
+        {
+            let name = file.file_name().unwrap().to_str().unwrap();
+            link(&file, &disk.path(&format!(".cache/huggingface/hub/models--real--{n}/snapshots/1/{name}")));
+            n += 1;
+        }
+    }
+    let (found, _) = found(&places(Some(disk.0.path()), &|_| None), &Limits::default());
+    assert_eq!(found.len(), n);
+    for found in &found {
+        assert!(found.header.is_ok(), "{}: {}", found.candidate.name, reason(found));
+    }
+}
