@@ -49,6 +49,9 @@ fn needle_in_a_short_document_is_found_and_written_down() {
     assert!((400..=512).contains(&used), "{used} tokens of 512");
     let written: Value = serde_json::from_slice(&std::fs::read(out.join("needle.json")).unwrap()).unwrap();
     assert_eq!((&written["first"], &written["answers"][0]), (&summary["first"], &answer));
+    let document = &written["documents"][0];
+    assert_eq!((&document["length"], &document["seed"]), (&512.into(), &1.into()));
+    assert!(document["text"].as_str().unwrap().contains(answer["expected"].as_str().unwrap()));
     let svg = std::fs::read_to_string(out.join("needle.svg")).unwrap();
     assert!(svg.contains(">100 %</text>") && svg.contains("Facts found: 1 of 1"));
 }

@@ -8,6 +8,8 @@
 //! sentence, depth 100 after the last. 3. The same plan and paragraphs give the same text.
 //! Units: depth in percent of the sentences; `at` as a share of the text's bytes.
 
+use serde::Serialize;
+
 use super::prose::Fact;
 
 /// Sentences between two facts of one depth.
@@ -36,13 +38,14 @@ pub struct Needle {
 }
 
 /// A document with facts in it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Haystack {
     /// as the model reads it
     pub text: String,
     /// its length
     pub n_tokens: usize,
     /// by depth
+    #[serde(skip)]
     pub needles: Vec<Needle>,
 }
 

@@ -47,9 +47,11 @@ struct Answer {
 }
 
 /// A document of the grid.
+#[derive(Debug, Serialize)]
 struct Document {
     length: usize,
     seed: u64,
+    #[serde(flatten)]
     hay: Haystack,
 }
 
@@ -91,7 +93,12 @@ pub fn run(args: &EvalNeedleArgs, start: impl FnOnce() -> Session, console: &mut
     } else {
         console.text(&summary.table())?;
     }
-    results.write("needle", &report::Report { summary: &summary, answers: &answers }, &summary.heat_map(), console)
+    results.write(
+        "needle",
+        &report::Report { summary: &summary, documents: &documents, answers: &answers },
+        &summary.heat_map(),
+        console,
+    )
 }
 
 /// A document for each length and seed.

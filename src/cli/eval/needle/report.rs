@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::super::Setting;
 use super::super::heatmap::{Cell, HeatMap};
-use super::{Answer, ascending};
+use super::{Answer, Document, ascending};
 use crate::base::Tiers;
 use crate::cli::args::EvalNeedleArgs;
 use crate::engine::{AttentionKind, ChosenSummary};
@@ -66,11 +66,13 @@ pub struct Summary<'a> {
     kv_peak_bytes: Tiers<u64>,
 }
 
-/// `needle.json`: the summary and every answer.
+/// `needle.json`: the summary, every document that questions were asked about, and every answer, so that other code can answer
+/// the same and be compared.
 #[derive(Debug, Serialize)]
 pub struct Report<'a> {
     #[serde(flatten)]
     pub summary: &'a Summary<'a>,
+    pub documents: &'a [Document],
     pub answers: &'a [Answer],
 }
 
