@@ -244,7 +244,9 @@ fn answer_that_was_cut_off_by_a_kill_has_what_was_shown() {
 #[test]
 fn damaged_chats_are_said_in_a_sentence_and_the_window_goes_on() {
     let dir = tempfile::tempdir().unwrap();
-    std::fs::write(dir.path().join("chats.sqlite"), "This is a letter, not a database. ".repeat(100)).unwrap();
+    let chats = dir.path().join("chats");
+    std::fs::create_dir(&chats).unwrap();
+    std::fs::write(chats.join("chats.sqlite"), "This is a letter, not a database. ".repeat(100)).unwrap();
     let mut rig = Rig::ready_with(kept_in(&dir));
     rig.wait_for(|rig| rig.shows("Chats of this window are not kept"));
     assert!(rig.shows("is damaged; it is kept as it is"));
