@@ -52,13 +52,19 @@ impl CommitJob {
     /// Does it. Blocks for as long as the disk takes to sync.
     pub fn run(self) -> CommitResult {
         let failed = self.work().err();
+        // A folder that is deleted meanwhile is why.
+        let failed = failed.map(|error| if self.folder.is_there() { error } else { self.gone() });
         CommitResult { job: self, failed }
+    }
+
+    fn gone(&self) -> (StoreError, bool) {
+        (StoreError::Gone { folder: self.folder.describe() }, true)
     }
 
     /// The flag says that a sync failed.
     fn work(&self) -> Result<(), (StoreError, bool)> {
         if !self.folder.is_there() {
-            return Err((StoreError::Gone { folder: self.folder.describe() }, true));
+            return Err(self.gone());
         }
         let write = |file: &str, storage: &Arc<dyn Storage>, bytes: &[u8], offset| {
             let said = |e| (StoreError::from_io("write", file, bytes.len() as u64, e), false);
