@@ -106,7 +106,7 @@ impl ViewState {
         }
         let draft = chat.draft.clone();
         if self.keeping.draft.0 == id {
-            match chat.is_blank() {
+            match chat.is_blank() && !draft.is_empty() {
                 true => self.keep_chat(id),
                 false => self.keeping.keep(Change::Draft { chat: id, text: draft.clone() }),
             }
@@ -191,7 +191,9 @@ impl ViewState {
     /// Takes what the kept chats say.
     pub fn take_news(&mut self, news: News) {
         match news {
-            News::Opened { chats, documents, presets } => {
+            News::Opened { newest_id, chats, documents, presets } => {
+                // A clock that was set back would name an answer before its question.
+                self.skip_ids(newest_id);
                 self.keeping.presets = presets;
                 let known = |d: &KeptDocument, all: &[KeptDocument]| {
                     all.iter().any(|k| k.document.content_hash == d.document.content_hash)
@@ -217,7 +219,8 @@ impl ViewState {
     }
 
     fn take_row(&mut self, row: ChatRow) {
-        let is_empty = row.leaf.is_none() && row.documents.is_empty() && !row.named && row.draft.is_empty();
+        let has_words = row.named || !row.draft.is_empty() || !row.instructions.is_empty();
+        let is_empty = row.leaf.is_none() && row.documents.is_empty() && !has_words;
         if is_empty {
             return self.keeping.keep(Change::Delete(row.id));
         }

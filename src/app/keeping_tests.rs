@@ -53,7 +53,7 @@ fn serve(state: &mut ViewState, store: &mut Store) {
 fn restarted(store: &mut Store) -> ViewState {
     let mut state = window(1_000_000);
     let (chats, documents, presets) = (store.list().unwrap(), store.documents().unwrap(), store.presets().unwrap());
-    state.take_news(News::Opened { chats, documents, presets });
+    state.take_news(News::Opened { newest_id: store.newest_id().unwrap(), chats, documents, presets });
     serve(&mut state, store);
     state
 }
@@ -165,8 +165,44 @@ fn chat_without_a_word_is_not_kept_and_a_draft_is() {
     state.chat_mut().draft = "Half a ques".into();
     state.keep_draft();
     serve(&mut state, &mut store);
-    let state = restarted(&mut store);
+    let mut state = restarted(&mut store);
     assert!(state.chats.iter().any(|c| c.draft == "Half a ques"));
+    let id = state.chats.iter().find(|c| c.draft == "Half a ques").unwrap().id;
+    state.delete_chat(id);
+    serve(&mut state, &mut store);
+    for draft in ["Another", ""] {
+        state.keep_draft();
+        state.chat_mut().draft = draft.into();
+        state.keep_draft();
+        serve(&mut state, &mut store);
+    }
+    assert!(restarted(&mut store).chats.iter().all(|c| c.draft.is_empty()), "it was erased");
+}
+
+#[test]
+fn instructions_of_a_chat_without_a_question_come_back() {
+    let mut store = Store::in_memory().unwrap();
+    let mut state = window(10);
+    state.chat_mut().instructions = "Be brief.".into();
+    state.keep_chat(state.current);
+    serve(&mut state, &mut store);
+    assert!(restarted(&mut store).chats.iter().any(|c| c.instructions == "Be brief."));
+}
+
+#[test]
+fn question_asked_after_the_clock_was_set_back_follows_what_was_said_before() {
+    let mut store = Store::in_memory().unwrap();
+    let mut state = window(2_000_000);
+    answered(&mut state, "One?", "First.");
+    serve(&mut state, &mut store);
+    let mut state = restarted(&mut store);
+    open_kept(&mut state, &mut store, "One?");
+    answered(&mut state, "Two?", "Second.");
+    serve(&mut state, &mut store);
+    let mut state = restarted(&mut store);
+    open_kept(&mut state, &mut store, "One?");
+    let answers: Vec<&str> = state.chat().exchanges.iter().map(|e| e.answer.as_str()).collect();
+    assert_eq!(answers, ["First.", "Second."]);
 }
 
 #[test]

@@ -247,12 +247,17 @@ impl ViewState {
 
     /// Names of chats and messages are `first` and later ones from now on: none that is kept already.
     pub fn begin_ids(&mut self, first: u64) {
-        self.next_id = self.next_id.max(first);
+        self.skip_ids(first);
         let id = self.fresh_id();
         if let [chat] = self.chats.as_mut_slice() {
             chat.id = id;
             self.current = id;
         }
+    }
+
+    /// These names are taken, up to and including `newest`.
+    pub(super) fn skip_ids(&mut self, newest: u64) {
+        self.next_id = self.next_id.max(newest);
     }
 
     pub(super) fn fresh_id(&mut self) -> u64 {

@@ -47,6 +47,8 @@ pub enum Request {
 pub enum News {
     /// what there is
     Opened {
+        /// the largest name of a chat or a message
+        newest_id: u64,
         /// newest first
         chats: Vec<ChatRow>,
         /// whose text is kept
@@ -183,7 +185,8 @@ fn open(root: Option<PathBuf>, tell: &dyn Fn(News) -> bool) -> Option<Store> {
 }
 
 fn first_news(store: &Store) -> Result<News, ChatsError> {
-    Ok(News::Opened { chats: store.list()?, documents: store.documents()?, presets: store.presets()? })
+    let (chats, documents, presets) = (store.list()?, store.documents()?, store.presets()?);
+    Ok(News::Opened { newest_id: store.newest_id()?, chats, documents, presets })
 }
 
 struct Worker<'a> {

@@ -80,6 +80,15 @@ impl Store {
         Ok(statement.query_map([chat], message)?.collect::<Result<_, _>>()?)
     }
 
+    /// The largest name of a chat or a message, 0 where there is none: later ones are larger.
+    ///
+    /// # Errors
+    /// What the database said.
+    pub fn newest_id(&self) -> Result<u64, ChatsError> {
+        let sql = "SELECT coalesce(max(id), 0) FROM (SELECT max(id) AS id FROM chats UNION ALL SELECT max(id) FROM messages)";
+        Ok(self.db.query_row(sql, [], |row| row.get(0))?)
+    }
+
     /// Documents whose text is kept, by name.
     ///
     /// # Errors
@@ -198,7 +207,8 @@ fn keep_message(db: &Transaction<'_>, message: &MessageRow) -> rusqlite::Result<
 fn keep_document(db: &Transaction<'_>, document: &Document, path: Option<&Path>) -> rusqlite::Result<()> {
     db.execute(
         "INSERT INTO documents VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (content_hash) DO UPDATE SET
-         name = excluded.name, path = coalesce(excluded.path, path), bytes = excluded.bytes, parts = excluded.parts",
+         name = excluded.name, path = coalesce(excluded.path, path), bytes = excluded.bytes, n_pages = excluded.n_pages,
+         parts = excluded.parts",
         params![
             document.content_hash.to_string(),
             document.name,

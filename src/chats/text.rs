@@ -44,7 +44,7 @@ impl Kept {
         let pages: Vec<PageSpan> = spans.map(|(first_byte, end_byte)| PageSpan { first_byte, end_byte }).collect();
         let is_whole = hash.to_string() == content_hash
             && pages.iter().all(|page| self.text.get(page.first_byte..page.end_byte).is_some())
-            && parts.sections.iter().all(|(_, first_byte)| *first_byte <= self.text.len());
+            && parts.sections.iter().all(|(_, first_byte)| self.text.is_char_boundary(*first_byte));
         is_whole.then(|| Document {
             name: self.name,
             kind: parts.kind,
@@ -82,5 +82,10 @@ mod tests {
         for parts in ["", "{}", &parts_of(&document).replace("[11]", "[5]"), &parts_of(&document).replace("[11]", "[99]")] {
             assert_eq!(Kept { parts: parts.into(), ..kept(&document) }.document(&hash), None, "{parts}");
         }
+        let with_section = |first_byte| {
+            let sections = vec![Section { title: "Two".into(), first_byte }];
+            kept(&Document { sections, ..document.clone() }).document(&hash)
+        };
+        assert!(with_section(4).is_some() && with_section(5).is_none(), "in the middle of a letter");
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use strata::chats::{Author, Change, ChatRow, DocumentName, MessageRow, Preset, State, Store, branch};
-use strata::document::Document;
+use strata::document::{Document, PageSpan};
 
 use crate::common::{asked, chat, message};
 
@@ -138,6 +138,29 @@ fn document_keeps_its_text_and_pages_and_is_refused_when_damaged() {
     assert!(store.document(&hash).unwrap_err().to_string().contains("a.txt"));
     store.apply(&[Change::ForgetDocument(hash.clone())]).unwrap();
     assert_eq!(store.document(&hash).unwrap(), None);
+}
+
+#[test]
+fn document_that_is_kept_again_is_told_with_the_pages_it_has_now() {
+    let mut store = Store::in_memory().unwrap();
+    let first = Document::from_bytes("a.txt", b"Page one. Page two.").unwrap();
+    let halves = [(0, 10), (10, 19)].map(|(first_byte, end_byte)| PageSpan { first_byte, end_byte });
+    let again = Document { pages: halves.to_vec(), ..first.clone() };
+    for document in [&first, &again] {
+        store.apply(&[Change::Document(Arc::new(document.clone()), None)]).unwrap();
+        assert_eq!(store.documents().unwrap()[0].n_pages, document.pages.len());
+        assert_eq!(store.document(&first.content_hash.to_string()).unwrap().unwrap().0, *document);
+    }
+}
+
+#[test]
+fn newest_name_is_that_of_a_chat_or_of_a_message_on_any_branch() {
+    let mut store = Store::in_memory().unwrap();
+    assert_eq!(store.newest_id().unwrap(), 0);
+    store.apply(&asked(1, "Where?", "Here.")).unwrap();
+    assert_eq!(store.newest_id().unwrap(), 3);
+    store.apply(&[Change::Chat(chat(40, "Empty")), Change::Delete(1)]).unwrap();
+    assert_eq!(store.newest_id().unwrap(), 40);
 }
 
 #[test]
