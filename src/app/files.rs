@@ -103,11 +103,15 @@ impl Files {
         self.spawn("documents", move || read_all(&reader, paths, &answers));
     }
 
-    /// Looks up the quotations of an answer.
-    pub fn search(&self, search: Search) {
+    /// Looks up the quotations of answers, one after the other: a long chat that is opened has hundreds.
+    pub fn search(&self, searches: Vec<Search>) {
         let answers = self.answers.clone();
         self.spawn("quotations", move || {
-            answers.send(FileEvent::Quotes { exchange: search.exchange, quotes: search.run() });
+            for search in searches {
+                if !answers.send(FileEvent::Quotes { exchange: search.exchange, quotes: search.run() }) {
+                    return;
+                }
+            }
         });
     }
 

@@ -58,8 +58,8 @@ impl StrataApp {
         if self.state.opening.is_some() {
             ctx.request_repaint_after(OPENING_INTERVAL);
         }
-        for search in std::mem::take(&mut self.state.searches) {
-            self.files.search(search);
+        if !self.state.searches.is_empty() {
+            self.files.search(std::mem::take(&mut self.state.searches));
         }
     }
 
