@@ -200,6 +200,16 @@ fn search_ends_where_links_go_round_and_where_limits_are() {
     assert_eq!(told, 2, "whoever listens ends it");
 }
 
+#[cfg(unix)]
+#[test]
+fn what_is_no_file_but_is_called_one_is_left_alone() {
+    let disk = Disk::new();
+    let _socket = std::os::unix::net::UnixListener::bind(disk.path("door.gguf")).unwrap();
+    link(&disk.path("nowhere"), &disk.path("gone.gguf"));
+    let (found, _) = found(&[disk.own()], &Limits::default());
+    assert_eq!(names(&found), [("gone", "", false)], "a link that leads nowhere says so");
+}
+
 #[test]
 fn folder_that_is_not_there_is_told() {
     let disk = Disk::new();

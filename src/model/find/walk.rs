@@ -63,13 +63,16 @@ impl Walk<'_> {
             if is_left_out(&path) {
                 continue;
             }
-            if (self.wanted)(&path) && !path.is_dir() {
-                self.found.push(path);
-            } else if path.is_dir() {
-                match depth < self.limits.max_depth {
+            match path.metadata() {
+                Ok(entry) if entry.is_dir() => match depth < self.limits.max_depth {
                     true => self.folder(&path, depth + 1),
                     false => self.has_more = true,
-                }
+                },
+                // Opening a pipe would wait for whoever writes to it.
+                Ok(entry) if !entry.is_file() => {}
+                // A link that leads nowhere is listed, with the reason.
+                _ if (self.wanted)(&path) => self.found.push(path),
+                _ => {}
             }
         }
     }
