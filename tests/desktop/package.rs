@@ -37,6 +37,16 @@ fn package_holds_files_that_are_there() {
 }
 
 #[test]
+fn changelog_of_the_package_begins_with_this_version_and_its_maintainer() {
+    let package = package();
+    let deb = &package["metadata"]["deb"];
+    let changelog = std::fs::read_to_string(root().join(deb["changelog"].as_str().unwrap())).unwrap();
+    let first = format!("strata ({}-1) ", package["version"].as_str().unwrap());
+    assert!(changelog.starts_with(&first), "{changelog}");
+    assert!(changelog.contains(&format!("\n -- {}  ", deb["maintainer"].as_str().unwrap())), "{changelog}");
+}
+
+#[test]
 fn desktop_entry_names_the_program_its_icon_and_what_it_opens() {
     let entry = std::fs::read_to_string(desktop_file("desktop")).unwrap();
     let value = |key: &str| entry.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
