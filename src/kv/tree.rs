@@ -190,7 +190,10 @@ impl<E: Evaluate> Tree<E> {
         let mut n_left: usize = self.queue.iter().map(|node| node.range.len()).sum();
         while let Some(front) = self.queue.peek().copied() {
             let may_be_anything = n_wanted > 0 && front.bounds.upper == f32::INFINITY;
-            let is_whole = self.oracle.tokens(front.range).is_none() && self.oracle.split_at(front.range).is_none();
+            let tokens = self.oracle.tokens(front.range);
+            let is_inside = |at: &usize| front.range.start < *at && *at < front.range.end;
+            let middle = if tokens.is_none() { self.oracle.split_at(front.range).filter(is_inside) } else { None };
+            let is_whole = tokens.is_none() && middle.is_none();
             if !may_be_anything && (n_missing == 0 || self.opened.has(n_missing, front.bounds.upper, is_whole)) {
                 break;
             }
@@ -202,13 +205,12 @@ impl<E: Evaluate> Tree<E> {
             }
             let is_confirmed = n_left <= n_missing || self.is_confirmed(&front, n_missing);
             if !is_confirmed {
-                if let Some(scores) = self.oracle.tokens(front.range) {
+                if let Some(scores) = tokens {
                     self.n_evaluations += scores.len().saturating_sub(1);
                     self.opened.add(front.range, scores);
                     continue;
                 }
-                if let Some(at) = self.oracle.split_at(front.range).filter(|at| front.range.start < *at && *at < front.range.end)
-                {
+                if let Some(at) = middle {
                     self.split(&front, at);
                     continue;
                 }

@@ -239,7 +239,7 @@ impl DeviceModel {
                 chooser.ask(gpu, &mut pace.recorder, (ops, &ops.score[layer]), &table, here, &mut asked);
             }
         }
-        let n_batches = self.kv.begin_streamed(layer, &all).len();
+        let n_batches = self.kv.begin_streamed(layer, &all);
         let mut recorded = Vec::new();
         for fill in self.fills(0..n_batches) {
             let groups = self.fill_area(gpu, pace, fill.clone(), &mut recorded)?;

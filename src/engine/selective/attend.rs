@@ -256,9 +256,9 @@ impl DeviceModel {
         pace.mark(KernelFamily::Evaluation, layer as u32);
         let mut scoring = Scoring::new(0);
         self.score_in_frames(s, gpu, &mut pace.recorder, layer, pages, &mut scoring);
-        let batches = self.kv.begin_streamed(layer, pages);
+        let n_batches = self.kv.begin_streamed(layer, pages);
         let mut recorded = Vec::new();
-        for batches in self.fills(0..batches.len()) {
+        for batches in self.fills(0..n_batches) {
             let here = self.fill_area(gpu, pace, batches.clone(), &mut recorded)?;
             let table = self.kv.chosen_in_batches(batches, &s.whole_pages(&here));
             if let Some(ops) = &s.area {

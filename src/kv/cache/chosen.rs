@@ -12,7 +12,7 @@
 
 use std::ops::Range;
 
-use super::{Batch, FilledSlot, KvCache, KvSpec, Packing, Slot, StreamCost};
+use super::{Batch, FilledSlot, KvCache, KvSpec, Packing, StreamCost};
 use crate::gpu::kernels::attention_decode::ListedBlock;
 use crate::gpu::{Gpu, Recorder, Slice};
 use crate::kv::abstracts::{abstract_bytes, unknown};
@@ -136,15 +136,15 @@ impl KvCache {
         self.residency.frame(layer, group).is_some_and(|f| (shape.first_frame..shape.end_frame()).contains(&(f as usize)))
     }
 
-    /// Starts the stream of those of `pages` that have no frame, and leaves frames as they are, unless it is on its way. The
-    /// groups of each batch.
-    pub fn begin_streamed(&mut self, layer: usize, pages: &[u32]) -> Vec<Vec<u32>> {
+    /// Starts the stream of those of `pages` that have no frame, and leaves frames as they are, unless it is on its way.
+    /// Its number of batches.
+    pub fn begin_streamed(&mut self, layer: usize, pages: &[u32]) -> usize {
         let missing: Vec<u32> = pages.iter().copied().filter(|p| self.residency.frame(layer, *p).is_none()).collect();
         let batches = self.batches(layer, &missing);
         if self.next_batch > 0 || self.stream != batches {
             self.replace_stream(batches, Vec::new());
         }
-        self.stream.iter().map(|batch| batch.groups.clone()).collect()
+        self.stream.len()
     }
 
     fn batches(&self, layer: usize, groups: &[u32]) -> Vec<Batch> {
@@ -210,17 +210,8 @@ impl KvCache {
 
     /// Records the way of a filled slot to free frames of its layer; the pages that found one.
     pub fn record_frames<'a>(&mut self, recorder: &mut Recorder, filled: &'a FilledSlot) -> &'a [u32] {
-        let Some(stage) = &self.stage else { return &[] };
-        let Some(Slot { upload, .. }) = stage.slots.get(filled.slot) else { return &[] };
-        upload.close();
-        let n_bytes = filled.groups().len() as u64 * self.spec.page_bytes();
-        let from = if filled.batch.is_packed {
-            // Nothing lies in the area while pages come to frames.
-            stage.record_open(recorder, upload, 0, filled.groups().len());
-            stage.area.buffer.slice(0, n_bytes)
-        } else {
-            upload.slice(0, n_bytes)
-        };
+        // Nothing lies in the area while pages come to frames.
+        let Some(from) = self.record_plain(recorder, filled, 0) else { return &[] };
         self.record_to_frames(recorder, filled, &from)
     }
 

@@ -169,21 +169,30 @@ impl KvCache {
     }
 
     fn record_at(&mut self, recorder: &mut Recorder, filled: &FilledSlot, offset: u64) {
-        let Some(stage) = &self.stage else { return };
-        let Some(Slot { upload, .. }) = stage.slots.get(filled.slot) else { return };
-        upload.close();
-        let n_bytes = filled.batch.groups.len() as u64 * self.spec.page_bytes();
-        match filled.batch.is_packed {
-            true => stage.record_open(recorder, upload, offset / self.spec.page_bytes(), filled.batch.groups.len()),
-            false => recorder.copy(&upload.slice(0, n_bytes), &stage.area.buffer.slice(offset, n_bytes)),
+        let Some(from) = self.record_plain(recorder, filled, offset) else { return };
+        if let Some(stage) = self.stage.as_ref().filter(|_| !filled.batch.is_packed) {
+            recorder.copy(&from, &stage.area.buffer.slice(offset, from.size));
         }
-        let from = if filled.batch.is_packed { stage.area.buffer.slice(offset, n_bytes) } else { upload.slice(0, n_bytes) };
         let settled = self.record_to_frames(recorder, filled, &from).to_vec();
         let settled = settled.into_iter().map(|group| PageId::kv(filled.batch.layer, group)).collect::<Vec<_>>();
         // Where attention chooses, it may leave again.
         if !self.is_selective() && !settled.is_empty() {
             self.transfer.settled(settled);
         }
+    }
+
+    /// The pages of a filled slot as attention reads them: as they came, or unpacked to byte `offset` of the area of all slots.
+    pub(super) fn record_plain(&self, recorder: &mut Recorder, filled: &FilledSlot, offset: u64) -> Option<Slice> {
+        let stage = self.stage.as_ref()?;
+        let Slot { upload, .. } = stage.slots.get(filled.slot)?;
+        upload.close();
+        let n_pages = filled.batch.groups.len();
+        let n_bytes = n_pages as u64 * self.spec.page_bytes();
+        if !filled.batch.is_packed {
+            return Some(upload.slice(0, n_bytes));
+        }
+        stage.record_open(recorder, upload, offset / self.spec.page_bytes(), n_pages);
+        Some(stage.area.buffer.slice(offset, n_bytes))
     }
 
     /// Records copies of the pages of a slot, which lie one after the other in `from`, to free frames of their layer; the
