@@ -72,6 +72,14 @@ impl DeviceFacts {
         }
     }
 
+    /// What is free of the memory that weights lie in, bytes; none where nobody says.
+    pub fn free_bytes(&self) -> Option<u64> {
+        match self.machine.has_own_memory {
+            true => self.machine.device.map(|memory| memory.free.unwrap_or(memory.total)),
+            false => self.machine.free_memory.map(|bytes| bytes.0),
+        }
+    }
+
     /// What the memory is called that weights lie in: the device's own, or what it shares with the machine.
     pub fn memory_name(&self) -> &'static str {
         if self.machine.has_own_memory { "VRAM" } else { "memory" }
@@ -110,13 +118,12 @@ impl Needs {
         let spec = kv_spec(&self.dims, options.kv_dtype);
         let planned = VramPlan::new(&spec, context, self.max_chunk, Some(budgets.vram), options.policy.is_some());
         let kv_first = planned.map_or_else(|least| least, |plan| plan.tail_bytes(&spec));
-        let own = machine.device.filter(|_| machine.has_own_memory).map(|memory| memory.free.unwrap_or(memory.total));
         Fit {
             context,
             least: self.weights + self.activations + kv_first,
             kv_bytes: spec.token_bytes().saturating_mul(context as u64),
             budgets,
-            free: if machine.has_own_memory { own } else { machine.free_memory.map(|bytes| bytes.0) },
+            free: device.free_bytes(),
         }
     }
 }

@@ -91,13 +91,8 @@ fn head_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
 /// The device and what is free there.
 fn device_words(device: &DeviceFacts) -> String {
     let memory = device.memory_name();
-    let machine = &device.machine;
-    let free = match machine.device.filter(|_| machine.has_own_memory) {
-        Some(own) => own.free.or(Some(own.total)),
-        None => machine.free_memory.map(|bytes| bytes.0),
-    };
-    let free = free.map_or_else(|| "N/A".to_owned(), format::bytes);
-    let disk = machine.free_disk.map_or_else(|| "N/A".to_owned(), |bytes| format::bytes(bytes.0));
+    let free = device.free_bytes().map_or_else(|| "N/A".to_owned(), format::bytes);
+    let disk = device.machine.free_disk.map_or_else(|| "N/A".to_owned(), |bytes| format::bytes(bytes.0));
     format!("{}: {free} of {memory} free before a model is loaded, {disk} on the disk", device.name)
 }
 
