@@ -32,16 +32,19 @@ fn ask(handle: &EngineHandle, text: &str, question: &str) -> Answer {
 }
 
 fn try_ask(handle: &EngineHandle, text: &str, question: &str) -> Result<Answer, String> {
+    ask_of(handle, text, question, Some(reference(text)), 40)
+}
+
+fn ask_of(
+    handle: &EngineHandle,
+    text: &str,
+    question: &str,
+    document: Option<DocumentRef>,
+    max_tokens: usize,
+) -> Result<Answer, String> {
     let messages = vec![Message { role: Role::User, content: format!("{text}\n\n{question}") }];
-    let document = Some(reference(text));
-    handle.send(EngineCommand::Ask {
-        turn: 7,
-        messages,
-        document,
-        sampling: Sampling::default(),
-        max_tokens: 40,
-        policy: Default::default(),
-    });
+    let (sampling, policy) = (Sampling::default(), Default::default());
+    handle.send(EngineCommand::Ask { turn: 7, messages, document, sampling, max_tokens, policy });
     let (events, end) = finish(handle);
     let mut answer = Answer { text: String::new(), summary: end?, notices: Vec::new() };
     for event in events {
@@ -142,27 +145,11 @@ fn context_over_every_upper_budget_is_answered_from_the_disk() {
     let dir = tempfile::tempdir().unwrap();
     let text = document();
     let Some(dense) = engine(test, dir.path(), [None; 3], None) else { return };
-    let ask_plain = |handle: &EngineHandle| {
-        let messages = vec![Message { role: Role::User, content: format!("{text}\n\n{QUESTION}") }];
-        handle.send(EngineCommand::Ask {
-            turn: 1,
-            messages,
-            document: None,
-            sampling: Sampling::default(),
-            max_tokens: 20,
-            policy: Default::default(),
-        });
-        let (events, end) = finish(handle);
-        let text: String = events
-            .iter()
-            .filter_map(|e| if let EngineEvent::Token { text, .. } = e { Some(text.as_str()) } else { None })
-            .collect();
-        (text, end.unwrap())
-    };
-    let (want, _) = ask_plain(&dense);
+    let ask_plain = |handle: &EngineHandle| ask_of(handle, &text, QUESTION, None, 20);
+    let want = ask_plain(&dense).unwrap();
     let small = engine(test, dir.path(), [Some(1500 << 10), Some(1200 << 10), None], None).unwrap();
-    let (got, summary) = ask_plain(&small);
-    assert_eq!(got, want);
+    let Answer { text: got, summary, .. } = ask_plain(&small).unwrap();
+    assert_eq!(got, want.text);
     assert!(summary.kv_peak_bytes.vram <= 1500 << 10 && summary.kv_peak_bytes.ram <= 1200 << 10, "{:?}", summary.kv_peak_bytes);
     assert!(summary.moved_bytes.disk_to_ram > 0 && summary.kv_bytes.disk > 10 << 20, "{summary:?}");
     close(small);
@@ -171,16 +158,7 @@ fn context_over_every_upper_budget_is_answered_from_the_disk() {
     assert!(left.iter().all(|n| !n.starts_with("scratch-")), "{left:?}");
 
     let tiny = engine(test, dir.path(), [Some(1500 << 10), Some(1200 << 10), Some(1 << 20)], None).unwrap();
-    let messages = vec![Message { role: Role::User, content: format!("{text}\n\n{QUESTION}") }];
-    tiny.send(EngineCommand::Ask {
-        turn: 1,
-        messages,
-        document: None,
-        sampling: Sampling::default(),
-        max_tokens: 20,
-        policy: Default::default(),
-    });
-    let refused = finish(&tiny).1.unwrap_err();
+    let refused = ask_plain(&tiny).err().unwrap();
     assert!(refused.contains("--ram-budget") && refused.contains("MiB"), "{refused}");
 }
 
