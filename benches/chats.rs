@@ -1,12 +1,13 @@
 //! What kept chats cost: a frame of a long chat, a piece that is kept, opening and searching a year of chats.
 //!
-//! `cargo bench --bench chats`. Limits: frames are laid out and not painted, because a bench has no screen.
+//! `cargo bench --bench chats`. Limits: frames are laid out and made triangles, not painted, because a bench has no
+//! screen.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "a bench prints, and ends where it fails")]
 
 use std::time::{Duration, Instant};
 
 use egui_kittest::Harness;
-use strata::app::chat::{Exchange, Outcome};
+use strata::app::chat::{Chat, Exchange, Outcome};
 use strata::app::folders::Folders;
 use strata::app::{StrataApp, WindowOptions};
 use strata::chats::{Author, Change, ChatRow, Keeper, MessageRow, Request, State, Store};
@@ -46,6 +47,15 @@ fn frames(sentence: &str) {
         parent = Some(exchange.id);
         window.state_mut().state.chat_mut().exchanges.push(exchange);
     }
+    say(&format!("frame of {n_messages} messages, {n_chars} characters, scrolling"), scrolled(&mut window));
+    let (n_chats, _) = YEAR;
+    let listed = (1..=n_chats).map(|i| Chat { id: 1_000_000 + i, name: format!("Chat number {i}"), ..Chat::default() });
+    window.state_mut().state.chats.extend(listed);
+    say(&format!("the same beside a list of {n_chats} chats"), scrolled(&mut window));
+}
+
+/// What each frame takes while the chat is scrolled: laid out, and made triangles.
+fn scrolled(window: &mut Harness<StrataApp>) -> Vec<Duration> {
     (0..10).for_each(|_| window.step());
     let mut times = Vec::new();
     for frame in 0..FRAMES {
@@ -56,10 +66,12 @@ fn frames(sentence: &str) {
         window.event(egui::Event::MouseWheel { unit, phase, source, modifiers, delta: egui::vec2(0.0, up) });
         let began = Instant::now();
         window.step();
+        let shapes = window.output().shapes.clone();
+        assert!(!window.ctx.tessellate(shapes, 1.0).is_empty());
         times.push(began.elapsed());
     }
     assert!(window.state().drawn_items() < 40, "only what is in view is laid out");
-    say(&format!("frame of {n_messages} messages, {n_chars} characters, scrolling"), times);
+    times
 }
 
 fn pieces() {

@@ -2,6 +2,7 @@
 
 use egui::Key;
 use egui_kittest::kittest::Queryable;
+use strata::app::chat::Chat;
 use strata::app::folders::Folders;
 use strata::engine::{EngineCommand, EngineEvent, Message, Role};
 
@@ -48,6 +49,23 @@ fn regenerated_answers_can_be_switched_between() {
     assert!(rig.shows("1 / 2") && rig.shows("First answer.") && !rig.shows("Second answer."));
     rig.click("Next answer");
     assert!(rig.shows("Second answer."));
+}
+
+#[test]
+fn of_a_thousand_chats_only_those_in_view_are_drawn_and_the_last_is_reached_by_scrolling() {
+    let mut rig = Rig::ready();
+    let chats = (1..=1000).map(|i| Chat { id: 10_000 + i, name: format!("Number {i}"), ..Chat::default() });
+    rig.harness.state_mut().state.chats.extend(chats);
+    rig.harness.run();
+    let n_drawn = |rig: &Rig| rig.harness.query_all_by_label_contains("Chat: Number").count();
+    assert!((10..60).contains(&n_drawn(&rig)), "{}", n_drawn(&rig));
+    assert!(rig.harness.query_by_label("Chat: Number 1").is_none(), "it stands last");
+    rig.harness.event(egui::Event::PointerMoved(egui::pos2(100.0, 300.0)));
+    let (unit, phase) = (egui::MouseWheelUnit::Point, egui::TouchPhase::Move);
+    let (source, modifiers, delta) = (egui::MouseWheelSource::Unknown, egui::Modifiers::NONE, egui::vec2(0.0, -1e6));
+    rig.harness.event(egui::Event::MouseWheel { unit, phase, source, modifiers, delta });
+    rig.wait_for(|rig| rig.harness.query_by_label("Chat: Number 1").is_some());
+    assert!(n_drawn(&rig) < 60);
 }
 
 #[test]

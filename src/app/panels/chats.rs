@@ -1,6 +1,6 @@
 //! The list of chats in the sidebar: pinned ones first, a menu for each, titles typed in place, and what a search found.
 
-use egui::{Key, Margin, TextEdit, Ui, vec2};
+use egui::{Key, Margin, Rect, TextEdit, Ui, vec2};
 
 use super::Action;
 use super::menu_row::{entry_ui, menu_row_ui};
@@ -20,8 +20,15 @@ pub fn chats_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
     let query = state.search.trim().to_owned();
     if query.is_empty() {
         let ids: Vec<u64> = state.listed_chats().iter().map(|c| c.id).collect();
+        let size = vec2(ui.available_width(), theme::CONTROL);
         for id in ids {
-            actions.extend(ui.push_id(id, |ui| chat_ui(ui, state, id)).inner);
+            // Of a thousand chats only those in view take time, and the one that the Tab key comes to next.
+            let row = Rect::from_min_size(ui.cursor().min, size);
+            if ui.is_rect_visible(row.expand(theme::CONTROL)) {
+                actions.extend(ui.push_id(id, |ui| chat_ui(ui, state, id)).inner);
+            } else {
+                ui.allocate_space(size);
+            }
         }
         return actions;
     }
