@@ -16,6 +16,32 @@ fn zip_bomb_is_refused_by_what_it_unpacks_to() {
     assert!(sentence.contains("unpacks to more than 128 MiB"), "{sentence}");
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn reader_has_a_limit_of_memory_and_opens_nothing_before_it_has_the_file() {
+    use std::process::{Command, Stdio};
+    use strata::base::limits::READER_MEMORY_BYTES;
+    use strata::document::Kind;
+    use strata::document::worker::ARGUMENT;
+    let mut reader = Command::new(env!("CARGO_BIN_EXE_strata"));
+    let mut reader = reader.args([ARGUMENT, Kind::Pdf.name()]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let limit = |what: &str| {
+        let limits = std::fs::read_to_string(format!("/proc/{}/limits", reader.id())).unwrap();
+        let line = limits.lines().find_map(|line| line.strip_prefix(what)).unwrap();
+        line.split_whitespace().next().unwrap().to_owned()
+    };
+    let began = Instant::now();
+    // It comes after the others, and nothing was written to the reader yet.
+    while limit("Max file size") != "0" {
+        assert!(began.elapsed() < Duration::from_secs(20), "no limits");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(limit("Max address space"), READER_MEMORY_BYTES.to_string());
+    assert_eq!(limit("Max open files"), "3");
+    drop(reader.stdin.take());
+    assert!(reader.wait().unwrap().success(), "an empty file is answered");
+}
+
 #[test]
 fn xml_entities_are_not_expanded() {
     let mut entities = String::from("<!DOCTYPE d [<!ENTITY a0 'lol'>");
