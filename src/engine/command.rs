@@ -10,6 +10,7 @@ use super::page_map::PageMap;
 use super::saved::{DocumentRef, LibraryAction, SavedDocument};
 use super::summary::{ChosenSummary, TurnSummary};
 use super::turn::TurnPolicy;
+use super::weigh::Weighed;
 use crate::base::{Bytes, LinkLimits, Tiers};
 use crate::kv::policy::SelectiveSpec;
 use crate::telemetry::Snapshot;
@@ -358,6 +359,13 @@ pub enum EngineEvent {
     /// where every page of the context is: after [`EngineCommand::ShowPages`], and during and after every turn while somebody
     /// watches
     Pages(Arc<PageMap>),
+    /// what the attention of an answer fell on: before the end of a turn of [`TurnPolicy::Sampled`], where it was measured
+    Weighed {
+        /// which
+        turn: TurnId,
+        /// page by page
+        weighed: Box<Weighed>,
+    },
     /// what the links between the tiers can carry
     Links(LinkPeaks),
     /// what the library holds, least recently used last (after a request, and whenever a document was saved or dropped)

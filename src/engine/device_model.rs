@@ -28,6 +28,7 @@ use super::activations::{Activations, activation_bytes, max_chunk, tile_keys};
 use super::command::KvDtype;
 use super::error::EngineError;
 use super::selective::Selective;
+use super::weigh::Weigher;
 
 /// One matrix, ready to be multiplied with.
 pub(super) struct LinearOp {
@@ -134,6 +135,8 @@ pub struct DeviceModel {
     pub(super) selective: Option<Selective>,
     /// it is asked; otherwise everything is read
     pub(super) is_choosing: bool,
+    /// what the attention of an answer weighed
+    pub(super) weigher: Weigher,
     /// transfers and compute wait for each other
     pub(super) synchronous: bool,
     pub(super) max_chunk: usize,
@@ -281,6 +284,7 @@ impl DeviceModel {
             splits: None,
             selective: None,
             is_choosing: false,
+            weigher: Weigher::default(),
             synchronous: false,
             max_chunk: chunk,
             tile_keys: tile,
@@ -304,9 +308,7 @@ impl DeviceModel {
     pub(super) fn drop_pool(&mut self) {
         self.kv.drop_pool();
         self.segments.clear();
-        if let Some(selective) = &mut self.selective {
-            selective.unbind();
-        }
+        self.selective.iter_mut().for_each(Selective::unbind);
     }
 
     /// Makes room for `wanted` splits. Bind groups that go with fewer are gone.
@@ -321,9 +323,7 @@ impl DeviceModel {
             self.segments.clear();
             self.tails.clear();
             self.slots.clear();
-            if let Some(selective) = &mut self.selective {
-                selective.unbind();
-            }
+            self.selective.iter_mut().for_each(Selective::unbind);
         }
         Ok(())
     }

@@ -110,6 +110,9 @@ impl DeviceModel {
             self.selective = Some(selective);
             result?;
         } else {
+            if n == 1 {
+                self.weigh(gpu, pace, layer_idx, first_pos)?;
+            }
             let run = Run { n_keys: first_slot + n, n_blocks: self.kv.tail_blocks(), mask_from: first_slot + 1 };
             let tail = self.tails[layer_idx].run.clone();
             self.attend(gpu, pace, layer_idx, n, (&tail, run))?;

@@ -33,6 +33,7 @@ mod selective;
 mod steps;
 mod summary;
 mod turn;
+mod weigh;
 mod worker;
 
 pub use crate::kv::census::{Census, Copies, NEVER_READ, TierCensus};
@@ -48,4 +49,5 @@ pub use page_map::PageMap;
 pub use saved::{DocumentRef, LibraryAction, SavedDocument, SavedState};
 pub use summary::*;
 pub use turn::TurnPolicy;
+pub use weigh::Weighed;
 pub use worker::{spawn, spawn_with};

@@ -50,6 +50,8 @@ pub struct PageMap {
 pub(super) struct PageView {
     /// bytes of the prompt before the first user message; none where it was not found
     head_bytes: Option<usize>,
+    /// tokens that are all of those
+    n_head: usize,
     /// of the pages so far, in the prompt
     ends: Vec<usize>,
     shown: Option<Instant>,
@@ -60,6 +62,19 @@ impl PageView {
     pub(super) fn begin(&mut self, tokenizer: &Tokenizer, prompt: &[u32], text: &str) {
         self.ends.clear();
         self.head_bytes = find_text(tokenizer, prompt, text);
+        let mut left = self.head_bytes.unwrap_or(0);
+        let is_head = |id: &&u32| {
+            let n_bytes = tokenizer.token_bytes(**id).map_or(0, |bytes| bytes.len());
+            let fits = left > 0 && n_bytes <= left;
+            left = left.saturating_sub(n_bytes);
+            fits
+        };
+        self.n_head = prompt.iter().take_while(is_head).count();
+    }
+
+    /// Tokens of the prompt before the first user message.
+    pub(super) fn n_head(&self) -> usize {
+        self.n_head
     }
 
     /// Where pages begin in the first user message, up to where the last of `n_pages` ends.
@@ -120,6 +135,14 @@ impl Loaded {
         self.page_view.shown = Some(Instant::now());
     }
 
+    /// Where the text of each of `n_pages` begins in the first user message, and where that of the last ends; empty where the
+    /// context has no text.
+    pub(super) fn first_bytes(&mut self, n_pages: usize) -> Vec<u32> {
+        let Ok(side) = self.text() else { return Vec::new() };
+        let tokenizer = side.tokenizer.clone();
+        self.page_view.first_bytes(&tokenizer, &self.tokens, n_pages)
+    }
+
     fn page_map(&mut self) -> PageMap {
         let kv = &self.model.kv;
         let selective = self.model.selective.as_ref();
@@ -134,13 +157,7 @@ impl Loaded {
             }
         };
         let (page_bytes, n_pages, dtype) = (kv.spec().page_bytes(), census.n_pages, self.below.dtype());
-        let first_byte = match self.text() {
-            Ok(side) => {
-                let tokenizer = side.tokenizer.clone();
-                self.page_view.first_bytes(&tokenizer, &self.tokens, n_pages)
-            }
-            Err(_) => Vec::new(),
-        };
+        let first_byte = self.first_bytes(n_pages);
         PageMap { taken_ns: telemetry::now(), census, n_tokens: self.tokens.len(), page_bytes, dtype, mass, first_byte }
     }
 }

@@ -209,6 +209,7 @@ impl Turn {
     ) -> Result<TurnSummary, EngineError> {
         let mut stream = self.stream(loaded)?;
         let mut row = last_chunk - 1;
+        loaded.model.weigher.begin(loaded.page_view.n_head());
         if let Some(selective) = &mut loaded.model.selective {
             selective.begin_answer(self.max_tokens);
             if self.policy == TurnPolicy::Sampled {
@@ -233,6 +234,9 @@ impl Turn {
             let (encode, dispatches) = (loaded.pace.encode, loaded.pace.n_dispatches);
             loaded.reserve(gpu, loaded.tokens.len() + 1)?;
             loaded.pace.set_whole(true);
+            if self.policy == TurnPolicy::Sampled {
+                loaded.weigh_step(gpu, self.generated.len() - 1);
+            }
             loaded.decode(gpu, token, self.policy)?;
             loaded.look(gpu, port)?;
             loaded.show_pages(port);
@@ -354,6 +358,7 @@ impl Turn {
         loaded.pace.finish(gpu)?;
         loaded.look(gpu, port)?;
         loaded.settle(gpu, port, self.prefill)?;
+        loaded.tell_weighed(port, self.id);
         let chosen = loaded.model.selective.as_ref().and_then(|s| s.summary());
         Ok(self.summary(gpu, loaded, chosen, loaded.tokens.len(), stop))
     }

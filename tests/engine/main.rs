@@ -18,6 +18,7 @@ mod selective;
 mod shared;
 mod trace;
 mod turns;
+mod weighed;
 
 use std::time::Duration;
 

@@ -125,10 +125,10 @@ impl Chooser {
         asked: &mut Asked,
     ) {
         let (n_rows, n_keys) = (pages.len(), table.n_blocks * KV_BLOCK_TOKENS);
-        gpu.write(&ops.score_table, bytemuck::cast_slice(&table.entries));
+        gpu.write(&ops.score.table, bytemuck::cast_slice(&table.entries));
         self.token_scores.record_rows(recorder, binding, n_keys, table.n_blocks, n_rows);
         let size = n_rows as u64 * self.token_scores.scores_bytes(n_keys);
-        recorder.copy(&ops.scores.buffer.slice(0, size), &self.scores_readback.slice(asked.n_bytes, size));
+        recorder.copy(&ops.score.scores.buffer.slice(0, size), &self.scores_readback.slice(asked.n_bytes, size));
         asked.runs.push((pages, n_keys));
         asked.n_bytes += size;
     }
@@ -236,7 +236,7 @@ impl DeviceModel {
             let here = kept(&candidates, |page| self.kv.is_in_segment(layer, i, page));
             if here.iter().any(|pages| !pages.is_empty()) {
                 let table = self.kv.chosen_in_segment(layer, i, &whole(&here));
-                chooser.ask(gpu, &mut pace.recorder, (ops, &ops.score[layer]), &table, here, &mut asked);
+                chooser.ask(gpu, &mut pace.recorder, (ops, &ops.score.bindings[layer]), &table, here, &mut asked);
             }
         }
         let n_batches = self.kv.begin_streamed(layer, &all);
@@ -246,7 +246,7 @@ impl DeviceModel {
             let here = kept(&candidates, |page| groups.binary_search(&page).is_ok());
             let table = self.kv.chosen_in_batches(fill, &whole(&here));
             if let Some(ops) = &chooser.area {
-                chooser.ask(gpu, &mut pace.recorder, (ops, &ops.score[0]), &table, here, &mut asked);
+                chooser.ask(gpu, &mut pace.recorder, (ops, &ops.score.bindings[0]), &table, here, &mut asked);
             }
             self.submit_slots(gpu, pace, &mut recorded)?;
         }

@@ -9,18 +9,18 @@ use std::time::Instant;
 
 use super::Selective;
 use super::ahead::Expected;
-use super::bring::{self, ChosenOps};
+use super::bring;
 use super::hide::KvCacheView;
-use super::scores::{PageTokens, Scoring};
+use super::scores::{PageTokens, Scoring, head_masses};
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::engine::device_model::DeviceModel;
 use crate::engine::error::EngineError;
 use crate::engine::pace::Pace;
 use crate::engine::summary::MassKept;
+use crate::gpu::Gpu;
 use crate::gpu::kernels::attention_decode::{SPLIT_KEYS, SegmentKeys};
-use crate::gpu::{Binding, Gpu, Recorder};
-use crate::kv::policy::{ChosenBlock, LayerView, PolicyKind, Selection, Tier};
-use crate::kv::{BLOCKS_PER_PAGE, ChosenStream, ChosenTable, FilledSlot};
+use crate::kv::policy::{LayerView, PolicyKind, Selection, Tier};
+use crate::kv::{ChosenStream, ChosenTable, FilledSlot};
 use crate::telemetry::{EventKind, KernelFamily};
 
 /// What the device knows when a layer's attention begins.
@@ -39,32 +39,6 @@ struct Choice {
     selection: Selection,
     /// pages by the layer that wants them
     expected: Option<(usize, Vec<u32>)>,
-}
-
-impl Selective {
-    /// All of these pages, for every KV head.
-    fn whole_pages(&self, pages: &[u32]) -> Vec<Vec<ChosenBlock>> {
-        vec![ChosenBlock::of_pages(pages); self.n_kv_head]
-    }
-
-    fn record_scores(
-        &self,
-        gpu: &Gpu,
-        recorder: &mut Recorder,
-        (ops, binding): (&ChosenOps, &Binding),
-        table: &ChosenTable,
-        pages: &[u32],
-        scoring: &mut Scoring,
-    ) {
-        gpu.write(&ops.score_table, bytemuck::cast_slice(&table.entries));
-        let n_keys = pages.len() * KV_PAGE_TOKENS;
-        self.token_scores.record(recorder, binding, n_keys, pages.len() * BLOCKS_PER_PAGE);
-        let size = self.token_scores.scores_bytes(n_keys);
-        recorder.copy(&ops.scores.buffer.slice(ops.scores.offset, size), &self.readback.slice(scoring.end, size));
-        scoring.pages.extend_from_slice(pages);
-        scoring.runs.push(n_keys);
-        scoring.end += size;
-    }
 }
 
 impl DeviceModel {
@@ -93,7 +67,9 @@ impl DeviceModel {
             self.submit_slots(gpu, pace, &mut recorded)?;
             let all: Vec<u32> = (0..n_pages as u32).collect();
             if let Some((scoring, scores)) = self.score_tokens(s, gpu, pace, layer, &all)? {
-                let kept = s.spent.note_mass(layer, selection, &scoring.in_order(&scores, s.n_head));
+                let mass = head_masses(&scoring.in_order(&scores, s.n_head), s.n_kv_head);
+                self.weigher.note(layer, &mass);
+                let kept = s.spent.note_mass(layer, selection, &mass);
                 s.lane.instant(mass_event(layer, &kept));
             }
         }
@@ -151,16 +127,16 @@ impl DeviceModel {
         pace.mark(KernelFamily::Evaluation, layer as u32);
         let size = s.score_pages.scores_bytes(n_pages);
         s.score_pages.record(&mut pace.recorder, &s.score_bindings[layer], n_pages);
-        pace.recorder.copy(&s.page_scores.buffer.slice(0, size), &s.readback.slice(0, size));
+        pace.recorder.copy(&s.page_scores.buffer.slice(0, size), &s.scorer.readback.slice(0, size));
         let ahead = s.ahead.as_ref().filter(|_| layer + 1 < self.dims.n_layer && !self.synchronous);
         if let Some(ahead) = ahead {
             ahead.record(gpu, pace, self, &s.score_pages, layer + 1, n_pages)?;
-            pace.recorder.copy(&ahead.scores.buffer.slice(0, size), &s.readback.slice(size, size));
+            pace.recorder.copy(&ahead.scores.buffer.slice(0, size), &s.scorer.readback.slice(size, size));
         }
         pace.mark(KernelFamily::Evaluation, layer as u32);
         let mut scoring = Scoring::new(2 * size);
         let candidates = expected.map_or(&[][..], |expected| &expected.candidates);
-        self.score_in_frames(s, gpu, &mut pace.recorder, layer, candidates, &mut scoring);
+        self.score_in_frames(&s.scorer, s.scored(), (gpu, &mut pace.recorder), layer, candidates, &mut scoring);
         let submitted = pace.submit(gpu)?;
         for filled in recorded.drain(..) {
             self.kv.slot_submitted(&filled);
@@ -168,7 +144,7 @@ impl DeviceModel {
         let n_kv_head = s.n_kv_head;
         let has_next = ahead.is_some();
         let bounds_bytes = (n_kv_head * n_pages * size_of::<[f32; 2]>()) as u64;
-        Ok(pace.read_after(gpu, &submitted, &s.readback, |bytes| {
+        Ok(pace.read_after(gpu, &submitted, &s.scorer.readback, |bytes| {
             let range = |begin: u64, n_bytes: u64| &bytes[begin as usize..(begin + n_bytes) as usize];
             let bounds = |begin| bytemuck::pod_collect_to_vec(range(begin, bounds_bytes));
             let tokens = (!scoring.pages.is_empty()).then(|| {
@@ -222,25 +198,6 @@ impl DeviceModel {
         Ok(Choice { selection, expected })
     }
 
-    /// Scores the tokens of those of `pages` that are in frames.
-    fn score_in_frames(
-        &self,
-        s: &Selective,
-        gpu: &Gpu,
-        recorder: &mut Recorder,
-        layer: usize,
-        pages: &[u32],
-        scoring: &mut Scoring,
-    ) {
-        for (i, ops) in s.segments.iter().enumerate() {
-            let here: Vec<u32> = pages.iter().copied().filter(|p| self.kv.is_in_segment(layer, i, *p)).collect();
-            if !here.is_empty() {
-                let table = self.kv.chosen_in_segment(layer, i, &s.whole_pages(&here));
-                s.record_scores(gpu, recorder, (ops, &ops.score[layer]), &table, &here, scoring);
-            }
-        }
-    }
-
     /// Scores the tokens of `pages` one by one, wherever they are, and waits: f32 `[H, n_keys]` of each run.
     fn score_tokens(
         &mut self,
@@ -255,21 +212,21 @@ impl DeviceModel {
         }
         pace.mark(KernelFamily::Evaluation, layer as u32);
         let mut scoring = Scoring::new(0);
-        self.score_in_frames(s, gpu, &mut pace.recorder, layer, pages, &mut scoring);
+        self.score_in_frames(&s.scorer, s.scored(), (gpu, &mut pace.recorder), layer, pages, &mut scoring);
         let n_batches = self.kv.begin_streamed(layer, pages);
         let mut recorded = Vec::new();
         for batches in self.fills(0..n_batches) {
             let here = self.fill_area(gpu, pace, batches.clone(), &mut recorded)?;
-            let table = self.kv.chosen_in_batches(batches, &s.whole_pages(&here));
+            let table = self.kv.chosen_in_batches(batches, &self.whole_pages(&here));
             if let Some(ops) = &s.area {
-                s.record_scores(gpu, &mut pace.recorder, (ops, &ops.score[0]), &table, &here, &mut scoring);
+                s.scorer.record(gpu, &mut pace.recorder, (&ops.score, 0), &table, &here, &mut scoring);
             }
             self.submit_slots(gpu, pace, &mut recorded)?;
         }
         let submitted = pace.submit(gpu)?;
         let n_bytes = scoring.end as usize;
         let scores: Vec<f32> =
-            pace.read_after(gpu, &submitted, &s.readback, |bytes| bytemuck::pod_collect_to_vec(&bytes[..n_bytes]))?;
+            pace.read_after(gpu, &submitted, &s.scorer.readback, |bytes| bytemuck::pod_collect_to_vec(&bytes[..n_bytes]))?;
         Ok(Some((scoring, scores)))
     }
 

@@ -10,7 +10,8 @@
 use std::ops::Range;
 
 use super::PREFER_EVERY;
-use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
+use super::scorer::{ScoreOps, pages_of};
+use crate::base::limits::KV_BLOCK_TOKENS;
 use crate::engine::device_model::DeviceModel;
 use crate::engine::error::EngineError;
 use crate::engine::pace::Pace;
@@ -25,14 +26,10 @@ use crate::kv::{ChosenStream, ChosenTable, FilledSlot};
 pub(in crate::engine) struct ChosenOps {
     /// of what attention reads
     pub table: Slice,
-    /// of what is scored
-    pub score_table: Slice,
-    /// token scores f32 `[R, H, n_keys]`
-    pub scores: Slice,
     /// by layer; one for the area, which all layers share
     pub decode: Vec<Binding>,
-    /// the same
-    pub score: Vec<Binding>,
+    /// what is scored
+    pub score: ScoreOps,
 }
 
 /// What attends and what scores.
@@ -50,8 +47,7 @@ impl ChosenOps {
         n_rows: usize,
         segment: usize,
     ) -> Result<ChosenOps, EngineError> {
-        let pages: Vec<&Slice> = (0..model.dims.n_layer).map(|layer| &model.kv.segment(segment, layer).pages).collect();
-        ChosenOps::new(gpu, model, kernels, n_rows, model.kv.shapes()[segment].n_frames, &pages)
+        ChosenOps::new(gpu, model, kernels, n_rows, model.kv.shapes()[segment].n_frames, &pages_of(model, segment))
     }
 
     /// Over the slots' area; none where nothing lies below VRAM.
@@ -76,21 +72,13 @@ impl ChosenOps {
         n_pages: usize,
         pages: &[&Slice],
     ) -> Result<ChosenOps, EngineError> {
-        let table_bytes = ChosenTable::bytes(n_rows * model.dims.n_kv_head, n_pages);
-        let table = gpu.buffer("chosen blocks", table_bytes)?.all();
-        let score_table = gpu.buffer("scored blocks", table_bytes)?.all();
-        let score_bytes = n_rows as u64 * token_scores.scores_bytes(n_pages * KV_PAGE_TOKENS);
-        let scores = gpu.buffer("token scores", score_bytes)?.all();
+        let table = gpu.buffer("chosen blocks", ChosenTable::bytes(n_rows * model.dims.n_kv_head, n_pages))?.all();
         let (acc, state) = model.split_slices()?;
-        let q = &model.act.q;
-        let decode = pages.iter().map(|pages| attention.bind_split(gpu, [q, pages, &table, acc, state]));
-        let score = pages.iter().map(|pages| token_scores.bind(gpu, [q, pages, &score_table, &scores]));
+        let decode = pages.iter().map(|pages| attention.bind_split(gpu, [&model.act.q, pages, &table, acc, state]));
         Ok(ChosenOps {
             decode: decode.collect::<Result<_, GpuError>>()?,
-            score: score.collect::<Result<_, GpuError>>()?,
+            score: ScoreOps::new(gpu, model, token_scores, n_rows, n_pages, pages)?,
             table,
-            score_table,
-            scores,
         })
     }
 }

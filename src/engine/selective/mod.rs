@@ -17,6 +17,7 @@ mod ahead;
 mod attend;
 pub(super) mod bring;
 mod hide;
+pub(super) mod scorer;
 pub(super) mod scores;
 mod spent;
 
@@ -26,6 +27,7 @@ use super::summary::ChosenSummary;
 use ahead::{AheadOps, Expected};
 use bring::ChosenOps;
 use hide::Hiding;
+use scorer::{ScoreOps, Scorer};
 pub(super) use spent::Spent;
 
 use crate::base::limits::KV_PAGE_TOKENS;
@@ -33,7 +35,7 @@ use crate::gpu::kernels::abstracts::Abstracts;
 use crate::gpu::kernels::attention_decode::AttentionDecode;
 use crate::gpu::kernels::score_pages::ScorePages;
 use crate::gpu::kernels::token_scores::TokenScores;
-use crate::gpu::{Binding, Buffer, Gpu, Recorder, Slice};
+use crate::gpu::{Binding, Gpu, Recorder, Slice};
 use crate::kv::KvSpec;
 use crate::kv::policy::frequency::FrequencyTable;
 use crate::kv::policy::{Policy, SelectiveSpec};
@@ -57,7 +59,8 @@ pub(super) enum MassSteps {
 }
 
 impl MassSteps {
-    fn holds(self, step: usize) -> bool {
+    /// Step `step` of an answer, from 0, is one of them.
+    pub(super) fn holds(self, step: usize) -> bool {
         match self {
             MassSteps::None => false,
             MassSteps::Few => step >= 2 && (step + 2).is_power_of_two(),
@@ -75,13 +78,11 @@ pub(super) struct Selective {
     decode: AttentionDecode,
     abstracts: Abstracts,
     score_pages: ScorePages,
-    token_scores: TokenScores,
+    scorer: Scorer,
     n_head: usize,
     n_kv_head: usize,
     bounds: Slice,
     page_scores: Slice,
-    /// bounds of a layer, bounds expected of the next, scores of tokens
-    readback: Buffer,
     /// by layer
     score_bindings: Vec<[Binding; 2]>,
     /// by layer: tail to abstracts
@@ -117,6 +118,9 @@ impl Selective {
         let score_pages = ScorePages::new(gpu, d.n_head, d.n_kv_head, d.head_dim)?;
         let token_scores = TokenScores::new(gpu, d.n_head, d.n_kv_head, d.head_dim, sealed)?;
         let all_keys = n_pages.max(1) * KV_PAGE_TOKENS;
+        // Bounds of a layer, bounds expected of the next, scores of tokens.
+        let readback =
+            gpu.readback_buffer("scores", 2 * score_pages.scores_bytes(n_pages) + token_scores.scores_bytes(all_keys))?;
         let estimates = spec.kind.reads_abstracts() && spec.kind.looks_ahead();
         Ok(Selective {
             spec,
@@ -128,12 +132,10 @@ impl Selective {
             n_kv_head: d.n_kv_head,
             bounds: gpu.buffer("page bounds", score_pages.bounds_bytes(n_pages.max(1)))?.all(),
             page_scores: gpu.buffer("page scores", score_pages.scores_bytes(n_pages))?.all(),
-            readback: gpu
-                .readback_buffer("scores", 2 * score_pages.scores_bytes(n_pages) + token_scores.scores_bytes(all_keys))?,
+            scorer: Scorer { kernel: token_scores, readback },
             ahead: if estimates { Some(AheadOps::new(gpu, model, &score_pages, n_pages)?) } else { None },
             expected: None,
             score_pages,
-            token_scores,
             score_bindings: Vec::new(),
             abstract_bindings: Vec::new(),
             segments: Vec::new(),
@@ -206,6 +208,11 @@ impl Selective {
         self.area = None;
     }
 
+    /// Where tokens in frames are scored, by segment.
+    fn scored(&self) -> impl Iterator<Item = &ScoreOps> {
+        self.segments.iter().map(|ops| &ops.score)
+    }
+
     /// Records the abstracts of pages of a layer's tail: where they are in it, and their groups.
     pub(super) fn record_abstracts(&self, recorder: &mut Recorder, layer: usize, pages: impl Iterator<Item = (usize, u32)>) {
         for (physical, group) in pages {
@@ -225,7 +232,7 @@ impl Selective {
         if let Some(ahead) = &mut self.ahead {
             ahead.bind(gpu, model, &self.score_pages, &self.bounds)?;
         }
-        let kernels = (&self.decode, &self.token_scores);
+        let kernels = (&self.decode, &self.scorer.kernel);
         for segment in self.segments.len()..kv.shapes().len() {
             self.segments.push(ChosenOps::of_segment(gpu, model, kernels, 1, segment)?);
         }

@@ -10,7 +10,15 @@
 //! Pure. Shapes: H query heads, G KV heads, P complete pages.
 
 use crate::base::limits::KV_PAGE_TOKENS;
+use crate::kv::policy::fidelity::mean_mass;
 use crate::kv::policy::log_sum_exp;
+
+/// Attention mass of every token for each of `n_kv_head` heads, from the scores of all query heads.
+pub(in crate::engine) fn head_masses(scores: &[Vec<f32>], n_kv_head: usize) -> Vec<Vec<f64>> {
+    let group = (scores.len() / n_kv_head.max(1)).max(1);
+    let of_group = |heads: &[Vec<f32>]| mean_mass(&heads.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    scores.chunks_exact(group).map(of_group).collect()
+}
 
 /// Scores of the tokens of some pages, the best of each group of query heads.
 pub(in crate::engine) struct PageTokens {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::engine::summary::{ChosenSummary, MassKept};
 use crate::kv::ChosenStream;
-use crate::kv::policy::fidelity::{Fidelity, fidelity, mean_mass};
+use crate::kv::policy::fidelity::{Fidelity, fidelity};
 use crate::kv::policy::{Selection, SelectiveSpec};
 
 /// Sums over the steps of an answer.
@@ -54,26 +54,23 @@ impl Spent {
         self.n_resident += (selection.pages.len() - n_missing - n_foreseen) as u64;
     }
 
-    /// Compares what a layer chose with the attention of every token: the mean over KV heads. `scores` are those of each query
-    /// head.
-    pub fn note_mass(&mut self, layer: usize, selection: &Selection, scores: &[Vec<f32>]) -> MassKept {
-        let group = scores.len() / selection.blocks.len().max(1);
+    /// Compares what a layer chose with the attention of every token: the mean over KV heads, of each of which `mass` is that of
+    /// every token.
+    pub fn note_mass(&mut self, layer: usize, selection: &Selection, mass: &[Vec<f64>]) -> MassKept {
         self.n_mass_steps += u64::from(layer == 0);
         if self.mass.len() <= layer {
             self.mass.resize(layer + 1, Default::default());
             self.page_mass.resize(layer + 1, Vec::new());
         }
-        let n_tokens = scores.first().map_or(0, Vec::len);
+        let n_tokens = mass.first().map_or(0, Vec::len);
         self.page_mass[layer] = vec![0.0; n_tokens.div_ceil(KV_PAGE_TOKENS)];
         let (sum, n) = &mut self.mass[layer];
         let before = *sum;
-        for (g, blocks) in selection.blocks.iter().enumerate() {
-            let heads: Vec<&[f32]> = scores.iter().skip(g * group).take(group).map(Vec::as_slice).collect();
-            let mass = mean_mass(&heads);
+        for (blocks, mass) in selection.blocks.iter().zip(mass) {
             for (page, tokens) in self.page_mass[layer].iter_mut().zip(mass.chunks(KV_PAGE_TOKENS)) {
                 *page += (tokens.iter().sum::<f64>() / selection.blocks.len() as f64) as f32;
             }
-            let one = fidelity(&mass, blocks);
+            let one = fidelity(mass, blocks);
             *sum = Fidelity { kept: sum.kept + one.kept, best: sum.best + one.best, recall: sum.recall + one.recall };
             *n += 1;
         }

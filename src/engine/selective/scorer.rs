@@ -1,0 +1,105 @@
+//! Scores of single tokens: where the kernel reads and writes, and what it is told of a run of pages.
+//!
+//! ```text
+//! q [R, H, D], pages of a run, lists of blocks ─► Scorer::record ─► scores [R, H, n_keys] ─► readback ─► Scoring
+//! ```
+//! Owner: the engine thread. Shapes: R rows, H query heads of each.
+
+use super::scores::Scoring;
+use crate::base::limits::KV_PAGE_TOKENS;
+use crate::engine::device_model::DeviceModel;
+use crate::engine::error::EngineError;
+use crate::gpu::kernels::token_scores::TokenScores;
+use crate::gpu::{Binding, Buffer, Gpu, GpuError, Recorder, Slice};
+use crate::kv::policy::ChosenBlock;
+use crate::kv::{BLOCKS_PER_PAGE, ChosenTable};
+
+/// Bind groups of the scores of one run of pages, a segment or the slots' area.
+pub(in crate::engine) struct ScoreOps {
+    /// of what is scored
+    pub table: Slice,
+    /// token scores f32 `[R, H, n_keys]`
+    pub scores: Slice,
+    /// by layer; one for the area, which all layers share
+    pub bindings: Vec<Binding>,
+}
+
+/// The kernel, and where its scores can be read.
+pub(in crate::engine) struct Scorer {
+    pub kernel: TokenScores,
+    pub readback: Buffer,
+}
+
+/// The pages of a segment, by layer.
+pub(in crate::engine) fn pages_of(model: &DeviceModel, segment: usize) -> Vec<&Slice> {
+    (0..model.dims.n_layer).map(|layer| &model.kv.segment(segment, layer).pages).collect()
+}
+
+impl ScoreOps {
+    /// Over runs of `n_pages`, for `n_rows` queries.
+    ///
+    /// # Errors
+    /// Out of VRAM, a lost device.
+    pub fn new(
+        gpu: &Gpu,
+        model: &DeviceModel,
+        kernel: &TokenScores,
+        n_rows: usize,
+        n_pages: usize,
+        pages: &[&Slice],
+    ) -> Result<ScoreOps, EngineError> {
+        let table = gpu.buffer("scored blocks", ChosenTable::bytes(n_rows * model.dims.n_kv_head, n_pages))?.all();
+        let score_bytes = n_rows as u64 * kernel.scores_bytes(n_pages * KV_PAGE_TOKENS);
+        let scores = gpu.buffer("token scores", score_bytes)?.all();
+        let bindings = pages.iter().map(|pages| kernel.bind(gpu, [&model.act.q, pages, &table, &scores]));
+        Ok(ScoreOps { bindings: bindings.collect::<Result<_, GpuError>>()?, table, scores })
+    }
+}
+
+impl Scorer {
+    /// Records the scores of all tokens of `pages`, which `table` lists, and the copy of them behind those of `scoring`.
+    pub fn record(
+        &self,
+        gpu: &Gpu,
+        recorder: &mut Recorder,
+        (ops, binding): (&ScoreOps, usize),
+        table: &ChosenTable,
+        pages: &[u32],
+        scoring: &mut Scoring,
+    ) {
+        gpu.write(&ops.table, bytemuck::cast_slice(&table.entries));
+        let n_keys = pages.len() * KV_PAGE_TOKENS;
+        self.kernel.record(recorder, &ops.bindings[binding], n_keys, pages.len() * BLOCKS_PER_PAGE);
+        let size = self.kernel.scores_bytes(n_keys);
+        recorder.copy(&ops.scores.buffer.slice(ops.scores.offset, size), &self.readback.slice(scoring.end, size));
+        scoring.pages.extend_from_slice(pages);
+        scoring.runs.push(n_keys);
+        scoring.end += size;
+    }
+}
+
+impl DeviceModel {
+    /// Records the scores of all tokens of those of `pages` that are in frames; `segments` are those of the pool.
+    pub(in crate::engine) fn score_in_frames<'a>(
+        &self,
+        scorer: &Scorer,
+        segments: impl Iterator<Item = &'a ScoreOps>,
+        (gpu, recorder): (&Gpu, &mut Recorder),
+        layer: usize,
+        pages: &[u32],
+        scoring: &mut Scoring,
+    ) {
+        for (i, ops) in segments.enumerate() {
+            let here: Vec<u32> = pages.iter().copied().filter(|page| self.kv.is_in_segment(layer, i, *page)).collect();
+            if !here.is_empty() {
+                let table = self.kv.chosen_in_segment(layer, i, &self.whole_pages(&here));
+                scorer.record(gpu, recorder, (ops, layer), &table, &here, scoring);
+            }
+        }
+    }
+
+    /// All of these pages, for every KV head.
+    pub(in crate::engine) fn whole_pages(&self, pages: &[u32]) -> Vec<Vec<ChosenBlock>> {
+        vec![ChosenBlock::of_pages(pages); self.dims.n_kv_head]
+    }
+}
