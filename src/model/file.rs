@@ -17,7 +17,7 @@ use super::mapped::{Bytes, map_file};
 use super::meta::{self, ModelMeta};
 use super::plan::{Matrix, ModelPlan, PositionPlan, TensorRef};
 use super::quant::{TensorType, dequantize};
-use super::safetensors_dir::{HfFolder, HfTokenizerFiles};
+use super::safetensors_dir::{HfFolder, HfTokenizerFiles, path_name};
 use super::split::{PartName, open_parts};
 use super::synthetic::Synthetic;
 use super::tensors::{TensorEntry, TensorInfo, TensorTable};
@@ -126,7 +126,7 @@ impl ModelFile {
 
     fn from_folder(dir: &Path) -> Result<ModelFile, ModelError> {
         let folder = HfFolder::open(dir)?;
-        let name = dir.canonicalize().ok().and_then(|d| Some(d.file_name()?.to_string_lossy().into_owned()));
+        let name = dir.canonicalize().ok().and_then(|dir| path_name(&dir));
         let source = Source::Folder { folder: Box::new(folder), dir: dir.to_owned() };
         let plan = make_plan(&source, Wanted::default())?;
         let arch = source.architecture()?;

@@ -20,6 +20,6 @@ pub use error::ModelError;
 pub use file::{ModelFile, TokenizerSource, read_vocab};
 pub use meta::{ModelMeta, RecommendedSampling};
 pub use quant::TensorType;
-pub use safetensors_dir::HfTokenizerFiles;
+pub use safetensors_dir::{HfTokenizerFiles, path_name};
 pub use synthetic::SHAPES;
 pub use tensors::{TensorEntry, TensorInfo, TensorTable};

@@ -78,6 +78,16 @@ impl HfFolder {
     }
 }
 
+/// What the model at `path` is called: as its last part, or as its repository where it is a revision in the cache of
+/// huggingface_hub (`models--publisher--name/snapshots/revision`).
+pub fn path_name(path: &Path) -> Option<String> {
+    let name = |path: &Path| Some(path.file_name()?.to_string_lossy().into_owned());
+    let snapshots = path.parent().filter(|parent| parent.file_name().is_some_and(|name| name == "snapshots"));
+    let repository = snapshots.and_then(Path::parent).and_then(name);
+    let own = repository.as_deref().and_then(|name| name.strip_prefix("models--")?.rsplit("--").next());
+    own.map(str::to_owned).or_else(|| name(path))
+}
+
 fn folder_error(path: &Path, problem: impl Into<String>) -> ModelError {
     ModelError::Folder { path: path.display().to_string(), problem: problem.into() }
 }

@@ -88,6 +88,39 @@ fn hugging_face_cache_lists_each_file_once_by_its_repository() {
     assert!(!searched.has_more);
 }
 
+/// A repository of the Hugging Face cache: a revision of links to blobs.
+#[cfg(unix)]
+fn snapshot(disk: &Disk, repository: &str, revision: &str, fixture: &str) {
+    for entry in std::fs::read_dir(super::hf::fixture(fixture)).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let blob = disk.write(&format!("hub/{repository}/blobs/{name}-blob"), &std::fs::read(&path).unwrap());
+        link(&blob, &disk.path(&format!("hub/{repository}/snapshots/{revision}/{name}")));
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn hugging_face_cache_lists_folders_of_safetensors_once_and_opens_them() {
+    let disk = Disk::new();
+    snapshot(&disk, "models--ann--tiny-qwen2", "aaaa", "qwen2");
+    snapshot(&disk, "models--ann--tiny-qwen2", "bbbb", "qwen2");
+    snapshot(&disk, "models--gpt2", "cccc", "gpt2");
+    // No language model, and a configuration without weights.
+    disk.write("hub/models--ann--pictures/snapshots/dddd/unet/config.json", b"{}");
+    disk.write("hub/models--ann--pictures/snapshots/dddd/unet/model.safetensors", b"");
+    disk.write("hub/models--ann--words/snapshots/eeee/config.json", b"{}");
+    let hub = Place { store: Store::HuggingFace, folder: disk.path("hub") };
+    let (found, _) = found(&[hub], &Limits::default());
+    assert_eq!(names(&found), [("pictures/unet", "ann", false), ("tiny-qwen2", "ann", true), ("gpt2", "", true)]);
+    assert!(reason(&found[0]).contains("does not describe a language model"), "{}", reason(&found[0]));
+    let weights = std::fs::metadata(super::hf::fixture("qwen2").join("model.safetensors")).unwrap().len();
+    assert_eq!(found[1].candidate.bytes, weights);
+    assert_eq!(found[1].candidate.path, disk.path("hub/models--ann--tiny-qwen2/snapshots/aaaa"));
+    let model = ModelFile::open(&found[1].candidate.path).unwrap();
+    assert_eq!(model.info().name, "tiny-qwen2", "and not as its revision");
+}
+
 #[test]
 fn ollama_models_are_found_by_manifest_and_named_as_it_names_them() {
     let disk = Disk::new();

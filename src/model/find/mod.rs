@@ -1,7 +1,7 @@
 //! Model files that other programs have put on this machine, found where they are. Nothing is copied and nothing changed.
 //!
 //! ```text
-//! home, environment ─► places ─► walk (GGUF files) │ ollama (manifests) ─► Candidate ─► look: header only ─► Found
+//! home, environment ─► places ─► walk (GGUF files, folders) │ ollama (manifests) ─► Candidate ─► look: header only ─► Found
 //! ```
 //! Invariants: 1. Of a file only the header is read. 2. A file is listed once, however many links lead to it, and a model in
 //! several files is one entry. 3. What cannot be used is listed too, with the reason. 4. Ends: depth, entries and models are
@@ -27,7 +27,7 @@ use walk::Limits;
 pub struct Candidate {
     /// who put it there
     pub store: Store,
-    /// to be loaded; the first part that is there, of a model in several
+    /// to be loaded: a file (the first part that is there, of a model in several), or a folder with safetensors
     pub path: PathBuf,
     /// as its store calls it
     pub name: String,
@@ -72,7 +72,9 @@ pub fn search(places: &[Place], limits: &Limits, tell: &mut dyn FnMut(Found) -> 
         searched.has_more |= has_more;
         for entry in listed {
             let path = entry.as_ref().map_or_else(|broken| &broken.0.path, |candidate| &candidate.path);
-            if !seen.insert(path.canonicalize().unwrap_or_else(|_| path.clone())) {
+            // A folder is known by its weights: another revision of a repository may link to the same.
+            let known_by = walk::weights_in(path).into_iter().next().unwrap_or_else(|| path.clone());
+            if !seen.insert(known_by.canonicalize().unwrap_or(known_by)) {
                 continue;
             }
             if searched.n_found == limits.max_models {
@@ -109,19 +111,25 @@ fn reason(error: &ModelError) -> String {
     format!("{capital}{}.", chars.as_str())
 }
 
-/// The GGUF files of a folder, one entry for each model.
+/// The models below a folder, one entry for each: GGUF files, and folders with safetensors.
 fn list_files(place: &Place, limits: &Limits) -> (Vec<Result<Candidate, Broken>>, bool) {
-    let (paths, has_more) = walk::gguf_files(&place.folder, limits);
+    let (paths, has_more) = walk::model_files(&place.folder, limits);
     let mut models = HashSet::new();
     let mut listed = Vec::new();
+    let size = |path: &Path| std::fs::metadata(path).map_or(0, |m| m.len());
     for path in paths {
+        if let Some(folder) = walk::config_folder(&path) {
+            let bytes = walk::weights_in(folder).iter().map(|weights| size(weights)).sum();
+            let (name, within) = folder_names(place, folder);
+            listed.push(Ok(Candidate { store: place.store, path: folder.to_owned(), name, within, bytes }));
+            continue;
+        }
         let part = PartName::of(&path);
         if let Some(part) = &part
             && !models.insert((path.parent().map(Path::to_owned), part.stem.clone(), part.n_parts))
         {
             continue;
         }
-        let size = |path: &Path| std::fs::metadata(path).map_or(0, |m| m.len());
         let bytes = part.as_ref().map_or_else(|| size(&path), |part| part.paths(&path).iter().map(|p| size(p)).sum());
         let (name, within) = names(place, &path, part.as_ref());
         listed.push(Ok(Candidate { store: place.store, path, name, within, bytes }));
@@ -134,10 +142,8 @@ fn names(place: &Place, path: &Path, part: Option<&PartName>) -> (String, String
     let stem = || path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let name = part.map_or_else(stem, |part| part.stem.clone());
     let folder = path.parent().and_then(|parent| parent.strip_prefix(&place.folder).ok()).unwrap_or(Path::new(""));
-    let first = folder.components().next().map(|c| c.as_os_str().to_string_lossy().into_owned()).unwrap_or_default();
     match place.store {
-        // models--publisher--name/snapshots/revision/file.gguf
-        Store::HuggingFace => (name, first.strip_prefix("models--").unwrap_or(&first).replace("--", "/")),
+        Store::HuggingFace => (name, repository(folder)),
         // Every file of Jan is called model.gguf, in a folder with the model's name.
         Store::Jan if name == "model" => {
             let called = folder.file_name().map_or(name, |folder| folder.to_string_lossy().into_owned());
@@ -145,4 +151,24 @@ fn names(place: &Place, path: &Path, part: Option<&PartName>) -> (String, String
         }
         _ => (name, folder.display().to_string()),
     }
+}
+
+/// What a folder with safetensors is called, and where it is.
+fn folder_names(place: &Place, folder: &Path) -> (String, String) {
+    let below = folder.strip_prefix(&place.folder).unwrap_or(folder);
+    if place.store == Store::HuggingFace {
+        // A part of a model in several folders is called by its own.
+        let parts: Vec<String> = below.iter().skip(3).map(|part| part.to_string_lossy().into_owned()).collect();
+        let repository = repository(below);
+        let (publisher, name) = repository.rsplit_once('/').unwrap_or(("", &repository));
+        return (std::iter::once(name.to_owned()).chain(parts).collect::<Vec<_>>().join("/"), publisher.to_owned());
+    }
+    let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    (name, below.parent().unwrap_or(Path::new("")).display().to_string())
+}
+
+/// `publisher/name` of `models--publisher--name/snapshots/revision/...`, a path below the cache of huggingface_hub.
+fn repository(below: &Path) -> String {
+    let first = below.iter().next().unwrap_or_default().to_string_lossy().into_owned();
+    first.strip_prefix("models--").unwrap_or(&first).replace("--", "/")
 }

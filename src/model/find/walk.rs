@@ -5,6 +5,9 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
+/// What a folder with safetensors is known by.
+const CONFIG: &str = "config.json";
+
 /// How far a search goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -22,9 +25,25 @@ impl Default for Limits {
     }
 }
 
-/// GGUF files below `root`, in order of their names; true where a limit was met.
-pub fn gguf_files(root: &Path, limits: &Limits) -> (Vec<PathBuf>, bool) {
-    files(root, limits, &|path| path.extension().is_some_and(|e| e.eq_ignore_ascii_case("gguf")))
+/// GGUF files below `root`, and the configurations of folders with safetensors, in order of their names; true where a limit was
+/// met.
+pub fn model_files(root: &Path, limits: &Limits) -> (Vec<PathBuf>, bool) {
+    let is_gguf = |path: &Path| path.extension().is_some_and(|e| e.eq_ignore_ascii_case("gguf"));
+    files(root, limits, &|path| is_gguf(path) || config_folder(path).is_some_and(|folder| !weights_in(folder).is_empty()))
+}
+
+/// The folder that this file is the configuration of.
+pub fn config_folder(path: &Path) -> Option<&Path> {
+    path.parent().filter(|_| path.file_name().is_some_and(|name| name == CONFIG))
+}
+
+/// The safetensors files of a folder, in order of their names.
+pub fn weights_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|e| e == "safetensors"));
+    paths.sort();
+    paths
 }
 
 /// Files below `root` that are `wanted`, in order of their names; true where a limit was met. Links are followed.
