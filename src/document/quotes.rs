@@ -17,6 +17,11 @@ use super::Document;
 /// Fewest words of a quotation: shorter ones are names and titles.
 const MIN_WORDS: usize = 3;
 
+/// Fewest words of a part of an answer that is no quotation as a whole: fewer in a row are anybody's.
+const MIN_PART_WORDS: usize = 5;
+/// Most words of such an answer that is taken apart.
+const MAX_WORDS: usize = 64;
+
 /// Where a passage stands.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Place {
@@ -33,6 +38,8 @@ pub struct Place {
 pub struct Quote {
     /// without its marks
     pub text: String,
+    /// it stands between quotation marks
+    pub is_marked: bool,
     /// where it stands; None says that it is in no document
     pub found: Option<Place>,
 }
@@ -41,12 +48,13 @@ pub struct Quote {
 const NO_ANSWER: &str = "I cannot find that";
 
 /// [`find_quotes`]; with `whole`, an answer without quotation marks is one quotation (the built-in model answers in the
-/// document's own words); that it found nothing is none.
+/// document's own words), or the parts of it that are found and those that are not; that it found nothing is none.
 pub fn quotes_in(answer: &str, whole: bool, documents: &[impl Borrow<Document>]) -> Vec<Quote> {
     let mut quotes = find_quotes(answer, documents);
     let unmarked = answer.trim();
     if whole && quotes.is_empty() && !unmarked.is_empty() && !unmarked.starts_with(NO_ANSWER) && !documents.is_empty() {
-        quotes.push(Quote { text: unmarked.to_owned(), found: locate(unmarked, documents) });
+        let quote = |(text, found): (&str, _)| Quote { text: text.to_owned(), is_marked: false, found };
+        quotes.extend(parts(unmarked, documents).into_iter().map(quote));
     }
     quotes
 }
@@ -54,7 +62,41 @@ pub fn quotes_in(answer: &str, whole: bool, documents: &[impl Borrow<Document>])
 /// The quotations of `answer` (`"…"` or `“…”`, three words and more), each looked up in `documents`.
 pub fn find_quotes(answer: &str, documents: &[impl Borrow<Document>]) -> Vec<Quote> {
     let quoted = quoted_passages(answer).into_iter();
-    quoted.map(|text| Quote { text: text.to_owned(), found: locate(text, documents) }).collect()
+    quoted.map(|text| Quote { text: text.to_owned(), is_marked: true, found: locate(text, documents) }).collect()
+}
+
+/// `answer` in parts: runs of words, as long as they can be, that stand in a document, and what lies between those. All of it is
+/// one part where it stands there, and where it is too long to be taken apart.
+fn parts<'a>(answer: &'a str, documents: &[impl Borrow<Document>]) -> Vec<(&'a str, Option<Place>)> {
+    let words: Vec<&str> = answer.split_whitespace().collect();
+    let whole = locate(answer, documents);
+    if whole.is_some() || words.len() > MAX_WORDS {
+        return vec![(answer, whole)];
+    }
+    let start = |word: &str| word.as_ptr().addr() - answer.as_ptr().addr();
+    let run = |from: usize, to: usize| {
+        let (first, last) = (words.get(from)?, words.get(to.checked_sub(1)?)?);
+        Some(answer.get(start(first)..start(last) + last.len())?.trim_matches(|c: char| !c.is_alphanumeric()))
+    };
+    let found = |from: usize, to: usize| run(from, to).and_then(|run| Some((run, locate(run, documents)?)));
+    let rest = |from: usize, to: usize| run(from, to).filter(|run| from < to && !run.is_empty()).map(|run| (run, None));
+    let (mut parts, mut from, mut told) = (Vec::new(), 0, 0);
+    while from + MIN_PART_WORDS <= words.len() {
+        // What a run that is found begins with is found too.
+        let ends: Vec<usize> = (from + MIN_PART_WORDS..=words.len()).collect();
+        let n_found = ends.partition_point(|to| found(from, *to).is_some());
+        let to = n_found.checked_sub(1).and_then(|last| ends.get(last)).copied();
+        if let Some((to, (run, place))) = to.and_then(|to| Some((to, found(from, to)?))) {
+            parts.extend(rest(told, from));
+            parts.push((run, Some(place)));
+            told = to;
+        }
+        from = to.unwrap_or(from + 1);
+    }
+    match parts.is_empty() {
+        true => vec![(answer, None)],
+        false => parts.into_iter().chain(rest(told, words.len())).collect(),
+    }
 }
 
 /// Where `passage` stands: as it is, or else with other white space between its words and words divided at line ends.

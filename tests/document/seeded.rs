@@ -118,3 +118,49 @@ fn whole_answer_is_a_quotation_only_where_it_is_asked_for() {
     assert_eq!(found(" I cannot find that in the document."), Vec::<bool>::new());
     assert!(quotes_in("the rents rose.", false, &documents).is_empty());
 }
+
+#[test]
+fn parts_of_a_whole_answer_that_stand_there_are_found_and_nothing_else_is() {
+    let text = "The harbour of Sealand was built in 1704, of stone. Its keeper lit the lamp every night at nine.";
+    let documents = [Document::from_bytes("a.txt", text.as_bytes()).unwrap()];
+    let parts = |answer: &str| -> Vec<(String, bool)> {
+        let quotes = quotes_in(answer, true, &documents);
+        assert!(quotes.iter().all(|q| !q.is_marked && q.found.as_ref().is_none_or(|p| text[p.bytes.clone()] == q.text)));
+        quotes.into_iter().map(|q| (q.text, q.found.is_some())).collect()
+    };
+    let found = |part: &str| (part.to_owned(), true);
+    let not = |part: &str| (part.to_owned(), false);
+    let answer = "I think the keeper lit the lamp every night, and that the harbour of Sealand was built in 1705.";
+    let (lamp, harbour) = (found("keeper lit the lamp every night"), found("harbour of Sealand was built in"));
+    assert_eq!(parts(answer), [not("I think the"), lamp, not("and that the"), harbour, not("1705")]);
+    assert_eq!(parts("It was built in 1704, of stone."), [not("It"), found("was built in 1704, of stone")]);
+    let four = "Its keeper lit the candle";
+    assert_eq!(parts(four), [not(four)], "four words in a row are not enough");
+    let long = format!("Its keeper lit the lamp every night {}", "at ten ".repeat(40));
+    assert_eq!(parts(&long), [not(long.trim())], "too long to be taken apart");
+}
+
+#[test]
+fn parts_of_altered_answers_stand_in_the_document_word_for_word() {
+    let text = include_str!("../fixtures/quote/document.txt");
+    let documents = [Document::from_bytes("a.txt", text.as_bytes()).unwrap()];
+    let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let truth = format!(" {} ", flat(text));
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let mut rng = Rng::new(11);
+    let mut n_found = 0;
+    for _ in 0..60 {
+        let first = rng.below(words.len() as u32 - 20) as usize;
+        let mut answer: Vec<&str> = words[first..first + 20].to_vec();
+        answer[rng.below(20) as usize] = "zebra";
+        let answer = answer.join(" ");
+        if answer.contains(['"', '\u{201C}', '\u{201D}']) {
+            continue;
+        }
+        for quote in quotes_in(&answer, true, &documents).iter().filter(|q| q.found.is_some()) {
+            n_found += 1;
+            assert!(!quote.text.contains("zebra") && truth.contains(&flat(&quote.text)), "{}", quote.text);
+        }
+    }
+    assert!(n_found > 30, "{n_found}");
+}
