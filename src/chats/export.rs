@@ -57,16 +57,20 @@ fn markdown(chat: &ChatRow, messages: &[MessageRow]) -> String {
         text += &format!("\n## Instructions\n\n{}\n", chat.instructions.trim_end());
     }
     for message in branch(messages, chat.leaf) {
-        let who = match message.author {
-            Author::User => "Question",
-            Author::Model => "Answer",
-        };
-        text += &format!("\n## {who}\n\n{}\n", message.text.trim_end());
-        if !message.note.is_empty() {
-            text += &format!("\n*{}*\n", message.note);
-        }
+        text.push('\n');
+        text += &message_markdown(message.author, &message.text, &message.note);
     }
     text
+}
+
+/// One message under a heading of its own, with a word on how it ended where there is one.
+pub fn message_markdown(author: Author, text: &str, note: &str) -> String {
+    let who = match author {
+        Author::User => "Question",
+        Author::Model => "Answer",
+    };
+    let note = if note.is_empty() { String::new() } else { format!("\n*{note}*\n") };
+    format!("## {who}\n\n{}\n{note}", text.trim_end())
 }
 
 #[derive(serde::Serialize)]

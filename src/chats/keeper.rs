@@ -38,8 +38,17 @@ pub enum Request {
     Document(String),
     /// chats that hold these words
     Search(String),
-    /// a chat as a file
-    Export(u64, Format),
+    /// a chat as a text
+    Export(u64, Format, Destination),
+}
+
+/// Where a chat goes as a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Destination {
+    /// a file that the person names
+    File,
+    /// the clipboard
+    Clipboard,
 }
 
 /// What came back.
@@ -69,11 +78,13 @@ pub enum News {
         /// the newest first
         hits: Vec<Hit>,
     },
-    /// a chat as a file
+    /// a chat as a text
     Exported {
-        /// of the file
+        /// where it goes
+        to: Destination,
+        /// of a file
         name: String,
-        /// of the file
+        /// all of it
         text: String,
     },
     /// one sentence for the person
@@ -225,7 +236,7 @@ impl Worker<'_> {
             Request::Messages(chat) => self.store.messages(chat).map(|messages| News::Messages(chat, messages)),
             Request::Document(hash) => self.document(hash),
             Request::Search(query) => self.store.search(&query).map(|hits| News::Found { query, hits }),
-            Request::Export(chat, format) => self.export(chat, format),
+            Request::Export(chat, format, to) => self.export(chat, format, to),
         };
         (self.tell)(answer.unwrap_or_else(|error| News::Refused(format!("The chats cannot be read: {error}."))));
     }
@@ -256,10 +267,10 @@ impl Worker<'_> {
         })
     }
 
-    fn export(&self, id: u64, format: Format) -> Result<News, ChatsError> {
+    fn export(&self, id: u64, format: Format, to: Destination) -> Result<News, ChatsError> {
         let chat = self.store.list()?.into_iter().find(|c| c.id == id).unwrap_or_default();
         let text = export(format, &chat, &self.store.messages(id)?);
-        Ok(News::Exported { name: format!("{}.{}", file_name(&chat.title), format.extension()), text })
+        Ok(News::Exported { to, name: format!("{}.{}", file_name(&chat.title), format.extension()), text })
     }
 }
 

@@ -22,7 +22,7 @@ mod store;
 mod text;
 
 pub use error::ChatsError;
-pub use export::{Format, branch, export};
-pub use keeper::{Keeper, News, Request};
+pub use export::{Format, branch, export, message_markdown};
+pub use keeper::{Destination, Keeper, News, Request};
 pub use row::{Author, Change, ChatRow, DocumentName, Hit, KeptDocument, MessageRow, Preset, State};
 pub use store::Store;

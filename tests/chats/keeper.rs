@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use strata::chats::{Change, Format, Keeper, News, Request, Store};
+use strata::chats::{Change, Destination, Format, Keeper, News, Request, Store};
 
 use crate::common::{asked, chat};
 
@@ -42,11 +42,11 @@ fn requests_are_answered_in_order() {
     keeper.send(Request::Keep(asked(1, "Where/\\?", "In Pudding Lane."))).unwrap();
     keeper.send(Request::Messages(1)).unwrap();
     keeper.send(Request::Search("pudding".into())).unwrap();
-    keeper.send(Request::Export(1, Format::Markdown)).unwrap();
+    keeper.send(Request::Export(1, Format::Markdown, Destination::File)).unwrap();
     keeper.send(Request::Document("none".into())).unwrap();
     assert!(matches!(news(&keeper), News::Messages(1, messages) if messages.len() == 2));
     assert!(matches!(news(&keeper), News::Found { query, hits } if query == "pudding" && hits.len() == 1));
-    let News::Exported { name, text } = news(&keeper) else { panic!("not exported") };
+    let News::Exported { to: Destination::File, name, text } = news(&keeper) else { panic!("not exported") };
     assert!(name == "Where.md" && text.contains("Pudding"), "{name}: {text}");
     assert!(matches!(news(&keeper), News::NoDocument(hash) if hash == "none"));
 }
