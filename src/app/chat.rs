@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use super::check::{Asked, Check};
 use super::cited::Cited;
+use super::most_read::MostRead;
 use crate::chats::DocumentName;
 use crate::document::{BLANK_LINE, ContentHash, Document};
 use crate::engine::{DocumentRef, Message, Role, Sampling, TurnSummary};
@@ -108,6 +109,8 @@ pub struct Exchange {
     pub check: Option<Check>,
     /// the quotations of the answer; none before they were looked up
     pub quotes: Option<Vec<Cited>>,
+    /// the pages that it read most, where that was measured
+    pub most_read: Option<MostRead>,
 }
 
 impl Exchange {
@@ -115,9 +118,22 @@ impl Exchange {
     pub fn new(id: u64, question: String) -> Exchange {
         let (answer, outcome, token_ends) = (String::new(), Outcome::Running, Vec::new());
         let (question_id, parent) = (id, None);
-        let (asked, check, quotes) = (None, None, None);
         let (attempt, resumed_tokens) = (0, 0);
-        Exchange { id, question_id, parent, question, answer, outcome, attempt, token_ends, resumed_tokens, asked, check, quotes }
+        Exchange {
+            id,
+            question_id,
+            parent,
+            question,
+            answer,
+            outcome,
+            attempt,
+            token_ends,
+            resumed_tokens,
+            asked: None,
+            check: None,
+            quotes: None,
+            most_read: None,
+        }
     }
 }
 

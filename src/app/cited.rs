@@ -27,6 +27,8 @@ pub struct Spot {
 pub struct Cited {
     /// as the answer has it
     pub text: String,
+    /// it stands between quotation marks there
+    pub is_marked: bool,
     /// none: it is in no document of the chat
     pub found: Option<Spot>,
 }
@@ -38,12 +40,14 @@ pub fn link_of(i: usize) -> String {
 
 /// A part of an answer with a link around each quotation that was found, and the numbers of those.
 ///
-/// Left as they are: quotations with signs in them that Markdown might read, and those within code.
+/// Left as they are: quotations with signs in them that Markdown might read, or with a paragraph's end, and those within code.
 pub fn linked(text: &str, quotes: &[Cited]) -> (String, Vec<usize>) {
     let mut places: Vec<(Range<usize>, usize)> = Vec::new();
     for (i, quote) in quotes.iter().enumerate().filter(|(_, q)| q.found.is_some()) {
-        let is_plain = !quote.text.contains(['[', ']', '*', '_', '`', '<', '>', '\\', '\n', '|', '$']);
-        let place = text.match_indices(quote.text.as_str()).find_map(|(at, found)| marked(text, at..at + found.len()));
+        let is_plain = !quote.text.contains(['[', ']', '*', '_', '`', '<', '>', '\\', '|', '$']) && !quote.text.contains("\n\n");
+        let ranges = text.match_indices(quote.text.as_str()).map(|(at, found)| at..at + found.len());
+        let mut ranges = ranges.filter(|range| !is_code(text, range.start));
+        let place = ranges.find_map(|range| if quote.is_marked { with_marks(text, range) } else { Some(range) });
         let is_new = |range: &Range<usize>| places.iter().all(|(other, _)| range.end <= other.start || other.end <= range.start);
         places.extend(place.filter(|range| is_plain && is_new(range)).map(|range| (range, i)));
     }
@@ -51,20 +55,26 @@ pub fn linked(text: &str, quotes: &[Cited]) -> (String, Vec<usize>) {
     let (mut out, mut at) = (String::new(), 0);
     for (range, i) in &places {
         out.push_str(text.get(at..range.start).unwrap_or_default());
-        out.push_str(&format!("[{}]({})", text.get(range.clone()).unwrap_or_default(), link_of(*i)));
+        let words = text.get(range.clone()).unwrap_or_default().replace('\n', " ");
+        out.push_str(&format!("[{words}]({})", link_of(*i)));
         at = range.end;
     }
     out.push_str(text.get(at..).unwrap_or_default());
     (out, places.into_iter().map(|(_, i)| i).collect())
 }
 
-/// The range with the quotation marks around it, where there are such and no code is open before it.
-fn marked(text: &str, range: Range<usize>) -> Option<Range<usize>> {
+/// Code is open where this byte is.
+fn is_code(text: &str, at: usize) -> bool {
+    let before = text.get(..at).unwrap_or_default();
+    !before.matches('`').count().is_multiple_of(2) || before.rsplit('\n').next().is_some_and(|line| line.starts_with("    "))
+}
+
+/// The range with the quotation marks around it, where there are such.
+fn with_marks(text: &str, range: Range<usize>) -> Option<Range<usize>> {
     let (before, after) = (text.get(..range.start)?, text.get(range.end..)?);
     let open = before.chars().next_back().filter(|c| matches!(c, '"' | '\u{201C}'))?;
     let close = after.chars().next().filter(|c| matches!(c, '"' | '\u{201D}'))?;
-    let in_code = !before.matches('`').count().is_multiple_of(2) || before.rsplit('\n').next()?.starts_with("    ");
-    (!in_code).then(|| range.start - open.len_utf8()..range.end + close.len_utf8())
+    Some(range.start - open.len_utf8()..range.end + close.len_utf8())
 }
 
 /// Quotations that are to be looked up.
@@ -90,7 +100,7 @@ impl Search {
                 let (doc, _) = self.docs.get(place.document)?;
                 Some(Spot { doc: *doc, page: place.page, bytes: place.bytes })
             });
-            Cited { text: quote.text, found }
+            Cited { text: quote.text, is_marked: quote.is_marked, found }
         });
         cited.collect()
     }
@@ -101,7 +111,7 @@ mod tests {
     use super::*;
 
     fn cited(text: &str, is_found: bool) -> Cited {
-        Cited { text: text.into(), found: is_found.then_some(Spot { doc: 1, page: 0, bytes: 0..1 }) }
+        Cited { text: text.into(), is_marked: true, found: is_found.then_some(Spot { doc: 1, page: 0, bytes: 0..1 }) }
     }
 
     #[test]
@@ -123,6 +133,17 @@ mod tests {
         }
         let text = "\"one [two](x) three\"";
         assert_eq!(linked(text, &[cited("one [two](x) three", true)]).0, text);
+    }
+
+    #[test]
+    fn passage_without_marks_is_a_link_where_it_stands() {
+        let passage = |text: &str| [Cited { is_marked: false, ..cited(text, true) }];
+        let (text, links) = linked("It says that the rents\nrose twice.", &passage("the rents\nrose twice"));
+        assert_eq!((text.as_str(), links), ("It says that [the rents rose twice](strata-quote:0).", vec![0]));
+        let whole = "    the rents rose";
+        assert_eq!(linked(whole, &passage("the rents rose")), (whole.to_owned(), Vec::new()), "it is code");
+        let two = "the rents\n\nrose twice";
+        assert!(linked(two, &passage(two)).1.is_empty(), "a link is within a paragraph");
     }
 
     #[test]

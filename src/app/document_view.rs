@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! Viewer { page, marked } ──► header, page number, search ──► the text of one page, the passage highlighted
+//!        { answer } ────────► the pages that it read most, below
 //! ```
 //! Invariants: 1. one page is laid out at a time, however long the document; 2. pages count as the file counts them.
 //! Owner thread: the one that draws. A search reads the text once, when it is asked for.
@@ -10,15 +11,17 @@ use std::ops::Range;
 
 use aho_corasick::AhoCorasick;
 use egui::text::{CCursor, LayoutJob, TextFormat};
-use egui::{DragValue, Frame, Key, Label, Margin, Panel, RichText, ScrollArea, TextEdit, Ui, vec2};
+use egui::{DragValue, Frame, Label, Margin, Panel, RichText, ScrollArea, TextEdit, Ui, vec2};
 
 use super::chat::{Doc, DocId};
 use super::cited::Spot;
 use super::icon::Icon;
+use super::most_read::ReadPage;
 use super::panels::Action;
+use super::panels::most_read::{answered, most_read_ui};
 use super::state::ViewState;
 use super::theme::{self, GRID, GUTTER};
-use super::{format, widgets};
+use super::{format, shortcuts, widgets};
 use crate::document::Document;
 
 /// Width of the panel when it opens, points.
@@ -41,6 +44,8 @@ pub struct Viewer {
     pub matches: Option<(usize, usize)>,
     /// the marked passage is to be scrolled to
     pub is_new: bool,
+    /// whose pages are listed: the last answer's where there is none
+    pub answer: Option<u64>,
 }
 
 impl Viewer {
@@ -101,8 +106,14 @@ pub fn document_view_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
     let widest = (ui.available_width() - CHAT_WIDTH).max(200.0);
     let panel = Panel::right("document page").resizable(true).default_size(WIDTH.min(widest)).size_range(200.0..=widest);
     panel.frame(frame).show(ui, |ui| {
+        let answer = answered(state, viewer.answer).filter(|_| state.chat().documents.contains(&viewer.doc));
+        let read = Panel::bottom("most read").resizable(false).frame(Frame::NONE);
+        let chosen = answer.and_then(|answer| read.show(ui, |ui| most_read_ui(ui, state, answer)).inner);
         if pages_ui(ui, doc, &mut viewer) {
             actions.push(Action::CloseDocument);
+        }
+        if let Some(ReadPage { doc, page, .. }) = chosen {
+            viewer = Viewer { answer: viewer.answer, page, ..Viewer::of(doc) };
         }
     });
     state.viewer = Some(viewer);
@@ -172,8 +183,8 @@ fn search_ui(ui: &mut Ui, doc: &Doc, viewer: &mut Viewer) {
         let width = (ui.available_width() - 180.0).max(80.0);
         let field = TextEdit::singleline(&mut viewer.search).hint_text("Search this document").desired_width(width);
         let response = ui.add(field).accessible_name("Search this document");
-        let backwards = ui.input(|i| i.modifiers.shift);
-        let enter = response.lost_focus() && ui.input(|i| i.key_pressed(Key::Enter));
+        let backwards = shortcuts::FIND_BACK.is_pressed(ui);
+        let enter = response.lost_focus() && shortcuts::SEND.is_pressed(ui);
         if response.changed() {
             viewer.matches = None;
         }

@@ -8,6 +8,8 @@
 
 use super::chat::{ChatId, DocId, Exchange, Outcome};
 use super::check::mass_kept;
+use super::most_read::MostRead;
+use super::sentences::in_window;
 use super::state::{KvUse, ModelState, Phase, ViewState};
 use crate::engine::{EngineEvent, ModelInfo, TurnId, TurnSummary};
 
@@ -24,7 +26,7 @@ impl ViewState {
             EngineEvent::ModelFailed { sentence, .. } => {
                 self.forget_cache(None);
                 self.kv = None;
-                self.model = ModelState::Failed(sentence);
+                self.model = ModelState::Failed(in_window(&sentence));
             }
             EngineEvent::ModelUnloaded => {
                 self.forget_cache(None);
@@ -63,6 +65,14 @@ impl ViewState {
                     self.keep_piece(text);
                 }
             }
+            EngineEvent::Weighed { turn, weighed } => {
+                if let Some(chat) = self.running_chat(turn).filter(|_| !self.is_checking())
+                    && let Some(chat) = self.chats.iter().find(|c| c.id == chat)
+                {
+                    let most_read = MostRead::of(chat, &self.documents, &weighed);
+                    self.running_exchange().into_iter().for_each(|exchange| exchange.most_read.clone_from(&most_read));
+                }
+            }
             EngineEvent::Finished { turn, summary } => {
                 if let Some(chat) = self.running_chat(turn) {
                     self.finished(chat, summary);
@@ -70,7 +80,7 @@ impl ViewState {
             }
             EngineEvent::Failed { turn, sentence, .. } => {
                 self.counting.remove(&turn);
-                self.fail(turn, sentence);
+                self.fail(turn, in_window(&sentence));
             }
             EngineEvent::Counted { turn, tokens } => {
                 if let Some(id) = self.counting.remove(&turn)
@@ -79,7 +89,7 @@ impl ViewState {
                     doc.n_tokens = Some(tokens);
                 }
             }
-            EngineEvent::Notice(text) => self.notice(text, false),
+            EngineEvent::Notice(text) => self.notice(in_window(&text), false),
             EngineEvent::KvUse { used, budgets } => self.kv = Some(KvUse { used, budgets }),
             EngineEvent::Library(documents) => self.library = Some(documents),
             EngineEvent::Device(device) => self.device = Some(*device),

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use super::cited::{Cited, Search};
-use super::dashboard::run_files::read_trace;
+use super::dashboard::run_files::{is_trace, read_trace};
 use super::dashboard::runs::OpenRun;
 use super::instance::Inbox;
 use super::models::{ModelEvent, ModelSearch};
@@ -164,7 +164,7 @@ impl Files {
             if paths.is_empty() && began.elapsed() < NO_DIALOG {
                 answers.send(FileEvent::Refused(no_dialog(dialog)));
             } else if dialog == Dialog::Documents {
-                read_all(&reader, paths, &answers);
+                open_all(&reader, paths, &answers);
             } else if dialog == Dialog::Trace {
                 read_traces(&paths, &answers);
             } else {
@@ -177,10 +177,10 @@ impl Files {
         });
     }
 
-    /// Reads saved traces, in order.
-    pub fn read_traces(&self, paths: Vec<PathBuf>) {
-        let answers = self.answers.clone();
-        self.spawn("traces", move || read_traces(&paths, &answers));
+    /// Opens files and folders, each as what it is: saved traces, a model (the last of several), documents.
+    pub fn open(&self, paths: Vec<PathBuf>) {
+        let (reader, answers) = (self.reader.clone(), self.answers.clone());
+        self.spawn("opening", move || open_all(&reader, paths, &answers));
     }
 
     /// Asks where to save what is called `name`, and lets `write` do it.
@@ -235,6 +235,18 @@ impl Answers {
         let sent = self.sender.send(event).is_ok();
         self.ctx.request_repaint();
         sent
+    }
+}
+
+fn open_all(reader: &Reader, paths: Vec<PathBuf>, answers: &Answers) {
+    let (traces, others): (Vec<PathBuf>, Vec<PathBuf>) = paths.into_iter().partition(|path| is_trace(path));
+    let (models, documents): (Vec<PathBuf>, Vec<PathBuf>) = others.into_iter().partition(|path| is_model(path));
+    read_traces(&traces, answers);
+    if let Some(model) = models.into_iter().next_back() {
+        answers.send(FileEvent::Model(model));
+    }
+    if !documents.is_empty() {
+        read_all(reader, documents, answers);
     }
 }
 
@@ -311,11 +323,6 @@ fn holds_model(folder: &Path) -> bool {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let weights = |path: &Path| path.extension().is_some_and(|e| e == "safetensors") || looks_like_model(path);
     entries.map(|entry| entry.path()).any(|path| weights(&path))
-}
-
-/// Dropped paths that are saved traces: by their names alone.
-pub fn looks_like_trace(path: &Path) -> bool {
-    path.extension().is_some_and(|e| e.eq_ignore_ascii_case("json"))
 }
 
 /// By its name alone, without asking the disk.

@@ -12,7 +12,10 @@ use std::sync::Arc;
 use super::chat::{Chat, ChatId, Doc, Exchange, Missing, Outcome, Stored};
 use super::state::{Page, Running, Task, ViewState, stop_note};
 use super::undo::Undo;
-use crate::chats::{Author, Change, ChatRow, DocumentName, Hit, KeptDocument, MessageRow, News, Preset, Request, State};
+use crate::chats::{
+    Author, Change, ChatRow, Destination, DocumentName, Format, Hit, KeptDocument, MessageRow, News, Preset, Request, State,
+    message_markdown,
+};
 use crate::document::Document;
 
 /// Said of an answer that a killed program was writing.
@@ -37,6 +40,8 @@ pub struct Keeping {
     pub renaming: Option<(ChatId, String)>,
     /// files to save: name and text
     pub exported: Vec<(String, String)>,
+    /// a text for the clipboard
+    pub copied: Option<String>,
     /// a message to show when its chat is here
     pub reveal: Option<(ChatId, u64)>,
     searched: String,
@@ -158,6 +163,12 @@ impl ViewState {
         }
     }
 
+    /// Asks for a chat as a text.
+    pub fn export_chat(&mut self, id: ChatId, format: Format, to: Destination) {
+        self.keep_chat(id);
+        self.keeping.requests.push(Request::Export(id, format, to));
+    }
+
     /// Asks for what the chat on screen lacks.
     pub(super) fn read_kept(&mut self) {
         let chat = self.chat();
@@ -213,7 +224,8 @@ impl ViewState {
             }
             News::Found { query, hits } if query == self.keeping.searched => self.keeping.found = Some((query, hits)),
             News::Found { .. } => {}
-            News::Exported { name, text } => self.keeping.exported.push((name, text)),
+            News::Exported { to: Destination::File, name, text } => self.keeping.exported.push((name, text)),
+            News::Exported { to: Destination::Clipboard, text, .. } => self.keeping.copied = Some(text),
             News::Refused(sentence) => self.notice(sentence, true),
         }
     }
@@ -310,6 +322,15 @@ impl ViewState {
             self.show_branch(exchange);
         }
         Some(shown.unwrap_or(exchange))
+    }
+}
+
+impl Exchange {
+    /// The question and the answer, as an exported chat has them.
+    pub fn markdown(&self) -> String {
+        let answer = answer_row(0, self, 0);
+        let question = message_markdown(Author::User, &self.question, "");
+        format!("{question}\n{}", message_markdown(Author::Model, &answer.text, &answer.note))
     }
 }
 

@@ -31,12 +31,15 @@ pub mod kept;
 pub mod logs;
 pub mod markdown;
 pub mod models;
+pub mod most_read;
 pub mod opened;
 pub mod panels;
 pub mod preferences;
 mod sample;
+pub mod sentences;
 pub mod settings;
 pub mod settings_file;
+pub mod shortcuts;
 pub mod state;
 #[cfg(test)]
 mod testing;

@@ -57,9 +57,17 @@ impl ViewState {
         }
     }
 
-    /// Shows a passage on its page, beside the chat.
-    pub fn show_spot(&mut self, spot: Spot) {
-        self.viewer = Some(Viewer::at(spot));
+    /// Shows a passage that an answer quotes on its page, beside the chat.
+    pub fn show_spot(&mut self, spot: Spot, answer: u64) {
+        self.viewer = Some(Viewer { answer: Some(answer), ..Viewer::at(spot) });
+    }
+
+    /// Shows what an answer read most: the first of these pages, or that of the chat's documents where it is not known.
+    pub fn show_most_read(&mut self, answer: u64) {
+        let exchange = self.chat().exchanges.iter().find(|e| e.id == answer);
+        let first = exchange.and_then(|e| e.most_read.as_ref()?.pages.first());
+        let first = first.map(|read| (read.doc, read.page)).or_else(|| Some((*self.chat().documents.first()?, 0)));
+        self.viewer = first.map(|(doc, page)| Viewer { answer: Some(answer), page, ..Viewer::of(doc) });
     }
 
     /// Shows a document from its first page.

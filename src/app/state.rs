@@ -323,18 +323,26 @@ impl ViewState {
         self.page = Page::Chat;
         self.clear_search();
         if let Some(blank) = self.chats.iter().find(|c| c.is_blank() && c.draft.is_empty()) {
-            self.current = blank.id;
-            return;
+            return self.turn_to(blank.id);
         }
         let id = self.fresh_id();
         self.chats.insert(0, Chat { id, updated: self.keeping.now, ..Chat::default() });
-        self.current = id;
+        self.turn_to(id);
+    }
+
+    /// Puts a chat on screen. A document that is none of its own is not shown beside it.
+    fn turn_to(&mut self, id: ChatId) {
+        if self.current != id {
+            self.current = id;
+            let viewer = self.viewer.take();
+            self.viewer = viewer.filter(|viewer| self.chat().documents.contains(&viewer.doc));
+        }
     }
 
     /// Another chat on screen.
     pub fn select_chat(&mut self, id: ChatId) {
         if self.chats.iter().any(|c| c.id == id) {
-            self.current = id;
+            self.turn_to(id);
             self.page = Page::Chat;
             self.read_kept();
         }

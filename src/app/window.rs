@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use eframe::egui;
-use egui::{CentralPanel, Frame, Key, Modifiers, Ui};
+use egui::{CentralPanel, Frame, Ui};
 
 use super::dashboard::run_files::{write_counters, write_trace};
 use super::dashboard::{self, DashboardState};
@@ -27,7 +27,7 @@ use super::panels::{Action, documents, help, models, notices, opening, settings,
 use super::settings::ThemeChoice;
 use super::settings_file::SettingsFile;
 use super::state::{ModelState, Page, ViewState};
-use super::{document_view, logs, sample, theme};
+use super::{document_view, logs, sample, shortcuts, theme};
 use crate::engine::{Detail, EngineCommand, EngineHandle};
 use kept_chats::Keep;
 pub use launch::{APP_ID, WindowError, WindowOptions, run};
@@ -129,7 +129,7 @@ impl StrataApp {
         self.state.list_library();
         let documents = std::mem::take(&mut self.start_documents);
         if !documents.is_empty() {
-            self.files.read(documents);
+            self.files.open(documents);
         }
     }
 
@@ -163,33 +163,26 @@ impl StrataApp {
     }
 
     fn shortcuts(&mut self, ctx: &egui::Context) -> Vec<Action> {
-        let pressed = |key: Key| ctx.input_mut(|i| i.consume_key(Modifiers::COMMAND, key));
         let mut actions = Vec::new();
-        if pressed(Key::N) {
-            actions.push(Action::NewChat);
-        }
-        if pressed(Key::O) {
-            actions.push(Action::OpenDocuments);
-        }
-        if pressed(Key::F) {
+        let doing = [
+            (shortcuts::NEW_CHAT, Action::NewChat),
+            (shortcuts::OPEN, Action::OpenDocuments),
+            (shortcuts::DOCK, Action::ToggleDock),
+        ];
+        actions.extend(doing.into_iter().filter(|(shortcut, _)| shortcut.consume(ctx)).map(|(_, action)| action));
+        if shortcuts::SEARCH.consume(ctx) {
             ctx.memory_mut(|m| m.request_focus(sidebar::search_id()));
         }
-        if pressed(Key::L) {
+        if shortcuts::QUESTION.consume(ctx) {
             self.state.page = Page::Chat;
             self.focus_question = true;
         }
-        for (key, page) in [(Key::Comma, Page::Settings), (Key::M, Page::Models)] {
-            if pressed(key) {
-                actions.push(Action::Show(if self.state.page == page { Page::Chat } else { page }));
-            }
+        let pages = [(shortcuts::SETTINGS, Page::Settings), (shortcuts::MODELS, Page::Models), (shortcuts::HELP, Page::Help)];
+        for (_, page) in pages.into_iter().filter(|(shortcut, _)| shortcut.consume(ctx)) {
+            actions.push(Action::Show(if self.state.page == page { Page::Chat } else { page }));
         }
-        if pressed(Key::D) {
-            actions.push(Action::ToggleDock);
-        }
-        if ctx.input_mut(|i| i.consume_key(Modifiers::NONE, Key::F1)) {
-            actions.push(Action::Show(if self.state.page == Page::Help { Page::Chat } else { Page::Help }));
-        }
-        if ctx.input(|i| i.key_pressed(Key::Escape)) && !egui::Popup::is_any_open(ctx) {
+        // A menu or a field that has the key leaves itself first.
+        if ctx.input(|i| shortcuts::LEAVE.is_in(i)) && !egui::Popup::is_any_open(ctx) {
             actions.extend(self.escape(ctx));
         }
         actions
@@ -236,6 +229,7 @@ impl StrataApp {
             | Action::EndRename
             | Action::Pin(_)
             | Action::ExportChat(..)
+            | Action::CopyChat(_)
             | Action::DeleteChat(_)
             | Action::RemoveDocument { .. }
             | Action::Undo
@@ -301,7 +295,8 @@ impl StrataApp {
                 }
             }
             Action::ShowDocument(doc) => self.state.show_document(doc),
-            Action::ShowSpot(spot) => self.state.show_spot(spot),
+            Action::ShowSpot(spot, answer) => self.state.show_spot(spot, answer),
+            Action::ShowMostRead(answer) => self.state.show_most_read(answer),
             Action::CloseDocument => self.state.viewer = None,
             Action::TakePages(doc, pages) => self.state.take_pages(doc, pages),
             Action::SaveTrace { with_text } => {

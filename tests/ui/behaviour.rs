@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use egui::{Event, ImeEvent, Key, Modifiers, OutputCommand};
+use egui::{Event, ImeEvent, Key, Modifiers};
 use egui_kittest::kittest::{NodeT, Queryable};
 use strata::app::chat::{Exchange, Outcome};
+use strata::app::shortcuts::PLACES;
 use strata::app::state::Page;
 use strata::engine::{EngineCommand, EngineEvent, Message, ModelSource, Role, StopReason};
 
@@ -138,17 +139,38 @@ fn copy_puts_the_answer_as_markdown_on_the_clipboard() {
     let turn = rig.ask("Tell me.");
     rig.answer(turn, "It is **bold**.");
     rig.harness.get_by_label("Copy answer").click();
-    let mut copied = None;
-    for _ in 0..4 {
-        rig.harness.step();
-        copied = copied.or_else(|| {
-            rig.harness.output().platform_output.commands.iter().find_map(|c| match c {
-                OutputCommand::CopyText(text) => Some(text.clone()),
-                _ => None,
-            })
-        });
-    }
-    assert_eq!(copied.as_deref(), Some("It is **bold**."));
+    assert_eq!(rig.copied().as_deref(), Some("It is **bold**."));
+    rig.click("More about this answer");
+    rig.harness.get_by_label("Copy with question, as Markdown").click();
+    let both = "## Question\n\nTell me.\n\n## Answer\n\nIt is **bold**.\n";
+    assert_eq!(rig.copied().as_deref(), Some(both));
+    rig.click("More about the chat Tell me.");
+    rig.harness.get_by_label("Copy as Markdown").click();
+    assert_eq!(rig.copied(), Some(format!("# Tell me.\n\n{both}")), "as an export has it");
+}
+
+#[test]
+fn json_is_a_trace_only_where_it_is_one() {
+    let mut rig = Rig::ready();
+    let files = Files::new();
+    rig.drop_files(&[files.write("rents.json", b"{\"rents\": [1662, 1663]}")]);
+    assert_eq!(rig.harness.state().state.documents[0].name, "rents.json");
+    assert!(!rig.harness.state().dashboard.open);
+    rig.harness
+        .input_mut()
+        .dropped_files
+        .push(std::sync::Arc::new(crate::fake::Dropped(files.write("run.json", b"{\"traceEvents\":[]}"))));
+    rig.wait_for(|rig| rig.harness.state().dashboard.open);
+    assert_eq!(rig.harness.state().state.documents.len(), 1);
+}
+
+#[test]
+fn budget_that_is_too_small_names_the_field_of_the_settings() {
+    let mut rig = Rig::starting(Setup::default());
+    let sentence = "the KV cache of this model needs at least 3 MiB of VRAM to work with, over the budget of 1 MiB; raise \
+                    --vram-budget";
+    rig.emit(EngineEvent::ModelFailed { sentence: sentence.into(), bad_input: true });
+    assert!(rig.shows("raise \u{201C}VRAM budget\u{201D} in Settings") && !rig.shows("--vram-budget"));
 }
 
 #[test]
@@ -178,9 +200,11 @@ fn dragged_file_shows_where_it_will_land() {
 #[test]
 fn dropped_gguf_is_opened_as_a_model() {
     let mut rig = Rig::ready();
-    let path = Files::new().write("mine.gguf", b"GGUF");
+    let files = Files::new();
+    let path = files.write("mine.gguf", b"GGUF");
     let file: egui::DroppedFileHandle = std::sync::Arc::new(crate::fake::Dropped(path.clone()));
     rig.harness.input_mut().dropped_files.push(file);
+    rig.wait_for(|rig| rig.shows("mine.gguf"));
     match rig.command() {
         Some(EngineCommand::LoadModel { source, .. }) => assert_eq!(source, ModelSource::Path(path)),
         other => panic!("{other:?}"),
@@ -281,7 +305,11 @@ fn shortcuts_open_chats_settings_search_and_help() {
     press(&mut rig, Modifiers::COMMAND, Key::Comma);
     assert_eq!(rig.harness.state().state.page, Page::Settings);
     press(&mut rig, Modifiers::NONE, Key::F1);
-    assert!(rig.shows("Shift+Enter"));
+    for (place, shortcuts) in PLACES {
+        assert!(rig.shows(&place.to_uppercase()), "{place}");
+        let keys: Vec<String> = shortcuts.iter().map(|shortcut| shortcut.names(&rig.harness.ctx)).collect();
+        assert!(keys.iter().all(|keys| !keys.is_empty() && rig.shows(keys)), "{keys:?}");
+    }
     press(&mut rig, Modifiers::NONE, Key::Escape);
     assert_eq!(rig.harness.state().state.page, Page::Chat);
     press(&mut rig, Modifiers::COMMAND, Key::F);

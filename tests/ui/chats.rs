@@ -296,6 +296,27 @@ fn lost_document_is_named_and_nothing_is_asked_without_it() {
 }
 
 #[test]
+fn answer_in_the_words_of_the_document_is_a_link_to_its_page() {
+    let mut rig = Rig::ready();
+    rig.drop_text("notes.txt", "Long ago.\u{0C}The bell weighs 412 kg.");
+    answered(&mut rig, "What?", "The bell weighs 412 kg.");
+    rig.harness.get_by_label("The bell weighs 412 kg.").click();
+    rig.harness.run();
+    assert_eq!(rig.harness.state().state.viewer.as_ref().map(|v| (v.page, v.marked.clone())), Some((1, Some(10..33))));
+}
+
+#[test]
+fn answer_that_changes_what_the_document_says_is_a_link_only_as_far_as_it_is_there() {
+    let mut rig = Rig::ready();
+    rig.drop_text("notes.txt", "The bell of the tower weighs 412 kg.");
+    answered(&mut rig, "What?", "The bell of the tower weighs 421 kg.");
+    assert!(rig.shows("Not found in the document: \u{201C}421 kg\u{201D}"));
+    rig.harness.get_by_label("The bell of the tower weighs").click();
+    rig.harness.run();
+    assert_eq!(rig.harness.state().state.viewer.as_ref().and_then(|v| v.marked.clone()), Some(0..28));
+}
+
+#[test]
 fn quotation_within_the_answer_opens_its_page() {
     let mut rig = Rig::ready();
     rig.drop_text("notes.txt", "The bell weighs 412 kg.");

@@ -285,6 +285,16 @@ impl Rig {
         self.harness.run();
     }
 
+    /// What the next frames put on the clipboard.
+    pub fn copied(&mut self) -> Option<String> {
+        (0..20).find_map(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            self.harness.step();
+            let mut commands = self.harness.output().platform_output.commands.iter();
+            commands.find_map(|c| if let egui::OutputCommand::CopyText(text) = c { Some(text.clone()) } else { None })
+        })
+    }
+
     pub fn shows(&self, text: &str) -> bool {
         self.harness.query_all_by_label_contains(text).next().is_some()
     }

@@ -15,6 +15,7 @@ mod gguf_writer;
 mod keeping;
 mod looks;
 mod models;
+mod most_read;
 mod reading;
 mod recorded;
 mod settings;

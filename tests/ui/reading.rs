@@ -47,6 +47,16 @@ fn quotation_opens_its_page_and_one_that_is_not_there_is_said() {
 }
 
 #[test]
+fn document_of_one_chat_is_not_shown_beside_another() {
+    let mut rig = with_document(PAGED);
+    answered(&mut rig, "It says \u{201C}harbour was built in stone\u{201D}.");
+    rig.click("\u{201C}harbour was built in stone\u{201D}, page 2 of harbour.txt");
+    assert!(rig.shows("Close the document"));
+    rig.click("New chat");
+    assert!(!rig.shows("Close the document"), "nothing of it is asked there");
+}
+
+#[test]
 fn pages_are_turned_and_searched() {
     let mut rig = with_document(PAGED);
     rig.click("harbour.txt, 31 tokens · not read");

@@ -32,8 +32,11 @@ pub fn dock_ui(ui: &mut Ui, view: &ViewState, state: &mut DashboardState) -> Vec
     }
     let t = theme::tokens(ui);
     let widest = (ui.available_width() - CHAT_WIDTH).max(MIN_WIDTH);
-    let panel = Panel::right("dock").resizable(true).default_size(DEFAULT_WIDTH).size_range(MIN_WIDTH..=widest);
-    panel.frame(Frame::NONE.fill(t.panel)).show(ui, |ui| contents_ui(ui, view, state)).inner
+    let panel =
+        Panel::right("dock").resizable(true).default_size(state.width.unwrap_or(DEFAULT_WIDTH)).size_range(MIN_WIDTH..=widest);
+    let shown = panel.frame(Frame::NONE.fill(t.panel)).show(ui, |ui| contents_ui(ui, view, state));
+    state.width = Some(shown.response.rect.width());
+    shown.inner
 }
 
 /// All of the dock, in whatever room `ui` has.

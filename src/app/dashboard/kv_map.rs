@@ -8,9 +8,7 @@
 //!
 //! Pages of 64 tokens across, layers down, with the pages of the document over them.
 
-use egui::{
-    Align2, Color32, CornerRadius, Key, Rect, Response, Role, Sense, Stroke, StrokeKind, TextureHandle, TextureOptions, Ui,
-};
+use egui::{Align2, Color32, CornerRadius, Rect, Response, Role, Sense, Stroke, StrokeKind, TextureHandle, TextureOptions, Ui};
 use egui::{EventFilter, WidgetInfo, pos2, vec2};
 
 use super::map_image::{Frame, Palette, paint};
@@ -21,6 +19,7 @@ use crate::app::chat::Chat;
 use crate::app::document_view::{Viewer, pages_ui};
 use crate::app::format;
 use crate::app::panels::Action;
+use crate::app::shortcuts::{self, Shortcut};
 use crate::app::state::ViewState;
 use crate::app::theme::{self, GRID, GUTTER, Tokens};
 use crate::app::widgets;
@@ -255,7 +254,7 @@ fn map_ui(ui: &mut Ui, view: &ViewState, map: &PageMap, state: &mut KvMapState, 
         });
     }
     let clicked = response.clicked().then(|| response.interact_pointer_pos()).flatten().and_then(|at| layout.hit(at, map));
-    let entered = (response.has_focus() && ui.input(|i| i.key_pressed(Key::Enter))).then_some(state.selected).flatten();
+    let entered = (response.has_focus() && shortcuts::READ_PAGE.is_pressed(ui)).then_some(state.selected).flatten();
     state.selected = clicked.or(state.selected);
     clicked.or(entered).and_then(|(_, page)| open(view, map, page)).into_iter().collect()
 }
@@ -295,18 +294,18 @@ fn steer(ui: &Ui, response: &Response, layout: &Layout, map: &PageMap, state: &m
     let arrows = EventFilter { horizontal_arrows: true, vertical_arrows: true, ..EventFilter::default() };
     ui.memory_mut(|m| m.set_focus_lock_filter(response.id, arrows));
     let middle = (layout.pages[0] + layout.pages[1]) / 2.0;
-    let pressed = |key: Key| ui.input(|i| i.key_pressed(key));
-    if pressed(Key::Plus) || pressed(Key::Equals) {
+    if shortcuts::ZOOM_IN.is_pressed(ui) {
         state.zoom(n_pages, middle, 1.0 / ZOOM_STEP);
     }
-    if pressed(Key::Minus) {
+    if shortcuts::ZOOM_OUT.is_pressed(ui) {
         state.zoom(n_pages, middle, ZOOM_STEP);
     }
-    if pressed(Key::Num0) {
+    if shortcuts::WHOLE_MAP.is_pressed(ui) {
         state.view = None;
     }
-    let step = |less: Key, more: Key| i64::from(pressed(more)) - i64::from(pressed(less));
-    let (across, down) = (step(Key::ArrowLeft, Key::ArrowRight), step(Key::ArrowUp, Key::ArrowDown));
+    let step = |less: Shortcut, more: Shortcut| i64::from(more.is_pressed(ui)) - i64::from(less.is_pressed(ui));
+    let across = step(shortcuts::MAP_LEFT, shortcuts::MAP_RIGHT);
+    let down = step(shortcuts::MAP_UP, shortcuts::MAP_DOWN);
     if across != 0 || down != 0 {
         let (layer, page) = state.selected.unwrap_or((0, layout.pages[0] as usize));
         let moved = |at: usize, by: i64, n: usize| at.saturating_add_signed(by as isize).min(n.saturating_sub(1));

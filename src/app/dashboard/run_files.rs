@@ -1,13 +1,16 @@
 //! Traces and counters to files and back. Everything here waits for a disk: not for the thread that draws.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufReader, BufWriter, Write};
+use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::Path;
 
 use super::runs::OpenRun;
 use crate::base::Bytes;
 use crate::telemetry::chrome::{self, ChromeTrace, RunInfo};
 use crate::telemetry::{Counters, History, Snapshot, jsonl, now};
+
+/// The events of a trace begin within so many bytes of the file.
+const HEAD_BYTES: u64 = 64 << 10;
 
 /// Writes a trace of `snapshot`.
 ///
@@ -30,6 +33,15 @@ pub fn write_counters(path: &Path, counters: &Counters) -> io::Result<()> {
     file.flush()
 }
 
+/// The file holds a trace, as its beginning tells.
+pub fn is_trace(path: &Path) -> bool {
+    let mut head = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head));
+    let head = String::from_utf8_lossy(&head);
+    let after_key = head.split_once("\"traceEvents\"").map(|(_, after)| after.trim_start());
+    read.is_ok() && head.trim_start().starts_with('{') && after_key.is_some_and(|after| after.starts_with(':'))
+}
+
 /// Reads a trace, as a run under the name of its file.
 ///
 /// # Errors
@@ -42,4 +54,27 @@ pub fn read_trace(path: &Path) -> Result<OpenRun, String> {
     let mut history = History::new(Bytes(u64::MAX));
     history.add(&recording.snapshot);
     Ok(OpenRun { name, info: recording.run, history })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trace_is_known_by_what_it_holds() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("some.json");
+        for (text, expected) in [
+            ("{\"displayTimeUnit\":\"ns\",\n \"traceEvents\" : [", true),
+            ("{\"traceEvents\":", true),
+            ("{\"rents\": [1662], \"note\": \"see traceEvents\"}", false),
+            ("[\"traceEvents\", 1]", false),
+            ("{\"a\": \"traceEvents\"}", false),
+            ("", false),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            assert_eq!(is_trace(&path), expected, "{text}");
+        }
+        assert!(!is_trace(dir.path()) && !is_trace(&dir.path().join("absent.json")));
+    }
 }

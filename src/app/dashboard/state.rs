@@ -57,6 +57,8 @@ pub struct DashboardState {
     pub open: bool,
     /// in place of the chat
     pub fills: bool,
+    /// how wide it is beside the chat, points; none where it was never open
+    pub width: Option<f32>,
     /// what it shows
     pub tab: Tab,
     /// the step that every panel points at: when it began, nanoseconds

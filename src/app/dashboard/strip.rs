@@ -6,12 +6,13 @@
 //! 1. Each part is as wide as it took long, and at least wide enough to be seen. 2. What was not measured has no part.
 
 use egui::text::{LayoutJob, TextFormat};
-use egui::{Color32, EventFilter, Key, Role, Sense, Ui, WidgetInfo, vec2};
+use egui::{Color32, EventFilter, Role, Sense, Ui, WidgetInfo, vec2};
 
 use super::draw::{self, Entry, Part};
 use crate::app::chat::Exchange;
 use crate::app::format;
 use crate::app::panels::Action;
+use crate::app::shortcuts;
 use crate::app::theme::{self, GRID, Tokens};
 use crate::engine::{Phases, TurnSummary};
 
@@ -112,11 +113,10 @@ fn tokens_ui(ui: &mut Ui, exchange: &Exchange) -> Vec<Action> {
     if response.has_focus() {
         let arrows = EventFilter { horizontal_arrows: true, ..EventFilter::default() };
         ui.memory_mut(|m| m.set_focus_lock_filter(response.id, arrows));
-        let pressed = |key: Key| ui.input(|i| i.key_pressed(key));
         let last = ends.len() - 1;
-        if pressed(Key::ArrowRight) {
+        if shortcuts::TOKEN_AFTER.is_pressed(ui) {
             picked = Some(chosen.map_or(0, |n| (n + 1).min(last)));
-        } else if pressed(Key::ArrowLeft) {
+        } else if shortcuts::TOKEN_BEFORE.is_pressed(ui) {
             picked = Some(chosen.map_or(last, |n| n.saturating_sub(1)));
         }
     }

@@ -2,9 +2,7 @@
 //!
 //! Enter asks the changed question, Escape leaves it as it was.
 
-use egui::{
-    CornerRadius, Frame, Id, Key, KeyboardShortcut, Label, Layout, Margin, Modifiers, Rect, RichText, Sense, TextEdit, Ui,
-};
+use egui::{CornerRadius, Frame, Id, Label, Layout, Margin, Rect, RichText, Sense, TextEdit, Ui};
 use egui::{UiBuilder, pos2, vec2};
 
 use super::Action;
@@ -12,6 +10,7 @@ use super::chat::ChatMemory;
 use crate::app::branches::Alternatives;
 use crate::app::chat::{Chat, Exchange};
 use crate::app::icon::Icon;
+use crate::app::shortcuts;
 use crate::app::theme::{self, GRID, SECTION};
 use crate::app::widgets::{self, Weight};
 
@@ -74,11 +73,11 @@ fn edit_ui(ui: &mut Ui, idle: bool, memory: &mut ChatMemory) -> Option<Action> {
             .desired_width(f32::INFINITY)
             .desired_rows(1)
             .frame(Frame::NONE)
-            .return_key(KeyboardShortcut::new(Modifiers::SHIFT, Key::Enter));
+            .return_key(shortcuts::LINE_BREAK.first());
         let response = ui.add(field).accessible_name("Changed question");
-        let pressed = |key| ui.input(|i| i.key_pressed(key) && !i.modifiers.any());
-        let enter = response.has_focus() && pressed(Key::Enter);
-        let escape = pressed(Key::Escape);
+        let is_plain = ui.input(|i| !i.modifiers.any());
+        let enter = response.has_focus() && is_plain && shortcuts::SEND.is_pressed(ui);
+        let escape = is_plain && shortcuts::LEAVE.is_pressed(ui);
         ui.add_space(2.0 * GRID);
         ui.horizontal(|ui| {
             let ask = ui.add_enabled_ui(idle && !text.trim().is_empty(), |ui| {

@@ -5,17 +5,18 @@
 
 use std::collections::HashMap;
 
-use egui::{CornerRadius, Rect, RichText, ScrollArea, Sense, Ui, UiBuilder, pos2, vec2};
+use egui::{CornerRadius, Popup, Rect, RichText, ScrollArea, Sense, Ui, UiBuilder, pos2, vec2};
 use egui_commonmark::{CommonMarkCache, CommonMarkViewer};
 
 use super::asked::{alternatives_ui, question_ui, rest_ui};
 use super::check::{attention_note, check_ui, mass_words};
 use super::document_card::{document_card_ui, progress_ui, questions_ui};
+use super::menu_row::entry_ui;
 use super::quotes::quotes_ui;
 use super::{Action, attention_words};
 use crate::app::chat::{Chat, Exchange, Outcome, Stored};
 use crate::app::check::mass_kept;
-use crate::app::cited::{self, Cited};
+use crate::app::cited;
 use crate::app::dashboard::strip::strip_ui;
 use crate::app::icon::{self, Icon};
 use crate::app::state::{Phase, Running, Task, ViewState, stop_note};
@@ -26,6 +27,9 @@ use crate::engine::{ModelSource, TurnSummary};
 
 /// A block of a long answer is at least this long, bytes.
 pub const BLOCK_BYTES: usize = 2000;
+
+/// Width of the menu of an answer, points.
+const MENU_WIDTH: f32 = 260.0;
 
 /// Height of the first-run page, roughly, points.
 const EMPTY_HEIGHT: f32 = 360.0;
@@ -152,7 +156,7 @@ fn exchanges_ui(ui: &mut Ui, state: &ViewState, memory: &mut ChatMemory) -> Vec<
             let idle = state.running.is_none();
             actions.extend(question_ui(ui, state.chat(), exchange, idle, memory));
             actions.extend(exchange_ui(ui, state.chat(), exchange, running, [last, idle], memory));
-            actions.extend(quotes_ui(ui, exchange.quotes.as_deref().unwrap_or_default(), &state.documents));
+            actions.extend(quotes_ui(ui, exchange, &state.documents));
             if let Outcome::Done(summary) = &exchange.outcome {
                 if memory.shows_parts {
                     // The files were turned into text for the first answer; the others found them there.
@@ -184,7 +188,7 @@ fn exchange_ui(
         let Some(text) = exchange.answer.get(range) else { continue };
         item(ui, memory, (exchange.id, i), guessed_height(text.len(), memory.width), |ui, memory| {
             markdown_spacing(ui);
-            actions.extend(markdown_ui(ui, text, exchange.quotes.as_deref().unwrap_or_default(), memory));
+            actions.extend(markdown_ui(ui, text, exchange, memory));
         });
         ui.add_space(2.0 * GRID);
     }
@@ -213,14 +217,15 @@ fn exchange_ui(
 }
 
 /// Markdown, with quotations that lead to their page.
-fn markdown_ui(ui: &mut Ui, text: &str, quotes: &[Cited], memory: &mut ChatMemory) -> Option<Action> {
+fn markdown_ui(ui: &mut Ui, text: &str, exchange: &Exchange, memory: &mut ChatMemory) -> Option<Action> {
+    let quotes = exchange.quotes.as_deref().unwrap_or_default();
     let (text, links) = cited::linked(text, quotes);
     links.iter().for_each(|i| memory.markdown.add_link_hook(cited::link_of(*i)));
     CommonMarkViewer::new().show(ui, &mut memory.markdown, &text);
     let clicked = links.iter().find(|i| memory.markdown.get_link_hook(&cited::link_of(**i)) == Some(true));
     let spot = clicked.and_then(|i| quotes.get(*i)?.found.clone());
     memory.markdown.link_hooks_clear();
-    spot.map(Action::ShowSpot)
+    spot.map(|spot| Action::ShowSpot(spot, exchange.id))
 }
 
 /// Rows of running text rather than rows of controls.
@@ -289,6 +294,9 @@ fn done_ui(ui: &mut Ui, chat: &Chat, exchange: &Exchange, ended: &Ended, actions
             actions.push(Action::GoOnFrom(exchange.id));
         }
     });
+    if !answer.is_empty() {
+        actions.extend(more_ui(&mut row, chat, exchange));
+    }
     row.add_space(GRID);
     let left = row.cursor().left();
     let words = widgets::caption(&mut row, ended.words.as_str());
@@ -296,6 +304,24 @@ fn done_ui(ui: &mut Ui, chat: &Chat, exchange: &Exchange, ended: &Ended, actions
         words.on_hover_text(&ended.hint);
     }
     left
+}
+
+/// What else can be done with an answer.
+fn more_ui(ui: &mut Ui, chat: &Chat, exchange: &Exchange) -> Option<Action> {
+    let button = widgets::icon_button(ui, Icon::More, "More about this answer");
+    let menu = Popup::menu(&button).id(ui.scope_id().with(("answer menu", exchange.id))).width(MENU_WIDTH);
+    let chosen = menu.show(|ui| {
+        ui.set_width(MENU_WIDTH);
+        let copied = entry_ui(ui, Icon::Copy, "Copy with question, as Markdown");
+        let copied = copied.then(|| Action::Copy(exchange.markdown()));
+        let shows = !chat.documents.is_empty() && entry_ui(ui, Icon::Page, "Pages most read");
+        let chosen = copied.or(shows.then_some(Action::ShowMostRead(exchange.id)));
+        if chosen.is_some() {
+            ui.close();
+        }
+        chosen
+    });
+    chosen?.inner
 }
 
 /// `exact dense · 31.2 tok/s · 2.1 s to first token · 128 tokens`

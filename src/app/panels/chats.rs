@@ -1,11 +1,12 @@
 //! The list of chats in the sidebar: pinned ones first, a menu for each, titles typed in place, and what a search found.
 
-use egui::{Key, Margin, Rect, TextEdit, Ui, vec2};
+use egui::{Margin, Rect, TextEdit, Ui, vec2};
 
 use super::Action;
 use super::menu_row::{entry_ui, menu_row_ui};
 use crate::app::chat::Chat;
 use crate::app::icon::Icon;
+use crate::app::shortcuts;
 use crate::app::state::{Page, ViewState};
 use crate::app::theme;
 use crate::app::widgets;
@@ -82,6 +83,9 @@ fn menu_ui(ui: &mut Ui, chat: &Chat, title: &str) -> Vec<Action> {
     if entry_ui(ui, Icon::Pin, if chat.pinned { "Unpin" } else { "Pin" }) {
         actions.push(Action::Pin(chat.id));
     }
+    if entry_ui(ui, Icon::Copy, "Copy as Markdown") {
+        actions.push(Action::CopyChat(chat.id));
+    }
     if entry_ui(ui, Icon::Page, "Export as Markdown…") {
         actions.push(Action::ExportChat(chat.id, Format::Markdown));
     }
@@ -105,7 +109,7 @@ fn title_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
         .background_color(theme::tokens(ui).raised)
         .margin(Margin::symmetric(8, 4));
     let response = ui.add(field).accessible_name("Title of the chat");
-    let (enter, escape) = ui.input(|i| (i.key_pressed(Key::Enter), i.key_pressed(Key::Escape)));
+    let (enter, escape) = (shortcuts::SEND.is_pressed(ui), shortcuts::LEAVE.is_pressed(ui));
     if escape {
         return vec![Action::EndRename];
     }

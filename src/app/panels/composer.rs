@@ -2,12 +2,13 @@
 //!
 //! Enter sends, Shift+Enter breaks the line, Escape stops. Enter while an input method composes belongs to it.
 
-use egui::{CornerRadius, Event, EventFilter, Frame, Id, ImeEvent, Key, KeyboardShortcut, Margin, Modifiers, Panel, Stroke};
+use egui::{CornerRadius, Event, EventFilter, Frame, Id, ImeEvent, Margin, Panel, Stroke};
 use egui::{ScrollArea, TextEdit, Ui};
 
 use super::Action;
 use super::instructions::instructions_ui;
 use crate::app::icon::Icon;
+use crate::app::shortcuts;
 use crate::app::state::{ModelState, Task, ViewState};
 use crate::app::theme::{self, GRID, GUTTER};
 use crate::app::{format, widgets};
@@ -40,7 +41,9 @@ impl Composition {
                     composed = true;
                     self.active = false;
                 }
-                Event::Key { key: Key::Enter, pressed: true, modifiers, .. } => enter |= !modifiers.any(),
+                Event::Key { key, pressed: true, modifiers, .. } if *key == shortcuts::SEND.first().logical_key => {
+                    enter |= !modifiers.any();
+                }
                 _ => {}
             }
         }
@@ -81,7 +84,7 @@ fn box_ui(ui: &mut Ui, state: &mut ViewState, composition: &mut Composition) -> 
                 .desired_width(f32::INFINITY)
                 .desired_rows(1)
                 .frame(Frame::NONE)
-                .return_key(KeyboardShortcut::new(Modifiers::SHIFT, Key::Enter))
+                .return_key(shortcuts::LINE_BREAK.first())
                 .event_filter(EventFilter {
                     horizontal_arrows: true,
                     vertical_arrows: true,
@@ -164,6 +167,8 @@ fn meter_ui(ui: &mut Ui, state: &ViewState) {
 
 #[cfg(test)]
 mod tests {
+    use egui::{Key, Modifiers};
+
     use super::*;
 
     fn enter(modifiers: Modifiers) -> Event {

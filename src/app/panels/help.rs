@@ -4,28 +4,13 @@ use egui::{RichText, ScrollArea, Ui, vec2};
 
 use super::Action;
 use crate::app::dashboard::legend::legend_ui;
+use crate::app::shortcuts::{PLACES, Shortcut};
 use crate::app::state::Page;
 use crate::app::theme::{self, GRID, GUTTER};
 use crate::app::widgets::{self, Weight};
 
-/// Key and what it does.
-pub const SHORTCUTS: [(&str, &str); 15] = [
-    ("Enter", "send the question"),
-    ("Shift+Enter", "break the line"),
-    ("Esc", "stop reading or answering; what is read stays read"),
-    ("Ctrl+N", "new chat"),
-    ("Ctrl+O", "open a document"),
-    ("Ctrl+F", "search the chats"),
-    ("Ctrl+D", "the dashboard, beside the chat"),
-    ("+ - arrows", "on the timeline: zoom and move; with Shift, measure"),
-    ("Space", "on the timeline: pause, and follow again"),
-    ("Ctrl+M", "the models on this machine"),
-    ("Ctrl+,", "settings"),
-    ("Ctrl+ + - 0", "everything larger, smaller, as the desktop says"),
-    ("Ctrl+L", "go to the question"),
-    ("F1", "this page"),
-    ("Tab", "go through everything on the screen"),
-];
+/// Room for the keys, points.
+const KEYS_WIDTH: f32 = 200.0;
 
 /// The page in the middle of the window.
 pub fn help_ui(ui: &mut Ui) -> Vec<Action> {
@@ -43,13 +28,7 @@ pub fn help_ui(ui: &mut Ui) -> Vec<Action> {
                 });
             });
             ui.add_space(theme::SECTION);
-            egui::Grid::new("shortcuts").num_columns(2).spacing(vec2(theme::SECTION, GRID)).min_row_height(24.0).show(ui, |ui| {
-                for (key, what) in SHORTCUTS {
-                    ui.label(RichText::new(key).monospace().color(t.strong));
-                    ui.label(what);
-                    ui.end_row();
-                }
-            });
+            PLACES.iter().for_each(|(place, shortcuts)| shortcuts_ui(ui, place, shortcuts));
             ui.add_space(theme::SECTION);
             for (color, name) in [
                 (t.vram, "KV cache in VRAM, where attention reads it fastest"),
@@ -72,10 +51,28 @@ pub fn help_ui(ui: &mut Ui) -> Vec<Action> {
             widgets::caption(ui, "exact dense: every token attends to every token before it, all of them in VRAM.");
             widgets::caption(ui, "exact offload: the same, with tokens in RAM or on the disk fetched as they are needed.");
             widgets::caption(ui, "~ marks an estimate. N/A marks what is not measured.");
-            widgets::caption(ui, "Nothing is sent over the network. Chats are kept until the window is closed; what was read is kept in the library.");
+            widgets::caption(
+                ui,
+                "Nothing is sent over the network. Chats, and what was read, are kept on this machine until they are deleted.",
+            );
         });
     });
     actions
+}
+
+/// The keys of a place.
+fn shortcuts_ui(ui: &mut Ui, place: &str, shortcuts: &[Shortcut]) {
+    let t = theme::tokens(ui);
+    widgets::list_heading(ui, &place.to_uppercase());
+    let grid = egui::Grid::new(place).num_columns(2).min_col_width(KEYS_WIDTH).spacing(vec2(theme::SECTION, GRID));
+    grid.min_row_height(24.0).show(ui, |ui| {
+        for shortcut in shortcuts {
+            ui.label(RichText::new(shortcut.names(ui)).monospace().color(t.strong));
+            ui.label(shortcut.what);
+            ui.end_row();
+        }
+    });
+    ui.add_space(GUTTER);
 }
 
 /// The circles of the library.

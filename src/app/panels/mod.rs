@@ -17,6 +17,7 @@ pub mod library;
 pub mod menu_row;
 pub mod model_bar;
 pub mod models;
+pub mod most_read;
 pub mod notices;
 pub mod opening;
 pub mod quotes;
@@ -34,6 +35,7 @@ use super::cited::Spot;
 use super::state::{ModelState, Page};
 use crate::chats::Format;
 use crate::engine::{AttentionKind, KvDtype, ModelSource};
+use crate::model::path_name;
 
 /// Which kind of attention answered.
 pub fn attention_words(kind: AttentionKind) -> &'static str {
@@ -89,6 +91,8 @@ pub enum Action {
     Pin(ChatId),
     /// save a chat as a file
     ExportChat(ChatId, Format),
+    /// put a chat on the clipboard, as Markdown
+    CopyChat(ChatId),
     /// take a chat out of the list
     DeleteChat(ChatId),
     /// take a document, or only its KV, out of the library
@@ -156,8 +160,10 @@ pub enum Action {
     CancelOpening,
     /// show a document from its first page, beside the chat
     ShowDocument(DocId),
-    /// show a quotation where it stands
-    ShowSpot(Spot),
+    /// show a quotation of this answer where it stands
+    ShowSpot(Spot, u64),
+    /// show the pages that this answer read most
+    ShowMostRead(u64),
     /// no more
     CloseDocument,
     /// put some pages of a document, from 0, in its place
@@ -195,7 +201,7 @@ pub fn model_name(model: &ModelState, source: &ModelSource) -> String {
     match (model, source) {
         (ModelState::Ready(info), _) => info.name.clone(),
         (_, ModelSource::BuiltIn) => "Strata Quote 6M".to_owned(),
-        (_, ModelSource::Path(path)) => path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
+        (_, ModelSource::Path(path)) => path_name(path).unwrap_or_else(|| path.display().to_string()),
         (_, ModelSource::Synthetic { name, .. }) => name.clone(),
     }
 }

@@ -15,6 +15,7 @@ use crate::app::icon::{self, Icon};
 use crate::app::kept::{self, Placement};
 use crate::app::models::{ModelEntry, ModelFacts};
 use crate::app::settings::{FIELDS, Field};
+use crate::app::shortcuts;
 use crate::app::state::{ModelState, Page, ViewState};
 use crate::app::theme::{self, GRID, GUTTER};
 use crate::app::widgets::{self, Weight};
@@ -155,7 +156,7 @@ fn folders_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
             .align(egui::Align2::LEFT_CENTER)
             .background_color(t.raised);
         let typed = ui.add(field).accessible_name("Another folder to look in");
-        let is_entered = typed.lost_focus() && ui.input(|i| i.key_pressed(egui::Key::Enter));
+        let is_entered = typed.lost_focus() && shortcuts::SEND.is_pressed(ui);
         let folder = state.models.typed.trim();
         if (is_clicked || is_entered) && !folder.is_empty() {
             actions.push(Action::AddModelFolder(folder.into()));

@@ -3,8 +3,7 @@
 use egui::{Sense, Ui, vec2};
 
 use super::Action;
-use crate::app::chat::Doc;
-use crate::app::cited::Cited;
+use crate::app::chat::{Doc, Exchange};
 use crate::app::icon::{self, Icon};
 use crate::app::theme::{self, GRID};
 use crate::app::{format, widgets};
@@ -13,8 +12,9 @@ use crate::app::{format, widgets};
 const SHOWN_CHARS: usize = 90;
 
 /// A row for each quotation.
-pub fn quotes_ui(ui: &mut Ui, quotes: &[Cited], documents: &[Doc]) -> Vec<Action> {
+pub fn quotes_ui(ui: &mut Ui, exchange: &Exchange, documents: &[Doc]) -> Vec<Action> {
     let mut actions = Vec::new();
+    let quotes = exchange.quotes.as_deref().unwrap_or_default();
     if quotes.is_empty() {
         return actions;
     }
@@ -28,7 +28,7 @@ pub fn quotes_ui(ui: &mut Ui, quotes: &[Cited], documents: &[Doc]) -> Vec<Action
                 let label = format!("\u{201C}{text}\u{201D}, {page} of {}", doc.name);
                 let quoted = format!("\u{201C}{text}\u{201D}");
                 if ui.push_id(i, |ui| widgets::row(ui, Some(Icon::Page), &quoted, &page, false, &label)).inner.clicked() {
-                    actions.push(Action::ShowSpot(spot.clone()));
+                    actions.push(Action::ShowSpot(spot.clone(), exchange.id));
                 }
             }
             None => not_found_ui(ui, &text),

@@ -12,7 +12,7 @@ use eframe::egui;
 use egui::Ui;
 
 use super::StrataApp;
-use crate::app::files::{FileEvent, is_model, looks_like_model, looks_like_trace};
+use crate::app::files::{FileEvent, looks_like_model};
 use crate::app::opened::PASTE_CHARS;
 use crate::app::panels::chat::drop_target_ui;
 use crate::app::state::Page;
@@ -49,7 +49,7 @@ impl StrataApp {
                 FileEvent::HandedOver(paths) => {
                     ctx.send_viewport_cmd(egui::ViewportCommand::Minimized(false));
                     ctx.send_viewport_cmd(egui::ViewportCommand::Focus);
-                    self.take_paths(paths);
+                    self.files.open(paths);
                 }
                 FileEvent::Models(event) => self.state.models.take(event),
             }
@@ -85,21 +85,9 @@ impl StrataApp {
     }
 
     pub(super) fn take_drops(&mut self, ctx: &egui::Context) {
-        self.take_paths(ctx.input(|i| i.raw.dropped_files.iter().map(|f| f.path().to_owned()).collect()));
-    }
-
-    /// Opens what was dropped or handed over, each by what it is.
-    fn take_paths(&mut self, dropped: Vec<PathBuf>) {
-        let (traces, dropped): (Vec<PathBuf>, Vec<PathBuf>) = dropped.into_iter().partition(|p| looks_like_trace(p));
-        if !traces.is_empty() {
-            self.files.read_traces(traces);
-        }
-        let (models, documents): (Vec<PathBuf>, Vec<PathBuf>) = dropped.into_iter().partition(|p| is_model(p));
-        if let Some(model) = models.into_iter().next_back() {
-            self.state.load_model(ModelSource::Path(model));
-        }
-        if !documents.is_empty() {
-            self.files.read(documents);
+        let dropped: Vec<PathBuf> = ctx.input(|i| i.raw.dropped_files.iter().map(|f| f.path().to_owned()).collect());
+        if !dropped.is_empty() {
+            self.files.open(dropped);
         }
     }
 

@@ -13,7 +13,7 @@ use eframe::egui;
 use super::StrataApp;
 use crate::app::panels::Action;
 use crate::app::state::ViewState;
-use crate::chats::{Keeper, Request};
+use crate::chats::{Destination, Format, Keeper, Request};
 
 /// The disk is given this long while a frame is drawn: a write to memory takes a thousandth of it, a flush a tenth.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -22,7 +22,7 @@ const LAST_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a deletion can be undone, seconds.
 const UNDO_SECONDS: f64 = 12.0;
 /// What to do where a desktop cannot ask for a file's name.
-const EXPORT_INSTEAD: &str = "The answers can be copied one by one.";
+const EXPORT_INSTEAD: &str = "Copy the chat as Markdown instead.";
 
 /// The keeper of this window.
 pub(super) struct Keep {
@@ -65,6 +65,9 @@ impl StrataApp {
         }
         for (name, text) in std::mem::take(&mut self.state.keeping.exported) {
             self.files.save(&name, EXPORT_INSTEAD, move |path| std::fs::write(path, text));
+        }
+        if let Some(text) = self.state.keeping.copied.take() {
+            ctx.copy_text(text);
         }
         self.forget_undo(ctx);
     }
@@ -134,10 +137,8 @@ impl StrataApp {
             }
             Action::EndRename => self.state.keeping.renaming = None,
             Action::Pin(chat) => self.state.pin_chat(chat),
-            Action::ExportChat(chat, format) => {
-                self.state.keep_chat(chat);
-                self.state.keeping.requests.push(Request::Export(chat, format));
-            }
+            Action::ExportChat(chat, format) => self.state.export_chat(chat, format, Destination::File),
+            Action::CopyChat(chat) => self.state.export_chat(chat, Format::Markdown, Destination::Clipboard),
             Action::DeleteChat(chat) => {
                 self.keep.undo_since = None;
                 self.state.delete_chat(chat);

@@ -18,6 +18,7 @@ const SETTINGS_FILE: &str = "settings.json";
 /// Beside the place of the window.
 const DOCK_KEY: &str = "dock";
 const TAB_KEY: &str = "dock tab";
+const WIDTH_KEY: &str = "dock width";
 
 /// Goes on with what was kept, and gives who will keep what changes.
 pub(super) fn open(state: &mut ViewState, folders: &Folders) -> SettingsFile {
@@ -37,6 +38,9 @@ pub(super) fn save_dock(dashboard: &DashboardState, storage: &mut dyn eframe::St
     };
     storage.set_string(DOCK_KEY, stands.to_owned());
     storage.set_string(TAB_KEY, dashboard.tab.name().to_owned());
+    if let Some(width) = dashboard.width {
+        storage.set_string(WIDTH_KEY, width.to_string());
+    }
 }
 
 /// The dock as it stood.
@@ -46,6 +50,9 @@ pub(super) fn restore_dock(dashboard: &mut DashboardState, storage: &dyn eframe:
     dashboard.fills = stood.as_deref() == Some("fills");
     let tab = storage.get_string(TAB_KEY).and_then(|name| Tab::ALL.into_iter().find(|tab| tab.name() == name));
     dashboard.tab = tab.unwrap_or(dashboard.tab);
+    let width = storage.get_string(WIDTH_KEY).and_then(|width| width.parse().ok());
+    // The panel keeps it within what the window has room for.
+    dashboard.width = width.filter(|width: &f32| width.is_finite() && *width > 0.0);
 }
 
 impl StrataApp {
@@ -100,11 +107,18 @@ mod tests {
     fn dock_of_the_next_window_stands_as_it_stood() {
         for (open, fills, tab) in [(false, false, Tab::Activity), (true, false, Tab::Ledger), (true, true, Tab::KvMap)] {
             let (mut storage, mut dashboard) = (Memory::default(), DashboardState::default());
-            (dashboard.open, dashboard.fills, dashboard.tab) = (open, fills, tab);
+            (dashboard.open, dashboard.fills, dashboard.tab, dashboard.width) = (open, fills, tab, Some(512.5));
             save_dock(&dashboard, &mut storage);
             let mut next = DashboardState::default();
             restore_dock(&mut next, &storage);
-            assert_eq!((next.open, next.fills, next.tab), (open, fills, tab));
+            assert_eq!((next.open, next.fills, next.tab, next.width), (open, fills, tab, Some(512.5)));
+        }
+        for wrong in ["wide", "NaN", "-3"] {
+            let mut storage = Memory::default();
+            eframe::Storage::set_string(&mut storage, WIDTH_KEY, wrong.to_owned());
+            let mut next = DashboardState::default();
+            restore_dock(&mut next, &storage);
+            assert_eq!(next.width, None, "{wrong}");
         }
         let mut fresh = DashboardState::default();
         restore_dock(&mut fresh, &Memory::default());

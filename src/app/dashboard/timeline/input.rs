@@ -9,10 +9,11 @@
 //! | measure | Shift and drag | Shift and arrows | Ruler, then drag |
 //! | select a step | click | up, down, Enter | yes |
 
-use egui::{EventFilter, Key, Modifiers, Rect, Response, Role, Sense, Stroke, StrokeKind, Ui, WidgetInfo, vec2};
+use egui::{EventFilter, Rect, Response, Role, Sense, Stroke, StrokeKind, Ui, WidgetInfo, vec2};
 
 use super::view::View;
 use super::{Source, TimelineState, step_at};
+use crate::app::shortcuts::{self, Shortcut};
 use crate::app::theme::{self, GRID};
 use crate::app::widgets;
 use crate::telemetry::Track;
@@ -156,40 +157,41 @@ pub fn keys(
     }
     let filter = EventFilter { horizontal_arrows: true, vertical_arrows: true, ..EventFilter::default() };
     ui.memory_mut(|m| m.set_focus_lock_filter(response.id, filter));
-    let pressed = |modifiers: Modifiers, key: Key| ui.input_mut(|i| i.consume_key(modifiers, key));
-    for (key, sign) in [(Key::ArrowLeft, -1.0), (Key::ArrowRight, 1.0)] {
-        if pressed(Modifiers::SHIFT, key) {
+    let pressed = |shortcut: Shortcut| shortcut.consume(ui);
+    let directions = [(shortcuts::MEASURE_LESS, shortcuts::EARLIER, -1.0), (shortcuts::MEASURE_MORE, shortcuts::LATER, 1.0)];
+    for (measure, pan, sign) in directions {
+        if pressed(measure) {
             let (from_ns, to_ns) = timeline.measured.unwrap_or_else(|| (view.at(0.5), view.at(0.5)));
             let to_ns = View { from_ns: to_ns, to_ns: to_ns + view.span_ns() }.at(sign * MEASURE).max(from_ns);
             (timeline.measured, timeline.is_paused) = (Some((from_ns, to_ns)), true);
-        } else if pressed(Modifiers::NONE, key) {
+        } else if pressed(pan) {
             (*view, timeline.is_paused) = (view.panned(sign * PAN), true);
         }
     }
-    for (key, factor) in [(Key::Plus, 1.0 / ZOOM), (Key::Equals, 1.0 / ZOOM), (Key::Minus, ZOOM)] {
-        if pressed(Modifiers::NONE, key) || pressed(Modifiers::SHIFT, key) {
+    for (zoom, factor) in [(shortcuts::ZOOM_IN, 1.0 / ZOOM), (shortcuts::ZOOM_OUT, ZOOM)] {
+        if pressed(zoom) {
             *view = zoomed(timeline, *view, factor, 0.5);
         }
     }
-    if pressed(Modifiers::NONE, Key::Space) {
+    if pressed(shortcuts::PAUSE) {
         timeline.is_paused = !timeline.is_paused;
     }
-    if pressed(Modifiers::NONE, Key::End) {
+    if pressed(shortcuts::NEWEST) {
         timeline.is_paused = false;
     }
-    if pressed(Modifiers::NONE, Key::Home) {
+    if pressed(shortcuts::WHOLE_RUN) {
         let ranges = sources.iter().filter_map(|s| s.run.range_ns().map(|(b, e)| (s.shown_ns(b), s.shown_ns(e))));
         if let Some(range) = ranges.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))) {
             (*view, timeline.is_paused) = (View::around(range), true);
         }
     }
-    if pressed(Modifiers::NONE, Key::ArrowUp) {
+    if pressed(shortcuts::STEP_BEFORE) {
         select_next(*view, sources, selected, false);
     }
-    if pressed(Modifiers::NONE, Key::ArrowDown) {
+    if pressed(shortcuts::STEP_AFTER) {
         select_next(*view, sources, selected, true);
     }
-    if pressed(Modifiers::NONE, Key::Enter) {
+    if pressed(shortcuts::TAKE_STEP) {
         select(sources, selected, view.at(0.5), timeline);
     }
 }
