@@ -103,10 +103,10 @@ impl ViewState {
         self.library.iter().flatten().filter(move |s| s.content_hash == hash)
     }
 
-    /// Chats as they are listed: pinned ones first, then the one that was last spoken in.
+    /// Chats as they are listed: pinned ones first, then the one in which nothing was said yet, then the one last spoken in.
     pub fn listed_chats(&self) -> Vec<&Chat> {
         let mut chats: Vec<&Chat> = self.chats.iter().collect();
-        chats.sort_by_key(|c| std::cmp::Reverse((c.pinned, c.updated, c.id)));
+        chats.sort_by_key(|c| std::cmp::Reverse((c.pinned, c.is_blank(), c.updated, c.id)));
         chats
     }
 
