@@ -301,8 +301,13 @@ impl Chat {
             return (self.cached_tokens, true);
         }
         let (docs, exact) = self.document_tokens(documents);
-        let chars: usize = self.exchanges.iter().map(|e| e.question.len() + e.answer.len()).sum();
-        (docs + estimate_tokens(chars), exact && chars == 0)
+        let said = self.said_tokens();
+        (docs + said, exact && said == 0)
+    }
+
+    /// Tokens of the questions and answers, an estimate.
+    pub fn said_tokens(&self) -> usize {
+        estimate_tokens(self.exchanges.iter().map(|e| e.question.len() + e.answer.len()).sum())
     }
 
     /// Share of the documents that the engine holds, 0 to 1.

@@ -88,12 +88,12 @@ impl ViewState {
     }
 
     /// How many pages of a document, from its first, fit into what the model's window has left beside the chat's other
-    /// documents; an estimate from its characters where its tokens are not counted.
+    /// documents and what was said; an estimate from its characters where its tokens are not counted.
     pub fn pages_that_fit(&self, doc: DocId) -> usize {
         let Some(info) = self.info() else { return 0 };
         let Some(document) = self.documents.iter().find(|d| d.id == doc) else { return 0 };
         let others: usize = self.chat().docs(&self.documents).filter(|d| d.id != doc).map(|d| d.tokens().0).sum();
-        let room = info.context_limit.saturating_sub(others + ROOM_TOKENS);
+        let room = info.context_limit.saturating_sub(others + self.chat().said_tokens() + ROOM_TOKENS);
         let (n_tokens, _) = document.tokens();
         let bytes = (document.text.len() as f64 * (room as f64 / n_tokens.max(1) as f64)) as usize;
         document.pages.iter().take_while(|page| page.end_byte <= bytes).count()

@@ -88,6 +88,24 @@ fn document_too_long_for_the_window_offers_the_pages_that_fit() {
 }
 
 #[test]
+fn document_too_long_for_a_conversation_offers_the_pages_that_fit() {
+    let mut rig = with_document(PAGED);
+    answered(&mut rig, "It was built in 1704.");
+    assert!(!rig.shows("Does not fit"));
+    let mut info = model_info();
+    info.context_limit = 3200;
+    rig.emit(EngineEvent::ModelLoaded(Box::new(info)));
+    let page = "A page of words that are read one after the other. ".repeat(58);
+    rig.drop_text("long.txt", &[page.as_str(); 10].join("\u{0C}"));
+    assert!(rig.shows("too many"));
+    assert!(rig.shows("The first 2 pages of long.txt fit."));
+    rig.click("Read only these pages");
+    while rig.command().is_some() {}
+    assert!(rig.shows("long.txt (pages 1\u{2013}2)") && !rig.shows("Does not fit"));
+    assert!(rig.shows("It was built in 1704."), "what was said stays");
+}
+
+#[test]
 fn folder_that_is_dropped_gives_its_documents_and_says_when_there_are_none() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["a.txt", "b.md"] {

@@ -10,7 +10,7 @@ use egui_commonmark::{CommonMarkCache, CommonMarkViewer};
 
 use super::asked::{alternatives_ui, question_ui, rest_ui};
 use super::check::{attention_note, check_ui, mass_words};
-use super::document_card::{document_card_ui, progress_ui, questions_ui};
+use super::document_card::{document_card_ui, misfit_ui, progress_ui, questions_ui};
 use super::menu_row::entry_ui;
 use super::quotes::quotes_ui;
 use super::{Action, attention_words};
@@ -70,6 +70,7 @@ pub fn chat_ui(ui: &mut Ui, state: &ViewState, memory: &mut ChatMemory) -> Vec<A
                 actions.extend(document_card_ui(ui, state));
             } else {
                 actions.extend(exchanges_ui(ui, state, memory));
+                actions.extend(misfit_ui(ui, state));
             }
         });
         ui.add_space(theme::SECTION);

@@ -1,5 +1,5 @@
 //! One document, or several, before the first question: what reading will cost and where its KV will be, or how soon it
-//! is back if it was read before; a bar while it is read.
+//! is back if it was read before; a bar while it is read. After that, only what does not fit.
 
 use egui::{Sense, Ui, Vec2};
 
@@ -43,6 +43,15 @@ pub fn document_card_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
         actions.extend(questions_ui(ui).map(Action::Ask));
     }
     actions
+}
+
+/// By how much documents that came into a conversation do not fit, and which pages can be read instead; nothing where they fit.
+pub fn misfit_ui(ui: &mut Ui, state: &ViewState) -> Option<Action> {
+    let info = state.info().filter(|_| !fits(state))?;
+    ui.add_space(theme::SECTION);
+    let mut taken = None;
+    widgets::card(ui, |ui| taken = room_ui(ui, state, info));
+    taken
 }
 
 /// The button that reads, and what it does.
