@@ -70,7 +70,9 @@ impl ViewState {
                     && let Some(chat) = self.chats.iter().find(|c| c.id == chat)
                 {
                     let most_read = MostRead::of(chat, &self.documents, &weighed);
-                    self.running_exchange().into_iter().for_each(|exchange| exchange.most_read.clone_from(&most_read));
+                    if let Some(exchange) = self.running_exchange() {
+                        exchange.most_read = most_read;
+                    }
                 }
             }
             EngineEvent::Finished { turn, summary } => {

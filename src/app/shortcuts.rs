@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Shortcut { keys, what } ─┬─► consume, is_pressed: the window, the composer, the lists, the dashboard
-//!                          └─► EVERYWHERE, WRITING, LISTS, TIMELINE, MAP ─► panels::help
+//!                          └─► PLACES ─► panels::help
 //! ```
 //! Invariant: no other file of the window names a key, so that none is bound and not listed; a test reads them.
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use egui_kittest::kittest::Queryable;
 use strata::document::{Document, Reader, Watch};
-use strata::engine::{EngineCommand, EngineEvent};
+use strata::engine::{EngineCommand, EngineEvent, ModelInfo};
 
 use crate::fake::{Rig, model_info};
 
@@ -69,11 +69,9 @@ fn pages_are_turned_and_searched() {
     assert!(rig.shows("not found"));
 }
 
-#[test]
-fn document_too_long_for_the_window_offers_the_pages_that_fit() {
-    let mut rig = Rig::ready();
-    let mut info = model_info();
-    info.context_limit = 3000;
+/// Drops ten pages, of which two fit into the window of `context_limit` tokens, and takes those; one of them.
+fn take_two_of_ten_pages(rig: &mut Rig, context_limit: usize) -> String {
+    let info = ModelInfo { context_limit, ..model_info() };
     rig.emit(EngineEvent::ModelLoaded(Box::new(info)));
     let page = "A page of words that are read one after the other. ".repeat(58);
     rig.drop_text("long.txt", &[page.as_str(); 10].join("\u{0C}"));
@@ -82,6 +80,13 @@ fn document_too_long_for_the_window_offers_the_pages_that_fit() {
     rig.click("Read only these pages");
     while rig.command().is_some() {}
     assert!(rig.shows("long.txt (pages 1\u{2013}2)") && !rig.shows("Does not fit"));
+    page
+}
+
+#[test]
+fn document_too_long_for_the_window_offers_the_pages_that_fit() {
+    let mut rig = Rig::ready();
+    let page = take_two_of_ten_pages(&mut rig, 3000);
     rig.click("Read now");
     let Some(EngineCommand::Read { text, .. }) = rig.command() else { panic!("not read") };
     assert_eq!(text.split('\n').map(str::trim).collect::<Vec<_>>(), [page.trim(), page.trim(), ""]);
@@ -92,16 +97,7 @@ fn document_too_long_for_a_conversation_offers_the_pages_that_fit() {
     let mut rig = with_document(PAGED);
     answered(&mut rig, "It was built in 1704.");
     assert!(!rig.shows("Does not fit"));
-    let mut info = model_info();
-    info.context_limit = 3200;
-    rig.emit(EngineEvent::ModelLoaded(Box::new(info)));
-    let page = "A page of words that are read one after the other. ".repeat(58);
-    rig.drop_text("long.txt", &[page.as_str(); 10].join("\u{0C}"));
-    assert!(rig.shows("too many"));
-    assert!(rig.shows("The first 2 pages of long.txt fit."));
-    rig.click("Read only these pages");
-    while rig.command().is_some() {}
-    assert!(rig.shows("long.txt (pages 1\u{2013}2)") && !rig.shows("Does not fit"));
+    take_two_of_ten_pages(&mut rig, 3200);
     assert!(rig.shows("It was built in 1704."), "what was said stays");
 }
 

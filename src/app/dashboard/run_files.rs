@@ -33,8 +33,11 @@ pub fn write_counters(path: &Path, counters: &Counters) -> io::Result<()> {
     file.flush()
 }
 
-/// The file holds a trace, as its beginning tells.
+/// The file holds a trace, as its beginning tells. Pipes and devices are not asked: they may never answer.
 pub fn is_trace(path: &Path) -> bool {
+    if !path.is_file() {
+        return false;
+    }
     let mut head = Vec::new();
     let read = File::open(path).and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head));
     let head = String::from_utf8_lossy(&head);
