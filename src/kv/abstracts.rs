@@ -42,7 +42,7 @@ pub fn unknown(spec: &KvSpec) -> Vec<u8> {
 }
 
 /// Rows of keys of one head: byte offset of each row of `row_bytes` within the page.
-fn key_rows(spec: &KvSpec, head: usize, row_bytes: usize) -> impl Iterator<Item = usize> {
+pub(super) fn key_rows(spec: &KvSpec, head: usize, row_bytes: usize) -> impl Iterator<Item = usize> {
     let n_kv_head = spec.n_kv_head;
     (0..KV_PAGE_TOKENS).map(move |token| {
         let slot = token / KV_BLOCK_TOKENS * n_kv_head + head;

@@ -17,6 +17,7 @@ pub mod census;
 mod error;
 mod layout;
 pub mod lower;
+mod near;
 pub mod pipeline;
 pub mod policy;
 mod residency;

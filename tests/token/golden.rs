@@ -123,3 +123,29 @@ fn folder_and_gguf_of_one_model_agree() {
         assert_eq!(a.bos_if_added(), b.bos_if_added(), "{folder}");
     }
 }
+
+#[test]
+fn built_in_model_reads_as_its_tokenizer_json_does_and_a_line_break_changes_no_piece_of_a_word() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets");
+    let json = Tokenizer::from_json_files(&folder.join("demo-model/tokenizer.json"), None, None).unwrap();
+    let gguf = from_gguf(&folder.join("demo-model/strata-quote-6m-Q8_0.gguf"));
+    assert_eq!(json.vocab_size(), gguf.vocab_size());
+    let text = std::fs::read_to_string(folder.join("sample-document.md")).unwrap();
+    for text in [text.as_str(), " 12  3,456\n\n    x = 'é 海 🚀';", "", " "] {
+        let ids = gguf.encode(text, false).unwrap();
+        assert_eq!(ids, json.encode(text, false).unwrap(), "{text:?}");
+        assert_eq!(gguf.decode(&ids).unwrap(), text);
+    }
+    let pieces = |text: &str| -> Vec<String> {
+        let ids = gguf.encode(text, false).unwrap();
+        let texts = ids.iter().map(|id| gguf.decode(&[*id]).unwrap().trim().to_owned());
+        texts.filter(|text| !text.is_empty()).collect()
+    };
+    let paragraphs = text.split("\n\n").filter(|p| p.is_ascii() && !p.starts_with(['#', '|', '`', '-', '*', ' ']));
+    let mut n = 0;
+    for paragraph in paragraphs {
+        assert_eq!(pieces(&paragraph.replace(' ', "\n")), pieces(paragraph));
+        n += 1;
+    }
+    assert!(n > 10, "{n} paragraphs");
+}

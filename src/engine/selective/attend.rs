@@ -31,7 +31,9 @@ struct Evaluated {
     /// of the next layer, by the estimated query
     next: Option<Vec<[f32; 2]>>,
     /// of pages that were expected
-    tokens: Option<PageTokens>,
+    tokens: Option<(Scoring, Vec<f32>)>,
+    /// f32 `[H, D]`
+    q: Vec<f32>,
 }
 
 /// What a layer reads, and what the next one is expected to.
@@ -134,7 +136,10 @@ impl DeviceModel {
             pace.recorder.copy(&ahead.scores.buffer.slice(0, size), &s.scorer.readback.slice(size, size));
         }
         pace.mark(KernelFamily::Evaluation, layer as u32);
-        let mut scoring = Scoring::new(2 * size);
+        let q_bytes = (self.dims.q_dim() * size_of::<f32>()) as u64;
+        let q = &self.act.q;
+        pace.recorder.copy(&q.buffer.slice(q.offset, q_bytes), &s.scorer.readback.slice(2 * size, q_bytes));
+        let mut scoring = Scoring::new(2 * size + q_bytes);
         let candidates = expected.map_or(&[][..], |expected| &expected.candidates);
         self.score_in_frames(&s.scorer, s.scored(), (gpu, &mut pace.recorder), layer, candidates, &mut scoring);
         let submitted = pace.submit(gpu)?;
@@ -147,16 +152,10 @@ impl DeviceModel {
         Ok(pace.read_after(gpu, &submitted, &s.scorer.readback, |bytes| {
             let range = |begin: u64, n_bytes: u64| &bytes[begin as usize..(begin + n_bytes) as usize];
             let bounds = |begin| bytemuck::pod_collect_to_vec(range(begin, bounds_bytes));
-            let tokens = (!scoring.pages.is_empty()).then(|| {
-                let mut tokens = PageTokens::none(n_kv_head, n_pages);
-                tokens.add(
-                    &scoring,
-                    &bytemuck::pod_collect_to_vec::<u8, f32>(range(scoring.begin, scoring.end - scoring.begin)),
-                    s.n_head,
-                );
-                tokens
-            });
-            Evaluated { own: bounds(0), next: has_next.then(|| bounds(size)), tokens }
+            let q = bytemuck::pod_collect_to_vec(range(2 * size, q_bytes));
+            let scores = bytemuck::pod_collect_to_vec(range(scoring.begin, scoring.end - scoring.begin));
+            let tokens = (!scoring.pages.is_empty()).then_some((scoring, scores));
+            Evaluated { own: bounds(0), next: has_next.then(|| bounds(size)), tokens, q }
         })?)
     }
 
@@ -171,20 +170,17 @@ impl DeviceModel {
         evaluated: Evaluated,
     ) -> Result<Choice, EngineError> {
         let tiers = self.kv.tiers(layer, n_pages);
-        let Evaluated { own, next, tokens } = evaluated;
+        let Evaluated { own, next, tokens, q } = evaluated;
         let (step, n_steps, n_kv_head) = (s.step, s.n_steps, s.n_kv_head);
         let view = LayerView { layer, step, n_steps, n_kv_head, tiers: &tiers, bounds: &own, scores: None };
-        let tokens = match tokens {
+        let (mut scoring, mut scores) = match tokens {
             Some(tokens) => tokens,
-            None => {
-                let mut tokens = PageTokens::none(n_kv_head, n_pages);
-                let candidates = s.policy.candidates(&view);
-                if let Some((scoring, scores)) = self.score_tokens(s, gpu, pace, layer, &candidates)? {
-                    tokens.add(&scoring, &scores, s.n_head);
-                }
-                tokens
-            }
+            None => self.score_tokens(s, gpu, pace, layer, &s.policy.candidates(&view))?.unwrap_or_default(),
         };
+        let (pages, in_ram) = self.kv.scores_in_ram(layer, &s.policy.candidates_below(&view), &q);
+        scoring.add_run(&pages, &mut scores, in_ram);
+        let mut tokens = PageTokens::none(n_kv_head, n_pages);
+        tokens.add(&scoring, &scores, s.n_head);
         let selection = s.policy.select(&LayerView { scores: Some(&tokens), ..view });
         let is_known = next.is_some() || s.spec.kind == PolicyKind::Window;
         let expected = (is_known && layer + 1 < self.dims.n_layer && !self.synchronous).then(|| {

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! q ──────────► score_pages, token_scores ─┬─ readback ─► policy ─► selection: blocks per KV head, pages that have to come
+//!                                          │     └─ q · keys in RAM ─┘
 //! q of l + 1, estimated ─► score_pages ────┘                └─► expected of layer l + 1: behind those, while l computes
 //! merge ◄─ blocks in slots ◄─ tail (all of it) ◄─ blocks in frames ◄─ pages that came
 //! ```
@@ -118,9 +119,9 @@ impl Selective {
         let score_pages = ScorePages::new(gpu, d.n_head, d.n_kv_head, d.head_dim)?;
         let token_scores = TokenScores::new(gpu, d.n_head, d.n_kv_head, d.head_dim, sealed)?;
         let all_keys = n_pages.max(1) * KV_PAGE_TOKENS;
-        // Bounds of a layer, bounds expected of the next, scores of tokens.
-        let readback =
-            gpu.readback_buffer("scores", 2 * score_pages.scores_bytes(n_pages) + token_scores.scores_bytes(all_keys))?;
+        // Bounds of a layer, bounds expected of the next, the query, scores of tokens.
+        let bounds_and_query = 2 * score_pages.scores_bytes(n_pages) + (d.q_dim() * size_of::<f32>()) as u64;
+        let readback = gpu.readback_buffer("scores", bounds_and_query + token_scores.scores_bytes(all_keys))?;
         let estimates = spec.kind.reads_abstracts() && spec.kind.looks_ahead();
         Ok(Selective {
             spec,

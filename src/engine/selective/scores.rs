@@ -53,6 +53,15 @@ impl Scoring {
         Scoring { begin, end: begin, ..Scoring::default() }
     }
 
+    /// One more run, behind the others: scores f32 `[H, n_keys]` of the tokens of `pages`.
+    pub fn add_run(&mut self, pages: &[u32], scores: &mut Vec<f32>, of_run: Vec<f32>) {
+        if !of_run.is_empty() {
+            self.pages.extend_from_slice(pages);
+            self.runs.push(pages.len() * KV_PAGE_TOKENS);
+            scores.extend(of_run);
+        }
+    }
+
     /// The scores of each query head in the order of pages, which are all of them.
     pub fn in_order(&self, scores: &[f32], n_head: usize) -> Vec<Vec<f32>> {
         let mut heads = vec![vec![0.0; self.pages.len() * KV_PAGE_TOKENS]; n_head];

@@ -9,7 +9,7 @@ use crate::base::limits::KV_PAGE_TOKENS;
 use crate::gpu::{Gpu, HostBuffer};
 use crate::kv::error::KvError;
 use crate::kv::layout::{BINDING_ALIGN_BYTES, BLOCKS_PER_PAGE};
-use crate::kv::lower::Lower;
+use crate::kv::lower::{Lower, NearPages};
 use crate::kv::store::Io;
 use crate::kv::transfer::LowerReport;
 
@@ -21,6 +21,7 @@ impl KvCache {
     /// Out of VRAM, a lost device.
     pub fn open_lower(&mut self, gpu: &Gpu, lower: Lower, n_tokens: usize) -> Result<(), KvError> {
         self.make_stage(gpu)?;
+        self.near = lower.near();
         self.transfer.open(lower);
         self.has_lower = true;
         self.n_tokens_below = n_tokens;
@@ -61,6 +62,7 @@ impl KvCache {
             let _ = self.empty_readbacks(gpu);
             io = self.transfer.close();
             self.has_lower = false;
+            self.near = NearPages::default();
         }
         (self.saved_groups, self.n_document_tokens, self.n_tokens_below, self.n_sealed) = (0, 0, 0, 0);
         self.residency.truncate(0);

@@ -19,6 +19,8 @@ use crate::kv::abstracts::{abstract_bytes, unknown};
 use crate::kv::batches::StreamPlan;
 use crate::kv::error::KvError;
 use crate::kv::layout::BLOCKS_PER_PAGE;
+use crate::kv::lower::PageBytes;
+use crate::kv::near::{can_score, key_scores};
 use crate::kv::policy::frequency::LayerPage;
 use crate::kv::policy::{ChosenBlock, Tier};
 use crate::kv::residency::Missing;
@@ -213,6 +215,18 @@ impl KvCache {
         // Nothing lies in the area while pages come to frames.
         let Some(from) = self.record_plain(recorder, filled, 0) else { return &[] };
         self.record_to_frames(recorder, filled, &from)
+    }
+
+    /// Those of `pages` that RAM has, and the scores of all their keys for queries f32 `[H, D]`, where they lie: f32
+    /// `[H, n_keys]`. None of them where keys in RAM cannot be scored.
+    pub fn scores_in_ram(&self, layer: usize, pages: &[u32], q: &[f32]) -> (Vec<u32>, Vec<f32>) {
+        if pages.is_empty() || !can_score(&self.spec) {
+            return (Vec::new(), Vec::new());
+        }
+        let wanted = pages.iter().map(|page| PageId::kv(layer as u32, *page));
+        let (found, bytes): (Vec<PageId>, Vec<PageBytes>) =
+            self.near.of(wanted, self.spec.page_bytes() as usize).into_iter().unzip();
+        (found.iter().map(|page| page.group).collect(), key_scores(&self.spec, &bytes, q))
     }
 
     /// What the stream has cost so far.

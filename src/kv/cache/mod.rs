@@ -28,6 +28,7 @@ use crate::gpu::{Gpu, HostBuffer, Slice};
 use crate::kv::batches::Batch;
 use crate::kv::error::KvError;
 use crate::kv::layout::{BLOCKS_PER_PAGE, KvSpec, SegmentShape, VramPlan, plan_pool};
+use crate::kv::lower::NearPages;
 use crate::kv::residency::Residency;
 use crate::kv::transfer::{Filled, Transfer};
 use crate::telemetry::{ENGINE_LANE, Hub, Lane};
@@ -115,6 +116,8 @@ pub struct KvCache {
     /// of the thread that owns this
     engine_lane: Lane,
     has_lower: bool,
+    /// what RAM holds of the context
+    near: NearPages,
     epoch: u64,
     /// batches that attention waits for, in order
     stream: Vec<Batch>,
@@ -184,6 +187,7 @@ impl KvCache {
             lane: hub.lane("transfer"),
             engine_lane: hub.lane(ENGINE_LANE),
             has_lower: false,
+            near: NearPages::default(),
             epoch: 0,
             stream: Vec::new(),
             next_batch: 0,

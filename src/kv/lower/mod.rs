@@ -29,6 +29,7 @@ mod commits;
 mod config;
 mod counts;
 mod error;
+mod held;
 pub(in crate::kv) mod link;
 mod plan;
 mod reads;
@@ -48,11 +49,13 @@ use crate::telemetry::{Cause, EventKind, FaultKind, Lane, Link, WaitCause, ns_of
 pub use config::LowerConfig;
 pub use counts::{LowerCounts, LowerUse, Notice, TierUse, WaitTotal};
 pub use error::LowerError;
+pub use held::NearPages;
 pub use scratch::{SCRATCH_PREFIX, Scratch, remove_stale_scratch, scratch};
 
 use commits::Committer;
 use config::Split;
 use counts::{BusyClock, Notices};
+use held::HeldPages;
 use link::VirtualLink;
 use plan::Plan;
 use scratch::ScratchFolder;
@@ -112,13 +115,6 @@ impl Deref for PageBytes {
 /// Which copies are kept longest: preferred ones, then the first groups.
 type Rank = (bool, u32);
 
-/// A page in a slab of its own.
-#[derive(Debug)]
-struct Held {
-    slab: Arc<Slab>,
-    keep: Keep,
-}
-
 /// What an I/O request is about.
 #[derive(Debug, Clone, Copy)]
 enum Work {
@@ -150,7 +146,7 @@ pub struct Lower {
     kept_pool: SlabPool,
     transit_pool: SlabPool,
     /// pages in slabs of their own: copies, and what is not written yet
-    held: HashMap<PageId, Held>,
+    held: HeldPages,
     /// copies of what the disk has, by rank
     copies: BTreeSet<(Rank, PageId)>,
     /// pages to keep before all others
@@ -212,7 +208,7 @@ impl Lower {
             lane,
             kept_pool: SlabPool::new(split.kept_budget()),
             transit_pool: SlabPool::new(split.transit_budget()),
-            held: HashMap::new(),
+            held: HeldPages::default(),
             copies: BTreeSet::new(),
             preferred: HashSet::new(),
             ready: HashMap::new(),
@@ -246,6 +242,11 @@ impl Lower {
         } else {
             Where::Missing
         }
+    }
+
+    /// The pages that RAM holds, for whoever wants their keys where they are.
+    pub fn near(&self) -> NearPages {
+        self.held.near()
     }
 
     fn is_on_disk(&self, page: PageId) -> bool {
@@ -326,7 +327,7 @@ impl Lower {
         let gone: Vec<u64> = self.reading.iter().filter(|(p, _)| is_gone(p)).map(|(_, tag)| *tag).collect();
         self.reading.retain(|_, tag| !gone.contains(tag));
         self.ready.retain(|p, _| !is_gone(p));
-        self.held.retain(|p, _| !is_gone(p));
+        self.held.retain(|p| !is_gone(p));
         self.copies.retain(|(_, p)| !is_gone(p));
         self.alone.retain(|p| !is_gone(p));
         self.plan.truncate(n_groups);

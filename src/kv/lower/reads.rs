@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::plan::{Plan, Reads};
-use super::{Held, Keep, Lower, LowerError, Op, PATIENCE, PageBytes, Work};
+use super::{Keep, Lower, LowerError, Op, PATIENCE, PageBytes, Work};
 use crate::kv::store::{Cancel, IoBuffer, IoDone, PageId, PageRun, Slab};
 use crate::telemetry::{Cause, FaultKind, Link, WaitCause};
 
@@ -117,7 +117,7 @@ impl Lower {
             return;
         }
         let Some(slab) = self.page_slab() else { return };
-        self.held.insert(page, Held { slab: Arc::new(filled(slab, payload)), keep: Keep::Ram });
+        self.held.insert(page, filled(slab, payload), Keep::Ram);
         self.copies.insert((self.rank(page), page));
     }
 
@@ -136,7 +136,7 @@ impl Lower {
     pub(super) fn drop_copy(&mut self) -> bool {
         match self.copies.pop_last() {
             Some((_, page)) => {
-                self.held.remove(&page);
+                self.held.remove(page);
                 true
             }
             None => false,

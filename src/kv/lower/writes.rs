@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::reads::filled;
-use super::{Held, Keep, Lower, LowerError, Op, PATIENCE, Work};
+use super::{Keep, Lower, LowerError, Op, PATIENCE, Work};
 use crate::base::Bytes;
 use crate::kv::store::{Cancel, CommitResult, IoDone, PageId, PageKind, PageRun, PageState, Slab, StoreError};
 use crate::telemetry::{Cause, FaultKind, Link, WaitCause};
@@ -62,7 +62,7 @@ impl Lower {
         }
         self.forget_reads_of(page);
         let Some(slab) = self.room_for(page, keep)? else { return Ok(()) };
-        self.held.insert(page, Held { slab: Arc::new(filled(slab, payload)), keep });
+        self.held.insert(page, filled(slab, payload), keep);
         if self.store.is_some() {
             self.to_write.push_back(page);
             self.start_writes();
@@ -72,8 +72,9 @@ impl Lower {
 
     /// Changes what becomes of the RAM copy of a page: [`Keep::DiskOnly`] once it is in VRAM, [`Keep::Ram`] once it is not.
     pub fn keep(&mut self, page: PageId, keep: Keep) {
-        let Some(held) = self.held.get_mut(&page) else { return };
-        held.keep = keep;
+        if !self.held.set_keep(page, keep) {
+            return;
+        }
         if self.copies.remove(&(self.rank(page), page)) {
             self.settle(page);
         }
@@ -215,7 +216,7 @@ impl Lower {
     /// Drops a page that cannot be written and is in VRAM as well; false where there is none.
     fn drop_replica(&mut self) -> bool {
         let found = self.held.iter().find(|(_, held)| held.keep == Keep::DiskOnly).map(|(page, _)| *page);
-        found.is_some_and(|page| self.held.remove(&page).is_some())
+        found.is_some_and(|page| self.held.remove(page))
     }
 
     /// The disk has a held page now: it stays as a copy, or goes.
@@ -224,7 +225,7 @@ impl Lower {
         if keep == Keep::Ram && self.has_room_for_copy(page) {
             self.copies.insert((self.rank(page), page));
         } else {
-            self.held.remove(&page);
+            self.held.remove(page);
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! page bounds ─► candidates: pages in VRAM that may hold something ─► the device scores their tokens
+//!             └► candidates below: the best by bound elsewhere ─► of those in RAM the processor scores them where they lie
 //! pages with scores: chunks of 8 to 64 tokens ─┐
 //! other pages: one chunk each, bound corrected ┴─► Tree ─► the best tokens per KV head ─► Selection
 //!                                                    └─► density of this layer ─► chunks of its next step
@@ -31,6 +32,8 @@ const CHUNK_TOKENS: usize = KV_PAGE_TOKENS;
 /// Share of the attention mass that need not be looked for: a page is scored where its best token may hold as much, divided by
 /// the number of tokens.
 const NEGLIGIBLE_MASS: f32 = 1e-3;
+/// Of the pages that bounds put first, this many times as many are scored as would fill what is read.
+const SCORED_BELOW: usize = 2;
 /// Logarithm of the tokens of a page, natural.
 const PER_TOKEN: f32 = 6.0 * std::f32::consts::LN_2;
 const _: () = assert!(KV_PAGE_TOKENS == 64);
@@ -118,6 +121,24 @@ impl LeoAm {
         }
         let in_vram = |page: &usize| is_candidate[*page] && view.tiers[*page] == Tier::Vram;
         (0..view.n_pages()).filter(in_vram).map(|page| page as u32).collect()
+    }
+
+    /// Pages outside of VRAM that bounds put first, of any KV head, ascending; none in the first layers, which read half.
+    pub fn candidates_below(&self, view: &LayerView) -> Vec<u32> {
+        let free = self.spec.free_pages(view.n_pages());
+        let n_wanted = self.spec.n_wanted(view.layer, free.len() * KV_PAGE_TOKENS).div_ceil(KV_PAGE_TOKENS);
+        if !self.spec.tree || self.spec.is_first(view.layer) {
+            return Vec::new();
+        }
+        let mut pages = Vec::new();
+        for kv_head in (0..view.n_kv_head).filter(|kv_head| self.has_choice(view, *kv_head)) {
+            let upper = |page: &usize| view.page_bounds(kv_head, *page).upper();
+            let mut by_bound: Vec<usize> = free.clone().collect();
+            by_bound.sort_by(|a, b| upper(b).total_cmp(&upper(a)));
+            let best = by_bound.into_iter().take(SCORED_BELOW * n_wanted);
+            pages.extend(best.filter(|page| view.tiers[*page] != Tier::Vram).map(|page| page as u32));
+        }
+        super::unique(pages)
     }
 
     /// Neither all nor none of the pages are read anyway.

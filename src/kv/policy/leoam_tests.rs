@@ -171,6 +171,26 @@ proptest! {
 }
 
 #[test]
+fn leoam_asks_for_keys_below_of_the_pages_that_bounds_put_first_and_of_no_more_than_twice_what_it_reads() {
+    let mut recorded = Recorded::random(13, 2, N_PAGES);
+    recorded.forget_scores_from(4);
+    let policy = leoam(Amount::Rate(0.1));
+    let view = recorded.view(7);
+    let below = policy.candidates_below(&view);
+    let n_best = 2 * policy.spec.n_wanted(7, (N_PAGES - 2) * KV_PAGE_TOKENS).div_ceil(KV_PAGE_TOKENS);
+    let upper = |head: usize, page: &usize| view.page_bounds(head, *page).upper();
+    let mut expected: Vec<u32> = Vec::new();
+    for head in 0..2 {
+        let mut pages: Vec<usize> = (1..N_PAGES - 1).collect();
+        pages.sort_by(|a, b| upper(head, b).total_cmp(&upper(head, a)));
+        expected.extend(pages[..n_best].iter().filter(|page| **page >= 4).map(|page| *page as u32));
+    }
+    assert_eq!(below, crate::kv::policy::unique(expected));
+    assert!(!below.is_empty() && below.len() <= 2 * n_best, "{below:?}");
+    assert!(policy.candidates_below(&recorded.view(0)).is_empty(), "a first layer reads half");
+}
+
+#[test]
 fn leoam_without_a_tree_reads_the_same_tokens_and_evaluates_every_token() {
     let recorded = Recorded::random(11, 2, N_PAGES);
     let spec = SelectiveSpec { tree: false, amount: Amount::Rate(0.025), ..SelectiveSpec::default() };

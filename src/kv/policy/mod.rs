@@ -1,7 +1,7 @@
 //! Which tokens a decode step reads: bounds and scores of pages in, blocks of every KV head out.
 //!
 //! ```text
-//! LayerView: page bounds, tiers ─► candidates: pages whose tokens should be scored ─► the device scores them
+//! LayerView: page bounds, tiers ─► candidates: pages whose tokens should be scored ─► the device scores them, in RAM the processor
 //!            and their scores   ─► select ─► Selection: blocks per KV head, the pages they are in
 //! ```
 //! 1. No I/O and no GPU type: plain data in, a selection out, so that every policy can be replayed from what was recorded.
@@ -61,6 +61,15 @@ impl Policy {
             Policy::LeoAm(policy) => policy.candidates(view),
             Policy::H2o(_) => (0..view.n_pages() as u32).collect(),
             Policy::Window(_) => Vec::new(),
+        }
+    }
+
+    /// Pages outside of VRAM whose token scores would help, ascending: those that bounds put first, up to twice as many as are
+    /// read. Their keys are worth scoring where they lie, not worth bringing.
+    pub fn candidates_below(&self, view: &LayerView) -> Vec<u32> {
+        match self {
+            Policy::LeoAm(policy) => policy.candidates_below(view),
+            Policy::H2o(_) | Policy::Window(_) => Vec::new(),
         }
     }
 
