@@ -53,7 +53,7 @@ impl Scene {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/quote/document.txt");
         let text = std::fs::read_to_string(file).unwrap();
         let path = self.path(&format!("part-{}.txt", parts.start));
-        std::fs::write(&path, &text[1240 * parts.start..1240 * parts.end]).unwrap();
+        std::fs::write(&path, &text[1000 * parts.start..1000 * parts.end]).unwrap();
         path
     }
 

@@ -220,7 +220,7 @@ fn questions_at_once_go_on_without_a_disk_that_cannot_be_read() {
     };
     let start = |hook| {
         // VRAM holds a part only, so that every step reads what lies below.
-        let budgets = Tiers { vram: Some(Bytes(3500 << 10)), ram: Some(Bytes(10 << 20)), disk: None };
+        let budgets = Tiers { vram: Some(Bytes(4000 << 10)), ram: Some(Bytes(10 << 20)), disk: None };
         let options = LoadOptions { budgets, kv_dir: Some(dir.path().to_owned()), context: Some(8192), ..LoadOptions::default() };
         Some(engine_hooked(test, ModelSource::BuiltIn, options, hook)?.0)
     };
@@ -251,9 +251,12 @@ fn questions_at_once_choose_for_themselves() {
         "What is the average magic number of Rino?".to_owned(),
         "What is the secret balance of Sesa?".to_owned(),
     ];
-    for (kind, rate, budget) in
-        [(PolicyKind::LeoAm, 1.0, None), (PolicyKind::H2o, 1.0, Some(8 << 20)), (PolicyKind::LeoAm, 0.1, Some(10 << 20))]
-    {
+    for (kind, rate, budget) in [
+        (PolicyKind::LeoAm, 1.0, None),
+        (PolicyKind::H2o, 1.0, Some(8 << 20)),
+        (PolicyKind::LeoAm, 0.1, None),
+        (PolicyKind::LeoAm, 0.1, Some(10 << 20)),
+    ] {
         let policy = Some(SelectiveSpec { kind, amount: Amount::Rate(rate), ..SelectiveSpec::default() });
         let budgets = budget.map(vram).unwrap_or_default();
         let Some(handle) = start(test, LoadOptions { policy, budgets, ..LoadOptions::default() }) else { return };
@@ -262,8 +265,9 @@ fn questions_at_once_choose_for_themselves() {
         for (i, question) in asked.iter().enumerate() {
             let (alone, expected) = ask_alone(&handle, &text, question);
             let summary = many.ends[&(i as TurnId)].as_ref().unwrap();
-            // Pages in VRAM are judged by their tokens, others by bounds: where many look alike, what was asked before matters.
-            let is_told_apart = i != 1 || rate == 1.0 || budget.is_none();
+            // Several questions at once judge pages in VRAM by their tokens and others by bounds, one by itself also those in RAM
+            // by their tokens.
+            let is_told_apart = rate == 1.0 || budget.is_none();
             assert!(
                 many.texts[&(i as TurnId)] == alone || !is_told_apart,
                 "{kind} of {rate} in {budget:?}: {question} {} {alone}",
@@ -272,7 +276,7 @@ fn questions_at_once_choose_for_themselves() {
             assert_eq!(summary.attention, AttentionKind::Selective);
             assert!(summary.kv_peak_bytes.vram <= budget.unwrap_or(u64::MAX), "{:?}", summary.kv_peak_bytes);
             let (chosen, expected) = (summary.chosen.as_ref().unwrap(), expected.chosen.unwrap());
-            assert_eq!(chosen.steps, expected.steps);
+            assert!(chosen.steps == expected.steps || !is_told_apart, "{chosen:?} and {expected:?}");
             assert!((chosen.share_read - expected.share_read).abs() < 0.05, "{chosen:?} and {expected:?}");
         }
     }

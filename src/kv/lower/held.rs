@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Keep, PageBytes};
+use super::{Keep, Lower, PageBytes};
 use crate::kv::store::{PageId, Slab};
 
 /// A page in a slab of its own.
@@ -34,11 +34,6 @@ pub struct NearPages {
 }
 
 impl HeldPages {
-    /// What another thread may look at.
-    pub fn near(&self) -> NearPages {
-        self.near.clone()
-    }
-
     /// Holds a page, in place of an older copy.
     pub fn insert(&mut self, page: PageId, slab: Slab, keep: Keep) {
         let slab = Arc::new(slab);
@@ -61,6 +56,13 @@ impl HeldPages {
     pub fn retain(&mut self, stays: impl Fn(&PageId) -> bool) {
         self.near.lock().retain(|page, _| stays(page));
         self.pages.retain(|page, _| stays(page));
+    }
+}
+
+impl Lower {
+    /// The pages that RAM holds, for whoever wants their keys where they are.
+    pub fn near(&self) -> NearPages {
+        self.held.near.clone()
     }
 }
 

@@ -244,11 +244,6 @@ impl Lower {
         }
     }
 
-    /// The pages that RAM holds, for whoever wants their keys where they are.
-    pub fn near(&self) -> NearPages {
-        self.held.near()
-    }
-
     fn is_on_disk(&self, page: PageId) -> bool {
         self.store.as_ref().is_some_and(|s| s.is_present(page))
     }
