@@ -139,7 +139,7 @@ impl Gguf {
         // least key length, one byte of key, type and one byte of value.
         let n_tensors = reader.count("the number of tensors", 32)?;
         let n_entries = reader.count("the number of metadata entries", 14)?;
-        let mut metadata = HashMap::with_capacity(n_entries.min(4096));
+        let mut metadata = HashMap::new();
         for i in 0..n_entries {
             let key = reader.key(&format!("key {i} of the metadata"))?;
             let ty = reader.element_type(&key)?;

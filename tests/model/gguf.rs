@@ -130,6 +130,10 @@ fn counts_and_lengths_beyond_the_file_are_refused() {
         assert_says(&broken(|w| w.set("x.list", Val::Raw(9, counted(4)))), &["elements of 'x.list'"]);
         assert_says(&broken(|w| w.set("x.texts", Val::Raw(9, counted(8)))), &["elements of 'x.texts'"]);
     }
+    // Counts that the file has room for, but not the entries.
+    for n in [24 + (4 << 8), 1500] {
+        assert!(broken(|w| w.n_meta = Some(n)).contains("metadata"));
+    }
     for n in [u64::MAX, 1 << 63, 1 << 40, 100_000] {
         assert_says(&broken(|w| w.set("x.text", Val::Raw(8, n.to_le_bytes().to_vec()))), &["x.text", "cut short"]);
     }
