@@ -177,7 +177,7 @@ impl DeviceModel {
             Some(tokens) => tokens,
             None => self.score_tokens(s, gpu, pace, layer, &s.policy.candidates(&view))?.unwrap_or_default(),
         };
-        let (pages, in_ram) = self.kv.scores_in_ram(layer, &s.policy.candidates_below(&view), &q);
+        let (pages, in_ram) = self.kv.scores_in_ram(layer, || s.policy.candidates_below(&view), &q);
         scoring.add_run(&pages, &mut scores, in_ram);
         let mut tokens = PageTokens::none(n_kv_head, n_pages);
         tokens.add(&scoring, &scores, s.n_head);

@@ -218,12 +218,12 @@ impl KvCache {
     }
 
     /// Those of `pages` that RAM has, and the scores of all their keys for queries f32 `[H, D]`, where they lie: f32
-    /// `[H, n_keys]`. None of them where keys in RAM cannot be scored.
-    pub fn scores_in_ram(&self, layer: usize, pages: &[u32], q: &[f32]) -> (Vec<u32>, Vec<f32>) {
-        if pages.is_empty() || !can_score(&self.spec) {
+    /// `[H, n_keys]`. None of them, and `pages` is not asked, where nothing lies below or keys in RAM cannot be scored.
+    pub fn scores_in_ram(&self, layer: usize, pages: impl FnOnce() -> Vec<u32>, q: &[f32]) -> (Vec<u32>, Vec<f32>) {
+        if !self.has_lower || !can_score(&self.spec) {
             return (Vec::new(), Vec::new());
         }
-        let wanted = pages.iter().map(|page| PageId::kv(layer as u32, *page));
+        let wanted = pages().into_iter().map(|page| PageId::kv(layer as u32, page));
         let (found, bytes): (Vec<PageId>, Vec<PageBytes>) =
             self.near.of(wanted, self.spec.page_bytes() as usize).into_iter().unzip();
         (found.iter().map(|page| page.group).collect(), key_scores(&self.spec, &bytes, q))

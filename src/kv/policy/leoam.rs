@@ -125,11 +125,11 @@ impl LeoAm {
 
     /// Pages outside of VRAM that bounds put first, of any KV head, ascending; none in the first layers, which read half.
     pub fn candidates_below(&self, view: &LayerView) -> Vec<u32> {
-        let free = self.spec.free_pages(view.n_pages());
-        let n_wanted = self.spec.n_wanted(view.layer, free.len() * KV_PAGE_TOKENS).div_ceil(KV_PAGE_TOKENS);
         if !self.spec.tree || self.spec.is_first(view.layer) {
             return Vec::new();
         }
+        let free = self.spec.free_pages(view.n_pages());
+        let n_wanted = self.spec.n_wanted(view.layer, free.len() * KV_PAGE_TOKENS).div_ceil(KV_PAGE_TOKENS);
         let mut pages = Vec::new();
         for kv_head in (0..view.n_kv_head).filter(|kv_head| self.has_choice(view, *kv_head)) {
             let upper = |page: &usize| view.page_bounds(kv_head, *page).upper();
