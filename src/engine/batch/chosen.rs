@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! q [R, H, D] ─► score_pages of all rows ─ readback ─► a policy each: candidates ─► token_scores ─ readback ─► selections
+//!                                                        └─► those in RAM ─► scored where they lie ──────────────┤
 //!                                                         union of their pages: frames, stream ◄──────────────────┘
 //! merge ◄─ each row's tail ◄─ blocks of each row in slots ◄─ in frames
 //! ```
@@ -45,6 +46,7 @@ pub(super) struct Chooser {
     score_pages: ScorePages,
     token_scores: TokenScores,
     page_scores: Slice,
+    /// bounds of all rows, then q
     page_readback: Buffer,
     scores_readback: Buffer,
     /// by layer
@@ -54,6 +56,15 @@ pub(super) struct Chooser {
     pub area: Option<ChosenOps>,
     frequency: FrequencyTable,
     n_first_layers: usize,
+}
+
+/// What is known of every page for every row, and what was asked.
+#[derive(Default)]
+struct Bounded {
+    /// `[R, G, P]`
+    bounds: Vec<[f32; 2]>,
+    /// f32 `[R, H, D]`
+    q: Vec<f32>,
 }
 
 /// Scores that are on their way: what each row asked for, run by run.
@@ -103,7 +114,7 @@ impl Chooser {
             segments: segments.collect::<Result<_, _>>()?,
             area: ChosenOps::of_area(gpu, model, kernels, n_rows)?,
             decode,
-            page_readback: gpu.readback_buffer("page scores", score_bytes)?,
+            page_readback: gpu.readback_buffer("page scores", score_bytes + (n_rows * d.q_dim() * size_of::<f32>()) as u64)?,
             scores_readback: gpu.readback_buffer("token scores", n_rows as u64 * token_scores.scores_bytes(all_keys))?,
             score_pages,
             token_scores,
@@ -147,7 +158,7 @@ impl DeviceModel {
         let began = Instant::now();
         let (n_pages, n_kv_head, n_head) = (self.kv.n_sealed() as usize, self.dims.n_kv_head, self.dims.n_head);
         let tiers = self.kv.tiers(layer, n_pages);
-        let bounds = self.page_bounds(chooser, gpu, pace, layer, policies)?;
+        let Bounded { bounds, q } = self.page_bounds(chooser, gpu, pace, layer, policies)?;
         let view = |row: usize, p: &RowPolicy| LayerView {
             layer,
             step: p.step,
@@ -158,7 +169,13 @@ impl DeviceModel {
             scores: None,
         };
         let candidates = policies.iter().enumerate().map(|(row, p)| p.policy.candidates(&view(row, p))).collect();
-        let scores = self.score_rows(chooser, gpu, pace, layer, candidates)?;
+        let mut scores = self.score_rows(chooser, gpu, pace, layer, candidates)?;
+        let q_dim = self.dims.q_dim();
+        for (row, ((scoring, values), p)) in scores.iter_mut().zip(&*policies).enumerate() {
+            let q = q.get(row * q_dim..(row + 1) * q_dim).unwrap_or_default();
+            let (pages, in_ram) = self.kv.scores_in_ram(layer, || p.policy.candidates_below(&view(row, p)), q);
+            scoring.add_run(&pages, values, in_ram);
+        }
         let of_row = |row: usize| -> PageTokens {
             let (scoring, values) = &scores[row];
             let mut tokens = PageTokens::none(n_kv_head, n_pages);
@@ -193,7 +210,7 @@ impl DeviceModel {
         stream
     }
 
-    /// Bounds `[R, G, P]` of every page for every row.
+    /// Bounds of every page for every row; nothing where a row's policy reads no abstracts.
     fn page_bounds(
         &self,
         chooser: &Chooser,
@@ -201,17 +218,22 @@ impl DeviceModel {
         pace: &mut Pace,
         layer: usize,
         policies: &[&mut RowPolicy],
-    ) -> Result<Vec<[f32; 2]>, EngineError> {
+    ) -> Result<Bounded, EngineError> {
         let (n_rows, n_pages) = (policies.len(), self.kv.n_sealed() as usize);
         if !policies.iter().all(|p| p.spec.kind.reads_abstracts()) {
-            return Ok(Vec::new());
+            return Ok(Bounded::default());
         }
         chooser.score_pages.record_rows(&mut pace.recorder, &chooser.score_bindings[layer], n_pages, n_rows);
         let size = n_rows as u64 * chooser.score_pages.scores_bytes(n_pages);
         pace.recorder.copy(&chooser.page_scores.buffer.slice(0, size), &chooser.page_readback.slice(0, size));
+        let (q, q_bytes) = (&self.act.q, (n_rows * self.dims.q_dim() * size_of::<f32>()) as u64);
+        pace.recorder.copy(&q.buffer.slice(q.offset, q_bytes), &chooser.page_readback.slice(size, q_bytes));
         let submitted = pace.submit(gpu)?;
         let n_bytes = n_rows * self.dims.n_kv_head * n_pages * size_of::<[f32; 2]>();
-        Ok(pace.read_after(gpu, &submitted, &chooser.page_readback, |bytes| bytemuck::pod_collect_to_vec(&bytes[..n_bytes]))?)
+        Ok(pace.read_after(gpu, &submitted, &chooser.page_readback, |bytes| Bounded {
+            bounds: bytemuck::pod_collect_to_vec(&bytes[..n_bytes]),
+            q: bytemuck::pod_collect_to_vec(&bytes[size as usize..(size + q_bytes) as usize]),
+        })?)
     }
 
     /// Scores the tokens of the pages that each row asked for, wherever they are: f32 `[H, n_keys]` of each of its runs.
