@@ -189,7 +189,7 @@ impl DeviceModel {
             let view = LayerView { layer: layer + 1, tiers: &anywhere, bounds: &bounds, ..view };
             let candidates = s.policy.candidates(&view);
             s.expected = Some(Expected { layer: layer + 1, candidates, came: Vec::new() });
-            (layer + 1, s.policy.expect(&view))
+            (layer + 1, s.policy.expect(&LayerView { tiers: &self.kv.tiers(layer + 1, n_pages), ..view }))
         });
         Ok(Choice { selection, expected })
     }

@@ -8,7 +8,8 @@
 //!                                                    └─► density of this layer ─► chunks of its next step
 //! ```
 //! 1. What cannot be split is read as a whole page. 2. Each KV head has its own tree.
-//! 3. Bounds order pages and never leave one out: with nothing but bounds this is Quest at the same rate.
+//! 3. Bounds order pages and never leave one out: with nothing but bounds this is Quest at the same rate. 4. What would hold
+//!    next to nothing comes last where it would have to be fetched: of that, what is in VRAM fills the rate.
 //!
 //! Shapes: G KV heads, P pages; densities `[L]`. Units: tokens; scores as [`LayerView`] has them.
 //!
@@ -32,6 +33,8 @@ const CHUNK_TOKENS: usize = KV_PAGE_TOKENS;
 /// Share of the attention mass that need not be looked for: a page is scored where its best token may hold as much, divided by
 /// the number of tokens.
 const NEGLIGIBLE_MASS: f32 = 1e-3;
+/// How much later something comes that holds next to nothing and is not in VRAM: after everything else, in its own order.
+const ELSEWHERE: f32 = 1e3;
 /// Of the pages that bounds put first, this many times as many are scored as would fill what is read.
 const SCORED_BELOW: usize = 2;
 /// Logarithm of the tokens of a page, natural.
@@ -48,6 +51,8 @@ pub struct LeoAm {
     densities: Vec<Option<f64>>,
     /// by layer, then KV head: how much higher bounds were than the best tokens in its last step, at least
     least_excesses: Vec<Vec<f32>>,
+    /// by layer, then KV head: how much higher bounds were than the mass of pages in its last step, as a rule
+    mass_excesses: Vec<Vec<f32>>,
 }
 
 /// What matters to a KV head.
@@ -57,6 +62,8 @@ struct Chosen {
     n_evaluations: usize,
     /// see [`LeoAm::least_excesses`]
     least_excess: f32,
+    /// see [`LeoAm::mass_excesses`]
+    mass_excess: f32,
 }
 
 /// What is known of the tokens of one KV head.
@@ -65,6 +72,10 @@ struct HeadOracle<'a> {
     kv_head: usize,
     /// how much higher bounds of pages are than the logarithms of their mass
     mass_excess: f32,
+    /// below this, a token holds next to nothing
+    negligible: f32,
+    /// by page: scores that are known outside of VRAM, with what holds next to nothing [`ELSEWHERE`]
+    elsewhere: Vec<Option<Vec<f32>>>,
 }
 
 /// The number m of initial chunks, of 8 to 64 tokens, that equation 2 gives the fewest evaluations:
@@ -88,14 +99,14 @@ fn expected_evaluations(n_tokens: usize, m: usize, density: f64) -> f64 {
 
 impl Chosen {
     fn without_a_look(ranges: Vec<TokenRange>) -> Chosen {
-        Chosen { ranges, n_evaluations: 0, least_excess: 0.0 }
+        Chosen { ranges, n_evaluations: 0, least_excess: 0.0, mass_excess: 0.0 }
     }
 }
 
 impl LeoAm {
     /// Nothing is known of any layer yet.
     pub fn new(spec: SelectiveSpec) -> LeoAm {
-        LeoAm { spec, densities: Vec::new(), least_excesses: Vec::new() }
+        LeoAm { spec, densities: Vec::new(), least_excesses: Vec::new(), mass_excesses: Vec::new() }
     }
 
     /// Pages in VRAM that may hold any attention worth the name, of any KV head, ascending.
@@ -104,13 +115,13 @@ impl LeoAm {
             return (0..view.n_pages()).filter(|page| view.tiers[*page] == Tier::Vram).map(|page| page as u32).collect();
         }
         let free = self.spec.free_pages(view.n_pages());
-        let least_score = (NEGLIGIBLE_MASS / view.n_tokens().max(1) as f32).ln();
+        let least_score = negligible(view);
         let mut is_candidate = vec![false; view.n_pages()];
         for kv_head in 0..view.n_kv_head {
             if !self.has_choice(view, kv_head) {
                 continue;
             }
-            let least_excess = self.least_excesses.get(view.layer).and_then(|heads| heads.get(kv_head)).copied().unwrap_or(0.0);
+            let least_excess = learnt(&self.least_excesses, view.layer, kv_head);
             let may_matter = |page| view.page_bounds(kv_head, page).upper() - least_excess >= least_score;
             free.clone().filter(|page| may_matter(*page)).for_each(|page| is_candidate[page] = true);
         }
@@ -153,7 +164,7 @@ impl LeoAm {
         (1..n_free).contains(&n_wanted)
     }
 
-    /// Pages that attention will probably read, by what is known so far.
+    /// Pages that attention will probably read, by what is known so far and by how loose the layer's bounds were.
     pub fn expect(&self, view: &LayerView) -> Vec<u32> {
         let ranges: Vec<_> = (0..view.n_kv_head).map(|kv_head| self.select_head(view, kv_head).ranges).collect();
         Selection::new(&self.spec, view, &ranges, 0).pages
@@ -163,10 +174,8 @@ impl LeoAm {
     pub fn select(&mut self, view: &LayerView) -> Selection {
         let heads: Vec<Chosen> = (0..view.n_kv_head).map(|kv_head| self.select_head(view, kv_head)).collect();
         let n_evaluations = heads.iter().map(|head| head.n_evaluations).sum();
-        if self.least_excesses.len() <= view.layer {
-            self.least_excesses.resize(view.layer + 1, Vec::new());
-        }
-        self.least_excesses[view.layer] = heads.iter().map(|head| head.least_excess).collect();
+        learn(&mut self.least_excesses, view.layer, heads.iter().map(|head| head.least_excess).collect());
+        learn(&mut self.mass_excesses, view.layer, heads.iter().map(|head| head.mass_excess).collect());
         let ranges: Vec<_> = heads.into_iter().map(|head| head.ranges).collect();
         self.note_density(view, &ranges);
         Selection::new(&self.spec, view, &ranges, n_evaluations)
@@ -185,10 +194,11 @@ impl LeoAm {
         }
         let of_best = excesses(view, kv_head, pages.clone(), |scores| Bounds::of_scores(scores).upper());
         let least_excess = of_best.into_iter().reduce(f32::min).unwrap_or(0.0);
-        // Of no use where every score is known.
-        let is_known = |page| view.page_scores(kv_head, page).is_some();
-        let mass_excess = if pages.clone().all(is_known) { 0.0 } else { usual(excesses(view, kv_head, pages.clone(), log_mass)) };
-        let oracle = HeadOracle { view, kv_head, mass_excess };
+        let mass_excess = match view.scores {
+            Some(_) => usual(excesses(view, kv_head, pages.clone(), log_mass)),
+            None => learnt(&self.mass_excesses, view.layer, kv_head),
+        };
+        let oracle = HeadOracle::new(view, kv_head, mass_excess);
         let mut n_wanted = n_least;
         let mut n_evaluations = 0;
         if let Amount::Mass { mass, .. } = self.spec.amount {
@@ -200,7 +210,7 @@ impl LeoAm {
         let chunks: Vec<TokenRange> = pages.flat_map(|page| oracle.chunks(page, chunk_tokens)).collect();
         let selected = Tree::new(chunks, oracle).select(n_wanted);
         let n_evaluations = n_evaluations + selected.n_evaluations;
-        Chosen { ranges: selected.important().collect(), n_evaluations, least_excess }
+        Chosen { ranges: selected.important().collect(), n_evaluations, least_excess, mass_excess }
     }
 
     /// Logarithms of the mass of pages always read, as far as their scores are known.
@@ -267,7 +277,41 @@ fn usual(mut excesses: Vec<f32>) -> f32 {
     if excesses.is_empty() { 0.0 } else { *excesses.select_nth_unstable_by(quarter, f32::total_cmp).1 }
 }
 
+/// The score below which tokens hold [`NEGLIGIBLE_MASS`] all together.
+fn negligible(view: &LayerView) -> f32 {
+    (NEGLIGIBLE_MASS / view.n_tokens().max(1) as f32).ln()
+}
+
+/// What a layer taught of a KV head; 0 before it did.
+fn learnt(by_layer: &[Vec<f32>], layer: usize, kv_head: usize) -> f32 {
+    by_layer.get(layer).and_then(|heads| heads.get(kv_head)).copied().unwrap_or(0.0)
+}
+
+fn learn(by_layer: &mut Vec<Vec<f32>>, layer: usize, heads: Vec<f32>) {
+    if by_layer.len() <= layer {
+        by_layer.resize(layer + 1, Vec::new());
+    }
+    by_layer[layer] = heads;
+}
+
 impl<'a> HeadOracle<'a> {
+    fn new(view: &'a LayerView<'a>, kv_head: usize, mass_excess: f32) -> HeadOracle<'a> {
+        let negligible = negligible(view);
+        let later = |score: f32| if score < negligible { score - ELSEWHERE } else { score };
+        let elsewhere = |page: usize| {
+            let scores = view.page_scores(kv_head, page).filter(|_| view.tiers[page] != Tier::Vram)?;
+            Some(scores.iter().map(|score| later(*score)).collect())
+        };
+        HeadOracle { view, kv_head, mass_excess, negligible, elsewhere: (0..view.n_pages()).map(elsewhere).collect() }
+    }
+
+    /// The scores by which tokens of a range within a page come in order, where they are known.
+    fn ranks(&self, range: TokenRange) -> Option<&[f32]> {
+        let Some(scores) = self.elsewhere.get(range.start / KV_PAGE_TOKENS)?.as_ref() else { return self.scores(range) };
+        let first = range.start % KV_PAGE_TOKENS;
+        scores.get(first..first + range.len())
+    }
+
     /// Scores of a range within a page, where they are known.
     fn scores(&self, range: TokenRange) -> Option<&'a [f32]> {
         let scores = self.view.page_scores(self.kv_head, range.start / KV_PAGE_TOKENS)?;
@@ -301,13 +345,13 @@ impl<'a> HeadOracle<'a> {
 
 impl Evaluate for HeadOracle<'_> {
     fn bounds(&mut self, range: TokenRange) -> Bounds {
-        match self.scores(range) {
-            Some(scores) => Bounds::of_scores(scores),
-            None => {
-                let bounds = self.page_bounds(range);
-                Bounds::outer(bounds.upper() - self.mass_excess - PER_TOKEN, bounds.lower())
-            }
+        if let Some(ranks) = self.ranks(range) {
+            return Bounds::of_scores(ranks);
         }
+        let (bounds, tier) = (self.page_bounds(range), self.view.tiers[range.start / KV_PAGE_TOKENS]);
+        let upper = bounds.upper() - self.mass_excess - PER_TOKEN;
+        let is_later = upper < self.negligible && tier != Tier::Vram;
+        Bounds::outer(if is_later { upper - ELSEWHERE } else { upper }, bounds.lower())
     }
 
     fn split_at(&self, range: TokenRange) -> Option<usize> {
@@ -316,7 +360,7 @@ impl Evaluate for HeadOracle<'_> {
     }
 
     fn tokens(&self, range: TokenRange) -> Option<&[f32]> {
-        if range.len() > FINE_CHUNK_TOKENS { None } else { self.scores(range) }
+        if range.len() > FINE_CHUNK_TOKENS { None } else { self.ranks(range) }
     }
 }
 

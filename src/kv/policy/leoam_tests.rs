@@ -191,6 +191,35 @@ fn leoam_asks_for_keys_below_of_the_pages_that_bounds_put_first_and_of_no_more_t
 }
 
 #[test]
+fn leoam_fetches_what_holds_something_and_fills_the_rate_from_vram() {
+    // Of 1,408 tokens, one below e^-14.2 holds next to nothing.
+    let mut low = scores(&[(200, 0.0), (700, -1.0), (1000, -2.0)]);
+    for (token, score) in low.iter_mut().enumerate().filter(|(_, score)| **score == -9.0) {
+        *score = if token < 640 { -30.0 } else { -20.0 };
+    }
+    let mut recorded = Recorded::of(vec![low.clone()]);
+    recorded.put_into_ram_from(10);
+    let mut policy = leoam(Amount::Rate(0.05));
+    let read = free_tokens(&policy.select(&recorded.view(7)), 0);
+    assert_eq!((read.len(), &read[62..]), (64, [700, 1000].as_slice()));
+    recorded.forget_scores_from(12);
+    let selection = policy.select(&recorded.view(7));
+    assert_eq!(selection.pages.iter().filter(|page| **page >= 10).collect::<Vec<_>>(), [&10, &15, &21]);
+    // Before any score is known, by what bounds were worth in the last step: four pages, one of which holds next to nothing.
+    let mut policy = leoam(Amount::Rate(0.2));
+    policy.select(&recorded.view(7));
+    let expected = policy.expect(&LayerView { scores: None, ..recorded.view(7) });
+    assert!([0, 3, 10, 15, 21].iter().all(|page| expected.contains(page)) && expected.len() == 6, "{expected:?}");
+    assert!(expected.iter().filter(|page| **page >= 10).count() == 3, "{expected:?}");
+    // What holds a little more is fetched.
+    let more = low.into_iter().map(|score| if score == -20.0 { -14.0 } else { score }).collect();
+    let mut recorded = Recorded::of(vec![more]);
+    recorded.put_into_ram_from(10);
+    let read = free_tokens(&leoam(Amount::Rate(0.05)).select(&recorded.view(7)), 0);
+    assert!(read[0] == 200 && read[1..].iter().all(|token| *token >= 640), "{read:?}");
+}
+
+#[test]
 fn leoam_without_a_tree_reads_the_same_tokens_and_evaluates_every_token() {
     let recorded = Recorded::random(11, 2, N_PAGES);
     let spec = SelectiveSpec { tree: false, amount: Amount::Rate(0.025), ..SelectiveSpec::default() };

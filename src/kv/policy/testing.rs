@@ -40,6 +40,11 @@ impl Recorded {
         self.tiers.iter_mut().skip(page).for_each(|tier| *tier = Tier::Disk);
     }
 
+    /// Pages from this one on are in RAM, and scores of their tokens are known.
+    pub fn put_into_ram_from(&mut self, page: usize) {
+        self.tiers.iter_mut().skip(page).for_each(|tier| *tier = Tier::Ram);
+    }
+
     /// The key of a token is no number, nor then are the bounds of its page.
     pub fn spoil(&mut self, kv_head: usize, token: usize) {
         self.scores[kv_head][token] = f32::NAN;
@@ -62,7 +67,7 @@ impl Recorded {
 
 impl TokenScores for Recorded {
     fn page(&self, kv_head: usize, page: usize) -> Option<&[f32]> {
-        if self.tiers.get(page) != Some(&Tier::Vram) {
+        if self.tiers.get(page) == Some(&Tier::Disk) {
             return None;
         }
         self.scores.get(kv_head)?.get(page * KV_PAGE_TOKENS..(page + 1) * KV_PAGE_TOKENS)
