@@ -8,6 +8,7 @@ mod batch;
 mod bench;
 mod fit;
 mod logits;
+mod multi_head;
 mod offload;
 mod pages;
 #[path = "../common/plain_forward.rs"]

@@ -7,7 +7,7 @@ use strata::engine::{
 use super::{engine, finish};
 
 /// The document and the answers of the model's own torch code (`tests/fixtures/make_quote.py`).
-fn golden() -> (String, Vec<serde_json::Value>) {
+pub(crate) fn golden() -> (String, Vec<serde_json::Value>) {
     let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/quote");
     let rows = serde_json::from_slice(&std::fs::read(dir.join("golden.json")).unwrap()).unwrap();
     (std::fs::read_to_string(dir.join("document.txt")).unwrap(), rows)
