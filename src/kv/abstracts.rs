@@ -101,17 +101,22 @@ fn nan_or(x: f32, y: f32, pick: fn(f32, f32) -> f32) -> f32 {
     if x.is_nan() || y.is_nan() { f32::NAN } else { pick(x, y) }
 }
 
-/// Scales of the key channels stand at the end of a quantised page: step and low, f16, `[G, D]`.
+/// Scales of the key channels of a head, step and low `[D]`: they stand at the end of a quantised page, f16 `[G, D, 2]`. None of
+/// a page that is too short.
+pub(super) fn key_scales(spec: &KvSpec, page: &[u8], head: usize) -> impl Iterator<Item = [f32; 2]> + Clone {
+    let size = spec.head_dim * SCALE_BYTES;
+    let begin = page.len().checked_sub((spec.n_kv_head - head) * size);
+    let scales = begin.and_then(|begin| page.get(begin..begin + size)).unwrap_or_default();
+    let half = |bytes: [u8; 2]| f16::from_le_bytes(bytes).to_f32();
+    scales.chunks_exact(SCALE_BYTES).map(move |s| [half([s[0], s[1]]), half([s[2], s[3]])])
+}
+
 fn of_scales(spec: &KvSpec, page: &[u8], levels: f32) -> Vec<f16> {
-    let n_scales = spec.n_kv_head * spec.head_dim;
-    let scales = page.len().checked_sub(n_scales * SCALE_BYTES).and_then(|at| page.get(at..)).unwrap_or_default();
-    let mut halves = Vec::with_capacity(2 * n_scales);
-    for head in scales.chunks_exact(spec.head_dim * SCALE_BYTES) {
-        let pairs = head
-            .chunks_exact(SCALE_BYTES)
-            .map(|s| (f16::from_le_bytes([s[0], s[1]]).to_f32(), f16::from_le_bytes([s[2], s[3]]).to_f32()));
-        halves.extend(pairs.clone().map(|(_, low)| round_down(low)));
-        halves.extend(pairs.map(|(step, low)| round_up(low + step * levels)));
+    let mut halves = Vec::with_capacity(2 * spec.n_kv_head * spec.head_dim);
+    for head in 0..spec.n_kv_head {
+        let scales = key_scales(spec, page, head);
+        halves.extend(scales.clone().map(|[_, low]| round_down(low)));
+        halves.extend(scales.map(|[step, low]| round_up(low + step * levels)));
     }
     halves
 }

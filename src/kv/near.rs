@@ -3,11 +3,10 @@
 //! ```text
 //! q [H, D], pages in RAM ─► q · k of every key     f32 [H, n_keys]
 //! ```
-//! 1. Exact for the keys as attention reads them. 2. A key with a NaN scores NaN.
+//! 1. Exact for the keys as attention reads them. 2. A key with a NaN scores NaN. 3. Scales of quantised keys are folded into the
+//!    query: `q · (low + step * code) = q · low + (q * step) · code`.
 //!
 //! Pure. Shapes: H query heads, G KV heads, D channels.
-//!
-//! Limits: quantised pages are not scored here.
 //!
 //! Source: LeoAM, section 4.2 (important chunks are split where their keys are at hand, in VRAM or RAM).
 
@@ -16,37 +15,38 @@ use std::ops::Deref;
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 
-use super::abstracts::key_rows;
+use super::abstracts::key_scales;
 use super::layout::KvSpec;
-use crate::base::limits::KV_PAGE_TOKENS;
+use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
 use crate::gpu::kernels::KvElement;
 
-/// Keys of pages of this kind can be scored in RAM.
-pub fn can_score(spec: &KvSpec) -> bool {
-    matches!(spec.sealed, KvElement::F16 | KvElement::F32)
+/// What a query becomes for the keys of one page, as they are stored: a key scores `base + weights · key`.
+struct Folded {
+    weights: Vec<f32>,
+    base: f32,
 }
 
-/// Scores of all keys of `pages` for queries f32 `[H, D]`, which are rotated and scaled: f32 `[H, pages * 64]`. Nothing where
-/// [`can_score`] says no; a page that is too short scores NaN.
+/// Scores of all keys of `pages` for queries f32 `[H, D]`, which are rotated and scaled: f32 `[H, pages * 64]`. What a page that is
+/// too short lacks scores NaN.
 pub fn key_scores(spec: &KvSpec, pages: &[impl Deref<Target = [u8]>], q: &[f32]) -> Vec<f32> {
     let (d, n_keys) = (spec.head_dim, pages.len() * KV_PAGE_TOKENS);
-    let n_head = q.len() / d;
-    if !can_score(spec) || n_keys == 0 {
-        return Vec::new();
-    }
-    let group = n_head / spec.n_kv_head;
-    let mut scores = vec![f32::NAN; n_head * n_keys];
+    let group = q.len() / d / spec.n_kv_head;
+    let mut scores = vec![f32::NAN; q.len() / d * n_keys];
+    let (row_bytes, block_bytes) = (row_bytes(spec), spec.sealed.block_bytes(d) as usize);
     let mut key = vec![0.0; d];
     for (i, page) in pages.iter().enumerate() {
         for kv_head in 0..spec.n_kv_head {
-            let row_bytes = d * if spec.sealed == KvElement::F16 { size_of::<f16>() } else { size_of::<f32>() };
-            for (token, at) in key_rows(spec, kv_head, row_bytes).enumerate() {
+            let heads = kv_head * group..(kv_head + 1) * group;
+            let folded: Vec<Folded> = heads.clone().map(|head| fold(spec, page, kv_head, &q[head * d..(head + 1) * d])).collect();
+            for token in 0..KV_PAGE_TOKENS {
+                let block = token / KV_BLOCK_TOKENS * spec.n_kv_head + kv_head;
+                let at = block * block_bytes + token % KV_BLOCK_TOKENS * row_bytes;
                 let Some(row) = page.get(at..at + row_bytes) else { continue };
-                if !read_key(row, &mut key) {
+                if !read_key(spec.sealed, row, &mut key) {
                     continue;
                 }
-                for head in kv_head * group..(kv_head + 1) * group {
-                    scores[head * n_keys + i * KV_PAGE_TOKENS + token] = dot(&q[head * d..(head + 1) * d], &key);
+                for (head, folded) in heads.clone().zip(&folded) {
+                    scores[head * n_keys + i * KV_PAGE_TOKENS + token] = folded.base + dot(&folded.weights, &key);
                 }
             }
         }
@@ -54,14 +54,45 @@ pub fn key_scores(spec: &KvSpec, pages: &[impl Deref<Target = [u8]>], q: &[f32])
     scores
 }
 
-/// The numbers of a row of `key.len()`, f16 or f32; false where it is no such row.
-fn read_key(row: &[u8], key: &mut [f32]) -> bool {
-    if let Some(halves) = bytemuck::try_cast_slice::<u8, f16>(row).ok().filter(|halves| halves.len() == key.len()) {
-        halves.convert_to_f32_slice(key);
-        return true;
+/// Bytes of one key as it is stored.
+fn row_bytes(spec: &KvSpec) -> usize {
+    match spec.sealed {
+        KvElement::F32 => spec.head_dim * size_of::<f32>(),
+        KvElement::F16 => spec.head_dim * size_of::<f16>(),
+        KvElement::Q8 => spec.head_dim,
+        KvElement::Q4 => spec.head_dim / 2,
     }
-    let Some(singles) = bytemuck::try_cast_slice::<u8, f32>(row).ok().filter(|x| x.len() == key.len()) else { return false };
-    key.copy_from_slice(singles);
+}
+
+fn fold(spec: &KvSpec, page: &[u8], kv_head: usize, q: &[f32]) -> Folded {
+    if !spec.sealed.is_quantised() {
+        return Folded { weights: q.to_vec(), base: 0.0 };
+    }
+    let scales = key_scales(spec, page, kv_head);
+    if scales.clone().count() < q.len() {
+        return Folded { weights: Vec::new(), base: f32::NAN };
+    }
+    let base = q.iter().zip(scales.clone()).map(|(q, [_, low])| q * low).sum();
+    Folded { weights: q.iter().zip(scales).map(|(q, [step, _])| q * step).collect(), base }
+}
+
+/// The numbers of a row of `key.len()`, codes where they are quantised; false where it is no such row.
+fn read_key(sealed: KvElement, row: &[u8], key: &mut [f32]) -> bool {
+    match sealed {
+        KvElement::F16 => {
+            let Ok(halves) = bytemuck::try_cast_slice::<u8, f16>(row) else { return false };
+            halves.convert_to_f32_slice(key);
+        }
+        KvElement::F32 => {
+            let Ok(singles) = bytemuck::try_cast_slice::<u8, f32>(row) else { return false };
+            key.copy_from_slice(singles);
+        }
+        KvElement::Q8 => key.iter_mut().zip(row).for_each(|(x, code)| *x = f32::from(*code)),
+        KvElement::Q4 => {
+            let codes = row.iter().flat_map(|both| [both & 15, both >> 4]);
+            key.iter_mut().zip(codes).for_each(|(x, code)| *x = f32::from(code));
+        }
+    }
     true
 }
 
@@ -80,39 +111,43 @@ mod tests {
     use super::*;
     use crate::base::Rng;
     use crate::base::limits::KV_BLOCK_TOKENS;
-    use crate::reference::token_scores;
+    use crate::reference::{PageShape, open_page, seal_page, token_scores};
 
     fn spec(sealed: KvElement) -> KvSpec {
         KvSpec { n_layer: 1, n_kv_head: 2, head_dim: 24, work: sealed, sealed }
     }
 
-    /// A page of random keys and values, and the keys `[G][64, D]`.
+    /// A page of random keys and values, and the keys `[G][64, D]` as attention reads them.
     fn page(spec: &KvSpec, rng: &mut Rng) -> (Vec<u8>, Vec<Vec<f32>>) {
-        let (mut bytes, mut keys) = (Vec::new(), vec![Vec::new(); spec.n_kv_head]);
-        for _ in 0..KV_PAGE_TOKENS / KV_BLOCK_TOKENS {
-            for of_head in &mut keys {
-                for row in 0..2 * KV_BLOCK_TOKENS {
-                    for _ in 0..spec.head_dim {
-                        let half = f16::from_f32(4.0 * rng.next_f32() - 2.0);
-                        match spec.sealed {
-                            KvElement::F16 => bytes.extend(half.to_le_bytes()),
-                            _ => bytes.extend(half.to_f32().to_le_bytes()),
-                        }
-                        if row < KV_BLOCK_TOKENS {
-                            of_head.push(half.to_f32());
-                        }
-                    }
-                }
-            }
+        let d = spec.head_dim;
+        let n = KV_PAGE_TOKENS * 2 * spec.n_kv_head * d;
+        let halves: Vec<f16> = (0..n).map(|_| f16::from_f32(4.0 * rng.next_f32() - 2.0)).collect();
+        let singles: Vec<f32> = halves.iter().map(|half| half.to_f32()).collect();
+        let shape = |code_bits| PageShape { n_kv_head: spec.n_kv_head, head_dim: d, code_bits };
+        let quantised = |code_bits| {
+            let bytes = seal_page(&singles, shape(code_bits));
+            let numbers = open_page(&bytes, shape(code_bits));
+            (bytes, numbers)
+        };
+        let (bytes, numbers) = match spec.sealed {
+            KvElement::F16 => (halves.iter().flat_map(|half| half.to_le_bytes()).collect(), singles),
+            KvElement::F32 => (singles.iter().flat_map(|x| x.to_le_bytes()).collect(), singles),
+            KvElement::Q8 => quantised(8),
+            KvElement::Q4 => quantised(4),
+        };
+        let mut keys = vec![Vec::new(); spec.n_kv_head];
+        for (i, slot) in numbers.chunks_exact(2 * KV_BLOCK_TOKENS * d).enumerate() {
+            keys[i % spec.n_kv_head].extend_from_slice(&slot[..KV_BLOCK_TOKENS * d]);
         }
         (bytes, keys)
     }
 
     #[test]
     fn keys_in_ram_score_what_the_plain_loop_says() {
-        for sealed in [KvElement::F16, KvElement::F32] {
+        for sealed in [KvElement::F16, KvElement::F32, KvElement::Q8, KvElement::Q4] {
             let (spec, mut rng) = (spec(sealed), Rng::new(5));
             let (pages, keys): (Vec<_>, Vec<_>) = (0..3).map(|_| page(&spec, &mut rng)).unzip();
+            assert_eq!(pages[0].len() as u64, spec.page_bytes());
             let q: Vec<f32> = (0..4 * spec.head_dim).map(|_| rng.next_f32() - 0.5).collect();
             let scores = key_scores(&spec, &pages, &q);
             assert_eq!(scores.len(), 4 * 3 * KV_PAGE_TOKENS);
@@ -134,7 +169,8 @@ mod tests {
         let q = vec![1.0; 2 * spec.head_dim];
         let scores = key_scores(&spec, &[bytes.as_slice()], &q);
         assert!(scores[0].is_nan() && scores[1..].iter().all(|score| score.is_finite()));
-        assert!(key_scores(&spec, &[&bytes[..100]], &q)[KV_PAGE_TOKENS..].iter().all(|score| score.is_nan()));
-        assert!(key_scores(&KvSpec { sealed: KvElement::Q8, ..spec }, &[bytes.as_slice()], &q).is_empty());
+        assert!(key_scores(&spec, &[&bytes[..100]], &q)[KV_PAGE_TOKENS..].iter().all(|x| x.is_nan()));
+        assert!(key_scores(&KvSpec { sealed: KvElement::Q8, ..spec }, &[&bytes[..100]], &q).iter().all(|x| x.is_nan()));
+        assert!(key_scores(&spec, &[] as &[&[u8]], &q).is_empty());
     }
 }

@@ -20,7 +20,7 @@ use crate::kv::batches::StreamPlan;
 use crate::kv::error::KvError;
 use crate::kv::layout::BLOCKS_PER_PAGE;
 use crate::kv::lower::PageBytes;
-use crate::kv::near::{can_score, key_scores};
+use crate::kv::near::key_scores;
 use crate::kv::policy::frequency::LayerPage;
 use crate::kv::policy::{ChosenBlock, Tier};
 use crate::kv::residency::Missing;
@@ -218,9 +218,9 @@ impl KvCache {
     }
 
     /// Those of `pages` that RAM has, and the scores of all their keys for queries f32 `[H, D]`, where they lie: f32
-    /// `[H, n_keys]`. None of them, and `pages` is not asked, where nothing lies below or keys in RAM cannot be scored.
+    /// `[H, n_keys]`. None of them, and `pages` is not asked, where nothing lies below.
     pub fn scores_in_ram(&self, layer: usize, pages: impl FnOnce() -> Vec<u32>, q: &[f32]) -> (Vec<u32>, Vec<f32>) {
-        if !self.has_lower || !can_score(&self.spec) {
+        if !self.has_lower {
             return (Vec::new(), Vec::new());
         }
         let wanted = pages().into_iter().map(|page| PageId::kv(layer as u32, page));
