@@ -98,14 +98,15 @@ fn against_plain(test: &str, path: Option<PathBuf>, n: usize) {
     let vocab_size = file.plan().dims.vocab_size;
     let tokens = some_tokens(n, vocab_size);
     let want: Vec<f32> = PlainModel::load(&file).logits(&tokens).concat();
-    // The built-in model looks back by scores of up to 180, of which halves tell a tenth.
-    let of_halves = if path.is_none() { 1e-4 } else { 1e-5 };
-    for (kv_dtype, limit) in [(KvDtype::F32, 1e-6), (KvDtype::F16, of_halves)] {
+    // The built-in model looks back by scores of up to 180, of which halves tell a tenth: on ids that make no sense, one of the
+    // best tokens of 50 may be another.
+    let of_halves = if path.is_none() { (1e-4, 0.97) } else { (1e-5, 0.99) };
+    for (kv_dtype, (limit, least_top1)) in [(KvDtype::F32, (1e-6, 0.999)), (KvDtype::F16, of_halves)] {
         let Some(got) = engine_logits(test, source.clone(), kv_dtype, &tokens) else { return };
         let a = agreement(&want, &got, vocab_size);
         eprintln!("{path:?} {kv_dtype:?}: mean KLD {:.2e}, top-1 {:.4}", a.mean_kld, a.top1);
         assert!(a.mean_kld <= limit, "{path:?} {kv_dtype:?}: {:.2e}", a.mean_kld);
-        assert!(a.top1 >= if kv_dtype == KvDtype::F32 { 0.999 } else { 0.99 }, "{path:?} {kv_dtype:?}: {}", a.top1);
+        assert!(a.top1 >= least_top1, "{path:?} {kv_dtype:?}: {}", a.top1);
     }
 }
 
