@@ -173,10 +173,14 @@ impl DeviceModel {
         let Evaluated { own, next, tokens, q } = evaluated;
         let (step, n_steps, n_kv_head) = (s.step, s.n_steps, s.n_kv_head);
         let view = LayerView { layer, step, n_steps, n_kv_head, tiers: &tiers, bounds: &own, scores: None };
-        let (mut scoring, mut scores) = match tokens {
-            Some(tokens) => tokens,
-            None => self.score_tokens(s, gpu, pace, layer, &s.policy.candidates(&view))?.unwrap_or_default(),
-        };
+        // What was scored is what an estimate of the query expected.
+        let mut wanted = if tokens.is_some() { s.policy.surprises(&view) } else { s.policy.candidates(&view) };
+        let (mut scoring, mut scores) = tokens.unwrap_or_default();
+        wanted.retain(|page| !scoring.pages.contains(page));
+        if let Some((more, of_more)) = self.score_tokens(s, gpu, pace, layer, &wanted)? {
+            scoring.append(more);
+            scores.extend(of_more);
+        }
         let (pages, in_ram) = self.kv.scores_in_ram(layer, || s.policy.candidates_below(&view), &q);
         scoring.add_run(&pages, &mut scores, in_ram);
         let mut tokens = PageTokens::none(n_kv_head, n_pages);

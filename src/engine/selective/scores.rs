@@ -62,6 +62,12 @@ impl Scoring {
         }
     }
 
+    /// The runs of another one, behind these.
+    pub fn append(&mut self, other: Scoring) {
+        self.pages.extend(other.pages);
+        self.runs.extend(other.runs);
+    }
+
     /// The scores of each query head in the order of pages, which are all of them.
     pub fn in_order(&self, scores: &[f32], n_head: usize) -> Vec<Vec<f32>> {
         let mut heads = vec![vec![0.0; self.pages.len() * KV_PAGE_TOKENS]; n_head];

@@ -33,6 +33,8 @@ const CHUNK_TOKENS: usize = KV_PAGE_TOKENS;
 /// Share of the attention mass that need not be looked for: a page is scored where its best token may hold as much, divided by
 /// the number of tokens.
 const NEGLIGIBLE_MASS: f32 = 1e-3;
+/// Share of the attention mass that a token may hold for which its page is scored although the estimate did not expect it.
+const MUCH_MASS: f32 = 1e-2;
 /// How much later something comes that holds next to nothing and is not in VRAM: after everything else, in its own order.
 const ELSEWHERE: f32 = 1e3;
 /// Of the pages that bounds put first, this many times as many are scored as would fill what is read.
@@ -111,11 +113,20 @@ impl LeoAm {
 
     /// Pages in VRAM that may hold any attention worth the name, of any KV head, ascending.
     pub fn candidates(&self, view: &LayerView) -> Vec<u32> {
+        self.that_may_hold(view, negligible(view))
+    }
+
+    /// Pages in VRAM of which a token may hold much: those that nobody expected are worth waiting for.
+    pub fn surprises(&self, view: &LayerView) -> Vec<u32> {
+        if self.spec.tree { self.that_may_hold(view, MUCH_MASS.ln()) } else { Vec::new() }
+    }
+
+    /// Pages in VRAM whose best token may score as high as this, for any KV head, ascending.
+    fn that_may_hold(&self, view: &LayerView, least_score: f32) -> Vec<u32> {
         if !self.spec.tree {
             return (0..view.n_pages()).filter(|page| view.tiers[*page] == Tier::Vram).map(|page| page as u32).collect();
         }
         let free = self.spec.free_pages(view.n_pages());
-        let least_score = negligible(view);
         let mut is_candidate = vec![false; view.n_pages()];
         for kv_head in 0..view.n_kv_head {
             if !self.has_choice(view, kv_head) {

@@ -135,6 +135,17 @@ fn candidates_are_the_pages_in_vram_that_may_hold_something() {
 }
 
 #[test]
+fn surprises_are_the_pages_in_vram_of_which_a_token_may_hold_a_hundredth() {
+    // Bounds are a point too high: of -4.6, the logarithm of a hundredth, pages of -5.5 may hold as much and of -5.7 not.
+    let recorded = Recorded::of(vec![scores(&[(200, 0.0), (1000, -5.5), (1200, -5.7)])]);
+    let policy = leoam(Amount::Rate(0.05));
+    assert_eq!(policy.surprises(&recorded.view(7)), [3, 15]);
+    let mut below = recorded;
+    below.forget_scores_from(10);
+    assert_eq!(policy.surprises(&below.view(7)), [3]);
+}
+
+#[test]
 fn initial_chunks_are_few_unless_nearly_all_of_them_matter() {
     assert_eq!([0.0, 0.1, 0.5, 0.9].map(|density| initial_chunks(64_000, density)), [1000; 4]);
     assert_eq!(initial_chunks(64_000, 1.0), 8000);

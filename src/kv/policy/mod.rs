@@ -64,6 +64,15 @@ impl Policy {
         }
     }
 
+    /// Pages whose token scores it wants as well where only those of an estimate's [`Policy::candidates`] are known, ascending: few,
+    /// since the device has to be waited for once more.
+    pub fn surprises(&self, view: &LayerView) -> Vec<u32> {
+        match self {
+            Policy::LeoAm(policy) => policy.surprises(view),
+            Policy::H2o(_) | Policy::Window(_) => Vec::new(),
+        }
+    }
+
     /// Pages outside of VRAM whose token scores would help, ascending: those that bounds put first, up to twice as many as are
     /// read. Their keys are worth scoring where they lie, not worth bringing.
     pub fn candidates_below(&self, view: &LayerView) -> Vec<u32> {
