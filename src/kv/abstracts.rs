@@ -41,12 +41,13 @@ pub fn unknown(spec: &KvSpec) -> Vec<u8> {
     (0..spec.n_kv_head).flat_map(|_| head()).flat_map(f16::to_le_bytes).collect()
 }
 
-/// Rows of keys of one head: byte offset of each row of `row_bytes` within the page.
-pub(super) fn key_rows(spec: &KvSpec, head: usize, row_bytes: usize) -> impl Iterator<Item = usize> {
+/// Keys of one head in a complete page: byte offset of each.
+pub(super) fn key_rows(spec: &KvSpec, head: usize) -> impl Iterator<Item = usize> {
+    let (block_bytes, row_bytes) = (spec.sealed.block_bytes(spec.head_dim) as usize, spec.sealed.row_bytes(spec.head_dim));
     let n_kv_head = spec.n_kv_head;
     (0..KV_PAGE_TOKENS).map(move |token| {
         let slot = token / KV_BLOCK_TOKENS * n_kv_head + head;
-        (slot * 2 * KV_BLOCK_TOKENS + token % KV_BLOCK_TOKENS) * row_bytes
+        slot * block_bytes + token % KV_BLOCK_TOKENS * row_bytes
     })
 }
 
@@ -57,12 +58,12 @@ fn ordered(bits: u16) -> i16 {
 }
 
 fn of_halves(spec: &KvSpec, page: &[u8]) -> Vec<f16> {
-    let (d, row_bytes) = (spec.head_dim, spec.head_dim * 2);
+    let (d, row_bytes) = (spec.head_dim, spec.sealed.row_bytes(spec.head_dim));
     let (least_number, most_number) = (ordered(f16::NEG_INFINITY.to_bits()), ordered(f16::INFINITY.to_bits()));
     let mut halves = Vec::with_capacity(spec.n_kv_head * 2 * d);
     for head in 0..spec.n_kv_head {
         let (mut least, mut most) = (vec![i16::MAX; d], vec![i16::MIN; d]);
-        for at in key_rows(spec, head, row_bytes) {
+        for at in key_rows(spec, head) {
             let row = page.get(at..at + row_bytes).unwrap_or_default();
             for ((x, least), most) in row.chunks_exact(2).zip(&mut least).zip(&mut most) {
                 let x = ordered(u16::from_le_bytes([x[0], x[1]]));
@@ -79,11 +80,11 @@ fn of_halves(spec: &KvSpec, page: &[u8]) -> Vec<f16> {
 }
 
 fn of_singles(spec: &KvSpec, page: &[u8]) -> Vec<f16> {
-    let (d, row_bytes) = (spec.head_dim, spec.head_dim * 4);
+    let (d, row_bytes) = (spec.head_dim, spec.sealed.row_bytes(spec.head_dim));
     let mut halves = Vec::with_capacity(spec.n_kv_head * 2 * d);
     for head in 0..spec.n_kv_head {
         let (mut least, mut most) = (vec![f32::INFINITY; d], vec![f32::NEG_INFINITY; d]);
-        for at in key_rows(spec, head, row_bytes) {
+        for at in key_rows(spec, head) {
             let row = page.get(at..at + row_bytes).unwrap_or_default();
             for ((x, least), most) in row.chunks_exact(4).zip(&mut least).zip(&mut most) {
                 let x = f32::from_le_bytes([x[0], x[1], x[2], x[3]]);
@@ -185,7 +186,8 @@ mod tests {
 
     /// Keys of one head and channel.
     fn keys(spec: &KvSpec, numbers: &[f32], head: usize, channel: usize) -> Vec<f32> {
-        key_rows(spec, head, spec.head_dim).map(|at| numbers[at + channel]).collect()
+        let singles = KvSpec { sealed: KvElement::F32, ..*spec };
+        key_rows(&singles, head).map(|at| numbers[at / size_of::<f32>() + channel]).collect()
     }
 
     fn halves(bytes: &[u8]) -> Vec<f32> {
@@ -231,7 +233,7 @@ mod tests {
             let spec = spec(2, 8, sealed);
             let (mut bytes, _) = page(&spec, 3, 1.0);
             let size = bytes.len() / (KV_PAGE_TOKENS * 2 * 2 * 8);
-            let at = key_rows(&spec, 1, 8 * size).nth(40).unwrap() + 5 * size;
+            let at = key_rows(&spec, 1).nth(40).unwrap() + 5 * size;
             match sealed {
                 KvElement::F16 => bytes[at..at + 2].copy_from_slice(&f16::NAN.to_le_bytes()),
                 _ => bytes[at..at + 4].copy_from_slice(&(-f32::NAN).to_le_bytes()),

@@ -15,9 +15,9 @@ use std::ops::Deref;
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 
-use super::abstracts::key_scales;
+use super::abstracts::{key_rows, key_scales};
 use super::layout::KvSpec;
-use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
+use crate::base::limits::KV_PAGE_TOKENS;
 use crate::gpu::kernels::KvElement;
 
 /// What a query becomes for the keys of one page, as they are stored: a key scores `base + weights · key`.
@@ -32,15 +32,13 @@ pub fn key_scores(spec: &KvSpec, pages: &[impl Deref<Target = [u8]>], q: &[f32])
     let (d, n_keys) = (spec.head_dim, pages.len() * KV_PAGE_TOKENS);
     let group = q.len() / d / spec.n_kv_head;
     let mut scores = vec![f32::NAN; q.len() / d * n_keys];
-    let (row_bytes, block_bytes) = (row_bytes(spec), spec.sealed.block_bytes(d) as usize);
+    let row_bytes = spec.sealed.row_bytes(d);
     let mut key = vec![0.0; d];
     for (i, page) in pages.iter().enumerate() {
         for kv_head in 0..spec.n_kv_head {
             let heads = kv_head * group..(kv_head + 1) * group;
             let folded: Vec<Folded> = heads.clone().map(|head| fold(spec, page, kv_head, &q[head * d..(head + 1) * d])).collect();
-            for token in 0..KV_PAGE_TOKENS {
-                let block = token / KV_BLOCK_TOKENS * spec.n_kv_head + kv_head;
-                let at = block * block_bytes + token % KV_BLOCK_TOKENS * row_bytes;
+            for (token, at) in key_rows(spec, kv_head).enumerate() {
                 let Some(row) = page.get(at..at + row_bytes) else { continue };
                 if !read_key(spec.sealed, row, &mut key) {
                     continue;
@@ -52,16 +50,6 @@ pub fn key_scores(spec: &KvSpec, pages: &[impl Deref<Target = [u8]>], q: &[f32])
         }
     }
     scores
-}
-
-/// Bytes of one key as it is stored.
-fn row_bytes(spec: &KvSpec) -> usize {
-    match spec.sealed {
-        KvElement::F32 => spec.head_dim * size_of::<f32>(),
-        KvElement::F16 => spec.head_dim * size_of::<f16>(),
-        KvElement::Q8 => spec.head_dim,
-        KvElement::Q4 => spec.head_dim / 2,
-    }
 }
 
 fn fold(spec: &KvSpec, page: &[u8], kv_head: usize, q: &[f32]) -> Folded {

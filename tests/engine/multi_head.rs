@@ -4,10 +4,11 @@
 //! --start` trains such a model on).
 
 use strata::base::{Bytes, Tiers};
-use strata::engine::{EngineCommand, EngineEvent, KvDtype, LoadOptions, Message, ModelSource, Role, Sampling};
+use strata::engine::{KvDtype, LoadOptions, ModelSource};
 use strata::model::gguf::Gguf;
 
-use super::{engine_with, finish};
+use super::engine_with;
+use super::turns::{ask, golden, user};
 
 const HEAD_DIM: usize = 64;
 const N_HEAD: u32 = 4;
@@ -77,7 +78,7 @@ fn with_each_kv_head_twice(bytes: &[u8]) -> Vec<u8> {
 fn multi_head_model_answers_as_the_grouped_one_with_twice_the_kv() {
     let test = "multi_head_model_answers_as_the_grouped_one_with_twice_the_kv";
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    let (document, rows) = super::turns::golden();
+    let (document, rows) = golden();
     let document = &document[..8000];
     let file = std::fs::read(root.join("assets/demo-model/strata-quote-6m-Q8_0.gguf")).unwrap();
     let dir = tempfile::tempdir().unwrap();
@@ -94,20 +95,7 @@ fn multi_head_model_answers_as_the_grouped_one_with_twice_the_kv() {
             bytes_per_token.push(info.kv_bytes_per_token);
             for row in &rows[..3] {
                 let content = format!("{document}\n\n{}", row["question"].as_str().unwrap());
-                handle.send(EngineCommand::Ask {
-                    turn: 1,
-                    messages: vec![Message { role: Role::User, content }],
-                    document: None,
-                    sampling: Sampling::default(),
-                    max_tokens: 48,
-                    policy: Default::default(),
-                });
-                let (events, end) = finish(&handle);
-                end.unwrap();
-                let text = events
-                    .iter()
-                    .filter_map(|e| if let EngineEvent::Token { text, .. } = e { Some(text.as_str()) } else { None });
-                answers.push(text.collect::<String>());
+                answers.push(ask(&handle, vec![user(content)]).text);
             }
         }
         assert_eq!(bytes_per_token[0], 2 * bytes_per_token[1]);

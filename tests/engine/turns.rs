@@ -13,12 +13,12 @@ pub(crate) fn golden() -> (String, Vec<serde_json::Value>) {
     (std::fs::read_to_string(dir.join("document.txt")).unwrap(), rows)
 }
 
-fn user(content: String) -> Message {
+pub(crate) fn user(content: String) -> Message {
     Message { role: Role::User, content }
 }
 
-struct Answer {
-    text: String,
+pub(crate) struct Answer {
+    pub text: String,
     summary: Box<TurnSummary>,
     events: Vec<EngineEvent>,
 }
@@ -30,7 +30,7 @@ fn ask_with(handle: &EngineHandle, messages: Vec<Message>, sampling: Sampling, m
     Answer { text: text.collect(), summary: end.unwrap(), events }
 }
 
-fn ask(handle: &EngineHandle, messages: Vec<Message>) -> Answer {
+pub(crate) fn ask(handle: &EngineHandle, messages: Vec<Message>) -> Answer {
     ask_with(handle, messages, Sampling::default(), 48)
 }
 

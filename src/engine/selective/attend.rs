@@ -5,6 +5,7 @@
 //! ```
 //! Owner: the engine thread. Waits for the device's scores, and for chosen pages that were not expected.
 
+use std::collections::HashSet;
 use std::time::Instant;
 
 use super::Selective;
@@ -176,7 +177,8 @@ impl DeviceModel {
         // What was scored is what an estimate of the query expected.
         let mut wanted = if tokens.is_some() { s.policy.surprises(&view) } else { s.policy.candidates(&view) };
         let (mut scoring, mut scores) = tokens.unwrap_or_default();
-        wanted.retain(|page| !scoring.pages.contains(page));
+        let known: HashSet<u32> = scoring.pages.iter().copied().collect();
+        wanted.retain(|page| !known.contains(page));
         if let Some((more, of_more)) = self.score_tokens(s, gpu, pace, layer, &wanted)? {
             scoring.append(more);
             scores.extend(of_more);

@@ -42,15 +42,19 @@ impl KvElement {
 
     /// Bytes of one block: 16 tokens of one KV head, K and V. Without the scales of the keys, which belong to the page.
     pub fn block_bytes(self, head_dim: usize) -> u64 {
-        let numbers = 2 * KV_BLOCK_TOKENS * head_dim;
+        let rows = 2 * KV_BLOCK_TOKENS * self.row_bytes(head_dim);
         let value_scales = KV_BLOCK_TOKENS * head_dim.div_ceil(GROUP_CHANNELS) * SCALE_BYTES;
-        let bytes = match self {
-            KvElement::F16 => numbers * 2,
-            KvElement::F32 => numbers * 4,
-            KvElement::Q8 => numbers + value_scales,
-            KvElement::Q4 => numbers / 2 + value_scales,
-        };
-        bytes as u64
+        (if self.is_quantised() { rows + value_scales } else { rows }) as u64
+    }
+
+    /// Bytes of one key or value, codes where they are quantised.
+    pub fn row_bytes(self, head_dim: usize) -> usize {
+        match self {
+            KvElement::F16 => head_dim * 2,
+            KvElement::F32 => head_dim * 4,
+            KvElement::Q8 => head_dim,
+            KvElement::Q4 => head_dim / 2,
+        }
     }
 
     /// Bytes of one page: 64 tokens of one layer, all G KV heads, K and V. A multiple of 16.

@@ -51,10 +51,17 @@ pub struct LeoAm {
     spec: SelectiveSpec,
     /// by layer: share of blocks that held something important in its last step
     densities: Vec<Option<f64>>,
-    /// by layer, then KV head: how much higher bounds were than the best tokens in its last step, at least
-    least_excesses: Vec<Vec<f32>>,
-    /// by layer, then KV head: how much higher bounds were than the mass of pages in its last step, as a rule
-    mass_excesses: Vec<Vec<f32>>,
+    /// by layer, then KV head: how loose bounds were in its last step
+    excesses: Vec<Vec<Excess>>,
+}
+
+/// How much higher bounds of pages are than what is known of their scores; 0 where nothing is.
+#[derive(Debug, Clone, Copy, Default)]
+struct Excess {
+    /// than their best tokens, at least
+    least: f32,
+    /// than the logarithm of their mass, as a rule
+    mass: f32,
 }
 
 /// What matters to a KV head.
@@ -62,10 +69,7 @@ pub struct LeoAm {
 struct Chosen {
     ranges: Vec<TokenRange>,
     n_evaluations: usize,
-    /// see [`LeoAm::least_excesses`]
-    least_excess: f32,
-    /// see [`LeoAm::mass_excesses`]
-    mass_excess: f32,
+    excess: Excess,
 }
 
 /// What is known of the tokens of one KV head.
@@ -101,14 +105,14 @@ fn expected_evaluations(n_tokens: usize, m: usize, density: f64) -> f64 {
 
 impl Chosen {
     fn without_a_look(ranges: Vec<TokenRange>) -> Chosen {
-        Chosen { ranges, n_evaluations: 0, least_excess: 0.0, mass_excess: 0.0 }
+        Chosen { ranges, n_evaluations: 0, excess: Excess::default() }
     }
 }
 
 impl LeoAm {
     /// Nothing is known of any layer yet.
     pub fn new(spec: SelectiveSpec) -> LeoAm {
-        LeoAm { spec, densities: Vec::new(), least_excesses: Vec::new(), mass_excesses: Vec::new() }
+        LeoAm { spec, densities: Vec::new(), excesses: Vec::new() }
     }
 
     /// Pages in VRAM that may hold any attention worth the name, of any KV head, ascending.
@@ -132,7 +136,7 @@ impl LeoAm {
             if !self.has_choice(view, kv_head) {
                 continue;
             }
-            let least_excess = learnt(&self.least_excesses, view.layer, kv_head);
+            let least_excess = self.learnt(view.layer, kv_head).least;
             let may_matter = |page| view.page_bounds(kv_head, page).upper() - least_excess >= least_score;
             free.clone().filter(|page| may_matter(*page)).for_each(|page| is_candidate[page] = true);
         }
@@ -185,8 +189,7 @@ impl LeoAm {
     pub fn select(&mut self, view: &LayerView) -> Selection {
         let heads: Vec<Chosen> = (0..view.n_kv_head).map(|kv_head| self.select_head(view, kv_head)).collect();
         let n_evaluations = heads.iter().map(|head| head.n_evaluations).sum();
-        learn(&mut self.least_excesses, view.layer, heads.iter().map(|head| head.least_excess).collect());
-        learn(&mut self.mass_excesses, view.layer, heads.iter().map(|head| head.mass_excess).collect());
+        self.learn(view.layer, heads.iter().map(|head| head.excess).collect());
         let ranges: Vec<_> = heads.into_iter().map(|head| head.ranges).collect();
         self.note_density(view, &ranges);
         Selection::new(&self.spec, view, &ranges, n_evaluations)
@@ -203,13 +206,11 @@ impl LeoAm {
         if n_least == 0 && !matches!(self.spec.amount, Amount::Mass { .. }) {
             return Chosen::without_a_look(Vec::new());
         }
-        let of_best = excesses(view, kv_head, pages.clone(), |scores| Bounds::of_scores(scores).upper());
-        let least_excess = of_best.into_iter().reduce(f32::min).unwrap_or(0.0);
-        let mass_excess = match view.scores {
-            Some(_) => usual(excesses(view, kv_head, pages.clone(), log_mass)),
-            None => learnt(&self.mass_excesses, view.layer, kv_head),
+        let excess = match view.scores {
+            Some(_) => self.excess(view, kv_head),
+            None => self.learnt(view.layer, kv_head),
         };
-        let oracle = HeadOracle::new(view, kv_head, mass_excess);
+        let oracle = HeadOracle::new(view, kv_head, excess.mass);
         let mut n_wanted = n_least;
         let mut n_evaluations = 0;
         if let Amount::Mass { mass, .. } = self.spec.amount {
@@ -221,7 +222,30 @@ impl LeoAm {
         let chunks: Vec<TokenRange> = pages.flat_map(|page| oracle.chunks(page, chunk_tokens)).collect();
         let selected = Tree::new(chunks, oracle).select(n_wanted);
         let n_evaluations = n_evaluations + selected.n_evaluations;
-        Chosen { ranges: selected.important().collect(), n_evaluations, least_excess, mass_excess }
+        Chosen { ranges: selected.important().collect(), n_evaluations, excess }
+    }
+
+    /// How loose the bounds of a KV head turn out to be. The mass is not looked at where nothing depends on it: by rate, with
+    /// every page scored in VRAM.
+    fn excess(&self, view: &LayerView, kv_head: usize) -> Excess {
+        let pages = self.spec.free_pages(view.n_pages());
+        let best = |scores: &[f32]| Bounds::of_scores(scores).upper();
+        let least = excesses(view, kv_head, pages.clone(), best).into_iter().reduce(f32::min).unwrap_or(0.0);
+        let is_here = |page| view.tiers[page] == Tier::Vram && view.page_scores(kv_head, page).is_some();
+        let by_mass = matches!(self.spec.amount, Amount::Mass { .. }) || !pages.clone().all(is_here);
+        Excess { least, mass: if by_mass { usual(excesses(view, kv_head, pages, log_mass)) } else { 0.0 } }
+    }
+
+    /// What a layer taught of a KV head.
+    fn learnt(&self, layer: usize, kv_head: usize) -> Excess {
+        self.excesses.get(layer).and_then(|heads| heads.get(kv_head)).copied().unwrap_or_default()
+    }
+
+    fn learn(&mut self, layer: usize, heads: Vec<Excess>) {
+        if self.excesses.len() <= layer {
+            self.excesses.resize(layer + 1, Vec::new());
+        }
+        self.excesses[layer] = heads;
     }
 
     /// Logarithms of the mass of pages always read, as far as their scores are known.
@@ -293,24 +317,13 @@ fn negligible(view: &LayerView) -> f32 {
     (NEGLIGIBLE_MASS / view.n_tokens().max(1) as f32).ln()
 }
 
-/// What a layer taught of a KV head; 0 before it did.
-fn learnt(by_layer: &[Vec<f32>], layer: usize, kv_head: usize) -> f32 {
-    by_layer.get(layer).and_then(|heads| heads.get(kv_head)).copied().unwrap_or(0.0)
-}
-
-fn learn(by_layer: &mut Vec<Vec<f32>>, layer: usize, heads: Vec<f32>) {
-    if by_layer.len() <= layer {
-        by_layer.resize(layer + 1, Vec::new());
-    }
-    by_layer[layer] = heads;
-}
-
 impl<'a> HeadOracle<'a> {
     fn new(view: &'a LayerView<'a>, kv_head: usize, mass_excess: f32) -> HeadOracle<'a> {
         let negligible = negligible(view);
         let later = |score: f32| if score < negligible { score - ELSEWHERE } else { score };
         let elsewhere = |page: usize| {
-            let scores = view.page_scores(kv_head, page).filter(|_| view.tiers[page] != Tier::Vram)?;
+            let is_elsewhere = view.tiers[page] != Tier::Vram;
+            let scores = is_elsewhere.then(|| view.page_scores(kv_head, page)).flatten()?;
             Some(scores.iter().map(|score| later(*score)).collect())
         };
         HeadOracle { view, kv_head, mass_excess, negligible, elsewhere: (0..view.n_pages()).map(elsewhere).collect() }
