@@ -20,7 +20,7 @@ use crate::engine::device_model::DeviceModel;
 use crate::engine::error::EngineError;
 use crate::engine::pace::Pace;
 use crate::engine::selective::bring::ChosenOps;
-use crate::engine::selective::scores::{PageTokens, Scoring};
+use crate::engine::selective::scores::{PageBounds, PageTokens, Scoring, Totals};
 use crate::engine::selective::{HALF_LIFE_STEPS, Spent};
 use crate::engine::summary::ChosenSummary;
 use crate::gpu::kernels::attention_decode::AttentionDecode;
@@ -35,6 +35,8 @@ use crate::kv::{ChosenStream, ChosenTable};
 pub(super) struct RowPolicy {
     spec: SelectiveSpec,
     policy: Policy,
+    /// by layer: by how much the highest bound of each query head exceeded its attention in the last step, `[H]`
+    above: Vec<Vec<f32>>,
     step: usize,
     n_steps: usize,
     spent: Spent,
@@ -58,12 +60,11 @@ pub(super) struct Chooser {
     n_first_layers: usize,
 }
 
-/// What is known of every page for every row, and what was asked.
-#[derive(Default)]
+/// What is known of every page for a row, and what was asked.
+#[derive(Clone, Default)]
 struct Bounded {
-    /// `[R, G, P]`
-    bounds: Vec<[f32; 2]>,
-    /// f32 `[R, H, D]`
+    pages: PageBounds,
+    /// f32 `[H, D]`
     q: Vec<f32>,
 }
 
@@ -79,7 +80,7 @@ impl RowPolicy {
     /// Of an answer of up to `n_steps` tokens.
     pub fn new(spec: SelectiveSpec, n_steps: usize) -> Result<RowPolicy, EngineError> {
         let policy = Policy::new(spec).map_err(|e| EngineError::Policy(e.to_string()))?;
-        Ok(RowPolicy { spec, policy, step: 0, n_steps: n_steps.max(1), spent: Spent::default() })
+        Ok(RowPolicy { spec, policy, above: Vec::new(), step: 0, n_steps: n_steps.max(1), spent: Spent::default() })
     }
 
     /// One token was decoded.
@@ -158,34 +159,39 @@ impl DeviceModel {
         let began = Instant::now();
         let (n_pages, n_kv_head, n_head) = (self.kv.n_sealed() as usize, self.dims.n_kv_head, self.dims.n_head);
         let tiers = self.kv.tiers(layer, n_pages);
-        let Bounded { bounds, q } = self.page_bounds(chooser, gpu, pace, layer, policies)?;
-        let view = |row: usize, p: &RowPolicy| LayerView {
+        let bounded = self.page_bounds(chooser, gpu, pace, layer, policies)?;
+        let view = |p: &RowPolicy| LayerView {
             layer,
             step: p.step,
             n_steps: p.n_steps,
             n_kv_head,
             tiers: &tiers,
-            bounds: bounds.get(row * n_kv_head * n_pages..(row + 1) * n_kv_head * n_pages).unwrap_or_default(),
+            bounds: &[],
             scores: None,
         };
-        let candidates = policies.iter().enumerate().map(|(row, p)| p.policy.candidates(&view(row, p))).collect();
-        let mut scores = self.score_rows(chooser, gpu, pace, layer, candidates)?;
-        let q_dim = self.dims.q_dim();
-        for (row, ((scoring, values), p)) in scores.iter_mut().zip(&*policies).enumerate() {
-            let q = q.get(row * q_dim..(row + 1) * q_dim).unwrap_or_default();
-            let (pages, in_ram) = self.kv.scores_in_ram(layer, || p.policy.candidates_below(&view(row, p)), q);
-            scoring.add_run(&pages, values, in_ram);
-        }
-        let of_row = |row: usize| -> PageTokens {
-            let (scoring, values) = &scores[row];
-            let mut tokens = PageTokens::none(n_kv_head, n_pages);
-            tokens.add(scoring, values, n_head);
-            tokens
+        policies.iter_mut().for_each(|p| p.above.resize(self.dims.n_layer, vec![0.0; n_head]));
+        let candidates = |(p, bounded): (&&mut RowPolicy, &Bounded)| {
+            let bounds = bounded.pages.of_weights(&p.above[layer], n_kv_head);
+            let pages = p.policy.candidates(&LayerView { bounds: &bounds, ..view(p) });
+            let always = p.spec.always_pages(n_pages).filter(|page| self.kv.is_resident(layer, *page));
+            if p.spec.kind.reads_abstracts() { unique(pages.into_iter().chain(always).collect()) } else { pages }
         };
+        let candidates = policies.iter().zip(&bounded).map(candidates).collect();
+        let scores = self.score_rows(chooser, gpu, pace, layer, candidates)?;
         let mut selections = Vec::with_capacity(policies.len());
-        for (row, p) in policies.iter_mut().enumerate() {
-            let tokens = of_row(row);
-            let selection = p.policy.select(&LayerView { scores: Some(&tokens), ..view(row, p) });
+        for ((p, bounded), (mut scoring, mut values)) in policies.iter_mut().zip(&bounded).zip(scores) {
+            let mut totals = Totals::none(n_head);
+            totals.add_runs(&scoring, &values);
+            let bounds = bounded.pages.of_weights(&bounded.pages.above(&totals), n_kv_head);
+            let below = || p.policy.candidates_below(&LayerView { bounds: &bounds, ..view(p) });
+            let (pages, in_ram) = self.kv.scores_in_ram(layer, below, &bounded.q);
+            totals.add(&in_ram);
+            scoring.add_run(&pages, &mut values, in_ram);
+            let mut tokens = PageTokens::none(n_kv_head, n_pages);
+            tokens.add(&scoring, &values, &totals);
+            p.above[layer] = bounded.pages.above(&totals);
+            let bounds = bounded.pages.of_weights(&p.above[layer], n_kv_head);
+            let selection = p.policy.select(&LayerView { bounds: &bounds, scores: Some(&tokens), ..view(p) });
             let n_resident = selection.pages.iter().filter(|page| self.kv.is_resident(layer, **page)).count();
             p.spent.note(&selection, n_pages, selection.pages.len() - n_resident, &[]);
             selections.push(selection);
@@ -218,10 +224,10 @@ impl DeviceModel {
         pace: &mut Pace,
         layer: usize,
         policies: &[&mut RowPolicy],
-    ) -> Result<Bounded, EngineError> {
+    ) -> Result<Vec<Bounded>, EngineError> {
         let (n_rows, n_pages) = (policies.len(), self.kv.n_sealed() as usize);
         if !policies.iter().all(|p| p.spec.kind.reads_abstracts()) {
-            return Ok(Bounded::default());
+            return Ok(vec![Bounded::default(); n_rows]);
         }
         chooser.score_pages.record_rows(&mut pace.recorder, &chooser.score_bindings[layer], n_pages, n_rows);
         let size = n_rows as u64 * chooser.score_pages.scores_bytes(n_pages);
@@ -229,10 +235,15 @@ impl DeviceModel {
         let (q, q_bytes) = (&self.act.q, (n_rows * self.dims.q_dim() * size_of::<f32>()) as u64);
         pace.recorder.copy(&q.buffer.slice(q.offset, q_bytes), &chooser.page_readback.slice(size, q_bytes));
         let submitted = pace.submit(gpu)?;
-        let n_bytes = n_rows * self.dims.n_kv_head * n_pages * size_of::<[f32; 2]>();
-        Ok(pace.read_after(gpu, &submitted, &chooser.page_readback, |bytes| Bounded {
-            bounds: bytemuck::pod_collect_to_vec(&bytes[..n_bytes]),
-            q: bytemuck::pod_collect_to_vec(&bytes[size as usize..(size + q_bytes) as usize]),
+        let (n_head, n_of_row) = (self.dims.n_head, self.dims.n_kv_head * n_pages);
+        Ok(pace.read_after(gpu, &submitted, &chooser.page_readback, |bytes| {
+            let (numbers, q) = bytes[..(size + q_bytes) as usize].split_at(size as usize);
+            let numbers: Vec<[f32; 2]> = bytemuck::pod_collect_to_vec(numbers);
+            let (bounds, highest) = numbers.split_at(n_rows * n_of_row);
+            let rows = bounds.chunks_exact(n_of_row).zip(highest.chunks_exact(n_head)).zip(q.chunks_exact(q.len() / n_rows));
+            let row =
+                |((bounds, highest), q)| Bounded { pages: PageBounds::new(bounds, highest), q: bytemuck::pod_collect_to_vec(q) };
+            rows.map(row).collect()
         })?)
     }
 

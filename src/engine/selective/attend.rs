@@ -12,7 +12,7 @@ use super::Selective;
 use super::ahead::Expected;
 use super::bring;
 use super::hide::KvCacheView;
-use super::scores::{PageTokens, Scoring, head_masses};
+use super::scores::{PageBounds, PageTokens, Scoring, Totals, head_masses};
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::engine::device_model::DeviceModel;
 use crate::engine::error::EngineError;
@@ -20,19 +20,22 @@ use crate::engine::pace::Pace;
 use crate::engine::summary::MassKept;
 use crate::gpu::Gpu;
 use crate::gpu::kernels::attention_decode::{SPLIT_KEYS, SegmentKeys};
-use crate::kv::policy::{LayerView, PolicyKind, Selection, Tier};
+use crate::kv::policy::{LayerView, PolicyKind, Selection, Tier, unique};
 use crate::kv::{ChosenStream, ChosenTable, FilledSlot};
 use crate::telemetry::{EventKind, KernelFamily};
 
 /// What the device knows when a layer's attention begins.
 #[derive(Default)]
 struct Evaluated {
-    /// `[G, P]`: upper and lower bound of every page
-    own: Vec<[f32; 2]>,
+    own: PageBounds,
     /// of the next layer, by the estimated query
-    next: Option<Vec<[f32; 2]>>,
-    /// of pages that were expected
-    tokens: Option<(Scoring, Vec<f32>)>,
+    next: Option<PageBounds>,
+    /// scores f32 `[H, n_keys]` of the tokens behind the last complete page
+    tail: Vec<f32>,
+    /// of pages that are always read or were expected
+    tokens: (Scoring, Vec<f32>),
+    /// the layer's pages were expected by an estimate
+    is_expected: bool,
     /// f32 `[H, D]`
     q: Vec<f32>,
 }
@@ -58,7 +61,7 @@ impl DeviceModel {
         let mut recorded = Vec::new();
         let mut expected = s.expected.take().filter(|expected| expected.layer == layer);
         self.take_expected(gpu, pace, layer, expected.as_mut(), &mut recorded)?;
-        let evaluated = self.evaluate(s, gpu, pace, layer, n_pages, expected.as_ref(), &mut recorded)?;
+        let evaluated = self.evaluate(s, gpu, pace, layer, first_pos, expected.as_ref(), &mut recorded)?;
         self.take_expected(gpu, pace, layer, expected.as_mut(), &mut recorded)?;
         let began = Instant::now();
         let choice = self.choose(s, gpu, pace, layer, n_pages, evaluated)?;
@@ -120,7 +123,7 @@ impl DeviceModel {
         gpu: &Gpu,
         pace: &mut Pace,
         layer: usize,
-        n_pages: usize,
+        first_pos: usize,
         expected: Option<&Expected>,
         recorded: &mut Vec<FilledSlot>,
     ) -> Result<Evaluated, EngineError> {
@@ -128,6 +131,7 @@ impl DeviceModel {
             return Ok(Evaluated::default());
         }
         pace.mark(KernelFamily::Evaluation, layer as u32);
+        let n_pages = first_pos / KV_PAGE_TOKENS;
         let size = s.score_pages.scores_bytes(n_pages);
         s.score_pages.record(&mut pace.recorder, &s.score_bindings[layer], n_pages);
         pace.recorder.copy(&s.page_scores.buffer.slice(0, size), &s.scorer.readback.slice(0, size));
@@ -140,23 +144,30 @@ impl DeviceModel {
         let q_bytes = (self.dims.q_dim() * size_of::<f32>()) as u64;
         let q = &self.act.q;
         pace.recorder.copy(&q.buffer.slice(q.offset, q_bytes), &s.scorer.readback.slice(2 * size, q_bytes));
-        let mut scoring = Scoring::new(2 * size + q_bytes);
-        let candidates = expected.map_or(&[][..], |expected| &expected.candidates);
-        self.score_in_frames(&s.scorer, s.scored(), (gpu, &mut pace.recorder), layer, candidates, &mut scoring);
+        let tail_keys = first_pos % KV_PAGE_TOKENS + 1;
+        let at = (&s.scorer.readback, 2 * size + q_bytes);
+        let tail_bytes = s.tail_scores.record(self, (gpu, &mut pace.recorder), layer, tail_keys, at);
+        let mut scoring = Scoring::new(2 * size + q_bytes + tail_bytes);
+        let candidates = expected.iter().flat_map(|expected| &expected.candidates).copied();
+        let candidates = unique(candidates.chain(s.spec.always_pages(n_pages)).collect());
+        self.score_in_frames(&s.scorer, s.scored(), (gpu, &mut pace.recorder), layer, &candidates, &mut scoring);
         let submitted = pace.submit(gpu)?;
         for filled in recorded.drain(..) {
             self.kv.slot_submitted(&filled);
         }
-        let n_kv_head = s.n_kv_head;
-        let has_next = ahead.is_some();
-        let bounds_bytes = (n_kv_head * n_pages * size_of::<[f32; 2]>()) as u64;
+        let (n_kv_head, has_next, is_expected) = (s.n_kv_head, ahead.is_some(), expected.is_some());
         Ok(pace.read_after(gpu, &submitted, &s.scorer.readback, |bytes| {
             let range = |begin: u64, n_bytes: u64| &bytes[begin as usize..(begin + n_bytes) as usize];
-            let bounds = |begin| bytemuck::pod_collect_to_vec(range(begin, bounds_bytes));
+            let bounds = |begin| {
+                let numbers: Vec<[f32; 2]> = bytemuck::pod_collect_to_vec(range(begin, size));
+                let (pages, highest) = numbers.split_at(n_kv_head * n_pages);
+                PageBounds::new(pages, highest)
+            };
             let q = bytemuck::pod_collect_to_vec(range(2 * size, q_bytes));
+            let tail = bytemuck::pod_collect_to_vec(range(2 * size + q_bytes, tail_bytes));
             let scores = bytemuck::pod_collect_to_vec(range(scoring.begin, scoring.end - scoring.begin));
-            let tokens = (!scoring.pages.is_empty()).then_some((scoring, scores));
-            Evaluated { own: bounds(0), next: has_next.then(|| bounds(size)), tokens, q }
+            let next = has_next.then(|| bounds(size));
+            Evaluated { own: bounds(0), next, tail, tokens: (scoring, scores), is_expected, q }
         })?)
     }
 
@@ -171,26 +182,34 @@ impl DeviceModel {
         evaluated: Evaluated,
     ) -> Result<Choice, EngineError> {
         let tiers = self.kv.tiers(layer, n_pages);
-        let Evaluated { own, next, tokens, q } = evaluated;
+        let Evaluated { own, next, tail, tokens: (mut scoring, mut scores), is_expected, q } = evaluated;
         let (step, n_steps, n_kv_head) = (s.step, s.n_steps, s.n_kv_head);
-        let view = LayerView { layer, step, n_steps, n_kv_head, tiers: &tiers, bounds: &own, scores: None };
+        let mut totals = Totals::none(s.n_head);
+        totals.add(&tail);
+        totals.add_runs(&scoring, &scores);
+        let bounds = own.of_weights(&own.above(&totals), n_kv_head);
+        let view = LayerView { layer, step, n_steps, n_kv_head, tiers: &tiers, bounds: &bounds, scores: None };
         // What was scored is what an estimate of the query expected.
-        let mut wanted = if tokens.is_some() { s.policy.surprises(&view) } else { s.policy.candidates(&view) };
-        let (mut scoring, mut scores) = tokens.unwrap_or_default();
+        let mut wanted = if is_expected { s.policy.surprises(&view) } else { s.policy.candidates(&view) };
         let known: HashSet<u32> = scoring.pages.iter().copied().collect();
         wanted.retain(|page| !known.contains(page));
         if let Some((more, of_more)) = self.score_tokens(s, gpu, pace, layer, &wanted)? {
+            totals.add_runs(&more, &of_more);
             scoring.append(more);
             scores.extend(of_more);
         }
         let (pages, in_ram) = self.kv.scores_in_ram(layer, || s.policy.candidates_below(&view), &q);
+        totals.add(&in_ram);
         scoring.add_run(&pages, &mut scores, in_ram);
         let mut tokens = PageTokens::none(n_kv_head, n_pages);
-        tokens.add(&scoring, &scores, s.n_head);
-        let selection = s.policy.select(&LayerView { scores: Some(&tokens), ..view });
+        tokens.add(&scoring, &scores, &totals);
+        let above = own.above(&totals);
+        let bounds = own.of_weights(&above, n_kv_head);
+        s.above[layer] = above;
+        let selection = s.policy.select(&LayerView { bounds: &bounds, scores: Some(&tokens), ..view });
         let is_known = next.is_some() || s.spec.kind == PolicyKind::Window;
         let expected = (is_known && layer + 1 < self.dims.n_layer && !self.synchronous).then(|| {
-            let bounds = next.unwrap_or_default();
+            let bounds = next.unwrap_or_default().of_weights(&s.above[layer + 1], n_kv_head);
             let anywhere = vec![Tier::Vram; n_pages];
             let view = LayerView { layer: layer + 1, tiers: &anywhere, bounds: &bounds, ..view };
             let candidates = s.policy.candidates(&view);

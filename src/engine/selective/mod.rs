@@ -28,7 +28,7 @@ use super::summary::ChosenSummary;
 use ahead::{AheadOps, Expected};
 use bring::ChosenOps;
 use hide::Hiding;
-use scorer::{ScoreOps, Scorer};
+use scorer::{ScoreOps, Scorer, TailScores};
 pub(super) use spent::Spent;
 
 use crate::base::limits::KV_PAGE_TOKENS;
@@ -80,6 +80,9 @@ pub(super) struct Selective {
     abstracts: Abstracts,
     score_pages: ScorePages,
     scorer: Scorer,
+    tail_scores: TailScores,
+    /// by layer: by how much the highest bound of each query head exceeded its attention in the last step, `[H]`
+    above: Vec<Vec<f32>>,
     n_head: usize,
     n_kv_head: usize,
     bounds: Slice,
@@ -119,9 +122,11 @@ impl Selective {
         let score_pages = ScorePages::new(gpu, d.n_head, d.n_kv_head, d.head_dim)?;
         let token_scores = TokenScores::new(gpu, d.n_head, d.n_kv_head, d.head_dim, sealed)?;
         let all_keys = n_pages.max(1) * KV_PAGE_TOKENS;
-        // Bounds of a layer, bounds expected of the next, the query, scores of tokens.
+        // Bounds of a layer, bounds expected of the next, the query, scores of the tail's tokens and of others.
         let bounds_and_query = 2 * score_pages.scores_bytes(n_pages) + (d.q_dim() * size_of::<f32>()) as u64;
-        let readback = gpu.readback_buffer("scores", bounds_and_query + token_scores.scores_bytes(all_keys))?;
+        let tail_scores = TailScores::new(gpu, model)?;
+        let all_scores = token_scores.scores_bytes(all_keys + KV_PAGE_TOKENS);
+        let readback = gpu.readback_buffer("scores", bounds_and_query + all_scores)?;
         let estimates = spec.kind.reads_abstracts() && spec.kind.looks_ahead();
         Ok(Selective {
             spec,
@@ -134,6 +139,8 @@ impl Selective {
             bounds: gpu.buffer("page bounds", score_pages.bounds_bytes(n_pages.max(1)))?.all(),
             page_scores: gpu.buffer("page scores", score_pages.scores_bytes(n_pages))?.all(),
             scorer: Scorer { kernel: token_scores, readback },
+            tail_scores,
+            above: vec![vec![0.0; d.n_head]; d.n_layer],
             ahead: if estimates { Some(AheadOps::new(gpu, model, &score_pages, n_pages)?) } else { None },
             expected: None,
             score_pages,
@@ -164,6 +171,7 @@ impl Selective {
         (self.step, self.n_steps) = (0, n_steps.max(1));
         self.hiding.pause();
         (self.mass_steps, self.spent, self.expected) = (MassSteps::None, Spent::default(), None);
+        self.above.iter_mut().for_each(|above| above.fill(0.0));
     }
 
     /// What the choices of this answer came to; none before the first.

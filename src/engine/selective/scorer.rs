@@ -78,6 +78,42 @@ impl Scorer {
     }
 }
 
+/// Scores of the tokens behind the last complete page, in pages of the cache's own element type.
+pub(super) struct TailScores {
+    kernel: TokenScores,
+    ops: ScoreOps,
+}
+
+impl TailScores {
+    /// # Errors
+    /// A kernel that does not compile, out of VRAM, a lost device.
+    pub fn new(gpu: &Gpu, model: &DeviceModel) -> Result<TailScores, EngineError> {
+        let d = &model.dims;
+        let kernel = TokenScores::new(gpu, d.n_head, d.n_kv_head, d.head_dim, model.kv.spec().work)?;
+        let tails: Vec<&Slice> = (0..d.n_layer).map(|layer| model.kv.tail(layer).0).collect();
+        let ops = ScoreOps::new(gpu, model, &kernel, 1, 1, &tails)?;
+        Ok(TailScores { kernel, ops })
+    }
+
+    /// Records the scores of the first `n_keys` tokens of a layer's tail, a page at most, and the copy of them to a place of the
+    /// readback; its bytes.
+    pub fn record(
+        &self,
+        model: &DeviceModel,
+        (gpu, recorder): (&Gpu, &mut Recorder),
+        layer: usize,
+        n_keys: usize,
+        (readback, at): (&Buffer, u64),
+    ) -> u64 {
+        let table = model.kv.chosen_in_tail(&model.whole_pages(&[0]));
+        gpu.write(&self.ops.table, bytemuck::cast_slice(&table.entries));
+        self.kernel.record(recorder, &self.ops.bindings[layer], n_keys, table.n_blocks);
+        let size = self.kernel.scores_bytes(n_keys);
+        recorder.copy(&self.ops.scores.buffer.slice(self.ops.scores.offset, size), &readback.slice(at, size));
+        size
+    }
+}
+
 impl DeviceModel {
     /// Records the scores of all tokens of those of `pages` that are in frames; `segments` are those of the pool.
     pub(in crate::engine) fn score_in_frames<'a>(

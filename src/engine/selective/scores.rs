@@ -1,11 +1,12 @@
 //! Scores as the device wrote them, sorted into what a policy is given.
 //!
 //! ```text
-//! readback: bounds [G, P, 2] │ of the next layer, expected │ token scores [H, n_keys], run by run
-//!             └─► page_bounds                                └─► Scoring ─► PageTokens [G][tokens]
+//! readback: bounds [G, P, 2], highest [H] │ the same of the next layer, expected │ scores [H, n_keys] of the tail and of runs
+//!             └─► PageBounds ◄──────────────── Totals ◄────────────────────────────────────┴─► Scoring ─► PageTokens [G][tokens]
 //! ```
 //! 1. A token's score is the logarithm of its attention weight among all tokens that were scored, the highest of its group's
-//!    query heads: these are of one scale, q · k of different heads are not.
+//!    query heads: these are of one scale, q · k of different heads are not. 2. Bounds are of that scale as well, and never below
+//!    the score of a token in their page.
 //!
 //! Pure. Shapes: H query heads, G KV heads, P complete pages.
 
@@ -99,23 +100,84 @@ impl Scoring {
     }
 }
 
+/// Logarithm of the attention of each query head `[H]`, of all tokens that were scored.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::engine) struct Totals(Vec<f32>);
+
+impl Totals {
+    /// Nothing was scored yet.
+    pub fn none(n_head: usize) -> Totals {
+        Totals(vec![f32::NEG_INFINITY; n_head])
+    }
+
+    /// Scores f32 `[H, n_keys]` of more tokens.
+    pub fn add(&mut self, scores: &[f32]) {
+        let n_keys = scores.len() / self.0.len().max(1);
+        if n_keys > 0 {
+            for (total, of_head) in self.0.iter_mut().zip(scores.chunks_exact(n_keys)) {
+                *total = log_sum_exp(&[*total, log_sum_exp(of_head)]);
+            }
+        }
+    }
+
+    /// Those of each run.
+    pub fn add_runs(&mut self, scoring: &Scoring, scores: &[f32]) {
+        let n_head = self.0.len();
+        scoring.runs(scores, n_head).into_iter().for_each(|(run, _)| self.add(run));
+    }
+
+    fn of(&self, head: usize) -> Option<f32> {
+        self.0.get(head).copied().filter(|total| total.is_finite())
+    }
+}
+
+/// Bounds of a layer's pages as the device wrote them: of each query head against the highest of all pages.
+#[derive(Debug, Clone, Default)]
+pub(in crate::engine) struct PageBounds {
+    /// `[G, P]`: upper and lower
+    pages: Vec<[f32; 2]>,
+    /// `[H]`
+    highest: Vec<f32>,
+}
+
+impl PageBounds {
+    /// Of `[G, P]`, and the highest of each query head `[H]`, which stand before zeros.
+    pub fn new(pages: &[[f32; 2]], highest: &[[f32; 2]]) -> PageBounds {
+        PageBounds { pages: pages.to_vec(), highest: highest.iter().map(|[highest, _]| *highest).collect() }
+    }
+
+    /// By how much the highest bound of each query head exceeds the logarithm of its attention; 0 where that is not known.
+    pub fn above(&self, totals: &Totals) -> Vec<f32> {
+        let above = |(head, highest): (usize, &f32)| highest - totals.of(head).unwrap_or(*highest);
+        self.highest.iter().enumerate().map(above).collect()
+    }
+
+    /// Bounds `[G, P]` on logarithms of attention weights, where the highest of each query head is `above` 0.
+    pub fn of_weights(&self, above: &[f32], n_kv_head: usize) -> Vec<[f32; 2]> {
+        let (group, n_pages) = ((above.len() / n_kv_head.max(1)).max(1), self.pages.len() / n_kv_head.max(1));
+        let most = |heads: &[f32]| heads.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let least = |heads: &[f32]| heads.iter().copied().fold(f32::INFINITY, f32::min);
+        let groups = self.pages.chunks_exact(n_pages.max(1)).zip(above.chunks_exact(group));
+        let of_group = |(pages, heads): (&[[f32; 2]], &[f32])| -> Vec<[f32; 2]> {
+            let (up, down) = (most(heads), least(heads));
+            pages.iter().map(|[upper, lower]| [upper + up, lower + down]).collect()
+        };
+        groups.flat_map(of_group).collect()
+    }
+}
+
 impl PageTokens {
     /// No page has scores.
     pub fn none(n_kv_head: usize, n_pages: usize) -> PageTokens {
         PageTokens { place: vec![None; n_pages], heads: vec![Vec::new(); n_kv_head] }
     }
 
-    /// Sorts the scores of all runs in: once.
-    pub fn add(&mut self, scoring: &Scoring, scores: &[f32], n_head: usize) {
-        let runs = scoring.runs(scores, n_head);
-        let total = |head: usize| {
-            let logs: Vec<f32> = runs.iter().map(|(run, n)| log_sum_exp(&run[head * n..(head + 1) * n])).collect();
-            Some(log_sum_exp(&logs)).filter(|total| total.is_finite()).unwrap_or(0.0)
-        };
-        let totals: Vec<f32> = (0..n_head).map(total).collect();
+    /// Sorts the scores of all runs in.
+    pub fn add(&mut self, scoring: &Scoring, scores: &[f32], totals: &Totals) {
+        let n_head = totals.0.len();
         let first_place = self.heads.first().map_or(0, |head| head.len() / KV_PAGE_TOKENS);
-        for (run, n_keys) in runs {
-            self.add_run(run, n_keys, n_head, &totals);
+        for (run, n_keys) in scoring.runs(scores, n_head) {
+            self.add_run(run, n_keys, totals);
         }
         for (i, page) in scoring.pages.iter().enumerate() {
             if let Some(place) = self.place.get_mut(*page as usize) {
@@ -125,13 +187,13 @@ impl PageTokens {
     }
 
     /// The better of a group's query heads for each key. `scores` is f32 `[H, n_keys]`.
-    fn add_run(&mut self, scores: &[f32], n_keys: usize, n_head: usize, totals: &[f32]) {
-        let group = n_head / self.heads.len().max(1);
+    fn add_run(&mut self, scores: &[f32], n_keys: usize, totals: &Totals) {
+        let group = totals.0.len() / self.heads.len().max(1);
         for (g, (head, of_group)) in self.heads.iter_mut().zip(scores.chunks_exact(group * n_keys)).enumerate() {
             let begin = head.len();
             head.resize(begin + n_keys, f32::NEG_INFINITY);
             for (i, of_head) in of_group.chunks_exact(n_keys).enumerate() {
-                let from = totals.get(g * group + i).copied().unwrap_or(0.0);
+                let from = totals.of(g * group + i).unwrap_or(0.0);
                 for (best, score) in head.iter_mut().skip(begin).zip(of_head) {
                     let score = score - from;
                     // What is no number may be anything.
@@ -152,6 +214,43 @@ mod tests {
         heads.iter().flat_map(|pages| pages.iter().flat_map(|score| [*score; KV_PAGE_TOKENS])).collect()
     }
 
+    fn totals(scoring: &Scoring, scores: &[f32], n_head: usize) -> Totals {
+        let mut totals = Totals::none(n_head);
+        totals.add_runs(scoring, scores);
+        totals
+    }
+
+    #[test]
+    fn page_bounds_are_of_the_scale_of_weights_whatever_the_heads_are() {
+        // Two query heads of one KV head over two pages; q · k of the first is small, of the second large. A third page is not
+        // scored, and a tail is.
+        let keys = [[1.0, 3.0, 2.0], [90.0, 50.0, 99.0]];
+        let tail = [4.0, 80.0];
+        let highest = [3.5f32, 99.5];
+        let bound = |page: usize| {
+            let of_head = |head: usize| keys[head][page] + 0.5 - highest[head];
+            [of_head(0).max(of_head(1)), -9.0]
+        };
+        let pages = [bound(0), bound(1), bound(2)];
+        let bounds = PageBounds::new(&pages, &highest.map(|highest| [highest, 0.0]));
+        let mut totals = Totals::none(2);
+        assert_eq!(bounds.of_weights(&bounds.above(&totals), 1), pages);
+        totals.add(&tail);
+        let mut scoring = Scoring::new(0);
+        (scoring.pages, scoring.runs) = (vec![0, 1], vec![2 * KV_PAGE_TOKENS]);
+        let scores = run(&[&keys[0][..2], &keys[1][..2]]);
+        totals.add_runs(&scoring, &scores);
+        let mut tokens = PageTokens::none(1, 3);
+        tokens.add(&scoring, &scores, &totals);
+        let weights = bounds.of_weights(&bounds.above(&totals), 1);
+        for page in 0..2 {
+            let best = tokens.page(0, page).unwrap()[0];
+            assert!(best <= weights[page][0] && best <= 0.0, "page {page}: {best} of {weights:?}");
+        }
+        // Head 1 has all its attention on page 0, as far as is known; page 2 may hold e^9 of that.
+        assert!((weights[2][0] - (99.5 - 90.0 - 64f32.ln())).abs() < 1e-3, "{weights:?}");
+    }
+
     #[test]
     fn page_tokens_are_logarithms_of_the_highest_attention_weight_in_a_group() {
         // Two query heads of one KV head, of which the second counts from 100 more; pages 3 and 1, in the next run page 0.
@@ -160,7 +259,7 @@ mod tests {
         scoring.runs = vec![2 * KV_PAGE_TOKENS, KV_PAGE_TOKENS];
         let scores = [run(&[&[1.0, 2.0], &[103.0, 100.0]]), run(&[&[0.0], &[100.0]])].concat();
         let mut tokens = PageTokens::none(1, 5);
-        tokens.add(&scoring, &scores, 2);
+        tokens.add(&scoring, &scores, &totals(&scoring, &scores, 2));
         let weights = |scores: [f64; 3]| scores.map(|s| s.exp() / (64.0 * scores.iter().map(|s| s.exp()).sum::<f64>()));
         let (first, second) = (weights([1.0, 2.0, 0.0]), weights([3.0, 0.0, 0.0]));
         for (place, page) in [3, 1, 0].into_iter().enumerate() {
@@ -177,12 +276,14 @@ mod tests {
         (scoring.pages, scoring.runs) = (vec![0, 1], vec![2 * KV_PAGE_TOKENS]);
         for strange in [f32::NAN, f32::INFINITY] {
             let mut tokens = PageTokens::none(1, 2);
-            tokens.add(&scoring, &run(&[&[strange, 7.0]]), 1);
+            let scores = run(&[&[strange, 7.0]]);
+            tokens.add(&scoring, &scores, &totals(&scoring, &scores, 1));
             assert_eq!(tokens.page(0, 0).map(|s| s[0]), Some(f32::INFINITY));
             assert!(tokens.page(0, 1).is_some_and(|s| s[0].is_finite()), "{strange}");
         }
         let mut tokens = PageTokens::none(1, 2);
-        tokens.add(&scoring, &run(&[&[f32::NEG_INFINITY; 2]]), 1);
+        let scores = run(&[&[f32::NEG_INFINITY; 2]]);
+        tokens.add(&scoring, &scores, &totals(&scoring, &scores, 1));
         assert_eq!(tokens.page(0, 1).map(|s| s[0]), Some(f32::NEG_INFINITY));
     }
 

@@ -120,6 +120,11 @@ impl KvCache {
         })
     }
 
+    /// Table of what is `chosen` of the tail, whose pages are counted from its first.
+    pub fn chosen_in_tail(&self, chosen: &[Vec<ChosenBlock>]) -> ChosenTable {
+        ChosenTable::new(&self.spec, chosen, |page| self.tail.order.get(page as usize).copied())
+    }
+
     /// Table of what batches of the stream have of `chosen`, once they lie in the slots' area one after the other.
     pub fn chosen_in_batches(&self, batches: Range<usize>, chosen: &[Vec<ChosenBlock>]) -> ChosenTable {
         let batches = self.stream.get(batches).unwrap_or_default();

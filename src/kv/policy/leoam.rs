@@ -8,8 +8,8 @@
 //!                                                    └─► density of this layer ─► chunks of its next step
 //! ```
 //! 1. What cannot be split is read as a whole page. 2. Each KV head has its own tree.
-//! 3. Bounds order pages and never leave one out: with nothing but bounds this is Quest at the same rate. 4. What would hold
-//!    next to nothing comes last where it would have to be fetched: of that, what is in VRAM fills the rate.
+//! 3. With nothing but bounds this is Quest at the same rate. 4. Pages that hold next to nothing all together are not fetched:
+//!    what is in VRAM fills the rate, as far as it goes.
 //!
 //! Shapes: G KV heads, P pages; densities `[L]`. Units: tokens; scores as [`LayerView`] has them.
 //!
@@ -33,10 +33,10 @@ const CHUNK_TOKENS: usize = KV_PAGE_TOKENS;
 /// Share of the attention mass that need not be looked for: a page is scored where its best token may hold as much, divided by
 /// the number of tokens.
 const NEGLIGIBLE_MASS: f32 = 1e-3;
+/// Share of the attention mass that is not fetched, where it lies outside of VRAM.
+const LEFT_OUT_MASS: f32 = 1e-2;
 /// Share of the attention mass that a token may hold for which its page is scored although the estimate did not expect it.
 const MUCH_MASS: f32 = 1e-2;
-/// How much later something comes that holds next to nothing and is not in VRAM: after everything else, in its own order.
-const ELSEWHERE: f32 = 1e3;
 /// Of the pages that bounds put first, this many times as many are scored as would fill what is read.
 const SCORED_BELOW: usize = 2;
 /// Logarithm of the tokens of a page, natural.
@@ -78,10 +78,6 @@ struct HeadOracle<'a> {
     kv_head: usize,
     /// how much higher bounds of pages are than the logarithms of their mass
     mass_excess: f32,
-    /// below this, a token holds next to nothing
-    negligible: f32,
-    /// by page: scores that are known outside of VRAM, with what holds next to nothing [`ELSEWHERE`]
-    elsewhere: Vec<Option<Vec<f32>>>,
 }
 
 /// The number m of initial chunks, of 8 to 64 tokens, that equation 2 gives the fewest evaluations:
@@ -140,21 +136,21 @@ impl LeoAm {
             let may_matter = |page| view.page_bounds(kv_head, page).upper() - least_excess >= least_score;
             free.clone().filter(|page| may_matter(*page)).for_each(|page| is_candidate[page] = true);
         }
-        if matches!(self.spec.amount, Amount::Mass { .. }) {
-            // The mass of what is always read decides how much more is.
-            is_candidate[..free.start].fill(true);
-            is_candidate[free.end..].fill(true);
-        }
         let in_vram = |page: &usize| is_candidate[*page] && view.tiers[*page] == Tier::Vram;
         (0..view.n_pages()).filter(in_vram).map(|page| page as u32).collect()
     }
 
-    /// Pages outside of VRAM that bounds put first, of any KV head, ascending; none in the first layers, which read half.
+    /// Pages outside of VRAM that bounds put first, of any KV head, ascending; in the first layers, which read half, all of them.
     pub fn candidates_below(&self, view: &LayerView) -> Vec<u32> {
-        if !self.spec.tree || self.spec.is_first(view.layer) {
+        if !self.spec.tree {
             return Vec::new();
         }
         let free = self.spec.free_pages(view.n_pages());
+        if self.spec.is_first(view.layer) {
+            let is_below = |page: &usize| view.tiers[*page] != Tier::Vram;
+            let has_choice = (0..view.n_kv_head).any(|kv_head| self.has_choice(view, kv_head));
+            return free.filter(is_below).filter(|_| has_choice).map(|page| page as u32).collect();
+        }
         let n_wanted = self.spec.n_wanted(view.layer, free.len() * KV_PAGE_TOKENS).div_ceil(KV_PAGE_TOKENS);
         let mut pages = Vec::new();
         for kv_head in (0..view.n_kv_head).filter(|kv_head| self.has_choice(view, *kv_head)) {
@@ -210,16 +206,17 @@ impl LeoAm {
             Some(_) => self.excess(view, kv_head),
             None => self.learnt(view.layer, kv_head),
         };
-        let oracle = HeadOracle::new(view, kv_head, excess.mass);
+        let oracle = HeadOracle { view, kv_head, mass_excess: excess.mass };
+        let pages = oracle.worth_reading(pages, excess.least);
         let mut n_wanted = n_least;
         let mut n_evaluations = 0;
         if let Amount::Mass { mass, .. } = self.spec.amount {
-            let shares = oracle.shares(pages.clone());
+            let shares = oracle.shares(&pages);
             n_evaluations += shares.len();
             n_wanted = n_wanted.max(tokens_of_mass(shares, &self.always(view, kv_head), mass));
         }
         let chunk_tokens = self.chunk_tokens(view);
-        let chunks: Vec<TokenRange> = pages.flat_map(|page| oracle.chunks(page, chunk_tokens)).collect();
+        let chunks: Vec<TokenRange> = pages.iter().flat_map(|page| oracle.chunks(*page, chunk_tokens)).collect();
         let selected = Tree::new(chunks, oracle).select(n_wanted);
         let n_evaluations = n_evaluations + selected.n_evaluations;
         Chosen { ranges: selected.important().collect(), n_evaluations, excess }
@@ -318,22 +315,23 @@ fn negligible(view: &LayerView) -> f32 {
 }
 
 impl<'a> HeadOracle<'a> {
-    fn new(view: &'a LayerView<'a>, kv_head: usize, mass_excess: f32) -> HeadOracle<'a> {
-        let negligible = negligible(view);
-        let later = |score: f32| if score < negligible { score - ELSEWHERE } else { score };
-        let elsewhere = |page: usize| {
-            let is_elsewhere = view.tiers[page] != Tier::Vram;
-            let scores = is_elsewhere.then(|| view.page_scores(kv_head, page)).flatten()?;
-            Some(scores.iter().map(|score| later(*score)).collect())
+    /// Those in VRAM, and of the others all but the ones that hold [`LEFT_OUT_MASS`] together: by their scores where these are
+    /// known, else by their bounds, which are at least as loose as any that was looked into.
+    fn worth_reading(&self, pages: Range<usize>, least_excess: f32) -> Vec<usize> {
+        let held = |page: usize| match self.view.page_scores(self.kv_head, page) {
+            Some(scores) => log_mass(scores),
+            None => self.view.page_bounds(self.kv_head, page).upper() - least_excess + PER_TOKEN,
         };
-        HeadOracle { view, kv_head, mass_excess, negligible, elsewhere: (0..view.n_pages()).map(elsewhere).collect() }
-    }
-
-    /// The scores by which tokens of a range within a page come in order, where they are known.
-    fn ranks(&self, range: TokenRange) -> Option<&[f32]> {
-        let Some(scores) = self.elsewhere.get(range.start / KV_PAGE_TOKENS)?.as_ref() else { return self.scores(range) };
-        let first = range.start % KV_PAGE_TOKENS;
-        scores.get(first..first + range.len())
+        let (mut worth, elsewhere): (Vec<usize>, Vec<usize>) = pages.partition(|page| self.view.tiers[*page] == Tier::Vram);
+        let mut elsewhere: Vec<(f32, usize)> = elsewhere.into_iter().map(|page| (held(page), page)).collect();
+        elsewhere.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+        let mut left_out = 0.0;
+        worth.extend(elsewhere.into_iter().filter_map(|(held, page)| {
+            left_out += held.exp();
+            (left_out > LEFT_OUT_MASS).then_some(page)
+        }));
+        worth.sort_unstable();
+        worth
     }
 
     /// Scores of a range within a page, where they are known.
@@ -355,7 +353,7 @@ impl<'a> HeadOracle<'a> {
     }
 
     /// What pages may hold of the attention mass: token by token where their scores are known.
-    fn shares(&self, pages: Range<usize>) -> Vec<Share> {
+    fn shares(&self, pages: &[usize]) -> Vec<Share> {
         let share = |range: TokenRange| match self.scores(range) {
             Some(scores) => Share::of_scores(scores),
             None => {
@@ -363,19 +361,17 @@ impl<'a> HeadOracle<'a> {
                 Share { upper: log_mass - PER_TOKEN, log_mass, n_tokens: range.len() }
             }
         };
-        pages.flat_map(|page| self.chunks(page, 1)).map(share).collect()
+        pages.iter().flat_map(|page| self.chunks(*page, 1)).map(share).collect()
     }
 }
 
 impl Evaluate for HeadOracle<'_> {
     fn bounds(&mut self, range: TokenRange) -> Bounds {
-        if let Some(ranks) = self.ranks(range) {
-            return Bounds::of_scores(ranks);
+        if let Some(scores) = self.scores(range) {
+            return Bounds::of_scores(scores);
         }
-        let (bounds, tier) = (self.page_bounds(range), self.view.tiers[range.start / KV_PAGE_TOKENS]);
-        let upper = bounds.upper() - self.mass_excess - PER_TOKEN;
-        let is_later = upper < self.negligible && tier != Tier::Vram;
-        Bounds::outer(if is_later { upper - ELSEWHERE } else { upper }, bounds.lower())
+        let bounds = self.page_bounds(range);
+        Bounds::outer(bounds.upper() - self.mass_excess - PER_TOKEN, bounds.lower())
     }
 
     fn split_at(&self, range: TokenRange) -> Option<usize> {
@@ -384,7 +380,7 @@ impl Evaluate for HeadOracle<'_> {
     }
 
     fn tokens(&self, range: TokenRange) -> Option<&[f32]> {
-        if range.len() > FINE_CHUNK_TOKENS { None } else { self.ranks(range) }
+        if range.len() > FINE_CHUNK_TOKENS { None } else { self.scores(range) }
     }
 }
 

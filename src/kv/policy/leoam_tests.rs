@@ -113,7 +113,6 @@ fn leoam_by_mass_reads_nothing_more_where_what_is_always_read_holds_it() {
     let mut recorded = Recorded::of(vec![scores(&[(0, 9.0), (200, 0.0)])]);
     let by_mass = || leoam(Amount::Mass { mass: 0.9, floor: 0.0 });
     assert_eq!(by_mass().select(&recorded.view(7)).pages, [0, 21]);
-    assert!(by_mass().candidates(&recorded.view(7)).contains(&0));
     recorded.forget_scores_from(0);
     assert!(by_mass().select(&recorded.view(7)).pages.contains(&3));
 }
@@ -198,12 +197,13 @@ fn leoam_asks_for_keys_below_of_the_pages_that_bounds_put_first_and_of_no_more_t
     }
     assert_eq!(below, crate::kv::policy::unique(expected));
     assert!(!below.is_empty() && below.len() <= 2 * n_best, "{below:?}");
-    assert!(policy.candidates_below(&recorded.view(0)).is_empty(), "a first layer reads half");
+    assert_eq!(policy.candidates_below(&recorded.view(0)), (4..21).collect::<Vec<_>>(), "a first layer reads half");
+    assert!(leoam(Amount::Rate(1.0)).candidates_below(&recorded.view(0)).is_empty());
 }
 
 #[test]
 fn leoam_fetches_what_holds_something_and_fills_the_rate_from_vram() {
-    // Of 1,408 tokens, one below e^-14.2 holds next to nothing.
+    // A page of e^-20 holds next to nothing, and so do all of them.
     let mut low = scores(&[(200, 0.0), (700, -1.0), (1000, -2.0)]);
     for (token, score) in low.iter_mut().enumerate().filter(|(_, score)| **score == -9.0) {
         *score = if token < 640 { -30.0 } else { -20.0 };
@@ -211,8 +211,8 @@ fn leoam_fetches_what_holds_something_and_fills_the_rate_from_vram() {
     let mut recorded = Recorded::of(vec![low.clone()]);
     recorded.put_into_ram_from(10);
     let mut policy = leoam(Amount::Rate(0.05));
-    let read = free_tokens(&policy.select(&recorded.view(7)), 0);
-    assert_eq!((read.len(), &read[62..]), (64, [700, 1000].as_slice()));
+    let selection = policy.select(&recorded.view(7));
+    assert_eq!((free_tokens(&selection, 0).len(), selection.pages.as_slice()), (64, [0, 3, 10, 15, 21].as_slice()));
     recorded.forget_scores_from(12);
     let selection = policy.select(&recorded.view(7));
     assert_eq!(selection.pages.iter().filter(|page| **page >= 10).collect::<Vec<_>>(), [&10, &15, &21]);
@@ -222,12 +222,22 @@ fn leoam_fetches_what_holds_something_and_fills_the_rate_from_vram() {
     let expected = policy.expect(&LayerView { scores: None, ..recorded.view(7) });
     assert!([0, 3, 10, 15, 21].iter().all(|page| expected.contains(page)) && expected.len() == 6, "{expected:?}");
     assert!(expected.iter().filter(|page| **page >= 10).count() == 3, "{expected:?}");
-    // What holds a little more is fetched.
-    let more = low.into_iter().map(|score| if score == -20.0 { -14.0 } else { score }).collect();
-    let mut recorded = Recorded::of(vec![more]);
+}
+
+#[test]
+fn leoam_leaves_out_a_hundredth_of_the_mass_at_most_where_it_would_have_to_be_fetched() {
+    // The pages from 10 on hold 0.3 % each, in one token.
+    let few = |page: usize| (page * KV_PAGE_TOKENS + 5, 0.003f32.ln());
+    let high: Vec<(usize, f32)> = (10..21).map(few).chain([(200, 0.96f32.ln())]).collect();
+    let low = scores(&high).into_iter().map(|score| if score == -9.0 { -40.0 } else { score }).collect();
+    let mut recorded = Recorded::of(vec![low]);
     recorded.put_into_ram_from(10);
-    let read = free_tokens(&leoam(Amount::Rate(0.05)).select(&recorded.view(7)), 0);
-    assert!(read[0] == 200 && read[1..].iter().all(|token| *token >= 640), "{read:?}");
+    let selection = leoam(Amount::Rate(0.4)).select(&recorded.view(7));
+    assert_eq!(selection.pages.iter().filter(|page| (10..21).contains(*page)).count(), 8, "{:?}", selection.pages);
+    // In VRAM the rate reads them all.
+    recorded = Recorded::of(recorded.scores().to_vec());
+    let selection = leoam(Amount::Rate(0.4)).select(&recorded.view(7));
+    assert_eq!(selection.pages.iter().filter(|page| (10..21).contains(*page)).count(), 11, "{:?}", selection.pages);
 }
 
 #[test]

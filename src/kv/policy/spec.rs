@@ -201,6 +201,12 @@ impl SelectiveSpec {
         start..n_pages.saturating_sub(self.n_recent_pages).max(start)
     }
 
+    /// Sinks and recent pages, ascending: all but [`SelectiveSpec::free_pages`].
+    pub fn always_pages(&self, n_pages: usize) -> impl Iterator<Item = u32> + use<> {
+        let free = self.free_pages(n_pages);
+        (0..free.start).chain(free.end..n_pages).map(|page| page as u32)
+    }
+
     /// Tokens of [`SelectiveSpec::free_pages`].
     pub fn free_tokens(&self, n_pages: usize) -> TokenRange {
         let free = self.free_pages(n_pages);
@@ -252,5 +258,6 @@ mod tests {
         let spec = SelectiveSpec { n_sink_pages: 2, n_recent_pages: 1, ..SelectiveSpec::default() };
         assert_eq!([0, 1, 2, 3, 4, 9].map(|n| spec.free_pages(n)), [0..0, 1..1, 2..2, 2..2, 2..3, 2..8]);
         assert_eq!(spec.free_tokens(4), TokenRange::new(128, 192));
+        assert_eq!([1, 4].map(|n| spec.always_pages(n).collect::<Vec<_>>()), [vec![0], vec![0, 1, 3]]);
     }
 }

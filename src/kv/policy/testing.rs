@@ -51,6 +51,11 @@ impl Recorded {
         self.bounds[kv_head * self.tiers.len() + token / KV_PAGE_TOKENS] = [f32::NAN; 2];
     }
 
+    /// `[G, P * 64]`
+    pub fn scores(&self) -> &[Vec<f32>] {
+        &self.scores
+    }
+
     /// As a policy sees it in step 50 of 100.
     pub fn view(&self, layer: usize) -> LayerView<'_> {
         LayerView {

@@ -7,8 +7,8 @@
 //! ```
 //! 1. What is missing or not a number reads as "may be anything".
 //!
-//! Shapes: G KV heads, P complete pages. Units: scores are `max over query heads (q.k - R)`, with R the same for all tokens of a
-//! query head in a step: differences are those of the logarithms of attention weights.
+//! Shapes: G KV heads, P complete pages. Units: scores and bounds are logarithms of attention weights, the highest of a group's
+//! query heads: `max over query heads (q.k - T)`, with T the logarithm of all attention of a query head in a step that is known.
 
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::kv::tree::{Bounds, TokenRange};
