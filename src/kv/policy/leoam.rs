@@ -140,25 +140,22 @@ impl LeoAm {
         (0..view.n_pages()).filter(in_vram).map(|page| page as u32).collect()
     }
 
-    /// Pages outside of VRAM that bounds put first, of any KV head, ascending; in the first layers, which read half, all of them.
+    /// Pages outside of VRAM that bounds put first, of any KV head, ascending: all of them where half is read.
     pub fn candidates_below(&self, view: &LayerView) -> Vec<u32> {
         if !self.spec.tree {
             return Vec::new();
         }
         let free = self.spec.free_pages(view.n_pages());
-        if self.spec.is_first(view.layer) {
-            let is_below = |page: &usize| view.tiers[*page] != Tier::Vram;
-            let has_choice = (0..view.n_kv_head).any(|kv_head| self.has_choice(view, kv_head));
-            return free.filter(is_below).filter(|_| has_choice).map(|page| page as u32).collect();
-        }
         let n_wanted = self.spec.n_wanted(view.layer, free.len() * KV_PAGE_TOKENS).div_ceil(KV_PAGE_TOKENS);
         let mut pages = Vec::new();
         for kv_head in (0..view.n_kv_head).filter(|kv_head| self.has_choice(view, *kv_head)) {
-            let upper = |page: &usize| view.page_bounds(kv_head, *page).upper();
-            let mut by_bound: Vec<usize> = free.clone().collect();
-            by_bound.sort_by(|a, b| upper(b).total_cmp(&upper(a)));
-            let best = by_bound.into_iter().take(SCORED_BELOW * n_wanted);
-            pages.extend(best.filter(|page| view.tiers[*page] != Tier::Vram).map(|page| page as u32));
+            let mut best: Vec<(f32, usize)> = free.clone().map(|page| (view.page_bounds(kv_head, page).upper(), page)).collect();
+            if SCORED_BELOW * n_wanted < best.len() {
+                best.select_nth_unstable_by(SCORED_BELOW * n_wanted, |a, b| b.0.total_cmp(&a.0));
+                best.truncate(SCORED_BELOW * n_wanted);
+            }
+            let below = best.into_iter().map(|(_, page)| page).filter(|page| view.tiers[*page] != Tier::Vram);
+            pages.extend(below.map(|page| page as u32));
         }
         super::unique(pages)
     }
