@@ -1,4 +1,4 @@
-//! Several questions on one document at once: tokens per second of all answers together, everything read and by LeoAM, with
+//! Several questions on one document at once: tokens per second of all answers together, everything read and by policies, with
 //! the KV in VRAM and mostly on the disk.
 //!
 //! `cargo bench --bench batch` · `STRATA_BENCH_TOKENS` length of the document (12288 otherwise) · `STRATA_BENCH_DIR` folder
@@ -63,7 +63,8 @@ fn main() {
     let document = Document::new(&handle, n_tokens, setting("STRATA_BENCH_DECODE", 32));
     let fresh = document.ask_many(&handle, 1).remove(0);
     close(handle);
-    let leoam = SelectiveSpec { kind: PolicyKind::LeoAm, amount: Amount::Rate(0.1), ..SelectiveSpec::default() };
+    let of = |kind| SelectiveSpec { kind, amount: Amount::Rate(0.1), ..SelectiveSpec::default() };
+    let leoam = of(PolicyKind::LeoAm);
     let kv_bytes = fresh.prompt_tokens as u64 * 3072;
     let mut rows = vec![row("full, all in VRAM", &document, &base)];
     let nvme = (kv_bytes as f64 / IO_OVER_COMPUTE * rows[0].tokens_per_s[2]) as u64;
@@ -76,6 +77,8 @@ fn main() {
     rows.push(row("leoam, all in VRAM", &document, &LoadOptions { policy: Some(leoam), ..base.clone() }));
     rows.push(row("full, offloaded", &document, &offloaded(None)));
     rows.push(row("leoam, offloaded", &document, &offloaded(Some(leoam))));
+    rows.push(row("h2o, offloaded", &document, &offloaded(Some(of(PolicyKind::H2o)))));
+    rows.push(row("h2o-chunked, offloaded", &document, &offloaded(Some(of(PolicyKind::H2oChunked)))));
     println!("\n## {} tokens, disk held to {}/s\n", fresh.prompt_tokens, Bytes(nvme));
     println!("| | questions | tokens/s together | over one question | read from the disk per token |");
     println!("|---|---|---|---|---|");
@@ -85,8 +88,10 @@ fn main() {
             println!("| {} | {n} | {speed:.1} | {:.2}x | {read} |", row.name, speed / row.tokens_per_s[2]);
         }
     }
-    let (full, chosen) = (&rows[2], &rows[3]);
+    let [_, _, full, chosen, h2o, chunked] = rows.as_slice() else { unreachable!("six rows") };
     for (i, n) in COUNTS.iter().enumerate().rev() {
-        println!("leoam over full, offloaded, {n} at once: {:.2}x", chosen.tokens_per_s[i] / full.tokens_per_s[i]);
+        let speed = |row: &Row| row.tokens_per_s[i];
+        let (over_full, over_h2o) = (speed(chosen) / speed(full), speed(chosen) / speed(h2o).max(speed(chunked)));
+        println!("leoam, offloaded, {n} at once: {over_full:.2}x of full, {over_h2o:.2}x of the better of h2o and h2o-chunked");
     }
 }

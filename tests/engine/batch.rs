@@ -274,3 +274,17 @@ fn questions_at_once_choose_for_themselves() {
         }
     }
 }
+
+#[test]
+fn questions_at_once_choose_of_a_context_shorter_than_a_page() {
+    let test = "questions_at_once_choose_of_a_context_shorter_than_a_page";
+    let text = "The annual budget of Somiko is 4120 crowns. The mill stands by the river.";
+    let asked = ["What is the annual budget of Somiko?".to_owned(), "Quote: The mill stands".to_owned()];
+    let options = LoadOptions { policy: Some(SelectiveSpec::default()), ..LoadOptions::default() };
+    let Some(handle) = start(test, options) else { return };
+    let many = ask_many(&handle, text, &asked);
+    for (i, question) in asked.iter().enumerate() {
+        assert_eq!(many.texts[&(i as TurnId)], ask_alone(&handle, text, question).0, "{question}");
+    }
+    assert!(many.texts[&0].contains("4120"), "{:?}", many.texts);
+}

@@ -235,15 +235,17 @@ impl DeviceModel {
         let (q, q_bytes) = (&self.act.q, (n_rows * self.dims.q_dim() * size_of::<f32>()) as u64);
         pace.recorder.copy(&q.buffer.slice(q.offset, q_bytes), &chooser.page_readback.slice(size, q_bytes));
         let submitted = pace.submit(gpu)?;
-        let (n_head, n_of_row) = (self.dims.n_head, self.dims.n_kv_head * n_pages);
+        let (n_head, n_of_row, q_dim) = (self.dims.n_head, self.dims.n_kv_head * n_pages, self.dims.q_dim());
         Ok(pace.read_after(gpu, &submitted, &chooser.page_readback, |bytes| {
             let (numbers, q) = bytes[..(size + q_bytes) as usize].split_at(size as usize);
             let numbers: Vec<[f32; 2]> = bytemuck::pod_collect_to_vec(numbers);
             let (bounds, highest) = numbers.split_at(n_rows * n_of_row);
-            let rows = bounds.chunks_exact(n_of_row).zip(highest.chunks_exact(n_head)).zip(q.chunks_exact(q.len() / n_rows));
-            let row =
-                |((bounds, highest), q)| Bounded { pages: PageBounds::new(bounds, highest), q: bytemuck::pod_collect_to_vec(q) };
-            rows.map(row).collect()
+            let q: Vec<f32> = bytemuck::pod_collect_to_vec(q);
+            let row = |row: usize| Bounded {
+                pages: PageBounds::new(&bounds[row * n_of_row..][..n_of_row], &highest[row * n_head..][..n_head]),
+                q: q[row * q_dim..][..q_dim].to_vec(),
+            };
+            (0..n_rows).map(row).collect()
         })?)
     }
 
