@@ -15,6 +15,7 @@
 
 use std::time::Instant;
 
+use crate::base::ModelDims;
 use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
 use crate::engine::device_model::DeviceModel;
 use crate::engine::error::EngineError;
@@ -77,10 +78,11 @@ struct Asked {
 }
 
 impl RowPolicy {
-    /// Of an answer of up to `n_steps` tokens.
-    pub fn new(spec: SelectiveSpec, n_steps: usize) -> Result<RowPolicy, EngineError> {
+    /// Of an answer of up to `n_steps` tokens by a model of these dimensions.
+    pub fn new(spec: SelectiveSpec, n_steps: usize, dims: &ModelDims) -> Result<RowPolicy, EngineError> {
         let policy = Policy::new(spec).map_err(|e| EngineError::Policy(e.to_string()))?;
-        Ok(RowPolicy { spec, policy, above: Vec::new(), step: 0, n_steps: n_steps.max(1), spent: Spent::default() })
+        let above = vec![vec![0.0; dims.n_head]; dims.n_layer];
+        Ok(RowPolicy { spec, policy, above, step: 0, n_steps: n_steps.max(1), spent: Spent::default() })
     }
 
     /// One token was decoded.
@@ -169,7 +171,6 @@ impl DeviceModel {
             bounds: &[],
             scores: None,
         };
-        policies.iter_mut().for_each(|p| p.above.resize(self.dims.n_layer, vec![0.0; n_head]));
         let candidates = |(p, bounded): (&&mut RowPolicy, &Bounded)| {
             let bounds = bounded.pages.of_weights(&p.above[layer], n_kv_head);
             let pages = p.policy.candidates(&LayerView { bounds: &bounds, ..view(p) });
@@ -182,8 +183,10 @@ impl DeviceModel {
         for ((p, bounded), (mut scoring, mut values)) in policies.iter_mut().zip(&bounded).zip(scores) {
             let mut totals = Totals::none(n_head);
             totals.add_runs(&scoring, &values);
-            let bounds = bounded.pages.of_weights(&bounded.pages.above(&totals), n_kv_head);
-            let below = || p.policy.candidates_below(&LayerView { bounds: &bounds, ..view(p) });
+            let below = || {
+                let bounds = bounded.pages.of_weights(&bounded.pages.above(&totals), n_kv_head);
+                p.policy.candidates_below(&LayerView { bounds: &bounds, ..view(p) })
+            };
             let (pages, in_ram) = self.kv.scores_in_ram(layer, below, &bounded.q);
             totals.add(&in_ram);
             scoring.add_run(&pages, &mut values, in_ram);

@@ -119,7 +119,7 @@ impl Batch {
         let spec = loaded.model.selective.as_ref().map(|s| s.spec()).filter(|_| n_shared > 0);
         for branch in self.unfinished() {
             let tail = BranchTail::new(gpu, &loaded.model, room(&branch.turn))?;
-            let policy = spec.map(|spec| RowPolicy::new(spec, branch.turn.max_tokens)).transpose()?;
+            let policy = spec.map(|spec| RowPolicy::new(spec, branch.turn.max_tokens, &loaded.model.dims)).transpose()?;
             branch.live = Some(Live { tail, stream: branch.turn.stream(loaded)?, policy });
         }
         for branch in self.unfinished() {
