@@ -174,8 +174,12 @@ impl DeviceModel {
         let candidates = |(p, bounded): (&&mut RowPolicy, &Bounded)| {
             let bounds = bounded.pages.of_weights(&p.above[layer], n_kv_head);
             let pages = p.policy.candidates(&LayerView { bounds: &bounds, ..view(p) });
-            let always = p.spec.always_pages(n_pages).filter(|page| self.kv.is_resident(layer, *page));
-            if p.spec.kind.reads_abstracts() { unique(pages.into_iter().chain(always).collect()) } else { pages }
+            if !p.spec.kind.reads_abstracts() {
+                return pages;
+            }
+            // What lies below is not fetched for its scores alone.
+            let pages = p.spec.to_score(pages, n_pages).into_iter().filter(|page| self.kv.is_resident(layer, *page));
+            pages.collect()
         };
         let candidates = policies.iter().zip(&bounded).map(candidates).collect();
         let scores = self.score_rows(chooser, gpu, pace, layer, candidates)?;

@@ -20,7 +20,7 @@ use crate::engine::pace::Pace;
 use crate::engine::summary::MassKept;
 use crate::gpu::Gpu;
 use crate::gpu::kernels::attention_decode::{SPLIT_KEYS, SegmentKeys};
-use crate::kv::policy::{LayerView, PolicyKind, Selection, Tier, unique};
+use crate::kv::policy::{LayerView, PolicyKind, Selection, Tier};
 use crate::kv::{ChosenStream, ChosenTable, FilledSlot};
 use crate::telemetry::{EventKind, KernelFamily};
 
@@ -149,7 +149,7 @@ impl DeviceModel {
         let tail_bytes = s.tail_scores.record(self, (gpu, &mut pace.recorder), layer, tail_keys, at);
         let mut scoring = Scoring::new(2 * size + q_bytes + tail_bytes);
         let candidates = expected.iter().flat_map(|expected| &expected.candidates).copied();
-        let candidates = unique(candidates.chain(s.spec.always_pages(n_pages)).collect());
+        let candidates = s.spec.to_score(candidates, n_pages);
         self.score_in_frames(&s.scorer, s.scored(), (gpu, &mut pace.recorder), layer, &candidates, &mut scoring);
         let submitted = pace.submit(gpu)?;
         for filled in recorded.drain(..) {

@@ -207,6 +207,11 @@ impl SelectiveSpec {
         (0..free.start).chain(free.end..n_pages).map(|page| page as u32)
     }
 
+    /// Pages to score: `candidates`, and what is always read, whose scores tell what the others are weighed against. Ascending.
+    pub fn to_score(&self, candidates: impl IntoIterator<Item = u32>, n_pages: usize) -> Vec<u32> {
+        super::unique(candidates.into_iter().chain(self.always_pages(n_pages)).collect())
+    }
+
     /// Tokens of [`SelectiveSpec::free_pages`].
     pub fn free_tokens(&self, n_pages: usize) -> TokenRange {
         let free = self.free_pages(n_pages);
@@ -259,5 +264,6 @@ mod tests {
         assert_eq!([0, 1, 2, 3, 4, 9].map(|n| spec.free_pages(n)), [0..0, 1..1, 2..2, 2..2, 2..3, 2..8]);
         assert_eq!(spec.free_tokens(4), TokenRange::new(128, 192));
         assert_eq!([1, 4].map(|n| spec.always_pages(n).collect::<Vec<_>>()), [vec![0], vec![0, 1, 3]]);
+        assert_eq!(spec.to_score([2, 0], 4), [0, 1, 2, 3]);
     }
 }
