@@ -1,11 +1,13 @@
 // Exact q · k of every key behind a block table, for each query head.
 // Source: LeoAM, section 4.2: chunks whose keys are at hand are split by their tokens.
-// Bindings: q f32 [R, H, D] (scaled) · kv blocks · table u32 [R, G, n_blocks, 2] · scores f32 [R, H, n_keys]
+// Bindings: q f32 [.., H, D] (scaled) · kv blocks · table u32 [R, G, n_blocks, 2] · scores f32 [R, H, n_keys]
 // Grid: (tiles of 256 keys, G of each of R rows, head sets of GR), 64 lanes; a lane owns 4 keys of one block for GR heads.
+// The first row's query heads begin at head q_head of q.
 struct Params {
     n_keys: u32,
     n_blocks: u32,
     group: u32,
+    q_head: u32,
 }
 #params
 @group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;
@@ -28,7 +30,7 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
     // A head set past the group's end repeats the last head and is not stored.
     let last_head = (g + 1u) * params.group - 1u;
 #for h in 0..GR
-    let q_#{h} = min(first_head + #{h}u, last_head) * (HEAD_DIM / 4u);
+    let q_#{h} = (params.q_head + min(first_head + #{h}u, last_head)) * (HEAD_DIM / 4u);
     var s_#{h} = vec4<f32>(MASKED);
 #endfor
     if tokens_at(g, k0, params.n_blocks) != 0u {

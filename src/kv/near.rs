@@ -14,11 +14,15 @@ use std::ops::Deref;
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
+use rayon::prelude::*;
 
 use super::abstracts::{key_rows, key_scales};
 use super::layout::KvSpec;
-use crate::base::limits::KV_PAGE_TOKENS;
+use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
 use crate::gpu::kernels::KvElement;
+
+/// Products that take longer than handing some of them to other threads, which costs a tenth of a millisecond.
+const MANY_PRODUCTS: usize = 1 << 20;
 
 /// What a query becomes for the keys of one page, as they are stored: a key scores `base + weights · key`.
 struct Folded {
@@ -28,23 +32,34 @@ struct Folded {
 
 /// Scores of all keys of `pages` for queries f32 `[H, D]`, which are rotated and scaled: f32 `[H, pages * 64]`. What a page that is
 /// too short lacks scores NaN.
-pub fn key_scores(spec: &KvSpec, pages: &[impl Deref<Target = [u8]>], q: &[f32]) -> Vec<f32> {
-    let (d, n_keys) = (spec.head_dim, pages.len() * KV_PAGE_TOKENS);
+pub fn key_scores<P: Deref<Target = [u8]> + Sync>(spec: &KvSpec, pages: &[P], q: &[f32]) -> Vec<f32> {
+    let score = |page: &P| page_scores(spec, page, q);
+    let is_much = pages.len() * KV_PAGE_TOKENS * q.len() > MANY_PRODUCTS;
+    let of_pages: Vec<_> = if is_much { pages.par_iter().map(score).collect() } else { pages.iter().map(score).collect() };
+    let heads = (0..q.len() / spec.head_dim).map(|head| head * KV_PAGE_TOKENS..(head + 1) * KV_PAGE_TOKENS);
+    heads.flat_map(|head| of_pages.iter().flat_map(move |of_page| &of_page[head.clone()])).copied().collect()
+}
+
+/// Those of one page, f32 `[H, 64]`.
+fn page_scores(spec: &KvSpec, page: &[u8], q: &[f32]) -> Vec<f32> {
+    let d = spec.head_dim;
     let group = q.len() / d / spec.n_kv_head;
-    let mut scores = vec![f32::NAN; q.len() / d * n_keys];
+    let mut scores = vec![f32::NAN; q.len() / d * KV_PAGE_TOKENS];
     let row_bytes = spec.sealed.row_bytes(d);
-    let mut key = vec![0.0; d];
-    for (i, page) in pages.iter().enumerate() {
-        for kv_head in 0..spec.n_kv_head {
-            let heads = kv_head * group..(kv_head + 1) * group;
-            let folded: Vec<Folded> = heads.clone().map(|head| fold(spec, page, kv_head, &q[head * d..(head + 1) * d])).collect();
-            for (token, at) in key_rows(spec, kv_head).enumerate() {
-                let Some(row) = page.get(at..at + row_bytes) else { continue };
-                if !read_key(spec.sealed, row, &mut key) {
-                    continue;
-                }
+    let mut keys = vec![0.0; KV_BLOCK_TOKENS * d];
+    for kv_head in 0..spec.n_kv_head {
+        let heads = kv_head * group..(kv_head + 1) * group;
+        let folded: Vec<Folded> = heads.clone().map(|head| fold(spec, page, kv_head, &q[head * d..(head + 1) * d])).collect();
+        // The keys of a block lie one behind the other.
+        for (block, at) in key_rows(spec, kv_head).step_by(KV_BLOCK_TOKENS).enumerate() {
+            let rows = page.get(at..).unwrap_or_default();
+            let n_rows = (rows.len() / row_bytes).min(KV_BLOCK_TOKENS);
+            if !read_keys(spec.sealed, &rows[..n_rows * row_bytes], &mut keys[..n_rows * d]) {
+                continue;
+            }
+            for (token, key) in (block * KV_BLOCK_TOKENS..).zip(keys[..n_rows * d].chunks_exact(d)) {
                 for (head, folded) in heads.clone().zip(&folded) {
-                    scores[head * n_keys + i * KV_PAGE_TOKENS + token] = folded.base + dot(&folded.weights, &key);
+                    scores[head * KV_PAGE_TOKENS + token] = folded.base + dot(&folded.weights, key);
                 }
             }
         }
@@ -64,21 +79,21 @@ fn fold(spec: &KvSpec, page: &[u8], kv_head: usize, q: &[f32]) -> Folded {
     Folded { weights: q.iter().zip(scales).map(|(q, [step, _])| q * step).collect(), base }
 }
 
-/// The numbers of a row of `key.len()`, codes where they are quantised; false where it is no such row.
-fn read_key(sealed: KvElement, row: &[u8], key: &mut [f32]) -> bool {
+/// The numbers of rows of `keys.len()` in all, codes where they are quantised; false where they cannot be read.
+fn read_keys(sealed: KvElement, rows: &[u8], keys: &mut [f32]) -> bool {
     match sealed {
         KvElement::F16 => {
-            let Ok(halves) = bytemuck::try_cast_slice::<u8, f16>(row) else { return false };
-            halves.convert_to_f32_slice(key);
+            let Ok(halves) = bytemuck::try_cast_slice::<u8, f16>(rows) else { return false };
+            halves.convert_to_f32_slice(keys);
         }
         KvElement::F32 => {
-            let Ok(singles) = bytemuck::try_cast_slice::<u8, f32>(row) else { return false };
-            key.copy_from_slice(singles);
+            let Ok(singles) = bytemuck::try_cast_slice::<u8, f32>(rows) else { return false };
+            keys.copy_from_slice(singles);
         }
-        KvElement::Q8 => key.iter_mut().zip(row).for_each(|(x, code)| *x = f32::from(*code)),
+        KvElement::Q8 => keys.iter_mut().zip(rows).for_each(|(x, code)| *x = f32::from(*code)),
         KvElement::Q4 => {
-            let codes = row.iter().flat_map(|both| [both & 15, both >> 4]);
-            key.iter_mut().zip(codes).for_each(|(x, code)| *x = f32::from(code));
+            let codes = rows.iter().flat_map(|both| [both & 15, both >> 4]);
+            keys.iter_mut().zip(codes).for_each(|(x, code)| *x = f32::from(code));
         }
     }
     true
@@ -98,7 +113,6 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
 mod tests {
     use super::*;
     use crate::base::Rng;
-    use crate::base::limits::KV_BLOCK_TOKENS;
     use crate::reference::{PageShape, open_page, seal_page, token_scores};
 
     fn spec(sealed: KvElement) -> KvSpec {

@@ -251,11 +251,19 @@ impl<E: Evaluate> Tree<E> {
     }
 }
 
+impl Chunk {
+    /// Another one begins where this ends, and is of the same kind.
+    fn goes_on(&self, next: &Chunk) -> bool {
+        next.is_important == self.is_important && self.range.end == next.range.start
+    }
+}
+
 /// Ascending, touching chunks of one kind as one.
 fn merge(mut chunks: Vec<Chunk>) -> Vec<Chunk> {
-    chunks.sort_unstable_by_key(|chunk| chunk.range);
+    // Stable, since that is fast where most are in order.
+    chunks.sort_by_key(|chunk| chunk.range);
     chunks.dedup_by(|next, chunk| {
-        let is_one = chunk.is_important == next.is_important && chunk.range.end == next.range.start;
+        let is_one = chunk.goes_on(next);
         if is_one {
             chunk.range.end = next.range.end;
         }
@@ -329,30 +337,51 @@ impl Opened {
         self.nth_best >= least
     }
 
-    /// Everything that was opened: the `n` best tokens matter, and with `anything` those that may be anything. Ties go to the
-    /// chunk that was opened first.
+    /// Everything that was opened, ascending: the `n` best tokens matter, and with `anything` those that may be anything. Ties go
+    /// to the chunk that was opened first.
     fn best(&self, n: usize, anything: bool) -> Vec<Chunk> {
         let nth_best = if n == 0 { f32::INFINITY } else { nth_best(&self.scores, n) };
-        let mut n_ties = n.saturating_sub(self.scores.iter().filter(|score| **score > nth_best).count());
-        let mut matters = |score: f32| {
-            let is_tie = score == nth_best && n_ties > 0;
-            n_ties -= usize::from(is_tie);
+        let n_ties = n.saturating_sub(self.scores.iter().filter(|score| **score > nth_best).count());
+        let ties = self.scores.iter().enumerate().filter(|(_, score)| **score == nth_best).map(|(i, _)| i);
+        let last_tie = ties.take(n_ties).last();
+        let matters = |i: usize, score: f32| {
+            let is_tie = score == nth_best && last_tie.is_some_and(|last| i <= last);
             score > nth_best || is_tie || anything && score == f32::INFINITY
         };
-        let tokens = self.ranges.iter().flat_map(|range| range.start..range.end);
-        let chunk =
-            |(token, score): (usize, &f32)| Chunk { range: TokenRange::new(token, token + 1), is_important: matters(*score) };
-        tokens.zip(&self.scores).map(chunk).collect()
+        let first_score = |next: &mut usize, range: &TokenRange| Some(std::mem::replace(next, *next + range.len()));
+        let mut opened: Vec<(TokenRange, usize)> =
+            self.ranges.iter().copied().zip(self.ranges.iter().scan(0, first_score)).collect();
+        opened.sort_unstable_by_key(|(range, _)| range.start);
+        let mut chunks: Vec<Chunk> = Vec::with_capacity(2 * opened.len());
+        for (range, first) in opened {
+            for (i, score) in self.scores[first..first + range.len()].iter().enumerate() {
+                let token = range.start + i;
+                let next = Chunk { range: TokenRange::new(token, token + 1), is_important: matters(first + i, *score) };
+                match chunks.last_mut() {
+                    Some(last) if last.goes_on(&next) => last.range.end = next.range.end,
+                    _ => chunks.push(next),
+                }
+            }
+        }
+        chunks
     }
 }
 
 /// The `n`-th highest of `scores`, the lowest where they are fewer.
 fn nth_best(scores: &[f32], n: usize) -> f32 {
-    let mut sorted = scores.to_vec();
+    let mut sorted: Vec<i32> = scores.iter().map(|score| in_order(score.to_bits().cast_signed())).collect();
     match sorted.len().min(n).checked_sub(1) {
-        Some(last) => *sorted.select_nth_unstable_by(last, |a, b| b.total_cmp(a)).1,
+        Some(last) => {
+            let at = sorted.len() - 1 - last;
+            f32::from_bits(in_order(*sorted.select_nth_unstable(at).1).cast_unsigned())
+        }
         None => f32::NEG_INFINITY,
     }
+}
+
+/// The bits of a number as an integer of the same order as [`f32::total_cmp`] has; its own inverse.
+fn in_order(bits: i32) -> i32 {
+    bits ^ ((bits >> 31) & i32::MAX)
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Several tokens at once: each row is what it is alone.
 
+use std::ops::Range;
+
 use half::f16;
 use strata::base::Rng;
 use strata::gpu::kernels::KvElement;
@@ -172,15 +174,21 @@ fn tokens_of_several_rows_score_as_for_each_alone() {
         let op = TokenScores::new(&gpu, h, g, d, element).unwrap();
         let (table, n_blocks) = padded(&case.lists);
         let kv = upload(&gpu, &case.chosen.bytes);
-        let score = |q: &[f32], table: &[u32], n_rows: usize| -> Vec<f32> {
+        let score = |q: &[f32], table: &[u32], rows: Range<usize>| -> Vec<f32> {
+            let n_rows = rows.len();
             let scores = empty(&gpu, n_rows as u64 * op.scores_bytes(16 * n_blocks));
             let binding = op.bind(&gpu, [&upload(&gpu, q), &kv, &upload(&gpu, table), &scores]).unwrap();
             let mut recorder = Recorder::new();
-            op.record_rows(&mut recorder, &binding, 16 * n_blocks, n_blocks, n_rows);
+            op.record_rows(&mut recorder, &binding, 16 * n_blocks, n_blocks, rows);
             gpu.submit(&mut recorder).unwrap();
             download_f32(&gpu, &scores, n_rows * h * 16 * n_blocks)
         };
-        let alone = q.chunks_exact(h * d).zip(table.chunks_exact(g * n_blocks * 2)).map(|(q, table)| score(q, table, 1));
-        assert_eq!(score(&q, &table, N_ROWS), alone.collect::<Vec<_>>().concat(), "{shape:?} of {element:?}");
+        let together = score(&q, &table, 0..N_ROWS);
+        let lists = table.chunks_exact(g * n_blocks * 2).zip(together.chunks_exact(h * 16 * n_blocks));
+        for (row, (table, together)) in lists.enumerate() {
+            let alone = score(&q[row * h * d..(row + 1) * h * d], table, 0..1);
+            assert_eq!(together, alone, "{shape:?} of {element:?}, row {row}");
+            assert_eq!(score(&q, table, row..row + 1), alone, "{shape:?} of {element:?}, row {row} by its place");
+        }
     }
 }

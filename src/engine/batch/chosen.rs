@@ -1,20 +1,26 @@
 //! Selective attention of several rows: each chooses for itself, and what any of them chose comes once.
 //!
 //! ```text
-//! q [R, H, D] ─► score_pages of all rows ─ readback ─► a policy each: candidates ─► token_scores ─ readback ─► selections
-//!                                                        └─► those in RAM ─► scored where they lie ──────────────┤
-//!                                                         union of their pages: frames, stream ◄──────────────────┘
+//! q [R, H, D] ─► score_pages, token_scores of what the last step's bounds put first ─ readback ─► a policy each ─► selections
+//!                     └─ once more for what nobody expected; in RAM, tokens are scored where they lie ─┘              │
+//! what the rows chose of the next layer last time: comes behind ◄─ union of their pages: frames, stream ◄─────────────┘
 //! merge ◄─ each row's tail ◄─ blocks of each row in slots ◄─ in frames
 //! ```
 //! 1. To the kernels, KV heads of another row are more KV heads: rows have lists of blocks of their own in one table. 2. Pages
-//!    are candidates, a row's own tail is always read.
+//!    are candidates, a row's own tail is always read. 3. The device is waited for once per layer, and once more where much is
+//!    found that the last step did not expect.
 //!
 //! Owner: the engine thread. Shapes: R rows, H query heads and G KV heads of each, P complete pages.
 //!
 //! Source: LeoAM, sections 4.2 and 4.3, as [`crate::engine::selective`](super::super::selective).
 
+use std::collections::HashSet;
 use std::time::Instant;
 
+use rayon::prelude::*;
+
+use super::pass::Row;
+use super::tail::BranchTail;
 use crate::base::ModelDims;
 use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
 use crate::engine::device_model::DeviceModel;
@@ -29,15 +35,15 @@ use crate::gpu::kernels::score_pages::ScorePages;
 use crate::gpu::kernels::token_scores::TokenScores;
 use crate::gpu::{Binding, Buffer, Gpu, Recorder, Slice};
 use crate::kv::policy::frequency::FrequencyTable;
-use crate::kv::policy::{ChosenBlock, LayerView, Policy, Selection, SelectiveSpec, unique};
-use crate::kv::{ChosenStream, ChosenTable};
+use crate::kv::policy::{ChosenBlock, LayerView, Policy, Selection, SelectiveSpec, Tier, unique};
+use crate::kv::{ChosenStream, ChosenTable, FilledSlot, KeysInRam};
 
 /// What one row has learnt, and what its choices came to.
 pub(super) struct RowPolicy {
     spec: SelectiveSpec,
     policy: Policy,
-    /// by layer: by how much the highest bound of each query head exceeded its attention in the last step, `[H]`
-    above: Vec<Vec<f32>>,
+    /// by layer: pages whose tokens were worth scoring in the last step, wherever they are; none before the first
+    candidates: Vec<Option<Vec<u32>>>,
     step: usize,
     n_steps: usize,
     spent: Spent,
@@ -48,41 +54,138 @@ pub(super) struct Chooser {
     pub decode: AttentionDecode,
     score_pages: ScorePages,
     token_scores: TokenScores,
+    /// of the rows' own tails
+    own_scores: TokenScores,
     page_scores: Slice,
-    /// bounds of all rows, then q
-    page_readback: Buffer,
-    scores_readback: Buffer,
+    /// bounds of all rows, q, scores of their tails, token scores
+    readback: Buffer,
     /// by layer
     score_bindings: Vec<[Binding; 2]>,
     pub segments: Vec<ChosenOps>,
     /// none where nothing lies below VRAM
     pub area: Option<ChosenOps>,
     frequency: FrequencyTable,
+    /// by layer: pages that the rows chose in the last step
+    last_pages: Vec<Vec<u32>>,
     n_first_layers: usize,
 }
 
-/// What is known of every page for a row, and what was asked.
-#[derive(Clone, Default)]
-struct Bounded {
-    pages: PageBounds,
+/// What is known of a layer for a row.
+#[derive(Default)]
+struct Known {
+    bounds: PageBounds,
     /// f32 `[H, D]`
     q: Vec<f32>,
+    /// scores f32 `[H, n_keys]` of the row's own tail
+    own: Vec<f32>,
+    /// pages whose tokens are scored, and their scores f32 `[H, n_keys]` of each run
+    scoring: Scoring,
+    scores: Vec<f32>,
 }
 
 /// Scores that are on their way: what each row asked for, run by run.
-#[derive(Default)]
 struct Asked {
     /// pages of each row, and keys of the longest list
     runs: Vec<(Vec<Vec<u32>>, usize)>,
-    n_bytes: u64,
+    /// where they begin and end in the readback
+    begin: u64,
+    end: u64,
+}
+
+/// What all rows see of a layer.
+#[derive(Clone, Copy)]
+struct Layer<'a> {
+    layer: usize,
+    n_kv_head: usize,
+    n_head: usize,
+    tiers: &'a [Tier],
+}
+
+impl Known {
+    /// All attention that is known.
+    fn totals(&self, n_head: usize) -> Totals {
+        let mut totals = Totals::none(n_head);
+        totals.add(&self.own);
+        totals.add_runs(&self.scoring, &self.scores);
+        totals
+    }
+}
+
+impl<'a> Layer<'a> {
+    fn view(&self, row: &RowPolicy, bounds: &'a [[f32; 2]]) -> LayerView<'a> {
+        let Layer { layer, n_kv_head, tiers, .. } = *self;
+        LayerView { layer, step: row.step, n_steps: row.n_steps, n_kv_head, tiers, bounds, scores: None }
+    }
+}
+
+impl Asked {
+    /// Nothing yet; the first run's scores go to `begin`.
+    fn from(begin: u64) -> Asked {
+        Asked { runs: Vec::new(), begin, end: begin }
+    }
+
+    /// Hands the scores f32 of all runs to the rows that asked for them.
+    fn give(&self, mut values: &[f32], n_head: usize, rows: &mut [Known]) {
+        for (pages, n_keys) in &self.runs {
+            for (row, pages) in rows.iter_mut().zip(pages) {
+                let (of_row, later) = values.split_at(n_head * n_keys);
+                let n_own = pages.len() * KV_PAGE_TOKENS;
+                let of_heads = of_row.chunks_exact(*n_keys).flat_map(|of_head| &of_head[..n_own]);
+                row.scoring.add_run(pages, &mut row.scores, of_heads.copied().collect());
+                values = later;
+            }
+        }
+    }
 }
 
 impl RowPolicy {
     /// Of an answer of up to `n_steps` tokens by a model of these dimensions.
     pub fn new(spec: SelectiveSpec, n_steps: usize, dims: &ModelDims) -> Result<RowPolicy, EngineError> {
         let policy = Policy::new(spec).map_err(|e| EngineError::Policy(e.to_string()))?;
-        let above = vec![vec![0.0; dims.n_head]; dims.n_layer];
-        Ok(RowPolicy { spec, policy, above, step: 0, n_steps: n_steps.max(1), spent: Spent::default() })
+        let candidates = vec![None; dims.n_layer];
+        Ok(RowPolicy { spec, policy, candidates, step: 0, n_steps: n_steps.max(1), spent: Spent::default() })
+    }
+
+    /// Pages whose tokens are worth scoring before anything is known of this step.
+    fn expected(&self, layer: usize, n_pages: usize) -> Vec<u32> {
+        let candidates = self.candidates.get(layer).and_then(Option::as_ref).filter(|_| self.is_scored());
+        candidates.map_or(Vec::new(), |pages| self.spec.to_score(pages.iter().copied(), n_pages))
+    }
+
+    /// Pages whose tokens are worth scoring as well, now that bounds are known.
+    fn wanted(&self, at: Layer, known: &Known) -> Vec<u32> {
+        let bounds = known.bounds.of_weights(&known.bounds.above(&known.totals(at.n_head)), at.n_kv_head);
+        let view = at.view(self, &bounds);
+        let mut pages = match (self.is_scored(), &self.candidates[at.layer]) {
+            (false, _) => return self.policy.candidates(&view),
+            (true, Some(_)) => self.policy.surprises(&view),
+            (true, None) => self.spec.to_score(self.policy.candidates(&view), view.n_pages()),
+        };
+        let scored: HashSet<u32> = known.scoring.pages.iter().copied().collect();
+        pages.retain(|page| !scored.contains(page));
+        pages
+    }
+
+    /// What it reads.
+    fn choose(&mut self, at: Layer, known: &mut Known, in_ram: &KeysInRam) -> Selection {
+        let mut totals = known.totals(at.n_head);
+        let bounds = known.bounds.of_weights(&known.bounds.above(&totals), at.n_kv_head);
+        let (pages, scores) = in_ram.scores(|| self.policy.candidates_below(&at.view(self, &bounds)), &known.q);
+        totals.add(&scores);
+        known.scoring.add_run(&pages, &mut known.scores, scores);
+        let mut tokens = PageTokens::none(at.n_kv_head, at.tiers.len());
+        tokens.add(&known.scoring, &known.scores, &totals);
+        let bounds = known.bounds.of_weights(&known.bounds.above(&totals), at.n_kv_head);
+        let view = at.view(self, &bounds);
+        let selection = self.policy.select(&LayerView { scores: Some(&tokens), ..view });
+        let anywhere = vec![Tier::Vram; at.tiers.len()];
+        self.candidates[at.layer] = Some(self.policy.candidates(&LayerView { tiers: &anywhere, ..view }));
+        selection
+    }
+
+    /// Every layer is scored before its attention is read.
+    pub fn is_scored(&self) -> bool {
+        self.spec.kind.reads_abstracts()
     }
 
     /// One token was decoded.
@@ -97,8 +200,8 @@ impl RowPolicy {
 }
 
 impl Chooser {
-    /// Buffers and bind groups for `n_rows` over the pages that `model` holds.
-    pub fn new(gpu: &Gpu, model: &DeviceModel, spec: SelectiveSpec, n_rows: usize) -> Result<Chooser, EngineError> {
+    /// Buffers and bind groups for `n_rows` over the pages that `model` holds, and up to `n_own` tokens of each row's own.
+    pub fn new(gpu: &Gpu, model: &DeviceModel, spec: SelectiveSpec, n_rows: usize, n_own: usize) -> Result<Chooser, EngineError> {
         let (d, kv) = (&model.dims, &model.kv);
         let (sealed, n_pages) = (kv.spec().sealed, (kv.n_sealed() as usize).max(1));
         let score_pages = ScorePages::new(gpu, d.n_head, d.n_kv_head, d.head_dim)?;
@@ -109,23 +212,34 @@ impl Chooser {
         let bind = |abstracts| score_pages.bind(gpu, [&model.act.q, abstracts, &bounds, &page_scores]);
         let score_bindings = abstracts.map(bind).collect::<Result<_, _>>()?;
         let token_scores = TokenScores::new(gpu, d.n_head, d.n_kv_head, d.head_dim, sealed)?;
-        let all_keys = n_pages * KV_PAGE_TOKENS;
+        let own_scores = TokenScores::new(gpu, d.n_head, d.n_kv_head, d.head_dim, kv.spec().work)?;
+        let all_scores = token_scores.scores_bytes(n_pages * KV_PAGE_TOKENS) + own_scores.scores_bytes(n_own + 1);
         let decode = AttentionDecode::selective(gpu, d.n_head, d.n_kv_head, d.head_dim, sealed)?;
         let kernels = (&decode, &token_scores);
         let segments = (0..kv.shapes().len()).map(|i| ChosenOps::of_segment(gpu, model, kernels, n_rows, i));
+        let bounds_and_query = score_bytes + (n_rows * d.q_dim() * size_of::<f32>()) as u64;
         Ok(Chooser {
             segments: segments.collect::<Result<_, _>>()?,
             area: ChosenOps::of_area(gpu, model, kernels, n_rows)?,
             decode,
-            page_readback: gpu.readback_buffer("page scores", score_bytes + (n_rows * d.q_dim() * size_of::<f32>()) as u64)?,
-            scores_readback: gpu.readback_buffer("token scores", n_rows as u64 * token_scores.scores_bytes(all_keys))?,
+            readback: gpu.readback_buffer("scores of rows", bounds_and_query + n_rows as u64 * all_scores)?,
             score_pages,
             token_scores,
+            own_scores,
             page_scores,
             score_bindings,
             frequency: FrequencyTable::new(d.n_layer, HALF_LIFE_STEPS),
+            last_pages: vec![Vec::new(); d.n_layer],
             n_first_layers: spec.n_first_layers,
         })
+    }
+
+    /// Makes room for the scores of a row's own tail.
+    ///
+    /// # Errors
+    /// Out of VRAM, a lost device.
+    pub fn bind_tail(&self, gpu: &Gpu, model: &DeviceModel, tail: &mut BranchTail) -> Result<(), EngineError> {
+        tail.bind_scores(gpu, model, &self.own_scores)
     }
 
     /// Records the scores of what each row asked for in one run of pages.
@@ -140,74 +254,51 @@ impl Chooser {
     ) {
         let (n_rows, n_keys) = (pages.len(), table.n_blocks * KV_BLOCK_TOKENS);
         gpu.write(&ops.score.table, bytemuck::cast_slice(&table.entries));
-        self.token_scores.record_rows(recorder, binding, n_keys, table.n_blocks, n_rows);
+        self.token_scores.record_rows(recorder, binding, n_keys, table.n_blocks, 0..n_rows);
         let size = n_rows as u64 * self.token_scores.scores_bytes(n_keys);
-        recorder.copy(&ops.score.scores.buffer.slice(0, size), &self.scores_readback.slice(asked.n_bytes, size));
+        recorder.copy(&ops.score.scores.buffer.slice(0, size), &self.readback.slice(asked.end, size));
         asked.runs.push((pages, n_keys));
-        asked.n_bytes += size;
+        asked.end += size;
     }
 }
 
 impl DeviceModel {
-    /// What a layer reads in this step for each row.
+    /// What a layer reads in this step for each row. Slots in `recorded` are submitted.
     pub(super) fn choose_rows(
         &mut self,
         chooser: &mut Chooser,
         gpu: &Gpu,
         pace: &mut Pace,
         layer: usize,
-        policies: &mut [&mut RowPolicy],
+        rows: &mut [Row],
+        recorded: &mut Vec<FilledSlot>,
     ) -> Result<Vec<Selection>, EngineError> {
         let began = Instant::now();
-        let (n_pages, n_kv_head, n_head) = (self.kv.n_sealed() as usize, self.dims.n_kv_head, self.dims.n_head);
+        let n_pages = self.kv.n_sealed() as usize;
         let tiers = self.kv.tiers(layer, n_pages);
-        let bounded = self.page_bounds(chooser, gpu, pace, layer, policies)?;
-        let view = |p: &RowPolicy| LayerView {
-            layer,
-            step: p.step,
-            n_steps: p.n_steps,
-            n_kv_head,
-            tiers: &tiers,
-            bounds: &[],
-            scores: None,
-        };
-        let candidates = |(p, bounded): (&&mut RowPolicy, &Bounded)| {
-            let bounds = bounded.pages.of_weights(&p.above[layer], n_kv_head);
-            let pages = p.policy.candidates(&LayerView { bounds: &bounds, ..view(p) });
-            if !p.spec.kind.reads_abstracts() {
-                return pages;
-            }
+        let at = Layer { layer, n_kv_head: self.dims.n_kv_head, n_head: self.dims.n_head, tiers: &tiers };
+        let (mut policies, tails): (Vec<&mut RowPolicy>, Vec<&BranchTail>) =
+            rows.iter_mut().filter_map(|row| Some((row.policy.as_deref_mut()?, &*row.tail))).unzip();
+        let mut rows = self.evaluate_rows(chooser, gpu, pace, layer, (&policies, &tails), recorded)?;
+        let wanted = |(p, known): (&&mut RowPolicy, &Known)| {
+            let pages = p.wanted(at, known).into_iter();
             // What lies below is not fetched for its scores alone.
-            let pages = p.spec.to_score(pages, n_pages).into_iter().filter(|page| self.kv.is_resident(layer, *page));
-            pages.collect()
+            pages.filter(|page| !p.is_scored() || self.kv.is_resident(layer, *page)).collect()
         };
-        let candidates = policies.iter().zip(&bounded).map(candidates).collect();
-        let scores = self.score_rows(chooser, gpu, pace, layer, candidates)?;
-        let mut selections = Vec::with_capacity(policies.len());
-        for ((p, bounded), (mut scoring, mut values)) in policies.iter_mut().zip(&bounded).zip(scores) {
-            let mut totals = Totals::none(n_head);
-            totals.add_runs(&scoring, &values);
-            let below = || {
-                let bounds = bounded.pages.of_weights(&bounded.pages.above(&totals), n_kv_head);
-                p.policy.candidates_below(&LayerView { bounds: &bounds, ..view(p) })
-            };
-            let (pages, in_ram) = self.kv.scores_in_ram(layer, below, &bounded.q);
-            totals.add(&in_ram);
-            scoring.add_run(&pages, &mut values, in_ram);
-            let mut tokens = PageTokens::none(n_kv_head, n_pages);
-            tokens.add(&scoring, &values, &totals);
-            p.above[layer] = bounded.pages.above(&totals);
-            let bounds = bounded.pages.of_weights(&p.above[layer], n_kv_head);
-            let selection = p.policy.select(&LayerView { bounds: &bounds, scores: Some(&tokens), ..view(p) });
+        let wanted = policies.iter().zip(&rows).map(wanted).collect();
+        self.score_rows(chooser, gpu, pace, layer, wanted, &mut rows)?;
+        let in_ram = self.kv.keys_in_ram(layer);
+        let choose = |(p, known): (&mut &mut RowPolicy, &mut Known)| p.choose(at, known, &in_ram);
+        let selections: Vec<Selection> = policies.par_iter_mut().zip(&mut rows).map(choose).collect();
+        for (p, selection) in policies.iter_mut().zip(&selections) {
             let n_resident = selection.pages.iter().filter(|page| self.kv.is_resident(layer, **page)).count();
-            p.spent.note(&selection, n_pages, selection.pages.len() - n_resident, &[]);
-            selections.push(selection);
+            p.spent.note(selection, n_pages, selection.pages.len() - n_resident, &[]);
+            p.spent.evaluation += began.elapsed();
         }
-        policies.iter_mut().for_each(|p| p.spent.evaluation += began.elapsed());
         Ok(selections)
     }
 
-    /// Starts what any row chose, and says what should stay in RAM.
+    /// Starts what any row chose and what they may choose of the next layer, and says what should stay in RAM.
     pub(super) fn begin_rows(
         &mut self,
         chooser: &mut Chooser,
@@ -217,102 +308,152 @@ impl DeviceModel {
     ) -> ChosenStream {
         let n_pages = self.kv.n_sealed() as usize;
         let pages = unique(selections.iter().flat_map(|selection| &selection.pages).copied().collect());
-        let stream = self.kv.begin_chosen(layer, &pages, n_pages, clock, None, |_| 0.0);
+        let next = chooser.last_pages.get(layer + 1).map(|pages| (layer + 1, pages.as_slice()));
+        let stream = self.kv.begin_chosen(layer, &pages, n_pages, clock, next, |_| 0.0);
         chooser.frequency.note(layer, clock, &pages);
         self.keep_hot(&chooser.frequency, layer, n_pages, clock, chooser.n_first_layers);
+        chooser.last_pages[layer] = pages;
         stream
     }
 
-    /// Bounds of every page for every row; nothing where a row's policy reads no abstracts.
-    fn page_bounds(
+    /// Scores every page by its abstract, and token by token the rows' own tails and what was worth it in the last step, where that
+    /// is in VRAM; waits for the device once. Nothing where a row's policy reads no abstracts.
+    fn evaluate_rows(
         &self,
         chooser: &Chooser,
         gpu: &Gpu,
         pace: &mut Pace,
         layer: usize,
-        policies: &[&mut RowPolicy],
-    ) -> Result<Vec<Bounded>, EngineError> {
+        (policies, tails): (&[&mut RowPolicy], &[&BranchTail]),
+        recorded: &mut Vec<FilledSlot>,
+    ) -> Result<Vec<Known>, EngineError> {
         let (n_rows, n_pages) = (policies.len(), self.kv.n_sealed() as usize);
-        if !policies.iter().all(|p| p.spec.kind.reads_abstracts()) {
-            return Ok(vec![Bounded::default(); n_rows]);
+        let mut rows: Vec<Known> = policies.iter().map(|_| Known::default()).collect();
+        if !policies.iter().all(|p| p.is_scored()) {
+            return Ok(rows);
         }
         chooser.score_pages.record_rows(&mut pace.recorder, &chooser.score_bindings[layer], n_pages, n_rows);
         let size = n_rows as u64 * chooser.score_pages.scores_bytes(n_pages);
-        pace.recorder.copy(&chooser.page_scores.buffer.slice(0, size), &chooser.page_readback.slice(0, size));
+        pace.recorder.copy(&chooser.page_scores.buffer.slice(0, size), &chooser.readback.slice(0, size));
         let (q, q_bytes) = (&self.act.q, (n_rows * self.dims.q_dim() * size_of::<f32>()) as u64);
-        pace.recorder.copy(&q.buffer.slice(q.offset, q_bytes), &chooser.page_readback.slice(size, q_bytes));
+        pace.recorder.copy(&q.buffer.slice(q.offset, q_bytes), &chooser.readback.slice(size, q_bytes));
+        let mut own = vec![size + q_bytes];
+        for (row, tail) in tails.iter().enumerate() {
+            let at = own[row];
+            own.push(at + tail.record_scores(&mut pace.recorder, &chooser.own_scores, (layer, row), (&chooser.readback, at)));
+        }
+        let mut asked = Asked::from(own[n_rows]);
+        let expected: Vec<Vec<u32>> = policies.iter().map(|p| p.expected(layer, n_pages)).collect();
+        self.ask_frames(chooser, gpu, &mut pace.recorder, layer, &expected, &mut asked);
         let submitted = pace.submit(gpu)?;
+        for filled in recorded.drain(..) {
+            self.kv.slot_submitted(&filled);
+        }
         let (n_head, n_of_row, q_dim) = (self.dims.n_head, self.dims.n_kv_head * n_pages, self.dims.q_dim());
-        Ok(pace.read_after(gpu, &submitted, &chooser.page_readback, |bytes| {
-            let (numbers, q) = bytes[..(size + q_bytes) as usize].split_at(size as usize);
-            let numbers: Vec<[f32; 2]> = bytemuck::pod_collect_to_vec(numbers);
+        pace.read_after(gpu, &submitted, &chooser.readback, |bytes| {
+            let range = |begin: u64, end: u64| &bytes[begin as usize..end as usize];
+            let numbers: Vec<[f32; 2]> = bytemuck::pod_collect_to_vec(range(0, size));
             let (bounds, highest) = numbers.split_at(n_rows * n_of_row);
-            let q: Vec<f32> = bytemuck::pod_collect_to_vec(q);
-            let row = |row: usize| Bounded {
-                pages: PageBounds::new(&bounds[row * n_of_row..][..n_of_row], &highest[row * n_head..][..n_head]),
-                q: q[row * q_dim..][..q_dim].to_vec(),
-            };
-            (0..n_rows).map(row).collect()
-        })?)
+            let q: Vec<f32> = bytemuck::pod_collect_to_vec(range(size, own[0]));
+            for (i, row) in rows.iter_mut().enumerate() {
+                row.own = bytemuck::pod_collect_to_vec(range(own[i], own[i + 1]));
+                row.bounds = PageBounds::new(&bounds[i * n_of_row..][..n_of_row], &highest[i * n_head..][..n_head]);
+                row.q = q[i * q_dim..][..q_dim].to_vec();
+            }
+            let scores: Vec<f32> = bytemuck::pod_collect_to_vec(range(asked.begin, asked.end));
+            asked.give(&scores, n_head, &mut rows);
+        })?;
+        Ok(rows)
     }
 
-    /// Scores the tokens of the pages that each row asked for, wherever they are: f32 `[H, n_keys]` of each of its runs.
+    /// Records the scores of the tokens of those pages that each row asked for which are in frames.
+    fn ask_frames(
+        &self,
+        chooser: &Chooser,
+        gpu: &Gpu,
+        recorder: &mut Recorder,
+        layer: usize,
+        wanted: &[Vec<u32>],
+        asked: &mut Asked,
+    ) {
+        for (i, ops) in chooser.segments.iter().enumerate() {
+            let here = kept(wanted, |page| self.kv.is_in_segment(layer, i, page));
+            if here.iter().any(|pages| !pages.is_empty()) {
+                let table = self.kv.chosen_in_segment(layer, i, &self.whole_of_rows(&here));
+                chooser.ask(gpu, recorder, (ops, &ops.score.bindings[layer]), &table, here, asked);
+            }
+        }
+    }
+
+    /// All of these pages of each row, for every KV head of it.
+    fn whole_of_rows(&self, rows: &[Vec<u32>]) -> Vec<Vec<ChosenBlock>> {
+        rows.iter().flat_map(|pages| self.whole_pages(pages)).collect()
+    }
+
+    /// Scores the tokens of the pages that each row asked for, wherever they are, and waits where that is any.
     fn score_rows(
         &mut self,
         chooser: &Chooser,
         gpu: &Gpu,
         pace: &mut Pace,
         layer: usize,
-        candidates: Vec<Vec<u32>>,
-    ) -> Result<Vec<(Scoring, Vec<f32>)>, EngineError> {
-        let (n_head, n_kv_head) = (self.dims.n_head, self.dims.n_kv_head);
-        let mut scores: Vec<(Scoring, Vec<f32>)> = candidates.iter().map(|_| (Scoring::default(), Vec::new())).collect();
-        let all = unique(candidates.iter().flatten().copied().collect());
+        wanted: Vec<Vec<u32>>,
+        rows: &mut [Known],
+    ) -> Result<(), EngineError> {
+        let all = unique(wanted.iter().flatten().copied().collect());
         if all.is_empty() {
-            return Ok(scores);
+            return Ok(());
         }
-        let mut asked = Asked::default();
-        let whole =
-            |pages: &[Vec<u32>]| pages.iter().flat_map(|pages| vec![ChosenBlock::of_pages(pages); n_kv_head]).collect::<Vec<_>>();
-        for (i, ops) in chooser.segments.iter().enumerate() {
-            let here = kept(&candidates, |page| self.kv.is_in_segment(layer, i, page));
-            if here.iter().any(|pages| !pages.is_empty()) {
-                let table = self.kv.chosen_in_segment(layer, i, &whole(&here));
-                chooser.ask(gpu, &mut pace.recorder, (ops, &ops.score.bindings[layer]), &table, here, &mut asked);
-            }
-        }
+        let mut asked = Asked::from(0);
+        self.ask_frames(chooser, gpu, &mut pace.recorder, layer, &wanted, &mut asked);
         let n_batches = self.kv.begin_streamed(layer, &all);
         let mut recorded = Vec::new();
         for fill in self.fills(0..n_batches) {
             let groups = self.fill_area(gpu, pace, fill.clone(), &mut recorded)?;
-            let here = kept(&candidates, |page| groups.binary_search(&page).is_ok());
-            let table = self.kv.chosen_in_batches(fill, &whole(&here));
+            let here = kept(&wanted, |page| groups.binary_search(&page).is_ok());
+            let table = self.kv.chosen_in_batches(fill, &self.whole_of_rows(&here));
             if let Some(ops) = &chooser.area {
                 chooser.ask(gpu, &mut pace.recorder, (ops, &ops.score.bindings[0]), &table, here, &mut asked);
             }
             self.submit_slots(gpu, pace, &mut recorded)?;
         }
         let submitted = pace.submit(gpu)?;
-        let n_bytes = asked.n_bytes as usize;
-        let values: Vec<f32> =
-            pace.read_after(gpu, &submitted, &chooser.scores_readback, |bytes| bytemuck::pod_collect_to_vec(&bytes[..n_bytes]))?;
-        let mut rest = values.as_slice();
-        for (pages, n_keys) in &asked.runs {
-            for ((scoring, own), pages) in scores.iter_mut().zip(pages) {
-                let (of_row, later) = rest.split_at(n_head * n_keys);
-                let n_own = pages.len() * KV_PAGE_TOKENS;
-                if n_own > 0 {
-                    own.extend(of_row.chunks_exact(*n_keys).flat_map(|of_head| &of_head[..n_own]));
-                    scoring.pages.extend_from_slice(pages);
-                    scoring.runs.push(n_own);
-                }
-                rest = later;
-            }
-        }
-        Ok(scores)
+        let n_bytes = asked.end as usize;
+        let scores: Vec<f32> =
+            pace.read_after(gpu, &submitted, &chooser.readback, |bytes| bytemuck::pod_collect_to_vec(&bytes[..n_bytes]))?;
+        asked.give(&scores, self.dims.n_head, rows);
+        Ok(())
     }
 }
 
 fn kept(rows: &[Vec<u32>], keeps: impl Fn(u32) -> bool) -> Vec<Vec<u32>> {
     rows.iter().map(|pages| pages.iter().copied().filter(|page| keeps(*page)).collect()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attention_of_a_row_counts_what_stays_in_its_own_tail() {
+        let mut known = Known { bounds: PageBounds::new(&[[0.0, -9.0]], &[[7.0, 0.0]]), ..Known::default() };
+        known.scoring.add_run(&[0], &mut known.scores, vec![1.0; KV_PAGE_TOKENS]);
+        let above = |known: &Known| known.bounds.above(&known.totals(1))[0];
+        assert!((above(&known) - (7.0 - 1.0 - 64f32.ln())).abs() < 1e-3);
+        known.own = vec![9.0];
+        let want = 7.0 - (9f32.exp() + 64.0 * 1f32.exp()).ln();
+        assert!((above(&known) - want).abs() < 1e-3, "{} instead of {want}", above(&known));
+    }
+
+    #[test]
+    fn scores_go_to_the_rows_that_asked_for_them() {
+        // Two heads; the first row asked for two pages, the second for one, in one run as long as the longer list.
+        let asked = Asked { runs: vec![(vec![vec![3, 5], vec![4]], 2 * KV_PAGE_TOKENS)], begin: 0, end: 0 };
+        let values: Vec<f32> = (0..8).flat_map(|i| [i as f32; KV_PAGE_TOKENS]).collect();
+        let mut rows = [Known::default(), Known::default()];
+        asked.give(&values, 2, &mut rows);
+        let pages = |row: &Known| row.scores.chunks(KV_PAGE_TOKENS).map(|page| page[0]).collect::<Vec<_>>();
+        assert_eq!((rows[0].scoring.pages.as_slice(), pages(&rows[0])), ([3, 5].as_slice(), vec![0.0, 1.0, 2.0, 3.0]));
+        assert_eq!((rows[1].scoring.pages.as_slice(), pages(&rows[1])), ([4].as_slice(), vec![4.0, 6.0]));
+    }
 }

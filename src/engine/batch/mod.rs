@@ -126,7 +126,11 @@ impl Batch {
             branch.read(gpu, loaded, port, n_shared)?;
         }
         let picker = Picker::new(gpu, &loaded.model, n_rows)?;
-        let mut chooser = spec.map(|spec| Chooser::new(gpu, &loaded.model, spec, n_rows)).transpose()?;
+        let mut chooser = spec.map(|spec| Chooser::new(gpu, &loaded.model, spec, n_rows, n_own)).transpose()?;
+        if let Some(chooser) = &chooser {
+            let tails = self.unfinished().filter_map(|branch| Some(&mut branch.live.as_mut()?.tail));
+            tails.into_iter().try_for_each(|tail| chooser.bind_tail(gpu, &loaded.model, tail))?;
+        }
         loaded.pace.set_whole(true);
         while self.unfinished().next().is_some() {
             self.step(gpu, loaded, port, &picker, chooser.as_mut(), n_shared)?;

@@ -150,11 +150,12 @@ impl DeviceModel {
         chooser: &mut Chooser,
         clock: u64,
     ) -> Result<(), EngineError> {
-        let mut policies: Vec<&mut RowPolicy> = rows.iter_mut().filter_map(|row| row.policy.as_deref_mut()).collect();
-        let selections = self.choose_rows(chooser, gpu, pace, layer, &mut policies)?;
+        let mut recorded = Vec::new();
+        self.take_expected(gpu, pace, layer, &mut recorded)?;
+        let selections = self.choose_rows(chooser, gpu, pace, layer, rows, &mut recorded)?;
+        self.take_expected(gpu, pace, layer, &mut recorded)?;
         let stream = self.begin_rows(chooser, layer, &selections, clock);
         let blocks: Vec<Vec<ChosenBlock>> = selections.into_iter().flat_map(|selection| selection.blocks).collect();
-        let mut recorded = Vec::new();
         let tables = self.bring_framed(gpu, pace, layer, &stream, &blocks, &mut recorded)?;
         let n_shared = tables.n_splits();
         let mut splits = Splits { n_rows: rows.len(), n_splits: n_shared + n_own_splits(rows), next: 0 };
@@ -177,8 +178,10 @@ impl DeviceModel {
         let n_splits = splits.n_splits;
         self.attend_tails(pace, layer, rows, n_shared, n_splits);
         self.merge_rows(pace, rows.len(), n_splits);
-        // Tables are written ahead of what is submitted.
-        self.submit_slots(gpu, pace, &mut recorded)
+        // Tables are written ahead of what is submitted: the next layer's must not come before this one. Where the next layer
+        // is scored, that is a submit anyway.
+        let is_scored = rows.iter().filter_map(|row| row.policy.as_ref()).all(|policy| policy.is_scored());
+        if recorded.is_empty() && is_scored { Ok(()) } else { self.submit_slots(gpu, pace, &mut recorded) }
     }
 
     /// The splits of each row over its own tail, from `first_split` on.

@@ -34,7 +34,7 @@ struct Evaluated {
     tail: Vec<f32>,
     /// of pages that are always read or were expected
     tokens: (Scoring, Vec<f32>),
-    /// the layer's pages were expected by an estimate
+    /// the layer's pages were expected
     is_expected: bool,
     /// f32 `[H, D]`
     q: Vec<f32>,
@@ -60,9 +60,13 @@ impl DeviceModel {
         let n_pages = first_pos / KV_PAGE_TOKENS;
         let mut recorded = Vec::new();
         let mut expected = s.expected.take().filter(|expected| expected.layer == layer);
-        self.take_expected(gpu, pace, layer, expected.as_mut(), &mut recorded)?;
+        if let Some(expected) = &mut expected {
+            expected.came.extend(self.take_expected(gpu, pace, layer, &mut recorded)?);
+        }
         let evaluated = self.evaluate(s, gpu, pace, layer, first_pos, expected.as_ref(), &mut recorded)?;
-        self.take_expected(gpu, pace, layer, expected.as_mut(), &mut recorded)?;
+        if let Some(expected) = &mut expected {
+            expected.came.extend(self.take_expected(gpu, pace, layer, &mut recorded)?);
+        }
         let began = Instant::now();
         let choice = self.choose(s, gpu, pace, layer, n_pages, evaluated)?;
         s.spent.evaluation += began.elapsed();
@@ -92,24 +96,6 @@ impl DeviceModel {
         if s.spec.kind == PolicyKind::Prefetch && !self.synchronous && layer + 1 < self.dims.n_layer {
             let all: Vec<u32> = (0..n_pages as u32).collect();
             self.kv.begin_streamed(layer + 1, &all);
-        }
-        Ok(())
-    }
-
-    /// Pages that were expected of the layer and are there go into frames. What `prefetch` brought for the layer's scores is left
-    /// to these: they need its slots.
-    fn take_expected(
-        &mut self,
-        gpu: &Gpu,
-        pace: &mut Pace,
-        layer: usize,
-        expected: Option<&mut Expected>,
-        recorded: &mut Vec<FilledSlot>,
-    ) -> Result<(), EngineError> {
-        let Some(expected) = expected else { return Ok(()) };
-        while let Some(filled) = self.kv.next_expected(gpu, layer)? {
-            expected.came.extend(self.kv.record_frames(&mut pace.recorder, &filled));
-            recorded.push(filled);
         }
         Ok(())
     }
@@ -148,14 +134,15 @@ impl DeviceModel {
         let at = (&s.scorer.readback, 2 * size + q_bytes);
         let tail_bytes = s.tail_scores.record(self, (gpu, &mut pace.recorder), layer, tail_keys, at);
         let mut scoring = Scoring::new(2 * size + q_bytes + tail_bytes);
-        let candidates = expected.iter().flat_map(|expected| &expected.candidates).copied();
+        let candidates = expected.iter().flat_map(|expected| &expected.candidates).chain(&s.candidates[layer]).copied();
         let candidates = s.spec.to_score(candidates, n_pages);
         self.score_in_frames(&s.scorer, s.scored(), (gpu, &mut pace.recorder), layer, &candidates, &mut scoring);
         let submitted = pace.submit(gpu)?;
         for filled in recorded.drain(..) {
             self.kv.slot_submitted(&filled);
         }
-        let (n_kv_head, has_next, is_expected) = (s.n_kv_head, ahead.is_some(), expected.is_some());
+        let is_expected = expected.is_some() || !s.candidates[layer].is_empty();
+        let (n_kv_head, has_next) = (s.n_kv_head, ahead.is_some());
         Ok(pace.read_after(gpu, &submitted, &s.scorer.readback, |bytes| {
             let range = |begin: u64, n_bytes: u64| &bytes[begin as usize..(begin + n_bytes) as usize];
             let bounds = |begin| {
@@ -189,7 +176,7 @@ impl DeviceModel {
         totals.add_runs(&scoring, &scores);
         let bounds = own.of_weights(&own.above(&totals), n_kv_head);
         let view = LayerView { layer, step, n_steps, n_kv_head, tiers: &tiers, bounds: &bounds, scores: None };
-        // What was scored is what an estimate of the query expected.
+        // What was scored is what an estimate of the query expected, and the last step's bounds.
         let mut wanted = if is_expected { s.policy.surprises(&view) } else { s.policy.candidates(&view) };
         let known: HashSet<u32> = scoring.pages.iter().copied().collect();
         wanted.retain(|page| !known.contains(page));
@@ -198,7 +185,7 @@ impl DeviceModel {
             scoring.append(more);
             scores.extend(of_more);
         }
-        let (pages, in_ram) = self.kv.scores_in_ram(layer, || s.policy.candidates_below(&view), &q);
+        let (pages, in_ram) = self.kv.keys_in_ram(layer).scores(|| s.policy.candidates_below(&view), &q);
         totals.add(&in_ram);
         scoring.add_run(&pages, &mut scores, in_ram);
         let mut tokens = PageTokens::none(n_kv_head, n_pages);
@@ -206,12 +193,16 @@ impl DeviceModel {
         let above = own.above(&totals);
         let bounds = own.of_weights(&above, n_kv_head);
         s.above[layer] = above;
-        let selection = s.policy.select(&LayerView { bounds: &bounds, scores: Some(&tokens), ..view });
+        let view = LayerView { bounds: &bounds, scores: Some(&tokens), ..view };
+        let selection = s.policy.select(&view);
+        let anywhere = vec![Tier::Vram; n_pages];
+        if s.spec.kind.reads_abstracts() {
+            s.candidates[layer] = s.policy.candidates(&LayerView { tiers: &anywhere, ..view });
+        }
         let is_known = next.is_some() || s.spec.kind == PolicyKind::Window;
         let expected = (is_known && layer + 1 < self.dims.n_layer && !self.synchronous).then(|| {
             let bounds = next.unwrap_or_default().of_weights(&s.above[layer + 1], n_kv_head);
-            let anywhere = vec![Tier::Vram; n_pages];
-            let view = LayerView { layer: layer + 1, tiers: &anywhere, bounds: &bounds, ..view };
+            let view = LayerView { layer: layer + 1, tiers: &anywhere, bounds: &bounds, scores: None, ..view };
             let candidates = s.policy.candidates(&view);
             s.expected = Some(Expected { layer: layer + 1, candidates, came: Vec::new() });
             (layer + 1, s.policy.expect(&LayerView { tiers: &self.kv.tiers(layer + 1, n_pages), ..view }))

@@ -126,6 +126,26 @@ impl DeviceModel {
         self.kv.prefer(&hot);
     }
 
+    /// Pages that were expected of the layer and are there go into frames; which they are. What `prefetch` brought for the layer's
+    /// scores is left to these: they need its slots.
+    ///
+    /// # Errors
+    /// A page that cannot be read, a lost device.
+    pub(in crate::engine) fn take_expected(
+        &mut self,
+        gpu: &Gpu,
+        pace: &mut Pace,
+        layer: usize,
+        recorded: &mut Vec<FilledSlot>,
+    ) -> Result<Vec<u32>, EngineError> {
+        let mut came = Vec::new();
+        while let Some(filled) = self.kv.next_expected(gpu, layer)? {
+            came.extend(self.kv.record_frames(&mut pace.recorder, &filled));
+            recorded.push(filled);
+        }
+        Ok(came)
+    }
+
     /// Brings the batches of `stream` that find frames, and says what is to be read where: `blocks` of each KV head of each row.
     ///
     /// # Errors

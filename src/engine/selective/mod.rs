@@ -8,7 +8,7 @@
 //! ```
 //! 1. The policy sees no buffer: bounds, scores and tiers in, a selection out. 2. New tokens are always read. 3. Prefill and
 //!    everything that is asked for exactly never pass here. 4. The device is waited for once per layer, and once more where
-//!    nothing was expected of a layer (the first).
+//!    much is found that neither an estimate nor the last step expected.
 //!
 //! Owner: the engine thread. Shapes: H query heads, G KV heads, P complete pages.
 //!
@@ -83,6 +83,8 @@ pub(super) struct Selective {
     tail_scores: TailScores,
     /// by layer: by how much the highest bound of each query head exceeded its attention in the last step, `[H]`
     above: Vec<Vec<f32>>,
+    /// by layer: pages whose tokens were worth scoring in the last step, wherever they are
+    candidates: Vec<Vec<u32>>,
     n_head: usize,
     n_kv_head: usize,
     bounds: Slice,
@@ -141,6 +143,7 @@ impl Selective {
             scorer: Scorer { kernel: token_scores, readback },
             tail_scores,
             above: vec![vec![0.0; d.n_head]; d.n_layer],
+            candidates: vec![Vec::new(); d.n_layer],
             ahead: if estimates { Some(AheadOps::new(gpu, model, &score_pages, n_pages)?) } else { None },
             expected: None,
             score_pages,
@@ -172,6 +175,7 @@ impl Selective {
         self.hiding.pause();
         (self.mass_steps, self.spent, self.expected) = (MassSteps::None, Spent::default(), None);
         self.above.iter_mut().for_each(|above| above.fill(0.0));
+        self.candidates.iter_mut().for_each(Vec::clear);
     }
 
     /// What the choices of this answer came to; none before the first.

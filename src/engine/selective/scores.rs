@@ -194,7 +194,7 @@ impl PageTokens {
             head.resize(begin + n_keys, f32::NEG_INFINITY);
             for (i, of_head) in of_group.chunks_exact(n_keys).enumerate() {
                 let from = totals.of(g * group + i).unwrap_or(0.0);
-                for (best, score) in head.iter_mut().skip(begin).zip(of_head) {
+                for (best, score) in head[begin..].iter_mut().zip(of_head) {
                     let score = score - from;
                     // What is no number may be anything.
                     *best = if score.is_nan() { f32::INFINITY } else { best.max(score) };

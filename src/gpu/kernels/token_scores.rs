@@ -7,6 +7,7 @@
 //!
 //! Source: LeoAM, section 4.2.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::KvElement;
@@ -32,6 +33,7 @@ struct Params {
     n_keys: u32,
     n_blocks: u32,
     group: u32,
+    q_head: u32,
 }
 
 fn key(n_kv_head: usize, group: usize, head_dim: usize, element: KvElement) -> KernelKey {
@@ -70,15 +72,16 @@ impl TokenScores {
 
     /// Adds the scores of the first `n_keys` of each list, where the table has rows of `n_blocks`.
     pub fn record(&self, recorder: &mut Recorder, binding: &Binding, n_keys: usize, n_blocks: usize) {
-        self.record_rows(recorder, binding, n_keys, n_blocks, 1);
+        self.record_rows(recorder, binding, n_keys, n_blocks, 0..1);
     }
 
-    /// The same for the first `n_rows` rows of q, each with lists of its own: lists `[R, G, n_blocks]`, scores `[R, H, n_keys]`.
-    pub fn record_rows(&self, recorder: &mut Recorder, binding: &Binding, n_keys: usize, n_blocks: usize, n_rows: usize) {
+    /// The same for these rows of q, each with lists of its own: lists `[R, G, n_blocks]`, scores `[R, H, n_keys]`.
+    pub fn record_rows(&self, recorder: &mut Recorder, binding: &Binding, n_keys: usize, n_blocks: usize, rows: Range<usize>) {
         let group = self.n_head / self.n_kv_head;
-        let params = Params { n_keys: n_keys as u32, n_blocks: n_blocks as u32, group: group as u32 };
+        let q_head = (rows.start * self.n_head) as u32;
+        let params = Params { n_keys: n_keys as u32, n_blocks: n_blocks as u32, group: group as u32, q_head };
         let head_sets = group.div_ceil(group.min(MAX_HEADS_PER_WORKGROUP));
-        let grid = [n_keys.div_ceil(TILE_KEYS) as u32, (n_rows * self.n_kv_head) as u32, head_sets as u32];
+        let grid = [n_keys.div_ceil(TILE_KEYS) as u32, (rows.len() * self.n_kv_head) as u32, head_sets as u32];
         recorder.dispatch(&self.kernel, binding, &params, grid);
     }
 }

@@ -19,7 +19,7 @@ use crate::kv::abstracts::{abstract_bytes, unknown};
 use crate::kv::batches::StreamPlan;
 use crate::kv::error::KvError;
 use crate::kv::layout::BLOCKS_PER_PAGE;
-use crate::kv::lower::PageBytes;
+use crate::kv::lower::{NearPages, PageBytes};
 use crate::kv::near::key_scores;
 use crate::kv::policy::frequency::LayerPage;
 use crate::kv::policy::{ChosenBlock, Tier};
@@ -34,6 +34,26 @@ pub struct ChosenTable {
     pub entries: Vec<ListedBlock>,
     /// length of the longest list
     pub n_blocks: usize,
+}
+
+/// Keys of one layer that can be scored where they lie, by any thread.
+pub struct KeysInRam<'a> {
+    spec: &'a KvSpec,
+    /// none where nothing lies below
+    near: Option<&'a NearPages>,
+    layer: usize,
+}
+
+impl KeysInRam<'_> {
+    /// Those of `pages` that RAM has, and the scores of all their keys for queries f32 `[H, D]`, where they lie: f32
+    /// `[H, n_keys]`. None of them, and `pages` is not asked, where nothing lies below.
+    pub fn scores(&self, pages: impl FnOnce() -> Vec<u32>, q: &[f32]) -> (Vec<u32>, Vec<f32>) {
+        let Some(near) = self.near else { return (Vec::new(), Vec::new()) };
+        let wanted = pages().into_iter().map(|page| PageId::kv(self.layer as u32, page));
+        let found = near.of(wanted, self.spec.page_bytes() as usize);
+        let (found, bytes): (Vec<PageId>, Vec<PageBytes>) = found.into_iter().unzip();
+        (found.iter().map(|page| page.group).collect(), key_scores(self.spec, &bytes, q))
+    }
 }
 
 /// What was started for a layer.
@@ -65,6 +85,12 @@ impl ChosenTable {
         };
         let list = |(head, chosen): (usize, &Vec<ChosenBlock>)| chosen.iter().filter_map(|c| listed(head, c)).collect();
         ChosenTable::padded(chosen.iter().enumerate().map(list).collect())
+    }
+
+    /// All of `n_pages` that stand in order, for every KV head.
+    pub fn whole(spec: &KvSpec, n_pages: usize) -> ChosenTable {
+        let pages: Vec<u32> = (0..n_pages as u32).collect();
+        ChosenTable::new(spec, &vec![ChosenBlock::of_pages(&pages); spec.n_kv_head], |page| Some(page as usize))
     }
 
     fn padded(mut lists: Vec<Vec<ListedBlock>>) -> ChosenTable {
@@ -144,9 +170,12 @@ impl KvCache {
     }
 
     /// Starts the stream of those of `pages` that have no frame, and leaves frames as they are, unless it is on its way.
-    /// Its number of batches.
+    /// Its number of batches: where all have frames, none, and another stream goes on.
     pub fn begin_streamed(&mut self, layer: usize, pages: &[u32]) -> usize {
         let missing: Vec<u32> = pages.iter().copied().filter(|p| self.residency.frame(layer, *p).is_none()).collect();
+        if missing.is_empty() {
+            return 0;
+        }
         let batches = self.batches(layer, &missing);
         if self.next_batch > 0 || self.stream != batches {
             self.replace_stream(batches, Vec::new());
@@ -222,16 +251,9 @@ impl KvCache {
         self.record_to_frames(recorder, filled, &from)
     }
 
-    /// Those of `pages` that RAM has, and the scores of all their keys for queries f32 `[H, D]`, where they lie: f32
-    /// `[H, n_keys]`. None of them, and `pages` is not asked, where nothing lies below.
-    pub fn scores_in_ram(&self, layer: usize, pages: impl FnOnce() -> Vec<u32>, q: &[f32]) -> (Vec<u32>, Vec<f32>) {
-        if !self.has_lower {
-            return (Vec::new(), Vec::new());
-        }
-        let wanted = pages().into_iter().map(|page| PageId::kv(layer as u32, page));
-        let (found, bytes): (Vec<PageId>, Vec<PageBytes>) =
-            self.near.of(wanted, self.spec.page_bytes() as usize).into_iter().unzip();
-        (found.iter().map(|page| page.group).collect(), key_scores(&self.spec, &bytes, q))
+    /// The keys of a layer's pages that RAM has.
+    pub fn keys_in_ram(&self, layer: usize) -> KeysInRam<'_> {
+        KeysInRam { spec: &self.spec, near: self.has_lower.then_some(&self.near), layer }
     }
 
     /// What the stream has cost so far.

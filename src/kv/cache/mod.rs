@@ -17,7 +17,7 @@ mod opener;
 mod seal;
 mod stream;
 
-pub use chosen::{ChosenStream, ChosenTable};
+pub use chosen::{ChosenStream, ChosenTable, KeysInRam};
 pub use opener::{Packing, StreamCost};
 
 use std::collections::VecDeque;

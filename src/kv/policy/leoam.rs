@@ -20,6 +20,8 @@
 
 use std::ops::Range;
 
+use rayon::prelude::*;
+
 use super::mass::{Share, log_mass, tokens_of_mass};
 use super::view::page_tokens;
 use super::{Amount, LayerView, Selection, SelectiveSpec, Tier};
@@ -39,6 +41,8 @@ const LEFT_OUT_MASS: f32 = 1e-2;
 const MUCH_MASS: f32 = 1e-2;
 /// Of the pages that bounds put first, this many times as many are scored as would fill what is read.
 const SCORED_BELOW: usize = 2;
+/// Scores of so many tokens, of all KV heads, take longer to look at than to hand to other threads.
+const MANY_TOKENS: usize = 16_384;
 /// Logarithm of the tokens of a page, natural.
 const PER_TOKEN: f32 = 6.0 * std::f32::consts::LN_2;
 const _: () = assert!(KV_PAGE_TOKENS == 64);
@@ -174,18 +178,29 @@ impl LeoAm {
 
     /// Pages that attention will probably read, by what is known so far and by how loose the layer's bounds were.
     pub fn expect(&self, view: &LayerView) -> Vec<u32> {
-        let ranges: Vec<_> = (0..view.n_kv_head).map(|kv_head| self.select_head(view, kv_head).ranges).collect();
+        let ranges: Vec<_> = self.select_heads(view).into_iter().map(|head| head.ranges).collect();
         Selection::new(&self.spec, view, &ranges, 0).pages
     }
 
     /// What attention reads. Learns the layer's density and how loose its bounds are for its next step.
     pub fn select(&mut self, view: &LayerView) -> Selection {
-        let heads: Vec<Chosen> = (0..view.n_kv_head).map(|kv_head| self.select_head(view, kv_head)).collect();
+        let heads = self.select_heads(view);
         let n_evaluations = heads.iter().map(|head| head.n_evaluations).sum();
         self.learn(view.layer, heads.iter().map(|head| head.excess).collect());
         let ranges: Vec<_> = heads.into_iter().map(|head| head.ranges).collect();
         self.note_density(view, &ranges);
         Selection::new(&self.spec, view, &ranges, n_evaluations)
+    }
+
+    /// What matters to each KV head.
+    fn select_heads(&self, view: &LayerView) -> Vec<Chosen> {
+        let select = |kv_head| self.select_head(view, kv_head);
+        let n_scored = (0..view.n_pages()).filter(|page| view.page_scores(0, *page).is_some()).count() * KV_PAGE_TOKENS;
+        // Handing heads to other threads costs a tenth of a millisecond.
+        if view.n_kv_head * n_scored < MANY_TOKENS {
+            return (0..view.n_kv_head).map(select).collect();
+        }
+        (0..view.n_kv_head).into_par_iter().map(select).collect()
     }
 
     /// What matters to a KV head.

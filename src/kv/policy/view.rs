@@ -30,7 +30,7 @@ pub enum Tier {
 }
 
 /// Scores of single tokens, as far as they are known.
-pub trait TokenScores {
+pub trait TokenScores: Sync {
     /// Of the 64 tokens of a page for a KV head.
     fn page(&self, kv_head: usize, page: usize) -> Option<&[f32]>;
 }
