@@ -6,8 +6,8 @@
 //!
 //! Every ratio is of one run. As in `policies`, the disk is held to the speed at which reading what neither VRAM nor RAM has room
 //! for takes 2.9 times as long as computing a step for one question does with all of the KV in VRAM (LeoAM, section 3.4). VRAM has
-//! room for a fifth of the KV and four times the tails of eight questions, of which slots and frames get the most, RAM for two
-//! fifths: the first layers stay off the disk. Answers are at random, so that they do not end early.
+//! room for a fifth of the KV and twice the tails of eight questions, RAM for two fifths: the first layers stay off the disk.
+//! Answers are at random, so that they do not end early.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "a bench prints, and ends where it fails")]
 
 #[path = "common/mod.rs"]
@@ -74,7 +74,7 @@ fn main() {
     let nvme = (on_disk / IO_OVER_COMPUTE * rows[0].tokens_per_s[2]) as u64;
     let offloaded = |policy| LoadOptions {
         budgets: Tiers {
-            vram: Some(Bytes((kv_bytes * VRAM_SHARE) as u64 + 32 * TAIL_BYTES)),
+            vram: Some(Bytes((kv_bytes * VRAM_SHARE) as u64 + 16 * TAIL_BYTES)),
             ram: Some(Bytes((kv_bytes * RAM_SHARE) as u64)),
             disk: None,
         },

@@ -59,13 +59,13 @@ pub struct LeoAm {
     excesses: Vec<Vec<Excess>>,
 }
 
-/// How much higher bounds of pages are than what is known of their scores; 0 where nothing is.
+/// How much higher bounds of pages are than what is known of their scores.
 #[derive(Debug, Clone, Copy, Default)]
 struct Excess {
-    /// than their best tokens, at least
+    /// than their best tokens, at least; 0 where nothing is known
     least: f32,
     /// than the logarithm of their mass, as a rule
-    mass: f32,
+    mass: Option<f32>,
 }
 
 /// What matters to a KV head.
@@ -80,8 +80,8 @@ struct Chosen {
 struct HeadOracle<'a> {
     view: &'a LayerView<'a>,
     kv_head: usize,
-    /// how much higher bounds of pages are than the logarithms of their mass
-    mass_excess: f32,
+    /// how much higher bounds of pages are than the logarithms of their mass, as far as that is known
+    mass_excess: Option<f32>,
 }
 
 /// The number m of initial chunks, of 8 to 64 tokens, that equation 2 gives the fewest evaluations:
@@ -219,7 +219,7 @@ impl LeoAm {
             None => self.learnt(view.layer, kv_head),
         };
         let oracle = HeadOracle { view, kv_head, mass_excess: excess.mass };
-        let pages = oracle.worth_reading(pages, excess.least);
+        let pages = oracle.worth_reading(pages);
         let mut n_wanted = n_least;
         let mut n_evaluations = 0;
         if let Amount::Mass { mass, .. } = self.spec.amount {
@@ -242,7 +242,7 @@ impl LeoAm {
         let least = excesses(view, kv_head, pages.clone(), best).into_iter().reduce(f32::min).unwrap_or(0.0);
         let is_here = |page| view.tiers[page] == Tier::Vram && view.page_scores(kv_head, page).is_some();
         let by_mass = matches!(self.spec.amount, Amount::Mass { .. }) || !pages.clone().all(is_here);
-        Excess { least, mass: if by_mass { usual(excesses(view, kv_head, pages, log_mass)) } else { 0.0 } }
+        Excess { least, mass: if by_mass { usual(excesses(view, kv_head, pages, log_mass)) } else { None } }
     }
 
     /// What a layer taught of a KV head.
@@ -316,9 +316,9 @@ fn excesses(view: &LayerView, kv_head: usize, pages: Range<usize>, known: impl F
 }
 
 /// What three quarters of them exceed: a page that is not here is rather read in vain than missed.
-fn usual(mut excesses: Vec<f32>) -> f32 {
+fn usual(mut excesses: Vec<f32>) -> Option<f32> {
     let quarter = excesses.len() / 4;
-    if excesses.is_empty() { 0.0 } else { *excesses.select_nth_unstable_by(quarter, f32::total_cmp).1 }
+    (!excesses.is_empty()).then(|| *excesses.select_nth_unstable_by(quarter, f32::total_cmp).1)
 }
 
 /// The score below which tokens hold [`NEGLIGIBLE_MASS`] all together.
@@ -328,11 +328,12 @@ fn negligible(view: &LayerView) -> f32 {
 
 impl<'a> HeadOracle<'a> {
     /// Those in VRAM, and of the others all but the ones that hold [`LEFT_OUT_MASS`] together: by their scores where these are
-    /// known, else by their bounds, which are at least as loose as any that was looked into.
-    fn worth_reading(&self, pages: Range<usize>, least_excess: f32) -> Vec<usize> {
+    /// known, else by their bounds, which are looser than those of a quarter of what was looked into; where nothing was, as if every
+    /// token reached the bound.
+    fn worth_reading(&self, pages: Range<usize>) -> Vec<usize> {
         let held = |page: usize| match self.view.page_scores(self.kv_head, page) {
             Some(scores) => log_mass(scores),
-            None => self.view.page_bounds(self.kv_head, page).upper() - least_excess + PER_TOKEN,
+            None => self.view.page_bounds(self.kv_head, page).upper() - self.mass_excess.unwrap_or(-PER_TOKEN),
         };
         let (mut worth, elsewhere): (Vec<usize>, Vec<usize>) = pages.partition(|page| self.view.tiers[*page] == Tier::Vram);
         let mut elsewhere: Vec<(f32, usize)> = elsewhere.into_iter().map(|page| (held(page), page)).collect();
@@ -369,7 +370,7 @@ impl<'a> HeadOracle<'a> {
         let share = |range: TokenRange| match self.scores(range) {
             Some(scores) => Share::of_scores(scores),
             None => {
-                let log_mass = self.page_bounds(range).upper() - self.mass_excess;
+                let log_mass = self.page_bounds(range).upper() - self.mass_excess.unwrap_or(0.0);
                 Share { upper: log_mass - PER_TOKEN, log_mass, n_tokens: range.len() }
             }
         };
@@ -383,7 +384,7 @@ impl Evaluate for HeadOracle<'_> {
             return Bounds::of_scores(scores);
         }
         let bounds = self.page_bounds(range);
-        Bounds::outer(bounds.upper() - self.mass_excess - PER_TOKEN, bounds.lower())
+        Bounds::outer(bounds.upper() - self.mass_excess.unwrap_or(0.0) - PER_TOKEN, bounds.lower())
     }
 
     fn split_at(&self, range: TokenRange) -> Option<usize> {

@@ -241,6 +241,20 @@ fn leoam_leaves_out_a_hundredth_of_the_mass_at_most_where_it_would_have_to_be_fe
 }
 
 #[test]
+fn leoam_weighs_pages_on_the_disk_by_what_bounds_of_others_came_to() {
+    // One token of each page holds all that the page does, on the disk from page 10 on.
+    let n_fetched = |weight: f32| {
+        let high: Vec<(usize, f32)> = (0..21).map(|page| (page * KV_PAGE_TOKENS + 5, weight.ln())).chain([(200, 0f32)]).collect();
+        let low = scores(&high).into_iter().map(|score| if score == -9.0 { -40.0 } else { score }).collect();
+        let mut recorded = Recorded::of(vec![low]);
+        recorded.forget_scores_from(10);
+        let selection = leoam(Amount::Rate(0.6)).select(&recorded.view(7));
+        selection.pages.iter().filter(|page| (10..21).contains(*page)).count()
+    };
+    assert_eq!((n_fetched(0.0003), n_fetched(0.003)), (0, 8));
+}
+
+#[test]
 fn leoam_without_a_tree_reads_the_same_tokens_and_evaluates_every_token() {
     let recorded = Recorded::random(11, 2, N_PAGES);
     let spec = SelectiveSpec { tree: false, amount: Amount::Rate(0.025), ..SelectiveSpec::default() };
