@@ -16,15 +16,12 @@ mod common;
 use strata::base::{Bytes, LinkLimits, Tiers};
 use strata::engine::{Amount, LoadOptions, PolicyKind, SelectiveSpec};
 
-use common::{Document, N_ROUNDS, close, engine, median, setting};
+use common::{Document, N_ROUNDS, RAM_SHARE, VRAM_SHARE, close, disk_speed, engine, median, setting};
 
 /// The most come first: room that was set aside for them stays so.
 const COUNTS: [usize; 3] = [8, 4, 1];
 /// Time to read what lies on the disk alone over the time to compute a step.
 const IO_OVER_COMPUTE: f64 = 2.9;
-/// Of the KV.
-const VRAM_SHARE: f64 = 0.2;
-const RAM_SHARE: f64 = 0.4;
 /// Bytes of a tail of two pages of the built-in model.
 const TAIL_BYTES: u64 = 2 * 64 * 3072;
 
@@ -70,8 +67,7 @@ fn main() {
     let leoam = of(PolicyKind::LeoAm);
     let kv_bytes = fresh.prompt_tokens as f64 * 3072.0;
     let mut rows = vec![row("full, all in VRAM", &document, &base)];
-    let on_disk = kv_bytes * (1.0 - VRAM_SHARE - RAM_SHARE);
-    let nvme = (on_disk / IO_OVER_COMPUTE * rows[0].tokens_per_s[2]) as u64;
+    let nvme = disk_speed(kv_bytes, IO_OVER_COMPUTE, 1e3 / rows[0].tokens_per_s[2]);
     let offloaded = |policy| LoadOptions {
         budgets: Tiers {
             vram: Some(Bytes((kv_bytes * VRAM_SHARE) as u64 + 16 * TAIL_BYTES)),

@@ -23,12 +23,9 @@ use strata::engine::{
     BenchTests, ChosenSummary, EngineCommand, EngineEvent, EngineHandle, LoadOptions, ModelSource, PolicyKind, SelectiveSpec,
 };
 
-use common::{Document, N_ROUNDS, close, engine, engine_of, median, setting};
+use common::{Document, N_ROUNDS, RAM_SHARE, VRAM_SHARE, close, disk_speed, engine, engine_of, median, setting};
 
 const QUESTION: &str = "Quote the passage that says the annual budget";
-/// Of the KV.
-const VRAM_SHARE: f64 = 0.2;
-const RAM_SHARE: f64 = 0.4;
 
 /// What is timed.
 enum Subject {
@@ -98,8 +95,7 @@ fn main() {
         Row { name, step }
     };
     let mut rows = vec![row("full, all in VRAM", &base)];
-    let (io_over_compute, on_disk) = (setting("STRATA_BENCH_IO", 290) as f64 / 100.0, 1.0 - VRAM_SHARE - RAM_SHARE);
-    let nvme = (kv_bytes * on_disk / (io_over_compute * rows[0].step.ms / 1e3)) as u64;
+    let nvme = disk_speed(kv_bytes, setting("STRATA_BENCH_IO", 290) as f64 / 100.0, rows[0].step.ms);
     let offloaded = |policy: Option<SelectiveSpec>, synchronous: bool| LoadOptions {
         budgets: Tiers {
             vram: Some(Bytes((kv_bytes * VRAM_SHARE) as u64)),

@@ -12,6 +12,15 @@ use strata::engine::{
 /// Repetitions of everything that is timed; the median counts.
 pub const N_ROUNDS: usize = 3;
 
+/// Shares of the KV that VRAM and RAM have room for.
+pub const VRAM_SHARE: f64 = 0.2;
+pub const RAM_SHARE: f64 = 0.4;
+
+/// Bytes per second at which reading what neither has room for takes `ratio` times as long as a step does.
+pub fn disk_speed(kv_bytes: f64, ratio: f64, step_ms: f64) -> u64 {
+    (kv_bytes * (1.0 - VRAM_SHARE - RAM_SHARE) / (ratio * step_ms / 1e3)) as u64
+}
+
 pub fn setting(name: &str, otherwise: usize) -> usize {
     std::env::var(name).map_or(otherwise, |text| text.parse().unwrap())
 }

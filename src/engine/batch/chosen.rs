@@ -22,11 +22,12 @@ use rayon::prelude::*;
 use super::pass::Row;
 use super::tail::BranchTail;
 use crate::base::ModelDims;
-use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
+use crate::base::limits::KV_PAGE_TOKENS;
 use crate::engine::device_model::DeviceModel;
 use crate::engine::error::EngineError;
 use crate::engine::pace::Pace;
-use crate::engine::selective::bring::ChosenOps;
+use crate::engine::selective::bring::{self, ChosenOps};
+use crate::engine::selective::scorer::ScoreOps;
 use crate::engine::selective::scores::{PageBounds, PageTokens, Scoring, Totals};
 use crate::engine::selective::{HALF_LIFE_STEPS, Spent};
 use crate::engine::summary::ChosenSummary;
@@ -55,7 +56,7 @@ pub(super) struct Chooser {
     score_pages: ScorePages,
     token_scores: TokenScores,
     /// of the rows' own tails
-    own_scores: TokenScores,
+    pub own_scores: TokenScores,
     page_scores: Slice,
     /// bounds of all rows, q, scores of their tails, token scores
     readback: Buffer,
@@ -234,31 +235,21 @@ impl Chooser {
         })
     }
 
-    /// Makes room for the scores of a row's own tail.
-    ///
-    /// # Errors
-    /// Out of VRAM, a lost device.
-    pub fn bind_tail(&self, gpu: &Gpu, model: &DeviceModel, tail: &mut BranchTail) -> Result<(), EngineError> {
-        tail.bind_scores(gpu, model, &self.own_scores)
-    }
-
     /// Records the scores of what each row asked for in one run of pages.
     fn ask(
         &self,
         gpu: &Gpu,
         recorder: &mut Recorder,
-        (ops, binding): (&ChosenOps, &Binding),
+        (ops, binding): (&ScoreOps, usize),
         table: &ChosenTable,
         pages: Vec<Vec<u32>>,
         asked: &mut Asked,
     ) {
-        let (n_rows, n_keys) = (pages.len(), table.n_blocks * KV_BLOCK_TOKENS);
-        gpu.write(&ops.score.table, bytemuck::cast_slice(&table.entries));
-        self.token_scores.record_rows(recorder, binding, n_keys, table.n_blocks, 0..n_rows);
-        let size = n_rows as u64 * self.token_scores.scores_bytes(n_keys);
-        recorder.copy(&ops.score.scores.buffer.slice(0, size), &self.readback.slice(asked.end, size));
+        let n_keys = bring::n_keys(table);
+        gpu.write(&ops.table, bytemuck::cast_slice(&table.entries));
+        let (kernels, keys) = ((recorder, &self.token_scores), (n_keys, table.n_blocks));
+        asked.end += ops.record(kernels, binding, keys, 0..pages.len(), (&self.readback, asked.end));
         asked.runs.push((pages, n_keys));
-        asked.end += size;
     }
 }
 
@@ -340,7 +331,7 @@ impl DeviceModel {
         let mut own = vec![size + q_bytes];
         for (row, tail) in tails.iter().enumerate() {
             let at = own[row];
-            own.push(at + tail.record_scores(&mut pace.recorder, &chooser.own_scores, (layer, row), (&chooser.readback, at)));
+            own.push(at + tail.record_scores((&mut pace.recorder, &chooser.own_scores), (layer, row), (&chooser.readback, at)));
         }
         let mut asked = Asked::from(own[n_rows]);
         let expected: Vec<Vec<u32>> = policies.iter().map(|p| p.expected(layer, n_pages)).collect();
@@ -380,7 +371,7 @@ impl DeviceModel {
             let here = kept(wanted, |page| self.kv.is_in_segment(layer, i, page));
             if here.iter().any(|pages| !pages.is_empty()) {
                 let table = self.kv.chosen_in_segment(layer, i, &self.whole_of_rows(&here));
-                chooser.ask(gpu, recorder, (ops, &ops.score.bindings[layer]), &table, here, asked);
+                chooser.ask(gpu, recorder, (&ops.score, layer), &table, here, asked);
             }
         }
     }
@@ -413,7 +404,7 @@ impl DeviceModel {
             let here = kept(&wanted, |page| groups.binary_search(&page).is_ok());
             let table = self.kv.chosen_in_batches(fill, &self.whole_of_rows(&here));
             if let Some(ops) = &chooser.area {
-                chooser.ask(gpu, &mut pace.recorder, (ops, &ops.score.bindings[0]), &table, here, &mut asked);
+                chooser.ask(gpu, &mut pace.recorder, (&ops.score, 0), &table, here, &mut asked);
             }
             self.submit_slots(gpu, pace, &mut recorded)?;
         }

@@ -128,8 +128,9 @@ impl Batch {
         let picker = Picker::new(gpu, &loaded.model, n_rows)?;
         let mut chooser = spec.map(|spec| Chooser::new(gpu, &loaded.model, spec, n_rows, n_own)).transpose()?;
         if let Some(chooser) = &chooser {
-            let tails = self.unfinished().filter_map(|branch| Some(&mut branch.live.as_mut()?.tail));
-            tails.into_iter().try_for_each(|tail| chooser.bind_tail(gpu, &loaded.model, tail))?;
+            for live in self.unfinished().filter_map(|branch| branch.live.as_mut()) {
+                live.tail.bind_scores(gpu, &loaded.model, &chooser.own_scores)?;
+            }
         }
         loaded.pace.set_whole(true);
         while self.unfinished().next().is_some() {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! complete pages of the context (shared) ─► pages of one tail: the rest of the prompt, then the answer
-//!                                             └─► OwnScores: how much attention stays there, where a policy chooses
+//!                                             └─► scores: how much attention stays there, where a policy chooses
 //! ```
 //! 1. All of it is in VRAM, in the element type of new tokens; nothing of it leaves, nothing is rounded.
 //! 2. Its pages are in order, so that one table serves all layers.
@@ -13,9 +13,10 @@ use crate::base::limits::KV_PAGE_TOKENS;
 use crate::engine::device_model::{DeviceModel, TailOps};
 use crate::engine::error::EngineError;
 use crate::engine::forward::Run;
+use crate::engine::selective::scorer::ScoreOps;
 use crate::gpu::kernels::rope_append::AppendRange;
 use crate::gpu::kernels::token_scores::TokenScores;
-use crate::gpu::{Binding, Buffer, Gpu, GpuError, Recorder, Slice};
+use crate::gpu::{Buffer, Gpu, Recorder, Slice};
 use crate::kv::{BLOCKS_PER_PAGE, ChosenTable, KvSpec};
 
 /// Pages of every layer and their bind groups.
@@ -23,18 +24,11 @@ pub(super) struct BranchTail {
     /// `[layer]`
     pub ops: Vec<TailOps>,
     pages: Vec<Slice>,
-    own_scores: Option<OwnScores>,
+    /// of all of it; none where no policy chooses
+    scores: Option<ScoreOps>,
     /// tokens in it
     pub n_tokens: usize,
     n_pages: usize,
-}
-
-/// Where the scores of a tail's tokens go.
-struct OwnScores {
-    /// by layer
-    bindings: Vec<Binding>,
-    /// f32 `[H, n_keys]`
-    scores: Slice,
 }
 
 /// Bytes of a tail of `n_tokens`.
@@ -56,7 +50,7 @@ impl BranchTail {
             ops.push(model.bind_tail(gpu, layer_idx, [&of_layer, &table], None)?);
             pages.push(of_layer);
         }
-        Ok(BranchTail { ops, pages, own_scores: None, n_tokens: 0, n_pages })
+        Ok(BranchTail { ops, pages, scores: None, n_tokens: 0, n_pages })
     }
 
     /// Makes room for the scores of its tokens, which `kernel` writes.
@@ -64,30 +58,22 @@ impl BranchTail {
     /// # Errors
     /// Out of VRAM, a lost device.
     pub fn bind_scores(&mut self, gpu: &Gpu, model: &DeviceModel, kernel: &TokenScores) -> Result<(), EngineError> {
-        let spec = model.kv.spec();
-        let table = gpu.buffer("branch lists", ChosenTable::bytes(spec.n_kv_head, self.n_pages))?.all();
-        gpu.upload(&table, bytemuck::cast_slice(&ChosenTable::whole(spec, self.n_pages).entries))?;
-        let scores = gpu.buffer("branch scores", kernel.scores_bytes(self.n_pages * KV_PAGE_TOKENS))?.all();
-        let bindings = self.pages.iter().map(|pages| kernel.bind(gpu, [&model.act.q, pages, &table, &scores]));
-        self.own_scores = Some(OwnScores { bindings: bindings.collect::<Result<_, GpuError>>()?, scores });
+        let ops = ScoreOps::new(gpu, model, kernel, 1, self.n_pages, &self.pages.iter().collect::<Vec<_>>())?;
+        gpu.upload(&ops.table, bytemuck::cast_slice(&ChosenTable::whole(model.kv.spec(), self.n_pages).entries))?;
+        self.scores = Some(ops);
         Ok(())
     }
 
-    /// Records the scores of its tokens and of the one that comes in a layer, for row `row` of the pass, and the copy of them to a place of
-    /// the readback; their bytes, none where there is no room for them.
+    /// Records the scores of its tokens and of the one that comes for row `row` of the pass, and the copy of them to a place of the
+    /// readback; their bytes, none where there is no room for them.
     pub fn record_scores(
         &self,
-        recorder: &mut Recorder,
-        kernel: &TokenScores,
+        kernels: (&mut Recorder, &TokenScores),
         (layer, row): (usize, usize),
-        (readback, at): (&Buffer, u64),
+        readback: (&Buffer, u64),
     ) -> u64 {
-        let Some(own) = &self.own_scores else { return 0 };
-        let n_keys = self.n_tokens + 1;
-        kernel.record_rows(recorder, &own.bindings[layer], n_keys, self.n_blocks(), row..row + 1);
-        let size = kernel.scores_bytes(n_keys);
-        recorder.copy(&own.scores.buffer.slice(own.scores.offset, size), &readback.slice(at, size));
-        size
+        let keys = (self.n_tokens + 1, self.n_blocks());
+        self.scores.as_ref().map_or(0, |scores| scores.record(kernels, layer, keys, row..row + 1, readback))
     }
 
     /// Logical blocks of one KV head.

@@ -5,6 +5,8 @@
 //! ```
 //! Owner: the engine thread. Shapes: R rows, H query heads of each.
 
+use std::ops::Range;
+
 use super::scores::Scoring;
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::engine::device_model::DeviceModel;
@@ -54,6 +56,22 @@ impl ScoreOps {
         let bindings = pages.iter().map(|pages| kernel.bind(gpu, [&model.act.q, pages, &table, &scores]));
         Ok(ScoreOps { bindings: bindings.collect::<Result<_, GpuError>>()?, table, scores })
     }
+
+    /// Records the scores of the first `n_keys` of lists of `n_blocks` for these rows of q, and the copy of them to a place of the
+    /// readback; their bytes.
+    pub fn record(
+        &self,
+        (recorder, kernel): (&mut Recorder, &TokenScores),
+        binding: usize,
+        (n_keys, n_blocks): (usize, usize),
+        rows: Range<usize>,
+        (readback, at): (&Buffer, u64),
+    ) -> u64 {
+        let size = rows.len() as u64 * kernel.scores_bytes(n_keys);
+        kernel.record_rows(recorder, &self.bindings[binding], n_keys, n_blocks, rows);
+        recorder.copy(&self.scores.buffer.slice(self.scores.offset, size), &readback.slice(at, size));
+        size
+    }
 }
 
 impl Scorer {
@@ -69,12 +87,10 @@ impl Scorer {
     ) {
         gpu.write(&ops.table, bytemuck::cast_slice(&table.entries));
         let n_keys = pages.len() * KV_PAGE_TOKENS;
-        self.kernel.record(recorder, &ops.bindings[binding], n_keys, pages.len() * BLOCKS_PER_PAGE);
-        let size = self.kernel.scores_bytes(n_keys);
-        recorder.copy(&ops.scores.buffer.slice(ops.scores.offset, size), &self.readback.slice(scoring.end, size));
+        let keys = (n_keys, pages.len() * BLOCKS_PER_PAGE);
+        scoring.end += ops.record((recorder, &self.kernel), binding, keys, 0..1, (&self.readback, scoring.end));
         scoring.pages.extend_from_slice(pages);
         scoring.runs.push(n_keys);
-        scoring.end += size;
     }
 }
 
@@ -103,14 +119,11 @@ impl TailScores {
         (gpu, recorder): (&Gpu, &mut Recorder),
         layer: usize,
         n_keys: usize,
-        (readback, at): (&Buffer, u64),
+        readback: (&Buffer, u64),
     ) -> u64 {
         let table = model.kv.chosen_in_tail(&model.whole_pages(&[0]));
         gpu.write(&self.ops.table, bytemuck::cast_slice(&table.entries));
-        self.kernel.record(recorder, &self.ops.bindings[layer], n_keys, table.n_blocks);
-        let size = self.kernel.scores_bytes(n_keys);
-        recorder.copy(&self.ops.scores.buffer.slice(self.ops.scores.offset, size), &readback.slice(at, size));
-        size
+        self.ops.record((recorder, &self.kernel), layer, (n_keys, table.n_blocks), 0..1, readback)
     }
 }
 

@@ -354,6 +354,11 @@ impl<'a> HeadOracle<'a> {
         scores.get(first..first + range.len())
     }
 
+    /// What a page of these bounds is taken to hold.
+    fn log_mass_of(&self, bounds: Bounds) -> f32 {
+        bounds.upper() - self.mass_excess.unwrap_or(0.0)
+    }
+
     fn page_bounds(&self, range: TokenRange) -> Bounds {
         self.view.page_bounds(self.kv_head, range.start / KV_PAGE_TOKENS)
     }
@@ -370,7 +375,7 @@ impl<'a> HeadOracle<'a> {
         let share = |range: TokenRange| match self.scores(range) {
             Some(scores) => Share::of_scores(scores),
             None => {
-                let log_mass = self.page_bounds(range).upper() - self.mass_excess.unwrap_or(0.0);
+                let log_mass = self.log_mass_of(self.page_bounds(range));
                 Share { upper: log_mass - PER_TOKEN, log_mass, n_tokens: range.len() }
             }
         };
@@ -384,7 +389,7 @@ impl Evaluate for HeadOracle<'_> {
             return Bounds::of_scores(scores);
         }
         let bounds = self.page_bounds(range);
-        Bounds::outer(bounds.upper() - self.mass_excess.unwrap_or(0.0) - PER_TOKEN, bounds.lower())
+        Bounds::outer(self.log_mass_of(bounds) - PER_TOKEN, bounds.lower())
     }
 
     fn split_at(&self, range: TokenRange) -> Option<usize> {
