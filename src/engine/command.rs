@@ -349,7 +349,7 @@ pub enum EngineEvent {
         /// the line
         row: Box<BenchRow>,
     },
-    /// what the KV tiers hold now
+    /// what the KV tiers hold now; after a turn, and after every [`EngineEvent::Pages`]
     KvUse {
         /// bytes in each tier
         used: Tiers<u64>,

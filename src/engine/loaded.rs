@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::base::limits::{KV_PAGE_TOKENS, SUBMIT_TARGET_MILLIS};
-use crate::base::{Bytes, MovedBytes, PageCounts, Tiers};
+use crate::base::{Bytes, MovedBytes, PageCounts};
 use crate::gpu::kernels::sample::{self, Candidates};
 use crate::gpu::{Gpu, GpuError, Timeline};
 use crate::kv::{KvCache, KvError, KvSpec, VramPlan};
@@ -326,13 +326,7 @@ impl Loaded {
         for notice in kv.take_notices().into_iter().chain(self.below.take_notices()) {
             port.emit(EngineEvent::Notice(notice));
         }
-        port.emit(EngineEvent::KvUse { used: self.tiers_used(), budgets: self.below.setup.budgets });
-    }
-
-    /// What the KV tiers hold, bytes.
-    pub(super) fn tiers_used(&self) -> Tiers<u64> {
-        let (kv, usage) = (&self.model.kv, self.model.kv.report().usage);
-        Tiers { vram: kv.bytes(), ram: usage.ram.now.0 + kv.staging_bytes(), disk: usage.disk.now.0 }
+        self.tell_use(port);
     }
 
     /// Everything that was read of a document is safe on the disk, and the library knows.

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use super::command::{EngineEvent, KvDtype, Message, Role};
 use super::handle::EnginePort;
 use super::loaded::Loaded;
+use crate::base::Tiers;
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::kv::census::Census;
 use crate::telemetry;
@@ -128,11 +129,24 @@ impl Loaded {
         }
     }
 
-    /// Tells where all pages are.
+    /// Tells where all pages are, and then what the tiers hold.
     pub(super) fn tell_pages(&mut self, port: &EnginePort) {
         let map = self.page_map();
         port.emit(EngineEvent::Pages(Arc::new(map)));
+        self.model.kv.refresh_report();
+        self.tell_use(port);
         self.page_view.shown = Some(Instant::now());
+    }
+
+    /// What the KV tiers hold, bytes.
+    pub(super) fn tiers_used(&self) -> Tiers<u64> {
+        let (kv, usage) = (&self.model.kv, self.model.kv.report().usage);
+        Tiers { vram: kv.bytes(), ram: usage.ram.now.0 + kv.staging_bytes(), disk: usage.disk.now.0 }
+    }
+
+    /// Tells what the KV tiers hold.
+    pub(super) fn tell_use(&self, port: &EnginePort) {
+        port.emit(EngineEvent::KvUse { used: self.tiers_used(), budgets: self.below.setup.budgets });
     }
 
     /// Where the text of each of `n_pages` begins in the first user message, and where that of the last ends; empty where the
