@@ -44,7 +44,11 @@ fn map_and_use(handle: &EngineHandle) -> (Arc<PageMap>, Tiers<u64>) {
     loop {
         match handle.wait(Duration::from_secs(60)).unwrap() {
             EngineEvent::Pages(shown) => map = Some(shown),
-            EngineEvent::KvUse { used, .. } => break (map.expect("a map comes before what the tiers hold"), used),
+            EngineEvent::KvUse { used, .. } => {
+                if let Some(map) = map.take() {
+                    break (map, used);
+                }
+            }
             _ => {}
         }
     }
