@@ -40,6 +40,7 @@ FIRST_TOKEN, IM_END = 1, 2               # <|im_start|>, wherever it stands, is 
 LOUD = 1.5                                # amplitude of SPACE and CASE
 BREAK_LOGIT, SAID_LOGIT, OUT_GAIN = -30.0, -20.0, 1.5
 SHARP = [45.] + [22.] * 8                # gains of pairs
+PEAK = 20.0                               # logit at the distance that is looked for
 BEYOND, PASSED_OVER = .3, -17.0           # looked for a little behind the last word, so that the word before gets -9; a break -18
 # logits of a full match (query slot, key slot, logit, dimensions of the key)
 LOCATE = ((('ONE_Q',), 'ONE', 6, 10), (('TWO',), 'TWO_K', 20, 22), (('THREE',), 'THREE_K', 16, 22), (('BAG',), 'BAG', 22, 22),
@@ -58,6 +59,19 @@ SLOT['THREE_K'] = first('RARE')
 QUERY = {'ONE_Q': slice(SLOT['IN'].start + N_FORM - N_HASH, SLOT['IN'].start + N_FORM)}     # of FORM, what ONE is of the last word
 UNIT = (N_FORM + LOUD ** 2 * (N_SPACE + N_CASE)) ** -.5                     # amplitude of FORM: codes have norm 1
 HASH_OF = {'ONE_Q': 1 / (UNIT * math.sqrt(N_HASH))}
+OPEN = 'OUT', 'NEAR', 'ONE', 'fill', 'found', 'said', 'breaks'      # where layers 2 to 4 may write what they learn
+
+
+def closed():
+    """Dimensions that layers after the hashes leave as the circuit has them [C].
+
+    An update of Muon writes as much to each as to any other: after 5 M tokens what layer 4 matches was half noise.
+    """
+    free = torch.zeros(C, dtype=torch.bool)
+    for name in OPEN:
+        free[SLOT[name]] = True
+    free[at:] = True
+    return ~free
 
 
 def forms(vocab):
@@ -93,6 +107,10 @@ class Maker:
             vector = lambda d: torch.tensor([math.cos(turn * d), -math.sin(turn * d)]) * size * self.rms
             self.b.q.weight[q:q + 2, SLOT['const']] = vector(distance)[:, None]
             self.b.q.weight[q:q + 2, SLOT['breaks']] = (vector(distance + later) - vector(distance))[:, None] / FLAG
+        # All that turns so slowly says the same of near and far. It is taken away again: else what makes one key a hundredth longer
+        # than another, as its row's norm is not quite like others', would outweigh the distance.
+        self.b.k.weight[D - 2, SLOT['const']] = a * self.rms
+        self.b.q.weight[head * D + D - 2, SLOT['const']] = -a * (sum(gain) - PEAK) / base * self.rms
         self.b.k.weight[D - 3, SLOT['line']] = a / BROKEN * self.rms
         self.b.k.weight[D - 4, SLOT['sink']] = a / SUNK * self.rms
         self.b.q.weight[head * D + D - 4, SLOT['const']] = a * PASSED_OVER / base * self.rms
@@ -194,6 +212,7 @@ def start_from_a_circuit(m, share, vocab, seed=1):
     make.product(word, SLOT['ONE'], SLOT['TWO'], 1 / UNIT)
     make.product(SLOT['OUT'], SLOT['const'], SLOT['OUT'], -1)
 
+    unused = [(make.b, make.n_hidden)]
     norm2 += 1 + 1 - 1                                                      # ONE, TWO, and no OUT
     make = Maker(m, 1, norm2, norm2 + 3.75, seed)                           # TWO_K, AT for now, BAG, NEAR, WIDE
     two, rare = make.value('TWO'), make.value('RARE')
@@ -211,6 +230,7 @@ def start_from_a_circuit(m, share, vocab, seed=1):
     make.product(SLOT['TWO'], first('AT'), SLOT['FOUR'], root)
     make.product(SLOT['AT'], SLOT['const'], SLOT['AT'], -1)
 
+    unused.append((make.b, make.n_hidden))
     norm2 += 5.6                                                            # TWO_K, FOUR, THREE, THREE_K for RARE, means
     make = Maker(m, 2, norm2, norm2 + 1, seed)
     four, wide, const = make.value('FOUR'), make.value('WIDE'), make.value('const')
@@ -235,10 +255,14 @@ def start_from_a_circuit(m, share, vocab, seed=1):
             make.back(0, 5, [0, 1.5] + [12.] * 7, PASSED_OVER)
             make.write(0, place, 'AT', 2.5)
         norm2 += 2.9
+    for block, used in unused:
+        block.d.weight[:, used:] = 0
     m.n.w.fill_(.1 / SCALE)
     m.n.w[SLOT['OUT']] = OUT_GAIN / SCALE
     e.mul_(SCALE)
     for block in m.b:
         block.o.weight.mul_(SCALE), block.d.weight.mul_(SCALE)
+    for block in m.b[2:L - 1]:
+        block.d.weight[closed()] = 0
     for block in m.b[2:]:
         block.d.weight.mul_(.1)                                            # as good as nothing, at first
