@@ -59,7 +59,7 @@ SLOT['THREE_K'] = first('RARE')
 QUERY = {'ONE_Q': slice(SLOT['IN'].start + N_FORM - N_HASH, SLOT['IN'].start + N_FORM)}     # of FORM, what ONE is of the last word
 UNIT = (N_FORM + LOUD ** 2 * (N_SPACE + N_CASE)) ** -.5                     # amplitude of FORM: codes have norm 1
 HASH_OF = {'ONE_Q': 1 / (UNIT * math.sqrt(N_HASH))}
-OPEN = 'OUT', 'NEAR', 'ONE', 'fill', 'found', 'said', 'breaks'      # where layers 2 to 4 may write what they learn
+OPEN = 'OUT', 'NEAR', 'ONE', 'fill', 'found'                         # where layers 2 to 4 may write what they learn
 
 
 def closed():
