@@ -201,7 +201,7 @@ pub(super) fn measured(
         decode_ms: 0.0,
         tokens_per_s: 0.0,
         attention: loaded.attention_of(&spent, TurnPolicy::AsLoaded),
-        kv_bytes: Tiers { vram: kv.bytes(), ram: report.usage.ram.now.0 + staging, disk: report.usage.disk.now.0 },
+        kv_bytes: loaded.tiers_used(),
         kv_peak_bytes: Tiers { vram: kv.peak_bytes(), ram: report.usage.ram.peak.0 + staging, disk: report.usage.disk.peak.0 },
         moved_bytes: spent.moved,
         pages: spent.pages,

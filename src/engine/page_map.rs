@@ -133,7 +133,6 @@ impl Loaded {
     pub(super) fn tell_pages(&mut self, port: &EnginePort) {
         let map = self.page_map();
         port.emit(EngineEvent::Pages(Arc::new(map)));
-        self.model.kv.refresh_report();
         self.tell_use(port);
         self.page_view.shown = Some(Instant::now());
     }

@@ -393,7 +393,7 @@ impl Turn {
             decode_ms: millis(self.decode),
             tokens_per_s: self.tokens_per_s(),
             attention: loaded.attention_of(&spent, self.policy),
-            kv_bytes: Tiers { vram: kv.bytes(), ram: report.usage.ram.now.0 + staging, disk: report.usage.disk.now.0 },
+            kv_bytes: loaded.tiers_used(),
             kv_peak_bytes: Tiers {
                 vram: kv.peak_bytes(),
                 ram: report.usage.ram.peak.0 + staging,

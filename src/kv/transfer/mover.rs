@@ -144,6 +144,8 @@ impl Mover {
                 if let Some(lower) = &self.lower {
                     lower.count_into(&mut census);
                 }
+                // What is told of the tiers next is of the same moment.
+                self.write_report();
                 let _ = done.send(census);
             }
             Message::End => {}
