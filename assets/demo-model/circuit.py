@@ -1,19 +1,27 @@
 """The circuit that training starts from: it copies from a document, before any training.
 
-    layer 0     the last word ─► BACK[1];  a line broke here ─► CODE as after a space;  the token itself ─► BACK[0];  mean of the last ten ─► NEAR
-    layer 1     BACK[1] of the last word, of the one before ─► BACK[2], BACK[3];  mean of the last 64 ─► WIDE
-    layers 2-4  query: BACK[0..2], NEAR  ·  key: BACK[1..3], NEAR, WIDE  ─►  the token after the same words, added to CODE
-                nothing alike ─► the first token, whose value is nothing: a sink
-    layer 5     nothing yet
+    layer 0  the last word ─► ONE;  line breaks of the last two tokens ─► BREAKS;  a line broke here ─► IN as after a space;  −OUT
+             an end of a turn earlier ─► SAID: answers, and what follows them, are not matched, else an answer would be like itself most
+             FFN: this word × the last ─► TWO, a hash of both
+    layer 1  TWO of the last word ─► TWO_K;  of the one before, for now ─► AT;  TWO of the last eight ─► BAG;  words of the last ten
+             ─► NEAR, 64 ─► WIDE;  FFN: this word × TWO_K ─► THREE, a hash of three words;  ONE × TWO of two words back ─► THREE_K,
+             the THREE of the last word, in the place of RARE;  TWO × TWO of two words back ─► FOUR, a hash of four words
+    layer 2  FOUR of the last word ─► FOUR_K;  query TWO, THREE, BAG, NEAR · key TWO_K, THREE_K, BAG, WIDE ─► WIDE of the place that
+             matches: AT
+    layer 3  AT of the last ten ─► AT, so that one wrong place among them does not count
+    layers 3, 4   query TWO, THREE, FOUR, AT and NEAR, BAG · key TWO_K, THREE_K, FOUR_K, WIDE, BAG ─► the token after the same words,
+             into OUT
+             nothing alike ─► the first token, whose value is nothing: a sink; FOUND tells what was not the sink
+    layer 5  nothing yet
 
+A hash is exact: silu(x) y + silu(-x) (-y) = x y, and the product of two codes of signs is a code of signs that matches where both words
+match and is like any other where one does not. So the longest equal passage wins, and chance matches weigh one over the square root of
+their dimensions. AT and WIDE change slowly along the text: the least and greatest key of 64 tokens lie close together, chunk bounds find
+the place, and of alike passages the one around which the text is the same is gone on with.
 A word at a line's beginning has the same pieces as after a space (`make_tokenizer`), line breaks are passed over when looking back
-and never retrieved, so that wrapped text is copied as if it were not wrapped.
-A code is signs: FORM of the word, whatever its case and whether a space comes before it, SPACE and CASE. Every choice of dimensions
-gives every token the same norm, and what a head matches is a count of equal words, by FORM alone.
-WIDE changes slowly along the text: the least and greatest key of 64 tokens lie close together, and chunk bounds find the place.
-Random embeddings of the same size, whose norms differ by choice, found the right place 7 times of 10 instead of 9.
-
-Residual stream (C = 256): constant, filler (every row has the same norm), CODE, BREAK, SINK, RARE (a code that weighs rare words more), slots.
+and never retrieved, so that wrapped text is copied as if it were not wrapped. What is matched is the FORM of a word, whatever its case
+and whether a space comes before it; what is copied has SPACE and CASE too.
+Every choice of dimensions gives every token the same norm.
 """
 import math
 
@@ -21,25 +29,49 @@ import torch
 
 from model import C, D, H, V, L
 
-FAST = 9                                 # pairs of a head that turn visibly within MAX_POS; the rest match content
-CONST, FILL, CODE, BREAK, SINK, RARE = 0, 1, slice(2, 62), 62, 63, slice(64, 96)
-N_CODE, N_FORM, N_SPACE, N_RARE, N_SLOT = 60, 54, 3, 32, 24
-SPACE = slice(2 + N_FORM, 2 + N_FORM + N_SPACE)
-BACK = [slice(96 + N_SLOT * i, 96 + N_SLOT * (i + 1)) for i in range(4)]
-NEAR, WIDE = slice(192, 224), slice(224, 256)
-KEY_BACK, KEY_NEAR, KEY_WIDE = (10, 8, 5), 10, 12       # dimensions of a key; one more for the sink
-NORM2 = 1.81                              # of a row without its constant
-BROKEN = .9                               # size of BREAK in a line break
+FAST = 10                                # pairs of a head that turn visibly within MAX_POS; the rest match content
+SLOTS = dict(const=1, fill=1, breaks=1, line=1, sink=1, found=1, end=1, said=1, IN=54, OUT=54, RARE=32, ONE=28, TWO=28, TWO_K=28,
+             THREE=28, FOUR=28, FOUR_K=28, BAG=28, NEAR=32, WIDE=32, AT=32)
+N_FORM, N_SPACE, N_CASE, N_HASH, N_WIDE = 48, 2, 4, 28, 32
+NORM2 = 3.81                              # of a token's row without its constant: IN, OUT, RARE, LINE and what fills them up
+BROKEN = .9                               # size of LINE in a line break
 SCALE = 3.0                               # of the residual stream, so that a training step is small beside it
-FIRST_TOKEN = 1                           # <|im_start|>
-RETRIEVING = (2, 3, 4)
-LOUD = 1.5                                # amplitude of SPACE and CASE, which must outweigh those of the token before
-# logits of a full match: by words back, by near words, by the wider text; two kinds of heads
-MATCHES = (((16, 14, 10), 60, 20), ((14, 12, 10), 90, 40))
-SINK_LOGIT, BREAK_LOGIT, WRITTEN, OUT = 20.0, -30.0, 0.4, 1.5
-SHARP = [45., 30., 25., 20., 15., 15., 10., 10., 10.]       # gains of pairs; the best other place within MAX_POS is 16 below
-# looked for a little behind the last word, so that the word before gets -9; a line break gets -18
-BEYOND, PASSED_OVER = .3, -18.0
+FIRST_TOKEN, IM_END = 1, 2               # <|im_start|>, wherever it stands, is a sink; <|im_end|> is passed over as a line break is
+LOUD = 1.5                                # amplitude of SPACE and CASE
+BREAK_LOGIT, SAID_LOGIT, OUT_GAIN = -30.0, -20.0, 1.5
+SHARP = [45.] + [22.] * 8                # gains of pairs
+PEAK = 20.0                               # logit at the distance that is looked for
+BEYOND, PASSED_OVER = .3, -17.0           # looked for a little behind the last word, so that the word before gets -9; a break -18
+# logits of a full match (query slot, key slot, logit, dimensions of the key)
+LOCATE = ((('ONE_Q',), 'ONE', 6, 10), (('TWO',), 'TWO_K', 20, 22), (('THREE',), 'THREE_K', 16, 22), (('BAG',), 'BAG', 22, 22),
+          (('NEAR',), 'WIDE', 14, 28))
+COPY = ((('TWO',), 'TWO_K', 20, 18), (('THREE',), 'THREE_K', 18, 20), (('FOUR',), 'FOUR_K', 18, 20),
+        (('AT', 'NEAR'), 'WIDE', 18, 24), (('BAG',), 'BAG', 20, 22))
+SINK = 33.0, 38.0                         # of what matches nothing: by kind of layer
+
+at, SLOT = 0, {}
+for name, size in SLOTS.items():
+    SLOT[name], at = slice(at, at + size), at + size
+assert at <= C
+GATE, FLAG, SUNK = 8.0, .3, math.sqrt(NORM2 - 1)
+first = lambda name: slice(SLOT[name].start, SLOT[name].start + N_HASH)      # of a slot, what a hash takes up
+SLOT['THREE_K'] = first('RARE')
+QUERY = {'ONE_Q': slice(SLOT['IN'].start + N_FORM - N_HASH, SLOT['IN'].start + N_FORM)}     # of FORM, what ONE is of the last word
+UNIT = (N_FORM + LOUD ** 2 * (N_SPACE + N_CASE)) ** -.5                     # amplitude of FORM: codes have norm 1
+HASH_OF = {'ONE_Q': 1 / (UNIT * math.sqrt(N_HASH))}
+OPEN = 'OUT', 'NEAR', 'ONE', 'fill', 'found'                         # where layers 2 to 4 may write what they learn
+
+
+def closed():
+    """Dimensions that layers after the hashes leave as the circuit has them [C].
+
+    An update of Muon writes as much to each as to any other: after 5 M tokens what layer 4 matches was half noise.
+    """
+    free = torch.zeros(C, dtype=torch.bool)
+    for name in OPEN:
+        free[SLOT[name]] = True
+    free[at:] = True
+    return ~free
 
 
 def forms(vocab):
@@ -54,134 +86,183 @@ def forms(vocab):
 
 
 class Maker:
-    """Random choices of one seed, and the weights of a head."""
+    """Weights of one layer. A row that comes in has norm² `norm2`; weights are of the row itself, whatever its norm."""
 
-    def __init__(self, m, seed):
-        self.m, self.gen = m, torch.Generator().manual_seed(seed)
+    def __init__(self, m, layer, norm2, ffn_norm2, seed):
+        self.m, self.b, self.gen = m, m.b[layer], torch.Generator().manual_seed(100 * seed + layer)
+        self.rms, self.ffn_rms = math.sqrt(norm2 / C), math.sqrt(ffn_norm2 / C)
+        self.n_values, self.n_hidden = 0, 0
+        for w in (self.b.q.weight, self.b.k.weight, self.b.v.weight, self.b.o.weight):
+            w.zero_()
 
-    def signs(self, rows, n):
-        return (torch.rand(rows, n, generator=self.gen) < .5) * 2. - 1.
+    def back(self, head, distance, gain, breaks=0.0, later=0.0):
+        """Attention that depends on distance alone, logit sum_i gain_i cos(w_i (Δ - distance)), plus `breaks` on line breaks.
 
-    def pick(self, d, n):
-        """d of n dimensions, with the norm of all. [d, n]"""
-        return torch.eye(n)[torch.randperm(n, generator=self.gen)[:d]] * math.sqrt(n / d)
-
-    def back(self, layer, head, offset, gain, rms, breaks=0.0):
-        """Attention that depends on distance alone, logit sum_i gain_i cos(w_i (distance - offset)), plus `breaks` on line breaks.
-
-        Keys of a KV head are shared.
+        The distance is `later` more for each of BREAKS.
         """
-        block, base = self.m.b[layer], 14.0
-        kv = head // (H // self.m.kv_heads)
-        a = math.sqrt(base * math.sqrt(D)) * rms
+        a, base = math.sqrt(14.0 * math.sqrt(D)), 14.0
         for i, g in enumerate(gain):
-            k, q, angle = kv * D + 2 * i, head * D + 2 * i, offset * self.m.inv[i].item()
-            block.k.weight[k:k + 2] = 0
-            block.k.weight[k, CONST] = a
-            block.q.weight[q:q + 2] = 0
-            block.q.weight[q, CONST], block.q.weight[q + 1, CONST] = a * g / base * math.cos(angle), -a * g / base * math.sin(angle)
-        k, q = kv * D + D - 1, head * D + D - 1
-        block.k.weight[k], block.q.weight[q] = 0, 0
-        block.k.weight[k, BREAK], block.q.weight[q, CONST] = a / BROKEN, a * breaks / base
+            q, size, turn = head * D + 2 * i, a * g / base, self.m.inv[i].item()
+            self.b.k.weight[2 * i, SLOT['const']] = a * self.rms
+            vector = lambda d: torch.tensor([math.cos(turn * d), -math.sin(turn * d)]) * size * self.rms
+            self.b.q.weight[q:q + 2, SLOT['const']] = vector(distance)[:, None]
+            self.b.q.weight[q:q + 2, SLOT['breaks']] = (vector(distance + later) - vector(distance))[:, None] / FLAG
+        # All that turns so slowly says the same of near and far. It is taken away again: else what makes one key a hundredth longer
+        # than another, as its row's norm is not quite like others', would outweigh the distance.
+        self.b.k.weight[D - 2, SLOT['const']] = a * self.rms
+        self.b.q.weight[head * D + D - 2, SLOT['const']] = -a * (sum(gain) - PEAK) / base * self.rms
+        self.b.k.weight[D - 3, SLOT['line']] = a / BROKEN * self.rms
+        self.b.k.weight[D - 4, SLOT['sink']] = a / SUNK * self.rms
+        self.b.q.weight[head * D + D - 4, SLOT['const']] = a * PASSED_OVER / base * self.rms
+        self.b.q.weight[head * D + D - 4, SLOT['sink']] = a * 300 / base / SUNK * self.rms            # a sink sees sinks alone
+        self.b.q.weight[head * D + D - 3, SLOT['const']] = a * breaks / base * self.rms
 
-    def values(self, layer, kv, rms, *parts):
-        """What a KV head carries: (columns, gain) after one another."""
-        v = self.m.b[layer].v.weight[kv * D:(kv + 1) * D]
-        v.zero_()
-        at = 0
-        for columns, gain in parts:
-            v[at:at + len(gain), columns] = gain * rms
-            at += len(gain)
+    def look_for_end(self, head):
+        """Attention to the ends of turns, or to the first token where there is none. After `back`, whose key of sinks it looks at."""
+        a = math.sqrt(14.0 * math.sqrt(D))
+        self.b.k.weight[D - 5, SLOT['end']] = a * self.rms
+        self.b.q.weight[head * D + D - 5, SLOT['const']] = a * 60 / 14 * self.rms
+        self.b.q.weight[head * D + D - 4, SLOT['const']] = a * 30 / 14 * self.rms
 
-    def write(self, layer, head, at, slot, gain):
-        """What a head writes: its values from dimension `at`, into a slot, and nothing else. gain [slot, values]."""
-        o = self.m.b[layer].o.weight
-        o[:, head * D:(head + 1) * D] = 0
-        o[slot, head * D + at:head * D + at + gain.shape[1]] = gain
+    def value(self, name, n=None):
+        """Takes up a slot among the values; where it lies there."""
+        s = SLOT[name]
+        n = n or s.stop - s.start
+        at, self.n_values = self.n_values, self.n_values + n
+        assert self.n_values <= D
+        self.b.v.weight[at:at + n, s.start:s.start + n] = torch.eye(n) * self.rms
+        return slice(at, at + n)
 
-    def retrieve(self, layer, rms, balance=9.0):
-        block, n_kv = self.m.b[layer], self.m.kv_heads
-        rep = H // n_kv
-        for kv in range(n_kv):
-            key, base = block.k.weight[kv * D + 2 * FAST:(kv + 1) * D], kv * D
-            key.zero_()
-            parts, at = [], 0                                   # (rows, query columns, projection, which match)
-            for j, d in enumerate(KEY_BACK):
-                parts.append((at, BACK[j], BACK[j + 1], self.pick(d, N_SLOT), j))
-                at += d
-            parts.append((at, NEAR, NEAR, self.pick(KEY_NEAR, N_RARE), 3))
-            parts.append((at + KEY_NEAR, NEAR, WIDE, self.pick(KEY_WIDE, N_RARE), 4))
-            for row, _, columns, p, _ in parts:
-                key[row:row + len(p), columns] = p * rms * balance
-            key[-1, SINK], key[-1, BREAK] = rms * balance, rms * balance * BREAK_LOGIT / SINK_LOGIT * math.sqrt(NORM2) / BROKEN
-            for head in range(kv * rep, (kv + 1) * rep):
-                words, near, wide = MATCHES[head % len(MATCHES)]
-                query = block.q.weight[head * D + 2 * FAST:(head + 1) * D]
-                query.zero_()
-                for row, columns, _, p, which in parts:
-                    query[row:row + len(p), columns] += p * rms * math.sqrt(D) * (*words, near, wide)[which] / balance
-                query[-1, CONST] = rms * math.sqrt(D) * SINK_LOGIT / balance / math.sqrt(NORM2)
-            read = torch.linalg.qr(torch.randn(D, D, generator=self.gen))[0][:, :N_CODE]
-            block.v.weight[base:base + D] = 0
-            block.v.weight[base:base + D, CODE] = read * rms
-            for head in range(kv * rep, (kv + 1) * rep):
-                block.o.weight[:, head * D:(head + 1) * D] = 0
-                block.o.weight[CODE, head * D:(head + 1) * D] = read.T * WRITTEN * 2 / H
+    def write(self, head, values, slot, gain=1.0):
+        o = self.b.o.weight[SLOT[slot] if isinstance(slot, str) else slot, head * D + values.start:head * D + values.stop]
+        o += torch.eye(len(o)) * gain if isinstance(gain, float) else gain
+
+    def keys(self, matches, heads, sink):
+        """Content keys shared by all heads, and the queries of `heads`. matches: (query slots, key slot, logit, dimensions)."""
+        base, at, first_rms = 9.0, 2 * FAST, math.sqrt((1 + NORM2) / C)
+        for queries, key, logit, d in matches:
+            n = SLOT[key].stop - SLOT[key].start
+            p = torch.eye(n)[torch.randperm(n, generator=self.gen)[:d]] * math.sqrt(n / d)
+            self.b.k.weight[at:at + d, SLOT[key]] = p * base * self.rms
+            for head in heads:
+                for q in queries:
+                    size = logit / base * math.sqrt(D) * self.rms
+                    self.b.q.weight[head * D + at:head * D + at + d, QUERY.get(q, SLOT.get(q))] = p * size * HASH_OF.get(q, 1.0)
+            at += d
+        assert at <= D - 4
+        self.b.k.weight[D - 1, SLOT['sink']] = base * first_rms / SUNK
+        self.b.k.weight[D - 1, SLOT['line']] = BREAK_LOGIT / sink * base / BROKEN * self.rms
+        self.b.k.weight[D - 1, SLOT['said']] = SAID_LOGIT / sink * base / FLAG * self.rms
+        for head in heads:
+            self.b.q.weight[head * D + D - 1, SLOT['const']] = sink / base * math.sqrt(D) * self.rms
+
+    def product(self, a, b, to, gain):
+        """Writes gain · a b, dimension by dimension. a, to: slots of one size; b: another, taken in another order, or a column."""
+        n = a.stop - a.start
+        eye = torch.eye(n) * self.ffn_rms
+        for sign in (1, -1):
+            rows = slice(self.n_hidden, self.n_hidden + n)
+            self.b.g.weight[rows], self.b.u.weight[rows] = 0, 0
+            self.b.g.weight[rows, a] = eye * sign * GATE
+            self.b.u.weight[rows, b] = (eye.roll(1, 0) if b.stop - b.start > 1 else torch.full((n, 1), self.ffn_rms)) * sign
+            self.b.d.weight[:, rows] = 0
+            self.b.d.weight[to, rows] = torch.eye(n) * gain / GATE
+            self.n_hidden += n
 
 
 @torch.no_grad()
 def start_from_a_circuit(m, share, vocab, seed=1):
     """`share` [V]: of each token in text; `vocab`: token text to id."""
-    make, e, n_kv = Maker(m, seed), m.e.weight, m.kv_heads
+    e, gen = m.e.weight, torch.Generator().manual_seed(seed)
+    signs = lambda rows, n: (torch.rand(rows, n, generator=gen) < .5) * 2. - 1.
     form, space, case = forms(vocab)
     weight = ((-share.clamp_min(1e-6).log() - 5) / 5).clamp(0, .9)
     breaks = torch.zeros(V)
     breaks[[i for text, i in vocab.items() if text.strip('Ċ') == '']] = BROKEN
+    breaks[IM_END] = BROKEN
     weight[breaks > 0] = 0
-    unit = (N_FORM + LOUD ** 2 * (N_CODE - N_FORM)) ** -.5                # codes have norm 1
-    after_space, cases = LOUD * unit * make.signs(1, N_SPACE), LOUD * unit * make.signs(3, N_CODE - N_FORM - N_SPACE)
-    code = torch.cat((unit * make.signs(V, N_FORM)[form], after_space * (space * 2 - 1)[:, None], cases[case]), 1)
+    after_space = LOUD * UNIT * signs(1, N_SPACE)
+    cases = LOUD * UNIT * torch.tensor([[1., 1, 1, 1], [-1, -1, 1, -1], [1, -1, -1, -1]])
+    code = torch.cat((UNIT * signs(V, N_FORM)[form], after_space * (space * 2 - 1)[:, None], cases[case]), 1)
     e.zero_()
-    e[:, CONST], e[:, FILL], e[:, BREAK] = 1, (NORM2 - 1 - weight ** 2 - breaks ** 2).clamp_min(0).sqrt(), breaks
-    e[:, CODE] = code
-    e[:, RARE] = make.signs(V, N_RARE)[form] / math.sqrt(N_RARE) * weight[:, None]
-    e[FIRST_TOKEN] = 0
-    e[FIRST_TOKEN, CONST], e[FIRST_TOKEN, SINK] = 1, math.sqrt(NORM2)
+    e[:, SLOT['const']], e[:, SLOT['line']] = 1, breaks[:, None]
+    e[IM_END, SLOT['end']] = 1
+    e[:, SLOT['IN']], e[:, SLOT['OUT']] = code, code
+    e[:, SLOT['RARE']] = signs(V, N_WIDE)[form] / math.sqrt(N_WIDE) * weight[:, None]
+    e[:, SLOT['fill']] = (1 + NORM2 - e.pow(2).sum(1, keepdim=True)).clamp_min(0).sqrt()
+    for name in ('fill', 'RARE', 'IN'):
+        e[FIRST_TOKEN, SLOT[name]] = 0
+    e[FIRST_TOKEN, SLOT['sink']] = SUNK
+    space_in = slice(SLOT['IN'].start + N_FORM, SLOT['IN'].start + N_FORM + N_SPACE)
+    word = slice(SLOT['IN'].start, SLOT['IN'].start + N_HASH)              # of FORM, what is hashed
 
-    for i in (0, 1, *RETRIEVING):
-        m.b[i].q.weight.mul_(.1), m.b[i].k.weight.mul_(.1)
-    slot, rare = (CODE, torch.eye(N_CODE)[:N_SLOT] / (unit * math.sqrt(N_SLOT))), (RARE, torch.eye(N_RARE))
-    broken = (BREAK, torch.ones(1, 1) / BROKEN)
-    keep = torch.eye(N_SLOT)
+    root, norm2 = math.sqrt(N_HASH), 1 + NORM2
+    make = Maker(m, 0, norm2, norm2 + 1, seed)
+    line, forms_ = make.value('line'), make.value('IN', N_FORM)
+    make.b.v.weight[forms_, SLOT['sink']] = code[FIRST_TOKEN, :N_FORM, None] / SUNK * make.rms      # as a word before the next
+    make.back(0, 1, SHARP)
+    make.write(0, line, space_in, 2 * after_space.T / BROKEN)
+    make.write(0, line, 'breaks', FLAG / BROKEN)
+    make.back(1, 1 + BEYOND, SHARP, PASSED_OVER)
+    make.write(1, slice(forms_.stop - N_HASH, forms_.stop), 'ONE', 1 / (UNIT * root))
+    make.back(2, 2, SHARP)
+    make.write(2, line, 'breaks', FLAG / BROKEN)
+    make.look_for_end(3)
+    make.write(3, make.value('end'), 'said', FLAG)
+    make.product(word, SLOT['ONE'], SLOT['TWO'], 1 / UNIT)
+    make.product(SLOT['OUT'], SLOT['const'], SLOT['OUT'], -1)
 
-    rms = math.sqrt((1 + NORM2) / C)
-    for kv in range(n_kv):
-        make.values(0, kv, rms, slot, rare, broken)
-    make.back(0, 0, 1 + BEYOND, SHARP, rms, PASSED_OVER)
-    make.write(0, 0, 0, BACK[1], keep)
-    make.back(0, 1, 1, SHARP, rms)
-    make.write(0, 1, N_SLOT + N_RARE, SPACE, 2 * after_space.T)
-    make.back(0, 2, 0, SHARP, rms)
-    make.write(0, 2, 0, BACK[0], keep)
-    make.back(0, 3, 5, [0, 1.5] + [16.] * (FAST - 2), rms)
-    make.write(0, 3, N_SLOT, NEAR, 2.5 * torch.eye(N_RARE))
+    unused = [(make.b, make.n_hidden)]
+    norm2 += 1 + 1 - 1                                                      # ONE, TWO, and no OUT
+    make = Maker(m, 1, norm2, norm2 + 3.75, seed)                           # TWO_K, AT for now, BAG, NEAR, WIDE
+    two, rare = make.value('TWO'), make.value('RARE')
+    make.back(0, 1 + BEYOND, SHARP, PASSED_OVER)
+    make.write(0, two, 'TWO_K')
+    make.back(1, 2, SHARP, later=1.0)
+    make.write(1, two, first('AT'))
+    make.back(2, 4, [0, 1.5] + [12.] * 7, PASSED_OVER)
+    make.write(2, two, 'BAG', 2.5), make.write(2, rare, 'NEAR', 2.5)
+    make.back(3, 32, [0, 0, .5, 8, 6] + [4.] * 4, PASSED_OVER)
+    make.write(3, rare, 'WIDE', 8.0)
+    make.product(SLOT['RARE'], SLOT['const'], SLOT['RARE'], -1)
+    make.product(QUERY['ONE_Q'], SLOT['TWO_K'], SLOT['THREE'], 1 / UNIT)
+    make.product(SLOT['ONE'], first('AT'), SLOT['THREE_K'], root)
+    make.product(SLOT['TWO'], first('AT'), SLOT['FOUR'], root)
+    make.product(SLOT['AT'], SLOT['const'], SLOT['AT'], -1)
 
-    rms = math.sqrt((1 + NORM2 + 2 + .2) / C)
-    for kv in range(n_kv):
-        make.values(1, kv, rms, (BACK[1], keep), rare)
-    make.back(1, 0, 32, [0, 0, .5, 8, 6] + [4.] * (FAST - 5), rms)
-    make.write(1, 0, N_SLOT, WIDE, 8 * torch.eye(N_RARE))
-    make.back(1, 1, 1 + BEYOND, SHARP, rms, PASSED_OVER)
-    make.write(1, 1, 0, BACK[2], keep)
-    make.back(1, 2, 2 + BEYOND, SHARP, rms, PASSED_OVER)
-    make.write(1, 2, 0, BACK[3], keep)
-
-    for n, layer in enumerate(RETRIEVING):
-        make.retrieve(layer, math.sqrt((1 + NORM2 + 4 + 1 + n * WRITTEN ** 2) / C))
+    unused.append((make.b, make.n_hidden))
+    norm2 += 5.6                                                            # TWO_K, FOUR, THREE, THREE_K for RARE, means
+    make = Maker(m, 2, norm2, norm2 + 1, seed)
+    four, wide, const = make.value('FOUR'), make.value('WIDE'), make.value('const')
+    # the first token has a constant, too: its sink takes it away
+    make.b.v.weight[const, SLOT['sink']] = -make.rms / SUNK
+    make.back(0, 1 + BEYOND, SHARP, PASSED_OVER)
+    make.write(0, four, 'FOUR_K')
+    make.keys(LOCATE, (1, 2, 3), SINK[0])
+    for head in (1, 2, 3):
+        make.write(head, wide, 'AT', .6 / 3), make.write(head, const, 'found', 1 / 3)
+    norm2 += 1.45                                                           # FOUR_K, AT, FOUND
+    for layer in (3, 4):
+        make = Maker(m, layer, norm2, norm2 + 1, seed)
+        token, wide = make.value('IN'), make.value('WIDE')
+        heads = range(H - 3, H) if layer == 3 else range(H)
+        make.keys(COPY, heads, SINK[1])
+        for head in heads:
+            make.write(head, token, 'OUT', (.8 if layer == 3 else 1.6) / len(heads))
+            make.write(head, wide, 'AT', .7 / len(heads))
+        if layer == 3:
+            place = make.value('AT')
+            make.back(0, 5, [0, 1.5] + [12.] * 7, PASSED_OVER)
+            make.write(0, place, 'AT', 2.5)
+        norm2 += 2.9
+    for block, used in unused:
+        block.d.weight[:, used:] = 0
     m.n.w.fill_(.1 / SCALE)
-    m.n.w[CODE] = OUT / SCALE
+    m.n.w[SLOT['OUT']] = OUT_GAIN / SCALE
     e.mul_(SCALE)
-    for block in m.b[:L - 1]:                                   # values larger and outputs smaller, so that both train alike
-        block.v.weight.mul_(3)
-        block.o.weight.mul_(SCALE / 3)
-    m.b[L - 1].o.weight.mul_(SCALE)
+    for block in m.b:
+        block.o.weight.mul_(SCALE), block.d.weight.mul_(SCALE)
+    for block in m.b[2:L - 1]:
+        block.d.weight[closed()] = 0
+    for block in m.b[2:]:
+        block.d.weight.mul_(.1)                                            # as good as nothing, at first

@@ -57,7 +57,7 @@ mod tests {
         let state = answered();
         let without = format!("{:?}", state.run_info(false));
         assert!(!without.contains("Pudding") && !without.contains("begin"), "{without}");
-        assert_eq!(state.run_info(false).model, "Strata Quote 6M");
+        assert_eq!(state.run_info(false).model, "Strata Quote");
         assert_eq!(state.run_info(true).text[0].answer, "In Pudding Lane.");
     }
 

@@ -9,10 +9,10 @@ use crate::engine::{
 /// A loaded built-in model.
 pub fn model_info() -> ModelInfo {
     ModelInfo {
-        name: "Strata Quote 6M".into(),
+        name: "Strata Quote".into(),
         architecture: "llama".into(),
         quantisation: "Q8_0".into(),
-        n_params: 5_800_000,
+        n_params: 8_900_000,
         context_len: 131_072,
         context_limit: 131_072,
         file_bytes: 6_273_952,
@@ -64,7 +64,7 @@ pub fn saved(state: SavedState) -> SavedDocument {
         content_hash: "00".repeat(32),
         bytes: 4_900_000,
         pages: 1600,
-        model: "Strata Quote 6M".into(),
+        model: "Strata Quote".into(),
         kv_dtype: KvDtype::F16,
         tokens: 1_200_000,
         saved_tokens: if state == SavedState::Partial { 492_000 } else { 1_200_000 },

@@ -30,7 +30,7 @@ use super::summary::AttentionKind;
 use super::turn::TurnPolicy;
 
 /// The weights in the binary.
-static BUILT_IN: &[u8] = include_bytes!("../../assets/demo-model/strata-quote-6m-Q8_0.gguf");
+static BUILT_IN: &[u8] = include_bytes!("../../assets/demo-model/strata-quote-Q8_0.gguf");
 /// Chunks of prefill are at least this long, so that weights are read once for several tokens.
 const MIN_CHUNK: usize = 16;
 

@@ -30,7 +30,7 @@ fn estimate_before_loading_is_what_loading_takes() {
     let budgets = Tiers { vram: Some(Bytes(64 << 20)), ram: Some(Bytes(1 << 30)), disk: Some(Bytes(1 << 30)) };
     let plain = LoadOptions { budgets, kv_dir: Some(kv_dir.path().to_owned()), ..LoadOptions::default() };
     let smaller = LoadOptions { context: Some(4096), kv_dtype: KvDtype::Q8, ..plain.clone() };
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/demo-model/strata-quote-6m-Q8_0.gguf");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/demo-model/strata-quote-Q8_0.gguf");
     let file = ModelFile::open(path.as_ref()).unwrap();
     for options in [plain, smaller] {
         let (device, info) = load(&options);

@@ -128,7 +128,7 @@ fn folder_and_gguf_of_one_model_agree() {
 fn built_in_model_reads_as_its_tokenizer_json_does_and_a_line_break_changes_no_piece_of_a_word() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets");
     let json = Tokenizer::from_json_files(&folder.join("demo-model/tokenizer.json"), None, None).unwrap();
-    let gguf = from_gguf(&folder.join("demo-model/strata-quote-6m-Q8_0.gguf"));
+    let gguf = from_gguf(&folder.join("demo-model/strata-quote-Q8_0.gguf"));
     assert_eq!(json.vocab_size(), gguf.vocab_size());
     let text = std::fs::read_to_string(folder.join("sample-document.md")).unwrap();
     for text in [text.as_str(), " 12  3,456\n\n    x = 'é 海 🚀';", "", " "] {

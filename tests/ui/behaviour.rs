@@ -337,7 +337,7 @@ fn search_shows_only_chats_that_hold_the_words() {
 #[test]
 fn model_menu_offers_the_built_in_model_a_file_and_a_folder() {
     let mut rig = Rig::ready();
-    rig.harness.get_by_label_contains("Model: Strata Quote 6M, 5.8M parameters · Q8_0, 128k context").click();
+    rig.harness.get_by_label_contains("Model: Strata Quote, 8.9M parameters · Q8_0, 128k context").click();
     rig.harness.run();
     assert!(rig.harness.query_by_label("Open a GGUF file…").is_some());
     assert!(rig.harness.query_by_label("Open a model folder…").is_some());

@@ -93,7 +93,7 @@ fn library_document_under_the_pointer_tells_model_type_and_what_it_saves() {
     for _ in 0..30 {
         rig.harness.step();
     }
-    for told in ["Read by", "Strata Quote 6M", "f16, 14.6 MiB", "Saves reading for", "13 s", "Last used", "Nov 2026"] {
+    for told in ["Read by", "Strata Quote", "f16, 14.6 MiB", "Saves reading for", "13 s", "Last used", "Nov 2026"] {
         assert!(rig.shows(told), "{told}");
     }
 }

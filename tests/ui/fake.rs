@@ -25,10 +25,10 @@ pub struct Rig {
 
 pub fn model_info() -> ModelInfo {
     ModelInfo {
-        name: "Strata Quote 6M".into(),
+        name: "Strata Quote".into(),
         architecture: "llama".into(),
         quantisation: "Q8_0".into(),
-        n_params: 5_800_000,
+        n_params: 8_900_000,
         context_len: 131_072,
         context_limit: 131_072,
         file_bytes: 6_273_952,
@@ -64,7 +64,7 @@ pub fn saved(name: &str, text: &str, state: SavedState) -> SavedDocument {
         content_hash: blake3::hash(text.as_bytes()).to_hex().to_string(),
         bytes: text.len() as u64,
         pages: 16,
-        model: "Strata Quote 6M".into(),
+        model: "Strata Quote".into(),
         kv_dtype: KvDtype::F16,
         tokens,
         saved_tokens,

@@ -303,7 +303,7 @@ fn saved_run_is_laid_beside_the_session_and_closed_again() {
     let file = tempfile::Builder::new().prefix("leoam-").suffix(".json").tempfile().unwrap();
     let mut slower = History::default();
     record(&mut slower, 80);
-    let run = RunInfo { model: "Strata Quote 6M".into(), policy: "leoam".into(), ..RunInfo::default() };
+    let run = RunInfo { model: "Strata Quote".into(), policy: "leoam".into(), ..RunInfo::default() };
     write_trace(file.path(), &slower.snapshot(), run).unwrap();
     let text = std::fs::read_to_string(file.path()).unwrap();
     assert!(!text.contains("question"), "no text unless it was asked for");
@@ -313,7 +313,7 @@ fn saved_run_is_laid_beside_the_session_and_closed_again() {
     click(&mut rig, "Show everything");
     let read = said(&rig, "NVMe read:");
     assert!(read.contains("50.0 MiB in 50 moves") && read.contains("80.0 MiB in 80 moves"), "{read}");
-    rig.harness.get_by_label("Strata Quote 6M, leoam");
+    rig.harness.get_by_label("Strata Quote, leoam");
     shot(&mut rig, "made-compare");
     let name = file.path().file_name().unwrap().to_string_lossy().into_owned();
     click(&mut rig, &format!("Close {name}"));

@@ -200,7 +200,7 @@ pub enum Action {
 pub fn model_name(model: &ModelState, source: &ModelSource) -> String {
     match (model, source) {
         (ModelState::Ready(info), _) => info.name.clone(),
-        (_, ModelSource::BuiltIn) => "Strata Quote 6M".to_owned(),
+        (_, ModelSource::BuiltIn) => "Strata Quote".to_owned(),
         (_, ModelSource::Path(path)) => path_name(path).unwrap_or_else(|| path.display().to_string()),
         (_, ModelSource::Synthetic { name, .. }) => name.clone(),
     }

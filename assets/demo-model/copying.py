@@ -1,0 +1,73 @@
+"""How often the next token is not the likeliest, given all before it, by its place in the answer: before training, and after.
+
+    python copying.py circuit|WEIGHTS.pt|GGUF --texts FILE... --length 16384 --documents 2
+
+Minutes, where `evaluate.py` takes a quarter of an hour: answers are not generated. A change of the circuit shows here before anything
+is trained; weights that training wore out show, too.
+"""
+import argparse
+import pathlib
+import random
+
+import torch
+from tokenizers import Tokenizer
+
+from circuit import start_from_a_circuit
+from evaluate import Reading, load
+from model import QuoteModel
+from samples import IM_START, Sampler
+from train import shares
+
+PLACES = {'1 to 3': slice(0, 3), '4 to 8': slice(3, 8), 'from 9': slice(8, None)}
+
+
+def weights(source, tok, texts):
+    if source.endswith('.gguf'):
+        return load(source)
+    m = QuoteModel()
+    if source == 'circuit':
+        start_from_a_circuit(m, shares(texts, tok), tok.get_vocab())
+    else:
+        saved = torch.load(source)
+        m.load_state_dict(saved.get('model', saved))
+    return m.eval()
+
+
+@torch.no_grad()
+def main():
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument('weights')
+    ap.add_argument('--tokenizer', type=pathlib.Path, default=pathlib.Path(__file__).parent.parent / 'tokenizer.json')
+    ap.add_argument('--texts', nargs='+', type=pathlib.Path, required=True)
+    ap.add_argument('--length', type=int, default=16384)
+    ap.add_argument('--documents', type=int, default=2)
+    ap.add_argument('--questions', type=int, default=100, help='of each document')
+    a = ap.parse_args()
+    torch.set_flush_denormal(True), random.seed(5)
+    tok = Tokenizer.from_file(str(a.tokenizer))
+    sampler = Sampler({p.name: p.read_text(errors='ignore') for p in a.texts}, tok)
+    m, score = weights(a.weights, tok, sampler.pool), {}
+
+    def count(reading, kind, question, answer):
+        turn, answer = sampler.turn(sampler.enc(question), True), sampler.enc(answer)
+        wrong = reading.likeliest(turn + answer)[len(turn) - 1:-1] != torch.tensor(answer)
+        for place, part in PLACES.items():
+            n, of = score.get((kind, place), (0, 0))
+            score[kind, place] = n + int(wrong[part].sum()), of + len(wrong[part])
+
+    for _ in range(a.documents):
+        ids, words, facts = sampler.document(a.length - 16, 40, False)
+        reading, asked = Reading(m, [IM_START] + sampler.enc('user') + sampler.nl + ids), set()
+        while len(asked) < a.questions:
+            made = sampler.ask_phrase(words)
+            if made and made[1] not in asked:
+                asked.add(made[1])
+                count(reading, 'quotations', 'Quote: ' + ' '.join(made[1].split()[:random.randint(3, 6)]), made[1])
+        for fact, said in facts:
+            count(reading, 'facts', fact.question, ' ' + said)
+    for (kind, place), (n, of) in score.items():
+        print(f'{kind}, tokens {place}: {n}/{of} wrong ({100 * n / of:.2f} %)')
+
+
+if __name__ == '__main__':
+    main()
