@@ -37,7 +37,7 @@ def weights(source, tok, texts):
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument('weights')
-    ap.add_argument('--tokenizer', type=pathlib.Path, default=pathlib.Path(__file__).parent.parent / 'tokenizer.json')
+    ap.add_argument('--tokenizer', type=pathlib.Path, default=pathlib.Path(__file__).parent / 'tokenizer.json')
     ap.add_argument('--texts', nargs='+', type=pathlib.Path, required=True)
     ap.add_argument('--length', type=int, default=16384)
     ap.add_argument('--documents', type=int, default=2)

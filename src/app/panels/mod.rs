@@ -196,11 +196,14 @@ pub enum Action {
     OpenFolder(PathBuf),
 }
 
+/// What the model in the binary is called.
+const BUILT_IN_NAME: &str = "Strata Quote";
+
 /// The name of the model that is there, coming, or missing.
 pub fn model_name(model: &ModelState, source: &ModelSource) -> String {
     match (model, source) {
         (ModelState::Ready(info), _) => info.name.clone(),
-        (_, ModelSource::BuiltIn) => "Strata Quote".to_owned(),
+        (_, ModelSource::BuiltIn) => BUILT_IN_NAME.to_owned(),
         (_, ModelSource::Path(path)) => path_name(path).unwrap_or_else(|| path.display().to_string()),
         (_, ModelSource::Synthetic { name, .. }) => name.clone(),
     }

@@ -79,7 +79,7 @@ fn menu_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
     ui.spacing_mut().item_spacing.y = 2.0;
     let built_in = matches!((&state.model, &state.source), (ModelState::Ready(_), ModelSource::BuiltIn));
     let note = if built_in { "in use" } else { "built in" };
-    if widgets::row(ui, Some(Icon::Layers), "Strata Quote", note, false, "Use the built-in model").clicked() {
+    if widgets::row(ui, Some(Icon::Layers), super::BUILT_IN_NAME, note, false, "Use the built-in model").clicked() {
         actions.push(Action::LoadModel(ModelSource::BuiltIn));
     }
     if widgets::row(ui, Some(Icon::Search), "Models on this machine…", "Ctrl+M", false, "Models on this machine…").clicked() {

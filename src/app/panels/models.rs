@@ -98,7 +98,7 @@ fn device_words(device: &DeviceFacts) -> String {
 }
 
 fn built_in_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
-    let name = "Strata Quote";
+    let name = super::BUILT_IN_NAME;
     let what = "Finds and quotes passages. A part of Strata: always here, and it fits everywhere.";
     line_ui(ui, state, name, &ModelSource::BuiltIn, |ui| {
         widgets::caption(ui, what);
