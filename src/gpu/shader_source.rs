@@ -33,7 +33,6 @@ embed!(
     "attention/prefill_values",
     "attention/prefill_values_lanes8",
     "attention/rope_append",
-    "attention/score_groups",
     "attention/score_pages",
     "attention/seal_pages",
     "attention/token_scores",

@@ -18,6 +18,6 @@ pub use norm::norm;
 pub use open_pages::open_page_as_f16;
 pub use rope_append::{RopeSpec, rope};
 pub use sample::{argmax, top_k};
-pub use score_pages::{page_bounds, score_pages};
+pub use score_pages::page_bounds;
 pub use seal_pages::{PageShape, open_page, seal_page};
 pub use token_scores::token_scores;

@@ -85,13 +85,13 @@ fn abstracts_of_rounded_keys_are_refused() {
 }
 
 #[test]
-fn pages_score_as_their_twin_and_bound_the_scores_of_their_tokens() {
+fn pages_are_bounded_as_by_their_twin_and_so_are_the_scores_of_their_tokens() {
     let mut rng = Rng::new(22);
     let hardware = Twins { hardware_kernels: true, ..Twins::default() };
     let any = [((1, 1, 8), 1), ((4, 4, 64), 63), ((14, 2, 64), 64), ((6, 2, 80), 65), ((9, 3, 80), 1), ((8, 4, 128), 300)];
     let cases = any.map(|case| (case, Twins::default())).into_iter();
     for (((h, g, d), n_pages), twins) in cases.chain([(((6, 2, 80), 1), hardware), (((9, 1, 64), 257), hardware)]) {
-        let Some(gpu) = gpu("pages_score_as_their_twin_and_bound_the_scores_of_their_tokens", twins) else { return };
+        let Some(gpu) = gpu("pages_are_bounded_as_by_their_twin_and_so_are_the_scores_of_their_tokens", twins) else { return };
         let what = format!("{h} heads on {g} of {d}, {n_pages} pages");
         let q = random(&mut rng, h * d, 1.0 / (d as f32).sqrt());
         let mut pages: Vec<Vec<f32>> = (0..n_pages.min(4)).map(|_| page(&mut rng, g, d)).collect();
@@ -104,10 +104,9 @@ fn pages_score_as_their_twin_and_bound_the_scores_of_their_tokens() {
         let abstracts: Vec<f16> = (0..n_pages).flat_map(|p| few[p % few.len()].clone()).collect();
         let op = ScorePages::new(&gpu, h, g, d).unwrap();
         let bounds = empty(&gpu, op.bounds_bytes(n_pages + 3));
-        let scores = empty(&gpu, op.scores_bytes(n_pages + 3));
-        let bindings = op.bind(&gpu, [&upload(&gpu, &q), &upload(&gpu, &abstracts), &bounds, &scores]).unwrap();
+        let binding = op.bind(&gpu, [&upload(&gpu, &q), &upload(&gpu, &abstracts), &bounds]).unwrap();
         let mut recorder = Recorder::new();
-        op.record(&mut recorder, &bindings, n_pages);
+        op.record(&mut recorder, &binding, n_pages, 1);
         gpu.submit(&mut recorder).unwrap();
 
         let want_bounds: Vec<Vec<[f32; 2]>> = (0..h)
@@ -117,26 +116,15 @@ fn pages_score_as_their_twin_and_bound_the_scores_of_their_tokens() {
                 (0..n_pages).map(|p| reference::page_bounds(q, of(p))).collect()
             })
             .collect();
-        let want: Vec<[f32; 2]> = want_bounds.chunks(h / g).flat_map(reference::score_pages).collect();
+        let want: Vec<[f32; 2]> = want_bounds.concat();
+        let got = download_f32(&gpu, &bounds, 2 * h * n_pages);
         // Infinite bounds are compared as such, the others by their size.
         let known = |v: &[f32]| -> Vec<f32> { v.iter().map(|&x| if x.abs() == UNKNOWN { 0.0 } else { x }).collect() };
-        for (name, got, want) in [
-            ("bounds", download_f32(&gpu, &bounds, 2 * h * n_pages), want_bounds.concat().concat()),
-            ("scores", download_f32(&gpu, &scores, 2 * g * n_pages), want.concat()),
-        ] {
-            assert!(got.iter().zip(&want).all(|(a, b)| (a.abs() == UNKNOWN) == (b.abs() == UNKNOWN)), "{name} of {what}");
-            assert_close(&format!("{name} of {what}"), &known(&got), &known(&want), 1e-11);
-        }
-        let got = download_f32(&gpu, &scores, 2 * (g * n_pages + h));
-        for (head, bounds) in download_f32(&gpu, &bounds, 2 * h * n_pages).chunks(2 * n_pages).enumerate() {
-            let highest = bounds.chunks(2).map(|b| b[0]).filter(|x| *x < UNKNOWN).fold(-UNKNOWN, f32::max);
-            assert_eq!(got[2 * (g * n_pages + head)], highest, "highest bound of head {head} of {what}");
-        }
-        assert_eq!(
-            got[..2 * n_pages].chunks(2).filter(|s| s[0] == UNKNOWN).count(),
-            (n_pages + 1) / 4 * usize::from(n_pages > 3)
-        );
-        assert_bounds_hold(&pages, &q, (h, g, d), &download_f32(&gpu, &bounds, 2 * h * n_pages), n_pages);
+        assert!(got.iter().zip(want.as_flattened()).all(|(a, b)| (a.abs() == UNKNOWN) == (b.abs() == UNKNOWN)), "{what}");
+        assert_close(&what, &known(&got), &known(want.as_flattened()), 1e-11);
+        let n_unknown = got.chunks(2).filter(|bounds| bounds[0] == UNKNOWN).count();
+        assert_eq!(n_unknown, (n_pages + 1) / 4 * (h / g) * usize::from(n_pages > 3), "{what}");
+        assert_bounds_hold(&pages, &q, (h, g, d), &got, n_pages);
     }
 }
 

@@ -57,11 +57,11 @@ pub(super) struct Chooser {
     token_scores: TokenScores,
     /// of the rows' own tails
     pub own_scores: TokenScores,
-    page_scores: Slice,
+    page_bounds: Slice,
     /// bounds of all rows, q, scores of their tails, token scores
     readback: Buffer,
     /// by layer
-    score_bindings: Vec<[Binding; 2]>,
+    score_bindings: Vec<Binding>,
     pub segments: Vec<ChosenOps>,
     /// none where nothing lies below VRAM
     pub area: Option<ChosenOps>,
@@ -206,11 +206,10 @@ impl Chooser {
         let (d, kv) = (&model.dims, &model.kv);
         let (sealed, n_pages) = (kv.spec().sealed, (kv.n_sealed() as usize).max(1));
         let score_pages = ScorePages::new(gpu, d.n_head, d.n_kv_head, d.head_dim)?;
-        let bounds = gpu.buffer("page bounds", n_rows as u64 * score_pages.bounds_bytes(n_pages))?.all();
-        let score_bytes = n_rows as u64 * score_pages.scores_bytes(n_pages);
-        let page_scores = gpu.buffer("page scores", score_bytes)?.all();
+        let bounds_bytes = n_rows as u64 * score_pages.bounds_bytes(n_pages);
+        let page_bounds = gpu.buffer("page bounds", bounds_bytes)?.all();
         let abstracts = (0..d.n_layer).filter_map(|layer| kv.abstracts(layer));
-        let bind = |abstracts| score_pages.bind(gpu, [&model.act.q, abstracts, &bounds, &page_scores]);
+        let bind = |abstracts| score_pages.bind(gpu, [&model.act.q, abstracts, &page_bounds]);
         let score_bindings = abstracts.map(bind).collect::<Result<_, _>>()?;
         let token_scores = TokenScores::new(gpu, d.n_head, d.n_kv_head, d.head_dim, sealed)?;
         let own_scores = TokenScores::new(gpu, d.n_head, d.n_kv_head, d.head_dim, kv.spec().work)?;
@@ -218,7 +217,7 @@ impl Chooser {
         let decode = AttentionDecode::selective(gpu, d.n_head, d.n_kv_head, d.head_dim, sealed)?;
         let kernels = (&decode, &token_scores);
         let segments = (0..kv.shapes().len()).map(|i| ChosenOps::of_segment(gpu, model, kernels, n_rows, i));
-        let bounds_and_query = score_bytes + (n_rows * d.q_dim() * size_of::<f32>()) as u64;
+        let bounds_and_query = bounds_bytes + (n_rows * d.q_dim() * size_of::<f32>()) as u64;
         Ok(Chooser {
             segments: segments.collect::<Result<_, _>>()?,
             area: ChosenOps::of_area(gpu, model, kernels, n_rows)?,
@@ -227,7 +226,7 @@ impl Chooser {
             score_pages,
             token_scores,
             own_scores,
-            page_scores,
+            page_bounds,
             score_bindings,
             frequency: FrequencyTable::new(d.n_layer, HALF_LIFE_STEPS),
             last_pages: vec![Vec::new(); d.n_layer],
@@ -323,9 +322,9 @@ impl DeviceModel {
         if !policies.iter().all(|p| p.is_scored()) {
             return Ok(rows);
         }
-        chooser.score_pages.record_rows(&mut pace.recorder, &chooser.score_bindings[layer], n_pages, n_rows);
-        let size = n_rows as u64 * chooser.score_pages.scores_bytes(n_pages);
-        pace.recorder.copy(&chooser.page_scores.buffer.slice(0, size), &chooser.readback.slice(0, size));
+        chooser.score_pages.record(&mut pace.recorder, &chooser.score_bindings[layer], n_pages, n_rows);
+        let size = n_rows as u64 * chooser.score_pages.bounds_bytes(n_pages);
+        pace.recorder.copy(&chooser.page_bounds.buffer.slice(0, size), &chooser.readback.slice(0, size));
         let (q, q_bytes) = (&self.act.q, (n_rows * self.dims.q_dim() * size_of::<f32>()) as u64);
         pace.recorder.copy(&q.buffer.slice(q.offset, q_bytes), &chooser.readback.slice(size, q_bytes));
         let mut own = vec![size + q_bytes];
@@ -340,15 +339,14 @@ impl DeviceModel {
         for filled in recorded.drain(..) {
             self.kv.slot_submitted(&filled);
         }
-        let (n_head, n_of_row, q_dim) = (self.dims.n_head, self.dims.n_kv_head * n_pages, self.dims.q_dim());
+        let (n_head, n_of_row, q_dim) = (self.dims.n_head, self.dims.n_head * n_pages, self.dims.q_dim());
         pace.read_after(gpu, &submitted, &chooser.readback, |bytes| {
             let range = |begin: u64, end: u64| &bytes[begin as usize..end as usize];
-            let numbers: Vec<[f32; 2]> = bytemuck::pod_collect_to_vec(range(0, size));
-            let (bounds, highest) = numbers.split_at(n_rows * n_of_row);
+            let bounds: Vec<[f32; 2]> = bytemuck::pod_collect_to_vec(range(0, size));
             let q: Vec<f32> = bytemuck::pod_collect_to_vec(range(size, own[0]));
             for (i, row) in rows.iter_mut().enumerate() {
                 row.own = bytemuck::pod_collect_to_vec(range(own[i], own[i + 1]));
-                row.bounds = PageBounds::new(&bounds[i * n_of_row..][..n_of_row], &highest[i * n_head..][..n_head]);
+                row.bounds = PageBounds::new(bounds[i * n_of_row..][..n_of_row].to_vec(), n_head);
                 row.q = q[i * q_dim..][..q_dim].to_vec();
             }
             let scores: Vec<f32> = bytemuck::pod_collect_to_vec(range(asked.begin, asked.end));
@@ -427,7 +425,7 @@ mod tests {
 
     #[test]
     fn attention_of_a_row_counts_what_stays_in_its_own_tail() {
-        let mut known = Known { bounds: PageBounds::new(&[[0.0, -9.0]], &[[7.0, 0.0]]), ..Known::default() };
+        let mut known = Known { bounds: PageBounds::new(vec![[7.0, -2.0]], 1), ..Known::default() };
         known.scoring.add_run(&[0], &mut known.scores, vec![1.0; KV_PAGE_TOKENS]);
         let above = |known: &Known| known.bounds.above(&known.totals(1))[0];
         assert!((above(&known) - (7.0 - 1.0 - 64f32.ln())).abs() < 1e-3);

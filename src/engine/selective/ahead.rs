@@ -35,16 +35,17 @@ pub(super) struct AheadOps {
     /// where keys and values go that nobody reads
     page: Slice,
     table: Slice,
-    /// of all pages, and the highest of each query head
-    pub scores: Slice,
     /// by layer
     rope: Vec<Binding>,
-    score: Vec<[Binding; 2]>,
+    score: Vec<Binding>,
 }
 
 impl AheadOps {
-    /// The buffers, for a model that has room for `n_pages`.
-    pub fn new(gpu: &Gpu, model: &DeviceModel, score_pages: &ScorePages, n_pages: usize) -> Result<AheadOps, EngineError> {
+    /// The buffers.
+    ///
+    /// # Errors
+    /// Out of VRAM, a lost device.
+    pub fn new(gpu: &Gpu, model: &DeviceModel) -> Result<AheadOps, EngineError> {
         let kv = model.kv.spec();
         let table = gpu.buffer("table of nobody's page", kv.table_bytes(1))?.all();
         gpu.upload(&table, bytemuck::cast_slice(&kv.table(&[0], BLOCKS_PER_PAGE)))?;
@@ -52,23 +53,22 @@ impl AheadOps {
             q: gpu.buffer("estimated q", (model.dims.q_dim() * 4) as u64)?.all(),
             page: gpu.buffer("nobody's page", kv.tail_page_bytes())?.all(),
             table,
-            scores: gpu.buffer("estimated scores", score_pages.scores_bytes(n_pages))?.all(),
             rope: Vec::new(),
             score: Vec::new(),
         })
     }
 
-    /// Makes the bind groups that are missing. `bounds` are nobody's between two scorings.
+    /// Makes the bind groups that are missing. `bounds` are nobody's once those of a layer were copied.
     pub fn bind(&mut self, gpu: &Gpu, model: &DeviceModel, scorer: &ScorePages, bounds: &Slice) -> Result<(), EngineError> {
         for layer in self.rope.len()..model.dims.n_layer {
             let Some(abstracts) = model.kv.abstracts(layer) else { break };
             self.rope.push(model.bind_rope(gpu, layer, &self.table, &self.page, &self.q)?);
-            self.score.push(scorer.bind(gpu, [&self.q, abstracts, bounds, &self.scores])?);
+            self.score.push(scorer.bind(gpu, [&self.q, abstracts, bounds])?);
         }
         Ok(())
     }
 
-    /// Records the scores of the first `n_pages` of `layer` by the estimate, while x is still the input of the layer before.
+    /// Records the bounds of the first `n_pages` of `layer` by the estimate, while x is still the input of the layer before.
     pub fn record(
         &self,
         gpu: &Gpu,
@@ -81,7 +81,7 @@ impl AheadOps {
         model.record_qkv(gpu, pace, layer, 1)?;
         let range = AppendRange { first_token: 0, n_tokens: 1, first_slot: 0, n_blocks: BLOCKS_PER_PAGE };
         model.rope_append.record(&mut pace.recorder, &self.rope[layer], range);
-        scorer.record(&mut pace.recorder, &self.score[layer], n_pages);
+        scorer.record(&mut pace.recorder, &self.score[layer], n_pages, 1);
         Ok(())
     }
 }

@@ -118,13 +118,14 @@ impl DeviceModel {
         }
         pace.mark(KernelFamily::Evaluation, layer as u32);
         let n_pages = first_pos / KV_PAGE_TOKENS;
-        let size = s.score_pages.scores_bytes(n_pages);
-        s.score_pages.record(&mut pace.recorder, &s.score_bindings[layer], n_pages);
-        pace.recorder.copy(&s.page_scores.buffer.slice(0, size), &s.scorer.readback.slice(0, size));
+        let size = s.score_pages.bounds_bytes(n_pages);
+        s.score_pages.record(&mut pace.recorder, &s.score_bindings[layer], n_pages, 1);
+        let bounds = s.bounds.buffer.slice(s.bounds.offset, size);
+        pace.recorder.copy(&bounds, &s.scorer.readback.slice(0, size));
         let ahead = s.ahead.as_ref().filter(|_| layer + 1 < self.dims.n_layer && !self.synchronous);
         if let Some(ahead) = ahead {
             ahead.record(gpu, pace, self, &s.score_pages, layer + 1, n_pages)?;
-            pace.recorder.copy(&ahead.scores.buffer.slice(0, size), &s.scorer.readback.slice(size, size));
+            pace.recorder.copy(&bounds, &s.scorer.readback.slice(size, size));
         }
         pace.mark(KernelFamily::Evaluation, layer as u32);
         let q_bytes = (self.dims.q_dim() * size_of::<f32>()) as u64;
@@ -142,14 +143,10 @@ impl DeviceModel {
             self.kv.slot_submitted(&filled);
         }
         let is_expected = expected.is_some() || !s.candidates[layer].is_empty();
-        let (n_kv_head, has_next) = (s.n_kv_head, ahead.is_some());
+        let (n_head, has_next) = (s.n_head, ahead.is_some());
         Ok(pace.read_after(gpu, &submitted, &s.scorer.readback, |bytes| {
             let range = |begin: u64, n_bytes: u64| &bytes[begin as usize..(begin + n_bytes) as usize];
-            let bounds = |begin| {
-                let numbers: Vec<[f32; 2]> = bytemuck::pod_collect_to_vec(range(begin, size));
-                let (pages, highest) = numbers.split_at(n_kv_head * n_pages);
-                PageBounds::new(pages, highest)
-            };
+            let bounds = |begin| PageBounds::new(bytemuck::pod_collect_to_vec(range(begin, size)), n_head);
             let q = bytemuck::pod_collect_to_vec(range(2 * size, q_bytes));
             let tail = bytemuck::pod_collect_to_vec(range(2 * size + q_bytes, tail_bytes));
             let scores = bytemuck::pod_collect_to_vec(range(scoring.begin, scoring.end - scoring.begin));

@@ -88,9 +88,8 @@ pub(super) struct Selective {
     n_head: usize,
     n_kv_head: usize,
     bounds: Slice,
-    page_scores: Slice,
     /// by layer
-    score_bindings: Vec<[Binding; 2]>,
+    score_bindings: Vec<Binding>,
     /// by layer: tail to abstracts
     abstract_bindings: Vec<Binding>,
     segments: Vec<ChosenOps>,
@@ -125,7 +124,7 @@ impl Selective {
         let token_scores = TokenScores::new(gpu, d.n_head, d.n_kv_head, d.head_dim, sealed)?;
         let all_keys = n_pages.max(1) * KV_PAGE_TOKENS;
         // Bounds of a layer, bounds expected of the next, the query, scores of the tail's tokens and of others.
-        let bounds_and_query = 2 * score_pages.scores_bytes(n_pages) + (d.q_dim() * size_of::<f32>()) as u64;
+        let bounds_and_query = 2 * score_pages.bounds_bytes(n_pages) + (d.q_dim() * size_of::<f32>()) as u64;
         let tail_scores = TailScores::new(gpu, model)?;
         let all_scores = token_scores.scores_bytes(all_keys + KV_PAGE_TOKENS);
         let readback = gpu.readback_buffer("scores", bounds_and_query + all_scores)?;
@@ -139,12 +138,11 @@ impl Selective {
             n_head: d.n_head,
             n_kv_head: d.n_kv_head,
             bounds: gpu.buffer("page bounds", score_pages.bounds_bytes(n_pages.max(1)))?.all(),
-            page_scores: gpu.buffer("page scores", score_pages.scores_bytes(n_pages))?.all(),
             scorer: Scorer { kernel: token_scores, readback },
             tail_scores,
             above: vec![vec![0.0; d.n_head]; d.n_layer],
             candidates: vec![Vec::new(); d.n_layer],
-            ahead: if estimates { Some(AheadOps::new(gpu, model, &score_pages, n_pages)?) } else { None },
+            ahead: if estimates { Some(AheadOps::new(gpu, model)?) } else { None },
             expected: None,
             score_pages,
             score_bindings: Vec::new(),
@@ -238,8 +236,7 @@ impl Selective {
         let kv = &model.kv;
         for layer in self.score_bindings.len()..model.dims.n_layer {
             let Some(abstracts) = kv.abstracts(layer) else { break };
-            let slices = [&model.act.q, abstracts, &self.bounds, &self.page_scores];
-            self.score_bindings.push(self.score_pages.bind(gpu, slices)?);
+            self.score_bindings.push(self.score_pages.bind(gpu, [&model.act.q, abstracts, &self.bounds])?);
             self.abstract_bindings.push(self.abstracts.bind(gpu, [kv.tail(layer).0, abstracts])?);
         }
         if let Some(ahead) = &mut self.ahead {

@@ -1,16 +1,17 @@
 //! Scores as the device wrote them, sorted into what a policy is given.
 //!
 //! ```text
-//! readback: bounds [G, P, 2], highest [H] │ the same of the next layer, expected │ scores [H, n_keys] of the tail and of runs
+//! readback: bounds [H, P, 2] │ the same of the next layer, expected │ scores [H, n_keys] of the tail and of runs
 //!             └─► PageBounds ◄──────────────── Totals ◄────────────────────────────────────┴─► Scoring ─► PageTokens [G][tokens]
 //! ```
 //! 1. A token's score is the logarithm of its attention weight among all tokens that were scored, the highest of its group's
-//!    query heads: these are of one scale, q · k of different heads are not. 2. Bounds are of that scale as well, and never below
-//!    the score of a token in their page.
+//!    query heads: these are of one scale, q · k of different heads are not. 2. Bounds are of that scale as well, each query
+//!    head's from its own attention before the highest of a group is taken, and never below the score of a token in their page.
 //!
 //! Pure. Shapes: H query heads, G KV heads, P complete pages.
 
 use crate::base::limits::KV_PAGE_TOKENS;
+use crate::gpu::kernels::score_pages::UNKNOWN;
 use crate::kv::policy::fidelity::mean_mass;
 use crate::kv::policy::log_sum_exp;
 
@@ -131,19 +132,22 @@ impl Totals {
     }
 }
 
-/// Bounds of a layer's pages as the device wrote them: of each query head against the highest of all pages.
+/// Bounds of a layer's pages as the device wrote them.
 #[derive(Debug, Clone, Default)]
 pub(in crate::engine) struct PageBounds {
-    /// `[G, P]`: upper and lower
+    /// `[H, P]`: upper and lower
     pages: Vec<[f32; 2]>,
-    /// `[H]`
+    /// `[H]`: the highest upper bound of those of which something is known
     highest: Vec<f32>,
 }
 
 impl PageBounds {
-    /// Of `[G, P]`, and the highest of each query head `[H]`, which stand before zeros.
-    pub fn new(pages: &[[f32; 2]], highest: &[[f32; 2]]) -> PageBounds {
-        PageBounds { pages: pages.to_vec(), highest: highest.iter().map(|[highest, _]| *highest).collect() }
+    /// Of `[H, P]`.
+    pub fn new(pages: Vec<[f32; 2]>, n_head: usize) -> PageBounds {
+        let n_pages = (pages.len() / n_head.max(1)).max(1);
+        let known = |head: &[[f32; 2]]| head.iter().map(|[upper, _]| *upper).filter(|upper| *upper < UNKNOWN).reduce(f32::max);
+        let highest = pages.chunks_exact(n_pages).map(|head| known(head).unwrap_or(0.0)).collect();
+        PageBounds { pages, highest }
     }
 
     /// By how much the highest bound of each query head exceeds the logarithm of its attention; 0 where that is not known.
@@ -152,17 +156,21 @@ impl PageBounds {
         self.highest.iter().enumerate().map(above).collect()
     }
 
-    /// Bounds `[G, P]` on logarithms of attention weights, where the highest of each query head is `above` 0.
+    /// Bounds `[G, P]` on logarithms of attention weights, where the highest of each query head is `above` 0: the most that any
+    /// query head of a group may make of a page, and what one of them makes of each of its tokens at least.
     pub fn of_weights(&self, above: &[f32], n_kv_head: usize) -> Vec<[f32; 2]> {
-        let (group, n_pages) = ((above.len() / n_kv_head.max(1)).max(1), self.pages.len() / n_kv_head.max(1));
-        let most = |heads: &[f32]| heads.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        let least = |heads: &[f32]| heads.iter().copied().fold(f32::INFINITY, f32::min);
-        let groups = self.pages.chunks_exact(n_pages.max(1)).zip(above.chunks_exact(group));
-        let of_group = |(pages, heads): (&[[f32; 2]], &[f32])| -> Vec<[f32; 2]> {
-            let (up, down) = (most(heads), least(heads));
-            pages.iter().map(|[upper, lower]| [upper + up, lower + down]).collect()
-        };
-        groups.flat_map(of_group).collect()
+        let n_head = self.highest.len().max(1);
+        let (group, n_pages) = ((n_head / n_kv_head.max(1)).max(1), self.pages.len() / n_head);
+        let mut bounds = vec![[f32::NEG_INFINITY; 2]; n_kv_head * n_pages];
+        let heads = self.pages.chunks_exact(n_pages.max(1)).zip(&self.highest).zip(above);
+        for (head, ((pages, highest), above)) in heads.enumerate() {
+            let of_group = &mut bounds[head / group * n_pages..][..n_pages];
+            for ([upper, lower], [of_head, least]) in of_group.iter_mut().zip(pages) {
+                *upper = upper.max(of_head - highest + above);
+                *lower = lower.max(least - highest + above);
+            }
+        }
+        bounds
     }
 }
 
@@ -226,15 +234,10 @@ mod tests {
         // scored, and a tail is.
         let keys = [[1.0, 3.0, 2.0], [90.0, 50.0, 99.0]];
         let tail = [4.0, 80.0];
-        let highest = [3.5f32, 99.5];
-        let bound = |page: usize| {
-            let of_head = |head: usize| keys[head][page] + 0.5 - highest[head];
-            [of_head(0).max(of_head(1)), -9.0]
-        };
-        let pages = [bound(0), bound(1), bound(2)];
-        let bounds = PageBounds::new(&pages, &highest.map(|highest| [highest, 0.0]));
+        let bounds = PageBounds::new(keys.as_flattened().iter().map(|key| [key + 0.5, key - 9.0]).collect(), 2);
         let mut totals = Totals::none(2);
-        assert_eq!(bounds.of_weights(&bounds.above(&totals), 1), pages);
+        // From the best page of each query head: of 3.5 and of 99.5.
+        assert_eq!(bounds.of_weights(&bounds.above(&totals), 1), [[-2.0, -11.5], [0.0, -9.5], [0.0, -9.5]]);
         totals.add(&tail);
         let mut scoring = Scoring::new(0);
         (scoring.pages, scoring.runs) = (vec![0, 1], vec![2 * KV_PAGE_TOKENS]);
@@ -249,6 +252,19 @@ mod tests {
         }
         // Head 1 has all its attention on page 0, as far as is known; page 2 may hold e^9 of that.
         assert!((weights[2][0] - (99.5 - 90.0 - 64f32.ln())).abs() < 1e-3, "{weights:?}");
+    }
+
+    #[test]
+    fn page_bounds_of_a_query_head_that_is_far_above_its_attention_say_nothing_of_the_others() {
+        // The bounds of the first query head reach 101 and it makes no more than 110 of all keys, as one that looks at the newest
+        // tokens; those of the second tell pages apart.
+        let pages = vec![[100.0, -90.0], [101.0, -90.0], [99.0, -90.0], [6.0, 2.0], [2.5, -1.0], [9.0, 1.0]];
+        let bounds = PageBounds::new(pages, 2);
+        let totals = Totals(vec![110.0, 5.0]);
+        let weights = bounds.of_weights(&bounds.above(&totals), 1);
+        assert_eq!(weights, [[1.0, -3.0], [-2.5, -6.0], [4.0, -4.0]]);
+        let unknown = PageBounds::new(vec![[UNKNOWN, -UNKNOWN], [3.0, 1.0]], 1);
+        assert_eq!(unknown.of_weights(&unknown.above(&Totals(vec![4.0])), 1), [[UNKNOWN, -UNKNOWN], [-1.0, -3.0]]);
     }
 
     #[test]

@@ -1,11 +1,9 @@
 //! Scores every page by its abstract: bounds of what attention would make of its keys.
 //!
 //! ```text
-//! q [H, D], abstracts [P, G, 2, D] ─► bounds [H, P]: upper, lower of q · k ─► scores [G, P]: over the heads of a group
+//! q [H, D], abstracts [P, G, 2, D] ─► bounds [H, P]: upper, lower of q · k
 //! ```
-//! 1. Scores are against the highest upper bound R_h of each query head: upper = max over h of (ub_h - R_h), at most 0, so that
-//!    heads of different size are comparable; lower likewise.
-//! 2. A page with an infinite bound may hold anything: it scores ([`UNKNOWN`], -[`UNKNOWN`]) and has no part in R_h.
+//! 1. A page with an infinite bound may hold anything: its bounds are ([`UNKNOWN`], -[`UNKNOWN`]).
 //!
 //! Source: LeoAM, sections 4.2 and 4.3.
 
@@ -20,10 +18,9 @@ const TILE_PAGES: usize = 64;
 /// Query heads of a group that one workgroup serves at most.
 const MAX_HEADS_PER_WORKGROUP: usize = 8;
 
-/// The two compiled kernels.
+/// The compiled kernel.
 pub struct ScorePages {
     pages: Arc<Kernel>,
-    groups: Arc<Kernel>,
     n_head: usize,
     n_kv_head: usize,
 }
@@ -41,15 +38,8 @@ fn pages_key(n_kv_head: usize, group: usize, head_dim: usize) -> KernelKey {
     KernelKey::new("attention/score_pages", &defines)
 }
 
-/// Workgroups of one subgroup where lanes are simulated and a barrier is dear.
-fn groups_key(is_software: bool) -> KernelKey {
-    KernelKey::new("attention/score_groups", &[("LANES", if is_software { "8" } else { "256" }.to_owned())])
-}
-
 pub(super) fn variants(n_kv_head: usize, head_dim: usize) -> Vec<KernelKey> {
-    let mut keys: Vec<KernelKey> = (1..=MAX_HEADS_PER_WORKGROUP).map(|group| pages_key(n_kv_head, group, head_dim)).collect();
-    keys.extend([groups_key(false), groups_key(true)]);
-    keys
+    (1..=MAX_HEADS_PER_WORKGROUP).map(|group| pages_key(n_kv_head, group, head_dim)).collect()
 }
 
 impl ScorePages {
@@ -58,46 +48,29 @@ impl ScorePages {
     /// # Errors
     /// A kernel that does not compile, or a lost device.
     pub fn new(gpu: &Gpu, n_head: usize, n_kv_head: usize, head_dim: usize) -> Result<ScorePages, GpuError> {
-        Ok(ScorePages {
-            pages: gpu.kernel(&pages_key(n_kv_head, n_head / n_kv_head, head_dim))?,
-            groups: gpu.kernel(&groups_key(gpu.wants_software_kernels()))?,
-            n_head,
-            n_kv_head,
-        })
+        Ok(ScorePages { pages: gpu.kernel(&pages_key(n_kv_head, n_head / n_kv_head, head_dim))?, n_head, n_kv_head })
     }
 
-    /// Bytes of the bounds of `n_pages`.
+    /// Bytes of the bounds of `n_pages` for one row of q.
     pub fn bounds_bytes(&self, n_pages: usize) -> u64 {
         (self.n_head * n_pages * 8) as u64
     }
 
-    /// Bytes of the scores of `n_pages`, and the highest upper bound of each query head: what is read back.
-    pub fn scores_bytes(&self, n_pages: usize) -> u64 {
-        ((self.n_kv_head * n_pages + self.n_head) * 8) as u64
-    }
-
-    /// Binds q f32 `[H, D]` (scaled and rotated), abstracts f16 `[P, G, 2, D]`, bounds f32 `[H, P, 2]` and scores f32
-    /// `[G, P, 2]`, after which stands the highest upper bound of each query head, `[H, 2]` (the second is 0).
+    /// Binds q f32 `[R, H, D]` (scaled and rotated), abstracts f16 `[P, G, 2, D]` and bounds f32 `[R, H, P, 2]`.
     ///
     /// # Errors
     /// Buffers the device refuses to bind.
-    pub fn bind(&self, gpu: &Gpu, [q, abstracts, bounds, scores]: [&Slice; 4]) -> Result<[Binding; 2], GpuError> {
-        Ok([gpu.bind(&self.pages, &[q, abstracts, bounds])?, gpu.bind(&self.groups, &[bounds, scores])?])
+    pub fn bind(&self, gpu: &Gpu, [q, abstracts, bounds]: [&Slice; 3]) -> Result<Binding, GpuError> {
+        gpu.bind(&self.pages, &[q, abstracts, bounds])
     }
 
-    /// Adds the scores of the first `n_pages`; bounds and scores are dense, whatever their buffers have room for.
-    pub fn record(&self, recorder: &mut Recorder, bindings: &[Binding; 2], n_pages: usize) {
-        self.record_rows(recorder, bindings, n_pages, 1);
-    }
-
-    /// The same for the first `n_rows` rows of q: bounds `[R, H, P, 2]`, scores `[R, G, P, 2]` and then `[R, H, 2]`.
-    pub fn record_rows(&self, recorder: &mut Recorder, [pages, groups]: &[Binding; 2], n_pages: usize, n_rows: usize) {
+    /// Adds the bounds of the first `n_pages` for the first `n_rows` rows of q; they are dense, whatever their buffer has room for.
+    pub fn record(&self, recorder: &mut Recorder, binding: &Binding, n_pages: usize, n_rows: usize) {
         let group = self.n_head / self.n_kv_head;
         let params = Params { n_pages: n_pages as u32, group: group as u32 };
         let head_sets = group.div_ceil(group.min(MAX_HEADS_PER_WORKGROUP));
         let n_groups = (n_rows * self.n_kv_head) as u32;
         let grid = [n_pages.div_ceil(TILE_PAGES) as u32, n_groups, head_sets as u32];
-        recorder.dispatch(&self.pages, pages, &params, grid);
-        recorder.dispatch(&self.groups, groups, &params, [n_groups, 1, 1]);
+        recorder.dispatch(&self.pages, binding, &params, grid);
     }
 }

@@ -15,14 +15,14 @@
 //!
 //! Source: LeoAM, sections 4.2 (tree, equations 2 and 3), 4.3 (disk chunks stay whole) and 6.1 (10 %, first two layers 50 %;
 //! chunks of 64, of 8 in those layers and the first steps). Where we differ: a page without scores counts by what a token of it
-//! holds on average, as far as its bound tells by what those of pages with scores do. What cannot be split would always win
+//! holds on average, as far as its bound tells by what pages of such a bound with scores do. What cannot be split would always win
 //! by its best token, which a maximum over 64 keys and all dimensions puts far too high, and 63 others would come with it.
 
 use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::mass::{Share, log_mass, tokens_of_mass};
+use super::mass::{Share, log_mass, log_sum_exp, tokens_of_mass};
 use super::view::page_tokens;
 use super::{Amount, LayerView, Selection, SelectiveSpec, Tier};
 use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
@@ -36,13 +36,15 @@ const CHUNK_TOKENS: usize = KV_PAGE_TOKENS;
 /// the number of tokens.
 const NEGLIGIBLE_MASS: f32 = 1e-3;
 /// Share of the attention mass that is not fetched, where it lies outside of VRAM.
-const LEFT_OUT_MASS: f32 = 1e-2;
+const LEFT_OUT_MASS: f32 = 2e-2;
 /// Share of the attention mass that a token may hold for which its page is scored although the estimate did not expect it.
 const MUCH_MASS: f32 = 1e-2;
 /// Of the pages that bounds put first, this many times as many are scored as would fill what is read.
 const SCORED_BELOW: usize = 2;
 /// Scores of so many tokens, of all KV heads, take longer to look at than to hand to other threads.
 const MANY_TOKENS: usize = 16_384;
+/// Share of the newest step in what is learnt of how loose bounds are.
+const NEWEST_SHARE: f32 = 0.2;
 /// Logarithm of the tokens of a page, natural.
 const PER_TOKEN: f32 = 6.0 * std::f32::consts::LN_2;
 const _: () = assert!(KV_PAGE_TOKENS == 64);
@@ -64,8 +66,10 @@ pub struct LeoAm {
 struct Excess {
     /// than their best tokens, at least; 0 where nothing is known
     least: f32,
-    /// than the logarithm of their mass, as a rule
+    /// than the logarithm of the mean mass of pages of such a bound
     mass: Option<f32>,
+    /// than the best tokens of pages that held much, at least so far; none where no page did
+    telling: Option<f32>,
 }
 
 /// What matters to a KV head.
@@ -144,7 +148,8 @@ impl LeoAm {
         (0..view.n_pages()).filter(in_vram).map(|page| page as u32).collect()
     }
 
-    /// Pages outside of VRAM that bounds put first, of any KV head, ascending: all of them where half is read.
+    /// Pages outside of VRAM that bounds put first, of any KV head, ascending: all of them where half is read. And all that may hold
+    /// much, if their bounds are as tight as those of a page that did: in which only keys tell pages apart.
     pub fn candidates_below(&self, view: &LayerView) -> Vec<u32> {
         if !self.spec.tree {
             return Vec::new();
@@ -154,11 +159,14 @@ impl LeoAm {
         let mut pages = Vec::new();
         for kv_head in (0..view.n_kv_head).filter(|kv_head| self.has_choice(view, *kv_head)) {
             let mut best: Vec<(f32, usize)> = free.clone().map(|page| (view.page_bounds(kv_head, page).upper(), page)).collect();
-            if SCORED_BELOW * n_wanted < best.len() {
-                best.select_nth_unstable_by(SCORED_BELOW * n_wanted, |a, b| b.0.total_cmp(&a.0));
-                best.truncate(SCORED_BELOW * n_wanted);
+            let n_best = best.len().min(SCORED_BELOW * n_wanted);
+            if n_best < best.len() {
+                best.select_nth_unstable_by(n_best, |a, b| b.0.total_cmp(&a.0));
             }
-            let below = best.into_iter().map(|(_, page)| page).filter(|page| view.tiers[*page] != Tier::Vram);
+            let least = MUCH_MASS.ln() + self.learnt(view.layer, kv_head).telling.unwrap_or(f32::NEG_INFINITY);
+            let (first, others) = best.split_at(n_best);
+            let of_others = others.iter().filter(|(upper, _)| *upper >= least);
+            let below = first.iter().chain(of_others).map(|(_, page)| *page).filter(|page| view.tiers[*page] != Tier::Vram);
             pages.extend(below.map(|page| page as u32));
         }
         super::unique(pages)
@@ -240,9 +248,14 @@ impl LeoAm {
         let pages = self.spec.free_pages(view.n_pages());
         let best = |scores: &[f32]| Bounds::of_scores(scores).upper();
         let least = excesses(view, kv_head, pages.clone(), best).into_iter().reduce(f32::min).unwrap_or(0.0);
+        let held_much = |page: &usize| view.page_scores(kv_head, *page).is_some_and(|scores| best(scores) >= MUCH_MASS.ln());
+        let telling = excesses(view, kv_head, pages.clone().filter(held_much), best);
+        let telling = telling.into_iter().chain(self.learnt(view.layer, kv_head).telling).reduce(f32::min);
         let is_here = |page| view.tiers[page] == Tier::Vram && view.page_scores(kv_head, page).is_some();
         let by_mass = matches!(self.spec.amount, Amount::Mass { .. }) || !pages.clone().all(is_here);
-        Excess { least, mass: if by_mass { usual(excesses(view, kv_head, pages, log_mass)) } else { None } }
+        let learnt = self.learnt(view.layer, kv_head).mass;
+        let mass = if by_mass { expected(excesses(view, kv_head, pages, log_mass), learnt) } else { learnt };
+        Excess { least, telling, mass }
     }
 
     /// What a layer taught of a KV head.
@@ -310,15 +323,21 @@ fn count_blocks(ranges: &[TokenRange]) -> usize {
 }
 
 /// How much higher bounds of pages are than what is `known` of their scores, for those that have both.
-fn excesses(view: &LayerView, kv_head: usize, pages: Range<usize>, known: impl Fn(&[f32]) -> f32) -> Vec<f32> {
+fn excesses(view: &LayerView, kv_head: usize, pages: impl Iterator<Item = usize>, known: impl Fn(&[f32]) -> f32) -> Vec<f32> {
     let excess = |page| Some(view.page_bounds(kv_head, page).upper() - known(view.page_scores(kv_head, page)?));
-    pages.filter_map(excess).filter(|excess| excess.is_finite()).collect()
+    pages.filter_map(excess).filter(|excess: &f32| excess.is_finite()).collect()
 }
 
-/// What three quarters of them exceed: a page that is not here is rather read in vain than missed.
-fn usual(mut excesses: Vec<f32>) -> Option<f32> {
-    let quarter = excesses.len() / 4;
-    (!excesses.is_empty()).then(|| *excesses.select_nth_unstable_by(quarter, f32::total_cmp).1)
+/// The excess that gives a page what pages of its bound hold on average, by these of pages whose mass is known and what was
+/// `learnt` of earlier steps: most hold next to nothing, and a few nearly as much as their bounds allow.
+fn expected(excesses: Vec<f32>, learnt: Option<f32>) -> Option<f32> {
+    if excesses.is_empty() {
+        return learnt;
+    }
+    let tight: Vec<f32> = excesses.iter().map(|excess| -excess).collect();
+    let now = log_sum_exp(&tight) - (tight.len() as f32).ln();
+    let share = |log: f32, share: f32| log + share.ln();
+    Some(-learnt.map_or(now, |learnt| log_sum_exp(&[share(now, NEWEST_SHARE), share(-learnt, 1.0 - NEWEST_SHARE)])))
 }
 
 /// The score below which tokens hold [`NEGLIGIBLE_MASS`] all together.
@@ -328,8 +347,8 @@ fn negligible(view: &LayerView) -> f32 {
 
 impl<'a> HeadOracle<'a> {
     /// Those in VRAM, and of the others all but the ones that hold [`LEFT_OUT_MASS`] together: by their scores where these are
-    /// known, else by their bounds, which are looser than those of a quarter of what was looked into; where nothing was, as if every
-    /// token reached the bound.
+    /// known, else by what pages of their bounds hold on average; where nothing was looked into, as if every token reached the
+    /// bound.
     fn worth_reading(&self, pages: Range<usize>) -> Vec<usize> {
         let held = |page: usize| match self.view.page_scores(self.kv_head, page) {
             Some(scores) => log_mass(scores),

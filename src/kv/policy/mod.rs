@@ -74,7 +74,7 @@ impl Policy {
     }
 
     /// Pages outside of VRAM whose token scores would help, ascending: those that bounds put first, up to twice as many as are
-    /// read. Their keys are worth scoring where they lie, not worth bringing.
+    /// read, and all that may hold much. Their keys are worth scoring where they lie, not worth bringing.
     pub fn candidates_below(&self, view: &LayerView) -> Vec<u32> {
         match self {
             Policy::LeoAm(policy) => policy.candidates_below(view),

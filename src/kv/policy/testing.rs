@@ -45,6 +45,16 @@ impl Recorded {
         self.tiers.iter_mut().skip(page).for_each(|tier| *tier = Tier::Ram);
     }
 
+    /// Upper bounds of all pages are this.
+    pub fn set_upper_bounds(&mut self, upper: f32) {
+        self.bounds.iter_mut().for_each(|bounds| bounds[0] = upper);
+    }
+
+    /// The same bounds and tiers with other scores.
+    pub fn with_scores(&self, scores: Vec<Vec<f32>>) -> Recorded {
+        Recorded { n_kv_head: self.n_kv_head, scores, bounds: self.bounds.clone(), tiers: self.tiers.clone() }
+    }
+
     /// The key of a token is no number, nor then are the bounds of its page.
     pub fn spoil(&mut self, kv_head: usize, token: usize) {
         self.scores[kv_head][token] = f32::NAN;
