@@ -148,8 +148,8 @@ impl LeoAm {
         (0..view.n_pages()).filter(in_vram).map(|page| page as u32).collect()
     }
 
-    /// Pages outside of VRAM that bounds put first, of any KV head, ascending: all of them where half is read. And all that may hold
-    /// much, if their bounds are as tight as those of a page that did: in which only keys tell pages apart.
+    /// Pages outside of VRAM that bounds put first, of any KV head, ascending: all of them where half is read. And all that may
+    /// hold much if their bounds are as tight as the tightest of a page that did: there, only keys tell pages apart.
     pub fn candidates_below(&self, view: &LayerView) -> Vec<u32> {
         if !self.spec.tree {
             return Vec::new();
@@ -246,15 +246,14 @@ impl LeoAm {
     /// every page scored in VRAM.
     fn excess(&self, view: &LayerView, kv_head: usize) -> Excess {
         let pages = self.spec.free_pages(view.n_pages());
-        let best = |scores: &[f32]| Bounds::of_scores(scores).upper();
-        let least = excesses(view, kv_head, pages.clone(), best).into_iter().reduce(f32::min).unwrap_or(0.0);
-        let held_much = |page: &usize| view.page_scores(kv_head, *page).is_some_and(|scores| best(scores) >= MUCH_MASS.ln());
-        let telling = excesses(view, kv_head, pages.clone().filter(held_much), best);
-        let telling = telling.into_iter().chain(self.learnt(view.layer, kv_head).telling).reduce(f32::min);
+        let learnt = self.learnt(view.layer, kv_head);
+        let best = excesses(view, kv_head, pages.clone(), |scores| Bounds::of_scores(scores).upper());
+        let least = best.iter().map(|(_, excess)| *excess).reduce(f32::min).unwrap_or(0.0);
+        let of_much = best.iter().filter(|(best, _)| *best >= MUCH_MASS.ln()).map(|(_, excess)| *excess);
+        let telling = of_much.chain(learnt.telling).reduce(f32::min);
         let is_here = |page| view.tiers[page] == Tier::Vram && view.page_scores(kv_head, page).is_some();
         let by_mass = matches!(self.spec.amount, Amount::Mass { .. }) || !pages.clone().all(is_here);
-        let learnt = self.learnt(view.layer, kv_head).mass;
-        let mass = if by_mass { expected(excesses(view, kv_head, pages, log_mass), learnt) } else { learnt };
+        let mass = if by_mass { expected(&excesses(view, kv_head, pages, log_mass), learnt.mass) } else { learnt.mass };
         Excess { least, telling, mass }
     }
 
@@ -322,19 +321,22 @@ fn count_blocks(ranges: &[TokenRange]) -> usize {
     n_blocks
 }
 
-/// How much higher bounds of pages are than what is `known` of their scores, for those that have both.
-fn excesses(view: &LayerView, kv_head: usize, pages: impl Iterator<Item = usize>, known: impl Fn(&[f32]) -> f32) -> Vec<f32> {
-    let excess = |page| Some(view.page_bounds(kv_head, page).upper() - known(view.page_scores(kv_head, page)?));
-    pages.filter_map(excess).filter(|excess: &f32| excess.is_finite()).collect()
+/// What is `known` of the scores of pages, and how much higher their bounds are, for those that have both.
+fn excesses(view: &LayerView, kv_head: usize, pages: Range<usize>, known: impl Fn(&[f32]) -> f32) -> Vec<(f32, f32)> {
+    let excess = |page| {
+        let known = known(view.page_scores(kv_head, page)?);
+        Some((known, view.page_bounds(kv_head, page).upper() - known))
+    };
+    pages.filter_map(excess).filter(|(_, excess)| excess.is_finite()).collect()
 }
 
 /// The excess that gives a page what pages of its bound hold on average, by these of pages whose mass is known and what was
 /// `learnt` of earlier steps: most hold next to nothing, and a few nearly as much as their bounds allow.
-fn expected(excesses: Vec<f32>, learnt: Option<f32>) -> Option<f32> {
+fn expected(excesses: &[(f32, f32)], learnt: Option<f32>) -> Option<f32> {
     if excesses.is_empty() {
         return learnt;
     }
-    let tight: Vec<f32> = excesses.iter().map(|excess| -excess).collect();
+    let tight: Vec<f32> = excesses.iter().map(|(_, excess)| -excess).collect();
     let now = log_sum_exp(&tight) - (tight.len() as f32).ln();
     let share = |log: f32, share: f32| log + share.ln();
     Some(-learnt.map_or(now, |learnt| log_sum_exp(&[share(now, NEWEST_SHARE), share(-learnt, 1.0 - NEWEST_SHARE)])))
