@@ -69,7 +69,7 @@ fn score_twice_gives_the_same_bits_and_offloaded_the_same_distributions() {
 }
 
 /// The tokens that reading `text` ahead gives, and what is left of them for a question.
-fn tokens_of(text: &str) -> Vec<u32> {
+pub(crate) fn tokens_of(text: &str) -> Vec<u32> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/demo-model/strata-quote-Q8_0.gguf");
     let (file, tokenizer) = (ModelFile::open(&path).unwrap(), strata::engine::tokenizer(&ModelSource::BuiltIn).unwrap());
     let template = ChatTemplate::for_model(file.info().chat_template.as_deref(), &tokenizer).unwrap();

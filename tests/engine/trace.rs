@@ -69,15 +69,15 @@ fn decode_of_the_built_in_model_is_accounted_for_to_95_percent() {
         (Detail::Parts, small(Some(SelectiveSpec { kind: PolicyKind::LeoAm, ..SelectiveSpec::default() }))),
     ] {
         // What other programs take from the engine's thread has no name either: the best of a few runs is the engine's own.
-        let mut shares = Vec::new();
-        while shares.iter().all(|share| *share < 0.95) {
-            assert!(shares.len() < 3, "{detail:?}: {shares:?}");
+        let mut runs = Vec::new();
+        while runs.iter().all(|(share, _)| *share < 0.95) {
+            assert!(runs.len() < 3, "{detail:?}: {runs:?}");
             let Some(run) = run(test, detail, options.clone()) else { return };
             let decode = steps(&run.history, StepKind::Decode);
             let (from, to) = (decode[0].begin_ns, decode[decode.len() - 1].end_ns());
             let attribution = Attribution::of(&run.history, from, to);
             assert_eq!(attribution.ns(Spent::Idle), 0, "steps follow each other without a gap");
-            shares.push(attribution.attributed_share().unwrap());
+            runs.push((attribution.attributed_share().unwrap(), attribution.parts));
         }
     }
 }

@@ -144,9 +144,9 @@ pub(in crate::engine) struct PageBounds {
 impl PageBounds {
     /// Of `[H, P]`.
     pub fn new(pages: Vec<[f32; 2]>, n_head: usize) -> PageBounds {
-        let n_pages = (pages.len() / n_head.max(1)).max(1);
+        let n_pages = pages.len() / n_head.max(1);
         let known = |head: &[[f32; 2]]| head.iter().map(|[upper, _]| *upper).filter(|upper| *upper < UNKNOWN).reduce(f32::max);
-        let highest = pages.chunks_exact(n_pages).map(|head| known(head).unwrap_or(0.0)).collect();
+        let highest = (0..n_head).map(|head| known(&pages[head * n_pages..][..n_pages]).unwrap_or(0.0)).collect();
         PageBounds { pages, highest }
     }
 
