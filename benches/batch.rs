@@ -16,7 +16,7 @@ mod common;
 use strata::base::{Bytes, LinkLimits, Tiers};
 use strata::engine::{Amount, LoadOptions, PolicyKind, SelectiveSpec};
 
-use common::{Document, N_ROUNDS, RAM_SHARE, VRAM_SHARE, close, disk_speed, engine, median, setting};
+use common::{Document, N_ROUNDS, RAM_SHARE, VRAM_SHARE, disk_speed, engine, median, setting};
 
 /// The most come first: room that was set aside for them stays so.
 const COUNTS: [usize; 3] = [8, 4, 1];
@@ -51,7 +51,7 @@ fn row(name: &'static str, document: &Document, options: &LoadOptions) -> Row {
         row.tokens_per_s.push(median(speeds));
         row.read_bytes_per_token.push(read);
     }
-    close(handle);
+    drop(handle);
     row
 }
 
@@ -62,7 +62,7 @@ fn main() {
     let handle = engine(base.clone());
     let document = Document::new(&handle, n_tokens, setting("STRATA_BENCH_DECODE", 32));
     let fresh = document.ask_many(&handle, 1).remove(0);
-    close(handle);
+    drop(handle);
     let of = |kind| SelectiveSpec { kind, amount: Amount::Rate(0.1), ..SelectiveSpec::default() };
     let leoam = of(PolicyKind::LeoAm);
     let kv_bytes = fresh.prompt_tokens as f64 * 3072.0;

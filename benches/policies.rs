@@ -23,7 +23,7 @@ use strata::engine::{
     BenchTests, ChosenSummary, EngineCommand, EngineEvent, EngineHandle, LoadOptions, ModelSource, PolicyKind, SelectiveSpec,
 };
 
-use common::{Document, N_ROUNDS, RAM_SHARE, VRAM_SHARE, close, disk_speed, engine, engine_of, median, setting};
+use common::{Document, N_ROUNDS, RAM_SHARE, VRAM_SHARE, disk_speed, engine, engine_of, median, setting};
 
 const QUESTION: &str = "Quote the passage that says the annual budget";
 
@@ -90,7 +90,7 @@ fn main() {
     let row = |name: &'static str, options: &LoadOptions| {
         let (handle, _) = engine_of(source.clone(), options.clone());
         let step = subject.time(&handle);
-        close(handle);
+        drop(handle);
         eprintln!("{name}: {:.1} ms", step.ms);
         Row { name, step }
     };
@@ -143,12 +143,12 @@ fn subject(base: &LoadOptions, n_tokens: usize, decode: usize) -> (ModelSource, 
         let weight_type = std::env::var("STRATA_BENCH_TYPE").unwrap_or_else(|_| "Q4_0".into());
         let source = ModelSource::Synthetic { name, weight_type };
         let (handle, info) = engine_of(source.clone(), base.clone());
-        close(handle);
+        drop(handle);
         return (source, Subject::Filled { depth: n_tokens, decode }, (n_tokens as u64 * info.kv_bytes_per_token) as f64);
     }
     let handle = engine(base.clone());
     let document = Document::new(&handle, n_tokens, decode);
     let (_, fresh) = document.ask(&handle, true, QUESTION);
-    close(handle);
+    drop(handle);
     (ModelSource::BuiltIn, Subject::Document(document), fresh.prompt_tokens as f64 * 3072.0)
 }

@@ -13,7 +13,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{close, engine, folder, median, setting};
+use common::{engine, folder, median, setting};
 use strata::app::dashboard::{DashboardState, timeline};
 use strata::app::theme;
 use strata::engine::{Detail, EngineCommand, EngineEvent, EngineHandle, LoadOptions, Message, Role, Sampling, TurnSummary};
@@ -93,7 +93,7 @@ fn decode_share(ns_per_record: f64) {
             n_events[i] = answer.n_events;
         }
     }
-    close(handle);
+    drop(handle);
     let [nothing, events, parts] = speeds;
     let ratios = |of: &[f64]| median(of.iter().zip(&nothing).map(|(with, without)| with / without).collect());
     let base = median(nothing.clone());

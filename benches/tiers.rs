@@ -16,7 +16,7 @@ mod common;
 use strata::base::{Bytes, LinkLimits, Tiers};
 use strata::engine::{LoadOptions, TurnSummary};
 
-use common::{Document, N_ROUNDS, close, engine, median, setting};
+use common::{Document, N_ROUNDS, engine, median, setting};
 
 const QUESTION: &str = "Quote the passage that says the annual budget";
 
@@ -24,7 +24,7 @@ const QUESTION: &str = "Quote the passage that says the annual budget";
 fn resume(document: &Document, options: &LoadOptions) -> TurnSummary {
     let handle = engine(options.clone());
     let (text, fresh) = document.ask(&handle, true, QUESTION);
-    close(handle);
+    drop(handle);
     let mut first_tokens = Vec::new();
     for _ in 0..N_ROUNDS {
         let handle = engine(options.clone());
@@ -32,7 +32,7 @@ fn resume(document: &Document, options: &LoadOptions) -> TurnSummary {
         assert_eq!(again, text, "the saved document answers differently");
         assert!(summary.cached_tokens + 64 > fresh.prompt_tokens - 32, "it was read again: {summary:?}");
         first_tokens.push(summary.first_token_ms);
-        close(handle);
+        drop(handle);
     }
     let resumed = median(first_tokens);
     println!("\n## Resume of a saved document, {} tokens\n", fresh.prompt_tokens);
@@ -66,14 +66,14 @@ fn decode(name: &'static str, document: &Document, options: &LoadOptions, text: 
             attention = format!("{:?}", summary.attention);
         }
     }
-    close(handle);
+    drop(handle);
     Row { name, tokens_per_s: median(rates), overlap: (!overlaps.is_empty()).then(|| median(overlaps)), attention }
 }
 
 fn offload(document: &Document, fresh: &TurnSummary, base: &LoadOptions) {
     let handle = engine(base.clone());
     let (text, _) = document.ask(&handle, true, QUESTION);
-    close(handle);
+    drop(handle);
     let kv_bytes = fresh.prompt_tokens as u64 * 3072;
     let with = |vram: Option<u64>, ram: Option<u64>, limits: LinkLimits, synchronous: bool| LoadOptions {
         budgets: Tiers { vram: vram.map(Bytes), ram: ram.map(Bytes), disk: None },
@@ -115,7 +115,7 @@ fn main() {
     let options = LoadOptions { kv_dir: Some(dir.path().to_owned()), context: Some(n_tokens + 4096), ..LoadOptions::default() };
     let handle = engine(options.clone());
     let document = Document::new(&handle, n_tokens, setting("STRATA_BENCH_DECODE", 48));
-    close(handle);
+    drop(handle);
     let fresh = resume(&document, &options);
     offload(&document, &fresh, &options);
 }

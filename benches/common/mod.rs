@@ -42,12 +42,6 @@ pub fn engine_of(source: ModelSource, options: LoadOptions) -> (EngineHandle, Bo
     }
 }
 
-/// Ends the engine and waits until it has put everything down.
-pub fn close(handle: EngineHandle) {
-    handle.send(EngineCommand::Shutdown);
-    while handle.wait(Duration::from_secs(60)).is_ok() {}
-}
-
 pub struct Document {
     text: String,
     decode: usize,

@@ -28,7 +28,7 @@ use super::settings::ThemeChoice;
 use super::settings_file::SettingsFile;
 use super::state::{ModelState, Page, ViewState};
 use super::{document_view, logs, sample, shortcuts, theme};
-use crate::engine::{Detail, EngineCommand, EngineHandle};
+use crate::engine::{Detail, EngineHandle};
 use kept_chats::Keep;
 pub use launch::{APP_ID, WindowError, WindowOptions, run};
 
@@ -468,9 +468,6 @@ impl eframe::App for StrataApp {
         self.state.let_go();
         self.send_commands();
         self.keep_all();
-        if let Some(engine) = self.engine.take() {
-            engine.stop();
-            engine.send(EngineCommand::Shutdown);
-        }
+        self.engine = None;
     }
 }

@@ -7,7 +7,7 @@
 //! ```
 //! Invariants: 1. Never waits without looking at Ctrl-C. 2. A command that cannot go on stops the turn.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::console::Console;
 use super::error::CliError;
@@ -16,9 +16,6 @@ use crate::engine::{EngineCommand, EngineEvent, EngineHandle, LoadOptions, Model
 
 /// How long to wait for an event before looking at Ctrl-C again.
 const PATIENCE: Duration = Duration::from_millis(50);
-
-/// How long a worker may take to free the device at the end.
-const GOODBYE: Duration = Duration::from_secs(2);
 
 /// An engine and the turns asked of it.
 pub struct Session {
@@ -144,18 +141,6 @@ impl Session {
             Err(false) => Ok(None),
             Err(true) => Err(engine_gone()),
         }
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        self.engine.stop();
-        if !self.engine.send(EngineCommand::Shutdown) {
-            return;
-        }
-        // Ending the process under a driver that is at work can crash it: let the worker put things down first.
-        let asked_at = Instant::now();
-        while asked_at.elapsed() < GOODBYE && !matches!(self.engine.wait(PATIENCE), Err(true)) {}
     }
 }
 

@@ -7,16 +7,25 @@
 //! ```
 //! Invariants: 1. [`EngineHandle::send`] and [`EngineHandle::poll`] never block. 2. The worker may block on a full event
 //! channel; a front end that went away unblocks it. 3. `stop` ends the turn that runs now, within one submit; of several
-//! that run at once all, or one by its id.
+//! that run at once all, or one by its id. 4. A handle that is dropped ends its worker and waits until that has put
+//! everything down: a process that ends under a driver at work can crash in it, and what was asked for last (a removal, a
+//! save) would be cut off.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
 
 use super::command::{EngineCommand, EngineEvent, TurnId};
 use crate::base::limits::CHANNEL_DEPTH;
+
+/// How long a worker may take to end. One that takes longer hangs in its driver, and is left behind.
+const GOODBYE: Duration = Duration::from_secs(20);
+
+/// Between two looks at whether it has.
+const PATIENCE: Duration = Duration::from_millis(50);
 
 /// A front end's end.
 pub struct EngineHandle {
@@ -25,6 +34,8 @@ pub struct EngineHandle {
     stops: Arc<Stops>,
     watches_pages: Arc<AtomicBool>,
     detail: Arc<AtomicU8>,
+    /// The worker's, where it has one.
+    thread: Option<JoinHandle<()>>,
 }
 
 /// The worker's end.
@@ -92,9 +103,15 @@ impl EngineHandle {
             stops: stops.clone(),
             detail: detail.clone(),
             watches_pages: watches_pages.clone(),
+            thread: None,
         };
         let wake = Box::new(wake);
         (handle, EnginePort { commands: command_rx, events: event_tx, stops, detail, watches_pages, wake })
+    }
+
+    /// The worker runs there: dropping the handle waits for it.
+    pub(super) fn wait_for(&mut self, thread: JoinHandle<()>) {
+        self.thread = Some(thread);
     }
 
     /// Queues a command. False when the queue is full or the worker is gone.
@@ -136,6 +153,26 @@ impl EngineHandle {
     /// Ends one of the turns that run at once; the others go on.
     pub fn stop_turn(&self, turn: TurnId) {
         self.stops.turns.lock().unwrap_or_else(PoisonError::into_inner).push(turn);
+    }
+}
+
+impl Drop for EngineHandle {
+    fn drop(&mut self) {
+        self.stop();
+        let mut told = self.send(EngineCommand::Shutdown);
+        let Some(thread) = self.thread.take() else { return };
+        let asked_at = Instant::now();
+        while !thread.is_finished() {
+            if asked_at.elapsed() > GOODBYE {
+                return;
+            }
+            // A worker that waits to report goes on when its event is taken; a turn that was asked for earlier may begin
+            // only now, and the queue may have been full.
+            let _ = self.events.recv_timeout(PATIENCE);
+            self.stop();
+            told = told || self.send(EngineCommand::Shutdown);
+        }
+        let _ = thread.join();
     }
 }
 

@@ -40,18 +40,19 @@ const MAX_REBUILDS: usize = 2;
 /// differently with what follows.
 const READ_MARGIN: usize = 8;
 
-/// Starts the engine thread. `wake` is called after every event.
+/// Starts the engine thread, which ends with its handle. `wake` is called after every event.
 pub fn spawn(wake: impl Fn() + Send + 'static) -> EngineHandle {
     spawn_with(wake, None)
 }
 
 /// The same, with something between the stores of saved documents and their folders.
 pub fn spawn_with(wake: impl Fn() + Send + 'static, hook: Option<FolderHook>) -> EngineHandle {
-    let (handle, port) = EngineHandle::pair(wake);
+    let (mut handle, port) = EngineHandle::pair(wake);
     let started = std::thread::Builder::new().name("strata-engine".into()).spawn(move || Worker::new(port, hook).run());
-    if let Err(error) = started {
+    match started {
+        Ok(thread) => handle.wait_for(thread),
         // The port went with the closure: every later `wait` answers that the engine is gone.
-        eprintln!("strata: the engine thread could not be started ({error})");
+        Err(error) => eprintln!("strata: the engine thread could not be started ({error})"),
     }
     handle
 }

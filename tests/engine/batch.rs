@@ -228,8 +228,7 @@ fn questions_at_once_go_on_without_a_disk_that_cannot_be_read() {
     handle.send(saved());
     let whole = collect(&handle, asked.len(), |_| {});
     assert!(whole.notices.iter().all(|n| !n.contains("at once")), "{:?}", whole.notices);
-    handle.send(EngineCommand::Shutdown);
-    while handle.wait(std::time::Duration::from_secs(60)).is_ok() {}
+    drop(handle);
     let hook: FolderHook = Arc::new(|inner: Arc<dyn Folder>| {
         let faulty = Faulty::new(inner);
         faulty.add(Rule::always(FaultOp::Read, "kv-", Fault::Failed));

@@ -70,12 +70,6 @@ fn engine(test: &str, dir: &Path, budgets: [Option<u64>; 3], hook: Option<Folder
     Some(engine_hooked(test, ModelSource::BuiltIn, options, hook)?.0)
 }
 
-/// Ends the engine and waits until it has put everything down.
-fn close(handle: EngineHandle) {
-    handle.send(EngineCommand::Shutdown);
-    while handle.wait(std::time::Duration::from_secs(60)).is_ok() {}
-}
-
 fn library(handle: &EngineHandle, dir: &Path) -> Vec<strata::engine::SavedDocument> {
     let kv_dir = Some(dir.to_owned());
     handle.send(EngineCommand::Library(strata::engine::LibraryAction::List { kv_dir }));
@@ -98,7 +92,7 @@ fn saved_document_is_not_read_again_after_a_restart() {
     // Another question goes on from the same pages, without saying it again.
     let second = ask(&first, &text, "Who wrote it?");
     assert!(second.summary.cached_tokens > 4000 && second.notices.is_empty(), "{:?}", second.notices);
-    close(first);
+    drop(first);
 
     // Small budgets: the pages come from the disk, and do not all fit above it.
     for budgets in [[None; 3], [Some(3 << 20), Some(2 << 20), None]] {
@@ -128,7 +122,7 @@ fn saved_document_of_another_rope_base_is_read_again() {
     };
     let cached = |handle: EngineHandle| {
         let cached = ask(&handle, &text, QUESTION).summary.cached_tokens;
-        close(handle);
+        drop(handle);
         cached
     };
     let Some(own) = load(None) else { return };
@@ -152,7 +146,7 @@ fn context_over_every_upper_budget_is_answered_from_the_disk() {
     assert_eq!(got, want.text);
     assert!(summary.kv_peak_bytes.vram <= 1500 << 10 && summary.kv_peak_bytes.ram <= 1200 << 10, "{:?}", summary.kv_peak_bytes);
     assert!(summary.moved_bytes.disk_to_ram > 0 && summary.kv_bytes.disk > 10 << 20, "{summary:?}");
-    close(small);
+    drop(small);
     // The scratch store is gone with its context.
     let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().filter_map(|e| e.ok()?.file_name().into_string().ok()).collect();
     assert!(left.iter().all(|n| !n.starts_with("scratch-")), "{left:?}");
@@ -169,7 +163,7 @@ fn every_fault_of_the_disk_gives_the_right_answer_or_a_sentence() {
     let clean = tempfile::tempdir().unwrap();
     let Some(handle) = engine(test, clean.path(), [None; 3], None) else { return };
     let want = ask(&handle, &text, QUESTION).text;
-    close(handle);
+    drop(handle);
     let rules: Vec<(&str, Rule)> = vec![
         ("short read", Rule::always(FaultOp::Read, "kv-", Fault::Short(4096))),
         ("EINTR", Rule::once(FaultOp::Read, "kv-", 3, Fault::Interrupted)),
@@ -214,7 +208,7 @@ fn every_fault_of_the_disk_gives_the_right_answer_or_a_sentence() {
             let quiet = ["short read", "EINTR", "EAGAIN", "EIO on a read", "flipped bit"].contains(&what);
             let told = answer.notices.iter().any(|n| !n.contains("its text can be recovered"));
             assert!(quiet || round == "again" || told || what == "torn page", "{what}: nobody was told");
-            close(handle);
+            drop(handle);
         }
         // Without faults it is whole again, or can be.
         let handle = engine(test, dir.path(), [None; 3], None).unwrap();
@@ -229,7 +223,7 @@ fn damaged_pages_that_a_policy_asks_for_are_computed_again() {
     let dir = tempfile::tempdir().unwrap();
     let Some(handle) = engine(test, dir.path(), [None; 3], None) else { return };
     let want = ask(&handle, &text, QUESTION).text;
-    close(handle);
+    drop(handle);
     // Everything is chosen, so that the answer is that of exact attention; little of it fits VRAM. More pages are damaged on
     // their way than there are slots: none of these may be lost for it.
     let hook: FolderHook = Arc::new(|inner: Arc<dyn Folder>| {
@@ -253,5 +247,5 @@ fn damaged_pages_that_a_policy_asks_for_are_computed_again() {
         // A page was damaged twice: without the disk, memory alone cannot hold it.
         Err(sentence) => assert!(sentence.contains("--ram-budget"), "{sentence}"),
     }
-    close(handle);
+    drop(handle);
 }

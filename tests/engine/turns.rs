@@ -1,5 +1,7 @@
 //! Whole answers of the built-in model: facts, the kept prefix, stop, refusals, a lost device.
 
+use std::sync::Arc;
+
 use strata::engine::{
     EngineCommand, EngineEvent, EngineHandle, KvDtype, Message, ModelSource, Role, Sampling, StopReason, TurnSummary,
 };
@@ -150,6 +152,33 @@ fn stop_ends_prefill_and_keeps_what_was_read() {
     let again = ask(&handle, messages);
     assert_eq!(again.summary.cached_tokens, stopped.context_used);
     assert_eq!(again.text.trim(), rows[3]["answer"].as_str().unwrap());
+}
+
+#[test]
+fn handle_that_is_dropped_waits_until_its_worker_has_put_everything_down() {
+    let test = "handle_that_is_dropped_waits_until_its_worker_has_put_everything_down";
+    if super::common::gpu(test, strata::gpu::Twins::default()).is_none() {
+        return;
+    }
+    // The worker's own until it has ended.
+    let held = Arc::new(());
+    let worker_holds = held.clone();
+    let handle = strata::engine::spawn(move || drop(worker_holds.clone()));
+    handle.send(EngineCommand::LoadModel { source: ModelSource::BuiltIn, options: Default::default() });
+    // One turn that has begun, and one behind it.
+    for turn in 1..3 {
+        handle.send(EngineCommand::Ask {
+            turn,
+            messages: vec![user(golden().0)],
+            document: None,
+            sampling: Sampling::default(),
+            max_tokens: 24,
+            policy: Default::default(),
+        });
+    }
+    while !matches!(handle.wait(std::time::Duration::from_secs(60)).unwrap(), EngineEvent::Prefill { .. }) {}
+    drop(handle);
+    assert_eq!(Arc::strong_count(&held), 1, "the worker is still there");
 }
 
 #[test]
