@@ -105,6 +105,8 @@ fn sampled_turn_says_what_was_kept_in_a_few_steps_and_answers_the_same() {
     assert!((2..=4).contains(&chosen.mass_steps), "{} of {} steps", chosen.mass_steps, chosen.steps);
     let mass = chosen.mass.unwrap();
     assert_eq!(mass.len(), 6, "one for each layer");
+    // The first two layers look at the newest tokens, which lie behind the last complete page.
+    assert!(mass[..2].iter().all(|m| m.kept > 0.99), "{mass:?}");
     assert!(mass.iter().all(|m| m.kept > 0.1 && m.kept <= m.best + 1e-6 && m.best <= 1.0 + 1e-6), "{mass:?}");
 }
 

@@ -67,6 +67,7 @@ impl DeviceModel {
         if let Some(expected) = &mut expected {
             expected.came.extend(self.take_expected(gpu, pace, layer, &mut recorded)?);
         }
+        let tail = evaluated.tail.clone();
         let began = Instant::now();
         let choice = self.choose(s, gpu, pace, layer, n_pages, evaluated)?;
         s.spent.evaluation += began.elapsed();
@@ -77,9 +78,12 @@ impl DeviceModel {
             self.submit_slots(gpu, pace, &mut recorded)?;
             let all: Vec<u32> = (0..n_pages as u32).collect();
             if let Some((scoring, scores)) = self.score_tokens(s, gpu, pace, layer, &all)? {
-                let mass = head_masses(&scoring.in_order(&scores, s.n_head), s.n_kv_head);
-                self.weigher.note(layer, &mass);
-                let kept = s.spent.note_mass(layer, selection, &mass);
+                let mut heads = scoring.in_order(&scores, s.n_head);
+                self.weigher.note(layer, &head_masses(&heads, s.n_kv_head));
+                let tail = if tail.is_empty() { self.score_tail(s, gpu, pace, layer, first_pos)? } else { tail };
+                let n_tail = tail.len() / s.n_head;
+                heads.iter_mut().zip(tail.chunks_exact(n_tail)).for_each(|(pages, tail)| pages.extend(tail));
+                let kept = s.spent.note_mass(layer, selection, &head_masses(&heads, s.n_kv_head), n_tail);
                 s.lane.instant(mass_event(layer, &kept));
             }
         }
@@ -237,6 +241,22 @@ impl DeviceModel {
         let scores: Vec<f32> =
             pace.read_after(gpu, &submitted, &s.scorer.readback, |bytes| bytemuck::pod_collect_to_vec(&bytes[..n_bytes]))?;
         Ok(Some((scoring, scores)))
+    }
+
+    /// Scores the tokens behind the last complete page, the new one with them, and waits: f32 `[H, n_keys]`.
+    fn score_tail(
+        &self,
+        s: &Selective,
+        gpu: &Gpu,
+        pace: &mut Pace,
+        layer: usize,
+        first_pos: usize,
+    ) -> Result<Vec<f32>, EngineError> {
+        let n_keys = first_pos % KV_PAGE_TOKENS + 1;
+        let readback = &s.scorer.readback;
+        let n_bytes = s.tail_scores.record(self, (gpu, &mut pace.recorder), layer, n_keys, (readback, 0)) as usize;
+        let submitted = pace.submit(gpu)?;
+        Ok(pace.read_after(gpu, &submitted, readback, |bytes| bytemuck::pod_collect_to_vec(&bytes[..n_bytes]))?)
     }
 
     /// Attention over what was chosen: what finds a frame comes first, then everything is read at once but what has to stay

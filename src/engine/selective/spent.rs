@@ -55,22 +55,22 @@ impl Spent {
     }
 
     /// Compares what a layer chose with the attention of every token: the mean over KV heads, of each of which `mass` is that of
-    /// every token.
-    pub fn note_mass(&mut self, layer: usize, selection: &Selection, mass: &[Vec<f64>]) -> MassKept {
+    /// every token, the last `n_tail` of which lie behind the last complete page and are always read.
+    pub fn note_mass(&mut self, layer: usize, selection: &Selection, mass: &[Vec<f64>], n_tail: usize) -> MassKept {
         self.n_mass_steps += u64::from(layer == 0);
         if self.mass.len() <= layer {
             self.mass.resize(layer + 1, Default::default());
             self.page_mass.resize(layer + 1, Vec::new());
         }
-        let n_tokens = mass.first().map_or(0, Vec::len);
-        self.page_mass[layer] = vec![0.0; n_tokens.div_ceil(KV_PAGE_TOKENS)];
+        let n_tokens = mass.first().map_or(0, Vec::len).saturating_sub(n_tail);
+        self.page_mass[layer] = vec![0.0; n_tokens / KV_PAGE_TOKENS];
         let (sum, n) = &mut self.mass[layer];
         let before = *sum;
         for (blocks, mass) in selection.blocks.iter().zip(mass) {
             for (page, tokens) in self.page_mass[layer].iter_mut().zip(mass.chunks(KV_PAGE_TOKENS)) {
                 *page += (tokens.iter().sum::<f64>() / selection.blocks.len() as f64) as f32;
             }
-            let one = fidelity(mass, blocks);
+            let one = fidelity(mass, blocks, n_tail);
             *sum = Fidelity { kept: sum.kept + one.kept, best: sum.best + one.best, recall: sum.recall + one.recall };
             *n += 1;
         }
@@ -107,4 +107,22 @@ impl Spent {
 fn mean(sum: &Fidelity, n: u64) -> MassKept {
     let n = n.max(1) as f64;
     MassKept { kept: sum.kept / n, best: sum.best / n, recall: sum.recall / n }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kv::policy::ChosenBlock;
+
+    #[test]
+    fn mass_of_the_tail_is_kept_and_is_of_no_page() {
+        // Two pages and three tokens behind them, which hold half of the attention; of the rest, half is on the page that was chosen.
+        let mut mass = vec![0.0; 2 * KV_PAGE_TOKENS + 3];
+        (mass[7], mass[KV_PAGE_TOKENS + 7], mass[2 * KV_PAGE_TOKENS + 2]) = (0.25, 0.25, 0.5);
+        let selection = Selection { blocks: vec![ChosenBlock::of_pages(&[1])], pages: vec![1], n_evaluations: 0 };
+        let mut spent = Spent::default();
+        let kept = spent.note_mass(0, &selection, &[mass], 3);
+        assert!((kept.kept - 0.75).abs() < 1e-9 && (kept.best - 1.0).abs() < 1e-9, "{kept:?}");
+        assert_eq!(spent.page_mass(), [[0.25, 0.25]]);
+    }
 }

@@ -19,9 +19,11 @@ pub struct Fidelity {
     pub recall: f64,
 }
 
-/// What `blocks` keep of a KV head's attention, whose tokens have this [`mean_mass`].
-pub fn fidelity(mass: &[f64], blocks: &[ChosenBlock]) -> Fidelity {
+/// What `blocks` and the last `n_always` tokens, which are read whatever is chosen, keep of a KV head's attention, whose tokens
+/// have this [`mean_mass`].
+pub fn fidelity(mass: &[f64], blocks: &[ChosenBlock], n_always: usize) -> Fidelity {
     let mut is_chosen = vec![false; mass.len()];
+    is_chosen.iter_mut().rev().take(n_always).for_each(|chosen| *chosen = true);
     for ChosenBlock { block, tokens } in blocks {
         let of_block = is_chosen.iter_mut().skip(*block as usize * KV_BLOCK_TOKENS).take(KV_BLOCK_TOKENS);
         of_block.enumerate().for_each(|(bit, chosen)| *chosen |= tokens >> bit & 1 == 1);
@@ -57,7 +59,7 @@ mod tests {
     use super::*;
 
     fn of(scores: &[&[f32]], blocks: &[ChosenBlock]) -> Fidelity {
-        fidelity(&mean_mass(scores), blocks)
+        fidelity(&mean_mass(scores), blocks, 0)
     }
 
     #[test]
@@ -74,6 +76,18 @@ mod tests {
         let all = of(&[&scores], &ChosenBlock::of_pages(&[0]));
         assert!((all.kept - 1.0).abs() < 1e-9 && all.recall == 1.0, "{all:?}");
         assert_eq!(of(&[&scores], &[]), Fidelity { kept: 0.0, best: 0.0, recall: 1.0 });
+    }
+
+    #[test]
+    fn fidelity_counts_what_is_always_read_as_chosen() {
+        // A tenth on token 3 of a page, a fifth on token 5, the rest on the second of two tokens behind the page.
+        let mut mass = vec![0.0; 66];
+        (mass[3], mass[5], mass[65]) = (0.1, 0.2, 0.7);
+        let block = ChosenBlock { block: 0, tokens: 1 << 3 };
+        let got = fidelity(&mass, &[block], 2);
+        assert!((got.kept - 0.8).abs() < 1e-9 && (got.best - 1.0).abs() < 1e-9, "{got:?}");
+        assert!((got.recall - 2.0 / 3.0).abs() < 1e-9, "{got:?}");
+        assert!((fidelity(&mass, &[], 2).kept - 0.7).abs() < 1e-9);
     }
 
     #[test]
