@@ -104,7 +104,7 @@ impl DeviceModel {
     /// The next step, which reads everything, is measured where all of it is in VRAM.
     fn weigh_next(&mut self, gpu: &Gpu) {
         let n_pages = self.kv.n_sealed();
-        let is_here = (0..self.dims.n_layer).all(|layer| (0..n_pages).all(|page| self.kv.is_resident(layer, page)));
+        let is_here = (0..self.dims.n_layer).all(|layer| self.kv.is_all_resident(layer, n_pages));
         if n_pages > 0 && is_here {
             self.weigher.probe = Probe::new(gpu, self).ok();
         }

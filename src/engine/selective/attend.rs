@@ -104,8 +104,8 @@ impl DeviceModel {
         Ok(())
     }
 
-    /// Scores every page by its abstract, for this layer and by an estimate for the next, and the tokens of pages that are
-    /// likely to matter; waits for the device once.
+    /// Scores every page by its abstract, for this layer and, where something of it has to come, by an estimate for the next,
+    /// and the tokens of pages that are likely to matter; waits for the device once.
     #[allow(clippy::too_many_arguments, reason = "the layer's whole state, once")]
     fn evaluate(
         &mut self,
@@ -126,9 +126,11 @@ impl DeviceModel {
         s.score_pages.record(&mut pace.recorder, &s.score_bindings[layer], n_pages, 1);
         let bounds = s.bounds.buffer.slice(s.bounds.offset, size);
         pace.recorder.copy(&bounds, &s.scorer.readback.slice(0, size));
-        let ahead = s.ahead.as_ref().filter(|_| layer + 1 < self.dims.n_layer && !self.synchronous);
+        let next = layer + 1;
+        let has_next = next < self.dims.n_layer && !self.synchronous && !self.kv.is_all_resident(next, n_pages as u32);
+        let ahead = s.ahead.as_ref().filter(|_| has_next);
         if let Some(ahead) = ahead {
-            ahead.record(gpu, pace, self, &s.score_pages, layer + 1, n_pages)?;
+            ahead.record(gpu, pace, self, &s.score_pages, next, n_pages)?;
             pace.recorder.copy(&bounds, &s.scorer.readback.slice(size, size));
         }
         pace.mark(KernelFamily::Evaluation, layer as u32);

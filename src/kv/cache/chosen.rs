@@ -163,6 +163,11 @@ impl KvCache {
         self.residency.frame(layer, group).is_some()
     }
 
+    /// All of the first `n_pages` pages of a layer lie in frames: nothing of it has to come.
+    pub fn is_all_resident(&self, layer: usize, n_pages: u32) -> bool {
+        (0..n_pages).all(|page| self.is_resident(layer, page))
+    }
+
     /// A page lies in a segment of the pool.
     pub fn is_in_segment(&self, layer: usize, segment_idx: usize, group: u32) -> bool {
         let shape = self.shapes[segment_idx];
