@@ -102,10 +102,10 @@ fn map_of_pages_of_a_policy_says_when_pages_were_read_and_what_they_weigh() {
     let map = maps.last().unwrap();
     let since = &map.census.steps_since_read;
     assert!(since.iter().any(|steps| *steps <= 1) && since.contains(&NEVER_READ), "{since:?}");
-    for mass in map.mass.chunks(map.census.n_pages) {
-        let sum: f32 = mass.iter().filter(|m| !m.is_nan()).sum();
-        assert!((sum - 1.0).abs() < 1e-3, "{sum}");
-    }
+    // Of the attention of a layer, what fell on complete pages; the rest is that of the newest tokens.
+    let of_layer = |mass: &[f32]| mass.iter().filter(|m| !m.is_nan()).sum::<f32>();
+    let sums: Vec<f32> = map.mass.chunks(map.census.n_pages).map(of_layer).collect();
+    assert!(sums.iter().all(|sum| (0.0..1.001).contains(sum)) && sums.iter().any(|sum| *sum > 0.5), "{sums:?}");
     // Nobody watches any more: a map comes only when it is asked for.
     handle.watch_pages(false);
     handle.send(EngineCommand::Read { turn: 2, text: "A few words.".repeat(20), document: None });
