@@ -208,7 +208,6 @@ fn every_fault_of_the_disk_gives_the_right_answer_or_a_sentence() {
             let quiet = ["short read", "EINTR", "EAGAIN", "EIO on a read", "flipped bit"].contains(&what);
             let told = answer.notices.iter().any(|n| !n.contains("its text can be recovered"));
             assert!(quiet || round == "again" || told || what == "torn page", "{what}: nobody was told");
-            drop(handle);
         }
         // Without faults it is whole again, or can be.
         let handle = engine(test, dir.path(), [None; 3], None).unwrap();
@@ -247,5 +246,4 @@ fn damaged_pages_that_a_policy_asks_for_are_computed_again() {
         // A page was damaged twice: without the disk, memory alone cannot hold it.
         Err(sentence) => assert!(sentence.contains("--ram-budget"), "{sentence}"),
     }
-    drop(handle);
 }

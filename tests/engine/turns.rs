@@ -163,8 +163,10 @@ fn handle_that_is_dropped_waits_until_its_worker_has_put_everything_down() {
     // The worker's own until it has ended.
     let held = Arc::new(());
     let worker_holds = held.clone();
+    let dir = tempfile::tempdir().unwrap();
+    let options = strata::engine::LoadOptions { kv_dir: Some(dir.path().to_owned()), ..Default::default() };
     let handle = strata::engine::spawn(move || drop(worker_holds.clone()));
-    handle.send(EngineCommand::LoadModel { source: ModelSource::BuiltIn, options: Default::default() });
+    handle.send(EngineCommand::LoadModel { source: ModelSource::BuiltIn, options });
     // One turn that has begun, and one behind it.
     for turn in 1..3 {
         handle.send(EngineCommand::Ask {

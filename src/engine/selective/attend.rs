@@ -67,13 +67,13 @@ impl DeviceModel {
         if let Some(expected) = &mut expected {
             expected.came.extend(self.take_expected(gpu, pace, layer, &mut recorded)?);
         }
-        let tail = evaluated.tail.clone();
+        let measured_tail = s.mass_steps.holds(s.step).then(|| evaluated.tail.clone());
         let began = Instant::now();
         let choice = self.choose(s, gpu, pace, layer, n_pages, evaluated)?;
         s.spent.evaluation += began.elapsed();
         pace.did(EventKind::Choose { layer: layer as u32 }, began);
         let selection = &choice.selection;
-        if s.mass_steps.holds(s.step) {
+        if let Some(tail) = measured_tail {
             // Everything is going to come through the slots.
             self.submit_slots(gpu, pace, &mut recorded)?;
             let all: Vec<u32> = (0..n_pages as u32).collect();
@@ -127,8 +127,8 @@ impl DeviceModel {
         let bounds = s.bounds.buffer.slice(s.bounds.offset, size);
         pace.recorder.copy(&bounds, &s.scorer.readback.slice(0, size));
         let next = layer + 1;
-        let has_next = next < self.dims.n_layer && !self.synchronous && !self.kv.is_all_resident(next, n_pages as u32);
-        let ahead = s.ahead.as_ref().filter(|_| has_next);
+        let has_to_come = || next < self.dims.n_layer && !self.kv.is_all_resident(next, n_pages as u32);
+        let ahead = s.ahead.as_ref().filter(|_| !self.synchronous && has_to_come());
         if let Some(ahead) = ahead {
             ahead.record(gpu, pace, self, &s.score_pages, next, n_pages)?;
             pace.recorder.copy(&bounds, &s.scorer.readback.slice(size, size));
