@@ -1,15 +1,15 @@
 // Attention of one new token over one split of 256 keys: unnormalised output, maximum and sum for the merge.
 // Source: Flash-Decoding (Dao et al. 2023); online softmax as in FlashAttention-2.
-// Bindings: q f32 [R, H, D] (scaled) · kv blocks · table u32 [n_lists, n_blocks] (SELECTIVE: [.., 2]) · acc f32 [R, H, n_splits, D] ·
+// Bindings: q f32 [R, H, D] (scaled) · kv blocks · table u32 [n_lists, n_blocks] (LISTED_TOKENS: [n_lists, n_listed]) · acc f32 [R, H, n_splits, D] ·
 //   state f32 [R, H, n_splits, 2] (maximum, sum)
 // R rows are tokens of their own: the KV heads of one follow those of another. They share the lists of G heads, or have R G.
-// SELECTIVE: each KV head reads tokens of blocks of its own choice (common/kv_block).
+// LISTED_TOKENS: each KV head reads tokens of its own choice (common/kv_block); keys are counted in the order of its list.
 // Grid: (splits of this segment, G of each row, head sets of GR), 64 lanes.
 // Stage 1: a lane scores 4 keys for GR heads. Stage 2: a lane owns 8 elements of D and every n-th key.
 // Workgroup memory: GR * (256 + 64 + 64 * 8) floats (13 KiB at GR = 4).
 struct Params {
     n_keys: u32,        // keys in this segment
-    n_blocks: u32,
+    n_blocks: u32,      // row stride of the table
     group: u32,
     first_split: u32,   // index of this segment's first split
     n_splits: u32,      // of all segments
@@ -46,17 +46,23 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
     let q_#{h} = min(first_head + #{h}u, last_head) * (HEAD_DIM / 4u);
     var s_#{h} = vec4<f32>(MASKED);
 #endfor
-#ifdef SELECTIVE
-    var quad = 0u;
-    if k0 < params.n_keys {
-        quad = quad_at(list, k0, params.n_blocks);
+#ifdef LISTED_TOKENS
+#for j in 0..4
+    var token_#{j} = NOTHING;
+    if k0 + #{j}u < params.n_keys {
+        token_#{j} = table[list * params.n_blocks + k0 + #{j}u];
     }
-    if quad != 0u {
+    let row_#{j} = key_row_of(select(token_#{j}, 0u, token_#{j} == NOTHING));
+    let scales_#{j} = scales_of(select(token_#{j}, 0u, token_#{j} == NOTHING), list);
+#endfor
+    let exists = vec4<u32>(token_0, token_1, token_2, token_3) != vec4<u32>(NOTHING);
+    if any(exists) {
 #else
+    let exists = vec4<u32>(k0) + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(params.n_keys);
     if k0 < params.n_keys {
-#endif
         let row = key_row(block_at(list, k0, params.n_blocks), k0 % BLOCK_TOKENS);
         let scales = scales_at(list, k0, params.n_blocks);
+#endif
 #for h in 0..GR
         s_#{h} = vec4<f32>(0.0);
 #endfor
@@ -65,20 +71,21 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
             let x_#{h} = q[q_#{h} + d / 4u];
             let y_#{h} = q[q_#{h} + d / 4u + 1u];
 #endfor
+#ifndef LISTED_TOKENS
             let scale = key_scale8(scales, d);
+#endif
             var k: Eight;
 #for j in 0..4
+#ifdef LISTED_TOKENS
+            k = whole_key(key8(row_#{j}, 0u, d), key_scale8(scales_#{j}, d));
+#else
             k = whole_key(key8(row, #{j}u, d), scale);
+#endif
 #for h in 0..GR
             s_#{h}[#{j}] += dot(x_#{h}, k.a) + dot(y_#{h}, k.b);
 #endfor
 #endfor
         }
-#ifdef SELECTIVE
-        let exists = are_set(quad);
-#else
-        let exists = vec4<u32>(k0) + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(params.n_keys);
-#endif
 #for h in 0..GR
         s_#{h} = select(vec4<f32>(MASKED), s_#{h}, exists);
 #endfor
@@ -115,12 +122,16 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
 #endfor
     if stride < N_STRIDES {
         for (var k = stride; k < n_here; k += N_STRIDES) {
-#ifdef SELECTIVE
-            if (tokens_at(list, split * 256u + k, params.n_blocks) & (1u << (k % BLOCK_TOKENS))) == 0u {
-                continue;
+#ifdef LISTED_TOKENS
+            let token = table[list * params.n_blocks + split * 256u + k];
+            // Shorter lists end here.
+            if token == NOTHING {
+                break;
             }
-#endif
+            let v = value8(block_of(token), token % BLOCK_TOKENS, chunk * 8u);
+#else
             let v = value8(block_at(list, split * 256u + k, params.n_blocks), k % BLOCK_TOKENS, chunk * 8u);
+#endif
 #for h in 0..GR
             let w_#{h} = weight[#{h}u * 256u + k];
             a_#{h} += w_#{h} * v.a;

@@ -1,11 +1,10 @@
 // Attention of one new token over one split of 256 keys, as `decode_split`, for software devices whose subgroups are exactly
 // 8 lanes: one subgroup walks the split in steps of 32 keys, with broadcasts instead of workgroup memory and barriers.
 // Source: Flash-Decoding (Dao et al. 2023); online softmax as in FlashAttention-2.
-// Bindings: q f32 [R, H, D] (scaled) · kv blocks · table u32 [n_lists, n_blocks] (SELECTIVE: [.., 2]) · acc f32 [R, H, n_splits, D] ·
+// Bindings: q f32 [R, H, D] (scaled) · kv blocks · table u32 [n_lists, n_blocks] (LISTED_TOKENS: [n_lists, n_listed]) · acc f32 [R, H, n_splits, D] ·
 //   state f32 [R, H, n_splits, 2] (maximum, sum)
 // R rows are tokens of their own: the KV heads of one follow those of another. They share the lists of G heads, or have R G.
-// SELECTIVE: each KV head reads tokens of blocks of its own choice (common/kv_block).
-// TWO_SCALES: the two blocks of a step may be of different pages, whose codes have different scales.
+// LISTED_TOKENS: each KV head reads tokens of its own choice (common/kv_block); keys are counted in the order of its list.
 // Grid: (splits of this segment, G of each row, head sets of GR), 8 lanes; no workgroup memory. A lane scores 4 keys of a
 // step for GR heads, holds 8 elements of each 64 of q, and owns the same 8 of the output (NC times, for D up to 64 NC).
 struct Params {
@@ -54,31 +53,33 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
 #endfor
 #endfor
     for (var step = 0u; step < n_here; step += 32u) {
-#ifdef SELECTIVE
-        let second_block = first_key + select(step, step + BLOCK_TOKENS, step + BLOCK_TOKENS < n_here);
-        if (tokens_at(list, first_key + step, params.n_blocks) | tokens_at(list, second_block, params.n_blocks)) == 0u {
-            continue;
-        }
-#endif
         let k0 = step + lane * 4u;
+#ifdef LISTED_TOKENS
+#for j in 0..4
+        var token_#{j} = NOTHING;
+        if k0 + #{j}u < n_here {
+            token_#{j} = table[list * params.n_blocks + first_key + k0 + #{j}u];
+        }
+#endfor
+        // Shorter lists end here.
+        if subgroupBroadcast(token_0, 0u) == NOTHING {
+            break;
+        }
+#for j in 0..4
+        let row_#{j} = key_row_of(select(token_#{j}, 0u, token_#{j} == NOTHING));
+        let scales_#{j} = scales_of(select(token_#{j}, 0u, token_#{j} == NOTHING), list);
+#endfor
+        let exists = vec4<u32>(token_0, token_1, token_2, token_3) != vec4<u32>(NOTHING);
+#for h in 0..GR
+        var s_#{h} = vec4<f32>(0.0);
+#endfor
+#else
         // Lanes past the last key read the step's first ones again; what they score is masked.
         let first = select(step, k0, k0 < n_here);
         let block = block_at(list, first_key + first, params.n_blocks);
         let row = key_row(block, first % BLOCK_TOKENS);
-#ifdef SELECTIVE
-        let quad = select(0u, quad_at(list, first_key + first, params.n_blocks), k0 < n_here);
-#endif
-#ifdef TWO_SCALES
-        let is_second = lane >= 4u;
-        let second_scales = scales_at(list, second_block, params.n_blocks);
-#for n in 0..NC
-        let second_scale_#{n} = key_scale8(second_scales, own(#{n}u, lane));
-#for h in 0..GR
-        let second_#{h}_#{n} = scaled_query(q_#{h}_#{n}, second_scale_#{n});
-#endfor
-#endfor
-#endif
-        // Dense, the step's 32 keys are of one page.
+        let exists = vec4<u32>(k0) + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(n_here);
+        // The step's 32 keys are of one page.
         let scales = scales_at(list, first_key + step, params.n_blocks);
 #for n in 0..NC
         let scale_#{n} = key_scale8(scales, own(#{n}u, lane));
@@ -94,33 +95,27 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
         }
 #endfor
         var s_#{h} = vec4<f32>(subgroupAdd(low_#{h}));
-#ifdef TWO_SCALES
-        var second_low_#{h} = 0.0;
-#for n in 0..NC
-        if #{n*64}u + lane * 8u < HEAD_DIM {
-            second_low_#{h} += query_low(q_#{h}_#{n}, second_scale_#{n});
-        }
 #endfor
-        s_#{h} = select(s_#{h}, vec4<f32>(subgroupAdd(second_low_#{h})), is_second);
 #endif
-#endfor
         var k: Eight;
 #for n in 0..NC
 #for l in 0..8
         if #{n*64}u + #{l*8}u < HEAD_DIM {
 #for h in 0..GR
-#ifdef TWO_SCALES
-            let x_#{h} = select(subgroupBroadcast(scaled_#{h}_#{n}.a, #{l}u),
-                subgroupBroadcast(second_#{h}_#{n}.a, #{l}u), is_second);
-            let y_#{h} = select(subgroupBroadcast(scaled_#{h}_#{n}.b, #{l}u),
-                subgroupBroadcast(second_#{h}_#{n}.b, #{l}u), is_second);
+#ifdef LISTED_TOKENS
+            let x_#{h} = subgroupBroadcast(q_#{h}_#{n}.a, #{l}u);
+            let y_#{h} = subgroupBroadcast(q_#{h}_#{n}.b, #{l}u);
 #else
             let x_#{h} = subgroupBroadcast(scaled_#{h}_#{n}.a, #{l}u);
             let y_#{h} = subgroupBroadcast(scaled_#{h}_#{n}.b, #{l}u);
 #endif
 #endfor
 #for j in 0..4
+#ifdef LISTED_TOKENS
+            k = whole_key(key8(row_#{j}, 0u, #{n*64}u + #{l*8}u), key_scale8(scales_#{j}, #{n*64}u + #{l*8}u));
+#else
             k = key8(row, #{j}u, #{n*64}u + #{l*8}u);
+#endif
 #for h in 0..GR
             s_#{h}[#{j}] += dot(x_#{h}, k.a) + dot(y_#{h}, k.b);
 #endfor
@@ -128,11 +123,6 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
         }
 #endfor
 #endfor
-#ifdef SELECTIVE
-        let exists = are_set(quad);
-#else
-        let exists = vec4<u32>(k0) + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(n_here);
-#endif
 #for h in 0..GR
         s_#{h} = select(vec4<f32>(MASKED), s_#{h}, exists);
         let high_#{h} = max(top_#{h}, subgroupMax(max(max(s_#{h}.x, s_#{h}.y), max(s_#{h}.z, s_#{h}.w))));
@@ -147,22 +137,27 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
 #endfor
         var v: Eight;
 #for l in 0..8
+#ifndef LISTED_TOKENS
         let block_#{l} = subgroupBroadcast(block, #{l}u);
-#ifdef SELECTIVE
-        let quad_#{l} = subgroupBroadcast(quad, #{l}u);
 #endif
 #for h in 0..GR
         let w_#{h}_#{l} = subgroupBroadcast(e_#{h}, #{l}u);
 #endfor
 #for j in 0..4
         // What was never written may be anything: weight zero does not make it harmless.
-#ifdef SELECTIVE
-        if (quad_#{l} & (1u << #{j}u)) != 0u {
+#ifdef LISTED_TOKENS
+        let token_#{l}_#{j} = subgroupBroadcast(token_#{j}, #{l}u);
+        if token_#{l}_#{j} != NOTHING {
+            let block = block_of(token_#{l}_#{j});
 #else
         if step + #{l*4}u + #{j}u < n_here {
 #endif
 #for n in 0..NC
+#ifdef LISTED_TOKENS
+            v = value8(block, token_#{l}_#{j} % BLOCK_TOKENS, own(#{n}u, lane));
+#else
             v = value8(block_#{l}, #{l*4}u % BLOCK_TOKENS + #{j}u, own(#{n}u, lane));
+#endif
 #for h in 0..GR
             a_#{h}_#{n} += w_#{h}_#{l}[#{j}] * v.a;
             b_#{h}_#{n} += w_#{h}_#{l}[#{j}] * v.b;

@@ -1,6 +1,6 @@
 // Exact q · k of every key behind a block table, for each query head.
 // Source: LeoAM, section 4.2: chunks whose keys are at hand are split by their tokens.
-// Bindings: q f32 [.., H, D] (scaled) · kv blocks · table u32 [R, G, n_blocks, 2] · scores f32 [R, H, n_keys]
+// Bindings: q f32 [.., H, D] (scaled) · kv blocks · table u32 [R, G, n_blocks] (common/kv_block) · scores f32 [R, H, n_keys]
 // Grid: (tiles of 256 keys, G of each of R rows, head sets of GR), 64 lanes; a lane owns 4 keys of one block for GR heads.
 // The first row's query heads begin at head q_head of q.
 struct Params {
@@ -33,7 +33,7 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
     let q_#{h} = (params.q_head + min(first_head + #{h}u, last_head)) * (HEAD_DIM / 4u);
     var s_#{h} = vec4<f32>(MASKED);
 #endfor
-    if tokens_at(g, k0, params.n_blocks) != 0u {
+    if slot_at(g, k0, params.n_blocks) != NOTHING {
         let row = key_row(block_at(g, k0, params.n_blocks), k0 % BLOCK_TOKENS);
         let scales = scales_at(g, k0, params.n_blocks);
 #for h in 0..GR

@@ -1,9 +1,8 @@
 // Reads K and V out of a KV buffer, so that an attention kernel need not know the element type.
 // `table[g * n_blocks + b]` is the slot of logical block b (16 tokens) of KV head g.
-// SELECTIVE: heads have lists of their own, of any blocks, and read only some tokens of each: entries are two words, the slot and
-// a bit for each token that is read. A shorter list ends in entries of no token.
-//   tokens_at(g, token, n_blocks)  SELECTIVE: bits of the tokens that are read of the block
-//   quad_at(g, token, n_blocks)    SELECTIVE: of four tokens, from a multiple of 4 on
+// Heads may have lists of their own, of any blocks, that end in NOTHING where they are shorter than the longest.
+// LISTED_TOKENS: of single tokens, whose entries are 16 * slot + token.
+//   block_of(entry), key_row_of(entry), scales_of(entry, g)   LISTED_TOKENS: a token's block, its key, the scales of its page
 //   block_at(g, token, n_blocks)   the block that holds a token, counted from the segment's first
 //   value8(block, t, d)            elements d .. d + 8 of the value of the block's token t
 //   key_row(block, t)              its key
@@ -13,30 +12,35 @@
 //   scaled_query, query_low        or the query made ready for codes: q · key = scaled_query · code + query_low
 // For f16 and f32 the code is the key, and the scale is nothing.
 #import common/eight
-#ifdef SELECTIVE
-fn tokens_at(g: u32, token: u32, n_blocks: u32) -> u32 {
-    return table[2u * (g * n_blocks + token / BLOCK_TOKENS) + 1u];
-}
-
-fn quad_at(g: u32, token: u32, n_blocks: u32) -> u32 {
-    return (tokens_at(g, token, n_blocks) >> (token % BLOCK_TOKENS)) & 15u;
-}
-
-fn are_set(quad: u32) -> vec4<bool> {
-    return (vec4<u32>(quad) & vec4<u32>(1u, 2u, 4u, 8u)) != vec4<u32>(0u);
-}
-#endif
-
-fn slot_at(g: u32, token: u32, n_blocks: u32) -> u32 {
-#ifdef SELECTIVE
-    return table[2u * (g * n_blocks + token / BLOCK_TOKENS)];
-#else
-    return table[g * n_blocks + token / BLOCK_TOKENS];
-#endif
-}
+const NOTHING: u32 = 0xffffffffu;
 
 #ifdef KV_QUANTISED
 #import common/kv_quantised
 #else
 #import common/kv_float
+#endif
+
+fn slot_at(g: u32, token: u32, n_blocks: u32) -> u32 {
+    return table[g * n_blocks + token / BLOCK_TOKENS];
+}
+
+fn block_at(g: u32, token: u32, n_blocks: u32) -> u32 {
+    return block_of_slot(slot_at(g, token, n_blocks));
+}
+
+fn scales_at(g: u32, token: u32, n_blocks: u32) -> u32 {
+    return scales_of_slot(slot_at(g, token, n_blocks), g);
+}
+#ifdef LISTED_TOKENS
+fn block_of(entry: u32) -> u32 {
+    return block_of_slot(entry / BLOCK_TOKENS);
+}
+
+fn key_row_of(entry: u32) -> u32 {
+    return key_row(block_of(entry), entry % BLOCK_TOKENS);
+}
+
+fn scales_of(entry: u32, g: u32) -> u32 {
+    return scales_of_slot(entry / BLOCK_TOKENS, g);
+}
 #endif

@@ -3,8 +3,8 @@ const BLOCK_TOKENS: u32 = 16u;
 const HEAD_DIM: u32 = #{D}u;
 
 // In elements.
-fn block_at(g: u32, token: u32, n_blocks: u32) -> u32 {
-    return slot_at(g, token, n_blocks) * (2u * BLOCK_TOKENS * HEAD_DIM);
+fn block_of_slot(slot: u32) -> u32 {
+    return slot * (2u * BLOCK_TOKENS * HEAD_DIM);
 }
 
 // `at` is a multiple of 8.
@@ -30,7 +30,7 @@ fn value8(block: u32, t: u32, d: u32) -> Eight {
 
 struct KeyScale { none: u32 }
 
-fn scales_at(g: u32, token: u32, n_blocks: u32) -> u32 {
+fn scales_of_slot(slot: u32, g: u32) -> u32 {
     return 0u;
 }
 

@@ -4,12 +4,10 @@
 #import common/kv_codes
 
 // In words.
-fn block_at(g: u32, token: u32, n_blocks: u32) -> u32 {
-    let slot = slot_at(g, token, n_blocks);
+fn block_of_slot(slot: u32) -> u32 {
     return slot * BLOCK_WORDS + slot / PAGE_SLOTS * (KV_HEADS * HEAD_DIM);
 }
 
-fn scales_at(g: u32, token: u32, n_blocks: u32) -> u32 {
-    let slot = slot_at(g, token, n_blocks);
+fn scales_of_slot(slot: u32, g: u32) -> u32 {
     return slot / PAGE_SLOTS * PAGE_WORDS + KEY_SCALES_AT + g % KV_HEADS * HEAD_DIM;
 }

@@ -36,6 +36,7 @@ embed!(
     "attention/score_pages",
     "attention/seal_pages",
     "attention/token_scores",
+    "attention/token_scores_lanes8",
     "bench/gemm",
     "bench/stream_read",
     "common/byte_pairs",

@@ -26,7 +26,7 @@ pub mod store;
 mod transfer;
 pub mod tree;
 
-pub use cache::{ChosenStream, ChosenTable, FilledSlot, KeysInRam, KvCache, Packing, Paged, StreamCost};
+pub use cache::{ChosenStream, FilledSlot, KeysInRam, KvCache, ListTable, Packing, Paged, StreamCost};
 pub use error::KvError;
 pub use layout::{BLOCKS_PER_PAGE, KvSpec, SegmentShape, VramPlan, plan_pool};
 pub use seal::seal_page;

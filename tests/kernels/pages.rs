@@ -1,7 +1,7 @@
 use half::f16;
 use strata::base::Rng;
 use strata::gpu::kernels::KvElement;
-use strata::gpu::kernels::attention_decode::ListedBlock;
+use strata::gpu::kernels::attention_decode::ListedToken;
 use strata::reference::{self, PageShape};
 
 use super::random;
@@ -57,16 +57,16 @@ impl Pool {
         (self.frames[block / 4] * 4 * self.g + block % 4 * self.g + head) as u32
     }
 
-    /// Keys and values of the tokens that lists read.
-    pub fn listed(&self, list: &[ListedBlock]) -> (Vec<f32>, Vec<f32>) {
-        let tokens = |at: fn(&Pool, u32) -> &[f32]| -> Vec<f32> {
-            let of_block = |b: &ListedBlock| -> Vec<f32> {
-                let rows = at(self, b.slot).chunks_exact(self.d).enumerate();
-                rows.filter(|(t, _)| b.tokens >> t & 1 == 1).flat_map(|(_, row)| row.to_vec()).collect()
+    /// Keys and values of the tokens of a list.
+    pub fn listed(&self, list: &[ListedToken]) -> (Vec<f32>, Vec<f32>) {
+        let rows = |at: fn(&Pool, u32) -> &[f32]| -> Vec<f32> {
+            let row = |token: &ListedToken| {
+                let (slot, t) = (token.entry() / 16, token.entry() as usize % 16);
+                at(self, slot)[t * self.d..(t + 1) * self.d].to_vec()
             };
-            list.iter().flat_map(of_block).collect()
+            list.iter().flat_map(row).collect()
         };
-        (tokens(Pool::keys), tokens(Pool::values))
+        (rows(Pool::keys), rows(Pool::values))
     }
 
     pub fn keys(&self, slot: u32) -> &[f32] {
@@ -78,14 +78,19 @@ impl Pool {
     }
 }
 
-/// The block with all its tokens, with one, or with any of them.
-pub fn listed(rng: &mut Rng, slot: u32) -> ListedBlock {
+/// All tokens of a block.
+pub fn whole_block(slot: u32) -> Vec<ListedToken> {
+    (0..16).map(|t| ListedToken::new(slot, t)).collect()
+}
+
+/// All tokens of a block, one, or any of them.
+pub fn listed(rng: &mut Rng, slot: u32) -> Vec<ListedToken> {
     let tokens = match rng.below(3) {
-        0 => return ListedBlock::whole(slot),
+        0 => 0xffff,
         1 => 1 << rng.below(16),
         _ => 1 + rng.below(0xffff),
     };
-    ListedBlock { slot, tokens }
+    whole_block(slot).into_iter().enumerate().filter(|(t, _)| tokens >> t & 1 == 1).map(|(_, token)| token).collect()
 }
 
 /// Bytes of a page in an element type, and the numbers that it holds then.

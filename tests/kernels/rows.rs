@@ -5,14 +5,16 @@ use std::ops::Range;
 use half::f16;
 use strata::base::Rng;
 use strata::gpu::kernels::KvElement;
-use strata::gpu::kernels::attention_decode::{AttentionDecode, DecodeVariant, ListedBlock, SPLIT_KEYS, SegmentKeys, SplitRows};
+use strata::gpu::kernels::attention_decode::{
+    AttentionDecode, DecodeVariant, ListedToken, NOTHING, SPLIT_KEYS, SegmentKeys, SplitRows,
+};
 use strata::gpu::kernels::score_pages::ScorePages;
 use strata::gpu::kernels::token_scores::TokenScores;
 use strata::gpu::{Gpu, Recorder, Slice, Twins};
 use strata::reference;
 
 use super::common::{assert_close, gpu};
-use super::pages::{Pool, listed, page};
+use super::pages::{Pool, listed, page, whole_block};
 use super::{download_f32, empty, random, upload};
 
 const LIMIT: f64 = 1e-10;
@@ -21,22 +23,25 @@ const N_ROWS: usize = 3;
 type Shape = (usize, usize, usize);
 
 /// Lists of the KV heads of every row, padded to the longest: table and its row stride.
-fn padded(lists: &[Vec<ListedBlock>]) -> (Vec<u32>, usize) {
-    let n_blocks = lists.iter().map(Vec::len).max().unwrap();
-    let padding = |n| std::iter::repeat_n(ListedBlock::NOTHING, n);
-    let row = |list: &Vec<ListedBlock>| list.iter().copied().chain(padding(n_blocks - list.len())).collect();
-    let entries: Vec<ListedBlock> = lists.iter().flat_map(|list| -> Vec<ListedBlock> { row(list) }).collect();
-    (bytemuck::cast_slice(&entries).to_vec(), n_blocks)
+fn padded(lists: &[Vec<u32>]) -> (Vec<u32>, usize) {
+    let n_listed = lists.iter().map(Vec::len).max().unwrap();
+    let padding = |n| std::iter::repeat_n(NOTHING, n);
+    let row = |list: &Vec<u32>| -> Vec<u32> { list.iter().copied().chain(padding(n_listed - list.len())).collect() };
+    (lists.iter().flat_map(row).collect(), n_listed)
+}
+
+fn entries(lists: &[Vec<ListedToken>]) -> Vec<Vec<u32>> {
+    lists.iter().map(|list| list.iter().map(|token| token.entry()).collect()).collect()
 }
 
 /// All blocks of a pool in order, for each KV head.
-fn whole(pool: &Pool, g: usize, n_pages: usize) -> Vec<Vec<ListedBlock>> {
-    (0..g).map(|head| (0..4 * n_pages).map(|b| ListedBlock::whole(pool.slot(head, b))).collect()).collect()
+fn whole(pool: &Pool, g: usize, n_pages: usize) -> Vec<Vec<u32>> {
+    (0..g).map(|head| (0..4 * n_pages).map(|b| pool.slot(head, b)).collect()).collect()
 }
 
 /// The same as the dense kernel has it: table and row stride.
 fn dense_table(pool: &Pool, g: usize, n_pages: usize) -> (Vec<u32>, usize) {
-    (whole(pool, g, n_pages).concat().iter().map(|entry| entry.slot).collect(), 4 * n_pages)
+    (whole(pool, g, n_pages).concat(), 4 * n_pages)
 }
 
 struct Case {
@@ -45,17 +50,17 @@ struct Case {
     n_shared_pages: usize,
     chosen: Pool,
     /// `[R * G]`
-    lists: Vec<Vec<ListedBlock>>,
+    lists: Vec<Vec<ListedToken>>,
     /// pages of each row's own, and the keys in them
     tails: Vec<(Pool, usize)>,
 }
 
 fn case(rng: &mut Rng, (_, g, d): Shape, element: KvElement) -> Case {
     let chosen = Pool::new(rng, g, d, element, 12);
-    let list = |rng: &mut Rng, head: usize, n: usize| -> Vec<ListedBlock> {
+    let list = |rng: &mut Rng, head: usize, n: usize| -> Vec<ListedToken> {
         let mut blocks: Vec<usize> = (0..48).collect();
         (0..n).for_each(|i| blocks.swap(i, i + rng.below((48 - i) as u32) as usize));
-        blocks[..n].iter().map(|&b| listed(rng, chosen.slot(head, b))).collect()
+        blocks[..n].iter().flat_map(|&b| listed(rng, chosen.slot(head, b))).collect()
     };
     // One row reads two splits, one a single block, one nothing.
     let lists = [20, 1, 0].iter().flat_map(|&n| (0..g).map(move |head| (head, n))).map(|(head, n)| list(rng, head, n)).collect();
@@ -68,9 +73,9 @@ fn decode(gpu: &Gpu, (h, g, d): Shape, case: &Case, q: &[f32], lanes8: bool) -> 
         |element, selective| AttentionDecode::with_variant(gpu, h, g, d, element, DecodeVariant { lanes8, selective }).unwrap();
     let (dense, chooses, own) = (op(case.element, false), op(case.element, true), op(KvElement::F16, false));
     let n_keys = case.n_shared_pages * 64;
-    let (table, n_chosen) = padded(&case.lists);
+    let (table, n_chosen) = padded(&entries(&case.lists));
     let n_own = case.tails.iter().map(|(_, n)| n.div_ceil(SPLIT_KEYS)).max().unwrap();
-    let (n_shared, n_listed) = (n_keys.div_ceil(SPLIT_KEYS), (16 * n_chosen).div_ceil(SPLIT_KEYS));
+    let (n_shared, n_listed) = (n_keys.div_ceil(SPLIT_KEYS), n_chosen.div_ceil(SPLIT_KEYS));
     let n_splits = n_shared + n_listed + n_own;
     // What is not written would show.
     let garbage = |bytes: u64| -> Slice { upload(gpu, &vec![0xffff_ffffu32; bytes as usize / 4]) };
@@ -84,7 +89,7 @@ fn decode(gpu: &Gpu, (h, g, d): Shape, case: &Case, q: &[f32], lanes8: bool) -> 
     let (shared, n_blocks) = dense_table(&case.shared, g, case.n_shared_pages);
     let all = |n_splits| SplitRows { first: 0, n: N_ROWS, n_splits };
     record(&dense, &case.shared, &shared, SegmentKeys { n_keys, n_blocks, first_split: 0, n_splits }, all(n_shared));
-    let keys = SegmentKeys { n_keys: 16 * n_chosen, n_blocks: n_chosen, first_split: n_shared, n_splits };
+    let keys = SegmentKeys { n_keys: n_chosen, n_blocks: n_chosen, first_split: n_shared, n_splits };
     record(&chooses, &case.chosen, &table, keys, all(n_listed));
     for (i, (pool, n_keys)) in case.tails.iter().enumerate() {
         let (table, n_blocks) = dense_table(pool, g, n_keys.div_ceil(64));
@@ -102,14 +107,17 @@ fn wanted((h, g, d): Shape, case: &Case, q: &[f32]) -> Vec<f32> {
         let kv_head = head / (h / g);
         let (pool, n_own) = &case.tails[row];
         let (mut keys, mut values) = (Vec::new(), Vec::new());
-        let mut read = |pool: &Pool, list: &[ListedBlock]| {
+        let mut read = |pool: &Pool, list: &[ListedToken]| {
             let (of_keys, of_values) = pool.listed(list);
             keys.extend(of_keys);
             values.extend(of_values);
         };
-        read(&case.shared, &whole(&case.shared, g, case.n_shared_pages)[kv_head]);
+        let all = |pool: &Pool, n_pages| -> Vec<ListedToken> {
+            whole(pool, g, n_pages)[kv_head].iter().flat_map(|slot| whole_block(*slot)).collect()
+        };
+        read(&case.shared, &all(&case.shared, case.n_shared_pages));
         read(&case.chosen, &case.lists[row * g + kv_head]);
-        read(pool, &whole(pool, g, n_own.div_ceil(64))[kv_head]);
+        read(pool, &all(pool, n_own.div_ceil(64)));
         // The tail comes last; what follows its last key is nobody's.
         let n = keys.len() / d - (n_own.next_multiple_of(64) - n_own);
         reference::attention(&q[(row * h + head) * d..][..d], &keys[..n * d], &values[..n * d])
@@ -169,7 +177,8 @@ fn tokens_of_several_rows_score_as_for_each_alone() {
         let case = case(&mut rng, shape, element);
         let q = random(&mut rng, N_ROWS * h * d, 1.0);
         let op = TokenScores::new(&gpu, h, g, d, element).unwrap();
-        let (table, n_blocks) = padded(&case.lists);
+        let slots = |list: &Vec<ListedToken>| -> Vec<u32> { list.iter().map(|token| token.entry() / 16).collect() };
+        let (table, n_blocks) = padded(&case.lists.iter().map(slots).collect::<Vec<_>>());
         let kv = upload(&gpu, &case.chosen.bytes);
         let score = |q: &[f32], table: &[u32], rows: Range<usize>| -> Vec<f32> {
             let n_rows = rows.len();
@@ -181,7 +190,7 @@ fn tokens_of_several_rows_score_as_for_each_alone() {
             download_f32(&gpu, &scores, n_rows * h * 16 * n_blocks)
         };
         let together = score(&q, &table, 0..N_ROWS);
-        let lists = table.chunks_exact(g * n_blocks * 2).zip(together.chunks_exact(h * 16 * n_blocks));
+        let lists = table.chunks_exact(g * n_blocks).zip(together.chunks_exact(h * 16 * n_blocks));
         for (row, (table, together)) in lists.enumerate() {
             let alone = score(&q[row * h * d..(row + 1) * h * d], table, 0..1);
             assert_eq!(together, alone, "{shape:?} of {element:?}, row {row}");

@@ -2,14 +2,14 @@ use half::f16;
 use strata::base::Rng;
 use strata::gpu::kernels::KvElement;
 use strata::gpu::kernels::abstracts::{Abstracts, abstract_bytes};
-use strata::gpu::kernels::attention_decode::ListedBlock;
+use strata::gpu::kernels::attention_decode::NOTHING;
 use strata::gpu::kernels::score_pages::{ScorePages, UNKNOWN};
 use strata::gpu::kernels::token_scores::{MASKED, TokenScores};
 use strata::gpu::{Gpu, Recorder, Slice, Twins};
 use strata::reference;
 
 use super::common::{assert_close, gpu};
-use super::pages::{Pool, f16_bits, listed, page};
+use super::pages::{Pool, f16_bits, page};
 use super::{download_f32, empty, random, upload};
 
 fn download_f16(gpu: &Gpu, slice: &Slice, n: usize) -> Vec<f16> {
@@ -160,26 +160,27 @@ fn token_scores_over_any_blocks_match_reference() {
         let pool = Pool::new(&mut rng, g, d, element, 5);
         let n_blocks = n_keys.div_ceil(16) + 2;
         // Blocks of any pages, some twice; the last head lacks one.
-        let any_block = |i| {
-            let slot = pool.slot(i / n_blocks, rng.below(20) as usize);
-            listed(&mut rng, slot)
-        };
-        let mut table: Vec<ListedBlock> = (0..g * n_blocks).map(any_block).collect();
-        table[(g - 1) * n_blocks] = ListedBlock::NOTHING;
+        let mut table: Vec<u32> = (0..g * n_blocks).map(|i| pool.slot(i / n_blocks, rng.below(20) as usize)).collect();
+        table[(g - 1) * n_blocks] = NOTHING;
         let q = random(&mut rng, h * d, 1.0 / (d as f32).sqrt());
-        let op = TokenScores::new(&gpu, h, g, d, element).unwrap();
-        let out = empty(&gpu, op.scores_bytes(n_keys));
         let (kv, q_slice) = (upload(&gpu, &pool.bytes), upload(&gpu, &q));
-        let binding = op.bind(&gpu, [&q_slice, &kv, &upload(&gpu, &table), &out]).unwrap();
-        let mut recorder = Recorder::new();
-        op.record(&mut recorder, &binding, n_keys, n_blocks);
-        gpu.submit(&mut recorder).unwrap();
-        let got = download_f32(&gpu, &out, h * n_keys);
-        for (head, got) in got.chunks_exact(n_keys).enumerate() {
+        let score = |lanes8: bool| {
+            let op = TokenScores::with_variant(&gpu, h, g, d, element, lanes8).unwrap();
+            let out = empty(&gpu, op.scores_bytes(n_keys));
+            let binding = op.bind(&gpu, [&q_slice, &kv, &upload(&gpu, &table), &out]).unwrap();
+            let mut recorder = Recorder::new();
+            op.record(&mut recorder, &binding, n_keys, n_blocks);
+            gpu.submit(&mut recorder).unwrap();
+            download_f32(&gpu, &out, h * n_keys)
+        };
+        let variants = if gpu.has_subgroups_of(8) { &[false, true][..] } else { &[false] };
+        let of_variants: Vec<Vec<f32>> = variants.iter().map(|lanes8| score(*lanes8)).collect();
+        for (head, got) in of_variants.iter().flat_map(|got| got.chunks_exact(n_keys).enumerate()) {
             let list = &table[head / (h / g) * n_blocks..][..n_blocks];
-            let n_missing = if list[0] == ListedBlock::NOTHING { 16.min(n_keys) } else { 0 };
+            let n_missing = if list[0] == NOTHING { 16.min(n_keys) } else { 0 };
             assert!(got[..n_missing].iter().all(|&s| s == MASKED));
-            let keys: Vec<f32> = list.iter().filter(|b| b.tokens != 0).flat_map(|b| pool.keys(b.slot).to_vec()).collect();
+            let keys: Vec<f32> =
+                list.iter().filter(|slot| **slot != NOTHING).flat_map(|slot| pool.keys(*slot).to_vec()).collect();
             let want: Vec<f32> = reference::token_scores(&q[head * d..(head + 1) * d], &keys).iter().map(|&s| s as f32).collect();
             let what = format!("{h} heads on {g} of {d} in {element:?}, head {head}");
             assert_close(&what, &got[n_missing..], &want[..n_keys - n_missing], 1e-11);

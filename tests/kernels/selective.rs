@@ -1,50 +1,53 @@
 use strata::base::Rng;
 use strata::gpu::kernels::KvElement;
-use strata::gpu::kernels::attention_decode::{AttentionDecode, DecodeVariant, ListedBlock, SPLIT_KEYS, SegmentKeys};
+use strata::gpu::kernels::attention_decode::{AttentionDecode, DecodeVariant, ListedToken, NOTHING, SPLIT_KEYS, SegmentKeys};
 use strata::gpu::{Gpu, Recorder, Slice, Twins};
 use strata::reference;
 
 use super::common::{assert_close, gpu};
-use super::pages::{Pool, listed};
+use super::pages::{Pool, listed, whole_block};
 use super::{download_f32, empty, random, upload};
 
 /// Dequantised numbers are the same on both sides; what is left is the order of f32 sums.
 const LIMIT: f64 = 1e-10;
 const N_PAGES: usize = 12;
 
-/// A segment and the blocks that each KV head reads of it.
+/// A segment and the tokens that each KV head reads of it.
 struct Segment {
     element: KvElement,
     pool: Pool,
-    lists: Vec<Vec<ListedBlock>>,
+    lists: Vec<Vec<ListedToken>>,
     /// else every head reads the same number of whole blocks: the dense kernel does
     selective: bool,
 }
 
 impl Segment {
     fn n_keys(&self) -> usize {
-        16 * self.lists.iter().map(Vec::len).max().unwrap()
+        self.lists.iter().map(Vec::len).max().unwrap()
     }
 
     /// Rows are longer than the longest list, by entries that nobody may read.
     fn table(&self) -> (Vec<u32>, usize) {
-        let n_blocks = self.n_keys() / 16 + 3;
-        let row = |list: &Vec<ListedBlock>| -> Vec<ListedBlock> {
-            let padding = std::iter::repeat_n(ListedBlock::NOTHING, self.n_keys() / 16 - list.len());
-            list.iter().copied().chain(padding).chain([ListedBlock::whole(77_777); 3]).collect()
+        if !self.selective {
+            let slots = |list: &Vec<ListedToken>| list.chunks(16).map(|block| block[0].entry() / 16).collect::<Vec<_>>();
+            return (self.lists.iter().flat_map(slots).collect(), self.n_keys() / 16);
+        }
+        let n_listed = self.n_keys() + 3;
+        let row = |list: &Vec<ListedToken>| -> Vec<u32> {
+            let entries = list.iter().map(|token| token.entry());
+            let padding = std::iter::repeat_n(NOTHING, self.n_keys() - list.len());
+            entries.chain(padding).chain([ListedToken::new(77_777, 5).entry(); 3]).collect()
         };
-        let entries: Vec<ListedBlock> = self.lists.iter().flat_map(row).collect();
-        let slots = || entries.iter().map(|entry| entry.slot).collect();
-        (if self.selective { bytemuck::cast_slice(&entries).to_vec() } else { slots() }, n_blocks)
+        (self.lists.iter().flat_map(row).collect(), n_listed)
     }
 }
 
-/// Lists of these lengths, of blocks from anywhere in the pool, no block twice; blocks of one page rarely come together.
-fn lists(rng: &mut Rng, pool: &Pool, lengths: &[usize]) -> Vec<Vec<ListedBlock>> {
+/// Lists of tokens of so many blocks from anywhere in the pool, no block twice; blocks of one page rarely come together.
+fn lists(rng: &mut Rng, pool: &Pool, lengths: &[usize]) -> Vec<Vec<ListedToken>> {
     let list = |(head, &n): (usize, &usize)| {
         let mut blocks: Vec<usize> = (0..4 * N_PAGES).collect();
         (0..n).for_each(|i| blocks.swap(i, i + rng.below((4 * N_PAGES - i) as u32) as usize));
-        blocks[..n].iter().map(|&b| listed(rng, pool.slot(head, b))).collect()
+        blocks[..n].iter().flat_map(|&b| listed(rng, pool.slot(head, b))).collect()
     };
     lengths.iter().enumerate().map(list).collect()
 }
@@ -87,7 +90,7 @@ fn run(gpu: &Gpu, rng: &mut Rng, shape: (usize, usize, usize), segments: &[Segme
     let variants = if gpu.has_subgroups_of(8) { &[false, true][..] } else { &[false] };
     for &lanes8 in variants {
         let lengths: Vec<Vec<usize>> = segments.iter().map(|s| s.lists.iter().map(Vec::len).collect()).collect();
-        let what = format!("{shape:?} (lanes8 {lanes8}) of {:?}, {lengths:?} blocks", segments[0].element);
+        let what = format!("{shape:?} (lanes8 {lanes8}) of {:?}, {lengths:?} tokens", segments[0].element);
         assert_close(&what, &decode(gpu, shape, segments, &q, lanes8), &want, LIMIT);
     }
 }
@@ -109,7 +112,7 @@ fn decode_over_tokens_that_each_head_lists_matches_reference() {
         ((2, 1, 256), Q8),
     ] {
         let (_, g, d) = shape;
-        // Odd lengths end in half a step; 16 blocks are a split; the last head reads much less, or nothing.
+        // Lists end anywhere in a step; the last head reads much less, or nothing.
         for (first, last) in [(1, 1), (3, 2), (16, 15), (17, 1), (35, 0)] {
             let pool = Pool::new(&mut rng, g, d, element, N_PAGES);
             let lengths: Vec<usize> = (0..g).map(|head| if head == 0 || head + 1 < g { first } else { last }).collect();
@@ -118,7 +121,7 @@ fn decode_over_tokens_that_each_head_lists_matches_reference() {
             run(&gpu, &mut rng, shape, &segments);
             // With a dense tail after it, as a step reads it.
             let pool = Pool::new(&mut rng, g, d, F16, 1);
-            let tail = (0..g).map(|head| (0..3).map(|b| ListedBlock::whole(pool.slot(head, b))).collect()).collect();
+            let tail = (0..g).map(|head| (0..3).flat_map(|b| whole_block(pool.slot(head, b))).collect()).collect();
             segments.push(Segment { element: F16, pool, lists: tail, selective: false });
             run(&gpu, &mut rng, shape, &segments);
         }
@@ -126,32 +129,24 @@ fn decode_over_tokens_that_each_head_lists_matches_reference() {
 }
 
 #[test]
-fn decode_skips_holes_in_a_list_wherever_they_are() {
+fn decode_reads_lists_that_end_anywhere() {
     let no_immediates = Twins { no_immediates: true, ..Twins::default() };
-    let Some(gpu) = gpu("decode_skips_holes_in_a_list_wherever_they_are", no_immediates) else { return };
+    let Some(gpu) = gpu("decode_reads_lists_that_end_anywhere", no_immediates) else { return };
     let mut rng = Rng::new(32);
-    let shape = (4, 2, 64);
-    let pool = Pool::new(&mut rng, 2, 64, KvElement::Q4, N_PAGES);
-    let lists = lists(&mut rng, &pool, &[40, 40]);
-    let q = random(&mut rng, 4 * 64, 0.25);
-    let (with_holes, without): (Vec<_>, Vec<_>) = lists
-        .iter()
-        .map(|list| {
-            // The whole first split, the first and the second block of a step, both of one, and the end.
-            let is_hole = |i: usize| i < 16 || [18, 21, 24, 25].contains(&i) || i > 37;
-            let read = |(i, b): (usize, &ListedBlock)| if is_hole(i) { ListedBlock::NOTHING } else { *b };
-            let holes: Vec<ListedBlock> = list.iter().enumerate().map(read).collect();
-            let rest: Vec<ListedBlock> = holes.iter().copied().filter(|b| *b != ListedBlock::NOTHING).collect();
-            (holes, rest)
-        })
-        .unzip();
-    let variants = if gpu.has_subgroups_of(8) { &[false, true][..] } else { &[false] };
-    let mut segment = Segment { element: KvElement::Q4, pool, lists: with_holes, selective: true };
-    let got: Vec<Vec<f32>> =
-        variants.iter().map(|&lanes8| decode(&gpu, shape, std::slice::from_ref(&segment), &q, lanes8)).collect();
-    segment.lists = without;
-    for (&lanes8, got) in variants.iter().zip(got) {
-        let want = decode(&gpu, shape, std::slice::from_ref(&segment), &q, lanes8);
-        assert_close(&format!("lanes8 {lanes8}"), &got, &want, LIMIT);
+    for element in [KvElement::F16, KvElement::Q4] {
+        // About a lane's four keys, a step's 32 and a split's 256, beside one that goes on.
+        for n in [0, 1, 3, 4, 5, 31, 32, 33, 255, 256, 257, 511] {
+            let pool = Pool::new(&mut rng, 2, 64, element, N_PAGES);
+            let all: Vec<Vec<ListedToken>> =
+                (0..2).map(|head| (0..4 * N_PAGES).flat_map(|b| whole_block(pool.slot(head, b))).collect()).collect();
+            let mut lists = vec![all[0][..520].to_vec(), all[1].clone()];
+            (1..lists[1].len()).rev().for_each(|i| lists[1].swap(i, rng.below(i as u32 + 1) as usize));
+            lists[1].truncate(n);
+            // Else a head reads nothing at all.
+            let tail = Pool::new(&mut rng, 2, 64, KvElement::F16, 1);
+            let of_tail = (0..2).map(|head| whole_block(tail.slot(head, 0))).collect();
+            let dense = Segment { element: KvElement::F16, pool: tail, lists: of_tail, selective: false };
+            run(&gpu, &mut rng, (4, 2, 64), &[Segment { element, pool, lists, selective: true }, dense]);
+        }
     }
 }

@@ -22,11 +22,11 @@ use rayon::prelude::*;
 use super::pass::Row;
 use super::tail::BranchTail;
 use crate::base::ModelDims;
-use crate::base::limits::KV_PAGE_TOKENS;
+use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
 use crate::engine::device_model::DeviceModel;
 use crate::engine::error::EngineError;
 use crate::engine::pace::Pace;
-use crate::engine::selective::bring::{self, ChosenOps};
+use crate::engine::selective::bring::ChosenOps;
 use crate::engine::selective::scorer::ScoreOps;
 use crate::engine::selective::scores::{PageBounds, PageTokens, Scoring, Totals};
 use crate::engine::selective::{HALF_LIFE_STEPS, Spent};
@@ -36,8 +36,8 @@ use crate::gpu::kernels::score_pages::ScorePages;
 use crate::gpu::kernels::token_scores::TokenScores;
 use crate::gpu::{Binding, Buffer, Gpu, Recorder, Slice};
 use crate::kv::policy::frequency::FrequencyTable;
-use crate::kv::policy::{ChosenBlock, LayerView, Policy, Selection, SelectiveSpec, Tier, unique};
-use crate::kv::{ChosenStream, ChosenTable, FilledSlot, KeysInRam};
+use crate::kv::policy::{LayerView, Policy, Selection, SelectiveSpec, Tier, unique};
+use crate::kv::{ChosenStream, FilledSlot, KeysInRam, ListTable};
 
 /// What one row has learnt, and what its choices came to.
 pub(super) struct RowPolicy {
@@ -240,13 +240,13 @@ impl Chooser {
         gpu: &Gpu,
         recorder: &mut Recorder,
         (ops, binding): (&ScoreOps, usize),
-        table: &ChosenTable,
+        table: &ListTable,
         pages: Vec<Vec<u32>>,
         asked: &mut Asked,
     ) {
-        let n_keys = bring::n_keys(table);
+        let n_keys = table.n_listed * KV_BLOCK_TOKENS;
         gpu.write(&ops.table, bytemuck::cast_slice(&table.entries));
-        let (kernels, keys) = ((recorder, &self.token_scores), (n_keys, table.n_blocks));
+        let (kernels, keys) = ((recorder, &self.token_scores), (n_keys, table.n_listed));
         asked.end += ops.record(kernels, binding, keys, 0..pages.len(), (&self.readback, asked.end));
         asked.runs.push((pages, n_keys));
     }
@@ -368,15 +368,10 @@ impl DeviceModel {
         for (i, ops) in chooser.segments.iter().enumerate() {
             let here = kept(wanted, |page| self.kv.is_in_segment(layer, i, page));
             if here.iter().any(|pages| !pages.is_empty()) {
-                let table = self.kv.chosen_in_segment(layer, i, &self.whole_of_rows(&here));
+                let table = self.kv.blocks_in_segment(layer, i, &here);
                 chooser.ask(gpu, recorder, (&ops.score, layer), &table, here, asked);
             }
         }
-    }
-
-    /// All of these pages of each row, for every KV head of it.
-    fn whole_of_rows(&self, rows: &[Vec<u32>]) -> Vec<Vec<ChosenBlock>> {
-        rows.iter().flat_map(|pages| self.whole_pages(pages)).collect()
     }
 
     /// Scores the tokens of the pages that each row asked for, wherever they are, and waits where that is any.
@@ -400,7 +395,7 @@ impl DeviceModel {
         for fill in self.fills(0..n_batches) {
             let groups = self.fill_area(gpu, pace, fill.clone(), &mut recorded)?;
             let here = kept(&wanted, |page| groups.binary_search(&page).is_ok());
-            let table = self.kv.chosen_in_batches(fill, &self.whole_of_rows(&here));
+            let table = self.kv.blocks_in_batches(fill, &here);
             if let Some(ops) = &chooser.area {
                 chooser.ask(gpu, &mut pace.recorder, (&ops.score, 0), &table, here, &mut asked);
             }

@@ -14,11 +14,11 @@ use crate::base::limits::KV_PAGE_TOKENS;
 use crate::engine::device_model::DeviceModel;
 use crate::engine::error::EngineError;
 use crate::engine::pace::Pace;
-use crate::engine::selective::bring::{self, ChosenOps};
+use crate::engine::selective::bring::ChosenOps;
 use crate::gpu::kernels::attention_decode::{SPLIT_KEYS, SegmentKeys, SplitRows};
 use crate::gpu::{Binding, Gpu};
 use crate::kv::policy::ChosenBlock;
-use crate::kv::{BLOCKS_PER_PAGE, ChosenTable};
+use crate::kv::{BLOCKS_PER_PAGE, ListTable};
 use crate::telemetry::KernelFamily;
 
 /// The next token of a branch.
@@ -159,12 +159,12 @@ impl DeviceModel {
         let tables = self.bring_framed(gpu, pace, layer, &stream, &blocks, &mut recorded)?;
         let n_shared = tables.n_splits();
         let mut splits = Splits { n_rows: rows.len(), n_splits: n_shared + n_own_splits(rows), next: 0 };
-        let mut read = |pace: &mut Pace, ops: &ChosenOps, binding: &Binding, table: &ChosenTable| {
+        let mut read = |pace: &mut Pace, ops: &ChosenOps, binding: &Binding, table: &ListTable| {
             gpu.write(&ops.table, bytemuck::cast_slice(&table.entries));
-            let (keys, all) = splits.shared(bring::n_keys(table), table.n_blocks);
+            let (keys, all) = splits.shared(table.n_listed, table.n_listed);
             chooser.decode.record_rows(&mut pace.recorder, binding, keys, all);
         };
-        for (ops, table) in chooser.segments.iter().zip(&tables.in_segments).filter(|(_, table)| table.n_blocks > 0) {
+        for (ops, table) in chooser.segments.iter().zip(&tables.in_segments).filter(|(_, table)| table.n_listed > 0) {
             read(pace, ops, &ops.decode[layer], table);
         }
         for (fill, table) in &tables.in_fills {

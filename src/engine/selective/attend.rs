@@ -21,7 +21,7 @@ use crate::engine::summary::MassKept;
 use crate::gpu::Gpu;
 use crate::gpu::kernels::attention_decode::{SPLIT_KEYS, SegmentKeys};
 use crate::kv::policy::{LayerView, PolicyKind, Selection, Tier};
-use crate::kv::{ChosenStream, ChosenTable, FilledSlot};
+use crate::kv::{ChosenStream, FilledSlot, ListTable};
 use crate::telemetry::{EventKind, KernelFamily};
 
 /// What the device knows when a layer's attention begins.
@@ -232,7 +232,7 @@ impl DeviceModel {
         let mut recorded = Vec::new();
         for batches in self.fills(0..n_batches) {
             let here = self.fill_area(gpu, pace, batches.clone(), &mut recorded)?;
-            let table = self.kv.chosen_in_batches(batches, &self.whole_pages(&here));
+            let table = self.kv.blocks_in_batches(batches, std::slice::from_ref(&here));
             if let Some(ops) = &s.area {
                 s.scorer.record(gpu, &mut pace.recorder, (&ops.score, 0), &table, &here, &mut scoring);
             }
@@ -279,12 +279,12 @@ impl DeviceModel {
         let tail_keys = first_pos % KV_PAGE_TOKENS + 1;
         let n_splits = tables.n_splits() + tail_keys.div_ceil(SPLIT_KEYS);
         let mut first_split = 0;
-        let mut keys = |table: &ChosenTable| {
-            let keys = SegmentKeys { n_keys: bring::n_keys(table), n_blocks: table.n_blocks, first_split, n_splits };
+        let mut keys = |table: &ListTable| {
+            let keys = SegmentKeys { n_keys: table.n_listed, n_blocks: table.n_listed, first_split, n_splits };
             first_split += bring::n_splits(table);
             keys
         };
-        for (ops, table) in s.segments.iter().zip(&tables.in_segments).filter(|(_, table)| table.n_blocks > 0) {
+        for (ops, table) in s.segments.iter().zip(&tables.in_segments).filter(|(_, table)| table.n_listed > 0) {
             gpu.write(&ops.table, bytemuck::cast_slice(&table.entries));
             s.decode.record_split(&mut pace.recorder, &ops.decode[layer], keys(table));
         }

@@ -11,7 +11,6 @@ use std::ops::Range;
 
 use super::PREFER_EVERY;
 use super::scorer::{ScoreOps, pages_of};
-use crate::base::limits::KV_BLOCK_TOKENS;
 use crate::engine::device_model::DeviceModel;
 use crate::engine::error::EngineError;
 use crate::engine::pace::Pace;
@@ -20,7 +19,7 @@ use crate::gpu::kernels::token_scores::TokenScores;
 use crate::gpu::{Binding, Gpu, GpuError, Slice};
 use crate::kv::policy::ChosenBlock;
 use crate::kv::policy::frequency::FrequencyTable;
-use crate::kv::{ChosenStream, ChosenTable, FilledSlot};
+use crate::kv::{ChosenStream, FilledSlot, ListTable};
 
 /// Bind groups over one run of pages, a segment or the slots' area, of which each KV head of each row reads what it chose.
 pub(in crate::engine) struct ChosenOps {
@@ -72,7 +71,7 @@ impl ChosenOps {
         n_pages: usize,
         pages: &[&Slice],
     ) -> Result<ChosenOps, EngineError> {
-        let table = gpu.buffer("chosen blocks", ChosenTable::bytes(n_rows * model.dims.n_kv_head, n_pages))?.all();
+        let table = gpu.buffer("chosen tokens", ListTable::token_bytes(n_rows * model.dims.n_kv_head, n_pages))?.all();
         let (acc, state) = model.split_slices()?;
         let decode = pages.iter().map(|pages| attention.bind_split(gpu, [&model.act.q, pages, &table, acc, state]));
         Ok(ChosenOps {
@@ -86,9 +85,9 @@ impl ChosenOps {
 /// What of a stream is read where.
 pub(in crate::engine) struct ChosenTables {
     /// by segment
-    pub in_segments: Vec<ChosenTable>,
+    pub in_segments: Vec<ListTable>,
     /// batches that fill the area together, and what is read of them
-    pub in_fills: Vec<(Range<usize>, ChosenTable)>,
+    pub in_fills: Vec<(Range<usize>, ListTable)>,
 }
 
 impl ChosenTables {
@@ -98,14 +97,9 @@ impl ChosenTables {
     }
 }
 
-/// Keys that a table lists, the longest of its lists.
-pub(in crate::engine) fn n_keys(table: &ChosenTable) -> usize {
-    table.n_blocks * KV_BLOCK_TOKENS
-}
-
-/// Splits that reading what a table lists takes.
-pub(in crate::engine) fn n_splits(table: &ChosenTable) -> usize {
-    n_keys(table).div_ceil(SPLIT_KEYS)
+/// Splits that reading the tokens of a table takes.
+pub(in crate::engine) fn n_splits(tokens: &ListTable) -> usize {
+    tokens.n_listed.div_ceil(SPLIT_KEYS)
 }
 
 impl DeviceModel {
@@ -146,7 +140,8 @@ impl DeviceModel {
         Ok(came)
     }
 
-    /// Brings the batches of `stream` that find frames, and says what is to be read where: `blocks` of each KV head of each row.
+    /// Brings the batches of `stream` that find frames, and says what is to be read where: tokens of
+    /// `blocks` of each KV head of each row.
     ///
     /// # Errors
     /// A page that cannot be read, a lost device.

@@ -13,8 +13,7 @@ use crate::engine::device_model::DeviceModel;
 use crate::engine::error::EngineError;
 use crate::gpu::kernels::token_scores::TokenScores;
 use crate::gpu::{Binding, Buffer, Gpu, GpuError, Recorder, Slice};
-use crate::kv::policy::ChosenBlock;
-use crate::kv::{BLOCKS_PER_PAGE, ChosenTable};
+use crate::kv::{BLOCKS_PER_PAGE, ListTable};
 
 /// Bind groups of the scores of one run of pages, a segment or the slots' area.
 pub(in crate::engine) struct ScoreOps {
@@ -50,7 +49,7 @@ impl ScoreOps {
         n_pages: usize,
         pages: &[&Slice],
     ) -> Result<ScoreOps, EngineError> {
-        let table = gpu.buffer("scored blocks", ChosenTable::bytes(n_rows * model.dims.n_kv_head, n_pages))?.all();
+        let table = gpu.buffer("scored blocks", ListTable::block_bytes(n_rows * model.dims.n_kv_head, n_pages))?.all();
         let score_bytes = n_rows as u64 * kernel.scores_bytes(n_pages * KV_PAGE_TOKENS);
         let scores = gpu.buffer("token scores", score_bytes)?.all();
         let bindings = pages.iter().map(|pages| kernel.bind(gpu, [&model.act.q, pages, &table, &scores]));
@@ -81,7 +80,7 @@ impl Scorer {
         gpu: &Gpu,
         recorder: &mut Recorder,
         (ops, binding): (&ScoreOps, usize),
-        table: &ChosenTable,
+        table: &ListTable,
         pages: &[u32],
         scoring: &mut Scoring,
     ) {
@@ -121,9 +120,9 @@ impl TailScores {
         n_keys: usize,
         readback: (&Buffer, u64),
     ) -> u64 {
-        let table = model.kv.chosen_in_tail(&model.whole_pages(&[0]));
+        let table = model.kv.blocks_in_tail(&[0]);
         gpu.write(&self.ops.table, bytemuck::cast_slice(&table.entries));
-        self.ops.record((recorder, &self.kernel), layer, (n_keys, table.n_blocks), 0..1, readback)
+        self.ops.record((recorder, &self.kernel), layer, (n_keys, table.n_listed), 0..1, readback)
     }
 }
 
@@ -141,14 +140,9 @@ impl DeviceModel {
         for (i, ops) in segments.enumerate() {
             let here: Vec<u32> = pages.iter().copied().filter(|page| self.kv.is_in_segment(layer, i, *page)).collect();
             if !here.is_empty() {
-                let table = self.kv.chosen_in_segment(layer, i, &self.whole_pages(&here));
+                let table = self.kv.blocks_in_segment(layer, i, std::slice::from_ref(&here));
                 scorer.record(gpu, recorder, (ops, layer), &table, &here, scoring);
             }
         }
-    }
-
-    /// All of these pages, for every KV head.
-    pub(in crate::engine) fn whole_pages(&self, pages: &[u32]) -> Vec<Vec<ChosenBlock>> {
-        vec![ChosenBlock::of_pages(pages); self.dims.n_kv_head]
     }
 }

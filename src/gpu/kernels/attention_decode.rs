@@ -3,9 +3,8 @@
 //! ```text
 //! q [H, D] ─► split of 256 keys: acc, max, sum   (one dispatch per segment) ─► merge ─► out [H, D]
 //! ```
-//! Selective, the table is a list of blocks for each KV head instead: any blocks of the segment, in any order, as many as the
-//! head wants, and which tokens of each are read ([`ListedBlock`]). Shorter lists end in blocks of no token and `n_keys` is that
-//! of the longest.
+//! Selective, the table is a list of tokens for each KV head instead ([`ListedToken`]): any tokens of the segment, in any order, as
+//! many as the head wants. Shorter lists end in [`NOTHING`]; `n_keys` and the row stride are those of the longest.
 //!
 //! Several tokens that see the same pages attend at once: each is a row of q, and of acc, state and out. They share a table, or,
 //! selective, have one with lists for the KV heads of each.
@@ -31,22 +30,20 @@ pub struct AttentionDecode {
     selective: bool,
 }
 
-/// An entry of a table of lists.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
-pub struct ListedBlock {
-    /// where the block is
-    pub slot: u32,
-    /// a bit for each token that is read
-    pub tokens: u32,
-}
+/// Ends a shorter list, of tokens or of blocks.
+pub const NOTHING: u32 = u32::MAX;
+
+/// An entry of a table of lists: a token that a KV head reads.
+#[repr(transparent)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
+pub struct ListedToken(u32);
 
 /// Which of the kernels that do the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DecodeVariant {
     /// for subgroups of exactly 8 lanes
     pub lanes8: bool,
-    /// tables are lists of blocks that the heads chose
+    /// tables are lists of tokens that the heads chose
     pub selective: bool,
 }
 
@@ -55,7 +52,7 @@ pub struct DecodeVariant {
 pub struct SegmentKeys {
     /// keys that exist in this segment
     pub n_keys: usize,
-    /// logical blocks of the segment (row stride of its table)
+    /// row stride of its table: logical blocks of the segment, or, selective, listed tokens
     pub n_blocks: usize,
     /// splits of the segments before it
     pub first_split: usize,
@@ -97,15 +94,12 @@ fn split_key(n_kv_head: usize, group: usize, head_dim: usize, element: KvElement
     let mut defines = element.defines(n_kv_head, head_dim);
     defines.push(("GR", group.min(MAX_HEADS_PER_WORKGROUP).to_string()));
     if variant.selective {
-        defines.push(("SELECTIVE", String::new()));
+        defines.push(("LISTED_TOKENS", String::new()));
     }
     if !variant.lanes8 {
         return KernelKey::new("attention/decode_split", &defines);
     }
     defines.push(("NC", head_dim.div_ceil(64).to_string()));
-    if variant.selective && element.is_quantised() {
-        defines.push(("TWO_SCALES", String::new()));
-    }
     KernelKey::new("attention/decode_split_lanes8", &defines)
 }
 
@@ -118,13 +112,15 @@ pub(super) fn variants(n_kv_head: usize, head_dim: usize, element: KvElement) ->
     keys
 }
 
-impl ListedBlock {
-    /// Ends a shorter list. Any slot can be looked at.
-    pub const NOTHING: ListedBlock = ListedBlock { slot: 0, tokens: 0 };
+impl ListedToken {
+    /// Token `token`, from 0 to 15, of the block in `slot`.
+    pub const fn new(slot: u32, token: usize) -> ListedToken {
+        ListedToken(slot * KV_BLOCK_TOKENS as u32 + token as u32)
+    }
 
-    /// All tokens of the block.
-    pub const fn whole(slot: u32) -> ListedBlock {
-        ListedBlock { slot, tokens: (1 << KV_BLOCK_TOKENS) - 1 }
+    /// As tables have it.
+    pub const fn entry(self) -> u32 {
+        self.0
     }
 }
 
@@ -143,7 +139,7 @@ impl AttentionDecode {
         Self::with_variant(gpu, n_head, n_kv_head, head_dim, element, DecodeVariant::for_gpu(gpu, false))
     }
 
-    /// The same where each KV head reads blocks that it chose.
+    /// The same where each KV head reads tokens that it chose.
     ///
     /// # Errors
     /// A kernel that does not compile, or a lost device.

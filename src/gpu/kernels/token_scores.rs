@@ -3,7 +3,7 @@
 //! ```text
 //! q [H, D], blocks that each KV head lists ─► scores [H, n_keys], in the order of the lists
 //! ```
-//! Lists are of [`super::attention_decode::ListedBlock`]s, which are scored as a whole; keys of a block of no token score [`MASKED`].
+//! Lists are of slots; shorter ones end in [`NOTHING`](super::attention_decode::NOTHING), whose keys score [`MASKED`].
 //!
 //! Source: LeoAM, section 4.2.
 
@@ -36,24 +36,44 @@ struct Params {
     q_head: u32,
 }
 
-fn key(n_kv_head: usize, group: usize, head_dim: usize, element: KvElement) -> KernelKey {
+fn key(n_kv_head: usize, group: usize, head_dim: usize, element: KvElement, lanes8: bool) -> KernelKey {
     let mut defines = element.defines(n_kv_head, head_dim);
-    defines.push(("SELECTIVE", String::new()));
     defines.push(("GR", group.min(MAX_HEADS_PER_WORKGROUP).to_string()));
-    KernelKey::new("attention/token_scores", &defines)
+    if !lanes8 {
+        return KernelKey::new("attention/token_scores", &defines);
+    }
+    defines.push(("NC", head_dim.div_ceil(64).to_string()));
+    KernelKey::new("attention/token_scores_lanes8", &defines)
 }
 
 pub(super) fn variants(n_kv_head: usize, head_dim: usize, element: KvElement) -> Vec<KernelKey> {
-    (1..=MAX_HEADS_PER_WORKGROUP).map(|group| key(n_kv_head, group, head_dim, element)).collect()
+    let key = |group, lanes8| key(n_kv_head, group, head_dim, element, lanes8);
+    (1..=MAX_HEADS_PER_WORKGROUP).flat_map(|group| [key(group, false), key(group, true)]).collect()
 }
 
 impl TokenScores {
-    /// Compiles the variant for H = `n_head`, G = `n_kv_head`, D = `head_dim` (a multiple of 8).
+    /// Compiles the variant for H = `n_head`, G = `n_kv_head`, D = `head_dim` (a multiple of 8, at most 512).
     ///
     /// # Errors
     /// A kernel that does not compile, or a lost device.
     pub fn new(gpu: &Gpu, n_head: usize, n_kv_head: usize, head_dim: usize, element: KvElement) -> Result<Self, GpuError> {
-        let kernel = gpu.kernel(&key(n_kv_head, n_head / n_kv_head, head_dim, element))?;
+        let lanes8 = gpu.wants_software_kernels() && gpu.has_subgroups_of(8);
+        Self::with_variant(gpu, n_head, n_kv_head, head_dim, element, lanes8)
+    }
+
+    /// The same with the variant chosen: `lanes8` needs subgroups of exactly 8 lanes.
+    ///
+    /// # Errors
+    /// A kernel that does not compile, or a lost device.
+    pub fn with_variant(
+        gpu: &Gpu,
+        n_head: usize,
+        n_kv_head: usize,
+        head_dim: usize,
+        element: KvElement,
+        lanes8: bool,
+    ) -> Result<Self, GpuError> {
+        let kernel = gpu.kernel(&key(n_kv_head, n_head / n_kv_head, head_dim, element, lanes8))?;
         Ok(TokenScores { kernel, n_head, n_kv_head })
     }
 

@@ -1,4 +1,4 @@
-//! What selective attention reads: chosen blocks in VRAM through tables of each KV head, and chosen pages from below.
+//! What selective attention reads: chosen tokens in VRAM through tables of each KV head, and chosen pages from below.
 //!
 //! ```text
 //! pages that a policy chose ─► residency ─┬─ in a frame: a table per segment of the pool
@@ -13,7 +13,8 @@
 use std::ops::Range;
 
 use super::{Batch, FilledSlot, KvCache, KvSpec, Packing, StreamCost};
-use crate::gpu::kernels::attention_decode::ListedBlock;
+use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
+use crate::gpu::kernels::attention_decode::{ListedToken, NOTHING};
 use crate::gpu::{Gpu, Recorder, Slice};
 use crate::kv::abstracts::{abstract_bytes, unknown};
 use crate::kv::batches::StreamPlan;
@@ -27,13 +28,13 @@ use crate::kv::residency::Missing;
 use crate::kv::store::PageId;
 use crate::telemetry::Cause;
 
-/// A table `[G, n_blocks]` of lists as long as their heads want; the shorter ones end in [`ListedBlock::NOTHING`].
+/// A table of lists, of tokens or of blocks, as long as the KV heads of each query want; the shorter ones end in [`NOTHING`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ChosenTable {
-    /// `[G, n_blocks]`
-    pub entries: Vec<ListedBlock>,
+pub struct ListTable {
+    /// u32 `[R * G, n_listed]`: [`ListedToken`]s, or slots of blocks
+    pub entries: Vec<u32>,
     /// length of the longest list
-    pub n_blocks: usize,
+    pub n_listed: usize,
 }
 
 /// Keys of one layer that can be scored where they lie, by any thread.
@@ -71,32 +72,55 @@ pub struct ChosenStream {
     pub n_packed: usize,
 }
 
-impl ChosenTable {
-    /// Bytes of one over `n_pages` of which each of `n_lists` may read everything.
-    pub fn bytes(n_lists: usize, n_pages: usize) -> u64 {
-        (n_lists * n_pages * BLOCKS_PER_PAGE * size_of::<ListedBlock>()) as u64
+impl ListTable {
+    /// Bytes of one over `n_pages` of which each of `n_lists` may list all tokens.
+    pub fn token_bytes(n_lists: usize, n_pages: usize) -> u64 {
+        (n_lists * n_pages * KV_PAGE_TOKENS * size_of::<u32>()) as u64
     }
 
-    /// Lists of what is chosen of pages: `place` says where in the pages that are behind the table one is.
-    fn new(spec: &KvSpec, chosen: &[Vec<ChosenBlock>], place: impl Fn(u32) -> Option<usize>) -> ChosenTable {
-        let listed = |head: usize, chosen: &ChosenBlock| {
-            let slot = spec.slot_of(place(chosen.page())?, chosen.block as usize % BLOCKS_PER_PAGE, head % spec.n_kv_head);
-            Some(ListedBlock { slot, tokens: chosen.tokens.into() })
+    /// Bytes of one over `n_pages` of which each of `n_lists` may list all blocks.
+    pub fn block_bytes(n_lists: usize, n_pages: usize) -> u64 {
+        (n_lists * n_pages * BLOCKS_PER_PAGE * size_of::<u32>()) as u64
+    }
+
+    /// Lists of the tokens that are `chosen` by the KV heads of one query after the other: `place` says where in the pages that are
+    /// behind the table one is.
+    fn of_tokens(spec: &KvSpec, chosen: &[Vec<ChosenBlock>], place: impl Fn(u32) -> Option<usize>) -> ListTable {
+        let list = |(head, chosen): (usize, &Vec<ChosenBlock>)| {
+            let mut entries = Vec::with_capacity(chosen.len() * KV_BLOCK_TOKENS);
+            for block in chosen {
+                let Some(page) = place(block.page()) else { continue };
+                let slot = spec.slot_of(page, block.block as usize % BLOCKS_PER_PAGE, head % spec.n_kv_head);
+                let is_read = |token: &usize| block.tokens >> token & 1 == 1;
+                entries.extend((0..KV_BLOCK_TOKENS).filter(is_read).map(|token| ListedToken::new(slot, token).entry()));
+            }
+            entries
         };
-        let list = |(head, chosen): (usize, &Vec<ChosenBlock>)| chosen.iter().filter_map(|c| listed(head, c)).collect();
-        ChosenTable::padded(chosen.iter().enumerate().map(list).collect())
+        ListTable::padded(chosen.iter().enumerate().map(list).collect())
     }
 
-    /// All of `n_pages` that stand in order, for every KV head.
-    pub fn whole(spec: &KvSpec, n_pages: usize) -> ChosenTable {
-        let pages: Vec<u32> = (0..n_pages as u32).collect();
-        ChosenTable::new(spec, &vec![ChosenBlock::of_pages(&pages); spec.n_kv_head], |page| Some(page as usize))
+    /// Lists of all blocks of the pages of each of `rows`, for every KV head.
+    fn of_pages(spec: &KvSpec, rows: &[Vec<u32>], place: impl Fn(u32) -> Option<usize>) -> ListTable {
+        let list = |pages: &[usize], head| -> Vec<u32> {
+            let of_page = |page: &usize| (0..BLOCKS_PER_PAGE).map(|block| spec.slot_of(*page, block, head)).collect::<Vec<_>>();
+            pages.iter().flat_map(of_page).collect()
+        };
+        let of_row = |pages: &Vec<u32>| -> Vec<Vec<u32>> {
+            let places: Vec<usize> = pages.iter().filter_map(|page| place(*page)).collect();
+            (0..spec.n_kv_head).map(|head| list(&places, head)).collect()
+        };
+        ListTable::padded(rows.iter().flat_map(of_row).collect())
     }
 
-    fn padded(mut lists: Vec<Vec<ListedBlock>>) -> ChosenTable {
-        let n_blocks = lists.iter().map(Vec::len).max().unwrap_or(0);
-        lists.iter_mut().for_each(|list| list.resize(n_blocks, ListedBlock::NOTHING));
-        ChosenTable { entries: lists.concat(), n_blocks }
+    /// All blocks of `n_pages` that stand in order, for every KV head.
+    pub fn whole(spec: &KvSpec, n_pages: usize) -> ListTable {
+        ListTable::of_pages(spec, &[(0..n_pages as u32).collect()], |page| Some(page as usize))
+    }
+
+    fn padded(mut lists: Vec<Vec<u32>>) -> ListTable {
+        let n_listed = lists.iter().map(Vec::len).max().unwrap_or(0);
+        lists.iter_mut().for_each(|list| list.resize(n_listed, NOTHING));
+        ListTable { entries: lists.concat(), n_listed }
     }
 }
 
@@ -137,25 +161,43 @@ impl KvCache {
         (0..n_pages as u32).map(tier).collect()
     }
 
-    /// Table of what is resident of `chosen` (of each KV head of one query after the other, ascending) in a segment of the pool.
-    pub fn chosen_in_segment(&self, layer: usize, segment_idx: usize, chosen: &[Vec<ChosenBlock>]) -> ChosenTable {
+    /// What is resident of the tokens that are `chosen` (by each KV head of one query after the other, ascending) in a segment of the
+    /// pool.
+    pub fn chosen_in_segment(&self, layer: usize, segment_idx: usize, chosen: &[Vec<ChosenBlock>]) -> ListTable {
+        ListTable::of_tokens(&self.spec, chosen, |group| self.place_in_segment(layer, segment_idx, group))
+    }
+
+    /// What batches of the stream have of the tokens that are `chosen`, once they lie in the slots' area one after the other.
+    pub fn chosen_in_batches(&self, batches: Range<usize>, chosen: &[Vec<ChosenBlock>]) -> ListTable {
+        let groups = self.groups_of(batches);
+        ListTable::of_tokens(&self.spec, chosen, |group| groups.binary_search(&group).ok())
+    }
+
+    /// All blocks of the pages of each of `rows` that are in a segment of the pool.
+    pub fn blocks_in_segment(&self, layer: usize, segment_idx: usize, rows: &[Vec<u32>]) -> ListTable {
+        ListTable::of_pages(&self.spec, rows, |group| self.place_in_segment(layer, segment_idx, group))
+    }
+
+    /// The same of batches of the stream, once they lie in the slots' area one after the other.
+    pub fn blocks_in_batches(&self, batches: Range<usize>, rows: &[Vec<u32>]) -> ListTable {
+        let groups = self.groups_of(batches);
+        ListTable::of_pages(&self.spec, rows, |group| groups.binary_search(&group).ok())
+    }
+
+    /// All blocks of these pages of the tail, counted from its first.
+    pub fn blocks_in_tail(&self, pages: &[u32]) -> ListTable {
+        ListTable::of_pages(&self.spec, &[pages.to_vec()], |page| self.tail.order.get(page as usize).copied())
+    }
+
+    fn place_in_segment(&self, layer: usize, segment_idx: usize, group: u32) -> Option<usize> {
         let shape = self.shapes[segment_idx];
-        ChosenTable::new(&self.spec, chosen, |group| {
-            let frame = self.residency.frame(layer, group)? as usize;
-            frame.checked_sub(shape.first_frame).filter(|page| *page < shape.n_frames)
-        })
+        let frame = self.residency.frame(layer, group)? as usize;
+        frame.checked_sub(shape.first_frame).filter(|page| *page < shape.n_frames)
     }
 
-    /// Table of what is `chosen` of the tail, whose pages are counted from its first.
-    pub fn chosen_in_tail(&self, chosen: &[Vec<ChosenBlock>]) -> ChosenTable {
-        ChosenTable::new(&self.spec, chosen, |page| self.tail.order.get(page as usize).copied())
-    }
-
-    /// Table of what batches of the stream have of `chosen`, once they lie in the slots' area one after the other.
-    pub fn chosen_in_batches(&self, batches: Range<usize>, chosen: &[Vec<ChosenBlock>]) -> ChosenTable {
+    fn groups_of(&self, batches: Range<usize>) -> Vec<u32> {
         let batches = self.stream.get(batches).unwrap_or_default();
-        let groups: Vec<u32> = batches.iter().flat_map(|b| b.groups.iter().copied()).collect();
-        ChosenTable::new(&self.spec, chosen, |group| groups.binary_search(&group).ok())
+        batches.iter().flat_map(|batch| batch.groups.iter().copied()).collect()
     }
 
     /// A page lies in a frame.
@@ -170,8 +212,7 @@ impl KvCache {
 
     /// A page lies in a segment of the pool.
     pub fn is_in_segment(&self, layer: usize, segment_idx: usize, group: u32) -> bool {
-        let shape = self.shapes[segment_idx];
-        self.residency.frame(layer, group).is_some_and(|f| (shape.first_frame..shape.end_frame()).contains(&(f as usize)))
+        self.place_in_segment(layer, segment_idx, group).is_some()
     }
 
     /// Starts the stream of those of `pages` that have no frame, and leaves frames as they are, unless it is on its way.
@@ -294,13 +335,32 @@ impl KvCache {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gpu::kernels::KvElement;
+
+    const SPEC: KvSpec = KvSpec { n_layer: 1, n_kv_head: 2, head_dim: 8, work: KvElement::F16, sealed: KvElement::F16 };
 
     #[test]
-    fn table_of_lists_of_different_length_ends_in_blocks_of_no_token() {
-        let (a, b, c, nothing) =
-            (ListedBlock { slot: 3, tokens: 5 }, ListedBlock::whole(9), ListedBlock::whole(7), ListedBlock::NOTHING);
-        let table = ChosenTable::padded(vec![vec![a, b], vec![], vec![c]]);
-        assert_eq!((table.n_blocks, table.entries), (2, vec![a, b, nothing, nothing, c, nothing]));
-        assert_eq!(ChosenTable::padded(vec![vec![], vec![]]), ChosenTable::default());
+    fn list_of_tokens_has_those_of_pages_that_are_there() {
+        // Pages 5 and 6 lie at 1 and 0, page 7 elsewhere. A page has 8 slots, block b of head g at 2 b + g.
+        let place = |page| [6, 5].iter().position(|here| *here == page);
+        let part = |block, tokens| ChosenBlock { block, tokens };
+        let first = vec![part(20, 0b101), part(27, 1 << 15), part(28, 0xffff)];
+        let second = vec![part(23, 0b10)];
+        let table = ListTable::of_tokens(&SPEC, &[first, second, vec![]], place);
+        let token = |slot, token| ListedToken::new(slot, token).entry();
+        let [a, b, c] = [token(8, 0), token(8, 2), token(6, 15)];
+        let d = token(8 + 6 + 1, 1);
+        let none = NOTHING;
+        assert_eq!((table.n_listed, table.entries), (3, vec![a, b, c, d, none, none, none, none, none]));
+        assert_eq!(ListTable::of_tokens(&SPEC, &[vec![], vec![]], place), ListTable::default());
+    }
+
+    #[test]
+    fn list_of_blocks_has_all_of_the_pages_of_each_row() {
+        let place = |page: u32| page.checked_sub(5).map(|at| at as usize);
+        let table = ListTable::of_pages(&SPEC, &[vec![4, 6], vec![]], place);
+        let of_head = |head: u32| [8, 10, 12, 14].map(|slot: u32| slot + head);
+        assert_eq!((table.n_listed, table.entries), (4, [of_head(0), of_head(1), [NOTHING; 4], [NOTHING; 4]].concat()));
+        assert_eq!(ListTable::whole(&SPEC, 1).entries, [0, 2, 4, 6, 1, 3, 5, 7]);
     }
 }

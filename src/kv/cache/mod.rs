@@ -17,7 +17,7 @@ mod opener;
 mod seal;
 mod stream;
 
-pub use chosen::{ChosenStream, ChosenTable, KeysInRam};
+pub use chosen::{ChosenStream, KeysInRam, ListTable};
 pub use opener::{Packing, StreamCost};
 
 use std::collections::VecDeque;
