@@ -55,10 +55,12 @@ impl DeviceModel {
         let reads_all = !self.is_choosing || first_pos < KV_PAGE_TOKENS;
         self.kv.begin_pass(gpu, first_pos, reads_all);
         let n = tokens.len();
+        self.begin_lookout(gpu, first_pos, n)?;
         self.embed(gpu, pace, tokens, &(first_pos..first_pos + n).collect::<Vec<_>>())?;
         for layer_idx in 0..self.dims.n_layer {
             self.run_layer(gpu, pace, layer_idx, first_pos, n)?;
         }
+        self.end_lookout(gpu, pace)?;
         self.kv.end_pass(first_pos + n);
         pace.pause();
         if self.is_choosing
@@ -113,7 +115,7 @@ impl DeviceModel {
             if n == 1 {
                 self.weigh(gpu, pace, layer_idx, first_pos)?;
             }
-            let run = Run { n_keys: first_slot + n, n_blocks: self.kv.tail_blocks(), mask_from: first_slot + 1 };
+            let run = Run { n_keys: first_slot + n, n_blocks: self.kv.tail_blocks(), mask_from: first_slot + 1, n_pages: 0 };
             let tail = self.tails[layer_idx].run.clone();
             self.attend(gpu, pace, layer_idx, n, (&tail, run))?;
         }
@@ -153,8 +155,13 @@ impl DeviceModel {
             runs_left: resident.len() + batches.len() + 1,
             n_splits: all_keys.map(|keys| keys.div_ceil(SPLIT_KEYS)).sum(),
             next_split: 0,
+            n_pages: 0,
             is_first: true,
         };
+        if self.lookout().is_some() {
+            let pages = self.kv.pages_in_order(layer_idx);
+            self.selective.iter_mut().for_each(|selective| selective.look_at(&pages));
+        }
         for (segment_idx, n_pages) in resident {
             let run = Run::of_pages(n_pages, self.kv.shapes()[segment_idx].n_blocks());
             self.attend_run(gpu, pace, &self.page_attention, &self.segments[segment_idx][layer_idx], run, &mut progress)?;
@@ -164,6 +171,9 @@ impl DeviceModel {
             let run = Run::of_pages(*n_pages, model.kv.plan().slot_pages * BLOCKS_PER_PAGE);
             model.attend_run(gpu, pace, &model.page_attention, &model.slots[slot], run, &mut progress)
         })?;
+        if let Some(lookout) = self.lookout() {
+            lookout.record_layer(&mut pace.recorder);
+        }
         if let (1, Some(splits)) = (n, &self.splits) {
             self.page_attention.decode.record_merge(&mut pace.recorder, &splits.merge, progress.n_splits);
         }
@@ -240,8 +250,12 @@ impl DeviceModel {
                 is_last: progress.runs_left == 0 && first_key + here == run.n_keys,
             };
             attention.prefill.record(&mut pace.recorder, &ops.prefill, tile);
+            if let Some(lookout) = self.lookout().filter(|_| run.n_pages > 0) {
+                lookout.record_tile(&mut pace.recorder, &tile, progress.n_pages + first_key / KV_PAGE_TOKENS);
+            }
             pace.add(gpu, (4 * n * here * self.dims.q_dim()) as f64)?;
         }
+        progress.n_pages += run.n_pages;
         Ok(())
     }
 
@@ -288,12 +302,14 @@ pub(super) struct Run {
     pub(super) n_blocks: usize,
     /// keys that the first token sees; each later one sees one more
     pub(super) mask_from: usize,
+    /// complete pages, which every token sees; none of a tail
+    pub(super) n_pages: usize,
 }
 
 impl Run {
     /// Complete pages, which every token sees.
     fn of_pages(n_pages: usize, n_blocks: usize) -> Run {
-        Run { n_keys: n_pages * KV_PAGE_TOKENS, n_blocks, mask_from: n_pages * KV_PAGE_TOKENS }
+        Run { n_keys: n_pages * KV_PAGE_TOKENS, n_blocks, mask_from: n_pages * KV_PAGE_TOKENS, n_pages }
     }
 }
 
@@ -303,6 +319,8 @@ struct Progress {
     runs_left: usize,
     n_splits: usize,
     next_split: usize,
+    /// complete pages that were read
+    n_pages: usize,
     is_first: bool,
 }
 

@@ -174,6 +174,7 @@ impl Turn {
         let began = Instant::now();
         loaded.truncate(cached);
         loaded.reserve(gpu, target.len())?;
+        loaded.model.selective.iter_mut().for_each(|selective| selective.begin_prompt(target.len()));
         loaded.watch_device(gpu, port)?;
         loaded.pace.set_whole(false);
         loaded.begin_steps();

@@ -27,6 +27,8 @@ embed!(
     "attention/decode_split",
     "attention/decode_split_lanes8",
     "attention/open_pages",
+    "attention/page_lse",
+    "attention/page_shares",
     "attention/prefill_scores",
     "attention/prefill_scores_lanes8",
     "attention/prefill_softmax",

@@ -230,6 +230,11 @@ impl Residency {
         frames.filter(|(_, group)| group.is_some()).map(|(i, _)| i).collect()
     }
 
+    /// Pages of a layer that are resident, by frame.
+    pub fn groups_in_order(&self, layer: usize) -> impl Iterator<Item = u32> + '_ {
+        self.layers[layer].group_in.iter().flatten().copied()
+    }
+
     /// Groups below `n_groups` that have no frame in a layer.
     pub fn missing(&self, layer: usize, n_groups: u32) -> Vec<u32> {
         (0..n_groups).filter(|g| self.frame(layer, *g).is_none()).collect()

@@ -7,6 +7,7 @@ mod common;
 mod attention;
 mod kv_pages;
 mod norm;
+mod page_shares;
 mod pages;
 mod probe;
 mod rows;

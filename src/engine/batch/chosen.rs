@@ -29,7 +29,7 @@ use crate::engine::pace::Pace;
 use crate::engine::selective::bring::ChosenOps;
 use crate::engine::selective::scorer::ScoreOps;
 use crate::engine::selective::scores::{PageBounds, PageTokens, Scoring, Totals};
-use crate::engine::selective::{HALF_LIFE_STEPS, Spent};
+use crate::engine::selective::{HALF_LIFE_STEPS, PREFER_EVERY, Spent};
 use crate::engine::summary::ChosenSummary;
 use crate::gpu::kernels::attention_decode::AttentionDecode;
 use crate::gpu::kernels::score_pages::ScorePages;
@@ -300,8 +300,10 @@ impl DeviceModel {
         let pages = unique(selections.iter().flat_map(|selection| &selection.pages).copied().collect());
         let next = chooser.last_pages.get(layer + 1).map(|pages| (layer + 1, pages.as_slice()));
         let stream = self.kv.begin_chosen(layer, &pages, n_pages, clock, next, |_| 0.0);
-        chooser.frequency.note(layer, clock, &pages);
-        self.keep_hot(&chooser.frequency, layer, n_pages, clock, chooser.n_first_layers);
+        chooser.frequency.note(layer, clock, &pages, 1.0);
+        if layer == 0 && clock.is_multiple_of(PREFER_EVERY) {
+            self.keep_hot(&chooser.frequency, n_pages, clock, chooser.n_first_layers);
+        }
         chooser.last_pages[layer] = pages;
         stream
     }

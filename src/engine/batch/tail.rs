@@ -88,6 +88,6 @@ impl BranchTail {
 
     /// What the next `n` tokens see of it.
     pub fn run(&self, n: usize) -> Run {
-        Run { n_keys: self.n_tokens + n, n_blocks: self.n_blocks(), mask_from: self.n_tokens + 1 }
+        Run { n_keys: self.n_tokens + n, n_blocks: self.n_blocks(), mask_from: self.n_tokens + 1, n_pages: 0 }
     }
 }

@@ -8,11 +8,11 @@
 use std::collections::HashSet;
 use std::time::Instant;
 
-use super::Selective;
 use super::ahead::Expected;
 use super::bring;
 use super::hide::KvCacheView;
 use super::scores::{PageBounds, PageTokens, Scoring, Totals, head_masses};
+use super::{PREFER_EVERY, Selective};
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::engine::device_model::DeviceModel;
 use crate::engine::error::EngineError;
@@ -20,7 +20,7 @@ use crate::engine::pace::Pace;
 use crate::engine::summary::MassKept;
 use crate::gpu::Gpu;
 use crate::gpu::kernels::attention_decode::{SPLIT_KEYS, SegmentKeys};
-use crate::kv::policy::{LayerView, PolicyKind, Selection, Tier};
+use crate::kv::policy::{LayerView, PolicyKind, Selection, Tier, unique};
 use crate::kv::{ChosenStream, FilledSlot, ListTable};
 use crate::telemetry::{EventKind, KernelFamily};
 
@@ -38,6 +38,9 @@ struct Evaluated {
     is_expected: bool,
     /// f32 `[H, D]`
     q: Vec<f32>,
+    /// kept pages that are not in VRAM, and those of them that RAM has not either
+    kept: Vec<u32>,
+    far: Vec<u32>,
 }
 
 /// What a layer reads, and what the next one is expected to.
@@ -63,9 +66,14 @@ impl DeviceModel {
         if let Some(expected) = &mut expected {
             expected.came.extend(self.take_expected(gpu, pace, layer, &mut recorded)?);
         }
-        let evaluated = self.evaluate(s, gpu, pace, layer, first_pos, expected.as_ref(), &mut recorded)?;
+        let mut evaluated = self.evaluate(s, gpu, pace, layer, first_pos, expected.as_ref(), &mut recorded)?;
         if let Some(expected) = &mut expected {
             expected.came.extend(self.take_expected(gpu, pace, layer, &mut recorded)?);
+        }
+        (evaluated.kept, evaluated.far) = self.kept_below(s, layer, n_pages);
+        if !evaluated.far.is_empty() {
+            // They come through the slots.
+            self.submit_slots(gpu, pace, &mut recorded)?;
         }
         let measured_tail = s.mass_steps.holds(s.step).then(|| evaluated.tail.clone());
         let began = Instant::now();
@@ -93,8 +101,10 @@ impl DeviceModel {
         let stream = self.kv.begin_chosen(layer, &selection.pages, n_pages, s.clock + 1, next, theta);
         s.spent.note_stream(&stream);
         s.spent.note(selection, n_pages, stream.missing.len(), expected.as_ref().map_or(&[], |expected| &expected.came));
-        s.frequency.note(layer, s.clock, &selection.pages);
-        self.keep_hot(&s.frequency, layer, n_pages, s.clock, s.spec.n_first_layers);
+        s.frequency.note(layer, s.clock, &selection.pages, 1.0);
+        if layer == 0 && (s.step == 0 || s.clock.is_multiple_of(PREFER_EVERY)) {
+            self.keep_hot(&s.frequency, n_pages, s.clock, s.spec.n_first_layers);
+        }
         pace.mark(KernelFamily::Attention, layer as u32);
         self.read_chosen(s, gpu, pace, layer, first_pos, selection, &stream, recorded)?;
         if s.spec.kind == PolicyKind::Prefetch && !self.synchronous && layer + 1 < self.dims.n_layer {
@@ -157,8 +167,16 @@ impl DeviceModel {
             let tail = bytemuck::pod_collect_to_vec(range(2 * size + q_bytes, tail_bytes));
             let scores = bytemuck::pod_collect_to_vec(range(scoring.begin, scoring.end - scoring.begin));
             let next = has_next.then(|| bounds(size));
-            Evaluated { own: bounds(0), next, tail, tokens: (scoring, scores), is_expected, q }
+            Evaluated { own: bounds(0), next, tail, tokens: (scoring, scores), is_expected, q, ..Evaluated::default() }
         })?)
+    }
+
+    /// Pages of a layer that are kept at hand and are not in VRAM, and those of them that RAM has not either.
+    pub(super) fn kept_below(&self, s: &Selective, layer: usize, n_pages: usize) -> (Vec<u32>, Vec<u32>) {
+        let is_below = |page: &u32| (*page as usize) < n_pages && !self.kv.is_resident(layer, *page);
+        let kept: Vec<u32> = s.seen.kept(layer).iter().copied().filter(is_below).collect();
+        let far = self.kv.keys_in_ram(layer).lacking(&kept);
+        (kept, far)
     }
 
     /// What a layer reads in this step, and what the next one is expected to.
@@ -172,7 +190,7 @@ impl DeviceModel {
         evaluated: Evaluated,
     ) -> Result<Choice, EngineError> {
         let tiers = self.kv.tiers(layer, n_pages);
-        let Evaluated { own, next, tail, tokens: (mut scoring, mut scores), is_expected, q } = evaluated;
+        let Evaluated { own, next, tail, tokens: (mut scoring, mut scores), is_expected, q, kept, far } = evaluated;
         let (step, n_steps, n_kv_head) = (s.step, s.n_steps, s.n_kv_head);
         let mut totals = Totals::none(s.n_head);
         totals.add(&tail);
@@ -183,12 +201,18 @@ impl DeviceModel {
         let mut wanted = if is_expected { s.policy.surprises(&view) } else { s.policy.candidates(&view) };
         let known: HashSet<u32> = scoring.pages.iter().copied().collect();
         wanted.retain(|page| !known.contains(page));
+        wanted = unique([wanted, far.clone()].concat());
         if let Some((more, of_more)) = self.score_tokens(s, gpu, pace, layer, &wanted)? {
             totals.add_runs(&more, &of_more);
             scoring.append(more);
             scores.extend(of_more);
         }
-        let (pages, in_ram) = self.kv.keys_in_ram(layer).scores(|| s.policy.candidates_below(&view), &q);
+        let below = || {
+            let mut pages = unique([s.policy.candidates_below(&view), kept].concat());
+            pages.retain(|page| !far.contains(page));
+            pages
+        };
+        let (pages, in_ram) = self.kv.keys_in_ram(layer).scores(below, &q);
         totals.add(&in_ram);
         scoring.add_run(&pages, &mut scores, in_ram);
         let mut tokens = PageTokens::none(n_kv_head, n_pages);

@@ -9,7 +9,6 @@
 
 use std::ops::Range;
 
-use super::PREFER_EVERY;
 use super::scorer::{ScoreOps, pages_of};
 use crate::engine::device_model::DeviceModel;
 use crate::engine::error::EngineError;
@@ -103,16 +102,9 @@ pub(in crate::engine) fn n_splits(tokens: &ListTable) -> usize {
 }
 
 impl DeviceModel {
-    /// Every few steps, says what should stay in RAM: what was chosen lately.
-    pub(in crate::engine) fn keep_hot(
-        &mut self,
-        frequency: &FrequencyTable,
-        layer: usize,
-        n_pages: usize,
-        clock: u64,
-        n_first_layers: usize,
-    ) {
-        if layer != 0 || !clock.is_multiple_of(PREFER_EVERY) || !self.kv.has_lower() {
+    /// Says what should stay in RAM: what was chosen lately.
+    pub(in crate::engine) fn keep_hot(&mut self, frequency: &FrequencyTable, n_pages: usize, clock: u64, n_first_layers: usize) {
+        if !self.kv.has_lower() {
             return;
         }
         let in_vram_alone = |page| self.kv.is_in_vram_alone(page);

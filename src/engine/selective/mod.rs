@@ -18,6 +18,7 @@ mod ahead;
 mod attend;
 pub(super) mod bring;
 mod hide;
+mod lookout;
 pub(super) mod scorer;
 pub(super) mod scores;
 mod spent;
@@ -28,6 +29,7 @@ use super::summary::ChosenSummary;
 use ahead::{AheadOps, Expected};
 use bring::ChosenOps;
 use hide::Hiding;
+use lookout::{Lookout, Seen};
 use scorer::{ScoreOps, Scorer, TailScores};
 pub(super) use spent::Spent;
 
@@ -45,7 +47,7 @@ use crate::telemetry::{ENGINE_LANE, Hub, Lane};
 /// Steps after which having been chosen is worth half.
 pub(super) const HALF_LIFE_STEPS: usize = 32;
 /// Steps between two looks at what should stay in RAM.
-const PREFER_EVERY: u64 = 8;
+pub(super) const PREFER_EVERY: u64 = 8;
 
 /// Steps in which what was chosen is compared with the attention there is, which reads everything.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -99,6 +101,9 @@ pub(super) struct Selective {
     ahead: Option<AheadOps>,
     /// of the layer that comes next
     expected: Option<Expected>,
+    /// in a pass at the end of a prompt
+    lookout: Option<Lookout>,
+    seen: Seen,
     /// decode steps since the model was loaded
     clock: u64,
     /// decode step of the answer, and how many it may take
@@ -144,6 +149,8 @@ impl Selective {
             candidates: vec![Vec::new(); d.n_layer],
             ahead: if estimates { Some(AheadOps::new(gpu, model)?) } else { None },
             expected: None,
+            lookout: None,
+            seen: Seen::default(),
             score_pages,
             score_bindings: Vec::new(),
             abstract_bindings: Vec::new(),
@@ -170,6 +177,7 @@ impl Selective {
             self.policy = policy;
         }
         (self.step, self.n_steps) = (0, n_steps.max(1));
+        self.end_prompt();
         self.hiding.pause();
         (self.mass_steps, self.spent, self.expected) = (MassSteps::None, Spent::default(), None);
         self.above.iter_mut().for_each(|above| above.fill(0.0));

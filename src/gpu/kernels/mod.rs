@@ -10,6 +10,7 @@ mod kv_element;
 pub mod linear;
 pub mod norm;
 pub mod open_pages;
+pub mod page_shares;
 pub mod rope_append;
 pub mod sample;
 pub mod score_pages;
@@ -40,6 +41,7 @@ pub fn variants() -> Vec<KernelKey> {
             keys.push(open_pages::key(2, head_dim, element));
         }
     }
+    keys.extend(page_shares::variants());
     keys.extend(sample::variants());
     keys
 }

@@ -46,6 +46,14 @@ pub struct KeysInRam<'a> {
 }
 
 impl KeysInRam<'_> {
+    /// Those of `pages` that RAM has not; none where nothing lies below.
+    pub fn lacking(&self, pages: &[u32]) -> Vec<u32> {
+        let Some(near) = self.near else { return Vec::new() };
+        let wanted = pages.iter().map(|page| PageId::kv(self.layer as u32, *page));
+        let found = near.of(wanted, self.spec.page_bytes() as usize);
+        pages.iter().copied().filter(|page| !found.iter().any(|(here, _)| here.group == *page)).collect()
+    }
+
     /// Those of `pages` that RAM has, and the scores of all their keys for queries f32 `[H, D]`, where they lie: f32
     /// `[H, n_keys]`. None of them, and `pages` is not asked, where nothing lies below.
     pub fn scores(&self, pages: impl FnOnce() -> Vec<u32>, q: &[f32]) -> (Vec<u32>, Vec<f32>) {

@@ -63,6 +63,14 @@ impl KvCache {
         self.stream.iter().filter(|b| b.layer as usize == layer).map(|b| b.groups.len()).collect()
     }
 
+    /// The pages of a layer in the order in which reading everything comes to them: those in frames, then the stream's.
+    pub fn pages_in_order(&self, layer: usize) -> Vec<u32> {
+        let framed = self.residency.groups_in_order(layer);
+        let streamed =
+            self.stream.iter().filter(|b| self.has_lower && b.layer as usize == layer).flat_map(|b| b.groups.iter().copied());
+        framed.chain(streamed).collect()
+    }
+
     /// The next batch of the stream is there already.
     ///
     /// # Errors

@@ -42,15 +42,15 @@ impl FrequencyTable {
         FrequencyTable { layers: vec![Vec::new(); n_layer], half_life: half_life_steps.max(1) as f64 }
     }
 
-    /// These pages of a layer were selected in a step; steps never go back.
-    pub fn note(&mut self, layer: usize, step: u64, pages: &[u32]) {
+    /// These pages of a layer were selected in a step, which counts so many `times`; steps never go back.
+    pub fn note(&mut self, layer: usize, step: u64, pages: &[u32], times: f64) {
         let half_life = self.half_life;
         let Some(counts) = self.layers.get_mut(layer) else { return };
         for page in pages.iter().map(|page| *page as usize) {
             if counts.len() <= page {
                 counts.resize(page + 1, Count::default());
             }
-            counts[page] = Count { value: counts[page].at(step, half_life) + 1.0, step };
+            counts[page] = Count { value: counts[page].at(step, half_life) + times, step };
         }
     }
 
@@ -108,12 +108,12 @@ mod tests {
     #[test]
     fn frequency_counts_selections_and_halves_them() {
         let mut table = FrequencyTable::new(1, 10);
-        (0..3).for_each(|_| table.note(0, 5, &[1, 4]));
+        table.note(0, 5, &[1, 4], 3.0);
         assert_eq!([0, 1, 4, 9].map(|p| table.count(page(0, p), 5)), [0.0, 3.0, 3.0, 0.0]);
-        table.note(0, 15, &[4]);
+        table.note(0, 15, &[4], 1.0);
         assert_eq!([1, 4].map(|p| table.count(page(0, p), 15)), [1.5, 2.5]);
         assert_eq!(table.count(page(7, 1), 15), 0.0);
-        table.note(7, 15, &[1]);
+        table.note(7, 15, &[1], 1.0);
         table.truncate(2);
         assert_eq!([1, 4].map(|p| table.count(page(0, p), 15)), [1.5, 0.0]);
     }
@@ -121,8 +121,8 @@ mod tests {
     #[test]
     fn frequency_keeps_first_layers_then_the_hottest_then_the_earliest() {
         let mut table = FrequencyTable::new(3, 10);
-        table.note(2, 1, &[2]);
-        (0..2).for_each(|_| table.note(1, 1, &[3]));
+        table.note(2, 1, &[2], 1.0);
+        (0..2).for_each(|_| table.note(1, 1, &[3], 1.0));
         let nowhere = |_: LayerPage| false;
         let kept = table.keep_off_disk(1, 4, 1, 8, nowhere);
         let first = [page(0, 0), page(0, 1), page(0, 2), page(0, 3)];
@@ -137,8 +137,8 @@ mod tests {
     #[test]
     fn frequency_of_lately_beats_frequency_of_long_ago() {
         let mut table = FrequencyTable::new(1, 4);
-        (0..3).for_each(|_| table.note(0, 0, &[0]));
-        table.note(0, 40, &[1]);
+        (0..3).for_each(|_| table.note(0, 0, &[0], 1.0));
+        table.note(0, 40, &[1], 1.0);
         assert_eq!(table.keep_off_disk(40, 2, 0, 1, |_| false), [page(0, 1)]);
     }
 }
