@@ -175,7 +175,7 @@ impl DeviceModel {
     pub(super) fn kept_below(&self, s: &Selective, layer: usize, n_pages: usize) -> (Vec<u32>, Vec<u32>) {
         let is_below = |page: &u32| (*page as usize) < n_pages && !self.kv.is_resident(layer, *page);
         let kept: Vec<u32> = s.seen.kept(layer).iter().copied().filter(is_below).collect();
-        let far = self.kv.keys_in_ram(layer).lacking(&kept);
+        let far = if s.reads_far() { self.kv.keys_in_ram(layer).lacking(&kept) } else { Vec::new() };
         (kept, far)
     }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! last tokens of the prompt, read exactly ─► share of their attention, by layer and page ─► kept: the pages that hold most of it
-//! each step: tokens of kept pages are scored, wherever they are ─► read once from the disk, then RAM keeps them before others
+//! each step: tokens of kept pages are scored, in the first steps wherever they are ─► RAM holds on to them
 //! ```
 //! 1. Nothing is looked at where nothing lies below VRAM: there all pages are scored that may matter. 2. A kept page is not
 //!    therefore read. 3. Bounds say that a page may matter, not that it does: of pages on the disk nothing else is known.
@@ -25,7 +25,9 @@ const OBSERVED_TOKENS: usize = 32;
 /// A page that holds less of what a layer's free pages hold is not kept.
 const LEAST_SHARE: f32 = 0.02;
 /// As many pages of a layer are kept at most as it reads, divided by this.
-const READ_OVER_KEPT: usize = 2;
+const READ_OVER_KEPT: usize = 4;
+/// Steps of an answer in which kept pages are read from the disk for their scores, where neither VRAM nor RAM held on to them.
+const FAR_STEPS: usize = 8;
 /// A kept page counts as if it had been chosen in so many steps.
 const KEPT_STEPS: f64 = 32.0;
 
@@ -111,6 +113,11 @@ fn that_hold_most(shares: &[(u32, f32)], n_most: usize) -> Vec<u32> {
 }
 
 impl Selective {
+    /// Kept pages are worth their way from the disk.
+    pub(super) fn reads_far(&self) -> bool {
+        self.step < FAR_STEPS
+    }
+
     /// A prompt of so many tokens is read next.
     pub(in crate::engine) fn begin_prompt(&mut self, n_tokens: usize) {
         self.lookout = None;
