@@ -132,8 +132,8 @@ impl DeviceModel {
         Ok(came)
     }
 
-    /// Brings the batches of `stream` that find frames, and says what is to be read where: tokens of
-    /// `blocks` of each KV head of each row.
+    /// Brings the batches of `stream` that find frames, and says what is to be read where: tokens of `blocks`, by KV head of
+    /// each row.
     ///
     /// # Errors
     /// A page that cannot be read, a lost device.

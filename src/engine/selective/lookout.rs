@@ -4,8 +4,8 @@
 //! last tokens of the prompt, read exactly ─► share of their attention, by layer and page ─► kept: the pages that hold most of it
 //! each step: tokens of kept pages are scored, in the first steps wherever they are ─► RAM holds on to them
 //! ```
-//! 1. Nothing is looked at where nothing lies below VRAM: there all pages are scored that may matter. 2. A kept page is not
-//!    therefore read. 3. Bounds say that a page may matter, not that it does: of pages on the disk nothing else is known.
+//! 1. Nothing is looked at where nothing lies below VRAM: there all pages are scored that may matter. 2. A kept page is scored, and
+//!    read where that says so. 3. Bounds say that a page may matter, not that it does: of pages on the disk nothing else is known.
 //!
 //! Owner: the engine thread. Shapes: P pages in the order in which attention came to them.
 //!
@@ -151,24 +151,24 @@ impl Selective {
 }
 
 impl DeviceModel {
-    /// Looks at the attention of the pass that begins, if that is the end of a prompt over pages that are not all in VRAM.
-    pub(in crate::engine) fn begin_lookout(&mut self, gpu: &Gpu, first_pos: usize, n_tokens: usize) -> Result<(), EngineError> {
+    /// Looks at the attention of the pass that begins, if that is the end of a prompt over pages that are not all in VRAM. Where the
+    /// device has no memory for that, the answer does without.
+    pub(in crate::engine) fn begin_lookout(&mut self, gpu: &Gpu, first_pos: usize, n_tokens: usize) {
         // Of a pass that failed.
         self.selective.iter_mut().for_each(|selective| selective.lookout = None);
-        let Some(selective) = self.selective.as_ref().filter(|s| s.spec.kind.reads_abstracts()) else { return Ok(()) };
+        let Some(selective) = self.selective.as_ref().filter(|s| s.spec.kind.reads_abstracts()) else { return };
         let (end, prompt_len) = (first_pos + n_tokens, selective.seen.prompt_len);
         let first_observed = first_pos.max(prompt_len.saturating_sub(OBSERVED_TOKENS));
         let n_pages = first_pos / KV_PAGE_TOKENS;
         let is_all_here = || (0..self.dims.n_layer).all(|layer| self.kv.is_all_resident(layer, n_pages as u32));
         // A single token takes another way, and nothing is to be found behind the prompt.
         if n_tokens < 2 || end > prompt_len || first_observed >= end || n_pages == 0 || is_all_here() {
-            return Ok(());
+            return;
         }
-        let lookout = Lookout::new(gpu, self, n_tokens, end - first_observed, n_pages)?;
+        let lookout = Lookout::new(gpu, self, n_tokens, end - first_observed, n_pages).ok();
         if let Some(selective) = &mut self.selective {
-            selective.lookout = Some(lookout);
+            selective.lookout = lookout;
         }
-        Ok(())
     }
 
     /// Waits for what the pass looked at, if it did.

@@ -4,6 +4,7 @@
 //! q ──────────► score_pages, token_scores ─┬─ readback ─► policy ─► selection: blocks per KV head, pages that have to come
 //!                                          │     └─ q · keys in RAM ─┘
 //! q of l + 1, estimated ─► score_pages ────┘                └─► expected of layer l + 1: behind those, while l computes
+//! end of the prompt ─► pages that it looked at: scored token by token wherever they are
 //! merge ◄─ blocks in slots ◄─ tail (all of it) ◄─ blocks in frames ◄─ pages that came
 //! ```
 //! 1. The policy sees no buffer: bounds, scores and tiers in, a selection out. 2. New tokens are always read. 3. Prefill and
