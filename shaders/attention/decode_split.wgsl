@@ -52,8 +52,9 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
     if k0 + #{j}u < params.n_keys {
         token_#{j} = table[list * params.n_blocks + k0 + #{j}u];
     }
-    let row_#{j} = key_row_of(select(token_#{j}, 0u, token_#{j} == NOTHING));
-    let scales_#{j} = scales_of(select(token_#{j}, 0u, token_#{j} == NOTHING), list);
+    let any_#{j} = select(token_#{j}, 0u, token_#{j} == NOTHING);
+    let row_#{j} = key_row_of(any_#{j});
+    let scales_#{j} = scales_of(any_#{j}, list);
 #endfor
     let exists = vec4<u32>(token_0, token_1, token_2, token_3) != vec4<u32>(NOTHING);
     if any(exists) {

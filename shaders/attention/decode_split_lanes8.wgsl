@@ -23,14 +23,10 @@ struct Params {
 @group(0) @binding(3) var<storage, read_write> acc: array<vec4<f32>>;
 @group(0) @binding(4) var<storage, read_write> state: array<vec2<f32>>;
 #import common/kv_block
+#import common/own_eight
 
 const GR: u32 = #{GR}u;
 const MASKED: f32 = -3.0e38;
-
-// The lane's 8 elements of the n-th 64; lanes past D hold the last ones again.
-fn own(n: u32, lane: u32) -> u32 {
-    return min(n * 64u + lane * 8u, HEAD_DIM - 8u);
-}
 
 @compute @workgroup_size(8)
 fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
@@ -66,8 +62,9 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
             break;
         }
 #for j in 0..4
-        let row_#{j} = key_row_of(select(token_#{j}, 0u, token_#{j} == NOTHING));
-        let scales_#{j} = scales_of(select(token_#{j}, 0u, token_#{j} == NOTHING), list);
+        let any_#{j} = select(token_#{j}, 0u, token_#{j} == NOTHING);
+        let row_#{j} = key_row_of(any_#{j});
+        let scales_#{j} = scales_of(any_#{j}, list);
 #endfor
         let exists = vec4<u32>(token_0, token_1, token_2, token_3) != vec4<u32>(NOTHING);
 #for h in 0..GR

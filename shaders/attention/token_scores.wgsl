@@ -1,23 +1,8 @@
 // Exact q · k of every key behind a block table, for each query head.
 // Source: LeoAM, section 4.2: chunks whose keys are at hand are split by their tokens.
-// Bindings: q f32 [.., H, D] (scaled) · kv blocks · table u32 [R, G, n_blocks] (common/kv_block) · scores f32 [R, H, n_keys]
+// Bindings: q, kv, table, scores (common/token_scores).
 // Grid: (tiles of 256 keys, G of each of R rows, head sets of GR), 64 lanes; a lane owns 4 keys of one block for GR heads.
-// The first row's query heads begin at head q_head of q.
-struct Params {
-    n_keys: u32,
-    n_blocks: u32,
-    group: u32,
-    q_head: u32,
-}
-#params
-@group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read> kv: array<#{KV}>;
-@group(0) @binding(2) var<storage, read> table: array<u32>;
-@group(0) @binding(3) var<storage, read_write> scores: array<f32>;
-#import common/kv_block
-
-const GR: u32 = #{GR}u;
-const MASKED: f32 = -3.0e38;
+#import common/token_scores
 
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) lane: u32) {

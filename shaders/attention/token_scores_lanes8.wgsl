@@ -1,30 +1,11 @@
 // Exact q · k of every key behind a table of blocks, as `token_scores`, for software devices whose subgroups are exactly 8 lanes:
 // one subgroup walks the tile in steps of 32 keys, and q is broadcast instead of read again for every key.
 // Source: LeoAM, section 4.2: chunks whose keys are at hand are split by their tokens.
-// Bindings: q f32 [.., H, D] (scaled) · kv blocks · table u32 [R, G, n_blocks] (common/kv_block) · scores f32 [R, H, n_keys]
+// Bindings: q, kv, table, scores (common/token_scores).
 // Grid: (tiles of 256 keys, G of each of R rows, head sets of GR), 8 lanes. A lane owns 4 keys of a step for GR heads, and holds 8
 // elements of each 64 of q (NC times, for D up to 64 NC).
-// The first row's query heads begin at head q_head of q.
-struct Params {
-    n_keys: u32,
-    n_blocks: u32,
-    group: u32,
-    q_head: u32,
-}
-#params
-@group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read> kv: array<#{KV}>;
-@group(0) @binding(2) var<storage, read> table: array<u32>;
-@group(0) @binding(3) var<storage, read_write> scores: array<f32>;
-#import common/kv_block
-
-const GR: u32 = #{GR}u;
-const MASKED: f32 = -3.0e38;
-
-// The lane's 8 elements of the n-th 64; lanes past D hold the last ones again.
-fn own(n: u32, lane: u32) -> u32 {
-    return min(n * 64u + lane * 8u, HEAD_DIM - 8u);
-}
+#import common/token_scores
+#import common/own_eight
 
 @compute @workgroup_size(8)
 fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) lane: u32) {

@@ -187,6 +187,11 @@ impl Gpu {
         self.has_subgroups() && self.info.subgroup_min_size == n_lanes && self.info.subgroup_max_size == n_lanes
     }
 
+    /// Kernels shaped for a software device whose subgroups have exactly 8 lanes should be used.
+    pub fn wants_lanes8(&self) -> bool {
+        self.wants_software_kernels() && self.has_subgroups_of(8)
+    }
+
     /// 64-bit integers may be used in shaders.
     pub fn has_int64(&self) -> bool {
         self.features.contains(wgpu::Features::SHADER_INT64)

@@ -19,6 +19,8 @@ mod pipeline;
 pub mod probe;
 mod recorder;
 pub mod shader_source;
+#[cfg(test)]
+pub(crate) mod testing;
 mod timeline;
 
 pub use buffer::{Buffer, Slice};

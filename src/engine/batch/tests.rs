@@ -8,7 +8,7 @@ use crate::engine::command::{KvDtype, LoadOptions, ModelSource, Sampling};
 use crate::engine::loaded::{Picked, open};
 use crate::engine::sampler::Sampler;
 use crate::engine::turn::TurnPolicy;
-use crate::gpu::GpuOptions;
+use crate::gpu::testing::gpu;
 use crate::telemetry::Hub;
 
 const N_SHARED: usize = 320;
@@ -25,14 +25,7 @@ fn kld(a: &[f32], b: &[f32]) -> f64 {
 
 #[test]
 fn logits_of_rows_are_those_of_each_alone() {
-    let gpu = match Gpu::open(&GpuOptions::default()) {
-        Ok(gpu) => gpu,
-        Err(error) => {
-            assert!(std::env::var_os("STRATA_REQUIRE_GPU").is_none_or(|v| v != "1"), "{error}");
-            eprintln!("skipped: logits_of_rows_are_those_of_each_alone: {error}");
-            return;
-        }
-    };
+    let Some(gpu) = gpu("logits_of_rows_are_those_of_each_alone") else { return };
     let dir = tempfile::tempdir().unwrap();
     for (kv_dtype, limit) in [(KvDtype::F32, 1e-9), (KvDtype::F16, 1e-6)] {
         let options =

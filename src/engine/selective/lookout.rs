@@ -198,7 +198,7 @@ mod tests {
     use crate::engine::command::{LoadOptions, ModelSource};
     use crate::engine::loaded::{Loaded, open};
     use crate::engine::turn::TurnPolicy;
-    use crate::gpu::GpuOptions;
+    use crate::gpu::testing::gpu;
     use crate::kv::policy::SelectiveSpec;
     use crate::telemetry::Hub;
 
@@ -222,15 +222,7 @@ mod tests {
 
     #[test]
     fn page_that_the_prompt_ends_like_is_kept_at_hand_wherever_it_was() {
-        let test = "page_that_the_prompt_ends_like_is_kept_at_hand_wherever_it_was";
-        let gpu = match Gpu::open(&GpuOptions::default()) {
-            Ok(gpu) => gpu,
-            Err(error) => {
-                assert!(std::env::var_os("STRATA_REQUIRE_GPU").is_none_or(|v| v != "1"), "{error}");
-                eprintln!("skipped: {test}: {error}");
-                return;
-            }
-        };
+        let Some(gpu) = gpu("page_that_the_prompt_ends_like_is_kept_at_hand_wherever_it_was") else { return };
         let dir = tempfile::tempdir().unwrap();
         let (hub, source) = (Hub::new(64), ModelSource::BuiltIn);
         // Of 40 pages of six layers, VRAM has room for a few and RAM for half: most of the layers that retrieve lies on the disk.

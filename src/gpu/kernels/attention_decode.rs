@@ -34,8 +34,7 @@ pub struct AttentionDecode {
 pub const NOTHING: u32 = u32::MAX;
 
 /// An entry of a table of lists: a token that a KV head reads.
-#[repr(transparent)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListedToken(u32);
 
 /// Which of the kernels that do the same.
@@ -126,7 +125,7 @@ impl ListedToken {
 
 impl DecodeVariant {
     fn for_gpu(gpu: &Gpu, selective: bool) -> DecodeVariant {
-        DecodeVariant { lanes8: gpu.wants_software_kernels() && gpu.has_subgroups_of(8), selective }
+        DecodeVariant { lanes8: gpu.wants_lanes8(), selective }
     }
 }
 

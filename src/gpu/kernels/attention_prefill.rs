@@ -105,8 +105,7 @@ impl AttentionPrefill {
         head_dim: usize,
         element: KvElement,
     ) -> Result<AttentionPrefill, GpuError> {
-        let lanes8 = gpu.wants_software_kernels() && gpu.has_subgroups_of(8);
-        Self::with_variant(gpu, n_head, n_kv_head, head_dim, element, lanes8)
+        Self::with_variant(gpu, n_head, n_kv_head, head_dim, element, gpu.wants_lanes8())
     }
 
     /// The same with the variant chosen: `lanes8` needs subgroups of exactly 8 lanes.

@@ -57,8 +57,7 @@ impl TokenScores {
     /// # Errors
     /// A kernel that does not compile, or a lost device.
     pub fn new(gpu: &Gpu, n_head: usize, n_kv_head: usize, head_dim: usize, element: KvElement) -> Result<Self, GpuError> {
-        let lanes8 = gpu.wants_software_kernels() && gpu.has_subgroups_of(8);
-        Self::with_variant(gpu, n_head, n_kv_head, head_dim, element, lanes8)
+        Self::with_variant(gpu, n_head, n_kv_head, head_dim, element, gpu.wants_lanes8())
     }
 
     /// The same with the variant chosen: `lanes8` needs subgroups of exactly 8 lanes.

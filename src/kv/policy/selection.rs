@@ -33,6 +33,7 @@ pub struct Selection {
 
 impl ChosenBlock {
     /// All tokens of it.
+    #[cfg(test)]
     pub fn whole(block: u32) -> ChosenBlock {
         ChosenBlock { block, tokens: u16::MAX }
     }
@@ -43,6 +44,7 @@ impl ChosenBlock {
     }
 
     /// Whole blocks of these pages.
+    #[cfg(test)]
     pub fn of_pages(pages: &[u32]) -> Vec<ChosenBlock> {
         let n_blocks = (KV_PAGE_TOKENS / KV_BLOCK_TOKENS) as u32;
         pages.iter().flat_map(|page| page * n_blocks..(page + 1) * n_blocks).map(ChosenBlock::whole).collect()
