@@ -23,9 +23,10 @@ use strata::engine::{
     BenchTests, ChosenSummary, EngineCommand, EngineEvent, EngineHandle, LoadOptions, ModelSource, PolicyKind, SelectiveSpec,
 };
 
-use common::{Document, N_ROUNDS, RAM_SHARE, VRAM_SHARE, disk_speed, engine, engine_of, median, setting};
+use common::{Document, N_ROUNDS, RAM_SHARE, VRAM_SHARE, disk_speed, engine, engine_of, median, question, setting};
 
-const QUESTION: &str = "Quote the passage that says the annual budget";
+/// The passage that is quoted.
+const PASSAGE: usize = 4;
 
 /// What is timed.
 enum Subject {
@@ -38,6 +39,7 @@ enum Subject {
 /// What a step took.
 struct Step {
     ms: f64,
+    n_tokens: usize,
     read_bytes: u64,
     chosen: Option<ChosenSummary>,
 }
@@ -53,7 +55,7 @@ impl Subject {
             Subject::Document(document) => {
                 let (mut millis, mut last) = (Vec::new(), None);
                 for round in 0..=N_ROUNDS {
-                    let (_, summary) = document.ask(handle, true, QUESTION);
+                    let (_, summary) = document.ask(handle, true, &question(PASSAGE));
                     if round > 0 {
                         millis.push(1e3 / summary.tokens_per_s);
                     }
@@ -61,7 +63,8 @@ impl Subject {
                 }
                 let last = last.unwrap();
                 let n_steps = last.generated_tokens.max(1) as u64;
-                Step { ms: median(millis), read_bytes: last.moved_bytes.disk_to_ram / n_steps, chosen: last.chosen }
+                let n_tokens = last.generated_tokens;
+                Step { ms: median(millis), n_tokens, read_bytes: last.moved_bytes.disk_to_ram / n_steps, chosen: last.chosen }
             }
             Subject::Filled { depth, decode } => {
                 let tests =
@@ -71,7 +74,7 @@ impl Subject {
                     match handle.wait(std::time::Duration::from_secs(3600)).unwrap() {
                         EngineEvent::BenchResult { row, .. } => {
                             let ms = 1e3 / median(row.samples);
-                            return Step { ms, read_bytes: row.disk_bytes_per_token, chosen: row.chosen };
+                            return Step { ms, n_tokens: *decode, read_bytes: row.disk_bytes_per_token, chosen: row.chosen };
                         }
                         EngineEvent::Failed { sentence, .. } => panic!("{sentence}"),
                         _ => {}
@@ -91,7 +94,7 @@ fn main() {
         let (handle, _) = engine_of(source.clone(), options.clone());
         let step = subject.time(&handle);
         drop(handle);
-        eprintln!("{name}: {:.1} ms", step.ms);
+        eprintln!("{name}: {:.1} ms, {} tokens", step.ms, step.n_tokens);
         Row { name, step }
     };
     let mut rows = vec![row("full, all in VRAM", &base)];
@@ -148,7 +151,7 @@ fn subject(base: &LoadOptions, n_tokens: usize, decode: usize) -> (ModelSource, 
     }
     let handle = engine(base.clone());
     let document = Document::new(&handle, n_tokens, decode);
-    let (_, fresh) = document.ask(&handle, true, QUESTION);
+    let (_, fresh) = document.ask(&handle, true, &question(PASSAGE));
     drop(handle);
     (ModelSource::BuiltIn, Subject::Document(document), fresh.prompt_tokens as f64 * 3072.0)
 }

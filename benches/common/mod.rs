@@ -42,6 +42,20 @@ pub fn engine_of(source: ModelSource, options: LoadOptions) -> (EngineHandle, Bo
     }
 }
 
+/// Sentences of which none comes to its end within an answer of 128 tokens.
+const PASSAGES: &str = include_str!("../../tests/fixtures/passages.txt");
+/// Paragraphs from one passage to the next.
+const PASSAGE_EVERY: usize = 7;
+/// Words of a passage by which it is asked for.
+const ASKED_WORDS: usize = 7;
+
+/// Asks for passage `i`, or for an earlier one where there are fewer.
+pub fn question(i: usize) -> String {
+    let passages: Vec<&str> = PASSAGES.lines().collect();
+    let begin: Vec<&str> = passages[i % passages.len()].split(' ').take(ASKED_WORDS).collect();
+    format!("Quote the passage that says {}", begin.join(" "))
+}
+
 pub struct Document {
     text: String,
     decode: usize,
@@ -52,13 +66,18 @@ impl Document {
     pub fn new(handle: &EngineHandle, n_tokens: usize, decode: usize) -> Document {
         let sample = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/sample-document.md")).unwrap();
         let mut text = String::new();
-        let mut i = 0;
-        while count(handle, &text) < n_tokens {
+        let (mut n, mut n_entries, mut passages) = (0, 0, PASSAGES.lines().peekable());
+        while n < n_tokens {
             for paragraph in sample.split("\n\n") {
-                i += 1;
-                text.push_str(&format!("Entry {i}. {paragraph}\n\n"));
+                n_entries += 1;
+                text.push_str(&format!("Entry {n_entries}. {paragraph}\n\n"));
+                if let Some(passage) = passages.next_if(|_| n_entries % PASSAGE_EVERY == 0) {
+                    text.push_str(&format!("{passage}\n\n"));
+                }
             }
+            n = count(handle, &text);
         }
+        assert!(passages.next().is_none(), "the document is too short for all passages");
         Document { text, decode }
     }
 
@@ -78,10 +97,10 @@ impl Document {
         }
     }
 
-    /// Answers `n` questions about it at once, at random.
+    /// Answers `n` questions about it at once, each about another passage.
     pub fn ask_many(&self, handle: &EngineHandle, n: usize) -> Vec<TurnSummary> {
-        let sampling = Sampling { temperature: 3.0, top_k: 40, top_p: 1.0, min_p: 0.0, repetition_penalty: 1.0, seed: 1 };
-        let question = |i: usize| Question { turn: i as TurnId, messages: self.messages(&format!("What does entry {i} say?")) };
+        let sampling = Sampling::default();
+        let question = |i: usize| Question { turn: i as TurnId, messages: self.messages(&question(i)) };
         let (questions, document) = ((1..=n).map(question).collect(), Some(self.reference(true)));
         handle.send(EngineCommand::AskMany { questions, document, sampling, max_tokens: self.decode });
         let mut summaries = Vec::new();

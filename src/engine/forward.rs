@@ -55,7 +55,7 @@ impl DeviceModel {
         let reads_all = !self.is_choosing || first_pos < KV_PAGE_TOKENS;
         self.kv.begin_pass(gpu, first_pos, reads_all);
         let n = tokens.len();
-        self.begin_lookout(gpu, first_pos, n);
+        self.begin_lookout(gpu, first_pos, n, first_pos);
         self.embed(gpu, pace, tokens, &(first_pos..first_pos + n).collect::<Vec<_>>())?;
         for layer_idx in 0..self.dims.n_layer {
             self.run_layer(gpu, pace, layer_idx, first_pos, n)?;

@@ -287,3 +287,42 @@ fn questions_at_once_choose_of_a_context_shorter_than_a_page() {
     }
     assert!(many.texts[&0].contains("4120"), "{:?}", many.texts);
 }
+
+#[test]
+fn passages_are_quoted_to_the_next_page_and_beyond_wherever_that_lies_alone_and_at_once() {
+    let test = "passages_are_quoted_to_the_next_page_and_beyond_wherever_that_lies_alone_and_at_once";
+    // Each is one sentence that begins on a page, fills the next one and ends behind it.
+    let passages: Vec<&str> = include_str!("../fixtures/passages.txt").lines().collect();
+    let document = document();
+    let text: String = document[..12_000].split_inclusive("\n\n").enumerate().fold(String::new(), |text, (i, paragraph)| {
+        let passage = passages.get(i / 3).filter(|_| i % 3 == 2);
+        text + paragraph + &passage.map_or(String::new(), |passage| format!("{passage}\n\n"))
+    });
+    let asked: Vec<&str> = passages.iter().copied().filter(|passage| text.contains(passage)).take(3).collect();
+    assert_eq!(asked.len(), 3, "the document has too few paragraphs");
+    let questions: Vec<String> = asked
+        .iter()
+        .map(|passage| format!("Quote the passage that says {}", passage.split(' ').take(7).collect::<Vec<_>>().join(" ")))
+        .collect();
+    let dir = tempfile::tempdir().unwrap();
+    let budgets = Tiers { vram: Some(Bytes(4 << 20)), ram: Some(Bytes(6 << 20)), disk: None };
+    let (kv_dir, policy) = (Some(dir.path().to_owned()), Some(SelectiveSpec::default()));
+    let options = LoadOptions { budgets, kv_dir, policy, ..LoadOptions::default() };
+    let Some(handle) = start(test, options) else { return };
+    // Only the case of the first letter is that of the question.
+    let is_quoted = |text: &str, passage: &str| passage.to_lowercase().starts_with(&text.to_lowercase());
+    handle.send(command(&text, &questions, 128));
+    let many = collect(&handle, questions.len(), |_| {});
+    for (i, passage) in asked.iter().enumerate() {
+        let (at_once, summary) = (&many.texts[&(i as TurnId)], many.ends[&(i as TurnId)].as_ref().unwrap());
+        assert!(summary.generated_tokens == 128 && is_quoted(at_once, passage), "at once: {at_once:?}");
+        assert!(summary.kv_bytes.disk > 0, "{:?}", summary.kv_bytes);
+    }
+    let messages = messages(&text, &questions[1]);
+    let (sampling, policy) = (Sampling::default(), TurnPolicy::AsLoaded);
+    handle.send(EngineCommand::Ask { turn: 1, messages, document: None, sampling, max_tokens: 128, policy });
+    let (events, end) = finish(&handle);
+    let text = |event| if let EngineEvent::Token { text, .. } = event { Some(text) } else { None };
+    let alone: String = events.into_iter().filter_map(text).collect();
+    assert!(end.unwrap().generated_tokens == 128 && is_quoted(&alone, asked[1]), "alone: {alone:?}");
+}

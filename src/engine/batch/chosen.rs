@@ -29,6 +29,7 @@ use crate::engine::pace::Pace;
 use crate::engine::selective::bring::ChosenOps;
 use crate::engine::selective::scorer::ScoreOps;
 use crate::engine::selective::scores::{PageBounds, PageTokens, Scoring, Totals};
+use crate::engine::selective::seen::{FOLLOWED_TIMES, Seen, SeenBelow};
 use crate::engine::selective::{HALF_LIFE_STEPS, PREFER_EVERY, Spent};
 use crate::engine::summary::ChosenSummary;
 use crate::gpu::kernels::attention_decode::AttentionDecode;
@@ -45,6 +46,8 @@ pub(super) struct RowPolicy {
     policy: Policy,
     /// by layer: pages whose tokens were worth scoring in the last step, wherever they are; none before the first
     candidates: Vec<Option<Vec<u32>>>,
+    /// what its prompt and its answer look at
+    seen: Seen,
     step: usize,
     n_steps: usize,
     spent: Spent,
@@ -82,6 +85,8 @@ struct Known {
     /// pages whose tokens are scored, and their scores f32 `[H, n_keys]` of each run
     scoring: Scoring,
     scores: Vec<f32>,
+    /// pages that were looked at lately
+    seen: SeenBelow,
 }
 
 /// Scores that are on their way: what each row asked for, run by run.
@@ -94,12 +99,12 @@ struct Asked {
 }
 
 /// What all rows see of a layer.
-#[derive(Clone, Copy)]
 struct Layer<'a> {
     layer: usize,
     n_kv_head: usize,
     n_head: usize,
     tiers: &'a [Tier],
+    in_ram: KeysInRam<'a>,
 }
 
 impl Known {
@@ -144,7 +149,20 @@ impl RowPolicy {
     pub fn new(spec: SelectiveSpec, n_steps: usize, dims: &ModelDims) -> Result<RowPolicy, EngineError> {
         let policy = Policy::new(spec).map_err(|e| EngineError::Policy(e.to_string()))?;
         let candidates = vec![None; dims.n_layer];
-        Ok(RowPolicy { spec, policy, candidates, step: 0, n_steps: n_steps.max(1), spent: Spent::default() })
+        Ok(RowPolicy {
+            spec,
+            policy,
+            candidates,
+            seen: Seen::default(),
+            step: 0,
+            n_steps: n_steps.max(1),
+            spent: Spent::default(),
+        })
+    }
+
+    /// Its prompt is read, and looked at this.
+    pub fn begin(&mut self, seen: Seen) {
+        self.seen = seen;
     }
 
     /// Pages whose tokens are worth scoring before anything is known of this step.
@@ -154,7 +172,7 @@ impl RowPolicy {
     }
 
     /// Pages whose tokens are worth scoring as well, now that bounds are known.
-    fn wanted(&self, at: Layer, known: &Known) -> Vec<u32> {
+    fn wanted(&self, at: &Layer, known: &Known) -> Vec<u32> {
         let bounds = known.bounds.of_weights(&known.bounds.above(&known.totals(at.n_head)), at.n_kv_head);
         let view = at.view(self, &bounds);
         let mut pages = match (self.is_scored(), &self.candidates[at.layer]) {
@@ -167,21 +185,28 @@ impl RowPolicy {
         pages
     }
 
-    /// What it reads.
-    fn choose(&mut self, at: Layer, known: &mut Known, in_ram: &KeysInRam) -> Selection {
+    /// What it reads, and pages that it came to.
+    fn choose(&mut self, at: &Layer, known: &mut Known) -> (Selection, Vec<u32>) {
         let mut totals = known.totals(at.n_head);
         let bounds = known.bounds.of_weights(&known.bounds.above(&totals), at.n_kv_head);
-        let (pages, scores) = in_ram.scores(|| self.policy.candidates_below(&at.view(self, &bounds)), &known.q);
+        let below = || {
+            let mut pages = unique([self.policy.candidates_below(&at.view(self, &bounds)), known.seen.pages.clone()].concat());
+            pages.retain(|page| !known.seen.far.contains(page));
+            pages
+        };
+        let (pages, scores) = at.in_ram.scores(below, &known.q);
         totals.add(&scores);
         known.scoring.add_run(&pages, &mut known.scores, scores);
         let mut tokens = PageTokens::none(at.n_kv_head, at.tiers.len());
         tokens.add(&known.scoring, &known.scores, &totals);
         let bounds = known.bounds.of_weights(&known.bounds.above(&totals), at.n_kv_head);
         let view = at.view(self, &bounds);
-        let selection = self.policy.select(&LayerView { scores: Some(&tokens), ..view });
+        let scored = LayerView { scores: Some(&tokens), ..view };
+        let selection = self.policy.select(&scored);
+        let followed = self.seen.follow(&self.spec, &scored);
         let anywhere = vec![Tier::Vram; at.tiers.len()];
         self.candidates[at.layer] = Some(self.policy.candidates(&LayerView { tiers: &anywhere, ..view }));
-        selection
+        (selection, followed)
     }
 
     /// Every layer is scored before its attention is read.
@@ -201,6 +226,11 @@ impl RowPolicy {
 }
 
 impl Chooser {
+    /// Pages that prompts looked at count as chosen often.
+    pub fn note_kept<'a>(&mut self, rows: impl Iterator<Item = &'a RowPolicy>, clock: u64) {
+        rows.for_each(|row| row.seen.note_kept(&mut self.frequency, clock));
+    }
+
     /// Buffers and bind groups for `n_rows` over the pages that `model` holds, and up to `n_own` tokens of each row's own.
     pub fn new(gpu: &Gpu, model: &DeviceModel, spec: SelectiveSpec, n_rows: usize, n_own: usize) -> Result<Chooser, EngineError> {
         let (d, kv) = (&model.dims, &model.kv);
@@ -260,32 +290,44 @@ impl DeviceModel {
         gpu: &Gpu,
         pace: &mut Pace,
         layer: usize,
-        rows: &mut [Row],
+        (rows, clock): (&mut [Row], u64),
         recorded: &mut Vec<FilledSlot>,
     ) -> Result<Vec<Selection>, EngineError> {
         let began = Instant::now();
         let n_pages = self.kv.n_sealed() as usize;
         let tiers = self.kv.tiers(layer, n_pages);
-        let at = Layer { layer, n_kv_head: self.dims.n_kv_head, n_head: self.dims.n_head, tiers: &tiers };
         let (mut policies, tails): (Vec<&mut RowPolicy>, Vec<&BranchTail>) =
             rows.iter_mut().filter_map(|row| Some((row.policy.as_deref_mut()?, &*row.tail))).unzip();
         let mut rows = self.evaluate_rows(chooser, gpu, pace, layer, (&policies, &tails), recorded)?;
-        let wanted = |(p, known): (&&mut RowPolicy, &Known)| {
-            let pages = p.wanted(at, known).into_iter();
-            // What lies below is not fetched for its scores alone.
-            pages.filter(|page| !p.is_scored() || self.kv.is_resident(layer, *page)).collect()
-        };
-        let wanted = policies.iter().zip(&rows).map(wanted).collect();
+        let wanted = self.wanted_of_rows(layer, &tiers, &policies, &mut rows);
         self.score_rows(chooser, gpu, pace, layer, wanted, &mut rows)?;
-        let in_ram = self.kv.keys_in_ram(layer);
-        let choose = |(p, known): (&mut &mut RowPolicy, &mut Known)| p.choose(at, known, &in_ram);
-        let selections: Vec<Selection> = policies.par_iter_mut().zip(&mut rows).map(choose).collect();
+        let at = self.layer_of_rows(layer, &tiers);
+        let choose = |(p, known): (&mut &mut RowPolicy, &mut Known)| p.choose(&at, known);
+        let (selections, followed): (Vec<_>, Vec<_>) = policies.par_iter_mut().zip(&mut rows).map(choose).unzip();
+        chooser.frequency.note(layer, clock, &unique(followed.concat()), FOLLOWED_TIMES);
         for (p, selection) in policies.iter_mut().zip(&selections) {
             let n_resident = selection.pages.iter().filter(|page| self.kv.is_resident(layer, **page)).count();
             p.spent.note(selection, n_pages, selection.pages.len() - n_resident, &[]);
             p.spent.evaluation += began.elapsed();
         }
         Ok(selections)
+    }
+
+    fn layer_of_rows<'a>(&'a self, layer: usize, tiers: &'a [Tier]) -> Layer<'a> {
+        let (n_kv_head, n_head) = (self.dims.n_kv_head, self.dims.n_head);
+        Layer { layer, n_kv_head, n_head, tiers, in_ram: self.kv.keys_in_ram(layer) }
+    }
+
+    /// Pages whose tokens are worth scoring for each row, now that bounds are known; what they looked at lately.
+    fn wanted_of_rows(&self, layer: usize, tiers: &[Tier], policies: &[&mut RowPolicy], rows: &mut [Known]) -> Vec<Vec<u32>> {
+        let (at, is_resident) = (self.layer_of_rows(layer, tiers), |page| self.kv.is_resident(layer, page));
+        let wanted = |(p, known): (&&mut RowPolicy, &mut Known)| {
+            known.seen = p.seen.below((layer, p.step), tiers.len(), is_resident, &at.in_ram);
+            // What else lies below is not fetched for its scores alone.
+            let pages = p.wanted(&at, known).into_iter().filter(|page| !p.is_scored() || is_resident(*page));
+            unique(pages.chain(known.seen.far.iter().copied()).collect())
+        };
+        policies.iter().zip(rows).map(wanted).collect()
     }
 
     /// Starts what any row chose and what they may choose of the next layer, and says what should stay in RAM.

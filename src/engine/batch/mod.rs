@@ -127,7 +127,9 @@ impl Batch {
         }
         let picker = Picker::new(gpu, &loaded.model, n_rows)?;
         let mut chooser = spec.map(|spec| Chooser::new(gpu, &loaded.model, spec, n_rows, n_own)).transpose()?;
-        if let Some(chooser) = &chooser {
+        if let Some(chooser) = &mut chooser {
+            let clock = loaded.model.selective.as_ref().map_or(0, |selective| selective.last_step());
+            chooser.note_kept(self.unfinished().filter_map(|branch| branch.live.as_ref()?.policy.as_ref()), clock);
             for live in self.unfinished().filter_map(|branch| branch.live.as_mut()) {
                 live.tail.bind_scores(gpu, &loaded.model, &chooser.own_scores)?;
             }
@@ -210,6 +212,7 @@ impl Branch {
         let rest = &target[n_shared..];
         let (mut done, mut last) = (0, 1);
         loaded.pace.set_whole(false);
+        loaded.model.selective.iter_mut().for_each(|selective| selective.begin_prompt(target.len()));
         while done < rest.len() {
             if self.turn.watch.stopped() {
                 loaded.pace.finish(gpu)?;
@@ -222,6 +225,10 @@ impl Branch {
             done += last;
             let tokens_per_s = done as f64 / began.elapsed().as_secs_f64().max(1e-9);
             port.emit(EngineEvent::Prefill { turn: self.turn.id, done: n_shared + done, total: target.len(), tokens_per_s });
+        }
+        let policy = self.live.as_mut().and_then(|live| live.policy.as_mut());
+        if let (Some(policy), Some(selective)) = (policy, &mut loaded.model.selective) {
+            policy.begin(selective.take_seen());
         }
         let picked = loaded.pick(gpu, last - 1, &self.turn.sampler)?;
         loaded.end_step(StepKind::Prefill, n_shared, rest.len());

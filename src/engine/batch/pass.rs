@@ -63,6 +63,7 @@ impl DeviceModel {
         pace.flush(gpu)?;
         self.kv.begin_pass(gpu, n_shared, true);
         let (n, first_pos) = (tokens.len(), n_shared + tail.n_tokens);
+        self.begin_lookout(gpu, first_pos, n, n_shared);
         self.embed(gpu, pace, tokens, &(first_pos..first_pos + n).collect::<Vec<_>>())?;
         for layer_idx in 0..self.dims.n_layer {
             self.record_qkv(gpu, pace, layer_idx, n)?;
@@ -73,6 +74,7 @@ impl DeviceModel {
             self.attend(gpu, pace, layer_idx, n, (&ops.run, tail.run(n)))?;
             self.leave_layer(gpu, pace, layer_idx, n)?;
         }
+        self.end_lookout(gpu, pace)?;
         tail.n_tokens += n;
         Ok(())
     }
@@ -152,7 +154,7 @@ impl DeviceModel {
     ) -> Result<(), EngineError> {
         let mut recorded = Vec::new();
         self.take_expected(gpu, pace, layer, &mut recorded)?;
-        let selections = self.choose_rows(chooser, gpu, pace, layer, rows, &mut recorded)?;
+        let selections = self.choose_rows(chooser, gpu, pace, layer, (rows, clock), &mut recorded)?;
         self.take_expected(gpu, pace, layer, &mut recorded)?;
         let stream = self.begin_rows(chooser, layer, &selections, clock);
         let blocks: Vec<Vec<ChosenBlock>> = selections.into_iter().flat_map(|selection| selection.blocks).collect();

@@ -12,6 +12,7 @@ use super::ahead::Expected;
 use super::bring;
 use super::hide::KvCacheView;
 use super::scores::{PageBounds, PageTokens, Scoring, Totals, head_masses};
+use super::seen::{FOLLOWED_TIMES, SeenBelow};
 use super::{PREFER_EVERY, Selective};
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::engine::device_model::DeviceModel;
@@ -38,9 +39,8 @@ struct Evaluated {
     is_expected: bool,
     /// f32 `[H, D]`
     q: Vec<f32>,
-    /// kept pages that are not in VRAM, and those of them that RAM has not either
-    kept: Vec<u32>,
-    far: Vec<u32>,
+    /// pages that were looked at lately
+    seen: SeenBelow,
 }
 
 /// What a layer reads, and what the next one is expected to.
@@ -70,8 +70,8 @@ impl DeviceModel {
         if let Some(expected) = &mut expected {
             expected.came.extend(self.take_expected(gpu, pace, layer, &mut recorded)?);
         }
-        (evaluated.kept, evaluated.far) = self.kept_below(s, layer, n_pages);
-        if !evaluated.far.is_empty() {
+        evaluated.seen = self.seen_below(s, layer, n_pages);
+        if !evaluated.seen.far.is_empty() {
             // They come through the slots.
             self.submit_slots(gpu, pace, &mut recorded)?;
         }
@@ -171,12 +171,9 @@ impl DeviceModel {
         })?)
     }
 
-    /// Pages of a layer that are kept at hand and are not in VRAM, and those of them that RAM has not either.
-    pub(super) fn kept_below(&self, s: &Selective, layer: usize, n_pages: usize) -> (Vec<u32>, Vec<u32>) {
-        let is_below = |page: &u32| (*page as usize) < n_pages && !self.kv.is_resident(layer, *page);
-        let kept: Vec<u32> = s.seen.kept(layer).iter().copied().filter(is_below).collect();
-        let far = if s.reads_far() { self.kv.keys_in_ram(layer).lacking(&kept) } else { Vec::new() };
-        (kept, far)
+    /// Pages of a layer that were looked at and VRAM has not.
+    pub(super) fn seen_below(&self, s: &Selective, layer: usize, n_pages: usize) -> SeenBelow {
+        s.seen.below((layer, s.step), n_pages, |page| self.kv.is_resident(layer, page), &self.kv.keys_in_ram(layer))
     }
 
     /// What a layer reads in this step, and what the next one is expected to.
@@ -190,7 +187,7 @@ impl DeviceModel {
         evaluated: Evaluated,
     ) -> Result<Choice, EngineError> {
         let tiers = self.kv.tiers(layer, n_pages);
-        let Evaluated { own, next, tail, tokens: (mut scoring, mut scores), is_expected, q, kept, far } = evaluated;
+        let Evaluated { own, next, tail, tokens: (mut scoring, mut scores), is_expected, q, seen } = evaluated;
         let (step, n_steps, n_kv_head) = (s.step, s.n_steps, s.n_kv_head);
         let mut totals = Totals::none(s.n_head);
         totals.add(&tail);
@@ -201,15 +198,15 @@ impl DeviceModel {
         let mut wanted = if is_expected { s.policy.surprises(&view) } else { s.policy.candidates(&view) };
         let known: HashSet<u32> = scoring.pages.iter().copied().collect();
         wanted.retain(|page| !known.contains(page));
-        wanted = unique([wanted, far.clone()].concat());
+        wanted = unique([wanted, seen.far.clone()].concat());
         if let Some((more, of_more)) = self.score_tokens(s, gpu, pace, layer, &wanted)? {
             totals.add_runs(&more, &of_more);
             scoring.append(more);
             scores.extend(of_more);
         }
         let below = || {
-            let mut pages = unique([s.policy.candidates_below(&view), kept].concat());
-            pages.retain(|page| !far.contains(page));
+            let mut pages = unique([s.policy.candidates_below(&view), seen.pages].concat());
+            pages.retain(|page| !seen.far.contains(page));
             pages
         };
         let (pages, in_ram) = self.kv.keys_in_ram(layer).scores(below, &q);
@@ -222,6 +219,8 @@ impl DeviceModel {
         s.above[layer] = above;
         let view = LayerView { bounds: &bounds, scores: Some(&tokens), ..view };
         let selection = s.policy.select(&view);
+        let followed = s.seen.follow(&s.spec, &view);
+        s.frequency.note(layer, s.clock, &followed, FOLLOWED_TIMES);
         let anywhere = vec![Tier::Vram; n_pages];
         if s.spec.kind.reads_abstracts() {
             s.candidates[layer] = s.policy.candidates(&LayerView { tiers: &anywhere, ..view });

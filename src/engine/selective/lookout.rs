@@ -1,17 +1,16 @@
 //! What the end of a prompt looks at: its answer will look there as well, so those pages are kept at hand while it is written.
 //!
 //! ```text
-//! last tokens of the prompt, read exactly ─► share of their attention, by layer and page ─► kept: the pages that hold most of it
-//! each step: tokens of kept pages are scored, in the first steps wherever they are ─► RAM holds on to them
+//! last tokens of the prompt, read exactly, page after page ─► share of their attention, by layer and page ─► Seen
 //! ```
-//! 1. Nothing is looked at where nothing lies below VRAM: there all pages are scored that may matter. 2. A kept page is scored, and
-//!    read where that says so. 3. Bounds say that a page may matter, not that it does: of pages on the disk nothing else is known.
+//! 1. Nothing is looked at where nothing lies below VRAM: there all pages are scored that may matter.
 //!
-//! Owner: the engine thread. Shapes: P pages in the order in which attention came to them.
+//! Owner: the engine thread. Shapes: L layers, P pages in the order in which attention came to them.
 //!
-//! Source: SnapKV (Li et al. 2024), section 3: an observation window at the end of the prompt finds what the answer attends to.
+//! Source: SnapKV (Li et al. 2024), section 3 (see [`super::seen`]).
 
 use super::Selective;
+use super::seen::Seen;
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::engine::device_model::DeviceModel;
 use crate::engine::error::EngineError;
@@ -22,14 +21,6 @@ use crate::gpu::{Binding, Buffer, Gpu, Recorder, Slice};
 
 /// Tokens at the end of a prompt whose attention is looked at.
 const OBSERVED_TOKENS: usize = 32;
-/// A page that holds less of what a layer's free pages hold is not kept.
-const LEAST_SHARE: f32 = 0.02;
-/// As many pages of a layer are kept at most as it reads, divided by this.
-const READ_OVER_KEPT: usize = 4;
-/// Steps of an answer in which kept pages are read from the disk for their scores, where neither VRAM nor RAM held on to them.
-const FAR_STEPS: usize = 8;
-/// A kept page counts as if it had been chosen in so many steps.
-const KEPT_STEPS: f64 = 32.0;
 
 /// Attention of one pass that is looked at.
 pub(in crate::engine) struct Lookout {
@@ -41,17 +32,6 @@ pub(in crate::engine) struct Lookout {
     readback: Buffer,
     /// by layer: pages in the order in which attention came to them
     order: Vec<Vec<u32>>,
-}
-
-/// What prompts looked at, of one answer.
-#[derive(Debug, Default)]
-pub(super) struct Seen {
-    /// tokens of the prompt; 0 where there is none
-    prompt_len: usize,
-    /// by layer, then page: sum of the shares of its passes
-    shares: Vec<Vec<f32>>,
-    /// by layer: pages to keep at hand, ascending
-    kept: Vec<Vec<u32>>,
 }
 
 impl Lookout {
@@ -80,68 +60,18 @@ impl Lookout {
     }
 }
 
-impl Seen {
-    /// Pages of a layer to keep at hand.
-    pub fn kept(&self, layer: usize) -> &[u32] {
-        self.kept.get(layer).map_or(&[], Vec::as_slice)
-    }
-
-    /// Adds what the pages of a layer held, in the order of `pages`.
-    fn add(&mut self, layer: usize, pages: &[u32], shares: &[f32]) {
-        if self.shares.len() <= layer {
-            self.shares.resize(layer + 1, Vec::new());
-        }
-        let of_layer = &mut self.shares[layer];
-        for (page, share) in pages.iter().map(|page| *page as usize).zip(shares) {
-            if of_layer.len() <= page {
-                of_layer.resize(page + 1, 0.0);
-            }
-            of_layer[page] += share;
-        }
-    }
-}
-
-/// Of pages with these shares, the `n_most` that hold most, but none that holds next to nothing of all; ascending.
-fn that_hold_most(shares: &[(u32, f32)], n_most: usize) -> Vec<u32> {
-    let least = LEAST_SHARE * shares.iter().map(|(_, share)| share).sum::<f32>();
-    let mut held: Vec<(u32, f32)> = shares.iter().copied().filter(|(_, share)| *share > least).collect();
-    held.sort_by(|a, b| b.1.total_cmp(&a.1));
-    held.truncate(n_most);
-    let mut pages: Vec<u32> = held.into_iter().map(|(page, _)| page).collect();
-    pages.sort_unstable();
-    pages
-}
-
 impl Selective {
-    /// Kept pages are worth their way from the disk.
-    pub(super) fn reads_far(&self) -> bool {
-        self.step < FAR_STEPS
-    }
-
     /// A prompt of so many tokens is read next.
     pub(in crate::engine) fn begin_prompt(&mut self, n_tokens: usize) {
         self.lookout = None;
-        self.seen = Seen { prompt_len: n_tokens, ..Seen::default() };
+        self.seen = Seen::of_prompt(n_tokens);
     }
 
-    /// The prompt is read: its answer begins.
-    pub(super) fn end_prompt(&mut self) {
-        self.seen.prompt_len = 0;
-        let of_layer = |(layer, shares): (usize, &Vec<f32>)| {
-            // These are never on the disk.
-            if self.spec.is_first(layer) {
-                return Vec::new();
-            }
-            let free = self.spec.free_pages(shares.len());
-            let n_read = self.spec.n_wanted(layer, free.len() * KV_PAGE_TOKENS).div_ceil(KV_PAGE_TOKENS);
-            let of_free: Vec<(u32, f32)> = free.map(|page| (page as u32, shares[page])).collect();
-            that_hold_most(&of_free, n_read.div_ceil(READ_OVER_KEPT))
-        };
-        let kept: Vec<Vec<u32>> = self.seen.shares.iter().enumerate().map(of_layer).collect();
-        for (layer, pages) in kept.iter().enumerate() {
-            self.frequency.note(layer, self.clock, pages, KEPT_STEPS);
-        }
-        self.seen.kept = kept;
+    /// What the prompt that was read last looked at.
+    pub(in crate::engine) fn take_seen(&mut self) -> Seen {
+        let mut seen = std::mem::take(&mut self.seen);
+        seen.end_prompt(&self.spec);
+        seen
     }
 
     /// Attention of the next layer comes to these pages, in this order.
@@ -151,15 +81,15 @@ impl Selective {
 }
 
 impl DeviceModel {
-    /// Looks at the attention of the pass that begins, if that is the end of a prompt over pages that are not all in VRAM. Where the
+    /// Looks at the attention of the pass that begins to the first `n_before` tokens, if that is the end of a prompt over pages that are not all in VRAM. Where the
     /// device has no memory for that, the answer does without.
-    pub(in crate::engine) fn begin_lookout(&mut self, gpu: &Gpu, first_pos: usize, n_tokens: usize) {
+    pub(in crate::engine) fn begin_lookout(&mut self, gpu: &Gpu, first_pos: usize, n_tokens: usize, n_before: usize) {
         // Of a pass that failed.
         self.selective.iter_mut().for_each(|selective| selective.lookout = None);
         let Some(selective) = self.selective.as_ref().filter(|s| s.spec.kind.reads_abstracts()) else { return };
-        let (end, prompt_len) = (first_pos + n_tokens, selective.seen.prompt_len);
+        let (end, prompt_len) = (first_pos + n_tokens, selective.seen.prompt_len());
         let first_observed = first_pos.max(prompt_len.saturating_sub(OBSERVED_TOKENS));
-        let n_pages = first_pos / KV_PAGE_TOKENS;
+        let n_pages = n_before / KV_PAGE_TOKENS;
         let is_all_here = || (0..self.dims.n_layer).all(|layer| self.kv.is_all_resident(layer, n_pages as u32));
         // A single token takes another way, and nothing is to be found behind the prompt.
         if n_tokens < 2 || end > prompt_len || first_observed >= end || n_pages == 0 || is_all_here() {
@@ -203,24 +133,6 @@ mod tests {
     use crate::telemetry::Hub;
 
     #[test]
-    fn pages_that_hold_most_are_kept_and_none_that_holds_next_to_nothing() {
-        let shares = [(3, 0.01), (4, 0.5), (5, 0.0), (6, 0.09), (7, 0.3)];
-        assert_eq!(that_hold_most(&shares, 9), [4, 6, 7]);
-        assert_eq!(that_hold_most(&shares, 2), [4, 7]);
-        assert_eq!(that_hold_most(&shares, 0), [0; 0]);
-        assert_eq!(that_hold_most(&[(1, 0.0), (2, 0.0)], 2), [0; 0]);
-        assert_eq!(that_hold_most(&[(1, f32::NAN)], 2), [0; 0]);
-    }
-
-    #[test]
-    fn shares_of_several_passes_add_up_by_page_whatever_their_order() {
-        let mut seen = Seen::default();
-        seen.add(1, &[4, 0, 2], &[0.5, 0.25, 0.125]);
-        seen.add(1, &[0, 2], &[0.25, 0.0, 9.0]);
-        assert_eq!(seen.shares, [vec![], vec![0.5, 0.0, 0.125, 0.0, 0.5]]);
-    }
-
-    #[test]
     fn page_that_the_prompt_ends_like_is_kept_at_hand_wherever_it_was() {
         let Some(gpu) = gpu("page_that_the_prompt_ends_like_is_kept_at_hand_wherever_it_was") else { return };
         let dir = tempfile::tempdir().unwrap();
@@ -248,9 +160,13 @@ mod tests {
             assert!(selective.seen.kept(layer).contains(&23), "layer {layer} keeps {:?}", selective.seen.kept(layer));
         }
         assert!(selective.seen.kept(0).is_empty() && selective.seen.kept(1).is_empty());
+        // Of the kept pages, those that neither VRAM nor RAM has.
         let far = |loaded: &Loaded| -> Vec<Vec<u32>> {
             let (model, selective) = (&loaded.model, loaded.model.selective.as_ref().unwrap());
-            (0..6).map(|layer| model.kept_below(selective, layer, prompt.len() / KV_PAGE_TOKENS).1).collect()
+            let far = |layer| model.seen_below(selective, layer, prompt.len() / KV_PAGE_TOKENS).far;
+            (0..6)
+                .map(|layer| far(layer).into_iter().filter(|page| selective.seen.kept(layer).contains(page)).collect())
+                .collect()
         };
         let before = far(&loaded);
         assert!(before.iter().any(|pages| !pages.is_empty()), "nothing of {before:?} is on the disk: the test is too easy");

@@ -4,7 +4,7 @@
 //! q ──────────► score_pages, token_scores ─┬─ readback ─► policy ─► selection: blocks per KV head, pages that have to come
 //!                                          │     └─ q · keys in RAM ─┘
 //! q of l + 1, estimated ─► score_pages ────┘                └─► expected of layer l + 1: behind those, while l computes
-//! end of the prompt ─► pages that it looked at: scored token by token wherever they are
+//! end of the prompt, last steps ─► pages that were looked at: scored token by token wherever they are
 //! merge ◄─ blocks in slots ◄─ tail (all of it) ◄─ blocks in frames ◄─ pages that came
 //! ```
 //! 1. The policy sees no buffer: bounds, scores and tiers in, a selection out. 2. New tokens are always read. 3. Prefill and
@@ -22,6 +22,7 @@ mod hide;
 mod lookout;
 pub(super) mod scorer;
 pub(super) mod scores;
+pub(super) mod seen;
 mod spent;
 
 use super::device_model::DeviceModel;
@@ -30,8 +31,9 @@ use super::summary::ChosenSummary;
 use ahead::{AheadOps, Expected};
 use bring::ChosenOps;
 use hide::Hiding;
-use lookout::{Lookout, Seen};
+use lookout::Lookout;
 use scorer::{ScoreOps, Scorer, TailScores};
+use seen::Seen;
 pub(super) use spent::Spent;
 
 use crate::base::limits::KV_PAGE_TOKENS;
@@ -178,7 +180,8 @@ impl Selective {
             self.policy = policy;
         }
         (self.step, self.n_steps) = (0, n_steps.max(1));
-        self.end_prompt();
+        self.seen.end_prompt(&self.spec);
+        self.seen.note_kept(&mut self.frequency, self.clock);
         self.hiding.pause();
         (self.mass_steps, self.spent, self.expected) = (MassSteps::None, Spent::default(), None);
         self.above.iter_mut().for_each(|above| above.fill(0.0));
