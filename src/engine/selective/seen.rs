@@ -103,8 +103,8 @@ impl Seen {
     /// [`FOLLOWED_TIMES`].
     #[must_use]
     pub fn follow(&mut self, spec: &SelectiveSpec, view: &LayerView) -> Vec<u32> {
-        // The first layers are never on the disk, and where all is in VRAM all is scored that may matter.
-        if spec.is_first(view.layer) || view.tiers.iter().all(|tier| *tier == Tier::Vram) {
+        // Without abstracts all is scored or nothing is; the first layers are never on the disk, and in VRAM all is scored that may matter.
+        if !spec.kind.reads_abstracts() || spec.is_first(view.layer) || view.tiers.iter().all(|tier| *tier == Tier::Vram) {
             return Vec::new();
         }
         self.come_to(view.layer, view.step, where_attention_is(spec, view))
@@ -186,7 +186,7 @@ fn where_attention_is(spec: &SelectiveSpec, view: &LayerView) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kv::policy::TokenScores;
+    use crate::kv::policy::{PolicyKind, TokenScores};
 
     /// Scores of one page each, `[page]`.
     struct Pages(Vec<Option<[f32; KV_PAGE_TOKENS]>>);
@@ -205,7 +205,18 @@ mod tests {
     }
 
     fn follow(seen: &mut Seen, layer: usize, step: usize, tiers: &[Tier], pages: Vec<Option<[f32; KV_PAGE_TOKENS]>>) -> Vec<u32> {
-        let (spec, scores) = (SelectiveSpec::default(), Pages(pages));
+        follow_by(SelectiveSpec::default(), seen, layer, step, tiers, pages)
+    }
+
+    fn follow_by(
+        spec: SelectiveSpec,
+        seen: &mut Seen,
+        layer: usize,
+        step: usize,
+        tiers: &[Tier],
+        pages: Vec<Option<[f32; KV_PAGE_TOKENS]>>,
+    ) -> Vec<u32> {
+        let scores = Pages(pages);
         let bounds = vec![[0.0; 2]; tiers.len()];
         let view = LayerView { layer, step, n_steps: 100, n_kv_head: 1, tiers, bounds: &bounds, scores: Some(&scores) };
         let _ = seen.follow(&spec, &view);
@@ -247,12 +258,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_followed_in_first_layers_in_vram_and_where_all_is_read_anyway() {
+    fn nothing_is_followed_in_first_layers_in_vram_and_where_no_bounds_are_read() {
         let mut tiers = [Tier::Disk; 8];
         let pages = || (0..8).map(|_| holding(60, 0.9)).collect();
         assert_eq!(follow(&mut Seen::default(), 0, 0, &tiers, pages()), [0; 0]);
         // Neither the first page nor the newest, which are read always.
         assert_eq!(follow(&mut Seen::default(), 2, 0, &tiers, pages()), [1, 2, 3, 4, 5, 6]);
+        let h2o = SelectiveSpec { kind: PolicyKind::H2o, ..SelectiveSpec::default() };
+        assert_eq!(follow_by(h2o, &mut Seen::default(), 2, 0, &tiers, pages()), [0; 0]);
         tiers.fill(Tier::Vram);
         assert_eq!(follow(&mut Seen::default(), 2, 0, &tiers, pages()), [0; 0]);
     }
