@@ -41,6 +41,8 @@ const LEFT_OUT_MASS: f32 = 2e-2;
 const MUCH_MASS: f32 = 1e-2;
 /// Of the pages that bounds put first, this many times as many are scored as would fill what is read.
 const SCORED_BELOW: usize = 2;
+/// And so many times, those that may hold much if their bounds are tight: scoring is not to grow with the context where reading does not.
+const SCORED_BELOW_AT_MOST: usize = 10;
 /// Scores of so many tokens, of all KV heads, take longer to look at than to hand to other threads.
 const MANY_TOKENS: usize = 16_384;
 /// Share of the newest step in what is learnt of how loose bounds are.
@@ -148,8 +150,9 @@ impl LeoAm {
         (0..view.n_pages()).filter(in_vram).map(|page| page as u32).collect()
     }
 
-    /// Pages outside of VRAM that bounds put first, of any KV head, ascending: all of them where half is read. And all that may
-    /// hold much if their bounds are as tight as the tightest of a page that did: there, only keys tell pages apart.
+    /// Pages outside of VRAM that bounds put first, of any KV head, ascending: all of them where half is read. And those that may
+    /// hold much if their bounds are as tight as the tightest of a page that did, since there only keys tell pages apart: all of
+    /// them where a tenth is read, as it is by default, and no more than ten times what is read.
     pub fn candidates_below(&self, view: &LayerView) -> Vec<u32> {
         if !self.spec.tree {
             return Vec::new();
@@ -159,9 +162,14 @@ impl LeoAm {
         let mut pages = Vec::new();
         for kv_head in (0..view.n_kv_head).filter(|kv_head| self.has_choice(view, *kv_head)) {
             let mut best: Vec<(f32, usize)> = free.clone().map(|page| (view.page_bounds(kv_head, page).upper(), page)).collect();
-            let n_best = best.len().min(SCORED_BELOW * n_wanted);
+            let (n_best, n_most) = (best.len().min(SCORED_BELOW * n_wanted), SCORED_BELOW_AT_MOST * n_wanted);
+            let by_bound = |a: &(f32, usize), b: &(f32, usize)| b.0.total_cmp(&a.0);
+            if n_most < best.len() {
+                best.select_nth_unstable_by(n_most, by_bound);
+                best.truncate(n_most);
+            }
             if n_best < best.len() {
-                best.select_nth_unstable_by(n_best, |a, b| b.0.total_cmp(&a.0));
+                best.select_nth_unstable_by(n_best, by_bound);
             }
             let least = MUCH_MASS.ln() + self.learnt(view.layer, kv_head).telling.unwrap_or(f32::NEG_INFINITY);
             let (first, others) = best.split_at(n_best);

@@ -201,6 +201,9 @@ fn leoam_asks_for_keys_below_of_the_pages_that_bounds_put_first_and_of_all_that_
     assert!(policy.candidates_below(&calm.view(7)).len() <= 4);
     assert_eq!(policy.candidates_below(&recorded.view(0)), all, "a first layer reads half");
     assert!(leoam(Amount::Rate(1.0)).candidates_below(&recorded.view(0)).is_empty());
+    // Of a number of tokens that one page holds, ten pages are asked for where all may hold much, the likeliest first.
+    let few = leoam(Amount::Tokens(64)).candidates_below(&recorded.view(7));
+    assert!(few.len() <= SCORED_BELOW_AT_MOST && may_matter.iter().all(|page| few.contains(page)), "{few:?}");
 }
 
 #[test]
