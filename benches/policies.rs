@@ -62,8 +62,8 @@ impl Subject {
                     last = Some(summary);
                 }
                 let last = last.unwrap();
-                let n_steps = last.generated_tokens.max(1) as u64;
                 let n_tokens = last.generated_tokens;
+                let n_steps = n_tokens.max(1) as u64;
                 Step { ms: median(millis), n_tokens, read_bytes: last.moved_bytes.disk_to_ram / n_steps, chosen: last.chosen }
             }
             Subject::Filled { depth, decode } => {

@@ -33,15 +33,12 @@ fn messages(text: &str, question: &str) -> Vec<Message> {
 }
 
 fn ask_alone(handle: &EngineHandle, text: &str, question: &str) -> (String, Box<TurnSummary>) {
+    ask_alone_for(handle, text, question, MAX_TOKENS)
+}
+
+fn ask_alone_for(handle: &EngineHandle, text: &str, question: &str, max_tokens: usize) -> (String, Box<TurnSummary>) {
     let (messages, sampling) = (messages(text, question), Sampling::default());
-    handle.send(EngineCommand::Ask {
-        turn: 99,
-        messages,
-        document: None,
-        sampling,
-        max_tokens: MAX_TOKENS,
-        policy: TurnPolicy::AsLoaded,
-    });
+    handle.send(EngineCommand::Ask { turn: 99, messages, document: None, sampling, max_tokens, policy: TurnPolicy::AsLoaded });
     let (events, end) = finish(handle);
     let text = |event| if let EngineEvent::Token { text, .. } = event { Some(text) } else { None };
     (events.into_iter().filter_map(text).collect(), end.unwrap())
@@ -318,11 +315,6 @@ fn passages_are_quoted_to_the_next_page_and_beyond_wherever_that_lies_alone_and_
         assert!(summary.generated_tokens == 128 && is_quoted(at_once, passage), "at once: {at_once:?}");
         assert!(summary.kv_bytes.disk > 0, "{:?}", summary.kv_bytes);
     }
-    let messages = messages(&text, &questions[1]);
-    let (sampling, policy) = (Sampling::default(), TurnPolicy::AsLoaded);
-    handle.send(EngineCommand::Ask { turn: 1, messages, document: None, sampling, max_tokens: 128, policy });
-    let (events, end) = finish(&handle);
-    let text = |event| if let EngineEvent::Token { text, .. } = event { Some(text) } else { None };
-    let alone: String = events.into_iter().filter_map(text).collect();
-    assert!(end.unwrap().generated_tokens == 128 && is_quoted(&alone, asked[1]), "alone: {alone:?}");
+    let (alone, summary) = ask_alone_for(&handle, &text, &questions[1], 128);
+    assert!(summary.generated_tokens == 128 && is_quoted(&alone, asked[1]), "alone: {alone:?}");
 }

@@ -189,11 +189,7 @@ impl RowPolicy {
     fn choose(&mut self, at: &Layer, known: &mut Known) -> (Selection, Vec<u32>) {
         let mut totals = known.totals(at.n_head);
         let bounds = known.bounds.of_weights(&known.bounds.above(&totals), at.n_kv_head);
-        let below = || {
-            let mut pages = unique([self.policy.candidates_below(&at.view(self, &bounds)), known.seen.pages.clone()].concat());
-            pages.retain(|page| !known.seen.far.contains(page));
-            pages
-        };
+        let below = || known.seen.in_ram(self.policy.candidates_below(&at.view(self, &bounds)));
         let (pages, scores) = at.in_ram.scores(below, &known.q);
         totals.add(&scores);
         known.scoring.add_run(&pages, &mut known.scores, scores);

@@ -204,11 +204,7 @@ impl DeviceModel {
             scoring.append(more);
             scores.extend(of_more);
         }
-        let below = || {
-            let mut pages = unique([s.policy.candidates_below(&view), seen.pages].concat());
-            pages.retain(|page| !seen.far.contains(page));
-            pages
-        };
+        let below = || seen.in_ram(s.policy.candidates_below(&view));
         let (pages, in_ram) = self.kv.keys_in_ram(layer).scores(below, &q);
         totals.add(&in_ram);
         scoring.add_run(&pages, &mut scores, in_ram);

@@ -55,6 +55,15 @@ pub(in crate::engine) struct SeenBelow {
     pub far: Vec<u32>,
 }
 
+impl SeenBelow {
+    /// What is to be scored where RAM has it: `candidates` and these, but those that come from the disk for it; ascending.
+    pub fn in_ram(&self, candidates: Vec<u32>) -> Vec<u32> {
+        let mut pages = unique([candidates, self.pages.clone()].concat());
+        pages.retain(|page| !self.far.contains(page));
+        pages
+    }
+}
+
 impl Seen {
     /// A prompt of so many tokens is read next.
     pub fn of_prompt(n_tokens: usize) -> Seen {
