@@ -1,14 +1,17 @@
 """The circuit that training starts from: it copies from a document, before any training.
 
     layer 0  the last word ─► ONE;  line breaks of the last two tokens ─► BREAKS;  a line broke here ─► IN as after a space;  −OUT
-             an end of a turn earlier ─► SAID: answers, and what follows them, are not matched, else an answer would be like itself most
+             a dash after a line break ─► ITEM;  an end of a turn earlier ─► SAID: answers, and what follows them, are not matched, else
+             an answer would be like itself most
              FFN: this word × the last ─► TWO, a hash of both
     layer 1  TWO of the last word ─► TWO_K;  of the one before, for now ─► AT;  TWO of the last eight ─► BAG;  words of the last ten
-             ─► NEAR, 64 ─► WIDE;  FFN: this word × TWO_K ─► THREE, a hash of three words;  ONE × TWO of two words back ─► THREE_K,
-             the THREE of the last word, in the place of RARE;  TWO × TWO of two words back ─► FOUR, a hash of four words
+             ─► NEAR, 64 ─► WIDE;  ITEM in the last ten ─► LISTED;  FFN: this word × TWO_K ─► THREE, a hash of three words;
+             ONE × TWO of two words back ─► THREE_K, the THREE of the last word, in the place of RARE;
+             TWO × TWO of two words back ─► FOUR, a hash of four words
     layer 2  FOUR of the last word ─► FOUR_K;  query TWO, THREE, BAG, NEAR · key TWO_K, THREE_K, BAG, WIDE ─► WIDE of the place that
              matches: AT
-    layer 3  AT of the last ten ─► AT, so that one wrong place among them does not count
+    layer 3  AT of the last ten ─► AT, so that one wrong place among them does not count; where an answer lists, AT of what followed the
+             same words in its earlier items is taken away instead: what was said is not said again
     layers 3, 4   query TWO, THREE, FOUR, AT and NEAR, BAG · key TWO_K, THREE_K, FOUR_K, WIDE, BAG ─► the token after the same words,
              into OUT
              nothing alike ─► the first token, whose value is nothing: a sink; FOUND tells what was not the sink
@@ -31,7 +34,7 @@ from model import C, D, H, V, L
 
 FAST = 10                                # pairs of a head that turn visibly within MAX_POS; the rest match content
 SLOTS = dict(const=1, fill=1, breaks=1, line=1, sink=1, found=1, end=1, said=1, IN=54, OUT=54, RARE=32, ONE=28, TWO=28, TWO_K=28,
-             THREE=28, FOUR=28, FOUR_K=28, BAG=28, NEAR=32, WIDE=32, AT=32)
+             THREE=28, FOUR=28, FOUR_K=28, BAG=28, NEAR=32, WIDE=32, AT=32, dash=1, item=1, listed=1)
 N_FORM, N_SPACE, N_CASE, N_HASH, N_WIDE = 48, 2, 4, 28, 32
 NORM2 = 3.81                              # of a token's row without its constant: IN, OUT, RARE, LINE and what fills them up
 BROKEN = .9                               # size of LINE in a line break
@@ -53,6 +56,8 @@ at, SLOT = 0, {}
 for name, size in SLOTS.items():
     SLOT[name], at = slice(at, at + size), at + size
 assert at <= C
+DASH, OTHER_PLACE = .5, 5.0              # size of a dash; how much places that were said are turned away from
+SAID_BONUS, SAID_SINK = 128.0, 96.0       # logits of what was said where a list looks for it, and of sinks
 GATE, FLAG, SUNK = 8.0, .3, math.sqrt(NORM2 - 1)
 first = lambda name: slice(SLOT[name].start, SLOT[name].start + N_HASH)      # of a slot, what a hash takes up
 SLOT['THREE_K'] = first('RARE')
@@ -117,6 +122,26 @@ class Maker:
         self.b.q.weight[head * D + D - 4, SLOT['sink']] = a * 300 / base / SUNK * self.rms            # a sink sees sinks alone
         self.b.q.weight[head * D + D - 3, SLOT['const']] = a * breaks / base * self.rms
 
+    def where_listed(self, row, logit):
+        """In a query's row, `logit` times LISTED and SAID of the token that asks: 1 where both are, 0 where one is."""
+        for name, share in (('listed', 1 / FLAG), ('said', 1 / FLAG), ('const', -1)):
+            self.b.q.weight[row, SLOT[name]] += logit * share * self.rms
+
+    def look_at_what_was_said(self, head, like):
+        """After `keys` and `back`: where an item of a list begins, attention to what followed the same words in answers, else to the sink.
+
+        The key of what was said is in a pair that turns little and that `back` leaves free.
+        """
+        words = sum(d for _, key, _, d in COPY if key in ('TWO_K', 'THREE_K', 'FOUR_K'))
+        row, own, size = head * D, 2 * FAST - 2, math.sqrt(14.0 * math.sqrt(D))
+        q, alike = self.b.q.weight, slice(2 * FAST, 2 * FAST + words)
+        q[row:row + D] = 0
+        q[row:row + D][alike] = 1.6 * q[like * D:like * D + D][alike]
+        self.b.k.weight[own, SLOT['said']] = size / FLAG * self.rms
+        self.b.k.weight[own, SLOT['sink']] = -size / SUNK * self.rms
+        self.where_listed(row + own, SAID_BONUS * size / 14)
+        q[row + D - 4, SLOT['const']] = SAID_SINK * size / 14 * self.rms
+
     def look_for_end(self, head):
         """Attention to the ends of turns, or to the first token where there is none. After `back`, whose key of sinks it looks at."""
         a = math.sqrt(14.0 * math.sqrt(D))
@@ -169,6 +194,18 @@ class Maker:
             self.b.d.weight[to, rows] = torch.eye(n) * gain / GATE
             self.n_hidden += n
 
+    def step(self, slot, low, high, size):
+        """A slot becomes 0 below `low` and `size` above `high`, in between it rises: silu(x) is x, or nothing, where x is large."""
+        steep, (i,) = 12 / (high - low), range(slot.start, slot.stop)
+        for at, gain in ((low, 1), (high, -1)):
+            row, self.n_hidden = self.n_hidden, self.n_hidden + 1
+            for w in (self.b.g.weight[row], self.b.u.weight[row], self.b.d.weight[:, row]):
+                w.zero_()
+            self.b.g.weight[row, i], self.b.g.weight[row, SLOT['const']] = steep * self.ffn_rms, -steep * at * self.ffn_rms
+            self.b.u.weight[row, SLOT['const']] = self.ffn_rms
+            self.b.d.weight[i, row] = gain * size / (high - low) / steep
+        self.product(slot, SLOT['const'], slot, -1)
+
 
 @torch.no_grad()
 def start_from_a_circuit(m, share, vocab, seed=1):
@@ -187,6 +224,7 @@ def start_from_a_circuit(m, share, vocab, seed=1):
     e.zero_()
     e[:, SLOT['const']], e[:, SLOT['line']] = 1, breaks[:, None]
     e[IM_END, SLOT['end']] = 1
+    e[[vocab[text] for text in ('-', 'Ġ-')], SLOT['dash']] = DASH
     e[:, SLOT['IN']], e[:, SLOT['OUT']] = code, code
     e[:, SLOT['RARE']] = signs(V, N_WIDE)[form] / math.sqrt(N_WIDE) * weight[:, None]
     e[:, SLOT['fill']] = (1 + NORM2 - e.pow(2).sum(1, keepdim=True)).clamp_min(0).sqrt()
@@ -210,6 +248,7 @@ def start_from_a_circuit(m, share, vocab, seed=1):
     make.look_for_end(3)
     make.write(3, make.value('end'), 'said', FLAG)
     make.product(word, SLOT['ONE'], SLOT['TWO'], 1 / UNIT)
+    make.product(SLOT['dash'], SLOT['breaks'], SLOT['item'], 1 / DASH)
     make.product(SLOT['OUT'], SLOT['const'], SLOT['OUT'], -1)
 
     unused = [(make.b, make.n_hidden)]
@@ -221,7 +260,7 @@ def start_from_a_circuit(m, share, vocab, seed=1):
     make.back(1, 2, SHARP, later=1.0)
     make.write(1, two, first('AT'))
     make.back(2, 4, [0, 1.5] + [12.] * 7, PASSED_OVER)
-    make.write(2, two, 'BAG', 2.5), make.write(2, rare, 'NEAR', 2.5)
+    make.write(2, two, 'BAG', 2.5), make.write(2, rare, 'NEAR', 2.5), make.write(2, make.value('item'), 'listed', 16.0)
     make.back(3, 32, [0, 0, .5, 8, 6] + [4.] * 4, PASSED_OVER)
     make.write(3, rare, 'WIDE', 8.0)
     make.product(SLOT['RARE'], SLOT['const'], SLOT['RARE'], -1)
@@ -229,6 +268,7 @@ def start_from_a_circuit(m, share, vocab, seed=1):
     make.product(SLOT['ONE'], first('AT'), SLOT['THREE_K'], root)
     make.product(SLOT['TWO'], first('AT'), SLOT['FOUR'], root)
     make.product(SLOT['AT'], SLOT['const'], SLOT['AT'], -1)
+    make.step(SLOT['listed'], .1, .16, FLAG)
 
     unused.append((make.b, make.n_hidden))
     norm2 += 5.6                                                            # TWO_K, FOUR, THREE, THREE_K for RARE, means
@@ -245,7 +285,7 @@ def start_from_a_circuit(m, share, vocab, seed=1):
     for layer in (3, 4):
         make = Maker(m, layer, norm2, norm2 + 1, seed)
         token, wide = make.value('IN'), make.value('WIDE')
-        heads = range(H - 3, H) if layer == 3 else range(H)
+        heads = (1, 2) if layer == 3 else range(H)
         make.keys(COPY, heads, SINK[1])
         for head in heads:
             make.write(head, token, 'OUT', (.8 if layer == 3 else 1.6) / len(heads))
@@ -254,11 +294,16 @@ def start_from_a_circuit(m, share, vocab, seed=1):
             place = make.value('AT')
             make.back(0, 5, [0, 1.5] + [12.] * 7, PASSED_OVER)
             make.write(0, place, 'AT', 2.5)
+            make.where_listed(D - 4, 120 * math.sqrt(14.0 * math.sqrt(D)) / 14)         # of head 0
+            make.look_at_what_was_said(3, 1)
+            make.write(3, place, 'AT', -OTHER_PLACE)
         norm2 += 2.9
     for block, used in unused:
         block.d.weight[:, used:] = 0
     m.n.w.fill_(.1 / SCALE)
     m.n.w[SLOT['OUT']] = OUT_GAIN / SCALE
+    for name in ('dash', 'item', 'listed'):
+        m.n.w[SLOT[name]] = 0
     e.mul_(SCALE)
     for block in m.b:
         block.o.weight.mul_(SCALE), block.d.weight.mul_(SCALE)

@@ -79,6 +79,16 @@ def other_name(who):
     return (who[:i] + random.choice(SYLLABLES) + who[i + 2:]).capitalize()
 
 
+def akin(who):
+    """A name that begins as another one: a syllable longer or shorter, or one word or syllable of it changed."""
+    r, last = random.random(), who.split(' ')[-1]
+    if r < .25 and last not in LAST:
+        return who + random.choice(MORE_SYLLABLES)
+    if r < .5 and last not in LAST and len(last) > 5:
+        return who[:-2]
+    return other_name(who)
+
+
 def digits(n):
     return ''.join(random.choice('0123456789') for _ in range(n))
 

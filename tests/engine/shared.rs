@@ -60,22 +60,29 @@ impl Chat {
 }
 
 /// So long that page groups of the conversation's own tokens are complete.
-fn long_question(about: &str) -> String {
-    format!("What does the document say about {about}? {}", "Say it in the words of the document, please. ".repeat(8))
+fn long(question: String) -> String {
+    format!("{}{question}", "Say it in the words of the document, please. ".repeat(8))
+}
+
+/// A quotation that is asked for by the first words of a sentence of the document, the `nth`.
+fn find(document: usize, nth: usize) -> String {
+    let part = part(document);
+    let sentence = part.split(". ").nth(nth).unwrap();
+    format!("Find: {}", sentence.split_whitespace().take(5).collect::<Vec<_>>().join(" "))
 }
 
 /// Documents in turn, questions of all lengths, conversations that go on: which document, which of its two conversations
 /// (a new one where it is the other than before), and what is asked.
 fn questions() -> Vec<(usize, usize, String)> {
     vec![
-        (0, 0, "What about the harbour?".into()),
-        (1, 0, "What about the market?".into()),
-        (0, 0, long_question("the mason")),
-        (0, 1, long_question("the orchard")),
-        (1, 0, long_question("the clerk")),
-        (0, 1, "And the mill?".into()),
-        (0, 0, "And the library?".into()),
-        (1, 1, "What about the ferry?".into()),
+        (0, 0, find(0, 1)),
+        (1, 0, find(1, 1)),
+        (0, 0, long(find(0, 2))),
+        (0, 1, long(find(0, 3))),
+        (1, 0, long(find(1, 2))),
+        (0, 1, find(0, 4)),
+        (0, 0, find(0, 5)),
+        (1, 1, find(1, 3)),
     ]
 }
 
