@@ -1,0 +1,370 @@
+"""The circuit that training starts from: it copies from a document, before any training.
+
+    layer 0  the last word ─► ONE;  line breaks of the last two tokens ─► BREAKS;  a line broke here ─► IN as after a space;  −OUT
+             a dash after a line break ─► ITEM;  an end of a turn earlier ─► SAID: answers, and what follows them, are not matched, else
+             an answer would be like itself most;  a quotation mark or bracket that closes, after what may end a sentence ─► ENDED
+             FFN: this word × the last ─► TWO, a hash of both
+    layer 1  TWO of the last word ─► TWO_K;  of the one before, for now ─► AT;  TWO of the last eight ─► BAG;  words of the last ten
+             ─► NEAR, 64 ─► WIDE;  ITEM in the last ten ─► LISTED;  FFN: this word × TWO_K ─► THREE, a hash of three words;
+             ONE × TWO of two words back ─► THREE_K, the THREE of the last word, in the place of RARE;
+             TWO × TWO of two words back ─► FOUR, a hash of four words;  line breaks before the last two words ─► MORE_BREAKS
+    layer 2  FOUR of the last word ─► FOUR_K;  FFN: FOUR × FOUR of four words back ─► EIGHT, a hash of eight words; FOUR_K × FOUR of five
+             words back ─► EIGHT_K, the EIGHT of the last word;  query TWO, THREE, BAG, NEAR · key TWO_K, THREE_K, BAG, WIDE ─► WIDE of the place that
+             matches: AT
+    layer 3  AT of the last ten ─► AT, so that one wrong place among them does not count; where an answer lists, AT of what followed the
+             same words in its earlier items is taken away instead: what was said is not said again
+    layers 3, 4   query TWO, THREE, FOUR, AT and NEAR, BAG · key TWO_K, THREE_K, FOUR_K, WIDE, BAG ─► the token after the same words,
+             into OUT;  line breaks before that token ─► NEXT_BREAKS
+             nothing alike ─► the first token, whose value is nothing: a sink; FOUND tells what was not the sink
+    layer 4  head 1: the same two words, nothing less ─► FOUND_TWO;  head 3: the same eight words ─► the token after them, into OUT, and
+             FOUND_LONG: a name that a book has three hundred times is gone on with where the words before it are the same, too
+    layer 5  nothing yet
+
+A hash is exact: silu(x) y + silu(-x) (-y) = x y, and the product of two codes of signs is a code of signs that matches where both words
+match and is like any other where one does not. So the longest equal passage wins, and chance matches weigh one over the square root of
+their dimensions. AT and WIDE change slowly along the text: the least and greatest key of 64 tokens lie close together, chunk bounds find
+the place, and of alike passages the one around which the text is the same is gone on with.
+A word at a line's beginning has the same pieces as after a space (`make_tokenizer`), line breaks are passed over when looking back
+and never retrieved, so that wrapped text is copied as if it were not wrapped. What is matched is the FORM of a word, whatever its case
+and whether a space comes before it; what is copied has SPACE and CASE too.
+Every choice of dimensions gives every token the same norm.
+"""
+import math
+import re
+
+import torch
+
+from model import C, D, FFN, H, L, V
+
+FAST = 10                                # pairs of a head that turn visibly within MAX_POS; the rest match content
+SLOTS = dict(const=1, fill=1, breaks=1, line=1, sink=1, found=1, end=1, said=1, IN=54, OUT=54, RARE=32, ONE=28, TWO=28, TWO_K=28,
+             THREE=28, FOUR=28, FOUR_K=28, BAG=28, NEAR=32, WIDE=32, AT=32, dash=1, item=1, listed=1, spare=5, EIGHT=28,
+             EIGHT_K=28, may_end=1, closer=1, ended=1, more_breaks=1, next_breaks=1, found_long=1, found_two=1)
+N_FORM, N_SPACE, N_CASE, N_HASH, N_WIDE = 48, 2, 4, 28, 32
+NORM2 = 3.81                              # of a token's row without its constant: IN, OUT, RARE, LINE and what fills them up
+BROKEN = .9                               # size of LINE in a line break
+SCALE = 3.0                               # of the residual stream, so that a training step is small beside it
+FIRST_TOKEN, IM_END = 1, 2               # <|im_start|>, wherever it stands, is a sink; <|im_end|> is passed over as a line break is
+LOUD = 1.5                                # amplitude of SPACE and CASE
+BREAK_LOGIT, SAID_LOGIT, OUT_GAIN = -30.0, -20.0, 1.5
+SHARP = [45.] + [22.] * 8                # gains of pairs
+PEAK = 20.0                               # logit at the distance that is looked for
+BEYOND, PASSED_OVER = .3, -17.0           # looked for a little behind the last word, so that the word before gets -9; a break -18
+# logits of a full match (query slot, key slot, logit, dimensions of the key)
+LOCATE = ((('ONE_Q',), 'ONE', 6, 10), (('TWO',), 'TWO_K', 20, 22), (('THREE',), 'THREE_K', 16, 22), (('BAG',), 'BAG', 22, 22),
+          (('NEAR',), 'WIDE', 14, 28))
+COPY = ((('TWO',), 'TWO_K', 20, 18), (('THREE',), 'THREE_K', 18, 20), (('FOUR',), 'FOUR_K', 18, 20),
+        (('AT', 'NEAR'), 'WIDE', 18, 24), (('BAG',), 'BAG', 20, 22))
+SINK = 33.0, 38.0                         # of what matches nothing: by kind of layer
+# The heads of layer 4 differ; logits and sinks by head.
+LAST = ((('EIGHT',), 'EIGHT_K', {3: 60}, 28), (('TWO',), 'TWO_K', {0: 28, 1: 120, 2: 28, 3: 25}, 28),
+        (('THREE',), 'THREE_K', {0: 10, 2: 10, 3: 15}, 8), (('FOUR',), 'FOUR_K', {0: 24, 2: 24, 3: 40}, 20),
+        (('AT', 'NEAR'), 'WIDE', {0: 18, 2: 18, 3: 12}, 24))
+LAST_SINK = {0: 38.0, 1: 100.0, 2: 38.0, 3: 130.0}
+LOUDNESS = {'EIGHT': .5, 'EIGHT_K': .5}   # norm of a hash, where it is not 1
+LONG_GAIN = .5                            # of what head 3 adds to OUT, as a part of what the others do
+
+at, SLOT = 0, {}
+for name, size in SLOTS.items():
+    SLOT[name], at = slice(at, at + size), at + size
+assert at <= C
+DASH, OTHER_PLACE = .5, 5.0              # size of a dash; how much places that were said are turned away from
+SAID_BONUS, SAID_SINK = 128.0, 96.0       # logits of what was said where a list looks for it, and of sinks
+MAY_END, CLOSES = re.compile(r'''[.!?;]["')\]_*]*$'''), re.compile(r'''Ġ?["')\]_*]+''')
+GATE, FLAG, SUNK = 8.0, .3, math.sqrt(NORM2 - 1)
+first = lambda name: slice(SLOT[name].start, SLOT[name].start + N_HASH)      # of a slot, what a hash takes up
+SLOT['THREE_K'] = first('RARE')
+QUERY = {'ONE_Q': slice(SLOT['IN'].start + N_FORM - N_HASH, SLOT['IN'].start + N_FORM)}     # of FORM, what ONE is of the last word
+UNIT = (N_FORM + LOUD ** 2 * (N_SPACE + N_CASE)) ** -.5                     # amplitude of FORM: codes have norm 1
+HASH_OF = {'ONE_Q': 1 / (UNIT * math.sqrt(N_HASH))}
+OPEN = 'OUT', 'NEAR', 'ONE', 'fill', 'found', 'spare'                # where layers 2 to 4 may write what they learn
+
+FOLDS = slice(FFN - 64, FFN - 8)         # hidden units of layer 2 that make EIGHT and EIGHT_K
+
+
+def closed():
+    """Dimensions that layers after the hashes leave as the circuit has them [C].
+
+    An update of Muon writes as much to each as to any other: after 5 M tokens what layer 4 matches was half noise.
+    """
+    free = torch.zeros(C, dtype=torch.bool)
+    for name in OPEN:
+        free[SLOT[name]] = True
+    free[at:] = True
+    return ~free
+
+
+def fixed(m):
+    """Weights and which rows of them training leaves as they are: what layers 2 to 4 may not write to, and what makes hashes of eight words."""
+    hashes = torch.zeros(C, dtype=torch.bool)
+    for name in ('FOUR', 'FOUR_K', 'EIGHT', 'EIGHT_K'):
+        hashes[SLOT[name]] = True
+    units = torch.zeros(FFN, dtype=torch.bool)
+    units[FOLDS] = True
+    yield from ((w, closed()) for b in m.b[2:L - 1] for w in (b.o.weight, b.d.weight))
+    yield from ((m.b[2].g.weight, units), (m.b[2].u.weight, units), (m.b[2].n2.w, hashes))
+
+
+def forms(vocab):
+    """By token id: id of the form, whether a space comes before, case (0 lower or none, 1 first letter, 2 all). `vocab`: text to id."""
+    form, space, case = torch.arange(V), torch.zeros(V, dtype=torch.long), torch.zeros(V, dtype=torch.long)
+    for text, i in vocab.items():
+        bare = text.lstrip('Ġ')
+        form[i] = vocab.get(bare.lower(), vocab.get(bare, i)) if bare else i
+        space[i] = text.startswith('Ġ')
+        case[i] = 2 if len(bare) > 1 and bare.isupper() else int(bare[:1].isupper())
+    return form, space, case
+
+
+class Maker:
+    """Weights of one layer. A row that comes in has norm² `norm2`; weights are of the row itself, whatever its norm."""
+
+    def __init__(self, m, layer, norm2, ffn_norm2, seed):
+        self.m, self.b, self.gen = m, m.b[layer], torch.Generator().manual_seed(100 * seed + layer)
+        self.rms, self.ffn_rms = math.sqrt(norm2 / C), math.sqrt(ffn_norm2 / C)
+        self.n_values, self.n_hidden = 0, 0
+        for w in (self.b.q.weight, self.b.k.weight, self.b.v.weight, self.b.o.weight):
+            w.zero_()
+
+    def back(self, head, distance, gain, breaks=0.0, later=0.0):
+        """Attention that depends on distance alone, logit sum_i gain_i cos(w_i (Δ - distance)), plus `breaks` on line breaks.
+
+        The distance is `later` more for each of BREAKS and MORE_BREAKS.
+        """
+        a, base = math.sqrt(14.0 * math.sqrt(D)), 14.0
+        for i, g in enumerate(gain):
+            q, size, turn = head * D + 2 * i, a * g / base, self.m.inv[i].item()
+            self.b.k.weight[2 * i, SLOT['const']] = a * self.rms
+            vector = lambda d: torch.tensor([math.cos(turn * d), -math.sin(turn * d)]) * size * self.rms
+            self.b.q.weight[q:q + 2, SLOT['const']] = vector(distance)[:, None]
+            for name in ('breaks', 'more_breaks'):
+                self.b.q.weight[q:q + 2, SLOT[name]] = (vector(distance + later) - vector(distance))[:, None] / FLAG
+        # All that turns so slowly says the same of near and far. It is taken away again: else what makes one key a hundredth longer
+        # than another, as its row's norm is not quite like others', would outweigh the distance.
+        self.b.k.weight[D - 2, SLOT['const']] = a * self.rms
+        self.b.q.weight[head * D + D - 2, SLOT['const']] = -a * (sum(gain) - PEAK) / base * self.rms
+        self.b.k.weight[D - 3, SLOT['line']] = a / BROKEN * self.rms
+        self.b.k.weight[D - 4, SLOT['sink']] = a / SUNK * self.rms
+        self.b.q.weight[head * D + D - 4, SLOT['const']] = a * PASSED_OVER / base * self.rms
+        self.b.q.weight[head * D + D - 4, SLOT['sink']] = a * 300 / base / SUNK * self.rms            # a sink sees sinks alone
+        self.b.q.weight[head * D + D - 3, SLOT['const']] = a * breaks / base * self.rms
+
+    def where_listed(self, row, logit):
+        """In a query's row, `logit` times LISTED and SAID of the token that asks: 1 where both are, 0 where one is."""
+        for name, share in (('listed', 1 / FLAG), ('said', 1 / FLAG), ('const', -1)):
+            self.b.q.weight[row, SLOT[name]] += logit * share * self.rms
+
+    def look_at_what_was_said(self, head, like):
+        """After `keys` and `back`: where an item of a list begins, attention to what followed the same words in answers, else to the sink.
+
+        The key of what was said is in a pair that turns little and that `back` leaves free.
+        """
+        words = sum(d for _, key, _, d in COPY if key in ('TWO_K', 'THREE_K', 'FOUR_K'))
+        row, own, size = head * D, 2 * FAST - 2, math.sqrt(14.0 * math.sqrt(D))
+        q, alike = self.b.q.weight, slice(2 * FAST, 2 * FAST + words)
+        q[row:row + D] = 0
+        q[row:row + D][alike] = 1.6 * q[like * D:like * D + D][alike]
+        self.b.k.weight[own, SLOT['said']] = size / FLAG * self.rms
+        self.b.k.weight[own, SLOT['sink']] = -size / SUNK * self.rms
+        self.where_listed(row + own, SAID_BONUS * size / 14)
+        q[row + D - 4, SLOT['const']] = SAID_SINK * size / 14 * self.rms
+
+    def look_for_end(self, head):
+        """Attention to the ends of turns, or to the first token where there is none. After `back`, whose key of sinks it looks at."""
+        a = math.sqrt(14.0 * math.sqrt(D))
+        self.b.k.weight[D - 5, SLOT['end']] = a * self.rms
+        self.b.q.weight[head * D + D - 5, SLOT['const']] = a * 60 / 14 * self.rms
+        self.b.q.weight[head * D + D - 4, SLOT['const']] = a * 30 / 14 * self.rms
+
+    def value(self, name, n=None):
+        """Takes up a slot among the values; where it lies there."""
+        s = SLOT[name]
+        n = n or s.stop - s.start
+        at, self.n_values = self.n_values, self.n_values + n
+        assert self.n_values <= D
+        self.b.v.weight[at:at + n, s.start:s.start + n] = torch.eye(n) * self.rms
+        return slice(at, at + n)
+
+    def write(self, head, values, slot, gain=1.0):
+        o = self.b.o.weight[SLOT[slot] if isinstance(slot, str) else slot, head * D + values.start:head * D + values.stop]
+        o += torch.eye(len(o)) * gain if isinstance(gain, float) else gain
+
+    def keys(self, matches, heads, sink, at=2 * FAST):
+        """Content keys shared by all heads, from dimension `at` on, and the queries of `heads`.
+
+        matches: (query slots, key slot, logit, dimensions). Logits and `sink` are the same for all heads, or by head.
+        """
+        base, first_rms = 9.0, math.sqrt((1 + NORM2) / C)
+        of = lambda x, head: x.get(head, 0) if isinstance(x, dict) else x
+        for queries, key, logit, d in matches:
+            n, loud = SLOT[key].stop - SLOT[key].start, LOUDNESS.get(key, 1.0)
+            p = torch.eye(n)[torch.randperm(n, generator=self.gen)[:d]] * math.sqrt(n / d) / loud
+            self.b.k.weight[at:at + d, SLOT[key]] = p * base * self.rms
+            for head in heads:
+                for q in queries:
+                    size = of(logit, head) / base * math.sqrt(D) * self.rms
+                    self.b.q.weight[head * D + at:head * D + at + d, QUERY.get(q, SLOT.get(q))] = p * size * HASH_OF.get(q, 1.0)
+            at += d
+        assert at <= D - 1
+        self.b.k.weight[D - 1, SLOT['sink']] = base * first_rms / SUNK
+        self.b.k.weight[D - 1, SLOT['line']] = BREAK_LOGIT / SINK[1] * base / BROKEN * self.rms
+        self.b.k.weight[D - 1, SLOT['said']] = SAID_LOGIT / SINK[1] * base / FLAG * self.rms
+        for head in heads:
+            self.b.q.weight[head * D + D - 1, SLOT['const']] = of(sink, head) / base * math.sqrt(D) * self.rms
+
+    def product(self, a, b, to, gain):
+        """Writes gain · a b, dimension by dimension. a, to: slots of one size; b: another, taken in another order, or a column."""
+        n = a.stop - a.start
+        eye = torch.eye(n) * self.ffn_rms
+        for sign in (1, -1):
+            rows = slice(self.n_hidden, self.n_hidden + n)
+            self.b.g.weight[rows], self.b.u.weight[rows] = 0, 0
+            self.b.g.weight[rows, a] = eye * sign * GATE
+            self.b.u.weight[rows, b] = (eye.roll(1, 0) if b.stop - b.start > 1 else torch.full((n, 1), self.ffn_rms)) * sign
+            self.b.d.weight[:, rows] = 0
+            self.b.d.weight[to, rows] = torch.eye(n) * gain / GATE
+            self.n_hidden += n
+
+    def fold(self, gate, slot, at):
+        """A slot takes on the signs of `gate`, a hash of norm 1: where those are negative, minus twice itself is added. Hidden units from `at` on."""
+        rows, eye, steep = slice(at, at + N_HASH), torch.eye(N_HASH), 60.0
+        for w in (self.b.g.weight[rows], self.b.u.weight[rows], self.b.d.weight[:, rows]):
+            w.zero_()
+        self.b.g.weight[rows, SLOT[gate]] = -eye * steep * self.ffn_rms
+        self.b.u.weight[rows, SLOT[slot]] = eye * self.ffn_rms
+        self.b.d.weight[SLOT[slot], rows] = -2 * eye * math.sqrt(N_HASH) / steep
+
+    def step(self, slot, low, high, size):
+        """A slot becomes 0 below `low` and `size` above `high`, in between it rises: silu(x) is x, or nothing, where x is large."""
+        steep, (i,) = 12 / (high - low), range(slot.start, slot.stop)
+        for at, gain in ((low, 1), (high, -1)):
+            row, self.n_hidden = self.n_hidden, self.n_hidden + 1
+            for w in (self.b.g.weight[row], self.b.u.weight[row], self.b.d.weight[:, row]):
+                w.zero_()
+            self.b.g.weight[row, i], self.b.g.weight[row, SLOT['const']] = steep * self.ffn_rms, -steep * at * self.ffn_rms
+            self.b.u.weight[row, SLOT['const']] = self.ffn_rms
+            self.b.d.weight[i, row] = gain * size / (high - low) / steep
+        self.product(slot, SLOT['const'], slot, -1)
+
+
+@torch.no_grad()
+def start_from_a_circuit(m, share, vocab, seed=1):
+    """`share` [V]: of each token in text; `vocab`: token text to id."""
+    e, gen = m.e.weight, torch.Generator().manual_seed(seed)
+    signs = lambda rows, n: (torch.rand(rows, n, generator=gen) < .5) * 2. - 1.
+    form, space, case = forms(vocab)
+    weight = ((-share.clamp_min(1e-6).log() - 5) / 5).clamp(0, .9)
+    breaks = torch.zeros(V)
+    breaks[[i for text, i in vocab.items() if text.strip('Ċ') == '']] = BROKEN
+    breaks[IM_END] = BROKEN
+    weight[breaks > 0] = 0
+    after_space = LOUD * UNIT * signs(1, N_SPACE)
+    cases = LOUD * UNIT * torch.tensor([[1., 1, 1, 1], [-1, -1, 1, -1], [1, -1, -1, -1]])
+    code = torch.cat((UNIT * signs(V, N_FORM)[form], after_space * (space * 2 - 1)[:, None], cases[case]), 1)
+    e.zero_()
+    e[:, SLOT['const']], e[:, SLOT['line']] = 1, breaks[:, None]
+    e[IM_END, SLOT['end']] = 1
+    e[[vocab[text] for text in ('-', 'Ġ-')], SLOT['dash']] = DASH
+    e[[i for text, i in vocab.items() if MAY_END.search(text)], SLOT['may_end']] = FLAG
+    e[[i for text, i in vocab.items() if CLOSES.fullmatch(text)], SLOT['closer']] = FLAG
+    e[:, SLOT['IN']], e[:, SLOT['OUT']] = code, code
+    e[:, SLOT['RARE']] = signs(V, N_WIDE)[form] / math.sqrt(N_WIDE) * weight[:, None]
+    e[:, SLOT['fill']] = (1 + NORM2 - e.pow(2).sum(1, keepdim=True)).clamp_min(0).sqrt()
+    for name in ('fill', 'RARE', 'IN'):
+        e[FIRST_TOKEN, SLOT[name]] = 0
+    e[FIRST_TOKEN, SLOT['sink']] = SUNK
+    space_in = slice(SLOT['IN'].start + N_FORM, SLOT['IN'].start + N_FORM + N_SPACE)
+    word = slice(SLOT['IN'].start, SLOT['IN'].start + N_HASH)              # of FORM, what is hashed
+
+    root, norm2 = math.sqrt(N_HASH), 1 + NORM2
+    make = Maker(m, 0, norm2, norm2 + 1, seed)
+    line, forms_ = make.value('line'), make.value('IN', N_FORM)
+    make.b.v.weight[forms_, SLOT['sink']] = code[FIRST_TOKEN, :N_FORM, None] / SUNK * make.rms      # as a word before the next
+    make.back(0, 1, SHARP)
+    make.write(0, line, space_in, 2 * after_space.T / BROKEN)
+    make.write(0, line, 'breaks', FLAG / BROKEN), make.write(0, make.value('may_end'), 'ended')
+    make.back(1, 1 + BEYOND, SHARP, PASSED_OVER)
+    make.write(1, slice(forms_.stop - N_HASH, forms_.stop), 'ONE', 1 / (UNIT * root))
+    make.back(2, 2, SHARP)
+    make.write(2, line, 'breaks', FLAG / BROKEN)
+    make.look_for_end(3)
+    make.write(3, make.value('end'), 'said', FLAG)
+    make.product(word, SLOT['ONE'], SLOT['TWO'], 1 / UNIT)
+    make.product(SLOT['dash'], SLOT['breaks'], SLOT['item'], 1 / DASH)
+    make.product(SLOT['OUT'], SLOT['const'], SLOT['OUT'], -1)
+    make.product(SLOT['ended'], SLOT['closer'], SLOT['ended'], 1 / FLAG), make.product(SLOT['ended'], SLOT['const'], SLOT['ended'], -1)
+
+    unused = [(make.b, make.n_hidden)]
+    norm2 += 1 + 1 - 1                                                      # ONE, TWO, and no OUT
+    make = Maker(m, 1, norm2, norm2 + 3.75, seed)                           # TWO_K, AT for now, BAG, NEAR, WIDE
+    two, rare = make.value('TWO'), make.value('RARE')
+    make.back(0, 1 + BEYOND, SHARP, PASSED_OVER)
+    make.write(0, two, 'TWO_K')
+    make.back(1, 2, SHARP, later=1.0)
+    make.write(1, two, first('AT')), make.write(1, make.value('breaks'), 'more_breaks')
+    make.back(2, 4, [0, 1.5] + [12.] * 7, PASSED_OVER)
+    make.write(2, two, 'BAG', 2.5), make.write(2, rare, 'NEAR', 2.5), make.write(2, make.value('item'), 'listed', 16.0)
+    make.back(3, 32, [0, 0, .5, 8, 6] + [4.] * 4, PASSED_OVER)
+    make.write(3, rare, 'WIDE', 8.0)
+    make.product(SLOT['RARE'], SLOT['const'], SLOT['RARE'], -1)
+    make.product(QUERY['ONE_Q'], SLOT['TWO_K'], SLOT['THREE'], 1 / UNIT)
+    make.product(SLOT['ONE'], first('AT'), SLOT['THREE_K'], root)
+    make.product(SLOT['TWO'], first('AT'), SLOT['FOUR'], root)
+    make.product(SLOT['AT'], SLOT['const'], SLOT['AT'], -1)
+    make.step(SLOT['listed'], .1, .16, FLAG)
+
+    unused.append((make.b, make.n_hidden))
+    norm2 += 5.6                                                            # TWO_K, FOUR, THREE, THREE_K for RARE, means
+    make = Maker(m, 2, norm2, norm2 + 2, seed)
+    four, wide, const = make.value('FOUR'), make.value('WIDE'), make.value('const')
+    # the first token has a constant, too: its sink takes it away
+    make.b.v.weight[const, SLOT['sink']] = -make.rms / SUNK
+    make.back(0, 1 + BEYOND, SHARP, PASSED_OVER)
+    make.write(0, four, 'FOUR_K')
+    make.keys(LOCATE, (1,), SINK[0])
+    make.write(1, wide, 'AT', .6), make.write(1, const, 'found')
+    for head, distance, name in ((2, 4, 'EIGHT'), (3, 5, 'EIGHT_K')):
+        make.back(head, distance + BEYOND, SHARP, PASSED_OVER, later=1.0)
+        make.write(head, four, name, torch.eye(N_HASH).roll(1, 0) * LOUDNESS[name])
+    folding = make
+    norm2 += 1.45 + sum(x * x for x in LOUDNESS.values())                   # FOUR_K, AT, FOUND, EIGHT, EIGHT_K
+    for layer in (3, 4):
+        make = Maker(m, layer, norm2, norm2 + 1, seed)
+        token, wide, broken = make.value('IN'), make.value('WIDE'), make.value('breaks')
+        heads = (1, 2) if layer == 3 else (0, 2)
+        if layer == 3:
+            make.keys(COPY, heads, SINK[1])
+        else:
+            make.keys(LAST, range(H), LAST_SINK, 2 * FAST - 2)
+        for head in heads:
+            make.write(head, token, 'OUT', (.8 if layer == 3 else 1.6) / len(heads))
+            make.write(head, wide, 'AT', .7 / len(heads)), make.write(head, broken, 'next_breaks', .5 / len(heads))
+        if layer == 3:
+            place = make.value('AT')
+            make.back(0, 5, [0, 1.5] + [12.] * 7, PASSED_OVER)
+            make.write(0, place, 'AT', 2.5)
+            make.where_listed(D - 4, 120 * math.sqrt(14.0 * math.sqrt(D)) / 14)         # of head 0
+            make.look_at_what_was_said(3, 1)
+            make.write(3, place, 'AT', -OTHER_PLACE)
+        else:
+            const = make.value('const')
+            make.b.v.weight[const, SLOT['sink']] = -make.rms / SUNK
+            make.write(1, const, 'found_two', FLAG), make.write(3, const, 'found_long', FLAG)
+            make.write(3, token, 'OUT', 1.6 * LONG_GAIN)
+        norm2 += 2.9
+    for block, used in unused:
+        block.d.weight[:, used:] = 0
+    m.n.w.fill_(.1 / SCALE)
+    m.n.w[SLOT['OUT']] = OUT_GAIN / SCALE
+    m.n.w[SLOT['dash'].start:] = 0
+    e.mul_(SCALE)
+    for block in m.b:
+        block.o.weight.mul_(SCALE), block.d.weight.mul_(SCALE)
+    for block in m.b[2:L - 1]:
+        block.d.weight[closed()] = 0
+    for block in m.b[2:]:
+        block.d.weight.mul_(.1)                                            # as good as nothing, at first
+    for gate, slot, at_unit in (('FOUR', 'EIGHT', FOLDS.start), ('FOUR_K', 'EIGHT_K', FOLDS.start + N_HASH)):
+        folding.fold(gate, slot, at_unit)
+    m.b[2].d.weight[:, FOLDS].mul_(SCALE)
+
