@@ -1,4 +1,5 @@
-"""How often the next token is not the likeliest, given all before it, by its place in the answer: before training, and after.
+"""How often the next token is not the likeliest, given all before it, by its place in the answer, and how many answers are right as a
+whole, which is when greedy ones are: before training, and after.
 
     python copying.py circuit|WEIGHTS.pt|GGUF --texts FILE... --length 16384 --documents 2
 
@@ -15,7 +16,7 @@ from tokenizers import Tokenizer
 from circuit import start_from_a_circuit
 from evaluate import Reading, load
 from model import QuoteModel
-from samples import IM_START, Sampler
+from samples import IM_END, IM_START, Sampler
 from train import shares
 
 PLACES = {'1 to 3': slice(0, 3), '4 to 8': slice(3, 8), 'from 9': slice(8, None)}
@@ -46,14 +47,16 @@ def main():
     torch.set_flush_denormal(True), random.seed(5)
     tok = Tokenizer.from_file(str(a.tokenizer))
     sampler = Sampler({p.name: p.read_text(errors='ignore') for p in a.texts}, tok)
-    m, score = weights(a.weights, tok, sampler.pool), {}
+    m, score, whole = weights(a.weights, tok, sampler.pool), {}, {}
 
     def count(reading, kind, question, answer):
-        turn, answer = sampler.turn(sampler.enc(question), True), sampler.enc(answer)
+        turn, answer = sampler.turn(sampler.enc(question), True), sampler.enc(answer) + [IM_END]
         wrong = reading.likeliest(turn + answer)[len(turn) - 1:-1] != torch.tensor(answer)
         for place, part in PLACES.items():
             n, of = score.get((kind, place), (0, 0))
             score[kind, place] = n + int(wrong[part].sum()), of + len(wrong[part])
+        n, of = whole.get(kind, (0, 0))
+        whole[kind] = n + int(not wrong.any()), of + 1
 
     for _ in range(a.documents):
         ids, words, facts = sampler.document(a.length - 16, 40, False)
@@ -65,8 +68,11 @@ def main():
                 count(reading, 'quotations', 'Quote: ' + ' '.join(made[1].split()[:random.randint(3, 6)]), made[1])
         for fact, said in facts:
             count(reading, 'facts', fact.question, ' ' + said)
+        for made in filter(None, (sampler.ask_absent(words, facts) for _ in range(a.questions // 2))):
+            count(reading, 'absent', *made[:2])
     for (kind, place), (n, of) in score.items():
         print(f'{kind}, tokens {place}: {n}/{of} wrong ({100 * n / of:.2f} %)')
+    print('right as a whole: ' + ', '.join(f'{kind} {n}/{of} ({100 * n / of:.1f} %)' for kind, (n, of) in whole.items()))
 
 
 if __name__ == '__main__':
