@@ -286,10 +286,8 @@ fn ask_killed_at_any_moment_goes_on_and_answers_as_if_nothing_had_been() {
     });
     for Chain { backend, n_in, n_lost, .. } in &chains {
         eprintln!("{backend}: killed while loading, reading, answering: {n_in:?}; groups read and lost: {n_lost:?}");
+        assert!(n_in[1] > 0 && n_in[2] > 0, "{n_in:?}");
     }
-    // On a busy machine one of the chains may be killed before each of its answers.
-    let n_in = |phase: usize| chains.iter().map(|chain| chain.n_in[phase]).sum::<usize>();
-    assert!(n_in(1) > 0 && n_in(2) > 0, "no kill fell while reading, or none while answering");
     // Where syncing costs nothing, what is lost is at most the chunk that had just been read, and a group before it.
     if shm.is_some() {
         assert!(chains[1].n_lost.iter().skip(CHUNK_GROUPS + 2).all(|n| *n == 0), "{:?}", chains[1].n_lost);
