@@ -49,14 +49,18 @@ def main():
     sampler = Sampler({p.name: p.read_text(errors='ignore') for p in a.texts}, tok)
     m, score, whole = weights(a.weights, tok, sampler.pool), {}, {}
 
+    def tally(scores, key, n_more, of_more):
+        n, of = scores.get(key, (0, 0))
+        scores[key] = n + n_more, of + of_more
+
     def count(reading, kind, question, answer):
         turn, answer = sampler.turn(sampler.enc(question), True), sampler.enc(answer) + [IM_END]
         wrong = reading.likeliest(turn + answer)[len(turn) - 1:-1] != torch.tensor(answer)
         for place, part in PLACES.items():
-            n, of = score.get((kind, place), (0, 0))
-            score[kind, place] = n + int(wrong[part].sum()), of + len(wrong[part])
-        n, of = whole.get(kind, (0, 0))
-        whole[kind] = n + int(not wrong.any()), of + 1
+            of_answer = wrong[:-1][part]                             # its end is no token of the text
+            if len(of_answer):
+                tally(score, (kind, place), int(of_answer.sum()), len(of_answer))
+        tally(whole, kind, int(not wrong.any()), 1)
 
     for _ in range(a.documents):
         ids, words, facts = sampler.document(a.length - 16, 40, False)
