@@ -32,13 +32,13 @@ def penalty(probe, at, seen=None):
     far, blocked, later = far[:, None, None], (~far)[:, None, None], hidden[:, None, None]
     lost = thin = 0.0
     for q, k in probe:
-        q = q.transpose(1, 2)[torch.arange(b, device=dev)[:, None], at].float() * D ** -.5                # [B, N, H, D]
+        q = q.transpose(1, 2)[torch.arange(b, device=dev)[:, None], at].float()                           # [B, N, H, D]
         q = q.view(b, n, g, H // g, D).permute(0, 2, 3, 1, 4).reshape(b * g, H // g * n, D)
         k = k.float().reshape(b * g, t, D)
-        heads = lambda x: x.view(b, g, H // g, n, -1)
-        p = heads(q @ k.mT).masked_fill(later, -1e9).softmax(-1)[..., :whole]
+        scores = lambda x: x.view(b, g, H // g, n, -1) * D ** -.5
+        p = scores(q @ k.mT).masked_fill(later, -1e9).softmax(-1)[..., :whole]
         chunks = k[:, :whole].unflatten(1, (-1, CHUNK))
-        bound = heads(F.relu(q) @ chunks.amax(2).mT - F.relu(-q) @ chunks.amin(2).mT)
+        bound = scores(F.relu(q) @ chunks.amax(2).mT - F.relu(-q) @ chunks.amin(2).mT)
         p = p.unflatten(-1, (-1, CHUNK)) * far[..., None]
         mass = p.sum(-1)
         log_found = bound.masked_fill(blocked, -1e9).log_softmax(-1)
