@@ -1,21 +1,22 @@
-"""The circuit that training starts from: it copies from a document, before any training.
+"""The circuit that training starts from: it copies from a document, before any training, and training leaves it alone.
 
-    layer 0  the last word ─► ONE;  line breaks of the last two tokens ─► BREAKS;  a line broke here ─► IN as after a space;  −OUT
-             a dash after a line break ─► ITEM;  an end of a turn earlier ─► SAID: answers, and what follows them, are not matched, else
-             an answer would be like itself most
-             FFN: this word × the last ─► TWO, a hash of both
-    layer 1  TWO of the last word ─► TWO_K;  of the one before, for now ─► AT;  TWO of the last eight ─► BAG;  words of the last ten
-             ─► NEAR, 64 ─► WIDE;  ITEM in the last ten ─► LISTED;  FFN: this word × TWO_K ─► THREE, a hash of three words;
-             ONE × TWO of two words back ─► THREE_K, the THREE of the last word, in the place of RARE;
-             TWO × TWO of two words back ─► FOUR, a hash of four words
-    layer 2  FOUR of the last word ─► FOUR_K;  query TWO, THREE, BAG, NEAR · key TWO_K, THREE_K, BAG, WIDE ─► WIDE of the place that
-             matches: AT
-    layer 3  AT of the last ten ─► AT, so that one wrong place among them does not count; where an answer lists, AT of what followed the
-             same words in its earlier items is taken away instead: what was said is not said again
-    layers 3, 4   query TWO, THREE, FOUR, AT and NEAR, BAG · key TWO_K, THREE_K, FOUR_K, WIDE, BAG ─► the token after the same words,
-             into OUT
-             nothing alike ─► the first token, whose value is nothing: a sink; FOUND tells what was not the sink
-    layer 5  nothing yet
+    layer 0  the last word ─► ONE;  line breaks of the last two tokens ─► BREAKS;  a line broke here ─► BROKE, and IN as after a space;
+             −OUT;  a dash after a line break ─► ITEM;  an end of a turn earlier ─► SAID: answers, and what follows them, are not matched,
+             else an answer would be like itself most
+             FFN: this word × the last ─► TWO, a hash of both;  where the last word MAY_END a sentence, so may quotation marks after it
+    layer 1  TWO of the last word ─► TWO_K;  of the one before, for now ─► AT;  TWO of the last sixteen ─► BAG, words of them ─► NEAR, of
+             the last 64 ─► WIDE;  ITEM in the last ones ─► LISTED
+             FFN: this word × TWO_K ─► THREE, a hash of three words;  ONE × TWO of two words back ─► THREE_K, the THREE of the last word, in
+             the place of RARE;  TWO × TWO of two words back ─► FOUR, a hash of four words;  WIDE ─► signs, nearly: all places have one norm
+             an end before and a capital here, a blank line, a list, a heading ─► ENDS: a sentence ended before this word
+    layer 2  FOUR of the last word ─► FOUR_K;  query TWO, THREE, BAG, NEAR · key TWO_K, THREE_K, BAG, NEAR ─► WIDE of the place that
+             matches: AT, and FOUND where two words do, and nothing less
+    layer 3  query TWO, THREE, FOUR, BAG, AT · key TWO_K, THREE_K, FOUR_K, BAG, WIDE ─► AT, FOUND_4;  AT of the last ten, and of the answer
+             so far ─► AT, so that one wrong place among them does not count, and a name that is there a hundred times neither;  where an
+             answer lists, AT of what followed the same words in its earlier items is taken away instead: what was said is not said again
+    layer 4  the same query and keys ─► the token after the same words, into OUT;  ENDS of it ─► STOP
+    layers 2 to 4  nothing alike ─► the first token, whose value is nothing: a sink
+    layer 5  nothing yet: it learns how answers begin, what is not there, and when to STOP
 
 A hash is exact: silu(x) y + silu(-x) (-y) = x y, and the product of two codes of signs is a code of signs that matches where both words
 match and is like any other where one does not. So the longest equal passage wins, and chance matches weigh one over the square root of
@@ -24,47 +25,56 @@ the place, and of alike passages the one around which the text is the same is go
 A word at a line's beginning has the same pieces as after a space (`make_tokenizer`), line breaks are passed over when looking back
 and never retrieved, so that wrapped text is copied as if it were not wrapped. What is matched is the FORM of a word, whatever its case
 and whether a space comes before it; what is copied has SPACE and CASE too.
-Every choice of dimensions gives every token the same norm.
+Every row holds a constant, BIG, that no layer reads: norms hardly vary, whatever is written later, so that a match scores the same
+everywhere. ASKED is for layers 2 and 3 to learn: what they write there is not retrieved, as a question's own words are not to be.
 """
 import math
+import re
 
 import torch
 
 from model import C, D, H, V, L
 
 FAST = 10                                # pairs of a head that turn visibly within MAX_POS; the rest match content
-SLOTS = dict(const=1, fill=1, breaks=1, line=1, sink=1, found=1, end=1, said=1, IN=54, OUT=54, RARE=32, ONE=28, TWO=28, TWO_K=28,
-             THREE=28, FOUR=28, FOUR_K=28, BAG=28, NEAR=32, WIDE=32, AT=32, dash=1, item=1, listed=1)
-N_FORM, N_SPACE, N_CASE, N_HASH, N_WIDE = 48, 2, 4, 28, 32
+N_FORM, N_SPACE, N_CASE, N_HASH, N_WIDE = 48, 2, 4, 28, 44
+SLOTS = dict(const=1, fill=1, breaks=1, line=1, sink=1, found=1, end=1, said=1, IN=54, OUT=54, RARE=N_WIDE, ONE=28, TWO=28, TWO_K=28,
+             THREE=28, FOUR=28, FOUR_K=28, BAG=28, NEAR=N_WIDE, WIDE=N_WIDE, AT=N_WIDE, dash=1, item=1, listed=1,
+             may_end=1, closer=1, capital=1, mark=1, before=1, ends=1, stop=1, spare=1, found_4=1, broke=1, asked=1, big=1)
+BIG = 20.0                                # of every token's row: norms hardly vary any more, whatever later layers write
 NORM2 = 3.81                              # of a token's row without its constant: IN, OUT, RARE, LINE and what fills them up
 BROKEN = .9                               # size of LINE in a line break
 SCALE = 3.0                               # of the residual stream, so that a training step is small beside it
 FIRST_TOKEN, IM_END = 1, 2               # <|im_start|>, wherever it stands, is a sink; <|im_end|> is passed over as a line break is
 LOUD = 1.5                                # amplitude of SPACE and CASE
-BREAK_LOGIT, SAID_LOGIT, OUT_GAIN = -30.0, -20.0, 1.5
+BREAK_LOGIT, SAID_LOGIT, ASKED_LOGIT, OUT_GAIN = -30.0, -20.0, -6.0, 1.5
 SHARP = [45.] + [22.] * 8                # gains of pairs
 PEAK = 20.0                               # logit at the distance that is looked for
 BEYOND, PASSED_OVER = .3, -17.0           # looked for a little behind the last word, so that the word before gets -9; a break -18
-# logits of a full match (query slot, key slot, logit, dimensions of the key)
-LOCATE = ((('ONE_Q',), 'ONE', 6, 10), (('TWO',), 'TWO_K', 20, 22), (('THREE',), 'THREE_K', 16, 22), (('BAG',), 'BAG', 22, 22),
-          (('NEAR',), 'WIDE', 14, 28))
-COPY = ((('TWO',), 'TWO_K', 20, 18), (('THREE',), 'THREE_K', 18, 20), (('FOUR',), 'FOUR_K', 18, 20),
-        (('AT', 'NEAR'), 'WIDE', 18, 24), (('BAG',), 'BAG', 20, 22))
-SINK = 33.0, 38.0                         # of what matches nothing: by kind of layer
+# (query slot, key slot, logit of a full match, dimensions of the key), in layers 2 to 4
+MATCHES = {2: (('TWO', 'TWO_K', 36, 26), ('THREE', 'THREE_K', 14, 20), ('BAG', 'BAG', 18, 28), ('NEAR', 'NEAR', 30, 30)),
+           3: (('TWO', 'TWO_K', 14, 18), ('THREE', 'THREE_K', 13, 20), ('FOUR', 'FOUR_K', 13, 20), ('AT', 'WIDE', 70, 26),
+               ('BAG', 'BAG', 14, 20)),
+           4: (('TWO', 'TWO_K', 14, 12), ('THREE', 'THREE_K', 13, 14), ('FOUR', 'FOUR_K', 13, 18), ('AT', 'WIDE', 42, 34),
+               ('BAG', 'BAG', 14, 26))}
+SINK = {2: 33.0, 3: 38.0, 4: 21.0}        # logit of what matches nothing
+AWAY, AWAY_FROM = (0, 0, -.7, -1.8, -1.8, -.7), 15                         # logits, by pair, of what is so far back: -5 in all
+PLACE = .7                                # norm of WIDE, which tells places
+COPIED = 3.2                              # how loud what is copied is
+KEPT = 2.5, 3.5, .4                       # how much of the places of the last ten tokens, of the answer, and of what matches now
 
 at, SLOT = 0, {}
 for name, size in SLOTS.items():
     SLOT[name], at = slice(at, at + size), at + size
 assert at <= C
-DASH, OTHER_PLACE = .5, 5.0              # size of a dash; how much places that were said are turned away from
+DASH, OTHER_PLACE = .5, 10.0              # size of a dash; how much places that were said are turned away from
 SAID_BONUS, SAID_SINK = 128.0, 96.0       # logits of what was said where a list looks for it, and of sinks
 GATE, FLAG, SUNK = 8.0, .3, math.sqrt(NORM2 - 1)
+LOOK = math.sqrt(14.0 * math.sqrt(D))     # of a key that is looked at by distance, or as what it is: a query of as much is a logit of 14
 first = lambda name: slice(SLOT[name].start, SLOT[name].start + N_HASH)      # of a slot, what a hash takes up
 SLOT['THREE_K'] = first('RARE')
-QUERY = {'ONE_Q': slice(SLOT['IN'].start + N_FORM - N_HASH, SLOT['IN'].start + N_FORM)}     # of FORM, what ONE is of the last word
+LAST_OF_FORM = slice(SLOT['IN'].start + N_FORM - N_HASH, SLOT['IN'].start + N_FORM)          # what ONE is of the last word
 UNIT = (N_FORM + LOUD ** 2 * (N_SPACE + N_CASE)) ** -.5                     # amplitude of FORM: codes have norm 1
-HASH_OF = {'ONE_Q': 1 / (UNIT * math.sqrt(N_HASH))}
-OPEN = 'OUT', 'NEAR', 'ONE', 'fill', 'found'                         # where layers 2 to 4 may write what they learn
+OPEN = 'OUT', 'ONE', 'fill', 'found', 'spare', 'found_4', 'stop', 'asked'       # where layers 2 to 4 may write what they learn
 
 
 def closed():
@@ -76,6 +86,7 @@ def closed():
     for name in OPEN:
         free[SLOT[name]] = True
     free[at:] = True
+    free[SLOT['THREE_K'].stop:SLOT['RARE'].stop] = True
     return ~free
 
 
@@ -90,37 +101,49 @@ def forms(vocab):
     return form, space, case
 
 
+def marks(vocab):
+    """Ids of tokens by what they say of a sentence's end. `vocab`: text to id.
+
+    may_end: it ends as a sentence may; closer: quotation marks and brackets that may follow; capital: a sentence may begin so, after a
+    space; mark: it begins a list, table, heading, code or an indented line, after a line break.
+    """
+    tests = {'opener': r'Ġ*["\'(\[_*]+|Ġ+', 'may_end': r'.*[.!?;]["\')\]_*]*', 'closer': r'["\')\]_*]+|Ġ+', 'capital': r'Ġ*["\'(\[_*]*[A-Z].*|Ġ*["\'(\[_*]+|Ġ+',
+             'mark': r'[-*+|#`>].*|Ġ+|ĉ+'}
+    return {name: [i for text, i in vocab.items() if re.fullmatch(test, text)] for name, test in tests.items()}
+
+
 class Maker:
     """Weights of one layer. A row that comes in has norm² `norm2`; weights are of the row itself, whatever its norm."""
 
     def __init__(self, m, layer, norm2, ffn_norm2, seed):
-        self.m, self.b, self.gen = m, m.b[layer], torch.Generator().manual_seed(100 * seed + layer)
+        self.m, self.b, self.seed = m, m.b[layer], 100 * seed + layer
         self.rms, self.ffn_rms = math.sqrt(norm2 / C), math.sqrt(ffn_norm2 / C)
+        for n, size in ((self.b.n1, norm2), (self.b.n2, ffn_norm2)):
+            n.w.fill_(math.sqrt(1 + BIG ** 2 / size))
+            n.w[SLOT['big']] = 0
         self.n_values, self.n_hidden = 0, 0
         for w in (self.b.q.weight, self.b.k.weight, self.b.v.weight, self.b.o.weight):
             w.zero_()
 
-    def back(self, head, distance, gain, breaks=0.0, later=0.0):
+    def back(self, head, distance, gain, breaks=0.0, later=0.0, sinks=PASSED_OVER):
         """Attention that depends on distance alone, logit sum_i gain_i cos(w_i (Δ - distance)), plus `breaks` on line breaks.
 
         The distance is `later` more for each of BREAKS.
         """
-        a, base = math.sqrt(14.0 * math.sqrt(D)), 14.0
         for i, g in enumerate(gain):
-            q, size, turn = head * D + 2 * i, a * g / base, self.m.inv[i].item()
-            self.b.k.weight[2 * i, SLOT['const']] = a * self.rms
-            vector = lambda d: torch.tensor([math.cos(turn * d), -math.sin(turn * d)]) * size * self.rms
-            self.b.q.weight[q:q + 2, SLOT['const']] = vector(distance)[:, None]
-            self.b.q.weight[q:q + 2, SLOT['breaks']] = (vector(distance + later) - vector(distance))[:, None] / FLAG
+            q = head * D + 2 * i
+            self.b.k.weight[2 * i, SLOT['const']] = LOOK * self.rms
+            self.b.q.weight[q:q + 2, SLOT['const']] = self.turned(i, distance) * LOOK * g / 14 * self.rms
+            self.b.q.weight[q:q + 2, SLOT['breaks']] = (self.turned(i, distance + later) - self.turned(i, distance)) * LOOK * g / 14 / FLAG * self.rms
         # All that turns so slowly says the same of near and far. It is taken away again: else what makes one key a hundredth longer
         # than another, as its row's norm is not quite like others', would outweigh the distance.
-        self.b.k.weight[D - 2, SLOT['const']] = a * self.rms
-        self.b.q.weight[head * D + D - 2, SLOT['const']] = -a * (sum(gain) - PEAK) / base * self.rms
-        self.b.k.weight[D - 3, SLOT['line']] = a / BROKEN * self.rms
-        self.b.k.weight[D - 4, SLOT['sink']] = a / SUNK * self.rms
-        self.b.q.weight[head * D + D - 4, SLOT['const']] = a * PASSED_OVER / base * self.rms
-        self.b.q.weight[head * D + D - 4, SLOT['sink']] = a * 300 / base / SUNK * self.rms            # a sink sees sinks alone
-        self.b.q.weight[head * D + D - 3, SLOT['const']] = a * breaks / base * self.rms
+        self.b.k.weight[D - 2, SLOT['const']] = LOOK * self.rms
+        self.b.q.weight[head * D + D - 2, SLOT['const']] = -LOOK * (sum(gain) - PEAK) / 14 * self.rms
+        self.b.k.weight[D - 3, SLOT['line']] = LOOK / BROKEN * self.rms
+        self.b.k.weight[D - 4, SLOT['sink']] = LOOK / SUNK * self.rms
+        self.b.q.weight[head * D + D - 4, SLOT['const']] = LOOK * sinks / 14 * self.rms
+        self.b.q.weight[head * D + D - 4, SLOT['sink']] = LOOK * 300 / 14 / SUNK * self.rms           # a sink sees sinks alone
+        self.b.q.weight[head * D + D - 3, SLOT['const']] = LOOK * breaks / 14 * self.rms
 
     def where_listed(self, row, logit):
         """In a query's row, `logit` times LISTED and SAID of the token that asks: 1 where both are, 0 where one is."""
@@ -132,22 +155,26 @@ class Maker:
 
         The key of what was said is in a pair that turns little and that `back` leaves free.
         """
-        words = sum(d for _, key, _, d in COPY if key in ('TWO_K', 'THREE_K', 'FOUR_K'))
-        row, own, size = head * D, 2 * FAST - 2, math.sqrt(14.0 * math.sqrt(D))
+        words = sum(d for query, _, _, d in MATCHES[3] if query in ('TWO', 'THREE', 'FOUR'))
+        row, own = head * D, 2 * FAST - 2
         q, alike = self.b.q.weight, slice(2 * FAST, 2 * FAST + words)
         q[row:row + D] = 0
         q[row:row + D][alike] = 1.6 * q[like * D:like * D + D][alike]
-        self.b.k.weight[own, SLOT['said']] = size / FLAG * self.rms
-        self.b.k.weight[own, SLOT['sink']] = -size / SUNK * self.rms
-        self.where_listed(row + own, SAID_BONUS * size / 14)
-        q[row + D - 4, SLOT['const']] = SAID_SINK * size / 14 * self.rms
+        self.b.k.weight[own, SLOT['said']] = LOOK / FLAG * self.rms
+        self.b.k.weight[own, SLOT['sink']] = -LOOK / SUNK * self.rms
+        self.where_listed(row + own, SAID_BONUS * LOOK / 14)
+        q[row + D - 4, SLOT['const']] = SAID_SINK * LOOK / 14 * self.rms
+
+    def keep_to_what_was_said(self, head, bonus=60., sink=45.):
+        """After `back` and `look_at_what_was_said`, whose keys it uses: of tokens near by, those of answers, else the sink."""
+        self.b.q.weight[head * D + 2 * FAST - 2, SLOT['const']] = bonus * LOOK / 14 * self.rms
+        self.b.q.weight[head * D + D - 4, SLOT['const']] = (sink + bonus) * LOOK / 14 * self.rms
 
     def look_for_end(self, head):
         """Attention to the ends of turns, or to the first token where there is none. After `back`, whose key of sinks it looks at."""
-        a = math.sqrt(14.0 * math.sqrt(D))
-        self.b.k.weight[D - 5, SLOT['end']] = a * self.rms
-        self.b.q.weight[head * D + D - 5, SLOT['const']] = a * 60 / 14 * self.rms
-        self.b.q.weight[head * D + D - 4, SLOT['const']] = a * 30 / 14 * self.rms
+        self.b.k.weight[D - 5, SLOT['end']] = LOOK * self.rms
+        self.b.q.weight[head * D + D - 5, SLOT['const']] = LOOK * 60 / 14 * self.rms
+        self.b.q.weight[head * D + D - 4, SLOT['const']] = LOOK * 30 / 14 * self.rms
 
     def value(self, name, n=None):
         """Takes up a slot among the values; where it lies there."""
@@ -162,24 +189,32 @@ class Maker:
         o = self.b.o.weight[SLOT[slot] if isinstance(slot, str) else slot, head * D + values.start:head * D + values.stop]
         o += torch.eye(len(o)) * gain if isinstance(gain, float) else gain
 
-    def keys(self, matches, heads, sink):
-        """Content keys shared by all heads, and the queries of `heads`. matches: (query slots, key slot, logit, dimensions)."""
-        base, at, first_rms = 9.0, 2 * FAST, math.sqrt((1 + NORM2) / C)
-        for queries, key, logit, d in matches:
+    def keys(self, layer, heads):
+        """Content keys shared by all heads, and the queries of `heads`; less attention to what is near.
+
+        A question has the words that it asks for, too, and would be gone on with instead of the document.
+        """
+        base, at, gen, sink = 9.0, 2 * FAST, torch.Generator().manual_seed(self.seed), SINK[layer]
+        for query, key, logit, d in MATCHES[layer]:
             n = SLOT[key].stop - SLOT[key].start
-            p = torch.eye(n)[torch.randperm(n, generator=self.gen)[:d]] * math.sqrt(n / d)
+            p = torch.eye(n)[torch.randperm(n, generator=gen)[:d]] * math.sqrt(n / d)
             self.b.k.weight[at:at + d, SLOT[key]] = p * base * self.rms
             for head in heads:
-                for q in queries:
-                    size = logit / base * math.sqrt(D) * self.rms
-                    self.b.q.weight[head * D + at:head * D + at + d, QUERY.get(q, SLOT.get(q))] = p * size * HASH_OF.get(q, 1.0)
+                self.b.q.weight[head * D + at:head * D + at + d, SLOT[query]] = p * logit / base * math.sqrt(D) * self.rms
             at += d
         assert at <= D - 4
-        self.b.k.weight[D - 1, SLOT['sink']] = base * first_rms / SUNK
-        self.b.k.weight[D - 1, SLOT['line']] = BREAK_LOGIT / sink * base / BROKEN * self.rms
-        self.b.k.weight[D - 1, SLOT['said']] = SAID_LOGIT / sink * base / FLAG * self.rms
+        for name, logit, full in (('sink', sink, SUNK), ('line', BREAK_LOGIT, BROKEN), ('said', SAID_LOGIT, FLAG), ('asked', ASKED_LOGIT, 1)):
+            self.b.k.weight[D - 1, SLOT[name]] = logit / sink * base / full * self.rms
         for head in heads:
             self.b.q.weight[head * D + D - 1, SLOT['const']] = sink / base * math.sqrt(D) * self.rms
+        for i, logit in enumerate(AWAY):
+            self.b.k.weight[2 * i, SLOT['const']] = LOOK * self.rms
+            for head in heads:
+                self.b.q.weight[head * D + 2 * i:head * D + 2 * i + 2, SLOT['const']] = self.turned(i, AWAY_FROM) * LOOK * logit / 14 * self.rms
+
+    def turned(self, pair, distance):
+        turn = self.m.inv[pair].item() * distance
+        return torch.tensor([[math.cos(turn)], [-math.sin(turn)]])
 
     def product(self, a, b, to, gain):
         """Writes gain · a b, dimension by dimension. a, to: slots of one size; b: another, taken in another order, or a column."""
@@ -194,17 +229,39 @@ class Maker:
             self.b.d.weight[to, rows] = torch.eye(n) * gain / GATE
             self.n_hidden += n
 
-    def step(self, slot, low, high, size):
-        """A slot becomes 0 below `low` and `size` above `high`, in between it rises: silu(x) is x, or nothing, where x is large."""
-        steep, (i,) = 12 / (high - low), range(slot.start, slot.stop)
+    def clip(self, slot, mean, spread, size):
+        """Dimension by dimension `size` times how many `spread` it is above or below `mean`, one at most: places are told apart by direction."""
+        self.product(slot, SLOT['const'], slot, -1)
+        for i in range(slot.start, slot.stop):
+            m, s = mean[i - slot.start].item(), spread[i - slot.start].item()
+            self.b.d.weight[:, self.n_hidden:self.n_hidden + 2] = 0
+            for at, gain in ((m - s, 1), (m + s, -1)):
+                row, self.n_hidden = self.n_hidden, self.n_hidden + 1
+                steep = 12 / s
+                self.b.g.weight[row], self.b.u.weight[row] = 0, 0
+                self.b.g.weight[row, i], self.b.g.weight[row, SLOT['const']] = steep * self.ffn_rms, -steep * at * self.ffn_rms
+                self.b.u.weight[row, SLOT['const']] = self.ffn_rms
+                self.b.d.weight[i, row] = gain * size / s / steep
+        row, self.n_hidden = self.n_hidden, self.n_hidden + 1                       # it ran from 0 to 2
+        self.b.g.weight[row], self.b.u.weight[row], self.b.d.weight[:, row] = 0, 0, 0
+        self.b.g.weight[row, SLOT['const']] = self.b.u.weight[row, SLOT['const']] = GATE * self.ffn_rms
+        self.b.d.weight[slot, row] = -size / GATE ** 2
+
+    def step(self, slot, low, high, size, to=None):
+        """A slot becomes 0 below `low` and `size` above `high`, in between it rises: silu(x) is x, or nothing, where x is large.
+
+        With `to` that is added to another slot.
+        """
+        steep, i, into = 12 / (high - low), slot.start, (to or slot).start
         for at, gain in ((low, 1), (high, -1)):
             row, self.n_hidden = self.n_hidden, self.n_hidden + 1
             for w in (self.b.g.weight[row], self.b.u.weight[row], self.b.d.weight[:, row]):
                 w.zero_()
             self.b.g.weight[row, i], self.b.g.weight[row, SLOT['const']] = steep * self.ffn_rms, -steep * at * self.ffn_rms
             self.b.u.weight[row, SLOT['const']] = self.ffn_rms
-            self.b.d.weight[i, row] = gain * size / (high - low) / steep
-        self.product(slot, SLOT['const'], slot, -1)
+            self.b.d.weight[into, row] = gain * size / (high - low) / steep
+        if to is None:
+            self.product(slot, SLOT['const'], slot, -1)
 
 
 @torch.no_grad()
@@ -226,49 +283,66 @@ def start_from_a_circuit(m, share, vocab, seed=1):
     e[IM_END, SLOT['end']] = 1
     e[[vocab[text] for text in ('-', 'Ġ-')], SLOT['dash']] = DASH
     e[:, SLOT['IN']], e[:, SLOT['OUT']] = code, code
+    for name, these in marks(vocab).items():
+        if name in SLOT:
+            e[these, SLOT[name]] = 1
+    e[marks(vocab)['opener'], SLOT['capital']] = .6
+    e[IM_END, SLOT['stop']] = 1
     e[:, SLOT['RARE']] = signs(V, N_WIDE)[form] / math.sqrt(N_WIDE) * weight[:, None]
     e[:, SLOT['fill']] = (1 + NORM2 - e.pow(2).sum(1, keepdim=True)).clamp_min(0).sqrt()
     for name in ('fill', 'RARE', 'IN'):
         e[FIRST_TOKEN, SLOT[name]] = 0
     e[FIRST_TOKEN, SLOT['sink']] = SUNK
+    e[:, SLOT['big']] = BIG
     space_in = slice(SLOT['IN'].start + N_FORM, SLOT['IN'].start + N_FORM + N_SPACE)
     word = slice(SLOT['IN'].start, SLOT['IN'].start + N_HASH)              # of FORM, what is hashed
 
     root, norm2 = math.sqrt(N_HASH), 1 + NORM2
     make = Maker(m, 0, norm2, norm2 + 1, seed)
-    line, forms_ = make.value('line'), make.value('IN', N_FORM)
+    line, forms_, may_end = make.value('line'), make.value('IN', N_FORM), make.value('may_end')
     make.b.v.weight[forms_, SLOT['sink']] = code[FIRST_TOKEN, :N_FORM, None] / SUNK * make.rms      # as a word before the next
     make.back(0, 1, SHARP)
     make.write(0, line, space_in, 2 * after_space.T / BROKEN)
-    make.write(0, line, 'breaks', FLAG / BROKEN)
+    make.write(0, line, 'breaks', FLAG / BROKEN), make.write(0, line, 'broke', FLAG / BROKEN)
     make.back(1, 1 + BEYOND, SHARP, PASSED_OVER)
     make.write(1, slice(forms_.stop - N_HASH, forms_.stop), 'ONE', 1 / (UNIT * root))
+    make.write(1, may_end, 'before')
     make.back(2, 2, SHARP)
     make.write(2, line, 'breaks', FLAG / BROKEN)
     make.look_for_end(3)
     make.write(3, make.value('end'), 'said', FLAG)
     make.product(word, SLOT['ONE'], SLOT['TWO'], 1 / UNIT)
-    make.product(SLOT['dash'], SLOT['breaks'], SLOT['item'], 1 / DASH)
+    make.product(SLOT['dash'], SLOT['broke'], SLOT['item'], 1 / DASH)
     make.product(SLOT['OUT'], SLOT['const'], SLOT['OUT'], -1)
+    make.product(SLOT['closer'], SLOT['before'], SLOT['may_end'], 1)
+    make.product(SLOT['before'], SLOT['const'], SLOT['before'], -1)
+    make.product(SLOT['capital'], SLOT['const'], SLOT['capital'], -.5)
+    make.product(SLOT['capital'], slice(space_in.start, space_in.start + 1), SLOT['capital'], .5 / after_space[0, 0].item())
+    make.step(SLOT['breaks'], 1.3 * FLAG, 1.7 * FLAG, 1, SLOT['ends'])
+    make.product(SLOT['mark'], SLOT['broke'], SLOT['ends'], 1 / FLAG)
 
     unused = [(make.b, make.n_hidden)]
     norm2 += 1 + 1 - 1                                                      # ONE, TWO, and no OUT
     make = Maker(m, 1, norm2, norm2 + 3.75, seed)                           # TWO_K, AT for now, BAG, NEAR, WIDE
-    two, rare = make.value('TWO'), make.value('RARE')
+    two, rare, may_end = make.value('TWO'), make.value('RARE'), make.value('may_end')
     make.back(0, 1 + BEYOND, SHARP, PASSED_OVER)
-    make.write(0, two, 'TWO_K')
+    make.write(0, two, 'TWO_K'), make.write(0, may_end, 'before')
     make.back(1, 2, SHARP, later=1.0)
     make.write(1, two, first('AT'))
-    make.back(2, 4, [0, 1.5] + [12.] * 7, PASSED_OVER)
+    make.back(2, 6, [0, 1, 6] + [12.] * 6, PASSED_OVER)
     make.write(2, two, 'BAG', 2.5), make.write(2, rare, 'NEAR', 2.5), make.write(2, make.value('item'), 'listed', 16.0)
-    make.back(3, 32, [0, 0, .5, 8, 6] + [4.] * 4, PASSED_OVER)
+    make.back(3, 32, [0, 0, .5, 8, 6] + [4.] * 4, PASSED_OVER, sinks=3.0)       # as good as 20 tokens: else first tokens outshine all
     make.write(3, rare, 'WIDE', 8.0)
     make.product(SLOT['RARE'], SLOT['const'], SLOT['RARE'], -1)
-    make.product(QUERY['ONE_Q'], SLOT['TWO_K'], SLOT['THREE'], 1 / UNIT)
+    make.product(LAST_OF_FORM, SLOT['TWO_K'], SLOT['THREE'], 1 / UNIT)
     make.product(SLOT['ONE'], first('AT'), SLOT['THREE_K'], root)
     make.product(SLOT['TWO'], first('AT'), SLOT['FOUR'], root)
-    make.product(SLOT['AT'], SLOT['const'], SLOT['AT'], -1)
+    make.product(first('AT'), SLOT['const'], first('AT'), -1)
+    make.product(SLOT['capital'], SLOT['before'], SLOT['ends'], 1)
     make.step(SLOT['listed'], .1, .16, FLAG)
+    mean = 8 * share @ e[:, SLOT['RARE']]
+    spread = 8 * (share @ e[:, SLOT['RARE']].pow(2) / 40).sqrt()
+    make.clip(SLOT['WIDE'], mean, spread, PLACE / math.sqrt(N_WIDE))
 
     unused.append((make.b, make.n_hidden))
     norm2 += 5.6                                                            # TWO_K, FOUR, THREE, THREE_K for RARE, means
@@ -278,36 +352,47 @@ def start_from_a_circuit(m, share, vocab, seed=1):
     make.b.v.weight[const, SLOT['sink']] = -make.rms / SUNK
     make.back(0, 1 + BEYOND, SHARP, PASSED_OVER)
     make.write(0, four, 'FOUR_K')
-    make.keys(LOCATE, (1, 2, 3), SINK[0])
+    make.keys(2, (1, 2, 3))
     for head in (1, 2, 3):
         make.write(head, wide, 'AT', .6 / 3), make.write(head, const, 'found', 1 / 3)
     norm2 += 1.45                                                           # FOUR_K, AT, FOUND
-    for layer in (3, 4):
-        make = Maker(m, layer, norm2, norm2 + 1, seed)
-        token, wide = make.value('IN'), make.value('WIDE')
-        heads = (1, 2) if layer == 3 else range(H)
-        make.keys(COPY, heads, SINK[1])
-        for head in heads:
-            make.write(head, token, 'OUT', (.8 if layer == 3 else 1.6) / len(heads))
-            make.write(head, wide, 'AT', .7 / len(heads))
-        if layer == 3:
-            place = make.value('AT')
-            make.back(0, 5, [0, 1.5] + [12.] * 7, PASSED_OVER)
-            make.write(0, place, 'AT', 2.5)
-            make.where_listed(D - 4, 120 * math.sqrt(14.0 * math.sqrt(D)) / 14)         # of head 0
-            make.look_at_what_was_said(3, 1)
-            make.write(3, place, 'AT', -OTHER_PLACE)
-        norm2 += 2.9
+    make = Maker(m, 3, norm2, norm2 + 1, seed)
+    wide, place, const = make.value('WIDE'), make.value('AT'), make.value('const')
+    make.b.v.weight[const, SLOT['sink']] = -make.rms / SUNK
+    make.keys(3, (1,))
+    make.write(1, wide, 'AT', KEPT[2]), make.write(1, const, 'found_4')
+    make.back(0, 5, [0, 1.5] + [12.] * 7, PASSED_OVER)
+    make.write(0, place, 'AT', KEPT[0])
+    make.where_listed(D - 4, 120 * LOOK / 14)                                        # of head 0
+    make.look_at_what_was_said(3, 1)
+    make.write(3, place, 'AT', -OTHER_PLACE)
+    make.back(2, 32, [0, 0, .5, 8, 6] + [4.] * 4, PASSED_OVER)
+    make.keep_to_what_was_said(2)
+    make.write(2, place, 'AT', KEPT[1])
+    norm2 += 2.9                                                            # places
+    make = Maker(m, 4, norm2, norm2 + 1, seed)
+    token, ends = make.value('IN'), make.value('ends')
+    make.keys(4, range(H))
+    for head in range(H):
+        make.write(head, token, 'OUT', COPIED / H), make.write(head, ends, 'stop', COPIED / H)
+    norm2 += 2.9
+    for n in (m.b[L - 1].n1, m.b[L - 1].n2, m.n):
+        n.w.fill_(math.sqrt(1 + BIG ** 2 / norm2))
+        n.w[SLOT['big']] = 0
     for block, used in unused:
         block.d.weight[:, used:] = 0
-    m.n.w.fill_(.1 / SCALE)
-    m.n.w[SLOT['OUT']] = OUT_GAIN / SCALE
-    for name in ('dash', 'item', 'listed'):
+    m.n.w.mul_(.1 / SCALE)
+    for name in ('OUT', 'stop'):
+        m.n.w[SLOT[name]] *= 10 * OUT_GAIN
+    for name in ('dash', 'item', 'listed', 'may_end', 'closer', 'capital', 'mark', 'broke', 'before', 'ends'):
         m.n.w[SLOT[name]] = 0
     e.mul_(SCALE)
     for block in m.b:
         block.o.weight.mul_(SCALE), block.d.weight.mul_(SCALE)
-    for block in m.b[2:L - 1]:
+    for block in m.b[2:L - 2]:
         block.d.weight[closed()] = 0
+        block.d.weight[SLOT['asked']] = 0
+    for block in m.b:
+        block.o.weight[SLOT['big']], block.d.weight[SLOT['big']] = 0, 0
     for block in m.b[2:]:
         block.d.weight.mul_(.1)                                            # as good as nothing, at first

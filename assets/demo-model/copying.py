@@ -1,4 +1,4 @@
-"""How often the next token is not the likeliest, given all before it, by its place in the answer, and how many answers are right as a
+"""How often the next token is not the likeliest, given all before it, in the asked words and after them, and how many answers are right as a
 whole, which is when greedy ones are: before training, and after.
 
     python copying.py circuit|WEIGHTS.pt|GGUF --texts FILE... --length 16384 --documents 2
@@ -14,12 +14,11 @@ import torch
 from tokenizers import Tokenizer
 
 from circuit import start_from_a_circuit
-from evaluate import Reading, load
+from evaluate import Reading, in_case, load
 from model import QuoteModel
-from samples import IM_END, IM_START, Sampler
+from samples import IM_END, IM_START, MOST, Sampler
 from train import shares
 
-PLACES = {'1 to 3': slice(0, 3), '4 to 8': slice(3, 8), 'from 9': slice(8, None)}
 
 
 def weights(source, tok, texts):
@@ -53,10 +52,13 @@ def main():
         n, of = scores.get(key, (0, 0))
         scores[key] = n + n_more, of + of_more
 
-    def count(reading, kind, question, answer):
-        turn, answer = sampler.turn(sampler.enc(question), True), sampler.enc(answer) + [IM_END]
+    def count(reading, kind, question, said):
+        turn, answer = sampler.turn(sampler.enc(question), True), sampler.enc(said) + [IM_END]
         wrong = reading.likeliest(turn + answer)[len(turn) - 1:-1] != torch.tensor(answer)
-        for place, part in PLACES.items():
+        words = said.split()
+        asked = max((k for k in range(1, 8) if ' '.join(words[:k]).rstrip('.,;:') in question), default=3)
+        asked = len(sampler.enc(' ' + ' '.join(words[:asked])))
+        for place, part in (('the asked words', slice(0, asked)), ('after them', slice(asked, None))):
             of_answer = wrong[:-1][part]                             # its end is no token of the text
             if len(of_answer):
                 tally(score, (kind, place), int(of_answer.sum()), len(of_answer))
@@ -65,17 +67,19 @@ def main():
     for _ in range(a.documents):
         ids, words, facts = sampler.document(a.length - 16, 40, False)
         reading, asked = Reading(m, [IM_START] + sampler.enc('user') + sampler.nl + ids), set()
-        while len(asked) < a.questions:
-            made = sampler.ask_phrase(words)
-            if made and made[1] not in asked:
+        for _ in range(20 * a.questions):
+            if len(asked) == a.questions:
+                break
+            made = in_case(sampler.ask_phrase(words), True)
+            if made and made[1] not in asked and len(sampler.enc(made[1])) <= MOST:
                 asked.add(made[1])
-                count(reading, 'quotations', 'Quote: ' + ' '.join(made[1].split()[:random.randint(3, 6)]), made[1])
+                count(reading, 'quotations', *made[:2])
         for fact, said in facts:
             count(reading, 'facts', fact.question, ' ' + said)
         for made in filter(None, (sampler.ask_absent(words, facts) for _ in range(a.questions // 2))):
             count(reading, 'absent', *made[:2])
     for (kind, place), (n, of) in score.items():
-        print(f'{kind}, tokens {place}: {n}/{of} wrong ({100 * n / of:.2f} %)')
+        print(f'{kind}, {place}: {n}/{of} wrong ({100 * n / of:.2f} %)')
     print('right as a whole: ' + ', '.join(f'{kind} {n}/{of} ({100 * n / of:.1f} %)' for kind, (n, of) in whole.items()))
 
 
