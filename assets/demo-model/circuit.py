@@ -112,15 +112,19 @@ def marks(vocab):
     return {name: [i for text, i in vocab.items() if re.fullmatch(test, text)] for name, test in tests.items()}
 
 
+def without_big(norm, norm2):
+    """Rows of norm² `norm2`, and BIG beside it, come out as they would without it."""
+    norm.w.fill_(math.sqrt(1 + BIG ** 2 / norm2))
+    norm.w[SLOT['big']] = 0
+
+
 class Maker:
     """Weights of one layer. A row that comes in has norm² `norm2`; weights are of the row itself, whatever its norm."""
 
     def __init__(self, m, layer, norm2, ffn_norm2, seed):
         self.m, self.b, self.seed = m, m.b[layer], 100 * seed + layer
         self.rms, self.ffn_rms = math.sqrt(norm2 / C), math.sqrt(ffn_norm2 / C)
-        for n, size in ((self.b.n1, norm2), (self.b.n2, ffn_norm2)):
-            n.w.fill_(math.sqrt(1 + BIG ** 2 / size))
-            n.w[SLOT['big']] = 0
+        without_big(self.b.n1, norm2), without_big(self.b.n2, ffn_norm2)
         self.n_values, self.n_hidden = 0, 0
         for w in (self.b.q.weight, self.b.k.weight, self.b.v.weight, self.b.o.weight):
             w.zero_()
@@ -229,30 +233,8 @@ class Maker:
             self.b.d.weight[to, rows] = torch.eye(n) * gain / GATE
             self.n_hidden += n
 
-    def clip(self, slot, mean, spread, size):
-        """Dimension by dimension `size` times how many `spread` it is above or below `mean`, one at most: places are told apart by direction."""
-        self.product(slot, SLOT['const'], slot, -1)
-        for i in range(slot.start, slot.stop):
-            m, s = mean[i - slot.start].item(), spread[i - slot.start].item()
-            self.b.d.weight[:, self.n_hidden:self.n_hidden + 2] = 0
-            for at, gain in ((m - s, 1), (m + s, -1)):
-                row, self.n_hidden = self.n_hidden, self.n_hidden + 1
-                steep = 12 / s
-                self.b.g.weight[row], self.b.u.weight[row] = 0, 0
-                self.b.g.weight[row, i], self.b.g.weight[row, SLOT['const']] = steep * self.ffn_rms, -steep * at * self.ffn_rms
-                self.b.u.weight[row, SLOT['const']] = self.ffn_rms
-                self.b.d.weight[i, row] = gain * size / s / steep
-        row, self.n_hidden = self.n_hidden, self.n_hidden + 1                       # it ran from 0 to 2
-        self.b.g.weight[row], self.b.u.weight[row], self.b.d.weight[:, row] = 0, 0, 0
-        self.b.g.weight[row, SLOT['const']] = self.b.u.weight[row, SLOT['const']] = GATE * self.ffn_rms
-        self.b.d.weight[slot, row] = -size / GATE ** 2
-
-    def step(self, slot, low, high, size, to=None):
-        """A slot becomes 0 below `low` and `size` above `high`, in between it rises: silu(x) is x, or nothing, where x is large.
-
-        With `to` that is added to another slot.
-        """
-        steep, i, into = 12 / (high - low), slot.start, (to or slot).start
+    def rise(self, i, into, low, high, size, steep):
+        """Adds to dimension `into` 0 where dimension `i` is below `low`, `size` above `high`: silu(x) is x, or nothing, where x is large."""
         for at, gain in ((low, 1), (high, -1)):
             row, self.n_hidden = self.n_hidden, self.n_hidden + 1
             for w in (self.b.g.weight[row], self.b.u.weight[row], self.b.d.weight[:, row]):
@@ -260,6 +242,20 @@ class Maker:
             self.b.g.weight[row, i], self.b.g.weight[row, SLOT['const']] = steep * self.ffn_rms, -steep * at * self.ffn_rms
             self.b.u.weight[row, SLOT['const']] = self.ffn_rms
             self.b.d.weight[into, row] = gain * size / (high - low) / steep
+
+    def clip(self, slot, mean, spread, size):
+        """Dimension by dimension `size` times how many `spread` it is above or below `mean`, one at most: places are told apart by direction."""
+        self.product(slot, SLOT['const'], slot, -1)
+        for i, m, s in zip(range(slot.start, slot.stop), mean.tolist(), spread.tolist()):
+            self.rise(i, i, m - s, m + s, 2 * size, 12 / s)
+        row, self.n_hidden = self.n_hidden, self.n_hidden + 1                       # it ran from 0 to 2
+        self.b.g.weight[row], self.b.u.weight[row], self.b.d.weight[:, row] = 0, 0, 0
+        self.b.g.weight[row, SLOT['const']] = self.b.u.weight[row, SLOT['const']] = GATE * self.ffn_rms
+        self.b.d.weight[slot, row] = -size / GATE ** 2
+
+    def step(self, slot, low, high, size, to=None):
+        """A slot becomes 0 below `low` and `size` above `high`, in between it rises. With `to` that is added to another slot."""
+        self.rise(slot.start, (to or slot).start, low, high, size, 12 / (high - low))
         if to is None:
             self.product(slot, SLOT['const'], slot, -1)
 
@@ -283,10 +279,10 @@ def start_from_a_circuit(m, share, vocab, seed=1):
     e[IM_END, SLOT['end']] = 1
     e[[vocab[text] for text in ('-', 'Ġ-')], SLOT['dash']] = DASH
     e[:, SLOT['IN']], e[:, SLOT['OUT']] = code, code
-    for name, these in marks(vocab).items():
-        if name in SLOT:
-            e[these, SLOT[name]] = 1
-    e[marks(vocab)['opener'], SLOT['capital']] = .6
+    kinds = marks(vocab)
+    for name in ('may_end', 'closer', 'capital', 'mark'):
+        e[kinds[name], SLOT[name]] = 1
+    e[kinds['opener'], SLOT['capital']] = .6
     e[IM_END, SLOT['stop']] = 1
     e[:, SLOT['RARE']] = signs(V, N_WIDE)[form] / math.sqrt(N_WIDE) * weight[:, None]
     e[:, SLOT['fill']] = (1 + NORM2 - e.pow(2).sum(1, keepdim=True)).clamp_min(0).sqrt()
@@ -376,9 +372,8 @@ def start_from_a_circuit(m, share, vocab, seed=1):
     for head in range(H):
         make.write(head, token, 'OUT', COPIED / H), make.write(head, ends, 'stop', COPIED / H)
     norm2 += 2.9
-    for n in (m.b[L - 1].n1, m.b[L - 1].n2, m.n):
-        n.w.fill_(math.sqrt(1 + BIG ** 2 / norm2))
-        n.w[SLOT['big']] = 0
+    for norm in (m.b[L - 1].n1, m.b[L - 1].n2, m.n):
+        without_big(norm, norm2)
     for block, used in unused:
         block.d.weight[:, used:] = 0
     m.n.w.mul_(.1 / SCALE)

@@ -14,11 +14,10 @@ import torch
 from tokenizers import Tokenizer
 
 from circuit import start_from_a_circuit
-from evaluate import Reading, in_case, load
+from evaluate import Reading, asked_words, in_case, load
 from model import QuoteModel
 from samples import IM_END, IM_START, MOST, Sampler
 from train import shares
-
 
 
 def weights(source, tok, texts):
@@ -55,9 +54,7 @@ def main():
     def count(reading, kind, question, said):
         turn, answer = sampler.turn(sampler.enc(question), True), sampler.enc(said) + [IM_END]
         wrong = reading.likeliest(turn + answer)[len(turn) - 1:-1] != torch.tensor(answer)
-        words = said.split()
-        asked = max((k for k in range(1, 8) if ' '.join(words[:k]).rstrip('.,;:') in question), default=3)
-        asked = len(sampler.enc(' ' + ' '.join(words[:asked])))
+        asked = len(sampler.enc(' ' + ' '.join(said.split()[:asked_words(question, said) or 3])))
         for place, part in (('the asked words', slice(0, asked)), ('after them', slice(asked, None))):
             of_answer = wrong[:-1][part]                             # its end is no token of the text
             if len(of_answer):
