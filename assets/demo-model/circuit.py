@@ -11,6 +11,7 @@
              an end before and a capital here, a blank line, a list, a heading ─► ENDS: a sentence ended before this word
     layer 2  FOUR of the last word ─► FOUR_K;  query TWO, THREE, BAG, NEAR · key TWO_K, THREE_K, BAG, NEAR ─► WIDE of the place that
              matches: AT, and FOUND where two words do, and nothing less
+             the last blank line ─► PARAGRAPH, a code of the words after it: those of the question have the same one
              FFN: after words that ask for a passage ─► ASKED_FROM;  after words that ask for a fact ─► FACT_FROM
     layer 3  query TWO, THREE, FOUR, BAG, AT · key TWO_K, THREE_K, FOUR_K, BAG, WIDE ─► AT, FOUND_4;  AT of what was FOUND some thirteen
              tokens back, and of the answer's last ─► AT: an answer's first words are those of many facts, the question's last ones tell
@@ -44,7 +45,7 @@ import torch.nn.functional as F
 from model import C, D, H, V, L
 
 FAST = 10                                # pairs of a head that turn visibly within MAX_POS; the rest match content
-N_FORM, N_SPACE, N_CASE, N_HASH, N_WIDE = 48, 2, 4, 28, 44
+N_FORM, N_SPACE, N_CASE, N_HASH, N_WIDE, N_PARAGRAPH = 48, 2, 4, 28, 44, 8
 SLOTS = dict(const=1, fill=1, breaks=1, line=1, sink=1, found=1, end=1, said=1, IN=54, OUT=54, RARE=N_WIDE, ONE=28, TWO=28, TWO_K=28,
              THREE=28, FOUR=28, FOUR_K=28, BAG=28, NEAR=N_WIDE, WIDE=N_WIDE, AT=N_WIDE, dash=1, item=1, listed=1,
              may_end=1, closer=1, capital=1, mark=1, before=1, ends=1, stop=1, prev=1, found_4=1, broke=1, spare=1, big=1,
@@ -76,8 +77,9 @@ QUESTION_END = 13, [0, 1, 6] + [8.] * 6   # tokens back from an answer's first o
 KEPT_FOUND = 4.0                          # logit of what was found, beside what was not
 # Layer 5, where an answer begins: tokens back, and gains of pairs, of a question and of its last tokens
 QUESTION, QUESTION_CLOSES = (15, [0, 0, 7, 14, 16, 12] + [8.] * 3), (9, [0, 4, 20, 16, 24, 16] + [8.] * 3)
-LOOKED_AT, NOTHING, ELSEWHERE = 20.0, 14.0, 60.0        # logits of the words to begin with; of the first token there, and elsewhere
-FOR, AGAINST = (dict(ran_out=14, ran_short=15), 15.0), (dict(broken_in=23, broken_at=23), 20.0)       # logits of evidence, and of none
+SAME = 40.0                               # logit of a question's own tokens, beside the document's last ones
+LOOKED_AT, NOTHING, ELSEWHERE = 20.0, 6.0, 60.0        # logits of the words to begin with; of the first token there, and elsewhere
+FOR, AGAINST = (dict(ran_out=14, ran_short=15), 12.5), (dict(broken_in=23, broken_at=23), 13.0)       # logits of evidence, and of none
 EVIDENCE = *FOR[0], *AGAINST[0]
 FIRST, NEXT, REFUSE = 9.0, 7.5, 26.0      # how loud the first word is, the next ones, the refusal
 N_ASKED, N_TOLD, N_REFUSE = 122, 420, 18  # hidden units of layers 2, 4 and 5 that are laid, at most
@@ -93,7 +95,7 @@ LOOK = math.sqrt(14.0 * math.sqrt(D))     # of a key that is looked at by distan
 first = lambda name: slice(SLOT[name].start, SLOT[name].start + N_HASH)      # of a slot, what a hash takes up
 SLOT['THREE_K'] = first('RARE')
 at = SLOT['THREE_K'].stop
-for name, size in dict(evidence=len(EVIDENCE), asked_from=1, fact_from=1, second=1, third=1).items():       # in the rest of RARE
+for name, size in dict(evidence=len(EVIDENCE), asked_from=1, fact_from=1, second=1, third=1, paragraph=N_PARAGRAPH).items():       # in the rest of RARE
     SLOT[name], at = slice(at, at + size), at + size
 assert at <= SLOT['RARE'].stop
 SLOT['space'] = slice(SLOT['IN'].start + N_FORM, SLOT['IN'].start + N_FORM + 1)
@@ -107,6 +109,7 @@ FACT_AT = [(1.0, 'THREE', [some + ['Ġthe'] for some in pieces('When Ġis|ere Ġ
                                                               'What Ġis|Ġmuch Ġdid|ll Ġme|s Ġdoes|Ġlarge Ġis|o Ġis|Do es|ĠI Ġfind|When Ġwas|Ġold Ġis')]),
            (1.5, 'THREE', pieces('or Ġof Ġthe|Ġname Ġof Ġthe|id Ġfor Ġthe')),
            (1.3, 'TWO_K', pieces('Ġyear Ġwas|W as|Ġmuch Ġwas|Ġmuch Ġdid|What Ġdid|Ġplace Ġdoes|Do es|o Ġdid|om Ġdid|D id|When Ġdid|Ġday Ġdid|When Ġwas')),
+           (.8, 'TWO_K', pieces('ere Ġdoes')),
            (2.8, 'TWO_K', pieces('th Ġof|Ġhome Ġof|band Ġof|Ġdeath Ġof'))]
 AFTER_A_NAME = dict(broken_at='Ġfound Ġd Ġear Ġget Ġco Ġmar Ġli Ġlive Ġpa Ġke Ġkept Ġb Ġborn Ġop Ġopen Ġhold Ġwritten', broken_in='ie')
 LAST_OF_FORM = slice(SLOT['IN'].start + N_FORM - N_HASH, SLOT['IN'].start + N_FORM)          # what ONE is of the last word
@@ -241,6 +244,14 @@ class Maker:
             for head in heads:
                 self.b.q.weight[head * D + 2 * i:head * D + 2 * i + 2, SLOT['const']] = self.turned(i, AWAY_FROM) * LOOK * logit / 14 * self.rms
 
+    def find_blank_line(self, head):
+        """Attention to the first token after the last blank line. A turn's first token stands after <|im_end|> and a line break, but is a sink."""
+        self.back(head, 0, [0, 0, 8, 14, 12] + [8.] * 4)
+        self.b.k.weight[2 * FAST - 1, SLOT['breaks']] = LOOK / FLAG * self.rms
+        self.b.k.weight[2 * FAST - 1, SLOT['sink']] = -4 * LOOK / SUNK * self.rms
+        self.b.q.weight[head * D + 2 * FAST - 1, SLOT['const']] = 30 * LOOK / 14 * self.rms
+        self.b.q.weight[head * D + D - 4, SLOT['sink']] = 0
+
     def turned(self, pair, distance):
         turn = self.m.inv[pair].item() * distance
         return torch.tensor([[math.cos(turn)], [-math.sin(turn)]])
@@ -302,8 +313,8 @@ class Maker:
         self.tell('ran_short', 4.3, 4.7, prev=2, prev2=2, found=-1, **end)
         for name, words in AFTER_A_NAME.items():
             for w in (w for w in words.split() if w in self.vocab):
-                code = dict(enumerate((2 * self.m.e.weight[self.vocab[w], SLOT['IN']]).tolist(), SLOT['IN'].start))
-                self.rise({**code, SLOT['prev'].start: .55, SLOT['prev2'].start: .55, SLOT['found'].start: -1}, [SLOT['ran_out'].start, SLOT[name].start], 2.6, 2.7, torch.tensor([1.7, -1.]), 120)
+                code = dict(enumerate((4 * self.m.e.weight[self.vocab[w], SLOT['IN']]).tolist(), SLOT['IN'].start))
+                self.rise({**code, SLOT['prev'].start: .55, SLOT['prev2'].start: .55, SLOT['found'].start: -1}, [SLOT['ran_out'].start, SLOT[name].start], 4.45, 4.65, torch.tensor([1.7, -1.]), 120)
         for slot in (SLOT['OUT'], SLOT['stop']):                              # where an answer begins nothing is gone on with
             self.product(slot, SLOT['line'], slot, -1 / BROKEN), self.product(slot, SLOT['breaks'], slot, -1 / FLAG)
         assert self.n_hidden <= N_TOLD
@@ -360,8 +371,11 @@ class Maker:
         q[following * D + row + 4, SLOT['broke']] = -LOOK / 14 / FLAG * self.rms
         q[following * D + D - 4, SLOT['const']] = ELSEWHERE * LOOK / 14 * self.rms
         q[following * D + D - 4, SLOT['breaks']] = (NOTHING - ELSEWHERE) / FLAG * LOOK / 14 * self.rms
+        same = slice(row + 5, row + 5 + N_PARAGRAPH)                         # the question is what stands after the last blank line
+        k[same, SLOT['paragraph']] = LOOK * self.rms * torch.eye(N_PARAGRAPH)
         for head in range(H):
             q[head * D + D - 4, SLOT['sink']] = 0
+            q[head * D + same.start:head * D + same.stop, SLOT['paragraph']] = SAME * LOOK / 14 * self.rms * torch.eye(N_PARAGRAPH)
         self.write(begin, token, 'OUT', FIRST), self.write(following, token, 'OUT', NEXT)
         for head, (names, _) in ((there, FOR), (broken, AGAINST)):
             for name in names:
@@ -370,7 +384,7 @@ class Maker:
         o[space, begin * D:begin * D + D] = 0
         self.write(begin, const, space, FIRST * after_space.T)
         _, k_0, v_0, _ = self.at_random                                      # what is not laid is left to be learned
-        k[row + 5:D - 5] = k_0[row + 5:D - 5]
+        k[same.stop:D - 5] = k_0[same.stop:D - 5]
         self.b.v.weight[self.n_values:] = v_0[self.n_values:]
         self.refuse(code)
 
@@ -491,11 +505,13 @@ def start_from_a_circuit(m, share, vocab, seed=1):
     make.b.v.weight[const, SLOT['sink']] = -make.rms / SUNK
     make.back(0, 1 + BEYOND, SHARP, PASSED_OVER)
     make.write(0, four, 'FOUR_K')
-    make.keys(2, (1, 2, 3))
-    for head in (1, 2, 3):
-        make.write(head, wide, 'AT', .6 / 3), make.write(head, const, 'found', 1 / 3)
+    make.keys(2, (1, 2))
+    for head in (1, 2):
+        make.write(head, wide, 'AT', .6 / 2), make.write(head, const, 'found', 1 / 2)
+    make.find_blank_line(3)
+    make.write(3, make.value('TWO', N_PARAGRAPH), 'paragraph', math.sqrt(N_HASH / N_PARAGRAPH))
     make.tell_what_is_asked(cases[0])
-    norm2 += 1.45                                                           # FOUR_K, AT, FOUND
+    norm2 += 2.45                                                           # FOUR_K, AT, FOUND
     make = Maker(m, 3, norm2, norm2 + 1, seed)
     wide, place, const = make.value('WIDE'), make.value('AT'), make.value('const')
     make.b.v.weight[const, SLOT['sink']] = -make.rms / SUNK
