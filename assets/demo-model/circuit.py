@@ -79,7 +79,7 @@ KEPT_FOUND = 4.0                          # logit of what was found, beside what
 QUESTION, QUESTION_CLOSES = (15, [0, 0, 7, 14, 16, 12] + [8.] * 3), (9, [0, 4, 20, 16, 24, 16] + [8.] * 3)
 SAME = 40.0                               # logit of a question's own tokens, beside the document's last ones
 LOOKED_AT, NOTHING, ELSEWHERE = 20.0, 6.0, 60.0        # logits of the words to begin with; of the first token there, and elsewhere
-FOR, AGAINST = (dict(ran_out=14, ran_short=15), 12.5), (dict(broken_in=23, broken_at=23), 13.0)       # logits of evidence, and of none
+FOR, AGAINST = (dict(ran_out=14, ran_short=15), 12.5), (dict(broken_in=23, broken_at=23), 43.0)       # logits of evidence, and of none
 EVIDENCE = *FOR[0], *AGAINST[0]
 FIRST, NEXT, REFUSE = 9.0, 7.5, 26.0      # how loud the first word is, the next ones, the refusal
 N_ASKED, N_TOLD, N_REFUSE = 122, 420, 18  # hidden units of layers 2, 4 and 5 that are laid, at most
@@ -357,6 +357,7 @@ class Maker:
         for head, logits in ((begin, dict(fact_from=LOOKED_AT, asked_from=LOOKED_AT)), (there, FOR[0]), (broken, AGAINST[0])):
             for name, logit in logits.items():
                 k[rows[head], SLOT[name]] = logit * LOOK * self.rms
+        k[rows[broken], SLOT['said']] = -30 / FLAG * LOOK * self.rms          # of the question, not of the answer's first word
         for head, where, nothing in ((begin, QUESTION, NOTHING), (there, QUESTION_CLOSES, FOR[1]), (broken, QUESTION, AGAINST[1])):
             self.back(head, *where, sinks=0.0)
             self.only_after_a_line_break(head, nothing)
