@@ -82,7 +82,7 @@ LOOKED_AT, NOTHING, ELSEWHERE = 20.0, 6.0, 60.0        # logits of the words to 
 FOR, AGAINST = (dict(ran_out=14, ran_short=15), 12.5), (dict(broken_in=23, broken_at=23), 43.0)       # logits of evidence, and of none
 EVIDENCE = *FOR[0], *AGAINST[0]
 FIRST, NEXT, REFUSE = 9.0, 7.5, 26.0      # how loud the first word is, the next ones, the refusal
-N_ASKED, N_TOLD, N_REFUSE = 122, 420, 18  # hidden units of layers 2, 4 and 5 that are laid, at most
+N_REFUSE = 18                             # hidden units of layer 5 that are laid
 
 at, SLOT = 0, {}
 for name, size in SLOTS.items():
@@ -138,6 +138,16 @@ def marks(vocab):
     return {name: [i for text, i in vocab.items() if re.fullmatch(test, text)] for name, test in tests.items()}
 
 
+def along(values, slot, at=0):
+    """Dimension: value, from the `at`-th one of a slot on."""
+    return dict(enumerate(values.tolist(), SLOT[slot].start + at))
+
+
+def matches_case(code):
+    """Weights of CASE whose sum is 1 where it is `code` [N_CASE]."""
+    return along(code / code.norm() ** 2, 'IN', N_FORM + N_SPACE)
+
+
 def without_big(norm, norm2):
     """Rows of norm² `norm2`, and BIG beside it, come out as they would without it."""
     norm.w.fill_(math.sqrt(1 + BIG ** 2 / norm2))
@@ -152,15 +162,14 @@ class Maker:
         self.rms, self.ffn_rms = math.sqrt(norm2 / C), math.sqrt(ffn_norm2 / C)
         without_big(self.b.n1, norm2), without_big(self.b.n2, ffn_norm2)
         self.n_values, self.n_hidden = 0, 0
-        attention = self.b.q.weight, self.b.k.weight, self.b.v.weight, self.b.o.weight
-        self.at_random = [w.clone() for w in attention]
-        for w in attention:
+        self.at_random = [w.clone() for w in (self.b.k.weight, self.b.v.weight, self.b.d.weight)]
+        for w in (self.b.q.weight, self.b.k.weight, self.b.v.weight, self.b.o.weight, self.b.d.weight):
             w.zero_()
 
-    def back(self, head, distance, gain, breaks=0.0, later=0.0, sinks=PASSED_OVER):
+    def back(self, head, distance, gain, breaks=0.0, later=0.0, sinks=PASSED_OVER, apart=True):
         """Attention that depends on distance alone, logit sum_i gain_i cos(w_i (Δ - distance)), plus `breaks` on line breaks.
 
-        The distance is `later` more for each of BREAKS.
+        The distance is `later` more for each of BREAKS. A sink sees sinks alone, where they are `apart`.
         """
         for i, g in enumerate(gain):
             q = head * D + 2 * i
@@ -174,7 +183,7 @@ class Maker:
         self.b.k.weight[D - 3, SLOT['line']] = LOOK / BROKEN * self.rms
         self.b.k.weight[D - 4, SLOT['sink']] = LOOK / SUNK * self.rms
         self.b.q.weight[head * D + D - 4, SLOT['const']] = LOOK * sinks / 14 * self.rms
-        self.b.q.weight[head * D + D - 4, SLOT['sink']] = LOOK * 300 / 14 / SUNK * self.rms           # a sink sees sinks alone
+        self.b.q.weight[head * D + D - 4, SLOT['sink']] = LOOK * 300 / 14 / SUNK * self.rms * apart
         self.b.q.weight[head * D + D - 3, SLOT['const']] = LOOK * breaks / 14 * self.rms
 
     def where_listed(self, row, logit):
@@ -246,11 +255,10 @@ class Maker:
 
     def find_blank_line(self, head):
         """Attention to the first token after the last blank line. A turn's first token stands after <|im_end|> and a line break, but is a sink."""
-        self.back(head, 0, [0, 0, 8, 14, 12] + [8.] * 4)
+        self.back(head, 0, [0, 0, 8, 14, 12] + [8.] * 4, apart=False)
         self.b.k.weight[2 * FAST - 1, SLOT['breaks']] = LOOK / FLAG * self.rms
         self.b.k.weight[2 * FAST - 1, SLOT['sink']] = -4 * LOOK / SUNK * self.rms
         self.b.q.weight[head * D + 2 * FAST - 1, SLOT['const']] = 30 * LOOK / 14 * self.rms
-        self.b.q.weight[head * D + D - 4, SLOT['sink']] = 0
 
     def turned(self, pair, distance):
         turn = self.m.inv[pair].item() * distance
@@ -303,8 +311,7 @@ class Maker:
 
     def tell_what_is_there(self, spaced, capital):
         """Layer 4's FFN. `spaced`: what makes SPACE half of 1; `capital`: CASE of what begins with one."""
-        capital = dict(enumerate((capital / capital.norm() ** 2).tolist(), SLOT['IN'].stop - N_CASE))
-        self.b.d.weight[:, :N_TOLD] = 0
+        capital = matches_case(capital)
         no_end = dict(may_end=-1.5, closer=-1.5, line=-1.5 / BROKEN)
         end = dict(may_end=1, closer=1, end=2)
         self.tell('broken_in', .75, 1.1, prev_4=1, found=-1, space=-spaced, **no_end)
@@ -313,27 +320,22 @@ class Maker:
         self.tell('ran_short', 4.3, 4.7, prev=2, prev2=2, found=-1, **end)
         for name, words in AFTER_A_NAME.items():
             for w in (w for w in words.split() if w in self.vocab):
-                code = dict(enumerate((4 * self.m.e.weight[self.vocab[w], SLOT['IN']]).tolist(), SLOT['IN'].start))
-                self.rise({**code, SLOT['prev'].start: .55, SLOT['prev2'].start: .55, SLOT['found'].start: -1}, [SLOT['ran_out'].start, SLOT[name].start], 4.45, 4.65, torch.tensor([1.7, -1.]), 120)
+                after = {**along(4 * self.m.e.weight[self.vocab[w], SLOT['IN']], 'IN'), SLOT['prev'].start: .55, SLOT['prev2'].start: .55, SLOT['found'].start: -1}
+                self.rise(after, [SLOT['ran_out'].start, SLOT[name].start], 4.45, 4.65, torch.tensor([1.7, -1.]), 120)
         for slot in (SLOT['OUT'], SLOT['stop']):                              # where an answer begins nothing is gone on with
             self.product(slot, SLOT['line'], slot, -1 / BROKEN), self.product(slot, SLOT['breaks'], slot, -1 / FLAG)
-        assert self.n_hidden <= N_TOLD
 
     def tell_what_is_asked(self, lower):
         """Layer 2's FFN. `lower`: CASE of what is no capital."""
-        self.b.d.weight.zero_()
         # a question that begins as none does asks for a passage
-        case = slice(SLOT['IN'].stop - N_CASE, SLOT['IN'].stop)
-        lower = dict(enumerate((lower / lower.norm() ** 2).tolist(), case.start))
-        self.rise({SLOT['breaks'].start: 1 / FLAG, **lower}, SLOT['asked_from'].start, 2.4, 2.6, 1, 60)
+        self.rise({SLOT['breaks'].start: 1 / FLAG, **matches_case(lower)}, SLOT['asked_from'].start, 2.4, 2.6, 1, 60)
         for name, size, key, some in [('asked_from', 1, 'TWO_K', PASSAGE_AFTER)] + [('fact_from', *how) for how in FACT_AT]:
             self.tell_words(name, size, key, [[self.vocab[w] for w in words] for words in some if all(w in self.vocab for w in words)])
-        assert self.n_hidden <= N_ASKED
 
     def tell_words(self, name, size, key, words):
         """A slot is `size` after pairs of token ids, or at the last of three: where `key`, TWO_K or THREE, is their hash."""
-        for code in self.hashes(key.removesuffix('_K'), words).tolist():
-            self.rise(dict(enumerate(code, SLOT[key].start)), SLOT[name].start, .8, .92, size, 12 / .12)
+        for code in self.hashes(key.removesuffix('_K'), words):
+            self.rise(along(code, key), SLOT[name].start, .8, .92, size, 12 / .12)
 
     def hashes(self, name, words):
         """TWO or THREE [N, N_HASH] at the last of some token ids, their norm 1."""
@@ -359,12 +361,12 @@ class Maker:
                 k[rows[head], SLOT[name]] = logit * LOOK * self.rms
         k[rows[broken], SLOT['said']] = -30 / FLAG * LOOK * self.rms          # of the question, not of the answer's first word
         for head, where, nothing in ((begin, QUESTION, NOTHING), (there, QUESTION_CLOSES, FOR[1]), (broken, QUESTION, AGAINST[1])):
-            self.back(head, *where, sinks=0.0)
+            self.back(head, *where, sinks=0.0, apart=False)
             self.only_after_a_line_break(head, nothing)
             q[head * D + rows[head], SLOT['line']] = LOOK / 14 / BROKEN * self.rms
         for head in (there, broken):                                         # and one word later
             q[head * D:head * D + D, SLOT['breaks']] += q[head * D:head * D + D, SLOT['line']] * BROKEN / FLAG
-        self.back(following, *QUESTION, sinks=0.0)
+        self.back(following, *QUESTION, sinks=0.0, apart=False)
         for row_, name in ((row + 3, 'second'), (row + 4, 'third')):
             k[row_, SLOT[name]] = LOOKED_AT * LOOK * self.rms
         q[following * D + row + 3, SLOT['broke']] = LOOK / 14 / FLAG * self.rms               # as BREAKS, but of the last word alone
@@ -375,16 +377,14 @@ class Maker:
         same = slice(row + 5, row + 5 + N_PARAGRAPH)                         # the question is what stands after the last blank line
         k[same, SLOT['paragraph']] = LOOK * self.rms * torch.eye(N_PARAGRAPH)
         for head in range(H):
-            q[head * D + D - 4, SLOT['sink']] = 0
             q[head * D + same.start:head * D + same.stop, SLOT['paragraph']] = SAME * LOOK / 14 * self.rms * torch.eye(N_PARAGRAPH)
         self.write(begin, token, 'OUT', FIRST), self.write(following, token, 'OUT', NEXT)
-        for head, (names, _) in ((there, FOR), (broken, AGAINST)):
-            for name in names:
-                self.write(head, told[name], slice(SLOT['evidence'].start + EVIDENCE.index(name), SLOT['evidence'].start + EVIDENCE.index(name) + 1))
+        for i, name in enumerate(EVIDENCE, SLOT['evidence'].start):
+            self.write(there if name in FOR[0] else broken, told[name], slice(i, i + 1))
         space = slice(SLOT['OUT'].start + N_FORM, SLOT['OUT'].start + N_FORM + N_SPACE)          # an answer begins after one
         o[space, begin * D:begin * D + D] = 0
         self.write(begin, const, space, FIRST * after_space.T)
-        _, k_0, v_0, _ = self.at_random                                      # what is not laid is left to be learned
+        k_0, v_0, _ = self.at_random                                         # what is not laid is left to be learned
         k[same.stop:D - 5] = k_0[same.stop:D - 5]
         self.b.v.weight[self.n_values:] = v_0[self.n_values:]
         self.refuse(code)
@@ -392,15 +392,14 @@ class Maker:
     def refuse(self, code):
         """Layer 5's FFN: where an answer begins without evidence, the refusal, one token after the other. `code` [V, 54]: of tokens."""
         said = [self.vocab[w] for w in REFUSAL]
-        dims = lambda name: range(SLOT[name].start, SLOT[name].stop)
-        evidence = dict(zip(dims('evidence'), (-1.5, -1.5, 2.5, 2.5)))
-        self.b.d.weight[:, :N_REFUSE] = 0
+        evidence = along(torch.tensor([-1.5, -1.5, 2.5, 2.5]), 'evidence')
+        self.b.d.weight[:, N_REFUSE:] = .1 * self.at_random[2][:, N_REFUSE:]  # as good as nothing, at first
         self.say(said[0], code, {SLOT['line'].start: 4 / BROKEN, **evidence}, 3.0, 3.2, 60)
         form = F.normalize(code[said[0], :N_FORM], dim=0) * 6 / UNIT / math.sqrt(N_FORM)
-        self.say(said[1], code, {**dict(enumerate(form.tolist(), SLOT['IN'].start)), SLOT['breaks'].start: 1 / FLAG, **evidence}, 6.05, 6.35, 40)
+        self.say(said[1], code, {**along(form, 'IN'), SLOT['breaks'].start: 1 / FLAG, **evidence}, 6.05, 6.35, 40)
         for n in range(2, len(said)):
             key, size = ('TWO', 2) if n == 2 else ('THREE', 3)
-            self.say(said[n], code, dict(zip(dims(key), self.hashes(key, [said[n - size:n]])[0].tolist())), .75, .9, 60)
+            self.say(said[n], code, along(self.hashes(key, [said[n - size:n]])[0], key), .75, .9, 60)
         assert self.n_hidden == N_REFUSE
 
     def say(self, token, code, weights, low, high, steep):
@@ -475,7 +474,6 @@ def start_from_a_circuit(m, share, vocab, seed=1):
     make.step(SLOT['breaks'], 1.3 * FLAG, 1.7 * FLAG, 1, SLOT['ends'])
     make.product(SLOT['mark'], SLOT['broke'], SLOT['ends'], 1 / FLAG)
 
-    unused = [(make.b, make.n_hidden)]
     norm2 += 1 + 1 - 1                                                      # ONE, TWO, and no OUT
     make = Maker(m, 1, norm2, norm2 + 3.75, seed)                           # TWO_K, AT for now, BAG, NEAR, WIDE
     two, rare, may_end = make.value('TWO'), make.value('RARE'), make.value('may_end')
@@ -498,7 +496,6 @@ def start_from_a_circuit(m, share, vocab, seed=1):
     spread = 8 * (share @ e[:, SLOT['RARE']].pow(2) / 40).sqrt()
     make.clip(SLOT['WIDE'], mean, spread, PLACE / math.sqrt(N_WIDE))
 
-    unused.append((make.b, make.n_hidden))
     norm2 += 5.6                                                            # TWO_K, FOUR, THREE, THREE_K for RARE, means
     make = Maker(m, 2, norm2, norm2 + 1, seed, vocab)
     four, wide, const = make.value('FOUR'), make.value('WIDE'), make.value('const')
@@ -512,7 +509,7 @@ def start_from_a_circuit(m, share, vocab, seed=1):
     make.find_blank_line(3)
     make.write(3, make.value('TWO', N_PARAGRAPH), 'paragraph', math.sqrt(N_HASH / N_PARAGRAPH))
     make.tell_what_is_asked(cases[0])
-    norm2 += 2.45                                                           # FOUR_K, AT, FOUND
+    norm2 += 2.45                                                           # FOUR_K, AT, FOUND, PARAGRAPH
     make = Maker(m, 3, norm2, norm2 + 1, seed)
     wide, place, const = make.value('WIDE'), make.value('AT'), make.value('const')
     make.b.v.weight[const, SLOT['sink']] = -make.rms / SUNK
@@ -545,13 +542,10 @@ def start_from_a_circuit(m, share, vocab, seed=1):
             make.write(head, value, name)
     make.write(3, asked, 'second'), make.write(2, asked, 'third')
     make.tell_what_is_there(.5 / after_space[0, 0].item(), cases[1])
-    make.b.d.weight[:, make.n_hidden:] = 0
     norm2 += 2.9 + 3                                                        # OUT, what is told
     make = Maker(m, L - 1, norm2, norm2 + 4, seed, vocab)
     make.how_answers_begin(after_space, cases[1:2] - cases[:1], code)
     without_big(m.n, norm2 + 4)
-    for block, used in unused:
-        block.d.weight[:, used:] = 0
     m.n.w.mul_(.1 / SCALE)
     for name in ('OUT', 'stop'):
         m.n.w[SLOT[name]] *= 10 * OUT_GAIN
@@ -561,7 +555,5 @@ def start_from_a_circuit(m, share, vocab, seed=1):
     e.mul_(SCALE)
     for block in m.b:
         block.o.weight.mul_(SCALE), block.d.weight.mul_(SCALE)
-    m.b[3].d.weight.zero_()
     for block in m.b:
         block.o.weight[SLOT['big']], block.d.weight[SLOT['big']] = 0, 0
-    m.b[L - 1].d.weight[:, N_REFUSE:] *= .1                                           # as good as nothing, at first
