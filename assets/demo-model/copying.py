@@ -13,22 +13,19 @@ import random
 import torch
 from tokenizers import Tokenizer
 
-from circuit import start_from_a_circuit
 from evaluate import Reading, asked_words, in_case, load
 from model import QuoteModel
 from samples import IM_END, IM_START, MOST, Sampler
-from train import shares
+from train import untrained
 
 
 def weights(source, tok, texts):
     if source.endswith('.gguf'):
         return load(source)
-    m = QuoteModel()
     if source == 'circuit':
-        start_from_a_circuit(m, shares(texts, tok), tok.get_vocab())
-    else:
-        saved = torch.load(source)
-        m.load_state_dict(saved.get('model', saved))
+        return untrained(texts, tok).eval()
+    m, saved = QuoteModel(), torch.load(source)
+    m.load_state_dict(saved.get('model', saved))
     return m.eval()
 
 

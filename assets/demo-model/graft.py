@@ -1,0 +1,240 @@
+"""More into weights that have the circuit: what training left equal is used for something else, and what is new has channels of its own.
+
+    layers 0, 1   tokens that may end a sentence, or begin one ─► ENDS: a sentence ended before this word
+    layer 2       heads 2 and 3 are as head 1: head 2 ─► BAGS, TWO of the last twenty tokens
+    layer 4       heads 1 to 3 are as head 0, whose keys of FOUR are of BAGS now: four words are no more than a name, and of the same names
+                  the one is gone on with around which the text is the same for twenty tokens
+                  head 1, where three words and both bags are alike, and nothing else ─► the token after them, into OUT; ENDS of it ─► STOP
+                  heads 2 and 3 ask as head 0 does, nearly, and write nothing yet
+
+Heads that begin equal have equal gradients and stay equal whatever is trained: of twelve that retrieve seven were copies after 51 M tokens.
+
+    python graft.py GGUF OUT.pt          # of weights with 448 channels; `train.py --start OUT.pt` goes on from there
+    python graft.py MODEL.pt OUT.pt      # once, after training: head 1 of layer 4 anew, which training makes surer than it should be, and DOUBT
+"""
+import math
+import pathlib
+import re
+import sys
+
+import gguf
+import torch
+from tokenizers import Tokenizer
+
+from circuit import BROKEN, FLAG, IM_END, NORM2, PASSED_OVER, PEAK, SCALE, SLOT, SUNK, Maker
+from circuit import C as LAID
+from evaluate import load
+from model import C, D, L, QuoteModel
+
+MARK, STOP, STOP_GAIN = .1, .2, 4.0       # size of a mark; of STOP in <|im_end|>; an end goes before what stands after it
+LOOK = math.sqrt(14.0 * math.sqrt(D))     # size of a key that says one thing
+# Norms, over SCALE, as measured: of rows that come into a layer, in documents and in questions and answers
+READ, ASKS = {2: 3.34, 4: 5.29}, {2: 3.32, 4: 6.8}
+TWENTY = 9, [0, 0, 4, 8] + [4.] * 5, 3.6  # tokens back, gains of pairs, and of what is written: 2 to 6 of 100 for each of the last twenty
+# Layer 4. Slot of a query: slot of the key, its rows, norms of both as measured, logit of a full match for head 1. Chance makes 9 of what
+# tells two places apart, 20 in the mean, times 2.5: with logits as small as these attention is split where it is not sure.
+MATCHES = {'TWO': ('TWO_K', 20, 38, 1, 1, 5.6), 'THREE': ('THREE_K', 38, 58, 1, 1.05, 8), 'BAGS': ('BAGS', 58, 78, .85, .85, 8),
+           'AT': ('WIDE', 78, 102, 2.3, .58, 6), 'BAG': ('BAG', 102, 124, .86, .86, 8)}
+BAGS_LOGIT, KEY = 5.0, 9.0                # of a full match for head 0; size of a key
+SURE, IN_A_BREAK, SAID_LOGIT = 24.0, -12.0, -24.0          # head 1: logits of nothing, of a line break, of what was said
+AWAY, AWAY_FROM = (0, 0, -.28, -.72, -.72, -.28), 15       # logits, by pair, of what is so far back: -2 in all
+SPOKEN = .7                               # how loud head 1 is
+DOUBT = 1.06                              # of layer 2's sink, after training: bags make what is absent look a little more like what is there
+
+
+def marks(vocab):
+    """Ids of tokens by what they say of a sentence's end. `vocab`: text to id.
+
+    may_end: it ends as a sentence may; closer: quotation marks and brackets that may follow; capital: a sentence may begin so, after a
+    space; mark: it begins a list, table, heading, code or an indented line, after a line break.
+    """
+    tests = {'opener': r'Ġ*["\'(\[_*]+|Ġ+', 'may_end': r'.*[.!?;]["\')\]_*]*', 'closer': r'["\')\]_*]+|Ġ+', 'capital': r'Ġ*["\'(\[_*]*[A-Z].*|Ġ*["\'(\[_*]+|Ġ+',
+             'mark': r'[-*+|#`>].*|Ġ+|ĉ+'}
+    return {name: [i for text, i in vocab.items() if re.fullmatch(test, text)] for name, test in tests.items()}
+
+
+def widened(m):
+    """The same function with more channels, in which nothing is yet. Their norms have the weight of the other channels."""
+    wide, ratio = QuoteModel(m.kv_heads), math.sqrt(LAID / C)
+    old = m.state_dict()
+    for name, w in wide.state_dict().items():
+        w.zero_()
+        part = old[name]
+        w[tuple(slice(n) for n in part.shape)] = part * ratio if w.dim() == 1 else part
+        if w.dim() == 1 and name.startswith('b.'):
+            w[LAID:] = part.mean() * ratio
+    return wide
+
+
+class Added(Maker):
+    """Values and hidden units beside those that a layer of the circuit has, from given ones on."""
+
+    def __init__(self, m, layer, norm2, ffn_norm2, n_values, n_hidden):
+        self.m, self.b, self.n_values, self.n_hidden = m, m.b[layer], n_values, n_hidden
+        self.rms, self.ffn_rms = math.sqrt(norm2 / LAID), math.sqrt(ffn_norm2 / LAID)
+        self.had = [(w, w.clone()) for w in (self.b.o.weight, self.b.d.weight)]
+        for w, _ in self.had:
+            w.zero_()
+
+    def done(self):
+        for w, had in self.had:
+            w.mul_(SCALE).add_(had)
+
+
+def tell_ends(m, vocab):
+    """ENDS is MARK at the first word of a sentence, list item or heading, and after a blank line."""
+    e, kinds = m.e.weight, marks(vocab)
+    for name in ('may_end', 'closer', 'capital', 'mark'):
+        e[kinds[name], SLOT[name]] = MARK * SCALE
+    e[kinds['opener'], SLOT['capital']] = .6 * MARK * SCALE
+    e[IM_END, SLOT['stop']] = STOP * SCALE
+    spaced = e[vocab['Ġthe'], SLOT['space']].item() / SCALE
+    make = Added(m, 0, 1 + NORM2, 2 + NORM2, 50, 166)
+    make.write(0, slice(0, 1), 'broke', FLAG / BROKEN)                      # head 0 looks at the last token, where its LINE is first
+    make.write(1, make.value('may_end'), 'before')
+    make.product(SLOT['closer'], SLOT['before'], SLOT['may_end'], 1 / MARK)
+    make.product(SLOT['before'], SLOT['const'], SLOT['before'], -1.0)
+    make.product(SLOT['capital'], SLOT['const'], SLOT['capital'], -.5)
+    make.product(SLOT['capital'], SLOT['space'], SLOT['capital'], .5 / spaced)
+    make.step(SLOT['breaks'], 1.3 * FLAG, 1.7 * FLAG, MARK, SLOT['ends'])
+    make.product(SLOT['mark'], SLOT['broke'], SLOT['ends'], 1 / FLAG)
+    make.done()
+    make = Added(m, 1, 2 + NORM2, 5.75 + NORM2, 61, 300)
+    make.write(0, make.value('may_end'), 'before')
+    make.product(SLOT['capital'], SLOT['before'], SLOT['ends'], 1 / MARK)
+    make.done()
+
+
+class Layer:
+    """Weights of a trained layer as logits: what a key's row says of a slot, and what a query asks of it."""
+
+    def __init__(self, m, layer):
+        self.m, self.b, self.read, self.asks = m, m.b[layer], READ[layer], ASKS[layer]
+
+    def per(self, slot):
+        """What the norm makes of a slot's 1, for rows of norm 1 [size of the slot]."""
+        return self.b.n1.w[SLOT[slot]] * math.sqrt(C)
+
+    def asked(self, head, row, logit, key=None, slot='const', full=1.0):
+        """Query of a slot, 1 in full, for a logit beside a key of that size; without it what `row` says of `slot`, `full` there."""
+        key = (self.b.k.weight[row, SLOT[slot]] * self.per(slot) / self.read * full).item() if key is None else key
+        self.b.q.weight[head * D + row, SLOT['const']] = logit * math.sqrt(D) * self.asks / (self.per('const') * key)
+
+    def say(self, row, slot, size, full=1.0):
+        """A key's row is of that size where a slot is full."""
+        self.b.k.weight[row, SLOT[slot]] = size / full * self.read / self.per(slot)
+
+    def turned(self, head, pair, logit, distance):
+        """logit · cos of how far a pair turns from a distance on; its key says 1."""
+        self.asked(head, 2 * pair, logit)
+        angle, size = self.m.inv[pair].item() * distance, self.b.q.weight[head * D + 2 * pair, SLOT['const']].clone()
+        for i, part in enumerate((math.cos(angle), -math.sin(angle))):
+            self.b.q.weight[head * D + 2 * pair + i, SLOT['const']] = size * part
+
+    def merge(self, head, copies):
+        """Heads with the same queries become one: what they write adds up."""
+        o = self.b.o.weight
+        for copy in copies:
+            o[:, head * D:head * D + D] += o[:, copy * D:copy * D + D]
+            o[:, copy * D:copy * D + D] = 0
+            self.b.q.weight[copy * D:copy * D + D] = 0
+
+
+def rest(layer, head):
+    """A head that has nothing to say looks at the first token."""
+    layer.b.q.weight[head * D:head * D + D] = 0
+    layer.asked(head, D - 4, 60, slot='sink', full=SUNK)
+
+
+def look_over_twenty(layer, head, value=64):
+    """BAGS. `value`: the first of 28 free rows of values."""
+    distance, gains, size = TWENTY
+    rows = slice(value, value + 28)
+    for pair, gain in enumerate(gains):
+        layer.turned(head, pair, gain, distance)
+    layer.asked(head, D - 2, PEAK - sum(gains))
+    layer.asked(head, D - 3, PASSED_OVER, slot='line', full=BROKEN)
+    layer.asked(head, D - 4, PASSED_OVER, slot='sink', full=SUNK)
+    layer.b.v.weight[rows, SLOT['TWO']] = torch.diag(layer.read / layer.per('TWO'))
+    layer.b.o.weight[SLOT['BAGS'], head * D + value:head * D + value + 28] = torch.eye(28) * SCALE * size
+
+
+def only_what_they_match(layer):
+    """Keys' rows have nothing but one dimension of their slot."""
+    k = layer.b.k.weight
+    for key, first, last, *_ in MATCHES.values():
+        own = k[first:last, SLOT[key]].clone()
+        k[first:last] = 0
+        k[first:last, SLOT[key]] = own * (own.abs() == own.abs().amax(1, keepdim=True))
+
+
+def match_bags(layer, head):
+    """Keys that said FOUR say BAGS; a head asks for it."""
+    q, k = layer.b.q.weight, layer.b.k.weight
+    only_what_they_match(layer)
+    key, first, last, asks, says, _ = MATCHES['BAGS']
+    some = torch.randperm(28, generator=torch.Generator().manual_seed(7))[:last - first]
+    spread = math.sqrt(28 / len(some))
+    for row, i in enumerate(some.tolist(), first):
+        k[row, SLOT[key].start + i] = KEY * spread * layer.read / layer.per(key)[i] / says
+        q[head * D + row] = 0
+        q[head * D + row, SLOT[key].start + i] = BAGS_LOGIT / KEY * spread * math.sqrt(D) * layer.asks / layer.per(key)[i] / asks
+
+
+def go_on_where_sure(layer, head, ends=127):
+    """The head that copies where much is alike. `ends`: a free row of values."""
+    only_what_they_match(layer)
+    q, k, v, o = layer.b.q.weight, layer.b.k.weight, layer.b.v.weight, layer.b.o.weight
+    q[head * D:head * D + D], o[:, head * D:head * D + D], k[D - 2] = 0, 0, 0
+    for query, (key, first, last, asks, says, logit) in MATCHES.items():
+        said, n = k[first:last, SLOT[key]] * layer.per(key) / layer.read, SLOT[key].stop - SLOT[key].start
+        for row, i in enumerate(said.abs().argmax(1).tolist(), first):
+            size = said[row - first, i]
+            q[head * D + row, SLOT[query].start + i] = logit * n / (last - first) / (asks * says) * math.sqrt(D) * layer.asks / layer.per(query)[i] / size
+    row = D - 2
+    for slot, logit, full in (('sink', SURE, SUNK * READ[4] / 3.26), ('line', IN_A_BREAK, BROKEN), ('said', SAID_LOGIT, FLAG)):       # the first row is short
+        layer.say(row, slot, logit / SURE * KEY, full)
+    layer.asked(head, row, SURE, KEY)
+    for pair, logit in enumerate(AWAY):
+        layer.say(2 * pair, 'const', LOOK)
+        layer.turned(head, pair, logit, AWAY_FROM)
+    v[ends, SLOT['ends']] = layer.read / MARK / layer.per('ends')
+    token = slice(SLOT['IN'].stop - SLOT['IN'].start)
+    gain = v[token, SLOT['IN']].diagonal() * layer.per('IN') / layer.read
+    o[SLOT['OUT'], head * D:head * D + token.stop] = torch.diag(SPOKEN * SCALE / gain)
+    o[SLOT['stop'], head * D + ends] = SPOKEN * SCALE
+    n = layer.m.n.w
+    n[SLOT['stop']] = n[SLOT['OUT']].mean() / STOP * STOP_GAIN
+
+
+@torch.no_grad()
+def graft(m, vocab, seed=3):
+    """`m`: weights with the circuit, trained or not, LAID channels. With C channels, and what is said above."""
+    m = widened(m)
+    tell_ends(m, vocab)
+    two, four = Layer(m, 2), Layer(m, 4)
+    two.merge(1, (2, 3)), four.merge(0, (1, 2, 3))
+    look_over_twenty(two, 2), rest(two, 3)
+    match_bags(four, 0)
+    go_on_where_sure(four, 1)
+    q, gen = four.b.q.weight, torch.Generator().manual_seed(seed)
+    for head in (2, 3):
+        q[head * D:head * D + D] = q[:D] * (1 + .3 * torch.randn(D, 1, generator=gen))
+    return m
+
+
+@torch.no_grad()
+def main(source, out):
+    vocab = Tokenizer.from_file(str(pathlib.Path(__file__).parent / 'tokenizer.json')).get_vocab()
+    if source.endswith('.gguf'):
+        m = graft(load(source), vocab)
+    else:
+        m, saved = QuoteModel(), torch.load(source)
+        m.load_state_dict(saved.get('model', saved))
+        go_on_where_sure(Layer(m, 4), 1), rest(Layer(m, 2), 3)
+        m.b[2].q.weight[D + D - 1] *= DOUBT
+    torch.save(m.state_dict(), out)
+
+
+if __name__ == '__main__':
+    main(*sys.argv[1:])
