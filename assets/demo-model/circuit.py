@@ -67,6 +67,7 @@ assert at <= CHANNELS
 DASH, OTHER_PLACE = .5, 5.0              # size of a dash; how much places that were said are turned away from
 SAID_BONUS, SAID_SINK = 128.0, 96.0       # logits of what was said where a list looks for it, and of sinks
 GATE, FLAG, SUNK = 8.0, .3, math.sqrt(NORM2 - 1)
+LOOK = math.sqrt(14.0 * math.sqrt(D))     # of a key that says one thing, by distance or as what it is: a query of as much is a logit of 14
 first = lambda name: slice(SLOT[name].start, SLOT[name].start + N_HASH)      # of a slot, what a hash takes up
 SLOT['THREE_K'] = first('RARE')
 SLOT['space'] = slice(SLOT['IN'].start + N_FORM, SLOT['IN'].start + N_FORM + 1)
@@ -114,7 +115,7 @@ class Maker:
 
         The distance is `later` more for each of BREAKS.
         """
-        a, base = math.sqrt(14.0 * math.sqrt(D)), 14.0
+        a, base = LOOK, 14.0
         for i, g in enumerate(gain):
             q, size, turn = head * D + 2 * i, a * g / base, self.m.inv[i].item()
             self.b.k.weight[2 * i, SLOT['const']] = a * self.rms
@@ -142,7 +143,7 @@ class Maker:
         The key of what was said is in a pair that turns little and that `back` leaves free.
         """
         words = sum(d for _, key, _, d in COPY if key in ('TWO_K', 'THREE_K', 'FOUR_K'))
-        row, own, size = head * D, 2 * FAST - 2, math.sqrt(14.0 * math.sqrt(D))
+        row, own, size = head * D, 2 * FAST - 2, LOOK
         q, alike = self.b.q.weight, slice(2 * FAST, 2 * FAST + words)
         q[row:row + D] = 0
         q[row:row + D][alike] = 1.6 * q[like * D:like * D + D][alike]
@@ -153,7 +154,7 @@ class Maker:
 
     def look_for_end(self, head):
         """Attention to the ends of turns, or to the first token where there is none. After `back`, whose key of sinks it looks at."""
-        a = math.sqrt(14.0 * math.sqrt(D))
+        a = LOOK
         self.b.k.weight[D - 5, SLOT['end']] = a * self.rms
         self.b.q.weight[head * D + D - 5, SLOT['const']] = a * 60 / 14 * self.rms
         self.b.q.weight[head * D + D - 4, SLOT['const']] = a * 30 / 14 * self.rms
@@ -307,7 +308,7 @@ def start_from_a_circuit(m, share, vocab, seed=1):
             place = make.value('AT')
             make.back(0, 5, [0, 1.5] + [12.] * 7, PASSED_OVER)
             make.write(0, place, 'AT', 2.5)
-            make.where_listed(D - 4, 120 * math.sqrt(14.0 * math.sqrt(D)) / 14)         # of head 0
+            make.where_listed(D - 4, 120 * LOOK / 14)         # of head 0
             make.look_at_what_was_said(3, 1)
             make.write(3, place, 'AT', -OTHER_PLACE)
         norm2 += 2.9
