@@ -27,7 +27,7 @@ from model import C, D, QuoteModel
 
 MARK, STOP, STOP_GAIN = .1, .2, 4.0       # size of a mark; of STOP in <|im_end|>; an end goes before what stands after it
 # Norms, over SCALE, as measured: of rows that come into a layer, in documents and in questions and answers
-READ, ASKS = {2: 3.34, 4: 5.29}, {2: 3.32, 4: 6.8}
+READ, ASKS = {2: 3.34, 3: 5.32, 4: 5.29}, {2: 3.32, 3: 5.85, 4: 6.8}
 TWENTY = 9, [0, 0, 4, 8] + [4.] * 5, 3.6  # tokens back, gains of pairs, and of what is written: 2 to 6 of 100 for each of the last twenty
 # Layer 4. Slot of a query: slot of the key, its rows, norms of both as measured, logit of a full match for head 1. Chance makes 9 of what
 # tells two places apart, 20 in the mean, times 2.5: with logits as small as these attention is split where it is not sure.
@@ -183,7 +183,9 @@ def go_on_where_sure(layer, head, ends=127):
     """The head that copies where much is alike. `ends`: a free row of values."""
     only_what_they_match(layer)
     q, k, v, o = layer.b.q.weight, layer.b.k.weight, layer.b.v.weight, layer.b.o.weight
+    where = q[head * D:head * D + D, SLOT['WHERE']].clone()            # of `where.py`
     q[head * D:head * D + D], o[:, head * D:head * D + D], k[D - 2] = 0, 0, 0
+    q[head * D:head * D + D, SLOT['WHERE']] = where
     for query, (key, first, last, asks, says, logit) in MATCHES.items():
         said, n = k[first:last, SLOT[key]] * layer.per(key) / layer.read, SLOT[key].stop - SLOT[key].start
         for row, i in enumerate(said.abs().argmax(1).tolist(), first):
