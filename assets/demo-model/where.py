@@ -155,8 +155,9 @@ def match_where(m, seen):
 @torch.no_grad()
 def lay_where(m, sampler):
     """`m`: weights with the circuit and the graft, trained or not."""
-    look_at_the_question(m, ask_some(m, sampler))
-    tell_where(m, ask_some(m, sampler))
+    seen = ask_some(m, sampler)
+    look_at_the_question(m, seen)
+    tell_where(m, seen)                                     # what comes into layer 3 is as it was
     match_where(m, ask_some(m, sampler))
     return m
 
