@@ -16,7 +16,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     var lo_#{i} = vec4<f32>(0.0);
     var hi_#{i} = vec4<f32>(0.0);
 #endfor
-    if any_visible(k0, r0) {
+    if any_visible(k0, r0, 8u) {
         // Blocks are allocated whole, so the 8 keys (half a block) are readable even where they are not written yet.
         let token = params.first_key + k0;
         let row = key_row(block_at(g, token, params.n_blocks), token % BLOCK_TOKENS);

@@ -17,7 +17,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     var b_#{i} = vec4<f32>(0.0);
     let p_#{i} = p_row(r0 + #{i}u, g);
 #endfor
-    let n_visible = visible_keys(r0);
+    let n_visible = visible_keys(r0, 8u);
     for (var k = 0u; k < n_visible; k += 4u) {
         let block = block_at(g, params.first_key + k, params.n_blocks);
         let t = (params.first_key + k) % BLOCK_TOKENS;

@@ -1,6 +1,12 @@
 // Eight consecutive elements of a row.
 struct Eight { a: vec4<f32>, b: vec4<f32> }
 
+#ifdef WIDE
+fn words4(v: vec2<u64>) -> vec4<u32> {
+    return vec4(u32(v.x), u32(v.x >> 32u), u32(v.y), u32(v.y >> 32u));
+}
+#endif
+
 fn eight_halves(raw: vec4<u32>) -> Eight {
     return Eight(
         vec4<f32>(unpack2x16float(raw.x), unpack2x16float(raw.y)),

@@ -10,9 +10,17 @@ fn block_of_slot(slot: u32) -> u32 {
 // `at` is a multiple of 8.
 fn load8(at: u32) -> Eight {
 #ifdef KV_F16
+#ifdef WIDE
+    return eight_halves(words4(kv[at / 8u]));
+#else
     return eight_halves(kv[at / 8u]);
+#endif
+#else
+#ifdef WIDE
+    return Eight(bitcast<vec4<f32>>(words4(kv[at / 4u])), bitcast<vec4<f32>>(words4(kv[at / 4u + 1u])));
 #else
     return Eight(kv[at / 4u], kv[at / 4u + 1u]);
+#endif
 #endif
 }
 

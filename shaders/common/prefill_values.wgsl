@@ -13,16 +13,29 @@ struct Params {
     is_last: u32,
 }
 #params
+#ifdef WIDE
+@group(0) @binding(0) var<storage, read> p: array<vec2<u64>>;
+#else
 @group(0) @binding(0) var<storage, read> p: array<vec4<f32>>;
+#endif
 @group(0) @binding(1) var<storage, read> state: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> kv: array<#{KV}>;
 @group(0) @binding(3) var<storage, read> table: array<u32>;
 @group(0) @binding(4) var<storage, read_write> out: array<vec4<f32>>;
 #import common/kv_block
 
-// Keys of the tile that the last of the 8 rows from r0 sees.
-fn visible_keys(r0: u32) -> u32 {
-    let seen = params.mask_from + min(r0 + 7u, params.n_rows - 1u) / params.group;
+// Four weights.
+fn p4(at: u32) -> vec4<f32> {
+#ifdef WIDE
+    return bitcast<vec4<f32>>(words4(p[at]));
+#else
+    return p[at];
+#endif
+}
+
+// Keys of the tile that the last of the `n` rows from r0 sees.
+fn visible_keys(r0: u32, n: u32) -> u32 {
+    let seen = params.mask_from + min(r0 + n - 1u, params.n_rows - 1u) / params.group;
     return min(max(seen, params.first_key) - params.first_key, params.n_keys);
 }
 

@@ -187,9 +187,14 @@ impl Gpu {
         self.has_subgroups() && self.info.subgroup_min_size == n_lanes && self.info.subgroup_max_size == n_lanes
     }
 
-    /// Kernels shaped for a software device whose subgroups have exactly 8 lanes should be used.
+    /// Subgroups have exactly 8 lanes in every kernel, and there are 64-bit integers: what a software device loads at a time.
+    pub fn has_lanes8(&self) -> bool {
+        self.has_subgroups_of(8) && self.has_int64()
+    }
+
+    /// Kernels shaped for a software device with [`Gpu::has_lanes8`] should be used.
     pub fn wants_lanes8(&self) -> bool {
-        self.wants_software_kernels() && self.has_subgroups_of(8)
+        self.wants_software_kernels() && self.has_lanes8()
     }
 
     /// 64-bit integers may be used in shaders.

@@ -32,6 +32,7 @@ embed!(
     "attention/prefill_scores",
     "attention/prefill_scores_lanes8",
     "attention/prefill_softmax",
+    "attention/prefill_softmax_lanes8",
     "attention/prefill_values",
     "attention/prefill_values_lanes8",
     "attention/rope_append",

@@ -129,7 +129,7 @@ fn run(gpu: &Gpu, rng: &mut Rng, case: &Case) {
     // Stored in f16, a key may round the other way than the twin's: one unit in the last place.
     let limit = if case.element == KvElement::F16 { 1e-6 } else { 1e-11 };
 
-    let variants = if gpu.has_subgroups_of(8) { &[false, true][..] } else { &[false] };
+    let variants = if gpu.has_lanes8() { &[false, true][..] } else { &[false] };
     let prefill_want: Vec<f32> = (case.n_past..n_all).flat_map(want).collect();
     for &lanes8 in variants {
         let op = AttentionPrefill::with_variant(gpu, h, g, d, case.element, lanes8).unwrap();

@@ -192,7 +192,7 @@ fn run(gpu: &Gpu, rng: &mut Rng, case: &Case) {
         })
         .collect();
     let what = format!("{:?} of {:?}, {} keys and {} in the tail", case.shape, case.sealed, case.n_sealed, case.n_tail);
-    let variants = if gpu.has_subgroups_of(8) { &[false, true][..] } else { &[false] };
+    let variants = if gpu.has_lanes8() { &[false, true][..] } else { &[false] };
     for &lanes8 in variants {
         let got = prefill(gpu, case, &segments, &q, lanes8);
         assert_close(&format!("prefill (lanes8 {lanes8}) of {what}"), &got, &want, LIMIT);

@@ -129,7 +129,7 @@ fn wanted((h, g, d): Shape, case: &Case, q: &[f32]) -> Vec<f32> {
 fn rows_attend_to_shared_pages_their_own_lists_and_their_own_tails() {
     let Some(gpu) = gpu("rows_attend_to_shared_pages_their_own_lists_and_their_own_tails", Twins::default()) else { return };
     let mut rng = Rng::new(41);
-    let variants = if gpu.has_subgroups_of(8) { &[false, true][..] } else { &[false] };
+    let variants = if gpu.has_lanes8() { &[false, true][..] } else { &[false] };
     for (shape, element) in
         [((4, 2, 64), KvElement::F16), ((7, 1, 64), KvElement::Q8), ((9, 3, 80), KvElement::Q4), ((2, 2, 128), KvElement::F32)]
     {

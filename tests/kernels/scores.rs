@@ -173,7 +173,7 @@ fn token_scores_over_any_blocks_match_reference() {
             gpu.submit(&mut recorder).unwrap();
             download_f32(&gpu, &out, h * n_keys)
         };
-        let variants = if gpu.has_subgroups_of(8) { &[false, true][..] } else { &[false] };
+        let variants = if gpu.has_lanes8() { &[false, true][..] } else { &[false] };
         let of_variants: Vec<Vec<f32>> = variants.iter().map(|lanes8| score(*lanes8)).collect();
         for (head, got) in of_variants.iter().flat_map(|got| got.chunks_exact(n_keys).enumerate()) {
             let list = &table[head / (h / g) * n_blocks..][..n_blocks];

@@ -87,7 +87,7 @@ fn run(gpu: &Gpu, rng: &mut Rng, shape: (usize, usize, usize), segments: &[Segme
             reference::attention(&q[head * d..(head + 1) * d], &keys.concat(), &values.concat())
         })
         .collect();
-    let variants = if gpu.has_subgroups_of(8) { &[false, true][..] } else { &[false] };
+    let variants = if gpu.has_lanes8() { &[false, true][..] } else { &[false] };
     for &lanes8 in variants {
         let lengths: Vec<Vec<usize>> = segments.iter().map(|s| s.lists.iter().map(Vec::len).collect()).collect();
         let what = format!("{shape:?} (lanes8 {lanes8}) of {:?}, {lengths:?} tokens", segments[0].element);

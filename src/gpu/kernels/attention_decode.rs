@@ -98,6 +98,7 @@ fn split_key(n_kv_head: usize, group: usize, head_dim: usize, element: KvElement
     if !variant.lanes8 {
         return KernelKey::new("attention/decode_split", &defines);
     }
+    element.widen(&mut defines);
     defines.push(("NC", head_dim.div_ceil(64).to_string()));
     KernelKey::new("attention/decode_split_lanes8", &defines)
 }
@@ -146,7 +147,7 @@ impl AttentionDecode {
         Self::with_variant(gpu, n_head, n_kv_head, head_dim, element, DecodeVariant::for_gpu(gpu, true))
     }
 
-    /// The same with the variant chosen: `lanes8` needs subgroups of exactly 8 lanes.
+    /// The same with the variant chosen: `lanes8` needs [`Gpu::has_lanes8`].
     ///
     /// # Errors
     /// A kernel that does not compile, or a lost device.

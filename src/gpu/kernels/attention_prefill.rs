@@ -11,6 +11,9 @@ use std::sync::Arc;
 use super::KvElement;
 use crate::gpu::{Binding, Gpu, GpuError, Kernel, KernelKey, Recorder, Slice};
 
+/// Rows of queries that one workgroup of 8 lanes does: as many share each load of a key.
+const LANES8_ROWS: u32 = 16;
+
 /// The three compiled kernels.
 pub struct AttentionPrefill {
     scores: Arc<Kernel>,
@@ -81,12 +84,24 @@ struct ValueParams {
 }
 
 fn keys(n_kv_head: usize, head_dim: usize, element: KvElement, lanes8: bool) -> [KernelKey; 3] {
-    let defines = element.defines(n_kv_head, head_dim);
-    let (scores, values) = match lanes8 {
-        true => ("attention/prefill_scores_lanes8", "attention/prefill_values_lanes8"),
-        false => ("attention/prefill_scores", "attention/prefill_values"),
-    };
-    [KernelKey::new(scores, &defines), KernelKey::new("attention/prefill_softmax", &[]), KernelKey::new(values, &defines)]
+    let mut defines = element.defines(n_kv_head, head_dim);
+    if lanes8 {
+        element.widen(&mut defines);
+        defines.push(("ROWS", LANES8_ROWS.to_string()));
+    }
+    let wide = [("WIDE", String::new())];
+    match lanes8 {
+        true => [
+            KernelKey::new("attention/prefill_scores_lanes8", &defines),
+            KernelKey::new("attention/prefill_softmax_lanes8", &wide),
+            KernelKey::new("attention/prefill_values_lanes8", &defines),
+        ],
+        false => [
+            KernelKey::new("attention/prefill_scores", &defines),
+            KernelKey::new("attention/prefill_softmax", &[]),
+            KernelKey::new("attention/prefill_values", &defines),
+        ],
+    }
 }
 
 pub(super) fn variants(n_kv_head: usize, head_dim: usize, element: KvElement) -> Vec<KernelKey> {
@@ -108,7 +123,7 @@ impl AttentionPrefill {
         Self::with_variant(gpu, n_head, n_kv_head, head_dim, element, gpu.wants_lanes8())
     }
 
-    /// The same with the variant chosen: `lanes8` needs subgroups of exactly 8 lanes.
+    /// The same with the variant chosen: `lanes8` needs [`Gpu::has_lanes8`].
     ///
     /// # Errors
     /// A kernel that does not compile, or a lost device.
@@ -172,7 +187,7 @@ impl AttentionPrefill {
             mask_from: tile.mask_from as u32,
         };
         let g = self.n_kv_head as u32;
-        let row_tiles = n_rows.div_ceil(if self.lanes8 { 8 } else { 64 });
+        let row_tiles = n_rows.div_ceil(if self.lanes8 { LANES8_ROWS } else { 64 });
         recorder.dispatch(&self.scores, &bindings.scores, &scores, [n_tile_keys.div_ceil(64), row_tiles, g]);
         let softmax = SoftmaxParams { n_rows, n_tile_keys, is_first: u32::from(tile.is_first) };
         recorder.dispatch(&self.softmax, &bindings.softmax, &softmax, [n_rows, g, 1]);

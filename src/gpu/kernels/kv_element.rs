@@ -81,6 +81,14 @@ impl KvElement {
         }
         defines
     }
+
+    /// Makes `defines` those of a kernel that loads 64 bits at a time: half the loads where each lane's element is one.
+    pub(super) fn widen(self, defines: &mut Vec<(&'static str, String)>) {
+        defines.push(("WIDE", String::new()));
+        if !self.is_quantised() {
+            defines.iter_mut().filter(|(name, _)| *name == "KV").for_each(|(_, unit)| *unit = "vec2<u64>".to_owned());
+        }
+    }
 }
 
 #[cfg(test)]

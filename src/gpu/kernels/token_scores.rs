@@ -42,6 +42,7 @@ fn key(n_kv_head: usize, group: usize, head_dim: usize, element: KvElement, lane
     if !lanes8 {
         return KernelKey::new("attention/token_scores", &defines);
     }
+    element.widen(&mut defines);
     defines.push(("NC", head_dim.div_ceil(64).to_string()));
     KernelKey::new("attention/token_scores_lanes8", &defines)
 }
@@ -60,7 +61,7 @@ impl TokenScores {
         Self::with_variant(gpu, n_head, n_kv_head, head_dim, element, gpu.wants_lanes8())
     }
 
-    /// The same with the variant chosen: `lanes8` needs subgroups of exactly 8 lanes.
+    /// The same with the variant chosen: `lanes8` needs [`Gpu::has_lanes8`].
     ///
     /// # Errors
     /// A kernel that does not compile, or a lost device.

@@ -43,7 +43,7 @@ impl LinearVariant {
     /// The device has what this variant needs.
     pub fn runs_on(self, gpu: &Gpu) -> bool {
         match self {
-            LinearVariant::Lanes8 => gpu.has_subgroups_of(8) && gpu.has_int64(),
+            LinearVariant::Lanes8 => gpu.has_lanes8(),
             LinearVariant::GpuSubgroup => gpu.has_subgroups(),
             LinearVariant::Rows4 | LinearVariant::Gpu => true,
         }
@@ -65,7 +65,7 @@ impl LinearVariant {
             (LinearOp::Matvec, _) => 1,
             // Wide weights are dear to load, so more tokens share them; narrow ones gain little and compile slowly.
             (LinearOp::Matmul, LinearVariant::Lanes8) => match format {
-                WeightFormat::F32 | WeightFormat::F16 | WeightFormat::Bf16 => 16,
+                WeightFormat::F32 | WeightFormat::F16 | WeightFormat::Bf16 | WeightFormat::Q8_0 => 16,
                 _ => 8,
             },
             (LinearOp::Matmul, LinearVariant::Rows4) => 4,
