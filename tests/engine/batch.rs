@@ -12,15 +12,10 @@ use strata::engine::{
 
 use strata::kv::store::{Fault, FaultOp, Faulty, Folder, Rule};
 
-use crate::{engine_hooked, engine_with, finish, saved_as};
+use crate::{document, engine_hooked, engine_with, finish, half_document, saved_as};
 
 /// Answers of 48 tokens at most.
 const MAX_TOKENS: usize = 48;
-
-fn document() -> String {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/quote");
-    std::fs::read_to_string(dir.join("document.txt")).unwrap()
-}
 
 fn questions() -> Vec<String> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/quote");
@@ -241,17 +236,17 @@ fn questions_at_once_go_on_without_a_disk_that_cannot_be_read() {
 #[test]
 fn questions_at_once_choose_for_themselves() {
     let test = "questions_at_once_choose_for_themselves";
-    let text = document();
+    let text = half_document();
     let asked = [
         "What is the current temperature for Reribe?".to_owned(),
-        "What is the average magic number of Rino?".to_owned(),
+        "What is the current population for Bemopuna?".to_owned(),
         "What is the secret balance of Sesa?".to_owned(),
     ];
     for (kind, rate, budget) in [
         (PolicyKind::LeoAm, 1.0, None),
-        (PolicyKind::H2o, 1.0, Some(8 << 20)),
+        (PolicyKind::H2o, 1.0, Some(4 << 20)),
         (PolicyKind::LeoAm, 0.1, None),
-        (PolicyKind::LeoAm, 0.1, Some(10 << 20)),
+        (PolicyKind::LeoAm, 0.1, Some(5 << 20)),
     ] {
         let policy = Some(SelectiveSpec { kind, amount: Amount::Rate(rate), ..SelectiveSpec::default() });
         let budgets = budget.map(vram).unwrap_or_default();

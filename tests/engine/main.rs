@@ -58,6 +58,17 @@ fn engine_hooked(
     }
 }
 
+/// The document of `tests/fixtures/quote`: 20,000 bytes, 6,900 tokens.
+fn document() -> String {
+    let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/quote");
+    std::fs::read_to_string(dir.join("document.txt")).unwrap()
+}
+
+/// Its first half: 3,400 tokens, 10 MiB of KV in f16. Reading it takes a quarter of what reading all of it does.
+fn half_document() -> String {
+    document()[..10_000].to_owned()
+}
+
 /// `text` as a document that is saved.
 fn saved_as(name: &str, text: &str, pages: usize) -> DocumentRef {
     DocumentRef {

@@ -78,13 +78,13 @@ fn multi_head_model_answers_as_the_grouped_one_with_four_times_the_kv() {
     let test = "multi_head_model_answers_as_the_grouped_one_with_four_times_the_kv";
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let (document, rows) = golden();
-    let document = &document[..8000];
+    let document = &document[..5000];
     let file = std::fs::read(root.join("assets/demo-model/strata-quote-Q8_0.gguf")).unwrap();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("multi-head.gguf");
     std::fs::write(&path, with_as_many_kv_heads_as_heads(&file)).unwrap();
     // All in VRAM, and a part of it in RAM.
-    for vram in [None, Some(14 << 20)] {
+    for vram in [None, Some(9 << 20)] {
         let budgets = Tiers { vram: vram.map(Bytes), ram: None, disk: None };
         let options = LoadOptions { kv_dtype: KvDtype::F32, budgets, context: Some(8192), ..LoadOptions::default() };
         let mut bytes_per_token = Vec::new();

@@ -10,17 +10,12 @@ use strata::engine::{
 };
 use strata::kv::store::{Fault, FaultOp, Faulty, Folder, Rule};
 
-use crate::{engine_hooked, finish, saved_as};
+use crate::{document, engine_hooked, finish, half_document, saved_as};
 
 struct Answer {
     text: String,
     summary: Box<TurnSummary>,
     notices: Vec<String>,
-}
-
-fn document() -> String {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/quote");
-    std::fs::read_to_string(dir.join("document.txt")).unwrap()
 }
 
 fn reference(text: &str) -> DocumentRef {
@@ -84,14 +79,14 @@ fn library(handle: &EngineHandle, dir: &Path) -> Vec<strata::engine::SavedDocume
 fn saved_document_is_not_read_again_after_a_restart() {
     let test = "saved_document_is_not_read_again_after_a_restart";
     let dir = tempfile::tempdir().unwrap();
-    let text = document();
+    let text = half_document();
     let Some(first) = engine(test, dir.path(), [None; 3], None) else { return };
     let fresh = ask(&first, &text, QUESTION);
     assert_eq!(fresh.summary.cached_tokens, 0);
     assert!(fresh.notices.iter().any(|n| n.contains("its text can be recovered")), "{:?}", fresh.notices);
     // Another question goes on from the same pages, without saying it again.
     let second = ask(&first, &text, "Who wrote it?");
-    assert!(second.summary.cached_tokens > 4000 && second.notices.is_empty(), "{:?}", second.notices);
+    assert!(second.summary.cached_tokens > 3000 && second.notices.is_empty(), "{:?}", second.notices);
     drop(first);
 
     // Small budgets: the pages come from the disk, and do not all fit above it.
@@ -99,14 +94,14 @@ fn saved_document_is_not_read_again_after_a_restart() {
         let again = engine(test, dir.path(), budgets, None).unwrap();
         let resumed = ask(&again, &text, QUESTION);
         assert_eq!(resumed.text, fresh.text, "{budgets:?}");
-        assert!(resumed.summary.cached_tokens > 4000, "{}", resumed.summary.cached_tokens);
-        assert!(resumed.summary.moved_bytes.disk_to_ram > 10 << 20, "{:?}", resumed.summary.moved_bytes);
+        assert!(resumed.summary.cached_tokens > 3000, "{}", resumed.summary.cached_tokens);
+        assert!(resumed.summary.moved_bytes.disk_to_ram > 8 << 20, "{:?}", resumed.summary.moved_bytes);
         let (peak, caps) = (resumed.summary.kv_peak_bytes, budgets.map(|b| b.unwrap_or(u64::MAX)));
         assert!(peak.vram <= caps[0] && peak.ram <= caps[1], "{peak:?} of {caps:?}");
         let saved = library(&again, dir.path());
         assert_eq!(saved.len(), 1);
         assert_eq!((saved[0].state, saved[0].name.as_str(), saved[0].pages), (SavedState::Read, "document.txt", 7));
-        assert!(saved[0].prefill_seconds > 0.0 && saved[0].kv_bytes > 10 << 20);
+        assert!(saved[0].prefill_seconds > 0.0 && saved[0].kv_bytes > 8 << 20);
     }
 }
 
@@ -114,7 +109,7 @@ fn saved_document_is_not_read_again_after_a_restart() {
 fn saved_document_of_another_rope_base_is_read_again() {
     let test = "saved_document_of_another_rope_base_is_read_again";
     let dir = tempfile::tempdir().unwrap();
-    let text = document();
+    let text = half_document();
     let load = |rope_base| {
         let options =
             LoadOptions { rope_base, kv_dir: Some(dir.path().to_owned()), context: Some(16_384), ..LoadOptions::default() };
@@ -129,15 +124,15 @@ fn saved_document_of_another_rope_base_is_read_again() {
     assert_eq!(cached(own), 0);
     assert_eq!(cached(load(Some(1e5)).unwrap()), 0);
     // Each base has a store of its own, and finds it again.
-    assert!(cached(load(Some(1e5)).unwrap()) > 4000);
-    assert!(cached(load(None).unwrap()) > 4000);
+    assert!(cached(load(Some(1e5)).unwrap()) > 3000);
+    assert!(cached(load(None).unwrap()) > 3000);
 }
 
 #[test]
 fn context_over_every_upper_budget_is_answered_from_the_disk() {
     let test = "context_over_every_upper_budget_is_answered_from_the_disk";
     let dir = tempfile::tempdir().unwrap();
-    let text = document();
+    let text = half_document();
     let Some(dense) = engine(test, dir.path(), [None; 3], None) else { return };
     let ask_plain = |handle: &EngineHandle| ask_of(handle, &text, QUESTION, None, 20);
     let want = ask_plain(&dense).unwrap();
@@ -145,7 +140,7 @@ fn context_over_every_upper_budget_is_answered_from_the_disk() {
     let Answer { text: got, summary, .. } = ask_plain(&small).unwrap();
     assert_eq!(got, want.text);
     assert!(summary.kv_peak_bytes.vram <= 1500 << 10 && summary.kv_peak_bytes.ram <= 1200 << 10, "{:?}", summary.kv_peak_bytes);
-    assert!(summary.moved_bytes.disk_to_ram > 0 && summary.kv_bytes.disk > 10 << 20, "{summary:?}");
+    assert!(summary.moved_bytes.disk_to_ram > 0 && summary.kv_bytes.disk > 6 << 20, "{summary:?}");
     drop(small);
     // The scratch store is gone with its context.
     let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().filter_map(|e| e.ok()?.file_name().into_string().ok()).collect();
@@ -159,7 +154,7 @@ fn context_over_every_upper_budget_is_answered_from_the_disk() {
 #[test]
 fn every_fault_of_the_disk_gives_the_right_answer_or_a_sentence() {
     let test = "every_fault_of_the_disk_gives_the_right_answer_or_a_sentence";
-    let text = document()[..6000].to_owned();
+    let text = document()[..4000].to_owned();
     let clean = tempfile::tempdir().unwrap();
     let Some(handle) = engine(test, clean.path(), [None; 3], None) else { return };
     let want = ask(&handle, &text, QUESTION).text;
@@ -188,8 +183,8 @@ fn every_fault_of_the_disk_gives_the_right_answer_or_a_sentence() {
         });
         // VRAM and RAM hold a part only, so that reads happen while the document is read as well.
         // Where nothing can be written, RAM must do.
-        let ram = if rule_reads { 3 << 20 } else { 10 << 20 };
-        let budgets = [Some(1400 << 10), Some(ram), None];
+        let ram = if rule_reads { 2 << 20 } else { 10 << 20 };
+        let budgets = [Some(1000 << 10), Some(ram), None];
         // Which page is lost first is a matter of timing: more rounds meet more of the ways.
         let n_again = if what == "EIO on every read" { 5 } else { 1 };
         for round in std::iter::once("fresh").chain(std::iter::repeat_n("again", n_again)) {

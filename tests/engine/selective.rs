@@ -1,22 +1,15 @@
 //! Selective attention through the whole engine: what it must not change, what it must not lose, what it says of itself.
 
-use std::path::Path;
-
 use strata::base::{Bytes, LinkLimits, Tiers};
 use strata::engine::{
     Amount, AttentionKind, EngineCommand, EngineEvent, EngineHandle, LoadOptions, Message, ModelSource, PolicyKind, Role,
     Sampling, SelectiveSpec, TurnPolicy, TurnSummary,
 };
 
-use crate::{engine_with, finish};
+use crate::{engine_with, finish, half_document};
 
 const QUESTION: &str = "What is the current temperature for Reribe?";
 const ANSWER: &str = "The current temperature for Reribe is Mare-3409.";
-
-fn document() -> String {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/quote");
-    std::fs::read_to_string(dir.join("document.txt")).unwrap()
-}
 
 fn engine(test: &str, spec: Option<SelectiveSpec>, [vram, ram]: [Option<u64>; 2]) -> Option<EngineHandle> {
     let budgets = Tiers { vram: vram.map(Bytes), ram: ram.map(Bytes), disk: None };
@@ -29,7 +22,7 @@ fn ask(handle: &EngineHandle, question: &str) -> (String, Box<TurnSummary>) {
 }
 
 fn ask_by(handle: &EngineHandle, question: &str, policy: TurnPolicy) -> (String, Box<TurnSummary>) {
-    let messages = vec![Message { role: Role::User, content: format!("{}\n\n{question}", document()) }];
+    let messages = vec![Message { role: Role::User, content: format!("{}\n\n{question}", half_document()) }];
     let sampling = Sampling::default();
     handle.send(EngineCommand::Ask { turn: 7, messages, document: None, sampling, max_tokens: 24, policy });
     let (events, end) = finish(handle);
@@ -49,8 +42,8 @@ fn policies_of_rate_one_answer_as_exact_attention_does() {
     assert_eq!((summary.attention, summary.chosen), (AttentionKind::Dense, None));
     drop(exact);
     for kind in [PolicyKind::LeoAm, PolicyKind::H2o] {
-        // A sixth of the KV fits VRAM, so that chosen pages come and go.
-        for budgets in [[None; 2], [Some(3 << 20), None]] {
+        // A fifth of the KV fits VRAM, so that chosen pages come and go.
+        for budgets in [[None; 2], [Some(2 << 20), None]] {
             let handle = engine(test, Some(spec(kind, 1.0)), budgets).unwrap();
             let (text, summary) = ask(&handle, QUESTION);
             assert_eq!(text, expected, "{kind} in {budgets:?}");
@@ -64,7 +57,7 @@ fn policies_of_rate_one_answer_as_exact_attention_does() {
 #[test]
 fn leoam_finds_what_the_window_cannot_see_and_keeps_what_it_chose() {
     let test = "leoam_finds_what_the_window_cannot_see_and_keeps_what_it_chose";
-    for budgets in [[None; 2], [Some(10 << 20), None], [Some(6 << 20), Some(6 << 20)]] {
+    for budgets in [[None; 2], [Some(5 << 20), None], [Some(3 << 20), Some(4 << 20)]] {
         let Some(handle) = engine(test, Some(spec(PolicyKind::LeoAm, 0.1)), budgets) else { return };
         let (text, summary) = ask(&handle, QUESTION);
         assert_eq!(text, ANSWER, "{budgets:?}");
@@ -73,8 +66,8 @@ fn leoam_finds_what_the_window_cannot_see_and_keeps_what_it_chose() {
         assert!(chosen.reuse > 0.4 || budgets[1].is_some(), "{chosen:?}");
         assert!(summary.kv_peak_bytes.vram <= budgets[0].unwrap_or(u64::MAX), "{:?}", summary.kv_peak_bytes);
         // Another question on the same pages chooses anew.
-        let (text, _) = ask(&handle, "What is the average magic number of Rino?");
-        assert_eq!(text, "The average magic number of Rino is Netokomo-0923.", "{budgets:?}");
+        let (text, _) = ask(&handle, "What is the current population for Bemopuna?");
+        assert_eq!(text, "The current population for Bemopuna is 9556697.", "{budgets:?}");
     }
 }
 
@@ -95,7 +88,7 @@ fn turn_asked_exactly_reads_everything_but_not_the_document_again() {
 #[test]
 fn sampled_turn_says_what_was_kept_in_a_few_steps_and_answers_the_same() {
     let test = "sampled_turn_says_what_was_kept";
-    let budgets = [Some(6 << 20), Some(6 << 20)];
+    let budgets = [Some(3 << 20), Some(4 << 20)];
     let Some(handle) = engine(test, Some(spec(PolicyKind::LeoAm, 0.1)), budgets) else { return };
     let (_, plain) = ask(&handle, QUESTION);
     assert_eq!((plain.chosen.as_ref().unwrap().mass_steps, plain.chosen.unwrap().mass), (0, None));
@@ -118,7 +111,7 @@ fn pages_travel_packed_over_a_slow_link_and_exact_turns_never_see_them() {
     drop(exact);
     // So slow that carrying a page costs far more than packing it, and than computing on a machine that is busy with others.
     let limits = LinkLimits { pcie: Some(4 << 20), nvme: None };
-    let budgets = Tiers { vram: Some(Bytes(6 << 20)), ram: None, disk: None };
+    let budgets = Tiers { vram: Some(Bytes(3 << 20)), ram: None, disk: None };
     let spec = Some(spec(PolicyKind::LeoAm, 0.1));
     let options = LoadOptions { budgets, limits, policy: spec, context: Some(8192), ..LoadOptions::default() };
     let handle = engine_with(test, ModelSource::BuiltIn, options).unwrap().0;
@@ -126,7 +119,7 @@ fn pages_travel_packed_over_a_slow_link_and_exact_turns_never_see_them() {
     let chosen = summary.chosen.unwrap();
     assert_eq!(text, ANSWER);
     assert!(chosen.packed > 0.05, "{chosen:?}");
-    assert!(summary.kv_peak_bytes.vram <= 6 << 20, "{:?}", summary.kv_peak_bytes);
+    assert!(summary.kv_peak_bytes.vram <= 3 << 20, "{:?}", summary.kv_peak_bytes);
     // The same pages for a turn that reads everything: to the bit what was read.
     let (text, summary) = ask_by(&handle, QUESTION, TurnPolicy::Exact);
     assert_eq!((text, summary.attention), (expected, AttentionKind::ExactOffload));
@@ -135,8 +128,8 @@ fn pages_travel_packed_over_a_slow_link_and_exact_turns_never_see_them() {
 #[test]
 fn first_layers_that_ram_has_no_room_for_are_refused_with_both_numbers() {
     let test = "first_layers_that_ram_has_no_room_for_are_refused_with_both_numbers";
-    let Some(handle) = engine(test, Some(spec(PolicyKind::LeoAm, 0.1)), [Some(3 << 20), Some(2 << 20)]) else { return };
-    let messages = vec![Message { role: Role::User, content: format!("{}\n\n{QUESTION}", document()) }];
+    let Some(handle) = engine(test, Some(spec(PolicyKind::LeoAm, 0.1)), [Some(3 << 19), Some(1 << 20)]) else { return };
+    let messages = vec![Message { role: Role::User, content: format!("{}\n\n{QUESTION}", half_document()) }];
     let (sampling, policy) = (Sampling::default(), TurnPolicy::AsLoaded);
     handle.send(EngineCommand::Ask { turn: 7, messages, document: None, sampling, max_tokens: 24, policy });
     let refused = finish(&handle).1.unwrap_err();

@@ -6,7 +6,7 @@ use strata::engine::{
     EngineCommand, EngineEvent, EngineHandle, KvDtype, Message, ModelSource, Role, Sampling, StopReason, TurnSummary,
 };
 
-use super::{engine, finish};
+use super::{engine, finish, half_document};
 
 /// The document and the answers of the model's own torch code (`tests/fixtures/make_quote.py`).
 pub(crate) fn golden() -> (String, Vec<serde_json::Value>) {
@@ -130,8 +130,8 @@ fn sampling_same_seed_repeats_and_other_seed_differs() {
 fn stop_ends_prefill_and_keeps_what_was_read() {
     let test = "stop_ends_prefill_and_keeps_what_was_read";
     let Some((handle, _)) = engine(test, ModelSource::BuiltIn, KvDtype::F16) else { return };
-    let (document, rows) = golden();
-    let messages = vec![user(format!("{document}\n\n{}", rows[3]["question"].as_str().unwrap()))];
+    let (document, row) = (half_document(), &golden().1[4]);
+    let messages = vec![user(format!("{document}\n\n{}", row["question"].as_str().unwrap()))];
     handle.send(EngineCommand::Ask {
         turn: 1,
         messages: messages.clone(),
@@ -151,7 +151,7 @@ fn stop_ends_prefill_and_keeps_what_was_read() {
     assert!(stopped.context_used >= seen && stopped.context_used < stopped.prompt_tokens, "{stopped:?}");
     let again = ask(&handle, messages);
     assert_eq!(again.summary.cached_tokens, stopped.context_used);
-    assert_eq!(again.text.trim(), rows[3]["answer"].as_str().unwrap());
+    assert_eq!(again.text.trim(), row["answer"].as_str().unwrap());
 }
 
 #[test]
