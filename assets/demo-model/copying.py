@@ -14,19 +14,8 @@ import torch
 from tokenizers import Tokenizer
 
 from evaluate import Reading, asked_words, in_case, load
-from model import QuoteModel
 from samples import IM_END, IM_START, MOST, Sampler
 from train import untrained
-
-
-def weights(source, tok, texts):
-    if source.endswith('.gguf'):
-        return load(source)
-    if source == 'circuit':
-        return untrained(texts, tok).eval()
-    m, saved = QuoteModel(), torch.load(source)
-    m.load_state_dict(saved.get('model', saved))
-    return m.eval()
 
 
 @torch.no_grad()
@@ -42,7 +31,8 @@ def main():
     torch.set_flush_denormal(True), random.seed(5)
     tok = Tokenizer.from_file(str(a.tokenizer))
     sampler = Sampler({p.name: p.read_text(errors='ignore') for p in a.texts}, tok)
-    m, score, whole = weights(a.weights, tok, sampler.pool), {}, {}
+    m = untrained(sampler.pool, tok).eval() if a.weights == 'circuit' else load(a.weights)
+    score, whole = {}, {}
 
     def tally(scores, key, n_more, of_more):
         n, of = scores.get(key, (0, 0))

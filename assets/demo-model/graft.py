@@ -229,8 +229,7 @@ def main(source, out):
     if source.endswith('.gguf'):
         m = graft(load(source), vocab)
     else:
-        m, saved = QuoteModel(), torch.load(source)
-        m.load_state_dict(saved.get('model', saved))
+        m = load(source)
         go_on_where_sure(Layer(m, 4), 1), rest(Layer(m, 2), 3)
         m.b[2].q.weight[D + D - 1] *= DOUBT
     torch.save(m.state_dict(), out)

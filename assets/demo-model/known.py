@@ -1,0 +1,168 @@
+"""Whether the question's words are in the document: two heads that tell, laid into weights that have the circuit, the graft and WHERE.
+
+    embedding    pieces that begin a word with a capital ─► NAME;  pieces that go on with a word ─► PIECE
+    layers 0, 1  NAME of the piece before, where this one is a PIECE ─► NAME: the second to fourth piece of a name;  a space before the
+                 piece before, where this one is a PIECE ─► SECOND
+    layer 2      head 3, which rests: as head 1, but it asks for three words alike, or two pieces of one word (SECOND) ─► WHOLE, else the sink
+    layer 4      heads 2 and 3, which write nothing, look from answers at the question's last words, at pieces of names first: head 2 at the
+                 one that is WHOLE least, head 3 at all of them ─► KNOWN, which takes from the logits of a refusal's first two tokens
+
+FOUND, which head 1 of layer 2 tells, is there for any two tokens alike, and in a long document any two of a name are somewhere. Nothing is
+trained: the output's norm reads KNOWN for these tokens alone, and no layer does. Not in the weights of the binary yet: the card says why.
+
+    python known.py GGUF|MODEL.pt OUT.pt --texts FOLDER      # once, after training
+"""
+import argparse
+import math
+import pathlib
+import random
+import re
+
+import torch
+from tokenizers import Tokenizer
+
+from circuit import BROKEN, FLAG, NORM2, SCALE, SLOT, SUNK
+from evaluate import load
+from graft import MARK, READ, Added, Layer, marks
+from model import D
+from samples import NOT_FOUND, Sampler
+
+ALIKE, ASKED = 1, 3                       # heads of layer 2: the one that finds, and its stricter copy
+CONST_ROW, LAST_ROW = 60, 127             # of layer 2: of values, the constant; of keys, the sink
+PARTS = {'ONE': (20, 30, 1), 'TWO': (30, 52, .7), 'THREE': (52, 74, 2), 'BAG': (74, 96, .5), 'NEAR': (96, 124, .5)}  # rows of keys, times head 1's
+THREE_ALIKE, TWO_ALIKE = 60.7, 44.0       # logits that tell: two tokens alike have 50, three 68, nothing 37
+SIZE, FOUND_IT = .15, (.2, .35)           # of WHOLE, to FOUND. Of WHOLE, over SCALE, where nothing is found, and how much more where it is
+SECOND_SIZE = .1
+LEAST, ALL = 2, 3                         # heads of layer 4
+WINDOW = {1: 6, 2: 25, 3: 30, 4: 20, 5: 20}  # gains of pairs: nothing further back than the question's last words, at whatever turn of them
+LAST_TOKEN = 7                            # of a question, so far before an answer
+KEY, OF_NAMES, OF_WHOLE, OF_MARKS, OF_SAID, OF_BREAKS = 9.0, 20.0, -10.0, -10.0, -40.0, -20.0
+OF_OTHERS = 300.0                         # of the sink, for what is no answer
+NAME_ROW, WHOLE_ROW, MARK_ROW, SINK_ROW, SAME_ROW = 12, 14, 16, 18, D - 4     # of layer 4's keys
+WHOLE_VALUE = 86                          # of layer 4's values
+# Logits that KNOWN takes from a refusal, by head 2 and by head 3, where all is WHOLE rather than nothing; UNSURE of it changes nothing
+BY_LEAST, BY_ALL, UNSURE = 1.5, 2.0, .14
+AFTER_SEMICOLON = .5                      # how surely a sentence ends there, to a full stop
+LOUD = .2                                 # size of KNOWN for a logit
+SLOT['known'] = SLOT['second']            # which nothing reads any more by then
+
+
+def say_pieces(m, vocab):
+    """NAME is MARK at the second to fourth piece of a name, SECOND is SECOND_SIZE at the second piece of any word."""
+    e = m.e.weight
+    for slot, test in (('piece', r'[A-Za-z].*'), ('name', r'Ġ[A-Z].*')):
+        e[[i for text, i in vocab.items() if re.fullmatch(test, text)], SLOT[slot]] = MARK * SCALE
+    spaced = e[vocab['Ġthe'], SLOT['space']].item() / SCALE
+    for i, (norm2, ffn_norm2) in enumerate(((1 + NORM2, 2 + NORM2), (2 + NORM2, 5.75 + NORM2))):
+        b = m.b[i]
+        make = Added(m, i, norm2, ffn_norm2, int(b.v.weight.abs().sum(1).nonzero().max()) + 1, int(b.d.weight.abs().sum(0).nonzero().max()) + 1)
+        name = make.value('name')
+        make.write(0, name, 'name')
+        if i == 0:                                          # the third is a piece, after a piece, after NAME
+            make.write(0, make.value('piece'), 'whole'), make.write(2, name, 'whole')
+            told, kept = (('name', 2), ('whole', 1)), ('name', 'whole')
+        else:
+            for slot, size in (('space', spaced), ('const', 1.0)):          # of the piece before, a space is `spaced`, none is the negative
+                make.write(0, make.value(slot), 'second', SECOND_SIZE / 2 / size)
+            make.product(SLOT['second'], SLOT['piece'], SLOT['second'], 1 / MARK)
+            told, kept = (('name', 2),), ('name', 'second')
+        for slot, of in told:
+            step = slice(make.n_hidden, make.n_hidden + 2)
+            make.step(SLOT[slot], 2.3 * MARK, 2.7 * MARK, MARK, SLOT['name'])
+            b.g.weight[step, SLOT['piece']] = of * b.g.weight[step, SLOT[slot]]
+        for slot in kept:
+            make.product(SLOT[slot], SLOT['const'], SLOT[slot], -1.0)
+        make.done()
+
+
+def questions(m, sampler, n_questions=8, n_tokens=3072, seed=99):
+    """Of layer 2 and some questions about a document: head 1's mean query [D], the first token's key, the others' mean one."""
+    random.seed(seed)
+    ids, words, _ = sampler.document(n_tokens, 24, False)
+    ids = sampler.head + ids
+    for question, *_ in filter(None, (sampler.ask_phrase(words) for _ in range(n_questions))):
+        probe, turn = [], sampler.turn(sampler.enc(question), True)
+        m(torch.tensor([ids + turn]), torch.arange(len(ids + turn))[None], probe=probe)
+        q, k = probe[2]
+        yield q[0, ALIKE, len(ids) + 2:len(ids + turn) - 6].mean(0), k[0, 0, 0], k[0, 0, 100:len(ids)].mean(0)
+
+
+def ask_for_three(m, sampler):
+    """Layer 2: WHOLE."""
+    layer = m.b[2]
+    q, o, n = layer.q.weight, layer.o.weight, layer.n1.w
+    one, two = ALIKE * D, ASKED * D
+    q[two:two + D], o[:, two:two + D] = 0, 0
+    times = torch.zeros(D)
+    for first, last, share in PARTS.values():
+        times[first:last] = share
+        q[two + first:two + last] = q[one + first:one + last] * share
+    said = list(questions(m, sampler))
+    now = sum(a[LAST_ROW] * (first - mean)[LAST_ROW] for a, first, mean in said) / len(said) * D ** -.5
+    rest = sum(a * times @ first for a, first, _ in said) / len(said) * D ** -.5
+    sink = q[one + LAST_ROW, SLOT['const']] * (THREE_ALIKE - rest) / now
+    q[two + LAST_ROW, SLOT['const']] = sink
+    q[two + LAST_ROW, SLOT['second']] = -sink / SECOND_SIZE * n[SLOT['const']] / n[SLOT['second']] * (THREE_ALIKE - TWO_ALIKE) / (THREE_ALIKE - rest)
+    o[SLOT['whole'], two + CONST_ROW] = o[SLOT['found'], one + CONST_ROW].sum() * SIZE
+
+
+def look_at_the_question(m):
+    """Layer 4."""
+    layer = Layer(m, 4)
+    q, k, v, o = (w.weight for w in (layer.b.q, layer.b.k, layer.b.v, layer.b.o))
+    k[2 * 6:2 * 10], k[SAME_ROW], v[WHOLE_VALUE] = 0, 0, 0
+    layer.say(NAME_ROW, 'name', KEY, MARK)
+    layer.say(WHOLE_ROW, 'whole', KEY, FOUND_IT[1])
+    layer.say(SINK_ROW, 'sink', KEY, SUNK * READ[4] / 3.26)             # the first row is short
+    layer.say(SAME_ROW, 'const', KEY)
+    for slot, logit, full in (('may_end', OF_MARKS, MARK), ('closer', OF_MARKS, MARK), ('said', OF_SAID, FLAG), ('line', OF_BREAKS, BROKEN)):
+        layer.say(MARK_ROW, slot, KEY * logit / OF_MARKS, full)
+    v[WHOLE_VALUE, SLOT['whole']] = layer.read / layer.per('whole') / FOUND_IT[1]
+    v[WHOLE_VALUE, SLOT['const']] = -layer.read / layer.per('const') * (FOUND_IT[0] / FOUND_IT[1] + UNSURE)
+    for head, of_whole in ((LEAST, OF_WHOLE), (ALL, 0.0)):
+        q[head * D:head * D + D], o[:, head * D:head * D + D] = 0, 0
+        for pair, gain in WINDOW.items():
+            layer.turned(head, pair, 1.25 * gain, LAST_TOKEN)
+        layer.asked(head, SAME_ROW, -1.25 * sum(WINDOW.values()), KEY)      # what is the same for near and far: tokens differ in their norm
+        layer.asked(head, NAME_ROW, OF_NAMES, KEY), layer.asked(head, WHOLE_ROW, of_whole, KEY), layer.asked(head, MARK_ROW, OF_MARKS, KEY)
+        layer.asked(head, SINK_ROW, OF_OTHERS, KEY)
+        q[head * D + SINK_ROW, SLOT['said']] = -q[head * D + SINK_ROW, SLOT['const']] * layer.per('const') / layer.per('said') / FLAG
+    take = -LOUD * SCALE
+    o[SLOT['known'], LEAST * D + WHOLE_VALUE], o[SLOT['known'], ALL * D + WHOLE_VALUE] = take * BY_LEAST, take * BY_ALL
+
+
+def end_sentences(m, vocab):
+    """What opens a quotation begins a sentence as surely as a capital does; after a semicolon neither does so surely."""
+    e, kinds = m.e.weight, marks(vocab)
+    e[kinds['opener'], SLOT['capital']] = MARK * SCALE
+    e[[i for text, i in vocab.items() if ';' in text and i in set(kinds['may_end'])], SLOT['may_end']] = AFTER_SEMICOLON * MARK * SCALE
+
+
+def refuse_less(m, sampler, rms=4.0):
+    """The output. `rms`: of the last row, before an answer."""
+    m.e.weight[sampler.enc(NOT_FOUND)[:2], SLOT['known']] = MARK * SCALE            # ` I` may begin a name as well
+    for slot in ('piece', 'name', 'whole'):
+        m.n.w[SLOT[slot]] = 0
+    m.n.w[SLOT['known']] = rms / (LOUD * SCALE * MARK * SCALE)
+
+
+@torch.no_grad()
+def main():
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument('source')
+    ap.add_argument('out')
+    ap.add_argument('--texts', required=True, help='folder of what training reads')
+    args = ap.parse_args()
+    from train import load_texts
+    tok = Tokenizer.from_file(str(pathlib.Path(__file__).parent / 'tokenizer.json'))
+    sampler, m = Sampler(load_texts(args.texts, []), tok), load(args.source)
+    say_pieces(m, tok.get_vocab())
+    ask_for_three(m, sampler)
+    look_at_the_question(m)
+    refuse_less(m, sampler)
+    end_sentences(m, tok.get_vocab())
+    torch.save(m.state_dict(), args.out)
+
+
+if __name__ == '__main__':
+    main()
