@@ -39,8 +39,10 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
 #endfor
 #for e in 0..ROWS/8
 #for i in 0..8
-        a_#{e*8+i} += w_#{e}_#{i}.x * v_0.a + w_#{e}_#{i}.y * v_1.a + w_#{e}_#{i}.z * v_2.a + w_#{e}_#{i}.w * v_3.a;
-        b_#{e*8+i} += w_#{e}_#{i}.x * v_0.b + w_#{e}_#{i}.y * v_1.b + w_#{e}_#{i}.z * v_2.b + w_#{e}_#{i}.w * v_3.b;
+#for j in 0..4
+        a_#{e*8+i} += w_#{e}_#{i}[#{j}] * v_#{j}.a;
+        b_#{e*8+i} += w_#{e}_#{i}[#{j}] * v_#{j}.b;
+#endfor
 #endfor
 #endfor
     }
