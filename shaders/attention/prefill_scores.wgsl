@@ -26,8 +26,8 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 #endfor
         for (var d = 0u; d < HEAD_DIM; d += 8u) {
 #for i in 0..8
-            let x_#{i} = q[q_#{i} + d / 4u];
-            let y_#{i} = q[q_#{i} + d / 4u + 1u];
+            let x_#{i} = four(q[q_#{i} + d / 4u]);
+            let y_#{i} = four(q[q_#{i} + d / 4u + 1u]);
 #endfor
             let scale = key_scale8(scales, d);
             var k: Eight;

@@ -30,7 +30,7 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
         for (var d = 0u; d < HEAD_DIM; d += 8u) {
             let scale = key_scale8(scales, d);
 #for e in 0..ROWS/8
-            let own_#{e} = Eight(q4(own_row_#{e} + d / 4u), q4(own_row_#{e} + d / 4u + 1u));
+            let own_#{e} = Eight(four(q[own_row_#{e} + d / 4u]), four(q[own_row_#{e} + d / 4u + 1u]));
             let scaled_#{e} = scaled_query(own_#{e}, scale);
             low_#{e} += query_low(own_#{e}, scale);
 #for i in 0..8

@@ -6,15 +6,11 @@
 // Grid: (rows, G), 8 lanes a row.
 struct Params { n_rows: u32, n_tile_keys: u32, is_first: u32 }
 #params
-@group(0) @binding(0) var<storage, read_write> s: array<vec2<u64>>;
+@group(0) @binding(0) var<storage, read_write> s: array<Four>;
 @group(0) @binding(1) var<storage, read_write> state: array<vec4<f32>>;
 #import common/eight
 
 const MASKED: f32 = -3.0e38;
-
-fn scores4(at: u32) -> vec4<f32> {
-    return bitcast<vec4<f32>>(words4(s[at]));
-}
 
 @compute @workgroup_size(8)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
@@ -26,12 +22,12 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
     var highest = vec4<f32>(MASKED);
     for (var i = lane; i < n4; i += 8u) {
-        highest = max(highest, scores4(row * n4 + i));
+        highest = max(highest, four(s[row * n4 + i]));
     }
     let top = max(subgroupMax(max(max(highest.x, highest.y), max(highest.z, highest.w))), old.x);
     var sum = vec4<f32>(0.0);
     for (var i = lane; i < n4; i += 8u) {
-        let score = scores4(row * n4 + i);
+        let score = four(s[row * n4 + i]);
         // A row that sees nothing of this tile keeps `top` at MASKED: its weights are zero, not exp(0).
         let p = select(exp(score - top), vec4<f32>(0.0), score <= vec4<f32>(MASKED));
         let words = vec4<u64>(bitcast<vec4<u32>>(p));

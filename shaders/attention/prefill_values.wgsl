@@ -22,7 +22,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
         let block = block_at(g, params.first_key + k, params.n_blocks);
         let t = (params.first_key + k) % BLOCK_TOKENS;
 #for i in 0..8
-        let w_#{i} = p[p_#{i} + k / 4u];
+        let w_#{i} = four(p[p_#{i} + k / 4u]);
 #endfor
         var v: Eight;
 #for j in 0..4

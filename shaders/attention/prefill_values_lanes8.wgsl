@@ -25,7 +25,7 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
         let block = block_at(g, params.first_key + k, params.n_blocks);
         let t = (params.first_key + k) % BLOCK_TOKENS;
 #for e in 0..ROWS/8
-        let w_#{e} = p4(own_row_#{e} + k / 4u);
+        let w_#{e} = four(p[own_row_#{e} + k / 4u]);
 #for i in 0..8
         let w_#{e}_#{i} = subgroupBroadcast(w_#{e}, #{i}u);
 #endfor

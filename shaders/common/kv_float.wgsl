@@ -16,11 +16,7 @@ fn load8(at: u32) -> Eight {
     return eight_halves(kv[at / 8u]);
 #endif
 #else
-#ifdef WIDE
-    return Eight(bitcast<vec4<f32>>(words4(kv[at / 4u])), bitcast<vec4<f32>>(words4(kv[at / 4u + 1u])));
-#else
-    return Eight(kv[at / 4u], kv[at / 4u + 1u]);
-#endif
+    return Eight(four(kv[at / 4u]), four(kv[at / 4u + 1u]));
 #endif
 }
 

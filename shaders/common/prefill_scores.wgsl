@@ -12,11 +12,7 @@ struct Params {
     mask_from: u32,     // token 0 sees this many keys of the segment (itself included); token t sees t more
 }
 #params
-#ifdef WIDE
-@group(0) @binding(0) var<storage, read> q: array<vec2<u64>>;
-#else
-@group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;
-#endif
+@group(0) @binding(0) var<storage, read> q: array<Four>;
 @group(0) @binding(1) var<storage, read> kv: array<#{KV}>;
 @group(0) @binding(2) var<storage, read> table: array<u32>;
 @group(0) @binding(3) var<storage, read_write> s: array<vec4<f32>>;
@@ -29,15 +25,6 @@ fn q_row(r: u32, g: u32) -> u32 {
     let row = min(r, params.n_rows - 1u);
     let t = row / params.group;
     return ((t * params.n_head + g * params.group + row % params.group) * HEAD_DIM) / 4u;
-}
-
-// Four elements of the queries.
-fn q4(at: u32) -> vec4<f32> {
-#ifdef WIDE
-    return bitcast<vec4<f32>>(words4(q[at]));
-#else
-    return q[at];
-#endif
 }
 
 // A tile whose first key is `tile_key` has something to score for the `n` rows from r0: the last of them sees the most.

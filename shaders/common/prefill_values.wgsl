@@ -13,25 +13,12 @@ struct Params {
     is_last: u32,
 }
 #params
-#ifdef WIDE
-@group(0) @binding(0) var<storage, read> p: array<vec2<u64>>;
-#else
-@group(0) @binding(0) var<storage, read> p: array<vec4<f32>>;
-#endif
+@group(0) @binding(0) var<storage, read> p: array<Four>;
 @group(0) @binding(1) var<storage, read> state: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> kv: array<#{KV}>;
 @group(0) @binding(3) var<storage, read> table: array<u32>;
 @group(0) @binding(4) var<storage, read_write> out: array<vec4<f32>>;
 #import common/kv_block
-
-// Four weights.
-fn p4(at: u32) -> vec4<f32> {
-#ifdef WIDE
-    return bitcast<vec4<f32>>(words4(p[at]));
-#else
-    return p[at];
-#endif
-}
 
 // Keys of the tile that the last of the `n` rows from r0 sees.
 fn visible_keys(r0: u32, n: u32) -> u32 {

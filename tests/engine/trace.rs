@@ -1,7 +1,5 @@
 //! What the engine says of its own time and bytes: nothing is missing, and nothing is said twice.
 
-use std::path::Path;
-
 use strata::base::{Bytes, Tiers};
 use strata::engine::{
     Detail, EngineCommand, EngineEvent, EngineHandle, LoadOptions, Message, ModelSource, PolicyKind, Role, Sampling,
@@ -10,7 +8,7 @@ use strata::engine::{
 use strata::telemetry::ledger::{Entry, entries};
 use strata::telemetry::{Attribution, Event, EventKind, History, Link, Phase, Spent, StepKind, Track};
 
-use crate::{engine_with, finish};
+use crate::{document, engine_with, finish};
 
 const QUESTION: &str = "What is the current temperature for Reribe?";
 
@@ -20,9 +18,7 @@ struct Run {
 }
 
 fn ask(handle: &EngineHandle, history: &mut History, n_bytes: usize) -> Box<TurnSummary> {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/quote");
-    let document = std::fs::read_to_string(dir.join("document.txt")).unwrap();
-    let content = format!("{}\n\n{QUESTION}", &document[..n_bytes]);
+    let content = format!("{}\n\n{QUESTION}", &document()[..n_bytes]);
     let messages = vec![Message { role: Role::User, content }];
     let (sampling, policy) = (Sampling::default(), TurnPolicy::AsLoaded);
     handle.send(EngineCommand::Ask { turn: 7, messages, document: None, sampling, max_tokens: 24, policy });

@@ -6,13 +6,13 @@ use strata::engine::{
     EngineCommand, EngineEvent, EngineHandle, KvDtype, Message, ModelSource, Role, Sampling, StopReason, TurnSummary,
 };
 
-use super::{engine, finish, half_document};
+use super::{document, engine, finish, half_document};
 
 /// The document and the answers of the model's own torch code (`tests/fixtures/make_quote.py`).
 pub(crate) fn golden() -> (String, Vec<serde_json::Value>) {
     let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/quote");
     let rows = serde_json::from_slice(&std::fs::read(dir.join("golden.json")).unwrap()).unwrap();
-    (std::fs::read_to_string(dir.join("document.txt")).unwrap(), rows)
+    (document(), rows)
 }
 
 pub(crate) fn user(content: String) -> Message {
