@@ -1,14 +1,16 @@
-"""Whether the question's words are in the document: two heads that tell, laid into weights that have the circuit, the graft and WHERE.
+"""Whether the question's words are in the document: a head that tells, laid into weights that have the circuit, the graft and WHERE.
 
     embedding    pieces that begin a word with a capital ─► NAME;  pieces that go on with a word ─► PIECE
     layers 0, 1  NAME of the piece before, where this one is a PIECE ─► NAME: the second to fourth piece of a name;  a space before the
                  piece before, where this one is a PIECE ─► SECOND
     layer 2      head 3, which rests: as head 1, but it asks for three words alike, or two pieces of one word (SECOND) ─► WHOLE, else the sink
-    layer 4      heads 2 and 3, which write nothing, look from answers at the question's last words, at pieces of names first: head 2 at the
-                 one that is WHOLE least, head 3 at all of them ─► KNOWN, which takes from the logits of a refusal's first two tokens
+    layer 4      head 3, which writes nothing, looks from an answer's first two tokens at the question's last words, at pieces of names first:
+                 how much of it is WHOLE ─► KNOWN, which takes from the logits of a refusal's first two tokens
 
 FOUND, which head 1 of layer 2 tells, is there for any two tokens alike, and in a long document any two of a name are somewhere. Nothing is
-trained: the output's norm reads KNOWN for these tokens alone, and no layer does. Not in the weights of the binary yet: the card says why.
+trained: the output's norm reads KNOWN for these tokens alone, and no layer does. A head that looks at so short a stretch has loose bounds,
+for whatever turns fast is at its best in every chunk: gains are small, and it rests as soon as it can, else a policy that chooses chunks for
+all heads of a layer reads what this one might want.
 
     python known.py GGUF|MODEL.pt OUT.pt --texts FOLDER      # once, after training
 """
@@ -21,11 +23,12 @@ import re
 import torch
 from tokenizers import Tokenizer
 
-from circuit import BROKEN, FLAG, NORM2, SCALE, SLOT, SUNK
+from circuit import BROKEN, FLAG, LOOK, NORM2, SCALE, SLOT, SUNK
 from evaluate import load
 from graft import MARK, READ, Added, Layer, marks
 from model import D
 from samples import NOT_FOUND, Sampler
+from where import first_row
 
 ALIKE, ASKED = 1, 3                       # heads of layer 2: the one that finds, and its stricter copy
 CONST_ROW, LAST_ROW = 60, 127             # of layer 2: of values, the constant; of keys, the sink
@@ -33,15 +36,13 @@ PARTS = {'ONE': (20, 30, 1), 'TWO': (30, 52, .7), 'THREE': (52, 74, 2), 'BAG': (
 THREE_ALIKE, TWO_ALIKE = 60.7, 44.0       # logits that tell: two tokens alike have 50, three 68, nothing 37
 SIZE, FOUND_IT = .15, (.2, .35)           # of WHOLE, to FOUND. Of WHOLE, over SCALE, where nothing is found, and how much more where it is
 SECOND_SIZE = .1
-LEAST, ALL = 2, 3                         # heads of layer 4
-WINDOW = {1: 6, 2: 25, 3: 30, 4: 20, 5: 20}  # gains of pairs: nothing further back than the question's last words, at whatever turn of them
-LAST_TOKEN = 7                            # of a question, so far before an answer
-KEY, OF_NAMES, OF_WHOLE, OF_MARKS, OF_SAID, OF_BREAKS = 9.0, 20.0, -10.0, -10.0, -40.0, -20.0
-OF_OTHERS = 300.0                         # of the sink, for what is no answer
-NAME_ROW, WHOLE_ROW, MARK_ROW, SINK_ROW, SAME_ROW = 12, 14, 16, 18, D - 4     # of layer 4's keys
+IDLE, TELLS = 2, 3                        # heads of layer 4
+WINDOW, BACK = {1: 3, 2: 8, 3: 10, 4: 7, 5: 7, 6: 7, 7: 7}, 8  # gains of pairs, and how far back the middle is: a question's last words
+KEY, OF_NAMES, OF_MARKS, OF_BREAKS, OF_SAID = 9.0, 6.0, -8.0, -16.0, -24.0
+OF_OTHERS, OF_TOLD, REST = 60.0, -18.0, 40.0                  # of the sink: for what is no answer, for an answer's first two tokens, and its others
+NAME_ROW, MARK_ROW, SINK_ROW, SAME_ROW = 16, 18, 19, D - 4    # of layer 4's keys
 WHOLE_VALUE = 86                          # of layer 4's values
-# Logits that KNOWN takes from a refusal, by head 2 and by head 3, where all is WHOLE rather than nothing; UNSURE of it changes nothing
-BY_LEAST, BY_ALL, UNSURE = 1.5, 2.0, .14
+TAKEN, GIVEN = 6.0, 2.5                   # logits that KNOWN takes from a refusal where all is WHOLE, and what it gives where nothing is
 AFTER_SEMICOLON = .5                      # how surely a sentence ends there, to a full stop
 LOUD = .2                                 # size of KNOWN for a logit
 SLOT['known'] = SLOT['second']            # which nothing reads any more by then
@@ -110,32 +111,32 @@ def look_at_the_question(m):
     """Layer 4."""
     layer = Layer(m, 4)
     q, k, v, o = (w.weight for w in (layer.b.q, layer.b.k, layer.b.v, layer.b.o))
-    k[2 * 6:2 * 10], k[SAME_ROW], v[WHOLE_VALUE] = 0, 0, 0
+    row, sink = TELLS * D, first_row(m, 4)
+
+    def nothing(w, row):                                    # of the sink, which is at any distance
+        w[row, SLOT['sink']] -= (w[row] @ sink) / sink[SLOT['sink']]
+
+    for head in (IDLE, TELLS):
+        q[head * D:head * D + D], o[:, head * D:head * D + D] = 0, 0
+    k[:SINK_ROW + 1], k[SAME_ROW], v[WHOLE_VALUE] = 0, 0, 0
+    for pair, gain in WINDOW.items():
+        layer.say(2 * pair, 'const', LOOK), nothing(k, 2 * pair)
+        layer.turned(TELLS, pair, gain, BACK)
+    layer.say(SAME_ROW, 'const', KEY), nothing(k, SAME_ROW)
+    layer.asked(TELLS, SAME_ROW, -sum(WINDOW.values()), KEY)            # what is the same for near and far: tokens differ in their norm
     layer.say(NAME_ROW, 'name', KEY, MARK)
-    layer.say(WHOLE_ROW, 'whole', KEY, FOUND_IT[1])
-    layer.say(SINK_ROW, 'sink', KEY, SUNK * READ[4] / 3.26)             # the first row is short
-    layer.say(SAME_ROW, 'const', KEY)
+    layer.asked(TELLS, NAME_ROW, OF_NAMES, KEY)
     for slot, logit, full in (('may_end', OF_MARKS, MARK), ('closer', OF_MARKS, MARK), ('said', OF_SAID, FLAG), ('line', OF_BREAKS, BROKEN)):
         layer.say(MARK_ROW, slot, KEY * logit / OF_MARKS, full)
+    layer.asked(TELLS, MARK_ROW, OF_MARKS, KEY)
+    layer.say(SINK_ROW, 'sink', KEY, SUNK * READ[4] / 3.26)             # the first row is short
+    for slot, full, logit in (('const', 1.0, OF_OTHERS), ('said', FLAG, OF_TOLD + REST - OF_OTHERS), ('line', BROKEN, -REST), ('broke', FLAG, -REST)):
+        q[row + SINK_ROW, SLOT[slot]] = logit * math.sqrt(D) * layer.asks / (layer.per(slot) * full * KEY)
+    layer.asked(IDLE, SINK_ROW, OF_OTHERS, KEY)
     v[WHOLE_VALUE, SLOT['whole']] = layer.read / layer.per('whole') / FOUND_IT[1]
-    v[WHOLE_VALUE, SLOT['const']] = -layer.read / layer.per('const') * (FOUND_IT[0] / FOUND_IT[1] + UNSURE)
-    for head, of_whole in ((LEAST, OF_WHOLE), (ALL, 0.0)):
-        q[head * D:head * D + D], o[:, head * D:head * D + D] = 0, 0
-        for pair, gain in WINDOW.items():
-            layer.turned(head, pair, 1.25 * gain, LAST_TOKEN)
-        layer.asked(head, SAME_ROW, -1.25 * sum(WINDOW.values()), KEY)      # what is the same for near and far: tokens differ in their norm
-        layer.asked(head, NAME_ROW, OF_NAMES, KEY), layer.asked(head, WHOLE_ROW, of_whole, KEY), layer.asked(head, MARK_ROW, OF_MARKS, KEY)
-        layer.asked(head, SINK_ROW, OF_OTHERS, KEY)
-        q[head * D + SINK_ROW, SLOT['said']] = -q[head * D + SINK_ROW, SLOT['const']] * layer.per('const') / layer.per('said') / FLAG
-    take = -LOUD * SCALE
-    o[SLOT['known'], LEAST * D + WHOLE_VALUE], o[SLOT['known'], ALL * D + WHOLE_VALUE] = take * BY_LEAST, take * BY_ALL
-
-
-def end_sentences(m, vocab):
-    """What opens a quotation begins a sentence as surely as a capital does; after a semicolon neither does so surely."""
-    e, kinds = m.e.weight, marks(vocab)
-    e[kinds['opener'], SLOT['capital']] = MARK * SCALE
-    e[[i for text, i in vocab.items() if ';' in text and i in set(kinds['may_end'])], SLOT['may_end']] = AFTER_SEMICOLON * MARK * SCALE
+    v[WHOLE_VALUE, SLOT['const']] = -layer.read / layer.per('const') * (FOUND_IT[0] / FOUND_IT[1] + GIVEN / TAKEN)
+    nothing(v, WHOLE_VALUE)
+    o[SLOT['known'], row + WHOLE_VALUE] = -LOUD * SCALE * TAKEN
 
 
 def refuse_less(m, sampler, rms=4.0):
@@ -144,6 +145,13 @@ def refuse_less(m, sampler, rms=4.0):
     for slot in ('piece', 'name', 'whole'):
         m.n.w[SLOT[slot]] = 0
     m.n.w[SLOT['known']] = rms / (LOUD * SCALE * MARK * SCALE)
+
+
+def end_sentences(m, vocab):
+    """What opens a quotation begins a sentence as surely as a capital does; after a semicolon neither does so surely."""
+    e, kinds = m.e.weight, marks(vocab)
+    e[kinds['opener'], SLOT['capital']] = MARK * SCALE
+    e[[i for text, i in vocab.items() if ';' in text and i in set(kinds['may_end'])], SLOT['may_end']] = AFTER_SEMICOLON * MARK * SCALE
 
 
 @torch.no_grad()
