@@ -116,7 +116,11 @@ class Layer:
     def asked(self, head, row, logit, key=None, slot='const', full=1.0):
         """Query of a slot, 1 in full, for a logit beside a key of that size; without it what `row` says of `slot`, `full` there."""
         key = (self.b.k.weight[row, SLOT[slot]] * self.per(slot) / self.read * full).item() if key is None else key
-        self.b.q.weight[head * D + row, SLOT['const']] = logit * math.sqrt(D) * self.asks / (self.per('const') * key)
+        self.asked_by(head, row, 'const', logit, key)
+
+    def asked_by(self, head, row, slot, logit, key, full=1.0):
+        """What a query's slot asks, where it is full, for a logit beside a key of that size."""
+        self.b.q.weight[head * D + row, SLOT[slot]] = logit * math.sqrt(D) * self.asks / (self.per(slot) * key * full)
 
     def say(self, row, slot, size, full=1.0):
         """A key's row is of that size where a slot is full."""

@@ -15,7 +15,6 @@ all heads of a layer reads what this one might want.
     python known.py GGUF|MODEL.pt OUT.pt --texts FOLDER      # once, after training
 """
 import argparse
-import math
 import pathlib
 import random
 import re
@@ -28,7 +27,7 @@ from evaluate import load
 from graft import MARK, READ, Added, Layer, marks
 from model import D
 from samples import NOT_FOUND, Sampler
-from where import first_row
+from where import first_row, nothing_of_sink
 
 ALIKE, ASKED = 1, 3                       # heads of layer 2: the one that finds, and its stricter copy
 CONST_ROW, LAST_ROW = 60, 127             # of layer 2: of values, the constant; of keys, the sink
@@ -111,18 +110,14 @@ def look_at_the_question(m):
     """Layer 4."""
     layer = Layer(m, 4)
     q, k, v, o = (w.weight for w in (layer.b.q, layer.b.k, layer.b.v, layer.b.o))
-    row, sink = TELLS * D, first_row(m, 4)
-
-    def nothing(w, row):                                    # of the sink, which is at any distance
-        w[row, SLOT['sink']] -= (w[row] @ sink) / sink[SLOT['sink']]
-
+    sink = first_row(m, 4)
     for head in (IDLE, TELLS):
         q[head * D:head * D + D], o[:, head * D:head * D + D] = 0, 0
     k[:SINK_ROW + 1], k[SAME_ROW], v[WHOLE_VALUE] = 0, 0, 0
     for pair, gain in WINDOW.items():
-        layer.say(2 * pair, 'const', LOOK), nothing(k, 2 * pair)
+        layer.say(2 * pair, 'const', LOOK), nothing_of_sink(k, 2 * pair, sink)      # which is at any distance
         layer.turned(TELLS, pair, gain, BACK)
-    layer.say(SAME_ROW, 'const', KEY), nothing(k, SAME_ROW)
+    layer.say(SAME_ROW, 'const', KEY), nothing_of_sink(k, SAME_ROW, sink)
     layer.asked(TELLS, SAME_ROW, -sum(WINDOW.values()), KEY)            # what is the same for near and far: tokens differ in their norm
     layer.say(NAME_ROW, 'name', KEY, MARK)
     layer.asked(TELLS, NAME_ROW, OF_NAMES, KEY)
@@ -130,13 +125,20 @@ def look_at_the_question(m):
         layer.say(MARK_ROW, slot, KEY * logit / OF_MARKS, full)
     layer.asked(TELLS, MARK_ROW, OF_MARKS, KEY)
     layer.say(SINK_ROW, 'sink', KEY, SUNK * READ[4] / 3.26)             # the first row is short
-    for slot, full, logit in (('const', 1.0, OF_OTHERS), ('said', FLAG, OF_TOLD + REST - OF_OTHERS), ('line', BROKEN, -REST), ('broke', FLAG, -REST)):
-        q[row + SINK_ROW, SLOT[slot]] = logit * math.sqrt(D) * layer.asks / (layer.per(slot) * full * KEY)
+    for slot, logit, full in (('const', OF_OTHERS, 1.0), ('said', OF_TOLD + REST - OF_OTHERS, FLAG), ('line', -REST, BROKEN), ('broke', -REST, FLAG)):
+        layer.asked_by(TELLS, SINK_ROW, slot, logit, KEY, full)
     layer.asked(IDLE, SINK_ROW, OF_OTHERS, KEY)
     v[WHOLE_VALUE, SLOT['whole']] = layer.read / layer.per('whole') / FOUND_IT[1]
     v[WHOLE_VALUE, SLOT['const']] = -layer.read / layer.per('const') * (FOUND_IT[0] / FOUND_IT[1] + GIVEN / TAKEN)
-    nothing(v, WHOLE_VALUE)
-    o[SLOT['known'], row + WHOLE_VALUE] = -LOUD * SCALE * TAKEN
+    nothing_of_sink(v, WHOLE_VALUE, sink)
+    o[SLOT['known'], TELLS * D + WHOLE_VALUE] = -LOUD * SCALE * TAKEN
+
+
+def end_sentences(m, vocab):
+    """What opens a quotation begins a sentence as surely as a capital does; after a semicolon neither does so surely."""
+    e, kinds = m.e.weight, marks(vocab)
+    e[kinds['opener'], SLOT['capital']] = MARK * SCALE
+    e[[i for text, i in vocab.items() if ';' in text and i in set(kinds['may_end'])], SLOT['may_end']] = AFTER_SEMICOLON * MARK * SCALE
 
 
 def refuse_less(m, sampler, rms=4.0):
@@ -145,13 +147,6 @@ def refuse_less(m, sampler, rms=4.0):
     for slot in ('piece', 'name', 'whole'):
         m.n.w[SLOT[slot]] = 0
     m.n.w[SLOT['known']] = rms / (LOUD * SCALE * MARK * SCALE)
-
-
-def end_sentences(m, vocab):
-    """What opens a quotation begins a sentence as surely as a capital does; after a semicolon neither does so surely."""
-    e, kinds = m.e.weight, marks(vocab)
-    e[kinds['opener'], SLOT['capital']] = MARK * SCALE
-    e[[i for text, i in vocab.items() if ';' in text and i in set(kinds['may_end'])], SLOT['may_end']] = AFTER_SEMICOLON * MARK * SCALE
 
 
 @torch.no_grad()

@@ -12,7 +12,6 @@ Sizes are measured with the weights themselves, on questions about a few documen
     python where.py MODEL.pt OUT.pt --began START.pt    # once, after training: the mean of both, head 1 of layer 4 anew, WHERE half as loud
 """
 import argparse
-import math
 import pathlib
 import random
 from dataclasses import dataclass
@@ -92,14 +91,10 @@ def look_at_the_question(m, seen):
     layer.say(FOUND_ROW, 'found', KEY), layer.say(SAME_ROW, 'const', KEY)
     v[CONST_ROW, SLOT['const']] = layer.read / layer.per('const')
     sink = first_row(m, 3)
-
-    def nothing(w, row):
-        w[row, SLOT['sink']] -= (w[row] @ sink) / sink[SLOT['sink']]
-
     begin, gains, back = WINDOW
     for row in [2 * (begin + i) for i in range(len(gains))] + [2 * 8, FOUND_ROW, SAME_ROW, D - 2]:
-        nothing(k, row)                                     # it is looked at from any distance
-    nothing(v, CONST_ROW)
+        nothing_of_sink(k, row, sink)                       # it is looked at from any distance
+    nothing_of_sink(v, CONST_ROW, sink)
     found = torch.cat([s.rows[0][s.first:s.begin, SLOT['found']].flatten() for s in seen]) / SCALE
     low, high = found.quantile(.2), found.quantile(.8)
     per_found = (FOUND_LOGIT / (high - low)).item()
@@ -113,7 +108,7 @@ def look_at_the_question(m, seen):
     key = (k[D - 4] @ sink).item()
     half = per_found * ((low + high) / 2).item()
     for slot, logit, full in (('const', half + OF_OTHERS - OF_ANSWERS * said.item(), 1.0), ('said', -OF_OTHERS, FLAG)):
-        q[HEAD * D + D - 4, SLOT[slot]] = logit * math.sqrt(D) * layer.asks / (layer.per(slot) * key * full)
+        layer.asked_by(HEAD, D - 4, slot, logit, key, full)
     o[:, HEAD * D:HEAD * D + D] = 0
 
 
@@ -124,6 +119,11 @@ def first_row(m, layer):
     m(torch.tensor([[1]]), torch.tensor([[0]]))
     hook.remove()
     return got[0]
+
+
+def nothing_of_sink(w, row, sink):
+    """A row of keys or values says nothing of the first token. `sink`: what `first_row` gives for the layer."""
+    w[row, SLOT['sink']] -= (w[row] @ sink) / sink[SLOT['sink']]
 
 
 def tell_where(m, seen, size=.5):
