@@ -6,7 +6,7 @@
 Layers 0 and 1, and the embedding, are those that were kept. Documents are taken as they were below and in `--from-layer`, too: exact where what changed
 acts in questions and answers alone. The right tokens of questions that lead by more than `--lead` logits with the weights that were kept are taken as right still.
 
-Shapes: S tokens of the document, T of a question and its answer, C channels, D head dimension.
+Shapes: S tokens of the document, T of a question and its answer, C channels.
 """
 import argparse
 import collections
@@ -17,42 +17,35 @@ import torch
 import torch.nn.functional as F
 from tokenizers import Tokenizer
 
-from evaluate import ASKED, ask, load
-from model import D, H, L, rotate
+from evaluate import ASKED, ask, load, questions_each
+from model import L
 from samples import IM_END, Sampler
 
 KEPT = range(2, L)
 
 
-def keys_and_values(block, inv, x, first=0):
-    """Of one layer, rotated keys and values [S, D] of rows [S, C] from a place on."""
-    h, at = block.n1(x), (first + torch.arange(len(x))).float()[:, None] * inv
-    return rotate(block.k(h)[None, None], at.cos()[None, None], at.sin()[None, None])[0, 0], block.v(h)
+def keys_and_values(m, i, x):
+    """What layer i makes of a document's rows [S, C], as a cache."""
+    _, k, v = m.b[i].heads(x[None], *m.angles(torch.arange(len(x))[None]))
+    return {'k': k, 'v': v}
 
 
-def through(block, inv, before, x):
-    """Rows [T, C] behind a document of these keys and values, after one layer."""
-    n, t, h = len(before[0]), len(x), block.n1(x)
-    at = (n + torch.arange(t)).float()[:, None] * inv
-    q = rotate(block.q(h).view(1, t, H, D).transpose(1, 2), at.cos()[None, None], at.sin()[None, None])[0] * D ** -.5
-    k, v = keys_and_values(block, inv, x, n)
-    own = (q @ k.T).masked_fill(~torch.ones(t, t, dtype=torch.bool).tril(), -1e9)
-    w = torch.cat((q @ before[0].T, own), -1).softmax(-1)
-    x = x + block.o((w[..., :n] @ before[1] + w[..., n:] @ v).transpose(0, 1).reshape(t, -1))
-    h = block.n2(x)
-    return x + block.d(F.silu(block.g(h)) * block.u(h))
+def through(m, i, before, x):
+    """Rows [T, C] after layer i, behind what a cache has, which stays as it is."""
+    first = before['k'].shape[2]
+    return m.b[i](x[None], *m.angles(first + torch.arange(len(x))[None]), dict(before))[0]
 
 
-def read(block, inv, x, step=1024):
-    """A document's rows [S, C] after one layer."""
-    k, v = keys_and_values(block, inv, x)
-    return torch.cat([through(block, inv, (k[:i], v[:i]), x[i:i + step]) for i in range(0, len(x), step)])
+def read(m, i, x, step=1024):
+    """A document's rows [S, C] after layer i."""
+    cache, at = {}, torch.arange(len(x))[None]
+    return torch.cat([m.b[i](x[None, j:j + step], *m.angles(at[:, j:j + step]), cache)[0] for j in range(0, len(x), step)])
 
 
 def leads(m, document, row, x):
     """By how much each token of the answer leads all others [T], given what comes into layer 2."""
     for i in KEPT:
-        x = through(m.b[i], m.inv, document[i], x)
+        x = through(m, i, document[i], x)
     logits, right = F.linear(m.n(x), m.e.weight)[row['begin'] - 1:-1], torch.tensor(row['ids'][row['begin']:])[:, None]
     of_right = logits.gather(1, right)
     return (of_right - logits.scatter(1, right, -1e9).amax(1, keepdim=True))[:, 0]
@@ -60,35 +53,34 @@ def leads(m, document, row, x):
 
 def keep(m, sampler, folder, seed, spec):
     length, n = map(int, spec.split('x'))
-    each = min(70, max(6, length // 128))                   # as in evaluate.py
+    each = questions_each(length)
     random.seed(seed)
     for d in range(n):
         ids, words, facts = sampler.document(length - 16, int(each * 1.25), False)
         asked = [a for a in ask(sampler, words, facts, each) if a[0] in ASKED]
-        now, x = [], m.e(torch.tensor(sampler.head + ids))
-        for i, block in enumerate(m.b):
-            now.append((keys_and_values(block, m.inv, x), x if i in KEPT else None))
-            x = read(block, m.inv, x)
-        kept, rows = [k for k, _ in now], []
+        into = [m.e(torch.tensor(sampler.head + ids))]
+        for i in range(L - 1):
+            into.append(read(m, i, into[i]))
+        document, rows = [keys_and_values(m, i, x) for i, x in enumerate(into)], []
         for kind, question, answer in asked:
             turn = sampler.turn(sampler.enc(question), True)
             row = {'kind': kind, 'question': question, 'begin': len(turn), 'ids': turn + sampler.enc(answer) + [IM_END]}
             x = m.e(torch.tensor(row['ids']))
             for i in range(KEPT.start):
-                x = through(m.b[i], m.inv, kept[i], x)
-            rows.append(row | {'x': x, 'lead': leads(m, kept, row, x).min().item()})
-        torch.save({'rows': rows, 'document': {i: now[i][1] for i in KEPT}}, folder / f'{seed}-{length}-{d}.pt')
+                x = through(m, i, document[i], x)
+            rows.append(row | {'x': x, 'lead': leads(m, document, row, x).min().item()})
+        torch.save({'rows': rows, 'document': {i: into[i] for i in KEPT}}, folder / f'{seed}-{length}-{d}.pt')
         print(f'{seed}, {length} tokens, document {d}: {sum(r["lead"] > 0 for r in rows)} of {len(rows)} right', flush=True)
 
 
-def ask_again(m, sampler, folder, lead, first, verbose):
+def ask_again(m, tok, folder, lead, first, verbose):
     score = collections.defaultdict(lambda: [0, 0, 0])
     for path in sorted(folder.glob('*.pt')):
         saved, length = torch.load(path), path.stem.split('-')[1]
         rows, x = saved['rows'], saved['document']
         for i in range(first, L - 1):
-            x[i + 1] = read(m.b[i], m.inv, x[i])
-        document = {i: keys_and_values(m.b[i], m.inv, x[i]) for i in KEPT}
+            x[i + 1] = read(m, i, x[i])
+        document = {i: keys_and_values(m, i, x[i]) for i in KEPT}
         for row in rows:
             now = leads(m, document, row, row['x']) if row['lead'] < lead else torch.tensor([row['lead']])
             right, was = bool(now.min() > 0), row['lead'] > 0
@@ -96,7 +88,7 @@ def ask_again(m, sampler, folder, lead, first, verbose):
                 score[length, row['kind']][j] += one
             if verbose and right != was:
                 said = row['ids'][row['begin']:][:int((now <= 0).int().argmax())]
-                print(f'  {path.stem} {row["kind"]}: {row["question"]}\n    {"right now" if right else "wrong now, after " + sampler.tok.decode(said)!r}')
+                print(f'  {path.stem} {row["kind"]}: {row["question"]}\n    {"right now" if right else "wrong now, after " + tok.decode(said)!r}')
     for (length, kind), (right, was, n) in score.items():
         print(f'{length} tokens, {kind}: {right} of {n}, was {was}')
 
@@ -111,17 +103,19 @@ def main():
     ap.add_argument('--seed', type=int, default=74)
     ap.add_argument('--documents', default='1024x8', help='LENGTHxHOW_MANY')
     ap.add_argument('--lead', type=float, default=3.0)
-    ap.add_argument('--from-layer', type=int, default=L, help='the first layer whose documents are read anew')
+    ap.add_argument('--from-layer', type=int, default=L, choices=(*KEPT, L), help='the first layer whose documents are read anew')
     ap.add_argument('--verbose', action='store_true', help='print what is right or wrong now and was not')
     a = ap.parse_args()
     torch.set_flush_denormal(True)
     tok = Tokenizer.from_file(str(pathlib.Path(__file__).parent / 'tokenizer.json'))
-    m, sampler = load(a.model), Sampler({p.name: p.read_text(errors='ignore') for p in a.texts}, tok)
+    if a.what == 'keep' and not a.texts:
+        ap.error('keep needs --texts FILE..., of which its documents are made')
+    m = load(a.model)
     if a.what == 'keep':
         a.folder.mkdir(parents=True, exist_ok=True)
-        keep(m, sampler, a.folder, a.seed, a.documents)
+        keep(m, Sampler({p.name: p.read_text(errors='ignore') for p in a.texts}, tok), a.folder, a.seed, a.documents)
     else:
-        ask_again(m, sampler, a.folder, a.lead, a.from_layer, a.verbose)
+        ask_again(m, tok, a.folder, a.lead, a.from_layer, a.verbose)
 
 
 if __name__ == '__main__':
