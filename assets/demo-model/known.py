@@ -150,6 +150,16 @@ def refuse_less(m, sampler, rms=4.0):
 
 
 @torch.no_grad()
+def lay_known(m, sampler):
+    vocab = sampler.tok.get_vocab()
+    say_pieces(m, vocab)
+    ask_for_three(m, sampler)
+    look_at_the_question(m)
+    refuse_less(m, sampler)
+    end_sentences(m, vocab)
+    return m
+
+
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument('source')
@@ -159,12 +169,7 @@ def main():
     from train import load_texts
     tok = Tokenizer.from_file(str(pathlib.Path(__file__).parent / 'tokenizer.json'))
     sampler, m = Sampler(load_texts(args.texts, []), tok), load(args.source)
-    say_pieces(m, tok.get_vocab())
-    ask_for_three(m, sampler)
-    look_at_the_question(m)
-    refuse_less(m, sampler)
-    end_sentences(m, tok.get_vocab())
-    torch.save(m.state_dict(), args.out)
+    torch.save(lay_known(m, sampler).state_dict(), args.out)
 
 
 if __name__ == '__main__':

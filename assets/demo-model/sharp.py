@@ -16,18 +16,19 @@ CHUNK = 64
 TOP, LONGER = 12, 32     # tokens that may hold the mass; how much longer than the sample documents are in use
 
 
-def penalty(probe, at, seen=None):
+def penalty(probe, at, hidden=None, begin=None):
     """Mean over queries and heads, summed over layers: (chunks not found by their bounds, mass spread thin).
 
-    `probe`: by layer, rotated q [B, H, T, D] and k [B, G, T, D]; `at` [B, N]: which positions ask; `seen` [B, T, T]: which
-    tokens each attends to, without it all before.
+    `probe`: by layer, rotated q [B, H, T, D] and k [B, G, T, D]; `at` [B, N]: which positions ask; `hidden` [B, N, T]: which
+    tokens each does not attend to, without it all behind; `begin` [B, N]: where what each attends to begins.
     """
     (b, n), dev = at.shape, at.device
     g, t = probe[0][1].shape[1:3]
     whole = t // CHUNK * CHUNK
     first = torch.arange(0, whole, CHUNK, device=dev)
-    far = (first >= CHUNK) & (first + 2 * CHUNK <= at[..., None])                             # [B, N, P]
-    hidden = torch.arange(t, device=dev) > at[..., None] if seen is None else ~seen[torch.arange(b, device=dev)[:, None], at]      # [B, N, T]
+    begin = torch.zeros_like(at) if begin is None else begin
+    far = (first >= begin[..., None] + CHUNK) & (first + 2 * CHUNK <= at[..., None])          # [B, N, P]
+    hidden = torch.arange(t, device=dev) > at[..., None] if hidden is None else hidden
     far = far & ~hidden[..., :whole].unflatten(-1, (-1, CHUNK)).any(-1)
     far, blocked, later = far[:, None, None], (~far)[:, None, None], hidden[:, None, None]
     lost = thin = 0.0

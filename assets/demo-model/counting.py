@@ -1,0 +1,142 @@
+"""How many answers are right as a whole by teacher forcing, of many documents: all tokens of the answer are the likeliest, which is when the
+greedy answer is it.
+
+    python counting.py make ROWS.pt --texts UNSEEN... --seed 31 --documents 1024x60 4096x20 16384x8 32768x4
+    python counting.py ask ROWS.pt GGUF|MODEL.pt...          # on a GPU seconds, on a CPU a minute for two documents of 16384 tokens
+
+    documents and their questions, each in a block of its own ─► rows (`packed.py`) ─► answers right, by length and kind
+Of a list any mention that was not said is right next.
+"""
+import argparse
+import pathlib
+import random
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer
+
+from evaluate import Reading, ask, load, questions_each
+from packed import BLOCK, Seen, nats
+from samples import EOT, IM_END, N_OTHER, Sampler
+from train import autocast
+
+ROOM = 32768 + 16384         # tokens of a row
+
+
+def row_of(document, asked, sampler):
+    """Ids, positions, blocks, next ones, what is as good as these [4 + N_OTHER, T], and which question's answer these are of, else -1 [T]."""
+    ids, other = sampler.head + document, {}
+    n = len(ids)
+    pos = list(range(n))
+    block, of = [0] * n, [-1] * n
+    for i, (_, question, answer) in enumerate(asked):
+        turn, said = sampler.turn(sampler.enc(question), True), sampler.enc(answer) + [IM_END]
+        other.update((len(ids) + len(turn) - 1 + j, others) for j, others in sampler.as_good(answer).items())
+        ids, pos = ids + turn + said, pos + list(range(n, n + len(turn + said)))
+        block += [i + 1] * len(turn + said)
+        of += [-1] * (len(turn) - 1) + [i] * len(said) + [-1]
+    more = -len(ids) % BLOCK
+    fill = lambda x, last: x + [last] * more
+    ids = fill(ids, EOT)
+    as_good = np.full((N_OTHER, len(ids)), -1)
+    for i, others in other.items():
+        as_good[:len(others), i] = others
+    rows = np.concatenate((np.array((ids, fill(pos, 0), fill(block, len(asked) + 1), ids[1:] + [EOT])), as_good))
+    return rows.astype(np.int32), np.array(fill(of, -1), dtype=np.int32)
+
+
+def make(sampler, seed, lengths):
+    """[(length, kinds of the questions, row, answers)]"""
+    out = []
+    for length, n in lengths:
+        random.seed(seed)
+        for _ in range(n):
+            each = questions_each(length)
+            ids, words, facts = sampler.document(length - 16, int(each * 1.25), False)
+            asked = ask(sampler, words, facts, each)
+            out.append((length, [kind for kind, *_ in asked], *row_of(ids, asked, sampler)))
+    return out
+
+
+def in_rows(documents):
+    """Documents side by side, as many as have room: (theirs, ids, positions, blocks, which, next ones [1, 5 + N_OTHER, room], whose [1, room])."""
+    at = 0
+    while at < len(documents):
+        n, some = 0, []
+        while at < len(documents) and n + documents[at][2].shape[1] <= ROOM:
+            some.append(documents[at])
+            n, at = n + documents[at][2].shape[1], at + 1
+        assert some, f'a document and its questions have {documents[at][2].shape[1]} tokens, more than {ROOM}'
+        tokens, of = np.zeros((5 + N_OTHER, ROOM), dtype=np.int32), np.full(ROOM, -1, dtype=np.int32)
+        tokens[3], n, first = len(some), 0, 0
+        for i, (_, kinds, row, own) in enumerate(some):
+            end = n + row.shape[1]
+            tokens[:3, n:end], tokens[3, n:end], tokens[4:, n:end] = row[:3], i, row[3:]
+            of[n:end] = np.where(own < 0, -1, own + first)
+            n, first = end, first + len(kinds)
+        yield some, torch.from_numpy(tokens)[None], torch.from_numpy(of)[None]
+
+
+def answered_in_rows(m, documents):
+    """By document, which of its questions are answered right: on a GPU."""
+    seen = Seen(1, ROOM, 'cuda')
+    for some, tokens, of in in_rows(documents):
+        ids, pos, block, sample, *target = tokens.cuda().unbind(1)
+        of = of.cuda()
+        sel = of >= 0
+        with autocast('cuda'):
+            logits = m(ids, pos, sel=sel, plans=seen.of(block, sample))
+        wrong = ~nats(logits, torch.stack([x[sel] for x in target], 1))[1]
+        kinds = [(length, kind) for length, its, *_ in some for kind in its]
+        yield from zip(kinds, (torch.zeros(len(kinds), device='cuda').index_add_(0, of[sel].long(), wrong.float()) == 0).tolist())
+
+
+def answered_in_turn(m, documents):
+    """The same, on a CPU."""
+    for length, kinds, row, of in documents:
+        row, of = torch.from_numpy(row), torch.from_numpy(of)
+        reading = Reading(m, row[0, row[2] == 0].tolist())
+        for i, kind in enumerate(kinds):
+            own = row[2] == i + 1
+            likeliest, is_of = reading.likeliest(row[0, own].tolist()), of[own] == i
+            yield (length, kind), bool((likeliest[:, None] == row[3:, own].T).any(1)[is_of].all())
+
+
+@torch.no_grad()
+def count(m, documents):
+    """{(length, kind): (right, of)}"""
+    score = {}
+    for key, is_right in answered_in_rows(m.cuda(), documents) if torch.cuda.is_available() else answered_in_turn(m, documents):
+        right, total = score.get(key, (0, 0))
+        score[key] = right + is_right, total + 1
+    return score
+
+
+def table(score):
+    kinds = list(dict.fromkeys(kind for _, kind in score))
+    for length in sorted({length for length, _ in score}):
+        yield f'{length}: ' + ', '.join(f'{kind} {score[length, kind][0]}/{score[length, kind][1]}' for kind in kinds if (length, kind) in score)
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument('what', choices=('make', 'ask'))
+    ap.add_argument('rows', type=pathlib.Path)
+    ap.add_argument('models', nargs='*')
+    ap.add_argument('--tokenizer', type=pathlib.Path, default=pathlib.Path(__file__).parent / 'tokenizer.json')
+    ap.add_argument('--texts', nargs='+', type=pathlib.Path)
+    ap.add_argument('--seed', type=int, default=31)
+    ap.add_argument('--documents', nargs='+', default=['1024x60', '4096x20', '16384x8', '32768x4'])
+    a = ap.parse_args()
+    if a.what == 'make':
+        sampler = Sampler({p.name: p.read_text(errors='ignore') for p in a.texts}, Tokenizer.from_file(str(a.tokenizer)))
+        torch.save(make(sampler, a.seed, [tuple(map(int, x.split('x'))) for x in a.documents]), a.rows)
+        return
+    documents = torch.load(a.rows, weights_only=False)
+    torch.set_flush_denormal(True)
+    for path in a.models:
+        print(path, *table(count(load(path), documents)), sep='\n  ', flush=True)
+
+
+if __name__ == '__main__':
+    main()
