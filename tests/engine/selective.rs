@@ -22,9 +22,13 @@ fn ask(handle: &EngineHandle, question: &str) -> (String, Box<TurnSummary>) {
 }
 
 fn ask_by(handle: &EngineHandle, question: &str, policy: TurnPolicy) -> (String, Box<TurnSummary>) {
+    ask_for(handle, question, policy, 24)
+}
+
+fn ask_for(handle: &EngineHandle, question: &str, policy: TurnPolicy, max_tokens: usize) -> (String, Box<TurnSummary>) {
     let messages = vec![Message { role: Role::User, content: format!("{}\n\n{question}", half_document()) }];
     let sampling = Sampling::default();
-    handle.send(EngineCommand::Ask { turn: 7, messages, document: None, sampling, max_tokens: 24, policy });
+    handle.send(EngineCommand::Ask { turn: 7, messages, document: None, sampling, max_tokens, policy });
     let (events, end) = finish(handle);
     let text = |event| if let EngineEvent::Token { text, .. } = event { Some(text) } else { None };
     (events.into_iter().filter_map(text).collect(), end.unwrap())
@@ -110,8 +114,8 @@ fn pages_travel_packed_over_a_slow_link_and_exact_turns_never_see_them() {
     let (expected, _) = ask(&exact, QUESTION);
     drop(exact);
     // So slow that carrying a page costs far more than packing it, and than computing on a machine that is busy with others.
-    let limits = LinkLimits { pcie: Some(4 << 20), nvme: None };
-    let budgets = Tiers { vram: Some(Bytes(3 << 20)), ram: None, disk: None };
+    let limits = LinkLimits { pcie: Some(2 << 20), nvme: None };
+    let budgets = Tiers { vram: Some(Bytes(2 << 20)), ram: None, disk: None };
     let spec = Some(spec(PolicyKind::LeoAm, 0.1));
     let options = LoadOptions { budgets, limits, policy: spec, context: Some(8192), ..LoadOptions::default() };
     let handle = engine_with(test, ModelSource::BuiltIn, options).unwrap().0;
@@ -119,10 +123,11 @@ fn pages_travel_packed_over_a_slow_link_and_exact_turns_never_see_them() {
     let chosen = summary.chosen.unwrap();
     assert_eq!(text, ANSWER);
     assert!(chosen.packed > 0.05, "{chosen:?}");
-    assert!(summary.kv_peak_bytes.vram <= 3 << 20, "{:?}", summary.kv_peak_bytes);
-    // The same pages for a turn that reads everything: to the bit what was read.
-    let (text, summary) = ask_by(&handle, QUESTION, TurnPolicy::Exact);
-    assert_eq!((text, summary.attention), (expected, AttentionKind::ExactOffload));
+    assert!(summary.kv_peak_bytes.vram <= 2 << 20, "{:?}", summary.kv_peak_bytes);
+    // The same pages for a turn that reads everything: to the bit what was read. Each of its tokens takes seconds here.
+    let (text, summary) = ask_for(&handle, QUESTION, TurnPolicy::Exact, 8);
+    assert_eq!((summary.generated_tokens, summary.attention), (8, AttentionKind::ExactOffload));
+    assert!(expected.starts_with(&text) && text.split(' ').count() > 3, "{text}");
 }
 
 #[test]
