@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 
-from evaluate import Reading, ask, load, questions_each
+from evaluate import Reading, draw, load, questions_each
 from packed import BLOCK, Seen, nats
-from samples import EOT, IM_END, N_OTHER, Sampler
+from samples import EOT, IM_END, N_OTHER, Sampler, others_of
 from train import autocast
 
 ROOM = 32768 + 16384         # tokens of a row
@@ -38,10 +38,7 @@ def row_of(document, asked, sampler):
     more = -len(ids) % BLOCK
     fill = lambda x, last: x + [last] * more
     ids = fill(ids, EOT)
-    as_good = np.full((N_OTHER, len(ids)), -1)
-    for i, others in other.items():
-        as_good[:len(others), i] = others
-    rows = np.concatenate((np.array((ids, fill(pos, 0), fill(block, len(asked) + 1), ids[1:] + [EOT])), as_good))
+    rows = np.concatenate((np.array((ids, fill(pos, 0), fill(block, len(asked) + 1), ids[1:] + [EOT])), others_of(other, len(ids)).T))
     return rows.astype(np.int32), np.array(fill(of, -1), dtype=np.int32)
 
 
@@ -51,9 +48,7 @@ def make(sampler, seed, lengths):
     for length, n in lengths:
         random.seed(seed)
         for _ in range(n):
-            each = questions_each(length)
-            ids, words, facts = sampler.document(length - 16, int(each * 1.25), False)
-            asked = ask(sampler, words, facts, each)
+            ids, _, asked = draw(sampler, length, questions_each(length))
             out.append((length, [kind for kind, *_ in asked], *row_of(ids, asked, sampler)))
     return out
 

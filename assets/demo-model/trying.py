@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from tokenizers import Tokenizer
 
-from evaluate import ASKED, ask, load, questions_each
+from evaluate import ASKED, draw, load, questions_each
 from model import L
 from samples import IM_END, Sampler
 
@@ -53,11 +53,10 @@ def leads(m, document, row, x):
 
 def keep(m, sampler, folder, seed, spec):
     length, n = map(int, spec.split('x'))
-    each = questions_each(length)
     random.seed(seed)
     for d in range(n):
-        ids, words, facts = sampler.document(length - 16, int(each * 1.25), False)
-        asked = [a for a in ask(sampler, words, facts, each) if a[0] in ASKED]
+        ids, _, asked = draw(sampler, length, questions_each(length))
+        asked = [a for a in asked if a[0] in ASKED]
         into = [m.e(torch.tensor(sampler.head + ids))]
         for i in range(L - 1):
             into.append(read(m, i, into[i]))
