@@ -142,6 +142,20 @@ class Layer:
             self.b.q.weight[copy * D:copy * D + D] = 0
 
 
+def first_row(m, layer):
+    """What the norm of a layer makes of the first token [C]: the same in every document."""
+    got = []
+    hook = m.b[layer].n1.register_forward_hook(lambda _, x, y: got.append(y[0, 0]))     # append gives None, and the hook changes nothing
+    m(torch.tensor([[1]]), torch.tensor([[0]]))
+    hook.remove()
+    return got[0]
+
+
+def nothing_of_sink(w, row, sink):
+    """A row of keys or values says nothing of the first token. `sink`: what `first_row` gives for the layer."""
+    w[row, SLOT['sink']] -= (w[row] @ sink) / sink[SLOT['sink']]
+
+
 def rest(layer, head):
     """A head that has nothing to say looks at the first token."""
     layer.b.q.weight[head * D:head * D + D] = 0
@@ -187,9 +201,7 @@ def go_on_where_sure(layer, head, ends=127):
     """The head that copies where much is alike. `ends`: a free row of values."""
     only_what_they_match(layer)
     q, k, v, o = layer.b.q.weight, layer.b.k.weight, layer.b.v.weight, layer.b.o.weight
-    where = q[head * D:head * D + D, SLOT['WHERE']].clone()            # of `where.py`
     q[head * D:head * D + D], o[:, head * D:head * D + D], k[D - 2] = 0, 0, 0
-    q[head * D:head * D + D, SLOT['WHERE']] = where
     for query, (key, first, last, asks, says, logit) in MATCHES.items():
         said, n = k[first:last, SLOT[key]] * layer.per(key) / layer.read, SLOT[key].stop - SLOT[key].start
         for row, i in enumerate(said.abs().argmax(1).tolist(), first):

@@ -1,4 +1,4 @@
-"""Whether the question's words are in the document: a head that tells, laid into weights that have the circuit, the graft and WHERE.
+"""Whether the question's words are in the document: a head that tells, laid into weights that have the circuit and the graft.
 
     embedding    pieces that begin a word with a capital ─► NAME;  pieces that go on with a word ─► PIECE
     layers 0, 1  NAME of the piece before, where this one is a PIECE ─► NAME: the second to fourth piece of a name;  a space before the
@@ -24,10 +24,9 @@ from tokenizers import Tokenizer
 
 from circuit import BROKEN, FLAG, LOOK, NORM2, SCALE, SLOT, SUNK
 from evaluate import load
-from graft import MARK, READ, Added, Layer, marks
+from graft import MARK, READ, Added, Layer, first_row, marks, nothing_of_sink
 from model import D
 from samples import NOT_FOUND, Sampler
-from where import first_row, nothing_of_sink
 
 ALIKE, ASKED = 1, 3                       # heads of layer 2: the one that finds, and its stricter copy
 CONST_ROW, LAST_ROW = 60, 127             # of layer 2: of values, the constant; of keys, the sink

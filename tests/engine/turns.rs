@@ -60,6 +60,23 @@ fn answers_on_an_unseen_document_equal_the_torch_code() {
 }
 
 #[test]
+fn a_list_says_each_mention_once_and_that_there_are_no_more() {
+    let test = "a_list_says_each_mention_once_and_that_there_are_no_more";
+    let Some((handle, _)) = engine(test, ModelSource::BuiltIn, KvDtype::F16) else { return };
+    let document = include_str!("../../assets/sample-document.md");
+    for name in ["Nerisa", "Somiko", "Savane"] {
+        let mut wanted: Vec<&str> =
+            document.match_indices(name).map(|(at, _)| document[at..].split_inclusive('.').next().unwrap()).collect();
+        let question = user(format!("{document}\n\nList all mentions of {name}."));
+        let answer = ask_with(&handle, vec![question], Sampling::default(), 96).text;
+        let (said, end) = answer.trim().trim_start_matches("- ").rsplit_once("\n- ").unwrap();
+        let mut said: Vec<&str> = said.split("\n- ").collect();
+        (said.sort_unstable(), wanted.sort_unstable());
+        assert_eq!((said, end), (wanted, format!("{name}: no more mentions.").as_str()));
+    }
+}
+
+#[test]
 fn second_question_on_a_document_reads_only_the_question() {
     let test = "second_question_on_a_document_reads_only_the_question";
     let Some((handle, _)) = engine(test, ModelSource::BuiltIn, KvDtype::F16) else { return };
