@@ -27,7 +27,7 @@ from samples import LIST, NO_MORE
 
 HEAD, WORDS = 2, slice(20, 38)            # of layer 3; rows of its keys that say TWO_K
 LOOK_ROW, SINK_ROW = 77, D - 4            # of keys: what a full match gives, and what is not looked at (the last one of FOUR_K, as none turns less); sinks
-ONE_ROW, SAID_ROW = 120, 121              # of values, free ones
+ONE_ROW, SAID_ROW = 122, 123              # of values, free ones
 ALIKE, TAKEN_AWAY = 20.0, .966            # logit of a full match, and how much of it a hash has at its smallest
 KEY, MARKS, EARLIER, IN_A_LIST = 9.0, 5.0, 3.0, .03   # of what may end a sentence; of answers that are no list; what an item's match lacks, of ALIKE
 REST, WAKE = 9.5, 11.0                    # logit of the sink, and how much of it LISTING takes away
@@ -75,8 +75,7 @@ def count(m):
         layer.b.n1.w[SLOT[slot]] = layer.b.n1.w[SLOT['const']]
     own, sink = slice(HEAD * D, HEAD * D + D), first_row(m, 3)
     q[own], o[:, own] = 0, 0
-    for row in (LOOK_ROW, *(h * D + LOOK_ROW for h in range(4))):
-        (k if row == LOOK_ROW else q)[row] = 0
+    k[LOOK_ROW], q[[h * D + LOOK_ROW for h in range(4)]] = 0, 0
     said = k[WORDS, SLOT['TWO_K']] * layer.per('TWO_K') / layer.read
     k[WORDS] = 0                                                        # of what training wrote beside it, hashes have enough
     for row, (key, i) in enumerate(zip(said, said.abs().argmax(1).tolist()), WORDS.start):
@@ -89,7 +88,8 @@ def count(m):
     layer.asked(HEAD, LOOK_ROW, -MARKS, KEY)
     for slot, logit in (('const', REST), ('listing', -WAKE)):
         layer.asked_by(HEAD, SINK_ROW, slot, logit, (k[SINK_ROW] @ sink).item())
-    v[ONE_ROW], v[SAID_ROW] = 0, 0
+    for row in (ONE_ROW, SAID_ROW):
+        v[row], o[:, [h * D + row for h in range(4)]] = 0, 0            # training has left something there in all heads
     v[ONE_ROW, SLOT['const']] = layer.read / layer.per('const')
     v[SAID_ROW, SLOT['said']] = layer.read / layer.per('said') / FLAG
     nothing_of_sink(v, ONE_ROW, sink)
