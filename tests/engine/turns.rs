@@ -71,7 +71,8 @@ fn a_list_says_each_mention_once_and_that_there_are_no_more() {
         let answer = ask_with(&handle, vec![question], Sampling::default(), 96).text;
         let (said, end) = answer.trim().trim_start_matches("- ").rsplit_once("\n- ").unwrap();
         let mut said: Vec<&str> = said.split("\n- ").collect();
-        (said.sort_unstable(), wanted.sort_unstable());
+        said.sort_unstable();
+        wanted.sort_unstable();
         assert_eq!((said, end), (wanted, format!("{name}: no more mentions.").as_str()));
     }
 }
