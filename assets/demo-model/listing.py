@@ -22,7 +22,7 @@ from tokenizers import Tokenizer
 from circuit import BROKEN, FLAG, GATE, SCALE, SLOT
 from evaluate import load
 from graft import MARK, Layer, first_row, nothing_of_sink
-from model import C, D
+from model import C, D, H
 from samples import LIST, NO_MORE
 
 HEAD, WORDS = 2, slice(20, 38)            # of layer 3; rows of its keys that say TWO_K
@@ -75,7 +75,7 @@ def count(m):
         layer.b.n1.w[SLOT[slot]] = layer.b.n1.w[SLOT['const']]
     own, sink = slice(HEAD * D, HEAD * D + D), first_row(m, 3)
     q[own], o[:, own] = 0, 0
-    k[LOOK_ROW], q[[h * D + LOOK_ROW for h in range(4)]] = 0, 0
+    k[LOOK_ROW], q[[h * D + LOOK_ROW for h in range(H)]] = 0, 0
     said = k[WORDS, SLOT['TWO_K']] * layer.per('TWO_K') / layer.read
     k[WORDS] = 0                                                        # of what training wrote beside it, hashes have enough
     for row, (key, i) in enumerate(zip(said, said.abs().argmax(1).tolist()), WORDS.start):
@@ -89,7 +89,7 @@ def count(m):
     for slot, logit in (('const', REST), ('listing', -WAKE)):
         layer.asked_by(HEAD, SINK_ROW, slot, logit, (k[SINK_ROW] @ sink).item())
     for row in (ONE_ROW, SAID_ROW):
-        v[row], o[:, [h * D + row for h in range(4)]] = 0, 0            # training has left something there in all heads
+        v[row], o[:, [h * D + row for h in range(H)]] = 0, 0            # training has left something there in all heads
     v[ONE_ROW, SLOT['const']] = layer.read / layer.per('const')
     v[SAID_ROW, SLOT['said']] = layer.read / layer.per('said') / FLAG
     nothing_of_sink(v, ONE_ROW, sink)
@@ -103,9 +103,8 @@ def say_whether_over(m, colon, rms=4.0):
     block.n2.w[SLOT['unsaid']] = 1.0
     slopes = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in zip(OVER, OVER[1:])]
     bends = [(at, after - before) for (at, _), before, after in zip(OVER, [0.0] + slopes, slopes + [0.0])]
-    below = [i for i, (at, _) in enumerate(bends) if at < 0]            # where nothing is looked at UNSAID is 0, and so is OVER
-    for unit_of, (i, (at, bend)) in zip(least_used(block, len(bends)), enumerate(bends)):
-        unit, sign = Unit(block, unit_of, NORMS[1]), -1 if i in below else 1
+    for i, (at, bend) in zip(least_used(block, len(bends)), bends):
+        unit, sign = Unit(block, i, NORMS[1]), -1 if at < 0 else 1      # bends to both sides of 0: where nothing is looked at UNSAID is 0, and so is OVER
         unit.gate('unsaid', sign / LOUD), unit.gate('const', -sign * at), unit.up('const'), unit.write('over', bend * SIZE)
     m.e.weight[colon, SLOT['over']] = OF_COLON * SCALE
     m.n.w[SLOT['over']] = GAIN * rms / (SIZE * SCALE * OF_COLON * SCALE)
