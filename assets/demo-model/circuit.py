@@ -39,7 +39,7 @@ FAST = 10                                # pairs of a head that turn visibly wit
 SLOTS = dict(const=1, fill=1, breaks=1, line=1, sink=1, found=1, end=1, said=1, IN=54, OUT=54, RARE=32, ONE=28, TWO=28, TWO_K=28,
              THREE=28, FOUR=28, FOUR_K=28, BAG=28, NEAR=32, WIDE=32, AT=32, dash=1, item=1, listed=1)
 MORE_SLOTS = dict(stop=1, ends=1, may_end=1, closer=1, capital=1, mark=1, before=1, broke=1, piece=1, name=1, BAGS=28,
-                  listing=1, unsaid=1, over=1, spare=21, whole=1, second=1)      # from C on, for `graft.py`, `known.py` and `listing.py`
+                  listing=1, unsaid=1, over=1, around=14, spare=7, whole=1, second=1)      # from C on, for `graft.py`, `known.py` and `listing.py`
 N_FORM, N_SPACE, N_CASE, N_HASH, N_WIDE = 48, 2, 4, 28, 32
 NORM2 = 3.81                              # of a token's row without its constant: IN, OUT, RARE, LINE and what fills them up
 BROKEN = .9                               # size of LINE in a line break
@@ -65,7 +65,7 @@ at = C
 for name, size in MORE_SLOTS.items():
     SLOT[name], at = slice(at, at + size), at + size
 assert at <= CHANNELS
-DASH, OTHER_PLACE = .5, 5.0              # size of a dash; how much places that were said are turned away from
+DASH, OTHER_PLACE = .5, 2.0              # size of a dash; how much places that were said are turned away from
 SAID_BONUS, SAID_SINK = 128.0, 96.0       # logits of what was said where a list looks for it, and of sinks
 GATE, FLAG, SUNK = 8.0, .3, math.sqrt(NORM2 - 1)
 LOOK = math.sqrt(14.0 * math.sqrt(D))     # of a key that says one thing, by distance or as what it is: a query of as much is a logit of 14

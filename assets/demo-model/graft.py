@@ -8,26 +8,17 @@
                   heads 2 and 3 ask as head 0 does, nearly, and write nothing yet
 
 Heads that begin equal have equal gradients and stay equal whatever is trained: of nine that match words six were copies of the others after 51 M tokens.
-
-    python graft.py GGUF OUT.pt          # of weights with 448 channels; `train.py --start OUT.pt` goes on from there
-    python graft.py MODEL.pt OUT.pt      # once, after training: head 1 of layer 4 anew, which training makes surer than it should be, and DOUBT
 """
 import math
-import pathlib
 import re
-import sys
 
 import torch
-from tokenizers import Tokenizer
 
-from circuit import BROKEN, FLAG, IM_END, LOOK, NORM2, PASSED_OVER, PEAK, SCALE, SLOT, SUNK, Maker
+from circuit import BROKEN, FIRST_TOKEN, FLAG, IM_END, LOOK, NORM2, PASSED_OVER, PEAK, SCALE, SLOT, SUNK, Maker
 from circuit import C as LAID
-from evaluate import load
-from model import C, D, QuoteModel
+from model import C, D, V, QuoteModel
 
 MARK, STOP, STOP_GAIN = .1, .2, 4.0       # size of a mark; of STOP in <|im_end|>; an end goes before what stands after it
-# Norms, over SCALE, as measured: of rows that come into a layer, in documents and in questions and answers
-READ, ASKS = {2: 3.34, 3: 5.32, 4: 5.29}, {2: 3.32, 3: 5.85, 4: 6.8}
 TWENTY = 9, [0, 0, 4, 8] + [4.] * 5, 3.6  # tokens back, gains of pairs, and of what is written: 2 to 6 of 100 for each of the last twenty
 # Layer 4. Slot of a query: slot of the key, its rows, norms of both as measured, logit of a full match for head 1. Chance makes 9 of what
 # tells two places apart, 20 in the mean, times 2.5: with logits as small as these attention is split where it is not sure.
@@ -37,7 +28,6 @@ BAGS_LOGIT, KEY = 5.0, 9.0                # of a full match for head 0; size of 
 SURE, IN_A_BREAK, SAID_LOGIT = 24.0, -12.0, -24.0          # head 1: logits of nothing, of a line break, of what was said
 AWAY, AWAY_FROM = (0, 0, -.28, -.72, -.72, -.28), 15       # logits, by pair, of what is so far back: -2 in all
 SPOKEN = .7                               # how loud head 1 is
-DOUBT = 1.06                              # of layer 2's sink, after training: bags make what is absent look a little more like what is there
 
 
 def marks(vocab):
@@ -103,11 +93,34 @@ def tell_ends(m, vocab):
     make.done()
 
 
+def rows_into(norm, m, ids):
+    """What comes into a norm of the model, over SCALE [tokens, C]."""
+    got = []
+    hook = norm.register_forward_hook(lambda _, x, y: got.append(x[0][0] / SCALE))      # append gives None, and the hook changes nothing
+    m(torch.tensor([ids]), torch.arange(len(ids))[None])
+    hook.remove()
+    return got[0]
+
+
+def norms_of(norm, m, n_tokens=400, seed=5):
+    """Of rows that come into a norm, over SCALE: in documents, in answers that repeat them."""
+    text = (torch.randperm(V - 64, generator=torch.Generator().manual_seed(seed))[:n_tokens] + 64).tolist()
+    rows = rows_into(norm, m, [FIRST_TOKEN, *text, IM_END, FIRST_TOKEN, *text[n_tokens // 4:n_tokens // 2]]).norm(dim=1)
+    return rows[20:n_tokens].median().item(), rows[n_tokens + 10:].median().item()
+
+
+def last_rms(m):
+    """Root mean square of what comes into the output's norm in answers, twice over: where an answer begins it is as much."""
+    return 2 * norms_of(m.n, m)[1] * SCALE / math.sqrt(C)
+
+
 class Layer:
-    """Weights of a trained layer as logits: what a key's row says of a slot, and what a query asks of it."""
+    """Weights of a layer as logits: what a key's row says of a slot, and what a query asks of it. Rows have the norms that they have now."""
 
     def __init__(self, m, layer):
-        self.m, self.b, self.read, self.asks = m, m.b[layer], READ[layer], ASKS[layer]
+        self.m, self.b = m, m.b[layer]
+        self.read, self.asks = norms_of(self.b.n1, m)
+        self.first = rows_into(self.b.n1, m, [FIRST_TOKEN]).norm().item()
 
     def per(self, slot):
         """What the norm makes of a slot's 1, for rows of norm 1 [size of the slot]."""
@@ -125,6 +138,12 @@ class Layer:
     def say(self, row, slot, size, full=1.0):
         """A key's row is of that size where a slot is full."""
         self.b.k.weight[row, SLOT[slot]] = size / full * self.read / self.per(slot)
+
+    def meets(self, head, row, asks, says, logit):
+        """A query's dimension [C] for a logit beside what a key's row says of another one, where both are 1."""
+        weight, root = self.b.n1.w, math.sqrt(C)
+        key = self.b.k.weight[row, says] * weight[says] * root / self.read
+        self.b.q.weight[head * D + row, asks] = logit * math.sqrt(D) * self.asks / (weight[asks] * root * key)
 
     def turned(self, head, pair, logit, distance):
         """logit · cos of how far a pair turns from a distance on; its key says 1."""
@@ -144,11 +163,8 @@ class Layer:
 
 def first_row(m, layer):
     """What the norm of a layer makes of the first token [C]: the same in every document."""
-    got = []
-    hook = m.b[layer].n1.register_forward_hook(lambda _, x, y: got.append(y[0, 0]))     # append gives None, and the hook changes nothing
-    m(torch.tensor([[1]]), torch.tensor([[0]]))
-    hook.remove()
-    return got[0]
+    norm = m.b[layer].n1
+    return norm(SCALE * rows_into(norm, m, [FIRST_TOKEN]))[0]
 
 
 def nothing_of_sink(w, row, sink):
@@ -175,13 +191,12 @@ def look_over_twenty(layer, head, value=64):
     layer.b.o.weight[SLOT['BAGS'], head * D + value:head * D + value + 28] = torch.eye(28) * SCALE * size
 
 
-def only_what_they_match(layer):
+def only_what_they_match(layer, key, first, last):
     """Keys' rows have nothing but one dimension of their slot."""
     k = layer.b.k.weight
-    for key, first, last, *_ in MATCHES.values():
-        own = k[first:last, SLOT[key]].clone()
-        k[first:last] = 0
-        k[first:last, SLOT[key]] = own * (own.abs() == own.abs().amax(1, keepdim=True))
+    own = k[first:last, SLOT[key]].clone()
+    k[first:last] = 0
+    k[first:last, SLOT[key]] = own * (own.abs() == own.abs().amax(1, keepdim=True))
 
 
 def match_bags(layer, head):
@@ -199,16 +214,16 @@ def match_bags(layer, head):
 
 def go_on_where_sure(layer, head, ends=127):
     """The head that copies where much is alike. `ends`: a free row of values."""
-    only_what_they_match(layer)
+    for key, first, last, *_ in MATCHES.values():
+        only_what_they_match(layer, key, first, last)
     q, k, v, o = layer.b.q.weight, layer.b.k.weight, layer.b.v.weight, layer.b.o.weight
     q[head * D:head * D + D], o[:, head * D:head * D + D], k[D - 2] = 0, 0, 0
     for query, (key, first, last, asks, says, logit) in MATCHES.items():
-        said, n = k[first:last, SLOT[key]] * layer.per(key) / layer.read, SLOT[key].stop - SLOT[key].start
-        for row, i in enumerate(said.abs().argmax(1).tolist(), first):
-            size = said[row - first, i]
-            q[head * D + row, SLOT[query].start + i] = logit * n / (last - first) / (asks * says) * math.sqrt(D) * layer.asks / layer.per(query)[i] / size
+        full = asks * says * (last - first) / len(layer.per(key))
+        for row, i in enumerate(k[first:last, SLOT[key]].abs().argmax(1).tolist(), first):
+            layer.meets(head, row, SLOT[query].start + i, SLOT[key].start + i, logit / full)
     row = D - 2
-    for slot, logit, full in (('sink', SURE, SUNK * READ[4] / 3.26), ('line', IN_A_BREAK, BROKEN), ('said', SAID_LOGIT, FLAG)):       # the first row is short
+    for slot, logit, full in (('sink', SURE, SUNK * layer.read / layer.first), ('line', IN_A_BREAK, BROKEN), ('said', SAID_LOGIT, FLAG)):       # the first row is short
         layer.say(row, slot, logit / SURE * KEY, full)
     layer.asked(head, row, SURE, KEY)
     for pair, logit in enumerate(AWAY):
@@ -237,19 +252,3 @@ def graft(m, vocab, seed=3):
     for head in (2, 3):
         q[head * D:head * D + D] = q[:D] * (1 + .3 * torch.randn(D, 1, generator=gen))
     return m
-
-
-@torch.no_grad()
-def main(source, out):
-    vocab = Tokenizer.from_file(str(pathlib.Path(__file__).parent / 'tokenizer.json')).get_vocab()
-    if source.endswith('.gguf'):
-        m = graft(load(source), vocab)
-    else:
-        m = load(source)
-        go_on_where_sure(Layer(m, 4), 1), rest(Layer(m, 2), 3)
-        m.b[2].q.weight[D + D - 1] *= DOUBT
-    torch.save(m.state_dict(), out)
-
-
-if __name__ == '__main__':
-    main(*sys.argv[1:])

@@ -7,26 +7,20 @@
     layer 4      head 3, which writes nothing, looks from an answer's first two tokens at the question's last words, at pieces of names first:
                  how much of it is WHOLE ─► KNOWN, which takes from the logits of a refusal's first two tokens
 
-FOUND, which head 1 of layer 2 tells, is there for any two tokens alike, and in a long document any two of a name are somewhere. Nothing is
-trained: the output's norm reads KNOWN for these tokens alone, and no layer does. A head that looks at so short a stretch has loose bounds,
+FOUND, which head 1 of layer 2 tells, is there for any two tokens alike, and in a long document any two of a name are somewhere. Before training the
+output's norm reads KNOWN for these tokens alone, and no layer does. A head that looks at so short a stretch has loose bounds,
 for whatever turns fast is at its best in every chunk: gains are small, and it rests as soon as it can, else a policy that chooses chunks for
 all heads of a layer reads what this one might want.
-
-    python known.py GGUF|MODEL.pt OUT.pt --texts FOLDER      # once, after training
 """
-import argparse
-import pathlib
 import random
 import re
 
 import torch
-from tokenizers import Tokenizer
 
 from circuit import BROKEN, FLAG, LOOK, NORM2, SCALE, SLOT, SUNK
-from evaluate import load
-from graft import MARK, READ, Added, Layer, first_row, marks, nothing_of_sink
+from graft import MARK, Added, Layer, first_row, last_rms, marks, nothing_of_sink
 from model import D
-from samples import NOT_FOUND, Sampler
+from samples import NOT_FOUND
 
 ALIKE, ASKED = 1, 3                       # heads of layer 2: the one that finds, and its stricter copy
 CONST_ROW, LAST_ROW = 60, 127             # of layer 2: of values, the constant; of keys, the sink
@@ -123,7 +117,7 @@ def look_at_the_question(m):
     for slot, logit, full in (('may_end', OF_MARKS, MARK), ('closer', OF_MARKS, MARK), ('said', OF_SAID, FLAG), ('line', OF_BREAKS, BROKEN)):
         layer.say(MARK_ROW, slot, KEY * logit / OF_MARKS, full)
     layer.asked(TELLS, MARK_ROW, OF_MARKS, KEY)
-    layer.say(SINK_ROW, 'sink', KEY, SUNK * READ[4] / 3.26)             # the first row is short
+    layer.say(SINK_ROW, 'sink', KEY, SUNK * layer.read / layer.first)    # the first row is short
     for slot, logit, full in (('const', OF_OTHERS, 1.0), ('said', OF_TOLD + REST - OF_OTHERS, FLAG), ('line', -REST, BROKEN), ('broke', -REST, FLAG)):
         layer.asked_by(TELLS, SINK_ROW, slot, logit, KEY, full)
     layer.asked(IDLE, SINK_ROW, OF_OTHERS, KEY)
@@ -140,12 +134,12 @@ def end_sentences(m, vocab):
     e[[i for text, i in vocab.items() if ';' in text and i in set(kinds['may_end'])], SLOT['may_end']] = AFTER_SEMICOLON * MARK * SCALE
 
 
-def refuse_less(m, sampler, rms=4.0):
-    """The output. `rms`: of the last row, before an answer."""
+def refuse_less(m, sampler):
+    """The output."""
     m.e.weight[sampler.enc(NOT_FOUND)[:2], SLOT['known']] = MARK * SCALE            # ` I` may begin a name as well
     for slot in ('piece', 'name', 'whole'):
         m.n.w[SLOT[slot]] = 0
-    m.n.w[SLOT['known']] = rms / (LOUD * SCALE * MARK * SCALE)
+    m.n.w[SLOT['known']] = last_rms(m) / (LOUD * SCALE * MARK * SCALE)
 
 
 @torch.no_grad()
@@ -157,19 +151,3 @@ def lay_known(m, sampler):
     refuse_less(m, sampler)
     end_sentences(m, vocab)
     return m
-
-
-def main():
-    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument('source')
-    ap.add_argument('out')
-    ap.add_argument('--texts', required=True, help='folder of what training reads')
-    args = ap.parse_args()
-    from train import load_texts
-    tok = Tokenizer.from_file(str(pathlib.Path(__file__).parent / 'tokenizer.json'))
-    sampler, m = Sampler(load_texts(args.texts, []), tok), load(args.source)
-    torch.save(lay_known(m, sampler).state_dict(), args.out)
-
-
-if __name__ == '__main__':
-    main()
