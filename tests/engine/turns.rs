@@ -135,8 +135,9 @@ fn sampling_same_seed_repeats_and_other_seed_differs() {
     let test = "sampling_same_seed_repeats_and_other_seed_differs";
     let Some((handle, _)) = engine(test, ModelSource::BuiltIn, KvDtype::F16) else { return };
     let question = || vec![user("The lamp stood by the door and the wind was cold.\n\nFind: The lamp".into())];
+    // The built-in model is sure of what it quotes: at 1.5 two seeds say the same.
     let say = |seed, penalty| {
-        let sampling = Sampling { temperature: 1.5, top_k: 0, top_p: 1.0, min_p: 0.0, repetition_penalty: penalty, seed };
+        let sampling = Sampling { temperature: 9.0, top_k: 0, top_p: 1.0, min_p: 0.0, repetition_penalty: penalty, seed };
         ask_with(&handle, question(), sampling, 24).text
     };
     assert_eq!(say(1, 1.0), say(1, 1.0));
