@@ -176,6 +176,13 @@ mod tests {
         assert_eq!(whole(" the rents rose.")[0].byte_range, Some([8, 23]));
         assert!(!whole(" the rents fell.")[0].found);
         assert_eq!(whole(" I cannot find that in the document."), []);
+        assert_eq!(whole(" I am the small model built into Strata."), []);
+        // What it says in its own words at an answer's end is no quotation either.
+        let all_found = |answer: &str| whole(answer).iter().map(|quote| quote.found).collect::<Vec<_>>();
+        assert_eq!(all_found(" - the rents rose.\n- So they say.\n- rents: no more mentions."), [true, true]);
+        assert!(whole(" - rents: no more mentions.").is_empty());
+        assert_eq!(all_found(" In 1662 the rents rose. So yes."), [true]);
+        assert_eq!(all_found(" the rents rose. They: no more mentions of it."), [false]);
         assert_eq!(quotes_in("the rents rose.", false, &docs), []);
     }
 

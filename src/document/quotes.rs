@@ -44,17 +44,35 @@ pub struct Quote {
     pub found: Option<Place>,
 }
 
-/// How the built-in model says that a document has no answer.
-const NO_ANSWER: &str = "I cannot find that";
+/// What the built-in model says in words of its own: that a document has no answer, and what it is.
+const OWN_ANSWERS: [&str; 2] = ["I cannot find that", "I am the small model"];
+/// How it ends a list; the line begins with what was asked for.
+const NO_MORE: &str = ": no more mentions.";
+/// How it ends the answer to a question for yes or no.
+const OUTCOMES: [&str; 2] = [" So yes.", " So no."];
+
+/// What an answer of the built-in model says in a document's words.
+fn without_own_words(answer: &str) -> &str {
+    let answer = answer.trim();
+    if OWN_ANSWERS.iter().any(|own| answer.starts_with(own)) {
+        return "";
+    }
+    if let Some(list) = answer.strip_suffix(NO_MORE) {
+        return list.rsplit_once('\n').map_or("", |(items, _)| items.trim_end());
+    }
+    OUTCOMES.iter().find_map(|outcome| answer.strip_suffix(outcome)).unwrap_or(answer)
+}
 
 /// [`find_quotes`]; with `whole`, an answer without quotation marks is one quotation (the built-in model answers in the
-/// document's own words), or the parts of it that are found and those that are not; that it found nothing is none.
+/// document's own words), or the parts of it that are found and those that are not; what it says in its own words is none.
 pub fn quotes_in(answer: &str, whole: bool, documents: &[impl Borrow<Document>]) -> Vec<Quote> {
     let mut quotes = find_quotes(answer, documents);
-    let unmarked = answer.trim();
-    if whole && quotes.is_empty() && !unmarked.is_empty() && !unmarked.starts_with(NO_ANSWER) && !documents.is_empty() {
+    let unmarked = without_own_words(answer);
+    if whole && quotes.is_empty() && !unmarked.is_empty() && !documents.is_empty() {
         let quote = |(text, found): (&str, _)| Quote { text: text.to_owned(), is_marked: false, found };
-        quotes.extend(parts(unmarked, documents).into_iter().map(quote));
+        // A list quotes item by item.
+        let items = unmarked.strip_prefix("- ").map_or_else(|| vec![unmarked], |list| list.split("\n- ").collect());
+        quotes.extend(items.into_iter().flat_map(|item| parts(item, documents)).map(quote));
     }
     quotes
 }
