@@ -92,8 +92,6 @@ def count(m):
     layer.asked(HEAD, LOOK_ROW, -MARKS, KEY)
     for slot, logit in (('const', REST), ('listing', -WAKE)):
         layer.asked_by(HEAD, SINK_ROW, slot, logit, (k[SINK_ROW] @ sink).item())
-    for row in (ONE_ROW, SAID_ROW):
-        v[row], o[:, [h * D + row for h in range(H)]] = 0, 0            # training has left something there in all heads
     v[ONE_ROW, SLOT['const']] = layer.read / layer.per('const')
     v[SAID_ROW, SLOT['said']] = layer.read / layer.per('said') / FLAG
     nothing_of_sink(v, ONE_ROW, sink)
@@ -155,12 +153,6 @@ def say_whether_over(m, colon):
 @torch.no_grad()
 def lay_listing(m, tok):
     enc = lambda text: tok.encode(text, add_special_tokens=False).ids
-    new = slice(SLOT['listing'].start, SLOT['spare'].stop)
-    for block in m.b:                                                   # nothing is there, and nothing reads it
-        for w in (block.o.weight, block.d.weight):
-            w[new] = 0
-        for w in (block.q.weight, block.k.weight, block.v.weight, block.g.weight, block.u.weight):
-            w[:, new] = 0
     for form in LIST:
         after = form.split('{p}')[1]
         if after.startswith(' '):
