@@ -7,7 +7,8 @@
 //! words divided at line ends count as whole; 2. no word or number is cut: "is 4821" is not found in "is 48210", nor "toxic"
 //! in "non-toxic" or "non-" at a line end; 3. the bytes found are the quoted words and nothing around them; 4. marks that
 //! only look different are the same: straight and curly apostrophes and quotation marks.
-//! A comma at the end of a quotation belongs to the sentence around it and may be missing in the document.
+//! A comma at the end of a quotation belongs to the sentence around it and may be missing in the document, and so does the case
+//! of its first letter: `the bell was cast` stands where a sentence begins `The bell was cast`.
 
 use std::borrow::Borrow;
 use std::ops::Range;
@@ -96,7 +97,7 @@ fn parts<'a>(answer: &'a str, documents: &[impl Borrow<Document>]) -> Vec<(&'a s
         let (first, last) = (words.get(from)?, words.get(to.checked_sub(1)?)?);
         Some(answer.get(start(first)..start(last) + last.len())?.trim_matches(|c: char| !c.is_alphanumeric()))
     };
-    let found = |from: usize, to: usize| run(from, to).and_then(|run| Some((run, locate(run, documents)?)));
+    let found = |from: usize, to: usize| run(from, to).and_then(|run| Some((run, locate_as_said(run, documents)?)));
     let rest = |from: usize, to: usize| run(from, to).filter(|run| from < to && !run.is_empty()).map(|run| (run, None));
     let (mut parts, mut from, mut told) = (Vec::new(), 0, 0);
     while from + MIN_PART_WORDS <= words.len() {
@@ -117,8 +118,14 @@ fn parts<'a>(answer: &'a str, documents: &[impl Borrow<Document>]) -> Vec<(&'a s
     }
 }
 
-/// Where `passage` stands: as it is, or else with other white space between its words and words divided at line ends.
+/// Where `passage` stands: as it is, or else with the other case of its first letter.
 pub fn locate(passage: &str, documents: &[impl Borrow<Document>]) -> Option<Place> {
+    let passage = passage.trim();
+    locate_as_said(passage, documents).or_else(|| locate_as_said(&in_other_case(passage)?, documents))
+}
+
+/// Where `passage` stands: as it is, or else with other white space between its words and words divided at line ends.
+fn locate_as_said(passage: &str, documents: &[impl Borrow<Document>]) -> Option<Place> {
     let passage = passage.trim();
     if !passage.contains(char::is_alphanumeric) {
         return None;
@@ -133,6 +140,14 @@ pub fn locate(passage: &str, documents: &[impl Borrow<Document>]) -> Option<Plac
         let exact = texts().find_map(|(i, text)| Some((i, find_exact(passage, text)?)));
         exact.or_else(|| texts().find_map(|(i, text)| Some((i, find_words(passage, text)?)))).and_then(place)
     })
+}
+
+/// The passage with the other case of its first letter, where that has one.
+fn in_other_case(passage: &str) -> Option<String> {
+    let first = passage.chars().next()?;
+    let other: String = if first.is_lowercase() { first.to_uppercase().collect() } else { first.to_lowercase().collect() };
+    let rest = passage.get(first.len_utf8()..)?;
+    other.chars().ne([first]).then(|| other + rest)
 }
 
 fn find_exact(passage: &str, text: &str) -> Option<Range<usize>> {

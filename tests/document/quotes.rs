@@ -66,6 +66,17 @@ fn quotes_later_whole_match_wins_over_an_earlier_cut_one() {
     assert_eq!(place, Place { document: 0, page: 0, bytes: 23..38 });
 }
 
+#[test]
+fn the_first_letter_of_a_quotation_may_have_the_case_that_the_sentence_around_it_asks_for() {
+    let bytes = |passage: &str, text: &str| Some(locate(passage, &documents(&[text]))?.bytes);
+    assert_eq!(bytes("the harbour bell", "Once. The harbour bell rang."), Some(6..22));
+    assert_eq!(bytes("Élan was lost,", "So the élan\nwas lost."), Some(7..21));
+    assert_eq!(bytes("the Harbour bell", "The harbour bell rang."), None);
+    assert_eq!(bytes("tHE harbour bell", "The harbour bell rang."), None);
+    // What is the same in all letters goes before, wherever it stands.
+    assert_eq!(bytes("the bell rang", "The bell rang, and the bell rang."), Some(19..32));
+}
+
 const WORDS: [&str; 12] = ["harbour", "the", "of", "1704", "lamp,", "Marelo.", "keeper", "é", "48210", "said:", "is", "(old)"];
 
 proptest! {
