@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::chat::DocId;
-use crate::document::{Document, quotes_in};
+use crate::document::{Document, QuoteKind, quotes_in};
 
 /// Where a passage stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,8 +27,8 @@ pub struct Spot {
 pub struct Cited {
     /// as the answer has it
     pub text: String,
-    /// it stands between quotation marks there
-    pub is_marked: bool,
+    /// how the answer has it
+    pub kind: QuoteKind,
     /// none: it is in no document of the chat
     pub found: Option<Spot>,
 }
@@ -43,11 +43,11 @@ pub fn link_of(i: usize) -> String {
 /// Left as they are: quotations with signs in them that Markdown might read, or with a paragraph's end, and those within code.
 pub fn linked(text: &str, quotes: &[Cited]) -> (String, Vec<usize>) {
     let mut places: Vec<(Range<usize>, usize)> = Vec::new();
-    for (i, quote) in quotes.iter().enumerate().filter(|(_, q)| q.found.is_some()) {
+    for (i, quote) in quotes.iter().enumerate().filter(|(_, q)| q.found.is_some() && q.kind != QuoteKind::LeftOut) {
         let is_plain = !quote.text.contains(['[', ']', '*', '_', '`', '<', '>', '\\', '|', '$']) && !quote.text.contains("\n\n");
         let ranges = text.match_indices(quote.text.as_str()).map(|(at, found)| at..at + found.len());
         let mut ranges = ranges.filter(|range| !is_code(text, range.start));
-        let place = ranges.find_map(|range| if quote.is_marked { with_marks(text, range) } else { Some(range) });
+        let place = ranges.find_map(|range| if quote.kind == QuoteKind::Marked { with_marks(text, range) } else { Some(range) });
         let is_new = |range: &Range<usize>| places.iter().all(|(other, _)| range.end <= other.start || other.end <= range.start);
         places.extend(place.filter(|range| is_plain && is_new(range)).map(|range| (range, i)));
     }
@@ -100,7 +100,7 @@ impl Search {
                 let (doc, _) = self.docs.get(place.document)?;
                 Some(Spot { doc: *doc, page: place.page, bytes: place.bytes })
             });
-            Cited { text: quote.text, is_marked: quote.is_marked, found }
+            Cited { text: quote.text, kind: quote.kind, found }
         });
         cited.collect()
     }
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     fn cited(text: &str, is_found: bool) -> Cited {
-        Cited { text: text.into(), is_marked: true, found: is_found.then_some(Spot { doc: 1, page: 0, bytes: 0..1 }) }
+        Cited { text: text.into(), kind: QuoteKind::Marked, found: is_found.then_some(Spot { doc: 1, page: 0, bytes: 0..1 }) }
     }
 
     #[test]
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn passage_without_marks_is_a_link_where_it_stands() {
-        let passage = |text: &str| [Cited { is_marked: false, ..cited(text, true) }];
+        let passage = |text: &str| [Cited { kind: QuoteKind::Unmarked, ..cited(text, true) }];
         let (text, links) = linked("It says that the rents\nrose twice.", &passage("the rents\nrose twice"));
         assert_eq!((text.as_str(), links), ("It says that [the rents rose twice](strata-quote:0).", vec![0]));
         let whole = "    the rents rose";

@@ -18,11 +18,14 @@ use super::console::Console;
 use super::error::CliError;
 use super::inputs;
 use super::session::Session;
-use super::summary::{AskSummary, Quote};
+use super::summary::{AskSummary, Quote, Quotes};
 use crate::document::join_for_prompt;
 use crate::engine::{
     AttentionKind, EngineCommand, EngineEvent, Message, ModelInfo, Role, StopReason, TurnId, TurnPolicy, TurnSummary,
 };
+
+/// Mentions that a list leaves out, of which a line tells.
+const SHOWN_LEFT_OUT: usize = 5;
 
 /// Answers every `--prompt` in turn. `start` makes the session, once the documents are read.
 ///
@@ -97,14 +100,21 @@ fn end_text(text: &str, console: &mut Console) -> Result<(), CliError> {
     if text.ends_with('\n') { Ok(()) } else { console.text("\n") }
 }
 
-fn asides(info: &ModelInfo, cost: &TurnSummary, quotes: &[Quote], console: &mut Console) {
-    for quote in quotes {
+fn asides(info: &ModelInfo, cost: &TurnSummary, quotes: &Quotes, console: &mut Console) {
+    let told = |quote: &Quote| {
         let place = match (&quote.document, quote.page) {
             (Some(document), Some(page)) => format!("{document}, page {page}"),
             (Some(document), None) => document.clone(),
             (None, _) => "not in the document".to_owned(),
         };
-        console.aside(&format!("“{}”: {place}", shortened(&quote.text)));
+        format!("“{}”: {place}", shortened(&quote.text))
+    };
+    quotes.quotes.iter().for_each(|quote| console.aside(&told(quote)));
+    for quote in quotes.left_out.iter().take(SHOWN_LEFT_OUT) {
+        console.aside(&format!("the list leaves out {}", told(quote)));
+    }
+    if let n @ 1.. = quotes.left_out.len().saturating_sub(SHOWN_LEFT_OUT) {
+        console.aside(&format!("and {n} more"));
     }
     console.aside(&format!(
         "{} on {} · {} · {} tokens read ({} already known), first token after {:.1} s · {} tokens at {:.1} tokens/s",
@@ -240,6 +250,7 @@ mod tests {
             "reuse",
             "overlap",
             "quotes",
+            "left_out",
             "stop",
         ] {
             assert!(summary.get(field).is_some(), "{field}");

@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::error::CliError;
-use super::summary::Quote;
+use super::summary::{Quote, Quotes};
 use crate::base::Bytes;
 use crate::base::limits::MAX_DOCUMENT_BYTES;
-use crate::document::{self, Document, join_texts};
+use crate::document::{self, Document, QuoteKind, join_texts};
 use crate::engine::{self, DocumentRef, ModelSource};
 use crate::model::read_vocab;
 use crate::token::Tokenizer;
@@ -56,20 +56,22 @@ pub fn document_ref(docs: &[Document], save: bool) -> Option<DocumentRef> {
     })
 }
 
-/// Every quotation in an answer, and where it stands. With `whole`, an answer without quotation marks is one quotation (the
-/// built-in model answers in the document's own words); that it found nothing is none.
-pub fn quotes_in(answer: &str, whole: bool, docs: &[Document]) -> Vec<Quote> {
-    let quotes = document::quotes_in(answer, whole, docs).into_iter().map(|quote| {
+/// Every quotation in an answer, and where it stands, and what a list leaves out. With `whole`, an answer without quotation marks
+/// is one quotation (the built-in model answers in the document's own words); that it found nothing is none.
+pub fn quotes_in(answer: &str, whole: bool, docs: &[Document]) -> Quotes {
+    let mut all = Quotes::default();
+    for quote in document::quotes_in(answer, whole, docs) {
         let found = quote.found.as_ref().and_then(|place| Some((place, docs.get(place.document)?)));
-        Quote {
+        let of_its_kind = if quote.kind == QuoteKind::LeftOut { &mut all.left_out } else { &mut all.quotes };
+        of_its_kind.push(Quote {
             found: found.is_some(),
             document: found.map(|(_, doc)| doc.name.clone()),
             page: found.map(|(place, doc)| doc.page_number(place.page)),
             byte_range: found.map(|(place, _)| [place.bytes.start, place.bytes.end]),
             text: quote.text,
-        }
-    });
-    quotes.collect()
+        });
+    }
+    all
 }
 
 /// A text file as it is.
@@ -156,7 +158,7 @@ mod tests {
     #[test]
     fn quotes_tell_where_they_stand_and_when_they_stand_nowhere() {
         let docs = [Document::from_bytes("rents.txt", b"In 1662 the rents rose.\n\nThe harbour was built later.").unwrap()];
-        let quotes = quotes_in("He says \"the harbour was never built\" and \"the rents rose\".", false, &docs);
+        let quotes = quotes_in("He says \"the harbour was never built\" and \"the rents rose\".", false, &docs).quotes;
         assert_eq!(quotes.len(), 2);
         assert_eq!((quotes[0].found, quotes[0].byte_range), (false, None));
         let rents = Quote {
@@ -172,7 +174,7 @@ mod tests {
     #[test]
     fn quotes_of_the_built_in_model_are_its_whole_answers() {
         let docs = [Document::from_bytes("rents.txt", b"In 1662 the rents rose. So they say.").unwrap()];
-        let whole = |answer: &str| quotes_in(answer, true, &docs);
+        let whole = |answer: &str| quotes_in(answer, true, &docs).quotes;
         assert_eq!(whole(" the rents rose.")[0].byte_range, Some([8, 23]));
         assert!(!whole(" the rents fell.")[0].found);
         assert_eq!(whole(" I cannot find that in the document."), []);
@@ -183,7 +185,22 @@ mod tests {
         assert!(whole(" - rents: no more mentions.").is_empty());
         assert_eq!(all_found(" In 1662 the rents rose. So yes."), [true]);
         assert_eq!(all_found(" the rents rose. They: no more mentions of it."), [false]);
-        assert_eq!(quotes_in("the rents rose.", false, &docs), []);
+        assert_eq!(quotes_in("the rents rose.", false, &docs), Quotes::default());
+    }
+
+    #[test]
+    fn what_a_list_leaves_out_is_told_beside_its_quotations() {
+        let docs = [Document::from_bytes("rents.txt", b"In 1662 the rents rose. So they say. Then the rents fell.").unwrap()];
+        let list = quotes_in(" - rents rose.\n- rents: no more mentions.", true, &docs);
+        let left_out: Vec<_> = list.left_out.iter().map(|mention| (mention.text.as_str(), mention.byte_range)).collect();
+        assert_eq!((list.quotes.len(), list.quotes[0].byte_range), (1, Some([12, 23])));
+        assert_eq!(left_out, [("Then the rents fell.", Some([37, 57]))]);
+        assert_eq!(quotes_in(" - rents rose.\n- rents fell.\n- rents: no more mentions.", true, &docs).left_out, []);
+        assert_eq!(
+            quotes_in(" - rents rose.\n- rents: no more mentions.", false, &docs),
+            Quotes::default(),
+            "another model's words"
+        );
     }
 
     #[test]

@@ -38,12 +38,22 @@ pub struct AskSummary<'a> {
     /// 0 to 1; null while nothing moves
     overlap: Option<f64>,
     io: &'a IoSummary,
-    quotes: &'a [Quote],
+    #[serde(flatten)]
+    quotes: &'a Quotes,
     stop: StopReason,
     context_used: usize,
     sampling: Sampling,
     dispatches_per_token: usize,
     encode_ms_per_token: f64,
+}
+
+/// What an answer takes from the documents.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Quotes {
+    /// in order
+    pub quotes: Vec<Quote>,
+    /// mentions that a list leaves out which says that there are no more, with the words around them; at most 100
+    pub left_out: Vec<Quote>,
 }
 
 /// A quotation in an answer, and where it stands.
@@ -69,7 +79,7 @@ impl<'a> AskSummary<'a> {
         sampling: Sampling,
         text: &'a str,
         cost: &'a TurnSummary,
-        quotes: &'a [Quote],
+        quotes: &'a Quotes,
     ) -> Self {
         AskSummary {
             event: "summary",

@@ -7,12 +7,14 @@
 //! documents that were read ──► library: which there are, and when they were last used
 //! ```
 
+mod answer;
 mod encoding;
 mod error;
 mod extract;
 mod folder;
 mod kind;
 pub mod library;
+mod mentions;
 mod pages;
 mod quotes;
 mod reader;
@@ -20,11 +22,13 @@ mod text;
 mod watch;
 pub mod worker;
 
+pub use answer::quotes_in;
 pub use error::DocumentError;
 pub use extract::{ExtractError, Extracted, Part};
 pub use folder::documents_in;
 pub use kind::Kind;
-pub use quotes::{Place, Quote, find_quotes, locate, quotes_in};
+pub use mentions::MAX_LEFT_OUT;
+pub use quotes::{Place, Quote, QuoteKind, find_quotes, locate};
 pub use reader::Reader;
 pub use text::{BLANK_LINE, ContentHash, Document, PageSpan, Section, join_for_prompt, join_texts};
 pub use watch::Watch;

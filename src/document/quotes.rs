@@ -34,59 +34,37 @@ pub struct Place {
     pub bytes: Range<usize>,
 }
 
+/// How an answer has a quotation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub enum QuoteKind {
+    /// between quotation marks
+    Marked,
+    /// as a whole, or as a part of one that has no marks
+    Unmarked,
+    /// not at all: a mention that a list leaves out which says that there are no more
+    LeftOut,
+}
+
 /// A quotation in an answer.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Quote {
     /// without its marks
     pub text: String,
-    /// it stands between quotation marks
-    pub is_marked: bool,
+    /// how the answer has it
+    pub kind: QuoteKind,
     /// where it stands; None says that it is in no document
     pub found: Option<Place>,
-}
-
-/// What the built-in model says in words of its own: that a document has no answer, and what it is.
-const OWN_ANSWERS: [&str; 2] = ["I cannot find that", "I am the small model"];
-/// How it ends a list; the line begins with what was asked for.
-const NO_MORE: &str = ": no more mentions.";
-/// How it ends the answer to a question for yes or no.
-const OUTCOMES: [&str; 2] = [" So yes.", " So no."];
-
-/// What an answer of the built-in model says in a document's words.
-fn without_own_words(answer: &str) -> &str {
-    let answer = answer.trim();
-    if OWN_ANSWERS.iter().any(|own| answer.starts_with(own)) {
-        return "";
-    }
-    if let Some(list) = answer.strip_suffix(NO_MORE) {
-        return list.rsplit_once('\n').map_or("", |(items, _)| items.trim_end());
-    }
-    OUTCOMES.iter().find_map(|outcome| answer.strip_suffix(outcome)).unwrap_or(answer)
-}
-
-/// [`find_quotes`]; with `whole`, an answer without quotation marks is one quotation (the built-in model answers in the
-/// document's own words), or the parts of it that are found and those that are not; what it says in its own words is none.
-pub fn quotes_in(answer: &str, whole: bool, documents: &[impl Borrow<Document>]) -> Vec<Quote> {
-    let mut quotes = find_quotes(answer, documents);
-    let unmarked = without_own_words(answer);
-    if whole && quotes.is_empty() && !unmarked.is_empty() && !documents.is_empty() {
-        let quote = |(text, found): (&str, _)| Quote { text: text.to_owned(), is_marked: false, found };
-        // A list quotes item by item.
-        let items = unmarked.strip_prefix("- ").map_or_else(|| vec![unmarked], |list| list.split("\n- ").collect());
-        quotes.extend(items.into_iter().flat_map(|item| parts(item, documents)).map(quote));
-    }
-    quotes
 }
 
 /// The quotations of `answer` (`"…"` or `“…”`, three words and more), each looked up in `documents`.
 pub fn find_quotes(answer: &str, documents: &[impl Borrow<Document>]) -> Vec<Quote> {
     let quoted = quoted_passages(answer).into_iter();
-    quoted.map(|text| Quote { text: text.to_owned(), is_marked: true, found: locate(text, documents) }).collect()
+    quoted.map(|text| Quote { text: text.to_owned(), kind: QuoteKind::Marked, found: locate(text, documents) }).collect()
 }
 
 /// `answer` in parts: runs of words, as long as they can be, that stand in a document, and what lies between those. All of it is
 /// one part where it stands there, and where it is too long to be taken apart.
-fn parts<'a>(answer: &'a str, documents: &[impl Borrow<Document>]) -> Vec<(&'a str, Option<Place>)> {
+pub(super) fn parts<'a>(answer: &'a str, documents: &[impl Borrow<Document>]) -> Vec<(&'a str, Option<Place>)> {
     let words: Vec<&str> = answer.split_whitespace().collect();
     let whole = locate(answer, documents);
     if whole.is_some() || words.len() > MAX_WORDS {
@@ -165,7 +143,7 @@ fn find_words(passage: &str, text: &str) -> Option<Range<usize>> {
 }
 
 /// Bytes at the front of `text` that say what `passage` says.
-fn matching_len(passage: &str, text: &str) -> Option<usize> {
+pub(super) fn matching_len(passage: &str, text: &str) -> Option<usize> {
     let (mut wanted, mut rest) = (passage, text);
     while let Some(want) = wanted.chars().next() {
         let have = rest.chars().next()?;

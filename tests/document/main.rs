@@ -6,6 +6,7 @@ mod files;
 mod formats;
 mod harm;
 mod library;
+mod mentions;
 mod quotes;
 mod real;
 mod seeded;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use strata::base::Rng;
-use strata::document::{Document, find_quotes, quotes_in};
+use strata::document::{Document, QuoteKind, find_quotes, quotes_in};
 
 const N_QUOTES: u32 = 1000;
 /// Letters in a line of the text, as a PDF would have them.
@@ -125,7 +125,11 @@ fn parts_of_a_whole_answer_that_stand_there_are_found_and_nothing_else_is() {
     let documents = [Document::from_bytes("a.txt", text.as_bytes()).unwrap()];
     let parts = |answer: &str| -> Vec<(String, bool)> {
         let quotes = quotes_in(answer, true, &documents);
-        assert!(quotes.iter().all(|q| !q.is_marked && q.found.as_ref().is_none_or(|p| text[p.bytes.clone()] == q.text)));
+        assert!(
+            quotes
+                .iter()
+                .all(|q| q.kind == QuoteKind::Unmarked && q.found.as_ref().is_none_or(|p| text[p.bytes.clone()] == q.text))
+        );
         quotes.into_iter().map(|q| (q.text, q.found.is_some())).collect()
     };
     let found = |part: &str| (part.to_owned(), true);

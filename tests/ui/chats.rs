@@ -317,6 +317,20 @@ fn answer_that_changes_what_the_document_says_is_a_link_only_as_far_as_it_is_the
 }
 
 #[test]
+fn list_of_mentions_shows_those_that_it_leaves_out() {
+    let mut rig = Rig::ready();
+    rig.drop_text("notes.txt", "The bell weighs 412 kg.\u{0C}Who rang the bell twice? The bell was sold.");
+    answered(&mut rig, "List all mentions of bell.", "- bell weighs 412 kg.\n- bell: no more mentions.");
+    assert!(rig.shows("The list leaves out 2 mentions:") && rig.shows("\u{201C}The bell was sold.\u{201D}, page 2 of notes.txt"));
+    rig.harness.get_by_label("\u{201C}Who rang the bell twice?\u{201D}, page 2 of notes.txt").click();
+    rig.harness.run();
+    assert_eq!(rig.harness.state().state.viewer.as_ref().map(|v| (v.page, v.marked.clone())), Some((1, Some(24..48))));
+    answered(&mut rig, "Again.", "- bell weighs 412 kg.\n- bell twice?\n- bell was sold.\n- bell: no more mentions.");
+    assert_eq!(rig.harness.query_all_by_label("The list leaves out 2 mentions:").count(), 1, "the second list has all");
+    assert!(!rig.shows("The list leaves out one mention:"));
+}
+
+#[test]
 fn quotation_within_the_answer_opens_its_page() {
     let mut rig = Rig::ready();
     rig.drop_text("notes.txt", "The bell weighs 412 kg.");

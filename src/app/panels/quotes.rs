@@ -1,43 +1,70 @@
-//! The quotations of an answer: each opens its page, or is said to be in no document.
+//! The quotations of an answer: each opens its page, or is said to be in no document; and what a list leaves out.
 
 use egui::{Sense, Ui, vec2};
 
 use super::Action;
 use crate::app::chat::{Doc, Exchange};
+use crate::app::cited::Cited;
 use crate::app::icon::{self, Icon};
 use crate::app::theme::{self, GRID};
 use crate::app::{format, widgets};
+use crate::document::{MAX_LEFT_OUT, QuoteKind};
 
 /// Characters of a quotation in its row.
 const SHOWN_CHARS: usize = 90;
 
-/// A row for each quotation.
+/// Rows of mentions that a list leaves out, before they are counted only.
+const SHOWN_LEFT_OUT: usize = 5;
+
+/// A row for each quotation, and for mentions that a list leaves out.
 pub fn quotes_ui(ui: &mut Ui, exchange: &Exchange, documents: &[Doc]) -> Vec<Action> {
-    let mut actions = Vec::new();
     let quotes = exchange.quotes.as_deref().unwrap_or_default();
+    let (left_out, said): (Vec<_>, Vec<_>) = quotes.iter().enumerate().partition(|(_, cited)| cited.kind == QuoteKind::LeftOut);
+    let mut actions = Vec::new();
     if quotes.is_empty() {
         return actions;
     }
     ui.add_space(GRID);
-    for (i, cited) in quotes.iter().enumerate() {
-        let text = format::title(&cited.text.split_whitespace().collect::<Vec<_>>().join(" "), SHOWN_CHARS);
-        let spot = cited.found.as_ref().and_then(|spot| Some((spot, documents.iter().find(|d| d.id == spot.doc)?)));
-        match spot {
-            Some((spot, doc)) => {
-                let page = format!("page {}", format::count(doc.page_number(spot.page)));
-                let label = format!("\u{201C}{text}\u{201D}, {page} of {}", doc.name);
-                let quoted = format!("\u{201C}{text}\u{201D}");
-                if ui.push_id(i, |ui| widgets::row(ui, Some(Icon::Page), &quoted, &page, false, &label)).inner.clicked() {
-                    actions.push(Action::ShowSpot(spot.clone(), exchange.id));
-                }
-            }
-            None => not_found_ui(ui, &text),
-        }
+    for (i, cited) in said {
+        actions.extend(quote_ui(ui, i, cited, exchange, documents));
+    }
+    if left_out.is_empty() {
+        return actions;
+    }
+    let places = match left_out.len() {
+        1 => "one mention".to_owned(),
+        MAX_LEFT_OUT.. => format!("{MAX_LEFT_OUT} mentions or more"),
+        n => format!("{n} mentions"),
+    };
+    warning_ui(ui, format!("The list leaves out {places}:"));
+    for (i, cited) in left_out.iter().take(SHOWN_LEFT_OUT) {
+        actions.extend(quote_ui(ui, *i, cited, exchange, documents));
+    }
+    if let n @ 1.. = left_out.len().saturating_sub(SHOWN_LEFT_OUT) {
+        ui.horizontal(|ui| {
+            ui.add_space(2.0 * GRID);
+            widgets::caption(ui, format!("and {n} more"));
+        });
     }
     actions
 }
 
-fn not_found_ui(ui: &mut Ui, text: &str) {
+/// A quotation that opens its page, or is said to be nowhere.
+fn quote_ui(ui: &mut Ui, i: usize, cited: &Cited, exchange: &Exchange, documents: &[Doc]) -> Option<Action> {
+    let text = format::title(&cited.text.split_whitespace().collect::<Vec<_>>().join(" "), SHOWN_CHARS);
+    let spot = cited.found.as_ref().and_then(|spot| Some((spot, documents.iter().find(|d| d.id == spot.doc)?)));
+    let Some((spot, doc)) = spot else {
+        warning_ui(ui, format!("Not found in the document: \u{201C}{text}\u{201D}"));
+        return None;
+    };
+    let page = format!("page {}", format::count(doc.page_number(spot.page)));
+    let label = format!("\u{201C}{text}\u{201D}, {page} of {}", doc.name);
+    let quoted = format!("\u{201C}{text}\u{201D}");
+    let row = ui.push_id(i, |ui| widgets::row(ui, Some(Icon::Page), &quoted, &page, false, &label)).inner;
+    row.clicked().then(|| Action::ShowSpot(spot.clone(), exchange.id))
+}
+
+fn warning_ui(ui: &mut Ui, sentence: String) {
     let t = theme::tokens(ui);
     ui.horizontal(|ui| {
         ui.set_height(theme::CONTROL);
@@ -45,7 +72,6 @@ fn not_found_ui(ui: &mut Ui, text: &str) {
         ui.add_space(2.0 * GRID);
         let (mark, _) = ui.allocate_exact_size(vec2(16.0, 16.0), Sense::hover());
         icon::paint(ui.painter(), Icon::Warning, mark, t.error_text);
-        let sentence = format!("Not found in the document: \u{201C}{text}\u{201D}");
         ui.add(egui::Label::new(egui::RichText::new(sentence).color(t.error_text)).truncate());
     });
 }

@@ -1,0 +1,62 @@
+//! What a list of the built-in model leaves out of the documents.
+
+use strata::document::{Document, MAX_LEFT_OUT, QuoteKind, quotes_in};
+
+const TEXT: &str = "Doctor Savane left the town a library, and Savane\u{2019}s chair stands in it. The Savanes were five.\n\n\
+                    Nobody knew what the password of\nSavane was. It is Lumira. A child wrote to \"Savane\".\n\n\
+                    Old Savane, who collected books, died. And then again: Old Savane, who collected books, died.";
+
+/// The words around each mention that an answer leaves out.
+fn left_out(answer: &str, texts: &[&str]) -> Vec<String> {
+    let documents: Vec<Document> = texts.iter().map(|text| Document::from_bytes("a.txt", text.as_bytes()).unwrap()).collect();
+    let quotes = quotes_in(answer, true, &documents).into_iter().filter(|quote| quote.kind == QuoteKind::LeftOut);
+    let in_place = |quote: strata::document::Quote| {
+        let place = quote.found.unwrap();
+        assert_eq!(documents[place.document].text[place.bytes], quote.text);
+        quote.text
+    };
+    quotes.map(in_place).collect()
+}
+
+#[test]
+fn a_list_that_has_all_mentions_leaves_out_none() {
+    let all = " - Savane left the town a library, and Savane\u{2019}s chair stands in it.\n- Savane was.\n- Savane\".\n- Savane, who \
+               collected books, died.\n- Savane: no more mentions.";
+    assert_eq!(left_out(all, &[TEXT]), Vec::<String>::new());
+    assert_eq!(left_out(" - Savanes were five.\n- Savanes: no more mentions.", &[TEXT]), Vec::<String>::new());
+}
+
+#[test]
+fn a_list_says_what_it_leaves_out_sentence_by_sentence() {
+    let some = " - Savane, who collected books, died.\n- Savane: no more mentions.";
+    let (library, password) = (
+        "Doctor Savane left the town a library, and Savane\u{2019}s chair stands in it.",
+        "knew what the password of\nSavane was.",
+    );
+    assert_eq!(left_out(some, &[TEXT]), [library, &format!("Nobody {password}"), "A child wrote to \"Savane\"."]);
+    // An item that is not there says nothing.
+    let wrong = some.replace("books", "stamps");
+    assert_eq!(
+        left_out(&wrong, &[TEXT])[3..],
+        ["Old Savane, who collected books, died.", "And then again: Old Savane, who collected books, died."]
+    );
+    assert_eq!(left_out("- Savane: no more mentions.", &["Savane", "No one.", "savane\n\nby Savane"]), ["Savane", "by Savane"]);
+}
+
+#[test]
+fn only_lists_that_say_that_there_are_no_more_leave_something_out() {
+    for answer in [
+        "- Savane, who collected books, died.",
+        "Savane: no more mentions.",
+        "- : no more mentions.",
+        "- Tolu: no more mentions.",
+        "",
+    ] {
+        assert_eq!(left_out(answer, &[TEXT]), Vec::<String>::new(), "{answer}");
+    }
+}
+
+#[test]
+fn a_hundred_mentions_are_enough() {
+    assert_eq!(left_out("- Savane: no more mentions.", &[&"Savane is here. ".repeat(1500)]).len(), MAX_LEFT_OUT);
+}
