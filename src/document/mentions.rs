@@ -16,9 +16,9 @@ use super::quotes::{Place, matching_len};
 /// How the model ends a list; the line begins with what was asked for.
 const NO_MORE: &str = ": no more mentions.";
 /// Most words before a mention that are told with it.
-const WORDS_BEFORE: usize = 6;
+const WORDS_BEFORE: usize = 12;
 /// Most words from a mention on that are told.
-const WORDS_FROM: usize = 14;
+const WORDS_FROM: usize = 40;
 /// Most mentions that are told of: as many say that there are as many or more.
 pub const MAX_LEFT_OUT: usize = 100;
 
