@@ -25,7 +25,7 @@ pub struct Spot {
 /// A quotation and its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cited {
-    /// as the answer has it
+    /// as the answer has it; what a list leaves out, as the document does
     pub text: String,
     /// how the answer has it
     pub kind: QuoteKind,

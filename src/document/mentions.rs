@@ -4,14 +4,15 @@
 //! - Savane is Lumira Tone.        every Savane in the documents ──► those that no item says ──► the words around each
 //! - Savane: no more mentions.
 //! ```
-//! Invariants: 1. a mention is the name as a word of its own, in the letters of the list: `Savane's` is one, `Savanes` is none;
+//! Invariants: 1. a mention is the name as a word of its own, in the letters of the list: `Savane's` and `_Savane_` are, `Savanes` is none;
 //! 2. what an item says is not left out wherever the same words stand.
 
 use std::borrow::Borrow;
 use std::ops::Range;
 
 use super::Document;
-use super::quotes::{Place, matching_len};
+use super::quotes::{Place, matching_len, offset_in};
+use super::text::BLANK_LINE;
 
 /// How the model ends a list; the line begins with what was asked for.
 const NO_MORE: &str = ": no more mentions.";
@@ -51,43 +52,50 @@ impl<'a> List<'a> {
     }
 
     fn left_out_of(&self, text: &str) -> Vec<Range<usize>> {
-        let mentions: Vec<usize> = text.match_indices(self.name).map(|(at, _)| at).filter(|at| self.is_word(text, *at)).collect();
-        let said_at = |at: usize| {
+        let said_from = |at: usize| {
             let here = text.get(at..)?;
             let lengths = self.items.iter().filter_map(|item| matching_len(item, here));
-            lengths.max().map(|n| at..at + n)
+            lengths.max().filter(|n| *n > 0)
         };
-        let said: Vec<Range<usize>> = mentions.iter().filter_map(|at| said_at(*at)).collect();
-        let mut left_out: Vec<Range<usize>> = Vec::new();
-        for at in mentions {
-            // Mentions of one sentence are told of once.
-            if !said.iter().chain(left_out.last()).any(|range| range.contains(&at)) {
-                left_out.push(around(text, at));
+        let (mut left_out, mut told_until) = (Vec::new(), 0);
+        for at in mentions_of(text, self.name) {
+            if let Some(n) = said_from(at) {
+                told_until = told_until.max(at + n);
+            } else if at >= told_until {
+                // Mentions of one sentence are told of once.
+                let passage = around(text, at);
+                told_until = passage.end;
+                left_out.push(passage);
+            }
+            if left_out.len() == MAX_LEFT_OUT {
+                break;
             }
         }
         left_out
     }
+}
 
-    fn is_word(&self, text: &str, at: usize) -> bool {
-        let ends =
-            [text.get(..at).and_then(|t| t.chars().next_back()), text.get(at + self.name.len()..).and_then(|t| t.chars().next())];
-        !ends.into_iter().flatten().any(|c| c.is_alphanumeric() || c == '_')
-    }
+/// Where a name stands, first bytes: as a word of its own, or as words.
+pub fn mentions_of<'a>(text: &'a str, name: &'a str) -> impl Iterator<Item = usize> + 'a {
+    let is_free = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric());
+    text.match_indices(name).map(|(at, _)| at).filter(move |&at| {
+        let (before, after) = (text.get(..at).unwrap_or_default(), text.get(at + name.len()..).unwrap_or_default());
+        is_free(before.chars().next_back()) && is_free(after.chars().next())
+    })
 }
 
 /// The words around a byte, within its sentence and paragraph.
 fn around(text: &str, at: usize) -> Range<usize> {
     let (before, from) = (text.get(..at).unwrap_or_default(), text.get(at..).unwrap_or_default());
-    let before = before.rsplit("\n\n").next().unwrap_or_default();
-    let from = from.split("\n\n").next().unwrap_or_default();
-    let start = |word: &str| word.as_ptr().addr() - text.as_ptr().addr();
+    let before = before.rsplit(BLANK_LINE).next().unwrap_or_default();
+    let from = from.split(BLANK_LINE).next().unwrap_or_default();
     let mut first = at;
     for word in before.split_whitespace().rev().take(WORDS_BEFORE).take_while(|word| !ends_sentence(word)) {
-        first = start(word);
+        first = offset_in(text, word);
     }
     let mut last = at;
     for word in from.split_whitespace().take(WORDS_FROM) {
-        last = start(word) + word.len();
+        last = offset_in(text, word) + word.len();
         if ends_sentence(word) {
             break;
         }

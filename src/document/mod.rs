@@ -3,7 +3,7 @@
 //! ```text
 //! file ──► Reader ──► Kind ──► text: here; PDF, DOCX, EPUB, HTML: in a process of its own ──► Document { text, pages }
 //! Document ──► join_for_prompt ──► user turn
-//! answer + documents ──► find_quotes ──► which page and bytes, or "not there"
+//! answer + documents ──► quotes_in ──► which page and bytes, or "not there"; what a list leaves out
 //! documents that were read ──► library: which there are, and when they were last used
 //! ```
 
@@ -27,7 +27,7 @@ pub use error::DocumentError;
 pub use extract::{ExtractError, Extracted, Part};
 pub use folder::documents_in;
 pub use kind::Kind;
-pub use mentions::MAX_LEFT_OUT;
+pub use mentions::{MAX_LEFT_OUT, mentions_of};
 pub use quotes::{Place, Quote, QuoteKind, find_quotes, locate};
 pub use reader::Reader;
 pub use text::{BLANK_LINE, ContentHash, Document, PageSpan, Section, join_for_prompt, join_texts};

@@ -70,7 +70,7 @@ pub(super) fn parts<'a>(answer: &'a str, documents: &[impl Borrow<Document>]) ->
     if whole.is_some() || words.len() > MAX_WORDS {
         return vec![(answer, whole)];
     }
-    let start = |word: &str| word.as_ptr().addr() - answer.as_ptr().addr();
+    let start = |word: &str| offset_in(answer, word);
     let run = |from: usize, to: usize| {
         let (first, last) = (words.get(from)?, words.get(to.checked_sub(1)?)?);
         Some(answer.get(start(first)..start(last) + last.len())?.trim_matches(|c: char| !c.is_alphanumeric()))
@@ -96,6 +96,11 @@ pub(super) fn parts<'a>(answer: &'a str, documents: &[impl Borrow<Document>]) ->
     }
 }
 
+/// Where a part of a text begins in it, bytes.
+pub(super) fn offset_in(text: &str, part: &str) -> usize {
+    part.as_ptr().addr() - text.as_ptr().addr()
+}
+
 /// Where `passage` stands: as it is, or else with the other case of its first letter.
 pub fn locate(passage: &str, documents: &[impl Borrow<Document>]) -> Option<Place> {
     let passage = passage.trim();
@@ -104,7 +109,6 @@ pub fn locate(passage: &str, documents: &[impl Borrow<Document>]) -> Option<Plac
 
 /// Where `passage` stands: as it is, or else with other white space between its words and words divided at line ends.
 fn locate_as_said(passage: &str, documents: &[impl Borrow<Document>]) -> Option<Place> {
-    let passage = passage.trim();
     if !passage.contains(char::is_alphanumeric) {
         return None;
     }

@@ -40,6 +40,7 @@ fn a_list_says_what_it_leaves_out_sentence_by_sentence() {
         left_out(&wrong, &[TEXT])[3..],
         ["Old Savane, who collected books, died.", "And then again: Old Savane, who collected books, died."]
     );
+    assert_eq!(left_out("- Savane: no more mentions.", &["Old _Savane_ died.", "The Savanes."]), ["Old _Savane_ died."]);
     assert_eq!(left_out("- Savane: no more mentions.", &["Savane", "No one.", "savane\n\nby Savane"]), ["Savane", "by Savane"]);
 }
 

@@ -19,28 +19,30 @@ const SHOWN_LEFT_OUT: usize = 5;
 /// A row for each quotation, and for mentions that a list leaves out.
 pub fn quotes_ui(ui: &mut Ui, exchange: &Exchange, documents: &[Doc]) -> Vec<Action> {
     let quotes = exchange.quotes.as_deref().unwrap_or_default();
-    let (left_out, said): (Vec<_>, Vec<_>) = quotes.iter().enumerate().partition(|(_, cited)| cited.kind == QuoteKind::LeftOut);
+    // What is left out comes last.
+    let n_said = quotes.partition_point(|cited| cited.kind != QuoteKind::LeftOut);
+    let n_left_out = quotes.len() - n_said;
     let mut actions = Vec::new();
     if quotes.is_empty() {
         return actions;
     }
     ui.add_space(GRID);
-    for (i, cited) in said {
+    for (i, cited) in quotes.iter().enumerate().take(n_said) {
         actions.extend(quote_ui(ui, i, cited, exchange, documents));
     }
-    if left_out.is_empty() {
+    if n_left_out == 0 {
         return actions;
     }
-    let places = match left_out.len() {
+    let places = match n_left_out {
         1 => "one mention".to_owned(),
         MAX_LEFT_OUT.. => format!("{MAX_LEFT_OUT} mentions or more"),
         n => format!("{n} mentions"),
     };
     warning_ui(ui, format!("The list leaves out {places}:"));
-    for (i, cited) in left_out.iter().take(SHOWN_LEFT_OUT) {
-        actions.extend(quote_ui(ui, *i, cited, exchange, documents));
+    for (i, cited) in quotes.iter().enumerate().skip(n_said).take(SHOWN_LEFT_OUT) {
+        actions.extend(quote_ui(ui, i, cited, exchange, documents));
     }
-    if let n @ 1.. = left_out.len().saturating_sub(SHOWN_LEFT_OUT) {
+    if let n @ 1.. = n_left_out.saturating_sub(SHOWN_LEFT_OUT) {
         ui.horizontal(|ui| {
             ui.add_space(2.0 * GRID);
             widgets::caption(ui, format!("and {n} more"));

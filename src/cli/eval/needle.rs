@@ -21,7 +21,7 @@ use crate::cli::console::Console;
 use crate::cli::error::CliError;
 use crate::cli::inputs;
 use crate::cli::session::Session;
-use crate::document::BLANK_LINE;
+use crate::document::{BLANK_LINE, mentions_of};
 use crate::engine::{EngineCommand, EngineEvent, Message, Role, Sampling, StopReason, TurnPolicy, TurnSummary};
 use report::Summary;
 
@@ -207,11 +207,7 @@ impl Answer {
 
 /// The value stands in the answer, not as a part of a longer number or word.
 fn holds(answer: &str, value: &str) -> bool {
-    let is_free = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric());
-    answer.match_indices(value).any(|(at, _)| {
-        let (before, after) = (answer.get(..at).unwrap_or_default(), answer.get(at + value.len()..).unwrap_or_default());
-        is_free(before.chars().next_back()) && is_free(after.chars().next())
-    })
+    mentions_of(answer, value).next().is_some()
 }
 
 impl From<HaystackError> for CliError {
