@@ -14,7 +14,7 @@
 mod common;
 
 use strata::base::{Bytes, LinkLimits, Tiers};
-use strata::engine::{Amount, LoadOptions, PolicyKind, SelectiveSpec};
+use strata::engine::{LoadOptions, PolicyKind, PolicySpec, SelectionBudget};
 
 use common::{Document, N_ROUNDS, RAM_SHARE, VRAM_SHARE, disk_speed, engine, median, setting};
 
@@ -63,7 +63,7 @@ fn main() {
     let document = Document::new(&handle, n_tokens, setting("STRATA_BENCH_DECODE", 32));
     let fresh = document.ask_many(&handle, 1).remove(0);
     drop(handle);
-    let of = |kind| SelectiveSpec { kind, amount: Amount::Rate(0.1), ..SelectiveSpec::default() };
+    let of = |kind| PolicySpec { kind, amount: SelectionBudget::Rate(0.1), ..PolicySpec::default() };
     let leoam = of(PolicyKind::LeoAm);
     let kv_bytes = fresh.prompt_tokens as f64 * 3072.0;
     let mut rows = vec![row("full, all in VRAM", &document, &base)];

@@ -19,7 +19,7 @@ use strata::app::folders::Folders;
 use strata::app::{StrataApp, WindowOptions};
 use strata::base::{Bytes, Tiers};
 use strata::document::Document;
-use strata::engine::{Census, Copies, LoadOptions, ModelSource, Sampling, SelectiveSpec, Tier};
+use strata::engine::{LoadOptions, ModelSource, PageCopies, PolicySpec, Sampling, Tier, TierOccupancy};
 
 /// So long the dashboard is open or shut, before it is the other.
 const TURN: Duration = Duration::from_millis(480);
@@ -33,7 +33,7 @@ fn main() {
     let dir = tempfile::tempdir().unwrap();
     let mut window = window(LoadOptions {
         budgets: Tiers { vram: Some(Bytes(6 << 20)), ram: Some(Bytes(6 << 20)), disk: None },
-        policy: Some(SelectiveSpec::default()),
+        policy: Some(PolicySpec::default()),
         kv_dir: Some(dir.path().to_owned()),
         context: Some(8192),
         ..LoadOptions::default()
@@ -146,10 +146,10 @@ fn frame(window: &mut Window) {
 
 /// 128k tokens in 24 layers on a dock that fills a large window.
 fn map_of_a_long_context() {
-    let mut census = Census::new(24, 2048);
+    let mut census = TierOccupancy::new(24, 2048);
     for (i, copies) in census.copies.iter_mut().enumerate() {
         let tier = [Tier::Vram, Tier::Ram, Tier::Disk][i * 7919 / 64 % 3];
-        *copies = Copies::default().and(tier);
+        *copies = PageCopies::default().and(tier);
     }
     let frame = Frame { pages: [0.0, 2048.0], row_layers: 1, width: 2200, row_height: 48, gap: 2 };
     let palette = [egui::Color32::BLACK, egui::Color32::BLUE, egui::Color32::GREEN, egui::Color32::YELLOW];

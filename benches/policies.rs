@@ -20,7 +20,7 @@ mod common;
 
 use strata::base::{Bytes, LinkLimits, Tiers};
 use strata::engine::{
-    BenchTests, ChosenSummary, EngineCommand, EngineEvent, EngineHandle, LoadOptions, ModelSource, PolicyKind, SelectiveSpec,
+    BenchTests, ChosenSummary, EngineCommand, EngineEvent, EngineHandle, LoadOptions, ModelSource, PolicyKind, PolicySpec,
 };
 
 use common::{Document, N_ROUNDS, RAM_SHARE, VRAM_SHARE, disk_speed, engine, engine_of, median, question, setting};
@@ -99,7 +99,7 @@ fn main() {
     };
     let mut rows = vec![row("full, all in VRAM", &base)];
     let nvme = disk_speed(kv_bytes, setting("STRATA_BENCH_IO", 290) as f64 / 100.0, rows[0].step.ms);
-    let offloaded = |policy: Option<SelectiveSpec>, synchronous: bool| LoadOptions {
+    let offloaded = |policy: Option<PolicySpec>, synchronous: bool| LoadOptions {
         budgets: Tiers {
             vram: Some(Bytes((kv_bytes * VRAM_SHARE) as u64)),
             ram: Some(Bytes((kv_bytes * RAM_SHARE) as u64)),
@@ -110,12 +110,12 @@ fn main() {
         synchronous,
         ..base.clone()
     };
-    let of = |kind: PolicyKind| SelectiveSpec { kind, ..SelectiveSpec::default() };
+    let of = |kind: PolicyKind| PolicySpec { kind, ..PolicySpec::default() };
     rows.push(row("full, offloaded", &offloaded(None, false)));
     for kind in [PolicyKind::H2o, PolicyKind::H2oChunked, PolicyKind::Prefetch, PolicyKind::Window, PolicyKind::LeoAm] {
         rows.push(row(kind.name(), &offloaded(Some(of(kind)), false)));
     }
-    let abstracts = SelectiveSpec { tree: false, ..of(PolicyKind::LeoAm) };
+    let abstracts = PolicySpec { tree: false, ..of(PolicyKind::LeoAm) };
     for (name, spec) in [("base", of(PolicyKind::H2o)), ("+ abstracts", abstracts), ("+ tree", of(PolicyKind::LeoAm))] {
         rows.push(row(name, &offloaded(Some(spec), true)));
     }

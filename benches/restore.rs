@@ -2,7 +2,7 @@
 //!
 //! `cargo bench --bench restore [name]` · names of documents to take (all otherwise); the rest in [`disk`].
 //!
-//! A document of 16 384 tokens is saved through the two lower tiers, as the app does it. Restoring opens its store and takes
+//! A document of 16 384 tokens is saved through the two tiers tiers, as the app does it. Restoring opens its store and takes
 //! every page, read ahead and with every checksum verified: layer by layer as attention does, or as they lie in the file. The
 //! disk's own speed is fio's on the same file in pieces of the same size: at random next to the first, sequential next to the
 //! second; with as many buffers as fill the memory that restoring takes, and with 32, which a virtual disk finds in the CPU's
@@ -22,8 +22,8 @@ use disk::{DEPTH, Setup, fio_rate, in_turns, rates, ratio};
 use strata::base::{Bytes, Rng};
 use strata::document::library::{Catalogue, Entry, ReadState};
 use strata::gpu::kernels::KvElement;
-use strata::kv::lower::{Backing, Keep, Lower, LowerConfig};
-use strata::kv::store::{Folder, Geometry, Io, IoConfig, Library, PAGE_TOKENS, PageId, PageKind, Store, StoreSpec};
+use strata::kv::offload::{DiskBacking, OffloadConfig, OffloadTiers, Retention};
+use strata::kv::store::{Folder, Geometry, Io, IoConfig, PAGE_TOKENS, PageId, PageKind, PageStore, StoreRoot, StoreSpec};
 use strata::telemetry::Hub;
 
 const N_TOKENS: u32 = 16_384;
@@ -147,31 +147,31 @@ impl Payload {
 /// The library of the bench, with the document that is measured.
 struct Saved<'a> {
     subject: &'a Subject,
-    library: Library,
+    library: StoreRoot,
     tokens: Vec<u32>,
 }
 
 impl<'a> Saved<'a> {
     /// Saves the document.
-    fn make(library: &Library, subject: &'a Subject, io: Io) -> (Saved<'a>, Io) {
+    fn make(library: &StoreRoot, subject: &'a Subject, io: Io) -> (Saved<'a>, Io) {
         let saved = Saved { subject, library: library.clone(), tokens: (0..N_TOKENS).collect() };
-        let (mut lower, _) = saved.open(io);
+        let (mut tiers, _) = saved.open(io);
         let mut payload = Payload::new(subject.page_bytes());
         for group in 0..N_GROUPS {
             let pages = (0..subject.n_layer).map(|layer| PageId::kv(layer, group));
-            pages.for_each(|page| lower.put(page, payload.of(page), Keep::DiskOnly).unwrap());
+            pages.for_each(|page| tiers.put(page, payload.of(page), Retention::OnDiskOnly).unwrap());
         }
-        assert!(lower.flush(), "{:?}", lower.faults());
-        let (_, io) = lower.close();
+        assert!(tiers.flush(), "{:?}", tiers.faults());
+        let (_, io) = tiers.close();
         let (catalogue, _) = Catalogue::open(library.root()).unwrap();
         catalogue.upsert(&subject.entry()).unwrap();
         (saved, io)
     }
 
     /// The tiers over its store, and how long that took.
-    fn open(&self, io: Io) -> (Lower, Duration) {
+    fn open(&self, io: Io) -> (OffloadTiers, Duration) {
         let began = Instant::now();
-        let config = LowerConfig {
+        let config = OffloadConfig {
             ram_budget: RAM,
             disk_budget: Bytes(u64::MAX),
             nvme_limit: None,
@@ -180,26 +180,26 @@ impl<'a> Saved<'a> {
             read_ahead: true,
         };
         let folder: Arc<dyn Folder> = self.library.folder(&self.subject.id()).unwrap();
-        let (store, _) = Store::open_or_create(folder, &self.subject.spec(), &self.tokens).unwrap();
-        let lower = Lower::new(config, io, Backing::Saved(store), Hub::new(1).lane("bench")).unwrap();
-        (lower, began.elapsed())
+        let (store, _) = PageStore::open_or_create(folder, &self.subject.spec(), &self.tokens).unwrap();
+        let tiers = OffloadTiers::new(config, io, DiskBacking::Saved(store), Hub::new(1).lane("bench")).unwrap();
+        (tiers, began.elapsed())
     }
 
     /// Takes all pages once; every byte is looked at where `check`.
     fn restore(&self, io: Io, pages: &[PageId], check: bool) -> (Io, Restored) {
-        let (mut lower, opening) = self.open(io);
+        let (mut tiers, opening) = self.open(io);
         let began = Instant::now();
-        lower.plan(pages, false);
+        tiers.plan(pages, false);
         let mut payload = check.then(|| Payload::new(self.subject.page_bytes()));
         for page in pages {
-            let bytes = lower.take(*page).unwrap();
+            let bytes = tiers.take(*page).unwrap();
             if let Some(payload) = &mut payload {
                 assert!(*bytes == *payload.of(*page), "{page} came back with other bytes");
             }
         }
         let reading = began.elapsed();
-        let ram_bytes = lower.usage().ram.peak.0;
-        (lower.close().1, Restored { opening, reading, ram_bytes })
+        let ram_bytes = tiers.usage().ram.peak.0;
+        (tiers.close().1, Restored { opening, reading, ram_bytes })
     }
 }
 
@@ -330,7 +330,7 @@ fn main() {
         io.info().depth
     ));
     println!("{RESTORE_HEAD}");
-    let library = Library::open(&setup.dir).unwrap();
+    let library = StoreRoot::open(&setup.dir).unwrap();
     let mut metadata = Vec::new();
     for subject in SUBJECTS.iter().filter(is_wanted) {
         let (saved, back) = Saved::make(&library, subject, io);

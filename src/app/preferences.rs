@@ -274,7 +274,7 @@ fn set_aside(path: &Path) -> String {
 mod tests {
     use super::*;
     use crate::base::{Bytes, Tiers};
-    use crate::engine::{Sampling, SelectiveSpec};
+    use crate::engine::{PolicySpec, Sampling};
 
     fn other() -> ModelSource {
         ModelSource::Path("/models/other.gguf".into())
@@ -294,7 +294,7 @@ mod tests {
         let before = Settings::default();
         let mut after = before;
         after.sampling.temperature = 0.3;
-        (after.context_cap, after.kv_dtype, after.policy) = (Some(4096), KvDtype::Q8, Some(SelectiveSpec::default()));
+        (after.context_cap, after.kv_dtype, after.policy) = (Some(4096), KvDtype::Q8, Some(PolicySpec::default()));
         (after.theme, after.keep_read, after.zoom) = (ThemeChoice::Light, false, 1.1);
         after.budgets = Tiers { ram: Some(Bytes(3 << 30)), ..Tiers::default() };
         assert!(kept.note(&other(), &before, &after));

@@ -5,7 +5,7 @@
 //! ```
 
 use crate::base::{Bytes, Tiers, limits};
-use crate::engine::{KvDtype, LoadOptions, Sampling, SelectiveSpec};
+use crate::engine::{KvDtype, LoadOptions, PolicySpec, Sampling};
 
 /// Light, dark, or as the desktop says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -33,7 +33,7 @@ pub struct Settings {
     /// element type of K and V
     pub kv_dtype: KvDtype,
     /// what an answer reads of the document; everything where there is none
-    pub policy: Option<SelectiveSpec>,
+    pub policy: Option<PolicySpec>,
     /// documents are kept in the library once they are read
     pub keep_read: bool,
     /// colours

@@ -2,8 +2,8 @@
 
 use crate::base::{MovedBytes, PageCounts, Tiers};
 use crate::engine::{
-    AttentionKind, ChosenSummary, IoSummary, KvDtype, KvSetup, MassKept, ModelInfo, Phases, Sampling, SavedDocument, SavedState,
-    SelectiveSpec, StopReason, TurnSummary,
+    AttentionKind, ChosenSummary, IoSummary, KvDtype, KvSetup, MassKept, ModelInfo, Phases, PolicySpec, Sampling, SavedDocument,
+    SavedState, StopReason, TurnSummary,
 };
 
 /// A loaded built-in model.
@@ -79,7 +79,7 @@ pub fn saved(state: SavedState) -> SavedDocument {
 pub fn selective_summary() -> TurnSummary {
     let layer = |kept| MassKept { kept, best: 0.99, recall: 0.8 };
     let chosen = ChosenSummary {
-        spec: SelectiveSpec::default(),
+        spec: PolicySpec::default(),
         steps: 19,
         share_read: 0.118,
         reuse: 0.9,

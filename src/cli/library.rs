@@ -20,7 +20,7 @@ use crate::base::Bytes;
 use crate::document::library::Catalogue;
 use crate::engine::library::{self, Checked, SavedError};
 use crate::engine::{EngineCommand, SavedDocument, SavedState, StopReason};
-use crate::kv::store::Library;
+use crate::kv::store::StoreRoot;
 
 /// Digits of an id in the table.
 const SHOWN_ID: usize = 8;
@@ -44,7 +44,7 @@ pub fn run(
 }
 
 /// The library of `kv_dir`, or of this person; none where there is no such folder yet.
-fn open(kv_dir: Option<&Path>, console: &mut Console) -> Result<Option<(Catalogue, Library)>, CliError> {
+fn open(kv_dir: Option<&Path>, console: &mut Console) -> Result<Option<(Catalogue, StoreRoot)>, CliError> {
     let root = library::library_root(kv_dir)?;
     if !root.exists() {
         return Ok(None);
@@ -53,7 +53,7 @@ fn open(kv_dir: Option<&Path>, console: &mut Console) -> Result<Option<(Catalogu
     if let Some(note) = note {
         console.note(&note)?;
     }
-    Ok(Some((catalogue, Library::at(root))))
+    Ok(Some((catalogue, StoreRoot::at(root))))
 }
 
 fn list(args: &LibraryArgs, console: &mut Console) -> Result<(), CliError> {

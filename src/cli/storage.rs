@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! budget::Machine ─► defaults ─┐
-//! store::probe ─► disk, ring ──┴─► StorageReport ─► doctor
+//! store::disk_benchmark ─► disk, ring ──┴─► StorageReport ─► doctor
 //! ```
 //! Units: bytes, bytes per second; null where the system does not say.
 
@@ -15,7 +15,7 @@ use crate::base::{Bytes, Tiers};
 use crate::engine::library::library_root;
 use crate::gpu::{DeviceMemory, Gpu};
 use crate::kv::budget::{self, Budgets, Machine};
-use crate::kv::store::probe;
+use crate::kv::store::disk_benchmark;
 
 /// Memory, disk and budgets.
 #[derive(Debug, Default, Serialize)]
@@ -105,10 +105,10 @@ impl DiskReport {
         // The library may not be there yet: its file system is that of its nearest parent.
         let nearest = |root: &Path| root.ancestors().find(|folder| folder.is_dir()).map(Path::to_owned);
         let measured = root.clone().and_then(|root| match nearest(root) {
-            Some(folder) => probe::measure(&folder).map_err(|e| e.to_string()),
+            Some(folder) => disk_benchmark::measure(&folder).map_err(|e| e.to_string()),
             None => Err(format!("{} cannot be made", root.display())),
         });
-        let (io_backend, io_reason) = match probe::backend() {
+        let (io_backend, io_reason) = match disk_benchmark::backend() {
             Ok(info) => (info.kind.to_string(), info.reason),
             Err(error) => ("none".to_owned(), error.to_string()),
         };

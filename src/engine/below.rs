@@ -24,10 +24,11 @@ use crate::base::limits::KV_PAGE_TOKENS;
 use crate::base::{Bytes, LinkLimits};
 use crate::document::library::{Catalogue, Entry, ReadState};
 use crate::gpu::Gpu;
-use crate::kv::lower::{Backing, Lower, LowerConfig, remove_stale_scratch, scratch};
-use crate::kv::policy::SelectiveSpec;
-use crate::kv::store::{Folder, Io, IoConfig, Library, Store, StoreError, StoreSpec};
-use crate::kv::{KvCache, KvError, KvSpec, abstracts, budget};
+use crate::kv::offload::{DiskBacking, OffloadConfig, OffloadTiers, remove_stale_scratch, scratch};
+use crate::kv::policy::PolicySpec;
+use crate::kv::policy::leoam::abstracts;
+use crate::kv::store::{Folder, Io, IoConfig, PageStore, StoreError, StoreRoot, StoreSpec};
+use crate::kv::{KvError, KvSpec, VramCache, budget};
 use crate::model::ModelFile;
 use crate::telemetry::Hub;
 
@@ -45,7 +46,7 @@ pub(super) struct Below {
     spec: StoreSpec,
     model: String,
     dtype: KvDtype,
-    places: Option<(Library, Catalogue)>,
+    places: Option<(StoreRoot, Catalogue)>,
     io: Option<Io>,
     hub: Arc<Hub>,
     hook: Option<FolderHook>,
@@ -139,8 +140,8 @@ impl Below {
         }
     }
 
-    fn lower(&mut self, kv: &KvCache, disk_budget: u64, backing: Backing) -> Result<Lower, KvError> {
-        let config = LowerConfig {
+    fn lower(&mut self, kv: &VramCache, disk_budget: u64, backing: DiskBacking) -> Result<OffloadTiers, KvError> {
+        let config = OffloadConfig {
             ram_budget: Bytes(self.setup.budgets.ram.saturating_sub(kv.readback_bytes())),
             disk_budget: Bytes(disk_budget),
             nvme_limit: self.limits.nvme,
@@ -149,14 +150,14 @@ impl Below {
             read_ahead: self.read_ahead,
         };
         let io = self.take_io()?;
-        Ok(Lower::new(config, io, backing, self.hub.lane("disk"))?)
+        Ok(OffloadTiers::new(config, io, backing, self.hub.lane("disk"))?)
     }
 
     /// Layers that a policy keeps off the disk must fit VRAM and RAM.
     ///
     /// # Errors
     /// [`KvError::FirstLayers`].
-    pub(super) fn check_first_layers(&self, kv: &KvCache, spec: &SelectiveSpec, n_tokens: usize) -> Result<(), KvError> {
+    pub(super) fn check_first_layers(&self, kv: &VramCache, spec: &PolicySpec, n_tokens: usize) -> Result<(), KvError> {
         if !spec.kind.reads_abstracts() {
             return Ok(());
         }
@@ -164,7 +165,7 @@ impl Below {
         let layer_bytes = n_layers as u64 * kv.spec().page_bytes();
         let n_pages = (n_tokens / KV_PAGE_TOKENS) as u64;
         let needed = Bytes(n_pages * layer_bytes);
-        let vram = Bytes((n_pages - kv.groups_below(n_tokens)) * layer_bytes);
+        let vram = Bytes((n_pages - kv.offloaded_groups(n_tokens)) * layer_bytes);
         let ram = Bytes(self.setup.budgets.ram.saturating_sub(kv.readback_bytes()));
         if needed.0 > vram.0.saturating_add(ram.0) {
             let policy = spec.kind.name();
@@ -177,9 +178,9 @@ impl Below {
     ///
     /// # Errors
     /// [`KvError::OverBudget`] where all tiers together are too small.
-    pub(super) fn make_room(&mut self, gpu: &Gpu, kv: &mut KvCache, tokens: &[u32], n_tokens: usize) -> Result<(), KvError> {
+    pub(super) fn make_room(&mut self, gpu: &Gpu, kv: &mut VramCache, tokens: &[u32], n_tokens: usize) -> Result<(), KvError> {
         let group_bytes = kv.spec().group_bytes();
-        let below = kv.groups_below(n_tokens) * group_bytes;
+        let below = kv.offloaded_groups(n_tokens) * group_bytes;
         if below == 0 {
             return Ok(());
         }
@@ -191,21 +192,21 @@ impl Below {
             let (vram, ram, disk) = (Bytes(b.vram), Bytes(ram), Bytes(disk));
             return Err(KvError::OverBudget { tokens: n_tokens, needed, vram, ram, disk });
         }
-        if kv.has_lower() {
+        if kv.has_offload() {
             return Ok(());
         }
         // With all of the window's rest in RAM the disk has nothing to do.
-        let most = kv.groups_below(kv.limit()) * group_bytes;
+        let most = kv.offloaded_groups(kv.limit()) * group_bytes;
         let library = self.places.as_ref().map(|(library, _)| library.clone()).filter(|_| most > ram);
         let backing = match library {
             Some(library) => {
                 self.make_disk_room(below, "");
-                Backing::Scratch(scratch(&library, &self.spec, tokens)?)
+                DiskBacking::Scratch(scratch(&library, &self.spec, tokens)?)
             }
-            None => Backing::None,
+            None => DiskBacking::None,
         };
         let lower = self.lower(kv, disk, backing)?;
-        kv.open_lower(gpu, lower, tokens.len())
+        kv.open_offload(gpu, lower, tokens.len())
     }
 
     /// Opens the store of a document, which begins the context anew: the tokens that need not be read again. None where it
@@ -216,7 +217,7 @@ impl Below {
     pub(super) fn open_document(
         &mut self,
         gpu: &Gpu,
-        kv: &mut KvCache,
+        kv: &mut VramCache,
         document: &DocumentRef,
         tokens: &[u32],
     ) -> Result<Option<usize>, EngineError> {
@@ -236,7 +237,7 @@ impl Below {
             (Ok(folder), None) => folder,
             (Err(error), _) => return Ok(self.not_saved(&document.name, &error)),
         };
-        let (mut store, report) = match Store::open_or_create(folder, &self.spec, tokens) {
+        let (mut store, report) = match PageStore::open_or_create(folder, &self.spec, tokens) {
             Ok(opened) => opened,
             Err(error) => return Ok(self.not_saved(&document.name, &error)),
         };
@@ -255,8 +256,8 @@ impl Below {
         }
         // What cannot be read of the abstracts is read of the pages instead.
         let abstracts = if kv.is_selective() { store.read_abstracts().unwrap_or_default() } else { Default::default() };
-        let lower = self.lower(kv, allowed, Backing::Saved(store))?;
-        kv.open_lower(gpu, lower, tokens.len())?;
+        let lower = self.lower(kv, allowed, DiskBacking::Saved(store))?;
+        kv.open_offload(gpu, lower, tokens.len())?;
         kv.begin_document(gpu, n_present, tokens.len(), &abstracts)?;
         self.open = Some(OpenDocument { entry, tokens: tokens.to_vec(), is_new: report.is_new, is_gone: false });
         Ok(Some(n_present as usize * KV_PAGE_TOKENS))
@@ -323,11 +324,11 @@ impl Below {
     ///
     /// # Errors
     /// What the tiers below failed with, or a lost device.
-    pub(super) fn settle(&mut self, gpu: &Gpu, kv: &mut KvCache, prefill_seconds: f64) -> Result<bool, EngineError> {
-        if !kv.has_lower() || self.open.is_none() {
+    pub(super) fn settle(&mut self, gpu: &Gpu, kv: &mut VramCache, prefill_seconds: f64) -> Result<bool, EngineError> {
+        if !kv.has_offload() || self.open.is_none() {
             return Ok(false);
         }
-        kv.flush_lower(gpu)?;
+        kv.flush_offload(gpu)?;
         let report = kv.report();
         let root = self.setup.kv_dir.clone().unwrap_or_default();
         let (Some(open), Some((library, catalogue))) = (&mut self.open, &self.places) else { return Ok(false) };
@@ -364,9 +365,9 @@ impl Below {
     }
 
     /// Closes what is below the context, which is empty afterwards.
-    pub(super) fn close(&mut self, gpu: &Gpu, kv: &mut KvCache) {
+    pub(super) fn close(&mut self, gpu: &Gpu, kv: &mut VramCache) {
         self.open = None;
-        if let Some(io) = kv.close_lower(gpu) {
+        if let Some(io) = kv.close_offload(gpu) {
             self.io = Some(io);
         }
     }
@@ -383,8 +384,8 @@ impl Below {
     }
 }
 
-fn open_places(root: PathBuf, notices: &mut Vec<String>) -> Result<(Library, Catalogue), String> {
-    let library = Library::open(root.clone()).map_err(|e| e.to_string())?;
+fn open_places(root: PathBuf, notices: &mut Vec<String>) -> Result<(StoreRoot, Catalogue), String> {
+    let library = StoreRoot::open(root.clone()).map_err(|e| e.to_string())?;
     let (catalogue, note) = Catalogue::open(&root).map_err(|e| e.to_string())?;
     notices.extend(note);
     // What a process that died has left is room again; what cannot be removed now is tried again next time.

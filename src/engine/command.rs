@@ -12,7 +12,7 @@ use super::summary::{ChosenSummary, TurnSummary};
 use super::turn::TurnPolicy;
 use super::weigh::Weighed;
 use crate::base::{Bytes, LinkLimits, Tiers};
-use crate::kv::policy::SelectiveSpec;
+use crate::kv::policy::PolicySpec;
 use crate::telemetry::Snapshot;
 
 /// Where a model comes from.
@@ -65,7 +65,7 @@ pub struct LoadOptions {
     /// against
     pub synchronous: bool,
     /// what decode steps read of the context; everything where there is none
-    pub policy: Option<SelectiveSpec>,
+    pub policy: Option<PolicySpec>,
     /// file for a Chrome trace of everything until the model is unloaded
     pub trace: Option<PathBuf>,
     /// base of the rotary embedding instead of the model's own; the context may then pass the window it was trained for

@@ -19,7 +19,7 @@ use crate::gpu::kernels::rope_append::{RopeAppend, RopeAppendSpec};
 use crate::gpu::kernels::sample::Sample;
 use crate::gpu::kernels::seal_pages::SealPages;
 use crate::gpu::{Binding, Gpu, GpuError, Slice};
-use crate::kv::{KvCache, KvSpec, Paged, VramPlan};
+use crate::kv::{KvSpec, PagedBuffer, VramCache, VramPlan};
 use crate::model::ModelFile;
 use crate::model::place::{PlacedMatrix, PlacedModel, PlacedNorm, Weights};
 use crate::model::plan::{Activation, ModelPlan, NormKind, PositionPlan, RopePlan, RopeStyle};
@@ -143,7 +143,7 @@ pub struct DeviceModel {
     /// tokens per prefill tile of keys for a full chunk
     pub(super) tile_keys: usize,
     /// the KV cache
-    pub kv: KvCache,
+    pub kv: VramCache,
 }
 
 /// Shape of the cache of this model.
@@ -196,7 +196,7 @@ impl DeviceModel {
         gpu: &Gpu,
         file: &ModelFile,
         placed: PlacedModel,
-        kv: KvCache,
+        kv: VramCache,
         progress: &mut dyn FnMut(f32) -> bool,
     ) -> Result<DeviceModel, EngineError> {
         let plan = file.plan();
@@ -332,7 +332,7 @@ impl DeviceModel {
     fn bind_missing(&mut self, gpu: &Gpu) -> Result<(), EngineError> {
         for i in self.segments.len()..self.kv.shapes().len() {
             let bind = |layer| {
-                let Paged { pages, table, .. } = self.kv.segment(i, layer);
+                let PagedBuffer { pages, table, .. } = self.kv.segment(i, layer);
                 self.bind_run(gpu, &self.page_attention, pages, table)
             };
             let ops = (0..self.dims.n_layer).map(bind).collect::<Result<Vec<_>, _>>()?;

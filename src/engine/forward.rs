@@ -14,7 +14,7 @@ use crate::gpu::kernels::rope_append::AppendRange;
 use super::device_model::{AttentionOps, DeviceModel, LinearOp, RunOps};
 use super::error::EngineError;
 use super::pace::Pace;
-use crate::kv::{BLOCKS_PER_PAGE, FilledSlot};
+use crate::kv::{BLOCKS_PER_PAGE, StagedBatch};
 use crate::telemetry::{KernelFamily, NO_LAYER};
 
 impl DeviceModel {
@@ -211,7 +211,7 @@ impl DeviceModel {
     }
 
     /// Submits what was recorded; the slots it reads may be filled again when it is done.
-    pub(super) fn submit_slots(&self, gpu: &Gpu, pace: &mut Pace, recorded: &mut Vec<FilledSlot>) -> Result<(), EngineError> {
+    pub(super) fn submit_slots(&self, gpu: &Gpu, pace: &mut Pace, recorded: &mut Vec<StagedBatch>) -> Result<(), EngineError> {
         pace.flush(gpu)?;
         for filled in recorded.drain(..) {
             self.kv.slot_submitted(&filled);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Catalogue (names, dates) ─┐
-//! Library (folders, bytes) ─┴─► list │ remove │ verify ─► SavedDocument, Checked
+//! StoreRoot (folders, bytes) ─┴─► list │ remove │ verify ─► SavedDocument, Checked
 //! ```
 //! 1. A store that the catalogue does not know is listed and can be removed: it takes room.
 //! 2. A store that is open is neither removed nor checked.
@@ -17,7 +17,7 @@ use super::command::KvDtype;
 use super::saved::{SavedDocument, SavedState};
 use crate::base::Bytes;
 use crate::document::library::{Catalogue, Entry, LibraryError, ReadState, default_root};
-use crate::kv::store::{Library, Store, StoreError, StoreInfo};
+use crate::kv::store::{PageStore, StoreError, StoreInfo, StoreRoot};
 
 /// Digits of a store's name.
 const ID_LEN: usize = 32;
@@ -81,7 +81,7 @@ pub fn library_root(chosen: Option<&Path>) -> Result<PathBuf, SavedError> {
 ///
 /// # Errors
 /// The catalogue, or the library's folder, cannot be read.
-pub fn list(catalogue: &Catalogue, library: &Library) -> Result<Vec<SavedDocument>, SavedError> {
+pub fn list(catalogue: &Catalogue, library: &StoreRoot) -> Result<Vec<SavedDocument>, SavedError> {
     let mut stores = stores(library)?;
     let mut saved = Vec::new();
     for entry in catalogue.list()? {
@@ -97,7 +97,7 @@ pub fn list(catalogue: &Catalogue, library: &Library) -> Result<Vec<SavedDocumen
 ///
 /// # Errors
 /// No such document, or several; [`StoreError::Locked`] where it is open; what the disk said.
-pub fn remove(catalogue: &Catalogue, library: &Library, id: &str) -> Result<SavedDocument, SavedError> {
+pub fn remove(catalogue: &Catalogue, library: &StoreRoot, id: &str) -> Result<SavedDocument, SavedError> {
     let found = match catalogue.find(id) {
         Ok(entry) => document(entry.clone(), library.info(&entry.id).as_ref()),
         Err(LibraryError::NoSuch { .. }) => find_unlisted(library, id)?,
@@ -118,7 +118,7 @@ pub fn remove(catalogue: &Catalogue, library: &Library, id: &str) -> Result<Save
 /// The catalogue, or the library's folder, cannot be read.
 pub fn verify(
     catalogue: &Catalogue,
-    library: &Library,
+    library: &StoreRoot,
     on: &mut dyn FnMut(&str, u64, u64) -> bool,
 ) -> Result<Vec<Checked>, SavedError> {
     let mut entries = catalogue.list()?;
@@ -149,8 +149,8 @@ impl Checked {
     }
 }
 
-fn check(library: &Library, id: String, name: String, on: &mut dyn FnMut(u64, u64) -> bool) -> Checked {
-    let opened = library.folder(&id).and_then(Store::open_existing);
+fn check(library: &StoreRoot, id: String, name: String, on: &mut dyn FnMut(u64, u64) -> bool) -> Checked {
+    let opened = library.folder(&id).and_then(PageStore::open_existing);
     let mut checked = Checked::of(id, name);
     match opened.and_then(|(mut store, report)| Ok((store.verify(on)?, report))) {
         Ok((pages, report)) => {
@@ -167,12 +167,12 @@ fn check(library: &Library, id: String, name: String, on: &mut dyn FnMut(u64, u6
 }
 
 /// Folders that are stores by their names, least recently used first.
-fn stores(library: &Library) -> Result<Vec<StoreInfo>, SavedError> {
+fn stores(library: &StoreRoot) -> Result<Vec<StoreInfo>, SavedError> {
     let is_id = |name: &str| name.len() == ID_LEN && name.bytes().all(|b| b.is_ascii_hexdigit());
     Ok(library.stores()?.into_iter().filter(|s| is_id(&s.name)).collect())
 }
 
-fn find_unlisted(library: &Library, id: &str) -> Result<SavedDocument, SavedError> {
+fn find_unlisted(library: &StoreRoot, id: &str) -> Result<SavedDocument, SavedError> {
     let wanted = id.trim().to_ascii_lowercase();
     let fits = |store: &StoreInfo| !wanted.is_empty() && store.name.starts_with(&wanted);
     let found: Vec<StoreInfo> = stores(library)?.into_iter().filter(fits).collect();

@@ -7,7 +7,7 @@ use std::path::Path;
 use super::error::EngineError;
 use crate::base::Bytes;
 use crate::gpu::{Gpu, probe};
-use crate::kv::store::probe as disk;
+use crate::kv::store::disk_benchmark as disk;
 
 /// Copied to the device and back.
 const DEVICE_BYTES: u64 = 32 << 20;

@@ -7,7 +7,7 @@ use crate::base::limits::{KV_PAGE_TOKENS, SUBMIT_TARGET_MILLIS};
 use crate::base::{Bytes, MovedBytes, PageCounts};
 use crate::gpu::kernels::sample::{self, Candidates};
 use crate::gpu::{Gpu, GpuError, Timeline};
-use crate::kv::{KvCache, KvError, KvSpec, VramPlan};
+use crate::kv::{KvError, KvSpec, VramCache, VramPlan};
 use crate::model::place;
 use crate::model::{ModelFile, RecommendedSampling, TokenizerSource};
 use crate::telemetry::{Hub, KernelFamily, NO_LAYER};
@@ -161,7 +161,7 @@ impl Loaded {
         let what =
             format!("copying weights; {needed} of {memory} in all, and {} per 1,000 tokens", Bytes(1000 * spec.token_bytes()));
         let mut report = |share: f32| progress(share, &what);
-        let kv = KvCache::new(gpu, spec, context, vram, options.limits.pcie, options.synchronous, hub)?;
+        let kv = VramCache::new(gpu, spec, context, vram, options.limits.pcie, options.synchronous, hub)?;
         let mut model = DeviceModel::load(gpu, &file, placed, kv, &mut report)?;
         model.synchronous = options.synchronous;
         model.set_policy(gpu, options.policy, hub)?;
@@ -200,7 +200,7 @@ impl Loaded {
         let spec = *self.model.kv.spec();
         let vram = plan_vram(gpu, &spec, context, self.below.setup.budgets.vram, options.policy.is_some())?;
         self.below.forget();
-        let kv = KvCache::new(gpu, spec, context, vram, options.limits.pcie, options.synchronous, hub)?;
+        let kv = VramCache::new(gpu, spec, context, vram, options.limits.pcie, options.synchronous, hub)?;
         let mut model = DeviceModel::load(gpu, &self.file, placed, kv, &mut |_| true)?;
         model.set_policy(gpu, options.policy, hub)?;
         model.reserve(gpu, 1)?;
@@ -247,12 +247,12 @@ impl Loaded {
 
     /// Sets VRAM aside for the tails of questions that are answered at once. The context begins anew where its frames are in
     /// the way.
-    pub(super) fn set_aside(&mut self, gpu: &Gpu, bytes: u64) {
+    pub(super) fn reserve_for_batch(&mut self, gpu: &Gpu, bytes: u64) {
         let budget = self.below.setup.budgets.vram;
-        if !self.model.kv.set_aside(budget, bytes) {
+        if !self.model.kv.reserve_for_batch(budget, bytes) {
             self.abandon(gpu);
             self.model.drop_pool();
-            self.model.kv.set_aside(budget, bytes);
+            self.model.kv.reserve_for_batch(budget, bytes);
         }
     }
 
@@ -303,7 +303,7 @@ impl Loaded {
     pub(super) fn watch_device(&mut self, gpu: &Gpu, port: &EnginePort) -> Result<(), GpuError> {
         let is_tracing = self.observer.is_tracing();
         self.pace.set_by_part(is_tracing || port.is_observed(Detail::Parts) && self.steps.is_sampled());
-        let is_wanted = is_tracing || port.is_observed(Detail::Events) || self.model.kv.has_lower();
+        let is_wanted = is_tracing || port.is_observed(Detail::Events) || self.model.kv.has_offload();
         if self.pace.timeline.is_none() && is_wanted {
             self.pace.timeline = Some(Timeline::new(gpu)?);
         }
@@ -352,7 +352,7 @@ impl Loaded {
         if chunk.is_empty() {
             return Ok(());
         }
-        self.model.kv.lose_group(group);
+        self.model.kv.invalidate_group(group);
         self.model.run_layers(gpu, &mut self.pace, &chunk, first)?;
         self.pace.finish(gpu)?;
         self.model.kv.count_recomputed();

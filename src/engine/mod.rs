@@ -36,8 +36,8 @@ mod turn;
 mod weigh;
 mod worker;
 
-pub use crate::kv::census::{Census, Copies, NEVER_READ, TierCensus};
-pub use crate::kv::policy::{Amount, PolicyKind, SelectiveSpec, Tier};
+pub use crate::kv::occupancy::{NEVER_READ, PageCopies, TierOccupancy, TierUsage};
+pub use crate::kv::policy::{PolicyKind, PolicySpec, SelectionBudget, Tier};
 pub use below::FolderHook;
 pub use command::*;
 pub use error::EngineError;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use super::command::ModelInfo;
 use super::error::EngineError;
-use crate::kv::policy::SelectiveSpec;
+use crate::kv::policy::PolicySpec;
 use crate::telemetry::chrome::{ChromeTrace, RunInfo};
 use crate::telemetry::overlap::{Interval, intervals, is_compute, is_io, overlap};
 use crate::telemetry::{Hub, Snapshot};
@@ -42,7 +42,7 @@ impl Observer {
     }
 
     /// Says what the trace is of.
-    pub(super) fn describe(&mut self, info: &ModelInfo, policy: Option<SelectiveSpec>) {
+    pub(super) fn describe(&mut self, info: &ModelInfo, policy: Option<PolicySpec>) {
         if let Some(trace) = &mut self.trace {
             let policy = policy.map_or_else(|| "everything".to_owned(), |spec| spec.kind.to_string());
             let (model, adapter) = (info.name.clone(), info.adapter.clone());

@@ -15,7 +15,7 @@ use super::handle::EnginePort;
 use super::loaded::Loaded;
 use crate::base::Tiers;
 use crate::base::limits::KV_PAGE_TOKENS;
-use crate::kv::census::Census;
+use crate::kv::occupancy::TierOccupancy;
 use crate::telemetry;
 use crate::token::Tokenizer;
 
@@ -32,7 +32,7 @@ pub struct PageMap {
     /// when it was taken, nanoseconds of [`telemetry::now`]
     pub taken_ns: u64,
     /// where pages are, and what the tiers hold
-    pub census: Census,
+    pub census: TierOccupancy,
     /// tokens of the context; those after the last complete page are in VRAM
     pub n_tokens: usize,
     /// bytes of a page
@@ -159,7 +159,7 @@ impl Loaded {
     fn page_map(&mut self) -> PageMap {
         let kv = &self.model.kv;
         let selective = self.model.selective.as_ref();
-        let census = kv.census(selective.map(|s| s.last_step()));
+        let census = kv.occupancy(selective.map(|s| s.last_step()));
         let by_layer = selective.map(|s| s.page_mass()).unwrap_or_default();
         let mass = match by_layer.is_empty() {
             true => Vec::new(),

@@ -3,7 +3,7 @@
 //! Units: milliseconds, bytes, tokens, shares in 0..=1; each field says which.
 
 use crate::base::{MovedBytes, PageCounts, Tiers};
-use crate::kv::policy::SelectiveSpec;
+use crate::kv::policy::PolicySpec;
 
 /// Why an answer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -45,7 +45,7 @@ pub struct MassKept {
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct ChosenSummary {
     /// which policy, and its numbers
-    pub spec: SelectiveSpec,
+    pub spec: PolicySpec,
     /// decode steps
     pub steps: u64,
     /// chosen over complete tokens, over all steps, layers and KV heads

@@ -17,7 +17,7 @@ use crate::document::library::Catalogue;
 
 use crate::gpu::{Gpu, GpuOptions};
 use crate::kv::KvError;
-use crate::kv::store::Library;
+use crate::kv::store::StoreRoot;
 use crate::telemetry::{Hub, Phase};
 
 use super::below::FolderHook;
@@ -365,9 +365,9 @@ impl Worker {
     }
 }
 
-fn open_library(chosen: Option<&Path>) -> Result<(Catalogue, Library), SavedError> {
+fn open_library(chosen: Option<&Path>) -> Result<(Catalogue, StoreRoot), SavedError> {
     let root = library::library_root(chosen)?;
-    let library = Library::open(root.clone())?;
+    let library = StoreRoot::open(root.clone())?;
     Ok((Catalogue::open(&root)?.0, library))
 }
 

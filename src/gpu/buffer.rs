@@ -81,7 +81,7 @@ impl Buffer {
 }
 
 impl Gpu {
-    /// Copies `bytes` into `target` through bounded staging memory and submits. Large data goes in pieces.
+    /// PageCopies `bytes` into `target` through bounded staging memory and submits. Large data goes in pieces.
     ///
     /// # Errors
     /// A lost device, or staging memory that cannot be had.

@@ -11,7 +11,7 @@
 
 use std::path::Path;
 
-use super::store::{Library, free_bytes};
+use super::store::{StoreRoot, free_bytes};
 use crate::base::{Bytes, Tiers};
 use crate::gpu::{DeviceMemory, Gpu};
 
@@ -71,7 +71,7 @@ impl Machine {
             device: gpu.memory(),
             free_memory: free_memory(),
             free_disk: library.and_then(free_disk),
-            library: library.and_then(|root| Library::at(root).total().ok()).unwrap_or_default(),
+            library: library.and_then(|root| StoreRoot::at(root).total().ok()).unwrap_or_default(),
         }
     }
 }

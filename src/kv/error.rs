@@ -74,7 +74,7 @@ pub enum KvError {
     TransferGone,
     /// the tiers below
     #[error(transparent)]
-    Lower(#[from] super::lower::LowerError),
+    OffloadTiers(#[from] super::offload::OffloadError),
     /// the device said no
     #[error(transparent)]
     Gpu(#[from] GpuError),

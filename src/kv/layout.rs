@@ -6,7 +6,7 @@
 //! pool  ─► segments of one layer: 32 │ 32 │ 64 │ 128 ... frames (each doubles the total, none passes a binding)
 //! ```
 
-use super::abstracts::abstract_bytes;
+use super::policy::leoam::abstracts::abstract_bytes;
 use crate::base::limits::{KV_BLOCK_TOKENS, KV_FIRST_SEGMENT_TOKENS, KV_PAGE_TOKENS};
 use crate::gpu::kernels::KvElement;
 
@@ -71,7 +71,7 @@ impl KvSpec {
     }
 
     /// Bytes of a complete page that travels as INT4; none where pages have codes anyway.
-    pub fn packed_page_bytes(&self) -> Option<u64> {
+    pub fn int4_page_bytes(&self) -> Option<u64> {
         let packs = self.sealed == KvElement::F16;
         packs.then(|| KvElement::Q4.page_bytes(self.n_kv_head, self.head_dim))
     }
@@ -171,7 +171,7 @@ impl VramPlan {
     /// of the tail's size as well; packed ones are opened from a slot's worth of codes.
     pub fn slot_bytes(&self, spec: &KvSpec) -> u64 {
         let scratch = if spec.sealed.is_quantised() { self.tail_pages as u64 * spec.page_bytes() } else { 0 };
-        let packed = spec.packed_page_bytes().filter(|_| self.n_abstracts > 0).unwrap_or(0) * self.slot_pages as u64;
+        let packed = spec.int4_page_bytes().filter(|_| self.n_abstracts > 0).unwrap_or(0) * self.slot_pages as u64;
         let bytes = self.slot_pages as u64 * spec.page_bytes();
         self.n_slots as u64 * (bytes + bytes.next_multiple_of(BINDING_ALIGN_BYTES))
             + spec.table_bytes(self.slot_pages)

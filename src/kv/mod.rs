@@ -9,25 +9,22 @@
 //! 2. Only `residency` and [`lower`] change where a page is; it stays readable where it was until the copy is complete.
 //! 3. Attention over the whole context reads every page wherever it is; a [`policy`] makes it read those that matter.
 
-pub mod abstracts;
-mod batches;
+mod bandwidth_limit;
 pub mod budget;
-mod cache;
-pub mod census;
+mod cpu_scores;
 mod error;
 mod layout;
-pub mod lower;
-mod near;
-pub mod pipeline;
+pub mod occupancy;
+pub mod offload;
 pub mod policy;
+mod quantize_page;
 mod residency;
-mod seal;
 pub mod store;
 mod transfer;
-pub mod tree;
+mod vram;
 
-pub use cache::{ChosenStream, FilledSlot, KeysInRam, KvCache, ListTable, Packing, Paged, StreamCost};
 pub use error::KvError;
 pub use layout::{BLOCKS_PER_PAGE, KvSpec, SegmentShape, VramPlan, plan_pool};
-pub use seal::seal_page;
-pub use transfer::{LowerReport, Outgoing};
+pub use quantize_page::quantize_page;
+pub use transfer::{OffloadReport, PageReadback};
+pub use vram::{BlockTable, CodecRates, PagedBuffer, RamKeys, SelectedStream, StagedBatch, StreamCost, VramCache};

@@ -28,22 +28,22 @@ struct Layer {
     /// by group: there is a copy below
     is_backed: Vec<bool>,
     /// by group: when it was wanted last
-    wanted_at: Vec<Wanted>,
+    wanted_at: Vec<Demand>,
     /// by group: RAM is to have a copy
     in_ram: Vec<bool>,
-    /// groups whose frame holds what travelled packed
-    packed: BTreeSet<u32>,
+    /// groups whose frame holds what travelled compressed
+    compressed: BTreeSet<u32>,
 }
 
 /// Steps after which a page that nothing wanted leaves its frame before all others.
 const COLD_STEPS: u64 = 8;
 
 /// A step, and whether attention read the page in it or was only expected to.
-type Wanted = (u64, bool);
+type Demand = (u64, bool);
 
 /// Pages that were wanted and have no frame, ascending.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Missing {
+pub struct MissingPages {
     /// there is a free frame for each
     pub framed: Vec<u32>,
     /// there is none
@@ -117,17 +117,17 @@ impl Residency {
 
     /// Attention reads these pages of a layer in `step`. Those among them without a frame; as many frames as it takes and can
     /// be had are free now.
-    pub fn choose(&mut self, layer: usize, groups: &[u32], step: u64) -> Missing {
+    pub fn require(&mut self, layer: usize, groups: &[u32], step: u64) -> MissingPages {
         self.want(layer, groups, (step, true))
     }
 
     /// Attention is expected to read these pages of a layer in `step`: as [`Residency::choose`], but what was chosen in this
     /// step or the one before, or is expected, is never put out for it.
-    pub fn expect(&mut self, layer: usize, groups: &[u32], step: u64) -> Missing {
+    pub fn prefetch(&mut self, layer: usize, groups: &[u32], step: u64) -> MissingPages {
         self.want(layer, groups, (step, false))
     }
 
-    fn want(&mut self, layer: usize, groups: &[u32], now: Wanted) -> Missing {
+    fn want(&mut self, layer: usize, groups: &[u32], now: Demand) -> MissingPages {
         let l = &mut self.layers[layer];
         let n_groups = groups.iter().max().map_or(0, |g| *g as usize + 1);
         if l.wanted_at.len() < n_groups {
@@ -145,7 +145,7 @@ impl Residency {
             self.release(layer, group);
         }
         let unframed = framed.split_off(n_free(self).min(framed.len()));
-        Missing { framed, unframed }
+        MissingPages { framed, unframed }
     }
 
     /// RAM keeps copies of these pages of a layer, and of no others.
@@ -165,21 +165,21 @@ impl Residency {
         self.frame(layer, group).is_some() && !self.layers[layer].is_in_ram(group)
     }
 
-    /// What is in a page's frame travelled packed, and is not to the bit what is below.
-    pub fn set_packed(&mut self, layer: usize, group: u32) {
-        self.layers[layer].packed.insert(group);
+    /// What is in a page's frame travelled compressed, and is not to the bit what is below.
+    pub fn set_compressed(&mut self, layer: usize, group: u32) {
+        self.layers[layer].compressed.insert(group);
     }
 
     /// The step in which attention read a page of a layer last; none where it was only expected to, or never wanted.
-    pub fn chosen_at(&self, layer: usize, group: u32) -> Option<u64> {
+    pub fn selected_at(&self, layer: usize, group: u32) -> Option<u64> {
         let wanted = self.layers.get(layer)?.wanted_at.get(group as usize)?;
         (wanted.1).then_some(wanted.0)
     }
 
-    /// Frees all frames that hold what travelled packed.
-    pub fn release_packed(&mut self) {
+    /// Frees all frames that hold what travelled compressed.
+    pub fn release_compressed(&mut self) {
         for layer in 0..self.layers.len() {
-            for group in std::mem::take(&mut self.layers[layer].packed) {
+            for group in std::mem::take(&mut self.layers[layer].compressed) {
                 self.release(layer, group);
             }
         }
@@ -187,7 +187,7 @@ impl Residency {
 
     /// Up to `n` pages that can leave their frames: they have a copy below and were wanted before `now`. What is cold goes
     /// first, then what RAM gives back, then the rest; longest ago first.
-    fn victims(&self, layer: usize, now: Wanted, n: usize) -> Vec<u32> {
+    fn victims(&self, layer: usize, now: Demand, n: usize) -> Vec<u32> {
         let l = &self.layers[layer];
         let wanted_at = |group: u32| l.wanted_at.get(group as usize).copied().unwrap_or_default();
         let can_leave = |group: &u32| l.is_backed.get(*group as usize) == Some(&true) && wanted_at(*group) < now;
@@ -203,7 +203,7 @@ impl Residency {
 
     fn release(&mut self, layer: usize, group: u32) {
         let l = &mut self.layers[layer];
-        l.packed.remove(&group);
+        l.compressed.remove(&group);
         if let Some(frame) = l.frame_of.get_mut(group as usize).and_then(Option::take) {
             l.group_in[frame as usize] = None;
             l.n_used -= 1;
@@ -216,7 +216,7 @@ impl Residency {
             l.is_backed.truncate(n_groups as usize);
             l.wanted_at.truncate(n_groups as usize);
             l.in_ram.truncate(n_groups as usize);
-            l.packed.split_off(&n_groups);
+            l.compressed.split_off(&n_groups);
             for frame in l.frame_of.drain((n_groups as usize).min(l.frame_of.len())..).flatten() {
                 l.group_in[frame as usize] = None;
                 l.n_used -= 1;
@@ -293,10 +293,10 @@ mod tests {
         for group in [0, 1, 2] {
             residency.set_backed(0, group);
         }
-        assert_eq!(residency.choose(0, &[0, 3], 1), Missing::default());
+        assert_eq!(residency.require(0, &[0, 3], 1), MissingPages::default());
         assert_eq!(residency.n_resident(0), 4, "nothing leaves without need");
         // 1 and 2 were never chosen, 3 has no copy, 0 was chosen in this step.
-        assert_eq!(residency.choose(0, &[0, 6, 7, 8], 2), Missing { framed: vec![6, 7], unframed: vec![8] });
+        assert_eq!(residency.require(0, &[0, 6, 7, 8], 2), MissingPages { framed: vec![6, 7], unframed: vec![8] });
         assert_eq!((residency.frame(0, 1), residency.frame(0, 2)), (None, None));
         assert_eq!((residency.frame(0, 0), residency.frame(0, 3)), (Some(0), Some(3)));
         assert_eq!(residency.allocate(0, 6), Some(1));
@@ -304,7 +304,7 @@ mod tests {
         assert_eq!(residency.allocate(0, 8), None);
         // What left and comes again is still backed; pages that came are as well, once that is said.
         residency.set_backed(0, 6);
-        assert_eq!(residency.choose(0, &[1], 3), Missing { framed: vec![1], unframed: vec![] });
+        assert_eq!(residency.require(0, &[1], 3), MissingPages { framed: vec![1], unframed: vec![] });
         assert_eq!((residency.frame(0, 0), residency.frame(0, 6)), (None, Some(1)), "both of step 2: the first leaves");
     }
 
@@ -314,14 +314,14 @@ mod tests {
         for layer in 0..2 {
             (0..2).for_each(|group| assert!(residency.allocate(layer, group).is_some()));
         }
-        residency.set_packed(1, 0);
-        residency.set_packed(1, 1);
+        residency.set_compressed(1, 0);
+        residency.set_compressed(1, 1);
         residency.truncate(1);
-        residency.release_packed();
+        residency.release_compressed();
         assert_eq!([0, 1].map(|layer| residency.n_resident(layer)), [1, 0]);
         // What comes again in its place came whole.
         residency.allocate(1, 0);
-        residency.release_packed();
+        residency.release_compressed();
         assert_eq!(residency.frame(1, 0), Some(0));
     }
 
@@ -333,15 +333,15 @@ mod tests {
             residency.set_backed(0, group);
         }
         residency.set_in_ram(0, [1, 2].into_iter());
-        residency.choose(0, &[0, 3], 1);
-        residency.choose(0, &[0, 1], 5);
-        residency.choose(0, &[2], 6);
+        residency.require(0, &[0, 3], 1);
+        residency.require(0, &[0, 1], 5);
+        residency.require(0, &[2], 6);
         assert_eq!((residency.is_in_vram_alone(0, 0), residency.is_in_vram_alone(0, 1)), (true, false));
         // 3 was wanted in step 1, 0 in step 5; RAM gives 1 and 2 back.
-        residency.choose(0, &[7], 7);
+        residency.require(0, &[7], 7);
         assert_eq!((0..4).filter(|g| residency.frame(0, *g).is_none()).collect::<Vec<u32>>(), [1]);
         residency.allocate(0, 7);
-        residency.choose(0, &[8], 10);
+        residency.require(0, &[8], 10);
         assert_eq!(residency.frame(0, 3), None, "cold");
         residency.set_in_ram(0, std::iter::empty());
         assert!(residency.is_in_vram_alone(0, 2));
@@ -354,20 +354,20 @@ mod tests {
             residency.allocate(0, group);
             residency.set_backed(0, group);
         }
-        residency.choose(0, &[0, 1], 1);
+        residency.require(0, &[0, 1], 1);
         // What was chosen in the step before stays; 2 was never wanted.
-        assert_eq!(residency.expect(0, &[5, 6], 2), Missing { framed: vec![5], unframed: vec![6] });
+        assert_eq!(residency.prefetch(0, &[5, 6], 2), MissingPages { framed: vec![5], unframed: vec![6] });
         assert_eq!((residency.frame(0, 2), residency.frame(0, 0).is_some()), (None, true));
-        assert_eq!(residency.expect(0, &[1, 5, 6], 3), Missing { framed: vec![5, 6], unframed: vec![] });
+        assert_eq!(residency.prefetch(0, &[1, 5, 6], 3), MissingPages { framed: vec![5, 6], unframed: vec![] });
         for group in [5, 6] {
             residency.allocate(0, group);
             residency.set_backed(0, group);
         }
         assert_eq!((0..7).filter(|g| residency.frame(0, *g).is_some()).collect::<Vec<u32>>(), [1, 5, 6]);
         // More is expected than there is: nothing of this step leaves for it.
-        assert_eq!(residency.expect(0, &[2], 3), Missing { framed: vec![], unframed: vec![2] });
+        assert_eq!(residency.prefetch(0, &[2], 3), MissingPages { framed: vec![], unframed: vec![2] });
         // What attention does read puts out what was only expected.
-        assert_eq!(residency.choose(0, &[1, 5, 8], 3), Missing { framed: vec![8], unframed: vec![] });
+        assert_eq!(residency.require(0, &[1, 5, 8], 3), MissingPages { framed: vec![8], unframed: vec![] });
         assert_eq!((residency.frame(0, 6), residency.frame(0, 5).is_some()), (None, true));
     }
 

@@ -21,5 +21,5 @@ pub use page_shares::page_shares;
 pub use rope_append::{RopeSpec, rope};
 pub use sample::{argmax, top_k};
 pub use score_pages::page_bounds;
-pub use seal_pages::{PageShape, open_page, seal_page};
+pub use seal_pages::{PageShape, open_page, quantize_page};
 pub use token_scores::token_scores;

@@ -125,7 +125,7 @@ fn encode(x: f32, scale: Scale) -> u8 {
 }
 
 /// Quantises a page of f32 in slot order. Numbers past the range of f16 are taken as its ends.
-pub fn seal_page(page: &[f32], shape: PageShape) -> Vec<u8> {
+pub fn quantize_page(page: &[f32], shape: PageShape) -> Vec<u8> {
     let slot_numbers = 2 * BLOCK_TOKENS * shape.head_dim;
     let mut bytes = vec![0u8; shape.n_slots() * shape.block_bytes() + shape.n_kv_head * shape.head_dim * SCALE_BYTES];
     for (which, at) in shape.scales() {
@@ -166,7 +166,7 @@ mod tests {
 
     /// Half a step of the number's own scale, and what f32 itself loses.
     fn assert_within_half_a_step(page: &[f32], shape: PageShape) {
-        let bytes = seal_page(page, shape);
+        let bytes = quantize_page(page, shape);
         let opened = open_page(&bytes, shape);
         assert!(opened.iter().all(|x| x.is_finite()));
         let slot_numbers = 2 * BLOCK_TOKENS * shape.head_dim;
@@ -220,7 +220,7 @@ mod tests {
             let x = f16::from_bits(bits);
             prop_assume!(x.is_finite());
             let page = vec![x.to_f32(); numbers(shape)];
-            prop_assert_eq!(open_page(&seal_page(&page, shape), shape), page);
+            prop_assert_eq!(open_page(&quantize_page(&page, shape), shape), page);
         }
 
         #[test]
@@ -228,7 +228,7 @@ mod tests {
             let mut rng = crate::base::Rng::new(u64::from(seed));
             let wild = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX, f32::MIN, 1e-45, -1e-45, 0.0, -0.0, 65_519.0, 1.0];
             let page: Vec<f32> = (0..numbers(shape)).map(|_| wild[rng.below(wild.len() as u32) as usize]).collect();
-            prop_assert!(open_page(&seal_page(&page, shape), shape).iter().all(|x| x.is_finite()));
+            prop_assert!(open_page(&quantize_page(&page, shape), shape).iter().all(|x| x.is_finite()));
         }
     }
 
@@ -237,7 +237,7 @@ mod tests {
         let shape = PageShape { n_kv_head: 1, head_dim: 8, code_bits: 4 };
         // Channel 3 is an outlier, as the keys of real models have them.
         let page: Vec<f32> = (0..numbers(shape)).map(|i| if i % 8 == 3 { 1000.0 } else { 0.01 } * (i / 8 % 16) as f32).collect();
-        let opened = open_page(&seal_page(&page, shape), shape);
+        let opened = open_page(&quantize_page(&page, shape), shape);
         for (i, (x, y)) in page.iter().zip(&opened).enumerate().filter(|(i, _)| i / 8 % 32 < 16 && i % 8 != 3) {
             assert!((x - y).abs() < 1e-4, "number {i}: {x} became {y}");
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use strata::base::Rng;
 use strata::kv::store::format::{ENTRIES_OFFSET, SUPER_SLOT_BYTES};
-use strata::kv::store::{Disk, PageId, Store};
+use strata::kv::store::{Disk, PageId, PageStore};
 
 use crate::run;
 use crate::saved::{N_LAYER, PAGE_BYTES, Scene, TINY, answered, only_store};
@@ -113,11 +113,11 @@ fn harms() -> Vec<Harm> {
 
 /// A store of the same tokens with pages that no model would make, whole in every way, for another model.
 fn make_another_models(ours: &Path, theirs: &Path) {
-    let (mut store, _) = Store::open_existing(Arc::new(Disk::new(ours))).unwrap();
+    let (mut store, _) = PageStore::open_existing(Arc::new(Disk::new(ours))).unwrap();
     let mut spec = store.spec().clone();
     spec.model_hash[0] ^= 1;
     let tokens = store.tokens().to_vec();
-    let (mut other, _) = Store::open_or_create(Arc::new(Disk::new(theirs)), &spec, &tokens).unwrap();
+    let (mut other, _) = PageStore::open_or_create(Arc::new(Disk::new(theirs)), &spec, &tokens).unwrap();
     for page in (0..store.n_groups()).flat_map(|group| (0..N_LAYER as u32).map(move |layer| PageId::kv(layer, group))) {
         let mut payload = store.get(page).unwrap().unwrap().to_vec();
         payload.reverse();

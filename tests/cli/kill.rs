@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use strata::base::Rng;
 use strata::kv::store::format::{HEADER_BLOCK_BYTES, HeaderBlock, SUPER_SLOT_BYTES, Superblock};
-use strata::kv::store::{Disk, OpenReport, Store, StoreError, VerifyReport};
+use strata::kv::store::{Disk, OpenReport, PageStore, StoreError, VerifyReport};
 
 use crate::saved::{Answer, Scene, TINY, answered};
 
@@ -117,10 +117,10 @@ fn n_visible(kv_dir: &Path) -> Option<u64> {
 }
 
 /// The only store, if there is one.
-fn opened(kv_dir: &Path) -> Option<(Store, OpenReport)> {
+fn opened(kv_dir: &Path) -> Option<(PageStore, OpenReport)> {
     let folder = store_folder(kv_dir)?;
     loop {
-        match Store::open_existing(Arc::new(Disk::new(&folder))) {
+        match PageStore::open_existing(Arc::new(Disk::new(&folder))) {
             // A child that the other chain is just starting has a copy of the lock for a moment.
             Err(StoreError::Locked { .. }) => sleep(Duration::from_millis(1)),
             Err(StoreError::Absent { .. }) => return None,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use strata::document::library::{Catalogue, Entry, ReadState};
-use strata::kv::store::{Library, PageId, Store, StoreSpec};
+use strata::kv::store::{PageId, PageStore, StoreRoot, StoreSpec};
 
 use crate::{Ran, run};
 
@@ -54,10 +54,10 @@ fn entry(id: &str, name: &str, last_used: i64) -> Entry {
 fn library() -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::Builder::new().tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let root = dir.path().join("library");
-    let library = Library::open(&root).unwrap();
+    let library = StoreRoot::open(&root).unwrap();
     let (catalogue, _) = Catalogue::open(&root).unwrap();
     for id in [FIRST, SECOND, UNLISTED] {
-        let (mut store, _) = Store::open_or_create(library.folder(id).unwrap(), &spec(), &tokens()).unwrap();
+        let (mut store, _) = PageStore::open_or_create(library.folder(id).unwrap(), &spec(), &tokens()).unwrap();
         for (layer, group) in (0..2).flat_map(|l| (0..4).map(move |g| (l, g))) {
             store.put(PageId::kv(layer, group), &[layer as u8 * 16 + group as u8; 5000]).unwrap();
         }
@@ -133,8 +133,8 @@ fn remove_takes_one_document_and_refuses_what_names_none_or_several() {
 #[test]
 fn remove_of_a_document_in_use_is_refused_and_verify_passes_it_over() {
     let (_dir, root) = library();
-    let folder = Library::at(&root).folder(FIRST).unwrap();
-    let store = Store::open_or_create(folder, &spec(), &tokens()).unwrap();
+    let folder = StoreRoot::at(&root).folder(FIRST).unwrap();
+    let store = PageStore::open_or_create(folder, &spec(), &tokens()).unwrap();
     library_command(&root, &["remove", "aaaa"]).assert_refused(1, "in use");
     library_command(&root, &["remove", "cc"]);
     let ran = library_command(&root, &["verify"]);

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use strata::base::{Bytes, Tiers};
 use strata::engine::{
-    Amount, AttentionKind, EngineCommand, EngineEvent, EngineHandle, FolderHook, KvDtype, LoadOptions, Message, ModelSource,
-    PolicyKind, Question, Role, Sampling, SelectiveSpec, StopReason, TurnId, TurnPolicy, TurnSummary,
+    AttentionKind, EngineCommand, EngineEvent, EngineHandle, FolderHook, KvDtype, LoadOptions, Message, ModelSource, PolicyKind,
+    PolicySpec, Question, Role, Sampling, SelectionBudget, StopReason, TurnId, TurnPolicy, TurnSummary,
 };
 
-use strata::kv::store::{Fault, FaultOp, Faulty, Folder, Rule};
+use strata::kv::store::{Fault, FaultInjectingFolder, FaultOp, Folder, Rule};
 
 use crate::{document, engine_hooked, engine_with, finish, half_document, saved_as};
 
@@ -222,7 +222,7 @@ fn questions_at_once_go_on_without_a_disk_that_cannot_be_read() {
     assert!(whole.notices.iter().all(|n| !n.contains("at once")), "{:?}", whole.notices);
     drop(handle);
     let hook: FolderHook = Arc::new(|inner: Arc<dyn Folder>| {
-        let faulty = Faulty::new(inner);
+        let faulty = FaultInjectingFolder::new(inner);
         faulty.add(Rule::always(FaultOp::Read, "kv-", Fault::Failed));
         Arc::new(faulty)
     });
@@ -248,7 +248,7 @@ fn questions_at_once_choose_for_themselves() {
         (PolicyKind::LeoAm, 0.1, None),
         (PolicyKind::LeoAm, 0.1, Some(5 << 20)),
     ] {
-        let policy = Some(SelectiveSpec { kind, amount: Amount::Rate(rate), ..SelectiveSpec::default() });
+        let policy = Some(PolicySpec { kind, amount: SelectionBudget::Rate(rate), ..PolicySpec::default() });
         let budgets = budget.map(vram).unwrap_or_default();
         let Some(handle) = start(test, LoadOptions { policy, budgets, ..LoadOptions::default() }) else { return };
         let many = ask_many(&handle, &text, &asked);
@@ -271,7 +271,7 @@ fn questions_at_once_choose_of_a_context_shorter_than_a_page() {
     let test = "questions_at_once_choose_of_a_context_shorter_than_a_page";
     let text = "The annual budget of Somiko is 4120 crowns. The mill stands by the river.";
     let asked = ["What is the annual budget of Somiko?".to_owned(), "Quote: The mill stands".to_owned()];
-    let options = LoadOptions { policy: Some(SelectiveSpec::default()), ..LoadOptions::default() };
+    let options = LoadOptions { policy: Some(PolicySpec::default()), ..LoadOptions::default() };
     let Some(handle) = start(test, options) else { return };
     let many = ask_many(&handle, text, &asked);
     for (i, question) in asked.iter().enumerate() {
@@ -298,7 +298,7 @@ fn passages_are_quoted_to_the_next_page_and_beyond_wherever_that_lies_alone_and_
         .collect();
     let dir = tempfile::tempdir().unwrap();
     let budgets = Tiers { vram: Some(Bytes(4 << 20)), ram: Some(Bytes(6 << 20)), disk: None };
-    let (kv_dir, policy) = (Some(dir.path().to_owned()), Some(SelectiveSpec::default()));
+    let (kv_dir, policy) = (Some(dir.path().to_owned()), Some(PolicySpec::default()));
     let options = LoadOptions { budgets, kv_dir, policy, ..LoadOptions::default() };
     let Some(handle) = start(test, options) else { return };
     // Only the case of the first letter is that of the question.

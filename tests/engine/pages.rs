@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 
 use strata::base::{Bytes, Tiers};
 use strata::engine::{
-    Amount, EngineCommand, EngineEvent, EngineHandle, LoadOptions, Message, ModelSource, NEVER_READ, PageMap, Role, Sampling,
-    SelectiveSpec, Tier, TurnPolicy,
+    EngineCommand, EngineEvent, EngineHandle, LoadOptions, Message, ModelSource, NEVER_READ, PageMap, PolicySpec, Role, Sampling,
+    SelectionBudget, Tier, TurnPolicy,
 };
 
 use crate::{engine_with, finish, half_document, saved_as};
 
 /// A document that VRAM and RAM together do not hold, asked while somebody watches: all maps, and what the tiers took.
-fn watched(test: &str, policy: Option<SelectiveSpec>) -> Option<(EngineHandle, Vec<Arc<PageMap>>, Tiers<u64>)> {
+fn watched(test: &str, policy: Option<PolicySpec>) -> Option<(EngineHandle, Vec<Arc<PageMap>>, Tiers<u64>)> {
     let dir = tempfile::tempdir().unwrap();
     let budgets = Tiers { vram: Some(Bytes(3 << 20)), ram: Some(Bytes(4 << 20)), disk: None };
     let kv_dir = Some(dir.path().to_owned());
@@ -90,7 +90,7 @@ fn map_of_pages_names_the_text_that_their_tokens_are() {
 
 #[test]
 fn map_of_pages_of_a_policy_says_when_pages_were_read_and_what_they_weigh() {
-    let spec = SelectiveSpec { amount: Amount::Rate(0.1), ..SelectiveSpec::default() };
+    let spec = PolicySpec { amount: SelectionBudget::Rate(0.1), ..PolicySpec::default() };
     let test = "map_of_pages_of_a_policy_says_when_pages_were_read_and_what_they_weigh";
     let Some((handle, maps, _)) = watched(test, Some(spec)) else { return };
     let map = maps.last().unwrap();

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use strata::base::{Bytes, Tiers};
 use strata::engine::{
-    Amount, DocumentRef, EngineCommand, EngineEvent, EngineHandle, FolderHook, LoadOptions, Message, ModelSource, Role, Sampling,
-    SavedState, SelectiveSpec, TurnSummary,
+    DocumentRef, EngineCommand, EngineEvent, EngineHandle, FolderHook, LoadOptions, Message, ModelSource, PolicySpec, Role,
+    Sampling, SavedState, SelectionBudget, TurnSummary,
 };
-use strata::kv::store::{Fault, FaultOp, Faulty, Folder, Rule};
+use strata::kv::store::{Fault, FaultInjectingFolder, FaultOp, Folder, Rule};
 
 use crate::{document, engine_hooked, finish, half_document, saved_as};
 
@@ -177,7 +177,7 @@ fn every_fault_of_the_disk_gives_the_right_answer_or_a_sentence() {
         let dir = tempfile::tempdir().unwrap();
         let rule_reads = rule.op == FaultOp::Read;
         let hook: FolderHook = Arc::new(move |inner: Arc<dyn Folder>| {
-            let faulty = Faulty::new(inner);
+            let faulty = FaultInjectingFolder::new(inner);
             faulty.add(rule.clone());
             Arc::new(faulty)
         });
@@ -221,7 +221,7 @@ fn damaged_pages_that_a_policy_asks_for_are_computed_again() {
     // Everything is chosen, so that the answer is that of exact attention; little of it fits VRAM. More pages are damaged on
     // their way than there are slots: none of these may be lost for it.
     let hook: FolderHook = Arc::new(|inner: Arc<dyn Folder>| {
-        let faulty = Faulty::new(inner);
+        let faulty = FaultInjectingFolder::new(inner);
         (0..8).for_each(|i| faulty.add(Rule::once(FaultOp::Read, "kv-", 300 + 89 * i, Fault::BitFlip(12_345))));
         Arc::new(faulty)
     });
@@ -229,7 +229,7 @@ fn damaged_pages_that_a_policy_asks_for_are_computed_again() {
         budgets: Tiers { vram: Some(Bytes(2300 << 10)), ram: Some(Bytes(3 << 20)), disk: None },
         kv_dir: Some(dir.path().to_owned()),
         context: Some(16_384),
-        policy: Some(SelectiveSpec { amount: Amount::Rate(1.0), ..SelectiveSpec::default() }),
+        policy: Some(PolicySpec { amount: SelectionBudget::Rate(1.0), ..PolicySpec::default() }),
         ..LoadOptions::default()
     };
     let (handle, _) = engine_hooked(test, ModelSource::BuiltIn, options, Some(hook)).unwrap();

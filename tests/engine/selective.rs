@@ -2,8 +2,8 @@
 
 use strata::base::{Bytes, LinkLimits, Tiers};
 use strata::engine::{
-    Amount, AttentionKind, EngineCommand, EngineEvent, EngineHandle, LoadOptions, Message, ModelSource, PolicyKind, Role,
-    Sampling, SelectiveSpec, TurnPolicy, TurnSummary,
+    AttentionKind, EngineCommand, EngineEvent, EngineHandle, LoadOptions, Message, ModelSource, PolicyKind, PolicySpec, Role,
+    Sampling, SelectionBudget, TurnPolicy, TurnSummary,
 };
 
 use crate::{engine_with, finish, half_document};
@@ -11,7 +11,7 @@ use crate::{engine_with, finish, half_document};
 const QUESTION: &str = "What is the current temperature for Reribe?";
 const ANSWER: &str = "The current temperature for Reribe is Mare-3409.";
 
-fn engine(test: &str, spec: Option<SelectiveSpec>, [vram, ram]: [Option<u64>; 2]) -> Option<EngineHandle> {
+fn engine(test: &str, spec: Option<PolicySpec>, [vram, ram]: [Option<u64>; 2]) -> Option<EngineHandle> {
     let budgets = Tiers { vram: vram.map(Bytes), ram: ram.map(Bytes), disk: None };
     let options = LoadOptions { budgets, policy: spec, context: Some(8192), ..LoadOptions::default() };
     Some(engine_with(test, ModelSource::BuiltIn, options)?.0)
@@ -30,8 +30,8 @@ fn ask_by(handle: &EngineHandle, question: &str, policy: TurnPolicy) -> (String,
     (events.into_iter().filter_map(text).collect(), end.unwrap())
 }
 
-fn spec(kind: PolicyKind, rate: f32) -> SelectiveSpec {
-    SelectiveSpec { kind, amount: Amount::Rate(rate), ..SelectiveSpec::default() }
+fn spec(kind: PolicyKind, rate: f32) -> PolicySpec {
+    PolicySpec { kind, amount: SelectionBudget::Rate(rate), ..PolicySpec::default() }
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use strata::base::{Bytes, Tiers};
 use strata::engine::{
-    Detail, EngineCommand, EngineEvent, EngineHandle, LoadOptions, Message, ModelSource, PolicyKind, Role, Sampling,
-    SelectiveSpec, TurnPolicy, TurnSummary,
+    Detail, EngineCommand, EngineEvent, EngineHandle, LoadOptions, Message, ModelSource, PolicyKind, PolicySpec, Role, Sampling,
+    TurnPolicy, TurnSummary,
 };
 use strata::telemetry::ledger::{Entry, entries};
 use strata::telemetry::{Attribution, Event, EventKind, History, Link, Phase, Spent, StepKind, Track};
@@ -40,7 +40,7 @@ fn run(test: &str, detail: Detail, options: LoadOptions) -> Option<Run> {
     Some(Run { history, summary })
 }
 
-fn small(policy: Option<SelectiveSpec>) -> LoadOptions {
+fn small(policy: Option<PolicySpec>) -> LoadOptions {
     let budgets =
         Tiers { vram: Some(Bytes(3 << 20)), ram: Some(Bytes(if policy.is_some() { 4 << 20 } else { 2 << 20 })), disk: None };
     LoadOptions { budgets, policy, ..LoadOptions::default() }
@@ -62,7 +62,7 @@ fn decode_of_the_built_in_model_is_accounted_for_to_95_percent() {
         (Detail::Events, LoadOptions::default()),
         (Detail::Parts, LoadOptions::default()),
         (Detail::Parts, small(None)),
-        (Detail::Parts, small(Some(SelectiveSpec { kind: PolicyKind::LeoAm, ..SelectiveSpec::default() }))),
+        (Detail::Parts, small(Some(PolicySpec { kind: PolicyKind::LeoAm, ..PolicySpec::default() }))),
     ] {
         // What other programs take from the engine's thread has no name either: the best of a few runs is the engine's own.
         let mut runs = Vec::new();
@@ -103,7 +103,7 @@ fn observed_answer_has_a_step_for_each_token_and_phases_that_follow_each_other()
 #[test]
 fn moved_bytes_of_all_events_are_those_that_the_tiers_counted() {
     let test = "moved_bytes_of_all_events_are_those_that_the_tiers_counted";
-    for policy in [None, Some(SelectiveSpec { kind: PolicyKind::LeoAm, ..SelectiveSpec::default() })] {
+    for policy in [None, Some(PolicySpec { kind: PolicyKind::LeoAm, ..PolicySpec::default() })] {
         // Nothing is on its way that was not asked for: the last event comes before the answer's end.
         let options = LoadOptions { synchronous: true, ..small(policy) };
         let Some(Run { history, summary }) = run(test, Detail::Events, options) else { return };

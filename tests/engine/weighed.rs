@@ -2,7 +2,8 @@
 
 use strata::base::{Bytes, Tiers};
 use strata::engine::{
-    Amount, EngineCommand, EngineEvent, LoadOptions, Message, ModelSource, Role, Sampling, SelectiveSpec, TurnPolicy, Weighed,
+    EngineCommand, EngineEvent, LoadOptions, Message, ModelSource, PolicySpec, Role, Sampling, SelectionBudget, TurnPolicy,
+    Weighed,
 };
 
 use crate::{engine_with, finish, half_document};
@@ -13,7 +14,7 @@ const FACT: &str = "temperature for Reribe";
 /// The answer to the question, and what was told of its attention.
 fn asked(
     test: &str,
-    policy: Option<SelectiveSpec>,
+    policy: Option<PolicySpec>,
     vram: Option<u64>,
     turn_policy: TurnPolicy,
 ) -> Option<(String, Option<Weighed>)> {
@@ -63,7 +64,7 @@ fn attention_of_an_exact_answer_falls_on_what_it_quotes_and_answers_the_same() {
 #[test]
 fn attention_of_a_chosen_answer_falls_on_what_it_quotes_wherever_pages_are() {
     let test = "attention_of_a_chosen_answer_falls_on_what_it_quotes_wherever_pages_are";
-    let spec = SelectiveSpec { amount: Amount::Rate(0.1), ..SelectiveSpec::default() };
+    let spec = PolicySpec { amount: SelectionBudget::Rate(0.1), ..PolicySpec::default() };
     for vram in [None, Some(5 << 20)] {
         let Some((_, weighed)) = asked(test, Some(spec), vram, TurnPolicy::Sampled) else { return };
         assert_falls_on_the_fact(&weighed.unwrap());

@@ -48,7 +48,7 @@ fn sealed_pages_equal_their_twin_to_the_bit() {
         let what = format!("{g} heads of {d}, {work:?} to {sealed:?}, {twins:?}");
         assert!(got[..page_bytes].iter().all(|b| *b == 0xab), "{what}: a page that nobody asked for");
         for (from, to) in [(0, 3), (1, 1), (2, 2)] {
-            let want = reference::seal_page(&pages[from], page_shape(g, d, sealed));
+            let want = reference::quantize_page(&pages[from], page_shape(g, d, sealed));
             let got = &got[to * page_bytes..(to + 1) * page_bytes];
             assert_eq!(got.len(), want.len());
             let differs = got.iter().zip(&want).position(|(a, b)| a != b);
@@ -70,7 +70,7 @@ fn opened_pages_equal_their_twin_to_the_bit() {
         pages[1].iter_mut().for_each(|x| *x = 66_000.0 * rng.next_signed());
         pages[2].iter_mut().for_each(|x| *x *= 2f32.powf(rng.next_signed() * 6.0 - 18.0));
         let shape = page_shape(g, d, sealed);
-        let bytes: Vec<Vec<u8>> = pages.iter().map(|p| reference::seal_page(p, shape)).collect();
+        let bytes: Vec<Vec<u8>> = pages.iter().map(|p| reference::quantize_page(p, shape)).collect();
         let page_bytes = KvElement::F16.page_bytes(g, d) as usize;
         let out = upload(&gpu, &vec![0xabu8; 4 * page_bytes]);
         let op = OpenPages::new(&gpu, g, d, sealed).unwrap();
@@ -153,7 +153,7 @@ fn segments(gpu: &Gpu, rng: &mut Rng, case: &Case, keys: &mut [Vec<f32>], values
         }
     };
     for (i, &frame) in frames[..case.n_pages].iter().enumerate() {
-        let bytes = reference::seal_page(&page(rng, g, d), shape);
+        let bytes = reference::quantize_page(&page(rng, g, d), shape);
         collect(&reference::open_page(&bytes, shape), case.n_sealed.saturating_sub(64 * i));
         pool[frame * page_bytes..(frame + 1) * page_bytes].copy_from_slice(&bytes);
     }

@@ -102,7 +102,7 @@ fn store(page: &[f32], shape: PageShape, element: KvElement) -> (Vec<u8>, Vec<f3
             (bytemuck::cast_slice(&bits).to_vec(), bits.iter().map(|&b| f16::from_bits(b).to_f32()).collect())
         }
         KvElement::Q8 | KvElement::Q4 => {
-            let bytes = reference::seal_page(page, shape);
+            let bytes = reference::quantize_page(page, shape);
             let opened = reference::open_page(&bytes, shape);
             (bytes, opened)
         }

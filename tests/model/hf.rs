@@ -26,7 +26,7 @@ fn tokens(dir: &Path) -> Vec<u32> {
     serde_json::from_slice(&std::fs::read(dir.join("tokens.json")).unwrap()).unwrap()
 }
 
-/// Copies a fixture with another config.
+/// PageCopies a fixture with another config.
 pub fn with_config(name: &str, change: impl Fn(&mut Value)) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     for file in ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"] {

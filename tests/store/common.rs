@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use strata::base::Rng;
-use strata::kv::store::{Disk, Folder, OpenReport, PageId, PageKind, Store, StoreSpec};
+use strata::kv::store::{Disk, Folder, OpenReport, PageId, PageKind, PageStore, StoreSpec};
 
 /// Layers of the small model.
 pub const N_LAYER: u32 = 3;
@@ -36,7 +36,7 @@ pub fn payload(page: PageId, version: u32, len: u64) -> Vec<u8> {
 }
 
 /// Puts all pages of a group.
-pub fn put_group(store: &mut Store, group: u32) {
+pub fn put_group(store: &mut PageStore, group: u32) {
     for layer in 0..store.geometry().n_layer {
         let page = PageId::kv(layer, group);
         let bytes = payload(page, 0, store.geometry().payload_of(PageKind::Kv));
@@ -45,14 +45,14 @@ pub fn put_group(store: &mut Store, group: u32) {
 }
 
 /// What a page reads as, compared with what was put: none where it is missing.
-pub fn reads_right(store: &mut Store, page: PageId) -> Option<bool> {
+pub fn reads_right(store: &mut PageStore, page: PageId) -> Option<bool> {
     let wanted = payload(page, 0, store.geometry().payload_of(page.kind));
     store.get(page).ok().flatten().map(|got| got == wanted)
 }
 
 /// Every page of the store that can be read is right; how many there are.
 #[track_caller]
-pub fn n_right(store: &mut Store) -> usize {
+pub fn n_right(store: &mut PageStore) -> usize {
     let mut n = 0;
     for group in 0..store.n_groups() {
         for layer in 0..store.geometry().n_layer {
@@ -68,7 +68,7 @@ pub fn n_right(store: &mut Store) -> usize {
 
 /// A store with these groups committed, closed again.
 pub fn filled(folder: &Arc<dyn Folder>, n_groups: u32) {
-    let (mut store, _) = Store::open_or_create(Arc::clone(folder), &spec(), &tokens(n_groups)).unwrap();
+    let (mut store, _) = PageStore::open_or_create(Arc::clone(folder), &spec(), &tokens(n_groups)).unwrap();
     for group in 0..n_groups {
         put_group(&mut store, group);
     }
@@ -76,8 +76,8 @@ pub fn filled(folder: &Arc<dyn Folder>, n_groups: u32) {
 }
 
 /// Opens or makes the small store.
-pub fn opened(folder: &Arc<dyn Folder>, n_groups: u32) -> (Store, OpenReport) {
-    Store::open_or_create(Arc::clone(folder), &spec(), &tokens(n_groups)).unwrap()
+pub fn opened(folder: &Arc<dyn Folder>, n_groups: u32) -> (PageStore, OpenReport) {
+    PageStore::open_or_create(Arc::clone(folder), &spec(), &tokens(n_groups)).unwrap()
 }
 
 /// A folder on the disk of the build, and one in memory-backed files where the system has such.

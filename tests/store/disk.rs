@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::Arc;
 
-use strata::kv::store::{Folder, Store, StoreError};
+use strata::kv::store::{Folder, PageStore, StoreError};
 
 use crate::common::{N_LAYER, filled, n_right, opened, put_group, real_folders, spec, store_in, tokens};
 use crate::kill::run_this_test_as_a_child;
@@ -31,7 +31,7 @@ fn store_has_one_writer_in_this_process_and_among_others() {
     let name = "disk::store_has_one_writer_in_this_process_and_among_others";
     if let Some(path) = std::env::var_os("STRATA_TEST_SECOND") {
         let folder: Arc<dyn Folder> = Arc::new(strata::kv::store::Disk::new(path));
-        let error = Store::open_or_create(folder, &spec(), &tokens(2)).unwrap_err();
+        let error = PageStore::open_or_create(folder, &spec(), &tokens(2)).unwrap_err();
         assert!(matches!(error, StoreError::Locked { .. }), "{error}");
         eprintln!("said: {error}");
         return;
@@ -40,7 +40,7 @@ fn store_has_one_writer_in_this_process_and_among_others() {
     let (path, folder) = store_in(&dir);
     let (mut store, _) = opened(&folder, 2);
     let second: Arc<dyn Folder> = Arc::new(strata::kv::store::Disk::new(&path));
-    let error = Store::open(Arc::clone(&second), &spec(), &tokens(2)).unwrap_err();
+    let error = PageStore::open(Arc::clone(&second), &spec(), &tokens(2)).unwrap_err();
     assert!(matches!(error, StoreError::Locked { .. }) && error.to_string().contains("another chat"), "{error}");
     let output = run_this_test_as_a_child(name, &[("STRATA_TEST_SECOND", path.as_os_str())]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -83,7 +83,7 @@ fn folder_deleted_replaced_or_emptied_while_open_is_noticed_and_not_made_anew() 
 fn store_that_is_not_there_is_absent_and_leaves_no_trace() {
     let (_, dir) = real_folders().swap_remove(0);
     let (path, folder) = store_in(&dir);
-    assert!(matches!(Store::open(folder, &spec(), &tokens(2)), Err(StoreError::Absent { .. })));
+    assert!(matches!(PageStore::open(folder, &spec(), &tokens(2)), Err(StoreError::Absent { .. })));
     assert!(!path.exists());
 }
 
@@ -93,7 +93,7 @@ fn folder_that_may_not_be_written_is_a_sentence() {
     let (_, dir) = real_folders().swap_remove(0);
     let (path, folder) = store_in(&dir);
     fs::write(&path, "in the way").unwrap();
-    let error = Store::open_or_create(folder, &spec(), &tokens(2)).unwrap_err();
+    let error = PageStore::open_or_create(folder, &spec(), &tokens(2)).unwrap_err();
     assert!(error.to_string().contains("document"), "{error}");
     assert_eq!(fs::read(&path).unwrap(), b"in the way");
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use strata::base::Bytes;
 use strata::kv::store::{
-    Cancel, Disk, Fault, FaultOp, Faulty, Folder, Io, IoConfig, IoCounts, IoKind, Memory, PageId, PageKind, Rule, SlabPool,
-    Store, StoreError,
+    Cancel, Disk, Fault, FaultInjectingFolder, FaultOp, Folder, Io, IoConfig, IoCounts, IoKind, MemoryFolder, PageId, PageKind,
+    PageStore, Rule, SlabPool, StoreError,
 };
 
 use crate::common::{N_LAYER, filled, n_right, opened, payload, put_group, spec, tokens};
@@ -15,10 +15,10 @@ const N_GROUPS: u32 = 4;
 const N_PAGES: usize = (N_GROUPS * N_LAYER) as usize;
 const ARENA: &str = "kv-";
 
-fn faulty_memory() -> (Faulty, Arc<dyn Folder>) {
-    let inner: Arc<dyn Folder> = Arc::new(Memory::new());
+fn faulty_memory() -> (FaultInjectingFolder, Arc<dyn Folder>) {
+    let inner: Arc<dyn Folder> = Arc::new(MemoryFolder::new());
     filled(&inner, N_GROUPS);
-    let faulty = Faulty::new(inner);
+    let faulty = FaultInjectingFolder::new(inner);
     (faulty.clone(), Arc::new(faulty))
 }
 
@@ -40,7 +40,7 @@ fn short_and_interrupted_reads_are_finished() {
 #[test]
 fn short_and_interrupted_writes_are_finished() {
     for fault in [Fault::Short(512), Fault::Interrupted, Fault::Again] {
-        let faulty = Faulty::new(Arc::new(Memory::new()));
+        let faulty = FaultInjectingFolder::new(Arc::new(MemoryFolder::new()));
         faulty.add(Rule { op: FaultOp::Write, file: "", skip: 0, times: 60, fault });
         let folder: Arc<dyn Folder> = Arc::new(faulty.clone());
         filled(&folder, N_GROUPS);
@@ -77,7 +77,7 @@ fn eio_while_opening_is_an_error_and_throws_nothing_away() {
     for file in ["header", "index"] {
         let (faulty, folder) = faulty_memory();
         faulty.add(Rule::once(FaultOp::Read, file, 0, Fault::Failed));
-        let error = Store::open_or_create(Arc::clone(&folder), &spec(), &tokens(N_GROUPS)).unwrap_err();
+        let error = PageStore::open_or_create(Arc::clone(&folder), &spec(), &tokens(N_GROUPS)).unwrap_err();
         assert!(matches!(error, StoreError::Io { op: "read", .. }), "{error}");
         assert_eq!(n_right(&mut opened(&folder, N_GROUPS).0), N_PAGES);
     }
@@ -86,7 +86,7 @@ fn eio_while_opening_is_an_error_and_throws_nothing_away() {
 #[test]
 fn full_disk_in_the_middle_of_prefill_keeps_what_was_committed_and_goes_on_when_there_is_room() {
     for (op, file) in [(FaultOp::Grow, ARENA), (FaultOp::Write, ARENA), (FaultOp::Write, "index")] {
-        let faulty = Faulty::new(Arc::new(Memory::new()));
+        let faulty = FaultInjectingFolder::new(Arc::new(MemoryFolder::new()));
         let folder: Arc<dyn Folder> = Arc::new(faulty.clone());
         let (mut store, _) = opened(&folder, 40);
         for group in 0..5 {
@@ -116,7 +116,7 @@ fn full_disk_in_the_middle_of_prefill_keeps_what_was_committed_and_goes_on_when_
     }
 }
 
-fn put_rest(store: &mut Store, group: u32) {
+fn put_rest(store: &mut PageStore, group: u32) {
     for layer in 1..N_LAYER {
         let page = PageId::kv(layer, group);
         store.put(page, &payload(page, 0, 9000)).unwrap();
@@ -126,7 +126,7 @@ fn put_rest(store: &mut Store, group: u32) {
 #[test]
 fn torn_page_write_that_says_it_went_well_is_found_out_when_read() {
     for fault in [Fault::Torn(512), Fault::Torn(4096), Fault::BitFlip(80_003)] {
-        let faulty = Faulty::new(Arc::new(Memory::new()));
+        let faulty = FaultInjectingFolder::new(Arc::new(MemoryFolder::new()));
         let folder: Arc<dyn Folder> = Arc::new(faulty.clone());
         faulty.add(Rule::once(FaultOp::Write, ARENA, 4, fault));
         filled(&folder, N_GROUPS);
@@ -134,7 +134,7 @@ fn torn_page_write_that_says_it_went_well_is_found_out_when_read() {
         assert_eq!(n_right(&mut store), N_PAGES - if fault == Fault::BitFlip(80_003) { 0 } else { 1 }, "{fault:?}");
     }
     // Bit 80_003 is past the payload, in the padding; this one is not.
-    let faulty = Faulty::new(Arc::new(Memory::new()));
+    let faulty = FaultInjectingFolder::new(Arc::new(MemoryFolder::new()));
     let folder: Arc<dyn Folder> = Arc::new(faulty.clone());
     faulty.add(Rule::once(FaultOp::Write, ARENA, 4, Fault::BitFlip(71_999)));
     filled(&folder, N_GROUPS);
@@ -144,7 +144,7 @@ fn torn_page_write_that_says_it_went_well_is_found_out_when_read() {
 #[test]
 fn sync_that_fails_ends_saving_with_a_sentence_and_keeps_reading() {
     for file in [ARENA, "index"] {
-        let faulty = Faulty::new(Arc::new(Memory::new()));
+        let faulty = FaultInjectingFolder::new(Arc::new(MemoryFolder::new()));
         let folder: Arc<dyn Folder> = Arc::new(faulty.clone());
         let (mut store, _) = opened(&folder, N_GROUPS);
         put_group(&mut store, 0);
@@ -166,7 +166,7 @@ fn permission_denied_is_a_sentence_and_touches_nothing() {
     for file in ["lock", "header", "index", ARENA] {
         let (faulty, folder) = faulty_memory();
         faulty.add(Rule::once(FaultOp::Open, file, 0, Fault::Denied));
-        let error = Store::open_or_create(Arc::clone(&folder), &spec(), &tokens(N_GROUPS)).unwrap_err();
+        let error = PageStore::open_or_create(Arc::clone(&folder), &spec(), &tokens(N_GROUPS)).unwrap_err();
         assert!(matches!(error, StoreError::Denied { .. }) && error.to_string().contains("--kv-dir"), "{file}: {error}");
         assert_eq!(n_right(&mut opened(&folder, N_GROUPS).0), N_PAGES, "{file}");
     }
@@ -174,7 +174,7 @@ fn permission_denied_is_a_sentence_and_touches_nothing() {
 
 #[test]
 fn deleted_folder_is_noticed_and_what_was_read_stays_readable() {
-    let memory = Memory::new();
+    let memory = MemoryFolder::new();
     let folder: Arc<dyn Folder> = Arc::new(memory.clone());
     let (mut store, _) = opened(&folder, 40);
     put_group(&mut store, 0);
@@ -188,7 +188,7 @@ fn deleted_folder_is_noticed_and_what_was_read_stays_readable() {
 }
 
 /// Reads every page through `io`; right, missing, and what was counted.
-fn read_all(store: &mut Store, io: &Io) -> (usize, usize, IoCounts) {
+fn read_all(store: &mut PageStore, io: &Io) -> (usize, usize, IoCounts) {
     let pool = SlabPool::new(Bytes(8 << 20));
     let mut runs = Vec::new();
     for (layer, group) in (0..N_LAYER).flat_map(|l| (0..store.n_groups()).map(move |g| (l, g))) {
@@ -234,7 +234,7 @@ fn both_backends_finish_short_reads_try_interrupted_ones_again_and_report_the_re
         ];
         for (fault, times, n_bad) in cases {
             let before = io.counts();
-            let faulty = Faulty::new(Arc::clone(&inner));
+            let faulty = FaultInjectingFolder::new(Arc::clone(&inner));
             let folder: Arc<dyn Folder> = Arc::new(faulty.clone());
             let (mut store, _) = opened(&folder, N_GROUPS);
             faulty.add(Rule { op: FaultOp::Read, file: ARENA, skip: 1, times, fault });

@@ -1,26 +1,26 @@
-//! Files that are not what they should be: other, older, cut, spoilt at any byte.
+//! Files that are not what they should be: other, older, cut, corrupt at any byte.
 
 use std::sync::Arc;
 
 use strata::base::Rng;
 use strata::kv::store::format::{GroupEntry, HeaderBlock, Superblock};
-use strata::kv::store::{Folder, Memory, PageId, Store, StoreError, StoreSpec};
+use strata::kv::store::{Folder, MemoryFolder, PageId, PageStore, StoreError, StoreSpec};
 
 use crate::common::{N_LAYER, filled, n_right, opened, put_group, spec, tokens};
 
 const N_GROUPS: u32 = 6;
 const N_PAGES: usize = (N_GROUPS * N_LAYER) as usize;
 
-fn made() -> Memory {
-    let memory = Memory::new();
+fn made() -> MemoryFolder {
+    let memory = MemoryFolder::new();
     let folder: Arc<dyn Folder> = Arc::new(memory.clone());
     filled(&folder, N_GROUPS);
     memory
 }
 
-fn open(memory: &Memory) -> Result<Store, StoreError> {
+fn open(memory: &MemoryFolder) -> Result<PageStore, StoreError> {
     let folder: Arc<dyn Folder> = Arc::new(memory.clone());
-    Store::open(folder, &spec(), &tokens(N_GROUPS)).map(|(store, _)| store)
+    PageStore::open(folder, &spec(), &tokens(N_GROUPS)).map(|(store, _)| store)
 }
 
 #[test]
@@ -39,16 +39,16 @@ fn store_of_another_model_tokenizer_setting_type_or_document_is_refused_by_name(
     for (what, change) in changes {
         let mut other = spec();
         change(&mut other);
-        let error = Store::open(Arc::clone(&folder), &other, &tokens(N_GROUPS)).unwrap_err();
+        let error = PageStore::open(Arc::clone(&folder), &other, &tokens(N_GROUPS)).unwrap_err();
         assert!(matches!(error, StoreError::Foreign { .. }) && error.to_string().contains(what), "{error}");
     }
     let mut ids = tokens(N_GROUPS);
     *ids.last_mut().unwrap() ^= 1;
-    let error = Store::open(Arc::clone(&folder), &spec(), &ids).unwrap_err();
+    let error = PageStore::open(Arc::clone(&folder), &spec(), &ids).unwrap_err();
     assert!(error.to_string().contains("another document"), "{error}");
     // What was refused is still whole.
     assert_eq!(n_right(&mut open(&memory).unwrap()), N_PAGES);
-    let (mut store, report) = Store::open_or_create(folder, &spec(), &ids).unwrap();
+    let (mut store, report) = PageStore::open_or_create(folder, &spec(), &ids).unwrap();
     assert!(report.replaced.unwrap().to_string().contains("another document"));
     assert_eq!(n_right(&mut store), 0);
 }
@@ -62,14 +62,14 @@ fn store_opened_to_look_at_tells_what_it_is_for_and_is_left_as_it_is() {
     memory.set_bytes("index", index.clone());
     let folder: Arc<dyn Folder> = Arc::new(memory.clone());
     for _ in 0..2 {
-        let (mut store, report) = Store::open_existing(Arc::clone(&folder)).unwrap();
+        let (mut store, report) = PageStore::open_existing(Arc::clone(&folder)).unwrap();
         assert_eq!((store.spec(), store.tokens()), (&spec(), &tokens(N_GROUPS)[..]));
         assert_eq!((report.n_damaged, report.n_complete), (1, N_GROUPS - 1));
         assert_eq!(n_right(&mut store), N_PAGES - N_LAYER as usize);
         assert_eq!(memory.bytes("index").unwrap(), index);
     }
-    let nothing: Arc<dyn Folder> = Arc::new(Memory::new());
-    assert!(matches!(Store::open_existing(nothing), Err(StoreError::Absent { .. })));
+    let nothing: Arc<dyn Folder> = Arc::new(MemoryFolder::new());
+    assert!(matches!(PageStore::open_existing(nothing), Err(StoreError::Absent { .. })));
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn flipped_bit_in_a_page_loses_that_page_alone_and_it_can_be_written_again() {
 
 #[test]
 fn one_spoilt_superblock_slot_costs_a_commit_at_most_and_both_cost_nothing_that_is_whole() {
-    let memory = Memory::new();
+    let memory = MemoryFolder::new();
     let folder: Arc<dyn Folder> = Arc::new(memory.clone());
     let (mut store, _) = opened(&folder, N_GROUPS);
     for group in 0..N_GROUPS {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use strata::base::{Bytes, Rng};
 use strata::kv::store::{
-    Cancel, Disk, Folder, Io, IoBuffer, IoConfig, IoKind, IoOp, IoRequest, Memory, OpenHow, SlabPool, Storage, write_all,
+    Cancel, Disk, Folder, Io, IoBuffer, IoConfig, IoKind, IoOp, IoRequest, MemoryFolder, OpenHow, SlabPool, Storage, write_all,
 };
 
 use crate::common::real_folders;
@@ -91,7 +91,7 @@ fn both_backends_bring_the_same_bytes_from_every_kind_of_folder() {
                 assert!(!storage.is_direct());
                 round_trip(&io, &storage, name);
             }
-            round_trip(&io, &open(&Memory::new(), true), "memory");
+            round_trip(&io, &open(&MemoryFolder::new(), true), "memory");
             let counts = io.counts();
             assert_eq!((counts.n_failed, counts.n_done > 500), (0, true));
             if io.info().kind == IoKind::Uring {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use strata::base::{Bytes, Rng};
-use strata::kv::store::{Cancel, Folder, Io, IoConfig, PageId, PageKind, SlabPool, Store};
+use strata::kv::store::{Cancel, Folder, Io, IoConfig, PageId, PageKind, PageStore, SlabPool};
 
 use crate::common::{N_LAYER, n_right, opened, payload, real_folders, store_in};
 
@@ -37,7 +37,7 @@ fn prefill(path: &OsStr) {
     }
 }
 
-fn write_group(store: &mut Store, io: &Io, pool: &SlabPool, group: u32) {
+fn write_group(store: &mut PageStore, io: &Io, pool: &SlabPool, group: u32) {
     for layer in 0..N_LAYER {
         let page = PageId::kv(layer, group);
         let mut slab = pool.take(store.geometry().slot_of(PageKind::Kv) as usize).unwrap();

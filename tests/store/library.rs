@@ -4,14 +4,14 @@ use std::fs::{self, File};
 use std::time::{Duration, SystemTime};
 
 use strata::base::Bytes;
-use strata::kv::store::{Library, Store, StoreError};
+use strata::kv::store::{PageStore, StoreError, StoreRoot};
 
 use crate::common::{filled, opened, spec, tokens};
 
 /// A library with stores a, b, c, used in this order.
-fn library() -> (tempfile::TempDir, Library) {
+fn library() -> (tempfile::TempDir, StoreRoot) {
     let dir = tempfile::Builder::new().tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let library = Library::open(dir.path().join("kv")).unwrap();
+    let library = StoreRoot::open(dir.path().join("kv")).unwrap();
     for (name, age) in [("c", 100), ("a", 300), ("b", 200)] {
         filled(&library.folder(name).unwrap(), 4);
         let used = SystemTime::now() - Duration::from_secs(age);
@@ -20,7 +20,7 @@ fn library() -> (tempfile::TempDir, Library) {
     (dir, library)
 }
 
-fn names(library: &Library) -> Vec<String> {
+fn names(library: &StoreRoot) -> Vec<String> {
     library.stores().unwrap().into_iter().map(|s| s.name).collect()
 }
 
@@ -70,7 +70,7 @@ fn library_without_its_folder_is_empty_and_not_an_error() {
     let (_dir, library) = library();
     fs::remove_dir_all(library.root()).unwrap();
     assert_eq!((names(&library).len(), library.total().unwrap()), (0, Bytes(0)));
-    assert!(Store::open(library.folder("a").unwrap(), &spec(), &tokens(4)).is_err());
+    assert!(PageStore::open(library.folder("a").unwrap(), &spec(), &tokens(4)).is_err());
     filled(&library.folder("a").unwrap(), 4);
     assert_eq!(names(&library), ["a"]);
 }

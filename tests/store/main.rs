@@ -8,5 +8,5 @@ mod format;
 mod io;
 mod kill;
 mod library;
-mod model;
 mod pages;
+mod random_ops;

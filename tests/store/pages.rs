@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use strata::base::Bytes;
-use strata::kv::store::{Cancel, Folder, Io, IoConfig, Memory, PageId, PageKind, PageState, SlabPool, Store, StoreError};
+use strata::kv::store::{
+    Cancel, Folder, Io, IoConfig, MemoryFolder, PageId, PageKind, PageState, PageStore, SlabPool, StoreError,
+};
 
 use crate::common::{N_LAYER, filled, n_right, opened, payload, put_group, real_folders, spec, store_in, tokens};
 
 #[test]
 fn committed_pages_are_read_back_after_reopening_on_disk_tmpfs_and_memory() {
     let dirs = real_folders();
-    let mut folders: Vec<Arc<dyn Folder>> = vec![Arc::new(Memory::new())];
+    let mut folders: Vec<Arc<dyn Folder>> = vec![Arc::new(MemoryFolder::new())];
     folders.extend(dirs.iter().map(|(_, dir)| store_in(dir).1));
     for folder in folders {
         let (mut store, report) = opened(&folder, 40);
@@ -23,7 +25,7 @@ fn committed_pages_are_read_back_after_reopening_on_disk_tmpfs_and_memory() {
         assert_eq!((store.n_committed(), store.state(PageId::kv(0, 39))), (40, PageState::Committed));
         let before = store.disk_bytes();
         drop(store);
-        let (mut store, report) = Store::open(Arc::clone(&folder), &spec(), &tokens(40)).unwrap();
+        let (mut store, report) = PageStore::open(Arc::clone(&folder), &spec(), &tokens(40)).unwrap();
         assert_eq!((report.n_complete, report.n_damaged, store.n_complete_prefix()), (40, 0, 40));
         assert_eq!(n_right(&mut store), 40 * N_LAYER as usize);
         assert_eq!(store.disk_bytes(), before);
@@ -34,7 +36,7 @@ fn committed_pages_are_read_back_after_reopening_on_disk_tmpfs_and_memory() {
 
 #[test]
 fn group_is_visible_after_reopening_only_when_every_layer_was_there_at_a_commit() {
-    let folder: Arc<dyn Folder> = Arc::new(Memory::new());
+    let folder: Arc<dyn Folder> = Arc::new(MemoryFolder::new());
     let (mut store, _) = opened(&folder, 4);
     put_group(&mut store, 0);
     let page = PageId::kv(0, 1);
@@ -55,7 +57,7 @@ fn group_is_visible_after_reopening_only_when_every_layer_was_there_at_a_commit(
 
 #[test]
 fn page_is_written_once() {
-    let folder: Arc<dyn Folder> = Arc::new(Memory::new());
+    let folder: Arc<dyn Folder> = Arc::new(MemoryFolder::new());
     filled(&folder, 2);
     let (mut store, _) = opened(&folder, 2);
     let page = PageId::kv(1, 1);
@@ -69,10 +71,10 @@ fn page_is_written_once() {
 
 #[test]
 fn activation_pages_complete_a_group_in_place_of_keys_and_values() {
-    let folder: Arc<dyn Folder> = Arc::new(Memory::new());
+    let folder: Arc<dyn Folder> = Arc::new(MemoryFolder::new());
     let mut with = spec();
     with.activation_page_bytes = 5000;
-    let (mut store, _) = Store::open_or_create(Arc::clone(&folder), &with, &tokens(2)).unwrap();
+    let (mut store, _) = PageStore::open_or_create(Arc::clone(&folder), &with, &tokens(2)).unwrap();
     for layer in 0..N_LAYER {
         let kind = if layer == 1 { PageKind::Activation } else { PageKind::Kv };
         let page = PageId { kind, layer, group: 1 };
@@ -81,7 +83,7 @@ fn activation_pages_complete_a_group_in_place_of_keys_and_values() {
     }
     store.commit().unwrap();
     drop(store);
-    let (mut store, report) = Store::open(folder, &with, &tokens(2)).unwrap();
+    let (mut store, report) = PageStore::open(folder, &with, &tokens(2)).unwrap();
     assert_eq!((report.n_complete, store.n_complete_prefix(), store.is_group_complete(1)), (1, 0, true));
     let page = PageId { kind: PageKind::Activation, layer: 1, group: 1 };
     assert_eq!(store.get(page).unwrap(), Some(payload(page, 0, 5000)));
@@ -90,12 +92,12 @@ fn activation_pages_complete_a_group_in_place_of_keys_and_values() {
 
 #[test]
 fn abstracts_are_kept_in_rows_and_a_spoilt_row_is_not_used() {
-    let memory = Memory::new();
+    let memory = MemoryFolder::new();
     let folder: Arc<dyn Folder> = Arc::new(memory.clone());
     let mut with = spec();
     with.abstract_bytes = 64;
     let row = |group: u8| vec![group + 1; 64 * N_LAYER as usize];
-    let (mut store, _) = Store::open_or_create(Arc::clone(&folder), &with, &tokens(3)).unwrap();
+    let (mut store, _) = PageStore::open_or_create(Arc::clone(&folder), &with, &tokens(3)).unwrap();
     for group in [0, 2] {
         put_group(&mut store, group);
         store.put_abstracts(group, &row(group as u8)).unwrap();
@@ -103,20 +105,20 @@ fn abstracts_are_kept_in_rows_and_a_spoilt_row_is_not_used() {
     put_group(&mut store, 1);
     store.commit().unwrap();
     drop(store);
-    let (store, _) = Store::open(Arc::clone(&folder), &with, &tokens(3)).unwrap();
+    let (store, _) = PageStore::open(Arc::clone(&folder), &with, &tokens(3)).unwrap();
     let (rows, good) = store.read_abstracts().unwrap();
     assert_eq!((good, &rows[..192], &rows[384..]), (vec![true, false, true], &row(0)[..], &row(2)[..]));
     drop(store);
     let mut bytes = memory.bytes("abstracts").unwrap();
     bytes[400] ^= 1;
     memory.set_bytes("abstracts", bytes);
-    let (store, _) = Store::open(folder, &with, &tokens(3)).unwrap();
+    let (store, _) = PageStore::open(folder, &with, &tokens(3)).unwrap();
     assert_eq!(store.read_abstracts().unwrap().1, [true, false, false]);
 }
 
 #[test]
 fn tokens_added_and_taken_back_keep_only_pages_of_the_same_past() {
-    let folder: Arc<dyn Folder> = Arc::new(Memory::new());
+    let folder: Arc<dyn Folder> = Arc::new(MemoryFolder::new());
     filled(&folder, 2);
     let (mut store, _) = opened(&folder, 2);
     store.append_tokens(&(0..123).collect::<Vec<u32>>());
@@ -145,7 +147,7 @@ fn tokens_added_and_taken_back_keep_only_pages_of_the_same_past() {
 
 #[test]
 fn runs_bring_neighbouring_pages_in_one_read_and_stop_at_a_hole() {
-    let folder: Arc<dyn Folder> = Arc::new(Memory::new());
+    let folder: Arc<dyn Folder> = Arc::new(MemoryFolder::new());
     let (mut store, _) = opened(&folder, 20);
     for group in (0..20).filter(|g| *g != 5) {
         put_group(&mut store, group);
@@ -168,7 +170,7 @@ fn runs_bring_neighbouring_pages_in_one_read_and_stop_at_a_hole() {
 
 #[test]
 fn pages_written_behind_from_shared_slabs_leave_nothing_of_earlier_owners_on_the_disk() {
-    let memory = Memory::new();
+    let memory = MemoryFolder::new();
     let folder: Arc<dyn Folder> = Arc::new(memory.clone());
     let (mut store, _) = opened(&folder, 1);
     let pool = SlabPool::new(Bytes(1 << 20));
@@ -198,7 +200,7 @@ fn pages_written_behind_from_shared_slabs_leave_nothing_of_earlier_owners_on_the
 
 #[test]
 fn commit_on_another_thread_leaves_later_pages_for_the_next() {
-    let folder: Arc<dyn Folder> = Arc::new(Memory::new());
+    let folder: Arc<dyn Folder> = Arc::new(MemoryFolder::new());
     let (mut store, _) = opened(&folder, 3);
     put_group(&mut store, 0);
     let job = store.begin_commit().unwrap().unwrap();
@@ -215,7 +217,7 @@ fn commit_on_another_thread_leaves_later_pages_for_the_next() {
 
 #[test]
 fn read_that_was_given_up_says_nothing_about_the_page() {
-    let folder: Arc<dyn Folder> = Arc::new(Memory::new());
+    let folder: Arc<dyn Folder> = Arc::new(MemoryFolder::new());
     filled(&folder, 1);
     let (mut store, _) = opened(&folder, 1);
     let io = Io::start(&IoConfig::default()).unwrap();
@@ -231,7 +233,7 @@ fn read_that_was_given_up_says_nothing_about_the_page() {
 
 #[test]
 fn tokens_taken_back_during_a_commit_do_not_come_back_with_it() {
-    let folder: Arc<dyn Folder> = Arc::new(Memory::new());
+    let folder: Arc<dyn Folder> = Arc::new(MemoryFolder::new());
     filled(&folder, 1);
     let (mut store, _) = opened(&folder, 1);
     store.append_tokens(&[1; 123]);

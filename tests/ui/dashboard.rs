@@ -13,7 +13,9 @@ use strata::app::folders::Folders;
 use strata::app::settings::ThemeChoice;
 use strata::app::{StrataApp, WindowOptions};
 use strata::base::{Bytes, Tiers};
-use strata::engine::{Amount, EngineCommand, EngineEvent, LinkPeaks, LoadOptions, ModelSource, SelectiveSpec, Tier, TurnSummary};
+use strata::engine::{
+    EngineCommand, EngineEvent, LinkPeaks, LoadOptions, ModelSource, PolicySpec, SelectionBudget, Tier, TurnSummary,
+};
 use strata::telemetry::{EventKind, History, Link, StepKind, Track};
 
 use crate::fake::{Rig, Setup, model_info, selective_summary};
@@ -29,7 +31,7 @@ const QUESTION: &str = "What is the current temperature for Reribe?";
 
 impl Real {
     /// None where there is no device.
-    pub fn start(theme: ThemeChoice, policy: Option<SelectiveSpec>) -> Option<Real> {
+    pub fn start(theme: ThemeChoice, policy: Option<PolicySpec>) -> Option<Real> {
         let kv_dir = tempfile::tempdir().unwrap();
         if let Err(error) = strata::gpu::Gpu::open(&strata::gpu::GpuOptions::default()) {
             assert!(std::env::var_os("STRATA_REQUIRE_GPU").is_none(), "{error}");
@@ -130,8 +132,8 @@ impl Real {
     }
 }
 
-fn leoam() -> SelectiveSpec {
-    SelectiveSpec { amount: Amount::Rate(0.1), ..SelectiveSpec::default() }
+fn leoam() -> PolicySpec {
+    PolicySpec { amount: SelectionBudget::Rate(0.1), ..PolicySpec::default() }
 }
 
 /// The last four steps of the run.

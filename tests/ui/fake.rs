@@ -13,7 +13,7 @@ use strata::app::{StrataApp, WindowOptions};
 use strata::base::{MovedBytes, PageCounts, Tiers};
 use strata::engine::{
     AttentionKind, ChosenSummary, EngineCommand, EngineEvent, EngineHandle, EnginePort, IoSummary, KvDtype, KvSetup,
-    LibraryAction, LoadOptions, MassKept, ModelInfo, ModelSource, Phases, Sampling, SavedDocument, SavedState, SelectiveSpec,
+    LibraryAction, LoadOptions, MassKept, ModelInfo, ModelSource, Phases, PolicySpec, Sampling, SavedDocument, SavedState,
     StopReason, TurnId, TurnSummary,
 };
 
@@ -105,7 +105,7 @@ pub fn summary(context_used: usize, generated_tokens: usize, stop: StopReason) -
 pub fn selective_summary(context_used: usize, generated_tokens: usize) -> TurnSummary {
     let layer = |kept| MassKept { kept, best: 0.993, recall: 0.8 };
     let chosen = ChosenSummary {
-        spec: SelectiveSpec::default(),
+        spec: PolicySpec::default(),
         steps: generated_tokens as u64 - 1,
         share_read: 0.118,
         reuse: 0.9,

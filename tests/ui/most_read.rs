@@ -2,7 +2,7 @@
 
 use egui_kittest::kittest::{NodeT, Queryable};
 use strata::app::settings::ThemeChoice;
-use strata::engine::{Amount, AttentionKind, EngineEvent, Phases, SelectiveSpec, StopReason, TurnSummary, Weighed};
+use strata::engine::{AttentionKind, EngineEvent, Phases, PolicySpec, SelectionBudget, StopReason, TurnSummary, Weighed};
 
 use crate::dashboard::Real;
 use crate::fake::{Rig, summary};
@@ -84,7 +84,7 @@ fn answer_whose_attention_was_not_measured_says_why() {
 
 #[test]
 fn real_answer_read_the_page_of_its_fact_most() {
-    let spec = SelectiveSpec { amount: Amount::Rate(0.1), ..SelectiveSpec::default() };
+    let spec = PolicySpec { amount: SelectionBudget::Rate(0.1), ..PolicySpec::default() };
     let Some(mut real) = Real::start(ThemeChoice::Dark, Some(spec)) else { return };
     real.ask("What is the current temperature for Reribe?");
     let state = &real.harness.state().state;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use strata::base::Tiers;
-use strata::engine::{Census, Copies, EngineEvent, KvDtype, PageMap, Phases, Tier, TierCensus, TurnSummary};
+use strata::engine::{EngineEvent, KvDtype, PageCopies, PageMap, Phases, Tier, TierOccupancy, TierUsage, TurnSummary};
 use strata::telemetry::chrome::{self, ChromeTrace};
 use strata::telemetry::{Event, History, LaneSnapshot, Snapshot};
 
@@ -35,11 +35,11 @@ pub fn write(history: &History, (from_ns, to_ns): (u64, u64), pages: &PageMap, s
     trace.add(&snapshot).unwrap();
     trace.finish().unwrap();
     let census = &pages.census;
-    let bits = |copies: &Copies| {
+    let bits = |copies: &PageCopies| {
         let has = |tier| u8::from(copies.has(tier));
         has(Tier::Vram) + 2 * has(Tier::Ram) + 4 * has(Tier::Disk)
     };
-    let tier = |t: &TierCensus| [t.n_pages, t.page_bytes, t.spare_bytes];
+    let tier = |t: &TierUsage| [t.n_pages, t.page_bytes, t.spare_bytes];
     let map = json!({
         "n_layer": census.n_layer,
         "n_pages": census.n_pages,
@@ -102,13 +102,13 @@ pub fn pages() -> PageMap {
     let copies = map["copies"].as_str().unwrap().bytes().map(|bits| {
         let tiers = [(1, Tier::Vram), (2, Tier::Ram), (4, Tier::Disk)];
         let there = tiers.into_iter().filter(|(bit, _)| (bits - b'0') & bit != 0);
-        there.fold(Copies::default(), |copies, (_, tier)| copies.and(tier))
+        there.fold(PageCopies::default(), |copies, (_, tier)| copies.and(tier))
     });
     let tier = |i: usize| {
         let at = |k: usize| map["tiers"][i][k].as_u64().unwrap();
-        TierCensus { n_pages: at(0), page_bytes: at(1), spare_bytes: at(2) }
+        TierUsage { n_pages: at(0), page_bytes: at(1), spare_bytes: at(2) }
     };
-    let census = Census {
+    let census = TierOccupancy {
         n_layer: number("n_layer") as usize,
         n_pages: number("n_pages") as usize,
         copies: copies.collect(),

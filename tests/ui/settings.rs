@@ -6,7 +6,7 @@ use egui_kittest::kittest::{NodeT, Queryable};
 use strata::app::settings::ThemeChoice;
 use strata::app::state::Page;
 use strata::base::{Bytes, Tiers};
-use strata::engine::{EngineCommand, KvDtype, LoadOptions, PolicyKind, SelectiveSpec};
+use strata::engine::{EngineCommand, KvDtype, LoadOptions, PolicyKind, PolicySpec};
 
 use crate::fake::{Rig, Setup};
 
@@ -70,9 +70,9 @@ fn reading_what_matters_is_a_choice_that_says_where_it_is_poor_and_loads_the_mod
     rig.click("what matters (leoam)");
     assert!(rig.shows("a question about the whole document"));
     rig.click("Load the model again");
-    assert_eq!(loaded_with(&mut rig).policy, Some(SelectiveSpec::default()));
+    assert_eq!(loaded_with(&mut rig).policy, Some(PolicySpec::default()));
     // A policy of the command line keeps its numbers.
-    let given = SelectiveSpec { kind: PolicyKind::Window, ..SelectiveSpec::default() };
+    let given = PolicySpec { kind: PolicyKind::Window, ..PolicySpec::default() };
     let load = LoadOptions { policy: Some(given), ..LoadOptions::default() };
     let mut rig = on_settings(Setup { load, ..Setup::default() });
     assert!(rig.harness.query_by_label("Load the model again").is_none());

@@ -14,7 +14,7 @@ use crate::app::format;
 use crate::app::state::ViewState;
 use crate::app::theme::{self, GRID, GUTTER};
 use crate::app::widgets;
-use crate::engine::{Amount, MassKept, TurnSummary};
+use crate::engine::{MassKept, SelectionBudget, TurnSummary};
 use crate::telemetry::{Event, EventKind, History, Track};
 
 /// Samples in view: the newest.
@@ -99,8 +99,8 @@ fn newest_choice(view: &ViewState) -> Option<&TurnSummary> {
 /// The mass that the policy in force was asked to keep.
 fn promised(view: &ViewState) -> Option<f64> {
     match view.load.policy?.amount {
-        Amount::Mass { mass, .. } => Some(f64::from(mass)),
-        Amount::Rate(_) | Amount::Tokens(_) => None,
+        SelectionBudget::Mass { mass, .. } => Some(f64::from(mass)),
+        SelectionBudget::Rate(_) | SelectionBudget::Tokens(_) => None,
     }
 }
 

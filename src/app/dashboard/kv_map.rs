@@ -23,7 +23,7 @@ use crate::app::shortcuts::{self, Shortcut};
 use crate::app::state::ViewState;
 use crate::app::theme::{self, GRID, GUTTER, Tokens};
 use crate::app::widgets;
-use crate::engine::{PageMap, Tier, TierCensus};
+use crate::engine::{PageMap, Tier, TierUsage};
 
 /// Room for the numbers of layers, points.
 const GUTTER_LEFT: f32 = 30.0;
@@ -157,7 +157,7 @@ fn tiers_ui(ui: &mut Ui, map: &PageMap) {
     }
 }
 
-fn tier_ui(ui: &Ui, rect: Rect, t: &Tokens, tier: Tier, name: &str, held: &TierCensus) {
+fn tier_ui(ui: &Ui, rect: Rect, t: &Tokens, tier: Tier, name: &str, held: &TierUsage) {
     const KEY: f32 = 12.0;
     let response = ui.interact(rect, ui.scope_id().with(("tier", name)), Sense::hover());
     let pages = format!("{} pages", format::count(held.n_pages as usize));

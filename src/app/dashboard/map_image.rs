@@ -13,7 +13,7 @@
 
 use egui::{Color32, ColorImage};
 
-use crate::engine::{Census, Tier};
+use crate::engine::{Tier, TierOccupancy};
 
 /// What of the map is drawn, and how large.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -52,7 +52,7 @@ impl Frame {
 }
 
 /// Draws the map.
-pub fn paint(census: &Census, frame: &Frame, palette: Palette) -> ColorImage {
+pub fn paint(census: &TierOccupancy, frame: &Frame, palette: Palette) -> ColorImage {
     let n_rows = frame.n_rows(census.n_layer);
     let mut image = ColorImage::filled([frame.width, n_rows * frame.row_height], Color32::TRANSPARENT);
     let height = frame.row_height.saturating_sub(frame.gap).max(1);
@@ -106,15 +106,16 @@ fn tops(nearest: impl Iterator<Item = Option<Tier>>, height: usize) -> [usize; 3
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::Copies;
+    use crate::engine::PageCopies;
 
     const PALETTE: Palette = [Color32::BLACK, Color32::BLUE, Color32::GREEN, Color32::YELLOW];
 
-    fn census(n_layer: usize, n_pages: usize, tier: impl Fn(usize, usize) -> Option<Tier>) -> Census {
-        let mut census = Census::new(n_layer, n_pages);
+    fn census(n_layer: usize, n_pages: usize, tier: impl Fn(usize, usize) -> Option<Tier>) -> TierOccupancy {
+        let mut census = TierOccupancy::new(n_layer, n_pages);
         for layer in 0..n_layer {
             for page in 0..n_pages {
-                census.copies[layer * n_pages + page] = tier(layer, page).map_or(Copies::default(), |t| Copies::default().and(t));
+                census.copies[layer * n_pages + page] =
+                    tier(layer, page).map_or(PageCopies::default(), |t| PageCopies::default().and(t));
             }
         }
         census

@@ -77,11 +77,11 @@ fn mass_words(map: &PageMap, layers: Range<usize>, page: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{Census, Copies, KvDtype, LoadOptions, ModelSource};
+    use crate::engine::{KvDtype, LoadOptions, ModelSource, PageCopies, TierOccupancy};
 
     fn map() -> PageMap {
-        let mut census = Census::new(2, 3);
-        census.copies = vec![Copies::default().and(Tier::Disk); 6];
+        let mut census = TierOccupancy::new(2, 3);
+        census.copies = vec![PageCopies::default().and(Tier::Disk); 6];
         census.copies[1] = census.copies[1].and(Tier::Vram);
         PageMap {
             taken_ns: 0,
@@ -116,7 +116,7 @@ mod tests {
         map.census.steps_since_read[1] = NEVER_READ;
         assert!(words(&map, 0..1).contains("not read yet"));
         assert!(words(&map, 1..2).ends_with("attention N/A: not sampled"));
-        map.census.copies[1] = Copies::default();
+        map.census.copies[1] = PageCopies::default();
         assert!(words(&map, 0..1).contains("nowhere: to be computed again"));
     }
 }

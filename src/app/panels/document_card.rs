@@ -12,7 +12,7 @@ use crate::app::theme::{self, GRID, GUTTER};
 use crate::app::widgets::{self, Weight};
 use crate::app::{format, sample};
 use crate::base::Tiers;
-use crate::engine::{AttentionKind, ModelInfo, SavedDocument, SavedState, SelectiveSpec};
+use crate::engine::{AttentionKind, ModelInfo, PolicySpec, SavedDocument, SavedState};
 
 /// What reading will cost, a bar while it is read, and what may be asked.
 pub fn document_card_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
@@ -255,7 +255,7 @@ pub(super) fn tier_words(at: Tiers<u64>, mark: &str) -> String {
     }
 }
 
-fn attention_expected(at: Tiers<u64>, policy: Option<SelectiveSpec>) -> String {
+fn attention_expected(at: Tiers<u64>, policy: Option<PolicySpec>) -> String {
     if let Some(policy) = policy {
         let words = attention_words(AttentionKind::Selective);
         format!("Attention will be {words} ({}): the document is read whole, answers read what matters of it.", policy.kind)

@@ -9,7 +9,7 @@ use crate::app::settings::{FIELDS, Field, Form, ThemeChoice, ZOOM};
 use crate::app::state::{Page, ViewState};
 use crate::app::theme::{self, GRID, GUTTER};
 use crate::app::widgets::{self, Weight};
-use crate::engine::{KvDtype, SelectiveSpec};
+use crate::engine::{KvDtype, PolicySpec};
 
 /// The page in the middle of the window.
 pub fn settings_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
@@ -162,7 +162,7 @@ pub(super) fn kv_dtype_ui(ui: &mut Ui, chosen: &mut KvDtype, f32_chosen: bool) {
 }
 
 /// What answers read. A policy that the program was started with keeps its numbers.
-fn attention_ui(ui: &mut Ui, chosen: &mut Option<SelectiveSpec>, given: Option<SelectiveSpec>) {
+fn attention_ui(ui: &mut Ui, chosen: &mut Option<PolicySpec>, given: Option<PolicySpec>) {
     let policy = chosen.or(given).unwrap_or_default();
     ui.horizontal(|ui| {
         label_ui(ui, "Answers read");

@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 
 use super::{at_least_one, number, share};
 use crate::base::{Bytes, LinkLimits, Tiers};
-use crate::engine::{Amount, KvDtype, LoadOptions, PolicyKind, SelectiveSpec};
+use crate::engine::{KvDtype, LoadOptions, PolicyKind, PolicySpec, SelectionBudget};
 
 /// Where saved documents are.
 #[derive(Debug, Args, Default)]
@@ -75,7 +75,7 @@ pub struct DeviceArgs {
     pub kv_policy: KvPolicy,
     /// What a policy reads beside the beginning and the newest: a share of the tokens such as 0.1 or 10%, or their number, from 2
     #[arg(long, value_name = "SHARE|N", default_value = "0.1", env = "STRATA_IMPORTANCE", value_parser = importance)]
-    pub importance: Amount,
+    pub importance: SelectionBudget,
     /// Off: leoam evaluates every token in VRAM instead of splitting chunks, to compare with
     #[arg(long, value_name = "WHETHER", value_enum, default_value_t, env = "STRATA_TREE")]
     pub tree: Switch,
@@ -129,15 +129,15 @@ impl DeviceArgs {
     }
 
     /// What decode steps read; everything where there is none.
-    fn policy(&self) -> Option<SelectiveSpec> {
+    fn policy(&self) -> Option<PolicySpec> {
         let kind = self.kv_policy.kind()?;
         let amount = match (self.mass.filter(|_| kind == PolicyKind::LeoAm), self.importance) {
-            (Some(mass), Amount::Rate(floor)) => Amount::Mass { mass, floor },
+            (Some(mass), SelectionBudget::Rate(floor)) => SelectionBudget::Mass { mass, floor },
             // No share, and refused as such.
-            (Some(mass), Amount::Tokens(n)) => Amount::Mass { mass, floor: n as f32 },
+            (Some(mass), SelectionBudget::Tokens(n)) => SelectionBudget::Mass { mass, floor: n as f32 },
             (_, amount) => amount,
         };
-        Some(SelectiveSpec { kind, amount, tree: self.tree == Switch::On, ..SelectiveSpec::default() })
+        Some(PolicySpec { kind, amount, tree: self.tree == Switch::On, ..PolicySpec::default() })
     }
 
     /// The same device and context with exact attention, f16 and whatever room the machine has: what others are judged by.
@@ -158,15 +158,15 @@ impl DeviceArgs {
 }
 
 /// A share, a percentage, or a number of tokens from 2.
-fn importance(text: &str) -> Result<Amount, String> {
+fn importance(text: &str) -> Result<SelectionBudget, String> {
     if let Some(percent) = text.strip_suffix('%') {
         return number(percent, |x| (0.0..=100.0).contains(&x))
-            .map(|x| Amount::Rate(x / 100.0))
+            .map(|x| SelectionBudget::Rate(x / 100.0))
             .ok_or_else(|| "it must be from 0% to 100%".to_owned());
     }
-    let tokens = || text.parse().ok().filter(|n| *n > 1).map(Amount::Tokens);
+    let tokens = || text.parse().ok().filter(|n| *n > 1).map(SelectionBudget::Tokens);
     share(text)
-        .map(Amount::Rate)
+        .map(SelectionBudget::Rate)
         .or_else(|_| tokens().ok_or_else(|| "it must be a share from 0 to 1, or a whole number of tokens from 2".to_owned()))
 }
 

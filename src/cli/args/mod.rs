@@ -322,7 +322,7 @@ mod tests {
 
     use super::*;
     use crate::base::{Bytes, LinkLimits, Tiers};
-    use crate::engine::{Amount, KvDtype, LoadOptions};
+    use crate::engine::{KvDtype, LoadOptions, SelectionBudget};
 
     fn parse(args: &[&str]) -> Result<Cli, clap::Error> {
         Cli::try_parse_from(std::iter::once("strata").chain(args.iter().copied()))
@@ -417,10 +417,13 @@ mod tests {
             let Some(Command::Ask(args)) = cli.command else { panic!("not ask") };
             args.device.options().policy.unwrap().amount
         };
-        assert_eq!(amount(&[]), Amount::Rate(0.1));
-        assert_eq!((amount(&["--importance", "1"]), amount(&["--importance", "25%"])), (Amount::Rate(1.0), Amount::Rate(0.25)));
-        assert_eq!(amount(&["--importance", "1024"]), Amount::Tokens(1024));
-        assert_eq!(amount(&["--mass", "0.9"]), Amount::Mass { mass: 0.9, floor: 0.1 });
+        assert_eq!(amount(&[]), SelectionBudget::Rate(0.1));
+        assert_eq!(
+            (amount(&["--importance", "1"]), amount(&["--importance", "25%"])),
+            (SelectionBudget::Rate(1.0), SelectionBudget::Rate(0.25))
+        );
+        assert_eq!(amount(&["--importance", "1024"]), SelectionBudget::Tokens(1024));
+        assert_eq!(amount(&["--mass", "0.9"]), SelectionBudget::Mass { mass: 0.9, floor: 0.1 });
     }
 
     #[test]

@@ -227,7 +227,7 @@ mod tests {
     use crate::cli::args::{Cli, Command, EvalCommand};
     use crate::cli::interrupt::Interrupt;
     use crate::cli::scripted::{finished, session, token};
-    use crate::engine::{ChosenSummary, MassKept, SelectiveSpec};
+    use crate::engine::{ChosenSummary, MassKept, PolicySpec};
 
     const GRID: [&str; 6] = ["--lengths", "900,1000", "--depths", "0,50,100", "--questions", "2"];
 
@@ -289,7 +289,7 @@ mod tests {
         let layer = |kept| MassKept { kept, ..MassKept::default() };
         let measured = policy == TurnPolicy::Sampled;
         ChosenSummary {
-            spec: SelectiveSpec::default(),
+            spec: PolicySpec::default(),
             steps,
             share_read: 0.1,
             reuse,

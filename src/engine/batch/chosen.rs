@@ -36,13 +36,13 @@ use crate::gpu::kernels::attention_decode::AttentionDecode;
 use crate::gpu::kernels::score_pages::ScorePages;
 use crate::gpu::kernels::token_scores::TokenScores;
 use crate::gpu::{Binding, Buffer, Gpu, Recorder, Slice};
-use crate::kv::policy::frequency::FrequencyTable;
-use crate::kv::policy::{LayerView, Policy, Selection, SelectiveSpec, Tier, unique};
-use crate::kv::{ChosenStream, FilledSlot, KeysInRam, ListTable};
+use crate::kv::policy::access_frequency::FrequencyTable;
+use crate::kv::policy::{LayerView, Policy, PolicySpec, Selection, Tier, unique};
+use crate::kv::{BlockTable, RamKeys, SelectedStream, StagedBatch};
 
 /// What one row has learnt, and what its choices came to.
 pub(super) struct RowPolicy {
-    spec: SelectiveSpec,
+    spec: PolicySpec,
     policy: Policy,
     /// by layer: pages whose tokens were worth scoring in the last step, wherever they are; none before the first
     candidates: Vec<Option<Vec<u32>>>,
@@ -104,7 +104,7 @@ struct Layer<'a> {
     n_kv_head: usize,
     n_head: usize,
     tiers: &'a [Tier],
-    in_ram: KeysInRam<'a>,
+    in_ram: RamKeys<'a>,
 }
 
 impl Known {
@@ -146,7 +146,7 @@ impl Asked {
 
 impl RowPolicy {
     /// Of an answer of up to `n_steps` tokens by a model of these dimensions.
-    pub fn new(spec: SelectiveSpec, n_steps: usize, dims: &ModelDims) -> Result<RowPolicy, EngineError> {
+    pub fn new(spec: PolicySpec, n_steps: usize, dims: &ModelDims) -> Result<RowPolicy, EngineError> {
         let policy = Policy::new(spec).map_err(|e| EngineError::Policy(e.to_string()))?;
         let candidates = vec![None; dims.n_layer];
         Ok(RowPolicy {
@@ -228,7 +228,7 @@ impl Chooser {
     }
 
     /// Buffers and bind groups for `n_rows` over the pages that `model` holds, and up to `n_own` tokens of each row's own.
-    pub fn new(gpu: &Gpu, model: &DeviceModel, spec: SelectiveSpec, n_rows: usize, n_own: usize) -> Result<Chooser, EngineError> {
+    pub fn new(gpu: &Gpu, model: &DeviceModel, spec: PolicySpec, n_rows: usize, n_own: usize) -> Result<Chooser, EngineError> {
         let (d, kv) = (&model.dims, &model.kv);
         let (sealed, n_pages) = (kv.spec().sealed, (kv.n_sealed() as usize).max(1));
         let score_pages = ScorePages::new(gpu, d.n_head, d.n_kv_head, d.head_dim)?;
@@ -266,7 +266,7 @@ impl Chooser {
         gpu: &Gpu,
         recorder: &mut Recorder,
         (ops, binding): (&ScoreOps, usize),
-        table: &ListTable,
+        table: &BlockTable,
         pages: Vec<Vec<u32>>,
         asked: &mut Asked,
     ) {
@@ -287,7 +287,7 @@ impl DeviceModel {
         pace: &mut Pace,
         layer: usize,
         (rows, clock): (&mut [Row], u64),
-        recorded: &mut Vec<FilledSlot>,
+        recorded: &mut Vec<StagedBatch>,
     ) -> Result<Vec<Selection>, EngineError> {
         let began = Instant::now();
         let n_pages = self.kv.n_sealed() as usize;
@@ -333,11 +333,11 @@ impl DeviceModel {
         layer: usize,
         selections: &[Selection],
         clock: u64,
-    ) -> ChosenStream {
+    ) -> SelectedStream {
         let n_pages = self.kv.n_sealed() as usize;
         let pages = unique(selections.iter().flat_map(|selection| &selection.pages).copied().collect());
         let next = chooser.last_pages.get(layer + 1).map(|pages| (layer + 1, pages.as_slice()));
-        let stream = self.kv.begin_chosen(layer, &pages, n_pages, clock, next, |_| 0.0);
+        let stream = self.kv.begin_selected(layer, &pages, n_pages, clock, next, |_| 0.0);
         chooser.frequency.note(layer, clock, &pages, 1.0);
         if layer == 0 && clock.is_multiple_of(PREFER_EVERY) {
             self.keep_hot(&chooser.frequency, n_pages, clock, chooser.n_first_layers);
@@ -355,7 +355,7 @@ impl DeviceModel {
         pace: &mut Pace,
         layer: usize,
         (policies, tails): (&[&mut RowPolicy], &[&BranchTail]),
-        recorded: &mut Vec<FilledSlot>,
+        recorded: &mut Vec<StagedBatch>,
     ) -> Result<Vec<Known>, EngineError> {
         let (n_rows, n_pages) = (policies.len(), self.kv.n_sealed() as usize);
         let mut rows: Vec<Known> = policies.iter().map(|_| Known::default()).collect();

@@ -96,7 +96,7 @@ impl Batch {
         let (spec, limit) = (*loaded.model.kv.spec(), loaded.model.kv.limit());
         let turns = self.branches.iter().filter(|branch| !branch.is_done).map(|branch| &branch.turn);
         let (_, tail_bytes) = Batch::fitting(&spec, turns, limit, u64::MAX);
-        loaded.set_aside(gpu, tail_bytes);
+        loaded.reserve_for_batch(gpu, tail_bytes);
         loaded.model.kv.count_tails(tail_bytes);
         let result = self.answer(gpu, loaded, port);
         self.branches.iter_mut().for_each(|branch| branch.live = None);

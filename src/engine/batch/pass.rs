@@ -17,8 +17,8 @@ use crate::engine::pace::Pace;
 use crate::engine::selective::bring::ChosenOps;
 use crate::gpu::kernels::attention_decode::{SPLIT_KEYS, SegmentKeys, SplitRows};
 use crate::gpu::{Binding, Gpu};
-use crate::kv::policy::ChosenBlock;
-use crate::kv::{BLOCKS_PER_PAGE, ListTable};
+use crate::kv::policy::SelectedBlock;
+use crate::kv::{BLOCKS_PER_PAGE, BlockTable};
 use crate::telemetry::KernelFamily;
 
 /// The next token of a branch.
@@ -157,11 +157,11 @@ impl DeviceModel {
         let selections = self.choose_rows(chooser, gpu, pace, layer, (rows, clock), &mut recorded)?;
         self.take_expected(gpu, pace, layer, &mut recorded)?;
         let stream = self.begin_rows(chooser, layer, &selections, clock);
-        let blocks: Vec<Vec<ChosenBlock>> = selections.into_iter().flat_map(|selection| selection.blocks).collect();
+        let blocks: Vec<Vec<SelectedBlock>> = selections.into_iter().flat_map(|selection| selection.blocks).collect();
         let tables = self.bring_framed(gpu, pace, layer, &stream, &blocks, &mut recorded)?;
         let n_shared = tables.n_splits();
         let mut splits = Splits { n_rows: rows.len(), n_splits: n_shared + n_own_splits(rows), next: 0 };
-        let mut read = |pace: &mut Pace, ops: &ChosenOps, binding: &Binding, table: &ListTable| {
+        let mut read = |pace: &mut Pace, ops: &ChosenOps, binding: &Binding, table: &BlockTable| {
             gpu.write(&ops.table, bytemuck::cast_slice(&table.entries));
             let (keys, all) = splits.shared(table.n_listed, table.n_listed);
             chooser.decode.record_rows(&mut pace.recorder, binding, keys, all);

@@ -17,7 +17,7 @@ use crate::engine::selective::scorer::ScoreOps;
 use crate::gpu::kernels::rope_append::AppendRange;
 use crate::gpu::kernels::token_scores::TokenScores;
 use crate::gpu::{Buffer, Gpu, Recorder, Slice};
-use crate::kv::{BLOCKS_PER_PAGE, KvSpec, ListTable};
+use crate::kv::{BLOCKS_PER_PAGE, BlockTable, KvSpec};
 
 /// Pages of every layer and their bind groups.
 pub(super) struct BranchTail {
@@ -59,7 +59,7 @@ impl BranchTail {
     /// Out of VRAM, a lost device.
     pub fn bind_scores(&mut self, gpu: &Gpu, model: &DeviceModel, kernel: &TokenScores) -> Result<(), EngineError> {
         let ops = ScoreOps::new(gpu, model, kernel, 1, self.n_pages, &self.pages.iter().collect::<Vec<_>>())?;
-        gpu.upload(&ops.table, bytemuck::cast_slice(&ListTable::whole(model.kv.spec(), self.n_pages).entries))?;
+        gpu.upload(&ops.table, bytemuck::cast_slice(&BlockTable::whole(model.kv.spec(), self.n_pages).entries))?;
         self.scores = Some(ops);
         Ok(())
     }

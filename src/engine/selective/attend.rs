@@ -22,7 +22,7 @@ use crate::engine::summary::MassKept;
 use crate::gpu::Gpu;
 use crate::gpu::kernels::attention_decode::{SPLIT_KEYS, SegmentKeys};
 use crate::kv::policy::{LayerView, PolicyKind, Selection, Tier, unique};
-use crate::kv::{ChosenStream, FilledSlot, ListTable};
+use crate::kv::{BlockTable, SelectedStream, StagedBatch};
 use crate::telemetry::{EventKind, KernelFamily};
 
 /// What the device knows when a layer's attention begins.
@@ -98,7 +98,7 @@ impl DeviceModel {
         let next = choice.expected.as_ref().map(|(layer, pages)| (*layer, pages.as_slice()));
         let view = KvCacheView::of(&self.kv);
         let theta = |bytes| if self.synchronous { 0.0 } else { s.hiding.theta(&view, layer, bytes) };
-        let stream = self.kv.begin_chosen(layer, &selection.pages, n_pages, s.clock + 1, next, theta);
+        let stream = self.kv.begin_selected(layer, &selection.pages, n_pages, s.clock + 1, next, theta);
         s.spent.note_stream(&stream);
         s.spent.note(selection, n_pages, stream.missing.len(), expected.as_ref().map_or(&[], |expected| &expected.came));
         s.frequency.note(layer, s.clock, &selection.pages, 1.0);
@@ -125,7 +125,7 @@ impl DeviceModel {
         layer: usize,
         first_pos: usize,
         expected: Option<&Expected>,
-        recorded: &mut Vec<FilledSlot>,
+        recorded: &mut Vec<StagedBatch>,
     ) -> Result<Evaluated, EngineError> {
         if !s.spec.kind.reads_abstracts() {
             return Ok(Evaluated::default());
@@ -291,14 +291,14 @@ impl DeviceModel {
         layer: usize,
         first_pos: usize,
         selection: &Selection,
-        stream: &ChosenStream,
-        mut recorded: Vec<FilledSlot>,
+        stream: &SelectedStream,
+        mut recorded: Vec<StagedBatch>,
     ) -> Result<(), EngineError> {
         let tables = self.bring_framed(gpu, pace, layer, stream, &selection.blocks, &mut recorded)?;
         let tail_keys = first_pos % KV_PAGE_TOKENS + 1;
         let n_splits = tables.n_splits() + tail_keys.div_ceil(SPLIT_KEYS);
         let mut first_split = 0;
-        let mut keys = |table: &ListTable| {
+        let mut keys = |table: &BlockTable| {
             let keys = SegmentKeys { n_keys: table.n_listed, n_blocks: table.n_listed, first_split, n_splits };
             first_split += bring::n_splits(table);
             keys

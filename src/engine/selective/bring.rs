@@ -16,9 +16,9 @@ use crate::engine::pace::Pace;
 use crate::gpu::kernels::attention_decode::{AttentionDecode, SPLIT_KEYS};
 use crate::gpu::kernels::token_scores::TokenScores;
 use crate::gpu::{Binding, Gpu, GpuError, Slice};
-use crate::kv::policy::ChosenBlock;
-use crate::kv::policy::frequency::FrequencyTable;
-use crate::kv::{ChosenStream, FilledSlot, ListTable};
+use crate::kv::policy::SelectedBlock;
+use crate::kv::policy::access_frequency::FrequencyTable;
+use crate::kv::{BlockTable, SelectedStream, StagedBatch};
 
 /// Bind groups over one run of pages, a segment or the slots' area, of which each KV head of each row reads what it chose.
 pub(in crate::engine) struct ChosenOps {
@@ -70,7 +70,7 @@ impl ChosenOps {
         n_pages: usize,
         pages: &[&Slice],
     ) -> Result<ChosenOps, EngineError> {
-        let table = gpu.buffer("chosen tokens", ListTable::token_bytes(n_rows * model.dims.n_kv_head, n_pages))?.all();
+        let table = gpu.buffer("chosen tokens", BlockTable::token_bytes(n_rows * model.dims.n_kv_head, n_pages))?.all();
         let (acc, state) = model.split_slices()?;
         let decode = pages.iter().map(|pages| attention.bind_split(gpu, [&model.act.q, pages, &table, acc, state]));
         Ok(ChosenOps {
@@ -84,9 +84,9 @@ impl ChosenOps {
 /// What of a stream is read where.
 pub(in crate::engine) struct ChosenTables {
     /// by segment
-    pub in_segments: Vec<ListTable>,
+    pub in_segments: Vec<BlockTable>,
     /// batches that fill the area together, and what is read of them
-    pub in_fills: Vec<(Range<usize>, ListTable)>,
+    pub in_fills: Vec<(Range<usize>, BlockTable)>,
 }
 
 impl ChosenTables {
@@ -97,19 +97,19 @@ impl ChosenTables {
 }
 
 /// Splits that reading the tokens of a table takes.
-pub(in crate::engine) fn n_splits(tokens: &ListTable) -> usize {
+pub(in crate::engine) fn n_splits(tokens: &BlockTable) -> usize {
     tokens.n_listed.div_ceil(SPLIT_KEYS)
 }
 
 impl DeviceModel {
     /// Says what should stay in RAM: what was chosen lately.
     pub(in crate::engine) fn keep_hot(&mut self, frequency: &FrequencyTable, n_pages: usize, clock: u64, n_first_layers: usize) {
-        if !self.kv.has_lower() {
+        if !self.kv.has_offload() {
             return;
         }
         let in_vram_alone = |page| self.kv.is_in_vram_alone(page);
         let hot = frequency.keep_off_disk(clock, n_pages, n_first_layers, self.kv.n_ram_pages(), in_vram_alone);
-        self.kv.prefer(&hot);
+        self.kv.pin(&hot);
     }
 
     /// Pages that were expected of the layer and are there go into frames; which they are. What `prefetch` brought for the layer's
@@ -122,10 +122,10 @@ impl DeviceModel {
         gpu: &Gpu,
         pace: &mut Pace,
         layer: usize,
-        recorded: &mut Vec<FilledSlot>,
+        recorded: &mut Vec<StagedBatch>,
     ) -> Result<Vec<u32>, EngineError> {
         let mut came = Vec::new();
-        while let Some(filled) = self.kv.next_expected(gpu, layer)? {
+        while let Some(filled) = self.kv.next_prefetched(gpu, layer)? {
             came.extend(self.kv.record_frames(&mut pace.recorder, &filled));
             recorded.push(filled);
         }
@@ -142,9 +142,9 @@ impl DeviceModel {
         gpu: &Gpu,
         pace: &mut Pace,
         layer: usize,
-        stream: &ChosenStream,
-        blocks: &[Vec<ChosenBlock>],
-        recorded: &mut Vec<FilledSlot>,
+        stream: &SelectedStream,
+        blocks: &[Vec<SelectedBlock>],
+        recorded: &mut Vec<StagedBatch>,
     ) -> Result<ChosenTables, EngineError> {
         for _ in 0..stream.n_framed {
             let filled = self.next_slot(gpu, pace, recorded)?;
@@ -155,8 +155,8 @@ impl DeviceModel {
         let n_segments = self.kv.shapes().len();
         let fills = self.fills(stream.n_framed..stream.n_framed + stream.n_unframed);
         Ok(ChosenTables {
-            in_segments: (0..n_segments).map(|i| self.kv.chosen_in_segment(layer, i, blocks)).collect(),
-            in_fills: fills.into_iter().map(|fill| (fill.clone(), self.kv.chosen_in_batches(fill, blocks))).collect(),
+            in_segments: (0..n_segments).map(|i| self.kv.selected_in_segment(layer, i, blocks)).collect(),
+            in_fills: fills.into_iter().map(|fill| (fill.clone(), self.kv.selected_in_batches(fill, blocks))).collect(),
         })
     }
 
@@ -175,7 +175,7 @@ impl DeviceModel {
         gpu: &Gpu,
         pace: &mut Pace,
         batches: Range<usize>,
-        recorded: &mut Vec<FilledSlot>,
+        recorded: &mut Vec<StagedBatch>,
     ) -> Result<Vec<u32>, EngineError> {
         let mut pages = Vec::new();
         for _ in batches {
@@ -196,8 +196,8 @@ impl DeviceModel {
         &mut self,
         gpu: &Gpu,
         pace: &mut Pace,
-        recorded: &mut Vec<FilledSlot>,
-    ) -> Result<FilledSlot, EngineError> {
+        recorded: &mut Vec<StagedBatch>,
+    ) -> Result<StagedBatch, EngineError> {
         if recorded.len() * 2 > self.kv.plan().n_slots && !self.kv.is_next_filled(gpu)? {
             self.submit_slots(gpu, pace, recorded)?;
         }

@@ -4,14 +4,14 @@
 //! cost of the stream, time between layers ─► running means ─► LayerLoad ─► theta ─► this layer's stream
 //!                                                               Forecast ─────────┴─► LayerOutcome, one layer later
 //! ```
-//! 1. Nothing travels packed before a link was measured, nor where packing costs more than it saves.
+//! 1. Nothing travels packed before a link was measured, nor where codec costs more than it saves.
 //!
-//! Owner: the engine thread. Source: LeoAM, section 4.4 (see [`crate::kv::pipeline`]).
+//! Owner: the engine thread. Source: LeoAM, section 4.4 (see [`crate::kv::policy::leoam::pipeline`]).
 
 use std::time::{Duration, Instant};
 
-use crate::kv::pipeline::{Forecast, LayerLoad, LayerOutcome, RunningRates};
-use crate::kv::{KvCache, StreamCost};
+use crate::kv::policy::leoam::pipeline::{Forecast, LayerLoad, LayerOutcome, RunningRates};
+use crate::kv::{StreamCost, VramCache};
 use crate::telemetry::{ENGINE_LANE, EventKind, Hub, Lane};
 
 /// Weight of the newest layer in the running means.
@@ -49,14 +49,14 @@ impl Hiding {
     }
 
     fn forecast(&mut self, kv: &KvCacheView, bytes: u64) -> Forecast {
-        let Some(packing) = kv.packing else { return Forecast::default() };
+        let Some(codec) = kv.codec else { return Forecast::default() };
         // Tested once, so that every observation is the same.
-        self.rates.pack.observe(packing.pack as u64, 1.0);
-        self.rates.unpack.observe(packing.open as u64, 1.0);
+        self.rates.pack.observe(codec.quantize as u64, 1.0);
+        self.rates.unpack.observe(codec.dequantize as u64, 1.0);
         let load = LayerLoad {
             disk_bytes: 0,
             ram_bytes: bytes,
-            packed_ratio: packing.ratio,
+            packed_ratio: codec.ratio,
             other_secs: self.below_secs.unwrap_or(0.0),
             compute_secs: self.compute_secs.unwrap_or(0.0),
         };
@@ -68,8 +68,8 @@ impl Hiding {
         let Some((began, before, layer, forecast)) = self.last.take() else { return };
         let since = |of: fn(&StreamCost) -> Duration| of(cost).saturating_sub(of(&before)).as_secs_f64();
         let compute_secs = (now.duration_since(began).as_secs_f64() - since(|c| c.waited)).max(0.0);
-        let (below_secs, io_secs) = (since(|c| c.below), since(|c| c.filling));
-        self.rates.pcie.observe(cost.carried_bytes - before.carried_bytes, since(|c| c.carrying));
+        let (below_secs, io_secs) = (since(|c| c.fetching), since(|c| c.filling));
+        self.rates.pcie.observe(cost.transferred_bytes - before.transferred_bytes, since(|c| c.transferring));
         let mean = |old: Option<f64>, new: f64| Some(old.map_or(new, |old| old + NEWEST_WEIGHT * (new - old)));
         self.compute_secs = mean(self.compute_secs, compute_secs);
         self.below_secs = mean(self.below_secs, below_secs);
@@ -93,12 +93,12 @@ fn event(outcome: &LayerOutcome) -> EventKind {
 /// What [`Hiding`] needs to know of the cache.
 pub(super) struct KvCacheView {
     cost: StreamCost,
-    packing: Option<crate::kv::Packing>,
+    codec: Option<crate::kv::CodecRates>,
 }
 
 impl KvCacheView {
     /// As it is now.
-    pub fn of(kv: &KvCache) -> KvCacheView {
-        KvCacheView { cost: kv.stream_cost(), packing: kv.packing() }
+    pub fn of(kv: &VramCache) -> KvCacheView {
+        KvCacheView { cost: kv.stream_cost(), codec: kv.codec_rates() }
     }
 }

@@ -129,7 +129,7 @@ mod tests {
     use crate::engine::loaded::{Loaded, open};
     use crate::engine::turn::TurnPolicy;
     use crate::gpu::testing::gpu;
-    use crate::kv::policy::SelectiveSpec;
+    use crate::kv::policy::PolicySpec;
     use crate::telemetry::Hub;
 
     #[test]
@@ -139,7 +139,7 @@ mod tests {
         let (hub, source) = (Hub::new(64), ModelSource::BuiltIn);
         // Of 40 pages of six layers, VRAM has room for a few and RAM for half: most of the layers that retrieve lies on the disk.
         let budgets = Tiers { vram: Some(Bytes(5 << 19)), ram: Some(Bytes(6 << 20)), disk: None };
-        let (context, kv_dir, policy) = (Some(2688), Some(dir.path().to_owned()), Some(SelectiveSpec::default()));
+        let (context, kv_dir, policy) = (Some(2688), Some(dir.path().to_owned()), Some(PolicySpec::default()));
         let options = LoadOptions { budgets, context, kv_dir, policy, ..LoadOptions::default() };
         let mut loaded = Loaded::load(&gpu, &hub, None, open(&source).unwrap(), &source, &options, &mut |_, _| true).unwrap();
         let mut rng = Rng::new(12);

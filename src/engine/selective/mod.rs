@@ -43,8 +43,8 @@ use crate::gpu::kernels::score_pages::ScorePages;
 use crate::gpu::kernels::token_scores::TokenScores;
 use crate::gpu::{Binding, Gpu, Recorder, Slice};
 use crate::kv::KvSpec;
-use crate::kv::policy::frequency::FrequencyTable;
-use crate::kv::policy::{Policy, SelectiveSpec};
+use crate::kv::policy::access_frequency::FrequencyTable;
+use crate::kv::policy::{Policy, PolicySpec};
 use crate::telemetry::{ENGINE_LANE, Hub, Lane};
 
 /// Steps after which having been chosen is worth half.
@@ -77,7 +77,7 @@ impl MassSteps {
 
 /// A policy at work, and what it needs of the device.
 pub(super) struct Selective {
-    spec: SelectiveSpec,
+    spec: PolicySpec,
     policy: Policy,
     /// what was chosen lately, to be kept off the disk
     frequency: FrequencyTable,
@@ -123,7 +123,7 @@ impl Selective {
     ///
     /// # Errors
     /// A kernel that does not compile, out of VRAM, a lost device.
-    pub(super) fn new(gpu: &Gpu, model: &DeviceModel, spec: SelectiveSpec, hub: &Hub) -> Result<Selective, EngineError> {
+    pub(super) fn new(gpu: &Gpu, model: &DeviceModel, spec: PolicySpec, hub: &Hub) -> Result<Selective, EngineError> {
         let policy = Policy::new(spec).map_err(|e| EngineError::Policy(e.to_string()))?;
         let (d, kv) = (&model.dims, &model.kv);
         let KvSpec { work, sealed, .. } = *kv.spec();
@@ -215,7 +215,7 @@ impl Selective {
     }
 
     /// Which policy, and its numbers.
-    pub(super) fn spec(&self) -> SelectiveSpec {
+    pub(super) fn spec(&self) -> PolicySpec {
         self.spec
     }
 
@@ -270,7 +270,7 @@ impl DeviceModel {
     ///
     /// # Errors
     /// Numbers that cannot be, a kernel that does not compile, out of VRAM, a lost device.
-    pub(super) fn set_policy(&mut self, gpu: &Gpu, spec: Option<SelectiveSpec>, hub: &Hub) -> Result<(), EngineError> {
+    pub(super) fn set_policy(&mut self, gpu: &Gpu, spec: Option<PolicySpec>, hub: &Hub) -> Result<(), EngineError> {
         self.selective = spec.map(|spec| Selective::new(gpu, self, spec, hub)).transpose()?;
         Ok(())
     }

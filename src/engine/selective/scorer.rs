@@ -13,7 +13,7 @@ use crate::engine::device_model::DeviceModel;
 use crate::engine::error::EngineError;
 use crate::gpu::kernels::token_scores::TokenScores;
 use crate::gpu::{Binding, Buffer, Gpu, GpuError, Recorder, Slice};
-use crate::kv::{BLOCKS_PER_PAGE, ListTable};
+use crate::kv::{BLOCKS_PER_PAGE, BlockTable};
 
 /// Bind groups of the scores of one run of pages, a segment or the slots' area.
 pub(in crate::engine) struct ScoreOps {
@@ -49,7 +49,7 @@ impl ScoreOps {
         n_pages: usize,
         pages: &[&Slice],
     ) -> Result<ScoreOps, EngineError> {
-        let table = gpu.buffer("scored blocks", ListTable::block_bytes(n_rows * model.dims.n_kv_head, n_pages))?.all();
+        let table = gpu.buffer("scored blocks", BlockTable::block_bytes(n_rows * model.dims.n_kv_head, n_pages))?.all();
         let score_bytes = n_rows as u64 * kernel.scores_bytes(n_pages * KV_PAGE_TOKENS);
         let scores = gpu.buffer("token scores", score_bytes)?.all();
         let bindings = pages.iter().map(|pages| kernel.bind(gpu, [&model.act.q, pages, &table, &scores]));
@@ -80,7 +80,7 @@ impl Scorer {
         gpu: &Gpu,
         recorder: &mut Recorder,
         (ops, binding): (&ScoreOps, usize),
-        table: &ListTable,
+        table: &BlockTable,
         pages: &[u32],
         scoring: &mut Scoring,
     ) {

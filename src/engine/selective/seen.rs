@@ -14,9 +14,9 @@
 //! Source: SnapKV (Li et al. 2024), section 3: an observation window at the end of the prompt finds what the answer attends to.
 
 use crate::base::limits::KV_PAGE_TOKENS;
-use crate::kv::KeysInRam;
-use crate::kv::policy::frequency::FrequencyTable;
-use crate::kv::policy::{LayerView, SelectiveSpec, Tier, unique};
+use crate::kv::RamKeys;
+use crate::kv::policy::access_frequency::FrequencyTable;
+use crate::kv::policy::{LayerView, PolicySpec, Tier, unique};
 
 /// A page that holds less of what a layer's free pages hold is not kept.
 const LEAST_SHARE: f32 = 0.02;
@@ -87,7 +87,7 @@ impl Seen {
     }
 
     /// The prompt is read: its answer begins.
-    pub fn end_prompt(&mut self, spec: &SelectiveSpec) {
+    pub fn end_prompt(&mut self, spec: &PolicySpec) {
         let kept = |(layer, shares): (usize, &Vec<f32>)| {
             // These are never on the disk.
             if spec.is_first(layer) {
@@ -111,7 +111,7 @@ impl Seen {
     /// Follows what the tokens of a layer hold in this step; the pages that were not followed before, which count
     /// [`FOLLOWED_TIMES`].
     #[must_use]
-    pub fn follow(&mut self, spec: &SelectiveSpec, view: &LayerView) -> Vec<u32> {
+    pub fn follow(&mut self, spec: &PolicySpec, view: &LayerView) -> Vec<u32> {
         // Without abstracts all is scored or nothing is; the first layers are never on the disk, and in VRAM all is scored that may matter.
         if !spec.kind.reads_abstracts() || spec.is_first(view.layer) || view.tiers.iter().all(|tier| *tier == Tier::Vram) {
             return Vec::new();
@@ -143,12 +143,12 @@ impl Seen {
         (layer, step): (usize, usize),
         n_pages: usize,
         is_resident: impl Fn(u32) -> bool,
-        in_ram: &KeysInRam,
+        in_ram: &RamKeys,
     ) -> SeenBelow {
         let followed = || self.followed.get(layer).into_iter().flatten().map(|(page, _)| *page);
         let is_below = |page: &u32| (*page as usize) < n_pages && !is_resident(*page);
         let pages = unique(self.kept(layer).iter().copied().chain(followed()).filter(is_below).collect());
-        let mut far = if pages.is_empty() { Vec::new() } else { in_ram.lacking(&pages) };
+        let mut far = if pages.is_empty() { Vec::new() } else { in_ram.missing_of(&pages) };
         far.retain(|page| step < FAR_STEPS || followed().any(|followed| followed == *page));
         SeenBelow { pages, far }
     }
@@ -178,7 +178,7 @@ fn that_hold_most(shares: &[(u32, f32)], n_most: usize) -> Vec<u32> {
 }
 
 /// Pages with a token that holds [`FOLLOWED_SHARE`], and the next one where that is in the page's second half; ascending.
-fn where_attention_is(spec: &SelectiveSpec, view: &LayerView) -> Vec<u32> {
+fn where_attention_is(spec: &PolicySpec, view: &LayerView) -> Vec<u32> {
     let (least, pages) = (FOLLOWED_SHARE.ln(), spec.free_pages(view.n_pages()));
     let mut found = Vec::new();
     for (kv_head, page) in (0..view.n_kv_head).flat_map(|kv_head| pages.clone().map(move |page| (kv_head, page))) {
@@ -214,11 +214,11 @@ mod tests {
     }
 
     fn follow(seen: &mut Seen, layer: usize, step: usize, tiers: &[Tier], pages: Vec<Option<[f32; KV_PAGE_TOKENS]>>) -> Vec<u32> {
-        follow_by(SelectiveSpec::default(), seen, layer, step, tiers, pages)
+        follow_by(PolicySpec::default(), seen, layer, step, tiers, pages)
     }
 
     fn follow_by(
-        spec: SelectiveSpec,
+        spec: PolicySpec,
         seen: &mut Seen,
         layer: usize,
         step: usize,
@@ -262,7 +262,7 @@ mod tests {
         assert_eq!(follow(&mut seen, 2, FOLLOWED_STEPS, &tiers, at(40, 0.1)), [3, 4]);
         assert_eq!(follow(&mut seen, 2, 1 + FOLLOWED_STEPS, &tiers, at(40, 0.1)), [0; 0]);
         assert_eq!(follow(&mut seen, 3, 1, &tiers, at(50, 0.5)), [3, 4]);
-        seen.end_prompt(&SelectiveSpec::default());
+        seen.end_prompt(&PolicySpec::default());
         assert!(seen.followed.is_empty());
     }
 
@@ -273,7 +273,7 @@ mod tests {
         assert_eq!(follow(&mut Seen::default(), 0, 0, &tiers, pages()), [0; 0]);
         // Neither the first page nor the newest, which are read always.
         assert_eq!(follow(&mut Seen::default(), 2, 0, &tiers, pages()), [1, 2, 3, 4, 5, 6]);
-        let h2o = SelectiveSpec { kind: PolicyKind::H2o, ..SelectiveSpec::default() };
+        let h2o = PolicySpec { kind: PolicyKind::H2o, ..PolicySpec::default() };
         assert_eq!(follow_by(h2o, &mut Seen::default(), 2, 0, &tiers, pages()), [0; 0]);
         tiers.fill(Tier::Vram);
         assert_eq!(follow(&mut Seen::default(), 2, 0, &tiers, pages()), [0; 0]);

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::engine::summary::{ChosenSummary, MassKept};
-use crate::kv::ChosenStream;
+use crate::kv::SelectedStream;
 use crate::kv::policy::fidelity::{Fidelity, fidelity};
-use crate::kv::policy::{Selection, SelectiveSpec};
+use crate::kv::policy::{PolicySpec, Selection};
 
 /// Sums over the steps of an answer.
 #[derive(Debug, Clone, Default)]
@@ -38,9 +38,9 @@ pub(in crate::engine) struct Spent {
 
 impl Spent {
     /// A layer's stream began.
-    pub fn note_stream(&mut self, stream: &ChosenStream) {
+    pub fn note_stream(&mut self, stream: &SelectedStream) {
         self.n_moved += stream.n_pages as u64;
-        self.n_packed += stream.n_packed as u64;
+        self.n_packed += stream.n_compressed as u64;
     }
 
     /// A layer of `n_pages` chose; `n_missing` of the pages were not in VRAM, and `came` had come in this step.
@@ -84,7 +84,7 @@ impl Spent {
     }
 
     /// What it came to in `steps`; none where there were none.
-    pub fn summary(&self, spec: SelectiveSpec, steps: u64) -> Option<ChosenSummary> {
+    pub fn summary(&self, spec: PolicySpec, steps: u64) -> Option<ChosenSummary> {
         if steps == 0 {
             return None;
         }
@@ -112,14 +112,14 @@ fn mean(sum: &Fidelity, n: u64) -> MassKept {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kv::policy::ChosenBlock;
+    use crate::kv::policy::SelectedBlock;
 
     #[test]
     fn mass_of_the_tail_is_kept_and_is_of_no_page() {
         // Two pages and three tokens behind them, which hold half of the attention; of the rest, half is on the page that was chosen.
         let mut mass = vec![0.0; 2 * KV_PAGE_TOKENS + 3];
         (mass[7], mass[KV_PAGE_TOKENS + 7], mass[2 * KV_PAGE_TOKENS + 2]) = (0.25, 0.25, 0.5);
-        let selection = Selection { blocks: vec![ChosenBlock::of_pages(&[1])], pages: vec![1], n_evaluations: 0 };
+        let selection = Selection { blocks: vec![SelectedBlock::of_pages(&[1])], pages: vec![1], n_evaluations: 0 };
         let mut spent = Spent::default();
         let kept = spent.note_mass(0, &selection, &[mass], 3);
         assert!((kept.kept - 0.75).abs() < 1e-9 && (kept.best - 1.0).abs() < 1e-9, "{kept:?}");

@@ -5,7 +5,7 @@
 //! ```
 //! Units: shares of the attention mass of one KV head, 0 to 1.
 
-use super::ChosenBlock;
+use super::SelectedBlock;
 use crate::base::limits::KV_BLOCK_TOKENS;
 
 /// One layer, step and KV head.
@@ -21,10 +21,10 @@ pub struct Fidelity {
 
 /// What `blocks` and the last `n_always` tokens, which are read whatever is chosen, keep of a KV head's attention, whose tokens
 /// have this [`mean_mass`].
-pub fn fidelity(mass: &[f64], blocks: &[ChosenBlock], n_always: usize) -> Fidelity {
+pub fn fidelity(mass: &[f64], blocks: &[SelectedBlock], n_always: usize) -> Fidelity {
     let mut is_chosen = vec![false; mass.len()];
     is_chosen.iter_mut().rev().take(n_always).for_each(|chosen| *chosen = true);
-    for ChosenBlock { block, tokens } in blocks {
+    for SelectedBlock { block, tokens } in blocks {
         let of_block = is_chosen.iter_mut().skip(*block as usize * KV_BLOCK_TOKENS).take(KV_BLOCK_TOKENS);
         of_block.enumerate().for_each(|(bit, chosen)| *chosen |= tokens >> bit & 1 == 1);
     }
@@ -58,7 +58,7 @@ pub fn mean_mass(scores: &[&[f32]]) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    fn of(scores: &[&[f32]], blocks: &[ChosenBlock]) -> Fidelity {
+    fn of(scores: &[&[f32]], blocks: &[SelectedBlock]) -> Fidelity {
         fidelity(&mean_mass(scores), blocks, 0)
     }
 
@@ -67,13 +67,13 @@ mod tests {
         // Tokens 0 and 40 hold nearly everything, a third to two thirds.
         let mut scores = vec![-30.0f32; 64];
         (scores[0], scores[40]) = (0.0, 2.0f32.ln());
-        let got = of(&[&scores], &[ChosenBlock::whole(0)]);
+        let got = of(&[&scores], &[SelectedBlock::whole(0)]);
         assert!((got.kept - 1.0 / 3.0).abs() < 1e-6 && (got.best - 1.0).abs() < 1e-6, "{got:?}");
-        let one = of(&[&scores], &[ChosenBlock { block: 2, tokens: 1 << 8 }]);
+        let one = of(&[&scores], &[SelectedBlock { block: 2, tokens: 1 << 8 }]);
         assert!((one.kept - 2.0 / 3.0).abs() < 1e-6 && one.recall == 1.0, "{one:?}");
-        let other = of(&[&scores], &[ChosenBlock { block: 2, tokens: 1 << 7 }]);
+        let other = of(&[&scores], &[SelectedBlock { block: 2, tokens: 1 << 7 }]);
         assert!(other.kept < 1e-6 && other.recall == 0.0, "{other:?}");
-        let all = of(&[&scores], &ChosenBlock::of_pages(&[0]));
+        let all = of(&[&scores], &SelectedBlock::of_pages(&[0]));
         assert!((all.kept - 1.0).abs() < 1e-9 && all.recall == 1.0, "{all:?}");
         assert_eq!(of(&[&scores], &[]), Fidelity { kept: 0.0, best: 0.0, recall: 1.0 });
     }
@@ -83,7 +83,7 @@ mod tests {
         // A tenth on token 3 of a page, a fifth on token 5, the rest on the second of two tokens behind the page.
         let mut mass = vec![0.0; 66];
         (mass[3], mass[5], mass[65]) = (0.1, 0.2, 0.7);
-        let block = ChosenBlock { block: 0, tokens: 1 << 3 };
+        let block = SelectedBlock { block: 0, tokens: 1 << 3 };
         let got = fidelity(&mass, &[block], 2);
         assert!((got.kept - 0.8).abs() < 1e-9 && (got.best - 1.0).abs() < 1e-9, "{got:?}");
         assert!((got.recall - 2.0 / 3.0).abs() < 1e-9, "{got:?}");
@@ -95,7 +95,7 @@ mod tests {
         let mut one = vec![-30.0f32; 32];
         let mut other = one.clone();
         (one[3], other[20], other[21]) = (5.0, 5.0, f32::NAN);
-        let got = of(&[&one, &other], &[ChosenBlock::whole(0)]);
+        let got = of(&[&one, &other], &[SelectedBlock::whole(0)]);
         assert!((got.kept - 0.5).abs() < 1e-6, "{got:?}");
         assert_eq!(of(&[], &[]).best, 0.0);
     }

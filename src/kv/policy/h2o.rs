@@ -16,21 +16,21 @@
 //! budget for heavy hitters and half for recent tokens. Column sums are over the best query head of the group here. Both say
 //! what matters, so what is read differs only in the grain; a chunk counts as its best token, as in LeoAM, section 4.1.
 
-use super::{LayerView, PolicyKind, Selection, SelectiveSpec};
+use super::leoam::tree::TokenRange;
+use super::{LayerView, PolicyKind, PolicySpec, Selection};
 use crate::base::limits::KV_PAGE_TOKENS;
-use crate::kv::tree::TokenRange;
 
 /// Heavy hitters and recent tokens.
 #[derive(Debug, Clone)]
 pub struct H2o {
-    spec: SelectiveSpec,
+    spec: PolicySpec,
     /// by layer and KV head, then token
     attention: Vec<Vec<f32>>,
 }
 
 impl H2o {
     /// Nothing was attended to yet.
-    pub fn new(spec: SelectiveSpec) -> H2o {
+    pub fn new(spec: PolicySpec) -> H2o {
         H2o { spec, attention: Vec::new() }
     }
 
@@ -110,7 +110,7 @@ fn heaviest(attention: &[f32], within: TokenRange, unit: usize, n_wanted: usize)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kv::policy::Amount;
+    use crate::kv::policy::SelectionBudget;
     use crate::kv::policy::testing::Recorded;
 
     /// 22 pages, 20 of them free; low but for the given tokens.
@@ -126,7 +126,7 @@ mod tests {
     }
 
     fn h2o(kind: PolicyKind) -> H2o {
-        H2o::new(SelectiveSpec { kind, amount: Amount::Rate(0.1), ..SelectiveSpec::default() })
+        H2o::new(PolicySpec { kind, amount: SelectionBudget::Rate(0.1), ..PolicySpec::default() })
     }
 
     #[test]

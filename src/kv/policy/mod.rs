@@ -14,19 +14,19 @@
 //!
 //! Source: LeoAM, sections 4 (ours in [`leoam`]) and 6.1 (the baselines, in [`h2o`] and [`window`]).
 
+pub mod access_frequency;
+mod attention_mass;
 pub mod fidelity;
-pub mod frequency;
 pub mod h2o;
 pub mod leoam;
-mod mass;
 mod selection;
 mod spec;
 mod view;
 pub mod window;
 
-pub use mass::log_sum_exp;
-pub use selection::{ChosenBlock, Selection, unique};
-pub use spec::{Amount, ParsePolicyError, PolicyKind, SelectiveSpec, SpecError};
+pub use attention_mass::log_sum_exp;
+pub use selection::{SelectedBlock, Selection, unique};
+pub use spec::{ParsePolicyError, PolicyKind, PolicySpec, SelectionBudget, SpecError};
 pub use view::{LayerView, Tier, TokenScores};
 
 /// A policy at work on one context.
@@ -37,7 +37,7 @@ pub enum Policy {
     /// heavy hitters by token or by chunk, for this layer or one ahead
     H2o(h2o::H2o),
     /// sinks and the newest tokens
-    Window(SelectiveSpec),
+    Window(PolicySpec),
 }
 
 impl Policy {
@@ -45,7 +45,7 @@ impl Policy {
     ///
     /// # Errors
     /// Where the spec asks for what cannot be.
-    pub fn new(spec: SelectiveSpec) -> Result<Policy, SpecError> {
+    pub fn new(spec: PolicySpec) -> Result<Policy, SpecError> {
         spec.check()?;
         Ok(match spec.kind {
             PolicyKind::LeoAm => Policy::LeoAm(leoam::LeoAm::new(spec)),
@@ -115,7 +115,7 @@ mod tests {
     const KINDS: [PolicyKind; 5] = PolicyKind::ALL;
 
     fn policy(kind: PolicyKind, rate: f32) -> Policy {
-        Policy::new(SelectiveSpec { kind, amount: Amount::Rate(rate), ..SelectiveSpec::default() }).unwrap()
+        Policy::new(PolicySpec { kind, amount: SelectionBudget::Rate(rate), ..PolicySpec::default() }).unwrap()
     }
 
     #[test]
@@ -124,7 +124,7 @@ mod tests {
         for kind in KINDS {
             let all = policy(kind, 1.0).select(&recorded.view(5));
             let pages: Vec<u32> = (0..12).collect();
-            assert_eq!(all.blocks, vec![ChosenBlock::of_pages(&pages); 2], "{kind}");
+            assert_eq!(all.blocks, vec![SelectedBlock::of_pages(&pages); 2], "{kind}");
             assert_eq!(all.pages, pages, "{kind}");
             let least = policy(kind, 0.0).select(&recorded.view(5));
             assert_eq!(least.pages, [0, 11], "{kind}");
@@ -174,7 +174,7 @@ mod tests {
             let mut recorded = Recorded::random(seed, n_kv_head, n_pages);
             recorded.forget_scores_from(n_exact);
             let mut policy = policy(KINDS[kind_idx], rate);
-            let spec = SelectiveSpec { kind: KINDS[kind_idx], amount: Amount::Rate(rate), ..SelectiveSpec::default() };
+            let spec = PolicySpec { kind: KINDS[kind_idx], amount: SelectionBudget::Rate(rate), ..PolicySpec::default() };
             let view = recorded.view(layer);
             let selection = policy.select(&view);
             let n_least = n_pages.min(2) * 64 + spec.n_wanted(layer, n_pages.saturating_sub(2) * 64);
@@ -183,11 +183,11 @@ mod tests {
                 prop_assert!(blocks.iter().all(|b| (b.block as usize) < n_pages * 4 && b.tokens != 0));
                 let n_tokens: u32 = blocks.iter().map(|b| b.tokens.count_ones()).sum();
                 prop_assert!(n_tokens as usize >= n_least, "{n_tokens} tokens for {n_least}");
-                let is_in = |block: usize| blocks.contains(&ChosenBlock::whole(block as u32));
+                let is_in = |block: usize| blocks.contains(&SelectedBlock::whole(block as u32));
                 prop_assert!((0..n_pages.min(1) * 4).all(is_in));
                 prop_assert!((n_pages.saturating_sub(1) * 4..n_pages * 4).all(is_in));
             }
-            prop_assert_eq!(&selection.pages, &unique(selection.blocks.iter().flatten().map(ChosenBlock::page).collect()));
+            prop_assert_eq!(&selection.pages, &unique(selection.blocks.iter().flatten().map(SelectedBlock::page).collect()));
             let candidates = policy.candidates(&view);
             prop_assert!(candidates.windows(2).all(|pair| pair[0] < pair[1]));
         }

@@ -7,13 +7,13 @@
 //!
 //! Units: blocks of 16 tokens and pages of 64, counted from the beginning of the context.
 
-use super::{LayerView, SelectiveSpec};
+use super::leoam::tree::TokenRange;
+use super::{LayerView, PolicySpec};
 use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
-use crate::kv::tree::TokenRange;
 
 /// Tokens of one block that a KV head reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ChosenBlock {
+pub struct SelectedBlock {
     /// counted from the beginning of the context
     pub block: u32,
     /// a bit for each token of it, at least one
@@ -24,18 +24,18 @@ pub struct ChosenBlock {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selection {
     /// blocks of every KV head
-    pub blocks: Vec<Vec<ChosenBlock>>,
+    pub blocks: Vec<Vec<SelectedBlock>>,
     /// pages of all KV heads
     pub pages: Vec<u32>,
     /// ranges of tokens that were scored to know, of all KV heads
     pub n_evaluations: usize,
 }
 
-impl ChosenBlock {
+impl SelectedBlock {
     /// All tokens of it.
     #[cfg(test)]
-    pub fn whole(block: u32) -> ChosenBlock {
-        ChosenBlock { block, tokens: u16::MAX }
+    pub fn whole(block: u32) -> SelectedBlock {
+        SelectedBlock { block, tokens: u16::MAX }
     }
 
     /// The page that it is in.
@@ -45,19 +45,19 @@ impl ChosenBlock {
 
     /// Whole blocks of these pages.
     #[cfg(test)]
-    pub fn of_pages(pages: &[u32]) -> Vec<ChosenBlock> {
+    pub fn of_pages(pages: &[u32]) -> Vec<SelectedBlock> {
         let n_blocks = (KV_PAGE_TOKENS / KV_BLOCK_TOKENS) as u32;
-        pages.iter().flat_map(|page| page * n_blocks..(page + 1) * n_blocks).map(ChosenBlock::whole).collect()
+        pages.iter().flat_map(|page| page * n_blocks..(page + 1) * n_blocks).map(SelectedBlock::whole).collect()
     }
 }
 
 impl Selection {
     /// The ranges of every KV head, in any order, and what is always read.
-    pub fn new(spec: &SelectiveSpec, view: &LayerView, ranges: &[Vec<TokenRange>], n_evaluations: usize) -> Selection {
+    pub fn new(spec: &PolicySpec, view: &LayerView, ranges: &[Vec<TokenRange>], n_evaluations: usize) -> Selection {
         let free = spec.free_tokens(view.n_pages());
         let always = [TokenRange::new(0, free.start), TokenRange::new(free.end, view.n_tokens())];
-        let blocks: Vec<Vec<ChosenBlock>> = ranges.iter().map(|ranges| blocks_of(ranges.iter().chain(&always))).collect();
-        let pages = unique(blocks.iter().flatten().map(ChosenBlock::page).collect());
+        let blocks: Vec<Vec<SelectedBlock>> = ranges.iter().map(|ranges| blocks_of(ranges.iter().chain(&always))).collect();
+        let pages = unique(blocks.iter().flatten().map(SelectedBlock::page).collect());
         Selection { blocks, pages, n_evaluations }
     }
 
@@ -67,8 +67,8 @@ impl Selection {
     }
 }
 
-fn blocks_of<'a>(ranges: impl Iterator<Item = &'a TokenRange>) -> Vec<ChosenBlock> {
-    let mut blocks: Vec<ChosenBlock> = ranges.flat_map(blocks_of_range).collect();
+fn blocks_of<'a>(ranges: impl Iterator<Item = &'a TokenRange>) -> Vec<SelectedBlock> {
+    let mut blocks: Vec<SelectedBlock> = ranges.flat_map(blocks_of_range).collect();
     blocks.sort_unstable_by_key(|chosen| chosen.block);
     blocks.dedup_by(|next, chosen| {
         let is_one = next.block == chosen.block;
@@ -80,12 +80,12 @@ fn blocks_of<'a>(ranges: impl Iterator<Item = &'a TokenRange>) -> Vec<ChosenBloc
     blocks
 }
 
-fn blocks_of_range(range: &TokenRange) -> impl Iterator<Item = ChosenBlock> + use<> {
+fn blocks_of_range(range: &TokenRange) -> impl Iterator<Item = SelectedBlock> + use<> {
     let TokenRange { start, end } = *range;
     (start / KV_BLOCK_TOKENS..end.div_ceil(KV_BLOCK_TOKENS)).map(move |block| {
         let first = block * KV_BLOCK_TOKENS;
         let below = |token: usize| (1u32 << (token.max(first) - first).min(KV_BLOCK_TOKENS)) - 1;
-        ChosenBlock { block: block as u32, tokens: (below(end) & !below(start)) as u16 }
+        SelectedBlock { block: block as u32, tokens: (below(end) & !below(start)) as u16 }
     })
 }
 
@@ -105,11 +105,11 @@ mod tests {
     fn selection_holds_the_tokens_of_blocks_and_what_is_always_read() {
         let recorded = Recorded::random(0, 2, 5);
         let ranges = [vec![TokenRange::new(150, 152), TokenRange::new(100, 130), TokenRange::new(159, 160)], vec![]];
-        let selection = Selection::new(&SelectiveSpec::default(), &recorded.view(0), &ranges, 7);
-        let part = |block, tokens| ChosenBlock { block, tokens };
+        let selection = Selection::new(&PolicySpec::default(), &recorded.view(0), &ranges, 7);
+        let part = |block, tokens| SelectedBlock { block, tokens };
         let chosen = [part(6, 0xfff0), part(7, 0xffff), part(8, 0b11), part(9, 0x80c0)];
-        assert_eq!(selection.blocks[0], [ChosenBlock::of_pages(&[0]), chosen.to_vec(), ChosenBlock::of_pages(&[4])].concat());
-        assert_eq!(selection.blocks[1], ChosenBlock::of_pages(&[0, 4]));
+        assert_eq!(selection.blocks[0], [SelectedBlock::of_pages(&[0]), chosen.to_vec(), SelectedBlock::of_pages(&[4])].concat());
+        assert_eq!(selection.blocks[1], SelectedBlock::of_pages(&[0, 4]));
         assert_eq!((selection.pages.as_slice(), selection.n_evaluations), ([0, 1, 2, 4].as_slice(), 7));
         assert_eq!(selection.n_tokens(), 2 * 128 + 33);
     }

@@ -1,7 +1,7 @@
 //! How much a policy reads: its kind and its numbers.
 //!
 //! ```text
-//! "leoam", rate 0.1 ─► SelectiveSpec ─ check ─► tokens wanted of a layer, on top of what is always read
+//! "leoam", rate 0.1 ─► PolicySpec ─ check ─► tokens wanted of a layer, on top of what is always read
 //! ```
 //! 1. The share is one of the tokens that are not always read; a share of 0 leaves sinks and recent pages, of 1 leaves nothing
 //!    out.
@@ -14,8 +14,8 @@ use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
+use super::leoam::tree::TokenRange;
 use crate::base::limits::KV_PAGE_TOKENS;
-use crate::kv::tree::TokenRange;
 
 /// Importance rate.
 const RATE: f32 = 0.1;
@@ -47,7 +47,7 @@ pub struct ParsePolicyError(pub String);
 /// How much is read of what is not always read.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Amount {
+pub enum SelectionBudget {
     /// this share of the tokens
     Rate(f32),
     /// so many tokens, however long the context is; the first layers read as much more as they do of the paper's rates
@@ -61,20 +61,20 @@ pub enum Amount {
     },
 }
 
-impl Default for Amount {
+impl Default for SelectionBudget {
     /// The paper's rate.
-    fn default() -> Amount {
-        Amount::Rate(RATE)
+    fn default() -> SelectionBudget {
+        SelectionBudget::Rate(RATE)
     }
 }
 
 /// A policy and its numbers.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct SelectiveSpec {
+pub struct PolicySpec {
     /// which one
     pub kind: PolicyKind,
     /// in all layers
-    pub amount: Amount,
+    pub amount: SelectionBudget,
     /// of which layers more is read
     pub n_first_layers: usize,
     /// share of the tokens of those layers, at least
@@ -144,12 +144,12 @@ impl FromStr for PolicyKind {
     }
 }
 
-impl Default for SelectiveSpec {
+impl Default for PolicySpec {
     /// The paper's numbers.
-    fn default() -> SelectiveSpec {
-        SelectiveSpec {
+    fn default() -> PolicySpec {
+        PolicySpec {
             kind: PolicyKind::LeoAm,
-            amount: Amount::default(),
+            amount: SelectionBudget::default(),
             n_first_layers: 2,
             first_rate: FIRST_RATE,
             tree: true,
@@ -159,17 +159,17 @@ impl Default for SelectiveSpec {
     }
 }
 
-impl SelectiveSpec {
+impl PolicySpec {
     /// # Errors
     /// The first number that is no share, or attention mass asked of a policy that does not estimate it.
     pub fn check(&self) -> Result<(), SpecError> {
         let share = |name, got: f32| if (0.0..=1.0).contains(&got) { Ok(()) } else { Err(SpecError::Share { name, got }) };
         share("rate of the first layers", self.first_rate)?;
         match self.amount {
-            Amount::Rate(rate) => share("importance rate", rate),
-            Amount::Tokens(_) => Ok(()),
-            Amount::Mass { .. } if self.kind != PolicyKind::LeoAm => Err(SpecError::NoMass(self.kind)),
-            Amount::Mass { mass, floor } => {
+            SelectionBudget::Rate(rate) => share("importance rate", rate),
+            SelectionBudget::Tokens(_) => Ok(()),
+            SelectionBudget::Mass { .. } if self.kind != PolicyKind::LeoAm => Err(SpecError::NoMass(self.kind)),
+            SelectionBudget::Mass { mass, floor } => {
                 share("attention mass", mass).and(share("least that --importance asks for beside --mass", floor))
             }
         }
@@ -183,8 +183,8 @@ impl SelectiveSpec {
     /// Tokens that a layer reads at least, of the `n_free` that are not always read.
     pub fn n_wanted(&self, layer: usize, n_free: usize) -> usize {
         let rate = match self.amount {
-            Amount::Rate(rate) | Amount::Mass { floor: rate, .. } => rate,
-            Amount::Tokens(n) => {
+            SelectionBudget::Rate(rate) | SelectionBudget::Mass { floor: rate, .. } => rate,
+            SelectionBudget::Tokens(n) => {
                 let times = if self.is_first(layer) { (self.first_rate / RATE).max(1.0) } else { 1.0 };
                 return ((f64::from(times) * n as f64).round() as usize).min(n_free);
             }
@@ -201,7 +201,7 @@ impl SelectiveSpec {
         start..n_pages.saturating_sub(self.n_recent_pages).max(start)
     }
 
-    /// Sinks and recent pages, ascending: all but [`SelectiveSpec::free_pages`].
+    /// Sinks and recent pages, ascending: all but [`PolicySpec::free_pages`].
     pub fn always_pages(&self, n_pages: usize) -> impl Iterator<Item = u32> + use<> {
         let free = self.free_pages(n_pages);
         (0..free.start).chain(free.end..n_pages).map(|page| page as u32)
@@ -212,7 +212,7 @@ impl SelectiveSpec {
         super::unique(candidates.into_iter().chain(self.always_pages(n_pages)).collect())
     }
 
-    /// Tokens of [`SelectiveSpec::free_pages`].
+    /// Tokens of [`PolicySpec::free_pages`].
     pub fn free_tokens(&self, n_pages: usize) -> TokenRange {
         let free = self.free_pages(n_pages);
         TokenRange::new(free.start * KV_PAGE_TOKENS, free.end * KV_PAGE_TOKENS)
@@ -234,33 +234,38 @@ mod tests {
 
     #[test]
     fn spec_refuses_what_is_no_share_and_mass_of_a_baseline() {
-        let spec = SelectiveSpec::default();
+        let spec = PolicySpec::default();
         assert_eq!(spec.check(), Ok(()));
-        for amount in [Amount::Rate(-0.1), Amount::Rate(1.1), Amount::Rate(f32::NAN), Amount::Mass { mass: 2.0, floor: 0.1 }] {
-            assert!(matches!(SelectiveSpec { amount, ..spec }.check(), Err(SpecError::Share { .. })), "{amount:?}");
+        for amount in [
+            SelectionBudget::Rate(-0.1),
+            SelectionBudget::Rate(1.1),
+            SelectionBudget::Rate(f32::NAN),
+            SelectionBudget::Mass { mass: 2.0, floor: 0.1 },
+        ] {
+            assert!(matches!(PolicySpec { amount, ..spec }.check(), Err(SpecError::Share { .. })), "{amount:?}");
         }
-        assert!(SelectiveSpec { first_rate: f32::INFINITY, ..spec }.check().is_err());
-        let mass = SelectiveSpec { amount: Amount::Mass { mass: 0.9, floor: 0.05 }, ..spec };
+        assert!(PolicySpec { first_rate: f32::INFINITY, ..spec }.check().is_err());
+        let mass = PolicySpec { amount: SelectionBudget::Mass { mass: 0.9, floor: 0.05 }, ..spec };
         assert_eq!(mass.check(), Ok(()));
-        let h2o = SelectiveSpec { kind: PolicyKind::H2o, ..mass };
+        let h2o = PolicySpec { kind: PolicyKind::H2o, ..mass };
         assert_eq!(h2o.check(), Err(SpecError::NoMass(PolicyKind::H2o)));
     }
 
     #[test]
     fn spec_wants_its_rate_and_more_of_the_first_layers() {
-        let spec = SelectiveSpec::default();
+        let spec = PolicySpec::default();
         assert_eq!([0, 1, 2, 9].map(|layer| spec.n_wanted(layer, 1000)), [500, 500, 100, 100]);
         assert_eq!([0, 1, 3, 10].map(|n_free| spec.n_wanted(2, n_free)), [0, 1, 1, 1]);
-        let fixed = SelectiveSpec { amount: Amount::Tokens(100), ..spec };
+        let fixed = PolicySpec { amount: SelectionBudget::Tokens(100), ..spec };
         assert_eq!([0, 1, 2, 9].map(|layer| fixed.n_wanted(layer, 10_000)), [500, 500, 100, 100]);
         assert_eq!([(0, 300), (2, 300), (2, 64), (2, 0)].map(|(layer, n_free)| fixed.n_wanted(layer, n_free)), [300, 100, 64, 0]);
-        let of = |rate| SelectiveSpec { amount: Amount::Rate(rate), ..spec };
+        let of = |rate| PolicySpec { amount: SelectionBudget::Rate(rate), ..spec };
         assert_eq!((of(0.0).n_wanted(2, 1000), of(1.0).n_wanted(2, 1000), of(1.0).n_wanted(0, 1000)), (0, 1000, 1000));
     }
 
     #[test]
     fn free_pages_are_those_between_sinks_and_recent_ones() {
-        let spec = SelectiveSpec { n_sink_pages: 2, n_recent_pages: 1, ..SelectiveSpec::default() };
+        let spec = PolicySpec { n_sink_pages: 2, n_recent_pages: 1, ..PolicySpec::default() };
         assert_eq!([0, 1, 2, 3, 4, 9].map(|n| spec.free_pages(n)), [0..0, 1..1, 2..2, 2..2, 2..3, 2..8]);
         assert_eq!(spec.free_tokens(4), TokenRange::new(128, 192));
         assert_eq!([1, 4].map(|n| spec.always_pages(n).collect::<Vec<_>>()), [vec![0], vec![0, 1, 3]]);

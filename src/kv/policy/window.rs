@@ -7,11 +7,11 @@
 //!
 //! Source: LeoAM has no such baseline; it is what StreamingLLM (arXiv 2309.17453) keeps, with the tokens a policy may read.
 
-use super::{LayerView, Selection, SelectiveSpec};
-use crate::kv::tree::TokenRange;
+use super::leoam::tree::TokenRange;
+use super::{LayerView, PolicySpec, Selection};
 
 /// The newest tokens.
-pub fn select(spec: &SelectiveSpec, view: &LayerView) -> Selection {
+pub fn select(spec: &PolicySpec, view: &LayerView) -> Selection {
     let free = spec.free_tokens(view.n_pages());
     let n_wanted = spec.n_wanted(view.layer, free.len());
     let newest = vec![TokenRange::new(free.end - n_wanted, free.end)];
@@ -21,15 +21,15 @@ pub fn select(spec: &SelectiveSpec, view: &LayerView) -> Selection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kv::policy::ChosenBlock;
+    use crate::kv::policy::SelectedBlock;
     use crate::kv::policy::testing::Recorded;
 
     #[test]
     fn window_reads_sinks_and_the_newest_tokens_of_the_rate() {
         let recorded = Recorded::random(0, 1, 52);
-        let selection = select(&SelectiveSpec::default(), &recorded.view(3));
+        let selection = select(&PolicySpec::default(), &recorded.view(3));
         // 50 free pages of 64 tokens: 320 tokens, 20 blocks right before the recent page.
-        let expected: Vec<ChosenBlock> = (0..4).chain(51 * 4 - 20..52 * 4).map(ChosenBlock::whole).collect();
+        let expected: Vec<SelectedBlock> = (0..4).chain(51 * 4 - 20..52 * 4).map(SelectedBlock::whole).collect();
         assert_eq!((selection.blocks[0].as_slice(), selection.n_evaluations), (expected.as_slice(), 0));
     }
 }

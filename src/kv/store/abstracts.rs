@@ -6,13 +6,13 @@
 //! Small enough to be read whole when a document is opened, through the page cache. A row that does not fit its checksum is
 //! computed again from its pages.
 
-use super::document::{ABSTRACTS_NAME, Store};
 use super::error::StoreError;
 use super::format::{PageId, abstract_sum};
+use super::page_store::{ABSTRACTS_NAME, PageStore};
 use super::storage::{read_exact, write_all};
 use crate::base::Bytes;
 
-impl Store {
+impl PageStore {
     /// Writes the abstracts of a group, all layers; best before the commit that makes the group visible.
     ///
     /// # Errors

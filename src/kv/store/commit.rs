@@ -12,12 +12,12 @@
 
 use std::sync::Arc;
 
-use super::document::{ABSTRACTS_NAME, HEADER_NAME, INDEX_NAME, Store};
 use super::error::StoreError;
 use super::format::{GroupEntry, HEADER_BLOCK_BYTES, PAGE_TOKENS, SuperFields, Superblock};
 use super::geometry::arena_name;
+use super::page_store::{ABSTRACTS_NAME, HEADER_NAME, INDEX_NAME, PageStore};
 use super::storage::{Folder, Storage, retried, write_all};
-use super::tokens::bytes_of;
+use super::token_log::bytes_of;
 
 /// Everything that a commit writes: plain data and open files, so that another thread can do it.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub struct CommitJob {
     n_tokens: usize,
 }
 
-/// What became of a [`CommitJob`], for [`Store::finish_commit`].
+/// What became of a [`CommitJob`], for [`PageStore::finish_commit`].
 #[derive(Debug)]
 pub struct CommitResult {
     job: CommitJob,
@@ -91,7 +91,7 @@ impl CommitJob {
     }
 }
 
-impl Store {
+impl PageStore {
     /// What a commit now would write; none where nothing has changed, or another commit is not finished. Pages that are on
     /// their way, and groups that are not complete, wait for a later one.
     ///
@@ -100,7 +100,7 @@ impl Store {
     pub fn begin_commit(&mut self) -> Result<Option<CommitJob>, StoreError> {
         self.check_open()?;
         let n_layer = self.geometry.n_layer as usize;
-        let ready = |(_, g): &(u32, &super::document::Group)| g.is_dirty && g.is_complete(n_layer);
+        let ready = |(_, g): &(u32, &super::page_store::Group)| g.is_dirty && g.is_complete(n_layer);
         let groups: Vec<u32> = (0..).zip(&self.groups).filter(ready).map(|(i, _)| i).collect();
         if self.is_committing || (groups.is_empty() && !self.is_dirty) {
             return Ok(None);
@@ -157,8 +157,8 @@ impl Store {
         for group in job.groups.into_iter().filter(|g| (*g as usize) < n_kept) {
             let Some(group) = self.groups.get_mut(group as usize) else { continue };
             (group.is_dirty, group.has_entry) = (false, true);
-            for page in group.pages.iter_mut().filter(|p| p.state == super::document::PageState::Written) {
-                page.state = super::document::PageState::Committed;
+            for page in group.pages.iter_mut().filter(|p| p.state == super::page_store::PageState::Written) {
+                page.state = super::page_store::PageState::Committed;
             }
         }
         Ok(())
@@ -167,7 +167,7 @@ impl Store {
     /// Commits at once: every complete group survives whatever happens after this returns.
     ///
     /// # Errors
-    /// As [`Store::begin_commit`] and [`Store::finish_commit`].
+    /// As [`PageStore::begin_commit`] and [`PageStore::finish_commit`].
     pub fn commit(&mut self) -> Result<(), StoreError> {
         match self.begin_commit()? {
             Some(job) => self.finish_commit(job.run()),
@@ -189,7 +189,7 @@ impl Store {
     }
 
     pub(super) fn superblock(&self, seq: u64, new: &[u32]) -> Superblock {
-        let visible = |(i, g): &(u32, &super::document::Group)| g.has_entry || new.binary_search(i).is_ok();
+        let visible = |(i, g): &(u32, &super::page_store::Group)| g.has_entry || new.binary_search(i).is_ok();
         let visible: Vec<u32> = (0..).zip(&self.groups).filter(visible).map(|(i, _)| i).collect();
         Superblock::new(SuperFields {
             store_id: self.store_id,

@@ -3,7 +3,7 @@
 //! The drawing is in the documentation of [the store](super); here every size and offset in it is asserted when the crate
 //! is compiled, and every block is checked when it is read. Numbers are little-endian.
 //!
-//! Invariant: `decode` of any bytes returns a value or a [`Flaw`], and never panics.
+//! Invariant: `decode` of any bytes returns a value or a [`Corruption`], and never panics.
 
 use std::fmt;
 use std::mem::{offset_of, size_of};
@@ -85,7 +85,7 @@ impl fmt::Display for PageId {
 
 /// Why a block was not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Flaw {
+pub enum Corruption {
     /// too short, or not begun with the right letters
     NotOurs,
     /// another version of the format
@@ -209,8 +209,8 @@ fn covered<T: Pod>(value: &T) -> &[u8] {
 }
 
 /// Reads the `T` that begins `bytes`.
-fn begin<T: Pod>(bytes: &[u8]) -> Result<T, Flaw> {
-    bytes.get(..size_of::<T>()).map(bytemuck::pod_read_unaligned).ok_or(Flaw::NotOurs)
+fn begin<T: Pod>(bytes: &[u8]) -> Result<T, Corruption> {
+    bytes.get(..size_of::<T>()).map(bytemuck::pod_read_unaligned).ok_or(Corruption::NotOurs)
 }
 
 /// What the header says, apart from what is the same in every file.
@@ -275,16 +275,16 @@ impl HeaderBlock {
     ///
     /// # Errors
     /// What is wrong with it; the version is looked at before the checksum, so that an older file is told from a damaged one.
-    pub fn decode(bytes: &[u8]) -> Result<Self, Flaw> {
+    pub fn decode(bytes: &[u8]) -> Result<Self, Corruption> {
         let block: HeaderBlock = begin(bytes)?;
         if block.magic != HEADER_MAGIC {
-            return Err(Flaw::NotOurs);
+            return Err(Corruption::NotOurs);
         }
         if block.version != FORMAT_VERSION {
-            return Err(Flaw::Version(block.version));
+            return Err(Corruption::Version(block.version));
         }
         if block.checksum != xxh3_64(covered(&block)) {
-            return Err(Flaw::Checksum);
+            return Err(Corruption::Checksum);
         }
         Ok(block)
     }
@@ -337,19 +337,19 @@ impl Superblock {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn decode(bytes: &[u8], store_id: u64) -> Result<Self, Flaw> {
+    pub fn decode(bytes: &[u8], store_id: u64) -> Result<Self, Corruption> {
         let block: Superblock = begin(bytes)?;
         if block.magic != SUPER_MAGIC {
-            return Err(Flaw::NotOurs);
+            return Err(Corruption::NotOurs);
         }
         if block.version != FORMAT_VERSION {
-            return Err(Flaw::Version(block.version));
+            return Err(Corruption::Version(block.version));
         }
         if block.checksum != xxh3_64(covered(&block)) {
-            return Err(Flaw::Checksum);
+            return Err(Corruption::Checksum);
         }
         if block.store_id != store_id {
-            return Err(Flaw::Foreign);
+            return Err(Corruption::Foreign);
         }
         Ok(block)
     }
@@ -404,22 +404,22 @@ impl GroupEntry {
     ///
     /// # Errors
     /// What is wrong with it. All zeros, a hole, is `NotOurs`.
-    pub fn decode(bytes: &[u8], group: u32, store_id: u64, n_sums: usize) -> Result<Self, Flaw> {
+    pub fn decode(bytes: &[u8], group: u32, store_id: u64, n_sums: usize) -> Result<Self, Corruption> {
         let head: EntryHead = begin(bytes)?;
         if head.magic != ENTRY_MAGIC {
-            return Err(Flaw::NotOurs);
+            return Err(Corruption::NotOurs);
         }
         let mut whole = bytes.to_vec();
         if let Some(place) = whole.get_mut(ENTRY_HEAD_BYTES - 8..ENTRY_HEAD_BYTES) {
             place.fill(0);
         }
         if head.checksum != xxh3_64(&whole) {
-            return Err(Flaw::Checksum);
+            return Err(Corruption::Checksum);
         }
         if head.store_id != store_id || head.group != group {
-            return Err(Flaw::Foreign);
+            return Err(Corruption::Foreign);
         }
-        let sums = bytes.get(ENTRY_HEAD_BYTES..ENTRY_HEAD_BYTES + n_sums * 8).ok_or(Flaw::NotOurs)?;
+        let sums = bytes.get(ENTRY_HEAD_BYTES..ENTRY_HEAD_BYTES + n_sums * 8).ok_or(Corruption::NotOurs)?;
         let page_sums = sums.chunks_exact(8).map(bytemuck::pod_read_unaligned).collect();
         let EntryHead { seq, token_hash, abstract_sum, .. } = head;
         Ok(GroupEntry { group, seq, store_id, token_hash, abstract_sum, page_sums })

@@ -20,7 +20,7 @@ use crossbeam_channel::{Receiver, Sender, TrySendError};
 
 use super::slab::Slab;
 use super::storage::{IoOp, Storage, read_exact, write_all};
-use super::threads::Threads;
+use super::thread_pool::Threads;
 
 /// Operations that the disk works on at once, by default.
 pub const DEFAULT_DEPTH: u32 = 64;

@@ -54,10 +54,10 @@
 //! 2. A page is written once. Only the pages of a group of which one was found missing are written again, in their own places.
 //! 3. A commit makes groups visible all at once: payloads are synced, then the superblock is written to the slot of the older
 //!    one. After `kill -9` or a power cut the last commit that returned is there, so what is lost is what was not committed:
-//!    with a commit per group, at most one group. A prefill goes on at [`Store::n_complete_prefix`].
+//!    with a commit per group, at most one group. A prefill goes on at [`PageStore::n_complete_prefix`].
 //! 4. The page table in memory comes from the entries, each of which carries its own checksum. The superblock only says how
-//!    far they count: where both its slots are spoilt, every whole entry counts, and reading sorts out the rest.
-//! 5. One process, one [`Store`] per folder, by a lock that the system releases when the process dies.
+//!    far they count: where both its slots are corrupt, every whole entry counts, and reading sorts out the rest.
+//! 5. One process, one [`PageStore`] per folder, by a lock that the system releases when the process dies.
 //! 6. Memory that the kernel may write to belongs to the I/O thread until the operation has ended ([`io`](self::io)).
 //! 7. Nothing here knows of a device or of the engine: plain data in, plain data out.
 //!
@@ -85,37 +85,37 @@
 mod abstracts;
 mod commit;
 mod disk;
-mod document;
+pub mod disk_benchmark;
 mod error;
-mod fault;
+mod fault_injection;
 pub mod format;
 mod geometry;
 pub mod io;
-mod library;
 #[cfg(target_os = "linux")]
 mod linux;
-mod memory;
+mod memory_folder;
 mod open;
-pub mod probe;
+mod page_store;
 mod slab;
 mod storage;
-mod threads;
-mod tokens;
+mod store_root;
+mod thread_pool;
+mod token_log;
 mod verify;
 
 pub use commit::{CommitJob, CommitResult};
 pub use disk::Disk;
-pub use document::{PageRun, PageState, ReadOutcome, Store};
 pub use error::StoreError;
-pub use fault::{Fault, FaultOp, Faulty, Rule};
+pub use fault_injection::{Fault, FaultInjectingFolder, FaultOp, Rule};
 pub use format::{PAGE_TOKENS, PageId, PageKind};
 pub use geometry::{Geometry, Place, StoreSpec, arena_name};
 pub use io::{Cancel, Io, IoBuffer, IoConfig, IoCounts, IoDone, IoInfo, IoKind, IoRequest, is_cancelled, perform};
-pub use library::{Eviction, Library, StoreInfo};
-pub use memory::Memory;
+pub use memory_folder::MemoryFolder;
 pub use open::OpenReport;
+pub use page_store::{PageRun, PageState, PageStore, ReadOutcome};
 pub use slab::{PoolUse, Region, Slab, SlabPool};
 pub use storage::{Folder, IoOp, LockGuard, OpenHow, Storage, read_exact, write_all};
+pub use store_root::{Eviction, StoreInfo, StoreRoot};
 pub use verify::VerifyReport;
 
 /// Bytes that this user may still write to the file system of `path`, where the system says.

@@ -1,7 +1,7 @@
 //! Making, opening and recovering a store.
 //!
 //! ```text
-//! lock ─► header: whose? ─► superblock: newer whole slot ─► entries up to its mark ─► arenas long enough? ─► Store
+//! lock ─► header: whose? ─► superblock: newer whole slot ─► entries up to its mark ─► arenas long enough? ─► PageStore
 //!           └ other, older, damaged: refused, or replaced          └ no whole slot: every whole entry counts
 //! ```
 //! Every number from a file is checked against the file's length or a limit before memory is asked for.
@@ -12,16 +12,16 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 
 use super::disk::LOCK_NAME;
-use super::document::{ABSTRACTS_NAME, Arena, Group, HEADER_NAME, INDEX_NAME, PageSlot, PageState, Store};
 use super::error::StoreError;
 use super::format::{
-    ENTRIES_OFFSET, FORMAT_VERSION, Flaw, GroupEntry, HEADER_BLOCK_BYTES, HeaderBlock, HeaderFields, PageId, PageKind,
+    Corruption, ENTRIES_OFFSET, FORMAT_VERSION, GroupEntry, HEADER_BLOCK_BYTES, HeaderBlock, HeaderFields, PageId, PageKind,
     SUPER_SLOT_BYTES, Superblock,
 };
 use super::geometry::{Geometry, MAX_GROUPS, StoreSpec, arena_name};
+use super::page_store::{ABSTRACTS_NAME, Arena, Group, HEADER_NAME, INDEX_NAME, PageSlot, PageState, PageStore};
 use super::slab::SlabPool;
 use super::storage::{Folder, LockGuard, OpenHow, Storage, read_exact, retried, write_all};
-use super::tokens::{TokenLog, bytes_of, ids_of};
+use super::token_log::{TokenLog, bytes_of, ids_of};
 use crate::base::Bytes;
 use crate::base::limits::MAX_CONTEXT;
 
@@ -65,7 +65,7 @@ struct Opened {
     document: TokenLog,
 }
 
-impl Store {
+impl PageStore {
     /// Opens the store of exactly these tokens, or makes it; one that is damaged, of another version, or of something else,
     /// is replaced, and the report says why.
     ///
@@ -73,10 +73,10 @@ impl Store {
     /// [`StoreError::Locked`], or what the disk said.
     pub fn open_or_create(folder: Arc<dyn Folder>, spec: &StoreSpec, tokens: &[u32]) -> Result<(Self, OpenReport), StoreError> {
         let lock = folder.lock(true)?;
-        match Store::open_locked(&folder, spec, tokens) {
-            Ok(opened) => Store::finish_open(folder, lock, spec, opened, Access::Use),
+        match PageStore::open_locked(&folder, spec, tokens) {
+            Ok(opened) => PageStore::finish_open(folder, lock, spec, opened, Access::Use),
             Err(error) if error.is_unusable_content() => {
-                let store = Store::create_locked(folder, lock, spec, tokens)?;
+                let store = PageStore::create_locked(folder, lock, spec, tokens)?;
                 let is_new = matches!(error, StoreError::Absent { .. });
                 Ok((store, OpenReport { is_new, replaced: (!is_new).then_some(error), ..OpenReport::default() }))
             }
@@ -91,25 +91,25 @@ impl Store {
     /// [`StoreError::Locked`], or what the disk said.
     pub fn open(folder: Arc<dyn Folder>, spec: &StoreSpec, tokens: &[u32]) -> Result<(Self, OpenReport), StoreError> {
         let lock = folder.lock(false)?;
-        let opened = Store::open_locked(&folder, spec, tokens)?;
-        Store::finish_open(folder, lock, spec, opened, Access::Use)
+        let opened = PageStore::open_locked(&folder, spec, tokens)?;
+        PageStore::finish_open(folder, lock, spec, opened, Access::Use)
     }
 
     /// Opens the store that is there, whatever it is for, to look at its document: what is damaged in its files stays as it
     /// is, and tokens that were added after the document's are left out, since the next to open it may write over them.
     ///
     /// # Errors
-    /// As [`Store::open`]; where the header contradicts itself, [`StoreError::Damaged`].
+    /// As [`PageStore::open`]; where the header contradicts itself, [`StoreError::Damaged`].
     pub fn open_existing(folder: Arc<dyn Folder>) -> Result<(Self, OpenReport), StoreError> {
         let lock = folder.lock(false)?;
-        let opened = Store::read_header(&folder)?;
+        let opened = PageStore::read_header(&folder)?;
         let damaged = || StoreError::Damaged { folder: folder.describe(), what: "its header contradicts itself" };
         let spec = spec_of(&opened.block).ok_or_else(damaged)?;
         let geometry = Geometry::new(&spec).map_err(|_| damaged())?;
         if opened.block != header_block(&spec, &geometry, opened.block.store_id, &opened.document) {
             return Err(damaged());
         }
-        let (mut store, report) = Store::finish_open(folder, lock, &spec, opened, Access::Look)?;
+        let (mut store, report) = PageStore::finish_open(folder, lock, &spec, opened, Access::Look)?;
         store.rewind(store.n_document_tokens);
         Ok((store, report))
     }
@@ -137,7 +137,7 @@ impl Store {
         let store_id = random();
         let block = header_block(spec, &geometry, store_id, &log);
         let n_pages = geometry.pages_per_group();
-        let store = Store {
+        let store = PageStore {
             groups: vec![Group::new(n_pages); log.n_groups()],
             n_tokens_written: tokens.len(),
             n_document_tokens: tokens.len(),
@@ -145,7 +145,7 @@ impl Store {
             seq: 1,
             is_dirty: false,
             has_new_files: false,
-            ..Store::bare(folder, lock, spec, geometry, store_id, (header, index, abstracts))
+            ..PageStore::bare(folder, lock, spec, geometry, store_id, (header, index, abstracts))
         };
         let write = |name: &'static str, storage: &Arc<dyn Storage>, bytes: &[u8], offset| {
             write_all(&**storage, bytes, offset).map_err(said("write", name, bytes.len() as u64))
@@ -169,7 +169,7 @@ impl Store {
         store_id: u64,
         (header, index, abstracts): SmallFiles,
     ) -> Self {
-        Store {
+        PageStore {
             folder,
             _lock: lock,
             spec: spec.clone(),
@@ -195,7 +195,7 @@ impl Store {
 
     fn open_locked(folder: &Arc<dyn Folder>, spec: &StoreSpec, tokens: &[u32]) -> Result<Opened, StoreError> {
         let geometry = Geometry::new(spec)?;
-        let opened = Store::read_header(folder)?;
+        let opened = PageStore::read_header(folder)?;
         // Hashing is the slow part of opening: the ids themselves are compared.
         let other = (opened.document.ids() != tokens).then(|| TokenLog::new(tokens));
         let wanted = header_block(spec, &geometry, opened.block.store_id, other.as_ref().unwrap_or(&opened.document));
@@ -224,7 +224,7 @@ impl Store {
             return Err(absent());
         }
         let block = HeaderBlock::decode(&bytes).map_err(|flaw| match flaw {
-            Flaw::Version(found) => StoreError::OtherVersion { folder: described.clone(), found, known: FORMAT_VERSION },
+            Corruption::Version(found) => StoreError::OtherVersion { folder: described.clone(), found, known: FORMAT_VERSION },
             _ => damaged("its header does not fit its checksum"),
         })?;
         if block.n_tokens > MAX_CONTEXT as u64 || HEADER_BLOCK_BYTES + 4 * block.n_tokens > len {
@@ -258,7 +258,7 @@ impl Store {
         };
         let index = open(INDEX_NAME)?;
         let abstracts = if spec.abstract_bytes > 0 { Some(open(ABSTRACTS_NAME)?) } else { None };
-        let mut store = Store::bare(folder, lock, spec, geometry, block.store_id, (header, index, abstracts));
+        let mut store = PageStore::bare(folder, lock, spec, geometry, block.store_id, (header, index, abstracts));
         store.n_document_tokens = document.ids().len();
         store.tokens = document;
         let mut report = OpenReport::default();
@@ -335,9 +335,9 @@ impl Store {
             for (bytes, group) in piece.chunks_exact(entry_bytes as usize).zip(first as u32..) {
                 match self.accept_entry(bytes, group, superblock) {
                     Ok(seq) => self.seq = self.seq.max(seq),
-                    Err(Flaw::NotOurs) if bytes.iter().all(|b| *b == 0) => {}
+                    Err(Corruption::NotOurs) if bytes.iter().all(|b| *b == 0) => {}
                     Err(flaw) => {
-                        report.n_damaged += u64::from(flaw != Flaw::Early);
+                        report.n_damaged += u64::from(flaw != Corruption::Early);
                         torn.push(group);
                     }
                 }
@@ -359,16 +359,16 @@ impl Store {
     }
 
     /// Takes the entry of a group over.
-    fn accept_entry(&mut self, bytes: &[u8], group: u32, superblock: Option<&Superblock>) -> Result<u64, Flaw> {
+    fn accept_entry(&mut self, bytes: &[u8], group: u32, superblock: Option<&Superblock>) -> Result<u64, Corruption> {
         let n_pages = self.geometry.pages_per_group();
         let entry = GroupEntry::decode(bytes, group, self.store_id, n_pages)?;
         if superblock.is_some_and(|s| entry.seq > s.seq) {
-            return Err(Flaw::Early);
+            return Err(Corruption::Early);
         }
         if self.tokens.group_hash(group) != Some(&entry.token_hash) {
-            return Err(Flaw::Foreign);
+            return Err(Corruption::Foreign);
         }
-        let Some(place) = self.groups.get_mut(group as usize) else { return Err(Flaw::Foreign) };
+        let Some(place) = self.groups.get_mut(group as usize) else { return Err(Corruption::Foreign) };
         for (slot, sum) in place.pages.iter_mut().zip(&entry.page_sums).filter(|(_, sum)| **sum != 0) {
             *slot = PageSlot { state: PageState::Committed, sum: *sum };
         }

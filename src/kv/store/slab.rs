@@ -72,14 +72,14 @@ impl Region {
 }
 
 #[derive(Debug)]
-struct Lending {
+struct Free {
     region: Arc<Region>,
     slab_bytes: usize,
     free: Vec<usize>,
     n_lent: usize,
 }
 
-impl Lending {
+impl Free {
     /// Divides the region into slabs of this size. Nothing of it may be lent.
     fn divide(&mut self, slab_bytes: usize) {
         self.slab_bytes = slab_bytes;
@@ -89,8 +89,8 @@ impl Lending {
 }
 
 #[derive(Debug, Default)]
-struct Lent {
-    lendings: Vec<Lending>,
+struct InUse {
+    lendings: Vec<Free>,
     budget_bytes: u64,
     mapped_bytes: u64,
     peak_bytes: u64,
@@ -98,11 +98,11 @@ struct Lent {
 
 #[derive(Debug)]
 struct Shared {
-    state: Mutex<Lent>,
+    state: Mutex<InUse>,
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Lent> {
+    fn lock(&self) -> MutexGuard<'_, InUse> {
         // The state is whole between statements, so a panic elsewhere does not spoil it.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -130,7 +130,7 @@ pub struct PoolUse {
 impl SlabPool {
     /// A pool that maps at most `budget`.
     pub fn new(budget: Bytes) -> Self {
-        let state = Lent { budget_bytes: budget.0, ..Lent::default() };
+        let state = InUse { budget_bytes: budget.0, ..InUse::default() };
         SlabPool { shared: Arc::new(Shared { state: Mutex::new(state) }) }
     }
 
@@ -179,7 +179,7 @@ impl SlabPool {
     }
 }
 
-impl Lent {
+impl InUse {
     fn with_free(&self, slab_bytes: usize) -> Option<usize> {
         self.lendings.iter().position(|l| l.slab_bytes == slab_bytes && !l.free.is_empty())
     }
@@ -204,7 +204,7 @@ impl Lent {
         let region = Region::map(len).map_err(|_| over)?;
         self.mapped_bytes += len as u64;
         self.peak_bytes = self.peak_bytes.max(self.mapped_bytes);
-        let mut lending = Lending { region: Arc::new(region), slab_bytes, free: Vec::new(), n_lent: 0 };
+        let mut lending = Free { region: Arc::new(region), slab_bytes, free: Vec::new(), n_lent: 0 };
         lending.divide(slab_bytes);
         self.lendings.push(lending);
         Ok(self.lendings.len() - 1)

@@ -2,8 +2,8 @@
 //! input that a test can give.
 //!
 //! ```text
-//! Store, Io ─► Folder: open, remove, names, sync, lock ─► Storage: len, read_at, write_at, sync, set_len
-//!                │ Disk (real files)  │ Memory (with crashes)  │ Faulty (any folder, with faults)
+//! PageStore, Io ─► Folder: open, remove, names, sync, lock ─► Storage: len, read_at, write_at, sync, set_len
+//!                │ Disk (real files)  │ MemoryFolder (with crashes)  │ FaultInjectingFolder (any folder, with faults)
 //! ```
 //! Contract of `read_at` and `write_at`: as `pread` and `pwrite`, so they may do less than was asked, or be interrupted;
 //! [`read_exact`] and [`write_all`] finish the job. On storage that is direct, address, offset and length are multiples

@@ -1,8 +1,8 @@
 //! The check of a whole store: every page read, and compared with its checksum.
 
-use super::document::Store;
 use super::error::StoreError;
 use super::format::{PageId, PageKind};
+use super::page_store::PageStore;
 
 /// What a check of every page found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub struct VerifyReport {
     pub n_bad: u64,
 }
 
-impl Store {
+impl PageStore {
     /// Reads every page that is there, and notes those that are not whole as missing. `on` hears pages done and pages in all,
     /// and stops the check by returning false.
     ///

@@ -1,22 +1,23 @@
-//! The thread between VRAM and the tiers below: it fills upload buffers ahead of the engine and empties readback buffers
+//! The thread between VRAM and the tiers fetching: it fills upload buffers ahead of the engine and empties readback buffers
 //! behind it.
 //!
 //! ```text
-//! engine ─ plan: batches in the order that attention will read them ─► fill slot 0, 1, 2 ─► Filled ─► engine: copy, attend
-//!    ▲                                                                      ▲ Lower: RAM, disk                     │
-//!    └─ Emptied ◄─ put pages into Lower ◄─ ReadbackMapped                   └──────── SlotMapped ◄─ device is done ┘
+//! engine ─ plan: batches in the order that attention will read them ─► fill slot 0, 1, 2 ─► FilledStaging ─► engine: copy, attend
+//!    ▲                                                                      ▲ OffloadTiers: RAM, disk                     │
+//!    └─ Emptied ◄─ put pages into OffloadTiers ◄─ ReadbackMapped                   └──────── SlotMapped ◄─ device is done ┘
 //! ```
-//! 1. A slot belongs to this thread from `SlotMapped` until `Filled`, a readback buffer from `ReadbackMapped` until
+//! 1. A slot belongs to this thread from `SlotMapped` until `FilledStaging`, a readback buffer from `ReadbackMapped` until
 //!    `Emptied`; in between they belong to the engine and the device. So at most `n_slots` batches are ahead.
 //! 2. A plan that wraps begins again after its last batch: the next token reads what this one read, and its first pages are
 //!    on their way before it begins.
 //! 3. A page that cannot be had is reported, never replaced by other bytes; the plan ends there.
 //! 4. Both queues are bounded by the buffers: each message answers for one of them, or is waited for.
 //!
-//! Owner thread: `strata-transfer`, which owns [`Lower`] as well. It is a thread of its own because a software device works
+//! Owner thread: `strata-transfer`, which owns [`OffloadTiers`] as well. It is a thread of its own because a software device works
 //! inside of the engine's submit, and because copying into mapped memory takes a core's time.
 
-mod mover;
+pub mod plan;
+mod worker;
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,53 +26,53 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 
-use super::batches::StreamPlan;
-use super::census::Census;
+use super::bandwidth_limit::BandwidthLimit;
 use super::error::KvError;
 use super::layout::KvSpec;
-use super::lower::link::VirtualLink;
-use super::lower::{Keep, Lower, LowerCounts, LowerUse};
-use super::store::{Io, PageId, Store};
+use super::occupancy::TierOccupancy;
+use super::offload::{OffloadStats, OffloadTiers, OffloadUsage, Retention};
+use super::store::{Io, PageId, PageStore};
 use crate::gpu::HostBuffer;
 use crate::telemetry::Hub;
-use mover::Mover;
+use plan::TransferPlan;
+use worker::TransferWorker;
 
-/// A page in a readback buffer, to be kept below.
+/// A page in a readback buffer, to be kept fetching.
 #[derive(Debug, Clone, Copy)]
-pub struct Outgoing {
+pub struct PageReadback {
     /// which
     pub page: PageId,
     /// where in the buffer, bytes
     pub offset: u64,
     /// in RAM as well, or only on the disk
-    pub keep: Keep,
+    pub keep: Retention,
 }
 
 enum Message {
-    Open(Box<Lower>),
+    Open(Box<OffloadTiers>),
     Close(Sender<Option<Io>>),
     Buffers { slots: Vec<HostBuffer>, readbacks: Vec<HostBuffer> },
-    Plan { epoch: u64, plan: Arc<StreamPlan> },
+    Plan { epoch: u64, plan: Arc<TransferPlan> },
     SlotMapped(usize),
-    ReadbackMapped(usize, Vec<Outgoing>),
+    ReadbackMapped(usize, Vec<PageReadback>),
     Append(Vec<u32>),
     Truncate(usize),
-    Settled(Vec<PageId>),
-    Prefer(HashSet<PageId>),
-    Lose(u32),
+    Durable(Vec<PageId>),
+    Pin(HashSet<PageId>),
+    Invalidate(u32),
     Flush(Sender<bool>),
     Report(Sender<()>),
-    Census(Box<Census>, Sender<Box<Census>>),
+    TierOccupancy(Box<TierOccupancy>, Sender<Box<TierOccupancy>>),
     End,
 }
 
-/// What is below, and what it has done since it was opened.
+/// What is fetching, and what it has done since it was opened.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct LowerReport {
+pub struct OffloadReport {
     /// bytes in use
-    pub usage: LowerUse,
+    pub usage: OffloadUsage,
     /// totals
-    pub counts: LowerCounts,
+    pub counts: OffloadStats,
     /// page groups from the first that the store has whole
     pub n_saved_groups: u32,
     /// bytes of the store
@@ -79,12 +80,12 @@ pub struct LowerReport {
     /// pages bypass the page cache
     pub is_direct: bool,
     /// pages of which RAM has room for copies
-    pub n_kept: usize,
+    pub n_resident: usize,
 }
 
 /// A batch of a plan in its slot.
 #[derive(Debug, Clone, Copy)]
-pub struct Filled {
+pub struct FilledStaging {
     /// of the plan
     pub epoch: u64,
     /// position in it
@@ -96,16 +97,16 @@ pub struct Filled {
     /// when it was full
     pub ended_ns: u64,
     /// of that, time until RAM had the pages
-    pub below: Duration,
+    pub fetching: Duration,
     /// of that, time on the link
-    pub carrying: Duration,
+    pub transferring: Duration,
 }
 
 /// What the thread has to say.
 #[derive(Debug)]
-pub enum Arrival {
+pub enum TransferEvent {
     /// the next batch of the plan lies in a slot
-    Filled(Filled),
+    FilledStaging(FilledStaging),
     /// a readback buffer may be closed and used again
     Emptied(usize),
     /// a page of the plan is not whole and must be computed again
@@ -124,8 +125,8 @@ pub enum Arrival {
 /// The engine's end.
 pub struct Transfer {
     to: Sender<Message>,
-    from: Receiver<Arrival>,
-    report: Arc<Mutex<LowerReport>>,
+    from: Receiver<TransferEvent>,
+    report: Arc<Mutex<OffloadReport>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -137,21 +138,21 @@ impl Transfer {
     pub fn start(spec: KvSpec, pcie: Option<u64>, hub: &Hub) -> std::io::Result<Transfer> {
         let (to, messages) = unbounded();
         let (arrivals, from) = unbounded();
-        let report = Arc::new(Mutex::new(LowerReport::default()));
-        let mover = Mover {
+        let report = Arc::new(Mutex::new(OffloadReport::default()));
+        let mover = TransferWorker {
             messages,
             arrivals,
             spec,
             page_bytes: spec.page_bytes(),
-            lower: None,
+            offload: None,
             slots: Vec::new(),
             readbacks: Vec::new(),
             packed: Vec::new(),
             free: VecDeque::new(),
-            plan: Arc::new(StreamPlan::default()),
+            plan: Arc::new(TransferPlan::default()),
             epoch: 0,
             next: 0,
-            link: VirtualLink::new(pcie),
+            link: BandwidthLimit::new(pcie),
             lane: hub.lane("transfer"),
             report: report.clone(),
             reported: Instant::now(),
@@ -165,12 +166,12 @@ impl Transfer {
         let _ = self.to.send(message);
     }
 
-    /// Puts `lower` under the context, in place of nothing.
-    pub fn open(&self, lower: Lower) {
-        self.send(Message::Open(Box::new(lower)));
+    /// Puts `offload` under the context, in place of nothing.
+    pub fn open(&self, offload: OffloadTiers) {
+        self.send(Message::Open(Box::new(offload)));
     }
 
-    /// Writes out what is on its way and closes what is below the context; the I/O, for the next.
+    /// Writes out what is on its way and closes what is fetching the context; the I/O, for the next.
     pub fn close(&self) -> Option<Io> {
         let (done, wait) = bounded(1);
         self.send(Message::Close(done));
@@ -183,7 +184,7 @@ impl Transfer {
     }
 
     /// Begins a new plan; what was filled for an older one arrives all the same, with its epoch.
-    pub fn plan(&self, epoch: u64, plan: Arc<StreamPlan>) {
+    pub fn plan(&self, epoch: u64, plan: Arc<TransferPlan>) {
         self.send(Message::Plan { epoch, plan });
     }
 
@@ -203,7 +204,7 @@ impl Transfer {
     }
 
     /// Maps a readback buffer as soon as the device has written it, and hands it over.
-    pub fn map_readback(&self, readback: usize, buffer: &HostBuffer, pages: Vec<Outgoing>) {
+    pub fn map_readback(&self, readback: usize, buffer: &HostBuffer, pages: Vec<PageReadback>) {
         let to = self.to.clone();
         buffer.map(move |mapped| {
             if mapped {
@@ -218,13 +219,13 @@ impl Transfer {
     }
 
     /// Keeps copies of these pages in RAM before all others.
-    pub fn prefer(&self, pages: HashSet<PageId>) {
-        self.send(Message::Prefer(pages));
+    pub fn pin(&self, pages: HashSet<PageId>) {
+        self.send(Message::Pin(pages));
     }
 
     /// These pages stay in VRAM: RAM needs no copies of them.
-    pub fn settled(&self, pages: Vec<PageId>) {
-        self.send(Message::Settled(pages));
+    pub fn durable(&self, pages: Vec<PageId>) {
+        self.send(Message::Durable(pages));
     }
 
     /// Tokens from `n_tokens` on are not the context's any more.
@@ -233,8 +234,8 @@ impl Transfer {
     }
 
     /// A group has to be computed and written again.
-    pub fn lose_group(&self, group: u32) {
-        self.send(Message::Lose(group));
+    pub fn invalidate_group(&self, group: u32) {
+        self.send(Message::Invalidate(group));
     }
 
     /// Waits until everything that was handed over is written and committed; false where something could not be.
@@ -244,8 +245,8 @@ impl Transfer {
         wait.recv().unwrap_or(false)
     }
 
-    /// What is below, as of the last flush or [`Transfer::look`], or a moment ago.
-    pub fn report(&self) -> LowerReport {
+    /// What is fetching, as of the last flush or [`Transfer::look`], or a moment ago.
+    pub fn report(&self) -> OffloadReport {
         *self.report.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -256,19 +257,19 @@ impl Transfer {
         let _ = wait.recv();
     }
 
-    /// `census` with what is below.
-    pub fn census(&self, census: Census) -> Census {
+    /// `occupancy` with what is fetching.
+    pub fn occupancy(&self, occupancy: TierOccupancy) -> TierOccupancy {
         let (done, wait) = bounded(1);
-        let empty = Census::new(census.n_layer, census.n_pages);
-        self.send(Message::Census(Box::new(census), done));
-        wait.recv().map_or(empty, |census| *census)
+        let empty = TierOccupancy::new(occupancy.n_layer, occupancy.n_pages);
+        self.send(Message::TierOccupancy(Box::new(occupancy), done));
+        wait.recv().map_or(empty, |occupancy| *occupancy)
     }
 
     /// The next arrival, waiting up to `patience`.
     ///
     /// # Errors
     /// Where the thread is gone.
-    pub fn arrival(&self, patience: Duration) -> Result<Option<Arrival>, KvError> {
+    pub fn arrival(&self, patience: Duration) -> Result<Option<TransferEvent>, KvError> {
         match self.from.recv_timeout(patience) {
             Ok(arrival) => Ok(Some(arrival)),
             Err(RecvTimeoutError::Timeout) => Ok(None),
@@ -288,16 +289,16 @@ impl Drop for Transfer {
     }
 }
 
-impl LowerReport {
-    fn of(lower: &Lower) -> LowerReport {
-        let store = lower.store();
-        LowerReport {
-            usage: lower.usage(),
-            counts: lower.counts(),
-            n_saved_groups: store.map_or(0, Store::n_complete_prefix),
+impl OffloadReport {
+    fn of(offload: &OffloadTiers) -> OffloadReport {
+        let store = offload.store();
+        OffloadReport {
+            usage: offload.usage(),
+            counts: offload.counts(),
+            n_saved_groups: store.map_or(0, PageStore::n_complete_prefix),
             store_bytes: store.map_or(0, |s| s.disk_bytes().0),
-            is_direct: store.and_then(Store::is_direct).unwrap_or(false),
-            n_kept: lower.n_kept(),
+            is_direct: store.and_then(PageStore::is_direct).unwrap_or(false),
+            n_resident: offload.n_resident(),
         }
     }
 }

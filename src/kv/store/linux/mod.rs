@@ -3,8 +3,8 @@
 //! [`threads`]: super::threads
 
 mod files;
+mod registration;
 mod ring;
-mod tables;
 
 pub use files::{allocate, free_bytes, open_direct};
 pub use ring::Ring;

@@ -1,0 +1,179 @@
+//! Scores of keys where they lie: pages in RAM are scored by the processor, and move only if they are chosen.
+//!
+//! ```text
+//! q [H, D], pages in RAM ─► q · k of every key     f32 [H, n_keys]
+//! ```
+//! 1. Exact for the keys as attention reads them. 2. A key with a NaN scores NaN. 3. Scales of quantised keys are folded into the
+//!    query: `q · (low + step * code) = q · low + (q * step) · code`.
+//!
+//! Pure. Shapes: H query heads, G KV heads, D channels.
+//!
+//! Source: LeoAM, section 4.2 (important chunks are split where their keys are at hand, in VRAM or RAM).
+
+use std::ops::Deref;
+
+use half::f16;
+use half::slice::HalfFloatSliceExt;
+use rayon::prelude::*;
+
+use super::layout::KvSpec;
+use super::policy::leoam::abstracts::{key_rows, key_scales};
+use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
+use crate::gpu::kernels::KvElement;
+
+/// Products that take longer than handing some of them to other threads, which costs a tenth of a millisecond.
+const MANY_PRODUCTS: usize = 1 << 20;
+
+/// What a query becomes for the keys of one page, as they are stored: a key scores `base + weights · key`.
+struct ScaledQuery {
+    weights: Vec<f32>,
+    base: f32,
+}
+
+/// Scores of all keys of `pages` for queries f32 `[H, D]`, which are rotated and scaled: f32 `[H, pages * 64]`. What a page that is
+/// too short lacks scores NaN.
+pub fn score_keys<P: Deref<Target = [u8]> + Sync>(spec: &KvSpec, pages: &[P], q: &[f32]) -> Vec<f32> {
+    let score = |page: &P| page_scores(spec, page, q);
+    let is_much = pages.len() * KV_PAGE_TOKENS * q.len() > MANY_PRODUCTS;
+    let of_pages: Vec<_> = if is_much { pages.par_iter().map(score).collect() } else { pages.iter().map(score).collect() };
+    let heads = (0..q.len() / spec.head_dim).map(|head| head * KV_PAGE_TOKENS..(head + 1) * KV_PAGE_TOKENS);
+    heads.flat_map(|head| of_pages.iter().flat_map(move |of_page| &of_page[head.clone()])).copied().collect()
+}
+
+/// Those of one page, f32 `[H, 64]`.
+fn page_scores(spec: &KvSpec, page: &[u8], q: &[f32]) -> Vec<f32> {
+    let d = spec.head_dim;
+    let group = q.len() / d / spec.n_kv_head;
+    let mut scores = vec![f32::NAN; q.len() / d * KV_PAGE_TOKENS];
+    let row_bytes = spec.sealed.row_bytes(d);
+    let mut keys = vec![0.0; KV_BLOCK_TOKENS * d];
+    for kv_head in 0..spec.n_kv_head {
+        let heads = kv_head * group..(kv_head + 1) * group;
+        let folded: Vec<ScaledQuery> =
+            heads.clone().map(|head| fold(spec, page, kv_head, &q[head * d..(head + 1) * d])).collect();
+        // The keys of a block lie one behind the other.
+        for (block, at) in key_rows(spec, kv_head).step_by(KV_BLOCK_TOKENS).enumerate() {
+            let rows = page.get(at..).unwrap_or_default();
+            let n_rows = (rows.len() / row_bytes).min(KV_BLOCK_TOKENS);
+            if !read_keys(spec.sealed, &rows[..n_rows * row_bytes], &mut keys[..n_rows * d]) {
+                continue;
+            }
+            for (token, key) in (block * KV_BLOCK_TOKENS..).zip(keys[..n_rows * d].chunks_exact(d)) {
+                for (head, folded) in heads.clone().zip(&folded) {
+                    scores[head * KV_PAGE_TOKENS + token] = folded.base + dot(&folded.weights, key);
+                }
+            }
+        }
+    }
+    scores
+}
+
+fn fold(spec: &KvSpec, page: &[u8], kv_head: usize, q: &[f32]) -> ScaledQuery {
+    if !spec.sealed.is_quantised() {
+        return ScaledQuery { weights: q.to_vec(), base: 0.0 };
+    }
+    let scales = key_scales(spec, page, kv_head);
+    if scales.clone().count() < q.len() {
+        return ScaledQuery { weights: Vec::new(), base: f32::NAN };
+    }
+    let base = q.iter().zip(scales.clone()).map(|(q, [_, low])| q * low).sum();
+    ScaledQuery { weights: q.iter().zip(scales).map(|(q, [step, _])| q * step).collect(), base }
+}
+
+/// The numbers of rows of `keys.len()` in all, codes where they are quantised; false where they cannot be read.
+fn read_keys(sealed: KvElement, rows: &[u8], keys: &mut [f32]) -> bool {
+    match sealed {
+        KvElement::F16 => {
+            let Ok(halves) = bytemuck::try_cast_slice::<u8, f16>(rows) else { return false };
+            halves.convert_to_f32_slice(keys);
+        }
+        KvElement::F32 => {
+            let Ok(singles) = bytemuck::try_cast_slice::<u8, f32>(rows) else { return false };
+            keys.copy_from_slice(singles);
+        }
+        KvElement::Q8 => keys.iter_mut().zip(rows).for_each(|(x, code)| *x = f32::from(*code)),
+        KvElement::Q4 => {
+            let codes = rows.iter().flat_map(|both| [both & 15, both >> 4]);
+            keys.iter_mut().zip(codes).for_each(|(x, code)| *x = f32::from(code));
+        }
+    }
+    true
+}
+
+/// Eight sums at a time, which compilers turn into vector code.
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
+    let mut sums = [0.0f32; 8];
+    for (a, b) in a.iter().zip(b) {
+        sums.iter_mut().zip(a.iter().zip(b)).for_each(|(sum, (a, b))| *sum += a * b);
+    }
+    sums.iter().sum::<f32>() + a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum::<f32>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::Rng;
+    use crate::reference::{PageShape, open_page, quantize_page, token_scores};
+
+    fn spec(sealed: KvElement) -> KvSpec {
+        KvSpec { n_layer: 1, n_kv_head: 2, head_dim: 24, work: sealed, sealed }
+    }
+
+    /// A page of random keys and values, and the keys `[G][64, D]` as attention reads them.
+    fn page(spec: &KvSpec, rng: &mut Rng) -> (Vec<u8>, Vec<Vec<f32>>) {
+        let d = spec.head_dim;
+        let n = KV_PAGE_TOKENS * 2 * spec.n_kv_head * d;
+        let halves: Vec<f16> = (0..n).map(|_| f16::from_f32(4.0 * rng.next_f32() - 2.0)).collect();
+        let singles: Vec<f32> = halves.iter().map(|half| half.to_f32()).collect();
+        let shape = |code_bits| PageShape { n_kv_head: spec.n_kv_head, head_dim: d, code_bits };
+        let quantised = |code_bits| {
+            let bytes = quantize_page(&singles, shape(code_bits));
+            let numbers = open_page(&bytes, shape(code_bits));
+            (bytes, numbers)
+        };
+        let (bytes, numbers) = match spec.sealed {
+            KvElement::F16 => (halves.iter().flat_map(|half| half.to_le_bytes()).collect(), singles),
+            KvElement::F32 => (singles.iter().flat_map(|x| x.to_le_bytes()).collect(), singles),
+            KvElement::Q8 => quantised(8),
+            KvElement::Q4 => quantised(4),
+        };
+        let mut keys = vec![Vec::new(); spec.n_kv_head];
+        for (i, slot) in numbers.chunks_exact(2 * KV_BLOCK_TOKENS * d).enumerate() {
+            keys[i % spec.n_kv_head].extend_from_slice(&slot[..KV_BLOCK_TOKENS * d]);
+        }
+        (bytes, keys)
+    }
+
+    #[test]
+    fn keys_in_ram_score_what_the_plain_loop_says() {
+        for sealed in [KvElement::F16, KvElement::F32, KvElement::Q8, KvElement::Q4] {
+            let (spec, mut rng) = (spec(sealed), Rng::new(5));
+            let (pages, keys): (Vec<_>, Vec<_>) = (0..3).map(|_| page(&spec, &mut rng)).unzip();
+            assert_eq!(pages[0].len() as u64, spec.page_bytes());
+            let q: Vec<f32> = (0..4 * spec.head_dim).map(|_| rng.next_f32() - 0.5).collect();
+            let scores = score_keys(&spec, &pages, &q);
+            assert_eq!(scores.len(), 4 * 3 * KV_PAGE_TOKENS);
+            for (head, of_head) in scores.chunks_exact(3 * KV_PAGE_TOKENS).enumerate() {
+                let q = &q[head * spec.head_dim..(head + 1) * spec.head_dim];
+                for (page, got) in of_head.chunks_exact(KV_PAGE_TOKENS).enumerate() {
+                    let want = token_scores(q, &keys[page][head / 2]);
+                    assert!(got.iter().zip(&want).all(|(got, want)| (f64::from(*got) - want).abs() < 1e-4), "{sealed:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn keys_in_ram_that_are_no_number_or_not_there_score_none() {
+        let (spec, mut rng) = (spec(KvElement::F16), Rng::new(6));
+        let (mut bytes, _) = page(&spec, &mut rng);
+        bytes[..2].copy_from_slice(&f16::NAN.to_le_bytes());
+        let q = vec![1.0; 2 * spec.head_dim];
+        let scores = score_keys(&spec, &[bytes.as_slice()], &q);
+        assert!(scores[0].is_nan() && scores[1..].iter().all(|score| score.is_finite()));
+        assert!(score_keys(&spec, &[&bytes[..100]], &q)[KV_PAGE_TOKENS..].iter().all(|x| x.is_nan()));
+        assert!(score_keys(&KvSpec { sealed: KvElement::Q8, ..spec }, &[&bytes[..100]], &q).iter().all(|x| x.is_nan()));
+        assert!(score_keys(&spec, &[] as &[&[u8]], &q).is_empty());
+    }
+}

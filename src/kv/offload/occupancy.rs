@@ -1,0 +1,25 @@
+//! What the two tiers below VRAM hold at one moment.
+
+use super::{Bytes, OffloadTiers};
+use crate::kv::occupancy::{TierOccupancy, TierUsage};
+use crate::kv::policy::Tier;
+use crate::kv::store::PageId;
+
+impl OffloadTiers {
+    /// Adds the copies that RAM and the disk have, and what those take.
+    pub fn count_into(&self, occupancy: &mut TierOccupancy) {
+        // A copy has a slab of its own; what was read ahead lies in slabs of whole runs.
+        let n_held = self.ram_pages.keys().filter(|page| occupancy.add(**page, Tier::Ram)).count() as u64;
+        let n_ready = self.ready.keys().filter(|page| occupancy.add(**page, Tier::Ram)).count() as u64;
+        let page_bytes = n_held * self.split.slot_bytes as u64 + n_ready * self.config.page_bytes;
+        let Bytes(all) = self.usage().ram.now;
+        occupancy.tiers.ram =
+            TierUsage { n_pages: occupancy.count(Tier::Ram), page_bytes, spare_bytes: all.saturating_sub(page_bytes) };
+        let Some(store) = &self.store else { return };
+        let (n_layer, n_groups) = (occupancy.n_layer as u32, occupancy.n_pages as u32);
+        let pages = (0..n_layer).flat_map(|layer| (0..n_groups).map(move |group| PageId::kv(layer, group)));
+        let n_pages = pages.filter(|page| store.is_present(*page) && occupancy.add(*page, Tier::Disk)).count() as u64;
+        let (page_bytes, Bytes(all)) = (n_pages * self.config.page_bytes, store.disk_bytes());
+        occupancy.tiers.disk = TierUsage { n_pages, page_bytes, spare_bytes: all.saturating_sub(page_bytes) };
+    }
+}

@@ -1,0 +1,252 @@
+//! Abstracts: what a page's keys are at most and at least, so that a page can be scored without being read. Pure.
+//!
+//! ```text
+//! page: 64 keys of G heads, D channels ─► per head and channel: least, most     f16 [G, 2, D], 1/64 of the page at f16
+//! ```
+//! 1. Every key of the page as attention reads it lies between the two: for f16 they are keys of the page, for other types
+//!    they are rounded outwards.
+//! 2. A channel with a NaN reaches from -infinity to +infinity: such a page is always worth reading.
+//!
+//! Source: LeoAM, section 4.3 (lightweight KV abstract); of quantised pages the scales of the key channels say it already.
+
+use half::f16;
+
+use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
+use crate::gpu::kernels::KvElement;
+use crate::kv::layout::KvSpec;
+
+/// Bytes of a scale: step and low, f16 each.
+const SCALE_BYTES: usize = 4;
+
+/// Bytes of the abstract of one page: f16 `[G, 2, D]`.
+pub fn abstract_bytes(spec: &KvSpec) -> usize {
+    spec.n_kv_head * 2 * spec.head_dim * 2
+}
+
+/// The abstract of a complete page, f16 `[G, 2, D]` in little-endian bytes. `page` has [`KvSpec::page_bytes`].
+pub fn abstract_of(spec: &KvSpec, page: &[u8]) -> Vec<u8> {
+    let halves: Vec<f16> = match spec.sealed {
+        KvElement::F16 => of_halves(spec, page),
+        KvElement::F32 => of_singles(spec, page),
+        KvElement::Q8 => of_scales(spec, page, 255.0),
+        KvElement::Q4 => of_scales(spec, page, 15.0),
+    };
+    halves.iter().flat_map(|h| h.to_le_bytes()).collect()
+}
+
+/// An abstract that says nothing: its page is always worth reading.
+pub fn unknown(spec: &KvSpec) -> Vec<u8> {
+    let channels = |x: f16| std::iter::repeat_n(x, spec.head_dim);
+    let head = || channels(f16::NEG_INFINITY).chain(channels(f16::INFINITY));
+    (0..spec.n_kv_head).flat_map(|_| head()).flat_map(f16::to_le_bytes).collect()
+}
+
+/// Keys of one head in a complete page: byte offset of each.
+pub(in crate::kv) fn key_rows(spec: &KvSpec, head: usize) -> impl Iterator<Item = usize> {
+    let (block_bytes, row_bytes) = (spec.sealed.block_bytes(spec.head_dim) as usize, spec.sealed.row_bytes(spec.head_dim));
+    let n_kv_head = spec.n_kv_head;
+    (0..KV_PAGE_TOKENS).map(move |token| {
+        let slot = token / KV_BLOCK_TOKENS * n_kv_head + head;
+        slot * block_bytes + token % KV_BLOCK_TOKENS * row_bytes
+    })
+}
+
+/// Bits of an f16 as an integer of the same order; NaN lies beyond both infinities.
+fn ordered(bits: u16) -> i16 {
+    let signed = bits as i16;
+    signed ^ ((signed >> 15) & 0x7fff)
+}
+
+fn of_halves(spec: &KvSpec, page: &[u8]) -> Vec<f16> {
+    let (d, row_bytes) = (spec.head_dim, spec.sealed.row_bytes(spec.head_dim));
+    let (least_number, most_number) = (ordered(f16::NEG_INFINITY.to_bits()), ordered(f16::INFINITY.to_bits()));
+    let mut halves = Vec::with_capacity(spec.n_kv_head * 2 * d);
+    for head in 0..spec.n_kv_head {
+        let (mut least, mut most) = (vec![i16::MAX; d], vec![i16::MIN; d]);
+        for at in key_rows(spec, head) {
+            let row = page.get(at..at + row_bytes).unwrap_or_default();
+            for ((x, least), most) in row.chunks_exact(2).zip(&mut least).zip(&mut most) {
+                let x = ordered(u16::from_le_bytes([x[0], x[1]]));
+                (*least, *most) = ((*least).min(x), (*most).max(x));
+            }
+        }
+        let is_nan = |least: i16, most: i16| least < least_number || most > most_number;
+        let half = |x: i16| f16::from_bits((x ^ ((x >> 15) & 0x7fff)) as u16);
+        let both = least.iter().zip(&most);
+        halves.extend(both.clone().map(|(&l, &m)| if is_nan(l, m) { f16::NEG_INFINITY } else { half(l) }));
+        halves.extend(both.map(|(&l, &m)| if is_nan(l, m) { f16::INFINITY } else { half(m) }));
+    }
+    halves
+}
+
+fn of_singles(spec: &KvSpec, page: &[u8]) -> Vec<f16> {
+    let (d, row_bytes) = (spec.head_dim, spec.sealed.row_bytes(spec.head_dim));
+    let mut halves = Vec::with_capacity(spec.n_kv_head * 2 * d);
+    for head in 0..spec.n_kv_head {
+        let (mut least, mut most) = (vec![f32::INFINITY; d], vec![f32::NEG_INFINITY; d]);
+        for at in key_rows(spec, head) {
+            let row = page.get(at..at + row_bytes).unwrap_or_default();
+            for ((x, least), most) in row.chunks_exact(4).zip(&mut least).zip(&mut most) {
+                let x = f32::from_le_bytes([x[0], x[1], x[2], x[3]]);
+                (*least, *most) = (nan_or(x, *least, f32::min), nan_or(x, *most, f32::max));
+            }
+        }
+        halves.extend(least.iter().map(|&x| round_down(x)));
+        halves.extend(most.iter().map(|&x| round_up(x)));
+    }
+    halves
+}
+
+/// NaN where either is, otherwise what `pick` says.
+fn nan_or(x: f32, y: f32, pick: fn(f32, f32) -> f32) -> f32 {
+    if x.is_nan() || y.is_nan() { f32::NAN } else { pick(x, y) }
+}
+
+/// Scales of the key channels of a head, step and low `[D]`: they stand at the end of a quantised page, f16 `[G, D, 2]`. None of
+/// a page that is too short.
+pub(in crate::kv) fn key_scales(spec: &KvSpec, page: &[u8], head: usize) -> impl Iterator<Item = [f32; 2]> + Clone {
+    let size = spec.head_dim * SCALE_BYTES;
+    let begin = page.len().checked_sub((spec.n_kv_head - head) * size);
+    let scales = begin.and_then(|begin| page.get(begin..begin + size)).unwrap_or_default();
+    let half = |bytes: [u8; 2]| f16::from_le_bytes(bytes).to_f32();
+    scales.chunks_exact(SCALE_BYTES).map(move |s| [half([s[0], s[1]]), half([s[2], s[3]])])
+}
+
+fn of_scales(spec: &KvSpec, page: &[u8], levels: f32) -> Vec<f16> {
+    let mut halves = Vec::with_capacity(2 * spec.n_kv_head * spec.head_dim);
+    for head in 0..spec.n_kv_head {
+        let scales = key_scales(spec, page, head);
+        halves.extend(scales.clone().map(|[_, low]| round_down(low)));
+        halves.extend(scales.map(|[step, low]| round_up(low + step * levels)));
+    }
+    halves
+}
+
+/// The largest f16 not above x; -infinity for NaN.
+fn round_down(x: f32) -> f16 {
+    let h = f16::from_f32(x);
+    if x.is_nan() {
+        f16::NEG_INFINITY
+    } else if h.to_f32() > x {
+        neighbour(h, -1)
+    } else {
+        h
+    }
+}
+
+/// The smallest f16 not below x; +infinity for NaN.
+fn round_up(x: f32) -> f16 {
+    let h = f16::from_f32(x);
+    if x.is_nan() {
+        f16::INFINITY
+    } else if h.to_f32() < x {
+        neighbour(h, 1)
+    } else {
+        h
+    }
+}
+
+fn neighbour(x: f16, by: i16) -> f16 {
+    let next = ordered(x.to_bits()).saturating_add(by);
+    f16::from_bits((next ^ ((next >> 15) & 0x7fff)) as u16)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::base::Rng;
+    use crate::reference::{PageShape, open_page, quantize_page};
+
+    fn spec(n_kv_head: usize, head_dim: usize, sealed: KvElement) -> KvSpec {
+        KvSpec { n_layer: 1, n_kv_head, head_dim, work: KvElement::F16, sealed }
+    }
+
+    /// Numbers of a page in slot order, and the page as the type has it, with the numbers that attention reads.
+    fn page(spec: &KvSpec, seed: u64, magnitude: f32) -> (Vec<u8>, Vec<f32>) {
+        let mut rng = Rng::new(seed);
+        let n = KV_PAGE_TOKENS * 2 * spec.n_kv_head * spec.head_dim;
+        let numbers: Vec<f32> = (0..n).map(|_| rng.next_signed() * magnitude).collect();
+        match spec.sealed {
+            KvElement::F16 => {
+                let halves: Vec<f16> = numbers.iter().map(|x| f16::from_f32(*x)).collect();
+                (halves.iter().flat_map(|h| h.to_le_bytes()).collect(), halves.iter().map(|h| h.to_f32()).collect())
+            }
+            KvElement::F32 => (numbers.iter().flat_map(|x| x.to_le_bytes()).collect(), numbers),
+            KvElement::Q8 | KvElement::Q4 => {
+                let code_bits = if spec.sealed == KvElement::Q8 { 8 } else { 4 };
+                let shape = PageShape { n_kv_head: spec.n_kv_head, head_dim: spec.head_dim, code_bits };
+                let bytes = quantize_page(&numbers, shape);
+                let opened = open_page(&bytes, shape);
+                (bytes, opened)
+            }
+        }
+    }
+
+    /// Keys of one head and channel.
+    fn keys(spec: &KvSpec, numbers: &[f32], head: usize, channel: usize) -> Vec<f32> {
+        let singles = KvSpec { sealed: KvElement::F32, ..*spec };
+        key_rows(&singles, head).map(|at| numbers[at / size_of::<f32>() + channel]).collect()
+    }
+
+    fn halves(bytes: &[u8]) -> Vec<f32> {
+        bytes.chunks_exact(2).map(|b| f16::from_le_bytes([b[0], b[1]]).to_f32()).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        #[test]
+        fn abstract_bounds_every_key_as_it_is_read(
+            n_kv_head in 1usize..4, eighths in 1usize..5, seed: u64, magnitude in prop_oneof![Just(1e-6f32), Just(1.0), Just(6e4)],
+            sealed in prop::sample::select(vec![KvElement::F16, KvElement::F32, KvElement::Q8, KvElement::Q4]),
+        ) {
+            let spec = spec(n_kv_head, 8 * eighths, sealed);
+            let (bytes, numbers) = page(&spec, seed, magnitude);
+            prop_assert_eq!(bytes.len() as u64, spec.page_bytes());
+            let got = abstract_of(&spec, &bytes);
+            prop_assert_eq!(got.len(), abstract_bytes(&spec));
+            let got = halves(&got);
+            for head in 0..n_kv_head {
+                for channel in 0..spec.head_dim {
+                    let keys = keys(&spec, &numbers, head, channel);
+                    let least = keys.iter().copied().fold(f32::INFINITY, f32::min);
+                    let most = keys.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+                    let at = head * 2 * spec.head_dim + channel;
+                    let (low, high) = (got[at], got[at + spec.head_dim]);
+                    prop_assert!(low <= least && most <= high, "{low} {least} {most} {high}");
+                    if sealed == KvElement::F16 {
+                        prop_assert_eq!((low, high), (least, most));
+                    }
+                    // No looser than the rounding of the type (255 of the least steps), or a bound would say nothing.
+                    let slack = (most - least) * 0.2 + most.abs().max(least.abs()) * 2e-3 + 2e-5;
+                    prop_assert!(high - most <= slack && least - low <= slack, "{low} {least} {most} {high}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn nan_in_a_key_makes_its_channel_unbounded_and_no_other() {
+        for sealed in [KvElement::F16, KvElement::F32] {
+            let spec = spec(2, 8, sealed);
+            let (mut bytes, _) = page(&spec, 3, 1.0);
+            let size = bytes.len() / (KV_PAGE_TOKENS * 2 * 2 * 8);
+            let at = key_rows(&spec, 1).nth(40).unwrap() + 5 * size;
+            match sealed {
+                KvElement::F16 => bytes[at..at + 2].copy_from_slice(&f16::NAN.to_le_bytes()),
+                _ => bytes[at..at + 4].copy_from_slice(&(-f32::NAN).to_le_bytes()),
+            }
+            let got = halves(&abstract_of(&spec, &bytes));
+            for (i, x) in got.iter().enumerate() {
+                let (head, channel) = (i / 16, i % 8);
+                assert_eq!(x.is_infinite(), (head, channel) == (1, 5), "{sealed:?}: {i}: {x}");
+            }
+            assert_eq!((got[16 + 5], got[16 + 8 + 5]), (f32::NEG_INFINITY, f32::INFINITY));
+        }
+        let spec = spec(2, 8, KvElement::F16);
+        let unknown = halves(&unknown(&spec));
+        assert_eq!((unknown.len(), unknown[0], unknown[8]), (32, f32::NEG_INFINITY, f32::INFINITY));
+    }
+}

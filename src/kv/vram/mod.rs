@@ -1,0 +1,410 @@
+//! The KV cache of one context: what of it is in VRAM, and how the rest comes by.
+//!
+//! ```text
+//! new tokens ─► tail (ring of pages, one order for all layers) ─ seal ─► frame of the pool, if one is free
+//!                                                                  └──► readback ─► OffloadTiers, if it has no frame or is saved
+//! attention of a layer ◄─ pool segments ◄─ tail ◄─ slots, one batch after the other ◄─ Transfer ◄─ OffloadTiers
+//! ```
+//! Owner: the engine thread. 1. Growing adds segments and moves nothing. 2. Bytes never pass the budget: [`VramPlan`] says
+//! what is spent on what before anything is allocated. 3. Where a page is changes through [`Residency`] alone. 4. Which
+//! tokens are valid is known to whoever runs the model; this knows complete groups of 64.
+
+mod batch_reserve;
+mod int4_transfer;
+mod occupancy;
+mod offload_link;
+mod seal;
+mod selected;
+mod stream;
+
+pub use int4_transfer::{CodecRates, StreamCost};
+pub use selected::{BlockTable, RamKeys, SelectedStream};
+
+use std::collections::VecDeque;
+
+use crate::base::limits::KV_PAGE_TOKENS;
+use crate::base::{MovedBytes, PageCounts};
+use crate::gpu::{Gpu, HostBuffer, Slice};
+use crate::kv::error::KvError;
+use crate::kv::layout::{BLOCKS_PER_PAGE, KvSpec, SegmentShape, VramPlan, plan_pool};
+use crate::kv::offload::RamPagesView;
+use crate::kv::residency::Residency;
+use crate::kv::transfer::plan::TransferBatch;
+use crate::kv::transfer::{FilledStaging, Transfer};
+use crate::telemetry::{ENGINE_LANE, Hub, Lane};
+
+/// Readback buffers: one is written by the device while the others are emptied.
+const N_READBACKS: usize = 3;
+
+/// Pages of one layer with their block table.
+pub struct PagedBuffer {
+    /// K and V
+    pub pages: Slice,
+    /// block table u32 `[G, n_blocks]`
+    pub table: Slice,
+    /// the table lists all frames in order
+    is_in_order: bool,
+}
+
+/// New tokens of every layer.
+pub struct Tail {
+    layers: Vec<Slice>,
+    /// block table u32 `[G, n_blocks]` of all layers
+    pub table: Slice,
+    /// physical pages in logical order
+    order: Vec<usize>,
+    /// group of the first logical page
+    first_group: u32,
+}
+
+/// A slot: the host's end and the device's.
+struct Slot {
+    upload: HostBuffer,
+    pages: Slice,
+}
+
+struct StagingPool {
+    slots: Vec<Slot>,
+    /// the device's ends of all slots, one after the other
+    area: Slice,
+    /// where attention chooses, pages may travel packed
+    dequantizer: Option<int4_transfer::PageDequantizer>,
+    /// table of one slot
+    table: Slice,
+    readbacks: Vec<HostBuffer>,
+    free_readbacks: VecDeque<usize>,
+}
+
+/// What arrived for the batch that attention wants next.
+pub struct StagedBatch {
+    /// which slot
+    pub slot: usize,
+    batch: TransferBatch,
+}
+
+impl StagedBatch {
+    /// Groups of the pages in it.
+    pub fn groups(&self) -> &[u32] {
+        &self.batch.groups
+    }
+}
+
+/// The cache of one context.
+pub struct VramCache {
+    spec: KvSpec,
+    limit: usize,
+    plan: VramPlan,
+    tail: Tail,
+    shapes: Vec<SegmentShape>,
+    /// `[segment][layer]`
+    pool: Vec<Vec<PagedBuffer>>,
+    /// where quantised pages are made
+    scratch: Option<Slice>,
+    /// abstracts of each layer, f16 `[P, G, 2, D]`; none where attention always reads everything
+    abstracts: Vec<Slice>,
+    stage: Option<StagingPool>,
+    residency: Residency,
+    n_sealed: u32,
+    /// groups of the document, which are written to its store
+    durable_groups: u32,
+    /// tokens of the document in the store
+    n_document_tokens: usize,
+    /// tokens that the store knows of
+    n_offloaded_tokens: usize,
+    transfer: Transfer,
+    lane: Lane,
+    /// of the thread that owns this
+    engine_lane: Lane,
+    has_offload: bool,
+    /// what RAM holds of the context
+    ram_pages: RamPagesView,
+    epoch: u64,
+    /// batches that attention waits for, in order
+    stream: Vec<TransferBatch>,
+    /// next batch of the stream that attention wants
+    next_batch: usize,
+    /// filled slots that attention has not come to
+    ahead: VecDeque<FilledStaging>,
+    /// group that the stream stopped at because a page of it is not whole
+    lost: Option<u32>,
+    synchronous: bool,
+    /// of questions that are answered at once
+    tails_bytes: u64,
+    peak_bytes: u64,
+    /// what streams have cost
+    spent: StreamCost,
+    /// uploads and readbacks since the start
+    moved: MovedBytes,
+    counts: PageCounts,
+    notices: Vec<String>,
+}
+
+impl VramCache {
+    /// An empty cache by `plan`, with the tail allocated.
+    ///
+    /// # Errors
+    /// Out of VRAM, a lost device, no thread.
+    pub fn new(
+        gpu: &Gpu,
+        spec: KvSpec,
+        limit: usize,
+        plan: VramPlan,
+        pcie: Option<u64>,
+        synchronous: bool,
+        hub: &Hub,
+    ) -> Result<VramCache, KvError> {
+        let bytes = plan.tail_pages as u64 * spec.tail_page_bytes();
+        let layers = (0..spec.n_layer).map(|_| Ok(gpu.buffer("KV tail", bytes)?.all())).collect::<Result<_, KvError>>()?;
+        let table = gpu.buffer("KV tail table", spec.table_bytes(plan.tail_pages))?.all();
+        let order: Vec<usize> = (0..plan.tail_pages).collect();
+        gpu.upload(&table, bytemuck::cast_slice(&spec.table(&order, plan.tail_pages * BLOCKS_PER_PAGE)))?;
+        let scratch = match spec.sealed.is_quantised() {
+            true => Some(gpu.buffer("sealed pages", plan.tail_pages as u64 * spec.page_bytes())?.all()),
+            false => None,
+        };
+        let abstract_bytes = plan.abstract_bytes(&spec) / spec.n_layer.max(1) as u64;
+        let abstracts = match plan.n_abstracts {
+            0 => Vec::new(),
+            _ => (0..spec.n_layer).map(|_| Ok(gpu.buffer("abstracts", abstract_bytes)?.all())).collect::<Result<_, KvError>>()?,
+        };
+        let transfer = Transfer::start(spec, pcie, hub).map_err(|e| KvError::NoThread(e.to_string()))?;
+        let mut cache = VramCache {
+            spec,
+            limit,
+            tail: Tail { layers, table, order, first_group: 0 },
+            shapes: Vec::new(),
+            pool: Vec::new(),
+            scratch,
+            abstracts,
+            stage: None,
+            residency: Residency::new(spec.n_layer, plan.max_frames),
+            plan,
+            n_sealed: 0,
+            durable_groups: 0,
+            n_document_tokens: 0,
+            n_offloaded_tokens: 0,
+            transfer,
+            lane: hub.lane("transfer"),
+            engine_lane: hub.lane(ENGINE_LANE),
+            has_offload: false,
+            ram_pages: RamPagesView::default(),
+            epoch: 0,
+            stream: Vec::new(),
+            next_batch: 0,
+            ahead: VecDeque::new(),
+            lost: None,
+            synchronous,
+            tails_bytes: 0,
+            peak_bytes: 0,
+            spent: StreamCost::default(),
+            moved: MovedBytes::default(),
+            counts: PageCounts::default(),
+            notices: Vec::new(),
+        };
+        cache.peak_bytes = cache.bytes();
+        Ok(cache)
+    }
+
+    /// Shape of what is stored.
+    pub fn spec(&self) -> &KvSpec {
+        &self.spec
+    }
+
+    /// What the budget is spent on.
+    pub fn plan(&self) -> &VramPlan {
+        &self.plan
+    }
+
+    /// Tokens that may be stored at most.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Bytes allocated now.
+    pub fn bytes(&self) -> u64 {
+        let frames: u64 = self.shapes.iter().map(|s| s.n_frames as u64 * VramPlan::frame_bytes(&self.spec)).sum();
+        let scratch = self.scratch.as_ref().map_or(0, |s| s.size);
+        let stage = if self.stage.is_some() { self.plan.slot_bytes(&self.spec) - scratch } else { 0 };
+        self.plan.tail_bytes(&self.spec) + self.plan.abstract_bytes(&self.spec) + frames + scratch + stage + self.tails_bytes
+    }
+
+    /// Most bytes that were ever allocated.
+    pub fn peak_bytes(&self) -> u64 {
+        self.peak_bytes
+    }
+
+    /// Uploads and readbacks so far.
+    pub fn moved(&self) -> MovedBytes {
+        self.moved
+    }
+
+    /// Pages that attention read so far, by where they were.
+    pub fn counts(&self) -> PageCounts {
+        self.counts
+    }
+
+    /// A page of the group is damaged below: it is going to be computed again, and saved again.
+    pub fn invalidate_group(&self, group: u32) {
+        self.transfer.invalidate_group(group);
+    }
+
+    /// One group was computed again.
+    pub fn count_recomputed(&mut self) {
+        self.counts.recomputed += self.spec.n_layer as u64;
+    }
+
+    /// What the user should know, once.
+    pub fn take_notices(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notices)
+    }
+
+    /// Complete groups.
+    pub fn n_sealed(&self) -> u32 {
+        self.n_sealed
+    }
+
+    /// Segments of the pool, in order.
+    pub fn shapes(&self) -> &[SegmentShape] {
+        &self.shapes
+    }
+
+    /// Buffers of a segment in a layer.
+    pub fn segment(&self, segment_idx: usize, layer_idx: usize) -> &PagedBuffer {
+        &self.pool[segment_idx][layer_idx]
+    }
+
+    /// The new tokens of a layer, and the table of all layers.
+    pub fn tail(&self, layer_idx: usize) -> (&Slice, &Slice) {
+        (&self.tail.layers[layer_idx], &self.tail.table)
+    }
+
+    /// Blocks of one KV head in the tail's table.
+    pub fn tail_blocks(&self) -> usize {
+        self.plan.tail_pages * BLOCKS_PER_PAGE
+    }
+
+    /// Where quantised pages are made, one for each page of the tail.
+    pub fn scratch(&self) -> Option<&Slice> {
+        self.scratch.as_ref()
+    }
+
+    /// The device's end of slot `i`, with the table of all slots; none before they are needed.
+    pub fn slot(&self, i: usize) -> Option<(&Slice, &Slice)> {
+        self.stage.as_ref().and_then(|s| Some((&s.slots.get(i)?.pages, &s.table)))
+    }
+
+    /// The device's ends of all slots, one after the other; none before they are needed.
+    pub fn area(&self) -> Option<&Slice> {
+        self.stage.as_ref().map(|s| &s.area)
+    }
+
+    /// Bytes of the readback buffers, which are RAM.
+    pub fn readback_bytes(&self) -> u64 {
+        (N_READBACKS * self.plan.tail_pages) as u64 * self.spec.page_bytes()
+    }
+
+    /// Bytes of the readback buffers that exist.
+    pub fn staging_bytes(&self) -> u64 {
+        if self.stage.is_some() { self.readback_bytes() } else { 0 }
+    }
+
+    /// Groups of a context of `n_tokens` that find no frame.
+    pub fn offloaded_groups(&self, n_tokens: usize) -> u64 {
+        (n_tokens / KV_PAGE_TOKENS).saturating_sub(self.residency.max_frames()) as u64
+    }
+
+    /// Tokens that a chunk at `pos` may have: what the tail has room for. Where complete pages are rounded, a chunk ends with
+    /// its group, so that what a token sees rounded does not depend on how the context was cut into chunks.
+    pub fn room_at(&self, pos: usize) -> usize {
+        let n_pages = if self.spec.sealed.is_quantised() { 1 } else { self.plan.tail_pages };
+        n_pages * KV_PAGE_TOKENS - pos % KV_PAGE_TOKENS
+    }
+
+    /// Makes room in VRAM for `n_tokens` in all, as far as the plan goes. True when segments were added (bind groups must
+    /// follow). A device that has less memory than the plan trusted it with makes the pool smaller, and says so.
+    ///
+    /// # Errors
+    /// Over the limit, a lost device.
+    pub fn reserve(&mut self, gpu: &Gpu, n_tokens: usize) -> Result<bool, KvError> {
+        if n_tokens > self.limit {
+            return Err(KvError::OverLimit { wanted: n_tokens, limit: self.limit });
+        }
+        let max_frames = self.residency.max_frames();
+        let shapes = plan_pool(&self.spec, n_tokens / KV_PAGE_TOKENS, max_frames, gpu.max_binding_bytes());
+        let before = self.shapes.len();
+        for shape in shapes.into_iter().skip(before) {
+            let layers = (0..self.spec.n_layer).map(|_| self.allocate(gpu, shape)).collect::<Result<Vec<_>, _>>();
+            match layers {
+                Ok(layers) => {
+                    self.pool.push(layers);
+                    self.shapes.push(shape);
+                    self.peak_bytes = self.peak_bytes.max(self.bytes());
+                }
+                Err(error @ KvError::Gpu(crate::gpu::GpuError::OutOfMemory { .. })) => {
+                    self.residency.shrink_to(shape.first_frame);
+                    self.notices.push(format!("{error}; the KV cache goes on in RAM and on the disk"));
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(self.shapes.len() > before)
+    }
+
+    fn allocate(&self, gpu: &Gpu, shape: SegmentShape) -> Result<PagedBuffer, KvError> {
+        let pages = gpu.buffer("KV pages", shape.n_frames as u64 * self.spec.page_bytes())?.all();
+        let table = gpu.buffer("KV block table", self.spec.table_bytes(shape.n_frames))?.all();
+        let identity: Vec<usize> = (0..shape.n_frames).collect();
+        gpu.upload(&table, bytemuck::cast_slice(&self.spec.table(&identity, shape.n_blocks())))?;
+        Ok(PagedBuffer { pages, table, is_in_order: true })
+    }
+
+    /// Forgets all tokens from `n_tokens` on.
+    pub fn truncate(&mut self, n_tokens: usize) {
+        let n_groups = (n_tokens / KV_PAGE_TOKENS) as u32;
+        if self.has_offload && n_tokens < self.n_offloaded_tokens {
+            self.transfer.truncate(n_tokens);
+            // A document's own tokens stay below.
+            self.n_offloaded_tokens = n_tokens.max(self.n_document_tokens);
+        }
+        if n_groups < self.n_sealed {
+            self.n_sealed = n_groups;
+            self.residency.truncate(n_groups);
+            self.cancel_stream();
+        }
+    }
+
+    /// Pages of a layer that are in the pool, by segment: segment and number of pages. Tables follow where frames in use
+    /// are not the first ones.
+    pub fn resident_runs(&mut self, gpu: &Gpu, layer: usize) -> Vec<(usize, usize)> {
+        let mut runs = Vec::new();
+        let mut rest = self.residency.n_resident(layer);
+        self.counts.resident += rest as u64;
+        for (segment_idx, shape) in self.shapes.iter().enumerate() {
+            if rest == 0 {
+                break;
+            }
+            let used = self.residency.used_in(layer, shape.first_frame, shape.n_frames);
+            let is_prefix = used.last().is_none_or(|last| last + 1 == used.len());
+            let paged = &mut self.pool[segment_idx][layer];
+            if !is_prefix || !paged.is_in_order {
+                let frames = if is_prefix { (0..shape.n_frames).collect() } else { used.clone() };
+                let table = self.spec.table(&frames, shape.n_blocks());
+                gpu.write(&paged.table, bytemuck::cast_slice(&table));
+                paged.is_in_order = is_prefix;
+            }
+            rest -= used.len();
+            if !used.is_empty() {
+                runs.push((segment_idx, used.len()));
+            }
+        }
+        runs
+    }
+
+    fn frame_slice(&self, layer: usize, frame: usize) -> Slice {
+        let segment_idx = self.shapes.partition_point(|s| s.end_frame() <= frame);
+        let first = self.shapes[segment_idx].first_frame;
+        let page = self.spec.page_bytes();
+        self.pool[segment_idx][layer].pages.buffer.slice((frame - first) as u64 * page, page)
+    }
+}

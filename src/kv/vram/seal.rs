@@ -1,0 +1,97 @@
+//! Complete pages leave the tail: to a frame of the pool, and to the tiers below through readback buffers.
+//!
+//! Owner: the engine thread. A page without a frame stays in RAM below; one that has a frame goes below only to be saved.
+
+use super::VramCache;
+use super::stream::PATIENCE;
+use crate::base::limits::KV_PAGE_TOKENS;
+use crate::gpu::kernels::seal_pages::SealPages;
+use crate::gpu::{Binding, Gpu, Recorder};
+use crate::kv::error::KvError;
+use crate::kv::offload::Retention;
+use crate::kv::store::PageId;
+use crate::kv::transfer::PageReadback;
+
+impl VramCache {
+    /// Records how the pages of a layer that tokens up to `end` complete leave the tail. What was recorded for the tiers
+    /// below must be handed to [`VramCache::readback_submitted`] after the next submit.
+    ///
+    /// # Errors
+    /// What the tiers below failed with, or a lost device.
+    pub fn record_seal(
+        &mut self,
+        gpu: &Gpu,
+        recorder: &mut Recorder,
+        layer: usize,
+        end: usize,
+        sealer: Option<(&SealPages, &Binding)>,
+    ) -> Result<Option<(usize, Vec<PageReadback>)>, KvError> {
+        let end_group = (end / KV_PAGE_TOKENS) as u32;
+        let mut out: Option<(usize, Vec<PageReadback>)> = None;
+        for group in self.tail.first_group..end_group {
+            let physical = self.tail.order[(group - self.tail.first_group) as usize];
+            let page = self.spec.page_bytes();
+            let offset = physical as u64 * page;
+            let source = match (sealer, &self.scratch) {
+                (Some((seal, binding)), Some(scratch)) => {
+                    seal.record(recorder, binding, physical, physical, 1);
+                    scratch.buffer.slice(offset, page)
+                }
+                _ => self.tail.layers[layer].buffer.slice(offset, page),
+            };
+            let frame = self.residency.allocate(layer, group);
+            if let Some(frame) = frame {
+                let to = self.frame_slice(layer, frame as usize);
+                recorder.copy(&source, &to);
+            }
+            // A page that may have to give its frame to another has a copy below from the start.
+            let may_leave = self.has_offload && self.is_selective();
+            if frame.is_none() || may_leave || group < self.durable_groups {
+                if !self.has_offload {
+                    return Err(KvError::NoTierBelow);
+                }
+                let keep = if frame.is_some() && !may_leave { Retention::OnDiskOnly } else { Retention::InRam };
+                self.residency.set_backed(layer, group);
+                let readback = match &out {
+                    Some((readback, _)) => *readback,
+                    None => self.free_readback(gpu)?,
+                };
+                let pages = &mut out.get_or_insert((readback, Vec::new())).1;
+                let offset = pages.len() as u64 * page;
+                pages.push(PageReadback { page: PageId::kv(layer as u32, group), offset, keep });
+                if let Some(stage) = &self.stage {
+                    recorder.copy(&source, &stage.readbacks[readback].slice(offset, page));
+                }
+                self.moved.vram_to_ram += page;
+            }
+        }
+        Ok(out)
+    }
+
+    /// Pages of the tail that tokens up to `end` complete: where they are in it, and their group.
+    pub fn to_seal(&self, end: usize) -> impl Iterator<Item = (usize, u32)> + '_ {
+        let groups = self.tail.first_group..(end / KV_PAGE_TOKENS) as u32;
+        groups.map(|group| (self.tail.order[(group - self.tail.first_group) as usize], group))
+    }
+
+    fn free_readback(&mut self, gpu: &Gpu) -> Result<usize, KvError> {
+        loop {
+            if let Some(i) = self.stage.as_mut().and_then(|s| s.free_readbacks.pop_front()) {
+                return Ok(i);
+            }
+            self.receive(gpu, PATIENCE)?;
+        }
+    }
+
+    /// The copies into a readback buffer were submitted.
+    pub fn readback_submitted(&self, readback: usize, pages: Vec<PageReadback>) {
+        if let Some(stage) = &self.stage {
+            self.transfer.map_readback(readback, &stage.readbacks[readback], pages);
+        }
+    }
+
+    /// Every layer has sealed what tokens up to `end` complete.
+    pub fn end_pass(&mut self, end: usize) {
+        self.n_sealed = self.n_sealed.max((end / KV_PAGE_TOKENS) as u32);
+    }
+}

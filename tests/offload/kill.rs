@@ -1,0 +1,46 @@
+//! Power cuts at any write: what was committed is there, and right.
+
+use std::sync::Arc;
+
+use strata::base::Rng;
+use strata::kv::offload::{PageLocation, Retention};
+use strata::kv::store::{Fault, FaultInjectingFolder, FaultOp, Folder, MemoryFolder, PageId, Rule};
+
+use crate::common::{N_LAYER, config, put_group, take_right, tiers};
+
+const N_GROUPS: u32 = 20;
+
+#[test]
+fn every_committed_group_is_right_after_a_power_cut_at_any_write() {
+    let (mut n_cut, mut n_found_pages) = (0, 0);
+    for seed in 0..100 {
+        let mut rng = Rng::new(seed);
+        let memory = MemoryFolder::new();
+        let faulty = FaultInjectingFolder::new(Arc::new(memory.clone()));
+        let folder: Arc<dyn Folder> = Arc::new(faulty.clone());
+        let mut offload = tiers(config(200), &folder, N_GROUPS);
+        let op = if rng.below(3) == 0 { FaultOp::Sync } else { FaultOp::Write };
+        faulty.add(Rule::once(op, "", u64::from(rng.below(if op == FaultOp::Sync { 12 } else { 70 })), Fault::PowerCut));
+        let mut n_safe = 0;
+        for group in 0..N_GROUPS {
+            put_group(&mut offload, group, Retention::InRam).unwrap();
+            if rng.below(3) == 0 && offload.flush() {
+                n_safe = group + 1;
+            }
+        }
+        n_cut += u32::from(faulty.n_struck() > 0);
+        // Dropped as a process is that dies.
+        drop(offload);
+        let folder: Arc<dyn Folder> = Arc::new(memory.crashed(seed));
+        let mut offload = tiers(config(10), &folder, N_GROUPS);
+        let n_found = offload.store().unwrap().n_complete_prefix();
+        assert!(n_found >= n_safe, "seed {seed}: {n_found} of {n_safe} groups");
+        for page in (0..N_GROUPS).flat_map(|g| (0..N_LAYER).map(move |l| PageId::kv(l, g))) {
+            let was_there = offload.has(page) == PageLocation::Disk;
+            let is_there = take_right(&mut offload, page);
+            assert!(is_there || page.group >= n_safe, "seed {seed}: {page}");
+            n_found_pages += usize::from(was_there && is_there);
+        }
+    }
+    assert!(n_cut > 60 && n_found_pages > 500, "{n_cut} cuts, {n_found_pages} pages found");
+}

@@ -1,0 +1,10 @@
+//! The tiers below VRAM: pages come and go under tiny budgets and failing disks, and what comes back is what was put.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+mod budgets;
+mod common;
+mod faults;
+mod kill;
+mod random_ops;
+mod read_ahead;
+mod scratch;
