@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use disk::{DEPTH, Setup, fio_rate, in_turns, rates, ratio};
 use strata::base::{Bytes, Rng};
 use strata::document::library::{Catalogue, Entry, ReadState};
-use strata::gpu::kernels::KvElement;
+use strata::gpu::kernels::KvFormat;
 use strata::kv::offload::{DiskBacking, OffloadConfig, OffloadTiers, Retention};
 use strata::kv::store::{Folder, Geometry, Io, IoConfig, PAGE_TOKENS, PageId, PageKind, PageStore, StoreRoot, StoreSpec};
 use strata::telemetry::Hub;
@@ -44,24 +44,24 @@ const RAM: Bytes = Bytes(128 << 20);
 /// A document read by some model.
 struct Subject {
     name: &'static str,
-    element: KvElement,
+    element: KvFormat,
     n_layer: u32,
     n_kv_head: usize,
     head_dim: usize,
 }
 
-const fn subject(name: &'static str, element: KvElement, n_layer: u32, n_kv_head: usize, head_dim: usize) -> Subject {
+const fn subject(name: &'static str, element: KvFormat, n_layer: u32, n_kv_head: usize, head_dim: usize) -> Subject {
     Subject { name, element, n_layer, n_kv_head, head_dim }
 }
 
 const SUBJECTS: [Subject; 7] = [
-    subject("built-in f16", KvElement::F16, 6, 2, 64),
-    subject("built-in q8", KvElement::Q8, 6, 2, 64),
-    subject("built-in q4", KvElement::Q4, 6, 2, 64),
-    subject("qwen2.5-0.5b f16", KvElement::F16, 24, 2, 64),
-    subject("llama-3.1-8b f16", KvElement::F16, 32, 8, 128),
-    subject("llama-3.1-8b q8", KvElement::Q8, 32, 8, 128),
-    subject("llama-3.1-8b q4", KvElement::Q4, 32, 8, 128),
+    subject("built-in f16", KvFormat::F16, 6, 2, 64),
+    subject("built-in q8", KvFormat::Q8, 6, 2, 64),
+    subject("built-in q4", KvFormat::Q4, 6, 2, 64),
+    subject("qwen2.5-0.5b f16", KvFormat::F16, 24, 2, 64),
+    subject("llama-3.1-8b f16", KvFormat::F16, 32, 8, 128),
+    subject("llama-3.1-8b q8", KvFormat::Q8, 32, 8, 128),
+    subject("llama-3.1-8b q4", KvFormat::Q4, 32, 8, 128),
 ];
 
 impl Subject {

@@ -1,9 +1,9 @@
 // Attention of one new token over one split of 256 keys: unnormalised output, maximum and sum for the merge.
 // Source: Flash-Decoding (Dao et al. 2023); online softmax as in FlashAttention-2.
-// Bindings: q f32 [R, H, D] (scaled) · kv blocks · table u32 [n_lists, n_blocks] (LISTED_TOKENS: [n_lists, n_listed]) · acc f32 [R, H, n_splits, D] ·
+// Bindings: q f32 [R, H, D] (scaled) · kv blocks · table u32 [n_lists, n_blocks] (TOKEN_TABLE: [n_lists, n_listed]) · acc f32 [R, H, n_splits, D] ·
 //   state f32 [R, H, n_splits, 2] (maximum, sum)
 // R rows are tokens of their own: the KV heads of one follow those of another. They share the lists of G heads, or have R G.
-// LISTED_TOKENS: each KV head reads tokens of its own choice (common/kv_block); keys are counted in the order of its list.
+// TOKEN_TABLE: each KV head reads tokens of its own choice (common/kv_block); keys are counted in the order of its list.
 // Grid: (splits of this segment, G of each row, head sets of GR), 64 lanes.
 // Stage 1: a lane scores 4 keys for GR heads. Stage 2: a lane owns 8 elements of D and every n-th key.
 // Workgroup memory: GR * (256 + 64 + 64 * 8) floats (13 KiB at GR = 4).
@@ -46,17 +46,17 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
     let q_#{h} = min(first_head + #{h}u, last_head) * (HEAD_DIM / 4u);
     var s_#{h} = vec4<f32>(MASKED);
 #endfor
-#ifdef LISTED_TOKENS
+#ifdef TOKEN_TABLE
 #for j in 0..4
-    var token_#{j} = NOTHING;
+    var token_#{j} = PAD;
     if k0 + #{j}u < params.n_keys {
         token_#{j} = table[list * params.n_blocks + k0 + #{j}u];
     }
-    let any_#{j} = select(token_#{j}, 0u, token_#{j} == NOTHING);
+    let any_#{j} = select(token_#{j}, 0u, token_#{j} == PAD);
     let row_#{j} = key_row_of(any_#{j});
     let scales_#{j} = scales_of(any_#{j}, list);
 #endfor
-    let exists = vec4<u32>(token_0, token_1, token_2, token_3) != vec4<u32>(NOTHING);
+    let exists = vec4<u32>(token_0, token_1, token_2, token_3) != vec4<u32>(PAD);
     if any(exists) {
 #else
     let exists = vec4<u32>(k0) + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(params.n_keys);
@@ -72,12 +72,12 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
             let x_#{h} = q[q_#{h} + d / 4u];
             let y_#{h} = q[q_#{h} + d / 4u + 1u];
 #endfor
-#ifndef LISTED_TOKENS
+#ifndef TOKEN_TABLE
             let scale = key_scale8(scales, d);
 #endif
             var k: Eight;
 #for j in 0..4
-#ifdef LISTED_TOKENS
+#ifdef TOKEN_TABLE
             k = whole_key(key8(row_#{j}, 0u, d), key_scale8(scales_#{j}, d));
 #else
             k = whole_key(key8(row, #{j}u, d), scale);
@@ -123,10 +123,10 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
 #endfor
     if stride < N_STRIDES {
         for (var k = stride; k < n_here; k += N_STRIDES) {
-#ifdef LISTED_TOKENS
+#ifdef TOKEN_TABLE
             let token = table[list * params.n_blocks + split * 256u + k];
             // Shorter lists end here.
-            if token == NOTHING {
+            if token == PAD {
                 break;
             }
             let v = value8(block_of(token), token % BLOCK_TOKENS, chunk * 8u);

@@ -1,11 +1,11 @@
 // y = W x in f32, nothing else: the best GEMM found for software devices, which real products are compared with.
-// LANES8 (subgroups of exactly 8 lanes, 64-bit loads): 4 rows x 16 tokens per lane, activations broadcast.
+// SUBGROUP8 (subgroups of exactly 8 lanes, 64-bit loads): 4 rows x 16 tokens per lane, activations broadcast.
 // Otherwise: 8 rows x 8 tokens per lane.
-// Bindings: w f32, LANES8: [N / 32][K / 8][32 rows][8], else [N, K] · x f32 [T, K] · y f32 [T, N].
-// Grid: LANES8: (N / 32, T / 16), 8 lanes; else (N / 64, T / 64), 8 x 8 lanes. Sizes are multiples of the tiles.
+// Bindings: w f32, SUBGROUP8: [N / 32][K / 8][32 rows][8], else [N, K] · x f32 [T, K] · y f32 [T, N].
+// Grid: SUBGROUP8: (N / 32, T / 16), 8 lanes; else (N / 64, T / 64), 8 x 8 lanes. Sizes are multiples of the tiles.
 struct Params { n_cols: u32, n_rows: u32 }
 #params
-#ifdef LANES8
+#ifdef SUBGROUP8
 @group(0) @binding(0) var<storage, read> w: array<vec4<u64>>;
 @group(0) @binding(1) var<storage, read> x: array<vec4<u64>>;
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;

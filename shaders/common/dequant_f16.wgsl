@@ -12,7 +12,7 @@ fn unpack2(v: u32) -> vec2<f32> {
 fn unpack8(q: vec4<u32>) -> W8 {
     return W8(vec4(unpack2(q.x), unpack2(q.y)), vec4(unpack2(q.z), unpack2(q.w)));
 }
-#ifdef LANES8
+#ifdef SUBGROUP8
 struct Scales { none: u32 }
 struct Row { first: u32 }
 struct Block { c0: vec4<u64>, c1: vec4<u64> }

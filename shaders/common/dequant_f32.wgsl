@@ -1,5 +1,5 @@
 // F32: 8 chunks of 8 weights per group; no scales.
-#ifdef LANES8
+#ifdef SUBGROUP8
 struct Scales { none: u32 }
 struct Row { first: u32 }
 struct Block { first: u32 }

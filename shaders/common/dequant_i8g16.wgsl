@@ -5,7 +5,7 @@ const TOP_BYTE = 5.9604644775390625e-8; // 2^-24, see dequant_q8_0
 fn bytes4(v: u32) -> vec4<f32> {
     return vec4<f32>(bitcast<vec4<i32>>(vec4(v << 24u, v << 16u, v << 8u, v) & vec4(0xff000000u)));
 }
-#ifdef LANES8
+#ifdef SUBGROUP8
 struct Scales { none: u32 }
 struct Row { step: u32, slot: u32 }
 struct Block { q: vec4<u64>, s: vec4<f32> }

@@ -1,6 +1,6 @@
 // Q4_0: w = d * (n - 8). 1 chunk of 64 nibbles per group; scales: u32 per row and group, f16 d of both halves.
 #import common/nibbles
-#ifdef LANES8
+#ifdef SUBGROUP8
 struct Scales { d: vec4<u32> }
 struct Row { q: vec4<u64>, d: vec2<f32> }
 struct Block { q: vec4<u32>, d: f32 }

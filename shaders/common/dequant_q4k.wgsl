@@ -2,7 +2,7 @@
 #import common/nibbles
 #import common/kquant_scales
 struct Block { q: vec4<u32>, dm: vec2<f32> }
-#ifdef LANES8
+#ifdef SUBGROUP8
 struct Row { q: vec4<u64>, dm: u32, sm: u32 }
 fn load_row(step: u32, slot: u32, s: Scales, r: u32) -> Row {
     return Row(quants[step * 32u + slot], s.dm[r], s.sm[r]);

@@ -1,13 +1,13 @@
 // Q5_K: 1 chunk of 64 nibbles per group, then 8 bytes of high bits per row: u32 per 32 columns, the bit of weight
 // 8i + 2b + e at 8b + 2i + e.
-#import common/byte_pairs
+#import common/high_bits
 #import common/kquant_scales
 fn five_bits(nibbles: u32, high: u32, i: u32) -> EvenOdd {
     return EvenOdd((nibbles & 0x0f0f0f0fu) | (((high >> (2u * i)) << 4u) & 0x10101010u),
         ((nibbles >> 4u) & 0x0f0f0f0fu) | (((high >> (2u * i + 1u)) << 4u) & 0x10101010u));
 }
 struct Block { q: vec4<u32>, high: u32, dm: vec2<f32> }
-#ifdef LANES8
+#ifdef SUBGROUP8
 struct Row { q: vec4<u64>, high: u64, dm: u32, sm: u32 }
 fn load_row(step: u32, slot: u32, s: Scales, r: u32) -> Row {
     return Row(quants[step * 40u + slot], quants[step * 40u + 32u + slot / 4u][r], s.dm[r], s.sm[r]);

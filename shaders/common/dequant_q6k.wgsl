@@ -1,7 +1,7 @@
 // Q6_K: w = d * scale * (q - 32). 1 chunk of 64 nibbles per group, then 16 bytes of high bits per row: u32 per 16
 // columns, the bits of weight 8i + 2b + e at 8b + 4i + 2e. Scales: per 32 rows and 256 columns, 32 words d (f32), then
 // per group 32 words of signed bytes, one scale per 16 columns.
-#import common/byte_pairs
+#import common/high_bits
 fn six_bits(nibbles: u32, high: u32, i: u32) -> EvenOdd {
     return EvenOdd((nibbles & 0x0f0f0f0fu) | (((high >> (4u * i)) << 4u) & 0x30303030u),
         ((nibbles >> 4u) & 0x0f0f0f0fu) | (((high >> (4u * i + 2u)) << 4u) & 0x30303030u));
@@ -11,7 +11,7 @@ fn scale16(d: u32, sc: u32, g: u32) -> f32 {
     return bitcast<f32>(d) * f32(bitcast<i32>(sc << (24u - 8u * g)) >> 24u);
 }
 struct Block { q: vec4<u32>, high: vec2<u32>, d: vec2<f32> }
-#ifdef LANES8
+#ifdef SUBGROUP8
 struct Scales { d: vec4<u32>, sc: vec4<u32> }
 struct Row { q: vec4<u64>, high: vec2<u64>, d: u32, sc: u32 }
 fn load_scales(step: u32, lane: u32) -> Scales {

@@ -3,7 +3,7 @@
 fn scale_min(dm: u32, sm: u32, half: u32) -> vec2<f32> {
     return unpack2x16float(dm) * vec2(f32((sm >> (8u * half)) & 255u), f32((sm >> (16u + 8u * half)) & 255u));
 }
-#ifdef LANES8
+#ifdef SUBGROUP8
 struct Scales { dm: vec4<u32>, sm: vec4<u32> }
 fn load_scales(step: u32, lane: u32) -> Scales {
     let at = (step / 4u) * 40u + lane;

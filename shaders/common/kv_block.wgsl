@@ -1,8 +1,8 @@
 // Reads K and V out of a KV buffer, so that an attention kernel need not know the element type.
 // `table[g * n_blocks + b]` is the slot of logical block b (16 tokens) of KV head g.
-// Heads may have lists of their own, of any blocks, that end in NOTHING where they are shorter than the longest.
-// LISTED_TOKENS: of single tokens, whose entries are 16 * slot + token.
-//   block_of(entry), key_row_of(entry), scales_of(entry, g)   LISTED_TOKENS: a token's block, its key, the scales of its page
+// Heads may have lists of their own, of any blocks, that end in PAD where they are shorter than the longest.
+// TOKEN_TABLE: of single tokens, whose entries are 16 * slot + token.
+//   block_of(entry), key_row_of(entry), scales_of(entry, g)   TOKEN_TABLE: a token's block, its key, the scales of its page
 //   block_at(g, token, n_blocks)   the block that holds a token, counted from the segment's first
 //   value8(block, t, d)            elements d .. d + 8 of the value of the block's token t
 //   key_row(block, t)              its key
@@ -11,11 +11,11 @@
 //   whole_key(codes, scale)        the key itself
 //   scaled_query, query_low        or the query made ready for codes: q · key = scaled_query · code + query_low
 // For f16 and f32 the code is the key, and the scale is nothing.
-#import common/eight
-const NOTHING: u32 = 0xffffffffu;
+#import common/vec8
+const PAD: u32 = 0xffffffffu;
 
 #ifdef KV_QUANTISED
-#import common/kv_quantised
+#import common/kv_quantized
 #else
 #import common/kv_float
 #endif
@@ -31,7 +31,7 @@ fn block_at(g: u32, token: u32, n_blocks: u32) -> u32 {
 fn scales_at(g: u32, token: u32, n_blocks: u32) -> u32 {
     return scales_of_slot(slot_at(g, token, n_blocks), g);
 }
-#ifdef LISTED_TOKENS
+#ifdef TOKEN_TABLE
 fn block_of(entry: u32) -> u32 {
     return block_of_slot(entry / BLOCK_TOKENS);
 }

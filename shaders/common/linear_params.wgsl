@@ -16,7 +16,7 @@ struct Params {
 #ifdef SCALAR_X
 @group(0) @binding(2) var<storage, read> x: array<f32>;
 #else
-#ifdef LANES8
+#ifdef SUBGROUP8
 @group(0) @binding(2) var<storage, read> x: array<vec4<u64>>;
 #else
 @group(0) @binding(2) var<storage, read> x: array<vec4<f32>>;
@@ -40,7 +40,7 @@ fn load_x8(t: u32, k8: u32) -> W8 {
     return v;
 #else
     let inside = 8u * k8 < params.n_cols;
-#ifdef LANES8
+#ifdef SUBGROUP8
     let v = x[t * params.x_stride / 8u + k8];
     let a = bitcast<vec4<f32>>(vec4(u32(v.x), u32(v.x >> 32u), u32(v.y), u32(v.y >> 32u)));
     let b = bitcast<vec4<f32>>(vec4(u32(v.z), u32(v.z >> 32u), u32(v.w), u32(v.w >> 32u)));

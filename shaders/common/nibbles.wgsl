@@ -5,7 +5,7 @@ fn nibbles8(word: u32) -> W8 {
     return W8(vec4<f32>(bitcast<vec4<i32>>((vec4(w) >> vec4(0u, 4u, 8u, 12u)) & vec4(15u))),
         vec4<f32>(bitcast<vec4<i32>>((vec4(w) >> vec4(16u, 20u, 24u, 28u)) & vec4(15u))));
 }
-#ifdef LANES8
+#ifdef SUBGROUP8
 // Activations divided by the 16^j that masked nibbles carry.
 fn nibble_x(x: W8) -> W8 {
     return W8(x.a * vec4(1.0, 0.0625, 0.00390625, 0.000244140625),

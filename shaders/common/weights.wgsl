@@ -7,12 +7,12 @@
 // So 8 lanes that own 4 rows each read memory front to back, and a row alone reads whole 32-byte sectors.
 // Every format offers
 //   plain:   load_block(row, k32) -> Block           32 weights of one row;  w8(block, i) -> weights 8i .. 8i + 7
-//   LANES8:  load_scales(step, lane) -> Scales       for rows 4 * lane .. 4 * lane + 3 of a tile, step = tile * groups + group
+//   SUBGROUP8:  load_scales(step, lane) -> Scales       for rows 4 * lane .. 4 * lane + 3 of a tile, step = tile * groups + group
 //            load_row(step, slot, scales, r) -> Row  64 weights of row slot = 4 * lane + r;  block(row, half) -> Block
 //            dot64(step, lane, x) -> vec4            4 rows times 64 activations, 8 on each of 8 lanes
-// LANES8 is for devices whose subgroups are exactly 8 lanes (software Vulkan): it uses 64-bit loads and broadcasts.
+// SUBGROUP8 is for devices whose subgroups are exactly 8 lanes (software Vulkan): it uses 64-bit loads and broadcasts.
 struct W8 { a: vec4<f32>, b: vec4<f32> }
-#ifdef LANES8
+#ifdef SUBGROUP8
 @group(0) @binding(0) var<storage, read> quants: array<vec4<u64>>;
 @group(0) @binding(1) var<storage, read> scales: array<vec2<u64>>;
 fn words4(v: vec2<u64>) -> vec4<u32> {

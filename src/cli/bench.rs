@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! -p -n -d -r ─► Session ─► BenchRow per test ─► Line (mean, sd, shares of the device's own peak) ─► md │ csv │ json │ jsonl
-//!                            --peak ─► Measured ──┘
+//!                            --peak ─► DeviceBandwidth ──┘
 //! ```
 //! Units: tokens per second; bytes and floating-point operations per second for the shares.
 
@@ -16,7 +16,7 @@ use super::device;
 use super::error::CliError;
 use super::session::Session;
 use crate::engine::{BenchRow, BenchTests, EngineCommand, EngineEvent, ModelInfo};
-use crate::gpu::probe::Measured;
+use crate::gpu::microbenchmark::DeviceBandwidth;
 use table::Shown;
 
 /// One test with everything a reader needs to compare it: what `-o json` and `-o csv` print.
@@ -96,7 +96,7 @@ pub fn run(args: &BenchArgs, start: impl FnOnce() -> Session, console: &mut Cons
 }
 
 impl Line {
-    fn new(info: &ModelInfo, row: &BenchRow, policy: &str, peak: Option<&Measured>) -> Line {
+    fn new(info: &ModelInfo, row: &BenchRow, policy: &str, peak: Option<&DeviceBandwidth>) -> Line {
         let (mean, sd) = mean_sd(&row.samples);
         let is_decode = row.test.starts_with("tg");
         let share = |wanted: bool, per_token: u64, peak_per_s: Option<f64>| {

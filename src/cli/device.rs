@@ -1,7 +1,7 @@
 //! What the command line asks the device layer: which adapters there are, and how fast one really is.
 //!
 //! ```text
-//! gpu ─► adapters ─┬► Survey ─► doctor           gpu::probe ─► Measured ─► bench --peak, doctor
+//! gpu ─► adapters ─┬► Survey ─► doctor           gpu::microbenchmark ─► DeviceBandwidth ─► bench --peak, doctor
 //!                  └► opened device: features, limits ─► Survey
 //! ```
 //! Units: bytes, bytes per second, floating-point operations per second.
@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::error::CliError;
 use super::storage::StorageReport;
-use crate::gpu::probe::{self, Measured};
+use crate::gpu::microbenchmark::{self, DeviceBandwidth};
 use crate::gpu::{Adapters, Gpu, GpuError, GpuOptions};
 
 /// One adapter of this machine.
@@ -52,7 +52,7 @@ pub struct DeviceReport {
     /// invocations in a workgroup
     pub workgroup_invocations: u32,
     /// as measured now
-    pub measured: Measured,
+    pub measured: DeviceBandwidth,
 }
 
 /// Everything that `strata doctor` knows about devices and what they share.
@@ -108,7 +108,7 @@ pub fn survey(gpu: Option<&str>, kv_dir: Option<&Path>) -> Result<Survey, CliErr
 ///
 /// # Errors
 /// [`CliError::Failed`] where there is none, [`CliError::Input`] where `gpu` names none.
-pub fn measure(gpu: Option<&str>) -> Result<Measured, CliError> {
+pub fn measure(gpu: Option<&str>) -> Result<DeviceBandwidth, CliError> {
     measure_open(&open(gpu)?)
 }
 
@@ -116,8 +116,8 @@ fn open(gpu: Option<&str>) -> Result<Gpu, CliError> {
     Ok(Gpu::open(&GpuOptions { adapter: gpu.map(str::to_owned), ..GpuOptions::default() })?)
 }
 
-fn measure_open(gpu: &Gpu) -> Result<Measured, CliError> {
-    Ok(probe::measure(gpu)?)
+fn measure_open(gpu: &Gpu) -> Result<DeviceBandwidth, CliError> {
+    Ok(microbenchmark::measure(gpu)?)
 }
 
 impl From<GpuError> for CliError {

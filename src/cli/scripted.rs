@@ -9,7 +9,7 @@ use crate::engine::{
     AttentionKind, EngineCommand, EngineEvent, EngineHandle, EnginePort, IoSummary, KvSetup, ModelInfo, Phases, Sampling,
     StopReason, TurnId, TurnSummary,
 };
-use crate::gpu::probe::Measured;
+use crate::gpu::microbenchmark::DeviceBandwidth;
 
 /// A session whose worker loads [`info`] and then plays `part` for every turn command, until the session is dropped.
 /// The thread gives the commands it saw.
@@ -60,8 +60,8 @@ pub fn info() -> ModelInfo {
 }
 
 /// A device of round numbers.
-pub fn measured() -> Measured {
-    Measured {
+pub fn measured() -> DeviceBandwidth {
+    DeviceBandwidth {
         stream_read_bytes_per_s: 2000.0,
         copy_bytes_per_s: 3000.0,
         upload_bytes_per_s: 4000.0,

@@ -10,14 +10,14 @@
 
 use crate::base::ModelDims;
 use crate::base::limits::KV_PAGE_TOKENS;
-use crate::gpu::kernels::KvElement;
+use crate::gpu::kernels::KvFormat;
 use crate::gpu::kernels::attention_decode::{AttentionDecode, SPLIT_KEYS};
 use crate::gpu::kernels::attention_prefill::{AttentionPrefill, PrefillBindings};
 use crate::gpu::kernels::linear::{Embed, Linear, LinearActivation, LinearBinding, LinearSlices, LinearSpec, WeightFormat};
 use crate::gpu::kernels::norm::Norm;
+use crate::gpu::kernels::quantize_pages::QuantizePages;
 use crate::gpu::kernels::rope_append::{RopeAppend, RopeAppendSpec};
 use crate::gpu::kernels::sample::Sample;
-use crate::gpu::kernels::seal_pages::SealPages;
 use crate::gpu::{Binding, Gpu, GpuError, Slice};
 use crate::kv::{KvSpec, PagedBuffer, VramCache, VramPlan};
 use crate::model::ModelFile;
@@ -118,7 +118,7 @@ pub struct DeviceModel {
     pub(super) tail_attention: AttentionOps,
     /// over complete pages
     pub(super) page_attention: AttentionOps,
-    pub(super) seal: Option<SealPages>,
+    pub(super) seal: Option<QuantizePages>,
     pub(super) sample: Sample,
     pub(super) output_norm: Binding,
     pub(super) output: LinearOp,
@@ -149,10 +149,10 @@ pub struct DeviceModel {
 /// Shape of the cache of this model.
 pub fn kv_spec(dims: &ModelDims, dtype: KvDtype) -> KvSpec {
     let (work, sealed) = match dtype {
-        KvDtype::F32 => (KvElement::F32, KvElement::F32),
-        KvDtype::F16 => (KvElement::F16, KvElement::F16),
-        KvDtype::Q8 => (KvElement::F16, KvElement::Q8),
-        KvDtype::Q4 => (KvElement::F16, KvElement::Q4),
+        KvDtype::F32 => (KvFormat::F32, KvFormat::F32),
+        KvDtype::F16 => (KvFormat::F16, KvFormat::F16),
+        KvDtype::Q8 => (KvFormat::F16, KvFormat::Q8),
+        KvDtype::Q4 => (KvFormat::F16, KvFormat::Q4),
     };
     KvSpec { n_layer: dims.n_layer, n_kv_head: dims.n_kv_head, head_dim: dims.head_dim, work, sealed }
 }
@@ -262,8 +262,8 @@ impl DeviceModel {
             rope_append: RopeAppend::new(gpu, spec)?,
             tail_attention: attention(work)?,
             page_attention: attention(sealed)?,
-            seal: match sealed.is_quantised() {
-                true => Some(SealPages::new(gpu, d.n_kv_head, d.head_dim, work, sealed)?),
+            seal: match sealed.is_quantized() {
+                true => Some(QuantizePages::new(gpu, d.n_kv_head, d.head_dim, work, sealed)?),
                 false => None,
             },
             kv,

@@ -20,7 +20,7 @@ use super::pace::Pace;
 use crate::base::Rng;
 use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
 use crate::gpu::Gpu;
-use crate::gpu::kernels::KvElement;
+use crate::gpu::kernels::KvFormat;
 use crate::kv::{BLOCKS_PER_PAGE, KvSpec};
 
 /// Numbers of the table; pages begin anywhere in it.
@@ -62,7 +62,7 @@ impl Filler {
             }
         }
         match spec.work {
-            KvElement::F32 => bytemuck::cast_slice(&numbers).to_vec(),
+            KvFormat::F32 => bytemuck::cast_slice(&numbers).to_vec(),
             _ => bytemuck::cast_slice(&Vec::<half::f16>::from_f32_slice(&numbers)).to_vec(),
         }
     }
@@ -116,7 +116,7 @@ impl DeviceModel {
 mod tests {
     use super::*;
 
-    const SPEC: KvSpec = KvSpec { n_layer: 1, n_kv_head: 2, head_dim: 32, work: KvElement::F32, sealed: KvElement::F32 };
+    const SPEC: KvSpec = KvSpec { n_layer: 1, n_kv_head: 2, head_dim: 32, work: KvFormat::F32, sealed: KvFormat::F32 };
 
     /// Keys of a page of one KV head, `[64][D]`.
     fn keys(page: &[f32], head: usize) -> Vec<&[f32]> {
@@ -133,7 +133,7 @@ mod tests {
         let mean = numbers.iter().sum::<f32>() / numbers.len() as f32;
         let variance = numbers.iter().map(|x| (x - mean).powi(2)).sum::<f32>() / numbers.len() as f32;
         assert!(mean.abs() < 0.1 && (variance - 1.0).abs() < 0.1, "{mean} {variance}");
-        let halves = Filler::new(3).pages(&KvSpec { work: KvElement::F16, sealed: KvElement::F16, ..SPEC }, 8);
+        let halves = Filler::new(3).pages(&KvSpec { work: KvFormat::F16, sealed: KvFormat::F16, ..SPEC }, 8);
         assert_eq!(halves.len(), bytes.len() / 2);
     }
 

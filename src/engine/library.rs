@@ -22,7 +22,7 @@ use crate::kv::store::{PageStore, StoreError, StoreInfo, StoreRoot};
 /// Digits of a store's name.
 const ID_LEN: usize = 32;
 /// What a document is called of which only the store is left.
-const UNKNOWN: &str = "unknown";
+const UNBOUNDED: &str = "unknown";
 
 /// Why saved documents cannot be listed, removed or checked.
 #[derive(Debug, thiserror::Error)]
@@ -126,7 +126,7 @@ pub fn verify(
     let mut goes_on = true;
     for store in stores(library)? {
         let known = entries.iter().position(|e| e.id == store.name).map(|at| entries.remove(at).name);
-        let name = known.unwrap_or_else(|| UNKNOWN.to_owned());
+        let name = known.unwrap_or_else(|| UNBOUNDED.to_owned());
         if goes_on {
             let checked = check(library, store.name, name.clone(), &mut |done, all| {
                 goes_on = on(&name, done, all);
@@ -211,11 +211,11 @@ fn unlisted(store: &StoreInfo) -> SavedDocument {
     let since = store.last_used.duration_since(std::time::UNIX_EPOCH);
     SavedDocument {
         id: store.name.clone(),
-        name: UNKNOWN.to_owned(),
+        name: UNBOUNDED.to_owned(),
         content_hash: String::new(),
         bytes: 0,
         pages: 0,
-        model: UNKNOWN.to_owned(),
+        model: UNBOUNDED.to_owned(),
         kv_dtype: KvDtype::default(),
         tokens: 0,
         saved_tokens: 0,

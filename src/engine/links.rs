@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::error::EngineError;
 use crate::base::Bytes;
-use crate::gpu::{Gpu, probe};
+use crate::gpu::{Gpu, microbenchmark};
 use crate::kv::store::disk_benchmark as disk;
 
 /// Copied to the device and back.
@@ -32,7 +32,7 @@ pub struct LinkPeaks {
 /// # Errors
 /// A lost device, or no memory for the buffers.
 pub(super) fn measure(gpu: &Gpu, folder: Option<&Path>) -> Result<LinkPeaks, EngineError> {
-    let [ram_to_vram, vram_to_ram] = probe::measure_links(gpu, DEVICE_BYTES)?;
+    let [ram_to_vram, vram_to_ram] = microbenchmark::measure_links(gpu, DEVICE_BYTES)?;
     let disk = folder.and_then(|folder| disk::measure_with(folder, DISK_BYTES).ok());
     Ok(LinkPeaks {
         ram_to_vram,

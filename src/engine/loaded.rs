@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::base::limits::{KV_PAGE_TOKENS, SUBMIT_TARGET_MILLIS};
 use crate::base::{Bytes, MovedBytes, PageCounts};
 use crate::gpu::kernels::sample::{self, Candidates};
-use crate::gpu::{Gpu, GpuError, Timeline};
+use crate::gpu::{Gpu, GpuError, TimestampRing};
 use crate::kv::{KvError, KvSpec, VramCache, VramPlan};
 use crate::model::place;
 use crate::model::{ModelFile, RecommendedSampling, TokenizerSource};
@@ -304,8 +304,8 @@ impl Loaded {
         let is_tracing = self.observer.is_tracing();
         self.pace.set_by_part(is_tracing || port.is_observed(Detail::Parts) && self.steps.is_sampled());
         let is_wanted = is_tracing || port.is_observed(Detail::Events) || self.model.kv.has_offload();
-        if self.pace.timeline.is_none() && is_wanted {
-            self.pace.timeline = Some(Timeline::new(gpu)?);
+        if self.pace.timestamps.is_none() && is_wanted {
+            self.pace.timestamps = Some(TimestampRing::new(gpu)?);
         }
         Ok(())
     }

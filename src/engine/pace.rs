@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::base::limits::SUBMIT_TARGET_MILLIS;
-use crate::gpu::{Buffer, Gpu, GpuError, Recorder, Submitted, Timeline};
+use crate::gpu::{Buffer, Gpu, GpuError, Recorder, Submitted, TimestampRing};
 use crate::telemetry::{self, EventKind, Hub, KernelFamily, Lane, WaitCause};
 
 /// Submits on the device at once: one runs, one is ready.
@@ -32,7 +32,7 @@ pub struct Pace {
     /// dispatches submitted
     pub n_dispatches: usize,
     /// device times of every submit, where they are wanted
-    pub timeline: Option<Timeline>,
+    pub timestamps: Option<TimestampRing>,
     /// device times of every part that is marked, not only of the submit: each takes a pass of its own
     by_part: bool,
     /// commands are being recorded, since when
@@ -52,7 +52,7 @@ impl Pace {
             last_done: None,
             encode: Duration::ZERO,
             n_dispatches: 0,
-            timeline: None,
+            timestamps: None,
             by_part: false,
             recording_ns: None,
             gpu_lane: hub.lane("gpu"),
@@ -128,8 +128,8 @@ impl Pace {
             return Ok(None);
         }
         self.recording_ns.get_or_insert_with(telemetry::now);
-        let submitted = match &mut self.timeline {
-            Some(timeline) => gpu.submit_traced(&mut self.recorder, timeline)?,
+        let submitted = match &mut self.timestamps {
+            Some(timestamps) => gpu.submit_traced(&mut self.recorder, timestamps)?,
             None => gpu.submit(&mut self.recorder)?,
         };
         self.pause();
@@ -185,8 +185,8 @@ impl Pace {
 
     /// Records the device times that are known by now.
     pub fn collect(&mut self, gpu: &Gpu) {
-        if let Some(timeline) = &mut self.timeline {
-            timeline.collect(gpu, |span| self.gpu_lane.record(span.event()));
+        if let Some(timestamps) = &mut self.timestamps {
+            timestamps.collect(gpu, |span| self.gpu_lane.record(span.event()));
         }
     }
 

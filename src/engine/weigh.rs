@@ -22,7 +22,7 @@ use super::selective::scorer::{ScoreOps, Scorer, pages_of};
 use super::selective::scores::{Scoring, head_masses};
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::gpu::Gpu;
-use crate::gpu::kernels::token_scores::TokenScores;
+use crate::gpu::kernels::qk_scores::QkScores;
 use crate::telemetry::KernelFamily;
 
 /// Tokens at the front of a context that attention rests on, whatever they say.
@@ -91,7 +91,7 @@ impl Weigher {
 impl Probe {
     fn new(gpu: &Gpu, model: &DeviceModel) -> Result<Probe, EngineError> {
         let (d, kv) = (&model.dims, &model.kv);
-        let kernel = TokenScores::new(gpu, d.n_head, d.n_kv_head, d.head_dim, kv.spec().sealed)?;
+        let kernel = QkScores::new(gpu, d.n_head, d.n_kv_head, d.head_dim, kv.spec().sealed)?;
         let segment = |i: usize| ScoreOps::new(gpu, model, &kernel, 1, kv.shapes()[i].n_frames, &pages_of(model, i));
         let segments = (0..kv.shapes().len()).map(segment).collect::<Result<_, _>>()?;
         let n_keys = kv.n_sealed() as usize * KV_PAGE_TOKENS;

@@ -14,7 +14,7 @@ use super::shader_source::KernelKey;
 
 /// Optional features to pretend absent, so that their plain twins are tested everywhere.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Twins {
+pub struct FeatureOverrides {
     /// parameters travel in a uniform buffer
     pub no_immediates: bool,
     /// no subgroup operations
@@ -31,7 +31,7 @@ pub struct GpuOptions {
     /// part of an adapter's name (any case) or its index; the best one otherwise
     pub adapter: Option<String>,
     /// features to do without
-    pub twins: Twins,
+    pub twins: FeatureOverrides,
 }
 
 /// The adapters of this machine, best first: discrete, integrated, other, software.
@@ -89,7 +89,7 @@ pub struct Gpu {
     pub(super) device: wgpu::Device,
     pub(super) queue: wgpu::Queue,
     info: wgpu::AdapterInfo,
-    twins: Twins,
+    twins: FeatureOverrides,
     limits: wgpu::Limits,
     features: wgpu::Features,
     health: Arc<Health>,
@@ -188,13 +188,13 @@ impl Gpu {
     }
 
     /// Subgroups have exactly 8 lanes in every kernel, and there are 64-bit integers: what a software device loads at a time.
-    pub fn has_lanes8(&self) -> bool {
+    pub fn has_subgroup8(&self) -> bool {
         self.has_subgroups_of(8) && self.has_int64()
     }
 
-    /// Kernels shaped for a software device with [`Gpu::has_lanes8`] should be used.
-    pub fn wants_lanes8(&self) -> bool {
-        self.wants_software_kernels() && self.has_lanes8()
+    /// Kernels shaped for a software device with [`Gpu::has_subgroup8`] should be used.
+    pub fn wants_subgroup8(&self) -> bool {
+        self.wants_software_kernels() && self.has_subgroup8()
     }
 
     /// 64-bit integers may be used in shaders.

@@ -14,7 +14,7 @@ use super::buffer::{Buffer, Slice};
 use super::device::Gpu;
 use super::error::GpuError;
 use super::pipeline::{Binding, Kernel, MAX_PARAMS_BYTES, PARAMS_RING_SLOTS, PARAMS_STRIDE_BYTES};
-use super::timeline::{Stamps, ticks_of};
+use super::timestamps::{Stamps, ticks_of};
 use crate::telemetry::{KernelFamily, NO_LAYER};
 
 enum Op {

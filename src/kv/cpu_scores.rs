@@ -19,7 +19,7 @@ use rayon::prelude::*;
 use super::layout::KvSpec;
 use super::policy::leoam::abstracts::{key_rows, key_scales};
 use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
-use crate::gpu::kernels::KvElement;
+use crate::gpu::kernels::KvFormat;
 
 /// Products that take longer than handing some of them to other threads, which costs a tenth of a millisecond.
 const MANY_PRODUCTS: usize = 1 << 20;
@@ -69,7 +69,7 @@ fn page_scores(spec: &KvSpec, page: &[u8], q: &[f32]) -> Vec<f32> {
 }
 
 fn fold(spec: &KvSpec, page: &[u8], kv_head: usize, q: &[f32]) -> ScaledQuery {
-    if !spec.sealed.is_quantised() {
+    if !spec.sealed.is_quantized() {
         return ScaledQuery { weights: q.to_vec(), base: 0.0 };
     }
     let scales = key_scales(spec, page, kv_head);
@@ -81,18 +81,18 @@ fn fold(spec: &KvSpec, page: &[u8], kv_head: usize, q: &[f32]) -> ScaledQuery {
 }
 
 /// The numbers of rows of `keys.len()` in all, codes where they are quantised; false where they cannot be read.
-fn read_keys(sealed: KvElement, rows: &[u8], keys: &mut [f32]) -> bool {
+fn read_keys(sealed: KvFormat, rows: &[u8], keys: &mut [f32]) -> bool {
     match sealed {
-        KvElement::F16 => {
+        KvFormat::F16 => {
             let Ok(halves) = bytemuck::try_cast_slice::<u8, f16>(rows) else { return false };
             halves.convert_to_f32_slice(keys);
         }
-        KvElement::F32 => {
+        KvFormat::F32 => {
             let Ok(singles) = bytemuck::try_cast_slice::<u8, f32>(rows) else { return false };
             keys.copy_from_slice(singles);
         }
-        KvElement::Q8 => keys.iter_mut().zip(rows).for_each(|(x, code)| *x = f32::from(*code)),
-        KvElement::Q4 => {
+        KvFormat::Q8 => keys.iter_mut().zip(rows).for_each(|(x, code)| *x = f32::from(*code)),
+        KvFormat::Q4 => {
             let codes = rows.iter().flat_map(|both| [both & 15, both >> 4]);
             keys.iter_mut().zip(codes).for_each(|(x, code)| *x = f32::from(code));
         }
@@ -114,9 +114,9 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
 mod tests {
     use super::*;
     use crate::base::Rng;
-    use crate::reference::{PageShape, open_page, quantize_page, token_scores};
+    use crate::reference::{PageShape, dequantize_page, qk_scores, quantize_page};
 
-    fn spec(sealed: KvElement) -> KvSpec {
+    fn spec(sealed: KvFormat) -> KvSpec {
         KvSpec { n_layer: 1, n_kv_head: 2, head_dim: 24, work: sealed, sealed }
     }
 
@@ -129,14 +129,14 @@ mod tests {
         let shape = |code_bits| PageShape { n_kv_head: spec.n_kv_head, head_dim: d, code_bits };
         let quantised = |code_bits| {
             let bytes = quantize_page(&singles, shape(code_bits));
-            let numbers = open_page(&bytes, shape(code_bits));
+            let numbers = dequantize_page(&bytes, shape(code_bits));
             (bytes, numbers)
         };
         let (bytes, numbers) = match spec.sealed {
-            KvElement::F16 => (halves.iter().flat_map(|half| half.to_le_bytes()).collect(), singles),
-            KvElement::F32 => (singles.iter().flat_map(|x| x.to_le_bytes()).collect(), singles),
-            KvElement::Q8 => quantised(8),
-            KvElement::Q4 => quantised(4),
+            KvFormat::F16 => (halves.iter().flat_map(|half| half.to_le_bytes()).collect(), singles),
+            KvFormat::F32 => (singles.iter().flat_map(|x| x.to_le_bytes()).collect(), singles),
+            KvFormat::Q8 => quantised(8),
+            KvFormat::Q4 => quantised(4),
         };
         let mut keys = vec![Vec::new(); spec.n_kv_head];
         for (i, slot) in numbers.chunks_exact(2 * KV_BLOCK_TOKENS * d).enumerate() {
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn keys_in_ram_score_what_the_plain_loop_says() {
-        for sealed in [KvElement::F16, KvElement::F32, KvElement::Q8, KvElement::Q4] {
+        for sealed in [KvFormat::F16, KvFormat::F32, KvFormat::Q8, KvFormat::Q4] {
             let (spec, mut rng) = (spec(sealed), Rng::new(5));
             let (pages, keys): (Vec<_>, Vec<_>) = (0..3).map(|_| page(&spec, &mut rng)).unzip();
             assert_eq!(pages[0].len() as u64, spec.page_bytes());
@@ -157,7 +157,7 @@ mod tests {
             for (head, of_head) in scores.chunks_exact(3 * KV_PAGE_TOKENS).enumerate() {
                 let q = &q[head * spec.head_dim..(head + 1) * spec.head_dim];
                 for (page, got) in of_head.chunks_exact(KV_PAGE_TOKENS).enumerate() {
-                    let want = token_scores(q, &keys[page][head / 2]);
+                    let want = qk_scores(q, &keys[page][head / 2]);
                     assert!(got.iter().zip(&want).all(|(got, want)| (f64::from(*got) - want).abs() < 1e-4), "{sealed:?}");
                 }
             }
@@ -166,14 +166,14 @@ mod tests {
 
     #[test]
     fn keys_in_ram_that_are_no_number_or_not_there_score_none() {
-        let (spec, mut rng) = (spec(KvElement::F16), Rng::new(6));
+        let (spec, mut rng) = (spec(KvFormat::F16), Rng::new(6));
         let (mut bytes, _) = page(&spec, &mut rng);
         bytes[..2].copy_from_slice(&f16::NAN.to_le_bytes());
         let q = vec![1.0; 2 * spec.head_dim];
         let scores = score_keys(&spec, &[bytes.as_slice()], &q);
         assert!(scores[0].is_nan() && scores[1..].iter().all(|score| score.is_finite()));
         assert!(score_keys(&spec, &[&bytes[..100]], &q)[KV_PAGE_TOKENS..].iter().all(|x| x.is_nan()));
-        assert!(score_keys(&KvSpec { sealed: KvElement::Q8, ..spec }, &[&bytes[..100]], &q).iter().all(|x| x.is_nan()));
+        assert!(score_keys(&KvSpec { sealed: KvFormat::Q8, ..spec }, &[&bytes[..100]], &q).iter().all(|x| x.is_nan()));
         assert!(score_keys(&spec, &[] as &[&[u8]], &q).is_empty());
     }
 }

@@ -8,7 +8,7 @@
 
 use super::policy::leoam::abstracts::abstract_bytes;
 use crate::base::limits::{KV_BLOCK_TOKENS, KV_FIRST_SEGMENT_TOKENS, KV_PAGE_TOKENS};
-use crate::gpu::kernels::KvElement;
+use crate::gpu::kernels::KvFormat;
 
 /// Blocks of one KV head in a page.
 pub const BLOCKS_PER_PAGE: usize = KV_PAGE_TOKENS / KV_BLOCK_TOKENS;
@@ -35,9 +35,9 @@ pub struct KvSpec {
     /// D
     pub head_dim: usize,
     /// element type of new tokens: f16 or f32
-    pub work: KvElement,
+    pub work: KvFormat,
     /// element type of complete pages
-    pub sealed: KvElement,
+    pub sealed: KvFormat,
 }
 
 /// What a VRAM budget is spent on.
@@ -72,8 +72,8 @@ impl KvSpec {
 
     /// Bytes of a complete page that travels as INT4; none where pages have codes anyway.
     pub fn int4_page_bytes(&self) -> Option<u64> {
-        let packs = self.sealed == KvElement::F16;
-        packs.then(|| KvElement::Q4.page_bytes(self.n_kv_head, self.head_dim))
+        let packs = self.sealed == KvFormat::F16;
+        packs.then(|| KvFormat::Q4.page_bytes(self.n_kv_head, self.head_dim))
     }
 
     /// Bytes of a page of the tail.
@@ -170,7 +170,7 @@ impl VramPlan {
     /// Bytes of the slots: each is an upload buffer and the device's copy of it. Quantised pages are made in a slot's worth
     /// of the tail's size as well; packed ones are opened from a slot's worth of codes.
     pub fn slot_bytes(&self, spec: &KvSpec) -> u64 {
-        let scratch = if spec.sealed.is_quantised() { self.tail_pages as u64 * spec.page_bytes() } else { 0 };
+        let scratch = if spec.sealed.is_quantized() { self.tail_pages as u64 * spec.page_bytes() } else { 0 };
         let packed = spec.int4_page_bytes().filter(|_| self.n_abstracts > 0).unwrap_or(0) * self.slot_pages as u64;
         let bytes = self.slot_pages as u64 * spec.page_bytes();
         self.n_slots as u64 * (bytes + bytes.next_multiple_of(BINDING_ALIGN_BYTES))
@@ -224,7 +224,7 @@ mod tests {
 
     use super::*;
 
-    const SPEC: KvSpec = KvSpec { n_layer: 6, n_kv_head: 2, head_dim: 64, work: KvElement::F16, sealed: KvElement::F16 };
+    const SPEC: KvSpec = KvSpec { n_layer: 6, n_kv_head: 2, head_dim: 64, work: KvFormat::F16, sealed: KvFormat::F16 };
 
     #[test]
     fn kv_bytes_of_the_built_in_model_match_its_card() {
@@ -269,7 +269,7 @@ mod tests {
         #[test]
         fn vram_plan_never_passes_its_budget(
             budget in 0u64..64 << 20, limit in 1usize..200_000, max_chunk in 16usize..512,
-            sealed in prop::sample::select(vec![KvElement::F16, KvElement::Q8, KvElement::Q4]), with_abstracts: bool,
+            sealed in prop::sample::select(vec![KvFormat::F16, KvFormat::Q8, KvFormat::Q4]), with_abstracts: bool,
         ) {
             let spec = KvSpec { sealed, ..SPEC };
             match VramPlan::new(&spec, limit, max_chunk, Some(budget), with_abstracts) {

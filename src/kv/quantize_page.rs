@@ -3,7 +3,7 @@
 //! ```text
 //! f16 page [4 blocks, G, 32 rows, D] ─► step and low of each channel (K) or 32 channels of a token (V), codes ─► q4 page
 //! ```
-//! 1. To the bit what `attention/seal_pages` makes of the page on a device.
+//! 1. To the bit what `kv/quantize_pages` makes of the page on a device.
 //! 2. Eight numbers at a time in plain arrays, which compilers turn into vector code. Nothing is allocated.
 //!
 //! Source: KIVI (Liu et al. 2024), section 3; LeoAM, section 4.4 (pages that travel as INT4).
@@ -42,7 +42,7 @@ struct Layout {
 }
 
 /// Quantises `page`, f16 of G = `n_kv_head` heads of D = `head_dim` (a multiple of 8), into `sealed`; both have the bytes
-/// that [`crate::gpu::kernels::KvElement::page_bytes`] says. Numbers that are not finite are taken as ends of the range.
+/// that [`crate::gpu::kernels::KvFormat::page_bytes`] says. Numbers that are not finite are taken as ends of the range.
 ///
 /// # Panics
 /// Other sizes, which the caller mixed up.
@@ -196,13 +196,13 @@ mod tests {
 
     use super::*;
     use crate::base::Rng;
-    use crate::gpu::kernels::KvElement;
+    use crate::gpu::kernels::KvFormat;
     use crate::reference::{self, PageShape};
 
     fn assert_equals_the_twin(halves: &[u16], n_kv_head: usize, head_dim: usize) {
         let page: Vec<u8> = halves.iter().flat_map(|h| h.to_le_bytes()).collect();
         // Every byte is written, whatever was there.
-        let mut sealed = vec![0xa5; KvElement::Q4.page_bytes(n_kv_head, head_dim) as usize];
+        let mut sealed = vec![0xa5; KvFormat::Q4.page_bytes(n_kv_head, head_dim) as usize];
         quantize_page(&page, n_kv_head, head_dim, &mut sealed);
         let numbers: Vec<f32> = halves.iter().map(|&h| f16::from_bits(h).to_f32()).collect();
         let want = reference::quantize_page(&numbers, PageShape { n_kv_head, head_dim, code_bits: 4 });
@@ -212,7 +212,7 @@ mod tests {
     }
 
     fn n_numbers(n_kv_head: usize, head_dim: usize) -> usize {
-        KvElement::F16.page_bytes(n_kv_head, head_dim) as usize / 2
+        KvFormat::F16.page_bytes(n_kv_head, head_dim) as usize / 2
     }
 
     #[test]

@@ -3,7 +3,7 @@
 /// One head: q `[D]` (already scaled), keys and values `[S, D]`. Returns `[D]`.
 pub fn attention(q: &[f32], keys: &[f32], values: &[f32]) -> Vec<f32> {
     let head_dim = q.len();
-    let scores = super::token_scores(q, keys);
+    let scores = super::qk_scores(q, keys);
     let top = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let weights: Vec<f64> = scores.iter().map(|s| (s - top).exp()).collect();
     let sum: f64 = weights.iter().sum();

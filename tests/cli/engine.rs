@@ -19,7 +19,7 @@ fn model(test: &str, path: &str) -> Option<String> {
 
 /// There is a device; a missing one is a failure where `STRATA_REQUIRE_GPU=1`.
 fn has_device(test: &str) -> bool {
-    crate::common::gpu(test, strata::gpu::Twins::default()).is_some()
+    crate::common::gpu(test, strata::gpu::FeatureOverrides::default()).is_some()
 }
 
 const STORIES: &str = "stories260k/stories260K-F32.gguf";

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::{Ran, run};
 
 fn has_device(test: &str) -> bool {
-    crate::common::gpu(test, strata::gpu::Twins::default()).is_some()
+    crate::common::gpu(test, strata::gpu::FeatureOverrides::default()).is_some()
 }
 
 /// The last line of a run with `--json`.

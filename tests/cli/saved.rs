@@ -40,7 +40,7 @@ pub struct Answer {
 impl Scene {
     /// None, and named, where there is no device.
     pub fn new(test: &str) -> Option<Scene> {
-        drop(crate::common::gpu(test, strata::gpu::Twins::default())?);
+        drop(crate::common::gpu(test, strata::gpu::FeatureOverrides::default())?);
         Some(Scene { dir: tempfile::Builder::new().tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap() })
     }
 

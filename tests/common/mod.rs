@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use strata::gpu::{Gpu, GpuOptions, Twins};
+use strata::gpu::{FeatureOverrides, Gpu, GpuOptions};
 
 /// Where the test data is, if it is there.
 pub fn data_dir() -> Option<PathBuf> {
@@ -15,8 +15,8 @@ pub fn data_dir() -> Option<PathBuf> {
 
 /// One device per set of twins for the whole target, used by one test at a time: software devices share two cores.
 /// Without any device the test is skipped by name, or fails where `STRATA_REQUIRE_GPU=1`.
-pub fn gpu(test: &str, twins: Twins) -> Option<MutexGuard<'static, Gpu>> {
-    static DEVICES: Mutex<Vec<(Twins, &'static Mutex<Gpu>)>> = Mutex::new(Vec::new());
+pub fn gpu(test: &str, twins: FeatureOverrides) -> Option<MutexGuard<'static, Gpu>> {
+    static DEVICES: Mutex<Vec<(FeatureOverrides, &'static Mutex<Gpu>)>> = Mutex::new(Vec::new());
     let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, gpu)) = devices.iter().find(|(t, _)| *t == twins) {
         let gpu = *gpu;

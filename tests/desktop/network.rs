@@ -12,7 +12,7 @@ use seccompiler::{
     SeccompRule as Rule, apply_filter,
 };
 
-use strata::gpu::Twins;
+use strata::gpu::FeatureOverrides;
 
 use crate::common::gpu;
 
@@ -71,7 +71,7 @@ fn filter_ends_what_asks_for_a_socket_to_a_network() {
 
 #[test]
 fn question_about_a_document_is_answered_without_a_network() {
-    if gpu("question_about_a_document_is_answered_without_a_network", Twins::default()).is_none() {
+    if gpu("question_about_a_document_is_answered_without_a_network", FeatureOverrides::default()).is_none() {
         return;
     }
     let home = tempfile::tempdir().unwrap();
@@ -88,7 +88,7 @@ fn question_about_a_document_is_answered_without_a_network() {
 #[test]
 fn window_opens_loads_its_model_and_reads_a_document_without_a_network() {
     const NAME: &str = "window_opens_loads_its_model_and_reads_a_document_without_a_network";
-    if gpu(NAME, Twins::default()).is_none() {
+    if gpu(NAME, FeatureOverrides::default()).is_none() {
         return;
     }
     let Some((_display, number)) = display() else { return eprintln!("skipped: {NAME}: no Xvfb") };

@@ -23,7 +23,7 @@ fn load(options: &LoadOptions) -> (DeviceFacts, ModelInfo) {
 
 #[test]
 fn estimate_before_loading_is_what_loading_takes() {
-    if super::common::gpu("estimate_before_loading_is_what_loading_takes", strata::gpu::Twins::default()).is_none() {
+    if super::common::gpu("estimate_before_loading_is_what_loading_takes", strata::gpu::FeatureOverrides::default()).is_none() {
         return;
     }
     let kv_dir = tempfile::tempdir().unwrap();
@@ -46,7 +46,7 @@ fn estimate_before_loading_is_what_loading_takes() {
 
 #[test]
 fn model_that_needs_more_than_is_free_is_too_large_by_the_difference() {
-    if super::common::gpu("model_that_needs_more_than_is_free", strata::gpu::Twins::default()).is_none() {
+    if super::common::gpu("model_that_needs_more_than_is_free", strata::gpu::FeatureOverrides::default()).is_none() {
         return;
     }
     let (mut device, _) = load(&LoadOptions { context: Some(512), ..LoadOptions::default() });

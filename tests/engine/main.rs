@@ -45,7 +45,7 @@ fn engine_hooked(
     mut options: LoadOptions,
     hook: Option<FolderHook>,
 ) -> Option<(EngineHandle, Box<ModelInfo>)> {
-    drop(common::gpu(test, strata::gpu::Twins::default())?);
+    drop(common::gpu(test, strata::gpu::FeatureOverrides::default())?);
     options.kv_dir.get_or_insert_with(|| std::env::temp_dir().join(format!("strata-engine-{}", std::process::id())));
     let handle = strata::engine::spawn_with(|| {}, hook);
     assert!(handle.send(EngineCommand::LoadModel { source, options }));

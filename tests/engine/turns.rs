@@ -176,7 +176,7 @@ fn stop_ends_prefill_and_keeps_what_was_read() {
 #[test]
 fn handle_that_is_dropped_waits_until_its_worker_has_put_everything_down() {
     let test = "handle_that_is_dropped_waits_until_its_worker_has_put_everything_down";
-    if super::common::gpu(test, strata::gpu::Twins::default()).is_none() {
+    if super::common::gpu(test, strata::gpu::FeatureOverrides::default()).is_none() {
         return;
     }
     // The worker's own until it has ended.

@@ -1,9 +1,9 @@
 use strata::base::Rng;
-use strata::gpu::kernels::KvElement;
+use strata::gpu::kernels::KvFormat;
 use strata::gpu::kernels::attention_decode::{AttentionDecode, DecodeVariant, SPLIT_KEYS, SegmentKeys};
 use strata::gpu::kernels::attention_prefill::{AttentionPrefill, KeyTile};
 use strata::gpu::kernels::rope_append::{AppendRange, RopeAppend, RopeAppendSpec};
-use strata::gpu::{Gpu, Recorder, Slice, Twins};
+use strata::gpu::{FeatureOverrides, Gpu, Recorder, Slice};
 use strata::reference::{self, RopeSpec};
 
 use super::common::{assert_close, gpu};
@@ -25,7 +25,7 @@ const SHAPES: &[(usize, usize, usize, usize, bool, bool)] = &[
 
 struct Case {
     shape: (usize, usize, usize, usize, bool, bool),
-    element: KvElement,
+    element: KvFormat,
     /// tokens that were there before, and new ones
     n_past: usize,
     n_new: usize,
@@ -101,7 +101,7 @@ fn run(gpu: &Gpu, rng: &mut Rng, case: &Case) {
 
     // The twins: queries, keys and values of every token.
     let head = |t: usize, i: usize| &qkv[t * width + i * d..t * width + (i + 1) * d];
-    let round = |v: f32| if case.element == KvElement::F16 { half::f16::from_f32(v).to_f32() } else { v };
+    let round = |v: f32| if case.element == KvFormat::F16 { half::f16::from_f32(v).to_f32() } else { v };
     let rotated = |t: usize, i: usize, weight: &[f32], scale: f32| {
         let norm = qk_norm.then_some((weight, 1e-6));
         reference::rope(head(t, i), &RopeSpec { half_style, rope: &rope[t * n_pairs..(t + 1) * n_pairs], norm, scale })
@@ -127,12 +127,12 @@ fn run(gpu: &Gpu, rng: &mut Rng, case: &Case) {
             .collect()
     };
     // Stored in f16, a key may round the other way than the twin's: one unit in the last place.
-    let limit = if case.element == KvElement::F16 { 1e-6 } else { 1e-11 };
+    let limit = if case.element == KvFormat::F16 { 1e-6 } else { 1e-11 };
 
-    let variants = if gpu.has_lanes8() { &[false, true][..] } else { &[false] };
+    let variants = if gpu.has_subgroup8() { &[false, true][..] } else { &[false] };
     let prefill_want: Vec<f32> = (case.n_past..n_all).flat_map(want).collect();
-    for &lanes8 in variants {
-        let op = AttentionPrefill::with_variant(gpu, h, g, d, case.element, lanes8).unwrap();
+    for &subgroup8 in variants {
+        let op = AttentionPrefill::with_variant(gpu, h, g, d, case.element, subgroup8).unwrap();
         let scores = empty(gpu, op.scores_bytes(case.n_new, case.tile));
         let state = empty(gpu, op.state_bytes(case.n_new));
         let out = empty(gpu, (case.n_new * h * d * 4) as u64);
@@ -161,7 +161,7 @@ fn run(gpu: &Gpu, rng: &mut Rng, case: &Case) {
         }
         gpu.submit(&mut recorder).unwrap();
         assert_close(
-            &format!("prefill (lanes8 {lanes8}) of {what}"),
+            &format!("prefill (subgroup8 {subgroup8}) of {what}"),
             &download_f32(gpu, &out, case.n_new * h * d),
             &prefill_want,
             limit,
@@ -169,8 +169,9 @@ fn run(gpu: &Gpu, rng: &mut Rng, case: &Case) {
     }
 
     let out = empty(gpu, (h * d * 4) as u64);
-    for &lanes8 in variants {
-        let op = AttentionDecode::with_variant(gpu, h, g, d, case.element, DecodeVariant { lanes8, selective: false }).unwrap();
+    for &subgroup8 in variants {
+        let op =
+            AttentionDecode::with_variant(gpu, h, g, d, case.element, DecodeVariant { subgroup8, selective: false }).unwrap();
         let n_splits: usize = segments.iter().map(|s| s.n_tokens.div_ceil(SPLIT_KEYS)).sum();
         let (acc, state) = (empty(gpu, op.acc_bytes(n_splits)), empty(gpu, op.state_bytes(n_splits)));
         let q_last = upload(gpu, &q_want[(n_all - 1) * h * d..]);
@@ -187,17 +188,22 @@ fn run(gpu: &Gpu, rng: &mut Rng, case: &Case) {
         let binding = op.bind_merge(gpu, [&acc, &state, &out]).unwrap();
         op.record_merge(&mut recorder, &binding, n_splits);
         gpu.submit(&mut recorder).unwrap();
-        assert_close(&format!("decode (lanes8 {lanes8}) of {what}"), &download_f32(gpu, &out, h * d), &want(n_all - 1), limit);
+        assert_close(
+            &format!("decode (subgroup8 {subgroup8}) of {what}"),
+            &download_f32(gpu, &out, h * d),
+            &want(n_all - 1),
+            limit,
+        );
     }
 }
 
 #[test]
 fn attention_prefill_and_decode_match_reference() {
-    let Some(gpu) = gpu("attention_prefill_and_decode_match_reference", Twins::default()) else { return };
+    let Some(gpu) = gpu("attention_prefill_and_decode_match_reference", FeatureOverrides::default()) else { return };
     let mut rng = Rng::new(3);
     for (i, &shape) in SHAPES.iter().enumerate() {
         // Compiling is what takes the time: every shape in f16, every third in f32 as well.
-        let elements = if i % 3 == 0 { &[KvElement::F16, KvElement::F32][..] } else { &[KvElement::F16] };
+        let elements = if i % 3 == 0 { &[KvFormat::F16, KvFormat::F32][..] } else { &[KvFormat::F16] };
         for &element in elements {
             for (n_past, n_new, first_segment, tile) in
                 [(0, 1, 512, 512), (0, 17, 512, 512), (16, 15, 512, 16), (256, 9, 256, 64)]
@@ -210,12 +216,12 @@ fn attention_prefill_and_decode_match_reference() {
 
 #[test]
 fn attention_over_several_splits_and_segments_matches_reference() {
-    for twins in [Twins::default(), Twins { no_immediates: true, ..Twins::default() }] {
+    for twins in [FeatureOverrides::default(), FeatureOverrides { no_immediates: true, ..FeatureOverrides::default() }] {
         let Some(gpu) = gpu("attention_over_several_splits_and_segments_matches_reference", twins) else { return };
         let mut rng = Rng::new(4);
         for (n_past, n_new, first_segment, tile) in [(600, 40, 384, 200), (767, 1, 512, 512), (512, 33, 512, 128)] {
             let shape = (4, 2, 64, 32, false, false);
-            run(&gpu, &mut rng, &Case { shape, element: KvElement::F16, n_past, n_new, first_segment, tile });
+            run(&gpu, &mut rng, &Case { shape, element: KvFormat::F16, n_past, n_new, first_segment, tile });
         }
     }
 }

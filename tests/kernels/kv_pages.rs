@@ -1,17 +1,17 @@
 //! Quantised KV pages: sealing against its twin, and every attention variant over sealed pages with a tail.
 
 use strata::base::Rng;
-use strata::gpu::kernels::KvElement;
+use strata::gpu::kernels::KvFormat;
 use strata::gpu::kernels::attention_decode::{AttentionDecode, DecodeVariant, SPLIT_KEYS, SegmentKeys};
 use strata::gpu::kernels::attention_prefill::{AttentionPrefill, KeyTile};
-use strata::gpu::kernels::open_pages::OpenPages;
+use strata::gpu::kernels::dequantize_pages::DequantizePages;
+use strata::gpu::kernels::quantize_pages::QuantizePages;
 use strata::gpu::kernels::rope_append::{RopeAppend, RopeAppendSpec};
-use strata::gpu::kernels::seal_pages::SealPages;
-use strata::gpu::{Gpu, Recorder, Slice, Twins};
+use strata::gpu::{FeatureOverrides, Gpu, Recorder, Slice};
 use strata::reference;
 
 use super::common::{assert_close, gpu};
-use super::pages::{f16_bits, page, page_shape};
+use super::page_abstracts::{f16_bits, page, page_shape};
 use super::{download_f32, empty, random, upload};
 
 /// Dequantised numbers are the same on both sides; what is left is the order of f32 sums.
@@ -19,11 +19,11 @@ const LIMIT: f64 = 1e-10;
 
 #[test]
 fn sealed_pages_equal_their_twin_to_the_bit() {
-    use KvElement::{F16, F32, Q4, Q8};
-    let twin = Twins { no_immediates: true, ..Twins::default() };
+    use KvFormat::{F16, F32, Q4, Q8};
+    let twin = FeatureOverrides { no_immediates: true, ..FeatureOverrides::default() };
     // Compiling is what takes the time: each pair of types and each shape, not each with each.
     let pairs = [(F16, Q8, 2, 64), (F16, Q4, 2, 64), (F32, Q8, 3, 80), (F32, Q4, 3, 80), (F16, Q8, 1, 8), (F32, Q4, 2, 128)];
-    let cases = pairs.map(|pair| (pair, Twins::default())).into_iter().chain([((F16, Q4, 1, 256), twin)]);
+    let cases = pairs.map(|pair| (pair, FeatureOverrides::default())).into_iter().chain([((F16, Q4, 1, 256), twin)]);
     let mut rng = Rng::new(11);
     for ((work, sealed, g, d), twins) in cases {
         let Some(gpu) = gpu("sealed_pages_equal_their_twin_to_the_bit", twins) else { return };
@@ -38,7 +38,7 @@ fn sealed_pages_equal_their_twin_to_the_bit() {
         let blocks = if work == F16 { upload(&gpu, &f16_bits(&numbers)) } else { upload(&gpu, &numbers) };
         let page_bytes = sealed.page_bytes(g, d) as usize;
         let out = upload(&gpu, &vec![0xabu8; 4 * page_bytes]);
-        let op = SealPages::new(&gpu, g, d, work, sealed).unwrap();
+        let op = QuantizePages::new(&gpu, g, d, work, sealed).unwrap();
         let binding = op.bind(&gpu, [&blocks, &out]).unwrap();
         let mut recorder = Recorder::new();
         op.record(&mut recorder, &binding, 0, 3, 1);
@@ -59,9 +59,9 @@ fn sealed_pages_equal_their_twin_to_the_bit() {
 
 #[test]
 fn opened_pages_equal_their_twin_to_the_bit() {
-    use KvElement::{Q4, Q8};
-    let no_immediates = Twins { no_immediates: true, ..Twins::default() };
-    let plain = [(Q4, 2, 64), (Q8, 3, 80), (Q4, 3, 80), (Q8, 1, 8), (Q4, 7, 128)].map(|case| (case, Twins::default()));
+    use KvFormat::{Q4, Q8};
+    let no_immediates = FeatureOverrides { no_immediates: true, ..FeatureOverrides::default() };
+    let plain = [(Q4, 2, 64), (Q8, 3, 80), (Q4, 3, 80), (Q8, 1, 8), (Q4, 7, 128)].map(|case| (case, FeatureOverrides::default()));
     let mut rng = Rng::new(13);
     for ((sealed, g, d), twins) in plain.into_iter().chain([((Q8, 1, 256), no_immediates)]) {
         let Some(gpu) = gpu("opened_pages_equal_their_twin_to_the_bit", twins) else { return };
@@ -71,9 +71,9 @@ fn opened_pages_equal_their_twin_to_the_bit() {
         pages[2].iter_mut().for_each(|x| *x *= 2f32.powf(rng.next_signed() * 6.0 - 18.0));
         let shape = page_shape(g, d, sealed);
         let bytes: Vec<Vec<u8>> = pages.iter().map(|p| reference::quantize_page(p, shape)).collect();
-        let page_bytes = KvElement::F16.page_bytes(g, d) as usize;
+        let page_bytes = KvFormat::F16.page_bytes(g, d) as usize;
         let out = upload(&gpu, &vec![0xabu8; 4 * page_bytes]);
-        let op = OpenPages::new(&gpu, g, d, sealed).unwrap();
+        let op = DequantizePages::new(&gpu, g, d, sealed).unwrap();
         let binding = op.bind(&gpu, [&upload(&gpu, &bytes.concat()), &out]).unwrap();
         let mut recorder = Recorder::new();
         op.record(&mut recorder, &binding, 0, 3, 1);
@@ -83,7 +83,7 @@ fn opened_pages_equal_their_twin_to_the_bit() {
         let what = format!("{g} heads of {d} from {sealed:?}, {twins:?}");
         assert!(got[..page_bytes].iter().all(|b| *b == 0xab), "{what}: a page that nobody asked for");
         for (from, to) in [(0, 3), (1, 1), (2, 2)] {
-            let want: Vec<u16> = reference::open_page_as_f16(&bytes[from], shape).iter().map(|h| h.to_bits()).collect();
+            let want: Vec<u16> = reference::dequantize_page_as_f16(&bytes[from], shape).iter().map(|h| h.to_bits()).collect();
             let got: Vec<u16> = bytemuck::pod_collect_to_vec(&got[to * page_bytes..(to + 1) * page_bytes]);
             let differs = (0..want.len()).find(|&i| got[i] != want[i]);
             assert_eq!(differs.map(|i| (i, got[i], want[i])), None, "{what}: page {from}");
@@ -93,7 +93,9 @@ fn opened_pages_equal_their_twin_to_the_bit() {
 
 #[test]
 fn quantised_blocks_take_no_single_tokens_and_copies_need_no_kernel() {
-    let Some(gpu) = gpu("quantised_blocks_take_no_single_tokens_and_copies_need_no_kernel", Twins::default()) else { return };
+    let Some(gpu) = gpu("quantised_blocks_take_no_single_tokens_and_copies_need_no_kernel", FeatureOverrides::default()) else {
+        return;
+    };
     let spec = RopeAppendSpec {
         n_head: 2,
         n_kv_head: 1,
@@ -103,17 +105,17 @@ fn quantised_blocks_take_no_single_tokens_and_copies_need_no_kernel() {
         qk_norm: false,
         eps: 1e-6,
         scale: 1.0,
-        element: KvElement::Q8,
+        element: KvFormat::Q8,
     };
     assert!(RopeAppend::new(&gpu, spec).is_err());
-    for (work, sealed) in [(KvElement::F16, KvElement::F16), (KvElement::F32, KvElement::F16), (KvElement::Q8, KvElement::Q4)] {
-        assert!(SealPages::new(&gpu, 1, 8, work, sealed).is_err());
+    for (work, sealed) in [(KvFormat::F16, KvFormat::F16), (KvFormat::F32, KvFormat::F16), (KvFormat::Q8, KvFormat::Q4)] {
+        assert!(QuantizePages::new(&gpu, 1, 8, work, sealed).is_err());
     }
-    assert!(OpenPages::new(&gpu, 1, 8, KvElement::F16).is_err());
+    assert!(DequantizePages::new(&gpu, 1, 8, KvFormat::F16).is_err());
 }
 
 struct Segment {
-    element: KvElement,
+    element: KvFormat,
     kv: Slice,
     table: Slice,
     n_blocks: usize,
@@ -124,7 +126,7 @@ struct Segment {
 struct Case {
     /// (H, G, D)
     shape: (usize, usize, usize),
-    sealed: KvElement,
+    sealed: KvFormat,
     n_pages: usize,
     /// keys in the pages that are attended to
     n_sealed: usize,
@@ -154,7 +156,7 @@ fn segments(gpu: &Gpu, rng: &mut Rng, case: &Case, keys: &mut [Vec<f32>], values
     };
     for (i, &frame) in frames[..case.n_pages].iter().enumerate() {
         let bytes = reference::quantize_page(&page(rng, g, d), shape);
-        collect(&reference::open_page(&bytes, shape), case.n_sealed.saturating_sub(64 * i));
+        collect(&reference::dequantize_page(&bytes, shape), case.n_sealed.saturating_sub(64 * i));
         pool[frame * page_bytes..(frame + 1) * page_bytes].copy_from_slice(&bytes);
     }
     let n_blocks = 4 * case.n_pages;
@@ -175,7 +177,7 @@ fn segments(gpu: &Gpu, rng: &mut Rng, case: &Case, keys: &mut [Vec<f32>], values
     collect(&tail, case.n_tail);
     let table: Vec<u32> = (0..g as u32).flat_map(|head| (0..4).map(move |b| b * g as u32 + head)).collect();
     let (kv, table) = (upload(gpu, &f16_bits(&tail)), upload(gpu, &table));
-    vec![pages, Segment { element: KvElement::F16, kv, table, n_blocks: 4, first_key: case.n_sealed, n_keys: case.n_tail }]
+    vec![pages, Segment { element: KvFormat::F16, kv, table, n_blocks: 4, first_key: case.n_sealed, n_keys: case.n_tail }]
 }
 
 fn run(gpu: &Gpu, rng: &mut Rng, case: &Case) {
@@ -192,21 +194,21 @@ fn run(gpu: &Gpu, rng: &mut Rng, case: &Case) {
         })
         .collect();
     let what = format!("{:?} of {:?}, {} keys and {} in the tail", case.shape, case.sealed, case.n_sealed, case.n_tail);
-    let variants = if gpu.has_lanes8() { &[false, true][..] } else { &[false] };
-    for &lanes8 in variants {
-        let got = prefill(gpu, case, &segments, &q, lanes8);
-        assert_close(&format!("prefill (lanes8 {lanes8}) of {what}"), &got, &want, LIMIT);
+    let variants = if gpu.has_subgroup8() { &[false, true][..] } else { &[false] };
+    for &subgroup8 in variants {
+        let got = prefill(gpu, case, &segments, &q, subgroup8);
+        assert_close(&format!("prefill (subgroup8 {subgroup8}) of {what}"), &got, &want, LIMIT);
         let last = (case.n_new - 1) * h * d;
-        let got = decode(gpu, case, &segments, &q[last..], lanes8);
-        assert_close(&format!("decode (lanes8 {lanes8}) of {what}"), &got, &want[last..], LIMIT);
+        let got = decode(gpu, case, &segments, &q[last..], subgroup8);
+        assert_close(&format!("decode (subgroup8 {subgroup8}) of {what}"), &got, &want[last..], LIMIT);
     }
 }
 
 /// All tiles of all segments, each with the kernels of its own element type.
-fn prefill(gpu: &Gpu, case: &Case, segments: &[Segment], q: &[f32], lanes8: bool) -> Vec<f32> {
+fn prefill(gpu: &Gpu, case: &Case, segments: &[Segment], q: &[f32], subgroup8: bool) -> Vec<f32> {
     let (h, g, d) = case.shape;
     let n_all = case.n_sealed + case.n_tail;
-    let op = |element| AttentionPrefill::with_variant(gpu, h, g, d, element, lanes8).unwrap();
+    let op = |element| AttentionPrefill::with_variant(gpu, h, g, d, element, subgroup8).unwrap();
     let (scores, state) =
         (empty(gpu, op(case.sealed).scores_bytes(case.n_new, case.tile)), op(case.sealed).state_bytes(case.n_new));
     let (state, out, q) = (empty(gpu, state), empty(gpu, (case.n_new * h * d * 4) as u64), upload(gpu, q));
@@ -233,9 +235,9 @@ fn prefill(gpu: &Gpu, case: &Case, segments: &[Segment], q: &[f32], lanes8: bool
 }
 
 /// The splits of all segments, each with the kernel of its own element type, and one merge.
-fn decode(gpu: &Gpu, case: &Case, segments: &[Segment], q: &[f32], lanes8: bool) -> Vec<f32> {
+fn decode(gpu: &Gpu, case: &Case, segments: &[Segment], q: &[f32], subgroup8: bool) -> Vec<f32> {
     let (h, g, d) = case.shape;
-    let variant = DecodeVariant { lanes8, selective: false };
+    let variant = DecodeVariant { subgroup8, selective: false };
     let op = |element| AttentionDecode::with_variant(gpu, h, g, d, element, variant).unwrap();
     let n_splits: usize = segments.iter().map(|s| s.n_keys.div_ceil(SPLIT_KEYS)).sum();
     let merge = op(case.sealed);
@@ -257,9 +259,9 @@ fn decode(gpu: &Gpu, case: &Case, segments: &[Segment], q: &[f32], lanes8: bool)
 
 #[test]
 fn attention_over_quantised_pages_matches_reference() {
-    let Some(gpu) = gpu("attention_over_quantised_pages_matches_reference", Twins::default()) else { return };
+    let Some(gpu) = gpu("attention_over_quantised_pages_matches_reference", FeatureOverrides::default()) else { return };
     let mut rng = Rng::new(12);
-    use KvElement::{Q4, Q8};
+    use KvFormat::{Q4, Q8};
     for (shape, elements) in [
         ((1, 1, 8), &[Q8, Q4][..]),
         ((4, 4, 64), &[Q8]),

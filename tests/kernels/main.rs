@@ -5,15 +5,15 @@
 mod common;
 
 mod attention;
+mod batch_rows;
 mod kv_pages;
+mod microbenchmark;
 mod norm;
-mod page_shares;
-mod pages;
-mod probe;
-mod rows;
+mod page_abstracts;
+mod page_attention;
+mod qk_scores;
 mod sample;
-mod scores;
-mod selective;
+mod selected_attention;
 mod shaders;
 
 use strata::gpu::{Gpu, Slice};

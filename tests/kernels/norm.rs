@@ -1,6 +1,6 @@
 use strata::base::Rng;
 use strata::gpu::kernels::norm::Norm;
-use strata::gpu::{Recorder, Twins};
+use strata::gpu::{FeatureOverrides, Recorder};
 use strata::reference;
 
 use super::common::{assert_close, gpu};
@@ -8,7 +8,7 @@ use super::{download_f32, empty, random, upload};
 
 #[test]
 fn norm_rows_match_reference() {
-    for twins in [Twins::default(), Twins { no_immediates: true, ..Twins::default() }] {
+    for twins in [FeatureOverrides::default(), FeatureOverrides { no_immediates: true, ..FeatureOverrides::default() }] {
         let Some(gpu) = gpu("norm_rows_match_reference", twins) else { return };
         let mut rng = Rng::new(1);
         for (n_rows, n_cols) in [(1, 4), (3, 64), (2, 252), (5, 256), (1, 260), (2, 4096)] {

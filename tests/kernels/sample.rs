@@ -1,6 +1,6 @@
 use strata::base::Rng;
 use strata::gpu::kernels::sample::{ARGMAX_BYTES, Sample, TOP_K_BYTES, parse_argmax, parse_top_k};
-use strata::gpu::{Recorder, Twins};
+use strata::gpu::{FeatureOverrides, Recorder};
 use strata::reference;
 
 use super::common::gpu;
@@ -8,7 +8,7 @@ use super::{empty, random, upload};
 
 #[test]
 fn sample_argmax_and_top_k_match_reference() {
-    let Some(gpu) = gpu("sample_argmax_and_top_k_match_reference", Twins::default()) else { return };
+    let Some(gpu) = gpu("sample_argmax_and_top_k_match_reference", FeatureOverrides::default()) else { return };
     let op = Sample::new(&gpu).unwrap();
     let mut rng = Rng::new(2);
     for vocab_size in [1usize, 5, 63, 64, 255, 256, 257, 4096, 50_257] {
@@ -45,7 +45,9 @@ fn sample_argmax_and_top_k_match_reference() {
 
 #[test]
 fn sample_top_k_with_all_logits_equal_says_that_it_overflowed() {
-    let Some(gpu) = gpu("sample_top_k_with_all_logits_equal_says_that_it_overflowed", Twins::default()) else { return };
+    let Some(gpu) = gpu("sample_top_k_with_all_logits_equal_says_that_it_overflowed", FeatureOverrides::default()) else {
+        return;
+    };
     let op = Sample::new(&gpu).unwrap();
     let (input, out) = (upload(&gpu, &[1.5f32; 1000]), empty(&gpu, TOP_K_BYTES));
     let bindings = op.bind(&gpu, &input, &out).unwrap();

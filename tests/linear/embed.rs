@@ -1,6 +1,6 @@
 use strata::base::Rng;
 use strata::gpu::kernels::linear::{Embed, ROW_TILE, WeightFormat};
-use strata::gpu::{Recorder, Twins};
+use strata::gpu::{FeatureOverrides, Recorder};
 use strata::reference;
 
 use super::blocks::random_weights;
@@ -9,7 +9,7 @@ use super::{download_f32, random, upload};
 
 #[test]
 fn embed_slabs_together_match_reference() {
-    let Some(gpu) = gpu("embed_slabs_together_match_reference", Twins::default()) else { return };
+    let Some(gpu) = gpu("embed_slabs_together_match_reference", FeatureOverrides::default()) else { return };
     let mut rng = Rng::new(11);
     for format in WeightFormat::ALL {
         for (n_rows, cols) in [(70, 256), (40, 768)] {
@@ -50,7 +50,7 @@ fn embed_golden_blocks_give_golden_values() {
         eprintln!("skipped: {test}: no STRATA_DATA");
         return;
     };
-    let Some(gpu) = gpu(test, Twins::default()) else { return };
+    let Some(gpu) = gpu(test, FeatureOverrides::default()) else { return };
     let (rows, cols) = (8, 1024);
     for (name, format) in [
         ("Q4_0", WeightFormat::Q4_0),

@@ -13,7 +13,7 @@ use strata::base::Rng;
 use strata::gpu::kernels::linear::{
     Linear, LinearActivation, LinearOp, LinearShape, LinearSlices, LinearSpec, LinearVariant, ROW_TILE, WeightFormat,
 };
-use strata::gpu::{Gpu, Recorder, Slice, Twins};
+use strata::gpu::{FeatureOverrides, Gpu, Recorder, Slice};
 use strata::reference;
 
 /// Only the order of f32 sums differs: NMSE against f64 sums over the same weights, and the largest difference over the
@@ -114,7 +114,7 @@ fn check(gpu: &Gpu, case: Case, variant: LinearVariant, op: LinearOp) {
 }
 
 fn each_variant(test: &str, run: impl Fn(&Gpu, LinearVariant, LinearOp)) {
-    let Some(gpu) = gpu(test, Twins::default()) else { return };
+    let Some(gpu) = gpu(test, FeatureOverrides::default()) else { return };
     for variant in LinearVariant::ALL {
         if !variant.runs_on(&gpu) {
             eprintln!("skipped: {test}: {variant:?} on {}", gpu.info().name);
@@ -176,9 +176,9 @@ fn linear_every_epilogue_matches_reference() {
 #[test]
 fn linear_plain_twins_match_reference() {
     for twins in [
-        Twins { no_immediates: true, ..Twins::default() },
-        Twins { no_subgroups: true, ..Twins::default() },
-        Twins { hardware_kernels: true, ..Twins::default() },
+        FeatureOverrides { no_immediates: true, ..FeatureOverrides::default() },
+        FeatureOverrides { no_subgroups: true, ..FeatureOverrides::default() },
+        FeatureOverrides { hardware_kernels: true, ..FeatureOverrides::default() },
     ] {
         let Some(gpu) = gpu("linear_plain_twins_match_reference", twins) else { return };
         let variant = LinearVariant::for_gpu(&gpu);

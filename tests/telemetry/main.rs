@@ -9,4 +9,4 @@ mod history;
 mod hub;
 mod ledger;
 mod saved;
-mod timeline;
+mod timestamps;

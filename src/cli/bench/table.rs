@@ -9,7 +9,7 @@ use crate::cli::device::rate;
 use crate::cli::error::CliError;
 use crate::engine::ModelInfo;
 use crate::engine::bench_table::{self, Basics, COLUMNS, Column};
-use crate::gpu::probe::Measured;
+use crate::gpu::microbenchmark::DeviceBandwidth;
 
 const PEAK_COLUMN: Column = ("of peak", 7, true);
 const TIER_COLUMNS: [Column; 5] =
@@ -76,7 +76,7 @@ pub fn row(format: BenchOutput, shown: Shown, line: &Line) -> Result<Option<Stri
 }
 
 /// What the shares refer to.
-pub fn foot(info: &ModelInfo, peak: &Measured) -> String {
+pub fn foot(info: &ModelInfo, peak: &DeviceBandwidth) -> String {
     format!(
         "\nPeak of {} in this run: streaming read {}, best matrix product {:.1} GFLOP/s.\n",
         info.adapter,

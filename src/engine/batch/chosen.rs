@@ -33,8 +33,8 @@ use crate::engine::selective::seen::{FOLLOWED_TIMES, Seen, SeenBelow};
 use crate::engine::selective::{HALF_LIFE_STEPS, PREFER_EVERY, Spent};
 use crate::engine::summary::ChosenSummary;
 use crate::gpu::kernels::attention_decode::AttentionDecode;
-use crate::gpu::kernels::score_pages::ScorePages;
-use crate::gpu::kernels::token_scores::TokenScores;
+use crate::gpu::kernels::page_bounds::PageBoundsKernel;
+use crate::gpu::kernels::qk_scores::QkScores;
 use crate::gpu::{Binding, Buffer, Gpu, Recorder, Slice};
 use crate::kv::policy::access_frequency::FrequencyTable;
 use crate::kv::policy::{LayerView, Policy, PolicySpec, Selection, Tier, unique};
@@ -56,10 +56,10 @@ pub(super) struct RowPolicy {
 /// What choosing for several rows needs of the device.
 pub(super) struct Chooser {
     pub decode: AttentionDecode,
-    score_pages: ScorePages,
-    token_scores: TokenScores,
+    score_pages: PageBoundsKernel,
+    token_scores: QkScores,
     /// of the rows' own tails
-    pub own_scores: TokenScores,
+    pub own_scores: QkScores,
     page_bounds: Slice,
     /// bounds of all rows, q, scores of their tails, token scores
     readback: Buffer,
@@ -231,14 +231,14 @@ impl Chooser {
     pub fn new(gpu: &Gpu, model: &DeviceModel, spec: PolicySpec, n_rows: usize, n_own: usize) -> Result<Chooser, EngineError> {
         let (d, kv) = (&model.dims, &model.kv);
         let (sealed, n_pages) = (kv.spec().sealed, (kv.n_sealed() as usize).max(1));
-        let score_pages = ScorePages::new(gpu, d.n_head, d.n_kv_head, d.head_dim)?;
+        let score_pages = PageBoundsKernel::new(gpu, d.n_head, d.n_kv_head, d.head_dim)?;
         let bounds_bytes = n_rows as u64 * score_pages.bounds_bytes(n_pages);
         let page_bounds = gpu.buffer("page bounds", bounds_bytes)?.all();
         let abstracts = (0..d.n_layer).filter_map(|layer| kv.abstracts(layer));
         let bind = |abstracts| score_pages.bind(gpu, [&model.act.q, abstracts, &page_bounds]);
         let score_bindings = abstracts.map(bind).collect::<Result<_, _>>()?;
-        let token_scores = TokenScores::new(gpu, d.n_head, d.n_kv_head, d.head_dim, sealed)?;
-        let own_scores = TokenScores::new(gpu, d.n_head, d.n_kv_head, d.head_dim, kv.spec().work)?;
+        let token_scores = QkScores::new(gpu, d.n_head, d.n_kv_head, d.head_dim, sealed)?;
+        let own_scores = QkScores::new(gpu, d.n_head, d.n_kv_head, d.head_dim, kv.spec().work)?;
         let all_scores = token_scores.scores_bytes(n_pages * KV_PAGE_TOKENS) + own_scores.scores_bytes(n_own + 1);
         let decode = AttentionDecode::selective(gpu, d.n_head, d.n_kv_head, d.head_dim, sealed)?;
         let kernels = (&decode, &token_scores);

@@ -14,8 +14,8 @@ use crate::engine::device_model::{DeviceModel, TailOps};
 use crate::engine::error::EngineError;
 use crate::engine::forward::Run;
 use crate::engine::selective::scorer::ScoreOps;
+use crate::gpu::kernels::qk_scores::QkScores;
 use crate::gpu::kernels::rope_append::AppendRange;
-use crate::gpu::kernels::token_scores::TokenScores;
 use crate::gpu::{Buffer, Gpu, Recorder, Slice};
 use crate::kv::{BLOCKS_PER_PAGE, BlockTable, KvSpec};
 
@@ -57,7 +57,7 @@ impl BranchTail {
     ///
     /// # Errors
     /// Out of VRAM, a lost device.
-    pub fn bind_scores(&mut self, gpu: &Gpu, model: &DeviceModel, kernel: &TokenScores) -> Result<(), EngineError> {
+    pub fn bind_scores(&mut self, gpu: &Gpu, model: &DeviceModel, kernel: &QkScores) -> Result<(), EngineError> {
         let ops = ScoreOps::new(gpu, model, kernel, 1, self.n_pages, &self.pages.iter().collect::<Vec<_>>())?;
         gpu.upload(&ops.table, bytemuck::cast_slice(&BlockTable::whole(model.kv.spec(), self.n_pages).entries))?;
         self.scores = Some(ops);
@@ -68,7 +68,7 @@ impl BranchTail {
     /// readback; their bytes, none where there is no room for them.
     pub fn record_scores(
         &self,
-        kernels: (&mut Recorder, &TokenScores),
+        kernels: (&mut Recorder, &QkScores),
         (layer, row): (usize, usize),
         readback: (&Buffer, u64),
     ) -> u64 {

@@ -12,8 +12,8 @@
 use crate::engine::device_model::DeviceModel;
 use crate::engine::error::EngineError;
 use crate::engine::pace::Pace;
+use crate::gpu::kernels::page_bounds::PageBoundsKernel;
 use crate::gpu::kernels::rope_append::AppendRange;
-use crate::gpu::kernels::score_pages::ScorePages;
 use crate::gpu::{Binding, Gpu, Slice};
 use crate::kv::BLOCKS_PER_PAGE;
 
@@ -59,7 +59,7 @@ impl AheadOps {
     }
 
     /// Makes the bind groups that are missing. `bounds` are nobody's once those of a layer were copied.
-    pub fn bind(&mut self, gpu: &Gpu, model: &DeviceModel, scorer: &ScorePages, bounds: &Slice) -> Result<(), EngineError> {
+    pub fn bind(&mut self, gpu: &Gpu, model: &DeviceModel, scorer: &PageBoundsKernel, bounds: &Slice) -> Result<(), EngineError> {
         for layer in self.rope.len()..model.dims.n_layer {
             let Some(abstracts) = model.kv.abstracts(layer) else { break };
             self.rope.push(model.bind_rope(gpu, layer, &self.table, &self.page, &self.q)?);
@@ -74,7 +74,7 @@ impl AheadOps {
         gpu: &Gpu,
         pace: &mut Pace,
         model: &DeviceModel,
-        scorer: &ScorePages,
+        scorer: &PageBoundsKernel,
         layer: usize,
         n_pages: usize,
     ) -> Result<(), EngineError> {

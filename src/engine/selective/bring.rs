@@ -14,7 +14,7 @@ use crate::engine::device_model::DeviceModel;
 use crate::engine::error::EngineError;
 use crate::engine::pace::Pace;
 use crate::gpu::kernels::attention_decode::{AttentionDecode, SPLIT_KEYS};
-use crate::gpu::kernels::token_scores::TokenScores;
+use crate::gpu::kernels::qk_scores::QkScores;
 use crate::gpu::{Binding, Gpu, GpuError, Slice};
 use crate::kv::policy::SelectedBlock;
 use crate::kv::policy::access_frequency::FrequencyTable;
@@ -31,7 +31,7 @@ pub(in crate::engine) struct ChosenOps {
 }
 
 /// What attends and what scores.
-pub(in crate::engine) type Kernels<'a> = (&'a AttentionDecode, &'a TokenScores);
+pub(in crate::engine) type Kernels<'a> = (&'a AttentionDecode, &'a QkScores);
 
 impl ChosenOps {
     /// Over a segment of frames.

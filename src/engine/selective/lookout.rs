@@ -16,7 +16,7 @@ use crate::engine::device_model::DeviceModel;
 use crate::engine::error::EngineError;
 use crate::engine::pace::Pace;
 use crate::gpu::kernels::attention_prefill::KeyTile;
-use crate::gpu::kernels::page_shares::{PageShares, Window};
+use crate::gpu::kernels::page_attention::{PageAttentionKernel, Window};
 use crate::gpu::{Binding, Buffer, Gpu, Recorder, Slice};
 
 /// Tokens at the end of a prompt whose attention is looked at.
@@ -24,7 +24,7 @@ const OBSERVED_TOKENS: usize = 32;
 
 /// Attention of one pass that is looked at.
 pub(in crate::engine) struct Lookout {
-    kernel: PageShares,
+    kernel: PageAttentionKernel,
     window: Window,
     bindings: [Binding; 2],
     /// f32 `[L, P]`
@@ -37,7 +37,7 @@ pub(in crate::engine) struct Lookout {
 impl Lookout {
     fn new(gpu: &Gpu, model: &DeviceModel, n_tokens: usize, n_observed: usize, n_pages: usize) -> Result<Lookout, EngineError> {
         let d = &model.dims;
-        let kernel = PageShares::new(gpu, d.n_head, d.n_kv_head)?;
+        let kernel = PageAttentionKernel::new(gpu, d.n_head, d.n_kv_head)?;
         let window = Window { n_tokens, n_observed, stride: n_pages };
         let lse = gpu.buffer("attention of pages", kernel.lse_bytes(window))?.all();
         let n_bytes = (d.n_layer * n_pages * size_of::<f32>()) as u64;

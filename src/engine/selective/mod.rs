@@ -37,10 +37,10 @@ use seen::Seen;
 pub(super) use spent::Spent;
 
 use crate::base::limits::KV_PAGE_TOKENS;
-use crate::gpu::kernels::abstracts::Abstracts;
 use crate::gpu::kernels::attention_decode::AttentionDecode;
-use crate::gpu::kernels::score_pages::ScorePages;
-use crate::gpu::kernels::token_scores::TokenScores;
+use crate::gpu::kernels::page_abstracts::PageAbstracts;
+use crate::gpu::kernels::page_bounds::PageBoundsKernel;
+use crate::gpu::kernels::qk_scores::QkScores;
 use crate::gpu::{Binding, Gpu, Recorder, Slice};
 use crate::kv::KvSpec;
 use crate::kv::policy::access_frequency::FrequencyTable;
@@ -82,8 +82,8 @@ pub(super) struct Selective {
     /// what was chosen lately, to be kept off the disk
     frequency: FrequencyTable,
     decode: AttentionDecode,
-    abstracts: Abstracts,
-    score_pages: ScorePages,
+    abstracts: PageAbstracts,
+    score_pages: PageBoundsKernel,
     scorer: Scorer,
     tail_scores: TailScores,
     /// by layer: by how much the highest bound of each query head exceeded its attention in the last step, `[H]`
@@ -128,8 +128,8 @@ impl Selective {
         let (d, kv) = (&model.dims, &model.kv);
         let KvSpec { work, sealed, .. } = *kv.spec();
         let n_pages = kv.plan().n_abstracts;
-        let score_pages = ScorePages::new(gpu, d.n_head, d.n_kv_head, d.head_dim)?;
-        let token_scores = TokenScores::new(gpu, d.n_head, d.n_kv_head, d.head_dim, sealed)?;
+        let score_pages = PageBoundsKernel::new(gpu, d.n_head, d.n_kv_head, d.head_dim)?;
+        let token_scores = QkScores::new(gpu, d.n_head, d.n_kv_head, d.head_dim, sealed)?;
         let all_keys = n_pages.max(1) * KV_PAGE_TOKENS;
         // Bounds of a layer, bounds expected of the next, the query, scores of the tail's tokens and of others.
         let bounds_and_query = 2 * score_pages.bounds_bytes(n_pages) + (d.q_dim() * size_of::<f32>()) as u64;
@@ -142,7 +142,7 @@ impl Selective {
             policy,
             frequency: FrequencyTable::new(d.n_layer, HALF_LIFE_STEPS),
             decode: AttentionDecode::selective(gpu, d.n_head, d.n_kv_head, d.head_dim, sealed)?,
-            abstracts: Abstracts::new(gpu, d.n_kv_head, d.head_dim, work)?,
+            abstracts: PageAbstracts::new(gpu, d.n_kv_head, d.head_dim, work)?,
             n_head: d.n_head,
             n_kv_head: d.n_kv_head,
             bounds: gpu.buffer("page bounds", score_pages.bounds_bytes(n_pages.max(1)))?.all(),

@@ -11,7 +11,7 @@ use super::scores::Scoring;
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::engine::device_model::DeviceModel;
 use crate::engine::error::EngineError;
-use crate::gpu::kernels::token_scores::TokenScores;
+use crate::gpu::kernels::qk_scores::QkScores;
 use crate::gpu::{Binding, Buffer, Gpu, GpuError, Recorder, Slice};
 use crate::kv::{BLOCKS_PER_PAGE, BlockTable};
 
@@ -27,7 +27,7 @@ pub(in crate::engine) struct ScoreOps {
 
 /// The kernel, and where its scores can be read.
 pub(in crate::engine) struct Scorer {
-    pub kernel: TokenScores,
+    pub kernel: QkScores,
     pub readback: Buffer,
 }
 
@@ -44,7 +44,7 @@ impl ScoreOps {
     pub fn new(
         gpu: &Gpu,
         model: &DeviceModel,
-        kernel: &TokenScores,
+        kernel: &QkScores,
         n_rows: usize,
         n_pages: usize,
         pages: &[&Slice],
@@ -60,7 +60,7 @@ impl ScoreOps {
     /// readback; their bytes.
     pub fn record(
         &self,
-        (recorder, kernel): (&mut Recorder, &TokenScores),
+        (recorder, kernel): (&mut Recorder, &QkScores),
         binding: usize,
         (n_keys, n_blocks): (usize, usize),
         rows: Range<usize>,
@@ -95,7 +95,7 @@ impl Scorer {
 
 /// Scores of the tokens behind the last complete page, in pages of the cache's own element type.
 pub(super) struct TailScores {
-    kernel: TokenScores,
+    kernel: QkScores,
     ops: ScoreOps,
 }
 
@@ -104,7 +104,7 @@ impl TailScores {
     /// A kernel that does not compile, out of VRAM, a lost device.
     pub fn new(gpu: &Gpu, model: &DeviceModel) -> Result<TailScores, EngineError> {
         let d = &model.dims;
-        let kernel = TokenScores::new(gpu, d.n_head, d.n_kv_head, d.head_dim, model.kv.spec().work)?;
+        let kernel = QkScores::new(gpu, d.n_head, d.n_kv_head, d.head_dim, model.kv.spec().work)?;
         let tails: Vec<&Slice> = (0..d.n_layer).map(|layer| model.kv.tail(layer).0).collect();
         let ops = ScoreOps::new(gpu, model, &kernel, 1, 1, &tails)?;
         Ok(TailScores { kernel, ops })

@@ -11,7 +11,7 @@
 //! Pure. Shapes: H query heads, G KV heads, P complete pages.
 
 use crate::base::limits::KV_PAGE_TOKENS;
-use crate::gpu::kernels::score_pages::UNKNOWN;
+use crate::gpu::kernels::page_bounds::UNBOUNDED;
 use crate::kv::policy::fidelity::mean_mass;
 use crate::kv::policy::log_sum_exp;
 
@@ -145,7 +145,7 @@ impl PageBounds {
     /// Of `[H, P]`.
     pub fn new(pages: Vec<[f32; 2]>, n_head: usize) -> PageBounds {
         let n_pages = pages.len() / n_head.max(1);
-        let known = |head: &[[f32; 2]]| head.iter().map(|[upper, _]| *upper).filter(|upper| *upper < UNKNOWN).reduce(f32::max);
+        let known = |head: &[[f32; 2]]| head.iter().map(|[upper, _]| *upper).filter(|upper| *upper < UNBOUNDED).reduce(f32::max);
         let highest = (0..n_head).map(|head| known(&pages[head * n_pages..][..n_pages]).unwrap_or(0.0)).collect();
         PageBounds { pages, highest }
     }
@@ -263,8 +263,8 @@ mod tests {
         let totals = Totals(vec![110.0, 5.0]);
         let weights = bounds.of_weights(&bounds.above(&totals), 1);
         assert_eq!(weights, [[1.0, -3.0], [-2.5, -6.0], [4.0, -4.0]]);
-        let unknown = PageBounds::new(vec![[UNKNOWN, -UNKNOWN], [3.0, 1.0]], 1);
-        assert_eq!(unknown.of_weights(&unknown.above(&Totals(vec![4.0])), 1), [[UNKNOWN, -UNKNOWN], [-1.0, -3.0]]);
+        let unknown = PageBounds::new(vec![[UNBOUNDED, -UNBOUNDED], [3.0, 1.0]], 1);
+        assert_eq!(unknown.of_weights(&unknown.above(&Totals(vec![4.0])), 1), [[UNBOUNDED, -UNBOUNDED], [-1.0, -3.0]]);
     }
 
     #[test]

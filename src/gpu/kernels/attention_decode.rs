@@ -3,15 +3,15 @@
 //! ```text
 //! q [H, D] ─► split of 256 keys: acc, max, sum   (one dispatch per segment) ─► merge ─► out [H, D]
 //! ```
-//! Selective, the table is a list of tokens for each KV head instead ([`ListedToken`]): any tokens of the segment, in any order, as
-//! many as the head wants. Shorter lists end in [`NOTHING`]; `n_keys` and the row stride are those of the longest.
+//! Selective, the table is a list of tokens for each KV head instead ([`TokenSlot`]): any tokens of the segment, in any order, as
+//! many as the head wants. Shorter lists end in [`PAD`]; `n_keys` and the row stride are those of the longest.
 //!
 //! Several tokens that see the same pages attend at once: each is a row of q, and of acc, state and out. They share a table, or,
 //! selective, have one with lists for the KV heads of each.
 
 use std::sync::Arc;
 
-use super::KvElement;
+use super::KvFormat;
 use crate::base::limits::KV_BLOCK_TOKENS;
 use crate::gpu::{Binding, Gpu, GpuError, Kernel, KernelKey, Recorder, Slice};
 
@@ -31,17 +31,17 @@ pub struct AttentionDecode {
 }
 
 /// Ends a shorter list, of tokens or of blocks.
-pub const NOTHING: u32 = u32::MAX;
+pub const PAD: u32 = u32::MAX;
 
 /// An entry of a table of lists: a token that a KV head reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ListedToken(u32);
+pub struct TokenSlot(u32);
 
 /// Which of the kernels that do the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DecodeVariant {
     /// for subgroups of exactly 8 lanes
-    pub lanes8: bool,
+    pub subgroup8: bool,
     /// tables are lists of tokens that the heads chose
     pub selective: bool,
 }
@@ -89,33 +89,33 @@ struct MergeParams {
     head_dim: u32,
 }
 
-fn split_key(n_kv_head: usize, group: usize, head_dim: usize, element: KvElement, variant: DecodeVariant) -> KernelKey {
+fn split_key(n_kv_head: usize, group: usize, head_dim: usize, element: KvFormat, variant: DecodeVariant) -> KernelKey {
     let mut defines = element.defines(n_kv_head, head_dim);
     defines.push(("GR", group.min(MAX_HEADS_PER_WORKGROUP).to_string()));
     if variant.selective {
-        defines.push(("LISTED_TOKENS", String::new()));
+        defines.push(("TOKEN_TABLE", String::new()));
     }
-    if !variant.lanes8 {
+    if !variant.subgroup8 {
         return KernelKey::new("attention/decode_split", &defines);
     }
     element.widen(&mut defines);
     defines.push(("NC", head_dim.div_ceil(64).to_string()));
-    KernelKey::new("attention/decode_split_lanes8", &defines)
+    KernelKey::new("attention/decode_split_subgroup8", &defines)
 }
 
-pub(super) fn variants(n_kv_head: usize, head_dim: usize, element: KvElement) -> Vec<KernelKey> {
+pub(super) fn variants(n_kv_head: usize, head_dim: usize, element: KvFormat) -> Vec<KernelKey> {
     let flags = [(false, false), (false, true), (true, false), (true, true)];
-    let variants = flags.map(|(lanes8, selective)| DecodeVariant { lanes8, selective });
+    let variants = flags.map(|(subgroup8, selective)| DecodeVariant { subgroup8, selective });
     let sizes = (1..=MAX_HEADS_PER_WORKGROUP).flat_map(|group| variants.map(|variant| (group, variant)));
     let mut keys: Vec<KernelKey> = sizes.map(|(group, v)| split_key(n_kv_head, group, head_dim, element, v)).collect();
     keys.push(KernelKey::new("attention/decode_merge", &[]));
     keys
 }
 
-impl ListedToken {
+impl TokenSlot {
     /// Token `token`, from 0 to 15, of the block in `slot`.
-    pub const fn new(slot: u32, token: usize) -> ListedToken {
-        ListedToken(slot * KV_BLOCK_TOKENS as u32 + token as u32)
+    pub const fn new(slot: u32, token: usize) -> TokenSlot {
+        TokenSlot(slot * KV_BLOCK_TOKENS as u32 + token as u32)
     }
 
     /// As tables have it.
@@ -126,7 +126,7 @@ impl ListedToken {
 
 impl DecodeVariant {
     fn for_gpu(gpu: &Gpu, selective: bool) -> DecodeVariant {
-        DecodeVariant { lanes8: gpu.wants_lanes8(), selective }
+        DecodeVariant { subgroup8: gpu.wants_subgroup8(), selective }
     }
 }
 
@@ -135,7 +135,7 @@ impl AttentionDecode {
     ///
     /// # Errors
     /// A kernel that does not compile, or a lost device.
-    pub fn new(gpu: &Gpu, n_head: usize, n_kv_head: usize, head_dim: usize, element: KvElement) -> Result<Self, GpuError> {
+    pub fn new(gpu: &Gpu, n_head: usize, n_kv_head: usize, head_dim: usize, element: KvFormat) -> Result<Self, GpuError> {
         Self::with_variant(gpu, n_head, n_kv_head, head_dim, element, DecodeVariant::for_gpu(gpu, false))
     }
 
@@ -143,11 +143,11 @@ impl AttentionDecode {
     ///
     /// # Errors
     /// A kernel that does not compile, or a lost device.
-    pub fn selective(gpu: &Gpu, n_head: usize, n_kv_head: usize, head_dim: usize, element: KvElement) -> Result<Self, GpuError> {
+    pub fn selective(gpu: &Gpu, n_head: usize, n_kv_head: usize, head_dim: usize, element: KvFormat) -> Result<Self, GpuError> {
         Self::with_variant(gpu, n_head, n_kv_head, head_dim, element, DecodeVariant::for_gpu(gpu, true))
     }
 
-    /// The same with the variant chosen: `lanes8` needs [`Gpu::has_lanes8`].
+    /// The same with the variant chosen: `subgroup8` needs [`Gpu::has_subgroup8`].
     ///
     /// # Errors
     /// A kernel that does not compile, or a lost device.
@@ -156,7 +156,7 @@ impl AttentionDecode {
         n_head: usize,
         n_kv_head: usize,
         head_dim: usize,
-        element: KvElement,
+        element: KvFormat,
         variant: DecodeVariant,
     ) -> Result<AttentionDecode, GpuError> {
         Ok(AttentionDecode {

@@ -8,11 +8,11 @@
 
 use std::sync::Arc;
 
-use super::KvElement;
+use super::KvFormat;
 use crate::gpu::{Binding, Gpu, GpuError, Kernel, KernelKey, Recorder, Slice};
 
 /// Rows of queries that one workgroup of 8 lanes does: as many share each load of a key.
-const LANES8_ROWS: u32 = 16;
+const SUBGROUP8_ROWS: u32 = 16;
 
 /// The three compiled kernels.
 pub struct AttentionPrefill {
@@ -22,7 +22,7 @@ pub struct AttentionPrefill {
     n_head: usize,
     n_kv_head: usize,
     head_dim: usize,
-    lanes8: bool,
+    subgroup8: bool,
     /// tiles start at multiples of this
     key_step: usize,
 }
@@ -83,18 +83,18 @@ struct ValueParams {
     is_last: u32,
 }
 
-fn keys(n_kv_head: usize, head_dim: usize, element: KvElement, lanes8: bool) -> [KernelKey; 3] {
+fn keys(n_kv_head: usize, head_dim: usize, element: KvFormat, subgroup8: bool) -> [KernelKey; 3] {
     let mut defines = element.defines(n_kv_head, head_dim);
-    if lanes8 {
+    if subgroup8 {
         element.widen(&mut defines);
-        defines.push(("ROWS", LANES8_ROWS.to_string()));
+        defines.push(("ROWS", SUBGROUP8_ROWS.to_string()));
     }
     let wide = [("WIDE", String::new())];
-    match lanes8 {
+    match subgroup8 {
         true => [
-            KernelKey::new("attention/prefill_scores_lanes8", &defines),
-            KernelKey::new("attention/prefill_softmax_lanes8", &wide),
-            KernelKey::new("attention/prefill_values_lanes8", &defines),
+            KernelKey::new("attention/prefill_scores_subgroup8", &defines),
+            KernelKey::new("attention/prefill_softmax_subgroup8", &wide),
+            KernelKey::new("attention/prefill_values_subgroup8", &defines),
         ],
         false => [
             KernelKey::new("attention/prefill_scores", &defines),
@@ -104,7 +104,7 @@ fn keys(n_kv_head: usize, head_dim: usize, element: KvElement, lanes8: bool) -> 
     }
 }
 
-pub(super) fn variants(n_kv_head: usize, head_dim: usize, element: KvElement) -> Vec<KernelKey> {
+pub(super) fn variants(n_kv_head: usize, head_dim: usize, element: KvFormat) -> Vec<KernelKey> {
     [keys(n_kv_head, head_dim, element, false), keys(n_kv_head, head_dim, element, true)].concat()
 }
 
@@ -118,12 +118,12 @@ impl AttentionPrefill {
         n_head: usize,
         n_kv_head: usize,
         head_dim: usize,
-        element: KvElement,
+        element: KvFormat,
     ) -> Result<AttentionPrefill, GpuError> {
-        Self::with_variant(gpu, n_head, n_kv_head, head_dim, element, gpu.wants_lanes8())
+        Self::with_variant(gpu, n_head, n_kv_head, head_dim, element, gpu.wants_subgroup8())
     }
 
-    /// The same with the variant chosen: `lanes8` needs [`Gpu::has_lanes8`].
+    /// The same with the variant chosen: `subgroup8` needs [`Gpu::has_subgroup8`].
     ///
     /// # Errors
     /// A kernel that does not compile, or a lost device.
@@ -132,10 +132,10 @@ impl AttentionPrefill {
         n_head: usize,
         n_kv_head: usize,
         head_dim: usize,
-        element: KvElement,
-        lanes8: bool,
+        element: KvFormat,
+        subgroup8: bool,
     ) -> Result<AttentionPrefill, GpuError> {
-        let [scores, softmax, values] = keys(n_kv_head, head_dim, element, lanes8);
+        let [scores, softmax, values] = keys(n_kv_head, head_dim, element, subgroup8);
         Ok(AttentionPrefill {
             scores: gpu.kernel(&scores)?,
             softmax: gpu.kernel(&softmax)?,
@@ -143,8 +143,8 @@ impl AttentionPrefill {
             n_head,
             n_kv_head,
             head_dim,
-            lanes8,
-            key_step: if element.is_quantised() { 64 } else { 8 },
+            subgroup8,
+            key_step: if element.is_quantized() { 64 } else { 8 },
         })
     }
 
@@ -187,7 +187,7 @@ impl AttentionPrefill {
             mask_from: tile.mask_from as u32,
         };
         let g = self.n_kv_head as u32;
-        let row_tiles = n_rows.div_ceil(if self.lanes8 { LANES8_ROWS } else { 64 });
+        let row_tiles = n_rows.div_ceil(if self.subgroup8 { SUBGROUP8_ROWS } else { 64 });
         recorder.dispatch(&self.scores, &bindings.scores, &scores, [n_tile_keys.div_ceil(64), row_tiles, g]);
         let softmax = SoftmaxParams { n_rows, n_tile_keys, is_first: u32::from(tile.is_first) };
         recorder.dispatch(&self.softmax, &bindings.softmax, &softmax, [n_rows, g, 1]);

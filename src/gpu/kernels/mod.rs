@@ -3,21 +3,21 @@
 //! Every op has the same shape: `new(gpu, ..)` compiles its variant, `bind(gpu, ..)` makes a bind group once per set of
 //! buffers, `record(recorder, &binding, ..)` adds one dispatch. `variants()` lists all keys for the device-free checks.
 
-pub mod abstracts;
 pub mod attention_decode;
 pub mod attention_prefill;
-mod kv_element;
+pub mod dequantize_pages;
+mod kv_format;
 pub mod linear;
 pub mod norm;
-pub mod open_pages;
-pub mod page_shares;
+pub mod page_abstracts;
+pub mod page_attention;
+pub mod page_bounds;
+pub mod qk_scores;
+pub mod quantize_pages;
 pub mod rope_append;
 pub mod sample;
-pub mod score_pages;
-pub mod seal_pages;
-pub mod token_scores;
 
-pub use kv_element::KvElement;
+pub use kv_format::KvFormat;
 
 use super::shader_source::KernelKey;
 
@@ -26,22 +26,22 @@ pub fn variants() -> Vec<KernelKey> {
     let mut keys = norm::variants();
     keys.extend(linear::variants());
     for head_dim in [8, 64, 96, 256] {
-        for element in [KvElement::F16, KvElement::F32] {
+        for element in [KvFormat::F16, KvFormat::F32] {
             keys.extend(rope_append::variants(head_dim, element));
         }
-        for element in [KvElement::F16, KvElement::F32, KvElement::Q8, KvElement::Q4] {
+        for element in [KvFormat::F16, KvFormat::F32, KvFormat::Q8, KvFormat::Q4] {
             keys.extend(attention_prefill::variants(2, head_dim, element));
             keys.extend(attention_decode::variants(2, head_dim, element));
-            keys.extend(token_scores::variants(2, head_dim, element));
+            keys.extend(qk_scores::variants(2, head_dim, element));
         }
-        keys.extend(abstracts::variants(2, head_dim));
-        keys.extend(score_pages::variants(2, head_dim));
-        for element in [KvElement::Q8, KvElement::Q4] {
-            keys.extend(seal_pages::variants(2, head_dim, element));
-            keys.push(open_pages::key(2, head_dim, element));
+        keys.extend(page_abstracts::variants(2, head_dim));
+        keys.extend(page_bounds::variants(2, head_dim));
+        for element in [KvFormat::Q8, KvFormat::Q4] {
+            keys.extend(quantize_pages::variants(2, head_dim, element));
+            keys.push(dequantize_pages::key(2, head_dim, element));
         }
     }
-    keys.extend(page_shares::variants());
+    keys.extend(page_attention::variants());
     keys.extend(sample::variants());
     keys
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::KvElement;
+use super::KvFormat;
 use crate::gpu::{Binding, Gpu, GpuError, Kernel, KernelKey, Recorder, Slice};
 
 /// What a model wants done to its heads before attention.
@@ -25,7 +25,7 @@ pub struct RopeAppendSpec {
     /// folded into q
     pub scale: f32,
     /// element type of the blocks: f16 or f32
-    pub element: KvElement,
+    pub element: KvFormat,
 }
 
 /// A compiled op.
@@ -60,7 +60,7 @@ pub struct AppendRange {
     pub n_blocks: usize,
 }
 
-fn key(head_dim: usize, half_style: bool, qk_norm: bool, element: KvElement) -> KernelKey {
+fn key(head_dim: usize, half_style: bool, qk_norm: bool, element: KvFormat) -> KernelKey {
     let mut defines = element.defines(1, head_dim);
     if half_style {
         defines.push(("HALF", String::new()));
@@ -71,7 +71,7 @@ fn key(head_dim: usize, half_style: bool, qk_norm: bool, element: KvElement) -> 
     KernelKey::new("attention/rope_append", &defines)
 }
 
-pub(super) fn variants(head_dim: usize, element: KvElement) -> Vec<KernelKey> {
+pub(super) fn variants(head_dim: usize, element: KvFormat) -> Vec<KernelKey> {
     let flags = [(false, false), (false, true), (true, false), (true, true)];
     flags.map(|(half, norm)| key(head_dim, half, norm, element)).to_vec()
 }
@@ -82,7 +82,7 @@ impl RopeAppend {
     /// # Errors
     /// Quantised blocks, a kernel that does not compile, or a lost device.
     pub fn new(gpu: &Gpu, spec: RopeAppendSpec) -> Result<RopeAppend, GpuError> {
-        if spec.element.is_quantised() {
+        if spec.element.is_quantized() {
             let reason = format!("{:?} holds complete pages only", spec.element);
             return Err(GpuError::Rejected { what: "appending to KV blocks".into(), reason });
         }

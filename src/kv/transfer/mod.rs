@@ -32,7 +32,7 @@ use super::layout::KvSpec;
 use super::occupancy::TierOccupancy;
 use super::offload::{OffloadStats, OffloadTiers, OffloadUsage, Retention};
 use super::store::{Io, PageId, PageStore};
-use crate::gpu::HostBuffer;
+use crate::gpu::StagingBuffer;
 use crate::telemetry::Hub;
 use plan::TransferPlan;
 use worker::TransferWorker;
@@ -51,7 +51,7 @@ pub struct PageReadback {
 enum Message {
     Open(Box<OffloadTiers>),
     Close(Sender<Option<Io>>),
-    Buffers { slots: Vec<HostBuffer>, readbacks: Vec<HostBuffer> },
+    Buffers { slots: Vec<StagingBuffer>, readbacks: Vec<StagingBuffer> },
     Plan { epoch: u64, plan: Arc<TransferPlan> },
     SlotMapped(usize),
     ReadbackMapped(usize, Vec<PageReadback>),
@@ -179,7 +179,7 @@ impl Transfer {
     }
 
     /// The buffers of both directions: slots that are not mapped yet, and readbacks that are not in use.
-    pub fn buffers(&self, slots: Vec<HostBuffer>, readbacks: Vec<HostBuffer>) {
+    pub fn buffers(&self, slots: Vec<StagingBuffer>, readbacks: Vec<StagingBuffer>) {
         self.send(Message::Buffers { slots, readbacks });
     }
 
@@ -189,7 +189,7 @@ impl Transfer {
     }
 
     /// Maps a slot as soon as the device is done with it, and hands it over.
-    pub fn map_slot(&self, slot: usize, buffer: &HostBuffer) {
+    pub fn map_slot(&self, slot: usize, buffer: &StagingBuffer) {
         let to = self.to.clone();
         buffer.map(move |mapped| {
             if mapped {
@@ -204,7 +204,7 @@ impl Transfer {
     }
 
     /// Maps a readback buffer as soon as the device has written it, and hands it over.
-    pub fn map_readback(&self, readback: usize, buffer: &HostBuffer, pages: Vec<PageReadback>) {
+    pub fn map_readback(&self, readback: usize, buffer: &StagingBuffer, pages: Vec<PageReadback>) {
         let to = self.to.clone();
         buffer.map(move |mapped| {
             if mapped {

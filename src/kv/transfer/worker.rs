@@ -10,7 +10,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
 use super::plan::{TransferBatch, TransferPlan};
 use super::{FilledStaging, Message, OffloadReport, PageReadback, TransferEvent};
-use crate::gpu::HostBuffer;
+use crate::gpu::StagingBuffer;
 use crate::kv::bandwidth_limit::BandwidthLimit;
 use crate::kv::error::KvError;
 use crate::kv::layout::KvSpec;
@@ -32,8 +32,8 @@ pub(super) struct TransferWorker {
     pub spec: KvSpec,
     pub page_bytes: u64,
     pub offload: Option<Box<OffloadTiers>>,
-    pub slots: Vec<HostBuffer>,
-    pub readbacks: Vec<HostBuffer>,
+    pub slots: Vec<StagingBuffer>,
+    pub readbacks: Vec<StagingBuffer>,
     /// a page on its way to a slot
     pub packed: Vec<u8>,
     /// slots that are mapped and empty

@@ -10,9 +10,9 @@
 use std::time::{Duration, Instant};
 
 use super::{FilledStaging, StagingPool, TransferBatch};
-use crate::gpu::kernels::KvElement;
-use crate::gpu::kernels::open_pages::OpenPages;
-use crate::gpu::{Binding, Gpu, GpuError, HostBuffer, Recorder, Slice};
+use crate::gpu::kernels::KvFormat;
+use crate::gpu::kernels::dequantize_pages::DequantizePages;
+use crate::gpu::{Binding, Gpu, GpuError, Recorder, Slice, StagingBuffer};
 use crate::kv::layout::KvSpec;
 use crate::kv::quantize_page::quantize_page;
 
@@ -32,7 +32,7 @@ pub struct CodecRates {
 
 /// Opens what arrived packed.
 pub(super) struct PageDequantizer {
-    op: OpenPages,
+    op: DequantizePages,
     codes: Slice,
     binding: Binding,
     int4_page_bytes: u64,
@@ -79,7 +79,7 @@ impl PageDequantizer {
     /// For up to `n_pages` at once, into `area`; none where pages have codes anyway.
     pub fn new(gpu: &Gpu, spec: &KvSpec, n_pages: usize, area: &Slice) -> Result<Option<PageDequantizer>, GpuError> {
         let Some(int4_page_bytes) = spec.int4_page_bytes() else { return Ok(None) };
-        let op = OpenPages::new(gpu, spec.n_kv_head, spec.head_dim, KvElement::Q4)?;
+        let op = DequantizePages::new(gpu, spec.n_kv_head, spec.head_dim, KvFormat::Q4)?;
         let codes = gpu.buffer("KV codes", n_pages as u64 * int4_page_bytes)?.all();
         let binding = op.bind(gpu, [&codes, area])?;
         let ratio = int4_page_bytes as f64 / spec.page_bytes() as f64;
@@ -112,7 +112,7 @@ fn measure_quantize(spec: &KvSpec) -> f64 {
 
 impl StagingPool {
     /// Records the way of packed pages from a slot to page `at` of the area.
-    pub(super) fn record_dequantize(&self, recorder: &mut Recorder, upload: &HostBuffer, at: u64, n_pages: usize) {
+    pub(super) fn record_dequantize(&self, recorder: &mut Recorder, upload: &StagingBuffer, at: u64, n_pages: usize) {
         let Some(PageDequantizer { op, codes, binding, int4_page_bytes, .. }) = &self.dequantizer else { return };
         let n_bytes = n_pages as u64 * int4_page_bytes;
         recorder.copy(&upload.slice(0, n_bytes), &codes.buffer.slice(0, n_bytes));

@@ -24,7 +24,7 @@ use std::collections::VecDeque;
 
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::base::{MovedBytes, PageCounts};
-use crate::gpu::{Gpu, HostBuffer, Slice};
+use crate::gpu::{Gpu, Slice, StagingBuffer};
 use crate::kv::error::KvError;
 use crate::kv::layout::{BLOCKS_PER_PAGE, KvSpec, SegmentShape, VramPlan, plan_pool};
 use crate::kv::offload::RamPagesView;
@@ -59,7 +59,7 @@ pub struct Tail {
 
 /// A slot: the host's end and the device's.
 struct Slot {
-    upload: HostBuffer,
+    upload: StagingBuffer,
     pages: Slice,
 }
 
@@ -71,7 +71,7 @@ struct StagingPool {
     dequantizer: Option<int4_transfer::PageDequantizer>,
     /// table of one slot
     table: Slice,
-    readbacks: Vec<HostBuffer>,
+    readbacks: Vec<StagingBuffer>,
     free_readbacks: VecDeque<usize>,
 }
 
@@ -158,7 +158,7 @@ impl VramCache {
         let table = gpu.buffer("KV tail table", spec.table_bytes(plan.tail_pages))?.all();
         let order: Vec<usize> = (0..plan.tail_pages).collect();
         gpu.upload(&table, bytemuck::cast_slice(&spec.table(&order, plan.tail_pages * BLOCKS_PER_PAGE)))?;
-        let scratch = match spec.sealed.is_quantised() {
+        let scratch = match spec.sealed.is_quantized() {
             true => Some(gpu.buffer("sealed pages", plan.tail_pages as u64 * spec.page_bytes())?.all()),
             false => None,
         };
@@ -316,7 +316,7 @@ impl VramCache {
     /// Tokens that a chunk at `pos` may have: what the tail has room for. Where complete pages are rounded, a chunk ends with
     /// its group, so that what a token sees rounded does not depend on how the context was cut into chunks.
     pub fn room_at(&self, pos: usize) -> usize {
-        let n_pages = if self.spec.sealed.is_quantised() { 1 } else { self.plan.tail_pages };
+        let n_pages = if self.spec.sealed.is_quantized() { 1 } else { self.plan.tail_pages };
         n_pages * KV_PAGE_TOKENS - pos % KV_PAGE_TOKENS
     }
 

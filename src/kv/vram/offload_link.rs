@@ -6,7 +6,7 @@ use super::int4_transfer::PageDequantizer;
 use super::stream::PATIENCE;
 use super::{N_READBACKS, Slot, StagingPool, VramCache};
 use crate::base::limits::KV_PAGE_TOKENS;
-use crate::gpu::{Gpu, HostBuffer};
+use crate::gpu::{Gpu, StagingBuffer};
 use crate::kv::error::KvError;
 use crate::kv::layout::{BINDING_ALIGN_BYTES, BLOCKS_PER_PAGE};
 use crate::kv::offload::{OffloadTiers, RamPagesView};
@@ -135,7 +135,7 @@ impl VramCache {
         let identity: Vec<usize> = (0..self.plan.slot_pages).collect();
         gpu.upload(&table, bytemuck::cast_slice(&self.spec.table(&identity, self.plan.slot_pages * BLOCKS_PER_PAGE)))?;
         let readback = self.plan.tail_pages as u64 * self.spec.page_bytes();
-        let readbacks: Vec<HostBuffer> =
+        let readbacks: Vec<StagingBuffer> =
             (0..N_READBACKS).map(|_| gpu.host_readback_buffer(readback)).collect::<Result<_, _>>()?;
         self.transfer.buffers(slots.iter().map(|s| s.upload.clone()).collect(), readbacks.clone());
         gpu.poll()?;

@@ -5,7 +5,7 @@
 use super::VramCache;
 use super::stream::PATIENCE;
 use crate::base::limits::KV_PAGE_TOKENS;
-use crate::gpu::kernels::seal_pages::SealPages;
+use crate::gpu::kernels::quantize_pages::QuantizePages;
 use crate::gpu::{Binding, Gpu, Recorder};
 use crate::kv::error::KvError;
 use crate::kv::offload::Retention;
@@ -24,7 +24,7 @@ impl VramCache {
         recorder: &mut Recorder,
         layer: usize,
         end: usize,
-        sealer: Option<(&SealPages, &Binding)>,
+        sealer: Option<(&QuantizePages, &Binding)>,
     ) -> Result<Option<(usize, Vec<PageReadback>)>, KvError> {
         let end_group = (end / KV_PAGE_TOKENS) as u32;
         let mut out: Option<(usize, Vec<PageReadback>)> = None;

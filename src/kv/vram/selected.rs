@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use super::{CodecRates, KvSpec, StagedBatch, StreamCost, TransferBatch, VramCache};
 use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
-use crate::gpu::kernels::attention_decode::{ListedToken, NOTHING};
+use crate::gpu::kernels::attention_decode::{PAD, TokenSlot};
 use crate::gpu::{Gpu, Recorder, Slice};
 use crate::kv::cpu_scores::score_keys;
 use crate::kv::error::KvError;
@@ -28,10 +28,10 @@ use crate::kv::store::PageId;
 use crate::kv::transfer::plan::TransferPlan;
 use crate::telemetry::Cause;
 
-/// A table of lists, of tokens or of blocks, as long as the KV heads of each query want; the shorter ones end in [`NOTHING`].
+/// A table of lists, of tokens or of blocks, as long as the KV heads of each query want; the shorter ones end in [`PAD`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BlockTable {
-    /// u32 `[R * G, n_listed]`: [`ListedToken`]s, or slots of blocks
+    /// u32 `[R * G, n_listed]`: [`TokenSlot`]s, or slots of blocks
     pub entries: Vec<u32>,
     /// length of the longest list
     pub n_listed: usize,
@@ -100,7 +100,7 @@ impl BlockTable {
                 let Some(page) = place(block.page()) else { continue };
                 let slot = spec.slot_of(page, block.block as usize % BLOCKS_PER_PAGE, head % spec.n_kv_head);
                 let is_read = |token: &usize| block.tokens >> token & 1 == 1;
-                entries.extend((0..KV_BLOCK_TOKENS).filter(is_read).map(|token| ListedToken::new(slot, token).entry()));
+                entries.extend((0..KV_BLOCK_TOKENS).filter(is_read).map(|token| TokenSlot::new(slot, token).entry()));
             }
             entries
         };
@@ -127,7 +127,7 @@ impl BlockTable {
 
     fn padded(mut lists: Vec<Vec<u32>>) -> BlockTable {
         let n_listed = lists.iter().map(Vec::len).max().unwrap_or(0);
-        lists.iter_mut().for_each(|list| list.resize(n_listed, NOTHING));
+        lists.iter_mut().for_each(|list| list.resize(n_listed, PAD));
         BlockTable { entries: lists.concat(), n_listed }
     }
 }
@@ -343,9 +343,9 @@ impl VramCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gpu::kernels::KvElement;
+    use crate::gpu::kernels::KvFormat;
 
-    const SPEC: KvSpec = KvSpec { n_layer: 1, n_kv_head: 2, head_dim: 8, work: KvElement::F16, sealed: KvElement::F16 };
+    const SPEC: KvSpec = KvSpec { n_layer: 1, n_kv_head: 2, head_dim: 8, work: KvFormat::F16, sealed: KvFormat::F16 };
 
     #[test]
     fn list_of_tokens_has_those_of_pages_that_are_there() {
@@ -355,10 +355,10 @@ mod tests {
         let first = vec![part(20, 0b101), part(27, 1 << 15), part(28, 0xffff)];
         let second = vec![part(23, 0b10)];
         let table = BlockTable::of_tokens(&SPEC, &[first, second, vec![]], place);
-        let token = |slot, token| ListedToken::new(slot, token).entry();
+        let token = |slot, token| TokenSlot::new(slot, token).entry();
         let [a, b, c] = [token(8, 0), token(8, 2), token(6, 15)];
         let d = token(8 + 6 + 1, 1);
-        let none = NOTHING;
+        let none = PAD;
         assert_eq!((table.n_listed, table.entries), (3, vec![a, b, c, d, none, none, none, none, none]));
         assert_eq!(BlockTable::of_tokens(&SPEC, &[vec![], vec![]], place), BlockTable::default());
     }
@@ -368,7 +368,7 @@ mod tests {
         let place = |page: u32| page.checked_sub(5).map(|at| at as usize);
         let table = BlockTable::of_pages(&SPEC, &[vec![4, 6], vec![]], place);
         let of_head = |head: u32| [8, 10, 12, 14].map(|slot: u32| slot + head);
-        assert_eq!((table.n_listed, table.entries), (4, [of_head(0), of_head(1), [NOTHING; 4], [NOTHING; 4]].concat()));
+        assert_eq!((table.n_listed, table.entries), (4, [of_head(0), of_head(1), [PAD; 4], [PAD; 4]].concat()));
         assert_eq!(BlockTable::whole(&SPEC, 1).entries, [0, 2, 4, 6, 1, 3, 5, 7]);
     }
 }

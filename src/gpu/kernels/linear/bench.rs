@@ -19,8 +19,8 @@ fn stream_key(int64: bool, coalesced: bool) -> KernelKey {
     KernelKey::new("bench/stream_read", &defines)
 }
 
-fn gemm_key(lanes8: bool) -> KernelKey {
-    let defines = if lanes8 { vec![("LANES8", String::new())] } else { vec![] };
+fn gemm_key(subgroup8: bool) -> KernelKey {
+    let defines = if subgroup8 { vec![("SUBGROUP8", String::new())] } else { vec![] };
     KernelKey::new("bench/gemm", &defines)
 }
 
@@ -51,11 +51,11 @@ pub fn record_stream_read(gpu: &Gpu, recorder: &mut Recorder, source: &Slice, fo
 /// # Errors
 /// A kernel that does not compile, or buffers that cannot be bound.
 pub fn record_gemm(gpu: &Gpu, recorder: &mut Recorder, buffers: [&Slice; 3], n: usize) -> Result<f64, GpuError> {
-    let lanes8 = LinearVariant::Lanes8.runs_on(gpu);
-    let kernel = gpu.kernel(&gemm_key(lanes8))?;
+    let subgroup8 = LinearVariant::Subgroup8.runs_on(gpu);
+    let kernel = gpu.kernel(&gemm_key(subgroup8))?;
     let binding = gpu.bind(&kernel, &buffers)?;
     let params = GemmParams { n_cols: n as u32, n_rows: n as u32 };
-    let grid = if lanes8 { [n / 32, n / 16, 1] } else { [n / 64, n / 64, 1] };
+    let grid = if subgroup8 { [n / 32, n / 16, 1] } else { [n / 64, n / 64, 1] };
     recorder.dispatch(&kernel, &binding, &params, grid.map(|g| g as u32));
     Ok(2.0 * (n as f64).powi(3))
 }

@@ -7,9 +7,9 @@ use crate::gpu::{Gpu, KernelKey};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LinearVariant {
     /// software device with subgroups of exactly 8 lanes and 64-bit integers
-    Lanes8,
+    Subgroup8,
     /// software device, plain twin
-    Rows4,
+    Fallback,
     /// real GPU with subgroup operations
     GpuSubgroup,
     /// real GPU, plain twin
@@ -28,13 +28,13 @@ pub enum LinearOp {
 impl LinearVariant {
     /// Every variant.
     pub const ALL: [LinearVariant; 4] =
-        [LinearVariant::Lanes8, LinearVariant::Rows4, LinearVariant::GpuSubgroup, LinearVariant::Gpu];
+        [LinearVariant::Subgroup8, LinearVariant::Fallback, LinearVariant::GpuSubgroup, LinearVariant::Gpu];
 
     /// The best one for `gpu`.
     pub fn for_gpu(gpu: &Gpu) -> LinearVariant {
         match (gpu.wants_software_kernels(), gpu.has_subgroups()) {
-            (true, _) if LinearVariant::Lanes8.runs_on(gpu) => LinearVariant::Lanes8,
-            (true, _) => LinearVariant::Rows4,
+            (true, _) if LinearVariant::Subgroup8.runs_on(gpu) => LinearVariant::Subgroup8,
+            (true, _) => LinearVariant::Fallback,
             (false, true) => LinearVariant::GpuSubgroup,
             (false, false) => LinearVariant::Gpu,
         }
@@ -43,17 +43,17 @@ impl LinearVariant {
     /// The device has what this variant needs.
     pub fn runs_on(self, gpu: &Gpu) -> bool {
         match self {
-            LinearVariant::Lanes8 => gpu.has_lanes8(),
+            LinearVariant::Subgroup8 => gpu.has_subgroup8(),
             LinearVariant::GpuSubgroup => gpu.has_subgroups(),
-            LinearVariant::Rows4 | LinearVariant::Gpu => true,
+            LinearVariant::Fallback | LinearVariant::Gpu => true,
         }
     }
 
     /// The faster op for `n_tokens`: where sharing weight reads begins to outweigh idle token slots.
     pub fn op_for(self, n_tokens: usize) -> LinearOp {
         let matvec_up_to = match self {
-            LinearVariant::Lanes8 => 3,
-            LinearVariant::Rows4 => 1,
+            LinearVariant::Subgroup8 => 3,
+            LinearVariant::Fallback => 1,
             LinearVariant::GpuSubgroup | LinearVariant::Gpu => 8,
         };
         if n_tokens <= matvec_up_to { LinearOp::Matvec } else { LinearOp::Matmul }
@@ -64,11 +64,11 @@ impl LinearVariant {
         match (op, self) {
             (LinearOp::Matvec, _) => 1,
             // Wide weights are dear to load, so more tokens share them; narrow ones gain little and compile slowly.
-            (LinearOp::Matmul, LinearVariant::Lanes8) => match format {
+            (LinearOp::Matmul, LinearVariant::Subgroup8) => match format {
                 WeightFormat::F32 | WeightFormat::F16 | WeightFormat::Bf16 | WeightFormat::Q8_0 => 16,
                 _ => 8,
             },
-            (LinearOp::Matmul, LinearVariant::Rows4) => 4,
+            (LinearOp::Matmul, LinearVariant::Fallback) => 4,
             (LinearOp::Matmul, LinearVariant::GpuSubgroup | LinearVariant::Gpu) => 64,
         }
     }
@@ -77,8 +77,8 @@ impl LinearVariant {
     pub(super) fn grid(self, op: LinearOp, format: WeightFormat, n_tiles: usize, n_tokens: usize) -> [u32; 3] {
         let tokens = n_tokens.div_ceil(self.token_tile(op, format)) as u32;
         match (self, op) {
-            (LinearVariant::Lanes8, LinearOp::Matvec) => [n_tiles.div_ceil(2) as u32, tokens, 1],
-            (LinearVariant::Lanes8 | LinearVariant::Rows4, _) => [n_tiles as u32, tokens, 1],
+            (LinearVariant::Subgroup8, LinearOp::Matvec) => [n_tiles.div_ceil(2) as u32, tokens, 1],
+            (LinearVariant::Subgroup8 | LinearVariant::Fallback, _) => [n_tiles as u32, tokens, 1],
             (_, LinearOp::Matvec) => [n_tiles as u32, tokens, 8],
             (_, LinearOp::Matmul) => [n_tiles.div_ceil(2) as u32, tokens, 1],
         }
@@ -97,7 +97,7 @@ impl LinearVariant {
             (spec.bias, "BIAS"),
             (spec.residual, "RESIDUAL"),
             (!spec.cols.is_multiple_of(8), "SCALAR_X"),
-            (self == LinearVariant::Lanes8, "LANES8"),
+            (self == LinearVariant::Subgroup8, "SUBGROUP8"),
             (self == LinearVariant::GpuSubgroup && op == LinearOp::Matvec, "SUBGROUP"),
         ] {
             if present {
@@ -106,17 +106,17 @@ impl LinearVariant {
         }
         let mut defines: Vec<_> = names.into_iter().map(|name| (name, String::new())).collect();
         let shader = match (self, op) {
-            (LinearVariant::Lanes8, LinearOp::Matvec) => "linear/matvec_lanes8",
-            (LinearVariant::Lanes8, LinearOp::Matmul) => {
+            (LinearVariant::Subgroup8, LinearOp::Matvec) => "linear/matvec_subgroup8",
+            (LinearVariant::Subgroup8, LinearOp::Matmul) => {
                 defines.push(("TOKENS", self.token_tile(op, spec.format).to_string()));
-                "linear/matmul_lanes8"
+                "linear/matmul_subgroup8"
             }
-            (LinearVariant::Rows4, _) => {
+            (LinearVariant::Fallback, _) => {
                 defines.push(("TOKENS", self.token_tile(op, spec.format).to_string()));
-                "linear/rows4"
+                "linear/matmul_fallback"
             }
-            (_, LinearOp::Matvec) => "linear/matvec_gpu",
-            (_, LinearOp::Matmul) => "linear/matmul_gpu",
+            (_, LinearOp::Matvec) => "linear/matvec_subgroup",
+            (_, LinearOp::Matmul) => "linear/matmul_tiled",
         };
         KernelKey::new(shader, &defines)
     }

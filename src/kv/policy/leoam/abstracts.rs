@@ -12,7 +12,7 @@
 use half::f16;
 
 use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
-use crate::gpu::kernels::KvElement;
+use crate::gpu::kernels::KvFormat;
 use crate::kv::layout::KvSpec;
 
 /// Bytes of a scale: step and low, f16 each.
@@ -26,10 +26,10 @@ pub fn abstract_bytes(spec: &KvSpec) -> usize {
 /// The abstract of a complete page, f16 `[G, 2, D]` in little-endian bytes. `page` has [`KvSpec::page_bytes`].
 pub fn abstract_of(spec: &KvSpec, page: &[u8]) -> Vec<u8> {
     let halves: Vec<f16> = match spec.sealed {
-        KvElement::F16 => of_halves(spec, page),
-        KvElement::F32 => of_singles(spec, page),
-        KvElement::Q8 => of_scales(spec, page, 255.0),
-        KvElement::Q4 => of_scales(spec, page, 15.0),
+        KvFormat::F16 => of_halves(spec, page),
+        KvFormat::F32 => of_singles(spec, page),
+        KvFormat::Q8 => of_scales(spec, page, 255.0),
+        KvFormat::Q4 => of_scales(spec, page, 15.0),
     };
     halves.iter().flat_map(|h| h.to_le_bytes()).collect()
 }
@@ -157,10 +157,10 @@ mod tests {
 
     use super::*;
     use crate::base::Rng;
-    use crate::reference::{PageShape, open_page, quantize_page};
+    use crate::reference::{PageShape, dequantize_page, quantize_page};
 
-    fn spec(n_kv_head: usize, head_dim: usize, sealed: KvElement) -> KvSpec {
-        KvSpec { n_layer: 1, n_kv_head, head_dim, work: KvElement::F16, sealed }
+    fn spec(n_kv_head: usize, head_dim: usize, sealed: KvFormat) -> KvSpec {
+        KvSpec { n_layer: 1, n_kv_head, head_dim, work: KvFormat::F16, sealed }
     }
 
     /// Numbers of a page in slot order, and the page as the type has it, with the numbers that attention reads.
@@ -169,16 +169,16 @@ mod tests {
         let n = KV_PAGE_TOKENS * 2 * spec.n_kv_head * spec.head_dim;
         let numbers: Vec<f32> = (0..n).map(|_| rng.next_signed() * magnitude).collect();
         match spec.sealed {
-            KvElement::F16 => {
+            KvFormat::F16 => {
                 let halves: Vec<f16> = numbers.iter().map(|x| f16::from_f32(*x)).collect();
                 (halves.iter().flat_map(|h| h.to_le_bytes()).collect(), halves.iter().map(|h| h.to_f32()).collect())
             }
-            KvElement::F32 => (numbers.iter().flat_map(|x| x.to_le_bytes()).collect(), numbers),
-            KvElement::Q8 | KvElement::Q4 => {
-                let code_bits = if spec.sealed == KvElement::Q8 { 8 } else { 4 };
+            KvFormat::F32 => (numbers.iter().flat_map(|x| x.to_le_bytes()).collect(), numbers),
+            KvFormat::Q8 | KvFormat::Q4 => {
+                let code_bits = if spec.sealed == KvFormat::Q8 { 8 } else { 4 };
                 let shape = PageShape { n_kv_head: spec.n_kv_head, head_dim: spec.head_dim, code_bits };
                 let bytes = quantize_page(&numbers, shape);
-                let opened = open_page(&bytes, shape);
+                let opened = dequantize_page(&bytes, shape);
                 (bytes, opened)
             }
         }
@@ -186,7 +186,7 @@ mod tests {
 
     /// Keys of one head and channel.
     fn keys(spec: &KvSpec, numbers: &[f32], head: usize, channel: usize) -> Vec<f32> {
-        let singles = KvSpec { sealed: KvElement::F32, ..*spec };
+        let singles = KvSpec { sealed: KvFormat::F32, ..*spec };
         key_rows(&singles, head).map(|at| numbers[at / size_of::<f32>() + channel]).collect()
     }
 
@@ -200,7 +200,7 @@ mod tests {
         #[test]
         fn abstract_bounds_every_key_as_it_is_read(
             n_kv_head in 1usize..4, eighths in 1usize..5, seed: u64, magnitude in prop_oneof![Just(1e-6f32), Just(1.0), Just(6e4)],
-            sealed in prop::sample::select(vec![KvElement::F16, KvElement::F32, KvElement::Q8, KvElement::Q4]),
+            sealed in prop::sample::select(vec![KvFormat::F16, KvFormat::F32, KvFormat::Q8, KvFormat::Q4]),
         ) {
             let spec = spec(n_kv_head, 8 * eighths, sealed);
             let (bytes, numbers) = page(&spec, seed, magnitude);
@@ -216,7 +216,7 @@ mod tests {
                     let at = head * 2 * spec.head_dim + channel;
                     let (low, high) = (got[at], got[at + spec.head_dim]);
                     prop_assert!(low <= least && most <= high, "{low} {least} {most} {high}");
-                    if sealed == KvElement::F16 {
+                    if sealed == KvFormat::F16 {
                         prop_assert_eq!((low, high), (least, most));
                     }
                     // No looser than the rounding of the type (255 of the least steps), or a bound would say nothing.
@@ -229,13 +229,13 @@ mod tests {
 
     #[test]
     fn nan_in_a_key_makes_its_channel_unbounded_and_no_other() {
-        for sealed in [KvElement::F16, KvElement::F32] {
+        for sealed in [KvFormat::F16, KvFormat::F32] {
             let spec = spec(2, 8, sealed);
             let (mut bytes, _) = page(&spec, 3, 1.0);
             let size = bytes.len() / (KV_PAGE_TOKENS * 2 * 2 * 8);
             let at = key_rows(&spec, 1).nth(40).unwrap() + 5 * size;
             match sealed {
-                KvElement::F16 => bytes[at..at + 2].copy_from_slice(&f16::NAN.to_le_bytes()),
+                KvFormat::F16 => bytes[at..at + 2].copy_from_slice(&f16::NAN.to_le_bytes()),
                 _ => bytes[at..at + 4].copy_from_slice(&(-f32::NAN).to_le_bytes()),
             }
             let got = halves(&abstract_of(&spec, &bytes));
@@ -245,7 +245,7 @@ mod tests {
             }
             assert_eq!((got[16 + 5], got[16 + 8 + 5]), (f32::NEG_INFINITY, f32::INFINITY));
         }
-        let spec = spec(2, 8, KvElement::F16);
+        let spec = spec(2, 8, KvFormat::F16);
         let unknown = halves(&unknown(&spec));
         assert_eq!((unknown.len(), unknown[0], unknown[8]), (32, f32::NEG_INFINITY, f32::INFINITY));
     }

@@ -1,0 +1,13 @@
+// common/kv_block for q8 and q4: pages as common/kv_page draws them.
+// Source: KIVI (Liu et al. 2024), section 3: keys by channel, values by token.
+#import common/kv_page
+#import common/kv_int_codes
+
+// In words.
+fn block_of_slot(slot: u32) -> u32 {
+    return slot * BLOCK_WORDS + slot / PAGE_SLOTS * (KV_HEADS * HEAD_DIM);
+}
+
+fn scales_of_slot(slot: u32, g: u32) -> u32 {
+    return slot / PAGE_SLOTS * PAGE_WORDS + KEY_SCALES_AT + g % KV_HEADS * HEAD_DIM;
+}

@@ -1,0 +1,128 @@
+//! Measures what this device can do: the denominators of every ratio that `bench` and `doctor` print.
+//!
+//! Every figure is the best of a few repetitions after a warm-up, on buffers larger than the caches. On a software device
+//! the buffers are smaller, and so is the product.
+//! Units: bytes per second, floating-point operations per second.
+
+use std::time::Instant;
+
+use super::device::Gpu;
+use super::error::GpuError;
+use super::kernels::linear::bench;
+use super::recorder::Recorder;
+
+/// Timed repetitions; the best counts.
+const REPETITIONS: usize = 4;
+
+/// What a device can do at most.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+pub struct DeviceBandwidth {
+    /// a kernel that reads buffers once
+    pub stream_read_bytes_per_s: f64,
+    /// buffer to buffer, bytes copied
+    pub copy_bytes_per_s: f64,
+    /// RAM to device
+    pub upload_bytes_per_s: f64,
+    /// device to RAM
+    pub readback_bytes_per_s: f64,
+    /// best plain f32 matrix product
+    pub gemm_flops: f64,
+}
+
+/// Measures `gpu`; takes a second or two on a software device.
+///
+/// # Errors
+/// A lost device, or no memory for the buffers.
+pub fn measure(gpu: &Gpu) -> Result<DeviceBandwidth, GpuError> {
+    let n_bytes: u64 = if gpu.is_software() { 128 << 20 } else { 1 << 30 };
+    let n_bytes = n_bytes.min(gpu.max_binding_bytes());
+    let n = if gpu.is_software() { 512 } else { 4096 };
+    Ok(DeviceBandwidth {
+        stream_read_bytes_per_s: stream_read(gpu, n_bytes)?,
+        copy_bytes_per_s: copy(gpu, n_bytes)?,
+        upload_bytes_per_s: upload(gpu, n_bytes / 2)?,
+        readback_bytes_per_s: readback(gpu, n_bytes / 2)?,
+        gemm_flops: gemm(gpu, n)?,
+    })
+}
+
+/// How fast bytes go to the device and come back, by copies of `n_bytes`; a few hundredths of a second.
+///
+/// # Errors
+/// A lost device, or no memory for the buffers.
+pub fn measure_links(gpu: &Gpu, n_bytes: u64) -> Result<[f64; 2], GpuError> {
+    let n_bytes = n_bytes.min(gpu.max_binding_bytes());
+    Ok([upload(gpu, n_bytes)?, readback(gpu, n_bytes)?])
+}
+
+/// Seconds of the fastest of [`REPETITIONS`] runs, after one that does not count.
+fn best_secs(mut run: impl FnMut() -> Result<f64, GpuError>) -> Result<f64, GpuError> {
+    run()?;
+    let mut best = f64::INFINITY;
+    for _ in 0..REPETITIONS {
+        best = best.min(run()?);
+    }
+    Ok(best.max(1e-9))
+}
+
+/// Seconds of `run` by the CPU's clock.
+fn wall(run: impl FnOnce() -> Result<(), GpuError>) -> Result<f64, GpuError> {
+    let began = Instant::now();
+    run().map(|()| began.elapsed().as_secs_f64())
+}
+
+fn stream_read(gpu: &Gpu, n_bytes: u64) -> Result<f64, GpuError> {
+    let source = gpu.buffer("probe source", n_bytes)?.all();
+    let folded = gpu.buffer("probe sums", n_bytes / 64)?.all();
+    let mut read_bytes = 0;
+    let secs = best_secs(|| {
+        let mut recorder = Recorder::new();
+        read_bytes = bench::record_stream_read(gpu, &mut recorder, &source, &folded)?;
+        gpu.time(&mut recorder)
+    })?;
+    Ok(read_bytes as f64 / secs)
+}
+
+fn copy(gpu: &Gpu, n_bytes: u64) -> Result<f64, GpuError> {
+    let (source, target) = (gpu.buffer("probe source", n_bytes)?.all(), gpu.buffer("probe target", n_bytes)?.all());
+    let secs = best_secs(|| {
+        let mut recorder = Recorder::new();
+        recorder.copy(&source, &target);
+        gpu.time(&mut recorder)
+    })?;
+    Ok(n_bytes as f64 / secs)
+}
+
+fn upload(gpu: &Gpu, n_bytes: u64) -> Result<f64, GpuError> {
+    let target = gpu.buffer("probe target", n_bytes)?.all();
+    let bytes = vec![1u8; n_bytes as usize];
+    let secs = best_secs(|| wall(|| gpu.upload(&target, &bytes).and_then(|()| gpu.wait_idle())))?;
+    Ok(n_bytes as f64 / secs)
+}
+
+fn readback(gpu: &Gpu, n_bytes: u64) -> Result<f64, GpuError> {
+    let source = gpu.buffer("probe source", n_bytes)?.all();
+    let staging = gpu.readback_buffer("probe readback", n_bytes)?;
+    let secs = best_secs(|| {
+        wall(|| {
+            let mut recorder = Recorder::new();
+            recorder.copy(&source, &staging.all());
+            let submitted = gpu.submit(&mut recorder)?;
+            let touch = |bytes: &[u8]| bytes.iter().step_by(4096).map(|b| u64::from(*b)).sum::<u64>();
+            gpu.read_after(&submitted, &staging, |bytes| std::hint::black_box(touch(bytes))).map(drop)
+        })
+    })?;
+    Ok(n_bytes as f64 / secs)
+}
+
+fn gemm(gpu: &Gpu, n: u32) -> Result<f64, GpuError> {
+    let matrix = |what| -> Result<_, GpuError> { Ok(gpu.buffer(what, u64::from(n) * u64::from(n) * 4)?.all()) };
+    let (a, b, c) = (matrix("probe a")?, matrix("probe b")?, matrix("probe c")?);
+    let mut flops = 0.0;
+    let secs = best_secs(|| {
+        let mut recorder = Recorder::new();
+        flops = bench::record_gemm(gpu, &mut recorder, [&a, &b, &c], n as usize)?;
+        gpu.time(&mut recorder)
+    })?;
+    Ok(flops / secs)
+}

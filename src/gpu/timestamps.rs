@@ -1,0 +1,328 @@
+//! When each pass ran on the device, on the CPU's clock, without waiting for it.
+//!
+//! ```text
+//! Recorder.mark(family, layer) ─► submit_traced: a pass per mark, each stamped ─► resolve, copy ─► staging ─► collect ─► GpuSpan
+//!                                                                  (a slot of the ring)         (when mapped)
+//! ```
+//! 1. Nothing here waits but [`TimestampRing::new`]. With [`MAX_IN_FLIGHT`] submits uncollected, a further one goes untimed and
+//!    is counted.
+//! 2. A span lies between its submit and the moment the CPU saw it done. The device's clock is set at the start by the
+//!    tightest of a few round trips, so it is off by at most half of that, [`TimestampRing::clock_error_ns`]; where it drifts
+//!    out of those bounds later, it is set again to the nearest that they allow.
+//! 3. On a device without timestamps a whole submit is one span, as the CPU saw it: from its submit, or from the end of
+//!    the one before, to its end. Such spans are marked as estimated.
+//! 4. A copy is between passes, where no timestamp may be written: its span is the gap, and estimated.
+//!
+//! Owner thread: that of the [`Gpu`]. After a lost device both are dropped.
+//! Limits: [`MAX_PASSES`] of a submit are timed; memory is 32 bytes for each of those and submit that was ever in flight.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::buffer::Buffer;
+use super::device::Gpu;
+use super::error::GpuError;
+use super::recorder::{Mark, Recorder, Submitted};
+use crate::telemetry::{Event, EventKind, KernelFamily, now, ns_of};
+
+/// Submits that may wait to be collected.
+pub const MAX_IN_FLIGHT: usize = 256;
+/// Passes of one submit that are timed.
+pub const MAX_PASSES: usize = 1024;
+
+/// Round trips that set the clock; the tightest counts.
+const N_ROUND_TRIPS: usize = 8;
+/// A begin and an end, u64 each.
+const BYTES_PER_PASS: u64 = 16;
+/// [`InFlight::done_ns`] before and without an end.
+const PENDING: u64 = 0;
+const FAILED: u64 = u64::MAX;
+
+/// What the device did between two moments of [`now`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GpuSpan {
+    /// what it was marked as
+    pub family: KernelFamily,
+    /// model layer, or [`crate::telemetry::NO_LAYER`]
+    pub layer: u32,
+    /// begin, nanoseconds
+    pub begin_ns: u64,
+    /// end, nanoseconds
+    pub end_ns: u64,
+    /// bounded by what was seen around it, not stamped by the device
+    pub estimated: bool,
+}
+
+impl GpuSpan {
+    /// As an event to record.
+    pub fn event(&self) -> Event {
+        let kind = EventKind::GpuPass { family: self.family, layer: self.layer, estimated: self.estimated };
+        Event::span(kind, self.begin_ns, self.end_ns)
+    }
+}
+
+/// Stamps of one submit: where the device writes them, and what they are of.
+pub(super) struct Stamps {
+    query_set: wgpu::QuerySet,
+    resolved: Buffer,
+    pub staging: Buffer,
+    pub max_passes: usize,
+    passes: Vec<Pass>,
+    n_untimed: u64,
+}
+
+struct Pass {
+    mark: Mark,
+    after_copy: bool,
+}
+
+impl Stamps {
+    pub fn new(gpu: &Gpu, max_passes: usize) -> Result<Stamps, GpuError> {
+        let size = max_passes as u64 * BYTES_PER_PASS;
+        let usage = wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC;
+        let resolved = Buffer::create(gpu, "stamps", size, usage)?;
+        let staging = gpu.readback_buffer("stamps", size)?;
+        let query_set = gpu.device.create_query_set(&wgpu::QuerySetDescriptor {
+            label: Some("stamps"),
+            ty: wgpu::QueryType::Timestamp,
+            count: 2 * max_passes as u32,
+        });
+        Ok(Stamps { query_set, resolved, staging, max_passes, passes: Vec::with_capacity(max_passes), n_untimed: 0 })
+    }
+
+    /// Where the next pass writes its times; nowhere once all places are taken.
+    pub fn next_pass(&mut self, mark: Mark, after_copy: bool) -> Option<wgpu::ComputePassTimestampWrites<'_>> {
+        if self.passes.len() == self.max_passes {
+            self.n_untimed += 1;
+            return None;
+        }
+        let query = 2 * self.passes.len() as u32;
+        self.passes.push(Pass { mark, after_copy });
+        Some(wgpu::ComputePassTimestampWrites {
+            query_set: &self.query_set,
+            beginning_of_pass_write_index: Some(query),
+            end_of_pass_write_index: Some(query + 1),
+        })
+    }
+
+    /// Brings the times of all passes to the staging buffer.
+    pub fn resolve(&self, encoder: &mut wgpu::CommandEncoder) {
+        let n_passes = self.passes.len();
+        if n_passes > 0 {
+            encoder.resolve_query_set(&self.query_set, 0..2 * n_passes as u32, &self.resolved.raw, 0);
+            encoder.copy_buffer_to_buffer(&self.resolved.raw, 0, &self.staging.raw, 0, self.n_bytes());
+        }
+    }
+
+    fn n_bytes(&self) -> u64 {
+        self.passes.len() as u64 * BYTES_PER_PASS
+    }
+}
+
+/// The times of stamped passes, as the device wrote them: begin and end of each, in ticks.
+pub(super) fn ticks_of(bytes: &[u8]) -> impl Iterator<Item = (u64, u64)> {
+    bytes.chunks_exact(BYTES_PER_PASS as usize).map(|pass| {
+        let [begin, end] = bytemuck::pod_read_unaligned::<[u64; 2]>(pass);
+        (begin, end)
+    })
+}
+
+/// Device ticks on the CPU's clock.
+#[derive(Debug, Clone, Copy)]
+struct DeviceClock {
+    ns_per_tick: f64,
+    at_ticks: u64,
+    at_ns: i64,
+    error_ns: u64,
+}
+
+impl DeviceClock {
+    /// Nothing on a device without a clock, or with one that stands still.
+    fn set(gpu: &Gpu) -> Result<Option<DeviceClock>, GpuError> {
+        if !gpu.has_timestamps() {
+            return Ok(None);
+        }
+        let ns_per_tick = f64::from(gpu.queue.get_timestamp_period());
+        let mut tightest: Option<DeviceClock> = None;
+        for _ in 0..N_ROUND_TRIPS {
+            let mut stamps = Stamps::new(gpu, 1)?;
+            let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some("clock") });
+            let timestamp_writes = stamps.next_pass(Mark::default(), false);
+            drop(encoder.begin_compute_pass(&wgpu::ComputePassDescriptor { label: None, timestamp_writes }));
+            stamps.resolve(&mut encoder);
+            let commands = encoder.finish();
+            let sent_ns = now();
+            let index = gpu.queue.submit([commands]);
+            gpu.wait_for(index.clone())?;
+            let half_ns = (now() - sent_ns) / 2;
+            let at_ticks = gpu.read_mapped(&stamps.staging, index, |bytes| ticks_of(bytes).map(|(begin, _)| begin).next())?;
+            let Some(at_ticks) = at_ticks.filter(|ticks| *ticks > 0) else { return Ok(None) };
+            if tightest.is_none_or(|t| half_ns < t.error_ns) {
+                tightest = Some(DeviceClock { ns_per_tick, at_ticks, at_ns: (sent_ns + half_ns) as i64, error_ns: half_ns });
+            }
+        }
+        Ok(tightest)
+    }
+
+    fn ns(&self, ticks: u64) -> i64 {
+        let since = i128::from(ticks) - i128::from(self.at_ticks);
+        self.at_ns + (since as f64 * self.ns_per_tick) as i64
+    }
+
+    /// Sets the clock so that work from `begin` to `end` was done between two moments of the CPU, by the smallest change.
+    fn fit(&mut self, (begin, end): (u64, u64), (submitted_ns, done_ns): (u64, u64)) {
+        let least = submitted_ns as i64 - self.ns(begin);
+        let most = done_ns as i64 - self.ns(end);
+        self.at_ns += 0.max(least).min(most);
+    }
+}
+
+struct InFlight {
+    submitted_ns: u64,
+    /// when the CPU saw its end
+    done_ns: Arc<AtomicU64>,
+    /// of the whole, where it has no stamps
+    mark: Mark,
+    stamps: Option<Stamps>,
+}
+
+/// Submits whose times are still to be read.
+pub struct TimestampRing {
+    clock: Option<DeviceClock>,
+    free: Vec<Stamps>,
+    in_flight: VecDeque<InFlight>,
+    last_done_ns: u64,
+    n_dropped: u64,
+}
+
+impl TimestampRing {
+    /// A timeline of `gpu`, whose clock is set here: a few round trips.
+    ///
+    /// # Errors
+    /// A lost device, or no memory for the stamps.
+    pub fn new(gpu: &Gpu) -> Result<TimestampRing, GpuError> {
+        let clock = DeviceClock::set(gpu)?;
+        Ok(TimestampRing { clock, free: Vec::new(), in_flight: VecDeque::new(), last_done_ns: 0, n_dropped: 0 })
+    }
+
+    /// How far off the device's clock was when it was set, at most; nothing where all spans are estimated.
+    pub fn clock_error_ns(&self) -> Option<u64> {
+        self.clock.map(|clock| clock.error_ns)
+    }
+
+    /// Submits that were not timed, or not to their last pass.
+    pub fn n_dropped(&self) -> u64 {
+        self.n_dropped
+    }
+
+    /// Hands on the spans of every submit that is done, in order, and waits for none.
+    pub fn collect(&mut self, gpu: &Gpu, mut each: impl FnMut(GpuSpan)) {
+        // A lost device answers every pending map with a failure; whoever uses the device reports the loss.
+        let _ = gpu.device.poll(wgpu::PollType::Poll);
+        while let Some(first) = self.in_flight.front() {
+            let done_ns = first.done_ns.load(Ordering::Acquire);
+            if done_ns == PENDING {
+                return;
+            }
+            let Some(submit) = self.in_flight.pop_front() else { return };
+            if done_ns == FAILED {
+                self.n_dropped += 1;
+                continue;
+            }
+            if self.read(&submit, done_ns, &mut each).is_none() {
+                self.n_dropped += 1;
+            }
+            if let Some(stamps) = submit.stamps {
+                stamps.staging.raw.unmap();
+                self.free.push(stamps);
+            }
+        }
+    }
+
+    /// Nothing where the stamps could not be read, or not all passes have them.
+    fn read(&mut self, submit: &InFlight, done_ns: u64, each: &mut impl FnMut(GpuSpan)) -> Option<()> {
+        let began_ns = submit.submitted_ns.max(self.last_done_ns).min(done_ns);
+        self.last_done_ns = done_ns;
+        let Some((stamps, clock)) = submit.stamps.as_ref().zip(self.clock.as_mut()) else {
+            let Mark { family, layer } = submit.mark;
+            each(GpuSpan { family, layer, begin_ns: began_ns, end_ns: done_ns, estimated: true });
+            return Some(());
+        };
+        let view = stamps.staging.raw.slice(..stamps.n_bytes()).get_mapped_range().ok()?;
+        let begin = ticks_of(&view).next()?.0;
+        let end = ticks_of(&view).last()?.1;
+        clock.fit((begin, end), (submit.submitted_ns, done_ns));
+        let bounded = |ticks: u64| clock.ns(ticks).clamp(submit.submitted_ns as i64, done_ns as i64) as u64;
+        let mut last_end_ns = None;
+        for (pass, (begin, end)) in stamps.passes.iter().zip(ticks_of(&view)) {
+            let Mark { family, layer } = pass.mark;
+            let begin_ns = bounded(begin).max(last_end_ns.unwrap_or(0));
+            let end_ns = bounded(end).max(begin_ns);
+            if let Some(last_end_ns) = last_end_ns.filter(|_| pass.after_copy) {
+                each(GpuSpan { family: KernelFamily::Copy, layer, begin_ns: last_end_ns, end_ns: begin_ns, estimated: true });
+            }
+            each(GpuSpan { family, layer, begin_ns, end_ns, estimated: false });
+            last_end_ns = Some(end_ns);
+        }
+        (stamps.n_untimed == 0).then_some(())
+    }
+
+    fn stamps(&mut self, gpu: &Gpu) -> Result<Stamps, GpuError> {
+        let Some(mut stamps) = self.free.pop() else { return Stamps::new(gpu, MAX_PASSES) };
+        stamps.passes.clear();
+        stamps.n_untimed = 0;
+        Ok(stamps)
+    }
+}
+
+impl Gpu {
+    /// [`Gpu::submit`], with every marked part timed; [`TimestampRing::collect`] has the times later.
+    ///
+    /// # Errors
+    /// A lost device, a command that was rejected, or no memory for the stamps.
+    pub fn submit_traced(&self, recorder: &mut Recorder, timeline: &mut TimestampRing) -> Result<Submitted, GpuError> {
+        if timeline.in_flight.len() >= MAX_IN_FLIGHT || recorder.is_empty() {
+            timeline.n_dropped += u64::from(!recorder.is_empty());
+            return self.submit(recorder);
+        }
+        let mark = recorder.common_mark();
+        let stampable = timeline.clock.is_some() && recorder.n_dispatches() > 0;
+        let mut stamps = if stampable { Some(timeline.stamps(self)?) } else { None };
+        let submitted = self.submit_stamped(recorder, stamps.as_mut())?;
+        let done_ns = Arc::new(AtomicU64::new(PENDING));
+        let done = done_ns.clone();
+        match &stamps {
+            Some(stamps) => stamps.staging.raw.slice(..stamps.n_bytes()).map_async(wgpu::MapMode::Read, move |mapped| {
+                done.store(if mapped.is_ok() { now() } else { FAILED }, Ordering::Release);
+            }),
+            None => self.queue.on_submitted_work_done(move || done.store(now(), Ordering::Release)),
+        }
+        timeline.in_flight.push_back(InFlight { submitted_ns: ns_of(submitted.at), done_ns, mark, stamps });
+        Ok(submitted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn fitted_clock_puts_work_between_its_submit_and_its_end(
+            at_ticks in 0u64..1 << 40, at_ns in 0i64..1 << 40, begin in 0u64..1 << 40, ticks in 0u64..1 << 20,
+            submitted_ns in 0u64..1 << 40, slack in 0u64..1 << 20, period in 1u32..60,
+        ) {
+            let mut clock = DeviceClock { ns_per_tick: f64::from(period), at_ticks, at_ns, error_ns: 0 };
+            let end = begin + ticks;
+            let done_ns = submitted_ns + ticks * u64::from(period) + slack;
+            clock.fit((begin, end), (submitted_ns, done_ns));
+            prop_assert!(clock.ns(begin) >= submitted_ns as i64 && clock.ns(end) <= done_ns as i64);
+            prop_assert_eq!(clock.ns(end) - clock.ns(begin), (ticks * u64::from(period)) as i64);
+            let set = clock.at_ns;
+            clock.fit((begin, end), (submitted_ns, done_ns));
+            prop_assert_eq!(clock.at_ns, set, "what fits stays");
+        }
+    }
+}
