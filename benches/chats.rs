@@ -10,7 +10,7 @@ use egui_kittest::Harness;
 use strata::app::chat::{Chat, Exchange, Outcome};
 use strata::app::folders::Folders;
 use strata::app::{StrataApp, WindowOptions};
-use strata::chats::{Author, Change, ChatRow, Keeper, MessageRow, Request, State, Store};
+use strata::chats::{Author, Change, ChatRow, ChatStore, ChatWriter, MessageRow, Request, State};
 use strata::engine::{EngineHandle, LoadOptions, ModelSource};
 
 /// Messages and characters of a long chat.
@@ -76,14 +76,14 @@ fn scrolled(window: &mut Harness<StrataApp>) -> Vec<Duration> {
 
 fn pieces() {
     let dir = tempfile::tempdir().unwrap();
-    let mut keeper = Keeper::start(Some(dir.path().to_owned()), || {}).unwrap();
+    let mut keeper = ChatWriter::start(Some(dir.path().to_owned()), || {}).unwrap();
     keeper.send(Request::Keep(chat(1, 1, ""))).unwrap();
-    assert!(keeper.settle(Duration::from_secs(10)));
+    assert!(keeper.flush(Duration::from_secs(10)));
     let mut times = Vec::new();
     for _ in 0..FRAMES * 5 {
         let began = Instant::now();
         keeper.send(Request::Keep(vec![Change::Piece { message: 3, text: "a few words ".into() }])).unwrap();
-        assert!(keeper.settle(Duration::from_secs(10)));
+        assert!(keeper.flush(Duration::from_secs(10)));
         times.push(began.elapsed());
     }
     say("piece of an answer, kept", times);
@@ -92,12 +92,12 @@ fn pieces() {
 fn year(sentence: &str) {
     let dir = tempfile::tempdir().unwrap();
     let (n_chats, n_messages) = YEAR;
-    let mut store = Store::open(dir.path()).unwrap();
+    let mut store = ChatStore::open(dir.path()).unwrap();
     let changes: Vec<Change> = (0..n_chats).flat_map(|i| chat(1 + i * 100, n_messages / 2, &sentence.repeat(8))).collect();
     store.apply(&changes).unwrap();
     drop(store);
     let began = Instant::now();
-    let store = Store::open(dir.path()).unwrap();
+    let store = ChatStore::open(dir.path()).unwrap();
     assert_eq!(store.list().unwrap().len(), n_chats as usize);
     say(&format!("{n_chats} chats of {n_messages} messages: opened and listed"), vec![began.elapsed()]);
     for query in ["pudding", "number 7", "nowhere at all"] {

@@ -68,15 +68,15 @@ fn main() {
 
 /// What was made, and what it took.
 #[derive(Default)]
-struct Spent {
+struct TimeCategory {
     tokens: f64,
     secs: f64,
     cpu_secs: f64,
 }
 
 /// Shut and open, a turn of each after the other, so that a busy machine is busy for both.
-fn in_turns(window: &mut Window, tab: Tab) -> [Spent; 2] {
-    let mut spent = [Spent::default(), Spent::default()];
+fn in_turns(window: &mut Window, tab: Tab) -> [TimeCategory; 2] {
+    let mut spent = [TimeCategory::default(), TimeCategory::default()];
     for turn in 0..setting("STRATA_BENCH_TURNS", 120) {
         // Shut, open, open, shut: what changes from the beginning of an answer to its end changes for both.
         let is_open = matches!(turn % 4, 1 | 2);

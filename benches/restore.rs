@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use disk::{DEPTH, Setup, fio_rate, in_turns, rates, ratio};
 use strata::base::{Bytes, Rng};
-use strata::document::library::{Catalogue, Entry, ReadState};
+use strata::document::catalog::{Catalog, Entry, ReadState};
 use strata::gpu::kernels::KvFormat;
 use strata::kv::offload::{DiskBacking, OffloadConfig, OffloadTiers, Retention};
 use strata::kv::store::{Folder, Geometry, Io, IoConfig, PAGE_TOKENS, PageId, PageKind, PageStore, StoreRoot, StoreSpec};
@@ -163,7 +163,7 @@ impl<'a> Saved<'a> {
         }
         assert!(tiers.flush(), "{:?}", tiers.faults());
         let (_, io) = tiers.close();
-        let (catalogue, _) = Catalogue::open(library.root()).unwrap();
+        let (catalogue, _) = Catalog::open(library.root()).unwrap();
         catalogue.upsert(&subject.entry()).unwrap();
         (saved, io)
     }

@@ -8,7 +8,7 @@ use strata::cli::{self, Invocation, Window};
 
 fn main() -> ExitCode {
     if let Some(kind) = reads_document() {
-        return strata::document::worker::serve(&kind);
+        return strata::document::sandbox::serve(&kind);
     }
     quiet_vulkan();
     match cli::parse(std::env::args_os()) {
@@ -24,7 +24,7 @@ fn main() -> ExitCode {
 /// The format, where this process was started to read one untrusted file.
 fn reads_document() -> Option<String> {
     let mut args = std::env::args_os().skip(1);
-    (args.next()? == strata::document::worker::ARGUMENT).then(|| args.next().unwrap_or_default().to_string_lossy().into_owned())
+    (args.next()? == strata::document::sandbox::ARGUMENT).then(|| args.next().unwrap_or_default().to_string_lossy().into_owned())
 }
 
 /// The window, on its own engine.

@@ -43,7 +43,7 @@ pub fn link_of(i: usize) -> String {
 /// Left as they are: quotations with signs in them that Markdown might read, or with a paragraph's end, and those within code.
 pub fn linked(text: &str, quotes: &[Cited]) -> (String, Vec<usize>) {
     let mut places: Vec<(Range<usize>, usize)> = Vec::new();
-    for (i, quote) in quotes.iter().enumerate().filter(|(_, q)| q.found.is_some() && q.kind != QuoteKind::LeftOut) {
+    for (i, quote) in quotes.iter().enumerate().filter(|(_, q)| q.found.is_some() && q.kind != QuoteKind::MissingMention) {
         let is_plain = !quote.text.contains(['[', ']', '*', '_', '`', '<', '>', '\\', '|', '$']) && !quote.text.contains("\n\n");
         let ranges = text.match_indices(quote.text.as_str()).map(|(at, found)| at..at + found.len());
         let mut ranges = ranges.filter(|range| !is_code(text, range.start));

@@ -4,7 +4,7 @@ use super::chat::Outcome;
 use super::panels::{kv_dtype_name, model_name};
 use super::state::ViewState;
 use crate::engine::{TurnSummary, bench_table};
-use crate::telemetry::chrome::{Exchange, RunInfo};
+use crate::telemetry::chrome_trace::{Exchange, RunInfo};
 
 impl ViewState {
     /// What a trace of this session is of; questions and answers of the chat on screen only `with_text`.

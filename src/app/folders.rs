@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use directories::{BaseDirs, ProjectDirs};
 
-use crate::model::find::{Place, places};
+use crate::model::discovery::{SearchPath, places};
 
 /// Folders of one person.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct Folders {
     /// what may be lost: the log, and where the window was
     pub state: Option<PathBuf>,
     /// models of other programs
-    pub models: Vec<Place>,
+    pub models: Vec<SearchPath>,
 }
 
 impl Folders {

@@ -1,7 +1,7 @@
 //! What the window keeps of its chats, and what it shows of those that are kept.
 //!
 //! ```text
-//! ViewState ── keep_* ──► requests ─► chats::Keeper ─► News ── take_news ──► chats, documents, presets, hits
+//! ViewState ── keep_* ──► requests ─► chats::ChatWriter ─► ChatEvent ── take_news ──► chats, documents, presets, hits
 //! ```
 //! Invariants: 1. What changes a chat asks for it to be kept, in the same step. 2. A chat without a word in it is not kept.
 //! 3. A kept chat's messages are read when it is first shown. Units: times in seconds since 1970. Nothing here waits.
@@ -13,8 +13,8 @@ use super::chat::{Chat, ChatId, Doc, Exchange, Missing, Outcome, Stored};
 use super::state::{Page, Running, Task, ViewState, stop_note};
 use super::undo::Undo;
 use crate::chats::{
-    Author, Change, ChatRow, Destination, DocumentName, Format, Hit, KeptDocument, MessageRow, News, Preset, Request, State,
-    message_markdown,
+    Author, Change, ChatEvent, ChatRow, Destination, DocumentName, Format, MessageRow, Preset, Request, SearchHit, State,
+    StoredDocument, message_markdown,
 };
 use crate::document::Document;
 
@@ -29,11 +29,11 @@ pub struct Keeping {
     /// the time, as the window last said it
     pub now: i64,
     /// documents whose text is kept
-    pub documents: Vec<KeptDocument>,
+    pub documents: Vec<StoredDocument>,
     /// instructions and sampling by name
     pub presets: Vec<Preset>,
     /// the words that were last searched for, and where they are
-    pub found: Option<(String, Vec<Hit>)>,
+    pub found: Option<(String, Vec<SearchHit>)>,
     /// what can be undone
     pub undo: Option<Undo>,
     /// a chat whose title is being typed
@@ -62,7 +62,7 @@ impl Keeping {
     }
 
     /// The hits of the search, where they are here.
-    pub fn hits(&self, query: &str) -> Option<&[Hit]> {
+    pub fn hits(&self, query: &str) -> Option<&[SearchHit]> {
         self.found.as_ref().filter(|(found, _)| found == query).map(|(_, hits)| hits.as_slice())
     }
 }
@@ -154,7 +154,7 @@ impl ViewState {
     pub(super) fn keep_document(&mut self, document: &Arc<Document>, n_chars: usize, path: Option<PathBuf>) {
         let content_hash = document.content_hash.to_string();
         let name = DocumentName { content_hash, name: document.name.clone(), path: path.clone() };
-        let kept = KeptDocument { document: name, bytes: document.bytes, n_chars, n_pages: document.pages.len() };
+        let kept = StoredDocument { document: name, bytes: document.bytes, n_chars, n_pages: document.pages.len() };
         let documents = &mut self.keeping.documents;
         if !documents.contains(&kept) {
             documents.retain(|d| d.document.content_hash != kept.document.content_hash);
@@ -200,33 +200,33 @@ impl ViewState {
     }
 
     /// Takes what the kept chats say.
-    pub fn take_news(&mut self, news: News) {
+    pub fn take_news(&mut self, news: ChatEvent) {
         match news {
-            News::Opened { newest_id, chats, documents, presets } => {
+            ChatEvent::Opened { newest_id, chats, documents, presets } => {
                 // A clock that was set back would name an answer before its question.
                 self.skip_ids(newest_id);
                 self.keeping.presets = presets;
-                let known = |d: &KeptDocument, all: &[KeptDocument]| {
+                let known = |d: &StoredDocument, all: &[StoredDocument]| {
                     all.iter().any(|k| k.document.content_hash == d.document.content_hash)
                 };
-                let new: Vec<KeptDocument> = documents.into_iter().filter(|d| !known(d, &self.keeping.documents)).collect();
+                let new: Vec<StoredDocument> = documents.into_iter().filter(|d| !known(d, &self.keeping.documents)).collect();
                 self.keeping.documents.extend(new);
                 chats.into_iter().for_each(|row| self.take_row(row));
             }
-            News::Messages(chat, messages) => self.take_messages(chat, messages),
-            News::Document(document, path) => {
+            ChatEvent::Messages(chat, messages) => self.take_messages(chat, messages),
+            ChatEvent::Document(document, path) => {
                 self.take_document(*document, false, path);
                 self.find_missing();
             }
-            News::NoDocument(hash) => {
+            ChatEvent::NoDocument(hash) => {
                 let missing = self.chats.iter_mut().flat_map(|c| &mut c.missing);
                 missing.filter(|m| m.document.content_hash == hash).for_each(|m| m.is_lost = true);
             }
-            News::Found { query, hits } if query == self.keeping.searched => self.keeping.found = Some((query, hits)),
-            News::Found { .. } => {}
-            News::Exported { to: Destination::File, name, text } => self.keeping.exported.push((name, text)),
-            News::Exported { to: Destination::Clipboard, text, .. } => self.keeping.copied = Some(text),
-            News::Refused(sentence) => self.notice(sentence, true),
+            ChatEvent::Found { query, hits } if query == self.keeping.searched => self.keeping.found = Some((query, hits)),
+            ChatEvent::Found { .. } => {}
+            ChatEvent::Exported { to: Destination::File, name, text } => self.keeping.exported.push((name, text)),
+            ChatEvent::Exported { to: Destination::Clipboard, text, .. } => self.keeping.copied = Some(text),
+            ChatEvent::Refused(sentence) => self.notice(sentence, true),
         }
     }
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::app::state::ModelState;
 use crate::app::testing::{model_info, summary};
-use crate::chats::Store;
+use crate::chats::ChatStore;
 use crate::engine::{EngineCommand, EngineEvent, LoadOptions, ModelSource, TurnId};
 
 fn window(first_id: u64) -> ViewState {
@@ -30,19 +30,19 @@ fn say(state: &mut ViewState, turn: TurnId, text: &str) {
 }
 
 /// Does what the keeper's thread does.
-fn serve(state: &mut ViewState, store: &mut Store) {
+fn serve(state: &mut ViewState, store: &mut ChatStore) {
     while !state.keeping.requests.is_empty() {
         for request in std::mem::take(&mut state.keeping.requests) {
             match request {
                 Request::Keep(changes) => store.apply(&changes).unwrap(),
-                Request::Messages(chat) => state.take_news(News::Messages(chat, store.messages(chat).unwrap())),
+                Request::Messages(chat) => state.take_news(ChatEvent::Messages(chat, store.messages(chat).unwrap())),
                 Request::Document(hash) => state.take_news(match store.document(&hash).unwrap() {
-                    Some((document, path)) => News::Document(Box::new(document), path),
-                    None => News::NoDocument(hash),
+                    Some((document, path)) => ChatEvent::Document(Box::new(document), path),
+                    None => ChatEvent::NoDocument(hash),
                 }),
                 Request::Search(query) => {
                     let hits = store.search(&query).unwrap();
-                    state.take_news(News::Found { query, hits });
+                    state.take_news(ChatEvent::Found { query, hits });
                 }
                 Request::Export(..) => {}
             }
@@ -50,15 +50,15 @@ fn serve(state: &mut ViewState, store: &mut Store) {
     }
 }
 
-fn restarted(store: &mut Store) -> ViewState {
+fn restarted(store: &mut ChatStore) -> ViewState {
     let mut state = window(1_000_000);
     let (chats, documents, presets) = (store.list().unwrap(), store.documents().unwrap(), store.presets().unwrap());
-    state.take_news(News::Opened { newest_id: store.newest_id().unwrap(), chats, documents, presets });
+    state.take_news(ChatEvent::Opened { newest_id: store.newest_id().unwrap(), chats, documents, presets });
     serve(&mut state, store);
     state
 }
 
-fn open_kept(state: &mut ViewState, store: &mut Store, title: &str) {
+fn open_kept(state: &mut ViewState, store: &mut ChatStore, title: &str) {
     let id = state.chats.iter().find(|c| c.title(&state.documents) == title).unwrap().id;
     state.select_chat(id);
     serve(state, store);
@@ -66,7 +66,7 @@ fn open_kept(state: &mut ViewState, store: &mut Store, title: &str) {
 
 #[test]
 fn chat_is_the_same_after_a_restart_with_its_documents_and_what_it_cost() {
-    let mut store = Store::in_memory().unwrap();
+    let mut store = ChatStore::in_memory().unwrap();
     let mut state = window(10);
     for name in ["one.txt", "two.txt"] {
         state.add_document(Document::from_bytes(name, format!("Text of {name}.").as_bytes()).unwrap(), false);
@@ -87,7 +87,7 @@ fn chat_is_the_same_after_a_restart_with_its_documents_and_what_it_cost() {
 #[test]
 fn interrupted_answer_has_what_was_shown_and_says_so() {
     let dir = tempfile::tempdir().unwrap();
-    let mut store = Store::open(dir.path()).unwrap();
+    let mut store = ChatStore::open(dir.path()).unwrap();
     let mut state = window(10);
     let turn = asked(&mut state, "Where?");
     say(&mut state, turn, "In Pud");
@@ -95,7 +95,7 @@ fn interrupted_answer_has_what_was_shown_and_says_so() {
     say(&mut state, turn, "ding");
     serve(&mut state, &mut store);
     drop(store);
-    let mut store = Store::open(dir.path()).unwrap();
+    let mut store = ChatStore::open(dir.path()).unwrap();
     let mut state = restarted(&mut store);
     open_kept(&mut state, &mut store, "Where?");
     let exchange = &state.chat().exchanges[0];
@@ -104,7 +104,7 @@ fn interrupted_answer_has_what_was_shown_and_says_so() {
 
 #[test]
 fn branches_and_the_one_that_was_shown_come_back() {
-    let mut store = Store::in_memory().unwrap();
+    let mut store = ChatStore::in_memory().unwrap();
     let mut state = window(10);
     answered(&mut state, "One?", "First.");
     answered(&mut state, "Two?", "Second.");
@@ -156,7 +156,7 @@ fn regenerated_answer_stands_beside_the_first_and_a_failed_one_is_replaced() {
 
 #[test]
 fn chat_without_a_word_is_not_kept_and_a_draft_is() {
-    let mut store = Store::in_memory().unwrap();
+    let mut store = ChatStore::in_memory().unwrap();
     let mut state = window(10);
     state.keep_draft();
     state.new_chat();
@@ -181,7 +181,7 @@ fn chat_without_a_word_is_not_kept_and_a_draft_is() {
 
 #[test]
 fn instructions_of_a_chat_without_a_question_come_back() {
-    let mut store = Store::in_memory().unwrap();
+    let mut store = ChatStore::in_memory().unwrap();
     let mut state = window(10);
     state.chat_mut().instructions = "Be brief.".into();
     state.keep_chat(state.current);
@@ -191,7 +191,7 @@ fn instructions_of_a_chat_without_a_question_come_back() {
 
 #[test]
 fn question_asked_after_the_clock_was_set_back_follows_what_was_said_before() {
-    let mut store = Store::in_memory().unwrap();
+    let mut store = ChatStore::in_memory().unwrap();
     let mut state = window(2_000_000);
     answered(&mut state, "One?", "First.");
     serve(&mut state, &mut store);
@@ -208,7 +208,7 @@ fn question_asked_after_the_clock_was_set_back_follows_what_was_said_before() {
 #[test]
 fn deleted_chat_comes_back_by_undo_and_not_after_the_next_start() {
     let dir = tempfile::tempdir().unwrap();
-    let mut store = Store::open(dir.path()).unwrap();
+    let mut store = ChatStore::open(dir.path()).unwrap();
     let mut state = window(10);
     answered(&mut state, "One?", "First.");
     let id = state.current;
@@ -221,7 +221,7 @@ fn deleted_chat_comes_back_by_undo_and_not_after_the_next_start() {
     state.delete_chat(id);
     serve(&mut state, &mut store);
     drop(store);
-    assert!(Store::open(dir.path()).unwrap().list().unwrap().is_empty());
+    assert!(ChatStore::open(dir.path()).unwrap().list().unwrap().is_empty());
 }
 
 #[test]
@@ -267,7 +267,7 @@ fn removed_document_goes_when_it_is_let_go_and_its_kv_with_it() {
 
 #[test]
 fn question_waits_for_a_document_that_is_lost_and_its_file_brings_it_back() {
-    let mut store = Store::in_memory().unwrap();
+    let mut store = ChatStore::in_memory().unwrap();
     let mut state = window(10);
     let document = |name: &str| Document::from_bytes(name, format!("Text of {name}.").as_bytes()).unwrap();
     for name in ["one.txt", "two.txt", "three.txt"] {
@@ -289,7 +289,7 @@ fn question_waits_for_a_document_that_is_lost_and_its_file_brings_it_back() {
 
 #[test]
 fn search_leads_to_the_message_on_another_branch() {
-    let mut store = Store::in_memory().unwrap();
+    let mut store = ChatStore::in_memory().unwrap();
     let mut state = window(10);
     answered(&mut state, "One?", "In Pudding Lane.");
     state.regenerate();

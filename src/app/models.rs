@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::settings::{Form, Settings};
 use crate::engine::{DeviceFacts, Needs};
 use crate::model::ModelFile;
-use crate::model::find::walk::Limits;
-use crate::model::find::{Found, Place, Searched, Store, search};
+use crate::model::discovery::scan::Limits;
+use crate::model::discovery::{DiscoveredModel, DiscoveryReport, Provider, SearchPath, search};
 
 /// What a header says.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,7 +41,7 @@ pub struct ModelFacts {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelEntry {
     /// who put it there
-    pub store: Store,
+    pub store: Provider,
     /// to be loaded
     pub path: PathBuf,
     /// as its store calls it
@@ -58,9 +58,9 @@ pub struct ModelEntry {
 #[derive(Debug)]
 pub enum ModelEvent {
     /// one more
-    Found(u64, Box<ModelEntry>),
+    DiscoveredModel(u64, Box<ModelEntry>),
     /// that was all
-    Done(u64, Searched),
+    Done(u64, DiscoveryReport),
 }
 
 /// A search to run.
@@ -68,7 +68,7 @@ pub enum ModelEvent {
 pub struct ModelSearch {
     number: u64,
     newest: Arc<AtomicU64>,
-    places: Vec<Place>,
+    places: Vec<SearchPath>,
     device: Option<DeviceFacts>,
 }
 
@@ -80,7 +80,7 @@ pub struct ModelList {
     /// a search runs
     pub is_searching: bool,
     /// what the last one came to
-    pub searched: Option<Searched>,
+    pub searched: Option<DiscoveryReport>,
     /// part of a name
     pub filter: String,
     /// what the next model is loaded with: of these, context and KV type
@@ -88,7 +88,7 @@ pub struct ModelList {
     /// the same, as typed
     pub form: Form,
     /// places of known programs
-    pub places: Vec<Place>,
+    pub places: Vec<SearchPath>,
     /// folders of the user's own
     pub folders: Vec<PathBuf>,
     /// one more, as far as it is typed
@@ -103,7 +103,7 @@ impl ModelList {
     pub fn begin(&mut self, device: Option<DeviceFacts>) -> ModelSearch {
         self.entries.clear();
         (self.is_searching, self.searched, self.is_due) = (true, None, false);
-        let own = self.folders.iter().map(|folder| Place { store: Store::Own, folder: folder.clone() });
+        let own = self.folders.iter().map(|folder| SearchPath { store: Provider::Own, folder: folder.clone() });
         let places = own.chain(self.places.iter().cloned()).collect();
         let number = self.newest.fetch_add(1, Ordering::Relaxed) + 1;
         ModelSearch { number, newest: self.newest.clone(), places, device }
@@ -113,7 +113,7 @@ impl ModelList {
     pub fn take(&mut self, event: ModelEvent) {
         let newest = self.newest.load(Ordering::Relaxed);
         match event {
-            ModelEvent::Found(number, entry) if number == newest => self.entries.push(*entry),
+            ModelEvent::DiscoveredModel(number, entry) if number == newest => self.entries.push(*entry),
             ModelEvent::Done(number, searched) if number == newest => {
                 (self.is_searching, self.searched) = (false, Some(searched));
             }
@@ -122,7 +122,7 @@ impl ModelList {
     }
 
     /// The lines of one store whose names hold what is typed.
-    pub fn shown(&self, store: Store) -> impl Iterator<Item = &ModelEntry> {
+    pub fn shown(&self, store: Provider) -> impl Iterator<Item = &ModelEntry> {
         let wanted = self.filter.trim().to_lowercase();
         let matches = move |text: &str| text.to_lowercase().contains(&wanted);
         self.entries.iter().filter(move |entry| entry.store == store && (matches(&entry.name) || matches(&entry.within)))
@@ -139,7 +139,7 @@ impl ModelSearch {
     pub fn run(&self, tell: &mut dyn FnMut(ModelEvent) -> bool) {
         let device = self.device.as_ref();
         let searched = search(&self.places, &Limits::default(), &mut |found| {
-            self.is_newest() && tell(ModelEvent::Found(self.number, Box::new(entry(found, device))))
+            self.is_newest() && tell(ModelEvent::DiscoveredModel(self.number, Box::new(entry(found, device))))
         });
         if self.is_newest() {
             tell(ModelEvent::Done(self.number, searched));
@@ -151,7 +151,7 @@ impl ModelSearch {
     }
 }
 
-fn entry(found: Found, device: Option<&DeviceFacts>) -> ModelEntry {
+fn entry(found: DiscoveredModel, device: Option<&DeviceFacts>) -> ModelEntry {
     let facts = found.header.and_then(|file| facts(&file, device));
     let of = found.candidate;
     ModelEntry { store: of.store, path: of.path, name: of.name, within: of.within, bytes: of.bytes, facts }
@@ -180,7 +180,7 @@ mod tests {
     fn line(name: &str) -> Box<ModelEntry> {
         let facts = Err("It is broken.".to_owned());
         let (path, within) = (PathBuf::from(name), "someone".to_owned());
-        Box::new(ModelEntry { store: Store::Own, path, name: name.to_owned(), within, bytes: 1, facts })
+        Box::new(ModelEntry { store: Provider::Own, path, name: name.to_owned(), within, bytes: 1, facts })
     }
 
     #[test]
@@ -188,9 +188,9 @@ mod tests {
         let mut list = ModelList::default();
         let first = list.begin(None);
         let second = list.begin(None);
-        list.take(ModelEvent::Found(first.number, line("old")));
-        list.take(ModelEvent::Found(second.number, line("new")));
-        list.take(ModelEvent::Done(first.number, Searched::default()));
+        list.take(ModelEvent::DiscoveredModel(first.number, line("old")));
+        list.take(ModelEvent::DiscoveredModel(second.number, line("new")));
+        list.take(ModelEvent::Done(first.number, DiscoveryReport::default()));
         assert!(list.is_searching && list.entries.len() == 1 && list.entries[0].name == "new");
         let mut told = 0;
         first.run(&mut |_| {
@@ -198,7 +198,7 @@ mod tests {
             true
         });
         assert_eq!(told, 0, "it ended when the next began");
-        list.take(ModelEvent::Done(second.number, Searched { n_found: 1, ..Searched::default() }));
+        list.take(ModelEvent::Done(second.number, DiscoveryReport { n_found: 1, ..DiscoveryReport::default() }));
         assert!(!list.is_searching);
     }
 
@@ -207,8 +207,8 @@ mod tests {
         let mut list = ModelList { entries: vec![*line("Qwen2.5"), *line("Llama")], ..ModelList::default() };
         for (filter, n) in [("", 2), ("LLAMA", 1), ("some", 2), ("phi", 0), (" qwen ", 1)] {
             list.filter = filter.to_owned();
-            assert_eq!(list.shown(Store::Own).count(), n, "{filter}");
+            assert_eq!(list.shown(Provider::Own).count(), n, "{filter}");
         }
-        assert_eq!(list.shown(Store::Ollama).count(), 0);
+        assert_eq!(list.shown(Provider::Ollama).count(), 0);
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! Invariant: what comes back has the hash under which it was kept, and pages that lie within it; or nothing comes back.
 
-use crate::document::{ContentHash, Document, Kind, PageSpan, Section};
+use crate::document::{ContentHash, Document, FileFormat, PageSpan, Section};
 
 /// A kept document, before it is known to be whole.
-pub(super) struct Kept {
+pub(super) struct Saved {
     pub name: String,
     pub bytes: u64,
     pub text: String,
@@ -16,7 +16,7 @@ pub(super) struct Kept {
 /// What a document has besides its text.
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Parts {
-    kind: Kind,
+    kind: FileFormat,
     page_ends: Vec<usize>,
     first_page: usize,
     sections: Vec<(String, usize)>,
@@ -34,7 +34,7 @@ pub(super) fn parts_of(document: &Document) -> String {
     serde_json::to_string(&parts).unwrap_or_default()
 }
 
-impl Kept {
+impl Saved {
     /// None where it is not what was kept.
     pub(super) fn document(self, content_hash: &str) -> Option<Document> {
         let hash = ContentHash::of(&self.text);
@@ -63,9 +63,9 @@ impl Kept {
 mod tests {
     use super::*;
 
-    fn kept(document: &Document) -> Kept {
+    fn kept(document: &Document) -> Saved {
         let Document { name, bytes, text, .. } = document.clone();
-        Kept { name, bytes, text, parts: parts_of(document) }
+        Saved { name, bytes, text, parts: parts_of(document) }
     }
 
     #[test]
@@ -78,9 +78,9 @@ mod tests {
     fn kept_document_that_is_not_what_it_was_does_not_come_back() {
         let document = Document::from_bytes("a.txt", "One ü two.".as_bytes()).unwrap();
         let hash = document.content_hash.to_string();
-        assert_eq!(Kept { text: "Other.".into(), ..kept(&document) }.document(&hash), None);
+        assert_eq!(Saved { text: "Other.".into(), ..kept(&document) }.document(&hash), None);
         for parts in ["", "{}", &parts_of(&document).replace("[11]", "[5]"), &parts_of(&document).replace("[11]", "[99]")] {
-            assert_eq!(Kept { parts: parts.into(), ..kept(&document) }.document(&hash), None, "{parts}");
+            assert_eq!(Saved { parts: parts.into(), ..kept(&document) }.document(&hash), None, "{parts}");
         }
         let with_section = |first_byte| {
             let sections = vec![Section { title: "Two".into(), first_byte }];

@@ -1,6 +1,6 @@
 //! A chat as a file for others: Markdown of the branch that is shown, JSON of all of it. Pure.
 
-use super::row::{Author, ChatRow, MessageRow};
+use super::records::{Author, ChatRow, MessageRow};
 
 /// Which file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,7 +89,7 @@ fn json(chat: &ChatRow, messages: &[MessageRow]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chats::row::State;
+    use crate::chats::records::State;
 
     fn message(id: u64, parent: Option<u64>, author: Author, text: &str) -> MessageRow {
         let (note, cost) = (String::new(), String::new());

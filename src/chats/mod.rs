@@ -1,8 +1,8 @@
 //! Chats that outlive the window: what was said, on every branch, and the documents that it was about.
 //!
 //! ```text
-//! window ─ Request::Keep([Change]) ─► Keeper ─► [thread] Store ─► chats.sqlite in the data folder of the person
-//!        ◄ News: chats, messages, documents, hits ┘
+//! window ─ Request::Keep([Change]) ─► ChatWriter ─► [thread] ChatStore ─► chats.sqlite in the data folder of the person
+//!        ◄ ChatEvent: chats, messages, documents, hits ┘
 //! ```
 //! 1. What was shown is kept: a message when it is sent or ends, the pieces of an answer before they are drawn. After a
 //!    `kill -9` the part that was shown is there, and says that it was interrupted.
@@ -12,17 +12,17 @@
 //!
 //! Owner thread: `chats`. Units: bytes, characters; times in seconds since 1970.
 
+mod database;
+mod document_text;
 mod error;
 mod export;
-mod keeper;
-mod open;
-mod row;
+mod records;
 mod search;
 mod store;
-mod text;
+mod writer;
 
 pub use error::ChatsError;
 pub use export::{Format, branch, export, message_markdown};
-pub use keeper::{Destination, Keeper, News, Request};
-pub use row::{Author, Change, ChatRow, DocumentName, Hit, KeptDocument, MessageRow, Preset, State};
-pub use store::Store;
+pub use records::{Author, Change, ChatRow, DocumentName, MessageRow, Preset, SearchHit, State, StoredDocument};
+pub use store::ChatStore;
+pub use writer::{ChatEvent, ChatWriter, Destination, Request};

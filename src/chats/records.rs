@@ -90,7 +90,7 @@ pub struct ChatRow {
 
 /// A document whose text is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeptDocument {
+pub struct StoredDocument {
     /// of its text
     pub document: DocumentName,
     /// size of its file
@@ -114,7 +114,7 @@ pub struct Preset {
 
 /// A chat that holds the words that were searched.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hit {
+pub struct SearchHit {
     /// which
     pub chat: u64,
     /// its newest message that does; none where its title or a document's name does

@@ -1,15 +1,15 @@
 //! Full-text search: which chats hold all of these words, in any case and as parts of words.
 //!
 //! ```text
-//! query ─► words of three letters and more: the index │ shorter ones: looked for in each message ─► one Hit per chat
+//! query ─► words of three letters and more: the index │ shorter ones: looked for in each message ─► one SearchHit per chat
 //! ```
 //! Limits: [`MAX_HITS`] chats; titles and names of documents are searched for the query as a whole.
 
 use rusqlite::{Row, ToSql, params_from_iter};
 
 use super::error::ChatsError;
-use super::row::Hit;
-use super::store::Store;
+use super::records::SearchHit;
+use super::store::ChatStore;
 
 /// Chats found at most.
 const MAX_HITS: usize = 100;
@@ -18,12 +18,12 @@ const GRAM: usize = 3;
 /// Characters around what was found, on either side.
 const AROUND: usize = 24;
 
-impl Store {
+impl ChatStore {
     /// Chats that hold every word of `query`, the newest message first.
     ///
     /// # Errors
     /// What the database said.
-    pub fn search(&self, query: &str) -> Result<Vec<Hit>, ChatsError> {
+    pub fn search(&self, query: &str) -> Result<Vec<SearchHit>, ChatsError> {
         let words: Vec<&str> = query.split_whitespace().collect();
         let Some(first) = words.first() else { return Ok(Vec::new()) };
         let (indexed, short): (Vec<&str>, Vec<&str>) = words.iter().partition(|word| word.chars().count() >= GRAM);
@@ -45,9 +45,10 @@ impl Store {
         );
         let hit = |row: &Row<'_>| {
             let text: String = row.get(2)?;
-            Ok(Hit { chat: row.get(0)?, message: row.get(1)?, around: around(&text, first) })
+            Ok(SearchHit { chat: row.get(0)?, message: row.get(1)?, around: around(&text, first) })
         };
-        let mut hits: Vec<Hit> = self.db.prepare(&sql)?.query_map(params_from_iter(values), hit)?.collect::<Result<_, _>>()?;
+        let mut hits: Vec<SearchHit> =
+            self.db.prepare(&sql)?.query_map(params_from_iter(values), hit)?.collect::<Result<_, _>>()?;
         for hit in self.named(query)? {
             if !hits.iter().any(|h| h.chat == hit.chat) {
                 hits.push(hit);
@@ -57,12 +58,12 @@ impl Store {
     }
 
     /// Chats whose title or a document's name holds the query.
-    fn named(&self, query: &str) -> Result<Vec<Hit>, ChatsError> {
+    fn named(&self, query: &str) -> Result<Vec<SearchHit>, ChatsError> {
         let sql = format!(
             "SELECT id FROM chats WHERE NOT deleted AND (title LIKE ?1 ESCAPE '\\' OR id IN (SELECT chat FROM chat_documents
              WHERE name LIKE ?1 ESCAPE '\\')) ORDER BY updated DESC LIMIT {MAX_HITS}"
         );
-        let hit = |row: &Row<'_>| Ok(Hit { chat: row.get(0)?, message: None, around: String::new() });
+        let hit = |row: &Row<'_>| Ok(SearchHit { chat: row.get(0)?, message: None, around: String::new() });
         Ok(self.db.prepare(&sql)?.query_map([pattern(query.trim())], hit)?.collect::<Result<_, _>>()?)
     }
 }

@@ -9,33 +9,33 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, Transaction, named_params, params};
 
+use super::database;
+use super::document_text;
 use super::error::ChatsError;
-use super::open;
-use super::row::{Author, Change, ChatRow, DocumentName, KeptDocument, MessageRow, Preset, State};
-use super::text;
+use super::records::{Author, Change, ChatRow, DocumentName, MessageRow, Preset, State, StoredDocument};
 use crate::document::Document;
 
 /// The chats of one folder, or of none.
 #[derive(Debug)]
-pub struct Store {
+pub struct ChatStore {
     pub(super) db: Connection,
 }
 
-impl Store {
+impl ChatStore {
     /// Those in the folder `root`. No other process can have them open until this is dropped.
     ///
     /// # Errors
     /// One sentence of why not; the file is left as it is.
-    pub fn open(root: &Path) -> Result<Store, ChatsError> {
-        Ok(Store { db: open::file_in(root)? })
+    pub fn open(root: &Path) -> Result<ChatStore, ChatsError> {
+        Ok(ChatStore { db: database::file_in(root)? })
     }
 
     /// None that outlives this.
     ///
     /// # Errors
     /// What the database said.
-    pub fn in_memory() -> Result<Store, ChatsError> {
-        Ok(Store { db: open::in_memory()? })
+    pub fn in_memory() -> Result<ChatStore, ChatsError> {
+        Ok(ChatStore { db: database::in_memory()? })
     }
 
     /// Keeps all of it or nothing. What is lasting is on the disk afterwards; pieces and drafts outlive the program at
@@ -93,11 +93,11 @@ impl Store {
     ///
     /// # Errors
     /// What the database said.
-    pub fn documents(&self) -> Result<Vec<KeptDocument>, ChatsError> {
+    pub fn documents(&self) -> Result<Vec<StoredDocument>, ChatsError> {
         let sql = "SELECT content_hash, name, path, bytes, n_chars, n_pages FROM documents ORDER BY name COLLATE NOCASE";
         let kept = |row: &Row<'_>| {
             let (bytes, n_chars, n_pages) = (row.get("bytes")?, row.get("n_chars")?, row.get("n_pages")?);
-            Ok(KeptDocument { document: document_name(row)?, bytes, n_chars, n_pages })
+            Ok(StoredDocument { document: document_name(row)?, bytes, n_chars, n_pages })
         };
         Ok(self.db.prepare(sql)?.query_map([], kept)?.collect::<Result<_, _>>()?)
     }
@@ -109,7 +109,7 @@ impl Store {
     pub fn document(&self, content_hash: &str) -> Result<Option<(Document, Option<PathBuf>)>, ChatsError> {
         let sql = "SELECT name, bytes, text, parts, path FROM documents WHERE content_hash = ?1";
         let row = |row: &Row<'_>| {
-            let kept = text::Kept { name: row.get(0)?, bytes: row.get(1)?, text: row.get(2)?, parts: row.get(3)? };
+            let kept = document_text::Saved { name: row.get(0)?, bytes: row.get(1)?, text: row.get(2)?, parts: row.get(3)? };
             Ok((kept, row.get::<_, Option<String>>(4)?))
         };
         let Some((kept, path)) = self.db.query_row(sql, [content_hash], row).optional()? else { return Ok(None) };
@@ -217,7 +217,7 @@ fn keep_document(db: &Transaction<'_>, document: &Document, path: Option<&Path>)
             document.text.chars().count(),
             document.pages.len(),
             document.text,
-            text::parts_of(document),
+            document_text::parts_of(document),
         ],
     )?;
     Ok(())

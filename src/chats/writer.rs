@@ -1,8 +1,8 @@
 //! The thread that keeps chats, so that the window never waits for the disk longer than it wants to.
 //!
 //! ```text
-//! window ─ Request ─► [bounded] ─► "chats" thread, Store ─► [bounded] ─ News ─► window
-//!    └─ settle: until what was handed over is kept ◄─ a counter ─┘
+//! window ─ Request ─► [bounded] ─► "chats" thread, ChatStore ─► [bounded] ─ ChatEvent ─► window
+//!    └─ flush: until what was handed over is kept ◄─ a counter ─┘
 //! ```
 //! Invariants: 1. Changes are kept in the order in which they came, and none is dropped: what could not be kept is tried
 //! again with what comes next. 2. What the window settles before it draws outlives the program. 3. Where chats cannot be
@@ -18,8 +18,8 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounde
 
 use super::error::ChatsError;
 use super::export::{Format, export};
-use super::row::{Change, ChatRow, Hit, KeptDocument, MessageRow, Preset};
-use super::store::Store;
+use super::records::{Change, ChatRow, MessageRow, Preset, SearchHit, StoredDocument};
+use super::store::ChatStore;
 use crate::document::Document;
 
 /// Requests waiting at most; news as well.
@@ -53,7 +53,7 @@ pub enum Destination {
 
 /// What came back.
 #[derive(Debug)]
-pub enum News {
+pub enum ChatEvent {
     /// what there is
     Opened {
         /// the largest name of a chat or a message
@@ -61,7 +61,7 @@ pub enum News {
         /// newest first
         chats: Vec<ChatRow>,
         /// whose text is kept
-        documents: Vec<KeptDocument>,
+        documents: Vec<StoredDocument>,
         /// by name
         presets: Vec<Preset>,
     },
@@ -76,7 +76,7 @@ pub enum News {
         /// the words
         query: String,
         /// the newest first
-        hits: Vec<Hit>,
+        hits: Vec<SearchHit>,
     },
     /// a chat as a text
     Exported {
@@ -93,29 +93,29 @@ pub enum News {
 
 /// How many requests were kept, and who waits for it.
 #[derive(Default)]
-struct Kept {
+struct Saved {
     n: Mutex<u64>,
     changed: Condvar,
 }
 
 /// The window's end.
-pub struct Keeper {
+pub struct ChatWriter {
     requests: Option<Sender<Request>>,
-    news: Receiver<News>,
-    kept: Arc<Kept>,
+    news: Receiver<ChatEvent>,
+    kept: Arc<Saved>,
     n_sent: u64,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Keeper {
+impl ChatWriter {
     /// Chats in the folder `root`, or in memory alone. `wake` is called after every piece of news, from the thread.
     ///
     /// # Errors
     /// The system refuses a thread.
-    pub fn start(root: Option<PathBuf>, wake: impl Fn() + Send + 'static) -> Result<Keeper, ChatsError> {
+    pub fn start(root: Option<PathBuf>, wake: impl Fn() + Send + 'static) -> Result<ChatWriter, ChatsError> {
         let (requests, inbox) = bounded(QUEUE);
         let (sender, news) = bounded(QUEUE);
-        let kept = Arc::new(Kept::default());
+        let kept = Arc::new(Saved::default());
         let counter = kept.clone();
         let work = move || {
             let tell = |news| {
@@ -129,7 +129,7 @@ impl Keeper {
             }
         };
         let thread = std::thread::Builder::new().name("chats".to_owned()).spawn(work).map_err(ChatsError::Thread)?;
-        Ok(Keeper { requests: Some(requests), news, kept, n_sent: 0, thread: Some(thread) })
+        Ok(ChatWriter { requests: Some(requests), news, kept, n_sent: 0, thread: Some(thread) })
     }
 
     /// Hands a request over; gives it back where there is no room yet.
@@ -148,12 +148,12 @@ impl Keeper {
     }
 
     /// The next piece of news, if there is one.
-    pub fn poll(&self) -> Option<News> {
+    pub fn poll(&self) -> Option<ChatEvent> {
         self.news.try_recv().ok()
     }
 
     /// Waits until everything handed over was kept, `patience` at most. False where that was not enough.
-    pub fn settle(&self, patience: Duration) -> bool {
+    pub fn flush(&self, patience: Duration) -> bool {
         let until = Instant::now() + patience;
         let mut n = self.kept.n.lock().unwrap_or_else(PoisonError::into_inner);
         while *n < self.n_sent && self.requests.is_some() {
@@ -164,7 +164,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for ChatWriter {
     /// Closes the file, after what was handed over.
     fn drop(&mut self) {
         self.requests = None;
@@ -177,10 +177,10 @@ impl Drop for Keeper {
 }
 
 /// The store of `root`, or one in memory and a sentence.
-fn open(root: Option<PathBuf>, tell: &dyn Fn(News) -> bool) -> Option<Store> {
+fn open(root: Option<PathBuf>, tell: &dyn Fn(ChatEvent) -> bool) -> Option<ChatStore> {
     let opened = match &root {
-        Some(root) => Store::open(root).and_then(|store| first_news(&store).map(|news| (store, news))),
-        None => Store::in_memory().and_then(|store| first_news(&store).map(|news| (store, news))),
+        Some(root) => ChatStore::open(root).and_then(|store| first_news(&store).map(|news| (store, news))),
+        None => ChatStore::in_memory().and_then(|store| first_news(&store).map(|news| (store, news))),
     };
     let refused = match opened {
         Ok((store, news)) => {
@@ -189,21 +189,21 @@ fn open(root: Option<PathBuf>, tell: &dyn Fn(News) -> bool) -> Option<Store> {
         }
         Err(error) => error,
     };
-    tell(News::Refused(format!("Chats of this window are not kept: {refused}.")));
-    let store = Store::in_memory().ok()?;
+    tell(ChatEvent::Refused(format!("Chats of this window are not kept: {refused}.")));
+    let store = ChatStore::in_memory().ok()?;
     tell(first_news(&store).ok()?);
     Some(store)
 }
 
-fn first_news(store: &Store) -> Result<News, ChatsError> {
+fn first_news(store: &ChatStore) -> Result<ChatEvent, ChatsError> {
     let (chats, documents, presets) = (store.list()?, store.documents()?, store.presets()?);
-    Ok(News::Opened { newest_id: store.newest_id()?, chats, documents, presets })
+    Ok(ChatEvent::Opened { newest_id: store.newest_id()?, chats, documents, presets })
 }
 
 struct Worker<'a> {
-    store: Store,
-    tell: &'a dyn Fn(News) -> bool,
-    kept: &'a Kept,
+    store: ChatStore,
+    tell: &'a dyn Fn(ChatEvent) -> bool,
+    kept: &'a Saved,
     /// what could not be kept yet
     waiting: Vec<Change>,
     /// when that was tried last
@@ -233,12 +233,12 @@ impl Worker<'_> {
     fn take(&mut self, request: Request) {
         let answer = match request {
             Request::Keep(changes) => return self.keep(changes),
-            Request::Messages(chat) => self.store.messages(chat).map(|messages| News::Messages(chat, messages)),
+            Request::Messages(chat) => self.store.messages(chat).map(|messages| ChatEvent::Messages(chat, messages)),
             Request::Document(hash) => self.document(hash),
-            Request::Search(query) => self.store.search(&query).map(|hits| News::Found { query, hits }),
+            Request::Search(query) => self.store.search(&query).map(|hits| ChatEvent::Found { query, hits }),
             Request::Export(chat, format, to) => self.export(chat, format, to),
         };
-        (self.tell)(answer.unwrap_or_else(|error| News::Refused(format!("The chats cannot be read: {error}."))));
+        (self.tell)(answer.unwrap_or_else(|error| ChatEvent::Refused(format!("The chats cannot be read: {error}."))));
     }
 
     fn keep(&mut self, changes: Vec<Change>) {
@@ -254,23 +254,23 @@ impl Worker<'_> {
             }
             Err(error) if !self.has_complained => {
                 self.has_complained = true;
-                (self.tell)(News::Refused(format!("What was said last is not kept yet: {error}.")));
+                (self.tell)(ChatEvent::Refused(format!("What was said last is not kept yet: {error}.")));
             }
             Err(_) => {}
         }
     }
 
-    fn document(&self, hash: String) -> Result<News, ChatsError> {
+    fn document(&self, hash: String) -> Result<ChatEvent, ChatsError> {
         Ok(match self.store.document(&hash)? {
-            Some((document, path)) => News::Document(Box::new(document), path),
-            None => News::NoDocument(hash),
+            Some((document, path)) => ChatEvent::Document(Box::new(document), path),
+            None => ChatEvent::NoDocument(hash),
         })
     }
 
-    fn export(&self, id: u64, format: Format, to: Destination) -> Result<News, ChatsError> {
+    fn export(&self, id: u64, format: Format, to: Destination) -> Result<ChatEvent, ChatsError> {
         let chat = self.store.list()?.into_iter().find(|c| c.id == id).unwrap_or_default();
         let text = export(format, &chat, &self.store.messages(id)?);
-        Ok(News::Exported { to, name: format!("{}.{}", file_name(&chat.title), format.extension()), text })
+        Ok(ChatEvent::Exported { to, name: format!("{}.{}", file_name(&chat.title), format.extension()), text })
     }
 }
 

@@ -62,7 +62,7 @@ pub fn quotes_in(answer: &str, whole: bool, docs: &[Document]) -> Quotes {
     let mut all = Quotes::default();
     for quote in document::quotes_in(answer, whole, docs) {
         let found = quote.found.as_ref().and_then(|place| Some((place, docs.get(place.document)?)));
-        let of_its_kind = if quote.kind == QuoteKind::LeftOut { &mut all.left_out } else { &mut all.quotes };
+        let of_its_kind = if quote.kind == QuoteKind::MissingMention { &mut all.left_out } else { &mut all.quotes };
         of_its_kind.push(Quote {
             found: found.is_some(),
             document: found.map(|(_, doc)| doc.name.clone()),

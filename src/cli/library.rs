@@ -17,7 +17,7 @@ use super::inputs;
 use super::interrupt::Interrupt;
 use super::session::Session;
 use crate::base::Bytes;
-use crate::document::library::Catalogue;
+use crate::document::catalog::Catalog;
 use crate::engine::library::{self, Checked, SavedError};
 use crate::engine::{EngineCommand, SavedDocument, SavedState, StopReason};
 use crate::kv::store::StoreRoot;
@@ -44,12 +44,12 @@ pub fn run(
 }
 
 /// The library of `kv_dir`, or of this person; none where there is no such folder yet.
-fn open(kv_dir: Option<&Path>, console: &mut Console) -> Result<Option<(Catalogue, StoreRoot)>, CliError> {
+fn open(kv_dir: Option<&Path>, console: &mut Console) -> Result<Option<(Catalog, StoreRoot)>, CliError> {
     let root = library::library_root(kv_dir)?;
     if !root.exists() {
         return Ok(None);
     }
-    let (catalogue, note) = Catalogue::open(&root).map_err(SavedError::from)?;
+    let (catalogue, note) = Catalog::open(&root).map_err(SavedError::from)?;
     if let Some(note) = note {
         console.note(&note)?;
     }

@@ -1,7 +1,7 @@
 //! What a file is, by its first bytes and its name.
 //!
 //! ```text
-//! name, bytes ──► Kind: text │ html │ pdf │ docx │ epub          or what it is instead: "a picture"
+//! name, bytes ──► FileFormat: text │ html │ pdf │ docx │ epub          or what it is instead: "a picture"
 //! ```
 //! Invariant: a name that says text keeps a text as it is: `page.txt` with HTML in it is read letter by letter.
 
@@ -14,7 +14,7 @@ const HEAD_BYTES: usize = 1024;
 
 /// How a file is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub enum Kind {
+pub enum FileFormat {
     /// as it is: text, Markdown, source code
     Text,
     /// a web page: its main content
@@ -27,15 +27,15 @@ pub enum Kind {
     Epub,
 }
 
-impl Kind {
+impl FileFormat {
     /// What the content of a file called `name` is.
     ///
     /// # Errors
     /// What it seems to be, where that is none of these.
-    pub fn of(name: &str, bytes: &[u8]) -> Result<Kind, &'static str> {
+    pub fn of(name: &str, bytes: &[u8]) -> Result<FileFormat, &'static str> {
         let head = bytes.get(..HEAD_BYTES).unwrap_or(bytes);
         if head.starts_with(b"%PDF-") || (has_extension(name, &["pdf"]) && holds(head, "%PDF-")) {
-            return Ok(Kind::Pdf);
+            return Ok(FileFormat::Pdf);
         }
         if head.starts_with(b"PK\x03\x04") || head.starts_with(b"PK\x05\x06") {
             return of_archive(name, bytes);
@@ -45,22 +45,22 @@ impl Kind {
         }
         let is_html = has_extension(name, &["html", "htm", "xhtml", "xht"]);
         let is_named = Path::new(name).extension().is_some();
-        Ok(if is_html || (!is_named && begins_as_html(head)) { Kind::Html } else { Kind::Text })
+        Ok(if is_html || (!is_named && begins_as_html(head)) { FileFormat::Html } else { FileFormat::Text })
     }
 
     /// Whether another process reads it.
     pub fn needs_worker(self) -> bool {
-        self != Kind::Text
+        self != FileFormat::Text
     }
 
     /// For a person.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Text => "text",
-            Kind::Html => "HTML",
-            Kind::Pdf => "PDF",
-            Kind::Docx => "DOCX",
-            Kind::Epub => "EPUB",
+            FileFormat::Text => "text",
+            FileFormat::Html => "HTML",
+            FileFormat::Pdf => "PDF",
+            FileFormat::Docx => "DOCX",
+            FileFormat::Epub => "EPUB",
         }
     }
 }
@@ -71,11 +71,11 @@ fn has_extension(name: &str, extensions: &[&str]) -> bool {
 }
 
 /// What a ZIP archive holds, by the names in it: they stand in it as they are.
-fn of_archive(name: &str, bytes: &[u8]) -> Result<Kind, &'static str> {
-    const MARKS: [(&str, Result<Kind, &str>); 6] = [
-        ("application/epub+zip", Ok(Kind::Epub)),
-        ("META-INF/container.xml", Ok(Kind::Epub)),
-        ("word/document", Ok(Kind::Docx)),
+fn of_archive(name: &str, bytes: &[u8]) -> Result<FileFormat, &'static str> {
+    const MARKS: [(&str, Result<FileFormat, &str>); 6] = [
+        ("application/epub+zip", Ok(FileFormat::Epub)),
+        ("META-INF/container.xml", Ok(FileFormat::Epub)),
+        ("word/document", Ok(FileFormat::Docx)),
         ("application/vnd.oasis.opendocument.text", Err("an OpenDocument text; save it as DOCX")),
         ("xl/workbook", Err("a spreadsheet; save the sheet as text (CSV)")),
         ("ppt/presentation", Err("a presentation; save it as PDF")),
@@ -84,8 +84,8 @@ fn of_archive(name: &str, bytes: &[u8]) -> Result<Kind, &'static str> {
     match found {
         Some(kind) => kind,
         // A damaged one, whose reader can say so.
-        None if has_extension(name, &["docx"]) => Ok(Kind::Docx),
-        None if has_extension(name, &["epub"]) => Ok(Kind::Epub),
+        None if has_extension(name, &["docx"]) => Ok(FileFormat::Docx),
+        None if has_extension(name, &["epub"]) => Ok(FileFormat::Epub),
         None => Err("a ZIP archive; unpack it and choose the files in it"),
     }
 }
@@ -127,20 +127,20 @@ mod tests {
     #[test]
     fn kind_follows_the_content_and_a_name_that_says_text() {
         for (name, bytes, kind) in [
-            ("a.txt", b"plain".as_slice(), Kind::Text),
-            ("a.txt", b"<!DOCTYPE html><p>kept as it is", Kind::Text),
-            ("main.rs", b"fn main() {}", Kind::Text),
-            ("a.HTM", b"no tags at all", Kind::Html),
-            ("page", b"\xEF\xBB\xBF \n<!doctype HTML>", Kind::Html),
-            ("page", b"<?xml version='1.0'?><html xmlns='x'/>", Kind::Html),
-            ("report", b"%PDF-1.7", Kind::Pdf),
-            ("report.pdf", b"junk in front\n%PDF-1.4", Kind::Pdf),
-            ("report.txt", b"junk in front\n%PDF-1.4", Kind::Text),
-            ("b", b"PK\x03\x04....word/document.xml", Kind::Docx),
-            ("b.zip", b"PK\x03\x04....mimetypeapplication/epub+zip", Kind::Epub),
-            ("broken.docx", b"PK\x03\x04", Kind::Docx),
+            ("a.txt", b"plain".as_slice(), FileFormat::Text),
+            ("a.txt", b"<!DOCTYPE html><p>kept as it is", FileFormat::Text),
+            ("main.rs", b"fn main() {}", FileFormat::Text),
+            ("a.HTM", b"no tags at all", FileFormat::Html),
+            ("page", b"\xEF\xBB\xBF \n<!doctype HTML>", FileFormat::Html),
+            ("page", b"<?xml version='1.0'?><html xmlns='x'/>", FileFormat::Html),
+            ("report", b"%PDF-1.7", FileFormat::Pdf),
+            ("report.pdf", b"junk in front\n%PDF-1.4", FileFormat::Pdf),
+            ("report.txt", b"junk in front\n%PDF-1.4", FileFormat::Text),
+            ("b", b"PK\x03\x04....word/document.xml", FileFormat::Docx),
+            ("b.zip", b"PK\x03\x04....mimetypeapplication/epub+zip", FileFormat::Epub),
+            ("broken.docx", b"PK\x03\x04", FileFormat::Docx),
         ] {
-            assert_eq!(Kind::of(name, bytes), Ok(kind), "{name}");
+            assert_eq!(FileFormat::of(name, bytes), Ok(kind), "{name}");
         }
         for (bytes, what) in [
             (b"PK\x03\x04 holiday.jpg".as_slice(), "ZIP"),
@@ -148,7 +148,7 @@ mod tests {
             (b"\x89PNG\r\n", "picture"),
             (b"\xD0\xCF\x11\xE0", "password"),
         ] {
-            assert!(Kind::of("x.bin", bytes).unwrap_err().contains(what), "{what}");
+            assert!(FileFormat::of("x.bin", bytes).unwrap_err().contains(what), "{what}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A file to a document, whatever its format.
 //!
 //! ```text
-//! path ──► a file, not too large ──► Kind ──► text: Document
+//! path ──► a file, not too large ──► FileFormat ──► text: Document
 //!                                       └──► PDF, DOCX, EPUB, HTML: worker process ──► Extracted ──► Document
 //! ```
 //! Invariants: 1. no parser of untrusted formats runs in this process; 2. a reading that was cancelled ends within
@@ -11,10 +11,10 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::kind::Kind;
+use super::file_format::FileFormat;
+use super::progress::Watch;
 use super::text::check_size;
-use super::watch::Watch;
-use super::{Document, DocumentError, worker};
+use super::{Document, DocumentError, sandbox};
 use crate::base::limits;
 
 /// Reads files, with the help of a program that is this one.
@@ -26,12 +26,12 @@ pub struct Reader {
 impl Default for Reader {
     /// Other formats are read by the program that runs.
     fn default() -> Self {
-        Reader { program: worker::this_program() }
+        Reader { program: sandbox::this_program() }
     }
 }
 
 impl Reader {
-    /// Other formats are read by this program, which answers to [`worker::ARGUMENT`].
+    /// Other formats are read by this program, which answers to [`sandbox::ARGUMENT`].
     pub fn with_worker(program: impl Into<PathBuf>) -> Self {
         Reader { program: program.into() }
     }
@@ -64,14 +64,14 @@ impl Reader {
     /// What is wrong with it, and what to do.
     pub fn read(&self, name: &str, bytes: &[u8], watch: &Watch) -> Result<Document, DocumentError> {
         check_size(name, bytes.len(), limits::MAX_FILE_BYTES)?;
-        let kind = Kind::of(name, bytes).map_err(|what| DocumentError::Binary { name: name.to_owned(), what })?;
+        let kind = FileFormat::of(name, bytes).map_err(|what| DocumentError::Binary { name: name.to_owned(), what })?;
         if !kind.needs_worker() {
             return Document::from_bytes(name, bytes);
         }
         if bytes.iter().all(u8::is_ascii_whitespace) {
             return Err(DocumentError::Empty { name: name.to_owned() });
         }
-        let extracted = worker::read(&self.program, name, kind, bytes, watch)?;
+        let extracted = sandbox::read(&self.program, name, kind, bytes, watch)?;
         Document::from_extracted(name, kind, bytes.len() as u64, extracted)
     }
 }

@@ -1,34 +1,32 @@
 //! Files to text with pages, and quotations back to their place.
 //!
 //! ```text
-//! file ──► Reader ──► Kind ──► text: here; PDF, DOCX, EPUB, HTML: in a process of its own ──► Document { text, pages }
+//! file ──► Reader ──► FileFormat ──► text: here; PDF, DOCX, EPUB, HTML: in a process of its own ──► Document { text, pages }
 //! Document ──► join_for_prompt ──► user turn
 //! answer + documents ──► quotes_in ──► which page and bytes, or "not there"; what a list leaves out
 //! documents that were read ──► library: which there are, and when they were last used
 //! ```
 
-mod answer;
+pub mod catalog;
+pub mod citations;
 mod encoding;
 mod error;
 mod extract;
+mod file_format;
 mod folder;
-mod kind;
-pub mod library;
-mod mentions;
+mod ingest;
 mod pages;
-mod quotes;
-mod reader;
+mod progress;
+pub mod sandbox;
 mod text;
-mod watch;
-pub mod worker;
 
-pub use answer::quotes_in;
+pub use citations::quotes_in;
+pub use citations::{MAX_LEFT_OUT, mentions_of};
+pub use citations::{Place, Quote, QuoteKind, find_quotes, locate};
 pub use error::DocumentError;
 pub use extract::{ExtractError, Extracted, Part};
+pub use file_format::FileFormat;
 pub use folder::documents_in;
-pub use kind::Kind;
-pub use mentions::{MAX_LEFT_OUT, mentions_of};
-pub use quotes::{Place, Quote, QuoteKind, find_quotes, locate};
-pub use reader::Reader;
+pub use ingest::Reader;
+pub use progress::Watch;
 pub use text::{BLANK_LINE, ContentHash, Document, PageSpan, Section, join_for_prompt, join_texts};
-pub use watch::Watch;

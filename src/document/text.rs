@@ -14,7 +14,7 @@ use std::ops::Range;
 use super::DocumentError;
 use super::encoding;
 use super::extract::Extracted;
-use super::kind::Kind;
+use super::file_format::FileFormat;
 use super::pages;
 use crate::base::{Bytes, limits};
 
@@ -65,7 +65,7 @@ pub struct Document {
     /// file name
     pub name: String,
     /// how its file was read
-    pub kind: Kind,
+    pub kind: FileFormat,
     /// the text, with LF line ends and no BOM; a form feed became a line end
     pub text: String,
     /// size of the file
@@ -90,7 +90,7 @@ impl Document {
     pub fn from_bytes(name: &str, bytes: &[u8]) -> Result<Self, DocumentError> {
         check_size(name, bytes.len(), limits::MAX_DOCUMENT_BYTES)?;
         let binary = |what| DocumentError::Binary { name: name.to_owned(), what };
-        if let kind @ (Kind::Pdf | Kind::Docx | Kind::Epub) = Kind::of(name, bytes).map_err(binary)? {
+        if let kind @ (FileFormat::Pdf | FileFormat::Docx | FileFormat::Epub) = FileFormat::of(name, bytes).map_err(binary)? {
             return Err(binary(kind.name()));
         }
         let decoded = encoding::decode(bytes, false).map_err(binary)?;
@@ -98,7 +98,7 @@ impl Document {
         let (text, pages) = pages::normalise(&decoded.text);
         let encoding = decoded.encoding.map(|label| format!("It is not UTF-8 and was read as {label}, by its letters."));
         Self::checked(Document {
-            kind: Kind::Text,
+            kind: FileFormat::Text,
             pages,
             notes: encoding.into_iter().collect(),
             ..Self::of_text(name, bytes.len(), text)
@@ -109,7 +109,7 @@ impl Document {
     ///
     /// # Errors
     /// It holds no text, or too much.
-    pub fn from_extracted(name: &str, kind: Kind, bytes: u64, extracted: Extracted) -> Result<Self, DocumentError> {
+    pub fn from_extracted(name: &str, kind: FileFormat, bytes: u64, extracted: Extracted) -> Result<Self, DocumentError> {
         let (mut text, mut ends, mut sections) = (String::new(), Vec::new(), Vec::new());
         for part in extracted.parts {
             let first_byte = text.len();
@@ -134,7 +134,7 @@ impl Document {
     fn of_text(name: &str, n_bytes: usize, text: String) -> Self {
         Document {
             name: name.to_owned(),
-            kind: Kind::Text,
+            kind: FileFormat::Text,
             bytes: n_bytes as u64,
             content_hash: ContentHash::of(&text),
             text,

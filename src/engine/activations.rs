@@ -5,7 +5,7 @@
 use crate::base::ModelDims;
 use crate::gpu::kernels::sample::TOP_K_BYTES;
 use crate::gpu::{Buffer, Gpu, GpuError, Slice};
-use crate::model::plan::{ModelPlan, PositionPlan};
+use crate::model::arch::plan::{ModelPlan, PositionPlan};
 
 /// Largest scores buffer of prefill attention, bytes: longer contexts take more tiles.
 const SCORES_BYTES: u64 = 32 << 20;

@@ -22,7 +22,7 @@ use super::library;
 use super::saved::{DocumentRef, SavedDocument};
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::base::{Bytes, LinkLimits};
-use crate::document::library::{Catalogue, Entry, ReadState};
+use crate::document::catalog::{Catalog, Entry, ReadState};
 use crate::gpu::Gpu;
 use crate::kv::offload::{DiskBacking, OffloadConfig, OffloadTiers, remove_stale_scratch, scratch};
 use crate::kv::policy::PolicySpec;
@@ -46,7 +46,7 @@ pub(super) struct Below {
     spec: StoreSpec,
     model: String,
     dtype: KvDtype,
-    places: Option<(StoreRoot, Catalogue)>,
+    places: Option<(StoreRoot, Catalog)>,
     io: Option<Io>,
     hub: Arc<Hub>,
     hook: Option<FolderHook>,
@@ -384,9 +384,9 @@ impl Below {
     }
 }
 
-fn open_places(root: PathBuf, notices: &mut Vec<String>) -> Result<(StoreRoot, Catalogue), String> {
+fn open_places(root: PathBuf, notices: &mut Vec<String>) -> Result<(StoreRoot, Catalog), String> {
     let library = StoreRoot::open(root.clone()).map_err(|e| e.to_string())?;
-    let (catalogue, note) = Catalogue::open(&root).map_err(|e| e.to_string())?;
+    let (catalogue, note) = Catalog::open(&root).map_err(|e| e.to_string())?;
     notices.extend(note);
     // What a process that died has left is room again; what cannot be removed now is tried again next time.
     let _ = remove_stale_scratch(&library);

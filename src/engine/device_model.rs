@@ -21,8 +21,8 @@ use crate::gpu::kernels::sample::Sample;
 use crate::gpu::{Binding, Gpu, GpuError, Slice};
 use crate::kv::{KvSpec, PagedBuffer, VramCache, VramPlan};
 use crate::model::ModelFile;
-use crate::model::place::{PlacedMatrix, PlacedModel, PlacedNorm, Weights};
-use crate::model::plan::{Activation, ModelPlan, NormKind, PositionPlan, RopePlan, RopeStyle};
+use crate::model::arch::plan::{Activation, ModelPlan, NormKind, PositionPlan, RopePlan, RopeStyle};
+use crate::model::weights::layout::{MatrixLayout, NormLayout, WeightLayout, Weights};
 
 use super::activations::{Activations, activation_bytes, max_chunk, tile_keys};
 use super::command::KvDtype;
@@ -158,7 +158,7 @@ pub fn kv_spec(dims: &ModelDims, dtype: KvDtype) -> KvSpec {
 }
 
 /// What running this model at this context takes, before anything is allocated.
-pub fn estimate(gpu: &Gpu, plan: &ModelPlan, placed: &PlacedModel, spec: &KvSpec, kv: &VramPlan) -> MemoryEstimate {
+pub fn estimate(gpu: &Gpu, plan: &ModelPlan, placed: &WeightLayout, spec: &KvSpec, kv: &VramPlan) -> MemoryEstimate {
     let chunk = max_chunk(gpu.is_software());
     let sizes = activation_bytes(plan, chunk, tile_keys(&plan.dims, chunk));
     MemoryEstimate {
@@ -195,7 +195,7 @@ impl DeviceModel {
     pub fn load(
         gpu: &Gpu,
         file: &ModelFile,
-        placed: PlacedModel,
+        placed: WeightLayout,
         kv: VramCache,
         progress: &mut dyn FnMut(f32) -> bool,
     ) -> Result<DeviceModel, EngineError> {
@@ -431,7 +431,7 @@ impl DeviceModel {
     pub fn weight_bytes_per_token(&self) -> u64 {
         let p = &self.weights.placed;
         let layers = p.layers.iter().flat_map(|l| [&l.qkv, &l.attn_output, &l.ffn_up, &l.ffn_down]);
-        layers.chain([p.output()]).map(PlacedMatrix::weight_bytes).sum()
+        layers.chain([p.output()]).map(MatrixLayout::weight_bytes).sum()
     }
 
     /// Floating-point operations of one token's matrix products, without the output projection.
@@ -457,7 +457,7 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    fn norm(&self, n: &PlacedNorm) -> Result<Binding, GpuError> {
+    fn norm(&self, n: &NormLayout) -> Result<Binding, GpuError> {
         let weight = self.weights.slice(n.weight);
         let bias = n.bias.map(|b| self.weights.slice(b));
         self.norm.bind(self.gpu, &self.act.x, &weight, bias.as_ref(), &self.act.h)
@@ -465,7 +465,7 @@ impl Builder<'_> {
 
     fn linear(
         &self,
-        m: &PlacedMatrix,
+        m: &MatrixLayout,
         x: &Slice,
         y: &Slice,
         activation: LinearActivation,
@@ -486,7 +486,7 @@ impl Builder<'_> {
         Ok(LinearOp { slabs, rows: m.rows, cols: m.cols, rows_per_output })
     }
 
-    fn embed(&self, m: &PlacedMatrix, ids: &Slice, add: bool) -> Result<EmbedOp, GpuError> {
+    fn embed(&self, m: &MatrixLayout, ids: &Slice, add: bool) -> Result<EmbedOp, GpuError> {
         let format = m.groups.first().map_or(WeightFormat::F32, |g| g.format);
         let op = Embed::new(self.gpu, format, m.cols, add)?;
         let mut slabs = Vec::new();

@@ -17,8 +17,9 @@ use crate::base::{ModelDims, Tiers};
 use crate::gpu::Gpu;
 use crate::kv::VramPlan;
 use crate::kv::budget::{self, Machine};
-use crate::model::plan::ModelPlan;
-use crate::model::{ModelFile, place};
+use crate::model::ModelFile;
+use crate::model::arch::plan::ModelPlan;
+use crate::model::weights::layout;
 
 /// The device and the machine, as the next model finds them.
 #[derive(Debug, Clone, PartialEq)]
@@ -97,7 +98,7 @@ impl Needs {
         let chunk = max_chunk(device.is_software);
         let sizes = activation_bytes(plan, chunk, tile_keys(&plan.dims, chunk));
         Ok(Needs {
-            weights: place::lay_out(file, device.max_binding_bytes)?.total_bytes(),
+            weights: layout::lay_out(file, device.max_binding_bytes)?.total_bytes(),
             activations: sizes.iter().map(|(_, b)| b.next_multiple_of(16).max(16)).sum(),
             dims: plan.dims.clone(),
             sliding_window: plan.sliding_window,

@@ -1,7 +1,7 @@
 //! Saved documents as a person sees them: what the catalogue says of each, and what its store holds.
 //!
 //! ```text
-//! Catalogue (names, dates) ─┐
+//! Catalog (names, dates) ─┐
 //! StoreRoot (folders, bytes) ─┴─► list │ remove │ verify ─► SavedDocument, Checked
 //! ```
 //! 1. A store that the catalogue does not know is listed and can be removed: it takes room.
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use super::command::KvDtype;
 use super::saved::{SavedDocument, SavedState};
 use crate::base::Bytes;
-use crate::document::library::{Catalogue, Entry, LibraryError, ReadState, default_root};
+use crate::document::catalog::{Catalog, CatalogError, Entry, ReadState, default_root};
 use crate::kv::store::{PageStore, StoreError, StoreInfo, StoreRoot};
 
 /// Digits of a store's name.
@@ -29,7 +29,7 @@ const UNBOUNDED: &str = "unknown";
 pub enum SavedError {
     /// the catalogue
     #[error(transparent)]
-    Catalogue(#[from] LibraryError),
+    Catalog(#[from] CatalogError),
     /// a store
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -41,7 +41,7 @@ pub enum SavedError {
 impl SavedError {
     /// What was asked for was at fault, not the machine.
     pub fn is_bad_input(&self) -> bool {
-        matches!(self, SavedError::Catalogue(LibraryError::NoSuch { .. } | LibraryError::Ambiguous { .. }))
+        matches!(self, SavedError::Catalog(CatalogError::NoSuch { .. } | CatalogError::Ambiguous { .. }))
     }
 }
 
@@ -81,7 +81,7 @@ pub fn library_root(chosen: Option<&Path>) -> Result<PathBuf, SavedError> {
 ///
 /// # Errors
 /// The catalogue, or the library's folder, cannot be read.
-pub fn list(catalogue: &Catalogue, library: &StoreRoot) -> Result<Vec<SavedDocument>, SavedError> {
+pub fn list(catalogue: &Catalog, library: &StoreRoot) -> Result<Vec<SavedDocument>, SavedError> {
     let mut stores = stores(library)?;
     let mut saved = Vec::new();
     for entry in catalogue.list()? {
@@ -97,10 +97,10 @@ pub fn list(catalogue: &Catalogue, library: &StoreRoot) -> Result<Vec<SavedDocum
 ///
 /// # Errors
 /// No such document, or several; [`StoreError::Locked`] where it is open; what the disk said.
-pub fn remove(catalogue: &Catalogue, library: &StoreRoot, id: &str) -> Result<SavedDocument, SavedError> {
+pub fn remove(catalogue: &Catalog, library: &StoreRoot, id: &str) -> Result<SavedDocument, SavedError> {
     let found = match catalogue.find(id) {
         Ok(entry) => document(entry.clone(), library.info(&entry.id).as_ref()),
-        Err(LibraryError::NoSuch { .. }) => find_unlisted(library, id)?,
+        Err(CatalogError::NoSuch { .. }) => find_unlisted(library, id)?,
         Err(error) => return Err(error.into()),
     };
     match library.remove(&found.id) {
@@ -117,7 +117,7 @@ pub fn remove(catalogue: &Catalogue, library: &StoreRoot, id: &str) -> Result<Sa
 /// # Errors
 /// The catalogue, or the library's folder, cannot be read.
 pub fn verify(
-    catalogue: &Catalogue,
+    catalogue: &Catalog,
     library: &StoreRoot,
     on: &mut dyn FnMut(&str, u64, u64) -> bool,
 ) -> Result<Vec<Checked>, SavedError> {
@@ -178,8 +178,8 @@ fn find_unlisted(library: &StoreRoot, id: &str) -> Result<SavedDocument, SavedEr
     let found: Vec<StoreInfo> = stores(library)?.into_iter().filter(fits).collect();
     match found.as_slice() {
         [one] => Ok(unlisted(one)),
-        [] => Err(LibraryError::NoSuch { id: id.to_owned() }.into()),
-        several => Err(LibraryError::Ambiguous { id: id.to_owned(), n: several.len() }.into()),
+        [] => Err(CatalogError::NoSuch { id: id.to_owned() }.into()),
+        several => Err(CatalogError::Ambiguous { id: id.to_owned(), n: several.len() }.into()),
     }
 }
 

@@ -8,7 +8,7 @@ use crate::base::{Bytes, MovedBytes, PageCounts};
 use crate::gpu::kernels::sample::{self, Candidates};
 use crate::gpu::{Gpu, GpuError, TimestampRing};
 use crate::kv::{KvError, KvSpec, VramCache, VramPlan};
-use crate::model::place;
+use crate::model::weights::layout;
 use crate::model::{ModelFile, RecommendedSampling, TokenizerSource};
 use crate::telemetry::{Hub, KernelFamily, NO_LAYER};
 use crate::token::{ChatMessage, ChatTemplate, Prompt, Tokenizer};
@@ -139,7 +139,7 @@ impl Loaded {
         let context = fit::context_of(plan, options);
         file.adapt(Some(context), options.rope_base)?;
         let plan = file.plan();
-        let placed = place::lay_out(&file, gpu.max_binding_bytes())?;
+        let placed = layout::lay_out(&file, gpu.max_binding_bytes())?;
         let spec = device_model::kv_spec(&plan.dims, options.kv_dtype);
         let mut below = Below::new(gpu, hub, &file, &spec, options, placed.total_bytes(), hook)?;
         let vram = plan_vram(gpu, &spec, context, below.setup.budgets.vram, options.policy.is_some())?;
@@ -195,7 +195,7 @@ impl Loaded {
 
     /// Puts the same file on a new device, with an empty cache.
     pub(super) fn reload(&mut self, gpu: &Gpu, hub: &Hub, options: &LoadOptions) -> Result<(), EngineError> {
-        let placed = place::lay_out(&self.file, gpu.max_binding_bytes())?;
+        let placed = layout::lay_out(&self.file, gpu.max_binding_bytes())?;
         let context = self.info.context_limit;
         let spec = *self.model.kv.spec();
         let vram = plan_vram(gpu, &spec, context, self.below.setup.budgets.vram, options.policy.is_some())?;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use super::command::ModelInfo;
 use super::error::EngineError;
 use crate::kv::policy::PolicySpec;
-use crate::telemetry::chrome::{ChromeTrace, RunInfo};
+use crate::telemetry::chrome_trace::{ChromeTrace, RunInfo};
 use crate::telemetry::overlap::{Interval, intervals, is_compute, is_io, overlap};
 use crate::telemetry::{Hub, Snapshot};
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::base::limits::SUBMIT_TARGET_MILLIS;
 use crate::gpu::{Buffer, Gpu, GpuError, Recorder, Submitted, TimestampRing};
-use crate::telemetry::{self, EventKind, Hub, KernelFamily, Lane, WaitCause};
+use crate::telemetry::{self, EventKind, EventLane, Hub, KernelFamily, WaitCause};
 
 /// Submits on the device at once: one runs, one is ready.
 const MAX_IN_FLIGHT: usize = 2;
@@ -37,8 +37,8 @@ pub struct Pace {
     by_part: bool,
     /// commands are being recorded, since when
     recording_ns: Option<u64>,
-    gpu_lane: Lane,
-    engine_lane: Lane,
+    gpu_lane: EventLane,
+    engine_lane: EventLane,
 }
 
 impl Pace {

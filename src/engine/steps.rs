@@ -14,11 +14,11 @@ use std::time::Instant;
 
 use super::loaded::Loaded;
 use crate::base::PageCounts;
-use crate::telemetry::{self, EventKind, Hub, Lane, Phase, StepKind, ns_of};
+use crate::telemetry::{self, EventKind, EventLane, Hub, Phase, StepKind, ns_of};
 
 /// Where the last step ended, and what had been read by then.
 pub(super) struct StepClock {
-    lane: Lane,
+    lane: EventLane,
     began_ns: u64,
     before: PageCounts,
     n_steps: usize,

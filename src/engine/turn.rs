@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::base::Tiers;
 use crate::gpu::Gpu;
 use crate::telemetry::{self, Phase, StepKind};
-use crate::token::StreamDecoder;
+use crate::token::Detokenizer;
 
 use super::command::{EngineEvent, Sampling, TurnId};
 use super::error::EngineError;
@@ -249,8 +249,8 @@ impl Turn {
     }
 
     /// Text of the answer so far, to go on from.
-    pub(super) fn stream(&self, loaded: &Loaded) -> Result<StreamDecoder, EngineError> {
-        let mut stream = StreamDecoder::new(loaded.text()?.tokenizer.clone());
+    pub(super) fn stream(&self, loaded: &Loaded) -> Result<Detokenizer, EngineError> {
+        let mut stream = Detokenizer::new(loaded.text()?.tokenizer.clone());
         for &token in &self.generated {
             stream.push(token)?;
         }
@@ -273,7 +273,7 @@ impl Turn {
         &mut self,
         loaded: &Loaded,
         port: &EnginePort,
-        stream: &mut StreamDecoder,
+        stream: &mut Detokenizer,
         token: u32,
     ) -> Result<Option<StopReason>, EngineError> {
         if loaded.text()?.tokenizer.is_end(token) {

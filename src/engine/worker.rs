@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::document::library::Catalogue;
+use crate::document::catalog::Catalog;
 
 use crate::gpu::{Gpu, GpuOptions};
 use crate::kv::KvError;
@@ -365,10 +365,10 @@ impl Worker {
     }
 }
 
-fn open_library(chosen: Option<&Path>) -> Result<(Catalogue, StoreRoot), SavedError> {
+fn open_library(chosen: Option<&Path>) -> Result<(Catalog, StoreRoot), SavedError> {
     let root = library::library_root(chosen)?;
     let library = StoreRoot::open(root.clone())?;
-    Ok((Catalogue::open(&root)?.0, library))
+    Ok((Catalog::open(&root)?.0, library))
 }
 
 /// An error as one sentence with a capital and a full stop.

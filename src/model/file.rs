@@ -10,18 +10,18 @@
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
-use super::arch::{self, Keys, Wanted};
+use super::arch::plan::{Matrix, ModelPlan, PositionPlan, TensorRef};
+use super::arch::{self, HParams, PlanOverrides};
 use super::fingerprint::Fingerprint;
 use super::gguf::Gguf;
-use super::mapped::{Bytes, map_file};
-use super::meta::{self, ModelMeta};
-use super::plan::{Matrix, ModelPlan, PositionPlan, TensorRef};
+use super::gguf_split::{PartName, open_parts};
+use super::metadata::{self, ModelMeta};
+use super::mmap::{Bytes, map_file};
 use super::quant::{TensorType, dequantize};
-use super::safetensors_dir::{HfFolder, HfTokenizerFiles, path_name};
-use super::split::{PartName, open_parts};
+use super::safetensors::{HfFolder, HfTokenizerFiles, path_name};
 use super::synthetic::Synthetic;
 use super::tensors::{TensorEntry, TensorInfo, TensorTable};
-use super::{ModelError, safetensors_dir};
+use super::{ModelError, safetensors};
 use crate::token::GgufVocab;
 
 /// An opened model.
@@ -87,14 +87,14 @@ impl ModelFile {
     pub fn synthetic(name: &str, weight_type: &str, seed: u64) -> Result<ModelFile, ModelError> {
         let synthetic = Synthetic::new(name, weight_type, seed)?;
         let source = Source::Synthetic(synthetic);
-        let plan = make_plan(&source, Wanted::default())?;
+        let plan = make_plan(&source, PlanOverrides::default())?;
         let tensors = source.tensors();
         let stored = |(_, entry): (&str, &TensorEntry)| entry.ty.as_ref().map_or(0, |ty| stored_bytes(*ty, &entry.shape));
         let meta = ModelMeta {
             name: format!("random {name} {weight_type}"),
             architecture: source.architecture()?.to_owned(),
-            quantisation: meta::dominant_type(&plan, tensors).to_owned(),
-            n_params: meta::n_params(&plan, tensors),
+            quantisation: metadata::dominant_type(&plan, tensors).to_owned(),
+            n_params: metadata::n_params(&plan, tensors),
             file_bytes: tensors.iter().map(stored).sum(),
             ..ModelMeta::default()
         };
@@ -115,10 +115,10 @@ impl ModelFile {
     fn from_gguf(gguf: Gguf, shards: Vec<Bytes>, name: &str) -> Result<ModelFile, ModelError> {
         let file_bytes = shards.iter().map(|s| s.get().len() as u64).sum();
         let source = Source::Gguf { gguf, shards };
-        let plan = make_plan(&source, Wanted::default())?;
+        let plan = make_plan(&source, PlanOverrides::default())?;
         let arch = source.architecture()?;
         let meta = match &source {
-            Source::Gguf { gguf, shards } => meta::of_gguf(gguf, first(shards), file_bytes, &plan, arch, name)?,
+            Source::Gguf { gguf, shards } => metadata::of_gguf(gguf, first(shards), file_bytes, &plan, arch, name)?,
             _ => ModelMeta::default(),
         };
         Ok(ModelFile { plan, meta, source })
@@ -128,10 +128,10 @@ impl ModelFile {
         let folder = HfFolder::open(dir)?;
         let name = dir.canonicalize().ok().and_then(|dir| path_name(&dir));
         let source = Source::Folder { folder: Box::new(folder), dir: dir.to_owned() };
-        let plan = make_plan(&source, Wanted::default())?;
+        let plan = make_plan(&source, PlanOverrides::default())?;
         let arch = source.architecture()?;
         let meta = match &source {
-            Source::Folder { folder, .. } => meta::of_folder(folder, &plan, arch, name.as_deref().unwrap_or("model")),
+            Source::Folder { folder, .. } => metadata::of_folder(folder, &plan, arch, name.as_deref().unwrap_or("model")),
             _ => ModelMeta::default(),
         };
         Ok(ModelFile { plan, meta, source })
@@ -149,7 +149,7 @@ impl ModelFile {
     /// # Errors
     /// A base for a model without a rotary embedding.
     pub fn adapt(&mut self, context: Option<usize>, rope_base: Option<f64>) -> Result<(), ModelError> {
-        let plan = make_plan(&self.source, Wanted { context, rope_base })?;
+        let plan = make_plan(&self.source, PlanOverrides { context, rope_base })?;
         if rope_base.is_some() && !matches!(plan.position, PositionPlan::Rope(_)) {
             return Err(ModelError::Unsupported(
                 "this model has no rotary embedding, so its base cannot be set; leave out --rope-base".to_owned(),
@@ -306,7 +306,7 @@ impl ModelFile {
     /// When it has none.
     pub fn tokenizer(&self) -> Result<TokenizerSource, ModelError> {
         match &self.source {
-            Source::Gguf { gguf, shards } => match meta::gguf_vocab(gguf, first(shards))? {
+            Source::Gguf { gguf, shards } => match metadata::gguf_vocab(gguf, first(shards))? {
                 Some(vocab) => Ok(TokenizerSource::Gguf(Box::new(vocab))),
                 None => Err(ModelError::NoTokenizer(
                     "its metadata lacks 'tokenizer.ggml.model' or 'tokenizer.ggml.tokens'; choose a complete GGUF file"
@@ -327,7 +327,7 @@ pub fn read_vocab(path: &Path) -> Result<GgufVocab, ModelError> {
     let bytes = map_file(path)?;
     let gguf = Gguf::parse(bytes.get())?;
     let none = || ModelError::NoTokenizer(format!("there is no vocabulary in {}", path.display()));
-    meta::gguf_vocab(&gguf, bytes.get())?.ok_or_else(none)
+    metadata::gguf_vocab(&gguf, bytes.get())?.ok_or_else(none)
 }
 
 impl Source {
@@ -355,11 +355,11 @@ impl Source {
         }
     }
 
-    fn keys(&self) -> Result<Keys<'_>, ModelError> {
+    fn keys(&self) -> Result<HParams<'_>, ModelError> {
         match self {
-            Source::Gguf { gguf, shards } => Keys::of_gguf(gguf, first(shards)),
-            Source::Folder { folder, .. } => Keys::of_config(&folder.config),
-            Source::Synthetic(synthetic) => Keys::of_config(&synthetic.config),
+            Source::Gguf { gguf, shards } => HParams::of_gguf(gguf, first(shards)),
+            Source::Folder { folder, .. } => HParams::of_config(&folder.config),
+            Source::Synthetic(synthetic) => HParams::of_config(&synthetic.config),
         }
     }
 
@@ -368,7 +368,7 @@ impl Source {
     }
 }
 
-fn make_plan(source: &Source, wanted: Wanted) -> Result<ModelPlan, ModelError> {
+fn make_plan(source: &Source, wanted: PlanOverrides) -> Result<ModelPlan, ModelError> {
     // Only GGUF files keep rope factors in tensors.
     let read = |name: &str| -> Result<Vec<f32>, ModelError> {
         let (entry, info) = source.tensors().require(name)?;
@@ -437,7 +437,7 @@ fn what_it_looks_like(path: &Path, bytes: &[u8]) -> String {
         [b'l', b'm' | b'g' | b'l', b'g', b'g', ..] | [b't', b'j', b'g', b'g', ..] => {
             "it is a GGML file from before GGUF; download a current GGUF file of the model".to_owned()
         }
-        _ if extension == "safetensors" && safetensors_dir::parse_safetensors(bytes, 0, "").is_ok() => {
+        _ if extension == "safetensors" && safetensors::parse_safetensors(bytes, 0, "").is_ok() => {
             "it is one safetensors file; open the folder that holds it".to_owned()
         }
         [b'<', b'!' | b'h', ..] => "it is a web page, perhaps a download that needed a login".to_owned(),

@@ -10,7 +10,7 @@
 //! Limits: of a tensor's data only [`SAMPLE_BYTES`] at its beginning, middle and end are read. Training changes all of a
 //! tensor; an edit by hand elsewhere in one is not seen.
 
-use super::plan::{ModelPlan, PositionPlan, RopeStyle};
+use super::arch::plan::{ModelPlan, PositionPlan, RopeStyle};
 use super::tensors::TensorEntry;
 
 /// Bytes of each of the three samples of a tensor.

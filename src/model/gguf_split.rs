@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::ModelError;
 use super::gguf::Gguf;
-use super::mapped::{Bytes, map_file};
+use super::mmap::{Bytes, map_file};
 
 /// Parts of one model at most.
 pub const MAX_PARTS: usize = 512;

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::ModelError;
+use super::arch::plan::ModelPlan;
 use super::gguf::Gguf;
-use super::plan::ModelPlan;
-use super::safetensors_dir::HfFolder;
+use super::safetensors::HfFolder;
 use super::tensors::TensorTable;
 use crate::token::GgufVocab;
 

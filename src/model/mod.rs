@@ -1,25 +1,24 @@
 //! Model files (untrusted bytes), quantised block formats, and architectures as data.
 
-mod arch;
+pub mod arch;
+pub mod discovery;
 mod error;
 mod file;
-pub mod find;
 mod fingerprint;
 pub mod gguf;
-mod mapped;
-mod meta;
-pub mod place;
-pub mod plan;
+pub mod gguf_split;
+mod metadata;
+mod mmap;
 pub mod quant;
-mod safetensors_dir;
-pub mod split;
+mod safetensors;
 mod synthetic;
 mod tensors;
+pub mod weights;
 
 pub use error::ModelError;
 pub use file::{ModelFile, TokenizerSource, read_vocab};
-pub use meta::{ModelMeta, RecommendedSampling};
+pub use metadata::{ModelMeta, RecommendedSampling};
 pub use quant::TensorType;
-pub use safetensors_dir::{HfTokenizerFiles, path_name};
+pub use safetensors::{HfTokenizerFiles, path_name};
 pub use synthetic::SHAPES;
 pub use tensors::{TensorEntry, TensorInfo, TensorTable};

@@ -12,7 +12,7 @@ use std::path::{Component, Path, PathBuf};
 use serde_json::Value;
 
 use super::ModelError;
-use super::mapped::{Bytes, map_file};
+use super::mmap::{Bytes, map_file};
 use super::quant::TensorType;
 use super::tensors::{TensorEntry, TensorTable};
 use crate::base::limits::MAX_FILE_COUNT;

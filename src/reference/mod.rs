@@ -16,7 +16,7 @@ pub use attention::attention;
 pub use dequantize_pages::dequantize_page_as_f16;
 pub use linear::{Activation, embed, matmul};
 pub use norm::norm;
-pub use page_abstracts::abstracts;
+pub use page_abstracts::page_abstracts;
 pub use page_attention::page_attention;
 pub use page_bounds::page_bounds;
 pub use qk_scores::qk_scores;

@@ -14,7 +14,7 @@ fn floor(x: f32) -> f16 {
 
 /// Minimum and maximum over the 64 tokens of a page f32 `[4 blocks, G, 32 rows, D]` (rows 0 to 15 are keys), rounded outwards:
 /// f16 `[G, 2, D]`. Infinite where a key is no number.
-pub fn abstracts(page: &[f32], n_kv_head: usize, head_dim: usize) -> Vec<f16> {
+pub fn page_abstracts(page: &[f32], n_kv_head: usize, head_dim: usize) -> Vec<f16> {
     let keys = |g: usize, d: usize| {
         let slots = page.chunks_exact(32 * head_dim).skip(g).step_by(n_kv_head);
         slots.flat_map(move |slot| slot[..16 * head_dim].iter().skip(d).step_by(head_dim).copied())
@@ -55,7 +55,7 @@ mod tests {
                 if row < 16 { (slot % g * 1000 + channel * 100 + token) as f32 } else { f32::NAN }
             })
             .collect();
-        let got: Vec<f32> = abstracts(&page, g, d).iter().map(|h| h.to_f32()).collect();
+        let got: Vec<f32> = page_abstracts(&page, g, d).iter().map(|h| h.to_f32()).collect();
         assert_eq!(got[..3], [0.0, 100.0, 200.0]);
         assert_eq!(got[8..11], [63.0, 163.0, 263.0]);
         assert_eq!(got[16..18], [1000.0, 1100.0]);

@@ -15,7 +15,7 @@ use super::history::{ENGINE_LANE, History};
 
 /// What a moment was spent on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Spent {
+pub enum TimeCategory {
     /// K,V computed again
     Recompute,
     /// the device computed
@@ -38,7 +38,7 @@ pub enum Spent {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Attribution {
     /// what, and how long; most first, without what took no time
-    pub parts: Vec<(Spent, u64)>,
+    pub parts: Vec<(TimeCategory, u64)>,
     /// length of the window
     pub wall_ns: u64,
 }
@@ -71,14 +71,14 @@ impl Attribution {
     }
 
     /// Time spent on `what`, nanoseconds.
-    pub fn ns(&self, what: Spent) -> u64 {
+    pub fn ns(&self, what: TimeCategory) -> u64 {
         self.parts.iter().find(|(spent, _)| *spent == what).map_or(0, |(_, ns)| *ns)
     }
 
     /// The share of the working time that some event accounts for, 0 to 1; nothing where nothing was worked on.
     pub fn attributed_share(&self) -> Option<f64> {
-        let work_ns = self.wall_ns - self.ns(Spent::Idle);
-        (work_ns > 0).then(|| 1.0 - self.ns(Spent::Unattributed) as f64 / work_ns as f64)
+        let work_ns = self.wall_ns - self.ns(TimeCategory::Idle);
+        (work_ns > 0).then(|| 1.0 - self.ns(TimeCategory::Unattributed) as f64 / work_ns as f64)
     }
 }
 
@@ -167,14 +167,14 @@ impl Sweep {
         }
     }
 
-    fn parts(&self) -> Vec<(Spent, u64)> {
-        let gpu = KernelFamily::ALL.iter().map(|family| (Spent::Compute(*family), GPU + *family as usize));
-        let waits = WaitCause::ALL.iter().map(|cause| (Spent::Wait(*cause), WAIT + *cause as usize));
-        let cpu = [(Spent::Recompute, 0), (Spent::Choose, CHOOSE), (Spent::Encode, ENCODE)];
-        let phases = Phase::ALL.iter().map(|phase| (Spent::Phase(*phase), PHASE + *phase as usize));
-        let rest = [(Spent::Unattributed, WORK), (Spent::Idle, N_CLAIM)];
+    fn parts(&self) -> Vec<(TimeCategory, u64)> {
+        let gpu = KernelFamily::ALL.iter().map(|family| (TimeCategory::Compute(*family), GPU + *family as usize));
+        let waits = WaitCause::ALL.iter().map(|cause| (TimeCategory::Wait(*cause), WAIT + *cause as usize));
+        let cpu = [(TimeCategory::Recompute, 0), (TimeCategory::Choose, CHOOSE), (TimeCategory::Encode, ENCODE)];
+        let phases = Phase::ALL.iter().map(|phase| (TimeCategory::Phase(*phase), PHASE + *phase as usize));
+        let rest = [(TimeCategory::Unattributed, WORK), (TimeCategory::Idle, N_CLAIM)];
         let all = gpu.chain(waits).chain(cpu).chain(phases).chain(rest).map(|(spent, i)| (spent, self.spent_ns[i]));
-        let mut parts: Vec<(Spent, u64)> = all.filter(|(_, ns)| *ns > 0).collect();
+        let mut parts: Vec<(TimeCategory, u64)> = all.filter(|(_, ns)| *ns > 0).collect();
         parts.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
         parts
     }

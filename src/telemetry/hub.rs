@@ -1,9 +1,9 @@
 //! Lanes that threads record into, and the one place where their events are drained.
 //!
 //! ```text
-//! Lane "engine" ─► ring ─┐
-//! Lane "io"     ─► ring ─┼─► drain_into ─► Snapshot: new events by lane, in order of time, with what was lost
-//! Lane ...      ─► ring ─┘
+//! EventLane "engine" ─► ring ─┐
+//! EventLane "io"     ─► ring ─┼─► drain_into ─► Snapshot: new events by lane, in order of time, with what was lost
+//! EventLane ...      ─► ring ─┘
 //! ```
 //! 1. A ring is a bounded channel whose memory is taken when its lane is made. Where it is full the oldest event goes.
 //! 2. Recording into a hub that is off costs one relaxed load; it counts nothing.
@@ -44,7 +44,7 @@ struct Ring {
 
 /// Where one thread records. A second lane of the same name writes into the same ring.
 #[derive(Debug)]
-pub struct Lane {
+pub struct EventLane {
     shared: Arc<Shared>,
     ring: Arc<Ring>,
 }
@@ -79,7 +79,7 @@ impl Hub {
     }
 
     /// The lane of that name, made where there is none.
-    pub fn lane(&self, name: &'static str) -> Lane {
+    pub fn lane(&self, name: &'static str) -> EventLane {
         let mut rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
         let known = rings.iter().find(|ring| ring.name == name).cloned();
         let ring = known.unwrap_or_else(|| {
@@ -88,7 +88,7 @@ impl Hub {
             rings.push(ring.clone());
             ring
         });
-        Lane { shared: self.shared.clone(), ring }
+        EventLane { shared: self.shared.clone(), ring }
     }
 
     /// Turns recording on or off, for all lanes.
@@ -141,7 +141,7 @@ impl LaneSnapshot {
     }
 }
 
-impl Lane {
+impl EventLane {
     /// Recording is on: what costs something to find out is worth finding out.
     pub fn is_enabled(&self) -> bool {
         self.shared.enabled.load(Ordering::Relaxed)

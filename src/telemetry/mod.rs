@@ -1,7 +1,7 @@
 //! What happened and when: typed events in bounded rings, exact counters, one clock, and what is made of them.
 //!
 //! ```text
-//! engine, I/O, ... ─► Lane.record ─┬─► counters, histograms ───────────────┐
+//! engine, I/O, ... ─► EventLane.record ─┬─► counters, histograms ───────────────┐
 //!  (one lane each)                 └─► ring of fixed size ─► Hub::drain_into ─► Snapshot ─► chrome (and back), jsonl, overlap
 //!                                                                               └─► History ─► attribution, ledger, dashboard
 //! ```
@@ -13,7 +13,7 @@
 //! Owner thread: a lane belongs to the thread that records; a snapshot to the one thread that drains.
 
 pub mod attribution;
-pub mod chrome;
+pub mod chrome_trace;
 mod clock;
 mod counters;
 mod event;
@@ -25,11 +25,11 @@ pub mod ledger;
 pub mod overlap;
 mod track;
 
-pub use attribution::{Attribution, Spent};
+pub use attribution::{Attribution, TimeCategory};
 pub use clock::{now, ns_of};
 pub use counters::{Counters, LinkCounter, PageCounter, WaitCounter};
 pub use event::{Cause, Event, EventKind, FaultKind, KernelFamily, Link, NO_LAYER, Phase, StepKind, WaitCause};
 pub use histogram::Histogram;
 pub use history::{ENGINE_LANE, History};
-pub use hub::{Hub, Lane, LaneSnapshot, Snapshot};
+pub use hub::{EventLane, Hub, LaneSnapshot, Snapshot};
 pub use track::Track;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! GgufVocab (gpt2) ─┐
-//! tokenizer.json  ──┴─► Pipeline ──encode──► ids
+//! tokenizer.json  ──┴─► Bpe ──encode──► ids
 //! ```
 //! Invariants: 1. the crate never truncates, pads or adds special tokens; 2. special tokens were taken out before, so
 //! the crate treats their text as text; 3. a part that does not begin the fragment gets no prefix space.
@@ -17,26 +17,26 @@ use tokenizers::tokenizer::SplitDelimiterBehavior::Isolated;
 use tokenizers::{OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer, Tokenizer as Library};
 
 use super::TokenError;
-use super::cut::{CutRule, parts};
-use super::pre::PreKind;
-use super::vocab::{GgufVocab, split_merge};
+use super::gguf_vocab::{GgufVocab, split_merge};
+use super::pre_tokenizer::PreTokenizerKind;
+use super::safe_split::{SplitRule, parts};
 
 /// Words that the crate remembers, per thread.
 const CACHED_WORDS: usize = 1 << 16;
 
 /// One tokenizer of the crate, or two where the start of a text is special.
-pub(super) struct Pipeline {
+pub(super) struct Bpe {
     first: Library,
     /// the same without a prefix space; None where `first` adds none
     later: Option<Library>,
     /// a prefix space only at the very start of the text, not after a special token
     prefix_only_at_start: bool,
-    rule: CutRule,
+    rule: SplitRule,
 }
 
-impl Pipeline {
+impl Bpe {
     /// Byte-level BPE of a checked GGUF vocabulary.
-    pub fn from_gguf(vocab: &GgufVocab, pre: &PreKind) -> Result<Self, TokenError> {
+    pub fn from_gguf(vocab: &GgufVocab, pre: &PreTokenizerKind) -> Result<Self, TokenError> {
         let ids: Vocab = vocab.tokens.iter().cloned().zip(0u32..).collect();
         let merges = vocab.merges.iter().filter_map(|m| split_merge(m)).map(|(a, b)| (a.to_owned(), b.to_owned())).collect();
         let model = BPE::builder()
@@ -53,7 +53,7 @@ impl Pipeline {
         steps.push(PreTokenizerWrapper::ByteLevel(ByteLevel::new(false, false, false)));
         let mut first = Library::new(model);
         first.with_pre_tokenizer(Some(Sequence::new(steps)));
-        Ok(Pipeline::new(first, None, false))
+        Ok(Bpe::new(first, None, false))
     }
 
     /// A `tokenizer.json`, already parsed.
@@ -62,12 +62,12 @@ impl Pipeline {
         let prefix = remove_prefix(&mut plain);
         let first = library(json)?;
         let later = if prefix.any { Some(library(plain)?) } else { None };
-        Ok(Pipeline::new(first, later, prefix.only_at_start))
+        Ok(Bpe::new(first, later, prefix.only_at_start))
     }
 
     fn new(first: Library, later: Option<Library>, prefix_only_at_start: bool) -> Self {
         let rule = cut_rule(later.as_ref().unwrap_or(&first));
-        Pipeline { first, later, prefix_only_at_start, rule }
+        Bpe { first, later, prefix_only_at_start, rule }
     }
 
     /// The crate's tokenizer, for its vocabulary.
@@ -94,9 +94,9 @@ impl Pipeline {
     }
 }
 
-impl std::fmt::Debug for Pipeline {
+impl std::fmt::Debug for Bpe {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pipeline").field("rule", &self.rule).field("later", &self.later.is_some()).finish_non_exhaustive()
+        f.debug_struct("Bpe").field("rule", &self.rule).field("later", &self.later.is_some()).finish_non_exhaustive()
     }
 }
 
@@ -162,8 +162,8 @@ fn remove_prefix_of_step(step: &mut Value, prefix: &mut Prefix) {
 }
 
 /// Finds out where `library` may be given a text in parts: no word goes on across the place, and no token holds it.
-fn cut_rule(library: &Library) -> CutRule {
-    let mut rule = CutRule { before_space: is_boundary(library, "ab cd", 2), after_newline: is_boundary(library, "ab\ncd", 3) };
+fn cut_rule(library: &Library) -> SplitRule {
+    let mut rule = SplitRule { before_space: is_boundary(library, "ab cd", 2), after_newline: is_boundary(library, "ab\ncd", 3) };
     for token in library.get_vocab(true).keys() {
         for (a, b) in token.chars().zip(token.chars().skip(1)) {
             rule.before_space &= !(a.is_ascii_alphabetic() && matches!(b, ' ' | 'Ġ' | '\u{2581}'));

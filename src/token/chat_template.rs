@@ -4,7 +4,7 @@
 //! [ChatMessage] ──► template (minijinja + what Hugging Face adds) ──► "<|im_start|>user\n…" ──► token ids
 //! ```
 //! Invariants: 1. a template cannot run for ever (fuel), write without end ([`MAX_OUTPUT_BYTES`] on top of the messages)
-//! or take the process down; 2. what people wrote never becomes a control token ([`Tokenizer::shield`]); 3. a system
+//! or take the process down; 2. what people wrote never becomes a control token ([`Tokenizer::escape_special`]); 3. a system
 //! message is never lost: a template that refuses or drops it gets it in front of the first user message, and the
 //! [`Rendered::note`] says so.
 //! Source: `apply_chat_template` of Hugging Face transformers; differences: bos and eos are "" where there are none.
@@ -15,8 +15,8 @@ use std::path::Path;
 use minijinja::{Environment, context};
 
 use super::TokenError;
+use super::hf_json::{read_json, token_name};
 use super::jinja;
-use super::json::{read_json, token_name};
 use super::tokenizer::Tokenizer;
 
 /// A template may write this much more than the messages hold.
@@ -183,7 +183,7 @@ impl ChatTemplate {
             Err(error) => Err(error),
         };
         let shielded: Vec<ChatMessage> =
-            messages.iter().map(|m| ChatMessage::new(m.role.clone(), tokenizer.shield(&m.content))).collect();
+            messages.iter().map(|m| ChatMessage::new(m.role.clone(), tokenizer.escape_special(&m.content))).collect();
         let rendered = self.render(&shielded, &text_of(ids.bos)?, &text_of(ids.eos)?, add_generation_prompt)?;
         let mut tokens = tokenizer.encode(&rendered.text, true)?;
         if let Some(bos) = tokenizer.bos_if_added().filter(|bos| tokens.first() != Some(bos)) {

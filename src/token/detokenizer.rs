@@ -3,7 +3,7 @@
 //! ```text
 //! id ──► bytes ──► [held back: the start of a code point] ──► String
 //! ```
-//! Invariants: 1. the pieces of [`StreamDecoder::push`] and [`StreamDecoder::finish`] join up to [`Tokenizer::decode`] of
+//! Invariants: 1. the pieces of [`Detokenizer::push`] and [`Detokenizer::finish`] join up to [`Tokenizer::decode`] of
 //! all ids; 2. U+FFFD appears only when no later byte could make sense of the bytes before; 3. at most 3 bytes are held.
 
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use super::{TokenError, Tokenizer};
 
 /// The decoder of one answer.
 #[derive(Debug, Clone)]
-pub struct StreamDecoder {
+pub struct Detokenizer {
     tokenizer: Arc<Tokenizer>,
     held: Vec<u8>,
     first: bool,
 }
 
-impl StreamDecoder {
+impl Detokenizer {
     /// For an answer that begins now.
     pub fn new(tokenizer: Arc<Tokenizer>) -> Self {
-        StreamDecoder { tokenizer, held: Vec::new(), first: true }
+        Detokenizer { tokenizer, held: Vec::new(), first: true }
     }
 
     /// The text that `id` completes; often empty.
@@ -63,7 +63,7 @@ fn is_prefix_of_a_code_point(bytes: &[u8]) -> bool {
 mod tests {
     use super::*;
     use crate::token::GgufVocab;
-    use crate::token::pieces::char_of_byte;
+    use crate::token::piece_bytes::char_of_byte;
     use proptest::prelude::*;
 
     /// One token per byte, and one control token (256).
@@ -83,7 +83,7 @@ mod tests {
     }
 
     fn stream(tokenizer: &Arc<Tokenizer>, ids: &[u32]) -> Vec<String> {
-        let mut decoder = StreamDecoder::new(Arc::clone(tokenizer));
+        let mut decoder = Detokenizer::new(Arc::clone(tokenizer));
         let mut pieces: Vec<String> = ids.iter().map(|&id| decoder.push(id).unwrap()).collect();
         pieces.push(decoder.finish());
         pieces
@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(stream(&tokenizer, &[0xE6, 0x41]), ["", "\u{FFFD}A", ""]);
         assert_eq!(stream(&tokenizer, &[0xFF]), ["\u{FFFD}", ""]);
         assert_eq!(stream(&tokenizer, &[0xF0, 0x9F]), ["", "", "\u{FFFD}"]);
-        assert!(StreamDecoder::new(tokenizer).push(257).is_err());
+        assert!(Detokenizer::new(tokenizer).push(257).is_err());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The tokenizer of a Hugging Face folder.
 //!
 //! ```text
-//! tokenizer.json ────────► Pipeline, pieces, special tokens
+//! tokenizer.json ────────► Bpe, pieces, special tokens
 //! tokenizer_config.json ─► bos, eos, unk, pad by name; add_bos_token; chat_template
 //! generation_config.json ► more end tokens
 //! ```
@@ -13,9 +13,9 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::TokenError;
-use super::pieces::{PieceKind, Pieces, Spelling};
-use super::pipeline::Pipeline;
-use super::special::{SpecialToken, Specials};
+use super::bpe::Bpe;
+use super::piece_bytes::{PieceKind, Pieces, Spelling};
+use super::special_tokens::{SpecialToken, SpecialTokens};
 use super::tokenizer::{Encoder, SpecialIds, Tokenizer, is_end_name};
 use crate::base::limits;
 
@@ -55,7 +55,7 @@ impl Tokenizer {
     fn from_json(json: Value, config: &Value, generation: &Value) -> Result<Self, TokenError> {
         let spelling = spelling(&json)?;
         let strips_leading_space = strips_leading_space(json.get("decoder").unwrap_or(&Value::Null));
-        let pipeline = Pipeline::from_json(json)?;
+        let pipeline = Bpe::from_json(json)?;
         let tokens = tokens(&pipeline)?;
         let (pieces, specials) = pieces(&pipeline, &tokens, spelling);
         let by_name = |name: &str| tokens.iter().position(|t| *t == name).and_then(|i| u32::try_from(i).ok());
@@ -72,7 +72,7 @@ impl Tokenizer {
         Ok(Tokenizer {
             encoder: Encoder::Library(Box::new(pipeline)),
             pieces,
-            specials: Specials::new(specials)?,
+            specials: SpecialTokens::new(specials)?,
             ids: SpecialIds { bos, eos, eot: None, unk: configured("unk_token"), pad: configured("pad_token") },
             ends,
             add_bos,
@@ -135,7 +135,7 @@ fn strips_leading_space(decoder: &Value) -> bool {
 }
 
 /// The text of every id; empty where no token has it.
-fn tokens(pipeline: &Pipeline) -> Result<Vec<String>, TokenError> {
+fn tokens(pipeline: &Bpe) -> Result<Vec<String>, TokenError> {
     let library = pipeline.library();
     let mut by_id: Vec<(u32, String)> = library.get_vocab(false).into_iter().map(|(text, id)| (id, text)).collect();
     by_id.extend(library.get_added_tokens_decoder().into_iter().map(|(id, token)| (id, token.content)));
@@ -155,7 +155,7 @@ fn tokens(pipeline: &Pipeline) -> Result<Vec<String>, TokenError> {
     Ok(tokens)
 }
 
-fn pieces(pipeline: &Pipeline, tokens: &[String], spelling: Spelling) -> (Pieces, Vec<SpecialToken>) {
+fn pieces(pipeline: &Bpe, tokens: &[String], spelling: Spelling) -> (Pieces, Vec<SpecialToken>) {
     let added = pipeline.library().get_added_tokens_decoder();
     let mut pieces = Pieces::default();
     let mut specials = Vec::new();

@@ -1,31 +1,31 @@
 //! Text to token ids and back, and chat templates.
 //!
 //! ```text
-//! [ChatMessage] ──ChatTemplate::prompt──► ids ──► engine ──► ids ──StreamDecoder::push──► text
-//!                 (shield, render, encode, BOS)
+//! [ChatMessage] ──ChatTemplate::prompt──► ids ──► engine ──► ids ──Detokenizer::push──► text
+//!                 (escape_special, render, encode, BOS)
 //! ```
 //! `tokenizer` is the public face; `pipeline` (byte-level BPE, `tokenizer.json`) and `spm` do the merging, `special` finds
 //! special tokens before either, `pieces` holds the bytes of every id. `vocab` and `json` are where files come in.
 
-mod cut;
+mod bpe;
+mod chat_template;
+mod detokenizer;
 mod error;
+pub mod gguf_vocab;
+mod hf_json;
 mod jinja;
-mod json;
-mod pieces;
-mod pipeline;
-mod pre;
-mod special;
+mod piece_bytes;
+mod pre_tokenizer;
+mod safe_split;
+mod special_tokens;
 mod spm;
-mod stream;
-mod template;
 mod tokenizer;
-pub mod vocab;
 
+pub use chat_template::{ChatMessage, ChatTemplate, Prompt, Rendered};
+pub use detokenizer::Detokenizer;
 pub use error::TokenError;
-pub use stream::StreamDecoder;
-pub use template::{ChatMessage, ChatTemplate, Prompt, Rendered};
+pub use gguf_vocab::GgufVocab;
 pub use tokenizer::{SpecialIds, Tokenizer};
-pub use vocab::GgufVocab;
 
 #[cfg(test)]
 mod tests {
@@ -34,6 +34,6 @@ mod tests {
         fn assert_shared<T: Send + Sync>() {}
         assert_shared::<super::Tokenizer>();
         assert_shared::<super::ChatTemplate>();
-        assert_shared::<super::StreamDecoder>();
+        assert_shared::<super::Detokenizer>();
     }
 }

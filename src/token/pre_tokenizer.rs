@@ -1,14 +1,14 @@
 //! How a byte-level BPE cuts text into words before merging, by the name in `tokenizer.ggml.pre`.
 //!
 //! ```text
-//! "llama-bpe" ──► PreKind { patterns applied one after the other, ignore_merges, add_bos }
+//! "llama-bpe" ──► PreTokenizerKind { patterns applied one after the other, ignore_merges, add_bos }
 //! ```
 //! Each pattern splits every piece that the one before left; what a pattern matches and what lies between matches are
 //! all kept as pieces. The patterns are those of the models' own `tokenizer.json`; the names are llama.cpp's.
 
 /// What a pre-tokenizer name stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct PreKind {
+pub(super) struct PreTokenizerKind {
     /// applied in order
     pub patterns: Vec<&'static str>,
     /// a word that is a token needs no merges
@@ -92,16 +92,16 @@ const TABS_AND_INDENTS: &str = "([\\t\\n]|    |  )";
 const PUNCTUATION_MARK: &str = r"[\p{P}!-/:-@\[-`{-~]";
 
 /// The pre-tokenizer of that name. A missing or unknown one gets a default and a note.
-pub(super) fn pre_kind(name: Option<&str>) -> PreKind {
+pub(super) fn pre_kind(name: Option<&str>) -> PreTokenizerKind {
     let Some(patterns) = patterns(name.unwrap_or("default")) else {
         let name = name.unwrap_or_default();
         let note = format!("The tokenizer's pre-tokenizer '{name}' is not known; GPT-2's is used, so answers may be worse.");
-        return PreKind { patterns: vec![GPT2], ignore_merges: false, add_bos: false, note: Some(note) };
+        return PreTokenizerKind { patterns: vec![GPT2], ignore_merges: false, add_bos: false, note: Some(note) };
     };
     let note = "The tokenizer does not name its pre-tokenizer; the default one is used, so answers may be worse.";
     let llama3 = patterns == [LLAMA3] && !matches!(name, Some("dbrx" | "smaug-bpe" | "glm4" | "chatglm-bpe"));
     let named = name.unwrap_or_default();
-    PreKind {
+    PreTokenizerKind {
         ignore_merges: llama3 || matches!(named, "tekken"),
         add_bos: llama3 || matches!(named, "tekken" | "chameleon"),
         note: name.is_none().then(|| note.to_owned()),

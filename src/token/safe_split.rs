@@ -4,7 +4,7 @@
 //! "… the harbour| was built.\n|In 1704 …"   before a space between two letters, or after a line's end before a letter
 //! ```
 //! Which of the two is safe is found out by trying the tokenizer on both and by looking for tokens that span such a place
-//! ([`CutRule`]). Where neither occurs for [`HARD_CUT_BYTES`] the text is cut at any character: memory stays bounded,
+//! ([`SplitRule`]). Where neither occurs for [`HARD_CUT_BYTES`] the text is cut at any character: memory stays bounded,
 //! and so does the work of a regular expression that backtracks.
 
 /// A part is at least this long, unless it is the last.
@@ -14,7 +14,7 @@ const HARD_CUT_BYTES: usize = 512 << 10;
 
 /// Which places are safe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct CutRule {
+pub(super) struct SplitRule {
     /// `letter | space letter`
     pub before_space: bool,
     /// `no white space, line feed | letter`
@@ -22,7 +22,7 @@ pub(super) struct CutRule {
 }
 
 /// The parts of `text`, which join up to it.
-pub(super) fn parts(text: &str, rule: CutRule) -> impl Iterator<Item = &str> {
+pub(super) fn parts(text: &str, rule: SplitRule) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
         if rest.is_empty() {
@@ -34,7 +34,7 @@ pub(super) fn parts(text: &str, rule: CutRule) -> impl Iterator<Item = &str> {
     })
 }
 
-fn part_len(text: &str, rule: CutRule) -> usize {
+fn part_len(text: &str, rule: SplitRule) -> usize {
     if text.len() <= PART_BYTES {
         return text.len();
     }
@@ -66,14 +66,14 @@ fn is_white_space(byte: u8) -> bool {
 mod tests {
     use super::*;
 
-    const BOTH: CutRule = CutRule { before_space: true, after_newline: true };
+    const BOTH: SplitRule = SplitRule { before_space: true, after_newline: true };
 
     #[test]
     fn parts_join_up_and_stay_within_the_limits() {
         let prose = "The harbour was built.\nIn 1704 it burnt down. ".repeat(20_000);
         let dense = "0123456789\u{6d77}".repeat(100_000);
         for text in [prose.as_str(), dense.as_str(), "short", ""] {
-            for rule in [BOTH, CutRule::default()] {
+            for rule in [BOTH, SplitRule::default()] {
                 let parts: Vec<_> = parts(text, rule).collect();
                 assert_eq!(parts.concat(), text);
                 assert!(parts.iter().all(|p| !p.is_empty() && p.len() < HARD_CUT_BYTES + 4));

@@ -5,7 +5,7 @@
 //! ```
 //! Invariants: 1. the pieces cover the text in order (a token may swallow white space beside it, where its file says
 //! so); 2. a control token is found only when asked for (`parse_special`), a user-defined token always; 3. among tokens
-//! that start at one place the longest wins; 4. a [shielded](Specials::shield) text contains no control token.
+//! that start at one place the longest wins; 4. a [shielded](SpecialTokens::escape_special) text contains no control token.
 //! Limit: [`MAX_SPECIAL_BYTES`] of special-token text, since the search automaton is many times larger.
 
 use std::borrow::Cow;
@@ -48,7 +48,7 @@ pub(super) enum Fragment<'t> {
 
 /// The special tokens of a vocabulary.
 #[derive(Debug, Default)]
-pub(super) struct Specials {
+pub(super) struct SpecialTokens {
     all: Finder,
     user_defined: Finder,
 }
@@ -59,7 +59,7 @@ struct Finder {
     tokens: Vec<SpecialToken>,
 }
 
-impl Specials {
+impl SpecialTokens {
     /// Prepares the search.
     pub fn new(tokens: Vec<SpecialToken>) -> Result<Self, TokenError> {
         let got = tokens.iter().map(|t| t.text.len()).sum();
@@ -67,7 +67,7 @@ impl Specials {
             return Err(TokenError::TooMany { what: "bytes of special tokens", got, max: MAX_SPECIAL_BYTES });
         }
         let user_defined = tokens.iter().filter(|t| !t.control).cloned().collect();
-        Ok(Specials { all: Finder::new(tokens)?, user_defined: Finder::new(user_defined)? })
+        Ok(SpecialTokens { all: Finder::new(tokens)?, user_defined: Finder::new(user_defined)? })
     }
 
     /// Cuts `text` at its special tokens.
@@ -75,8 +75,8 @@ impl Specials {
         if parse_special { self.all.split(text) } else { self.user_defined.split(text) }
     }
 
-    /// `text` such that [`Specials::split`] finds no control token in it. [`unshield`] gives the text back.
-    pub fn shield<'t>(&self, text: &'t str) -> Cow<'t, str> {
+    /// `text` such that [`SpecialTokens::split`] finds no control token in it. [`unescape_special`] gives the text back.
+    pub fn escape_special<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let mut out = String::new();
         let mut copied = 0;
         let mut at = 0;
@@ -97,8 +97,8 @@ impl Specials {
     }
 }
 
-/// Takes the marks of [`Specials::shield`] out again.
-pub(super) fn unshield(text: &str) -> Cow<'_, str> {
+/// Takes the marks of [`SpecialTokens::escape_special`] out again.
+pub(super) fn unescape_special(text: &str) -> Cow<'_, str> {
     if text.contains(SHIELD) { Cow::Owned(text.replace(SHIELD, "")) } else { Cow::Borrowed(text) }
 }
 
@@ -161,9 +161,9 @@ mod tests {
     use super::Fragment::{Text, Token};
     use super::*;
 
-    fn specials() -> Specials {
+    fn specials() -> SpecialTokens {
         let token = |id, text: &str, control| SpecialToken { id, text: text.into(), control, ..SpecialToken::default() };
-        Specials::new(vec![
+        SpecialTokens::new(vec![
             token(1, "<s>", true),
             token(2, "<s>>", true),
             token(3, "  ", false),
@@ -194,10 +194,10 @@ mod tests {
     fn shield_hides_every_control_token_and_comes_off_again() {
         let s = specials();
         for text in ["<s>", "a <s>> b<m>", "<<s>s><s>", "nothing", "", "é<s>"] {
-            let shielded = s.shield(text);
+            let shielded = s.escape_special(text);
             let found = s.split(&shielded, true);
             assert!(!found.iter().any(|f| matches!(f, Token(1 | 2 | 4))), "{text}: {found:?}");
-            assert_eq!(unshield(&shielded), text);
+            assert_eq!(unescape_special(&shielded), text);
         }
     }
 }

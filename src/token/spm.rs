@@ -12,8 +12,8 @@
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 
-use super::pieces::byte_token;
-use super::vocab::GgufVocab;
+use super::gguf_vocab::GgufVocab;
+use super::piece_bytes::byte_token;
 
 /// Longest run of text merged as one.
 const MAX_WORD_BYTES: usize = 1 << 20;

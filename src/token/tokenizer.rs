@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!            special tokens out          words, merges
-//! text ──► [Text, Token, Text, …] ──► Pipeline (byte-level BPE) or Spm (SentencePiece) ──► ids
-//! ids  ──► Pieces: bytes of each id ──► text (whole code points; see StreamDecoder)
+//! text ──► [Text, Token, Text, …] ──► Bpe (byte-level BPE) or Spm (SentencePiece) ──► ids
+//! ids  ──► Pieces: bytes of each id ──► text (whole code points; see Detokenizer)
 //! ```
 //! Invariants: 1. `encode` adds no BOS: [`Tokenizer::bos_if_added`] says whether the model wants one; 2. the text of a
 //! control token is a token only with `parse_special`; 3. control tokens add nothing to a decoded text; 4. all that
@@ -15,12 +15,12 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use super::TokenError;
-use super::pieces::{PieceKind, Pieces, Spelling};
-use super::pipeline::Pipeline;
-use super::pre::pre_kind;
-use super::special::{Fragment, SpecialToken, Specials, unshield};
+use super::bpe::Bpe;
+use super::gguf_vocab::{GgufVocab, token_type};
+use super::piece_bytes::{PieceKind, Pieces, Spelling};
+use super::pre_tokenizer::pre_kind;
+use super::special_tokens::{Fragment, SpecialToken, SpecialTokens, unescape_special};
 use super::spm::Spm;
-use super::vocab::{GgufVocab, token_type};
 
 /// Ids with a meaning of their own.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub struct SpecialIds {
 pub struct Tokenizer {
     pub(super) encoder: Encoder,
     pub(super) pieces: Pieces,
-    pub(super) specials: Specials,
+    pub(super) specials: SpecialTokens,
     pub(super) ids: SpecialIds,
     pub(super) ends: BTreeSet<u32>,
     pub(super) add_bos: bool,
@@ -53,7 +53,7 @@ pub struct Tokenizer {
 
 #[derive(Debug)]
 pub(super) enum Encoder {
-    Library(Box<Pipeline>),
+    Library(Box<Bpe>),
     Spm(Box<Spm>),
 }
 
@@ -92,7 +92,7 @@ impl Tokenizer {
 
     fn byte_level(vocab: &GgufVocab) -> Result<Self, TokenError> {
         let pre = pre_kind(vocab.pre.as_deref());
-        let encoder = Encoder::Library(Box::new(Pipeline::from_gguf(vocab, &pre)?));
+        let encoder = Encoder::Library(Box::new(Bpe::from_gguf(vocab, &pre)?));
         let mut tokenizer = Self::with_vocab(vocab, Spelling::ByteLevel, encoder)?;
         tokenizer.add_bos = vocab.add_bos.unwrap_or(pre.add_bos);
         tokenizer.notes.extend(pre.note);
@@ -141,7 +141,7 @@ impl Tokenizer {
         Ok(Tokenizer {
             encoder,
             pieces,
-            specials: Specials::new(specials)?,
+            specials: SpecialTokens::new(specials)?,
             ids,
             ends,
             add_bos: false,
@@ -151,7 +151,7 @@ impl Tokenizer {
     }
 
     /// Token ids of `text`, without BOS. With `parse_special` the text of a control token becomes that token, except
-    /// where [`Tokenizer::shield`] hid it.
+    /// where [`Tokenizer::escape_special`] hid it.
     ///
     /// # Errors
     /// The tokenizer's own failure on this text.
@@ -161,7 +161,7 @@ impl Tokenizer {
             match fragment {
                 Fragment::Token(id) => out.push(id),
                 Fragment::Text(text) => {
-                    let text = if parse_special { unshield(text) } else { Cow::Borrowed(text) };
+                    let text = if parse_special { unescape_special(text) } else { Cow::Borrowed(text) };
                     match &self.encoder {
                         Encoder::Library(pipeline) => pipeline.encode(&text, i == 0, &mut out)?,
                         Encoder::Spm(spm) => spm.encode(&text, &mut out),
@@ -174,8 +174,8 @@ impl Tokenizer {
 
     /// A text that someone wrote, made safe to stand inside a prompt that is encoded with `parse_special`: control
     /// tokens in it stay text (`<|im_end|>` in a document ends no turn).
-    pub fn shield<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        self.specials.shield(text)
+    pub fn escape_special<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        self.specials.escape_special(text)
     }
 
     /// Text of `ids`. Bytes that are no UTF-8 become U+FFFD.

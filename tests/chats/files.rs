@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use strata::chats::{ChatsError, Store};
+use strata::chats::{ChatStore, ChatsError};
 
 use crate::common::asked;
 
 fn filled(dir: &Path) {
-    Store::open(dir).unwrap().apply(&asked(1, "Where?", "Here.")).unwrap();
+    ChatStore::open(dir).unwrap().apply(&asked(1, "Where?", "Here.")).unwrap();
 }
 
 fn file(dir: &Path) -> std::path::PathBuf {
@@ -33,7 +33,7 @@ fn damaged_file_is_refused_in_a_sentence_and_left_as_it_is() {
         let mut bytes = std::fs::read(file(dir.path())).unwrap();
         damage(&mut bytes);
         std::fs::write(file(dir.path()), &bytes).unwrap();
-        let error = Store::open(dir.path()).unwrap_err();
+        let error = ChatStore::open(dir.path()).unwrap_err();
         assert!(matches!(error, ChatsError::Damaged { .. }), "{what}: {error:?}");
         assert!(error.to_string().contains("chats.sqlite"), "{error}");
         assert_eq!(std::fs::read(file(dir.path())).unwrap(), bytes, "{what}");
@@ -46,25 +46,25 @@ fn file_of_a_newer_strata_is_refused_and_left_as_it_is() {
     filled(dir.path());
     rusqlite::Connection::open(file(dir.path())).unwrap().pragma_update(None, "user_version", 99).unwrap();
     let before = std::fs::read(file(dir.path())).unwrap();
-    assert!(matches!(Store::open(dir.path()), Err(ChatsError::Newer { found: 99, .. })));
+    assert!(matches!(ChatStore::open(dir.path()), Err(ChatsError::Newer { found: 99, .. })));
     assert_eq!(std::fs::read(file(dir.path())).unwrap(), before);
 }
 
 #[test]
 fn second_window_is_told_that_the_first_has_the_chats() {
     let dir = tempfile::tempdir().unwrap();
-    let first = Store::open(dir.path()).unwrap();
-    let error = Store::open(dir.path()).unwrap_err();
+    let first = ChatStore::open(dir.path()).unwrap();
+    let error = ChatStore::open(dir.path()).unwrap_err();
     assert!(matches!(error, ChatsError::Locked { .. }), "{error:?}");
     drop(first);
-    Store::open(dir.path()).unwrap();
+    ChatStore::open(dir.path()).unwrap();
 }
 
 #[test]
 fn empty_file_is_a_new_one() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(file(dir.path()), b"").unwrap();
-    assert!(Store::open(dir.path()).unwrap().list().unwrap().is_empty());
+    assert!(ChatStore::open(dir.path()).unwrap().list().unwrap().is_empty());
 }
 
 #[cfg(unix)]
@@ -73,7 +73,7 @@ fn chats_are_readable_by_their_owner_alone() {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("data/chats");
-    let mut store = Store::open(&root).unwrap();
+    let mut store = ChatStore::open(&root).unwrap();
     store.apply(&asked(1, "Where?", "Here.")).unwrap();
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&root), 0o700);
@@ -86,6 +86,6 @@ fn chats_are_readable_by_their_owner_alone() {
 fn folder_that_cannot_be_made_is_named() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("file"), b"x").unwrap();
-    let error = Store::open(&dir.path().join("file/chats")).unwrap_err();
+    let error = ChatStore::open(&dir.path().join("file/chats")).unwrap_err();
     assert!(matches!(error, ChatsError::Folder { .. }) && error.to_string().contains("file/chats"), "{error}");
 }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use strata::base::Rng;
-use strata::chats::{Author, Change, Keeper, MessageRow, Request, State, Store};
+use strata::chats::{Author, Change, ChatStore, ChatWriter, MessageRow, Request, State};
 
 use crate::common::{asked, message};
 
@@ -16,7 +16,7 @@ const TEST: &str = "kill::chat_killed_at_random_moments_has_all_that_was_shown";
 
 /// What the child does: frame by frame, keeps a piece, settles, and then shows how much there is.
 fn chat_on(path: &Path) {
-    let mut keeper = Keeper::start(Some(path.to_owned()), || {}).unwrap();
+    let mut keeper = ChatWriter::start(Some(path.to_owned()), || {}).unwrap();
     let shown = |line: String| {
         // Past the harness, at once: the parent counts on every line it has seen.
         let mut out = std::io::stdout().lock();
@@ -33,7 +33,7 @@ fn chat_on(path: &Path) {
             let piece = format!("word{n} ");
             text.push_str(&piece);
             keeper.send(Request::Keep(vec![Change::Piece { message: id + 2, text: piece }])).unwrap();
-            assert!(keeper.settle(Duration::from_secs(20)));
+            assert!(keeper.flush(Duration::from_secs(20)));
             shown(format!("{id} {}", text.len()));
         }
         keeper.send(Request::Keep(vec![Change::Message(message(id + 2, id, Some(id + 1), Author::Model, &text))])).unwrap();
@@ -66,7 +66,7 @@ fn chat_killed_at_random_moments_has_all_that_was_shown() {
         child.wait().unwrap();
         last = lines.filter_map(said).last().or(last);
         let (id, n_bytes) = last.unwrap();
-        let store = Store::open(dir.path()).unwrap();
+        let store = ChatStore::open(dir.path()).unwrap();
         let messages = store.messages(id).unwrap();
         assert_eq!(messages.len(), 2, "kill {kill}");
         let answer = &messages[1];

@@ -3,6 +3,6 @@
 
 mod common;
 mod files;
-mod keeper;
 mod kill;
 mod store;
+mod writer;

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use strata::chats::{Author, Change, ChatRow, DocumentName, MessageRow, Preset, State, Store, branch};
+use strata::chats::{Author, Change, ChatRow, ChatStore, DocumentName, MessageRow, Preset, State, branch};
 use strata::document::{Document, PageSpan};
 
 use crate::common::{asked, chat, message};
 
-fn reopened(dir: &tempfile::TempDir, changes: &[Change]) -> Store {
-    let mut store = Store::open(dir.path()).unwrap();
+fn reopened(dir: &tempfile::TempDir, changes: &[Change]) -> ChatStore {
+    let mut store = ChatStore::open(dir.path()).unwrap();
     store.apply(changes).unwrap();
     drop(store);
-    Store::open(dir.path()).unwrap()
+    ChatStore::open(dir.path()).unwrap()
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn whole_answer_takes_the_place_of_its_pieces() {
 
 #[test]
 fn search_finds_parts_of_words_in_any_case_and_language_and_only_all_words_together() {
-    let mut store = Store::in_memory().unwrap();
+    let mut store = ChatStore::in_memory().unwrap();
     store.apply(&asked(1, "Where did the fire begin?", "In Pudding Lane, on Sunday.")).unwrap();
     store.apply(&asked(11, "What does the café cost?", "412 kg of 50 % copper_x.")).unwrap();
     store.apply(&asked(21, "北京在哪里？", "在中国的北部。")).unwrap();
@@ -91,7 +91,7 @@ fn search_finds_parts_of_words_in_any_case_and_language_and_only_all_words_toget
 
 #[test]
 fn search_finds_titles_and_names_of_documents() {
-    let mut store = Store::in_memory().unwrap();
+    let mut store = ChatStore::in_memory().unwrap();
     let document = DocumentName { content_hash: "ab".into(), name: "pepys-diary.txt".into(), path: None };
     store.apply(&[Change::Chat(ChatRow { documents: vec![document], ..chat(1, "Old London") })]).unwrap();
     for query in ["london", "pepys", "diary.txt"] {
@@ -103,7 +103,7 @@ fn search_finds_titles_and_names_of_documents() {
 #[test]
 fn deleted_chat_can_be_restored_until_the_next_start_and_then_nothing_of_it_is_in_the_file() {
     let dir = tempfile::tempdir().unwrap();
-    let mut store = Store::open(dir.path()).unwrap();
+    let mut store = ChatStore::open(dir.path()).unwrap();
     store.apply(&asked(1, "Where?", "Zanzibarquux")).unwrap();
     store.apply(&[Change::Delete(1)]).unwrap();
     assert!(store.list().unwrap().is_empty() && store.search("zanzibar").unwrap().is_empty());
@@ -111,7 +111,7 @@ fn deleted_chat_can_be_restored_until_the_next_start_and_then_nothing_of_it_is_i
     assert_eq!(store.list().unwrap().len(), 1);
     store.apply(&[Change::Delete(1)]).unwrap();
     drop(store);
-    let store = Store::open(dir.path()).unwrap();
+    let store = ChatStore::open(dir.path()).unwrap();
     assert!(store.messages(1).unwrap().is_empty());
     drop(store);
     for entry in std::fs::read_dir(dir.path()).unwrap() {
@@ -134,7 +134,7 @@ fn document_keeps_its_text_and_pages_and_is_refused_when_damaged() {
     let db = rusqlite::Connection::open(dir.path().join("chats.sqlite")).unwrap();
     db.execute("UPDATE documents SET text = 'Page one, forged.'", []).unwrap();
     drop(db);
-    let mut store = Store::open(dir.path()).unwrap();
+    let mut store = ChatStore::open(dir.path()).unwrap();
     assert!(store.document(&hash).unwrap_err().to_string().contains("a.txt"));
     store.apply(&[Change::ForgetDocument(hash.clone())]).unwrap();
     assert_eq!(store.document(&hash).unwrap(), None);
@@ -142,7 +142,7 @@ fn document_keeps_its_text_and_pages_and_is_refused_when_damaged() {
 
 #[test]
 fn document_that_is_kept_again_is_told_with_the_pages_it_has_now() {
-    let mut store = Store::in_memory().unwrap();
+    let mut store = ChatStore::in_memory().unwrap();
     let first = Document::from_bytes("a.txt", b"Page one. Page two.").unwrap();
     let halves = [(0, 10), (10, 19)].map(|(first_byte, end_byte)| PageSpan { first_byte, end_byte });
     let again = Document { pages: halves.to_vec(), ..first.clone() };
@@ -155,7 +155,7 @@ fn document_that_is_kept_again_is_told_with_the_pages_it_has_now() {
 
 #[test]
 fn newest_name_is_that_of_a_chat_or_of_a_message_on_any_branch() {
-    let mut store = Store::in_memory().unwrap();
+    let mut store = ChatStore::in_memory().unwrap();
     assert_eq!(store.newest_id().unwrap(), 0);
     store.apply(&asked(1, "Where?", "Here.")).unwrap();
     assert_eq!(store.newest_id().unwrap(), 3);
@@ -165,7 +165,7 @@ fn newest_name_is_that_of_a_chat_or_of_a_message_on_any_branch() {
 
 #[test]
 fn presets_are_kept_by_name() {
-    let mut store = Store::in_memory().unwrap();
+    let mut store = ChatStore::in_memory().unwrap();
     let preset =
         |name: &str, instructions: &str| Preset { name: name.into(), instructions: instructions.into(), sampling: String::new() };
     store.apply(&[Change::Preset(preset("Short", "a")), Change::Preset(preset("Exact", "b"))]).unwrap();
@@ -183,7 +183,7 @@ proptest! {
         steps in proptest::collection::vec((any::<bool>(), 0u64..4, "\\PC{0,12}"), 0..40)
     ) {
         let dir = tempfile::tempdir().unwrap();
-        let mut store = Store::open(dir.path()).unwrap();
+        let mut store = ChatStore::open(dir.path()).unwrap();
         store.apply(&[Change::Chat(chat(1, "t"))]).unwrap();
         let mut shown = vec![String::new(); 4];
         for id in 0..4 {
@@ -201,7 +201,7 @@ proptest! {
             store.apply(&[change]).unwrap();
         }
         drop(store);
-        let store = Store::open(dir.path()).unwrap();
+        let store = ChatStore::open(dir.path()).unwrap();
         let texts: Vec<String> = store.messages(1).unwrap().into_iter().map(|m| m.text).collect();
         prop_assert_eq!(texts, shown);
     }

@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use strata::chats::{Change, Destination, Format, Keeper, News, Request, Store};
+use strata::chats::{Change, ChatEvent, ChatStore, ChatWriter, Destination, Format, Request};
 
 use crate::common::{asked, chat};
 
 const LONG: Duration = Duration::from_secs(20);
 
-fn news(keeper: &Keeper) -> News {
+fn news(keeper: &ChatWriter) -> ChatEvent {
     let began = Instant::now();
     loop {
         if let Some(news) = keeper.poll() {
@@ -19,20 +19,20 @@ fn news(keeper: &Keeper) -> News {
     }
 }
 
-fn opened(root: Option<&std::path::Path>) -> Keeper {
-    Keeper::start(root.map(Into::into), || {}).unwrap()
+fn opened(root: Option<&std::path::Path>) -> ChatWriter {
+    ChatWriter::start(root.map(Into::into), || {}).unwrap()
 }
 
 #[test]
 fn what_was_settled_is_there_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let mut keeper = opened(Some(dir.path()));
-    assert!(matches!(news(&keeper), News::Opened { chats, .. } if chats.is_empty()));
+    assert!(matches!(news(&keeper), ChatEvent::Opened { chats, .. } if chats.is_empty()));
     keeper.send(Request::Keep(asked(1, "Where?", "Here."))).unwrap();
-    assert!(keeper.settle(LONG));
+    assert!(keeper.flush(LONG));
     drop(keeper);
     let keeper = opened(Some(dir.path()));
-    assert!(matches!(news(&keeper), News::Opened { chats, .. } if chats[0].title == "Where?"));
+    assert!(matches!(news(&keeper), ChatEvent::Opened { chats, .. } if chats[0].title == "Where?"));
 }
 
 #[test]
@@ -44,24 +44,24 @@ fn requests_are_answered_in_order() {
     keeper.send(Request::Search("pudding".into())).unwrap();
     keeper.send(Request::Export(1, Format::Markdown, Destination::File)).unwrap();
     keeper.send(Request::Document("none".into())).unwrap();
-    assert!(matches!(news(&keeper), News::Messages(1, messages) if messages.len() == 2));
-    assert!(matches!(news(&keeper), News::Found { query, hits } if query == "pudding" && hits.len() == 1));
-    let News::Exported { to: Destination::File, name, text } = news(&keeper) else { panic!("not exported") };
+    assert!(matches!(news(&keeper), ChatEvent::Messages(1, messages) if messages.len() == 2));
+    assert!(matches!(news(&keeper), ChatEvent::Found { query, hits } if query == "pudding" && hits.len() == 1));
+    let ChatEvent::Exported { to: Destination::File, name, text } = news(&keeper) else { panic!("not exported") };
     assert!(name == "Where.md" && text.contains("Pudding"), "{name}: {text}");
-    assert!(matches!(news(&keeper), News::NoDocument(hash) if hash == "none"));
+    assert!(matches!(news(&keeper), ChatEvent::NoDocument(hash) if hash == "none"));
 }
 
 #[test]
 fn chats_that_cannot_be_opened_are_kept_in_memory_and_a_sentence_says_so() {
     let dir = tempfile::tempdir().unwrap();
-    let first = Store::open(dir.path()).unwrap();
+    let first = ChatStore::open(dir.path()).unwrap();
     let mut keeper = opened(Some(dir.path()));
-    let News::Refused(sentence) = news(&keeper) else { panic!("not refused") };
+    let ChatEvent::Refused(sentence) = news(&keeper) else { panic!("not refused") };
     assert!(sentence.starts_with("Chats of this window are not kept: another Strata has"), "{sentence}");
-    assert!(matches!(news(&keeper), News::Opened { .. }));
+    assert!(matches!(news(&keeper), ChatEvent::Opened { .. }));
     keeper.send(Request::Keep(asked(1, "Where?", "Here."))).unwrap();
     keeper.send(Request::Search("where".into())).unwrap();
-    assert!(matches!(news(&keeper), News::Found { hits, .. } if hits.len() == 1));
+    assert!(matches!(news(&keeper), ChatEvent::Found { hits, .. } if hits.len() == 1));
     drop(keeper);
     assert!(first.list().unwrap().is_empty());
 }
@@ -69,7 +69,7 @@ fn chats_that_cannot_be_opened_are_kept_in_memory_and_a_sentence_says_so() {
 #[test]
 fn change_that_cannot_be_kept_waits_and_is_kept_when_it_can() {
     let dir = tempfile::tempdir().unwrap();
-    drop(Store::open(dir.path()).unwrap());
+    drop(ChatStore::open(dir.path()).unwrap());
     let db = rusqlite::Connection::open(dir.path().join("chats.sqlite")).unwrap();
     let until = "(SELECT unixepoch('subsec') < at FROM refused)";
     db.execute_batch(&format!(
@@ -81,11 +81,11 @@ fn change_that_cannot_be_kept_waits_and_is_kept_when_it_can() {
     let mut keeper = opened(Some(dir.path()));
     news(&keeper);
     keeper.send(Request::Keep(asked(1, "Where?", "Here."))).unwrap();
-    assert!(matches!(news(&keeper), News::Refused(sentence) if sentence.starts_with("What was said last is not kept yet")));
+    assert!(matches!(news(&keeper), ChatEvent::Refused(sentence) if sentence.starts_with("What was said last is not kept yet")));
     let found = (0..200).any(|_| {
         std::thread::sleep(Duration::from_millis(50));
         keeper.send(Request::Search("where".into())).unwrap();
-        matches!(news(&keeper), News::Found { hits, .. } if hits.len() == 1)
+        matches!(news(&keeper), ChatEvent::Found { hits, .. } if hits.len() == 1)
     });
     assert!(found, "never kept, although it could be after a second");
 }
@@ -99,7 +99,7 @@ fn change_of_what_is_not_there_changes_nothing_and_holds_nothing_up() {
     keeper.send(Request::Keep(changes)).unwrap();
     keeper.send(Request::Keep(vec![Change::Chat(chat(5, "Another"))])).unwrap();
     keeper.send(Request::Search("another".into())).unwrap();
-    assert!(matches!(news(&keeper), News::Found { hits, .. } if hits.len() == 1));
+    assert!(matches!(news(&keeper), ChatEvent::Found { hits, .. } if hits.len() == 1));
 }
 
 #[test]

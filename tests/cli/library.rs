@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use strata::document::library::{Catalogue, Entry, ReadState};
+use strata::document::catalog::{Catalog, Entry, ReadState};
 use strata::kv::store::{PageId, PageStore, StoreRoot, StoreSpec};
 
 use crate::{Ran, run};
@@ -55,7 +55,7 @@ fn library() -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::Builder::new().tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let root = dir.path().join("library");
     let library = StoreRoot::open(&root).unwrap();
-    let (catalogue, _) = Catalogue::open(&root).unwrap();
+    let (catalogue, _) = Catalog::open(&root).unwrap();
     for id in [FIRST, SECOND, UNLISTED] {
         let (mut store, _) = PageStore::open_or_create(library.folder(id).unwrap(), &spec(), &tokens()).unwrap();
         for (layer, group) in (0..2).flat_map(|l| (0..4).map(move |g| (l, g))) {

@@ -6,9 +6,9 @@ mod common;
 
 mod engine;
 mod eval;
-mod harm;
 mod kill;
 mod library;
+mod malformed;
 mod saved;
 mod trace;
 mod usage;

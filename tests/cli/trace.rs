@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::BufReader;
 
 use serde_json::Value;
-use strata::telemetry::chrome::{self, ChromeTrace};
+use strata::telemetry::chrome_trace::{self, ChromeTrace};
 use strata::telemetry::{ENGINE_LANE, EventKind, History, Phase, StepKind, Track};
 
 use crate::saved::{Answer, QUESTION, Scene, TINY};
@@ -42,7 +42,7 @@ fn trace_of_an_offloaded_answer_is_of_the_form_and_comes_back_whole() {
     for words in [QUESTION, answer.text.trim(), &document[100..120]] {
         assert!(!text.contains(words), "'{words}' is in the trace");
     }
-    let recording = chrome::read(BufReader::new(File::open(&path).unwrap())).unwrap();
+    let recording = chrome_trace::read(BufReader::new(File::open(&path).unwrap())).unwrap();
     assert_eq!((recording.n_foreign, recording.snapshot.counters.n_dropped), (0, 0));
     assert!(recording.run.model.contains("Quote") && !recording.run.adapter.is_empty(), "{:?}", recording.run);
     let mut history = History::default();
@@ -60,7 +60,7 @@ fn trace_of_an_offloaded_answer_is_of_the_form_and_comes_back_whole() {
     let mut again = ChromeTrace::new(Vec::new()).unwrap();
     again.describe(recording.run.clone());
     again.add(&recording.snapshot).unwrap();
-    let again = chrome::read(&again.finish().unwrap()[..]).unwrap();
+    let again = chrome_trace::read(&again.finish().unwrap()[..]).unwrap();
     assert_eq!(again.run, recording.run);
     assert_eq!(again.snapshot.counters, recording.snapshot.counters);
     for lane in &recording.snapshot.lanes {

@@ -6,7 +6,9 @@
 #![allow(dead_code, clippy::unwrap_used)]
 
 use strata::model::ModelFile;
-use strata::model::plan::{Activation, LayerPlan, Matrix, ModelPlan, NormKind, NormPlan, PositionPlan, RopePlan, RopeStyle};
+use strata::model::arch::plan::{
+    Activation, LayerPlan, Matrix, ModelPlan, NormKind, NormPlan, PositionPlan, RopePlan, RopeStyle,
+};
 
 /// `y = W x + b`, `[rows, cols]`.
 struct Dense {

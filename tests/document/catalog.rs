@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use proptest::prelude::*;
-use strata::document::library::{Catalogue, Entry, LibraryError, ReadState};
+use strata::document::catalog::{Catalog, CatalogError, Entry, ReadState};
 
 fn entry(id: &str, last_used: i64) -> Entry {
     Entry {
@@ -26,8 +26,8 @@ fn entry(id: &str, last_used: i64) -> Entry {
     }
 }
 
-fn opened(root: &Path) -> Catalogue {
-    let (catalogue, note) = Catalogue::open(root).unwrap();
+fn opened(root: &Path) -> Catalog {
+    let (catalogue, note) = Catalog::open(root).unwrap();
     assert_eq!(note, None);
     catalogue
 }
@@ -66,9 +66,9 @@ fn prefix_names_one_document_or_says_why_not() {
     assert_eq!(catalogue.find("12").unwrap().id, id(0x1234_0000));
     assert_eq!(catalogue.find(" ABCD1 ").unwrap().id, id(0xabcd_1000));
     assert_eq!(catalogue.find(&id(0xabcd_0000)).unwrap().short_id(), "abcd0000");
-    assert!(matches!(catalogue.find("abcd"), Err(LibraryError::Ambiguous { n: 2, .. })));
+    assert!(matches!(catalogue.find("abcd"), Err(CatalogError::Ambiguous { n: 2, .. })));
     for nothing in ["", " ", "f", "%", "_", "é", "1234' OR '1'='1"] {
-        assert!(matches!(catalogue.find(nothing), Err(LibraryError::NoSuch { .. })), "{nothing}");
+        assert!(matches!(catalogue.find(nothing), Err(CatalogError::NoSuch { .. })), "{nothing}");
     }
 }
 
@@ -110,7 +110,7 @@ fn damaged_catalogue_is_set_aside_and_begun_anew() {
         ("no header", no_header),
     ] {
         std::fs::write(&file, &bytes).unwrap();
-        let (catalogue, note) = Catalogue::open(dir.path()).unwrap();
+        let (catalogue, note) = Catalog::open(dir.path()).unwrap();
         assert!(note.is_some_and(|n| n.contains("damaged")), "{what}");
         assert_eq!(catalogue.list().unwrap(), [], "{what}");
         assert_eq!(std::fs::read(dir.path().join("library.sqlite.damaged")).unwrap(), bytes, "{what}");
@@ -131,7 +131,7 @@ fn catalogue_in_another_shape_is_damaged() {
     ] {
         let _ = std::fs::remove_file(dir.path().join("library.sqlite"));
         rusqlite::Connection::open(dir.path().join("library.sqlite")).unwrap().execute_batch(sql).unwrap();
-        let (catalogue, note) = Catalogue::open(dir.path()).unwrap();
+        let (catalogue, note) = Catalog::open(dir.path()).unwrap();
         assert!(note.is_some() && catalogue.list().unwrap().is_empty(), "{sql}");
     }
 }
@@ -142,8 +142,8 @@ fn catalogue_of_a_newer_strata_is_refused_and_left_alone() {
     opened(dir.path()).upsert(&entry(&id(1), 0)).unwrap();
     let file = dir.path().join("library.sqlite");
     rusqlite::Connection::open(&file).unwrap().execute_batch("PRAGMA user_version = 99").unwrap();
-    let error = Catalogue::open(dir.path()).unwrap_err();
-    assert!(matches!(error, LibraryError::Newer { found: 99, .. }), "{error}");
+    let error = Catalog::open(dir.path()).unwrap_err();
+    assert!(matches!(error, CatalogError::Newer { found: 99, .. }), "{error}");
     assert!(!dir.path().join("library.sqlite.damaged").exists());
 }
 
@@ -163,8 +163,8 @@ fn catalogue_in_two_hands_shows_each_the_others_changes() {
 fn catalogue_where_no_folder_can_be_is_refused_with_a_sentence() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("file"), "").unwrap();
-    let error = Catalogue::open(&dir.path().join("file/library")).unwrap_err();
-    assert!(matches!(error, LibraryError::Folder { .. }) && error.to_string().contains("choose another folder"), "{error}");
+    let error = Catalog::open(&dir.path().join("file/library")).unwrap_err();
+    assert!(matches!(error, CatalogError::Folder { .. }) && error.to_string().contains("choose another folder"), "{error}");
 }
 
 #[cfg(unix)]

@@ -1,8 +1,8 @@
 //! What is read from each format, and where it says that it stands.
 
-use strata::document::{Document, Kind, find_quotes};
+use strata::document::{Document, FileFormat, find_quotes};
 
-use crate::build::{docx, docx_with, epub, para, pdf, pdf_of, read, refusal};
+use crate::make_files::{docx, docx_with, epub, para, pdf, pdf_of, read, refusal};
 
 fn pages(document: &Document) -> Vec<&str> {
     (0..document.pages.len()).map(|i| document.page_text(i).unwrap().trim()).collect()
@@ -11,7 +11,7 @@ fn pages(document: &Document) -> Vec<&str> {
 #[test]
 fn pdf_pages_keep_their_numbers_and_lines() {
     let document = read("a.pdf", &pdf(&[&["The harbour was", "built in stone."], &[], &["Third page."]])).unwrap();
-    assert_eq!(document.kind, Kind::Pdf);
+    assert_eq!(document.kind, FileFormat::Pdf);
     assert_eq!(pages(&document), ["The harbour was\nbuilt in stone.", "", "Third page."]);
     assert_eq!(document.page_of(document.text.find("Third").unwrap()), 2);
     assert_eq!(document.notes, ["1 of 3 pages have no text: they are empty, or pictures."]);
@@ -102,7 +102,7 @@ fn epub_chapter_that_is_missing_is_said() {
     let container = b"<container><rootfile full-path='OPS/other.opf'/></container>".as_slice();
     let files: [(&str, &[u8]); 3] =
         [("META-INF/container.xml", container), ("OPS/other.opf", package), ("OPS/one.xhtml", b"<p>Words.</p>")];
-    let document = read("book.epub", &crate::build::zip(&files)).unwrap();
+    let document = read("book.epub", &crate::make_files::zip(&files)).unwrap();
     assert_eq!((document.text.as_str(), document.notes.len()), ("Words.", 1));
     assert!(document.notes[0].starts_with("1 of 2 chapters are missing"), "{:?}", document.notes);
 }

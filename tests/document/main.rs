@@ -1,11 +1,11 @@
 //! Documents from files, pages, and quotations found again.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails here")]
 
-mod build;
+mod catalog;
 mod files;
 mod formats;
-mod harm;
-mod library;
+mod make_files;
+mod malformed;
 mod mentions;
 mod quotes;
 mod real;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use strata::document::{DocumentError, Reader, Watch};
 
-use crate::build::{docx, docx_with, epub, para, pdf, read, reader, refusal, zip};
+use crate::make_files::{docx, docx_with, epub, para, pdf, read, reader, refusal, zip};
 
 #[test]
 fn zip_bomb_is_refused_by_what_it_unpacks_to() {
@@ -21,10 +21,10 @@ fn zip_bomb_is_refused_by_what_it_unpacks_to() {
 fn reader_has_a_limit_of_memory_and_opens_nothing_before_it_has_the_file() {
     use std::process::{Command, Stdio};
     use strata::base::limits::READER_MEMORY_BYTES;
-    use strata::document::Kind;
-    use strata::document::worker::ARGUMENT;
+    use strata::document::FileFormat;
+    use strata::document::sandbox::ARGUMENT;
     let mut reader = Command::new(env!("CARGO_BIN_EXE_strata"));
-    let mut reader = reader.args([ARGUMENT, Kind::Pdf.name()]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let mut reader = reader.args([ARGUMENT, FileFormat::Pdf.name()]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     let limit = |what: &str| {
         let limits = std::fs::read_to_string(format!("/proc/{}/limits", reader.id())).unwrap();
         let line = limits.lines().find_map(|line| line.strip_prefix(what)).unwrap();

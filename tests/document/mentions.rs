@@ -9,7 +9,7 @@ const TEXT: &str = "Doctor Savane left the town a library, and Savane\u{2019}s c
 /// The words around each mention that an answer leaves out.
 fn left_out(answer: &str, texts: &[&str]) -> Vec<String> {
     let documents: Vec<Document> = texts.iter().map(|text| Document::from_bytes("a.txt", text.as_bytes()).unwrap()).collect();
-    let quotes = quotes_in(answer, true, &documents).into_iter().filter(|quote| quote.kind == QuoteKind::LeftOut);
+    let quotes = quotes_in(answer, true, &documents).into_iter().filter(|quote| quote.kind == QuoteKind::MissingMention);
     let in_place = |quote: strata::document::Quote| {
         let place = quote.found.unwrap();
         assert_eq!(documents[place.document].text[place.bytes], quote.text);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use similar::{Algorithm, capture_diff_slices, diff_ratio};
 use strata::document::{DocumentError, Watch};
 
-use crate::build::reader;
+use crate::make_files::reader;
 
 /// A folder under STRATA_DATA (default `../shared/data` beside the repository), or None with a line that says so.
 fn data(test: &str, path: &str) -> Option<PathBuf> {

@@ -6,7 +6,7 @@ use strata::engine::{
     TurnPolicy, TurnSummary,
 };
 use strata::telemetry::ledger::{Entry, entries};
-use strata::telemetry::{Attribution, Event, EventKind, History, Link, Phase, Spent, StepKind, Track};
+use strata::telemetry::{Attribution, Event, EventKind, History, Link, Phase, StepKind, TimeCategory, Track};
 
 use crate::{document, engine_with, finish};
 
@@ -72,7 +72,7 @@ fn decode_of_the_built_in_model_is_accounted_for_to_95_percent() {
             let decode = steps(&run.history, StepKind::Decode);
             let (from, to) = (decode[0].begin_ns, decode[decode.len() - 1].end_ns());
             let attribution = Attribution::of(&run.history, from, to);
-            assert_eq!(attribution.ns(Spent::Idle), 0, "steps follow each other without a gap");
+            assert_eq!(attribution.ns(TimeCategory::Idle), 0, "steps follow each other without a gap");
             runs.push((attribution.attributed_share().unwrap(), attribution.parts));
         }
     }

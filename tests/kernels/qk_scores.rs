@@ -2,7 +2,7 @@ use half::f16;
 use strata::base::Rng;
 use strata::gpu::kernels::KvFormat;
 use strata::gpu::kernels::attention_decode::PAD;
-use strata::gpu::kernels::page_abstracts::{Abstracts, abstract_bytes};
+use strata::gpu::kernels::page_abstracts::{PageAbstracts, abstract_bytes};
 use strata::gpu::kernels::page_bounds::{PageBoundsKernel, UNBOUNDED};
 use strata::gpu::kernels::qk_scores::{MASKED, QkScores};
 use strata::gpu::{FeatureOverrides, Gpu, Recorder, Slice};
@@ -22,7 +22,7 @@ fn abstracts_of(gpu: &Gpu, pages: &[Vec<f32>], g: usize, d: usize, work: KvForma
     let blocks = if work == KvFormat::F16 { upload(gpu, &f16_bits(&numbers)) } else { upload(gpu, &numbers) };
     let n_here = abstract_bytes(g, d) as usize / 2;
     let out = upload(gpu, &vec![0xabcdu16; (pages.len() + 2) * n_here]);
-    let op = Abstracts::new(gpu, g, d, work).unwrap();
+    let op = PageAbstracts::new(gpu, g, d, work).unwrap();
     let binding = op.bind(gpu, [&blocks, &out]).unwrap();
     let mut recorder = Recorder::new();
     op.record(&mut recorder, &binding, 0, 2, 1);
@@ -81,7 +81,7 @@ fn abstracts_equal_their_twin_and_bound_every_key() {
 #[test]
 fn abstracts_of_rounded_keys_are_refused() {
     let Some(gpu) = gpu("abstracts_of_rounded_keys_are_refused", FeatureOverrides::default()) else { return };
-    assert!(Abstracts::new(&gpu, 1, 8, KvFormat::Q4).is_err());
+    assert!(PageAbstracts::new(&gpu, 1, 8, KvFormat::Q4).is_err());
 }
 
 #[test]

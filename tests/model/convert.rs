@@ -1,6 +1,6 @@
 //! GGUF files made from the Hugging Face fixtures: the same logits prove the GGUF side of every family.
 
-use strata::model::plan::TensorRef;
+use strata::model::arch::plan::TensorRef;
 use strata::model::{ModelError, ModelFile};
 
 use super::forward::nmse;

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use strata::model::ModelFile;
-use strata::model::find::walk::Limits;
-use strata::model::find::{Found, Place, Searched, Store, places, search};
+use strata::model::discovery::scan::Limits;
+use strata::model::discovery::{DiscoveredModel, DiscoveryReport, Provider, SearchPath, places, search};
 
 use super::gguf_writer::{Val, Writer, tiny_llama};
 
@@ -26,8 +26,8 @@ impl Disk {
         path
     }
 
-    fn own(&self) -> Place {
-        Place { store: Store::Own, folder: self.0.path().to_owned() }
+    fn own(&self) -> SearchPath {
+        SearchPath { store: Provider::Own, folder: self.0.path().to_owned() }
     }
 }
 
@@ -37,7 +37,7 @@ fn link(to: &Path, at: &Path) {
     std::os::unix::fs::symlink(to, at).unwrap();
 }
 
-fn found(places: &[Place], limits: &Limits) -> (Vec<Found>, Searched) {
+fn found(places: &[SearchPath], limits: &Limits) -> (Vec<DiscoveredModel>, DiscoveryReport) {
     let mut all = Vec::new();
     let searched = search(places, limits, &mut |found| {
         all.push(found);
@@ -47,11 +47,11 @@ fn found(places: &[Place], limits: &Limits) -> (Vec<Found>, Searched) {
     (all, searched)
 }
 
-fn names(found: &[Found]) -> Vec<(&str, &str, bool)> {
+fn names(found: &[DiscoveredModel]) -> Vec<(&str, &str, bool)> {
     found.iter().map(|f| (f.candidate.name.as_str(), f.candidate.within.as_str(), f.header.is_ok())).collect()
 }
 
-fn reason(found: &Found) -> &str {
+fn reason(found: &DiscoveredModel) -> &str {
     found.header.as_ref().err().map_or("", String::as_str)
 }
 
@@ -80,7 +80,7 @@ fn hugging_face_cache_lists_each_file_once_by_its_repository() {
     link(Path::new("nowhere"), &disk.path("hub/models--ann--Tiny-GGUF/snapshots/aaaa/gone.gguf"));
     let home = disk.0.path().to_owned();
     let hub = places(None, &|name| (name == "HF_HOME").then(|| home.clone()));
-    assert_eq!(hub, [Place { store: Store::HuggingFace, folder: disk.path("hub") }]);
+    assert_eq!(hub, [SearchPath { store: Provider::HuggingFace, folder: disk.path("hub") }]);
     let (found, searched) = found(&hub, &Limits::default());
     assert_eq!(names(&found), [("gone", "ann/Tiny-GGUF", false), ("tiny-F32", "ann/Tiny-GGUF", true)]);
     assert!(reason(&found[0]).starts_with("Cannot read"), "{}", reason(&found[0]));
@@ -110,7 +110,7 @@ fn hugging_face_cache_lists_folders_of_safetensors_once_and_opens_them() {
     disk.write("hub/models--ann--pictures/snapshots/dddd/unet/config.json", b"{}");
     disk.write("hub/models--ann--pictures/snapshots/dddd/unet/model.safetensors", b"");
     disk.write("hub/models--ann--words/snapshots/eeee/config.json", b"{}");
-    let hub = Place { store: Store::HuggingFace, folder: disk.path("hub") };
+    let hub = SearchPath { store: Provider::HuggingFace, folder: disk.path("hub") };
     let (found, _) = found(&[hub], &Limits::default());
     assert_eq!(names(&found), [("pictures/unet", "ann", false), ("tiny-qwen2", "ann", true), ("gpt2", "", true)]);
     assert!(reason(&found[0]).contains("does not describe a language model"), "{}", reason(&found[0]));
@@ -137,7 +137,7 @@ fn ollama_models_are_found_by_manifest_and_named_as_it_names_them() {
     disk.write("manifests/registry.ollama.ai/ann/gone/latest", manifest(&"cd".repeat(32)).as_bytes());
     disk.write("manifests/registry.ollama.ai/ann/odd/latest", manifest("../../../../secret").as_bytes());
     disk.write("manifests/registry.ollama.ai/ann/torn/latest", b"{\"layers\":[");
-    let place = Place { store: Store::Ollama, folder: disk.0.path().to_owned() };
+    let place = SearchPath { store: Provider::Ollama, folder: disk.0.path().to_owned() };
     let (found, _) = found(&[place], &Limits::default());
     assert_eq!(
         names(&found),
@@ -155,7 +155,7 @@ fn lm_studio_and_jan_name_models_by_their_folders() {
     let lm_studio = disk.write(".lmstudio/models/ann/Tiny-GGUF/tiny-Q8_0.gguf", &tiny_llama().bytes());
     disk.write(".local/share/Jan/data/llamacpp/models/ann/tiny-jan/model.gguf", &tiny_llama().bytes());
     let at_home = places(Some(disk.0.path()), &|_| None);
-    assert_eq!(at_home.iter().map(|p| p.store).collect::<Vec<_>>(), [Store::LmStudio, Store::Jan]);
+    assert_eq!(at_home.iter().map(|p| p.store).collect::<Vec<_>>(), [Provider::LmStudio, Provider::Jan]);
     let (found, _) = found(&at_home, &Limits::default());
     assert_eq!(names(&found), [("tiny-Q8_0", "ann/Tiny-GGUF", true), ("tiny-jan", "", true)]);
     assert_eq!(found[0].candidate.path, lm_studio);
@@ -246,7 +246,7 @@ fn what_is_no_file_but_is_called_one_is_left_alone() {
 #[test]
 fn folder_that_is_not_there_is_told() {
     let disk = Disk::new();
-    let gone = Place { store: Store::Own, folder: disk.path("gone") };
+    let gone = SearchPath { store: Provider::Own, folder: disk.path("gone") };
     let (all, searched) = found(&[gone], &Limits::default());
     assert!(all.is_empty());
     assert_eq!(searched.missing, [disk.path("gone")]);

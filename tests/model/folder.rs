@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use strata::model::ModelFile;
 
 use super::hf::{fixture, with_config};
-use super::largest::largest_allocation;
+use super::max_allocation::largest_allocation;
 use super::support::data;
 
 fn refusal(path: &Path) -> String {

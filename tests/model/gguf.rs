@@ -1,12 +1,12 @@
 //! GGUF files, whole and broken. Every broken one is one sentence: no panic, no large allocation.
 
 use proptest::prelude::*;
+use strata::model::arch::plan::{Matrix, TensorRef};
 use strata::model::gguf::{Gguf, Value};
-use strata::model::plan::{Matrix, TensorRef};
 use strata::model::{ModelError, ModelFile, TensorType, TokenizerSource};
 
 use super::gguf_writer::{Val, Writer, tiny_llama};
-use super::largest::largest_allocation;
+use super::max_allocation::largest_allocation;
 
 const ENOUGH_BYTES: usize = 64 << 10;
 

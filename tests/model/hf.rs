@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use strata::model::plan::{Activation, PositionPlan, RopeStyle};
+use strata::model::arch::plan::{Activation, PositionPlan, RopeStyle};
 use strata::model::{ModelFile, TokenizerSource};
 
 use super::forward::nmse;

@@ -3,14 +3,14 @@
 #![allow(clippy::unwrap_used)]
 
 mod convert;
-mod find;
+mod discovery;
 mod fingerprint;
 mod folder;
 mod forward;
 mod gguf;
 mod gguf_writer;
 mod hf;
-mod largest;
+mod max_allocation;
 #[path = "../common/plain_forward.rs"]
 mod plain_forward;
 mod quant;

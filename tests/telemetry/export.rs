@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::Value;
-use strata::telemetry::chrome::ChromeTrace;
+use strata::telemetry::chrome_trace::ChromeTrace;
 use strata::telemetry::{
     Cause, Event, EventKind, FaultKind, Hub, KernelFamily, Link, NO_LAYER, Phase, Snapshot, StepKind, WaitCause, jsonl,
 };

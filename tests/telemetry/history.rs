@@ -4,7 +4,7 @@ use strata::base::Bytes;
 use strata::telemetry::history::{Column, ENGINE_LANE, Sum};
 use strata::telemetry::overlap::union_ns;
 use strata::telemetry::{
-    Attribution, Cause, Event, EventKind, Hub, KernelFamily, Link, NO_LAYER, Phase, Spent, StepKind, Track, WaitCause,
+    Attribution, Cause, Event, EventKind, Hub, KernelFamily, Link, NO_LAYER, Phase, StepKind, TimeCategory, Track, WaitCause,
 };
 
 use strata::telemetry::History;
@@ -82,8 +82,8 @@ proptest! {
         prop_assert_eq!(account.accounted_ns + account.unattributed_ns + account.idle_ns, n);
         let attribution = Attribution::of(&history, from, from + n);
         prop_assert_eq!(attribution.parts.iter().map(|(_, ns)| ns).sum::<u64>(), n);
-        prop_assert_eq!(attribution.ns(Spent::Unattributed), account.unattributed_ns);
-        prop_assert_eq!(attribution.ns(Spent::Idle), account.idle_ns);
+        prop_assert_eq!(attribution.ns(TimeCategory::Unattributed), account.unattributed_ns);
+        prop_assert_eq!(attribution.ns(TimeCategory::Idle), account.idle_ns);
     }
 }
 
@@ -138,13 +138,13 @@ fn attribution_of_a_drawn_step_is_as_drawn() {
     of("disk", vec![span(wait(WaitCause::Disk), 0, 70), span(moved(1), 0, 100)], &mut history);
     let attribution = Attribution::of(&history, 0, 110);
     let expected = [
-        (Spent::Compute(KernelFamily::Linear), 40),
-        (Spent::Wait(WaitCause::Gpu), 10),
-        (Spent::Wait(WaitCause::Disk), 10),
-        (Spent::Wait(WaitCause::Pages), 20),
-        (Spent::Encode, 10),
-        (Spent::Unattributed, 10),
-        (Spent::Idle, 10),
+        (TimeCategory::Compute(KernelFamily::Linear), 40),
+        (TimeCategory::Wait(WaitCause::Gpu), 10),
+        (TimeCategory::Wait(WaitCause::Disk), 10),
+        (TimeCategory::Wait(WaitCause::Pages), 20),
+        (TimeCategory::Encode, 10),
+        (TimeCategory::Unattributed, 10),
+        (TimeCategory::Idle, 10),
     ];
     for (spent, ns) in expected {
         assert_eq!(attribution.ns(spent), ns, "{spent:?}");

@@ -1,4 +1,4 @@
-use strata::telemetry::{Cause, Event, EventKind, Hub, Lane, Link, StepKind, WaitCause, now};
+use strata::telemetry::{Cause, Event, EventKind, EventLane, Hub, Link, StepKind, WaitCause, now};
 
 fn page_move(i: u64) -> EventKind {
     let link = Link::ALL[(i % 4) as usize];
@@ -8,7 +8,7 @@ fn page_move(i: u64) -> EventKind {
 #[test]
 fn lane_is_handed_to_another_thread() {
     fn assert_send<T: Send>() {}
-    assert_send::<Lane>();
+    assert_send::<EventLane>();
 }
 
 #[test]

@@ -2,7 +2,7 @@ use std::borrow::Cow;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use strata::telemetry::chrome::{self, ChromeTrace, Exchange, ReadError, Recording, RunInfo};
+use strata::telemetry::chrome_trace::{self, ChromeTrace, Exchange, ReadError, Recording, RunInfo};
 use strata::telemetry::{Event, EventKind, Hub, LaneSnapshot, Snapshot};
 
 use crate::export::some_kind;
@@ -24,7 +24,7 @@ fn written(snapshots: &[Snapshot], run: RunInfo) -> Vec<u8> {
 }
 
 fn read(text: &[u8]) -> Result<Recording, ReadError> {
-    chrome::read(text)
+    chrome_trace::read(text)
 }
 
 fn by_name(lanes: &[LaneSnapshot]) -> Vec<(&str, &[Event])> {

@@ -13,10 +13,10 @@ const ROOMS: [(&str, &[&str], &str); 7] = [
     ("eframe::", &["src/app"], "only the window draws"),
     ("clap::", &["src/cli", "src/engine/command.rs"], "only the command line parses arguments"),
     ("wgpu::", &["src/gpu", "src/app"], "only `gpu` makes devices, pipelines and buffers"),
-    ("rusqlite::", &["src/document/library", "src/chats"], "only the catalogue and the chats are databases"),
+    ("rusqlite::", &["src/document/catalog", "src/chats"], "only the catalog and the chats are databases"),
     (
         "unsafe ",
-        &["src/model", "src/kv/store", "src/gpu/memory.rs", "src/main.rs"],
+        &["src/model", "src/kv/store", "src/gpu/memory_info.rs", "src/main.rs"],
         "unsafe stands only where files are mapped, a ring is fed or a driver is asked, and before there are threads",
     ),
 ];

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use proptest::prelude::*;
 use strata::base::Rng;
-use strata::token::{GgufVocab, StreamDecoder, Tokenizer};
+use strata::token::{Detokenizer, GgufVocab, Tokenizer};
 
 use crate::support::{data, read_vocab};
 
@@ -60,7 +60,7 @@ fn streamed_text_equals_the_original_in_every_vocabulary() {
         let tokenizer = Arc::new(tokenizer);
         for text in texts {
             let ids = tokenizer.encode(text, false).unwrap();
-            let mut decoder = StreamDecoder::new(Arc::clone(&tokenizer));
+            let mut decoder = Detokenizer::new(Arc::clone(&tokenizer));
             let mut streamed: String = ids.iter().map(|&id| decoder.push(id).unwrap()).collect();
             streamed += &decoder.finish();
             assert_eq!(streamed, text, "{name}");
@@ -159,7 +159,7 @@ fn control_tokens_in_a_document_stay_text_when_shielded() {
         let end_text = String::from_utf8(tokenizer.token_bytes(end).unwrap()).unwrap();
         let document = format!("A turn ends with {end_text}, they say.");
         assert!(tokenizer.encode(&document, true).unwrap().contains(&end), "{name}");
-        let ids = tokenizer.encode(&tokenizer.shield(&document), true).unwrap();
+        let ids = tokenizer.encode(&tokenizer.escape_special(&document), true).unwrap();
         assert!(!ids.contains(&end), "{name}");
         assert_eq!(ids, tokenizer.encode(&document, false).unwrap(), "{name}");
         assert_eq!(tokenizer.decode(&ids).unwrap(), document, "{name}");

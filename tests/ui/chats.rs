@@ -236,7 +236,7 @@ fn answer_that_was_cut_off_by_a_kill_has_what_was_shown() {
     rig.emit(EngineEvent::Token { turn, text: "It began in Pud".into(), n: 4, tokens_per_s: 9.0, context_used: 9 });
     // The file as a killed window leaves it, while this one still has it open; a slow disk may take longer than a frame.
     let is_whole = |copy: &tempfile::TempDir| {
-        let store = strata::chats::Store::open(&copy.path().join("chats")).ok()?;
+        let store = strata::chats::ChatStore::open(&copy.path().join("chats")).ok()?;
         let chat = store.list().ok()?.first()?.id;
         store.messages(chat).ok()?.iter().any(|m| m.text == "It began in Pud").then_some(())
     };

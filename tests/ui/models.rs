@@ -10,7 +10,7 @@ use strata::app::settings::ThemeChoice;
 use strata::base::Bytes;
 use strata::engine::{DeviceFacts, EngineCommand, EngineEvent, KvDtype, ModelInfo, ModelSource};
 use strata::kv::budget::Machine;
-use strata::model::find::{Place, Store};
+use strata::model::discovery::{Provider, SearchPath};
 
 use crate::fake::{Rig, Setup, model_info};
 use crate::gguf_writer::{Val, tiny_llama};
@@ -43,10 +43,10 @@ impl Disk {
     }
 
     fn folders(&self) -> Folders {
-        let place = |store, below: &str| Place { store, folder: self.path(below) };
+        let place = |store, below: &str| SearchPath { store, folder: self.path(below) };
         Folders {
             config: Some(self.path("config")),
-            models: vec![place(Store::LmStudio, "lm"), place(Store::Jan, "jan")],
+            models: vec![place(Provider::LmStudio, "lm"), place(Provider::Jan, "jan")],
             ..Folders::default()
         }
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use strata::base::Tiers;
 use strata::engine::{EngineEvent, KvDtype, PageCopies, PageMap, Phases, Tier, TierOccupancy, TierUsage, TurnSummary};
-use strata::telemetry::chrome::{self, ChromeTrace};
+use strata::telemetry::chrome_trace::{self, ChromeTrace};
 use strata::telemetry::{Event, History, LaneSnapshot, Snapshot};
 
 fn path(name: &str) -> PathBuf {
@@ -62,7 +62,7 @@ pub fn write(history: &History, (from_ns, to_ns): (u64, u64), pages: &PageMap, s
 
 /// The events of the run, as the engine hands them on.
 pub fn telemetry() -> EngineEvent {
-    let mut snapshot = chrome::read(BufReader::new(File::open(path("run.json")).unwrap())).unwrap().snapshot;
+    let mut snapshot = chrome_trace::read(BufReader::new(File::open(path("run.json")).unwrap())).unwrap().snapshot;
     snapshot.lanes.iter_mut().for_each(|lane| lane.name = Cow::Owned(lane.name.to_string()));
     EngineEvent::Telemetry(Box::new(snapshot))
 }

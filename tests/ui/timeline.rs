@@ -5,7 +5,7 @@ use egui_kittest::kittest::{NodeT, Queryable};
 use strata::app::dashboard::Tab;
 use strata::app::dashboard::run_files::write_trace;
 use strata::app::settings::ThemeChoice;
-use strata::telemetry::chrome::RunInfo;
+use strata::telemetry::chrome_trace::RunInfo;
 use strata::telemetry::{Cause, ENGINE_LANE, Event, EventKind, History, KernelFamily, Link, Phase, StepKind, WaitCause};
 
 use crate::fake::{Dropped, Rig, Setup};

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::runs::OpenRun;
 use crate::base::Bytes;
-use crate::telemetry::chrome::{self, ChromeTrace, RunInfo};
+use crate::telemetry::chrome_trace::{self, ChromeTrace, RunInfo};
 use crate::telemetry::{Counters, History, Snapshot, jsonl, now};
 
 /// The events of a trace begin within so many bytes of the file.
@@ -52,7 +52,7 @@ pub fn is_trace(path: &Path) -> bool {
 pub fn read_trace(path: &Path) -> Result<OpenRun, String> {
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
     let file = File::open(path).map_err(|error| format!("{name} cannot be opened: {error}"))?;
-    let recording = chrome::read(BufReader::new(file)).map_err(|error| format!("{name}: {error}"))?;
+    let recording = chrome_trace::read(BufReader::new(file)).map_err(|error| format!("{name}: {error}"))?;
     // As much as the file may hold: what was saved is shown whole.
     let mut history = History::new(Bytes(u64::MAX));
     history.add(&recording.snapshot);

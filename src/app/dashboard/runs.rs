@@ -15,7 +15,7 @@ use super::timeline::{Source, tool_ui};
 use crate::app::panels::Action;
 use crate::app::theme::{self, GRID};
 use crate::app::widgets;
-use crate::telemetry::chrome::RunInfo;
+use crate::telemetry::chrome_trace::RunInfo;
 use crate::telemetry::{EventKind, History, Phase, Track};
 
 /// Runs from files at once.

@@ -10,7 +10,7 @@ use crate::app::shortcuts;
 use crate::app::state::{Page, ViewState};
 use crate::app::theme;
 use crate::app::widgets;
-use crate::chats::{Format, Hit};
+use crate::chats::{Format, SearchHit};
 
 /// The list, or what the search found.
 pub fn chats_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
@@ -122,7 +122,7 @@ fn title_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
     Vec::new()
 }
 
-fn hit_ui(ui: &mut Ui, state: &ViewState, chat: &Chat, hit: &Hit) -> Option<Action> {
+fn hit_ui(ui: &mut Ui, state: &ViewState, chat: &Chat, hit: &SearchHit) -> Option<Action> {
     let title = chat.title(&state.documents);
     let selected = chat.id == state.current && state.page == Page::Chat;
     let clicked = widgets::row(ui, Some(Icon::Chat), &title, "", selected, &format!("Chat: {title}")).clicked();

@@ -17,7 +17,7 @@ use crate::app::state::ViewState;
 use crate::app::theme::{self, GRID, GUTTER};
 use crate::app::widgets;
 use crate::app::{format, panels};
-use crate::chats::KeptDocument;
+use crate::chats::StoredDocument;
 use crate::engine::{SavedDocument, SavedState};
 
 const ROW_HEIGHT: f32 = 44.0;
@@ -27,7 +27,7 @@ struct Shelf<'a> {
     content_hash: String,
     name: &'a str,
     saved: Option<&'a SavedDocument>,
-    kept: Option<&'a KeptDocument>,
+    kept: Option<&'a StoredDocument>,
     doc: Option<&'a Doc>,
     /// it is in the chat on screen
     here: bool,

@@ -21,10 +21,10 @@ use crate::app::theme::{self, GRID, GUTTER};
 use crate::app::widgets::{self, Weight};
 use crate::app::{format, panels};
 use crate::engine::{DeviceFacts, Fit, LoadOptions, ModelSource};
-use crate::model::find::Store;
+use crate::model::discovery::Provider;
 
 /// The order of the page.
-const STORES: [Store; 5] = [Store::HuggingFace, Store::LmStudio, Store::Ollama, Store::Jan, Store::Own];
+const STORES: [Provider; 5] = [Provider::HuggingFace, Provider::LmStudio, Provider::Ollama, Provider::Jan, Provider::Own];
 /// Room for the button of a line, points.
 const BUTTON_WIDTH: f32 = 120.0;
 
@@ -106,15 +106,15 @@ fn built_in_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
 }
 
 /// The lines of one store.
-fn store_ui(ui: &mut Ui, state: &mut ViewState, store: Store, load: &LoadOptions) -> Vec<Action> {
+fn store_ui(ui: &mut Ui, state: &mut ViewState, store: Provider, load: &LoadOptions) -> Vec<Action> {
     let mut actions = Vec::new();
     let n = state.models.shown(store).count();
-    if n == 0 && store != Store::Own {
+    if n == 0 && store != Provider::Own {
         return actions;
     }
     ui.add_space(GUTTER);
     widgets::list_heading(ui, &format!("{}  {n}", store.name().to_uppercase()));
-    if store == Store::Own {
+    if store == Provider::Own {
         actions.extend(folders_ui(ui, state));
     }
     for (index, entry) in state.models.shown(store).enumerate() {

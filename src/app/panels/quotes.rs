@@ -20,7 +20,7 @@ const SHOWN_LEFT_OUT: usize = 5;
 pub fn quotes_ui(ui: &mut Ui, exchange: &Exchange, documents: &[Doc]) -> Vec<Action> {
     let quotes = exchange.quotes.as_deref().unwrap_or_default();
     // What is left out comes last.
-    let n_said = quotes.partition_point(|cited| cited.kind != QuoteKind::LeftOut);
+    let n_said = quotes.partition_point(|cited| cited.kind != QuoteKind::MissingMention);
     let n_left_out = quotes.len() - n_said;
     let mut actions = Vec::new();
     if quotes.is_empty() {

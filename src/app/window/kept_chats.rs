@@ -1,7 +1,7 @@
 //! The window and its kept chats: what is sent to be kept before a frame is drawn, and what comes back.
 //!
 //! ```text
-//! ViewState.keeping.requests ─► Keeper ─► News ─► ViewState
+//! ViewState.keeping.requests ─► ChatWriter ─► ChatEvent ─► ViewState
 //! ```
 //! Limits: a frame waits [`PATIENCE`] at most for what it shows to be kept; a deletion can be undone for [`UNDO_SECONDS`].
 
@@ -13,7 +13,7 @@ use eframe::egui;
 use super::StrataApp;
 use crate::app::panels::Action;
 use crate::app::state::ViewState;
-use crate::chats::{Destination, Format, Keeper, Request};
+use crate::chats::{ChatWriter, Destination, Format, Request};
 
 /// The disk is given this long while a frame is drawn: a write to memory takes a thousandth of it, a flush a tenth.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -26,7 +26,7 @@ const EXPORT_INSTEAD: &str = "Copy the chat as Markdown instead.";
 
 /// The keeper of this window.
 pub(super) struct Keep {
-    keeper: Option<Keeper>,
+    keeper: Option<ChatWriter>,
     /// when what can be undone was first seen, seconds
     undo_since: Option<f64>,
     has_unsettled: bool,
@@ -40,7 +40,7 @@ impl Keep {
             state.begin_ids(since_1970().as_micros().try_into().unwrap_or_default());
         }
         let waker = ctx.clone();
-        let keeper = Keeper::start(root, move || waker.request_repaint());
+        let keeper = ChatWriter::start(root, move || waker.request_repaint());
         if let Err(error) = &keeper {
             state.notice(format!("Chats of this window are not kept: {error}."), true);
         }
@@ -56,7 +56,7 @@ impl StrataApp {
     /// Takes what the kept chats say.
     pub(super) fn take_kept(&mut self, ctx: &egui::Context) {
         self.state.keeping.now = i64::try_from(since_1970().as_secs()).unwrap_or_default();
-        while let Some(news) = self.keep.keeper.as_ref().and_then(Keeper::poll) {
+        while let Some(news) = self.keep.keeper.as_ref().and_then(ChatWriter::poll) {
             self.state.take_news(news);
             ctx.request_repaint();
         }
@@ -91,7 +91,7 @@ impl StrataApp {
         self.send_kept();
         if std::mem::take(&mut self.keep.has_unsettled) {
             // A disk that takes longer goes on by itself.
-            let _ = self.keep.keeper.as_ref().map(|keeper| keeper.settle(PATIENCE));
+            let _ = self.keep.keeper.as_ref().map(|keeper| keeper.flush(PATIENCE));
         }
         if !self.state.keeping.requests.is_empty() {
             ctx.request_repaint_after(PATIENCE);
@@ -102,7 +102,7 @@ impl StrataApp {
     pub(super) fn keep_all(&mut self) {
         self.send_kept();
         if let Some(keeper) = self.keep.keeper.take() {
-            keeper.settle(LAST_PATIENCE);
+            keeper.flush(LAST_PATIENCE);
         }
     }
 

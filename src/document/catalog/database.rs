@@ -1,8 +1,8 @@
 //! The catalogue's database: opening, migrating and setting aside, and the few questions asked of it.
 //!
 //! ```text
-//! file ─► whole? ─┬─ yes ─► version: older: migrate │ ours │ newer: refuse ─► Catalogue
-//!                 └─ no ──► set aside under a lock, begin anew ─────────────► Catalogue and a sentence
+//! file ─► whole? ─┬─ yes ─► version: older: migrate │ ours │ newer: refuse ─► Catalog
+//!                 └─ no ──► set aside under a lock, begin anew ─────────────► Catalog and a sentence
 //! ```
 
 use std::fs::{self, File};
@@ -13,7 +13,7 @@ use std::time::Duration;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, TransactionBehavior, params};
 
 use super::entry::{COLUMNS, Entry};
-use super::error::LibraryError;
+use super::error::CatalogError;
 
 const FILE_NAME: &str = "library.sqlite";
 /// What SQLite keeps beside its file.
@@ -45,27 +45,27 @@ const MIGRATIONS: [&str; 1] = ["CREATE TABLE documents (
 
 /// The saved documents of one library.
 #[derive(Debug)]
-pub struct Catalogue {
+pub struct Catalog {
     db: Connection,
 }
 
-impl Catalogue {
+impl Catalog {
     /// The catalogue in the folder `root`, both made where they are not there. A damaged one is set aside and begun anew:
     /// then a sentence says so.
     ///
     /// # Errors
-    /// [`LibraryError::Folder`], [`LibraryError::Newer`], or what the database said.
-    pub fn open(root: &Path) -> Result<(Catalogue, Option<String>), LibraryError> {
-        let folder_error = |source| LibraryError::Folder { path: root.to_owned(), source };
+    /// [`CatalogError::Folder`], [`CatalogError::Newer`], or what the database said.
+    pub fn open(root: &Path) -> Result<(Catalog, Option<String>), CatalogError> {
+        let folder_error = |source| CatalogError::Folder { path: root.to_owned(), source };
         make_private(root).map_err(folder_error)?;
-        match Catalogue::open_file(root) {
+        match Catalog::open_file(root) {
             Err(error) if is_damage(&error) => {}
             opened => return Ok((opened?, None)),
         }
         let lock = File::create(root.join(LOCK_NAME)).map_err(folder_error)?;
         lock.lock().map_err(folder_error)?;
         // Another process may have done it while this one waited.
-        match Catalogue::open_file(root) {
+        match Catalog::open_file(root) {
             Err(error) if is_damage(&error) => {}
             opened => return Ok((opened?, None)),
         }
@@ -74,12 +74,12 @@ impl Catalogue {
             "the library's catalogue was damaged and is kept as {}; saved documents are found again when they are opened",
             aside.display()
         );
-        Ok((Catalogue::open_file(root)?, Some(note)))
+        Ok((Catalog::open_file(root)?, Some(note)))
     }
 
-    fn open_file(root: &Path) -> Result<Catalogue, LibraryError> {
+    fn open_file(root: &Path) -> Result<Catalog, CatalogError> {
         let path = root.join(FILE_NAME);
-        make_private_file(&path).map_err(|source| LibraryError::Folder { path: root.to_owned(), source })?;
+        make_private_file(&path).map_err(|source| CatalogError::Folder { path: root.to_owned(), source })?;
         let mut db = Connection::open(&path)?;
         db.busy_timeout(PATIENCE)?;
         // Where the file system cannot do it, the answer is another mode, and that is as correct, only slower.
@@ -89,7 +89,7 @@ impl Catalogue {
             return Err(damage());
         }
         migrate(&mut db, root)?;
-        let catalogue = Catalogue { db };
+        let catalogue = Catalog { db };
         // A table of that name in another shape, and a row that no Strata wrote, are damage too.
         catalogue.list()?;
         Ok(catalogue)
@@ -99,7 +99,7 @@ impl Catalogue {
     ///
     /// # Errors
     /// What the database said.
-    pub fn upsert(&self, entry: &Entry) -> Result<(), LibraryError> {
+    pub fn upsert(&self, entry: &Entry) -> Result<(), CatalogError> {
         entry.write(&self.db)
     }
 
@@ -107,7 +107,7 @@ impl Catalogue {
     ///
     /// # Errors
     /// What the database said.
-    pub fn get(&self, id: &str) -> Result<Option<Entry>, LibraryError> {
+    pub fn get(&self, id: &str) -> Result<Option<Entry>, CatalogError> {
         let sql = format!("SELECT {COLUMNS} FROM documents WHERE id = ?1");
         Ok(self.db.query_row(&sql, [id], Entry::read).optional()?)
     }
@@ -115,15 +115,15 @@ impl Catalogue {
     /// The one document whose id begins with `prefix`, in any case.
     ///
     /// # Errors
-    /// [`LibraryError::NoSuch`], [`LibraryError::Ambiguous`], or what the database said.
-    pub fn find(&self, prefix: &str) -> Result<Entry, LibraryError> {
+    /// [`CatalogError::NoSuch`], [`CatalogError::Ambiguous`], or what the database said.
+    pub fn find(&self, prefix: &str) -> Result<Entry, CatalogError> {
         let wanted = prefix.trim().to_ascii_lowercase();
         let fits = |entry: &Entry| !wanted.is_empty() && entry.id.starts_with(&wanted);
         let mut found: Vec<Entry> = self.list()?.into_iter().filter(fits).collect();
         match (found.pop(), found.len()) {
             (Some(entry), 0) => Ok(entry),
-            (Some(_), others) => Err(LibraryError::Ambiguous { id: prefix.to_owned(), n: others + 1 }),
-            (None, _) => Err(LibraryError::NoSuch { id: prefix.to_owned() }),
+            (Some(_), others) => Err(CatalogError::Ambiguous { id: prefix.to_owned(), n: others + 1 }),
+            (None, _) => Err(CatalogError::NoSuch { id: prefix.to_owned() }),
         }
     }
 
@@ -131,7 +131,7 @@ impl Catalogue {
     ///
     /// # Errors
     /// What the database said.
-    pub fn touch(&self, id: &str, now: i64) -> Result<bool, LibraryError> {
+    pub fn touch(&self, id: &str, now: i64) -> Result<bool, CatalogError> {
         Ok(self.db.execute("UPDATE documents SET last_used = max(last_used, ?2) WHERE id = ?1", params![id, now])? > 0)
     }
 
@@ -139,7 +139,7 @@ impl Catalogue {
     ///
     /// # Errors
     /// What the database said.
-    pub fn remove(&self, id: &str) -> Result<bool, LibraryError> {
+    pub fn remove(&self, id: &str) -> Result<bool, CatalogError> {
         Ok(self.db.execute("DELETE FROM documents WHERE id = ?1", [id])? > 0)
     }
 
@@ -147,7 +147,7 @@ impl Catalogue {
     ///
     /// # Errors
     /// What the database said.
-    pub fn list(&self) -> Result<Vec<Entry>, LibraryError> {
+    pub fn list(&self) -> Result<Vec<Entry>, CatalogError> {
         let sql = format!("SELECT {COLUMNS} FROM documents ORDER BY last_used DESC, id");
         let mut statement = self.db.prepare(&sql)?;
         let entries = statement.query_map([], Entry::read)?.collect::<Result<_, _>>()?;
@@ -158,13 +158,13 @@ impl Catalogue {
     ///
     /// # Errors
     /// What the database said.
-    pub fn least_recently_used(&self, except: &[&str]) -> Result<Option<Entry>, LibraryError> {
+    pub fn least_recently_used(&self, except: &[&str]) -> Result<Option<Entry>, CatalogError> {
         Ok(self.list()?.into_iter().rfind(|entry| !except.contains(&entry.id.as_str())))
     }
 }
 
 /// Brings the database to the newest version; whoever comes second finds nothing to do.
-fn migrate(db: &mut Connection, root: &Path) -> Result<(), LibraryError> {
+fn migrate(db: &mut Connection, root: &Path) -> Result<(), CatalogError> {
     let version = |db: &Connection| db.query_row("PRAGMA user_version", [], |row| row.get::<_, i64>(0));
     let known = MIGRATIONS.len() as i64;
     if version(db)? == known {
@@ -173,7 +173,7 @@ fn migrate(db: &mut Connection, root: &Path) -> Result<(), LibraryError> {
     let change = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let found = version(&change)?;
     if found > known {
-        return Err(LibraryError::Newer { path: root.to_owned(), found, known });
+        return Err(CatalogError::Newer { path: root.to_owned(), found, known });
     }
     let n_done = usize::try_from(found).map_err(|_| damage())?;
     for migration in MIGRATIONS.iter().skip(n_done) {
@@ -184,13 +184,13 @@ fn migrate(db: &mut Connection, root: &Path) -> Result<(), LibraryError> {
 }
 
 /// What SQLite says of a file that is none of its own, or no longer whole.
-fn damage() -> LibraryError {
-    LibraryError::Database(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT), None))
+fn damage() -> CatalogError {
+    CatalogError::Database(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT), None))
 }
 
 /// The file itself is at fault, not the disk, the rights, or another process.
-fn is_damage(error: &LibraryError) -> bool {
-    let LibraryError::Database(error) = error else { return false };
+fn is_damage(error: &CatalogError) -> bool {
+    let CatalogError::Database(error) = error else { return false };
     match error {
         rusqlite::Error::SqlInputError { .. }
         | rusqlite::Error::FromSqlConversionFailure(..)

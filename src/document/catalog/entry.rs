@@ -3,7 +3,7 @@
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Row, named_params};
 
-use super::error::LibraryError;
+use super::error::CatalogError;
 
 /// Digits of an id that a person is shown.
 const SHORT_ID_LEN: usize = 8;
@@ -91,7 +91,7 @@ impl Entry {
         })
     }
 
-    pub(super) fn write(&self, db: &rusqlite::Connection) -> Result<(), LibraryError> {
+    pub(super) fn write(&self, db: &rusqlite::Connection) -> Result<(), CatalogError> {
         db.execute(
             UPSERT,
             named_params! {

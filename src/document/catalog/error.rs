@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 /// Why the catalogue refused.
 #[derive(Debug, thiserror::Error)]
-pub enum LibraryError {
+pub enum CatalogError {
     /// the folder or the file cannot be made or read
     #[error("the library in {path} cannot be used: {source}; check that you may write there, or choose another folder")]
     Folder {

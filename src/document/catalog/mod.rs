@@ -12,13 +12,13 @@
 //!
 //! Owner thread: whoever opened it. Units: bytes, tokens, seconds; times in seconds since 1970.
 
-mod catalogue;
+mod database;
 mod entry;
 mod error;
 
-pub use catalogue::Catalogue;
+pub use database::Catalog;
 pub use entry::{Entry, ReadState};
-pub use error::LibraryError;
+pub use error::CatalogError;
 
 use std::path::PathBuf;
 

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! answer ──┬► between quotation marks ─────────────────► find_quotes ──► Quote, Marked
-//!          └► the built-in model's: in the document's words but for its own ──► Unmarked; of a list also what is missing ──► LeftOut
+//!          └► the built-in model's: in the document's words but for its own ──► Unmarked; of a list also what is missing ──► MissingMention
 //! ```
 
 use std::borrow::Borrow;
 
-use super::Document;
 use super::mentions::List;
 use super::quotes::{Quote, QuoteKind, find_quotes, parts};
+use crate::document::Document;
 
 /// What the built-in model says in words of its own: that a document has no answer, and what it is.
 const OWN_ANSWERS: [&str; 2] = ["I cannot find that", "I am the small model"];
@@ -41,7 +41,7 @@ pub fn quotes_in(answer: &str, whole: bool, documents: &[impl Borrow<Document>])
     let left_out = list.map(|list| list.left_out(documents)).unwrap_or_default();
     quotes.extend(left_out.into_iter().filter_map(|place| {
         let text = documents.get(place.document)?.borrow().text.get(place.bytes.clone())?.to_owned();
-        Some(Quote { text, kind: QuoteKind::LeftOut, found: Some(place) })
+        Some(Quote { text, kind: QuoteKind::MissingMention, found: Some(place) })
     }));
     quotes
 }

@@ -10,9 +10,9 @@
 use std::borrow::Borrow;
 use std::ops::Range;
 
-use super::Document;
 use super::quotes::{Place, matching_len, offset_in};
-use super::text::BLANK_LINE;
+use crate::document::Document;
+use crate::document::text::BLANK_LINE;
 
 /// How the model ends a list; the line begins with what was asked for.
 const NO_MORE: &str = ": no more mentions.";

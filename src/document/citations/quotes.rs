@@ -13,7 +13,7 @@
 use std::borrow::Borrow;
 use std::ops::Range;
 
-use super::Document;
+use crate::document::Document;
 
 /// Fewest words of a quotation: shorter ones are names and titles.
 const MIN_WORDS: usize = 3;
@@ -42,7 +42,8 @@ pub enum QuoteKind {
     /// as a whole, or as a part of one that has no marks
     Unmarked,
     /// not at all: a mention that a list leaves out which says that there are no more
-    LeftOut,
+    #[serde(rename = "LeftOut")]
+    MissingMention,
 }
 
 /// A quotation in an answer.

@@ -11,8 +11,8 @@
 use quick_xml::Reader;
 use quick_xml::events::{BytesRef, BytesStart, Event};
 
-use super::archive::Archive;
-use super::flow::{Flow, Gap};
+use super::text_flow::{Flow, Gap};
+use super::zip_archive::Archive;
 use super::{ExtractError, Extracted, Part, TextLimit};
 use crate::base::limits;
 

@@ -15,8 +15,8 @@ use percent_encoding::percent_decode_str;
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 
-use super::archive::Archive;
 use super::html::text_of;
+use super::zip_archive::Archive;
 use super::{ExtractError, Extracted, Part, Progress, TextLimit};
 use crate::base::limits;
 use crate::document::encoding;

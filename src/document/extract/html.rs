@@ -10,7 +10,7 @@
 use dom_query::{Document as Dom, NodeRef};
 use dom_smoothie::{Config, Readability};
 
-use super::flow::{Flow, Gap};
+use super::text_flow::{Flow, Gap};
 use super::{ExtractError, Extracted, Part, TextLimit};
 use crate::base::limits;
 use crate::document::encoding;

@@ -1,24 +1,24 @@
 //! The formats that hold more than their text, each read by a crate that keeps up with it.
 //!
 //! ```text
-//! bytes, Kind ──► pdf │ docx │ epub │ html ──► Extracted { parts: [title, text] } ──► Document
+//! bytes, FileFormat ──► pdf │ docx │ epub │ html ──► Extracted { parts: [title, text] } ──► Document
 //!                      └── archive, flow ──┘
 //! ```
 //! Invariants: 1. nothing is cut off in silence: what is over a limit is refused; 2. what is read is the same each time;
 //! 3. nothing here is trusted: it runs in a process of its own (see [`super::worker`]).
 //! Limits: all in [`limits`].
 
-mod archive;
 mod docx;
 mod epub;
-mod flow;
+mod glyph_layout;
 mod html;
-mod lines;
 mod pdf;
+mod text_flow;
+mod zip_archive;
 
 use serde::{Deserialize, Serialize};
 
-use super::kind::Kind;
+use super::file_format::FileFormat;
 use crate::base::limits;
 
 /// A page or a chapter.
@@ -91,16 +91,16 @@ pub type Progress<'a> = &'a mut dyn FnMut(usize, usize);
 ///
 /// # Errors
 /// What is wrong with it, and what to do.
-pub fn extract(kind: Kind, bytes: &[u8], progress: Progress<'_>) -> Result<Extracted, ExtractError> {
+pub fn extract(kind: FileFormat, bytes: &[u8], progress: Progress<'_>) -> Result<Extracted, ExtractError> {
     let extracted = match kind {
-        Kind::Text | Kind::Html => html::extract(bytes),
-        Kind::Pdf => pdf::extract(bytes, progress),
-        Kind::Docx => docx::extract(bytes),
-        Kind::Epub => epub::extract(bytes, progress),
+        FileFormat::Text | FileFormat::Html => html::extract(bytes),
+        FileFormat::Pdf => pdf::extract(bytes, progress),
+        FileFormat::Docx => docx::extract(bytes),
+        FileFormat::Epub => epub::extract(bytes, progress),
     }?;
     match (extracted.parts.iter().any(|p| !p.text.trim().is_empty()), kind) {
         (true, _) => Ok(extracted),
-        (false, Kind::Pdf) => Err(ExtractError::NoText { n_pages: extracted.parts.len() }),
+        (false, FileFormat::Pdf) => Err(ExtractError::NoText { n_pages: extracted.parts.len() }),
         (false, _) => Err(ExtractError::Empty),
     }
 }

@@ -19,7 +19,7 @@ use hayro_interpret::{
     SoftMask, interpret_page,
 };
 
-use super::lines::{Glyph, page_text};
+use super::glyph_layout::{Glyph, page_text};
 use super::{ExtractError, Extracted, Part, Progress, TextLimit};
 use crate::base::limits;
 

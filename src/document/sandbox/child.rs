@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use super::Message;
 use crate::base::limits;
 use crate::document::extract::{ExtractError, extract};
-use crate::document::kind::Kind;
+use crate::document::file_format::FileFormat;
 
 /// Parsers recurse on nested content.
 const STACK_BYTES: usize = 64 << 20;
@@ -22,7 +22,7 @@ pub fn serve(kind: &str) -> ExitCode {
     confine();
     // What a parser complains of is nobody's business; that it ended is.
     std::panic::set_hook(Box::new(|_| {}));
-    let kinds = [Kind::Html, Kind::Pdf, Kind::Docx, Kind::Epub];
+    let kinds = [FileFormat::Html, FileFormat::Pdf, FileFormat::Docx, FileFormat::Epub];
     let Some(kind) = kinds.into_iter().find(|k| k.name() == kind) else { return ExitCode::FAILURE };
     let mut bytes = Vec::new();
     if std::io::stdin().lock().take(limits::MAX_FILE_BYTES + 1).read_to_end(&mut bytes).is_err() {

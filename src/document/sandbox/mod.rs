@@ -24,7 +24,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 use serde::{Deserialize, Serialize};
 
 use super::extract::{ExtractError, Extracted};
-use super::kind::Kind;
+use super::file_format::FileFormat;
 use super::{DocumentError, Watch};
 use crate::base::{Bytes, limits};
 
@@ -59,7 +59,7 @@ pub fn this_program() -> PathBuf {
 ///
 /// # Errors
 /// What is wrong with the file, or that its reader crashed, stalled or was cancelled.
-pub fn read(program: &Path, name: &str, kind: Kind, bytes: &[u8], watch: &Watch) -> Result<Extracted, DocumentError> {
+pub fn read(program: &Path, name: &str, kind: FileFormat, bytes: &[u8], watch: &Watch) -> Result<Extracted, DocumentError> {
     let no_reader = |e: std::io::Error| DocumentError::NoReader { name: name.to_owned(), reason: e.to_string() };
     let mut command = Command::new(program);
     command.arg(ARGUMENT).arg(kind.name()).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());

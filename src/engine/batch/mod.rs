@@ -31,7 +31,7 @@ use crate::base::limits::KV_PAGE_TOKENS;
 use crate::gpu::Gpu;
 use crate::kv::KvSpec;
 use crate::telemetry::{self, StepKind};
-use crate::token::StreamDecoder;
+use crate::token::Detokenizer;
 use chosen::{Chooser, RowPolicy};
 use pass::Row;
 use pick::Picker;
@@ -54,7 +54,7 @@ struct Branch {
 
 struct Live {
     tail: BranchTail,
-    stream: StreamDecoder,
+    stream: Detokenizer,
     policy: Option<RowPolicy>,
 }
 

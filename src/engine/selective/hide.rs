@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::kv::policy::leoam::pipeline::{Forecast, LayerLoad, LayerOutcome, RunningRates};
 use crate::kv::{StreamCost, VramCache};
-use crate::telemetry::{ENGINE_LANE, EventKind, Hub, Lane};
+use crate::telemetry::{ENGINE_LANE, EventKind, EventLane, Hub};
 
 /// Weight of the newest layer in the running means.
 const NEWEST_WEIGHT: f64 = 0.1;
@@ -25,7 +25,7 @@ pub(super) struct Hiding {
     below_secs: Option<f64>,
     /// the layer whose stream is under way: since when, at what cost so far, what was expected of it
     last: Option<(Instant, StreamCost, u32, Forecast)>,
-    lane: Lane,
+    lane: EventLane,
 }
 
 impl Hiding {

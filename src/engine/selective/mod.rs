@@ -45,7 +45,7 @@ use crate::gpu::{Binding, Gpu, Recorder, Slice};
 use crate::kv::KvSpec;
 use crate::kv::policy::access_frequency::FrequencyTable;
 use crate::kv::policy::{Policy, PolicySpec};
-use crate::telemetry::{ENGINE_LANE, Hub, Lane};
+use crate::telemetry::{ENGINE_LANE, EventLane, Hub};
 
 /// Steps after which having been chosen is worth half.
 pub(super) const HALF_LIFE_STEPS: usize = 32;
@@ -114,7 +114,7 @@ pub(super) struct Selective {
     n_steps: usize,
     mass_steps: MassSteps,
     hiding: Hiding,
-    lane: Lane,
+    lane: EventLane,
     spent: Spent,
 }
 

@@ -43,7 +43,7 @@ use std::time::{Duration, Instant};
 
 use crate::base::{Bytes, MovedBytes};
 use crate::kv::store::{Io, IoDone, IoInfo, IoRequest, PAGE_TOKENS, PageId, PageKind, PageRun, PageStore, Slab, SlabPool};
-use crate::telemetry::{Cause, EventKind, FaultKind, Lane, Link, WaitCause, ns_of};
+use crate::telemetry::{Cause, EventKind, EventLane, FaultKind, Link, WaitCause, ns_of};
 
 pub use config::OffloadConfig;
 pub use error::OffloadError;
@@ -141,7 +141,7 @@ pub struct OffloadTiers {
     scratch: Option<ScratchFolder>,
     config: OffloadConfig,
     split: RamSplit,
-    lane: Lane,
+    lane: EventLane,
     resident_pool: SlabPool,
     read_ahead_pool: SlabPool,
     /// pages in slabs of their own: copies, and what is not written yet
@@ -181,7 +181,7 @@ impl OffloadTiers {
     ///
     /// # Errors
     /// [`OffloadError::TooSmall`], [`OffloadError::OtherShape`].
-    pub fn new(config: OffloadConfig, io: Io, backing: DiskBacking, lane: Lane) -> Result<Self, OffloadError> {
+    pub fn new(config: OffloadConfig, io: Io, backing: DiskBacking, lane: EventLane) -> Result<Self, OffloadError> {
         let (store, scratch) = match backing {
             DiskBacking::None => (None, None),
             DiskBacking::Saved(store) => (Some(store), None),

@@ -18,7 +18,7 @@ use crate::kv::offload::{OffloadError, OffloadTiers, Retention};
 use crate::kv::policy::leoam::abstracts::abstract_of;
 use crate::kv::quantize_page::quantize_page;
 use crate::kv::store::PageId;
-use crate::telemetry::{self, Cause, EventKind, Lane, Link, WaitCause};
+use crate::telemetry::{self, Cause, EventKind, EventLane, Link, WaitCause};
 
 /// How long to sleep where there is nothing to do but to look after reads and writes.
 const IDLE: Duration = Duration::from_millis(2);
@@ -43,7 +43,7 @@ pub(super) struct TransferWorker {
     /// next batch of the plan
     pub next: usize,
     pub link: BandwidthLimit,
-    pub lane: Lane,
+    pub lane: EventLane,
     pub report: Arc<Mutex<OffloadReport>>,
     pub reported: Instant,
 }

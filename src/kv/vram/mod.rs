@@ -31,7 +31,7 @@ use crate::kv::offload::RamPagesView;
 use crate::kv::residency::Residency;
 use crate::kv::transfer::plan::TransferBatch;
 use crate::kv::transfer::{FilledStaging, Transfer};
-use crate::telemetry::{ENGINE_LANE, Hub, Lane};
+use crate::telemetry::{ENGINE_LANE, EventLane, Hub};
 
 /// Readback buffers: one is written by the device while the others are emptied.
 const N_READBACKS: usize = 3;
@@ -112,9 +112,9 @@ pub struct VramCache {
     /// tokens that the store knows of
     n_offloaded_tokens: usize,
     transfer: Transfer,
-    lane: Lane,
+    lane: EventLane,
     /// of the thread that owns this
-    engine_lane: Lane,
+    engine_lane: EventLane,
     has_offload: bool,
     /// what RAM holds of the context
     ram_pages: RamPagesView,

@@ -2,13 +2,13 @@
 //!
 //! Hugging Face stores its matrices as `[inputs, outputs]` (Conv1D); GGUF as `[outputs, inputs]`.
 
-use super::build::{Bias, Builder};
 use super::llama::{refuse_quantized_config, vocab_size};
+use super::plan_builder::{Bias, PlanBuilder};
 use crate::base::ModelDims;
 use crate::model::ModelError;
-use crate::model::plan::{Activation, LayerPlan, Matrix, ModelPlan, NormKind, PositionPlan};
+use crate::model::arch::plan::{Activation, LayerPlan, Matrix, ModelPlan, NormKind, PositionPlan};
 
-pub(super) fn plan(builder: &Builder<'_>) -> Result<ModelPlan, ModelError> {
+pub(super) fn plan(builder: &PlanBuilder<'_>) -> Result<ModelPlan, ModelError> {
     let keys = builder.keys;
     refuse_quantized_config(builder)?;
     let dims = dims(builder)?;
@@ -70,7 +70,7 @@ pub(super) fn plan(builder: &Builder<'_>) -> Result<ModelPlan, ModelError> {
     })
 }
 
-fn dims(builder: &Builder<'_>) -> Result<ModelDims, ModelError> {
+fn dims(builder: &PlanBuilder<'_>) -> Result<ModelDims, ModelError> {
     let keys = builder.keys;
     let hidden_dim = keys.need_uint("embedding_length", "n_embd")?;
     let n_head = keys.need_uint("attention.head_count", "n_head")?;
@@ -95,7 +95,7 @@ fn dims(builder: &Builder<'_>) -> Result<ModelDims, ModelError> {
     Ok(dims)
 }
 
-fn activation(builder: &Builder<'_>) -> Result<Activation, ModelError> {
+fn activation(builder: &PlanBuilder<'_>) -> Result<Activation, ModelError> {
     match builder.keys.string("", "activation_function")?.unwrap_or("gelu_new") {
         "gelu_new" | "gelu_pytorch_tanh" | "gelu_fast" => Ok(Activation::GeluTanh),
         "gelu" => Ok(Activation::Gelu),

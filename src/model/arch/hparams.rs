@@ -7,20 +7,20 @@ use crate::model::gguf::{Gguf, bad_value};
 
 /// Where settings come from. Methods take the GGUF key without its `arch.` prefix, and the `config.json` key; an empty
 /// key is never present.
-pub(crate) enum Keys<'a> {
+pub(crate) enum HParams<'a> {
     Gguf { gguf: &'a Gguf, bytes: &'a [u8], arch: &'a str },
     Hf { config: &'a Value, arch: &'a str },
 }
 
-impl<'a> Keys<'a> {
-    pub fn of_gguf(gguf: &'a Gguf, bytes: &'a [u8]) -> Result<Keys<'a>, ModelError> {
+impl<'a> HParams<'a> {
+    pub fn of_gguf(gguf: &'a Gguf, bytes: &'a [u8]) -> Result<HParams<'a>, ModelError> {
         match gguf.string("general.architecture")? {
-            Some(arch) => Ok(Keys::Gguf { gguf, bytes, arch }),
+            Some(arch) => Ok(HParams::Gguf { gguf, bytes, arch }),
             None => Err(ModelError::MissingKey { place: "GGUF metadata", key: "general.architecture".to_owned() }),
         }
     }
 
-    pub fn of_config(config: &'a Value) -> Result<Keys<'a>, ModelError> {
+    pub fn of_config(config: &'a Value) -> Result<HParams<'a>, ModelError> {
         // Old OPT and GPT-2 folders may lack model_type; the class name says it too.
         let by_class = || {
             let class = config.get("architectures")?.get(0)?.as_str()?;
@@ -30,26 +30,26 @@ impl<'a> Keys<'a> {
                 .find_map(|(prefix, arch)| (class.strip_prefix(prefix)? == "ForCausalLM").then_some(arch))
         };
         match config.get("model_type").and_then(Value::as_str).or_else(by_class) {
-            Some(arch) => Ok(Keys::Hf { config, arch }),
+            Some(arch) => Ok(HParams::Hf { config, arch }),
             None => Err(ModelError::MissingKey { place: "config.json", key: "model_type".to_owned() }),
         }
     }
 
     pub fn architecture(&self) -> &'a str {
         match self {
-            Keys::Gguf { arch, .. } | Keys::Hf { arch, .. } => arch,
+            HParams::Gguf { arch, .. } | HParams::Hf { arch, .. } => arch,
         }
     }
 
     pub fn is_gguf(&self) -> bool {
-        matches!(self, Keys::Gguf { .. })
+        matches!(self, HParams::Gguf { .. })
     }
 
     /// The error for a setting with a value that cannot be.
     pub fn bad(&self, gguf_key: &str, hf_key: &str, got: impl ToString, must: &str) -> ModelError {
         match self {
-            Keys::Gguf { arch, .. } => bad_value(&format!("{arch}.{gguf_key}"), got, must),
-            Keys::Hf { .. } => {
+            HParams::Gguf { arch, .. } => bad_value(&format!("{arch}.{gguf_key}"), got, must),
+            HParams::Hf { .. } => {
                 ModelError::BadValue { place: "config.json", key: hf_key.to_owned(), got: got.to_string(), must: must.to_owned() }
             }
         }
@@ -57,15 +57,15 @@ impl<'a> Keys<'a> {
 
     fn missing(&self, gguf_key: &str, hf_key: &str) -> ModelError {
         match self {
-            Keys::Gguf { arch, .. } => ModelError::MissingKey { place: "GGUF metadata", key: format!("{arch}.{gguf_key}") },
-            Keys::Hf { .. } => ModelError::MissingKey { place: "config.json", key: hf_key.to_owned() },
+            HParams::Gguf { arch, .. } => ModelError::MissingKey { place: "GGUF metadata", key: format!("{arch}.{gguf_key}") },
+            HParams::Hf { .. } => ModelError::MissingKey { place: "config.json", key: hf_key.to_owned() },
         }
     }
 
     /// A value of `config.json`; None for GGUF, and for null. `a.b` is key b of the object a.
     pub fn json(&self, key: &str) -> Option<&'a Value> {
         match self {
-            Keys::Hf { config, .. } if !key.is_empty() => {
+            HParams::Hf { config, .. } if !key.is_empty() => {
                 key.split('.').try_fold(*config, |value, part| value.get(part)).filter(|value| !value.is_null())
             }
             _ => None,
@@ -82,15 +82,15 @@ impl<'a> Keys<'a> {
     pub fn uint(&self, gguf_key: &str, hf_key: &str) -> Result<Option<usize>, ModelError> {
         const MUST: &str = "a whole number";
         let value = match self {
-            Keys::Gguf { .. } if gguf_key.is_empty() => None,
-            Keys::Gguf { gguf, bytes, arch } => {
+            HParams::Gguf { .. } if gguf_key.is_empty() => None,
+            HParams::Gguf { gguf, bytes, arch } => {
                 let key = format!("{arch}.{gguf_key}");
                 match gguf.get(&key) {
                     Some(crate::model::gguf::Value::Array(_)) => same_for_all_layers(gguf, bytes, &key)?,
                     _ => gguf.uint(&key)?,
                 }
             }
-            Keys::Hf { .. } => self.json_as(hf_key, MUST, Value::as_u64)?,
+            HParams::Hf { .. } => self.json_as(hf_key, MUST, Value::as_u64)?,
         };
         let narrow = |v: u64| usize::try_from(v).map_err(|_| self.bad(gguf_key, hf_key, v, MUST));
         value.map(narrow).transpose()
@@ -102,9 +102,9 @@ impl<'a> Keys<'a> {
 
     pub fn float(&self, gguf_key: &str, hf_key: &str) -> Result<Option<f64>, ModelError> {
         match self {
-            Keys::Gguf { .. } if gguf_key.is_empty() => Ok(None),
-            Keys::Gguf { gguf, arch, .. } => gguf.float(&format!("{arch}.{gguf_key}")),
-            Keys::Hf { .. } => self.json_as(hf_key, "a number", |v| v.as_f64().filter(|v| v.is_finite())),
+            HParams::Gguf { .. } if gguf_key.is_empty() => Ok(None),
+            HParams::Gguf { gguf, arch, .. } => gguf.float(&format!("{arch}.{gguf_key}")),
+            HParams::Hf { .. } => self.json_as(hf_key, "a number", |v| v.as_f64().filter(|v| v.is_finite())),
         }
     }
 
@@ -114,9 +114,9 @@ impl<'a> Keys<'a> {
 
     pub fn string(&self, gguf_key: &str, hf_key: &str) -> Result<Option<&'a str>, ModelError> {
         match self {
-            Keys::Gguf { .. } if gguf_key.is_empty() => Ok(None),
-            Keys::Gguf { gguf, arch, .. } => gguf.string(&format!("{arch}.{gguf_key}")),
-            Keys::Hf { .. } => self.json_as(hf_key, "text", Value::as_str),
+            HParams::Gguf { .. } if gguf_key.is_empty() => Ok(None),
+            HParams::Gguf { gguf, arch, .. } => gguf.string(&format!("{arch}.{gguf_key}")),
+            HParams::Hf { .. } => self.json_as(hf_key, "text", Value::as_str),
         }
     }
 
@@ -133,8 +133,8 @@ impl<'a> Keys<'a> {
     /// Number of tokens in the GGUF vocabulary, which fixes the rows of the embedding.
     pub fn gguf_token_count(&self) -> Result<Option<usize>, ModelError> {
         match self {
-            Keys::Gguf { gguf, .. } => gguf.array_len("tokenizer.ggml.tokens"),
-            Keys::Hf { .. } => Ok(None),
+            HParams::Gguf { gguf, .. } => gguf.array_len("tokenizer.ggml.tokens"),
+            HParams::Hf { .. } => Ok(None),
         }
     }
 

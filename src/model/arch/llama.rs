@@ -2,11 +2,11 @@
 //!
 //! They differ in data only: Qwen 2 has biases on q, k, v; Qwen 3 norms each head of q and k; Mistral has a window.
 
-use super::build::{Bias, Builder, window};
+use super::plan_builder::{Bias, PlanBuilder, window};
 use super::rope;
 use crate::base::ModelDims;
 use crate::model::ModelError;
-use crate::model::plan::{Activation, LayerPlan, ModelPlan, NormKind, PositionPlan};
+use crate::model::arch::plan::{Activation, LayerPlan, ModelPlan, NormKind, PositionPlan};
 
 /// The parts of a layer, under their names in both kinds of file.
 pub(super) struct LayerNames {
@@ -15,7 +15,7 @@ pub(super) struct LayerNames {
 }
 
 impl LayerNames {
-    pub fn new(builder: &Builder<'_>, hf_prefix: &str, layer: usize) -> LayerNames {
+    pub fn new(builder: &PlanBuilder<'_>, hf_prefix: &str, layer: usize) -> LayerNames {
         let gguf = builder.keys.is_gguf();
         let prefix = if gguf { format!("blk.{layer}") } else { format!("{hf_prefix}layers.{layer}") };
         LayerNames { prefix, gguf }
@@ -27,7 +27,7 @@ impl LayerNames {
 }
 
 /// Reads the dims of a family with llama's names for them.
-pub(super) fn dims(builder: &Builder<'_>) -> Result<ModelDims, ModelError> {
+pub(super) fn dims(builder: &PlanBuilder<'_>) -> Result<ModelDims, ModelError> {
     let keys = builder.keys;
     let hidden_dim = keys.need_uint("embedding_length", "hidden_size")?;
     let n_head = keys.need_uint("attention.head_count", "num_attention_heads")?;
@@ -59,7 +59,7 @@ pub(super) fn dims(builder: &Builder<'_>) -> Result<ModelDims, ModelError> {
 }
 
 /// V: the tokens of a GGUF vocabulary, or what the settings say.
-pub(super) fn vocab_size(builder: &Builder<'_>, hf_key: &str) -> Result<usize, ModelError> {
+pub(super) fn vocab_size(builder: &PlanBuilder<'_>, hf_key: &str) -> Result<usize, ModelError> {
     match builder.keys.gguf_token_count()? {
         Some(n) => Ok(n),
         None => builder.keys.need_uint("vocab_size", hf_key),
@@ -67,7 +67,7 @@ pub(super) fn vocab_size(builder: &Builder<'_>, hf_key: &str) -> Result<usize, M
 }
 
 /// A quantised or adapted folder whose tensors mean something else.
-pub(super) fn refuse_quantized_config(builder: &Builder<'_>) -> Result<(), ModelError> {
+pub(super) fn refuse_quantized_config(builder: &PlanBuilder<'_>) -> Result<(), ModelError> {
     let Some(config) = builder.keys.json("quantization_config") else { return Ok(()) };
     let method = config.get("quant_method").and_then(|m| m.as_str()).unwrap_or("an unnamed method").to_owned();
     Err(ModelError::Unsupported(format!(
@@ -75,7 +75,7 @@ pub(super) fn refuse_quantized_config(builder: &Builder<'_>) -> Result<(), Model
     )))
 }
 
-pub(super) fn plan(builder: &Builder<'_>) -> Result<ModelPlan, ModelError> {
+pub(super) fn plan(builder: &PlanBuilder<'_>) -> Result<ModelPlan, ModelError> {
     let keys = builder.keys;
     refuse_quantized_config(builder)?;
     keys.check_hf_text("hidden_act", &["silu"])?;
@@ -129,7 +129,7 @@ pub(super) fn plan(builder: &Builder<'_>) -> Result<ModelPlan, ModelError> {
 
 /// What this family and `phi3` share around their layers.
 pub(super) fn body(
-    builder: &Builder<'_>,
+    builder: &PlanBuilder<'_>,
     prefix: &str,
     dims: ModelDims,
     layers: Vec<LayerPlan>,
@@ -161,7 +161,7 @@ pub(super) fn body(
     })
 }
 
-fn sliding_window(builder: &Builder<'_>, context_len: usize) -> Result<Option<usize>, ModelError> {
+fn sliding_window(builder: &PlanBuilder<'_>, context_len: usize) -> Result<Option<usize>, ModelError> {
     let keys = builder.keys;
     // Qwen's window is off unless it says otherwise; Mistral's is on where it is given.
     let on = !keys.architecture().starts_with("qwen") || keys.is_gguf() || keys.hf_bool("use_sliding_window", false)?;

@@ -1,18 +1,18 @@
 //! `opt` from a Hugging Face folder: LayerNorm before each half (refused where it comes after), learned positions that
 //! start at row 2, ReLU, biases everywhere.
 
-use super::build::{Bias, Builder};
 use super::llama::refuse_quantized_config;
+use super::plan_builder::{Bias, PlanBuilder};
 use crate::base::ModelDims;
 use crate::model::ModelError;
-use crate::model::plan::{Activation, LayerPlan, ModelPlan, NormKind, PositionPlan};
+use crate::model::arch::plan::{Activation, LayerPlan, ModelPlan, NormKind, PositionPlan};
 
 /// OPT's position table has two rows that no position uses.
 const POSITION_OFFSET: usize = 2;
 /// torch's default, which OPT keeps.
 const EPS: f32 = 1e-5;
 
-pub(super) fn plan(builder: &Builder<'_>) -> Result<ModelPlan, ModelError> {
+pub(super) fn plan(builder: &PlanBuilder<'_>) -> Result<ModelPlan, ModelError> {
     let keys = builder.keys;
     refuse_quantized_config(builder)?;
     refuse_variants(builder)?;
@@ -73,7 +73,7 @@ pub(super) fn plan(builder: &Builder<'_>) -> Result<ModelPlan, ModelError> {
 }
 
 /// Variants with another layout of the computation.
-fn refuse_variants(builder: &Builder<'_>) -> Result<(), ModelError> {
+fn refuse_variants(builder: &PlanBuilder<'_>) -> Result<(), ModelError> {
     let keys = builder.keys;
     keys.check_hf_text("activation_function", &["relu"])?;
     if !keys.hf_bool("do_layer_norm_before", true)? {

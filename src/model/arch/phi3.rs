@@ -1,11 +1,11 @@
 //! `phi3` (Phi-3, Phi-3.5, Phi-4-mini): llama with fused QKV, fused gate and up, partial rotation and LongRoPE.
 
-use super::build::{Bias, Builder, window};
 use super::llama::{LayerNames, body, dims, refuse_quantized_config};
+use super::plan_builder::{Bias, PlanBuilder, window};
 use crate::model::ModelError;
-use crate::model::plan::{LayerPlan, ModelPlan};
+use crate::model::arch::plan::{LayerPlan, ModelPlan};
 
-pub(super) fn plan(builder: &Builder<'_>) -> Result<ModelPlan, ModelError> {
+pub(super) fn plan(builder: &PlanBuilder<'_>) -> Result<ModelPlan, ModelError> {
     let keys = builder.keys;
     refuse_quantized_config(builder)?;
     keys.check_hf_text("hidden_act", &["silu"])?;

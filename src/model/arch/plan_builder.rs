@@ -3,19 +3,19 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-use super::{Keys, ReadVector, Wanted};
+use super::{HParams, PlanOverrides, ReadVector};
 use crate::base::ModelDims;
 use crate::model::ModelError;
-use crate::model::plan::{Matrix, NormPlan, TensorRef};
+use crate::model::arch::plan::{Matrix, NormPlan, TensorRef};
 use crate::model::tensors::TensorTable;
 
 /// What a family's file needs: settings, tensors, and a note of which tensors were used.
-pub(crate) struct Builder<'a> {
-    pub keys: &'a Keys<'a>,
+pub(crate) struct PlanBuilder<'a> {
+    pub keys: &'a HParams<'a>,
     pub tensors: &'a TensorTable,
     pub read: ReadVector<'a>,
     /// what is not the model's to say
-    pub wanted: Wanted,
+    pub wanted: PlanOverrides,
     used: RefCell<BTreeSet<String>>,
 }
 
@@ -26,9 +26,9 @@ pub(crate) enum Bias {
     IfPresent,
 }
 
-impl<'a> Builder<'a> {
-    pub fn new(keys: &'a Keys<'a>, tensors: &'a TensorTable, read: ReadVector<'a>, wanted: Wanted) -> Builder<'a> {
-        Builder { keys, tensors, read, wanted, used: RefCell::default() }
+impl<'a> PlanBuilder<'a> {
+    pub fn new(keys: &'a HParams<'a>, tensors: &'a TensorTable, read: ReadVector<'a>, wanted: PlanOverrides) -> PlanBuilder<'a> {
+        PlanBuilder { keys, tensors, read, wanted, used: RefCell::default() }
     }
 
     pub fn use_tensor(&self, name: &str) {

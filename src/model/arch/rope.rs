@@ -6,9 +6,9 @@
 
 use std::f64::consts::PI;
 
-use super::{Builder, Keys};
+use super::{HParams, PlanBuilder};
 use crate::model::ModelError;
-use crate::model::plan::{RopePlan, RopeStyle};
+use crate::model::arch::plan::{RopePlan, RopeStyle};
 
 /// Ways to stretch a rotary embedding.
 #[derive(Debug, Clone, PartialEq)]
@@ -83,7 +83,12 @@ fn yarn_magnitude(factor: f64, scale: f64) -> f64 {
 }
 
 /// The rope of a model with heads of `head_dim`, of which the first part rotates.
-pub(crate) fn rope(builder: &Builder<'_>, style: RopeStyle, head_dim: usize, context_len: usize) -> Result<RopePlan, ModelError> {
+pub(crate) fn rope(
+    builder: &PlanBuilder<'_>,
+    style: RopeStyle,
+    head_dim: usize,
+    context_len: usize,
+) -> Result<RopePlan, ModelError> {
     let keys = builder.keys;
     let theta_key = if keys.json("rope_theta").is_some() { "rope_theta" } else { "rope_parameters.rope_theta" };
     let own = keys.float("rope.freq_base", theta_key)?.unwrap_or(10_000.0);
@@ -121,11 +126,11 @@ pub(crate) fn rope(builder: &Builder<'_>, style: RopeStyle, head_dim: usize, con
 }
 
 /// LongRoPE: the long factors serve a window beyond the original one.
-fn is_long(builder: &Builder<'_>, context_len: usize, original: usize) -> bool {
+fn is_long(builder: &PlanBuilder<'_>, context_len: usize, original: usize) -> bool {
     builder.wanted.context.unwrap_or(context_len).min(context_len) > original
 }
 
-fn gguf_scaling(builder: &Builder<'_>, n_rot: usize, context_len: usize) -> Result<Scaling, ModelError> {
+fn gguf_scaling(builder: &PlanBuilder<'_>, n_rot: usize, context_len: usize) -> Result<Scaling, ModelError> {
     let keys = builder.keys;
     let attention = keys.float("rope.scaling.attn_factor", "")?.unwrap_or(1.0);
     let original = keys.uint("rope.scaling.original_context_length", "")?.unwrap_or(context_len);
@@ -171,7 +176,7 @@ fn gguf_scaling(builder: &Builder<'_>, n_rot: usize, context_len: usize) -> Resu
     }
 }
 
-fn hf_scaling(builder: &Builder<'_>, context_len: usize) -> Result<Scaling, ModelError> {
+fn hf_scaling(builder: &PlanBuilder<'_>, context_len: usize) -> Result<Scaling, ModelError> {
     let keys = builder.keys;
     // transformers 5 writes rope_parameters, earlier versions rope_scaling; "su" is LongRoPE's first name.
     let place = if keys.json("rope_scaling").is_some() { "rope_scaling" } else { "rope_parameters" };
@@ -242,6 +247,6 @@ fn hf_scaling(builder: &Builder<'_>, context_len: usize) -> Result<Scaling, Mode
 }
 
 /// Heads rotate differently in GGUF `llama` files, whose q and k were permuted by the converter.
-pub(crate) fn style(keys: &Keys<'_>) -> RopeStyle {
+pub(crate) fn style(keys: &HParams<'_>) -> RopeStyle {
     if keys.is_gguf() && keys.architecture() == "llama" { RopeStyle::Adjacent } else { RopeStyle::Half }
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// A program that keeps models, or the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Store {
+pub enum Provider {
     /// a folder of the user's own
     Own,
     /// the cache of huggingface_hub
@@ -21,30 +21,30 @@ pub enum Store {
     Jan,
 }
 
-impl Store {
+impl Provider {
     /// For the eye.
     pub fn name(self) -> &'static str {
         match self {
-            Store::Own => "Your folders",
-            Store::HuggingFace => "Hugging Face cache",
-            Store::LmStudio => "LM Studio",
-            Store::Ollama => "Ollama",
-            Store::Jan => "Jan",
+            Provider::Own => "Your folders",
+            Provider::HuggingFace => "Hugging Face cache",
+            Provider::LmStudio => "LM Studio",
+            Provider::Ollama => "Ollama",
+            Provider::Jan => "Jan",
         }
     }
 }
 
 /// A folder to look through.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct SearchPath {
     /// whose it is
-    pub store: Store,
+    pub store: Provider,
     /// where it is
     pub folder: PathBuf,
 }
 
 /// Folders of the known programs for the user with this home, where they are there. `var` reads the environment.
-pub fn places(home: Option<&Path>, var: &dyn Fn(&str) -> Option<PathBuf>) -> Vec<Place> {
+pub fn places(home: Option<&Path>, var: &dyn Fn(&str) -> Option<PathBuf>) -> Vec<SearchPath> {
     let at_home = |below: &str| home.map(|home| home.join(below));
     let below = |name: &str, below: &str| var(name).map(|folder| folder.join(below));
     // Each program takes the first that is set.
@@ -57,16 +57,16 @@ pub fn places(home: Option<&Path>, var: &dyn Fn(&str) -> Option<PathBuf>) -> Vec
     let service = Some(PathBuf::from("/usr/share/ollama/.ollama/models"));
     let data = var("XDG_DATA_HOME").or_else(|| at_home(".local/share"));
     let all = [
-        (Store::HuggingFace, hugging_face),
-        (Store::LmStudio, at_home(".lmstudio/models")),
-        (Store::LmStudio, at_home(".cache/lm-studio/models")),
-        (Store::Ollama, ollama),
-        (Store::Ollama, service),
-        (Store::Jan, data.map(|data| data.join("Jan/data"))),
-        (Store::Jan, at_home("Library/Application Support/Jan/data")),
-        (Store::Jan, at_home("AppData/Roaming/Jan/data")),
-        (Store::Jan, at_home("jan/models")),
+        (Provider::HuggingFace, hugging_face),
+        (Provider::LmStudio, at_home(".lmstudio/models")),
+        (Provider::LmStudio, at_home(".cache/lm-studio/models")),
+        (Provider::Ollama, ollama),
+        (Provider::Ollama, service),
+        (Provider::Jan, data.map(|data| data.join("Jan/data"))),
+        (Provider::Jan, at_home("Library/Application Support/Jan/data")),
+        (Provider::Jan, at_home("AppData/Roaming/Jan/data")),
+        (Provider::Jan, at_home("jan/models")),
     ];
-    let there = |(store, folder): (Store, Option<PathBuf>)| Some(Place { store, folder: folder.filter(|f| f.is_dir())? });
+    let there = |(store, folder): (Provider, Option<PathBuf>)| Some(SearchPath { store, folder: folder.filter(|f| f.is_dir())? });
     all.into_iter().filter_map(there).collect()
 }

@@ -10,8 +10,8 @@ use std::path::{Component, Path, PathBuf};
 
 use serde_json::Value;
 
-use super::walk::{self, Limits};
-use super::{Broken, Candidate, Store};
+use super::scan::{self, Limits};
+use super::{BrokenModel, Candidate, Provider};
 
 /// A manifest is a few hundred bytes.
 const MAX_MANIFEST_BYTES: u64 = 1 << 20;
@@ -22,17 +22,17 @@ const USUAL_HOST: &str = "registry.ollama.ai";
 const USUAL_OWNER: &str = "library";
 
 /// The models that the manifests below `root` name; true where a limit was met.
-pub(super) fn list(root: &Path, limits: &Limits) -> (Vec<Result<Candidate, Broken>>, bool) {
+pub(super) fn list(root: &Path, limits: &Limits) -> (Vec<Result<Candidate, BrokenModel>>, bool) {
     let manifests = root.join("manifests");
-    let (paths, has_more) = walk::files(&manifests, limits, &|_| true);
+    let (paths, has_more) = scan::files(&manifests, limits, &|_| true);
     (paths.iter().map(|path| model(root, &manifests, path)).collect(), has_more)
 }
 
-fn model(root: &Path, manifests: &Path, manifest: &Path) -> Result<Candidate, Broken> {
+fn model(root: &Path, manifests: &Path, manifest: &Path) -> Result<Candidate, BrokenModel> {
     let name = model_name(manifest.strip_prefix(manifests).unwrap_or(manifest));
     let candidate =
-        |path: PathBuf, bytes| Candidate { store: Store::Ollama, path, name: name.clone(), within: String::new(), bytes };
-    let broken = |reason: String| Broken(candidate(manifest.to_owned(), 0), reason);
+        |path: PathBuf, bytes| Candidate { store: Provider::Ollama, path, name: name.clone(), within: String::new(), bytes };
+    let broken = |reason: String| BrokenModel(candidate(manifest.to_owned(), 0), reason);
     let again = format!("fetch it again with 'ollama pull {name}'");
     let json = read(manifest).ok_or_else(|| broken(format!("Its manifest is damaged; {again}.")))?;
     let layers = json.get("layers").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();

@@ -48,12 +48,12 @@ pub fn weights_in(folder: &Path) -> Vec<PathBuf> {
 
 /// Files below `root` that are `wanted`, in order of their names; true where a limit was met. Links are followed.
 pub fn files(root: &Path, limits: &Limits, wanted: &dyn Fn(&Path) -> bool) -> (Vec<PathBuf>, bool) {
-    let mut walk = Walk { limits, wanted, n_entries: 0, visited: HashSet::new(), found: Vec::new(), has_more: false };
+    let mut walk = Scan { limits, wanted, n_entries: 0, visited: HashSet::new(), found: Vec::new(), has_more: false };
     walk.folder(root, 0);
     (walk.found, walk.has_more)
 }
 
-struct Walk<'a> {
+struct Scan<'a> {
     limits: &'a Limits,
     wanted: &'a dyn Fn(&Path) -> bool,
     n_entries: usize,
@@ -62,7 +62,7 @@ struct Walk<'a> {
     has_more: bool,
 }
 
-impl Walk<'_> {
+impl Scan<'_> {
     fn folder(&mut self, folder: &Path, depth: usize) {
         // A folder is known by where it really is: a link to one above it ends here.
         let Ok(real) = folder.canonicalize() else { return };

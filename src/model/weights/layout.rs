@@ -1,7 +1,7 @@
 //! Where every weight lies in VRAM, decided before anything is allocated, then filled.
 //!
 //! ```text
-//! ModelPlan + tensor types ─► lay_out ─► PlacedModel (spots) + arena sizes = the estimate
+//! ModelPlan + tensor types ─► lay_out ─► WeightLayout (spots) + arena sizes = the estimate
 //!                                          └► upload: arenas, file rows ─► kernel format ─► spots
 //! ```
 //! * No spot passes the device's binding size: big matrices are cut into slabs of rows.
@@ -11,13 +11,13 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use super::ModelError;
-use super::file::ModelFile;
-use super::plan::{LayerPlan, Matrix, ModelPlan, NormPlan, PositionPlan, TensorRef};
-use super::quant::{self, TensorType};
 use crate::base::limits::ARENA_ALIGN_BYTES;
 use crate::gpu::kernels::linear::WeightFormat;
 use crate::gpu::{Buffer, Gpu, Slice};
+use crate::model::ModelError;
+use crate::model::arch::plan::{LayerPlan, Matrix, ModelPlan, NormPlan, PositionPlan, TensorRef};
+use crate::model::file::ModelFile;
+use crate::model::quant::{self, TensorType};
 
 /// Largest arena, bytes: big enough to be few, small enough to be found in fragmented VRAM.
 const ARENA_BYTES: u64 = 512 << 20;
@@ -26,7 +26,7 @@ const PIECE_BYTES: usize = 8 << 20;
 
 /// Bytes of an arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Spot {
+pub struct WeightSlice {
     arena: usize,
     offset: u64,
     size: u64,
@@ -36,9 +36,9 @@ pub struct Spot {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Slab {
     /// packed weights
-    pub quants: Spot,
+    pub quants: WeightSlice,
     /// their scales
-    pub scales: Spot,
+    pub scales: WeightSlice,
     /// counted from the matrix's first row
     pub first_row: usize,
     /// number of rows
@@ -59,7 +59,7 @@ pub struct Group {
 
 /// A matrix in VRAM.
 #[derive(Debug, Clone, PartialEq)]
-pub struct PlacedMatrix {
+pub struct MatrixLayout {
     /// outputs
     pub rows: usize,
     /// inputs
@@ -67,47 +67,47 @@ pub struct PlacedMatrix {
     /// in row order; one unless the file mixes types
     pub groups: Vec<Group>,
     /// f32 `[rows]`
-    pub bias: Option<Spot>,
+    pub bias: Option<WeightSlice>,
     source: Matrix,
 }
 
 /// A norm in VRAM.
 #[derive(Debug, Clone, PartialEq)]
-pub struct PlacedNorm {
+pub struct NormLayout {
     /// f32 `[dim]`
-    pub weight: Spot,
+    pub weight: WeightSlice,
     /// f32 `[dim]`
-    pub bias: Option<Spot>,
+    pub bias: Option<WeightSlice>,
     plan: NormPlan,
 }
 
 /// One block in VRAM; the fields are those of [`LayerPlan`].
 #[derive(Debug, Clone, PartialEq)]
 #[expect(missing_docs, reason = "each field is documented in LayerPlan")]
-pub struct PlacedLayer {
-    pub attn_norm: PlacedNorm,
-    pub qkv: PlacedMatrix,
-    pub q_norm: Option<PlacedNorm>,
-    pub k_norm: Option<PlacedNorm>,
-    pub attn_output: PlacedMatrix,
-    pub ffn_norm: PlacedNorm,
-    pub ffn_up: PlacedMatrix,
-    pub ffn_down: PlacedMatrix,
+pub struct LayerLayout {
+    pub attn_norm: NormLayout,
+    pub qkv: MatrixLayout,
+    pub q_norm: Option<NormLayout>,
+    pub k_norm: Option<NormLayout>,
+    pub attn_output: MatrixLayout,
+    pub ffn_norm: NormLayout,
+    pub ffn_up: MatrixLayout,
+    pub ffn_down: MatrixLayout,
 }
 
 /// A whole model in VRAM.
 #[derive(Debug, Clone, PartialEq)]
-pub struct PlacedModel {
+pub struct WeightLayout {
     /// `[V, C]`
-    pub token_embedding: PlacedMatrix,
+    pub token_embedding: MatrixLayout,
     /// learned positions
-    pub positions: Option<PlacedMatrix>,
+    pub positions: Option<MatrixLayout>,
     /// the blocks
-    pub layers: Vec<PlacedLayer>,
+    pub layers: Vec<LayerLayout>,
     /// before the output
-    pub output_norm: PlacedNorm,
+    pub output_norm: NormLayout,
     /// `[V, C]`; None when it is the token embedding
-    pub output: Option<PlacedMatrix>,
+    pub output: Option<MatrixLayout>,
     /// size of each arena, bytes
     pub arena_bytes: Vec<u64>,
     /// stored types that were converted at load, with the format and the number of matrices
@@ -117,7 +117,7 @@ pub struct PlacedModel {
 /// A placed model and the arenas that hold it.
 pub struct Weights {
     /// where everything is
-    pub placed: PlacedModel,
+    pub placed: WeightLayout,
     arenas: Vec<Buffer>,
 }
 
@@ -125,8 +125,8 @@ pub struct Weights {
 ///
 /// # Errors
 /// A width that the kernels cannot read.
-pub fn lay_out(file: &ModelFile, max_binding_bytes: u64) -> Result<PlacedModel, ModelError> {
-    let mut p = Placer { file, max_binding_bytes, arena_bytes: vec![0], converted: BTreeMap::new() };
+pub fn lay_out(file: &ModelFile, max_binding_bytes: u64) -> Result<WeightLayout, ModelError> {
+    let mut p = LayoutBuilder { file, max_binding_bytes, arena_bytes: vec![0], converted: BTreeMap::new() };
     let plan: &ModelPlan = file.plan();
     let token_embedding = p.matrix(&plan.token_embedding)?;
     let positions = match &plan.position {
@@ -137,37 +137,37 @@ pub fn lay_out(file: &ModelFile, max_binding_bytes: u64) -> Result<PlacedModel, 
     let output_norm = p.norm(&plan.output_norm, plan.dims.hidden_dim);
     let output = if plan.tied { None } else { Some(p.matrix(&plan.output)?) };
     let (arena_bytes, converted) = (p.arena_bytes, p.converted);
-    Ok(PlacedModel { token_embedding, positions, layers, output_norm, output, arena_bytes, converted })
+    Ok(WeightLayout { token_embedding, positions, layers, output_norm, output, arena_bytes, converted })
 }
 
-impl PlacedModel {
+impl WeightLayout {
     /// VRAM that the weights take, bytes.
     pub fn total_bytes(&self) -> u64 {
         self.arena_bytes.iter().sum()
     }
 
     /// The output projection.
-    pub fn output(&self) -> &PlacedMatrix {
+    pub fn output(&self) -> &MatrixLayout {
         self.output.as_ref().unwrap_or(&self.token_embedding)
     }
 }
 
-impl PlacedMatrix {
+impl MatrixLayout {
     /// Bytes that one product with this matrix reads.
     pub fn weight_bytes(&self) -> u64 {
         self.groups.iter().flat_map(|g| &g.slabs).map(|s| s.quants.size + s.scales.size).sum()
     }
 }
 
-struct Placer<'a> {
+struct LayoutBuilder<'a> {
     file: &'a ModelFile,
     max_binding_bytes: u64,
     arena_bytes: Vec<u64>,
     converted: BTreeMap<String, usize>,
 }
 
-impl Placer<'_> {
-    fn spot(&mut self, size: u64) -> Spot {
+impl LayoutBuilder<'_> {
+    fn spot(&mut self, size: u64) -> WeightSlice {
         let size = size.max(16);
         let limit = ARENA_BYTES.max(self.max_binding_bytes);
         let mut arena = self.arena_bytes.len() - 1;
@@ -177,19 +177,19 @@ impl Placer<'_> {
         }
         let offset = self.arena_bytes[arena];
         self.arena_bytes[arena] = (offset + size).next_multiple_of(ARENA_ALIGN_BYTES);
-        Spot { arena, offset, size }
+        WeightSlice { arena, offset, size }
     }
 
-    fn norm(&mut self, plan: &NormPlan, dim: usize) -> PlacedNorm {
+    fn norm(&mut self, plan: &NormPlan, dim: usize) -> NormLayout {
         let weight = self.spot(dim as u64 * 4);
         let bias = plan.bias.as_ref().map(|_| self.spot(dim as u64 * 4));
-        PlacedNorm { weight, bias, plan: plan.clone() }
+        NormLayout { weight, bias, plan: plan.clone() }
     }
 
-    fn layer(&mut self, l: &LayerPlan) -> Result<PlacedLayer, ModelError> {
+    fn layer(&mut self, l: &LayerPlan) -> Result<LayerLayout, ModelError> {
         let dims = &self.file.plan().dims;
         let (hidden_dim, head_dim) = (dims.hidden_dim, dims.head_dim);
-        Ok(PlacedLayer {
+        Ok(LayerLayout {
             attn_norm: self.norm(&l.attn_norm, hidden_dim),
             qkv: self.matrix(&l.qkv)?,
             q_norm: l.q_norm.as_ref().map(|n| self.norm(n, head_dim)),
@@ -201,7 +201,7 @@ impl Placer<'_> {
         })
     }
 
-    fn matrix(&mut self, m: &Matrix) -> Result<PlacedMatrix, ModelError> {
+    fn matrix(&mut self, m: &Matrix) -> Result<MatrixLayout, ModelError> {
         let mut groups: Vec<(WeightFormat, Vec<TensorRef>)> = Vec::new();
         let types = m.parts.iter().map(|p| self.stored_type(p)).collect::<Result<Vec<_>, _>>()?;
         for (part, &ty) in m.parts.iter().zip(&types) {
@@ -230,7 +230,7 @@ impl Placer<'_> {
             first_row += n_rows;
         }
         let bias = if m.bias.is_empty() { None } else { Some(self.spot(m.rows as u64 * 4)) };
-        Ok(PlacedMatrix { rows: m.rows, cols: m.cols, groups: placed, bias, source: m.clone() })
+        Ok(MatrixLayout { rows: m.rows, cols: m.cols, groups: placed, bias, source: m.clone() })
     }
 
     fn stored_type(&self, part: &TensorRef) -> Result<TensorType, ModelError> {
@@ -290,7 +290,7 @@ impl Weights {
     pub fn upload(
         gpu: &Gpu,
         file: &ModelFile,
-        placed: PlacedModel,
+        placed: WeightLayout,
         progress: &mut dyn FnMut(f32) -> bool,
     ) -> Result<Weights, ModelError> {
         let arenas = placed.arena_bytes.iter().map(|&size| gpu.buffer("weights", size)).collect::<Result<Vec<_>, _>>()?;
@@ -301,7 +301,7 @@ impl Weights {
     }
 
     /// The binding of a spot.
-    pub fn slice(&self, spot: Spot) -> Slice {
+    pub fn slice(&self, spot: WeightSlice) -> Slice {
         self.arenas[spot.arena].slice(spot.offset, spot.size)
     }
 }
@@ -340,7 +340,7 @@ impl Loader<'_> {
         Ok(())
     }
 
-    fn put(&mut self, spot: Spot, skip: u64, bytes: &[u8]) -> Result<(), ModelError> {
+    fn put(&mut self, spot: WeightSlice, skip: u64, bytes: &[u8]) -> Result<(), ModelError> {
         let mut target = self.weights.slice(spot);
         target.offset += skip;
         let padded: Cow<'_, [u8]> = if bytes.len().is_multiple_of(4) {
@@ -358,7 +358,7 @@ impl Loader<'_> {
         }
     }
 
-    fn norm(&mut self, n: &PlacedNorm) -> Result<(), ModelError> {
+    fn norm(&mut self, n: &NormLayout) -> Result<(), ModelError> {
         let weight = self.file.vector(&n.plan.weight)?;
         self.put(n.weight, 0, bytemuck::cast_slice(&weight))?;
         if let (Some(spot), Some(name)) = (n.bias, &n.plan.bias) {
@@ -368,7 +368,7 @@ impl Loader<'_> {
         Ok(())
     }
 
-    fn matrix(&mut self, m: &PlacedMatrix) -> Result<(), ModelError> {
+    fn matrix(&mut self, m: &MatrixLayout) -> Result<(), ModelError> {
         for group in &m.groups {
             for slab in &group.slabs {
                 self.slab(group, slab, m.cols)?;

@@ -223,7 +223,7 @@ impl<W: Write> ChromeTrace<W> {
     }
 }
 
-/// Lane and kind, as a JSON string.
+/// EventLane and kind, as a JSON string.
 fn cat(kind: &EventKind, lane: &str) -> serde_json::Value {
     serde_json::Value::from(format!("{lane},{}", word(kind)))
 }

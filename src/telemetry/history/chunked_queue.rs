@@ -1,7 +1,7 @@
 //! A queue in chunks of equal length: it grows at the back without copying, and gives memory back at the front.
 //!
 //! 1. Every chunk but the last is full, so the place of an item follows from its number.
-//! 2. Memory is that of whole chunks: [`Chunked::bytes`] is exact.
+//! 2. Memory is that of whole chunks: [`ChunkedQueue::bytes`] is exact.
 
 use std::collections::VecDeque;
 
@@ -10,17 +10,17 @@ pub const CHUNK_LEN: usize = 256;
 
 /// The queue.
 #[derive(Debug, Clone)]
-pub struct Chunked<T> {
+pub struct ChunkedQueue<T> {
     chunks: VecDeque<Vec<T>>,
 }
 
-impl<T> Default for Chunked<T> {
+impl<T> Default for ChunkedQueue<T> {
     fn default() -> Self {
-        Chunked { chunks: VecDeque::new() }
+        ChunkedQueue { chunks: VecDeque::new() }
     }
 }
 
-impl<T> Chunked<T> {
+impl<T> ChunkedQueue<T> {
     /// Bytes of a chunk.
     pub const CHUNK_BYTES: usize = CHUNK_LEN * size_of::<T>();
 

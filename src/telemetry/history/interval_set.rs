@@ -6,12 +6,12 @@
 //! ```
 //! Spans may come late: those after them are taken off and put back.
 
-use super::chunked::Chunked;
+use super::chunked_queue::ChunkedQueue;
 
 /// Spans that do not touch each other, in order of time.
 #[derive(Debug, Clone, Default)]
-pub struct Cover {
-    spans: Chunked<Span>,
+pub struct IntervalSet {
+    spans: ChunkedQueue<Span>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -22,7 +22,7 @@ struct Span {
     before_ns: u64,
 }
 
-impl Cover {
+impl IntervalSet {
     /// Covers from `begin_ns` to `end_ns` as well.
     pub fn add(&mut self, begin_ns: u64, end_ns: u64) {
         if end_ns <= begin_ns {
@@ -85,7 +85,7 @@ mod tests {
         fn cover_of_spans_in_any_order_is_the_length_of_their_union(
             spans in vec((0u64..300, 0u64..40), 0..60), from in 0u64..300, n in 0u64..300,
         ) {
-            let mut cover = Cover::default();
+            let mut cover = IntervalSet::default();
             spans.iter().for_each(|(begin, n)| cover.add(*begin, begin + n));
             let to = from + n;
             let cut: Vec<(u64, u64)> = spans.iter().map(|(b, n)| ((*b).clamp(from, to), (b + n).clamp(from, to))).collect();
@@ -95,11 +95,11 @@ mod tests {
 
     #[test]
     fn cover_that_forgot_the_past_still_knows_the_rest() {
-        let mut cover = Cover::default();
+        let mut cover = IntervalSet::default();
         (0..2000).for_each(|i| cover.add(10 * i, 10 * i + 4));
         cover.forget_before(10_000);
         // Of 8 chunks, 3 are whole and of before.
-        assert_eq!(cover.bytes(), 5 * Chunked::<Span>::CHUNK_BYTES);
+        assert_eq!(cover.bytes(), 5 * ChunkedQueue::<Span>::CHUNK_BYTES);
         assert_eq!(cover.covered_ns(10_000, 20_000), 4000);
         assert_eq!(cover.covered_ns(0, 10), 0, "forgotten");
     }

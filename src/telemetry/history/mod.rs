@@ -11,8 +11,8 @@
 //! Owner thread: the one that adds. Units: nanoseconds of [`super::now`], bytes.
 //! Limits: [`DEFAULT_CAP`] unless told otherwise, and never less than a chunk of each series.
 
-mod chunked;
-mod cover;
+mod chunked_queue;
+mod interval_set;
 mod series;
 
 use std::borrow::Cow;
@@ -25,7 +25,7 @@ use super::event::{Event, EventKind, Phase};
 use super::hub::{LaneSnapshot, Snapshot};
 use super::track::Track;
 use crate::base::Bytes;
-use cover::Cover;
+use interval_set::IntervalSet;
 
 /// Memory of a history unless told otherwise.
 pub const DEFAULT_CAP: Bytes = Bytes(64 << 20);
@@ -38,9 +38,9 @@ pub const ENGINE_LANE: &str = "engine";
 pub struct History {
     series: Vec<Series>,
     /// events that say where the time went
-    accounted: Cover,
+    accounted: IntervalSet,
     /// these, and steps and phases: time in which somebody waits for an answer
-    work: Cover,
+    work: IntervalSet,
     counters: Counters,
     cap: Bytes,
     n_forgotten: u64,
@@ -70,8 +70,8 @@ impl History {
     pub fn new(cap: Bytes) -> History {
         History {
             series: Vec::new(),
-            accounted: Cover::default(),
-            work: Cover::default(),
+            accounted: IntervalSet::default(),
+            work: IntervalSet::default(),
             counters: Counters::default(),
             cap,
             n_forgotten: 0,

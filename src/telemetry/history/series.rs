@@ -7,7 +7,7 @@
 //! 2. Busy time counts what ran twice at once once.
 //! 3. An envelope costs its columns, not its events, and its longest events are exact.
 
-use super::chunked::{CHUNK_LEN, Chunked};
+use super::chunked_queue::{CHUNK_LEN, ChunkedQueue};
 use crate::telemetry::event::{Event, EventKind};
 use crate::telemetry::track::Track;
 
@@ -22,7 +22,7 @@ pub struct Series {
     pub lane: String,
     /// what they are
     pub track: Track,
-    entries: Chunked<Entry>,
+    entries: ChunkedQueue<Entry>,
     forgotten: Sums,
 }
 
@@ -84,7 +84,7 @@ impl Column {
 
 impl Series {
     pub(super) fn new(lane: String, track: Track) -> Series {
-        Series { lane, track, entries: Chunked::default(), forgotten: Sums::default() }
+        Series { lane, track, entries: ChunkedQueue::default(), forgotten: Sums::default() }
     }
 
     /// Events.

@@ -9,7 +9,7 @@ use super::{Source, TimelineState, words};
 use crate::app::dashboard::draw::{Part, parts_bar};
 use crate::app::theme::{self, GRID, Tokens};
 use crate::app::widgets;
-use crate::telemetry::{Attribution, Event, EventKind, Spent};
+use crate::telemetry::{Attribution, Event, EventKind, TimeCategory};
 
 /// Room for it, points.
 pub const HEIGHT: f32 = 116.0;
@@ -67,7 +67,7 @@ fn attribution_ui(ui: &mut Ui, title: &str, attribution: &Attribution) {
     let parts: Vec<Part> = attribution
         .parts
         .iter()
-        .filter(|(what, _)| *what != Spent::Idle)
+        .filter(|(what, _)| *what != TimeCategory::Idle)
         .map(|(what, ns)| Part { amount: *ns as f64, color: color(t, *what), hatched: is_hatched(*what) })
         .collect();
     parts_bar(ui, &parts, 12.0);
@@ -92,15 +92,15 @@ fn attribution_ui(ui: &mut Ui, title: &str, attribution: &Attribution) {
     });
 }
 
-fn color(t: &Tokens, what: Spent) -> Color32 {
+fn color(t: &Tokens, what: TimeCategory) -> Color32 {
     match what {
-        Spent::Compute(_) => t.vram,
-        Spent::Recompute => t.recomputed,
-        Spent::Encode | Spent::Choose | Spent::Phase(_) => t.text,
-        Spent::Wait(_) | Spent::Unattributed | Spent::Idle => t.weak,
+        TimeCategory::Compute(_) => t.vram,
+        TimeCategory::Recompute => t.recomputed,
+        TimeCategory::Encode | TimeCategory::Choose | TimeCategory::Phase(_) => t.text,
+        TimeCategory::Wait(_) | TimeCategory::Unattributed | TimeCategory::Idle => t.weak,
     }
 }
 
-fn is_hatched(what: Spent) -> bool {
-    matches!(what, Spent::Wait(_) | Spent::Unattributed)
+fn is_hatched(what: TimeCategory) -> bool {
+    matches!(what, TimeCategory::Wait(_) | TimeCategory::Unattributed)
 }

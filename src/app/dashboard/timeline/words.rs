@@ -2,7 +2,7 @@
 
 use crate::app::format;
 use crate::base::Bytes;
-use crate::telemetry::{Event, EventKind, KernelFamily, NO_LAYER, Spent};
+use crate::telemetry::{Event, EventKind, KernelFamily, NO_LAYER, TimeCategory};
 
 /// `18.3 ms`, `1.20 s`, `640 ns`: three digits.
 pub fn duration(ns: u64) -> String {
@@ -40,16 +40,16 @@ pub fn mark(since_ns: u64, tick_ns: u64) -> String {
 }
 
 /// What time was spent on.
-pub fn spent(what: Spent) -> String {
+pub fn spent(what: TimeCategory) -> String {
     match what {
-        Spent::Compute(family) => format!("GPU {}", family.name()),
-        Spent::Wait(cause) => format!("wait: {}", cause.name()),
-        Spent::Recompute => "recompute".to_owned(),
-        Spent::Choose => "CPU choose".to_owned(),
-        Spent::Encode => "CPU encode".to_owned(),
-        Spent::Phase(phase) => phase.name().to_owned(),
-        Spent::Unattributed => "unattributed".to_owned(),
-        Spent::Idle => "idle".to_owned(),
+        TimeCategory::Compute(family) => format!("GPU {}", family.name()),
+        TimeCategory::Wait(cause) => format!("wait: {}", cause.name()),
+        TimeCategory::Recompute => "recompute".to_owned(),
+        TimeCategory::Choose => "CPU choose".to_owned(),
+        TimeCategory::Encode => "CPU encode".to_owned(),
+        TimeCategory::Phase(phase) => phase.name().to_owned(),
+        TimeCategory::Unattributed => "unattributed".to_owned(),
+        TimeCategory::Idle => "idle".to_owned(),
     }
 }
 
