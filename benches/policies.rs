@@ -20,7 +20,7 @@ mod common;
 
 use strata::base::{Bytes, LinkLimits, Tiers};
 use strata::engine::{
-    BenchTests, ChosenSummary, EngineCommand, EngineEvent, EngineHandle, LoadOptions, ModelSource, PolicyKind, PolicySpec,
+    BenchTests, EngineCommand, EngineEvent, EngineHandle, LoadOptions, ModelSource, PolicyKind, PolicySpec, SelectionSummary,
 };
 
 use common::{Document, N_ROUNDS, RAM_SHARE, VRAM_SHARE, disk_speed, engine, engine_of, median, question, setting};
@@ -41,7 +41,7 @@ struct Step {
     ms: f64,
     n_tokens: usize,
     read_bytes: u64,
-    chosen: Option<ChosenSummary>,
+    chosen: Option<SelectionSummary>,
 }
 
 struct Row {

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use common::{engine, folder, median, setting};
 use strata::app::dashboard::{DashboardState, timeline};
 use strata::app::theme;
-use strata::engine::{Detail, EngineCommand, EngineEvent, EngineHandle, LoadOptions, Message, Role, Sampling, TurnSummary};
+use strata::engine::{Detail, EngineCommand, EngineEvent, EngineHandle, LoadOptions, Message, RequestSummary, Role, Sampling};
 use strata::telemetry::{Cause, ENGINE_LANE, Event, EventKind, Hub, KernelFamily, Link, StepKind, now};
 
 /// Tokens of an answer that is timed.
@@ -50,7 +50,7 @@ fn record_cost() -> f64 {
 }
 
 struct Answer {
-    summary: TurnSummary,
+    summary: RequestSummary,
     n_events: u64,
 }
 
@@ -59,7 +59,7 @@ fn ask(handle: &EngineHandle, document: &str, question: usize) -> Answer {
     // At random, so that no answer ends early.
     let sampling = Sampling { temperature: 3.0, top_k: 40, top_p: 1.0, min_p: 0.0, repetition_penalty: 1.0, seed: 1 };
     let policy = Default::default();
-    handle.send(EngineCommand::Ask { turn: 1, messages, document: None, sampling, max_tokens: DECODE, policy });
+    handle.send(EngineCommand::Generate { turn: 1, messages, document: None, sampling, max_tokens: DECODE, policy });
     let mut n_events = 0;
     loop {
         match handle.wait(Duration::from_secs(600)).unwrap() {

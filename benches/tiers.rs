@@ -14,14 +14,14 @@
 mod common;
 
 use strata::base::{Bytes, LinkLimits, Tiers};
-use strata::engine::{LoadOptions, TurnSummary};
+use strata::engine::{LoadOptions, RequestSummary};
 
 use common::{Document, N_ROUNDS, engine, median, setting};
 
 const QUESTION: &str = "Quote the passage that says the annual budget";
 
 /// A fresh read, then the same question in engines that find the document saved.
-fn resume(document: &Document, options: &LoadOptions) -> TurnSummary {
+fn resume(document: &Document, options: &LoadOptions) -> RequestSummary {
     let handle = engine(options.clone());
     let (text, fresh) = document.ask(&handle, true, QUESTION);
     drop(handle);
@@ -70,7 +70,7 @@ fn decode(name: &'static str, document: &Document, options: &LoadOptions, text: 
     Row { name, tokens_per_s: median(rates), overlap: (!overlaps.is_empty()).then(|| median(overlaps)), attention }
 }
 
-fn offload(document: &Document, fresh: &TurnSummary, base: &LoadOptions) {
+fn offload(document: &Document, fresh: &RequestSummary, base: &LoadOptions) {
     let handle = engine(base.clone());
     let (text, _) = document.ask(&handle, true, QUESTION);
     drop(handle);

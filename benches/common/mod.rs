@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use strata::engine::{
-    DocumentRef, EngineCommand, EngineEvent, EngineHandle, LoadOptions, Message, ModelInfo, ModelSource, Question, Role,
-    Sampling, TurnId, TurnSummary,
+    DocumentRef, EngineCommand, EngineEvent, EngineHandle, LoadOptions, Message, ModelInfo, ModelSource, PromptRequest,
+    RequestId, RequestSummary, Role, Sampling,
 };
 
 /// Repetitions of everything that is timed; the median counts.
@@ -82,10 +82,10 @@ impl Document {
     }
 
     /// Answers a question about it.
-    pub fn ask(&self, handle: &EngineHandle, save: bool, question: &str) -> (String, TurnSummary) {
+    pub fn ask(&self, handle: &EngineHandle, save: bool, question: &str) -> (String, RequestSummary) {
         let (sampling, max_tokens) = (Sampling::default(), self.decode);
         let (document, messages) = (Some(self.reference(save)), self.messages(question));
-        handle.send(EngineCommand::Ask { turn: 1, messages, document, sampling, max_tokens, policy: Default::default() });
+        handle.send(EngineCommand::Generate { turn: 1, messages, document, sampling, max_tokens, policy: Default::default() });
         let mut text = String::new();
         loop {
             match handle.wait(Duration::from_secs(600)).unwrap() {
@@ -98,11 +98,11 @@ impl Document {
     }
 
     /// Answers `n` questions about it at once, each about another passage.
-    pub fn ask_many(&self, handle: &EngineHandle, n: usize) -> Vec<TurnSummary> {
+    pub fn ask_many(&self, handle: &EngineHandle, n: usize) -> Vec<RequestSummary> {
         let sampling = Sampling::default();
-        let question = |i: usize| Question { turn: i as TurnId, messages: self.messages(&question(i)) };
+        let question = |i: usize| PromptRequest { turn: i as RequestId, messages: self.messages(&question(i)) };
         let (questions, document) = ((1..=n).map(question).collect(), Some(self.reference(true)));
-        handle.send(EngineCommand::AskMany { questions, document, sampling, max_tokens: self.decode });
+        handle.send(EngineCommand::GenerateBatch { questions, document, sampling, max_tokens: self.decode });
         let mut summaries = Vec::new();
         while summaries.len() < n {
             match handle.wait(Duration::from_secs(600)).unwrap() {

@@ -1,7 +1,7 @@
 //! What the user asks of the model: questions, other questions and answers in their place, reading ahead, and stop.
 //!
 //! ```text
-//! draft ─► send ─► Exchange ─► EngineCommand::Ask      edit_question, regenerate_at: beside what was there, on a new branch
+//! draft ─► send ─► Exchange ─► EngineCommand::Generate      edit_question, regenerate_at: beside what was there, on a new branch
 //! ```
 //! Invariants: 1. One turn runs at a time. 2. What was said is never replaced: it moves aside. 3. A question is not asked
 //! while a document of its chat is missing.
@@ -9,7 +9,7 @@
 use super::chat::{Exchange, Stored};
 use super::check::Asked;
 use super::state::{Phase, Running, Task, ViewState};
-use crate::engine::{EngineCommand, TurnPolicy};
+use crate::engine::{AttentionMode, EngineCommand};
 
 impl ViewState {
     /// Something can be asked now: nothing runs that must end first, and the question has text.
@@ -98,11 +98,11 @@ impl ViewState {
         let document = chat.document_ref(&self.documents, self.settings.keep_read);
         let task = Task::Answer(last.id);
         self.running = Some(Running { turn, chat: chat.id, task, phase: Phase::Waiting, stopping: false });
-        let (max_tokens, policy) = (self.settings.max_tokens, TurnPolicy::Sampled);
+        let (max_tokens, policy) = (self.settings.max_tokens, AttentionMode::Sampled);
         if let Some(last) = self.chat_mut().exchanges.last_mut() {
             last.asked = Some(Asked { sampling, max_tokens });
         }
-        self.outbox.push(EngineCommand::Ask { turn, messages, document, sampling, max_tokens, policy });
+        self.outbox.push(EngineCommand::Generate { turn, messages, document, sampling, max_tokens, policy });
         self.keep_asked();
     }
 
@@ -116,7 +116,7 @@ impl ViewState {
         let turn = self.fresh_id();
         let chat = self.current;
         self.running = Some(Running { turn, chat, task: Task::Read, phase: Phase::Waiting, stopping: false });
-        self.outbox.push(EngineCommand::Read { turn, text, document });
+        self.outbox.push(EngineCommand::Prefill { turn, text, document });
     }
 
     /// Notes that stop was asked for. True when there was something to stop.

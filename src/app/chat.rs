@@ -18,7 +18,7 @@ use super::cited::Cited;
 use super::most_read::MostRead;
 use crate::chats::DocumentName;
 use crate::document::{BLANK_LINE, ContentHash, Document};
-use crate::engine::{DocumentRef, Message, Role, Sampling, TurnSummary};
+use crate::engine::{DocumentRef, Message, RequestSummary, Role, Sampling};
 
 /// Names a chat.
 pub type ChatId = u64;
@@ -75,7 +75,7 @@ pub enum Outcome {
     /// asked, not finished
     Running,
     /// finished or stopped
-    Done(Box<TurnSummary>),
+    Done(Box<RequestSummary>),
     /// one sentence that says what to do
     Failed(String),
     /// kept from before, without what it cost: a few words on how it ended, or none

@@ -1,14 +1,14 @@
 //! Check exactly: a selective answer given again with everything read, and what differs.
 //!
 //! ```text
-//! exchange, as it was asked ─► EngineCommand::Ask, exact ─► Check ─► compare() ─► Verdict
+//! exchange, as it was asked ─► EngineCommand::Generate, exact ─► Check ─► compare() ─► Verdict
 //! ```
 //! Invariants: 1. Same prompt, same sampling, same model, or it is not offered. 2. The answer that was given stays the one that
 //! later questions build on. 3. A question never waits for a check: the check stops for it.
 
 use super::chat::{Chat, Exchange, Outcome};
 use super::state::{Phase, Running, Task, ViewState};
-use crate::engine::{AttentionKind, EngineCommand, Sampling, StopReason, TurnPolicy, TurnSummary};
+use crate::engine::{AttentionKind, AttentionMode, EngineCommand, RequestSummary, Sampling, StopReason};
 
 /// How a question was asked.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -98,9 +98,9 @@ impl ViewState {
         let max_tokens = exchange.check_tokens(&asked);
         let messages = chat.messages(&self.documents, index);
         let document = chat.document_ref(&self.documents, self.settings.keep_read);
-        let (sampling, policy, task) = (asked.sampling, TurnPolicy::Exact, Task::Check(exchange_id));
+        let (sampling, policy, task) = (asked.sampling, AttentionMode::Exact, Task::Check(exchange_id));
         self.running = Some(Running { turn, chat: chat.id, task, phase: Phase::Waiting, stopping: false });
-        self.outbox.push(EngineCommand::Ask { turn, messages, document, sampling, max_tokens, policy });
+        self.outbox.push(EngineCommand::Generate { turn, messages, document, sampling, max_tokens, policy });
         if let Some(exchange) = self.chat_mut().exchanges.get_mut(index) {
             exchange.check = Some(Check { answer: String::new(), outcome: Outcome::Running });
         }
@@ -136,7 +136,7 @@ impl Chat {
 }
 
 /// Share of the attention that an answer's choices kept, mean over layers, 0 to 1, where it was measured.
-pub fn mass_kept(summary: &TurnSummary) -> Option<f64> {
+pub fn mass_kept(summary: &RequestSummary) -> Option<f64> {
     let layers = summary.chosen.as_ref()?.mass.as_ref().filter(|layers| !layers.is_empty())?;
     Some(layers.iter().map(|m| m.kept).sum::<f64>() / layers.len() as f64)
 }

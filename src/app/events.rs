@@ -11,7 +11,7 @@ use super::check::mass_kept;
 use super::most_read::MostRead;
 use super::sentences::in_window;
 use super::state::{KvUse, ModelState, Phase, ViewState};
-use crate::engine::{EngineEvent, ModelInfo, TurnId, TurnSummary};
+use crate::engine::{EngineEvent, ModelInfo, RequestId, RequestSummary};
 
 impl ViewState {
     /// Takes an event of the engine.
@@ -65,11 +65,11 @@ impl ViewState {
                     self.keep_piece(text);
                 }
             }
-            EngineEvent::Weighed { turn, weighed } => {
+            EngineEvent::PageAttention { turn, page_attention } => {
                 if let Some(chat) = self.running_chat(turn).filter(|_| !self.is_checking())
                     && let Some(chat) = self.chats.iter().find(|c| c.id == chat)
                 {
-                    let most_read = MostRead::of(chat, &self.documents, &weighed);
+                    let most_read = MostRead::of(chat, &self.documents, &page_attention);
                     if let Some(exchange) = self.running_exchange() {
                         exchange.most_read = most_read;
                     }
@@ -100,7 +100,7 @@ impl ViewState {
         }
     }
 
-    fn finished(&mut self, chat: ChatId, summary: Box<TurnSummary>) {
+    fn finished(&mut self, chat: ChatId, summary: Box<RequestSummary>) {
         self.cached(chat, summary.context_used);
         if let ModelState::Ready(info) = &mut self.model {
             info.vram_bytes = summary.vram_bytes;
@@ -156,7 +156,7 @@ impl ViewState {
         }
     }
 
-    pub(super) fn fail(&mut self, turn: TurnId, sentence: String) {
+    pub(super) fn fail(&mut self, turn: RequestId, sentence: String) {
         if self.running_chat(turn).is_none() {
             return;
         }
@@ -168,7 +168,7 @@ impl ViewState {
         self.turn_ended();
     }
 
-    fn running_chat(&self, turn: TurnId) -> Option<ChatId> {
+    fn running_chat(&self, turn: RequestId) -> Option<ChatId> {
         self.running.filter(|r| r.turn == turn).map(|r| r.chat)
     }
 
@@ -198,7 +198,7 @@ impl ViewState {
         Some((&mut exchange.answer, &mut exchange.outcome))
     }
 
-    fn progress(&mut self, turn: TurnId, phase: Phase) {
+    fn progress(&mut self, turn: RequestId, phase: Phase) {
         if let Some(running) = self.running.as_mut().filter(|r| r.turn == turn) {
             running.phase = phase;
         }

@@ -3,7 +3,8 @@
 use super::chat::Outcome;
 use super::panels::{kv_dtype_name, model_name};
 use super::state::ViewState;
-use crate::engine::{TurnSummary, bench_table};
+use crate::engine::RequestSummary;
+use crate::engine::measure::bench_table;
 use crate::telemetry::chrome_trace::{Exchange, RunInfo};
 
 impl ViewState {
@@ -26,7 +27,7 @@ impl ViewState {
         Some(bench_table::of_answer(self.info()?, self.newest_summary()?))
     }
 
-    fn newest_summary(&self) -> Option<&TurnSummary> {
+    fn newest_summary(&self) -> Option<&RequestSummary> {
         self.chat().exchanges.iter().rev().find_map(|exchange| match &exchange.outcome {
             Outcome::Done(summary) => Some(summary.as_ref()),
             _ => None,

@@ -387,7 +387,7 @@ fn exchange_of(answer: &MessageRow, messages: &[MessageRow]) -> Option<Exchange>
 }
 
 /// When an answer of another run began says nothing on this run's clock.
-fn without_times(mut summary: crate::engine::TurnSummary) -> crate::engine::TurnSummary {
+fn without_times(mut summary: crate::engine::RequestSummary) -> crate::engine::RequestSummary {
     (summary.phases.began_ns, summary.phases.ended_ns) = (0, 0);
     summary
 }

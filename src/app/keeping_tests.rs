@@ -4,7 +4,7 @@ use super::*;
 use crate::app::state::ModelState;
 use crate::app::testing::{model_info, summary};
 use crate::chats::ChatStore;
-use crate::engine::{EngineCommand, EngineEvent, LoadOptions, ModelSource, TurnId};
+use crate::engine::{EngineCommand, EngineEvent, LoadOptions, ModelSource, RequestId};
 
 fn window(first_id: u64) -> ViewState {
     let mut state = ViewState::new(ModelSource::BuiltIn, LoadOptions::default());
@@ -13,7 +13,7 @@ fn window(first_id: u64) -> ViewState {
     state
 }
 
-fn asked(state: &mut ViewState, question: &str) -> TurnId {
+fn asked(state: &mut ViewState, question: &str) -> RequestId {
     state.chat_mut().draft = question.to_owned();
     state.send();
     state.running.unwrap().turn
@@ -25,7 +25,7 @@ fn answered(state: &mut ViewState, question: &str, answer: &str) {
     state.apply(EngineEvent::Finished { turn, summary: Box::new(summary()) });
 }
 
-fn say(state: &mut ViewState, turn: TurnId, text: &str) {
+fn say(state: &mut ViewState, turn: RequestId, text: &str) {
     state.apply(EngineEvent::Token { turn, text: text.into(), n: 1, tokens_per_s: 9.0, context_used: 9 });
 }
 
@@ -135,7 +135,7 @@ fn edited_question_is_asked_with_what_was_said_before_it_alone() {
     state.outbox.clear();
     let second = state.chat().exchanges[1].id;
     state.edit_question(second, "Two, really?");
-    let [EngineCommand::Ask { messages, .. }] = state.outbox.as_slice() else { panic!("{:?}", state.outbox) };
+    let [EngineCommand::Generate { messages, .. }] = state.outbox.as_slice() else { panic!("{:?}", state.outbox) };
     let said: Vec<&str> = messages.iter().map(|m| m.content.as_str()).collect();
     assert_eq!(said, ["One?", "First.", "Two, really?"]);
 }
@@ -317,7 +317,7 @@ fn sampling_of_a_chat_is_its_own_and_others_follow_the_settings() {
     state.chat_mut().sampling = Some(own);
     asked(&mut state, "One?");
     let asked_with = |state: &ViewState| match state.outbox.last() {
-        Some(EngineCommand::Ask { sampling, .. }) => *sampling,
+        Some(EngineCommand::Generate { sampling, .. }) => *sampling,
         other => panic!("{other:?}"),
     };
     assert_eq!(asked_with(&state), own);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::settings::{Form, Settings};
-use crate::engine::{DeviceFacts, Needs};
+use crate::engine::{DeviceFacts, MemoryNeeds};
 use crate::model::ModelFile;
 use crate::model::discovery::scan::Limits;
 use crate::model::discovery::{DiscoveredModel, DiscoveryReport, Provider, SearchPath, search};
@@ -34,7 +34,7 @@ pub struct ModelFacts {
     /// it brings its own chat template
     pub has_template: bool,
     /// what it needs on the device; none before a device is known
-    pub needs: Option<Needs>,
+    pub needs: Option<MemoryNeeds>,
 }
 
 /// A line of the picker.
@@ -158,7 +158,7 @@ fn entry(found: DiscoveredModel, device: Option<&DeviceFacts>) -> ModelEntry {
 }
 
 fn facts(file: &ModelFile, device: Option<&DeviceFacts>) -> Result<ModelFacts, String> {
-    let needs = device.map(|device| Needs::of(file, device)).transpose();
+    let needs = device.map(|device| MemoryNeeds::of(file, device)).transpose();
     let needs = needs.map_err(|error| format!("It cannot be run: {error}."))?;
     let (meta, plan) = (file.info(), file.plan());
     Ok(ModelFacts {

@@ -1,7 +1,7 @@
 //! The pages of documents that the attention of an answer fell on most. Pure.
 //!
 //! ```text
-//! Weighed: share of every 64 tokens, their bytes ─► pages of the chat's documents ─► MostRead, highest first
+//! PageAttention: share of every 64 tokens, their bytes ─► pages of the chat's documents ─► MostRead, highest first
 //! ```
 //! Invariants: 1. what fell on questions, answers and instructions does not count: shares are of what fell on the documents;
 //! 2. tokens over the end of a page count for both, by their bytes.
@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use super::chat::{Chat, Doc, DocId};
 use crate::document::BLANK_LINE;
-use crate::engine::Weighed;
+use crate::engine::PageAttention;
 
 /// Pages that are kept.
 const MAX_PAGES: usize = 12;
@@ -39,7 +39,7 @@ pub struct MostRead {
 
 impl MostRead {
     /// Of an answer in `chat`; none where nothing fell on a document.
-    pub fn of(chat: &Chat, documents: &[Doc], weighed: &Weighed) -> Option<MostRead> {
+    pub fn of(chat: &Chat, documents: &[Doc], weighed: &PageAttention) -> Option<MostRead> {
         let mut pages = Vec::new();
         let mut begin = 0;
         for doc in chat.docs(documents) {
@@ -59,7 +59,7 @@ impl MostRead {
 }
 
 /// What fell on the pages of a document that begins at byte `begin` of all of them.
-fn pages_of(doc: &Doc, begin: usize, weighed: &Weighed) -> Vec<ReadPage> {
+fn pages_of(doc: &Doc, begin: usize, weighed: &PageAttention) -> Vec<ReadPage> {
     let mut shares = vec![0.0; doc.pages.len()];
     for (mass, bytes) in weighed.mass.iter().zip(weighed.first_byte.windows(2)) {
         let [from, to] = [bytes.first(), bytes.last()].map(|byte| byte.map_or(0, |byte| *byte as usize));
@@ -93,7 +93,7 @@ mod tests {
         Doc { id, document, n_chars: text.len(), n_tokens: None, ingest_ms: None, sample: false, path: None }
     }
 
-    fn shares(weighed: &Weighed) -> Vec<(DocId, usize, u32)> {
+    fn shares(weighed: &PageAttention) -> Vec<(DocId, usize, u32)> {
         // Pages of 10 and 9 bytes; the second document begins at byte 21.
         let docs = [doc(1, "Page one.\u{0C}Page two."), doc(2, "Page alone")];
         assert_eq!((docs[0].text.len(), docs[0].pages.len()), (19, 2));
@@ -105,7 +105,8 @@ mod tests {
 
     #[test]
     fn mass_goes_to_the_pages_whose_bytes_it_fell_on() {
-        let weighed = |mass: &[f32], first_byte: &[u32]| Weighed { n_steps: 2, mass: mass.into(), first_byte: first_byte.into() };
+        let weighed =
+            |mass: &[f32], first_byte: &[u32]| PageAttention { n_steps: 2, mass: mass.into(), first_byte: first_byte.into() };
         // The first piece lies half on either page, the last is the question.
         assert_eq!(shares(&weighed(&[0.2, 0.1, 0.7], &[5, 15, 19, 40])), [(2, 0, 526), (1, 1, 316), (1, 0, 158)]);
         assert_eq!(shares(&weighed(&[1.0], &[21, 31])), [(2, 0, 1000)]);

@@ -23,8 +23,8 @@ use super::settings::{Form, Settings, ThemeChoice};
 use crate::base::Tiers;
 use crate::document::Document;
 use crate::engine::{
-    AttentionKind, DeviceFacts, EngineCommand, LibraryAction, LoadOptions, Message, ModelInfo, ModelSource, Role, SavedDocument,
-    StopReason, TurnId,
+    AttentionKind, DeviceFacts, EngineCommand, LibraryAction, LoadOptions, Message, ModelInfo, ModelSource, RequestId, Role,
+    SavedDocument, StopReason,
 };
 
 /// The model and what is happening to it.
@@ -83,7 +83,7 @@ pub enum Task {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Running {
     /// names its events
-    pub turn: TurnId,
+    pub turn: RequestId,
     /// where it belongs
     pub chat: ChatId,
     /// what for
@@ -198,7 +198,7 @@ pub struct ViewState {
     pub viewer: Option<Viewer>,
     /// what is kept of all this, and what is to be asked of it
     pub keeping: Keeping,
-    pub(super) counting: HashMap<TurnId, DocId>,
+    pub(super) counting: HashMap<RequestId, DocId>,
     next_id: u64,
 }
 

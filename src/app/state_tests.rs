@@ -3,7 +3,7 @@
 use super::*;
 use crate::app::chat::Outcome;
 use crate::app::testing::{model_info, selective_summary, summary};
-use crate::engine::{EngineEvent, TurnPolicy, TurnSummary};
+use crate::engine::{AttentionMode, EngineEvent, RequestSummary};
 
 fn ready() -> ViewState {
     let mut state = ViewState::new(ModelSource::BuiltIn, LoadOptions::default());
@@ -15,13 +15,13 @@ fn document(text: &str) -> Document {
     Document::from_bytes("notes.txt", text.as_bytes()).unwrap()
 }
 
-fn asked(state: &mut ViewState, question: &str) -> TurnId {
+fn asked(state: &mut ViewState, question: &str) -> RequestId {
     state.chat_mut().draft = question.to_owned();
     state.send();
     state.running.unwrap().turn
 }
 
-fn token(turn: TurnId, text: &str, n: usize) -> EngineEvent {
+fn token(turn: RequestId, text: &str, n: usize) -> EngineEvent {
     EngineEvent::Token { turn, text: text.into(), n, tokens_per_s: 20.0, context_used: 100 + n }
 }
 
@@ -31,7 +31,7 @@ fn send_asks_with_the_document_in_front_and_clears_the_draft() {
     state.add_document(document("Facts."), false);
     state.outbox.clear();
     asked(&mut state, "  What?  ");
-    let [EngineCommand::Ask { messages, max_tokens, .. }] = state.outbox.as_slice() else { panic!("{:?}", state.outbox) };
+    let [EngineCommand::Generate { messages, max_tokens, .. }] = state.outbox.as_slice() else { panic!("{:?}", state.outbox) };
     assert_eq!(messages[0].content, "Facts.\n\nWhat?");
     assert_eq!(*max_tokens, state.settings.max_tokens);
     assert_eq!(state.chat().draft, "");
@@ -98,7 +98,7 @@ fn failed_turn_keeps_the_question_and_can_be_asked_again() {
     assert_eq!(state.chat().exchanges[0].outcome, Outcome::Failed(sentence.into()));
     state.outbox.clear();
     state.regenerate();
-    assert!(matches!(state.outbox.as_slice(), [EngineCommand::Ask { .. }]));
+    assert!(matches!(state.outbox.as_slice(), [EngineCommand::Generate { .. }]));
     assert_eq!(state.chat().exchanges[0].outcome, Outcome::Running);
 }
 
@@ -109,7 +109,7 @@ fn regenerate_sends_the_same_messages_with_the_next_seed() {
     state.apply(token(turn, "A", 1));
     state.apply(EngineEvent::Finished { turn, summary: Box::new(summary()) });
     let ask = |command: &EngineCommand| match command {
-        EngineCommand::Ask { messages, sampling, .. } => (messages.clone(), sampling.seed),
+        EngineCommand::Generate { messages, sampling, .. } => (messages.clone(), sampling.seed),
         other => panic!("{other:?}"),
     };
     let before = ask(&state.outbox[0]);
@@ -124,7 +124,7 @@ fn regenerate_sends_the_same_messages_with_the_next_seed() {
 fn answered_selectively(state: &mut ViewState, stop: StopReason) -> u64 {
     let turn = asked(state, "Say.");
     state.apply(token(turn, "This.", 1));
-    let summary = TurnSummary { stop, ..selective_summary() };
+    let summary = RequestSummary { stop, ..selective_summary() };
     state.apply(EngineEvent::Finished { turn, summary: Box::new(summary) });
     state.outbox.clear();
     state.chat().exchanges[0].id
@@ -138,7 +138,8 @@ fn check_asks_as_it_was_asked_whatever_is_set_since() {
         let exchange = answered_selectively(&mut state, stop);
         (state.settings.sampling.seed, state.settings.max_tokens) = (99, 1);
         state.check(exchange);
-        let [EngineCommand::Ask { sampling: again, max_tokens: n, policy: TurnPolicy::Exact, .. }] = state.outbox.as_slice()
+        let [EngineCommand::Generate { sampling: again, max_tokens: n, policy: AttentionMode::Exact, .. }] =
+            state.outbox.as_slice()
         else {
             panic!("{:?}", state.outbox)
         };
@@ -155,7 +156,7 @@ fn check_writes_its_own_answer_and_leaves_the_given_one_and_its_figures() {
     state.check(exchange);
     let turn = state.running.unwrap().turn;
     state.apply(token(turn, "That.", 1));
-    state.apply(EngineEvent::Finished { turn, summary: Box::new(TurnSummary { tokens_per_s: 3.0, ..summary() }) });
+    state.apply(EngineEvent::Finished { turn, summary: Box::new(RequestSummary { tokens_per_s: 3.0, ..summary() }) });
     let exchange = &state.chat().exchanges[0];
     let check = exchange.check.as_ref().unwrap();
     assert_eq!((exchange.answer.as_str(), check.answer.as_str()), ("This.", "That."));
@@ -249,7 +250,7 @@ struct TurnSummaryOf {
 }
 
 impl TurnSummaryOf {
-    fn into_event(self, turn: TurnId) -> EngineEvent {
+    fn into_event(self, turn: RequestId) -> EngineEvent {
         let mut summary = summary();
         summary.context_used = self.context_used;
         summary.stop = StopReason::Cancelled;

@@ -2,8 +2,8 @@
 
 use crate::base::{MovedBytes, PageCounts, Tiers};
 use crate::engine::{
-    AttentionKind, ChosenSummary, IoSummary, KvDtype, KvSetup, MassKept, ModelInfo, Phases, PolicySpec, Sampling, SavedDocument,
-    SavedState, StopReason, TurnSummary,
+    AttentionKind, IoSummary, KvDtype, KvSetup, MassKept, ModelInfo, Phases, PolicySpec, RequestSummary, Sampling, SavedDocument,
+    SavedState, SelectionSummary, StopReason,
 };
 
 /// A loaded built-in model.
@@ -30,8 +30,8 @@ pub fn model_info() -> ModelInfo {
 }
 
 /// A finished answer.
-pub fn summary() -> TurnSummary {
-    TurnSummary {
+pub fn summary() -> RequestSummary {
+    RequestSummary {
         prompt_tokens: 100,
         cached_tokens: 40,
         prefill_ms: 120.0,
@@ -76,9 +76,9 @@ pub fn saved(state: SavedState) -> SavedDocument {
 }
 
 /// A finished answer that read 12 % of the context.
-pub fn selective_summary() -> TurnSummary {
+pub fn selective_summary() -> RequestSummary {
     let layer = |kept| MassKept { kept, best: 0.99, recall: 0.8 };
-    let chosen = ChosenSummary {
+    let chosen = SelectionSummary {
         spec: PolicySpec::default(),
         steps: 19,
         share_read: 0.118,
@@ -90,5 +90,5 @@ pub fn selective_summary() -> TurnSummary {
         mass: Some(vec![layer(0.98), layer(0.92)]),
         mass_steps: 3,
     };
-    TurnSummary { attention: AttentionKind::Selective, chosen: Some(chosen), ..summary() }
+    RequestSummary { attention: AttentionKind::Selective, chosen: Some(chosen), ..summary() }
 }

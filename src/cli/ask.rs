@@ -21,7 +21,7 @@ use super::session::Session;
 use super::summary::{AskSummary, Quote, Quotes};
 use crate::document::join_for_prompt;
 use crate::engine::{
-    AttentionKind, EngineCommand, EngineEvent, Message, ModelInfo, Role, StopReason, TurnId, TurnPolicy, TurnSummary,
+    AttentionKind, AttentionMode, EngineCommand, EngineEvent, Message, ModelInfo, RequestId, RequestSummary, Role, StopReason,
 };
 
 /// Mentions that a list leaves out, of which a line tells.
@@ -53,8 +53,8 @@ pub fn run(args: &AskArgs, start: impl FnOnce() -> Session, console: &mut Consol
         }
         let turn = session.next_turn();
         let (messages_now, document) = (messages.clone(), document.clone());
-        let (max_tokens, policy) = (args.max_tokens, TurnPolicy::AsLoaded);
-        let command = EngineCommand::Ask { turn, messages: messages_now, document, sampling, max_tokens, policy };
+        let (max_tokens, policy) = (args.max_tokens, AttentionMode::AsLoaded);
+        let command = EngineCommand::Generate { turn, messages: messages_now, document, sampling, max_tokens, policy };
         let (text, cost) = answer(&mut session, (i + 1, turn), command, console)?;
         let quotes = inputs::quotes_in(&text, info.built_in, &docs);
         if console.is_json() {
@@ -74,10 +74,10 @@ pub fn run(args: &AskArgs, start: impl FnOnce() -> Session, console: &mut Consol
 /// One turn: the whole answer and what it cost.
 fn answer(
     session: &mut Session,
-    (i, turn): (usize, TurnId),
+    (i, turn): (usize, RequestId),
     command: EngineCommand,
     console: &mut Console,
-) -> Result<(String, TurnSummary), CliError> {
+) -> Result<(String, RequestSummary), CliError> {
     let mut answer = String::new();
     let cost = session.run_turn(turn, command, console, |event, console| {
         let EngineEvent::Token { text, n, .. } = event else { return Ok(()) };
@@ -100,7 +100,7 @@ fn end_text(text: &str, console: &mut Console) -> Result<(), CliError> {
     if text.ends_with('\n') { Ok(()) } else { console.text("\n") }
 }
 
-fn asides(info: &ModelInfo, cost: &TurnSummary, quotes: &Quotes, console: &mut Console) {
+fn asides(info: &ModelInfo, cost: &RequestSummary, quotes: &Quotes, console: &mut Console) {
     let told = |quote: &Quote| {
         let place = match (&quote.document, quote.page) {
             (Some(document), Some(page)) => format!("{document}, page {page}"),
@@ -163,7 +163,7 @@ mod tests {
 
     /// Says the number of messages in the conversation, in two pieces.
     fn counting(command: &EngineCommand, port: &EnginePort) {
-        let EngineCommand::Ask { turn, messages, .. } = command else { panic!("{command:?}") };
+        let EngineCommand::Generate { turn, messages, .. } = command else { panic!("{command:?}") };
         port.emit(EngineEvent::Prefill { turn: *turn, done: 5, total: 10, tokens_per_s: 50.0 });
         port.emit(token(*turn, 1, &format!("{} ", messages.len())));
         port.emit(token(*turn, 2, "messages"));
@@ -190,7 +190,7 @@ mod tests {
         result.unwrap();
         assert_eq!(out, "1 messages\n\n3 messages\n");
         assert_eq!(err, "strata: weights of type X were converted\n");
-        let Some(EngineCommand::Ask { messages, .. }) = seen.last() else { panic!("{seen:?}") };
+        let Some(EngineCommand::Generate { messages, .. }) = seen.last() else { panic!("{seen:?}") };
         let said: Vec<_> = messages.iter().map(|m| (m.role, m.content.as_str())).collect();
         assert_eq!(said, [(Role::User, "one"), (Role::Assistant, "1 messages"), (Role::User, "two")]);
     }
@@ -203,7 +203,7 @@ mod tests {
         let words = ["--doc", path.to_str().unwrap(), "--prompt", "one", "--prompt", "two"];
         let (result, _, _, seen) = play(&words, Interrupt::default(), counting);
         result.unwrap();
-        let Some(EngineCommand::Ask { messages, .. }) = seen.last() else { panic!("{seen:?}") };
+        let Some(EngineCommand::Generate { messages, .. }) = seen.last() else { panic!("{seen:?}") };
         assert_eq!(messages[0].content, "Rents rose.\n\n\none");
         assert_eq!(messages[2].content, "two");
     }
@@ -219,7 +219,7 @@ mod tests {
             let (result, _, _, seen) = play(&[&words[..], no_save].concat(), Interrupt::default(), counting);
             result.unwrap();
             for command in seen.iter().skip(1) {
-                let EngineCommand::Ask { document: Some(document), messages, .. } = command else { panic!("{command:?}") };
+                let EngineCommand::Generate { document: Some(document), messages, .. } = command else { panic!("{command:?}") };
                 assert_eq!((document.save, document.text_bytes), (save, "Rents rose.\n".len()));
                 assert!(messages[0].content.is_char_boundary(document.text_bytes));
             }
@@ -276,8 +276,8 @@ mod tests {
         let interrupt = Interrupt::default();
         let press = interrupt.clone();
         let (result, out, _, seen) = play(&["--prompt", "one", "--prompt", "two"], interrupt, move |command, port| {
-            let EngineCommand::Ask { turn, .. } = command else { return };
-            let watch = port.stop_watch();
+            let EngineCommand::Generate { turn, .. } = command else { return };
+            let watch = port.cancel_flag();
             port.emit(token(*turn, 1, "half an"));
             press.press();
             while !watch.stopped() {
@@ -287,14 +287,14 @@ mod tests {
         });
         result.unwrap();
         assert_eq!(out, "half an\n");
-        assert_eq!(seen.iter().filter(|c| matches!(c, EngineCommand::Ask { .. })).count(), 1);
+        assert_eq!(seen.iter().filter(|c| matches!(c, EngineCommand::Generate { .. })).count(), 1);
     }
 
     #[test]
     fn ask_failures_keep_their_sentence_and_exit_code() {
         for (bad_input, code) in [(true, 2), (false, 1)] {
             let (result, ..) = play(&["--prompt", "one"], Interrupt::default(), move |command, port| {
-                let EngineCommand::Ask { turn, .. } = command else { return };
+                let EngineCommand::Generate { turn, .. } = command else { return };
                 port.emit(EngineEvent::Failed { turn: *turn, sentence: "too long".into(), bad_input });
             });
             let error = result.unwrap_err();
@@ -324,8 +324,8 @@ mod tests {
             }
         }
         let (session, worker) = session(Interrupt::default(), |command, port| {
-            let EngineCommand::Ask { turn, .. } = command else { return };
-            let watch = port.stop_watch();
+            let EngineCommand::Generate { turn, .. } = command else { return };
+            let watch = port.cancel_flag();
             port.emit(token(*turn, 1, "text"));
             while !watch.stopped() {
                 std::thread::yield_now();

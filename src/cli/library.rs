@@ -18,7 +18,7 @@ use super::interrupt::Interrupt;
 use super::session::Session;
 use crate::base::Bytes;
 use crate::document::catalog::Catalog;
-use crate::engine::library::{self, Checked, SavedError};
+use crate::engine::saved_documents::{self, Checked, SavedError};
 use crate::engine::{EngineCommand, SavedDocument, SavedState, StopReason};
 use crate::kv::store::StoreRoot;
 
@@ -45,7 +45,7 @@ pub fn run(
 
 /// The library of `kv_dir`, or of this person; none where there is no such folder yet.
 fn open(kv_dir: Option<&Path>, console: &mut Console) -> Result<Option<(Catalog, StoreRoot)>, CliError> {
-    let root = library::library_root(kv_dir)?;
+    let root = saved_documents::library_root(kv_dir)?;
     if !root.exists() {
         return Ok(None);
     }
@@ -58,7 +58,7 @@ fn open(kv_dir: Option<&Path>, console: &mut Console) -> Result<Option<(Catalog,
 
 fn list(args: &LibraryArgs, console: &mut Console) -> Result<(), CliError> {
     let saved = match open(args.folder.kv_dir.as_deref(), console)? {
-        Some((catalogue, stores)) => library::list(&catalogue, &stores)?,
+        Some((catalogue, stores)) => saved_documents::list(&catalogue, &stores)?,
         None => Vec::new(),
     };
     if args.json {
@@ -81,7 +81,7 @@ fn add(args: &LibraryAddArgs, start: impl FnOnce() -> Session, console: &mut Con
         }
         let turn = session.next_turn();
         let document = inputs::document_ref(std::slice::from_ref(doc), true);
-        let command = EngineCommand::Read { turn, text: doc.text.clone(), document };
+        let command = EngineCommand::Prefill { turn, text: doc.text.clone(), document };
         let cost = session.run_turn(turn, command, console, |_, _| Ok(()))?;
         if args.json {
             console.json_line(&serde_json::json!({
@@ -103,14 +103,14 @@ fn remove(args: &LibraryRemoveArgs, console: &mut Console) -> Result<(), CliErro
     let Some((catalogue, stores)) = open(args.folder.kv_dir.as_deref(), console)? else {
         return Err(CliError::Input(format!("the library has no document '{}'; nothing is saved yet", args.id)));
     };
-    let removed = library::remove(&catalogue, &stores, &args.id)?;
+    let removed = saved_documents::remove(&catalogue, &stores, &args.id)?;
     console.text(&format!("removed {} ({}), {} are free again\n", removed.name, shown_id(&removed), Bytes(removed.kv_bytes)))
 }
 
 fn verify(args: &LibraryArgs, interrupt: &Interrupt, console: &mut Console) -> Result<(), CliError> {
     let Some((catalogue, stores)) = open(args.folder.kv_dir.as_deref(), console)? else { return Ok(()) };
     let mut said = Ok(());
-    let checked = library::verify(&catalogue, &stores, &mut |name, done, all| {
+    let checked = saved_documents::verify(&catalogue, &stores, &mut |name, done, all| {
         // JSON lines are the results alone.
         if said.is_ok() && !args.json {
             said = console.progress(&format!("checking {name}: {done} of {all} pages"), &());
@@ -163,7 +163,7 @@ fn table(saved: &[SavedDocument]) -> String {
             Bytes(document.kv_bytes).to_string(),
             format!("{:.1} s", document.prefill_seconds),
             day(document.last_used),
-            format!("{} {}", document.model, library::dtype_name(document.kv_dtype)),
+            format!("{} {}", document.model, saved_documents::dtype_name(document.kv_dtype)),
             document.name.clone(),
         ]
     });
@@ -236,7 +236,7 @@ mod tests {
         let (_dir, paths) = files(&["a.txt", "b.txt"]);
         let words: Vec<&str> = paths.iter().map(String::as_str).collect();
         let (result, out, err, seen) = add_with(&words, |command, port| {
-            let EngineCommand::Read { turn, .. } = command else { panic!("{command:?}") };
+            let EngineCommand::Prefill { turn, .. } = command else { panic!("{command:?}") };
             port.emit(EngineEvent::Notice("saved in the library".into()));
             port.emit(finished(*turn, 0, StopReason::Length));
         });
@@ -244,7 +244,7 @@ mod tests {
         assert!(out.starts_with("a.txt: 10 tokens, 4 already known") && out.contains("\nb.txt: "), "{out}");
         assert_eq!(err.matches("strata: saved in the library").count(), 2, "{err}");
         let names = seen.iter().filter_map(|c| match c {
-            EngineCommand::Read { text, document: Some(d), .. } => Some((d.name.as_str(), d.save, d.text_bytes == text.len())),
+            EngineCommand::Prefill { text, document: Some(d), .. } => Some((d.name.as_str(), d.save, d.text_bytes == text.len())),
             _ => None,
         });
         assert_eq!(names.collect::<Vec<_>>(), [("a.txt", true, true), ("b.txt", true, true)]);
@@ -255,7 +255,7 @@ mod tests {
         let (_dir, paths) = files(&["a.txt", "b.txt"]);
         let words: Vec<&str> = paths.iter().map(String::as_str).chain(["--json"]).collect();
         let (result, out, _, seen) = add_with(&words, |command, port| {
-            let EngineCommand::Read { turn, .. } = command else { panic!("{command:?}") };
+            let EngineCommand::Prefill { turn, .. } = command else { panic!("{command:?}") };
             port.emit(finished(*turn, 0, StopReason::Cancelled));
         });
         result.unwrap();

@@ -6,8 +6,8 @@ use super::interrupt::Interrupt;
 use super::session::Session;
 use crate::base::{MovedBytes, PageCounts, Tiers};
 use crate::engine::{
-    AttentionKind, EngineCommand, EngineEvent, EngineHandle, EnginePort, IoSummary, KvSetup, ModelInfo, Phases, Sampling,
-    StopReason, TurnId, TurnSummary,
+    AttentionKind, EngineCommand, EngineEvent, EngineHandle, EnginePort, IoSummary, KvSetup, ModelInfo, Phases, RequestId,
+    RequestSummary, Sampling, StopReason,
 };
 use crate::gpu::microbenchmark::DeviceBandwidth;
 
@@ -71,8 +71,8 @@ pub fn measured() -> DeviceBandwidth {
 }
 
 /// The end of a turn.
-pub fn finished(turn: TurnId, generated_tokens: usize, stop: StopReason) -> EngineEvent {
-    let summary = TurnSummary {
+pub fn finished(turn: RequestId, generated_tokens: usize, stop: StopReason) -> EngineEvent {
+    let summary = RequestSummary {
         prompt_tokens: 10,
         cached_tokens: 4,
         prefill_ms: 1.5,
@@ -99,6 +99,6 @@ pub fn finished(turn: TurnId, generated_tokens: usize, stop: StopReason) -> Engi
 }
 
 /// A piece of an answer.
-pub fn token(turn: TurnId, n: usize, text: &str) -> EngineEvent {
+pub fn token(turn: RequestId, n: usize, text: &str) -> EngineEvent {
     EngineEvent::Token { turn, text: text.into(), n, tokens_per_s: 100.0, context_used: 10 + n }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::console::Console;
 use super::error::CliError;
 use super::interrupt::Interrupt;
-use crate::engine::{EngineCommand, EngineEvent, EngineHandle, LoadOptions, ModelInfo, ModelSource, TurnId, TurnSummary};
+use crate::engine::{EngineCommand, EngineEvent, EngineHandle, LoadOptions, ModelInfo, ModelSource, RequestId, RequestSummary};
 
 /// How long to wait for an event before looking at Ctrl-C again.
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_millis(50);
 pub struct Session {
     engine: EngineHandle,
     interrupt: Interrupt,
-    last_turn: TurnId,
+    last_turn: RequestId,
 }
 
 impl Session {
@@ -64,7 +64,7 @@ impl Session {
     }
 
     /// The next turn's id.
-    pub fn next_turn(&mut self) -> TurnId {
+    pub fn next_turn(&mut self) -> RequestId {
         self.last_turn += 1;
         self.last_turn
     }
@@ -76,11 +76,11 @@ impl Session {
     /// The engine's sentence, what `on_event` returned, or that the engine is gone.
     pub fn run_turn(
         &mut self,
-        turn: TurnId,
+        turn: RequestId,
         command: EngineCommand,
         console: &mut Console,
         mut on_event: impl FnMut(EngineEvent, &mut Console) -> Result<(), CliError>,
-    ) -> Result<TurnSummary, CliError> {
+    ) -> Result<RequestSummary, CliError> {
         let mut cost = None;
         self.run_turns(&[turn], command, console, |event, console| match event {
             EngineEvent::Finished { summary, .. } => {
@@ -99,7 +99,7 @@ impl Session {
     /// What `on_event` returned, or that the engine is gone.
     pub fn run_turns(
         &mut self,
-        turns: &[TurnId],
+        turns: &[RequestId],
         command: EngineCommand,
         console: &mut Console,
         mut on_event: impl FnMut(EngineEvent, &mut Console) -> Result<(), CliError>,
@@ -154,7 +154,7 @@ fn engine_gone() -> CliError {
 }
 
 /// The turn of an event that the command hears of.
-fn turn_of(event: &EngineEvent) -> Option<TurnId> {
+fn turn_of(event: &EngineEvent) -> Option<RequestId> {
     match event {
         EngineEvent::Token { turn, .. }
         | EngineEvent::LogitsRows { turn, .. }

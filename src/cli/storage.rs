@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::device::rate;
 use crate::base::{Bytes, Tiers};
-use crate::engine::library::library_root;
+use crate::engine::saved_documents::library_root;
 use crate::gpu::{DeviceMemory, Gpu};
 use crate::kv::budget::{self, Budgets, Machine};
 use crate::kv::store::disk_benchmark;

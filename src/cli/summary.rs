@@ -6,7 +6,7 @@
 use serde::Serialize;
 
 use crate::base::{MovedBytes, PageCounts, Tiers};
-use crate::engine::{AttentionKind, ChosenSummary, IoSummary, ModelInfo, Sampling, StopReason, TurnSummary};
+use crate::engine::{AttentionKind, IoSummary, ModelInfo, RequestSummary, Sampling, SelectionSummary, StopReason};
 
 /// `{"event":"summary", ...}`
 #[derive(Debug, Serialize)]
@@ -34,7 +34,7 @@ pub struct AskSummary<'a> {
     /// share of selected blocks that were in VRAM already; null while nothing is selected
     reuse: Option<f64>,
     /// what a policy chose; null where everything was read
-    chosen: Option<&'a ChosenSummary>,
+    chosen: Option<&'a SelectionSummary>,
     /// 0 to 1; null while nothing moves
     overlap: Option<f64>,
     io: &'a IoSummary,
@@ -78,7 +78,7 @@ impl<'a> AskSummary<'a> {
         info: &'a ModelInfo,
         sampling: Sampling,
         text: &'a str,
-        cost: &'a TurnSummary,
+        cost: &'a RequestSummary,
         quotes: &'a Quotes,
     ) -> Self {
         AskSummary {

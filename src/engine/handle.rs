@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
 
-use super::command::{EngineCommand, EngineEvent, TurnId};
 use crate::base::limits::CHANNEL_DEPTH;
+use crate::engine::api::{EngineCommand, EngineEvent, RequestId};
 
 /// How long a worker may take to end. One that takes longer hangs in its driver, and is left behind.
 const GOODBYE: Duration = Duration::from_secs(20);
@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_millis(50);
 pub struct EngineHandle {
     commands: Sender<EngineCommand>,
     events: Receiver<EngineEvent>,
-    stops: Arc<Stops>,
+    stops: Arc<CancelFlags>,
     watches_pages: Arc<AtomicBool>,
     detail: Arc<AtomicU8>,
     /// The worker's, where it has one.
@@ -43,7 +43,7 @@ pub struct EnginePort {
     /// what to do next
     pub commands: Receiver<EngineCommand>,
     events: Sender<EngineEvent>,
-    stops: Arc<Stops>,
+    stops: Arc<CancelFlags>,
     watches_pages: Arc<AtomicBool>,
     detail: Arc<AtomicU8>,
     wake: Box<dyn Fn() + Send>,
@@ -62,22 +62,22 @@ pub enum Detail {
 
 /// What was stopped.
 #[derive(Default)]
-struct Stops {
+struct CancelFlags {
     /// how often everything was
     all: AtomicU64,
     /// single turns of the command that runs now
-    turns: Mutex<Vec<TurnId>>,
+    turns: Mutex<Vec<RequestId>>,
 }
 
 /// Remembers how many stops there had been when a turn began.
 #[derive(Clone)]
-pub struct StopWatch {
-    stops: Arc<Stops>,
+pub struct CancelFlag {
+    stops: Arc<CancelFlags>,
     seen: u64,
-    turn: Option<TurnId>,
+    turn: Option<RequestId>,
 }
 
-impl StopWatch {
+impl CancelFlag {
     /// The user pressed stop since this watch was taken.
     pub fn stopped(&self) -> bool {
         let is_one = |turn| self.stops.turns.lock().unwrap_or_else(PoisonError::into_inner).contains(&turn);
@@ -85,8 +85,8 @@ impl StopWatch {
     }
 
     /// The same for one of several turns that run at once, which can be stopped alone.
-    pub fn of(&self, turn: TurnId) -> StopWatch {
-        StopWatch { turn: Some(turn), ..self.clone() }
+    pub fn of(&self, turn: RequestId) -> CancelFlag {
+        CancelFlag { turn: Some(turn), ..self.clone() }
     }
 }
 
@@ -95,7 +95,7 @@ impl EngineHandle {
     pub fn pair(wake: impl Fn() + Send + 'static) -> (EngineHandle, EnginePort) {
         let (command_tx, command_rx) = bounded(CHANNEL_DEPTH);
         let (event_tx, event_rx) = bounded(CHANNEL_DEPTH);
-        let stops = Arc::new(Stops::default());
+        let stops = Arc::new(CancelFlags::default());
         let (detail, watches_pages) = (Arc::new(AtomicU8::new(Detail::Nothing as u8)), Arc::new(AtomicBool::default()));
         let handle = EngineHandle {
             commands: command_tx,
@@ -151,7 +151,7 @@ impl EngineHandle {
     }
 
     /// Ends one of the turns that run at once; the others go on.
-    pub fn stop_turn(&self, turn: TurnId) {
+    pub fn stop_turn(&self, turn: RequestId) {
         self.stops.turns.lock().unwrap_or_else(PoisonError::into_inner).push(turn);
     }
 }
@@ -195,8 +195,8 @@ impl EnginePort {
     }
 
     /// A watch for stops from now on.
-    pub fn stop_watch(&self) -> StopWatch {
+    pub fn cancel_flag(&self) -> CancelFlag {
         self.stops.turns.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        StopWatch { stops: self.stops.clone(), seen: self.stops.all.load(Ordering::Acquire), turn: None }
+        CancelFlag { stops: self.stops.clone(), seen: self.stops.all.load(Ordering::Acquire), turn: None }
     }
 }

@@ -10,7 +10,7 @@
 use crate::base::Rng;
 use crate::gpu::kernels::sample::Candidates;
 
-use super::command::Sampling;
+use crate::engine::api::Sampling;
 
 /// Tokens of the answer and of the prompt's end that the repetition penalty looks at.
 const PENALTY_WINDOW: usize = 64;

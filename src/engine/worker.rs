@@ -20,17 +20,18 @@ use crate::kv::KvError;
 use crate::kv::store::StoreRoot;
 use crate::telemetry::{Hub, Phase};
 
-use super::below::FolderHook;
-use super::command::{EngineCommand, EngineEvent, LoadOptions, Message, ModelSource, Role, Sampling, TurnId};
-use super::error::EngineError;
-use super::fit::DeviceFacts;
-use super::handle::{EngineHandle, EnginePort};
-use super::library::{self, SavedError};
-use super::links;
-use super::loaded::Loaded;
-use super::saved::{DocumentRef, LibraryAction};
-use super::summary::TurnSummary;
-use super::turn::{Turn, TurnPolicy};
+use crate::engine::api::AttentionMode;
+use crate::engine::api::DeviceFacts;
+use crate::engine::api::RequestSummary;
+use crate::engine::api::{DocumentRef, LibraryAction};
+use crate::engine::api::{EngineCommand, EngineEvent, LoadOptions, Message, ModelSource, RequestId, Role, Sampling};
+use crate::engine::context::kv_storage::FolderHook;
+use crate::engine::context::saved_documents::{self, SavedError};
+use crate::engine::error::EngineError;
+use crate::engine::handle::{EngineHandle, EnginePort};
+use crate::engine::link_bandwidth;
+use crate::engine::runner::ModelRunner;
+use crate::engine::sequence::Sequence;
 
 /// Events that a lane remembers between two looks.
 const EVENTS_PER_LANE: usize = 1 << 16;
@@ -60,7 +61,7 @@ pub fn spawn_with(wake: impl Fn() + Send + 'static, hook: Option<FolderHook>) ->
 pub(super) struct Worker {
     pub(super) port: EnginePort,
     pub(super) gpu: Option<Gpu>,
-    pub(super) loaded: Option<Loaded>,
+    pub(super) runner: Option<ModelRunner>,
     options: LoadOptions,
     gpu_options: GpuOptions,
     hub: Arc<Hub>,
@@ -72,7 +73,7 @@ impl Worker {
         Worker {
             port,
             gpu: None,
-            loaded: None,
+            runner: None,
             options: LoadOptions::default(),
             gpu_options: GpuOptions::default(),
             hook,
@@ -88,7 +89,7 @@ impl Worker {
             self.handle(command);
         }
         // Everything is put down before the front end hears that this is the end.
-        self.loaded = None;
+        self.runner = None;
         self.gpu = None;
     }
 
@@ -96,22 +97,22 @@ impl Worker {
         match command {
             EngineCommand::LoadModel { source, options } => self.load(&source, options),
             EngineCommand::UnloadModel => {
-                self.loaded = None;
+                self.runner = None;
                 self.port.emit(EngineEvent::ModelUnloaded);
             }
-            EngineCommand::Ask { turn, messages, document, sampling, max_tokens, policy } => {
+            EngineCommand::Generate { turn, messages, document, sampling, max_tokens, policy } => {
                 let result = self.ask(turn, &messages, document, sampling, max_tokens, policy);
                 self.report(turn, result);
             }
-            EngineCommand::AskMany { questions, document, sampling, max_tokens } => {
-                self.ask_many(&questions, document, sampling, max_tokens);
+            EngineCommand::GenerateBatch { questions, document, sampling, max_tokens } => {
+                self.generate_batch(&questions, document, sampling, max_tokens);
             }
-            EngineCommand::Read { turn, text, document } => {
+            EngineCommand::Prefill { turn, text, document } => {
                 let result = self.read(turn, text, document);
                 self.report(turn, result);
             }
             EngineCommand::Count { turn, messages } => {
-                let counted = self.loaded.as_ref().ok_or(EngineError::NoModel).and_then(|l| l.encode(&messages, true));
+                let counted = self.runner.as_ref().ok_or(EngineError::NoModel).and_then(|l| l.encode(&messages, true));
                 match counted {
                     Ok(prompt) => self.port.emit(EngineEvent::Counted { turn, tokens: prompt.tokens.len() }),
                     Err(error) => self.fail(turn, &error),
@@ -131,8 +132,8 @@ impl Worker {
             }
             EngineCommand::Library(action) => self.library(&action),
             EngineCommand::ShowPages => {
-                if let Some(loaded) = &mut self.loaded {
-                    loaded.tell_pages(&self.port);
+                if let Some(runner) = &mut self.runner {
+                    runner.emit_pages(&self.port);
                 }
             }
             EngineCommand::MeasureLinks => self.measure_links(),
@@ -145,7 +146,7 @@ impl Worker {
         }
     }
 
-    pub(super) fn report(&mut self, turn: TurnId, result: Result<TurnSummary, EngineError>) {
+    pub(super) fn report(&mut self, turn: RequestId, result: Result<RequestSummary, EngineError>) {
         match result {
             Ok(summary) => {
                 self.port.emit(EngineEvent::Finished { turn, summary: Box::new(summary) });
@@ -156,14 +157,14 @@ impl Worker {
         }
     }
 
-    pub(super) fn fail(&self, turn: TurnId, error: &EngineError) -> bool {
+    pub(super) fn fail(&self, turn: RequestId, error: &EngineError) -> bool {
         self.port.emit(EngineEvent::Failed { turn, sentence: sentence(error), bad_input: error.is_bad_input() })
     }
 
     /// A device that cannot be measured is found out by the next turn.
     fn measure_links(&mut self) {
-        if let (Some(gpu), Some(loaded)) = (&self.gpu, &self.loaded)
-            && let Ok(peaks) = links::measure(gpu, loaded.info.kv.kv_dir.as_deref())
+        if let (Some(gpu), Some(runner)) = (&self.gpu, &self.runner)
+            && let Ok(peaks) = link_bandwidth::measure(gpu, runner.info.kv.kv_dir.as_deref())
         {
             self.port.emit(EngineEvent::Links(peaks));
         }
@@ -171,10 +172,10 @@ impl Worker {
 
     fn library(&mut self, action: &LibraryAction) {
         let done = match action {
-            LibraryAction::List { kv_dir } => open_library(kv_dir.as_deref()).and_then(|(c, l)| library::list(&c, &l)),
+            LibraryAction::List { kv_dir } => open_library(kv_dir.as_deref()).and_then(|(c, l)| saved_documents::list(&c, &l)),
             LibraryAction::Remove { kv_dir, id } => open_library(kv_dir.as_deref()).and_then(|(c, l)| {
-                library::remove(&c, &l, id)?;
-                library::list(&c, &l)
+                saved_documents::remove(&c, &l, id)?;
+                saved_documents::list(&c, &l)
             }),
         };
         match done {
@@ -184,8 +185,8 @@ impl Worker {
     }
 
     fn load(&mut self, source: &ModelSource, options: LoadOptions) {
-        self.loaded = None;
-        let watch = self.port.stop_watch();
+        self.runner = None;
+        let watch = self.port.cancel_flag();
         let port = &self.port;
         let mut last = -1.0f32;
         let mut progress = |share: f32, what: &str| {
@@ -199,22 +200,22 @@ impl Worker {
         let gpu_options = GpuOptions { adapter: options.gpu.clone(), twins: self.gpu_options.twins };
         let healthy = self.gpu.as_ref().is_some_and(|g| g.check().is_ok()) && self.gpu_options == gpu_options;
         // The header is read before a device is opened: a wrong file must not need a GPU to be called wrong.
-        let result = super::loaded::open(source).and_then(|file| {
+        let result = crate::engine::runner::open(source).and_then(|file| {
             if !healthy {
                 self.gpu = None;
                 self.gpu = Some(Gpu::open(&gpu_options)?);
             }
             let Some(gpu) = &self.gpu else { return Err(EngineError::NoModel) };
             self.port.emit(EngineEvent::Device(Box::new(DeviceFacts::look(gpu, options.kv_dir.as_deref()))));
-            Loaded::load(gpu, &self.hub, self.hook.clone(), file, source, &options, &mut progress)
+            ModelRunner::load(gpu, &self.hub, self.hook.clone(), file, source, &options, &mut progress)
         });
         self.gpu_options = gpu_options;
         self.options = options;
         match result {
-            Ok(loaded) => {
-                let info = Box::new(loaded.info.clone());
+            Ok(runner) => {
+                let info = Box::new(runner.info.clone());
                 self.port.emit(EngineEvent::ModelLoaded(info));
-                self.loaded.insert(loaded).tell(&self.port);
+                self.runner.insert(runner).emit_notices(&self.port);
             }
             Err(error) => {
                 let bad_input = error.is_bad_input();
@@ -225,61 +226,61 @@ impl Worker {
 
     fn ask(
         &mut self,
-        turn: TurnId,
+        turn: RequestId,
         messages: &[Message],
         document: Option<DocumentRef>,
         sampling: Sampling,
         max_tokens: usize,
-        policy: TurnPolicy,
-    ) -> Result<TurnSummary, EngineError> {
-        let watch = self.port.stop_watch();
+        policy: AttentionMode,
+    ) -> Result<RequestSummary, EngineError> {
+        let watch = self.port.cancel_flag();
         let began = Instant::now();
-        let loaded = self.loaded.as_mut().ok_or(EngineError::NoModel)?;
-        let prompt = loaded.encode(messages, true)?;
-        loaded.steps.end_phase(Phase::Tokenize, began);
+        let runner = self.runner.as_mut().ok_or(EngineError::NoModel)?;
+        let prompt = runner.encode(messages, true)?;
+        runner.steps.end_phase(Phase::Tokenize, began);
         if let Some(note) = prompt.note {
             self.port.emit(EngineEvent::Notice(note));
         }
-        loaded.begin_text(&prompt.tokens, messages);
-        let begins = document.and_then(|d| Some((document_tokens(loaded, messages, &d, &prompt.tokens)?, d)));
-        let turn = Turn::new(turn, prompt.tokens, sampling, max_tokens, watch).reading(policy).tokenized(began.elapsed());
+        runner.begin_text(&prompt.tokens, messages);
+        let begins = document.and_then(|d| Some((document_tokens(runner, messages, &d, &prompt.tokens)?, d)));
+        let turn = Sequence::new(turn, prompt.tokens, sampling, max_tokens, watch).reading(policy).tokenized(began.elapsed());
         self.run_turn(match begins {
             Some((tokens, document)) => turn.on_document(document, tokens),
             None => turn,
         })
     }
 
-    fn read(&mut self, turn: TurnId, text: String, document: Option<DocumentRef>) -> Result<TurnSummary, EngineError> {
-        let watch = self.port.stop_watch();
-        let loaded = self.loaded.as_mut().ok_or(EngineError::NoModel)?;
+    fn read(&mut self, turn: RequestId, text: String, document: Option<DocumentRef>) -> Result<RequestSummary, EngineError> {
+        let watch = self.port.cancel_flag();
+        let runner = self.runner.as_mut().ok_or(EngineError::NoModel)?;
         let began = Instant::now();
         let messages = [Message { role: Role::User, content: text }];
-        let mut prompt = loaded.encode(&messages, false)?.tokens;
-        loaded.steps.end_phase(Phase::Tokenize, began);
-        loaded.begin_text(&prompt, &messages);
+        let mut prompt = runner.encode(&messages, false)?.tokens;
+        runner.steps.end_phase(Phase::Tokenize, began);
+        runner.begin_text(&prompt, &messages);
         prompt.truncate(prompt.len().saturating_sub(READ_MARGIN).max(1));
         let tokens = prompt.clone();
-        let turn = Turn::new(turn, prompt, Sampling::default(), 0, watch);
+        let turn = Sequence::new(turn, prompt, Sampling::default(), 0, watch);
         self.run_turn(match document {
             Some(document) => turn.on_document(document, tokens),
             None => turn,
         })
     }
 
-    pub(super) fn run_turn(&mut self, mut turn: Turn) -> Result<TurnSummary, EngineError> {
-        self.until_done(|gpu, loaded, port| turn.run(gpu, loaded, port))
+    pub(super) fn run_turn(&mut self, mut turn: Sequence) -> Result<RequestSummary, EngineError> {
+        self.until_done(|gpu, runner, port| turn.run(gpu, runner, port))
     }
 
     /// Runs what remembers how far it has come: again after every damaged page that was repaired and every device that was
     /// rebuilt.
     pub(super) fn until_done<T>(
         &mut self,
-        mut run: impl FnMut(&Gpu, &mut Loaded, &EnginePort) -> Result<T, EngineError>,
+        mut run: impl FnMut(&Gpu, &mut ModelRunner, &EnginePort) -> Result<T, EngineError>,
     ) -> Result<T, EngineError> {
         let (mut rebuilds, mut repaired) = (0, HashSet::new());
         loop {
-            let result = match (&self.gpu, &mut self.loaded) {
-                (Some(gpu), Some(loaded)) => run(gpu, loaded, &self.port),
+            let result = match (&self.gpu, &mut self.runner) {
+                (Some(gpu), Some(runner)) => run(gpu, runner, &self.port),
                 _ => Err(EngineError::NoModel),
             };
             match result {
@@ -287,8 +288,8 @@ impl Worker {
                     if repaired.is_empty() {
                         self.port.emit(EngineEvent::Notice(as_sentence(&KvError::Missing(group).to_string())));
                     }
-                    if !self.repair(group, &mut repaired)? {
-                        self.give_up_disk();
+                    if !self.recompute_group(group, &mut repaired)? {
+                        self.disable_disk_tier();
                     }
                 }
                 Err(error) if error.is_device_lost() && rebuilds < MAX_REBUILDS => {
@@ -305,22 +306,22 @@ impl Worker {
     }
 
     /// Goes on without the disk: the context is read again, into VRAM and RAM alone.
-    fn give_up_disk(&mut self) {
-        if let (Some(gpu), Some(loaded)) = (&self.gpu, &mut self.loaded) {
-            loaded.give_up_disk(gpu);
+    fn disable_disk_tier(&mut self) {
+        if let (Some(gpu), Some(runner)) = (&self.gpu, &mut self.runner) {
+            runner.disable_disk_tier(gpu);
         }
     }
 
     /// Computes a damaged group again, and before it what it needs and is damaged too. False where one of them is lost for
     /// the second time in this turn: what is lost as soon as it was written again is lost to a disk that cannot be read.
-    fn repair(&mut self, group: u32, repaired: &mut HashSet<u32>) -> Result<bool, EngineError> {
-        let (Some(gpu), Some(loaded)) = (&self.gpu, &mut self.loaded) else { return Err(EngineError::NoModel) };
+    fn recompute_group(&mut self, group: u32, repaired: &mut HashSet<u32>) -> Result<bool, EngineError> {
+        let (Some(gpu), Some(runner)) = (&self.gpu, &mut self.runner) else { return Err(EngineError::NoModel) };
         let mut todo = vec![group];
         if !repaired.insert(group) {
             return Ok(false);
         }
         while let Some(group) = todo.last().copied() {
-            match loaded.repair(gpu, group) {
+            match runner.recompute_group(gpu, group) {
                 Ok(()) => {
                     todo.pop();
                 }
@@ -339,26 +340,26 @@ impl Worker {
 
     /// After a failed turn, what was recorded must not run with the next one, and the cache holds what it says.
     fn settle(&mut self) {
-        if let Some(loaded) = &mut self.loaded {
-            loaded.pace.reset();
+        if let Some(runner) = &mut self.runner {
+            runner.pacer.reset();
             if let Some(gpu) = &self.gpu {
-                loaded.abandon(gpu);
+                runner.reset_context(gpu);
             }
             // What led to the failure may be among it.
-            loaded.tell(&self.port);
+            runner.emit_notices(&self.port);
         }
     }
 
     /// Opens the device again and puts the model on it. The conversation's tokens are read again by the turn.
     fn rebuild(&mut self, why: &EngineError) -> Result<(), EngineError> {
         self.port.emit(EngineEvent::Notice(format!("{why}; it is being reopened and the conversation read again")));
-        if let Some(loaded) = &mut self.loaded {
-            loaded.pace.reset();
+        if let Some(runner) = &mut self.runner {
+            runner.pacer.reset();
         }
         self.gpu = None;
         let gpu = Gpu::open(&self.gpu_options)?;
-        if let Some(loaded) = &mut self.loaded {
-            loaded.reload(&gpu, &self.hub, &self.options)?;
+        if let Some(runner) = &mut self.runner {
+            runner.reload(&gpu, &self.hub, &self.options)?;
         }
         self.gpu = Some(gpu);
         Ok(())
@@ -366,7 +367,7 @@ impl Worker {
 }
 
 fn open_library(chosen: Option<&Path>) -> Result<(Catalog, StoreRoot), SavedError> {
-    let root = library::library_root(chosen)?;
+    let root = saved_documents::library_root(chosen)?;
     let library = StoreRoot::open(root.clone())?;
     Ok((Catalog::open(&root)?.0, library))
 }
@@ -385,12 +386,17 @@ fn as_sentence(text: &str) -> String {
 
 /// The tokens at the beginning of `prompt` that are the document's: those that reading it ahead gives, as far as the prompt
 /// has the same.
-pub(super) fn document_tokens(loaded: &Loaded, messages: &[Message], document: &DocumentRef, prompt: &[u32]) -> Option<Vec<u32>> {
+pub(super) fn document_tokens(
+    runner: &ModelRunner,
+    messages: &[Message],
+    document: &DocumentRef,
+    prompt: &[u32],
+) -> Option<Vec<u32>> {
     let first = messages.iter().position(|m| m.role == Role::User)?;
     let text = messages[first].content.get(..document.text_bytes)?;
     let mut ahead = messages[..first].to_vec();
     ahead.push(Message { role: Role::User, content: text.to_owned() });
-    let mut tokens = loaded.encode(&ahead, false).ok()?.tokens;
+    let mut tokens = runner.encode(&ahead, false).ok()?.tokens;
     tokens.truncate(tokens.len().saturating_sub(READ_MARGIN));
     let common = tokens.iter().zip(prompt).take_while(|(a, b)| a == b).count();
     tokens.truncate(common);

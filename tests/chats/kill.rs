@@ -24,7 +24,7 @@ fn chat_on(path: &Path) {
     };
     for turn in 0u64.. {
         let id = 1000 * (turn + 1);
-        let mut changes = asked(id, &format!("Question {turn}?"), "");
+        let mut changes = asked(id, &format!("PromptRequest {turn}?"), "");
         let running = MessageRow { state: State::Running, ..message(id + 2, id, Some(id + 1), Author::Model, "") };
         changes.push(Change::Message(running));
         keeper.send(Request::Keep(changes)).unwrap();

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use strata::base::{Bytes, Tiers};
 use strata::engine::{
-    AttentionKind, EngineCommand, EngineEvent, EngineHandle, FolderHook, KvDtype, LoadOptions, Message, ModelSource, PolicyKind,
-    PolicySpec, Question, Role, Sampling, SelectionBudget, StopReason, TurnId, TurnPolicy, TurnSummary,
+    AttentionKind, AttentionMode, EngineCommand, EngineEvent, EngineHandle, FolderHook, KvDtype, LoadOptions, Message,
+    ModelSource, PolicyKind, PolicySpec, PromptRequest, RequestId, RequestSummary, Role, Sampling, SelectionBudget, StopReason,
 };
 
 use strata::kv::store::{Fault, FaultInjectingFolder, FaultOp, Folder, Rule};
@@ -27,31 +27,38 @@ fn messages(text: &str, question: &str) -> Vec<Message> {
     vec![Message { role: Role::User, content: format!("{text}\n\n{question}") }]
 }
 
-fn ask_alone(handle: &EngineHandle, text: &str, question: &str) -> (String, Box<TurnSummary>) {
+fn ask_alone(handle: &EngineHandle, text: &str, question: &str) -> (String, Box<RequestSummary>) {
     ask_alone_for(handle, text, question, MAX_TOKENS)
 }
 
-fn ask_alone_for(handle: &EngineHandle, text: &str, question: &str, max_tokens: usize) -> (String, Box<TurnSummary>) {
+fn ask_alone_for(handle: &EngineHandle, text: &str, question: &str, max_tokens: usize) -> (String, Box<RequestSummary>) {
     let (messages, sampling) = (messages(text, question), Sampling::default());
-    handle.send(EngineCommand::Ask { turn: 99, messages, document: None, sampling, max_tokens, policy: TurnPolicy::AsLoaded });
+    handle.send(EngineCommand::Generate {
+        turn: 99,
+        messages,
+        document: None,
+        sampling,
+        max_tokens,
+        policy: AttentionMode::AsLoaded,
+    });
     let (events, end) = finish(handle);
     let text = |event| if let EngineEvent::Token { text, .. } = event { Some(text) } else { None };
     (events.into_iter().filter_map(text).collect(), end.unwrap())
 }
 
 fn command(text: &str, asked: &[String], max_tokens: usize) -> EngineCommand {
-    let question = |(i, q): (usize, &String)| Question { turn: i as TurnId, messages: messages(text, q) };
+    let question = |(i, q): (usize, &String)| PromptRequest { turn: i as RequestId, messages: messages(text, q) };
     let questions = asked.iter().enumerate().map(question).collect();
-    EngineCommand::AskMany { questions, document: None, sampling: Sampling::default(), max_tokens }
+    EngineCommand::GenerateBatch { questions, document: None, sampling: Sampling::default(), max_tokens }
 }
 
 #[derive(Default)]
 struct Many {
-    texts: BTreeMap<TurnId, String>,
-    ends: BTreeMap<TurnId, Result<Box<TurnSummary>, String>>,
+    texts: BTreeMap<RequestId, String>,
+    ends: BTreeMap<RequestId, Result<Box<RequestSummary>, String>>,
     notices: Vec<String>,
     /// turns of token events, in order
-    order: Vec<TurnId>,
+    order: Vec<RequestId>,
 }
 
 /// Collects until `n` questions have ended; `on` hears every event.
@@ -108,8 +115,8 @@ fn questions_at_once_are_answered_as_one_by_one() {
         assert!(many.order.windows(2).filter(|pair| pair[0] != pair[1]).count() > 16, "{:?}", many.order);
         for (i, question) in asked.iter().enumerate() {
             let (alone, expected) = ask_alone(&handle, &text, question);
-            let summary = many.ends[&(i as TurnId)].as_ref().unwrap();
-            assert_eq!(many.texts[&(i as TurnId)], alone, "{kv_dtype:?} in {budget:?}: {question}");
+            let summary = many.ends[&(i as RequestId)].as_ref().unwrap();
+            assert_eq!(many.texts[&(i as RequestId)], alone, "{kv_dtype:?} in {budget:?}: {question}");
             assert_eq!((summary.stop, summary.prompt_tokens), (expected.stop, expected.prompt_tokens));
             assert_eq!(summary.generated_tokens, expected.generated_tokens);
             assert!(summary.kv_peak_bytes.vram <= budget.unwrap_or(u64::MAX), "{:?}", summary.kv_peak_bytes);
@@ -133,9 +140,9 @@ fn questions_that_do_not_fit_vram_together_are_answered_in_turn() {
         let told: Vec<_> = many.notices.iter().filter(|notice| notice.contains("3 questions at once need")).collect();
         assert!(told.len() == 1 && told[0].contains(how) && told[0].matches("iB").count() == 3, "{:?}", many.notices);
         for (i, question) in asked.iter().enumerate() {
-            let summary = many.ends[&(i as TurnId)].as_ref().unwrap();
+            let summary = many.ends[&(i as RequestId)].as_ref().unwrap();
             assert!(summary.kv_peak_bytes.vram <= 3500 << 10, "{:?}", summary.kv_peak_bytes);
-            assert_eq!(many.texts[&(i as TurnId)], ask_alone(&handle, &text, question).0, "{question}");
+            assert_eq!(many.texts[&(i as RequestId)], ask_alone(&handle, &text, question).0, "{question}");
         }
     }
 }
@@ -148,8 +155,8 @@ fn stop_ends_one_question_or_all() {
     let sampling = Sampling { temperature: 3.0, top_k: 0, top_p: 1.0, min_p: 0.0, repetition_penalty: 1.0, seed: 1 };
     let Some(handle) = start(test, LoadOptions::default()) else { return };
     for stop_all in [false, true] {
-        let EngineCommand::AskMany { questions, document, .. } = command(&text, &questions()[..3], 0) else { return };
-        handle.send(EngineCommand::AskMany { questions, document, sampling, max_tokens: 40 });
+        let EngineCommand::GenerateBatch { questions, document, .. } = command(&text, &questions()[..3], 0) else { return };
+        handle.send(EngineCommand::GenerateBatch { questions, document, sampling, max_tokens: 40 });
         let mut n_heard = 0;
         let many = collect(&handle, 3, |event| {
             if let EngineEvent::Token { turn: 1, .. } = event {
@@ -184,7 +191,7 @@ fn question_too_long_is_refused_and_the_others_are_answered() {
     let sentence = many.ends[&1].as_ref().unwrap_err();
     assert!(sentence.contains("8192"), "{sentence}");
     for i in [0, 2] {
-        assert_eq!(many.texts[&(i as TurnId)], ask_alone(&handle, &text, &asked[i]).0);
+        assert_eq!(many.texts[&(i as RequestId)], ask_alone(&handle, &text, &asked[i]).0);
     }
 }
 
@@ -206,9 +213,11 @@ fn questions_at_once_go_on_without_a_disk_that_cannot_be_read() {
     let (text, asked) = (document()[..6000].to_owned(), &questions()[..2]);
     let dir = tempfile::tempdir().unwrap();
     let saved = || {
-        let EngineCommand::AskMany { questions, sampling, max_tokens, .. } = command(&text, asked, MAX_TOKENS) else { panic!() };
+        let EngineCommand::GenerateBatch { questions, sampling, max_tokens, .. } = command(&text, asked, MAX_TOKENS) else {
+            panic!()
+        };
         let document = Some(saved_as("document.txt", &text, 1));
-        EngineCommand::AskMany { questions, document, sampling, max_tokens }
+        EngineCommand::GenerateBatch { questions, document, sampling, max_tokens }
     };
     let start = |hook| {
         // VRAM holds a part only, so that every step reads what lies below.
@@ -255,8 +264,8 @@ fn questions_at_once_choose_for_themselves() {
         assert!(many.notices.is_empty(), "{:?}", many.notices);
         for (i, question) in asked.iter().enumerate() {
             let (alone, expected) = ask_alone(&handle, &text, question);
-            let summary = many.ends[&(i as TurnId)].as_ref().unwrap();
-            assert_eq!(many.texts[&(i as TurnId)], alone, "{kind} of {rate} in {budget:?}: {question}");
+            let summary = many.ends[&(i as RequestId)].as_ref().unwrap();
+            assert_eq!(many.texts[&(i as RequestId)], alone, "{kind} of {rate} in {budget:?}: {question}");
             assert_eq!(summary.attention, AttentionKind::Selective);
             assert!(summary.kv_peak_bytes.vram <= budget.unwrap_or(u64::MAX), "{:?}", summary.kv_peak_bytes);
             let (chosen, expected) = (summary.chosen.as_ref().unwrap(), expected.chosen.unwrap());
@@ -275,7 +284,7 @@ fn questions_at_once_choose_of_a_context_shorter_than_a_page() {
     let Some(handle) = start(test, options) else { return };
     let many = ask_many(&handle, text, &asked);
     for (i, question) in asked.iter().enumerate() {
-        assert_eq!(many.texts[&(i as TurnId)], ask_alone(&handle, text, question).0, "{question}");
+        assert_eq!(many.texts[&(i as RequestId)], ask_alone(&handle, text, question).0, "{question}");
     }
     assert!(many.texts[&0].contains("4120"), "{:?}", many.texts);
 }
@@ -306,7 +315,7 @@ fn passages_are_quoted_to_the_next_page_and_beyond_wherever_that_lies_alone_and_
     handle.send(command(&text, &questions, 128));
     let many = collect(&handle, questions.len(), |_| {});
     for (i, passage) in asked.iter().enumerate() {
-        let (at_once, summary) = (&many.texts[&(i as TurnId)], many.ends[&(i as TurnId)].as_ref().unwrap());
+        let (at_once, summary) = (&many.texts[&(i as RequestId)], many.ends[&(i as RequestId)].as_ref().unwrap());
         assert!(summary.generated_tokens == 128 && is_quoted(at_once, passage), "at once: {at_once:?}");
         assert!(summary.kv_bytes.disk > 0, "{:?}", summary.kv_bytes);
     }

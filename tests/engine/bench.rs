@@ -3,12 +3,12 @@
 use strata::base::{Bytes, Tiers};
 use strata::engine::{
     BenchRow, BenchTests, EngineCommand, EngineEvent, EngineHandle, KvDtype, LoadOptions, ModelSource, PolicyKind, PolicySpec,
-    TurnSummary,
+    RequestSummary,
 };
 
 use crate::{engine_with, finish};
 
-fn bench(handle: &EngineHandle, depth: usize, fill: bool) -> (Vec<BenchRow>, Box<TurnSummary>) {
+fn bench(handle: &EngineHandle, depth: usize, fill: bool) -> (Vec<BenchRow>, Box<RequestSummary>) {
     let tests = BenchTests { n_prompt: Vec::new(), n_gen: vec![4], depths: vec![depth], fill, repetitions: 1 };
     handle.send(EngineCommand::Bench { turn: 3, tests });
     let (events, end) = finish(handle);

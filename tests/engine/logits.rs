@@ -6,9 +6,9 @@ use strata::engine::{EngineCommand, EngineEvent, KvDtype, ModelSource};
 use strata::model::ModelFile;
 
 use super::common::data_dir;
+use super::generation::golden;
 use super::plain_forward::PlainModel;
-use super::score::tokens_of;
-use super::turns::golden;
+use super::teacher_forcing::tokens_of;
 use super::{engine, finish};
 
 /// Agreement of two sets of logits `[T, V]`: mean Kullback-Leibler divergence and share of equal best tokens.

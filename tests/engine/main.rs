@@ -6,25 +6,26 @@ mod common;
 
 mod batch;
 mod bench;
-mod fit;
+mod generation;
 mod logits;
+mod memory_fit;
 mod multi_head;
 mod offload;
-mod pages;
+mod page_attention;
+mod page_map;
 #[path = "../common/plain_forward.rs"]
 mod plain_forward;
-mod saved;
-mod score;
-mod selective;
-mod shared;
+mod prefix_sharing;
+mod saved_documents;
+mod selection;
+mod teacher_forcing;
 mod trace;
-mod turns;
-mod weighed;
 
 use std::time::Duration;
 
 use strata::engine::{
-    DocumentRef, EngineCommand, EngineEvent, EngineHandle, FolderHook, KvDtype, LoadOptions, ModelInfo, ModelSource, TurnSummary,
+    DocumentRef, EngineCommand, EngineEvent, EngineHandle, FolderHook, KvDtype, LoadOptions, ModelInfo, ModelSource,
+    RequestSummary,
 };
 
 /// An engine with this model loaded. None (named) when there is no device.
@@ -82,7 +83,7 @@ fn saved_as(name: &str, text: &str, pages: usize) -> DocumentRef {
 }
 
 /// Collects the events of a turn up to its end.
-fn finish(handle: &EngineHandle) -> (Vec<EngineEvent>, Result<Box<TurnSummary>, String>) {
+fn finish(handle: &EngineHandle) -> (Vec<EngineEvent>, Result<Box<RequestSummary>, String>) {
     let mut events = Vec::new();
     loop {
         match handle.wait(Duration::from_secs(300)).unwrap() {

@@ -9,7 +9,7 @@ use strata::engine::{KvDtype, LoadOptions, ModelSource};
 use strata::model::gguf::Gguf;
 
 use super::engine_with;
-use super::turns::{ask, golden, user};
+use super::generation::{ask, golden, user};
 
 const N_HEAD: u32 = 4;
 

@@ -5,7 +5,7 @@ use strata::engine::{EngineCommand, EngineEvent, KvDtype, LoadOptions, ModelSour
 
 use crate::{engine_with, finish};
 
-fn logits(test: &str, options: LoadOptions, tokens: &[u32]) -> Option<(Vec<f32>, Box<strata::engine::TurnSummary>)> {
+fn logits(test: &str, options: LoadOptions, tokens: &[u32]) -> Option<(Vec<f32>, Box<strata::engine::RequestSummary>)> {
     let (handle, _) = engine_with(test, ModelSource::BuiltIn, options)?;
     handle.send(EngineCommand::Logits { turn: 1, tokens: tokens.to_vec() });
     let (events, end) = finish(&handle);

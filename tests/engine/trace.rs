@@ -2,8 +2,8 @@
 
 use strata::base::{Bytes, Tiers};
 use strata::engine::{
-    Detail, EngineCommand, EngineEvent, EngineHandle, LoadOptions, Message, ModelSource, PolicyKind, PolicySpec, Role, Sampling,
-    TurnPolicy, TurnSummary,
+    AttentionMode, Detail, EngineCommand, EngineEvent, EngineHandle, LoadOptions, Message, ModelSource, PolicyKind, PolicySpec,
+    RequestSummary, Role, Sampling,
 };
 use strata::telemetry::ledger::{Entry, entries};
 use strata::telemetry::{Attribution, Event, EventKind, History, Link, Phase, StepKind, TimeCategory, Track};
@@ -14,14 +14,14 @@ const QUESTION: &str = "What is the current temperature for Reribe?";
 
 struct Run {
     history: History,
-    summary: Box<TurnSummary>,
+    summary: Box<RequestSummary>,
 }
 
-fn ask(handle: &EngineHandle, history: &mut History, n_bytes: usize) -> Box<TurnSummary> {
+fn ask(handle: &EngineHandle, history: &mut History, n_bytes: usize) -> Box<RequestSummary> {
     let content = format!("{}\n\n{QUESTION}", &document()[..n_bytes]);
     let messages = vec![Message { role: Role::User, content }];
-    let (sampling, policy) = (Sampling::default(), TurnPolicy::AsLoaded);
-    handle.send(EngineCommand::Ask { turn: 7, messages, document: None, sampling, max_tokens: 24, policy });
+    let (sampling, policy) = (Sampling::default(), AttentionMode::AsLoaded);
+    handle.send(EngineCommand::Generate { turn: 7, messages, document: None, sampling, max_tokens: 24, policy });
     let (events, end) = finish(handle);
     for event in events {
         if let EngineEvent::Telemetry(snapshot) = event {

@@ -45,7 +45,7 @@ fn enter_sends_the_question_with_the_document_in_front() {
     rig.harness.run();
     rig.harness.key_press(Key::Enter);
     match rig.command() {
-        Some(EngineCommand::Ask { messages, .. }) => {
+        Some(EngineCommand::Generate { messages, .. }) => {
             assert_eq!(messages, vec![user("The bell weighs 412 kg.\n\nWhat weighs 412 kg?")]);
         }
         other => panic!("{other:?}"),
@@ -62,7 +62,7 @@ fn second_question_repeats_the_first_turn_and_not_the_document() {
     rig.harness.get_by_label("Question").type_text("Two?");
     rig.harness.run();
     rig.harness.key_press(Key::Enter);
-    let Some(EngineCommand::Ask { messages, .. }) = rig.command() else { panic!("not asked") };
+    let Some(EngineCommand::Generate { messages, .. }) = rig.command() else { panic!("not asked") };
     let answer = Message { role: Role::Assistant, content: "First.".into() };
     assert_eq!(messages, vec![user("Facts.\n\nOne?"), answer, user("Two?")]);
 }
@@ -91,7 +91,7 @@ fn enter_during_input_method_composition_does_not_send() {
     rig.harness.event(Event::Ime(ImeEvent::Commit("ni".into())));
     rig.harness.run();
     rig.harness.key_press(Key::Enter);
-    let Some(EngineCommand::Ask { messages, .. }) = rig.command() else { panic!("not asked after the composition") };
+    let Some(EngineCommand::Generate { messages, .. }) = rig.command() else { panic!("not asked after the composition") };
     assert_eq!(messages, vec![user("abc ni")]);
 }
 
@@ -99,7 +99,7 @@ fn enter_during_input_method_composition_does_not_send() {
 fn escape_stops_the_turn_and_keeps_the_focus() {
     let mut rig = Rig::ready();
     let turn = rig.ask("Tell me.");
-    let watch = rig.port.stop_watch();
+    let watch = rig.port.cancel_flag();
     rig.emit(EngineEvent::Token { turn, text: "Once".into(), n: 1, tokens_per_s: 5.0, context_used: 9 });
     rig.harness.key_press(Key::Escape);
     rig.harness.run();
@@ -115,7 +115,7 @@ fn stop_button_is_there_while_a_turn_runs_and_stops_it() {
     let mut rig = Rig::ready();
     assert!(rig.harness.query_by_label("Stop").is_none());
     rig.ask("Tell me.");
-    let watch = rig.port.stop_watch();
+    let watch = rig.port.cancel_flag();
     rig.click("Stop");
     assert!(watch.stopped());
 }
@@ -126,7 +126,7 @@ fn regenerate_asks_the_same_again_and_replaces_the_answer() {
     let turn = rig.ask("Tell me.");
     rig.answer(turn, "First answer.");
     rig.click("Regenerate");
-    let Some(EngineCommand::Ask { turn: again, messages, .. }) = rig.command() else { panic!("not asked") };
+    let Some(EngineCommand::Generate { turn: again, messages, .. }) = rig.command() else { panic!("not asked") };
     assert_ne!(again, turn);
     assert_eq!(messages, vec![user("Tell me.")]);
     rig.answer(again, "Second answer.");
@@ -229,7 +229,7 @@ fn refused_turn_shows_both_numbers_and_can_be_asked_again() {
     rig.emit(EngineEvent::Failed { turn, sentence: sentence.into(), bad_input: true });
     assert!(rig.shows("140,000") && rig.shows("131,072"));
     rig.click("Ask again");
-    assert!(matches!(rig.command(), Some(EngineCommand::Ask { .. })));
+    assert!(matches!(rig.command(), Some(EngineCommand::Generate { .. })));
 }
 
 #[test]
@@ -362,7 +362,7 @@ fn first_run_asks_a_question_of_the_sample_with_one_click() {
     assert!(rig.shows("finds and quotes passages"), "honest about the built-in model");
     let question = include_str!("../../assets/sample-questions.txt").lines().next().unwrap();
     rig.click(question);
-    let Some(EngineCommand::Ask { messages, .. }) = rig.command() else { panic!("not asked") };
+    let Some(EngineCommand::Generate { messages, .. }) = rig.command() else { panic!("not asked") };
     let document = include_str!("../../assets/sample-document.md");
     assert_eq!(messages.len(), 1);
     assert!(messages[0].content.starts_with(document.lines().next().unwrap()));
@@ -447,7 +447,7 @@ fn stop_while_the_model_loads_stops_the_turn_when_it_begins() {
     assert!(rig.shows("Waiting for the model"));
     rig.harness.key_press(Key::Escape);
     rig.harness.run();
-    let watch = rig.port.stop_watch();
+    let watch = rig.port.cancel_flag();
     rig.emit(EngineEvent::TurnStarted { turn, prompt_tokens: 5, cached_tokens: 0 });
     assert!(watch.stopped());
 }
@@ -501,7 +501,7 @@ fn small_window_shows_every_control() {
 fn closing_the_window_stops_the_turn_and_shuts_the_engine_down() {
     let mut rig = Rig::ready();
     rig.ask("Long?");
-    let watch = rig.port.stop_watch();
+    let watch = rig.port.cancel_flag();
     eframe::App::on_exit(rig.harness.state_mut());
     assert!(watch.stopped());
     assert!(matches!(rig.port.commands.try_recv(), Ok(EngineCommand::Shutdown)));

@@ -15,7 +15,7 @@ fn answered(rig: &mut Rig, question: &str, answer: &str) {
 
 fn asked(rig: &mut Rig) -> (u64, Vec<String>) {
     match rig.command() {
-        Some(EngineCommand::Ask { turn, messages, .. }) => (turn, messages.into_iter().map(|m| m.content).collect()),
+        Some(EngineCommand::Generate { turn, messages, .. }) => (turn, messages.into_iter().map(|m| m.content).collect()),
         other => panic!("not asked: {other:?}"),
     }
 }
@@ -178,7 +178,7 @@ fn instructions_of_a_chat_are_said_to_the_model() {
     rig.harness.get_by_label("Question").type_text("What?");
     rig.harness.run();
     rig.harness.key_press(Key::Enter);
-    let Some(EngineCommand::Ask { messages, .. }) = rig.command() else { panic!("not asked") };
+    let Some(EngineCommand::Generate { messages, .. }) = rig.command() else { panic!("not asked") };
     assert_eq!(messages.len(), 2);
     assert!(messages[0].role == Role::System && messages[0].content.contains("one to three sentences"));
     assert_eq!(messages[1], Message { role: Role::User, content: "What?".into() });

@@ -2,7 +2,7 @@
 
 use egui::Key;
 use egui_kittest::kittest::Queryable;
-use strata::engine::{AttentionKind, EngineCommand, EngineEvent, Message, StopReason, TurnId, TurnPolicy, TurnSummary};
+use strata::engine::{AttentionKind, AttentionMode, EngineCommand, EngineEvent, Message, RequestId, RequestSummary, StopReason};
 
 use crate::fake::{Rig, summary};
 
@@ -16,18 +16,18 @@ fn answered(question: &str, answer: &str) -> Rig {
 }
 
 /// Presses the button of this name; the turn that it began.
-fn check(rig: &mut Rig, button: &str) -> (TurnId, Vec<Message>) {
+fn check(rig: &mut Rig, button: &str) -> (RequestId, Vec<Message>) {
     rig.click(button);
     match rig.command() {
-        Some(EngineCommand::Ask { turn, messages, policy: TurnPolicy::Exact, .. }) => (turn, messages),
+        Some(EngineCommand::Generate { turn, messages, policy: AttentionMode::Exact, .. }) => (turn, messages),
         other => panic!("not checked: {other:?}"),
     }
 }
 
-fn exactly(rig: &mut Rig, turn: TurnId, text: &str, stop: StopReason) {
+fn exactly(rig: &mut Rig, turn: RequestId, text: &str, stop: StopReason) {
     rig.emit(EngineEvent::TurnStarted { turn, prompt_tokens: 16_020, cached_tokens: 16_000 });
     rig.emit(EngineEvent::Token { turn, text: text.into(), n: 12, tokens_per_s: 8.2, context_used: 16_032 });
-    let summary = TurnSummary { attention: AttentionKind::ExactOffload, tokens_per_s: 8.2, ..summary(16_032, 12, stop) };
+    let summary = RequestSummary { attention: AttentionKind::ExactOffload, tokens_per_s: 8.2, ..summary(16_032, 12, stop) };
     rig.emit(EngineEvent::Finished { turn, summary: Box::new(summary) });
 }
 
@@ -93,7 +93,7 @@ fn question_about_the_whole_document_is_offered_an_exact_answer() {
 fn check_is_stopped_by_its_button_and_can_be_asked_for_again() {
     let mut rig = answered("What weighs 412 kg?", "The bell of the gate.");
     let (turn, _) = check(&mut rig, "Check exactly");
-    let watch = rig.port.stop_watch();
+    let watch = rig.port.cancel_flag();
     rig.click("Stop checking");
     assert!(watch.stopped());
     exactly(&mut rig, turn, "The bell", StopReason::Cancelled);
@@ -106,7 +106,7 @@ fn question_asked_during_a_check_stops_it_and_is_sent_when_it_has_ended() {
     let mut rig = answered("What weighs 412 kg?", "The bell of the gate.");
     let (turn, _) = check(&mut rig, "Check exactly");
     rig.emit(EngineEvent::TurnStarted { turn, prompt_tokens: 16_020, cached_tokens: 16_000 });
-    let watch = rig.port.stop_watch();
+    let watch = rig.port.cancel_flag();
     rig.harness.get_by_label("Question").type_text("And the gate?");
     rig.harness.run();
     assert!(rig.shows("Enter stops the check and sends"));
@@ -114,9 +114,9 @@ fn question_asked_during_a_check_stops_it_and_is_sent_when_it_has_ended() {
     assert!(rig.command().is_none(), "one turn at a time");
     assert!(watch.stopped());
     exactly(&mut rig, turn, "The bell", StopReason::Cancelled);
-    let Some(EngineCommand::Ask { messages, policy, .. }) = rig.command() else { panic!("the question was lost") };
+    let Some(EngineCommand::Generate { messages, policy, .. }) = rig.command() else { panic!("the question was lost") };
     assert_eq!((messages[1].content.as_str(), messages[2].content.as_str()), ("The bell of the gate.", "And the gate?"));
-    assert_eq!(policy, TurnPolicy::Sampled);
+    assert_eq!(policy, AttentionMode::Sampled);
 }
 
 #[test]

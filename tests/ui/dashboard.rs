@@ -14,7 +14,7 @@ use strata::app::settings::ThemeChoice;
 use strata::app::{StrataApp, WindowOptions};
 use strata::base::{Bytes, Tiers};
 use strata::engine::{
-    EngineCommand, EngineEvent, LinkPeaks, LoadOptions, ModelSource, PolicySpec, SelectionBudget, Tier, TurnSummary,
+    EngineCommand, EngineEvent, LinkBandwidth, LoadOptions, ModelSource, PolicySpec, RequestSummary, SelectionBudget, Tier,
 };
 use strata::telemetry::{EventKind, History, Link, StepKind, Track};
 
@@ -190,7 +190,8 @@ fn rig(setup: Setup) -> Rig {
     rig
 }
 
-const PEAKS: LinkPeaks = LinkPeaks { ram_to_vram: 900e6, vram_to_ram: 700e6, disk_to_ram: Some(650e6), ram_to_disk: Some(320e6) };
+const PEAKS: LinkBandwidth =
+    LinkBandwidth { ram_to_vram: 900e6, vram_to_ram: 700e6, disk_to_ram: Some(650e6), ram_to_disk: Some(320e6) };
 
 /// The same, asked, with the dock open.
 fn with_run(setup: Setup) -> Rig {
@@ -213,7 +214,7 @@ fn with_run(setup: Setup) -> Rig {
     let used = Tiers { vram: tiers.vram.bytes(), ram: tiers.ram.bytes(), disk: tiers.disk.bytes() };
     let budgets = Tiers { vram: 6 << 20, ram: 6 << 20, disk: 1 << 30 };
     rig.emit(EngineEvent::KvUse { used, budgets });
-    let summary = TurnSummary { phases, prompt_tokens, kv_bytes: used, ..selective_summary(prompt_tokens, words.len()) };
+    let summary = RequestSummary { phases, prompt_tokens, kv_bytes: used, ..selective_summary(prompt_tokens, words.len()) };
     rig.emit(EngineEvent::Finished { turn, summary: Box::new(summary) });
     rig
 }

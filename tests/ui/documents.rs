@@ -4,7 +4,7 @@ use egui::Key;
 use egui_kittest::kittest::Queryable;
 use strata::base::{MovedBytes, Tiers};
 use strata::engine::{
-    AttentionKind, EngineCommand, EngineEvent, IoSummary, LibraryAction, SavedDocument, SavedState, StopReason, TurnSummary,
+    AttentionKind, EngineCommand, EngineEvent, IoSummary, LibraryAction, RequestSummary, SavedDocument, SavedState, StopReason,
 };
 
 use crate::fake::{Rig, Setup, model_info, saved, summary};
@@ -45,7 +45,7 @@ fn question_names_its_document_by_the_hash_of_its_text() {
     rig.harness.get_by_label("Question").type_text("What?");
     rig.harness.run();
     rig.harness.key_press(Key::Enter);
-    let Some(EngineCommand::Ask { document: Some(document), messages, .. }) = rig.command() else { panic!("not asked") };
+    let Some(EngineCommand::Generate { document: Some(document), messages, .. }) = rig.command() else { panic!("not asked") };
     assert_eq!(document.content_hash, *blake3::hash(TEXT.as_bytes()).as_bytes());
     assert_eq!(messages[0].content.get(..document.text_bytes), Some(TEXT));
     assert_eq!((document.name.as_str(), document.bytes, document.pages), ("notes.txt", TEXT.len() as u64, 1));
@@ -58,7 +58,7 @@ fn question_without_a_document_names_none() {
     rig.harness.get_by_label("Question").type_text("What?");
     rig.harness.run();
     rig.harness.key_press(Key::Enter);
-    assert!(matches!(rig.command(), Some(EngineCommand::Ask { document: None, .. })));
+    assert!(matches!(rig.command(), Some(EngineCommand::Generate { document: None, .. })));
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn reading_names_two_documents_as_one_text() {
     let mut rig = with_document(TEXT);
     rig.drop_text("more.txt", "And it cracked.");
     rig.click("Read now");
-    let Some(EngineCommand::Read { text, document: Some(document), .. }) = rig.command() else { panic!("not read") };
+    let Some(EngineCommand::Prefill { text, document: Some(document), .. }) = rig.command() else { panic!("not read") };
     assert_eq!(document.content_hash, *blake3::hash(text.as_bytes()).as_bytes());
     assert_eq!((document.name.as_str(), document.text_bytes), ("notes.txt and 1 more", text.len()));
 }
@@ -177,7 +177,7 @@ fn document_that_was_read_before_says_how_soon_it_is_back() {
     assert!(rig.shows("notes.txt, 5,000 tokens · read before"));
     assert!(rig.harness.query_by_label("Read now").is_none());
     rig.click("Resume");
-    assert!(matches!(rig.command(), Some(EngineCommand::Read { .. })));
+    assert!(matches!(rig.command(), Some(EngineCommand::Prefill { .. })));
 }
 
 #[test]
@@ -257,7 +257,7 @@ fn answer_over_three_tiers_says_what_was_resumed_moved_and_overlapped() {
     let turn = rig.ask("What?");
     rig.emit(EngineEvent::TurnStarted { turn, prompt_tokens: 16_020, cached_tokens: 16_000 });
     rig.emit(EngineEvent::Token { turn, text: "412 kg".into(), n: 30, tokens_per_s: 9.0, context_used: 16_050 });
-    let summary = TurnSummary {
+    let summary = RequestSummary {
         attention: AttentionKind::ExactOffload,
         moved_bytes: MovedBytes { disk_to_ram: 1 << 30, ram_to_vram: 1 << 29, ..MovedBytes::default() },
         overlap: Some(0.917),
@@ -278,7 +278,7 @@ fn answer_that_moved_bytes_without_a_measured_overlap_says_n_a() {
     let mut rig = Rig::ready();
     let turn = rig.ask("What?");
     let moved_bytes = MovedBytes { ram_to_vram: 1 << 20, ..MovedBytes::default() };
-    let summary = TurnSummary { moved_bytes, ..summary(430, 30, StopReason::Eos) };
+    let summary = RequestSummary { moved_bytes, ..summary(430, 30, StopReason::Eos) };
     rig.emit(EngineEvent::Finished { turn, summary: Box::new(summary) });
     assert!(rig.shows("moved 1.00 MiB · overlap N/A"));
 }
@@ -321,12 +321,12 @@ fn document_longer_than_the_window_is_said_before_reading_with_both_numbers() {
 fn reading_ahead_shows_share_speed_and_time_left_and_what_is_read_stays_read() {
     let mut rig = with_document(&"word ".repeat(18_000));
     rig.click("Read now");
-    let Some(EngineCommand::Read { turn, text, .. }) = rig.command() else { panic!("not read") };
+    let Some(EngineCommand::Prefill { turn, text, .. }) = rig.command() else { panic!("not read") };
     assert_eq!(text.len(), 90_000);
     rig.emit(EngineEvent::TurnStarted { turn, prompt_tokens: 30_000, cached_tokens: 0 });
     rig.emit(EngineEvent::Prefill { turn, done: 12_300, total: 30_000, tokens_per_s: 1850.0 });
     assert!(rig.shows("Reading 41 % · 12,300 of 30,000 tokens · 1,850 tok/s · 10 s left"));
-    let watch = rig.port.stop_watch();
+    let watch = rig.port.cancel_flag();
     rig.click("Stop reading");
     assert!(watch.stopped());
     rig.emit(EngineEvent::Finished { turn, summary: Box::new(summary(12_500, 0, StopReason::Cancelled)) });

@@ -12,9 +12,9 @@ use strata::app::settings::ThemeChoice;
 use strata::app::{StrataApp, WindowOptions};
 use strata::base::{MovedBytes, PageCounts, Tiers};
 use strata::engine::{
-    AttentionKind, ChosenSummary, EngineCommand, EngineEvent, EngineHandle, EnginePort, IoSummary, KvDtype, KvSetup,
-    LibraryAction, LoadOptions, MassKept, ModelInfo, ModelSource, Phases, PolicySpec, Sampling, SavedDocument, SavedState,
-    StopReason, TurnId, TurnSummary,
+    AttentionKind, EngineCommand, EngineEvent, EngineHandle, EnginePort, IoSummary, KvDtype, KvSetup, LibraryAction, LoadOptions,
+    MassKept, ModelInfo, ModelSource, Phases, PolicySpec, RequestId, RequestSummary, Sampling, SavedDocument, SavedState,
+    SelectionSummary, StopReason,
 };
 
 /// The window and the engine's end of its channels.
@@ -75,8 +75,8 @@ pub fn saved(name: &str, text: &str, state: SavedState) -> SavedDocument {
     }
 }
 
-pub fn summary(context_used: usize, generated_tokens: usize, stop: StopReason) -> TurnSummary {
-    TurnSummary {
+pub fn summary(context_used: usize, generated_tokens: usize, stop: StopReason) -> RequestSummary {
+    RequestSummary {
         prompt_tokens: context_used,
         cached_tokens: 0,
         prefill_ms: 900.0,
@@ -102,9 +102,9 @@ pub fn summary(context_used: usize, generated_tokens: usize, stop: StopReason) -
 }
 
 /// The same of an answer that read 12 % of the context.
-pub fn selective_summary(context_used: usize, generated_tokens: usize) -> TurnSummary {
+pub fn selective_summary(context_used: usize, generated_tokens: usize) -> RequestSummary {
     let layer = |kept| MassKept { kept, best: 0.993, recall: 0.8 };
-    let chosen = ChosenSummary {
+    let chosen = SelectionSummary {
         spec: PolicySpec::default(),
         steps: generated_tokens as u64 - 1,
         share_read: 0.118,
@@ -117,7 +117,7 @@ pub fn selective_summary(context_used: usize, generated_tokens: usize) -> TurnSu
         mass_steps: 5,
     };
     let summary = summary(context_used, generated_tokens, StopReason::Eos);
-    TurnSummary { attention: AttentionKind::Selective, chosen: Some(chosen), ..summary }
+    RequestSummary { attention: AttentionKind::Selective, chosen: Some(chosen), ..summary }
 }
 
 /// How a window is made.
@@ -219,27 +219,27 @@ impl Rig {
     }
 
     /// Types a question and presses Enter; the turn that it began.
-    pub fn ask(&mut self, question: &str) -> TurnId {
+    pub fn ask(&mut self, question: &str) -> RequestId {
         self.harness.get_by_label("Question").focus();
         self.harness.run();
         self.harness.get_by_label("Question").type_text(question);
         self.harness.run();
         self.harness.key_press(egui::Key::Enter);
         match self.command() {
-            Some(EngineCommand::Ask { turn, .. }) => turn,
+            Some(EngineCommand::Generate { turn, .. }) => turn,
             other => panic!("not asked: {other:?}"),
         }
     }
 
     /// A whole answer.
-    pub fn answer(&mut self, turn: TurnId, text: &str) {
+    pub fn answer(&mut self, turn: RequestId, text: &str) {
         self.emit(EngineEvent::TurnStarted { turn, prompt_tokens: 400, cached_tokens: 0 });
         self.emit(EngineEvent::Token { turn, text: text.into(), n: 30, tokens_per_s: 31.2, context_used: 430 });
         self.emit(EngineEvent::Finished { turn, summary: Box::new(summary(430, 30, StopReason::Eos)) });
     }
 
     /// A whole answer of a policy that read 12 % of the context.
-    pub fn answer_selectively(&mut self, turn: TurnId, text: &str) {
+    pub fn answer_selectively(&mut self, turn: RequestId, text: &str) {
         self.emit(EngineEvent::TurnStarted { turn, prompt_tokens: 16_020, cached_tokens: 0 });
         self.emit(EngineEvent::Token { turn, text: text.into(), n: 96, tokens_per_s: 31.2, context_used: 16_116 });
         self.emit(EngineEvent::Finished { turn, summary: Box::new(selective_summary(16_116, 96)) });

@@ -7,7 +7,7 @@ use egui::{Key, Modifiers};
 use egui_kittest::kittest::Queryable;
 use strata::app::settings::ThemeChoice;
 use strata::base::{MovedBytes, Tiers};
-use strata::engine::{AttentionKind, EngineCommand, EngineEvent, SavedDocument, SavedState, StopReason, TurnSummary};
+use strata::engine::{AttentionKind, EngineCommand, EngineEvent, RequestSummary, SavedDocument, SavedState, StopReason};
 
 use crate::fake::{Rig, Setup, kv_setup, model_info, saved, summary};
 
@@ -71,7 +71,7 @@ fn offload(setup: Setup) -> Rig {
     let turn = rig.ask("What burned first?");
     rig.emit(EngineEvent::TurnStarted { turn, prompt_tokens: 16_020, cached_tokens: 16_000 });
     rig.emit(EngineEvent::Token { turn, text: ANSWER.into(), n: 96, tokens_per_s: 31.2, context_used: 16_116 });
-    let summary = TurnSummary {
+    let summary = RequestSummary {
         attention: AttentionKind::ExactOffload,
         moved_bytes: MovedBytes { disk_to_ram: 1_100_000_000, ram_to_vram: 5_400_000_000, ..MovedBytes::default() },
         overlap: Some(0.917),
@@ -119,10 +119,11 @@ fn checked(setup: Setup) -> Rig {
     let turn = rig.ask("Who told Pepys of the fire, and when?");
     rig.answer_selectively(turn, "His maid Jane called him up about three in the morning, to tell of a great fire in the City.");
     rig.harness.get_by_label("Check exactly").click();
-    let Some(EngineCommand::Ask { turn, .. }) = rig.command() else { panic!("not checked") };
+    let Some(EngineCommand::Generate { turn, .. }) = rig.command() else { panic!("not checked") };
     let text = "His maid Jane called him up about three in the morning, to tell them of a great fire they saw in the City.";
     rig.emit(EngineEvent::Token { turn, text: text.into(), n: 26, tokens_per_s: 8.2, context_used: 16_116 });
-    let exact = TurnSummary { attention: AttentionKind::ExactOffload, tokens_per_s: 8.2, ..summary(16_116, 26, StopReason::Eos) };
+    let exact =
+        RequestSummary { attention: AttentionKind::ExactOffload, tokens_per_s: 8.2, ..summary(16_116, 26, StopReason::Eos) };
     rig.emit(EngineEvent::Finished { turn, summary: Box::new(exact) });
     let turn = rig.ask("How many times does he go to the Tower?");
     rig.answer_selectively(turn, "He goes to the Tower twice on that day.");
@@ -138,13 +139,13 @@ fn branches(setup: Setup) -> Rig {
         let turn = rig.ask(question);
         rig.answer(turn, answer);
         rig.harness.get_all_by_label("Regenerate").last().unwrap().click();
-        let Some(EngineCommand::Ask { turn, .. }) = rig.command() else { panic!("not asked again") };
+        let Some(EngineCommand::Generate { turn, .. }) = rig.command() else { panic!("not asked again") };
         rig.answer(turn, answer);
     }
     rig.harness.get_all_by_label("Edit question").last().unwrap().click();
     rig.harness.run();
     rig.click("Ask this instead");
-    let Some(EngineCommand::Ask { turn, .. }) = rig.command() else { panic!("not asked") };
+    let Some(EngineCommand::Generate { turn, .. }) = rig.command() else { panic!("not asked") };
     rig.answer(turn, "In **Pudding Lane**, as he says: “it begun this morning”.");
     rig.click("More about the chat Who was Lord Mayor?");
     rig.click("Pin");
@@ -181,7 +182,7 @@ fn found(setup: Setup) -> Rig {
 fn reading(setup: Setup) -> Rig {
     let mut rig = with_diary(setup);
     rig.harness.get_by_label("Read now").click();
-    let Some(EngineCommand::Read { turn, .. }) = rig.command() else { panic!("not read") };
+    let Some(EngineCommand::Prefill { turn, .. }) = rig.command() else { panic!("not read") };
     rig.emit(EngineEvent::TurnStarted { turn, prompt_tokens: 16_000, cached_tokens: 0 });
     rig.emit(EngineEvent::Prefill { turn, done: 6_560, total: 16_000, tokens_per_s: 1850.0 });
     rig.harness.remove_cursor();

@@ -2,7 +2,9 @@
 
 use egui_kittest::kittest::{NodeT, Queryable};
 use strata::app::settings::ThemeChoice;
-use strata::engine::{AttentionKind, EngineEvent, Phases, PolicySpec, SelectionBudget, StopReason, TurnSummary, Weighed};
+use strata::engine::{
+    AttentionKind, EngineEvent, PageAttention, Phases, PolicySpec, RequestSummary, SelectionBudget, StopReason,
+};
 
 use crate::dashboard::Real;
 use crate::fake::{Rig, summary};
@@ -16,11 +18,11 @@ fn answered(rig: &mut Rig, question: &str, fell_on: Option<(&[f32], &[u32])>, at
     rig.emit(EngineEvent::TurnStarted { turn, prompt_tokens: 400, cached_tokens: 0 });
     rig.emit(EngineEvent::Token { turn, text: "In 1704.".into(), n: 30, tokens_per_s: 31.2, context_used: 430 });
     if let Some((mass, first_byte)) = fell_on {
-        let weighed = Weighed { n_steps: 3, mass: mass.to_vec(), first_byte: first_byte.to_vec() };
-        rig.emit(EngineEvent::Weighed { turn, weighed: Box::new(weighed) });
+        let page_attention = PageAttention { n_steps: 3, mass: mass.to_vec(), first_byte: first_byte.to_vec() };
+        rig.emit(EngineEvent::PageAttention { turn, page_attention: Box::new(page_attention) });
     }
     let phases = Phases { began_ns: 1, ended_ns: 2, ..Phases::default() };
-    let summary = TurnSummary { attention, phases, ..summary(430, 30, StopReason::Eos) };
+    let summary = RequestSummary { attention, phases, ..summary(430, 30, StopReason::Eos) };
     rig.emit(EngineEvent::Finished { turn, summary: Box::new(summary) });
 }
 
@@ -69,8 +71,11 @@ fn document_that_is_opened_shows_what_the_last_answer_read() {
 #[test]
 fn answer_whose_attention_was_not_measured_says_why() {
     let why = [
-        (AttentionKind::ExactOffload, "Exact attention read every page. Which it weighed most is not measured where pages lie"),
-        (AttentionKind::Dense, "Exact attention read every page. Which it weighed most was not measured"),
+        (
+            AttentionKind::ExactOffload,
+            "Exact attention read every page. Which it page_attention most is not measured where pages lie",
+        ),
+        (AttentionKind::Dense, "Exact attention read every page. Which it page_attention most was not measured"),
         (AttentionKind::Selective, "Which pages it read most was not measured: the answer is too short."),
     ];
     for (attention, sentence) in why {

@@ -88,7 +88,7 @@ fn document_too_long_for_the_window_offers_the_pages_that_fit() {
     let mut rig = Rig::ready();
     let page = take_two_of_ten_pages(&mut rig, 3000);
     rig.click("Read now");
-    let Some(EngineCommand::Read { text, .. }) = rig.command() else { panic!("not read") };
+    let Some(EngineCommand::Prefill { text, .. }) = rig.command() else { panic!("not read") };
     assert_eq!(text.split('\n').map(str::trim).collect::<Vec<_>>(), [page.trim(), page.trim(), ""]);
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use strata::base::Tiers;
-use strata::engine::{EngineEvent, KvDtype, PageCopies, PageMap, Phases, Tier, TierOccupancy, TierUsage, TurnSummary};
+use strata::engine::{EngineEvent, KvDtype, PageCopies, PageMap, Phases, RequestSummary, Tier, TierOccupancy, TierUsage};
 use strata::telemetry::chrome_trace::{self, ChromeTrace};
 use strata::telemetry::{Event, History, LaneSnapshot, Snapshot};
 
@@ -18,7 +18,7 @@ fn path(name: &str) -> PathBuf {
 }
 
 /// Writes what was between `from_ns` and `to_ns`, from 0 on, and the map.
-pub fn write(history: &History, (from_ns, to_ns): (u64, u64), pages: &PageMap, summary: &TurnSummary) {
+pub fn write(history: &History, (from_ns, to_ns): (u64, u64), pages: &PageMap, summary: &RequestSummary) {
     std::fs::create_dir_all(path("")).unwrap();
     let mut lanes: Vec<LaneSnapshot> = Vec::new();
     for series in history.series() {

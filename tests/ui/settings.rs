@@ -127,7 +127,7 @@ fn keeping_that_is_turned_off_is_asked_for_no_more() {
     rig.click("Done");
     rig.drop_text("notes.txt", "Facts.");
     rig.click("Read now");
-    let Some(EngineCommand::Read { document: Some(document), .. }) = rig.command() else { panic!("not read") };
+    let Some(EngineCommand::Prefill { document: Some(document), .. }) = rig.command() else { panic!("not read") };
     assert!(!document.save);
 }
 

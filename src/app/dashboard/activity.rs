@@ -13,7 +13,7 @@ use crate::app::panels::tiers::{TierBar, tiers_rows_ui};
 use crate::app::state::{Phase, ViewState};
 use crate::app::theme::{self, GRID, GUTTER};
 use crate::base::LinkLimits;
-use crate::engine::LinkPeaks;
+use crate::engine::LinkBandwidth;
 use crate::telemetry::Link;
 
 /// Height of a row, points.
@@ -75,7 +75,7 @@ fn window_words(window: Window, runs: bool) -> String {
     }
 }
 
-fn links_ui(ui: &mut Ui, view: &ViewState, peaks: Option<LinkPeaks>, figures: &Figures, note: &str) {
+fn links_ui(ui: &mut Ui, view: &ViewState, peaks: Option<LinkBandwidth>, figures: &Figures, note: &str) {
     let t = theme::tokens(ui);
     draw::heading(ui, "Links", note);
     let has_disk = view.info().is_none_or(|info| info.kv.kv_dir.is_some());
@@ -108,7 +108,7 @@ struct Peak {
     is_limit: bool,
 }
 
-fn peak_of(peaks: LinkPeaks, link: Link, limits: LinkLimits) -> Option<Peak> {
+fn peak_of(peaks: LinkBandwidth, link: Link, limits: LinkLimits) -> Option<Peak> {
     let (measured, limit) = match link {
         Link::DiskToRam => (peaks.disk_to_ram?, limits.nvme),
         Link::RamToDisk => (peaks.ram_to_disk?, limits.nvme),
@@ -293,8 +293,8 @@ mod tests {
     use super::*;
 
     const MIB: f64 = 1_048_576.0;
-    const PEAKS: LinkPeaks =
-        LinkPeaks { ram_to_vram: 800.0 * MIB, vram_to_ram: 400.0 * MIB, disk_to_ram: Some(200.0 * MIB), ram_to_disk: None };
+    const PEAKS: LinkBandwidth =
+        LinkBandwidth { ram_to_vram: 800.0 * MIB, vram_to_ram: 400.0 * MIB, disk_to_ram: Some(200.0 * MIB), ram_to_disk: None };
 
     #[test]
     fn peak_is_what_was_measured_or_what_a_limit_allows() {

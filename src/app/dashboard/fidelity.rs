@@ -14,7 +14,7 @@ use crate::app::format;
 use crate::app::state::ViewState;
 use crate::app::theme::{self, GRID, GUTTER};
 use crate::app::widgets;
-use crate::engine::{MassKept, SelectionBudget, TurnSummary};
+use crate::engine::{MassKept, RequestSummary, SelectionBudget};
 use crate::telemetry::{Event, EventKind, History, Track};
 
 /// Samples in view: the newest.
@@ -89,7 +89,7 @@ pub fn fidelity_ui(ui: &mut Ui, view: &ViewState, state: &mut DashboardState) {
 }
 
 /// The newest answer in view for which a policy chose.
-fn newest_choice(view: &ViewState) -> Option<&TurnSummary> {
+fn newest_choice(view: &ViewState) -> Option<&RequestSummary> {
     view.chat().exchanges.iter().rev().find_map(|exchange| match &exchange.outcome {
         Outcome::Done(summary) if summary.chosen.is_some() => Some(summary.as_ref()),
         _ => None,

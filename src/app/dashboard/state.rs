@@ -14,7 +14,7 @@ use crate::app::chat::{Exchange, Outcome};
 use crate::app::cited::Spot;
 use crate::app::document_view::Viewer;
 use crate::app::state::ViewState;
-use crate::engine::{EngineCommand, EngineEvent, LinkPeaks, PageMap};
+use crate::engine::{EngineCommand, EngineEvent, LinkBandwidth, PageMap};
 use crate::telemetry::overlap::Interval;
 use crate::telemetry::{Event, EventKind, History, Track};
 
@@ -76,7 +76,7 @@ pub struct DashboardState {
     /// where every page of the context was when the engine last said it
     pub pages: Option<Arc<PageMap>>,
     /// what links can carry, once that was measured
-    pub peaks: Option<LinkPeaks>,
+    pub peaks: Option<LinkBandwidth>,
     /// the map's own
     pub kv_map: KvMapState,
     /// text of the document that is open below the map

@@ -14,7 +14,7 @@ use crate::app::format;
 use crate::app::panels::Action;
 use crate::app::shortcuts;
 use crate::app::theme::{self, GRID, Tokens};
-use crate::engine::{Phases, TurnSummary};
+use crate::engine::{Phases, RequestSummary};
 
 /// Height of the bar, points.
 const BAR: f32 = 10.0;
@@ -55,7 +55,7 @@ fn style(t: &Tokens, name: &str) -> (Color32, bool) {
 }
 
 /// Under a finished answer. `selected` is the token whose step is selected.
-pub fn strip_ui(ui: &mut Ui, exchange: &Exchange, summary: &TurnSummary, ingest_ms: Option<f64>) -> Vec<Action> {
+pub fn strip_ui(ui: &mut Ui, exchange: &Exchange, summary: &RequestSummary, ingest_ms: Option<f64>) -> Vec<Action> {
     let spans = spans(ingest_ms, &summary.phases);
     if spans.is_empty() {
         return Vec::new();

@@ -23,7 +23,7 @@ use crate::app::state::{Phase, Running, Task, ViewState, stop_note};
 use crate::app::theme::{self, GRID};
 use crate::app::widgets::{self, Weight};
 use crate::app::{format, markdown};
-use crate::engine::{ModelSource, TurnSummary};
+use crate::engine::{ModelSource, RequestSummary};
 
 /// A block of a long answer is at least this long, bytes.
 pub const BLOCK_BYTES: usize = 2000;
@@ -326,7 +326,7 @@ fn more_ui(ui: &mut Ui, chat: &Chat, exchange: &Exchange) -> Option<Action> {
 }
 
 /// `exact dense · 31.2 tok/s · 2.1 s to first token · 128 tokens`
-pub fn cost(summary: &TurnSummary) -> String {
+pub fn cost(summary: &RequestSummary) -> String {
     let mut parts = vec![attention_words(summary.attention).to_owned()];
     if let Some(chosen) = &summary.chosen {
         parts.push(format!("{}, {:.0} % read", chosen.spec.kind, (chosen.share_read * 100.0).ceil()));
@@ -342,7 +342,7 @@ pub fn cost(summary: &TurnSummary) -> String {
 }
 
 /// `resumed 16,000 tokens · moved 1.21 GiB · overlap 91 %`; nothing where all was in VRAM already
-pub fn moved(summary: &TurnSummary, resumed_tokens: usize) -> Option<String> {
+pub fn moved(summary: &RequestSummary, resumed_tokens: usize) -> Option<String> {
     let mut parts = Vec::new();
     if resumed_tokens > 0 {
         parts.push(format!("resumed {}", format::tokens(resumed_tokens, true)));

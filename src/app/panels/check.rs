@@ -16,7 +16,7 @@ use crate::app::state::{Phase, Running};
 use crate::app::theme::{self, GRID, GUTTER};
 use crate::app::whole::asks_about_everything;
 use crate::app::widgets::{self, Weight};
-use crate::engine::{AttentionKind, TurnSummary};
+use crate::engine::{AttentionKind, RequestSummary};
 
 /// Words of what two answers have in common that stand before the place where they part.
 const SHOWN_WORDS: usize = 8;
@@ -31,7 +31,7 @@ fn hundredths(share: f64) -> String {
 }
 
 /// What an answer read, and what that kept: a few lines.
-pub fn attention_note(summary: &TurnSummary) -> String {
+pub fn attention_note(summary: &RequestSummary) -> String {
     let Some(chosen) = &summary.chosen else {
         return format!(
             "{}: every token of the context was read for every token of the answer.",
@@ -61,7 +61,13 @@ pub fn attention_note(summary: &TurnSummary) -> String {
 }
 
 /// What stands under a finished answer. `running` is the check of it, `idle` that nothing runs.
-pub fn check_ui(ui: &mut Ui, exchange: &Exchange, summary: &TurnSummary, running: Option<&Running>, idle: bool) -> Vec<Action> {
+pub fn check_ui(
+    ui: &mut Ui,
+    exchange: &Exchange,
+    summary: &RequestSummary,
+    running: Option<&Running>,
+    idle: bool,
+) -> Vec<Action> {
     if summary.attention != AttentionKind::Selective {
         return Vec::new();
     }
@@ -115,7 +121,7 @@ fn note_ui(ui: &mut Ui, text: &str) {
     ui.add_space(GRID);
 }
 
-fn running_ui(ui: &mut Ui, running: &Running, given: &TurnSummary) -> Vec<Action> {
+fn running_ui(ui: &mut Ui, running: &Running, given: &RequestSummary) -> Vec<Action> {
     let mut actions = Vec::new();
     let t = theme::tokens(ui);
     let (share, text) = match running.phase {
@@ -143,7 +149,7 @@ fn running_ui(ui: &mut Ui, running: &Running, given: &TurnSummary) -> Vec<Action
     actions
 }
 
-fn done_ui(ui: &mut Ui, exchange: &Exchange, check: &Check, [given, exact]: [&TurnSummary; 2], idle: bool) -> Vec<Action> {
+fn done_ui(ui: &mut Ui, exchange: &Exchange, check: &Check, [given, exact]: [&RequestSummary; 2], idle: bool) -> Vec<Action> {
     let t = theme::tokens(ui);
     ui.add_space(2.0 * GRID);
     let cost = format!("{} · {}", attention_words(exact.attention), format::speed(exact.tokens_per_s));
@@ -185,7 +191,7 @@ fn headline_ui(ui: &mut Ui, mark: Option<(Icon, Color32)>, text: &str, cost: &st
 }
 
 /// Both answers from shortly before the place where they part.
-fn difference_ui(ui: &mut Ui, difference: &Difference, exact: &str, given: &TurnSummary) -> Vec<Action> {
+fn difference_ui(ui: &mut Ui, difference: &Difference, exact: &str, given: &RequestSummary) -> Vec<Action> {
     let mut actions = Vec::new();
     let t = theme::tokens(ui);
     let read = given.chosen.as_ref().map_or(0.0, |c| (c.share_read * 100.0).ceil());

@@ -20,7 +20,7 @@ use crate::app::state::{ModelState, Page, ViewState};
 use crate::app::theme::{self, GRID, GUTTER};
 use crate::app::widgets::{self, Weight};
 use crate::app::{format, panels};
-use crate::engine::{DeviceFacts, Fit, LoadOptions, ModelSource};
+use crate::engine::{DeviceFacts, LoadOptions, MemoryFit, ModelSource};
 use crate::model::discovery::Provider;
 
 /// The order of the page.
@@ -259,7 +259,7 @@ fn facts_words(entry: &ModelEntry, facts: &ModelFacts) -> String {
 }
 
 /// Whether a model fits, and where its parts would be.
-fn fit_words(fit: &Fit, device: &DeviceFacts) -> (bool, String) {
+fn fit_words(fit: &MemoryFit, device: &DeviceFacts) -> (bool, String) {
     let (memory, least) = (device.memory_name(), format::bytes(fit.least));
     if let Some(short) = fit.too_large_by() {
         let free = format::bytes(fit.least.saturating_sub(short));
@@ -318,7 +318,7 @@ mod tests {
         let machine = Machine { free_memory: free.map(Bytes), ..Machine::default() };
         let device = DeviceFacts { name: "card".into(), is_software: false, max_binding_bytes: 1 << 27, machine };
         let budgets = Tiers { vram: 2 * GIB, ram: 4 * GIB, disk: 10 * GIB };
-        fit_words(&Fit { context: 131_072, least, kv_bytes, budgets, free }, &device)
+        fit_words(&MemoryFit { context: 131_072, least, kv_bytes, budgets, free }, &device)
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::app::most_read::{MostRead, ReadPage};
 use crate::app::state::ViewState;
 use crate::app::theme::{self, GRID};
 use crate::app::widgets;
-use crate::engine::{AttentionKind, TurnSummary};
+use crate::engine::{AttentionKind, RequestSummary};
 
 /// Lines at once.
 const LINES: usize = 6;
@@ -56,7 +56,7 @@ fn note(exchange: &Exchange) -> String {
     }
 }
 
-fn measured(read: &MostRead, summary: &TurnSummary) -> String {
+fn measured(read: &MostRead, summary: &RequestSummary) -> String {
     let reads = match &summary.chosen {
         Some(chosen) => format!("{:.0} % of the context was read", (chosen.share_read * 100.0).ceil()),
         None => "Every page was read".to_owned(),
@@ -65,7 +65,7 @@ fn measured(read: &MostRead, summary: &TurnSummary) -> String {
     format!("Share of the attention on the documents, at {} of {n_tokens} tokens of the answer. {reads}.", read.n_steps)
 }
 
-fn unmeasured(summary: &TurnSummary) -> &'static str {
+fn unmeasured(summary: &RequestSummary) -> &'static str {
     match summary.attention {
         AttentionKind::ExactOffload => {
             "Exact attention read every page. Which it weighed most is not measured where pages lie in RAM or on the disk."

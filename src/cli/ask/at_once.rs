@@ -14,14 +14,16 @@ use crate::cli::inputs;
 use crate::cli::session::{Session, failure};
 use crate::cli::summary::AskSummary;
 use crate::document::{Document, join_for_prompt};
-use crate::engine::{DocumentRef, EngineCommand, EngineEvent, Message, ModelInfo, Question, Role, Sampling, TurnId, TurnSummary};
+use crate::engine::{
+    DocumentRef, EngineCommand, EngineEvent, Message, ModelInfo, PromptRequest, RequestId, RequestSummary, Role, Sampling,
+};
 
 /// One question and what there is of its answer.
 struct Answer<'a> {
-    turn: TurnId,
+    turn: RequestId,
     prompt: &'a str,
     text: String,
-    end: Option<Result<TurnSummary, CliError>>,
+    end: Option<Result<RequestSummary, CliError>>,
 }
 
 /// The answers, of which those before `shown` are on the screen, and that one as far as it goes.
@@ -47,8 +49,8 @@ pub fn run(
 ) -> Result<(), CliError> {
     let answer = |prompt| Answer { turn: session.next_turn(), prompt, text: String::new(), end: None };
     let all: Vec<Answer> = args.prompts.iter().map(String::as_str).map(answer).collect();
-    let turns: Vec<TurnId> = all.iter().map(|answer| answer.turn).collect();
-    let question = |answer: &Answer| Question {
+    let turns: Vec<RequestId> = all.iter().map(|answer| answer.turn).collect();
+    let question = |answer: &Answer| PromptRequest {
         turn: answer.turn,
         messages: vec![Message { role: Role::User, content: join_for_prompt(docs, answer.prompt) }],
     };
@@ -56,7 +58,7 @@ pub fn run(
     let sampling = args.sampling.over(info.sampling);
     let mut answers = Answers { all, shown: 0, info, sampling, docs };
     answers.show_question(console)?;
-    let command = EngineCommand::AskMany { questions, document, sampling, max_tokens: args.max_tokens };
+    let command = EngineCommand::GenerateBatch { questions, document, sampling, max_tokens: args.max_tokens };
     session.run_turns(&turns, command, console, |event, console| answers.take(event, console))?;
     let mut errors = answers.all.into_iter().filter_map(|answer| answer.end?.err());
     let first = errors.next();
@@ -123,8 +125,8 @@ mod tests {
 
     const ASKED: [&str; 7] = ["--prompt", "one?", "--prompt", "two?", "--prompt", "three?", "--at-once"];
 
-    fn turns(command: &EngineCommand) -> Vec<TurnId> {
-        let EngineCommand::AskMany { questions, .. } = command else { panic!("{command:?}") };
+    fn turns(command: &EngineCommand) -> Vec<RequestId> {
+        let EngineCommand::GenerateBatch { questions, .. } = command else { panic!("{command:?}") };
         questions.iter().map(|question| question.turn).collect()
     }
 
@@ -144,7 +146,7 @@ mod tests {
         let (result, out, _, seen) = play(&ASKED, Interrupt::default(), interleaved);
         result.unwrap();
         assert_eq!(out, "one?\naA\n\ntwo?\nbB\n\nthree?\ncC\n");
-        let Some(EngineCommand::AskMany { questions, .. }) = seen.last() else { panic!("{seen:?}") };
+        let Some(EngineCommand::GenerateBatch { questions, .. }) = seen.last() else { panic!("{seen:?}") };
         let asked: Vec<_> = questions.iter().map(|q| (q.messages.len(), q.messages[0].content.as_str())).collect();
         assert_eq!(asked, [(1, "one?"), (1, "two?"), (1, "three?")]);
     }

@@ -8,7 +8,7 @@ use crate::cli::args::BenchOutput;
 use crate::cli::device::rate;
 use crate::cli::error::CliError;
 use crate::engine::ModelInfo;
-use crate::engine::bench_table::{self, Basics, COLUMNS, Column};
+use crate::engine::measure::bench_table::{self, Basics, COLUMNS, Column};
 use crate::gpu::microbenchmark::DeviceBandwidth;
 
 const PEAK_COLUMN: Column = ("of peak", 7, true);

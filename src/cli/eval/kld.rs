@@ -20,7 +20,7 @@ use crate::cli::console::Console;
 use crate::cli::error::CliError;
 use crate::cli::inputs::{self, Encoding};
 use crate::cli::session::Session;
-use crate::engine::{AttentionKind, EngineCommand, EngineEvent, MassKept, StopReason, TurnSummary};
+use crate::engine::{AttentionKind, EngineCommand, EngineEvent, MassKept, RequestSummary, StopReason};
 
 /// Exact logits are held in RAM: no more than this.
 const MAX_KEPT_BYTES: usize = 2 << 30;
@@ -46,8 +46,8 @@ struct Summary<'a> {
     mass_best: Option<Vec<f64>>,
     /// share of the exact top tokens that the policy read, by layer; null while nothing is left out
     recall: Option<Vec<f64>>,
-    cost_exact: &'a TurnSummary,
-    cost: &'a TurnSummary,
+    cost_exact: &'a RequestSummary,
+    cost: &'a RequestSummary,
 }
 
 /// `kld.json`: the summary and every position.
@@ -60,7 +60,7 @@ struct Report<'a> {
 }
 
 /// A figure of every layer, where the policy's choices were measured.
-fn by_layer(cost: &TurnSummary, figure: impl Fn(&MassKept) -> f64) -> Option<Vec<f64>> {
+fn by_layer(cost: &RequestSummary, figure: impl Fn(&MassKept) -> f64) -> Option<Vec<f64>> {
     Some(cost.chosen.as_ref()?.mass.as_ref()?.iter().map(figure).collect())
 }
 
@@ -154,7 +154,7 @@ fn score(
     run: &str,
     console: &mut Console,
     mut on_row: impl FnMut(usize, &[f32]) -> Result<(), CliError>,
-) -> Result<TurnSummary, CliError> {
+) -> Result<RequestSummary, CliError> {
     let (turn, total) = (session.next_turn(), text.next.len());
     let command = EngineCommand::Score { turn, tokens: text.fed.clone(), n_prefix: text.n_prefix };
     let mut n_rows = 0;
@@ -185,7 +185,7 @@ impl Summary<'_> {
     /// For a person.
     fn lines(&self) -> String {
         let f = &self.figures;
-        let speed = |cost: &TurnSummary| format!("{:.1} ms", cost.decode_ms / self.scored_tokens.max(1) as f64);
+        let speed = |cost: &RequestSummary| format!("{:.1} ms", cost.decode_ms / self.scored_tokens.max(1) as f64);
         let mut lines = format!(
             "{}\n{} tokens prefilled, {} compared one by one ({} each; exact attention {})\n\
              KL divergence     mean {:.3e}, 99th percentile {:.3e}, most {:.3e}\n\

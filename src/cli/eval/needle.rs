@@ -22,7 +22,7 @@ use crate::cli::error::CliError;
 use crate::cli::inputs;
 use crate::cli::session::Session;
 use crate::document::{BLANK_LINE, mentions_of};
-use crate::engine::{EngineCommand, EngineEvent, Message, Role, Sampling, StopReason, TurnPolicy, TurnSummary};
+use crate::engine::{AttentionMode, EngineCommand, EngineEvent, Message, RequestSummary, Role, Sampling, StopReason};
 use report::Summary;
 
 /// Tokens that a question takes with the template's own around it, at most.
@@ -43,7 +43,7 @@ struct Answer {
     expected: String,
     answer: String,
     hit: bool,
-    cost: TurnSummary,
+    cost: RequestSummary,
 }
 
 /// A document of the grid.
@@ -171,13 +171,13 @@ fn ask(
     messages: Vec<Message>,
     args: &EvalNeedleArgs,
     console: &mut Console,
-) -> Result<(String, TurnSummary), CliError> {
+) -> Result<(String, RequestSummary), CliError> {
     let turn = session.next_turn();
     let sampling = Sampling { temperature: 0.0, ..Sampling::default() };
     let mut said = String::new();
     // Measuring reads everything: where the mass was asked for, it is to be known what came of it.
-    let policy = if args.device.mass.is_some() { TurnPolicy::Sampled } else { TurnPolicy::AsLoaded };
-    let command = EngineCommand::Ask { turn, messages, document: None, sampling, max_tokens: args.max_tokens, policy };
+    let policy = if args.device.mass.is_some() { AttentionMode::Sampled } else { AttentionMode::AsLoaded };
+    let command = EngineCommand::Generate { turn, messages, document: None, sampling, max_tokens: args.max_tokens, policy };
     let cost = session.run_turn(turn, command, console, |event, _| {
         if let EngineEvent::Token { text, .. } = event {
             said.push_str(&text);
@@ -188,7 +188,7 @@ fn ask(
 }
 
 impl Answer {
-    fn new(document: &Document, needle: &Needle, order: usize, said: String, cost: TurnSummary) -> Answer {
+    fn new(document: &Document, needle: &Needle, order: usize, said: String, cost: RequestSummary) -> Answer {
         Answer {
             event: "answer",
             length: document.length,
@@ -227,7 +227,7 @@ mod tests {
     use crate::cli::args::{Cli, Command, EvalCommand};
     use crate::cli::interrupt::Interrupt;
     use crate::cli::scripted::{finished, session, token};
-    use crate::engine::{ChosenSummary, MassKept, PolicySpec};
+    use crate::engine::{MassKept, PolicySpec, SelectionSummary};
 
     const GRID: [&str; 6] = ["--lengths", "900,1000", "--depths", "0,50,100", "--questions", "2"];
 
@@ -237,7 +237,7 @@ mod tests {
         let Some(Command::Eval(EvalCommand::Needle(args))) = Cli::parse_from(words).command else { panic!("not needle") };
         let (selects, n_asked) = (args.device.options().policy.is_some(), Cell::new(0));
         let (session, worker) = session(Interrupt::default(), move |command, port| {
-            let EngineCommand::Ask { turn, messages, sampling, policy, .. } = command else { panic!("{command:?}") };
+            let EngineCommand::Generate { turn, messages, sampling, policy, .. } = command else { panic!("{command:?}") };
             assert_eq!(sampling.temperature, 0.0);
             let (document, question) = messages[0].content.rsplit_once(BLANK_LINE).unwrap();
             let question = messages[1..].last().map_or(question, |last| &last.content);
@@ -253,7 +253,7 @@ mod tests {
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let result = run(&args, || session, &mut Console::plain(&mut out, &mut err, true));
         let seen = worker.join().unwrap().into_iter().filter_map(|command| match command {
-            EngineCommand::Ask { messages, .. } => Some(messages),
+            EngineCommand::Generate { messages, .. } => Some(messages),
             _ => None,
         });
         let seen = seen.collect();
@@ -284,11 +284,11 @@ mod tests {
     }
 
     /// Every second answer has three decode steps, others one.
-    fn chosen(i: usize, policy: TurnPolicy) -> ChosenSummary {
+    fn chosen(i: usize, policy: AttentionMode) -> SelectionSummary {
         let (steps, reuse, kept) = if i.is_multiple_of(2) { (1, 0.5, 1.0) } else { (3, 0.9, 0.6) };
         let layer = |kept| MassKept { kept, ..MassKept::default() };
-        let measured = policy == TurnPolicy::Sampled;
-        ChosenSummary {
+        let measured = policy == AttentionMode::Sampled;
+        SelectionSummary {
             spec: PolicySpec::default(),
             steps,
             share_read: 0.1,

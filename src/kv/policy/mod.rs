@@ -19,6 +19,8 @@ mod attention_mass;
 pub mod fidelity;
 pub mod h2o;
 pub mod leoam;
+pub mod retention;
+pub mod scores;
 mod selection;
 mod spec;
 mod view;

@@ -11,7 +11,7 @@ use super::super::heatmap::{Cell, HeatMap};
 use super::{Answer, Document, ascending};
 use crate::base::Tiers;
 use crate::cli::args::EvalNeedleArgs;
-use crate::engine::{AttentionKind, ChosenSummary};
+use crate::engine::{AttentionKind, SelectionSummary};
 
 /// How many of the questions were answered rightly.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -183,7 +183,7 @@ impl<'a> Summary<'a> {
 }
 
 /// What the policy chose in each answer, where there is one.
-fn chosen(answers: &[Answer]) -> impl Iterator<Item = &ChosenSummary> {
+fn chosen(answers: &[Answer]) -> impl Iterator<Item = &SelectionSummary> {
     answers.iter().filter_map(|a| a.cost.chosen.as_ref())
 }
 

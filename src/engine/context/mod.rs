@@ -1,0 +1,5 @@
+//! Context: where the KV of the loaded model is stored, the saved documents, and the map of pages.
+
+pub(in crate::engine) mod kv_storage;
+pub(in crate::engine) mod page_map;
+pub mod saved_documents;

@@ -1,0 +1,242 @@
+//! Saved documents as a person sees them: what the catalogue says of each, and what its store holds.
+//!
+//! ```text
+//! Catalog (names, dates) ─┐
+//! StoreRoot (folders, bytes) ─┴─► list │ remove │ verify ─► SavedDocument, Checked
+//! ```
+//! 1. A store that the catalogue does not know is listed and can be removed: it takes room.
+//! 2. A store that is open is neither removed nor checked.
+//! 3. A check changes nothing but when a store was last used, and goes from the least recently used on, so that their order
+//!    stays.
+//!
+//! Owner thread: whoever opened the catalogue. None of this needs a model.
+
+use std::path::{Path, PathBuf};
+
+use crate::base::Bytes;
+use crate::document::catalog::{Catalog, CatalogError, Entry, ReadState, default_root};
+use crate::engine::api::KvDtype;
+use crate::engine::api::{SavedDocument, SavedState};
+use crate::kv::store::{PageStore, StoreError, StoreInfo, StoreRoot};
+
+/// Digits of a store's name.
+const ID_LEN: usize = 32;
+/// What a document is called of which only the store is left.
+const UNBOUNDED: &str = "unknown";
+
+/// Why saved documents cannot be listed, removed or checked.
+#[derive(Debug, thiserror::Error)]
+pub enum SavedError {
+    /// the catalogue
+    #[error(transparent)]
+    Catalog(#[from] CatalogError),
+    /// a store
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// neither chosen nor named by the system
+    #[error("the system names no cache folder; choose a folder for the library with --kv-dir")]
+    NoFolder,
+}
+
+impl SavedError {
+    /// What was asked for was at fault, not the machine.
+    pub fn is_bad_input(&self) -> bool {
+        matches!(self, SavedError::Catalog(CatalogError::NoSuch { .. } | CatalogError::Ambiguous { .. }))
+    }
+}
+
+/// What a check of one store found.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Checked {
+    /// names it in commands
+    pub id: String,
+    /// what people call it
+    pub name: String,
+    /// pages read
+    pub pages: u64,
+    /// pages, and entries of the index, that are damaged
+    pub damaged: u64,
+    /// what else is wrong, or why it was not checked
+    pub problem: Option<String>,
+    /// it is in use, and was not checked
+    pub in_use: bool,
+}
+
+impl Checked {
+    /// Something of it will have to be read again.
+    pub fn is_damaged(&self) -> bool {
+        self.damaged > 0 || (self.problem.is_some() && !self.in_use)
+    }
+}
+
+/// The library's folder: the one chosen, else that of this person.
+///
+/// # Errors
+/// [`SavedError::NoFolder`].
+pub fn library_root(chosen: Option<&Path>) -> Result<PathBuf, SavedError> {
+    chosen.map(Path::to_owned).or_else(default_root).ok_or(SavedError::NoFolder)
+}
+
+/// All saved documents, least recently used last; those that the catalogue does not know at the end.
+///
+/// # Errors
+/// The catalogue, or the library's folder, cannot be read.
+pub fn list(catalogue: &Catalog, library: &StoreRoot) -> Result<Vec<SavedDocument>, SavedError> {
+    let mut stores = stores(library)?;
+    let mut saved = Vec::new();
+    for entry in catalogue.list()? {
+        let at = stores.iter().position(|s| s.name == entry.id);
+        let store = at.map(|at| stores.remove(at));
+        saved.push(document(entry, store.as_ref()));
+    }
+    saved.extend(stores.into_iter().rev().map(|store| unlisted(&store)));
+    Ok(saved)
+}
+
+/// Deletes the saved KV of the one document whose id begins with `id`, and gives what it was.
+///
+/// # Errors
+/// No such document, or several; [`StoreError::Locked`] where it is open; what the disk said.
+pub fn remove(catalogue: &Catalog, library: &StoreRoot, id: &str) -> Result<SavedDocument, SavedError> {
+    let found = match catalogue.find(id) {
+        Ok(entry) => document(entry.clone(), library.info(&entry.id).as_ref()),
+        Err(CatalogError::NoSuch { .. }) => find_unlisted(library, id)?,
+        Err(error) => return Err(error.into()),
+    };
+    match library.remove(&found.id) {
+        Ok(()) | Err(StoreError::Absent { .. }) => {}
+        Err(error) => return Err(error.into()),
+    }
+    catalogue.remove(&found.id)?;
+    Ok(found)
+}
+
+/// Reads every page of every store. `on` hears the document's name, pages done and pages in all, and stops the check by
+/// returning false.
+///
+/// # Errors
+/// The catalogue, or the library's folder, cannot be read.
+pub fn verify(
+    catalogue: &Catalog,
+    library: &StoreRoot,
+    on: &mut dyn FnMut(&str, u64, u64) -> bool,
+) -> Result<Vec<Checked>, SavedError> {
+    let mut entries = catalogue.list()?;
+    let mut found = Vec::new();
+    let mut goes_on = true;
+    for store in stores(library)? {
+        let known = entries.iter().position(|e| e.id == store.name).map(|at| entries.remove(at).name);
+        let name = known.unwrap_or_else(|| UNBOUNDED.to_owned());
+        if goes_on {
+            let checked = check(library, store.name, name.clone(), &mut |done, all| {
+                goes_on = on(&name, done, all);
+                goes_on
+            });
+            found.push(checked);
+        }
+    }
+    let gone = |entry: Entry| Checked {
+        problem: Some("its files are gone; it will be read again".to_owned()),
+        ..Checked::of(entry.id, entry.name)
+    };
+    found.extend(entries.into_iter().map(gone));
+    Ok(found)
+}
+
+impl Checked {
+    fn of(id: String, name: String) -> Checked {
+        Checked { id, name, pages: 0, damaged: 0, problem: None, in_use: false }
+    }
+}
+
+fn check(library: &StoreRoot, id: String, name: String, on: &mut dyn FnMut(u64, u64) -> bool) -> Checked {
+    let opened = library.folder(&id).and_then(PageStore::open_existing);
+    let mut checked = Checked::of(id, name);
+    match opened.and_then(|(mut store, report)| Ok((store.verify(on)?, report))) {
+        Ok((pages, report)) => {
+            checked.pages = pages.n_checked;
+            checked.damaged = pages.n_bad + report.n_damaged;
+            checked.problem = report.recovered.then(|| "both copies of its superblock are damaged".to_owned());
+        }
+        Err(error) => {
+            checked.in_use = matches!(error, StoreError::Locked { .. });
+            checked.problem = Some(error.to_string());
+        }
+    }
+    checked
+}
+
+/// Folders that are stores by their names, least recently used first.
+fn stores(library: &StoreRoot) -> Result<Vec<StoreInfo>, SavedError> {
+    let is_id = |name: &str| name.len() == ID_LEN && name.bytes().all(|b| b.is_ascii_hexdigit());
+    Ok(library.stores()?.into_iter().filter(|s| is_id(&s.name)).collect())
+}
+
+fn find_unlisted(library: &StoreRoot, id: &str) -> Result<SavedDocument, SavedError> {
+    let wanted = id.trim().to_ascii_lowercase();
+    let fits = |store: &StoreInfo| !wanted.is_empty() && store.name.starts_with(&wanted);
+    let found: Vec<StoreInfo> = stores(library)?.into_iter().filter(fits).collect();
+    match found.as_slice() {
+        [one] => Ok(unlisted(one)),
+        [] => Err(CatalogError::NoSuch { id: id.to_owned() }.into()),
+        several => Err(CatalogError::Ambiguous { id: id.to_owned(), n: several.len() }.into()),
+    }
+}
+
+/// What the catalogue and the disk say of one document.
+pub fn document(entry: Entry, store: Option<&StoreInfo>) -> SavedDocument {
+    let state = match (store, entry.state) {
+        (None, _) => SavedState::Missing,
+        (Some(_), ReadState::Read) => SavedState::Read,
+        (Some(_), ReadState::Partial) => SavedState::Partial,
+    };
+    SavedDocument {
+        id: entry.id,
+        name: entry.name,
+        content_hash: entry.content_hash,
+        bytes: entry.bytes,
+        pages: entry.pages,
+        model: entry.model,
+        kv_dtype: dtype_named(&entry.kv_dtype),
+        tokens: entry.tokens,
+        saved_tokens: entry.saved_tokens,
+        kv_bytes: store.map_or(Bytes(0), |s| s.bytes).0,
+        state,
+        prefill_seconds: entry.prefill_seconds,
+        last_used: entry.last_used,
+    }
+}
+
+fn unlisted(store: &StoreInfo) -> SavedDocument {
+    let since = store.last_used.duration_since(std::time::UNIX_EPOCH);
+    SavedDocument {
+        id: store.name.clone(),
+        name: UNBOUNDED.to_owned(),
+        content_hash: String::new(),
+        bytes: 0,
+        pages: 0,
+        model: UNBOUNDED.to_owned(),
+        kv_dtype: KvDtype::default(),
+        tokens: 0,
+        saved_tokens: 0,
+        kv_bytes: store.bytes.0,
+        state: SavedState::Partial,
+        prefill_seconds: 0.0,
+        last_used: since.ok().and_then(|s| i64::try_from(s.as_secs()).ok()).unwrap_or(0),
+    }
+}
+
+/// An element type as the catalogue has it.
+pub fn dtype_name(dtype: KvDtype) -> &'static str {
+    match dtype {
+        KvDtype::F16 => "f16",
+        KvDtype::Q8 => "q8",
+        KvDtype::Q4 => "q4",
+        KvDtype::F32 => "f32",
+    }
+}
+
+fn dtype_named(name: &str) -> KvDtype {
+    let all = [KvDtype::F16, KvDtype::Q8, KvDtype::Q4, KvDtype::F32];
+    all.into_iter().find(|dtype| dtype_name(*dtype) == name).unwrap_or_default()
+}

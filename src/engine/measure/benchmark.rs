@@ -1,0 +1,218 @@
+//! The measuring commands: logits of every position, and prefill and decode speed on random tokens.
+
+use std::time::{Duration, Instant};
+
+use crate::base::{Rng, Tiers};
+use crate::gpu::Gpu;
+
+use crate::engine::api::AttentionMode;
+use crate::engine::api::{BenchRow, BenchTests, EngineEvent, RequestId, Sampling};
+use crate::engine::api::{IoSummary, Phases, RequestSummary, StopReason};
+use crate::engine::error::EngineError;
+use crate::engine::handle::{CancelFlag, EnginePort};
+use crate::engine::runner::{ModelRunner, UsageCounters};
+use crate::engine::sampler::Sampler;
+use crate::engine::worker::Worker;
+
+/// Bytes of logits that are read back at once.
+const LOGITS_BYTES: usize = 16 << 20;
+
+impl Worker {
+    pub(in crate::engine) fn logits(&mut self, turn: RequestId, tokens: &[u32]) -> Result<RequestSummary, EngineError> {
+        let watch = self.port.cancel_flag();
+        let (Some(gpu), Some(runner)) = (&self.gpu, &mut self.runner) else { return Err(EngineError::NoModel) };
+        if tokens.is_empty() {
+            return Err(EngineError::Empty);
+        }
+        let limit = runner.model.kv.limit();
+        if tokens.len() > limit {
+            return Err(EngineError::TooLong { tokens: tokens.len(), limit, advice: String::new() });
+        }
+        let (began, before) = (Instant::now(), runner.spent());
+        let vocab_size = runner.model.dims.vocab_size;
+        let rows = (LOGITS_BYTES / (vocab_size * 4)).clamp(1, runner.model.max_chunk);
+        runner.truncate(0);
+        runner.reserve(gpu, tokens.len())?;
+        runner.pacer.set_whole(false);
+        let (output, logits) = runner.model.wide_output(gpu, rows)?;
+        let mut stop = StopReason::Length;
+        while runner.tokens.len() < tokens.len() {
+            if watch.stopped() {
+                stop = StopReason::Cancelled;
+                break;
+            }
+            let first = runner.tokens.len();
+            let n = runner.next_chunk(first, (tokens.len() - first).min(rows));
+            runner.run_chunk(gpu, &tokens[first..first + n])?;
+            runner.model.run_wide_output(gpu, &mut runner.pacer, &output, n)?;
+            runner.pacer.finish(gpu)?;
+            let bytes = gpu.download(&logits.buffer.slice(0, (n * vocab_size * 4) as u64))?;
+            let rows = bytemuck::pod_collect_to_vec(&bytes);
+            self.port.emit(EngineEvent::LogitsRows { turn, first, rows, vocab_size });
+        }
+        Ok(measured(gpu, runner, &before, tokens.len(), began.elapsed(), stop))
+    }
+
+    pub(in crate::engine) fn bench(&mut self, turn: RequestId, tests: &BenchTests) -> Result<RequestSummary, EngineError> {
+        let watch = self.port.cancel_flag();
+        let (Some(gpu), Some(runner)) = (&self.gpu, &mut self.runner) else { return Err(EngineError::NoModel) };
+        let (began, before) = (Instant::now(), runner.spent());
+        let lengths = || tests.n_prompt.iter().chain(&tests.n_gen);
+        let longest = lengths().max().copied().unwrap_or(0) + tests.depths.iter().max().copied().unwrap_or(0);
+        let limit = runner.model.kv.limit();
+        if longest > limit {
+            return Err(EngineError::TooLong { tokens: longest, limit, advice: String::new() });
+        }
+        let mut b = Bench { gpu, runner, port: &self.port, turn, watch, rng: Rng::new(7), tests };
+        let depths = if tests.depths.is_empty() { &[0][..] } else { &tests.depths };
+        for &depth in depths {
+            for (lengths, decode) in [(&tests.n_prompt, false), (&tests.n_gen, true)] {
+                for &n in lengths.iter().filter(|n| **n > 0) {
+                    if !b.row(n, depth, decode)? {
+                        return Ok(measured(gpu, b.runner, &before, 0, began.elapsed(), StopReason::Cancelled));
+                    }
+                }
+            }
+        }
+        Ok(measured(gpu, b.runner, &before, 0, began.elapsed(), StopReason::Length))
+    }
+}
+
+struct Bench<'a> {
+    gpu: &'a Gpu,
+    runner: &'a mut ModelRunner,
+    port: &'a EnginePort,
+    turn: RequestId,
+    watch: CancelFlag,
+    rng: Rng,
+    tests: &'a BenchTests,
+}
+
+impl Bench<'_> {
+    /// One line: an untimed repetition, then the timed ones. False when stopped.
+    fn row(&mut self, n: usize, depth: usize, decode: bool) -> Result<bool, EngineError> {
+        let repetitions = self.tests.repetitions.max(1);
+        let mut samples = Vec::new();
+        let (mut encode_ms, mut dispatches, mut disk_bytes) = (0.0, 0, 0);
+        self.fill(depth)?;
+        for repetition in 0..=repetitions {
+            if self.watch.stopped() {
+                return Ok(false);
+            }
+            self.runner.truncate(depth);
+            self.runner.pacer.finish(self.gpu)?;
+            let before = (self.runner.pacer.encode, self.runner.pacer.n_dispatches, self.runner.spent());
+            let began = Instant::now();
+            if decode {
+                self.decode(n)?
+            } else {
+                self.prefill(n)?
+            }
+            let secs = began.elapsed().as_secs_f64();
+            if repetition > 0 {
+                samples.push(n as f64 / secs);
+                encode_ms = (self.runner.pacer.encode - before.0).as_secs_f64() * 1e3 / n as f64;
+                dispatches = self.runner.pacer.n_dispatches - before.1;
+                disk_bytes += self.runner.spent().since(&before.2).moved.disk_to_ram;
+            }
+        }
+        let kind = if decode { "tg" } else { "pp" };
+        let at = if depth > 0 { format!(" @ d{depth}") } else { String::new() };
+        let model = &self.runner.model;
+        let output = 2 * (model.output.rows * model.output.cols) as u64;
+        let row = BenchRow {
+            test: format!("{kind}{n}{at}"),
+            samples,
+            dispatches: if decode { dispatches / n } else { dispatches },
+            encode_ms_per_token: encode_ms,
+            weight_bytes_per_token: model.weight_bytes_per_token(),
+            flops_per_token: model.layer_flops_per_token() + if decode { output } else { 0 },
+            disk_bytes_per_token: disk_bytes / (n * repetitions) as u64,
+            chosen: model.selective.as_ref().filter(|_| decode).and_then(|s| s.summary()),
+        };
+        self.port.emit(EngineEvent::BenchResult { turn: self.turn, row: Box::new(row) });
+        Ok(true)
+    }
+
+    fn random_tokens(&mut self, n: usize) -> Vec<u32> {
+        let vocab_size = self.runner.model.dims.vocab_size as u32;
+        (0..n).map(|_| self.rng.below(vocab_size)).collect()
+    }
+
+    fn fill(&mut self, depth: usize) -> Result<(), EngineError> {
+        self.runner.truncate(0);
+        match depth {
+            0 => Ok(()),
+            _ if self.tests.fill => self.runner.fill(self.gpu, depth),
+            _ => self.prefill(depth),
+        }
+    }
+
+    /// Prefills `n` random tokens; logits of the last token only, as llama-bench does.
+    fn prefill(&mut self, n: usize) -> Result<(), EngineError> {
+        let tokens = self.random_tokens(n);
+        let runner = &mut *self.runner;
+        runner.reserve(self.gpu, runner.tokens.len() + n)?;
+        runner.pacer.set_whole(false);
+        let (mut done, mut last) = (0, 1);
+        while done < n {
+            last = runner.next_chunk(runner.tokens.len(), n - done);
+            runner.run_chunk(self.gpu, &tokens[done..done + last])?;
+            done += last;
+        }
+        runner.pick(self.gpu, last - 1, &Sampler::new(Sampling::default()))?;
+        Ok(())
+    }
+
+    fn decode(&mut self, n: usize) -> Result<(), EngineError> {
+        let tokens = self.random_tokens(n);
+        let runner = &mut *self.runner;
+        let greedy = Sampler::new(Sampling::default());
+        runner.pacer.set_whole(true);
+        if let Some(selective) = &mut runner.model.selective {
+            selective.begin_answer(n);
+        }
+        for token in tokens {
+            runner.reserve(self.gpu, runner.tokens.len() + 1)?;
+            runner.decode(self.gpu, token, AttentionMode::AsLoaded)?;
+            runner.pick(self.gpu, 0, &greedy)?;
+        }
+        Ok(())
+    }
+}
+
+/// The cost of a measurement that read `n_tokens` in `elapsed`; `before` is what had been spent when it began.
+pub(in crate::engine) fn measured(
+    gpu: &Gpu,
+    runner: &ModelRunner,
+    before: &UsageCounters,
+    n_tokens: usize,
+    elapsed: Duration,
+    stop: StopReason,
+) -> RequestSummary {
+    let (kv, report, spent) = (&runner.model.kv, runner.model.kv.report(), runner.spent().since(before));
+    let staging = kv.staging_bytes();
+    RequestSummary {
+        prompt_tokens: n_tokens,
+        cached_tokens: 0,
+        prefill_ms: elapsed.as_secs_f64() * 1e3,
+        first_token_ms: 0.0,
+        generated_tokens: 0,
+        decode_ms: 0.0,
+        tokens_per_s: 0.0,
+        attention: runner.attention_of(&spent, AttentionMode::AsLoaded),
+        kv_bytes: runner.tiers_used(),
+        kv_peak_bytes: Tiers { vram: kv.peak_bytes(), ram: report.usage.ram.peak.0 + staging, disk: report.usage.disk.peak.0 },
+        moved_bytes: spent.moved,
+        pages: spent.pages,
+        chosen: runner.model.selective.as_ref().and_then(|s| s.summary()),
+        overlap: None,
+        io: IoSummary::default(),
+        vram_bytes: gpu.allocated_bytes(),
+        context_used: runner.tokens.len(),
+        dispatches_per_token: 0,
+        encode_ms_per_token: 0.0,
+        phases: Phases::default(),
+        stop,
+    }
+}

@@ -1,0 +1,6 @@
+//! Measurement: timed benchmarks, teacher forcing for fidelity, and synthetic KV for long contexts.
+
+pub mod bench_table;
+mod benchmark;
+mod synthetic_kv;
+mod teacher_forcing;

@@ -1,0 +1,120 @@
+//! Teacher-forced scoring: the logits of given tokens as decoding them gives, to judge a policy against exact attention.
+//!
+//! ```text
+//! tokens ─► prefill of the first n_prefix ─► one decode step for each later token ─► LogitsRows [1, V] per step
+//! ```
+//! 1. What decode steps read of the context is what is measured; nothing else differs between two runs on one device.
+//! 2. So the prefix is cut into the largest chunks there are, not by measured speed as answers are: the same bits every time.
+//! 3. Stop is obeyed between chunks and between steps.
+//! 4. After a page that was lost, the steps begin again, so that the policy has seen all of them; each row is told once.
+
+use std::time::{Duration, Instant};
+
+use crate::base::limits::MAX_PREFILL_CHUNK;
+use crate::gpu::Gpu;
+
+use crate::engine::api::AttentionMode;
+use crate::engine::api::{EngineEvent, RequestId};
+use crate::engine::api::{RequestSummary, StopReason};
+use crate::engine::error::EngineError;
+use crate::engine::handle::{CancelFlag, EnginePort};
+use crate::engine::measure::benchmark::measured;
+use crate::engine::runner::{ModelRunner, UsageCounters};
+use crate::engine::selection::MassSteps;
+use crate::engine::worker::Worker;
+
+/// How far a scoring has come; survives a lost page and a lost device.
+struct Score {
+    turn: RequestId,
+    tokens: Vec<u32>,
+    n_prefix: usize,
+    watch: CancelFlag,
+    before: Option<UsageCounters>,
+    prefill: Duration,
+    decode: Duration,
+    /// rows that were told
+    n_told: usize,
+}
+
+impl Worker {
+    /// Logits of the positions `n_prefix ..` of `tokens`, each by a decode step.
+    pub(in crate::engine) fn score(
+        &mut self,
+        turn: RequestId,
+        tokens: Vec<u32>,
+        n_prefix: usize,
+    ) -> Result<RequestSummary, EngineError> {
+        let (watch, prefill, decode) = (self.port.cancel_flag(), Duration::ZERO, Duration::ZERO);
+        let mut score = Score { turn, tokens, n_prefix, watch, before: None, prefill, decode, n_told: 0 };
+        self.until_done(|gpu, runner, port| score.run(gpu, runner, port))
+    }
+}
+
+impl Score {
+    fn run(&mut self, gpu: &Gpu, runner: &mut ModelRunner, port: &EnginePort) -> Result<RequestSummary, EngineError> {
+        if self.tokens.len() <= self.n_prefix {
+            return Err(EngineError::Empty);
+        }
+        let limit = runner.model.kv.limit();
+        if self.tokens.len() > limit {
+            return Err(EngineError::TooLong { tokens: self.tokens.len(), limit, advice: String::new() });
+        }
+        runner.close_foreign_document(gpu, &self.tokens)?;
+        runner.truncate(if self.before.is_none() { 0 } else { self.n_prefix });
+        let before = *self.before.get_or_insert_with(|| runner.spent());
+        runner.reserve(gpu, self.tokens.len())?;
+        runner.watch_device(gpu, port)?;
+        if let Some(selective) = &mut runner.model.selective {
+            selective.begin_answer(self.tokens.len() - self.n_prefix);
+            selective.measure_mass(MassSteps::All);
+        }
+        let mut stop = StopReason::Length;
+        while runner.tokens.len() < self.tokens.len() {
+            if self.watch.stopped() {
+                stop = StopReason::Cancelled;
+                break;
+            }
+            match self.n_prefix.saturating_sub(runner.tokens.len()) {
+                0 => self.step(gpu, runner, port)?,
+                n_left => self.read(gpu, runner, port, n_left)?,
+            }
+            runner.drain_events(gpu, port)?;
+        }
+        runner.emit_notices(port);
+        Ok(RequestSummary {
+            generated_tokens: self.n_told,
+            decode_ms: self.decode.as_secs_f64() * 1e3,
+            tokens_per_s: self.n_told as f64 / self.decode.as_secs_f64().max(1e-9),
+            ..measured(gpu, runner, &before, self.n_prefix, self.prefill, stop)
+        })
+    }
+
+    /// A chunk of the prefix, of which `n_left` tokens are not read yet.
+    fn read(&mut self, gpu: &Gpu, runner: &mut ModelRunner, port: &EnginePort, n_left: usize) -> Result<(), EngineError> {
+        let (began, first) = (Instant::now(), runner.tokens.len());
+        runner.pacer.set_whole(false);
+        let n = runner.model.chunk_at(first, n_left, MAX_PREFILL_CHUNK);
+        runner.run_chunk(gpu, &self.tokens[first..first + n])?;
+        runner.pacer.finish(gpu)?;
+        self.prefill += began.elapsed();
+        let tokens_per_s = (first + n) as f64 / self.prefill.as_secs_f64().max(1e-9);
+        port.emit(EngineEvent::Prefill { turn: self.turn, done: first + n, total: self.n_prefix, tokens_per_s });
+        Ok(())
+    }
+
+    /// The next token.
+    fn step(&mut self, gpu: &Gpu, runner: &mut ModelRunner, port: &EnginePort) -> Result<(), EngineError> {
+        let (began, first) = (Instant::now(), runner.tokens.len());
+        runner.pacer.set_whole(true);
+        runner.decode(gpu, self.tokens[first], AttentionMode::AsLoaded)?;
+        runner.model.run_output(gpu, &mut runner.pacer, 0)?;
+        runner.pacer.finish(gpu)?;
+        let (rows, vocab_size) = (runner.all_logits(gpu)?, runner.model.dims.vocab_size);
+        self.decode += began.elapsed();
+        if first == self.n_prefix + self.n_told {
+            self.n_told += 1;
+            port.emit(EngineEvent::LogitsRows { turn: self.turn, first, rows, vocab_size });
+        }
+        Ok(())
+    }
+}

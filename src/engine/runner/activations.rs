@@ -1,0 +1,94 @@
+//! The buffers between the ops of a model: how large they are, known before anything is allocated, and their making.
+//!
+//! Shapes are those of [`super::device_model`].
+
+use crate::base::ModelDims;
+use crate::gpu::kernels::sample::TOP_K_BYTES;
+use crate::gpu::{Buffer, Gpu, GpuError, Slice};
+use crate::model::arch::plan::{ModelPlan, PositionPlan};
+
+/// Largest scores buffer of prefill attention, bytes: longer contexts take more tiles.
+const SCORES_BYTES: u64 = 32 << 20;
+
+/// Buffers between the ops.
+pub(in crate::engine) struct Activations {
+    pub(in crate::engine) ids: Slice,
+    pub(in crate::engine) positions: Slice,
+    pub(in crate::engine) rope: Slice,
+    pub(in crate::engine) x: Slice,
+    pub(in crate::engine) h: Slice,
+    pub(in crate::engine) qkv: Slice,
+    pub(in crate::engine) q: Slice,
+    pub(in crate::engine) attn: Slice,
+    pub(in crate::engine) ff: Slice,
+    pub(in crate::engine) logits: Slice,
+    pub(in crate::engine) scores: Slice,
+    pub(in crate::engine) prefill_state: Slice,
+    pub(in crate::engine) result: Slice,
+    pub(in crate::engine) readback: Buffer,
+}
+
+/// Tokens of the largest chunk on a device of this kind.
+pub(in crate::engine) fn max_chunk(is_software: bool) -> usize {
+    if is_software { 128 } else { crate::base::limits::MAX_PREFILL_CHUNK }
+}
+
+/// Tokens per prefill tile of keys.
+pub(in crate::engine) fn tile_keys(dims: &ModelDims, chunk: usize) -> usize {
+    let most = SCORES_BYTES as usize / (dims.n_head * chunk * 4);
+    (most / 64 * 64).clamp(64, 8192)
+}
+
+/// Bytes of each activation buffer, in the order of [`Activations`].
+pub(in crate::engine) fn activation_bytes(plan: &ModelPlan, chunk: usize, tile: usize) -> Vec<(&'static str, u64)> {
+    let d = &plan.dims;
+    let n_pairs = match &plan.position {
+        PositionPlan::Rope(r) => r.inv_freq.len(),
+        PositionPlan::Learned { .. } => 0,
+    };
+    let per_token = |n: usize| (chunk * n * 4) as u64;
+    vec![
+        ("token ids", per_token(1)),
+        ("positions", per_token(1)),
+        ("rope table", per_token(2 * n_pairs)),
+        ("x", per_token(d.hidden_dim)),
+        ("h", per_token(d.hidden_dim)),
+        ("qkv", per_token(d.q_dim() + 2 * d.kv_dim())),
+        ("q", per_token(d.q_dim())),
+        ("attn", per_token(d.q_dim())),
+        ("ff", per_token(d.ffn_dim)),
+        ("logits", d.vocab_size as u64 * 4),
+        ("scores", (d.n_head * chunk * tile * 4) as u64),
+        ("softmax state", (d.n_head * chunk * 16) as u64),
+        ("result", TOP_K_BYTES),
+        ("readback", TOP_K_BYTES),
+    ]
+}
+
+impl Activations {
+    /// Allocates every buffer for chunks of `chunk` tokens and tiles of `tile` keys.
+    ///
+    /// # Errors
+    /// Out of VRAM, a lost device.
+    pub(in crate::engine) fn allocate(gpu: &Gpu, plan: &ModelPlan, chunk: usize, tile: usize) -> Result<Activations, GpuError> {
+        let sizes = activation_bytes(plan, chunk, tile);
+        let size = |name: &str| sizes.iter().find(|(n, _)| *n == name).map_or(16, |(_, b)| *b);
+        let buffer = |name: &str| -> Result<Slice, GpuError> { Ok(gpu.buffer(name, size(name))?.all()) };
+        Ok(Activations {
+            ids: buffer("token ids")?,
+            positions: buffer("positions")?,
+            rope: buffer("rope table")?,
+            x: buffer("x")?,
+            h: buffer("h")?,
+            qkv: buffer("qkv")?,
+            q: buffer("q")?,
+            attn: buffer("attn")?,
+            ff: buffer("ff")?,
+            logits: buffer("logits")?,
+            scores: buffer("scores")?,
+            prefill_state: buffer("softmax state")?,
+            result: buffer("result")?,
+            readback: gpu.readback_buffer("readback", size("readback"))?,
+        })
+    }
+}

@@ -1,0 +1,505 @@
+//! A loaded model with its tokenizer, template and the tokens whose K and V are in the cache.
+
+pub(in crate::engine) mod activations;
+pub(in crate::engine) mod forward;
+pub(in crate::engine) mod gpu_model;
+pub(in crate::engine) mod submit_pacer;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::base::limits::{KV_PAGE_TOKENS, SUBMIT_TARGET_MILLIS};
+use crate::base::{Bytes, MovedBytes, PageCounts};
+use crate::gpu::kernels::sample::{self, Candidates};
+use crate::gpu::{Gpu, GpuError, TimestampRing};
+use crate::kv::{KvError, KvSpec, VramCache, VramPlan};
+use crate::model::weights::layout;
+use crate::model::{ModelFile, RecommendedSampling, TokenizerSource};
+use crate::telemetry::{Hub, KernelFamily, NO_LAYER};
+use crate::token::{ChatMessage, ChatTemplate, Prompt, Tokenizer};
+
+use crate::engine::api::AttentionKind;
+use crate::engine::api::AttentionMode;
+use crate::engine::api::DocumentRef;
+use crate::engine::api::{EngineEvent, LoadOptions, Message, ModelInfo, ModelSource, Role, Sampling};
+use crate::engine::context::kv_storage::{FolderHook, KvStorage};
+use crate::engine::context::page_map::PageView;
+use crate::engine::error::EngineError;
+use crate::engine::handle::{Detail, EnginePort};
+use crate::engine::memory_fit;
+use crate::engine::observe::step_timer::StepTimer;
+use crate::engine::observe::trace_recorder::TraceRecorder;
+use crate::engine::runner::activations::max_chunk;
+use crate::engine::runner::gpu_model::GpuModel;
+use crate::engine::runner::submit_pacer::SubmitPacer;
+use crate::engine::sampler::Sampler;
+
+/// The weights in the binary.
+static BUILT_IN: &[u8] = include_bytes!("../../../assets/demo-model/strata-quote-Q8_0.gguf");
+/// Chunks of prefill are at least this long, so that weights are read once for several tokens.
+const MIN_CHUNK: usize = 16;
+
+/// A model ready to answer.
+pub(in crate::engine) struct ModelRunner {
+    pub(in crate::engine) model: GpuModel,
+    /// None for a synthetic model
+    text: Option<TextCodec>,
+    pub(in crate::engine) info: ModelInfo,
+    pub(in crate::engine) pacer: SubmitPacer,
+    /// tokens whose K and V are valid, in order
+    pub(in crate::engine) tokens: Vec<u32>,
+    /// tiers below VRAM, and the library
+    pub(in crate::engine) below: KvStorage,
+    pub(in crate::engine) observer: TraceRecorder,
+    pub(in crate::engine) page_view: PageView,
+    pub(in crate::engine) steps: StepTimer,
+    file: ModelFile,
+}
+
+/// How a model turns text into tokens and a conversation into text.
+pub(in crate::engine) struct TextCodec {
+    pub(in crate::engine) tokenizer: Arc<Tokenizer>,
+    pub(in crate::engine) template: ChatTemplate,
+}
+
+/// ScoreTotals of the cache, to take differences of.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::engine) struct UsageCounters {
+    pub(in crate::engine) moved: MovedBytes,
+    pub(in crate::engine) pages: PageCounts,
+    pub(in crate::engine) reading: Duration,
+}
+
+impl UsageCounters {
+    /// What was spent since `earlier`; counts of tiers that were opened since begin at 0.
+    pub(in crate::engine) fn since(&self, earlier: &UsageCounters) -> UsageCounters {
+        let less = |now: u64, then: u64| if now >= then { now - then } else { now };
+        let (m, e) = (&self.moved, &earlier.moved);
+        let (p, q) = (&self.pages, &earlier.pages);
+        UsageCounters {
+            moved: MovedBytes {
+                disk_to_ram: less(m.disk_to_ram, e.disk_to_ram),
+                ram_to_vram: less(m.ram_to_vram, e.ram_to_vram),
+                vram_to_ram: less(m.vram_to_ram, e.vram_to_ram),
+                ram_to_disk: less(m.ram_to_disk, e.ram_to_disk),
+            },
+            pages: PageCounts {
+                resident: less(p.resident, q.resident),
+                fetched: less(p.fetched, q.fetched),
+                recomputed: less(p.recomputed, q.recomputed),
+                skipped: less(p.skipped, q.skipped),
+            },
+            reading: self.reading.saturating_sub(earlier.reading),
+        }
+    }
+}
+
+/// What a step hands to the sampler.
+pub(in crate::engine) enum SampleResult {
+    /// the best token
+    Greedy(u32),
+    /// the best few
+    Few(Candidates),
+    /// all logits
+    All(Vec<f32>),
+}
+
+/// Opens the header and tokenizer of `source`; nothing goes to the device yet.
+pub(in crate::engine) fn open(source: &ModelSource) -> Result<ModelFile, EngineError> {
+    Ok(match source {
+        ModelSource::BuiltIn => ModelFile::from_static(BUILT_IN)?,
+        ModelSource::Path(path) => ModelFile::open(path)?,
+        ModelSource::Synthetic { name, weight_type } => ModelFile::synthetic(name, weight_type, 1)?,
+    })
+}
+
+/// The tokenizer of a model, without loading its weights.
+///
+/// # Errors
+/// A model or a tokenizer that cannot be read, or a synthetic model, which has none.
+pub fn tokenizer(source: &ModelSource) -> Result<Arc<Tokenizer>, EngineError> {
+    match source {
+        ModelSource::Synthetic { .. } => Err(EngineError::NoText),
+        _ => Ok(TextCodec::open(&open(source)?)?.tokenizer),
+    }
+}
+
+impl ModelRunner {
+    /// Loads `file`, which was opened from `source`, onto `gpu`. `progress` gets the share done and what is going on (first of all the estimate of the
+    /// memory that it takes), and returns false to stop.
+    pub(in crate::engine) fn load(
+        gpu: &Gpu,
+        hub: &Arc<Hub>,
+        hook: Option<FolderHook>,
+        mut file: ModelFile,
+        source: &ModelSource,
+        options: &LoadOptions,
+        progress: &mut dyn FnMut(f32, &str) -> bool,
+    ) -> Result<ModelRunner, EngineError> {
+        let text = match source {
+            ModelSource::Synthetic { .. } => None,
+            _ => Some(TextCodec::open(&file)?),
+        };
+        let plan = file.plan();
+        let context = memory_fit::context_of(plan, options);
+        file.adapt(Some(context), options.rope_base)?;
+        let plan = file.plan();
+        let placed = layout::lay_out(&file, gpu.max_binding_bytes())?;
+        let spec = gpu_model::kv_spec(&plan.dims, options.kv_dtype);
+        let mut below = KvStorage::new(gpu, hub, &file, &spec, options, placed.total_bytes(), hook)?;
+        let vram = plan_vram(gpu, &spec, context, below.setup.budgets.vram, options.policy.is_some())?;
+        let estimate = gpu_model::estimate(gpu, plan, &placed, &spec, &vram);
+        let mut notes: Vec<String> = placed
+            .converted
+            .iter()
+            .map(|(what, n)| format!("{n} matrices stored as {what}: no kernel reads the type directly"))
+            .collect();
+        if let Some(text) = &text {
+            notes.extend(text.tokenizer.notes().iter().cloned());
+            notes.extend(text.template.note().map(str::to_owned));
+        }
+        if let Some(window) = plan.sliding_window.filter(|w| *w < plan.dims.context_len) {
+            notes.push(format!("this model attends to {window} tokens at most; longer contexts are refused"));
+        }
+        let needed = Bytes(estimate.weights + estimate.activations + estimate.kv_first);
+        let memory = if gpu.has_own_memory() { "VRAM" } else { "RAM" };
+        let what =
+            format!("copying weights; {needed} of {memory} in all, and {} per 1,000 tokens", Bytes(1000 * spec.token_bytes()));
+        let mut report = |share: f32| progress(share, &what);
+        let kv = VramCache::new(gpu, spec, context, vram, options.limits.pcie, options.synchronous, hub)?;
+        let mut model = GpuModel::load(gpu, &file, placed, kv, &mut report)?;
+        model.synchronous = options.synchronous;
+        model.set_policy(gpu, options.policy, hub)?;
+        model.reserve(gpu, 1)?;
+        let meta = file.info();
+        notes.extend(below.take_notices());
+        let mut observer = TraceRecorder::new(hub, options.trace.as_deref())?;
+        let info = ModelInfo {
+            name: meta.name.clone(),
+            architecture: meta.architecture.clone(),
+            quantisation: meta.quantisation.clone(),
+            n_params: meta.n_params,
+            context_len: plan.dims.context_len,
+            context_limit: context,
+            file_bytes: meta.file_bytes,
+            vram_bytes: gpu.allocated_bytes(),
+            estimated_vram_bytes: needed.0,
+            kv_full_bytes: estimate.kv_full,
+            kv_bytes_per_token: model.kv.spec().token_bytes(),
+            kv: below.setup.clone(),
+            adapter: gpu.info().name.clone(),
+            software: gpu.is_software(),
+            notes,
+            sampling: recommended(&meta.sampling, *source == ModelSource::BuiltIn),
+            built_in: *source == ModelSource::BuiltIn,
+        };
+        observer.describe(&info, options.policy);
+        let (pacer, page_view, steps) = (SubmitPacer::new(gpu, hub), PageView::default(), StepTimer::new(hub));
+        Ok(ModelRunner { model, text, info, pacer, tokens: Vec::new(), below, observer, page_view, steps, file })
+    }
+
+    /// Puts the same file on a new device, with an empty cache.
+    pub(in crate::engine) fn reload(&mut self, gpu: &Gpu, hub: &Hub, options: &LoadOptions) -> Result<(), EngineError> {
+        let placed = layout::lay_out(&self.file, gpu.max_binding_bytes())?;
+        let context = self.info.context_limit;
+        let spec = *self.model.kv.spec();
+        let vram = plan_vram(gpu, &spec, context, self.below.setup.budgets.vram, options.policy.is_some())?;
+        self.below.forget();
+        let kv = VramCache::new(gpu, spec, context, vram, options.limits.pcie, options.synchronous, hub)?;
+        let mut model = GpuModel::load(gpu, &self.file, placed, kv, &mut |_| true)?;
+        model.set_policy(gpu, options.policy, hub)?;
+        model.reserve(gpu, 1)?;
+        self.model = model;
+        self.pacer = SubmitPacer::new(gpu, hub);
+        self.tokens.clear();
+        Ok(())
+    }
+
+    /// The tokens of a conversation, up to where the answer begins.
+    pub(in crate::engine) fn encode(&self, messages: &[Message], add_generation_prompt: bool) -> Result<Prompt, EngineError> {
+        let messages: Vec<ChatMessage> = messages
+            .iter()
+            .map(|m| {
+                let role = match m.role {
+                    Role::System => "system",
+                    Role::User => "user",
+                    Role::Assistant => "assistant",
+                };
+                ChatMessage::new(role, m.content.clone())
+            })
+            .collect();
+        let side = self.text()?;
+        Ok(side.template.prompt(&side.tokenizer, &messages, add_generation_prompt)?)
+    }
+
+    /// Tokenizer and template.
+    pub(in crate::engine) fn text(&self) -> Result<&TextCodec, EngineError> {
+        self.text.as_ref().ok_or(EngineError::NoText)
+    }
+
+    /// Tokens of `target` that need no prefill: the common prefix with the cache, but never all of them where the
+    /// last token must run to give logits.
+    pub(in crate::engine) fn cached_prefix(&self, target: &[u32], needs_logits: bool) -> usize {
+        let common = self.tokens.iter().zip(target).take_while(|(a, b)| a == b).count();
+        self.keeps(common.min(target.len().saturating_sub(usize::from(needs_logits))))
+    }
+
+    /// After a failure: nothing of the context is to be relied on. What is saved stays saved.
+    pub(in crate::engine) fn reset_context(&mut self, gpu: &Gpu) {
+        self.tokens.clear();
+        self.below.close(gpu, &mut self.model.kv);
+    }
+
+    /// Sets VRAM aside for the tails of questions that are answered at once. The context begins anew where its frames are in
+    /// the way.
+    pub(in crate::engine) fn reserve_for_batch(&mut self, gpu: &Gpu, bytes: u64) {
+        let budget = self.below.setup.budgets.vram;
+        if !self.model.kv.reserve_for_batch(budget, bytes) {
+            self.reset_context(gpu);
+            self.model.drop_pool();
+            self.model.kv.reserve_for_batch(budget, bytes);
+        }
+    }
+
+    /// Forgets the context, and keeps the next ones from the disk.
+    pub(in crate::engine) fn disable_disk_tier(&mut self, gpu: &Gpu) {
+        self.pacer.reset();
+        self.reset_context(gpu);
+        self.below.disable_disk_tier();
+    }
+
+    /// Makes room for `n_tokens` in all, in whatever tiers it takes.
+    pub(in crate::engine) fn reserve(&mut self, gpu: &Gpu, n_tokens: usize) -> Result<(), EngineError> {
+        if let Some(selective) = &self.model.selective {
+            self.below.check_first_layers(&self.model.kv, &selective.spec(), n_tokens)?;
+        }
+        self.below.make_room(gpu, &mut self.model.kv, &self.tokens, n_tokens)?;
+        self.model.reserve(gpu, n_tokens)
+    }
+
+    /// Opens the store of the document that `tokens` are, so that what was read before is not read again. The context begins
+    /// anew unless the document is open already.
+    pub(in crate::engine) fn open_document(
+        &mut self,
+        gpu: &Gpu,
+        document: &DocumentRef,
+        tokens: &[u32],
+    ) -> Result<(), EngineError> {
+        if let Some(n_present) = self.below.open_document(gpu, &mut self.model.kv, document, tokens)? {
+            self.tokens = tokens.get(..n_present).unwrap_or_default().to_vec();
+        }
+        Ok(())
+    }
+
+    /// Closes the document that is open where `target` does not begin with it: its store is not to hold other tokens.
+    pub(in crate::engine) fn close_foreign_document(&mut self, gpu: &Gpu, target: &[u32]) -> Result<(), EngineError> {
+        if self.below.document_tokens().is_some_and(|document| !target.starts_with(document)) {
+            self.below.close(gpu, &mut self.model.kv);
+            self.tokens.clear();
+        }
+        Ok(())
+    }
+
+    /// What moved and what was read since the model was loaded.
+    pub(in crate::engine) fn spent(&self) -> UsageCounters {
+        let kv = &self.model.kv;
+        kv.refresh_report();
+        let report = kv.report();
+        let (disk_to_ram, ram_to_disk) = (report.counts.disk_to_ram, report.counts.ram_to_disk);
+        UsageCounters {
+            moved: MovedBytes { disk_to_ram, ram_to_disk, ..kv.moved() },
+            pages: kv.counts(),
+            reading: report.counts.reading,
+        }
+    }
+
+    /// Device times are taken from now on, where something moves, somebody observes or a trace is written.
+    pub(in crate::engine) fn watch_device(&mut self, gpu: &Gpu, port: &EnginePort) -> Result<(), GpuError> {
+        let is_tracing = self.observer.is_tracing();
+        self.pacer.set_by_part(is_tracing || port.is_observed(Detail::Parts) && self.steps.is_sampled());
+        let is_wanted = is_tracing || port.is_observed(Detail::Events) || self.model.kv.has_offload();
+        if self.pacer.timestamps.is_none() && is_wanted {
+            self.pacer.timestamps = Some(TimestampRing::new(gpu)?);
+        }
+        Ok(())
+    }
+
+    /// Lets the observers see what happened in this step.
+    pub(in crate::engine) fn drain_events(&mut self, gpu: &Gpu, port: &EnginePort) -> Result<(), EngineError> {
+        self.pacer.collect(gpu);
+        self.observer.look()?;
+        if port.is_observed(Detail::Events) {
+            port.emit(EngineEvent::Telemetry(Box::new(self.observer.take())));
+        }
+        Ok(self.watch_device(gpu, port)?)
+    }
+
+    /// Tells what the tiers hold, and what they have to say.
+    pub(in crate::engine) fn emit_notices(&mut self, port: &EnginePort) {
+        let kv = &mut self.model.kv;
+        for notice in kv.take_notices().into_iter().chain(self.below.take_notices()) {
+            port.emit(EngineEvent::Notice(notice));
+        }
+        self.emit_usage(port);
+    }
+
+    /// Everything that was read of a document is safe on the disk, and the library knows.
+    pub(in crate::engine) fn flush(&mut self, gpu: &Gpu, port: &EnginePort, prefill: Duration) -> Result<(), EngineError> {
+        let has_news = self.below.settle(gpu, &mut self.model.kv, prefill.as_secs_f64())?;
+        self.emit_notices(port);
+        self.show_last_pages(port);
+        if has_news && let Some(saved) = self.below.list() {
+            port.emit(EngineEvent::Library(saved));
+        }
+        Ok(())
+    }
+
+    /// Computes the pages of `group` again, after one of them was found damaged. Tokens after the last complete group must
+    /// be read again.
+    pub(in crate::engine) fn recompute_group(&mut self, gpu: &Gpu, group: u32) -> Result<(), EngineError> {
+        let began = Instant::now();
+        self.pacer.reset();
+        let first = group as usize * KV_PAGE_TOKENS;
+        let sealed = self.model.kv.n_sealed() as usize * KV_PAGE_TOKENS;
+        let chunk = self.tokens.get(first..first + KV_PAGE_TOKENS).unwrap_or_default().to_vec();
+        self.tokens.truncate(sealed);
+        if chunk.is_empty() {
+            return Ok(());
+        }
+        self.model.kv.invalidate_group(group);
+        self.model.run_layers(gpu, &mut self.pacer, &chunk, first)?;
+        self.pacer.finish(gpu)?;
+        self.model.kv.count_recomputed();
+        self.steps.recomputed(chunk.len() * self.model.dims.n_layer, began);
+        Ok(())
+    }
+
+    /// Forgets everything from token `len` on, and the tokens before it of a group that is complete: those are computed
+    /// again, because a page leaves the tail for good. What remains is `tokens`.
+    pub(in crate::engine) fn truncate(&mut self, len: usize) {
+        let len = self.keeps(len);
+        self.tokens.truncate(len);
+        self.model.kv.truncate(len);
+        if let Some(selective) = &mut self.model.selective {
+            selective.truncate(len);
+        }
+    }
+
+    /// Tokens that are left after cutting to `len`.
+    fn keeps(&self, len: usize) -> usize {
+        let sealed = self.model.kv.n_sealed() as usize * KV_PAGE_TOKENS;
+        if len >= sealed { len.min(self.tokens.len()) } else { len / KV_PAGE_TOKENS * KV_PAGE_TOKENS }
+    }
+
+    /// Tokens of the next prefill chunk at `pos` when `left` remain: as many as keep a layer near the submit target.
+    pub(in crate::engine) fn next_chunk(&self, pos: usize, left: usize) -> usize {
+        self.model.chunk_at(pos, left, self.wanted_chunk())
+    }
+
+    /// The same where the tokens go to a tail that has room for them.
+    pub(in crate::engine) fn branch_chunk(&self, left: usize) -> usize {
+        left.min(self.wanted_chunk()).min(self.model.max_chunk)
+    }
+
+    fn wanted_chunk(&self) -> usize {
+        let per_token = (self.model.layer_flops_per_token() as f64 / self.model.dims.n_layer as f64).max(1.0);
+        let wanted = (self.pacer.flops_per_s() * SUBMIT_TARGET_MILLIS / 1e3 / per_token) as usize;
+        (wanted / 8 * 8).max(MIN_CHUNK)
+    }
+
+    /// Runs one chunk and counts it as stored. Submits but does not wait.
+    pub(in crate::engine) fn run_chunk(&mut self, gpu: &Gpu, chunk: &[u32]) -> Result<(), EngineError> {
+        let pos = self.tokens.len();
+        self.model.kv.append_tokens(pos, chunk);
+        self.model.run_layers(gpu, &mut self.pacer, chunk, pos)?;
+        self.tokens.extend_from_slice(chunk);
+        Ok(())
+    }
+
+    /// How attention reached the keys of what was spent.
+    pub(in crate::engine) fn attention_of(&self, spent: &UsageCounters, policy: AttentionMode) -> AttentionKind {
+        match (self.chooses(policy), spent.pages.fetched) {
+            (true, _) => AttentionKind::Selective,
+            (false, 0) => AttentionKind::Dense,
+            (false, _) => AttentionKind::ExactOffload,
+        }
+    }
+
+    fn chooses(&self, policy: AttentionMode) -> bool {
+        self.model.selective.is_some() && policy != AttentionMode::Exact
+    }
+
+    /// Runs the token that was just picked, reading what the policy chooses where there is one.
+    pub(in crate::engine) fn decode(&mut self, gpu: &Gpu, token: u32, policy: AttentionMode) -> Result<(), EngineError> {
+        self.model.uses_policy = self.chooses(policy);
+        let result = self.run_chunk(gpu, &[token]);
+        self.model.uses_policy = false;
+        result
+    }
+
+    /// Projects row `row` of the last chunk, picks candidates on the device, submits everything and waits for it.
+    pub(in crate::engine) fn pick(&mut self, gpu: &Gpu, row: usize, sampler: &Sampler) -> Result<SampleResult, EngineError> {
+        self.model.run_output(gpu, &mut self.pacer, row)?;
+        let (model, vocab_size) = (&self.model, self.model.dims.vocab_size);
+        if sampler.needs_all_logits() {
+            self.pacer.finish(gpu)?;
+            return Ok(SampleResult::All(self.all_logits(gpu)?));
+        }
+        let k = crate::base::limits::TOP_K_CANDIDATES;
+        self.pacer.mark(KernelFamily::Sample, NO_LAYER);
+        if sampler.is_greedy() {
+            model.sample.record_argmax(&mut self.pacer.recorder, &model.sample_bindings, vocab_size);
+        } else {
+            model.sample.record_top_k(&mut self.pacer.recorder, &model.sample_bindings, vocab_size, k);
+        }
+        let size = model.act.result.size.min(model.act.readback.size());
+        self.pacer.recorder.copy(&model.act.result.buffer.slice(0, size), &model.act.readback.all());
+        let submitted = self.pacer.submit(gpu)?;
+        let greedy = sampler.is_greedy();
+        let picked = self.pacer.read_after(gpu, &submitted, &model.act.readback, |bytes| match greedy {
+            true => SampleResult::Greedy(sample::parse_argmax(bytes).0),
+            false => SampleResult::Few(sample::parse_top_k(bytes, k)),
+        })?;
+        self.pacer.finish(gpu)?;
+        Ok(picked)
+    }
+
+    /// The logits of the last [`ModelRunner::pick`], f32 `[V]`.
+    pub(in crate::engine) fn all_logits(&self, gpu: &Gpu) -> Result<Vec<f32>, EngineError> {
+        let bytes = gpu.download(&self.model.act.logits)?;
+        Ok(bytemuck::pod_collect_to_vec(&bytes[..self.model.dims.vocab_size * 4]))
+    }
+}
+
+/// What the VRAM budget is spent on.
+fn plan_vram(gpu: &Gpu, spec: &KvSpec, context: usize, budget: u64, with_abstracts: bool) -> Result<VramPlan, KvError> {
+    VramPlan::new(spec, context, max_chunk(gpu.is_software()), Some(budget), with_abstracts)
+        .map_err(|least| KvError::VramTooSmall { least: Bytes(least), budget: Bytes(budget) })
+}
+
+impl TextCodec {
+    fn open(file: &ModelFile) -> Result<TextCodec, EngineError> {
+        let tokenizer = match file.tokenizer()? {
+            TokenizerSource::Gguf(vocab) => Tokenizer::from_gguf(&vocab)?,
+            TokenizerSource::HuggingFace(f) => {
+                Tokenizer::from_json_files(&f.tokenizer, f.tokenizer_config.as_deref(), f.generation_config.as_deref())?
+            }
+        };
+        let template = ChatTemplate::for_model(file.info().chat_template.as_deref(), &tokenizer)?;
+        Ok(TextCodec { tokenizer: Arc::new(tokenizer), template })
+    }
+}
+
+/// What the model's makers recommend; where they are silent, greedy for the built-in model (it quotes) and llama.cpp's
+/// defaults for others.
+fn recommended(r: &RecommendedSampling, built_in: bool) -> Sampling {
+    let base = Sampling { temperature: if built_in { 0.0 } else { 0.8 }, ..Sampling::default() };
+    Sampling {
+        temperature: r.temperature.unwrap_or(base.temperature),
+        top_k: r.top_k.unwrap_or(base.top_k),
+        top_p: r.top_p.unwrap_or(base.top_p),
+        min_p: r.min_p.unwrap_or(base.min_p),
+        repetition_penalty: r.repetition_penalty.unwrap_or(base.repetition_penalty),
+        seed: base.seed,
+    }
+}

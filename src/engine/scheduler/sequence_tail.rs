@@ -1,0 +1,93 @@
+//! What a question has to itself: the pages of its own tokens, after those that all questions share.
+//!
+//! ```text
+//! complete pages of the context (shared) ─► pages of one tail: the rest of the prompt, then the answer
+//!                                             └─► scores: how much attention stays there, where a policy chooses
+//! ```
+//! 1. All of it is in VRAM, in the element type of new tokens; nothing of it leaves, nothing is rounded.
+//! 2. Its pages are in order, so that one table serves all layers.
+//!
+//! Owner: the engine thread. Units: tokens, pages of 64.
+
+use crate::base::limits::KV_PAGE_TOKENS;
+use crate::engine::error::EngineError;
+use crate::engine::runner::forward::KeyRun;
+use crate::engine::runner::gpu_model::{GpuModel, TailOps};
+use crate::engine::selection::token_scorer::ScoreOps;
+use crate::gpu::kernels::qk_scores::QkScores;
+use crate::gpu::kernels::rope_append::AppendRange;
+use crate::gpu::{Buffer, Gpu, Recorder, Slice};
+use crate::kv::{BLOCKS_PER_PAGE, BlockTable, KvSpec};
+
+/// Pages of every layer and their bind groups.
+pub(in crate::engine) struct SequenceTail {
+    /// `[layer]`
+    pub ops: Vec<TailOps>,
+    pages: Vec<Slice>,
+    /// of all of it; none where no policy chooses
+    scores: Option<ScoreOps>,
+    /// tokens in it
+    pub n_tokens: usize,
+    n_pages: usize,
+}
+
+/// Bytes of a tail of `n_tokens`.
+pub(in crate::engine) fn tail_bytes(spec: &KvSpec, n_tokens: usize) -> u64 {
+    let n_pages = n_tokens.div_ceil(KV_PAGE_TOKENS);
+    (n_pages * spec.n_layer) as u64 * spec.tail_page_bytes() + spec.table_bytes(n_pages)
+}
+
+impl SequenceTail {
+    /// An empty tail with room for `n_tokens`.
+    pub fn new(gpu: &Gpu, model: &GpuModel, n_tokens: usize) -> Result<SequenceTail, EngineError> {
+        let (spec, n_pages) = (model.kv.spec(), n_tokens.div_ceil(KV_PAGE_TOKENS));
+        let table = gpu.buffer("branch table", spec.table_bytes(n_pages))?.all();
+        let order: Vec<usize> = (0..n_pages).collect();
+        gpu.upload(&table, bytemuck::cast_slice(&spec.table(&order, n_pages * BLOCKS_PER_PAGE)))?;
+        let (mut ops, mut pages) = (Vec::new(), Vec::new());
+        for layer_idx in 0..spec.n_layer {
+            let of_layer = gpu.buffer("branch pages", n_pages as u64 * spec.tail_page_bytes())?.all();
+            ops.push(model.bind_tail(gpu, layer_idx, [&of_layer, &table], None)?);
+            pages.push(of_layer);
+        }
+        Ok(SequenceTail { ops, pages, scores: None, n_tokens: 0, n_pages })
+    }
+
+    /// Makes room for the scores of its tokens, which `kernel` writes.
+    ///
+    /// # Errors
+    /// Out of VRAM, a lost device.
+    pub fn bind_scores(&mut self, gpu: &Gpu, model: &GpuModel, kernel: &QkScores) -> Result<(), EngineError> {
+        let ops = ScoreOps::new(gpu, model, kernel, 1, self.n_pages, &self.pages.iter().collect::<Vec<_>>())?;
+        gpu.upload(&ops.table, bytemuck::cast_slice(&BlockTable::whole(model.kv.spec(), self.n_pages).entries))?;
+        self.scores = Some(ops);
+        Ok(())
+    }
+
+    /// Records the scores of its tokens and of the one that comes for row `row` of the pass, and the copy of them to a place of the
+    /// readback; their bytes, none where there is no room for them.
+    pub fn record_scores(
+        &self,
+        kernels: (&mut Recorder, &QkScores),
+        (layer, row): (usize, usize),
+        readback: (&Buffer, u64),
+    ) -> u64 {
+        let keys = (self.n_tokens + 1, self.n_blocks());
+        self.scores.as_ref().map_or(0, |scores| scores.record(kernels, layer, keys, row..row + 1, readback))
+    }
+
+    /// Logical blocks of one KV head.
+    pub fn n_blocks(&self) -> usize {
+        self.n_pages * BLOCKS_PER_PAGE
+    }
+
+    /// Where the next `n` tokens go, which are rows `first_token ..` of the pass.
+    pub fn append(&self, first_token: usize, n: usize) -> AppendRange {
+        AppendRange { first_token, n_tokens: n, first_slot: self.n_tokens, n_blocks: self.n_blocks() }
+    }
+
+    /// What the next `n` tokens see of it.
+    pub fn run(&self, n: usize) -> KeyRun {
+        KeyRun { n_keys: self.n_tokens + n, n_blocks: self.n_blocks(), mask_from: self.n_tokens + 1, n_pages: 0 }
+    }
+}

@@ -1,0 +1,81 @@
+//! Logits of rows against those of one token at a time.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::base::Rng;
+use crate::engine::api::AttentionMode;
+use crate::engine::api::{KvDtype, LoadOptions, ModelSource, Sampling};
+use crate::engine::runner::{SampleResult, open};
+use crate::engine::sampler::Sampler;
+use crate::gpu::testing::gpu;
+use crate::telemetry::Hub;
+
+const N_SHARED: usize = 320;
+
+/// KL divergence, natural logarithm.
+fn kld(a: &[f32], b: &[f32]) -> f64 {
+    let log_softmax = |row: &[f32]| -> Vec<f64> {
+        let top = row.iter().copied().fold(f32::MIN, f32::max);
+        let sum: f64 = row.iter().map(|x| f64::from(x - top).exp()).sum();
+        row.iter().map(|x| f64::from(x - top) - sum.ln()).collect()
+    };
+    log_softmax(a).iter().zip(log_softmax(b)).map(|(p, q)| p.exp() * (p - q)).sum()
+}
+
+#[test]
+fn logits_of_rows_are_those_of_each_alone() {
+    let Some(gpu) = gpu("logits_of_rows_are_those_of_each_alone") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    for (kv_dtype, limit) in [(KvDtype::F32, 1e-9), (KvDtype::F16, 1e-6)] {
+        let options =
+            LoadOptions { kv_dtype, context: Some(1024), kv_dir: Some(dir.path().to_owned()), ..LoadOptions::default() };
+        let (hub, source): (Arc<Hub>, _) = (Hub::new(64), ModelSource::BuiltIn);
+        let file = open(&source).unwrap();
+        let mut runner = ModelRunner::load(&gpu, &hub, None, file, &source, &options, &mut |_, _| true).unwrap();
+        let mut rng = Rng::new(11);
+        let mut random = |n: usize| -> Vec<u32> { (0..n).map(|_| rng.below(2000)).collect() };
+        let shared = random(N_SHARED);
+        // Tails of less than a page, of a whole page, and of several chunks and splits.
+        let rests: Vec<Vec<u32>> = [5, 65, 300].map(&mut random).to_vec();
+        runner.reserve(&gpu, 1024).unwrap();
+        let read = |runner: &mut ModelRunner, tokens: &[u32]| {
+            for chunk in tokens.chunks(64) {
+                runner.run_chunk(&gpu, chunk).unwrap();
+            }
+        };
+        read(&mut runner, &shared);
+        let mut alone = Vec::new();
+        for rest in &rests {
+            runner.truncate(N_SHARED);
+            read(&mut runner, &rest[..rest.len() - 1]);
+            runner.decode(&gpu, rest[rest.len() - 1], AttentionMode::AsLoaded).unwrap();
+            let model = &runner.model;
+            model.run_output(&gpu, &mut runner.pacer, 0).unwrap();
+            runner.pacer.finish(&gpu).unwrap();
+            alone.push(runner.all_logits(&gpu).unwrap());
+        }
+        runner.truncate(N_SHARED);
+        runner.model.reserve_rows(&gpu, 3, N_SHARED, 300).unwrap();
+        let ModelRunner { model, pacer, .. } = &mut runner;
+        let mut tails = Vec::new();
+        for rest in &rests {
+            let mut tail = SequenceTail::new(&gpu, model, rest.len()).unwrap();
+            for chunk in rest[..rest.len() - 1].chunks(100) {
+                model.read_branch(&gpu, pacer, N_SHARED, &mut tail, chunk).unwrap();
+            }
+            tails.push(tail);
+        }
+        let row = |(tail, rest): (_, &Vec<u32>)| Row { token: *rest.last().unwrap(), tail, policy: None };
+        let mut rows: Vec<Row> = tails.iter_mut().zip(&rests).map(row).collect();
+        model.decode_rows(&gpu, pacer, N_SHARED, &mut rows, None).unwrap();
+        // A penalty asks for all logits.
+        let sampler = Sampler::new(Sampling { repetition_penalty: 2.0, ..Sampling::default() });
+        let picked = BatchSampler::new(&gpu, model, 3).unwrap().pick(&gpu, model, pacer, &[&sampler; 3]).unwrap();
+        for (alone, picked) in alone.iter().zip(picked) {
+            let SampleResult::All(logits) = picked else { panic!("not all logits") };
+            let kld = kld(alone, &logits);
+            assert!(kld <= limit, "{kv_dtype:?}: {kld:.1e}");
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Bringing what was chosen, for one row and for several: hot pages into frames, the rest into slots, and tables that tell the
+//! kernels what to read of both.
+//!
+//! ```text
+//! stream ─┬─ framed batches ─► frames ─► a table by segment ─┐
+//!         └─ others ─► fills of the slots' area ─► a table each ─┴─► SelectedOps: decode, token scores
+//! ```
+//! Owner: the engine thread. Shapes: R rows, H query heads and G KV heads of each.
+
+use std::ops::Range;
+
+use super::token_scorer::{ScoreOps, pages_of};
+use crate::engine::error::EngineError;
+use crate::engine::runner::gpu_model::GpuModel;
+use crate::engine::runner::submit_pacer::SubmitPacer;
+use crate::gpu::kernels::attention_decode::{AttentionDecode, SPLIT_KEYS};
+use crate::gpu::kernels::qk_scores::QkScores;
+use crate::gpu::{Binding, Gpu, GpuError, Slice};
+use crate::kv::policy::SelectedBlock;
+use crate::kv::policy::access_frequency::FrequencyTable;
+use crate::kv::{BlockTable, SelectedStream, StagedBatch};
+
+/// Bind groups over one run of pages, a segment or the slots' area, of which each KV head of each row reads what it chose.
+pub(in crate::engine) struct SelectedOps {
+    /// of what attention reads
+    pub table: Slice,
+    /// by layer; one for the area, which all layers share
+    pub decode: Vec<Binding>,
+    /// what is scored
+    pub score: ScoreOps,
+}
+
+/// What attends and what scores.
+pub(in crate::engine) type Kernels<'a> = (&'a AttentionDecode, &'a QkScores);
+
+impl SelectedOps {
+    /// Over a segment of frames.
+    ///
+    /// # Errors
+    /// Out of VRAM, a lost device.
+    pub fn of_segment(
+        gpu: &Gpu,
+        model: &GpuModel,
+        kernels: Kernels<'_>,
+        n_rows: usize,
+        segment: usize,
+    ) -> Result<SelectedOps, EngineError> {
+        SelectedOps::new(gpu, model, kernels, n_rows, model.kv.shapes()[segment].n_frames, &pages_of(model, segment))
+    }
+
+    /// Over the slots' area; none where nothing lies below VRAM.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn of_area(gpu: &Gpu, model: &GpuModel, kernels: Kernels<'_>, n_rows: usize) -> Result<Option<SelectedOps>, EngineError> {
+        let n_pages = model.kv.plan().n_slots * model.kv.plan().slot_pages;
+        model.kv.area().map(|area| SelectedOps::new(gpu, model, kernels, n_rows, n_pages, &[area])).transpose()
+    }
+
+    fn new(
+        gpu: &Gpu,
+        model: &GpuModel,
+        (attention, token_scores): Kernels<'_>,
+        n_rows: usize,
+        n_pages: usize,
+        pages: &[&Slice],
+    ) -> Result<SelectedOps, EngineError> {
+        let table = gpu.buffer("chosen tokens", BlockTable::token_bytes(n_rows * model.dims.n_kv_head, n_pages))?.all();
+        let (acc, state) = model.split_slices()?;
+        let decode = pages.iter().map(|pages| attention.bind_split(gpu, [&model.act.q, pages, &table, acc, state]));
+        Ok(SelectedOps {
+            decode: decode.collect::<Result<_, GpuError>>()?,
+            score: ScoreOps::new(gpu, model, token_scores, n_rows, n_pages, pages)?,
+            table,
+        })
+    }
+}
+
+/// What of a stream is read where.
+pub(in crate::engine) struct SelectedTables {
+    /// by segment
+    pub in_segments: Vec<BlockTable>,
+    /// batches that fill the area together, and what is read of them
+    pub in_fills: Vec<(Range<usize>, BlockTable)>,
+}
+
+impl SelectedTables {
+    /// Splits that reading all of it takes.
+    pub fn n_splits(&self) -> usize {
+        self.in_segments.iter().chain(self.in_fills.iter().map(|(_, table)| table)).map(n_splits).sum()
+    }
+}
+
+/// Splits that reading the tokens of a table takes.
+pub(in crate::engine) fn n_splits(tokens: &BlockTable) -> usize {
+    tokens.n_listed.div_ceil(SPLIT_KEYS)
+}
+
+impl GpuModel {
+    /// Says what should stay in RAM: what was chosen lately.
+    pub(in crate::engine) fn pin_hot_pages(
+        &mut self,
+        frequency: &FrequencyTable,
+        n_pages: usize,
+        clock: u64,
+        n_first_layers: usize,
+    ) {
+        if !self.kv.has_offload() {
+            return;
+        }
+        let in_vram_alone = |page| self.kv.is_in_vram_alone(page);
+        let hot = frequency.keep_off_disk(clock, n_pages, n_first_layers, self.kv.n_ram_pages(), in_vram_alone);
+        self.kv.pin(&hot);
+    }
+
+    /// Pages that were expected of the layer and are there go into frames; which they are. What `prefetch` brought for the layer's
+    /// scores is left to these: they need its slots.
+    ///
+    /// # Errors
+    /// A page that cannot be read, a lost device.
+    pub(in crate::engine) fn collect_prefetched(
+        &mut self,
+        gpu: &Gpu,
+        pacer: &mut SubmitPacer,
+        layer: usize,
+        recorded: &mut Vec<StagedBatch>,
+    ) -> Result<Vec<u32>, EngineError> {
+        let mut came = Vec::new();
+        while let Some(filled) = self.kv.next_prefetched(gpu, layer)? {
+            came.extend(self.kv.record_frames(&mut pacer.recorder, &filled));
+            recorded.push(filled);
+        }
+        Ok(came)
+    }
+
+    /// Brings the batches of `stream` that find frames, and says what is to be read where: tokens of `blocks`, by KV head of
+    /// each row.
+    ///
+    /// # Errors
+    /// A page that cannot be read, a lost device.
+    pub(in crate::engine) fn fetch_into_frames(
+        &mut self,
+        gpu: &Gpu,
+        pacer: &mut SubmitPacer,
+        layer: usize,
+        stream: &SelectedStream,
+        blocks: &[Vec<SelectedBlock>],
+        recorded: &mut Vec<StagedBatch>,
+    ) -> Result<SelectedTables, EngineError> {
+        for _ in 0..stream.n_framed {
+            let filled = self.next_slot(gpu, pacer, recorded)?;
+            let framed = self.kv.record_frames(&mut pacer.recorder, &filled).len();
+            debug_assert_eq!(framed, filled.groups().len(), "what was promised a frame has one");
+            recorded.push(filled);
+        }
+        let n_segments = self.kv.shapes().len();
+        let fills = self.fills(stream.n_framed..stream.n_framed + stream.n_unframed);
+        Ok(SelectedTables {
+            in_segments: (0..n_segments).map(|i| self.kv.selected_in_segment(layer, i, blocks)).collect(),
+            in_fills: fills.into_iter().map(|fill| (fill.clone(), self.kv.selected_in_batches(fill, blocks))).collect(),
+        })
+    }
+
+    /// Batches of the stream, as many at once as the slots' area holds.
+    pub(in crate::engine) fn fills(&self, batches: Range<usize>) -> Vec<Range<usize>> {
+        let n_slots = self.kv.plan().n_slots;
+        batches.clone().step_by(n_slots).map(|first| first..batches.end.min(first + n_slots)).collect()
+    }
+
+    /// Brings these batches into the slots' area, one after the other; their pages.
+    ///
+    /// # Errors
+    /// The same.
+    pub(in crate::engine) fn fill_staging(
+        &mut self,
+        gpu: &Gpu,
+        pacer: &mut SubmitPacer,
+        batches: Range<usize>,
+        recorded: &mut Vec<StagedBatch>,
+    ) -> Result<Vec<u32>, EngineError> {
+        let mut pages = Vec::new();
+        for _ in batches {
+            let filled = self.next_slot(gpu, pacer, recorded)?;
+            self.kv.record_area(&mut pacer.recorder, &filled, pages.len());
+            pages.extend_from_slice(filled.groups());
+            recorded.push(filled);
+        }
+        Ok(pages)
+    }
+
+    /// The next batch of the stream. Where that takes a wait, slots that were recorded are submitted, so that they can be filled
+    /// again, once half of them are.
+    ///
+    /// # Errors
+    /// The same.
+    pub(in crate::engine) fn next_slot(
+        &mut self,
+        gpu: &Gpu,
+        pacer: &mut SubmitPacer,
+        recorded: &mut Vec<StagedBatch>,
+    ) -> Result<StagedBatch, EngineError> {
+        if recorded.len() * 2 > self.kv.plan().n_slots && !self.kv.is_next_filled(gpu)? {
+            self.submit_slots(gpu, pacer, recorded)?;
+        }
+        match pacer.aside(|| self.kv.next_filled(gpu)) {
+            Ok(filled) => Ok(filled),
+            Err(error) => {
+                // Frames count as filled, and slots as taken, from when that was recorded.
+                self.submit_slots(gpu, pacer, recorded)?;
+                Err(error.into())
+            }
+        }
+    }
+}

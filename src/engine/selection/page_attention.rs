@@ -1,0 +1,178 @@
+//! Which pages of the context the attention of an answer fell on most, measured in a few of its steps.
+//!
+//! ```text
+//! exact step: q, keys in frames ─ PageAttentionProbe ─┐
+//! chosen step: scores of every token ────┴─► mass of tokens ─► by page, over layers and steps ─► PageAttention
+//! ```
+//! Invariants: 1. the tokens before the text of the first message, and never fewer than [`MIN_RESTING`], are left out:
+//! attention rests on them when it looks for nothing; 2. an exact step measures only what is in VRAM: where a page lies
+//! elsewhere, nothing is measured, and nothing is fetched for it; 3. what the device has no memory to measure is not measured,
+//! and the answer goes on.
+//!
+//! Owner thread: the engine. Shapes: H query heads, P complete pages. Units: shares, 0 to 1. Limits: [`MAX_EXACT_STEPS`].
+
+use crate::base::limits::KV_PAGE_TOKENS;
+use crate::engine::api::PageAttention;
+use crate::engine::api::{EngineEvent, RequestId};
+use crate::engine::error::EngineError;
+use crate::engine::handle::EnginePort;
+use crate::engine::runner::ModelRunner;
+use crate::engine::runner::gpu_model::GpuModel;
+use crate::engine::runner::submit_pacer::SubmitPacer;
+use crate::engine::selection::MassSteps;
+use crate::engine::selection::token_scorer::{ScoreOps, Scorer, pages_of};
+use crate::gpu::Gpu;
+use crate::gpu::kernels::qk_scores::QkScores;
+use crate::kv::policy::scores::{ScoreRuns, head_masses};
+use crate::telemetry::KernelFamily;
+
+/// Tokens at the front of a context that attention rests on, whatever they say.
+///
+/// Source: StreamingLLM (Xiao et al., 2023), section 3.1.
+const MIN_RESTING: usize = 4;
+
+/// Exact steps of an answer that are measured at most: each brings the scores of the whole context back from the device.
+const MAX_EXACT_STEPS: usize = 3;
+
+/// Sums over the measured steps of an answer.
+#[derive(Default)]
+pub(in crate::engine) struct PageAttentionMeter {
+    /// tokens at the front that do not count
+    n_resting: usize,
+    by_page: Vec<f64>,
+    n_steps: usize,
+    probe: Option<PageAttentionProbe>,
+}
+
+/// What one exact step is measured with.
+struct PageAttentionProbe {
+    scorer: Scorer,
+    /// by segment
+    segments: Vec<ScoreOps>,
+}
+
+impl PageAttentionMeter {
+    /// Another answer begins, in a context whose first `n_head` tokens are not of the first message's text.
+    pub(in crate::engine) fn begin(&mut self, n_head: usize) {
+        *self = PageAttentionMeter { n_resting: n_head.max(MIN_RESTING), ..PageAttentionMeter::default() };
+    }
+
+    /// Adds the attention of a layer: the mass of every token for each KV head.
+    pub(in crate::engine) fn note(&mut self, layer: usize, mass: &[Vec<f64>]) {
+        self.n_steps += usize::from(layer == 0);
+        for of_head in mass {
+            let n_pages = of_head.len().div_ceil(KV_PAGE_TOKENS);
+            self.by_page.resize(self.by_page.len().max(n_pages), 0.0);
+            for (token, mass) in of_head.iter().enumerate().skip(self.n_resting) {
+                if let Some(sum) = self.by_page.get_mut(token / KV_PAGE_TOKENS) {
+                    *sum += mass;
+                }
+            }
+        }
+    }
+
+    /// Share of every page of what all of them got; none where nothing was measured.
+    fn shares(&self) -> Option<Vec<f32>> {
+        let sum: f64 = self.by_page.iter().sum();
+        (sum > 0.0).then(|| self.by_page.iter().map(|mass| (mass / sum) as f32).collect())
+    }
+}
+
+impl PageAttentionProbe {
+    fn new(gpu: &Gpu, model: &GpuModel) -> Result<PageAttentionProbe, EngineError> {
+        let (d, kv) = (&model.dims, &model.kv);
+        let kernel = QkScores::new(gpu, d.n_head, d.n_kv_head, d.head_dim, kv.spec().sealed)?;
+        let segment = |i: usize| ScoreOps::new(gpu, model, &kernel, 1, kv.shapes()[i].n_frames, &pages_of(model, i));
+        let segments = (0..kv.shapes().len()).map(segment).collect::<Result<_, _>>()?;
+        let n_keys = kv.n_sealed() as usize * KV_PAGE_TOKENS;
+        let readback = gpu.readback_buffer("token scores", kernel.scores_bytes(n_keys))?;
+        Ok(PageAttentionProbe { scorer: Scorer { kernel, readback }, segments })
+    }
+}
+
+impl GpuModel {
+    /// The next step, which reads everything, is measured where all of it is in VRAM.
+    fn measure_next(&mut self, gpu: &Gpu) {
+        let n_pages = self.kv.n_sealed();
+        let is_here = (0..self.dims.n_layer).all(|layer| self.kv.is_all_resident(layer, n_pages));
+        if n_pages > 0 && is_here {
+            self.attention_meter.probe = PageAttentionProbe::new(gpu, self).ok();
+        }
+    }
+
+    /// Measures what the queries of a layer weigh, if that is to be done in this step; waits for the device.
+    pub(in crate::engine) fn weigh(
+        &mut self,
+        gpu: &Gpu,
+        pacer: &mut SubmitPacer,
+        layer: usize,
+        first_pos: usize,
+    ) -> Result<(), EngineError> {
+        let Some(probe) = self.attention_meter.probe.take() else { return Ok(()) };
+        pacer.mark(KernelFamily::Evaluation, layer as u32);
+        let pages: Vec<u32> = (0..(first_pos / KV_PAGE_TOKENS) as u32).collect();
+        let mut scoring = ScoreRuns::new(0);
+        let device = (gpu, &mut pacer.recorder);
+        self.score_in_frames(&probe.scorer, probe.segments.iter(), device, layer, &pages, &mut scoring);
+        let submitted = pacer.submit(gpu)?;
+        let n_bytes = scoring.end as usize;
+        let scores: Vec<f32> = pacer.read_after(gpu, &submitted, &probe.scorer.readback, |bytes| {
+            bytemuck::pod_collect_to_vec(bytes.get(..n_bytes).unwrap_or_default())
+        })?;
+        self.attention_meter.note(layer, &head_masses(&scoring.in_order(&scores, self.dims.n_head), self.dims.n_kv_head));
+        if layer + 1 < self.dims.n_layer {
+            self.attention_meter.probe = Some(probe);
+        }
+        pacer.mark(KernelFamily::Attention, layer as u32);
+        Ok(())
+    }
+}
+
+impl ModelRunner {
+    /// Step `step` of an answer that reads everything comes next: now and then one is measured.
+    pub(in crate::engine) fn measure_step(&mut self, gpu: &Gpu, step: usize) {
+        let is_due = MassSteps::Few.holds(step) && self.model.attention_meter.n_steps < MAX_EXACT_STEPS;
+        if is_due && self.model.selective.is_none() {
+            self.model.measure_next(gpu);
+        }
+    }
+
+    /// Tells what the attention of the answer fell on, where that was measured and the context has text.
+    pub(in crate::engine) fn emit_page_attention(&mut self, port: &EnginePort, turn: RequestId) {
+        let Some(mass) = self.model.attention_meter.shares() else { return };
+        let first_byte = self.first_bytes(mass.len());
+        if first_byte.len() == mass.len() + 1 {
+            let page_attention = PageAttention { n_steps: self.model.attention_meter.n_steps, mass, first_byte };
+            port.emit(EngineEvent::PageAttention { turn, page_attention: Box::new(page_attention) });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weigher_leaves_resting_tokens_out_and_gives_shares_of_the_rest() {
+        let mut attention_meter = PageAttentionMeter::default();
+        assert_eq!(attention_meter.shares(), None);
+        attention_meter.begin(10);
+        // Nearly everything rests on the first token; of the rest, a quarter is on page 0 and three on page 1.
+        let mut mass = vec![0.0; 2 * KV_PAGE_TOKENS];
+        (mass[0], mass[9], mass[10], mass[100]) = (0.8, 0.1, 0.025, 0.075);
+        for layer in 0..2 {
+            attention_meter.note(layer, &[mass.clone(), mass.clone()]);
+        }
+        let shares = attention_meter.shares().unwrap();
+        assert!((shares[0] - 0.25).abs() < 1e-6 && (shares[1] - 0.75).abs() < 1e-6, "{shares:?}");
+        assert_eq!(attention_meter.n_steps, 1);
+        // A page that was completed meanwhile.
+        let mut longer = vec![0.0; 3 * KV_PAGE_TOKENS];
+        longer[150] = 0.4;
+        attention_meter.note(0, &[longer]);
+        let shares = attention_meter.shares().unwrap();
+        assert!((shares[2] - 0.5).abs() < 1e-6 && (shares.iter().sum::<f32>() - 1.0).abs() < 1e-6, "{shares:?}");
+        attention_meter.begin(0);
+        assert_eq!((attention_meter.shares(), attention_meter.n_resting), (None, MIN_RESTING));
+    }
+}

@@ -1,0 +1,128 @@
+//! What the choices of one answer came to: how much was read, what was there already, what of the attention was kept.
+//!
+//! Units: tokens and pages of all KV heads and layers, summed over decode steps.
+
+use std::time::Duration;
+
+use crate::base::limits::KV_PAGE_TOKENS;
+use crate::engine::api::{MassKept, SelectionSummary};
+use crate::kv::SelectedStream;
+use crate::kv::policy::fidelity::{Fidelity, fidelity};
+use crate::kv::policy::{PolicySpec, Selection};
+
+/// Sums over the steps of an answer.
+#[derive(Debug, Clone, Default)]
+pub(in crate::engine) struct SelectionStats {
+    /// ranges of tokens that were scored one by one
+    n_evaluations: u64,
+    /// time that choosing took: the policy's own, and waits for scores that only it needed
+    pub evaluation: Duration,
+    /// tokens chosen, and tokens there were
+    n_chosen: u64,
+    n_tokens: u64,
+    /// pages chosen, and those of them that were in VRAM
+    n_pages: u64,
+    n_resident: u64,
+    /// those that had come because they were expected
+    n_foreseen: u64,
+    /// pages that moved, and those of them that travelled as INT4
+    n_moved: u64,
+    n_packed: u64,
+    /// by layer: sums over steps and KV heads, and how many; empty where mass was not measured
+    mass: Vec<(Fidelity, u64)>,
+    /// by layer: attention mass of every page in the last of those steps, mean over KV heads
+    page_mass: Vec<Vec<f32>>,
+    /// steps in which it was
+    n_mass_steps: u64,
+}
+
+impl SelectionStats {
+    /// A layer's stream began.
+    pub fn record_stream(&mut self, stream: &SelectedStream) {
+        self.n_moved += stream.n_pages as u64;
+        self.n_packed += stream.n_compressed as u64;
+    }
+
+    /// A layer of `n_pages` chose; `n_missing` of the pages were not in VRAM, and `came` had come in this step.
+    pub fn note(&mut self, selection: &Selection, n_pages: usize, n_missing: usize, came: &[u32]) {
+        let n_foreseen = came.iter().filter(|page| selection.pages.binary_search(page).is_ok()).count();
+        self.n_foreseen += n_foreseen as u64;
+        self.n_evaluations += selection.n_evaluations as u64;
+        self.n_chosen += selection.n_tokens() as u64;
+        self.n_tokens += (n_pages * KV_PAGE_TOKENS * selection.blocks.len()) as u64;
+        self.n_pages += selection.pages.len() as u64;
+        self.n_resident += (selection.pages.len() - n_missing - n_foreseen) as u64;
+    }
+
+    /// Compares what a layer chose with the attention of every token: the mean over KV heads, of each of which `mass` is that of
+    /// every token, the last `n_tail` of which lie behind the last complete page and are always read.
+    pub fn record_mass(&mut self, layer: usize, selection: &Selection, mass: &[Vec<f64>], n_tail: usize) -> MassKept {
+        self.n_mass_steps += u64::from(layer == 0);
+        if self.mass.len() <= layer {
+            self.mass.resize(layer + 1, Default::default());
+            self.page_mass.resize(layer + 1, Vec::new());
+        }
+        let n_tokens = mass.first().map_or(0, Vec::len).saturating_sub(n_tail);
+        self.page_mass[layer] = vec![0.0; n_tokens / KV_PAGE_TOKENS];
+        let (sum, n) = &mut self.mass[layer];
+        let before = *sum;
+        for (blocks, mass) in selection.blocks.iter().zip(mass) {
+            for (page, tokens) in self.page_mass[layer].iter_mut().zip(mass.chunks(KV_PAGE_TOKENS)) {
+                *page += (tokens.iter().sum::<f64>() / selection.blocks.len() as f64) as f32;
+            }
+            let one = fidelity(mass, blocks, n_tail);
+            *sum = Fidelity { kept: sum.kept + one.kept, best: sum.best + one.best, recall: sum.recall + one.recall };
+            *n += 1;
+        }
+        let step = Fidelity { kept: sum.kept - before.kept, best: sum.best - before.best, recall: sum.recall - before.recall };
+        mean(&step, selection.blocks.len() as u64)
+    }
+
+    /// Attention mass of every page by layer, in the last step in which it was measured; empty where it was not.
+    pub fn page_mass(&self) -> &[Vec<f32>] {
+        &self.page_mass
+    }
+
+    /// What it came to in `steps`; none where there were none.
+    pub fn summary(&self, spec: PolicySpec, steps: u64) -> Option<SelectionSummary> {
+        if steps == 0 {
+            return None;
+        }
+        let share = |part: u64, whole: u64| if whole == 0 { 1.0 } else { part as f64 / whole as f64 };
+        Some(SelectionSummary {
+            spec,
+            steps,
+            share_read: share(self.n_chosen, self.n_tokens),
+            reuse: share(self.n_resident, self.n_pages),
+            packed: if self.n_packed == 0 { 0.0 } else { share(self.n_packed, self.n_moved) },
+            foreseen: share(self.n_foreseen, self.n_pages - self.n_resident),
+            evaluations_per_step: self.n_evaluations as f64 / steps as f64,
+            evaluation_ms_per_step: self.evaluation.as_secs_f64() * 1e3 / steps as f64,
+            mass: (self.n_mass_steps > 0).then(|| self.mass.iter().map(|(sum, n)| mean(sum, *n)).collect()),
+            mass_steps: self.n_mass_steps,
+        })
+    }
+}
+
+fn mean(sum: &Fidelity, n: u64) -> MassKept {
+    let n = n.max(1) as f64;
+    MassKept { kept: sum.kept / n, best: sum.best / n, recall: sum.recall / n }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kv::policy::SelectedBlock;
+
+    #[test]
+    fn mass_of_the_tail_is_kept_and_is_of_no_page() {
+        // Two pages and three tokens behind them, which hold half of the attention; of the rest, half is on the page that was chosen.
+        let mut mass = vec![0.0; 2 * KV_PAGE_TOKENS + 3];
+        (mass[7], mass[KV_PAGE_TOKENS + 7], mass[2 * KV_PAGE_TOKENS + 2]) = (0.25, 0.25, 0.5);
+        let selection = Selection { blocks: vec![SelectedBlock::of_pages(&[1])], pages: vec![1], n_evaluations: 0 };
+        let mut spent = SelectionStats::default();
+        let kept = spent.record_mass(0, &selection, &[mass], 3);
+        assert!((kept.kept - 0.75).abs() < 1e-9 && (kept.best - 1.0).abs() < 1e-9, "{kept:?}");
+        assert_eq!(spent.page_mass(), [[0.25, 0.25]]);
+    }
+}

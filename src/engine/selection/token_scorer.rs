@@ -1,0 +1,148 @@
+//! Scores of single tokens: where the kernel reads and writes, and what it is told of a run of pages.
+//!
+//! ```text
+//! q [R, H, D], pages of a run, lists of blocks ─► Scorer::record ─► scores [R, H, n_keys] ─► readback ─► ScoreRuns
+//! ```
+//! Owner: the engine thread. Shapes: R rows, H query heads of each.
+
+use std::ops::Range;
+
+use crate::base::limits::KV_PAGE_TOKENS;
+use crate::engine::error::EngineError;
+use crate::engine::runner::gpu_model::GpuModel;
+use crate::gpu::kernels::qk_scores::QkScores;
+use crate::gpu::{Binding, Buffer, Gpu, GpuError, Recorder, Slice};
+use crate::kv::policy::scores::ScoreRuns;
+use crate::kv::{BLOCKS_PER_PAGE, BlockTable};
+
+/// Bind groups of the scores of one run of pages, a segment or the slots' area.
+pub(in crate::engine) struct ScoreOps {
+    /// of what is scored
+    pub table: Slice,
+    /// token scores f32 `[R, H, n_keys]`
+    pub scores: Slice,
+    /// by layer; one for the area, which all layers share
+    pub bindings: Vec<Binding>,
+}
+
+/// The kernel, and where its scores can be read.
+pub(in crate::engine) struct Scorer {
+    pub kernel: QkScores,
+    pub readback: Buffer,
+}
+
+/// The pages of a segment, by layer.
+pub(in crate::engine) fn pages_of(model: &GpuModel, segment: usize) -> Vec<&Slice> {
+    (0..model.dims.n_layer).map(|layer| &model.kv.segment(segment, layer).pages).collect()
+}
+
+impl ScoreOps {
+    /// Over runs of `n_pages`, for `n_rows` queries.
+    ///
+    /// # Errors
+    /// Out of VRAM, a lost device.
+    pub fn new(
+        gpu: &Gpu,
+        model: &GpuModel,
+        kernel: &QkScores,
+        n_rows: usize,
+        n_pages: usize,
+        pages: &[&Slice],
+    ) -> Result<ScoreOps, EngineError> {
+        let table = gpu.buffer("scored blocks", BlockTable::block_bytes(n_rows * model.dims.n_kv_head, n_pages))?.all();
+        let score_bytes = n_rows as u64 * kernel.scores_bytes(n_pages * KV_PAGE_TOKENS);
+        let scores = gpu.buffer("token scores", score_bytes)?.all();
+        let bindings = pages.iter().map(|pages| kernel.bind(gpu, [&model.act.q, pages, &table, &scores]));
+        Ok(ScoreOps { bindings: bindings.collect::<Result<_, GpuError>>()?, table, scores })
+    }
+
+    /// Records the scores of the first `n_keys` of lists of `n_blocks` for these rows of q, and the copy of them to a place of the
+    /// readback; their bytes.
+    pub fn record(
+        &self,
+        (recorder, kernel): (&mut Recorder, &QkScores),
+        binding: usize,
+        (n_keys, n_blocks): (usize, usize),
+        rows: Range<usize>,
+        (readback, at): (&Buffer, u64),
+    ) -> u64 {
+        let size = rows.len() as u64 * kernel.scores_bytes(n_keys);
+        kernel.record_rows(recorder, &self.bindings[binding], n_keys, n_blocks, rows);
+        recorder.copy(&self.scores.buffer.slice(self.scores.offset, size), &readback.slice(at, size));
+        size
+    }
+}
+
+impl Scorer {
+    /// Records the scores of all tokens of `pages`, which `table` lists, and the copy of them behind those of `scoring`.
+    pub fn record(
+        &self,
+        gpu: &Gpu,
+        recorder: &mut Recorder,
+        (ops, binding): (&ScoreOps, usize),
+        table: &BlockTable,
+        pages: &[u32],
+        scoring: &mut ScoreRuns,
+    ) {
+        gpu.write(&ops.table, bytemuck::cast_slice(&table.entries));
+        let n_keys = pages.len() * KV_PAGE_TOKENS;
+        let keys = (n_keys, pages.len() * BLOCKS_PER_PAGE);
+        scoring.end += ops.record((recorder, &self.kernel), binding, keys, 0..1, (&self.readback, scoring.end));
+        scoring.pages.extend_from_slice(pages);
+        scoring.runs.push(n_keys);
+    }
+}
+
+/// Scores of the tokens behind the last complete page, in pages of the cache's own element type.
+pub(in crate::engine) struct TailScores {
+    kernel: QkScores,
+    ops: ScoreOps,
+}
+
+impl TailScores {
+    /// # Errors
+    /// A kernel that does not compile, out of VRAM, a lost device.
+    pub fn new(gpu: &Gpu, model: &GpuModel) -> Result<TailScores, EngineError> {
+        let d = &model.dims;
+        let kernel = QkScores::new(gpu, d.n_head, d.n_kv_head, d.head_dim, model.kv.spec().work)?;
+        let tails: Vec<&Slice> = (0..d.n_layer).map(|layer| model.kv.tail(layer).0).collect();
+        let ops = ScoreOps::new(gpu, model, &kernel, 1, 1, &tails)?;
+        Ok(TailScores { kernel, ops })
+    }
+
+    /// Records the scores of the first `n_keys` tokens of a layer's tail, a page at most, and the copy of them to a place of the
+    /// readback; its bytes.
+    pub fn record(
+        &self,
+        model: &GpuModel,
+        (gpu, recorder): (&Gpu, &mut Recorder),
+        layer: usize,
+        n_keys: usize,
+        readback: (&Buffer, u64),
+    ) -> u64 {
+        let table = model.kv.blocks_in_tail(&[0]);
+        gpu.write(&self.ops.table, bytemuck::cast_slice(&table.entries));
+        self.ops.record((recorder, &self.kernel), layer, (n_keys, table.n_listed), 0..1, readback)
+    }
+}
+
+impl GpuModel {
+    /// Records the scores of all tokens of those of `pages` that are in frames; `segments` are those of the pool.
+    pub(in crate::engine) fn score_in_frames<'a>(
+        &self,
+        scorer: &Scorer,
+        segments: impl Iterator<Item = &'a ScoreOps>,
+        (gpu, recorder): (&Gpu, &mut Recorder),
+        layer: usize,
+        pages: &[u32],
+        scoring: &mut ScoreRuns,
+    ) {
+        for (i, ops) in segments.enumerate() {
+            let here: Vec<u32> = pages.iter().copied().filter(|page| self.kv.is_in_segment(layer, i, *page)).collect();
+            if !here.is_empty() {
+                let table = self.kv.blocks_in_segment(layer, i, std::slice::from_ref(&here));
+                scorer.record(gpu, recorder, (ops, layer), &table, &here, scoring);
+            }
+        }
+    }
+}

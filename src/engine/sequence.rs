@@ -1,0 +1,414 @@
+//! One answer: prefill what is not in the cache, then decode token by token.
+//!
+//! * Stop is obeyed between chunks and between tokens, and what was read stays read.
+//! * A lost device is rebuilt by the worker and the turn goes on from its tokens.
+//! * Nothing is truncated: too long is an error with numbers.
+
+use std::time::{Duration, Instant};
+
+use crate::base::Tiers;
+use crate::gpu::Gpu;
+use crate::telemetry::{self, Phase, StepKind};
+use crate::token::Detokenizer;
+
+use crate::engine::api::AttentionMode;
+use crate::engine::api::DocumentRef;
+use crate::engine::api::{EngineEvent, RequestId, Sampling};
+use crate::engine::api::{IoSummary, Phases, RequestSummary, SelectionSummary, StopReason};
+use crate::engine::error::EngineError;
+use crate::engine::handle::{CancelFlag, EnginePort};
+use crate::engine::runner::{ModelRunner, SampleResult, UsageCounters};
+use crate::engine::sampler::Sampler;
+use crate::engine::selection::MassSteps;
+
+/// How far a turn has come; survives a lost device.
+pub(super) struct Sequence {
+    pub(super) id: RequestId,
+    pub(super) prompt: Vec<u32>,
+    pub(super) generated: Vec<u32>,
+    pub(super) sampler: Sampler,
+    pub(super) max_tokens: usize,
+    pub(super) watch: CancelFlag,
+    started: Instant,
+    pub(super) cached_tokens: Option<usize>,
+    pub(super) prefill: Duration,
+    first_token: Option<Duration>,
+    pub(super) decode: Duration,
+    pub(super) encode: Duration,
+    pub(super) dispatches: usize,
+    phases: Phases,
+    text_done: usize,
+    has_text: bool,
+    /// document that the prompt begins with, and its tokens
+    document: Option<(DocumentRef, Vec<u32>)>,
+    policy: AttentionMode,
+    pub(super) before: Option<UsageCounters>,
+    began_ns: u64,
+    /// none while it goes on
+    pub(super) ended_ns: Option<u64>,
+}
+
+impl Sequence {
+    pub(super) fn new(id: RequestId, prompt: Vec<u32>, sampling: Sampling, max_tokens: usize, watch: CancelFlag) -> Sequence {
+        Sequence {
+            id,
+            prompt,
+            generated: Vec::new(),
+            sampler: Sampler::new(sampling),
+            max_tokens,
+            watch,
+            started: Instant::now(),
+            cached_tokens: None,
+            prefill: Duration::ZERO,
+            first_token: None,
+            decode: Duration::ZERO,
+            encode: Duration::ZERO,
+            dispatches: 0,
+            phases: Phases::default(),
+            text_done: 0,
+            has_text: false,
+            document: None,
+            policy: AttentionMode::default(),
+            before: None,
+            began_ns: telemetry::now(),
+            ended_ns: None,
+        }
+    }
+
+    /// The prompt begins with `tokens` of a document, whose KV may be there already or is to be kept.
+    pub(super) fn on_document(mut self, document: DocumentRef, tokens: Vec<u32>) -> Sequence {
+        self.document = Some((document, tokens));
+        self
+    }
+
+    /// Its prompt took so long to be made of text.
+    pub(super) fn tokenized(mut self, took: Duration) -> Sequence {
+        self.phases.tokenize_ms = millis(took);
+        self
+    }
+
+    /// Its decode steps read what `policy` says.
+    pub(super) fn reading(mut self, policy: AttentionMode) -> Sequence {
+        self.policy = policy;
+        self
+    }
+
+    /// Runs the turn, or what is left of it after a lost device.
+    pub(super) fn run(&mut self, gpu: &Gpu, runner: &mut ModelRunner, port: &EnginePort) -> Result<RequestSummary, EngineError> {
+        self.check(runner)?;
+        let target = self.target();
+        if let Some((document, tokens)) = &self.document {
+            let began = Instant::now();
+            runner.open_document(gpu, document, tokens)?;
+            self.phases.restore_ms += millis(began.elapsed());
+            runner.steps.end_phase(Phase::Restore, began);
+        }
+        runner.close_foreign_document(gpu, &target)?;
+        if self.before.is_none() {
+            runner.observer.begin();
+            self.before = Some(runner.spent());
+        }
+        let cached = runner.cached_prefix(&target, self.max_tokens > 0);
+        self.emit_started(port, cached);
+        let last_chunk = match self.read(gpu, runner, port, &target, cached)? {
+            Some(n) => n,
+            None => return self.finish(gpu, runner, port, StopReason::Cancelled),
+        };
+        if self.max_tokens == 0 {
+            runner.pacer.finish(gpu)?;
+            return self.finish(gpu, runner, port, StopReason::Length);
+        }
+        self.answer(gpu, runner, port, last_chunk)
+    }
+
+    /// The prompt can be answered at all.
+    pub(super) fn check(&self, runner: &ModelRunner) -> Result<(), EngineError> {
+        let limit = runner.model.kv.limit();
+        if self.prompt.is_empty() {
+            return Err(EngineError::Empty);
+        }
+        // One token of room, or there is nothing to answer with.
+        if self.prompt.len() + usize::from(self.max_tokens > 0) > limit {
+            let advice = match runner.info.context_len > limit {
+                true => format!(", raise --context (this model reads up to {})", runner.info.context_len),
+                false => String::new(),
+            };
+            return Err(EngineError::TooLong { tokens: self.prompt.len(), limit, advice });
+        }
+        Ok(())
+    }
+
+    /// What has to be read before the next token of the answer.
+    pub(super) fn target(&self) -> Vec<u32> {
+        self.prompt.iter().chain(&self.generated).copied().collect()
+    }
+
+    /// Says once that the turn began, with `cached` tokens that need no prefill.
+    pub(super) fn emit_started(&mut self, port: &EnginePort, cached: usize) {
+        if self.cached_tokens.is_none() {
+            self.cached_tokens = Some(cached);
+            port.emit(EngineEvent::TurnStarted { turn: self.id, prompt_tokens: self.prompt.len(), cached_tokens: cached });
+        }
+    }
+
+    /// Prefills `target` from `cached` on. The length of the last chunk, or None when stopped.
+    pub(super) fn read(
+        &mut self,
+        gpu: &Gpu,
+        runner: &mut ModelRunner,
+        port: &EnginePort,
+        target: &[u32],
+        cached: usize,
+    ) -> Result<Option<usize>, EngineError> {
+        let began = Instant::now();
+        runner.truncate(cached);
+        runner.reserve(gpu, target.len())?;
+        runner.model.selective.iter_mut().for_each(|selective| selective.begin_prompt(target.len()));
+        runner.watch_device(gpu, port)?;
+        runner.pacer.set_whole(false);
+        runner.begin_steps();
+        let mut last_chunk = 0;
+        while runner.tokens.len() < target.len() {
+            if self.watch.stopped() {
+                runner.pacer.finish(gpu)?;
+                self.prefill += began.elapsed();
+                return Ok(None);
+            }
+            let pos = runner.tokens.len();
+            last_chunk = runner.next_chunk(pos, target.len() - pos);
+            runner.run_chunk(gpu, &target[pos..pos + last_chunk])?;
+            let done = runner.tokens.len();
+            let tokens_per_s = (done - cached) as f64 / began.elapsed().as_secs_f64().max(1e-9);
+            port.emit(EngineEvent::Prefill { turn: self.id, done, total: target.len(), tokens_per_s });
+            runner.end_step(StepKind::Prefill, pos, last_chunk);
+            runner.drain_events(gpu, port)?;
+            runner.emit_notices(port);
+            runner.show_pages(port);
+        }
+        self.prefill += began.elapsed();
+        runner.steps.end_phase(Phase::Prefill, began);
+        Ok(Some(last_chunk))
+    }
+
+    fn answer(
+        &mut self,
+        gpu: &Gpu,
+        runner: &mut ModelRunner,
+        port: &EnginePort,
+        last_chunk: usize,
+    ) -> Result<RequestSummary, EngineError> {
+        let mut stream = self.stream(runner)?;
+        let mut row = last_chunk - 1;
+        runner.model.attention_meter.begin(runner.page_view.n_head());
+        if let Some(selective) = &mut runner.model.selective {
+            selective.begin_answer(self.max_tokens);
+            if self.policy == AttentionMode::Sampled {
+                selective.measure_mass(MassSteps::Few);
+            }
+        }
+        let (mut phase, mut phase_began) = (Phase::FirstToken, Instant::now());
+        loop {
+            let began = Instant::now();
+            let token = self.next_token(gpu, runner, row)?;
+            self.record_picked(began);
+            runner.end_step(StepKind::Decode, (self.prompt.len() + self.generated.len()).saturating_sub(1), 1);
+            if phase == Phase::FirstToken {
+                runner.steps.end_phase(phase, phase_began);
+                (phase, phase_began) = (Phase::Decode, Instant::now());
+            }
+            if let Some(stop) = self.take(runner, port, &mut stream, token)? {
+                runner.steps.end_phase(phase, phase_began);
+                return self.finish(gpu, runner, port, stop);
+            }
+            let began = Instant::now();
+            let (encode, dispatches) = (runner.pacer.encode, runner.pacer.n_dispatches);
+            runner.reserve(gpu, runner.tokens.len() + 1)?;
+            runner.pacer.set_whole(true);
+            if self.policy == AttentionMode::Sampled {
+                runner.measure_step(gpu, self.generated.len() - 1);
+            }
+            runner.decode(gpu, token, self.policy)?;
+            runner.drain_events(gpu, port)?;
+            runner.show_pages(port);
+            row = 0;
+            self.decode += began.elapsed();
+            self.encode += runner.pacer.encode - encode;
+            self.dispatches = runner.pacer.n_dispatches - dispatches;
+        }
+    }
+
+    /// Text of the answer so far, to go on from.
+    pub(super) fn stream(&self, runner: &ModelRunner) -> Result<Detokenizer, EngineError> {
+        let mut stream = Detokenizer::new(runner.text()?.tokenizer.clone());
+        for &token in &self.generated {
+            stream.push(token)?;
+        }
+        Ok(stream)
+    }
+
+    /// A token was picked, which took since `began`.
+    pub(super) fn record_picked(&mut self, began: Instant) {
+        if self.first_token.is_none() {
+            self.prefill += began.elapsed();
+            self.phases.first_token_ms = millis(began.elapsed());
+            self.first_token = Some(self.started.elapsed());
+        } else {
+            self.decode += began.elapsed();
+        }
+    }
+
+    /// The next token of the answer is `token`: says so, and why the answer ends with it if it does.
+    pub(super) fn take(
+        &mut self,
+        runner: &ModelRunner,
+        port: &EnginePort,
+        stream: &mut Detokenizer,
+        token: u32,
+    ) -> Result<Option<StopReason>, EngineError> {
+        if runner.text()?.tokenizer.is_end(token) {
+            self.flush_text(port, stream.finish());
+            return Ok(Some(StopReason::Eos));
+        }
+        self.generated.push(token);
+        let text = stream.push(token)?;
+        self.flush_text(port, text);
+        let full = self.context_used() + 1 > runner.model.kv.limit();
+        if self.generated.len() >= self.max_tokens || full || self.watch.stopped() {
+            self.flush_text(port, stream.finish());
+            return Ok(Some(if self.watch.stopped() { StopReason::Cancelled } else { StopReason::Length }));
+        }
+        Ok(None)
+    }
+
+    /// Tokens that have been read: all but the last of the answer, of which nothing was needed yet.
+    pub(super) fn context_used(&self) -> usize {
+        self.prompt.len() + self.generated.len().saturating_sub(1)
+    }
+
+    fn next_token(&mut self, gpu: &Gpu, runner: &mut ModelRunner, row: usize) -> Result<u32, EngineError> {
+        let (encode, dispatches) = (runner.pacer.encode, runner.pacer.n_dispatches);
+        let picked = runner.pick(gpu, row, &self.sampler)?;
+        if self.first_token.is_some() {
+            self.encode += runner.pacer.encode - encode;
+            self.dispatches += runner.pacer.n_dispatches - dispatches;
+        }
+        self.choose(picked, runner.model.dims.vocab_size, || runner.all_logits(gpu))
+    }
+
+    /// The token that the sampler takes of what was picked, or of all logits where that is too little to know.
+    pub(super) fn choose(
+        &mut self,
+        picked: SampleResult,
+        vocab_size: usize,
+        all_logits: impl FnOnce() -> Result<Vec<f32>, EngineError>,
+    ) -> Result<u32, EngineError> {
+        let from_all = |turn: &mut Sequence, logits: &[f32]| {
+            let seen = turn.target();
+            turn.sampler.choose_from_all(logits, &seen)
+        };
+        Ok(match picked {
+            SampleResult::Greedy(token) => token,
+            SampleResult::All(logits) => from_all(self, &logits),
+            SampleResult::Few(candidates) => match self.sampler.choose(&candidates, vocab_size) {
+                Some(token) => token,
+                None => from_all(self, &all_logits()?),
+            },
+        })
+    }
+
+    fn flush_text(&mut self, port: &EnginePort, mut text: String) {
+        let n = self.generated.len();
+        // Models begin an answer with the space that parts it from the prompt; it is not part of what they say.
+        if !self.has_text {
+            text = text.trim_start().to_owned();
+            self.has_text = !text.is_empty();
+        }
+        if text.is_empty() && n == self.text_done {
+            return;
+        }
+        self.text_done = n;
+        let tokens_per_s = self.tokens_per_s();
+        port.emit(EngineEvent::Token { turn: self.id, text, n, tokens_per_s, context_used: self.context_used() });
+    }
+
+    /// Decode speed: the first token comes from prefill and does not count.
+    fn tokens_per_s(&self) -> f64 {
+        let n = self.generated.len().saturating_sub(1);
+        if n == 0 { 0.0 } else { n as f64 / self.decode.as_secs_f64().max(1e-9) }
+    }
+
+    fn finish(
+        &mut self,
+        gpu: &Gpu,
+        runner: &mut ModelRunner,
+        port: &EnginePort,
+        stop: StopReason,
+    ) -> Result<RequestSummary, EngineError> {
+        self.ended_ns = Some(telemetry::now());
+        runner.pacer.finish(gpu)?;
+        runner.drain_events(gpu, port)?;
+        runner.flush(gpu, port, self.prefill)?;
+        runner.emit_page_attention(port, self.id);
+        let chosen = runner.model.selective.as_ref().and_then(|s| s.summary());
+        Ok(self.summary(gpu, runner, chosen, runner.tokens.len(), stop))
+    }
+
+    /// What the answer cost so far.
+    pub(super) fn summary(
+        &self,
+        gpu: &Gpu,
+        runner: &ModelRunner,
+        chosen: Option<SelectionSummary>,
+        context_used: usize,
+        stop: StopReason,
+    ) -> RequestSummary {
+        let overlap = runner.observer.overlap(self.began_ns, self.ended_ns.unwrap_or_else(telemetry::now));
+        let spent = runner.spent().since(&self.before.unwrap_or_default());
+        let (report, kv) = (runner.model.kv.report(), &runner.model.kv);
+        let staging = kv.staging_bytes();
+        let phases = Phases {
+            prefill_ms: millis(self.prefill) - self.phases.first_token_ms,
+            decode_ms: millis(self.decode),
+            began_ns: self.began_ns,
+            ended_ns: self.ended_ns.unwrap_or_else(telemetry::now),
+            ..self.phases
+        };
+        let decoded = self.generated.len().saturating_sub(1).max(1) as f64;
+        RequestSummary {
+            prompt_tokens: self.prompt.len(),
+            cached_tokens: self.cached_tokens.unwrap_or(0),
+            prefill_ms: millis(self.prefill),
+            first_token_ms: self.first_token.map_or(0.0, millis),
+            generated_tokens: self.generated.len(),
+            decode_ms: millis(self.decode),
+            tokens_per_s: self.tokens_per_s(),
+            attention: runner.attention_of(&spent, self.policy),
+            kv_bytes: runner.tiers_used(),
+            kv_peak_bytes: Tiers {
+                vram: kv.peak_bytes(),
+                ram: report.usage.ram.peak.0 + staging,
+                disk: report.usage.disk.peak.0,
+            },
+            moved_bytes: spent.moved,
+            pages: spent.pages,
+            chosen,
+            overlap,
+            io: IoSummary {
+                backend: (spent.moved.disk_to_ram + spent.moved.ram_to_disk > 0).then(|| runner.below.io_backend()),
+                direct: report.is_direct,
+                read_bytes: spent.moved.disk_to_ram,
+                read_ms: millis(spent.reading),
+            },
+            vram_bytes: gpu.allocated_bytes(),
+            context_used,
+            dispatches_per_token: self.dispatches,
+            encode_ms_per_token: millis(self.encode) / decoded,
+            phases,
+            stop,
+        }
+    }
+}
+
+fn millis(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e3
+}

@@ -1,0 +1,152 @@
+//! Selective attention through the whole engine: what it must not change, what it must not lose, what it says of itself.
+
+use strata::base::{Bytes, LinkLimits, Tiers};
+use strata::engine::{
+    AttentionKind, AttentionMode, EngineCommand, EngineEvent, EngineHandle, LoadOptions, Message, ModelSource, PolicyKind,
+    PolicySpec, RequestSummary, Role, Sampling, SelectionBudget,
+};
+
+use crate::{engine_with, finish, half_document};
+
+const QUESTION: &str = "What is the current temperature for Reribe?";
+const ANSWER: &str = "The current temperature for Reribe is Mare-3409.";
+
+fn engine(test: &str, spec: Option<PolicySpec>, [vram, ram]: [Option<u64>; 2]) -> Option<EngineHandle> {
+    let budgets = Tiers { vram: vram.map(Bytes), ram: ram.map(Bytes), disk: None };
+    let options = LoadOptions { budgets, policy: spec, context: Some(8192), ..LoadOptions::default() };
+    Some(engine_with(test, ModelSource::BuiltIn, options)?.0)
+}
+
+fn ask(handle: &EngineHandle, question: &str) -> (String, Box<RequestSummary>) {
+    ask_by(handle, question, AttentionMode::AsLoaded)
+}
+
+fn ask_by(handle: &EngineHandle, question: &str, policy: AttentionMode) -> (String, Box<RequestSummary>) {
+    let messages = vec![Message { role: Role::User, content: format!("{}\n\n{question}", half_document()) }];
+    let sampling = Sampling::default();
+    handle.send(EngineCommand::Generate { turn: 7, messages, document: None, sampling, max_tokens: 24, policy });
+    let (events, end) = finish(handle);
+    let text = |event| if let EngineEvent::Token { text, .. } = event { Some(text) } else { None };
+    (events.into_iter().filter_map(text).collect(), end.unwrap())
+}
+
+fn spec(kind: PolicyKind, rate: f32) -> PolicySpec {
+    PolicySpec { kind, amount: SelectionBudget::Rate(rate), ..PolicySpec::default() }
+}
+
+#[test]
+fn policies_of_rate_one_answer_as_exact_attention_does() {
+    let test = "policies_of_rate_one_answer_as_exact_attention_does";
+    let Some(exact) = engine(test, None, [None; 2]) else { return };
+    let (expected, summary) = ask(&exact, QUESTION);
+    assert_eq!((summary.attention, summary.chosen), (AttentionKind::Dense, None));
+    drop(exact);
+    for kind in [PolicyKind::LeoAm, PolicyKind::H2o] {
+        // A fifth of the KV fits VRAM, so that chosen pages come and go.
+        for budgets in [[None; 2], [Some(2 << 20), None]] {
+            let handle = engine(test, Some(spec(kind, 1.0)), budgets).unwrap();
+            let (text, summary) = ask(&handle, QUESTION);
+            assert_eq!(text, expected, "{kind} in {budgets:?}");
+            assert_eq!(summary.attention, AttentionKind::Selective);
+            assert_eq!(summary.chosen.unwrap().share_read, 1.0);
+            assert!(summary.kv_peak_bytes.vram <= budgets[0].unwrap_or(u64::MAX), "{:?}", summary.kv_peak_bytes);
+        }
+    }
+}
+
+#[test]
+fn leoam_finds_what_the_window_cannot_see_and_keeps_what_it_chose() {
+    let test = "leoam_finds_what_the_window_cannot_see_and_keeps_what_it_chose";
+    for budgets in [[None; 2], [Some(5 << 20), None], [Some(3 << 20), Some(4 << 20)]] {
+        let Some(handle) = engine(test, Some(spec(PolicyKind::LeoAm, 0.1)), budgets) else { return };
+        let (text, summary) = ask(&handle, QUESTION);
+        assert_eq!(text, ANSWER, "{budgets:?}");
+        let chosen = summary.chosen.unwrap();
+        assert!(chosen.share_read < 0.45 && summary.pages.skipped > 0, "{chosen:?}");
+        assert!(chosen.reuse > 0.4 || budgets[1].is_some(), "{chosen:?}");
+        assert!(summary.kv_peak_bytes.vram <= budgets[0].unwrap_or(u64::MAX), "{:?}", summary.kv_peak_bytes);
+        // Another question on the same pages chooses anew.
+        let (text, _) = ask(&handle, "What is the current population for Bemopuna?");
+        assert_eq!(text, "The current population for Bemopuna is 9556697.", "{budgets:?}");
+    }
+}
+
+#[test]
+fn turn_asked_exactly_reads_everything_but_not_the_document_again() {
+    let test = "turn_asked_exactly_reads_everything";
+    let Some(handle) = engine(test, Some(spec(PolicyKind::Window, 0.05)), [None; 2]) else { return };
+    let (blind, _) = ask(&handle, QUESTION);
+    assert_ne!(blind, ANSWER, "the window is too wide for this test");
+    let (exact, summary) = ask_by(&handle, QUESTION, AttentionMode::Exact);
+    assert_eq!(exact, ANSWER);
+    assert_eq!((summary.attention, &summary.chosen, summary.pages.skipped), (AttentionKind::Dense, &None, 0));
+    let n_read = summary.prompt_tokens - summary.cached_tokens;
+    assert!(n_read <= 64, "{n_read} of {} tokens were read again", summary.prompt_tokens);
+    assert_eq!(ask(&handle, QUESTION).0, blind, "the policy is back");
+}
+
+#[test]
+fn sampled_turn_says_what_was_kept_in_a_few_steps_and_answers_the_same() {
+    let test = "sampled_turn_says_what_was_kept";
+    let budgets = [Some(3 << 20), Some(4 << 20)];
+    let Some(handle) = engine(test, Some(spec(PolicyKind::LeoAm, 0.1)), budgets) else { return };
+    let (_, plain) = ask(&handle, QUESTION);
+    assert_eq!((plain.chosen.as_ref().unwrap().mass_steps, plain.chosen.unwrap().mass), (0, None));
+    let (text, summary) = ask_by(&handle, QUESTION, AttentionMode::Sampled);
+    assert_eq!(text, ANSWER);
+    let chosen = summary.chosen.unwrap();
+    assert!((2..=4).contains(&chosen.mass_steps), "{} of {} steps", chosen.mass_steps, chosen.steps);
+    let mass = chosen.mass.unwrap();
+    assert_eq!(mass.len(), 6, "one for each layer");
+    // The first two layers look at the newest tokens, which lie behind the last complete page.
+    assert!(mass[..2].iter().all(|m| m.kept > 0.99), "{mass:?}");
+    assert!(mass.iter().all(|m| m.kept > 0.1 && m.kept <= m.best + 1e-6 && m.best <= 1.0 + 1e-6), "{mass:?}");
+}
+
+#[test]
+fn pages_travel_packed_over_a_slow_link_and_exact_turns_never_see_them() {
+    let test = "pages_travel_packed_over_a_slow_link_and_exact_turns_never_see_them";
+    let Some(exact) = engine(test, None, [None; 2]) else { return };
+    let (expected, _) = ask(&exact, QUESTION);
+    drop(exact);
+    // So slow that carrying a page costs far more than packing it, and than computing on a machine that is busy with others.
+    let limits = LinkLimits { pcie: Some(2 << 20), nvme: None };
+    let budgets = Tiers { vram: Some(Bytes(2 << 20)), ram: None, disk: None };
+    let spec = Some(spec(PolicyKind::LeoAm, 0.1));
+    let options = LoadOptions { budgets, limits, policy: spec, context: Some(8192), ..LoadOptions::default() };
+    let handle = engine_with(test, ModelSource::BuiltIn, options).unwrap().0;
+    let (text, summary) = ask(&handle, QUESTION);
+    let chosen = summary.chosen.unwrap();
+    assert_eq!(text, ANSWER);
+    assert!(chosen.packed > 0.0, "{chosen:?}"); // how many is a matter of how busy the machine is
+    assert!(summary.kv_peak_bytes.vram <= 2 << 20, "{:?}", summary.kv_peak_bytes);
+    // The same pages for a turn that reads everything: to the bit what was read.
+    let (text, summary) = ask_by(&handle, QUESTION, AttentionMode::Exact);
+    assert_eq!((text, summary.attention), (expected, AttentionKind::ExactOffload));
+}
+
+#[test]
+fn first_layers_that_ram_has_no_room_for_are_refused_with_both_numbers() {
+    let test = "first_layers_that_ram_has_no_room_for_are_refused_with_both_numbers";
+    let Some(handle) = engine(test, Some(spec(PolicyKind::LeoAm, 0.1)), [Some(3 << 19), Some(1 << 20)]) else { return };
+    let messages = vec![Message { role: Role::User, content: format!("{}\n\n{QUESTION}", half_document()) }];
+    let (sampling, policy) = (Sampling::default(), AttentionMode::AsLoaded);
+    handle.send(EngineCommand::Generate { turn: 7, messages, document: None, sampling, max_tokens: 24, policy });
+    let refused = finish(&handle).1.unwrap_err();
+    assert!(refused.contains("Leoam keeps the first 2 layers off the disk") && refused.contains("--ram-budget"), "{refused}");
+}
+
+#[test]
+fn policy_that_cannot_be_is_refused_with_the_number() {
+    let test = "policy_that_cannot_be_is_refused_with_the_number";
+    let Some(handle) = engine(test, None, [None; 2]) else { return };
+    let options = LoadOptions { policy: Some(spec(PolicyKind::LeoAm, 1.5)), ..LoadOptions::default() };
+    handle.send(EngineCommand::LoadModel { source: ModelSource::BuiltIn, options });
+    loop {
+        match handle.wait(std::time::Duration::from_secs(60)).unwrap() {
+            EngineEvent::ModelFailed { sentence, .. } => break assert!(sentence.contains("1.5"), "{sentence}"),
+            EngineEvent::ModelLoaded(_) => panic!("a rate of 1.5 was taken"),
+            _ => {}
+        }
+    }
+}
