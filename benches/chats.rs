@@ -7,8 +7,8 @@
 use std::time::{Duration, Instant};
 
 use egui_kittest::Harness;
-use strata::app::chat::{Chat, Exchange, Outcome};
-use strata::app::folders::Folders;
+use strata::app::persist::paths::Folders;
+use strata::app::state::chat::{Chat, Exchange, Outcome};
 use strata::app::{StrataApp, WindowOptions};
 use strata::chats::{Author, Change, ChatRow, ChatStore, ChatWriter, MessageRow, Request, State};
 use strata::engine::{EngineHandle, LoadOptions, ModelSource};

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use egui_kittest::Harness;
 use strata::app::dashboard::map_image::{Frame, paint};
-use strata::app::dashboard::{Tab, cost};
-use strata::app::folders::Folders;
+use strata::app::dashboard::{Tab, overhead};
+use strata::app::persist::paths::Folders;
 use strata::app::{StrataApp, WindowOptions};
 use strata::base::{Bytes, Tiers};
 use strata::document::Document;
@@ -99,7 +99,7 @@ fn in_turns(window: &mut Window, tab: Tab) -> [TimeCategory; 2] {
 
 /// Processor time of this process, the device's threads too where the processor is the device.
 fn cpu_secs() -> f64 {
-    std::fs::read_to_string("/proc/self/stat").ok().as_deref().and_then(cost::cpu_secs).unwrap_or(f64::NAN)
+    std::fs::read_to_string("/proc/self/stat").ok().as_deref().and_then(overhead::cpu_secs).unwrap_or(f64::NAN)
 }
 
 fn n_tokens(app: &StrataApp) -> usize {

@@ -6,12 +6,12 @@
 //! stay empty. Goals: 0.95 of fio at 128 KiB, 0.90 at 16 KiB.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "a bench prints, and ends where it fails")]
 
-mod disk;
+mod disk_common;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use disk::{DEPTH, Setup, fio_rate, in_turns, rates, ratio};
+use disk_common::{DEPTH, Setup, fio_rate, in_turns, rates, ratio};
 use strata::base::{Bytes, Rng};
 use strata::kv::store::{Cancel, Disk, Folder, Io, IoBuffer, IoConfig, IoKind, IoRequest, OpenHow, SlabPool, Storage, write_all};
 

@@ -11,14 +11,14 @@
 //! Goals: 0.9 of the disk's speed; metadata at most 2 % of f16 pages.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "a bench prints, and ends where it fails")]
 
-mod disk;
+mod disk_common;
 
 use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use disk::{DEPTH, Setup, fio_rate, in_turns, rates, ratio};
+use disk_common::{DEPTH, Setup, fio_rate, in_turns, rates, ratio};
 use strata::base::{Bytes, Rng};
 use strata::document::catalog::{Catalog, Entry, ReadState};
 use strata::gpu::kernels::KvFormat;

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use common::{engine, folder, median, setting};
 use strata::app::dashboard::{DashboardState, timeline};
-use strata::app::theme;
+use strata::app::ui::theme;
 use strata::engine::{Detail, EngineCommand, EngineEvent, EngineHandle, LoadOptions, Message, RequestSummary, Role, Sampling};
 use strata::telemetry::{Cause, ENGINE_LANE, Event, EventKind, Hub, KernelFamily, Link, StepKind, now};
 

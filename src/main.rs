@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use strata::app::WindowOptions;
-use strata::app::folders::Folders;
+use strata::app::persist::paths::Folders;
 use strata::cli::{self, Invocation, Window};
 
 fn main() -> ExitCode {

@@ -18,7 +18,7 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
     let q_#{h} = (params.q_head + min(first_head + #{h}u, last_head)) * (HEAD_DIM / 4u);
     var s_#{h} = vec4<f32>(MASKED);
 #endfor
-    if slot_at(g, k0, params.n_blocks) != NOTHING {
+    if slot_at(g, k0, params.n_blocks) != PAD {
         let row = key_row(block_at(g, k0, params.n_blocks), k0 % BLOCK_TOKENS);
         let scales = scales_at(g, k0, params.n_blocks);
 #for h in 0..GR

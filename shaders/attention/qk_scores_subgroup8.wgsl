@@ -22,11 +22,11 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
     let end = min(params.n_keys, (wg.x + 1u) * 256u);
     for (var step = wg.x * 256u; step < end; step += 32u) {
         let k0 = step + lane * 4u;
-        var slot = NOTHING;
+        var slot = PAD;
         if k0 < end {
             slot = slot_at(g, k0, params.n_blocks);
         }
-        let is_there = slot != NOTHING;
+        let is_there = slot != PAD;
         let row = key_row(block_of_slot(select(0u, slot, is_there)), k0 % BLOCK_TOKENS);
         let scales = scales_of_slot(select(0u, slot, is_there), g);
 #for h in 0..GR

@@ -11,43 +11,15 @@
 //!
 //! Owner thread: the main thread.
 
-mod asking;
-pub mod branches;
-pub mod chat;
-pub mod check;
-mod choices;
-pub mod cited;
+pub mod answer;
 pub mod dashboard;
-pub mod document_view;
-mod events;
-mod export;
-pub mod files;
-pub mod folders;
-pub mod format;
-mod frames;
-pub mod icon;
-pub mod instance;
-pub mod keeping;
-pub mod kept;
-pub mod logs;
-pub mod markdown;
-pub mod models;
-pub mod most_read;
-pub mod opened;
 pub mod panels;
-pub mod preferences;
-mod sample;
-pub mod sentences;
-pub mod settings;
-pub mod settings_file;
-pub mod shortcuts;
+pub mod persist;
 pub mod state;
 #[cfg(test)]
-mod testing;
-pub mod theme;
-pub mod undo;
-pub mod whole;
-pub mod widgets;
+mod test_support;
+pub mod ui;
 mod window;
 
 pub use window::{APP_ID, Spawn, StrataApp, Wake, WindowError, WindowOptions, run};
+pub use window::{file_dialogs, single_instance};

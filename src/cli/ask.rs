@@ -11,12 +11,12 @@
 //! Invariants: 1. Nothing is loaded before every document was read. 2. After Ctrl-C the answer so far stands, and no further
 //! question is asked.
 
-mod at_once;
+mod batch;
 
 use super::args::AskArgs;
 use super::console::Console;
 use super::error::CliError;
-use super::inputs;
+use super::input;
 use super::session::Session;
 use super::summary::{AskSummary, Quote, Quotes};
 use crate::document::join_for_prompt;
@@ -32,14 +32,14 @@ const SHOWN_LEFT_OUT: usize = 5;
 /// # Errors
 /// A document, the model or a question at fault; the engine or the output failing.
 pub fn run(args: &AskArgs, start: impl FnOnce() -> Session, console: &mut Console) -> Result<(), CliError> {
-    let docs = inputs::read_documents(&args.docs)?;
-    inputs::notes(&docs).try_for_each(|note| console.note(&note))?;
+    let docs = input::read_documents(&args.docs)?;
+    input::notes(&docs).try_for_each(|note| console.note(&note))?;
     let mut session = start();
     let info = session.load(args.model.source(), args.device.options(), console)?;
     let sampling = args.sampling.over(info.sampling);
-    let document = inputs::document_ref(&docs, !args.no_save);
+    let document = input::document_ref(&docs, !args.no_save);
     if args.at_once {
-        return at_once::run(args, &mut session, &info, &docs, document, console);
+        return batch::run(args, &mut session, &info, &docs, document, console);
     }
     let mut messages = Vec::new();
     for (i, prompt) in args.prompts.iter().enumerate() {
@@ -56,7 +56,7 @@ pub fn run(args: &AskArgs, start: impl FnOnce() -> Session, console: &mut Consol
         let (max_tokens, policy) = (args.max_tokens, AttentionMode::AsLoaded);
         let command = EngineCommand::Generate { turn, messages: messages_now, document, sampling, max_tokens, policy };
         let (text, cost) = answer(&mut session, (i + 1, turn), command, console)?;
-        let quotes = inputs::quotes_in(&text, info.built_in, &docs);
+        let quotes = input::quotes_in(&text, info.built_in, &docs);
         if console.is_json() {
             console.json_line(&AskSummary::new(i + 1, &info, sampling, &text, &cost, &quotes))?;
         } else {
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
     use crate::cli::args::{Cli, Command};
     use crate::cli::interrupt::Interrupt;
-    use crate::cli::scripted::{finished, session, token};
+    use crate::cli::mock_engine::{finished, session, token};
     use crate::engine::EnginePort;
 
     fn args(words: &[&str]) -> AskArgs {

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::args::{BenchArgs, BenchOutput};
 use super::console::Console;
-use super::device;
+use super::doctor::device;
 use super::error::CliError;
 use super::session::Session;
 use crate::engine::{BenchRow, BenchTests, EngineCommand, EngineEvent, ModelInfo};
@@ -150,7 +150,7 @@ fn mean_sd(samples: &[f64]) -> (f64, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::scripted;
+    use crate::cli::mock_engine;
 
     fn line(test: &str) -> Line {
         let row = BenchRow {
@@ -163,7 +163,7 @@ mod tests {
             disk_bytes_per_token: 4096,
             chosen: None,
         };
-        Line::new(&scripted::info(), &row, "full", Some(&scripted::measured()))
+        Line::new(&mock_engine::info(), &row, "full", Some(&mock_engine::measured()))
     }
 
     #[test]

@@ -6,15 +6,18 @@
 //! ```
 //! Invariant: every figure was measured now, on the device that an answer would run on and the disk that it would be saved on.
 
+pub mod device;
+pub mod storage;
+
 use std::path::Path;
 
 use serde::Serialize;
 
 use super::args::DoctorArgs;
 use super::console::Console;
-use super::device::{self, Survey, rate};
 use super::error::CliError;
 use crate::base::Bytes;
+use device::{Survey, rate};
 
 #[derive(Debug, Serialize)]
 struct Report {
@@ -136,9 +139,9 @@ fn will_use(survey: &Survey) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::device::{AdapterLine, DeviceReport};
-    use crate::cli::scripted;
-    use crate::cli::storage::StorageReport;
+    use crate::cli::doctor::device::{AdapterLine, DeviceReport};
+    use crate::cli::doctor::storage::StorageReport;
+    use crate::cli::mock_engine;
 
     fn report() -> Report {
         let survey = Survey {
@@ -159,7 +162,7 @@ mod tests {
                 max_storage_buffers: 32,
                 workgroup_bytes: 32768,
                 workgroup_invocations: 1024,
-                measured: scripted::measured(),
+                measured: mock_engine::measured(),
             },
             storage: StorageReport::default(),
         };

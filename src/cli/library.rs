@@ -13,7 +13,7 @@ use std::path::Path;
 use super::args::{LibraryAddArgs, LibraryArgs, LibraryCommand, LibraryRemoveArgs};
 use super::console::Console;
 use super::error::CliError;
-use super::inputs;
+use super::input;
 use super::interrupt::Interrupt;
 use super::session::Session;
 use crate::base::Bytes;
@@ -71,8 +71,8 @@ fn list(args: &LibraryArgs, console: &mut Console) -> Result<(), CliError> {
 }
 
 fn add(args: &LibraryAddArgs, start: impl FnOnce() -> Session, console: &mut Console) -> Result<(), CliError> {
-    let docs = inputs::read_documents(&args.files)?;
-    inputs::notes(&docs).try_for_each(|note| console.note(&note))?;
+    let docs = input::read_documents(&args.files)?;
+    input::notes(&docs).try_for_each(|note| console.note(&note))?;
     let mut session = start();
     session.load(args.model.source(), args.device.options(), console)?;
     for doc in &docs {
@@ -80,7 +80,7 @@ fn add(args: &LibraryAddArgs, start: impl FnOnce() -> Session, console: &mut Con
             return Ok(());
         }
         let turn = session.next_turn();
-        let document = inputs::document_ref(std::slice::from_ref(doc), true);
+        let document = input::document_ref(std::slice::from_ref(doc), true);
         let command = EngineCommand::Prefill { turn, text: doc.text.clone(), document };
         let cost = session.run_turn(turn, command, console, |_, _| Ok(()))?;
         if args.json {
@@ -205,7 +205,7 @@ mod tests {
 
     use super::*;
     use crate::cli::args::{Cli, Command};
-    use crate::cli::scripted::{finished, session};
+    use crate::cli::mock_engine::{finished, session};
     use crate::engine::{EngineEvent, EnginePort};
 
     /// Runs `library add` on a scripted worker: result, stdout, stderr, commands that the worker saw.

@@ -12,7 +12,7 @@ use std::path::Path;
 use super::args::LogitsArgs;
 use super::console::Console;
 use super::error::CliError;
-use super::inputs::{self, Encoding};
+use super::input::{self, Encoding};
 use super::npy::NpyWriter;
 use super::session::Session;
 use crate::engine::{EngineCommand, EngineEvent, StopReason};
@@ -25,7 +25,7 @@ pub fn run(args: &LogitsArgs, start: impl FnOnce() -> Session, console: &mut Con
     let mut tokens = match &args.text {
         Some(path) => {
             let encoding = Encoding { with_start: true, parse_special: true };
-            inputs::token_ids(&args.model.source(), &inputs::read_text(path)?, encoding)?
+            input::token_ids(&args.model.source(), &input::read_text(path)?, encoding)?
         }
         None => args.tokens.clone(),
     };
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
     use crate::cli::args::{Cli, Command};
     use crate::cli::interrupt::Interrupt;
-    use crate::cli::scripted::{finished, session};
+    use crate::cli::mock_engine::{finished, session};
 
     /// Writes logits from a worker that gives rows of two, starting at the positions of `firsts`.
     fn play(out: &Path, firsts: &'static [usize], stop: StopReason) -> Result<(), CliError> {

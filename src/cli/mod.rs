@@ -12,19 +12,17 @@ mod args;
 mod ask;
 mod bench;
 mod console;
-mod device;
 mod doctor;
 mod error;
 mod eval;
-mod inputs;
+mod input;
 mod interrupt;
 mod library;
 mod logits;
-mod npy;
 #[cfg(test)]
-mod scripted;
+mod mock_engine;
+mod npy;
 mod session;
-mod storage;
 mod summary;
 mod tokenize;
 

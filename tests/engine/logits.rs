@@ -1,4 +1,4 @@
-//! Logits against other engines: transformers (fixtures) and the plain loops of `plain_forward`.
+//! Logits against other engines: transformers (fixtures) and the plain loops of `reference_forward`.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use strata::model::ModelFile;
 
 use super::common::data_dir;
 use super::generation::golden;
-use super::plain_forward::PlainModel;
+use super::reference_forward::PlainModel;
 use super::teacher_forcing::tokens_of;
 use super::{engine, finish};
 

@@ -13,9 +13,9 @@ mod multi_head;
 mod offload;
 mod page_attention;
 mod page_map;
-#[path = "../common/plain_forward.rs"]
-mod plain_forward;
 mod prefix_sharing;
+#[path = "../common/reference_forward.rs"]
+mod reference_forward;
 mod saved_documents;
 mod selection;
 mod teacher_forcing;

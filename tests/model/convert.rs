@@ -6,7 +6,7 @@ use strata::model::{ModelError, ModelFile};
 use super::forward::nmse;
 use super::gguf_writer::{Val, Writer};
 use super::hf::fixture;
-use super::plain_forward::PlainModel;
+use super::reference_forward::PlainModel;
 
 /// A fixture's tensor as floats, turned round when GPT-2 stores it so.
 fn tensor(file: &ModelFile, name: &str, transposed: bool) -> (Vec<u64>, Vec<f32>) {

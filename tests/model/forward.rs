@@ -4,7 +4,7 @@ use std::path::Path;
 
 use strata::model::ModelFile;
 
-use super::plain_forward::PlainModel;
+use super::reference_forward::PlainModel;
 use super::support::data;
 
 /// The two best candidates' ids and how far they are apart.

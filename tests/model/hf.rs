@@ -7,7 +7,7 @@ use strata::model::arch::plan::{Activation, PositionPlan, RopeStyle};
 use strata::model::{ModelFile, TokenizerSource};
 
 use super::forward::nmse;
-use super::plain_forward::PlainModel;
+use super::reference_forward::PlainModel;
 
 /// A fixture's folder.
 pub fn fixture(name: &str) -> PathBuf {

@@ -11,8 +11,8 @@ mod gguf;
 mod gguf_writer;
 mod hf;
 mod max_allocation;
-#[path = "../common/plain_forward.rs"]
-mod plain_forward;
 mod quant;
 mod real;
+#[path = "../common/reference_forward.rs"]
+mod reference_forward;
 mod support;

@@ -127,7 +127,7 @@ fn synthetic_rows_repeat_and_have_the_right_spread() {
 fn synthetic_models_give_finite_logits() {
     for ty in ["Q4_0", "F16"] {
         let file = ModelFile::synthetic("tiny", ty, 1).unwrap();
-        let logits = super::plain_forward::PlainModel::load(&file).last_logits(&[1, 2, 3, 4, 5, 6, 7, 8]);
+        let logits = super::reference_forward::PlainModel::load(&file).last_logits(&[1, 2, 3, 4, 5, 6, 7, 8]);
         let spread = logits.iter().fold(0f32, |m, l| m.max(l.abs()));
         assert!(logits.iter().all(|l| l.is_finite()) && (0.5..50.0).contains(&spread), "{ty}: {spread}");
     }

@@ -2,11 +2,11 @@
 
 use egui::Key;
 use egui_kittest::kittest::Queryable;
-use strata::app::chat::Chat;
-use strata::app::folders::Folders;
+use strata::app::persist::paths::Folders;
+use strata::app::state::chat::Chat;
 use strata::engine::{EngineCommand, EngineEvent, Message, Role};
 
-use crate::fake::{Rig, Setup};
+use crate::mock_engine::{Rig, Setup};
 
 fn answered(rig: &mut Rig, question: &str, answer: &str) {
     let turn = rig.ask(question);

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use egui::{Event, Key, Modifiers};
 use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable;
-use strata::app::chat::Outcome;
-use strata::app::cited::Spot;
+use strata::app::answer::citations::SourceLocation;
 use strata::app::dashboard::Tab;
-use strata::app::folders::Folders;
-use strata::app::settings::ThemeChoice;
+use strata::app::persist::paths::Folders;
+use strata::app::state::chat::Outcome;
+use strata::app::state::settings::ThemeChoice;
 use strata::app::{StrataApp, WindowOptions};
 use strata::base::{Bytes, Tiers};
 use strata::engine::{
@@ -18,7 +18,7 @@ use strata::engine::{
 };
 use strata::telemetry::{EventKind, History, Link, StepKind, Track};
 
-use crate::fake::{Rig, Setup, model_info, selective_summary};
+use crate::mock_engine::{Rig, Setup, model_info, selective_summary};
 use crate::recorded;
 
 /// A window with an engine, and a document that VRAM and RAM together do not hold.
@@ -168,7 +168,7 @@ fn panels_show_a_real_run_over_three_tiers() {
     let document = real.harness.state().state.documents[0].id;
     real.harness.state_mut().dashboard.kv_map.selected = Some((2, 40));
     let page = real.harness.state().state.documents[0].page_of(marked.start);
-    real.harness.state_mut().dashboard.read(Spot { doc: document, page, bytes: marked });
+    real.harness.state_mut().dashboard.read(SourceLocation { doc: document, page, bytes: marked });
     for (theme, name) in [(ThemeChoice::Dark, "dark"), (ThemeChoice::Light, "light")] {
         real.harness.state_mut().state.settings.theme = theme;
         real.shots_of_every_panel(name);
@@ -423,7 +423,7 @@ fn map_of_a_recorded_run_looks_as_it_did() {
     let marked = pages.first_byte[40] as usize..pages.first_byte[41] as usize;
     rig.harness.state_mut().dashboard.kv_map.selected = Some((2, 40));
     let page = rig.harness.state().state.documents[0].page_of(marked.start);
-    rig.harness.state_mut().dashboard.read(Spot { doc: document, page, bytes: marked });
+    rig.harness.state_mut().dashboard.read(SourceLocation { doc: document, page, bytes: marked });
     (0..3).for_each(|_| rig.harness.step());
     rig.harness.snapshot("dashboard_map_dark");
 }

@@ -7,7 +7,7 @@ use strata::engine::{
     AttentionKind, EngineCommand, EngineEvent, IoSummary, LibraryAction, RequestSummary, SavedDocument, SavedState, StopReason,
 };
 
-use crate::fake::{Rig, Setup, model_info, saved, summary};
+use crate::mock_engine::{Rig, Setup, model_info, saved, summary};
 
 const TEXT: &str = "The bell weighs 412 kg.";
 

@@ -3,20 +3,20 @@
 // A helper that cannot go on fails its test.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod behaviour;
 mod chats;
-mod check;
 mod dashboard;
+mod document_view;
 mod documents;
-mod fake;
+mod exact_check;
 #[path = "../model/gguf_writer.rs"]
 #[allow(dead_code, reason = "the tests of model files use the rest")]
 mod gguf_writer;
-mod keeping;
-mod looks;
+mod interaction;
+mod mock_engine;
 mod models;
-mod most_read;
-mod reading;
+mod page_attention;
+mod persistence;
 mod recorded;
 mod settings;
+mod snapshots;
 mod timeline;

@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 use egui::accesskit::Role;
 use egui::{Key, Modifiers};
 use egui_kittest::kittest::Queryable;
-use strata::app::folders::Folders;
-use strata::app::settings::ThemeChoice;
+use strata::app::persist::paths::Folders;
+use strata::app::state::settings::ThemeChoice;
 use strata::base::Bytes;
 use strata::engine::{DeviceFacts, EngineCommand, EngineEvent, KvDtype, ModelInfo, ModelSource};
 use strata::kv::budget::Machine;
 use strata::model::discovery::{Provider, SearchPath};
 
-use crate::fake::{Rig, Setup, model_info};
 use crate::gguf_writer::{Val, tiny_llama};
+use crate::mock_engine::{Rig, Setup, model_info};
 
 /// A disk with models of two programs and one file that is none.
 struct Disk {

@@ -3,12 +3,12 @@
 use egui::OutputCommand;
 use egui::accesskit::Role;
 use egui_kittest::kittest::{NodeT, Queryable};
-use strata::app::settings::ThemeChoice;
-use strata::app::state::Page;
+use strata::app::state::MainView;
+use strata::app::state::settings::ThemeChoice;
 use strata::base::{Bytes, Tiers};
 use strata::engine::{EngineCommand, KvDtype, LoadOptions, PolicyKind, PolicySpec};
 
-use crate::fake::{Rig, Setup};
+use crate::mock_engine::{Rig, Setup};
 
 fn on_settings(setup: Setup) -> Rig {
     let mut rig = Rig::ready_with(Setup { size: [1280.0, 1100.0], ..setup });
@@ -141,7 +141,7 @@ fn wrong_setting_says_what_to_type_and_changes_nothing() {
     assert!(rig.shows("Type a number between 0 and 5."));
     assert_eq!(rig.harness.state().state.settings.sampling.temperature, 0.0);
     rig.click("Done");
-    assert_eq!(rig.harness.state().state.page, Page::Chat);
+    assert_eq!(rig.harness.state().state.page, MainView::Chat);
 }
 
 #[test]

@@ -3,12 +3,12 @@
 use egui::{Key, Modifiers, Pos2, Rect};
 use egui_kittest::kittest::{NodeT, Queryable};
 use strata::app::dashboard::Tab;
-use strata::app::dashboard::run_files::write_trace;
-use strata::app::settings::ThemeChoice;
+use strata::app::dashboard::trace_files::write_trace;
+use strata::app::state::settings::ThemeChoice;
 use strata::telemetry::chrome_trace::RunInfo;
 use strata::telemetry::{Cause, ENGINE_LANE, Event, EventKind, History, KernelFamily, Link, Phase, StepKind, WaitCause};
 
-use crate::fake::{Dropped, Rig, Setup};
+use crate::mock_engine::{Dropped, Rig, Setup};
 
 const MS: u64 = 1_000_000;
 /// A step of the run below.

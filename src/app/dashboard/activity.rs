@@ -5,13 +5,13 @@
 
 use egui::{Rect, Response, Role, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2};
 
-use super::DashboardState;
-use super::draw::{self, Entry, Part};
-use super::figures::{Figures, Known, LinkFigures, StepPages, Window};
-use crate::app::format;
+use crate::app::dashboard::DashboardState;
+use crate::app::dashboard::charts::{self, Entry, Part};
+use crate::app::dashboard::rates::{Figures, Known, LinkFigures, StepPages, Window};
 use crate::app::panels::tiers::{TierBar, tiers_rows_ui};
 use crate::app::state::{Phase, ViewState};
-use crate::app::theme::{self, GRID, GUTTER};
+use crate::app::ui::format;
+use crate::app::ui::theme::{self, GRID, GUTTER};
 use crate::base::LinkLimits;
 use crate::engine::LinkBandwidth;
 use crate::telemetry::Link;
@@ -77,7 +77,7 @@ fn window_words(window: Window, runs: bool) -> String {
 
 fn links_ui(ui: &mut Ui, view: &ViewState, peaks: Option<LinkBandwidth>, figures: &Figures, note: &str) {
     let t = theme::tokens(ui);
-    draw::heading(ui, "Links", note);
+    charts::heading(ui, "Links", note);
     let has_disk = view.info().is_none_or(|info| info.kv.kv_dir.is_some());
     for of_link in &figures.links {
         let is_disk = matches!(of_link.link, Link::DiskToRam | Link::RamToDisk);
@@ -89,7 +89,7 @@ fn links_ui(ui: &mut Ui, view: &ViewState, peaks: Option<LinkBandwidth>, figures
         };
         let figure = known.text(format::mib_per_s);
         let label = link_label(of_link, &figure, peak);
-        let color = draw::link_color(t, of_link.link);
+        let color = charts::link_color(t, of_link.link);
         row_ui(
             ui,
             &Row { name: link_name(of_link.link), color, known, columns: &of_link.columns, top: 0.0, figure, share, label },
@@ -163,20 +163,20 @@ fn row_ui(ui: &mut Ui, row: &Row) -> Response {
     painter.text(pos2(rect.left(), y), egui::Align2::LEFT_CENTER, row.name, theme::small(), t.text);
     let mut right = rect.right();
     let ink = |text: &str| if text == "N/A" { t.weak } else { t.strong };
-    draw::right(painter, pos2(right, y), &row.share, ink(&row.share));
+    charts::right(painter, pos2(right, y), &row.share, ink(&row.share));
     right -= SHARE;
-    draw::right(painter, pos2(right, y), &row.figure, ink(&row.figure));
+    charts::right(painter, pos2(right, y), &row.figure, ink(&row.figure));
     right -= FIGURE;
     let spark = Rect::from_min_max(pos2(rect.left() + NAMES, rect.top() + GRID), pos2(right, rect.bottom() - GRID));
     if spark.width() > 24.0 {
-        draw::sparkline(painter, spark, row.columns, row.top, row.color, row.known);
+        charts::sparkline(painter, spark, row.columns, row.top, row.color, row.known);
     }
     response.on_hover_text(&row.label)
 }
 
 fn pages_ui(ui: &mut Ui, pages: Option<StepPages>) {
     let t = theme::tokens(ui);
-    draw::heading(ui, "Pages of the newest step", "64 tokens of one layer each");
+    charts::heading(ui, "Pages of the newest step", "64 tokens of one layer each");
     let Some(pages) = pages else { return quiet(ui, "N/A: no step has read pages yet.") };
     let kinds = [
         (pages.resident, t.vram, false, "there already"),
@@ -186,9 +186,9 @@ fn pages_ui(ui: &mut Ui, pages: Option<StepPages>) {
     ];
     ui.add_space(2.0 * GRID);
     let part = |(n, color, hatched, _): (u32, egui::Color32, bool, &str)| Part { amount: f64::from(n), color, hatched };
-    draw::parts_bar(ui, &kinds.map(part), 10.0);
+    charts::parts_bar(ui, &kinds.map(part), 10.0);
     ui.add_space(GRID);
-    draw::keys(
+    charts::keys(
         ui,
         &kinds.map(|(n, color, hatched, name)| Entry { color, hatched, text: format!("{} {name}", format::count(n as usize)) }),
     );
@@ -196,7 +196,7 @@ fn pages_ui(ui: &mut Ui, pages: Option<StepPages>) {
 
 fn utilisation_ui(ui: &mut Ui, view: &ViewState, figures: &Figures, cpu: Known<f64>) {
     let t = theme::tokens(ui);
-    draw::heading(ui, "Utilisation", if view.info().is_some_and(|i| i.software) { "the device is this CPU" } else { "" });
+    charts::heading(ui, "Utilisation", if view.info().is_some_and(|i| i.software) { "the device is this CPU" } else { "" });
     let as_percent = |known: Known<f64>| known.text(percent);
     let gpu = as_percent(figures.gpu);
     let clock = match figures.gpu {
@@ -254,13 +254,13 @@ fn figures_ui(ui: &mut Ui, figures: &[(&str, String, &str)]) {
 
 fn budgets_ui(ui: &mut Ui, view: &ViewState) {
     let t = theme::tokens(ui);
-    draw::heading(ui, "Budgets", "KV cache");
+    charts::heading(ui, "Budgets", "KV cache");
     tiers_rows_ui(ui, &TierBar::all(t, view.kv.map(|kv| kv.used), view.budgets()), ROW);
 }
 
 fn own_cost_ui(ui: &mut Ui, state: &DashboardState) {
     let (cost, history) = (&state.cost, &state.history);
-    draw::heading(ui, "This dashboard", "what it costs itself");
+    charts::heading(ui, "This dashboard", "what it costs itself");
     ui.add_space(2.0 * GRID);
     let memory = format::bytes_of(state.bytes(), history.cap().0);
     let own = format::millis(cost.dock_ms.into());

@@ -6,15 +6,15 @@ use std::time::Instant;
 
 use egui::{Frame, Margin, Panel, Sense, Ui, WidgetInfo, pos2, vec2};
 
-use super::activity::activity_ui;
-use super::fidelity::fidelity_ui;
-use super::kv_map::kv_map_ui;
-use super::{DashboardState, Tab, ledger, runs, timeline};
-use crate::app::icon::Icon;
+use crate::app::dashboard::activity::activity_ui;
+use crate::app::dashboard::fidelity::fidelity_ui;
+use crate::app::dashboard::kv_map::kv_map_ui;
+use crate::app::dashboard::{DashboardState, Tab, ledger, timeline, traces};
 use crate::app::panels::Action;
 use crate::app::state::ViewState;
-use crate::app::theme::{self, GRID, GUTTER};
-use crate::app::widgets;
+use crate::app::ui::icon::Icon;
+use crate::app::ui::theme::{self, GRID, GUTTER};
+use crate::app::ui::widgets;
 
 /// Narrowest dock, points.
 const MIN_WIDTH: f32 = 320.0;
@@ -45,7 +45,7 @@ pub fn contents_ui(ui: &mut Ui, view: &ViewState, state: &mut DashboardState) ->
     let mut actions = header_ui(ui, state);
     if matches!(state.tab, Tab::Timeline | Tab::Ledger) {
         let frame = Frame::NONE.inner_margin(Margin::symmetric(GUTTER as i8, GRID as i8));
-        actions.extend(Panel::bottom("runs").resizable(false).frame(frame).show(ui, |ui| runs::show(ui, state)).inner);
+        actions.extend(Panel::bottom("runs").resizable(false).frame(frame).show(ui, |ui| traces::show(ui, state)).inner);
     }
     Frame::NONE.inner_margin(GUTTER).show(ui, |ui| {
         actions.extend(match state.tab {
@@ -88,7 +88,7 @@ fn header_ui(ui: &mut Ui, state: &mut DashboardState) -> Vec<Action> {
                     true => (Icon::Shrink, "Show beside the chat"),
                 };
                 if widgets::icon_button(ui, icon, label).clicked() {
-                    actions.push(Action::FillWithDock);
+                    actions.push(Action::ToggleDockFullWidth);
                 }
             });
         });

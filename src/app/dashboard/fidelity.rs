@@ -7,13 +7,12 @@
 
 use egui::{Align2, Color32, Rect, Role, ScrollArea, Sense, Stroke, Ui, WidgetInfo, pos2, vec2};
 
-use super::{DashboardState, draw};
-use crate::app::chat::{Exchange, Outcome};
-use crate::app::check::{Verdict, compare};
-use crate::app::format;
+use crate::app::answer::exact_check::{Verdict, compare};
+use crate::app::dashboard::{DashboardState, charts};
 use crate::app::state::ViewState;
-use crate::app::theme::{self, GRID, GUTTER};
-use crate::app::widgets;
+use crate::app::state::chat::{Exchange, Outcome};
+use crate::app::ui::theme::{self, GRID, GUTTER};
+use crate::app::ui::{format, widgets};
 use crate::engine::{MassKept, RequestSummary, SelectionBudget};
 use crate::telemetry::{Event, EventKind, History, Track};
 
@@ -71,7 +70,7 @@ pub fn fidelity_ui(ui: &mut Ui, view: &ViewState, state: &mut DashboardState) {
             Some(c) => format!("sampled in {} of {} steps of the newest answer", c.mass_steps, c.steps),
             None => format!("{} sampled steps", samples.len()),
         };
-        draw::heading(ui, "Attention mass kept", &note);
+        charts::heading(ui, "Attention mass kept", &note);
         ui.add_space(2.0 * GRID);
         lane_ui(ui, state, &samples, promised);
         ui.add_space(GUTTER);
@@ -152,7 +151,7 @@ fn lane_ui(ui: &mut Ui, state: &mut DashboardState, samples: &[Sample], promised
     for i in 0..=2 {
         let share = floor + (1.0 - floor) * f64::from(i) / 2.0;
         painter.hline(lane.x_range(), y(share), Stroke::new(1.0, t.line));
-        draw::right(painter, pos2(lane.left() - 2.0 * GRID, y(share)), &format!("{share:.2}"), t.weak);
+        charts::right(painter, pos2(lane.left() - 2.0 * GRID, y(share)), &format!("{share:.2}"), t.weak);
     }
     if let Some(promised) = promised {
         let ends = [pos2(lane.left(), y(promised)), pos2(lane.right(), y(promised))];
@@ -192,7 +191,7 @@ fn step_at(history: &History, at_ns: u64) -> Option<u64> {
 
 fn layers_ui(ui: &mut Ui, layers: &[MassKept], promised: Option<f64>) {
     let t = theme::tokens(ui);
-    draw::heading(ui, "By layer, newest answer", "kept, of what as many tokens could have kept");
+    charts::heading(ui, "By layer, newest answer", "kept, of what as many tokens could have kept");
     ui.add_space(GRID);
     for (layer, mass) in layers.iter().enumerate() {
         let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 20.0), Sense::hover());
@@ -200,7 +199,7 @@ fn layers_ui(ui: &mut Ui, layers: &[MassKept], promised: Option<f64>) {
         response.widget_info(|| WidgetInfo::labeled(Role::Label, true, &label));
         let painter = ui.painter();
         let (names, figures) = (36.0, 48.0);
-        draw::right(painter, pos2(rect.left() + names - 2.0 * GRID, rect.center().y), &layer.to_string(), t.weak);
+        charts::right(painter, pos2(rect.left() + names - 2.0 * GRID, rect.center().y), &layer.to_string(), t.weak);
         let bar = Rect::from_min_max(
             pos2(rect.left() + names, rect.center().y - 4.0),
             pos2(rect.right() - figures, rect.center().y + 4.0),
@@ -209,7 +208,7 @@ fn layers_ui(ui: &mut Ui, layers: &[MassKept], promised: Option<f64>) {
         painter.rect_filled(bar, 2.0, t.idle.gamma_multiply(0.5));
         painter.rect_filled(to(mass.kept), 2.0, ink(t, mass.kept, promised));
         painter.vline(to(mass.best).right(), bar.y_range().expand(3.0), Stroke::new(1.5, t.text));
-        draw::right(painter, rect.right_center(), &format!("{:.3}", mass.kept), t.strong);
+        charts::right(painter, rect.right_center(), &format!("{:.3}", mass.kept), t.strong);
         response.on_hover_text(label);
     }
 }
@@ -222,18 +221,18 @@ fn checks_ui(ui: &mut Ui, view: &ViewState) {
         0 => "none yet".to_owned(),
         n => format!("{same} of {n} word for word the same"),
     };
-    draw::heading(ui, "Exact checks in this chat", &note);
+    charts::heading(ui, "Exact checks in this chat", &note);
     ui.add_space(GRID);
     if checks.is_empty() {
         caption(ui, "“Check exactly” under a selective answer asks the same once more with everything read.");
     }
     for (exchange, verdict) in checks {
         let (words, icon) = match verdict {
-            Verdict::Same => ("the same, word for word".to_owned(), crate::app::icon::Icon::Tick),
-            Verdict::SameSoFar => ("the same as far as it was checked".to_owned(), crate::app::icon::Icon::Tick),
+            Verdict::Same => ("the same, word for word".to_owned(), crate::app::ui::icon::Icon::Tick),
+            Verdict::SameSoFar => ("the same as far as it was checked".to_owned(), crate::app::ui::icon::Icon::Tick),
             Verdict::Parts(difference) => {
                 let n = difference.common.split_whitespace().count();
-                (format!("parts after {} words", format::count(n)), crate::app::icon::Icon::Fork)
+                (format!("parts after {} words", format::count(n)), crate::app::ui::icon::Icon::Fork)
             }
         };
         let title = format::title(&exchange.question, 48);
@@ -241,8 +240,8 @@ fn checks_ui(ui: &mut Ui, view: &ViewState) {
         let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 24.0), Sense::hover());
         response.widget_info(|| WidgetInfo::labeled(Role::Label, true, &label));
         let square = Rect::from_center_size(rect.left_center() + vec2(8.0, 0.0), vec2(14.0, 14.0));
-        crate::app::icon::paint(ui.painter(), icon, square, t.text);
-        let left = draw::right(ui.painter(), rect.right_center(), &words, t.strong).left();
+        crate::app::ui::icon::paint(ui.painter(), icon, square, t.text);
+        let left = charts::right(ui.painter(), rect.right_center(), &words, t.strong).left();
         let room = Rect::from_min_max(rect.min + vec2(24.0, 0.0), pos2(left - 2.0 * GRID, rect.bottom()));
         widgets::text_in(ui, room, &title, theme::small(), t.text);
     }

@@ -1,7 +1,7 @@
 //! The KV map: every page of the context, by the tier that attention would read it from.
 //!
 //! ```text
-//! PageMap ─► map_image (one texture) ─► axes, pointer ─► words about a page │ Action::ShowMapped
+//! PageMap ─► map_image (one texture) ─► axes, pointer ─► words about a page │ Action::ShowPageText
 //! ```
 //! 1. The picture is made anew only when the engine says something new, or the view or its size change. 2. What is said of
 //!    tiers are the engine's own sums.
@@ -11,18 +11,16 @@
 use egui::{Align2, Color32, CornerRadius, Rect, Response, Role, Sense, Stroke, StrokeKind, TextureHandle, TextureOptions, Ui};
 use egui::{EventFilter, WidgetInfo, pos2, vec2};
 
-use super::map_image::{Frame, Palette, paint};
-use super::page_words::{page_range, page_words};
-use super::reader;
-use super::{DashboardState, draw};
-use crate::app::chat::Chat;
-use crate::app::document_view::{Viewer, pages_ui};
-use crate::app::format;
+use crate::app::dashboard::map_image::{Frame, Palette, paint};
+use crate::app::dashboard::page_tooltip::{page_range, page_words};
+use crate::app::dashboard::{DashboardState, charts, page_text};
 use crate::app::panels::Action;
-use crate::app::shortcuts::{self, Shortcut};
+use crate::app::panels::document::document_view::{Viewer, pages_ui};
 use crate::app::state::ViewState;
-use crate::app::theme::{self, GRID, GUTTER, Tokens};
-use crate::app::widgets;
+use crate::app::state::chat::Chat;
+use crate::app::ui::shortcuts::{self, Shortcut};
+use crate::app::ui::theme::{self, GRID, GUTTER, Tokens};
+use crate::app::ui::{format, widgets};
 use crate::engine::{PageMap, Tier, TierUsage};
 
 /// Room for the numbers of layers, points.
@@ -172,7 +170,7 @@ fn tier_ui(ui: &Ui, rect: Rect, t: &Tokens, tier: Tier, name: &str, held: &TierU
     };
     let key = Rect::from_min_size(rect.left_top() + vec2(0.0, 2.0), vec2(KEY, KEY));
     painter.rect_filled(key, CornerRadius::same(1), t.idle.gamma_multiply(0.5));
-    painter.rect_filled(key.with_min_y(key.bottom() - KEY * thirds / 3.0), CornerRadius::same(1), draw::tier_color(t, tier));
+    painter.rect_filled(key.with_min_y(key.bottom() - KEY * thirds / 3.0), CornerRadius::same(1), charts::tier_color(t, tier));
     let line = |y: f32| rect.left_top() + vec2(KEY + 2.0 * GRID, y);
     painter.text(line(0.0), Align2::LEFT_TOP, format!("{name} · {pages}"), theme::small(), t.text);
     painter.text(line(17.0), Align2::LEFT_TOP, bytes, theme::small(), t.strong);
@@ -271,7 +269,7 @@ fn label(map: &PageMap) -> String {
 
 fn open(view: &ViewState, map: &PageMap, page: usize) -> Option<Action> {
     let range = page_range(map, page)?;
-    reader::spot_of(held_chat(view), &view.documents, range).map(Action::ShowMapped)
+    page_text::spot_of(held_chat(view), &view.documents, range).map(Action::ShowPageText)
 }
 
 /// Zoom by wheel, pinch, + and -, pan by dragging and the arrows, 0 for everything.

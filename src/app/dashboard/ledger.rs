@@ -7,12 +7,11 @@
 
 use egui::{Align2, Rect, Role, ScrollArea, Sense, Stroke, Ui, WidgetInfo, pos2, vec2};
 
-use super::DashboardState;
-use super::timeline::words;
-use crate::app::format;
+use crate::app::dashboard::DashboardState;
+use crate::app::dashboard::timeline::labels;
 use crate::app::panels::Action;
-use crate::app::theme::{self, GRID, GUTTER, Tokens};
-use crate::app::widgets;
+use crate::app::ui::theme::{self, GRID, GUTTER, Tokens};
+use crate::app::ui::{format, widgets};
 use crate::base::Bytes;
 use crate::telemetry::History;
 use crate::telemetry::ledger::{Entry, Forecast, Share, entries, entry_at};
@@ -84,7 +83,7 @@ fn detail_ui(ui: &mut Ui, entry: &Entry, is_newest: bool) {
     let t = theme::tokens(ui);
     let which = if is_newest { "Newest step" } else { "Selected step" };
     let token = format::count(entry.first_token as usize);
-    let title = format!("{which}: {} {token}, {}", entry.kind.name(), words::duration(entry.step.duration_ns));
+    let title = format!("{which}: {} {token}, {}", entry.kind.name(), labels::duration(entry.step.duration_ns));
     ui.label(egui::RichText::new(title).font(theme::small()).color(t.strong));
     ui.add_space(GRID);
     let ways = [
@@ -118,7 +117,7 @@ fn share_bytes(share: &Share) -> String {
 }
 
 fn share_time(share: &Share, no_time: &str) -> String {
-    if no_time.is_empty() { words::duration(share.ns) } else { no_time.to_owned() }
+    if no_time.is_empty() { labels::duration(share.ns) } else { no_time.to_owned() }
 }
 
 fn share_words(share: &Share, no_time: &str) -> String {
@@ -126,16 +125,16 @@ fn share_words(share: &Share, no_time: &str) -> String {
 }
 
 fn forecast_words(forecast: Option<&Forecast>, waited_ns: u64) -> String {
-    let waited = words::duration(waited_ns);
+    let waited = labels::duration(waited_ns);
     let Some(f) = forecast else { return format!("Forecast N/A: no policy predicted this step. Waited for pages {waited}.") };
     format!(
         "Forecast over {} layers: moving ~{} was {}, computing ~{} was {}, regret {}. Waited for pages {waited}.",
         f.n_layers,
-        words::duration(f.expected_io_ns),
-        words::duration(f.io_ns),
-        words::duration(f.expected_compute_ns),
-        words::duration(f.compute_ns),
-        words::duration(f.regret_ns),
+        labels::duration(f.expected_io_ns),
+        labels::duration(f.io_ns),
+        labels::duration(f.expected_compute_ns),
+        labels::duration(f.compute_ns),
+        labels::duration(f.regret_ns),
     )
 }
 
@@ -151,13 +150,13 @@ fn row_ui(ui: &mut Ui, entry: &Entry, selected: bool) -> egui::Response {
     let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), ROW), Sense::click());
     let cells = [
         format!("{} {}", entry.kind.name(), format::count(entry.first_token as usize)),
-        words::duration(entry.step.duration_ns),
+        labels::duration(entry.step.duration_ns),
         format::count(entry.resident.n_pages as usize),
         format::count(entry.fetched.n_pages as usize),
         format::count(entry.recomputed.n_pages as usize),
         format::count(entry.skipped.n_pages as usize),
-        words::duration(entry.waited_ns),
-        entry.forecast.map_or_else(|| "N/A".to_owned(), |f| words::duration(f.regret_ns)),
+        labels::duration(entry.waited_ns),
+        entry.forecast.map_or_else(|| "N/A".to_owned(), |f| labels::duration(f.regret_ns)),
     ];
     let enabled = ui.is_enabled();
     response.widget_info(|| {

@@ -2,9 +2,9 @@
 
 use egui::{Rect, Sense, Ui, vec2};
 
-use super::draw;
-use super::figures::Known;
-use crate::app::theme::{self, GRID};
+use crate::app::dashboard::charts;
+use crate::app::dashboard::rates::Known;
+use crate::app::ui::theme::{self, GRID};
 use crate::engine::Tier;
 
 /// Room for a mark before its meaning, points.
@@ -13,9 +13,9 @@ const MARK: egui::Vec2 = vec2(28.0, 16.0);
 /// One line for each mark.
 pub fn legend_ui(ui: &mut Ui) {
     let t = theme::tokens(ui);
-    line(ui, "computed again instead of fetched", |painter, rect| draw::swatch(painter, square(rect), t.recomputed, false));
+    line(ui, "computed again instead of fetched", |painter, rect| charts::swatch(painter, square(rect), t.recomputed, false));
     line(ui, "left out by a policy, waiting, or time that nothing accounts for", |painter, rect| {
-        draw::swatch(painter, square(rect), t.weak, true);
+        charts::swatch(painter, square(rect), t.weak, true);
     });
     let tiers = [
         (Tier::Vram, 1.0, "KV map: a page that attention reads from VRAM, as high as its row"),
@@ -26,7 +26,7 @@ pub fn legend_ui(ui: &mut Ui) {
         line(ui, meaning, |painter, rect| {
             let cell = square(rect);
             painter.rect_filled(cell, 0.0, t.idle);
-            painter.rect_filled(cell.with_min_y(cell.bottom() - cell.height() * share), 0.0, draw::tier_color(t, tier));
+            painter.rect_filled(cell.with_min_y(cell.bottom() - cell.height() * share), 0.0, charts::tier_color(t, tier));
         });
     }
     let known = [
@@ -37,7 +37,7 @@ pub fn legend_ui(ui: &mut Ui) {
     for (known, meaning) in known {
         line(ui, meaning, |painter, rect| {
             let columns = [0.3, 0.6, 0.4, 0.9, 0.7, 1.0, 0.5];
-            draw::sparkline(painter, rect.shrink2(vec2(0.0, 2.0)), &columns, 1.0, t.ram, known);
+            charts::sparkline(painter, rect.shrink2(vec2(0.0, 2.0)), &columns, 1.0, t.ram, known);
         });
     }
 }

@@ -9,22 +9,22 @@
 //! Owner thread: the one that draws.
 
 mod activity;
-pub mod cost;
+pub mod answer_timeline;
+mod charts;
 mod dock;
-mod draw;
 mod fidelity;
-mod figures;
 mod kv_map;
 pub mod ledger;
 pub mod legend;
 pub mod map_image;
-mod page_words;
-mod reader;
-pub mod run_files;
-pub mod runs;
+pub mod overhead;
+mod page_text;
+mod page_tooltip;
+mod rates;
 mod state;
-pub mod strip;
 pub mod timeline;
+pub mod trace_files;
+pub mod traces;
 
 pub use dock::{contents_ui, dock_ui};
 pub use state::{DashboardState, Tab};

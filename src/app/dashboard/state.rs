@@ -4,16 +4,16 @@
 
 use std::sync::Arc;
 
-use super::cost::Cost;
-use super::figures::{Figures, Window};
-use super::kv_map::KvMapState;
-use super::ledger::LedgerState;
-use super::runs::{OpenRun, RunsState};
-use super::timeline::{INGEST_LANE, TimelineState};
-use crate::app::chat::{Exchange, Outcome};
-use crate::app::cited::Spot;
-use crate::app::document_view::Viewer;
+use crate::app::answer::citations::SourceLocation;
+use crate::app::dashboard::kv_map::KvMapState;
+use crate::app::dashboard::ledger::LedgerState;
+use crate::app::dashboard::overhead::Cost;
+use crate::app::dashboard::rates::{Figures, Window};
+use crate::app::dashboard::timeline::{INGEST_LANE, TimelineState};
+use crate::app::dashboard::traces::{OpenRun, RunsState};
+use crate::app::panels::document::document_view::Viewer;
 use crate::app::state::ViewState;
+use crate::app::state::chat::{Exchange, Outcome};
 use crate::engine::{EngineCommand, EngineEvent, LinkBandwidth, PageMap};
 use crate::telemetry::overlap::Interval;
 use crate::telemetry::{Event, EventKind, History, Track};
@@ -98,7 +98,7 @@ impl DashboardState {
     }
 
     /// Opens the text of a document.
-    pub fn read(&mut self, spot: Spot) {
+    pub fn read(&mut self, spot: SourceLocation) {
         (self.open, self.tab, self.reader) = (true, Tab::KvMap, Some(Viewer::at(spot)));
     }
 

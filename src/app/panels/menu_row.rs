@@ -2,10 +2,10 @@
 
 use egui::{Layout, Popup, Rect, Response, Ui, UiBuilder, Vec2, pos2, vec2};
 
-use super::Action;
-use crate::app::icon::Icon;
-use crate::app::theme::GRID;
-use crate::app::widgets;
+use crate::app::panels::Action;
+use crate::app::ui::icon::Icon;
+use crate::app::ui::theme::GRID;
+use crate::app::ui::widgets;
 
 /// Side of the button, points.
 pub const BUTTON: f32 = 24.0;

@@ -4,35 +4,21 @@
 //! ViewState ──► sidebar │ documents, chat, composer │ status ──► [Action] ──► window::StrataApp
 //! ```
 
-pub mod asked;
 pub mod chat;
-pub mod chats;
-pub mod check;
-pub mod composer;
-pub mod document_card;
-pub mod documents;
-pub mod help;
-pub mod instructions;
-pub mod library;
+pub mod document;
 pub mod menu_row;
-pub mod model_bar;
-pub mod models;
-pub mod most_read;
 pub mod notices;
-pub mod opening;
-pub mod quotes;
-pub mod settings;
+pub mod pages;
 pub mod sidebar;
 pub mod status;
 pub mod tiers;
-pub mod undo;
 
 use std::ops::Range;
 use std::path::PathBuf;
 
-use super::chat::{ChatId, DocId};
-use super::cited::Spot;
-use super::state::{ModelState, Page};
+use crate::app::answer::citations::SourceLocation;
+use crate::app::state::chat::{ChatId, DocId};
+use crate::app::state::{MainView, ModelState};
 use crate::chats::Format;
 use crate::engine::{AttentionKind, KvDtype, ModelSource};
 use crate::model::path_name;
@@ -70,7 +56,7 @@ pub enum Action {
     /// show the branch through this exchange
     ShowBranch(u64),
     /// the next question follows this answer
-    GoOnFrom(u64),
+    BranchFrom(u64),
     /// answer this exchange once more, from everything
     Check(u64),
     /// put text on the clipboard
@@ -107,7 +93,7 @@ pub enum Action {
     /// bring back what was deleted last
     Undo,
     /// do not
-    LetGo,
+    DiscardUndo,
     /// put a document whose text is kept in front of this chat
     AttachKept(String),
     /// take a document that is not here away from this chat: its hash
@@ -151,7 +137,7 @@ pub enum Action {
     /// light or dark
     ToggleTheme,
     /// another page in the middle
-    Show(Page),
+    Show(MainView),
     /// the text of the settings changed
     SettingsChanged,
     /// take a sentence away
@@ -161,7 +147,7 @@ pub enum Action {
     /// show a document from its first page, beside the chat
     ShowDocument(DocId),
     /// show a quotation of this answer where it stands
-    ShowSpot(Spot, u64),
+    ShowSpot(SourceLocation, u64),
     /// show the pages that this answer read most
     ShowMostRead(u64),
     /// no more
@@ -182,9 +168,9 @@ pub enum Action {
     /// the dashboard beside the chat, or gone
     ToggleDock,
     /// the dashboard in place of the chat, or beside it again
-    FillWithDock,
+    ToggleDockFullWidth,
     /// show the text that a page of the KV cache was made of, below the map
-    ShowMapped(Spot),
+    ShowPageText(SourceLocation),
     /// the step that made this token of an answer, on the timeline
     ShowToken {
         /// whose answer

@@ -3,11 +3,11 @@
 
 use egui::{Frame, Label, Margin, Panel, Ui};
 
-use super::Action;
-use crate::app::icon::Icon;
+use crate::app::panels::Action;
 use crate::app::state::{ModelState, ViewState};
-use crate::app::theme::{self, GRID, GUTTER};
-use crate::app::widgets::{self, Weight};
+use crate::app::ui::icon::Icon;
+use crate::app::ui::theme::{self, GRID, GUTTER};
+use crate::app::ui::widgets::{self, Weight};
 use crate::engine::ModelSource;
 
 /// Nothing is drawn where there is nothing to say.

@@ -3,12 +3,12 @@
 
 use egui::{Frame, Margin, Panel, Ui, vec2};
 
-use super::check::mass_words;
-use super::tiers::{TierBar, tiers_line_ui};
-use super::{Action, attention_words};
+use crate::app::panels::chat::exact_check::mass_words;
+use crate::app::panels::tiers::{TierBar, tiers_line_ui};
+use crate::app::panels::{Action, attention_words};
 use crate::app::state::{ModelState, Phase, ViewState};
-use crate::app::theme::{self, GUTTER};
-use crate::app::{format, widgets};
+use crate::app::ui::theme::{self, GUTTER};
+use crate::app::ui::{format, widgets};
 use crate::engine::AttentionKind;
 
 /// A line this wide has room for the figures beside the bars, points.

@@ -4,8 +4,8 @@
 
 use egui::{RichText, Ui, vec2};
 
-use crate::app::theme::{self, GRID, Tokens};
-use crate::app::{format, widgets};
+use crate::app::ui::theme::{self, GRID, Tokens};
+use crate::app::ui::{format, widgets};
 use crate::base::Tiers;
 
 /// Width of the bars in the status line, points.

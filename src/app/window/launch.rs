@@ -10,11 +10,12 @@ use std::path::PathBuf;
 use eframe::egui;
 use egui::ViewportBuilder;
 
-use super::kept_settings::restore_dock;
-use super::{StrataApp, Wake};
-use crate::app::folders::Folders;
-use crate::app::instance::{self, Claim, Inbox};
-use crate::app::{logs, theme};
+use crate::app::persist::logging;
+use crate::app::persist::paths::Folders;
+use crate::app::ui::theme;
+use crate::app::window::settings_sync::restore_dock;
+use crate::app::window::single_instance::{self, Claim, Inbox};
+use crate::app::window::{StrataApp, Wake};
 use crate::engine::{EngineHandle, LoadOptions, ModelSource};
 
 /// What the desktop knows the program by: the name of its desktop file.
@@ -64,7 +65,7 @@ pub fn run(mut options: WindowOptions, spawn: impl FnOnce(Wake) -> EngineHandle 
         return Err(WindowError::NoDisplay);
     }
     // Held until this function returns.
-    let _alone = match options.folders.data.as_deref().map(instance::claim) {
+    let _alone = match options.folders.data.as_deref().map(single_instance::claim) {
         Some(Claim::Taken) => return hand_over(&options),
         Some(Claim::Alone(lock, inbox)) => {
             options.handed_over = Some(inbox);
@@ -74,7 +75,7 @@ pub fn run(mut options: WindowOptions, spawn: impl FnOnce(Wake) -> EngineHandle 
         Some(Claim::Impossible) | None => None,
     };
     if let Some(state) = &options.folders.state {
-        logs::start(state);
+        logging::start(state);
     }
     log::info!("Strata {} on {}", env!("CARGO_PKG_VERSION"), std::env::consts::OS);
     let viewport = ViewportBuilder::default()
@@ -102,7 +103,7 @@ pub fn run(mut options: WindowOptions, spawn: impl FnOnce(Wake) -> EngineHandle 
 }
 
 fn hand_over(options: &WindowOptions) -> Result<(), WindowError> {
-    let sent = options.folders.data.as_deref().is_some_and(|data| instance::hand_over(data, &options.documents).is_ok());
+    let sent = options.folders.data.as_deref().is_some_and(|data| single_instance::hand_over(data, &options.documents).is_ok());
     if sent { Ok(()) } else { Err(WindowError::AlreadyOpen) }
 }
 

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::Line;
 use crate::base::Bytes;
 use crate::cli::args::BenchOutput;
-use crate::cli::device::rate;
+use crate::cli::doctor::device::rate;
 use crate::cli::error::CliError;
 use crate::engine::ModelInfo;
 use crate::engine::measure::bench_table::{self, Basics, COLUMNS, Column};

@@ -10,7 +10,7 @@
 
 use serde::Serialize;
 
-use super::prose::Fact;
+use super::synthetic_text::Fact;
 
 /// Sentences between two facts of one depth.
 const GAP: usize = 3;
@@ -208,7 +208,7 @@ fn sentences_of(paragraph: &str) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::base::Rng;
-    use crate::cli::eval::prose;
+    use crate::cli::eval::synthetic_text;
 
     /// Words stand for tokens.
     fn words(text: &str) -> Result<usize, HaystackError> {
@@ -217,14 +217,14 @@ mod tests {
 
     fn made_up(seed: u64) -> impl Iterator<Item = Vec<String>> {
         let mut rng = Rng::new(seed);
-        std::iter::from_fn(move || Some(prose::paragraph(&mut rng)))
+        std::iter::from_fn(move || Some(synthetic_text::paragraph(&mut rng)))
     }
 
     #[test]
     fn haystack_has_the_length_and_its_needles_stand_at_their_depths() {
         for (n_tokens, per_depth) in [(400, 1), (2000, 1), (2000, 3), (20_000, 2)] {
             let depths = [0, 25, 50, 75, 100];
-            let facts = prose::facts(depths.len() * per_depth, &mut Rng::new(9));
+            let facts = synthetic_text::facts(depths.len() * per_depth, &mut Rng::new(9));
             let plan = Plan { n_tokens, depths: &depths, facts: &facts };
             let hay = build(plan, made_up(4), words).unwrap();
             assert!(hay.n_tokens <= n_tokens && hay.n_tokens + 60 > n_tokens, "{} of {n_tokens}", hay.n_tokens);
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn haystack_without_room_or_text_is_refused_with_numbers() {
-        let facts = prose::facts(8, &mut Rng::new(1));
+        let facts = synthetic_text::facts(8, &mut Rng::new(1));
         let plan = Plan { n_tokens: 60, depths: &[0, 100], facts: &facts };
         let error = build(plan, made_up(1), words).unwrap_err();
         assert!(error.to_string().contains("60") && error.to_string().contains('8'), "{error}");
@@ -255,7 +255,7 @@ mod tests {
     fn haystack_that_counts_longer_as_a_whole_still_fits() {
         // A tokenizer for which the whole is longer than its parts.
         let count = |text: &str| Ok::<_, HaystackError>(words(text)? + text.len() / 100);
-        let facts = prose::facts(2, &mut Rng::new(1));
+        let facts = synthetic_text::facts(2, &mut Rng::new(1));
         let hay = build(Plan { n_tokens: 600, depths: &[0, 100], facts: &facts }, made_up(1), count).unwrap();
         assert!(hay.n_tokens <= 600 && hay.n_tokens > 540, "{}", hay.n_tokens);
     }

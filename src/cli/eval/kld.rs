@@ -18,7 +18,7 @@ use crate::base::Bytes;
 use crate::cli::args::EvalKldArgs;
 use crate::cli::console::Console;
 use crate::cli::error::CliError;
-use crate::cli::inputs::{self, Encoding};
+use crate::cli::input::{self, Encoding};
 use crate::cli::session::Session;
 use crate::engine::{AttentionKind, EngineCommand, EngineEvent, MassKept, RequestSummary, StopReason};
 
@@ -131,7 +131,7 @@ struct Teacher {
 impl Teacher {
     fn read(args: &EvalKldArgs) -> Result<Teacher, CliError> {
         let encoding = Encoding { with_start: true, parse_special: true };
-        let mut ids = inputs::token_ids(&args.model.source(), &inputs::read_text(&args.text)?, encoding)?;
+        let mut ids = input::token_ids(&args.model.source(), &input::read_text(&args.text)?, encoding)?;
         let wanted = args.prefix.saturating_add(args.tokens).saturating_add(1);
         let shown = args.text.display();
         let (Some(next), true) = (ids.get(args.prefix.saturating_add(1)..wanted).map(<[u32]>::to_vec), wanted > 1) else {
@@ -238,7 +238,7 @@ mod tests {
     use super::*;
     use crate::cli::args::{Cli, Command, EvalCommand};
     use crate::cli::interrupt::Interrupt;
-    use crate::cli::scripted::{finished, session};
+    use crate::cli::mock_engine::{finished, session};
     use crate::engine::KvDtype;
 
     /// The last JSON line of a comparison of `logits` of the exact run with those of the other, `[3, 2]` each.

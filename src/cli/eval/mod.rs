@@ -12,7 +12,7 @@ mod haystack;
 mod heatmap;
 mod kld;
 mod needle;
-mod prose;
+mod synthetic_text;
 
 use std::path::PathBuf;
 

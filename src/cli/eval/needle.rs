@@ -14,12 +14,12 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::haystack::{self, Haystack, HaystackError, Needle, Plan};
-use super::{Results, Setting, prose};
+use super::{Results, Setting, synthetic_text};
 use crate::base::Rng;
 use crate::cli::args::EvalNeedleArgs;
 use crate::cli::console::Console;
 use crate::cli::error::CliError;
-use crate::cli::inputs;
+use crate::cli::input;
 use crate::cli::session::Session;
 use crate::document::{BLANK_LINE, mentions_of};
 use crate::engine::{AttentionMode, EngineCommand, EngineEvent, Message, RequestSummary, Role, Sampling, StopReason};
@@ -108,25 +108,25 @@ fn documents(args: &EvalNeedleArgs) -> Result<Vec<Document>, CliError> {
     if args.two_questions && n_facts < 2 {
         return Err(CliError::Input("a second question needs a second fact; give more --depths or --questions".to_owned()));
     }
-    if n_facts > prose::MAX_FACTS {
-        let most = prose::MAX_FACTS;
+    if n_facts > synthetic_text::MAX_FACTS {
+        let most = synthetic_text::MAX_FACTS;
         return Err(CliError::Input(format!(
             "{n_facts} facts in a document are too many; give --depths and --questions for {most} at most"
         )));
     }
-    let text = args.text.as_deref().map(inputs::read_text).transpose()?;
-    let tokenizer = inputs::tokenizer(&args.model.source())?;
+    let text = args.text.as_deref().map(input::read_text).transpose()?;
+    let tokenizer = input::tokenizer(&args.model.source())?;
     let count = |text: &str| tokenizer.encode(text, false).map(|ids| ids.len()).map_err(|e| CliError::Input(e.to_string()));
     let reserved = (1 + usize::from(args.two_questions)) * (QUESTION_TOKENS + args.max_tokens);
     let mut documents = Vec::new();
     for length in ascending(&args.lengths) {
         for seed in ascending(&args.seeds) {
             let mut rng = Rng::new(seed);
-            let facts = prose::facts(n_facts, &mut rng);
+            let facts = synthetic_text::facts(n_facts, &mut rng);
             let plan = Plan { n_tokens: length.saturating_sub(reserved), depths: &depths, facts: &facts };
             let hay = match &text {
                 Some(text) => haystack::build(plan, haystack::paragraphs_of(text, rng.next_u32() as usize).into_iter(), count),
-                None => haystack::build(plan, std::iter::from_fn(|| Some(prose::paragraph(&mut rng))), count),
+                None => haystack::build(plan, std::iter::from_fn(|| Some(synthetic_text::paragraph(&mut rng))), count),
             }?;
             documents.push(Document { length, seed, hay });
         }
@@ -226,7 +226,7 @@ mod tests {
     use super::*;
     use crate::cli::args::{Cli, Command, EvalCommand};
     use crate::cli::interrupt::Interrupt;
-    use crate::cli::scripted::{finished, session, token};
+    use crate::cli::mock_engine::{finished, session, token};
     use crate::engine::{MassKept, PolicySpec, SelectionSummary};
 
     const GRID: [&str; 6] = ["--lengths", "900,1000", "--depths", "0,50,100", "--questions", "2"];

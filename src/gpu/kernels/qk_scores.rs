@@ -3,7 +3,7 @@
 //! ```text
 //! q [H, D], blocks that each KV head lists ─► scores [H, n_keys], in the order of the lists
 //! ```
-//! Lists are of slots; shorter ones end in [`NOTHING`](super::attention_decode::NOTHING), whose keys score [`MASKED`].
+//! Lists are of slots; shorter ones end in [`PAD`](super::attention_decode::PAD), whose keys score [`MASKED`].
 //!
 //! Source: LeoAM, section 4.2.
 

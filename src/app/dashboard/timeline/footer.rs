@@ -4,11 +4,11 @@
 
 use egui::{Color32, Role, Sense, Ui, WidgetInfo, vec2};
 
-use super::view::View;
-use super::{Source, TimelineState, words};
-use crate::app::dashboard::draw::{Part, parts_bar};
-use crate::app::theme::{self, GRID, Tokens};
-use crate::app::widgets;
+use crate::app::dashboard::charts::{Part, parts_bar};
+use crate::app::dashboard::timeline::view::View;
+use crate::app::dashboard::timeline::{Source, TimelineState, labels};
+use crate::app::ui::theme::{self, GRID, Tokens};
+use crate::app::ui::widgets;
 use crate::telemetry::{Attribution, Event, EventKind, TimeCategory};
 
 /// Room for it, points.
@@ -29,7 +29,7 @@ pub fn footer_ui(ui: &mut Ui, timeline: &mut TimelineState, view: View, sources:
     let Some(source) = sources.first() else { return };
     let window = (source.own_ns(shown.0), source.own_ns(shown.1));
     let n_events: usize = source.run.series().iter().map(|s| s.sum(window.0, window.1).n_events).sum();
-    let title = format!("{title}: {}", words::duration(shown.1 - shown.0));
+    let title = format!("{title}: {}", labels::duration(shown.1 - shown.0));
     if n_events > MAX_EVENTS {
         widgets::caption(ui, format!("{title}, {n_events} events. Zoom in or select a step to take its time apart."));
         return;
@@ -44,7 +44,7 @@ pub fn footer_ui(ui: &mut Ui, timeline: &mut TimelineState, view: View, sources:
     for other in sources.iter().skip(1) {
         let other_window = (other.own_ns(shown.0), other.own_ns(shown.1));
         let account = other.run.account(other_window.0, other_window.1);
-        let accounted = words::share_of(account.accounted_ns, shown.1 - shown.0);
+        let accounted = labels::share_of(account.accounted_ns, shown.1 - shown.0);
         widgets::caption(ui, format!("{}: accounted for {accounted}", other.name));
     }
 }
@@ -75,7 +75,7 @@ fn attribution_ui(ui: &mut Ui, title: &str, attribution: &Attribution) {
         .parts
         .iter()
         .take(MAX_NAMED)
-        .map(|(what, ns)| format!("{} {}", words::spent(*what), words::share_of(*ns, attribution.wall_ns)))
+        .map(|(what, ns)| format!("{} {}", labels::spent(*what), labels::share_of(*ns, attribution.wall_ns)))
         .collect();
     ui.add_space(GRID);
     let response = ui.add(egui::Label::new(egui::RichText::new(named.join("  ")).font(theme::small()).color(t.text)).wrap());
@@ -86,7 +86,7 @@ fn attribution_ui(ui: &mut Ui, title: &str, attribution: &Attribution) {
             ui.horizontal(|ui| {
                 let (rect, _) = ui.allocate_exact_size(vec2(8.0, 16.0), Sense::hover());
                 ui.painter().rect_filled(rect.shrink2(vec2(0.0, 4.0)), 0.0, color(t, *what));
-                ui.label(format!("{} {}", words::spent(*what), words::share_of(*ns, attribution.wall_ns)));
+                ui.label(format!("{} {}", labels::spent(*what), labels::share_of(*ns, attribution.wall_ns)));
             });
         }
     });

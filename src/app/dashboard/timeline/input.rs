@@ -11,11 +11,11 @@
 
 use egui::{EventFilter, Rect, Response, Role, Sense, Stroke, StrokeKind, Ui, WidgetInfo, vec2};
 
-use super::view::View;
-use super::{Source, TimelineState, step_at};
-use crate::app::shortcuts::{self, Shortcut};
-use crate::app::theme::{self, GRID};
-use crate::app::widgets;
+use crate::app::dashboard::timeline::view::View;
+use crate::app::dashboard::timeline::{Source, TimelineState, step_at};
+use crate::app::ui::shortcuts::{self, Shortcut};
+use crate::app::ui::theme::{self, GRID};
+use crate::app::ui::widgets;
 use crate::telemetry::Track;
 
 /// One key or click zooms by this.

@@ -5,8 +5,8 @@
 
 use egui::Color32;
 
-use super::words;
-use crate::app::theme::Tokens;
+use crate::app::dashboard::timeline::labels;
+use crate::app::ui::theme::Tokens;
 use crate::base::Bytes;
 use crate::telemetry::history::{Column, Series};
 use crate::telemetry::{Event, History, KernelFamily, Link, Track, WaitCause};
@@ -147,11 +147,11 @@ impl Lane {
     pub fn sentence(self, run: &History, (from_ns, to_ns): (u64, u64)) -> String {
         if self == Lane::Unattributed {
             let account = run.account(from_ns, to_ns);
-            return format!("unattributed: {}", words::share_of(account.unattributed_ns, to_ns - from_ns));
+            return format!("unattributed: {}", labels::share_of(account.unattributed_ns, to_ns - from_ns));
         }
         let sums = self.series(run).map(|s| s.sum(from_ns, to_ns));
         let (n, bytes, busy_ns) = sums.fold((0, 0, 0), |(n, b, t), s| (n + s.n_events, b + s.bytes, t + s.busy_ns));
-        let busy = words::share_of(busy_ns, to_ns - from_ns);
+        let busy = labels::share_of(busy_ns, to_ns - from_ns);
         match self {
             Lane::Of(Track::Link(_)) => format!("{}: {} in {n} moves, busy {busy}", self.name(), Bytes(bytes)),
             _ => format!("{}: {n} events, {busy}", self.name()),

@@ -10,17 +10,17 @@
 
 mod footer;
 mod input;
+pub mod labels;
 mod lanes;
 mod paint;
 mod view;
-pub mod words;
 
 use egui::{Align2, Rect, Role, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2};
 
-use super::DashboardState;
+use crate::app::dashboard::DashboardState;
 use crate::app::panels::Action;
-use crate::app::theme::{self, GRID, GUTTER};
-use crate::app::widgets;
+use crate::app::ui::theme::{self, GRID, GUTTER};
+use crate::app::ui::widgets;
 use crate::telemetry::{Attribution, Event, History, Track};
 pub use input::tool_ui;
 pub use lanes::INGEST_LANE;
@@ -198,7 +198,7 @@ fn hover_ui(response: &egui::Response, view: View, rows: &Rows, lanes: &[Lane], 
         if sources.len() > 1 {
             widgets::caption(ui, source.name);
         }
-        for line in words::event(event) {
+        for line in labels::event(event) {
             ui.label(line);
         }
         if n_events > 1 {

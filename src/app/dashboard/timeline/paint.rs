@@ -7,11 +7,11 @@
 
 use egui::{Align2, Color32, Mesh, Painter, Rect, Stroke, pos2, vec2};
 
-use super::lanes::{Lane, Look};
-use super::view::View;
-use super::words;
-use crate::app::dashboard::draw::hatch;
-use crate::app::theme::{self, GRID, Tokens};
+use crate::app::dashboard::charts::hatch;
+use crate::app::dashboard::timeline::labels;
+use crate::app::dashboard::timeline::lanes::{Lane, Look};
+use crate::app::dashboard::timeline::view::View;
+use crate::app::ui::theme::{self, GRID, Tokens};
 use crate::telemetry::history::Column;
 use crate::telemetry::{EventKind, History, Track};
 
@@ -208,7 +208,13 @@ pub fn axis(painter: &Painter, axis: Rect, bottom: f32, view: View, origin_ns: u
         }
         let x = axis.left() + axis.width() * place as f32;
         painter.vline(x, axis.bottom()..=bottom, Stroke::new(1.0, t.line));
-        painter.text(pos2(x + GRID / 2.0, axis.center().y), Align2::LEFT_CENTER, words::mark(since_ns, tick_ns), small(), t.weak);
+        painter.text(
+            pos2(x + GRID / 2.0, axis.center().y),
+            Align2::LEFT_CENTER,
+            labels::mark(since_ns, tick_ns),
+            small(),
+            t.weak,
+        );
     }
 }
 

@@ -1,0 +1,158 @@
+//! Quotations of an answer, each with the place where it stands in a document, or none.
+//!
+//! ```text
+//! finished answer ──► Search ──► [thread] ──► Citation ──► a row under the answer ──► the page, highlighted
+//! ```
+//! Invariant: what is shown as found stands there word for word; see [`crate::document::find_quotes`].
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::app::state::chat::DocId;
+use crate::document::{Document, QuoteKind, quotes_in};
+
+/// Where a passage stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceLocation {
+    /// in which document
+    pub doc: DocId,
+    /// on which page, from 0
+    pub page: usize,
+    /// bytes of its text
+    pub bytes: Range<usize>,
+}
+
+/// A quotation and its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Citation {
+    /// as the answer has it; what a list leaves out, as the document does
+    pub text: String,
+    /// how the answer has it
+    pub kind: QuoteKind,
+    /// none: it is in no document of the chat
+    pub found: Option<SourceLocation>,
+}
+
+/// What a link to quotation number `i` of an answer leads to, in its Markdown.
+pub fn link_of(i: usize) -> String {
+    format!("strata-quote:{i}")
+}
+
+/// A part of an answer with a link around each quotation that was found, and the numbers of those.
+///
+/// Left as they are: quotations with signs in them that Markdown might read, or with a paragraph's end, and those within code.
+pub fn linked(text: &str, quotes: &[Citation]) -> (String, Vec<usize>) {
+    let mut places: Vec<(Range<usize>, usize)> = Vec::new();
+    for (i, quote) in quotes.iter().enumerate().filter(|(_, q)| q.found.is_some() && q.kind != QuoteKind::MissingMention) {
+        let is_plain = !quote.text.contains(['[', ']', '*', '_', '`', '<', '>', '\\', '|', '$']) && !quote.text.contains("\n\n");
+        let ranges = text.match_indices(quote.text.as_str()).map(|(at, found)| at..at + found.len());
+        let mut ranges = ranges.filter(|range| !is_code(text, range.start));
+        let place = ranges.find_map(|range| if quote.kind == QuoteKind::Marked { with_marks(text, range) } else { Some(range) });
+        let is_new = |range: &Range<usize>| places.iter().all(|(other, _)| range.end <= other.start || other.end <= range.start);
+        places.extend(place.filter(|range| is_plain && is_new(range)).map(|range| (range, i)));
+    }
+    places.sort_by_key(|(range, _)| range.start);
+    let (mut out, mut at) = (String::new(), 0);
+    for (range, i) in &places {
+        out.push_str(text.get(at..range.start).unwrap_or_default());
+        let words = text.get(range.clone()).unwrap_or_default().replace('\n', " ");
+        out.push_str(&format!("[{words}]({})", link_of(*i)));
+        at = range.end;
+    }
+    out.push_str(text.get(at..).unwrap_or_default());
+    (out, places.into_iter().map(|(_, i)| i).collect())
+}
+
+/// Code is open where this byte is.
+fn is_code(text: &str, at: usize) -> bool {
+    let before = text.get(..at).unwrap_or_default();
+    !before.matches('`').count().is_multiple_of(2) || before.rsplit('\n').next().is_some_and(|line| line.starts_with("    "))
+}
+
+/// The range with the quotation marks around it, where there are such.
+fn with_marks(text: &str, range: Range<usize>) -> Option<Range<usize>> {
+    let (before, after) = (text.get(..range.start)?, text.get(range.end..)?);
+    let open = before.chars().next_back().filter(|c| matches!(c, '"' | '\u{201C}'))?;
+    let close = after.chars().next().filter(|c| matches!(c, '"' | '\u{201D}'))?;
+    Some(range.start - open.len_utf8()..range.end + close.len_utf8())
+}
+
+/// Quotations that are to be looked up.
+#[derive(Debug, Clone)]
+pub struct Search {
+    /// whose answer it is
+    pub exchange: u64,
+    /// the answer
+    pub answer: String,
+    /// an answer without quotation marks is one quotation
+    pub whole: bool,
+    /// where they may stand
+    pub docs: Vec<(DocId, Arc<Document>)>,
+}
+
+impl Search {
+    /// Looks every quotation up; takes as long as reading the documents once for each.
+    pub fn run(&self) -> Vec<Citation> {
+        let documents: Vec<Arc<Document>> = self.docs.iter().map(|(_, document)| document.clone()).collect();
+        let quotes = quotes_in(&self.answer, self.whole, &documents);
+        let cited = quotes.into_iter().map(|quote| {
+            let found = quote.found.and_then(|place| {
+                let (doc, _) = self.docs.get(place.document)?;
+                Some(SourceLocation { doc: *doc, page: place.page, bytes: place.bytes })
+            });
+            Citation { text: quote.text, kind: quote.kind, found }
+        });
+        cited.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cited(text: &str, is_found: bool) -> Citation {
+        Citation {
+            text: text.into(),
+            kind: QuoteKind::Marked,
+            found: is_found.then_some(SourceLocation { doc: 1, page: 0, bytes: 0..1 }),
+        }
+    }
+
+    #[test]
+    fn found_quotations_become_links_with_their_marks() {
+        let quotes = [cited("it begun here", true), cited("never said so", false), cited("a plain end", true)];
+        let (text, links) = linked("He says “it begun here”, not \"never said so\", and \"a plain end\".", &quotes);
+        assert_eq!(
+            text,
+            "He says [“it begun here”](strata-quote:0), not \"never said so\", and [\"a plain end\"](strata-quote:2)."
+        );
+        assert_eq!(links, [0, 2]);
+    }
+
+    #[test]
+    fn quotation_in_code_or_with_signs_of_markdown_stays_as_it_is() {
+        for text in ["`\"one two three\"`", "    \"one two three\"", "```\n\"one two three\"\n```", "one two three", "\"one two"]
+        {
+            assert_eq!(linked(text, &[cited("one two three", true)]), (text.to_owned(), Vec::new()));
+        }
+        let text = "\"one [two](x) three\"";
+        assert_eq!(linked(text, &[cited("one [two](x) three", true)]).0, text);
+    }
+
+    #[test]
+    fn passage_without_marks_is_a_link_where_it_stands() {
+        let passage = |text: &str| [Citation { kind: QuoteKind::Unmarked, ..cited(text, true) }];
+        let (text, links) = linked("It says that the rents\nrose twice.", &passage("the rents\nrose twice"));
+        assert_eq!((text.as_str(), links), ("It says that [the rents rose twice](strata-quote:0).", vec![0]));
+        let whole = "    the rents rose";
+        assert_eq!(linked(whole, &passage("the rents rose")), (whole.to_owned(), Vec::new()), "it is code");
+        let two = "the rents\n\nrose twice";
+        assert!(linked(two, &passage(two)).1.is_empty(), "a link is within a paragraph");
+    }
+
+    #[test]
+    fn quotation_within_another_is_one_link() {
+        let (text, links) = linked("“one two three four”", &[cited("one two three four", true), cited("two three", true)]);
+        assert_eq!((text.as_str(), links), ("[“one two three four”](strata-quote:0)", vec![0]));
+    }
+}

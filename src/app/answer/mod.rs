@@ -1,0 +1,8 @@
+//! Answers: citations, exact checks and measured page attention of what the model wrote.
+
+pub mod citations;
+mod clipboard_export;
+pub mod exact_check;
+pub mod message_text;
+pub mod page_attention;
+pub mod question_scope;

@@ -1,0 +1,122 @@
+//! What there is to say of one page of the KV cache, line by line. Pure.
+
+use std::ops::Range;
+
+use crate::app::dashboard::kv_map::held_chat;
+use crate::app::dashboard::page_text;
+use crate::app::panels::kv_dtype_name;
+use crate::app::state::ViewState;
+use crate::app::ui::format;
+use crate::base::limits::KV_PAGE_TOKENS;
+use crate::engine::{NEVER_READ, PageMap, Tier};
+
+/// Bytes of the documents as one text that the tokens of a page are.
+pub fn page_range(map: &PageMap, page: usize) -> Option<Range<usize>> {
+    let (first, end) = (*map.first_byte.get(page)?, *map.first_byte.get(page + 1)?);
+    Some(first as usize..end as usize)
+}
+
+/// Which tokens and whose, where copies are, when it was last read and what it weighs. Of several layers, those that are alike.
+pub fn page_words(view: &ViewState, map: &PageMap, layers: Range<usize>, page: usize) -> Vec<String> {
+    let first = page * KV_PAGE_TOKENS;
+    let layer = match layers.len() {
+        1 => format!("layer {}", layers.start),
+        _ => format!("layers {}–{}", layers.start, layers.end.saturating_sub(1)),
+    };
+    let tokens = format!("{}–{}", format::count(first), format::count(first + KV_PAGE_TOKENS - 1));
+    let mut lines = vec![format!("Tokens {tokens}, {layer}")];
+    lines.extend(document_words(view, map, page));
+    lines.push(format!("{}, {}", format::bytes(map.page_bytes * layers.len() as u64), kv_dtype_name(map.dtype)));
+    lines.push(copies_words(map, layers.clone(), page));
+    lines.push(read_words(map, layers.clone(), page));
+    lines.push(mass_words(map, layers, page));
+    lines
+}
+
+fn document_words(view: &ViewState, map: &PageMap, page: usize) -> Option<String> {
+    let range = page_range(map, page)?;
+    let (doc, byte) = page_text::place(held_chat(view), &view.documents, range.start)?;
+    Some(format!("{}, page {}", doc.name, format::count(doc.page_number(doc.page_of(byte)))))
+}
+
+fn copies_words(map: &PageMap, layers: Range<usize>, page: usize) -> String {
+    let has = |tier: Tier| layers.clone().filter(|layer| map.census.at(*layer, page).has(tier)).count();
+    let tiers = [(Tier::Vram, "in VRAM"), (Tier::Ram, "in RAM"), (Tier::Disk, "on the disk")];
+    let there = tiers.into_iter().filter_map(|(tier, name)| match (has(tier), layers.len()) {
+        (0, _) => None,
+        (n, all) if n == all => Some(name.to_owned()),
+        (n, all) => Some(format!("{name} ({n} of {all} layers)")),
+    });
+    match there.collect::<Vec<_>>() {
+        none if none.is_empty() => "nowhere: to be computed again".to_owned(),
+        there => there.join(", "),
+    }
+}
+
+fn read_words(map: &PageMap, layers: Range<usize>, page: usize) -> String {
+    if map.census.steps_since_read.is_empty() {
+        return "read in every step".to_owned();
+    }
+    let since = |layer: usize| map.census.steps_since_read.get(map.census.index(layer, page)?).copied();
+    match layers.filter_map(since).min() {
+        None | Some(NEVER_READ) => "not read yet by a step that chooses".to_owned(),
+        Some(0) => "read in the newest step".to_owned(),
+        Some(1) => "last read 1 step ago".to_owned(),
+        Some(n) => format!("last read {} steps ago", format::count(n as usize)),
+    }
+}
+
+fn mass_words(map: &PageMap, layers: Range<usize>, page: usize) -> String {
+    let mass = layers.filter_map(|layer| map.mass.get(map.census.index(layer, page)?)).copied();
+    match mass.filter(|mass| !mass.is_nan()).reduce(f32::max) {
+        None => "attention N/A: not sampled".to_owned(),
+        Some(mass) => format!("{:.2} % of the layer's attention, when it was sampled", mass * 100.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{KvDtype, LoadOptions, ModelSource, PageCopies, TierOccupancy};
+
+    fn map() -> PageMap {
+        let mut census = TierOccupancy::new(2, 3);
+        census.copies = vec![PageCopies::default().and(Tier::Disk); 6];
+        census.copies[1] = census.copies[1].and(Tier::Vram);
+        PageMap {
+            taken_ns: 0,
+            census,
+            n_tokens: 200,
+            page_bytes: 32 << 10,
+            dtype: KvDtype::F16,
+            mass: Vec::new(),
+            first_byte: vec![0, 300, 600, 900],
+        }
+    }
+
+    fn words(map: &PageMap, layers: Range<usize>) -> String {
+        page_words(&ViewState::new(ModelSource::BuiltIn, LoadOptions::default()), map, layers, 1).join(" · ")
+    }
+
+    #[test]
+    fn page_that_everything_reads_says_so_and_what_was_not_sampled() {
+        let expected =
+            "Tokens 64–127, layer 0 · 32.0 KiB, f16 · in VRAM, on the disk · read in every step · attention N/A: not sampled";
+        assert_eq!(words(&map(), 0..1), expected);
+        let both = words(&map(), 0..2);
+        assert!(both.contains("layers 0–1 · 64.0 KiB") && both.contains("in VRAM (1 of 2 layers), on the disk"), "{both}");
+    }
+
+    #[test]
+    fn page_that_a_policy_reads_says_when_and_what_it_weighs() {
+        let mut map = map();
+        map.census.steps_since_read = vec![NEVER_READ, 3, 0, 1, 0, 0];
+        map.mass = vec![0.1, 0.0123, 0.0, f32::NAN, f32::NAN, f32::NAN];
+        assert!(words(&map, 0..1).ends_with("last read 3 steps ago · 1.23 % of the layer's attention, when it was sampled"));
+        map.census.steps_since_read[1] = NEVER_READ;
+        assert!(words(&map, 0..1).contains("not read yet"));
+        assert!(words(&map, 1..2).ends_with("attention N/A: not sampled"));
+        map.census.copies[1] = PageCopies::default();
+        assert!(words(&map, 0..1).contains("nowhere: to be computed again"));
+    }
+}

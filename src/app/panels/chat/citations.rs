@@ -1,0 +1,79 @@
+//! The quotations of an answer: each opens its page, or is said to be in no document; and what a list leaves out.
+
+use egui::{Sense, Ui, vec2};
+
+use crate::app::answer::citations::Citation;
+use crate::app::panels::Action;
+use crate::app::state::chat::{Exchange, OpenDocument};
+use crate::app::ui::icon::{self, Icon};
+use crate::app::ui::theme::{self, GRID};
+use crate::app::ui::{format, widgets};
+use crate::document::{MAX_LEFT_OUT, QuoteKind};
+
+/// Characters of a quotation in its row.
+const SHOWN_CHARS: usize = 90;
+
+/// Rows of mentions that a list leaves out, before they are counted only.
+const SHOWN_LEFT_OUT: usize = 5;
+
+/// A row for each quotation, and for mentions that a list leaves out.
+pub fn quotes_ui(ui: &mut Ui, exchange: &Exchange, documents: &[OpenDocument]) -> Vec<Action> {
+    let quotes = exchange.quotes.as_deref().unwrap_or_default();
+    // What is left out comes last.
+    let n_said = quotes.partition_point(|cited| cited.kind != QuoteKind::MissingMention);
+    let n_left_out = quotes.len() - n_said;
+    let mut actions = Vec::new();
+    if quotes.is_empty() {
+        return actions;
+    }
+    ui.add_space(GRID);
+    for (i, cited) in quotes.iter().enumerate().take(n_said) {
+        actions.extend(quote_ui(ui, i, cited, exchange, documents));
+    }
+    if n_left_out == 0 {
+        return actions;
+    }
+    let places = match n_left_out {
+        1 => "one mention".to_owned(),
+        MAX_LEFT_OUT.. => format!("{MAX_LEFT_OUT} mentions or more"),
+        n => format!("{n} mentions"),
+    };
+    warning_ui(ui, format!("The list leaves out {places}:"));
+    for (i, cited) in quotes.iter().enumerate().skip(n_said).take(SHOWN_LEFT_OUT) {
+        actions.extend(quote_ui(ui, i, cited, exchange, documents));
+    }
+    if let n @ 1.. = n_left_out.saturating_sub(SHOWN_LEFT_OUT) {
+        ui.horizontal(|ui| {
+            ui.add_space(2.0 * GRID);
+            widgets::caption(ui, format!("and {n} more"));
+        });
+    }
+    actions
+}
+
+/// A quotation that opens its page, or is said to be nowhere.
+fn quote_ui(ui: &mut Ui, i: usize, cited: &Citation, exchange: &Exchange, documents: &[OpenDocument]) -> Option<Action> {
+    let text = format::title(&cited.text.split_whitespace().collect::<Vec<_>>().join(" "), SHOWN_CHARS);
+    let spot = cited.found.as_ref().and_then(|spot| Some((spot, documents.iter().find(|d| d.id == spot.doc)?)));
+    let Some((spot, doc)) = spot else {
+        warning_ui(ui, format!("Not found in the document: \u{201C}{text}\u{201D}"));
+        return None;
+    };
+    let page = format!("page {}", format::count(doc.page_number(spot.page)));
+    let label = format!("\u{201C}{text}\u{201D}, {page} of {}", doc.name);
+    let quoted = format!("\u{201C}{text}\u{201D}");
+    let row = ui.push_id(i, |ui| widgets::row(ui, Some(Icon::Page), &quoted, &page, false, &label)).inner;
+    row.clicked().then(|| Action::ShowSpot(spot.clone(), exchange.id))
+}
+
+fn warning_ui(ui: &mut Ui, sentence: String) {
+    let t = theme::tokens(ui);
+    ui.horizontal(|ui| {
+        ui.set_height(theme::CONTROL);
+        ui.spacing_mut().item_spacing.x = 2.0 * GRID;
+        ui.add_space(2.0 * GRID);
+        let (mark, _) = ui.allocate_exact_size(vec2(16.0, 16.0), Sense::hover());
+        icon::paint(ui.painter(), Icon::Warning, mark, t.error_text);
+        ui.add(egui::Label::new(egui::RichText::new(sentence).color(t.error_text)).truncate());
+    });
+}

@@ -1,0 +1,341 @@
+//! One document, or several, before the first question: what reading will cost and where its KV will be, or how soon it
+//! is back if it was read before; a bar while it is read. After that, only what does not fit.
+
+use egui::{Sense, Ui, Vec2};
+
+use crate::app::panels::tiers::{TierBar, tiers_columns_ui};
+use crate::app::panels::{Action, attention_words};
+use crate::app::state::resume_estimate::{self, Placement};
+use crate::app::state::{Phase, Running, ViewState, sample_document};
+use crate::app::ui::format;
+use crate::app::ui::icon::{self, Icon};
+use crate::app::ui::theme::{self, GRID, GUTTER};
+use crate::app::ui::widgets::{self, Weight};
+use crate::base::Tiers;
+use crate::engine::{AttentionKind, ModelInfo, PolicySpec, SavedDocument, SavedState};
+
+/// What reading will cost, a bar while it is read, and what may be asked.
+pub fn document_card_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
+    let mut actions = Vec::new();
+    let t = theme::tokens(ui);
+    let chat = state.chat();
+    let names: Vec<&str> = chat.docs(&state.documents).map(|d| d.name.as_str()).collect();
+    let heading = match names.as_slice() {
+        [one] => (*one).to_owned(),
+        many => format!("{} documents", many.len()),
+    };
+    ui.label(egui::RichText::new(heading).font(theme::title()).color(t.strong));
+    ui.add_space(GUTTER);
+    widgets::card(ui, |ui| {
+        facts_ui(ui, state);
+        if let Some(info) = state.info() {
+            ui.add_space(GUTTER);
+            actions.extend(room_ui(ui, state, info));
+        }
+        ui.add_space(GUTTER);
+        match state.running_here() {
+            Some(running) => actions.extend(progress_ui(ui, running, "Reading")),
+            None => actions.extend(read_ui(ui, state)),
+        }
+    });
+    if state.running.is_none() && chat.docs(&state.documents).any(|d| d.sample) {
+        ui.add_space(theme::SECTION);
+        actions.extend(questions_ui(ui).map(Action::Ask));
+    }
+    actions
+}
+
+/// By how much documents that came into a conversation do not fit, and which pages can be read instead; nothing where they fit.
+pub fn misfit_ui(ui: &mut Ui, state: &ViewState) -> Option<Action> {
+    let info = state.info().filter(|_| !fits(state))?;
+    ui.add_space(theme::SECTION);
+    let mut taken = None;
+    widgets::card(ui, |ui| taken = room_ui(ui, state, info));
+    taken
+}
+
+/// The button that reads, and what it does.
+fn read_ui(ui: &mut Ui, state: &ViewState) -> Option<Action> {
+    let share = state.chat().read_share(&state.documents);
+    let saved = state.saved_here();
+    if share >= 1.0 {
+        let kept = if saved.is_some_and(|s| s.state == SavedState::Read) { " It is kept in the library." } else { "" };
+        widgets::caption(ui, format!("Read, so every question starts at once.{kept}"));
+        return None;
+    }
+    if !fits(state) {
+        return None;
+    }
+    let (label, hint) = match saved {
+        _ if share > 0.0 => ("Continue reading", "What was read stays read.".to_owned()),
+        Some(saved) => ("Resume", resume_words(saved, state)),
+        None => ("Read now", "Or just ask: it is read with the first question.".to_owned()),
+    };
+    let mut clicked = false;
+    ui.horizontal(|ui| {
+        let idle = state.running.is_none() && state.info().is_some();
+        ui.add_enabled_ui(idle, |ui| clicked = widgets::button(ui, Weight::Primary, None, label).clicked());
+        widgets::caption(ui, hint);
+    });
+    clicked.then_some(Action::Read)
+}
+
+/// The documents fit into the model's window and into the budgets, as far as either is known.
+fn fits(state: &ViewState) -> bool {
+    let (n, _) = state.chat().document_tokens(&state.documents);
+    let Some(info) = state.info() else { return true };
+    let kv = (n as u64).saturating_mul(info.kv_bytes_per_token);
+    let has_room = state.budgets().is_none_or(|budgets| matches!(resume_estimate::place(kv, budgets), Placement::Fits(_)));
+    n < info.context_limit && has_room
+}
+
+/// `Read before: resumes in ~3 s.`
+fn resume_words(saved: &SavedDocument, state: &ViewState) -> String {
+    let time = format::about_seconds(resume_estimate::resume_seconds(saved, state.disk_speed));
+    if saved.state == SavedState::Read {
+        return format!("Read before: resumes in {time}.");
+    }
+    let rest = resume_estimate::rest_seconds(saved, state.last_prefill);
+    let rest = rest.map_or_else(|| "N/A".to_owned(), format::about_seconds);
+    let share = format::percent(saved.saved_tokens, saved.tokens);
+    format!("Read before to {share}: resumes in {time}, the rest takes {rest}.")
+}
+
+/// Three questions to click.
+pub fn questions_ui(ui: &mut Ui) -> Option<String> {
+    ui.spacing_mut().item_spacing.y = 0.0;
+    widgets::caption(ui, "TRY ASKING THE SAMPLE");
+    ui.add_space(2.0 * GRID);
+    let mut asked = None;
+    for question in sample_document::questions() {
+        if widgets::offer(ui, question).clicked() {
+            asked = Some(question.to_owned());
+        }
+    }
+    asked
+}
+
+/// Pages, characters, tokens, KV size, time.
+fn facts_ui(ui: &mut Ui, state: &ViewState) {
+    let chat = state.chat();
+    let (n, exact) = chat.document_tokens(&state.documents);
+    let mark = estimate_mark(exact);
+    let n_chars: usize = chat.docs(&state.documents).map(|d| d.n_chars).sum();
+    let tokens = if exact { format::count(n) } else { format::short_count(n) };
+    let n_pages: usize = chat.docs(&state.documents).map(|d| d.pages.len()).sum();
+    let mut facts =
+        vec![("Pages", format::count(n_pages)), ("Characters", format::count(n_chars)), ("Tokens", format!("{mark}{tokens}"))];
+    let dtype = crate::app::panels::kv_dtype_name(state.load.kv_dtype);
+    let kv_name = format!("KV cache, {dtype}");
+    if let Some(info) = state.info() {
+        let kv = (n as u64).saturating_mul(info.kv_bytes_per_token);
+        facts.push((&kv_name, format!("{mark}{}", format::bytes(kv))));
+        facts.push(time_fact(state, n));
+    }
+    ui.horizontal(|ui| {
+        ui.spacing_mut().item_spacing.x = theme::SECTION + GUTTER;
+        for (name, value) in facts {
+            widgets::figure(ui, name, &value);
+        }
+    });
+    for note in chat.docs(&state.documents).flat_map(|d| &d.notes) {
+        ui.add_space(GRID);
+        widgets::caption(ui, note);
+    }
+}
+
+/// What reading takes, or what is left of it where the library has a part.
+fn time_fact(state: &ViewState, n_tokens: usize) -> (&'static str, String) {
+    let (name, time) = match state.saved_here() {
+        Some(saved) if saved.state == SavedState::Read => {
+            ("Time to resume", Some(resume_estimate::resume_seconds(saved, state.disk_speed)))
+        }
+        Some(saved) => ("Time to read the rest", resume_estimate::rest_seconds(saved, state.last_prefill)),
+        None => {
+            let library = state.library.as_deref().unwrap_or_default();
+            let before = || resume_estimate::speed_before(library, state.info()?, state.load.kv_dtype);
+            ("Time to read", state.last_prefill.or_else(before).map(|speed| n_tokens as f64 / speed))
+        }
+    };
+    (name, time.map_or_else(|| "N/A".to_owned(), format::about_seconds))
+}
+
+/// `~` before what is not counted.
+fn estimate_mark(exact: bool) -> &'static str {
+    if exact { "" } else { "~" }
+}
+
+/// The tiers that the KV needs, or what it has taken of them, and whether all of it fits.
+fn room_ui(ui: &mut Ui, state: &ViewState, info: &ModelInfo) -> Option<Action> {
+    let (n, exact) = state.chat().document_tokens(&state.documents);
+    let mark = estimate_mark(exact);
+    if n >= info.context_limit {
+        let over = format::count(n - info.context_limit + 1);
+        let (n, limit) = (format::count(n), format::count(info.context_limit));
+        let sentence = format!(
+            "Does not fit: {mark}{n} tokens, and this model's window holds {limit}: {mark}{over} too many. Read some of its pages, \
+             or use a model with a longer window."
+        );
+        widgets::error_sentence(ui, &sentence);
+        return range_ui(ui, state);
+    }
+    let window = window_words(n, info.context_limit);
+    let Some(budgets) = state.budgets() else {
+        fits_ui(ui, &format!("Fits: {window}"));
+        return None;
+    };
+    let kv = (n as u64).saturating_mul(info.kv_bytes_per_token);
+    match resume_estimate::place(kv, budgets) {
+        Placement::TooLarge { room } => {
+            let sentence = format!(
+                "Does not fit: its KV cache needs {mark}{}, and the budgets hold {}. Raise a budget or choose a smaller KV type in the settings.",
+                format::bytes(kv),
+                format::bytes(room)
+            );
+            widgets::error_sentence(ui, &sentence);
+        }
+        Placement::Fits(at) => {
+            let t = theme::tokens(ui);
+            let reads = state.chat().cached_tokens > 0;
+            let (used, mark, what) = match state.kv.filter(|_| reads) {
+                Some(kv) => (kv.used, "", "KV cache"),
+                None => (at, mark, "KV cache of the document"),
+            };
+            tiers_columns_ui(ui, &TierBar::all(t, Some(used), Some(budgets)), mark, what);
+            ui.add_space(GUTTER);
+            fits_ui(ui, &format!("Fits {} · {window}", tier_words(at, mark)));
+            widgets::caption(ui, attention_expected(at, state.load.policy));
+        }
+    }
+    None
+}
+
+/// Which pages of the longest document are read instead of all: at first as many as fit.
+fn range_ui(ui: &mut Ui, state: &ViewState) -> Option<Action> {
+    let doc = state.chat().docs(&state.documents).max_by_key(|d| d.text.len())?;
+    let (n_pages, n_fit) = (doc.pages.len(), state.pages_that_fit(doc.id));
+    if n_pages < 2 || n_fit == 0 {
+        return None;
+    }
+    let id = ui.scope_id().with(("pages", doc.id));
+    let (mut first, mut last) = ui.data(|d| d.get_temp(id)).unwrap_or((1, n_fit));
+    ui.add_space(GUTTER);
+    let mut taken = None;
+    ui.horizontal(|ui| {
+        ui.spacing_mut().item_spacing.x = 2.0 * GRID;
+        ui.label("Pages");
+        let mut is_chosen =
+            ui.add(egui::DragValue::new(&mut first).range(1..=last)).accessible_name("First page to read").changed();
+        ui.label("to");
+        is_chosen |=
+            ui.add(egui::DragValue::new(&mut last).range(first..=n_pages)).accessible_name("Last page to read").changed();
+        widgets::caption(ui, format!("of {}", format::count(n_pages)));
+        if widgets::button(ui, Weight::Plain, None, "Read only these pages").clicked() {
+            taken = Some(Action::TakePages(doc.id, first.saturating_sub(1)..last));
+        }
+        // What nobody chose follows the count of tokens.
+        if is_chosen {
+            ui.data_mut(|d| d.insert_temp(id, (first, last)));
+        }
+    });
+    let fitting = match n_fit {
+        1 => format!("The first page of {} fits.", doc.name),
+        n => format!("The first {} pages of {} fit.", format::count(n), doc.name),
+    };
+    widgets::caption(ui, fitting);
+    taken
+}
+
+/// `VRAM`, or `VRAM 2.00 GiB + RAM 1.10 GiB`
+pub(in crate::app) fn tier_words(at: Tiers<u64>, mark: &str) -> String {
+    let tiers = [("VRAM", at.vram), ("RAM", at.ram), ("disk", at.disk)];
+    let used: Vec<(&str, u64)> = tiers.into_iter().filter(|(_, n)| *n > 0).collect();
+    match used.as_slice() {
+        [] => "VRAM".to_owned(),
+        [(one, _)] => (*one).to_owned(),
+        many => many.iter().map(|(name, n)| format!("{name} {mark}{}", format::bytes(*n))).collect::<Vec<_>>().join(" + "),
+    }
+}
+
+fn attention_expected(at: Tiers<u64>, policy: Option<PolicySpec>) -> String {
+    if let Some(policy) = policy {
+        let words = attention_words(AttentionKind::Selective);
+        format!("Attention will be {words} ({}): the document is read whole, answers read what matters of it.", policy.kind)
+    } else if at.ram == 0 && at.disk == 0 {
+        format!("Attention will be {}: everything stays in VRAM.", attention_words(AttentionKind::Dense))
+    } else {
+        let words = attention_words(AttentionKind::ExactOffload);
+        format!("Attention will be {words}: every token is still read, wherever it lies; answers are slower.")
+    }
+}
+
+/// `12 % of the model's 128k window`
+fn window_words(n: usize, limit: usize) -> String {
+    let share = if n * 100 < limit { "under 1 %".to_owned() } else { format::percent(n, limit) };
+    format!("{share} of the model's {} window", format::window(limit))
+}
+
+fn fits_ui(ui: &mut Ui, sentence: &str) {
+    let t = theme::tokens(ui);
+    ui.horizontal(|ui| {
+        ui.spacing_mut().item_spacing.x = 2.0 * GRID;
+        ui.set_height(20.0);
+        let (square, _) = ui.allocate_exact_size(Vec2::splat(16.0), Sense::hover());
+        icon::paint(ui.painter(), Icon::Tick, square, t.ram);
+        ui.add(egui::Label::new(sentence).wrap());
+    });
+}
+
+/// How far the prompt is read: share, tokens, speed, time left, and stop.
+pub fn progress_ui(ui: &mut Ui, running: &Running, verb: &str) -> Vec<Action> {
+    let mut actions = Vec::new();
+    let t = theme::tokens(ui);
+    let (share, text) = match running.phase {
+        Phase::Prefill { done, total, tokens_per_s } => (
+            done as f32 / total.max(1) as f32,
+            vec![
+                format!("{verb} {}", format::percent(done, total)),
+                format!("{} of {} tokens", format::count(done), format::count(total)),
+                format::speed(tokens_per_s),
+                format::time_left(total.saturating_sub(done), tokens_per_s),
+            ],
+        ),
+        _ => (0.0, vec!["Waiting for the model".to_owned()]),
+    };
+    let label = text.join(" · ");
+    let narrow = ui.available_width() < 560.0;
+    let shown = text.iter().enumerate().filter(|(i, _)| !(narrow && *i == 1)).map(|(_, t)| t.as_str());
+    let shown = shown.collect::<Vec<_>>().join(" · ");
+    ui.horizontal(|ui| {
+        let stop = if running.stopping { "Stopping…" } else { "Stop reading" };
+        ui.vertical(|ui| {
+            ui.set_width(ui.available_width() - 140.0);
+            ui.add_space(2.0);
+            widgets::caption(ui, shown);
+            ui.add_space(GRID);
+            let width = ui.available_width();
+            widgets::meter(ui, share, t.vram, width, &label);
+        });
+        ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
+            ui.add_enabled_ui(!running.stopping, |ui| {
+                if widgets::button(ui, Weight::Plain, Some(Icon::Stop), stop).clicked() {
+                    actions.push(Action::Stop);
+                }
+            });
+        });
+    });
+    actions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tiers_that_a_document_needs_are_named_with_their_bytes() {
+        let at = |vram, ram, disk| tier_words(Tiers { vram, ram, disk }, "");
+        assert_eq!(at(1 << 30, 0, 0), "VRAM");
+        assert_eq!(at(2 << 30, 3 << 29, 0), "VRAM 2.00 GiB + RAM 1.50 GiB");
+        assert_eq!(at(2 << 30, 8 << 30, 1 << 30), "VRAM 2.00 GiB + RAM 8.00 GiB + disk 1.00 GiB");
+    }
+}

@@ -1,0 +1,287 @@
+//! The pages of a document beside the chat: turn them, search them, see a quotation where it stands.
+//!
+//! ```text
+//! Viewer { page, marked } ──► header, page number, search ──► the text of one page, the passage highlighted
+//!        { answer } ────────► the pages that it read most, below
+//! ```
+//! Invariants: 1. one page is laid out at a time, however long the document; 2. pages count as the file counts them.
+//! Owner thread: the one that draws. A search reads the text once, when it is asked for.
+
+use std::ops::Range;
+
+use aho_corasick::AhoCorasick;
+use egui::text::{CCursor, LayoutJob, TextFormat};
+use egui::{DragValue, Frame, Label, Margin, Panel, RichText, ScrollArea, TextEdit, Ui, vec2};
+
+use crate::app::answer::citations::SourceLocation;
+use crate::app::answer::page_attention::ReadPage;
+use crate::app::panels::Action;
+use crate::app::panels::chat::page_attention::{answered, most_read_ui};
+use crate::app::state::ViewState;
+use crate::app::state::chat::{DocId, OpenDocument};
+use crate::app::ui::icon::Icon;
+use crate::app::ui::theme::{self, GRID, GUTTER};
+use crate::app::ui::{format, shortcuts, widgets};
+use crate::document::Document;
+
+/// Width of the panel when it opens, points.
+const WIDTH: f32 = 440.0;
+/// The chat keeps at least this much, points.
+const CHAT_WIDTH: f32 = 360.0;
+
+/// Which page is shown.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Viewer {
+    /// of which document
+    pub doc: DocId,
+    /// from 0
+    pub page: usize,
+    /// bytes of the text that are highlighted
+    pub marked: Option<Range<usize>>,
+    /// text in the search field
+    pub search: String,
+    /// which match is marked, from 1, and how many there are
+    pub matches: Option<(usize, usize)>,
+    /// the marked passage is to be scrolled to
+    pub is_new: bool,
+    /// whose pages are listed: the last answer's where there is none
+    pub answer: Option<u64>,
+}
+
+impl Viewer {
+    /// From the first page.
+    pub fn of(doc: DocId) -> Viewer {
+        Viewer { doc, ..Viewer::default() }
+    }
+
+    /// On a passage.
+    pub fn at(spot: SourceLocation) -> Viewer {
+        Viewer { doc: spot.doc, page: spot.page, marked: Some(spot.bytes), is_new: true, ..Viewer::default() }
+    }
+
+    /// Turns to a page.
+    fn turn_to(&mut self, page: usize) {
+        self.page = page;
+        self.is_new = false;
+    }
+
+    /// Marks the next place of the searched words, or the one before it, and begins again at the end.
+    pub fn find(&mut self, document: &Document, backwards: bool) {
+        let found = matches(&document.text, &self.search);
+        let here = match &self.marked {
+            Some(marked) => marked.start,
+            None => document.pages.get(self.page).map_or(0, |page| page.first_byte),
+        };
+        let is_marked = |range: &Range<usize>| self.marked.as_ref() == Some(range);
+        let next = match backwards {
+            false => found.iter().position(|range| range.start >= here && !is_marked(range)).unwrap_or(0),
+            true => found.iter().rposition(|range| range.start < here).unwrap_or(found.len().saturating_sub(1)),
+        };
+        self.matches = Some((if found.is_empty() { 0 } else { next + 1 }, found.len()));
+        if let Some(range) = found.get(next) {
+            self.page = document.page_of(range.start);
+            self.marked = Some(range.clone());
+            self.is_new = true;
+        }
+    }
+}
+
+/// Where the words stand, capital or small (of the Latin alphabet without accents).
+fn matches(text: &str, words: &str) -> Vec<Range<usize>> {
+    let words = words.trim();
+    if words.is_empty() {
+        return Vec::new();
+    }
+    let search = AhoCorasick::builder().ascii_case_insensitive(true).build([words]);
+    search.map(|search| search.find_iter(text).map(|found| found.range()).collect()).unwrap_or_default()
+}
+
+/// The panel at the right. Nothing is drawn where no document is shown.
+pub fn document_view_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
+    let mut actions = Vec::new();
+    let Some(mut viewer) = state.viewer.take() else { return actions };
+    let Some(doc) = state.documents.iter().find(|d| d.id == viewer.doc) else { return actions };
+    let t = theme::tokens(ui);
+    let frame = Frame::NONE.fill(t.panel).inner_margin(Margin::symmetric(16, 12));
+    let widest = (ui.available_width() - CHAT_WIDTH).max(200.0);
+    let panel = Panel::right("document page").resizable(true).default_size(WIDTH.min(widest)).size_range(200.0..=widest);
+    panel.frame(frame).show(ui, |ui| {
+        let answer = answered(state, viewer.answer).filter(|_| state.chat().documents.contains(&viewer.doc));
+        let read = Panel::bottom("most read").resizable(false).frame(Frame::NONE);
+        let chosen = answer.and_then(|answer| read.show(ui, |ui| most_read_ui(ui, state, answer)).inner);
+        if pages_ui(ui, doc, &mut viewer) {
+            actions.push(Action::CloseDocument);
+        }
+        if let Some(ReadPage { doc, page, .. }) = chosen {
+            viewer = Viewer { answer: viewer.answer, page, ..Viewer::of(doc) };
+        }
+    });
+    state.viewer = Some(viewer);
+    actions
+}
+
+/// The pages of a document in the room that there is. True when it is to be closed.
+pub fn pages_ui(ui: &mut Ui, doc: &OpenDocument, viewer: &mut Viewer) -> bool {
+    let is_closed = header_ui(ui, doc);
+    turn_ui(ui, doc, viewer);
+    search_ui(ui, doc, viewer);
+    ui.add_space(2.0 * GRID);
+    ui.separator();
+    page_ui(ui, doc, viewer);
+    is_closed
+}
+
+/// The name, and the way out. True when it is taken.
+fn header_ui(ui: &mut Ui, doc: &OpenDocument) -> bool {
+    let t = theme::tokens(ui);
+    ui.horizontal(|ui| {
+        let title = RichText::new(&doc.name).color(t.strong);
+        let width = ui.available_width() - theme::CONTROL;
+        ui.allocate_ui(vec2(width, theme::CONTROL), |ui| ui.add(Label::new(title).truncate()));
+        ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
+            widgets::icon_button(ui, Icon::Cross, "Close the document").clicked()
+        })
+        .inner
+    })
+    .inner
+}
+
+fn turn_ui(ui: &mut Ui, doc: &OpenDocument, viewer: &mut Viewer) {
+    let n_pages = doc.pages.len();
+    ui.horizontal(|ui| {
+        ui.spacing_mut().item_spacing.x = GRID;
+        ui.add_enabled_ui(viewer.page > 0, |ui| {
+            if widgets::icon_button(ui, Icon::Previous, "Previous page").clicked() {
+                viewer.turn_to(viewer.page.saturating_sub(1));
+            }
+        });
+        widgets::caption(ui, "Page");
+        let (first, last) = (doc.page_number(0), doc.page_number(n_pages.saturating_sub(1)));
+        let mut number = doc.page_number(viewer.page);
+        let field = ui.add(DragValue::new(&mut number).range(first..=last).speed(0.2)).accessible_name("Page number");
+        if field.changed() {
+            viewer.turn_to(number.saturating_sub(first));
+        }
+        widgets::caption(ui, format!("of {}", format::count(last)));
+        ui.add_enabled_ui(viewer.page + 1 < n_pages, |ui| {
+            if widgets::icon_button(ui, Icon::Next, "Next page").clicked() {
+                viewer.turn_to(viewer.page + 1);
+            }
+        });
+        let at = doc.pages.get(viewer.page).map_or(0, |page| page.first_byte);
+        if let Some(section) = doc.section_of(at) {
+            ui.add_space(GUTTER);
+            let t = theme::tokens(ui);
+            ui.add(Label::new(RichText::new(&section.title).font(theme::small()).color(t.weak)).truncate());
+        }
+    });
+}
+
+fn search_ui(ui: &mut Ui, doc: &OpenDocument, viewer: &mut Viewer) {
+    ui.horizontal(|ui| {
+        ui.spacing_mut().item_spacing.x = GRID;
+        let width = (ui.available_width() - 180.0).max(80.0);
+        let field = TextEdit::singleline(&mut viewer.search).hint_text("Search this document").desired_width(width);
+        let response = ui.add(field).accessible_name("Search this document");
+        let backwards = shortcuts::FIND_BACK.is_pressed(ui);
+        let enter = response.lost_focus() && shortcuts::SEND.is_pressed(ui);
+        if response.changed() {
+            viewer.matches = None;
+        }
+        let has_words = !viewer.search.trim().is_empty();
+        let (mut next, mut previous) = (enter && has_words && !backwards, enter && has_words && backwards);
+        ui.add_enabled_ui(has_words, |ui| {
+            previous |= widgets::icon_button(ui, Icon::Previous, "Previous match").clicked();
+            next |= widgets::icon_button(ui, Icon::Next, "Next match").clicked();
+        });
+        if next || previous {
+            viewer.find(doc, previous);
+        }
+        if enter {
+            response.request_focus();
+        }
+        match viewer.matches {
+            Some((_, 0)) => widgets::caption(ui, "not found"),
+            Some((at, n)) => widgets::caption(ui, format!("{} of {}", format::count(at), format::count(n))),
+            None => return,
+        };
+    });
+}
+
+fn page_ui(ui: &mut Ui, doc: &OpenDocument, viewer: &mut Viewer) {
+    let text = doc.page_text(viewer.page).unwrap_or_default();
+    let first_byte = doc.pages.get(viewer.page).map_or(0, |page| page.first_byte);
+    let marked = viewer.marked.as_ref().and_then(|marked| on_page(marked, first_byte, text));
+    let area = ScrollArea::vertical().id_salt((doc.id, viewer.page)).auto_shrink(false);
+    area.show(ui, |ui| {
+        if text.trim().is_empty() {
+            widgets::caption(ui, "There is no text on this page.");
+            return;
+        }
+        let mut job = page_job(ui, text, marked.clone());
+        job.wrap.max_width = ui.available_width();
+        let galley = ui.fonts_mut(|fonts| fonts.layout_job(job));
+        let response = ui.add(Label::new(galley.clone()).selectable(true));
+        if let (Some(marked), true) = (marked, viewer.is_new) {
+            let index = text.get(..marked.start).map_or(0, |before| before.chars().count());
+            let at = galley.pos_from_cursor(CCursor::new(index)).translate(response.rect.min.to_vec2());
+            ui.scroll_to_rect(at, Some(egui::Align::Center));
+            viewer.is_new = false;
+        }
+    });
+}
+
+/// The part of a passage that stands on this page, as bytes of the page.
+fn on_page(marked: &Range<usize>, first_byte: usize, text: &str) -> Option<Range<usize>> {
+    let start = marked.start.max(first_byte) - first_byte;
+    let end = marked.end.checked_sub(first_byte)?.min(text.len());
+    text.get(start..end).filter(|part| !part.is_empty()).map(|_| start..end)
+}
+
+fn page_job(ui: &Ui, text: &str, marked: Option<Range<usize>>) -> LayoutJob {
+    let t = theme::tokens(ui);
+    let plain = TextFormat { font_id: theme::body(), color: t.text, ..TextFormat::default() };
+    let lit = TextFormat { color: t.on_accent, background: t.accent, ..plain.clone() };
+    let marked = marked.unwrap_or(0..0);
+    let mut job = LayoutJob::default();
+    for (range, format) in [(0..marked.start, &plain), (marked.clone(), &lit), (marked.end..text.len(), &plain)] {
+        job.append(text.get(range).unwrap_or_default(), 0.0, format.clone());
+    }
+    job
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn document() -> Document {
+        Document::from_bytes("a.txt", "The lamp.\u{0C}A Lamp and\nanother lamp.\u{0C}Nothing.".as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn search_goes_from_match_to_match_and_around() {
+        let (document, mut viewer) = (document(), Viewer { search: "lamp ".into(), ..Viewer::default() });
+        let mut seen = Vec::new();
+        for _ in 0..4 {
+            viewer.find(&document, false);
+            seen.push((viewer.page, viewer.matches.unwrap()));
+        }
+        assert_eq!(seen, [(0, (1, 3)), (1, (2, 3)), (1, (3, 3)), (0, (1, 3))]);
+        viewer.find(&document, true);
+        assert_eq!((viewer.page, viewer.matches), (1, Some((3, 3))));
+        viewer.search = "absent".into();
+        viewer.find(&document, false);
+        assert_eq!(viewer.matches, Some((0, 0)));
+    }
+
+    #[test]
+    fn passage_is_marked_on_every_page_that_it_touches() {
+        let document = document();
+        let passage = 4..20;
+        let shown = |page: usize| {
+            let text = document.page_text(page).unwrap();
+            on_page(&passage, document.pages[page].first_byte, text).map(|range| text[range].to_owned())
+        };
+        assert_eq!((shown(0).as_deref(), shown(1).as_deref(), shown(2)), (Some("lamp.\n"), Some("A Lamp and"), None));
+    }
+}

@@ -1,0 +1,242 @@
+//! The library in the sidebar: documents that were read, in part or whole, and documents whose text is kept.
+//!
+//! ```text
+//! saved KV (engine) ┐
+//! kept texts        ├─ by the hash of the text ─► LibraryItem ─► a row: state, size, a menu
+//! this session      ┘
+//! ```
+
+use egui::{CornerRadius, Rect, Response, Role, Sense, Ui, WidgetInfo, pos2, vec2};
+
+use crate::app::panels;
+use crate::app::panels::Action;
+use crate::app::panels::menu_row::{self, entry_ui, menu_row_ui};
+use crate::app::state::chat::OpenDocument;
+use crate::app::state::{ViewState, resume_estimate};
+use crate::app::ui::icon::Icon;
+use crate::app::ui::theme::{self, GRID, GUTTER};
+use crate::app::ui::{format, widgets};
+use crate::chats::StoredDocument;
+use crate::engine::{SavedDocument, SavedState};
+
+const ROW_HEIGHT: f32 = 44.0;
+
+/// What is known of one text.
+struct LibraryItem<'a> {
+    content_hash: String,
+    name: &'a str,
+    saved: Option<&'a SavedDocument>,
+    kept: Option<&'a StoredDocument>,
+    doc: Option<&'a OpenDocument>,
+    /// it is in the chat on screen
+    here: bool,
+}
+
+/// Saved documents first, least recently used last; then those whose text alone is kept.
+pub fn library_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
+    let mut actions = Vec::new();
+    if panels::sidebar::heading_with_button(ui, "LIBRARY", "Add a document") {
+        actions.push(Action::OpenDocuments);
+    }
+    let shelves = shelves(state);
+    for (i, shelf) in shelves.iter().enumerate() {
+        let key = (shelf.content_hash.as_str(), i);
+        actions.extend(ui.push_id(key, |ui| shelf_ui(ui, state, shelf)).inner);
+    }
+    if shelves.is_empty() {
+        panels::sidebar::note(ui, "Documents that were read appear here, and are not read again.");
+    }
+    actions
+}
+
+fn shelves(state: &ViewState) -> Vec<LibraryItem<'_>> {
+    let doc_of = |hash: &str| state.documents.iter().find(|d| d.content_hash.to_string() == hash);
+    let kept_of = |hash: &str| state.keeping.documents.iter().find(|k| k.document.content_hash == hash);
+    let is_here = |doc: Option<&OpenDocument>| doc.is_some_and(|d| state.chat().documents.contains(&d.id));
+    let saved = state.library.iter().flatten().filter(|s| !state.is_removed(&s.content_hash, true));
+    let mut shelves: Vec<LibraryItem> = saved
+        .map(|saved| {
+            let (content_hash, doc) = (saved.content_hash.clone(), doc_of(&saved.content_hash));
+            let kept = kept_of(&content_hash);
+            LibraryItem { content_hash, name: &saved.name, saved: Some(saved), kept, doc, here: is_here(doc) }
+        })
+        .collect();
+    for kept in &state.keeping.documents {
+        let hash = &kept.document.content_hash;
+        if !shelves.iter().any(|s| s.content_hash == *hash) && !state.is_removed(hash, false) {
+            let doc = doc_of(hash);
+            let (content_hash, name) = (hash.clone(), kept.document.name.as_str());
+            shelves.push(LibraryItem { content_hash, name, saved: None, kept: Some(kept), doc, here: is_here(doc) });
+        }
+    }
+    shelves
+}
+
+impl LibraryItem<'_> {
+    fn note(&self) -> String {
+        match (self.saved, self.doc, self.kept) {
+            (Some(saved), _, _) => saved_note(saved),
+            (None, Some(doc), _) => {
+                let (n, exact) = doc.tokens();
+                format!("not read · {}{} tokens", if exact { "" } else { "~" }, format::short_count(n))
+            }
+            (None, None, Some(kept)) => {
+                let n = crate::app::state::chat::estimate_tokens(kept.n_chars);
+                format!("not read · ~{} tokens", format::short_count(n))
+            }
+            (None, None, None) => String::new(),
+        }
+    }
+
+    /// What a click does, in words.
+    fn act(&self) -> &'static str {
+        match (self.doc.is_some() || self.kept.is_some(), self.here) {
+            (_, true) => "in this chat",
+            (true, false) => "add to this chat",
+            (false, _) => "open its file to ask about it",
+        }
+    }
+
+    fn clicked(&self) -> Action {
+        match (self.doc, self.kept) {
+            (Some(doc), _) => Action::Attach(doc.id),
+            (None, Some(_)) => Action::AttachKept(self.content_hash.clone()),
+            (None, None) => Action::OpenDocuments,
+        }
+    }
+}
+
+/// `read`, `41 % read`, `missing`
+fn state_words(saved: &SavedDocument) -> String {
+    match saved.state {
+        SavedState::Read => "read".to_owned(),
+        SavedState::Partial => format!("{} read", format::percent(saved.saved_tokens, saved.tokens)),
+        SavedState::Missing => "missing".to_owned(),
+    }
+}
+
+/// `read · 3.50 GiB · 1.2M tokens`
+fn saved_note(saved: &SavedDocument) -> String {
+    let tokens = format!("{} tokens", format::short_count(saved.tokens));
+    match saved.state {
+        SavedState::Missing => format!("{} · {tokens}", state_words(saved)),
+        _ => format!("{} · {} · {tokens}", state_words(saved), format::bytes(saved.kv_bytes)),
+    }
+}
+
+/// One document: a click puts it in front of the chat if its text is here, and asks for its file otherwise.
+fn shelf_ui(ui: &mut Ui, state: &ViewState, shelf: &LibraryItem) -> Vec<Action> {
+    let draw = |ui: &mut Ui, near: bool| line_ui(ui, shelf, near);
+    let shown = menu_row_ui(ui, ROW_HEIGHT, &format!("More about {}", shelf.name), draw, |ui| menu_ui(ui, shelf));
+    let mut actions = shown.actions;
+    if shown.response.on_hover_ui(|ui| facts_ui(ui, state, shelf)).clicked() {
+        actions.push(shelf.clicked());
+    }
+    actions
+}
+
+fn line_ui(ui: &mut Ui, shelf: &LibraryItem, near: bool) -> Response {
+    let t = theme::tokens(ui);
+    let (rect, row) = ui.allocate_exact_size(vec2(ui.available_width(), ROW_HEIGHT), Sense::click());
+    let note = shelf.note();
+    row.widget_info(|| WidgetInfo::labeled(Role::Button, true, format!("{}, {note}: {}", shelf.name, shelf.act())));
+    let near = near || row.has_focus();
+    if near {
+        ui.painter().rect_filled(rect, CornerRadius::same(theme::RADIUS), t.hover);
+    }
+    let left = rect.left() + 2.0 * GRID;
+    widgets::share_mark(ui, pos2(left + 8.0, rect.top() + 15.0), shelf.saved.map_or(0.0, resume_estimate::saved_share), t.disk);
+    let text_left = left + 16.0 + 2.0 * GRID;
+    let name_right = rect.right() - if near { GRID + menu_row::BUTTON } else { 2.0 * GRID };
+    let name = Rect::from_min_max(pos2(text_left, rect.top() + GRID), pos2(name_right, rect.top() + 26.0));
+    widgets::text_in(ui, name, shelf.name, theme::body(), if near { t.strong } else { t.text });
+    let below = Rect::from_min_max(pos2(text_left, rect.top() + 24.0), pos2(rect.right() - GRID, rect.bottom() - GRID));
+    widgets::text_in(ui, below, &note, theme::small(), t.weak);
+    widgets::focus_ring(ui, &row, rect, theme::RADIUS);
+    row
+}
+
+fn menu_ui(ui: &mut Ui, shelf: &LibraryItem) -> Vec<Action> {
+    let mut actions = Vec::new();
+    let remove =
+        |keeps_text| Action::RemoveDocument { content_hash: shelf.content_hash.clone(), name: shelf.name.to_owned(), keeps_text };
+    if let Some(doc) = shelf.doc
+        && entry_ui(ui, Icon::Page, "Show its pages")
+    {
+        actions.push(Action::ShowDocument(doc.id));
+    }
+    let has_kv = shelf.saved.is_some_and(|s| s.state != SavedState::Missing);
+    if has_kv && shelf.kept.is_some() && entry_ui(ui, Icon::Layers, "Delete KV, keep text") {
+        actions.push(remove(true));
+    }
+    if entry_ui(ui, Icon::Trash, "Remove from the library") {
+        actions.push(remove(false));
+    }
+    actions
+}
+
+/// What the pointer finds out.
+fn facts_ui(ui: &mut Ui, state: &ViewState, shelf: &LibraryItem) {
+    egui::Frame::NONE.inner_margin(8).show(ui, |ui| facts_in_ui(ui, state, shelf));
+}
+
+fn facts_in_ui(ui: &mut Ui, state: &ViewState, shelf: &LibraryItem) {
+    let t = theme::tokens(ui);
+    ui.set_max_width(300.0);
+    ui.label(egui::RichText::new(shelf.name).color(t.strong));
+    egui::Grid::new("facts").num_columns(2).spacing(vec2(GUTTER, 2.0)).min_row_height(18.0).show(ui, |ui| {
+        for (name, value) in facts(state, shelf) {
+            widgets::caption(ui, name);
+            ui.label(egui::RichText::new(value).font(theme::small()));
+            ui.end_row();
+        }
+    });
+    ui.add_space(GRID);
+    widgets::caption(ui, format!("Click: {}.", shelf.act()));
+}
+
+fn facts(state: &ViewState, shelf: &LibraryItem) -> Vec<(String, String)> {
+    let pages = |n: usize| if n == 1 { "1 page".to_owned() } else { format!("{} pages", format::count(n)) };
+    let mut facts = Vec::new();
+    let mut fact = |name: &str, value: String| facts.push((name.to_owned(), value));
+    match (shelf.saved, shelf.kept) {
+        (Some(saved), kept) => {
+            fact("State", state_words(saved));
+            fact("File", format!("{}, {}", format::bytes(saved.bytes), pages(saved.pages)));
+            fact("Read by", saved.model.clone());
+            fact("KV on the disk", format!("{}, {}", panels::kv_dtype_name(saved.kv_dtype), format::bytes(saved.kv_bytes)));
+            if saved.state != SavedState::Missing {
+                fact("Time to resume", format::about_seconds(resume_estimate::resume_seconds(saved, state.disk_speed)));
+            }
+            fact("Saves reading for", format::seconds(saved.prefill_seconds));
+            fact("Last used", format::date(saved.last_used));
+            fact("Text", if kept.is_some() { "kept" } else { "in its file" }.to_owned());
+        }
+        (None, Some(kept)) => {
+            fact("State", "not read".to_owned());
+            fact("File", format!("{}, {}", format::bytes(kept.bytes), pages(kept.n_pages)));
+            fact("Characters", format::count(kept.n_chars));
+        }
+        (None, None) => {}
+    }
+    // What the engine holds is the chat's on screen; its documents share it.
+    if let Some(kv) = state.kv.filter(|_| shelf.here && state.chat().cached_tokens > 0) {
+        let held =
+            [("This chat in VRAM", kv.used.vram), ("This chat in RAM", kv.used.ram), ("This chat on the disk", kv.used.disk)];
+        held.into_iter().filter(|(_, used)| *used > 0).for_each(|(name, used)| fact(name, format::bytes(used)));
+    }
+    facts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::test_support::saved;
+
+    #[test]
+    fn saved_document_says_state_size_and_tokens() {
+        assert_eq!(saved_note(&saved(SavedState::Read)), "read · 3.50 GiB · 1.2M tokens");
+        assert_eq!(saved_note(&saved(SavedState::Partial)), "41 % read · 3.50 GiB · 1.2M tokens");
+        assert_eq!(saved_note(&saved(SavedState::Missing)), "missing · 1.2M tokens");
+    }
+}

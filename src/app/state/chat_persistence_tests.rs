@@ -1,0 +1,328 @@
+//! What the window asks to be kept, and what it makes of what was kept: through a real store, in memory.
+
+use super::*;
+use crate::app::state::ModelState;
+use crate::app::test_support::{model_info, summary};
+use crate::chats::ChatStore;
+use crate::engine::{EngineCommand, EngineEvent, LoadOptions, ModelSource, RequestId};
+
+fn window(first_id: u64) -> ViewState {
+    let mut state = ViewState::new(ModelSource::BuiltIn, LoadOptions::default());
+    state.begin_ids(first_id);
+    state.model = ModelState::Ready(Box::new(model_info()));
+    state
+}
+
+fn asked(state: &mut ViewState, question: &str) -> RequestId {
+    state.chat_mut().draft = question.to_owned();
+    state.send();
+    state.running.unwrap().turn
+}
+
+fn answered(state: &mut ViewState, question: &str, answer: &str) {
+    let turn = asked(state, question);
+    say(state, turn, answer);
+    state.apply(EngineEvent::Finished { turn, summary: Box::new(summary()) });
+}
+
+fn say(state: &mut ViewState, turn: RequestId, text: &str) {
+    state.apply(EngineEvent::Token { turn, text: text.into(), n: 1, tokens_per_s: 9.0, context_used: 9 });
+}
+
+/// Does what the keeper's thread does.
+fn serve(state: &mut ViewState, store: &mut ChatStore) {
+    while !state.keeping.requests.is_empty() {
+        for request in std::mem::take(&mut state.keeping.requests) {
+            match request {
+                Request::Keep(changes) => store.apply(&changes).unwrap(),
+                Request::Messages(chat) => state.take_news(ChatEvent::Messages(chat, store.messages(chat).unwrap())),
+                Request::Document(hash) => state.take_news(match store.document(&hash).unwrap() {
+                    Some((document, path)) => ChatEvent::Document(Box::new(document), path),
+                    None => ChatEvent::NoDocument(hash),
+                }),
+                Request::Search(query) => {
+                    let hits = store.search(&query).unwrap();
+                    state.take_news(ChatEvent::Found { query, hits });
+                }
+                Request::Export(..) => {}
+            }
+        }
+    }
+}
+
+fn restarted(store: &mut ChatStore) -> ViewState {
+    let mut state = window(1_000_000);
+    let (chats, documents, presets) = (store.list().unwrap(), store.documents().unwrap(), store.presets().unwrap());
+    state.take_news(ChatEvent::Opened { newest_id: store.newest_id().unwrap(), chats, documents, presets });
+    serve(&mut state, store);
+    state
+}
+
+fn open_kept(state: &mut ViewState, store: &mut ChatStore, title: &str) {
+    let id = state.chats.iter().find(|c| c.title(&state.documents) == title).unwrap().id;
+    state.select_chat(id);
+    serve(state, store);
+}
+
+#[test]
+fn chat_is_the_same_after_a_restart_with_its_documents_and_what_it_cost() {
+    let mut store = ChatStore::in_memory().unwrap();
+    let mut state = window(10);
+    for name in ["one.txt", "two.txt"] {
+        state.add_document(Document::from_bytes(name, format!("Text of {name}.").as_bytes()).unwrap(), false);
+    }
+    answered(&mut state, "What?", "This.");
+    answered(&mut state, "And then?", "That.");
+    serve(&mut state, &mut store);
+    let (hash, before) = (state.chat().content_hash, state.chat().messages(&state.documents, 1));
+    let mut state = restarted(&mut store);
+    assert!(state.chat().is_blank(), "a new chat is on screen");
+    open_kept(&mut state, &mut store, "What?");
+    let chat = state.chat();
+    assert_eq!((chat.content_hash, chat.messages(&state.documents, 1)), (hash, before));
+    assert_eq!(chat.exchanges[1].outcome, Outcome::Done(Box::new(summary())));
+    assert!(chat.missing.is_empty());
+}
+
+#[test]
+fn interrupted_answer_has_what_was_shown_and_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = ChatStore::open(dir.path()).unwrap();
+    let mut state = window(10);
+    let turn = asked(&mut state, "Where?");
+    say(&mut state, turn, "In Pud");
+    serve(&mut state, &mut store);
+    say(&mut state, turn, "ding");
+    serve(&mut state, &mut store);
+    drop(store);
+    let mut store = ChatStore::open(dir.path()).unwrap();
+    let mut state = restarted(&mut store);
+    open_kept(&mut state, &mut store, "Where?");
+    let exchange = &state.chat().exchanges[0];
+    assert_eq!((exchange.answer.as_str(), &exchange.outcome), ("In Pudding", &Outcome::Kept(INTERRUPTED.into())));
+}
+
+#[test]
+fn branches_and_the_one_that_was_shown_come_back() {
+    let mut store = ChatStore::in_memory().unwrap();
+    let mut state = window(10);
+    answered(&mut state, "One?", "First.");
+    answered(&mut state, "Two?", "Second.");
+    let first = state.chat().exchanges[0].id;
+    state.edit_question(first, " One, really? ");
+    let turn = state.running.unwrap().turn;
+    say(&mut state, turn, "Other.");
+    state.apply(EngineEvent::Finished { turn, summary: Box::new(summary()) });
+    assert_eq!(state.chat().exchanges.len(), 1);
+    let edited = state.chat().exchanges[0].id;
+    state.show_branch(first);
+    serve(&mut state, &mut store);
+    let mut state = restarted(&mut store);
+    open_kept(&mut state, &mut store, "One?");
+    let answers = |state: &ViewState| state.chat().exchanges.iter().map(|e| e.answer.clone()).collect::<Vec<_>>();
+    assert_eq!(answers(&state), ["First.", "Second."]);
+    assert_eq!(state.chat().questions_beside(&state.chat().exchanges[0]).ids, [first, edited]);
+    state.show_branch(edited);
+    assert_eq!((answers(&state), state.chat().exchanges[0].question.as_str()), (vec!["Other.".to_owned()], "One, really?"));
+}
+
+#[test]
+fn edited_question_is_asked_with_what_was_said_before_it_alone() {
+    let mut state = window(10);
+    answered(&mut state, "One?", "First.");
+    answered(&mut state, "Two?", "Second.");
+    answered(&mut state, "Three?", "Third.");
+    state.outbox.clear();
+    let second = state.chat().exchanges[1].id;
+    state.edit_question(second, "Two, really?");
+    let [EngineCommand::Generate { messages, .. }] = state.outbox.as_slice() else { panic!("{:?}", state.outbox) };
+    let said: Vec<&str> = messages.iter().map(|m| m.content.as_str()).collect();
+    assert_eq!(said, ["One?", "First.", "Two, really?"]);
+}
+
+#[test]
+fn regenerated_answer_stands_beside_the_first_and_a_failed_one_is_replaced() {
+    let mut state = window(10);
+    answered(&mut state, "One?", "First.");
+    let first = state.chat().exchanges[0].id;
+    state.regenerate();
+    let turn = state.running.unwrap().turn;
+    state.apply(EngineEvent::Failed { turn, sentence: "No.".into(), bad_input: false });
+    let failed = state.chat().exchanges[0].id;
+    state.regenerate();
+    assert_eq!(state.chat().exchanges[0].id, failed);
+    assert_eq!(state.chat().answers_beside(&state.chat().exchanges[0]).ids, [first, failed]);
+}
+
+#[test]
+fn chat_without_a_word_is_not_kept_and_a_draft_is() {
+    let mut store = ChatStore::in_memory().unwrap();
+    let mut state = window(10);
+    state.keep_draft();
+    state.new_chat();
+    serve(&mut state, &mut store);
+    assert!(store.list().unwrap().is_empty());
+    state.chat_mut().draft = "Half a ques".into();
+    state.keep_draft();
+    serve(&mut state, &mut store);
+    let mut state = restarted(&mut store);
+    assert!(state.chats.iter().any(|c| c.draft == "Half a ques"));
+    let id = state.chats.iter().find(|c| c.draft == "Half a ques").unwrap().id;
+    state.delete_chat(id);
+    serve(&mut state, &mut store);
+    for draft in ["Another", ""] {
+        state.keep_draft();
+        state.chat_mut().draft = draft.into();
+        state.keep_draft();
+        serve(&mut state, &mut store);
+    }
+    assert!(restarted(&mut store).chats.iter().all(|c| c.draft.is_empty()), "it was erased");
+}
+
+#[test]
+fn instructions_of_a_chat_without_a_question_come_back() {
+    let mut store = ChatStore::in_memory().unwrap();
+    let mut state = window(10);
+    state.chat_mut().instructions = "Be brief.".into();
+    state.keep_chat(state.current);
+    serve(&mut state, &mut store);
+    assert!(restarted(&mut store).chats.iter().any(|c| c.instructions == "Be brief."));
+}
+
+#[test]
+fn question_asked_after_the_clock_was_set_back_follows_what_was_said_before() {
+    let mut store = ChatStore::in_memory().unwrap();
+    let mut state = window(2_000_000);
+    answered(&mut state, "One?", "First.");
+    serve(&mut state, &mut store);
+    let mut state = restarted(&mut store);
+    open_kept(&mut state, &mut store, "One?");
+    answered(&mut state, "Two?", "Second.");
+    serve(&mut state, &mut store);
+    let mut state = restarted(&mut store);
+    open_kept(&mut state, &mut store, "One?");
+    let answers: Vec<&str> = state.chat().exchanges.iter().map(|e| e.answer.as_str()).collect();
+    assert_eq!(answers, ["First.", "Second."]);
+}
+
+#[test]
+fn deleted_chat_comes_back_by_undo_and_not_after_the_next_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = ChatStore::open(dir.path()).unwrap();
+    let mut state = window(10);
+    answered(&mut state, "One?", "First.");
+    let id = state.current;
+    state.delete_chat(id);
+    assert!(state.chat().is_blank());
+    state.undo();
+    assert_eq!((state.current, state.chat().exchanges.len()), (id, 1));
+    serve(&mut state, &mut store);
+    assert_eq!(store.list().unwrap().len(), 1);
+    state.delete_chat(id);
+    serve(&mut state, &mut store);
+    drop(store);
+    assert!(ChatStore::open(dir.path()).unwrap().list().unwrap().is_empty());
+}
+
+#[test]
+fn deleting_a_chat_that_answers_stops_it() {
+    let mut state = window(10);
+    let turn = asked(&mut state, "One?");
+    let id = state.current;
+    state.delete_chat(id);
+    assert!(state.stop_due && state.running.unwrap().stopping);
+    say(&mut state, turn, "late");
+    state.apply(EngineEvent::Finished { turn, summary: Box::new(summary()) });
+    state.undo();
+    assert_eq!(state.chat().exchanges[0].outcome, Outcome::Kept("stopped".into()));
+}
+
+#[test]
+fn removed_document_goes_when_it_is_let_go_and_its_kv_with_it() {
+    let mut state = window(10);
+    let document = Document::from_bytes("one.txt", b"Text.").unwrap();
+    let hash = document.content_hash.to_string();
+    state.add_document(document, false);
+    let saved = crate::engine::SavedDocument {
+        content_hash: hash.clone(),
+        ..crate::app::test_support::saved(crate::engine::SavedState::Read)
+    };
+    state.library = Some(vec![saved]);
+    state.outbox.clear();
+    state.remove_document(&hash, "one.txt", false);
+    assert!(state.is_removed(&hash, false) && state.outbox.is_empty());
+    state.undo();
+    assert!(!state.is_removed(&hash, true) && state.outbox.is_empty() && state.keeping.documents.len() == 1);
+    state.remove_document(&hash, "one.txt", true);
+    assert!(state.is_removed(&hash, true) && !state.is_removed(&hash, false));
+    state.let_go();
+    assert!(matches!(state.outbox.as_slice(), [EngineCommand::Library(_)]) && state.keeping.documents.len() == 1);
+    state.remove_document(&hash, "one.txt", false);
+    state.let_go();
+    assert!(state.keeping.documents.is_empty());
+    assert!(
+        state.keeping.requests.iter().any(|r| matches!(r, Request::Keep(c) if c.contains(&Change::ForgetDocument(hash.clone()))))
+    );
+}
+
+#[test]
+fn question_waits_for_a_document_that_is_lost_and_its_file_brings_it_back() {
+    let mut store = ChatStore::in_memory().unwrap();
+    let mut state = window(10);
+    let document = |name: &str| Document::from_bytes(name, format!("Text of {name}.").as_bytes()).unwrap();
+    for name in ["one.txt", "two.txt", "three.txt"] {
+        state.add_document(document(name), false);
+    }
+    answered(&mut state, "What?", "This.");
+    serve(&mut state, &mut store);
+    store.apply(&[Change::ForgetDocument(document("two.txt").content_hash.to_string())]).unwrap();
+    let mut state = restarted(&mut store);
+    open_kept(&mut state, &mut store, "What?");
+    state.chat_mut().draft = "More?".into();
+    assert!(!state.can_send());
+    assert!(state.chat().missing[0].is_lost && state.chat().documents.len() == 2);
+    state.add_file(document("two.txt"), "/tmp/two.txt".into());
+    assert!(state.can_send());
+    let names: Vec<&str> = state.chat().docs(&state.documents).map(|d| d.name.as_str()).collect();
+    assert_eq!(names, ["one.txt", "two.txt", "three.txt"]);
+}
+
+#[test]
+fn search_leads_to_the_message_on_another_branch() {
+    let mut store = ChatStore::in_memory().unwrap();
+    let mut state = window(10);
+    answered(&mut state, "One?", "In Pudding Lane.");
+    state.regenerate();
+    let turn = state.running.unwrap().turn;
+    say(&mut state, turn, "Elsewhere.");
+    state.apply(EngineEvent::Finished { turn, summary: Box::new(summary()) });
+    serve(&mut state, &mut store);
+    let mut state = restarted(&mut store);
+    state.search = " pudding ".into();
+    state.search_kept();
+    serve(&mut state, &mut store);
+    let hit = state.keeping.hits("pudding").unwrap()[0].clone();
+    state.select_chat(hit.chat);
+    state.keeping.reveal = hit.message.map(|message| (hit.chat, message));
+    assert_eq!(state.take_reveal(), None, "its messages are not here yet");
+    serve(&mut state, &mut store);
+    assert_eq!(state.take_reveal(), hit.message);
+    assert_eq!(state.chat().exchanges[0].answer, "In Pudding Lane.");
+}
+
+#[test]
+fn sampling_of_a_chat_is_its_own_and_others_follow_the_settings() {
+    let mut state = window(10);
+    let own = crate::engine::Sampling { temperature: 1.5, ..state.settings.sampling };
+    state.chat_mut().sampling = Some(own);
+    asked(&mut state, "One?");
+    let asked_with = |state: &ViewState| match state.outbox.last() {
+        Some(EngineCommand::Generate { sampling, .. }) => *sampling,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(asked_with(&state), own);
+    state.running = None;
+    state.new_chat();
+    asked(&mut state, "Two?");
+    assert_eq!(asked_with(&state), state.settings.sampling);
+}

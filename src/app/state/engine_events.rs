@@ -1,0 +1,218 @@
+//! How the engine's events change what the window shows.
+//!
+//! ```text
+//! EngineEvent ─► apply() ─► model, running turn, exchanges, tiers, library, notices
+//! ```
+//! Invariants: 1. Events of a turn that does not run change nothing. 2. What is shown as held by the engine is what it
+//! said last. Owner thread: the one that draws; nothing here waits.
+
+use crate::app::answer::exact_check::mass_kept;
+use crate::app::answer::message_text::in_window;
+use crate::app::answer::page_attention::AttendedPages;
+use crate::app::state::chat::{ChatId, DocId, Exchange, Outcome};
+use crate::app::state::{KvUse, ModelState, Phase, ViewState};
+use crate::engine::{EngineEvent, ModelInfo, RequestId, RequestSummary};
+
+impl ViewState {
+    /// Takes an event of the engine.
+    pub fn apply(&mut self, event: EngineEvent) {
+        match event {
+            EngineEvent::ModelLoading { share, what } => {
+                self.forget_cache(None);
+                self.kv = None;
+                self.model = ModelState::Loading { share: share.clamp(0.0, 1.0), what };
+            }
+            EngineEvent::ModelLoaded(info) => self.model_loaded(info),
+            EngineEvent::ModelFailed { sentence, .. } => {
+                self.forget_cache(None);
+                self.kv = None;
+                self.model = ModelState::Failed(in_window(&sentence));
+            }
+            EngineEvent::ModelUnloaded => {
+                self.forget_cache(None);
+                self.kv = None;
+                self.model = ModelState::Absent;
+            }
+            EngineEvent::TurnStarted { turn, prompt_tokens, cached_tokens } => {
+                if let Some(chat) = self.running_chat(turn) {
+                    self.note_resumed(chat, cached_tokens);
+                    self.forget_cache(Some(chat));
+                    self.progress(turn, Phase::Prefill { done: cached_tokens, total: prompt_tokens, tokens_per_s: 0.0 });
+                    self.cached(chat, cached_tokens);
+                    self.stop_due = self.running.is_some_and(|r| r.stopping);
+                }
+            }
+            EngineEvent::Prefill { turn, done, total, tokens_per_s } => {
+                if let Some(chat) = self.running_chat(turn) {
+                    self.progress(turn, Phase::Prefill { done, total, tokens_per_s });
+                    self.cached(chat, done);
+                    if tokens_per_s > 0.0 {
+                        self.last_prefill = Some(tokens_per_s);
+                    }
+                }
+            }
+            EngineEvent::Token { turn, text, n, tokens_per_s, context_used } => {
+                if let Some(chat) = self.running_chat(turn) {
+                    self.progress(turn, Phase::Decode { n, tokens_per_s });
+                    if !self.is_checking() {
+                        self.last_speed = Some(tokens_per_s);
+                    }
+                    self.cached(chat, context_used);
+                    if let Some((answer, _)) = self.running_answer() {
+                        answer.push_str(&text);
+                    }
+                    self.note_token(n);
+                    self.keep_piece(text);
+                }
+            }
+            EngineEvent::PageAttention { turn, page_attention } => {
+                if let Some(chat) = self.running_chat(turn).filter(|_| !self.is_checking())
+                    && let Some(chat) = self.chats.iter().find(|c| c.id == chat)
+                {
+                    let most_read = AttendedPages::of(chat, &self.documents, &page_attention);
+                    if let Some(exchange) = self.running_exchange() {
+                        exchange.most_read = most_read;
+                    }
+                }
+            }
+            EngineEvent::Finished { turn, summary } => {
+                if let Some(chat) = self.running_chat(turn) {
+                    self.finished(chat, summary);
+                }
+            }
+            EngineEvent::Failed { turn, sentence, .. } => {
+                self.counting.remove(&turn);
+                self.fail(turn, in_window(&sentence));
+            }
+            EngineEvent::Counted { turn, tokens } => {
+                if let Some(id) = self.counting.remove(&turn)
+                    && let Some(doc) = self.documents.iter_mut().find(|d| d.id == id)
+                {
+                    doc.n_tokens = Some(tokens);
+                }
+            }
+            EngineEvent::Notice(text) => self.notice(in_window(&text), false),
+            EngineEvent::KvUse { used, budgets } => self.kv = Some(KvUse { used, budgets }),
+            EngineEvent::Library(documents) => self.library = Some(documents),
+            EngineEvent::Device(device) => self.device = Some(*device),
+            EngineEvent::Pages(_) | EngineEvent::Links(_) | EngineEvent::Telemetry(_) => {}
+            EngineEvent::LogitsRows { .. } | EngineEvent::BenchResult { .. } => {}
+        }
+    }
+
+    fn finished(&mut self, chat: ChatId, summary: Box<RequestSummary>) {
+        self.cached(chat, summary.context_used);
+        if let ModelState::Ready(info) = &mut self.model {
+            info.vram_bytes = summary.vram_bytes;
+        }
+        if summary.io.read_bytes > 0 && summary.io.read_ms > 0.0 {
+            self.disk_speed = Some(summary.io.read_bytes as f64 / (summary.io.read_ms / 1000.0));
+        }
+        if !self.is_checking() {
+            (self.attention, self.mass_kept) = (Some(summary.attention), mass_kept(&summary));
+            if summary.generated_tokens > 1 && summary.tokens_per_s > 0.0 {
+                self.last_speed = Some(summary.tokens_per_s);
+            }
+        }
+        if let Some((_, outcome)) = self.running_answer() {
+            *outcome = Outcome::Done(summary);
+        }
+        self.search_quotes();
+        self.keep_answer();
+        self.turn_ended();
+    }
+
+    fn turn_ended(&mut self) {
+        self.running = None;
+        self.send_waiting();
+    }
+
+    /// Tokens that a turn did not have to read although its chat held none came from the library.
+    fn note_resumed(&mut self, chat: ChatId, cached_tokens: usize) {
+        let chat = self.chats.iter().find(|c| c.id == chat);
+        let resumed = chat.is_some_and(|c| c.cached_tokens == 0 && self.saved_of(c).is_some());
+        let is_check = self.is_checking();
+        if let Some(exchange) = self.running_exchange().filter(|_| resumed && !is_check) {
+            exchange.resumed_tokens = cached_tokens;
+        }
+    }
+
+    fn model_loaded(&mut self, info: Box<ModelInfo>) {
+        self.forget_cache(None);
+        (self.last_speed, self.last_prefill, self.attention, self.mass_kept) = (None, None, None, None);
+        for note in &info.notes {
+            self.notice(note.clone(), false);
+        }
+        self.model = ModelState::Ready(info);
+        self.note_model(true);
+        self.take_advice();
+        self.counting.clear();
+        let ids: Vec<DocId> = self.documents.iter().map(|d| d.id).collect();
+        for doc in &mut self.documents {
+            doc.n_tokens = None;
+        }
+        for id in ids {
+            self.count(id);
+        }
+    }
+
+    pub(in crate::app) fn fail(&mut self, turn: RequestId, sentence: String) {
+        if self.running_chat(turn).is_none() {
+            return;
+        }
+        match self.running_answer() {
+            Some((_, outcome)) => *outcome = Outcome::Failed(sentence),
+            None => self.notice(sentence, true),
+        }
+        self.keep_answer();
+        self.turn_ended();
+    }
+
+    fn running_chat(&self, turn: RequestId) -> Option<ChatId> {
+        self.running.filter(|r| r.turn == turn).map(|r| r.chat)
+    }
+
+    fn running_exchange(&mut self) -> Option<&mut Exchange> {
+        let running = self.running?;
+        let chat = self.chats.iter_mut().find(|c| c.id == running.chat)?;
+        chat.all_exchanges_mut().find(|e| running.is_for(e.id))
+    }
+
+    /// The answer has `n` tokens now; what came with one event is one token's, or that of those which had no text yet.
+    fn note_token(&mut self, n: usize) {
+        let is_check = self.is_checking();
+        if let Some(exchange) = self.running_exchange().filter(|_| !is_check) {
+            let end = u32::try_from(exchange.answer.len()).unwrap_or(u32::MAX);
+            exchange.token_ends.resize(n, end);
+            exchange.token_ends.last_mut().into_iter().for_each(|last| *last = end);
+        }
+    }
+
+    /// The text that the running turn writes, and how it stands.
+    fn running_answer(&mut self) -> Option<(&mut String, &mut Outcome)> {
+        let is_check = self.is_checking();
+        let exchange = self.running_exchange()?;
+        if is_check {
+            return exchange.check.as_mut().map(|check| (&mut check.answer, &mut check.outcome));
+        }
+        Some((&mut exchange.answer, &mut exchange.outcome))
+    }
+
+    fn progress(&mut self, turn: RequestId, phase: Phase) {
+        if let Some(running) = self.running.as_mut().filter(|r| r.turn == turn) {
+            running.phase = phase;
+        }
+    }
+
+    fn cached(&mut self, chat: ChatId, tokens: usize) {
+        if let Some(chat) = self.chats.iter_mut().find(|c| c.id == chat) {
+            chat.cached_tokens = tokens;
+        }
+    }
+
+    fn forget_cache(&mut self, except: Option<ChatId>) {
+        for chat in self.chats.iter_mut().filter(|c| Some(c.id) != except) {
+            chat.cached_tokens = 0;
+        }
+    }
+}

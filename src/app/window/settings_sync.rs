@@ -1,0 +1,127 @@
+//! What outlasts the window: settings on the disk, and the size of everything in it.
+//!
+//! ```text
+//! settings.json ─► open ─► ViewState ─► keep_choices (every frame) ─► SettingsFile ─► settings.json
+//! ```
+
+use eframe::egui;
+
+use crate::app::dashboard::{DashboardState, Tab};
+use crate::app::persist::paths::Folders;
+use crate::app::persist::settings_file::SettingsFile;
+use crate::app::state::ViewState;
+use crate::app::state::preferences::Preferences;
+use crate::app::window::StrataApp;
+
+/// In the configuration folder.
+const SETTINGS_FILE: &str = "settings.json";
+/// Beside the place of the window.
+const DOCK_KEY: &str = "dock";
+const TAB_KEY: &str = "dock tab";
+const WIDTH_KEY: &str = "dock width";
+
+/// Goes on with what was kept, and gives who will keep what changes.
+pub(in crate::app) fn open(state: &mut ViewState, folders: &Folders) -> SettingsFile {
+    state.models.places.clone_from(&folders.models);
+    let Some(path) = folders.config.as_ref().map(|config| config.join(SETTINGS_FILE)) else { return SettingsFile::default() };
+    let (kept, notices) = Preferences::open(&path, state.load.clone());
+    state.use_preferences(kept, notices);
+    SettingsFile::of(path)
+}
+
+/// Keeps how the dock stands.
+pub(in crate::app) fn save_dock(dashboard: &DashboardState, storage: &mut dyn eframe::Storage) {
+    let stands = match (dashboard.open, dashboard.fills) {
+        (false, _) => "closed",
+        (true, false) => "beside",
+        (true, true) => "fills",
+    };
+    storage.set_string(DOCK_KEY, stands.to_owned());
+    storage.set_string(TAB_KEY, dashboard.tab.name().to_owned());
+    if let Some(width) = dashboard.width {
+        storage.set_string(WIDTH_KEY, width.to_string());
+    }
+}
+
+/// The dock as it stood.
+pub(in crate::app) fn restore_dock(dashboard: &mut DashboardState, storage: &dyn eframe::Storage) {
+    let stood = storage.get_string(DOCK_KEY);
+    dashboard.open = matches!(stood.as_deref(), Some("beside" | "fills"));
+    dashboard.fills = stood.as_deref() == Some("fills");
+    let tab = storage.get_string(TAB_KEY).and_then(|name| Tab::ALL.into_iter().find(|tab| tab.name() == name));
+    dashboard.tab = tab.unwrap_or(dashboard.tab);
+    let width = storage.get_string(WIDTH_KEY).and_then(|width| width.parse().ok());
+    // The panel keeps it within what the window has room for.
+    dashboard.width = width.filter(|width: &f32| width.is_finite() && *width > 0.0);
+}
+
+impl StrataApp {
+    /// Hands what changed since the last frame to the file's thread.
+    pub(in crate::app) fn keep_choices(&mut self, ctx: &egui::Context) {
+        if self.state.note_settings() {
+            self.settings_file.save(self.state.kept.text());
+        }
+        if let Some(sentence) = self.settings_file.complaint() {
+            self.state.notice(sentence, true);
+            ctx.request_repaint();
+        }
+    }
+
+    /// Follows the keys for larger and smaller, which are egui's own, and the settings page.
+    pub(in crate::app) fn apply_zoom(&mut self, ctx: &egui::Context) {
+        let now = ctx.zoom_factor();
+        if now != self.zoom_seen {
+            (self.zoom_seen, self.state.settings.zoom) = (now, now);
+        } else if self.state.settings.zoom != now {
+            ctx.set_zoom_factor(self.state.settings.zoom);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Memory(HashMap<String, String>);
+
+    impl eframe::Storage for Memory {
+        fn get_string(&self, key: &str) -> Option<String> {
+            self.0.get(key).cloned()
+        }
+
+        fn set_string(&mut self, key: &str, value: String) {
+            self.0.insert(key.to_owned(), value);
+        }
+
+        fn remove_string(&mut self, key: &str) {
+            self.0.remove(key);
+        }
+
+        fn flush(&mut self) {}
+    }
+
+    #[test]
+    fn dock_of_the_next_window_stands_as_it_stood() {
+        for (open, fills, tab) in [(false, false, Tab::Activity), (true, false, Tab::Ledger), (true, true, Tab::KvMap)] {
+            let (mut storage, mut dashboard) = (Memory::default(), DashboardState::default());
+            (dashboard.open, dashboard.fills, dashboard.tab, dashboard.width) = (open, fills, tab, Some(512.5));
+            save_dock(&dashboard, &mut storage);
+            let mut next = DashboardState::default();
+            restore_dock(&mut next, &storage);
+            assert_eq!((next.open, next.fills, next.tab, next.width), (open, fills, tab, Some(512.5)));
+        }
+        for wrong in ["wide", "NaN", "-3"] {
+            let mut storage = Memory::default();
+            eframe::Storage::set_string(&mut storage, WIDTH_KEY, wrong.to_owned());
+            let mut next = DashboardState::default();
+            restore_dock(&mut next, &storage);
+            assert_eq!(next.width, None, "{wrong}");
+        }
+        let mut fresh = DashboardState::default();
+        restore_dock(&mut fresh, &Memory::default());
+        assert!(!fresh.open, "where nothing was kept");
+    }
+}

@@ -1,0 +1,180 @@
+//! `strata ask --at-once`: all questions in one command, answers in the order of the questions.
+//!
+//! ```text
+//! tokens of all answers ─► the one that is shown: streams │ others: kept until those before them are complete
+//! ```
+//! Invariants: 1. Every question stands above its answer, whatever order they end in. 2. JSON lines come as they happen, with the
+//! number of the question. 3. A question that fails keeps none of the others from being answered; then the command fails.
+
+use super::{asides, end_text, json_token};
+use crate::cli::args::AskArgs;
+use crate::cli::console::Console;
+use crate::cli::error::CliError;
+use crate::cli::input;
+use crate::cli::session::{Session, failure};
+use crate::cli::summary::AskSummary;
+use crate::document::{Document, join_for_prompt};
+use crate::engine::{
+    DocumentRef, EngineCommand, EngineEvent, Message, ModelInfo, PromptRequest, RequestId, RequestSummary, Role, Sampling,
+};
+
+/// One question and what there is of its answer.
+struct Answer<'a> {
+    turn: RequestId,
+    prompt: &'a str,
+    text: String,
+    end: Option<Result<RequestSummary, CliError>>,
+}
+
+/// The answers, of which those before `shown` are on the screen, and that one as far as it goes.
+struct Answers<'a> {
+    all: Vec<Answer<'a>>,
+    shown: usize,
+    info: &'a ModelInfo,
+    sampling: Sampling,
+    docs: &'a [Document],
+}
+
+/// Asks every `--prompt` on its own.
+///
+/// # Errors
+/// The first question that could not be answered, after all others were; the engine or the output failing.
+pub fn run(
+    args: &AskArgs,
+    session: &mut Session,
+    info: &ModelInfo,
+    docs: &[Document],
+    document: Option<DocumentRef>,
+    console: &mut Console,
+) -> Result<(), CliError> {
+    let answer = |prompt| Answer { turn: session.next_turn(), prompt, text: String::new(), end: None };
+    let all: Vec<Answer> = args.prompts.iter().map(String::as_str).map(answer).collect();
+    let turns: Vec<RequestId> = all.iter().map(|answer| answer.turn).collect();
+    let question = |answer: &Answer| PromptRequest {
+        turn: answer.turn,
+        messages: vec![Message { role: Role::User, content: join_for_prompt(docs, answer.prompt) }],
+    };
+    let questions = all.iter().map(question).collect();
+    let sampling = args.sampling.over(info.sampling);
+    let mut answers = Answers { all, shown: 0, info, sampling, docs };
+    answers.show_question(console)?;
+    let command = EngineCommand::GenerateBatch { questions, document, sampling, max_tokens: args.max_tokens };
+    session.run_turns(&turns, command, console, |event, console| answers.take(event, console))?;
+    let mut errors = answers.all.into_iter().filter_map(|answer| answer.end?.err());
+    let first = errors.next();
+    errors.try_for_each(|error| console.note(&error.to_string()))?;
+    first.map_or(Ok(()), Err)
+}
+
+impl Answers<'_> {
+    fn take(&mut self, event: EngineEvent, console: &mut Console) -> Result<(), CliError> {
+        let (turn, piece, end) = match event {
+            EngineEvent::Token { turn, text, n, .. } => (turn, Some((text, n)), None),
+            EngineEvent::Finished { turn, summary } => (turn, None, Some(Ok(*summary))),
+            EngineEvent::Failed { turn, sentence, bad_input } => (turn, None, Some(Err(failure(sentence, bad_input)))),
+            _ => return Ok(()),
+        };
+        let Some(i) = self.all.iter().position(|answer| answer.turn == turn) else { return Ok(()) };
+        if let Some((text, n)) = piece {
+            self.all[i].text.push_str(&text);
+            if console.is_json() {
+                return json_token(i + 1, &text, n, console);
+            }
+            return if i == self.shown { console.text(&text) } else { Ok(()) };
+        }
+        self.all[i].end = end;
+        if console.is_json() { self.show_summary(i, console) } else { self.show_ended(console) }
+    }
+
+    fn show_summary(&self, i: usize, console: &mut Console) -> Result<(), CliError> {
+        let Answer { text, end: Some(Ok(cost)), .. } = &self.all[i] else { return Ok(()) };
+        let quotes = input::quotes_in(text, self.info.built_in, self.docs);
+        console.json_line(&AskSummary::new(i + 1, self.info, self.sampling, text, cost, &quotes))
+    }
+
+    /// The question whose answer is shown next, if any is left, and what there is of the answer.
+    fn show_question(&self, console: &mut Console) -> Result<(), CliError> {
+        let Some(answer) = self.all.get(self.shown).filter(|_| !console.is_json()) else { return Ok(()) };
+        let gap = if self.shown > 0 { "\n" } else { "" };
+        console.text(&format!("{gap}{}\n{}", answer.prompt, answer.text))
+    }
+
+    /// Completes the answer that is shown where it has ended, and goes on to the next one.
+    fn show_ended(&mut self, console: &mut Console) -> Result<(), CliError> {
+        while let Some(Answer { text, end: Some(end), .. }) = self.all.get(self.shown) {
+            if !text.is_empty() {
+                end_text(text, console)?;
+            }
+            if let Ok(cost) = end {
+                asides(self.info, cost, &input::quotes_in(text, self.info.built_in, self.docs), console);
+            }
+            self.shown += 1;
+            self.show_question(console)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::play;
+    use super::*;
+    use crate::cli::interrupt::Interrupt;
+    use crate::cli::mock_engine::{finished, token};
+    use crate::engine::{EnginePort, StopReason};
+
+    const ASKED: [&str; 7] = ["--prompt", "one?", "--prompt", "two?", "--prompt", "three?", "--at-once"];
+
+    fn turns(command: &EngineCommand) -> Vec<RequestId> {
+        let EngineCommand::GenerateBatch { questions, .. } = command else { panic!("{command:?}") };
+        questions.iter().map(|question| question.turn).collect()
+    }
+
+    /// Answers alternate, and end in the order 2, 1, 3.
+    fn interleaved(command: &EngineCommand, port: &EnginePort) {
+        let ids = turns(command);
+        for (i, text) in [(1, "b"), (0, "a"), (2, "c"), (1, "B"), (0, "A"), (2, "C")] {
+            port.emit(token(ids[i], 1, text));
+        }
+        for i in [1, 0, 2] {
+            port.emit(finished(ids[i], 2, StopReason::Eos));
+        }
+    }
+
+    #[test]
+    fn answers_at_once_stand_under_their_questions_in_order() {
+        let (result, out, _, seen) = play(&ASKED, Interrupt::default(), interleaved);
+        result.unwrap();
+        assert_eq!(out, "one?\naA\n\ntwo?\nbB\n\nthree?\ncC\n");
+        let Some(EngineCommand::GenerateBatch { questions, .. }) = seen.last() else { panic!("{seen:?}") };
+        let asked: Vec<_> = questions.iter().map(|q| (q.messages.len(), q.messages[0].content.as_str())).collect();
+        assert_eq!(asked, [(1, "one?"), (1, "two?"), (1, "three?")]);
+    }
+
+    #[test]
+    fn json_lines_at_once_name_their_question() {
+        let (result, out, ..) = play(&[&ASKED[..], &["--json"]].concat(), Interrupt::default(), interleaved);
+        result.unwrap();
+        let lines: Vec<serde_json::Value> = out.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+        let of = |kind: &str, field: &str| -> Vec<_> {
+            lines.iter().filter(|l| l["event"] == kind).map(|l| (l["turn"].as_u64().unwrap(), l[field].to_string())).collect()
+        };
+        assert_eq!(of("token", "text").iter().map(|(turn, _)| *turn).collect::<Vec<_>>(), [2, 1, 3, 2, 1, 3]);
+        assert_eq!(of("summary", "text"), [(2, "\"bB\"".into()), (1, "\"aA\"".into()), (3, "\"cC\"".into())]);
+    }
+
+    #[test]
+    fn question_at_once_that_fails_leaves_the_others_and_fails_the_command() {
+        let (result, out, err, _) = play(&ASKED, Interrupt::default(), |command, port| {
+            let ids = turns(command);
+            port.emit(EngineEvent::Failed { turn: ids[2], sentence: "too odd".into(), bad_input: false });
+            port.emit(EngineEvent::Failed { turn: ids[0], sentence: "too long".into(), bad_input: true });
+            port.emit(token(ids[1], 1, "yes"));
+            port.emit(finished(ids[1], 1, StopReason::Eos));
+        });
+        let error = result.unwrap_err();
+        assert_eq!((error.exit_code(), error.to_string()), (2, "too long".into()));
+        assert_eq!(out, "one?\n\ntwo?\nyes\n\nthree?\n");
+        assert!(err.contains("too odd") && !err.contains("too long"), "{err}");
+    }
+}
