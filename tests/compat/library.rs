@@ -1,6 +1,6 @@
 //! Saved-document fixture: a library of one document in f16, q8 and q4, resumed by the program of now and written anew.
 //!
-//! Store: `HEADER` is 256 bytes and token ids; the store's random id and the checksum over it differ in every store.
+//! Store: the header is 256 bytes and then token ids; its random id and the checksum over it differ in every store.
 
 use std::fs::File;
 use std::io::{Read, Write};
