@@ -36,7 +36,7 @@ const RESTORE_HEAD: &str = "\
     with opening | fio, 32 buffers | by layer over it | in file order over it |\n\
     |---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|";
 const METADATA_HEAD: &str = "\
-    | document | KV | token ids | header | index | catalogue | metadata | padding of pages | unused slots |\n\
+    | document | KV | token ids | header | index | catalog | metadata | padding of pages | unused slots |\n\
     |---|---|---|---|---|---|---|---|---|";
 /// Of the RAM tier: less than any document, so that nothing is served from a copy.
 const RAM: Bytes = Bytes(128 << 20);
@@ -73,7 +73,7 @@ impl Subject {
         u64::from(N_GROUPS * self.n_layer) * self.page_bytes()
     }
 
-    /// Of its store and of its entry in the catalogue.
+    /// Of its store and of its entry in the catalog.
     fn id(&self) -> String {
         format!("{:064x}", self.page_bytes() << 32 | u64::from(self.n_layer))
     }
@@ -163,8 +163,8 @@ impl<'a> Saved<'a> {
         }
         assert!(tiers.flush(), "{:?}", tiers.faults());
         let (_, io) = tiers.close();
-        let (catalogue, _) = Catalog::open(library.root()).unwrap();
-        catalogue.upsert(&subject.entry()).unwrap();
+        let (catalog, _) = Catalog::open(library.root()).unwrap();
+        catalog.upsert(&subject.entry()).unwrap();
         (saved, io)
     }
 
@@ -225,7 +225,7 @@ impl Restorer<'_> {
         restored
     }
 
-    /// Bytes per second for the time of a measurement, and with opening; as they travelled, padding included.
+    /// Bytes per second for the time of a measurement, and with opening; as they traveled, padding included.
     fn rate(&mut self, setup: &Setup, pages: &[PageId]) -> [f64; 2] {
         let (mut opening, mut reading, mut n_times) = (Duration::ZERO, Duration::ZERO, 0.0);
         while opening + reading < setup.time {
@@ -287,7 +287,7 @@ fn slot_bytes(subject: &Subject) -> u64 {
     geometry(subject).slot_of(PageKind::Kv)
 }
 
-/// Bytes of neighbouring pages, which are one read.
+/// Bytes of neighboring pages, which are one read.
 fn run_bytes(subject: &Subject) -> u64 {
     slot_bytes(subject) * u64::from(geometry(subject).extent_groups)
 }
@@ -303,17 +303,17 @@ fn metadata_row(setup: &Setup, subject: &Subject) -> String {
         .filter(|path| path.extension().is_some_and(|e| e == "arena"))
         .map(|path| of(&path))
         .sum();
-    let catalogue = of(&setup.dir.join("library.sqlite"));
+    let catalog = of(&setup.dir.join("library.sqlite"));
     let kv = subject.kv_bytes();
     let share = |bytes: u64| format!("{:.3} %", 100.0 * bytes as f64 / kv as f64);
     let tokens = u64::from(4 * N_TOKENS);
     let padding = u64::from(N_GROUPS * subject.n_layer) * (slot_bytes(subject) - subject.page_bytes());
     format!(
-        "| {} | {} | {tokens} | {} | {index} | {catalogue} | {} | {} | {} |",
+        "| {} | {} | {tokens} | {} | {index} | {catalog} | {} | {} | {} |",
         subject.name,
         Bytes(kv),
         header + lock - tokens,
-        share(header + lock + index + catalogue),
+        share(header + lock + index + catalog),
         share(padding),
         share(arenas - kv - padding),
     )

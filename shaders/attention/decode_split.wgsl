@@ -1,4 +1,4 @@
-// Attention of one new token over one split of 256 keys: unnormalised output, maximum and sum for the merge.
+// Attention of one new token over one split of 256 keys: unnormalized output, maximum and sum for the merge.
 // Source: Flash-Decoding (Dao et al. 2023); online softmax as in FlashAttention-2.
 // Bindings: q f32 [R, H, D] (scaled) · kv blocks · table u32 [n_lists, n_blocks] (TOKEN_TABLE: [n_lists, n_listed]) · acc f32 [R, H, n_splits, D] ·
 //   state f32 [R, H, n_splits, 2] (maximum, sum)

@@ -1,4 +1,4 @@
-// Takes the fused q,k,v rows of new tokens: normalises q and k per head (QK_NORM), rotates them, scales q, and appends
+// Takes the fused q,k,v rows of new tokens: normalizes q and k per head (QK_NORM), rotates them, scales q, and appends
 // k and v to the KV blocks.
 // Source: RoFormer (Su et al. 2021), section 3.4; Qwen3 for the per-head norm.
 // Bindings: qkv f32 [T, (H + 2G) D] · rope f32 [T, R, 2] (cos, sin of each of R pairs) · table u32 [G, n_blocks] ·

@@ -10,7 +10,7 @@ fn half_values(h: vec4<u32>) -> vec4<f32> {
     return vec4<f32>(unpack2x16float(h.x | (h.y << 16u)), unpack2x16float(h.z | (h.w << 16u)));
 }
 
-// The largest f16 not above x. A device may round to either neighbour; one step down mends that.
+// The largest f16 not above x. A device may round to either neighbor; one step down mends that.
 fn floor_halves(x: vec4<f32>) -> vec4<u32> {
     let h = halves(x);
     let down = select((h | vec4<u32>(0x8000u)) + 1u, h - 1u, x >= vec4<f32>(0.0));

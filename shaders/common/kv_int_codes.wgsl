@@ -1,4 +1,4 @@
-// Codes and scales of quantised pages in `kv`, laid out as common/kv_page draws them. Where a block begins is the caller's
+// Codes and scales of quantized pages in `kv`, laid out as common/kv_page draws them. Where a block begins is the caller's
 // business; all places are in words.
 // `row` is the first word of a row.
 fn codes8(row: u32, d: u32) -> Eight {

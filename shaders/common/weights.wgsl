@@ -1,4 +1,4 @@
-// Quantised weights W [rows, cols] in device memory, and how to read them as f32.
+// Quantized weights W [rows, cols] in device memory, and how to read them as f32.
 //
 //   tile = 32 rows, group = 64 columns (the last one padded with zero weights); for every (tile, group), in this order:
 //     quants:  per 32-byte chunk of a row's group, the 32 rows one after the other; then the rows' high bits, if any

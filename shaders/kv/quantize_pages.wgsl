@@ -1,4 +1,4 @@
-// Turns complete pages of f16 or f32 blocks into quantised ones (common/kv_page).
+// Turns complete pages of f16 or f32 blocks into quantized ones (common/kv_page).
 // Source: KIVI (Liu et al. 2024), section 3; both scale and low are rounded to f16 first, outwards, so that codes and reader
 // agree on them and no number falls outside. Exact to the bit whatever a device's division and f16 rounding.
 // Bindings: blocks f16 or f32 [pages, 4G, 32, D] · pages u32 (common/kv_page)

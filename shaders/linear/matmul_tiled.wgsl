@@ -1,4 +1,4 @@
-// y = W x in tiles of 64 rows x 64 tokens, for real GPUs: 32 columns at a time are dequantised into workgroup memory,
+// y = W x in tiles of 64 rows x 64 tokens, for real GPUs: 32 columns at a time are dequantized into workgroup memory,
 // and each of 256 lanes keeps 4 rows x 4 tokens in registers.
 // Bindings: quants, scales (common/weights) · x f32 [T, K] · y f32 [T, N] · bias f32 [N] (BIAS).
 // Grid: (tiles of 64 rows, tokens / 64, 1), first_tile counts tiles of 32 and is even; workgroup memory 16 KiB.

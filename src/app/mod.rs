@@ -7,7 +7,7 @@
 //! Invariants: 1. The thread that draws never waits while there is a window: not for the engine, a file or a dialog; when
 //! it has closed, the process ends once the engine and the chats have put everything down. 2. The engine is started
 //! after the first frame, so the window opens before any model is loaded. 3. A frame is drawn for new data only.
-//! 4. Colours and spacings come from [`theme`] alone.
+//! 4. Colors and spacings come from [`theme`] alone.
 //!
 //! Owner thread: the main thread.
 

@@ -11,7 +11,7 @@ pub fn model_info() -> ModelInfo {
     ModelInfo {
         name: "Strata Quote".into(),
         architecture: "llama".into(),
-        quantisation: "Q8_0".into(),
+        quantization: "Q8_0".into(),
         n_params: 8_900_000,
         context_len: 131_072,
         context_limit: 131_072,

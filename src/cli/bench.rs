@@ -25,7 +25,8 @@ pub struct Line {
     engine: &'static str,
     version: &'static str,
     model: String,
-    quantisation: String,
+    #[serde(rename = "quantisation")]
+    quantization: String,
     size_bytes: u64,
     n_params: u64,
     device: String,
@@ -107,7 +108,7 @@ impl Line {
             engine: "strata",
             version: env!("CARGO_PKG_VERSION"),
             model: info.name.clone(),
-            quantisation: info.quantisation.clone(),
+            quantization: info.quantization.clone(),
             size_bytes: info.file_bytes,
             n_params: info.n_params,
             device: info.adapter.clone(),

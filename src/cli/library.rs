@@ -1,7 +1,7 @@
 //! `strata library`: saved documents, listed, added, removed and checked.
 //!
 //! ```text
-//! list, remove, verify ─► catalogue and stores, no model ─► table │ JSON lines
+//! list, remove, verify ─► catalog and stores, no model ─► table │ JSON lines
 //! add FILE... ─► Session ─► Read, one document after the other ─► what each cost
 //! ```
 //! Invariants: 1. `list` and `verify` make nothing: where there is no library, nothing is saved. 2. After Ctrl-C what was read
@@ -49,16 +49,16 @@ fn open(kv_dir: Option<&Path>, console: &mut Console) -> Result<Option<(Catalog,
     if !root.exists() {
         return Ok(None);
     }
-    let (catalogue, note) = Catalog::open(&root).map_err(SavedError::from)?;
+    let (catalog, note) = Catalog::open(&root).map_err(SavedError::from)?;
     if let Some(note) = note {
         console.note(&note)?;
     }
-    Ok(Some((catalogue, StoreRoot::at(root))))
+    Ok(Some((catalog, StoreRoot::at(root))))
 }
 
 fn list(args: &LibraryArgs, console: &mut Console) -> Result<(), CliError> {
     let saved = match open(args.folder.kv_dir.as_deref(), console)? {
-        Some((catalogue, stores)) => saved_documents::list(&catalogue, &stores)?,
+        Some((catalog, stores)) => saved_documents::list(&catalog, &stores)?,
         None => Vec::new(),
     };
     if args.json {
@@ -100,17 +100,17 @@ fn add(args: &LibraryAddArgs, start: impl FnOnce() -> Session, console: &mut Con
 }
 
 fn remove(args: &LibraryRemoveArgs, console: &mut Console) -> Result<(), CliError> {
-    let Some((catalogue, stores)) = open(args.folder.kv_dir.as_deref(), console)? else {
+    let Some((catalog, stores)) = open(args.folder.kv_dir.as_deref(), console)? else {
         return Err(CliError::Input(format!("the library has no document '{}'; nothing is saved yet", args.id)));
     };
-    let removed = saved_documents::remove(&catalogue, &stores, &args.id)?;
+    let removed = saved_documents::remove(&catalog, &stores, &args.id)?;
     console.text(&format!("removed {} ({}), {} are free again\n", removed.name, shown_id(&removed), Bytes(removed.kv_bytes)))
 }
 
 fn verify(args: &LibraryArgs, interrupt: &Interrupt, console: &mut Console) -> Result<(), CliError> {
-    let Some((catalogue, stores)) = open(args.folder.kv_dir.as_deref(), console)? else { return Ok(()) };
+    let Some((catalog, stores)) = open(args.folder.kv_dir.as_deref(), console)? else { return Ok(()) };
     let mut said = Ok(());
-    let checked = saved_documents::verify(&catalogue, &stores, &mut |name, done, all| {
+    let checked = saved_documents::verify(&catalog, &stores, &mut |name, done, all| {
         // JSON lines are the results alone.
         if said.is_ok() && !args.json {
             said = console.progress(&format!("checking {name}: {done} of {all} pages"), &());

@@ -41,7 +41,7 @@ pub fn info() -> ModelInfo {
     ModelInfo {
         name: "tiny, \"quoted\"".into(),
         architecture: "llama".into(),
-        quantisation: "Q8_0".into(),
+        quantization: "Q8_0".into(),
         n_params: 5_800_000,
         context_len: 1024,
         context_limit: 1024,

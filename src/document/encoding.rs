@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn old_encodings_are_recognised_by_their_letters() {
+    fn old_encodings_are_recognized_by_their_letters() {
         for (label, text) in [
             ("windows-1252", "Der König grüßte die Gäste und ließ “Wein” für alle bringen; später fuhr er über die Brücke."),
             ("windows-1251", "Все счастливые семьи похожи друг на друга, каждая несчастливая семья несчастлива по-своему."),

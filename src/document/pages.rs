@@ -15,7 +15,7 @@ const PAGE_CHARS_MIN: usize = 1500;
 const PAGE_CHARS_MAX: usize = 4500;
 
 /// LF line ends, and pages: at form feeds where there are any.
-pub fn normalise(text: &str) -> (String, Vec<PageSpan>) {
+pub fn normalize(text: &str) -> (String, Vec<PageSpan>) {
     let mut out = String::with_capacity(text.len());
     let mut ends = Vec::new();
     let mut chars = text.chars().peekable();

@@ -95,7 +95,7 @@ impl Document {
         }
         let decoded = encoding::decode(bytes, false).map_err(binary)?;
         check_size(name, decoded.text.len(), limits::MAX_DOCUMENT_BYTES)?;
-        let (text, pages) = pages::normalise(&decoded.text);
+        let (text, pages) = pages::normalize(&decoded.text);
         let encoding = decoded.encoding.map(|label| format!("It is not UTF-8 and was read as {label}, by its letters."));
         Self::checked(Document {
             kind: FileFormat::Text,
@@ -113,7 +113,7 @@ impl Document {
         let (mut text, mut ends, mut sections) = (String::new(), Vec::new(), Vec::new());
         for part in extracted.parts {
             let first_byte = text.len();
-            let (body, _) = pages::normalise(part.text.trim_matches('\n'));
+            let (body, _) = pages::normalize(part.text.trim_matches('\n'));
             sections.extend(part.title.map(|title| Section { title, first_byte }));
             if !extracted.is_paged {
                 ends.extend(pages::page_ends(&body).into_iter().map(|end| first_byte + end));

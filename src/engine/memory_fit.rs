@@ -9,8 +9,7 @@
 use std::path::Path;
 
 use crate::base::{ModelDims, Tiers};
-use crate::engine::api::DeviceFacts;
-use crate::engine::api::LoadOptions;
+use crate::engine::api::{DeviceFacts, LoadOptions};
 use crate::engine::context::saved_documents;
 use crate::engine::error::EngineError;
 use crate::engine::runner::activations::{activation_bytes, max_chunk, tile_keys};

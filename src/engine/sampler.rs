@@ -58,18 +58,18 @@ impl Sampler {
 
     /// The same from all logits of the vocabulary; `recent` are the tokens that the repetition penalty sees.
     pub fn choose_from_all(&mut self, logits: &[f32], recent: &[u32]) -> u32 {
-        let mut penalised = logits.to_vec();
+        let mut penalized = logits.to_vec();
         if self.needs_all_logits() {
             let mut seen = recent[recent.len().saturating_sub(PENALTY_WINDOW)..].to_vec();
             seen.sort_unstable();
             seen.dedup();
             for token in seen {
-                if let Some(l) = penalised.get_mut(token as usize) {
+                if let Some(l) = penalized.get_mut(token as usize) {
                     *l = if *l > 0.0 { *l / self.sampling.repetition_penalty } else { *l * self.sampling.repetition_penalty };
                 }
             }
         }
-        let candidates = all_candidates(&penalised);
+        let candidates = all_candidates(&penalized);
         self.choose(&candidates, logits.len()).unwrap_or(0)
     }
 

@@ -11,10 +11,9 @@ use crate::gpu::Gpu;
 use crate::telemetry::{self, Phase, StepKind};
 use crate::token::Detokenizer;
 
-use crate::engine::api::AttentionMode;
-use crate::engine::api::DocumentRef;
-use crate::engine::api::{EngineEvent, RequestId, Sampling};
-use crate::engine::api::{IoSummary, Phases, RequestSummary, SelectionSummary, StopReason};
+use crate::engine::api::{
+    AttentionMode, DocumentRef, EngineEvent, IoSummary, Phases, RequestId, RequestSummary, Sampling, SelectionSummary, StopReason,
+};
 use crate::engine::error::EngineError;
 use crate::engine::handle::{CancelFlag, EnginePort};
 use crate::engine::runner::{ModelRunner, SampleResult, UsageCounters};

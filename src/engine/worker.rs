@@ -20,11 +20,10 @@ use crate::kv::KvError;
 use crate::kv::store::StoreRoot;
 use crate::telemetry::{Hub, Phase};
 
-use crate::engine::api::AttentionMode;
-use crate::engine::api::DeviceFacts;
-use crate::engine::api::RequestSummary;
-use crate::engine::api::{DocumentRef, LibraryAction};
-use crate::engine::api::{EngineCommand, EngineEvent, LoadOptions, Message, ModelSource, RequestId, Role, Sampling};
+use crate::engine::api::{
+    AttentionMode, DeviceFacts, DocumentRef, EngineCommand, EngineEvent, LibraryAction, LoadOptions, Message, ModelSource,
+    RequestId, RequestSummary, Role, Sampling,
+};
 use crate::engine::context::kv_storage::FolderHook;
 use crate::engine::context::saved_documents::{self, SavedError};
 use crate::engine::error::EngineError;

@@ -11,9 +11,9 @@
 
 use std::path::Path;
 
-use super::store::{StoreRoot, free_bytes};
 use crate::base::{Bytes, Tiers};
 use crate::gpu::{DeviceMemory, Gpu};
+use crate::kv::store::{StoreRoot, free_bytes};
 
 /// Left to the driver, the window and other programs, of a device with memory of its own.
 const HEAD_ROOM_BYTES: u64 = 256 << 20;

@@ -3,7 +3,7 @@
 //! ```text
 //! q [H, D], pages in RAM ─► q · k of every key     f32 [H, n_keys]
 //! ```
-//! 1. Exact for the keys as attention reads them. 2. A key with a NaN scores NaN. 3. Scales of quantised keys are folded into the
+//! 1. Exact for the keys as attention reads them. 2. A key with a NaN scores NaN. 3. Scales of quantized keys are folded into the
 //!    query: `q · (low + step * code) = q · low + (q * step) · code`.
 //!
 //! Pure. Shapes: H query heads, G KV heads, D channels.
@@ -16,10 +16,10 @@ use half::f16;
 use half::slice::HalfFloatSliceExt;
 use rayon::prelude::*;
 
-use super::layout::KvSpec;
-use super::policy::leoam::abstracts::{key_rows, key_scales};
 use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
 use crate::gpu::kernels::KvFormat;
+use crate::kv::layout::KvSpec;
+use crate::kv::policy::leoam::abstracts::{key_rows, key_scales};
 
 /// Products that take longer than handing some of them to other threads, which costs a tenth of a millisecond.
 const MANY_PRODUCTS: usize = 1 << 20;
@@ -80,7 +80,7 @@ fn fold(spec: &KvSpec, page: &[u8], kv_head: usize, q: &[f32]) -> ScaledQuery {
     ScaledQuery { weights: q.iter().zip(scales).map(|(q, [step, _])| q * step).collect(), base }
 }
 
-/// The numbers of rows of `keys.len()` in all, codes where they are quantised; false where they cannot be read.
+/// The numbers of rows of `keys.len()` in all, codes where they are quantized; false where they cannot be read.
 fn read_keys(sealed: KvFormat, rows: &[u8], keys: &mut [f32]) -> bool {
     match sealed {
         KvFormat::F16 => {
@@ -127,7 +127,7 @@ mod tests {
         let halves: Vec<f16> = (0..n).map(|_| f16::from_f32(4.0 * rng.next_f32() - 2.0)).collect();
         let singles: Vec<f32> = halves.iter().map(|half| half.to_f32()).collect();
         let shape = |code_bits| PageShape { n_kv_head: spec.n_kv_head, head_dim: d, code_bits };
-        let quantised = |code_bits| {
+        let quantized = |code_bits| {
             let bytes = quantize_page(&singles, shape(code_bits));
             let numbers = dequantize_page(&bytes, shape(code_bits));
             (bytes, numbers)
@@ -135,8 +135,8 @@ mod tests {
         let (bytes, numbers) = match spec.sealed {
             KvFormat::F16 => (halves.iter().flat_map(|half| half.to_le_bytes()).collect(), singles),
             KvFormat::F32 => (singles.iter().flat_map(|x| x.to_le_bytes()).collect(), singles),
-            KvFormat::Q8 => quantised(8),
-            KvFormat::Q4 => quantised(4),
+            KvFormat::Q8 => quantized(8),
+            KvFormat::Q4 => quantized(4),
         };
         let mut keys = vec![Vec::new(); spec.n_kv_head];
         for (i, slot) in numbers.chunks_exact(2 * KV_BLOCK_TOKENS * d).enumerate() {

@@ -74,7 +74,7 @@ pub enum KvError {
     TransferGone,
     /// the tiers below
     #[error(transparent)]
-    OffloadTiers(#[from] super::offload::OffloadError),
+    OffloadTiers(#[from] crate::kv::offload::OffloadError),
     /// the device said no
     #[error(transparent)]
     Gpu(#[from] GpuError),

@@ -6,9 +6,9 @@
 //! pool  ─► segments of one layer: 32 │ 32 │ 64 │ 128 ... frames (each doubles the total, none passes a binding)
 //! ```
 
-use super::policy::leoam::abstracts::abstract_bytes;
 use crate::base::limits::{KV_BLOCK_TOKENS, KV_FIRST_SEGMENT_TOKENS, KV_PAGE_TOKENS};
 use crate::gpu::kernels::KvFormat;
+use crate::kv::policy::leoam::abstracts::abstract_bytes;
 
 /// Blocks of one KV head in a page.
 pub const BLOCKS_PER_PAGE: usize = KV_PAGE_TOKENS / KV_BLOCK_TOKENS;
@@ -167,7 +167,7 @@ impl VramPlan {
         self.tail_pages as u64 * spec.n_layer as u64 * spec.tail_page_bytes() + spec.table_bytes(self.tail_pages)
     }
 
-    /// Bytes of the slots: each is an upload buffer and the device's copy of it. Quantised pages are made in a slot's worth
+    /// Bytes of the slots: each is an upload buffer and the device's copy of it. Quantized pages are made in a slot's worth
     /// of the tail's size as well; packed ones are opened from a slot's worth of codes.
     pub fn slot_bytes(&self, spec: &KvSpec) -> u64 {
         let scratch = if spec.sealed.is_quantized() { self.tail_pages as u64 * spec.page_bytes() } else { 0 };

@@ -8,9 +8,9 @@
 //!
 //! Shapes: L layers, P complete pages, row by row. Units: bytes, pages of 64 tokens of one layer.
 
-use super::policy::Tier;
-use super::store::PageId;
 use crate::base::Tiers;
+use crate::kv::policy::Tier;
+use crate::kv::store::PageId;
 
 /// In which tiers a page has a copy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

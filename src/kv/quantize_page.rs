@@ -1,4 +1,4 @@
-//! Quantises complete pages on the CPU, so that they travel to the device in fewer bytes.
+//! Quantizes complete pages on the CPU, so that they travel to the device in fewer bytes.
 //!
 //! ```text
 //! f16 page [4 blocks, G, 32 rows, D] ─► step and low of each channel (K) or 32 channels of a token (V), codes ─► q4 page
@@ -41,7 +41,7 @@ struct Layout {
     block: usize,
 }
 
-/// Quantises `page`, f16 of G = `n_kv_head` heads of D = `head_dim` (a multiple of 8), into `sealed`; both have the bytes
+/// Quantizes `page`, f16 of G = `n_kv_head` heads of D = `head_dim` (a multiple of 8), into `sealed`; both have the bytes
 /// that [`crate::gpu::kernels::KvFormat::page_bytes`] says. Numbers that are not finite are taken as ends of the range.
 ///
 /// # Panics

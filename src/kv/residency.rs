@@ -31,7 +31,7 @@ struct Layer {
     wanted_at: Vec<Demand>,
     /// by group: RAM is to have a copy
     in_ram: Vec<bool>,
-    /// groups whose frame holds what travelled compressed
+    /// groups whose frame holds what traveled compressed
     compressed: BTreeSet<u32>,
 }
 
@@ -165,7 +165,7 @@ impl Residency {
         self.frame(layer, group).is_some() && !self.layers[layer].is_in_ram(group)
     }
 
-    /// What is in a page's frame travelled compressed, and is not to the bit what is below.
+    /// What is in a page's frame traveled compressed, and is not to the bit what is below.
     pub fn set_compressed(&mut self, layer: usize, group: u32) {
         self.layers[layer].compressed.insert(group);
     }
@@ -176,7 +176,7 @@ impl Residency {
         (wanted.1).then_some(wanted.0)
     }
 
-    /// Frees all frames that hold what travelled compressed.
+    /// Frees all frames that hold what traveled compressed.
     pub fn release_compressed(&mut self) {
         for layer in 0..self.layers.len() {
             for group in std::mem::take(&mut self.layers[layer].compressed) {

@@ -93,7 +93,7 @@ impl ModelFile {
         let meta = ModelMeta {
             name: format!("random {name} {weight_type}"),
             architecture: source.architecture()?.to_owned(),
-            quantisation: metadata::dominant_type(&plan, tensors).to_owned(),
+            quantization: metadata::dominant_type(&plan, tensors).to_owned(),
             n_params: metadata::n_params(&plan, tensors),
             file_bytes: tensors.iter().map(stored).sum(),
             ..ModelMeta::default()

@@ -1,4 +1,4 @@
-//! What a model file says about itself besides its weights: name, licence, chat template, special tokens, sampling.
+//! What a model file says about itself besides its weights: name, license, chat template, special tokens, sampling.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub struct ModelMeta {
     /// `llama`, `qwen2`, ...
     pub architecture: String,
     /// most common weight type by size, or llama.cpp's name of the mix, for example `Q4_K_M`
-    pub quantisation: String,
+    pub quantization: String,
     /// number of weights, a tied output counted once
     pub n_params: u64,
     /// size of the weight file(s)
@@ -122,7 +122,7 @@ pub(crate) fn of_gguf(
     Ok(ModelMeta {
         name: gguf.string("general.name")?.filter(|n| !n.trim().is_empty()).unwrap_or(fallback_name).to_owned(),
         architecture: architecture.to_owned(),
-        quantisation: mix_name(gguf.uint("general.file_type")?, types),
+        quantization: mix_name(gguf.uint("general.file_type")?, types),
         n_params: n_params(plan, gguf.tensors()),
         file_bytes,
         license: gguf.string("general.license")?.map(str::to_owned),
@@ -160,7 +160,7 @@ pub(crate) fn of_folder(folder: &HfFolder, plan: &ModelPlan, architecture: &str,
     ModelMeta {
         name: name.to_owned(),
         architecture: architecture.to_owned(),
-        quantisation: dominant_type(plan, &folder.tensors).to_owned(),
+        quantization: dominant_type(plan, &folder.tensors).to_owned(),
         n_params: n_params(plan, &folder.tensors),
         file_bytes: folder.file_bytes,
         license: None,

@@ -1,4 +1,4 @@
-//! Model files (untrusted bytes), quantised block formats, and architectures as data.
+//! Model files (untrusted bytes), quantized block formats, and architectures as data.
 
 pub mod arch;
 pub mod discovery;

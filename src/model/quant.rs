@@ -3,7 +3,7 @@
 //! ```text
 //! block bytes ──► q: i8 per weight, scale: f32 per 16, offset: f32 per 16 ──► w = scale * q + offset
 //! ```
-//! Invariants: 1. Every quantised type decodes through that one form, and `w` (one rounded product, one rounded sum) is
+//! Invariants: 1. Every quantized type decodes through that one form, and `w` (one rounded product, one rounded sum) is
 //! bit-equal to the type's own formula, so the form "I8G16" is a lossless target for types without a kernel of their own.
 //! 2. Types without an offset use -0.0, because x + -0.0 is x for every x, signed zeros too.
 //! A kernel that contracts the product and the sum into one FMA is within half an ulp of the larger of the two.
@@ -181,7 +181,7 @@ pub fn dequantize(ty: TensorType, bytes: &[u8], out: &mut [f32]) -> Result<(), M
     Ok(())
 }
 
-/// Decodes whole quantised blocks to the form "I8G16": `w[i] = scale[i / 16] * q[i] + offset[i / 16]`, bit-equal to
+/// Decodes whole quantized blocks to the form "I8G16": `w[i] = scale[i / 16] * q[i] + offset[i / 16]`, bit-equal to
 /// [`dequantize`] when product and sum are rounded one after the other. `q` has one element per weight; `scale` and
 /// `offset` one per 16.
 ///
@@ -194,7 +194,7 @@ pub fn to_i8_groups(ty: TensorType, bytes: &[u8], q: &mut [i8], scale: &mut [f32
         return Err(ModelError::Sizes {
             op: "to_i8_groups",
             got: format!("{ty}, {} scales and {} offsets", scale.len(), offset.len()),
-            expected: format!("a quantised type and {} of each", q.len() / GROUP),
+            expected: format!("a quantized type and {} of each", q.len() / GROUP),
         });
     }
     let groups = scale.chunks_exact_mut(n / GROUP).zip(offset.chunks_exact_mut(n / GROUP));

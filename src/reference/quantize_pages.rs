@@ -85,7 +85,7 @@ enum Which {
     Value { slot: usize, token: usize, group: usize },
 }
 
-/// A number as the quantiser sees it: finite in f16.
+/// A number as the quantizer sees it: finite in f16.
 pub(super) fn finite(x: f32) -> f32 {
     x.max(-f16::MAX.to_f32()).min(f16::MAX.to_f32())
 }
@@ -124,7 +124,7 @@ fn encode(x: f32, scale: Scale) -> u8 {
     (f64::from(x - scale.low.to_f32()) / f64::from(scale.step) + 0.5).floor() as u8
 }
 
-/// Quantises a page of f32 in slot order. Numbers past the range of f16 are taken as its ends.
+/// Quantizes a page of f32 in slot order. Numbers past the range of f16 are taken as its ends.
 pub fn quantize_page(page: &[f32], shape: PageShape) -> Vec<u8> {
     let slot_numbers = 2 * BLOCK_TOKENS * shape.head_dim;
     let mut bytes = vec![0u8; shape.n_slots() * shape.block_bytes() + shape.n_kv_head * shape.head_dim * SCALE_BYTES];
@@ -142,7 +142,7 @@ pub fn quantize_page(page: &[f32], shape: PageShape) -> Vec<u8> {
     bytes
 }
 
-/// The numbers of a quantised page, f32 in slot order.
+/// The numbers of a quantized page, f32 in slot order.
 pub fn dequantize_page(bytes: &[u8], shape: PageShape) -> Vec<f32> {
     let slot_numbers = 2 * BLOCK_TOKENS * shape.head_dim;
     let mut page = vec![0.0; shape.n_slots() * slot_numbers];

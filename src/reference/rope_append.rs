@@ -13,7 +13,7 @@ pub struct RopeSpec<'a> {
     pub scale: f32,
 }
 
-/// Normalises, rotates and scales the head x `[D]`.
+/// Normalizes, rotates and scales the head x `[D]`.
 pub fn rope(x: &[f32], spec: &RopeSpec<'_>) -> Vec<f32> {
     let mut y = match spec.norm {
         Some((weight, eps)) => super::norm(x, weight, None, eps),

@@ -14,7 +14,7 @@ pub struct LinkCounter {
     pub n_moves: u64,
     /// pages
     pub n_pages: u64,
-    /// bytes as they travelled
+    /// bytes as they traveled
     pub bytes: u64,
 }
 

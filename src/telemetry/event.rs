@@ -181,7 +181,7 @@ pub enum EventKind {
         group: u32,
         /// pages
         n_pages: u32,
-        /// as they travelled (compressed)
+        /// as they traveled (compressed)
         bytes: u64,
         /// why
         cause: Cause,
@@ -247,7 +247,7 @@ pub enum EventKind {
     Hiding {
         /// model layer
         layer: u32,
-        /// thousandths of the bytes that travelled as INT4
+        /// thousandths of the bytes that traveled as INT4
         theta_permille: u32,
         /// microseconds
         expected_io_us: u32,

@@ -1,4 +1,4 @@
-//! SentencePiece-style BPE: merge the neighbours whose union scores best, until no union is a token.
+//! SentencePiece-style BPE: merge the neighbors whose union scores best, until no union is a token.
 //!
 //! ```text
 //! "Hello you" ──► "▁Hello▁you" ──► words that no token spans ──► merge by score ──► ids (bytes where no token fits)
@@ -19,7 +19,7 @@ use super::piece_bytes::byte_token;
 const MAX_WORD_BYTES: usize = 1 << 20;
 /// Words remembered while one text is encoded.
 const MAX_CACHED_WORDS: usize = 1 << 16;
-/// No neighbour.
+/// No neighbor.
 const NONE: u32 = u32::MAX;
 
 /// A SentencePiece vocabulary, ready to encode.
@@ -42,7 +42,7 @@ struct Symbol {
     next: u32,
 }
 
-/// Two neighbours whose union is a token.
+/// Two neighbors whose union is a token.
 #[derive(Debug, Clone, Copy)]
 struct Union {
     score: f32,

@@ -55,7 +55,7 @@ fn library() -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::Builder::new().tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let root = dir.path().join("library");
     let library = StoreRoot::open(&root).unwrap();
-    let (catalogue, _) = Catalog::open(&root).unwrap();
+    let (catalog, _) = Catalog::open(&root).unwrap();
     for id in [FIRST, SECOND, UNLISTED] {
         let (mut store, _) = PageStore::open_or_create(library.folder(id).unwrap(), &spec(), &tokens()).unwrap();
         for (layer, group) in (0..2).flat_map(|l| (0..4).map(move |g| (l, g))) {
@@ -63,9 +63,9 @@ fn library() -> (tempfile::TempDir, PathBuf) {
         }
         store.commit().unwrap();
     }
-    catalogue.upsert(&entry(FIRST, "first.txt", 86_400 * 365)).unwrap();
-    catalogue.upsert(&entry(SECOND, "zweites Büchlein.md", 86_400 * 800)).unwrap();
-    catalogue.upsert(&entry(GONE, "gone.txt", 100)).unwrap();
+    catalog.upsert(&entry(FIRST, "first.txt", 86_400 * 365)).unwrap();
+    catalog.upsert(&entry(SECOND, "zweites Büchlein.md", 86_400 * 800)).unwrap();
+    catalog.upsert(&entry(GONE, "gone.txt", 100)).unwrap();
     (dir, root)
 }
 
@@ -184,7 +184,7 @@ fn verify_names_stores_that_cannot_be_opened_and_documents_that_are_gone() {
 }
 
 #[test]
-fn library_with_a_damaged_catalogue_says_so_and_shows_what_there_is() {
+fn library_with_a_damaged_catalog_says_so_and_shows_what_there_is() {
     let (_dir, root) = library();
     std::fs::write(root.join("library.sqlite"), "not a database, but long enough to have been one. ".repeat(50)).unwrap();
     let _ = std::fs::remove_file(root.join("library.sqlite-wal"));

@@ -107,7 +107,7 @@ fn harms() -> Vec<Harm> {
         harm("header of another document", NONE, USELESS, |s| swap(s, "header")),
         harm("all of another document", NONE, USELESS, |s| copy_all(&s.of_another_document, &s.ours)),
         harm("all of another model", NONE, USELESS, |s| copy_all(&s.of_another_model, &s.ours)),
-        harm("catalogue", ALL, Some(""), |s| change(s.ours.with_file_name("library.sqlite"), |b| b.fill(0x5a))),
+        harm("catalog", ALL, Some(""), |s| change(s.ours.with_file_name("library.sqlite"), |b| b.fill(0x5a))),
     ]
 }
 

@@ -40,7 +40,7 @@ pub fn gpu(test: &str, twins: FeatureOverrides) -> Option<MutexGuard<'static, Gp
     }
 }
 
-/// Normalised mean squared error of `got` against `want`, and the largest absolute difference.
+/// Normalized mean squared error of `got` against `want`, and the largest absolute difference.
 pub fn nmse(got: &[f32], want: &[f32]) -> (f64, f64) {
     assert_eq!(got.len(), want.len());
     let (mut error, mut power, mut worst) = (0.0f64, 0.0f64, 0.0f64);

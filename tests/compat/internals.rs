@@ -6,16 +6,16 @@ use std::io::BufReader;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use strata::app::preferences::Preferences;
-use strata::app::settings::{Form, Settings};
-use strata::chats::Store;
-use strata::engine::{LoadOptions, ModelSource, Sampling, TurnSummary};
-use strata::telemetry::chrome::{self, ChromeTrace};
+use strata::app::state::preferences::Preferences;
+use strata::app::state::settings::{Form, Settings};
+use strata::chats::ChatStore;
+use strata::engine::{LoadOptions, ModelSource, RequestSummary, Sampling};
+use strata::telemetry::chrome_trace::{self, ChromeTrace};
 use strata::telemetry::{Counters, jsonl};
 
 /// Chats, messages, presets and documents of a folder, as the store gives them.
 pub fn chats(folder: &Path) -> Value {
-    let store = Store::open(folder).unwrap();
+    let store = ChatStore::open(folder).unwrap();
     let chats = store.list().unwrap();
     let messages: Vec<_> = chats.iter().flat_map(|chat| store.messages(chat.id).unwrap()).collect();
     let presets = store.presets().unwrap();
@@ -31,12 +31,12 @@ pub fn chats(folder: &Path) -> Value {
 
 /// Chats in which a word is found.
 pub fn chats_with(folder: &Path, words: &str) -> Vec<u64> {
-    Store::open(folder).unwrap().search(words).unwrap().iter().map(|hit| hit.chat).collect()
+    ChatStore::open(folder).unwrap().search(words).unwrap().iter().map(|hit| hit.chat).collect()
 }
 
 /// The cost of an answer, read from the text in its row and written again.
 pub fn cost_again(text: &str) -> String {
-    serde_json::to_string(&serde_json::from_str::<TurnSummary>(text).unwrap()).unwrap()
+    serde_json::to_string(&serde_json::from_str::<RequestSummary>(text).unwrap()).unwrap()
 }
 
 /// The sampling of a chat, read from the text in its row and written again.
@@ -79,7 +79,7 @@ pub fn settings_again(file: &Path, model: &str) -> String {
 
 /// A trace read and written again: events of others, events of Strata, and the text.
 pub fn trace_again(file: &Path) -> (u64, usize, String) {
-    let recording = chrome::read(BufReader::new(std::fs::File::open(file).unwrap())).unwrap();
+    let recording = chrome_trace::read(BufReader::new(std::fs::File::open(file).unwrap())).unwrap();
     let mut again = ChromeTrace::new(Vec::new()).unwrap();
     again.describe(recording.run.clone());
     again.add(&recording.snapshot).unwrap();

@@ -72,7 +72,7 @@ fn run(args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Ran {
 
 /// Name of the device; none where there is none, and then the test is named as skipped.
 fn device(test: &str) -> Option<String> {
-    common::gpu(test, strata::gpu::Twins::default()).map(|gpu| gpu.info().name.clone())
+    common::gpu(test, strata::gpu::FeatureOverrides::default()).map(|gpu| gpu.info().name.clone())
 }
 
 fn fixture(name: &str) -> PathBuf {

@@ -1,4 +1,4 @@
-//! The catalogue of saved documents: what goes in comes out, and what is damaged is begun anew.
+//! The catalog of saved documents: what goes in comes out, and what is damaged is begun anew.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -27,9 +27,9 @@ fn entry(id: &str, last_used: i64) -> Entry {
 }
 
 fn opened(root: &Path) -> Catalog {
-    let (catalogue, note) = Catalog::open(root).unwrap();
+    let (catalog, note) = Catalog::open(root).unwrap();
     assert_eq!(note, None);
-    catalogue
+    catalog
 }
 
 fn id(n: u32) -> String {
@@ -37,7 +37,7 @@ fn id(n: u32) -> String {
 }
 
 #[test]
-fn catalogue_opened_again_holds_what_was_put_in() {
+fn catalog_opened_again_holds_what_was_put_in() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("a/library");
     let named = Entry { name: "Jörg 📚 «книга»\n第一章.txt".into(), ..entry(&id(1), 5) };
@@ -47,51 +47,51 @@ fn catalogue_opened_again_holds_what_was_put_in() {
 }
 
 #[test]
-fn catalogue_told_again_keeps_when_the_document_was_first_saved() {
+fn catalog_told_again_keeps_when_the_document_was_first_saved() {
     let dir = tempfile::tempdir().unwrap();
-    let catalogue = opened(dir.path());
-    catalogue.upsert(&entry(&id(1), 5)).unwrap();
+    let catalog = opened(dir.path());
+    catalog.upsert(&entry(&id(1), 5)).unwrap();
     let whole = Entry { state: ReadState::Read, saved_tokens: 130_000, created: 900, last_used: 900, ..entry(&id(1), 0) };
-    catalogue.upsert(&whole).unwrap();
-    assert_eq!(catalogue.list().unwrap(), [Entry { created: 100, ..whole }]);
+    catalog.upsert(&whole).unwrap();
+    assert_eq!(catalog.list().unwrap(), [Entry { created: 100, ..whole }]);
 }
 
 #[test]
 fn prefix_names_one_document_or_says_why_not() {
     let dir = tempfile::tempdir().unwrap();
-    let catalogue = opened(dir.path());
+    let catalog = opened(dir.path());
     for n in [0xabcd_0000, 0xabcd_1000, 0x1234_0000] {
-        catalogue.upsert(&entry(&id(n), 0)).unwrap();
+        catalog.upsert(&entry(&id(n), 0)).unwrap();
     }
-    assert_eq!(catalogue.find("12").unwrap().id, id(0x1234_0000));
-    assert_eq!(catalogue.find(" ABCD1 ").unwrap().id, id(0xabcd_1000));
-    assert_eq!(catalogue.find(&id(0xabcd_0000)).unwrap().short_id(), "abcd0000");
-    assert!(matches!(catalogue.find("abcd"), Err(CatalogError::Ambiguous { n: 2, .. })));
+    assert_eq!(catalog.find("12").unwrap().id, id(0x1234_0000));
+    assert_eq!(catalog.find(" ABCD1 ").unwrap().id, id(0xabcd_1000));
+    assert_eq!(catalog.find(&id(0xabcd_0000)).unwrap().short_id(), "abcd0000");
+    assert!(matches!(catalog.find("abcd"), Err(CatalogError::Ambiguous { n: 2, .. })));
     for nothing in ["", " ", "f", "%", "_", "é", "1234' OR '1'='1"] {
-        assert!(matches!(catalogue.find(nothing), Err(CatalogError::NoSuch { .. })), "{nothing}");
+        assert!(matches!(catalog.find(nothing), Err(CatalogError::NoSuch { .. })), "{nothing}");
     }
 }
 
 #[test]
 fn least_recently_used_passes_over_those_that_stay() {
     let dir = tempfile::tempdir().unwrap();
-    let catalogue = opened(dir.path());
+    let catalog = opened(dir.path());
     for (n, used) in [(1, 30), (2, 10), (3, 20)] {
-        catalogue.upsert(&entry(&id(n), used)).unwrap();
+        catalog.upsert(&entry(&id(n), used)).unwrap();
     }
-    let first = |except: &[&str]| catalogue.least_recently_used(except).unwrap().map(|e| e.id);
+    let first = |except: &[&str]| catalog.least_recently_used(except).unwrap().map(|e| e.id);
     assert_eq!(first(&[]), Some(id(2)));
     assert_eq!(first(&[&id(2)]), Some(id(3)));
     assert_eq!(first(&[&id(1), &id(2), &id(3)]), None);
-    assert!(catalogue.touch(&id(2), 40).unwrap());
-    assert_eq!(catalogue.list().unwrap().iter().map(|e| e.last_used).collect::<Vec<_>>(), [40, 30, 20]);
-    assert!(catalogue.remove(&id(3)).unwrap());
-    assert!(!catalogue.remove(&id(3)).unwrap() && !catalogue.touch(&id(3), 50).unwrap());
+    assert!(catalog.touch(&id(2), 40).unwrap());
+    assert_eq!(catalog.list().unwrap().iter().map(|e| e.last_used).collect::<Vec<_>>(), [40, 30, 20]);
+    assert!(catalog.remove(&id(3)).unwrap());
+    assert!(!catalog.remove(&id(3)).unwrap() && !catalog.touch(&id(3), 50).unwrap());
     assert_eq!(first(&[]), Some(id(1)));
 }
 
 #[test]
-fn damaged_catalogue_is_set_aside_and_begun_anew() {
+fn damaged_catalog_is_set_aside_and_begun_anew() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("library.sqlite");
     let many = opened(dir.path());
@@ -110,18 +110,18 @@ fn damaged_catalogue_is_set_aside_and_begun_anew() {
         ("no header", no_header),
     ] {
         std::fs::write(&file, &bytes).unwrap();
-        let (catalogue, note) = Catalog::open(dir.path()).unwrap();
+        let (catalog, note) = Catalog::open(dir.path()).unwrap();
         assert!(note.is_some_and(|n| n.contains("damaged")), "{what}");
-        assert_eq!(catalogue.list().unwrap(), [], "{what}");
+        assert_eq!(catalog.list().unwrap(), [], "{what}");
         assert_eq!(std::fs::read(dir.path().join("library.sqlite.damaged")).unwrap(), bytes, "{what}");
-        catalogue.upsert(&entry(&id(1), 0)).unwrap();
-        drop(catalogue);
+        catalog.upsert(&entry(&id(1), 0)).unwrap();
+        drop(catalog);
         assert_eq!(opened(dir.path()).list().unwrap().len(), 1, "{what}");
     }
 }
 
 #[test]
-fn catalogue_in_another_shape_is_damaged() {
+fn catalog_in_another_shape_is_damaged() {
     let dir = tempfile::tempdir().unwrap();
     for sql in [
         "CREATE TABLE documents (id TEXT)",
@@ -131,13 +131,13 @@ fn catalogue_in_another_shape_is_damaged() {
     ] {
         let _ = std::fs::remove_file(dir.path().join("library.sqlite"));
         rusqlite::Connection::open(dir.path().join("library.sqlite")).unwrap().execute_batch(sql).unwrap();
-        let (catalogue, note) = Catalog::open(dir.path()).unwrap();
-        assert!(note.is_some() && catalogue.list().unwrap().is_empty(), "{sql}");
+        let (catalog, note) = Catalog::open(dir.path()).unwrap();
+        assert!(note.is_some() && catalog.list().unwrap().is_empty(), "{sql}");
     }
 }
 
 #[test]
-fn catalogue_of_a_newer_strata_is_refused_and_left_alone() {
+fn catalog_of_a_newer_strata_is_refused_and_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     opened(dir.path()).upsert(&entry(&id(1), 0)).unwrap();
     let file = dir.path().join("library.sqlite");
@@ -148,19 +148,19 @@ fn catalogue_of_a_newer_strata_is_refused_and_left_alone() {
 }
 
 #[test]
-fn catalogue_in_two_hands_shows_each_the_others_changes() {
+fn catalog_in_two_hands_shows_each_the_others_changes() {
     let dir = tempfile::tempdir().unwrap();
     let (first, second) = (opened(dir.path()), opened(dir.path()));
     std::thread::scope(|scope| {
-        for (catalogue, from) in [(first, 0u32), (second, 1000)] {
-            scope.spawn(move || (from..from + 30).for_each(|n| catalogue.upsert(&entry(&id(n), 0)).unwrap()));
+        for (catalog, from) in [(first, 0u32), (second, 1000)] {
+            scope.spawn(move || (from..from + 30).for_each(|n| catalog.upsert(&entry(&id(n), 0)).unwrap()));
         }
     });
     assert_eq!(opened(dir.path()).list().unwrap().len(), 60);
 }
 
 #[test]
-fn catalogue_where_no_folder_can_be_is_refused_with_a_sentence() {
+fn catalog_where_no_folder_can_be_is_refused_with_a_sentence() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("file"), "").unwrap();
     let error = Catalog::open(&dir.path().join("file/library")).unwrap_err();
@@ -169,12 +169,12 @@ fn catalogue_where_no_folder_can_be_is_refused_with_a_sentence() {
 
 #[cfg(unix)]
 #[test]
-fn catalogue_is_readable_by_its_owner_alone() {
+fn catalog_is_readable_by_its_owner_alone() {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("library");
-    let catalogue = opened(&root);
-    catalogue.upsert(&entry(&id(1), 0)).unwrap();
+    let catalog = opened(&root);
+    catalog.upsert(&entry(&id(1), 0)).unwrap();
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&root), 0o700);
     let files: Vec<_> = std::fs::read_dir(&root).unwrap().map(|f| f.unwrap().path()).collect();
@@ -184,7 +184,7 @@ fn catalogue_is_readable_by_its_owner_alone() {
     }
 }
 
-/// What can be done with a catalogue.
+/// What can be done with a catalog.
 #[derive(Debug, Clone)]
 enum Step {
     Put(u8, i64, String),
@@ -207,32 +207,32 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 16, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn catalogue_after_any_steps_holds_what_a_map_would(steps in steps()) {
+    fn catalog_after_any_steps_holds_what_a_map_would(steps in steps()) {
         let dir = tempfile::tempdir().unwrap();
-        let mut catalogue = opened(dir.path());
+        let mut catalog = opened(dir.path());
         let mut model: BTreeMap<String, Entry> = BTreeMap::new();
         for step in steps {
             match step {
                 Step::Put(n, used, name) => {
                     let entry = Entry { name, ..entry(&id(n.into()), used) };
-                    catalogue.upsert(&entry).unwrap();
+                    catalog.upsert(&entry).unwrap();
                     model.insert(entry.id.clone(), entry);
                 }
                 Step::Touch(n, now) => {
                     let known = model.get_mut(&id(n.into()));
-                    prop_assert_eq!(catalogue.touch(&id(n.into()), now).unwrap(), known.is_some());
+                    prop_assert_eq!(catalog.touch(&id(n.into()), now).unwrap(), known.is_some());
                     if let Some(entry) = known {
                         entry.last_used = entry.last_used.max(now);
                     }
                 }
                 Step::Remove(n) => {
-                    prop_assert_eq!(catalogue.remove(&id(n.into())).unwrap(), model.remove(&id(n.into())).is_some());
+                    prop_assert_eq!(catalog.remove(&id(n.into())).unwrap(), model.remove(&id(n.into())).is_some());
                 }
-                Step::Reopen => catalogue = opened(dir.path()),
+                Step::Reopen => catalog = opened(dir.path()),
             }
         }
         let mut expected: Vec<Entry> = model.into_values().collect();
         expected.sort_by_key(|e| (std::cmp::Reverse(e.last_used), e.id.clone()));
-        prop_assert_eq!(catalogue.list().unwrap(), expected);
+        prop_assert_eq!(catalog.list().unwrap(), expected);
     }
 }

@@ -15,7 +15,7 @@ fn refusal(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn text_bom_and_line_ends_are_normalised_and_do_not_change_the_hash() {
+fn text_bom_and_line_ends_are_normalized_and_do_not_change_the_hash() {
     let unix = document("One\n\nTwo é\n");
     for other in ["\u{FEFF}One\n\nTwo é\n", "One\r\n\r\nTwo é\r\n", "One\r\rTwo é\r"] {
         let other = document(other);

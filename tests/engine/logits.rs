@@ -143,7 +143,7 @@ fn logits_of_every_stored_type_match_plain_loops_on_the_same_weights() {
 }
 
 /// llama.cpp's greedy ids, teacher-forced: at every position the engine must want the golden token, but for near-ties.
-/// llama.cpp on a CPU rounds activations to 8 bits for quantised weights, so those may differ a little more often.
+/// llama.cpp on a CPU rounds activations to 8 bits for quantized weights, so those may differ a little more often.
 #[test]
 fn greedy_ids_follow_llama_cpp_up_to_near_ties() {
     let test = "greedy_ids_follow_llama_cpp_up_to_near_ties";

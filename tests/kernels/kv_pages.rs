@@ -1,4 +1,4 @@
-//! Quantised KV pages: sealing against its twin, and every attention variant over sealed pages with a tail.
+//! Quantized KV pages: sealing against its twin, and every attention variant over sealed pages with a tail.
 
 use strata::base::Rng;
 use strata::gpu::kernels::KvFormat;
@@ -14,7 +14,7 @@ use super::common::{assert_close, gpu};
 use super::page_abstracts::{f16_bits, page, page_shape};
 use super::{download_f32, empty, random, upload};
 
-/// Dequantised numbers are the same on both sides; what is left is the order of f32 sums.
+/// Dequantized numbers are the same on both sides; what is left is the order of f32 sums.
 const LIMIT: f64 = 1e-10;
 
 #[test]
@@ -92,8 +92,8 @@ fn opened_pages_equal_their_twin_to_the_bit() {
 }
 
 #[test]
-fn quantised_blocks_take_no_single_tokens_and_copies_need_no_kernel() {
-    let Some(gpu) = gpu("quantised_blocks_take_no_single_tokens_and_copies_need_no_kernel", FeatureOverrides::default()) else {
+fn quantized_blocks_take_no_single_tokens_and_copies_need_no_kernel() {
+    let Some(gpu) = gpu("quantized_blocks_take_no_single_tokens_and_copies_need_no_kernel", FeatureOverrides::default()) else {
         return;
     };
     let spec = RopeAppendSpec {
@@ -258,8 +258,8 @@ fn decode(gpu: &Gpu, case: &Case, segments: &[Segment], q: &[f32], subgroup8: bo
 }
 
 #[test]
-fn attention_over_quantised_pages_matches_reference() {
-    let Some(gpu) = gpu("attention_over_quantised_pages_matches_reference", FeatureOverrides::default()) else { return };
+fn attention_over_quantized_pages_matches_reference() {
+    let Some(gpu) = gpu("attention_over_quantized_pages_matches_reference", FeatureOverrides::default()) else { return };
     let mut rng = Rng::new(12);
     use KvFormat::{Q4, Q8};
     for (shape, elements) in [

@@ -8,7 +8,7 @@ use super::common::{assert_close, gpu};
 use super::page_abstracts::{Pool, listed, whole_block};
 use super::{download_f32, empty, random, upload};
 
-/// Dequantised numbers are the same on both sides; what is left is the order of f32 sums.
+/// Dequantized numbers are the same on both sides; what is left is the order of f32 sums.
 const LIMIT: f64 = 1e-10;
 const N_PAGES: usize = 12;
 

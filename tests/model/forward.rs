@@ -14,7 +14,7 @@ fn best(logits: &[f32]) -> (u32, u32, f32) {
     (order[0] as u32, order[1] as u32, logits[order[0]] - logits[order[1]])
 }
 
-/// Greedy ids from golden data; llama.cpp rounds activations for quantised weights, so a near-tie may go the other way.
+/// Greedy ids from golden data; llama.cpp rounds activations for quantized weights, so a near-tie may go the other way.
 fn follow_golden(model: &Path, case: &serde_json::Value, tie: f32) -> (usize, usize) {
     let ids = |key: &str| -> Vec<u32> { case[key].as_array().unwrap().iter().map(|v| v.as_u64().unwrap() as u32).collect() };
     let (prompt, want) = (ids("prompt_ids"), ids("greedy_ids"));

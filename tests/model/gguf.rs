@@ -65,7 +65,7 @@ fn tiny_gguf_of_both_versions_opens_and_gives_its_weights() {
         assert_eq!((dims.n_layer, dims.hidden_dim, dims.vocab_size, dims.n_kv_head), (1, 32, 5, 1));
         assert!(file.plan().tied);
         assert_eq!(file.info().name, "tiny");
-        assert_eq!(file.info().quantisation, "F32");
+        assert_eq!(file.info().quantization, "F32");
         assert_eq!(file.tensor("blk.0.ffn_up.weight").unwrap().ty, TensorType::Q8_0);
         let TokenizerSource::Gguf(vocab) = file.tokenizer().unwrap() else { panic!("a GGUF has its own vocabulary") };
         assert_eq!((vocab.tokens.len(), vocab.bos, vocab.add_bos), (5, Some(1), Some(true)));
@@ -93,8 +93,8 @@ fn tensor_bytes_are_exactly_the_rows_asked_for() {
     let want: Vec<u8> =
         [1, 2].iter().flat_map(|c| (0..16).flat_map(|r| stored[r * 64 + c * 2..][..2].to_vec()).collect::<Vec<_>>()).collect();
     assert_eq!(&*turned, want);
-    let quantised = TensorRef { transposed: true, ..part("blk.0.ffn_up.weight", 0, 1) };
-    assert!(file.tensor_bytes(&quantised).is_err());
+    let quantized = TensorRef { transposed: true, ..part("blk.0.ffn_up.weight", 0, 1) };
+    assert!(file.tensor_bytes(&quantized).is_err());
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn gguf_without_vocabulary_opens_but_has_no_tokenizer() {
 }
 
 #[test]
-fn meta_tells_licence_template_sampling_and_end_tokens() {
+fn meta_tells_license_template_sampling_and_end_tokens() {
     let mut writer = tiny_llama();
     writer.set("general.license", Val::Str("mit"));
     writer.set("tokenizer.chat_template", Val::Str("{{ messages }}"));

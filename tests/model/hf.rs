@@ -120,7 +120,7 @@ fn rope_settings_of_older_transformers_give_the_same_plan() {
 fn folder_meta_names_end_tokens_and_tokenizer_files() {
     let file = ModelFile::open(&fixture("qwen2")).unwrap();
     let info = file.info();
-    assert_eq!((info.name.as_str(), info.architecture.as_str(), info.quantisation.as_str()), ("qwen2", "qwen2", "F32"));
+    assert_eq!((info.name.as_str(), info.architecture.as_str(), info.quantization.as_str()), ("qwen2", "qwen2", "F32"));
     assert_eq!((info.bos, info.eos, info.stop_ids.as_slice()), (Some(0), Some(1), &[1][..]));
     assert_eq!(info.file_bytes, std::fs::metadata(fixture("qwen2").join("model.safetensors")).unwrap().len());
     // Float tensors and one small header: the weights are nearly the whole file.

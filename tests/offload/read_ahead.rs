@@ -74,7 +74,7 @@ fn nothing_is_read_before_it_is_asked_for_where_reading_ahead_is_off() {
 }
 
 #[test]
-fn neighbouring_pages_of_a_layer_come_in_one_read() {
+fn neighboring_pages_of_a_layer_come_in_one_read() {
     let folder = memory();
     save(&folder, 32);
     let mut offload = tiers(config(2400), &folder, 32);

@@ -31,7 +31,7 @@ fn store_of_another_model_tokenizer_setting_type_or_document_is_refused_by_name(
     let changes: [Change; 6] = [
         ("another model", |s| s.model_hash[31] ^= 1),
         ("another tokenizer", |s| s.tokenizer_hash[0] ^= 1),
-        ("other rope or quantisation settings", |s| s.settings_hash[7] ^= 1),
+        ("other rope or quantization settings", |s| s.settings_hash[7] ^= 1),
         ("another KV type", |s| s.layout = "q8/block16".into()),
         ("other page sizes", |s| s.kv_page_bytes += 1),
         ("other page sizes", |s| s.n_layer += 1),

@@ -146,7 +146,7 @@ fn tokens_added_and_taken_back_keep_only_pages_of_the_same_past() {
 }
 
 #[test]
-fn runs_bring_neighbouring_pages_in_one_read_and_stop_at_a_hole() {
+fn runs_bring_neighboring_pages_in_one_read_and_stop_at_a_hole() {
     let folder: Arc<dyn Folder> = Arc::new(MemoryFolder::new());
     let (mut store, _) = opened(&folder, 20);
     for group in (0..20).filter(|g| *g != 5) {

@@ -12,9 +12,11 @@ use std::path::Path;
 use sources::{Source, tracked};
 
 /// Files that may pass the line cap, with the lines they may have and why.
-const LONGER_FILES: [(&str, usize, &str); 2] = [
-    ("src/app/state.rs", 540, "the window's whole state beside every step that changes it"),
-    ("tests/ui/behaviour.rs", 600, "short scenes of one window, one after the other"),
+const LONGER_FILES: [(&str, usize, &str); 4] = [
+    ("src/app/state/mod.rs", 540, "the window's whole state beside every step that changes it"),
+    ("tests/ui/interaction.rs", 600, "short scenes of one window, one after the other"),
+    ("src/engine/runner/mod.rs", 510, "shrinks when single answers become batches of one"),
+    ("src/engine/runner/gpu_model.rs", 510, "shrinks when single answers become batches of one"),
 ];
 /// What may stand at the top, apart from dot-files.
 const TOP_LEVEL: [&str; 8] = ["Cargo.toml", "Cargo.lock", "README.md", "LICENSE", "src", "shaders", "assets", "tests"];

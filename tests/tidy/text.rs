@@ -11,7 +11,7 @@ const ROOMS: [(&str, &[&str], &str); 7] = [
     ("anyhow::", &["src/main.rs", "src/cli"], "other modules have one thiserror enum each"),
     ("egui::", &["src/app"], "only the window draws"),
     ("eframe::", &["src/app"], "only the window draws"),
-    ("clap::", &["src/cli", "src/engine/command.rs"], "only the command line parses arguments"),
+    ("clap::", &["src/cli", "src/engine/api"], "only the command line parses arguments"),
     ("wgpu::", &["src/gpu", "src/app"], "only `gpu` makes devices, pipelines and buffers"),
     ("rusqlite::", &["src/document/catalog", "src/chats"], "only the catalog and the chats are databases"),
     (

@@ -107,7 +107,6 @@ fn folder_and_gguf_of_one_model_agree() {
         ("stories3m/hf", "stories3m/stories3M-F16.gguf"),
         ("tinystories-656k", "tinystories-656k/TinyStories-656K-F16.gguf"),
         ("cardputer-chat-3m/hf-gptneo", "cardputer-chat-3m/cardputer-chat-3m-gpt2arch-Q8_0.gguf"),
-        ("../../demo-model", "../../demo-model/strata-quote-6m-Q8_0.gguf"),
     ];
     for (folder, file) in pairs {
         let (a, b) = (Tokenizer::from_folder(&models.join(folder)).unwrap(), from_gguf(&models.join(file)));

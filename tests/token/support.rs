@@ -5,6 +5,11 @@ use std::path::{Path, PathBuf};
 
 use strata::token::GgufVocab;
 
+/// The built-in model, which is part of the repository.
+pub const BUILT_IN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/demo-model/strata-quote-Q8_0.gguf");
+/// Its tokenizer as Hugging Face writes one.
+pub const BUILT_IN_JSON: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/demo-model/tokenizer.json");
+
 /// A file under the data folder, or None (with a word on stderr) where there is no data.
 pub fn data(test: &str, path: &str) -> Option<PathBuf> {
     let root = std::env::var_os("STRATA_DATA")

@@ -8,11 +8,11 @@ use proptest::prelude::*;
 use strata::base::Rng;
 use strata::token::{Detokenizer, GgufVocab, Tokenizer};
 
-use crate::support::{data, read_vocab};
+use crate::support::{BUILT_IN, BUILT_IN_JSON, data, read_vocab};
 
 const ALL: [&str; 11] = [
-    "demo",
-    "demo json",
+    "built-in",
+    "built-in json",
     "llama-spm",
     "phi-3",
     "phi-3 json",
@@ -28,8 +28,8 @@ fn load(root: &Path, name: &str) -> Tokenizer {
     let gguf = |path: &str| Tokenizer::from_gguf(&read_vocab(&root.join(path)).0).unwrap();
     let folder = |path: &str| Tokenizer::from_folder(&root.join(path)).unwrap();
     match name {
-        "demo" => gguf("../../demo-model/strata-quote-6m-Q8_0.gguf"),
-        "demo json" => folder("../../demo-model"),
+        "built-in" => gguf(BUILT_IN),
+        "built-in json" => Tokenizer::from_json_files(Path::new(BUILT_IN_JSON), None, None).unwrap(),
         "phi-3 json" => folder("phi-3-mini"),
         "gpt-2 json" => folder("gpt2"),
         "qwen" => folder("qwen"),
@@ -70,11 +70,11 @@ fn streamed_text_equals_the_original_in_every_vocabulary() {
 }
 
 #[test]
-fn demo_model_gguf_and_json_agree_on_a_long_text() {
-    let test = "demo_model_gguf_and_json_agree_on_a_long_text";
+fn gguf_and_json_of_one_model_agree_on_a_long_text() {
+    let test = "gguf_and_json_of_one_model_agree_on_a_long_text";
     let Some(text) = text_file(test, "texts/sherlock-holmes.txt") else { return };
     let text: String = text.chars().skip(5_000).take(20_000).collect();
-    for pair in [["demo", "demo json"], ["gpt-2", "gpt-2 json"], ["phi-3", "phi-3 json"]] {
+    for pair in [["built-in", "built-in json"], ["gpt-2", "gpt-2 json"], ["phi-3", "phi-3 json"]] {
         let both: Vec<_> = some(test, &pair).collect();
         let ids = both[0].1.encode(&text, true).unwrap();
         assert_eq!(ids, both[1].1.encode(&text, true).unwrap(), "{}", both[0].0);
@@ -108,7 +108,7 @@ fn long_text_in_parts_has_the_ids_of_the_whole() {
 fn six_megabytes_are_encoded_in_seconds() {
     let test = "six_megabytes_are_encoded_in_seconds";
     let Some(text) = text_file(test, "texts/pepys-diary.txt") else { return };
-    for (name, tokenizer) in some(test, &["demo", "llama-spm", "phi-3 json", "gpt-2", "llama3"]) {
+    for (name, tokenizer) in some(test, &["built-in", "llama-spm", "phi-3 json", "gpt-2", "llama3"]) {
         let start = Instant::now();
         let n = tokenizer.encode(&text, true).unwrap().len();
         let seconds = start.elapsed().as_secs_f64();
@@ -120,7 +120,7 @@ fn six_megabytes_are_encoded_in_seconds() {
 #[test]
 fn text_without_a_break_is_encoded_in_bounded_time() {
     let test = "text_without_a_break_is_encoded_in_bounded_time";
-    for (name, tokenizer) in some(test, &["demo", "llama-spm", "phi-3 json", "qwen"]) {
+    for (name, tokenizer) in some(test, &["built-in", "llama-spm", "phi-3 json", "qwen"]) {
         for unit in ["a", " ", "海", "\n", "x1"] {
             let text = unit.repeat((1 << 20) / unit.len());
             let start = Instant::now();
@@ -175,7 +175,7 @@ fn bad_tokenizer_files_are_refused_with_a_sentence() {
     let folder = tempfile::tempdir().unwrap();
     let missing = Tokenizer::from_folder(folder.path()).unwrap_err().to_string();
     assert!(missing.contains("tokenizer.json"), "{missing}");
-    let good = std::fs::read_to_string(bad.with_file_name("../../../demo-model/tokenizer.json")).unwrap();
+    let good = std::fs::read_to_string(BUILT_IN_JSON).unwrap();
     let file = folder.path().join("tokenizer.json");
     for share in 0..10 {
         std::fs::write(&file, &good.as_bytes()[..good.len() * share / 10]).unwrap();

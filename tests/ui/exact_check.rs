@@ -81,7 +81,7 @@ fn check_that_differs_shows_both_answers_from_where_they_part() {
 
 #[test]
 fn question_about_the_whole_document_is_offered_an_exact_answer() {
-    let mut rig = answered("Summarise the notes.", "A bell.");
+    let mut rig = answered("Summarize the notes.", "A bell.");
     assert!(rig.shows("seems to be about the whole document"));
     assert!(rig.harness.query_by_label("Check exactly").is_none());
     let (turn, _) = check(&mut rig, "Answer exactly");

@@ -84,8 +84,8 @@ fn picker_says_what_each_model_is_and_whether_it_fits() {
     let disk = Disk::new();
     let mut rig = on_models(with(&disk), 8 << 30);
     assert!(rig.shows("LM STUDIO  2") && rig.shows("JAN  1"));
-    assert!(rig.shows("F32 · llama · 64 window") && rig.shows("licence apache-2.0 · chat template · ann/Tiny-GGUF"));
-    assert!(rig.shows("licence not stated · no chat template"), "of the other");
+    assert!(rig.shows("F32 · llama · 64 window") && rig.shows("license apache-2.0 · chat template · ann/Tiny-GGUF"));
+    assert!(rig.shows("license not stated · no chat template"), "of the other");
     assert!(rig.shows("of memory for the model") && rig.shows("of KV for 64 tokens in VRAM"));
     assert!(rig.shows("The model file is cut short"), "the torn file says why");
     assert!(rig.harness.query_by_label("Load torn-Q8_0").is_none());

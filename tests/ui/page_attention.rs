@@ -71,11 +71,8 @@ fn document_that_is_opened_shows_what_the_last_answer_read() {
 #[test]
 fn answer_whose_attention_was_not_measured_says_why() {
     let why = [
-        (
-            AttentionKind::ExactOffload,
-            "Exact attention read every page. Which it page_attention most is not measured where pages lie",
-        ),
-        (AttentionKind::Dense, "Exact attention read every page. Which it page_attention most was not measured"),
+        (AttentionKind::ExactOffload, "Exact attention read every page. Which it weighed most is not measured where pages lie"),
+        (AttentionKind::Dense, "Exact attention read every page. Which it weighed most was not measured"),
         (AttentionKind::Selective, "Which pages it read most was not measured: the answer is too short."),
     ];
     for (attention, sentence) in why {

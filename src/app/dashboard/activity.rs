@@ -47,7 +47,7 @@ pub fn activity_ui(ui: &mut Ui, view: &ViewState, state: &mut DashboardState) {
         ui.spacing_mut().item_spacing.y = 0.0;
         links_ui(ui, view, state.peaks, &figures, &window_words(window, runs));
         pages_ui(ui, figures.pages);
-        utilisation_ui(ui, view, &figures, state.cost.cpu);
+        utilization_ui(ui, view, &figures, state.cost.cpu);
         budgets_ui(ui, view);
         own_cost_ui(ui, state);
         ui.add_space(GUTTER);
@@ -194,9 +194,9 @@ fn pages_ui(ui: &mut Ui, pages: Option<StepPages>) {
     );
 }
 
-fn utilisation_ui(ui: &mut Ui, view: &ViewState, figures: &Figures, cpu: Known<f64>) {
+fn utilization_ui(ui: &mut Ui, view: &ViewState, figures: &Figures, cpu: Known<f64>) {
     let t = theme::tokens(ui);
-    charts::heading(ui, "Utilisation", if view.info().is_some_and(|i| i.software) { "the device is this CPU" } else { "" });
+    charts::heading(ui, "Utilization", if view.info().is_some_and(|i| i.software) { "the device is this CPU" } else { "" });
     let as_percent = |known: Known<f64>| known.text(percent);
     let gpu = as_percent(figures.gpu);
     let clock = match figures.gpu {

@@ -41,7 +41,7 @@ pub fn spans(ingest_ms: Option<f64>, phases: &Phases) -> Vec<Span> {
     all.into_iter().filter(|(_, ms)| *ms > 0.0).map(|(name, ms)| Span { name, ms }).collect()
 }
 
-/// The colour of a phase, and whether it is hatched: neighbours differ without colour too.
+/// The color of a phase, and whether it is hatched: neighbors differ without color too.
 fn style(t: &Tokens, name: &str) -> (Color32, bool) {
     match name {
         "ingest" => (t.weak, true),
@@ -130,7 +130,7 @@ fn tokens_ui(ui: &mut Ui, exchange: &Exchange) -> Vec<Action> {
     vec![Action::ShowToken { exchange: exchange.id, token }]
 }
 
-/// Neighbours on different grounds, so that each token is seen.
+/// Neighbors on different grounds, so that each token is seen.
 fn tokens_job(answer: &str, ends: &[usize], chosen: Option<usize>, width: f32, t: &Tokens) -> LayoutJob {
     let mut job = LayoutJob::default();
     job.wrap.max_width = width;
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbouring_phases_differ_without_colour() {
+    fn neighboring_phases_differ_without_color() {
         let names = ["ingest", "tokenize", "restore", "prefill", "first token", "decode"];
         for is_dark in [true, false] {
             let is_hatched = names.map(|name| style(theme::of(is_dark), name).1);

@@ -1,6 +1,6 @@
 //! What panels of the dock draw alike: headings, sparklines, bars of parts, and hatching for what is not known.
 //!
-//! Measured is filled, estimated is a line, missing is hatched: told apart without colour.
+//! Measured is filled, estimated is a line, missing is hatched: told apart without color.
 
 use egui::{
     Align2, Color32, CornerRadius, Mesh, Painter, Pos2, Rect, Role, Sense, Shape, Stroke, StrokeKind, Ui, WidgetInfo, pos2, vec2,
@@ -14,7 +14,7 @@ use crate::telemetry::Link;
 /// Between two lines of a hatching, points.
 const HATCH: f32 = 6.0;
 
-/// A link has the colour of its slower end.
+/// A link has the color of its slower end.
 pub fn link_color(t: &Tokens, link: Link) -> Color32 {
     match link {
         Link::DiskToRam | Link::RamToDisk => t.disk,
@@ -22,7 +22,7 @@ pub fn link_color(t: &Tokens, link: Link) -> Color32 {
     }
 }
 
-/// The colour of a tier.
+/// The color of a tier.
 pub fn tier_color(t: &Tokens, tier: Tier) -> Color32 {
     match tier {
         Tier::Vram => t.vram,
@@ -94,7 +94,7 @@ pub fn sparkline(painter: &Painter, rect: Rect, columns: &[f32], top: f32, color
 pub struct Part {
     /// how much of it
     pub amount: f64,
-    /// its colour
+    /// its color
     pub color: Color32,
     /// hatched rather than filled
     pub hatched: bool,
@@ -167,7 +167,7 @@ pub fn keys(ui: &mut Ui, entries: &[Entry]) {
     }
 }
 
-/// A colour, filled or hatched.
+/// A color, filled or hatched.
 pub fn swatch(painter: &Painter, rect: Rect, color: Color32, hatched: bool) {
     if hatched {
         painter.rect_stroke(rect, 0.0, Stroke::new(1.0, color), StrokeKind::Inside);

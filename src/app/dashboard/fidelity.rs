@@ -129,7 +129,7 @@ fn caption(ui: &mut Ui, text: &str) {
     ui.add(egui::Label::new(egui::RichText::new(text).font(theme::small()).color(t.weak)).wrap());
 }
 
-/// A share broken a promise: the colour says so, and the words.
+/// A share broken a promise: the color says so, and the words.
 fn ink(t: &theme::Tokens, kept: f64, promised: Option<f64>) -> Color32 {
     if promised.is_some_and(|p| kept < p) { t.error } else { t.accent }
 }

@@ -69,10 +69,10 @@ impl KvMapState {
         [from, from + width]
     }
 
-    /// Shows `factor` times as much, with `centre` where it is.
-    fn zoom(&mut self, n_pages: usize, centre: f64, factor: f64) {
+    /// Shows `factor` times as much, with `center` where it is.
+    fn zoom(&mut self, n_pages: usize, center: f64, factor: f64) {
         let [from, to] = self.range(n_pages);
-        let view = [centre - (centre - from) * factor, centre + (to - centre) * factor];
+        let view = [center - (center - from) * factor, center + (to - center) * factor];
         self.view = (view[1] - view[0] < n_pages as f64).then_some(view);
         self.view = self.view.map(|_| self.range(n_pages));
     }
@@ -356,10 +356,10 @@ fn draw_axes(ui: &Ui, view: &ViewState, map: &PageMap, layout: &Layout) {
         if x < layout.picture.left() - 0.5 || x > layout.picture.right() - 8.0 {
             continue;
         }
-        let labelled = x >= free_from;
-        let length = if labelled { 5.0 } else { 2.0 };
+        let labeled = x >= free_from;
+        let length = if labeled { 5.0 } else { 2.0 };
         painter.vline(x, top - length..=top, Stroke::new(1.0, t.weak));
-        if labelled {
+        if labeled {
             let text = if free_from == f32::MIN { format!("page {number}") } else { number.to_string() };
             painter.text(pos2(x, top - 6.0), Align2::LEFT_BOTTOM, text, theme::small(), t.weak);
             free_from = x + LABELS;

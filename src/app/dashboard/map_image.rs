@@ -6,7 +6,7 @@
 //! ▂ disk: one third
 //!   nowhere: the ground
 //! ```
-//! 1. Height and colour say the same, so that the map is read without colours. 2. Every page of the view is counted, whatever
+//! 1. Height and color say the same, so that the map is read without colors. 2. Every page of the view is counted, whatever
 //!    the width.
 //!
 //! Units: pixels; pages of 64 tokens.

@@ -21,7 +21,7 @@ use crate::telemetry::{Event, EventKind, History, Track};
 /// What the dock shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Tab {
-    /// links, utilisation, budgets
+    /// links, utilization, budgets
     #[default]
     Activity,
     /// every event on one axis of time

@@ -1,4 +1,4 @@
-//! What the KV cache takes in each tier, against its budget: a bar in the tier's colour, with its name and its figures.
+//! What the KV cache takes in each tier, against its budget: a bar in the tier's color, with its name and its figures.
 //!
 //! Invariant: vermilion marks a budget that is passed, and then the words say so too.
 

@@ -53,7 +53,7 @@ pub fn note(event: &EngineEvent) {
             "model loaded: {}, {}, {}, window {} of {} tokens, {} bytes on the device, {} for KV in {:?}",
             info.name,
             info.architecture,
-            info.quantisation,
+            info.quantization,
             info.context_limit,
             info.context_len,
             info.vram_bytes,

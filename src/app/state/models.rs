@@ -24,7 +24,7 @@ pub struct ModelFacts {
     /// `llama`, `qwen2`, ...
     pub architecture: String,
     /// for example `Q4_K_M`
-    pub quantisation: String,
+    pub quantization: String,
     /// number of weights
     pub n_params: u64,
     /// window that it was trained for, tokens
@@ -164,7 +164,7 @@ fn facts(file: &ModelFile, device: Option<&DeviceFacts>) -> Result<ModelFacts, S
     Ok(ModelFacts {
         title: meta.name.clone(),
         architecture: meta.architecture.clone(),
-        quantisation: meta.quantisation.clone(),
+        quantization: meta.quantization.clone(),
         n_params: meta.n_params,
         window: plan.dims.context_len,
         license: meta.license.clone(),

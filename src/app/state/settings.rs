@@ -36,7 +36,7 @@ pub struct Settings {
     pub policy: Option<PolicySpec>,
     /// documents are kept in the library once they are read
     pub keep_read: bool,
-    /// colours
+    /// colors
     pub theme: ThemeChoice,
     /// size of everything in the window; 1 as the desktop says
     pub zoom: f32,

@@ -65,7 +65,7 @@ pub enum Icon {
     Pin,
 }
 
-/// Draws `icon` in the largest centred square of `rect`.
+/// Draws `icon` in the largest centered square of `rect`.
 pub fn paint(painter: &Painter, icon: Icon, rect: Rect, color: Color32) {
     let side = rect.width().min(rect.height());
     let origin = rect.center() - vec2(side, side) / 2.0;
@@ -96,12 +96,12 @@ impl Pen<'_> {
         self.painter.add(Shape::Path(PathShape::closed_line(points, self.stroke)));
     }
 
-    fn circle(&self, centre: (f32, f32), radius: f32) {
-        self.painter.circle_stroke(self.at(centre), radius * self.unit, self.stroke);
+    fn circle(&self, center: (f32, f32), radius: f32) {
+        self.painter.circle_stroke(self.at(center), radius * self.unit, self.stroke);
     }
 
-    fn dot(&self, centre: (f32, f32), radius: f32) {
-        self.painter.circle_filled(self.at(centre), radius * self.unit, self.stroke.color);
+    fn dot(&self, center: (f32, f32), radius: f32) {
+        self.painter.circle_filled(self.at(center), radius * self.unit, self.stroke.color);
     }
 
     fn rect(&self, min: (f32, f32), max: (f32, f32), radius: f32) {
@@ -109,12 +109,12 @@ impl Pen<'_> {
         self.painter.rect_stroke(rect, radius * self.unit, self.stroke, StrokeKind::Middle);
     }
 
-    fn arc(&self, centre: (f32, f32), radius: f32, from: f32, to: f32) {
+    fn arc(&self, center: (f32, f32), radius: f32, from: f32, to: f32) {
         const STEPS: u8 = 24;
         let points: Vec<(f32, f32)> = (0..=STEPS)
             .map(|i| {
                 let angle = (from + (to - from) * f32::from(i) / f32::from(STEPS)).to_radians();
-                (centre.0 + radius * angle.cos(), centre.1 + radius * angle.sin())
+                (center.0 + radius * angle.cos(), center.1 + radius * angle.sin())
             })
             .collect();
         self.line(&points);

@@ -1,15 +1,15 @@
-//! The only place with colours, sizes and spacings of the window.
+//! The only place with colors, sizes and spacings of the window.
 //!
 //! ```text
-//! Theme (light, dark) ──► Tokens (what a colour means) ──► egui Style (how widgets use it)
+//! Theme (light, dark) ──► Tokens (what a color means) ──► egui Style (how widgets use it)
 //! ```
-//! Invariants: 1. No other file of the window names a colour. 2. Spacings are multiples of [`GRID`].
-//! 3. Text keeps a contrast of 4.5 to 1 on every surface it stands on, and tier colours never stand without a label.
+//! Invariants: 1. No other file of the window names a color. 2. Spacings are multiples of [`GRID`].
+//! 3. Text keeps a contrast of 4.5 to 1 on every surface it stands on, and tier colors never stand without a label.
 //!
 //! Three text sizes ([`SMALL`], [`BODY`], [`TITLE`]) and two weights: the bundled typeface comes in one cut, so the
 //! second weight is ink ([`Tokens::strong`] against [`Tokens::text`]).
 //!
-//! Source of the tier colours: Okabe and Ito's palette for colour-blind readers.
+//! Source of the tier colors: Okabe and Ito's palette for color-blind readers.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ pub const RADIUS_LARGE: u8 = 10;
 /// Height of progress bars and meters, points.
 pub const METER: f32 = 4.0;
 
-/// What each colour means, for one theme.
+/// What each color means, for one theme.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tokens {
     /// dark theme
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn tier_colours_are_the_same_in_both_themes() {
+    fn tier_colors_are_the_same_in_both_themes() {
         for t in [&DARK, &LIGHT] {
             assert_eq!((t.vram, t.ram, t.disk, t.recomputed), (DARK.vram, DARK.ram, DARK.disk, DARK.recomputed));
             assert_eq!(t.error, rgb(0xD5_5E_00));

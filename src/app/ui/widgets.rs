@@ -170,7 +170,7 @@ pub fn figure(ui: &mut Ui, name: &str, value: &str) {
     });
 }
 
-/// One line of text in `rect`, centred in height, cut with an ellipsis where it does not fit.
+/// One line of text in `rect`, centered in height, cut with an ellipsis where it does not fit.
 pub fn text_in(ui: &Ui, rect: Rect, text: &str, font: egui::FontId, color: Color32) -> Rect {
     let mut job = egui::text::LayoutJob::simple_singleline(text.to_owned(), font, color);
     job.wrap = egui::text::TextWrapping::truncate_at_width(rect.width().max(0.0));
@@ -201,15 +201,15 @@ pub fn meter(ui: &mut Ui, share: f32, fill: Color32, width: f32, label: &str) ->
 }
 
 /// A circle of 12 points, filled from below as far as `share` goes; empty and quiet at 0.
-pub fn share_mark(ui: &Ui, centre: Pos2, share: f32, color: Color32) {
+pub fn share_mark(ui: &Ui, center: Pos2, share: f32, color: Color32) {
     const RADIUS: f32 = 6.0;
     let t = theme::tokens(ui);
-    let square = Rect::from_center_size(centre, Vec2::splat(2.0 * RADIUS + 2.0));
-    ui.painter().circle_stroke(centre, RADIUS - 0.75, Stroke::new(1.5, if share > 0.0 { color } else { t.weak }));
+    let square = Rect::from_center_size(center, Vec2::splat(2.0 * RADIUS + 2.0));
+    ui.painter().circle_stroke(center, RADIUS - 0.75, Stroke::new(1.5, if share > 0.0 { color } else { t.weak }));
     if share > 0.0 {
         let top = square.bottom() - square.height() * share.clamp(0.0, 1.0);
         let filled = Rect::from_min_max(pos2(square.left(), top), square.max);
-        ui.painter().with_clip_rect(filled).circle_filled(centre, RADIUS, color);
+        ui.painter().with_clip_rect(filled).circle_filled(center, RADIUS, color);
     }
 }
 
@@ -239,7 +239,7 @@ pub fn card<R>(ui: &mut Ui, add: impl FnOnce(&mut Ui) -> R) -> R {
         .inner
 }
 
-/// The centred text column, as high as what is in it.
+/// The centered text column, as high as what is in it.
 pub fn column<R>(ui: &mut Ui, add: impl FnOnce(&mut Ui) -> R) -> R {
     let space = ui.available_rect_before_wrap();
     let width = (space.width() - 2.0 * theme::SECTION).clamp(120.0, theme::COLUMN_WIDTH);
@@ -253,7 +253,7 @@ pub fn column<R>(ui: &mut Ui, add: impl FnOnce(&mut Ui) -> R) -> R {
     .inner
 }
 
-/// A sentence about something that went wrong, with a mark that does not rely on colour.
+/// A sentence about something that went wrong, with a mark that does not rely on color.
 pub fn error_sentence(ui: &mut Ui, sentence: &str) -> Response {
     let t = theme::tokens(ui);
     ui.horizontal_top(|ui| {

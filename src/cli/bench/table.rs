@@ -95,7 +95,7 @@ fn cells(line: &Line, shown: Shown) -> Vec<String> {
     let number = |x: Option<f64>, decimals: usize| x.map_or_else(|| "N/A".to_owned(), |x| format!("{x:.decimals$}"));
     let basics = Basics {
         model: &line.model,
-        quantisation: &line.quantisation,
+        quantization: &line.quantization,
         size_bytes: line.size_bytes,
         n_params: line.n_params,
         device: &line.device,

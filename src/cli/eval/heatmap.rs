@@ -20,7 +20,7 @@ const RIGHT: usize = 24;
 /// Room for a character of the title, and of the lines under it and under the grid.
 const TITLE_CHAR_WIDTH: usize = 11;
 const CHAR_WIDTH: usize = 8;
-/// Colours of shade 0 and 1, and of a cell without a value.
+/// Colors of shade 0 and 1, and of a cell without a value.
 const LIGHT: [u8; 3] = [0xf3, 0xf6, 0xfb];
 const DARK: [u8; 3] = [0x0b, 0x4f, 0x8a];
 const EMPTY: &str = "#d9d9d9";
@@ -105,7 +105,7 @@ fn text(svg: &mut String, place: Place, what: &str) {
 }
 
 fn draw_cell(svg: &mut String, x: usize, y: usize, width: usize, cell: Option<&Cell>) {
-    let fill = cell.map_or_else(|| EMPTY.to_owned(), |cell| colour(cell.shade));
+    let fill = cell.map_or_else(|| EMPTY.to_owned(), |cell| color(cell.shade));
     let (w, h) = (width - 2, CELL_HEIGHT - 2);
     let _ = writeln!(svg, "<rect x=\"{x}\" y=\"{y}\" width=\"{w}\" height=\"{h}\" fill=\"{fill}\"/>");
     if let Some(cell) = cell.filter(|cell| !cell.text.is_empty()) {
@@ -115,7 +115,7 @@ fn draw_cell(svg: &mut String, x: usize, y: usize, width: usize, cell: Option<&C
 }
 
 /// `#rrggbb` between light and dark.
-fn colour(shade: f64) -> String {
+fn color(shade: f64) -> String {
     let share = if shade.is_finite() { shade.clamp(0.0, 1.0) } else { 0.0 };
     let mixed = LIGHT.iter().zip(DARK).map(|(light, dark)| {
         let value = f64::from(*light) + (f64::from(dark) - f64::from(*light)) * share;
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn heat_map_has_a_shaded_cell_per_value_and_a_grey_one_where_there_is_none() {
+    fn heat_map_has_a_shaded_cell_per_value_and_a_gray_one_where_there_is_none() {
         let svg = map().svg();
         assert_eq!(svg.matches("<rect").count(), 1 + 4);
         for fill in ["#f3f6fb", "#0b4f8a", EMPTY] {
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn heat_map_shades_are_clamped_and_an_empty_one_is_still_a_file() {
-        assert_eq!((colour(-1.0), colour(7.0), colour(f64::NAN)), (colour(0.0), colour(1.0), colour(0.0)));
+        assert_eq!((color(-1.0), color(7.0), color(f64::NAN)), (color(0.0), color(1.0), color(0.0)));
         assert_eq!(HeatMap::default().svg().matches("<rect").count(), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! The catalogue's database: opening, migrating and setting aside, and the few questions asked of it.
+//! The catalog's database: opening, migrating and setting aside, and the few questions asked of it.
 //!
 //! ```text
 //! file ─► whole? ─┬─ yes ─► version: older: migrate │ ours │ newer: refuse ─► Catalog
@@ -50,7 +50,7 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// The catalogue in the folder `root`, both made where they are not there. A damaged one is set aside and begun anew:
+    /// The catalog in the folder `root`, both made where they are not there. A damaged one is set aside and begun anew:
     /// then a sentence says so.
     ///
     /// # Errors
@@ -71,7 +71,7 @@ impl Catalog {
         }
         let aside = set_aside(root).map_err(folder_error)?;
         let note = format!(
-            "the library's catalogue was damaged and is kept as {}; saved documents are found again when they are opened",
+            "the library's catalog was damaged and is kept as {}; saved documents are found again when they are opened",
             aside.display()
         );
         Ok((Catalog::open_file(root)?, Some(note)))
@@ -89,10 +89,10 @@ impl Catalog {
             return Err(damage());
         }
         migrate(&mut db, root)?;
-        let catalogue = Catalog { db };
+        let catalog = Catalog { db };
         // A table of that name in another shape, and a row that no Strata wrote, are damage too.
-        catalogue.list()?;
-        Ok(catalogue)
+        catalog.list()?;
+        Ok(catalog)
     }
 
     /// Adds a document, or tells what is new of one; when it was first saved stays.

@@ -1,4 +1,4 @@
-//! What the catalogue knows of one saved document, as plain data and as a row.
+//! What the catalog knows of one saved document, as plain data and as a row.
 
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Row, named_params};

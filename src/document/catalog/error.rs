@@ -1,8 +1,8 @@
-//! Why the catalogue cannot answer, one sentence each that says what to do.
+//! Why the catalog cannot answer, one sentence each that says what to do.
 
 use std::path::PathBuf;
 
-/// Why the catalogue refused.
+/// Why the catalog refused.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogError {
     /// the folder or the file cannot be made or read
@@ -40,6 +40,6 @@ pub enum CatalogError {
         n: usize,
     },
     /// the database's own words
-    #[error("the library's catalogue failed: {0}; try again, or start Strata anew")]
+    #[error("the library's catalog failed: {0}; try again, or start Strata anew")]
     Database(#[from] rusqlite::Error),
 }

@@ -1,10 +1,10 @@
-//! The catalogue of saved documents: which there are, who read them, and when they were last used.
+//! The catalog of saved documents: which there are, who read them, and when they were last used.
 //!
 //! ```text
 //! Entry ─ upsert, touch, remove ─► library.sqlite in the library's folder ─► list, find, least_recently_used
 //!                                       └ damaged: set aside, begun anew, and a sentence says so
 //! ```
-//! 1. The catalogue describes, it is never needed: what a page holds is checked by its store, so a lost or wrong entry costs
+//! 1. The catalog describes, it is never needed: what a page holds is checked by its store, so a lost or wrong entry costs
 //!    a name and a date, never a token.
 //! 2. Several processes may have it open at once; each change is one transaction.
 //! 3. A damaged file is set aside, never deleted; one of a newer Strata is refused and left as it is.

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::{AttentionMode, DocumentRef, LibraryAction, Message, PromptRequest, RequestId, Sampling};
 use crate::base::{Bytes, LinkLimits, Tiers};
+use crate::engine::api::{AttentionMode, DocumentRef, LibraryAction, Message, PromptRequest, RequestId, Sampling};
 use crate::kv::policy::PolicySpec;
 
 /// Where a model comes from.

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::{
+use crate::base::Tiers;
+use crate::engine::api::{
     DeviceFacts, LinkBandwidth, PageAttention, PageMap, RequestId, RequestSummary, Sampling, SavedDocument, SelectionSummary,
 };
-use crate::base::Tiers;
 use crate::telemetry::Snapshot;
 
 /// How the KV tiers of a loaded model are set up.
@@ -30,7 +30,8 @@ pub struct ModelInfo {
     /// `llama`, `qwen2`, ...
     pub architecture: String,
     /// most common weight type, for example `Q8_0`
-    pub quantisation: String,
+    #[serde(rename = "quantisation")]
+    pub quantization: String,
     /// number of weights
     pub n_params: u64,
     /// trained window, tokens

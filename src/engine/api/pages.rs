@@ -1,6 +1,6 @@
 //! Page map and page attention: where KV pages are, and which of them an answer attended to.
 
-use super::KvDtype;
+use crate::engine::api::KvDtype;
 use crate::kv::occupancy::TierOccupancy;
 
 /// All complete pages of the context at one moment.

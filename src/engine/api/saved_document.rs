@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::KvDtype;
+use crate::engine::api::KvDtype;
 
 /// A document at the beginning of a conversation, whose KV may be kept from one start to the next.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -54,7 +54,7 @@ pub struct SelectionSummary {
     pub reuse: f64,
     /// of those that were not, what had come before it was chosen, because it was expected
     pub foreseen: f64,
-    /// pages that travelled to VRAM as INT4, of those that travelled
+    /// pages that traveled to VRAM as INT4, of those that traveled
     pub packed: f64,
     /// ranges of tokens that were scored one by one, per step
     pub evaluations_per_step: f64,

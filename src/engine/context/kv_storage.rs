@@ -18,8 +18,7 @@ use std::time::SystemTime;
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::base::{Bytes, LinkLimits};
 use crate::document::catalog::{Catalog, Entry, ReadState};
-use crate::engine::api::{DocumentRef, SavedDocument};
-use crate::engine::api::{KvDtype, KvSetup, LoadOptions};
+use crate::engine::api::{DocumentRef, KvDtype, KvSetup, LoadOptions, SavedDocument};
 use crate::engine::context::saved_documents;
 use crate::engine::error::EngineError;
 use crate::engine::memory_fit;
@@ -236,11 +235,11 @@ impl KvStorage {
         if tokens.len() < LEAST_SAVED_TOKENS || self.open.as_ref().is_some_and(|o| o.entry.id == id) {
             return Ok(None);
         }
-        let Some((library, catalogue)) = &self.places else { return Ok(None) };
+        let Some((library, catalog)) = &self.places else { return Ok(None) };
         if !document.save && library.info(&id).is_none() {
             return Ok(None);
         }
-        let known = catalogue.get(&id).ok().flatten();
+        let known = catalog.get(&id).ok().flatten();
         let library = library.clone();
         self.close(gpu, kv);
         let folder = match (library.folder(&id), &self.hook) {
@@ -262,7 +261,7 @@ impl KvStorage {
         let n_present = store.n_complete_prefix();
         let entry = self.entry(id, document, tokens.len(), known);
         // Known from now on: what is read survives whatever happens to this process.
-        if let Some(Err(error)) = self.places.as_ref().map(|(_, catalogue)| catalogue.upsert(&entry)) {
+        if let Some(Err(error)) = self.places.as_ref().map(|(_, catalog)| catalog.upsert(&entry)) {
             self.notices.push(format!("the library does not know of {}: {error}", entry.name));
         }
         // What cannot be read of the abstracts is read of the pages instead.
@@ -312,16 +311,16 @@ impl KvStorage {
     /// Makes room for `room` more bytes in the library by removing documents that were not used for longest; what the store
     /// named `keep` may have in all.
     fn make_disk_room(&mut self, room: u64, keep: &str) -> u64 {
-        let Some((library, catalogue)) = &self.places else { return 0 };
+        let Some((library, catalog)) = &self.places else { return 0 };
         let budget = self.setup.budgets.disk;
         let own = library.info(keep).map_or(0, |s| s.bytes.0);
         let Ok(eviction) = library.evict(Bytes(budget), Bytes(room), &[keep]) else {
             return own.saturating_add(room).min(budget);
         };
         for gone in &eviction.removed {
-            let name = catalogue.get(&gone.name).ok().flatten().map_or_else(|| "an unknown document".to_owned(), |e| e.name);
+            let name = catalog.get(&gone.name).ok().flatten().map_or_else(|| "an unknown document".to_owned(), |e| e.name);
             // A name without files is shown as missing: not worth failing for.
-            let _ = catalogue.remove(&gone.name);
+            let _ = catalog.remove(&gone.name);
             self.notices.push(format!(
                 "{name} left the library, where it took {}: the disk budget of {} was needed for another document",
                 gone.bytes,
@@ -331,7 +330,7 @@ impl KvStorage {
         budget.saturating_sub(eviction.total.0.saturating_sub(own))
     }
 
-    /// After a turn or at its beginning: what was read is written, and the catalogue knows. True when the list changed.
+    /// After a turn or at its beginning: what was read is written, and the catalog knows. True when the list changed.
     ///
     /// # Errors
     /// What the tiers below failed with, or a lost device.
@@ -342,7 +341,7 @@ impl KvStorage {
         kv.flush_offload(gpu)?;
         let report = kv.report();
         let root = self.setup.kv_dir.clone().unwrap_or_default();
-        let (Some(open), Some((library, catalogue))) = (&mut self.open, &self.places) else { return Ok(false) };
+        let (Some(open), Some((library, catalog))) = (&mut self.open, &self.places) else { return Ok(false) };
         if library.info(&open.entry.id).is_none() {
             // Commits may have ended before, so nobody else would say so.
             if !std::mem::replace(&mut open.is_gone, true) {
@@ -361,7 +360,7 @@ impl KvStorage {
         if open.entry.saved_tokens > before.saved_tokens {
             open.entry.prefill_seconds += prefill_seconds;
         }
-        if let Err(error) = catalogue.upsert(&open.entry) {
+        if let Err(error) = catalog.upsert(&open.entry) {
             self.notices.push(format!("the library does not know of {}: {error}", open.entry.name));
         }
         if std::mem::take(&mut open.is_new) && saved > 0 {
@@ -390,18 +389,18 @@ impl KvStorage {
 
     /// All saved documents.
     pub(in crate::engine) fn list(&self) -> Option<Vec<SavedDocument>> {
-        let (library, catalogue) = self.places.as_ref()?;
-        saved_documents::list(catalogue, library).ok()
+        let (library, catalog) = self.places.as_ref()?;
+        saved_documents::list(catalog, library).ok()
     }
 }
 
 fn open_places(root: PathBuf, notices: &mut Vec<String>) -> Result<(StoreRoot, Catalog), String> {
     let library = StoreRoot::open(root.clone()).map_err(|e| e.to_string())?;
-    let (catalogue, note) = Catalog::open(&root).map_err(|e| e.to_string())?;
+    let (catalog, note) = Catalog::open(&root).map_err(|e| e.to_string())?;
     notices.extend(note);
     // What a process that died has left is room again; what cannot be removed now is tried again next time.
     let _ = remove_stale_scratch(&library);
-    Ok((library, catalogue))
+    Ok((library, catalog))
 }
 
 fn now_secs() -> i64 {

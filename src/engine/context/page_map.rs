@@ -12,8 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::base::Tiers;
 use crate::base::limits::KV_PAGE_TOKENS;
-use crate::engine::api::PageMap;
-use crate::engine::api::{EngineEvent, Message, Role};
+use crate::engine::api::{EngineEvent, Message, PageMap, Role};
 use crate::engine::handle::EnginePort;
 use crate::engine::runner::ModelRunner;
 use crate::telemetry;

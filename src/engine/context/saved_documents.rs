@@ -1,22 +1,21 @@
-//! Saved documents as a person sees them: what the catalogue says of each, and what its store holds.
+//! Saved documents as a person sees them: what the catalog says of each, and what its store holds.
 //!
 //! ```text
 //! Catalog (names, dates) ─┐
 //! StoreRoot (folders, bytes) ─┴─► list │ remove │ verify ─► SavedDocument, Checked
 //! ```
-//! 1. A store that the catalogue does not know is listed and can be removed: it takes room.
+//! 1. A store that the catalog does not know is listed and can be removed: it takes room.
 //! 2. A store that is open is neither removed nor checked.
 //! 3. A check changes nothing but when a store was last used, and goes from the least recently used on, so that their order
 //!    stays.
 //!
-//! Owner thread: whoever opened the catalogue. None of this needs a model.
+//! Owner thread: whoever opened the catalog. None of this needs a model.
 
 use std::path::{Path, PathBuf};
 
 use crate::base::Bytes;
 use crate::document::catalog::{Catalog, CatalogError, Entry, ReadState, default_root};
-use crate::engine::api::KvDtype;
-use crate::engine::api::{SavedDocument, SavedState};
+use crate::engine::api::{KvDtype, SavedDocument, SavedState};
 use crate::kv::store::{PageStore, StoreError, StoreInfo, StoreRoot};
 
 /// Digits of a store's name.
@@ -27,7 +26,7 @@ const UNBOUNDED: &str = "unknown";
 /// Why saved documents cannot be listed, removed or checked.
 #[derive(Debug, thiserror::Error)]
 pub enum SavedError {
-    /// the catalogue
+    /// the catalog
     #[error(transparent)]
     Catalog(#[from] CatalogError),
     /// a store
@@ -77,14 +76,14 @@ pub fn library_root(chosen: Option<&Path>) -> Result<PathBuf, SavedError> {
     chosen.map(Path::to_owned).or_else(default_root).ok_or(SavedError::NoFolder)
 }
 
-/// All saved documents, least recently used last; those that the catalogue does not know at the end.
+/// All saved documents, least recently used last; those that the catalog does not know at the end.
 ///
 /// # Errors
-/// The catalogue, or the library's folder, cannot be read.
-pub fn list(catalogue: &Catalog, library: &StoreRoot) -> Result<Vec<SavedDocument>, SavedError> {
+/// The catalog, or the library's folder, cannot be read.
+pub fn list(catalog: &Catalog, library: &StoreRoot) -> Result<Vec<SavedDocument>, SavedError> {
     let mut stores = stores(library)?;
     let mut saved = Vec::new();
-    for entry in catalogue.list()? {
+    for entry in catalog.list()? {
         let at = stores.iter().position(|s| s.name == entry.id);
         let store = at.map(|at| stores.remove(at));
         saved.push(document(entry, store.as_ref()));
@@ -97,8 +96,8 @@ pub fn list(catalogue: &Catalog, library: &StoreRoot) -> Result<Vec<SavedDocumen
 ///
 /// # Errors
 /// No such document, or several; [`StoreError::Locked`] where it is open; what the disk said.
-pub fn remove(catalogue: &Catalog, library: &StoreRoot, id: &str) -> Result<SavedDocument, SavedError> {
-    let found = match catalogue.find(id) {
+pub fn remove(catalog: &Catalog, library: &StoreRoot, id: &str) -> Result<SavedDocument, SavedError> {
+    let found = match catalog.find(id) {
         Ok(entry) => document(entry.clone(), library.info(&entry.id).as_ref()),
         Err(CatalogError::NoSuch { .. }) => find_unlisted(library, id)?,
         Err(error) => return Err(error.into()),
@@ -107,7 +106,7 @@ pub fn remove(catalogue: &Catalog, library: &StoreRoot, id: &str) -> Result<Save
         Ok(()) | Err(StoreError::Absent { .. }) => {}
         Err(error) => return Err(error.into()),
     }
-    catalogue.remove(&found.id)?;
+    catalog.remove(&found.id)?;
     Ok(found)
 }
 
@@ -115,13 +114,13 @@ pub fn remove(catalogue: &Catalog, library: &StoreRoot, id: &str) -> Result<Save
 /// returning false.
 ///
 /// # Errors
-/// The catalogue, or the library's folder, cannot be read.
+/// The catalog, or the library's folder, cannot be read.
 pub fn verify(
-    catalogue: &Catalog,
+    catalog: &Catalog,
     library: &StoreRoot,
     on: &mut dyn FnMut(&str, u64, u64) -> bool,
 ) -> Result<Vec<Checked>, SavedError> {
-    let mut entries = catalogue.list()?;
+    let mut entries = catalog.list()?;
     let mut found = Vec::new();
     let mut goes_on = true;
     for store in stores(library)? {
@@ -183,7 +182,7 @@ fn find_unlisted(library: &StoreRoot, id: &str) -> Result<SavedDocument, SavedEr
     }
 }
 
-/// What the catalogue and the disk say of one document.
+/// What the catalog and the disk say of one document.
 pub fn document(entry: Entry, store: Option<&StoreInfo>) -> SavedDocument {
     let state = match (store, entry.state) {
         (None, _) => SavedState::Missing,
@@ -226,7 +225,7 @@ fn unlisted(store: &StoreInfo) -> SavedDocument {
     }
 }
 
-/// An element type as the catalogue has it.
+/// An element type as the catalog has it.
 pub fn dtype_name(dtype: KvDtype) -> &'static str {
     match dtype {
         KvDtype::F16 => "f16",

@@ -3,8 +3,7 @@
 //! Invariant: every row of a table is as wide as its head, so that it also reads well in a terminal.
 
 use crate::base::Bytes;
-use crate::engine::api::ModelInfo;
-use crate::engine::api::RequestSummary;
+use crate::engine::api::{ModelInfo, RequestSummary};
 
 /// A column: its title, its width, and whether it is aligned to the right.
 pub type Column = (&'static str, usize, bool);
@@ -27,7 +26,7 @@ pub struct Basics<'a> {
     /// name of the model
     pub model: &'a str,
     /// its most common weight type
-    pub quantisation: &'a str,
+    pub quantization: &'a str,
     /// size of its files
     pub size_bytes: u64,
     /// weights
@@ -50,7 +49,7 @@ impl Basics<'_> {
     /// A cell for each of [`COLUMNS`].
     pub fn cells(&self) -> Vec<String> {
         vec![
-            format!("{} {}", self.model, self.quantisation),
+            format!("{} {}", self.model, self.quantization),
             Bytes(self.size_bytes).to_string(),
             count(self.n_params),
             self.device.to_owned(),
@@ -85,7 +84,7 @@ pub fn of_answer(info: &ModelInfo, summary: &RequestSummary) -> String {
     let row_of = |test: String, mean, dispatches, encode_ms_per_token| {
         let basics = Basics {
             model: &info.name,
-            quantisation: &info.quantisation,
+            quantization: &info.quantization,
             size_bytes: info.file_bytes,
             n_params: info.n_params,
             device: &info.adapter,

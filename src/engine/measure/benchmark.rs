@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use crate::base::{Rng, Tiers};
 use crate::gpu::Gpu;
 
-use crate::engine::api::AttentionMode;
-use crate::engine::api::{BenchRow, BenchTests, EngineEvent, RequestId, Sampling};
-use crate::engine::api::{IoSummary, Phases, RequestSummary, StopReason};
+use crate::engine::api::{
+    AttentionMode, BenchRow, BenchTests, EngineEvent, IoSummary, Phases, RequestId, RequestSummary, Sampling, StopReason,
+};
 use crate::engine::error::EngineError;
 use crate::engine::handle::{CancelFlag, EnginePort};
 use crate::engine::runner::{ModelRunner, UsageCounters};

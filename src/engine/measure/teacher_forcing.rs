@@ -13,9 +13,7 @@ use std::time::{Duration, Instant};
 use crate::base::limits::MAX_PREFILL_CHUNK;
 use crate::gpu::Gpu;
 
-use crate::engine::api::AttentionMode;
-use crate::engine::api::{EngineEvent, RequestId};
-use crate::engine::api::{RequestSummary, StopReason};
+use crate::engine::api::{AttentionMode, EngineEvent, RequestId, RequestSummary, StopReason};
 use crate::engine::error::EngineError;
 use crate::engine::handle::{CancelFlag, EnginePort};
 use crate::engine::measure::benchmark::measured;

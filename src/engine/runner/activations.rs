@@ -1,6 +1,6 @@
 //! The buffers between the ops of a model: how large they are, known before anything is allocated, and their making.
 //!
-//! Shapes are those of [`super::device_model`].
+//! Shapes are those of [`crate::engine::runner::device_model`].
 
 use crate::base::ModelDims;
 use crate::gpu::kernels::sample::TOP_K_BYTES;

@@ -314,7 +314,7 @@ impl GpuModel {
         Ok(())
     }
 
-    /// Normalises row `row` of x and projects it to the vocabulary: logits f32 `[V]`.
+    /// Normalizes row `row` of x and projects it to the vocabulary: logits f32 `[V]`.
     ///
     /// # Errors
     /// A lost device.

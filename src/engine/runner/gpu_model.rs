@@ -78,7 +78,7 @@ pub(in crate::engine) struct RunOps {
 pub(in crate::engine) struct TailOps {
     pub(in crate::engine) rope_append: Binding,
     pub(in crate::engine) run: RunOps,
-    /// to quantise complete pages
+    /// to quantize complete pages
     pub(in crate::engine) seal: Option<Binding>,
 }
 
@@ -395,7 +395,7 @@ impl GpuModel {
         })
     }
 
-    /// Bind groups of a tail: its pages and table, and where its pages are quantised.
+    /// Bind groups of a tail: its pages and table, and where its pages are quantized.
     pub(in crate::engine) fn bind_tail(
         &self,
         gpu: &Gpu,

@@ -18,10 +18,9 @@ use crate::model::{ModelFile, RecommendedSampling, TokenizerSource};
 use crate::telemetry::{Hub, KernelFamily, NO_LAYER};
 use crate::token::{ChatMessage, ChatTemplate, Prompt, Tokenizer};
 
-use crate::engine::api::AttentionKind;
-use crate::engine::api::AttentionMode;
-use crate::engine::api::DocumentRef;
-use crate::engine::api::{EngineEvent, LoadOptions, Message, ModelInfo, ModelSource, Role, Sampling};
+use crate::engine::api::{
+    AttentionKind, AttentionMode, DocumentRef, EngineEvent, LoadOptions, Message, ModelInfo, ModelSource, Role, Sampling,
+};
 use crate::engine::context::kv_storage::{FolderHook, KvStorage};
 use crate::engine::context::page_map::PageView;
 use crate::engine::error::EngineError;
@@ -177,7 +176,7 @@ impl ModelRunner {
         let info = ModelInfo {
             name: meta.name.clone(),
             architecture: meta.architecture.clone(),
-            quantisation: meta.quantisation.clone(),
+            quantization: meta.quantization.clone(),
             n_params: meta.n_params,
             context_len: plan.dims.context_len,
             context_limit: context,

@@ -8,12 +8,12 @@
 //!
 //! Owner: the engine thread. Shapes: R rows, one of each branch; `n_shared` tokens before all of them.
 
-use super::batch_selection::{BatchSelector, RowPolicy};
-use super::sequence_tail::SequenceTail;
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::engine::error::EngineError;
 use crate::engine::runner::gpu_model::GpuModel;
 use crate::engine::runner::submit_pacer::SubmitPacer;
+use crate::engine::scheduler::batch_selection::{BatchSelector, RowPolicy};
+use crate::engine::scheduler::sequence_tail::SequenceTail;
 use crate::engine::selection::fetch::SelectedOps;
 use crate::gpu::kernels::attention_decode::{SPLIT_KEYS, SegmentKeys, SplitRows};
 use crate::gpu::{Binding, Gpu};

@@ -12,21 +12,21 @@
 //!
 //! Owner: the engine thread. Shapes: R rows, H query heads and G KV heads of each, P complete pages.
 //!
-//! Source: LeoAM, sections 4.2 and 4.3, as [`crate::engine::selective`](super::super::selective).
+//! Source: LeoAM, sections 4.2 and 4.3, as [`crate::engine::selective`](crate::engine::selective).
 
 use std::collections::HashSet;
 use std::time::Instant;
 
 use rayon::prelude::*;
 
-use super::batch_forward::Row;
-use super::sequence_tail::SequenceTail;
 use crate::base::ModelDims;
 use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
 use crate::engine::api::SelectionSummary;
 use crate::engine::error::EngineError;
 use crate::engine::runner::gpu_model::GpuModel;
 use crate::engine::runner::submit_pacer::SubmitPacer;
+use crate::engine::scheduler::batch_forward::Row;
+use crate::engine::scheduler::sequence_tail::SequenceTail;
 use crate::engine::selection::fetch::SelectedOps;
 use crate::engine::selection::token_scorer::ScoreOps;
 use crate::engine::selection::{HALF_LIFE_STEPS, PREFER_EVERY, SelectionStats};

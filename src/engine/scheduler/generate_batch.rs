@@ -6,12 +6,11 @@
 //! ```
 //! 1. Every question ends in exactly one Finished or Failed. 2. One that cannot be answered keeps none of the others from it.
 
-use super::Scheduler;
 use crate::base::Bytes;
-use crate::engine::api::DocumentRef;
-use crate::engine::api::{EngineEvent, PromptRequest, Sampling};
+use crate::engine::api::{DocumentRef, EngineEvent, PromptRequest, Sampling};
 use crate::engine::error::EngineError;
 use crate::engine::handle::CancelFlag;
+use crate::engine::scheduler::Scheduler;
 use crate::engine::sequence::Sequence;
 use crate::engine::worker::{Worker, document_tokens};
 use crate::gpu::GpuError;

@@ -21,9 +21,7 @@ mod sequence_tail;
 use std::time::Instant;
 
 use crate::base::limits::KV_PAGE_TOKENS;
-use crate::engine::api::DocumentRef;
-use crate::engine::api::EngineEvent;
-use crate::engine::api::StopReason;
+use crate::engine::api::{DocumentRef, EngineEvent, StopReason};
 use crate::engine::error::EngineError;
 use crate::engine::handle::EnginePort;
 use crate::engine::runner::{ModelRunner, UsageCounters};

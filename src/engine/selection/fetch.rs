@@ -9,10 +9,10 @@
 
 use std::ops::Range;
 
-use super::token_scorer::{ScoreOps, pages_of};
 use crate::engine::error::EngineError;
 use crate::engine::runner::gpu_model::GpuModel;
 use crate::engine::runner::submit_pacer::SubmitPacer;
+use crate::engine::selection::token_scorer::{ScoreOps, pages_of};
 use crate::gpu::kernels::attention_decode::{AttentionDecode, SPLIT_KEYS};
 use crate::gpu::kernels::qk_scores::QkScores;
 use crate::gpu::{Binding, Gpu, GpuError, Slice};

@@ -6,7 +6,7 @@
 //! 1. The estimate moves pages and orders scores; what attention reads is up to the exact query. 2. Keys and values that come
 //!    with it go to a page of their own.
 //!
-//! Source: LeoAM, section 4.4 and figure 13, which takes the technique from InfiniGen (section 4.3: inputs of neighbouring
+//! Source: LeoAM, section 4.4 and figure 13, which takes the technique from InfiniGen (section 4.3: inputs of neighboring
 //! layers are alike).
 
 use crate::engine::error::EngineError;

@@ -7,13 +7,13 @@
 //!
 //! Owner: the engine thread. Shapes: L layers, P pages in the order in which attention came to them.
 //!
-//! Source: SnapKV (Li et al. 2024), section 3 (see [`super::seen`]).
+//! Source: SnapKV (Li et al. 2024), section 3 (see [`crate::engine::selection::seen`]).
 
-use super::Selector;
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::engine::error::EngineError;
 use crate::engine::runner::gpu_model::GpuModel;
 use crate::engine::runner::submit_pacer::SubmitPacer;
+use crate::engine::selection::Selector;
 use crate::gpu::kernels::attention_prefill::KeyTile;
 use crate::gpu::kernels::page_attention::{PageAttentionKernel, Window};
 use crate::gpu::{Binding, Buffer, Gpu, Recorder, Slice};
@@ -131,8 +131,7 @@ impl GpuModel {
 mod tests {
     use super::*;
     use crate::base::{Bytes, Rng, Tiers};
-    use crate::engine::api::AttentionMode;
-    use crate::engine::api::{LoadOptions, ModelSource};
+    use crate::engine::api::{AttentionMode, LoadOptions, ModelSource};
     use crate::engine::runner::{ModelRunner, open};
     use crate::gpu::testing::gpu;
     use crate::kv::policy::PolicySpec;

@@ -12,8 +12,7 @@
 //! Owner thread: the engine. Shapes: H query heads, P complete pages. Units: shares, 0 to 1. Limits: [`MAX_EXACT_STEPS`].
 
 use crate::base::limits::KV_PAGE_TOKENS;
-use crate::engine::api::PageAttention;
-use crate::engine::api::{EngineEvent, RequestId};
+use crate::engine::api::{EngineEvent, PageAttention, RequestId};
 use crate::engine::error::EngineError;
 use crate::engine::handle::EnginePort;
 use crate::engine::runner::ModelRunner;

@@ -25,7 +25,7 @@ pub(in crate::engine) struct SelectionStats {
     n_resident: u64,
     /// those that had come because they were expected
     n_foreseen: u64,
-    /// pages that moved, and those of them that travelled as INT4
+    /// pages that moved, and those of them that traveled as INT4
     n_moved: u64,
     n_packed: u64,
     /// by layer: sums over steps and KV heads, and how many; empty where mass was not measured

@@ -8,15 +8,14 @@
 use std::collections::HashSet;
 use std::time::Instant;
 
-use super::fetch;
-use super::lookahead::Prefetched;
-use super::overlap::KvCacheView;
-use super::{PREFER_EVERY, Selector};
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::engine::api::MassKept;
 use crate::engine::error::EngineError;
 use crate::engine::runner::gpu_model::GpuModel;
 use crate::engine::runner::submit_pacer::SubmitPacer;
+use crate::engine::selection::lookahead::Prefetched;
+use crate::engine::selection::overlap::KvCacheView;
+use crate::engine::selection::{PREFER_EVERY, Selector, fetch};
 use crate::gpu::Gpu;
 use crate::gpu::kernels::attention_decode::{SPLIT_KEYS, SegmentKeys};
 use crate::kv::policy::retention::{FOLLOWED_TIMES, OffloadedHits};

@@ -40,7 +40,7 @@ pub struct PrefillBindings {
 pub struct KeyTile {
     /// new tokens T
     pub n_tokens: usize,
-    /// first key, counted from the segment's first token; a multiple of 8, of 64 (whole pages) where keys are quantised
+    /// first key, counted from the segment's first token; a multiple of 8, of 64 (whole pages) where keys are quantized
     pub first_key: usize,
     /// keys that exist in the tile
     pub n_keys: usize,

@@ -1,4 +1,4 @@
-//! Turns quantised pages back into f16 blocks, for pages that travel as codes into a pool of f16.
+//! Turns quantized pages back into f16 blocks, for pages that travel as codes into a pool of f16.
 //!
 //! ```text
 //! slot: page, page, ... (codes and scales) ─► low + step * code, nearest f16 ─► frames of a pool
@@ -37,7 +37,7 @@ impl DequantizePages {
     /// Compiles the variant for G = `n_kv_head`, D = `head_dim` (a multiple of 8), from q8 or q4 to f16.
     ///
     /// # Errors
-    /// Pages that are not quantised, a kernel that does not compile, or a lost device.
+    /// Pages that are not quantized, a kernel that does not compile, or a lost device.
     pub fn new(gpu: &Gpu, n_kv_head: usize, head_dim: usize, sealed: KvFormat) -> Result<DequantizePages, GpuError> {
         if !sealed.is_quantized() {
             let reason = format!("{sealed:?} has no codes");

@@ -47,7 +47,7 @@ impl KvFormat {
         (if self.is_quantized() { rows + value_scales } else { rows }) as u64
     }
 
-    /// Bytes of one key or value, codes where they are quantised.
+    /// Bytes of one key or value, codes where they are quantized.
     pub fn row_bytes(self, head_dim: usize) -> usize {
         match self {
             KvFormat::F16 => head_dim * 2,

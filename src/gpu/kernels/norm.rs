@@ -47,7 +47,7 @@ impl Norm {
         gpu.bind(&self.kernel, &slices)
     }
 
-    /// Normalises rows `x_first_row ..` of x into rows `0 .. n_rows` of y.
+    /// Normalizes rows `x_first_row ..` of x into rows `0 .. n_rows` of y.
     pub fn record(&self, recorder: &mut Recorder, binding: &Binding, n_cols: usize, x_first_row: usize, n_rows: usize) {
         let params = Params { n_cols4: (n_cols / 4) as u32, x_first_row: x_first_row as u32, eps: self.eps };
         recorder.dispatch(&self.kernel, binding, &params, [n_rows as u32, 1, 1]);

@@ -3,7 +3,7 @@
 //! ```text
 //! tail: page, page, ... (slot order, f16 or f32) ─► abstract f16 [G, 2, D] of each: minimum, maximum of 64 keys
 //! ```
-//! 1. The bounds hold for the keys as they are in the page. Quantised afterwards, a key passes them by what the scale was
+//! 1. The bounds hold for the keys as they are in the page. Quantized afterwards, a key passes them by what the scale was
 //!    rounded by at most, 2^-10 of the channel's range.
 //! 2. A key that is no number makes its channel's bounds infinite, so that [`super::score_pages`] never loses its page.
 //!
@@ -53,7 +53,7 @@ impl PageAbstracts {
     /// Compiles the variant for G = `n_kv_head`, D = `head_dim` (a multiple of 8), of f16 or f32 blocks.
     ///
     /// # Errors
-    /// Quantised blocks, a kernel that does not compile, or a lost device.
+    /// Quantized blocks, a kernel that does not compile, or a lost device.
     pub fn new(gpu: &Gpu, n_kv_head: usize, head_dim: usize, work: KvFormat) -> Result<PageAbstracts, GpuError> {
         if work.is_quantized() {
             let reason = format!("{work:?} is rounded already");

@@ -1,4 +1,4 @@
-//! Turns complete pages of f16 or f32 blocks into quantised pages.
+//! Turns complete pages of f16 or f32 blocks into quantized pages.
 //!
 //! ```text
 //! tail: page, page, ... (slot order) ─► step and low of each channel (K) or token (V), codes ─► frames of a pool

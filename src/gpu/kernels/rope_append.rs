@@ -18,7 +18,7 @@ pub struct RopeAppendSpec {
     pub n_pairs: usize,
     /// pairs are (i, i + R) rather than (2i, 2i + 1)
     pub half_style: bool,
-    /// RMS-normalise each query and key head first
+    /// RMS-normalize each query and key head first
     pub qk_norm: bool,
     /// epsilon of that norm
     pub eps: f32,
@@ -80,7 +80,7 @@ impl RopeAppend {
     /// Compiles the variant for `spec`.
     ///
     /// # Errors
-    /// Quantised blocks, a kernel that does not compile, or a lost device.
+    /// Quantized blocks, a kernel that does not compile, or a lost device.
     pub fn new(gpu: &Gpu, spec: RopeAppendSpec) -> Result<RopeAppend, GpuError> {
         if spec.element.is_quantized() {
             let reason = format!("{:?} holds complete pages only", spec.element);

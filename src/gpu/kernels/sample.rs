@@ -1,4 +1,4 @@
-//! The end of a step on the device: the best token, or the best few with what is needed to normalise them.
+//! The end of a step on the device: the best token, or the best few with what is needed to normalize them.
 
 use std::sync::Arc;
 

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use super::OffloadTiers;
+use crate::kv::offload::OffloadTiers;
 use crate::kv::store::{PageId, PageStore};
 use crate::telemetry::FaultKind;
 

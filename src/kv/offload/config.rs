@@ -5,8 +5,8 @@
 //! ```
 //! Two pools, because slabs of two sizes in one small pool would keep each other's regions; their budgets add up to the cap.
 
-use super::error::OffloadError;
 use crate::base::Bytes;
+use crate::kv::offload::error::OffloadError;
 
 /// Memory for transit, at most: several times what a disk works on at once, because runs are used in order and do not arrive in
 /// order, and what waits for an earlier one must not keep the disk idle. And more than a CPU's cache holds of what was just

@@ -3,7 +3,7 @@
 use crate::base::Bytes;
 use crate::kv::store::{PageId, StoreError};
 
-/// Errors of the RAM and disk tiers. A fault of the disk is not one of them: it is a [`Notice`](super::Notice), and the page
+/// Errors of the RAM and disk tiers. A fault of the disk is not one of them: it is a [`Notice`](crate::kv::offload::Notice), and the page
 /// is missing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OffloadError {

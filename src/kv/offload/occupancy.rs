@@ -1,7 +1,7 @@
 //! What the two tiers below VRAM hold at one moment.
 
-use super::{Bytes, OffloadTiers};
 use crate::kv::occupancy::{TierOccupancy, TierUsage};
+use crate::kv::offload::{Bytes, OffloadTiers};
 use crate::kv::policy::Tier;
 use crate::kv::store::PageId;
 

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{OffloadTiers, PageBytes, Retention};
+use crate::kv::offload::{OffloadTiers, PageBytes, Retention};
 use crate::kv::store::{PageId, Slab};
 
 /// A page in a slab of its own.

@@ -1,7 +1,7 @@
 //! From the disk to RAM: reading ahead along the plan, and handing pages out.
 //!
 //! ```text
-//! plan ─► runs of neighbouring pages ─► transit slabs ─ checked ─► ready ─ take ─► caller, and a copy where one is kept
+//! plan ─► runs of neighboring pages ─► transit slabs ─ checked ─► ready ─ take ─► caller, and a copy where one is kept
 //! ```
 //! 1. A run is read only into a slab of the transit pool, so what is read ahead is bounded by that pool.
 //! 2. A page that nobody wants any more when its read ends is not looked at.
@@ -10,8 +10,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::access_plan::{AccessPlan, Reads};
-use super::{IoWork, OffloadError, OffloadTiers, PATIENCE, PageBytes, PendingIo, Retention};
+use crate::kv::offload::access_plan::{AccessPlan, Reads};
+use crate::kv::offload::{IoWork, OffloadError, OffloadTiers, PATIENCE, PageBytes, PendingIo, Retention};
 use crate::kv::store::{Cancel, IoBuffer, IoDone, PageId, PageRun, Slab};
 use crate::telemetry::{Cause, FaultKind, Link, WaitCause};
 

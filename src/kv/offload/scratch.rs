@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::error::OffloadError;
+use crate::kv::offload::error::OffloadError;
 use crate::kv::store::{PageStore, StoreRoot, StoreSpec};
 
 /// Names of scratch folders begin so.

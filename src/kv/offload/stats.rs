@@ -17,9 +17,9 @@ pub struct WaitTotal {
 /// Totals since the tiers were set up. A snapshot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OffloadStats {
-    /// bytes read, as they travelled
+    /// bytes read, as they traveled
     pub disk_to_ram: u64,
-    /// bytes written, as they travelled
+    /// bytes written, as they traveled
     pub ram_to_disk: u64,
     /// pages read
     pub n_pages_read: u64,

@@ -9,9 +9,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::read_ahead::filled;
-use super::{IoWork, OffloadError, OffloadTiers, PATIENCE, PendingIo, Retention};
 use crate::base::Bytes;
+use crate::kv::offload::read_ahead::filled;
+use crate::kv::offload::{IoWork, OffloadError, OffloadTiers, PATIENCE, PendingIo, Retention};
 use crate::kv::store::{Cancel, CommitResult, IoDone, PageId, PageKind, PageRun, PageState, Slab, StoreError};
 use crate::telemetry::{Cause, FaultKind, Link, WaitCause};
 

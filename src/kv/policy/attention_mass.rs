@@ -5,13 +5,13 @@
 //! ```
 //! 1. A chunk that may be anything is always among them, but adds no mass.
 //!
-//! Units: natural logarithms of unnormalised attention mass, on the scale of the scores.
+//! Units: natural logarithms of unnormalized attention mass, on the scale of the scores.
 //!
 //! Limits: an estimate, not a guarantee, where the mass of a chunk is: then it is the exponential of a bound.
 //!
 //! Source: top-p, over chunks instead of tokens; LeoAM has a fixed rate only.
 
-use super::leoam::tree::Bounds;
+use crate::kv::policy::leoam::tree::Bounds;
 
 /// Sums at a time, which compilers turn into vector code.
 const N_LANES: usize = 16;

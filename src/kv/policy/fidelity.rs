@@ -5,8 +5,8 @@
 //! ```
 //! Units: shares of the attention mass of one KV head, 0 to 1.
 
-use super::SelectedBlock;
 use crate::base::limits::KV_BLOCK_TOKENS;
+use crate::kv::policy::SelectedBlock;
 
 /// One layer, step and KV head.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]

@@ -16,9 +16,9 @@
 //! budget for heavy hitters and half for recent tokens. Column sums are over the best query head of the group here. Both say
 //! what matters, so what is read differs only in the grain; a chunk counts as its best token, as in LeoAM, section 4.1.
 
-use super::leoam::tree::TokenRange;
-use super::{LayerView, PolicyKind, PolicySpec, Selection};
 use crate::base::limits::KV_PAGE_TOKENS;
+use crate::kv::policy::leoam::tree::TokenRange;
+use crate::kv::policy::{LayerView, PolicyKind, PolicySpec, Selection};
 
 /// Heavy hitters and recent tokens.
 #[derive(Debug, Clone)]

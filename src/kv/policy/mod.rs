@@ -111,8 +111,8 @@ mod testing;
 mod tests {
     use proptest::prelude::*;
 
-    use super::testing::Recorded;
     use super::*;
+    use crate::kv::policy::testing::Recorded;
 
     const KINDS: [PolicyKind; 5] = PolicyKind::ALL;
 

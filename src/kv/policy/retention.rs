@@ -13,9 +13,9 @@
 //!
 //! Source: SnapKV (Li et al. 2024), section 3: an observation window at the end of the prompt finds what the answer attends to.
 
-use super::access_frequency::FrequencyTable;
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::kv::RamKeys;
+use crate::kv::policy::access_frequency::FrequencyTable;
 use crate::kv::policy::{LayerView, PolicySpec, Tier, unique};
 
 /// A page that holds less of what a layer's free pages hold is not kept.

@@ -7,9 +7,9 @@
 //!
 //! Units: blocks of 16 tokens and pages of 64, counted from the beginning of the context.
 
-use super::leoam::tree::TokenRange;
-use super::{LayerView, PolicySpec};
 use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
+use crate::kv::policy::leoam::tree::TokenRange;
+use crate::kv::policy::{LayerView, PolicySpec};
 
 /// Tokens of one block that a KV head reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

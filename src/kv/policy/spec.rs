@@ -14,8 +14,8 @@ use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
-use super::leoam::tree::TokenRange;
 use crate::base::limits::KV_PAGE_TOKENS;
+use crate::kv::policy::leoam::tree::TokenRange;
 
 /// Importance rate.
 const RATE: f32 = 0.1;
@@ -209,7 +209,7 @@ impl PolicySpec {
 
     /// Pages to score: `candidates`, and what is always read, whose scores tell what the others are weighed against. Ascending.
     pub fn to_score(&self, candidates: impl IntoIterator<Item = u32>, n_pages: usize) -> Vec<u32> {
-        super::unique(candidates.into_iter().chain(self.always_pages(n_pages)).collect())
+        crate::kv::policy::unique(candidates.into_iter().chain(self.always_pages(n_pages)).collect())
     }
 
     /// Tokens of [`PolicySpec::free_pages`].

@@ -1,8 +1,8 @@
 //! A recorded layer for tests: scores of every token, page bounds looser than them, and which of it is known.
 
-use super::{LayerView, Tier, TokenScores};
 use crate::base::Rng;
 use crate::base::limits::KV_PAGE_TOKENS;
+use crate::kv::policy::{LayerView, Tier, TokenScores};
 
 /// How much looser the bounds of pages are than their best and worst tokens.
 const LOOSENESS: f32 = 1.0;

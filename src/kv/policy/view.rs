@@ -10,8 +10,8 @@
 //! Shapes: G KV heads, P complete pages. Units: scores and bounds are logarithms of attention weights, the highest of a group's
 //! query heads: `max over query heads (q.k - T)`, with T the logarithm of all attention of a query head in a step that is known.
 
-use super::leoam::tree::{Bounds, TokenRange};
 use crate::base::limits::KV_PAGE_TOKENS;
+use crate::kv::policy::leoam::tree::{Bounds, TokenRange};
 
 /// Tokens of a page.
 pub(super) fn page_tokens(page: usize) -> TokenRange {

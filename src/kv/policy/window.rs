@@ -7,8 +7,8 @@
 //!
 //! Source: LeoAM has no such baseline; it is what StreamingLLM (arXiv 2309.17453) keeps, with the tokens a policy may read.
 
-use super::leoam::tree::TokenRange;
-use super::{LayerView, PolicySpec, Selection};
+use crate::kv::policy::leoam::tree::TokenRange;
+use crate::kv::policy::{LayerView, PolicySpec, Selection};
 
 /// The newest tokens.
 pub fn select(spec: &PolicySpec, view: &LayerView) -> Selection {

@@ -6,11 +6,11 @@
 //! Small enough to be read whole when a document is opened, through the page cache. A row that does not fit its checksum is
 //! computed again from its pages.
 
-use super::error::StoreError;
-use super::format::{PageId, abstract_sum};
-use super::page_store::{ABSTRACTS_NAME, PageStore};
-use super::storage::{read_exact, write_all};
 use crate::base::Bytes;
+use crate::kv::store::error::StoreError;
+use crate::kv::store::format::{PageId, abstract_sum};
+use crate::kv::store::page_store::{ABSTRACTS_NAME, PageStore};
+use crate::kv::store::storage::{read_exact, write_all};
 
 impl PageStore {
     /// Writes the abstracts of a group, all layers; best before the commit that makes the group visible.

@@ -12,12 +12,12 @@
 
 use std::sync::Arc;
 
-use super::error::StoreError;
-use super::format::{GroupEntry, HEADER_BLOCK_BYTES, PAGE_TOKENS, SuperFields, Superblock};
-use super::geometry::arena_name;
-use super::page_store::{ABSTRACTS_NAME, HEADER_NAME, INDEX_NAME, PageStore};
-use super::storage::{Folder, Storage, retried, write_all};
-use super::token_log::bytes_of;
+use crate::kv::store::error::StoreError;
+use crate::kv::store::format::{GroupEntry, HEADER_BLOCK_BYTES, PAGE_TOKENS, SuperFields, Superblock};
+use crate::kv::store::geometry::arena_name;
+use crate::kv::store::page_store::{ABSTRACTS_NAME, HEADER_NAME, INDEX_NAME, PageStore};
+use crate::kv::store::storage::{Folder, Storage, retried, write_all};
+use crate::kv::store::token_log::bytes_of;
 
 /// Everything that a commit writes: plain data and open files, so that another thread can do it.
 #[derive(Debug)]
@@ -100,7 +100,7 @@ impl PageStore {
     pub fn begin_commit(&mut self) -> Result<Option<CommitJob>, StoreError> {
         self.check_open()?;
         let n_layer = self.geometry.n_layer as usize;
-        let ready = |(_, g): &(u32, &super::page_store::Group)| g.is_dirty && g.is_complete(n_layer);
+        let ready = |(_, g): &(u32, &crate::kv::store::page_store::Group)| g.is_dirty && g.is_complete(n_layer);
         let groups: Vec<u32> = (0..).zip(&self.groups).filter(ready).map(|(i, _)| i).collect();
         if self.is_committing || (groups.is_empty() && !self.is_dirty) {
             return Ok(None);
@@ -157,8 +157,8 @@ impl PageStore {
         for group in job.groups.into_iter().filter(|g| (*g as usize) < n_kept) {
             let Some(group) = self.groups.get_mut(group as usize) else { continue };
             (group.is_dirty, group.has_entry) = (false, true);
-            for page in group.pages.iter_mut().filter(|p| p.state == super::page_store::PageState::Written) {
-                page.state = super::page_store::PageState::Committed;
+            for page in group.pages.iter_mut().filter(|p| p.state == crate::kv::store::page_store::PageState::Written) {
+                page.state = crate::kv::store::page_store::PageState::Committed;
             }
         }
         Ok(())
@@ -189,7 +189,7 @@ impl PageStore {
     }
 
     pub(super) fn superblock(&self, seq: u64, new: &[u32]) -> Superblock {
-        let visible = |(i, g): &(u32, &super::page_store::Group)| g.has_entry || new.binary_search(i).is_ok();
+        let visible = |(i, g): &(u32, &crate::kv::store::page_store::Group)| g.has_entry || new.binary_search(i).is_ok();
         let visible: Vec<u32> = (0..).zip(&self.groups).filter(visible).map(|(i, _)| i).collect();
         Superblock::new(SuperFields {
             store_id: self.store_id,

@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::error::StoreError;
-use super::storage::{Folder, LockGuard, OpenHow, Storage};
+use crate::kv::store::error::StoreError;
+use crate::kv::store::storage::{Folder, LockGuard, OpenHow, Storage};
 
 /// Name of the lock file.
 pub const LOCK_NAME: &str = "lock";
@@ -181,7 +181,7 @@ impl Folder for Disk {
 }
 
 #[cfg(target_os = "linux")]
-use super::linux::{allocate, open_direct};
+use crate::kv::store::linux::{allocate, open_direct};
 
 #[cfg(not(target_os = "linux"))]
 fn open_direct(_path: &Path) -> io::Result<File> {

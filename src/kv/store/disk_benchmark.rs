@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::disk::Disk;
-use super::error::StoreError;
-use super::io::{Cancel, Io, IoBuffer, IoConfig, IoInfo, IoRequest};
-use super::slab::{Slab, SlabPool};
-use super::storage::{Folder, OpenHow, Storage, write_all};
 use crate::base::{Bytes, Rng};
+use crate::kv::store::disk::Disk;
+use crate::kv::store::error::StoreError;
+use crate::kv::store::io::{Cancel, Io, IoBuffer, IoConfig, IoInfo, IoRequest};
+use crate::kv::store::slab::{Slab, SlabPool};
+use crate::kv::store::storage::{Folder, OpenHow, Storage, write_all};
 
 const FILE_NAME: &str = "probe";
 const BLOCK_BYTES: usize = 1 << 20;

@@ -2,8 +2,8 @@
 
 use std::io;
 
-use super::format::PageId;
 use crate::base::Bytes;
+use crate::kv::store::format::PageId;
 
 /// Errors of the store. None of them ever means that a wrong page was served.
 #[derive(Debug, thiserror::Error)]

@@ -12,8 +12,8 @@ use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::error::StoreError;
-use super::storage::{Folder, IoOp, LockGuard, OpenHow, Storage};
+use crate::kv::store::error::StoreError;
+use crate::kv::store::storage::{Folder, IoOp, LockGuard, OpenHow, Storage};
 
 /// What goes wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -221,7 +221,7 @@ impl FaultyFile {
     }
 
     fn shortened(&self, n: usize, len: usize) -> usize {
-        let align = super::storage::step_align(&*self.inner);
+        let align = crate::kv::store::storage::step_align(&*self.inner);
         // At least one block, or nothing would ever move on; 0 would be the end of the file.
         (n / align * align).max(align).min(len)
     }

@@ -126,7 +126,7 @@ pub struct HeaderBlock {
     pub model_hash: [u8; 32],
     /// hash of the tokenizer
     pub tokenizer_hash: [u8; 32],
-    /// hash of the rope and quantisation settings
+    /// hash of the rope and quantization settings
     pub settings_hash: [u8; 32],
     /// hash of the document's token ids
     pub token_hash: [u8; 32],

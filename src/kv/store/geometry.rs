@@ -8,9 +8,9 @@
 //!
 //! Limits: 1024 layers, 64 MiB a page, 2^20 groups, so that no product below passes 2^63.
 
-use super::error::StoreError;
-use super::format::{ALIGN_BYTES, ENTRIES_OFFSET, ENTRY_HEAD_BYTES, PAGE_TOKENS, PageId, PageKind};
 use crate::base::limits::{MAX_CONTEXT, MAX_LAYERS};
+use crate::kv::store::error::StoreError;
+use crate::kv::store::format::{ALIGN_BYTES, ENTRIES_OFFSET, ENTRY_HEAD_BYTES, PAGE_TOKENS, PageId, PageKind};
 
 /// Largest payload of a page.
 pub const MAX_PAGE_BYTES: u64 = 64 << 20;
@@ -30,7 +30,7 @@ pub struct StoreSpec {
     pub model_hash: [u8; 32],
     /// hash of the tokenizer
     pub tokenizer_hash: [u8; 32],
-    /// hash of the rope settings and of how K and V are quantised
+    /// hash of the rope settings and of how K and V are quantized
     pub settings_hash: [u8; 32],
     /// element type and arrangement of a payload, up to 24 ASCII letters, `f16/block16` and the like
     pub layout: String,
@@ -181,7 +181,7 @@ impl Geometry {
         extents * self.extent_bytes(PageKind::Kv)
             + n_groups * (self.entry_bytes + self.abstract_row_bytes)
             + ENTRIES_OFFSET
-            + super::format::HEADER_BLOCK_BYTES
+            + crate::kv::store::format::HEADER_BLOCK_BYTES
             + 4 * n_tokens
     }
 }

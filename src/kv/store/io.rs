@@ -18,9 +18,9 @@ use std::{fmt, io};
 
 use crossbeam_channel::{Receiver, Sender, TrySendError};
 
-use super::slab::Slab;
-use super::storage::{IoOp, Storage, read_exact, write_all};
-use super::thread_pool::Threads;
+use crate::kv::store::slab::Slab;
+use crate::kv::store::storage::{IoOp, Storage, read_exact, write_all};
+use crate::kv::store::thread_pool::Threads;
 
 /// Operations that the disk works on at once, by default.
 pub const DEFAULT_DEPTH: u32 = 64;
@@ -435,7 +435,7 @@ fn choose(config: &IoConfig, outbox: &Outbox) -> io::Result<Box<dyn Backend>> {
 
 #[cfg(target_os = "linux")]
 fn ring(config: &IoConfig, outbox: &Outbox) -> io::Result<Box<dyn Backend>> {
-    Ok(Box::new(super::linux::Ring::start(config, outbox.clone())?))
+    Ok(Box::new(crate::kv::store::linux::Ring::start(config, outbox.clone())?))
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -11,9 +11,9 @@ use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::error::StoreError;
-use super::storage::{Folder, LockGuard, OpenHow, Storage};
 use crate::base::Rng;
+use crate::kv::store::error::StoreError;
+use crate::kv::store::storage::{Folder, LockGuard, OpenHow, Storage};
 
 const SECTOR_BYTES: usize = 512;
 

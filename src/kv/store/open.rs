@@ -11,19 +11,19 @@ use std::hash::{BuildHasher, Hasher};
 use std::io::ErrorKind;
 use std::sync::Arc;
 
-use super::disk::LOCK_NAME;
-use super::error::StoreError;
-use super::format::{
+use crate::base::Bytes;
+use crate::base::limits::MAX_CONTEXT;
+use crate::kv::store::disk::LOCK_NAME;
+use crate::kv::store::error::StoreError;
+use crate::kv::store::format::{
     Corruption, ENTRIES_OFFSET, FORMAT_VERSION, GroupEntry, HEADER_BLOCK_BYTES, HeaderBlock, HeaderFields, PageId, PageKind,
     SUPER_SLOT_BYTES, Superblock,
 };
-use super::geometry::{Geometry, MAX_GROUPS, StoreSpec, arena_name};
-use super::page_store::{ABSTRACTS_NAME, Arena, Group, HEADER_NAME, INDEX_NAME, PageSlot, PageState, PageStore};
-use super::slab::SlabPool;
-use super::storage::{Folder, LockGuard, OpenHow, Storage, read_exact, retried, write_all};
-use super::token_log::{TokenLog, bytes_of, ids_of};
-use crate::base::Bytes;
-use crate::base::limits::MAX_CONTEXT;
+use crate::kv::store::geometry::{Geometry, MAX_GROUPS, StoreSpec, arena_name};
+use crate::kv::store::page_store::{ABSTRACTS_NAME, Arena, Group, HEADER_NAME, INDEX_NAME, PageSlot, PageState, PageStore};
+use crate::kv::store::slab::SlabPool;
+use crate::kv::store::storage::{Folder, LockGuard, OpenHow, Storage, read_exact, retried, write_all};
+use crate::kv::store::token_log::{TokenLog, bytes_of, ids_of};
 
 /// Least memory for the pages that `put` and `get` work on, one at a time.
 const SCRATCH_BYTES: u64 = 4 << 20;
@@ -443,7 +443,7 @@ fn difference(found: &HeaderBlock, wanted: &HeaderBlock) -> Option<&'static str>
     let differs = [
         (found.model_hash != wanted.model_hash, "another model"),
         (found.tokenizer_hash != wanted.tokenizer_hash, "another tokenizer"),
-        (found.settings_hash != wanted.settings_hash, "other rope or quantisation settings"),
+        (found.settings_hash != wanted.settings_hash, "other rope or quantization settings"),
         (found.layout != wanted.layout, "another KV type"),
         (found.token_hash != wanted.token_hash, "another document"),
         (found != wanted, "other page sizes"),

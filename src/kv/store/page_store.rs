@@ -12,20 +12,20 @@
 //! 4. The lock is held from opening to dropping.
 //!
 //! Owner thread: whoever holds it, the engine; nothing here waits for another thread. `begin_*` and `finish_*` frame work
-//! that [`Io`](super::Io) does; `put` and `get` do the same at once.
+//! that [`Io`](crate::kv::store::Io) does; `put` and `get` do the same at once.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-use super::error::StoreError;
-use super::format::{ENTRIES_OFFSET, HEADER_BLOCK_BYTES, PageId, PageKind, page_sum};
-use super::geometry::{Geometry, StoreSpec, arena_name};
-use super::io::{Cancel, IoBuffer, IoDone, IoRequest, is_cancelled};
-use super::slab::{Slab, SlabPool};
-use super::storage::{Folder, LockGuard, OpenHow, Storage, retried};
-use super::token_log::TokenLog;
 use crate::base::Bytes;
+use crate::kv::store::error::StoreError;
+use crate::kv::store::format::{ENTRIES_OFFSET, HEADER_BLOCK_BYTES, PageId, PageKind, page_sum};
+use crate::kv::store::geometry::{Geometry, StoreSpec, arena_name};
+use crate::kv::store::io::{Cancel, IoBuffer, IoDone, IoRequest, is_cancelled};
+use crate::kv::store::slab::{Slab, SlabPool};
+use crate::kv::store::storage::{Folder, LockGuard, OpenHow, Storage, retried};
+use crate::kv::store::token_log::TokenLog;
 
 /// Where a page stands.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -398,7 +398,7 @@ impl PageStore {
         head.copy_from_slice(payload);
         tail.fill(0);
         let mut request = self.begin_write(page, &Arc::new(slab), 0, &Cancel::default())?;
-        let result = super::io::perform(&mut request);
+        let result = crate::kv::store::io::perform(&mut request);
         self.finish_write(page, result)
     }
 
@@ -410,7 +410,7 @@ impl PageStore {
         let Some(run) = self.run_at(page.kind, page.layer, page.group, 1) else { return Ok(None) };
         let slab = self.scratch.take(self.run_bytes(run))?;
         let mut request = self.begin_read(run, slab, 0, &Cancel::default())?;
-        let result = super::io::perform(&mut request);
+        let result = crate::kv::store::io::perform(&mut request);
         let IoRequest { len, buffer, .. } = request;
         let op = buffer.op();
         let zero = std::time::Duration::ZERO;

@@ -15,9 +15,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use memmap2::MmapMut;
 
-use super::error::StoreError;
-use super::format::ALIGN_BYTES;
 use crate::base::Bytes;
+use crate::kv::store::error::StoreError;
+use crate::kv::store::format::ALIGN_BYTES;
 
 /// Least size of a region, unless the budget is smaller.
 const REGION_BYTES: u64 = 4 << 20;
@@ -254,7 +254,7 @@ impl Deref for Slab {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the range lies within the mapped region, every byte of anonymous memory is initialised, and invariant 2
+        // SAFETY: the range lies within the mapped region, every byte of anonymous memory is initialized, and invariant 2
         // gives it to this slab alone; the system writes to it only while an I/O thread owns the slab.
         unsafe { std::slice::from_raw_parts(self.region.base.add(self.offset), self.len) }
     }

@@ -15,7 +15,7 @@ use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::error::StoreError;
+use crate::kv::store::error::StoreError;
 
 /// Attempts without any progress before an interruption counts as a failure.
 pub const MAX_RETRIES: u32 = 64;
@@ -135,7 +135,7 @@ fn finish(len: usize, align: usize, mut step: impl FnMut(usize) -> io::Result<us
 
 /// The rounding of a partial step.
 pub fn step_align(storage: &dyn Storage) -> usize {
-    if storage.is_direct() { super::format::ALIGN_BYTES as usize } else { 1 }
+    if storage.is_direct() { crate::kv::store::format::ALIGN_BYTES as usize } else { 1 }
 }
 
 /// Reads all of `buf`.

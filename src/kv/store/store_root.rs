@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::disk::{Disk, LOCK_NAME, disk_bytes, make_private_folder};
-use super::error::StoreError;
-use super::storage::Folder;
 use crate::base::Bytes;
+use crate::kv::store::disk::{Disk, LOCK_NAME, disk_bytes, make_private_folder};
+use crate::kv::store::error::StoreError;
+use crate::kv::store::storage::Folder;
 
 /// A store as the library sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use std::thread::{Builder, JoinHandle};
 
 use crossbeam_channel::{Receiver, Sender};
 
-use super::io::{Backend, IoConfig, IoInfo, IoKind, Job, Outbox, returned};
+use crate::kv::store::io::{Backend, IoConfig, IoInfo, IoKind, Job, Outbox, returned};
 
 /// Most threads, whatever the depth.
 const MAX_THREADS: u32 = 32;

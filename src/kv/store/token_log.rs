@@ -3,7 +3,7 @@
 //! Keys and values depend on all tokens before them, so a page is known by the hash of the whole prefix, not of its own 64
 //! tokens.
 
-use super::format::PAGE_TOKENS;
+use crate::kv::store::format::PAGE_TOKENS;
 
 const GROUP: usize = PAGE_TOKENS as usize;
 

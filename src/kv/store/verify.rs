@@ -1,8 +1,8 @@
 //! The check of a whole store: every page read, and compared with its checksum.
 
-use super::error::StoreError;
-use super::format::{PageId, PageKind};
-use super::page_store::PageStore;
+use crate::kv::store::error::StoreError;
+use crate::kv::store::format::{PageId, PageKind};
+use crate::kv::store::page_store::PageStore;
 
 /// What a check of every page found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

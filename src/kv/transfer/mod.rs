@@ -26,13 +26,13 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 
-use super::bandwidth_limit::BandwidthLimit;
-use super::error::KvError;
-use super::layout::KvSpec;
-use super::occupancy::TierOccupancy;
-use super::offload::{OffloadStats, OffloadTiers, OffloadUsage, Retention};
-use super::store::{Io, PageId, PageStore};
 use crate::gpu::StagingBuffer;
+use crate::kv::bandwidth_limit::BandwidthLimit;
+use crate::kv::error::KvError;
+use crate::kv::layout::KvSpec;
+use crate::kv::occupancy::TierOccupancy;
+use crate::kv::offload::{OffloadStats, OffloadTiers, OffloadUsage, Retention};
+use crate::kv::store::{Io, PageId, PageStore};
 use crate::telemetry::Hub;
 use plan::TransferPlan;
 use worker::TransferWorker;

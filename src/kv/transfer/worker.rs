@@ -8,8 +8,6 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
-use super::plan::{TransferBatch, TransferPlan};
-use super::{FilledStaging, Message, OffloadReport, PageReadback, TransferEvent};
 use crate::gpu::StagingBuffer;
 use crate::kv::bandwidth_limit::BandwidthLimit;
 use crate::kv::error::KvError;
@@ -18,6 +16,8 @@ use crate::kv::offload::{OffloadError, OffloadTiers, Retention};
 use crate::kv::policy::leoam::abstracts::abstract_of;
 use crate::kv::quantize_page::quantize_page;
 use crate::kv::store::PageId;
+use crate::kv::transfer::plan::{TransferBatch, TransferPlan};
+use crate::kv::transfer::{FilledStaging, Message, OffloadReport, PageReadback, TransferEvent};
 use crate::telemetry::{self, Cause, EventKind, EventLane, Link, WaitCause};
 
 /// How long to sleep where there is nothing to do but to look after reads and writes.

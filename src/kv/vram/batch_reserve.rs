@@ -7,9 +7,9 @@
 //!
 //! Owner: the engine thread. Units: bytes.
 
-use super::VramCache;
 use crate::kv::layout::VramPlan;
 use crate::kv::residency::Residency;
+use crate::kv::vram::VramCache;
 
 impl VramCache {
     /// Bytes that tails may have of `budget`.

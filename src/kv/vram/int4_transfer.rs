@@ -9,12 +9,12 @@
 
 use std::time::{Duration, Instant};
 
-use super::{FilledStaging, StagingPool, TransferBatch};
 use crate::gpu::kernels::KvFormat;
 use crate::gpu::kernels::dequantize_pages::DequantizePages;
 use crate::gpu::{Binding, Gpu, GpuError, Recorder, Slice, StagingBuffer};
 use crate::kv::layout::KvSpec;
 use crate::kv::quantize_page::quantize_page;
+use crate::kv::vram::{FilledStaging, StagingPool, TransferBatch};
 
 /// Tries of which the best counts: the first compiles, and others may meet a busy machine.
 const N_TRIES: usize = 4;
@@ -52,7 +52,7 @@ pub struct StreamCost {
     pub transferring: Duration,
     /// bytes carried plain
     pub transferred_bytes: u64,
-    /// pages that travelled
+    /// pages that traveled
     pub n_pages: u64,
     /// of them packed
     pub n_compressed_pages: u64,

@@ -98,7 +98,7 @@ pub struct VramCache {
     shapes: Vec<SegmentShape>,
     /// `[segment][layer]`
     pool: Vec<Vec<PagedBuffer>>,
-    /// where quantised pages are made
+    /// where quantized pages are made
     scratch: Option<Slice>,
     /// abstracts of each layer, f16 `[P, G, 2, D]`; none where attention always reads everything
     abstracts: Vec<Slice>,
@@ -283,7 +283,7 @@ impl VramCache {
         self.plan.tail_pages * BLOCKS_PER_PAGE
     }
 
-    /// Where quantised pages are made, one for each page of the tail.
+    /// Where quantized pages are made, one for each page of the tail.
     pub fn scratch(&self) -> Option<&Slice> {
         self.scratch.as_ref()
     }

@@ -2,10 +2,10 @@
 //!
 //! Owner: the engine thread, which waits for the thread that owns the tiers below.
 
-use super::VramCache;
 use crate::kv::occupancy::{NEVER_READ, TierOccupancy, TierUsage};
 use crate::kv::policy::Tier;
 use crate::kv::store::PageId;
+use crate::kv::vram::VramCache;
 
 impl VramCache {
     /// All complete pages. `step` is the one that came last where attention chooses what it reads.

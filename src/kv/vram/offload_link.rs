@@ -2,9 +2,6 @@
 //!
 //! Owner: the engine thread.
 
-use super::int4_transfer::PageDequantizer;
-use super::stream::PATIENCE;
-use super::{N_READBACKS, Slot, StagingPool, VramCache};
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::gpu::{Gpu, StagingBuffer};
 use crate::kv::error::KvError;
@@ -12,6 +9,9 @@ use crate::kv::layout::{BINDING_ALIGN_BYTES, BLOCKS_PER_PAGE};
 use crate::kv::offload::{OffloadTiers, RamPagesView};
 use crate::kv::store::Io;
 use crate::kv::transfer::OffloadReport;
+use crate::kv::vram::int4_transfer::PageDequantizer;
+use crate::kv::vram::stream::PATIENCE;
+use crate::kv::vram::{N_READBACKS, Slot, StagingPool, VramCache};
 
 impl VramCache {
     /// Puts RAM, and a store where there is one, below the context as it is, which knows of `n_tokens` already. Slots exist

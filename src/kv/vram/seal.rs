@@ -2,8 +2,6 @@
 //!
 //! Owner: the engine thread. A page without a frame stays in RAM below; one that has a frame goes below only to be saved.
 
-use super::VramCache;
-use super::stream::PATIENCE;
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::gpu::kernels::quantize_pages::QuantizePages;
 use crate::gpu::{Binding, Gpu, Recorder};
@@ -11,6 +9,8 @@ use crate::kv::error::KvError;
 use crate::kv::offload::Retention;
 use crate::kv::store::PageId;
 use crate::kv::transfer::PageReadback;
+use crate::kv::vram::VramCache;
+use crate::kv::vram::stream::PATIENCE;
 
 impl VramCache {
     /// Records how the pages of a layer that tokens up to `end` complete leave the tail. What was recorded for the tiers

@@ -12,7 +12,6 @@
 
 use std::ops::Range;
 
-use super::{CodecRates, KvSpec, StagedBatch, StreamCost, TransferBatch, VramCache};
 use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
 use crate::gpu::kernels::attention_decode::{PAD, TokenSlot};
 use crate::gpu::{Gpu, Recorder, Slice};
@@ -26,6 +25,7 @@ use crate::kv::policy::{SelectedBlock, Tier};
 use crate::kv::residency::MissingPages;
 use crate::kv::store::PageId;
 use crate::kv::transfer::plan::TransferPlan;
+use crate::kv::vram::{CodecRates, KvSpec, StagedBatch, StreamCost, TransferBatch, VramCache};
 use crate::telemetry::Cause;
 
 /// A table of lists, of tokens or of blocks, as long as the KV heads of each query want; the shorter ones end in [`PAD`].

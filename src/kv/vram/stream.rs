@@ -9,13 +9,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Slot, StagedBatch, TransferBatch, VramCache};
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::gpu::{Gpu, Recorder, Slice};
 use crate::kv::error::KvError;
 use crate::kv::store::PageId;
 use crate::kv::transfer::plan::TransferPlan;
 use crate::kv::transfer::{FilledStaging, TransferEvent};
+use crate::kv::vram::{Slot, StagedBatch, TransferBatch, VramCache};
 use crate::telemetry::{Cause, Event, EventKind, Link, WaitCause, ns_of};
 
 /// How long to wait for an arrival before the device is looked after again.

@@ -66,12 +66,12 @@ pub(super) fn vocab_size(builder: &PlanBuilder<'_>, hf_key: &str) -> Result<usiz
     }
 }
 
-/// A quantised or adapted folder whose tensors mean something else.
+/// A quantized or adapted folder whose tensors mean something else.
 pub(super) fn refuse_quantized_config(builder: &PlanBuilder<'_>) -> Result<(), ModelError> {
     let Some(config) = builder.keys.json("quantization_config") else { return Ok(()) };
     let method = config.get("quant_method").and_then(|m| m.as_str()).unwrap_or("an unnamed method").to_owned();
     Err(ModelError::Unsupported(format!(
-        "the weights in this folder are quantised with {method}, which is not supported; use a GGUF file of this model"
+        "the weights in this folder are quantized with {method}, which is not supported; use a GGUF file of this model"
     )))
 }
 

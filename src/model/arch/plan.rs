@@ -48,7 +48,7 @@ pub struct NormPlan {
     pub bias: Option<String>,
 }
 
-/// Which normalisation, and its epsilon.
+/// Which normalization, and its epsilon.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum NormKind {
     /// x / rms(x) * w

@@ -28,9 +28,9 @@ pub enum Lane {
 /// How a lane is filled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Look {
-    /// its colour
+    /// its color
     pub color: Color32,
-    /// waiting, and not known: told apart without colour
+    /// waiting, and not known: told apart without color
     pub hatched: bool,
 }
 

@@ -138,7 +138,7 @@ fn bars(mesh: &mut Mesh, rect: Rect, view: View, lane: Lane, source: &Source<'_>
     for event in lane.within(source.run, window) {
         let x = |ns: u64| rect.left() + rect.width() * view.place(source.shown_ns(ns)).clamp(0.0, 1.0) as f32;
         let (left, right) = (x(event.begin_ns), x(event.end_ns()));
-        // Neighbours stay apart as long as there is room.
+        // Neighbors stay apart as long as there is room.
         let right = if right - left > 3.0 { right - 1.0 } else { right.max(left + 1.0) };
         mesh.add_colored_rect(Rect::from_min_max(pos2(left, rect.top()), pos2(right, rect.bottom())), look.color);
     }

@@ -54,7 +54,7 @@ fn chip_ui(ui: &mut Ui, doc: &OpenDocument, read: &str, share: f32) -> Option<Ac
     let (n, exact) = doc.tokens();
     let note = format!("{} · {read}", format::tokens(n, exact));
     let chip = Chip { id: doc.id.to_string(), name: &doc.name, note, is_wrong: false };
-    let (response, removed) = chip.ui(ui, |ui, centre| read_mark(ui, centre, share));
+    let (response, removed) = chip.ui(ui, |ui, center| read_mark(ui, center, share));
     if removed {
         return Some(Action::Detach(doc.id));
     }
@@ -67,8 +67,8 @@ fn missing_ui(ui: &mut Ui, missing: &MissingDocument) -> Option<Action> {
     let note = if *is_lost { "not here: open its file" } else { "being opened" };
     let chip = Chip { id: document.content_hash.clone(), name: &document.name, note: note.to_owned(), is_wrong: *is_lost };
     let ink = theme::tokens(ui).error_text;
-    let (response, removed) = chip.ui(ui, |ui, centre| {
-        icon::paint(ui.painter(), Icon::Warning, Rect::from_center_size(centre, Vec2::splat(16.0)), ink);
+    let (response, removed) = chip.ui(ui, |ui, center| {
+        icon::paint(ui.painter(), Icon::Warning, Rect::from_center_size(center, Vec2::splat(16.0)), ink);
     });
     if removed {
         return Some(Action::DetachMissing(document.content_hash.clone()));
@@ -117,10 +117,10 @@ impl Chip<'_> {
 }
 
 /// A circle, filled as far as the document is read; a tick when it all is.
-fn read_mark(ui: &Ui, centre: Pos2, share: f32) {
+fn read_mark(ui: &Ui, center: Pos2, share: f32) {
     let t = theme::tokens(ui);
-    widgets::share_mark(ui, centre, share, t.vram);
+    widgets::share_mark(ui, center, share, t.vram);
     if share >= 1.0 {
-        icon::paint(ui.painter(), Icon::Tick, Rect::from_center_size(centre, Vec2::splat(10.0)), egui::Color32::WHITE);
+        icon::paint(ui.painter(), Icon::Tick, Rect::from_center_size(center, Vec2::splat(10.0)), egui::Color32::WHITE);
     }
 }

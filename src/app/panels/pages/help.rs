@@ -1,4 +1,4 @@
-//! Keyboard shortcuts, the legend of colours, and what the window does not do.
+//! Keyboard shortcuts, the legend of colors, and what the window does not do.
 
 use egui::{RichText, ScrollArea, Ui, vec2};
 

@@ -243,15 +243,15 @@ fn separator(ui: &mut Ui) {
     ui.add_space(GRID);
 }
 
-/// `1.2B parameters · Q4_K_M · llama · 128k window · 770 MiB · licence llama3.2 · chat template · bartowski/…`
+/// `1.2B parameters · Q4_K_M · llama · 128k window · 770 MiB · license llama3.2 · chat template · bartowski/…`
 fn facts_words(entry: &ModelEntry, facts: &ModelFacts) -> String {
     let mut words = vec![
         format::parameters(facts.n_params),
-        facts.quantisation.clone(),
+        facts.quantization.clone(),
         facts.architecture.clone(),
         format!("{} window", format::window(facts.window)),
         format::bytes(entry.bytes),
-        facts.license.as_ref().map_or_else(|| "licence not stated".to_owned(), |license| format!("licence {license}")),
+        facts.license.as_ref().map_or_else(|| "license not stated".to_owned(), |license| format!("license {license}")),
         if facts.has_template { "chat template" } else { "no chat template" }.to_owned(),
     ];
     words.extend(Some(entry.within.clone()).filter(|within| !within.is_empty()));

@@ -16,7 +16,7 @@ pub fn model_bar_height(state: &ViewState) -> f32 {
     12.0 + 22.0 + LINE * lines(state).len() as f32 + 12.0
 }
 
-/// Name, size, quantisation, window and VRAM; a click opens the menu.
+/// Name, size, quantization, window and VRAM; a click opens the menu.
 pub fn model_bar_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
     let lines = lines(state);
     let name = model_name(&state.model, &state.source);
@@ -65,7 +65,7 @@ fn lines(state: &ViewState) -> Vec<String> {
             vec![format!("Loading {:.0} % · {what}", (share * 100.0).floor())]
         }
         ModelState::Ready(info) => vec![
-            format!("{} · {}", format::parameters(info.n_params), info.quantisation),
+            format!("{} · {}", format::parameters(info.n_params), info.quantization),
             format!("{} context · {} file", format::window(info.context_limit), format::bytes(info.file_bytes)),
             format!("{} VRAM in use", format::bytes(info.vram_bytes)),
         ],

@@ -7,7 +7,7 @@
 //!    they are rounded outwards.
 //! 2. A channel with a NaN reaches from -infinity to +infinity: such a page is always worth reading.
 //!
-//! Source: LeoAM, section 4.3 (lightweight KV abstract); of quantised pages the scales of the key channels say it already.
+//! Source: LeoAM, section 4.3 (lightweight KV abstract); of quantized pages the scales of the key channels say it already.
 
 use half::f16;
 
@@ -102,7 +102,7 @@ fn nan_or(x: f32, y: f32, pick: fn(f32, f32) -> f32) -> f32 {
     if x.is_nan() || y.is_nan() { f32::NAN } else { pick(x, y) }
 }
 
-/// Scales of the key channels of a head, step and low `[D]`: they stand at the end of a quantised page, f16 `[G, D, 2]`. None of
+/// Scales of the key channels of a head, step and low `[D]`: they stand at the end of a quantized page, f16 `[G, D, 2]`. None of
 /// a page that is too short.
 pub(in crate::kv) fn key_scales(spec: &KvSpec, page: &[u8], head: usize) -> impl Iterator<Item = [f32; 2]> + Clone {
     let size = spec.head_dim * SCALE_BYTES;
@@ -128,7 +128,7 @@ fn round_down(x: f32) -> f16 {
     if x.is_nan() {
         f16::NEG_INFINITY
     } else if h.to_f32() > x {
-        neighbour(h, -1)
+        neighbor(h, -1)
     } else {
         h
     }
@@ -140,13 +140,13 @@ fn round_up(x: f32) -> f16 {
     if x.is_nan() {
         f16::INFINITY
     } else if h.to_f32() < x {
-        neighbour(h, 1)
+        neighbor(h, 1)
     } else {
         h
     }
 }
 
-fn neighbour(x: f16, by: i16) -> f16 {
+fn neighbor(x: f16, by: i16) -> f16 {
     let next = ordered(x.to_bits()).saturating_add(by);
     f16::from_bits((next ^ ((next >> 15) & 0x7fff)) as u16)
 }

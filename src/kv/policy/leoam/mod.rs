@@ -181,7 +181,7 @@ impl LeoAm {
             let below = first.iter().chain(of_others).map(|(_, page)| *page).filter(|page| view.tiers[*page] != Tier::Vram);
             pages.extend(below.map(|page| page as u32));
         }
-        super::unique(pages)
+        crate::kv::policy::unique(pages)
     }
 
     /// Neither all nor none of the pages are read anyway.

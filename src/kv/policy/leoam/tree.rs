@@ -5,7 +5,7 @@
 //!                                   ▲                         ├► small: opened, its tokens wait for their turn one by one
 //!                                   │                         └► split in two, evaluate one half ─┐
 //!                                   └──────────── halves ◄────────────────────────────────────────┘
-//! wanted tokens confirmed, or as many opened that beat the front ─► stop; the rest is desert, neighbours of one kind are merged
+//! wanted tokens confirmed, or as many opened that beat the front ─► stop; the rest is desert, neighbors of one kind are merged
 //! ```
 //! 1. Where all chunks can be split to single tokens, exactly the wanted number of most important tokens is found.
 //! 2. Never fewer than wanted are confirmed, unless there are fewer; more only by chunks that cannot be split.
@@ -57,7 +57,7 @@ pub trait Evaluate {
     }
 }
 
-/// Neighbouring tokens that matter, or none of which does.
+/// Neighboring tokens that matter, or none of which does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chunk {
     /// its tokens

@@ -1,6 +1,6 @@
 //! What is Linux's alone: one io_uring on one thread, direct files, reserved blocks. Its portable twin is [`threads`].
 //!
-//! [`threads`]: super::threads
+//! [`threads`]: crate::kv::store::threads
 
 mod files;
 mod registration;

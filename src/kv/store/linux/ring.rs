@@ -22,8 +22,8 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use io_uring::{IoUring, opcode, squeue, types};
 
-use super::registration::{Buffers, Files};
 use crate::kv::store::io::{Backend, IoBuffer, IoConfig, IoInfo, IoKind, Job, Outbox, cancelled, count, returned};
+use crate::kv::store::linux::registration::{Buffers, Files};
 use crate::kv::store::storage::{IoOp, is_transient, step_align};
 
 /// `user_data` of the poll on the eventfd; flights use their index.
