@@ -131,11 +131,9 @@ pub struct GpuModel {
     /// by slot
     pub(in crate::engine) slots: Vec<RunOps>,
     pub(in crate::engine) splits: Option<SplitBuffers>,
-    /// a policy that chooses what decode steps read
-    pub(in crate::engine) selective: Option<Selector>,
-    /// it is asked; otherwise everything is read
-    pub(in crate::engine) uses_policy: bool,
-    /// what the attention of an answer page_attention
+    /// selective attention; None if attention always reads everything
+    pub(in crate::engine) selector: Option<Selector>,
+    /// attention mass of the pages, measured in a few steps
     pub(in crate::engine) attention_meter: PageAttentionMeter,
     /// transfers and compute wait for each other
     pub(in crate::engine) synchronous: bool,
@@ -282,8 +280,7 @@ impl GpuModel {
             tails: Vec::new(),
             slots: Vec::new(),
             splits: None,
-            selective: None,
-            uses_policy: false,
+            selector: None,
             attention_meter: PageAttentionMeter::default(),
             synchronous: false,
             max_chunk: chunk,
@@ -308,7 +305,7 @@ impl GpuModel {
     pub(in crate::engine) fn drop_pool(&mut self) {
         self.kv.drop_pool();
         self.segments.clear();
-        self.selective.iter_mut().for_each(Selector::unbind);
+        self.selector.iter_mut().for_each(Selector::unbind);
     }
 
     /// Makes room for `wanted` splits. Bind groups that go with fewer are gone.
@@ -323,7 +320,7 @@ impl GpuModel {
             self.segments.clear();
             self.tails.clear();
             self.slots.clear();
-            self.selective.iter_mut().for_each(Selector::unbind);
+            self.selector.iter_mut().for_each(Selector::unbind);
         }
         Ok(())
     }
@@ -347,9 +344,9 @@ impl GpuModel {
             let ops = self.bind_run(gpu, &self.page_attention, pages, table)?;
             self.slots.push(ops);
         }
-        if let Some(mut selective) = self.selective.take() {
-            let bound = selective.bind(gpu, self);
-            self.selective = Some(selective);
+        if let Some(mut selector) = self.selector.take() {
+            let bound = selector.bind(gpu, self);
+            self.selector = Some(selector);
             bound?;
         }
         Ok(())
@@ -367,6 +364,24 @@ impl GpuModel {
         n_own: usize,
     ) -> Result<(), EngineError> {
         self.reserve_splits(gpu, n_rows * (self.n_splits(n_shared) + n_own.div_ceil(SPLIT_KEYS)))?;
+        if let Some(mut selector) = self.selector.take() {
+            let reserved = selector.reserve_rows(gpu, self, n_rows, n_own);
+            self.selector = Some(selector);
+            reserved?;
+        }
+        self.bind_missing(gpu)
+    }
+
+    /// Frees the buffers of a batch.
+    ///
+    /// # Errors
+    /// Out of VRAM, a lost device.
+    pub(in crate::engine) fn release_rows(&mut self, gpu: &Gpu) -> Result<(), EngineError> {
+        if let Some(mut selector) = self.selector.take() {
+            let released = selector.reserve_rows(gpu, self, 1, KV_PAGE_TOKENS);
+            self.selector = Some(selector);
+            released?;
+        }
         self.bind_missing(gpu)
     }
 

@@ -38,6 +38,7 @@ pub struct BlockTable {
 }
 
 /// Keys of one layer that can be scored where they lie, by any thread.
+#[derive(Clone, Copy)]
 pub struct RamKeys<'a> {
     spec: &'a KvSpec,
     /// none where nothing lies below
