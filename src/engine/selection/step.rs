@@ -396,7 +396,8 @@ impl GpuModel {
         let stream = self.kv.begin_selected(layer, &pages, n_pages, s.clock + 1, next, theta);
         policies(rows).for_each(|policy| policy.stats.record_stream(&stream));
         s.frequency.note(layer, s.clock, &pages, 1.0);
-        let is_first = rows.iter().filter_map(|row| row.policy.as_deref()).any(|policy| policy.step == 0);
+        // The sequences of a batch begin at different steps: pages are not pinned anew for each of them.
+        let is_first = matches!(rows, [Row { policy: Some(policy), .. }] if policy.step == 0);
         if layer == 0 && (is_first || s.clock.is_multiple_of(PREFER_EVERY)) {
             self.pin_hot_pages(&s.frequency, n_pages, s.clock, s.spec.n_first_layers);
         }
