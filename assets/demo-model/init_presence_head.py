@@ -17,10 +17,10 @@ import re
 
 import torch
 
-from circuit import BROKEN, FLAG, LOOK, NORM2, SCALE, SLOT, SUNK
-from graft import MARK, Added, Layer, first_row, last_rms, marks, nothing_of_sink
+from init_induction import BROKEN, FLAG, LOOK, NORM2, SCALE, SLOT, SUNK
+from init_sentence_heads import MARK, Added, Layer, first_row, last_rms, marks, nothing_of_sink
 from model import D
-from samples import NOT_FOUND
+from dataset import NOT_FOUND
 
 ALIKE, ASKED = 1, 3                       # heads of layer 2: the one that finds, and its stricter copy
 CONST_ROW, LAST_ROW = 60, 127             # of layer 2: of values, the constant; of keys, the sink
@@ -143,7 +143,7 @@ def refuse_less(m, sampler):
 
 
 @torch.no_grad()
-def lay_known(m, sampler):
+def init_presence_head(m, sampler):
     vocab = sampler.tok.get_vocab()
     say_pieces(m, vocab)
     ask_for_three(m, sampler)

@@ -1,10 +1,10 @@
 """How many answers are right as a whole by teacher forcing, of many documents: all tokens of the answer are the likeliest, which is when the
 greedy answer is it.
 
-    python counting.py make ROWS.pt --texts UNSEEN... --seed 31 --documents 1024x60 4096x20 16384x8 32768x4
-    python counting.py ask ROWS.pt GGUF|MODEL.pt...          # on a GPU seconds, on a CPU a minute for two documents of 16384 tokens
+    python eval_teacher_forced.py make ROWS.pt --texts UNSEEN... --seed 31 --documents 1024x60 4096x20 16384x8 32768x4
+    python eval_teacher_forced.py ask ROWS.pt GGUF|MODEL.pt...          # on a GPU seconds, on a CPU a minute for two documents of 16384 tokens
 
-    documents and their questions, each in a block of its own ─► rows (`packed.py`) ─► answers right, by length and kind
+    documents and their questions, each in a block of its own ─► rows (`packing.py`) ─► answers right, by length and kind
 Of a list any mention that was not said is right next.
 """
 import argparse
@@ -16,8 +16,8 @@ import torch
 from tokenizers import Tokenizer
 
 from evaluate import Reading, draw, load, questions_each
-from packed import BLOCK, Seen, nats
-from samples import EOT, IM_END, N_OTHER, Sampler, others_of
+from packing import BLOCK, Seen, nats
+from dataset import EOT, IM_END, N_OTHER, Sampler, others_of
 from train import autocast
 
 ROOM = 32768 + 16384         # tokens of a row

@@ -18,10 +18,10 @@ import math
 
 import torch
 
-from circuit import BROKEN, FAST, FLAG, GATE, SCALE, SLOT
-from graft import MARK, MATCHES, Layer, first_row, last_rms, norms_of, nothing_of_sink, only_what_they_match
+from init_induction import BROKEN, FAST, FLAG, GATE, SCALE, SLOT
+from init_sentence_heads import MARK, MATCHES, Layer, first_row, last_rms, norms_of, nothing_of_sink, only_what_they_match
 from model import C, D, H
-from samples import LIST, NO_MORE
+from dataset import LIST, NO_MORE
 
 HEAD, EARLIER_HEAD = 2, 3                 # of layer 3: the one that counts, the one that looks at what was said
 WORDS, LISTING_ROW = slice(20, 38), 2 * FAST - 2          # rows of its keys: TWO_K; an item's tokens, and the document's
@@ -151,7 +151,7 @@ def say_whether_over(m, colon):
 
 
 @torch.no_grad()
-def lay_listing(m, tok):
+def init_list_heads(m, tok):
     enc = lambda text: tok.encode(text, add_special_tokens=False).ids
     for form in LIST:
         after = form.split('{p}')[1]

@@ -1,6 +1,6 @@
 """The weights in the binary from a folder of plain-text files, on a GPU in twelve minutes: what is laid by hand, training, export.
 
-    python make.py --texts FOLDER --out OUT                   # OUT/strata-quote-Q8_0.gguf; the folder may have books held out (`--hold-out`)
+    python build.py --texts FOLDER --out OUT                   # OUT/strata-quote-Q8_0.gguf; the folder may have books held out (`--hold-out`)
 
     circuit, graft, known, listing ─► trained on all kinds of questions ─► then half of them lists, which take longest to learn ─► GGUF
 """

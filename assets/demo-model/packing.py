@@ -16,7 +16,7 @@ import torch
 import torch.multiprocessing as mp
 from torch.nn.attention.flex_attention import BlockMask
 
-from sharp import penalty
+from bound_loss import penalty
 
 ROW, ROWS, BLOCK = 32768, 2, 128
 LENGTHS, HOW_OFTEN = (1024, 2048, 4096, 8192, 16384, 32768), (.2, .2, .2, .15, .15, .1)     # of tokens

@@ -1,7 +1,7 @@
 """What a change of layers 2 to 5 does to answers, in a minute: what comes into each layer is kept, and only what is in doubt asked again.
 
-    python trying.py keep GGUF|MODEL.pt FOLDER --texts FILE... --seed 74 --documents 16384x3   # once; 150 MB a document of 16384 tokens
-    python trying.py ask GGUF|MODEL.pt FOLDER [--lead 3] [--from-layer 2] [--verbose]
+    python ablate.py keep GGUF|MODEL.pt FOLDER --texts FILE... --seed 74 --documents 16384x3   # once; 150 MB a document of 16384 tokens
+    python ablate.py ask GGUF|MODEL.pt FOLDER [--lead 3] [--from-layer 2] [--verbose]
 
 Layers 0 and 1, and the embedding, are those that were kept. Documents are taken as they were below and in `--from-layer`, too: exact where what changed
 acts in questions and answers alone. The right tokens of questions that lead by more than `--lead` logits with the weights that were kept are taken as right still.
@@ -19,7 +19,7 @@ from tokenizers import Tokenizer
 
 from evaluate import ASKED, draw, load, questions_each
 from model import L
-from samples import IM_END, Sampler
+from dataset import IM_END, Sampler
 
 KEPT = range(2, L)
 

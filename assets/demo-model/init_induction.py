@@ -33,13 +33,13 @@ import torch
 from model import C as CHANNELS
 from model import D, H, V, L
 
-C = 448                                  # channels of the circuit; `graft.py` adds more
+C = 448                                  # channels of the circuit; `init_sentence_heads.py` adds more
 
 FAST = 10                                # pairs of a head that turn visibly within MAX_POS; the rest match content
 SLOTS = dict(const=1, fill=1, breaks=1, line=1, sink=1, found=1, end=1, said=1, IN=54, OUT=54, RARE=32, ONE=28, TWO=28, TWO_K=28,
              THREE=28, FOUR=28, FOUR_K=28, BAG=28, NEAR=32, WIDE=32, AT=32, dash=1, item=1, listed=1)
 MORE_SLOTS = dict(stop=1, ends=1, may_end=1, closer=1, capital=1, mark=1, before=1, broke=1, piece=1, name=1, BAGS=28,
-                  listing=1, unsaid=1, over=1, around=14, spare=7, whole=1, second=1)      # from C on, for `graft.py`, `known.py` and `listing.py`
+                  listing=1, unsaid=1, over=1, around=14, spare=7, whole=1, second=1)      # from C on, for `init_sentence_heads.py`, `init_presence_head.py` and `init_list_heads.py`
 N_FORM, N_SPACE, N_CASE, N_HASH, N_WIDE = 48, 2, 4, 28, 32
 NORM2 = 3.81                              # of a token's row without its constant: IN, OUT, RARE, LINE and what fills them up
 BROKEN = .9                               # size of LINE in a line break
@@ -223,7 +223,7 @@ class Maker:
 
 
 @torch.no_grad()
-def start_from_a_circuit(m, share, vocab, seed=1):
+def init_induction(m, share, vocab, seed=1):
     """`share` [V]: of each token in text; `vocab`: token text to id."""
     e, gen = m.e.weight, torch.Generator().manual_seed(seed)
     signs = lambda rows, n: (torch.rand(rows, n, generator=gen) < .5) * 2. - 1.

@@ -14,8 +14,8 @@ import re
 
 import torch
 
-from circuit import BROKEN, FIRST_TOKEN, FLAG, IM_END, LOOK, NORM2, PASSED_OVER, PEAK, SCALE, SLOT, SUNK, Maker
-from circuit import C as LAID
+from init_induction import BROKEN, FIRST_TOKEN, FLAG, IM_END, LOOK, NORM2, PASSED_OVER, PEAK, SCALE, SLOT, SUNK, Maker
+from init_induction import C as LAID
 from model import C, D, V, QuoteModel
 
 MARK, STOP, STOP_GAIN = .1, .2, 4.0       # size of a mark; of STOP in <|im_end|>; an end goes before what stands after it
@@ -239,7 +239,7 @@ def go_on_where_sure(layer, head, ends=127):
 
 
 @torch.no_grad()
-def graft(m, vocab, seed=3):
+def init_sentence_heads(m, vocab, seed=3):
     """`m`: weights with the circuit, trained or not, LAID channels. With C channels, and what is said above."""
     m = widened(m)
     tell_ends(m, vocab)

@@ -1,7 +1,7 @@
 """How often the next token is not the likeliest, given all before it, in the asked words and after them, and how many answers are right as a
 whole, which is when greedy ones are: before training, and after.
 
-    python copying.py circuit|WEIGHTS.pt|GGUF --texts FILE... --length 16384 --documents 2
+    python eval_copying.py circuit|WEIGHTS.pt|GGUF --texts FILE... --length 16384 --documents 2
 
 Minutes, where `evaluate.py` takes a quarter of an hour: answers are not generated. A change of the circuit shows here before anything
 is trained; weights that training wore out show, too.
@@ -14,7 +14,7 @@ import torch
 from tokenizers import Tokenizer
 
 from evaluate import Reading, asked_words, in_case, load
-from samples import IM_END, IM_START, MOST, Sampler
+from dataset import IM_END, IM_START, MOST, Sampler
 from train import untrained
 
 
