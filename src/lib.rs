@@ -105,7 +105,7 @@
 //! # Invariants
 //! 1. A policy does no I/O and sees no GPU type: plain data in, a selection out.
 //! 2. Only the KV residency changes where a page lives; it stays readable until the new copy is complete and checked.
-//! 3. Each page is written to disk at most once.
+//! 3. Each page is written to disk at most once, so its eviction from VRAM or RAM costs no write.
 //! 4. Exact dense attention (`full`) always exists: it is the oracle for every selective policy.
 //! 5. Budgets are caps. Running out of one degrades speed or is refused with numbers, never silently.
 //! 6. The engine never blocks the UI thread; all queues are bounded; long work shows progress and can be
