@@ -30,7 +30,7 @@ def keys_and_values(m, i, x):
     return {'k': k, 'v': v}
 
 
-def through(m, i, before, x):
+def run_layer(m, i, before, x):
     """Rows [T, C] after layer i, behind what a cache has, which stays as it is."""
     first = before['k'].shape[2]
     return m.b[i](x[None], *m.angles(first + torch.arange(len(x))[None]), dict(before))[0]
@@ -45,7 +45,7 @@ def read(m, i, x, step=1024):
 def leads(m, document, row, x):
     """By how much each token of the answer leads all others [T], given what comes into layer 2."""
     for i in KEPT:
-        x = through(m, i, document[i], x)
+        x = run_layer(m, i, document[i], x)
     logits, right = F.linear(m.n(x), m.e.weight)[row['begin'] - 1:-1], torch.tensor(row['ids'][row['begin']:])[:, None]
     of_right = logits.gather(1, right)
     return (of_right - logits.scatter(1, right, -1e9).amax(1, keepdim=True))[:, 0]
@@ -66,13 +66,13 @@ def keep(m, sampler, folder, seed, spec):
             row = {'kind': kind, 'question': question, 'begin': len(turn), 'ids': turn + sampler.enc(answer) + [IM_END]}
             x = m.e(torch.tensor(row['ids']))
             for i in range(KEPT.start):
-                x = through(m, i, document[i], x)
+                x = run_layer(m, i, document[i], x)
             rows.append(row | {'x': x, 'lead': leads(m, document, row, x).min().item()})
         torch.save({'rows': rows, 'document': {i: into[i] for i in KEPT}}, folder / f'{seed}-{length}-{d}.pt')
         print(f'{seed}, {length} tokens, document {d}: {sum(r["lead"] > 0 for r in rows)} of {len(rows)} right', flush=True)
 
 
-def ask_again(m, tok, folder, lead, first, verbose):
+def ask_uncertain(m, tok, folder, lead, first, verbose):
     score = collections.defaultdict(lambda: [0, 0, 0])
     for path in sorted(folder.glob('*.pt')):
         saved, length = torch.load(path), path.stem.split('-')[1]
@@ -114,7 +114,7 @@ def main():
         a.folder.mkdir(parents=True, exist_ok=True)
         keep(m, Sampler({p.name: p.read_text(errors='ignore') for p in a.texts}, tok), a.folder, a.seed, a.documents)
     else:
-        ask_again(m, tok, a.folder, a.lead, a.from_layer, a.verbose)
+        ask_uncertain(m, tok, a.folder, a.lead, a.from_layer, a.verbose)
 
 
 if __name__ == '__main__':

@@ -13,7 +13,7 @@ import random
 import torch
 from tokenizers import Tokenizer
 
-from evaluate import Reading, asked_words, in_case, load
+from evaluate import PrefilledDocument, asked_words, in_case, load
 from dataset import IM_END, IM_START, MOST, Sampler
 from train import untrained
 
@@ -50,7 +50,7 @@ def main():
 
     for _ in range(a.documents):
         ids, words, facts = sampler.document(a.length - 16, 40, False)
-        reading, asked = Reading(m, [IM_START] + sampler.enc('user') + sampler.nl + ids), set()
+        reading, asked = PrefilledDocument(m, [IM_START] + sampler.enc('user') + sampler.nl + ids), set()
         for _ in range(20 * a.questions):
             if len(asked) == a.questions:
                 break

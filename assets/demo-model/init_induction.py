@@ -101,7 +101,7 @@ def forms(vocab):
     return form, space, case
 
 
-class Maker:
+class LayerInit:
     """Weights of one layer. A row that comes in has norm² `norm2`; weights are of the row itself, whatever its norm."""
 
     def __init__(self, m, layer, norm2, ffn_norm2, seed):
@@ -133,12 +133,12 @@ class Maker:
         self.b.q.weight[head * D + D - 4, SLOT['sink']] = a * 300 / base / SUNK * self.rms            # a sink sees sinks alone
         self.b.q.weight[head * D + D - 3, SLOT['const']] = a * breaks / base * self.rms
 
-    def where_listed(self, row, logit):
+    def query_listed(self, row, logit):
         """In a query's row, `logit` times LISTED and SAID of the token that asks: 1 where both are, 0 where one is."""
         for name, share in (('listed', 1 / FLAG), ('said', 1 / FLAG), ('const', -1)):
             self.b.q.weight[row, SLOT[name]] += logit * share * self.rms
 
-    def look_at_what_was_said(self, head, like):
+    def init_earlier_items_head(self, head, like):
         """After `keys` and `back`: where an item of a list begins, attention to what followed the same words in answers, else to the sink.
 
         The key of what was said is in a pair that turns little and that `back` leaves free.
@@ -150,10 +150,10 @@ class Maker:
         q[row:row + D][alike] = 1.6 * q[like * D:like * D + D][alike]
         self.b.k.weight[own, SLOT['said']] = size / FLAG * self.rms
         self.b.k.weight[own, SLOT['sink']] = -size / SUNK * self.rms
-        self.where_listed(row + own, SAID_BONUS * size / 14)
+        self.query_listed(row + own, SAID_BONUS * size / 14)
         q[row + D - 4, SLOT['const']] = SAID_SINK * size / 14 * self.rms
 
-    def look_for_end(self, head):
+    def attend_turn_ends(self, head):
         """Attention to the ends of turns, or to the first token where there is none. After `back`, whose key of sinks it looks at."""
         a = LOOK
         self.b.k.weight[D - 5, SLOT['end']] = a * self.rms
@@ -250,7 +250,7 @@ def init_induction(m, share, vocab, seed=1):
     word = slice(SLOT['IN'].start, SLOT['IN'].start + N_HASH)              # of FORM, what is hashed
 
     root, norm2 = math.sqrt(N_HASH), 1 + NORM2
-    make = Maker(m, 0, norm2, norm2 + 1, seed)
+    make = LayerInit(m, 0, norm2, norm2 + 1, seed)
     line, forms_ = make.value('line'), make.value('IN', N_FORM)
     make.b.v.weight[forms_, SLOT['sink']] = code[FIRST_TOKEN, :N_FORM, None] / SUNK * make.rms      # as a word before the next
     make.back(0, 1, SHARP)
@@ -260,7 +260,7 @@ def init_induction(m, share, vocab, seed=1):
     make.write(1, slice(forms_.stop - N_HASH, forms_.stop), 'ONE', 1 / (UNIT * root))
     make.back(2, 2, SHARP)
     make.write(2, line, 'breaks', FLAG / BROKEN)
-    make.look_for_end(3)
+    make.attend_turn_ends(3)
     make.write(3, make.value('end'), 'said', FLAG)
     make.product(word, SLOT['ONE'], SLOT['TWO'], 1 / UNIT)
     make.product(SLOT['dash'], SLOT['breaks'], SLOT['item'], 1 / DASH)
@@ -268,7 +268,7 @@ def init_induction(m, share, vocab, seed=1):
 
     unused = [(make.b, make.n_hidden)]
     norm2 += 1 + 1 - 1                                                      # ONE, TWO, and no OUT
-    make = Maker(m, 1, norm2, norm2 + 3.75, seed)                           # TWO_K, AT for now, BAG, NEAR, WIDE
+    make = LayerInit(m, 1, norm2, norm2 + 3.75, seed)                           # TWO_K, AT for now, BAG, NEAR, WIDE
     two, rare = make.value('TWO'), make.value('RARE')
     make.back(0, 1 + BEYOND, SHARP, PASSED_OVER)
     make.write(0, two, 'TWO_K')
@@ -287,7 +287,7 @@ def init_induction(m, share, vocab, seed=1):
 
     unused.append((make.b, make.n_hidden))
     norm2 += 5.6                                                            # TWO_K, FOUR, THREE, THREE_K for RARE, means
-    make = Maker(m, 2, norm2, norm2 + 1, seed)
+    make = LayerInit(m, 2, norm2, norm2 + 1, seed)
     four, wide, const = make.value('FOUR'), make.value('WIDE'), make.value('const')
     # the first token has a constant, too: its sink takes it away
     make.b.v.weight[const, SLOT['sink']] = -make.rms / SUNK
@@ -298,7 +298,7 @@ def init_induction(m, share, vocab, seed=1):
         make.write(head, wide, 'AT', .6 / 3), make.write(head, const, 'found', 1 / 3)
     norm2 += 1.45                                                           # FOUR_K, AT, FOUND
     for layer in (3, 4):
-        make = Maker(m, layer, norm2, norm2 + 1, seed)
+        make = LayerInit(m, layer, norm2, norm2 + 1, seed)
         token, wide = make.value('IN'), make.value('WIDE')
         heads = (1, 2) if layer == 3 else range(H)
         make.keys(COPY, heads, SINK[1])
@@ -309,8 +309,8 @@ def init_induction(m, share, vocab, seed=1):
             place = make.value('AT')
             make.back(0, 5, [0, 1.5] + [12.] * 7, PASSED_OVER)
             make.write(0, place, 'AT', 2.5)
-            make.where_listed(D - 4, 120 * LOOK / 14)         # of head 0
-            make.look_at_what_was_said(3, 1)
+            make.query_listed(D - 4, 120 * LOOK / 14)         # of head 0
+            make.init_earlier_items_head(3, 1)
             make.write(3, place, 'AT', -OTHER_PLACE)
         norm2 += 2.9
     for block, used in unused:

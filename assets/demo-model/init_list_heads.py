@@ -19,7 +19,7 @@ import math
 import torch
 
 from init_induction import BROKEN, FAST, FLAG, GATE, SCALE, SLOT
-from init_sentence_heads import MARK, MATCHES, Layer, first_row, last_rms, norms_of, nothing_of_sink, only_what_they_match
+from init_sentence_heads import MARK, MATCHES, Layer, first_row, last_rms, norms_of, zero_at_sink, keep_matched_dimensions
 from model import C, D, H
 from dataset import LIST, NO_MORE
 
@@ -63,7 +63,7 @@ class Unit:
         self.w.d.weight[SLOT[slot], self.i] = size * SCALE / GATE
 
 
-def tell_lists(m):
+def init_listing_flag(m):
     """LISTING is 1 where LISTED and SAID are."""
     block = m.b[2]
     norm = norms_of(block.n2, m)[1]
@@ -81,36 +81,36 @@ def count(m):
     own, sink = slice(HEAD * D, HEAD * D + D), first_row(m, 3)
     q[own], o[:, own] = 0, 0
     k[LOOK_ROW], q[[h * D + LOOK_ROW for h in range(H)]] = 0, 0
-    only_what_they_match(layer, 'TWO_K', WORDS.start, WORDS.stop)
+    keep_matched_dimensions(layer, 'TWO_K', WORDS.start, WORDS.stop)
     full = (WORDS.stop - WORDS.start) / len(layer.per('TWO_K'))
     for row, i in enumerate(k[WORDS, SLOT['TWO_K']].abs().argmax(1).tolist(), WORDS.start):
         layer.meets(HEAD, row, SLOT['TWO'].start + i, SLOT['TWO_K'].start + i, ALIKE / full)
     for slot, logit, full in (('const', TAKEN_AWAY * ALIKE, 1.0), ('may_end', MARKS, MARK), ('closer', MARKS, MARK), ('piece', MARKS, MARK), ('line', 2 * MARKS, BROKEN),
                               ('said', EARLIER, FLAG), ('listing', -EARLIER - IN_A_LIST * ALIKE, 1.0)):
         layer.say(LOOK_ROW, slot, KEY * logit / MARKS, full)
-    nothing_of_sink(k, LOOK_ROW, sink)
+    zero_at_sink(k, LOOK_ROW, sink)
     layer.asked(HEAD, LOOK_ROW, -MARKS, KEY)
     for slot, logit in (('const', REST), ('listing', -WAKE)):
         layer.asked_by(HEAD, SINK_ROW, slot, logit, (k[SINK_ROW] @ sink).item())
     v[ONE_ROW, SLOT['const']] = layer.read / layer.per('const')
     v[SAID_ROW, SLOT['said']] = layer.read / layer.per('said') / FLAG
-    nothing_of_sink(v, ONE_ROW, sink)
+    zero_at_sink(v, ONE_ROW, sink)
     o[SLOT['unsaid'], HEAD * D + ONE_ROW] = (FOUND_SOME - PER) * LOUD * SCALE
     o[SLOT['unsaid'], HEAD * D + SAID_ROW] = 2 * PER * LOUD * SCALE
 
 
-def look_at_items(m):
+def init_earlier_items_head_by_pieces(m):
     """The head that looks at what was said, anew: at what follows the same two pieces in all earlier items alike, of the document at nothing."""
     layer = Layer(m, 3)
     q, k = layer.b.q.weight, layer.b.k.weight
     row, own = LISTING_ROW, slice(EARLIER_HEAD * D, EARLIER_HEAD * D + D)
     q[own] = q[HEAD * D:HEAD * D + D]
     k[row:row + 2], q[[h * D + row + i for h in range(H) for i in range(2)]] = 0, 0
-    layer.say(row, 'const', KEY), layer.say(row, 'listing', -KEY), nothing_of_sink(k, row, first_row(m, 3))
+    layer.say(row, 'const', KEY), layer.say(row, 'listing', -KEY), zero_at_sink(k, row, first_row(m, 3))
     layer.asked(EARLIER_HEAD, row, OF_DOCUMENT, KEY)
 
 
-def tell_places(m):
+def init_around(m):
     """AROUND: BAG of the place that a token's words are from, less that of what was said."""
     two, three, four = (Layer(m, i) for i in (2, 3, 4))
     key, first, last, asks, says, _ = MATCHES['BAG']
@@ -127,14 +127,14 @@ def tell_places(m):
         v[rows], o[:, [h * D + row for h in range(H) for row in rows]] = 0, 0
     for i, (dim, found, said) in enumerate(zip(some.tolist(), range(AROUND_FROM, D), free)):
         two.b.v.weight[found, SLOT['BAG'].start + dim] = two.read / two.per('BAG')[dim]
-        nothing_of_sink(two.b.v.weight, found, sink)
+        zero_at_sink(two.b.v.weight, found, sink)
         two.b.o.weight[at + i, FINDS * D + found] = OF_PLACE * SCALE
         three.b.v.weight[said, at + i] = three.read / three.per('around')[i]
         three.b.o.weight[at + i, EARLIER_HEAD * D + said] = -TURNED_AWAY * SCALE
         four.meets(GOES_ON, first + i, at + i, SLOT[key].start + dim, SAID_BEFORE / full)
 
 
-def say_whether_over(m, colon):
+def init_over(m, colon):
     """OVER, and the output."""
     block = m.b[3]
     block.n2.w[SLOT['unsaid']], norm = 1.0, norms_of(block.n2, m)[1]
@@ -157,9 +157,9 @@ def init_list_heads(m, tok):
         after = form.split('{p}')[1]
         if after.startswith(' '):
             m.e.weight[enc(after)[0], SLOT['closer']] = MARK * SCALE
-    tell_lists(m)
+    init_listing_flag(m)
     count(m)
-    look_at_items(m)
-    tell_places(m)
-    say_whether_over(m, enc(NO_MORE)[0])
+    init_earlier_items_head_by_pieces(m)
+    init_around(m)
+    init_over(m, enc(NO_MORE)[0])
     return m

@@ -18,7 +18,7 @@ import re
 import torch
 
 from init_induction import BROKEN, FLAG, LOOK, NORM2, SCALE, SLOT, SUNK
-from init_sentence_heads import MARK, Added, Layer, first_row, last_rms, marks, nothing_of_sink
+from init_sentence_heads import MARK, ExtraUnits, Layer, first_row, last_rms, marks, zero_at_sink
 from model import D
 from dataset import NOT_FOUND
 
@@ -40,7 +40,7 @@ LOUD = .2                                 # size of KNOWN for a logit
 SLOT['known'] = SLOT['second']            # which nothing reads any more by then
 
 
-def say_pieces(m, vocab):
+def init_pieces(m, vocab):
     """NAME is MARK at the second to fourth piece of a name, SECOND is SECOND_SIZE at the second piece of any word."""
     e = m.e.weight
     for slot, test in (('piece', r'[A-Za-z].*'), ('name', r'Ġ[A-Z].*')):
@@ -48,7 +48,7 @@ def say_pieces(m, vocab):
     spaced = e[vocab['Ġthe'], SLOT['space']].item() / SCALE
     for i, (norm2, ffn_norm2) in enumerate(((1 + NORM2, 2 + NORM2), (2 + NORM2, 5.75 + NORM2))):
         b = m.b[i]
-        make = Added(m, i, norm2, ffn_norm2, int(b.v.weight.abs().sum(1).nonzero().max()) + 1, int(b.d.weight.abs().sum(0).nonzero().max()) + 1)
+        make = ExtraUnits(m, i, norm2, ffn_norm2, int(b.v.weight.abs().sum(1).nonzero().max()) + 1, int(b.d.weight.abs().sum(0).nonzero().max()) + 1)
         name = make.value('name')
         make.write(0, name, 'name')
         if i == 0:                                          # the third is a piece, after a piece, after NAME
@@ -80,7 +80,7 @@ def questions(m, sampler, n_questions=8, n_tokens=3072, seed=99):
         yield q[0, ALIKE, len(ids) + 2:len(ids + turn) - 6].mean(0), k[0, 0, 0], k[0, 0, 100:len(ids)].mean(0)
 
 
-def ask_for_three(m, sampler):
+def init_strict_match_head(m, sampler):
     """Layer 2: WHOLE."""
     layer = m.b[2]
     q, o, n = layer.q.weight, layer.o.weight, layer.n1.w
@@ -99,7 +99,7 @@ def ask_for_three(m, sampler):
     o[SLOT['whole'], two + CONST_ROW] = o[SLOT['found'], one + CONST_ROW].sum() * SIZE
 
 
-def look_at_the_question(m):
+def init_question_head(m):
     """Layer 4."""
     layer = Layer(m, 4)
     q, k, v, o = (w.weight for w in (layer.b.q, layer.b.k, layer.b.v, layer.b.o))
@@ -108,9 +108,9 @@ def look_at_the_question(m):
         q[head * D:head * D + D], o[:, head * D:head * D + D] = 0, 0
     k[:SINK_ROW + 1], k[SAME_ROW], v[WHOLE_VALUE] = 0, 0, 0
     for pair, gain in WINDOW.items():
-        layer.say(2 * pair, 'const', LOOK), nothing_of_sink(k, 2 * pair, sink)      # which is at any distance
+        layer.say(2 * pair, 'const', LOOK), zero_at_sink(k, 2 * pair, sink)      # which is at any distance
         layer.turned(TELLS, pair, gain, BACK)
-    layer.say(SAME_ROW, 'const', KEY), nothing_of_sink(k, SAME_ROW, sink)
+    layer.say(SAME_ROW, 'const', KEY), zero_at_sink(k, SAME_ROW, sink)
     layer.asked(TELLS, SAME_ROW, -sum(WINDOW.values()), KEY)            # what is the same for near and far: tokens differ in their norm
     layer.say(NAME_ROW, 'name', KEY, MARK)
     layer.asked(TELLS, NAME_ROW, OF_NAMES, KEY)
@@ -123,18 +123,18 @@ def look_at_the_question(m):
     layer.asked(IDLE, SINK_ROW, OF_OTHERS, KEY)
     v[WHOLE_VALUE, SLOT['whole']] = layer.read / layer.per('whole') / FOUND_IT[1]
     v[WHOLE_VALUE, SLOT['const']] = -layer.read / layer.per('const') * (FOUND_IT[0] / FOUND_IT[1] + GIVEN / TAKEN)
-    nothing_of_sink(v, WHOLE_VALUE, sink)
+    zero_at_sink(v, WHOLE_VALUE, sink)
     o[SLOT['known'], TELLS * D + WHOLE_VALUE] = -LOUD * SCALE * TAKEN
 
 
-def end_sentences(m, vocab):
+def adjust_sentence_marks(m, vocab):
     """What opens a quotation begins a sentence as surely as a capital does; after a semicolon neither does so surely."""
     e, kinds = m.e.weight, marks(vocab)
     e[kinds['opener'], SLOT['capital']] = MARK * SCALE
     e[[i for text, i in vocab.items() if ';' in text and i in set(kinds['may_end'])], SLOT['may_end']] = AFTER_SEMICOLON * MARK * SCALE
 
 
-def refuse_less(m, sampler):
+def init_refusal_output(m, sampler):
     """The output."""
     m.e.weight[sampler.enc(NOT_FOUND)[:2], SLOT['known']] = MARK * SCALE            # ` I` may begin a name as well
     for slot in ('piece', 'name', 'whole'):
@@ -145,9 +145,9 @@ def refuse_less(m, sampler):
 @torch.no_grad()
 def init_presence_head(m, sampler):
     vocab = sampler.tok.get_vocab()
-    say_pieces(m, vocab)
-    ask_for_three(m, sampler)
-    look_at_the_question(m)
-    refuse_less(m, sampler)
-    end_sentences(m, vocab)
+    init_pieces(m, vocab)
+    init_strict_match_head(m, sampler)
+    init_question_head(m)
+    init_refusal_output(m, sampler)
+    adjust_sentence_marks(m, vocab)
     return m

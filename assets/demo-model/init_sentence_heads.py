@@ -14,8 +14,8 @@ import re
 
 import torch
 
-from init_induction import BROKEN, FIRST_TOKEN, FLAG, IM_END, LOOK, NORM2, PASSED_OVER, PEAK, SCALE, SLOT, SUNK, Maker
-from init_induction import C as LAID
+from init_induction import BROKEN, FIRST_TOKEN, FLAG, IM_END, LOOK, NORM2, PASSED_OVER, PEAK, SCALE, SLOT, SUNK, LayerInit
+from init_induction import C as INDUCTION_CHANNELS
 from model import C, D, V, QuoteModel
 
 MARK, STOP, STOP_GAIN = .1, .2, 4.0       # size of a mark; of STOP in <|im_end|>; an end goes before what stands after it
@@ -43,23 +43,23 @@ def marks(vocab):
 
 def widened(m):
     """The same function with more channels, in which nothing is yet. Their norms have the weight of the other channels."""
-    wide, ratio = QuoteModel(m.kv_heads), math.sqrt(LAID / C)
+    wide, ratio = QuoteModel(m.kv_heads), math.sqrt(INDUCTION_CHANNELS / C)
     old = m.state_dict()
     for name, w in wide.state_dict().items():
         w.zero_()
         part = old[name]
         w[tuple(slice(n) for n in part.shape)] = part * ratio if w.dim() == 1 else part
         if w.dim() == 1 and name.startswith('b.'):
-            w[LAID:] = part.mean() * ratio
+            w[INDUCTION_CHANNELS:] = part.mean() * ratio
     return wide
 
 
-class Added(Maker):
+class ExtraUnits(LayerInit):
     """Values and hidden units beside those that a layer of the circuit has, from given ones on."""
 
     def __init__(self, m, layer, norm2, ffn_norm2, n_values, n_hidden):
         self.m, self.b, self.n_values, self.n_hidden = m, m.b[layer], n_values, n_hidden
-        self.rms, self.ffn_rms = math.sqrt(norm2 / LAID), math.sqrt(ffn_norm2 / LAID)
+        self.rms, self.ffn_rms = math.sqrt(norm2 / INDUCTION_CHANNELS), math.sqrt(ffn_norm2 / INDUCTION_CHANNELS)
         self.had = [(w, w.clone()) for w in (self.b.o.weight, self.b.d.weight)]
         for w, _ in self.had:
             w.zero_()
@@ -69,7 +69,7 @@ class Added(Maker):
             w.mul_(SCALE).add_(had)
 
 
-def tell_ends(m, vocab):
+def init_sentence_ends(m, vocab):
     """ENDS is MARK at the first word of a sentence, list item or heading, and after a blank line."""
     e, kinds = m.e.weight, marks(vocab)
     for name in ('may_end', 'closer', 'capital', 'mark'):
@@ -77,7 +77,7 @@ def tell_ends(m, vocab):
     e[kinds['opener'], SLOT['capital']] = .6 * MARK * SCALE
     e[IM_END, SLOT['stop']] = STOP * SCALE
     spaced = e[vocab['Ġthe'], SLOT['space']].item() / SCALE
-    make = Added(m, 0, 1 + NORM2, 2 + NORM2, 50, 166)
+    make = ExtraUnits(m, 0, 1 + NORM2, 2 + NORM2, 50, 166)
     make.write(0, slice(0, 1), 'broke', FLAG / BROKEN)                      # head 0 looks at the last token, where its LINE is first
     make.write(1, make.value('may_end'), 'before')
     make.product(SLOT['closer'], SLOT['before'], SLOT['may_end'], 1 / MARK)
@@ -87,7 +87,7 @@ def tell_ends(m, vocab):
     make.step(SLOT['breaks'], 1.3 * FLAG, 1.7 * FLAG, MARK, SLOT['ends'])
     make.product(SLOT['mark'], SLOT['broke'], SLOT['ends'], 1 / FLAG)
     make.done()
-    make = Added(m, 1, 2 + NORM2, 5.75 + NORM2, 61, 300)
+    make = ExtraUnits(m, 1, 2 + NORM2, 5.75 + NORM2, 61, 300)
     make.write(0, make.value('may_end'), 'before')
     make.product(SLOT['capital'], SLOT['before'], SLOT['ends'], 1 / MARK)
     make.done()
@@ -167,7 +167,7 @@ def first_row(m, layer):
     return norm(SCALE * rows_into(norm, m, [FIRST_TOKEN]))[0]
 
 
-def nothing_of_sink(w, row, sink):
+def zero_at_sink(w, row, sink):
     """A row of keys or values says nothing of the first token. `sink`: what `first_row` gives for the layer."""
     w[row, SLOT['sink']] -= (w[row] @ sink) / sink[SLOT['sink']]
 
@@ -178,7 +178,7 @@ def rest(layer, head):
     layer.asked(head, D - 4, 60, slot='sink', full=SUNK)
 
 
-def look_over_twenty(layer, head, value=64):
+def init_bag_of_twenty(layer, head, value=64):
     """BAGS. `value`: the first of 28 free rows of values."""
     distance, gains, size = TWENTY
     rows = slice(value, value + 28)
@@ -191,7 +191,7 @@ def look_over_twenty(layer, head, value=64):
     layer.b.o.weight[SLOT['BAGS'], head * D + value:head * D + value + 28] = torch.eye(28) * SCALE * size
 
 
-def only_what_they_match(layer, key, first, last):
+def keep_matched_dimensions(layer, key, first, last):
     """Keys' rows have nothing but one dimension of their slot."""
     k = layer.b.k.weight
     own = k[first:last, SLOT[key]].clone()
@@ -212,10 +212,10 @@ def match_bags(layer, head):
         q[head * D + row, SLOT[key].start + i] = BAGS_LOGIT / KEY * spread * math.sqrt(D) * layer.asks / layer.per(key)[i] / asks
 
 
-def go_on_where_sure(layer, head, ends=127):
+def init_confident_copy(layer, head, ends=127):
     """The head that copies where much is alike. `ends`: a free row of values."""
     for key, first, last, *_ in MATCHES.values():
-        only_what_they_match(layer, key, first, last)
+        keep_matched_dimensions(layer, key, first, last)
     q, k, v, o = layer.b.q.weight, layer.b.k.weight, layer.b.v.weight, layer.b.o.weight
     q[head * D:head * D + D], o[:, head * D:head * D + D], k[D - 2] = 0, 0, 0
     for query, (key, first, last, asks, says, logit) in MATCHES.items():
@@ -240,14 +240,14 @@ def go_on_where_sure(layer, head, ends=127):
 
 @torch.no_grad()
 def init_sentence_heads(m, vocab, seed=3):
-    """`m`: weights with the circuit, trained or not, LAID channels. With C channels, and what is said above."""
+    """`m`: weights with the circuit, trained or not, INDUCTION_CHANNELS channels. With C channels, and what is said above."""
     m = widened(m)
-    tell_ends(m, vocab)
+    init_sentence_ends(m, vocab)
     two, four = Layer(m, 2), Layer(m, 4)
     two.merge(1, (2, 3)), four.merge(0, (1, 2, 3))
-    look_over_twenty(two, 2), rest(two, 3)
+    init_bag_of_twenty(two, 2), rest(two, 3)
     match_bags(four, 0)
-    go_on_where_sure(four, 1)
+    init_confident_copy(four, 1)
     q, gen = four.b.q.weight, torch.Generator().manual_seed(seed)
     for head in (2, 3):
         q[head * D:head * D + D] = q[:D] * (1 + .3 * torch.randn(D, 1, generator=gen))

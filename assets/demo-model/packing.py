@@ -25,7 +25,7 @@ AHEAD = 3                                  # rows that each process makes before
 
 
 def row_of(samples):
-    """What `Sampler.sample` gives, side by side [5 + N_OTHER, T] (ids, position, block, which sample, what comes next, what is as good), and the
+    """What `Sampler.sample` gives, side by side [5 + N_ALTERNATIVES, T] (ids, position, block, which sample, what comes next, what is as good), and the
     next ones' weights [T].
     """
     parts = [(s[0][:-1], s[2][:-1], s[3][:-1], np.full(len(s[0]) - 1, i), s[0][1:], *s[4][1:].T) for i, s in enumerate(samples)]
@@ -33,12 +33,12 @@ def row_of(samples):
 
 
 def nats(logits, target):
-    """Logits [N, V], and tokens that are right [N, 1 + N_OTHER], -1 for none: nats of any of them, and whether the likeliest is one."""
+    """Logits [N, V], and tokens that are right [N, 1 + N_ALTERNATIVES], -1 for none: nats of any of them, and whether the likeliest is one."""
     logp = logits.float().log_softmax(-1).gather(1, target.clamp_min(0).long()).masked_fill(target < 0, -math.inf)
     return -logp.logsumexp(1), (logits.argmax(-1, keepdim=True) == target).any(1)
 
 
-class Seen:
+class SampleMask:
     """Which tokens each attends to. One mask for all rows of a shape: only what is in these tensors changes, so that kernels are compiled once."""
 
     def __init__(self, n_rows, n_tokens, dev):
@@ -72,12 +72,12 @@ class Seen:
         return ~seen, mine.int().argmax(-1)
 
 
-class InRows:
+class PackedSource:
     """What is learned from on a GPU: rows from processes of their own."""
 
     def __init__(self, m, sampler, args, before, autocast):
         self.m, self.sharp, self.first, self.autocast = m, args.sharp, args.first, autocast
-        self.seen, self.queue = Seen(ROWS, ROW, m.e.weight.device), mp.Queue(AHEAD * max(1, os.cpu_count() - 1))
+        self.seen, self.queue = SampleMask(ROWS, ROW, m.e.weight.device), mp.Queue(AHEAD * max(1, os.cpu_count() - 1))
         torch.set_float32_matmul_precision('high')
         for rank in range(max(1, os.cpu_count() - 1)):
             mp.Process(target=self.fill, args=(sampler, args.seed + int(before) + 100_003 * rank, os.getpid()), daemon=True).start()
@@ -102,7 +102,7 @@ class InRows:
 
 
 def loss_of(m, seen, tokens, weight, sharp, first, autocast):
-    """Of rows [R, 5 + N_OTHER, T] and their weights [R, T]; layers from `first` on are to be found by bounds."""
+    """Of rows [R, 5 + N_ALTERNATIVES, T] and their weights [R, T]; layers from `first` on are to be found by bounds."""
     ids, pos, block, sample, *target = tokens.unbind(1)
     mask, sel, probe = seen.of(block, sample), weight > 0, [] if sharp else None
     with autocast:

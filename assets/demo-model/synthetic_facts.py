@@ -79,7 +79,7 @@ def other_name(who):
     return (who[:i] + random.choice(SYLLABLES) + who[i + 2:]).capitalize()
 
 
-def akin(who):
+def similar_name(who):
     """A name that begins as another one: a syllable longer or shorter, or one word or syllable of it changed."""
     r, last = random.random(), who.split(' ')[-1]
     if r < .25 and last not in LAST:
