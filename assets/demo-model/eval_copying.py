@@ -1,10 +1,11 @@
-"""How often the next token is not the likeliest, given all before it, in the asked words and after them, and how many answers are right as a
-whole, which is when greedy ones are: before training, and after.
+"""Copying errors: next token not the likeliest given all before it, in the asked words and after them; and answers right as a whole.
+
+An answer is right as a whole if and only if the greedy answer is. Runs before training and after it.
 
     python eval_copying.py circuit|WEIGHTS.pt|GGUF --texts FILE... --length 16384 --documents 2
 
-Minutes, where `evaluate.py` takes a quarter of an hour: answers are not generated. A change of the circuit shows here before anything
-is trained; weights that training wore out show, too.
+Takes minutes; `evaluate.py`, which generates answers, takes a quarter of an hour. Shows the effect of a change of the circuit before any
+training, and the wear of training.
 """
 import argparse
 import pathlib
@@ -43,7 +44,7 @@ def main():
         wrong = reading.likeliest(turn + answer)[len(turn) - 1:-1] != torch.tensor(answer)
         asked = len(sampler.enc(' ' + ' '.join(said.split()[:asked_words(question, said) or 3])))
         for place, part in (('the asked words', slice(0, asked)), ('after them', slice(asked, None))):
-            of_answer = wrong[:-1][part]                             # its end is no token of the text
+            of_answer = wrong[:-1][part]                             # the end of turn is no token of the text
             if len(of_answer):
                 tally(score, (kind, place), int(of_answer.sum()), len(of_answer))
         tally(whole, kind, int(not wrong.any()), 1)

@@ -1,11 +1,12 @@
-"""How many answers are right as a whole by teacher forcing, of many documents: all tokens of the answer are the likeliest, which is when the
-greedy answer is it.
+"""Teacher forcing: number of answers right as a whole, over many documents.
+
+An answer is right if all of its tokens are the likeliest; the greedy answer is then the same.
 
     python eval_teacher_forced.py make ROWS.pt --texts UNSEEN... --seed 31 --documents 1024x60 4096x20 16384x8 32768x4
-    python eval_teacher_forced.py ask ROWS.pt GGUF|MODEL.pt...          # on a GPU seconds, on a CPU a minute for two documents of 16384 tokens
+    python eval_teacher_forced.py ask ROWS.pt GGUF|MODEL.pt...          # seconds on a GPU, a minute on a CPU for two documents of 16384 tokens
 
     documents and their questions, each in a block of its own ─► rows (`packing.py`) ─► answers right, by length and kind
-Of a list any mention that was not said is right next.
+In a list any mention not yet listed is right next.
 """
 import argparse
 import pathlib
@@ -24,7 +25,7 @@ ROOM = 32768 + 16384         # tokens of a row
 
 
 def row_of(document, asked, sampler):
-    """Ids, positions, blocks, next ones, what is as good as these [4 + N_ALTERNATIVES, T], and which question's answer these are of, else -1 [T]."""
+    """Ids, positions, blocks, next tokens, alternatives to these [4 + N_ALTERNATIVES, T], and the question whose answer each belongs to, else -1 [T]."""
     ids, other = sampler.head + document, {}
     n = len(ids)
     pos = list(range(n))
@@ -43,7 +44,7 @@ def row_of(document, asked, sampler):
 
 
 def make(sampler, seed, lengths):
-    """[(length, kinds of the questions, row, answers)]"""
+    """Rows: [(length, kinds of the questions, row, answers)]."""
     out = []
     for length, n in lengths:
         random.seed(seed)
@@ -54,7 +55,7 @@ def make(sampler, seed, lengths):
 
 
 def in_rows(documents):
-    """Documents side by side, as many as have room: (theirs, ids, positions, blocks, which, next ones [1, 5 + N_ALTERNATIVES, room], whose [1, room])."""
+    """Documents side by side, as many as fit: (documents, ids, positions, blocks, sample, next tokens [1, 5 + N_ALTERNATIVES, room], question [1, room])."""
     at = 0
     while at < len(documents):
         n, some = 0, []
@@ -73,7 +74,7 @@ def in_rows(documents):
 
 
 def answered_on_gpu(m, documents):
-    """By document, which of its questions are answered right: on a GPU."""
+    """Whether each question of each document is answered right, on a GPU."""
     seen = SampleMask(1, ROOM, 'cuda')
     for some, tokens, of in in_rows(documents):
         ids, pos, block, sample, *target = tokens.cuda().unbind(1)
@@ -87,7 +88,7 @@ def answered_on_gpu(m, documents):
 
 
 def answered_on_cpu(m, documents):
-    """The same, on a CPU."""
+    """Whether each question of each document is answered right, on a CPU."""
     for length, kinds, row, of in documents:
         row, of = torch.from_numpy(row), torch.from_numpy(of)
         reading = PrefilledDocument(m, row[0, row[2] == 0].tolist())
@@ -99,7 +100,7 @@ def answered_on_cpu(m, documents):
 
 @torch.no_grad()
 def count(m, documents):
-    """{(length, kind): (right, of)}"""
+    """Scores: {(length, kind): (right, of)}."""
     score = {}
     for key, is_right in answered_on_gpu(m.cuda(), documents) if torch.cuda.is_available() else answered_on_cpu(m, documents):
         right, total = score.get(key, (0, 0))
