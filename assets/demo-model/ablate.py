@@ -17,9 +17,9 @@ import torch
 import torch.nn.functional as F
 from tokenizers import Tokenizer
 
+from dataset import IM_END, Sampler
 from evaluate import ASKED, draw, load, questions_each
 from model import L
-from dataset import IM_END, Sampler
 
 KEPT = range(2, L)
 

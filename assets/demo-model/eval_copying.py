@@ -14,8 +14,8 @@ import random
 import torch
 from tokenizers import Tokenizer
 
-from evaluate import PrefilledDocument, asked_words, in_case, load
 from dataset import IM_END, IM_START, MOST, Sampler
+from evaluate import PrefilledDocument, asked_words, in_case, load
 from train import untrained
 
 

@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 
+from dataset import EOT, IM_END, N_ALTERNATIVES, Sampler, alternatives_table
 from evaluate import PrefilledDocument, draw, load, questions_each
 from packing import BLOCK, SampleMask, nats
-from dataset import EOT, IM_END, N_ALTERNATIVES, Sampler, alternatives_table
 from train import autocast
 
 ROOM = 32768 + 16384         # tokens of a row

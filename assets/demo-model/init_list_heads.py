@@ -18,10 +18,10 @@ import math
 
 import torch
 
+from dataset import LIST, NO_MORE
 from init_induction import BROKEN, FAST, FLAG, GATE, SCALE, SLOT
 from init_sentence_heads import MARK, MATCHES, Layer, first_row, last_rms, norms_of, zero_at_sink, keep_matched_dimensions
 from model import C, D, H
-from dataset import LIST, NO_MORE
 
 HEAD, EARLIER_HEAD = 2, 3                 # of layer 3: the counting head, the head of earlier items
 WORDS, LISTING_ROW = slice(20, 38), 2 * FAST - 2          # rows of its keys: TWO_K; tokens of items and of the document

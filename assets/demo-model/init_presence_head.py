@@ -17,10 +17,10 @@ import re
 
 import torch
 
+from dataset import NOT_FOUND
 from init_induction import BROKEN, FLAG, LOOK, NORM2, SCALE, SLOT, SUNK
 from init_sentence_heads import MARK, ExtraUnits, Layer, first_row, last_rms, marks, zero_at_sink
 from model import D
-from dataset import NOT_FOUND
 
 ALIKE, ASKED = 1, 3                       # heads of layer 2: the matching head and its stricter copy
 CONST_ROW, LAST_ROW = 60, 127             # rows of layer 2: the constant among values, the sink among keys

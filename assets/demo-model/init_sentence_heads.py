@@ -16,8 +16,8 @@ import re
 
 import torch
 
-from init_induction import BROKEN, FIRST_TOKEN, FLAG, IM_END, LOOK, NORM2, PASSED_OVER, PEAK, SCALE, SLOT, SUNK, LayerInit
 from init_induction import C as INDUCTION_CHANNELS
+from init_induction import BROKEN, FIRST_TOKEN, FLAG, IM_END, LOOK, NORM2, PASSED_OVER, PEAK, SCALE, SLOT, SUNK, LayerInit
 from model import C, D, V, QuoteModel
 
 MARK, STOP, STOP_GAIN = .1, .2, 4.0       # size of a mark; of STOP in <|im_end|>; gain of STOP: an end comes before the token after it
