@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 
 use disk_common::{DEPTH, Setup, fio_rate, in_turns, rates, ratio};
 use strata::base::{Bytes, Rng};
-use strata::kv::store::{Cancel, Disk, Folder, Io, IoBuffer, IoConfig, IoKind, IoRequest, OpenHow, SlabPool, Storage, write_all};
+use strata::kv::store::{
+    Cancel, Disk, Folder, Io, IoBuffer, IoConfig, IoKind, IoRequest, OpenMode, SlabPool, Storage, write_all,
+};
 
 /// What is written at once, and a multiple of every block.
 const PIECE: u64 = 4 << 20;
@@ -29,7 +31,7 @@ const RANDOM: [&str; 2] = ["--rw=randread", "--norandommap=1"];
 fn make_file(setup: &Setup, n_bytes: u64) -> Arc<dyn Storage> {
     let folder = Disk::new(&setup.dir);
     drop(folder.lock(true).unwrap());
-    let storage = folder.open("data", OpenHow { create: true, direct: true }).unwrap();
+    let storage = folder.open("data", OpenMode { create: true, direct: true }).unwrap();
     let mut slab = SlabPool::new(Bytes(PIECE)).take(PIECE as usize).unwrap();
     let mut rng = Rng::new(1);
     slab.as_chunks_mut::<4>().0.iter_mut().for_each(|w| *w = rng.next_u32().to_le_bytes());

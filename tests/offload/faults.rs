@@ -72,7 +72,7 @@ fn transient_faults_of_reads_and_writes_are_not_noticed() {
         (0..20).for_each(|g| put_group(&mut offload, g, Retention::InRam).unwrap());
         assert!(offload.flush(), "{fault:?}");
         assert_eq!((n_missing(&mut offload, 20), offload.faults()), (0, Vec::new()), "{fault:?}");
-        assert!(faulty.n_struck() >= 40, "{fault:?}: {}", faulty.n_struck());
+        assert!(faulty.n_injected() >= 40, "{fault:?}: {}", faulty.n_injected());
     }
 }
 

@@ -28,7 +28,7 @@ fn every_committed_group_is_right_after_a_power_cut_at_any_write() {
                 n_safe = group + 1;
             }
         }
-        n_cut += u32::from(faulty.n_struck() > 0);
+        n_cut += u32::from(faulty.n_injected() > 0);
         // Dropped as a process is that dies.
         drop(offload);
         let folder: Arc<dyn Folder> = Arc::new(memory.crashed(seed));
@@ -37,9 +37,9 @@ fn every_committed_group_is_right_after_a_power_cut_at_any_write() {
         assert!(n_found >= n_safe, "seed {seed}: {n_found} of {n_safe} groups");
         for page in (0..N_GROUPS).flat_map(|g| (0..N_LAYER).map(move |l| PageId::kv(l, g))) {
             let was_there = offload.has(page) == PageLocation::Disk;
-            let is_there = take_right(&mut offload, page);
-            assert!(is_there || page.group >= n_safe, "seed {seed}: {page}");
-            n_found_pages += usize::from(was_there && is_there);
+            let exists = take_right(&mut offload, page);
+            assert!(exists || page.group >= n_safe, "seed {seed}: {page}");
+            n_found_pages += usize::from(was_there && exists);
         }
     }
     assert!(n_cut > 60 && n_found_pages > 500, "{n_cut} cuts, {n_found_pages} pages found");

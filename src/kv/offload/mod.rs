@@ -272,7 +272,7 @@ impl OffloadTiers {
         let disk = self.store.as_ref().map_or(0, |s| s.disk_bytes().0);
         OffloadUsage {
             ram: TierUse {
-                now: Bytes(kept.lent.0 + transit.lent.0),
+                now: Bytes(kept.in_use.0 + transit.in_use.0),
                 peak: Bytes(self.ram_peak_bytes),
                 budget: self.config.ram_budget,
             },
