@@ -22,7 +22,7 @@ const PIECE: u64 = 4 << 20;
 /// Reads that wait in the queue.
 const WAITING_BYTES: usize = 512 << 10;
 /// Between the end of one measurement and the answer to its last read.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The order in which fio reads.
 const RANDOM: [&str; 2] = ["--rw=randread", "--norandommap=1"];
@@ -63,7 +63,7 @@ fn read_rate(io: &Io, storage: &Arc<dyn Storage>, n_bytes: u64, block: usize, ti
     (0..n_slabs).for_each(|_| submit(pool.take(block).unwrap()));
     let (began, mut n_read) = (Instant::now(), 0);
     while began.elapsed() < time {
-        let done = io.next(PATIENCE).expect("the disk answers");
+        let done = io.next(TIMEOUT).expect("the disk answers");
         done.result.unwrap();
         let slab = done.buffer.unwrap().into_read().unwrap();
         if check {
@@ -75,7 +75,7 @@ fn read_rate(io: &Io, storage: &Arc<dyn Storage>, n_bytes: u64, block: usize, ti
     }
     let rate = n_read as f64 / began.elapsed().as_secs_f64();
     while io.n_outstanding() > 0 {
-        io.next(PATIENCE).expect("the disk answers").result.unwrap();
+        io.next(TIMEOUT).expect("the disk answers").result.unwrap();
     }
     rate
 }

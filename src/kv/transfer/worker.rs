@@ -122,7 +122,7 @@ impl TransferWorker {
             }
             Message::Durable(pages) => {
                 if let Some(offload) = &mut self.offload {
-                    pages.iter().for_each(|page| offload.keep(*page, Retention::OnDiskOnly));
+                    pages.iter().for_each(|page| offload.set_retention(*page, Retention::OnDiskOnly));
                 }
             }
             Message::Pin(pages) => {
@@ -154,7 +154,7 @@ impl TransferWorker {
 
     /// Passes on what the tiers have to say.
     fn report_faults(&mut self) {
-        for notice in self.offload.as_mut().map(|l| l.faults()).unwrap_or_default() {
+        for notice in self.offload.as_mut().map(|l| l.take_notices()).unwrap_or_default() {
             let _ = self.arrivals.send(TransferEvent::Notice(notice.text));
         }
     }
@@ -175,7 +175,7 @@ impl TransferWorker {
         for out in pages {
             let began_ns = telemetry::now();
             let read = buffer.read(out.offset, self.page_bytes, |bytes| {
-                if offload.keeps_abstracts() {
+                if offload.saves_abstracts() {
                     offload.put_abstract(out.page, &abstract_of(&self.spec, bytes));
                 }
                 offload.put(out.page, bytes, out.keep)
@@ -212,7 +212,7 @@ impl TransferWorker {
         let (mut fetching, mut transferring) = (Duration::ZERO, Duration::ZERO);
         for (i, page) in batch.pages().enumerate() {
             let began = Instant::now();
-            let taken = offload.take(page);
+            let taken = offload.fetch(page);
             fetching += began.elapsed();
             let filled = match taken {
                 Ok(bytes) => {

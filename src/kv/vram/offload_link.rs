@@ -10,7 +10,7 @@ use crate::kv::offload::{OffloadTiers, RamPagesView};
 use crate::kv::store::Io;
 use crate::kv::transfer::OffloadReport;
 use crate::kv::vram::int4_transfer::PageDequantizer;
-use crate::kv::vram::stream::PATIENCE;
+use crate::kv::vram::stream::TIMEOUT;
 use crate::kv::vram::{N_READBACKS, Slot, StagingPool, VramCache};
 
 impl VramCache {
@@ -21,7 +21,7 @@ impl VramCache {
     /// Out of VRAM, a lost device.
     pub fn open_offload(&mut self, gpu: &Gpu, offload: OffloadTiers, n_tokens: usize) -> Result<(), KvError> {
         self.make_stage(gpu)?;
-        self.ram_pages = offload.near();
+        self.ram_pages = offload.ram_pages_view();
         self.transfer.open(offload);
         self.has_offload = true;
         self.n_offloaded_tokens = n_tokens;
@@ -93,13 +93,13 @@ impl VramCache {
         self.empty_readbacks(gpu)?;
         let flushed = self.transfer.flush();
         // What it has to say is there now.
-        self.receive(gpu, PATIENCE)?;
+        self.receive(gpu, TIMEOUT)?;
         Ok(flushed)
     }
 
     fn empty_readbacks(&mut self, gpu: &Gpu) -> Result<(), KvError> {
         while self.stage.as_ref().is_some_and(|s| s.free_readbacks.len() < s.readbacks.len()) {
-            self.receive(gpu, PATIENCE)?;
+            self.receive(gpu, TIMEOUT)?;
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use crate::kv::offload::Retention;
 use crate::kv::store::PageId;
 use crate::kv::transfer::PageReadback;
 use crate::kv::vram::VramCache;
-use crate::kv::vram::stream::PATIENCE;
+use crate::kv::vram::stream::TIMEOUT;
 
 impl VramCache {
     /// Records how the pages of a layer that tokens up to `end` complete leave the tail. What was recorded for the tiers
@@ -48,7 +48,7 @@ impl VramCache {
             let may_leave = self.has_offload && self.is_selective();
             if frame.is_none() || may_leave || group < self.durable_groups {
                 if !self.has_offload {
-                    return Err(KvError::NoTierBelow);
+                    return Err(KvError::NoOffloadTier);
                 }
                 let keep = if frame.is_some() && !may_leave { Retention::OnDiskOnly } else { Retention::InRam };
                 self.residency.set_backed(layer, group);
@@ -79,7 +79,7 @@ impl VramCache {
             if let Some(i) = self.stage.as_mut().and_then(|s| s.free_readbacks.pop_front()) {
                 return Ok(i);
             }
-            self.receive(gpu, PATIENCE)?;
+            self.receive(gpu, TIMEOUT)?;
         }
     }
 

@@ -19,7 +19,7 @@ use crate::kv::vram::{Slot, StagedBatch, TransferBatch, VramCache};
 use crate::telemetry::{Cause, Event, EventKind, Link, WaitCause, ns_of};
 
 /// How long to wait for an arrival before the device is looked after again.
-pub(super) const PATIENCE: Duration = Duration::from_micros(200);
+pub(super) const TIMEOUT: Duration = Duration::from_micros(200);
 
 impl VramCache {
     /// Prepares a pass over tokens from `first_pos` on, which reads complete groups before it: turns the tail's ring so
@@ -111,7 +111,7 @@ impl VramCache {
             if let Some(group) = self.lost.take() {
                 return Err(KvError::Missing(group));
             }
-            self.receive(gpu, PATIENCE)?;
+            self.receive(gpu, TIMEOUT)?;
         }
     }
 
