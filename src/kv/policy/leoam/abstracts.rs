@@ -35,7 +35,7 @@ pub fn abstract_of(spec: &KvSpec, page: &[u8]) -> Vec<u8> {
 }
 
 /// An abstract that says nothing: its page is always worth reading.
-pub fn unknown(spec: &KvSpec) -> Vec<u8> {
+pub fn unbounded_abstract(spec: &KvSpec) -> Vec<u8> {
     let channels = |x: f16| std::iter::repeat_n(x, spec.head_dim);
     let head = || channels(f16::NEG_INFINITY).chain(channels(f16::INFINITY));
     (0..spec.n_kv_head).flat_map(|_| head()).flat_map(f16::to_le_bytes).collect()
@@ -246,7 +246,7 @@ mod tests {
             assert_eq!((got[16 + 5], got[16 + 8 + 5]), (f32::NEG_INFINITY, f32::INFINITY));
         }
         let spec = spec(2, 8, KvFormat::F16);
-        let unknown = halves(&unknown(&spec));
+        let unknown = halves(&unbounded_abstract(&spec));
         assert_eq!((unknown.len(), unknown[0], unknown[8]), (32, f32::NEG_INFINITY, f32::INFINITY));
     }
 }
