@@ -35,7 +35,7 @@ use crate::gpu::kernels::page_bounds::PageBoundsKernel;
 use crate::gpu::kernels::qk_scores::QkScores;
 use crate::gpu::{Binding, Buffer, Gpu, Recorder, Slice};
 use crate::kv::policy::access_frequency::FrequencyTable;
-use crate::kv::policy::retention::{FOLLOWED_TIMES, OffloadedHits, RetainedPages};
+use crate::kv::policy::retention::{OffloadedHits, RetainedPages, TRACKED_WEIGHT};
 use crate::kv::policy::scores::{PageBounds, PageScores, ScoreRuns, ScoreTotals};
 use crate::kv::policy::{LayerView, Policy, PolicySpec, Selection, Tier, unique};
 use crate::kv::{BlockTable, RamKeys, SelectedStream, StagedBatch};
@@ -173,11 +173,11 @@ impl RowPolicy {
 
     /// Pages whose tokens are worth scoring as well, now that bounds are known.
     fn wanted(&self, at: &Layer, known: &Known) -> Vec<u32> {
-        let bounds = known.bounds.of_weights(&known.bounds.above(&known.totals(at.n_head)), at.n_kv_head);
+        let bounds = known.bounds.of_weights(&known.bounds.slack(&known.totals(at.n_head)), at.n_kv_head);
         let view = at.view(self, &bounds);
         let mut pages = match (self.is_scored(), &self.candidates[at.layer]) {
             (false, _) => return self.policy.candidates(&view),
-            (true, Some(_)) => self.policy.surprises(&view),
+            (true, Some(_)) => self.policy.unpredicted_candidates(&view),
             (true, None) => self.spec.to_score(self.policy.candidates(&view), view.n_pages()),
         };
         let scored: HashSet<u32> = known.scoring.pages.iter().copied().collect();
@@ -188,18 +188,18 @@ impl RowPolicy {
     /// What it reads, and pages that it came to.
     fn choose(&mut self, at: &Layer, known: &mut Known) -> (Selection, Vec<u32>) {
         let mut totals = known.totals(at.n_head);
-        let bounds = known.bounds.of_weights(&known.bounds.above(&totals), at.n_kv_head);
-        let below = || known.seen.in_ram(self.policy.candidates_below(&at.view(self, &bounds)));
+        let bounds = known.bounds.of_weights(&known.bounds.slack(&totals), at.n_kv_head);
+        let below = || known.seen.in_ram(self.policy.offloaded_candidates(&at.view(self, &bounds)));
         let (pages, scores) = at.in_ram.scores(below, &known.q);
         totals.add(&scores);
         known.scoring.add_run(&pages, &mut known.scores, scores);
         let mut tokens = PageScores::none(at.n_kv_head, at.tiers.len());
         tokens.add(&known.scoring, &known.scores, &totals);
-        let bounds = known.bounds.of_weights(&known.bounds.above(&totals), at.n_kv_head);
+        let bounds = known.bounds.of_weights(&known.bounds.slack(&totals), at.n_kv_head);
         let view = at.view(self, &bounds);
         let scored = LayerView { scores: Some(&tokens), ..view };
         let selection = self.policy.select(&scored);
-        let followed = self.seen.follow(&self.spec, &scored);
+        let followed = self.seen.track(&self.spec, &scored);
         let anywhere = vec![Tier::Vram; at.tiers.len()];
         self.candidates[at.layer] = Some(self.policy.candidates(&LayerView { tiers: &anywhere, ..view }));
         (selection, followed)
@@ -223,8 +223,8 @@ impl RowPolicy {
 
 impl BatchSelector {
     /// Pages that prompts looked at count as chosen often.
-    pub fn record_kept<'a>(&mut self, rows: impl Iterator<Item = &'a RowPolicy>, clock: u64) {
-        rows.for_each(|row| row.seen.record_kept(&mut self.frequency, clock));
+    pub fn record_retained<'a>(&mut self, rows: impl Iterator<Item = &'a RowPolicy>, clock: u64) {
+        rows.for_each(|row| row.seen.record_retained(&mut self.frequency, clock));
     }
 
     /// Buffers and bind groups for `n_rows` over the pages that `model` holds, and up to `n_own` tokens of each row's own.
@@ -300,7 +300,7 @@ impl GpuModel {
         let at = self.layer_of_rows(layer, &tiers);
         let choose = |(p, known): (&mut &mut RowPolicy, &mut Known)| p.choose(&at, known);
         let (selections, followed): (Vec<_>, Vec<_>) = policies.par_iter_mut().zip(&mut rows).map(choose).unzip();
-        chooser.frequency.note(layer, clock, &unique(followed.concat()), FOLLOWED_TIMES);
+        chooser.frequency.record(layer, clock, &unique(followed.concat()), TRACKED_WEIGHT);
         for (p, selection) in policies.iter_mut().zip(&selections) {
             let n_resident = selection.pages.iter().filter(|page| self.kv.is_resident(layer, **page)).count();
             p.spent.note(selection, n_pages, selection.pages.len() - n_resident, &[]);
@@ -318,10 +318,10 @@ impl GpuModel {
     fn wanted_of_rows(&self, layer: usize, tiers: &[Tier], policies: &[&mut RowPolicy], rows: &mut [Known]) -> Vec<Vec<u32>> {
         let (at, is_resident) = (self.layer_of_rows(layer, tiers), |page| self.kv.is_resident(layer, page));
         let wanted = |(p, known): (&&mut RowPolicy, &mut Known)| {
-            known.seen = p.seen.below((layer, p.step), tiers.len(), is_resident, &at.in_ram);
+            known.seen = p.seen.offloaded_hits((layer, p.step), tiers.len(), is_resident, &at.in_ram);
             // What else lies below is not fetched for its scores alone.
             let pages = p.wanted(&at, known).into_iter().filter(|page| !p.is_scored() || is_resident(*page));
-            unique(pages.chain(known.seen.far.iter().copied()).collect())
+            unique(pages.chain(known.seen.on_disk.iter().copied()).collect())
         };
         policies.iter().zip(rows).map(wanted).collect()
     }
@@ -338,7 +338,7 @@ impl GpuModel {
         let pages = unique(selections.iter().flat_map(|selection| &selection.pages).copied().collect());
         let next = chooser.last_pages.get(layer + 1).map(|pages| (layer + 1, pages.as_slice()));
         let stream = self.kv.begin_selected(layer, &pages, n_pages, clock, next, |_| 0.0);
-        chooser.frequency.note(layer, clock, &pages, 1.0);
+        chooser.frequency.record(layer, clock, &pages, 1.0);
         if layer == 0 && clock.is_multiple_of(PREFER_EVERY) {
             self.pin_hot_pages(&chooser.frequency, n_pages, clock, chooser.n_first_layers);
         }
@@ -462,7 +462,7 @@ mod tests {
     fn attention_of_a_row_counts_what_stays_in_its_own_tail() {
         let mut known = Known { bounds: PageBounds::new(vec![[7.0, -2.0]], 1), ..Known::default() };
         known.scoring.add_run(&[0], &mut known.scores, vec![1.0; KV_PAGE_TOKENS]);
-        let above = |known: &Known| known.bounds.above(&known.totals(1))[0];
+        let above = |known: &Known| known.bounds.slack(&known.totals(1))[0];
         assert!((above(&known) - (7.0 - 1.0 - 64f32.ln())).abs() < 1e-3);
         known.own = vec![9.0];
         let want = 7.0 - (9f32.exp() + 64.0 * 1f32.exp()).ln();

@@ -127,7 +127,7 @@ impl Scheduler {
         let mut chooser = spec.map(|spec| BatchSelector::new(gpu, &runner.model, spec, n_rows, n_own)).transpose()?;
         if let Some(chooser) = &mut chooser {
             let clock = runner.model.selective.as_ref().map_or(0, |selective| selective.last_step());
-            chooser.record_kept(self.unfinished().filter_map(|branch| branch.live.as_ref()?.policy.as_ref()), clock);
+            chooser.record_retained(self.unfinished().filter_map(|branch| branch.live.as_ref()?.policy.as_ref()), clock);
             for live in self.unfinished().filter_map(|branch| branch.live.as_mut()) {
                 live.tail.bind_scores(gpu, &runner.model, &chooser.own_scores)?;
             }

@@ -135,7 +135,7 @@ impl Selector {
         let tail_scores = TailScores::new(gpu, model)?;
         let all_scores = token_scores.scores_bytes(all_keys + KV_PAGE_TOKENS);
         let readback = gpu.readback_buffer("scores", bounds_and_query + all_scores)?;
-        let estimates = spec.kind.reads_abstracts() && spec.kind.looks_ahead();
+        let estimates = spec.kind.reads_abstracts() && spec.kind.uses_lookahead();
         Ok(Selector {
             spec,
             policy,
@@ -180,7 +180,7 @@ impl Selector {
         }
         (self.step, self.n_steps) = (0, n_steps.max(1));
         self.seen.end_prompt(&self.spec);
-        self.seen.record_kept(&mut self.frequency, self.clock);
+        self.seen.record_retained(&mut self.frequency, self.clock);
         self.overlap.pause();
         (self.mass_steps, self.spent, self.expected) = (MassSteps::None, SelectionStats::default(), None);
         self.above.iter_mut().for_each(|above| above.fill(0.0));

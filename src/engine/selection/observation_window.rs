@@ -163,15 +163,15 @@ mod tests {
         let selective = runner.model.selective.as_mut().unwrap();
         selective.begin_answer(8);
         for layer in [2, 3, 4] {
-            assert!(selective.seen.kept(layer).contains(&23), "layer {layer} keeps {:?}", selective.seen.kept(layer));
+            assert!(selective.seen.retained(layer).contains(&23), "layer {layer} keeps {:?}", selective.seen.retained(layer));
         }
-        assert!(selective.seen.kept(0).is_empty() && selective.seen.kept(1).is_empty());
+        assert!(selective.seen.retained(0).is_empty() && selective.seen.retained(1).is_empty());
         // Of the kept pages, those that neither VRAM nor RAM has.
         let far = |runner: &ModelRunner| -> Vec<Vec<u32>> {
             let (model, selective) = (&runner.model, runner.model.selective.as_ref().unwrap());
-            let far = |layer| model.seen_below(selective, layer, prompt.len() / KV_PAGE_TOKENS).far;
+            let on_disk = |layer| model.seen_below(selective, layer, prompt.len() / KV_PAGE_TOKENS).on_disk;
             (0..6)
-                .map(|layer| far(layer).into_iter().filter(|page| selective.seen.kept(layer).contains(page)).collect())
+                .map(|layer| on_disk(layer).into_iter().filter(|page| selective.seen.retained(layer).contains(page)).collect())
                 .collect()
         };
         let before = far(&runner);
@@ -185,6 +185,6 @@ mod tests {
         let selective = runner.model.selective.as_mut().unwrap();
         selective.begin_prompt(5);
         selective.begin_answer(8);
-        assert!((0..6).all(|layer| selective.seen.kept(layer).is_empty()));
+        assert!((0..6).all(|layer| selective.seen.retained(layer).is_empty()));
     }
 }

@@ -18,7 +18,7 @@ use crate::engine::selection::overlap::KvCacheView;
 use crate::engine::selection::{PREFER_EVERY, Selector, fetch};
 use crate::gpu::Gpu;
 use crate::gpu::kernels::attention_decode::{SPLIT_KEYS, SegmentKeys};
-use crate::kv::policy::retention::{FOLLOWED_TIMES, OffloadedHits};
+use crate::kv::policy::retention::{OffloadedHits, TRACKED_WEIGHT};
 use crate::kv::policy::scores::{PageBounds, PageScores, ScoreRuns, ScoreTotals, head_masses};
 use crate::kv::policy::{LayerView, PolicyKind, Selection, Tier, unique};
 use crate::kv::{BlockTable, SelectedStream, StagedBatch};
@@ -70,7 +70,7 @@ impl GpuModel {
             expected.came.extend(self.collect_prefetched(gpu, pacer, layer, &mut recorded)?);
         }
         evaluated.seen = self.seen_below(s, layer, n_pages);
-        if !evaluated.seen.far.is_empty() {
+        if !evaluated.seen.on_disk.is_empty() {
             // They come through the slots.
             self.submit_slots(gpu, pacer, &mut recorded)?;
         }
@@ -100,7 +100,7 @@ impl GpuModel {
         let stream = self.kv.begin_selected(layer, &selection.pages, n_pages, s.clock + 1, next, theta);
         s.spent.record_stream(&stream);
         s.spent.note(selection, n_pages, stream.missing.len(), expected.as_ref().map_or(&[], |expected| &expected.came));
-        s.frequency.note(layer, s.clock, &selection.pages, 1.0);
+        s.frequency.record(layer, s.clock, &selection.pages, 1.0);
         if layer == 0 && (s.step == 0 || s.clock.is_multiple_of(PREFER_EVERY)) {
             self.pin_hot_pages(&s.frequency, n_pages, s.clock, s.spec.n_first_layers);
         }
@@ -172,7 +172,7 @@ impl GpuModel {
 
     /// Pages of a layer that were looked at and VRAM has not.
     pub(in crate::engine) fn seen_below(&self, s: &Selector, layer: usize, n_pages: usize) -> OffloadedHits {
-        s.seen.below((layer, s.step), n_pages, |page| self.kv.is_resident(layer, page), &self.kv.keys_in_ram(layer))
+        s.seen.offloaded_hits((layer, s.step), n_pages, |page| self.kv.is_resident(layer, page), &self.kv.keys_in_ram(layer))
     }
 
     /// What a layer reads in this step, and what the next one is expected to.
@@ -191,31 +191,31 @@ impl GpuModel {
         let mut totals = ScoreTotals::none(s.n_head);
         totals.add(&tail);
         totals.add_runs(&scoring, &scores);
-        let bounds = own.of_weights(&own.above(&totals), n_kv_head);
+        let bounds = own.of_weights(&own.slack(&totals), n_kv_head);
         let view = LayerView { layer, step, n_steps, n_kv_head, tiers: &tiers, bounds: &bounds, scores: None };
         // What was scored is what an estimate of the query expected, and the last step's bounds.
-        let mut wanted = if is_expected { s.policy.surprises(&view) } else { s.policy.candidates(&view) };
+        let mut wanted = if is_expected { s.policy.unpredicted_candidates(&view) } else { s.policy.candidates(&view) };
         let known: HashSet<u32> = scoring.pages.iter().copied().collect();
         wanted.retain(|page| !known.contains(page));
-        wanted = unique([wanted, seen.far.clone()].concat());
+        wanted = unique([wanted, seen.on_disk.clone()].concat());
         if let Some((more, of_more)) = self.score_tokens(s, gpu, pacer, layer, &wanted)? {
             totals.add_runs(&more, &of_more);
             scoring.append(more);
             scores.extend(of_more);
         }
-        let below = || seen.in_ram(s.policy.candidates_below(&view));
+        let below = || seen.in_ram(s.policy.offloaded_candidates(&view));
         let (pages, in_ram) = self.kv.keys_in_ram(layer).scores(below, &q);
         totals.add(&in_ram);
         scoring.add_run(&pages, &mut scores, in_ram);
         let mut tokens = PageScores::none(n_kv_head, n_pages);
         tokens.add(&scoring, &scores, &totals);
-        let above = own.above(&totals);
+        let above = own.slack(&totals);
         let bounds = own.of_weights(&above, n_kv_head);
         s.above[layer] = above;
         let view = LayerView { bounds: &bounds, scores: Some(&tokens), ..view };
         let selection = s.policy.select(&view);
-        let followed = s.seen.follow(&s.spec, &view);
-        s.frequency.note(layer, s.clock, &followed, FOLLOWED_TIMES);
+        let followed = s.seen.track(&s.spec, &view);
+        s.frequency.record(layer, s.clock, &followed, TRACKED_WEIGHT);
         let anywhere = vec![Tier::Vram; n_pages];
         if s.spec.kind.reads_abstracts() {
             s.candidates[layer] = s.policy.candidates(&LayerView { tiers: &anywhere, ..view });
@@ -226,7 +226,7 @@ impl GpuModel {
             let view = LayerView { layer: layer + 1, tiers: &anywhere, bounds: &bounds, scores: None, ..view };
             let candidates = s.policy.candidates(&view);
             s.expected = Some(Prefetched { layer: layer + 1, candidates, came: Vec::new() });
-            (layer + 1, s.policy.expect(&LayerView { tiers: &self.kv.tiers(layer + 1, n_pages), ..view }))
+            (layer + 1, s.policy.predict(&LayerView { tiers: &self.kv.tiers(layer + 1, n_pages), ..view }))
         });
         Ok(Choice { selection, expected })
     }

@@ -49,7 +49,7 @@ pub struct RamKeys<'a> {
 
 impl RamKeys<'_> {
     /// Those of `pages` that are not in RAM. Empty without offload tiers.
-    pub fn missing_of(&self, pages: &[u32]) -> Vec<u32> {
+    pub fn missing_from_ram(&self, pages: &[u32]) -> Vec<u32> {
         let Some(ram_pages) = self.ram_pages else { return Vec::new() };
         let ids = pages.iter().map(|page| PageId::kv(self.layer as u32, *page));
         let resident = ram_pages.of(ids, self.spec.page_bytes() as usize);
