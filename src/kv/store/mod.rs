@@ -15,7 +15,7 @@
 //! abstracts              one row per group, if a policy needs abstracts
 //! ```
 //!
-//! # File format (little-endian; one cell is 8 bytes; [`format`](self::format) asserts sizes and offsets)
+//! # File format (little-endian; one cell is 8 bytes; [`format`] asserts sizes and offsets)
 //! ```text
 //! header                                               index, slot s at 4096 * s, s = seq % 2
 //!    0 │ magic "STRATAKV"                 │               0 │ magic "STRATASB"              │
@@ -60,7 +60,7 @@
 //!    valid entries. If both slots are corrupt, every intact entry is valid, and reads find the corrupt pages.
 //! 5. One process and one [`PageStore`] per folder. The lock is released by the operating system when the process
 //!    exits.
-//! 6. Memory that the kernel may write to belongs to the I/O thread until the operation completes ([`io`](self::io)).
+//! 6. Memory that the kernel may write to belongs to the I/O thread until the operation completes ([`io`]).
 //! 7. The store does not depend on the GPU or the engine: plain data in, plain data out.
 //!
 //! # Faults and responses
