@@ -14,7 +14,7 @@
 #import common/vec8
 const PAD: u32 = 0xffffffffu;
 
-#ifdef KV_QUANTISED
+#ifdef KV_QUANTIZED
 #import common/kv_quantized
 #else
 #import common/kv_float
