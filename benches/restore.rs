@@ -161,7 +161,7 @@ impl<'a> Saved<'a> {
             let pages = (0..subject.n_layer).map(|layer| PageId::kv(layer, group));
             pages.for_each(|page| tiers.put(page, payload.of(page), Retention::OnDiskOnly).unwrap());
         }
-        assert!(tiers.flush(), "{:?}", tiers.faults());
+        assert!(tiers.flush(), "{:?}", tiers.take_notices());
         let (_, io) = tiers.close();
         let (catalog, _) = Catalog::open(library.root()).unwrap();
         catalog.upsert(&subject.entry()).unwrap();
@@ -192,7 +192,7 @@ impl<'a> Saved<'a> {
         tiers.plan(pages, false);
         let mut payload = check.then(|| Payload::new(self.subject.page_bytes()));
         for page in pages {
-            let bytes = tiers.take(*page).unwrap();
+            let bytes = tiers.fetch(*page).unwrap();
             if let Some(payload) = &mut payload {
                 assert!(*bytes == *payload.of(*page), "{page} came back with other bytes");
             }

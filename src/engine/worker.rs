@@ -198,7 +198,7 @@ impl Worker {
             !watch.stopped()
         };
         port.emit(EngineEvent::ModelLoading { share: 0.0, what: "reading the model's header".into() });
-        let gpu_options = GpuOptions { adapter: options.gpu.clone(), twins: self.gpu_options.twins };
+        let gpu_options = GpuOptions { adapter: options.gpu.clone(), overrides: self.gpu_options.overrides };
         let healthy = self.gpu.as_ref().is_some_and(|g| g.check().is_ok()) && self.gpu_options == gpu_options;
         // The header is read before a device is opened: a wrong file must not need a GPU to be called wrong.
         let result = crate::engine::runner::open(source).and_then(|file| {

@@ -109,7 +109,7 @@ impl Selector {
         let score_pages = PageBoundsKernel::new(gpu, d.n_head, d.n_kv_head, d.head_dim)?;
         let kernel = QkScores::new(gpu, d.n_head, d.n_kv_head, d.head_dim, sealed)?;
         let (bounds, readback) = row_buffers(gpu, model, (&score_pages, &kernel), ONE_ROW)?;
-        let estimates = spec.kind.reads_abstracts() && spec.kind.looks_ahead();
+        let estimates = spec.kind.reads_abstracts() && spec.kind.uses_lookahead();
         Ok(Selector {
             spec,
             frequency: FrequencyTable::new(d.n_layer, HALF_LIFE_STEPS),
@@ -152,7 +152,7 @@ impl Selector {
     pub(in crate::engine) fn begin_answer(&mut self, n_steps: usize, dims: &ModelDims) -> Result<SequencePolicy, EngineError> {
         let mut retained = std::mem::take(&mut self.observed);
         retained.end_prompt(&self.spec);
-        retained.record_kept(&mut self.frequency, self.clock);
+        retained.record_retained(&mut self.frequency, self.clock);
         self.overlap.pause();
         self.prefetched = None;
         self.page_mass.clear();

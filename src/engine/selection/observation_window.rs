@@ -156,14 +156,14 @@ mod tests {
         }
         let mut policy = runner.begin_answer(8).unwrap().unwrap();
         for layer in [2, 3, 4] {
-            let kept = policy.retained.kept(layer);
+            let kept = policy.retained.retained(layer);
             assert!(kept.contains(&23), "layer {layer} keeps {kept:?}");
         }
-        assert!(policy.retained.kept(0).is_empty() && policy.retained.kept(1).is_empty());
+        assert!(policy.retained.retained(0).is_empty() && policy.retained.retained(1).is_empty());
         // Retained pages that are neither in VRAM nor in RAM.
         let far = |runner: &ModelRunner, policy: &SequencePolicy| -> Vec<Vec<u32>> {
-            let far = |layer| runner.model.offloaded_hits(policy, layer, prompt.len() / KV_PAGE_TOKENS).far;
-            let kept = |layer| far(layer).into_iter().filter(|page| policy.retained.kept(layer).contains(page)).collect();
+            let far = |layer| runner.model.offloaded_hits(policy, layer, prompt.len() / KV_PAGE_TOKENS).on_disk;
+            let kept = |layer| far(layer).into_iter().filter(|page| policy.retained.retained(layer).contains(page)).collect();
             (0..6).map(kept).collect()
         };
         let before = far(&runner, &policy);
@@ -176,6 +176,6 @@ mod tests {
         // Nothing of it counts for the next prompt.
         runner.begin_prompt(5);
         let policy = runner.begin_answer(8).unwrap().unwrap();
-        assert!((0..6).all(|layer| policy.retained.kept(layer).is_empty()));
+        assert!((0..6).all(|layer| policy.retained.retained(layer).is_empty()));
     }
 }

@@ -163,30 +163,30 @@ impl SequencePolicy {
 
     /// Pages whose tokens have to be scored as well, now that the bounds of this step are known; ascending.
     pub fn pages_to_score(&self, at: &LayerInputs, row: &mut RowScores) -> Vec<u32> {
-        row.weights = row.bounds.of_weights(&row.bounds.above(&row.totals(at.n_head)), at.n_kv_head);
+        row.weights = row.bounds.of_weights(&row.bounds.slack(&row.totals(at.n_head)), at.n_kv_head);
         let view = self.view(at, &row.weights);
-        let mut pages = if row.is_predicted { self.policy.surprises(&view) } else { self.policy.candidates(&view) };
+        let mut pages = if row.is_predicted { self.policy.unpredicted_candidates(&view) } else { self.policy.candidates(&view) };
         let scored: HashSet<u32> = row.runs.pages.iter().copied().collect();
         pages.retain(|page| !scored.contains(page));
-        pages.extend_from_slice(&row.hits.far);
+        pages.extend_from_slice(&row.hits.on_disk);
         unique(pages)
     }
 
     /// Selects the tokens that attention reads, and estimates the pages of the next layer.
     pub fn select(&mut self, at: &LayerInputs, row: &mut RowScores) -> RowSelection {
         let mut totals = row.totals(at.n_head);
-        let offloaded = || row.hits.in_ram(self.policy.candidates_below(&self.view(at, &row.weights)));
+        let offloaded = || row.hits.in_ram(self.policy.offloaded_candidates(&self.view(at, &row.weights)));
         let (pages, in_ram) = at.ram_keys.scores(offloaded, &row.q);
         totals.add(&in_ram);
         row.runs.add_run(&pages, &mut row.scores, in_ram);
         let n_pages = at.tiers.len();
         let mut tokens = PageScores::none(at.n_kv_head, n_pages);
         tokens.add(&row.runs, &row.scores, &totals);
-        self.bound_slack[at.layer] = row.bounds.above(&totals);
+        self.bound_slack[at.layer] = row.bounds.slack(&totals);
         let bounds = row.bounds.of_weights(&self.bound_slack[at.layer], at.n_kv_head);
         let view = LayerView { scores: Some(&tokens), ..self.view(at, &bounds) };
         let selection = self.policy.select(&view);
-        let followed = self.retained.follow(&self.spec, &view);
+        let followed = self.retained.track(&self.spec, &view);
         let anywhere = vec![Tier::Vram; n_pages];
         if self.spec.kind.reads_abstracts() {
             self.candidates[at.layer] = self.policy.candidates(&LayerView { tiers: &anywhere, ..view });
@@ -199,7 +199,7 @@ impl SequencePolicy {
         let tiers = at.next_tiers.filter(|_| bounds.is_some() || self.spec.kind == PolicyKind::Window)?;
         let bounds = bounds.unwrap_or_default().of_weights(&self.bound_slack[at.layer + 1], at.n_kv_head);
         let view = LayerView { layer: at.layer + 1, tiers: anywhere, ..self.view(at, &bounds) };
-        Some((self.policy.candidates(&view), self.policy.expect(&LayerView { tiers, ..view })))
+        Some((self.policy.candidates(&view), self.policy.predict(&LayerView { tiers, ..view })))
     }
 }
 
@@ -212,7 +212,7 @@ mod tests {
     fn attention_of_a_sequence_counts_the_tokens_of_its_tail() {
         let mut row = RowScores { bounds: PageBounds::new(vec![[7.0, -2.0]], 1), ..RowScores::default() };
         row.runs.add_run(&[0], &mut row.scores, vec![1.0; KV_PAGE_TOKENS]);
-        let slack = |row: &RowScores| row.bounds.above(&row.totals(1))[0];
+        let slack = |row: &RowScores| row.bounds.slack(&row.totals(1))[0];
         assert!((slack(&row) - (7.0 - 1.0 - 64f32.ln())).abs() < 1e-3);
         row.tail = vec![9.0];
         let want = 7.0 - (9f32.exp() + 64.0 * 1f32.exp()).ln();

@@ -30,7 +30,7 @@ use crate::engine::selection::sequence_policy::{LayerInputs, RowScores, RowSelec
 use crate::engine::selection::token_scorer::ScoreOps;
 use crate::engine::selection::{PREFER_EVERY, Selector};
 use crate::gpu::{Binding, Gpu, Recorder};
-use crate::kv::policy::retention::FOLLOWED_TIMES;
+use crate::kv::policy::retention::TRACKED_WEIGHT;
 use crate::kv::policy::scores::{PageBounds, head_masses};
 use crate::kv::policy::{PolicyKind, SelectedBlock, unique};
 use crate::kv::{BlockTable, StagedBatch};
@@ -110,7 +110,7 @@ impl GpuModel {
         for (row, scores) in policies(rows).zip(&mut scores) {
             scores.hits = self.offloaded_hits(row, layer, n_pages);
         }
-        if scores.iter().any(|row| !row.hits.far.is_empty()) {
+        if scores.iter().any(|row| !row.hits.on_disk.is_empty()) {
             // They come through the staging buffers.
             self.submit_slots(device.gpu, device.pacer, &mut recorded)?;
         }
@@ -226,7 +226,7 @@ impl GpuModel {
         n_pages: usize,
     ) -> crate::kv::policy::retention::OffloadedHits {
         let is_resident = |page| self.kv.is_resident(layer, page);
-        policy.retained.below((layer, policy.step), n_pages, is_resident, &self.kv.keys_in_ram(layer))
+        policy.retained.offloaded_hits((layer, policy.step), n_pages, is_resident, &self.kv.keys_in_ram(layer))
     }
 
     /// Scores what is still unknown and lets every sequence select.
@@ -254,7 +254,7 @@ impl GpuModel {
             pairs => pairs.par_iter_mut().map(|(policy, row)| policy.select(&at, row)).collect(),
         };
         let followed = unique(selected.iter().flat_map(|row| &row.followed).copied().collect());
-        s.frequency.note(layer, s.clock, &followed, FOLLOWED_TIMES);
+        s.frequency.record(layer, s.clock, &followed, TRACKED_WEIGHT);
         if selected.iter().any(|row| row.next.is_some()) {
             let candidates = selected.iter().map(|row| row.next.as_ref().map_or(Vec::new(), |(pages, _)| pages.clone()));
             s.prefetched = Some(Prefetched { layer: next, candidates: candidates.collect(), arrived: Vec::new() });
@@ -395,7 +395,7 @@ impl GpuModel {
         let theta = |bytes| if self.synchronous { 0.0 } else { s.overlap.theta(&view, layer, bytes) };
         let stream = self.kv.begin_selected(layer, &pages, n_pages, s.clock + 1, next, theta);
         policies(rows).for_each(|policy| policy.stats.record_stream(&stream));
-        s.frequency.note(layer, s.clock, &pages, 1.0);
+        s.frequency.record(layer, s.clock, &pages, 1.0);
         // The sequences of a batch begin at different steps: pages are not pinned anew for each of them.
         let is_first = matches!(rows, [Row { policy: Some(policy), .. }] if policy.step == 0);
         if layer == 0 && (is_first || s.clock.is_multiple_of(PREFER_EVERY)) {
