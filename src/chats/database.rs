@@ -104,7 +104,7 @@ pub(super) fn file_in(root: &Path) -> Result<Connection, ChatsError> {
     db.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())).map_err(explain)?;
     let check: String = db.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(explain)?;
     if check != "ok" {
-        return Err(ChatsError::Damaged { path });
+        return Err(ChatsError::Corrupt { path });
     }
     prepare(&mut db, &path).map_err(|error| match error {
         ChatsError::Database(error) => explain(error),
@@ -126,7 +126,7 @@ fn prepare(db: &mut Connection, path: &Path) -> Result<(), ChatsError> {
     let change = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let known = MIGRATIONS.len();
     let found: i64 = change.query_row("PRAGMA user_version", [], |row| row.get(0))?;
-    let n_done = usize::try_from(found).map_err(|_| ChatsError::Damaged { path: path.to_owned() })?;
+    let n_done = usize::try_from(found).map_err(|_| ChatsError::Corrupt { path: path.to_owned() })?;
     if n_done > known {
         return Err(ChatsError::Newer { path: path.to_owned(), found, known: known as i64 });
     }
@@ -144,7 +144,7 @@ pub(super) fn explained(error: rusqlite::Error, path: &Path) -> ChatsError {
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => ChatsError::Locked { path },
         // SQLite reports a table of unexpected columns as its generic "error", which is Unknown here.
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::Unknown) => ChatsError::Damaged { path },
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::Unknown) => ChatsError::Corrupt { path },
         _ => ChatsError::Database(error),
     }
 }

@@ -31,7 +31,7 @@ pub enum ChatsError {
     },
     /// the file is corrupt
     #[error("{} is corrupt and was left unchanged. Move it elsewhere to start with a new file", path.display())]
-    Damaged {
+    Corrupt {
         /// the file
         path: PathBuf,
     },

@@ -39,7 +39,7 @@ pub enum ModelError {
     },
     /// a field contradicts the format
     #[error("the model file is corrupt: {what} is {got}, but it must be {must}. Download the file again")]
-    Damaged {
+    Corrupt {
         /// name of the field
         what: String,
         /// its value
@@ -155,7 +155,7 @@ pub enum ModelError {
 }
 
 impl ModelError {
-    pub(crate) fn damaged(what: impl Into<String>, got: impl ToString, must: impl Into<String>) -> ModelError {
-        ModelError::Damaged { what: what.into(), got: got.to_string(), must: must.into() }
+    pub(crate) fn corrupt(what: impl Into<String>, got: impl ToString, must: impl Into<String>) -> ModelError {
+        ModelError::Corrupt { what: what.into(), got: got.to_string(), must: must.into() }
     }
 }

@@ -388,7 +388,7 @@ fn first(shards: &[Bytes]) -> &[u8] {
 }
 
 fn range<'a>(shards: &'a [Bytes], entry: &TensorEntry) -> Result<&'a [u8], ModelError> {
-    let outside = || ModelError::damaged("a tensor", format!("at bytes {}..{}", entry.start, entry.end), "inside its file");
+    let outside = || ModelError::corrupt("a tensor", format!("at bytes {}..{}", entry.start, entry.end), "inside its file");
     shards.get(entry.shard).and_then(|shard| shard.get().get(entry.start..entry.end)).ok_or_else(outside)
 }
 

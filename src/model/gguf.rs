@@ -123,7 +123,7 @@ impl Gguf {
         let mut reader = Reader { bytes, at: 0 };
         let magic = reader.take(4, "the magic number")?;
         if magic != b"GGUF" {
-            return Err(ModelError::damaged("the magic number", format!("{magic:02x?}"), "'GGUF'"));
+            return Err(ModelError::corrupt("the magic number", format!("{magic:02x?}"), "'GGUF'"));
         }
         let version = reader.u32("the version")?;
         match version {
@@ -145,10 +145,10 @@ impl Gguf {
             let ty = reader.element_type(&key)?;
             let value = reader.value(ty, &key)?;
             if reader.at > MAX_HEADER_BYTES {
-                return Err(ModelError::damaged("the metadata", format!("longer than {MAX_HEADER_BYTES} bytes"), "shorter"));
+                return Err(ModelError::corrupt("the metadata", format!("longer than {MAX_HEADER_BYTES} bytes"), "shorter"));
             }
             if metadata.insert(key.clone(), value).is_some() {
-                return Err(ModelError::damaged("the metadata", format!("listing '{key}' twice"), "one value for each key"));
+                return Err(ModelError::corrupt("the metadata", format!("listing '{key}' twice"), "one value for each key"));
             }
         }
         let alignment = alignment(&metadata)?;
@@ -309,7 +309,7 @@ struct Reader<'a> {
 impl<'a> Reader<'a> {
     /// Reader of an array that `parse` has checked.
     fn over(bytes: &'a [u8], start: usize, end: usize) -> Result<Reader<'a>, ModelError> {
-        let bytes = bytes.get(..end).ok_or_else(|| ModelError::damaged("an array", "outside the file", "inside it"))?;
+        let bytes = bytes.get(..end).ok_or_else(|| ModelError::corrupt("an array", "outside the file", "inside it"))?;
         Ok(Reader { bytes, at: start })
     }
 
@@ -345,20 +345,20 @@ impl<'a> Reader<'a> {
     fn count(&mut self, what: &str, min_bytes: u64) -> Result<usize, ModelError> {
         let n = self.u64(what)?;
         if n > MAX_FILE_COUNT {
-            return Err(ModelError::damaged(what, n, format!("at most {MAX_FILE_COUNT}")));
+            return Err(ModelError::corrupt(what, n, format!("at most {MAX_FILE_COUNT}")));
         }
         // n is limited above, so the product cannot overflow.
         if n * min_bytes > self.left() {
             let what = format!("{what} ({n})");
             return Err(ModelError::Truncated { what, offset: self.at, needed: n * min_bytes, available: self.left() });
         }
-        usize::try_from(n).map_err(|_| ModelError::damaged(what, n, "smaller"))
+        usize::try_from(n).map_err(|_| ModelError::corrupt(what, n, "smaller"))
     }
 
     fn string_bytes(&mut self, what: &str, max: u64) -> Result<&'a [u8], ModelError> {
         let n = self.u64(&format!("the length of {what}"))?;
         if n > max && n <= self.left() {
-            return Err(ModelError::damaged(format!("the length of {what}"), n, format!("at most {max}")));
+            return Err(ModelError::corrupt(format!("the length of {what}"), n, format!("at most {max}")));
         }
         self.take(n, what)
     }
@@ -370,15 +370,15 @@ impl<'a> Reader<'a> {
     fn key(&mut self, what: &str) -> Result<String, ModelError> {
         let bytes = self.string_bytes(what, MAX_KEY_BYTES)?;
         match std::str::from_utf8(bytes) {
-            Ok("") => Err(ModelError::damaged(what, "empty", "a name")),
+            Ok("") => Err(ModelError::corrupt(what, "empty", "a name")),
             Ok(key) => Ok(key.to_owned()),
-            Err(_) => Err(ModelError::damaged(what, "not UTF-8", "a name")),
+            Err(_) => Err(ModelError::corrupt(what, "not UTF-8", "a name")),
         }
     }
 
     fn element_type(&mut self, key: &str) -> Result<ElementType, ModelError> {
         let id = self.u32(&format!("the type of '{key}'"))?;
-        ElementType::from_id(id).ok_or_else(|| ModelError::damaged(format!("the type of '{key}'"), id, "between 0 and 12"))
+        ElementType::from_id(id).ok_or_else(|| ModelError::corrupt(format!("the type of '{key}'"), id, "between 0 and 12"))
     }
 
     fn value(&mut self, ty: ElementType, key: &str) -> Result<Value, ModelError> {
@@ -396,7 +396,7 @@ impl<'a> Reader<'a> {
             ElementType::Bool => match self.array_of(key)? {
                 [0] => Value::Bool(false),
                 [1] => Value::Bool(true),
-                [other] => return Err(ModelError::damaged(format!("'{key}'"), other, "0 or 1")),
+                [other] => return Err(ModelError::corrupt(format!("'{key}'"), other, "0 or 1")),
             },
             ElementType::String => Value::String(self.string(key, MAX_STRING_BYTES)?),
             ElementType::Array => Value::Array(self.skip_array(key)?),
@@ -407,7 +407,7 @@ impl<'a> Reader<'a> {
     fn skip_array(&mut self, key: &str) -> Result<ArrayRef, ModelError> {
         let element = self.element_type(key)?;
         if element == ElementType::Array {
-            return Err(ModelError::damaged(format!("'{key}'"), "an array of arrays", "an array of plain values"));
+            return Err(ModelError::corrupt(format!("'{key}'"), "an array of arrays", "an array of plain values"));
         }
         let n = self.count(&format!("the number of elements of '{key}'"), element.min_bytes())?;
         let start = self.at;
@@ -426,7 +426,7 @@ impl<'a> Reader<'a> {
         let what = |field: &str| format!("the {field} of tensor '{name}'");
         let n_dims = self.u32(&what("number of dimensions"))?;
         if n_dims == 0 || n_dims > MAX_DIMENSIONS {
-            return Err(ModelError::damaged(what("number of dimensions"), n_dims, "between 1 and 4"));
+            return Err(ModelError::corrupt(what("number of dimensions"), n_dims, "between 1 and 4"));
         }
         let mut shape = Vec::with_capacity(4);
         let mut n_elements = 1usize;
@@ -434,7 +434,7 @@ impl<'a> Reader<'a> {
             let dim = self.u64(&what("shape"))?;
             let checked = usize::try_from(dim).ok().filter(|d| *d > 0).and_then(|d| Some((d, n_elements.checked_mul(d)?)));
             let Some((dim, product)) = checked else {
-                return Err(ModelError::damaged(what("shape"), dim, "a positive number within the address space"));
+                return Err(ModelError::corrupt(what("shape"), dim, "a positive number within the address space"));
             };
             n_elements = product;
             shape.insert(0, dim);
@@ -446,7 +446,7 @@ impl<'a> Reader<'a> {
         let cols = shape.last().copied().unwrap_or(1);
         let Some(n_bytes) = ty.row_bytes(cols).and_then(|row| row.checked_mul(n_elements / cols)) else {
             let must = format!("a multiple of {} for the type {ty}, within the address space", ty.block_elems());
-            return Err(ModelError::damaged(what("row length"), cols, must));
+            return Err(ModelError::corrupt(what("row length"), cols, must));
         };
         let offset = self.u64(&what("offset"))?;
         Ok(TensorHeader { name, shape, ty, offset, n_bytes: n_bytes as u64 })

@@ -67,7 +67,7 @@ pub(crate) fn open_parts(path: &Path, name: &PartName) -> Result<(Gguf, Vec<Byte
         let gguf = Gguf::parse(bytes.get()).map_err(|e| ModelError::Part { part: file_name(path), source: Box::new(e) })?;
         if gguf.uint("split.count")? != Some(name.n_parts as u64) || gguf.uint("split.no")? != Some(shard as u64) {
             let must = format!("part {} of {} of this model", shard + 1, name.n_parts);
-            return Err(ModelError::damaged(file_name(path), "part of another model", must));
+            return Err(ModelError::corrupt(file_name(path), "part of another model", must));
         }
         match &mut joined {
             None => joined = Some(gguf),
@@ -76,7 +76,7 @@ pub(crate) fn open_parts(path: &Path, name: &PartName) -> Result<(Gguf, Vec<Byte
         shards.push(bytes);
     }
     // A part name guarantees at least one part.
-    joined.map(|gguf| (gguf, shards)).ok_or_else(|| ModelError::damaged("the number of parts", 0, "at least 1"))
+    joined.map(|gguf| (gguf, shards)).ok_or_else(|| ModelError::corrupt("the number of parts", 0, "at least 1"))
 }
 
 fn file_name(path: &Path) -> String {

@@ -62,7 +62,7 @@ impl TensorTable {
     pub(crate) fn take_over(&mut self, part: TensorTable, shard: usize) -> Result<(), ModelError> {
         for (name, entry) in part.entries {
             if self.has(&name) {
-                return Err(ModelError::damaged(
+                return Err(ModelError::corrupt(
                     "the model",
                     format!("a model with '{name}' in two parts"),
                     "one of each tensor",
@@ -159,11 +159,11 @@ pub(super) fn place_tensors(
     for header in headers {
         let what = || format!("the offset of tensor '{}'", header.name);
         if !header.offset.is_multiple_of(alignment) {
-            return Err(ModelError::damaged(what(), header.offset, format!("a multiple of the alignment {alignment}")));
+            return Err(ModelError::corrupt(what(), header.offset, format!("a multiple of the alignment {alignment}")));
         }
         let range = start.checked_add(header.offset).and_then(|from| Some((from, from.checked_add(header.n_bytes)?)));
         let Some((from, to)) = range else {
-            return Err(ModelError::damaged(what(), header.offset, "inside the file"));
+            return Err(ModelError::corrupt(what(), header.offset, "inside the file"));
         };
         if to > file_bytes {
             return Err(ModelError::Truncated {
@@ -182,7 +182,7 @@ pub(super) fn place_tensors(
         let entry = TensorEntry { ty: Ok(header.ty), shape: header.shape, shard: 0, start: from, end: to };
         if table.insert(header.name.clone(), entry).is_some() {
             let got = format!("listing '{}' twice", header.name);
-            return Err(ModelError::damaged("the tensor list", got, "one entry for each tensor"));
+            return Err(ModelError::corrupt("the tensor list", got, "one entry for each tensor"));
         }
     }
     ranges.sort_unstable();
@@ -190,7 +190,7 @@ pub(super) fn place_tensors(
         let [(_, end, first), (from, _, second)] = pair else { continue };
         if from < end {
             let got = format!("placing '{first}' and '{second}' on the same bytes");
-            return Err(ModelError::damaged("the tensor list", got, "tensors that do not overlap"));
+            return Err(ModelError::corrupt("the tensor list", got, "tensors that do not overlap"));
         }
     }
     Ok(table)

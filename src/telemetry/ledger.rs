@@ -1,7 +1,7 @@
 //! Ledger of steps: pages that each step read, how they got to VRAM, and the cost.
 //!
 //! ```text
-//! Step, Pages, PageMove, Recompute, Hiding, waits of one step ─► Entry: resident │ fetched │ recomputed │ skipped, forecast
+//! Step, Pages, PageMove, Recompute, Hiding, waits of one step ─► LedgerEntry: resident │ fetched │ recomputed │ skipped, forecast
 //! ```
 //! 1. Pages and bytes of all entries add up to those of the events. 2. A step without a prediction has no forecast, not 0.
 //!
@@ -42,7 +42,7 @@ pub struct Forecast {
 
 /// One step with its costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entry {
+pub struct LedgerEntry {
     /// the step
     pub step: Event,
     /// kind of step
@@ -64,7 +64,7 @@ pub struct Entry {
 }
 
 /// The newest `n_most` steps that began in `window`, oldest first.
-pub fn entries(history: &History, window: Interval, n_most: usize) -> Vec<Entry> {
+pub fn entries(history: &History, window: Interval, n_most: usize) -> Vec<LedgerEntry> {
     let page_bytes = page_bytes(history);
     let steps = history.of(Track::Step).flat_map(|series| series.within(window.0, window.1));
     let mut steps: Vec<Event> = steps.filter(|step| step.begin_ns >= window.0).copied().collect();
@@ -74,7 +74,7 @@ pub fn entries(history: &History, window: Interval, n_most: usize) -> Vec<Entry>
 }
 
 /// The step that began at `begin_ns`.
-pub fn entry_at(history: &History, begin_ns: u64) -> Option<Entry> {
+pub fn entry_at(history: &History, begin_ns: u64) -> Option<LedgerEntry> {
     let step = history.of(Track::Step).flat_map(|s| s.within(begin_ns, begin_ns + 1)).find(|e| e.begin_ns == begin_ns)?;
     entry(history, *step, page_bytes(history))
 }
@@ -91,7 +91,7 @@ fn page_bytes(history: &History) -> Option<u64> {
     })
 }
 
-fn entry(history: &History, step: Event, page_bytes: Option<u64>) -> Option<Entry> {
+fn entry(history: &History, step: Event, page_bytes: Option<u64>) -> Option<LedgerEntry> {
     let EventKind::Step { kind, first_token, .. } = step.kind else { return None };
     let (from, to) = (step.begin_ns, step.end_ns());
     // The page counts of a step are recorded just after its end, before the next step begins.
@@ -105,7 +105,7 @@ fn entry(history: &History, step: Event, page_bytes: Option<u64>) -> Option<Entr
     let carried = history.of(Track::Link(Link::RamToVram)).map(|series| series.sum(from, to));
     let (bytes, ns) = carried.fold((0, 0), |(bytes, ns), sum| (bytes + sum.bytes, ns + sum.busy_ns));
     let busy = |track| history.of(track).map(|series| series.sum(from, to).busy_ns).sum::<u64>();
-    Some(Entry {
+    Some(LedgerEntry {
         step,
         kind,
         first_token,

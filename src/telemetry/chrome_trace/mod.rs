@@ -34,12 +34,12 @@ pub struct RunInfo {
     pub policy: String,
     /// questions and answers, if requested
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub text: Vec<Exchange>,
+    pub text: Vec<QuestionAnswer>,
 }
 
 /// A question with its answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Exchange {
+pub struct QuestionAnswer {
     /// as it was asked
     pub question: String,
     /// text of the answer
