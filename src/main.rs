@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use strata::app::WindowOptions;
 use strata::app::persist::paths::Folders;
-use strata::cli::{self, Invocation, Window};
+use strata::cli::{self, Invocation, WindowStart};
 
 fn main() -> ExitCode {
     if let Some(kind) = reads_document() {
@@ -28,9 +28,9 @@ fn reads_document() -> Option<String> {
 }
 
 /// Opens the window with its own engine.
-fn open_window(window: Window) -> anyhow::Result<()> {
+fn open_window(window: WindowStart) -> anyhow::Result<()> {
     let folders = Folders::of_person();
-    let Window { model: initial_model, load, documents } = window;
+    let WindowStart { model: initial_model, load, documents } = window;
     let options = WindowOptions { initial_model, load, documents, folders, handed_over: None };
     Ok(strata::app::run(options, strata::engine::spawn)?)
 }
