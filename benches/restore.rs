@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use disk_common::{DEPTH, Setup, fio_rate, in_turns, rates, ratio};
 use strata::base::{Bytes, Rng};
-use strata::document::catalog::{Catalog, Entry, ReadState};
+use strata::document::catalog::{Catalog, CatalogEntry, ReadState};
 use strata::gpu::kernels::KvFormat;
 use strata::kv::offload::{DiskBacking, OffloadConfig, OffloadTiers, Retention};
 use strata::kv::store::{Folder, Geometry, Io, IoConfig, PAGE_TOKENS, PageId, PageKind, PageStore, StoreRoot, StoreSpec};
@@ -104,9 +104,9 @@ impl Subject {
         pages
     }
 
-    fn entry(&self) -> Entry {
+    fn entry(&self) -> CatalogEntry {
         let id = self.id();
-        Entry {
+        CatalogEntry {
             content_hash: id.clone(),
             name: "a-document-with-a-name-of-some-length.txt".into(),
             bytes: u64::from(4 * N_TOKENS),

@@ -34,17 +34,17 @@ fn serve(state: &mut ViewState, store: &mut ChatStore) {
     while !state.keeping.requests.is_empty() {
         for request in std::mem::take(&mut state.keeping.requests) {
             match request {
-                Request::Keep(changes) => store.apply(&changes).unwrap(),
-                Request::Messages(chat) => state.take_news(ChatEvent::Messages(chat, store.messages(chat).unwrap())),
-                Request::Document(hash) => state.take_news(match store.document(&hash).unwrap() {
+                ChatRequest::Save(changes) => store.apply(&changes).unwrap(),
+                ChatRequest::Messages(chat) => state.take_news(ChatEvent::Messages(chat, store.messages(chat).unwrap())),
+                ChatRequest::Document(hash) => state.take_news(match store.document(&hash).unwrap() {
                     Some((document, path)) => ChatEvent::Document(Box::new(document), path),
                     None => ChatEvent::NoDocument(hash),
                 }),
-                Request::Search(query) => {
+                ChatRequest::Search(query) => {
                     let hits = store.search(&query).unwrap();
                     state.take_news(ChatEvent::Found { query, hits });
                 }
-                Request::Export(..) => {}
+                ChatRequest::Export(..) => {}
             }
         }
     }
@@ -261,7 +261,11 @@ fn removed_document_goes_when_it_is_let_go_and_its_kv_with_it() {
     state.let_go();
     assert!(state.keeping.documents.is_empty());
     assert!(
-        state.keeping.requests.iter().any(|r| matches!(r, Request::Keep(c) if c.contains(&Change::ForgetDocument(hash.clone()))))
+        state
+            .keeping
+            .requests
+            .iter()
+            .any(|r| matches!(r, ChatRequest::Save(c) if c.contains(&Change::ForgetDocument(hash.clone()))))
     );
 }
 

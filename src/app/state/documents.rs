@@ -12,7 +12,7 @@ use crate::app::answer::citations::{Citation, Search, SourceLocation};
 use crate::app::panels::document::document_view::Viewer;
 use crate::app::state::chat::{Chat, ChatId, DocId, Exchange};
 use crate::app::state::{Running, Task, ViewState};
-use crate::document::Watch;
+use crate::document::Progress;
 
 /// Tokens kept free for a question and its answer.
 const ROOM_TOKENS: usize = 1024;
@@ -27,7 +27,7 @@ pub struct Opening {
     /// files after it
     pub n_left: usize,
     /// how far it is, and how to end it
-    pub watch: Watch,
+    pub watch: Progress,
 }
 
 impl ViewState {

@@ -13,7 +13,7 @@ use eframe::egui;
 use crate::app::panels::Action;
 use crate::app::state::ViewState;
 use crate::app::window::StrataApp;
-use crate::chats::{ChatWriter, Destination, Format, Request};
+use crate::chats::{ChatRequest, ChatWriter, Destination, ExportFormat};
 
 /// The disk is given this long while a frame is drawn: a write to memory takes a thousandth of it, a flush a tenth.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -78,7 +78,7 @@ impl StrataApp {
         let Some(keeper) = &mut self.keep.keeper else { return self.state.keeping.requests.clear() };
         let mut requests = std::mem::take(&mut self.state.keeping.requests).into_iter();
         while let Some(request) = requests.next() {
-            self.keep.has_unsettled |= matches!(request, Request::Keep(_));
+            self.keep.has_unsettled |= matches!(request, ChatRequest::Save(_));
             if let Err(request) = keeper.send(request) {
                 self.state.keeping.requests = std::iter::once(request).chain(requests).collect();
                 return;
@@ -138,7 +138,7 @@ impl StrataApp {
             Action::EndRename => self.state.keeping.renaming = None,
             Action::Pin(chat) => self.state.pin_chat(chat),
             Action::ExportChat(chat, format) => self.state.export_chat(chat, format, Destination::File),
-            Action::CopyChat(chat) => self.state.export_chat(chat, Format::Markdown, Destination::Clipboard),
+            Action::CopyChat(chat) => self.state.export_chat(chat, ExportFormat::Markdown, Destination::Clipboard),
             Action::DeleteChat(chat) => {
                 self.keep.undo_since = None;
                 self.state.delete_chat(chat);

@@ -8,7 +8,7 @@ use crate::app::state::chat::{Exchange, OpenDocument};
 use crate::app::ui::icon::{self, Icon};
 use crate::app::ui::theme::{self, GRID};
 use crate::app::ui::{format, widgets};
-use crate::document::{MAX_LEFT_OUT, QuoteKind};
+use crate::document::{MAX_MISSING_MENTIONS, QuoteKind};
 
 /// Characters of a quotation in its row.
 const SHOWN_CHARS: usize = 90;
@@ -35,7 +35,7 @@ pub fn quotes_ui(ui: &mut Ui, exchange: &Exchange, documents: &[OpenDocument]) -
     }
     let places = match n_left_out {
         1 => "one mention".to_owned(),
-        MAX_LEFT_OUT.. => format!("{MAX_LEFT_OUT} mentions or more"),
+        MAX_MISSING_MENTIONS.. => format!("{MAX_MISSING_MENTIONS} mentions or more"),
         n => format!("{n} mentions"),
     };
     warning_ui(ui, format!("The list leaves out {places}:"));
