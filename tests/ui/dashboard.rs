@@ -125,7 +125,7 @@ impl Real {
     pub fn shot(&mut self, name: &str) {
         let Some(dir) = std::env::var_os("STRATA_SHOTS").map(PathBuf::from) else { return };
         std::fs::create_dir_all(&dir).unwrap();
-        self.harness.state_mut().state.notices.clear();
+        self.harness.state_mut().state.notices.dismiss_all();
         self.harness.remove_cursor();
         (0..4).for_each(|_| self.harness.step());
         self.harness.render().unwrap().save(dir.join(format!("{name}.png"))).unwrap();

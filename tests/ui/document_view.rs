@@ -47,6 +47,22 @@ fn quotation_opens_its_page_and_one_that_is_not_there_is_said() {
 }
 
 #[test]
+fn quotation_names_its_document_if_the_chat_has_several() {
+    let mut rig = with_document(PAGED);
+    let name = "the history of the harbour and its lamps, volume 7.txt";
+    rig.drop_text(name, "The second lamp was lit by the keeper's son.");
+    answered(&mut rig, "It says \u{201C}harbour was built in stone\u{201D}, and \u{201C}second lamp was lit\u{201D}.");
+    for label in
+        ["harbour was built in stone\u{201D}, page 2 of harbour.txt", &format!("second lamp was lit\u{201D}, page 1 of {name}")]
+    {
+        assert!(rig.shows(label), "{label}");
+    }
+    rig.harness.remove_cursor();
+    rig.harness.run();
+    rig.harness.snapshot("quotations_of_two_dark");
+}
+
+#[test]
 fn document_of_one_chat_is_not_shown_beside_another() {
     let mut rig = with_document(PAGED);
     answered(&mut rig, "It says \u{201C}harbour was built in stone\u{201D}.");

@@ -174,10 +174,44 @@ fn document_that_was_read_before_says_how_soon_it_is_back() {
     let mut rig = with_library(vec![saved("an old name.txt", &text, SavedState::Read)]);
     rig.drop_text("notes.txt", &text);
     assert!(rig.shows("Read before: resumes in under 0.1 s."));
-    assert!(rig.shows("notes.txt, 5,000 tokens · read before"));
+    assert!(rig.shows("notes.txt, 5,000 tokens · read"));
     assert!(rig.harness.query_by_label("Read now").is_none());
     rig.click("Resume");
     assert!(matches!(rig.command(), Some(EngineCommand::Prefill { .. })));
+}
+
+#[test]
+fn chip_of_each_document_shows_what_is_read_of_it() {
+    let mut rig = Rig::ready();
+    rig.template_tokens = 30;
+    let (first, second) = ("word ".repeat(600), "more ".repeat(600));
+    rig.drop_text("first.txt", &first);
+    rig.drop_text("second.txt", &second);
+    let shows = |rig: &Rig, read: [&str; 2]| {
+        let labels = [format!("first.txt, 1,000 tokens · {}", read[0]), format!("second.txt, 1,000 tokens · {}", read[1])];
+        labels.iter().for_each(|label| assert!(rig.harness.query_by_label(label).is_some(), "{label}"));
+    };
+    shows(&rig, ["not read", "not read"]);
+    rig.click("Read now");
+    let Some(EngineCommand::Prefill { turn, text, .. }) = rig.command() else { panic!("not read") };
+    rig.emit(EngineEvent::TurnStarted { turn, prompt_tokens: 2022, cached_tokens: 0 });
+    rig.emit(EngineEvent::Prefill { turn, done: 530, total: 2022, tokens_per_s: 900.0 });
+    shows(&rig, ["50 % read", "not read"]);
+    rig.emit(EngineEvent::Prefill { turn, done: 1530, total: 2022, tokens_per_s: 900.0 });
+    shows(&rig, ["read", "50 % read"]);
+    rig.emit(EngineEvent::Finished { turn, summary: Box::new(summary(2022, 0, StopReason::Eos)) });
+    shows(&rig, ["read", "read"]);
+    let turn = rig.ask("What?");
+    rig.emit(EngineEvent::TurnStarted { turn, prompt_tokens: 2070, cached_tokens: 2022 });
+    shows(&rig, ["read", "read"]);
+    rig.emit(EngineEvent::Finished { turn, summary: Box::new(summary(2100, 30, StopReason::Eos)) });
+    shows(&rig, ["read", "read"]);
+    // Another chat takes the context; of the saved document, 1,200 tokens are left.
+    let saved = SavedDocument { saved_tokens: 1230, ..saved("first.txt and 1 more", &text, SavedState::Partial) };
+    rig.emit(EngineEvent::Library(vec![saved]));
+    rig.emit(EngineEvent::ModelLoaded(Box::new(model_info())));
+    while rig.command().is_some() {}
+    shows(&rig, ["read", "20 % read"]);
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod gguf_writer;
 mod interaction;
 mod mock_engine;
 mod models;
+mod notices;
 mod page_attention;
 mod persistence;
 mod recorded;

@@ -21,6 +21,8 @@ use strata::engine::{
 pub struct Rig {
     pub harness: Harness<'static, StrataApp>,
     pub port: EnginePort,
+    /// tokens of the chat template before the first message
+    pub template_tokens: usize,
 }
 
 pub fn model_info() -> ModelInfo {
@@ -173,7 +175,7 @@ impl Rig {
         assert!(matches!(port.commands.try_recv(), Ok(EngineCommand::LoadModel { source: ModelSource::BuiltIn, .. })));
         let list = EngineCommand::Library(LibraryAction::List { kv_dir: None });
         assert_eq!(format!("{:?}", port.commands.try_recv()), format!("{:?}", Ok::<_, ()>(list)));
-        Rig { harness, port }
+        Rig { harness, port, template_tokens: 0 }
     }
 
     /// A window whose model is ready.
@@ -208,9 +210,11 @@ impl Rig {
         self.harness.run();
         loop {
             match self.port.commands.try_recv() {
-                Ok(EngineCommand::Count { turn, messages }) => {
-                    let chars: usize = messages.iter().map(|m| m.content.chars().count()).sum();
-                    self.emit(EngineEvent::Counted { turn, tokens: chars / 3 });
+                Ok(EngineCommand::Count { turn, messages, offsets }) => {
+                    let tokens = |text: &str| self.template_tokens + text.chars().count() / 3;
+                    let first = messages[0].content.as_str();
+                    let positions = offsets.iter().map(|offset| tokens(&first[..*offset])).collect();
+                    self.emit(EngineEvent::Counted { turn, tokens: tokens(first) + self.template_tokens, positions });
                 }
                 Ok(command) => return Some(command),
                 Err(_) => return None,
@@ -266,7 +270,7 @@ impl Rig {
 
     fn marks(&self) -> (usize, usize) {
         let state = &self.harness.state().state;
-        (state.documents.len(), state.notices.len())
+        (state.documents.len(), state.notices.list().len())
     }
 
     /// Draws until `done`, two seconds at most.

@@ -90,7 +90,16 @@ mod tests {
 
     fn doc(id: DocId, text: &str) -> OpenDocument {
         let document = Document::from_bytes(&format!("{id}.txt"), text.as_bytes()).unwrap().into();
-        OpenDocument { id, document, n_chars: text.len(), n_tokens: None, ingest_ms: None, sample: false, path: None }
+        OpenDocument {
+            id,
+            document,
+            n_chars: text.len(),
+            n_tokens: None,
+            token_range: None,
+            ingest_ms: None,
+            sample: false,
+            path: None,
+        }
     }
 
     fn shares(weighed: &PageAttention) -> Vec<(DocId, usize, u32)> {

@@ -140,8 +140,12 @@ pub enum Action {
     Show(MainView),
     /// the text of the settings changed
     SettingsChanged,
-    /// take a sentence away
+    /// open the list of notices, or close it
+    ToggleNotices,
+    /// remove the notice at this index of the list
     Dismiss(usize),
+    /// remove all notices
+    DismissAll,
     /// end the opening of files
     CancelOpening,
     /// show a document from its first page, beside the chat

@@ -9,7 +9,7 @@
 //! document; without documents they are a system message. 2. A turn without an answer is left out of later prompts.
 //! 3. What the window shows as read is what the engine said, never what was hoped for.
 
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -38,6 +38,8 @@ pub struct OpenDocument {
     pub n_chars: usize,
     /// tokens, once the engine has counted them for the loaded model
     pub n_tokens: Option<usize>,
+    /// where they are in a prompt that begins with this document, once that is counted
+    pub token_range: Option<Range<usize>>,
     /// what turning the file into text took, milliseconds; none where there was no file
     pub ingest_ms: Option<f64>,
     /// the bundled sample
@@ -154,6 +156,10 @@ pub struct Chat {
     pub draft: String,
     /// tokens of this chat that the engine holds; 0 when another chat has the cache
     pub cached_tokens: usize,
+    /// tokens of the last prompt of this chat; 0 if the engine has none of it
+    pub prompt_tokens: usize,
+    /// of each document in the prompt, once the engine has counted them together
+    pub token_ranges: Vec<Range<usize>>,
     /// given by a person; empty where it is called after its first question
     pub name: String,
     /// stands above the others
@@ -309,12 +315,6 @@ impl Chat {
     pub fn said_tokens(&self) -> usize {
         estimate_tokens(self.exchanges.iter().map(|e| e.question.len() + e.answer.len()).sum())
     }
-
-    /// Share of the documents that the engine holds, 0 to 1.
-    pub fn read_share(&self, documents: &[OpenDocument]) -> f32 {
-        let (total, _) = self.document_tokens(documents);
-        if total == 0 { 0.0 } else { (self.cached_tokens as f64 / total as f64).min(1.0) as f32 }
-    }
 }
 
 #[cfg(test)]
@@ -323,7 +323,16 @@ mod tests {
 
     fn doc(id: DocId, text: &str) -> OpenDocument {
         let document = Document::from_bytes(&format!("{id}.txt"), text.as_bytes()).unwrap().into();
-        OpenDocument { id, document, n_chars: text.len(), n_tokens: None, ingest_ms: None, sample: false, path: None }
+        OpenDocument {
+            id,
+            document,
+            n_chars: text.len(),
+            n_tokens: None,
+            token_range: None,
+            ingest_ms: None,
+            sample: false,
+            path: None,
+        }
     }
 
     fn exchange(id: u64, question: &str, answer: &str) -> Exchange {

@@ -282,12 +282,14 @@ impl ViewState {
             }
             if !here.is_empty() {
                 chat.content_hash = chat.hash(&self.documents);
+                chat.token_ranges.clear();
                 found.push(chat.id);
             }
         }
         for chat in found {
             self.search_quotes_of(chat, |e| e.quotes.is_none());
         }
+        self.count_chat();
     }
 
     /// Puts a document whose text is kept in front of the chat on screen, as soon as it is here.

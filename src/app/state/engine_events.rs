@@ -39,6 +39,7 @@ impl ViewState {
                     self.forget_cache(Some(chat));
                     self.progress(turn, Phase::Prefill { done: cached_tokens, total: prompt_tokens, tokens_per_s: 0.0 });
                     self.cached(chat, cached_tokens);
+                    self.chats.iter_mut().filter(|c| c.id == chat).for_each(|c| c.prompt_tokens = prompt_tokens);
                     self.stop_due = self.running.is_some_and(|r| r.stopping);
                 }
             }
@@ -84,13 +85,7 @@ impl ViewState {
                 self.counting.remove(&turn);
                 self.fail(turn, in_window(&sentence));
             }
-            EngineEvent::Counted { turn, tokens } => {
-                if let Some(id) = self.counting.remove(&turn)
-                    && let Some(doc) = self.documents.iter_mut().find(|d| d.id == id)
-                {
-                    doc.n_tokens = Some(tokens);
-                }
-            }
+            EngineEvent::Counted { turn, tokens, positions } => self.counted(turn, tokens, &positions),
             EngineEvent::Notice(text) => self.notice(in_window(&text), false),
             EngineEvent::KvUse { used, budgets } => self.kv = Some(KvUse { used, budgets }),
             EngineEvent::Library(documents) => self.library = Some(documents),
@@ -149,11 +144,11 @@ impl ViewState {
         self.counting.clear();
         let ids: Vec<DocId> = self.documents.iter().map(|d| d.id).collect();
         for doc in &mut self.documents {
-            doc.n_tokens = None;
+            (doc.n_tokens, doc.token_range) = (None, None);
         }
-        for id in ids {
-            self.count(id);
-        }
+        self.chats.iter_mut().for_each(|chat| chat.token_ranges.clear());
+        ids.into_iter().for_each(|id| self.count_document(id));
+        self.count_chat();
     }
 
     pub(in crate::app) fn fail(&mut self, turn: RequestId, sentence: String) {
@@ -212,7 +207,7 @@ impl ViewState {
 
     fn forget_cache(&mut self, except: Option<ChatId>) {
         for chat in self.chats.iter_mut().filter(|c| Some(c.id) != except) {
-            chat.cached_tokens = 0;
+            (chat.cached_tokens, chat.prompt_tokens) = (0, 0);
         }
     }
 }

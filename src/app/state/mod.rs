@@ -14,7 +14,9 @@ pub mod documents;
 mod engine_events;
 mod model_loading;
 pub mod models;
+pub mod notices;
 pub mod preferences;
+pub mod read_progress;
 mod requests;
 pub mod resume_estimate;
 pub(in crate::app) mod sample_document;
@@ -31,13 +33,15 @@ use crate::app::state::chat::{Chat, ChatId, DocId, OpenDocument};
 use crate::app::state::chat_persistence::ChatPersistence;
 use crate::app::state::documents::Opening;
 use crate::app::state::models::ModelList;
+use crate::app::state::notices::{Notice, Notices};
 use crate::app::state::preferences::Preferences;
+use crate::app::state::read_progress::CountTarget;
 use crate::app::state::settings::{Form, Settings, ThemeChoice};
 use crate::base::Tiers;
 use crate::document::Document;
 use crate::engine::{
-    AttentionKind, DeviceFacts, EngineCommand, LibraryAction, LoadOptions, Message, ModelInfo, ModelSource, RequestId, Role,
-    SavedDocument, StopReason,
+    AttentionKind, DeviceFacts, EngineCommand, LibraryAction, LoadOptions, ModelInfo, ModelSource, RequestId, SavedDocument,
+    StopReason,
 };
 
 /// The model and what is happening to it.
@@ -123,15 +127,6 @@ pub struct KvUse {
     pub budgets: Tiers<u64>,
 }
 
-/// A sentence shown until it is dismissed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Notice {
-    /// for a person
-    pub text: String,
-    /// something went wrong
-    pub error: bool,
-}
-
 /// What the middle of the window shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MainView {
@@ -191,8 +186,8 @@ pub struct ViewState {
     pub device: Option<DeviceFacts>,
     /// models on this machine
     pub models: ModelList,
-    /// sentences at the top of the chat
-    pub notices: Vec<Notice>,
+    /// sentences for the user
+    pub notices: Notices,
     /// the middle of the window
     pub page: MainView,
     /// text in the search field
@@ -211,7 +206,7 @@ pub struct ViewState {
     pub viewer: Option<Viewer>,
     /// what is kept of all this, and what is to be asked of it
     pub keeping: ChatPersistence,
-    pub(in crate::app) counting: HashMap<RequestId, DocId>,
+    pub(in crate::app) counting: HashMap<RequestId, CountTarget>,
     next_id: u64,
 }
 
@@ -243,7 +238,7 @@ impl ViewState {
             unsaved: false,
             device: None,
             models: ModelList::default(),
-            notices: Vec::new(),
+            notices: Notices::default(),
             page: MainView::default(),
             search: String::new(),
             outbox: Vec::new(),
@@ -349,6 +344,7 @@ impl ViewState {
             self.current = id;
             let viewer = self.viewer.take();
             self.viewer = viewer.filter(|viewer| self.chat().documents.contains(&viewer.doc));
+            self.count_chat();
         }
     }
 
@@ -385,8 +381,17 @@ impl ViewState {
         let id = self.fresh_id();
         let (n_chars, document) = (document.text.chars().count(), Arc::new(document));
         self.keep_document(&document, n_chars, path.clone());
-        self.documents.push(OpenDocument { id, document, n_chars, n_tokens: None, ingest_ms: None, sample, path });
-        self.count(id);
+        self.documents.push(OpenDocument {
+            id,
+            document,
+            n_chars,
+            n_tokens: None,
+            token_range: None,
+            ingest_ms: None,
+            sample,
+            path,
+        });
+        self.count_document(id);
         id
     }
 
@@ -407,21 +412,12 @@ impl ViewState {
         let index = self.chats.iter().position(|c| c.id == self.current).unwrap_or(0);
         let chat = &mut self.chats[index];
         change(&mut chat.documents);
-        chat.cached_tokens = 0;
+        (chat.cached_tokens, chat.prompt_tokens) = (0, 0);
+        chat.token_ranges.clear();
         chat.content_hash = chat.hash(&self.documents);
         chat.forget_asked();
         self.keep_chat(self.current);
-    }
-
-    pub(in crate::app) fn count(&mut self, id: DocId) {
-        let Some(doc) = self.documents.iter().find(|d| d.id == id) else { return };
-        if !matches!(self.model, ModelState::Ready(_)) {
-            return;
-        }
-        let messages = vec![Message { role: Role::User, content: doc.text.clone() }];
-        let turn = self.fresh_id();
-        self.counting.insert(turn, id);
-        self.outbox.push(EngineCommand::Count { turn, messages });
+        self.count_chat();
     }
 
     /// Takes the text of the settings page.
@@ -443,12 +439,9 @@ impl ViewState {
         }
     }
 
-    /// Shows a sentence until it is dismissed; the same one is shown once.
+    /// Shows a sentence until it is dismissed.
     pub fn notice(&mut self, text: String, error: bool) {
-        let notice = Notice { text, error };
-        if !self.notices.contains(&notice) {
-            self.notices.push(notice);
-        }
+        self.notices.add(Notice { text, error });
     }
 }
 

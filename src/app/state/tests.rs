@@ -203,7 +203,7 @@ fn document_is_counted_when_the_model_is_ready_and_again_for_the_next_model() {
         state.apply(EngineEvent::ModelLoaded(Box::new(model_info())));
         let Some(EngineCommand::Count { turn, .. }) = state.outbox.pop() else { panic!("not counted") };
         assert_eq!(state.documents[0].n_tokens, None);
-        state.apply(EngineEvent::Counted { turn, tokens });
+        state.apply(EngineEvent::Counted { turn, tokens: tokens + 30, positions: vec![20, 20 + tokens] });
         assert_eq!(state.documents[0].tokens(), (tokens, true));
     }
 }

@@ -179,9 +179,29 @@ pub fn title(text: &str, max: usize) -> String {
     format!("{}…", cut.trim_end_matches([' ', ',', '.', ';', ':']))
 }
 
+/// A name in `max` characters at most: its middle is left out, so that beginning and extension stay.
+pub fn shorten_middle(name: &str, max: usize) -> String {
+    let n = name.chars().count();
+    if n <= max {
+        return name.to_owned();
+    }
+    let kept = max.saturating_sub(1);
+    let (n_first, n_last) = (kept.div_ceil(2), kept / 2);
+    let (first, last): (String, String) = (name.chars().take(n_first).collect(), name.chars().skip(n - n_last).collect());
+    format!("{}…{}", first.trim_end(), last.trim_start())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_name_loses_its_middle() {
+        assert_eq!(shorten_middle("notes.txt", 9), "notes.txt");
+        assert_eq!(shorten_middle("the diary of samuel pepys, volume 7.epub", 20), "the diary…me 7.epub");
+        assert_eq!(shorten_middle("日本語日本語", 4), "日本…語");
+        assert_eq!(shorten_middle("ab", 1), "…");
+    }
 
     #[test]
     fn counts_are_grouped_and_shortened() {

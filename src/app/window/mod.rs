@@ -54,6 +54,8 @@ const TRACE_INSTEAD: &str = "`strata ask --trace FILE` writes one.";
 pub type Wake = Box<dyn Fn() + Send>;
 /// Starts the engine; called once, after the first frame.
 pub type Spawn = Box<dyn FnOnce(Wake) -> EngineHandle>;
+/// Page, chat, notices and whether their list is open, documents, open panels.
+type LayoutKey = (MainView, u64, (usize, bool), usize, [bool; 5]);
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
@@ -76,7 +78,7 @@ pub struct StrataApp {
     theme: Option<ThemeChoice>,
     settings_file: SettingsFile,
     zoom_seen: f32,
-    layout: Option<(MainView, u64, usize, usize, [bool; 5])>,
+    layout: Option<LayoutKey>,
     focus_question: bool,
     frame_times: FrameTimes,
     keep: Keep,
@@ -324,11 +326,9 @@ impl StrataApp {
             Action::ShowPageText(spot) => self.dashboard.read(spot),
             Action::ShowToken { exchange, token } => self.show_token(exchange, token),
             Action::OpenFolder(folder) => self.files.show_folder(folder),
-            Action::Dismiss(index) => {
-                if index < self.state.notices.len() {
-                    self.state.notices.remove(index);
-                }
-            }
+            Action::ToggleNotices => self.state.notices.toggle(),
+            Action::Dismiss(index) => self.state.notices.dismiss(index),
+            Action::DismissAll => self.state.notices.dismiss_all(),
         }
         ctx.request_repaint();
     }
@@ -418,11 +418,12 @@ impl StrataApp {
 
     /// What decides the heights of the panels. Where it changes, the frame is laid out twice, so that no panel is drawn
     /// at the height that it had before.
-    fn layout_key(&self) -> (MainView, u64, usize, usize, [bool; 5]) {
+    fn layout_key(&self) -> LayoutKey {
         let (state, chat) = (&self.state, self.state.chat());
         let failed = matches!(state.model, ModelState::Failed(_));
         let parts = [failed, state.opening.is_some(), state.viewer.is_some(), self.dashboard.open, state.keeping.undo.is_some()];
-        (state.page, chat.id, state.notices.len(), chat.documents.len() + chat.missing.len(), parts)
+        let notices = (state.notices.list().len(), state.notices.is_open());
+        (state.page, chat.id, notices, chat.documents.len() + chat.missing.len(), parts)
     }
 }
 

@@ -23,10 +23,9 @@ pub fn documents_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
         widgets::column(ui, |ui| {
             ui.horizontal_wrapped(|ui| {
                 ui.spacing_mut().item_spacing = vec2(2.0 * GRID, GRID);
-                let share = state.chat().read_share(&state.documents);
-                let saved = state.saved_here().is_some();
-                for doc in state.chat().docs(&state.documents) {
-                    actions.extend(chip_ui(ui, doc, &read_word(share, saved), share));
+                let shares = state.chat().read_shares(&state.documents, state.saved_here());
+                for (doc, share) in state.chat().docs(&state.documents).zip(shares) {
+                    actions.extend(chip_ui(ui, doc, share));
                 }
                 for missing in &state.chat().missing {
                     actions.extend(missing_ui(ui, missing));
@@ -40,9 +39,9 @@ pub fn documents_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
     actions
 }
 
-fn read_word(share: f32, saved: bool) -> String {
+/// `read`, `41 % read`, `not read`
+fn read_word(share: f32) -> String {
     match share {
-        s if s <= 0.0 && saved => "read before".to_owned(),
         s if s <= 0.0 => "not read".to_owned(),
         s if s >= 1.0 => "read".to_owned(),
         s => format!("{:.0} % read", (s * 100.0).floor()),
@@ -50,9 +49,9 @@ fn read_word(share: f32, saved: bool) -> String {
 }
 
 /// One document: a click shows its pages, the cross takes it away.
-fn chip_ui(ui: &mut Ui, doc: &OpenDocument, read: &str, share: f32) -> Option<Action> {
+fn chip_ui(ui: &mut Ui, doc: &OpenDocument, share: f32) -> Option<Action> {
     let (n, exact) = doc.tokens();
-    let note = format!("{} · {read}", format::tokens(n, exact));
+    let note = format!("{} · {}", format::tokens(n, exact), read_word(share));
     let chip = Chip { id: doc.id.to_string(), name: &doc.name, note, is_wrong: false };
     let (response, removed) = chip.ui(ui, |ui, center| read_mark(ui, center, share));
     if removed {

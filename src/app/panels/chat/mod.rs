@@ -165,7 +165,7 @@ fn exchanges_ui(ui: &mut Ui, state: &ViewState, memory: &mut ChatMemory) -> Vec<
             let idle = state.running.is_none();
             actions.extend(question_ui(ui, state.chat(), exchange, idle, memory));
             actions.extend(exchange_ui(ui, state.chat(), exchange, running, [last, idle], memory));
-            actions.extend(quotes_ui(ui, exchange, &state.documents));
+            actions.extend(quotes_ui(ui, state.chat(), exchange, &state.documents));
             if let Outcome::Done(summary) = &exchange.outcome {
                 if memory.shows_parts {
                     // The files were turned into text for the first answer; the others found them there.
