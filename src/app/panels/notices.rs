@@ -80,7 +80,7 @@ fn frame_ui(ui: &mut Ui, notices: &Notices, newest: &Notice, list_height: f32) -
         ui.spacing_mut().item_spacing.y = 0.0;
         actions.extend(line_ui(ui, notices, newest));
         if notices.is_open() {
-            let margin = Margin { left: 8, right: 4, top: 0, bottom: 8 };
+            let margin = Margin { left: 8, right: 4, top: 4, bottom: 8 };
             Frame::NONE.inner_margin(margin).show(ui, |ui| actions.extend(list_ui(ui, notices, list_height)));
         }
     });
@@ -113,7 +113,7 @@ fn line_ui(ui: &mut Ui, notices: &Notices, newest: &Notice) -> Option<Action> {
         }
     };
     let (mark, _) = right.allocate_exact_size(vec2(16.0, 16.0), Sense::hover());
-    icon::paint(ui.painter(), if is_open { Icon::Previous } else { Icon::Chevron }, mark, t.weak);
+    icon::paint(ui.painter(), if is_open { Icon::ChevronUp } else { Icon::Chevron }, mark, t.weak);
     if !count.is_empty() && !is_open {
         widgets::caption(&mut right, &count);
     }
@@ -143,15 +143,18 @@ fn mark_ui(ui: &Ui, rect: Rect, error: bool) -> (Rect, egui::Color32) {
 /// All notices, newest first.
 fn list_ui(ui: &mut Ui, notices: &Notices, height: f32) -> Vec<Action> {
     let mut actions = Vec::new();
-    ScrollArea::vertical().id_salt("notices").max_height(height).auto_shrink([false, true]).show(ui, |ui| {
-        ui.spacing_mut().item_spacing.y = GRID;
-        for (i, notice) in notices.list().iter().enumerate().rev() {
-            let row = ui.push_id(i, |ui| ui.horizontal_top(|ui| row_ui(ui, notice, notices.list().len() - i)).inner);
-            if row.inner {
-                actions.push(Action::Dismiss(i));
+    ScrollArea::vertical().id_salt("notices").max_height(height).min_scrolled_height(height).auto_shrink([false, true]).show(
+        ui,
+        |ui| {
+            ui.spacing_mut().item_spacing.y = GRID;
+            for (i, notice) in notices.list().iter().enumerate().rev() {
+                let row = ui.push_id(i, |ui| ui.horizontal_top(|ui| row_ui(ui, notice, notices.list().len() - i)).inner);
+                if row.inner {
+                    actions.push(Action::Dismiss(i));
+                }
             }
-        }
-    });
+        },
+    );
     actions
 }
 

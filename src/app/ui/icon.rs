@@ -31,6 +31,8 @@ pub enum Icon {
     Send,
     /// opens downwards
     Chevron,
+    /// closes upwards
+    ChevronUp,
     /// goes on
     Next,
     /// goes back
@@ -180,6 +182,7 @@ fn draw(pen: &Pen<'_>, icon: Icon) {
             pen.line(&[(3.8, 7.4), (8.0, 3.2), (12.2, 7.4)]);
         }
         Icon::Chevron => pen.line(&[(4.5, 6.5), (8.0, 10.0), (11.5, 6.5)]),
+        Icon::ChevronUp => pen.line(&[(4.5, 9.5), (8.0, 6.0), (11.5, 9.5)]),
         Icon::Next => pen.line(&[(6.0, 3.5), (10.5, 8.0), (6.0, 12.5)]),
         Icon::Previous => pen.line(&[(10.0, 3.5), (5.5, 8.0), (10.0, 12.5)]),
         Icon::Layers => {
