@@ -1,4 +1,4 @@
-//! Documents: what reading will cost and where the KV will be, what is kept in the library, and what an answer says of it.
+//! Documents: cost and tiers before prefilling, read progress, the library, and the summary of an answer.
 
 use egui::Key;
 use egui_kittest::kittest::Queryable;
@@ -104,12 +104,12 @@ fn choose(rig: &mut Rig, name: &str, entry: &str) {
 }
 
 #[test]
-fn removal_from_the_library_can_be_undone_until_it_is_let_go() {
+fn removal_from_the_library_can_be_undone_until_it_is_discarded() {
     let mut rig = with_library(vec![saved("diary.txt", "Up betimes.", SavedState::Read)]);
     choose(&mut rig, "diary.txt", "Remove from the library");
     assert!(rig.shows("Removed diary.txt from the library; its file stays. This frees 9.00 KiB on the disk."));
     assert!(!rig.shows("diary.txt, read"));
-    assert_eq!(removed(&mut rig), None, "not before it is let go");
+    assert_eq!(removed(&mut rig), None, "not before the undo is discarded");
     rig.click("Undo");
     assert!(rig.shows("diary.txt, read") && !rig.shows("Removed"));
     choose(&mut rig, "diary.txt", "Remove from the library");
@@ -301,7 +301,7 @@ fn answer_over_three_tiers_says_what_was_resumed_moved_and_overlapped() {
     rig.emit(EngineEvent::Finished { turn, summary: Box::new(summary) });
     assert!(rig.shows("exact offload · 31.2 tok/s · 0.9 s to first token · 30 tokens"));
     assert!(rig.shows("resumed 16,000 tokens · moved 1.50 GiB · overlap 91 %"));
-    assert_eq!(rig.harness.state().state.disk_speed, Some((2u64 << 30) as f64));
+    assert_eq!(rig.harness.state().state.measured.disk_speed, Some((2u64 << 30) as f64));
     let turn = rig.ask("Again?");
     rig.answer(turn, "Yes.");
     assert_eq!(rig.harness.query_all_by_label_contains("resumed").count(), 1, "the second question had it in memory");

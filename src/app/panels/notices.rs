@@ -18,7 +18,7 @@ use crate::engine::ModelSource;
 
 /// Height of the open list at most, points.
 const LIST_HEIGHT: f32 = 160.0;
-/// Share of the room between documents and status line that the open list takes at most.
+/// Share of the height above the composer that the open list takes at most.
 const LIST_SHARE: f32 = 0.3;
 /// Side of a button in the line and in the list, points.
 const BUTTON: f32 = 24.0;
@@ -26,7 +26,7 @@ const BUTTON: f32 = 24.0;
 /// Draws nothing if there is no notice and the model did not fail.
 pub fn notices_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
     let mut actions = Vec::new();
-    let failed = match &state.model {
+    let failed = match &state.engine.model {
         ModelState::Failed(sentence) => Some(sentence.as_str()),
         _ => None,
     };
@@ -40,7 +40,7 @@ pub fn notices_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
         widgets::column(ui, |ui| {
             ui.spacing_mut().item_spacing.y = 2.0 * GRID;
             if let Some(sentence) = failed {
-                actions.extend(failure_ui(ui, sentence, &state.source));
+                actions.extend(failure_ui(ui, sentence, &state.engine.source));
             }
             if let Some(newest) = newest {
                 actions.extend(frame_ui(ui, &state.notices, newest, list_height));

@@ -15,7 +15,7 @@ use crate::app::state::{ModelState, ViewState};
 use crate::document::BLANK_LINE;
 use crate::engine::{EngineCommand, Message, READ_MARGIN, RequestId, Role, SavedDocument, SavedState};
 
-/// What a count of tokens is for.
+/// Purpose of a count of tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::app) enum CountTarget {
     /// a document alone
@@ -81,52 +81,52 @@ impl Chat {
 impl ViewState {
     /// Requests the tokens of a document, once a model is loaded.
     pub(in crate::app) fn count_document(&mut self, id: DocId) {
-        let Some(doc) = self.documents.iter().find(|d| d.id == id) else { return };
+        let Some(doc) = self.documents.list.iter().find(|d| d.id == id) else { return };
         let (text, offsets) = (doc.text.clone(), vec![0, doc.text.len()]);
         self.count(CountTarget::Document(id), text, offsets);
     }
 
-    /// Requests the token ranges of the documents of the chat on screen. One document has its own count.
+    /// Requests the token ranges of the documents of the current chat. One document has its own count.
     pub(in crate::app) fn count_chat(&mut self) {
         let chat = self.chat();
         let target = CountTarget::Chat(chat.id, chat.documents.clone());
         let is_known = chat.documents.len() < 2 || chat.token_ranges.len() == chat.documents.len();
-        if is_known || self.counting.values().any(|counting| *counting == target) {
+        if is_known || self.engine.counting.values().any(|counting| *counting == target) {
             return;
         }
         let mut offsets = Vec::new();
         let mut begin = 0;
-        for doc in chat.docs(&self.documents) {
+        for doc in chat.docs(&self.documents.list) {
             offsets.extend([begin, begin + doc.text.len()]);
             begin += doc.text.len() + BLANK_LINE.len();
         }
-        let text = chat.document_text(&self.documents);
+        let text = chat.document_text(&self.documents.list);
         self.count(target, text, offsets);
     }
 
     fn count(&mut self, target: CountTarget, text: String, offsets: Vec<usize>) {
-        if matches!(self.model, ModelState::Ready(_)) {
+        if matches!(self.engine.model, ModelState::Ready(_)) {
             let turn = self.fresh_id();
-            self.counting.insert(turn, target);
+            self.engine.counting.insert(turn, target);
             let messages = vec![Message { role: Role::User, content: text }];
-            self.outbox.push(EngineCommand::Count { turn, messages, offsets });
+            self.engine.outbox.push(EngineCommand::Count { turn, messages, offsets });
         }
     }
 
-    /// Records what a count found.
+    /// Records the result of a count.
     pub(in crate::app) fn counted(&mut self, turn: RequestId, tokens: usize, positions: &[usize]) {
         let ranges: Vec<Range<usize>> = positions.chunks_exact(2).map(|pair| pair[0]..pair[1]).collect();
-        match self.counting.remove(&turn) {
+        match self.engine.counting.remove(&turn) {
             Some(CountTarget::Document(id)) => {
                 let range = ranges.first().cloned();
-                for doc in self.documents.iter_mut().filter(|d| d.id == id) {
+                for doc in self.documents.list.iter_mut().filter(|d| d.id == id) {
                     doc.n_tokens = Some(range.as_ref().map_or(tokens, Range::len));
                     doc.token_range = range.clone();
                 }
             }
             Some(CountTarget::Chat(id, docs)) => {
                 let is_it = |chat: &&mut Chat| chat.id == id && chat.documents == docs;
-                self.chats.iter_mut().filter(is_it).for_each(|chat| chat.token_ranges.clone_from(&ranges));
+                self.chats.list.iter_mut().filter(is_it).for_each(|chat| chat.token_ranges.clone_from(&ranges));
             }
             None => {}
         }

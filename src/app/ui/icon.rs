@@ -1,10 +1,10 @@
-//! The window's icons, as strokes: sharp at every scale, and no font needs to have them.
+//! Icons as strokes: sharp at every scale, without an icon font.
 //!
 //! Units: each icon is drawn in a square of 16 units, scaled to the rectangle it is given.
 
 use egui::{Color32, Painter, Pos2, Rect, Shape, Stroke, StrokeKind, epaint::PathShape, vec2};
 
-/// What to draw.
+/// The icons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Icon {
     /// add
@@ -33,9 +33,9 @@ pub enum Icon {
     Chevron,
     /// closes upwards
     ChevronUp,
-    /// goes on
+    /// next
     Next,
-    /// goes back
+    /// previous
     Previous,
     /// a model
     Layers,
@@ -45,7 +45,7 @@ pub enum Icon {
     Tick,
     /// a folder
     Folder,
-    /// two ways from here
+    /// two branches
     Fork,
     /// questions and shortcuts
     Help,
@@ -57,13 +57,13 @@ pub enum Icon {
     Expand,
     /// fill it no longer
     Shrink,
-    /// what the engine is doing
+    /// activity of the engine
     Pulse,
-    /// what else can be done
+    /// more actions
     More,
     /// change a text
     Pencil,
-    /// stands above the others
+    /// pinned
     Pin,
 }
 

@@ -1,4 +1,4 @@
-//! The documents in front of a chat, as chips over it; and those that it had and that are not here.
+//! Document chips: the documents of a chat, each with its read progress, and documents that are missing.
 
 use egui::{
     CornerRadius, Frame, Margin, Panel, Pos2, Rect, Response, Role, Sense, Stroke, StrokeKind, Ui, Vec2, WidgetInfo, pos2, vec2,
@@ -11,7 +11,7 @@ use crate::app::ui::icon::{self, Icon};
 use crate::app::ui::theme::{self, GRID};
 use crate::app::ui::{format, widgets};
 
-/// The strip over the chat. Nothing is drawn where the chat has no document.
+/// The strip above the chat. Draws nothing if the chat has no document.
 pub fn documents_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
     let mut actions = Vec::new();
     if state.chat().documents.is_empty() && state.chat().missing.is_empty() {
@@ -23,8 +23,8 @@ pub fn documents_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
         widgets::column(ui, |ui| {
             ui.horizontal_wrapped(|ui| {
                 ui.spacing_mut().item_spacing = vec2(2.0 * GRID, GRID);
-                let shares = state.chat().read_shares(&state.documents, state.saved_here());
-                for (doc, share) in state.chat().docs(&state.documents).zip(shares) {
+                let shares = state.chat().read_shares(&state.documents.list, state.saved_for_current_chat());
+                for (doc, share) in state.chat().docs(&state.documents.list).zip(shares) {
                     actions.extend(chip_ui(ui, doc, share));
                 }
                 for missing in &state.chat().missing {
@@ -40,7 +40,7 @@ pub fn documents_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
 }
 
 /// `read`, `41 % read`, `not read`
-fn read_word(share: f32) -> String {
+fn read_label(share: f32) -> String {
     match share {
         s if s <= 0.0 => "not read".to_owned(),
         s if s >= 1.0 => "read".to_owned(),
@@ -48,10 +48,10 @@ fn read_word(share: f32) -> String {
     }
 }
 
-/// One document: a click shows its pages, the cross takes it away.
+/// One document: a click shows its pages, the cross removes it.
 fn chip_ui(ui: &mut Ui, doc: &OpenDocument, share: f32) -> Option<Action> {
     let (n, exact) = doc.tokens();
-    let note = format!("{} · {}", format::tokens(n, exact), read_word(share));
+    let note = format!("{} · {}", format::tokens(n, exact), read_label(share));
     let chip = Chip { id: doc.id.to_string(), name: &doc.name, note, is_wrong: false };
     let (response, removed) = chip.ui(ui, |ui, center| read_mark(ui, center, share));
     if removed {
@@ -60,7 +60,7 @@ fn chip_ui(ui: &mut Ui, doc: &OpenDocument, share: f32) -> Option<Action> {
     response.on_hover_text("Show its pages").clicked().then_some(Action::ShowDocument(doc.id))
 }
 
-/// A document that is not here: a click opens its file, the cross takes it away.
+/// A missing document: a click opens its file, the cross removes it.
 fn missing_ui(ui: &mut Ui, missing: &MissingDocument) -> Option<Action> {
     let MissingDocument { document, is_lost, .. } = missing;
     let note = if *is_lost { "not here: open its file" } else { "being opened" };
