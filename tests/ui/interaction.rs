@@ -476,18 +476,6 @@ fn composer_grows_with_its_lines_and_stays_in_the_window() {
 }
 
 #[test]
-fn refused_file_is_seen_at_the_end_of_a_long_chat() {
-    let mut rig = Rig::ready();
-    let turn = rig.ask("Long?");
-    rig.answer(turn, &"A line of a long answer.\n\n".repeat(100));
-    let files = Files::new();
-    let bad = files.write("picture.bin", &[0xff, 0xfe, 0x00, 0x81]);
-    rig.drop_files(&[bad]);
-    let sentence = rig.harness.query_all_by_label_contains("picture.bin").next().unwrap().rect();
-    assert!(rig.harness.ctx.content_rect().contains_rect(sentence), "{sentence:?}");
-}
-
-#[test]
 fn small_window_shows_every_control() {
     let mut rig = Rig::ready_with(Setup { size: [760.0, 480.0], ..Setup::default() });
     for label in ["Question", "Send", "Settings", "Open a document…", "New chat", "Search chats"] {

@@ -106,6 +106,19 @@ fn notices_are_dismissed_one_by_one_and_all_at_once() {
 }
 
 #[test]
+fn refused_file_is_seen_at_the_end_of_a_long_chat() {
+    let mut rig = Rig::ready();
+    let turn = rig.ask("Long?");
+    rig.answer(turn, &"A line of a long answer.\n\n".repeat(100));
+    let dir = tempfile::tempdir().unwrap();
+    let bad = dir.path().join("picture.bin");
+    std::fs::write(&bad, [0xff, 0xfe, 0x00, 0x81]).unwrap();
+    rig.drop_files(&[bad]);
+    let sentence = rect_of(&rig, "picture.bin");
+    assert!(rig.harness.ctx.content_rect().contains_rect(sentence), "{sentence:?}");
+}
+
+#[test]
 fn several_notices_look_as_they_did() {
     with_notices(5, ThemeChoice::Light).harness.snapshot("notices_light");
 }
