@@ -42,7 +42,7 @@ fn frames(sentence: &str) {
     let mut parent = None;
     for i in 0..n_messages as u64 / 2 {
         let exchange = Exchange::new(1000 + 2 * i, format!("Question number {i}?"));
-        let outcome = Outcome::Kept(String::new());
+        let outcome = Outcome::Restored(String::new());
         let exchange = Exchange { answer: answer.clone(), outcome, parent, ..exchange };
         parent = Some(exchange.id);
         window.state_mut().state.chat_mut().exchanges.push(exchange);
@@ -50,7 +50,7 @@ fn frames(sentence: &str) {
     say(&format!("frame of {n_messages} messages, {n_chars} characters, scrolling"), scrolled(&mut window));
     let (n_chats, _) = YEAR;
     let listed = (1..=n_chats).map(|i| Chat { id: 1_000_000 + i, name: format!("Chat number {i}"), ..Chat::default() });
-    window.state_mut().state.chats.extend(listed);
+    window.state_mut().state.chats.list.extend(listed);
     say(&format!("the same beside a list of {n_chats} chats"), scrolled(&mut window));
 }
 

@@ -40,13 +40,13 @@ fn main() {
     });
     let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/quote/document.txt")).unwrap();
     window.state_mut().state.add_document(Document::from_bytes("document.txt", text.as_bytes()).unwrap(), false);
-    let settings = &mut window.state_mut().state.settings;
+    let settings = &mut window.state_mut().state.settings.values;
     settings.max_tokens = 2000;
     // At random, so that few answers end early.
     settings.sampling = Sampling { temperature: 3.0, top_k: 40, top_p: 1.0, min_p: 0.0, repetition_penalty: 1.0, seed: 1 };
     window.state_mut().state.chat_mut().draft = "Quote the passage that says the harbour wall".into();
     window.state_mut().state.send();
-    frames_until(&mut window, |app| app.state.running.is_none());
+    frames_until(&mut window, |app| app.state.engine.running.is_none());
     println!("| dashboard | tok/s shut | tok/s open | open of shut | CPU ms a token shut | open | shut of open |");
     println!("|---|---:|---:|---:|---:|---:|---:|");
     for tab in SHOWN {
@@ -81,12 +81,12 @@ fn in_turns(window: &mut Window, tab: Tab) -> [TimeCategory; 2] {
         // Shut, open, open, shut: what changes from the beginning of an answer to its end changes for both.
         let is_open = matches!(turn % 4, 1 | 2);
         show(window, is_open.then_some(tab));
-        if window.state().state.running.is_none() {
+        if window.state().state.engine.running.is_none() {
             window.state_mut().state.regenerate();
         }
         frames_until(window, |app| n_tokens(app) > 0);
         let (began, cpu_before, before) = (Instant::now(), cpu_secs(), n_tokens(window.state()));
-        while began.elapsed() < TURN && window.state().state.running.is_some() {
+        while began.elapsed() < TURN && window.state().state.engine.running.is_some() {
             frame(window);
         }
         let spent = &mut spent[usize::from(is_open)];

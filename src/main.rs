@@ -29,7 +29,7 @@ fn reads_document() -> Option<String> {
 
 /// Opens the window with its own engine.
 fn open_window(window: WindowStart) -> anyhow::Result<()> {
-    let folders = Folders::of_person();
+    let folders = Folders::of_user();
     let WindowStart { model: initial_model, load, documents } = window;
     let options = WindowOptions { initial_model, load, documents, folders, handed_over: None };
     Ok(strata::app::run(options, strata::engine::spawn)?)

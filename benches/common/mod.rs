@@ -134,7 +134,8 @@ impl Document {
 }
 
 fn count(handle: &EngineHandle, text: &str) -> usize {
-    handle.send(EngineCommand::Count { turn: 2, messages: vec![Message { role: Role::User, content: text.to_owned() }] });
+    let messages = vec![Message { role: Role::User, content: text.to_owned() }];
+    handle.send(EngineCommand::Count { turn: 2, messages, offsets: Vec::new() });
     loop {
         if let EngineEvent::Counted { tokens, .. } = handle.wait(Duration::from_secs(60)).unwrap() {
             return tokens;

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! engine events ─► state::ViewState ─► panels::*_ui ─► Action ─► engine commands
-//!                        ▲ files: dialogs and reading, on their own threads
+//!                       ▲ files: dialogs and reading, on their own threads
 //! ```
-//! Invariants: 1. The thread that draws never waits while there is a window: not for the engine, a file or a dialog; when
-//! it has closed, the process ends once the engine and the chats have put everything down. 2. The engine is started
+//! Invariants: 1. The UI thread never waits for the engine, a file or a dialog. After the window closes, the process ends once
+//! the engine and the chats are saved. 2. The engine starts
 //! after the first frame, so the window opens before any model is loaded. 3. A frame is drawn for new data only.
 //! 4. Colors and spacings come from [`theme`] alone.
 //!

@@ -22,7 +22,7 @@ use crate::telemetry::{Hub, Phase};
 
 use crate::engine::api::{
     AttentionMode, DeviceFacts, DocumentRef, EngineCommand, EngineEvent, LibraryAction, LoadOptions, Message, ModelSource,
-    RequestId, RequestSummary, Role, Sampling,
+    READ_MARGIN, RequestId, RequestSummary, Role, Sampling,
 };
 use crate::engine::context::kv_storage::FolderHook;
 use crate::engine::context::saved_documents::{self, SavedError};
@@ -36,9 +36,6 @@ use crate::engine::sequence::Sequence;
 const EVENTS_PER_LANE: usize = 1 << 16;
 /// A device is rebuilt at most this often within one turn.
 const MAX_REBUILDS: usize = 2;
-/// Tokens at the end of a document that are left for the question's prefill: the template and the tokenizer may join them
-/// differently with what follows.
-const READ_MARGIN: usize = 8;
 
 /// Starts the engine thread, which ends with its handle. `wake` is called after every event.
 pub fn spawn(wake: impl Fn() + Send + 'static) -> EngineHandle {
@@ -112,10 +109,10 @@ impl Worker {
                     self.fail(turn, &error);
                 }
             }
-            EngineCommand::Count { turn, messages } => {
-                let counted = self.runner.as_ref().ok_or(EngineError::NoModel).and_then(|l| l.encode(&messages, true));
-                match counted {
-                    Ok(prompt) => self.port.emit(EngineEvent::Counted { turn, tokens: prompt.tokens.len() }),
+            EngineCommand::Count { turn, messages, offsets } => {
+                let runner = self.runner.as_ref().ok_or(EngineError::NoModel);
+                match runner.and_then(|runner| runner.count(&messages, &offsets)) {
+                    Ok((tokens, positions)) => self.port.emit(EngineEvent::Counted { turn, tokens, positions }),
                     Err(error) => self.fail(turn, &error),
                 };
             }

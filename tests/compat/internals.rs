@@ -71,8 +71,8 @@ pub fn settings(file: &Path, model: &str) -> (Value, Vec<String>) {
 pub fn settings_again(file: &Path, model: &str) -> String {
     let (kept, _) = Preferences::open(file, LoadOptions::default());
     let mut again = Preferences::default();
-    again.note(&source(model), &Settings::default(), &kept.settings(&source(model)).0);
-    again.note_model(kept.last_model().as_ref());
+    again.record(&source(model), &Settings::default(), &kept.settings(&source(model)).0);
+    again.record_model(kept.last_model().as_ref());
     again.set_model_folders(&kept.model_folders());
     again.text()
 }

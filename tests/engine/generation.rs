@@ -211,12 +211,15 @@ fn prompt_over_the_window_is_refused_with_both_numbers() {
     while !matches!(handle.wait(std::time::Duration::from_secs(60)).unwrap(), EngineEvent::ModelLoaded(_)) {}
     let (document, _) = golden();
     let messages = vec![user(document)];
-    handle.send(EngineCommand::Count { turn: 2, messages: messages.clone() });
-    let n = loop {
-        if let EngineEvent::Counted { tokens, .. } = handle.wait(std::time::Duration::from_secs(60)).unwrap() {
-            break tokens;
+    let n_bytes = messages[0].content.len();
+    handle.send(EngineCommand::Count { turn: 2, messages: messages.clone(), offsets: vec![0, n_bytes / 2, n_bytes] });
+    let (n, positions) = loop {
+        if let EngineEvent::Counted { tokens, positions, .. } = handle.wait(std::time::Duration::from_secs(60)).unwrap() {
+            break (tokens, positions);
         }
     };
+    // The template's tokens stand before the text and after it.
+    assert!(positions.len() == 3 && positions.is_sorted() && 0 < positions[0] && positions[2] < n, "{positions:?} of {n}");
     handle.send(EngineCommand::Generate {
         turn: 3,
         messages,

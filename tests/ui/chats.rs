@@ -24,7 +24,7 @@ fn kept_in(dir: &tempfile::TempDir) -> Setup {
     Setup { folders: Folders { data: Some(dir.path().to_owned()), ..Folders::default() }, ..Setup::default() }
 }
 
-/// A window on the chats of a folder, which has listed them.
+/// A window with the chats of a folder, once it has listed them.
 fn window_on(dir: &tempfile::TempDir, title: &str) -> Rig {
     let mut rig = Rig::ready_with(kept_in(dir));
     let label = format!("Chat: {title}");
@@ -55,7 +55,7 @@ fn regenerated_answers_can_be_switched_between() {
 fn of_a_thousand_chats_only_those_in_view_are_drawn_and_the_last_is_reached_by_scrolling() {
     let mut rig = Rig::ready();
     let chats = (1..=1000).map(|i| Chat { id: 10_000 + i, name: format!("Number {i}"), ..Chat::default() });
-    rig.harness.state_mut().state.chats.extend(chats);
+    rig.harness.state_mut().state.chats.list.extend(chats);
     rig.harness.run();
     let n_drawn = |rig: &Rig| rig.harness.query_all_by_label_contains("Chat: Number").count();
     assert!((10..60).contains(&n_drawn(&rig)), "{}", n_drawn(&rig));
@@ -195,7 +195,7 @@ fn instructions_are_kept_as_a_preset_for_other_chats() {
         rig.harness.get_by_label(field).type_text(text);
         rig.harness.run();
     }
-    rig.click("Keep as a preset");
+    rig.click("Save as a preset");
     rig.click("Set for this chat");
     assert!(rig.harness.query_all_by_label("Temperature").next().is_some());
     rig.harness.key_press(Key::Escape);
@@ -302,7 +302,7 @@ fn answer_in_the_words_of_the_document_is_a_link_to_its_page() {
     answered(&mut rig, "What?", "The bell weighs 412 kg.");
     rig.harness.get_by_label("The bell weighs 412 kg.").click();
     rig.harness.run();
-    assert_eq!(rig.harness.state().state.viewer.as_ref().map(|v| (v.page, v.marked.clone())), Some((1, Some(10..33))));
+    assert_eq!(rig.harness.state().state.documents.viewer.as_ref().map(|v| (v.page, v.marked.clone())), Some((1, Some(10..33))));
 }
 
 #[test]
@@ -313,7 +313,7 @@ fn answer_that_changes_what_the_document_says_is_a_link_only_as_far_as_it_is_the
     assert!(rig.shows("Not found in the document: \u{201C}421 kg\u{201D}"));
     rig.harness.get_by_label("The bell of the tower weighs").click();
     rig.harness.run();
-    assert_eq!(rig.harness.state().state.viewer.as_ref().and_then(|v| v.marked.clone()), Some(0..28));
+    assert_eq!(rig.harness.state().state.documents.viewer.as_ref().and_then(|v| v.marked.clone()), Some(0..28));
 }
 
 #[test]
@@ -324,7 +324,7 @@ fn list_of_mentions_shows_those_that_it_leaves_out() {
     assert!(rig.shows("The list leaves out 2 mentions:") && rig.shows("\u{201C}The bell was sold.\u{201D}, page 2 of notes.txt"));
     rig.harness.get_by_label("\u{201C}Who rang the bell twice?\u{201D}, page 2 of notes.txt").click();
     rig.harness.run();
-    assert_eq!(rig.harness.state().state.viewer.as_ref().map(|v| (v.page, v.marked.clone())), Some((1, Some(24..48))));
+    assert_eq!(rig.harness.state().state.documents.viewer.as_ref().map(|v| (v.page, v.marked.clone())), Some((1, Some(24..48))));
     answered(&mut rig, "Again.", "- bell weighs 412 kg.\n- bell twice?\n- bell was sold.\n- bell: no more mentions.");
     assert_eq!(rig.harness.query_all_by_label("The list leaves out 2 mentions:").count(), 1, "the second list has all");
     assert!(!rig.shows("The list leaves out one mention:"));
@@ -337,5 +337,5 @@ fn quotation_within_the_answer_opens_its_page() {
     answered(&mut rig, "What?", "It says “The bell weighs 412 kg” on page one.");
     rig.harness.get_by_label("“The bell weighs 412 kg”").click();
     rig.harness.run();
-    assert!(rig.harness.state().state.viewer.is_some());
+    assert!(rig.harness.state().state.documents.viewer.is_some());
 }

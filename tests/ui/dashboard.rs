@@ -1,4 +1,4 @@
-//! The dashboard, with the engine itself behind it.
+//! Dashboard with the real engine.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ use strata::telemetry::{EventKind, History, Link, StepKind, Track};
 use crate::mock_engine::{Rig, Setup, model_info, selective_summary};
 use crate::recorded;
 
-/// A window with an engine, and a document that VRAM and RAM together do not hold.
+/// A window with an engine, and a document larger than VRAM and RAM together.
 pub struct Real {
     pub harness: Harness<'static, StrataApp>,
     _kv_dir: tempfile::TempDir,
@@ -30,7 +30,7 @@ pub struct Real {
 const QUESTION: &str = "What is the current temperature for Reribe?";
 
 impl Real {
-    /// None where there is no device.
+    /// None without a device.
     pub fn start(theme: ThemeChoice, policy: Option<PolicySpec>) -> Option<Real> {
         let kv_dir = tempfile::tempdir().unwrap();
         if let Err(error) = strata::gpu::Gpu::open(&strata::gpu::GpuOptions::default()) {
@@ -59,9 +59,9 @@ impl Real {
             .with_max_steps(12)
             .wgpu()
             .build_eframe(|cc| StrataApp::new(&cc.egui_ctx, options, Box::new(strata::engine::spawn)));
-        harness.state_mut().state.settings.theme = theme;
+        harness.state_mut().state.settings.values.theme = theme;
         let mut real = Real { harness, _kv_dir: kv_dir };
-        real.wait_for(|app| app.state.info().is_some() && app.state.documents.first().is_some_and(|d| d.n_tokens.is_some()));
+        real.wait_for(|app| app.state.info().is_some() && app.state.documents.list.first().is_some_and(|d| d.n_tokens.is_some()));
         Some(real)
     }
 
@@ -90,7 +90,7 @@ impl Real {
         self.harness.step();
         self.wait_for(|app| {
             let last = app.state.chat().exchanges.last();
-            app.state.running.is_none() && last.is_some_and(|e| !matches!(e.outcome, Outcome::Running))
+            app.state.engine.running.is_none() && last.is_some_and(|e| !matches!(e.outcome, Outcome::Running))
         });
     }
 
@@ -100,7 +100,7 @@ impl Real {
         self.wait_for(|app| app.dashboard.tab == tab && (tab != Tab::KvMap || app.dashboard.pages.is_some()));
     }
 
-    /// Every panel beside the chat and in its place, at the sizes that it is looked at.
+    /// Every panel beside the chat and in its place, at common sizes.
     fn shots_of_every_panel(&mut self, theme: &str) {
         let sizes = [("1280", [1280.0, 800.0]), ("2560", [2560.0, 1440.0])];
         let n_sizes = if std::env::var_os("STRATA_SHOTS").is_some() { sizes.len() } else { 1 };
@@ -121,11 +121,11 @@ impl Real {
         (0..3).for_each(|_| self.harness.step());
     }
 
-    /// Writes the window as it is, where pictures are wanted.
+    /// Writes a picture of the window if `STRATA_SHOTS` is set.
     pub fn shot(&mut self, name: &str) {
         let Some(dir) = std::env::var_os("STRATA_SHOTS").map(PathBuf::from) else { return };
         std::fs::create_dir_all(&dir).unwrap();
-        self.harness.state_mut().state.notices.clear();
+        self.harness.state_mut().state.notices.dismiss_all();
         self.harness.remove_cursor();
         (0..4).for_each(|_| self.harness.step());
         self.harness.render().unwrap().save(dir.join(format!("{name}.png"))).unwrap();
@@ -165,27 +165,27 @@ fn panels_show_a_real_run_over_three_tiers() {
         recorded::write(&dashboard.history, answer_window(&dashboard.history), &pages, summary);
     }
     let marked = pages.first_byte[40] as usize..pages.first_byte[41] as usize;
-    let document = real.harness.state().state.documents[0].id;
+    let document = real.harness.state().state.documents.list[0].id;
     real.harness.state_mut().dashboard.kv_map.selected = Some((2, 40));
-    let page = real.harness.state().state.documents[0].page_of(marked.start);
-    real.harness.state_mut().dashboard.read(SourceLocation { doc: document, page, bytes: marked });
+    let page = real.harness.state().state.documents.list[0].page_of(marked.start);
+    real.harness.state_mut().dashboard.show_page_text(SourceLocation { doc: document, page, bytes: marked });
     for (theme, name) in [(ThemeChoice::Dark, "dark"), (ThemeChoice::Light, "light")] {
-        real.harness.state_mut().state.settings.theme = theme;
+        real.harness.state_mut().state.settings.values.theme = theme;
         real.shots_of_every_panel(name);
     }
     real.harness.get_by_label("Check exactly").click();
-    real.wait_for(|app| app.state.running.is_none() && app.state.chat().exchanges[0].check.is_some());
+    real.wait_for(|app| app.state.engine.running.is_none() && app.state.chat().exchanges[0].check.is_some());
     assert!(real.harness.query_by_label_contains("Exact check of").is_some());
     real.shot("fidelity-checked");
 }
 
-/// A window with the recorded run behind it, whose document is in front of the chat.
+/// A window with the recorded run, whose document belongs to the chat.
 fn rig(setup: Setup) -> Rig {
     let mut rig = Rig::ready_with(setup);
     let document = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/quote/document.txt");
     rig.drop_files(&[document]);
-    // The one thing here that this machine really did.
-    rig.harness.state_mut().state.documents[0].ingest_ms = Some(2.4);
+    // The only value from this machine.
+    rig.harness.state_mut().state.documents.list[0].ingest_ms = Some(2.4);
     while rig.command().is_some() {}
     rig
 }
@@ -193,7 +193,7 @@ fn rig(setup: Setup) -> Rig {
 const PEAKS: LinkBandwidth =
     LinkBandwidth { ram_to_vram: 900e6, vram_to_ram: 700e6, disk_to_ram: Some(650e6), ram_to_disk: Some(320e6) };
 
-/// The same, asked, with the dock open.
+/// The recorded run after a question, with the dock open.
 fn with_run(setup: Setup) -> Rig {
     let mut rig = rig(setup);
     rig.harness.key_press_modifiers(Modifiers::COMMAND, Key::D);
@@ -225,7 +225,7 @@ fn show(rig: &mut Rig, tab: Tab) {
     rig.harness.run();
 }
 
-/// The window with one panel alone in it.
+/// The window with one panel only.
 fn panel(theme: ThemeChoice, tab: Tab) -> Rig {
     let mut rig = with_run(Setup { size: [760.0, 640.0], theme, ..Setup::default() });
     rig.click("Fill the window");
@@ -312,7 +312,7 @@ fn click_on_the_map_opens_the_text_of_that_page() {
     rig.harness.run();
     let reader = rig.harness.state().dashboard.reader.clone().unwrap();
     assert!(rig.shows("of 7") && reader.page == 3, "half of the document is on its fourth page");
-    let text = &rig.harness.state().state.documents[0].text[reader.marked.clone().unwrap()];
+    let text = &rig.harness.state().state.documents.list[0].text[reader.marked.clone().unwrap()];
     assert!((100..400).contains(&text.len()), "64 tokens: {text}");
     rig.click("Close the document");
     assert_eq!(rig.harness.state().dashboard.reader, None);
@@ -385,13 +385,13 @@ fn legend_of_the_dashboard_is_one_key_away() {
     let mut rig = with_run(Setup::default());
     rig.harness.key_press(Key::F1);
     rig.harness.run();
-    for words in ["In the dashboard", "KV map: from RAM, two thirds", "not measured: N/A, never drawn as 0", "computed again"] {
+    for words in ["In the dashboard", "KV map: from RAM, two thirds", "not measured: N/A, never drawn as 0", "recomputed"] {
         assert!(rig.shows(words), "{words}");
     }
     assert!(rig.harness.query_by_label("Timeline").is_some(), "beside what it explains");
 }
 
-/// What the machine says of itself is not compared.
+/// Figures of this machine are not compared.
 fn mask_machine(rig: &mut Rig) {
     for figure in ["Frame: ", "Frames: ", "Memory: ", "Processors: "] {
         let rect = rig.harness.query_by_label_contains(figure).map(|node| node.rect());
@@ -419,11 +419,11 @@ fn activity_of_a_recorded_run_in_the_light_theme_looks_as_it_did() {
 fn map_of_a_recorded_run_looks_as_it_did() {
     let mut rig = panel(ThemeChoice::Dark, Tab::KvMap);
     let pages = recorded::pages();
-    let document = rig.harness.state().state.documents[0].id;
+    let document = rig.harness.state().state.documents.list[0].id;
     let marked = pages.first_byte[40] as usize..pages.first_byte[41] as usize;
     rig.harness.state_mut().dashboard.kv_map.selected = Some((2, 40));
-    let page = rig.harness.state().state.documents[0].page_of(marked.start);
-    rig.harness.state_mut().dashboard.read(SourceLocation { doc: document, page, bytes: marked });
+    let page = rig.harness.state().state.documents.list[0].page_of(marked.start);
+    rig.harness.state_mut().dashboard.show_page_text(SourceLocation { doc: document, page, bytes: marked });
     (0..3).for_each(|_| rig.harness.step());
     rig.harness.snapshot("dashboard_map_dark");
 }

@@ -1,4 +1,4 @@
-//! Documents of every format in the window: pages beside the chat, quotations that open theirs, pages of one too long.
+//! Document view: documents of every format, citations that open their page, and pages of a long document.
 
 use std::path::Path;
 
@@ -35,7 +35,7 @@ fn quotation_opens_its_page_and_one_that_is_not_there_is_said() {
     answered(&mut rig, "It says \u{201C}harbour was built in stone\u{201D}, and \u{201C}the harbour was built in 1705\u{201D}.");
     assert!(rig.shows("Not found in the document: \u{201C}the harbour was built in 1705\u{201D}"));
     rig.click("\u{201C}harbour was built in stone\u{201D}, page 2 of harbour.txt");
-    let viewer = rig.harness.state().state.viewer.clone().unwrap();
+    let viewer = rig.harness.state().state.documents.viewer.clone().unwrap();
     assert_eq!((viewer.page, viewer.marked), (1, Some(29..55)));
     assert!(rig.shows("The harbour was built in stone, in 1704."), "its page is shown");
     assert!(!rig.shows("Nothing else is known"), "and no other");
@@ -44,6 +44,22 @@ fn quotation_opens_its_page_and_one_that_is_not_there_is_said() {
     assert!(rig.shows("Nothing else is known"));
     rig.click("Close the document");
     assert!(!rig.shows("Nothing else is known"));
+}
+
+#[test]
+fn quotation_names_its_document_if_the_chat_has_several() {
+    let mut rig = with_document(PAGED);
+    let name = "the history of the harbour and its lamps, volume 7.txt";
+    rig.drop_text(name, "The second lamp was lit by the keeper's son.");
+    answered(&mut rig, "It says \u{201C}harbour was built in stone\u{201D}, and \u{201C}second lamp was lit\u{201D}.");
+    for label in
+        ["harbour was built in stone\u{201D}, page 2 of harbour.txt", &format!("second lamp was lit\u{201D}, page 1 of {name}")]
+    {
+        assert!(rig.shows(label), "{label}");
+    }
+    rig.harness.remove_cursor();
+    rig.harness.run();
+    rig.harness.snapshot("quotations_of_two_dark");
 }
 
 #[test]
@@ -69,7 +85,7 @@ fn pages_are_turned_and_searched() {
     assert!(rig.shows("not found"));
 }
 
-/// Drops ten pages, of which two fit into the window of `context_limit` tokens, and takes those; one of them.
+/// Drops ten pages, of which two fit into the window of `context_limit` tokens, and adds these; returns one page.
 fn take_two_of_ten_pages(rig: &mut Rig, context_limit: usize) -> String {
     let info = ModelInfo { context_limit, ..model_info() };
     rig.emit(EngineEvent::ModelLoaded(Box::new(info)));
@@ -110,7 +126,7 @@ fn folder_that_is_dropped_gives_its_documents_and_says_when_there_are_none() {
     std::fs::create_dir(folder.path().join("empty")).unwrap();
     let mut rig = Rig::ready();
     rig.drop_files(&[folder.path().to_owned()]);
-    rig.wait_for(|rig| rig.harness.state().state.documents.len() == 2);
+    rig.wait_for(|rig| rig.harness.state().state.documents.list.len() == 2);
     assert!(rig.shows("2 documents"));
     rig.drop_files(&[folder.path().join("empty")]);
     assert!(rig.shows("There are no documents in"));
@@ -126,7 +142,7 @@ fn long_text_that_is_pasted_becomes_a_document_and_a_short_one_does_not() {
     {
         rig.harness.event(egui::Event::Paste(text));
         rig.harness.run();
-        assert_eq!(rig.harness.state().state.documents.len(), n_documents);
+        assert_eq!(rig.harness.state().state.documents.list.len(), n_documents);
     }
     assert!(rig.shows("Pasted text 1") && rig.shows("Pasted text 2"));
     assert_eq!(rig.harness.state().state.chat().draft, "Short.");

@@ -1,4 +1,4 @@
-//! Documents: what reading will cost and where the KV will be, what is kept in the library, and what an answer says of it.
+//! Documents: cost and tiers before prefilling, read progress, the library, and the summary of an answer.
 
 use egui::Key;
 use egui_kittest::kittest::Queryable;
@@ -104,12 +104,12 @@ fn choose(rig: &mut Rig, name: &str, entry: &str) {
 }
 
 #[test]
-fn removal_from_the_library_can_be_undone_until_it_is_let_go() {
+fn removal_from_the_library_can_be_undone_until_it_is_discarded() {
     let mut rig = with_library(vec![saved("diary.txt", "Up betimes.", SavedState::Read)]);
     choose(&mut rig, "diary.txt", "Remove from the library");
     assert!(rig.shows("Removed diary.txt from the library; its file stays. This frees 9.00 KiB on the disk."));
     assert!(!rig.shows("diary.txt, read"));
-    assert_eq!(removed(&mut rig), None, "not before it is let go");
+    assert_eq!(removed(&mut rig), None, "not before the undo is discarded");
     rig.click("Undo");
     assert!(rig.shows("diary.txt, read") && !rig.shows("Removed"));
     choose(&mut rig, "diary.txt", "Remove from the library");
@@ -174,10 +174,44 @@ fn document_that_was_read_before_says_how_soon_it_is_back() {
     let mut rig = with_library(vec![saved("an old name.txt", &text, SavedState::Read)]);
     rig.drop_text("notes.txt", &text);
     assert!(rig.shows("Read before: resumes in under 0.1 s."));
-    assert!(rig.shows("notes.txt, 5,000 tokens · read before"));
+    assert!(rig.shows("notes.txt, 5,000 tokens · read"));
     assert!(rig.harness.query_by_label("Read now").is_none());
     rig.click("Resume");
     assert!(matches!(rig.command(), Some(EngineCommand::Prefill { .. })));
+}
+
+#[test]
+fn chip_of_each_document_shows_what_is_read_of_it() {
+    let mut rig = Rig::ready();
+    rig.template_tokens = 30;
+    let (first, second) = ("word ".repeat(600), "more ".repeat(600));
+    rig.drop_text("first.txt", &first);
+    rig.drop_text("second.txt", &second);
+    let shows = |rig: &Rig, read: [&str; 2]| {
+        let labels = [format!("first.txt, 1,000 tokens · {}", read[0]), format!("second.txt, 1,000 tokens · {}", read[1])];
+        labels.iter().for_each(|label| assert!(rig.harness.query_by_label(label).is_some(), "{label}"));
+    };
+    shows(&rig, ["not read", "not read"]);
+    rig.click("Read now");
+    let Some(EngineCommand::Prefill { turn, text, .. }) = rig.command() else { panic!("not read") };
+    rig.emit(EngineEvent::TurnStarted { turn, prompt_tokens: 2022, cached_tokens: 0 });
+    rig.emit(EngineEvent::Prefill { turn, done: 530, total: 2022, tokens_per_s: 900.0 });
+    shows(&rig, ["50 % read", "not read"]);
+    rig.emit(EngineEvent::Prefill { turn, done: 1530, total: 2022, tokens_per_s: 900.0 });
+    shows(&rig, ["read", "50 % read"]);
+    rig.emit(EngineEvent::Finished { turn, summary: Box::new(summary(2022, 0, StopReason::Eos)) });
+    shows(&rig, ["read", "read"]);
+    let turn = rig.ask("What?");
+    rig.emit(EngineEvent::TurnStarted { turn, prompt_tokens: 2070, cached_tokens: 2022 });
+    shows(&rig, ["read", "read"]);
+    rig.emit(EngineEvent::Finished { turn, summary: Box::new(summary(2100, 30, StopReason::Eos)) });
+    shows(&rig, ["read", "read"]);
+    // Another chat takes the context; of the saved document, 1,200 tokens are left.
+    let saved = SavedDocument { saved_tokens: 1230, ..saved("first.txt and 1 more", &text, SavedState::Partial) };
+    rig.emit(EngineEvent::Library(vec![saved]));
+    rig.emit(EngineEvent::ModelLoaded(Box::new(model_info())));
+    while rig.command().is_some() {}
+    shows(&rig, ["read", "20 % read"]);
 }
 
 #[test]
@@ -267,7 +301,7 @@ fn answer_over_three_tiers_says_what_was_resumed_moved_and_overlapped() {
     rig.emit(EngineEvent::Finished { turn, summary: Box::new(summary) });
     assert!(rig.shows("exact offload · 31.2 tok/s · 0.9 s to first token · 30 tokens"));
     assert!(rig.shows("resumed 16,000 tokens · moved 1.50 GiB · overlap 91 %"));
-    assert_eq!(rig.harness.state().state.disk_speed, Some((2u64 << 30) as f64));
+    assert_eq!(rig.harness.state().state.measured.disk_speed, Some((2u64 << 30) as f64));
     let turn = rig.ask("Again?");
     rig.answer(turn, "Yes.");
     assert_eq!(rig.harness.query_all_by_label_contains("resumed").count(), 1, "the second question had it in memory");

@@ -1,4 +1,4 @@
-//! Under a selective answer: what it kept, and the exact answer next to it.
+//! Exact check: the share kept by a selective answer, and the exact answer beside it.
 
 use egui::Key;
 use egui_kittest::kittest::Queryable;
@@ -15,7 +15,7 @@ fn answered(question: &str, answer: &str) -> Rig {
     rig
 }
 
-/// Presses the button of this name; the turn that it began.
+/// Clicks the button of this name; returns the turn it began.
 fn check(rig: &mut Rig, button: &str) -> (RequestId, Vec<Message>) {
     rig.click(button);
     match rig.command() {

@@ -1,4 +1,4 @@
-//! What the window does, found by accessible label as a screen reader finds it.
+//! Interaction with the window by accessible label, as a screen reader has it.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -154,14 +154,14 @@ fn json_is_a_trace_only_where_it_is_one() {
     let mut rig = Rig::ready();
     let files = Files::new();
     rig.drop_files(&[files.write("rents.json", b"{\"rents\": [1662, 1663]}")]);
-    assert_eq!(rig.harness.state().state.documents[0].name, "rents.json");
+    assert_eq!(rig.harness.state().state.documents.list[0].name, "rents.json");
     assert!(!rig.harness.state().dashboard.open);
     rig.harness
         .input_mut()
         .dropped_files
         .push(std::sync::Arc::new(crate::mock_engine::Dropped(files.write("run.json", b"{\"traceEvents\":[]}"))));
     rig.wait_for(|rig| rig.harness.state().dashboard.open);
-    assert_eq!(rig.harness.state().state.documents.len(), 1);
+    assert_eq!(rig.harness.state().state.documents.list.len(), 1);
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn file_that_is_no_text_is_refused_with_a_sentence() {
     let bad = files.write("picture.bin", &[0x89, 0x50, 0x00, 0x81]);
     rig.drop_files(&[bad]);
     assert!(rig.shows("picture.bin"), "the sentence names the file");
-    assert!(rig.harness.state().state.documents.is_empty());
+    assert!(rig.harness.state().state.documents.list.is_empty());
     rig.click("Dismiss");
     assert!(!rig.shows("picture.bin"));
 }
@@ -301,7 +301,7 @@ fn shortcuts_open_chats_settings_search_and_help() {
         rig.harness.run();
     };
     press(&mut rig, Modifiers::COMMAND, Key::N);
-    assert_eq!(rig.harness.state().state.chats.len(), 2);
+    assert_eq!(rig.harness.state().state.chats.list.len(), 2);
     press(&mut rig, Modifiers::COMMAND, Key::Comma);
     assert_eq!(rig.harness.state().state.page, MainView::Settings);
     press(&mut rig, Modifiers::NONE, Key::F1);
@@ -374,7 +374,7 @@ fn documents_of_the_command_line_are_opened_after_the_first_frame() {
     let files = Files::new();
     let path = files.write("given.txt", b"Given text.");
     let mut rig = Rig::starting(Setup { documents: vec![path], ..Setup::default() });
-    rig.wait_for(|rig| !rig.harness.state().state.documents.is_empty());
+    rig.wait_for(|rig| !rig.harness.state().state.documents.list.is_empty());
     assert!(rig.shows("given.txt"));
 }
 
@@ -473,18 +473,6 @@ fn composer_grows_with_its_lines_and_stays_in_the_window() {
     let five = rig.harness.get_by_label("Question").rect();
     assert!(five.height() > one.height() + 60.0, "{one:?} {five:?}");
     assert!((rig.harness.get_by_label("Send").rect().bottom() - 760.0).abs() < 40.0);
-}
-
-#[test]
-fn refused_file_is_seen_at_the_end_of_a_long_chat() {
-    let mut rig = Rig::ready();
-    let turn = rig.ask("Long?");
-    rig.answer(turn, &"A line of a long answer.\n\n".repeat(100));
-    let files = Files::new();
-    let bad = files.write("picture.bin", &[0xff, 0xfe, 0x00, 0x81]);
-    rig.drop_files(&[bad]);
-    let sentence = rig.harness.query_all_by_label_contains("picture.bin").next().unwrap().rect();
-    assert!(rig.harness.ctx.content_rect().contains_rect(sentence), "{sentence:?}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! The window, driven by accessible labels against a scripted engine.
+//! Window tests by accessible labels, against a scripted engine.
 
-// A helper that cannot go on fails its test.
+// A failing helper fails its test.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod chats;
@@ -14,6 +14,7 @@ mod gguf_writer;
 mod interaction;
 mod mock_engine;
 mod models;
+mod notices;
 mod page_attention;
 mod persistence;
 mod recorded;

@@ -1,4 +1,4 @@
-//! A scripted engine at the far end of the channel pair, and a window in front of it.
+//! Mock engine: a script at the far end of the channel pair, and a window.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -21,6 +21,8 @@ use strata::engine::{
 pub struct Rig {
     pub harness: Harness<'static, StrataApp>,
     pub port: EnginePort,
+    /// tokens of the chat template before the first message
+    pub template_tokens: usize,
 }
 
 pub fn model_info() -> ModelInfo {
@@ -54,7 +56,7 @@ pub fn kv_setup() -> KvSetup {
     }
 }
 
-/// A document of the library, read by the fake model.
+/// A document of the library, prefilled by the mock model.
 pub fn saved(name: &str, text: &str, state: SavedState) -> SavedDocument {
     let tokens = text.chars().count() / 3;
     let saved_tokens = if state == SavedState::Partial { tokens * 41 / 100 } else { tokens };
@@ -101,7 +103,7 @@ pub fn summary(context_used: usize, generated_tokens: usize, stop: StopReason) -
     }
 }
 
-/// The same of an answer that read 12 % of the context.
+/// The summary of an answer that read 12 % of the context.
 pub fn selective_summary(context_used: usize, generated_tokens: usize) -> RequestSummary {
     let layer = |kept| MassKept { kept, best: 0.993, recall: 0.8 };
     let chosen = SelectionSummary {
@@ -120,7 +122,7 @@ pub fn selective_summary(context_used: usize, generated_tokens: usize) -> Reques
     RequestSummary { attention: AttentionKind::Selective, chosen: Some(chosen), ..summary }
 }
 
-/// How a window is made.
+/// Options of a window.
 pub struct Setup {
     pub size: [f32; 2],
     pub scale: f32,
@@ -167,13 +169,13 @@ impl Rig {
             .with_max_steps(12)
             .wgpu()
             .build_eframe(|cc| StrataApp::new(&cc.egui_ctx, options, Box::new(spawn)));
-        harness.state_mut().state.settings.theme = setup.theme;
+        harness.state_mut().state.settings.values.theme = setup.theme;
         harness.run();
         let port = port.try_recv().expect("the engine was started after the first frame");
         assert!(matches!(port.commands.try_recv(), Ok(EngineCommand::LoadModel { source: ModelSource::BuiltIn, .. })));
         let list = EngineCommand::Library(LibraryAction::List { kv_dir: None });
         assert_eq!(format!("{:?}", port.commands.try_recv()), format!("{:?}", Ok::<_, ()>(list)));
-        Rig { harness, port }
+        Rig { harness, port, template_tokens: 0 }
     }
 
     /// A window whose model is ready.
@@ -199,7 +201,7 @@ impl Rig {
 
     fn has_looked_up_quotations(&self) -> bool {
         let is_due = |e: &Exchange| matches!(e.outcome, Outcome::Done(_)) && !e.answer.is_empty() && e.quotes.is_none();
-        let chats = &self.harness.state().state.chats;
+        let chats = &self.harness.state().state.chats.list;
         !chats.iter().any(|chat| !chat.documents.is_empty() && chat.exchanges.iter().any(is_due))
     }
 
@@ -208,9 +210,11 @@ impl Rig {
         self.harness.run();
         loop {
             match self.port.commands.try_recv() {
-                Ok(EngineCommand::Count { turn, messages }) => {
-                    let chars: usize = messages.iter().map(|m| m.content.chars().count()).sum();
-                    self.emit(EngineEvent::Counted { turn, tokens: chars / 3 });
+                Ok(EngineCommand::Count { turn, messages, offsets }) => {
+                    let tokens = |text: &str| self.template_tokens + text.chars().count() / 3;
+                    let first = messages[0].content.as_str();
+                    let positions = offsets.iter().map(|offset| tokens(&first[..*offset])).collect();
+                    self.emit(EngineEvent::Counted { turn, tokens: tokens(first) + self.template_tokens, positions });
                 }
                 Ok(command) => return Some(command),
                 Err(_) => return None,
@@ -218,7 +222,7 @@ impl Rig {
         }
     }
 
-    /// Types a question and presses Enter; the turn that it began.
+    /// Types a question and presses Enter; returns the turn it began.
     pub fn ask(&mut self, question: &str) -> RequestId {
         self.harness.get_by_label("Question").focus();
         self.harness.run();
@@ -266,7 +270,7 @@ impl Rig {
 
     fn marks(&self) -> (usize, usize) {
         let state = &self.harness.state().state;
-        (state.documents.len(), state.notices.len())
+        (state.documents.list.len(), state.notices.list().len())
     }
 
     /// Draws until `done`, two seconds at most.
@@ -285,7 +289,7 @@ impl Rig {
         self.harness.run();
     }
 
-    /// What the next frames put on the clipboard.
+    /// Text that the next frames put on the clipboard.
     pub fn copied(&mut self) -> Option<String> {
         (0..20).find_map(|_| {
             std::thread::sleep(Duration::from_millis(10));

@@ -1,4 +1,4 @@
-//! The picker: models where other programs put them, with what they are and whether they fit, before one is loaded.
+//! Models page: models of other programs, their facts and whether they fit, before one is loaded.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ use strata::model::discovery::{Provider, SearchPath};
 use crate::gguf_writer::{Val, tiny_llama};
 use crate::mock_engine::{Rig, Setup, model_info};
 
-/// A disk with models of two programs and one file that is none.
+/// A disk with models of two programs and one file that is no model.
 struct Disk {
     dir: tempfile::TempDir,
 }
@@ -57,7 +57,7 @@ fn device(free_memory: u64) -> EngineEvent {
     EngineEvent::Device(Box::new(DeviceFacts { name: "llvmpipe".into(), is_software: true, max_binding_bytes: 1 << 27, machine }))
 }
 
-/// The picker, when it has looked everywhere.
+/// The picker after its search.
 fn on_models(setup: Setup, free_memory: u64) -> Rig {
     let mut rig = Rig::ready_with(setup);
     rig.emit(device(free_memory));
@@ -155,7 +155,7 @@ fn folder_of_ones_own_is_looked_in_and_remembered() {
     drop(rig);
     let mut rig = on_models(with(&disk), 8 << 30);
     assert!(rig.harness.query_by_label("Load mine").is_some(), "the next window knows it");
-    rig.click(&format!("Look no longer in {}", disk.path("own").display()));
+    rig.click(&format!("Remove the folder {}", disk.path("own").display()));
     searched(&mut rig);
     assert!(rig.harness.query_by_label("Load mine").is_none());
 }
@@ -195,7 +195,7 @@ fn context_and_type_of_the_picker_go_with_the_model_that_is_loaded_from_it() {
 fn looks(theme: ThemeChoice, name: &str) {
     let disk = Disk::new();
     let mut rig = on_models(Setup { size: [960.0, 760.0], theme, ..with(&disk) }, 8 << 30);
-    // The folder of the test has another name each time.
+    // The test's folder has a new name each time.
     rig.harness.state_mut().state.models.places.clear();
     rig.harness.remove_cursor();
     rig.harness.run();

@@ -1,4 +1,4 @@
-//! The pages that an answer read most, beside the document: their list, the way to them, and why there may be none.
+//! Pages most read by an answer, beside the document: the list, its links, and the reason if there is none.
 
 use egui_kittest::kittest::{NodeT, Queryable};
 use strata::app::state::settings::ThemeChoice;
@@ -71,9 +71,9 @@ fn document_that_is_opened_shows_what_the_last_answer_read() {
 #[test]
 fn answer_whose_attention_was_not_measured_says_why() {
     let why = [
-        (AttentionKind::ExactOffload, "Exact attention read every page. Which it weighed most is not measured where pages lie"),
-        (AttentionKind::Dense, "Exact attention read every page. Which it weighed most was not measured"),
-        (AttentionKind::Selective, "Which pages it read most was not measured: the answer is too short."),
+        (AttentionKind::ExactOffload, "Exact attention read every page. The pages most read are not measured if pages are"),
+        (AttentionKind::Dense, "Exact attention read every page. The pages most read were not measured"),
+        (AttentionKind::Selective, "The pages most read were not measured: the answer is too short."),
     ];
     for (attention, sentence) in why {
         let mut rig = with_document();
@@ -90,9 +90,9 @@ fn real_answer_read_the_page_of_its_fact_most() {
     let Some(mut real) = Real::start(ThemeChoice::Dark, Some(spec)) else { return };
     real.ask("What is the current temperature for Reribe?");
     let state = &real.harness.state().state;
-    let document = &state.documents[0];
+    let document = &state.documents.list[0];
     let page = document.page_of(document.text.find("temperature for Reribe").unwrap());
-    let read = state.chat().exchanges[0].most_read.clone().unwrap();
+    let read = state.chat().exchanges[0].attended_pages.clone().unwrap();
     let rank = read.pages.iter().position(|p| p.page == page);
     assert!(rank.is_some_and(|rank| rank < 2), "page {page}: {read:?}");
     let shares: f32 = read.pages.iter().map(|p| p.share).sum();
@@ -101,7 +101,7 @@ fn real_answer_read_the_page_of_its_fact_most() {
         real.harness.get_by_label(label).click();
         (0..4).for_each(|_| real.harness.step());
     }
-    let open = real.harness.state().state.viewer.clone().unwrap();
+    let open = real.harness.state().state.documents.viewer.clone().unwrap();
     assert_eq!((open.doc, open.page), (read.pages[0].doc, read.pages[0].page));
     assert!(real.harness.query_all_by_label_contains("Read most: page ").count() >= 2);
     real.shot("most-read");

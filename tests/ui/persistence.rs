@@ -1,4 +1,4 @@
-//! What outlasts the window: settings, for each model; what a second start hands over; and a log without anybody's text.
+//! Persistence: settings of each model, documents from a second start, and a log without text of documents or chats.
 
 use egui::accesskit::Role;
 use egui_kittest::kittest::Queryable;
@@ -11,7 +11,7 @@ use strata::engine::{EngineEvent, ModelInfo, Sampling};
 
 use crate::mock_engine::{Rig, Setup, model_info};
 
-/// A window that keeps its settings in a folder.
+/// A window that saves its settings in a folder.
 fn window(config: &tempfile::TempDir) -> Rig {
     let folders = Folders { config: Some(config.path().to_owned()), ..Folders::default() };
     let mut rig = Rig::ready_with(Setup { size: [1280.0, 1200.0], folders, ..Setup::default() });
@@ -34,18 +34,18 @@ fn settings_of_one_window_are_those_of_the_next() {
     type_in(&mut rig, "Temperature", "0.35");
     type_in(&mut rig, "RAM budget", "3GiB");
     rig.click("Larger");
-    rig.click("Keep what was read");
+    rig.click("Save what was read");
     drop(rig);
     let mut rig = window(&config);
-    let settings = rig.harness.state().state.settings;
+    let settings = rig.harness.state().state.settings.values;
     assert_eq!((settings.sampling.temperature, settings.budgets.ram), (0.35, Some(Bytes(3 << 30))));
     assert!(!settings.keep_read);
     assert!((rig.harness.ctx.zoom_factor() - 1.1).abs() < 1e-6, "{}", rig.harness.ctx.zoom_factor());
     assert!(rig.shows("Kept for Strata Quote alone"));
     rig.click("Use the model's own values");
-    assert_eq!(rig.harness.state().state.settings.sampling, Sampling::default());
+    assert_eq!(rig.harness.state().state.settings.values.sampling, Sampling::default());
     drop(rig);
-    assert_eq!(window(&config).harness.state().state.settings.sampling, Sampling::default());
+    assert_eq!(window(&config).harness.state().state.settings.values.sampling, Sampling::default());
 }
 
 #[test]
@@ -57,10 +57,10 @@ fn sampling_of_one_model_is_not_that_of_another() {
     rig.harness.state_mut().state.load_model(other);
     let advised = Sampling { temperature: 0.9, top_k: 7, ..Sampling::default() };
     rig.emit(EngineEvent::ModelLoaded(Box::new(ModelInfo { name: "other".into(), sampling: advised, ..model_info() })));
-    assert_eq!(rig.harness.state().state.settings.sampling, advised);
+    assert_eq!(rig.harness.state().state.settings.values.sampling, advised);
     rig.harness.state_mut().state.load_model(strata::engine::ModelSource::BuiltIn);
     rig.emit(EngineEvent::ModelLoaded(Box::new(model_info())));
-    assert_eq!(rig.harness.state().state.settings.sampling.temperature, 0.35);
+    assert_eq!(rig.harness.state().state.settings.values.sampling.temperature, 0.35);
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn documents_of_a_second_start_open_in_the_window_that_is_there() {
 #[test]
 fn log_tells_of_a_turn_without_a_word_of_it() {
     let state = tempfile::tempdir().unwrap();
-    // Every test of this program writes to it; none but this one has these words.
+    // Every test of this process writes to it; only this one has these words.
     logging::start(state.path());
     let mut rig = Rig::ready_with(Setup { theme: ThemeChoice::Light, ..Setup::default() });
     rig.drop_text("notes.txt", "The password of the vault is xyzzyplugh. ".repeat(50).as_str());

@@ -1,5 +1,5 @@
-//! A real run, kept small: the events of an answer's last steps as a trace, and the map of pages at its end. Written by
-//! `panels_show_a_real_run_over_three_tiers` where `STRATA_RECORD=1`, read by the tests of the panels.
+//! Recorded run: the last events of a real answer as a trace, and its final page map.
+//! `panels_show_a_real_run_over_three_tiers` writes it with `STRATA_RECORD=1`; the tests of the panels read it.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -17,7 +17,7 @@ fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/dashboard").join(name)
 }
 
-/// Writes what was between `from_ns` and `to_ns`, from 0 on, and the map.
+/// Writes the events from `from_ns` to `to_ns`, from 0 on, and the map.
 pub fn write(history: &History, (from_ns, to_ns): (u64, u64), pages: &PageMap, summary: &RequestSummary) {
     std::fs::create_dir_all(path("")).unwrap();
     let mut lanes: Vec<LaneSnapshot> = Vec::new();
@@ -60,7 +60,7 @@ pub fn write(history: &History, (from_ns, to_ns): (u64, u64), pages: &PageMap, s
     std::fs::write(path("pages.json"), map.to_string() + "\n").unwrap();
 }
 
-/// The events of the run, as the engine hands them on.
+/// The events of the run, as the engine sends them.
 pub fn telemetry() -> EngineEvent {
     let mut snapshot = chrome_trace::read(BufReader::new(File::open(path("run.json")).unwrap())).unwrap().snapshot;
     snapshot.lanes.iter_mut().for_each(|lane| lane.name = Cow::Owned(lane.name.to_string()));
@@ -126,7 +126,7 @@ pub fn pages() -> PageMap {
     }
 }
 
-/// The same as an event.
+/// The map as an event.
 pub fn pages_event() -> EngineEvent {
     EngineEvent::Pages(Arc::new(pages()))
 }

@@ -1,4 +1,4 @@
-//! The settings page: every value is checked as it is typed, and what loads the model says so.
+//! Settings page: each value is checked while it is typed, and fields that need a reload say so.
 
 use egui::OutputCommand;
 use egui::accesskit::Role;
@@ -66,7 +66,7 @@ fn kv_type_says_what_it_costs_and_loads_the_model_again() {
 #[test]
 fn reading_what_matters_is_a_choice_that_says_where_it_is_poor_and_loads_the_model_again() {
     let mut rig = on_settings(Setup::default());
-    assert!(rig.shows("exact, wherever the document lies"));
+    assert!(rig.shows("exact, in any tier"));
     rig.click("what matters (leoam)");
     assert!(rig.shows("a question about the whole document"));
     rig.click("Load the model again");
@@ -122,8 +122,8 @@ fn library_folder_and_disk_access_are_told() {
 #[test]
 fn keeping_that_is_turned_off_is_asked_for_no_more() {
     let mut rig = on_settings(Setup::default());
-    rig.click("Keep what was read");
-    assert!(!rig.harness.state().state.settings.keep_read);
+    rig.click("Save what was read");
+    assert!(!rig.harness.state().state.settings.values.keep_read);
     rig.click("Done");
     rig.drop_text("notes.txt", "Facts.");
     rig.click("Read now");
@@ -139,7 +139,7 @@ fn wrong_setting_says_what_to_type_and_changes_nothing() {
     rig.harness.get_by_role_and_label(Role::TextInput, "Temperature").type_text("x");
     rig.harness.run();
     assert!(rig.shows("Type a number between 0 and 5."));
-    assert_eq!(rig.harness.state().state.settings.sampling.temperature, 0.0);
+    assert_eq!(rig.harness.state().state.settings.values.sampling.temperature, 0.0);
     rig.click("Done");
     assert_eq!(rig.harness.state().state.page, MainView::Chat);
 }
@@ -148,6 +148,6 @@ fn wrong_setting_says_what_to_type_and_changes_nothing() {
 fn theme_choice_of_the_settings_page_is_taken() {
     let mut rig = on_settings(Setup::default());
     rig.click("Light");
-    assert_eq!(rig.harness.state().state.settings.theme, ThemeChoice::Light);
+    assert_eq!(rig.harness.state().state.settings.values.theme, ThemeChoice::Light);
     assert!(!rig.harness.ctx.global_style().visuals.dark_mode);
 }

@@ -1,5 +1,5 @@
-//! Pictures of the window, compared with those in `tests/snapshots` (`UPDATE_SNAPSHOTS=1` writes them anew), and every
-//! page in both themes: the harness fails on a character without a glyph and on a control without a name.
+//! Snapshots of the window, compared with those in `tests/snapshots` (`UPDATE_SNAPSHOTS=1` rewrites them), and every page in
+//! both themes: the harness fails on a character without a glyph and on a control without a name.
 //!
 //! With `STRATA_SHOTS=DIR`, the pages are also written there at 1280x800, at 1x and 2x.
 
@@ -35,7 +35,7 @@ fn kv_use(vram: u64, ram: u64, disk: u64) -> EngineEvent {
     EngineEvent::KvUse { used: Tiers { vram, ram, disk }, budgets: kv_setup().budgets }
 }
 
-/// What a reader of old books keeps.
+/// Saved documents of a reader of old books.
 fn library() -> Vec<SavedDocument> {
     let kept = |name, state, tokens, saved_tokens, kv_bytes| SavedDocument {
         tokens,
@@ -113,7 +113,7 @@ fn conversation(setup: Setup) -> Rig {
     rig
 }
 
-/// A selective answer that was checked and found to part from the exact one, and one about the whole diary.
+/// A checked selective answer that differs from the exact one, and one about the whole diary.
 fn checked(setup: Setup) -> Rig {
     let mut rig = with_diary(setup);
     let turn = rig.ask("Who told Pepys of the fire, and when?");
@@ -132,7 +132,7 @@ fn checked(setup: Setup) -> Rig {
     rig
 }
 
-/// A question that was asked twice and answered twice, being changed once more; a chat that is pinned and one deleted.
+/// A question with two versions and two answers, being edited; a pinned chat and a deleted one.
 fn branches(setup: Setup) -> Rig {
     let mut rig = with_diary(setup);
     for (question, answer) in [("Who was Lord Mayor?", "Sir Thomas Bludworth."), ("What burned first?", ANSWER)] {
@@ -175,7 +175,7 @@ fn found(setup: Setup) -> Rig {
     rig.harness.get_by_label("Search chats").focus();
     rig.harness.run();
     rig.harness.get_by_label("Search chats").type_text("pepys");
-    rig.wait_for(|rig| rig.harness.state().state.keeping.hits("pepys").is_some());
+    rig.wait_for(|rig| rig.harness.state().state.chats.persistence.hits("pepys").is_some());
     rig
 }
 

@@ -14,7 +14,7 @@ const MS: u64 = 1_000_000;
 /// A step of the run below.
 const STEP: u64 = 20 * MS;
 
-/// An answer of `n` tokens: 20 ms a step, of which 2 are encoding, 12 computing, 4 waiting for pages and 2 nobody knows of.
+/// An answer of `n` tokens: 20 ms a step, of which 2 are encoding, 12 computing, 4 waiting for pages and 2 unattributed.
 /// One pass of one step takes 5 ms longer than all others.
 pub fn record(history: &mut History, n: u64) {
     let span = |kind, begin_ns: u64, ns: u64| Event { begin_ns, duration_ns: ns, kind };
@@ -64,13 +64,13 @@ fn span_ns(rig: &mut Rig) -> u64 {
     to - from
 }
 
-/// Where the lanes lie, without their names.
+/// Rect of the lanes, without their names.
 fn lanes(rig: &Rig) -> Rect {
     let canvas = rig.harness.get_by_label_contains("Timeline. Arrows move").rect();
     canvas.with_min_x(canvas.left() + 96.0)
 }
 
-/// In the middle of a lane, where `ns` is shown.
+/// Middle of a lane at `ns`.
 fn place(rig: &mut Rig, lane: &str, ns: u64) -> Pos2 {
     let (from, to) = timeline(rig).timeline.shown_ns().unwrap();
     let area = lanes(rig);
@@ -88,7 +88,7 @@ fn press(rig: &mut Rig, modifiers: Modifiers, key: Key) {
     rig.harness.run();
 }
 
-/// All of what a text says of which `part` is known.
+/// The whole label that contains `part`.
 fn said(rig: &Rig, part: &str) -> String {
     let node = rig.harness.get_by_label_contains(part);
     let node = node.accesskit_node();
@@ -236,7 +236,7 @@ fn timeline_without_events_says_what_will_be_there() {
     rig.harness.get_by_label("Nothing has happened yet");
 }
 
-/// Writes the window as it is, where pictures are wanted.
+/// Writes a picture of the window if `STRATA_SHOTS` is set.
 fn shot(rig: &mut Rig, name: &str) {
     let Some(dir) = std::env::var_os("STRATA_SHOTS").map(std::path::PathBuf::from) else { return };
     std::fs::create_dir_all(&dir).unwrap();
@@ -307,7 +307,7 @@ fn saved_run_is_laid_beside_the_session_and_closed_again() {
     write_trace(file.path(), &slower.snapshot(), run).unwrap();
     let text = std::fs::read_to_string(file.path()).unwrap();
     assert!(!text.contains("question"), "no text unless it was asked for");
-    // As it comes when it is dropped on the window.
+    // As a dropped file arrives.
     rig.harness.input_mut().dropped_files.push(std::sync::Arc::new(Dropped(file.path().to_owned())));
     rig.wait_for(|rig| rig.harness.query_by_label_contains("Close leoam-").is_some());
     click(&mut rig, "Show everything");

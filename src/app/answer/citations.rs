@@ -1,9 +1,9 @@
-//! Quotations of an answer, each with the place where it stands in a document, or none.
+//! Citations: quotations of an answer, each with its location in a document, or without one.
 //!
 //! ```text
 //! finished answer ──► Search ──► [thread] ──► Citation ──► a row under the answer ──► the page, highlighted
 //! ```
-//! Invariant: what is shown as found stands there word for word; see [`crate::document::find_quotes`].
+//! Invariant: a citation with a location is word for word in that document; see [`crate::document::find_quotes`].
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::app::state::chat::DocId;
 use crate::document::{Document, QuoteKind, quotes_in};
 
-/// Where a passage stands.
+/// Location of a passage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceLocation {
     /// in which document
@@ -22,18 +22,18 @@ pub struct SourceLocation {
     pub bytes: Range<usize>,
 }
 
-/// A quotation and its place.
+/// A quotation and its location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Citation {
-    /// as the answer has it; what a list leaves out, as the document does
+    /// as in the answer; of a missing mention, as in the document
     pub text: String,
-    /// how the answer has it
+    /// how the answer marks it
     pub kind: QuoteKind,
-    /// none: it is in no document of the chat
+    /// None if no document of the chat has it
     pub found: Option<SourceLocation>,
 }
 
-/// What a link to quotation number `i` of an answer leads to, in its Markdown.
+/// Target of the link to quotation number `i` of an answer, in its Markdown.
 pub fn link_of(i: usize) -> String {
     format!("strata-quote:{i}")
 }
@@ -63,13 +63,13 @@ pub fn linked(text: &str, quotes: &[Citation]) -> (String, Vec<usize>) {
     (out, places.into_iter().map(|(_, i)| i).collect())
 }
 
-/// Code is open where this byte is.
+/// True if the byte is inside code.
 fn is_code(text: &str, at: usize) -> bool {
     let before = text.get(..at).unwrap_or_default();
     !before.matches('`').count().is_multiple_of(2) || before.rsplit('\n').next().is_some_and(|line| line.starts_with("    "))
 }
 
-/// The range with the quotation marks around it, where there are such.
+/// The range with the quotation marks around it. None if there are none.
 fn with_marks(text: &str, range: Range<usize>) -> Option<Range<usize>> {
     let (before, after) = (text.get(..range.start)?, text.get(range.end..)?);
     let open = before.chars().next_back().filter(|c| matches!(c, '"' | '\u{201C}'))?;
@@ -77,21 +77,21 @@ fn with_marks(text: &str, range: Range<usize>) -> Option<Range<usize>> {
     Some(range.start - open.len_utf8()..range.end + close.len_utf8())
 }
 
-/// Quotations that are to be looked up.
+/// A request to look up the quotations of an answer.
 #[derive(Debug, Clone)]
 pub struct Search {
-    /// whose answer it is
+    /// the exchange of the answer
     pub exchange: u64,
     /// the answer
     pub answer: String,
     /// an answer without quotation marks is one quotation
     pub whole: bool,
-    /// where they may stand
+    /// the documents to search
     pub docs: Vec<(DocId, Arc<Document>)>,
 }
 
 impl Search {
-    /// Looks every quotation up; takes as long as reading the documents once for each.
+    /// Looks up every quotation. Takes one pass over the documents for each.
     pub fn run(&self) -> Vec<Citation> {
         let documents: Vec<Arc<Document>> = self.docs.iter().map(|(_, document)| document.clone()).collect();
         let quotes = quotes_in(&self.answer, self.whole, &documents);

@@ -1,4 +1,4 @@
-//! What the window says of itself outside: what a saved trace is of, and the newest answer as a row of a table.
+//! Exports of the window: the metadata of a saved trace, and the newest answer as a row of a benchmark table.
 
 use crate::app::panels::{kv_dtype_name, model_name};
 use crate::app::state::ViewState;
@@ -8,16 +8,16 @@ use crate::engine::measure::bench_table;
 use crate::telemetry::chrome_trace::{QuestionAnswer, RunInfo};
 
 impl ViewState {
-    /// What a trace of this session is of; questions and answers of the chat on screen only `with_text`.
+    /// Metadata for a trace of this session; with questions and answers of the current chat only if `with_text`.
     pub fn run_info(&self, with_text: bool) -> RunInfo {
-        let policy = self.load.policy.map_or_else(|| "everything".to_owned(), |spec| spec.kind.to_string());
+        let policy = self.engine.load.policy.map_or_else(|| "everything".to_owned(), |spec| spec.kind.to_string());
         let exchanges = self.chat().exchanges.iter().filter(|_| with_text);
         let text = exchanges.map(|e| QuestionAnswer { question: e.question.clone(), answer: e.answer.clone() }).collect();
         RunInfo {
             strata: env!("CARGO_PKG_VERSION").to_owned(),
-            model: model_name(&self.model, &self.source),
+            model: model_name(&self.engine.model, &self.engine.source),
             adapter: self.info().map(|info| info.adapter.clone()).unwrap_or_default(),
-            policy: format!("{policy}, {}", kv_dtype_name(self.load.kv_dtype)),
+            policy: format!("{policy}, {}", kv_dtype_name(self.engine.load.kv_dtype)),
             text,
         }
     }
@@ -45,7 +45,7 @@ mod tests {
 
     fn answered() -> ViewState {
         let mut state = ViewState::new(ModelSource::BuiltIn, LoadOptions::default());
-        state.model = ModelState::Ready(Box::new(model_info()));
+        state.engine.model = ModelState::Ready(Box::new(model_info()));
         let question = "Where did it begin?".to_owned();
         let outcome = Outcome::Done(Box::new(summary()));
         let answer = "In Pudding Lane.".to_owned();

@@ -1,7 +1,7 @@
-//! Check exactly: a selective answer given again with everything read, and what differs.
+//! Exact check: a selective answer generated again with full attention, and the difference between the two.
 //!
 //! ```text
-//! exchange, as it was asked ─► EngineCommand::Generate, exact ─► Check ─► compare() ─► Verdict
+//! original request ─► EngineCommand::Generate, exact ─► ExactCheck ─► compare() ─► Verdict
 //! ```
 //! Invariants: 1. Same prompt, same sampling, same model, or it is not offered. 2. The answer that was given stays the one that
 //! later questions build on. 3. A question never waits for a check: the check stops for it.
@@ -10,7 +10,7 @@ use crate::app::state::chat::{Chat, Exchange, Outcome};
 use crate::app::state::{Phase, Running, Task, ViewState};
 use crate::engine::{AttentionKind, AttentionMode, EngineCommand, RequestSummary, Sampling, StopReason};
 
-/// How a question was asked.
+/// Sampling and length limit of a request.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct OriginalRequest {
     /// how tokens were chosen
@@ -22,32 +22,32 @@ pub struct OriginalRequest {
 /// The same question answered from everything.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExactCheck {
-    /// what came so far
+    /// the text so far
     pub answer: String,
-    /// how it stands
+    /// its outcome
     pub outcome: Outcome,
 }
 
-/// Where two answers part. Both are `common` and then their own.
+/// Two answers that differ: a common beginning, then each one's own rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Difference<'a> {
-    /// what both begin with, in whole words
+    /// common beginning, in whole words
     pub common: &'a str,
-    /// how the answer that was given goes on
+    /// rest of the given answer
     pub given: &'a str,
-    /// how the exact one does
+    /// rest of the exact answer
     pub exact: &'a str,
 }
 
-/// What a check came to.
+/// Result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict<'a> {
     /// word for word
     Same,
-    /// the check was stopped, and had come so far without a difference
+    /// the check was stopped before any difference
     SameSoFar,
     /// two answers
-    Parts(Difference<'a>),
+    Differs(Difference<'a>),
 }
 
 /// Compares an answer with an exact one, which was perhaps stopped.
@@ -68,39 +68,39 @@ pub fn compare<'a>(given: &'a str, exact: &'a str, stop: StopReason) -> Verdict<
     };
     let (common, given) = given.split_at(cut);
     let exact = exact.get(cut..).unwrap_or_default();
-    Verdict::Parts(Difference { common, given: given.trim_start(), exact: exact.trim_start() })
+    Verdict::Differs(Difference { common, given: given.trim_start(), exact: exact.trim_start() })
 }
 
 impl Exchange {
-    /// Its answer can be checked: a policy chose what it read, and the same can be asked again.
+    /// True if the answer can be checked: a policy selected what it read, and the original request is unchanged.
     pub fn can_check(&self) -> bool {
         let Outcome::Done(summary) = &self.outcome else { return false };
-        self.asked.is_some() && summary.attention == AttentionKind::Selective && !self.answer.is_empty()
+        self.original_request.is_some() && summary.attention == AttentionKind::Selective && !self.answer.is_empty()
     }
 
-    /// As long as the answer that was given, where that was cut short.
-    fn check_tokens(&self, asked: &OriginalRequest) -> usize {
+    /// Length limit of the check: the length of the given answer if that was stopped, else the original limit.
+    fn check_tokens(&self, original: &OriginalRequest) -> usize {
         match &self.outcome {
             Outcome::Done(summary) if summary.stop == StopReason::Cancelled => summary.generated_tokens.max(1),
-            _ => asked.max_tokens,
+            _ => original.max_tokens,
         }
     }
 }
 
 impl ViewState {
-    /// Asks a question of the chat on screen again, exactly as it was asked but with everything read.
+    /// Sends the original request of an exchange again, with full attention.
     pub fn check(&mut self, exchange_id: u64) {
         let turn = self.fresh_id();
         let chat = self.chat();
         let Some(index) = chat.exchanges.iter().position(|e| e.id == exchange_id && e.can_check()) else { return };
-        let Some(exchange) = chat.exchanges.get(index).filter(|_| self.running.is_none()) else { return };
-        let Some(asked) = exchange.asked else { return };
-        let max_tokens = exchange.check_tokens(&asked);
-        let messages = chat.messages(&self.documents, index);
-        let document = chat.document_ref(&self.documents, self.settings.keep_read);
-        let (sampling, policy, task) = (asked.sampling, AttentionMode::Exact, Task::Check(exchange_id));
-        self.running = Some(Running { turn, chat: chat.id, task, phase: Phase::Waiting, stopping: false });
-        self.outbox.push(EngineCommand::Generate { turn, messages, document, sampling, max_tokens, policy });
+        let Some(exchange) = chat.exchanges.get(index).filter(|_| self.engine.running.is_none()) else { return };
+        let Some(original) = exchange.original_request else { return };
+        let max_tokens = exchange.check_tokens(&original);
+        let messages = chat.messages(&self.documents.list, index);
+        let document = chat.document_ref(&self.documents.list, self.settings.values.keep_read);
+        let (sampling, policy, task) = (original.sampling, AttentionMode::Exact, Task::Check(exchange_id));
+        self.engine.running = Some(Running { turn, chat: chat.id, task, phase: Phase::Waiting, stopping: false });
+        self.engine.outbox.push(EngineCommand::Generate { turn, messages, document, sampling, max_tokens, policy });
         if let Some(exchange) = self.chat_mut().exchanges.get_mut(index) {
             exchange.check = Some(ExactCheck { answer: String::new(), outcome: Outcome::Running });
         }
@@ -108,34 +108,34 @@ impl ViewState {
 
     /// A check runs, which a question may stop.
     pub fn is_checking(&self) -> bool {
-        self.running.is_some_and(|r| matches!(r.task, Task::Check(_)))
+        self.engine.running.is_some_and(|r| matches!(r.task, Task::Check(_)))
     }
 
     /// Stops the check for the question in the composer, which is asked when it has ended.
     pub(in crate::app) fn send_after_check(&mut self) {
-        self.stopping();
-        self.stop_due = true;
-        self.send_due = Some(self.current);
+        self.request_stop();
+        self.engine.pending_stop = true;
+        self.engine.deferred_send = Some(self.chats.current);
     }
 
-    /// Nothing runs any more: asks what waited for the check to end, if its chat is still on screen.
-    pub(in crate::app) fn send_waiting(&mut self) {
-        if self.send_due.take() == Some(self.current) {
+    /// Sends the deferred question when the check has ended, if its chat is still on screen.
+    pub(in crate::app) fn send_deferred(&mut self) {
+        if self.engine.deferred_send.take() == Some(self.chats.current) {
             self.send();
         }
     }
 }
 
 impl Chat {
-    /// What was asked cannot be asked in the same way again.
-    pub(in crate::app) fn forget_asked(&mut self) {
+    /// Drops the original requests: a document or the model has changed, so a check would compare different prompts.
+    pub(in crate::app) fn clear_original_requests(&mut self) {
         for exchange in self.all_exchanges_mut() {
-            exchange.asked = None;
+            exchange.original_request = None;
         }
     }
 }
 
-/// Share of the attention that an answer's choices kept, mean over layers, 0 to 1, where it was measured.
+/// Attention mass that an answer kept: mean over layers, 0 to 1. None if it was not measured.
 pub fn mass_kept(summary: &RequestSummary) -> Option<f64> {
     let layers = summary.chosen.as_ref()?.mass.as_ref().filter(|layers| !layers.is_empty())?;
     Some(layers.iter().map(|m| m.kept).sum::<f64>() / layers.len() as f64)
@@ -147,7 +147,7 @@ mod tests {
 
     fn parts<'a>(given: &'a str, exact: &'a str) -> (&'a str, &'a str, &'a str) {
         match compare(given, exact, StopReason::Eos) {
-            Verdict::Parts(d) => (d.common, d.given, d.exact),
+            Verdict::Differs(d) => (d.common, d.given, d.exact),
             other => panic!("{other:?}"),
         }
     }
@@ -166,7 +166,7 @@ mod tests {
     fn same_answer_is_the_same_whatever_space_it_ends_with() {
         assert_eq!(compare("A b.\n", "A b.", StopReason::Eos), Verdict::Same);
         assert_eq!(compare("A b.", "A", StopReason::Cancelled), Verdict::SameSoFar);
-        assert!(matches!(compare("A b.", "A", StopReason::Eos), Verdict::Parts(_)), "the exact answer is shorter");
-        assert!(matches!(compare("A b.", "A c", StopReason::Cancelled), Verdict::Parts(_)));
+        assert!(matches!(compare("A b.", "A", StopReason::Eos), Verdict::Differs(_)), "the exact answer is shorter");
+        assert!(matches!(compare("A b.", "A c", StopReason::Cancelled), Verdict::Differs(_)));
     }
 }

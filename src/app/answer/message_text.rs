@@ -1,8 +1,8 @@
-//! The engine's sentences in the words of the window: they name flags of the command line, which the window has as settings. Pure.
+//! Engine messages in the words of the window: command-line flags become the names of settings. Pure.
 
 use crate::app::state::settings::Field;
 
-/// A flag, and what the window has instead.
+/// A flag, and the field of the settings page that replaces it.
 const FLAGS: [(&str, Field); 5] = [
     ("--vram-budget", Field::VramBudget),
     ("--ram-budget", Field::RamBudget),
@@ -10,14 +10,14 @@ const FLAGS: [(&str, Field); 5] = [
     ("--context", Field::ContextCap),
     ("--max-tokens", Field::MaxTokens),
 ];
-/// What is chosen there rather than typed.
+/// Flags that the settings page offers as a choice.
 const CHOICES: [(&str, &str); 2] =
     [("--kv-dtype q4", "\u{201C}KV type\u{201D} q4"), ("--kv-policy full", "that \u{201C}Answers read\u{201D} everything")];
-/// What is not a setting: variables of the environment that the program is started in.
+/// Flags without a setting: the environment variables that replace them.
 const VARIABLES: [(&str, &str); 4] =
     [("--kv-dir", "STRATA_KV_DIR"), ("--gpu", "STRATA_GPU"), ("--trace", "STRATA_TRACE"), ("--rope-base", "STRATA_ROPE_BASE")];
 
-/// The sentence with the names of settings in place of flags; where the settings are stands after the last of them.
+/// The sentence with the names of settings in place of flags, and "in Settings" after the last of them.
 pub fn in_window(sentence: &str) -> String {
     let mut out = sentence.to_owned();
     let named = FLAGS.iter().map(|(flag, field)| (*flag, format!("\u{201C}{}\u{201D}", field.label())));

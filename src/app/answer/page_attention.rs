@@ -1,10 +1,10 @@
-//! The pages of documents that the attention of an answer fell on most. Pure.
+//! Page attention: the pages of documents that an answer attended to most. Pure.
 //!
 //! ```text
 //! PageAttention: share of every 64 tokens, their bytes ─► pages of the chat's documents ─► AttendedPages, highest first
 //! ```
-//! Invariants: 1. what fell on questions, answers and instructions does not count: shares are of what fell on the documents;
-//! 2. tokens over the end of a page count for both, by their bytes.
+//! Invariants: 1. shares are of the attention on documents; questions, answers and instructions do not count;
+//! 2. tokens across the end of a page count for both pages, by their bytes.
 
 use std::ops::Range;
 
@@ -12,15 +12,15 @@ use crate::app::state::chat::{Chat, DocId, OpenDocument};
 use crate::document::BLANK_LINE;
 use crate::engine::PageAttention;
 
-/// Pages that are kept.
+/// Pages in the list at most.
 const MAX_PAGES: usize = 12;
-/// Less is not worth a line.
+/// Smaller shares are not listed.
 const LEAST_SHARE: f32 = 0.01;
 
-/// A page, and what fell on it.
+/// A page and its share of the attention.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct ReadPage {
-    /// of which document
+pub struct AttendedPage {
+    /// the document
     pub doc: DocId,
     /// from 0
     pub page: usize,
@@ -28,17 +28,17 @@ pub struct ReadPage {
     pub share: f32,
 }
 
-/// What the attention of an answer fell on.
+/// The attended pages of an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AttendedPages {
-    /// the highest first
-    pub pages: Vec<ReadPage>,
-    /// tokens of the answer at which it was measured
+    /// highest share first
+    pub pages: Vec<AttendedPage>,
+    /// tokens of the answer at which attention was measured
     pub n_steps: usize,
 }
 
 impl AttendedPages {
-    /// Of an answer in `chat`; none where nothing fell on a document.
+    /// Attended pages of an answer in `chat`. None if no attention fell on a document.
     pub fn of(chat: &Chat, documents: &[OpenDocument], weighed: &PageAttention) -> Option<AttendedPages> {
         let mut pages = Vec::new();
         let mut begin = 0;
@@ -58,8 +58,8 @@ impl AttendedPages {
     }
 }
 
-/// What fell on the pages of a document that begins at byte `begin` of all of them.
-fn pages_of(doc: &OpenDocument, begin: usize, weighed: &PageAttention) -> Vec<ReadPage> {
+/// Attention on the pages of a document that begins at byte `begin` of the joined text.
+fn pages_of(doc: &OpenDocument, begin: usize, weighed: &PageAttention) -> Vec<AttendedPage> {
     let mut shares = vec![0.0; doc.pages.len()];
     for (mass, bytes) in weighed.mass.iter().zip(weighed.first_byte.windows(2)) {
         let [from, to] = [bytes.first(), bytes.last()].map(|byte| byte.map_or(0, |byte| *byte as usize));
@@ -76,7 +76,7 @@ fn pages_of(doc: &OpenDocument, begin: usize, weighed: &PageAttention) -> Vec<Re
             *share += mass * n_bytes as f32 / (to - from) as f32;
         }
     }
-    shares.into_iter().enumerate().map(|(page, share)| ReadPage { doc: doc.id, page, share }).collect()
+    shares.into_iter().enumerate().map(|(page, share)| AttendedPage { doc: doc.id, page, share }).collect()
 }
 
 fn overlap(a: &Range<usize>, b: &Range<usize>) -> usize {
@@ -90,7 +90,16 @@ mod tests {
 
     fn doc(id: DocId, text: &str) -> OpenDocument {
         let document = Document::from_bytes(&format!("{id}.txt"), text.as_bytes()).unwrap().into();
-        OpenDocument { id, document, n_chars: text.len(), n_tokens: None, ingest_ms: None, sample: false, path: None }
+        OpenDocument {
+            id,
+            document,
+            n_chars: text.len(),
+            n_tokens: None,
+            token_range: None,
+            ingest_ms: None,
+            sample: false,
+            path: None,
+        }
     }
 
     fn shares(weighed: &PageAttention) -> Vec<(DocId, usize, u32)> {

@@ -1,6 +1,6 @@
-//! Which questions are about a whole document, as far as their words tell. Pure.
+//! Question scope: detects questions about a whole document by their words. Pure.
 //!
-//! Limits: English. A question that is missed loses a hint, nothing else.
+//! Limits: English. A missed question loses a hint, nothing else.
 
 /// Words that ask for all of a document rather than for a place in it, in lower case, without marks.
 const PHRASES: [&str; 43] = [
@@ -49,11 +49,11 @@ const PHRASES: [&str; 43] = [
     "across the document",
 ];
 
-/// What follows these, and ends the question, is the document itself.
+/// Beginnings of questions that end with "about" and mean the whole document.
 const ABOUT: [&str; 4] = ["what is", "what s", "tell me what", "explain what"];
 
-/// The question seems to be about the whole document.
-pub fn asks_about_everything(question: &str) -> bool {
+/// True if the question seems to be about the whole document.
+pub fn asks_about_whole_document(question: &str) -> bool {
     let words: Vec<String> =
         question.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).map(|word| word.to_lowercase()).collect();
     let line = format!(" {} ", words.join(" "));
@@ -78,7 +78,7 @@ mod tests {
             "What are the main themes?",
             "Count every ship.",
         ] {
-            assert!(asks_about_everything(question), "{question}");
+            assert!(asks_about_whole_document(question), "{question}");
         }
         for question in [
             "What burned first?",
@@ -89,7 +89,7 @@ mod tests {
             "Which listing is at the end?",
             "",
         ] {
-            assert!(!asks_about_everything(question), "{question}");
+            assert!(!asks_about_whole_document(question), "{question}");
         }
     }
 }

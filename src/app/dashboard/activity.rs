@@ -1,5 +1,4 @@
-//! The first panel: what every link carries, how the newest step came by its pages, how busy the machine is, and what is left
-//! of the budgets.
+//! Activity panel: link bandwidth, pages of the newest step, utilization of the machine, and budgets.
 //!
 //! While a turn runs, figures are those of its last second and sparklines of its last twenty; afterwards, of the whole turn.
 
@@ -38,14 +37,14 @@ struct Row<'a> {
     label: String,
 }
 
-/// Draws it.
+/// Draws the panel.
 pub fn activity_ui(ui: &mut Ui, view: &ViewState, state: &mut DashboardState) {
-    let runs = view.running.is_some();
+    let runs = view.engine.running.is_some();
     let Some((window, figures)) = state.figures(runs) else { return empty_ui(ui, view, state) };
     let (window, figures) = (*window, figures.clone());
     ScrollArea::vertical().id_salt("activity").auto_shrink(false).show(ui, |ui| {
         ui.spacing_mut().item_spacing.y = 0.0;
-        links_ui(ui, view, state.peaks, &figures, &window_words(window, runs));
+        links_ui(ui, view, state.peaks, &figures, &window_label(window, runs));
         pages_ui(ui, figures.pages);
         utilization_ui(ui, view, &figures, state.cost.cpu);
         budgets_ui(ui, view);
@@ -59,8 +58,8 @@ fn empty_ui(ui: &mut Ui, view: &ViewState, state: &DashboardState) {
     ui.add_space(GUTTER);
     ui.label(egui::RichText::new("Nothing has moved yet").color(t.strong));
     ui.add_space(GRID);
-    let text = "Ask a document something. Here you will see what every link carried, against what it can carry on this machine; \
-                how each step came by the pages it read: there already, fetched, computed again or left out; and how busy the \
+    let text = "Ask a document something. This panel then shows the traffic of every link against its peak on this machine; \
+                the pages that each step read: resident, fetched, recomputed or skipped; and how busy the \
                 device was.";
     ui.add(egui::Label::new(egui::RichText::new(text).font(theme::small()).color(t.weak)).wrap());
     ui.spacing_mut().item_spacing.y = 0.0;
@@ -68,7 +67,7 @@ fn empty_ui(ui: &mut Ui, view: &ViewState, state: &DashboardState) {
     own_cost_ui(ui, state);
 }
 
-fn window_words(window: Window, runs: bool) -> String {
+fn window_label(window: Window, runs: bool) -> String {
     match runs {
         true => "the last second".to_owned(),
         false => format!("the last turn, {}", format::seconds((window.of.1.saturating_sub(window.of.0)) as f64 / 1e9)),
@@ -82,7 +81,7 @@ fn links_ui(ui: &mut Ui, view: &ViewState, peaks: Option<LinkBandwidth>, figures
     for of_link in &figures.links {
         let is_disk = matches!(of_link.link, Link::DiskToRam | Link::RamToDisk);
         let known = if is_disk && !has_disk { Known::Missing } else { of_link.rate };
-        let peak = peaks.and_then(|peaks| peak_of(peaks, of_link.link, view.load.limits));
+        let peak = peaks.and_then(|peaks| peak_of(peaks, of_link.link, view.engine.load.limits));
         let share = match (known, peak) {
             (Known::Missing, _) | (_, None) => "N/A".to_owned(),
             (_, Some(peak)) => percent(known.get().unwrap_or_default() / peak.bytes_per_s),
@@ -96,15 +95,15 @@ fn links_ui(ui: &mut Ui, view: &ViewState, peaks: Option<LinkBandwidth>, figures
         );
     }
     if peaks.is_none() {
-        quiet(ui, "Shares follow once the links were measured.");
+        quiet(ui, "Shares appear once the links are measured.");
     }
 }
 
-/// What a link can carry at most.
+/// Peak bandwidth of a link.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Peak {
     bytes_per_s: f64,
-    /// `--limit` says so, rather than a measurement
+    /// from `--limit`, not from a measurement
     is_limit: bool,
 }
 
@@ -120,7 +119,7 @@ fn peak_of(peaks: LinkBandwidth, link: Link, limits: LinkLimits) -> Option<Peak>
     (bytes_per_s > 0.0).then_some(Peak { bytes_per_s, is_limit: limit.is_some() })
 }
 
-/// As it is written in its row.
+/// Name of a link in its row.
 pub fn link_name(link: Link) -> &'static str {
     match link {
         Link::DiskToRam => "Disk to RAM",
@@ -179,10 +178,10 @@ fn pages_ui(ui: &mut Ui, pages: Option<StepPages>) {
     charts::heading(ui, "Pages of the newest step", "64 tokens of one layer each");
     let Some(pages) = pages else { return quiet(ui, "N/A: no step has read pages yet.") };
     let kinds = [
-        (pages.resident, t.vram, false, "there already"),
+        (pages.resident, t.vram, false, "resident"),
         (pages.fetched, t.ram, false, "fetched"),
-        (pages.recomputed, t.recomputed, false, "computed again"),
-        (pages.skipped, t.weak, true, "left out"),
+        (pages.recomputed, t.recomputed, false, "recomputed"),
+        (pages.skipped, t.weak, true, "skipped"),
     ];
     ui.add_space(2.0 * GRID);
     let part = |(n, color, hatched, _): (u32, egui::Color32, bool, &str)| Part { amount: f64::from(n), color, hatched };
@@ -217,19 +216,19 @@ fn utilization_ui(ui: &mut Ui, view: &ViewState, figures: &Figures, cpu: Known<f
             share: gpu,
         },
     );
-    let speed = match view.running.map(|r| r.phase) {
+    let speed = match view.engine.running.map(|r| r.phase) {
         Some(Phase::Decode { tokens_per_s, .. } | Phase::Prefill { tokens_per_s, .. }) => Some(tokens_per_s),
-        _ => view.last_speed,
+        _ => view.measured.last_speed,
     };
     ui.add_space(2.0 * GRID);
-    let n_processors = std::thread::available_parallelism().map_or(0, usize::from);
-    let processors = cpu.text(|n| format!("{n:.1} of {n_processors}"));
+    let n_cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let cores = cpu.text(|n| format!("{n:.1} of {n_cores}"));
     figures_ui(
         ui,
         &[
             ("Tokens", speed.map_or_else(|| "N/A".to_owned(), format::speed), "tokens read or written in a second"),
-            ("Hidden", as_percent(figures.overlap), "of the shorter of moving and computing, the share that the other hid"),
-            ("Processors", processors, "processors that all of Strata keeps busy"),
+            ("Overlap", as_percent(figures.overlap), "share of the shorter of transfer and compute that the other hid"),
+            ("CPU cores", cores, "CPU cores that Strata keeps busy"),
         ],
     );
 }
@@ -255,12 +254,12 @@ fn figures_ui(ui: &mut Ui, figures: &[(&str, String, &str)]) {
 fn budgets_ui(ui: &mut Ui, view: &ViewState) {
     let t = theme::tokens(ui);
     charts::heading(ui, "Budgets", "KV cache");
-    tiers_rows_ui(ui, &TierBar::all(t, view.kv.map(|kv| kv.used), view.budgets()), ROW);
+    tiers_rows_ui(ui, &TierBar::all(t, view.measured.kv.map(|kv| kv.used), view.budgets()), ROW);
 }
 
 fn own_cost_ui(ui: &mut Ui, state: &DashboardState) {
     let (cost, history) = (&state.cost, &state.history);
-    charts::heading(ui, "This dashboard", "what it costs itself");
+    charts::heading(ui, "This dashboard", "its own cost");
     ui.add_space(2.0 * GRID);
     let memory = format::bytes_of(state.bytes(), history.cap().0);
     let own = format::millis(cost.dock_ms.into());
@@ -276,11 +275,11 @@ fn own_cost_ui(ui: &mut Ui, state: &DashboardState) {
     let (n_lost, n_forgotten) = (history.n_lost(), history.n_forgotten());
     if n_lost + n_forgotten > 0 {
         let (lost, forgotten) = (format::count(n_lost as usize), format::count(n_forgotten as usize));
-        quiet(ui, &format!("{lost} events were lost to full rings, {forgotten} forgotten to stay under the cap."));
+        quiet(ui, &format!("{lost} events were lost to full rings, {forgotten} dropped to stay under the cap."));
     }
 }
 
-const FRAME: &str = "laying this out, of a whole frame, on the processor";
+const FRAME: &str = "layout of this panel, of the whole frame, on the CPU";
 
 fn quiet(ui: &mut Ui, text: &str) {
     let t = theme::tokens(ui);

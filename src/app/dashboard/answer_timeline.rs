@@ -1,9 +1,9 @@
-//! The strip under an answer: where its time went, from the file to the last token, and its tokens to click.
+//! Answer timeline: the phases of an answer as a bar, from file to last token, and its tokens to click.
 //!
 //! ```text
 //! Phases ─► ▇ tokenize ▇ restore ▇▇▇▇ prefill ▇ first token ▇▇▇▇▇▇▇ decode      a click on a token ─► Action::ShowToken
 //! ```
-//! 1. Each part is as wide as it took long, and at least wide enough to be seen. 2. What was not measured has no part.
+//! 1. The width of a part is its share of the time, and at least two points. 2. A phase without a measurement has no part.
 
 use egui::text::{LayoutJob, TextFormat};
 use egui::{Color32, EventFilter, Role, Sense, Ui, WidgetInfo, vec2};
@@ -18,17 +18,17 @@ use crate::engine::{Phases, RequestSummary};
 /// Height of the bar, points.
 const BAR: f32 = 10.0;
 
-/// A part of an answer: its name, milliseconds, and how it is drawn.
+/// A phase of an answer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Span {
-    /// of the phase
+    /// name of the phase
     pub name: &'static str,
-    /// how long it took
+    /// duration, milliseconds
     pub ms: f64,
 }
 
-/// The parts of an answer in order, without those that took no time. `ingest_ms` is what reading the file took, where it was
-/// read for this answer.
+/// Phases of an answer in order, without those that took no time. `ingest_ms` is the time to turn the file into text,
+/// if this answer waited for it.
 pub fn spans(ingest_ms: Option<f64>, phases: &Phases) -> Vec<Span> {
     let all = [
         ("ingest", ingest_ms.unwrap_or(0.0)),
@@ -41,7 +41,7 @@ pub fn spans(ingest_ms: Option<f64>, phases: &Phases) -> Vec<Span> {
     all.into_iter().filter(|(_, ms)| *ms > 0.0).map(|(name, ms)| Span { name, ms }).collect()
 }
 
-/// The color of a phase, and whether it is hatched: neighbors differ without color too.
+/// Color of a phase, and whether it is hatched. Neighbors differ without color too.
 fn style(t: &Tokens, name: &str) -> (Color32, bool) {
     match name {
         "ingest" => (t.weak, true),
@@ -53,7 +53,7 @@ fn style(t: &Tokens, name: &str) -> (Color32, bool) {
     }
 }
 
-/// Under a finished answer. `selected` is the token whose step is selected.
+/// The bar, its legend and the tokens below a finished answer.
 pub fn strip_ui(ui: &mut Ui, exchange: &Exchange, summary: &RequestSummary, ingest_ms: Option<f64>) -> Vec<Action> {
     let spans = spans(ingest_ms, &summary.phases);
     if spans.is_empty() {
@@ -86,7 +86,7 @@ pub fn strip_ui(ui: &mut Ui, exchange: &Exchange, summary: &RequestSummary, inge
     tokens_ui(ui, exchange)
 }
 
-/// The answer token by token; one can be clicked, or chosen with the arrows and Enter.
+/// The answer token by token. A click, or the arrow keys and Enter, select one.
 fn tokens_ui(ui: &mut Ui, exchange: &Exchange) -> Vec<Action> {
     let t = theme::tokens(ui);
     let ends: Vec<usize> = exchange.token_ends.iter().map(|end| *end as usize).collect();
@@ -130,7 +130,7 @@ fn tokens_ui(ui: &mut Ui, exchange: &Exchange) -> Vec<Action> {
     vec![Action::ShowToken { exchange: exchange.id, token }]
 }
 
-/// Neighbors on different grounds, so that each token is seen.
+/// Lays out the tokens, with alternating backgrounds so that each is visible.
 fn tokens_job(answer: &str, ends: &[usize], chosen: Option<usize>, width: f32, t: &Tokens) -> LayoutJob {
     let mut job = LayoutJob::default();
     job.wrap.max_width = width;

@@ -1,6 +1,6 @@
-//! What panels of the dock draw alike: headings, sparklines, bars of parts, and hatching for what is not known.
+//! Charts that several panels of the dock share: headings, sparklines, bars of parts, and hatching for missing data.
 //!
-//! Measured is filled, estimated is a line, missing is hatched: told apart without color.
+//! Measured values are filled, estimates are lines, missing ones are hatched: distinct without color.
 
 use egui::{
     Align2, Color32, CornerRadius, Mesh, Painter, Pos2, Rect, Role, Sense, Shape, Stroke, StrokeKind, Ui, WidgetInfo, pos2, vec2,
@@ -31,7 +31,7 @@ pub fn tier_color(t: &Tokens, tier: Tier) -> Color32 {
     }
 }
 
-/// A group of rows begins: its name, and a quiet word at the right.
+/// Heading of a group of rows: its name, and a note at the right.
 pub fn heading(ui: &mut Ui, name: &str, note: &str) {
     let t = theme::tokens(ui);
     let is_first = ui.cursor().top() <= ui.min_rect().top() + 1.0;
@@ -63,7 +63,7 @@ pub fn hatch(painter: &Painter, rect: Rect, color: Color32) {
     }
 }
 
-/// What happened over time: `columns` against `top`, in the style of how it is known.
+/// Values over time: `columns` against `top`, drawn as measured, estimated or missing.
 pub fn sparkline(painter: &Painter, rect: Rect, columns: &[f32], top: f32, color: Color32, known: Known<f64>) {
     let t = theme::of(painter.ctx().global_style().visuals.dark_mode);
     if known == Known::Missing || columns.is_empty() {
@@ -82,7 +82,7 @@ pub fn sparkline(painter: &Painter, rect: Rect, columns: &[f32], top: f32, color
     let mut mesh = Mesh::default();
     for (i, value) in columns.iter().enumerate().filter(|(_, value)| **value > 0.0) {
         let left = rect.left() + i as f32 * width;
-        // What is there is seen, however little it is.
+        // A value above 0 is visible, however small it is.
         let top = y(*value).min(rect.bottom() - 1.0);
         mesh.add_colored_rect(Rect::from_min_max(pos2(left, top), pos2(left + width - 0.5, rect.bottom())), color);
     }
@@ -100,7 +100,7 @@ pub struct Part {
     pub hatched: bool,
 }
 
-/// Parts side by side, each as wide as its share; where they lie. Parts that are there are at least two points wide.
+/// Parts side by side, each as wide as its share, and their rects. A part above 0 is at least two points wide.
 pub fn parts_bar(ui: &mut Ui, parts: &[Part], height: f32) -> (Rect, Vec<Rect>) {
     const LEAST: f32 = 2.0;
     let t = theme::tokens(ui);
@@ -134,11 +134,11 @@ pub struct Entry {
     pub color: Color32,
     /// hatched rather than filled
     pub hatched: bool,
-    /// what it means
+    /// its meaning
     pub text: String,
 }
 
-/// A legend, in as many lines as it takes.
+/// A legend that wraps.
 pub fn keys(ui: &mut Ui, entries: &[Entry]) {
     const SQUARE: f32 = 10.0;
     const LINE: f32 = 18.0;

@@ -1,6 +1,6 @@
-//! The frame of the dock: its tabs, and the buttons that let it fill the window and shut it.
+//! Dock frame: the tabs, and the buttons that fill the window or close the dock.
 //!
-//! Limits: at least [`MIN_WIDTH`], and never so wide that the chat is left with less than [`CHAT_WIDTH`].
+//! Limits: at least [`MIN_WIDTH`] wide; at least [`CHAT_WIDTH`] is left for the chat.
 
 use std::time::Instant;
 
@@ -18,14 +18,14 @@ use crate::app::ui::widgets;
 
 /// Narrowest dock, points.
 const MIN_WIDTH: f32 = 320.0;
-/// Dock of a window that was just opened, points.
+/// Width of the dock in a new window, points.
 const DEFAULT_WIDTH: f32 = 440.0;
-/// What it leaves to the chat, points.
+/// Width left for the chat at least, points.
 const CHAT_WIDTH: f32 = 360.0;
 /// Height of the row of tabs, points.
 const HEADER_HEIGHT: f32 = 44.0;
 
-/// The dock at the right, where it is open and does not fill the window.
+/// The dock at the right, if it is open and does not fill the window.
 pub fn dock_ui(ui: &mut Ui, view: &ViewState, state: &mut DashboardState) -> Vec<Action> {
     if !state.open || state.fills {
         return Vec::new();
@@ -39,7 +39,7 @@ pub fn dock_ui(ui: &mut Ui, view: &ViewState, state: &mut DashboardState) -> Vec
     shown.inner
 }
 
-/// All of the dock, in whatever room `ui` has.
+/// The contents of the dock, in the room that `ui` has.
 pub fn contents_ui(ui: &mut Ui, view: &ViewState, state: &mut DashboardState) -> Vec<Action> {
     let began = Instant::now();
     let mut actions = header_ui(ui, state);
@@ -52,16 +52,16 @@ pub fn contents_ui(ui: &mut Ui, view: &ViewState, state: &mut DashboardState) ->
             Tab::Timeline => timeline::show(ui, state),
             Tab::Ledger => ledger::show(ui, state),
             Tab::KvMap => kv_map_ui(ui, view, state),
-            Tab::Activity => only_shows(ui, |ui| activity_ui(ui, view, state)),
-            Tab::Fidelity => only_shows(ui, |ui| fidelity_ui(ui, view, state)),
+            Tab::Activity => without_actions(ui, |ui| activity_ui(ui, view, state)),
+            Tab::Fidelity => without_actions(ui, |ui| fidelity_ui(ui, view, state)),
         });
     });
     state.cost.dock(began.elapsed());
     actions
 }
 
-/// A panel of rows, no wider than an eye finds the end of.
-fn only_shows(ui: &mut Ui, panel: impl FnOnce(&mut Ui)) -> Vec<Action> {
+/// Runs a panel that returns no actions, at the width of the text column at most.
+fn without_actions(ui: &mut Ui, panel: impl FnOnce(&mut Ui)) -> Vec<Action> {
     ui.set_max_width(ui.available_width().min(theme::COLUMN_WIDTH));
     panel(ui);
     Vec::new()
@@ -96,7 +96,7 @@ fn header_ui(ui: &mut Ui, state: &mut DashboardState) -> Vec<Action> {
     actions
 }
 
-/// A tab: a word, underlined in the accent where it is the one that shows.
+/// A tab: a word, underlined in the accent if it is selected.
 fn tab_ui(ui: &mut Ui, tab: Tab, selected: bool) -> egui::Response {
     let t = theme::tokens(ui);
     let galley = ui.painter().layout_no_wrap(tab.name().to_owned(), theme::body(), t.text);

@@ -1,9 +1,9 @@
-//! What a policy left out, and what that cost: attention mass kept, step by step and layer by layer, and exact checks.
+//! Fidelity panel: attention mass that a policy kept, by step and by layer, and the exact checks.
 //!
 //! ```text
-//! mass events ─► samples, one for each step in which it was measured ─► lane │ summary ─► layers │ checks ─► list
+//! mass events ─► samples, one for each measured step ─► lane │ summary ─► layers │ checks ─► list
 //! ```
-//! 1. Steps that were not sampled are not drawn, and how many were is said. 2. Red only where a promised mass was not kept.
+//! 1. Only sampled steps are drawn; the heading has their number. 2. Red marks only mass below the requested share.
 
 use egui::{Align2, Color32, Rect, Role, ScrollArea, Sense, Stroke, Ui, WidgetInfo, pos2, vec2};
 
@@ -21,16 +21,16 @@ const MAX_SAMPLES: usize = 48;
 /// Height of the lane, points.
 const LANE: f32 = 116.0;
 
-/// One step in which the mass was measured.
+/// A step in which the attention mass was measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sample {
     /// when
     pub at_ns: u64,
-    /// mean over layers of the share that was kept
+    /// mass kept, mean over layers
     pub kept: f64,
-    /// of the layer that kept least
+    /// mass kept in the worst layer
     pub least: f64,
-    /// mean of what as many tokens could have kept
+    /// largest mass that as many tokens could keep, mean over layers
     pub best: f64,
 }
 
@@ -56,7 +56,7 @@ fn sample(layers: &[&Event]) -> Option<Sample> {
     Some(Sample { at_ns: layers.first()?.begin_ns, kept: kept / n, least, best: best / n })
 }
 
-/// Draws it.
+/// Draws the panel.
 pub fn fidelity_ui(ui: &mut Ui, view: &ViewState, state: &mut DashboardState) {
     let samples = samples(&state.history);
     let newest = newest_choice(view);
@@ -87,7 +87,7 @@ pub fn fidelity_ui(ui: &mut Ui, view: &ViewState, state: &mut DashboardState) {
     });
 }
 
-/// The newest answer in view for which a policy chose.
+/// The newest answer of the current chat that used a policy.
 fn newest_choice(view: &ViewState) -> Option<&RequestSummary> {
     view.chat().exchanges.iter().rev().find_map(|exchange| match &exchange.outcome {
         Outcome::Done(summary) if summary.chosen.is_some() => Some(summary.as_ref()),
@@ -95,9 +95,9 @@ fn newest_choice(view: &ViewState) -> Option<&RequestSummary> {
     })
 }
 
-/// The mass that the policy in force was asked to keep.
+/// The attention mass that the loaded policy was asked to keep.
 fn promised(view: &ViewState) -> Option<f64> {
-    match view.load.policy?.amount {
+    match view.engine.load.policy?.amount {
         SelectionBudget::Mass { mass, .. } => Some(f64::from(mass)),
         SelectionBudget::Rate(_) | SelectionBudget::Tokens(_) => None,
     }
@@ -106,7 +106,7 @@ fn promised(view: &ViewState) -> Option<f64> {
 fn empty_ui(ui: &mut Ui, view: &ViewState) {
     let t = theme::tokens(ui);
     ui.add_space(GUTTER);
-    let (title, text) = match view.load.policy {
+    let (title, text) = match view.engine.load.policy {
         None => (
             "Nothing is left out",
             "Every token of an answer reads the whole context, so there is nothing to lose. Choose a policy in the settings to \
@@ -129,12 +129,12 @@ fn caption(ui: &mut Ui, text: &str) {
     ui.add(egui::Label::new(egui::RichText::new(text).font(theme::small()).color(t.weak)).wrap());
 }
 
-/// A share broken a promise: the color says so, and the words.
+/// The error color if less than the requested mass was kept.
 fn ink(t: &theme::Tokens, kept: f64, promised: Option<f64>) -> Color32 {
     if promised.is_some_and(|p| kept < p) { t.error } else { t.accent }
 }
 
-/// The lowest share that the lane shows: tenths, so that what differs is seen.
+/// Lowest share on the axis, a multiple of a tenth, so that differences are visible.
 fn floor_of(samples: &[Sample], promised: Option<f64>) -> f64 {
     let least = samples.iter().map(|s| s.least).chain(promised).fold(1.0, f64::min);
     ((least * 10.0).floor() / 10.0).min(0.9)
@@ -183,7 +183,7 @@ fn lane_ui(ui: &mut Ui, state: &mut DashboardState, samples: &[Sample], promised
     }
 }
 
-/// When the step began in which something happened.
+/// Beginning of the step that contains a moment.
 fn step_at(history: &History, at_ns: u64) -> Option<u64> {
     let steps = history.of(Track::Step).flat_map(|series| series.within(at_ns, at_ns + 1));
     steps.map(|step| step.begin_ns).max()
@@ -230,7 +230,7 @@ fn checks_ui(ui: &mut Ui, view: &ViewState) {
         let (words, icon) = match verdict {
             Verdict::Same => ("the same, word for word".to_owned(), crate::app::ui::icon::Icon::Tick),
             Verdict::SameSoFar => ("the same as far as it was checked".to_owned(), crate::app::ui::icon::Icon::Tick),
-            Verdict::Parts(difference) => {
+            Verdict::Differs(difference) => {
                 let n = difference.common.split_whitespace().count();
                 (format!("parts after {} words", format::count(n)), crate::app::ui::icon::Icon::Fork)
             }

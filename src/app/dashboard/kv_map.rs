@@ -1,10 +1,9 @@
-//! The KV map: every page of the context, by the tier that attention would read it from.
+//! KV map: every page of the context, by the tier that attention would read it from.
 //!
 //! ```text
-//! PageMap ─► map_image (one texture) ─► axes, pointer ─► words about a page │ Action::ShowPageText
+//! PageMap ─► map_image (one texture) ─► axes, pointer ─► tooltip of a page │ Action::ShowPageText
 //! ```
-//! 1. The picture is made anew only when the engine says something new, or the view or its size change. 2. What is said of
-//!    tiers are the engine's own sums.
+//! 1. The image is drawn again only for a new map, view or size. 2. Figures of tiers are the engine's own sums.
 //!
 //! Pages of 64 tokens across, layers down, with the pages of the document over them.
 
@@ -12,7 +11,7 @@ use egui::{Align2, Color32, CornerRadius, Rect, Response, Role, Sense, Stroke, S
 use egui::{EventFilter, WidgetInfo, pos2, vec2};
 
 use crate::app::dashboard::map_image::{Frame, Palette, paint};
-use crate::app::dashboard::page_tooltip::{page_range, page_words};
+use crate::app::dashboard::page_tooltip::{page_lines, page_range};
 use crate::app::dashboard::{DashboardState, charts, page_text};
 use crate::app::panels::Action;
 use crate::app::panels::document::document_view::{Viewer, pages_ui};
@@ -36,17 +35,17 @@ const LEAST_PAGES: f64 = 8.0;
 /// A step of the keyboard, or of the wheel.
 const ZOOM_STEP: f64 = 1.25;
 
-/// What it remembers from frame to frame.
+/// State of the KV map between frames.
 #[derive(Default)]
 pub struct KvMapState {
-    /// first page in view, and one past the last; none for all
+    /// first page in view, and one past the last; None for all
     view: Option<[f64; 2]>,
     /// layer and page
     pub selected: Option<(usize, usize)>,
     picture: Option<(PictureKey, TextureHandle)>,
 }
 
-/// A picture of another key shows something else.
+/// A different key is a different image.
 type PictureKey = (u64, Frame, bool);
 
 impl std::fmt::Debug for KvMapState {
@@ -56,7 +55,7 @@ impl std::fmt::Debug for KvMapState {
 }
 
 impl KvMapState {
-    /// Memory of the picture.
+    /// Memory of the image, bytes.
     pub fn bytes(&self) -> u64 {
         self.picture.as_ref().map_or(0, |(_, texture)| texture.byte_size() as u64)
     }
@@ -69,7 +68,7 @@ impl KvMapState {
         [from, from + width]
     }
 
-    /// Shows `factor` times as much, with `center` where it is.
+    /// Shows `factor` times as many pages, with `center` fixed.
     fn zoom(&mut self, n_pages: usize, center: f64, factor: f64) {
         let [from, to] = self.range(n_pages);
         let view = [center - (center - from) * factor, center + (to - center) * factor];
@@ -84,12 +83,12 @@ impl KvMapState {
     }
 }
 
-/// The chat whose context the engine holds.
-pub fn held_chat(view: &ViewState) -> &Chat {
-    view.chats.iter().find(|chat| chat.cached_tokens > 0).unwrap_or(view.chat())
+/// The chat whose context the engine has.
+pub fn cached_chat(view: &ViewState) -> &Chat {
+    view.chats.list.iter().find(|chat| chat.cached_tokens > 0).unwrap_or(view.chat())
 }
 
-/// Draws it, with the page of the document that is open below.
+/// Draws the panel, with the text of the open page below the map.
 pub fn kv_map_ui(ui: &mut Ui, view: &ViewState, state: &mut DashboardState) -> Vec<Action> {
     let Some(map) = state.pages.clone().filter(|map| map.census.n_pages > 0) else {
         empty_ui(ui);
@@ -104,7 +103,7 @@ pub fn kv_map_ui(ui: &mut Ui, view: &ViewState, state: &mut DashboardState) -> V
     let rest = map.n_tokens.saturating_sub(map.census.n_pages * 64);
     let selected = state.kv_map.selected.filter(|(layer, page)| map.census.index(*layer, *page).is_some());
     let words = match selected {
-        Some((layer, page)) => page_words(view, &map, layer..layer + 1, page).join(" · "),
+        Some((layer, page)) => page_lines(view, &map, layer..layer + 1, page).join(" · "),
         None => format!(
             "{} pages of {} layers; {} newer tokens, in VRAM, fill no page yet. Click a page to read it; scroll to zoom.",
             format::count(map.census.n_pages),
@@ -114,7 +113,7 @@ pub fn kv_map_ui(ui: &mut Ui, view: &ViewState, state: &mut DashboardState) -> V
     };
     let t = theme::tokens(ui);
     ui.add(egui::Label::new(egui::RichText::new(words).font(theme::small()).color(t.weak)).wrap());
-    let doc = |viewer: &Viewer| view.documents.iter().find(|doc| doc.id == viewer.doc);
+    let doc = |viewer: &Viewer| view.documents.list.iter().find(|doc| doc.id == viewer.doc);
     if let Some(mut viewer) = state.reader.take()
         && let Some(doc) = doc(&viewer)
     {
@@ -133,13 +132,12 @@ fn empty_ui(ui: &mut Ui) {
     ui.add_space(GUTTER);
     ui.label(egui::RichText::new("No page is in the cache yet").color(t.strong));
     ui.add_space(GRID);
-    let text = "When a document is read, each of its pages appears here for every layer: a full bar where VRAM has it, two thirds \
-                where it waits in RAM, one third where only the disk has it. Point at a page to see what it is, and click to \
-                read it.";
+    let text = "When a document is read, each of its pages appears here for every layer: a full bar in VRAM, two thirds in RAM, one \
+                third on the disk only. Point at a page for its facts, and click to read it.";
     ui.add(egui::Label::new(egui::RichText::new(text).font(theme::small()).color(t.weak)).wrap());
 }
 
-/// What each tier holds, and the key of the map.
+/// Usage of each tier, and the key of the map.
 fn tiers_ui(ui: &mut Ui, map: &PageMap) {
     let t = theme::tokens(ui);
     let tiers = map.census.tiers;
@@ -178,13 +176,13 @@ fn tier_ui(ui: &Ui, rect: Rect, t: &Tokens, tier: Tier, name: &str, held: &TierU
     response.on_hover_text(label);
 }
 
-/// Where things are on the map.
+/// Layout of the map: the mapping from pages and layers to points.
 struct Layout {
-    /// the picture
+    /// rect of the image
     picture: Rect,
     /// pages in view
     pages: [f64; 2],
-    /// points of a row
+    /// height of a row, points
     row: f32,
     frame: Frame,
 }
@@ -245,7 +243,7 @@ fn map_ui(ui: &mut Ui, view: &ViewState, map: &PageMap, state: &mut KvMapState, 
     if let Some((layer, page)) = pointed {
         mark(ui, &layout, layer, page);
         let layers = layer..(layer + row_layers).min(n_layer);
-        let words = page_words(view, map, layers, page);
+        let words = page_lines(view, map, layers, page);
         response.clone().on_hover_ui_at_pointer(|ui| {
             ui.spacing_mut().item_spacing.y = 2.0;
             words.iter().for_each(|line| drop(ui.label(egui::RichText::new(line).font(theme::small()))));
@@ -269,10 +267,10 @@ fn label(map: &PageMap) -> String {
 
 fn open(view: &ViewState, map: &PageMap, page: usize) -> Option<Action> {
     let range = page_range(map, page)?;
-    page_text::spot_of(held_chat(view), &view.documents, range).map(Action::ShowPageText)
+    page_text::source_location(cached_chat(view), &view.documents.list, range).map(Action::ShowPageText)
 }
 
-/// Zoom by wheel, pinch, + and -, pan by dragging and the arrows, 0 for everything.
+/// Zooms by wheel, pinch, + and -; pans by dragging and the arrows; 0 shows all pages.
 fn steer(ui: &Ui, response: &Response, layout: &Layout, map: &PageMap, state: &mut KvMapState) {
     let n_pages = map.census.n_pages;
     if let Some(at) = response.hover_pos() {
@@ -349,7 +347,7 @@ fn draw_axes(ui: &Ui, view: &ViewState, map: &PageMap, layout: &Layout) {
         let text = (row * layout.frame.row_layers).to_string();
         painter.text(at, Align2::RIGHT_CENTER, text, theme::small(), t.weak);
     }
-    let chat = held_chat(view);
+    let chat = cached_chat(view);
     let mut free_from = f32::MIN;
     for (number, at) in page_starts(view, chat, map) {
         let x = layout.x_of(at);
@@ -367,11 +365,11 @@ fn draw_axes(ui: &Ui, view: &ViewState, map: &PageMap, layout: &Layout) {
     }
 }
 
-/// Pages of the documents, counted from 1 in each, and where on the map they begin.
+/// Pages of the documents, counted from 1 in each, and their positions on the map.
 fn page_starts(view: &ViewState, chat: &Chat, map: &PageMap) -> Vec<(usize, f64)> {
     let mut begin = 0;
     let mut starts = Vec::new();
-    for doc in chat.docs(&view.documents) {
+    for doc in chat.docs(&view.documents.list) {
         let pages = doc.pages.iter().enumerate();
         starts.extend(pages.filter_map(|(i, page)| Some((i + 1, position(map, begin + page.first_byte)?))));
         begin += doc.text.len() + crate::document::BLANK_LINE.len();
@@ -379,7 +377,7 @@ fn page_starts(view: &ViewState, chat: &Chat, map: &PageMap) -> Vec<(usize, f64)
     starts
 }
 
-/// Where on the map a byte of the text is; none beyond the last page.
+/// Position of a byte of the text on the map. None beyond the last page.
 fn position(map: &PageMap, byte: usize) -> Option<f64> {
     let byte = u32::try_from(byte).ok()?;
     let page = map.first_byte.partition_point(|first| *first <= byte).checked_sub(1)?;

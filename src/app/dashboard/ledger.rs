@@ -1,9 +1,9 @@
-//! What each step read, how it came by it, and what that cost: a table of steps, and the whole of the one that is selected.
+//! Ledger: a table of steps with the pages each read, how they arrived and their cost, and details of the selected step.
 //!
 //! ```text
 //! telemetry::ledger ─► newest steps, one row each ─► click, arrows ─► selected step (also of the timeline)
 //! ```
-//! N/A stands where nothing was forecast or measured. Rows that are not on the screen cost nothing.
+//! N/A marks what was not forecast or not measured. Rows outside the view cost nothing.
 
 use egui::{Align2, Rect, Role, ScrollArea, Sense, Stroke, Ui, WidgetInfo, pos2, vec2};
 
@@ -32,14 +32,14 @@ const COLUMNS: [(&str, f32); 8] = [
     ("regret", 0.12),
 ];
 
-/// What it remembers from frame to frame.
+/// State of the ledger between frames.
 #[derive(Debug, Default)]
 pub struct LedgerState {
     entries: Option<(u64, Vec<LedgerEntry>)>,
 }
 
 impl LedgerState {
-    /// The newest steps, worked out once for what is known.
+    /// The newest steps, cached for a version of the history.
     fn entries(&mut self, history: &History) -> &[LedgerEntry] {
         let version = history.version();
         if self.entries.as_ref().is_none_or(|(v, _)| *v != version) {
@@ -49,7 +49,7 @@ impl LedgerState {
     }
 }
 
-/// Draws it.
+/// Draws the panel.
 pub fn show(ui: &mut Ui, state: &mut DashboardState) -> Vec<Action> {
     let DashboardState { history, ledger, runs, selected_step, .. } = state;
     let run = runs.sources(history).first().map_or(&*history, |source| source.run);
@@ -78,7 +78,7 @@ pub fn show(ui: &mut Ui, state: &mut DashboardState) -> Vec<Action> {
     Vec::new()
 }
 
-/// The four ways of one step, in pages, bytes and time, and what was expected of it.
+/// Resident, fetched, recomputed and skipped pages of a step with their bytes and times, and its forecast.
 fn detail_ui(ui: &mut Ui, entry: &LedgerEntry, is_newest: bool) {
     let t = theme::tokens(ui);
     let which = if is_newest { "Newest step" } else { "Selected step" };
@@ -93,7 +93,7 @@ fn detail_ui(ui: &mut Ui, entry: &LedgerEntry, is_newest: bool) {
         ("skipped", t.idle, entry.skipped, "no time"),
     ];
     for (name, color, share, no_time) in ways {
-        let sentence = format!("{name}: {}", share_words(&share, no_time));
+        let sentence = format!("{name}: {}", share_label(&share, no_time));
         let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), ROW - 2.0), Sense::hover());
         response.widget_info(|| WidgetInfo::labeled(Role::Label, true, &sentence));
         let square = Rect::from_center_size(pos2(rect.left() + 5.0, rect.center().y), vec2(10.0, 10.0));
@@ -105,7 +105,7 @@ fn detail_ui(ui: &mut Ui, entry: &LedgerEntry, is_newest: bool) {
             ui.painter().text(pos2(right, rect.center().y), Align2::RIGHT_CENTER, cell, theme::small(), t.text);
         }
     }
-    widgets::caption(ui, forecast_words(entry.forecast.as_ref(), entry.waited_ns));
+    widgets::caption(ui, forecast_label(entry.forecast.as_ref(), entry.waited_ns));
 }
 
 fn share_pages(share: &Share) -> String {
@@ -120,11 +120,11 @@ fn share_time(share: &Share, no_time: &str) -> String {
     if no_time.is_empty() { labels::duration(share.ns) } else { no_time.to_owned() }
 }
 
-fn share_words(share: &Share, no_time: &str) -> String {
+fn share_label(share: &Share, no_time: &str) -> String {
     format!("{}, {}, {}", share_pages(share), share_bytes(share), share_time(share, no_time))
 }
 
-fn forecast_words(forecast: Option<&Forecast>, waited_ns: u64) -> String {
+fn forecast_label(forecast: Option<&Forecast>, waited_ns: u64) -> String {
     let waited = labels::duration(waited_ns);
     let Some(f) = forecast else { return format!("Forecast N/A: no policy predicted this step. Waited for pages {waited}.") };
     format!(
@@ -193,6 +193,6 @@ fn empty_ui(ui: &mut Ui) {
     ui.label(egui::RichText::new("No step yet").color(t.strong));
     ui.add_space(GRID);
     let text = "Every step of an answer gets a line here: how many pages of the context were in VRAM already, were fetched from RAM \
-                or NVMe, were computed again, or were skipped by the policy; what that cost; and what had been expected.";
+                or NVMe, were recomputed, or were skipped by the policy; what that cost; and the forecast.";
     ui.label(egui::RichText::new(text).color(t.weak));
 }

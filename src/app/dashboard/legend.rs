@@ -1,4 +1,4 @@
-//! What the marks of the dashboard mean, for the page behind F1.
+//! Legend: the meaning of every mark of the dashboard, for the help page.
 
 use egui::{Rect, Sense, Ui, vec2};
 
@@ -7,14 +7,14 @@ use crate::app::dashboard::rates::Known;
 use crate::app::ui::theme::{self, GRID};
 use crate::engine::Tier;
 
-/// Room for a mark before its meaning, points.
+/// Width and height of a mark, points.
 const MARK: egui::Vec2 = vec2(28.0, 16.0);
 
 /// One line for each mark.
 pub fn legend_ui(ui: &mut Ui) {
     let t = theme::tokens(ui);
-    line(ui, "computed again instead of fetched", |painter, rect| charts::swatch(painter, square(rect), t.recomputed, false));
-    line(ui, "left out by a policy, waiting, or time that nothing accounts for", |painter, rect| {
+    line(ui, "recomputed instead of fetched", |painter, rect| charts::swatch(painter, square(rect), t.recomputed, false));
+    line(ui, "skipped by a policy, waiting, or unattributed time", |painter, rect| {
         charts::swatch(painter, square(rect), t.weak, true);
     });
     let tiers = [

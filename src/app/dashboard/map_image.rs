@@ -1,13 +1,12 @@
-//! The KV map as a picture: pages across, layers down, one image however many pages there are. Pure.
+//! KV map image: pages across, layers down, one image for any number of pages. Pure.
 //!
 //! ```text
 //! ▇ VRAM: as high as the row      a column of several pages is stacked: disk at the bottom, then RAM, then VRAM
 //! ▅ RAM: two thirds
 //! ▂ disk: one third
-//!   nowhere: the ground
+//!   none: background
 //! ```
-//! 1. Height and color say the same, so that the map is read without colors. 2. Every page of the view is counted, whatever
-//!    the width.
+//! 1. Height and color carry the same information, so the map is legible without color. 2. Every page in view counts, at any width.
 //!
 //! Units: pixels; pages of 64 tokens.
 
@@ -15,16 +14,16 @@ use egui::{Color32, ColorImage};
 
 use crate::engine::{Tier, TierOccupancy};
 
-/// What of the map is drawn, and how large.
+/// The part of the map to draw, and its size.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Frame {
-    /// first page, and one past the last; parts of a page are parts
+    /// first page, and one past the last, with fractions
     pub pages: [f64; 2],
     /// layers in a row
     pub row_layers: usize,
     /// pixels across
     pub width: usize,
-    /// pixels of a row, the gap below it included
+    /// height of a row with the gap below it, pixels
     pub row_height: usize,
     /// pixels of the gap
     pub gap: usize,
@@ -39,7 +38,7 @@ impl Frame {
         n_layer.div_ceil(self.row_layers.max(1))
     }
 
-    /// Pages of column `x`: the first, and one past the last. Where a page has several columns, each is of one page.
+    /// Pages of column `x`: the first, and one past the last. If a page has several columns, each shows one page.
     fn pages_at(&self, x: usize, n_pages: usize) -> (usize, usize) {
         let per_column = (self.pages[1] - self.pages[0]) / self.width.max(1) as f64;
         let page = |x: f64| (self.pages[0] + per_column * x).max(0.0);
@@ -76,7 +75,7 @@ pub fn paint(census: &TierOccupancy, frame: &Frame, palette: Palette) -> ColorIm
     image
 }
 
-/// How high the disk's part of a column reaches, RAM's on it, VRAM's on that.
+/// Top of the disk's part of a column, of RAM's above it, of VRAM's above that.
 fn tops(nearest: impl Iterator<Item = Option<Tier>>, height: usize) -> [usize; 3] {
     let mut counts = [0usize; 3];
     let mut n = 0;
@@ -94,7 +93,7 @@ fn tops(nearest: impl Iterator<Item = Option<Tier>>, height: usize) -> [usize; 3
     for (i, count) in counts.into_iter().enumerate() {
         thirds += (i + 1) * count;
         tops[i] = (thirds * height + 3 * n.max(1) / 2) / (3 * n.max(1));
-        // What is there is seen.
+        // A tier with a page is visible.
         if count > 0 {
             let below = if i == 0 { 0 } else { tops[i - 1] };
             tops[i] = tops[i].max((below + 1).min(height));

@@ -1,12 +1,12 @@
-//! The dock: what the engine is doing with every byte, beside the chat.
+//! Dashboard: the dock beside the chat that shows pages, transfers, steps and costs of the engine.
 //!
 //! ```text
 //! engine's snapshots ─► DashboardState ─► dock (tabs) ─► activity │ timeline │ KV map │ ledger │ fidelity ─► Action
 //! ```
-//! Invariants: 1. The dashboard reads and owns copies; nothing here reaches into the engine. 2. A shut dock draws nothing.
-//! 3. What was not measured is written N/A, what is estimated is marked ~, and neither is drawn as 0.
+//! Invariants: 1. The dashboard owns copies and never reads from the engine. 2. A closed dock draws nothing.
+//! 3. A missing value is written N/A, an estimate is marked ~, and neither is drawn as 0.
 //!
-//! Owner thread: the one that draws.
+//! Owner thread: the UI thread.
 
 mod activity;
 pub mod answer_timeline;

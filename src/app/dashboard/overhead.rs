@@ -1,44 +1,44 @@
-//! What the window costs while the dock is open, and what of it the dock does.
+//! Dashboard overhead: frame times and CPU time of the window, and the dock's share of them.
 //!
 //! ```text
 //! frame times, /proc/self/stat ─► Cost ─► the foot of the activity panel
 //! ```
-//! Limits: processor time is known on Linux only, from when it was asked for twice.
+//! Limits: CPU time is known on Linux only, from the second sample on.
 
 use std::time::{Duration, Instant};
 
 use crate::app::dashboard::rates::Known;
 
-/// Between two looks at the processor's time.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Ticks per second of the times in `/proc`: part of the kernel's interface, whatever its own rate is.
+/// Between two samples of the CPU time.
+const CPU_SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
+/// Ticks per second of the times in `/proc`: fixed by the kernel's interface.
 const TICKS_PER_S: f64 = 100.0;
-/// How much a new frame changes a mean.
+/// Weight of a new frame in a running mean.
 const WEIGHT: f32 = 0.1;
 
-/// What frames have cost lately.
+/// Running means of the cost of frames.
 #[derive(Debug)]
 pub struct Cost {
-    /// laying the dock out, milliseconds of a frame
+    /// layout of the dock, milliseconds per frame
     pub dock_ms: f32,
     /// the whole frame, milliseconds
     pub frame_ms: f32,
     /// frames per second
     pub frames_per_s: f32,
-    /// processors that this process kept busy
+    /// CPU cores that this process keeps busy
     pub cpu: Known<f64>,
     last_frame: Option<Instant>,
-    looked: Option<(Instant, f64)>,
+    last_cpu_sample: Option<(Instant, f64)>,
 }
 
 impl Default for Cost {
     fn default() -> Self {
-        Cost { dock_ms: 0.0, frame_ms: 0.0, frames_per_s: 0.0, cpu: Known::Missing, last_frame: None, looked: None }
+        Cost { dock_ms: 0.0, frame_ms: 0.0, frames_per_s: 0.0, cpu: Known::Missing, last_frame: None, last_cpu_sample: None }
     }
 }
 
 impl Cost {
-    /// A frame begins; the one before it took so many seconds.
+    /// Records the start of a frame, and the duration of the one before it in seconds.
     pub fn frame(&mut self, secs: Option<f32>) {
         let now = Instant::now();
         if let Some(secs) = secs {
@@ -47,19 +47,19 @@ impl Cost {
         if let Some(last) = self.last_frame.replace(now) {
             mix(&mut self.frames_per_s, 1.0 / now.duration_since(last).as_secs_f32().max(1e-3));
         }
-        if self.looked.is_none_or(|(at, _)| now.duration_since(at) >= LOOK_EVERY) {
-            self.look(now, std::fs::read_to_string("/proc/self/stat").ok().as_deref().and_then(cpu_secs));
+        if self.last_cpu_sample.is_none_or(|(at, _)| now.duration_since(at) >= CPU_SAMPLE_INTERVAL) {
+            self.record_cpu(now, std::fs::read_to_string("/proc/self/stat").ok().as_deref().and_then(cpu_secs));
         }
     }
 
-    /// The dock was laid out.
+    /// Records the layout time of the dock.
     pub fn dock(&mut self, took: Duration) {
         mix(&mut self.dock_ms, took.as_secs_f32() * 1e3);
     }
 
-    fn look(&mut self, now: Instant, cpu_secs: Option<f64>) {
+    fn record_cpu(&mut self, now: Instant, cpu_secs: Option<f64>) {
         let Some(secs) = cpu_secs else { return };
-        if let Some((at, before)) = self.looked.replace((now, secs)) {
+        if let Some((at, before)) = self.last_cpu_sample.replace((now, secs)) {
             self.cpu = Known::Measured((secs - before) / now.duration_since(at).as_secs_f64().max(1e-3));
         }
     }
@@ -69,7 +69,7 @@ fn mix(mean: &mut f32, new: f32) {
     *mean = if *mean == 0.0 { new } else { *mean * (1.0 - WEIGHT) + new * WEIGHT };
 }
 
-/// Seconds of processor time, of all threads, that `/proc/self/stat` says.
+/// CPU time of all threads in seconds, from the text of `/proc/self/stat`.
 pub fn cpu_secs(stat: &str) -> Option<f64> {
     // The name in parentheses may hold anything; the fields after it do not.
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
@@ -94,9 +94,9 @@ mod tests {
     #[test]
     fn processor_share_needs_two_looks() {
         let (mut cost, now) = (Cost::default(), Instant::now());
-        cost.look(now, Some(1.0));
+        cost.record_cpu(now, Some(1.0));
         assert_eq!(cost.cpu, Known::Missing);
-        cost.look(now + Duration::from_secs(2), Some(4.0));
+        cost.record_cpu(now + Duration::from_secs(2), Some(4.0));
         assert_eq!(cost.cpu, Known::Measured(1.5));
     }
 }

@@ -1,7 +1,7 @@
-//! The text that a page of the KV cache was made of, as a place in a document.
+//! Page text: the document text behind a page of the KV cache.
 //!
 //! ```text
-//! byte range of the documents as one text ─► place() ─► spot_of(): which document, which of its pages, which bytes
+//! byte range of the joined documents ─► place() ─► source_location(): document, its page, its bytes
 //! ```
 
 use std::ops::Range;
@@ -10,7 +10,7 @@ use crate::app::answer::citations::SourceLocation;
 use crate::app::state::chat::{Chat, OpenDocument};
 use crate::document::BLANK_LINE;
 
-/// Where a byte of the documents of `chat`, joined as the model reads them, is: which document, and the byte in it.
+/// The document that has a byte of the joined documents of `chat`, and the byte in it.
 pub fn place<'a>(chat: &Chat, documents: &'a [OpenDocument], byte: usize) -> Option<(&'a OpenDocument, usize)> {
     let mut begin = 0;
     for id in &chat.documents {
@@ -24,8 +24,8 @@ pub fn place<'a>(chat: &Chat, documents: &'a [OpenDocument], byte: usize) -> Opt
     None
 }
 
-/// Bytes `range` of the documents of `chat` as one text; none where they are of no document, such as those of a question.
-pub fn spot_of(chat: &Chat, documents: &[OpenDocument], range: Range<usize>) -> Option<SourceLocation> {
+/// Location of bytes `range` of the joined documents. None outside them, for example in a question.
+pub fn source_location(chat: &Chat, documents: &[OpenDocument], range: Range<usize>) -> Option<SourceLocation> {
     let (doc, first) = place(chat, documents, range.start)?;
     let bytes = to_char(&doc.text, first)..to_char(&doc.text, first + range.len());
     Some(SourceLocation { doc: doc.id, page: doc.page_of(bytes.start), bytes })
@@ -45,14 +45,23 @@ mod tests {
 
     fn doc(id: DocId, text: &str) -> OpenDocument {
         let document = Document::from_bytes(&format!("{id}.txt"), text.as_bytes()).unwrap().into();
-        OpenDocument { id, document, n_chars: text.chars().count(), n_tokens: None, ingest_ms: None, sample: false, path: None }
+        OpenDocument {
+            id,
+            document,
+            n_chars: text.chars().count(),
+            n_tokens: None,
+            token_range: None,
+            ingest_ms: None,
+            sample: false,
+            path: None,
+        }
     }
 
     #[test]
     fn bytes_of_joined_documents_are_found_in_the_one_that_has_them() {
         let docs = [doc(1, "Alpha\u{0C}beta."), doc(2, "Gämma\u{0C}delta.")];
         let chat = Chat { documents: vec![1, 2], ..Chat::default() };
-        let spot = |range| spot_of(&chat, &docs, range);
+        let spot = |range| source_location(&chat, &docs, range);
         assert_eq!(spot(6..10), Some(SourceLocation { doc: 1, page: 1, bytes: 6..10 }));
         // 11 bytes, and a blank line.
         assert_eq!(spot(13..18), Some(SourceLocation { doc: 2, page: 0, bytes: 0..5 }));

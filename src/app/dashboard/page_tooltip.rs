@@ -1,8 +1,8 @@
-//! What there is to say of one page of the KV cache, line by line. Pure.
+//! Page tooltip: the facts of one page of the KV cache, one a line. Pure.
 
 use std::ops::Range;
 
-use crate::app::dashboard::kv_map::held_chat;
+use crate::app::dashboard::kv_map::cached_chat;
 use crate::app::dashboard::page_text;
 use crate::app::panels::kv_dtype_name;
 use crate::app::state::ViewState;
@@ -10,14 +10,14 @@ use crate::app::ui::format;
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::engine::{NEVER_READ, PageMap, Tier};
 
-/// Bytes of the documents as one text that the tokens of a page are.
+/// Byte range of a page in the joined documents.
 pub fn page_range(map: &PageMap, page: usize) -> Option<Range<usize>> {
     let (first, end) = (*map.first_byte.get(page)?, *map.first_byte.get(page + 1)?);
     Some(first as usize..end as usize)
 }
 
-/// Which tokens and whose, where copies are, when it was last read and what it weighs. Of several layers, those that are alike.
-pub fn page_words(view: &ViewState, map: &PageMap, layers: Range<usize>, page: usize) -> Vec<String> {
+/// Tokens, document, size, copies, last use and attention of a page; over several layers, the combined facts.
+pub fn page_lines(view: &ViewState, map: &PageMap, layers: Range<usize>, page: usize) -> Vec<String> {
     let first = page * KV_PAGE_TOKENS;
     let layer = match layers.len() {
         1 => format!("layer {}", layers.start),
@@ -25,21 +25,21 @@ pub fn page_words(view: &ViewState, map: &PageMap, layers: Range<usize>, page: u
     };
     let tokens = format!("{}–{}", format::count(first), format::count(first + KV_PAGE_TOKENS - 1));
     let mut lines = vec![format!("Tokens {tokens}, {layer}")];
-    lines.extend(document_words(view, map, page));
+    lines.extend(document_line(view, map, page));
     lines.push(format!("{}, {}", format::bytes(map.page_bytes * layers.len() as u64), kv_dtype_name(map.dtype)));
-    lines.push(copies_words(map, layers.clone(), page));
-    lines.push(read_words(map, layers.clone(), page));
-    lines.push(mass_words(map, layers, page));
+    lines.push(copies_line(map, layers.clone(), page));
+    lines.push(read_line(map, layers.clone(), page));
+    lines.push(mass_label(map, layers, page));
     lines
 }
 
-fn document_words(view: &ViewState, map: &PageMap, page: usize) -> Option<String> {
+fn document_line(view: &ViewState, map: &PageMap, page: usize) -> Option<String> {
     let range = page_range(map, page)?;
-    let (doc, byte) = page_text::place(held_chat(view), &view.documents, range.start)?;
+    let (doc, byte) = page_text::place(cached_chat(view), &view.documents.list, range.start)?;
     Some(format!("{}, page {}", doc.name, format::count(doc.page_number(doc.page_of(byte)))))
 }
 
-fn copies_words(map: &PageMap, layers: Range<usize>, page: usize) -> String {
+fn copies_line(map: &PageMap, layers: Range<usize>, page: usize) -> String {
     let has = |tier: Tier| layers.clone().filter(|layer| map.census.at(*layer, page).has(tier)).count();
     let tiers = [(Tier::Vram, "in VRAM"), (Tier::Ram, "in RAM"), (Tier::Disk, "on the disk")];
     let there = tiers.into_iter().filter_map(|(tier, name)| match (has(tier), layers.len()) {
@@ -48,25 +48,25 @@ fn copies_words(map: &PageMap, layers: Range<usize>, page: usize) -> String {
         (n, all) => Some(format!("{name} ({n} of {all} layers)")),
     });
     match there.collect::<Vec<_>>() {
-        none if none.is_empty() => "nowhere: to be computed again".to_owned(),
+        none if none.is_empty() => "in no tier: will be recomputed".to_owned(),
         there => there.join(", "),
     }
 }
 
-fn read_words(map: &PageMap, layers: Range<usize>, page: usize) -> String {
+fn read_line(map: &PageMap, layers: Range<usize>, page: usize) -> String {
     if map.census.steps_since_read.is_empty() {
         return "read in every step".to_owned();
     }
     let since = |layer: usize| map.census.steps_since_read.get(map.census.index(layer, page)?).copied();
     match layers.filter_map(since).min() {
-        None | Some(NEVER_READ) => "not read yet by a step that chooses".to_owned(),
+        None | Some(NEVER_READ) => "not read yet by a step of the policy".to_owned(),
         Some(0) => "read in the newest step".to_owned(),
         Some(1) => "last read 1 step ago".to_owned(),
         Some(n) => format!("last read {} steps ago", format::count(n as usize)),
     }
 }
 
-fn mass_words(map: &PageMap, layers: Range<usize>, page: usize) -> String {
+fn mass_label(map: &PageMap, layers: Range<usize>, page: usize) -> String {
     let mass = layers.filter_map(|layer| map.mass.get(map.census.index(layer, page)?)).copied();
     match mass.filter(|mass| !mass.is_nan()).reduce(f32::max) {
         None => "attention N/A: not sampled".to_owned(),
@@ -95,7 +95,7 @@ mod tests {
     }
 
     fn words(map: &PageMap, layers: Range<usize>) -> String {
-        page_words(&ViewState::new(ModelSource::BuiltIn, LoadOptions::default()), map, layers, 1).join(" · ")
+        page_lines(&ViewState::new(ModelSource::BuiltIn, LoadOptions::default()), map, layers, 1).join(" · ")
     }
 
     #[test]
@@ -117,6 +117,6 @@ mod tests {
         assert!(words(&map, 0..1).contains("not read yet"));
         assert!(words(&map, 1..2).ends_with("attention N/A: not sampled"));
         map.census.copies[1] = PageCopies::default();
-        assert!(words(&map, 0..1).contains("nowhere: to be computed again"));
+        assert!(words(&map, 0..1).contains("in no tier: will be recomputed"));
     }
 }

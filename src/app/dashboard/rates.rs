@@ -1,39 +1,39 @@
-//! What the activity panel says of a window of time, from the events alone. Pure.
+//! Rates: bandwidth, utilization, overlap and page counts of a window of time, from events alone. Pure.
 //!
 //! ```text
 //! History, window ─► links: bytes per second, columns │ device: busy share │ overlap │ pages of the newest step ─► Figures
 //! ```
-//! 1. A figure says how it was come by; one without events to come from is missing, and a link on which nothing moved while
-//!    others did says 0.
+//! 1. A figure records whether it is measured or estimated. Without events it is missing; a link that was idle while others
+//!    moved pages has 0.
 //!
 //! Units: nanoseconds of [`crate::telemetry::now`], bytes per second, shares 0 to 1.
-//! Limits: overlap is worked out over [`MAX_OVERLAP_EVENTS`] at most.
+//! Limits: overlap is computed over [`MAX_OVERLAP_EVENTS`] at most.
 
 use crate::telemetry::overlap::{Interval, is_compute, is_io, overlap};
 use crate::telemetry::{EventKind, History, KernelFamily, Link, Track};
 
 /// Columns of a sparkline.
 pub const N_COLUMNS: usize = 64;
-/// Events of a window that are looked at one by one.
+/// Events in a window, for the overlap, at most.
 const MAX_OVERLAP_EVENTS: usize = 1 << 16;
-/// While a turn runs, figures are those of its last second.
+/// Window of the figures while a turn runs, nanoseconds.
 const NOW_NS: u64 = 1_000_000_000;
-/// And sparklines of so many.
+/// Window of the sparklines while a turn runs, nanoseconds.
 const RECENT_NS: u64 = 20 * NOW_NS;
 
-/// A figure, and how it was come by.
+/// A figure with its origin.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Known<T> {
-    /// counted, or timed by the clock of what it is about
+    /// counted, or timed by the clock of its own device
     Measured(T),
-    /// by another clock, or by a rule of thumb
+    /// timed by another clock, or by a rule of thumb
     Estimated(T),
-    /// nothing says it
+    /// no event has it
     Missing,
 }
 
 impl<T> Known<T> {
-    /// The figure, where there is one.
+    /// The value. None if it is missing.
     pub fn get(self) -> Option<T> {
         match self {
             Known::Measured(value) | Known::Estimated(value) => Some(value),
@@ -51,7 +51,7 @@ impl<T> Known<T> {
     }
 }
 
-/// What the figures are of.
+/// Windows of time for figures and sparklines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
     /// figures
@@ -60,7 +60,7 @@ pub struct Window {
     pub spark: Interval,
 }
 
-/// One link.
+/// Figures of one link.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LinkFigures {
     /// which
@@ -71,24 +71,24 @@ pub struct LinkFigures {
     pub columns: Vec<f32>,
     /// bytes in all since the engine was started
     pub total_bytes: u64,
-    /// nanoseconds that half of all moves took at most, and 99 of 100
+    /// latency that half and 99 % of all transfers stay below, nanoseconds
     pub latency_ns: Option<[u64; 2]>,
 }
 
-/// How a step came by the pages that it read.
+/// Pages that a step read, by their origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StepPages {
     /// in VRAM already
     pub resident: u32,
-    /// moved there
+    /// fetched to VRAM
     pub fetched: u32,
-    /// computed again
+    /// recomputed
     pub recomputed: u32,
-    /// left out by the policy
+    /// skipped by the policy
     pub skipped: u32,
 }
 
-/// Everything about a window.
+/// All figures of a window.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figures {
     /// in the order of [`Link::ALL`]
@@ -104,7 +104,7 @@ pub struct Figures {
 }
 
 impl Window {
-    /// The last second of what is known where a turn runs, else the `last` turn.
+    /// The last second of the history while a turn runs, else the `last` turn.
     pub fn of(history: &History, runs: bool, last: Option<Interval>) -> Option<Window> {
         let (begin, end) = history.range_ns()?;
         Some(match (runs, last) {
@@ -119,7 +119,7 @@ impl Window {
 }
 
 impl Figures {
-    /// What `history` says of `window`.
+    /// Computes the figures of `window`.
     pub fn of(history: &History, window: Window) -> Figures {
         Figures {
             links: Link::ALL.iter().map(|link| link_figures(history, *link, window)).collect(),
@@ -135,7 +135,7 @@ fn secs((from, to): Interval) -> f64 {
     (to.saturating_sub(from) as f64 / 1e9).max(1e-9)
 }
 
-/// What was before is forgotten: sums over the window would be too small.
+/// True if the history covers the window. Events before it were dropped, so their sums would be too small.
 fn is_known(history: &History, window: Interval) -> bool {
     window.0 < window.1 && window.0 >= history.known_since_ns()
 }
@@ -240,7 +240,7 @@ mod tests {
         EventKind::GpuPass { family: KernelFamily::Linear, layer: NO_LAYER, estimated }
     }
 
-    /// A second in which 100 MiB came from the disk in ten moves, while the device computed half of the time.
+    /// A second with 100 MiB from the disk in ten transfers, and the device busy for half of it.
     fn history(estimated: bool) -> History {
         let mut history = History::default();
         let moves = (0..10).map(|i| Event::span(moved(Link::DiskToRam, 10 * MIB), 100 * MS * i, 100 * MS * i + 50 * MS));

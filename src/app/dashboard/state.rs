@@ -1,4 +1,4 @@
-//! What the dock remembers from frame to frame, and what it asks the engine for.
+//! Dashboard state between frames, and the commands that the dock sends to the engine.
 //!
 //! Units: nanoseconds of [`crate::telemetry::now`], bytes.
 
@@ -18,27 +18,27 @@ use crate::engine::{EngineCommand, EngineEvent, LinkBandwidth, PageMap};
 use crate::telemetry::overlap::Interval;
 use crate::telemetry::{Event, EventKind, History, Track};
 
-/// What the dock shows.
+/// Tabs of the dock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Tab {
     /// links, utilization, budgets
     #[default]
     Activity,
-    /// every event on one axis of time
+    /// every event on one time axis
     Timeline,
-    /// where each page of the context is
+    /// the tier of each page of the context
     KvMap,
-    /// what each step read, and how it came by it
+    /// pages read by each step, and their origin
     Ledger,
-    /// what was left out, and what that cost
+    /// attention mass that a policy skipped
     Fidelity,
 }
 
 impl Tab {
-    /// All, as they stand side by side.
+    /// All tabs, in their order on screen.
     pub const ALL: [Tab; 5] = [Tab::Activity, Tab::Timeline, Tab::KvMap, Tab::Ledger, Tab::Fidelity];
 
-    /// As it is written on the tab.
+    /// Label of the tab.
     pub const fn name(self) -> &'static str {
         match self {
             Tab::Activity => "Activity",
@@ -57,31 +57,31 @@ pub struct DashboardState {
     pub open: bool,
     /// in place of the chat
     pub fills: bool,
-    /// how wide it is beside the chat, points; none where it was never open
+    /// width beside the chat, points; None before it was opened
     pub width: Option<f32>,
-    /// what it shows
+    /// the selected tab
     pub tab: Tab,
-    /// the step that every panel points at: when it began, nanoseconds
+    /// the step that every panel highlights: when it began, nanoseconds
     pub selected_step: Option<u64>,
-    /// every event that the engine handed on
+    /// every event from the engine
     pub history: History,
-    /// documents that were read since the engine spoke last
-    pub ingested: Vec<Event>,
-    /// the timeline's own
+    /// ingest events since the last snapshot of the engine
+    pub ingest_events: Vec<Event>,
+    /// state of the timeline
     pub timeline: TimelineState,
-    /// the ledger's own
+    /// state of the ledger
     pub ledger: LedgerState,
     /// saved and compared runs
     pub runs: RunsState,
-    /// where every page of the context was when the engine last said it
+    /// the newest page map of the engine
     pub pages: Option<Arc<PageMap>>,
-    /// what links can carry, once that was measured
+    /// peak bandwidth of the links, once measured
     pub peaks: Option<LinkBandwidth>,
-    /// the map's own
+    /// state of the KV map
     pub kv_map: KvMapState,
-    /// text of the document that is open below the map
+    /// the document that is open below the map
     pub reader: Option<Viewer>,
-    /// what frames cost
+    /// cost of frames
     pub cost: Cost,
     /// the turn that ended last
     last_turn: Option<Interval>,
@@ -91,34 +91,34 @@ pub struct DashboardState {
 }
 
 impl DashboardState {
-    /// Opens the dock beside the chat, or shuts it.
+    /// Opens the dock beside the chat, or closes it.
     pub fn toggle(&mut self) {
         self.open = !self.open;
         self.fills = false;
     }
 
-    /// Opens the text of a document.
-    pub fn read(&mut self, spot: SourceLocation) {
+    /// Opens the text of a page below the map.
+    pub fn show_page_text(&mut self, spot: SourceLocation) {
         (self.open, self.tab, self.reader) = (true, Tab::KvMap, Some(Viewer::at(spot)));
     }
 
-    /// Points every panel at a step, and shows it on the timeline.
+    /// Selects a step for every panel, and shows it on the timeline.
     pub fn show_step(&mut self, begin_ns: u64) {
         (self.open, self.tab, self.selected_step) = (true, Tab::Timeline, Some(begin_ns));
     }
 
-    /// Lays a saved run beside this session, on the timeline.
+    /// Shows a saved run beside this session, on the timeline.
     pub fn show_run(&mut self, run: OpenRun) {
         (self.open, self.tab, self.selected_step) = (true, Tab::Timeline, None);
         self.runs.open(run);
         self.timeline.reset();
     }
 
-    /// Takes what is the dashboard's of an event; what is the rest of the window's comes back.
-    pub fn take(&mut self, event: EngineEvent) -> Option<EngineEvent> {
+    /// Handles the dashboard's part of an event. Returns the event if other parts of the window need it too.
+    pub fn apply(&mut self, event: EngineEvent) -> Option<EngineEvent> {
         match event {
             EngineEvent::Telemetry(snapshot) => {
-                for event in self.ingested.drain(..) {
+                for event in self.ingest_events.drain(..) {
                     self.history.add_events(INGEST_LANE, &[event]);
                 }
                 self.history.add(&snapshot);
@@ -131,7 +131,7 @@ impl DashboardState {
                 return Some(EngineEvent::Finished { turn, summary });
             }
             EngineEvent::ModelLoaded(info) => {
-                // Another device, or another folder: what was measured is not of these.
+                // Another device or folder: earlier measurements do not apply.
                 (self.peaks, self.is_measuring, self.pages, self.showed_map) = (None, false, None, false);
                 return Some(EngineEvent::ModelLoaded(info));
             }
@@ -140,15 +140,15 @@ impl DashboardState {
         None
     }
 
-    /// The map is on the screen.
+    /// True if the map is on screen.
     pub fn shows_map(&self) -> bool {
         self.open && self.tab == Tab::KvMap
     }
 
-    /// What is to be asked of the engine: peaks of the links once, and the map where none comes by itself.
+    /// Commands for the engine: one measurement of the links, and a page map if none arrives by itself.
     pub fn commands(&mut self, view: &ViewState) -> Vec<EngineCommand> {
         let mut commands = Vec::new();
-        let (idle, ready) = (view.running.is_none(), view.info().is_some());
+        let (idle, ready) = (view.engine.running.is_none(), view.info().is_some());
         if self.open && ready && idle && !self.is_measuring {
             self.is_measuring = true;
             commands.push(EngineCommand::MeasureLinks);
@@ -161,11 +161,11 @@ impl DashboardState {
         commands
     }
 
-    /// The step that made token `token` (from 0) of the answer of `exchange`; none where it is not known any more.
+    /// The step that produced token `token` (from 0) of the answer of `exchange`. None if the history no longer has it.
     pub fn step_of(&self, exchange: &Exchange, token: usize) -> Option<u64> {
         let Outcome::Done(summary) = &exchange.outcome else { return None };
         let (began, ended) = (summary.phases.began_ns, summary.phases.ended_ns);
-        // A step is named by what it reads, and makes the token after that.
+        // A step is named by its first input token, and produces the token after it.
         let position = u32::try_from(summary.prompt_tokens + token).ok()?.checked_sub(1)?;
         let mut steps = self.history.of(Track::Step).flat_map(|series| series.within(began, ended));
         let makes = |kind: &EventKind| match *kind {
@@ -177,7 +177,7 @@ impl DashboardState {
         steps.find(|step| makes(&step.kind)).map(|step| step.begin_ns)
     }
 
-    /// What the activity panel says, worked out once for what is known.
+    /// Figures of the activity panel, cached for a version of the history.
     pub fn figures(&mut self, runs: bool) -> Option<(&Window, &Figures)> {
         let window = Window::of(&self.history, runs, self.last_turn)?;
         let version = self.history.version();
@@ -188,7 +188,7 @@ impl DashboardState {
         self.figures.as_ref().map(|(_, window, figures)| (window, figures))
     }
 
-    /// Memory that the dock takes for what it shows.
+    /// Memory of events, map and images, bytes.
     pub fn bytes(&self) -> u64 {
         let map = self.pages.as_ref().map_or(0, |pages| pages.census.copies.len() * size_of::<u32>() * 2);
         self.history.bytes().0 + map as u64 + self.kv_map.bytes()

@@ -1,4 +1,4 @@
-//! Traces and counters to files and back. Everything here waits for a disk: not for the thread that draws.
+//! Trace files: writes and reads traces and counters. Waits for the disk, so never call it on the UI thread.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -9,7 +9,7 @@ use crate::base::Bytes;
 use crate::telemetry::chrome_trace::{self, ChromeTrace, RunInfo};
 use crate::telemetry::{Counters, History, Snapshot, jsonl, now};
 
-/// The events of a trace begin within so many bytes of the file.
+/// A trace has its `traceEvents` key within so many bytes.
 const HEAD_BYTES: u64 = 64 << 10;
 
 /// Writes a trace of `snapshot`.
@@ -23,7 +23,7 @@ pub fn write_trace(path: &Path, snapshot: &Snapshot, run: RunInfo) -> io::Result
     trace.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
 }
 
-/// Adds `counters` as they stand now to a file of JSON lines.
+/// Appends `counters` to a file of JSON lines.
 ///
 /// # Errors
 /// A file that cannot be written.
@@ -33,7 +33,7 @@ pub fn write_counters(path: &Path, counters: &Counters) -> io::Result<()> {
     file.flush()
 }
 
-/// The file holds a trace, as its beginning tells. Pipes and devices are not asked: they may never answer.
+/// True if the file begins like a trace. False for pipes and devices: reading them may block.
 pub fn is_trace(path: &Path) -> bool {
     if !path.is_file() {
         return false;
@@ -45,15 +45,15 @@ pub fn is_trace(path: &Path) -> bool {
     read.is_ok() && head.trim_start().starts_with('{') && after_key.is_some_and(|after| after.starts_with(':'))
 }
 
-/// Reads a trace, as a run under the name of its file.
+/// Reads a trace, as a run with the name of its file.
 ///
 /// # Errors
-/// A sentence that says what is wrong with it.
+/// One sentence: what is wrong with the file.
 pub fn read_trace(path: &Path) -> Result<OpenRun, String> {
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
     let file = File::open(path).map_err(|error| format!("{name} cannot be opened: {error}"))?;
     let recording = chrome_trace::read(BufReader::new(file)).map_err(|error| format!("{name}: {error}"))?;
-    // As much as the file may hold: what was saved is shown whole.
+    // No cap: a saved trace is shown whole.
     let mut history = History::new(Bytes(u64::MAX));
     history.add(&recording.snapshot);
     Ok(OpenRun { name, info: recording.run, history })

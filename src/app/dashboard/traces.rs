@@ -1,12 +1,11 @@
-//! Runs saved, opened again and laid beside each other: the rows at the foot of the dock.
+//! Traces: saved runs, opened beside this session; the rows at the foot of the dock.
 //!
 //! ```text
 //! this session's History ─► Save trace, Save counters ─► files            files ─► OpenRun ─► Source (timeline, ledger)
 //! ```
-//! 1. A file holds text of a document only where the box for that is ticked. 2. Runs begin together: where the first token of
-//!    their newest answer came.
+//! 1. A file holds text of a chat only if its box is ticked. 2. Runs are aligned at the first token of their newest answer.
 //!
-//! Limits: [`MAX_OPENED`] runs from files at once; the oldest goes.
+//! Limits: [`MAX_OPENED`] opened runs; the oldest is closed.
 
 use egui::Ui;
 
@@ -18,33 +17,33 @@ use crate::app::ui::widgets;
 use crate::telemetry::chrome_trace::RunInfo;
 use crate::telemetry::{EventKind, History, Phase, Track};
 
-/// Runs from files at once.
+/// Opened runs at most.
 const MAX_OPENED: usize = 2;
 
-/// A run that was opened from a file.
+/// A run from a file.
 #[derive(Debug)]
 pub struct OpenRun {
     /// name of its file
     pub name: String,
-    /// what it is of
+    /// its metadata
     pub info: RunInfo,
     /// its events
     pub history: History,
 }
 
-/// What it remembers from frame to frame.
+/// State of the runs between frames.
 #[derive(Debug, Default)]
 pub struct RunsState {
-    /// runs from files, oldest first, and whether they are drawn
+    /// runs from files, oldest first, and whether each is visible
     opened: Vec<(OpenRun, bool)>,
-    /// this session's own is not drawn
+    /// this session is not visible
     hides_live: bool,
-    /// a trace is to hold questions and answers
+    /// a saved trace includes questions and answers
     with_text: bool,
 }
 
 impl RunsState {
-    /// Shows a run beside what is shown already.
+    /// Adds a run from a file.
     pub fn open(&mut self, run: OpenRun) {
         if self.opened.len() == MAX_OPENED {
             self.opened.remove(0);
@@ -52,7 +51,7 @@ impl RunsState {
         self.opened.push((run, true));
     }
 
-    /// What is drawn: this session and runs from files, so that their answers begin together.
+    /// Visible runs, aligned at their answers.
     pub fn sources<'a>(&'a self, live: &'a History) -> Vec<Source<'a>> {
         let live = (!self.hides_live).then_some(("this session", live));
         let opened = self.opened.iter().filter(|(_, visible)| *visible).map(|(run, _)| (run.name.as_str(), &run.history));
@@ -66,14 +65,14 @@ impl RunsState {
     }
 }
 
-/// The moment by which runs are laid beside each other: when the newest answer's first token came.
+/// Moment by which runs are aligned: the first token of the newest answer.
 fn anchor(run: &History) -> Option<u64> {
     let phases = run.of(Track::Phase).flat_map(|series| series.iter());
     let newest = phases.filter(|e| e.kind == EventKind::Phase(Phase::Decode)).map(|e| e.begin_ns).max();
     newest.or_else(|| run.range_ns().map(|(begin, _)| begin))
 }
 
-/// Draws it.
+/// Draws the rows.
 pub fn show(ui: &mut Ui, state: &mut DashboardState) -> Vec<Action> {
     let mut actions = Vec::new();
     runs_ui(ui, state);
@@ -99,7 +98,7 @@ pub fn show(ui: &mut Ui, state: &mut DashboardState) -> Vec<Action> {
     actions
 }
 
-/// The runs on the axis, where there are more than this session's.
+/// List of runs, if any was opened from a file.
 fn runs_ui(ui: &mut Ui, state: &mut DashboardState) {
     let runs = &mut state.runs;
     if runs.opened.is_empty() {
@@ -132,11 +131,11 @@ fn runs_ui(ui: &mut Ui, state: &mut DashboardState) {
     }
 }
 
-/// What is missing of this session, where something is.
+/// Number of lost and dropped events, if any.
 fn lost_ui(ui: &mut Ui, history: &History) {
     let (n_lost, n_forgotten) = (history.n_lost(), history.n_forgotten());
     if n_lost + n_forgotten > 0 {
         let cap = history.cap();
-        widgets::caption(ui, format!("{n_lost} events lost by full rings, {n_forgotten} forgotten to stay under {cap}"));
+        widgets::caption(ui, format!("{n_lost} events lost to full rings, {n_forgotten} dropped to stay under {cap}"));
     }
 }

@@ -1,4 +1,4 @@
-//! A row of a list with a menu of its own, behind a button at its right and behind the pointer's other button.
+//! Menu row: a list row with a menu, behind a button at its right and behind a right click.
 
 use egui::{Layout, Popup, Rect, Response, Ui, UiBuilder, Vec2, pos2, vec2};
 
@@ -12,16 +12,16 @@ pub const BUTTON: f32 = 24.0;
 /// Width of the menu, points.
 const WIDTH: f32 = 220.0;
 
-/// What became of a row.
+/// Result of a row.
 pub struct MenuRow {
-    /// of the row itself
+    /// response of the row itself
     pub response: Response,
-    /// what was chosen in the menu
+    /// actions selected in the menu
     pub actions: Vec<Action>,
 }
 
-/// Draws a row of `height` by `draw`, which is told to leave room for the button where the pointer or the focus is near.
-/// The button is called `label`.
+/// Draws a row of `height` with `draw`. Its flag is true if the row has to leave room for the button.
+/// `label` names the button.
 pub fn menu_row_ui(
     ui: &mut Ui,
     height: f32,
@@ -56,7 +56,7 @@ fn entries_ui(ui: &mut Ui, menu: &impl Fn(&mut Ui) -> Vec<Action>) -> Vec<Action
     actions
 }
 
-/// An entry of a menu. True when it is chosen.
+/// An entry of a menu. True if it is clicked.
 pub fn entry_ui(ui: &mut Ui, icon: Icon, text: &str) -> bool {
     widgets::row(ui, Some(icon), text, "", false, text).clicked()
 }

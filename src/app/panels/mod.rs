@@ -1,4 +1,4 @@
-//! The parts of the window. Each `_ui` function draws plain data and returns what the user asked for.
+//! Panels of the window. Each `_ui` function draws plain data and returns the user's actions.
 //!
 //! ```text
 //! ViewState ──► sidebar │ documents, chat, composer │ status ──► [Action] ──► window::StrataApp
@@ -23,8 +23,8 @@ use crate::chats::ExportFormat;
 use crate::engine::{AttentionKind, KvDtype, ModelSource};
 use crate::model::path_name;
 
-/// Which kind of attention answered.
-pub fn attention_words(kind: AttentionKind) -> &'static str {
+/// Label of a kind of attention.
+pub fn attention_label(kind: AttentionKind) -> &'static str {
     match kind {
         AttentionKind::Dense => "exact dense",
         AttentionKind::ExactOffload => "exact offload",
@@ -42,61 +42,61 @@ pub fn kv_dtype_name(kv_dtype: KvDtype) -> &'static str {
     }
 }
 
-/// What the user asked for.
+/// An action of the user.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// ask what is in the composer
+    /// send the question in the composer
     Send,
-    /// end the running turn
+    /// stop the running turn
     Stop,
-    /// ask the question of this exchange again
+    /// generate another answer to this exchange
     Regenerate(u64),
-    /// ask this text in place of the question of an exchange
+    /// replace the question of an exchange by this text
     EditQuestion(u64, String),
     /// show the branch through this exchange
     ShowBranch(u64),
-    /// the next question follows this answer
+    /// continue the chat after this answer
     BranchFrom(u64),
-    /// answer this exchange once more, from everything
+    /// check the answer of this exchange exactly
     Check(u64),
     /// put text on the clipboard
     Copy(String),
-    /// an empty chat
+    /// show an empty chat
     NewChat,
-    /// another chat
+    /// show another chat
     SelectChat(ChatId),
-    /// a chat that a search found, and the message that holds the words
+    /// show a chat that a search found, and the message with the words
     ShowHit(ChatId, Option<u64>),
-    /// type another title for a chat
+    /// edit the title of a chat
     BeginRename(ChatId, String),
-    /// this is its title
+    /// rename a chat
     Rename(ChatId, String),
-    /// its title stays
+    /// leave the title as it is
     EndRename,
-    /// a chat above the others, or back among them
+    /// pin a chat above the others, or unpin it
     Pin(ChatId),
     /// save a chat as a file
     ExportChat(ChatId, ExportFormat),
     /// put a chat on the clipboard, as Markdown
     CopyChat(ChatId),
-    /// take a chat out of the list
+    /// delete a chat
     DeleteChat(ChatId),
-    /// take a document, or only its KV, out of the library
+    /// remove a document, or only its KV, from the library
     RemoveDocument {
         /// hash of its text
         content_hash: String,
-        /// what people call it
+        /// display name
         name: String,
         /// only its KV
         keeps_text: bool,
     },
-    /// bring back what was deleted last
+    /// restore the last deletion
     Undo,
-    /// do not
+    /// make the last deletion final
     DiscardUndo,
-    /// put a document whose text is kept in front of this chat
-    AttachKept(String),
-    /// take a document that is not here away from this chat: its hash
+    /// add a document whose text is stored to this chat
+    AttachStored(String),
+    /// remove a missing document from this chat: its hash
     DetachMissing(String),
     /// open a document's file
     OpenFile(PathBuf),
@@ -108,72 +108,76 @@ pub enum Action {
     OpenModelFolder,
     /// load a model
     LoadModel(ModelSource),
-    /// load a model with what the picker says
-    LoadChosen(ModelSource),
+    /// load a model with the options of the picker
+    LoadFromPicker(ModelSource),
     /// free the model
     UnloadModel,
-    /// load it no further
+    /// cancel the loading
     StopLoading,
-    /// look for models again
+    /// search for models again
     FindModels,
-    /// look for models in this folder too
+    /// search this folder for models too
     AddModelFolder(PathBuf),
-    /// choose such a folder in a dialog
+    /// choose a model folder for the search in a dialog
     ChooseModelFolder,
-    /// look there no longer
-    ForgetModelFolder(PathBuf),
-    /// answers are sampled as the model's makers advise again
-    ForgetSampling,
-    /// put a document of the library in front of this chat
+    /// remove a folder from the search
+    RemoveModelFolder(PathBuf),
+    /// reset sampling to the model's own values
+    ResetSampling,
+    /// add a document of the library to this chat
     Attach(DocId),
-    /// take a document away from this chat
+    /// remove a document from this chat
     Detach(DocId),
-    /// read the documents now
-    Read,
-    /// add the sample document, and ask this of it
+    /// prefill the documents now
+    PrefillDocuments,
+    /// add the sample document, and ask this question
     Sample(Option<String>),
-    /// ask this
+    /// send this question
     Ask(String),
-    /// light or dark
+    /// switch between light and dark
     ToggleTheme,
-    /// another page in the middle
+    /// show another page in the middle
     Show(MainView),
-    /// the text of the settings changed
+    /// check the text of the settings page
     SettingsChanged,
-    /// take a sentence away
+    /// open the list of notices, or close it
+    ToggleNotices,
+    /// remove the notice at this index of the list
     Dismiss(usize),
-    /// end the opening of files
+    /// remove all notices
+    DismissAll,
+    /// cancel the opening of files
     CancelOpening,
     /// show a document from its first page, beside the chat
     ShowDocument(DocId),
-    /// show a quotation of this answer where it stands
-    ShowSpot(SourceLocation, u64),
-    /// show the pages that this answer read most
-    ShowMostRead(u64),
-    /// no more
+    /// show the source of a citation of this answer
+    ShowSource(SourceLocation, u64),
+    /// show the pages that this answer attended to most
+    ShowAttendedPages(u64),
+    /// close the document
     CloseDocument,
-    /// put some pages of a document, from 0, in its place
+    /// replace a document by some of its pages, from 0
     TakePages(DocId, Range<usize>),
-    /// write this session's events to a file, with questions and answers where that was asked for
+    /// write this session's events to a file
     SaveTrace {
         /// with questions and answers
         with_text: bool,
     },
-    /// add this session's counters to a file
+    /// append this session's counters to a file
     SaveCounters,
-    /// show a saved trace beside this session
+    /// open a saved trace beside this session
     OpenTrace,
-    /// put the newest answer's speeds on the clipboard, as llama-bench prints them
+    /// copy the newest answer's speeds as a llama-bench row
     CopyBenchRow,
-    /// the dashboard beside the chat, or gone
+    /// open or close the dashboard
     ToggleDock,
-    /// the dashboard in place of the chat, or beside it again
+    /// let the dashboard fill the window, or not
     ToggleDockFullWidth,
-    /// show the text that a page of the KV cache was made of, below the map
+    /// show the text of a page of the KV cache below the map
     ShowPageText(SourceLocation),
-    /// the step that made this token of an answer, on the timeline
+    /// show the step of this token of an answer on the timeline
     ShowToken {
-        /// whose answer
+        /// its exchange
         exchange: u64,
         /// from 0
         token: usize,
@@ -182,10 +186,10 @@ pub enum Action {
     OpenFolder(PathBuf),
 }
 
-/// What the model in the binary is called.
+/// Name of the built-in model.
 const BUILT_IN_NAME: &str = "Strata Quote";
 
-/// The name of the model that is there, coming, or missing.
+/// Name of the model that is loaded, loading or missing.
 pub fn model_name(model: &ModelState, source: &ModelSource) -> String {
     match (model, source) {
         (ModelState::Ready(info), _) => info.name.clone(),

@@ -1,17 +1,16 @@
-//! The status line: device, kind of attention, speed, KV bytes per tier against the budgets. What is not measured is
-//! written N/A.
+//! Status line: device, kind of attention, speed, and KV bytes per tier against the budgets. Missing values are written N/A.
 
 use egui::{Frame, Margin, Panel, Ui, vec2};
 
-use crate::app::panels::chat::exact_check::mass_words;
+use crate::app::panels::chat::exact_check::mass_label;
 use crate::app::panels::tiers::{TierBar, tiers_line_ui};
-use crate::app::panels::{Action, attention_words};
+use crate::app::panels::{Action, attention_label};
 use crate::app::state::{ModelState, Phase, ViewState};
 use crate::app::ui::theme::{self, GUTTER};
 use crate::app::ui::{format, widgets};
 use crate::engine::AttentionKind;
 
-/// A line this wide has room for the figures beside the bars, points.
+/// Least width of the line for figures beside the bars, points.
 const WIDE: f32 = 1000.0;
 
 /// The line at the foot of the window.
@@ -30,7 +29,7 @@ pub fn status_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
                 widgets::caption(ui, part);
             }
             ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
-                let used = state.kv.map(|kv| kv.used);
+                let used = state.measured.kv.map(|kv| kv.used);
                 tiers_line_ui(ui, &TierBar::all(t, used, state.budgets()), wide);
                 widgets::caption(ui, "KV");
             });
@@ -46,26 +45,26 @@ fn dot(ui: &mut Ui) {
 }
 
 fn parts(state: &ViewState) -> Vec<String> {
-    let device = match (&state.model, state.info()) {
+    let device = match (&state.engine.model, state.info()) {
         (_, Some(info)) if info.software => format!("{} (software)", info.adapter),
         (_, Some(info)) => info.adapter.clone(),
         (ModelState::Loading { what, .. }, _) => format!("Loading: {what}"),
         (ModelState::Failed(_), _) => "No model loaded".to_owned(),
         _ => "Starting".to_owned(),
     };
-    let speed = match state.running.map(|r| r.phase) {
+    let speed = match state.engine.running.map(|r| r.phase) {
         Some(Phase::Decode { tokens_per_s, .. }) => format::speed(tokens_per_s),
         Some(Phase::Prefill { tokens_per_s, .. }) => format!("reading {}", format::speed(tokens_per_s)),
         Some(Phase::Waiting) => "waiting".to_owned(),
-        None => state.last_speed.map_or_else(|| "N/A tok/s".to_owned(), format::speed),
+        None => state.measured.last_speed.map_or_else(|| "N/A tok/s".to_owned(), format::speed),
     };
     // Both kinds there are leave nothing out; which it is shows with the first answer.
-    let expected = if state.load.policy.is_some() { attention_words(AttentionKind::Selective) } else { "exact" };
-    let mut attention = state.attention.map_or(expected, attention_words).to_owned();
+    let expected = if state.engine.load.policy.is_some() { attention_label(AttentionKind::Selective) } else { "exact" };
+    let mut attention = state.measured.attention.map_or(expected, attention_label).to_owned();
     if state.is_checking() {
         attention = "checking exactly".to_owned();
-    } else if let Some(kept) = state.mass_kept {
-        attention += &format!(" ({})", mass_words(kept));
+    } else if let Some(kept) = state.measured.mass_kept {
+        attention += &format!(" ({})", mass_label(kept));
     }
     vec![device, attention, speed]
 }

@@ -1,6 +1,6 @@
-//! What the KV cache takes in each tier, against its budget: a bar in the tier's color, with its name and its figures.
+//! Tier bars: KV bytes of each tier against its budget, in the tier's color, with name and figures.
 //!
-//! Invariant: vermilion marks a budget that is passed, and then the words say so too.
+//! Invariant: vermilion marks a passed budget, and the text has the word "over" too.
 
 use egui::{RichText, Ui, vec2};
 
@@ -11,7 +11,7 @@ use crate::base::Tiers;
 /// Width of the bars in the status line, points.
 const STATUS_BAR: f32 = 40.0;
 
-/// A column this wide has room for the budget beside what is used, points.
+/// Least width of a column for the budget beside the used bytes, points.
 const ROOMY: f32 = 160.0;
 
 /// One tier.
@@ -24,7 +24,7 @@ pub struct TierBar {
 }
 
 impl TierBar {
-    /// The three tiers, fastest first. What was not said is shown as N/A.
+    /// The three tiers, fastest first. Missing figures are N/A.
     pub fn all(t: &Tokens, used: Option<Tiers<u64>>, budgets: Option<Tiers<u64>>) -> [TierBar; 3] {
         let bar = |name, color, of: fn(Tiers<u64>) -> u64| TierBar { name, color, used: used.map(of), budget: budgets.map(of) };
         [bar("VRAM", t.vram, |x| x.vram), bar("RAM", t.ram, |x| x.ram), bar("Disk", t.disk, |x| x.disk)]
@@ -66,7 +66,7 @@ impl TierBar {
     }
 }
 
-/// In the status line, from the right: with figures where there is room.
+/// Bars in the status line, from the right; with figures if there is room.
 pub fn tiers_line_ui(ui: &mut Ui, bars: &[TierBar; 3], figures: bool) {
     let t = theme::tokens(ui);
     for bar in bars.iter().rev() {
@@ -82,7 +82,7 @@ pub fn tiers_line_ui(ui: &mut Ui, bars: &[TierBar; 3], figures: bool) {
     }
 }
 
-/// One below the other, each in a row of this height: name, bar, figures.
+/// Bars below each other, in rows of this height: name, bar, figures.
 pub fn tiers_rows_ui(ui: &mut Ui, bars: &[TierBar; 3], height: f32) {
     const NAMES: f32 = 48.0;
     const FIGURES: f32 = 136.0;
@@ -103,7 +103,7 @@ pub fn tiers_rows_ui(ui: &mut Ui, bars: &[TierBar; 3], height: f32) {
     }
 }
 
-/// Side by side in a card. `mark` stands before a figure that is an estimate.
+/// Bars side by side in a card. `mark` precedes a figure that is an estimate.
 pub fn tiers_columns_ui(ui: &mut Ui, bars: &[TierBar; 3], mark: &str, what: &str) {
     let t = theme::tokens(ui);
     let gap = theme::SECTION;

@@ -1,12 +1,12 @@
-//! The log in the state folder: what the program did, never what anybody read, asked or was answered.
+//! Log in the state folder: the program's actions, never the text of a document, a question or an answer.
 //!
 //! ```text
-//! engine events ─► note ─┐
+//! engine events ─► log_event ─┐
 //! log::warn! of wgpu, eframe, winit ─► Logger ─► strata.log, strata.1.log, ... (the oldest goes)
-//! panic ─► where, not what ─┘
+//! panic ─► location only ─┘
 //! ```
-//! Invariants: 1. No line has text of a document, a question or an answer: of an event only figures, names of models and
-//! devices, and sentences of this program are noted; of a panic only where it was, because its message can quote a text.
+//! Invariants: 1. No line has text of a document, a question or an answer. Engine events add figures, names of models and
+//! devices, and sentences of this program; a panic adds its location only, because its message can quote a text.
 //! 2. The files together stay below `N_FILES * MAX_FILE_BYTES`. 3. A log that cannot be written stops nothing.
 //!
 //! Owner thread: any; a line is written under a lock.
@@ -20,16 +20,16 @@ use log::{Level, LevelFilter, Log, Metadata, Record};
 
 use crate::engine::EngineEvent;
 
-/// Of one file.
+/// Size of one file at most, bytes.
 const MAX_FILE_BYTES: u64 = 512 << 10;
-/// The one that is written, and older ones.
+/// The current file and older ones.
 const N_FILES: usize = 4;
-/// Of a line; what is longer is cut.
+/// Length of a line at most; the rest is cut.
 const MAX_LINE_CHARS: usize = 1000;
-/// Whose warnings are worth a line, beside our own words.
+/// Other crates whose warnings are logged.
 const OTHERS: [&str; 5] = ["wgpu", "eframe", "egui_wgpu", "winit", "naga"];
 
-/// Begins the log of this process, once. Where it cannot be written there is none.
+/// Starts the log of this process, once. If it cannot be written, there is no log.
 pub fn start(state: &Path) {
     let Some(file) = Rotating::open(state.join("strata.log")) else { return };
     if log::set_logger(Box::leak(Box::new(Logger(Mutex::new(file))))).is_err() {
@@ -45,8 +45,8 @@ pub fn start(state: &Path) {
     }));
 }
 
-/// What an event of the engine has for the log.
-pub fn note(event: &EngineEvent) {
+/// Logs an event of the engine.
+pub fn log_event(event: &EngineEvent) {
     match event {
         EngineEvent::Device(device) => log::info!("device: {} ({:?})", device.name, device.machine),
         EngineEvent::ModelLoaded(info) => log::info!(
@@ -71,7 +71,7 @@ pub fn note(event: &EngineEvent) {
             summary.generated_tokens,
             summary.tokens_per_s
         ),
-        // Its sentence may come from a chat template, which has seen the messages.
+        // The sentence may come from a chat template, which has the text of the messages.
         EngineEvent::Failed { bad_input, .. } => {
             log::error!("turn failed, {}", if *bad_input { "refused" } else { "broken off" })
         }
@@ -101,7 +101,7 @@ impl Log for Logger {
     fn flush(&self) {}
 }
 
-/// A file that makes room for itself.
+/// A log file with rotation.
 struct Rotating {
     path: PathBuf,
     file: File,
@@ -119,7 +119,7 @@ impl Rotating {
     fn write(&mut self, line: &str) {
         if self.n_bytes + line.len() as u64 > MAX_FILE_BYTES {
             for n in (1..N_FILES).rev() {
-                // One that is not there yet need not go.
+                // A missing older file is no error.
                 let _ = std::fs::rename(self.older(n - 1), self.older(n));
             }
             if let Some(fresh) = Rotating::open(self.path.clone()) {

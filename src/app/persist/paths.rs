@@ -1,6 +1,6 @@
-//! Where the window keeps what outlasts it, and where it looks for models.
+//! Folders of the window's files, and the folders to search for models.
 //!
-//! Nothing is kept where there is no folder: tests have none, and neither has a person without a home.
+//! Without a folder nothing is saved: in tests, and for a user without a home.
 
 use std::path::PathBuf;
 
@@ -8,27 +8,27 @@ use directories::{BaseDirs, ProjectDirs};
 
 use crate::model::discovery::{SearchPath, search_paths};
 
-/// Folders of one person.
+/// Folders of one user.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Folders {
     /// settings
     pub config: Option<PathBuf>,
-    /// what is not to be lost: chats, and the lock of who writes them
+    /// chats, and the lock of the process that writes them
     pub data: Option<PathBuf>,
-    /// what may be lost: the log, and where the window was
+    /// the log, and the place of the window: data that may be lost
     pub state: Option<PathBuf>,
     /// models of other programs
     pub models: Vec<SearchPath>,
 }
 
 impl Folders {
-    /// The chats' own, where there is a folder for what is not to be lost.
+    /// Folder of the chats. None without a data folder.
     pub fn chats(&self) -> Option<PathBuf> {
         self.data.as_ref().map(|data| data.join("chats"))
     }
 
-    /// Those of whoever runs the program, by the rules of the system.
-    pub fn of_person() -> Folders {
+    /// Folders of the current user, by the rules of the system.
+    pub fn of_user() -> Folders {
         let home = BaseDirs::new().map(|dirs| dirs.home_dir().to_owned());
         let var = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let models = search_paths(home.as_deref(), &var);

@@ -1,55 +1,55 @@
-//! Writes a small file whenever its text changes, off the thread that draws.
+//! Settings file: a small file that a background thread rewrites whenever its text changes.
 //!
 //! ```text
 //! save(text) ─► [newest text] ─► thread: beside the file, then in its place
 //! ```
-//! Invariants: 1. [`SettingsFile::save`] never waits. 2. The file is the old one or the new one, never half of it. 3. What was
-//! saved is written before the value is gone.
+//! Invariants: 1. [`SettingsFile::save`] never waits. 2. The file has the old text or the new text, never a part of it.
+//! 3. `drop` waits until the newest text is written.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-/// A file and the thread that writes it; without a file, nothing.
+/// A file and its writer thread; or neither.
 #[derive(Default)]
 pub struct SettingsFile {
     work: Option<(Sender<String>, JoinHandle<()>)>,
-    complaints: Option<Receiver<String>>,
+    errors: Option<Receiver<String>>,
 }
 
 impl SettingsFile {
-    /// Of the file at `path`, which need not be there.
+    /// Writer of the file at `path`, which may be absent.
     pub fn of(path: PathBuf) -> SettingsFile {
         let (texts, newest) = channel::<String>();
-        let (complain, complaints) = channel();
+        let (report, errors) = channel();
         let work = move || {
             while let Ok(mut text) = newest.recv() {
-                // Whatever came meanwhile is newer.
+                // A later text replaces it.
                 while let Ok(newer) = newest.try_recv() {
                     text = newer;
                 }
                 if let Err(error) = write(&path, &text) {
-                    // The window may be gone.
-                    let _ = complain.send(format!("{} cannot be written: {error}.", path.display()));
+                    // The window may be closed.
+                    let _ = report.send(format!("{} cannot be written: {error}.", path.display()));
                 }
             }
         };
         let thread = std::thread::Builder::new().name("settings".to_owned()).spawn(work);
-        SettingsFile { work: thread.ok().map(|thread| (texts, thread)), complaints: Some(complaints) }
+        SettingsFile { work: thread.ok().map(|thread| (texts, thread)), errors: Some(errors) }
     }
 
-    /// Will be in the file soon.
+    /// Queues the new text of the file.
     pub fn save(&self, text: String) {
         if let Some((texts, _)) = &self.work {
-            // A thread that is gone has complained.
+            // If the thread has ended, it has reported an error.
             let _ = texts.send(text);
         }
     }
 
-    /// One sentence, where a file could not be written.
-    pub fn complaint(&self) -> Option<String> {
-        self.complaints.as_ref()?.try_recv().ok()
+    /// One sentence, if the file could not be written.
+    pub fn error(&self) -> Option<String> {
+        self.errors.as_ref()?.try_recv().ok()
     }
 }
 
@@ -83,7 +83,7 @@ mod tests {
         let path = dir.path().join("new folder/settings.json");
         let file = SettingsFile::of(path.clone());
         (0..200).for_each(|n| file.save(format!("text {n}")));
-        assert_eq!(file.complaint(), None);
+        assert_eq!(file.error(), None);
         drop(file);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "text 199");
         assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "nothing is left beside it");
@@ -94,7 +94,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = SettingsFile::of(dir.path().to_owned());
         file.save("text".to_owned());
-        let complaint = file.complaints.as_ref().unwrap().recv().unwrap();
-        assert!(complaint.contains("cannot be written"), "{complaint}");
+        let error = file.errors.as_ref().unwrap().recv().unwrap();
+        assert!(error.contains("cannot be written"), "{error}");
     }
 }

@@ -1,54 +1,54 @@
-//! Branches of a chat: a tree of questions and answers, of which one way from the first question to a last answer is shown.
+//! Branches: a chat is a tree of questions and answers, of which one path from root to leaf is shown.
 //!
 //! ```text
-//! first question ─┬─ answer ── question ─┬─ answer          exchanges: the way that is shown
-//!                 └─ answer (aside)      └─ answer (aside)  aside: everything else
+//! first question ─┬─ answer ── question ─┬─ answer     exchanges: the path that is shown
+//!                 └─ answer             └─ answer     other_branches: all other exchanges
 //! ```
-//! Invariants: 1. Each exchange is in `exchanges` or in `aside`, once. 2. Each shown exchange is the parent of the next.
+//! Invariants: 1. Each exchange is in `exchanges` or in `other_branches`, once. 2. Each exchange shown is the parent of the next.
 //! 3. A parent is older than its children: it has the smaller id.
 
 use crate::app::state::chat::{Chat, Exchange};
 
-/// What can be shown in one place.
+/// The alternatives at one place of a chat.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Alternatives {
-    /// one exchange for each, oldest first
+    /// one exchange of each, oldest first
     pub ids: Vec<u64>,
-    /// the one that is shown
+    /// index of the one that is shown
     pub here: usize,
 }
 
 impl Alternatives {
-    /// There is another one.
+    /// True if there are several.
     pub fn is_choice(&self) -> bool {
         self.ids.len() > 1
     }
 
-    /// The one before.
+    /// The previous alternative.
     pub fn before(&self) -> Option<u64> {
         self.ids.get(self.here.checked_sub(1)?).copied()
     }
 
-    /// The one after.
+    /// The next alternative.
     pub fn after(&self) -> Option<u64> {
         self.ids.get(self.here + 1).copied()
     }
 }
 
 impl Chat {
-    /// Every exchange, on whichever branch.
+    /// All exchanges, on any branch.
     pub fn all_exchanges(&self) -> impl Iterator<Item = &Exchange> {
-        self.exchanges.iter().chain(&self.aside)
+        self.exchanges.iter().chain(&self.other_branches)
     }
 
-    /// The same, to change.
+    /// All exchanges, mutable.
     pub fn all_exchanges_mut(&mut self) -> impl Iterator<Item = &mut Exchange> {
-        self.exchanges.iter_mut().chain(&mut self.aside)
+        self.exchanges.iter_mut().chain(&mut self.other_branches)
     }
 
-    /// Questions that were asked in place of the question of `shown`; each by its newest answer.
+    /// Alternatives to the question of `shown`; each by its newest answer.
     pub fn questions_beside(&self, shown: &Exchange) -> Alternatives {
-        let beside = self.aside.iter().filter(|e| e.parent == shown.parent && e.question_id != shown.question_id);
+        let beside = self.other_branches.iter().filter(|e| e.parent == shown.parent && e.question_id != shown.question_id);
         let mut ways: Vec<(u64, u64)> = beside.map(|e| (e.question_id, e.id)).collect();
         ways.push((shown.question_id, shown.id));
         // The newest answer of a question is the last of its kind.
@@ -60,9 +60,9 @@ impl Chat {
         Alternatives { ids: ways.into_iter().map(|(_, id)| id).collect(), here }
     }
 
-    /// Answers that were given to the question of `shown`.
+    /// Alternatives to the answer of `shown`.
     pub fn answers_beside(&self, shown: &Exchange) -> Alternatives {
-        let beside = self.aside.iter().filter(|e| e.question_id == shown.question_id && e.parent == shown.parent);
+        let beside = self.other_branches.iter().filter(|e| e.question_id == shown.question_id && e.parent == shown.parent);
         let mut ids: Vec<u64> = beside.map(|e| e.id).collect();
         ids.push(shown.id);
         ids.sort_unstable();
@@ -70,12 +70,12 @@ impl Chat {
         Alternatives { ids, here }
     }
 
-    /// Something was said after the last exchange that is shown.
-    pub fn goes_on(&self) -> bool {
-        self.exchanges.last().is_some_and(|last| self.aside.iter().any(|e| e.parent == Some(last.id)))
+    /// True if an exchange on another branch follows the last one shown.
+    pub fn has_continuation(&self) -> bool {
+        self.exchanges.last().is_some_and(|last| self.other_branches.iter().any(|e| e.parent == Some(last.id)))
     }
 
-    /// Shows the branch through the exchange `id`, and below it the newest.
+    /// Shows the branch through the exchange `id`, down to its newest leaf.
     pub fn show_branch(&mut self, id: u64) {
         let mut leaf = id;
         while let Some(child) = self.all_exchanges().filter(|e| e.parent == Some(leaf) && e.id > leaf).map(|e| e.id).max() {
@@ -84,7 +84,7 @@ impl Chat {
         self.show_until(leaf);
     }
 
-    /// Shows the branch that ends with the exchange `leaf`. Nothing changes where there is no such exchange.
+    /// Shows the branch that ends with the exchange `leaf`. No change if there is no such exchange.
     pub fn show_until(&mut self, leaf: u64) {
         let mut way = Vec::new();
         let mut next = self.all_exchanges().find(|e| e.id == leaf);
@@ -98,15 +98,15 @@ impl Chat {
         }
         way.reverse();
         let mut all = std::mem::take(&mut self.exchanges);
-        all.append(&mut self.aside);
-        (self.exchanges, self.aside) = all.into_iter().partition(|e| way.contains(&e.id));
+        all.append(&mut self.other_branches);
+        (self.exchanges, self.other_branches) = all.into_iter().partition(|e| way.contains(&e.id));
         self.exchanges.sort_unstable_by_key(|e| e.id);
     }
 
-    /// Shows nothing from exchange number `index` on.
+    /// Hides the exchanges from number `index` on.
     pub fn cut(&mut self, index: usize) {
         let rest = self.exchanges.split_off(index.min(self.exchanges.len()));
-        self.aside.extend(rest);
+        self.other_branches.extend(rest);
     }
 }
 
@@ -127,8 +127,8 @@ mod tests {
     /// 2 ─ 4 (again: 6) ─ below 4: 8; another first question: 10.
     fn tree() -> Chat {
         let exchanges = vec![exchange(2, 1, None), exchange(4, 3, Some(2)), exchange(8, 7, Some(4))];
-        let aside = vec![exchange(6, 3, Some(2)), exchange(10, 9, None)];
-        Chat { exchanges, aside, ..Chat::default() }
+        let other_branches = vec![exchange(6, 3, Some(2)), exchange(10, 9, None)];
+        Chat { exchanges, other_branches, ..Chat::default() }
     }
 
     #[test]
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn question_with_several_answers_is_one_alternative_shown_by_its_newest() {
         let mut chat = tree();
-        chat.aside.extend([exchange(12, 9, None), exchange(14, 13, None)]);
+        chat.other_branches.extend([exchange(12, 9, None), exchange(14, 13, None)]);
         assert_eq!(chat.questions_beside(&chat.exchanges[0]).ids, [2, 12, 14]);
         chat.show_branch(12);
         let questions = chat.questions_beside(&chat.exchanges[0]);
@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(shown(&chat), [10]);
         chat.show_until(4);
         assert_eq!(shown(&chat), [2, 4]);
-        assert!(chat.goes_on());
+        assert!(chat.has_continuation());
         chat.show_until(99);
         assert_eq!(shown(&chat), [2, 4]);
     }
@@ -175,7 +175,7 @@ mod tests {
             let mut chat = Chat::default();
             for (n, parent) in parents.iter().enumerate() {
                 let parent = parent.filter(|p| *p < n).map(id);
-                chat.aside.push(exchange(id(n), id(n) - 1, parent));
+                chat.other_branches.push(exchange(id(n), id(n) - 1, parent));
             }
             for (cuts, n) in steps {
                 if cuts { chat.cut(n) } else { chat.show_branch(id(n)) }

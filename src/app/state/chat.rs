@@ -1,15 +1,15 @@
-//! One conversation and the documents in front of it, as plain data.
+//! Chat: one conversation and its documents, as plain data.
 //!
 //! ```text
-//! Chat { documents: [DocId], exchanges: [question → answer] } ──► messages(): what the model is given
-//!        aside: exchanges of other branches ── see `branches`
+//! Chat { documents: [DocId], exchanges: [question → answer] } ──► messages(): the prompt
+//!        other_branches: exchanges that are not shown, see `branches`
 //! ```
-//! Invariants: 1. The documents, joined by blank lines, a blank line, the first question: one user turn, so that the
-//! documents are a prefix of every later prompt. Instructions stand between them, so that another word in them costs no
-//! document; without documents they are a system message. 2. A turn without an answer is left out of later prompts.
-//! 3. What the window shows as read is what the engine said, never what was hoped for.
+//! Invariants: 1. The first user message is the documents, joined by blank lines, and the first question. The documents are
+//! thus a prefix of every later prompt. Instructions follow the documents, so that a change of them costs no prefill of
+//! documents; without documents they are a system message. 2. A question without an answer is left out of later prompts.
+//! 3. Read progress is what the engine reported, never a guess.
 
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -20,29 +20,31 @@ use crate::chats::DocumentName;
 use crate::document::{BLANK_LINE, ContentHash, Document};
 use crate::engine::{DocumentRef, Message, RequestSummary, Role, Sampling};
 
-/// Names a chat.
+/// Id of a chat.
 pub type ChatId = u64;
-/// Names a document of this session.
+/// Id of a document of this session.
 pub type DocId = u64;
-/// Characters of a token before a document was counted: an estimate, shown with `~`.
+/// Characters per token of a document that is not counted yet: an estimate, shown with `~`.
 pub const CHARS_PER_TOKEN: f64 = 3.6;
 
 /// A document of this session.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OpenDocument {
-    /// names it
+    /// its id
     pub id: DocId,
-    /// what was read
+    /// its text and pages
     pub document: Arc<Document>,
-    /// characters of it
+    /// number of characters
     pub n_chars: usize,
     /// tokens, once the engine has counted them for the loaded model
     pub n_tokens: Option<usize>,
-    /// what turning the file into text took, milliseconds; none where there was no file
+    /// range of its tokens in a prompt that begins with this document, once counted
+    pub token_range: Option<Range<usize>>,
+    /// time to turn the file into text, milliseconds; None without a file
     pub ingest_ms: Option<f64>,
     /// the bundled sample
     pub sample: bool,
-    /// where its file is
+    /// path of its file
     pub path: Option<PathBuf>,
 }
 
@@ -55,7 +57,7 @@ impl Deref for OpenDocument {
 }
 
 impl OpenDocument {
-    /// Tokens, and whether that is exact.
+    /// Number of tokens, and whether it is exact.
     pub fn tokens(&self) -> (usize, bool) {
         match self.n_tokens {
             Some(n) => (n, true),
@@ -64,53 +66,53 @@ impl OpenDocument {
     }
 }
 
-/// Tokens of so many characters, roughly.
+/// Tokens of so many characters, an estimate.
 pub fn estimate_tokens(n_chars: usize) -> usize {
     (n_chars as f64 / CHARS_PER_TOKEN).ceil() as usize
 }
 
-/// How an answer stands.
+/// Outcome of an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
-    /// asked, not finished
+    /// not finished
     Running,
     /// finished or stopped
     Done(Box<RequestSummary>),
-    /// one sentence that says what to do
+    /// an error: one sentence that says what to do
     Failed(String),
-    /// kept from before, without what it cost: a few words on how it ended, or none
-    Kept(String),
+    /// restored from an earlier session without its cost: a note on how it ended, or an empty text
+    Restored(String),
 }
 
 /// A question and its answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Exchange {
-    /// names it, and its answer among all messages
+    /// its id, which is also that of its answer
     pub id: u64,
-    /// names its question among all messages; other answers to it have the same
+    /// id of its question; other answers to the question have the same
     pub question_id: u64,
-    /// the exchange that it follows
+    /// the exchange before it
     pub parent: Option<u64>,
-    /// what was asked
+    /// text of the question
     pub question: String,
-    /// what came so far
+    /// the answer so far
     pub answer: String,
-    /// how it stands
+    /// outcome of the answer
     pub outcome: Outcome,
-    /// times it was asked again: moves the seed
+    /// times the answer was regenerated; offsets the seed
     pub attempt: u64,
-    /// where each token of the answer ends in it, bytes
+    /// end of each token in the answer, bytes
     pub token_ends: Vec<u32>,
-    /// tokens that came from the library instead of being read
+    /// tokens that were loaded from the library instead of prefilled
     pub resumed_tokens: usize,
-    /// how it was asked, while the same can be asked of the same
-    pub asked: Option<OriginalRequest>,
-    /// the same question answered from everything
+    /// the original request, while it can be repeated unchanged
+    pub original_request: Option<OriginalRequest>,
+    /// the exact check
     pub check: Option<ExactCheck>,
-    /// the quotations of the answer; none before they were looked up
+    /// citations of the answer; None before they are looked up
     pub quotes: Option<Vec<Citation>>,
-    /// the pages that it read most, where that was measured
-    pub most_read: Option<AttendedPages>,
+    /// pages that it attended to most, if measured
+    pub attended_pages: Option<AttendedPages>,
 }
 
 impl Exchange {
@@ -129,10 +131,10 @@ impl Exchange {
             attempt,
             token_ends,
             resumed_tokens,
-            asked: None,
+            original_request: None,
             check: None,
             quotes: None,
-            most_read: None,
+            attended_pages: None,
         }
     }
 }
@@ -140,55 +142,59 @@ impl Exchange {
 /// A conversation.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Chat {
-    /// names it
+    /// its id
     pub id: ChatId,
-    /// in front of the first question, in this order
+    /// documents before the first question, in this order
     pub documents: Vec<DocId>,
-    /// of the documents as one text; none where there is no document
+    /// hash of the joined documents; None without documents
     pub content_hash: Option<ContentHash>,
     /// the branch that is shown, oldest first
     pub exchanges: Vec<Exchange>,
     /// exchanges of other branches
-    pub aside: Vec<Exchange>,
+    pub other_branches: Vec<Exchange>,
     /// text in the composer
     pub draft: String,
-    /// tokens of this chat that the engine holds; 0 when another chat has the cache
+    /// tokens of this chat in the engine's context; 0 if another chat has it
     pub cached_tokens: usize,
-    /// given by a person; empty where it is called after its first question
+    /// tokens of the last prompt of this chat; 0 if the engine has no part of it
+    pub prompt_tokens: usize,
+    /// range of each document in the prompt, once counted together
+    pub token_ranges: Vec<Range<usize>>,
+    /// title from the user; if empty, the first question is the title
     pub name: String,
-    /// stands above the others
+    /// listed above the others
     pub pinned: bool,
-    /// said to the model with the first question
+    /// instructions for the model, sent with the first question
     pub instructions: String,
-    /// how tokens are chosen; as in the settings where there is none
+    /// sampling of this chat; None to use that of the settings
     pub sampling: Option<Sampling>,
-    /// when something was last said, seconds since 1970
+    /// time of the last message, seconds since 1970
     pub updated: i64,
-    /// documents that it was about and that are not here yet
+    /// documents that are not loaded
     pub missing: Vec<MissingDocument>,
-    /// where its messages are
+    /// whether its messages are loaded
     pub stored: Stored,
 }
 
-/// A document that a chat is about and that is not here yet.
+/// A document of a chat that is not loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MissingDocument {
-    /// among the chat's documents
+    /// its position among the chat's documents
     pub place: usize,
-    /// which
+    /// its name and hash
     pub document: DocumentName,
-    /// its text is not kept: its file is to be opened
+    /// its text is not stored: the user has to open its file
     pub is_lost: bool,
 }
 
-/// Where the messages of a chat are.
+/// Location of the messages of a chat.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Stored {
-    /// here
+    /// in memory
     #[default]
-    Here,
-    /// kept, and not read yet: what the list shows meanwhile, and the last message of the branch that was shown
-    Kept {
+    Loaded,
+    /// in the database only, with the title for the list and the last message of the branch that was shown
+    InDatabase {
         /// for the list
         title: String,
         /// of the branch
@@ -197,24 +203,24 @@ pub enum Stored {
 }
 
 impl Chat {
-    /// What turning files into the documents took, milliseconds; none where there was no file.
+    /// Time to turn the files of the documents into text, milliseconds. None without a file.
     pub fn ingest_ms(&self, documents: &[OpenDocument]) -> Option<f64> {
         let own = documents.iter().filter(|doc| self.documents.contains(&doc.id));
         own.filter_map(|doc| doc.ingest_ms).reduce(|a, b| a + b)
     }
 
-    /// Nothing was asked and no document added.
+    /// True if the chat has no question, document or name.
     pub fn is_blank(&self) -> bool {
         let is_empty = self.documents.is_empty() && self.missing.is_empty() && self.exchanges.is_empty();
-        is_empty && self.name.is_empty() && self.stored == Stored::Here
+        is_empty && self.name.is_empty() && self.stored == Stored::Loaded
     }
 
-    /// For the sidebar: what a person called it, else the first question, else the first document.
+    /// Title in the sidebar: the user's, else the first question, else the first document.
     pub fn title(&self, documents: &[OpenDocument]) -> String {
         if !self.name.is_empty() {
             return self.name.clone();
         }
-        if let Stored::Kept { title, .. } = &self.stored {
+        if let Stored::InDatabase { title, .. } = &self.stored {
             return title.clone();
         }
         if let Some(first) = self.exchanges.first() {
@@ -223,18 +229,18 @@ impl Chat {
         self.docs(documents).next().map_or_else(|| "New chat".to_owned(), |d| d.name.clone())
     }
 
-    /// The documents in front of this chat.
+    /// The documents of this chat.
     pub fn docs<'a>(&'a self, documents: &'a [OpenDocument]) -> impl Iterator<Item = &'a OpenDocument> {
         self.documents.iter().filter_map(|id| documents.iter().find(|d| d.id == *id))
     }
 
-    /// The documents as one text.
+    /// The joined documents.
     pub fn document_text(&self, documents: &[OpenDocument]) -> String {
         let parts: Vec<&str> = self.docs(documents).map(|d| d.text.as_str()).collect();
         parts.join(BLANK_LINE)
     }
 
-    /// Hash of [`Chat::document_text`]; none where there is no document.
+    /// Hash of [`Chat::document_text`]. None without documents.
     pub fn hash(&self, documents: &[OpenDocument]) -> Option<ContentHash> {
         let docs: Vec<&OpenDocument> = self.docs(documents).collect();
         match docs.as_slice() {
@@ -262,12 +268,12 @@ impl Chat {
         })
     }
 
-    /// Tokens of the documents, and whether that is exact.
+    /// Tokens of the documents, and whether the number is exact.
     pub fn document_tokens(&self, documents: &[OpenDocument]) -> (usize, bool) {
         self.docs(documents).map(OpenDocument::tokens).fold((0, true), |(n, exact), (m, e)| (n + m, exact && e))
     }
 
-    /// The conversation up to and including the question of exchange `index`, as the model is given it.
+    /// The prompt up to and including the question of exchange `index`.
     pub fn messages(&self, documents: &[OpenDocument], index: usize) -> Vec<Message> {
         let mut messages = Vec::new();
         let mut prefix = self.document_text(documents);
@@ -295,7 +301,7 @@ impl Chat {
         messages
     }
 
-    /// Tokens of the whole conversation: what the engine holds, else an estimate.
+    /// Tokens of the whole conversation: from the engine, else an estimate. True if exact.
     pub fn context_tokens(&self, documents: &[OpenDocument]) -> (usize, bool) {
         if self.cached_tokens > 0 {
             return (self.cached_tokens, true);
@@ -309,12 +315,6 @@ impl Chat {
     pub fn said_tokens(&self) -> usize {
         estimate_tokens(self.exchanges.iter().map(|e| e.question.len() + e.answer.len()).sum())
     }
-
-    /// Share of the documents that the engine holds, 0 to 1.
-    pub fn read_share(&self, documents: &[OpenDocument]) -> f32 {
-        let (total, _) = self.document_tokens(documents);
-        if total == 0 { 0.0 } else { (self.cached_tokens as f64 / total as f64).min(1.0) as f32 }
-    }
 }
 
 #[cfg(test)]
@@ -323,7 +323,16 @@ mod tests {
 
     fn doc(id: DocId, text: &str) -> OpenDocument {
         let document = Document::from_bytes(&format!("{id}.txt"), text.as_bytes()).unwrap().into();
-        OpenDocument { id, document, n_chars: text.len(), n_tokens: None, ingest_ms: None, sample: false, path: None }
+        OpenDocument {
+            id,
+            document,
+            n_chars: text.len(),
+            n_tokens: None,
+            token_range: None,
+            ingest_ms: None,
+            sample: false,
+            path: None,
+        }
     }
 
     fn exchange(id: u64, question: &str, answer: &str) -> Exchange {

@@ -1,4 +1,4 @@
-//! What the window asks to be kept, and what it makes of what was kept: through a real store, in memory.
+//! Chat persistence with a real store in memory: saved changes, and what a later window restores.
 
 use super::*;
 use crate::app::state::ModelState;
@@ -8,15 +8,15 @@ use crate::engine::{EngineCommand, EngineEvent, LoadOptions, ModelSource, Reques
 
 fn window(first_id: u64) -> ViewState {
     let mut state = ViewState::new(ModelSource::BuiltIn, LoadOptions::default());
-    state.begin_ids(first_id);
-    state.model = ModelState::Ready(Box::new(model_info()));
+    state.start_ids(first_id);
+    state.engine.model = ModelState::Ready(Box::new(model_info()));
     state
 }
 
 fn asked(state: &mut ViewState, question: &str) -> RequestId {
     state.chat_mut().draft = question.to_owned();
     state.send();
-    state.running.unwrap().turn
+    state.engine.running.unwrap().turn
 }
 
 fn answered(state: &mut ViewState, question: &str, answer: &str) {
@@ -29,20 +29,20 @@ fn say(state: &mut ViewState, turn: RequestId, text: &str) {
     state.apply(EngineEvent::Token { turn, text: text.into(), n: 1, tokens_per_s: 9.0, context_used: 9 });
 }
 
-/// Does what the keeper's thread does.
+/// Runs the requests as the writer's thread does.
 fn serve(state: &mut ViewState, store: &mut ChatStore) {
-    while !state.keeping.requests.is_empty() {
-        for request in std::mem::take(&mut state.keeping.requests) {
+    while !state.chats.persistence.requests.is_empty() {
+        for request in std::mem::take(&mut state.chats.persistence.requests) {
             match request {
                 ChatRequest::Save(changes) => store.apply(&changes).unwrap(),
-                ChatRequest::Messages(chat) => state.take_news(ChatEvent::Messages(chat, store.messages(chat).unwrap())),
-                ChatRequest::Document(hash) => state.take_news(match store.document(&hash).unwrap() {
+                ChatRequest::Messages(chat) => state.apply_chat_event(ChatEvent::Messages(chat, store.messages(chat).unwrap())),
+                ChatRequest::Document(hash) => state.apply_chat_event(match store.document(&hash).unwrap() {
                     Some((document, path)) => ChatEvent::Document(Box::new(document), path),
                     None => ChatEvent::NoDocument(hash),
                 }),
                 ChatRequest::Search(query) => {
                     let hits = store.search(&query).unwrap();
-                    state.take_news(ChatEvent::Found { query, hits });
+                    state.apply_chat_event(ChatEvent::Found { query, hits });
                 }
                 ChatRequest::Export(..) => {}
             }
@@ -53,13 +53,13 @@ fn serve(state: &mut ViewState, store: &mut ChatStore) {
 fn restarted(store: &mut ChatStore) -> ViewState {
     let mut state = window(1_000_000);
     let (chats, documents, presets) = (store.list().unwrap(), store.documents().unwrap(), store.presets().unwrap());
-    state.take_news(ChatEvent::Opened { newest_id: store.newest_id().unwrap(), chats, documents, presets });
+    state.apply_chat_event(ChatEvent::Opened { newest_id: store.newest_id().unwrap(), chats, documents, presets });
     serve(&mut state, store);
     state
 }
 
 fn open_kept(state: &mut ViewState, store: &mut ChatStore, title: &str) {
-    let id = state.chats.iter().find(|c| c.title(&state.documents) == title).unwrap().id;
+    let id = state.chats.list.iter().find(|c| c.title(&state.documents.list) == title).unwrap().id;
     state.select_chat(id);
     serve(state, store);
 }
@@ -74,12 +74,12 @@ fn chat_is_the_same_after_a_restart_with_its_documents_and_what_it_cost() {
     answered(&mut state, "What?", "This.");
     answered(&mut state, "And then?", "That.");
     serve(&mut state, &mut store);
-    let (hash, before) = (state.chat().content_hash, state.chat().messages(&state.documents, 1));
+    let (hash, before) = (state.chat().content_hash, state.chat().messages(&state.documents.list, 1));
     let mut state = restarted(&mut store);
     assert!(state.chat().is_blank(), "a new chat is on screen");
     open_kept(&mut state, &mut store, "What?");
     let chat = state.chat();
-    assert_eq!((chat.content_hash, chat.messages(&state.documents, 1)), (hash, before));
+    assert_eq!((chat.content_hash, chat.messages(&state.documents.list, 1)), (hash, before));
     assert_eq!(chat.exchanges[1].outcome, Outcome::Done(Box::new(summary())));
     assert!(chat.missing.is_empty());
 }
@@ -99,7 +99,7 @@ fn interrupted_answer_has_what_was_shown_and_says_so() {
     let mut state = restarted(&mut store);
     open_kept(&mut state, &mut store, "Where?");
     let exchange = &state.chat().exchanges[0];
-    assert_eq!((exchange.answer.as_str(), &exchange.outcome), ("In Pudding", &Outcome::Kept(INTERRUPTED.into())));
+    assert_eq!((exchange.answer.as_str(), &exchange.outcome), ("In Pudding", &Outcome::Restored(INTERRUPTED.into())));
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn branches_and_the_one_that_was_shown_come_back() {
     answered(&mut state, "Two?", "Second.");
     let first = state.chat().exchanges[0].id;
     state.edit_question(first, " One, really? ");
-    let turn = state.running.unwrap().turn;
+    let turn = state.engine.running.unwrap().turn;
     say(&mut state, turn, "Other.");
     state.apply(EngineEvent::Finished { turn, summary: Box::new(summary()) });
     assert_eq!(state.chat().exchanges.len(), 1);
@@ -132,10 +132,10 @@ fn edited_question_is_asked_with_what_was_said_before_it_alone() {
     answered(&mut state, "One?", "First.");
     answered(&mut state, "Two?", "Second.");
     answered(&mut state, "Three?", "Third.");
-    state.outbox.clear();
+    state.engine.outbox.clear();
     let second = state.chat().exchanges[1].id;
     state.edit_question(second, "Two, really?");
-    let [EngineCommand::Generate { messages, .. }] = state.outbox.as_slice() else { panic!("{:?}", state.outbox) };
+    let [EngineCommand::Generate { messages, .. }] = state.engine.outbox.as_slice() else { panic!("{:?}", state.engine.outbox) };
     let said: Vec<&str> = messages.iter().map(|m| m.content.as_str()).collect();
     assert_eq!(said, ["One?", "First.", "Two, really?"]);
 }
@@ -146,7 +146,7 @@ fn regenerated_answer_stands_beside_the_first_and_a_failed_one_is_replaced() {
     answered(&mut state, "One?", "First.");
     let first = state.chat().exchanges[0].id;
     state.regenerate();
-    let turn = state.running.unwrap().turn;
+    let turn = state.engine.running.unwrap().turn;
     state.apply(EngineEvent::Failed { turn, sentence: "No.".into(), bad_input: false });
     let failed = state.chat().exchanges[0].id;
     state.regenerate();
@@ -158,25 +158,25 @@ fn regenerated_answer_stands_beside_the_first_and_a_failed_one_is_replaced() {
 fn chat_without_a_word_is_not_kept_and_a_draft_is() {
     let mut store = ChatStore::in_memory().unwrap();
     let mut state = window(10);
-    state.keep_draft();
+    state.save_draft();
     state.new_chat();
     serve(&mut state, &mut store);
     assert!(store.list().unwrap().is_empty());
     state.chat_mut().draft = "Half a ques".into();
-    state.keep_draft();
+    state.save_draft();
     serve(&mut state, &mut store);
     let mut state = restarted(&mut store);
-    assert!(state.chats.iter().any(|c| c.draft == "Half a ques"));
-    let id = state.chats.iter().find(|c| c.draft == "Half a ques").unwrap().id;
+    assert!(state.chats.list.iter().any(|c| c.draft == "Half a ques"));
+    let id = state.chats.list.iter().find(|c| c.draft == "Half a ques").unwrap().id;
     state.delete_chat(id);
     serve(&mut state, &mut store);
     for draft in ["Another", ""] {
-        state.keep_draft();
+        state.save_draft();
         state.chat_mut().draft = draft.into();
-        state.keep_draft();
+        state.save_draft();
         serve(&mut state, &mut store);
     }
-    assert!(restarted(&mut store).chats.iter().all(|c| c.draft.is_empty()), "it was erased");
+    assert!(restarted(&mut store).chats.list.iter().all(|c| c.draft.is_empty()), "it was erased");
 }
 
 #[test]
@@ -184,9 +184,9 @@ fn instructions_of_a_chat_without_a_question_come_back() {
     let mut store = ChatStore::in_memory().unwrap();
     let mut state = window(10);
     state.chat_mut().instructions = "Be brief.".into();
-    state.keep_chat(state.current);
+    state.save_chat(state.chats.current);
     serve(&mut state, &mut store);
-    assert!(restarted(&mut store).chats.iter().any(|c| c.instructions == "Be brief."));
+    assert!(restarted(&mut store).chats.list.iter().any(|c| c.instructions == "Be brief."));
 }
 
 #[test]
@@ -211,11 +211,11 @@ fn deleted_chat_comes_back_by_undo_and_not_after_the_next_start() {
     let mut store = ChatStore::open(dir.path()).unwrap();
     let mut state = window(10);
     answered(&mut state, "One?", "First.");
-    let id = state.current;
+    let id = state.chats.current;
     state.delete_chat(id);
     assert!(state.chat().is_blank());
     state.undo();
-    assert_eq!((state.current, state.chat().exchanges.len()), (id, 1));
+    assert_eq!((state.chats.current, state.chat().exchanges.len()), (id, 1));
     serve(&mut state, &mut store);
     assert_eq!(store.list().unwrap().len(), 1);
     state.delete_chat(id);
@@ -228,17 +228,17 @@ fn deleted_chat_comes_back_by_undo_and_not_after_the_next_start() {
 fn deleting_a_chat_that_answers_stops_it() {
     let mut state = window(10);
     let turn = asked(&mut state, "One?");
-    let id = state.current;
+    let id = state.chats.current;
     state.delete_chat(id);
-    assert!(state.stop_due && state.running.unwrap().stopping);
+    assert!(state.engine.pending_stop && state.engine.running.unwrap().stopping);
     say(&mut state, turn, "late");
     state.apply(EngineEvent::Finished { turn, summary: Box::new(summary()) });
     state.undo();
-    assert_eq!(state.chat().exchanges[0].outcome, Outcome::Kept("stopped".into()));
+    assert_eq!(state.chat().exchanges[0].outcome, Outcome::Restored("stopped".into()));
 }
 
 #[test]
-fn removed_document_goes_when_it_is_let_go_and_its_kv_with_it() {
+fn discarded_undo_removes_the_document_and_its_kv() {
     let mut state = window(10);
     let document = Document::from_bytes("one.txt", b"Text.").unwrap();
     let hash = document.content_hash.to_string();
@@ -248,21 +248,24 @@ fn removed_document_goes_when_it_is_let_go_and_its_kv_with_it() {
         ..crate::app::test_support::saved(crate::engine::SavedState::Read)
     };
     state.library = Some(vec![saved]);
-    state.outbox.clear();
+    state.engine.outbox.clear();
     state.remove_document(&hash, "one.txt", false);
-    assert!(state.is_removed(&hash, false) && state.outbox.is_empty());
+    assert!(state.is_removed(&hash, false) && state.engine.outbox.is_empty());
     state.undo();
-    assert!(!state.is_removed(&hash, true) && state.outbox.is_empty() && state.keeping.documents.len() == 1);
+    assert!(!state.is_removed(&hash, true) && state.engine.outbox.is_empty() && state.chats.persistence.documents.len() == 1);
     state.remove_document(&hash, "one.txt", true);
     assert!(state.is_removed(&hash, true) && !state.is_removed(&hash, false));
-    state.let_go();
-    assert!(matches!(state.outbox.as_slice(), [EngineCommand::Library(_)]) && state.keeping.documents.len() == 1);
+    state.discard_undo();
+    assert!(
+        matches!(state.engine.outbox.as_slice(), [EngineCommand::Library(_)]) && state.chats.persistence.documents.len() == 1
+    );
     state.remove_document(&hash, "one.txt", false);
-    state.let_go();
-    assert!(state.keeping.documents.is_empty());
+    state.discard_undo();
+    assert!(state.chats.persistence.documents.is_empty());
     assert!(
         state
-            .keeping
+            .chats
+            .persistence
             .requests
             .iter()
             .any(|r| matches!(r, ChatRequest::Save(c) if c.contains(&Change::ForgetDocument(hash.clone()))))
@@ -287,7 +290,7 @@ fn question_waits_for_a_document_that_is_lost_and_its_file_brings_it_back() {
     assert!(state.chat().missing[0].is_lost && state.chat().documents.len() == 2);
     state.add_file(document("two.txt"), "/tmp/two.txt".into());
     assert!(state.can_send());
-    let names: Vec<&str> = state.chat().docs(&state.documents).map(|d| d.name.as_str()).collect();
+    let names: Vec<&str> = state.chat().docs(&state.documents.list).map(|d| d.name.as_str()).collect();
     assert_eq!(names, ["one.txt", "two.txt", "three.txt"]);
 }
 
@@ -297,17 +300,17 @@ fn search_leads_to_the_message_on_another_branch() {
     let mut state = window(10);
     answered(&mut state, "One?", "In Pudding Lane.");
     state.regenerate();
-    let turn = state.running.unwrap().turn;
+    let turn = state.engine.running.unwrap().turn;
     say(&mut state, turn, "Elsewhere.");
     state.apply(EngineEvent::Finished { turn, summary: Box::new(summary()) });
     serve(&mut state, &mut store);
     let mut state = restarted(&mut store);
-    state.search = " pudding ".into();
-    state.search_kept();
+    state.chats.search = " pudding ".into();
+    state.request_search();
     serve(&mut state, &mut store);
-    let hit = state.keeping.hits("pudding").unwrap()[0].clone();
+    let hit = state.chats.persistence.hits("pudding").unwrap()[0].clone();
     state.select_chat(hit.chat);
-    state.keeping.reveal = hit.message.map(|message| (hit.chat, message));
+    state.chats.persistence.reveal = hit.message.map(|message| (hit.chat, message));
     assert_eq!(state.take_reveal(), None, "its messages are not here yet");
     serve(&mut state, &mut store);
     assert_eq!(state.take_reveal(), hit.message);
@@ -317,16 +320,16 @@ fn search_leads_to_the_message_on_another_branch() {
 #[test]
 fn sampling_of_a_chat_is_its_own_and_others_follow_the_settings() {
     let mut state = window(10);
-    let own = crate::engine::Sampling { temperature: 1.5, ..state.settings.sampling };
+    let own = crate::engine::Sampling { temperature: 1.5, ..state.settings.values.sampling };
     state.chat_mut().sampling = Some(own);
     asked(&mut state, "One?");
-    let asked_with = |state: &ViewState| match state.outbox.last() {
+    let asked_with = |state: &ViewState| match state.engine.outbox.last() {
         Some(EngineCommand::Generate { sampling, .. }) => *sampling,
         other => panic!("{other:?}"),
     };
     assert_eq!(asked_with(&state), own);
-    state.running = None;
+    state.engine.running = None;
     state.new_chat();
     asked(&mut state, "Two?");
-    assert_eq!(asked_with(&state), state.settings.sampling);
+    assert_eq!(asked_with(&state), state.settings.values.sampling);
 }

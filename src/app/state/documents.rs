@@ -1,83 +1,96 @@
-//! Documents of the session: files on their way in, pages taken of one that is too long, quotations looked up in them.
+//! Documents of the session: files being opened, excerpts of long documents, and citations.
 //!
 //! ```text
-//! Files ─► Opening (a bar and Cancel) ─► add_document        take_pages: all ─► some of them
-//! finished answer ─► search_quotes ─► Search ─► Citation ─► show_spot ─► Viewer
+//! Files ─► Opening (a bar and Cancel) ─► add_document        take_pages: a document ─► some of its pages
+//! finished answer ─► request_citations ─► Search ─► Citation ─► show_source ─► Viewer
 //! ```
-//! Invariant: a document that was cut to some of its pages says so in its name.
+//! Invariant: the name of an excerpt has its pages.
 
 use std::ops::Range;
 
 use crate::app::answer::citations::{Citation, Search, SourceLocation};
 use crate::app::panels::document::document_view::Viewer;
-use crate::app::state::chat::{Chat, ChatId, DocId, Exchange};
+use crate::app::state::chat::{Chat, ChatId, DocId, Exchange, OpenDocument};
 use crate::app::state::{Running, Task, ViewState};
 use crate::document::Progress;
 
-/// Tokens kept free for a question and its answer.
+/// Tokens reserved for a question and its answer.
 const ROOM_TOKENS: usize = 1024;
-/// A pasted text of this many characters is a document.
+/// A longer pasted text is a document, characters.
 pub const PASTE_CHARS: usize = 4000;
+
+/// Documents of the session.
+#[derive(Debug, Default)]
+pub struct Documents {
+    /// all of them
+    pub list: Vec<OpenDocument>,
+    /// files that are being opened
+    pub opening: Option<Opening>,
+    /// citations to look up, oldest first
+    pub searches: Vec<Search>,
+    /// the document beside the chat
+    pub viewer: Option<Viewer>,
+}
 
 /// Files that are being opened.
 #[derive(Debug, Clone)]
 pub struct Opening {
-    /// the file at hand
+    /// the current file
     pub name: String,
-    /// files after it
+    /// files left
     pub n_left: usize,
-    /// how far it is, and how to end it
+    /// progress of the file, and its cancellation
     pub watch: Progress,
 }
 
 impl ViewState {
-    /// Has the quotations of the answer that just ended looked up.
-    pub(in crate::app) fn search_quotes(&mut self) {
-        if let Some(Running { chat, task: Task::Answer(id), .. }) = self.running {
-            self.search_quotes_of(chat, |e| e.id == id);
+    /// Requests the citations of the answer that has just ended.
+    pub(in crate::app) fn request_citations(&mut self) {
+        if let Some(Running { chat, task: Task::Answer(id), .. }) = self.engine.running {
+            self.request_citations_of(chat, |e| e.id == id);
         }
     }
 
-    /// Has the quotations of these answers of a chat looked up.
-    pub(in crate::app) fn search_quotes_of(&mut self, chat: ChatId, wanted: impl Fn(&Exchange) -> bool) {
+    /// Requests the citations of some answers of a chat.
+    pub(in crate::app) fn request_citations_of(&mut self, chat: ChatId, wanted: impl Fn(&Exchange) -> bool) {
         let whole = self.info().is_some_and(|info| info.built_in);
-        let Some(chat) = self.chats.iter().find(|c| c.id == chat) else { return };
-        let docs: Vec<_> = chat.docs(&self.documents).map(|d| (d.id, d.document.clone())).collect();
+        let Some(chat) = self.chats.list.iter().find(|c| c.id == chat) else { return };
+        let docs: Vec<_> = chat.docs(&self.documents.list).map(|d| (d.id, d.document.clone())).collect();
         let answered = chat.all_exchanges().filter(|e| wanted(e) && !e.answer.is_empty() && !docs.is_empty());
         let search = |e: &Exchange| Search { exchange: e.id, answer: e.answer.clone(), whole, docs: docs.clone() };
         let searches: Vec<Search> = answered.map(search).collect();
-        self.searches.extend(searches);
+        self.documents.searches.extend(searches);
     }
 
-    /// Takes the places of an answer's quotations.
-    pub fn quotes_found(&mut self, exchange: u64, quotes: Vec<Citation>) {
+    /// Sets the citations of an answer.
+    pub fn set_citations(&mut self, exchange: u64, quotes: Vec<Citation>) {
         let is_it = |e: &&mut Exchange| e.id == exchange;
-        if let Some(exchange) = self.chats.iter_mut().flat_map(Chat::all_exchanges_mut).find(is_it) {
+        if let Some(exchange) = self.chats.list.iter_mut().flat_map(Chat::all_exchanges_mut).find(is_it) {
             exchange.quotes = Some(quotes);
         }
     }
 
-    /// Shows a passage that an answer quotes on its page, beside the chat.
-    pub fn show_spot(&mut self, spot: SourceLocation, answer: u64) {
-        self.viewer = Some(Viewer { answer: Some(answer), ..Viewer::at(spot) });
+    /// Shows the source of a citation beside the chat.
+    pub fn show_source(&mut self, spot: SourceLocation, answer: u64) {
+        self.documents.viewer = Some(Viewer { answer: Some(answer), ..Viewer::at(spot) });
     }
 
-    /// Shows what an answer read most: the first of these pages, or that of the chat's documents where it is not known.
-    pub fn show_most_read(&mut self, answer: u64) {
+    /// Shows the first attended page of an answer, or the first page of the chat's documents if none was measured.
+    pub fn show_attended_pages(&mut self, answer: u64) {
         let exchange = self.chat().exchanges.iter().find(|e| e.id == answer);
-        let first = exchange.and_then(|e| e.most_read.as_ref()?.pages.first());
+        let first = exchange.and_then(|e| e.attended_pages.as_ref()?.pages.first());
         let first = first.map(|read| (read.doc, read.page)).or_else(|| Some((*self.chat().documents.first()?, 0)));
-        self.viewer = first.map(|(doc, page)| Viewer { answer: Some(answer), page, ..Viewer::of(doc) });
+        self.documents.viewer = first.map(|(doc, page)| Viewer { answer: Some(answer), page, ..Viewer::of(doc) });
     }
 
-    /// Shows a document from its first page.
+    /// Shows the first page of a document.
     pub fn show_document(&mut self, doc: DocId) {
-        self.viewer = Some(Viewer::of(doc));
+        self.documents.viewer = Some(Viewer::of(doc));
     }
 
-    /// Puts some pages of a document of this chat in its place.
+    /// Replaces a document of this chat by some of its pages.
     pub fn take_pages(&mut self, doc: DocId, pages: Range<usize>) {
-        let Some(whole) = self.documents.iter().find(|d| d.id == doc).map(|d| d.document.clone()) else { return };
+        let Some(whole) = self.documents.list.iter().find(|d| d.id == doc).map(|d| d.document.clone()) else { return };
         match whole.excerpt(pages) {
             Ok(excerpt) => {
                 self.detach(doc);
@@ -87,12 +100,12 @@ impl ViewState {
         }
     }
 
-    /// How many pages of a document, from its first, fit into what the model's window has left beside the chat's other
-    /// documents and what was said; an estimate from its characters where its tokens are not counted.
+    /// Number of pages of a document, from its first, that fit into the model's window beside the chat's other documents and
+    /// its messages. An estimate from characters if the tokens are not counted.
     pub fn pages_that_fit(&self, doc: DocId) -> usize {
         let Some(info) = self.info() else { return 0 };
-        let Some(document) = self.documents.iter().find(|d| d.id == doc) else { return 0 };
-        let others: usize = self.chat().docs(&self.documents).filter(|d| d.id != doc).map(|d| d.tokens().0).sum();
+        let Some(document) = self.documents.list.iter().find(|d| d.id == doc) else { return 0 };
+        let others: usize = self.chat().docs(&self.documents.list).filter(|d| d.id != doc).map(|d| d.tokens().0).sum();
         let room = info.context_limit.saturating_sub(others + self.chat().said_tokens() + ROOM_TOKENS);
         let (n_tokens, _) = document.tokens();
         let bytes = (document.text.len() as f64 * (room as f64 / n_tokens.max(1) as f64)) as usize;

@@ -1,10 +1,10 @@
-//! How the engine's events change what the window shows.
+//! Engine events: how they change the state of the window.
 //!
 //! ```text
 //! EngineEvent ─► apply() ─► model, running turn, exchanges, tiers, library, notices
 //! ```
-//! Invariants: 1. Events of a turn that does not run change nothing. 2. What is shown as held by the engine is what it
-//! said last. Owner thread: the one that draws; nothing here waits.
+//! Invariants: 1. Events of a turn that does not run change nothing. 2. The state of the context is the engine's last report.
+//! Owner thread: the UI thread; nothing here waits.
 
 use crate::app::answer::exact_check::mass_kept;
 use crate::app::answer::message_text::in_window;
@@ -14,32 +14,33 @@ use crate::app::state::{KvUse, ModelState, Phase, ViewState};
 use crate::engine::{EngineEvent, ModelInfo, RequestId, RequestSummary};
 
 impl ViewState {
-    /// Takes an event of the engine.
+    /// Applies an event of the engine.
     pub fn apply(&mut self, event: EngineEvent) {
         match event {
             EngineEvent::ModelLoading { share, what } => {
-                self.forget_cache(None);
-                self.kv = None;
-                self.model = ModelState::Loading { share: share.clamp(0.0, 1.0), what };
+                self.clear_cached_tokens(None);
+                self.measured.kv = None;
+                self.engine.model = ModelState::Loading { share: share.clamp(0.0, 1.0), what };
             }
             EngineEvent::ModelLoaded(info) => self.model_loaded(info),
             EngineEvent::ModelFailed { sentence, .. } => {
-                self.forget_cache(None);
-                self.kv = None;
-                self.model = ModelState::Failed(in_window(&sentence));
+                self.clear_cached_tokens(None);
+                self.measured.kv = None;
+                self.engine.model = ModelState::Failed(in_window(&sentence));
             }
             EngineEvent::ModelUnloaded => {
-                self.forget_cache(None);
-                self.kv = None;
-                self.model = ModelState::Absent;
+                self.clear_cached_tokens(None);
+                self.measured.kv = None;
+                self.engine.model = ModelState::Absent;
             }
             EngineEvent::TurnStarted { turn, prompt_tokens, cached_tokens } => {
                 if let Some(chat) = self.running_chat(turn) {
-                    self.note_resumed(chat, cached_tokens);
-                    self.forget_cache(Some(chat));
+                    self.record_resumed(chat, cached_tokens);
+                    self.clear_cached_tokens(Some(chat));
                     self.progress(turn, Phase::Prefill { done: cached_tokens, total: prompt_tokens, tokens_per_s: 0.0 });
                     self.cached(chat, cached_tokens);
-                    self.stop_due = self.running.is_some_and(|r| r.stopping);
+                    self.chats.list.iter_mut().filter(|c| c.id == chat).for_each(|c| c.prompt_tokens = prompt_tokens);
+                    self.engine.pending_stop = self.engine.running.is_some_and(|r| r.stopping);
                 }
             }
             EngineEvent::Prefill { turn, done, total, tokens_per_s } => {
@@ -47,7 +48,7 @@ impl ViewState {
                     self.progress(turn, Phase::Prefill { done, total, tokens_per_s });
                     self.cached(chat, done);
                     if tokens_per_s > 0.0 {
-                        self.last_prefill = Some(tokens_per_s);
+                        self.measured.last_prefill = Some(tokens_per_s);
                     }
                 }
             }
@@ -55,23 +56,23 @@ impl ViewState {
                 if let Some(chat) = self.running_chat(turn) {
                     self.progress(turn, Phase::Decode { n, tokens_per_s });
                     if !self.is_checking() {
-                        self.last_speed = Some(tokens_per_s);
+                        self.measured.last_speed = Some(tokens_per_s);
                     }
                     self.cached(chat, context_used);
                     if let Some((answer, _)) = self.running_answer() {
                         answer.push_str(&text);
                     }
-                    self.note_token(n);
-                    self.keep_piece(text);
+                    self.record_token_end(n);
+                    self.save_answer_piece(text);
                 }
             }
             EngineEvent::PageAttention { turn, page_attention } => {
                 if let Some(chat) = self.running_chat(turn).filter(|_| !self.is_checking())
-                    && let Some(chat) = self.chats.iter().find(|c| c.id == chat)
+                    && let Some(chat) = self.chats.list.iter().find(|c| c.id == chat)
                 {
-                    let most_read = AttendedPages::of(chat, &self.documents, &page_attention);
+                    let attended_pages = AttendedPages::of(chat, &self.documents.list, &page_attention);
                     if let Some(exchange) = self.running_exchange() {
-                        exchange.most_read = most_read;
+                        exchange.attended_pages = attended_pages;
                     }
                 }
             }
@@ -81,20 +82,14 @@ impl ViewState {
                 }
             }
             EngineEvent::Failed { turn, sentence, .. } => {
-                self.counting.remove(&turn);
+                self.engine.counting.remove(&turn);
                 self.fail(turn, in_window(&sentence));
             }
-            EngineEvent::Counted { turn, tokens } => {
-                if let Some(id) = self.counting.remove(&turn)
-                    && let Some(doc) = self.documents.iter_mut().find(|d| d.id == id)
-                {
-                    doc.n_tokens = Some(tokens);
-                }
-            }
+            EngineEvent::Counted { turn, tokens, positions } => self.counted(turn, tokens, &positions),
             EngineEvent::Notice(text) => self.notice(in_window(&text), false),
-            EngineEvent::KvUse { used, budgets } => self.kv = Some(KvUse { used, budgets }),
+            EngineEvent::KvUse { used, budgets } => self.measured.kv = Some(KvUse { used, budgets }),
             EngineEvent::Library(documents) => self.library = Some(documents),
-            EngineEvent::Device(device) => self.device = Some(*device),
+            EngineEvent::Device(device) => self.engine.device = Some(*device),
             EngineEvent::Pages(_) | EngineEvent::Links(_) | EngineEvent::Telemetry(_) => {}
             EngineEvent::LogitsRows { .. } | EngineEvent::BenchResult { .. } => {}
         }
@@ -102,35 +97,35 @@ impl ViewState {
 
     fn finished(&mut self, chat: ChatId, summary: Box<RequestSummary>) {
         self.cached(chat, summary.context_used);
-        if let ModelState::Ready(info) = &mut self.model {
+        if let ModelState::Ready(info) = &mut self.engine.model {
             info.vram_bytes = summary.vram_bytes;
         }
         if summary.io.read_bytes > 0 && summary.io.read_ms > 0.0 {
-            self.disk_speed = Some(summary.io.read_bytes as f64 / (summary.io.read_ms / 1000.0));
+            self.measured.disk_speed = Some(summary.io.read_bytes as f64 / (summary.io.read_ms / 1000.0));
         }
         if !self.is_checking() {
-            (self.attention, self.mass_kept) = (Some(summary.attention), mass_kept(&summary));
+            (self.measured.attention, self.measured.mass_kept) = (Some(summary.attention), mass_kept(&summary));
             if summary.generated_tokens > 1 && summary.tokens_per_s > 0.0 {
-                self.last_speed = Some(summary.tokens_per_s);
+                self.measured.last_speed = Some(summary.tokens_per_s);
             }
         }
         if let Some((_, outcome)) = self.running_answer() {
             *outcome = Outcome::Done(summary);
         }
-        self.search_quotes();
-        self.keep_answer();
+        self.request_citations();
+        self.save_answer();
         self.turn_ended();
     }
 
     fn turn_ended(&mut self) {
-        self.running = None;
-        self.send_waiting();
+        self.engine.running = None;
+        self.send_deferred();
     }
 
-    /// Tokens that a turn did not have to read although its chat held none came from the library.
-    fn note_resumed(&mut self, chat: ChatId, cached_tokens: usize) {
-        let chat = self.chats.iter().find(|c| c.id == chat);
-        let resumed = chat.is_some_and(|c| c.cached_tokens == 0 && self.saved_of(c).is_some());
+    /// Records resumed tokens: cached tokens at the start of a turn whose chat had none, so they are from the library.
+    fn record_resumed(&mut self, chat: ChatId, cached_tokens: usize) {
+        let chat = self.chats.list.iter().find(|c| c.id == chat);
+        let resumed = chat.is_some_and(|c| c.cached_tokens == 0 && self.saved_for(c).is_some());
         let is_check = self.is_checking();
         if let Some(exchange) = self.running_exchange().filter(|_| resumed && !is_check) {
             exchange.resumed_tokens = cached_tokens;
@@ -138,22 +133,23 @@ impl ViewState {
     }
 
     fn model_loaded(&mut self, info: Box<ModelInfo>) {
-        self.forget_cache(None);
-        (self.last_speed, self.last_prefill, self.attention, self.mass_kept) = (None, None, None, None);
+        self.clear_cached_tokens(None);
+        (self.measured.last_speed, self.measured.last_prefill, self.measured.attention, self.measured.mass_kept) =
+            (None, None, None, None);
         for note in &info.notes {
             self.notice(note.clone(), false);
         }
-        self.model = ModelState::Ready(info);
-        self.note_model(true);
-        self.take_advice();
-        self.counting.clear();
-        let ids: Vec<DocId> = self.documents.iter().map(|d| d.id).collect();
-        for doc in &mut self.documents {
-            doc.n_tokens = None;
+        self.engine.model = ModelState::Ready(info);
+        self.record_model(true);
+        self.apply_model_sampling();
+        self.engine.counting.clear();
+        let ids: Vec<DocId> = self.documents.list.iter().map(|d| d.id).collect();
+        for doc in &mut self.documents.list {
+            (doc.n_tokens, doc.token_range) = (None, None);
         }
-        for id in ids {
-            self.count(id);
-        }
+        self.chats.list.iter_mut().for_each(|chat| chat.token_ranges.clear());
+        ids.into_iter().for_each(|id| self.count_document(id));
+        self.count_chat();
     }
 
     pub(in crate::app) fn fail(&mut self, turn: RequestId, sentence: String) {
@@ -164,22 +160,22 @@ impl ViewState {
             Some((_, outcome)) => *outcome = Outcome::Failed(sentence),
             None => self.notice(sentence, true),
         }
-        self.keep_answer();
+        self.save_answer();
         self.turn_ended();
     }
 
     fn running_chat(&self, turn: RequestId) -> Option<ChatId> {
-        self.running.filter(|r| r.turn == turn).map(|r| r.chat)
+        self.engine.running.filter(|r| r.turn == turn).map(|r| r.chat)
     }
 
     fn running_exchange(&mut self) -> Option<&mut Exchange> {
-        let running = self.running?;
-        let chat = self.chats.iter_mut().find(|c| c.id == running.chat)?;
+        let running = self.engine.running?;
+        let chat = self.chats.list.iter_mut().find(|c| c.id == running.chat)?;
         chat.all_exchanges_mut().find(|e| running.is_for(e.id))
     }
 
-    /// The answer has `n` tokens now; what came with one event is one token's, or that of those which had no text yet.
-    fn note_token(&mut self, n: usize) {
+    /// Records the end of token `n` in the answer. Tokens without text of their own end where the next one does.
+    fn record_token_end(&mut self, n: usize) {
         let is_check = self.is_checking();
         if let Some(exchange) = self.running_exchange().filter(|_| !is_check) {
             let end = u32::try_from(exchange.answer.len()).unwrap_or(u32::MAX);
@@ -188,7 +184,7 @@ impl ViewState {
         }
     }
 
-    /// The text that the running turn writes, and how it stands.
+    /// Text and outcome that the running turn writes to.
     fn running_answer(&mut self) -> Option<(&mut String, &mut Outcome)> {
         let is_check = self.is_checking();
         let exchange = self.running_exchange()?;
@@ -199,20 +195,20 @@ impl ViewState {
     }
 
     fn progress(&mut self, turn: RequestId, phase: Phase) {
-        if let Some(running) = self.running.as_mut().filter(|r| r.turn == turn) {
+        if let Some(running) = self.engine.running.as_mut().filter(|r| r.turn == turn) {
             running.phase = phase;
         }
     }
 
     fn cached(&mut self, chat: ChatId, tokens: usize) {
-        if let Some(chat) = self.chats.iter_mut().find(|c| c.id == chat) {
+        if let Some(chat) = self.chats.list.iter_mut().find(|c| c.id == chat) {
             chat.cached_tokens = tokens;
         }
     }
 
-    fn forget_cache(&mut self, except: Option<ChatId>) {
-        for chat in self.chats.iter_mut().filter(|c| Some(c.id) != except) {
-            chat.cached_tokens = 0;
+    fn clear_cached_tokens(&mut self, except: Option<ChatId>) {
+        for chat in self.chats.list.iter_mut().filter(|c| Some(c.id) != except) {
+            (chat.cached_tokens, chat.prompt_tokens) = (0, 0);
         }
     }
 }

@@ -1,10 +1,10 @@
-//! How the user's choices outlast the window: what is kept for a model comes with it, and what is changed is kept.
+//! Model loading: restores the stored settings of a model, and records changes of them.
 //!
 //! ```text
-//! load_model ─► take_choices: Preferences ─► settings, form
-//! every frame ─► note_settings: what changed ─► Preferences ─► (true) to be written
+//! load_model ─► apply_stored_settings: Preferences ─► settings, form
+//! every frame ─► record_settings: changes ─► Preferences ─► (true) write the file
 //! ```
-//! Invariant: what the model itself advises is not a choice, and is never kept.
+//! Invariant: the model's own sampling is not stored as a setting.
 
 use std::path::{Path, PathBuf};
 
@@ -13,97 +13,122 @@ use crate::app::state::models::ModelSearch;
 use crate::app::state::preferences::Preferences;
 use crate::app::state::settings::{Form, Settings};
 use crate::app::state::{MainView, ModelState, ViewState};
-use crate::engine::{EngineCommand, ModelSource};
+use crate::engine::{EngineCommand, LoadOptions, ModelSource};
+
+/// Settings of the window, and the settings file.
+#[derive(Debug)]
+pub struct SettingsState {
+    /// checked values
+    pub values: Settings,
+    /// text of the settings page
+    pub form: Form,
+    /// values when they were last recorded
+    pub(in crate::app) recorded: Settings,
+    /// the settings file
+    pub preferences: Preferences,
+    /// the settings file has changes that are not written
+    pub(in crate::app) unsaved: bool,
+}
+
+impl SettingsState {
+    /// Without a settings file: the options of the command line.
+    pub fn new(source: &ModelSource, load: &LoadOptions) -> SettingsState {
+        let preferences = Preferences::new(load.clone());
+        let (values, _) = preferences.settings(source);
+        SettingsState { values, form: Form::of(&values), recorded: values, preferences, unsaved: false }
+    }
+}
 
 impl ViewState {
-    /// Goes on with what was kept, and says what was wrong with it. The model in use last is the one to begin with, unless
-    /// another was asked for.
+    /// Starts with the stored preferences, and shows their errors. The last model is the initial one, unless another was requested.
     pub fn use_preferences(&mut self, kept: Preferences, notices: Vec<String>) {
-        self.kept = kept;
+        self.settings.preferences = kept;
         notices.into_iter().for_each(|sentence| self.notice(sentence, true));
-        if self.source == ModelSource::BuiltIn {
-            self.source = self.kept.last_model().unwrap_or(ModelSource::BuiltIn);
+        if self.engine.source == ModelSource::BuiltIn {
+            self.engine.source = self.settings.preferences.last_model().unwrap_or(ModelSource::BuiltIn);
         }
-        self.models.folders = self.kept.model_folders();
-        self.take_choices();
+        self.models.folders = self.settings.preferences.model_folders();
+        self.apply_stored_settings();
     }
 
-    /// Asks for a model, with what is kept for it. Turns that were running end with it.
+    /// Loads a model with its stored settings. Running turns end.
     pub fn load_model(&mut self, source: ModelSource) {
         self.load_with(source, |_| {});
     }
 
-    /// Asks for a model, with the context and the KV type of the picker, which are kept for it.
-    pub fn load_chosen(&mut self, source: ModelSource) {
+    /// Loads a model with the context and KV type of the picker, which are stored for it.
+    pub fn load_from_picker(&mut self, source: ModelSource) {
         let chosen = self.models.chosen;
         self.load_with(source, |s| (s.context_cap, s.kv_dtype) = (chosen.context_cap, chosen.kv_dtype));
     }
 
     fn load_with(&mut self, source: ModelSource, choose: impl FnOnce(&mut Settings)) {
-        self.chats.iter_mut().for_each(Chat::forget_asked);
-        self.unsaved |= self.note_settings();
-        self.source = source.clone();
-        self.note_model(false);
-        self.take_choices();
-        choose(&mut self.settings);
-        self.form = Form::of(&self.settings);
-        self.settings.put_in(&mut self.load);
-        self.model = ModelState::Loading { share: 0.0, what: "starting".to_owned() };
-        self.outbox.push(EngineCommand::LoadModel { source, options: self.load.clone() });
+        self.chats.list.iter_mut().for_each(Chat::clear_original_requests);
+        self.settings.unsaved |= self.record_settings();
+        self.engine.source = source.clone();
+        self.record_model(false);
+        self.apply_stored_settings();
+        choose(&mut self.settings.values);
+        self.settings.form = Form::of(&self.settings.values);
+        self.settings.values.put_in(&mut self.engine.load);
+        self.engine.model = ModelState::Loading { share: 0.0, what: "starting".to_owned() };
+        self.engine.outbox.push(EngineCommand::LoadModel { source, options: self.engine.load.clone() });
     }
 
-    /// Shows the picker, which begins with what the model in use has.
+    /// Shows the picker with the settings of the current model.
     pub fn show_models(&mut self) {
         self.page = MainView::Models;
-        self.models.chosen = self.settings;
-        self.models.form = Form::of(&self.settings);
+        self.models.chosen = self.settings.values;
+        self.models.form = Form::of(&self.settings.values);
     }
 
-    /// The settings that are kept for the model to be loaded.
-    pub(in crate::app) fn take_choices(&mut self) {
-        let (settings, wrong) = self.kept.settings(&self.source);
+    /// Applies the stored settings of the model to be loaded.
+    pub(in crate::app) fn apply_stored_settings(&mut self) {
+        let (settings, wrong) = self.settings.preferences.settings(&self.engine.source);
         wrong.into_iter().for_each(|sentence| self.notice(sentence, true));
-        (self.settings, self.noted) = (settings, settings);
-        self.form = Form::of(&settings);
+        (self.settings.values, self.settings.recorded) = (settings, settings);
+        self.settings.form = Form::of(&settings);
     }
 
-    /// The loaded model's advice, but for what the user chose instead.
-    pub(in crate::app) fn take_advice(&mut self) {
-        self.unsaved |= self.note_settings();
+    /// Applies the loaded model's own sampling, except values that the user has set.
+    pub(in crate::app) fn apply_model_sampling(&mut self) {
+        self.settings.unsaved |= self.record_settings();
         let Some(advised) = self.info().map(|info| info.sampling) else { return };
-        self.settings.sampling = advised;
-        self.kept.sampling(&self.source, &mut self.settings);
-        self.noted.sampling = self.settings.sampling;
-        self.form = Form::of(&self.settings);
+        self.settings.values.sampling = advised;
+        self.settings.preferences.sampling(&self.engine.source, &mut self.settings.values);
+        self.settings.recorded.sampling = self.settings.values.sampling;
+        self.settings.form = Form::of(&self.settings.values);
     }
 
-    /// Keeps what the user changed since the last time. True where the file is to be written.
-    pub fn note_settings(&mut self) -> bool {
-        let has_changed = self.settings != self.noted && self.kept.note(&self.source, &self.noted, &self.settings);
-        self.noted = self.settings;
-        self.unsaved |= has_changed;
-        std::mem::take(&mut self.unsaved)
+    /// Records changes of the settings since the last call. True if the file has to be written.
+    pub fn record_settings(&mut self) -> bool {
+        let has_changed = self.settings.values != self.settings.recorded
+            && self.settings.preferences.record(&self.engine.source, &self.settings.recorded, &self.settings.values);
+        self.settings.recorded = self.settings.values;
+        self.settings.unsaved |= has_changed;
+        std::mem::take(&mut self.settings.unsaved)
     }
 
-    /// The sampling is the user's, not the model's own advice.
+    /// True if the sampling is the user's, not the model's own.
     pub fn has_own_sampling(&self) -> bool {
-        self.kept.has_sampling(&self.source) || self.info().is_some_and(|info| info.sampling != self.settings.sampling)
+        self.settings.preferences.has_sampling(&self.engine.source)
+            || self.info().is_some_and(|info| info.sampling != self.settings.values.sampling)
     }
 
-    /// Back to what the model's makers advise.
-    pub fn forget_sampling(&mut self) {
-        self.kept.forget_sampling(&self.source);
-        self.unsaved = true;
-        self.noted.sampling = self.settings.sampling;
-        self.take_advice();
+    /// Resets sampling to the model's own values.
+    pub fn reset_sampling(&mut self) {
+        self.settings.preferences.reset_sampling(&self.engine.source);
+        self.settings.unsaved = true;
+        self.settings.recorded.sampling = self.settings.values.sampling;
+        self.apply_model_sampling();
     }
 
-    /// Keeps that this model can be loaded, or that none is known to be.
-    pub(in crate::app) fn note_model(&mut self, is_loaded: bool) {
-        self.unsaved |= self.kept.note_model(Some(&self.source).filter(|_| is_loaded));
+    /// Records this model as loaded, or that none is.
+    pub(in crate::app) fn record_model(&mut self, is_loaded: bool) {
+        self.settings.unsaved |= self.settings.preferences.record_model(Some(&self.engine.source).filter(|_| is_loaded));
     }
 
-    /// Looks for models in this folder too, from now on. Whether it is there, the search finds out.
+    /// Adds a folder to the search for models. The search reports if it is missing.
     pub fn add_model_folder(&mut self, folder: PathBuf) {
         let folder = match (folder.strip_prefix("~"), directories::BaseDirs::new()) {
             (Ok(below), Some(dirs)) => dirs.home_dir().join(below),
@@ -116,31 +141,31 @@ impl ViewState {
         }
     }
 
-    /// Looks for models there no longer.
-    pub fn forget_model_folder(&mut self, folder: &Path) {
+    /// Removes a folder from the search for models.
+    pub fn remove_model_folder(&mut self, folder: &Path) {
         self.models.folders.retain(|f| f != folder);
         self.model_folders_changed();
     }
 
     fn model_folders_changed(&mut self) {
-        self.kept.set_model_folders(&self.models.folders);
-        self.unsaved = true;
+        self.settings.preferences.set_model_folders(&self.models.folders);
+        self.settings.unsaved = true;
         self.models.is_due = true;
     }
 
-    /// Frees the model and everything it holds.
+    /// Unloads the model.
     pub fn unload_model(&mut self) {
-        self.outbox.push(EngineCommand::UnloadModel);
+        self.engine.outbox.push(EngineCommand::UnloadModel);
     }
 
-    /// The search for models to run now: nobody looked yet, or something changed since.
-    pub fn due_search(&mut self) -> Option<ModelSearch> {
+    /// The search for models to run now, if none has run or something has changed.
+    pub fn next_model_search(&mut self) -> Option<ModelSearch> {
         let models = &self.models;
         let never = models.searched.is_none() && !models.is_searching;
-        let fits_now = self.device.is_some() && !models.is_searching && models.lacks_fit();
-        // A model that is being loaded will tell of its device.
-        let waits = self.device.is_none() && matches!(self.model, ModelState::Loading { .. });
+        let fits_now = self.engine.device.is_some() && !models.is_searching && models.lacks_fit();
+        // The device is reported when the model is loaded.
+        let waits = self.engine.device.is_none() && matches!(self.engine.model, ModelState::Loading { .. });
         let is_due = (models.is_due || never || fits_now) && !waits && self.page == MainView::Models;
-        is_due.then(|| self.models.begin(self.device.clone()))
+        is_due.then(|| self.models.begin(self.engine.device.clone()))
     }
 }

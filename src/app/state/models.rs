@@ -1,10 +1,10 @@
-//! The models on this machine, as the picker lists them: what each is, and whether it fits, before any is loaded.
+//! Model list of the picker: facts of each model on this machine, and whether it fits, before any is loaded.
 //!
 //! ```text
-//! places, own folders ─► ModelSearch (its own thread) ─► ModelEvent ─► ModelList ─► panels::models
-//!                            └ header only: facts, needs
+//! search paths, own folders ─► ModelSearch (its own thread) ─► ModelEvent ─► ModelList ─► panels::models
+//!                                └ header only: facts, needs
 //! ```
-//! Invariants: 1. Nothing here waits for a disk but [`ModelSearch::run`]. 2. Events of an earlier search change nothing.
+//! Invariants: 1. Only [`ModelSearch::run`] waits for a disk. 2. Events of an earlier search change nothing.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::model::ModelFile;
 use crate::model::discovery::scan::Limits;
 use crate::model::discovery::{DiscoveredModel, DiscoveryReport, Provider, SearchPath, search};
 
-/// What a header says.
+/// Facts of a model's header.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelFacts {
-    /// what its makers call it
+    /// its title
     pub title: String,
     /// `llama`, `qwen2`, ...
     pub architecture: String,
@@ -31,35 +31,35 @@ pub struct ModelFacts {
     pub window: usize,
     /// as the file names it
     pub license: Option<String>,
-    /// it brings its own chat template
+    /// it has its own chat template
     pub has_template: bool,
-    /// what it needs on the device; none before a device is known
+    /// memory it needs; None before the device is known
     pub needs: Option<MemoryNeeds>,
 }
 
-/// A line of the picker.
+/// A row of the picker.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelEntry {
-    /// who put it there
+    /// its provider
     pub store: Provider,
-    /// to be loaded
+    /// path to load
     pub path: PathBuf,
-    /// as its store calls it
+    /// its name at the provider
     pub name: String,
-    /// where in the store it is
+    /// its place within the provider's folder
     pub within: String,
     /// size of the file or files
     pub bytes: u64,
-    /// what it is, or one sentence on why it cannot be used
+    /// its facts, or one sentence on why it cannot be used
     pub facts: Result<ModelFacts, String>,
 }
 
-/// What a search tells. Each carries the number of its search.
+/// An event of a search, with the number of that search.
 #[derive(Debug)]
 pub enum ModelEvent {
-    /// one more
+    /// a model
     DiscoveredModel(u64, Box<ModelEntry>),
-    /// that was all
+    /// the end
     Done(u64, DiscoveryReport),
 }
 
@@ -72,34 +72,34 @@ pub struct ModelSearch {
     device: Option<DeviceFacts>,
 }
 
-/// All lines, and how the search stands.
+/// All rows, and the state of the search.
 #[derive(Debug, Default)]
 pub struct ModelList {
-    /// by store, in the order they were found
+    /// by provider, in the order found
     pub entries: Vec<ModelEntry>,
     /// a search runs
     pub is_searching: bool,
-    /// what the last one came to
+    /// result of the last search
     pub searched: Option<DiscoveryReport>,
     /// part of a name
     pub filter: String,
-    /// what the next model is loaded with: of these, context and KV type
+    /// load options of the picker: of these, context and KV type
     pub chosen: Settings,
     /// the same, as typed
     pub form: Form,
-    /// places of known programs
+    /// search paths of other programs
     pub places: Vec<SearchPath>,
-    /// folders of the user's own
+    /// the user's folders
     pub folders: Vec<PathBuf>,
-    /// one more, as far as it is typed
+    /// text of the field that adds a folder
     pub typed: String,
-    /// to be looked for again
+    /// a new search is due
     pub is_due: bool,
     newest: Arc<AtomicU64>,
 }
 
 impl ModelList {
-    /// Begins again; the search that ran ends.
+    /// Starts a new search; an earlier one ends.
     pub fn begin(&mut self, device: Option<DeviceFacts>) -> ModelSearch {
         self.entries.clear();
         (self.is_searching, self.searched, self.is_due) = (true, None, false);
@@ -109,7 +109,7 @@ impl ModelList {
         ModelSearch { number, newest: self.newest.clone(), places, device }
     }
 
-    /// Takes what a search tells.
+    /// Applies an event of a search.
     pub fn take(&mut self, event: ModelEvent) {
         let newest = self.newest.load(Ordering::Relaxed);
         match event {
@@ -121,28 +121,28 @@ impl ModelList {
         }
     }
 
-    /// The lines of one store whose names hold what is typed.
+    /// Rows of one provider that match the filter.
     pub fn shown(&self, store: Provider) -> impl Iterator<Item = &ModelEntry> {
         let wanted = self.filter.trim().to_lowercase();
         let matches = move |text: &str| text.to_lowercase().contains(&wanted);
         self.entries.iter().filter(move |entry| entry.store == store && (matches(&entry.name) || matches(&entry.within)))
     }
 
-    /// It was looked for, or is, but without a device to fit it to.
+    /// True if models were found before a device was known to fit them to.
     pub fn lacks_fit(&self) -> bool {
         self.entries.iter().any(|entry| entry.facts.as_ref().is_ok_and(|facts| facts.needs.is_none()))
     }
 }
 
 impl ModelSearch {
-    /// Looks through all places; `tell` returns false when nobody listens any more.
-    pub fn run(&self, tell: &mut dyn FnMut(ModelEvent) -> bool) {
+    /// Searches all paths. `on_event` returns false if the receiver is gone.
+    pub fn run(&self, on_event: &mut dyn FnMut(ModelEvent) -> bool) {
         let device = self.device.as_ref();
         let searched = search(&self.places, &Limits::default(), &mut |found| {
-            self.is_newest() && tell(ModelEvent::DiscoveredModel(self.number, Box::new(entry(found, device))))
+            self.is_newest() && on_event(ModelEvent::DiscoveredModel(self.number, Box::new(entry(found, device))))
         });
         if self.is_newest() {
-            tell(ModelEvent::Done(self.number, searched));
+            on_event(ModelEvent::Done(self.number, searched));
         }
     }
 

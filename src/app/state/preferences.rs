@@ -1,13 +1,13 @@
-//! The settings that outlast the window, as the file in the configuration folder has them.
+//! Preferences: the settings file in the configuration folder.
 //!
 //! ```text
-//! settings.json ─► Preferences ── for a model ─► Settings (checked as on the settings page), sentences on what was wrong
+//! settings.json ─► Preferences ── for a model ─► Settings (checked as on the settings page), sentences on wrong values
 //!       ▲                ▲
-//!       └── text() ◄─────┴── note(): only what the user changed
+//!       └── text() ◄─────┴── record(): changes by the user only
 //! ```
-//! Invariants: 1. What this program does not know in the file stays in it. 2. A wrong value is told and the default is in
-//! force; a file that is no JSON is set aside, never overwritten. 3. What came from the command line or the environment is
-//! not kept. 4. Sampling, lengths, context and KV type are kept for each model, the rest for all of them.
+//! Invariants: 1. Unknown keys stay in the file. 2. A wrong value is reported, and the default is in force. A file that is not JSON
+//! is renamed, never overwritten. 3. Values from the command line or the environment are not stored. 4. Sampling, lengths,
+//! context and KV type are stored for each model, the rest for all models.
 //!
 //! Limits: [`MAX_FILE_BYTES`].
 
@@ -20,34 +20,34 @@ use crate::app::panels::kv_dtype_name;
 use crate::app::state::settings::{FIELDS, Field, Form, Settings, ThemeChoice, ZOOM};
 use crate::engine::{KvDtype, LoadOptions, ModelSource};
 
-/// A settings file is a few kilobytes.
+/// Size of a settings file at most, bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
-/// How the built-in model is called in the file.
+/// Name of the built-in model in the file.
 const BUILT_IN: &str = "built-in";
 const THEMES: [(&str, ThemeChoice); 3] =
     [("system", ThemeChoice::System), ("light", ThemeChoice::Light), ("dark", ThemeChoice::Dark)];
 const KV_DTYPES: [KvDtype; 3] = [KvDtype::F16, KvDtype::Q8, KvDtype::Q4];
-/// Whether answers read everything.
+/// Values of `answers_read`.
 const READS: [&str; 2] = ["everything", "what matters"];
 const READS_KEY: &str = "answers_read";
 const KV_DTYPE_KEY: &str = "kv_dtype";
 
-/// The content of the file, and what was given beside it.
+/// Content of the file, and the options of the command line.
 #[derive(Debug, Default, Clone)]
 pub struct Preferences {
     root: Map<String, Value>,
     given: LoadOptions,
-    /// what answers read was chosen in the window since
-    has_chosen_reads: bool,
+    /// the user has changed `answers_read` in this window
+    has_changed_policy: bool,
 }
 
 impl Preferences {
-    /// Nothing kept yet, only what was given.
+    /// Without a file: only the options of the command line.
     pub fn new(given: LoadOptions) -> Preferences {
         Preferences { given, ..Preferences::default() }
     }
 
-    /// Reads the file, where there is one. A file that cannot be understood is renamed; the sentences say so.
+    /// Reads the file, if there is one. A damaged file is renamed, and a sentence reports it.
     pub fn open(path: &Path, given: LoadOptions) -> (Preferences, Vec<String>) {
         let mut preferences = Preferences::new(given);
         let text = match read(path) {
@@ -60,11 +60,11 @@ impl Preferences {
                 preferences.root = root;
                 (preferences, Vec::new())
             }
-            _ => (preferences, vec![set_aside(path)]),
+            _ => (preferences, vec![rename_damaged(path)]),
         }
     }
 
-    /// The settings to begin with a model, and a sentence for every wrong value.
+    /// The settings of a model, and a sentence for every wrong value.
     pub fn settings(&self, source: &ModelSource) -> (Settings, Vec<String>) {
         let mut settings = Settings::default();
         let mut wrong = Vec::new();
@@ -89,9 +89,9 @@ impl Preferences {
         let reads = choose(model, READS_KEY, &READS);
         settings.theme = theme.map_or(settings.theme, |(_, theme)| *theme);
         settings.kv_dtype = kv_dtype.copied().unwrap_or(settings.kv_dtype);
-        // A policy that was given keeps its numbers.
+        // A policy of the command line keeps its numbers.
         let policy = self.given.policy.unwrap_or_default();
-        settings.policy = match (reads, self.has_chosen_reads) {
+        settings.policy = match (reads, self.has_changed_policy) {
             (Some(1), _) => Some(policy),
             (_, true) => None,
             (_, false) => self.given.policy,
@@ -108,7 +108,7 @@ impl Preferences {
         (settings, wrong)
     }
 
-    /// Puts what was chosen for the sampling of a model in the place of its own advice. What is wrong was told before.
+    /// Applies the stored sampling of a model over its own values. Wrong values were reported before.
     pub fn sampling(&self, source: &ModelSource, settings: &mut Settings) {
         let Some(model) = self.of_model(source) else { return };
         FIELDS.into_iter().filter(|field| field.is_of_sampling()).for_each(|field| {
@@ -116,14 +116,14 @@ impl Preferences {
         });
     }
 
-    /// Something of a model's sampling was chosen.
+    /// True if sampling is stored for a model.
     pub fn has_sampling(&self, source: &ModelSource) -> bool {
         let chosen = |model: &Map<String, Value>| FIELDS.iter().any(|f| f.is_of_sampling() && model.contains_key(f.key()));
         self.of_model(source).is_some_and(chosen)
     }
 
-    /// Keeps what changed between two settings of a model. Whether anything did.
-    pub fn note(&mut self, source: &ModelSource, before: &Settings, after: &Settings) -> bool {
+    /// Records the changes between two settings of a model. True if there are any.
+    pub fn record(&mut self, source: &ModelSource, before: &Settings, after: &Settings) -> bool {
         let (old, new) = (Form::of(before), Form::of(after));
         let texts = old.texts.iter().zip(&new.texts).zip(FIELDS);
         let mut changes: Vec<(bool, &str, Value)> = texts
@@ -138,7 +138,7 @@ impl Preferences {
             changes.push((false, "keep_read", after.keep_read.into()));
         }
         if before.zoom != after.zoom {
-            // In whole hundredths, without the tail of a float of less precision.
+            // In hundredths, without the digits that a wider float adds.
             changes.push((false, "zoom", (f64::from((after.zoom * 100.0).round()) / 100.0).into()));
         }
         if before.kv_dtype != after.kv_dtype {
@@ -148,11 +148,11 @@ impl Preferences {
             changes.push((true, READS_KEY, (if after.policy.is_some() { READS[1] } else { READS[0] }).into()));
         }
         let has_changed = !changes.is_empty();
-        self.has_chosen_reads |= changes.iter().any(|(_, key, _)| *key == READS_KEY);
+        self.has_changed_policy |= changes.iter().any(|(_, key, _)| *key == READS_KEY);
         for (is_of_model, key, value) in changes {
-            self.forget_given(key);
+            self.drop_override(key);
             let Some(place) = (if is_of_model { self.model_mut(source) } else { Some(&mut self.root) }) else { continue };
-            // An empty field is no choice.
+            // An empty field stores no value.
             if value == "" {
                 place.shift_remove(key);
             } else {
@@ -162,8 +162,8 @@ impl Preferences {
         has_changed
     }
 
-    /// What was given holds until it is changed in the window.
-    fn forget_given(&mut self, key: &str) {
+    /// Drops an option of the command line once the user changes it in the window.
+    fn drop_override(&mut self, key: &str) {
         match FIELDS.iter().find(|field| field.key() == key) {
             Some(Field::ContextCap) => self.given.context = None,
             Some(Field::VramBudget) => self.given.budgets.vram = None,
@@ -174,21 +174,21 @@ impl Preferences {
         }
     }
 
-    /// Forgets what was chosen for the sampling of a model, so that its own advice holds again.
-    pub fn forget_sampling(&mut self, source: &ModelSource) {
+    /// Removes the stored sampling of a model, so that its own values are in force.
+    pub fn reset_sampling(&mut self, source: &ModelSource) {
         let Some(model) = self.model_mut(source) else { return };
         model.retain(|key, _| !FIELDS.iter().any(|field| field.is_of_sampling() && field.key() == key));
     }
 
-    /// The model that was in use last, where it was not the built-in one.
+    /// The last model. None if it was the built-in one.
     pub fn last_model(&self) -> Option<ModelSource> {
         let path = self.root.get("model")?.as_str()?;
         (path != BUILT_IN).then(|| ModelSource::Path(path.into()))
     }
 
-    /// Keeps which model is in use. While one is being loaded, none is: what cannot be loaded is not tried again at every
-    /// start. Whether that is news.
-    pub fn note_model(&mut self, source: Option<&ModelSource>) -> bool {
+    /// Records the model in use; None while one is being loaded, so that a model that fails to load is not tried at every start.
+    /// True if the record has changed.
+    pub fn record_model(&mut self, source: Option<&ModelSource>) -> bool {
         let name = source.map_or_else(|| BUILT_IN.to_owned(), key_of);
         let before = self.root.get("model").and_then(Value::as_str).unwrap_or(BUILT_IN);
         if before == name {
@@ -198,19 +198,19 @@ impl Preferences {
         true
     }
 
-    /// Folders of the user's own to look for models in.
+    /// The user's folders to search for models.
     pub fn model_folders(&self) -> Vec<PathBuf> {
         let folders = self.root.get("model_folders").and_then(Value::as_array);
         folders.into_iter().flatten().filter_map(|folder| Some(folder.as_str()?.into())).collect()
     }
 
-    /// Keeps those folders.
+    /// Stores those folders.
     pub fn set_model_folders(&mut self, folders: &[PathBuf]) {
         let folders: Vec<Value> = folders.iter().map(|folder| folder.display().to_string().into()).collect();
         self.root.insert("model_folders".to_owned(), folders.into());
     }
 
-    /// The file as it is to be.
+    /// The new text of the file.
     pub fn text(&self) -> String {
         // A map of strings, numbers and lists always becomes text.
         serde_json::to_string_pretty(&self.root).unwrap_or_default() + "\n"
@@ -226,14 +226,14 @@ impl Preferences {
     }
 }
 
-/// Takes the value of a field, where there is one, or says what is wrong with it.
+/// Applies the stored value of a field, if there is one, or returns an error.
 fn take(field: Field, place: &Map<String, Value>, settings: &mut Settings) -> Option<Result<(), String>> {
     let value = place.get(field.key())?;
     let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     Some(field.take(&text, settings))
 }
 
-/// An object, whatever stood there before.
+/// The value as an object; anything else is replaced by an empty one.
 fn object(value: &mut Value) -> Option<&mut Map<String, Value>> {
     if !value.is_object() {
         *value = Map::new().into();
@@ -242,7 +242,7 @@ fn object(value: &mut Value) -> Option<&mut Map<String, Value>> {
 }
 
 fn wrong_value(key: &str, sentence: &str) -> String {
-    format!("In the settings file, '{key}' is wrong, so its default is in force. {sentence}")
+    format!("The settings file has a wrong value for '{key}', so its default is in force. {sentence}")
 }
 
 fn key_of(source: &ModelSource) -> String {
@@ -256,17 +256,17 @@ fn key_of(source: &ModelSource) -> String {
 fn read(path: &Path) -> std::io::Result<String> {
     let mut bytes = Vec::new();
     std::fs::File::open(path)?.take(MAX_FILE_BYTES).read_to_end(&mut bytes)?;
-    // What is not text is no JSON either, and is set aside as such.
+    // Bytes that are not UTF-8 are not JSON either, so the file is renamed.
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Renames a file that cannot be understood; never over another one.
-fn set_aside(path: &Path) -> String {
+/// Renames a damaged file, never over another one.
+fn rename_damaged(path: &Path) -> String {
     let free = (1..1000).map(|n| path.with_extension(format!("broken-{n}.json"))).find(|to| !to.exists());
     let renamed = free.filter(|to| std::fs::rename(path, to).is_ok());
     match renamed {
-        Some(to) => format!("The settings file was damaged. It is kept as {}; the defaults are in force.", to.display()),
-        None => format!("The settings file {} is damaged and cannot be set aside; the defaults are in force.", path.display()),
+        Some(to) => format!("The settings file was damaged and is now {}. The defaults are in force.", to.display()),
+        None => format!("The settings file {} is damaged and could not be renamed. The defaults are in force.", path.display()),
     }
 }
 
@@ -297,7 +297,7 @@ mod tests {
         (after.context_cap, after.kv_dtype, after.policy) = (Some(4096), KvDtype::Q8, Some(PolicySpec::default()));
         (after.theme, after.keep_read, after.zoom) = (ThemeChoice::Light, false, 1.1);
         after.budgets = Tiers { ram: Some(Bytes(3 << 30)), ..Tiers::default() };
-        assert!(kept.note(&other(), &before, &after));
+        assert!(kept.record(&other(), &before, &after));
         let (again, notices, _dir) = opened(&kept.text());
         assert_eq!(notices, Vec::<String>::new());
         assert_eq!(again.settings(&other()), (after, Vec::new()));
@@ -315,8 +315,8 @@ mod tests {
         let (mut kept, ..) = opened(r#"{"future": {"a": [1]}, "models": {"built-in": {"context": 4096, "novel": true}}}"#);
         let before = kept.settings(&ModelSource::BuiltIn).0;
         assert_eq!(before.context_cap, Some(4096), "a number is as good as a text");
-        assert!(!kept.note(&ModelSource::BuiltIn, &before, &before));
-        kept.note(&ModelSource::BuiltIn, &before, &Settings { context_cap: None, ..before });
+        assert!(!kept.record(&ModelSource::BuiltIn, &before, &before));
+        kept.record(&ModelSource::BuiltIn, &before, &Settings { context_cap: None, ..before });
         let json: Value = serde_json::from_str(&kept.text()).unwrap();
         assert_eq!(json["future"]["a"][0], 1);
         assert_eq!(json["models"]["built-in"], serde_json::json!({ "novel": true }));
@@ -352,20 +352,20 @@ mod tests {
         let mut kept = Preferences::new(given);
         let (before, ..) = kept.settings(&other());
         assert_eq!((before.context_cap, before.kv_dtype), (Some(512), KvDtype::F32));
-        kept.note(&other(), &before, &Settings { theme: ThemeChoice::Dark, ..before });
+        kept.record(&other(), &before, &Settings { theme: ThemeChoice::Dark, ..before });
         assert!(!kept.text().contains("512") && kept.text().contains("dark"));
-        kept.note(&other(), &before, &Settings { context_cap: None, ..before });
+        kept.record(&other(), &before, &Settings { context_cap: None, ..before });
         assert_eq!(kept.settings(&other()).0.context_cap, None, "what is changed in the window holds from then on");
     }
 
     #[test]
     fn model_in_use_and_folders_are_remembered() {
         let mut kept = Preferences::default();
-        assert!(kept.note_model(Some(&other())) && !kept.note_model(Some(&other())));
+        assert!(kept.record_model(Some(&other())) && !kept.record_model(Some(&other())));
         kept.set_model_folders(&["/models".into()]);
         let (mut again, ..) = opened(&kept.text());
         assert_eq!((again.last_model(), again.model_folders()), (Some(other()), vec![PathBuf::from("/models")]));
-        again.note_model(None);
+        again.record_model(None);
         assert_eq!(again.last_model(), None);
     }
 }

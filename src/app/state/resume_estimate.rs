@@ -1,20 +1,19 @@
-//! What is kept of documents that were read: which saved KV the loaded model can go on from, how long that takes, and
-//! which tiers a KV cache needs.
+//! Resume estimates: the saved KV that fits the loaded model, the time to load it, and the tiers that a KV cache needs.
 //!
 //! ```text
 //! library, content hash, model, KV type ─► resumable() ─► resume_seconds(), rest_seconds()
 //! KV bytes, budgets ─► place() ─► bytes per tier, or by how much it is too large
 //! ```
-//! Invariant: pure arithmetic; every figure from here is an estimate and is shown with `~`.
+//! Invariant: arithmetic only; every result is an estimate and is shown with `~`.
 
 use crate::base::Tiers;
 use crate::document::ContentHash;
 use crate::engine::{KvDtype, ModelInfo, SavedDocument, SavedState};
 
-/// Speed of the disk until it was measured, bytes per second: a plain NVMe drive, on the slow side.
+/// Speed of the disk before a measurement, bytes per second: a slow NVMe drive.
 const DISK_BYTES_PER_S: f64 = (1u64 << 30) as f64;
 
-/// The saved KV of a text that `model` can go on from.
+/// The saved KV of a text that `model` can use.
 pub fn resumable<'a>(
     library: &'a [SavedDocument],
     text: ContentHash,
@@ -26,7 +25,7 @@ pub fn resumable<'a>(
     library.iter().filter(usable).find(|d| d.content_hash == hash && d.model == model.name && d.kv_dtype == kv_dtype)
 }
 
-/// Share of a saved document that is read, 0 to 1.
+/// Share of a saved document that is prefilled, 0 to 1.
 pub fn saved_share(saved: &SavedDocument) -> f32 {
     match saved.state {
         SavedState::Read => 1.0,
@@ -35,13 +34,12 @@ pub fn saved_share(saved: &SavedDocument) -> f32 {
     }
 }
 
-/// Time to bring the saved KV back, at the disk's measured speed in bytes per second where there is one.
+/// Time to load saved KV, at the measured speed of the disk in bytes per second if there is one.
 pub fn resume_seconds(saved: &SavedDocument, disk_bytes_per_s: Option<f64>) -> f64 {
     saved.kv_bytes as f64 / disk_bytes_per_s.filter(|v| *v > 0.0).unwrap_or(DISK_BYTES_PER_S)
 }
 
-/// Time to read what is not saved yet: at the speed measured now, else at the speed of the time before.
-/// None where neither is known.
+/// Time to prefill the rest of a saved document: at the current speed, else at that of its first part. None if neither is known.
 pub fn rest_seconds(saved: &SavedDocument, tokens_per_s: Option<f64>) -> Option<f64> {
     let rest = saved.tokens.saturating_sub(saved.saved_tokens) as f64;
     if rest == 0.0 {
@@ -51,21 +49,21 @@ pub fn rest_seconds(saved: &SavedDocument, tokens_per_s: Option<f64>) -> Option<
     (speed.is_finite() && speed > 0.0).then(|| rest / speed)
 }
 
-/// Speed at which `model` read the document that was last used, tokens per second; none where it has read none.
+/// Speed at which `model` prefilled its most recent document, tokens per second. None if there is none.
 pub fn speed_before(library: &[SavedDocument], model: &ModelInfo, kv_dtype: KvDtype) -> Option<f64> {
     let read_by_it = |d: &&SavedDocument| d.model == model.name && d.kv_dtype == kv_dtype && d.prefill_seconds > 0.0;
     let last = library.iter().filter(read_by_it).max_by_key(|d| d.last_used)?;
     Some(last.saved_tokens as f64 / last.prefill_seconds).filter(|speed| *speed > 0.0)
 }
 
-/// Where the KV of a document would be.
+/// Placement of a document's KV in the tiers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placement {
     /// bytes in each tier
     Fits(Tiers<u64>),
-    /// more than the budgets hold together, bytes
+    /// larger than all budgets together
     TooLarge {
-        /// what all budgets hold
+        /// sum of the budgets, bytes
         room: u64,
     },
 }

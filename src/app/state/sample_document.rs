@@ -1,4 +1,4 @@
-//! The bundled document and what to ask of it, so that the first minute needs no file.
+//! Sample document and its questions, bundled for a first try without a file.
 
 use crate::document::{Document, DocumentError};
 
@@ -6,7 +6,7 @@ const NAME: &str = "sample-document.md";
 const TEXT: &str = include_str!("../../../assets/sample-document.md");
 const QUESTIONS: &str = include_str!("../../../assets/sample-questions.txt");
 
-/// The document.
+/// The sample document.
 ///
 /// # Errors
 /// Never for the bundled text; a test reads it.

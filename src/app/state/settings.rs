@@ -1,16 +1,16 @@
-//! What the user may set, as typed text and as checked values.
+//! Settings: typed text, checked values, and the fields of the settings page.
 //!
 //! ```text
-//! fields (text) ── check() ──► Settings, or one sentence per wrong field; the last good Settings stay in force
+//! fields (text) ── check() ──► Settings, or one sentence per wrong field; the last valid Settings stay in force
 //! ```
 
 use crate::base::{Bytes, Tiers, limits};
 use crate::engine::{KvDtype, LoadOptions, PolicySpec, Sampling};
 
-/// Light, dark, or as the desktop says.
+/// Light, dark, or as the desktop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ThemeChoice {
-    /// as the desktop says
+    /// as the desktop
     #[default]
     System,
     /// light
@@ -22,23 +22,23 @@ pub enum ThemeChoice {
 /// Checked values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settings {
-    /// how tokens are chosen
+    /// how tokens are sampled
     pub sampling: Sampling,
-    /// an answer ends here, tokens
+    /// length of an answer at most, tokens
     pub max_tokens: usize,
     /// cap on the context, tokens; the model's window otherwise
     pub context_cap: Option<usize>,
-    /// caps on KV bytes in each tier; from what the machine has free where there is none
+    /// caps on KV bytes in each tier; by the free memory if None
     pub budgets: Tiers<Option<Bytes>>,
     /// element type of K and V
     pub kv_dtype: KvDtype,
-    /// what an answer reads of the document; everything where there is none
+    /// policy of answers; None for full attention
     pub policy: Option<PolicySpec>,
-    /// documents are kept in the library once they are read
+    /// documents are saved in the library once they are read
     pub keep_read: bool,
-    /// colors
+    /// light or dark
     pub theme: ThemeChoice,
-    /// size of everything in the window; 1 as the desktop says
+    /// scale of the window; 1 as the desktop
     pub zoom: f32,
 }
 
@@ -62,7 +62,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Puts what was given on the command line or in the environment in the place of what is kept.
+    /// Overrides stored values by options of the command line or the environment.
     pub fn override_with(&mut self, given: &LoadOptions) {
         let plain = LoadOptions::default();
         self.context_cap = given.context.or(self.context_cap);
@@ -74,7 +74,7 @@ impl Settings {
         }
     }
 
-    /// What a model is to be loaded with.
+    /// Writes the load options of these settings to `load`.
     pub fn put_in(&self, load: &mut LoadOptions) {
         (load.context, load.budgets) = (self.context_cap, self.budgets);
         (load.kv_dtype, load.policy) = (self.kv_dtype, self.policy);
@@ -84,17 +84,17 @@ impl Settings {
 /// A field of the settings page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Field {
-    /// sampling temperature
+    /// temperature of sampling
     Temperature,
-    /// most likely tokens kept
+    /// tokens kept, most likely first
     TopK,
     /// probability mass kept
     TopP,
     /// least share of the best token's probability
     MinP,
-    /// how much less likely what was said becomes
+    /// penalty on recent tokens
     RepetitionPenalty,
-    /// of the generator
+    /// seed of the generator
     Seed,
     /// length of an answer
     MaxTokens,
@@ -124,12 +124,12 @@ pub const FIELDS: [Field; 11] = [
 ];
 
 impl Field {
-    /// It takes effect when the model is loaded.
+    /// True if it takes effect when the model is loaded.
     pub fn loads(self) -> bool {
         matches!(self, Field::ContextCap | Field::VramBudget | Field::RamBudget | Field::DiskBudget)
     }
 
-    /// The cap in force, for a field that is a cap on a tier.
+    /// The cap in force, for a budget field.
     pub fn budget(self, budgets: &Tiers<u64>) -> Option<u64> {
         match self {
             Field::VramBudget => Some(budgets.vram),
@@ -139,17 +139,17 @@ impl Field {
         }
     }
 
-    /// It belongs to the model in use, not to the machine.
+    /// True if it belongs to the model, not to the machine.
     pub fn is_of_model(self) -> bool {
         !matches!(self, Field::VramBudget | Field::RamBudget | Field::DiskBudget)
     }
 
-    /// It is a part of [`Settings::sampling`].
+    /// True if it is a part of [`Settings::sampling`].
     pub fn is_of_sampling(self) -> bool {
         !self.loads() && self != Field::MaxTokens
     }
 
-    /// In the settings file.
+    /// Key in the settings file.
     pub fn key(self) -> &'static str {
         match self {
             Field::Temperature => "temperature",
@@ -166,7 +166,7 @@ impl Field {
         }
     }
 
-    /// For the eye and for a screen reader.
+    /// Label of the field.
     pub fn label(self) -> &'static str {
         match self {
             Field::Temperature => "Temperature",
@@ -183,25 +183,25 @@ impl Field {
         }
     }
 
-    /// What it does, in a few words.
+    /// Its effect, in a few words.
     pub fn help(self) -> &'static str {
         match self {
             Field::Temperature => "0 always takes the likeliest token and repeats exactly",
             Field::TopK => "choose among this many tokens; 0 keeps all",
             Field::TopP => "choose within this much probability; 1 keeps all",
             Field::MinP => "drop tokens below this share of the likeliest; 0 keeps all",
-            Field::RepetitionPenalty => "penalty on what was said lately; 1 changes nothing",
+            Field::RepetitionPenalty => "penalty on recent tokens; 1 changes nothing",
             Field::Seed => "the same seed gives the same answer",
             Field::MaxTokens => "tokens; the answer ends here at the latest",
             Field::ContextCap => "tokens; empty uses the model's whole window",
-            Field::VramBudget => "KV cache in VRAM; such as 2GiB. Empty goes by what is free",
+            Field::VramBudget => "KV cache in VRAM; such as 2GiB. If empty, by the free memory",
             Field::RamBudget => "KV cache in RAM, once VRAM is full; 0 uses none",
             Field::DiskBudget => "KV cache on the disk, saved documents included; 0 uses none",
         }
     }
 }
 
-/// What is typed in the fields, in the order of [`FIELDS`].
+/// Text of the fields, in the order of [`FIELDS`].
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Form {
     /// one text per field
@@ -211,7 +211,7 @@ pub struct Form {
 }
 
 impl Form {
-    /// The fields as `settings` has them.
+    /// The fields of `settings`.
     pub fn of(settings: &Settings) -> Form {
         let s = &settings.sampling;
         let cap = settings.context_cap.map(|n| n.to_string()).unwrap_or_default();
@@ -231,7 +231,7 @@ impl Form {
         Form { texts, errors: Default::default() }
     }
 
-    /// Takes every right field into `settings` and writes a sentence for every wrong one.
+    /// Writes every valid field to `settings`, and a sentence for every wrong one.
     pub fn check(&mut self, settings: &mut Settings) {
         for (i, field) in FIELDS.iter().enumerate() {
             self.errors[i] = field.take(&self.texts[i], settings).err();
@@ -240,7 +240,7 @@ impl Form {
 }
 
 impl Field {
-    /// Takes a typed value into `settings`, or says what to type and changes nothing.
+    /// Parses a text into `settings`. On an error nothing changes.
     ///
     /// # Errors
     /// One sentence.
@@ -256,7 +256,7 @@ impl Field {
             Field::MaxTokens => settings.max_tokens = size(text, 1)?,
             Field::ContextCap if text.is_empty() => settings.context_cap = None,
             Field::ContextCap => settings.context_cap = Some(size(text, 128)?),
-            // Nothing can be computed without a block in VRAM; the other tiers may be left out.
+            // The decode step needs a block in VRAM; the other tiers may be empty.
             Field::VramBudget => settings.budgets.vram = bytes(text, 1)?,
             Field::RamBudget => settings.budgets.ram = bytes(text, 0)?,
             Field::DiskBudget => settings.budgets.disk = bytes(text, 0)?,

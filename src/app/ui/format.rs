@@ -1,4 +1,4 @@
-//! Numbers as people read them: counts, speeds, times, shares. An estimate is marked `~` by the caller of [`tokens`].
+//! Number formats: counts, speeds, times, shares. The caller of [`tokens`] marks an estimate.
 //!
 //! Units: counts in tokens or characters, times in seconds or milliseconds as named, shares 0 to 1.
 
@@ -17,7 +17,7 @@ pub fn count(n: usize) -> String {
     out
 }
 
-/// `950`, `61k`, `1.2M`; a window that is a power of two is said as its maker says it: `128k`
+/// `950`, `61k`, `1.2M`
 pub fn short_count(n: usize) -> String {
     scaled(n, 1000)
 }
@@ -52,7 +52,7 @@ pub fn tokens(n: usize, exact: bool) -> String {
     if exact { format!("{} tokens", count(n)) } else { format!("~{} tokens", short_count(n)) }
 }
 
-/// `31.2 tok/s`, `1,850 tok/s`; `N/A` where nothing was measured
+/// `31.2 tok/s`, `1,850 tok/s`; `N/A` without a measurement
 pub fn speed(tokens_per_s: f64) -> String {
     match tokens_per_s {
         v if !v.is_finite() || v <= 0.0 => "N/A".to_owned(),
@@ -82,7 +82,7 @@ pub fn about_seconds(s: f64) -> String {
     if (0.0..0.1).contains(&s) { "under 0.1 s".to_owned() } else { format!("~{}", seconds(s)) }
 }
 
-/// Time that `n` tokens take: `9 s left`; `N/A` before a speed is known
+/// Time for `n` tokens: `9 s left`; `N/A` before a speed is known
 pub fn time_left(n: usize, tokens_per_s: f64) -> String {
     if !tokens_per_s.is_finite() || tokens_per_s <= 0.0 {
         return "time left N/A".to_owned();
@@ -95,7 +95,7 @@ pub fn time_left(n: usize, tokens_per_s: f64) -> String {
     }
 }
 
-/// `41 %`; never 100 % before it is
+/// `41 %`; rounded down, so 100 % only if all is done
 pub fn percent(done: usize, total: usize) -> String {
     if total == 0 {
         return "0 %".to_owned();
@@ -119,7 +119,7 @@ pub fn bytes(n: u64) -> String {
     Bytes(n).to_string()
 }
 
-/// `1.91 of 2.00 GiB`, `12.4 MiB of 2.00 GiB`: the unit is said once where it is the same
+/// `1.91 of 2.00 GiB`, `12.4 MiB of 2.00 GiB`: the unit is written once if it is the same
 pub fn bytes_of(used: u64, limit: u64) -> String {
     let (used, limit) = (bytes(used), bytes(limit));
     match (used.split_once(' '), limit.split_once(' ')) {
@@ -128,7 +128,7 @@ pub fn bytes_of(used: u64, limit: u64) -> String {
     }
 }
 
-/// `1,920 MiB/s`, `71.2 MiB/s`, `0.51 MiB/s`: always the same unit, so that figures can be compared down a column
+/// `1,920 MiB/s`, `71.2 MiB/s`, `0.51 MiB/s`: always the same unit, so that a column can be compared
 pub fn mib_per_s(bytes_per_s: f64) -> String {
     match bytes_per_s / (1u64 << 20) as f64 {
         v if !v.is_finite() || v < 0.0 => "N/A".to_owned(),
@@ -149,7 +149,7 @@ pub fn millis(ms: f64) -> String {
     }
 }
 
-/// `0.42 ms`, `146 ms`, `2.14 s`, `32.0 s`: three digits, whatever it took
+/// `0.42 ms`, `146 ms`, `2.14 s`, `32.0 s`: three digits
 pub fn took(ms: f64) -> String {
     match ms / 1e3 {
         s if s < 0.9995 => millis(ms),
@@ -159,14 +159,14 @@ pub fn took(ms: f64) -> String {
     }
 }
 
-/// `21 Nov 2026, 14:05` in this machine's time zone; `N/A` for a time that no calendar has
+/// `21 Nov 2026, 14:05` in this machine's time zone; `N/A` outside the calendar
 pub fn date(unix_seconds: i64) -> String {
     let zone = jiff::tz::TimeZone::system();
     let time = jiff::Timestamp::from_second(unix_seconds).map(|t| t.to_zoned(zone));
     time.map_or_else(|_| "N/A".to_owned(), |t| t.strftime("%-d %b %Y, %H:%M").to_string())
 }
 
-/// The first line of `text`, at most `max` characters, on a word boundary where there is one.
+/// The first line of `text`, at most `max` characters, cut at a word if possible.
 pub fn title(text: &str, max: usize) -> String {
     let line = text.trim().lines().next().unwrap_or_default().trim();
     if line.chars().count() <= max {
@@ -179,9 +179,29 @@ pub fn title(text: &str, max: usize) -> String {
     format!("{}…", cut.trim_end_matches([' ', ',', '.', ';', ':']))
 }
 
+/// A name in `max` characters at most: its middle is left out, so that beginning and extension stay.
+pub fn shorten_middle(name: &str, max: usize) -> String {
+    let n = name.chars().count();
+    if n <= max {
+        return name.to_owned();
+    }
+    let kept = max.saturating_sub(1);
+    let (n_first, n_last) = (kept.div_ceil(2), kept / 2);
+    let (first, last): (String, String) = (name.chars().take(n_first).collect(), name.chars().skip(n - n_last).collect());
+    format!("{}…{}", first.trim_end(), last.trim_start())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_name_loses_its_middle() {
+        assert_eq!(shorten_middle("notes.txt", 9), "notes.txt");
+        assert_eq!(shorten_middle("the diary of samuel pepys, volume 7.epub", 20), "the diary…me 7.epub");
+        assert_eq!(shorten_middle("日本語日本語", 4), "日本…語");
+        assert_eq!(shorten_middle("ab", 1), "…");
+    }
 
     #[test]
     fn counts_are_grouped_and_shortened() {

@@ -1,10 +1,10 @@
-//! The window's icons, as strokes: sharp at every scale, and no font needs to have them.
+//! Icons as strokes: sharp at every scale, without an icon font.
 //!
 //! Units: each icon is drawn in a square of 16 units, scaled to the rectangle it is given.
 
 use egui::{Color32, Painter, Pos2, Rect, Shape, Stroke, StrokeKind, epaint::PathShape, vec2};
 
-/// What to draw.
+/// The icons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Icon {
     /// add
@@ -31,9 +31,11 @@ pub enum Icon {
     Send,
     /// opens downwards
     Chevron,
-    /// goes on
+    /// closes upwards
+    ChevronUp,
+    /// next
     Next,
-    /// goes back
+    /// previous
     Previous,
     /// a model
     Layers,
@@ -43,7 +45,7 @@ pub enum Icon {
     Tick,
     /// a folder
     Folder,
-    /// two ways from here
+    /// two branches
     Fork,
     /// questions and shortcuts
     Help,
@@ -55,13 +57,13 @@ pub enum Icon {
     Expand,
     /// fill it no longer
     Shrink,
-    /// what the engine is doing
+    /// activity of the engine
     Pulse,
-    /// what else can be done
+    /// more actions
     More,
     /// change a text
     Pencil,
-    /// stands above the others
+    /// pinned
     Pin,
 }
 
@@ -180,6 +182,7 @@ fn draw(pen: &Pen<'_>, icon: Icon) {
             pen.line(&[(3.8, 7.4), (8.0, 3.2), (12.2, 7.4)]);
         }
         Icon::Chevron => pen.line(&[(4.5, 6.5), (8.0, 10.0), (11.5, 6.5)]),
+        Icon::ChevronUp => pen.line(&[(4.5, 9.5), (8.0, 6.0), (11.5, 9.5)]),
         Icon::Next => pen.line(&[(6.0, 3.5), (10.5, 8.0), (6.0, 12.5)]),
         Icon::Previous => pen.line(&[(10.0, 3.5), (5.5, 8.0), (10.0, 12.5)]),
         Icon::Layers => {

@@ -1,9 +1,9 @@
-//! Cuts a long Markdown text into blocks that can be laid out one by one.
+//! Markdown blocks: splits a long text into blocks that can be laid out one by one.
 
 use std::ops::Range;
 
-/// Byte ranges that cover `text`. A block ends at a blank line, once it has `min_bytes`, where the next line begins a
-/// new paragraph at the left margin: never inside a fence, a list item, a quotation or a table.
+/// Byte ranges that cover `text`. A block of `min_bytes` or more ends at the next blank line that a paragraph at the left margin
+/// follows: never inside a fence, a list item, a quotation or a table.
 pub fn blocks(text: &str, min_bytes: usize) -> Vec<Range<usize>> {
     let mut blocks = Vec::new();
     let (mut start, mut at) = (0, 0);

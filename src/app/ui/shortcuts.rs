@@ -1,20 +1,20 @@
-//! Every key of the window: what binds it asks here, and the page behind F1 lists the same.
+//! Keyboard shortcuts: all keys of the window, for its handlers and for the help page.
 //!
 //! ```text
 //! Shortcut { keys, what } ─┬─► consume, is_pressed: the window, the composer, the lists, the dashboard
 //!                          └─► PLACES ─► panels::help
 //! ```
-//! Invariant: no other file of the window names a key, so that none is bound and not listed; a test reads them.
+//! Invariant: no other file of the window names a key, so that every key is listed; a test reads the files.
 
 use egui::gui_zoom::kb_shortcuts;
 use egui::{Context, InputState, Key, KeyboardShortcut, Modifiers, Ui};
 
-/// Keys that do one thing.
+/// Keys with one function.
 #[derive(Debug, Clone, Copy)]
 pub struct Shortcut {
-    /// any of these
+    /// any of these keys
     pub keys: &'static [KeyboardShortcut],
-    /// in a few words
+    /// description
     pub what: &'static str,
 }
 
@@ -45,11 +45,11 @@ shortcuts! {
     MODELS = [ctrl(Key::M)], "the models on this machine";
     SETTINGS = [ctrl(Key::Comma)], "settings";
     HELP = [key(Key::F1)], "this page";
-    LEAVE = [key(Key::Escape)], "leave a page or a field; stop reading or answering, and what is read stays read";
-    LARGER = [kb_shortcuts::ZOOM_IN, kb_shortcuts::ZOOM_IN_SECONDARY], "everything larger";
-    SMALLER = [kb_shortcuts::ZOOM_OUT], "everything smaller";
-    AS_DESKTOP = [kb_shortcuts::ZOOM_RESET], "as large as the desktop says";
-    GO_ROUND = [key(Key::Tab), shift(Key::Tab)], "go through everything on the screen, forwards or back";
+    LEAVE = [key(Key::Escape)], "leave a page or a field; stop reading or answering";
+    LARGER = [kb_shortcuts::ZOOM_IN, kb_shortcuts::ZOOM_IN_SECONDARY], "larger";
+    SMALLER = [kb_shortcuts::ZOOM_OUT], "smaller";
+    AS_DESKTOP = [kb_shortcuts::ZOOM_RESET], "scale of the desktop";
+    GO_ROUND = [key(Key::Tab), shift(Key::Tab)], "next or previous control";
     SEND = [key(Key::Enter)], "send the question, take what is typed, or find the next place in a document";
     FIND_BACK = [shift(Key::Enter)], "find the place before it";
     LINE_BREAK = [shift(Key::Enter)], "break the line";
@@ -62,8 +62,8 @@ shortcuts! {
     STEP_BEFORE = [key(Key::ArrowUp)], "the step before";
     STEP_AFTER = [key(Key::ArrowDown)], "the step after";
     TAKE_STEP = [key(Key::Enter)], "the step in the middle";
-    PAUSE = [key(Key::Space)], "pause, and follow again";
-    NEWEST = [key(Key::End)], "follow what happens now";
+    PAUSE = [key(Key::Space)], "pause or follow";
+    NEWEST = [key(Key::End)], "follow the newest";
     WHOLE_RUN = [key(Key::Home)], "all of the run";
     WHOLE_MAP = [key(Key::Num0)], "all pages";
     MAP_LEFT = [key(Key::ArrowLeft)], "the page before";
@@ -75,7 +75,7 @@ shortcuts! {
     TOKEN_AFTER = [key(Key::ArrowRight)], "the token after";
 }
 
-/// All of them, by where they work.
+/// All shortcuts, by place.
 pub const PLACES: [(&str, &[Shortcut]); 5] = [
     (
         "Everywhere",
@@ -104,27 +104,27 @@ pub const PLACES: [(&str, &[Shortcut]); 5] = [
 ];
 
 impl Shortcut {
-    /// The first of the keys.
+    /// The first key.
     pub const fn first(&self) -> KeyboardShortcut {
         self.keys[0]
     }
 
-    /// One of the keys is pressed in this frame, and nothing else is to see it.
+    /// True if one of the keys is pressed in this frame. Other handlers do not see it.
     pub fn consume(&self, ctx: &Context) -> bool {
         ctx.input_mut(|i| self.keys.iter().any(|key| i.consume_shortcut(key)))
     }
 
-    /// One of the keys is pressed in this frame.
+    /// True if one of the keys is pressed in this frame.
     pub fn is_pressed(&self, ui: &Ui) -> bool {
         ui.input(|i| self.is_in(i))
     }
 
-    /// The same of the input of a frame.
+    /// True if one of the keys is pressed in `input`.
     pub fn is_in(&self, input: &InputState) -> bool {
         self.keys.iter().any(|key| input.key_pressed(key.logical_key) && input.modifiers.matches_logically(key.modifiers))
     }
 
-    /// As it is written on a keyboard: `Ctrl+N`.
+    /// Names of the keys: `Ctrl+N`.
     pub fn names(&self, ctx: &Context) -> String {
         let name = |key| ctx.format_shortcut(key).replace("Escape", "Esc").replace("Comma", ",").replace("Equals", "=");
         self.keys.iter().map(name).collect::<Vec<String>>().join(" or ")

@@ -1,10 +1,10 @@
-//! The only place with colors, sizes and spacings of the window.
+//! Theme: all colors, sizes and spacings of the window.
 //!
 //! ```text
-//! Theme (light, dark) ──► Tokens (what a color means) ──► egui Style (how widgets use it)
+//! Theme (light, dark) ──► Tokens (meaning of each color) ──► egui Style (use by widgets)
 //! ```
 //! Invariants: 1. No other file of the window names a color. 2. Spacings are multiples of [`GRID`].
-//! 3. Text keeps a contrast of 4.5 to 1 on every surface it stands on, and tier colors never stand without a label.
+//! 3. Text has a contrast of 4.5 to 1 on every surface, and every tier color has a label.
 //!
 //! Three text sizes ([`SMALL`], [`BODY`], [`TITLE`]) and two weights: the bundled typeface comes in one cut, so the
 //! second weight is ink ([`Tokens::strong`] against [`Tokens::text`]).
@@ -45,7 +45,7 @@ pub const RADIUS_LARGE: u8 = 10;
 /// Height of progress bars and meters, points.
 pub const METER: f32 = 4.0;
 
-/// What each color means, for one theme.
+/// Meaning of each color, for one theme.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tokens {
     /// dark theme
@@ -56,17 +56,17 @@ pub struct Tokens {
     pub panel: Color32,
     /// cards, bubbles, the composer, menus
     pub raised: Color32,
-    /// under the pointer, and the chosen row
+    /// under the pointer, and the selected row
     pub hover: Color32,
     /// 1 px separators and outlines
     pub line: Color32,
     /// captions
     pub weak: Color32,
-    /// what is read
+    /// running text
     pub text: Color32,
-    /// the second weight
+    /// emphasized text
     pub strong: Color32,
-    /// the one accent: what to do next, and the focus
+    /// the one accent: the next action, and the focus
     pub accent: Color32,
     /// on the accent
     pub on_accent: Color32,
@@ -180,7 +180,7 @@ fn fonts() -> FontDefinitions {
 const LEADING: i16 = 120;
 
 /// Raises the ascender and lowers the descender in the `hhea` table of an OpenType file.
-/// None, and nothing is changed, where there is no such table.
+/// None, without a change, if there is no such table.
 fn add_leading(font: &mut [u8], per_mille: i16) -> Option<()> {
     const RECORD: usize = 16;
     let n_tables = usize::from(u16::from_be_bytes(font.get(4..6)?.try_into().ok()?));

@@ -1,4 +1,4 @@
-//! The few controls that egui does not have in the window's style. Each says its name to assistive technology.
+//! Widgets that egui lacks in the window's style. Each has an accessible name.
 
 use egui::{
     Align2, Color32, CornerRadius, Pos2, Rect, Response, Role, Sense, Stroke, StrokeKind, Ui, UiBuilder, Vec2, WidgetInfo, pos2,
@@ -8,18 +8,18 @@ use egui::{
 use crate::app::ui::icon::{self, Icon};
 use crate::app::ui::theme::{self, GRID, Tokens};
 
-/// How much a button asks to be pressed.
+/// Emphasis of a button.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Weight {
-    /// the next thing to do; at most one in view
+    /// the next action; at most one in view
     Primary,
     /// outlined
     Plain,
-    /// text only until the pointer is over it
+    /// only text until the pointer is over it
     Quiet,
 }
 
-/// Draws the focus of the keyboard around `rect`.
+/// Draws the focus ring around `rect`.
 pub fn focus_ring(ui: &Ui, response: &Response, rect: Rect, radius: u8) {
     if response.has_focus() {
         let stroke = Stroke::new(2.0, theme::tokens(ui).accent);
@@ -27,12 +27,12 @@ pub fn focus_ring(ui: &Ui, response: &Response, rect: Rect, radius: u8) {
     }
 }
 
-/// A button with an icon alone; `label` is its name and its tooltip.
+/// A button with an icon only; `label` is its name and its tooltip.
 pub fn icon_button(ui: &mut Ui, icon: Icon, label: &str) -> Response {
     icon_button_sized(ui, icon, label, 28.0)
 }
 
-/// [`icon_button`] of a given side, points.
+/// [`icon_button`] with a side in points.
 pub fn icon_button_sized(ui: &mut Ui, icon: Icon, label: &str, side: f32) -> Response {
     let (rect, response) = ui.allocate_exact_size(Vec2::splat(side), Sense::click());
     let enabled = ui.is_enabled();
@@ -144,7 +144,7 @@ pub fn row(ui: &mut Ui, icon: Option<Icon>, title: &str, note: &str, selected: b
     response
 }
 
-/// A question to click: one line of a list with hair lines between.
+/// A clickable question: one line of a list with hair lines between.
 pub fn offer(ui: &mut Ui, text: &str) -> Response {
     let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 40.0), Sense::click());
     let enabled = ui.is_enabled();
@@ -160,7 +160,7 @@ pub fn offer(ui: &mut Ui, text: &str) -> Response {
     response
 }
 
-/// One figure with its name above it.
+/// A figure below its name.
 pub fn figure(ui: &mut Ui, name: &str, value: &str) {
     let t = theme::tokens(ui);
     ui.vertical(|ui| {
@@ -170,7 +170,7 @@ pub fn figure(ui: &mut Ui, name: &str, value: &str) {
     });
 }
 
-/// One line of text in `rect`, centered in height, cut with an ellipsis where it does not fit.
+/// One line of text in `rect`, vertically centered, cut with an ellipsis if it is too long.
 pub fn text_in(ui: &Ui, rect: Rect, text: &str, font: egui::FontId, color: Color32) -> Rect {
     let mut job = egui::text::LayoutJob::simple_singleline(text.to_owned(), font, color);
     job.wrap = egui::text::TextWrapping::truncate_at_width(rect.width().max(0.0));
@@ -181,7 +181,7 @@ pub fn text_in(ui: &Ui, rect: Rect, text: &str, font: egui::FontId, color: Color
     drawn
 }
 
-/// A bar filled to `share`. `label` says what it measures and how much.
+/// A bar filled to `share`. `label` has its meaning and its value.
 pub fn meter(ui: &mut Ui, share: f32, fill: Color32, width: f32, label: &str) -> Response {
     let (rect, response) = ui.allocate_exact_size(vec2(width, theme::METER), Sense::hover());
     response.widget_info(|| {
@@ -200,7 +200,7 @@ pub fn meter(ui: &mut Ui, share: f32, fill: Color32, width: f32, label: &str) ->
     response
 }
 
-/// A circle of 12 points, filled from below as far as `share` goes; empty and quiet at 0.
+/// A circle of 12 points, filled from the bottom to `share`; empty and quiet at 0.
 pub fn share_mark(ui: &Ui, center: Pos2, share: f32, color: Color32) {
     const RADIUS: f32 = 6.0;
     let t = theme::tokens(ui);
@@ -225,7 +225,7 @@ pub fn list_heading(ui: &mut Ui, text: &str) -> Response {
     ui.label(egui::RichText::new(text).font(theme::small()).color(t.weak))
 }
 
-/// A card: raised, with room inside.
+/// A card: a raised frame with a margin.
 pub fn card<R>(ui: &mut Ui, add: impl FnOnce(&mut Ui) -> R) -> R {
     let t = theme::tokens(ui);
     egui::Frame::NONE
@@ -239,7 +239,7 @@ pub fn card<R>(ui: &mut Ui, add: impl FnOnce(&mut Ui) -> R) -> R {
         .inner
 }
 
-/// The centered text column, as high as what is in it.
+/// The centered text column, as high as its contents.
 pub fn column<R>(ui: &mut Ui, add: impl FnOnce(&mut Ui) -> R) -> R {
     let space = ui.available_rect_before_wrap();
     let width = (space.width() - 2.0 * theme::SECTION).clamp(120.0, theme::COLUMN_WIDTH);
@@ -253,7 +253,7 @@ pub fn column<R>(ui: &mut Ui, add: impl FnOnce(&mut Ui) -> R) -> R {
     .inner
 }
 
-/// A sentence about something that went wrong, with a mark that does not rely on color.
+/// An error message, with a mark that does not depend on color.
 pub fn error_sentence(ui: &mut Ui, sentence: &str) -> Response {
     let t = theme::tokens(ui);
     ui.horizontal_top(|ui| {

@@ -1,9 +1,9 @@
-//! The window and its kept chats: what is sent to be kept before a frame is drawn, and what comes back.
+//! Chat sync: sends queued changes to the chat database before a frame is drawn, and receives its events.
 //!
 //! ```text
-//! ViewState.keeping.requests ─► ChatWriter ─► ChatEvent ─► ViewState
+//! ChatPersistence.requests ─► ChatWriter ─► ChatEvent ─► ViewState
 //! ```
-//! Limits: a frame waits [`PATIENCE`] at most for what it shows to be kept; a deletion can be undone for [`UNDO_SECONDS`].
+//! Limits: a frame waits [`FLUSH_TIMEOUT`] for its changes to be saved; a deletion can be undone for [`UNDO_SECONDS`].
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -15,36 +15,36 @@ use crate::app::state::ViewState;
 use crate::app::window::StrataApp;
 use crate::chats::{ChatRequest, ChatWriter, Destination, ExportFormat};
 
-/// The disk is given this long while a frame is drawn: a write to memory takes a thousandth of it, a flush a tenth.
-const PATIENCE: Duration = Duration::from_millis(100);
-/// The same when the window closes.
-const LAST_PATIENCE: Duration = Duration::from_secs(10);
-/// How long a deletion can be undone, seconds.
+/// Wait for the disk in a frame at most: a write to memory takes a thousandth of it, a flush a tenth.
+const FLUSH_TIMEOUT: Duration = Duration::from_millis(100);
+/// Wait for the disk when the window closes, at most.
+const FINAL_FLUSH_TIMEOUT: Duration = Duration::from_secs(10);
+/// A deletion can be undone for so long, seconds.
 const UNDO_SECONDS: f64 = 12.0;
-/// What to do where a desktop cannot ask for a file's name.
-const EXPORT_INSTEAD: &str = "Copy the chat as Markdown instead.";
+/// Alternative on a desktop without a save dialog.
+const EXPORT_FALLBACK: &str = "Copy the chat as Markdown instead.";
 
-/// The keeper of this window.
-pub(in crate::app) struct Keep {
-    keeper: Option<ChatWriter>,
-    /// when what can be undone was first seen, seconds
+/// Connection to the chat database.
+pub(in crate::app) struct ChatSync {
+    writer: Option<ChatWriter>,
+    /// when the current undo was first seen, seconds
     undo_since: Option<f64>,
-    has_unsettled: bool,
+    has_unflushed: bool,
 }
 
-impl Keep {
-    /// Chats in the folder `root`; in memory where there is none.
-    pub(in crate::app) fn start(ctx: &egui::Context, root: Option<PathBuf>, state: &mut ViewState) -> Keep {
+impl ChatSync {
+    /// Opens the database in the folder `root`; in memory without one.
+    pub(in crate::app) fn start(ctx: &egui::Context, root: Option<PathBuf>, state: &mut ViewState) -> ChatSync {
         if root.is_some() {
-            // Later than every name that was given before, on this machine's clock.
-            state.begin_ids(since_1970().as_micros().try_into().unwrap_or_default());
+            // Ids from the clock are larger than all earlier ids of this machine.
+            state.start_ids(since_1970().as_micros().try_into().unwrap_or_default());
         }
         let waker = ctx.clone();
-        let keeper = ChatWriter::start(root, move || waker.request_repaint());
-        if let Err(error) = &keeper {
-            state.notice(format!("Chats of this window are not kept: {error}."), true);
+        let writer = ChatWriter::start(root, move || waker.request_repaint());
+        if let Err(error) = &writer {
+            state.notice(format!("Chats of this window are not saved: {error}."), true);
         }
-        Keep { keeper: keeper.ok(), undo_since: None, has_unsettled: false }
+        ChatSync { writer: writer.ok(), undo_since: None, has_unflushed: false }
     }
 }
 
@@ -53,103 +53,103 @@ fn since_1970() -> Duration {
 }
 
 impl StrataApp {
-    /// Takes what the kept chats say.
-    pub(in crate::app) fn take_kept(&mut self, ctx: &egui::Context) {
-        self.state.keeping.now = i64::try_from(since_1970().as_secs()).unwrap_or_default();
-        while let Some(news) = self.keep.keeper.as_ref().and_then(ChatWriter::poll) {
-            self.state.take_news(news);
+    /// Receives the events of the database.
+    pub(in crate::app) fn receive_chat_events(&mut self, ctx: &egui::Context) {
+        self.state.chats.persistence.now = i64::try_from(since_1970().as_secs()).unwrap_or_default();
+        while let Some(event) = self.chat_sync.writer.as_ref().and_then(ChatWriter::poll) {
+            self.state.apply_chat_event(event);
             ctx.request_repaint();
         }
         if let Some(exchange) = self.state.take_reveal() {
             self.memory.jump_to = Some(exchange);
         }
-        for (name, text) in std::mem::take(&mut self.state.keeping.exported) {
-            self.files.save(&name, EXPORT_INSTEAD, move |path| std::fs::write(path, text));
+        for (name, text) in std::mem::take(&mut self.state.chats.persistence.exported) {
+            self.files.save(&name, EXPORT_FALLBACK, move |path| std::fs::write(path, text));
         }
-        if let Some(text) = self.state.keeping.copied.take() {
+        if let Some(text) = self.state.chats.persistence.copied.take() {
             ctx.copy_text(text);
         }
-        self.forget_undo(ctx);
+        self.expire_undo(ctx);
     }
 
-    /// Hands over what is to be kept. What there is no room for waits for the next frame.
-    pub(in crate::app) fn send_kept(&mut self) {
-        self.state.keep_draft();
-        let Some(keeper) = &mut self.keep.keeper else { return self.state.keeping.requests.clear() };
-        let mut requests = std::mem::take(&mut self.state.keeping.requests).into_iter();
+    /// Sends the queued requests. Those that find the channel full are sent in the next frame.
+    pub(in crate::app) fn send_chat_requests(&mut self) {
+        self.state.save_draft();
+        let Some(writer) = &mut self.chat_sync.writer else { return self.state.chats.persistence.requests.clear() };
+        let mut requests = std::mem::take(&mut self.state.chats.persistence.requests).into_iter();
         while let Some(request) = requests.next() {
-            self.keep.has_unsettled |= matches!(request, ChatRequest::Save(_));
-            if let Err(request) = keeper.send(request) {
-                self.state.keeping.requests = std::iter::once(request).chain(requests).collect();
+            self.chat_sync.has_unflushed |= matches!(request, ChatRequest::Save(_));
+            if let Err(request) = writer.send(request) {
+                self.state.chats.persistence.requests = std::iter::once(request).chain(requests).collect();
                 return;
             }
         }
     }
 
-    /// Waits, not long, until what this frame shows is kept.
-    pub(in crate::app) fn settle_kept(&mut self, ctx: &egui::Context) {
-        self.send_kept();
-        if std::mem::take(&mut self.keep.has_unsettled) {
-            // A disk that takes longer goes on by itself.
-            let _ = self.keep.keeper.as_ref().map(|keeper| keeper.flush(PATIENCE));
+    /// Waits for a short time until the changes of this frame are saved.
+    pub(in crate::app) fn flush_chats(&mut self, ctx: &egui::Context) {
+        self.send_chat_requests();
+        if std::mem::take(&mut self.chat_sync.has_unflushed) {
+            // A slower disk finishes in the background.
+            let _ = self.chat_sync.writer.as_ref().map(|writer| writer.flush(FLUSH_TIMEOUT));
         }
-        if !self.state.keeping.requests.is_empty() {
-            ctx.request_repaint_after(PATIENCE);
-        }
-    }
-
-    /// Keeps everything: the window closes.
-    pub(in crate::app) fn keep_all(&mut self) {
-        self.send_kept();
-        if let Some(keeper) = self.keep.keeper.take() {
-            keeper.flush(LAST_PATIENCE);
+        if !self.state.chats.persistence.requests.is_empty() {
+            ctx.request_repaint_after(FLUSH_TIMEOUT);
         }
     }
 
-    /// Lets go of what was deleted long enough ago.
-    fn forget_undo(&mut self, ctx: &egui::Context) {
+    /// Saves everything before the window closes.
+    pub(in crate::app) fn flush_all_chats(&mut self) {
+        self.send_chat_requests();
+        if let Some(writer) = self.chat_sync.writer.take() {
+            writer.flush(FINAL_FLUSH_TIMEOUT);
+        }
+    }
+
+    /// Discards an undo that has expired.
+    fn expire_undo(&mut self, ctx: &egui::Context) {
         let now = ctx.input(|i| i.time);
-        if self.state.keeping.undo.is_none() {
-            self.keep.undo_since = None;
+        if self.state.chats.persistence.undo.is_none() {
+            self.chat_sync.undo_since = None;
             return;
         }
-        let since = *self.keep.undo_since.get_or_insert(now);
+        let since = *self.chat_sync.undo_since.get_or_insert(now);
         let left = since + UNDO_SECONDS - now;
         if left <= 0.0 {
-            self.state.let_go();
+            self.state.discard_undo();
             ctx.request_repaint();
         } else {
             ctx.request_repaint_after(Duration::from_secs_f64(left));
         }
     }
 
-    /// What was asked of chats and documents that are kept.
-    pub(in crate::app) fn perform_on_kept(&mut self, action: Action) {
+    /// Performs an action on stored chats and documents.
+    pub(in crate::app) fn perform_chat_action(&mut self, action: Action) {
         match action {
             Action::ShowHit(chat, message) => {
                 self.state.select_chat(chat);
-                self.state.keeping.reveal = message.map(|message| (chat, message));
+                self.state.chats.persistence.reveal = message.map(|message| (chat, message));
             }
-            Action::BeginRename(chat, title) => self.state.keeping.renaming = Some((chat, title)),
+            Action::BeginRename(chat, title) => self.state.chats.persistence.renaming = Some((chat, title)),
             Action::Rename(chat, title) => {
-                self.state.keeping.renaming = None;
+                self.state.chats.persistence.renaming = None;
                 self.state.rename_chat(chat, &title);
             }
-            Action::EndRename => self.state.keeping.renaming = None,
+            Action::EndRename => self.state.chats.persistence.renaming = None,
             Action::Pin(chat) => self.state.pin_chat(chat),
             Action::ExportChat(chat, format) => self.state.export_chat(chat, format, Destination::File),
             Action::CopyChat(chat) => self.state.export_chat(chat, ExportFormat::Markdown, Destination::Clipboard),
             Action::DeleteChat(chat) => {
-                self.keep.undo_since = None;
+                self.chat_sync.undo_since = None;
                 self.state.delete_chat(chat);
             }
             Action::RemoveDocument { content_hash, name, keeps_text } => {
-                self.keep.undo_since = None;
+                self.chat_sync.undo_since = None;
                 self.state.remove_document(&content_hash, &name, keeps_text);
             }
             Action::Undo => self.state.undo(),
-            Action::DiscardUndo => self.state.let_go(),
-            Action::AttachKept(content_hash) => self.state.attach_kept(&content_hash),
+            Action::DiscardUndo => self.state.discard_undo(),
+            Action::AttachStored(content_hash) => self.state.attach_stored(&content_hash),
             Action::DetachMissing(content_hash) => self.state.detach_missing(&content_hash),
             Action::OpenFile(path) => self.files.read(vec![path]),
             _ => {}

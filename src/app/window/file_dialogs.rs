@@ -1,11 +1,11 @@
-//! File dialogs and reading of files, off the thread that draws.
+//! File dialogs and file reading, on background threads.
 //!
 //! ```text
-//! dialog thread ── paths ─► reading thread ── Opening, Document or a sentence ─► [bounded] ─► window
-//!                           search thread  ── places of quotations ────────────┘
+//! dialog thread ── paths ─► reader thread ── Opening, Document or an error ─► [bounded] ─► window
+//!                           search thread ── citations ──────────────────────┘
 //! ```
-//! Invariants: 1. The window never waits for a file or a dialog. 2. Every answer wakes the window.
-//! Limits: [`QUEUE`] answers wait at most; then the reading thread does.
+//! Invariants: 1. The window never waits for a file or a dialog. 2. Every event wakes the window.
+//! Limits: [`QUEUE`] events wait at most; then the reader thread does.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -21,10 +21,10 @@ use crate::app::window::single_instance::Inbox;
 use crate::document::{Document, DocumentError, Progress, Reader, documents_in};
 use crate::telemetry::{Event, EventKind, Phase, now};
 
-/// Answers waiting at most.
+/// Events waiting at most.
 const QUEUE: usize = 64;
-/// A dialog that is closed sooner than a hand can was never shown.
-const NO_DIALOG: Duration = Duration::from_millis(120);
+/// A dialog that closes sooner was never shown.
+const MIN_DIALOG_TIME: Duration = Duration::from_millis(120);
 
 /// Opens a folder given as its argument.
 const FILE_MANAGER: &str = if cfg!(target_os = "macos") {
@@ -35,35 +35,35 @@ const FILE_MANAGER: &str = if cfg!(target_os = "macos") {
     "xdg-open"
 };
 
-/// What came back.
+/// An event of a background thread.
 #[derive(Debug)]
 pub enum FileEvent {
-    /// a file is being read, or none any more
+    /// the file that is being read; None at the end
     Opening(Option<Opening>),
-    /// a file was read, from here, or is no document (one sentence that says what to do); and what that took
+    /// a document with its path, or one sentence that says what to do; and the time it took
     Read(Result<Box<(Document, PathBuf)>, String>, Event),
-    /// where the quotations of an answer stand
+    /// citations of an answer
     Quotes {
-        /// whose answer
+        /// its exchange
         exchange: u64,
         /// in order
         quotes: Vec<Citation>,
     },
-    /// something was refused: one sentence that says what to do
+    /// a refusal: one sentence that says what to do
     Refused(String),
-    /// a model was chosen
+    /// a model was selected
     Model(PathBuf),
-    /// a folder to look for models in was chosen
+    /// a folder to search for models was selected
     ModelPlace(PathBuf),
-    /// what a search for models found
+    /// an event of a search for models
     Models(ModelEvent),
-    /// another start of the program had these to open
+    /// paths from another start of the program
     HandedOver(Vec<PathBuf>),
     /// a saved trace was read
     Trace(Box<OpenRun>),
 }
 
-/// What a dialog asks for.
+/// Kinds of dialogs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialog {
     /// documents
@@ -72,13 +72,13 @@ pub enum Dialog {
     ModelFile,
     /// a folder with a model in it
     ModelFolder,
-    /// a folder to look for models in
+    /// a folder to search for models
     ModelPlace,
     /// a saved trace
     Trace,
 }
 
-/// The threads' answers, and the way to ask.
+/// Handle of the background threads.
 pub struct Files {
     events: Receiver<FileEvent>,
     answers: Answers,
@@ -86,24 +86,24 @@ pub struct Files {
 }
 
 impl Files {
-    /// Answers wake `ctx`.
+    /// Events wake `ctx`.
     pub fn new(ctx: egui::Context) -> Files {
         let (sender, events) = bounded(QUEUE);
         Files { events, answers: Answers { sender, ctx }, reader: Reader::default() }
     }
 
-    /// The next answer, if there is one.
+    /// The next event, if there is one.
     pub fn poll(&self) -> Option<FileEvent> {
         self.events.try_recv().ok()
     }
 
-    /// Reads documents, in order, and those in folders.
+    /// Reads documents in order, and those in folders.
     pub fn read(&self, paths: Vec<PathBuf>) {
         let (reader, answers) = (self.reader.clone(), self.answers.clone());
         self.spawn("documents", move || read_all(&reader, paths, &answers));
     }
 
-    /// Looks up the quotations of answers, one after the other: a long chat that is opened has hundreds.
+    /// Looks up citations, one answer after the other: a long chat has hundreds.
     pub fn search(&self, searches: Vec<Search>) {
         let answers = self.answers.clone();
         self.spawn("quotations", move || {
@@ -115,13 +115,13 @@ impl Files {
         });
     }
 
-    /// Looks for models.
+    /// Searches for models.
     pub fn find_models(&self, search: ModelSearch) {
         let answers = self.answers.clone();
         self.spawn("models", move || search.run(&mut |event| answers.send(FileEvent::Models(event))));
     }
 
-    /// Takes over what later starts of the program have to open, for as long as the window is there.
+    /// Receives paths from later starts of the program.
     pub fn watch(&self, inbox: Inbox) {
         let answers = self.answers.clone();
         self.spawn("inbox", move || inbox.watch(&mut |paths| answers.send(FileEvent::HandedOver(paths))));
@@ -129,7 +129,7 @@ impl Files {
 
     /// Shows a dialog.
     pub fn ask(&self, dialog: Dialog) {
-        // Some desktops want the dialog made on this thread; only the waiting is moved away.
+        // Some desktops require the dialog to be made on this thread; only the waiting is elsewhere.
         let future: std::pin::Pin<Box<dyn Future<Output = Vec<PathBuf>> + Send>> = match dialog {
             Dialog::Documents => {
                 let picked = rfd::AsyncFileDialog::new()
@@ -161,8 +161,8 @@ impl Files {
         self.spawn("dialog", move || {
             let began = Instant::now();
             let paths = pollster::block_on(future);
-            if paths.is_empty() && began.elapsed() < NO_DIALOG {
-                answers.send(FileEvent::Refused(no_dialog(dialog)));
+            if paths.is_empty() && began.elapsed() < MIN_DIALOG_TIME {
+                answers.send(FileEvent::Refused(missing_dialog_sentence(dialog)));
             } else if dialog == Dialog::Documents {
                 open_all(&reader, paths, &answers);
             } else if dialog == Dialog::Trace {
@@ -177,13 +177,13 @@ impl Files {
         });
     }
 
-    /// Opens files and folders, each as what it is: saved traces, a model (the last of several), documents.
+    /// Opens files and folders by their kind: saved traces, a model (the last of several), documents.
     pub fn open(&self, paths: Vec<PathBuf>) {
         let (reader, answers) = (self.reader.clone(), self.answers.clone());
         self.spawn("opening", move || open_all(&reader, paths, &answers));
     }
 
-    /// Asks where to save what is called `name`, and lets `write` do it.
+    /// Shows a dialog to save a file called `name`, and writes it with `write`.
     pub fn save(&self, name: &str, instead: &'static str, write: impl FnOnce(&Path) -> std::io::Result<()> + Send + 'static) {
         let picked = rfd::AsyncFileDialog::new().set_title("Save").set_file_name(name).save_file();
         let answers = self.answers.clone();
@@ -191,7 +191,7 @@ impl Files {
             let began = Instant::now();
             let refused = match pollster::block_on(picked) {
                 Some(file) => write(file.path()).err().map(|e| format!("{} cannot be written: {e}", file.path().display())),
-                None => (began.elapsed() < NO_DIALOG)
+                None => (began.elapsed() < MIN_DIALOG_TIME)
                     .then(|| format!("This desktop shows no file dialog (it needs xdg-desktop-portal). {instead}")),
             };
             if let Some(sentence) = refused {
@@ -222,7 +222,7 @@ impl Files {
     }
 }
 
-/// Where answers go, and who is woken by them.
+/// Sender of events, and the context they wake.
 #[derive(Clone)]
 struct Answers {
     sender: Sender<FileEvent>,
@@ -230,7 +230,7 @@ struct Answers {
 }
 
 impl Answers {
-    /// False where the window is gone: nobody to tell.
+    /// False if the window is closed.
     fn send(&self, event: FileEvent) -> bool {
         let sent = self.sender.send(event).is_ok();
         self.ctx.request_repaint();
@@ -251,7 +251,7 @@ fn open_all(reader: &Reader, paths: Vec<PathBuf>, answers: &Answers) {
 }
 
 fn read_all(reader: &Reader, paths: Vec<PathBuf>, answers: &Answers) {
-    let files = unfolded(paths, answers);
+    let files = with_folder_contents(paths, answers);
     let watch = Progress::default();
     for (i, path) in files.iter().enumerate() {
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
@@ -261,7 +261,7 @@ fn read_all(reader: &Reader, paths: Vec<PathBuf>, answers: &Answers) {
         }
         let began_ns = now();
         let read = match reader.open(path, &watch) {
-            // Whoever stopped it knows.
+            // The user has cancelled it.
             Err(DocumentError::Cancelled { .. }) => break,
             read => read.map(|document| Box::new((document, path.clone()))).map_err(|error| error.to_string()),
         };
@@ -273,8 +273,8 @@ fn read_all(reader: &Reader, paths: Vec<PathBuf>, answers: &Answers) {
     answers.send(FileEvent::Opening(None));
 }
 
-/// The files, and in place of a folder the documents in it.
-fn unfolded(paths: Vec<PathBuf>, answers: &Answers) -> Vec<PathBuf> {
+/// The files; folders are replaced by the documents in them.
+fn with_folder_contents(paths: Vec<PathBuf>, answers: &Answers) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for path in paths {
         if !path.is_dir() {
@@ -304,7 +304,7 @@ fn read_traces(paths: &[PathBuf], answers: &Answers) {
     }
 }
 
-fn no_dialog(dialog: Dialog) -> String {
+fn missing_dialog_sentence(dialog: Dialog) -> String {
     let how = match dialog {
         Dialog::Documents | Dialog::Trace => "Drop the file on this window instead.",
         Dialog::ModelPlace => "Type the folder instead.",
@@ -313,19 +313,19 @@ fn no_dialog(dialog: Dialog) -> String {
     format!("This desktop shows no file dialog (it needs xdg-desktop-portal). {how}")
 }
 
-/// Dropped paths that are models rather than documents.
+/// True if a dropped path is a model rather than a document.
 pub fn is_model(path: &Path) -> bool {
     looks_like_model(path) || (path.is_dir() && holds_model(path))
 }
 
-/// A folder that a model is loaded from.
+/// True if the folder has model weights.
 fn holds_model(folder: &Path) -> bool {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let weights = |path: &Path| path.extension().is_some_and(|e| e == "safetensors") || looks_like_model(path);
     entries.map(|entry| entry.path()).any(|path| weights(&path))
 }
 
-/// By its name alone, without asking the disk.
+/// True if the name is that of a model. Does not access the disk.
 pub fn looks_like_model(path: &Path) -> bool {
     path.extension().is_some_and(|e| e.eq_ignore_ascii_case("gguf"))
 }

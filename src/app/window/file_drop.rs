@@ -1,4 +1,4 @@
-//! What comes into the window: files that were read, dropped or pasted, and places of quotations.
+//! File drop: files that are read, dropped or pasted, and other events of background threads.
 //!
 //! ```text
 //! drop, paste ─► Files ─► FileEvent ─► ViewState
@@ -19,23 +19,23 @@ use crate::app::window::file_dialogs::{FileEvent, looks_like_model};
 use crate::document::Document;
 use crate::engine::ModelSource;
 
-/// Between two looks at how far a file is opened.
+/// Between two updates of the progress bar.
 const OPENING_INTERVAL: Duration = Duration::from_millis(100);
 
 impl StrataApp {
-    pub(in crate::app) fn take_files(&mut self, ctx: &egui::Context) {
+    pub(in crate::app) fn receive_file_events(&mut self, ctx: &egui::Context) {
         while let Some(event) = self.files.poll() {
             match event {
-                FileEvent::Opening(opening) => self.state.opening = opening,
-                FileEvent::Quotes { exchange, quotes } => self.state.quotes_found(exchange, quotes),
+                FileEvent::Opening(opening) => self.state.documents.opening = opening,
+                FileEvent::Quotes { exchange, quotes } => self.state.set_citations(exchange, quotes),
                 FileEvent::Read(read, took) => {
-                    self.dashboard.ingested.push(took);
+                    self.dashboard.ingest_events.push(took);
                     match read {
                         Ok(read) => {
                             let (document, path) = *read;
                             log::info!("document opened: {} bytes of text", document.text.len());
                             let id = self.state.add_file(document, path);
-                            let doc = self.state.documents.iter_mut().find(|doc| doc.id == id);
+                            let doc = self.state.documents.list.iter_mut().find(|doc| doc.id == id);
                             doc.into_iter().for_each(|doc| doc.ingest_ms = Some(took.duration_ns as f64 / 1e6));
                             self.focus_question = true;
                         }
@@ -55,11 +55,11 @@ impl StrataApp {
             }
             ctx.request_repaint();
         }
-        if self.state.opening.is_some() {
+        if self.state.documents.opening.is_some() {
             ctx.request_repaint_after(OPENING_INTERVAL);
         }
-        if !self.state.searches.is_empty() {
-            self.files.search(std::mem::take(&mut self.state.searches));
+        if !self.state.documents.searches.is_empty() {
+            self.files.search(std::mem::take(&mut self.state.documents.searches));
         }
     }
 
@@ -69,12 +69,12 @@ impl StrataApp {
     }
 
     /// A long text that is pasted is a document, not a question.
-    pub(in crate::app) fn take_pastes(&mut self, ctx: &egui::Context) {
+    pub(in crate::app) fn receive_pastes(&mut self, ctx: &egui::Context) {
         let is_long = |event: &egui::Event| matches!(event, egui::Event::Paste(text) if text.chars().nth(PASTE_CHARS).is_some());
         let pasted: Vec<egui::Event> = ctx.input_mut(|i| i.events.extract_if(.., |event| is_long(event)).collect());
         for event in pasted {
             let egui::Event::Paste(text) = event else { continue };
-            let n_pasted = self.state.documents.iter().filter(|d| d.name.starts_with("Pasted text")).count();
+            let n_pasted = self.state.documents.list.iter().filter(|d| d.name.starts_with("Pasted text")).count();
             match Document::from_bytes(&format!("Pasted text {}", n_pasted + 1), text.as_bytes()) {
                 Ok(document) => {
                     self.state.add_document(document, false);
@@ -84,7 +84,7 @@ impl StrataApp {
         }
     }
 
-    pub(in crate::app) fn take_drops(&mut self, ctx: &egui::Context) {
+    pub(in crate::app) fn receive_drops(&mut self, ctx: &egui::Context) {
         let dropped: Vec<PathBuf> = ctx.input(|i| i.raw.dropped_files.iter().map(|f| f.path().to_owned()).collect());
         if !dropped.is_empty() {
             self.files.open(dropped);

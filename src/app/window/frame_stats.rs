@@ -1,9 +1,9 @@
-//! How long frames take while the engine works: kept always, printed after each turn where `STRATA_FRAMES` is set.
+//! Frame statistics while the engine works; printed after each turn if `STRATA_FRAMES` is set.
 //!
-//! A frame counts from the start of its layout to the end of painting, as eframe measures it (milliseconds, without the
-//! wait for the display). Only frames during a turn count: those are the ones that the engine could delay.
+//! A frame counts from layout to the end of painting, as eframe measures it, without the wait for the display (milliseconds).
+//! Only frames during a turn count: the engine could delay those.
 
-/// Durations that are kept; the oldest fall out.
+/// Durations in memory; the oldest are dropped.
 const KEPT: usize = 4096;
 
 /// Frame durations of this session, milliseconds.
@@ -14,8 +14,8 @@ pub struct FrameTimes {
 }
 
 impl FrameTimes {
-    /// Takes note of a frame: `secs` is how long the one before it took, where that is known.
-    pub fn frame(&mut self, running: bool, secs: Option<f32>) {
+    /// Records a frame; `secs` is the duration of the one before it, if known.
+    pub fn record(&mut self, running: bool, secs: Option<f32>) {
         if let Some(secs) = secs.filter(|_| self.was_running) {
             self.add(secs);
         }

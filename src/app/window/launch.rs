@@ -1,4 +1,4 @@
-//! The way to a window: one of them for each store, its log, its place on the screen, its icon.
+//! Launch: single instance, log, window and its place on the screen, icon.
 //!
 //! ```text
 //! run ─► claim ─┬─ taken ─► hand the documents over, done
@@ -18,23 +18,23 @@ use crate::app::window::single_instance::{self, Claim, Inbox};
 use crate::app::window::{StrataApp, Wake};
 use crate::engine::{EngineHandle, LoadOptions, ModelSource};
 
-/// What the desktop knows the program by: the name of its desktop file.
+/// Name of the desktop file.
 pub const APP_ID: &str = "io.github.strata_reader.Strata";
 /// Size and place of the window, in the state folder.
 const WINDOW_FILE: &str = "window.ron";
 
-/// What the window starts with.
+/// Options of the window.
 #[derive(Debug, Clone)]
 pub struct WindowOptions {
     /// the model to load
     pub initial_model: ModelSource,
-    /// how
+    /// load options
     pub load: LoadOptions,
     /// documents to open
     pub documents: Vec<PathBuf>,
-    /// where things are kept
+    /// folders of its files
     pub folders: Folders,
-    /// what later starts hand over to this window
+    /// paths from later starts
     pub handed_over: Option<Inbox>,
 }
 
@@ -44,7 +44,7 @@ pub enum WindowError {
     /// no display server to open it on
     #[error("there is no display to open the window on; start it from a desktop session, or use `strata ask` without a window")]
     NoDisplay,
-    /// another window has the chats and the library, and takes nothing over
+    /// another process has the chats and the library, and does not take the documents
     #[error("Strata is open already; use its window, or close it first")]
     AlreadyOpen,
     /// the window system or the driver refused
@@ -55,10 +55,10 @@ pub enum WindowError {
     Refused(String),
 }
 
-/// Opens the window and returns when it is closed; or hands the documents to the window that is open, and says so.
+/// Opens the window and returns when it is closed. If a window is open, hands it the documents.
 ///
 /// # Errors
-/// There is no display, or nothing that can draw on it.
+/// No display, or no driver for it.
 pub fn run(mut options: WindowOptions, spawn: impl FnOnce(Wake) -> EngineHandle + 'static) -> Result<(), WindowError> {
     let display = ["WAYLAND_DISPLAY", "WAYLAND_SOCKET", "DISPLAY"];
     if cfg!(all(unix, not(target_os = "macos"))) && display.iter().all(|v| std::env::var_os(v).is_none_or(|v| v.is_empty())) {
@@ -71,7 +71,7 @@ pub fn run(mut options: WindowOptions, spawn: impl FnOnce(Wake) -> EngineHandle 
             options.handed_over = Some(inbox);
             Some(lock)
         }
-        // A folder that cannot be written to is nobody else's either.
+        // No other process can use a folder that is not writable.
         Some(Claim::Impossible) | None => None,
     };
     if let Some(state) = &options.folders.state {

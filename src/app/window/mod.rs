@@ -1,8 +1,7 @@
-//! The frame loop: take events, draw, do what was asked.
+//! Frame loop: receives events, draws, and performs actions.
 //!
-//! Limits: [`EVENTS_PER_FRAME`] events are taken per frame, so that a fast engine cannot hold a frame up; while an
-//! answer streams, frames come at [`FRAME_INTERVAL`] at most, and at [`SOFTWARE_FRAME_INTERVAL`] where the window and the
-//! model share the processor.
+//! Limits: [`EVENTS_PER_FRAME`] events per frame, so that a fast engine cannot delay it. While an answer streams, frames are
+//! [`FRAME_INTERVAL`] apart at least; [`SOFTWARE_FRAME_INTERVAL`] if window and model share the CPU.
 
 mod chat_sync;
 pub mod file_dialogs;
@@ -35,35 +34,37 @@ use crate::app::ui::{shortcuts, theme};
 use crate::app::window::file_dialogs::{Dialog, Files};
 use crate::app::window::frame_stats::FrameTimes;
 use crate::engine::{Detail, EngineHandle};
-use chat_sync::Keep;
+use chat_sync::ChatSync;
 pub use launch::{APP_ID, WindowError, WindowOptions, run};
 
-/// Events taken per frame at most.
+/// Events per frame at most.
 const EVENTS_PER_FRAME: usize = 4096;
-/// Between two frames that only the engine asked for.
+/// Between two frames for engine events.
 const FRAME_INTERVAL: Duration = Duration::from_millis(30);
-/// The same on a software device: every frame there is taken from the model.
+/// The same on a software device, where each frame takes CPU time from the model.
 const SOFTWARE_FRAME_INTERVAL: Duration = Duration::from_millis(120);
-/// Between two looks at the engine while it has something to do, should a wake be lost or the engine be gone.
+/// Between two polls of a busy engine, in case a wake was lost or the engine has ended.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// What to do where a desktop cannot ask for a file's name.
-const TRACE_INSTEAD: &str = "`strata ask --trace FILE` writes one.";
+/// Alternative on a desktop without a save dialog.
+const TRACE_FALLBACK: &str = "`strata ask --trace FILE` writes one.";
 
-/// Called by the engine after every event, from its own thread.
+/// The engine calls it after every event, on its own thread.
 pub type Wake = Box<dyn Fn() + Send>;
 /// Starts the engine; called once, after the first frame.
 pub type Spawn = Box<dyn FnOnce(Wake) -> EngineHandle>;
+/// Page, chat, notices and whether their list is open, documents, open panels.
+type LayoutKey = (MainView, u64, (usize, bool), usize, [bool; 5]);
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The window's whole state.
+/// The application.
 pub struct StrataApp {
-    /// what is shown
+    /// state of the window
     pub state: ViewState,
-    /// what the dock shows
+    /// state of the dock
     pub dashboard: DashboardState,
     engine: Option<EngineHandle>,
     spawn: Option<Spawn>,
@@ -76,14 +77,14 @@ pub struct StrataApp {
     theme: Option<ThemeChoice>,
     settings_file: SettingsFile,
     zoom_seen: f32,
-    layout: Option<(MainView, u64, usize, usize, [bool; 5])>,
+    layout: Option<LayoutKey>,
     focus_question: bool,
     frame_times: FrameTimes,
-    keep: Keep,
+    chat_sync: ChatSync,
 }
 
 impl StrataApp {
-    /// A window that will start its engine after the first frame.
+    /// A window that starts its engine after the first frame.
     pub fn new(ctx: &egui::Context, options: WindowOptions, spawn: Spawn) -> StrataApp {
         theme::install(ctx);
         let mut state = ViewState::new(options.initial_model, options.load);
@@ -106,7 +107,7 @@ impl StrataApp {
             layout: None,
             focus_question: true,
             frame_times: FrameTimes::default(),
-            keep: Keep::start(ctx, options.folders.chats(), &mut state),
+            chat_sync: ChatSync::start(ctx, options.folders.chats(), &mut state),
             state,
         }
     }
@@ -116,7 +117,7 @@ impl StrataApp {
         self.memory.drawn
     }
 
-    /// Between two frames that only the engine asked for.
+    /// Between two frames for engine events.
     pub fn frame_interval(&self) -> Duration {
         Duration::from_millis(self.frame_millis.load(Ordering::Relaxed))
     }
@@ -131,7 +132,7 @@ impl StrataApp {
         let (waker, interval) = (ctx.clone(), self.frame_millis.clone());
         let wake = move || waker.request_repaint_after(Duration::from_millis(interval.load(Ordering::Relaxed)));
         self.engine = Some(spawn(Box::new(wake)));
-        self.state.load_model(self.state.source.clone());
+        self.state.load_model(self.state.engine.source.clone());
         self.state.list_library();
         let documents = std::mem::take(&mut self.start_documents);
         if !documents.is_empty() {
@@ -139,31 +140,31 @@ impl StrataApp {
         }
     }
 
-    fn take_events(&mut self, ctx: &egui::Context) {
+    fn receive_engine_events(&mut self, ctx: &egui::Context) {
         let Some(engine) = &self.engine else { return };
         for _ in 0..EVENTS_PER_FRAME {
             match engine.wait(Duration::ZERO) {
                 Ok(event) => {
-                    logging::note(&event);
-                    self.dashboard.take(event).into_iter().for_each(|event| self.state.apply(event));
+                    logging::log_event(&event);
+                    self.dashboard.apply(event).into_iter().for_each(|event| self.state.apply(event));
                 }
                 Err(false) => break,
                 Err(true) => {
                     self.engine = None;
-                    self.state.engine_gone();
+                    self.state.engine_lost();
                     return;
                 }
             }
         }
         engine.observe(if self.dashboard.open { Detail::Parts } else { Detail::Events });
         engine.watch_pages(self.dashboard.shows_map());
-        if std::mem::take(&mut self.state.stop_due) {
+        if std::mem::take(&mut self.state.engine.pending_stop) {
             engine.stop();
         }
         let software = self.state.info().is_some_and(|info| info.software);
         let interval = if software { SOFTWARE_FRAME_INTERVAL } else { FRAME_INTERVAL };
         self.frame_millis.store(millis(interval), Ordering::Relaxed);
-        if self.state.running.is_some() || matches!(self.state.model, ModelState::Loading { .. }) {
+        if self.state.engine.running.is_some() || matches!(self.state.engine.model, ModelState::Loading { .. }) {
             ctx.request_repaint_after(HEARTBEAT);
         }
     }
@@ -188,26 +189,26 @@ impl StrataApp {
         for (_, page) in pages.into_iter().filter(|(shortcut, _)| shortcut.consume(ctx)) {
             actions.push(Action::Show(if self.state.page == page { MainView::Chat } else { page }));
         }
-        // A menu or a field that has the key leaves itself first.
+        // A menu or a field with the focus handles the key first.
         if ctx.input(|i| shortcuts::LEAVE.is_in(i)) && !egui::Popup::is_any_open(ctx) {
             actions.extend(self.escape(ctx));
         }
         actions
     }
 
-    /// Escape leaves the page or the search first, and then stops the turn.
+    /// Escape leaves the page or the search, and otherwise stops the turn.
     fn escape(&mut self, ctx: &egui::Context) -> Option<Action> {
         if self.state.page != MainView::Chat {
             return Some(Action::Show(MainView::Chat));
         }
-        if self.state.opening.is_some() {
+        if self.state.documents.opening.is_some() {
             return Some(Action::CancelOpening);
         }
-        if !self.state.search.is_empty() && ctx.memory(|m| m.had_focus_last_frame(sidebar::search_id())) {
+        if !self.state.chats.search.is_empty() && ctx.memory(|m| m.had_focus_last_frame(sidebar::search_id())) {
             self.state.clear_search();
             return None;
         }
-        self.state.running.is_some().then_some(Action::Stop)
+        self.state.engine.running.is_some().then_some(Action::Stop)
     }
 
     fn perform(&mut self, ctx: &egui::Context, action: Action) {
@@ -227,7 +228,7 @@ impl StrataApp {
             }
             Action::ShowBranch(exchange) => self.state.show_branch(exchange),
             Action::BranchFrom(exchange) => {
-                self.state.go_on_from(exchange);
+                self.state.branch_from(exchange);
                 self.focus_question = true;
             }
             Action::ShowHit(..)
@@ -241,9 +242,9 @@ impl StrataApp {
             | Action::RemoveDocument { .. }
             | Action::Undo
             | Action::DiscardUndo
-            | Action::AttachKept(_)
+            | Action::AttachStored(_)
             | Action::DetachMissing(_)
-            | Action::OpenFile(_) => self.perform_on_kept(action),
+            | Action::OpenFile(_) => self.perform_chat_action(action),
             Action::Check(exchange) => {
                 self.state.check(exchange);
                 self.focus_question = true;
@@ -264,9 +265,9 @@ impl StrataApp {
                 self.stop_turn();
                 self.state.load_model(source);
             }
-            Action::LoadChosen(source) => {
+            Action::LoadFromPicker(source) => {
                 self.stop_turn();
-                self.state.load_chosen(source);
+                self.state.load_from_picker(source);
             }
             Action::UnloadModel => {
                 self.stop_turn();
@@ -276,11 +277,11 @@ impl StrataApp {
             Action::FindModels => self.state.models.is_due = true,
             Action::AddModelFolder(folder) => self.state.add_model_folder(folder),
             Action::ChooseModelFolder => self.files.ask(Dialog::ModelPlace),
-            Action::ForgetModelFolder(folder) => self.state.forget_model_folder(&folder),
-            Action::ForgetSampling => self.state.forget_sampling(),
+            Action::RemoveModelFolder(folder) => self.state.remove_model_folder(&folder),
+            Action::ResetSampling => self.state.reset_sampling(),
             Action::Attach(id) => self.state.attach(id),
             Action::Detach(id) => self.state.detach(id),
-            Action::Read => self.state.read(),
+            Action::PrefillDocuments => self.state.prefill_documents(),
             Action::Sample(question) => match sample_document::document() {
                 Ok(document) => {
                     self.state.add_document(document, true);
@@ -297,22 +298,22 @@ impl StrataApp {
             }
             Action::SettingsChanged => self.state.check_settings(),
             Action::CancelOpening => {
-                if let Some(opening) = &self.state.opening {
+                if let Some(opening) = &self.state.documents.opening {
                     opening.watch.cancel();
                 }
             }
             Action::ShowDocument(doc) => self.state.show_document(doc),
-            Action::ShowSpot(spot, answer) => self.state.show_spot(spot, answer),
-            Action::ShowMostRead(answer) => self.state.show_most_read(answer),
-            Action::CloseDocument => self.state.viewer = None,
+            Action::ShowSource(spot, answer) => self.state.show_source(spot, answer),
+            Action::ShowAttendedPages(answer) => self.state.show_attended_pages(answer),
+            Action::CloseDocument => self.state.documents.viewer = None,
             Action::TakePages(doc, pages) => self.state.take_pages(doc, pages),
             Action::SaveTrace { with_text } => {
                 let (snapshot, run) = (self.dashboard.history.snapshot(), self.state.run_info(with_text));
-                self.files.save("strata-trace.json", TRACE_INSTEAD, move |path| write_trace(path, &snapshot, run));
+                self.files.save("strata-trace.json", TRACE_FALLBACK, move |path| write_trace(path, &snapshot, run));
             }
             Action::SaveCounters => {
                 let counters = *self.dashboard.history.counters();
-                self.files.save("strata-counters.jsonl", TRACE_INSTEAD, move |path| write_counters(path, &counters));
+                self.files.save("strata-counters.jsonl", TRACE_FALLBACK, move |path| write_counters(path, &counters));
             }
             Action::OpenTrace => self.files.ask(Dialog::Trace),
             Action::CopyBenchRow => match self.state.bench_table() {
@@ -321,20 +322,18 @@ impl StrataApp {
             },
             Action::ToggleDock => self.dashboard.toggle(),
             Action::ToggleDockFullWidth => self.dashboard.fills = !self.dashboard.fills,
-            Action::ShowPageText(spot) => self.dashboard.read(spot),
+            Action::ShowPageText(spot) => self.dashboard.show_page_text(spot),
             Action::ShowToken { exchange, token } => self.show_token(exchange, token),
             Action::OpenFolder(folder) => self.files.show_folder(folder),
-            Action::Dismiss(index) => {
-                if index < self.state.notices.len() {
-                    self.state.notices.remove(index);
-                }
-            }
+            Action::ToggleNotices => self.state.notices.toggle(),
+            Action::Dismiss(index) => self.state.notices.dismiss(index),
+            Action::DismissAll => self.state.notices.dismiss_all(),
         }
         ctx.request_repaint();
     }
 
     fn stop_turn(&mut self) {
-        if self.state.stopping()
+        if self.state.request_stop()
             && let Some(engine) = &self.engine
         {
             engine.stop();
@@ -343,7 +342,7 @@ impl StrataApp {
 
     /// Points the dashboard at the step that made a token.
     fn show_token(&mut self, exchange: u64, token: usize) {
-        let exchange = self.state.chats.iter().flat_map(|chat| &chat.exchanges).find(|e| e.id == exchange);
+        let exchange = self.state.chats.list.iter().flat_map(|chat| &chat.exchanges).find(|e| e.id == exchange);
         if let Some(step) = exchange.and_then(|exchange| self.dashboard.step_of(exchange, token)) {
             self.dashboard.show_step(step);
         }
@@ -365,17 +364,17 @@ impl StrataApp {
         if self.spawn.is_some() {
             return; // the engine is not started yet: commands wait for it
         }
-        self.state.outbox.extend(self.dashboard.commands(&self.state));
-        for command in std::mem::take(&mut self.state.outbox) {
+        self.state.engine.outbox.extend(self.dashboard.commands(&self.state));
+        for command in std::mem::take(&mut self.state.engine.outbox) {
             if !self.engine.as_ref().is_some_and(|engine| engine.send(command)) {
-                self.state.engine_gone();
+                self.state.engine_lost();
                 return;
             }
         }
     }
 
     fn apply_theme(&mut self, ctx: &egui::Context) {
-        let choice = self.state.settings.theme;
+        let choice = self.state.settings.values.theme;
         if self.theme != Some(choice) {
             self.theme = Some(choice);
             ctx.set_theme(match choice {
@@ -390,8 +389,8 @@ impl StrataApp {
         self.memory.shows_parts = self.dashboard.open;
         let mut actions = status::status_ui(ui, &self.state);
         actions.extend(sidebar::sidebar_ui(ui, &mut self.state));
-        // The page of a document stands in place of the dock.
-        if self.state.page == MainView::Chat && self.state.viewer.is_some() {
+        // The document replaces the dock.
+        if self.state.page == MainView::Chat && self.state.documents.viewer.is_some() {
             actions.extend(document_view::document_view_ui(ui, &mut self.state));
         } else {
             actions.extend(dashboard::dock_ui(ui, &self.state, &mut self.dashboard));
@@ -416,36 +415,43 @@ impl StrataApp {
         actions
     }
 
-    /// What decides the heights of the panels. Where it changes, the frame is laid out twice, so that no panel is drawn
-    /// at the height that it had before.
-    fn layout_key(&self) -> (MainView, u64, usize, usize, [bool; 5]) {
+    /// State that determines the heights of the panels. If it changes, the frame is laid out twice, so that no panel has its old
+    /// height.
+    fn layout_key(&self) -> LayoutKey {
         let (state, chat) = (&self.state, self.state.chat());
-        let failed = matches!(state.model, ModelState::Failed(_));
-        let parts = [failed, state.opening.is_some(), state.viewer.is_some(), self.dashboard.open, state.keeping.undo.is_some()];
-        (state.page, chat.id, state.notices.len(), chat.documents.len() + chat.missing.len(), parts)
+        let failed = matches!(state.engine.model, ModelState::Failed(_));
+        let parts = [
+            failed,
+            state.documents.opening.is_some(),
+            state.documents.viewer.is_some(),
+            self.dashboard.open,
+            state.chats.persistence.undo.is_some(),
+        ];
+        let notices = (state.notices.list().len(), state.notices.is_open());
+        (state.page, chat.id, notices, chat.documents.len() + chat.missing.len(), parts)
     }
 }
 
 impl eframe::App for StrataApp {
     fn ui(&mut self, ui: &mut Ui, frame: &mut eframe::Frame) {
         let ctx = ui.ctx().clone();
-        self.frame_times.frame(self.state.running.is_some(), frame.info().cpu_usage);
+        self.frame_times.record(self.state.engine.running.is_some(), frame.info().cpu_usage);
         self.dashboard.cost.frame(frame.info().cpu_usage);
         self.start(&ctx);
         self.apply_theme(&ctx);
-        self.take_kept(&ctx);
+        self.receive_chat_events(&ctx);
         self.apply_zoom(&ctx);
-        self.take_events(&ctx);
-        self.take_files(&ctx);
-        self.take_drops(&ctx);
-        self.take_pastes(&ctx);
+        self.receive_engine_events(&ctx);
+        self.receive_file_events(&ctx);
+        self.receive_drops(&ctx);
+        self.receive_pastes(&ctx);
         let key = Some(self.layout_key());
         if self.layout != key {
             self.layout = key;
             ctx.request_discard("panel heights");
         }
         // Before it is shown.
-        self.send_kept();
+        self.send_chat_requests();
         let mut actions = self.shortcuts(&ctx);
         actions.extend(self.panels(ui));
         for action in actions {
@@ -454,27 +460,27 @@ impl eframe::App for StrataApp {
         if std::mem::take(&mut self.focus_question) && self.state.page == MainView::Chat {
             ctx.memory_mut(|m| m.request_focus(composer_id()));
         }
-        if let Some(search) = self.state.due_search() {
+        if let Some(search) = self.state.next_model_search() {
             self.files.find_models(search);
         }
-        self.keep_choices(&ctx);
+        self.save_settings(&ctx);
         self.send_commands();
-        self.settle_kept(&ctx);
+        self.flush_chats(&ctx);
     }
 
     fn save(&mut self, storage: &mut dyn eframe::Storage) {
         settings_sync::save_dock(&self.dashboard, storage);
     }
 
-    /// Where everything was scrolled to is not worth a file.
+    /// Scroll positions are not saved.
     fn persist_egui_memory(&self) -> bool {
         false
     }
 
     fn on_exit(&mut self) {
-        self.state.let_go();
+        self.state.discard_undo();
         self.send_commands();
-        self.keep_all();
+        self.flush_all_chats();
         self.engine = None;
     }
 }

@@ -1,7 +1,7 @@
-//! What outlasts the window: settings on the disk, and the size of everything in it.
+//! Settings sync: loads and saves the settings file, the dock, and the scale of the window.
 //!
 //! ```text
-//! settings.json ─► open ─► ViewState ─► keep_choices (every frame) ─► SettingsFile ─► settings.json
+//! settings.json ─► open ─► ViewState ─► save_settings (every frame) ─► SettingsFile ─► settings.json
 //! ```
 
 use eframe::egui;
@@ -13,23 +13,23 @@ use crate::app::state::ViewState;
 use crate::app::state::preferences::Preferences;
 use crate::app::window::StrataApp;
 
-/// In the configuration folder.
+/// File in the configuration folder.
 const SETTINGS_FILE: &str = "settings.json";
-/// Beside the place of the window.
+/// Keys of the dock's state, stored with the place of the window.
 const DOCK_KEY: &str = "dock";
 const TAB_KEY: &str = "dock tab";
 const WIDTH_KEY: &str = "dock width";
 
-/// Goes on with what was kept, and gives who will keep what changes.
+/// Loads the settings into `state`. Returns the writer of the file.
 pub(in crate::app) fn open(state: &mut ViewState, folders: &Folders) -> SettingsFile {
     state.models.places.clone_from(&folders.models);
     let Some(path) = folders.config.as_ref().map(|config| config.join(SETTINGS_FILE)) else { return SettingsFile::default() };
-    let (kept, notices) = Preferences::open(&path, state.load.clone());
+    let (kept, notices) = Preferences::open(&path, state.engine.load.clone());
     state.use_preferences(kept, notices);
     SettingsFile::of(path)
 }
 
-/// Keeps how the dock stands.
+/// Stores the state of the dock.
 pub(in crate::app) fn save_dock(dashboard: &DashboardState, storage: &mut dyn eframe::Storage) {
     let stands = match (dashboard.open, dashboard.fills) {
         (false, _) => "closed",
@@ -43,7 +43,7 @@ pub(in crate::app) fn save_dock(dashboard: &DashboardState, storage: &mut dyn ef
     }
 }
 
-/// The dock as it stood.
+/// Restores the state of the dock.
 pub(in crate::app) fn restore_dock(dashboard: &mut DashboardState, storage: &dyn eframe::Storage) {
     let stood = storage.get_string(DOCK_KEY);
     dashboard.open = matches!(stood.as_deref(), Some("beside" | "fills"));
@@ -51,29 +51,29 @@ pub(in crate::app) fn restore_dock(dashboard: &mut DashboardState, storage: &dyn
     let tab = storage.get_string(TAB_KEY).and_then(|name| Tab::ALL.into_iter().find(|tab| tab.name() == name));
     dashboard.tab = tab.unwrap_or(dashboard.tab);
     let width = storage.get_string(WIDTH_KEY).and_then(|width| width.parse().ok());
-    // The panel keeps it within what the window has room for.
+    // The panel limits it to the width of the window.
     dashboard.width = width.filter(|width: &f32| width.is_finite() && *width > 0.0);
 }
 
 impl StrataApp {
-    /// Hands what changed since the last frame to the file's thread.
-    pub(in crate::app) fn keep_choices(&mut self, ctx: &egui::Context) {
-        if self.state.note_settings() {
-            self.settings_file.save(self.state.kept.text());
+    /// Sends changes since the last frame to the writer of the file.
+    pub(in crate::app) fn save_settings(&mut self, ctx: &egui::Context) {
+        if self.state.record_settings() {
+            self.settings_file.save(self.state.settings.preferences.text());
         }
-        if let Some(sentence) = self.settings_file.complaint() {
+        if let Some(sentence) = self.settings_file.error() {
             self.state.notice(sentence, true);
             ctx.request_repaint();
         }
     }
 
-    /// Follows the keys for larger and smaller, which are egui's own, and the settings page.
+    /// Applies zoom keys, which egui handles, and the zoom of the settings page.
     pub(in crate::app) fn apply_zoom(&mut self, ctx: &egui::Context) {
         let now = ctx.zoom_factor();
         if now != self.zoom_seen {
-            (self.zoom_seen, self.state.settings.zoom) = (now, now);
-        } else if self.state.settings.zoom != now {
-            ctx.set_zoom_factor(self.state.settings.zoom);
+            (self.zoom_seen, self.state.settings.values.zoom) = (now, now);
+        } else if self.state.settings.values.zoom != now {
+            ctx.set_zoom_factor(self.state.settings.values.zoom);
         }
     }
 }

@@ -1,36 +1,36 @@
-//! One window for each store: a second start hands its documents to the window that is open.
+//! Single instance: one window for each store; a second start hands its documents to the open window.
 //!
 //! ```text
-//! first start:  claim ─► window.lock is ours ─► Inbox::watch ◄─┐
+//! first start:  claim ─► window.lock is held ─► Inbox::watch ◄─┐
 //! second start: claim ─► taken ─► hand_over ─► inbox/*.json ───┘     (files, no socket)
 //! ```
-//! Invariants: 1. The lock is the system's: it is gone with the process, however that ends. 2. A file of the inbox is whole
-//! when its name appears. 3. What was handed over to a window that is gone is not opened later.
-//! Limits: [`MAX_LIST_BYTES`] a list; the inbox is looked at every [`LOOK`].
+//! Invariants: 1. The system releases the lock when the process ends. 2. A file of the inbox is complete when its name appears.
+//! 3. Paths for a window that has ended are not opened later.
+//! Limits: [`MAX_LIST_BYTES`] a list; the inbox is polled every [`POLL_INTERVAL`].
 
 use std::fs::{File, TryLockError};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Paths of the largest list, bytes.
+/// Size of a list of paths at most, bytes.
 const MAX_LIST_BYTES: u64 = 1 << 20;
-/// Between two looks at the inbox.
-const LOOK: Duration = Duration::from_millis(400);
+/// Between two polls of the inbox.
+const POLL_INTERVAL: Duration = Duration::from_millis(400);
 const LOCK_FILE: &str = "window.lock";
 const INBOX: &str = "inbox";
 
-/// Whether this process may be the window of a store.
+/// Result of a claim.
 pub enum Claim {
-    /// it is; as long as the file is open
+    /// this process has the store, as long as the file is open
     Alone(File, Inbox),
-    /// another process is
+    /// another process has it
     Taken,
-    /// the folder cannot be written to
+    /// the folder is not writable
     Impossible,
 }
 
-/// Where later starts leave what they have to open.
+/// Folder of paths from later starts.
 #[derive(Debug, Clone)]
 pub struct Inbox(PathBuf);
 
@@ -42,7 +42,7 @@ pub fn claim(data: &Path) -> Claim {
     match file.try_lock() {
         Ok(()) => {
             let inbox = Inbox(data.join(INBOX));
-            // What is left there was for a window that is gone.
+            // Older paths were for a window that has ended.
             inbox.take();
             Claim::Alone(file, inbox)
         }
@@ -51,14 +51,14 @@ pub fn claim(data: &Path) -> Claim {
     }
 }
 
-/// Leaves documents for the window that has this store, which then comes to the front.
+/// Sends documents to the window that has this store.
 ///
 /// # Errors
-/// The folder cannot be written to.
+/// The folder is not writable.
 pub fn hand_over(data: &Path, documents: &[PathBuf]) -> std::io::Result<()> {
     let inbox = data.join(INBOX);
     std::fs::create_dir_all(&inbox)?;
-    // The window may have been started elsewhere.
+    // Both processes may have different working folders.
     let paths = documents.iter().map(std::path::absolute).collect::<Result<Vec<_>, _>>()?;
     let nanos = std::time::UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos();
     let name = inbox.join(format!("{nanos}-{}.new", std::process::id()));
@@ -67,19 +67,19 @@ pub fn hand_over(data: &Path, documents: &[PathBuf]) -> std::io::Result<()> {
 }
 
 impl Inbox {
-    /// Tells what comes, until `tell` returns false.
-    pub fn watch(&self, tell: &mut dyn FnMut(Vec<PathBuf>) -> bool) {
+    /// Reports new paths until `on_paths` returns false.
+    pub fn watch(&self, on_paths: &mut dyn FnMut(Vec<PathBuf>) -> bool) {
         loop {
             for paths in self.take() {
-                if !tell(paths) {
+                if !on_paths(paths) {
                     return;
                 }
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
-    /// What is there, oldest first; then it is gone.
+    /// Removes and returns all lists, oldest first.
     fn take(&self) -> Vec<Vec<PathBuf>> {
         let Ok(entries) = std::fs::read_dir(&self.0) else { return Vec::new() };
         let mut lists: Vec<PathBuf> =
@@ -88,7 +88,7 @@ impl Inbox {
         let read = |list: PathBuf| {
             let mut text = Vec::new();
             let whole = File::open(&list).and_then(|file| file.take(MAX_LIST_BYTES).read_to_end(&mut text));
-            // A list that stays would be read again and again.
+            // A list that stays would be read again.
             (std::fs::remove_file(&list).is_ok() && whole.is_ok()).then(|| serde_json::from_slice(&text).ok()).flatten()
         };
         lists.into_iter().filter_map(read).collect()

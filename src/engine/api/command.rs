@@ -132,6 +132,8 @@ pub enum EngineCommand {
         turn: RequestId,
         /// the conversation
         messages: Vec<Message>,
+        /// bytes of the first user message, ascending, whose places among the tokens are wanted
+        offsets: Vec<usize>,
     },
     /// logits of every position of `tokens` (events: [`EngineEvent::LogitsRows`], then [`EngineEvent::Finished`])
     Logits {

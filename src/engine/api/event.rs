@@ -159,8 +159,11 @@ pub enum EngineEvent {
     Counted {
         /// which
         turn: RequestId,
-        /// how many
+        /// how many, those of the chat template included
         tokens: usize,
+        /// tokens that begin before each offset of [`EngineCommand::Count`]; empty if the prompt does not have the text as it
+        /// was given
+        positions: Vec<usize>,
     },
     /// logits `[n, V]` of positions `first .. first + n`
     LogitsRows {

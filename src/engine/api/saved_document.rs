@@ -4,6 +4,10 @@ use std::path::PathBuf;
 
 use crate::engine::api::KvDtype;
 
+/// Tokens at the end of a document that are prefilled with the question: the template and the tokenizer may join them
+/// differently with what follows.
+pub const READ_MARGIN: usize = 8;
+
 /// A document at the beginning of a conversation, whose KV may be kept from one start to the next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DocumentRef {

@@ -3,3 +3,4 @@
 pub(in crate::engine) mod kv_storage;
 pub(in crate::engine) mod page_map;
 pub mod saved_documents;
+mod token_positions;

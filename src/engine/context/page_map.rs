@@ -71,7 +71,7 @@ impl PageView {
 }
 
 /// Bytes of the prompt before `text`; none where its beginning is not near that of the prompt.
-fn find_text(tokenizer: &Tokenizer, prompt: &[u32], text: &str) -> Option<usize> {
+pub(super) fn find_text(tokenizer: &Tokenizer, prompt: &[u32], text: &str) -> Option<usize> {
     let mut head = Vec::new();
     for id in prompt {
         if head.len() > HEAD_BYTES {

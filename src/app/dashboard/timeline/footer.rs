@@ -1,6 +1,4 @@
-//! Below the lanes: where the time of what is pointed at went, part by part, and that the parts are all of it.
-//!
-//! What is pointed at is what the ruler measures, or else the selected step, or else what is on the screen.
+//! Timeline footer: attribution of the time in the ruler, the selected step or the view, part by part.
 
 use egui::{Color32, Role, Sense, Ui, WidgetInfo, vec2};
 
@@ -11,14 +9,14 @@ use crate::app::ui::theme::{self, GRID, Tokens};
 use crate::app::ui::widgets;
 use crate::telemetry::{Attribution, Event, EventKind, TimeCategory};
 
-/// Room for it, points.
+/// Height of the footer, points.
 pub const HEIGHT: f32 = 116.0;
-/// Events of a window that is taken apart while it changes with every frame.
+/// Events of a window that is attributed anew in every frame, at most.
 const MAX_EVENTS: usize = 60_000;
-/// Causes that are named; the bar has all.
+/// Categories with a label; the bar has all.
 const MAX_NAMED: usize = 6;
 
-/// Draws it.
+/// Draws the footer.
 pub fn footer_ui(ui: &mut Ui, timeline: &mut TimelineState, view: View, sources: &[Source<'_>], step: Option<&Event>) {
     let (title, shown) = match (timeline.measured, step) {
         (Some(measured), _) => ("Measured".to_owned(), measured),

@@ -1,4 +1,4 @@
-//! What the mouse and the keys do to the timeline, and the row of buttons that does the same.
+//! Timeline input: mouse, keys, and a row of buttons with the same functions.
 //!
 //! | | mouse | keys | button |
 //! |---|---|---|---|
@@ -63,7 +63,7 @@ pub fn toolbar_ui(
     ui.add_space(GRID);
 }
 
-/// A small button with a word on it; underlined while what it stands for is on.
+/// A small button with a label, underlined while its function is on.
 pub fn tool_ui(ui: &mut Ui, text: &str, is_on: bool, label: &str) -> Response {
     const HEIGHT: f32 = 24.0;
     let t = theme::tokens(ui);
@@ -84,7 +84,7 @@ pub fn tool_ui(ui: &mut Ui, text: &str, is_on: bool, label: &str) -> Response {
     response.on_hover_text(label)
 }
 
-/// Zooms about `place`, or about the newest while the view follows it.
+/// Zooms about `place`, or about the newest event while the view follows it.
 fn zoomed(timeline: &TimelineState, view: View, factor: f64, place: f64) -> View {
     view.zoomed(factor, if timeline.is_paused { place } else { 1.0 })
 }
@@ -139,8 +139,8 @@ pub fn pointer(
 
 fn select(sources: &[Source<'_>], selected: &mut Option<u64>, at_ns: u64, timeline: &mut TimelineState) {
     *selected = sources.iter().find_map(|source| step_at(source, at_ns)).map(|step| step.begin_ns);
-    // The view stays where it is: the step is on the screen already.
-    timeline.came_to = *selected;
+    // The step is in view already: the view does not move.
+    timeline.followed_step = *selected;
 }
 
 /// Keys, while the lanes have the focus.
@@ -196,7 +196,7 @@ pub fn keys(
     }
 }
 
-/// The step after or before the selected one; without one, that in the middle of the view. The view comes to it.
+/// Selects the step after or before the selected one; without one, that in the middle of the view.
 fn select_next(view: View, sources: &[Source<'_>], selected: &mut Option<u64>, forward: bool) {
     let at_ns = selected.unwrap_or_else(|| view.at(0.5));
     let Some(source) = sources.first() else { return };

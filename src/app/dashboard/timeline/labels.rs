@@ -1,4 +1,4 @@
-//! Times, shares and events in words.
+//! Timeline labels: durations, shares and events as text.
 
 use crate::app::ui::format;
 use crate::base::Bytes;
@@ -39,7 +39,7 @@ pub fn mark(since_ns: u64, tick_ns: u64) -> String {
     format!("{:.decimals$} {unit}", since_ns as f64 / scale)
 }
 
-/// What time was spent on.
+/// Label of a time category.
 pub fn spent(what: TimeCategory) -> String {
     match what {
         TimeCategory::Compute(family) => format!("GPU {}", family.name()),
@@ -53,7 +53,7 @@ pub fn spent(what: TimeCategory) -> String {
     }
 }
 
-/// An event, a line for each thing that is known of it.
+/// The facts of an event, one a line.
 pub fn event(event: &Event) -> Vec<String> {
     let ns = event.duration_ns;
     let layer = |layer: u32| (layer != NO_LAYER).then(|| format!("layer {layer}"));
@@ -70,7 +70,7 @@ pub fn event(event: &Event) -> Vec<String> {
         }
         EventKind::Wait { cause } => vec![format!("wait for {}", cause.name())],
         EventKind::GpuPass { family, layer: of, estimated } => {
-            let known = if estimated { "~ seen by the CPU" } else { "measured by the device" };
+            let known = if estimated { "~ timed by the CPU" } else { "measured by the device" };
             let what = match family {
                 KernelFamily::Other => "GPU work that was not taken apart: one step of sixteen is".to_owned(),
                 _ => format!("GPU {}", family.name()),

@@ -1,7 +1,6 @@
-//! Which lanes there are, in a fixed order, and what each says in words.
+//! Timeline lanes: their fixed order, names, colors and summaries.
 //!
-//! Lanes of kernel families and of causes of a wait come and go with what a run has; all others are always there, so that an
-//! empty one says that nothing happened.
+//! A lane of a kernel family or a wait cause is present only if a run has such events. All other lanes are always present.
 
 use egui::Color32;
 
@@ -11,26 +10,26 @@ use crate::base::Bytes;
 use crate::telemetry::history::{Column, Series};
 use crate::telemetry::{Event, History, KernelFamily, Link, Track, WaitCause};
 
-/// The thread that turns files into text.
+/// Lane name of the thread that turns files into text.
 pub const INGEST_LANE: &str = "ingest";
 
-/// What a lane shows.
+/// Contents of a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Lane {
     /// events of one track
     Of(Track),
-    /// files becoming text
+    /// file ingest
     Ingest,
-    /// steps went on, and no event says what they did
+    /// time of steps that no event covers
     Unattributed,
 }
 
-/// How a lane is filled.
+/// Fill of a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Look {
+pub struct LaneStyle {
     /// its color
     pub color: Color32,
-    /// waiting, and not known: told apart without color
+    /// waiting or unattributed time: distinct without color
     pub hatched: bool,
 }
 
@@ -46,7 +45,7 @@ impl Lane {
         tracks.map(Lane::Of).chain([Lane::Ingest, Lane::Unattributed]).collect()
     }
 
-    /// At the left of the lane.
+    /// Name at the left of the lane.
     pub fn name(self) -> &'static str {
         match self {
             Lane::Of(Track::Gpu(KernelFamily::Other)) => "GPU other",
@@ -85,8 +84,8 @@ impl Lane {
         }
     }
 
-    /// How it is filled.
-    pub fn look(self, t: &Tokens) -> Look {
+    /// Fill of the lane.
+    pub fn style(self, t: &Tokens) -> LaneStyle {
         let (color, hatched) = match self {
             Lane::Of(Track::Link(Link::DiskToRam | Link::RamToDisk)) => (t.disk, false),
             Lane::Of(Track::Link(_)) => (t.ram, false),
@@ -97,10 +96,10 @@ impl Lane {
             Lane::Of(Track::Phase | Track::Step) => (t.idle, false),
             Lane::Of(_) | Lane::Ingest => (t.weak, false),
         };
-        Look { color, hatched }
+        LaneStyle { color, hatched }
     }
 
-    /// Its columns between two moments of a run, threads that did the same at once added up.
+    /// Columns between two moments of a run, summed over threads.
     pub fn columns(self, run: &History, (from_ns, to_ns): (u64, u64), n_columns: usize) -> Vec<Column> {
         let mut columns = vec![Column::default(); n_columns];
         match self {
@@ -125,7 +124,7 @@ impl Lane {
         columns
     }
 
-    /// Events of the lane that touch a window, where the lane has events.
+    /// Events of the lane that overlap a window.
     pub fn within(self, run: &History, (from_ns, to_ns): (u64, u64)) -> impl Iterator<Item = &Event> {
         self.series(run).flat_map(move |s| s.within(from_ns, to_ns))
     }
@@ -143,7 +142,7 @@ impl Lane {
         })
     }
 
-    /// What the lane shows between two moments, for whoever does not see it.
+    /// Summary of the lane between two moments, for screen readers.
     pub fn sentence(self, run: &History, (from_ns, to_ns): (u64, u64)) -> String {
         if self == Lane::Unattributed {
             let account = run.account(from_ns, to_ns);

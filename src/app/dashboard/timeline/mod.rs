@@ -1,12 +1,12 @@
-//! Every event on one axis of time.
+//! Timeline: every event of a session on one time axis.
 //!
 //! ```text
 //! History, opened runs ─► Source ─► lanes × columns ─► one mesh         wheel, drag, keys ─► View, ruler, selected step
 //! ```
-//! 1. What is drawn costs the width of the panel, not the number of events. 2. Nothing waits: a pause freezes the view while
-//!    events go on coming. 3. Whatever the mouse does, a key does. 4. What no event accounts for is a lane of its own.
+//! 1. Drawing costs the width of the panel, not the number of events. 2. A pause freezes the view; events still arrive.
+//! 3. Every mouse action has a key. 4. Unattributed time has a lane of its own.
 //!
-//! Owner thread: the one that draws.
+//! Owner thread: the UI thread.
 
 mod footer;
 mod input;
@@ -29,36 +29,36 @@ use paint::Rows;
 pub use paint::Source;
 use view::View;
 
-/// What a view shows that nobody has zoomed, nanoseconds.
+/// Span of a view before any zoom, nanoseconds.
 const DEFAULT_SPAN_NS: u64 = 2_000_000_000;
-/// Width of the names of lanes, points.
+/// Width of the lane names, points.
 const NAMES: f32 = 96.0;
 
-/// What it remembers from frame to frame.
+/// State of the timeline between frames.
 #[derive(Debug, Default)]
 pub struct TimelineState {
     view: Option<View>,
     /// new events do not move the view
     is_paused: bool,
-    /// a drag measures
+    /// a drag moves the ruler, not the view
     rules: bool,
-    /// what is measured, on the axis
+    /// span of the ruler, on the axis
     measured: Option<(u64, u64)>,
-    /// where a drag that measures began
+    /// start of the current ruler drag
     drag_began_ns: Option<u64>,
-    /// the selected step that the view has come to
-    came_to: Option<u64>,
-    /// what the footer says, and of what
+    /// the selected step that the view was moved to
+    followed_step: Option<u64>,
+    /// cached attribution of the footer: version, window, result
     attribution: Option<(u64, (u64, u64), Attribution)>,
 }
 
 impl TimelineState {
-    /// The part of time that is on the screen.
+    /// The part of time in view.
     pub fn shown_ns(&self) -> Option<(u64, u64)> {
         self.view.map(|view| (view.from_ns, view.to_ns))
     }
 
-    /// What the ruler measures.
+    /// The span of the ruler.
     pub fn measured_ns(&self) -> Option<(u64, u64)> {
         self.measured
     }
@@ -68,25 +68,25 @@ impl TimelineState {
         self.is_paused
     }
 
-    /// Shows `share` of `range`, from its middle on, and stays there.
+    /// Shows `share` of `range` around its middle, and pauses.
     pub fn show_all(&mut self, range: Option<(u64, u64)>, share: f64) {
         self.view = range.map(|range| View::around(range).zoomed(share, 0.5));
         self.is_paused = true;
     }
 
-    /// Begins anew, with other runs on the axis.
+    /// Resets the state: other runs are on the axis.
     pub fn reset(&mut self) {
         *self = TimelineState::default();
     }
 
-    /// Where the view is in this frame: it follows what is new, or comes to a step that was selected elsewhere.
+    /// View of this frame: it follows new events, or moves to a step selected elsewhere.
     fn follow(&mut self, range: (u64, u64), selected: Option<&Event>) -> View {
         let mut view = self.view.unwrap_or_else(|| View::new(0, DEFAULT_SPAN_NS).ending_at(range.1));
         if !self.is_paused {
             view = view.ending_at(range.1);
         }
-        if let Some(step) = selected.filter(|step| self.came_to != Some(step.begin_ns)) {
-            (self.came_to, self.is_paused) = (Some(step.begin_ns), true);
+        if let Some(step) = selected.filter(|step| self.followed_step != Some(step.begin_ns)) {
+            (self.followed_step, self.is_paused) = (Some(step.begin_ns), true);
             let margin_ns = step.duration_ns.saturating_mul(2);
             view = View::around((step.begin_ns.saturating_sub(margin_ns), step.end_ns().saturating_add(margin_ns)));
         }
@@ -95,7 +95,7 @@ impl TimelineState {
     }
 }
 
-/// Draws it.
+/// Draws the panel.
 pub fn show(ui: &mut Ui, state: &mut DashboardState) -> Vec<Action> {
     let DashboardState { history, timeline, runs, selected_step, .. } = state;
     let sources = runs.sources(history);
@@ -119,7 +119,7 @@ pub fn show(ui: &mut Ui, state: &mut DashboardState) -> Vec<Action> {
     Vec::new()
 }
 
-/// The step of a run that goes on at a moment of the axis, with its times on the axis.
+/// The step of a run at a moment of the axis, with its times on the axis.
 fn step_at(source: &Source<'_>, at_ns: u64) -> Option<Event> {
     let own_ns = source.own_ns(at_ns);
     let steps = source.run.of(Track::Step).flat_map(|series| series.within(own_ns, own_ns + 1));
@@ -127,7 +127,7 @@ fn step_at(source: &Source<'_>, at_ns: u64) -> Option<Event> {
     Some(Event { begin_ns: source.shown_ns(step.begin_ns), ..*step })
 }
 
-/// Axis and lanes, and everything that the mouse and the keys do there.
+/// Axis and lanes, with their mouse and key input.
 fn lanes_ui(
     ui: &mut Ui,
     timeline: &mut TimelineState,
@@ -183,7 +183,7 @@ fn name_ui(ui: &Ui, name: Rect, lane: Lane, view: View, sources: &[Source<'_>]) 
     response.on_hover_ui(|ui| _ = ui.label(sentence()));
 }
 
-/// What lies under the pointer.
+/// Tooltip of the event below the pointer.
 fn hover_ui(response: &egui::Response, view: View, rows: &Rows, lanes: &[Lane], sources: &[Source<'_>]) {
     let area = rows.area;
     let Some(at) = response.hover_pos().filter(|at| area.contains(*at)) else { return };
@@ -213,7 +213,7 @@ fn empty_ui(ui: &mut Ui) {
     ui.label(egui::RichText::new("Nothing has happened yet").color(t.strong));
     ui.add_space(GRID);
     let text = "Ask a question, and every step of the answer appears here on one axis of time: what the GPU computed, which pages \
-                moved between VRAM, RAM and NVMe and why, what was computed again, and what was waited for. Time that no event \
-                accounts for is drawn as well. A saved trace opens here too.";
+                moved between VRAM, RAM and NVMe and why, what was recomputed, and what was waited for. Unattributed time \
+                is drawn too. A saved trace opens here as well.";
     ui.label(egui::RichText::new(text).color(t.weak));
 }

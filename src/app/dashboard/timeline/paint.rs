@@ -1,15 +1,15 @@
-//! Draws lanes, axis and marks: one mesh for all bars, whatever the number of events.
+//! Timeline painting: lanes, axis and marks, with one mesh for all bars.
 //!
 //! ```text
-//! few events in view:   ▐█▌ ▐██▌ ▌        each as long as it was, one point at least
-//! many:                 ▃▅█▅▃▂▁ and ‾     how busy each column was, and a mark as high as its longest event
+//! few events in view:   ▐█▌ ▐██▌ ▌        each as long as its event, one point at least
+//! many:                 ▃▅█▅▃▂▁ and ‾     utilization of each column, and a mark as high as its longest event
 //! ```
 
 use egui::{Align2, Color32, Mesh, Painter, Rect, Stroke, pos2, vec2};
 
 use crate::app::dashboard::charts::hatch;
 use crate::app::dashboard::timeline::labels;
-use crate::app::dashboard::timeline::lanes::{Lane, Look};
+use crate::app::dashboard::timeline::lanes::{Lane, LaneStyle};
 use crate::app::dashboard::timeline::view::View;
 use crate::app::ui::theme::{self, GRID, Tokens};
 use crate::telemetry::history::Column;
@@ -17,21 +17,21 @@ use crate::telemetry::{EventKind, History, Track};
 
 /// Height of the axis, points.
 pub const AXIS: f32 = 20.0;
-/// Heights that one run's part of a lane may have, points.
+/// Height range of one run's part of a lane, points.
 const PART: std::ops::RangeInclusive<f32> = 10.0..=24.0;
 /// Between two lanes, points.
 const GAP: f32 = 4.0;
-/// What is there is at least this high, points.
+/// Least height of a bar, points.
 const LEAST: f32 = 2.0;
 
 /// A run on the axis.
 #[derive(Debug, Clone, Copy)]
 pub struct Source<'a> {
-    /// as it is called
+    /// its name
     pub name: &'a str,
     /// its events
     pub run: &'a History,
-    /// what is added to its times, so that runs begin together
+    /// offset from its times to the axis, so that runs are aligned
     pub shift_ns: i64,
 }
 
@@ -52,10 +52,10 @@ impl Source<'_> {
     }
 }
 
-/// Where lanes lie, one below the other, each in as many parts as there are runs.
+/// Rects of the lanes, one below the other, each with a part for every run.
 #[derive(Debug, Clone, Copy)]
 pub struct Rows {
-    /// all of them
+    /// rect of all lanes
     pub area: Rect,
     n_sources: usize,
     /// height of a part
@@ -63,7 +63,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// The height of a part where `n_lanes` are to fit into `room` points, if they do.
+    /// Height of a part so that `n_lanes` fit into `room` points, if possible.
     pub fn part_height(room: f32, n_lanes: usize, n_sources: usize) -> f32 {
         let lane = (room - AXIS) / n_lanes.max(1) as f32 - GAP;
         (lane / n_sources.max(1) as f32).floor().clamp(*PART.start(), *PART.end())
@@ -114,38 +114,38 @@ pub fn lanes(painter: &Painter, rows: &Rows, view: View, lanes: &[Lane], sources
     painter.add(mesh);
     for (i, lane) in lanes.iter().enumerate() {
         let rect = rows.lane(i);
-        if lane.look(t).hatched {
+        if lane.style(t).hatched {
             hatch(&painter, rect, t.panel);
         }
         painter.hline(rect.x_range(), rect.bottom() + GAP / 2.0, Stroke::new(1.0, t.line));
     }
     for (i, lane) in lanes.iter().enumerate() {
         for (j, source) in sources.iter().enumerate() {
-            words_on(&painter, rows.part(i, j), view, *lane, source, t);
+            draw_names(&painter, rows.part(i, j), view, *lane, source, t);
         }
     }
 }
 
 fn bars(mesh: &mut Mesh, rect: Rect, view: View, lane: Lane, source: &Source<'_>, t: &Tokens) {
-    let look = lane.look(t);
+    let style = lane.style(t);
     let n_columns = rect.width().max(1.0) as usize;
     let window = source.window(view);
     let draws_each = lane != Lane::Unattributed && lane.n_events(source.run, window) * 2 <= n_columns;
     if !draws_each {
         let columns = lane.columns(source.run, window, n_columns);
-        return envelope(mesh, rect, view.span_ns(), &columns, look, t.strong);
+        return envelope(mesh, rect, view.span_ns(), &columns, style, t.strong);
     }
     for event in lane.within(source.run, window) {
         let x = |ns: u64| rect.left() + rect.width() * view.place(source.shown_ns(ns)).clamp(0.0, 1.0) as f32;
         let (left, right) = (x(event.begin_ns), x(event.end_ns()));
         // Neighbors stay apart as long as there is room.
         let right = if right - left > 3.0 { right - 1.0 } else { right.max(left + 1.0) };
-        mesh.add_colored_rect(Rect::from_min_max(pos2(left, rect.top()), pos2(right, rect.bottom())), look.color);
+        mesh.add_colored_rect(Rect::from_min_max(pos2(left, rect.top()), pos2(right, rect.bottom())), style.color);
     }
 }
 
-/// Columns as bars of how busy they were, runs of equal ones as one; and a mark as high as the longest event is.
-fn envelope(mesh: &mut Mesh, rect: Rect, span_ns: u64, columns: &[Column], look: Look, mark: Color32) {
+/// Columns as bars of their utilization, equal neighbors as one; and a mark as high as the longest event is.
+fn envelope(mesh: &mut Mesh, rect: Rect, span_ns: u64, columns: &[Column], style: LaneStyle, mark: Color32) {
     let column_ns = span_ns as f64 / columns.len().max(1) as f64;
     let longest_ns = columns.iter().map(|c| c.longest_ns).max().unwrap_or(0).max(1) as f32;
     let height = |column: &Column| match column.is_empty() {
@@ -160,7 +160,7 @@ fn envelope(mesh: &mut Mesh, rect: Rect, span_ns: u64, columns: &[Column], look:
         let (height, reach) = run.first().map_or((0.0, 0.0), |column| (height(column), reach(column)));
         if height > 0.0 {
             let bar = Rect::from_min_max(pos2(left, rect.bottom() - height), pos2(right, rect.bottom()));
-            mesh.add_colored_rect(bar, look.color);
+            mesh.add_colored_rect(bar, style.color);
         }
         if reach > 0.0 {
             let top = rect.bottom() - reach;
@@ -170,8 +170,8 @@ fn envelope(mesh: &mut Mesh, rect: Rect, span_ns: u64, columns: &[Column], look:
     }
 }
 
-/// Names of steps and phases, where there is room.
-fn words_on(painter: &Painter, rect: Rect, view: View, lane: Lane, source: &Source<'_>, t: &Tokens) {
+/// Names of steps and phases, if there is room.
+fn draw_names(painter: &Painter, rect: Rect, view: View, lane: Lane, source: &Source<'_>, t: &Tokens) {
     const LEAST_WIDTH: f32 = 48.0;
     if !matches!(lane, Lane::Of(Track::Phase | Track::Step)) {
         return;
@@ -218,7 +218,7 @@ pub fn axis(painter: &Painter, axis: Rect, bottom: f32, view: View, origin_ns: u
     }
 }
 
-/// A span that is pointed at: the selected step, or what is measured.
+/// A highlighted span: the selected step, or the ruler.
 pub fn band(painter: &Painter, area: Rect, view: View, (from_ns, to_ns): (u64, u64), color: Color32) {
     let x = |ns: u64| area.left() + area.width() * view.place(ns).clamp(-0.1, 1.1) as f32;
     let rect = Rect::from_x_y_ranges(x(from_ns)..=x(to_ns).max(x(from_ns) + 1.0), area.y_range());

@@ -1,13 +1,13 @@
-//! Which part of time is on the screen, and where: arithmetic alone.
+//! Timeline view: the part of time on screen, and conversions to and from positions. Arithmetic only.
 //!
-//! Units: nanoseconds of [`crate::telemetry::now`]; places are shares of the width, 0 to 1.
+//! Units: nanoseconds of [`crate::telemetry::now`]; positions are shares of the width, 0 to 1.
 
 /// Narrowest view, nanoseconds: 1 microsecond.
 const MIN_SPAN_NS: u64 = 1_000;
 /// Widest view, nanoseconds: two days.
 const MAX_SPAN_NS: u64 = 172_800_000_000_000;
 
-/// From when to when.
+/// A span of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct View {
     /// left edge
@@ -17,7 +17,7 @@ pub struct View {
 }
 
 impl View {
-    /// From `from_ns` for `span_ns`, as far as views may be narrow or wide.
+    /// From `from_ns` for `span_ns`, within the limits of a view.
     pub fn new(from_ns: u64, span_ns: u64) -> View {
         View { from_ns, to_ns: from_ns.saturating_add(span_ns.clamp(MIN_SPAN_NS, MAX_SPAN_NS)) }
     }
@@ -29,22 +29,22 @@ impl View {
         View::new(begin_ns.saturating_sub(room_ns), span_ns.saturating_add(2 * room_ns))
     }
 
-    /// Its length.
+    /// Length, nanoseconds.
     pub fn span_ns(&self) -> u64 {
         self.to_ns - self.from_ns
     }
 
-    /// Where `ns` lies, as a share of the width; outside 0 to 1 where it is not on the screen.
+    /// Position of `ns` as a share of the width; outside 0 to 1 if it is not in view.
     pub fn place(&self, ns: u64) -> f64 {
         (ns as f64 - self.from_ns as f64) / self.span_ns() as f64
     }
 
-    /// What lies at a share of the width.
+    /// Time at a share of the width.
     pub fn at(&self, place: f64) -> u64 {
         (self.from_ns as f64 + place * self.span_ns() as f64).max(0.0) as u64
     }
 
-    /// Shows `factor` times as much, and what lies at `place` stays there.
+    /// Shows `factor` times as much, with the time at `place` fixed.
     pub fn zoomed(&self, factor: f64, place: f64) -> View {
         let span_ns = ((self.span_ns() as f64 * factor) as u64).clamp(MIN_SPAN_NS, MAX_SPAN_NS);
         let fixed_ns = self.at(place);
@@ -63,7 +63,7 @@ impl View {
         View::new(end_ns.saturating_add(room_ns).saturating_sub(self.span_ns()), self.span_ns())
     }
 
-    /// Distance between marks of the axis, of which at most `n_most` fit: 1, 2 or 5 times a power of ten nanoseconds.
+    /// Distance between marks of the axis so that at most `n_most` fit: 1, 2 or 5 times a power of ten nanoseconds.
     pub fn tick_ns(&self, n_most: u64) -> u64 {
         let least = self.span_ns() / n_most.max(1);
         let powers = (0..18).map(|i| 10u64.pow(i));

@@ -1,10 +1,10 @@
-//! The quotations of an answer: each opens its page, or is said to be in no document; and what a list leaves out.
+//! Citation rows: quotations of an answer, each with the way to its page or a warning, and mentions that a list misses.
 
 use egui::{Sense, Ui, vec2};
 
 use crate::app::answer::citations::Citation;
 use crate::app::panels::Action;
-use crate::app::state::chat::{Exchange, OpenDocument};
+use crate::app::state::chat::{Chat, Exchange, OpenDocument};
 use crate::app::ui::icon::{self, Icon};
 use crate::app::ui::theme::{self, GRID};
 use crate::app::ui::{format, widgets};
@@ -13,22 +13,26 @@ use crate::document::{MAX_MISSING_MENTIONS, QuoteKind};
 /// Characters of a quotation in its row.
 const SHOWN_CHARS: usize = 90;
 
+/// Characters of a document's name in a row.
+const NAME_CHARS: usize = 28;
+
 /// Rows of mentions that a list leaves out, before they are counted only.
 const SHOWN_LEFT_OUT: usize = 5;
 
 /// A row for each quotation, and for mentions that a list leaves out.
-pub fn quotes_ui(ui: &mut Ui, exchange: &Exchange, documents: &[OpenDocument]) -> Vec<Action> {
+pub fn citations_ui(ui: &mut Ui, chat: &Chat, exchange: &Exchange, documents: &[OpenDocument]) -> Vec<Action> {
+    let sources = Sources { documents, are_named: chat.documents.len() + chat.missing.len() > 1 };
     let quotes = exchange.quotes.as_deref().unwrap_or_default();
-    // What is left out comes last.
-    let n_said = quotes.partition_point(|cited| cited.kind != QuoteKind::MissingMention);
-    let n_left_out = quotes.len() - n_said;
+    // Missing mentions come last.
+    let n_cited = quotes.partition_point(|cited| cited.kind != QuoteKind::MissingMention);
+    let n_left_out = quotes.len() - n_cited;
     let mut actions = Vec::new();
     if quotes.is_empty() {
         return actions;
     }
     ui.add_space(GRID);
-    for (i, cited) in quotes.iter().enumerate().take(n_said) {
-        actions.extend(quote_ui(ui, i, cited, exchange, documents));
+    for (i, cited) in quotes.iter().enumerate().take(n_cited) {
+        actions.extend(citation_ui(ui, i, cited, exchange, &sources));
     }
     if n_left_out == 0 {
         return actions;
@@ -39,8 +43,8 @@ pub fn quotes_ui(ui: &mut Ui, exchange: &Exchange, documents: &[OpenDocument]) -
         n => format!("{n} mentions"),
     };
     warning_ui(ui, format!("The list leaves out {places}:"));
-    for (i, cited) in quotes.iter().enumerate().skip(n_said).take(SHOWN_LEFT_OUT) {
-        actions.extend(quote_ui(ui, i, cited, exchange, documents));
+    for (i, cited) in quotes.iter().enumerate().skip(n_cited).take(SHOWN_LEFT_OUT) {
+        actions.extend(citation_ui(ui, i, cited, exchange, &sources));
     }
     if let n @ 1.. = n_left_out.saturating_sub(SHOWN_LEFT_OUT) {
         ui.horizontal(|ui| {
@@ -51,19 +55,31 @@ pub fn quotes_ui(ui: &mut Ui, exchange: &Exchange, documents: &[OpenDocument]) -
     actions
 }
 
-/// A quotation that opens its page, or is said to be nowhere.
-fn quote_ui(ui: &mut Ui, i: usize, cited: &Citation, exchange: &Exchange, documents: &[OpenDocument]) -> Option<Action> {
+/// The documents that quotations are from.
+struct Sources<'a> {
+    documents: &'a [OpenDocument],
+    /// rows name the document: the chat has several
+    are_named: bool,
+}
+
+/// A quotation that opens its page, or a warning if no document has it.
+fn citation_ui(ui: &mut Ui, i: usize, cited: &Citation, exchange: &Exchange, sources: &Sources<'_>) -> Option<Action> {
     let text = format::title(&cited.text.split_whitespace().collect::<Vec<_>>().join(" "), SHOWN_CHARS);
-    let spot = cited.found.as_ref().and_then(|spot| Some((spot, documents.iter().find(|d| d.id == spot.doc)?)));
+    let spot = cited.found.as_ref().and_then(|spot| Some((spot, sources.documents.iter().find(|d| d.id == spot.doc)?)));
     let Some((spot, doc)) = spot else {
-        warning_ui(ui, format!("Not found in the document: \u{201C}{text}\u{201D}"));
+        let within = if sources.are_named { "any document" } else { "the document" };
+        warning_ui(ui, format!("Not found in {within}: \u{201C}{text}\u{201D}"));
         return None;
     };
     let page = format!("page {}", format::count(doc.page_number(spot.page)));
     let label = format!("\u{201C}{text}\u{201D}, {page} of {}", doc.name);
     let quoted = format!("\u{201C}{text}\u{201D}");
-    let row = ui.push_id(i, |ui| widgets::row(ui, Some(Icon::Page), &quoted, &page, false, &label)).inner;
-    row.clicked().then(|| Action::ShowSpot(spot.clone(), exchange.id))
+    let note = match sources.are_named {
+        true => format!("{} · {page}", format::shorten_middle(&doc.name, NAME_CHARS)),
+        false => page,
+    };
+    let row = ui.push_id(i, |ui| widgets::row(ui, Some(Icon::Page), &quoted, &note, false, &label)).inner;
+    row.clicked().then(|| Action::ShowSource(spot.clone(), exchange.id))
 }
 
 fn warning_ui(ui: &mut Ui, sentence: String) {

@@ -17,7 +17,7 @@ pub fn composer_id() -> Id {
     Id::unique("strata composer")
 }
 
-/// Follows the input method from frame to frame.
+/// Tracks the composition of an input method between frames.
 #[derive(Debug, Default)]
 pub struct Composition {
     active: bool,
@@ -25,9 +25,9 @@ pub struct Composition {
 }
 
 impl Composition {
-    /// Looks at the events of a frame. True when an Enter among them sends the question.
+    /// Handles the events of a frame. True if an Enter among them sends the question.
     pub fn enter_sends<'a>(&mut self, events: impl Iterator<Item = &'a Event>) -> bool {
-        // An Enter that confirms a candidate may come before or after the commit within one frame.
+        // An Enter that confirms a candidate may arrive before or after the commit within one frame.
         let mut composed = self.active;
         let mut enter = false;
         for event in events {
@@ -75,7 +75,7 @@ fn box_ui(ui: &mut Ui, state: &mut ViewState, composition: &mut Composition) -> 
     let shown = frame.show(ui, |ui| {
         ui.spacing_mut().item_spacing.y = 2.0 * GRID;
         let hint = hint(state);
-        let (busy, can_send) = (state.running.is_some(), state.can_send());
+        let (busy, can_send) = (state.engine.running.is_some(), state.can_send());
         ScrollArea::vertical().max_height(180.0).auto_shrink([false, true]).show(ui, |ui| {
             let field = TextEdit::multiline(&mut state.chat_mut().draft)
                 .id(composer_id())
@@ -120,7 +120,7 @@ fn box_ui(ui: &mut Ui, state: &mut ViewState, composition: &mut Composition) -> 
     let height = shown.response.rect.height();
     if (height - composition.height).abs() > 0.5 {
         composition.height = height;
-        // The panel takes its place by the height of the pass before.
+        // The panel still has the height of the previous pass.
         ui.ctx().request_discard("composer height");
     }
     actions
@@ -128,12 +128,12 @@ fn box_ui(ui: &mut Ui, state: &mut ViewState, composition: &mut Composition) -> 
 
 fn hint(state: &ViewState) -> String {
     let chat = state.chat();
-    match (state.running.map(|r| r.task), state.running_here().is_some()) {
+    match (state.engine.running.map(|r| r.task), state.running_here().is_some()) {
         (Some(Task::Check(_)), _) => "Ask the next question; the check stops for it…".to_owned(),
-        (Some(Task::Read), true) => "Reading; you can ask when it is done…".to_owned(),
+        (Some(Task::Prefill), true) => "Reading; you can ask when it is done…".to_owned(),
         (Some(Task::Answer(_)), true) => "Answering…".to_owned(),
         (Some(_), false) => "Another chat is busy…".to_owned(),
-        (None, _) if !chat.missing.is_empty() => "A document of this chat is missing: open it, or take it away…".to_owned(),
+        (None, _) if !chat.missing.is_empty() => "A document of this chat is missing: open it, or remove it…".to_owned(),
         (None, _) => match chat.documents.len() {
             0 => "Ask a question, or drop a document here".to_owned(),
             1 => "Ask about the document…".to_owned(),
@@ -144,9 +144,9 @@ fn hint(state: &ViewState) -> String {
 
 fn meter_ui(ui: &mut Ui, state: &ViewState) {
     let t = theme::tokens(ui);
-    let (used, exact) = state.chat().context_tokens(&state.documents);
+    let (used, exact) = state.chat().context_tokens(&state.documents.list);
     let Some(info) = state.info() else {
-        let what = if matches!(state.model, ModelState::Loading { .. }) { "model is loading" } else { "no model" };
+        let what = if matches!(state.engine.model, ModelState::Loading { .. }) { "model is loading" } else { "no model" };
         widgets::caption(ui, what);
         return;
     };

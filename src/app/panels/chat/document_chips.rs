@@ -1,4 +1,4 @@
-//! The documents in front of a chat, as chips over it; and those that it had and that are not here.
+//! Document chips: the documents of a chat, each with its read progress, and documents that are missing.
 
 use egui::{
     CornerRadius, Frame, Margin, Panel, Pos2, Rect, Response, Role, Sense, Stroke, StrokeKind, Ui, Vec2, WidgetInfo, pos2, vec2,
@@ -11,7 +11,7 @@ use crate::app::ui::icon::{self, Icon};
 use crate::app::ui::theme::{self, GRID};
 use crate::app::ui::{format, widgets};
 
-/// The strip over the chat. Nothing is drawn where the chat has no document.
+/// The strip above the chat. Draws nothing if the chat has no document.
 pub fn documents_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
     let mut actions = Vec::new();
     if state.chat().documents.is_empty() && state.chat().missing.is_empty() {
@@ -23,10 +23,9 @@ pub fn documents_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
         widgets::column(ui, |ui| {
             ui.horizontal_wrapped(|ui| {
                 ui.spacing_mut().item_spacing = vec2(2.0 * GRID, GRID);
-                let share = state.chat().read_share(&state.documents);
-                let saved = state.saved_here().is_some();
-                for doc in state.chat().docs(&state.documents) {
-                    actions.extend(chip_ui(ui, doc, &read_word(share, saved), share));
+                let shares = state.chat().read_shares(&state.documents.list, state.saved_for_current_chat());
+                for (doc, share) in state.chat().docs(&state.documents.list).zip(shares) {
+                    actions.extend(chip_ui(ui, doc, share));
                 }
                 for missing in &state.chat().missing {
                     actions.extend(missing_ui(ui, missing));
@@ -40,19 +39,19 @@ pub fn documents_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
     actions
 }
 
-fn read_word(share: f32, saved: bool) -> String {
+/// `read`, `41 % read`, `not read`
+fn read_label(share: f32) -> String {
     match share {
-        s if s <= 0.0 && saved => "read before".to_owned(),
         s if s <= 0.0 => "not read".to_owned(),
         s if s >= 1.0 => "read".to_owned(),
         s => format!("{:.0} % read", (s * 100.0).floor()),
     }
 }
 
-/// One document: a click shows its pages, the cross takes it away.
-fn chip_ui(ui: &mut Ui, doc: &OpenDocument, read: &str, share: f32) -> Option<Action> {
+/// One document: a click shows its pages, the cross removes it.
+fn chip_ui(ui: &mut Ui, doc: &OpenDocument, share: f32) -> Option<Action> {
     let (n, exact) = doc.tokens();
-    let note = format!("{} · {read}", format::tokens(n, exact));
+    let note = format!("{} · {}", format::tokens(n, exact), read_label(share));
     let chip = Chip { id: doc.id.to_string(), name: &doc.name, note, is_wrong: false };
     let (response, removed) = chip.ui(ui, |ui, center| read_mark(ui, center, share));
     if removed {
@@ -61,7 +60,7 @@ fn chip_ui(ui: &mut Ui, doc: &OpenDocument, read: &str, share: f32) -> Option<Ac
     response.on_hover_text("Show its pages").clicked().then_some(Action::ShowDocument(doc.id))
 }
 
-/// A document that is not here: a click opens its file, the cross takes it away.
+/// A missing document: a click opens its file, the cross removes it.
 fn missing_ui(ui: &mut Ui, missing: &MissingDocument) -> Option<Action> {
     let MissingDocument { document, is_lost, .. } = missing;
     let note = if *is_lost { "not here: open its file" } else { "being opened" };

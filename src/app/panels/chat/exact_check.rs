@@ -1,15 +1,15 @@
-//! Under a selective answer: what its attention kept, the offer to check it exactly, the check, and what came of it.
+//! Exact check below a selective answer: attention mass, the offer to check, its progress and its result.
 //!
 //! ```text
-//! Exchange { answer, check } ─► offer │ progress │ the same │ where the two part, side by side
+//! Exchange { answer, check } ─► offer │ progress │ same │ the difference, side by side
 //! ```
 
 use egui::text::{LayoutJob, TextFormat};
 use egui::{Color32, Label, RichText, Sense, Ui, Vec2, vec2};
 
 use crate::app::answer::exact_check::{Difference, ExactCheck, Verdict, compare, mass_kept};
-use crate::app::answer::question_scope::asks_about_everything;
-use crate::app::panels::{Action, attention_words};
+use crate::app::answer::question_scope::asks_about_whole_document;
+use crate::app::panels::{Action, attention_label};
 use crate::app::state::chat::{Exchange, Outcome};
 use crate::app::state::{Phase, Running};
 use crate::app::ui::format;
@@ -18,11 +18,11 @@ use crate::app::ui::theme::{self, GRID, GUTTER};
 use crate::app::ui::widgets::{self, Weight};
 use crate::engine::{AttentionKind, RequestSummary};
 
-/// Words of what two answers have in common that stand before the place where they part.
+/// Common words before the difference, at most.
 const SHOWN_WORDS: usize = 8;
 
-/// `mass kept ~0.98`: measured in a few steps, and never said to be more than it is
-pub fn mass_words(kept: f64) -> String {
+/// `mass kept ~0.98`: sampled, and rounded down
+pub fn mass_label(kept: f64) -> String {
     format!("mass kept ~{}", hundredths(kept))
 }
 
@@ -30,12 +30,12 @@ fn hundredths(share: f64) -> String {
     format!("{:.2}", (share * 100.0 + 1e-9).floor() / 100.0)
 }
 
-/// What an answer read, and what that kept: a few lines.
+/// Share of the context that an answer read, and the attention mass kept: a few lines.
 pub fn attention_note(summary: &RequestSummary) -> String {
     let Some(chosen) = &summary.chosen else {
         return format!(
             "{}: every token of the context was read for every token of the answer.",
-            attention_words(summary.attention)
+            attention_label(summary.attention)
         );
     };
     let read =
@@ -43,14 +43,14 @@ pub fn attention_note(summary: &RequestSummary) -> String {
     let layers = chosen.mass.as_deref().unwrap_or_default();
     let least = layers.iter().enumerate().min_by(|(_, a), (_, b)| a.kept.total_cmp(&b.kept));
     let (Some(mean), Some((layer, least))) = (mass_kept(summary), least) else {
-        return format!("{read}\nWhat share of the attention that kept was not measured: the answer is too short.");
+        return format!("{read}\nThe attention mass kept was not measured: the answer is too short.");
     };
     let best = layers.iter().map(|m| m.best).sum::<f64>() / layers.len() as f64;
     format!(
         "{read}\n\
          Attention mass kept: {} on average over {} layers, {} in layer {layer}, which kept least.\n\
-         As many tokens could have kept {} at best.\n\
-         Measured at {} of {} tokens; where it is measured, everything is read.",
+         As many tokens could keep {} at best.\n\
+         Measured at {} of {} tokens; those steps read everything.",
         hundredths(mean),
         layers.len(),
         hundredths(least.kept),
@@ -60,7 +60,7 @@ pub fn attention_note(summary: &RequestSummary) -> String {
     )
 }
 
-/// What stands under a finished answer. `running` is the check of it, `idle` that nothing runs.
+/// Check of a finished answer. `running` is its check; `idle` if nothing runs.
 pub fn check_ui(
     ui: &mut Ui,
     exchange: &Exchange,
@@ -80,13 +80,13 @@ pub fn check_ui(
                 widgets::error_sentence(ui, sentence);
                 offer_ui(ui, exchange, idle)
             }
-            Outcome::Running | Outcome::Kept(_) => Vec::new(),
+            Outcome::Running | Outcome::Restored(_) => Vec::new(),
         },
         (None, _) => offer_ui(ui, exchange, idle),
     }
 }
 
-/// The button, and why it is a good idea where the question tells.
+/// The button, and the reason for it if the question is about the whole document.
 fn offer_ui(ui: &mut Ui, exchange: &Exchange, idle: bool) -> Vec<Action> {
     let mut actions = Vec::new();
     if !exchange.can_check() {
@@ -100,14 +100,14 @@ fn offer_ui(ui: &mut Ui, exchange: &Exchange, idle: bool) -> Vec<Action> {
             }
         });
     };
-    const WHY: &str = "Answers once more with everything read, in the background, and shows the difference. The document is not \
-                       prefilled again.";
-    if exchange.check.is_none() && asks_about_everything(&exchange.question) {
+    const WHY: &str = "Answers again with everything read, in the background, and shows the difference. The document is not \
+                       read again.";
+    if exchange.check.is_none() && asks_about_whole_document(&exchange.question) {
         note_ui(ui, "The question seems to be about the whole document; this answer read a part of it for each word.");
         button(ui, Weight::Plain, "Answer exactly", WHY);
     } else {
         ui.horizontal(|ui| {
-            // The icon, not the room around it, stands under the text.
+            // Aligns the icon, not its margin, with the text.
             ui.add_space(-GUTTER);
             button(ui, Weight::Quiet, "Check exactly", WHY);
         });
@@ -158,7 +158,7 @@ fn done_ui(
 ) -> Vec<Action> {
     let t = theme::tokens(ui);
     ui.add_space(2.0 * GRID);
-    let cost = format!("{} · {}", attention_words(exact.attention), format::speed(exact.tokens_per_s));
+    let cost = format!("{} · {}", attention_label(exact.attention), format::speed(exact.tokens_per_s));
     match compare(&exchange.answer, &check.answer, exact.stop) {
         Verdict::Same => {
             headline_ui(ui, Some((Icon::Tick, t.ram)), "Checked: the same answer, word for word", &cost);
@@ -169,7 +169,7 @@ fn done_ui(
             headline_ui(ui, None, &format!("The check was stopped; the same for {n}"), &cost);
             offer_ui(ui, exchange, idle)
         }
-        Verdict::Parts(difference) => {
+        Verdict::Differs(difference) => {
             let n_words = difference.common.split_whitespace().count();
             let headline = match n_words {
                 0 => "Checked: another answer when everything is read".to_owned(),
@@ -196,7 +196,7 @@ fn headline_ui(ui: &mut Ui, mark: Option<(Icon, Color32)>, text: &str, cost: &st
     });
 }
 
-/// Both answers from shortly before the place where they part.
+/// Both answers, from shortly before the difference.
 fn difference_ui(ui: &mut Ui, difference: &Difference, exact: &str, given: &RequestSummary) -> Vec<Action> {
     let mut actions = Vec::new();
     let t = theme::tokens(ui);
@@ -219,7 +219,7 @@ fn difference_ui(ui: &mut Ui, difference: &Difference, exact: &str, given: &Requ
     actions
 }
 
-/// One answer under its name. True when it is to be copied.
+/// One answer below its heading. True if it is to be copied.
 fn side_ui(ui: &mut Ui, name: &str, lead: &str, rest: &str, copy: Option<&str>) -> bool {
     let t = theme::tokens(ui);
     ui.spacing_mut().item_spacing.x = GRID;
@@ -243,7 +243,7 @@ fn side_ui(ui: &mut Ui, name: &str, lead: &str, rest: &str, copy: Option<&str>) 
     copied
 }
 
-/// The last words before the answers part.
+/// The last common words.
 fn lead(common: &str) -> String {
     let words: Vec<&str> = common.split_whitespace().collect();
     match words.len().checked_sub(SHOWN_WORDS) {
@@ -259,9 +259,9 @@ mod tests {
 
     #[test]
     fn mass_is_never_said_to_be_more_than_it_is() {
-        assert_eq!(mass_words(0.98), "mass kept ~0.98");
-        assert_eq!(mass_words(0.9999), "mass kept ~0.99");
-        assert_eq!(mass_words(1.0), "mass kept ~1.00");
+        assert_eq!(mass_label(0.98), "mass kept ~0.98");
+        assert_eq!(mass_label(0.9999), "mass kept ~0.99");
+        assert_eq!(mass_label(1.0), "mass kept ~1.00");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Instructions and sampling of one chat, and presets of both, behind a button in the composer.
 //!
-//! Invariant: a chat that sets nothing of its own follows the settings, and those follow the model until a person changes them.
+//! Invariant: a chat without values of its own follows the settings, which follow the model until the user changes them.
 
 use egui::{DragValue, Frame, Margin, Popup, PopupCloseBehavior, RichText, ScrollArea, TextEdit, Ui, vec2};
 
@@ -13,14 +13,14 @@ use crate::engine::Sampling;
 
 const WIDTH: f32 = 380.0;
 
-/// Presets that everyone has: name and instructions.
+/// Built-in presets: name and instructions.
 const BUNDLED: [(&str, &str); 3] = [
     ("Short answers", "Answer in one to three sentences. Give numbers and names exactly as the document has them."),
     ("Quotes first", "Begin with the passage that answers the question, word for word in quotation marks, then explain it."),
     ("Plain words", "Explain as to a reader who does not know the field. Define every technical word at its first use."),
 ];
 
-/// The button, and what it opens.
+/// The button and its popup.
 pub fn instructions_ui(ui: &mut Ui, state: &mut ViewState) {
     let chat = state.chat();
     let is_set = !chat.instructions.trim().is_empty() || chat.sampling.is_some();
@@ -40,7 +40,7 @@ pub fn instructions_ui(ui: &mut Ui, state: &mut ViewState) {
             text_ui(ui, state);
             sampling_ui(ui, state);
             if before != (state.chat().instructions.clone(), state.chat().sampling) {
-                state.keep_chat(state.current);
+                state.save_chat(state.chats.current);
             }
         });
     });
@@ -49,7 +49,8 @@ pub fn instructions_ui(ui: &mut Ui, state: &mut ViewState) {
 fn presets_ui(ui: &mut Ui, state: &mut ViewState) {
     widgets::list_heading(ui, "PRESETS");
     let bundled = BUNDLED.iter().map(|(name, text)| (Preset::of(name, text), false));
-    let presets: Vec<(Preset, bool)> = state.keeping.presets.iter().cloned().map(|p| (p, true)).chain(bundled).collect();
+    let presets: Vec<(Preset, bool)> =
+        state.chats.persistence.presets.iter().cloned().map(|p| (p, true)).chain(bundled).collect();
     ui.horizontal_wrapped(|ui| {
         ui.spacing_mut().item_spacing = vec2(GRID, GRID);
         for (preset, is_own) in presets {
@@ -63,8 +64,8 @@ fn presets_ui(ui: &mut Ui, state: &mut ViewState) {
             if is_own
                 && widgets::icon_button_sized(ui, Icon::Cross, &format!("Delete the preset {}", preset.name), 24.0).clicked()
             {
-                state.keeping.presets.retain(|p| p.name != preset.name);
-                state.keeping.keep(Change::ForgetPreset(preset.name));
+                state.chats.persistence.presets.retain(|p| p.name != preset.name);
+                state.chats.persistence.queue(Change::ForgetPreset(preset.name));
             }
         }
     });
@@ -89,7 +90,7 @@ fn text_ui(ui: &mut Ui, state: &mut ViewState) {
             ui.add(field).accessible_name("Instructions");
         });
     });
-    widgets::caption(ui, "They stand after the documents, so that changing them does not cost reading again.");
+    widgets::caption(ui, "They follow the documents, so a change does not read the documents again.");
     if state.info().is_some_and(|info| info.built_in) {
         widgets::caption(ui, "The built-in model only finds and quotes; instructions do not change how.");
     }
@@ -101,13 +102,13 @@ fn text_ui(ui: &mut Ui, state: &mut ViewState) {
         let field = field.align(egui::Align2::LEFT_CENTER).margin(Margin::symmetric(8, 4));
         ui.add(field).accessible_name("Name of the preset");
         let can_keep = !name.trim().is_empty();
-        if ui.add_enabled_ui(can_keep, |ui| widgets::button(ui, Weight::Plain, None, "Keep as a preset").clicked()).inner {
+        if ui.add_enabled_ui(can_keep, |ui| widgets::button(ui, Weight::Plain, None, "Save as a preset").clicked()).inner {
             let chat = state.chat();
             let sampling = chat.sampling.and_then(|s| serde_json::to_string(&s).ok()).unwrap_or_default();
             let preset = Preset { sampling, ..Preset::of(name.trim(), &chat.instructions) };
-            state.keeping.presets.retain(|p| p.name != preset.name);
-            state.keeping.presets.push(preset.clone());
-            state.keeping.keep(Change::Preset(preset));
+            state.chats.persistence.presets.retain(|p| p.name != preset.name);
+            state.chats.persistence.presets.push(preset.clone());
+            state.chats.persistence.queue(Change::Preset(preset));
             name.clear();
         }
     });
@@ -116,7 +117,7 @@ fn text_ui(ui: &mut Ui, state: &mut ViewState) {
 
 fn sampling_ui(ui: &mut Ui, state: &mut ViewState) {
     widgets::list_heading(ui, "SAMPLING");
-    let settings = state.settings.sampling;
+    let settings = state.settings.values.sampling;
     let mut own = state.chat().sampling.is_some();
     if ui.checkbox(&mut own, "Set for this chat").changed() {
         state.chat_mut().sampling = own.then_some(settings);

@@ -1,7 +1,7 @@
-//! The chat: questions, streaming answers, what each cost; and what to do where there is nothing yet.
+//! Chat panel: questions, streaming answers and their cost; the first-run page if the chat is empty.
 //!
-//! Only what is in view is laid out: an exchange, or a block of a long answer, keeps the height it had when it was
-//! last drawn. Limits: a block of Markdown ends at a blank line after [`BLOCK_BYTES`].
+//! Only exchanges in view are laid out. An exchange, or a block of a long answer, outside the view has its last height.
+//! Limits: a block of Markdown ends at a blank line after [`BLOCK_BYTES`].
 
 pub mod citations;
 pub mod composer;
@@ -19,12 +19,12 @@ use egui_commonmark::{CommonMarkCache, CommonMarkViewer};
 use crate::app::answer;
 use crate::app::answer::exact_check::mass_kept;
 use crate::app::dashboard::answer_timeline::strip_ui;
-use crate::app::panels::chat::citations::quotes_ui;
-use crate::app::panels::chat::exact_check::{attention_note, check_ui, mass_words};
+use crate::app::panels::chat::citations::citations_ui;
+use crate::app::panels::chat::exact_check::{attention_note, check_ui, mass_label};
 use crate::app::panels::chat::user_message::{alternatives_ui, question_ui, rest_ui};
 use crate::app::panels::document::document_card::{document_card_ui, misfit_ui, progress_ui, questions_ui};
 use crate::app::panels::menu_row::entry_ui;
-use crate::app::panels::{Action, attention_words};
+use crate::app::panels::{Action, attention_label};
 use crate::app::state::chat::{Chat, Exchange, Outcome, Stored};
 use crate::app::state::{Phase, Running, Task, ViewState, stop_note};
 use crate::app::ui::icon::{self, Icon};
@@ -39,10 +39,10 @@ pub const BLOCK_BYTES: usize = 2000;
 /// Width of the menu of an answer, points.
 const MENU_WIDTH: f32 = 260.0;
 
-/// Height of the first-run page, roughly, points.
+/// Height of the first-run page, an estimate, points.
 const EMPTY_HEIGHT: f32 = 360.0;
 
-/// What the chat remembers from frame to frame.
+/// State of the chat panel between frames.
 #[derive(Default)]
 pub struct ChatMemory {
     markdown: CommonMarkCache,
@@ -52,11 +52,11 @@ pub struct ChatMemory {
     pub jump_to_end: bool,
     /// exchanges and blocks laid out in the last frame
     pub drawn: usize,
-    /// what answers were made of is shown below them
+    /// timelines of answers are visible
     pub shows_parts: bool,
     /// show this exchange in the next frame
     pub jump_to: Option<u64>,
-    /// the exchange whose question is changed, and the new text
+    /// the exchange whose question is edited, and the new text
     pub editing: Option<(u64, String)>,
 }
 
@@ -65,12 +65,12 @@ pub fn chat_ui(ui: &mut Ui, state: &ViewState, memory: &mut ChatMemory) -> Vec<A
     let mut actions = Vec::new();
     memory.drawn = 0;
     let jump = std::mem::take(&mut memory.jump_to_end);
-    let area = ScrollArea::vertical().id_salt(state.current).auto_shrink(false).stick_to_bottom(true);
+    let area = ScrollArea::vertical().id_salt(state.chats.current).auto_shrink(false).stick_to_bottom(true);
     area.show(ui, |ui| {
         ui.add_space(theme::SECTION);
         widgets::column(ui, |ui| {
             let chat = state.chat();
-            if chat.stored != Stored::Here {
+            if chat.stored != Stored::Loaded {
                 widgets::caption(ui, "Opening the chat…");
             } else if chat.is_blank() {
                 actions.extend(empty_ui(ui, state));
@@ -107,14 +107,14 @@ fn empty_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
         }
     });
     ui.add_space(theme::SECTION + GRID);
-    if state.documents.is_empty() {
+    if state.documents.list.is_empty() {
         let asked = questions_ui(ui);
         actions.extend(asked.map(|q| Action::Sample(Some(q))));
         ui.add_space(theme::SECTION);
     }
     let built_in = match state.info() {
         Some(info) => info.built_in,
-        None => state.source == ModelSource::BuiltIn,
+        None => state.engine.source == ModelSource::BuiltIn,
     };
     if built_in {
         widgets::caption(
@@ -126,7 +126,7 @@ fn empty_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
     actions
 }
 
-/// Draws what is in view, and leaves room for the rest.
+/// Draws an item in view; outside it, only allocates its height.
 fn item(ui: &mut Ui, memory: &mut ChatMemory, key: (u64, usize), guess: f32, add: impl FnOnce(&mut Ui, &mut ChatMemory)) {
     let height = memory.heights.get(&key).copied().unwrap_or(guess);
     let rect = Rect::from_min_size(ui.cursor().min, vec2(ui.available_width(), height));
@@ -139,7 +139,7 @@ fn item(ui: &mut Ui, memory: &mut ChatMemory, key: (u64, usize), guess: f32, add
     memory.heights.insert(key, response.rect.height());
 }
 
-/// Lines of text of so many bytes, in points.
+/// Height of text of so many bytes, an estimate, points.
 fn guessed_height(bytes: usize, width: f32) -> f32 {
     let per_line = (width / (theme::BODY * 0.5)).max(8.0);
     ((bytes as f32 / per_line).ceil() + 1.0) * theme::BODY * 1.5
@@ -162,14 +162,14 @@ fn exchanges_ui(ui: &mut Ui, state: &ViewState, memory: &mut ChatMemory) -> Vec<
         let guess = 120.0 + guessed_height(exchange.question.len() + exchange.answer.len(), memory.width);
         item(ui, memory, (exchange.id, usize::MAX), guess, |ui, memory| {
             let running = state.running_here().filter(|r| r.is_for(exchange.id));
-            let idle = state.running.is_none();
+            let idle = state.engine.running.is_none();
             actions.extend(question_ui(ui, state.chat(), exchange, idle, memory));
             actions.extend(exchange_ui(ui, state.chat(), exchange, running, [last, idle], memory));
-            actions.extend(quotes_ui(ui, exchange, &state.documents));
+            actions.extend(citations_ui(ui, state.chat(), exchange, &state.documents.list));
             if let Outcome::Done(summary) = &exchange.outcome {
                 if memory.shows_parts {
                     // The files were turned into text for the first answer; the others found them there.
-                    let ingest_ms = if i == 0 { state.chat().ingest_ms(&state.documents) } else { None };
+                    let ingest_ms = if i == 0 { state.chat().ingest_ms(&state.documents.list) } else { None };
                     actions.extend(strip_ui(ui, exchange, summary, ingest_ms));
                 }
                 actions.extend(check_ui(ui, exchange, summary, running, idle));
@@ -177,7 +177,7 @@ fn exchanges_ui(ui: &mut Ui, state: &ViewState, memory: &mut ChatMemory) -> Vec<
             ui.add_space(theme::SECTION + GRID);
         });
     }
-    if let Some(running) = state.running_here().filter(|r| r.task == Task::Read) {
+    if let Some(running) = state.running_here().filter(|r| r.task == Task::Prefill) {
         actions.extend(progress_ui(ui, running, "Reading"));
     }
     actions.extend(rest_ui(ui, state.chat()));
@@ -210,7 +210,7 @@ fn exchange_ui(
             let answer = Ended { words: cost(summary), hint: attention_note(summary), last, idle };
             let left = done_ui(ui, chat, exchange, &answer, &mut actions);
             if let Some(moved) = moved(summary, exchange.resumed_tokens) {
-                // Close under the line that it goes on from.
+                // Close below the line that it continues.
                 ui.add_space(-2.0 * GRID);
                 ui.scope_builder(UiBuilder::new().max_rect(ui.available_rect_before_wrap().with_min_x(left)), |ui| {
                     widgets::caption(ui, moved);
@@ -218,14 +218,14 @@ fn exchange_ui(
             }
             actions
         }
-        (Outcome::Kept(note), _) => {
+        (Outcome::Restored(note), _) => {
             done_ui(ui, chat, exchange, &Ended { words: note.clone(), hint: String::new(), last, idle }, &mut actions);
             actions
         }
     }
 }
 
-/// Markdown, with quotations that lead to their page.
+/// Markdown, with links from citations to their pages.
 fn markdown_ui(ui: &mut Ui, text: &str, exchange: &Exchange, memory: &mut ChatMemory) -> Option<Action> {
     let quotes = exchange.quotes.as_deref().unwrap_or_default();
     let (text, links) = answer::citations::linked(text, quotes);
@@ -234,10 +234,10 @@ fn markdown_ui(ui: &mut Ui, text: &str, exchange: &Exchange, memory: &mut ChatMe
     let clicked = links.iter().find(|i| memory.markdown.get_link_hook(&answer::citations::link_of(**i)) == Some(true));
     let spot = clicked.and_then(|i| quotes.get(*i)?.found.clone());
     memory.markdown.link_hooks_clear();
-    spot.map(|spot| Action::ShowSpot(spot, exchange.id))
+    spot.map(|spot| Action::ShowSource(spot, exchange.id))
 }
 
-/// Rows of running text rather than rows of controls.
+/// Line height of running text instead of that of controls.
 fn markdown_spacing(ui: &mut Ui) {
     let height = ui.text_style_height(&egui::TextStyle::Body);
     let spacing = ui.spacing_mut();
@@ -267,23 +267,23 @@ fn failed_ui(ui: &mut Ui, exchange: u64, sentence: &str, may_ask_again: bool) ->
     actions
 }
 
-/// How an answer ended.
+/// A finished answer.
 struct Ended {
     words: String,
     hint: String,
-    /// nothing comes after it
+    /// no exchange follows it
     last: bool,
     /// nothing runs
     idle: bool,
 }
 
-/// What can be done with an answer, and what it cost. Where the words begin, points.
+/// Buttons of an answer, and its cost. Returns the left edge of the cost, points.
 fn done_ui(ui: &mut Ui, chat: &Chat, exchange: &Exchange, ended: &Ended, actions: &mut Vec<Action>) -> f32 {
     let (t, answer) = (theme::tokens(ui), exchange.answer.as_str());
     if answer.is_empty() {
         ui.label(RichText::new("Stopped before the first word.").color(t.weak));
     }
-    // The icons, not the room around them, stand under the text: the row begins a little to the left.
+    // Aligns the icons, not their margins, with the text.
     const ROOM: f32 = 6.0;
     let (row, _) = ui.allocate_exact_size(vec2(ui.available_width(), 28.0), Sense::hover());
     let rect = Rect::from_min_max(pos2(row.left() - ROOM, row.top()), row.max);
@@ -315,7 +315,7 @@ fn done_ui(ui: &mut Ui, chat: &Chat, exchange: &Exchange, ended: &Ended, actions
     left
 }
 
-/// What else can be done with an answer.
+/// Menu of an answer.
 fn more_ui(ui: &mut Ui, chat: &Chat, exchange: &Exchange) -> Option<Action> {
     let button = widgets::icon_button(ui, Icon::More, "More about this answer");
     let menu = Popup::menu(&button).id(ui.scope_id().with(("answer menu", exchange.id))).width(MENU_WIDTH);
@@ -324,7 +324,7 @@ fn more_ui(ui: &mut Ui, chat: &Chat, exchange: &Exchange) -> Option<Action> {
         let copied = entry_ui(ui, Icon::Copy, "Copy with question, as Markdown");
         let copied = copied.then(|| Action::Copy(exchange.markdown()));
         let shows = !chat.documents.is_empty() && entry_ui(ui, Icon::Page, "Pages most read");
-        let chosen = copied.or(shows.then_some(Action::ShowMostRead(exchange.id)));
+        let chosen = copied.or(shows.then_some(Action::ShowAttendedPages(exchange.id)));
         if chosen.is_some() {
             ui.close();
         }
@@ -335,11 +335,11 @@ fn more_ui(ui: &mut Ui, chat: &Chat, exchange: &Exchange) -> Option<Action> {
 
 /// `exact dense · 31.2 tok/s · 2.1 s to first token · 128 tokens`
 pub fn cost(summary: &RequestSummary) -> String {
-    let mut parts = vec![attention_words(summary.attention).to_owned()];
+    let mut parts = vec![attention_label(summary.attention).to_owned()];
     if let Some(chosen) = &summary.chosen {
         parts.push(format!("{}, {:.0} % read", chosen.spec.kind, (chosen.share_read * 100.0).ceil()));
     }
-    parts.extend(mass_kept(summary).map(mass_words));
+    parts.extend(mass_kept(summary).map(mass_label));
     if summary.generated_tokens > 0 {
         parts.push(format::speed(summary.tokens_per_s));
         parts.push(format!("{} to first token", format::seconds(summary.first_token_ms / 1000.0)));
@@ -349,7 +349,7 @@ pub fn cost(summary: &RequestSummary) -> String {
     parts.join(" · ")
 }
 
-/// `resumed 16,000 tokens · moved 1.21 GiB · overlap 91 %`; nothing where all was in VRAM already
+/// `resumed 16,000 tokens · moved 1.21 GiB · overlap 91 %`; None if all of it was in VRAM
 pub fn moved(summary: &RequestSummary, resumed_tokens: usize) -> Option<String> {
     let mut parts = Vec::new();
     if resumed_tokens > 0 {
@@ -365,7 +365,7 @@ pub fn moved(summary: &RequestSummary, resumed_tokens: usize) -> Option<String> 
     (!parts.is_empty()).then(|| parts.join(" · "))
 }
 
-/// Where a dragged file would land.
+/// Drop target of a dragged file.
 pub fn drop_target_ui(ui: &Ui, rect: Rect, text: &str) {
     let t = theme::tokens(ui);
     let layer = egui::LayerId::new(egui::Order::Foreground, egui::Id::unique("strata drop"));

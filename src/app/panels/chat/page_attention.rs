@@ -1,17 +1,17 @@
-//! Beside a document's page: the pages that the attention of an answer fell on most, each a way to its page.
+//! Page attention beside a document: the pages that an answer attended to most, each a link to its page.
 
 use egui::{CornerRadius, Label, Rect, RichText, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 
-use crate::app::answer::page_attention::{AttendedPages, ReadPage};
+use crate::app::answer::page_attention::{AttendedPage, AttendedPages};
 use crate::app::state::ViewState;
 use crate::app::state::chat::{Exchange, OpenDocument, Outcome};
 use crate::app::ui::theme::{self, GRID};
 use crate::app::ui::{format, widgets};
 use crate::engine::{AttentionKind, RequestSummary};
 
-/// Lines at once.
+/// Lines at most.
 const LINES: usize = 6;
-/// Height of one, points.
+/// Height of a line, points.
 const LINE: f32 = 26.0;
 /// Width of a bar, points.
 const BAR: f32 = 88.0;
@@ -20,15 +20,15 @@ const FIGURE: f32 = 44.0;
 /// Characters of a question.
 const QUESTION_CHARS: usize = 48;
 
-/// What an answer read most, and the page that was chosen.
-pub fn most_read_ui(ui: &mut Ui, state: &ViewState, exchange: &Exchange) -> Option<ReadPage> {
+/// List of attended pages. Returns the page that was clicked.
+pub fn attended_pages_ui(ui: &mut Ui, state: &ViewState, exchange: &Exchange) -> Option<AttendedPage> {
     let t = theme::tokens(ui);
     ui.add_space(GRID);
     ui.label(RichText::new("Pages most read").color(t.strong));
     widgets::caption(ui, format!("for \u{201C}{}\u{201D}", format::title(&exchange.question, QUESTION_CHARS)));
     let mut chosen = None;
-    for page in exchange.most_read.iter().flat_map(|read| &read.pages).take(LINES) {
-        let Some(doc) = state.documents.iter().find(|doc| doc.id == page.doc) else { continue };
+    for page in exchange.attended_pages.iter().flat_map(|read| &read.pages).take(LINES) {
+        let Some(doc) = state.documents.list.iter().find(|doc| doc.id == page.doc) else { continue };
         if line_ui(ui, doc, page, state.chat().documents.len() > 1) {
             chosen = Some(*page);
         }
@@ -38,20 +38,20 @@ pub fn most_read_ui(ui: &mut Ui, state: &ViewState, exchange: &Exchange) -> Opti
     chosen
 }
 
-/// The answer that was asked about, else the last one of the chat.
+/// The selected answer, else the last one of the chat.
 pub fn answered(state: &ViewState, answer: Option<u64>) -> Option<&Exchange> {
     let exchanges = &state.chat().exchanges;
     let asked = exchanges.iter().find(|e| Some(e.id) == answer);
-    let has_ended = |e: &&Exchange| matches!(e.outcome, Outcome::Done(_) | Outcome::Kept(_)) && !e.answer.is_empty();
+    let has_ended = |e: &&Exchange| matches!(e.outcome, Outcome::Done(_) | Outcome::Restored(_)) && !e.answer.is_empty();
     asked.or_else(|| exchanges.iter().rfind(has_ended))
 }
 
-/// What the figures are, or why there are none.
+/// Meaning of the figures, or the reason why there are none.
 fn note(exchange: &Exchange) -> String {
-    match (&exchange.most_read, &exchange.outcome) {
+    match (&exchange.attended_pages, &exchange.outcome) {
         (Some(read), Outcome::Done(summary)) => measured(read, summary),
         (None, Outcome::Done(summary)) if summary.phases.ended_ns > 0 => unmeasured(summary).to_owned(),
-        _ => "What an answer read most is known until Strata ends. Ask again to see it.".to_owned(),
+        _ => "The pages most read are not saved with a chat. Ask again to see them.".to_owned(),
     }
 }
 
@@ -67,17 +67,17 @@ fn measured(read: &AttendedPages, summary: &RequestSummary) -> String {
 fn unmeasured(summary: &RequestSummary) -> &'static str {
     match summary.attention {
         AttentionKind::ExactOffload => {
-            "Exact attention read every page. Which it weighed most is not measured where pages lie in RAM or on the disk."
+            "Exact attention read every page. The pages most read are not measured if pages are in RAM or on the disk."
         }
         AttentionKind::Dense => {
-            "Exact attention read every page. Which it weighed most was not measured: the answer is too short."
+            "Exact attention read every page. The pages most read were not measured: the answer is too short."
         }
-        AttentionKind::Selective => "Which pages it read most was not measured: the answer is too short.",
+        AttentionKind::Selective => "The pages most read were not measured: the answer is too short.",
     }
 }
 
-/// Page, where it is, bar, figure. True when it is clicked.
-fn line_ui(ui: &mut Ui, doc: &OpenDocument, page: &ReadPage, names_document: bool) -> bool {
+/// Page, section or document, bar and figure. True if it is clicked.
+fn line_ui(ui: &mut Ui, doc: &OpenDocument, page: &AttendedPage, names_document: bool) -> bool {
     let t = theme::tokens(ui);
     let number = format::count(doc.page_number(page.page));
     let share = format!("{:.0} %", page.share * 100.0);

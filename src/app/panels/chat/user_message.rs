@@ -1,6 +1,6 @@
-//! Questions in the chat: a bubble that can be changed in place, and the way to other branches.
+//! User message: a question in a bubble that can be edited in place, and the switch to other branches.
 //!
-//! Enter asks the changed question, Escape leaves it as it was.
+//! Enter sends the edited question, Escape cancels.
 
 use egui::{CornerRadius, Frame, Id, Label, Layout, Margin, Rect, RichText, Sense, TextEdit, Ui};
 use egui::{UiBuilder, pos2, vec2};
@@ -17,7 +17,7 @@ use crate::app::ui::widgets::{self, Weight};
 /// Around the text of a question, points.
 const PAD: f32 = 12.0;
 
-/// The question, in a bubble at the right, or the field in which it is changed.
+/// The question in a bubble at the right, or the field that edits it.
 pub fn question_ui(ui: &mut Ui, chat: &Chat, exchange: &Exchange, idle: bool, memory: &mut ChatMemory) -> Option<Action> {
     if memory.editing.as_ref().is_some_and(|(id, _)| *id == exchange.id) {
         let action = edit_ui(ui, idle, memory);
@@ -89,7 +89,7 @@ fn edit_ui(ui: &mut Ui, idle: bool, memory: &mut ChatMemory) -> Option<Action> {
             if widgets::button(ui, Weight::Plain, None, "Cancel").clicked() || escape {
                 done = Some(None);
             }
-            widgets::caption(ui, "What was said from here on stays on its own branch.");
+            widgets::caption(ui, "Later messages stay on their own branch.");
         });
     });
     let action = done?;
@@ -97,7 +97,7 @@ fn edit_ui(ui: &mut Ui, idle: bool, memory: &mut ChatMemory) -> Option<Action> {
     action
 }
 
-/// `‹ 2 / 3 ›`; nothing where there is no choice.
+/// `‹ 2 / 3 ›`; nothing if there is one alternative only.
 pub fn alternatives_ui(ui: &mut Ui, alternatives: &Alternatives, what: &str) -> Option<Action> {
     if !alternatives.is_choice() {
         return None;
@@ -119,12 +119,12 @@ pub fn alternatives_ui(ui: &mut Ui, alternatives: &Alternatives, what: &str) -> 
     action
 }
 
-/// Where the chat went on before: the way back.
+/// Link back to the rest of the chat.
 pub fn rest_ui(ui: &mut Ui, chat: &Chat) -> Option<Action> {
-    let last = chat.exchanges.last().filter(|_| chat.goes_on())?;
+    let last = chat.exchanges.last().filter(|_| chat.has_continuation())?;
     let mut action = None;
     ui.horizontal(|ui| {
-        widgets::caption(ui, "The next question begins a branch. What was said after this is kept.");
+        widgets::caption(ui, "The next question starts a new branch. Later messages are kept.");
         if widgets::button(ui, Weight::Quiet, None, "Show it").clicked() {
             action = Some(Action::ShowBranch(last.id));
         }

@@ -1,10 +1,10 @@
-//! One document, or several, before the first question: what reading will cost and where its KV will be, or how soon it
-//! is back if it was read before; a bar while it is read. After that, only what does not fit.
+//! Document card: cost of prefilling, tiers of the KV cache, and progress, before the first question. Afterwards, only what
+//! does not fit.
 
 use egui::{Sense, Ui, Vec2};
 
 use crate::app::panels::tiers::{TierBar, tiers_columns_ui};
-use crate::app::panels::{Action, attention_words};
+use crate::app::panels::{Action, attention_label};
 use crate::app::state::resume_estimate::{self, Placement};
 use crate::app::state::{Phase, Running, ViewState, sample_document};
 use crate::app::ui::format;
@@ -14,12 +14,12 @@ use crate::app::ui::widgets::{self, Weight};
 use crate::base::Tiers;
 use crate::engine::{AttentionKind, ModelInfo, PolicySpec, SavedDocument, SavedState};
 
-/// What reading will cost, a bar while it is read, and what may be asked.
+/// Cost, progress and suggested questions.
 pub fn document_card_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
     let mut actions = Vec::new();
     let t = theme::tokens(ui);
     let chat = state.chat();
-    let names: Vec<&str> = chat.docs(&state.documents).map(|d| d.name.as_str()).collect();
+    let names: Vec<&str> = chat.docs(&state.documents.list).map(|d| d.name.as_str()).collect();
     let heading = match names.as_slice() {
         [one] => (*one).to_owned(),
         many => format!("{} documents", many.len()),
@@ -38,14 +38,14 @@ pub fn document_card_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
             None => actions.extend(read_ui(ui, state)),
         }
     });
-    if state.running.is_none() && chat.docs(&state.documents).any(|d| d.sample) {
+    if state.engine.running.is_none() && chat.docs(&state.documents.list).any(|d| d.sample) {
         ui.add_space(theme::SECTION);
         actions.extend(questions_ui(ui).map(Action::Ask));
     }
     actions
 }
 
-/// By how much documents that came into a conversation do not fit, and which pages can be read instead; nothing where they fit.
+/// By how much the documents of a conversation exceed the limits, and a range of pages that fits. Draws nothing if they fit.
 pub fn misfit_ui(ui: &mut Ui, state: &ViewState) -> Option<Action> {
     let info = state.info().filter(|_| !fits(state))?;
     ui.add_space(theme::SECTION);
@@ -54,12 +54,12 @@ pub fn misfit_ui(ui: &mut Ui, state: &ViewState) -> Option<Action> {
     taken
 }
 
-/// The button that reads, and what it does.
+/// The button that prefills, and its effect.
 fn read_ui(ui: &mut Ui, state: &ViewState) -> Option<Action> {
-    let share = state.chat().read_share(&state.documents);
-    let saved = state.saved_here();
+    let share = state.chat().read_share(&state.documents.list);
+    let saved = state.saved_for_current_chat();
     if share >= 1.0 {
-        let kept = if saved.is_some_and(|s| s.state == SavedState::Read) { " It is kept in the library." } else { "" };
+        let kept = if saved.is_some_and(|s| s.state == SavedState::Read) { " It is saved in the library." } else { "" };
         widgets::caption(ui, format!("Read, so every question starts at once.{kept}"));
         return None;
     }
@@ -68,21 +68,21 @@ fn read_ui(ui: &mut Ui, state: &ViewState) -> Option<Action> {
     }
     let (label, hint) = match saved {
         _ if share > 0.0 => ("Continue reading", "What was read stays read.".to_owned()),
-        Some(saved) => ("Resume", resume_words(saved, state)),
+        Some(saved) => ("Resume", resume_label(saved, state)),
         None => ("Read now", "Or just ask: it is read with the first question.".to_owned()),
     };
     let mut clicked = false;
     ui.horizontal(|ui| {
-        let idle = state.running.is_none() && state.info().is_some();
+        let idle = state.engine.running.is_none() && state.info().is_some();
         ui.add_enabled_ui(idle, |ui| clicked = widgets::button(ui, Weight::Primary, None, label).clicked());
         widgets::caption(ui, hint);
     });
-    clicked.then_some(Action::Read)
+    clicked.then_some(Action::PrefillDocuments)
 }
 
-/// The documents fit into the model's window and into the budgets, as far as either is known.
+/// True if the documents fit into the model's window and the budgets, as far as these are known.
 fn fits(state: &ViewState) -> bool {
-    let (n, _) = state.chat().document_tokens(&state.documents);
+    let (n, _) = state.chat().document_tokens(&state.documents.list);
     let Some(info) = state.info() else { return true };
     let kv = (n as u64).saturating_mul(info.kv_bytes_per_token);
     let has_room = state.budgets().is_none_or(|budgets| matches!(resume_estimate::place(kv, budgets), Placement::Fits(_)));
@@ -90,12 +90,12 @@ fn fits(state: &ViewState) -> bool {
 }
 
 /// `Read before: resumes in ~3 s.`
-fn resume_words(saved: &SavedDocument, state: &ViewState) -> String {
-    let time = format::about_seconds(resume_estimate::resume_seconds(saved, state.disk_speed));
+fn resume_label(saved: &SavedDocument, state: &ViewState) -> String {
+    let time = format::about_seconds(resume_estimate::resume_seconds(saved, state.measured.disk_speed));
     if saved.state == SavedState::Read {
         return format!("Read before: resumes in {time}.");
     }
-    let rest = resume_estimate::rest_seconds(saved, state.last_prefill);
+    let rest = resume_estimate::rest_seconds(saved, state.measured.last_prefill);
     let rest = rest.map_or_else(|| "N/A".to_owned(), format::about_seconds);
     let share = format::percent(saved.saved_tokens, saved.tokens);
     format!("Read before to {share}: resumes in {time}, the rest takes {rest}.")
@@ -115,17 +115,17 @@ pub fn questions_ui(ui: &mut Ui) -> Option<String> {
     asked
 }
 
-/// Pages, characters, tokens, KV size, time.
+/// Facts: pages, characters, tokens, KV size, time.
 fn facts_ui(ui: &mut Ui, state: &ViewState) {
     let chat = state.chat();
-    let (n, exact) = chat.document_tokens(&state.documents);
+    let (n, exact) = chat.document_tokens(&state.documents.list);
     let mark = estimate_mark(exact);
-    let n_chars: usize = chat.docs(&state.documents).map(|d| d.n_chars).sum();
+    let n_chars: usize = chat.docs(&state.documents.list).map(|d| d.n_chars).sum();
     let tokens = if exact { format::count(n) } else { format::short_count(n) };
-    let n_pages: usize = chat.docs(&state.documents).map(|d| d.pages.len()).sum();
+    let n_pages: usize = chat.docs(&state.documents.list).map(|d| d.pages.len()).sum();
     let mut facts =
         vec![("Pages", format::count(n_pages)), ("Characters", format::count(n_chars)), ("Tokens", format!("{mark}{tokens}"))];
-    let dtype = crate::app::panels::kv_dtype_name(state.load.kv_dtype);
+    let dtype = crate::app::panels::kv_dtype_name(state.engine.load.kv_dtype);
     let kv_name = format!("KV cache, {dtype}");
     if let Some(info) = state.info() {
         let kv = (n as u64).saturating_mul(info.kv_bytes_per_token);
@@ -138,36 +138,36 @@ fn facts_ui(ui: &mut Ui, state: &ViewState) {
             widgets::figure(ui, name, &value);
         }
     });
-    for note in chat.docs(&state.documents).flat_map(|d| &d.notes) {
+    for note in chat.docs(&state.documents.list).flat_map(|d| &d.notes) {
         ui.add_space(GRID);
         widgets::caption(ui, note);
     }
 }
 
-/// What reading takes, or what is left of it where the library has a part.
+/// Time to prefill, or for the rest if a part is saved.
 fn time_fact(state: &ViewState, n_tokens: usize) -> (&'static str, String) {
-    let (name, time) = match state.saved_here() {
+    let (name, time) = match state.saved_for_current_chat() {
         Some(saved) if saved.state == SavedState::Read => {
-            ("Time to resume", Some(resume_estimate::resume_seconds(saved, state.disk_speed)))
+            ("Time to resume", Some(resume_estimate::resume_seconds(saved, state.measured.disk_speed)))
         }
-        Some(saved) => ("Time to read the rest", resume_estimate::rest_seconds(saved, state.last_prefill)),
+        Some(saved) => ("Time to read the rest", resume_estimate::rest_seconds(saved, state.measured.last_prefill)),
         None => {
             let library = state.library.as_deref().unwrap_or_default();
-            let before = || resume_estimate::speed_before(library, state.info()?, state.load.kv_dtype);
-            ("Time to read", state.last_prefill.or_else(before).map(|speed| n_tokens as f64 / speed))
+            let before = || resume_estimate::speed_before(library, state.info()?, state.engine.load.kv_dtype);
+            ("Time to read", state.measured.last_prefill.or_else(before).map(|speed| n_tokens as f64 / speed))
         }
     };
     (name, time.map_or_else(|| "N/A".to_owned(), format::about_seconds))
 }
 
-/// `~` before what is not counted.
+/// `~` before an estimate.
 fn estimate_mark(exact: bool) -> &'static str {
     if exact { "" } else { "~" }
 }
 
-/// The tiers that the KV needs, or what it has taken of them, and whether all of it fits.
+/// The tiers that the KV cache needs or uses, and whether it fits.
 fn room_ui(ui: &mut Ui, state: &ViewState, info: &ModelInfo) -> Option<Action> {
-    let (n, exact) = state.chat().document_tokens(&state.documents);
+    let (n, exact) = state.chat().document_tokens(&state.documents.list);
     let mark = estimate_mark(exact);
     if n >= info.context_limit {
         let over = format::count(n - info.context_limit + 1);
@@ -179,7 +179,7 @@ fn room_ui(ui: &mut Ui, state: &ViewState, info: &ModelInfo) -> Option<Action> {
         widgets::error_sentence(ui, &sentence);
         return range_ui(ui, state);
     }
-    let window = window_words(n, info.context_limit);
+    let window = window_label(n, info.context_limit);
     let Some(budgets) = state.budgets() else {
         fits_ui(ui, &format!("Fits: {window}"));
         return None;
@@ -197,22 +197,22 @@ fn room_ui(ui: &mut Ui, state: &ViewState, info: &ModelInfo) -> Option<Action> {
         Placement::Fits(at) => {
             let t = theme::tokens(ui);
             let reads = state.chat().cached_tokens > 0;
-            let (used, mark, what) = match state.kv.filter(|_| reads) {
+            let (used, mark, what) = match state.measured.kv.filter(|_| reads) {
                 Some(kv) => (kv.used, "", "KV cache"),
                 None => (at, mark, "KV cache of the document"),
             };
             tiers_columns_ui(ui, &TierBar::all(t, Some(used), Some(budgets)), mark, what);
             ui.add_space(GUTTER);
-            fits_ui(ui, &format!("Fits {} · {window}", tier_words(at, mark)));
-            widgets::caption(ui, attention_expected(at, state.load.policy));
+            fits_ui(ui, &format!("Fits {} · {window}", tier_label(at, mark)));
+            widgets::caption(ui, attention_expected(at, state.engine.load.policy));
         }
     }
     None
 }
 
-/// Which pages of the longest document are read instead of all: at first as many as fit.
+/// Range of pages of the longest document that is read instead of all; at first, as many as fit.
 fn range_ui(ui: &mut Ui, state: &ViewState) -> Option<Action> {
-    let doc = state.chat().docs(&state.documents).max_by_key(|d| d.text.len())?;
+    let doc = state.chat().docs(&state.documents.list).max_by_key(|d| d.text.len())?;
     let (n_pages, n_fit) = (doc.pages.len(), state.pages_that_fit(doc.id));
     if n_pages < 2 || n_fit == 0 {
         return None;
@@ -233,7 +233,7 @@ fn range_ui(ui: &mut Ui, state: &ViewState) -> Option<Action> {
         if widgets::button(ui, Weight::Plain, None, "Read only these pages").clicked() {
             taken = Some(Action::TakePages(doc.id, first.saturating_sub(1)..last));
         }
-        // What nobody chose follows the count of tokens.
+        // A range that the user did not change follows the token count.
         if is_chosen {
             ui.data_mut(|d| d.insert_temp(id, (first, last)));
         }
@@ -247,7 +247,7 @@ fn range_ui(ui: &mut Ui, state: &ViewState) -> Option<Action> {
 }
 
 /// `VRAM`, or `VRAM 2.00 GiB + RAM 1.10 GiB`
-pub(in crate::app) fn tier_words(at: Tiers<u64>, mark: &str) -> String {
+pub(in crate::app) fn tier_label(at: Tiers<u64>, mark: &str) -> String {
     let tiers = [("VRAM", at.vram), ("RAM", at.ram), ("disk", at.disk)];
     let used: Vec<(&str, u64)> = tiers.into_iter().filter(|(_, n)| *n > 0).collect();
     match used.as_slice() {
@@ -259,18 +259,21 @@ pub(in crate::app) fn tier_words(at: Tiers<u64>, mark: &str) -> String {
 
 fn attention_expected(at: Tiers<u64>, policy: Option<PolicySpec>) -> String {
     if let Some(policy) = policy {
-        let words = attention_words(AttentionKind::Selective);
-        format!("Attention will be {words} ({}): the document is read whole, answers read what matters of it.", policy.kind)
+        let words = attention_label(AttentionKind::Selective);
+        format!(
+            "Attention will be {words} ({}): the document is read whole, and answers read the parts that matter.",
+            policy.kind
+        )
     } else if at.ram == 0 && at.disk == 0 {
-        format!("Attention will be {}: everything stays in VRAM.", attention_words(AttentionKind::Dense))
+        format!("Attention will be {}: everything stays in VRAM.", attention_label(AttentionKind::Dense))
     } else {
-        let words = attention_words(AttentionKind::ExactOffload);
-        format!("Attention will be {words}: every token is still read, wherever it lies; answers are slower.")
+        let words = attention_label(AttentionKind::ExactOffload);
+        format!("Attention will be {words}: every token is still read, from any tier; answers are slower.")
     }
 }
 
 /// `12 % of the model's 128k window`
-fn window_words(n: usize, limit: usize) -> String {
+fn window_label(n: usize, limit: usize) -> String {
     let share = if n * 100 < limit { "under 1 %".to_owned() } else { format::percent(n, limit) };
     format!("{share} of the model's {} window", format::window(limit))
 }
@@ -286,7 +289,7 @@ fn fits_ui(ui: &mut Ui, sentence: &str) {
     });
 }
 
-/// How far the prompt is read: share, tokens, speed, time left, and stop.
+/// Progress of a prefill: share, tokens, speed, time left, and stop.
 pub fn progress_ui(ui: &mut Ui, running: &Running, verb: &str) -> Vec<Action> {
     let mut actions = Vec::new();
     let t = theme::tokens(ui);
@@ -333,7 +336,7 @@ mod tests {
 
     #[test]
     fn tiers_that_a_document_needs_are_named_with_their_bytes() {
-        let at = |vram, ram, disk| tier_words(Tiers { vram, ram, disk }, "");
+        let at = |vram, ram, disk| tier_label(Tiers { vram, ram, disk }, "");
         assert_eq!(at(1 << 30, 0, 0), "VRAM");
         assert_eq!(at(2 << 30, 3 << 29, 0), "VRAM 2.00 GiB + RAM 1.50 GiB");
         assert_eq!(at(2 << 30, 8 << 30, 1 << 30), "VRAM 2.00 GiB + RAM 8.00 GiB + disk 1.00 GiB");

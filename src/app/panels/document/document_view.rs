@@ -1,11 +1,11 @@
-//! The pages of a document beside the chat: turn them, search them, see a quotation where it stands.
+//! Document view beside the chat: pages, search, and a highlighted quotation.
 //!
 //! ```text
 //! Viewer { page, marked } ──► header, page number, search ──► the text of one page, the passage highlighted
-//!        { answer } ────────► the pages that it read most, below
+//!        { answer } ────────► its attended pages, below
 //! ```
-//! Invariants: 1. one page is laid out at a time, however long the document; 2. pages count as the file counts them.
-//! Owner thread: the one that draws. A search reads the text once, when it is asked for.
+//! Invariants: 1. One page is laid out at a time. 2. Pages have the numbers of the file.
+//! Owner thread: the UI thread. A search reads the text once.
 
 use std::ops::Range;
 
@@ -14,9 +14,9 @@ use egui::text::{CCursor, LayoutJob, TextFormat};
 use egui::{DragValue, Frame, Label, Margin, Panel, RichText, ScrollArea, TextEdit, Ui, vec2};
 
 use crate::app::answer::citations::SourceLocation;
-use crate::app::answer::page_attention::ReadPage;
+use crate::app::answer::page_attention::AttendedPage;
 use crate::app::panels::Action;
-use crate::app::panels::chat::page_attention::{answered, most_read_ui};
+use crate::app::panels::chat::page_attention::{answered, attended_pages_ui};
 use crate::app::state::ViewState;
 use crate::app::state::chat::{DocId, OpenDocument};
 use crate::app::ui::icon::Icon;
@@ -26,13 +26,13 @@ use crate::document::Document;
 
 /// Width of the panel when it opens, points.
 const WIDTH: f32 = 440.0;
-/// The chat keeps at least this much, points.
+/// Width left for the chat at least, points.
 const CHAT_WIDTH: f32 = 360.0;
 
-/// Which page is shown.
+/// The page on screen.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Viewer {
-    /// of which document
+    /// its document
     pub doc: DocId,
     /// from 0
     pub page: usize,
@@ -42,30 +42,30 @@ pub struct Viewer {
     pub search: String,
     /// which match is marked, from 1, and how many there are
     pub matches: Option<(usize, usize)>,
-    /// the marked passage is to be scrolled to
+    /// scroll to the highlighted passage
     pub is_new: bool,
-    /// whose pages are listed: the last answer's where there is none
+    /// the answer whose attended pages are listed; None for the last one
     pub answer: Option<u64>,
 }
 
 impl Viewer {
-    /// From the first page.
+    /// Shows the first page.
     pub fn of(doc: DocId) -> Viewer {
         Viewer { doc, ..Viewer::default() }
     }
 
-    /// On a passage.
+    /// Shows a passage.
     pub fn at(spot: SourceLocation) -> Viewer {
         Viewer { doc: spot.doc, page: spot.page, marked: Some(spot.bytes), is_new: true, ..Viewer::default() }
     }
 
-    /// Turns to a page.
-    fn turn_to(&mut self, page: usize) {
+    /// Goes to a page.
+    fn go_to_page(&mut self, page: usize) {
         self.page = page;
         self.is_new = false;
     }
 
-    /// Marks the next place of the searched words, or the one before it, and begins again at the end.
+    /// Highlights the next match, or the one before; wraps at the ends.
     pub fn find(&mut self, document: &Document, backwards: bool) {
         let found = matches(&document.text, &self.search);
         let here = match &self.marked {
@@ -86,7 +86,7 @@ impl Viewer {
     }
 }
 
-/// Where the words stand, capital or small (of the Latin alphabet without accents).
+/// Matches of the words. Case is ignored for ASCII letters.
 fn matches(text: &str, words: &str) -> Vec<Range<usize>> {
     let words = words.trim();
     if words.is_empty() {
@@ -96,11 +96,11 @@ fn matches(text: &str, words: &str) -> Vec<Range<usize>> {
     search.map(|search| search.find_iter(text).map(|found| found.range()).collect()).unwrap_or_default()
 }
 
-/// The panel at the right. Nothing is drawn where no document is shown.
+/// The panel at the right. Draws nothing if no document is open.
 pub fn document_view_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
     let mut actions = Vec::new();
-    let Some(mut viewer) = state.viewer.take() else { return actions };
-    let Some(doc) = state.documents.iter().find(|d| d.id == viewer.doc) else { return actions };
+    let Some(mut viewer) = state.documents.viewer.take() else { return actions };
+    let Some(doc) = state.documents.list.iter().find(|d| d.id == viewer.doc) else { return actions };
     let t = theme::tokens(ui);
     let frame = Frame::NONE.fill(t.panel).inner_margin(Margin::symmetric(16, 12));
     let widest = (ui.available_width() - CHAT_WIDTH).max(200.0);
@@ -108,19 +108,19 @@ pub fn document_view_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
     panel.frame(frame).show(ui, |ui| {
         let answer = answered(state, viewer.answer).filter(|_| state.chat().documents.contains(&viewer.doc));
         let read = Panel::bottom("most read").resizable(false).frame(Frame::NONE);
-        let chosen = answer.and_then(|answer| read.show(ui, |ui| most_read_ui(ui, state, answer)).inner);
+        let chosen = answer.and_then(|answer| read.show(ui, |ui| attended_pages_ui(ui, state, answer)).inner);
         if pages_ui(ui, doc, &mut viewer) {
             actions.push(Action::CloseDocument);
         }
-        if let Some(ReadPage { doc, page, .. }) = chosen {
+        if let Some(AttendedPage { doc, page, .. }) = chosen {
             viewer = Viewer { answer: viewer.answer, page, ..Viewer::of(doc) };
         }
     });
-    state.viewer = Some(viewer);
+    state.documents.viewer = Some(viewer);
     actions
 }
 
-/// The pages of a document in the room that there is. True when it is to be closed.
+/// Pages of a document. True if it is to be closed.
 pub fn pages_ui(ui: &mut Ui, doc: &OpenDocument, viewer: &mut Viewer) -> bool {
     let is_closed = header_ui(ui, doc);
     turn_ui(ui, doc, viewer);
@@ -131,7 +131,7 @@ pub fn pages_ui(ui: &mut Ui, doc: &OpenDocument, viewer: &mut Viewer) -> bool {
     is_closed
 }
 
-/// The name, and the way out. True when it is taken.
+/// The name and the close button. True if that is clicked.
 fn header_ui(ui: &mut Ui, doc: &OpenDocument) -> bool {
     let t = theme::tokens(ui);
     ui.horizontal(|ui| {
@@ -152,7 +152,7 @@ fn turn_ui(ui: &mut Ui, doc: &OpenDocument, viewer: &mut Viewer) {
         ui.spacing_mut().item_spacing.x = GRID;
         ui.add_enabled_ui(viewer.page > 0, |ui| {
             if widgets::icon_button(ui, Icon::Previous, "Previous page").clicked() {
-                viewer.turn_to(viewer.page.saturating_sub(1));
+                viewer.go_to_page(viewer.page.saturating_sub(1));
             }
         });
         widgets::caption(ui, "Page");
@@ -160,12 +160,12 @@ fn turn_ui(ui: &mut Ui, doc: &OpenDocument, viewer: &mut Viewer) {
         let mut number = doc.page_number(viewer.page);
         let field = ui.add(DragValue::new(&mut number).range(first..=last).speed(0.2)).accessible_name("Page number");
         if field.changed() {
-            viewer.turn_to(number.saturating_sub(first));
+            viewer.go_to_page(number.saturating_sub(first));
         }
         widgets::caption(ui, format!("of {}", format::count(last)));
         ui.add_enabled_ui(viewer.page + 1 < n_pages, |ui| {
             if widgets::icon_button(ui, Icon::Next, "Next page").clicked() {
-                viewer.turn_to(viewer.page + 1);
+                viewer.go_to_page(viewer.page + 1);
             }
         });
         let at = doc.pages.get(viewer.page).map_or(0, |page| page.first_byte);
@@ -231,7 +231,7 @@ fn page_ui(ui: &mut Ui, doc: &OpenDocument, viewer: &mut Viewer) {
     });
 }
 
-/// The part of a passage that stands on this page, as bytes of the page.
+/// The part of a passage on this page, as bytes of the page.
 fn on_page(marked: &Range<usize>, first_byte: usize, text: &str) -> Option<Range<usize>> {
     let start = marked.start.max(first_byte) - first_byte;
     let end = marked.end.checked_sub(first_byte)?.min(text.len());

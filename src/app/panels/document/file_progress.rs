@@ -1,4 +1,4 @@
-//! Files on their way in: which one, how far, and a way to stop.
+//! File progress: the file that is being opened, its progress, and a cancel button.
 
 use egui::{Frame, Margin, Panel, Ui};
 
@@ -10,15 +10,15 @@ use crate::app::ui::icon::Icon;
 use crate::app::ui::theme::{self, GRID};
 use crate::app::ui::widgets::{self, Weight};
 
-/// A strip over the chat. Nothing is drawn where no file is being opened.
+/// A strip above the chat. Draws nothing if no file is being opened.
 pub fn opening_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
     let mut actions = Vec::new();
-    let Some(opening) = &state.opening else { return actions };
+    let Some(opening) = &state.documents.opening else { return actions };
     let t = theme::tokens(ui);
     let frame = Frame::NONE.fill(t.page).inner_margin(Margin { top: 12, ..Margin::ZERO });
     Panel::top("opening").resizable(false).show_separator_line(false).frame(frame).show(ui, |ui| {
         widgets::column(ui, |ui| {
-            let (words, share) = opening_words(opening);
+            let (words, share) = progress_label(opening);
             ui.horizontal(|ui| {
                 ui.vertical(|ui| {
                     ui.set_width(ui.available_width() - 120.0);
@@ -38,8 +38,8 @@ pub fn opening_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
     actions
 }
 
-/// `Opening book.pdf · page 120 of 352 · 3 more files`, and the share that is done.
-fn opening_words(opening: &Opening) -> (String, f32) {
+/// `Opening book.pdf · page 120 of 352 · 3 more files`, and the share done.
+fn progress_label(opening: &Opening) -> (String, f32) {
     let mut words = format!("Opening {}", opening.name);
     let progress = opening.watch.progress();
     if let Some((done, total)) = progress {

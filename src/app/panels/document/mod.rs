@@ -1,4 +1,4 @@
-//! Document panels: the card of an open document, its pages, and files that are being read.
+//! Document panels: the card of a document, its pages, and files that are being opened.
 
 pub mod document_card;
 pub mod document_view;

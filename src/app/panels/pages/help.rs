@@ -1,4 +1,4 @@
-//! Keyboard shortcuts, the legend of colors, and what the window does not do.
+//! Help page: keyboard shortcuts, the legend of colors, and the limits of the window.
 
 use egui::{RichText, ScrollArea, Ui, vec2};
 
@@ -33,7 +33,7 @@ pub fn help_ui(ui: &mut Ui) -> Vec<Action> {
             for (color, name) in [
                 (t.vram, "KV cache in VRAM, where attention reads it fastest"),
                 (t.ram, "KV cache in RAM"),
-                (t.disk, "KV cache on the disk, and documents that are kept"),
+                (t.disk, "KV cache on the disk, and saved documents"),
                 (t.error, "over a budget or a limit"),
             ] {
                 ui.horizontal(|ui| {
@@ -53,7 +53,7 @@ pub fn help_ui(ui: &mut Ui) -> Vec<Action> {
             widgets::caption(ui, "~ marks an estimate. N/A marks what is not measured.");
             widgets::caption(
                 ui,
-                "Nothing is sent over the network. Chats, and what was read, are kept on this machine until they are deleted.",
+                "Nothing is sent over the network. Chats and saved documents stay on this machine until you delete them.",
             );
         });
     });
@@ -80,7 +80,7 @@ fn marks_ui(ui: &mut Ui) {
     let t = theme::tokens(ui);
     for (share, name) in [
         (1.0, "read: opens without being read again"),
-        (0.5, "read in part: goes on where it stopped"),
+        (0.5, "read in part: continues where it stopped"),
         (0.0, "missing: will be read again"),
     ] {
         ui.horizontal(|ui| {

@@ -1,8 +1,8 @@
-//! The library in the sidebar: documents that were read, in part or whole, and documents whose text is kept.
+//! Library in the sidebar: documents with saved KV, and documents whose text is stored.
 //!
 //! ```text
 //! saved KV (engine) ┐
-//! kept texts        ├─ by the hash of the text ─► LibraryItem ─► a row: state, size, a menu
+//! stored texts      ├─ by the hash of the text ─► LibraryItem ─► a row: state, size, a menu
 //! this session      ┘
 //! ```
 
@@ -21,55 +21,55 @@ use crate::engine::{SavedDocument, SavedState};
 
 const ROW_HEIGHT: f32 = 44.0;
 
-/// What is known of one text.
+/// All data about one text.
 struct LibraryItem<'a> {
     content_hash: String,
     name: &'a str,
     saved: Option<&'a SavedDocument>,
     kept: Option<&'a StoredDocument>,
     doc: Option<&'a OpenDocument>,
-    /// it is in the chat on screen
+    /// it belongs to the current chat
     here: bool,
 }
 
-/// Saved documents first, least recently used last; then those whose text alone is kept.
+/// Documents with saved KV first, most recently used first; then those with a stored text only.
 pub fn library_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
     let mut actions = Vec::new();
     if panels::sidebar::heading_with_button(ui, "LIBRARY", "Add a document") {
         actions.push(Action::OpenDocuments);
     }
-    let shelves = shelves(state);
-    for (i, shelf) in shelves.iter().enumerate() {
-        let key = (shelf.content_hash.as_str(), i);
-        actions.extend(ui.push_id(key, |ui| shelf_ui(ui, state, shelf)).inner);
+    let library_items = library_items(state);
+    for (i, item) in library_items.iter().enumerate() {
+        let key = (item.content_hash.as_str(), i);
+        actions.extend(ui.push_id(key, |ui| item_ui(ui, state, item)).inner);
     }
-    if shelves.is_empty() {
+    if library_items.is_empty() {
         panels::sidebar::note(ui, "Documents that were read appear here, and are not read again.");
     }
     actions
 }
 
-fn shelves(state: &ViewState) -> Vec<LibraryItem<'_>> {
-    let doc_of = |hash: &str| state.documents.iter().find(|d| d.content_hash.to_string() == hash);
-    let kept_of = |hash: &str| state.keeping.documents.iter().find(|k| k.document.content_hash == hash);
+fn library_items(state: &ViewState) -> Vec<LibraryItem<'_>> {
+    let doc_of = |hash: &str| state.documents.list.iter().find(|d| d.content_hash.to_string() == hash);
+    let kept_of = |hash: &str| state.chats.persistence.documents.iter().find(|k| k.document.content_hash == hash);
     let is_here = |doc: Option<&OpenDocument>| doc.is_some_and(|d| state.chat().documents.contains(&d.id));
     let saved = state.library.iter().flatten().filter(|s| !state.is_removed(&s.content_hash, true));
-    let mut shelves: Vec<LibraryItem> = saved
+    let mut library_items: Vec<LibraryItem> = saved
         .map(|saved| {
             let (content_hash, doc) = (saved.content_hash.clone(), doc_of(&saved.content_hash));
             let kept = kept_of(&content_hash);
             LibraryItem { content_hash, name: &saved.name, saved: Some(saved), kept, doc, here: is_here(doc) }
         })
         .collect();
-    for kept in &state.keeping.documents {
+    for kept in &state.chats.persistence.documents {
         let hash = &kept.document.content_hash;
-        if !shelves.iter().any(|s| s.content_hash == *hash) && !state.is_removed(hash, false) {
+        if !library_items.iter().any(|s| s.content_hash == *hash) && !state.is_removed(hash, false) {
             let doc = doc_of(hash);
             let (content_hash, name) = (hash.clone(), kept.document.name.as_str());
-            shelves.push(LibraryItem { content_hash, name, saved: None, kept: Some(kept), doc, here: is_here(doc) });
+            library_items.push(LibraryItem { content_hash, name, saved: None, kept: Some(kept), doc, here: is_here(doc) });
         }
     }
-    shelves
+    library_items
 }
 
 impl LibraryItem<'_> {
@@ -88,7 +88,7 @@ impl LibraryItem<'_> {
         }
     }
 
-    /// What a click does, in words.
+    /// Effect of a click.
     fn act(&self) -> &'static str {
         match (self.doc.is_some() || self.kept.is_some(), self.here) {
             (_, true) => "in this chat",
@@ -100,14 +100,14 @@ impl LibraryItem<'_> {
     fn clicked(&self) -> Action {
         match (self.doc, self.kept) {
             (Some(doc), _) => Action::Attach(doc.id),
-            (None, Some(_)) => Action::AttachKept(self.content_hash.clone()),
+            (None, Some(_)) => Action::AttachStored(self.content_hash.clone()),
             (None, None) => Action::OpenDocuments,
         }
     }
 }
 
 /// `read`, `41 % read`, `missing`
-fn state_words(saved: &SavedDocument) -> String {
+fn state_label(saved: &SavedDocument) -> String {
     match saved.state {
         SavedState::Read => "read".to_owned(),
         SavedState::Partial => format!("{} read", format::percent(saved.saved_tokens, saved.tokens)),
@@ -119,54 +119,54 @@ fn state_words(saved: &SavedDocument) -> String {
 fn saved_note(saved: &SavedDocument) -> String {
     let tokens = format!("{} tokens", format::short_count(saved.tokens));
     match saved.state {
-        SavedState::Missing => format!("{} · {tokens}", state_words(saved)),
-        _ => format!("{} · {} · {tokens}", state_words(saved), format::bytes(saved.kv_bytes)),
+        SavedState::Missing => format!("{} · {tokens}", state_label(saved)),
+        _ => format!("{} · {} · {tokens}", state_label(saved), format::bytes(saved.kv_bytes)),
     }
 }
 
-/// One document: a click puts it in front of the chat if its text is here, and asks for its file otherwise.
-fn shelf_ui(ui: &mut Ui, state: &ViewState, shelf: &LibraryItem) -> Vec<Action> {
-    let draw = |ui: &mut Ui, near: bool| line_ui(ui, shelf, near);
-    let shown = menu_row_ui(ui, ROW_HEIGHT, &format!("More about {}", shelf.name), draw, |ui| menu_ui(ui, shelf));
+/// One document: a click adds it to the chat if its text is available, else opens a dialog for its file.
+fn item_ui(ui: &mut Ui, state: &ViewState, item: &LibraryItem) -> Vec<Action> {
+    let draw = |ui: &mut Ui, near: bool| line_ui(ui, item, near);
+    let shown = menu_row_ui(ui, ROW_HEIGHT, &format!("More about {}", item.name), draw, |ui| menu_ui(ui, item));
     let mut actions = shown.actions;
-    if shown.response.on_hover_ui(|ui| facts_ui(ui, state, shelf)).clicked() {
-        actions.push(shelf.clicked());
+    if shown.response.on_hover_ui(|ui| facts_ui(ui, state, item)).clicked() {
+        actions.push(item.clicked());
     }
     actions
 }
 
-fn line_ui(ui: &mut Ui, shelf: &LibraryItem, near: bool) -> Response {
+fn line_ui(ui: &mut Ui, item: &LibraryItem, near: bool) -> Response {
     let t = theme::tokens(ui);
     let (rect, row) = ui.allocate_exact_size(vec2(ui.available_width(), ROW_HEIGHT), Sense::click());
-    let note = shelf.note();
-    row.widget_info(|| WidgetInfo::labeled(Role::Button, true, format!("{}, {note}: {}", shelf.name, shelf.act())));
+    let note = item.note();
+    row.widget_info(|| WidgetInfo::labeled(Role::Button, true, format!("{}, {note}: {}", item.name, item.act())));
     let near = near || row.has_focus();
     if near {
         ui.painter().rect_filled(rect, CornerRadius::same(theme::RADIUS), t.hover);
     }
     let left = rect.left() + 2.0 * GRID;
-    widgets::share_mark(ui, pos2(left + 8.0, rect.top() + 15.0), shelf.saved.map_or(0.0, resume_estimate::saved_share), t.disk);
+    widgets::share_mark(ui, pos2(left + 8.0, rect.top() + 15.0), item.saved.map_or(0.0, resume_estimate::saved_share), t.disk);
     let text_left = left + 16.0 + 2.0 * GRID;
     let name_right = rect.right() - if near { GRID + menu_row::BUTTON } else { 2.0 * GRID };
     let name = Rect::from_min_max(pos2(text_left, rect.top() + GRID), pos2(name_right, rect.top() + 26.0));
-    widgets::text_in(ui, name, shelf.name, theme::body(), if near { t.strong } else { t.text });
+    widgets::text_in(ui, name, item.name, theme::body(), if near { t.strong } else { t.text });
     let below = Rect::from_min_max(pos2(text_left, rect.top() + 24.0), pos2(rect.right() - GRID, rect.bottom() - GRID));
     widgets::text_in(ui, below, &note, theme::small(), t.weak);
     widgets::focus_ring(ui, &row, rect, theme::RADIUS);
     row
 }
 
-fn menu_ui(ui: &mut Ui, shelf: &LibraryItem) -> Vec<Action> {
+fn menu_ui(ui: &mut Ui, item: &LibraryItem) -> Vec<Action> {
     let mut actions = Vec::new();
     let remove =
-        |keeps_text| Action::RemoveDocument { content_hash: shelf.content_hash.clone(), name: shelf.name.to_owned(), keeps_text };
-    if let Some(doc) = shelf.doc
+        |keeps_text| Action::RemoveDocument { content_hash: item.content_hash.clone(), name: item.name.to_owned(), keeps_text };
+    if let Some(doc) = item.doc
         && entry_ui(ui, Icon::Page, "Show its pages")
     {
         actions.push(Action::ShowDocument(doc.id));
     }
-    let has_kv = shelf.saved.is_some_and(|s| s.state != SavedState::Missing);
-    if has_kv && shelf.kept.is_some() && entry_ui(ui, Icon::Layers, "Delete KV, keep text") {
+    let has_kv = item.saved.is_some_and(|s| s.state != SavedState::Missing);
+    if has_kv && item.kept.is_some() && entry_ui(ui, Icon::Layers, "Delete KV, keep text") {
         actions.push(remove(true));
     }
     if entry_ui(ui, Icon::Trash, "Remove from the library") {
@@ -175,38 +175,38 @@ fn menu_ui(ui: &mut Ui, shelf: &LibraryItem) -> Vec<Action> {
     actions
 }
 
-/// What the pointer finds out.
-fn facts_ui(ui: &mut Ui, state: &ViewState, shelf: &LibraryItem) {
-    egui::Frame::NONE.inner_margin(8).show(ui, |ui| facts_in_ui(ui, state, shelf));
+/// Tooltip of a document.
+fn facts_ui(ui: &mut Ui, state: &ViewState, item: &LibraryItem) {
+    egui::Frame::NONE.inner_margin(8).show(ui, |ui| facts_in_ui(ui, state, item));
 }
 
-fn facts_in_ui(ui: &mut Ui, state: &ViewState, shelf: &LibraryItem) {
+fn facts_in_ui(ui: &mut Ui, state: &ViewState, item: &LibraryItem) {
     let t = theme::tokens(ui);
     ui.set_max_width(300.0);
-    ui.label(egui::RichText::new(shelf.name).color(t.strong));
+    ui.label(egui::RichText::new(item.name).color(t.strong));
     egui::Grid::new("facts").num_columns(2).spacing(vec2(GUTTER, 2.0)).min_row_height(18.0).show(ui, |ui| {
-        for (name, value) in facts(state, shelf) {
+        for (name, value) in facts(state, item) {
             widgets::caption(ui, name);
             ui.label(egui::RichText::new(value).font(theme::small()));
             ui.end_row();
         }
     });
     ui.add_space(GRID);
-    widgets::caption(ui, format!("Click: {}.", shelf.act()));
+    widgets::caption(ui, format!("Click: {}.", item.act()));
 }
 
-fn facts(state: &ViewState, shelf: &LibraryItem) -> Vec<(String, String)> {
+fn facts(state: &ViewState, item: &LibraryItem) -> Vec<(String, String)> {
     let pages = |n: usize| if n == 1 { "1 page".to_owned() } else { format!("{} pages", format::count(n)) };
     let mut facts = Vec::new();
     let mut fact = |name: &str, value: String| facts.push((name.to_owned(), value));
-    match (shelf.saved, shelf.kept) {
+    match (item.saved, item.kept) {
         (Some(saved), kept) => {
-            fact("State", state_words(saved));
+            fact("State", state_label(saved));
             fact("File", format!("{}, {}", format::bytes(saved.bytes), pages(saved.pages)));
             fact("Read by", saved.model.clone());
             fact("KV on the disk", format!("{}, {}", panels::kv_dtype_name(saved.kv_dtype), format::bytes(saved.kv_bytes)));
             if saved.state != SavedState::Missing {
-                fact("Time to resume", format::about_seconds(resume_estimate::resume_seconds(saved, state.disk_speed)));
+                fact("Time to resume", format::about_seconds(resume_estimate::resume_seconds(saved, state.measured.disk_speed)));
             }
             fact("Saves reading for", format::seconds(saved.prefill_seconds));
             fact("Last used", format::date(saved.last_used));
@@ -219,8 +219,8 @@ fn facts(state: &ViewState, shelf: &LibraryItem) -> Vec<(String, String)> {
         }
         (None, None) => {}
     }
-    // What the engine holds is the chat's on screen; its documents share it.
-    if let Some(kv) = state.kv.filter(|_| shelf.here && state.chat().cached_tokens > 0) {
+    // The context belongs to the current chat; its documents share it.
+    if let Some(kv) = state.measured.kv.filter(|_| item.here && state.chat().cached_tokens > 0) {
         let held =
             [("This chat in VRAM", kv.used.vram), ("This chat in RAM", kv.used.ram), ("This chat on the disk", kv.used.disk)];
         held.into_iter().filter(|(_, used)| *used > 0).for_each(|(name, used)| fact(name, format::bytes(used)));

@@ -1,9 +1,9 @@
-//! The models on this machine: where they are, what they are, and whether they fit, before any is loaded.
+//! Models page: the models on this machine, their facts, and whether each fits, before any is loaded.
 //!
 //! ```text
 //! built in │ Hugging Face │ LM Studio │ Ollama │ Jan │ your folders ──► a line each: Load, Unload, or why not
 //! ```
-//! What is said of memory is what loading from this page would take: with its context and its KV type.
+//! Memory estimates apply to a load from this page, with its context and its KV type.
 
 use std::path::Path;
 
@@ -35,7 +35,7 @@ pub fn models_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
         ui.add_space(theme::SECTION);
         widgets::column(ui, |ui| {
             actions.extend(head_ui(ui, state));
-            let mut load = state.load.clone();
+            let mut load = state.engine.load.clone();
             state.models.chosen.put_in(&mut load);
             widgets::list_heading(ui, "BUILT IN");
             actions.extend(built_in_ui(ui, state));
@@ -50,7 +50,7 @@ pub fn models_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
     actions
 }
 
-/// Title, what the estimates go by, and what to look for.
+/// Title, load options, and the search field.
 fn head_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
     let mut actions = Vec::new();
     let t = theme::tokens(ui);
@@ -74,8 +74,8 @@ fn head_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
         }
     }
     kv_dtype_ui(ui, &mut models.chosen.kv_dtype, false);
-    if let Some(device) = &state.device {
-        widgets::caption(ui, device_words(device));
+    if let Some(device) = &state.engine.device {
+        widgets::caption(ui, device_label(device));
         ui.add_space(GRID);
     }
     let find = TextEdit::singleline(&mut state.models.filter)
@@ -89,8 +89,8 @@ fn head_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
     actions
 }
 
-/// The device and what is free there.
-fn device_words(device: &DeviceFacts) -> String {
+/// The device and its free memory.
+fn device_label(device: &DeviceFacts) -> String {
     let memory = device.memory_name();
     let free = device.free_bytes().map_or_else(|| "N/A".to_owned(), format::bytes);
     let disk = device.machine.free_disk.map_or_else(|| "N/A".to_owned(), |bytes| format::bytes(bytes.0));
@@ -105,7 +105,7 @@ fn built_in_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
     })
 }
 
-/// The lines of one store.
+/// The models of one provider.
 fn store_ui(ui: &mut Ui, state: &mut ViewState, store: Provider, load: &LoadOptions) -> Vec<Action> {
     let mut actions = Vec::new();
     let n = state.models.shown(store).count();
@@ -127,7 +127,7 @@ fn store_ui(ui: &mut Ui, state: &mut ViewState, store: Provider, load: &LoadOpti
     actions
 }
 
-/// The folders of the user's own, and a field for another.
+/// The user's folders, and a field that adds one.
 fn folders_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
     let mut actions = Vec::new();
     let t = theme::tokens(ui);
@@ -138,8 +138,8 @@ fn folders_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
                 true => widgets::error_sentence(ui, &format!("There is no folder {shown}.")),
                 false => ui.label(&shown),
             };
-            if widgets::icon_button(ui, Icon::Cross, &format!("Look no longer in {shown}")).clicked() {
-                actions.push(Action::ForgetModelFolder(folder.clone()));
+            if widgets::icon_button(ui, Icon::Cross, &format!("Remove the folder {shown}")).clicked() {
+                actions.push(Action::RemoveModelFolder(folder.clone()));
             }
         });
     }
@@ -165,11 +165,11 @@ fn folders_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
     actions
 }
 
-/// A model that can be loaded: its name, what `add` says of it, and the button that fits its state.
+/// A model that can be loaded: its name, the facts that `add` draws, and a button for its state.
 fn line_ui(ui: &mut Ui, state: &ViewState, name: &str, source: &ModelSource, add: impl FnOnce(&mut Ui)) -> Vec<Action> {
     let mut actions = Vec::new();
     let t = theme::tokens(ui);
-    let is_chosen = state.source == *source;
+    let is_chosen = state.engine.source == *source;
     separator(ui);
     ui.horizontal_top(|ui| {
         let width = ui.available_width() - BUTTON_WIDTH;
@@ -177,7 +177,7 @@ fn line_ui(ui: &mut Ui, state: &ViewState, name: &str, source: &ModelSource, add
             ui.set_width(width);
             ui.add(Label::new(RichText::new(name).color(t.strong)).truncate());
             add(ui);
-            if is_chosen && let ModelState::Failed(sentence) = &state.model {
+            if is_chosen && let ModelState::Failed(sentence) = &state.engine.model {
                 widgets::error_sentence(ui, sentence);
             }
         });
@@ -185,7 +185,7 @@ fn line_ui(ui: &mut Ui, state: &ViewState, name: &str, source: &ModelSource, add
             let button = |ui: &mut Ui, weight, verb: &str| {
                 widgets::button(ui, weight, None, verb).accessible_name(format!("{verb} {name}")).clicked()
             };
-            match &state.model {
+            match &state.engine.model {
                 ModelState::Ready(_) if is_chosen => {
                     if button(ui, Weight::Plain, "Unload") {
                         actions.push(Action::UnloadModel);
@@ -199,7 +199,7 @@ fn line_ui(ui: &mut Ui, state: &ViewState, name: &str, source: &ModelSource, add
                 }
                 _ => {
                     if button(ui, Weight::Plain, "Load") {
-                        actions.push(Action::LoadChosen(source.clone()));
+                        actions.push(Action::LoadFromPicker(source.clone()));
                     }
                 }
             }
@@ -208,16 +208,16 @@ fn line_ui(ui: &mut Ui, state: &ViewState, name: &str, source: &ModelSource, add
     actions
 }
 
-/// What a header says, and whether it fits.
+/// Facts of a model's header, and whether it fits.
 fn facts_ui(ui: &mut Ui, state: &ViewState, entry: &ModelEntry, facts: &ModelFacts, load: &LoadOptions) {
     let t = theme::tokens(ui);
-    widgets::caption(ui, facts_words(entry, facts)).on_hover_text(entry.path.display().to_string());
-    let (Some(needs), Some(device)) = (&facts.needs, &state.device) else {
+    widgets::caption(ui, facts_label(entry, facts)).on_hover_text(entry.path.display().to_string());
+    let (Some(needs), Some(device)) = (&facts.needs, &state.engine.device) else {
         widgets::caption(ui, "Whether it fits is known once a device is open.");
         return;
     };
     let fit = needs.fit(load, device);
-    let (fits, words) = fit_words(&fit, device);
+    let (fits, words) = fit_label(&fit, device);
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = GRID;
         let (square, _) = ui.allocate_exact_size(vec2(16.0, 20.0), Sense::hover());
@@ -228,7 +228,7 @@ fn facts_ui(ui: &mut Ui, state: &ViewState, entry: &ModelEntry, facts: &ModelFac
     });
 }
 
-/// A file that cannot be used, and why.
+/// A file that cannot be used, and the reason.
 fn broken_ui(ui: &mut Ui, entry: &ModelEntry, reason: &str) {
     let t = theme::tokens(ui);
     separator(ui);
@@ -244,7 +244,7 @@ fn separator(ui: &mut Ui) {
 }
 
 /// `1.2B parameters · Q4_K_M · llama · 128k window · 770 MiB · license llama3.2 · chat template · bartowski/…`
-fn facts_words(entry: &ModelEntry, facts: &ModelFacts) -> String {
+fn facts_label(entry: &ModelEntry, facts: &ModelFacts) -> String {
     let mut words = vec![
         format::parameters(facts.n_params),
         facts.quantization.clone(),
@@ -258,8 +258,8 @@ fn facts_words(entry: &ModelEntry, facts: &ModelFacts) -> String {
     words.join(" · ")
 }
 
-/// Whether a model fits, and where its parts would be.
-fn fit_words(fit: &MemoryFit, device: &DeviceFacts) -> (bool, String) {
+/// Fit of a model, and the tiers of its parts.
+fn fit_label(fit: &MemoryFit, device: &DeviceFacts) -> (bool, String) {
     let (memory, least) = (device.memory_name(), format::bytes(fit.least));
     if let Some(short) = fit.too_large_by() {
         let free = format::bytes(fit.least.saturating_sub(short));
@@ -269,7 +269,7 @@ fn fit_words(fit: &MemoryFit, device: &DeviceFacts) -> (bool, String) {
     let kv = format::bytes(fit.kv_bytes);
     match resume_estimate::place(fit.kv_bytes, fit.budgets) {
         Placement::Fits(at) => {
-            let places = panels::document::document_card::tier_words(at, "~");
+            let places = panels::document::document_card::tier_label(at, "~");
             (true, format!("Fits: ~{least} of {memory} for the model, ~{kv} of KV for {context} tokens in {places}"))
         }
         Placement::TooLarge { room } => {
@@ -285,7 +285,7 @@ fn fit_words(fit: &MemoryFit, device: &DeviceFacts) -> (bool, String) {
     }
 }
 
-/// What was looked at.
+/// Result of the search.
 fn summary(state: &ViewState) -> String {
     let models = &state.models;
     let mut places: Vec<String> = models.places.iter().map(|place| shown(&place.folder)).collect();
@@ -294,10 +294,9 @@ fn summary(state: &ViewState) -> String {
     match &models.searched {
         None if models.is_searching => format!("Looking… {} so far", models.entries.len()),
         None => String::new(),
-        Some(searched) if searched.has_more => format!(
-            "{} models; there are more than are looked at. Name the folder that you mean as one of your own.",
-            searched.n_found
-        ),
+        Some(searched) if searched.has_more => {
+            format!("{} models were found, and there are more. Add the folder that you need below.", searched.n_found)
+        }
         Some(searched) => format!("{} models found. Looked in {places}.", searched.n_found),
     }
 }
@@ -318,7 +317,7 @@ mod tests {
         let machine = Machine { free_memory: free.map(Bytes), ..Machine::default() };
         let device = DeviceFacts { name: "card".into(), is_software: false, max_binding_bytes: 1 << 27, machine };
         let budgets = Tiers { vram: 2 * GIB, ram: 4 * GIB, disk: 10 * GIB };
-        fit_words(&MemoryFit { context: 131_072, least, kv_bytes, budgets, free }, &device)
+        fit_label(&MemoryFit { context: 131_072, least, kv_bytes, budgets, free }, &device)
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The settings page: every value is checked as it is typed; a wrong one says what to type and changes nothing.
+//! Settings page: each value is checked while it is typed. A wrong value shows a hint and changes nothing.
 
 use egui::{Response, RichText, ScrollArea, TextEdit, Ui, vec2};
 
@@ -29,7 +29,7 @@ pub fn settings_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
             ui.add_space(theme::SECTION);
             group(ui, "ANSWERS");
             for (i, field) in FIELDS.iter().enumerate().filter(|(_, f)| !f.loads()) {
-                actions.extend(field_ui(ui, &mut state.form, i, *field, None));
+                actions.extend(field_ui(ui, &mut state.settings.form, i, *field, None));
             }
             actions.extend(own_sampling_ui(ui, state));
             ui.add_space(GUTTER);
@@ -38,33 +38,33 @@ pub fn settings_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
             actions.extend(library_ui(ui, state));
             ui.add_space(GUTTER + 2.0 * GRID);
             group(ui, "WINDOW");
-            theme_ui(ui, &mut state.settings.theme);
+            theme_ui(ui, &mut state.settings.values.theme);
             ui.add_space(2.0 * GRID);
-            zoom_ui(ui, &mut state.settings.zoom);
+            zoom_ui(ui, &mut state.settings.values.zoom);
         });
         ui.add_space(theme::SECTION);
     });
     actions
 }
 
-/// Whose these values are, and the way back to the model's own.
+/// Origin of the sampling values, and a button that resets them to the model's own.
 fn own_sampling_ui(ui: &mut Ui, state: &ViewState) -> Option<Action> {
     let name = &state.info()?.name;
     ui.horizontal(|ui| {
         ui.add_space(LABEL_WIDTH + 2.0 * GRID);
         if !state.has_own_sampling() {
-            help_ui(ui, &format!("These are {name}'s own values. What you change is kept for this model alone."));
+            help_ui(ui, &format!("These are {name}'s own values. Changes are saved for this model only."));
             return None;
         }
         let is_clicked = widgets::button(ui, Weight::Plain, Some(Icon::Redo), "Use the model's own values").clicked();
-        help_ui(ui, &format!("Kept for {name} alone."));
-        is_clicked.then_some(Action::ForgetSampling)
+        help_ui(ui, &format!("Saved for {name} only."));
+        is_clicked.then_some(Action::ResetSampling)
     })
     .inner
 }
 
 fn zoom_ui(ui: &mut Ui, zoom: &mut f32) {
-    /// A change that is seen.
+    /// One click.
     const STEP: f32 = 0.1;
     ui.horizontal(|ui| {
         label_ui(ui, "Size");
@@ -77,7 +77,7 @@ fn zoom_ui(ui: &mut Ui, zoom: &mut f32) {
         if widgets::button(ui, Weight::Plain, None, "+").accessible_name("Larger").clicked() {
             *zoom = larger;
         }
-        help_ui(ui, "of everything in the window; 100 % is what the desktop says. Also Ctrl + and Ctrl −");
+        help_ui(ui, "scale of the window; 100 % is that of the desktop. Also Ctrl + and Ctrl −");
     });
 }
 
@@ -104,7 +104,7 @@ fn label_ui(ui: &mut Ui, text: &str) -> Response {
 }
 
 fn help_ui(ui: &mut Ui, text: &str) {
-    /// In less room than this, words would be broken over lines, points.
+    /// In less width than this, words would break across lines, points.
     const NARROW: f32 = 160.0;
     let t = theme::tokens(ui);
     let label = egui::Label::new(RichText::new(text).font(theme::small()).color(t.weak));
@@ -112,18 +112,18 @@ fn help_ui(ui: &mut Ui, text: &str) {
     ui.add(if narrow { label.truncate() } else { label.wrap() });
 }
 
-/// What takes effect when the model is loaded.
+/// Settings that take effect when the model is loaded.
 fn memory_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
     let mut actions = Vec::new();
     group(ui, "MODEL AND MEMORY");
     let budgets = state.budgets();
     for (i, field) in FIELDS.iter().enumerate().filter(|(_, f)| f.loads()) {
         let in_force = budgets.and_then(|b| field.budget(&b)).map(format::bytes);
-        actions.extend(field_ui(ui, &mut state.form, i, *field, in_force));
+        actions.extend(field_ui(ui, &mut state.settings.form, i, *field, in_force));
     }
-    let f32_chosen = state.load.kv_dtype == KvDtype::F32;
-    kv_dtype_ui(ui, &mut state.settings.kv_dtype, f32_chosen);
-    attention_ui(ui, &mut state.settings.policy, state.load.policy);
+    let f32_chosen = state.engine.load.kv_dtype == KvDtype::F32;
+    kv_dtype_ui(ui, &mut state.settings.values.kv_dtype, f32_chosen);
+    attention_ui(ui, &mut state.settings.values.policy, state.engine.load.policy);
     let disk = state.info().map(|info| (info.kv.io_backend.as_str(), info.kv.io_reason.as_str()));
     ui.horizontal(|ui| {
         label_ui(ui, "Disk access");
@@ -135,14 +135,14 @@ fn memory_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
             None => help_ui(ui, "N/A"),
         }
     });
-    if state.load_changed() {
+    if state.needs_reload() {
         ui.add_space(2.0 * GRID);
         ui.horizontal(|ui| {
             ui.add_space(LABEL_WIDTH + 2.0 * GRID);
             if widgets::button(ui, Weight::Primary, None, "Load the model again").clicked() {
-                actions.push(Action::LoadModel(state.source.clone()));
+                actions.push(Action::LoadModel(state.engine.source.clone()));
             }
-            help_ui(ui, "What has changed here takes effect then.");
+            help_ui(ui, "Changes take effect then.");
         });
     }
     actions
@@ -161,7 +161,7 @@ pub(in crate::app) fn kv_dtype_ui(ui: &mut Ui, chosen: &mut KvDtype, f32_chosen:
     ui.add_space(2.0 * GRID);
 }
 
-/// What answers read. A policy that the program was started with keeps its numbers.
+/// Choice between full attention and a policy. A policy from the command line keeps its numbers.
 fn attention_ui(ui: &mut Ui, chosen: &mut Option<PolicySpec>, given: Option<PolicySpec>) {
     let policy = chosen.or(given).unwrap_or_default();
     ui.horizontal(|ui| {
@@ -173,15 +173,15 @@ fn attention_ui(ui: &mut Ui, chosen: &mut Option<PolicySpec>, given: Option<Poli
         help_ui(
             ui,
             match chosen {
-                None => "exact, wherever the document lies",
-                Some(_) => "faster off VRAM; a question about the whole document is better asked of everything",
+                None => "exact, in any tier",
+                Some(_) => "faster outside VRAM; for a question about the whole document, choose everything",
             },
         );
     });
     ui.add_space(2.0 * GRID);
 }
 
-/// What a type of K and V costs, in one line.
+/// Cost of a type of K and V, in one line.
 fn kv_dtype_cost(kv_dtype: KvDtype) -> &'static str {
     match kv_dtype {
         KvDtype::F16 => "the whole size, and nothing is rounded further",
@@ -191,21 +191,21 @@ fn kv_dtype_cost(kv_dtype: KvDtype) -> &'static str {
     }
 }
 
-/// What is kept, where, and what that means.
+/// The switch that saves documents, and their folder.
 fn library_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
     let mut actions = Vec::new();
     group(ui, "LIBRARY");
     ui.horizontal(|ui| {
-        let label = label_ui(ui, "Keep what was read");
+        let label = label_ui(ui, "Save what was read");
         ui.scope(|ui| {
-            // As wide as its mark, so that it stands in line with the fields.
+            // As wide as its mark, so that it is aligned with the fields.
             ui.spacing_mut().interact_size.y = 16.0;
-            ui.add(egui::Checkbox::without_text(&mut state.settings.keep_read)).labelled_by(label.id);
+            ui.add(egui::Checkbox::without_text(&mut state.settings.values.keep_read)).labelled_by(label.id);
         });
-        help_ui(ui, "It opens again without being read again. Its text can be recovered from the folder below.");
+        help_ui(ui, "A saved document opens without being read again. Its text can be recovered from the folder below.");
     });
     ui.add_space(2.0 * GRID);
-    let folder = state.info().and_then(|info| info.kv.kv_dir.clone()).or_else(|| state.load.kv_dir.clone());
+    let folder = state.info().and_then(|info| info.kv.kv_dir.clone()).or_else(|| state.engine.load.kv_dir.clone());
     ui.horizontal(|ui| {
         label_ui(ui, "Library folder");
         let Some(folder) = folder else {
@@ -228,7 +228,7 @@ fn library_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
     actions
 }
 
-/// A field, with what is in force where nothing is typed.
+/// A field, with the value in force as a hint.
 pub(in crate::app) fn field_ui(
     ui: &mut Ui,
     form: &mut Form,

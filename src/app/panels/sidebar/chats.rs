@@ -1,4 +1,4 @@
-//! The list of chats in the sidebar: pinned ones first, a menu for each, titles typed in place, and what a search found.
+//! Chat list in the sidebar: pinned chats first, a menu for each, renaming in place, and search results.
 
 use egui::{Margin, Rect, TextEdit, Ui, vec2};
 
@@ -10,18 +10,18 @@ use crate::app::ui::icon::Icon;
 use crate::app::ui::{shortcuts, theme, widgets};
 use crate::chats::{ExportFormat, SearchHit};
 
-/// The list, or what the search found.
+/// The list, or the search results.
 pub fn chats_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
     let mut actions = Vec::new();
     if crate::app::panels::sidebar::heading_with_button(ui, "CHATS", "New chat") {
         actions.push(Action::NewChat);
     }
-    let query = state.search.trim().to_owned();
+    let query = state.chats.search.trim().to_owned();
     if query.is_empty() {
         let ids: Vec<u64> = state.listed_chats().iter().map(|c| c.id).collect();
         let size = vec2(ui.available_width(), theme::CONTROL);
         for id in ids {
-            // Of a thousand chats only those in view take time, and the one that the Tab key comes to next.
+            // Only chats in view are laid out, and the next one for the Tab key.
             let row = Rect::from_min_size(ui.cursor().min, size);
             if ui.is_rect_visible(row.expand(theme::CONTROL)) {
                 actions.extend(ui.push_id(id, |ui| chat_ui(ui, state, id)).inner);
@@ -31,12 +31,12 @@ pub fn chats_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
         }
         return actions;
     }
-    match state.keeping.hits(&query) {
+    match state.chats.persistence.hits(&query) {
         None => crate::app::panels::sidebar::note(ui, "Searching…"),
         Some([]) => crate::app::panels::sidebar::note(ui, "No chat holds these words."),
         Some(hits) => {
             for hit in hits {
-                let Some(chat) = state.chats.iter().find(|c| c.id == hit.chat) else { continue };
+                let Some(chat) = state.chats.list.iter().find(|c| c.id == hit.chat) else { continue };
                 actions.extend(ui.push_id(hit.chat, |ui| hit_ui(ui, state, chat, hit)).inner);
             }
         }
@@ -45,16 +45,16 @@ pub fn chats_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
 }
 
 fn chat_ui(ui: &mut Ui, state: &mut ViewState, id: u64) -> Vec<Action> {
-    if state.keeping.renaming.as_ref().is_some_and(|(renamed, _)| *renamed == id) {
+    if state.chats.persistence.renaming.as_ref().is_some_and(|(renamed, _)| *renamed == id) {
         return title_ui(ui, state);
     }
-    let Some(chat) = state.chats.iter().find(|c| c.id == id) else { return Vec::new() };
-    let title = chat.title(&state.documents);
-    let note = match state.running.is_some_and(|r| r.chat == id) {
+    let Some(chat) = state.chats.list.iter().find(|c| c.id == id) else { return Vec::new() };
+    let title = chat.title(&state.documents.list);
+    let note = match state.engine.running.is_some_and(|r| r.chat == id) {
         true => "busy",
         false => "",
     };
-    let selected = id == state.current && state.page == MainView::Chat;
+    let selected = id == state.chats.current && state.page == MainView::Chat;
     let mark = if chat.pinned { Icon::Pin } else { Icon::Chat };
     let draw = |ui: &mut Ui, near: bool| {
         ui.scope(|ui| {
@@ -96,9 +96,9 @@ fn menu_ui(ui: &mut Ui, chat: &Chat, title: &str) -> Vec<Action> {
     actions
 }
 
-/// The title, as it is typed: Enter takes it, Escape does not.
+/// Field that edits a title: Enter accepts, Escape cancels.
 fn title_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
-    let Some((id, title)) = &mut state.keeping.renaming else { return Vec::new() };
+    let Some((id, title)) = &mut state.chats.persistence.renaming else { return Vec::new() };
     let field = TextEdit::singleline(title)
         .id_salt("title")
         .desired_width(f32::INFINITY)
@@ -121,8 +121,8 @@ fn title_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
 }
 
 fn hit_ui(ui: &mut Ui, state: &ViewState, chat: &Chat, hit: &SearchHit) -> Option<Action> {
-    let title = chat.title(&state.documents);
-    let selected = chat.id == state.current && state.page == MainView::Chat;
+    let title = chat.title(&state.documents.list);
+    let selected = chat.id == state.chats.current && state.page == MainView::Chat;
     let clicked = widgets::row(ui, Some(Icon::Chat), &title, "", selected, &format!("Chat: {title}")).clicked();
     if !hit.around.is_empty() {
         crate::app::panels::sidebar::note(ui, &hit.around);

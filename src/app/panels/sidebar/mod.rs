@@ -31,8 +31,8 @@ pub fn sidebar_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
     let frame = Frame::NONE.fill(t.panel).inner_margin(Margin::symmetric(8, 8));
     Panel::left("sidebar").exact_size(theme::SIDEBAR_WIDTH).resizable(false).frame(frame).show(ui, |ui| {
         ui.spacing_mut().item_spacing.y = 2.0;
-        search_ui(ui, &mut state.search);
-        state.search_kept();
+        search_ui(ui, &mut state.chats.search);
+        state.request_search();
         let height = FOOT_HEIGHT + model_bar_height(state);
         let foot = Panel::bottom("sidebar foot").resizable(false).show_separator_line(false).frame(Frame::NONE);
         let foot = foot.exact_size(height).show(ui, |ui| {
@@ -43,7 +43,7 @@ pub fn sidebar_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
         });
         let edge = foot.response.rect;
         ui.painter().hline(edge.x_range().expand(8.0), edge.top(), Stroke::new(1.0, t.line));
-        if state.keeping.undo.is_some() {
+        if state.chats.persistence.undo.is_some() {
             let above = Panel::bottom("undo").resizable(false).show_separator_line(false).frame(Frame::NONE.inner_margin(GRID));
             actions.extend(above.show(ui, |ui| undo_ui(ui, state)).inner);
         }
@@ -71,7 +71,7 @@ fn search_ui(ui: &mut Ui, search: &mut String) {
     icon::paint(ui.painter(), Icon::Search, square, t.weak);
 }
 
-/// The name of a list, and the button that adds to it. True when it is clicked.
+/// The heading of a list with a button that adds to it. True if that is clicked.
 pub fn heading_with_button(ui: &mut Ui, text: &str, button: &str) -> bool {
     ui.add_space(GUTTER);
     let mut clicked = false;

@@ -1,4 +1,4 @@
-//! The model at the foot of the sidebar: what it is, what it costs, and a menu to change it.
+//! Model bar at the foot of the sidebar: name, size and memory of the model, and a menu to change it.
 
 use egui::{CornerRadius, Popup, Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 
@@ -19,7 +19,7 @@ pub fn model_bar_height(state: &ViewState) -> f32 {
 /// Name, size, quantization, window and VRAM; a click opens the menu.
 pub fn model_bar_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
     let lines = lines(state);
-    let name = model_name(&state.model, &state.source);
+    let name = model_name(&state.engine.model, &state.engine.source);
     let size = vec2(ui.available_width(), model_bar_height(state));
     let (rect, response) = ui.allocate_exact_size(size, Sense::click());
     let said = format!("Model: {name}, {}", lines.join(", "));
@@ -28,7 +28,7 @@ pub fn model_bar_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
     if response.hovered() || response.has_focus() {
         ui.painter().rect_filled(rect, CornerRadius::same(theme::RADIUS), t.hover);
     }
-    let failed = matches!(state.model, ModelState::Failed(_));
+    let failed = matches!(state.engine.model, ModelState::Failed(_));
     let square = Rect::from_min_size(rect.min + vec2(2.0 * GRID, 15.0), vec2(16.0, 16.0));
     let (mark, ink) = if failed { (Icon::Warning, t.error_text) } else { (Icon::Layers, t.accent) };
     icon::paint(ui.painter(), mark, square, ink);
@@ -42,7 +42,7 @@ pub fn model_bar_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
         let line_rect = Rect::from_min_max(pos2(left, top), pos2(rect.right() - GRID, top + LINE));
         widgets::text_in(ui, line_rect, line, theme::small(), if failed { t.error_text } else { t.weak });
     }
-    if let ModelState::Loading { share, .. } = &state.model {
+    if let ModelState::Loading { share, .. } = &state.engine.model {
         let bar = Rect::from_min_size(pos2(left, rect.bottom() - 10.0), vec2(rect.right() - left - 2.0 * GRID, 3.0));
         ui.painter().rect_filled(bar, CornerRadius::same(2), t.idle);
         let filled = Rect::from_min_size(bar.min, vec2(bar.width() * share, bar.height()));
@@ -59,7 +59,7 @@ pub fn model_bar_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
 }
 
 fn lines(state: &ViewState) -> Vec<String> {
-    match &state.model {
+    match &state.engine.model {
         ModelState::Absent => vec!["not loaded".to_owned()],
         ModelState::Loading { share, what } => {
             vec![format!("Loading {:.0} % · {what}", (share * 100.0).floor())]
@@ -77,7 +77,7 @@ fn menu_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
     let mut actions = Vec::new();
     ui.set_width(300.0);
     ui.spacing_mut().item_spacing.y = 2.0;
-    let built_in = matches!((&state.model, &state.source), (ModelState::Ready(_), ModelSource::BuiltIn));
+    let built_in = matches!((&state.engine.model, &state.engine.source), (ModelState::Ready(_), ModelSource::BuiltIn));
     let note = if built_in { "in use" } else { "built in" };
     if widgets::row(ui, Some(Icon::Layers), crate::app::panels::BUILT_IN_NAME, note, false, "Use the built-in model").clicked() {
         actions.push(Action::LoadModel(ModelSource::BuiltIn));
@@ -91,7 +91,7 @@ fn menu_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
     if widgets::row(ui, Some(Icon::Folder), "Open a model folder…", "", false, "Open a model folder…").clicked() {
         actions.push(Action::OpenModelFolder);
     }
-    if matches!(state.model, ModelState::Ready(_))
+    if matches!(state.engine.model, ModelState::Ready(_))
         && widgets::row(ui, Some(Icon::Cross), "Unload", "frees its memory", false, "Unload the model").clicked()
     {
         actions.push(Action::UnloadModel);

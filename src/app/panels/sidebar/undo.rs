@@ -1,4 +1,4 @@
-//! What was deleted last, and the button that brings it back; at the foot of the sidebar, where it was deleted.
+//! Undo bar at the foot of the sidebar: the last deletion, and the button that restores it.
 
 use egui::{Frame, Margin, Ui};
 
@@ -10,9 +10,9 @@ use crate::app::ui::icon::Icon;
 use crate::app::ui::theme::{self, GRID};
 use crate::app::ui::widgets::{self, Weight};
 
-/// Nothing is drawn where there is nothing to undo.
+/// Draws nothing if there is nothing to undo.
 pub fn undo_ui(ui: &mut Ui, state: &ViewState) -> Option<Action> {
-    let undo = state.keeping.undo.as_ref()?;
+    let undo = state.chats.persistence.undo.as_ref()?;
     let mut action = None;
     let frame = Frame::NONE.fill(theme::tokens(ui).raised).corner_radius(theme::RADIUS).inner_margin(Margin::same(8));
     frame.show(ui, |ui| {
@@ -35,7 +35,9 @@ pub fn undo_ui(ui: &mut Ui, state: &ViewState) -> Option<Action> {
 
 fn words(undo: &Undo, state: &ViewState) -> String {
     match undo {
-        Undo::Chat(chat) => format!("Deleted the chat \u{201C}{}\u{201D}.", format::title(&chat.title(&state.documents), 40)),
+        Undo::Chat(chat) => {
+            format!("Deleted the chat \u{201C}{}\u{201D}.", format::title(&chat.title(&state.documents.list), 40))
+        }
         Undo::Document { name, keeps_text, kv_bytes, .. } => {
             let name = format::title(name, 40);
             let freed = match *kv_bytes {

@@ -1,0 +1,148 @@
+//! Engine state: the model, the running turn, commands to send, and measurements of the last turns.
+
+use std::collections::HashMap;
+
+use crate::app::state::chat::ChatId;
+use crate::app::state::read_progress::CountTarget;
+use crate::base::Tiers;
+use crate::engine::{AttentionKind, DeviceFacts, EngineCommand, LoadOptions, ModelInfo, ModelSource, RequestId};
+
+/// State of the model.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ModelState {
+    /// not loaded
+    Absent,
+    /// loading
+    Loading {
+        /// 0 to 1
+        share: f32,
+        /// current activity
+        what: String,
+    },
+    /// ready
+    Ready(Box<ModelInfo>),
+    /// an error: one sentence that says what to do
+    Failed(String),
+}
+
+/// Phase of the running turn.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Phase {
+    /// sent, not started
+    Waiting,
+    /// prefilling the prompt
+    Prefill {
+        /// tokens in the cache
+        done: usize,
+        /// tokens of the prompt
+        total: usize,
+        /// speed so far
+        tokens_per_s: f64,
+    },
+    /// generating
+    Decode {
+        /// tokens of the answer
+        n: usize,
+        /// speed so far
+        tokens_per_s: f64,
+    },
+}
+
+/// Purpose of a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Task {
+    /// prefill documents before a question
+    Prefill,
+    /// the answer of an exchange
+    Answer(u64),
+    /// the exact check of an exchange
+    Check(u64),
+}
+
+/// The running turn.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Running {
+    /// its id
+    pub turn: RequestId,
+    /// its chat
+    pub chat: ChatId,
+    /// its purpose
+    pub task: Task,
+    /// its phase
+    pub phase: Phase,
+    /// a stop was requested
+    pub stopping: bool,
+}
+
+impl Running {
+    /// True if it answers this exchange, or checks its answer.
+    pub fn is_for(&self, exchange: u64) -> bool {
+        matches!(self.task, Task::Answer(id) | Task::Check(id) if id == exchange)
+    }
+}
+
+/// KV bytes of the tiers, and their budgets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KvUse {
+    /// bytes in each tier
+    pub used: Tiers<u64>,
+    /// and the caps
+    pub budgets: Tiers<u64>,
+}
+
+/// The window's side of the engine.
+#[derive(Debug)]
+pub struct EngineState {
+    /// the model
+    pub model: ModelState,
+    /// the requested source
+    pub source: ModelSource,
+    /// its options
+    pub load: LoadOptions,
+    /// the device and the machine, once reported
+    pub device: Option<DeviceFacts>,
+    /// the running turn
+    pub running: Option<Running>,
+    /// commands to send, oldest first
+    pub outbox: Vec<EngineCommand>,
+    /// a stop was requested before the turn began, so it is sent again when the turn begins
+    pub pending_stop: bool,
+    /// the chat whose question is sent when the check ends
+    pub deferred_send: Option<ChatId>,
+    /// counts that are requested
+    pub(in crate::app) counting: HashMap<RequestId, CountTarget>,
+}
+
+impl EngineState {
+    /// No model, and `source` as the one to load.
+    pub fn new(source: ModelSource, load: LoadOptions) -> EngineState {
+        EngineState {
+            model: ModelState::Absent,
+            source,
+            load,
+            device: None,
+            running: None,
+            outbox: Vec::new(),
+            pending_stop: false,
+            deferred_send: None,
+            counting: HashMap::new(),
+        }
+    }
+}
+
+/// Measurements of the last turns.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Measurements {
+    /// decode speed of the last answer, tokens per second
+    pub last_speed: Option<f64>,
+    /// speed of the last prefill, tokens per second
+    pub last_prefill: Option<f64>,
+    /// speed of the last read from the disk, bytes per second
+    pub disk_speed: Option<f64>,
+    /// kind of attention of the last answer
+    pub attention: Option<AttentionKind>,
+    /// attention mass that its policy kept, if measured
+    pub mass_kept: Option<f64>,
+    /// usage of the KV tiers, once reported
+    pub kv: Option<KvUse>,
+}
