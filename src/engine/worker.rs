@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use crate::document::catalog::Catalog;
 
-use crate::gpu::{Gpu, GpuOptions};
+use crate::gpu::{DevicePool, Gpu, GpuOptions};
 use crate::kv::KvError;
 use crate::kv::store::StoreRoot;
 use crate::telemetry::{Hub, Phase};
@@ -39,13 +39,15 @@ const MAX_REBUILDS: usize = 2;
 
 /// Starts the engine thread, which ends with its handle. `wake` is called after every event.
 pub fn spawn(wake: impl Fn() + Send + 'static) -> EngineHandle {
-    spawn_with(wake, None)
+    spawn_with(wake, None, Arc::default())
 }
 
-/// The same, with something between the stores of saved documents and their folders.
-pub fn spawn_with(wake: impl Fn() + Send + 'static, hook: Option<FolderHook>) -> EngineHandle {
+/// The same, with something between the stores of saved documents and their folders. The device comes from `devices`, and
+/// returns there when the engine ends.
+pub fn spawn_with(wake: impl Fn() + Send + 'static, hook: Option<FolderHook>, devices: Arc<DevicePool>) -> EngineHandle {
     let (mut handle, port) = EngineHandle::pair(wake);
-    let started = std::thread::Builder::new().name("strata-engine".into()).spawn(move || Worker::new(port, hook).run());
+    let run = move || Worker::new(port, hook, devices).run();
+    let started = std::thread::Builder::new().name("strata-engine".into()).spawn(run);
     match started {
         Ok(thread) => handle.wait_for(thread),
         // The port went with the closure: every later `wait` answers that the engine is gone.
@@ -62,10 +64,11 @@ pub(super) struct Worker {
     gpu_options: GpuOptions,
     hub: Arc<Hub>,
     hook: Option<FolderHook>,
+    devices: Arc<DevicePool>,
 }
 
 impl Worker {
-    pub(super) fn new(port: EnginePort, hook: Option<FolderHook>) -> Worker {
+    pub(super) fn new(port: EnginePort, hook: Option<FolderHook>, devices: Arc<DevicePool>) -> Worker {
         Worker {
             port,
             gpu: None,
@@ -73,6 +76,7 @@ impl Worker {
             options: LoadOptions::default(),
             gpu_options: GpuOptions::default(),
             hook,
+            devices,
             hub: Hub::new(EVENTS_PER_LANE),
         }
     }
@@ -86,7 +90,9 @@ impl Worker {
         }
         // Everything is put down before the front end hears that this is the end.
         self.runner = None;
-        self.gpu = None;
+        if let Some(gpu) = self.gpu.take() {
+            self.devices.put_back(self.gpu_options, gpu);
+        }
     }
 
     fn handle(&mut self, command: EngineCommand) {
@@ -201,7 +207,7 @@ impl Worker {
         let result = crate::engine::runner::open(source).and_then(|file| {
             if !healthy {
                 self.gpu = None;
-                self.gpu = Some(Gpu::open(&gpu_options)?);
+                self.gpu = Some(self.devices.take_or_open(&gpu_options)?);
             }
             let Some(gpu) = &self.gpu else { return Err(EngineError::NoModel) };
             self.port.emit(EngineEvent::Device(Box::new(DeviceFacts::look(gpu, options.kv_dir.as_deref()))));

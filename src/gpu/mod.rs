@@ -11,6 +11,7 @@
 
 mod buffer;
 mod device;
+mod device_pool;
 mod error;
 pub mod kernels;
 mod memory_info;
@@ -25,6 +26,7 @@ mod timestamps;
 
 pub use buffer::{Buffer, Slice};
 pub use device::{Adapters, FeatureOverrides, Gpu, GpuOptions};
+pub use device_pool::DevicePool;
 pub use error::GpuError;
 pub use memory_info::DeviceMemory;
 pub use pipeline::{Binding, Kernel};

@@ -21,12 +21,16 @@ mod selection;
 mod teacher_forcing;
 mod trace;
 
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use strata::engine::{
     DocumentRef, EngineCommand, EngineEvent, EngineHandle, FolderHook, KvDtype, LoadOptions, ModelInfo, ModelSource,
     RequestSummary,
 };
+
+/// The devices of engines that have ended, for those that start.
+static DEVICES: LazyLock<Arc<strata::gpu::DevicePool>> = LazyLock::new(Arc::default);
 
 /// An engine with this model loaded. None (named) when there is no device.
 fn engine(test: &str, source: ModelSource, kv_dtype: KvDtype) -> Option<(EngineHandle, Box<ModelInfo>)> {
@@ -48,7 +52,7 @@ fn engine_hooked(
 ) -> Option<(EngineHandle, Box<ModelInfo>)> {
     drop(common::gpu(test, strata::gpu::FeatureOverrides::default())?);
     options.kv_dir.get_or_insert_with(|| std::env::temp_dir().join(format!("strata-engine-{}", std::process::id())));
-    let handle = strata::engine::spawn_with(|| {}, hook);
+    let handle = strata::engine::spawn_with(|| {}, hook, DEVICES.clone());
     assert!(handle.send(EngineCommand::LoadModel { source, options }));
     loop {
         match handle.wait(Duration::from_secs(120)).unwrap() {

@@ -2,11 +2,11 @@
 
 use strata::base::{Bytes, LinkLimits, Tiers};
 use strata::engine::{
-    AttentionKind, AttentionMode, EngineCommand, EngineEvent, EngineHandle, LoadOptions, Message, ModelSource, PolicyKind,
-    PolicySpec, RequestSummary, Role, Sampling, SelectionBudget,
+    AttentionKind, AttentionMode, DocumentRef, EngineCommand, EngineEvent, EngineHandle, LoadOptions, Message, ModelSource,
+    PolicyKind, PolicySpec, RequestSummary, Role, Sampling, SelectionBudget,
 };
 
-use crate::{engine_with, finish, half_document};
+use crate::{engine_with, finish, half_document, saved_as};
 
 const QUESTION: &str = "What is the current temperature for Reribe?";
 const ANSWER: &str = "The current temperature for Reribe is Mare-3409.";
@@ -22,9 +22,25 @@ fn ask(handle: &EngineHandle, question: &str) -> (String, Box<RequestSummary>) {
 }
 
 fn ask_by(handle: &EngineHandle, question: &str, policy: AttentionMode) -> (String, Box<RequestSummary>) {
-    let messages = vec![Message { role: Role::User, content: format!("{}\n\n{question}", half_document()) }];
+    ask_on(handle, &half_document(), question, None, policy)
+}
+
+/// The answer to [`QUESTION`] on a saved document of 1,700 tokens, the second half of the other.
+fn ask_saved(handle: &EngineHandle, policy: AttentionMode) -> (String, Box<RequestSummary>) {
+    let text = &half_document()[5000..];
+    ask_on(handle, text, QUESTION, Some(saved_as("document.txt", text, 1)), policy)
+}
+
+fn ask_on(
+    handle: &EngineHandle,
+    text: &str,
+    question: &str,
+    document: Option<DocumentRef>,
+    policy: AttentionMode,
+) -> (String, Box<RequestSummary>) {
+    let messages = vec![Message { role: Role::User, content: format!("{text}\n\n{question}") }];
     let sampling = Sampling::default();
-    handle.send(EngineCommand::Generate { turn: 7, messages, document: None, sampling, max_tokens: 24, policy });
+    handle.send(EngineCommand::Generate { turn: 7, messages, document, sampling, max_tokens: 24, policy });
     let (events, end) = finish(handle);
     let text = |event| if let EngineEvent::Token { text, .. } = event { Some(text) } else { None };
     (events.into_iter().filter_map(text).collect(), end.unwrap())
@@ -106,22 +122,25 @@ fn sampled_turn_says_what_was_kept_in_a_few_steps_and_answers_the_same() {
 #[test]
 fn pages_travel_packed_over_a_slow_link_and_exact_turns_never_see_them() {
     let test = "pages_travel_packed_over_a_slow_link_and_exact_turns_never_see_them";
-    let Some(exact) = engine(test, None, [None; 2]) else { return };
-    let (expected, _) = ask(&exact, QUESTION);
+    // The document is saved, so that only what the question takes goes over the slow link.
+    let dir = tempfile::tempdir().unwrap();
+    let plain = LoadOptions { kv_dir: Some(dir.path().to_owned()), context: Some(8192), ..LoadOptions::default() };
+    let Some((exact, _)) = engine_with(test, ModelSource::BuiltIn, plain.clone()) else { return };
+    let (expected, _) = ask_saved(&exact, AttentionMode::AsLoaded);
     drop(exact);
     // So slow that carrying a page costs far more than packing it, and than computing on a machine that is busy with others.
     let limits = LinkLimits { pcie: Some(2 << 20), nvme: None };
     let budgets = Tiers { vram: Some(Bytes(2 << 20)), ram: None, disk: None };
     let spec = Some(spec(PolicyKind::LeoAm, 0.1));
-    let options = LoadOptions { budgets, limits, policy: spec, context: Some(8192), ..LoadOptions::default() };
+    let options = LoadOptions { budgets, limits, policy: spec, ..plain };
     let handle = engine_with(test, ModelSource::BuiltIn, options).unwrap().0;
-    let (text, summary) = ask(&handle, QUESTION);
+    let (text, summary) = ask_saved(&handle, AttentionMode::AsLoaded);
     let chosen = summary.chosen.unwrap();
     assert_eq!(text, ANSWER);
     assert!(chosen.packed > 0.0, "{chosen:?}"); // how many is a matter of how busy the machine is
     assert!(summary.kv_peak_bytes.vram <= 2 << 20, "{:?}", summary.kv_peak_bytes);
     // The same pages for a turn that reads everything: to the bit what was read.
-    let (text, summary) = ask_by(&handle, QUESTION, AttentionMode::Exact);
+    let (text, summary) = ask_saved(&handle, AttentionMode::Exact);
     assert_eq!((text, summary.attention), (expected, AttentionKind::ExactOffload));
 }
 
