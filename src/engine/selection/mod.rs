@@ -143,6 +143,8 @@ impl Selector {
     /// A batch begins: access frequency counts from here, for all of its sequences together.
     pub(in crate::engine) fn begin_batch(&mut self, dims: &ModelDims) {
         self.frequency = FrequencyTable::new(dims.n_layer, HALF_LIFE_STEPS);
+        // Steps of a batch are numbered from 1, those of a single answer from 0: pages are pinned by these numbers.
+        self.clock += 1;
     }
 
     /// Policy state of an answer of up to `n_steps` tokens, whose prompt was prefilled last.
