@@ -29,7 +29,7 @@ use common::{Document, N_ROUNDS, RAM_SHARE, VRAM_SHARE, disk_speed, engine, engi
 /// Index of the quoted passage.
 const PASSAGE: usize = 4;
 
-/// What is timed.
+/// Subject of the benchmark.
 enum Subject {
     /// answers about the document
     Document(Document),
