@@ -1,13 +1,13 @@
-//! Several questions on one document at once: tokens per second of all answers together, everything read and by policies, with
-//! the KV in VRAM and mostly on the disk.
+//! Batch benchmark: several questions on one document at once; tokens per second of all answers together, with full
+//! attention and with policies, with the KV in VRAM and mostly on disk.
 //!
-//! `cargo bench --bench batch` · `STRATA_BENCH_TOKENS` length of the document (12288 otherwise) · `STRATA_BENCH_DIR` folder
-//! for the library (the build's own otherwise) · `STRATA_BENCH_DECODE` tokens of each answer (32 otherwise).
+//! `cargo bench --bench batch` · `STRATA_BENCH_TOKENS` length of the document (default 12288) · `STRATA_BENCH_DIR`
+//! folder for the library (default: build folder) · `STRATA_BENCH_DECODE` tokens per answer (default 32).
 //!
-//! Every ratio is of one run. As in `policies`, the disk is held to the speed at which reading what neither VRAM nor RAM has room
-//! for takes 2.9 times as long as computing a step for one question does with all of the KV in VRAM (LeoAM, section 3.4). VRAM has
-//! room for a fifth of the KV and twice the tails of eight questions, RAM for two fifths: the first layers stay off the disk.
-//! Each question asks for another passage, none of which comes to its end within 128 tokens.
+//! Every ratio is from one run. As in `policies`, disk bandwidth is limited so that reading the KV beyond VRAM and RAM
+//! takes 2.9 times as long as computing a step of one question with all KV in VRAM (LeoAM §3.4). VRAM has room for a
+//! fifth of the KV and twice the tails of eight questions, RAM for two fifths; the first layers stay off the disk. Each
+//! question asks for another passage, none of which ends within 128 tokens.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "a bench prints, and ends where it fails")]
 
 #[path = "common/mod.rs"]
@@ -18,16 +18,16 @@ use strata::engine::{LoadOptions, PolicyKind, PolicySpec, SelectionBudget};
 
 use common::{Document, N_ROUNDS, RAM_SHARE, VRAM_SHARE, disk_speed, engine, median, setting};
 
-/// The most come first: room that was set aside for them stays so.
+/// The largest batch comes first, because its reserve stays.
 const COUNTS: [usize; 3] = [8, 4, 1];
-/// Time to read what lies on the disk alone over the time to compute a step.
+/// Time to read the KV on disk, relative to the time to compute a step.
 const IO_OVER_COMPUTE: f64 = 2.9;
 /// Bytes of a tail of two pages of the built-in model.
 const TAIL_BYTES: u64 = 2 * 64 * 3072;
 
 struct Row {
     name: &'static str,
-    /// by count
+    /// by number of questions
     tokens_per_s: Vec<f64>,
     read_bytes_per_token: Vec<f64>,
 }
@@ -37,10 +37,10 @@ fn row(name: &'static str, document: &Document, options: &LoadOptions) -> Row {
     let mut row = Row { name, tokens_per_s: Vec::new(), read_bytes_per_token: Vec::new() };
     for n in COUNTS {
         let (mut speeds, mut read) = (Vec::new(), 0.0);
-        // What the first answers find in tiers that are cold does not count.
+        // The first answers, with cold tiers, do not count.
         for round in 0..=N_ROUNDS {
-            let summaries = document.ask_many(&handle, n);
-            // The first token of each comes from prefill. Who answers longest sees all steps.
+            let summaries = document.generate_batch(&handle, n);
+            // The first token of each answer is from prefill. The longest answer has all steps.
             let n_tokens: usize = summaries.iter().map(|s| s.generated_tokens - 1).sum();
             let decode_ms = summaries.iter().map(|s| s.decode_ms).fold(0.0, f64::max);
             if round > 0 {
@@ -61,7 +61,7 @@ fn main() {
     let base = LoadOptions { kv_dir: Some(dir.path().to_owned()), context: Some(n_tokens + 4096), ..LoadOptions::default() };
     let handle = engine(base.clone());
     let document = Document::new(&handle, n_tokens, setting("STRATA_BENCH_DECODE", 32));
-    let fresh = document.ask_many(&handle, 1).remove(0);
+    let fresh = document.generate_batch(&handle, 1).remove(0);
     drop(handle);
     let of = |kind| PolicySpec { kind, amount: SelectionBudget::Rate(0.1), ..PolicySpec::default() };
     let leoam = of(PolicyKind::LeoAm);
@@ -92,10 +92,10 @@ fn main() {
             println!("| {} | {n} | {speed:.1} | {:.2}x | {read} |", row.name, speed / row.tokens_per_s[2]);
         }
     }
-    let [_, _, full, chosen, h2o, chunked] = rows.as_slice() else { unreachable!("six rows") };
+    let [_, _, full, selected, h2o, chunked] = rows.as_slice() else { unreachable!("six rows") };
     for (i, n) in COUNTS.iter().enumerate().rev() {
         let speed = |row: &Row| row.tokens_per_s[i];
-        let (over_full, over_h2o) = (speed(chosen) / speed(full), speed(chosen) / speed(h2o).max(speed(chunked)));
+        let (over_full, over_h2o) = (speed(selected) / speed(full), speed(selected) / speed(h2o).max(speed(chunked)));
         println!("leoam, offloaded, {n} at once: {over_full:.2}x of full, {over_h2o:.2}x of the better of h2o and h2o-chunked");
     }
 }

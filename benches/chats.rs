@@ -1,6 +1,6 @@
-//! What kept chats cost: a frame of a long chat, a piece that is kept, opening and searching a year of chats.
+//! Chat benchmark: a frame of a long chat, saving a piece of an answer, opening and searching a year of chats.
 //!
-//! `cargo bench --bench chats`. Limits: frames are laid out and made triangles, not painted, because a bench has no
+//! `cargo bench --bench chats`. Limits: frames are laid out and tessellated, not painted, because a bench has no
 //! screen.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "a bench prints, and ends where it fails")]
 
@@ -47,15 +47,15 @@ fn frames(sentence: &str) {
         parent = Some(exchange.id);
         window.state_mut().state.chat_mut().exchanges.push(exchange);
     }
-    say(&format!("frame of {n_messages} messages, {n_chars} characters, scrolling"), scrolled(&mut window));
+    print_times(&format!("frame of {n_messages} messages, {n_chars} characters, scrolling"), scroll_frames(&mut window));
     let (n_chats, _) = YEAR;
     let listed = (1..=n_chats).map(|i| Chat { id: 1_000_000 + i, name: format!("Chat number {i}"), ..Chat::default() });
     window.state_mut().state.chats.list.extend(listed);
-    say(&format!("the same beside a list of {n_chats} chats"), scrolled(&mut window));
+    print_times(&format!("the same beside a list of {n_chats} chats"), scroll_frames(&mut window));
 }
 
-/// What each frame takes while the chat is scrolled: laid out, and made triangles.
-fn scrolled(window: &mut Harness<StrataApp>) -> Vec<Duration> {
+/// Time of each frame while the chat scrolls: layout and tessellation.
+fn scroll_frames(window: &mut Harness<StrataApp>) -> Vec<Duration> {
     (0..10).for_each(|_| window.step());
     let mut times = Vec::new();
     for frame in 0..FRAMES {
@@ -70,7 +70,7 @@ fn scrolled(window: &mut Harness<StrataApp>) -> Vec<Duration> {
         assert!(!window.ctx.tessellate(shapes, 1.0).is_empty());
         times.push(began.elapsed());
     }
-    assert!(window.state().drawn_items() < 40, "only what is in view is laid out");
+    assert!(window.state().drawn_items() < 40, "only visible items are laid out");
     times
 }
 
@@ -86,7 +86,7 @@ fn pieces() {
         assert!(keeper.flush(Duration::from_secs(10)));
         times.push(began.elapsed());
     }
-    say("piece of an answer, kept", times);
+    print_times("piece of an answer, kept", times);
 }
 
 fn year(sentence: &str) {
@@ -99,11 +99,11 @@ fn year(sentence: &str) {
     let began = Instant::now();
     let store = ChatStore::open(dir.path()).unwrap();
     assert_eq!(store.list().unwrap().len(), n_chats as usize);
-    say(&format!("{n_chats} chats of {n_messages} messages: opened and listed"), vec![began.elapsed()]);
+    print_times(&format!("{n_chats} chats of {n_messages} messages: opened and listed"), vec![began.elapsed()]);
     for query in ["pudding", "number 7", "nowhere at all"] {
         let began = Instant::now();
         let n = store.search(query).unwrap().len();
-        say(&format!("search for '{query}': {n} hits"), vec![began.elapsed()]);
+        print_times(&format!("search for '{query}': {n} hits"), vec![began.elapsed()]);
     }
 }
 
@@ -122,8 +122,8 @@ fn chat(id: u64, n_exchanges: u64, answer: &str) -> Vec<Change> {
     changes
 }
 
-/// Median, 99th percentile and longest.
-fn say(what: &str, mut times: Vec<Duration>) {
+/// Prints the median, 99th percentile and maximum.
+fn print_times(what: &str, mut times: Vec<Duration>) {
     times.sort_unstable();
     let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e3;
     println!("{what}: n {}, median {:.2} ms, p99 {:.2} ms, longest {:.2} ms", times.len(), at(0.5), at(0.99), at(1.0));

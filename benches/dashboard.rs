@@ -1,13 +1,14 @@
-//! What watching costs: tokens per second with the dashboard open over those with it shut, and the KV map of a long context.
+//! Dashboard overhead benchmark: tokens per second with and without the open dashboard, and drawing the KV map of a
+//! long context.
 //!
-//! `cargo bench --bench dashboard` asks the built-in model about a document in three tiers, from the window's own frame loop,
-//! and opens and shuts each panel in turns. Otherwise by environment:
+//! `cargo bench --bench dashboard` asks the built-in model about a document in three tiers, from the frame loop of the
+//! window, and opens and closes each panel in turns. Environment variables:
 //!
-//! * `STRATA_BENCH_TURNS` of half a second for each panel (120 otherwise)
+//! * `STRATA_BENCH_TURNS` half-second turns for each panel (default 120)
 //!
-//! The target is 0.99 of the tokens per second. They are at the mercy of whatever else the machine does; the processor's time
-//! for a token is less so, and where the processor is the device, it is what a token takes. Limits: frames are laid out and not
-//! painted, because a bench has no screen.
+//! The target is 0.99 of the tokens per second. That figure depends on the load of the machine. CPU time per token
+//! depends less on it, and on a software device it is the time of a token. Limits: frames are laid out and not painted,
+//! because a bench has no screen.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "a bench prints, and ends where it fails")]
 
 use std::time::{Duration, Instant};
@@ -21,9 +22,9 @@ use strata::base::{Bytes, Tiers};
 use strata::document::Document;
 use strata::engine::{LoadOptions, ModelSource, PageCopies, PolicySpec, Sampling, Tier, TierOccupancy};
 
-/// So long the dashboard is open or shut, before it is the other.
+/// Time that the dashboard stays open or closed.
 const TURN: Duration = Duration::from_millis(480);
-/// What is open while an answer is timed.
+/// State of the dashboard while an answer is timed.
 const SHOWN: [Tab; 4] = [Tab::Activity, Tab::Timeline, Tab::KvMap, Tab::Ledger];
 
 type Window = Harness<'static, StrataApp>;
@@ -42,7 +43,7 @@ fn main() {
     window.state_mut().state.add_document(Document::from_bytes("document.txt", text.as_bytes()).unwrap(), false);
     let settings = &mut window.state_mut().state.settings.values;
     settings.max_tokens = 2000;
-    // At random, so that few answers end early.
+    // Random sampling, so that few answers end early.
     settings.sampling = Sampling { temperature: 3.0, top_k: 40, top_p: 1.0, min_p: 0.0, repetition_penalty: 1.0, seed: 1 };
     window.state_mut().state.chat_mut().draft = "Quote the passage that says the harbour wall".into();
     window.state_mut().state.send();
@@ -66,7 +67,7 @@ fn main() {
     }
 }
 
-/// What was made, and what it took.
+/// Tokens generated, and the time they took.
 #[derive(Default)]
 struct TimeCategory {
     tokens: f64,
@@ -74,11 +75,11 @@ struct TimeCategory {
     cpu_secs: f64,
 }
 
-/// Shut and open, a turn of each after the other, so that a busy machine is busy for both.
+/// Alternates closed and open, so that the load of the machine affects both.
 fn in_turns(window: &mut Window, tab: Tab) -> [TimeCategory; 2] {
     let mut spent = [TimeCategory::default(), TimeCategory::default()];
     for turn in 0..setting("STRATA_BENCH_TURNS", 120) {
-        // Shut, open, open, shut: what changes from the beginning of an answer to its end changes for both.
+        // Closed, open, open, closed: changes over the course of an answer affect both.
         let is_open = matches!(turn % 4, 1 | 2);
         show(window, is_open.then_some(tab));
         if window.state().state.engine.running.is_none() {
@@ -97,7 +98,7 @@ fn in_turns(window: &mut Window, tab: Tab) -> [TimeCategory; 2] {
     spent
 }
 
-/// Processor time of this process, the device's threads too where the processor is the device.
+/// CPU time of this process, including the GPU threads of a software device.
 fn cpu_secs() -> f64 {
     std::fs::read_to_string("/proc/self/stat").ok().as_deref().and_then(overhead::cpu_secs).unwrap_or(f64::NAN)
 }
@@ -106,7 +107,7 @@ fn n_tokens(app: &StrataApp) -> usize {
     app.state.chat().exchanges.last().map_or(0, |exchange| exchange.token_ends.len())
 }
 
-/// A window whose model is ready.
+/// A window with a loaded model.
 fn window(load: LoadOptions) -> Window {
     let options = WindowOptions {
         initial_model: ModelSource::BuiltIn,
@@ -127,7 +128,7 @@ fn show(window: &mut Window, shown: Option<Tab>) {
     let dashboard = &mut window.state_mut().dashboard;
     dashboard.open = shown.is_some();
     dashboard.tab = shown.unwrap_or_default();
-    // What is measured or asked for when a panel opens is over before the answer begins.
+    // Measurements and requests of an opening panel finish before the answer begins.
     let has_peaks = |app: &StrataApp| !app.dashboard.open || app.dashboard.peaks.is_some();
     frames_until(window, has_peaks);
 }
@@ -164,8 +165,8 @@ fn map_of_a_long_context() {
     );
 }
 
-fn setting(name: &str, otherwise: usize) -> usize {
-    std::env::var(name).map_or(otherwise, |text| text.parse().unwrap())
+fn setting(name: &str, default_value: usize) -> usize {
+    std::env::var(name).map_or(default_value, |text| text.parse().unwrap())
 }
 
 fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {

@@ -1,8 +1,9 @@
-//! How fast files become documents: plain text, PDF, EPUB, HTML.
+//! Ingest benchmark: how fast files become documents (plain text, PDF, EPUB, HTML).
 //!
-//! `cargo bench --bench ingest` · `STRATA_DATA` folder with real files (`../shared/data` otherwise); without it, files made here.
+//! `cargo bench --bench ingest` · `STRATA_DATA` folder with real files (default `../shared/data`); without it,
+//! generated files.
 //!
-//! Every text is checked before it is timed. Goals: 5 MB/s of plain text, 50 pages/s of ordinary PDF, the 6 MB diary in 2 s.
+//! Every text is checked before timing. Goals: 5 MB/s of plain text, 50 pages/s of ordinary PDF, the 6 MB diary in 2 s.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "a bench prints, and ends where it fails")]
 
 use std::path::{Path, PathBuf};
@@ -10,14 +11,14 @@ use std::time::Instant;
 
 use strata::document::{Document, Progress, Reader};
 
-/// Repetitions of each.
+/// Repetitions of each file.
 const N_ROUNDS: usize = 5;
 
 /// Seconds of each round, and the document.
 fn timed(name: &str, bytes: &[u8]) -> (Vec<f64>, Document) {
     let reader = Reader::with_sandbox(env!("CARGO_BIN_EXE_strata"));
     let read = || reader.read(name, bytes, &Progress::default()).unwrap();
-    // Checks and warms up.
+    // Check and warm-up.
     let document = read();
     assert!(!document.text.trim().is_empty());
     let seconds = (0..N_ROUNDS).map(|_| {

@@ -1,9 +1,10 @@
-//! How fast the store's backends read, next to fio on the same file with the same block size and depth.
+//! Store I/O benchmark: read bandwidth of the I/O backends, compared with fio on the same file, block size and depth.
 //!
-//! `cargo bench --bench kv_store` · `STRATA_BENCH_BYTES` size of the file (512 MiB otherwise) · the rest in [`disk`].
+//! `cargo bench --bench kv_store` · `STRATA_BENCH_BYTES` size of the file (default 512 MiB) · more settings in
+//! [`disk`].
 //!
-//! Random reads past the page cache. The bytes are checked before anything is timed. Where fio is not installed its columns
-//! stay empty. Goals: 0.95 of fio at 128 KiB, 0.90 at 16 KiB.
+//! Random reads past the page cache. The bytes are checked before timing. Without fio its columns are empty. Goals:
+//! 0.95 of fio at 128 KiB, 0.90 at 16 KiB.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "a bench prints, and ends where it fails")]
 
 mod disk_common;
@@ -17,17 +18,17 @@ use strata::kv::store::{
     Cancel, Disk, Folder, Io, IoBuffer, IoConfig, IoKind, IoRequest, OpenMode, SlabPool, Storage, write_all,
 };
 
-/// What is written at once, and a multiple of every block.
+/// Size of one write, a multiple of every block.
 const PIECE: u64 = 4 << 20;
-/// Reads that wait in the queue.
+/// Reads waiting in the queue.
 const WAITING_BYTES: usize = 512 << 10;
-/// Between the end of one measurement and the answer to its last read.
+/// Timeout of a read.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The order in which fio reads.
+/// Order of the fio reads.
 const RANDOM: [&str; 2] = ["--rw=randread", "--norandommap=1"];
 
-/// Every 4 KiB of the file begin with their number, and are not compressible.
+/// Every 4 KiB of the file begin with their index, and are incompressible.
 fn make_file(setup: &Setup, n_bytes: u64) -> Arc<dyn Storage> {
     let folder = Disk::new(&setup.dir);
     drop(folder.lock(true).unwrap());
@@ -46,12 +47,13 @@ fn make_file(setup: &Setup, n_bytes: u64) -> Arc<dyn Storage> {
     storage
 }
 
-/// Bytes per second of random reads of `block` bytes for `time`; every block is checked where `check`.
+/// Bytes per second of random reads of `block` bytes for `time`. If `check`, every block is verified.
 fn read_rate(io: &Io, storage: &Arc<dyn Storage>, n_bytes: u64, block: usize, time: Duration, check: bool) -> f64 {
-    // The disk has `DEPTH` of them, the others wait in the queue, so that it never waits for this thread. Not more, because a
-    // virtual disk is faster where they stay in the CPU's cache, as fio's do.
+    // The disk has `DEPTH` of the slabs and the others wait in the queue, so that the disk never waits for this thread.
+    // There are no more, because a virtual disk is faster if they fit the CPU cache, as those of fio do.
     let n_slabs = DEPTH as usize + WAITING_BYTES / block;
-    // As large as the app's own: less than a huge page would be read into small ones, which takes half as long again.
+    // As large as in the app: memory smaller than a huge page would be read in small pages, which takes half as long
+    // again.
     let pool = SlabPool::new(Bytes(64 << 20));
     let mut rng = Rng::new(block as u64);
     let n_blocks = (n_bytes / block as u64) as u32;
@@ -63,7 +65,7 @@ fn read_rate(io: &Io, storage: &Arc<dyn Storage>, n_bytes: u64, block: usize, ti
     (0..n_slabs).for_each(|_| submit(pool.take(block).unwrap()));
     let (began, mut n_read) = (Instant::now(), 0);
     while began.elapsed() < time {
-        let done = io.next(TIMEOUT).expect("the disk answers");
+        let done = io.next(TIMEOUT).expect("the disk must respond");
         done.result.unwrap();
         let slab = done.buffer.unwrap().into_read().unwrap();
         if check {
@@ -75,15 +77,15 @@ fn read_rate(io: &Io, storage: &Arc<dyn Storage>, n_bytes: u64, block: usize, ti
     }
     let rate = n_read as f64 / began.elapsed().as_secs_f64();
     while io.n_outstanding() > 0 {
-        io.next(TIMEOUT).expect("the disk answers").result.unwrap();
+        io.next(TIMEOUT).expect("the disk must respond").result.unwrap();
     }
     rate
 }
 
 fn main() {
     let Some(setup) = Setup::new("kv_store_bench") else { return };
-    let wanted = std::env::var("STRATA_BENCH_BYTES").map_or(512 << 20, |text| text.parse::<Bytes>().unwrap().0);
-    let n_bytes = wanted.next_multiple_of(PIECE);
+    let requested = std::env::var("STRATA_BENCH_BYTES").map_or(512 << 20, |text| text.parse::<Bytes>().unwrap().0);
+    let n_bytes = requested.next_multiple_of(PIECE);
     let storage = make_file(&setup, n_bytes);
     let direct = if storage.is_direct() { "direct" } else { "through the page cache" };
     setup.introduce(&format!("Random reads of {}, {direct}, depth {DEPTH}, next to fio's io_uring", Bytes(n_bytes)));
@@ -91,7 +93,7 @@ fn main() {
     for block in [128 << 10, 16 << 10] {
         for kind in [IoKind::Uring, IoKind::Threads] {
             let io = Io::start(&IoConfig { force: Some(kind), depth: DEPTH, ..IoConfig::default() }).unwrap();
-            // Checked, and warm, before anything counts.
+            // Checked and warmed up before timing.
             read_rate(&io, &storage, n_bytes, block, setup.time, true);
             let mut ours = || Some(read_rate(&io, &storage, n_bytes, block, setup.time, false));
             let mut theirs = || fio_rate(&setup, &setup.dir.join("data"), block as u64, u64::from(DEPTH), &RANDOM);

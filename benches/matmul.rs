@@ -1,8 +1,8 @@
-//! Matrix kernels against this device's own peaks: `cargo bench --bench linear [-- FORMAT ...]`.
+//! Matrix kernel benchmark, relative to the peaks of the GPU: `cargo bench --bench matmul [-- FORMAT ...]`.
 //!
-//! The output of every kernel is checked against the plainest variant first. Then: bytes of weights read per second (T = 1)
-//! and FLOP/s (T = 32, 128), as shares of the streaming read and of the bare GEMM measured in the same run. CPU figures are
-//! per CPU-second of this process, which holds still on a shared machine; on a GPU read the wall figures.
+//! The output of every kernel is first compared with the simplest variant. Then: weight bytes read per second (T = 1)
+//! and FLOP/s (T = 32, 128), as fractions of the streaming read and the plain GEMM of the same run. CPU figures are per
+//! CPU-second of this process, which is stable on a shared machine; on a real GPU use the wall-clock figures.
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a bench prints, and fails by panicking")]
 
 use std::time::Instant;
@@ -12,7 +12,7 @@ use strata::gpu::kernels::linear::{
 };
 use strata::gpu::{Gpu, GpuOptions, Recorder, Slice};
 
-/// CPU seconds of this process over all threads (Linux); wall time elsewhere.
+/// CPU seconds of this process over all threads (Linux); elsewhere wall time.
 fn cpu_secs(since: Instant) -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
@@ -55,7 +55,7 @@ struct Bench {
 impl Bench {
     fn new() -> Bench {
         let gpu = Gpu::open(&GpuOptions::default()).unwrap();
-        // Small positive halves: finite as weights and as scales in every format.
+        // Small positive f16 values: finite as weights and as scales in every format.
         let mut state = 1u32;
         let halves: Vec<u16> = (0..64usize << 20)
             .map(|_| {
@@ -125,7 +125,7 @@ impl Bench {
 }
 
 fn main() {
-    let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    let requested: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
     let b = Bench::new();
     let mut read_bytes = 0;
     let (best, cpu) = time(&b.gpu, |r| read_bytes = bench::record_stream_read(&b.gpu, r, &b.quants, &b.y).unwrap());
@@ -135,12 +135,12 @@ fn main() {
     let mut flops = 0.0;
     let (best, cpu) = time(&b.gpu, |r| flops = bench::record_gemm(&b.gpu, r, [&b.x, &b.scales, &b.y], 1024).unwrap());
     let gemm = flops / cpu * 1e-9;
-    println!("bare GEMM: {:.2} GFLOP/s, {gemm:.2} per CPU-second", flops / best * 1e-9);
+    println!("plain GEMM: {:.2} GFLOP/s, {gemm:.2} per CPU-second", flops / best * 1e-9);
     println!("| variant | format | T | K | N | GB/s | per CPU-s | of read | GFLOP/s | per CPU-s | of GEMM |");
     println!("|---|---|---|---|---|---|---|---|---|---|---|");
     let variant = LinearVariant::for_gpu(&b.gpu);
     for format in WeightFormat::ALL {
-        if wanted.is_empty() || wanted.iter().any(|w| w.eq_ignore_ascii_case(&format!("{format:?}"))) {
+        if requested.is_empty() || requested.iter().any(|w| w.eq_ignore_ascii_case(&format!("{format:?}"))) {
             b.row(format, variant, stream, gemm);
         }
     }

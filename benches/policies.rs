@@ -1,18 +1,19 @@
-//! What policies read, and how long they take for it, with the KV on the disk: LeoAM next to the baselines of its paper, and
-//! what each of its parts is worth.
+//! Policy benchmark: pages read and time per step with the KV on disk, for LeoAM, the baselines of its paper, and each
+//! of its parts.
 //!
-//! `cargo bench --bench policies` reads a document with the built-in model. Otherwise by environment:
+//! `cargo bench --bench policies` reads a document with the built-in model. Environment variables:
 //!
-//! * `STRATA_BENCH_SYNTHETIC` shape of a random model with a filled context instead, such as qwen2.5-0.5b, at `STRATA_BENCH_TYPE`
-//!   (Q4_0 otherwise): as many layers as a real one, but queries of which none is like the last, so that nothing chosen stays
-//! * `STRATA_BENCH_TOKENS` length of the context (12288 otherwise), `STRATA_BENCH_DECODE` tokens of each answer (64 otherwise)
-//! * `STRATA_BENCH_IO` time to read from the disk over the time to compute, percent (290 otherwise)
-//! * `STRATA_BENCH_DIR` folder for the library (the build's own otherwise)
+//! * `STRATA_BENCH_SYNTHETIC` shape of a random model with a filled context instead, such as qwen2.5-0.5b, at
+//!   `STRATA_BENCH_TYPE` (default Q4_0): as many layers as a real model, but unrelated queries, so that no selection is
+//!   reused
+//! * `STRATA_BENCH_TOKENS` length of the context (default 12288), `STRATA_BENCH_DECODE` tokens per answer (default 64)
+//! * `STRATA_BENCH_IO` time to read from disk relative to the time to compute, percent (default 290)
+//! * `STRATA_BENCH_DIR` folder for the library (default: build folder)
 //!
-//! Every ratio is of one run. VRAM has room for a fifth of the KV, RAM for two fifths, and the disk is held to the speed at which
-//! reading the other two fifths takes 2.9 times as long as computing a step does with all of them in VRAM. That is the paper's
-//! machine (LeoAM, section 3.4: 40 % of the KV on the disk, 290 ms and 100 ms). What was in the tiers before is not timed.
-//! The parts are those of figure 16: without a pipeline, token-level evaluation of all keys (base), abstracts, the tree; then all.
+//! Every ratio is from one run. VRAM has room for a fifth of the KV, RAM for two fifths. Disk bandwidth is limited so
+//! that reading the other two fifths takes 2.9 times as long as computing a step with all KV in VRAM. That is the
+//! machine of LeoAM §3.4 (40 % of the KV on disk, 290 ms and 100 ms). The warm-up is not timed. The parts are those of
+//! LeoAM figure 16: without a pipeline, token-level evaluation of all keys (base), abstracts, the tree; then all.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "a bench prints, and ends where it fails")]
 
 #[path = "common/mod.rs"]
@@ -25,23 +26,23 @@ use strata::engine::{
 
 use common::{Document, N_ROUNDS, RAM_SHARE, VRAM_SHARE, disk_speed, engine, engine_of, median, question, setting};
 
-/// The passage that is quoted.
+/// Index of the quoted passage.
 const PASSAGE: usize = 4;
 
-/// What is timed.
+/// Subject of the benchmark.
 enum Subject {
-    /// answers about it
+    /// answers about the document
     Document(Document),
-    /// decode steps after so many tokens that nobody read
+    /// decode steps after this many synthetic tokens
     Filled { depth: usize, decode: usize },
 }
 
-/// What a step took.
+/// Result of a step.
 struct Step {
     ms: f64,
     n_tokens: usize,
     read_bytes: u64,
-    chosen: Option<SelectionSummary>,
+    selected: Option<SelectionSummary>,
 }
 
 struct Row {
@@ -64,7 +65,7 @@ impl Subject {
                 let last = last.unwrap();
                 let n_tokens = last.generated_tokens;
                 let n_steps = n_tokens.max(1) as u64;
-                Step { ms: median(millis), n_tokens, read_bytes: last.moved_bytes.disk_to_ram / n_steps, chosen: last.chosen }
+                Step { ms: median(millis), n_tokens, read_bytes: last.moved_bytes.disk_to_ram / n_steps, selected: last.chosen }
             }
             Subject::Filled { depth, decode } => {
                 let tests =
@@ -74,7 +75,7 @@ impl Subject {
                     match handle.wait(std::time::Duration::from_secs(3600)).unwrap() {
                         EngineEvent::BenchResult { row, .. } => {
                             let ms = 1e3 / median(row.samples);
-                            return Step { ms, n_tokens: *decode, read_bytes: row.disk_bytes_per_token, chosen: row.chosen };
+                            return Step { ms, n_tokens: *decode, read_bytes: row.disk_bytes_per_token, selected: row.chosen };
                         }
                         EngineEvent::Failed { sentence, .. } => panic!("{sentence}"),
                         _ => {}
@@ -123,11 +124,11 @@ fn main() {
     println!("| policy | ms per token | read from the disk per token | read | reuse | evaluations per step | evaluation, ms |");
     println!("|---|---|---|---|---|---|---|");
     for Row { name, step } in &rows {
-        let chosen = step.chosen.as_ref().map_or("- | - | - | -".to_owned(), |c| {
+        let selected = step.selected.as_ref().map_or("- | - | - | -".to_owned(), |c| {
             let (read, reuse) = (c.share_read * 100.0, c.reuse * 100.0);
             format!("{read:.0} % | {reuse:.0} % | {:.0} | {:.1}", c.evaluations_per_step, c.evaluation_ms_per_step)
         });
-        println!("| {name} | {:.1} | {} | {chosen} |", step.ms, Bytes(step.read_bytes));
+        println!("| {name} | {:.1} | {} | {selected} |", step.ms, Bytes(step.read_bytes));
     }
     let ms = |name: &str| rows.iter().find(|r| r.name == name).unwrap().step.ms;
     println!("\nthe better of h2o and h2o-chunked over leoam: {:.2}x", ms("h2o").min(ms("h2o-chunked")) / ms("leoam"));
@@ -140,7 +141,7 @@ fn main() {
     );
 }
 
-/// The model, what to time with it, and the bytes of its KV. A document is read here, once and exactly.
+/// The model, the subject to time, and the bytes of its KV. A document is prefilled here, once, with full attention.
 fn subject(base: &LoadOptions, n_tokens: usize, decode: usize) -> (ModelSource, Subject, f64) {
     if let Ok(name) = std::env::var("STRATA_BENCH_SYNTHETIC") {
         let weight_type = std::env::var("STRATA_BENCH_TYPE").unwrap_or_else(|_| "Q4_0".into());

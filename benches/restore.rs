@@ -1,14 +1,15 @@
-//! How fast a saved document comes back, next to the disk's own speed on the same file; and what is stored beside its pages.
+//! Restore benchmark: read bandwidth of a saved document, compared with the disk on the same file, and the metadata
+//! overhead.
 //!
-//! `cargo bench --bench restore [name]` · names of documents to take (all otherwise); the rest in [`disk`].
+//! `cargo bench --bench restore [name]` · names of the documents (default all); more settings in [`disk`].
 //!
-//! A document of 16 384 tokens is saved through the two tiers tiers, as the app does it. Restoring opens its store and takes
-//! every page, read ahead and with every checksum verified: layer by layer as attention does, or as they lie in the file. The
-//! disk's own speed is fio's on the same file in pieces of the same size: at random next to the first, sequential next to the
-//! second; with as many buffers as fill the memory that restoring takes, and with 32, which a virtual disk finds in the CPU's
-//! cache, because fio does not look at what it has read. Every byte is checked before anything is timed.
+//! A document of 16 384 tokens is saved through the two offload tiers, as in the app. Restoring opens its store and
+//! fetches every page, read ahead and with verified checksums: layer by layer as attention does, or in file order. The
+//! disk bandwidth is that of fio on the same file in pieces of the same size: random reads for the first order,
+//! sequential ones for the second. It uses as many buffers as fill the memory of the restore, and 32, which stay in the
+//! CPU cache on a virtual disk, because fio does not read its buffers. Every byte is checked before timing.
 //!
-//! Goals: 0.9 of the disk's speed; metadata at most 2 % of f16 pages.
+//! Goals: 0.9 of the disk bandwidth; metadata at most 2 % of f16 pages.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "a bench prints, and ends where it fails")]
 
 mod disk_common;
@@ -28,7 +29,7 @@ use strata::telemetry::Hub;
 
 const N_TOKENS: u32 = 16_384;
 const N_GROUPS: u32 = N_TOKENS / PAGE_TOKENS;
-/// The orders in which fio reads.
+/// Orders of the fio reads.
 const RANDOM: [&str; 2] = ["--rw=randread", "--norandommap=1"];
 const SEQUENTIAL: [&str; 1] = ["--rw=read"];
 const RESTORE_HEAD: &str = "\
@@ -38,10 +39,10 @@ const RESTORE_HEAD: &str = "\
 const METADATA_HEAD: &str = "\
     | document | KV | token ids | header | index | catalog | metadata | padding of pages | unused slots |\n\
     |---|---|---|---|---|---|---|---|---|";
-/// Of the RAM tier: less than any document, so that nothing is served from a copy.
+/// RAM tier: smaller than any document, so that no page comes from a cached copy.
 const RAM: Bytes = Bytes(128 << 20);
 
-/// A document read by some model.
+/// A document of some model.
 struct Subject {
     name: &'static str,
     element: KvFormat,
@@ -73,7 +74,7 @@ impl Subject {
         u64::from(N_GROUPS * self.n_layer) * self.page_bytes()
     }
 
-    /// Of its store and of its entry in the catalog.
+    /// Id of its store and of its catalog entry.
     fn id(&self) -> String {
         format!("{:064x}", self.page_bytes() << 32 | u64::from(self.n_layer))
     }
@@ -91,12 +92,12 @@ impl Subject {
         }
     }
 
-    /// As attention asks for them.
+    /// In the order of attention.
     fn pages_by_layer(&self) -> Vec<PageId> {
         (0..self.n_layer).flat_map(|layer| (0..N_GROUPS).map(move |group| PageId::kv(layer, group))).collect()
     }
 
-    /// As they lie in the arenas.
+    /// In the order of the arena files.
     fn pages_in_file_order(&self) -> Vec<PageId> {
         let mut pages = self.pages_by_layer();
         let geometry = geometry(self);
@@ -126,7 +127,7 @@ impl Subject {
     }
 }
 
-/// Payloads that are not compressible, and of which every 4 KiB say whose they are.
+/// Incompressible payloads; every 4 KiB identify their page.
 struct Payload(Vec<u8>);
 
 impl Payload {
@@ -144,7 +145,7 @@ impl Payload {
     }
 }
 
-/// The library of the bench, with the document that is measured.
+/// Library of the bench, with the measured document.
 struct Saved<'a> {
     subject: &'a Subject,
     library: StoreRoot,
@@ -168,7 +169,7 @@ impl<'a> Saved<'a> {
         (saved, io)
     }
 
-    /// The tiers over its store, and how long that took.
+    /// Tiers over the store, and the time to open them.
     fn open(&self, io: Io) -> (OffloadTiers, Duration) {
         let began = Instant::now();
         let config = OffloadConfig {
@@ -185,7 +186,7 @@ impl<'a> Saved<'a> {
         (tiers, began.elapsed())
     }
 
-    /// Takes all pages once; every byte is looked at where `check`.
+    /// Fetches all pages once. If `check`, every byte is verified.
     fn restore(&self, io: Io, pages: &[PageId], check: bool) -> (Io, Restored) {
         let (mut tiers, opening) = self.open(io);
         let began = Instant::now();
@@ -194,7 +195,7 @@ impl<'a> Saved<'a> {
         for page in pages {
             let bytes = tiers.fetch(*page).unwrap();
             if let Some(payload) = &mut payload {
-                assert!(*bytes == *payload.of(*page), "{page} came back with other bytes");
+                assert!(*bytes == *payload.of(*page), "{page} was restored with wrong bytes");
             }
         }
         let reading = began.elapsed();
@@ -209,12 +210,12 @@ struct Restored {
     ram_bytes: u64,
 }
 
-/// Restores again and again.
+/// Restores repeatedly.
 struct Restorer<'a> {
     saved: Saved<'a>,
     io: Option<Io>,
     openings_ms: Vec<f64>,
-    /// bytes per second in file order, with the time that opening took
+    /// bytes per second in file order, including the time to open
     with_opening: Vec<f64>,
 }
 
@@ -225,7 +226,8 @@ impl Restorer<'_> {
         restored
     }
 
-    /// Bytes per second for the time of a measurement, and with opening; as they traveled, padding included.
+    /// Bytes per second over the time of a measurement, without and with opening; bytes as transferred, including
+    /// padding.
     fn rate(&mut self, setup: &Setup, pages: &[PageId]) -> [f64; 2] {
         let (mut opening, mut reading, mut n_times) = (Duration::ZERO, Duration::ZERO, 0.0);
         while opening + reading < setup.time {
@@ -238,7 +240,7 @@ impl Restorer<'_> {
     }
 }
 
-/// One row: the document checked, and restored in turns with fio.
+/// One row: the document is checked, then restored in turns with fio.
 fn restore_row(setup: &Setup, saved: Saved<'_>, io: Io) -> Io {
     let subject = saved.subject;
     let (by_layer, in_file_order) = (subject.pages_by_layer(), subject.pages_in_file_order());
@@ -282,17 +284,17 @@ fn geometry(subject: &Subject) -> Geometry {
     Geometry::new(&subject.spec()).unwrap()
 }
 
-/// Bytes that a page takes in the arena.
+/// Bytes of a page in the arena.
 fn slot_bytes(subject: &Subject) -> u64 {
     geometry(subject).slot_of(PageKind::Kv)
 }
 
-/// Bytes of neighboring pages, which are one read.
+/// Bytes of adjacent pages that are one read.
 fn run_bytes(subject: &Subject) -> u64 {
     slot_bytes(subject) * u64::from(geometry(subject).extent_groups)
 }
 
-/// One row of what is stored beside the pages, from the sizes of the files.
+/// One row of metadata, from the file sizes.
 fn metadata_row(setup: &Setup, subject: &Subject) -> String {
     let folder = setup.dir.join(subject.id());
     let of = |path: &Path| std::fs::metadata(path).map_or(0, |m| m.len());
@@ -321,8 +323,8 @@ fn metadata_row(setup: &Setup, subject: &Subject) -> String {
 
 fn main() {
     let Some(setup) = Setup::new("restore_bench") else { return };
-    let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
-    let is_wanted = |s: &&Subject| wanted.is_empty() || wanted.iter().any(|w| s.name.contains(w.as_str()));
+    let requested: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    let is_wanted = |s: &&Subject| requested.is_empty() || requested.iter().any(|w| s.name.contains(w.as_str()));
     let mut io = Io::start(&IoConfig::from_env()).unwrap();
     setup.introduce(&format!(
         "Restoring {N_TOKENS} tokens over {}, depth {}, checksums verified, next to fio's sequential reading of the arena",

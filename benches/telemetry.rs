@@ -1,11 +1,12 @@
-//! What telemetry costs: recording, keeping a million events, drawing them.
+//! Telemetry benchmark: cost of recording, storing and drawing a million events.
 //!
-//! `cargo bench --bench telemetry` · `STRATA_BENCH_TOKENS` of the document (2000 otherwise) · `STRATA_BENCH_ROUNDS` (7)
+//! `cargo bench --bench telemetry` · `STRATA_BENCH_TOKENS` tokens of the document (default 2000) ·
+//! `STRATA_BENCH_ROUNDS` (default 7)
 //!
-//! Recorded against compiled out: the events of a decoded token, counted, times what a record costs, measured on the same
-//! machine in the same run, over what the token takes. Compiling out would save exactly the calls, so there is no build without
-//! them to keep. Observed against not observed is measured as it is, in turns. Goals: 0.99 for the first; 30 frames a second
-//! and the cap on memory for a million events.
+//! Recording compared with compiling it out: the number of events per decoded token times the cost of a record,
+//! measured in the same run, relative to the time of a token. Compiling out would save exactly these calls, so no build
+//! without them is needed. Observed compared with unobserved is measured in turns. Goals: 0.99 for the first; 30 frames
+//! a second and the memory limit for a million events.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "a bench prints, and ends where it fails")]
 
 #[path = "common/mod.rs"]
@@ -19,7 +20,7 @@ use strata::app::ui::theme;
 use strata::engine::{Detail, EngineCommand, EngineEvent, EngineHandle, LoadOptions, Message, RequestSummary, Role, Sampling};
 use strata::telemetry::{Cause, ENGINE_LANE, Event, EventKind, Hub, KernelFamily, Link, StepKind, now};
 
-/// Tokens of an answer that is timed.
+/// Tokens of a timed answer.
 const DECODE: usize = 48;
 const MILLION: u64 = 1_000_000;
 
@@ -30,7 +31,7 @@ fn main() {
     million_events();
 }
 
-/// Nanoseconds that recording an event takes the thread that records, while another one drains.
+/// Nanoseconds to record an event, while another thread drains.
 fn record_cost() -> f64 {
     let hub = Hub::new(1 << 16);
     let lane = hub.lane(ENGINE_LANE);
@@ -56,7 +57,7 @@ struct Answer {
 
 fn ask(handle: &EngineHandle, document: &str, question: usize) -> Answer {
     let messages = vec![Message { role: Role::User, content: format!("{document}\n\nWhat is entry {question} about?") }];
-    // At random, so that no answer ends early.
+    // Random sampling, so that no answer ends early.
     let sampling = Sampling { temperature: 3.0, top_k: 40, top_p: 1.0, min_p: 0.0, repetition_penalty: 1.0, seed: 1 };
     let policy = Default::default();
     handle.send(EngineCommand::Generate { turn: 1, messages, document: None, sampling, max_tokens: DECODE, policy });
@@ -74,7 +75,7 @@ fn ask(handle: &EngineHandle, document: &str, question: usize) -> Answer {
     }
 }
 
-/// Decode speed, observed in each detail over not observed, in turns; and what recording takes of a token.
+/// Decode speed, observed in each detail relative to unobserved, in turns; and the share of recording in a token.
 fn decode_share(ns_per_record: f64) {
     let dir = folder();
     let handle = engine(LoadOptions { kv_dir: Some(dir.path().to_owned()), ..LoadOptions::default() });
@@ -131,7 +132,7 @@ fn million() -> Vec<Event> {
     (0..MILLION).map(event).collect()
 }
 
-/// Keeps a million events and draws them, as the window does but for the device.
+/// Stores a million events and draws them, as the window does without the GPU.
 fn million_events() {
     let events = million();
     let began = Instant::now();

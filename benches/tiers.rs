@@ -1,13 +1,13 @@
-//! What the tiers below VRAM cost, on the built-in model: resuming a saved document, and answering with most of the KV
-//! outside of VRAM.
+//! Offload benchmark with the built-in model: resuming a saved document, and answering with most of the KV outside
+//! VRAM.
 //!
-//! `cargo bench --bench tiers` · `STRATA_BENCH_TOKENS` length of the document (16384 otherwise) · `STRATA_BENCH_DIR` folder
-//! for the library (the build's own otherwise) · `STRATA_BENCH_DECODE` tokens of each answer (48 otherwise).
+//! `cargo bench --bench tiers` · `STRATA_BENCH_TOKENS` length of the document (default 16384) · `STRATA_BENCH_DIR`
+//! folder for the library (default: build folder) · `STRATA_BENCH_DECODE` tokens per answer (default 48).
 //!
-//! Every ratio is of one run. Links are held to the speed at which moving the pages of a token takes as long as everything
-//! else that a token takes (measured first, with links as fast as they are), because that is where a pipeline can gain most,
-//! twofold; the baseline (`--pipeline off`) moves a layer's pages, then computes the layer, as FlexGen does. Answers are
-//! compared before anything is reported.
+//! Every ratio is from one run. Link bandwidth is limited so that transferring the pages of a token takes as long as
+//! everything else for that token (measured first, without limits). There a pipeline can gain most, a factor of two.
+//! The baseline (`--pipeline off`) transfers the pages of a layer, then computes the layer, as FlexGen does. Answers
+//! are compared before any figure is reported.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "a bench prints, and ends where it fails")]
 
 #[path = "common/mod.rs"]
@@ -20,7 +20,7 @@ use common::{Document, N_ROUNDS, engine, median, setting};
 
 const QUESTION: &str = "Quote the passage that says the annual budget";
 
-/// A fresh read, then the same question in engines that find the document saved.
+/// A fresh prefill, then the same question in engines that find the document saved.
 fn resume(document: &Document, options: &LoadOptions) -> RequestSummary {
     let handle = engine(options.clone());
     let (text, fresh) = document.ask(&handle, true, QUESTION);
@@ -30,7 +30,7 @@ fn resume(document: &Document, options: &LoadOptions) -> RequestSummary {
         let handle = engine(options.clone());
         let (again, summary) = document.ask(&handle, true, QUESTION);
         assert_eq!(again, text, "the saved document answers differently");
-        assert!(summary.cached_tokens + 64 > fresh.prompt_tokens - 32, "it was read again: {summary:?}");
+        assert!(summary.cached_tokens + 64 > fresh.prompt_tokens - 32, "it was prefilled again: {summary:?}");
         first_tokens.push(summary.first_token_ms);
         drop(handle);
     }
@@ -53,7 +53,7 @@ struct Row {
 fn decode(name: &'static str, document: &Document, options: &LoadOptions, text: &str) -> Row {
     let (mut rates, mut overlaps, mut attention) = (Vec::new(), Vec::new(), String::new());
     let handle = engine(options.clone());
-    // What the first answer finds in a tier that is cold does not count.
+    // The first answer, with a cold tier, does not count.
     for round in 0..=N_ROUNDS {
         let (again, summary) = document.ask(&handle, true, QUESTION);
         assert_eq!(again, text, "{name} answers differently");

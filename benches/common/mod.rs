@@ -1,4 +1,4 @@
-//! What benches of the whole engine share: the built-in model, a document made from the sample, questions about it.
+//! Shared parts of the engine benches: the built-in model, a document made from the sample, and questions about it.
 #![allow(dead_code, reason = "each bench uses some of it")]
 
 use std::path::{Path, PathBuf};
@@ -9,27 +9,27 @@ use strata::engine::{
     RequestId, RequestSummary, Role, Sampling,
 };
 
-/// Repetitions of everything that is timed; the median counts.
+/// Repetitions of everything timed; the median counts.
 pub const N_ROUNDS: usize = 3;
 
-/// Shares of the KV that VRAM and RAM have room for.
+/// Fractions of the KV that fit VRAM and RAM.
 pub const VRAM_SHARE: f64 = 0.2;
 pub const RAM_SHARE: f64 = 0.4;
 
-/// Bytes per second at which reading what neither has room for takes `ratio` times as long as a step does.
+/// Bytes per second at which reading the remaining KV takes `ratio` times as long as a step.
 pub fn disk_speed(kv_bytes: f64, ratio: f64, step_ms: f64) -> u64 {
     (kv_bytes * (1.0 - VRAM_SHARE - RAM_SHARE) / (ratio * step_ms / 1e3)) as u64
 }
 
-pub fn setting(name: &str, otherwise: usize) -> usize {
-    std::env::var(name).map_or(otherwise, |text| text.parse().unwrap())
+pub fn setting(name: &str, default_value: usize) -> usize {
+    std::env::var(name).map_or(default_value, |text| text.parse().unwrap())
 }
 
 pub fn engine(options: LoadOptions) -> EngineHandle {
     engine_of(ModelSource::BuiltIn, options).0
 }
 
-/// An engine with another model, and what it is.
+/// An engine with another model, and the info of that model.
 pub fn engine_of(source: ModelSource, options: LoadOptions) -> (EngineHandle, Box<ModelInfo>) {
     let handle = strata::engine::spawn(|| {});
     assert!(handle.send(EngineCommand::LoadModel { source, options }));
@@ -42,14 +42,14 @@ pub fn engine_of(source: ModelSource, options: LoadOptions) -> (EngineHandle, Bo
     }
 }
 
-/// Sentences of which none comes to its end within an answer of 128 tokens.
+/// Passages that do not end within an answer of 128 tokens.
 const PASSAGES: &str = include_str!("../../tests/fixtures/passages.txt");
-/// Paragraphs from one passage to the next.
+/// Paragraphs between two passages.
 const PASSAGE_EVERY: usize = 7;
-/// Words of a passage by which it is asked for.
+/// Words of a passage in its question.
 const ASKED_WORDS: usize = 7;
 
-/// Asks for passage `i`, or for an earlier one where there are fewer.
+/// Asks for passage `i`, or an earlier one if there are fewer.
 pub fn question(i: usize) -> String {
     let passages: Vec<&str> = PASSAGES.lines().collect();
     let begin: Vec<&str> = passages[i % passages.len()].split(' ').take(ASKED_WORDS).collect();
@@ -62,7 +62,7 @@ pub struct Document {
 }
 
 impl Document {
-    /// Prose of about `n_tokens` tokens in which no two paragraphs are alike.
+    /// Prose of about `n_tokens` tokens without two equal paragraphs.
     pub fn new(handle: &EngineHandle, n_tokens: usize, decode: usize) -> Document {
         let sample = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/sample-document.md")).unwrap();
         let mut text = String::new();
@@ -81,7 +81,7 @@ impl Document {
         Document { text, decode }
     }
 
-    /// Answers a question about it.
+    /// Answers a question about the document.
     pub fn ask(&self, handle: &EngineHandle, save: bool, question: &str) -> (String, RequestSummary) {
         let (sampling, max_tokens) = (Sampling::default(), self.decode);
         let (document, messages) = (Some(self.reference(save)), self.messages(question));
@@ -97,8 +97,8 @@ impl Document {
         }
     }
 
-    /// Answers `n` questions about it at once, each about another passage.
-    pub fn ask_many(&self, handle: &EngineHandle, n: usize) -> Vec<RequestSummary> {
+    /// Answers `n` questions about the document at once, each about another passage.
+    pub fn generate_batch(&self, handle: &EngineHandle, n: usize) -> Vec<RequestSummary> {
         let sampling = Sampling::default();
         let question = |i: usize| PromptRequest { turn: i as RequestId, messages: self.messages(&question(i)) };
         let (questions, document) = ((1..=n).map(question).collect(), Some(self.reference(true)));
@@ -148,7 +148,7 @@ pub fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// A folder for the library that goes with the bench.
+/// A temporary folder for the library.
 pub fn folder() -> tempfile::TempDir {
     let dir = std::env::var("STRATA_BENCH_DIR").map_or_else(|_| PathBuf::from(env!("CARGO_TARGET_TMPDIR")), PathBuf::from);
     tempfile::tempdir_in(dir).unwrap()

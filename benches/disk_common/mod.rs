@@ -1,26 +1,26 @@
-//! What the benches of the disk share: where to work and for how long, fio, rounds taken in turns, and their statistics.
+//! Shared parts of the disk benches: folder and duration, fio, alternating rounds, and statistics.
 //!
-//! `STRATA_BENCH_DIR` folder to work in (the build's own otherwise) · `STRATA_BENCH_SECONDS` time of each measurement ·
-//! `STRATA_BENCH_ROUNDS` pairs of measurements of which a ratio is the median.
+//! `STRATA_BENCH_DIR` working folder (default: build folder) · `STRATA_BENCH_SECONDS` duration of each measurement ·
+//! `STRATA_BENCH_ROUNDS` rounds, over which a ratio is the median.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Operations that the disk works on at once, on both sides.
+/// I/O depth, on both sides.
 pub const DEPTH: u32 = 32;
 
-/// Where and how long.
+/// Folder and duration.
 pub struct Setup {
-    /// folder that this bench has for itself, removed at its end
+    /// folder of this bench, removed at its end
     pub dir: PathBuf,
-    /// of one measurement
+    /// duration of one measurement
     pub time: Duration,
     pub n_rounds: usize,
 }
 
 impl Setup {
-    /// For the bench `name`; none where nothing is to be measured, as under `cargo test --benches`.
+    /// Setup of the bench `name`. None if nothing should be measured, as in `cargo test --benches`.
     pub fn new(name: &str) -> Option<Setup> {
         if std::env::args().any(|a| a == "--test") {
             return None;
@@ -32,7 +32,7 @@ impl Setup {
         Some(Setup { dir: dir.join(name), time: Duration::from_secs_f64(seconds), n_rounds })
     }
 
-    /// What the figures depend on, above a table.
+    /// Prints the conditions of the figures above a table.
     pub fn introduce(&self, title: &str) {
         let said = |program: &str, args: &[&str]| {
             let output = Command::new(program).args(args).output().ok();
@@ -61,16 +61,16 @@ impl Drop for Setup {
     }
 }
 
-/// Its version.
+/// Version of fio. None if it is not installed.
 fn has_fio() -> Option<String> {
     let output = Command::new("fio").arg("--version").output().ok()?;
     Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())
 }
 
-/// fio's bytes per second on a file in the order `rw`, through a ring, past the page cache; none where it is not installed.
+/// fio bandwidth on a file in the order `rw`, with io_uring, past the page cache. None if fio is not installed.
 pub fn fio_rate(setup: &Setup, path: &Path, block: u64, depth: u64, rw: &[&str]) -> Option<f64> {
     let output = Command::new("fio")
-        // Its memory in huge pages too, as the slabs are: this and the alignment make it half as fast again at 128 KiB.
+        // fio also uses huge pages, like the slabs: with this and the alignment it is half again as fast at 128 KiB.
         .env("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1")
         .arg("--iomem_align=2M")
         .args(["--name=read", "--ioengine=io_uring", "--direct=1", "--fixedbufs=1", "--registerfiles=1"])
@@ -83,12 +83,13 @@ pub fn fio_rate(setup: &Setup, path: &Path, block: u64, depth: u64, rw: &[&str])
         .output()
         .ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
-    // Some versions say a word before the JSON.
+    // Some versions print a line before the JSON.
     let json: serde_json::Value = serde_json::from_str(text.get(text.find('{')?..)?).ok()?;
     json["jobs"][0]["read"]["bw_bytes"].as_f64().filter(|rate| *rate > 0.0)
 }
 
-/// Measures all of them in each round, and another first in every round, so that none gains from what another left behind.
+/// Runs all measurements in each round, starting with another one each time, so that none benefits from the state
+/// another left.
 pub fn in_turns<const N: usize>(setup: &Setup, measures: [&mut dyn FnMut() -> Option<f64>; N]) -> [Vec<f64>; N] {
     let mut found = [const { Vec::new() }; N];
     for round in 0..setup.n_rounds {
@@ -99,7 +100,7 @@ pub fn in_turns<const N: usize>(setup: &Setup, measures: [&mut dyn FnMut() -> Op
     found
 }
 
-/// The ratio of each round: median and quartiles.
+/// Ratio of each round: median and quartiles.
 pub fn ratio(ours: &[f64], theirs: &[f64]) -> String {
     let mut sorted: Vec<f64> = ours.iter().zip(theirs).map(|(a, b)| a / b).collect();
     sorted.sort_by(f64::total_cmp);

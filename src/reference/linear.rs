@@ -3,7 +3,7 @@
 /// Activation after the product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Activation {
-    /// nothing
+    /// none
     None,
     /// rows 2i and 2i + 1 are gate and up: out i = silu(gate) * up
     SwiGlu,

@@ -26,7 +26,7 @@ const SHAPES: &[(usize, usize, usize, usize, bool, bool)] = &[
 struct Case {
     shape: (usize, usize, usize, usize, bool, bool),
     element: KvFormat,
-    /// tokens that were there before, and new ones
+    /// tokens before the new ones, and new tokens
     n_past: usize,
     n_new: usize,
     /// keys in the first of two segments; the rest in the second
@@ -46,18 +46,18 @@ struct Segment {
 fn segment(gpu: &Gpu, rng: &mut Rng, case: &Case, first_token: usize, n_tokens: usize) -> Segment {
     let (_, g, d, ..) = case.shape;
     let n_blocks = n_tokens.div_ceil(16);
-    // A shuffled table, so that only a kernel that goes through it finds its blocks.
+    // A shuffled table, so that only a kernel that uses it finds its blocks.
     let mut table: Vec<u32> = (0..(g * n_blocks) as u32).collect();
     for i in (1..table.len()).rev() {
         table.swap(i, rng.below(i as u32 + 1) as usize);
     }
     let bytes = (g * n_blocks) as u64 * case.element.block_bytes(d);
-    // Garbage where nothing was written: a kernel that reads past the end shows it.
+    // Garbage in unwritten memory reveals a kernel that reads past the end.
     let garbage = vec![0x7fc0_7e00u32; (bytes / 4) as usize];
     Segment { kv: upload(gpu, &garbage), table: upload(gpu, &table), n_blocks, first_token, n_tokens }
 }
 
-/// Appends everything, then attends by prefill (all new tokens) and by decode (the last one), against the twins.
+/// Appends everything, then compares prefill (all new tokens) and decode (the last one) with the references.
 fn run(gpu: &Gpu, rng: &mut Rng, case: &Case) {
     let (h, g, d, n_pairs, half_style, qk_norm) = case.shape;
     let n_all = case.n_past + case.n_new;
@@ -99,7 +99,7 @@ fn run(gpu: &Gpu, rng: &mut Rng, case: &Case) {
     }
     gpu.submit(&mut recorder).unwrap();
 
-    // The twins: queries, keys and values of every token.
+    // References: queries, keys and values of every token.
     let head = |t: usize, i: usize| &qkv[t * width + i * d..t * width + (i + 1) * d];
     let round = |v: f32| if case.element == KvFormat::F16 { half::f16::from_f32(v).to_f32() } else { v };
     let rotated = |t: usize, i: usize, weight: &[f32], scale: f32| {
@@ -126,7 +126,7 @@ fn run(gpu: &Gpu, rng: &mut Rng, case: &Case) {
             })
             .collect()
     };
-    // Stored in f16, a key may round the other way than the twin's: one unit in the last place.
+    // In f16, a key may round differently from the reference: one unit in the last place.
     let limit = if case.element == KvFormat::F16 { 1e-6 } else { 1e-11 };
 
     let variants = if gpu.has_subgroup8() { &[false, true][..] } else { &[false] };
@@ -143,7 +143,7 @@ fn run(gpu: &Gpu, rng: &mut Rng, case: &Case) {
             for first_key in (0..s.n_tokens).step_by(case.tile) {
                 let n_keys = case.tile.min(s.n_tokens - first_key);
                 let is_last = i + 1 == segments.len() && first_key + n_keys == s.n_tokens;
-                // Token 0 of the chunk sits at n_past; a segment that starts after it is seen by later tokens only.
+                // Token 0 of the chunk is at n_past; only later tokens attend to a segment that begins after it.
                 let mask_from = case.n_past as i64 + 1 - s.first_token as i64;
                 assert!(mask_from > 0, "a chunk never crosses into a later segment: the engine splits it there");
                 let tile = KeyTile {
@@ -202,7 +202,7 @@ fn attention_prefill_and_decode_match_reference() {
     let Some(gpu) = gpu("attention_prefill_and_decode_match_reference", FeatureOverrides::default()) else { return };
     let mut rng = Rng::new(3);
     for (i, &shape) in SHAPES.iter().enumerate() {
-        // Compiling is what takes the time: every shape in f16, every third in f32 as well.
+        // Compilation dominates the time: every shape in f16, every third also in f32.
         let elements = if i % 3 == 0 { &[KvFormat::F16, KvFormat::F32][..] } else { &[KvFormat::F16] };
         for &element in elements {
             for (n_past, n_new, first_segment, tile) in

@@ -1,4 +1,4 @@
-//! Several tokens at once: each row is what it is alone.
+//! Batch row tests: each row of a batch equals the same row alone.
 
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ const N_ROWS: usize = 3;
 
 type Shape = (usize, usize, usize);
 
-/// Lists of the KV heads of every row, padded to the longest: table and its row stride.
+/// Lists of the KV heads of every row, padded to the longest: table and row stride.
 fn padded(lists: &[Vec<u32>]) -> (Vec<u32>, usize) {
     let n_listed = lists.iter().map(Vec::len).max().unwrap();
     let padding = |n| std::iter::repeat_n(PAD, n);
@@ -39,7 +39,7 @@ fn whole(pool: &Pool, g: usize, n_pages: usize) -> Vec<Vec<u32>> {
     (0..g).map(|head| (0..4 * n_pages).map(|b| pool.slot(head, b)).collect()).collect()
 }
 
-/// The same as the dense kernel has it: table and row stride.
+/// Same for the dense kernel: table and row stride.
 fn dense_table(pool: &Pool, g: usize, n_pages: usize) -> (Vec<u32>, usize) {
     (whole(pool, g, n_pages).concat(), 4 * n_pages)
 }
@@ -51,7 +51,7 @@ struct Case {
     chosen: Pool,
     /// `[R * G]`
     lists: Vec<Vec<TokenSlot>>,
-    /// pages of each row's own, and the keys in them
+    /// private pages of each row, and the number of their keys
     tails: Vec<(Pool, usize)>,
 }
 
@@ -78,7 +78,7 @@ fn decode(gpu: &Gpu, (h, g, d): Shape, case: &Case, q: &[f32], subgroup8: bool) 
     let n_own = case.tails.iter().map(|(_, n)| n.div_ceil(SPLIT_KEYS)).max().unwrap();
     let (n_shared, n_listed) = (n_keys.div_ceil(SPLIT_KEYS), n_chosen.div_ceil(SPLIT_KEYS));
     let n_splits = n_shared + n_listed + n_own;
-    // What is not written would show.
+    // NaN reveals unwritten results.
     let garbage = |bytes: u64| -> Slice { upload(gpu, &vec![0xffff_ffffu32; bytes as usize / 4]) };
     let (acc, state) = (garbage(N_ROWS as u64 * dense.acc_bytes(n_splits)), garbage(N_ROWS as u64 * dense.state_bytes(n_splits)));
     let (out, q) = (empty(gpu, (N_ROWS * h * d * 4) as u64), upload(gpu, q));
@@ -103,7 +103,7 @@ fn decode(gpu: &Gpu, (h, g, d): Shape, case: &Case, q: &[f32], subgroup8: bool) 
     download_f32(gpu, &out, N_ROWS * h * d)
 }
 
-fn wanted((h, g, d): Shape, case: &Case, q: &[f32]) -> Vec<f32> {
+fn expected((h, g, d): Shape, case: &Case, q: &[f32]) -> Vec<f32> {
     let of_head = |row: usize, head: usize| -> Vec<f32> {
         let kv_head = head / (h / g);
         let (pool, n_own) = &case.tails[row];
@@ -119,7 +119,7 @@ fn wanted((h, g, d): Shape, case: &Case, q: &[f32]) -> Vec<f32> {
         read(&case.shared, &all(&case.shared, case.n_shared_pages));
         read(&case.chosen, &case.lists[row * g + kv_head]);
         read(pool, &all(pool, n_own.div_ceil(64)));
-        // The tail comes last; what follows its last key is nobody's.
+        // The tail is last; memory after its last key is unused.
         let n = keys.len() / d - (n_own.next_multiple_of(64) - n_own);
         reference::attention(&q[(row * h + head) * d..][..d], &keys[..n * d], &values[..n * d])
     };
@@ -127,8 +127,8 @@ fn wanted((h, g, d): Shape, case: &Case, q: &[f32]) -> Vec<f32> {
 }
 
 #[test]
-fn rows_attend_to_shared_pages_their_own_lists_and_their_own_tails() {
-    let Some(gpu) = gpu("rows_attend_to_shared_pages_their_own_lists_and_their_own_tails", FeatureOverrides::default()) else {
+fn rows_attend_to_shared_pages_and_private_lists_and_tails() {
+    let Some(gpu) = gpu("rows_attend_to_shared_pages_and_private_lists_and_tails", FeatureOverrides::default()) else {
         return;
     };
     let mut rng = Rng::new(41);
@@ -139,7 +139,7 @@ fn rows_attend_to_shared_pages_their_own_lists_and_their_own_tails() {
         let (h, _, d) = shape;
         let case = case(&mut rng, shape, element);
         let q = random(&mut rng, N_ROWS * h * d, 2.0 / (d as f32).sqrt());
-        let want = wanted(shape, &case, &q);
+        let want = expected(shape, &case, &q);
         for &subgroup8 in variants {
             let what = format!("{shape:?} (subgroup8 {subgroup8}) of {element:?}");
             assert_close(&what, &decode(&gpu, shape, &case, &q, subgroup8), &want, LIMIT);
@@ -148,8 +148,8 @@ fn rows_attend_to_shared_pages_their_own_lists_and_their_own_tails() {
 }
 
 #[test]
-fn pages_of_several_rows_are_bounded_as_for_each_alone() {
-    let Some(gpu) = gpu("pages_of_several_rows_are_bounded_as_for_each_alone", FeatureOverrides::default()) else { return };
+fn page_bounds_of_several_rows_equal_those_of_each_row() {
+    let Some(gpu) = gpu("page_bounds_of_several_rows_equal_those_of_each_row", FeatureOverrides::default()) else { return };
     let mut rng = Rng::new(42);
     for ((h, g, d), n_pages) in [((4, 4, 64), 63), ((14, 2, 64), 70), ((6, 2, 80), 3)] {
         let q = random(&mut rng, N_ROWS * h * d, 1.0 / (d as f32).sqrt());
@@ -172,8 +172,8 @@ fn pages_of_several_rows_are_bounded_as_for_each_alone() {
 }
 
 #[test]
-fn tokens_of_several_rows_score_as_for_each_alone() {
-    let Some(gpu) = gpu("tokens_of_several_rows_score_as_for_each_alone", FeatureOverrides::default()) else { return };
+fn token_scores_of_several_rows_equal_those_of_each_row() {
+    let Some(gpu) = gpu("token_scores_of_several_rows_equal_those_of_each_row", FeatureOverrides::default()) else { return };
     let mut rng = Rng::new(43);
     for (shape, element) in [((4, 2, 64), KvFormat::F16), ((9, 3, 80), KvFormat::Q4)] {
         let (h, g, d) = shape;
@@ -197,7 +197,7 @@ fn tokens_of_several_rows_score_as_for_each_alone() {
         for (row, (table, together)) in lists.enumerate() {
             let alone = score(&q[row * h * d..(row + 1) * h * d], table, 0..1);
             assert_eq!(together, alone, "{shape:?} of {element:?}, row {row}");
-            assert_eq!(score(&q, table, row..row + 1), alone, "{shape:?} of {element:?}, row {row} by its place");
+            assert_eq!(score(&q, table, row..row + 1), alone, "{shape:?} of {element:?}, row {row} by its row index");
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Quantized KV pages: sealing against its twin, and every attention variant over sealed pages with a tail.
+//! Quantized KV page tests: quantization compared with its reference, and every attention variant over quantized pages
+//! and a tail.
 
 use strata::base::Rng;
 use strata::gpu::kernels::KvFormat;
@@ -14,21 +15,21 @@ use super::common::{assert_close, gpu};
 use super::page_abstracts::{f16_bits, page, page_shape};
 use super::{download_f32, empty, random, upload};
 
-/// Dequantized numbers are the same on both sides; what is left is the order of f32 sums.
+/// Dequantized numbers are equal on both sides; only the order of f32 sums differs.
 const LIMIT: f64 = 1e-10;
 
 #[test]
-fn sealed_pages_equal_their_twin_to_the_bit() {
+fn quantized_pages_equal_the_reference_bit_for_bit() {
     use KvFormat::{F16, F32, Q4, Q8};
     let twin = FeatureOverrides { no_immediates: true, ..FeatureOverrides::default() };
-    // Compiling is what takes the time: each pair of types and each shape, not each with each.
+    // Compilation dominates the time: each pair of formats and each shape, but not all combinations.
     let pairs = [(F16, Q8, 2, 64), (F16, Q4, 2, 64), (F32, Q8, 3, 80), (F32, Q4, 3, 80), (F16, Q8, 1, 8), (F32, Q4, 2, 128)];
     let cases = pairs.map(|pair| (pair, FeatureOverrides::default())).into_iter().chain([((F16, Q4, 1, 256), twin)]);
     let mut rng = Rng::new(11);
     for ((work, sealed, g, d), overrides) in cases {
-        let Some(gpu) = gpu("sealed_pages_equal_their_twin_to_the_bit", overrides) else { return };
+        let Some(gpu) = gpu("quantized_pages_equal_the_reference_bit_for_bit", overrides) else { return };
         let mut pages: Vec<Vec<f32>> = (0..3).map(|_| page(&mut rng, g, d)).collect();
-        // Magnitudes from under the smallest half to over the largest, and a page of few different numbers.
+        // Magnitudes from below the smallest to above the largest f16, and a page of few different numbers.
         pages[1].iter_mut().for_each(|x| *x *= 2f32.powf(rng.next_signed() * 28.0 - 4.0));
         pages[2].iter_mut().for_each(|x| *x = if x.to_bits() & 1 == 0 { 0.1 } else { -0.0 });
         if work == F16 {
@@ -46,7 +47,7 @@ fn sealed_pages_equal_their_twin_to_the_bit() {
         gpu.submit(&mut recorder).unwrap();
         let got = gpu.download(&out).unwrap();
         let what = format!("{g} heads of {d}, {work:?} to {sealed:?}, {overrides:?}");
-        assert!(got[..page_bytes].iter().all(|b| *b == 0xab), "{what}: a page that nobody asked for");
+        assert!(got[..page_bytes].iter().all(|b| *b == 0xab), "{what}: a page outside the range changed");
         for (from, to) in [(0, 3), (1, 1), (2, 2)] {
             let want = reference::quantize_page(&pages[from], page_shape(g, d, sealed));
             let got = &got[to * page_bytes..(to + 1) * page_bytes];
@@ -58,15 +59,16 @@ fn sealed_pages_equal_their_twin_to_the_bit() {
 }
 
 #[test]
-fn opened_pages_equal_their_twin_to_the_bit() {
+fn dequantized_pages_equal_the_reference_bit_for_bit() {
     use KvFormat::{Q4, Q8};
     let no_immediates = FeatureOverrides { no_immediates: true, ..FeatureOverrides::default() };
     let plain = [(Q4, 2, 64), (Q8, 3, 80), (Q4, 3, 80), (Q8, 1, 8), (Q4, 7, 128)].map(|case| (case, FeatureOverrides::default()));
     let mut rng = Rng::new(13);
     for ((sealed, g, d), overrides) in plain.into_iter().chain([((Q8, 1, 256), no_immediates)]) {
-        let Some(gpu) = gpu("opened_pages_equal_their_twin_to_the_bit", overrides) else { return };
+        let Some(gpu) = gpu("dequantized_pages_equal_the_reference_bit_for_bit", overrides) else { return };
         let mut pages: Vec<Vec<f32>> = (0..3).map(|_| page(&mut rng, g, d)).collect();
-        // Numbers over all of the range of f16, whose ends a rounded scale oversteps, and such as f16 has few places for.
+        // Numbers over the whole range of f16, whose ends a rounded scale exceeds, and numbers with little f16
+        // precision.
         pages[1].iter_mut().for_each(|x| *x = 66_000.0 * rng.next_signed());
         pages[2].iter_mut().for_each(|x| *x *= 2f32.powf(rng.next_signed() * 6.0 - 18.0));
         let shape = page_shape(g, d, sealed);
@@ -81,7 +83,7 @@ fn opened_pages_equal_their_twin_to_the_bit() {
         gpu.submit(&mut recorder).unwrap();
         let got = gpu.download(&out).unwrap();
         let what = format!("{g} heads of {d} from {sealed:?}, {overrides:?}");
-        assert!(got[..page_bytes].iter().all(|b| *b == 0xab), "{what}: a page that nobody asked for");
+        assert!(got[..page_bytes].iter().all(|b| *b == 0xab), "{what}: a page outside the range changed");
         for (from, to) in [(0, 3), (1, 1), (2, 2)] {
             let want: Vec<u16> = reference::dequantize_page_as_f16(&bytes[from], shape).iter().map(|h| h.to_bits()).collect();
             let got: Vec<u16> = bytemuck::pod_collect_to_vec(&got[to * page_bytes..(to + 1) * page_bytes]);
@@ -92,8 +94,8 @@ fn opened_pages_equal_their_twin_to_the_bit() {
 }
 
 #[test]
-fn quantized_blocks_take_no_single_tokens_and_copies_need_no_kernel() {
-    let Some(gpu) = gpu("quantized_blocks_take_no_single_tokens_and_copies_need_no_kernel", FeatureOverrides::default()) else {
+fn unsupported_format_pairs_are_rejected() {
+    let Some(gpu) = gpu("unsupported_format_pairs_are_rejected", FeatureOverrides::default()) else {
         return;
     };
     let spec = RopeAppendSpec {
@@ -128,16 +130,17 @@ struct Case {
     shape: (usize, usize, usize),
     sealed: KvFormat,
     n_pages: usize,
-    /// keys in the pages that are attended to
+    /// keys of the pages
     n_sealed: usize,
     /// keys in the f16 tail
     n_tail: usize,
-    /// the last of all keys are those of the queries
+    /// the queries belong to the last of all keys
     n_new: usize,
     tile: usize,
 }
 
-/// Sealed pages in shuffled frames of a pool with garbage in between, then an f16 tail. Adds each head's keys and values.
+/// Quantized pages in shuffled frames of a pool with garbage in between, then an f16 tail. Adds the keys and values of
+/// each head.
 fn segments(gpu: &Gpu, rng: &mut Rng, case: &Case, keys: &mut [Vec<f32>], values: &mut [Vec<f32>]) -> Vec<Segment> {
     let (_, g, d) = case.shape;
     let shape = page_shape(g, d, case.sealed);
@@ -204,7 +207,7 @@ fn run(gpu: &Gpu, rng: &mut Rng, case: &Case) {
     }
 }
 
-/// All tiles of all segments, each with the kernels of its own element type.
+/// All tiles of all segments, each with the kernels of its format.
 fn prefill(gpu: &Gpu, case: &Case, segments: &[Segment], q: &[f32], subgroup8: bool) -> Vec<f32> {
     let (h, g, d) = case.shape;
     let n_all = case.n_sealed + case.n_tail;
@@ -234,7 +237,7 @@ fn prefill(gpu: &Gpu, case: &Case, segments: &[Segment], q: &[f32], subgroup8: b
     download_f32(gpu, &out, case.n_new * h * d)
 }
 
-/// The splits of all segments, each with the kernel of its own element type, and one merge.
+/// The splits of all segments, each with the kernel of its format, and one merge.
 fn decode(gpu: &Gpu, case: &Case, segments: &[Segment], q: &[f32], subgroup8: bool) -> Vec<f32> {
     let (h, g, d) = case.shape;
     let variant = DecodeVariant { subgroup8, selective: false };

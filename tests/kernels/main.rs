@@ -1,4 +1,5 @@
-//! Every kernel against its plain-loop twin, over a table of shapes; and every shader variant through naga.
+//! Kernel tests: every kernel compared with its reference over a table of shapes, and every shader variant validated by
+//! naga.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../common/mod.rs"]
@@ -18,7 +19,7 @@ mod shaders;
 
 use strata::gpu::{Gpu, Slice};
 
-/// A device buffer with these values in it.
+/// A GPU buffer with these values.
 fn upload<T: bytemuck::NoUninit>(gpu: &Gpu, values: &[T]) -> Slice {
     let bytes: &[u8] = bytemuck::cast_slice(values);
     let slice = gpu.buffer("test", bytes.len() as u64).unwrap().all();

@@ -4,8 +4,8 @@ use strata::gpu::{FeatureOverrides, Gpu, Recorder, microbenchmark};
 use super::common::gpu;
 
 #[test]
-fn probe_figures_are_of_this_world() {
-    let Some(gpu) = gpu("probe_figures_are_of_this_world", FeatureOverrides::default()) else { return };
+fn microbenchmark_figures_are_plausible() {
+    let Some(gpu) = gpu("microbenchmark_figures_are_plausible", FeatureOverrides::default()) else { return };
     let m = microbenchmark::measure(&gpu).unwrap();
     eprintln!("{m:?}");
     for rate in [m.stream_read_bytes_per_s, m.copy_bytes_per_s, m.upload_bytes_per_s, m.readback_bytes_per_s] {
@@ -15,8 +15,8 @@ fn probe_figures_are_of_this_world() {
 }
 
 #[test]
-fn timed_run_by_the_device_agrees_with_the_clock_on_the_wall() {
-    let test = "timed_run_by_the_device_agrees_with_the_clock_on_the_wall";
+fn gpu_time_agrees_with_wall_time() {
+    let test = "gpu_time_agrees_with_wall_time";
     for overrides in [FeatureOverrides::default(), FeatureOverrides { no_timestamps: true, ..FeatureOverrides::default() }] {
         let Some(gpu) = gpu(test, overrides) else { return };
         assert!(!(overrides.no_timestamps && gpu.has_timestamps()));

@@ -20,7 +20,7 @@ fn norm_rows_match_reference() {
                 let (xs, ws, bs) = (upload(&gpu, &x), upload(&gpu, &w), upload(&gpu, &b));
                 let binding = op.bind(&gpu, &xs, &ws, layer_norm.then_some(&bs), &y).unwrap();
                 let mut recorder = Recorder::new();
-                // Row 0 of x is skipped, so that the row offset is tested too.
+                // Row 0 of x is skipped, to test the row offset.
                 op.record(&mut recorder, &binding, n_cols, 1, n_rows);
                 gpu.submit(&mut recorder).unwrap();
                 let want = reference::norm(&x[n_cols..], &w, layer_norm.then_some(&b[..]), 1e-5);

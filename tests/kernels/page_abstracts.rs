@@ -14,7 +14,7 @@ pub fn f16_bits(values: &[f32]) -> Vec<u16> {
     values.iter().map(|&v| f16::from_f32(v).to_bits()).collect()
 }
 
-/// Numbers of a page in slot order: every key channel with a size and an offset of its own, as real keys have.
+/// Numbers of a page in slot order, with a different magnitude and offset per key channel, as in real keys.
 pub fn page(rng: &mut Rng, g: usize, d: usize) -> Vec<f32> {
     let channels: Vec<[f32; 2]> = (0..d).map(|_| [2f32.powf(rng.next_signed() * 2.0), rng.next_signed()]).collect();
     let mut numbers = random(rng, 4 * g * 32 * d, 1.0);
@@ -24,10 +24,10 @@ pub fn page(rng: &mut Rng, g: usize, d: usize) -> Vec<f32> {
     numbers
 }
 
-/// A few pages of one element type as they lie in device memory, in shuffled frames with garbage in between.
+/// Pages of one format as stored in VRAM, in shuffled frames with garbage in between.
 pub struct Pool {
     pub bytes: Vec<u8>,
-    /// what the frames hold, f32 in slot order
+    /// contents of the frames, f32 in slot order
     numbers: Vec<f32>,
     frames: Vec<usize>,
     g: usize,
@@ -41,7 +41,7 @@ impl Pool {
             frames.swap(i, rng.below(i as u32 + 1) as usize);
         }
         let (page_bytes, page_numbers) = (element.page_bytes(g, d) as usize, 4 * g * 32 * d);
-        // All ones is no number in any type.
+        // All ones is NaN in every format.
         let mut bytes = vec![0xffu8; frames.len() * page_bytes];
         let mut numbers = vec![f32::NAN; frames.len() * page_numbers];
         for &frame in &frames[..n_pages] {
@@ -52,7 +52,7 @@ impl Pool {
         Pool { bytes, numbers, frames, g, d }
     }
 
-    /// Where logical block `block` of a head lies.
+    /// Slot of logical block `block` of a head.
     pub fn slot(&self, head: usize, block: usize) -> u32 {
         (self.frames[block / 4] * 4 * self.g + block % 4 * self.g + head) as u32
     }
@@ -83,7 +83,7 @@ pub fn whole_block(slot: u32) -> Vec<TokenSlot> {
     (0..16).map(|t| TokenSlot::new(slot, t)).collect()
 }
 
-/// All tokens of a block, one, or any of them.
+/// Random tokens of a block: all of them, one, or any subset.
 pub fn listed(rng: &mut Rng, slot: u32) -> Vec<TokenSlot> {
     let tokens = match rng.below(3) {
         0 => 0xffff,
@@ -93,7 +93,7 @@ pub fn listed(rng: &mut Rng, slot: u32) -> Vec<TokenSlot> {
     whole_block(slot).into_iter().enumerate().filter(|(t, _)| tokens >> t & 1 == 1).map(|(_, token)| token).collect()
 }
 
-/// Bytes of a page in an element type, and the numbers that it holds then.
+/// Bytes of a page in a format, and its numbers after rounding.
 fn store(page: &[f32], shape: PageShape, element: KvFormat) -> (Vec<u8>, Vec<f32>) {
     match element {
         KvFormat::F32 => (bytemuck::cast_slice(page).to_vec(), page.to_vec()),

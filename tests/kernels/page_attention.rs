@@ -1,4 +1,4 @@
-//! What the last tokens of a chunk attend to, tile by tile.
+//! Page attention tests: attention of the last tokens of a chunk, tile by tile.
 
 use strata::base::Rng;
 use strata::gpu::kernels::KvFormat;
@@ -12,8 +12,8 @@ use super::page_abstracts::Pool;
 use super::{download_f32, empty, random, upload};
 
 #[test]
-fn shares_of_pages_match_reference_whatever_the_tiles_are() {
-    let Some(gpu) = gpu("shares_of_pages_match_reference_whatever_the_tiles_are", FeatureOverrides::default()) else { return };
+fn page_attention_matches_reference_for_any_tiles() {
+    let Some(gpu) = gpu("page_attention_matches_reference_for_any_tiles", FeatureOverrides::default()) else { return };
     let mut rng = Rng::new(51);
     for ((h, g, d), element, n_pages, n_tokens, n_observed) in [
         ((4, 1, 64), KvFormat::F16, 5, 17, 17),
@@ -53,7 +53,7 @@ fn shares_of_pages_match_reference_whatever_the_tiles_are() {
         let pages = of_pages.bind(&gpu, [&q, &kv, &kv_table, &scores, &state, &out]).unwrap();
         let tail = of_tail.bind(&gpu, [&q, &own, &own_table, &scores, &state, &out]).unwrap();
         let mut recorder = Recorder::new();
-        // The tail comes between tiles of pages, as in a step.
+        // The tail is between tiles of pages, as in a prefill.
         let tile = |first_page: usize, n: usize, is_last: bool| KeyTile {
             n_tokens,
             first_key: 64 * first_page,
@@ -77,7 +77,7 @@ fn shares_of_pages_match_reference_whatever_the_tiles_are() {
         shares.record_shares(&mut recorder, &bindings, window, n_pages, 1);
         gpu.submit(&mut recorder).unwrap();
         let got = download_f32(&gpu, &got, n_pages + 2);
-        assert_eq!((got[0], got[n_pages + 1]), (-1.0, -1.0), "what nobody asked for");
+        assert_eq!((got[0], got[n_pages + 1]), (-1.0, -1.0), "shares outside the range changed");
         assert_close(&format!("{h} heads on {g} of {d} in {element:?}"), &got[1..=n_pages], &want, 1e-9);
     }
 }

@@ -16,7 +16,7 @@ fn download_f16(gpu: &Gpu, slice: &Slice, n: usize) -> Vec<f16> {
     bytemuck::pod_collect_to_vec(&gpu.download(slice).unwrap()[..2 * n])
 }
 
-/// Abstracts that the device makes of `pages`, written after two that stay as they are.
+/// Abstracts computed on the GPU for `pages`, written after two that must not change.
 fn abstracts_of(gpu: &Gpu, pages: &[Vec<f32>], g: usize, d: usize, work: KvFormat) -> Vec<Vec<f16>> {
     let numbers = pages.concat();
     let blocks = if work == KvFormat::F16 { upload(gpu, &f16_bits(&numbers)) } else { upload(gpu, &numbers) };
@@ -29,36 +29,36 @@ fn abstracts_of(gpu: &Gpu, pages: &[Vec<f32>], g: usize, d: usize, work: KvForma
     op.record(&mut recorder, &binding, 1, 3, pages.len() - 1);
     gpu.submit(&mut recorder).unwrap();
     let got = download_f16(gpu, &out, (pages.len() + 2) * n_here);
-    assert!(got[..2 * n_here].iter().all(|h| h.to_bits() == 0xabcd), "abstracts that nobody asked for");
+    assert!(got[..2 * n_here].iter().all(|h| h.to_bits() == 0xabcd), "abstracts outside the range changed");
     got[2 * n_here..].chunks_exact(n_here).map(<[f16]>::to_vec).collect()
 }
 
-/// Pages of every kind of number that a key may be.
+/// Pages with every kind of key value.
 fn odd_pages(rng: &mut Rng, g: usize, d: usize) -> Vec<Vec<f32>> {
     let mut pages: Vec<Vec<f32>> = (0..7).map(|_| page(rng, g, d)).collect();
     pages[1].fill(0.25);
     pages[2].iter_mut().for_each(|x| *x *= 2f32.powf(rng.next_signed() * 28.0 - 4.0));
     pages[3].iter_mut().for_each(|x| *x = -x.abs());
     pages[4].iter_mut().for_each(|x| *x = if x.to_bits() & 1 == 0 { -0.0 } else { 0.0 });
-    // Keys of a few channels of the last head that are no numbers, of either sign, and infinite ones.
+    // NaN keys of either sign, and infinite keys, in a few channels of the last head.
     let last = (4 * g - 1) * 32 * d;
     pages[5][last + 3] = f32::NAN;
     pages[5][last + 15 * d + 5] = -f32::NAN;
     pages[5][last + 7 * d + 6] = f32::INFINITY;
-    // Values are nobody's business.
+    // Values do not matter.
     pages[6].chunks_exact_mut(32 * d).for_each(|slot| slot[16 * d..].fill(f32::NAN));
     pages
 }
 
 #[test]
-fn abstracts_equal_their_twin_and_bound_every_key() {
+fn page_abstracts_equal_the_reference_and_bound_every_key() {
     use KvFormat::{F16, F32};
     let no_immediates = FeatureOverrides { no_immediates: true, ..FeatureOverrides::default() };
     let plain = [(F16, 2, 64), (F32, 2, 64), (F16, 3, 80), (F32, 3, 80), (F16, 1, 128), (F32, 1, 8), (F16, 7, 96)];
     let cases = plain.map(|case| (case, FeatureOverrides::default())).into_iter().chain([((F16, 1, 256), no_immediates)]);
     let mut rng = Rng::new(21);
     for ((work, g, d), overrides) in cases {
-        let Some(gpu) = gpu("abstracts_equal_their_twin_and_bound_every_key", overrides) else { return };
+        let Some(gpu) = gpu("page_abstracts_equal_the_reference_and_bound_every_key", overrides) else { return };
         let mut pages = odd_pages(&mut rng, g, d);
         if work == F16 {
             pages.iter_mut().flatten().for_each(|x| *x = f16::from_f32(*x).to_f32());
@@ -72,33 +72,33 @@ fn abstracts_equal_their_twin_and_bound_every_key() {
             for (slot, keys) in page.chunks_exact(32 * d).map(|slot| &slot[..16 * d]).enumerate() {
                 let bounds = &got[slot % g * 2 * d..][..2 * d];
                 let outside = |(j, &k): (usize, &f32)| k < bounds[j % d].to_f32() || k > bounds[d + j % d].to_f32();
-                assert!(!keys.iter().enumerate().any(outside), "{what}: a key out of bounds");
+                assert!(!keys.iter().enumerate().any(outside), "{what}: a key is out of bounds");
             }
         }
     }
 }
 
 #[test]
-fn abstracts_of_rounded_keys_are_refused() {
-    let Some(gpu) = gpu("abstracts_of_rounded_keys_are_refused", FeatureOverrides::default()) else { return };
+fn page_abstracts_of_quantized_keys_are_rejected() {
+    let Some(gpu) = gpu("page_abstracts_of_quantized_keys_are_rejected", FeatureOverrides::default()) else { return };
     assert!(PageAbstracts::new(&gpu, 1, 8, KvFormat::Q4).is_err());
 }
 
 #[test]
-fn pages_are_bounded_as_by_their_twin_and_so_are_the_scores_of_their_tokens() {
+fn page_bounds_equal_the_reference_and_bound_the_token_scores() {
     let mut rng = Rng::new(22);
     let hardware = FeatureOverrides { hardware_kernels: true, ..FeatureOverrides::default() };
     let any = [((1, 1, 8), 1), ((4, 4, 64), 63), ((14, 2, 64), 64), ((6, 2, 80), 65), ((9, 3, 80), 1), ((8, 4, 128), 300)];
     let cases = any.map(|case| (case, FeatureOverrides::default())).into_iter();
     for (((h, g, d), n_pages), overrides) in cases.chain([(((6, 2, 80), 1), hardware), (((9, 1, 64), 257), hardware)]) {
-        let Some(gpu) = gpu("pages_are_bounded_as_by_their_twin_and_so_are_the_scores_of_their_tokens", overrides) else {
+        let Some(gpu) = gpu("page_bounds_equal_the_reference_and_bound_the_token_scores", overrides) else {
             return;
         };
         let what = format!("{h} heads on {g} of {d}, {n_pages} pages");
         let q = random(&mut rng, h * d, 1.0 / (d as f32).sqrt());
         let mut pages: Vec<Vec<f32>> = (0..n_pages.min(4)).map(|_| page(&mut rng, g, d)).collect();
         if n_pages > 3 {
-            // Nothing is known of one page, for one head; and one has all keys equal.
+            // One page is unbounded for one head; another has equal keys.
             pages[2][5] = f32::NAN;
             pages[3].fill(0.5);
         }
@@ -120,17 +120,17 @@ fn pages_are_bounded_as_by_their_twin_and_so_are_the_scores_of_their_tokens() {
             .collect();
         let want: Vec<[f32; 2]> = want_bounds.concat();
         let got = download_f32(&gpu, &bounds, 2 * h * n_pages);
-        // Infinite bounds are compared as such, the others by their size.
+        // Infinite bounds are compared as such, the others by magnitude.
         let known = |v: &[f32]| -> Vec<f32> { v.iter().map(|&x| if x.abs() == UNBOUNDED { 0.0 } else { x }).collect() };
         assert!(got.iter().zip(want.as_flattened()).all(|(a, b)| (a.abs() == UNBOUNDED) == (b.abs() == UNBOUNDED)), "{what}");
         assert_close(&what, &known(&got), &known(want.as_flattened()), 1e-11);
-        let n_unknown = got.chunks(2).filter(|bounds| bounds[0] == UNBOUNDED).count();
-        assert_eq!(n_unknown, (n_pages + 1) / 4 * (h / g) * usize::from(n_pages > 3), "{what}");
+        let n_unbounded = got.chunks(2).filter(|bounds| bounds[0] == UNBOUNDED).count();
+        assert_eq!(n_unbounded, (n_pages + 1) / 4 * (h / g) * usize::from(n_pages > 3), "{what}");
         assert_bounds_hold(&pages, &q, (h, g, d), &got, n_pages);
     }
 }
 
-/// No token of a page scores outside of the page's bounds; equal keys score both.
+/// Checks that the scores of all tokens are within the bounds of their page, and equal to both for equal keys.
 fn assert_bounds_hold(pages: &[Vec<f32>], q: &[f32], (h, g, d): (usize, usize, usize), bounds: &[f32], n_pages: usize) {
     for (p, page) in pages.iter().enumerate() {
         for (head, q) in q.chunks_exact(d).enumerate() {
@@ -146,7 +146,7 @@ fn assert_bounds_hold(pages: &[Vec<f32>], q: &[f32], (h, g, d): (usize, usize, u
 }
 
 #[test]
-fn token_scores_over_any_blocks_match_reference() {
+fn qk_scores_over_any_blocks_match_reference() {
     use KvFormat::{F16, F32, Q4, Q8};
     let mut rng = Rng::new(23);
     for (element, (h, g, d), n_keys) in [
@@ -158,10 +158,10 @@ fn token_scores_over_any_blocks_match_reference() {
         (Q4, (3, 3, 64), 90),
         (Q8, (2, 2, 128), 16),
     ] {
-        let Some(gpu) = gpu("token_scores_over_any_blocks_match_reference", FeatureOverrides::default()) else { return };
+        let Some(gpu) = gpu("qk_scores_over_any_blocks_match_reference", FeatureOverrides::default()) else { return };
         let pool = Pool::new(&mut rng, g, d, element, 5);
         let n_blocks = n_keys.div_ceil(16) + 2;
-        // Blocks of any pages, some twice; the last head lacks one.
+        // Blocks of any pages, some twice; the last head has one less.
         let mut table: Vec<u32> = (0..g * n_blocks).map(|i| pool.slot(i / n_blocks, rng.below(20) as usize)).collect();
         table[(g - 1) * n_blocks] = PAD;
         let q = random(&mut rng, h * d, 1.0 / (d as f32).sqrt());

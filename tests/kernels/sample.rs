@@ -14,7 +14,7 @@ fn sample_argmax_and_top_k_match_reference() {
     for vocab_size in [1usize, 5, 63, 64, 255, 256, 257, 4096, 50_257] {
         let mut logits = random(&mut rng, vocab_size, 8.0);
         if vocab_size > 60 {
-            // Ties at the top and around the k-th place, negative zero, and all negative.
+            // Ties at the top and around the k-th entry, negative zero, and all negative.
             logits[40] = 9.5;
             logits[17] = 9.5;
             logits[3] = -0.0;
@@ -44,8 +44,8 @@ fn sample_argmax_and_top_k_match_reference() {
 }
 
 #[test]
-fn sample_top_k_with_all_logits_equal_says_that_it_overflowed() {
-    let Some(gpu) = gpu("sample_top_k_with_all_logits_equal_says_that_it_overflowed", FeatureOverrides::default()) else {
+fn sample_top_k_with_equal_logits_reports_the_overflow() {
+    let Some(gpu) = gpu("sample_top_k_with_equal_logits_reports_the_overflow", FeatureOverrides::default()) else {
         return;
     };
     let op = Sample::new(&gpu).unwrap();

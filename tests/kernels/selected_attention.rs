@@ -8,16 +8,16 @@ use super::common::{assert_close, gpu};
 use super::page_abstracts::{Pool, listed, whole_block};
 use super::{download_f32, empty, random, upload};
 
-/// Dequantized numbers are the same on both sides; what is left is the order of f32 sums.
+/// Dequantized numbers are equal on both sides; only the order of f32 sums differs.
 const LIMIT: f64 = 1e-10;
 const N_PAGES: usize = 12;
 
-/// A segment and the tokens that each KV head reads of it.
+/// A segment and the tokens that each KV head reads from it.
 struct Segment {
     element: KvFormat,
     pool: Pool,
     lists: Vec<Vec<TokenSlot>>,
-    /// else every head reads the same number of whole blocks: the dense kernel does
+    /// otherwise every head reads the same number of whole blocks, with the dense kernel
     selective: bool,
 }
 
@@ -26,7 +26,7 @@ impl Segment {
         self.lists.iter().map(Vec::len).max().unwrap()
     }
 
-    /// Rows are longer than the longest list, by entries that nobody may read.
+    /// Table with rows longer than the longest list, by entries that must not be read.
     fn table(&self) -> (Vec<u32>, usize) {
         if !self.selective {
             let slots = |list: &Vec<TokenSlot>| list.chunks(16).map(|block| block[0].entry() / 16).collect::<Vec<_>>();
@@ -42,7 +42,7 @@ impl Segment {
     }
 }
 
-/// Lists of tokens of so many blocks from anywhere in the pool, no block twice; blocks of one page rarely come together.
+/// Lists of tokens of `lengths` blocks from anywhere in the pool, each block once; few are of the same page.
 fn lists(rng: &mut Rng, pool: &Pool, lengths: &[usize]) -> Vec<Vec<TokenSlot>> {
     let list = |(head, &n): (usize, &usize)| {
         let mut blocks: Vec<usize> = (0..4 * N_PAGES).collect();
@@ -58,7 +58,7 @@ fn decode(gpu: &Gpu, (h, g, d): (usize, usize, usize), segments: &[Segment], q: 
     };
     let n_splits: usize = segments.iter().map(|s| s.n_keys().div_ceil(SPLIT_KEYS)).sum();
     let merge = op(segments[0].element, segments[0].selective);
-    // What is not written would show.
+    // NaN reveals unwritten results.
     let garbage = |bytes: u64| -> Slice { upload(gpu, &vec![0xffff_ffffu32; bytes as usize / 4]) };
     let (acc, state) = (garbage(merge.acc_bytes(n_splits)), garbage(merge.state_bytes(n_splits)));
     let (out, q) = (empty(gpu, (h * d * 4) as u64), upload(gpu, q));
@@ -97,8 +97,8 @@ fn run(gpu: &Gpu, rng: &mut Rng, shape: (usize, usize, usize), segments: &[Segme
 }
 
 #[test]
-fn decode_over_tokens_that_each_head_lists_matches_reference() {
-    let Some(gpu) = gpu("decode_over_tokens_that_each_head_lists_matches_reference", FeatureOverrides::default()) else { return };
+fn decode_over_selected_tokens_matches_reference() {
+    let Some(gpu) = gpu("decode_over_selected_tokens_matches_reference", FeatureOverrides::default()) else { return };
     use KvFormat::{F16, F32, Q4, Q8};
     let mut rng = Rng::new(31);
     for (shape, element) in [
@@ -120,7 +120,7 @@ fn decode_over_tokens_that_each_head_lists_matches_reference() {
             let lists = lists(&mut rng, &pool, &lengths);
             let mut segments = vec![Segment { element, pool, lists, selective: true }];
             run(&gpu, &mut rng, shape, &segments);
-            // With a dense tail after it, as a step reads it.
+            // With a dense tail after it, as in a decode step.
             let pool = Pool::new(&mut rng, g, d, F16, 1);
             let tail = (0..g).map(|head| (0..3).flat_map(|b| whole_block(pool.slot(head, b))).collect()).collect();
             segments.push(Segment { element: F16, pool, lists: tail, selective: false });
@@ -130,12 +130,12 @@ fn decode_over_tokens_that_each_head_lists_matches_reference() {
 }
 
 #[test]
-fn decode_reads_lists_that_end_anywhere() {
+fn decode_reads_lists_of_any_length() {
     let no_immediates = FeatureOverrides { no_immediates: true, ..FeatureOverrides::default() };
-    let Some(gpu) = gpu("decode_reads_lists_that_end_anywhere", no_immediates) else { return };
+    let Some(gpu) = gpu("decode_reads_lists_of_any_length", no_immediates) else { return };
     let mut rng = Rng::new(32);
     for element in [KvFormat::F16, KvFormat::Q4] {
-        // About a lane's four keys, a step's 32 and a split's 256, beside one that goes on.
+        // Lengths around the 4 keys of a lane, the 32 of a step and the 256 of a split, beside a longer list.
         for n in [0, 1, 3, 4, 5, 31, 32, 33, 255, 256, 257, 511] {
             let pool = Pool::new(&mut rng, 2, 64, element, N_PAGES);
             let all: Vec<Vec<TokenSlot>> =
@@ -143,7 +143,7 @@ fn decode_reads_lists_that_end_anywhere() {
             let mut lists = vec![all[0][..520].to_vec(), all[1].clone()];
             (1..lists[1].len()).rev().for_each(|i| lists[1].swap(i, rng.below(i as u32 + 1) as usize));
             lists[1].truncate(n);
-            // Else a head reads nothing at all.
+            // Otherwise a head reads nothing at all.
             let tail = Pool::new(&mut rng, 2, 64, KvFormat::F16, 1);
             let of_tail = (0..2).map(|head| whole_block(tail.slot(head, 0))).collect();
             let dense = Segment { element: KvFormat::F16, pool: tail, lists: of_tail, selective: false };

@@ -1,7 +1,7 @@
 use strata::gpu::shader_source::{FILES, KernelKey, expand};
 
 #[test]
-fn shaders_every_variant_validates_in_both_twins() {
+fn shaders_every_variant_validates_with_and_without_immediates() {
     let keys = strata::gpu::kernels::variants();
     assert!(keys.len() > 50);
     for key in keys {

@@ -1,10 +1,10 @@
-//! Random valid blocks of every weight format, and what they mean, written from the block definitions alone.
+//! Random valid blocks of every weight format, and their values by the block definitions.
 
 use half::{bf16, f16};
 use strata::base::Rng;
 use strata::gpu::kernels::linear::WeightFormat;
 
-/// A random matrix: the two bindings' bytes, and the weights they stand for.
+/// A random matrix: the bytes of its two bindings, and its weights.
 pub struct Weights {
     pub quants: Vec<u8>,
     pub scales: Vec<u8>,
@@ -12,7 +12,7 @@ pub struct Weights {
 }
 
 pub fn random_weights(rng: &mut Rng, format: WeightFormat, rows: usize, cols: usize) -> Weights {
-    // Anything but zero, so that a byte that repacking leaves out shows.
+    // Nonzero, so that bytes missed by repacking are detected.
     let mut quants = vec![0xa5; format.quants_bytes(rows, cols) as usize];
     let mut scales = vec![0xa5; format.scales_bytes(rows, cols) as usize];
     let mut values = Vec::with_capacity(rows * cols);

@@ -42,7 +42,7 @@ fn embed_slabs_together_match_reference() {
     }
 }
 
-/// `quant-golden`: blocks and their values by the gguf package's own dequantizer, 8 rows of 1024.
+/// `quant-golden`: blocks and their values from the dequantizer of the gguf package, 8 rows of 1024.
 #[test]
 fn embed_golden_blocks_give_golden_values() {
     let test = "embed_golden_blocks_give_golden_values";

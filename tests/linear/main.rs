@@ -1,4 +1,4 @@
-//! The matrix kernels against their plain-loop twins: formats, variants, shapes, epilogues, slabs.
+//! Linear kernel tests: compared with their references over formats, variants, shapes, epilogues and slabs.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../common/mod.rs"]
@@ -16,8 +16,8 @@ use strata::gpu::kernels::linear::{
 use strata::gpu::{FeatureOverrides, Gpu, Recorder, Slice};
 use strata::reference;
 
-/// Only the order of f32 sums differs: NMSE against f64 sums over the same weights, and the largest difference over the
-/// root mean square of the output.
+/// Only the order of f32 sums differs. Maximum NMSE relative to f64 sums over the same weights, and maximum error
+/// relative to the root mean square of the output.
 const MAX_NMSE: f64 = 1e-11;
 const MAX_WORST: f64 = 2e-5;
 
@@ -64,7 +64,7 @@ fn reference_activation(a: LinearActivation) -> reference::Activation {
     }
 }
 
-/// Runs one case with strides and offsets that are not the dense ones, and NaN wherever nothing may be used.
+/// Runs one case with non-dense strides and offsets, and NaN in all memory that must not be used.
 fn check(gpu: &Gpu, case: Case, variant: LinearVariant, op: LinearOp) {
     let Case { format, n_tokens, n_rows, n_cols, activation, bias, residual } = case;
     let mut rng = Rng::new((n_rows * 31 + n_cols * 7 + n_tokens) as u64);
@@ -87,7 +87,7 @@ fn check(gpu: &Gpu, case: Case, variant: LinearVariant, op: LinearOp) {
     let binding = linear.bind(gpu, slices).unwrap();
     let shape = LinearShape { n_tokens, n_rows, x_stride, y_stride, y_offset, bias_offset };
     let mut recorder = Recorder::new();
-    // Two dispatches, so that a part of the rows at a time is tested too.
+    // Two dispatches, to test partial rows as well.
     let middle = (shape.n_tiles() / 2).next_multiple_of(2).min(shape.n_tiles() / 2 * 2);
     linear.record_tiles(&mut recorder, &binding, shape, op, 0..middle);
     linear.record_tiles(&mut recorder, &binding, shape, op, middle..shape.n_tiles());
@@ -109,7 +109,7 @@ fn check(gpu: &Gpu, case: Case, variant: LinearVariant, op: LinearOp) {
     assert!(error <= MAX_NMSE && worst <= MAX_WORST * rms, "{what}: NMSE {error:.2e}, worst {worst:.2e} of rms {rms:.2e}");
     for (i, (g, b)) in got.iter().zip(&before).enumerate() {
         let inside = i >= y_offset && (i - y_offset) % y_stride < outputs;
-        assert!(inside || g == b, "{what}: wrote outside, at {i}");
+        assert!(inside || g == b, "{what}: wrote outside its range, at {i}");
     }
 }
 
@@ -174,13 +174,13 @@ fn linear_every_epilogue_matches_reference() {
 }
 
 #[test]
-fn linear_plain_twins_match_reference() {
+fn linear_fallbacks_match_reference() {
     for overrides in [
         FeatureOverrides { no_immediates: true, ..FeatureOverrides::default() },
         FeatureOverrides { no_subgroups: true, ..FeatureOverrides::default() },
         FeatureOverrides { hardware_kernels: true, ..FeatureOverrides::default() },
     ] {
-        let Some(gpu) = gpu("linear_plain_twins_match_reference", overrides) else { return };
+        let Some(gpu) = gpu("linear_fallbacks_match_reference", overrides) else { return };
         let variant = LinearVariant::for_gpu(&gpu);
         for op in [LinearOp::Matvec, LinearOp::Matmul] {
             for format in [WeightFormat::Q4_0, WeightFormat::Q6K, WeightFormat::F32] {

@@ -150,7 +150,7 @@ fn refused_ring_falls_back_to_threads_with_the_reason() {
     let io = Io::start(&IoConfig { depth: 1 << 24, ..IoConfig::default() }).unwrap();
     let info = io.info();
     assert_eq!(info.kind, IoKind::Threads);
-    assert!(info.reason.contains("cannot be create here"), "{}", info.reason);
+    assert!(info.reason.contains("cannot be created"), "{}", info.reason);
     let (_, dir) = real_folders().swap_remove(0);
     round_trip(&io, &open(&Disk::new(dir.path().join("d")), true), "refused");
     let io = Io::start(&config(IoKind::Threads)).unwrap();

@@ -183,7 +183,7 @@ impl AttentionDecode {
     /// Binds q f32 `[R, H, D]`, the blocks and table of the segment, acc and state.
     ///
     /// # Errors
-    /// Buffers the device refuses to bind.
+    /// Buffers that the GPU refuses to bind.
     pub fn bind_split(&self, gpu: &Gpu, slices: [&Slice; 5]) -> Result<Binding, GpuError> {
         gpu.bind(&self.split, &slices)
     }
@@ -191,7 +191,7 @@ impl AttentionDecode {
     /// Binds acc, state and out f32 `[R, H, D]`.
     ///
     /// # Errors
-    /// Buffers the device refuses to bind.
+    /// Buffers that the GPU refuses to bind.
     pub fn bind_merge(&self, gpu: &Gpu, slices: [&Slice; 3]) -> Result<Binding, GpuError> {
         gpu.bind(&self.merge, &slices)
     }

@@ -164,7 +164,7 @@ impl AttentionPrefill {
     /// Binds q f32 `[T, H, D]`, the blocks and table of the segment, the score and state buffers, out f32 `[T, H, D]`.
     ///
     /// # Errors
-    /// Buffers the device refuses to bind.
+    /// Buffers that the GPU refuses to bind.
     pub fn bind(&self, gpu: &Gpu, [q, kv, table, scores, state, out]: [&Slice; 6]) -> Result<PrefillBindings, GpuError> {
         Ok(PrefillBindings {
             scores: gpu.bind(&self.scores, &[q, kv, table, scores])?,

@@ -49,7 +49,7 @@ impl DequantizePages {
     /// Binds the source pages and the destination f16 blocks.
     ///
     /// # Errors
-    /// Buffers the device refuses to bind.
+    /// Buffers that the GPU refuses to bind.
     pub fn bind(&self, gpu: &Gpu, [pages, blocks]: [&Slice; 2]) -> Result<Binding, GpuError> {
         gpu.bind(&self.kernel, &[pages, blocks])
     }

@@ -65,7 +65,7 @@ impl PageAbstracts {
     /// Binds the source blocks and the destination abstracts f16 `[pages, G, 2, D]`.
     ///
     /// # Errors
-    /// Buffers the device refuses to bind.
+    /// Buffers that the GPU refuses to bind.
     pub fn bind(&self, gpu: &Gpu, [blocks, abstracts]: [&Slice; 2]) -> Result<Binding, GpuError> {
         gpu.bind(&self.kernel, &[blocks, abstracts])
     }

@@ -83,7 +83,7 @@ impl PageAttentionKernel {
     /// Binds the scores and state of prefill, the log-sum-exp buffer, and shares f32 `[.., P]`.
     ///
     /// # Errors
-    /// Buffers the device refuses to bind.
+    /// Buffers that the GPU refuses to bind.
     pub fn bind(&self, gpu: &Gpu, [scores, state, lse, shares]: [&Slice; 4]) -> Result<[Binding; 2], GpuError> {
         Ok([gpu.bind(&self.lse, &[scores, state, lse])?, gpu.bind(&self.shares, &[lse, state, shares])?])
     }

@@ -59,7 +59,7 @@ impl PageBoundsKernel {
     /// Binds q f32 `[R, H, D]` (scaled and rotated), abstracts f16 `[P, G, 2, D]` and bounds f32 `[R, H, P, 2]`.
     ///
     /// # Errors
-    /// Buffers the device refuses to bind.
+    /// Buffers that the GPU refuses to bind.
     pub fn bind(&self, gpu: &Gpu, [q, abstracts, bounds]: [&Slice; 3]) -> Result<Binding, GpuError> {
         gpu.bind(&self.pages, &[q, abstracts, bounds])
     }

@@ -85,7 +85,7 @@ impl QkScores {
     /// Binds q f32 `[H, D]` (scaled and rotated), the blocks, the lists `[G, n_blocks]` and scores f32 `[H, n_keys]`.
     ///
     /// # Errors
-    /// Buffers the device refuses to bind.
+    /// Buffers that the GPU refuses to bind.
     pub fn bind(&self, gpu: &Gpu, slices: [&Slice; 4]) -> Result<Binding, GpuError> {
         gpu.bind(&self.kernel, &slices)
     }

@@ -56,7 +56,7 @@ impl QuantizePages {
     /// Binds the source blocks and the destination pages.
     ///
     /// # Errors
-    /// Buffers the device refuses to bind.
+    /// Buffers that the GPU refuses to bind.
     pub fn bind(&self, gpu: &Gpu, [blocks, pages]: [&Slice; 2]) -> Result<Binding, GpuError> {
         gpu.bind(&self.kernel, &[blocks, pages])
     }

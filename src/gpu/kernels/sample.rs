@@ -64,7 +64,7 @@ impl Sample {
     /// Binds logits f32 `[V]` and a result buffer of at least [`TOP_K_BYTES`], for either op.
     ///
     /// # Errors
-    /// Buffers the device refuses to bind.
+    /// Buffers that the GPU refuses to bind.
     pub fn bind(&self, gpu: &Gpu, logits: &Slice, out: &Slice) -> Result<[Binding; 2], GpuError> {
         Ok([gpu.bind(&self.argmax, &[logits, out])?, gpu.bind(&self.top_k, &[logits, out])?])
     }

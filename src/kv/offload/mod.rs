@@ -73,7 +73,7 @@ pub enum DiskBacking {
     Scratch(Scratch),
 }
 
-/// What happens to the RAM copy of a page once the disk has the page.
+/// Retention of the RAM copy of a page, once the disk has the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retention {
     /// the page is not in VRAM: the copy stays if its group is among the first that fit

@@ -44,7 +44,7 @@ impl Embed {
     /// Binds ids u32 `[T]`, one slab of the table, and y f32 `[T, C]`.
     ///
     /// # Errors
-    /// Buffers the device refuses to bind.
+    /// Buffers that the GPU refuses to bind.
     pub fn bind(&self, gpu: &Gpu, ids: &Slice, quants: &Slice, scales: &Slice, y: &Slice) -> Result<Binding, GpuError> {
         gpu.bind(&self.kernel, &[quants, scales, ids, y])
     }

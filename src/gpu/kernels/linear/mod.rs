@@ -27,7 +27,7 @@ use crate::gpu::{Binding, Gpu, GpuError, Kernel, KernelKey, Recorder, Slice};
 /// Activation after the product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LinearActivation {
-    /// nothing
+    /// none
     None,
     /// rows 2i and 2i + 1 are gate and up: out i = silu(gate) * up; N/2 outputs
     SwiGlu,
@@ -146,7 +146,7 @@ impl Linear {
     /// Binds the buffers of one slab.
     ///
     /// # Errors
-    /// Buffers the device refuses to bind.
+    /// Buffers that the GPU refuses to bind.
     pub fn bind(&self, gpu: &Gpu, s: LinearSlices<'_>) -> Result<LinearBinding, GpuError> {
         let mut slices = vec![s.quants, s.scales, s.x, s.y];
         slices.extend(s.bias);
