@@ -78,7 +78,7 @@ impl GpuModel {
         let began = Instant::now();
         let choice = self.choose(s, gpu, pacer, layer, n_pages, evaluated)?;
         s.spent.evaluation += began.elapsed();
-        pacer.did(EventKind::Choose { layer: layer as u32 }, began);
+        pacer.did(EventKind::Select { layer: layer as u32 }, began);
         let selection = &choice.selection;
         if let Some(tail) = measured_tail {
             // Everything is going to come through the slots.

@@ -191,7 +191,7 @@ impl TransferWorker {
                 break;
             }
             let PageId { layer, group, .. } = out.page;
-            let cause = if out.keep == Retention::InRam { Cause::Spill } else { Cause::WriteBehind };
+            let cause = if out.keep == Retention::InRam { Cause::Spill } else { Cause::WriteBack };
             let (link, bytes) = (Link::VramToRam, self.page_bytes);
             self.lane.span(EventKind::PageMove { link, layer, group, n_pages: 1, bytes, cause }, began_ns);
         }
