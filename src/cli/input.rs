@@ -135,7 +135,7 @@ pub fn tokenizer(source: &ModelSource) -> Result<Arc<Tokenizer>, CliError> {
             ModelSource::Path(file) => read_vocab(file).ok().and_then(|vocab| Tokenizer::from_gguf(&vocab).ok()),
             ModelSource::BuiltIn | ModelSource::Synthetic { .. } => None,
         };
-        // The error of the model says more than that of its tokenizer.
+        // The error of the model is more useful than that of its tokenizer.
         alone.map(Arc::new).ok_or_else(|| input(error))
     })
 }

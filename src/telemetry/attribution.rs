@@ -23,7 +23,7 @@ pub enum TimeCategory {
     /// the engine waits
     Wait(WaitCause),
     /// a policy selects pages or tokens for attention
-    Choose,
+    Select,
     /// the CPU records commands
     Encode,
     /// tokenizing, or opening a saved document
@@ -82,18 +82,18 @@ impl Attribution {
     }
 }
 
-/// What an event claims for the moments of its span.
+/// Claim of an event on the moments of its span.
 #[derive(Debug, Clone, Copy)]
 enum Claim {
     Recompute,
     Gpu(KernelFamily),
     /// of the engine thread
     Wait(WaitCause),
-    Choose,
+    Select,
     Encode,
     Phase(Phase),
     /// of a thread that fetches pages
-    WaitBelow(WaitCause),
+    WorkerWait(WaitCause),
     Work,
 }
 
@@ -101,11 +101,11 @@ const N_GPU: usize = KernelFamily::ALL.len();
 const N_WAIT: usize = WaitCause::ALL.len();
 const GPU: usize = 1;
 const WAIT: usize = GPU + N_GPU;
-const CHOOSE: usize = WAIT + N_WAIT;
-const ENCODE: usize = CHOOSE + 1;
+const SELECT: usize = WAIT + N_WAIT;
+const ENCODE: usize = SELECT + 1;
 const PHASE: usize = ENCODE + 1;
-const WAIT_BELOW: usize = PHASE + Phase::ALL.len();
-const WORK: usize = WAIT_BELOW + N_WAIT;
+const WORKER_WAIT: usize = PHASE + Phase::ALL.len();
+const WORK: usize = WORKER_WAIT + N_WAIT;
 const N_CLAIM: usize = WORK + 1;
 
 impl Claim {
@@ -114,9 +114,9 @@ impl Claim {
             EventKind::Recompute { .. } => Some(Claim::Recompute),
             EventKind::GpuPass { family, .. } => Some(Claim::Gpu(family)),
             EventKind::Wait { cause } if is_engine => Some(Claim::Wait(cause)),
-            EventKind::Wait { cause } => Some(Claim::WaitBelow(cause)),
+            EventKind::Wait { cause } => Some(Claim::WorkerWait(cause)),
             EventKind::Encode if is_engine => Some(Claim::Encode),
-            EventKind::Choose { .. } if is_engine => Some(Claim::Choose),
+            EventKind::Select { .. } if is_engine => Some(Claim::Select),
             EventKind::Phase(phase @ (Phase::Tokenize | Phase::Restore)) if is_engine => Some(Claim::Phase(phase)),
             EventKind::Step { .. } | EventKind::Phase(_) if is_engine => Some(Claim::Work),
             _ => None,
@@ -130,8 +130,8 @@ impl Claim {
             Claim::Wait(cause) => WAIT + cause as usize,
             Claim::Encode => ENCODE,
             Claim::Phase(phase) => PHASE + phase as usize,
-            Claim::Choose => CHOOSE,
-            Claim::WaitBelow(cause) => WAIT_BELOW + cause as usize,
+            Claim::Select => SELECT,
+            Claim::WorkerWait(cause) => WORKER_WAIT + cause as usize,
             Claim::Work => WORK,
         }
     }
@@ -160,8 +160,8 @@ impl Sweep {
     fn cause(&self) -> usize {
         let first = |range: std::ops::Range<usize>| range.into_iter().find(|i| self.active[*i] > 0);
         let is_for_pages = |i: &usize| *i == WAIT + WaitCause::Pages as usize;
-        match first(0..WAIT_BELOW) {
-            Some(i) if is_for_pages(&i) => first(WAIT_BELOW..WORK).map_or(i, |below| below - WAIT_BELOW + WAIT),
+        match first(0..WORKER_WAIT) {
+            Some(i) if is_for_pages(&i) => first(WORKER_WAIT..WORK).map_or(i, |worker| worker - WORKER_WAIT + WAIT),
             Some(i) => i,
             None => first(WORK..N_CLAIM).unwrap_or(N_CLAIM),
         }
@@ -170,7 +170,7 @@ impl Sweep {
     fn parts(&self) -> Vec<(TimeCategory, u64)> {
         let gpu = KernelFamily::ALL.iter().map(|family| (TimeCategory::Compute(*family), GPU + *family as usize));
         let waits = WaitCause::ALL.iter().map(|cause| (TimeCategory::Wait(*cause), WAIT + *cause as usize));
-        let cpu = [(TimeCategory::Recompute, 0), (TimeCategory::Choose, CHOOSE), (TimeCategory::Encode, ENCODE)];
+        let cpu = [(TimeCategory::Recompute, 0), (TimeCategory::Select, SELECT), (TimeCategory::Encode, ENCODE)];
         let phases = Phase::ALL.iter().map(|phase| (TimeCategory::Phase(*phase), PHASE + *phase as usize));
         let rest = [(TimeCategory::Unattributed, WORK), (TimeCategory::Idle, N_CLAIM)];
         let all = gpu.chain(waits).chain(cpu).chain(phases).chain(rest).map(|(spent, i)| (spent, self.spent_ns[i]));

@@ -161,10 +161,10 @@ impl AtomicCounters {
             EventKind::GpuPass { .. } => add(&self.gpu_ns, duration_ns),
             EventKind::Fault { .. } => add(&self.n_faults, 1),
             EventKind::Encode
-            | EventKind::Choose { .. }
+            | EventKind::Select { .. }
             | EventKind::Step { .. }
             | EventKind::Tier { .. }
-            | EventKind::Hiding { .. }
+            | EventKind::Overlap { .. }
             | EventKind::Mass { .. }
             | EventKind::Phase(_) => {}
         }

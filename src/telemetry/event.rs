@@ -64,7 +64,7 @@ named! {
         /// restore of a saved document
         Restore = "restore",
         /// write-back of the copy on disk
-        WriteBehind = "write behind",
+        WriteBack = "write behind",
         /// eviction from a full tier
         Spill = "spill",
         /// replacement of a corrupt page
@@ -203,7 +203,7 @@ pub enum EventKind {
     /// the CPU recorded and submitted commands
     Encode,
     /// a policy selected what attention reads
-    Choose {
+    Select {
         /// model layer
         layer: u32,
     },
@@ -244,7 +244,7 @@ pub enum EventKind {
         n_tokens: u32,
     },
     /// overlap of transfer and compute of one layer: prediction and measurement
-    Hiding {
+    Overlap {
         /// model layer
         layer: u32,
         /// share of bytes transferred as INT4, thousandths

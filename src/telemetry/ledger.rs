@@ -1,7 +1,7 @@
 //! Ledger of steps: pages that each step read, how they got to VRAM, and the cost.
 //!
 //! ```text
-//! Step, Pages, PageMove, Recompute, Hiding, waits of one step ─► LedgerEntry: resident │ fetched │ recomputed │ skipped, forecast
+//! Step, Pages, PageMove, Recompute, Overlap, waits of one step ─► LedgerEntry: resident │ fetched │ recomputed │ skipped, forecast
 //! ```
 //! 1. Pages and bytes of all entries add up to those of the events. 2. A step without a prediction has no forecast, not 0.
 //!
@@ -134,8 +134,8 @@ fn waited_ns(history: &History, (from, to): Interval) -> u64 {
 /// Forecast over the layers whose stream ended in the step. A layer with a prediction of (0, 0) had none.
 fn forecast(history: &History, (from, to): Interval) -> Option<Forecast> {
     let mut sum = Forecast::default();
-    for event in history.of(Track::Hiding).flat_map(|series| series.within(from, to)) {
-        let EventKind::Hiding { expected_io_us, io_us, expected_compute_us, compute_us, .. } = event.kind else { continue };
+    for event in history.of(Track::Overlap).flat_map(|series| series.within(from, to)) {
+        let EventKind::Overlap { expected_io_us, io_us, expected_compute_us, compute_us, .. } = event.kind else { continue };
         if (expected_io_us, expected_compute_us) == (0, 0) {
             continue;
         }

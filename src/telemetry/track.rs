@@ -22,7 +22,7 @@ pub enum Track {
     /// recording of commands on the CPU
     Encode,
     /// selection by a policy
-    Choose,
+    Select,
     /// waits of a thread
     Wait(WaitCause),
     /// faults
@@ -32,7 +32,7 @@ pub enum Track {
     /// samples: bytes in each tier
     Tier,
     /// samples: predicted and measured overlap of a layer
-    Hiding,
+    Overlap,
     /// samples: attention mass on a policy's selection
     Mass,
 }
@@ -45,12 +45,12 @@ impl Track {
             EventKind::Wait { cause } => Track::Wait(cause),
             EventKind::GpuPass { family, .. } => Track::Gpu(family),
             EventKind::Encode => Track::Encode,
-            EventKind::Choose { .. } => Track::Choose,
+            EventKind::Select { .. } => Track::Select,
             EventKind::Step { .. } => Track::Step,
             EventKind::Pages { .. } => Track::Pages,
             EventKind::Tier { .. } => Track::Tier,
             EventKind::Recompute { .. } => Track::Recompute,
-            EventKind::Hiding { .. } => Track::Hiding,
+            EventKind::Overlap { .. } => Track::Overlap,
             EventKind::Mass { .. } => Track::Mass,
             EventKind::Phase(_) => Track::Phase,
             EventKind::Fault { .. } => Track::Fault,
@@ -66,12 +66,12 @@ impl Track {
             Track::Link(link) => link.name(),
             Track::Recompute => "recompute",
             Track::Encode => "encode",
-            Track::Choose => "choose",
+            Track::Select => "choose",
             Track::Wait(cause) => cause.name(),
             Track::Fault => "fault",
             Track::Pages => "pages of a step",
             Track::Tier => "KV bytes by tier",
-            Track::Hiding => "hiding of a layer",
+            Track::Overlap => "hiding of a layer",
             Track::Mass => "mass kept of a layer",
         }
     }

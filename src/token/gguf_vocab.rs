@@ -55,7 +55,7 @@ pub struct GgufVocab {
 pub mod token_type {
     /// ordinary text
     pub const NORMAL: u32 = 1;
-    /// stands for text without a token
+    /// the token for unknown text
     pub const UNKNOWN: u32 = 2;
     /// never part of a text: `<s>`, `<|im_end|>`
     pub const CONTROL: u32 = 3;

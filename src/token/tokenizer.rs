@@ -31,7 +31,7 @@ pub struct SpecialIds {
     pub eos: Option<u32>,
     /// ends a turn
     pub eot: Option<u32>,
-    /// stands for text without a token
+    /// unknown text
     pub unk: Option<u32>,
     /// pads a batch
     pub pad: Option<u32>,

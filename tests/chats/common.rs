@@ -1,4 +1,4 @@
-//! Chats made up for the tests.
+//! Sample chats for the tests.
 
 use strata::chats::{Author, Change, ChatRow, MessageRow, MessageState};
 

@@ -1,4 +1,4 @@
-//! The file: its rights, and what becomes of one that is damaged, newer, locked or cut short.
+//! Database file of the chats: permissions, and corrupt, newer, locked or truncated files.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ fn file(dir: &Path) -> std::path::PathBuf {
 type Damage = fn(&mut Vec<u8>);
 
 #[test]
-fn damaged_file_is_refused_in_a_sentence_and_left_as_it_is() {
+fn corrupt_file_is_rejected_and_left_unchanged() {
     let damages: [(&str, Damage); 4] = [
         ("no database", |bytes| *bytes = b"This is a letter, and no database at all. ".repeat(40)),
         ("its first page", |bytes| bytes[20..80].fill(0xee)),
@@ -41,7 +41,7 @@ fn damaged_file_is_refused_in_a_sentence_and_left_as_it_is() {
 }
 
 #[test]
-fn file_of_a_newer_strata_is_refused_and_left_as_it_is() {
+fn file_of_a_newer_strata_is_rejected_and_left_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     filled(dir.path());
     rusqlite::Connection::open(file(dir.path())).unwrap().pragma_update(None, "user_version", 99).unwrap();
@@ -51,7 +51,7 @@ fn file_of_a_newer_strata_is_refused_and_left_as_it_is() {
 }
 
 #[test]
-fn second_window_is_told_that_the_first_has_the_chats() {
+fn second_window_gets_a_locked_error() {
     let dir = tempfile::tempdir().unwrap();
     let first = ChatStore::open(dir.path()).unwrap();
     let error = ChatStore::open(dir.path()).unwrap_err();
@@ -69,7 +69,7 @@ fn empty_file_is_a_new_one() {
 
 #[cfg(unix)]
 #[test]
-fn chats_are_readable_by_their_owner_alone() {
+fn only_the_owner_can_read_chats() {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("data/chats");
@@ -83,7 +83,7 @@ fn chats_are_readable_by_their_owner_alone() {
 }
 
 #[test]
-fn folder_that_cannot_be_made_is_named() {
+fn error_names_a_folder_that_cannot_be_created() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("file"), b"x").unwrap();
     let error = ChatStore::open(&dir.path().join("file/chats")).unwrap_err();

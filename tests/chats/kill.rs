@@ -1,4 +1,4 @@
-//! `kill -9` of a process that writes an answer, at random moments: what it had shown is there.
+//! Crash test: `kill -9` of a process that writes an answer, at random moments; the shown part must survive.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -12,13 +12,13 @@ use crate::common::{asked, message};
 
 const FOLDER: &str = "STRATA_TEST_CHATS";
 const N_KILLS: u32 = 40;
-const TEST: &str = "kill::chat_killed_at_random_moments_has_all_that_was_shown";
+const TEST: &str = "kill::chat_killed_at_random_moments_has_all_shown_text";
 
-/// What the child does: frame by frame, keeps a piece, settles, and then shows how much there is.
+/// Child process: per frame, saves a piece, flushes, and then prints how much is saved.
 fn chat_on(path: &Path) {
     let mut keeper = ChatWriter::start(Some(path.to_owned()), || {}).unwrap();
     let shown = |line: String| {
-        // Past the harness, at once: the parent counts on every line it has seen.
+        // Bypasses the test harness, because the parent relies on every printed line.
         let mut out = std::io::stdout().lock();
         writeln!(out, "shown {line}").and_then(|()| out.flush()).unwrap();
     };
@@ -41,7 +41,7 @@ fn chat_on(path: &Path) {
 }
 
 #[test]
-fn chat_killed_at_random_moments_has_all_that_was_shown() {
+fn chat_killed_at_random_moments_has_all_shown_text() {
     if let Some(path) = std::env::var_os(FOLDER) {
         return chat_on(Path::new(&path));
     }
@@ -75,7 +75,7 @@ fn chat_killed_at_random_moments_has_all_that_was_shown() {
         assert!(whole.starts_with(&answer.text), "kill {kill}: {}", answer.text);
         assert_ne!(answer.state, MessageState::Running);
         n_interrupted += u32::from(answer.state == MessageState::Interrupted);
-        // Every chat before it is whole.
+        // All earlier chats are complete.
         for chat in store.list().unwrap().iter().filter(|c| c.id < id) {
             assert_eq!(store.messages(chat.id).unwrap()[1].text, whole, "kill {kill}");
         }

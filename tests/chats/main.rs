@@ -1,4 +1,4 @@
-//! Chats that outlive the window: what is kept, found, exported, and left after a kill or a damaged file.
+//! Persistent chats: storage, search, export, and recovery after a crash or corruption.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "a test fails by panicking")]
 
 mod common;

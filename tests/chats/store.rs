@@ -1,4 +1,4 @@
-//! The store: chats and messages come back as they were, on every branch; search; documents; deletion.
+//! Chat store: round trips of chats and messages on every branch, search, documents, deletion.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ fn reopened(dir: &tempfile::TempDir, changes: &[Change]) -> ChatStore {
 }
 
 #[test]
-fn chat_comes_back_after_a_restart_with_documents_draft_and_every_branch() {
+fn chat_survives_a_restart_with_documents_draft_and_every_branch() {
     let dir = tempfile::tempdir().unwrap();
     let document = DocumentName { content_hash: "ab".into(), name: "pepys.txt".into(), path: Some("/books/pepys.txt".into()) };
     let row = ChatRow {
@@ -56,7 +56,7 @@ fn pieces_of_an_interrupted_answer_are_its_text_after_a_restart() {
 }
 
 #[test]
-fn whole_answer_takes_the_place_of_its_pieces() {
+fn complete_answer_replaces_its_pieces() {
     let dir = tempfile::tempdir().unwrap();
     let mut changes = asked(1, "Where?", "");
     changes.push(Change::Piece { message: 3, text: "In P".into() });
@@ -101,7 +101,7 @@ fn search_finds_titles_and_names_of_documents() {
 }
 
 #[test]
-fn deleted_chat_can_be_restored_until_the_next_start_and_then_nothing_of_it_is_in_the_file() {
+fn deleted_chat_is_erased_at_the_next_start_unless_restored() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = ChatStore::open(dir.path()).unwrap();
     store.apply(&asked(1, "Where?", "Zanzibarquux")).unwrap();
@@ -121,7 +121,7 @@ fn deleted_chat_can_be_restored_until_the_next_start_and_then_nothing_of_it_is_i
 }
 
 #[test]
-fn document_keeps_its_text_and_pages_and_is_refused_when_damaged() {
+fn document_keeps_its_text_and_pages_and_is_rejected_if_corrupt() {
     let dir = tempfile::tempdir().unwrap();
     let document = Document::from_bytes("a.txt", b"Page one.\x0cPage two.").unwrap();
     let hash = document.content_hash.to_string();
@@ -141,7 +141,7 @@ fn document_keeps_its_text_and_pages_and_is_refused_when_damaged() {
 }
 
 #[test]
-fn document_that_is_kept_again_is_told_with_the_pages_it_has_now() {
+fn document_saved_again_has_its_new_pages() {
     let mut store = ChatStore::in_memory().unwrap();
     let first = Document::from_bytes("a.txt", b"Page one. Page two.").unwrap();
     let halves = [(0, 10), (10, 19)].map(|(first_byte, end_byte)| PageSpan { first_byte, end_byte });
@@ -154,7 +154,7 @@ fn document_that_is_kept_again_is_told_with_the_pages_it_has_now() {
 }
 
 #[test]
-fn newest_name_is_that_of_a_chat_or_of_a_message_on_any_branch() {
+fn newest_id_is_that_of_a_chat_or_of_a_message_on_any_branch() {
     let mut store = ChatStore::in_memory().unwrap();
     assert_eq!(store.newest_id().unwrap(), 0);
     store.apply(&asked(1, "Where?", "Here.")).unwrap();
@@ -164,7 +164,7 @@ fn newest_name_is_that_of_a_chat_or_of_a_message_on_any_branch() {
 }
 
 #[test]
-fn presets_are_kept_by_name() {
+fn presets_are_saved_by_name() {
     let mut store = ChatStore::in_memory().unwrap();
     let preset =
         |name: &str, instructions: &str| Preset { name: name.into(), instructions: instructions.into(), sampling: String::new() };
@@ -177,7 +177,7 @@ fn presets_are_kept_by_name() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
-    /// Whatever was written last is what is there, whatever came before and in between.
+    /// The text last written is stored, whatever was written before.
     #[test]
     fn any_order_of_pieces_and_rewrites_gives_the_text_that_was_shown(
         steps in proptest::collection::vec((any::<bool>(), 0u64..4, "\\PC{0,12}"), 0..40)

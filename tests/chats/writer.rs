@@ -1,4 +1,4 @@
-//! The thread between the window and the store.
+//! Chat writer: the thread between the window and the store.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ fn opened(root: Option<&std::path::Path>) -> ChatWriter {
 }
 
 #[test]
-fn what_was_settled_is_there_after_a_restart() {
+fn flushed_changes_survive_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let mut keeper = opened(Some(dir.path()));
     assert!(matches!(news(&keeper), ChatEvent::Opened { chats, .. } if chats.is_empty()));
@@ -52,7 +52,7 @@ fn requests_are_answered_in_order() {
 }
 
 #[test]
-fn chats_that_cannot_be_opened_are_kept_in_memory_and_a_sentence_says_so() {
+fn chats_that_cannot_be_opened_stay_in_memory_with_a_message() {
     let dir = tempfile::tempdir().unwrap();
     let first = ChatStore::open(dir.path()).unwrap();
     let mut keeper = opened(Some(dir.path()));
@@ -67,7 +67,7 @@ fn chats_that_cannot_be_opened_are_kept_in_memory_and_a_sentence_says_so() {
 }
 
 #[test]
-fn change_that_cannot_be_kept_waits_and_is_kept_when_it_can() {
+fn failed_change_is_retried_until_it_is_saved() {
     let dir = tempfile::tempdir().unwrap();
     drop(ChatStore::open(dir.path()).unwrap());
     let db = rusqlite::Connection::open(dir.path().join("chats.sqlite")).unwrap();
@@ -89,11 +89,11 @@ fn change_that_cannot_be_kept_waits_and_is_kept_when_it_can() {
         keeper.send(ChatRequest::Search("where".into())).unwrap();
         matches!(news(&keeper), ChatEvent::Found { hits, .. } if hits.len() == 1)
     });
-    assert!(found, "never kept, although it could be after a second");
+    assert!(found, "never saved, although it could be after a second");
 }
 
 #[test]
-fn change_of_what_is_not_there_changes_nothing_and_holds_nothing_up() {
+fn change_of_a_missing_chat_is_skipped() {
     let mut keeper = opened(None);
     news(&keeper);
     let mut changes = asked(1, "Where?", "Here.");
@@ -105,7 +105,7 @@ fn change_of_what_is_not_there_changes_nothing_and_holds_nothing_up() {
 }
 
 #[test]
-fn full_queue_gives_the_request_back() {
+fn full_queue_returns_the_request() {
     let mut keeper = opened(None);
     let given_back = (0..100_000).find_map(|_| keeper.send(ChatRequest::Search("word".into())).err());
     assert_eq!(given_back, Some(ChatRequest::Search("word".into())));

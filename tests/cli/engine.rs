@@ -1,4 +1,4 @@
-//! Commands that load a model: what scripts rely on. They need a device, and most the small models of the test data.
+//! Commands that load a model: output that scripts rely on. They need a GPU, and most of them small models of the test data.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::common::data_dir;
 use crate::{Ran, run, strata};
 
-/// A small model of the test data; without it, the test says that it is skipped.
+/// A small model of the test data; without it, the test prints that it is skipped.
 fn model(test: &str, path: &str) -> Option<String> {
     let Some(dir) = data_dir().filter(|_| has_device(test)) else {
         eprintln!("skipped: {test}: no STRATA_DATA or no device");
@@ -17,7 +17,7 @@ fn model(test: &str, path: &str) -> Option<String> {
     Some(dir.join("models").join(path).to_str().unwrap().to_owned())
 }
 
-/// There is a device; a missing one is a failure where `STRATA_REQUIRE_GPU=1`.
+/// True if there is a GPU; a missing one is a failure if `STRATA_REQUIRE_GPU=1`.
 fn has_device(test: &str) -> bool {
     crate::common::gpu(test, strata::gpu::FeatureOverrides::default()).is_some()
 }
@@ -259,6 +259,6 @@ fn ask_interrupted_keeps_the_answer_so_far() {
     }
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert_eq!((&summary["event"], &summary["text"]), (&Value::from("summary"), &Value::from(text)));
-    // The model may come to its own end before the signal arrives; it never runs to the limit.
+    // The model may end its answer before the signal arrives; it never runs to the limit.
     assert_ne!(summary["stop"], "length", "{summary}");
 }

@@ -1,4 +1,4 @@
-//! `strata eval` on the built-in model: what is measured, printed and written.
+//! `strata eval` on the built-in model: measurements, printed output and written files.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ fn has_device(test: &str) -> bool {
     crate::common::gpu(test, strata::gpu::FeatureOverrides::default()).is_some()
 }
 
-/// The last line of a run with `--json`.
+/// Last line of a run with `--json`.
 fn summary(ran: &Ran) -> Value {
     assert_eq!(ran.code, Some(0), "{}", ran.err);
     let last = ran.out.lines().last().unwrap();

@@ -1,4 +1,4 @@
-//! `kill -9` of `strata ask` at random moments of loading, reading and answering, again and again on one store.
+//! Crash test: `kill -9` of `strata ask` at random moments of loading, prefill and decode, repeatedly on one store.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -14,37 +14,37 @@ use strata::kv::store::{Disk, OpenReport, PageStore, StoreError, VerifyReport};
 
 use crate::saved::{Answer, Scene, TINY, answered};
 
-/// Kills in all.
+/// Number of kills.
 const N_KILLS: usize = 100;
-/// Kills between two runs that may come to their end.
+/// Number of kills between two runs that may finish.
 const N_KILLS_PER_ROUND: usize = 10;
-/// Page groups that one chunk of the prompt completes together, with so little VRAM.
+/// Page groups that one prefill chunk completes at once, with so little VRAM.
 const CHUNK_GROUPS: usize = 2;
 /// Tokens of the answer.
 const N_TOKENS: u32 = 8;
 
-/// What a run that is never killed does, and how long it takes.
+/// Progress and timing of a run that is never killed.
 struct Usual {
     text: String,
     /// page groups of the document
     n_groups: u64,
-    /// from the start until the weights are on the device
+    /// from the start until the weights are in VRAM
     load: Duration,
-    /// from then until the first chunk is read
+    /// from then until the first chunk is prefilled
     set_up: Duration,
     chunk: Duration,
     token: Duration,
 }
 
-/// What a run had said and done when it was killed.
+/// Progress of a run when it was killed.
 #[derive(Default)]
 struct Killed {
-    /// tokens read, as it said
+    /// tokens prefilled, as printed
     n_read: u64,
     text: String,
-    /// groups that its store's index showed just before
+    /// groups in its store's index just before
     n_visible: u64,
-    /// it came to its end before
+    /// true if it finished before the kill
     has_ended: bool,
 }
 
@@ -56,16 +56,16 @@ fn json(line: &str) -> Option<Value> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum From {
     Start,
-    /// the weights are on the device
+    /// the weights are in VRAM
     Loaded,
-    /// so many chunks are read
+    /// this many chunks are prefilled
     Chunks(u32),
-    /// so many tokens are said
+    /// this many tokens are printed
     Tokens(u32),
 }
 
 impl From {
-    /// Lines up to then, and what they are.
+    /// Number and kind of the lines up to this moment.
     fn lines(self) -> (u32, fn(&Value) -> bool) {
         match self {
             From::Start => (0, |_| true),
@@ -99,12 +99,12 @@ fn usual(scene: &Scene, document: &Path) -> Usual {
     Usual { text, n_groups, load, set_up, chunk: millis("prefill_ms") / n_chunks, token: millis("decode_ms") / N_TOKENS }
 }
 
-/// The folder of the only store; none before it is made.
+/// Folder of the only store; None until it is created.
 fn store_folder(kv_dir: &Path) -> Option<PathBuf> {
     std::fs::read_dir(kv_dir).ok()?.filter_map(|e| Some(e.ok()?.path())).find(|p| p.is_dir())
 }
 
-/// Groups that the index of a store shows while somebody else has it open.
+/// Groups in the index of a store while another process has it open.
 fn n_visible(kv_dir: &Path) -> Option<u64> {
     let folder = store_folder(kv_dir)?;
     let mut block = vec![0; HEADER_BLOCK_BYTES as usize];
@@ -129,7 +129,7 @@ fn opened(kv_dir: &Path) -> Option<(PageStore, OpenReport)> {
     }
 }
 
-/// Groups that a run would go on from, after every page of them was read and found whole.
+/// Groups that a run would resume from, after every page of them was read and verified.
 fn n_whole(kv_dir: &Path) -> u64 {
     let Some((mut store, report)) = opened(kv_dir) else { return 0 };
     assert!(report.n_damaged == 0 && !report.recovered, "{report:?}");
@@ -140,7 +140,7 @@ fn n_whole(kv_dir: &Path) -> u64 {
     u64::from(n)
 }
 
-/// Starts a run and kills it so long `after` a moment of it.
+/// Starts a run and kills it this long `after` a moment of it.
 fn run_and_kill(command: &mut std::process::Command, kv_dir: &Path, from: From, after: Duration) -> Killed {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
@@ -157,7 +157,7 @@ fn run_and_kill(command: &mut std::process::Command, kv_dir: &Path, from: From, 
     child.kill().unwrap();
     child.wait().unwrap();
     let mut killed = Killed { n_visible, ..Killed::default() };
-    // A last line may be cut off.
+    // The last line may be incomplete.
     for line in seen.into_iter().chain(lines.filter_map(|l| json(&l))) {
         match line["event"].as_str() {
             Some("progress") if line["phase"] == "prefill" => killed.n_read = line["done"].as_u64().unwrap(),
@@ -169,7 +169,7 @@ fn run_and_kill(command: &mut std::process::Command, kv_dir: &Path, from: From, 
     killed
 }
 
-/// Kills on one store, which is made anew after each run that came to its end.
+/// Series of kills on one store, which is created anew after each finished run.
 struct Chain<'a> {
     scene: &'a Scene,
     document: &'a Path,
@@ -177,11 +177,11 @@ struct Chain<'a> {
     kv_dir: PathBuf,
     backend: &'static str,
     rng: Rng,
-    /// of the usual delays: a machine that is less busy than it was is sooner at the end
+    /// scale of the usual delays: a less busy machine finishes sooner
     pace: f64,
-    /// kills while loading, reading, answering
+    /// kills during loading, prefill, decode
     n_in: [usize; 3],
-    /// groups that had been read and were not there, by how many
+    /// histogram of the number of lost groups
     n_lost: [usize; 8],
 }
 
@@ -196,7 +196,7 @@ impl Chain<'_> {
         of.mul_f64(self.pace * f64::from(self.rng.below(1 << 20)) / f64::from(1 << 20))
     }
 
-    /// False where the run came to its end before.
+    /// False if the run finished before the kill.
     fn kill_once(&mut self) -> bool {
         let before = n_whole(&self.kv_dir);
         let (usual, most) = (self.usual, self.usual.n_groups);
@@ -212,7 +212,7 @@ impl Chain<'_> {
         let n = n_whole(&self.kv_dir);
         assert!(usual.text.starts_with(&killed.text), "'{}' is no beginning of '{}'", killed.text, usual.text);
         assert!(n >= before, "{n} groups are left of {before}");
-        // Tokens of the question are in pages as well, but they are not the document's.
+        // Tokens of the question are in pages too, but not part of the document.
         assert!(n >= killed.n_visible.min(most), "{n} groups are left of {}", killed.n_visible);
         if killed.n_read > 0 {
             assert!(killed.n_read > 64 * before, "it did not go on from {before} groups");
@@ -229,7 +229,7 @@ impl Chain<'_> {
         true
     }
 
-    /// A run to the end goes on from what is there, and says what a fresh one says; then everything begins anew.
+    /// A full run resumes from the store and gives the same answer as a fresh run; then a new store is begun.
     fn finish_round(&mut self) {
         let n = n_whole(&self.kv_dir);
         let answer: Answer = answered(&mut self.command());
@@ -251,7 +251,7 @@ impl Chain<'_> {
                 }
             }
             assert!(n_ended < 4 * n_kills, "most runs end before they are killed");
-            // Or only answering would be left.
+            // Otherwise only decode would be left.
             std::fs::remove_dir_all(&self.kv_dir).unwrap();
         }
     }
@@ -274,7 +274,7 @@ fn ask_killed_at_any_moment_goes_on_and_answers_as_if_nothing_had_been() {
         n_in: [0; 3],
         n_lost: [0; 8],
     };
-    // One on the disk, one where syncing costs nothing; side by side.
+    // One store on disk and one where syncing is free, side by side.
     let mut chains = [
         chain(scene.path("kv"), "uring", 1),
         chain(shm.as_ref().map_or_else(|| scene.path("kv-2"), |dir| dir.path().join("kv")), "threads", 2),
@@ -288,7 +288,7 @@ fn ask_killed_at_any_moment_goes_on_and_answers_as_if_nothing_had_been() {
         eprintln!("{backend}: killed while loading, reading, answering: {n_in:?}; groups read and lost: {n_lost:?}");
         assert!(n_in[1] > 0 && n_in[2] > 0, "{n_in:?}");
     }
-    // Where syncing costs nothing, what is lost is at most the chunk that had just been read, and a group before it.
+    // Where syncing is free, at most the last prefilled chunk and one group before it are lost.
     if shm.is_some() {
         assert!(chains[1].n_lost.iter().skip(CHUNK_GROUPS + 2).all(|n| *n == 0), "{:?}", chains[1].n_lost);
     }

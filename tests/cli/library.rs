@@ -1,4 +1,4 @@
-//! `strata library` on saved documents: what is shown, removed and checked. No model is loaded here.
+//! `strata library` on saved documents: list, remove and verify. No model is loaded.
 
 use std::path::{Path, PathBuf};
 
@@ -50,7 +50,7 @@ fn entry(id: &str, name: &str, last_used: i64) -> CatalogEntry {
     }
 }
 
-/// A library of two whole documents, one whose store is gone, and a store that nobody knows.
+/// A library of two complete documents, one without its store, and an unknown store.
 fn library() -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::Builder::new().tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let root = dir.path().join("library");

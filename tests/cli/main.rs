@@ -1,4 +1,4 @@
-//! The real binary, run as a person or a script runs it: arguments, exit codes, what goes to which stream.
+//! The real binary, run like a user or a script runs it: arguments, exit codes, output streams.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../common/mod.rs"]
@@ -16,7 +16,7 @@ mod usage;
 use std::ffi::OsStr;
 use std::process::{Command, Output, Stdio};
 
-/// `strata` with nothing of this shell's `STRATA_*` settings and no terminal.
+/// `strata` without the `STRATA_*` variables of this shell, and without a terminal.
 fn strata() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_strata"));
     for (name, _) in std::env::vars_os() {
@@ -24,7 +24,7 @@ fn strata() -> Command {
             command.env_remove(name);
         }
     }
-    // The Vulkan loader complains on stderr where there is none.
+    // The Vulkan loader prints warnings on stderr without one.
     if std::env::var_os("XDG_RUNTIME_DIR").is_none() {
         command.env("XDG_RUNTIME_DIR", std::env::temp_dir());
     }
@@ -32,7 +32,7 @@ fn strata() -> Command {
     command
 }
 
-/// What a run gave.
+/// Output of a run.
 struct Ran {
     code: Option<i32>,
     out: String,
@@ -50,7 +50,7 @@ impl From<Output> for Ran {
 }
 
 impl Ran {
-    /// The run ended with this code and one plain sentence that names `part`; nothing else was said.
+    /// The run ended with this code and one plain line that has `part`, and printed nothing else.
     #[track_caller]
     fn assert_refused(&self, code: i32, part: &str) {
         assert_eq!(self.code, Some(code), "stdout: {}\nstderr: {}", self.out, self.err);

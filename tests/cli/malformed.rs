@@ -1,4 +1,4 @@
-//! Files of a saved document harmed between two runs: the next answer is that of a fresh run, and then all is whole again.
+//! Saved documents corrupted between two runs: the next answer equals that of a fresh run, and the store is repaired.
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -22,13 +22,13 @@ struct Stores {
     of_another_model: PathBuf,
 }
 
-/// One way to harm a store.
+/// One way to corrupt a store.
 struct Harm {
     what: &'static str,
     harm: fn(&Stores),
-    /// groups that need not be read again; computed again they may have to be
+    /// groups that are not prefilled again, although they may be recomputed
     n_kept: RangeInclusive<u64>,
-    /// what the user is told
+    /// notice for the user
     told: Option<&'static str>,
 }
 
@@ -49,12 +49,12 @@ fn copy_all(from: &Path, to: &Path) {
     }
 }
 
-/// Puts a file of another document in place of ours.
+/// Replaces our file with that of another document.
 fn swap(stores: &Stores, file: &str) {
     std::fs::copy(stores.of_another_document.join(file), stores.ours.join(file)).unwrap();
 }
 
-/// Flips one bit in each piece of a file.
+/// Flips one bit in each part of a file.
 fn flip(path: PathBuf, piece_bytes: u64) {
     let mut rng = Rng::new(3);
     change(path, |bytes| {
@@ -68,7 +68,7 @@ fn flip_byte(path: PathBuf, offset: u64) {
     change(path, |bytes| bytes[offset as usize] ^= 0x10);
 }
 
-/// Bytes of a group's entry in the index: the head, and a checksum for each layer.
+/// Bytes of a group's entry in the index: header, and one checksum per layer.
 fn entry_offset(group: u64) -> u64 {
     ENTRIES_OFFSET + group * (64 + 8 * N_LAYER).next_multiple_of(64)
 }
@@ -111,7 +111,7 @@ fn harms() -> Vec<Harm> {
     ]
 }
 
-/// A store of the same tokens with pages that no model would make, whole in every way, for another model.
+/// A valid store of the same tokens for another model, with pages that no model would produce.
 fn make_another_models(ours: &Path, theirs: &Path) {
     let (mut store, _) = PageStore::open_existing(Arc::new(Disk::new(ours))).unwrap();
     let mut spec = store.spec().clone();

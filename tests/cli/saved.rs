@@ -1,4 +1,4 @@
-//! Saved documents through the real binary: shared by processes, deleted, harmed, evicted, counted.
+//! Saved documents through the real binary: shared by processes, deleted, corrupted, evicted, counted.
 //!
 //! Every answer is compared with one that was computed in VRAM alone.
 
@@ -15,11 +15,11 @@ use tempfile::TempDir;
 use crate::{Ran, strata};
 
 pub const QUESTION: &str = "What does the document say about the harbour?";
-/// So little memory that every page comes from the disk for every token.
+/// So little memory that every page is read from disk for every token.
 pub const TINY: [&str; 4] = ["--vram-budget", "600KiB", "--ram-budget", "400KiB"];
 /// VRAM holds no page, RAM all of them.
 pub const IN_RAM: [&str; 4] = ["--vram-budget", "600KiB", "--ram-budget", "8MiB"];
-/// Bytes of a page of the built-in model in f16, and its layers.
+/// Bytes of a page of the built-in model in f16, and its number of layers.
 pub const PAGE_BYTES: u64 = 32 << 10;
 pub const N_LAYER: u64 = 6;
 
@@ -28,7 +28,7 @@ pub struct Scene {
     dir: TempDir,
 }
 
-/// What a run that answered said.
+/// Output of a successful run.
 pub struct Answer {
     pub text: String,
     pub cached_tokens: u64,
@@ -38,7 +38,7 @@ pub struct Answer {
 }
 
 impl Scene {
-    /// None, and named, where there is no device.
+    /// None, with a message, if there is no GPU.
     pub fn new(test: &str) -> Option<Scene> {
         drop(crate::common::gpu(test, strata::gpu::FeatureOverrides::default())?);
         Some(Scene { dir: tempfile::Builder::new().tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap() })
@@ -65,7 +65,7 @@ impl Scene {
         command
     }
 
-    /// What the answer is when nothing leaves VRAM.
+    /// The answer if nothing leaves VRAM.
     pub fn dense(&self, document: &Path) -> String {
         static KNOWN: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
         let text = std::fs::read_to_string(document).unwrap();
@@ -107,13 +107,13 @@ impl Answer {
     }
 }
 
-/// Runs a command that has to answer.
+/// Runs a command that must answer.
 #[track_caller]
 pub fn answered(command: &mut Command) -> Answer {
     Ran::from(command.output().unwrap()).into()
 }
 
-/// A run that can be held still, to let something else happen at a known moment.
+/// A run that can be suspended, so that something else happens at a known moment.
 struct Held {
     child: Child,
     lines: BufReader<std::process::ChildStdout>,
@@ -121,7 +121,7 @@ struct Held {
 }
 
 impl Held {
-    /// Starts the command and stops it once it has said `line` (a part of it).
+    /// Starts the command and suspends it once it has printed a line with `line`.
     fn at(command: &mut Command, line: &str) -> Held {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap());
@@ -137,7 +137,7 @@ impl Held {
         assert!(Command::new("kill").args([name, &self.child.id().to_string()]).status().unwrap().success());
     }
 
-    /// Lets it go on to its end.
+    /// Resumes it and waits for its end.
     fn go_on(mut self) -> Ran {
         self.signal("-CONT");
         let (mut out, mut err) = (std::mem::take(&mut self.out), String::new());
@@ -149,13 +149,13 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // A test that failed leaves nobody behind, held still for ever.
+        // A failed test must not leave a suspended process behind.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The folder of the only store in a library.
+/// Folder of the only store in a library.
 pub fn only_store(kv_dir: &Path) -> PathBuf {
     let entries = std::fs::read_dir(kv_dir).unwrap().map(|e| e.unwrap().path());
     let stores: Vec<PathBuf> = entries.filter(|p| p.join("header").exists()).collect();
@@ -163,7 +163,7 @@ pub fn only_store(kv_dir: &Path) -> PathBuf {
     stores[0].clone()
 }
 
-/// Names of the documents that a library lists, and how far each is read.
+/// Names of the documents in a library, with their state.
 fn listed(kv_dir: &Path) -> HashMap<String, String> {
     let ran = crate::run(["library", "list", "--json", "--kv-dir", kv_dir.to_str().unwrap()]);
     assert_eq!(ran.code, Some(0), "{}", ran.err);
@@ -199,7 +199,7 @@ fn two_processes_on_one_document_both_answer_rightly() {
     let first = Answer::from(first.go_on());
     let fresh = scene.dense(&doc);
     assert_eq!((first.text, second.text), (fresh.clone(), fresh.clone()));
-    // What the second did besides is gone, and what the first saved is whole.
+    // Further tokens of the second run are gone, and those saved by the first are complete.
     let third = answered(&mut scene.ask(&kv, &doc, &TINY));
     assert_eq!((third.text, third.notices), (fresh, Vec::<String>::new()));
     assert!(third.cached_tokens > 0);
@@ -229,7 +229,7 @@ fn library_deleted_during_an_answer_is_said_and_the_answer_right() {
         assert_eq!(again.text, fresh, "after {moment}");
         std::fs::remove_dir_all(&kv).unwrap();
     }
-    // Where RAM cannot take what the disk no longer does: a sentence, and before it what led to it.
+    // If RAM cannot take what no longer fits on disk: an error, after the notice about its cause.
     let run = Held::at(&mut scene.ask(&kv, &doc, &TINY), "prefill");
     std::fs::remove_dir_all(&kv).unwrap();
     let ran = run.go_on();
@@ -246,7 +246,7 @@ fn document_used_least_recently_leaves_when_the_disk_budget_is_full() {
     let Some(scene) = Scene::new("document_used_least_recently") else { return };
     let docs: Vec<PathBuf> = (0..3).map(|i| scene.document(i..i + 1)).collect();
     let kv = scene.path("kv");
-    // A store takes 1.5 MiB.
+    // A store has 1.5 MiB.
     let ask = |i: usize| {
         let run = answered(&mut scene.ask(&kv, &docs[i], &[&TINY[..], &["--disk-budget", "3500KiB"]].concat()));
         assert_eq!(run.text, scene.dense(&docs[i]), "document {i}");
@@ -298,7 +298,7 @@ fn every_way_to_the_disk_gives_the_same_answer_and_is_named() {
     }
 }
 
-/// The same command in a shell that has done something before.
+/// The same command in a shell that runs something else first.
 fn after(prelude: &str, command: &Command) -> Command {
     let mut shell = Command::new("sh");
     for (name, value) in command.get_envs() {
@@ -312,7 +312,7 @@ fn after(prelude: &str, command: &Command) -> Command {
     shell
 }
 
-/// What a trace says of each link: bytes and pages.
+/// Bytes and pages of each link in a trace.
 fn links_of(trace: &Path) -> HashMap<String, (u64, u64)> {
     let trace: Value = serde_json::from_slice(&std::fs::read(trace).unwrap()).unwrap();
     assert_eq!(trace["otherData"]["n_dropped"], 0);
@@ -322,7 +322,7 @@ fn links_of(trace: &Path) -> HashMap<String, (u64, u64)> {
         events.iter().filter(is_name).map(|e| (e["tid"].as_u64().unwrap(), e["args"]["name"].as_str().unwrap())).collect();
     let mut links = HashMap::new();
     for moved in events.iter().filter(|e| e["ph"] == "X" && e["args"]["n_pages"].is_u64()) {
-        // What happened at once on a link goes on further tracks of it.
+        // Concurrent spans of a link are on further tracks of it.
         let name = names[&moved["tid"].as_u64().unwrap()].trim_end_matches(|c: char| c == ' ' || c.is_ascii_digit());
         let link: &mut (u64, u64) = links.entry(name.replace(' ', "_")).or_default();
         link.0 += moved["args"]["bytes"].as_u64().unwrap();
@@ -354,7 +354,7 @@ fn summary_adds_up_and_the_trace_says_the_same() {
         ("smaller pages", TINY, &["--kv-dtype", "q8"], PAGE_BYTES / 2 + 1536),
     ];
     for (what, budgets, more, page_bytes) in cases {
-        // The document without a store is one that the library does not have.
+        // The document without a store is not in the library.
         let kv_dir = if more == ["--no-save"] { scene.path("empty") } else { kv.clone() };
         let args = [&budgets[..], more, &["--trace", trace.to_str().unwrap()]].concat();
         let run = answered(&mut scene.ask(&kv_dir, &doc, &args));
@@ -370,7 +370,7 @@ fn summary_adds_up_and_the_trace_says_the_same() {
         for link in ["ram_to_vram", "vram_to_ram", "ram_to_disk"] {
             assert_eq!(of(link).0, moved(link), "{what}: {link}");
         }
-        // Reads ahead that were on their way when the answer was complete are in the trace only.
+        // Read-ahead still in flight when the answer was complete is in the trace only.
         let ahead = of("disk_to_ram").0.checked_sub(moved("disk_to_ram")).unwrap();
         for (tier, budget) in [("vram", budgets[1]), ("ram", budgets[3])] {
             let budget = budget.parse::<strata::base::Bytes>().unwrap().0;
@@ -385,7 +385,7 @@ fn summary_adds_up_and_the_trace_says_the_same() {
         let files: u64 = files.map(|f| f.metadata().unwrap().len()).sum();
         assert_eq!(run.number("kv_bytes", "disk"), files, "{what}");
         assert!(files <= run.number("kv_peak_bytes", "disk"), "{what}");
-        // Whatever is complete went down once, unless it was there already.
+        // Each complete page was offloaded once, unless it was saved before.
         let n_new = run.summary["context_used"].as_u64().unwrap() / 64 - run.cached_tokens / 64;
         assert_eq!(
             (moved("vram_to_ram"), moved("ram_to_disk")),

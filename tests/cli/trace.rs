@@ -1,4 +1,4 @@
-//! A trace that the binary wrote: of the form that viewers read, without a word of the document, and read back whole.
+//! A trace written by the binary: valid for viewers, without text of the document, and restored exactly by the reader.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -10,7 +10,7 @@ use strata::telemetry::{ENGINE_LANE, EventKind, History, Phase, StepKind, Track}
 
 use crate::saved::{Answer, QUESTION, Scene, TINY};
 
-/// What "Trace Event Format" asks of an event of each phase.
+/// Requirements of "Trace Event Format" on an event of each phase.
 fn assert_of_the_form(trace: &Value) {
     let is_number = |event: &Value, field: &str| event[field].as_f64().is_some_and(|x| x >= 0.0);
     let mut named = HashSet::new();
@@ -56,7 +56,7 @@ fn trace_of_an_offloaded_answer_is_of_the_form_and_comes_back_whole() {
     assert!(of(Track::Phase).contains(&EventKind::Phase(Phase::Decode)));
     let lanes: HashSet<&str> = history.series().iter().map(|series| &*series.lane).collect();
     assert!([ENGINE_LANE, "gpu", "transfer", "disk"].iter().all(|lane| lanes.contains(lane)), "{lanes:?}");
-    // Written once more it says the same.
+    // Written again, it is the same.
     let mut again = ChromeTrace::new(Vec::new()).unwrap();
     again.describe(recording.run.clone());
     again.add(&recording.snapshot).unwrap();

@@ -1,4 +1,4 @@
-//! Help, arguments and files that cannot be used: no model is loaded here, and no device is touched.
+//! Help, arguments and unusable files: no model is loaded, and no GPU is opened.
 
 use std::path::{Path, PathBuf};
 
@@ -139,7 +139,7 @@ fn sizes_are_read_as_people_write_them() {
     let dir = folder(&[]);
     let absent = text(&dir.path().join("absent.txt"));
     for size in ["64MiB", "2GiB", "1.5GB", "1000"] {
-        // The size is accepted, so that the document is what is refused.
+        // The size is accepted, so the document is rejected.
         run(["ask", "--doc", &absent, "--prompt", "q", "--vram-budget", size]).assert_refused(2, "absent.txt");
     }
 }

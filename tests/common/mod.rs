@@ -1,4 +1,4 @@
-//! Helpers that several test targets share.
+//! Helpers shared by several test targets.
 #![allow(dead_code, reason = "each target uses some of them")]
 
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use strata::gpu::{FeatureOverrides, Gpu, GpuOptions};
 
-/// Where the test data is, if it is there.
+/// Folder of the test data; None if it does not exist.
 pub fn data_dir() -> Option<PathBuf> {
     let dir = std::env::var_os("STRATA_DATA")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/data"), PathBuf::from);
@@ -45,7 +45,7 @@ pub fn nmse(got: &[f32], want: &[f32]) -> (f64, f64) {
     assert_eq!(got.len(), want.len());
     let (mut error, mut power, mut worst) = (0.0f64, 0.0f64, 0.0f64);
     for (&g, &w) in got.iter().zip(want) {
-        assert!(g.is_finite(), "{g} where {w} is wanted");
+        assert!(g.is_finite(), "got {g}, expected {w}");
         let difference = f64::from(g) - f64::from(w);
         error += difference * difference;
         power += f64::from(w) * f64::from(w);

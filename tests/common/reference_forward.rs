@@ -1,7 +1,7 @@
-//! A transformer in plain loops over a [`ModelPlan`]: slow, clear, and the truth that everything faster is tested against.
+//! Reference forward pass over a [`ModelPlan`] in plain loops: slow, simple, and the baseline of all faster code.
 //!
-//! Weights are decoded to f32; sums are accumulated in f64, so that the result is nearer to the exact one than any f32
-//! engine's. One token at a time, with a cache of keys and values.
+//! Weights are decoded to f32; sums are accumulated in f64, so the result is nearer to the exact one than that of any f32
+//! engine. It runs one token at a time, with a cache of keys and values.
 
 #![allow(dead_code, clippy::unwrap_used)]
 
@@ -109,7 +109,7 @@ fn rotate(head: &mut [f32], pos: usize, rope: &RopePlan) {
             RopeStyle::Adjacent => (2 * i, 2 * i + 1),
             RopeStyle::Half => (i, i + n),
         };
-        // The product is rounded to f32, as the engines that we compare with do.
+        // The product is rounded to f32, as in the engines that serve as comparison.
         let (sin, cos) = f64::from(pos as f32 * inv_freq).sin_cos();
         let magnitude = f64::from(rope.magnitude);
         let (sin, cos) = (sin * magnitude, cos * magnitude);
@@ -119,7 +119,7 @@ fn rotate(head: &mut [f32], pos: usize, rope: &RopePlan) {
     }
 }
 
-/// erf by its series and, far out, its continued fraction (exact to f32).
+/// erf by its series, and for large arguments by its continued fraction (exact to f32).
 fn erf(x: f64) -> f64 {
     if x.abs() > 3.0 {
         let mut f = 0.0;
@@ -177,7 +177,7 @@ impl PlainModel {
         }
     }
 
-    /// Forgets all tokens.
+    /// Clears the cache.
     pub fn clear(&mut self) {
         self.n_tokens = 0;
         for layer in &mut self.layers {
@@ -186,7 +186,7 @@ impl PlainModel {
         }
     }
 
-    /// Appends one token; the hidden state `[C]` behind the last layer.
+    /// Appends one token; returns the hidden state `[C]` after the last layer.
     fn step(&mut self, token: u32) -> Vec<f32> {
         let (plan, pos) = (&self.plan, self.n_tokens);
         let width = plan.dims.hidden_dim;
@@ -214,7 +214,7 @@ impl PlainModel {
         }
     }
 
-    /// Appends tokens; logits `[n, V]` of every one of them.
+    /// Appends tokens; returns logits `[n, V]` of all of them.
     pub fn logits(&mut self, tokens: &[u32]) -> Vec<Vec<f32>> {
         let all = tokens.iter().map(|token| {
             let x = self.step(*token);
@@ -223,7 +223,7 @@ impl PlainModel {
         all.collect()
     }
 
-    /// Appends tokens; logits `[V]` of the last one.
+    /// Appends tokens; returns logits `[V]` of the last one.
     pub fn last_logits(&mut self, tokens: &[u32]) -> Vec<f32> {
         let mut x = Vec::new();
         for token in tokens {

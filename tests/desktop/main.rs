@@ -1,6 +1,6 @@
-//! The program on a desktop: its package, and that it never opens a socket to anywhere.
+//! The program on a desktop: its package, and a check that it never opens a network socket.
 
-// A helper that cannot go on fails its test.
+// A failing helper fails its test.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 #[cfg(target_os = "linux")]

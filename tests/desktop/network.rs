@@ -1,5 +1,5 @@
-//! Nothing opens a socket: the program runs under a filter of the kernel that ends a process which asks for one that leads
-//! to a network (IPv4, IPv6). What the window talks to, a display and a session bus, are sockets of this machine.
+//! Network test: the program runs under a seccomp filter that kills a process which opens a network socket (IPv4, IPv6).
+//! The sockets that the window needs, of the display and the session bus, are local.
 
 use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -16,10 +16,10 @@ use strata::gpu::FeatureOverrides;
 
 use crate::common::gpu;
 
-/// Longest that a software device takes to load the model and answer.
+/// Longest time that a software device takes to load the model and answer.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// Ends whoever asks for a socket to a network.
+/// Filter that kills a process which opens a network socket.
 fn filter() -> BpfProgram {
     let family = |family: libc::c_int| {
         let is_it = Condition::new(0, Len::Dword, Op::Eq, u64::try_from(family).unwrap()).unwrap();
@@ -30,7 +30,7 @@ fn filter() -> BpfProgram {
     SeccompFilter::new(rules.into(), SeccompAction::Allow, SeccompAction::KillProcess, arch).unwrap().try_into().unwrap()
 }
 
-/// The command, and all that it starts, under the filter; settings and chats in a folder of the test.
+/// The command and its children under the filter, with settings and chats in a folder of the test.
 fn confined(program: impl AsRef<std::ffi::OsStr>, home: &Path) -> Command {
     let filter = filter();
     let mut command = Command::new(program);
@@ -45,7 +45,7 @@ fn confined(program: impl AsRef<std::ffi::OsStr>, home: &Path) -> Command {
     command
 }
 
-/// A child that does not outlive its test.
+/// A child process that is killed with its test.
 struct Reaped(Child);
 
 impl Drop for Reaped {
@@ -60,7 +60,7 @@ fn was_denied(status: ExitStatus) -> bool {
 }
 
 #[test]
-fn filter_ends_what_asks_for_a_socket_to_a_network() {
+fn filter_kills_a_process_that_opens_a_network_socket() {
     let home = tempfile::tempdir().unwrap();
     let asks = "exec 3<>/dev/tcp/127.0.0.1/9";
     match confined("bash", home.path()).args(["-c", asks]).stderr(Stdio::null()).status() {
@@ -83,8 +83,8 @@ fn question_about_a_document_is_answered_without_a_network() {
     assert!(!said.stdout.is_empty());
 }
 
-/// Draws on a display without a screen until the log says that the model is loaded: settings, fonts, the session's bus, the
-/// device and the reader of documents were all asked by then.
+/// Draws on a virtual display until the log reports the loaded model. By then the window has used settings, fonts, the
+/// session bus, the GPU and the document reader.
 #[test]
 fn window_opens_loads_its_model_and_reads_a_document_without_a_network() {
     const NAME: &str = "window_opens_loads_its_model_and_reads_a_document_without_a_network";
@@ -106,21 +106,21 @@ fn window_opens_loads_its_model_and_reads_a_document_without_a_network() {
             window.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
             panic!("the window ended, {status} (denied a socket: {}): {said}\n{}", was_denied(status), log());
         }
-        assert!(began.elapsed() < PATIENCE, "waited in vain:\n{}", log());
+        assert!(began.elapsed() < PATIENCE, "timed out:\n{}", log());
         std::thread::sleep(Duration::from_millis(100));
     }
     assert!(!log().contains("xyzzyplugh") && !log().contains("vault"), "{}", log());
-    // A second start hands over what it has, and ends well.
+    // A second start hands its documents over and exits with success.
     let mut second = confined(env!("CARGO_BIN_EXE_strata"), home.path());
     let second = second.arg(&document).env("DISPLAY", format!(":{number}")).env_remove("WAYLAND_DISPLAY").status().unwrap();
     assert!(second.success(), "{second}");
-    assert!(window.0.try_wait().unwrap().is_none(), "the first is still there");
+    assert!(window.0.try_wait().unwrap().is_none(), "the first still runs");
 }
 
-/// A display of our own, that ends with the test.
+/// A virtual display that ends with the test.
 fn display() -> Option<(Reaped, String)> {
     let mut server = Command::new("Xvfb");
-    // It says the number that was free on its output.
+    // It prints its free display number on its output.
     let server = server.args(["-displayfd", "1", "-screen", "0", "1024x768x24", "-nolisten", "tcp"]);
     let mut server = Reaped(server.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?);
     let mut number = String::new();

@@ -1,4 +1,4 @@
-//! What `cargo deb` puts into a package is there, and the desktop's files agree with each other and with the program.
+//! Package test: all files of `cargo deb` exist, and the desktop files agree with each other and with the program.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,7 +22,7 @@ fn package() -> Value {
 }
 
 #[test]
-fn package_holds_files_that_are_there() {
+fn package_lists_existing_files() {
     let package = package();
     let assets = package["metadata"]["deb"]["assets"].as_array().unwrap().clone();
     let sources: Vec<&str> = assets.iter().map(|asset| asset[0].as_str().unwrap()).collect();
@@ -47,7 +47,7 @@ fn changelog_of_the_package_begins_with_this_version_and_its_maintainer() {
 }
 
 #[test]
-fn desktop_entry_names_the_program_its_icon_and_what_it_opens() {
+fn desktop_entry_has_the_program_its_icon_and_its_file_types() {
     let entry = std::fs::read_to_string(desktop_file("desktop")).unwrap();
     let value = |key: &str| entry.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
     assert_eq!(value("Exec"), Some("strata %F"), "several documents at once");
@@ -60,7 +60,7 @@ fn desktop_entry_names_the_program_its_icon_and_what_it_opens() {
 }
 
 #[test]
-fn software_centre_is_told_this_version_and_this_entry() {
+fn software_center_metadata_has_this_version_and_entry() {
     let text = std::fs::read_to_string(desktop_file("metainfo.xml")).unwrap();
     let package = package();
     let version = package["version"].as_str().unwrap();
@@ -75,7 +75,7 @@ fn software_centre_is_told_this_version_and_this_entry() {
     validate("appstreamcli", &["validate", "--no-net"], "metainfo.xml");
 }
 
-/// Asks the desktop's own checker, where it is installed.
+/// Runs the desktop's own validator, if it is installed.
 fn validate(program: &str, arguments: &[&str], kind: &str) {
     match Command::new(program).args(arguments).arg(desktop_file(kind)).output() {
         Ok(said) => assert!(said.status.success(), "{program}: {}", String::from_utf8_lossy(&said.stdout)),

@@ -1,4 +1,4 @@
-//! The catalog of saved documents: what goes in comes out, and what is damaged is begun anew.
+//! Catalog of saved documents: round trips, and recovery from corruption.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -37,7 +37,7 @@ fn id(n: u32) -> String {
 }
 
 #[test]
-fn catalog_opened_again_holds_what_was_put_in() {
+fn reopened_catalog_has_its_entries() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("a/library");
     let named = CatalogEntry { name: "Jörg 📚 «книга»\n第一章.txt".into(), ..entry(&id(1), 5) };
@@ -47,7 +47,7 @@ fn catalog_opened_again_holds_what_was_put_in() {
 }
 
 #[test]
-fn catalog_told_again_keeps_when_the_document_was_first_saved() {
+fn updated_entry_keeps_its_time_of_creation() {
     let dir = tempfile::tempdir().unwrap();
     let catalog = opened(dir.path());
     catalog.upsert(&entry(&id(1), 5)).unwrap();
@@ -57,7 +57,7 @@ fn catalog_told_again_keeps_when_the_document_was_first_saved() {
 }
 
 #[test]
-fn prefix_names_one_document_or_says_why_not() {
+fn prefix_finds_one_document_or_fails_with_the_reason() {
     let dir = tempfile::tempdir().unwrap();
     let catalog = opened(dir.path());
     for n in [0xabcd_0000, 0xabcd_1000, 0x1234_0000] {
@@ -73,7 +73,7 @@ fn prefix_names_one_document_or_says_why_not() {
 }
 
 #[test]
-fn least_recently_used_passes_over_those_that_stay() {
+fn least_recently_used_skips_the_given_ids() {
     let dir = tempfile::tempdir().unwrap();
     let catalog = opened(dir.path());
     for (n, used) in [(1, 30), (2, 10), (3, 20)] {
@@ -91,7 +91,7 @@ fn least_recently_used_passes_over_those_that_stay() {
 }
 
 #[test]
-fn damaged_catalog_is_set_aside_and_begun_anew() {
+fn corrupt_catalog_is_renamed_and_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("library.sqlite");
     let many = opened(dir.path());
@@ -111,7 +111,7 @@ fn damaged_catalog_is_set_aside_and_begun_anew() {
     ] {
         std::fs::write(&file, &bytes).unwrap();
         let (catalog, note) = Catalog::open(dir.path()).unwrap();
-        assert!(note.is_some_and(|n| n.contains("damaged")), "{what}");
+        assert!(note.is_some_and(|n| n.contains("corrupt")), "{what}");
         assert_eq!(catalog.list().unwrap(), [], "{what}");
         assert_eq!(std::fs::read(dir.path().join("library.sqlite.damaged")).unwrap(), bytes, "{what}");
         catalog.upsert(&entry(&id(1), 0)).unwrap();
@@ -121,7 +121,7 @@ fn damaged_catalog_is_set_aside_and_begun_anew() {
 }
 
 #[test]
-fn catalog_in_another_shape_is_damaged() {
+fn catalog_with_other_columns_is_corrupt() {
     let dir = tempfile::tempdir().unwrap();
     for sql in [
         "CREATE TABLE documents (id TEXT)",
@@ -137,7 +137,7 @@ fn catalog_in_another_shape_is_damaged() {
 }
 
 #[test]
-fn catalog_of_a_newer_strata_is_refused_and_left_alone() {
+fn catalog_of_a_newer_strata_is_rejected_and_left_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     opened(dir.path()).upsert(&entry(&id(1), 0)).unwrap();
     let file = dir.path().join("library.sqlite");
@@ -148,7 +148,7 @@ fn catalog_of_a_newer_strata_is_refused_and_left_alone() {
 }
 
 #[test]
-fn catalog_in_two_hands_shows_each_the_others_changes() {
+fn catalog_opened_twice_shows_the_other_changes() {
     let dir = tempfile::tempdir().unwrap();
     let (first, second) = (opened(dir.path()), opened(dir.path()));
     std::thread::scope(|scope| {
@@ -160,7 +160,7 @@ fn catalog_in_two_hands_shows_each_the_others_changes() {
 }
 
 #[test]
-fn catalog_where_no_folder_can_be_is_refused_with_a_sentence() {
+fn catalog_without_a_usable_folder_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("file"), "").unwrap();
     let error = Catalog::open(&dir.path().join("file/library")).unwrap_err();
@@ -169,7 +169,7 @@ fn catalog_where_no_folder_can_be_is_refused_with_a_sentence() {
 
 #[cfg(unix)]
 #[test]
-fn catalog_is_readable_by_its_owner_alone() {
+fn only_the_owner_can_read_the_catalog() {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("library");
@@ -184,7 +184,7 @@ fn catalog_is_readable_by_its_owner_alone() {
     }
 }
 
-/// What can be done with a catalog.
+/// Operation on a catalog.
 #[derive(Debug, Clone)]
 enum Step {
     Put(u8, i64, String),
@@ -207,7 +207,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 16, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn catalog_after_any_steps_holds_what_a_map_would(steps in steps()) {
+    fn catalog_after_any_steps_equals_a_map(steps in steps()) {
         let dir = tempfile::tempdir().unwrap();
         let mut catalog = opened(dir.path());
         let mut model: BTreeMap<String, CatalogEntry> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! What is read, how it is cut into pages, and what is refused.
+//! Text files: decoding, pages, and rejected content.
 
 use std::path::Path;
 
@@ -28,7 +28,7 @@ fn text_bom_and_line_ends_are_normalized_and_do_not_change_the_hash() {
 }
 
 #[test]
-fn unusable_content_is_refused_with_what_to_do() {
+fn unusable_content_is_rejected_with_a_remedy() {
     for (bytes, says) in [
         (b"".as_slice(), "has no text"),
         (b"\xEF\xBB\xBF \r\n\t", "has no text"),
@@ -46,7 +46,7 @@ fn unusable_content_is_refused_with_what_to_do() {
 }
 
 #[test]
-fn text_in_an_old_encoding_is_read_and_says_so() {
+fn text_in_an_old_encoding_is_decoded_with_a_note() {
     let old =
         Document::from_bytes("a.txt", b"Der K\xF6nig gr\xFC\xDFte die G\xE4ste, und sp\xE4ter fuhr er \xFCber die Br\xFCcke.")
             .unwrap();
@@ -58,8 +58,8 @@ fn text_in_an_old_encoding_is_read_and_says_so() {
 }
 
 #[test]
-fn plain_text_keeps_the_identity_that_its_saved_kv_has() {
-    // Of a version before other formats were read: a change here throws away what people have saved.
+fn plain_text_keeps_the_hash_of_its_saved_kv() {
+    // The hash of a version that read text only: a change here invalidates saved KV of users.
     let text = document("# Title\n\nThe harbour was built in 1704, they say.\u{0C}Second page — é 海\n");
     assert_eq!(text.content_hash.to_string(), "ce8135854383b4bb6887837139535621ea347758751d4405618726e4917410c1");
 }
@@ -76,7 +76,7 @@ fn excerpt_keeps_the_numbers_of_its_pages() {
 }
 
 #[test]
-fn folder_gives_its_documents_in_order_and_no_others() {
+fn folder_lists_its_documents_in_order() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["b.md", "a.txt", "photo.jpg", ".hidden.txt", "deep/c.pdf", "deep/.git/d.txt", "main.rs"] {
         let path = folder.path().join(name);
@@ -96,7 +96,7 @@ fn folder_gives_its_documents_in_order_and_no_others() {
 }
 
 #[test]
-fn unusable_paths_are_refused_with_what_to_do() {
+fn unusable_paths_are_rejected_with_a_remedy() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let refusal = |path: &Path| Document::open(path).unwrap_err();
@@ -115,7 +115,7 @@ fn unusable_paths_are_refused_with_what_to_do() {
 }
 
 #[test]
-fn pages_follow_form_feeds_where_there_are_any() {
+fn pages_follow_form_feeds_if_there_are_any() {
     let paged = document("One\n\u{0C}Two\u{0C}\u{0C}Four");
     let texts: Vec<_> = (0..paged.pages.len()).map(|i| paged.page_text(i).unwrap()).collect();
     assert_eq!(texts, ["One\n\n", "Two\n", "\n", "Four"]);
@@ -161,17 +161,17 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+    fn any_bytes_are_decoded_or_rejected(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         if let Ok(document) = Document::from_bytes("a.txt", &bytes) {
             prop_assert!(!document.text.trim().is_empty());
-            // What is no UTF-8 says so.
+            // Text in another encoding has a note.
             prop_assert!(std::str::from_utf8(&bytes).is_ok() || !document.notes.is_empty());
         }
     }
 }
 
 #[test]
-fn sample_document_is_some_pages_long_and_holds_the_answers() {
+fn sample_document_has_several_pages_and_the_answers() {
     let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets");
     let sample = Document::open(&assets.join("sample-document.md")).unwrap();
     assert!((9_000..12_000).contains(&sample.text.chars().count()));

@@ -1,4 +1,4 @@
-//! What is read from each format, and where it says that it stands.
+//! Document formats: extracted text, pages and sections of each.
 
 use strata::document::{Document, FileFormat, find_quotes};
 
@@ -14,23 +14,23 @@ fn pdf_pages_keep_their_numbers_and_lines() {
     assert_eq!(document.kind, FileFormat::Pdf);
     assert_eq!(pages(&document), ["The harbour was\nbuilt in stone.", "", "Third page."]);
     assert_eq!(document.page_of(document.text.find("Third").unwrap()), 2);
-    assert_eq!(document.notes, ["1 of 3 pages have no text: they are empty, or pictures."]);
+    assert_eq!(document.notes, ["1 of 3 pages have no text: they are empty or images."]);
     let quotes = find_quotes("It says \u{201C}harbour was built in stone\u{201D}.", &[document]);
     assert_eq!(quotes[0].found.as_ref().unwrap().page, 0);
 }
 
 #[test]
-fn pdf_without_text_is_named_as_pictures() {
+fn pdf_without_text_is_rejected_as_images() {
     let sentence = refusal("scan.pdf", &pdf(&[&[], &[]]));
     assert!(sentence.contains("no text on its 2 page(s)") && sentence.contains("OCR"), "{sentence}");
 }
 
 #[test]
-fn pdf_with_a_password_is_named_as_such() {
+fn pdf_with_a_password_is_rejected_as_such() {
     let zeros = "0".repeat(64);
     let trailer = format!("/ID [<00><00>] /Encrypt << /Filter /Standard /V 1 /R 2 /Length 40 /P -4 /O <{zeros}> /U <{zeros}> >>");
     let sentence = refusal("secret.pdf", &pdf_of(&["BT /F1 12 Tf (x) Tj ET".to_owned()], &trailer));
-    assert!(sentence.contains("protected (by a password); save a copy without"), "{sentence}");
+    assert!(sentence.contains("protected (by a password). Save a copy without"), "{sentence}");
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn docx_paragraphs_tables_and_notes_are_read() {
 }
 
 #[test]
-fn docx_pages_are_those_that_word_saw() {
+fn docx_pages_follow_the_breaks_of_word() {
     let broken = "<w:p><w:r><w:t>End of one.</w:t><w:lastRenderedPageBreak/><w:t>Page two.</w:t></w:r></w:p>";
     let hard = "<w:p><w:r><w:br w:type='page'/><w:t>Page three.</w:t></w:r></w:p>";
     let document = read("a.docx", &docx(&format!("{}{broken}{hard}", para("Page one.")))).unwrap();
@@ -59,7 +59,7 @@ fn docx_pages_are_those_that_word_saw() {
 }
 
 #[test]
-fn docx_deleted_text_field_codes_and_copies_are_left_out() {
+fn docx_deleted_text_field_codes_and_copies_are_skipped() {
     let body = "<w:p><w:ins><w:r><w:t>New </w:t></w:r></w:ins><w:del><w:r><w:delText>old</w:delText><w:t>old</w:t></w:r></w:del>\
                 <w:r><w:instrText>PAGEREF</w:instrText></w:r><mc:AlternateContent><mc:Choice><w:r><w:t>text</w:t></w:r></mc:Choice>\
                 <mc:Fallback><w:r><w:t>copy</w:t></w:r></mc:Fallback></mc:AlternateContent></w:p>";
@@ -82,7 +82,7 @@ fn epub_chapters_follow_the_spine_under_their_titles() {
 }
 
 #[test]
-fn epub_under_rights_management_is_named_and_scrambled_fonts_are_not() {
+fn epub_with_rights_management_is_rejected_but_not_for_obfuscated_fonts() {
     let locked = |uri: &str| {
         format!("<encryption><EncryptedData><CipherData><CipherReference URI='{uri}'/></CipherData></EncryptedData></encryption>")
     };
@@ -94,7 +94,7 @@ fn epub_under_rights_management_is_named_and_scrambled_fonts_are_not() {
 }
 
 #[test]
-fn epub_chapter_that_is_missing_is_said() {
+fn missing_epub_chapter_is_noted() {
     let mut chapters = vec![("one.xhtml", "<p>Words.</p>"), ("one.xhtml", "<p>again</p>")];
     chapters.pop();
     let package = b"<package><manifest><item id='a' href='one.xhtml'/><item id='b' href='gone.xhtml'/></manifest>\
@@ -108,7 +108,7 @@ fn epub_chapter_that_is_missing_is_said() {
 }
 
 #[test]
-fn html_in_an_old_encoding_is_read_by_its_own_word() {
+fn html_in_an_old_encoding_is_decoded_as_declared() {
     let page = b"<html><head><meta charset='windows-1251'></head><body><p>\xCF\xF0\xE8\xE2\xE5\xF2</p></body></html>";
     assert_eq!(read("a.html", page).unwrap().text, "Привет");
     assert_eq!(read("a.htm", b" \n\t ").unwrap_err().to_string(), "a.htm has no text. Choose another file");

@@ -1,4 +1,4 @@
-//! Documents from files, pages, and quotations found again.
+//! Documents: files to text, pages, and the location of quotations.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails here")]
 
 mod catalog;

@@ -1,4 +1,4 @@
-//! Small files of every format, made here.
+//! Generators of small files in every format.
 
 use std::io::{Cursor, Write};
 
@@ -6,7 +6,7 @@ use strata::document::{Document, DocumentError, Progress, Reader};
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
-/// The reader with the program that was built beside this test.
+/// Reader with the program that was built for this test.
 pub fn reader() -> Reader {
     Reader::with_sandbox(env!("CARGO_BIN_EXE_strata"))
 }
@@ -15,7 +15,7 @@ pub fn read(name: &str, bytes: &[u8]) -> Result<Document, DocumentError> {
     reader().read(name, bytes, &Progress::default())
 }
 
-/// Why a file is refused.
+/// Error message of a rejected file.
 #[track_caller]
 pub fn refusal(name: &str, bytes: &[u8]) -> String {
     match read(name, bytes) {
@@ -47,7 +47,7 @@ pub fn para(text: &str) -> String {
     format!("<w:p><w:pPr><w:tabs><w:tab w:val='left'/></w:tabs></w:pPr><w:r><w:t xml:space='preserve'>{text}</w:t></w:r></w:p>")
 }
 
-/// An EPUB file with these chapters: file name and XHTML.
+/// An EPUB file with these chapters: file names and XHTML.
 pub fn epub(chapters: &[(&str, &str)], more: &[(&str, &[u8])]) -> Vec<u8> {
     let item =
         |(i, (name, _)): (usize, &(&str, &str))| format!("<item id='c{i}' href='{name}' media-type='application/xhtml+xml'/>");
@@ -70,7 +70,7 @@ pub fn epub(chapters: &[(&str, &str)], more: &[(&str, &[u8])]) -> Vec<u8> {
     zip(&files)
 }
 
-/// A PDF file with these pages, each a content stream; `trailer` goes into its trailer.
+/// A PDF file with these pages, each a content stream, and `trailer` in its trailer.
 pub fn pdf_of(streams: &[String], trailer: &str) -> Vec<u8> {
     let n = streams.len();
     let kids: String = (0..n).map(|i| format!("{} 0 R ", 4 + 2 * i)).collect();

@@ -1,4 +1,4 @@
-//! Files that are made to do harm, or are damaged: one sentence each, and soon.
+//! Malicious and corrupt files: each is rejected with a message, in bounded time.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use strata::document::{DocumentError, Progress, Reader};
 use crate::make_files::{docx, docx_with, epub, para, pdf, read, reader, refusal, zip};
 
 #[test]
-fn zip_bomb_is_refused_by_what_it_unpacks_to() {
+fn zip_bomb_is_rejected_by_its_decompressed_size() {
     let zeros = vec![b' '; 140 << 20];
     let bomb = zip(&[("word/document.xml", &zeros)]);
     assert!(bomb.len() < 1 << 20);
@@ -18,7 +18,7 @@ fn zip_bomb_is_refused_by_what_it_unpacks_to() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn reader_has_a_limit_of_memory_and_opens_nothing_before_it_has_the_file() {
+fn reader_limits_memory_and_files_before_it_gets_the_file() {
     use std::process::{Command, Stdio};
     use strata::base::limits::READER_MEMORY_BYTES;
     use strata::document::FileFormat;
@@ -31,7 +31,7 @@ fn reader_has_a_limit_of_memory_and_opens_nothing_before_it_has_the_file() {
         line.split_whitespace().next().unwrap().to_owned()
     };
     let began = Instant::now();
-    // It comes after the others, and nothing was written to the reader yet.
+    // It is set after the others, and nothing was written to the reader yet.
     while limit("Max file size") != "0" {
         assert!(began.elapsed() < Duration::from_secs(20), "no limits");
         std::thread::sleep(Duration::from_millis(1));
@@ -39,7 +39,7 @@ fn reader_has_a_limit_of_memory_and_opens_nothing_before_it_has_the_file() {
     assert_eq!(limit("Max address space"), READER_MEMORY_BYTES.to_string());
     assert_eq!(limit("Max open files"), "3");
     drop(reader.stdin.take());
-    assert!(reader.wait().unwrap().success(), "an empty file is answered");
+    assert!(reader.wait().unwrap().success(), "an empty file gets a reply");
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn xml_entities_are_not_expanded() {
 }
 
 #[test]
-fn nesting_without_end_is_refused_or_read_but_ends() {
+fn endless_nesting_is_rejected_or_read_in_bounded_time() {
     let deep = docx(&"<w:p>".repeat(200_000));
     assert!(refusal("deep.docx", &deep).contains("nested too deeply"));
     let html = format!("{}deep{}", "<div><b>".repeat(50_000), "</b></div>".repeat(50_000));
@@ -63,7 +63,7 @@ fn nesting_without_end_is_refused_or_read_but_ends() {
 }
 
 #[test]
-fn damaged_archives_are_said_to_be_damaged() {
+fn corrupt_archives_are_rejected_as_such() {
     let whole = docx(&para("Words."));
     for (name, bytes) in [("cut.docx", &whole[..whole.len() / 2]), ("empty.epub", b"PK\x03\x04".as_slice())] {
         assert!(refusal(name, bytes).contains("is corrupt"), "{}", refusal(name, bytes));
@@ -74,15 +74,15 @@ fn damaged_archives_are_said_to_be_damaged() {
 
 #[cfg(unix)]
 #[test]
-fn reader_that_ends_without_an_answer_is_a_sentence() {
+fn reader_that_ends_without_a_result_is_an_error() {
     let answer = |program: &str| Reader::with_sandbox(program).read("a.pdf", &pdf(&[&["x"]]), &Progress::default()).unwrap_err();
     assert!(matches!(answer("/bin/false"), DocumentError::Crashed { .. }));
-    assert!(matches!(answer("/bin/echo"), DocumentError::Crashed { .. }), "it talks nonsense");
+    assert!(matches!(answer("/bin/echo"), DocumentError::Crashed { .. }), "its output is invalid");
     let sentence = answer("/no/such/program").to_string();
-    assert!(sentence.contains("no process can be started"), "{sentence}");
+    assert!(sentence.contains("could not be started"), "{sentence}");
 }
 
-/// A program that takes its time.
+/// A program that sleeps.
 #[cfg(unix)]
 fn sleeper(folder: &std::path::Path) -> std::path::PathBuf {
     use std::os::unix::fs::PermissionsExt;
@@ -94,7 +94,7 @@ fn sleeper(folder: &std::path::Path) -> std::path::PathBuf {
 
 #[cfg(unix)]
 #[test]
-fn reading_that_was_cancelled_ends_at_once() {
+fn cancelled_reading_ends_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let (reader, watch) = (Reader::with_sandbox(sleeper(folder.path())), Progress::default());
     let began = Instant::now();
@@ -105,19 +105,19 @@ fn reading_that_was_cancelled_ends_at_once() {
         reading.join().unwrap()
     });
     assert!(matches!(answer, Err(DocumentError::Cancelled { .. })));
-    assert!(began.elapsed() < Duration::from_secs(5), "the child is not waited for");
+    assert!(began.elapsed() < Duration::from_secs(5), "the call must not wait for the child");
 }
 
 #[cfg(unix)]
 #[test]
-fn reader_that_makes_no_progress_is_given_up() {
+fn reader_without_progress_is_killed() {
     let folder = tempfile::tempdir().unwrap();
     let answer = Reader::with_sandbox(sleeper(folder.path())).read("a.pdf", &pdf(&[&["x"]]), &Progress::default());
     assert!(matches!(answer, Err(DocumentError::Stalled { .. })), "{answer:?}");
 }
 
 #[test]
-fn progress_of_a_long_pdf_is_told_page_by_page() {
+fn progress_of_a_long_pdf_is_reported_by_page() {
     let lines: &[&str] = &["Some words on a page."];
     let watch = Progress::default();
     assert_eq!(watch.progress(), None);
@@ -125,7 +125,7 @@ fn progress_of_a_long_pdf_is_told_page_by_page() {
     assert_eq!(watch.progress(), Some((49, 50)));
 }
 
-/// Files of every format that are read.
+/// Valid files of every format.
 fn good() -> Vec<(&'static str, Vec<u8>)> {
     let chapters = [("one.xhtml", "<html><body><h1>One</h1><p>Words of a chapter.</p></body></html>")];
     vec![
@@ -140,7 +140,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn files_with_bytes_changed_are_read_or_refused_with_a_sentence(
+    fn mutated_files_are_read_or_rejected_with_a_message(
         which in 0usize..4,
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..20),
         cut in prop::option::of(any::<prop::sample::Index>()),

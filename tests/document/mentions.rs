@@ -1,4 +1,4 @@
-//! What a list of the built-in model leaves out of the documents.
+//! Missing mentions: mentions in the documents that a list of the built-in model does not include.
 
 use strata::document::{Document, MAX_MISSING_MENTIONS, QuoteKind, quotes_in};
 
@@ -6,7 +6,7 @@ const TEXT: &str = "Doctor Savane left the town a library, and Savane\u{2019}s c
                     Nobody knew what the password of\nSavane was. It is Lumira. A child wrote to \"Savane\".\n\n\
                     Old Savane, who collected books, died. And then again: Old Savane, who collected books, died.";
 
-/// The words around each mention that an answer leaves out.
+/// Passages around each mention that an answer misses.
 fn left_out(answer: &str, texts: &[&str]) -> Vec<String> {
     let documents: Vec<Document> = texts.iter().map(|text| Document::from_bytes("a.txt", text.as_bytes()).unwrap()).collect();
     let quotes = quotes_in(answer, true, &documents).into_iter().filter(|quote| quote.kind == QuoteKind::MissingMention);
@@ -19,7 +19,7 @@ fn left_out(answer: &str, texts: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn a_list_that_has_all_mentions_leaves_out_none() {
+fn complete_list_misses_none() {
     let all = " - Savane left the town a library, and Savane\u{2019}s chair stands in it.\n- Savane was.\n- Savane\".\n- Savane, who \
                collected books, died.\n- Savane: no more mentions.";
     assert_eq!(left_out(all, &[TEXT]), Vec::<String>::new());
@@ -27,14 +27,14 @@ fn a_list_that_has_all_mentions_leaves_out_none() {
 }
 
 #[test]
-fn a_list_says_what_it_leaves_out_sentence_by_sentence() {
+fn incomplete_list_misses_mentions_by_sentence() {
     let some = " - Savane, who collected books, died.\n- Savane: no more mentions.";
     let (library, password) = (
         "Doctor Savane left the town a library, and Savane\u{2019}s chair stands in it.",
         "knew what the password of\nSavane was.",
     );
     assert_eq!(left_out(some, &[TEXT]), [library, &format!("Nobody {password}"), "A child wrote to \"Savane\"."]);
-    // An item that is not there says nothing.
+    // An item that no document has covers nothing.
     let wrong = some.replace("books", "stamps");
     assert_eq!(
         left_out(&wrong, &[TEXT])[3..],
@@ -45,7 +45,7 @@ fn a_list_says_what_it_leaves_out_sentence_by_sentence() {
 }
 
 #[test]
-fn only_lists_that_say_that_there_are_no_more_leave_something_out() {
+fn only_lists_that_claim_to_be_complete_miss_mentions() {
     for answer in [
         "- Savane, who collected books, died.",
         "Savane: no more mentions.",
@@ -58,6 +58,6 @@ fn only_lists_that_say_that_there_are_no_more_leave_something_out() {
 }
 
 #[test]
-fn a_hundred_mentions_are_enough() {
+fn missing_mentions_are_limited() {
     assert_eq!(left_out("- Savane: no more mentions.", &[&"Savane is here. ".repeat(1500)]).len(), MAX_MISSING_MENTIONS);
 }

@@ -1,4 +1,4 @@
-//! A true quotation is found where it stands, an altered one is not.
+//! Quotations: a true one is located in the document, an altered one is not.
 
 use proptest::prelude::*;
 use strata::document::{Document, PassageLocation, find_quotes, locate};
@@ -37,7 +37,7 @@ fn quotes_need_three_words_and_both_marks() {
 }
 
 #[test]
-fn quotes_that_cut_a_word_or_a_number_are_not_found() {
+fn quotes_that_split_a_word_or_a_number_are_not_found() {
     let text = "The budget of Marelo is 48210. It fell to -3.5 or 1,200 on a non-toxic day; he can't go on. Cafe\u{301} noir.";
     for cut in [
         "of Marelo is 4821",
@@ -60,20 +60,20 @@ fn quotes_that_cut_a_word_or_a_number_are_not_found() {
 }
 
 #[test]
-fn quotes_later_whole_match_wins_over_an_earlier_cut_one() {
+fn later_whole_match_wins_over_an_earlier_split_one() {
     let docs = documents(&["the price is 120 here; the price is 12 there"]);
     let place = locate("the price is 12", &docs).unwrap();
     assert_eq!(place, PassageLocation { document: 0, page: 0, bytes: 23..38 });
 }
 
 #[test]
-fn the_first_letter_of_a_quotation_may_have_the_case_that_the_sentence_around_it_asks_for() {
+fn first_letter_of_a_quotation_may_differ_in_case() {
     let bytes = |passage: &str, text: &str| Some(locate(passage, &documents(&[text]))?.bytes);
     assert_eq!(bytes("the harbour bell", "Once. The harbour bell rang."), Some(6..22));
     assert_eq!(bytes("Élan was lost,", "So the élan\nwas lost."), Some(7..21));
     assert_eq!(bytes("the Harbour bell", "The harbour bell rang."), None);
     assert_eq!(bytes("tHE harbour bell", "The harbour bell rang."), None);
-    // What is the same in all letters goes before, wherever it stands.
+    // An exact match wins, wherever it is.
     assert_eq!(bytes("the bell rang", "The bell rang, and the bell rang."), Some(19..32));
 }
 
@@ -81,7 +81,7 @@ const WORDS: [&str; 12] = ["harbour", "the", "of", "1704", "lamp,", "Marelo.", "
 
 proptest! {
     #[test]
-    fn true_quotations_are_found_whatever_their_white_space(
+    fn true_quotations_are_found_with_any_white_space(
         words in prop::collection::vec(prop::sample::select(WORDS.to_vec()), 10..40),
         gaps in prop::collection::vec(prop::sample::select(vec![" ", "\n", "  ", "\n\n", "\t"]), 40),
         at in 0usize..8,
@@ -121,7 +121,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_is_found_is_there_word_for_word(answer in "[\"\u{201C}\u{201D}ab c.,\\n-]{0,60}", text in "[ab c.,\\n-]{1,40}") {
+    fn found_text_matches_word_for_word(answer in "[\"\u{201C}\u{201D}ab c.,\\n-]{0,60}", text in "[ab c.,\\n-]{1,40}") {
         if let Ok(document) = Document::from_bytes("a.txt", text.as_bytes()) {
             let docs = [document];
             for quote in find_quotes(&answer, &docs) {

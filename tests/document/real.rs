@@ -1,4 +1,4 @@
-//! Real files under STRATA_DATA: how much of the expected text is read, and that malformed files end well.
+//! Real files under STRATA_DATA: similarity of the extracted text, and errors of malformed files.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use strata::document::{DocumentError, Progress};
 
 use crate::make_files::reader;
 
-/// A folder under STRATA_DATA (default `../shared/data` beside the repository), or None with a line that says so.
+/// A folder under STRATA_DATA (default `../shared/data` beside the repository); None with a message if it is missing.
 fn data(test: &str, path: &str) -> Option<PathBuf> {
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
     let folder = std::env::var_os("STRATA_DATA").map_or_else(beside, PathBuf::from).join(path);
@@ -25,20 +25,20 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Words without their punctuation.
+/// Words without punctuation.
 fn words(text: &str) -> Vec<&str> {
     let bare = |word: &str| !word.is_empty();
     text.split_whitespace().map(|w| w.trim_matches(|c: char| !c.is_alphanumeric())).filter(|w| bare(w)).collect()
 }
 
-/// Twice the words in common, in order, over all words: 1 where both are the same.
+/// Twice the number of common words, in order, over all words: 1 if both texts are equal.
 fn similarity(expected: &str, found: &str) -> f64 {
     let (expected, found) = (words(expected), words(found));
     let ops = capture_diff_slices(Algorithm::Myers, &expected, &found);
     f64::from(diff_ratio(&ops, expected.len(), found.len()))
 }
 
-/// Text of HTML by another way than the reader's.
+/// Text of HTML by an independent method.
 fn plain(html: &str) -> String {
     let dom = dom_query::Document::from(html);
     dom.formatted_text().to_string()
@@ -52,13 +52,13 @@ fn mean(scores: &[(String, f64)]) -> f64 {
 }
 
 #[test]
-fn main_content_of_web_pages_is_what_readability_expects() {
+fn main_content_of_web_pages_matches_readability() {
     let Some(folder) = data("web pages", "docs/html/readability") else { return };
     let mut scores = Vec::new();
     for page in entries(&folder).into_iter().filter(|page| page.is_dir()) {
         let expected = plain(&std::fs::read_to_string(page.join("expected.html")).unwrap());
         let document = reader().open(&page.join("source.html"), &Progress::default()).unwrap();
-        // The title stands over the content; what is expected has none.
+        // The title is above the content; the expected text has none.
         let title = document.text.split("\n\n").next().filter(|t| !expected.contains(t.trim())).unwrap_or_default();
         let score = similarity(&expected, document.text.strip_prefix(title).unwrap());
         scores.push((page.file_name().unwrap().to_string_lossy().into_owned(), score));
@@ -67,7 +67,7 @@ fn main_content_of_web_pages_is_what_readability_expects() {
 }
 
 #[test]
-fn text_of_word_documents_is_what_their_text_elements_hold() {
+fn text_of_word_documents_matches_their_text_elements() {
     let Some(folder) = data("word documents", "docs/docx") else { return };
     let mut scores = Vec::new();
     for path in entries(&folder).into_iter().filter(|path| path.extension().is_some_and(|e| e == "docx")) {
@@ -88,7 +88,7 @@ fn text_of_word_documents_is_what_their_text_elements_hold() {
 }
 
 #[test]
-fn malformed_and_protected_files_end_soon_and_with_a_sentence() {
+fn malformed_and_protected_files_are_rejected_in_bounded_time() {
     let Some(folder) = data("malformed files", "docs/pdf/malformed-or-protected") else { return };
     for path in entries(&folder) {
         let began = Instant::now();
@@ -102,7 +102,7 @@ fn malformed_and_protected_files_end_soon_and_with_a_sentence() {
 }
 
 #[test]
-fn good_files_of_every_format_are_read_or_have_nothing_to_read() {
+fn valid_files_of_every_format_are_read_or_empty() {
     for folder in ["docs/pdf/good", "docs/epub", "docs/html/gutenberg"] {
         let Some(folder) = data("good files", folder) else { return };
         for path in entries(&folder).into_iter().filter(|path| path.extension().is_some_and(|e| e != "md")) {

@@ -1,4 +1,4 @@
-//! A thousand quotations, true, altered and invented: every true one is found, and no other.
+//! A thousand quotations, true, altered and invented: exactly the true ones are found.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -7,10 +7,10 @@ use strata::base::Rng;
 use strata::document::{Document, QuoteKind, find_quotes, quotes_in};
 
 const N_QUOTES: u32 = 1000;
-/// Letters in a line of the text, as a PDF would have them.
+/// Letters per line of the text, as in a PDF.
 const LINE_CHARS: usize = 60;
 
-/// The sample document as a page would set it: lines of one length, words divided at their ends.
+/// The sample document in typeset form: lines of one length, words divided at their ends.
 fn typeset(text: &str) -> String {
     let mut out = String::new();
     for paragraph in text.split("\n\n") {
@@ -33,7 +33,7 @@ fn typeset(text: &str) -> String {
     out
 }
 
-/// The quotation with one thing changed, so that it says something else.
+/// The quotation with one change of meaning.
 fn altered(words: &[&str], rng: &mut Rng) -> Vec<String> {
     let mut words: Vec<String> = words.iter().map(|w| (*w).to_owned()).collect();
     let n = words.len();
@@ -52,12 +52,12 @@ fn altered(words: &[&str], rng: &mut Rng) -> Vec<String> {
 }
 
 #[test]
-fn of_a_thousand_quotations_every_true_one_is_found_and_no_other() {
+fn exactly_the_true_ones_of_a_thousand_quotations_are_found() {
     let sample = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/sample-document.md")).unwrap();
     let documents = [Document::from_bytes("sample.txt", typeset(&sample).as_bytes()).unwrap()];
     let paragraphs: Vec<Vec<&str>> = sample.split("\n\n").map(|p| p.split_whitespace().collect()).collect();
     let long: Vec<&Vec<&str>> = paragraphs.iter().filter(|p| p.len() > 14).collect();
-    // The judge: the words of the document, one space apart, and nothing that the finder uses.
+    // Reference: the words of the document, one space apart, without any code of the finder.
     let truth = format!(" {} ", paragraphs.concat().join(" "));
     let vocabulary: Vec<&str> = paragraphs.concat();
     let mut rng = Rng::new(20_261_121);
@@ -110,7 +110,7 @@ fn words_divided_at_line_ends_are_whole() {
 }
 
 #[test]
-fn whole_answer_is_a_quotation_only_where_it_is_asked_for() {
+fn whole_answer_is_a_quotation_only_if_requested() {
     let documents = [Document::from_bytes("a.txt", b"In 1662 the rents rose. So they say.").unwrap()];
     let found = |answer: &str| quotes_in(answer, true, &documents).iter().map(|q| q.found.is_some()).collect::<Vec<_>>();
     assert_eq!(found(" the rents rose."), [true]);
@@ -120,7 +120,7 @@ fn whole_answer_is_a_quotation_only_where_it_is_asked_for() {
 }
 
 #[test]
-fn parts_of_a_whole_answer_that_stand_there_are_found_and_nothing_else_is() {
+fn only_parts_that_the_document_has_are_found() {
     let text = "The harbour of Sealand was built in 1704, of stone. Its keeper lit the lamp every night at nine.";
     let documents = [Document::from_bytes("a.txt", text.as_bytes()).unwrap()];
     let parts = |answer: &str| -> Vec<(String, bool)> {
@@ -141,11 +141,11 @@ fn parts_of_a_whole_answer_that_stand_there_are_found_and_nothing_else_is() {
     let four = "Its keeper lit the candle";
     assert_eq!(parts(four), [not(four)], "four words in a row are not enough");
     let long = format!("Its keeper lit the lamp every night {}", "at ten ".repeat(40));
-    assert_eq!(parts(&long), [not(long.trim())], "too long to be taken apart");
+    assert_eq!(parts(&long), [not(long.trim())], "too long to split");
 }
 
 #[test]
-fn parts_of_altered_answers_stand_in_the_document_word_for_word() {
+fn found_parts_of_altered_answers_match_word_for_word() {
     let text = include_str!("../fixtures/quote/document.txt");
     let documents = [Document::from_bytes("a.txt", text.as_bytes()).unwrap()];
     let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -1,4 +1,4 @@
-//! GGUF files made from the Hugging Face fixtures: the same logits prove the GGUF side of every family.
+//! GGUF files converted from the Hugging Face fixtures: equal logits prove the GGUF side of every architecture.
 
 use strata::model::arch::plan::TensorRef;
 use strata::model::{ModelError, ModelFile};
@@ -8,7 +8,7 @@ use super::gguf_writer::{Val, Writer};
 use super::hf::fixture;
 use super::reference_forward::PlainModel;
 
-/// A fixture's tensor as floats, turned round when GPT-2 stores it so.
+/// A fixture's tensor as floats, transposed if GPT-2 stores it so.
 fn tensor(file: &ModelFile, name: &str, transposed: bool) -> (Vec<u64>, Vec<f32>) {
     let info = file.tensor(name).unwrap();
     let (rows, cols) = if transposed { (info.cols, info.rows) } else { (info.rows, info.cols) };
@@ -18,7 +18,7 @@ fn tensor(file: &ModelFile, name: &str, transposed: bool) -> (Vec<u64>, Vec<f32>
     (if cols == 1 { vec![rows as u64] } else { vec![rows as u64, cols as u64] }, values)
 }
 
-/// Rows of each head from halves to adjacent pairs, as llama.cpp's converter does for `llama`.
+/// Reorders rows of each head from halves to adjacent pairs, as llama.cpp's converter does for `llama`.
 fn to_adjacent(values: &[f32], cols: usize, head_dim: usize) -> Vec<f32> {
     let half = head_dim / 2;
     let row = |r: usize| {
@@ -28,7 +28,7 @@ fn to_adjacent(values: &[f32], cols: usize, head_dim: usize) -> Vec<f32> {
     (0..values.len() / cols).flat_map(|r| values[row(r) * cols..][..cols].to_vec()).collect()
 }
 
-/// Dims under their GGUF keys.
+/// Writes the dims under their GGUF keys.
 fn settings(w: &mut Writer, arch: &str, file: &ModelFile, eps: (&str, f32)) {
     let dims = &file.plan().dims;
     for (key, value) in [
@@ -66,7 +66,7 @@ const LAYER: [(&str, &str); 16] = [
     ("ffn_down.weight", "mlp.down_proj.weight"),
 ];
 
-/// A llama-like fixture as GGUF, before its rope settings.
+/// A llama-like fixture as GGUF, without rope settings.
 fn llama_like(arch: &str, file: &ModelFile) -> Writer {
     let mut w = Writer::new(arch);
     settings(&mut w, arch, file, ("layer_norm_rms_epsilon", if arch == "phi3" { 1e-5 } else { 1e-6 }));
@@ -124,7 +124,7 @@ fn llama3_as_gguf_with_rope_factors_gives_the_same_logits() {
     let original = fixture_file("llama3-rope");
     let mut w = llama_like("llama", &original);
     w.set("llama.rope.freq_base", Val::F32(500.0));
-    // The settings of make_hf.py, as the converter stores them: one divisor for each pair of a head of 32.
+    // The settings of make_hf.py in the converter's form: one divisor for each pair of a head of 32.
     let factor = |i: usize| {
         let wavelength = 2.0 * std::f64::consts::PI * 500f64.powf(2.0 * i as f64 / 32.0);
         let smooth = (32.0 / wavelength - 1.0) / 3.0;

@@ -1,4 +1,4 @@
-//! Models where other programs put them: layouts as on a real disk, made in a folder for the test.
+//! Model discovery: folder layouts of other programs, built in a temporary folder.
 
 use std::path::{Path, PathBuf};
 
@@ -55,7 +55,7 @@ fn reason(found: &DiscoveredModel) -> &str {
     found.header.as_ref().err().map_or("", String::as_str)
 }
 
-/// The model in `n` parts: the metadata and the first tensors, and the rest of the tensors.
+/// The model in `n` parts: metadata and first tensors, then the rest of the tensors.
 fn parts(n: usize) -> Vec<Vec<u8>> {
     let whole = tiny_llama();
     let per_part = whole.tensors.len().div_ceil(n);
@@ -83,7 +83,7 @@ fn hugging_face_cache_lists_each_file_once_by_its_repository() {
     assert_eq!(hub, [SearchPath { provider: Provider::HuggingFace, folder: disk.path("hub") }]);
     let (found, searched) = found(&hub, &Limits::default());
     assert_eq!(names(&found), [("gone", "ann/Tiny-GGUF", false), ("tiny-F32", "ann/Tiny-GGUF", true)]);
-    assert!(reason(&found[0]).starts_with("Cannot read"), "{}", reason(&found[0]));
+    assert!(reason(&found[0]).starts_with("could not be read"), "{}", reason(&found[0]));
     assert_eq!(found[1].candidate.bytes, tiny_llama().bytes().len() as u64);
     assert!(!searched.has_more);
 }
@@ -106,7 +106,7 @@ fn hugging_face_cache_lists_folders_of_safetensors_once_and_opens_them() {
     snapshot(&disk, "models--ann--tiny-qwen2", "aaaa", "qwen2");
     snapshot(&disk, "models--ann--tiny-qwen2", "bbbb", "qwen2");
     snapshot(&disk, "models--gpt2", "cccc", "gpt2");
-    // No language model, and a configuration without weights.
+    // Not a language model, and a configuration without weights.
     disk.write("hub/models--ann--pictures/snapshots/dddd/unet/config.json", b"{}");
     disk.write("hub/models--ann--pictures/snapshots/dddd/unet/model.safetensors", b"");
     disk.write("hub/models--ann--words/snapshots/eeee/config.json", b"{}");
@@ -122,7 +122,7 @@ fn hugging_face_cache_lists_folders_of_safetensors_once_and_opens_them() {
 }
 
 #[test]
-fn ollama_models_are_found_by_manifest_and_named_as_it_names_them() {
+fn ollama_models_are_found_by_manifest_with_their_names() {
     let disk = Disk::new();
     let digest = "ab".repeat(32);
     let manifest = |digest: &str| {
@@ -144,7 +144,7 @@ fn ollama_models_are_found_by_manifest_and_named_as_it_names_them() {
         [("ann/gone:latest", "", false), ("ann/odd:latest", "", false), ("ann/torn:latest", "", false), ("tiny:1b", "", true)],
         "the same file under another tag is not another model"
     );
-    for (found, says) in found.iter().zip(["ollama pull ann/gone:latest", "damaged", "damaged"]) {
+    for (found, says) in found.iter().zip(["ollama pull ann/gone:latest", "corrupt", "corrupt"]) {
         assert!(reason(found).contains(says), "{}", reason(found));
     }
 }
@@ -162,7 +162,7 @@ fn lm_studio_and_jan_name_models_by_their_folders() {
 }
 
 #[test]
-fn files_that_cannot_be_used_are_listed_with_the_reason() {
+fn unusable_files_are_listed_with_the_reason() {
     let disk = Disk::new();
     let mut foreign = tiny_llama();
     foreign.set("general.architecture", Val::Str("mamba"));
@@ -185,7 +185,7 @@ fn files_that_cannot_be_used_are_listed_with_the_reason() {
 }
 
 #[test]
-fn model_in_parts_is_one_entry_and_reads_as_the_whole() {
+fn split_model_is_one_entry_and_opens_as_a_whole() {
     let disk = Disk::new();
     let parts = parts(3);
     let path = |no: usize| format!("big/big-F32-{no:05}-of-00003.gguf");
@@ -194,7 +194,7 @@ fn model_in_parts_is_one_entry_and_reads_as_the_whole() {
     assert_eq!(names(&found), [("big-F32", "big", true)]);
     assert_eq!(found[0].candidate.bytes, parts.iter().map(|p| p.len() as u64).sum::<u64>());
     let whole = ModelFile::from_static(Box::leak(tiny_llama().bytes().into_boxed_slice())).unwrap();
-    // Any part leads to all of them.
+    // Any part opens all of them.
     for part in &written {
         let split = ModelFile::open(part).unwrap();
         assert_eq!(split.info().file_bytes, found[0].candidate.bytes);
@@ -203,7 +203,7 @@ fn model_in_parts_is_one_entry_and_reads_as_the_whole() {
         }
         assert_eq!(split.fingerprint().unwrap(), ModelFile::open(&written[0]).unwrap().fingerprint().unwrap());
     }
-    // A part of another model in its place is seen.
+    // A part of another model is detected.
     disk.write(&path(2), &parts[2]);
     let refused = ModelFile::open(&written[0]).err().unwrap().to_string();
     assert!(refused.contains("big-F32-00002-of-00003.gguf") && refused.contains("part 2 of 3"), "{refused}");
@@ -211,7 +211,7 @@ fn model_in_parts_is_one_entry_and_reads_as_the_whole() {
 
 #[cfg(unix)]
 #[test]
-fn search_ends_where_links_go_round_and_where_limits_are() {
+fn search_ends_at_cycles_of_links_and_at_limits() {
     let disk = Disk::new();
     for i in 0..5 {
         disk.write(&format!("a/model-{i}.gguf"), &tiny_llama().bytes());
@@ -230,21 +230,21 @@ fn search_ends_where_links_go_round_and_where_limits_are() {
         told += 1;
         told < 2
     });
-    assert_eq!(told, 2, "whoever listens ends it");
+    assert_eq!(told, 2, "the caller ends it");
 }
 
 #[cfg(unix)]
 #[test]
-fn what_is_no_file_but_is_called_one_is_left_alone() {
+fn pipes_and_folders_named_like_models_are_skipped() {
     let disk = Disk::new();
     let _socket = std::os::unix::net::UnixListener::bind(disk.path("door.gguf")).unwrap();
     link(&disk.path("nowhere"), &disk.path("gone.gguf"));
     let (found, _) = found(&[disk.own()], &Limits::default());
-    assert_eq!(names(&found), [("gone", "", false)], "a link that leads nowhere says so");
+    assert_eq!(names(&found), [("gone", "", false)], "a dangling link has a reason");
 }
 
 #[test]
-fn folder_that_is_not_there_is_told() {
+fn missing_folder_is_reported() {
     let disk = Disk::new();
     let gone = SearchPath { provider: Provider::Own, folder: disk.path("gone") };
     let (all, searched) = found(&[gone], &Limits::default());

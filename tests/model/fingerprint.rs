@@ -1,4 +1,4 @@
-//! Fingerprints: the same model always gives the same, and any change that matters another.
+//! Fingerprints: equal for the same model, different after any change that matters.
 
 use std::fs;
 
@@ -18,7 +18,7 @@ fn fingerprint(w: &Writer) -> [u8; 32] {
     open(w).fingerprint().unwrap()
 }
 
-/// A model with matrices of more bytes than are sampled.
+/// A model whose matrices have more bytes than are sampled.
 fn large() -> Writer {
     let mut w = tiny_llama();
     w.set("llama.feed_forward_length", Val::U32(512));
@@ -85,7 +85,7 @@ fn fingerprint_of_a_folder_changes_with_its_config_weights_and_tokenizer() {
 }
 
 #[test]
-fn fingerprint_of_a_synthetic_model_tells_shapes_types_and_seeds_apart() {
+fn fingerprint_of_a_synthetic_model_depends_on_shape_type_and_seed() {
     let of = |name, ty, seed| ModelFile::synthetic(name, ty, seed).unwrap().fingerprint().unwrap();
     let original = of("tiny", "Q4_0", 1);
     assert_eq!(of("tiny", "Q4_0", 1), original);
@@ -95,7 +95,7 @@ fn fingerprint_of_a_synthetic_model_tells_shapes_types_and_seeds_apart() {
 }
 
 #[test]
-fn fingerprint_is_the_same_for_every_window_and_settings_are_those_in_force() -> Result<(), ModelError> {
+fn fingerprint_ignores_the_context_size_and_settings_follow_it() -> Result<(), ModelError> {
     let dir = with_config("phi3-longrope-long", |_| {});
     let mut file = ModelFile::open(dir.path())?;
     let (model, settings) = (file.fingerprint()?, file.plan().settings_fingerprint());
@@ -106,7 +106,7 @@ fn fingerprint_is_the_same_for_every_window_and_settings_are_those_in_force() ->
 }
 
 #[test]
-fn rope_base_that_is_wanted_changes_the_settings_and_not_the_model() -> Result<(), ModelError> {
+fn rope_base_changes_the_settings_and_not_the_model() -> Result<(), ModelError> {
     let mut file = open(&large());
     let (model, settings) = (file.fingerprint()?, file.plan().settings_fingerprint());
     file.adapt(None, Some(500_000.0))?;
@@ -121,7 +121,7 @@ fn rope_base_that_is_wanted_changes_the_settings_and_not_the_model() -> Result<(
 }
 
 #[test]
-fn rope_base_of_a_model_that_does_not_rotate_is_refused() {
+fn rope_base_of_a_model_without_rope_is_rejected() {
     let dir = with_config("opt", |_| {});
     let sentence = ModelFile::open(dir.path()).unwrap().adapt(None, Some(500_000.0)).unwrap_err().to_string();
     assert!(sentence.contains("--rope-base"), "{sentence}");

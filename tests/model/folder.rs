@@ -1,4 +1,4 @@
-//! Folders and paths that are not what they should be: one sentence each.
+//! Invalid folders and paths: each is rejected with a message.
 
 use std::fs;
 use std::path::Path;
@@ -22,30 +22,30 @@ fn refusal(path: &Path) -> String {
 
 fn assert_says(sentence: &str, parts: &[&str]) {
     for part in parts {
-        assert!(sentence.contains(part), "'{sentence}' does not say '{part}'");
+        assert!(sentence.contains(part), "'{sentence}' does not contain '{part}'");
     }
 }
 
 #[test]
-fn paths_of_something_else_are_named() {
+fn paths_of_other_files_are_rejected_by_kind() {
     let dir = tempfile::tempdir().unwrap();
     let file = |name: &str, bytes: &[u8]| {
         let path = dir.path().join(name);
         fs::write(&path, bytes).unwrap();
         refusal(&path)
     };
-    assert_says(&refusal(&dir.path().join("absent.gguf")), &["cannot read", "absent.gguf"]);
+    assert_says(&refusal(&dir.path().join("absent.gguf")), &["could not be read", "absent.gguf"]);
     assert_says(&refusal(dir.path()), &["is not a model", "empty folder"]);
     assert_says(&file("a.gguf", b""), &["the file is empty"]);
-    assert_says(&file("a.gguf", b"GG"), &["does not begin as a GGUF"]);
+    assert_says(&file("a.gguf", b"GG"), &["does not begin like a GGUF"]);
     assert_says(&file("a.gguf", b"GGUF"), &["truncated"]);
     assert_says(&file("a.bin", b"PK\x03\x04...."), &["zip or PyTorch"]);
     assert_says(&file("a.html", b"<!doctype html>"), &["web page"]);
     assert_says(&file("a.gguf", b"version https://git-lfs.github.com/spec/v1"), &["Git LFS"]);
-    assert_says(&file("a.txt", b"Call me Ishmael."), &["a.txt", "open a .gguf file, or a folder"]);
+    assert_says(&file("a.txt", b"Call me Ishmael."), &["a.txt", "Open a .gguf file, or a folder"]);
     fs::copy(fixture("opt").join("model.safetensors"), dir.path().join("w.safetensors")).unwrap();
-    assert_says(&refusal(&dir.path().join("w.safetensors")), &["open the folder"]);
-    assert_says(&refusal(dir.path()), &["a.gguf", "open the file itself"]);
+    assert_says(&refusal(&dir.path().join("w.safetensors")), &["one safetensors file of a folder"]);
+    assert_says(&refusal(dir.path()), &["a folder with the GGUF file a.gguf", "Open a .gguf file"]);
     fs::remove_file(dir.path().join("a.gguf")).unwrap();
     assert_says(&refusal(dir.path()), &["without config.json"]);
     fs::write(dir.path().join("config.json"), "{}").unwrap();
@@ -58,21 +58,21 @@ fn paths_of_something_else_are_named() {
 fn missing_weights_are_named() {
     let dir = with_config("opt", |_| {});
     fs::remove_file(dir.path().join("model.safetensors")).unwrap();
-    assert_says(&refusal(dir.path()), &["no weights"]);
+    assert_says(&refusal(dir.path()), &["has no weights"]);
     fs::write(dir.path().join("pytorch_model.bin"), "x").unwrap();
     assert_says(&refusal(dir.path()), &["PyTorch", "safetensors"]);
 }
 
 #[test]
-fn missing_tokenizer_is_said_when_it_is_asked_for() {
+fn missing_tokenizer_is_reported_on_request() {
     let dir = with_config("opt", |_| {});
     fs::remove_file(dir.path().join("tokenizer.json")).unwrap();
     let file = ModelFile::open(dir.path()).unwrap();
-    assert_says(&file.tokenizer().unwrap_err().to_string(), &["no tokenizer.json", "download it"]);
+    assert_says(&file.tokenizer().unwrap_err().to_string(), &["no tokenizer.json", "Download it"]);
 }
 
 /// Replaces the header of a safetensors file and keeps its data.
-fn lie(dir: &Path, change: impl FnOnce(&mut Value)) -> String {
+fn with_header(dir: &Path, change: impl FnOnce(&mut Value)) -> String {
     let path = dir.join("model.safetensors");
     let bytes = fs::read(fixture("opt").join("model.safetensors")).unwrap();
     let n = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
@@ -85,7 +85,7 @@ fn lie(dir: &Path, change: impl FnOnce(&mut Value)) -> String {
 }
 
 #[test]
-fn safetensors_header_that_lies_is_refused() {
+fn invalid_safetensors_header_is_rejected() {
     let dir = with_config("opt", |_| {});
     let path = dir.path().join("model.safetensors");
     let whole = fs::read(&path).unwrap();
@@ -94,22 +94,22 @@ fn safetensors_header_that_lies_is_refused() {
         refusal(dir.path())
     };
     for n in [0, 7, 8, 9, 1000, whole.len() - 1] {
-        assert_says(&written(&whole[..n]), &["not a valid safetensors file", "download it again"]);
+        assert_says(&written(&whole[..n]), &["not a valid safetensors file", "Download it again"]);
     }
     for claim in [u64::MAX, 1 << 62, 1 << 40, whole.len() as u64] {
-        assert_says(&written(&[&claim.to_le_bytes(), &whole[8..]].concat()), &["header claims"]);
+        assert_says(&written(&[&claim.to_le_bytes(), &whole[8..]].concat()), &["its header has"]);
     }
     assert_says(&written(&[&whole[..], b"more"].concat()), &["not a valid safetensors file"]);
     let name = "model.decoder.final_layer_norm.weight";
     let says = ["not a valid safetensors file"];
-    assert_says(&lie(dir.path(), |h| h[name]["data_offsets"][1] = json!(u64::MAX)), &says);
-    assert_says(&lie(dir.path(), |h| h[name]["data_offsets"] = json!([5, 1])), &says);
-    assert_says(&lie(dir.path(), |h| h[name]["shape"] = json!([65])), &says);
-    assert_says(&lie(dir.path(), |h| h[name]["shape"] = json!([u64::MAX, u64::MAX])), &says);
-    assert_says(&lie(dir.path(), |h| h[name]["dtype"] = json!("F7")), &says);
-    assert_says(&lie(dir.path(), |h| *h = json!([1, 2])), &says);
-    let huge = lie(dir.path(), |h| {
-        // Eight tensors that add up to more than 2^64 bytes, so that a careless sum wraps round.
+    assert_says(&with_header(dir.path(), |h| h[name]["data_offsets"][1] = json!(u64::MAX)), &says);
+    assert_says(&with_header(dir.path(), |h| h[name]["data_offsets"] = json!([5, 1])), &says);
+    assert_says(&with_header(dir.path(), |h| h[name]["shape"] = json!([65])), &says);
+    assert_says(&with_header(dir.path(), |h| h[name]["shape"] = json!([u64::MAX, u64::MAX])), &says);
+    assert_says(&with_header(dir.path(), |h| h[name]["dtype"] = json!("F7")), &says);
+    assert_says(&with_header(dir.path(), |h| *h = json!([1, 2])), &says);
+    let huge = with_header(dir.path(), |h| {
+        // Eight tensors whose sizes add up to more than 2^64 bytes, so that an unchecked sum wraps around.
         let mut tensors = serde_json::Map::new();
         let step = 1u64 << 61;
         for i in 0..7 {
@@ -122,7 +122,7 @@ fn safetensors_header_that_lies_is_refused() {
 }
 
 #[test]
-fn tensors_that_do_not_fit_the_config_are_named() {
+fn tensors_that_contradict_the_config_are_named() {
     let opt = |change: &dyn Fn(&mut Value)| refusal(with_config("opt", change).path());
     assert_says(&opt(&|c| c["num_hidden_layers"] = json!(3)), &["no tensor 'model.decoder.layers.2."]);
     assert_says(&opt(&|c| c["num_hidden_layers"] = json!(1)), &["model.decoder.layers.1.", "does not use"]);
@@ -133,14 +133,14 @@ fn tensors_that_do_not_fit_the_config_are_named() {
     assert_says(&opt(&|c| c["num_hidden_layers"] = json!(-1)), &["num_hidden_layers", "whole number"]);
     assert_says(&opt(&|c| c["num_hidden_layers"] = json!(1e30)), &["num_hidden_layers"]);
     assert_says(&opt(&|c| c["hidden_size"] = Value::Null), &["no 'hidden_size'"]);
-    // One type for a weight that no kernel reads.
+    // A type for one weight that no kernel supports.
     let dir = with_config("opt", |_| {});
-    let foreign = lie(dir.path(), |h| h["model.decoder.final_layer_norm.weight"]["dtype"] = json!("I32"));
+    let foreign = with_header(dir.path(), |h| h["model.decoder.final_layer_norm.weight"]["dtype"] = json!("I32"));
     assert_says(&foreign, &["model.decoder.final_layer_norm.weight", "I32"]);
 }
 
 #[test]
-fn variants_that_would_be_answered_wrongly_are_refused() {
+fn unsupported_variants_are_rejected() {
     let changed = |name: &str, change: &dyn Fn(&mut Value)| refusal(with_config(name, change).path());
     assert_says(&changed("opt", &|c| c["word_embed_proj_dim"] = json!(32)), &["projects embeddings of 32 to 64"]);
     assert_says(&changed("opt", &|c| c["do_layer_norm_before"] = json!(false)), &["norms after each block"]);
@@ -176,7 +176,7 @@ fn sharded() -> tempfile::TempDir {
 }
 
 #[test]
-fn sharded_folder_opens_like_the_whole_and_its_faults_are_named() {
+fn sharded_folder_opens_as_a_whole_and_its_faults_are_named() {
     let dir = sharded();
     let (parts, whole) = (ModelFile::open(dir.path()).unwrap(), ModelFile::open(&fixture("opt")).unwrap());
     assert_eq!(parts.plan(), whole.plan());
@@ -196,7 +196,10 @@ fn sharded_folder_opens_like_the_whole_and_its_faults_are_named() {
         assert_says(&with_index(&|i| i["weight_map"][tensor] = json!(outside)), &["not a plain file name"]);
     }
     assert_says(&with_index(&|i| i["weight_map"][tensor] = json!(7)), &["not a plain file name"]);
-    assert_says(&with_index(&|i| i["weight_map"][tensor] = json!("model-1-of-2.safetensors")), &["promises", tensor]);
+    assert_says(
+        &with_index(&|i| i["weight_map"][tensor] = json!("model-1-of-2.safetensors")),
+        &["the index lists tensor", tensor],
+    );
     assert_says(&with_index(&|i| i["weight_map"]["more"] = json!("gone.safetensors")), &["gone.safetensors is missing"]);
     assert_says(&with_index(&|i| i["weight_map"] = json!([])), &["weight_map"]);
 }

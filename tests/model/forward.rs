@@ -1,4 +1,4 @@
-//! Plans proven by running them: plain loops against ids and logits of other engines.
+//! Plans verified by running them: plain loops against ids and logits of other engines.
 
 use std::path::Path;
 
@@ -7,14 +7,14 @@ use strata::model::ModelFile;
 use super::reference_forward::PlainModel;
 use super::support::data;
 
-/// The two best candidates' ids and how far they are apart.
+/// The two best candidates' ids and their difference.
 fn best(logits: &[f32]) -> (u32, u32, f32) {
     let mut order: Vec<usize> = (0..logits.len()).collect();
     order.sort_by(|a, b| logits[*b].total_cmp(&logits[*a]));
     (order[0] as u32, order[1] as u32, logits[order[0]] - logits[order[1]])
 }
 
-/// Greedy ids from golden data; llama.cpp rounds activations for quantized weights, so a near-tie may go the other way.
+/// Compares greedy ids with golden data. llama.cpp rounds activations for quantized weights, so near-ties may differ.
 fn follow_golden(model: &Path, case: &serde_json::Value, tie: f32) -> (usize, usize) {
     let ids = |key: &str| -> Vec<u32> { case[key].as_array().unwrap().iter().map(|v| v.as_u64().unwrap() as u32).collect() };
     let (prompt, want) = (ids("prompt_ids"), ids("greedy_ids"));

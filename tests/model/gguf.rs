@@ -1,4 +1,4 @@
-//! GGUF files, whole and broken. Every broken one is one sentence: no panic, no large allocation.
+//! GGUF files, valid and corrupt. Each corrupt one is rejected with a message: no panic, no large allocation.
 
 use proptest::prelude::*;
 use strata::model::arch::plan::{Matrix, TensorRef};
@@ -14,13 +14,13 @@ fn open(bytes: Vec<u8>) -> Result<ModelFile, ModelError> {
     open_watched(bytes).0
 }
 
-/// Opens bytes; also the size of the largest allocation on the way.
+/// Opens bytes; returns the size of the largest allocation, too.
 fn open_watched(bytes: Vec<u8>) -> (Result<ModelFile, ModelError>, usize) {
     let bytes = Box::leak(bytes.into_boxed_slice());
     largest_allocation(|| ModelFile::from_static(bytes))
 }
 
-/// The sentence that refuses these bytes.
+/// Error message for these bytes.
 fn refusal(bytes: Vec<u8>) -> String {
     let (result, largest) = open_watched(bytes);
     assert!(largest < ENOUGH_BYTES, "allocated {largest} bytes");
@@ -38,11 +38,11 @@ fn broken(change: impl FnOnce(&mut Writer)) -> String {
 
 fn assert_says(sentence: &str, parts: &[&str]) {
     for part in parts {
-        assert!(sentence.contains(part), "'{sentence}' does not say '{part}'");
+        assert!(sentence.contains(part), "'{sentence}' does not contain '{part}'");
     }
 }
 
-/// Reads everything that the plan names.
+/// Reads all tensors of the plan.
 fn read_all(file: &ModelFile) {
     for matrix in file.plan().matrices() {
         let weights = file.matrix_f32(matrix).unwrap();
@@ -75,7 +75,7 @@ fn tiny_gguf_of_both_versions_opens_and_gives_its_weights() {
 }
 
 #[test]
-fn tensor_bytes_are_exactly_the_rows_asked_for() {
+fn tensor_bytes_are_exactly_the_requested_rows() {
     let writer = tiny_llama();
     let file = open(writer.bytes()).unwrap();
     let part = |name: &str, first_row, n_rows| TensorRef { name: name.to_owned(), first_row, n_rows, transposed: false };
@@ -111,7 +111,7 @@ fn gate_and_up_are_interleaved_row_by_row() {
 }
 
 #[test]
-fn gguf_cut_anywhere_is_refused() {
+fn gguf_truncated_anywhere_is_rejected() {
     let writer = tiny_llama();
     let whole = writer.bytes();
     let header = writer.header().len();
@@ -122,7 +122,7 @@ fn gguf_cut_anywhere_is_refused() {
 }
 
 #[test]
-fn counts_and_lengths_beyond_the_file_are_refused() {
+fn counts_and_lengths_beyond_the_file_are_rejected() {
     for n in [u64::MAX, 1 << 63, 1 << 32, 1 << 24, 100_000] {
         assert_says(&broken(|w| w.n_tensors = Some(n)), &["number of tensors"]);
         assert_says(&broken(|w| w.n_meta = Some(n)), &["number of metadata entries"]);
@@ -130,7 +130,7 @@ fn counts_and_lengths_beyond_the_file_are_refused() {
         assert_says(&broken(|w| w.set("x.list", Val::Raw(9, counted(4)))), &["elements of 'x.list'"]);
         assert_says(&broken(|w| w.set("x.texts", Val::Raw(9, counted(8)))), &["elements of 'x.texts'"]);
     }
-    // Counts that the file has room for, but not the entries.
+    // Counts that fit the file, but whose entries do not.
     for n in [24 + (4 << 8), 1500] {
         assert!(broken(|w| w.n_meta = Some(n)).contains("metadata"));
     }
@@ -142,7 +142,7 @@ fn counts_and_lengths_beyond_the_file_are_refused() {
 }
 
 #[test]
-fn tensor_shapes_that_cannot_be_are_refused() {
+fn invalid_tensor_shapes_are_rejected() {
     let shape = |shape: &[u64]| broken(|w| w.tensor("token_embd.weight").shape = shape.to_vec());
     assert_says(&shape(&[]), &["number of dimensions", "token_embd.weight", "between 1 and 4"]);
     assert_says(&shape(&[1; 5]), &["number of dimensions"]);
@@ -156,7 +156,7 @@ fn tensor_shapes_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn tensor_offsets_that_cannot_be_are_refused() {
+fn invalid_tensor_offsets_are_rejected() {
     let offset = |offset: u64| broken(|w| w.tensor("blk.0.attn_q.weight").offset = Some(offset));
     assert_says(&offset(33), &["offset of tensor 'blk.0.attn_q.weight'", "multiple of the alignment 32"]);
     assert_says(&offset(u64::MAX - 31), &["blk.0.attn_q.weight", "inside the file"]);
@@ -165,7 +165,7 @@ fn tensor_offsets_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn twice_the_same_key_or_tensor_is_refused() {
+fn duplicate_keys_and_tensors_are_rejected() {
     assert_says(&broken(|w| w.meta.push(("general.name".into(), Val::U32(1)))), &["'general.name' twice"]);
     let twice = broken(|w| {
         let again = w.tensor("output_norm.weight").clone();
@@ -175,7 +175,7 @@ fn twice_the_same_key_or_tensor_is_refused() {
 }
 
 #[test]
-fn alignment_that_cannot_be_is_refused_and_a_large_one_is_kept() {
+fn invalid_alignment_is_rejected_and_a_large_one_is_used() {
     for bad in [Val::U32(0), Val::U32(3), Val::U32(u32::MAX), Val::U64(1 << 40), Val::Str("32"), Val::F32(32.0)] {
         assert_says(&broken(|w| w.set("general.alignment", bad)), &["general.alignment", "power of two"]);
     }
@@ -186,7 +186,7 @@ fn alignment_that_cannot_be_is_refused_and_a_large_one_is_kept() {
 }
 
 #[test]
-fn values_of_unknown_or_nested_type_are_refused() {
+fn values_of_unknown_or_nested_type_are_rejected() {
     assert_says(&broken(|w| w.set("x", Val::Raw(13, vec![0; 8]))), &["the type of 'x' is 13"]);
     assert_says(&broken(|w| w.set("x", Val::Raw(7, vec![2]))), &["'x' is 2", "0 or 1"]);
     let nested = [9u32.to_le_bytes().to_vec(), 1u64.to_le_bytes().to_vec()].concat();
@@ -195,7 +195,7 @@ fn values_of_unknown_or_nested_type_are_refused() {
 }
 
 #[test]
-fn foreign_versions_architectures_and_types_are_named() {
+fn unsupported_versions_architectures_and_types_are_named() {
     assert_says(&broken(|w| w.version = 1), &["version 1"]);
     assert_says(&broken(|w| w.version = 4), &["version 4"]);
     assert_says(&broken(|w| w.version = 3u32.swap_bytes()), &["big-endian"]);
@@ -210,7 +210,7 @@ fn foreign_versions_architectures_and_types_are_named() {
 }
 
 #[test]
-fn metadata_that_contradicts_the_tensors_is_refused() {
+fn metadata_that_contradicts_the_tensors_is_rejected() {
     let set = |key: &str, value: u32| broken(|w| w.set(&format!("llama.{key}"), Val::U32(value)));
     assert_says(&set("embedding_length", 64), &["has the shape", "64"]);
     assert_says(&set("feed_forward_length", 32), &["blk.0.ffn_gate.weight", "[64, 32]", "[32, 32]"]);
@@ -230,7 +230,7 @@ fn metadata_that_contradicts_the_tensors_is_refused() {
     let more_tokens = broken(|w| w.set("tokenizer.ggml.tokens", Val::Strs(vec!["a".into(); 6])));
     assert_says(&more_tokens, &["token_embd.weight", "[6, 32]", "[5, 32]"]);
     assert_says(&broken(|w| w.tensors.retain(|t| t.name != "output_norm.weight")), &["'output_norm.weight'"]);
-    // A layer or a bias that the plan would overlook is as wrong as a missing one.
+    // A layer or a bias that the plan would not use is as wrong as a missing one.
     assert_says(&broken(|w| w.f32("blk.1.attn_norm.weight", &[32], &[1.0; 32])), &["'blk.1.attn_norm.weight'", "not use"]);
     assert_says(&broken(|w| w.tensors.clear()), &["no weights"]);
 }
@@ -247,7 +247,7 @@ fn gguf_without_vocabulary_opens_but_has_no_tokenizer() {
 }
 
 #[test]
-fn meta_tells_license_template_sampling_and_end_tokens() {
+fn metadata_has_license_template_sampling_and_end_tokens() {
     let mut writer = tiny_llama();
     writer.set("general.license", Val::Str("mit"));
     writer.set("tokenizer.chat_template", Val::Str("{{ messages }}"));
@@ -266,7 +266,7 @@ fn meta_tells_license_template_sampling_and_end_tokens() {
 }
 
 #[test]
-fn head_counts_for_each_layer_are_read_when_they_agree() {
+fn head_counts_per_layer_are_read_if_they_agree() {
     let mut writer = tiny_llama();
     writer.set("llama.attention.head_count_kv", Val::I32s(vec![1, 1]));
     assert_eq!(open(writer.bytes()).unwrap().plan().dims.n_kv_head, 1);

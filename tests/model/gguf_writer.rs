@@ -1,4 +1,4 @@
-//! A GGUF writer for test cases, and a tiny model to break.
+//! GGUF writer for test cases, and a tiny model to corrupt.
 
 use half::f16;
 
@@ -21,11 +21,11 @@ pub enum Val {
 #[derive(Clone)]
 pub struct Tensor {
     pub name: String,
-    /// outermost first; written the other way round
+    /// outermost first; written in reverse order
     pub shape: Vec<u64>,
     pub ty: u32,
     pub data: Vec<u8>,
-    /// instead of the next free place
+    /// overrides the next free offset
     pub offset: Option<u64>,
 }
 
@@ -35,7 +35,7 @@ pub struct Writer {
     pub alignment: u64,
     pub meta: Vec<(String, Val)>,
     pub tensors: Vec<Tensor>,
-    /// instead of the true counts
+    /// overrides the true counts
     pub n_meta: Option<u64>,
     pub n_tensors: Option<u64>,
 }
@@ -113,7 +113,7 @@ impl Writer {
         self.tensors.iter_mut().find(|t| t.name == name).unwrap()
     }
 
-    /// Everything up to the tensor data, unpadded.
+    /// Everything before the tensor data, unpadded.
     pub fn header(&self) -> Vec<u8> {
         let mut out = b"GGUF".to_vec();
         out.extend(self.version.to_le_bytes());

@@ -9,7 +9,7 @@ use strata::model::{ModelFile, TokenizerSource};
 use super::forward::nmse;
 use super::reference_forward::PlainModel;
 
-/// A fixture's folder.
+/// Folder of a fixture.
 pub fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/hf").join(name)
 }
@@ -26,7 +26,7 @@ fn tokens(dir: &Path) -> Vec<u32> {
     serde_json::from_slice(&std::fs::read(dir.join("tokens.json")).unwrap()).unwrap()
 }
 
-/// PageCopies a fixture with another config.
+/// Copies a fixture with another config.
 pub fn with_config(name: &str, change: impl Fn(&mut Value)) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     for file in ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"] {
@@ -54,7 +54,7 @@ const FIXTURES: [&str; 11] = [
 ];
 
 #[test]
-fn logits_of_every_family_match_transformers() {
+fn logits_of_every_architecture_match_transformers() {
     for name in FIXTURES {
         let dir = fixture(name);
         let mut file = ModelFile::open(&dir).unwrap();
@@ -70,7 +70,7 @@ fn logits_of_every_family_match_transformers() {
 }
 
 #[test]
-fn plan_of_each_family_has_its_own_traits() {
+fn plan_of_each_architecture_has_its_own_features() {
     let plan = |name: &str| ModelFile::open(&fixture(name)).unwrap().plan().clone();
     assert_eq!(plan("mistral-window").sliding_window, Some(16));
     assert!(plan("qwen3").layers[0].q_norm.is_some() && plan("qwen2").layers[0].q_norm.is_none());
@@ -117,7 +117,7 @@ fn rope_settings_of_older_transformers_give_the_same_plan() {
 }
 
 #[test]
-fn folder_meta_names_end_tokens_and_tokenizer_files() {
+fn folder_metadata_has_end_tokens_and_tokenizer_files() {
     let file = ModelFile::open(&fixture("qwen2")).unwrap();
     let info = file.info();
     assert_eq!((info.name.as_str(), info.architecture.as_str(), info.quantization.as_str()), ("qwen2", "qwen2", "F32"));

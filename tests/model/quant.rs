@@ -1,4 +1,4 @@
-//! Weight types against golden blocks made by the gguf reference package.
+//! Weight types against golden blocks of the gguf reference package.
 
 use std::path::Path;
 
@@ -74,7 +74,7 @@ fn floats_survive_quantize_and_dequantize() {
 }
 
 #[test]
-fn blocks_that_do_not_fit_are_refused() {
+fn partial_blocks_are_rejected() {
     let mut out = [0f32; 32];
     assert!(dequantize(TensorType::Q4_0, &[0; 17], &mut out).is_err());
     assert!(dequantize(TensorType::Q4_K, &[0; 144], &mut out).is_err());

@@ -1,4 +1,4 @@
-//! Every real model at hand opens, and every shape of synthetic one.
+//! Real models in the data folder open, and every synthetic shape.
 
 use std::path::{Path, PathBuf};
 
@@ -54,7 +54,7 @@ fn model_file_can_be_read_from_any_thread() {
 }
 
 #[test]
-fn built_in_model_says_who_it_is() {
+fn built_in_model_has_its_metadata() {
     let file = ModelFile::open(Path::new(BUILT_IN)).unwrap();
     let info = file.info();
     assert_eq!((info.name.as_str(), info.license.as_deref()), ("Strata Quote", Some("MIT OR Apache-2.0")));
@@ -89,14 +89,14 @@ fn synthetic_shapes_have_their_published_sizes() {
         let file = ModelFile::synthetic(shape, "Q4_0", 7).unwrap();
         let n = file.info().n_params as f64 / 1e9;
         assert!((n - billions).abs() < 0.01, "{shape}: {n}");
-        // 4.5 bits a weight, more for the output matrix and where a type falls back.
+        // 4.5 bits per weight, more for the output matrix and where a type falls back.
         let bits = file.info().file_bytes as f64 * 8.0 / file.info().n_params as f64;
         assert!((4.5..5.7).contains(&bits), "{shape}: {bits} bits");
         assert!(file.tokenizer().is_err());
     }
     for (name, ty) in [("llama-9", "Q4_0"), ("tiny", "Q9")] {
         let sentence = ModelFile::synthetic(name, ty, 0).err().unwrap().to_string();
-        assert!(sentence.contains("choose one of"), "{sentence}");
+        assert!(sentence.contains("Choose one of"), "{sentence}");
     }
 }
 

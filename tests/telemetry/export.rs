@@ -24,10 +24,10 @@ pub fn some_kind() -> impl Strategy<Value = EventKind> {
         of(6).prop_map(|p| EventKind::Phase(Phase::ALL[p])),
         of(6).prop_map(|k| EventKind::Fault { kind: FaultKind::ALL[k] }),
         Just(EventKind::Encode),
-        (0u32..99).prop_map(|layer| EventKind::Choose { layer }),
+        (0u32..99).prop_map(|layer| EventKind::Select { layer }),
         (0u32..99, any::<u32>(), any::<u32>()).prop_map(|(layer, io_us, compute_us)| {
             let (theta_permille, expected_io_us, expected_compute_us) = (layer * 10, compute_us / 2, io_us / 2);
-            EventKind::Hiding { layer, theta_permille, expected_io_us, io_us, expected_compute_us, compute_us }
+            EventKind::Overlap { layer, theta_permille, expected_io_us, io_us, expected_compute_us, compute_us }
         }),
         Just(EventKind::Pages { resident: 1, fetched: 2, recomputed: 3, skipped: 4 }),
         (0u64..1 << 50).prop_map(|ram| EventKind::Tier { vram: 1, ram, disk: 2 }),
@@ -121,7 +121,7 @@ fn chrome_trace_shows_what_moved_when_and_why() {
 }
 
 #[test]
-fn chrome_trace_says_how_many_events_it_misses() {
+fn chrome_trace_has_the_number_of_lost_events() {
     let hub = Hub::new(4);
     let lane = hub.lane("engine");
     (0..10).for_each(|_| lane.instant(EventKind::Encode));
@@ -131,7 +131,7 @@ fn chrome_trace_says_how_many_events_it_misses() {
 }
 
 #[test]
-fn counters_line_is_json_and_has_no_latency_where_nothing_moved() {
+fn counters_line_is_json_with_null_latency_of_unused_links() {
     let hub = Hub::new(4);
     let kind = EventKind::PageMove { link: Link::RamToVram, layer: 0, group: 0, n_pages: 2, bytes: 77, cause: Cause::Prefetch };
     hub.lane("engine").record(Event::span(kind, 0, 1000));

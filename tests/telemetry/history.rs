@@ -25,7 +25,7 @@ fn of(lane: &'static str, mut events: Vec<Event>, history: &mut History) {
     history.add_events(lane, &events);
 }
 
-/// Some moves in some batches: within one in order, between them as it comes.
+/// Moves in batches, ordered within a batch only.
 fn some_batches() -> impl Strategy<Value = Vec<Vec<Event>>> {
     let event = (0u64..400, 0u64..50, 0u64..1000).prop_map(|(begin, n, bytes)| Event::span(moved(bytes), begin, begin + n));
     vec(vec(event, 0..40), 0..12)
@@ -48,7 +48,7 @@ fn brute(events: &[Event], from: u64, to: u64) -> Column {
 
 proptest! {
     #[test]
-    fn history_of_any_batches_sums_and_draws_what_counting_gives(
+    fn history_of_any_batches_matches_counting(
         batches in some_batches(), from in 0u64..450, n in 1u64..450, n_columns in 1usize..40,
     ) {
         let mut history = History::default();
@@ -88,7 +88,7 @@ proptest! {
 }
 
 #[test]
-fn history_over_its_cap_forgets_the_oldest_and_counts_them() {
+fn history_over_its_cap_discards_and_counts_the_oldest() {
     let cap = Bytes(1 << 20);
     let mut history = History::new(cap);
     let event = |i: u64| Event::span(GPU, 100 * i, 100 * i + 60);

@@ -6,7 +6,7 @@ fn page_move(i: u64) -> EventKind {
 }
 
 #[test]
-fn lane_is_handed_to_another_thread() {
+fn lane_can_move_to_another_thread() {
     fn assert_send<T: Send>() {}
     assert_send::<EventLane>();
 }
@@ -64,7 +64,7 @@ fn million_events_from_two_threads_are_each_seen_or_counted_as_lost() {
 }
 
 #[test]
-fn hub_that_is_off_records_and_counts_nothing() {
+fn disabled_hub_records_and_counts_nothing() {
     let hub = Hub::new(8);
     let lane = hub.lane("engine");
     hub.set_enabled(false);
@@ -103,7 +103,7 @@ fn snapshot_has_the_outer_span_first_and_only_what_is_new() {
 }
 
 #[test]
-fn counters_since_an_earlier_time_are_what_came_between() {
+fn counters_since_an_earlier_time_are_the_difference() {
     let hub = Hub::new(8);
     let lane = hub.lane("engine");
     let pages = EventKind::Pages { resident: 5, fetched: 3, recomputed: 2, skipped: 1 };

@@ -13,12 +13,12 @@ fn moved(link: Link, n_pages: u32, bytes: u64) -> EventKind {
     EventKind::PageMove { link, layer: 0, group: 0, n_pages, bytes, cause: Cause::Attention }
 }
 
-fn hiding(expected: [u32; 2], came_to: [u32; 2]) -> EventKind {
-    let ([expected_io_us, expected_compute_us], [io_us, compute_us]) = (expected, came_to);
-    EventKind::Hiding { layer: 0, theta_permille: 0, expected_io_us, io_us, expected_compute_us, compute_us }
+fn hiding(expected: [u32; 2], measured: [u32; 2]) -> EventKind {
+    let ([expected_io_us, expected_compute_us], [io_us, compute_us]) = (expected, measured);
+    EventKind::Overlap { layer: 0, theta_permille: 0, expected_io_us, io_us, expected_compute_us, compute_us }
 }
 
-/// Two steps of 1000 ns, each with a sample just after it; the first fetches, the second was also forecast.
+/// Two steps of 1000 ns, each with a sample just after it; the first fetches, the second also has a forecast.
 fn history() -> History {
     let mut history = History::default();
     let pages = |fetched| EventKind::Pages { resident: 5, fetched, recomputed: 0, skipped: 7 };
@@ -27,7 +27,7 @@ fn history() -> History {
         span(EventKind::Wait { cause: WaitCause::Pages }, 200, 300),
         span(pages(2), 1001, 0),
         span(step(11), 1010, 1000),
-        // Of the first layer nothing was known yet.
+        // The first layer has no prediction yet.
         span(hiding([0, 0], [90, 10]), 1100, 0),
         span(hiding([20, 50], [30, 40]), 1200, 0),
         span(hiding([20, 50], [80, 40]), 1300, 0),
@@ -54,7 +54,7 @@ fn ledger_of_two_steps_is_as_it_was_recorded() {
 }
 
 #[test]
-fn regret_is_what_layers_took_over_their_forecast_and_nothing_where_there_was_none() {
+fn regret_is_the_excess_over_the_forecast_and_zero_without_one() {
     let all = entries(&history(), (0, u64::MAX), 10);
     assert_eq!(all[0].forecast, None);
     let expected = Forecast {
@@ -63,18 +63,18 @@ fn regret_is_what_layers_took_over_their_forecast_and_nothing_where_there_was_no
         io_ns: 110_000,
         expected_compute_ns: 100_000,
         compute_ns: 80_000,
-        // The first was done in 40 of 50 us; the second took 80.
+        // The first layer took 40 of 50 us; the second took 80.
         regret_ns: 30_000,
     };
     assert_eq!(all[1].forecast, Some(expected));
 }
 
 #[test]
-fn bytes_of_pages_that_never_moved_are_not_known() {
+fn bytes_of_pages_that_never_moved_are_unknown() {
     let mut history = History::default();
     let pages = EventKind::Pages { resident: 5, fetched: 0, recomputed: 1, skipped: 0 };
     history.add_events(ENGINE_LANE, &[span(step(0), 0, 10), span(pages, 11, 0)]);
     let entry = entry_at(&history, 0).unwrap();
     assert_eq!((entry.resident.bytes, entry.recomputed.bytes, entry.resident.n_pages), (None, None, 5));
-    assert_eq!(entry.fetched.bytes, Some(0), "nothing moved: that is known");
+    assert_eq!(entry.fetched.bytes, Some(0), "nothing moved, which is known");
 }

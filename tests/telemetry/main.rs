@@ -1,4 +1,4 @@
-//! Rings, counters and exports of telemetry, and the device's timeline, from outside.
+//! Telemetry: rings, counters, exports, and GPU timestamps.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../common/mod.rs"]

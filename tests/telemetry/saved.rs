@@ -40,7 +40,7 @@ fn some_events() -> impl Strategy<Value = Vec<Event>> {
             kind,
             EventKind::Pages { .. }
                 | EventKind::Tier { .. }
-                | EventKind::Hiding { .. }
+                | EventKind::Overlap { .. }
                 | EventKind::Mass { .. }
                 | EventKind::Fault { .. }
         )
@@ -71,7 +71,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_trace_is_refused_or_read_and_never_breaks_anything(
+    fn corrupt_trace_is_rejected_or_read_without_a_panic(
         events in some_events(), at in any::<prop::sample::Index>(), byte in any::<u8>(), cut in any::<prop::sample::Index>(),
     ) {
         let mut text = written(&[snapshot(vec![("engine", events)])], RunInfo::default());
@@ -82,7 +82,7 @@ proptest! {
     }
 
     #[test]
-    fn text_that_is_no_trace_is_refused(text in vec(any::<u8>(), 0..200)) {
+    fn other_text_is_rejected(text in vec(any::<u8>(), 0..200)) {
         prop_assert!(read(&text).is_err());
     }
 }
@@ -92,7 +92,7 @@ fn with_event(event: &str) -> Result<Recording, ReadError> {
 }
 
 #[test]
-fn hostile_events_are_refused_with_a_sentence() {
+fn hostile_events_are_rejected() {
     for event in [
         r#"{"ph":"X","cat":"engine,encode","ts":-1}"#,
         r#"{"ph":"X","cat":"engine,encode","ts":1e30}"#,
@@ -112,11 +112,11 @@ fn hostile_events_are_refused_with_a_sentence() {
 }
 
 #[test]
-fn trace_of_another_program_is_named_as_such() {
+fn trace_of_another_program_is_rejected_as_such() {
     let of_others = r#"{"name":"Task","cat":"toplevel","ph":"X","ts":5,"dur":1,"pid":1,"tid":2,"args":{"src":"x"}}"#;
     let refused = with_event(of_others).unwrap_err();
     assert!(matches!(refused, ReadError::Foreign { n_foreign: 1 }), "{refused}");
-    assert!(refused.to_string().contains("no event of Strata"));
+    assert!(refused.to_string().contains("no events of Strata"));
     let ours = r#"{"ph":"X","cat":"engine,encode","ts":1.5,"dur":0.001}"#;
     let mixed = with_event(&format!("{of_others},{ours}")).unwrap();
     assert_eq!((mixed.n_foreign, mixed.snapshot.lanes[0].events[0].begin_ns), (1, 1500));

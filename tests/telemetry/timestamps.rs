@@ -34,7 +34,7 @@ fn collected(gpu: &Gpu, timestamps: &mut TimestampRing) -> Vec<GpuSpan> {
     spans
 }
 
-/// Each after the one before, all within the wall, none longer than it together.
+/// Spans are ordered, lie within the wall time, and are not longer than it together.
 fn assert_ordered_within(spans: &[GpuSpan], (began_ns, ended_ns): (u64, u64)) {
     let mut last_ns = began_ns;
     for span in spans {
@@ -134,8 +134,8 @@ fn device_without_timestamps_gives_one_estimated_span_per_submit() {
 }
 
 #[test]
-fn full_timeline_drops_and_counts_and_the_work_is_still_done() {
-    let Some(gpu) = gpu("full_timeline_drops_and_counts_and_the_work_is_still_done", FeatureOverrides::default()) else { return };
+fn full_ring_drops_and_counts_but_the_work_is_done() {
+    let Some(gpu) = gpu("full_ring_drops_and_counts_but_the_work_is_done", FeatureOverrides::default()) else { return };
     let mut timestamps = TimestampRing::new(&gpu).unwrap();
     let mut work = Work::new(&gpu);
     let from = work.buffers[0].buffer.slice(0, 16);
@@ -179,7 +179,7 @@ fn passes_beyond_the_limit_are_done_untimed_and_the_submit_counted() {
 }
 
 #[test]
-fn lost_device_leaves_its_submits_dropped_and_counted() {
+fn lost_gpu_drops_and_counts_its_submits() {
     let Ok(gpu) = Gpu::open(&strata::gpu::GpuOptions::default()) else { return };
     let mut timestamps = TimestampRing::new(&gpu).unwrap();
     let mut work = Work::new(&gpu);
@@ -193,7 +193,7 @@ fn lost_device_leaves_its_submits_dropped_and_counted() {
 }
 
 #[test]
-fn recorded_spans_are_counted_as_time_of_the_device() {
+fn recorded_spans_count_as_gpu_time() {
     let hub = Hub::new(64);
     let lane = hub.lane("gpu");
     let span = GpuSpan { family: KernelFamily::Linear, layer: 3, begin_ns: 10, end_ns: 40, estimated: false };

@@ -1,12 +1,12 @@
-//! A module imports only modules of a strictly lower layer.
+//! Layer rule: a module imports only modules of a lower layer.
 //!
-//! Read from the paths in the code, not from comments: `crate::gpu`, `crate::{base, gpu::Buffer}`, and `super::super::gpu`
-//! where it climbs to the top. `lib.rs` and `main.rs` stand above every layer.
+//! Imports are parsed from paths in the code, not in comments: `crate::gpu`, `crate::{base, gpu::Buffer}`, and
+//! `super::super::gpu` if it reaches the top. `lib.rs` and `main.rs` are above every layer.
 
 use crate::sources::Source;
 use crate::text::without_comments;
 
-/// Every module and its layer, as `src/lib.rs` has it.
+/// Every module with its layer, as in `src/lib.rs`.
 pub const TABLE: [(&str, u8); 12] = [
     ("base", 0),
     ("reference", 1),
@@ -37,7 +37,7 @@ pub fn complaints(source: &Source) -> Vec<String> {
     found
 }
 
-/// `src/gpu/kernels/norm.rs` is of `gpu`; `src/lib.rs` of none.
+/// Module of a file: `gpu` for `src/gpu/kernels/norm.rs`, None for `src/lib.rs`.
 fn module_of(path: &str) -> Option<&str> {
     let below = path.strip_prefix("src/")?;
     match below.split_once('/') {
@@ -50,7 +50,7 @@ fn layer(module: &str) -> Option<u8> {
     TABLE.iter().find(|(name, _)| *name == module).map(|(_, layer)| *layer)
 }
 
-/// Modules at the top of the crate that the code names, with the line.
+/// Top-level modules that the code names, with the line.
 fn imports(source: &Source) -> Vec<(usize, String)> {
     let code = without_comments(&source.text);
     let mut found = Vec::new();
@@ -66,7 +66,7 @@ fn imports(source: &Source) -> Vec<(usize, String)> {
     found
 }
 
-/// `super::` chains that reach the top and name a module there.
+/// Top-level modules reached by `super::` chains.
 fn climbs(source: &Source, code: &str) -> Vec<(usize, String)> {
     let depth = source.path.matches('/').count() - usize::from(source.path.ends_with("/mod.rs"));
     let mut found = Vec::new();
@@ -115,14 +115,14 @@ fn line_of(code: &str, at: usize) -> usize {
 }
 
 #[test]
-fn layer_rule_complains_about_upward_and_sideways_imports() {
+fn layer_rule_rejects_upward_and_sideways_imports() {
     let said = |path: &str, text: &str| complaints(&Source::new(path, text)).len();
     assert_eq!(said("src/gpu/device.rs", "use crate::engine::EngineEvent;"), 1);
     assert_eq!(said("src/gpu/device.rs", "use crate::token::Tokenizer;"), 1, "sideways");
     assert_eq!(said("src/engine/worker.rs", "use crate::{base::Bytes, app::{self, run}, cli};"), 2);
     assert_eq!(said("src/gpu/kernels/norm.rs", "fn f() -> super::super::super::kv::Page {}"), 1);
     assert_eq!(said("src/cli/ask.rs", "let x = crate::app::run();"), 1);
-    assert_eq!(said("src/novel/mod.rs", ""), 1, "a module that no layer has");
+    assert_eq!(said("src/novel/mod.rs", ""), 1, "a module without a layer");
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! The rules of the house, read from the source: layers, lengths, headers, top level, words that may not stay.
+//! Rules of the project, checked on its source: layers, lengths, headers, top level, unfinished work.
 //!
-//! Each rule is a function from text to complaints, so that it is also tested to complain about a bad example.
+//! Each rule is a function from text to complaints, so that tests can check it on bad examples.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod layers;
@@ -11,14 +11,14 @@ use std::path::Path;
 
 use sources::{Source, tracked};
 
-/// Files that may pass the line cap, with the lines they may have and why.
+/// Files that may exceed the line limit, with their limit and the reason.
 const LONGER_FILES: [(&str, usize, &str); 4] = [
     ("src/app/state/mod.rs", 540, "the window's whole state beside every step that changes it"),
     ("tests/ui/interaction.rs", 600, "short scenes of one window, one after the other"),
     ("src/engine/runner/mod.rs", 510, "shrinks when single answers become batches of one"),
     ("src/engine/runner/gpu_model.rs", 510, "shrinks when single answers become batches of one"),
 ];
-/// What may stand at the top, apart from dot-files.
+/// Names allowed at the top level, apart from dot-files.
 const TOP_LEVEL: [&str; 8] = ["Cargo.toml", "Cargo.lock", "README.md", "LICENSE", "src", "shaders", "assets", "tests"];
 const TOP_LEVEL_OPTIONAL: [&str; 1] = ["benches"];
 const MAX_LINES: usize = 500;
@@ -47,38 +47,38 @@ fn layer_table_names_every_module_of_the_crate() {
 }
 
 #[test]
-fn files_are_short_enough_to_read() {
+fn files_are_within_the_line_limit() {
     let capped = |s: &&Source| s.has_extension("rs") || s.has_extension("wgsl");
     assert_none(tracked().iter().filter(capped).filter_map(too_long).collect());
     for (path, _, reason) in LONGER_FILES {
-        assert!(!reason.is_empty() && tracked().iter().any(|s| s.path == path), "{path} is allowed to be long, but is not there");
+        assert!(!reason.is_empty() && tracked().iter().any(|s| s.path == path), "{path} may be long, but does not exist");
     }
 }
 
 #[test]
-fn every_source_file_begins_by_saying_what_it_is() {
+fn every_source_file_has_a_module_head() {
     let documented = |s: &&Source| s.has_extension("rs") && (s.is_under("src") || s.path.ends_with("/main.rs"));
     assert_none(tracked().iter().filter(documented).filter_map(text::no_module_doc).collect());
 }
 
 #[test]
-fn every_shader_begins_by_saying_what_it_binds() {
+fn every_shader_has_a_complete_header() {
     assert_none(tracked().iter().filter(|s| s.has_extension("wgsl")).flat_map(text::shader_header).collect());
 }
 
 #[test]
-fn nothing_is_ignored_or_left_to_do() {
+fn nothing_is_ignored_or_unfinished() {
     let read = |s: &&Source| ["rs", "wgsl", "toml", "md"].iter().any(|e| s.has_extension(e)) && s.path != "Cargo.lock";
     assert_none(tracked().iter().filter(read).flat_map(text::forbidden_words).collect());
 }
 
 #[test]
-fn crates_stay_in_their_rooms() {
+fn crates_are_named_only_in_their_modules() {
     assert_none(tracked().iter().filter(|s| s.is_under("src")).flat_map(text::foreign_crates).collect());
 }
 
 #[test]
-fn top_level_holds_what_was_agreed() {
+fn top_level_has_only_agreed_names() {
     let names = sources::top_level();
     assert_none(top_level_complaints(&names));
     for name in TOP_LEVEL {
@@ -103,7 +103,7 @@ fn too_long(source: &Source) -> Option<String> {
 }
 
 #[test]
-fn rules_on_length_and_top_level_complain_about_bad_examples() {
+fn length_and_top_level_rules_reject_bad_examples() {
     assert!(too_long(&Source::new("src/a/b.rs", &"//\n".repeat(MAX_LINES + 1))).is_some());
     assert!(too_long(&Source::new("src/main.rs", &"//\n".repeat(MAX_MAIN_LINES + 1))).is_some());
     assert!(too_long(&Source::new("src/a/b.rs", &"//\n".repeat(MAX_LINES))).is_none());

@@ -1,13 +1,13 @@
-//! The files of the project: those that git tracks or would track, or all of them where there is no git.
+//! Files of the project: those that git tracks or would track, or all of them without git.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A text file of the project.
 pub struct Source {
-    /// from the project's folder, with `/`
+    /// path in the project's folder, with `/`
     pub path: String,
-    /// its text
+    /// content
     pub text: String,
 }
 
@@ -29,7 +29,7 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Every text file of the project; there are always some.
+/// Every text file of the project; never empty.
 pub fn tracked() -> Vec<Source> {
     let sources: Vec<Source> = paths()
         .into_iter()
@@ -39,7 +39,7 @@ pub fn tracked() -> Vec<Source> {
     sources
 }
 
-/// Names at the top of the project.
+/// Names at the top level of the project.
 pub fn top_level() -> Vec<String> {
     let mut names: Vec<String> = paths().iter().filter_map(|p| p.split('/').next().map(str::to_owned)).collect();
     names.sort();

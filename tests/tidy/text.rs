@@ -1,12 +1,12 @@
-//! Rules on what a file says: its first lines, words that may not stay, crates that have a room of their own.
+//! Text rules: module heads, marks of unfinished work, and crates that only some modules may use.
 
 use crate::sources::Source;
 
-/// Marks of work that was put off. Written in two halves, so that this file does not hold them.
+/// Marks of unfinished work, split in two halves so that this file does not contain them.
 const UNFINISHED: [&str; 5] =
     [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X:"), concat!("#[ign", "ore"), concat!("unimplem", "ented!")];
 
-/// A crate, and where alone it may be named.
+/// A crate, the only modules that may name it, and the reason.
 const ROOMS: [(&str, &[&str], &str); 7] = [
     ("anyhow::", &["src/main.rs", "src/cli"], "other modules have one thiserror enum each"),
     ("egui::", &["src/app"], "only the window draws"),
@@ -23,10 +23,10 @@ const ROOMS: [(&str, &[&str], &str); 7] = [
 
 pub fn no_module_doc(source: &Source) -> Option<String> {
     let first = source.text.lines().find(|l| !l.trim().is_empty())?;
-    (!first.starts_with("//! ")).then(|| format!("{}: must begin with //! and what it is for", source.path))
+    (!first.starts_with("//! ")).then(|| format!("{}: must begin with //! and its purpose", source.path))
 }
 
-/// A shader says what it is for; one with an entry point also says what it binds, its grid, and what it shares.
+/// A shader header has a purpose; one of an entry point also has bindings, grid and workgroup memory.
 pub fn shader_header(source: &Source) -> Vec<String> {
     let head: Vec<&str> = source.text.lines().take_while(|l| l.starts_with("//")).collect();
     let header = head.join("\n");
@@ -95,12 +95,12 @@ pub fn foreign_crates(source: &Source) -> Vec<String> {
     found
 }
 
-/// The line has `name` not as the end of a longer word.
+/// True if the line has `name`, not as the end of a longer word.
 fn names_crate(line: &str, name: &str) -> bool {
     line.match_indices(name).any(|(at, _)| !line[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_'))
 }
 
-/// The same lines without what follows `//`, and without the contents of string literals.
+/// Removes comments after `//`, and the contents of string literals.
 pub fn without_comments(text: &str) -> String {
     let mut code = String::with_capacity(text.len());
     for line in text.lines() {
@@ -126,7 +126,7 @@ pub fn without_comments(text: &str) -> String {
 }
 
 #[test]
-fn text_rules_complain_about_bad_examples() {
+fn text_rules_reject_bad_examples() {
     let rs = |text: &str| Source::new("src/kv/page.rs", text);
     assert!(no_module_doc(&rs("use std::io;\n")).is_some());
     assert!(no_module_doc(&rs("//! Pages.\n")).is_none());
@@ -139,7 +139,7 @@ fn text_rules_complain_about_bad_examples() {
 }
 
 #[test]
-fn shader_rule_complains_about_what_a_header_leaves_out() {
+fn shader_rule_rejects_incomplete_headers() {
     let body = "@group(0) @binding(0) var<storage, read> logits: array<f32>;\nvar<workgroup> best: array<f32, 4>;\n\
                 @compute @workgroup_size(4)\nfn main() {}\n";
     let said = |head: &str| shader_header(&Source::new("shaders/a/b.wgsl", &format!("{head}{body}"))).len();
@@ -151,7 +151,7 @@ fn shader_rule_complains_about_what_a_header_leaves_out() {
 }
 
 #[test]
-fn comments_and_strings_are_no_code() {
+fn comments_and_strings_are_removed() {
     assert_eq!(without_comments("a // b\nc(\"d // e\") // f"), "a \nc(\"\") \n");
     assert_eq!(without_comments("'\"' // x"), "'\"' \n");
 }

@@ -1,4 +1,4 @@
-//! Token ids against llama.cpp's golden pairs and against the ids that trained models were run with.
+//! Token ids against llama.cpp's golden pairs, and against the ids that trained models were run with.
 
 use std::path::Path;
 
@@ -73,15 +73,15 @@ fn gguf_without_a_named_pre_tokenizer_loads_with_a_note() {
 }
 
 #[test]
-fn bert_vocabulary_is_refused_with_a_sentence() {
-    let Some(folder) = data("bert_vocabulary_is_refused_with_a_sentence", VOCABS) else { return };
+fn bert_vocabulary_is_rejected() {
+    let Some(folder) = data("bert_vocabulary_is_rejected", VOCABS) else { return };
     let error = Tokenizer::from_gguf(&read_vocab(&folder.join("ggml-vocab-bert-bge.gguf")).0).unwrap_err();
     assert!(matches!(error, TokenError::UnsupportedKind { ref kind } if kind == "bert"), "{error}");
 }
 
 #[test]
-fn prompts_of_trained_models_have_the_ids_llama_cpp_gave_them() {
-    let Some(folder) = data("prompts_of_trained_models_have_the_ids_llama_cpp_gave_them", "models") else { return };
+fn prompts_of_trained_models_have_llama_cpp_ids() {
+    let Some(folder) = data("prompts_of_trained_models_have_llama_cpp_ids", "models") else { return };
     let golden: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(folder.join("golden-greedy-llamacpp.json")).unwrap()).unwrap();
     let mut n = 0;
@@ -124,7 +124,7 @@ fn folder_and_gguf_of_one_model_agree() {
 }
 
 #[test]
-fn built_in_model_reads_as_its_tokenizer_json_does_and_a_line_break_changes_no_piece_of_a_word() {
+fn built_in_model_tokenizes_like_its_tokenizer_json_and_ignores_line_breaks() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets");
     let json = Tokenizer::from_json_files(&folder.join("demo-model/tokenizer.json"), None, None).unwrap();
     let gguf = from_gguf(&folder.join("demo-model/strata-quote-Q8_0.gguf"));

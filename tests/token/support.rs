@@ -1,4 +1,4 @@
-//! Where the test data is, and just enough of GGUF to read a vocabulary from it.
+//! Location of the test data, and a minimal GGUF reader for vocabularies.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -7,10 +7,10 @@ use strata::token::GgufVocab;
 
 /// The built-in model, which is part of the repository.
 pub const BUILT_IN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/demo-model/strata-quote-Q8_0.gguf");
-/// Its tokenizer as Hugging Face writes one.
+/// Its tokenizer in Hugging Face's format.
 pub const BUILT_IN_JSON: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/demo-model/tokenizer.json");
 
-/// A file under the data folder, or None (with a word on stderr) where there is no data.
+/// A file in the data folder; None with a message on stderr if it is missing.
 pub fn data(test: &str, path: &str) -> Option<PathBuf> {
     let root = std::env::var_os("STRATA_DATA")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data"), PathBuf::from);

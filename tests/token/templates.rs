@@ -1,4 +1,4 @@
-//! Chat templates of model families: exact text for some, and every template that is at hand renders.
+//! Chat templates of model families: exact text for some, and rendering of every template in the data folder.
 
 use std::path::{Path, PathBuf};
 
@@ -108,8 +108,8 @@ fn prompt_control_tokens_in_a_document_end_no_turn() {
 }
 
 #[test]
-fn prompt_has_one_bos_however_the_template_writes_it() {
-    let test = "prompt_has_one_bos_however_the_template_writes_it";
+fn prompt_has_one_bos_with_any_template() {
+    let test = "prompt_has_one_bos_with_any_template";
     let Some(path) = data(test, "tokenizers/llama.cpp-vocab/ggml-vocab-phi-3.gguf") else { return };
     let (vocab, source) = read_vocab(&path);
     let tokenizer = Tokenizer::from_gguf(&vocab).unwrap();
@@ -152,8 +152,8 @@ fn jinja_files(folder: &Path, out: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn every_template_at_hand_renders_every_kind_of_conversation() {
-    let test = "every_template_at_hand_renders_every_kind_of_conversation";
+fn every_template_renders_every_kind_of_conversation() {
+    let test = "every_template_renders_every_kind_of_conversation";
     let Some(folder) = data(test, "chat-templates") else { return };
     let mut files = Vec::new();
     jinja_files(&folder, &mut files);

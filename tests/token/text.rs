@@ -1,4 +1,4 @@
-//! Long and multilingual text, bad files, and special tokens inside documents.
+//! Long and multilingual text, corrupt files, and special tokens in documents.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ fn load(root: &Path, name: &str) -> Tokenizer {
     }
 }
 
-/// The tokenizers of those names, loaded one after the other.
+/// Tokenizers of these names, loaded one after the other.
 fn some<'n>(test: &str, names: &'n [&'n str]) -> impl Iterator<Item = (&'n str, Tokenizer)> {
     let root = data(test, "tokenizers");
     names.iter().filter_map(move |name| Some((*name, load(root.as_ref()?, name))))
@@ -91,7 +91,7 @@ fn long_text_in_parts_has_the_ids_of_the_whole() {
     let takes = |text: &str| text.chars().take(200_000).collect::<String>();
     for (name, tokenizer) in tokenizers(test) {
         for text in [takes(&prose), takes(&wiki)] {
-            // Tokens of pieces shorter than a part, cut at the ends of paragraphs, must be found again in the whole.
+            // Tokens of pieces shorter than a part, split at ends of paragraphs, must occur in the whole.
             let ids = tokenizer.encode(&text, false).unwrap();
             assert_eq!(tokenizer.decode(&ids).unwrap(), text, "{name}");
             let middle = text.find("\n").map_or(0, |_| text.len() / 2);
@@ -153,8 +153,8 @@ fn end_and_bos_ids_are_found_for_every_family() {
 }
 
 #[test]
-fn control_tokens_in_a_document_stay_text_when_shielded() {
-    for (name, tokenizer) in tokenizers("control_tokens_in_a_document_stay_text_when_shielded") {
+fn escaped_control_tokens_in_a_document_stay_text() {
+    for (name, tokenizer) in tokenizers("escaped_control_tokens_in_a_document_stay_text") {
         let end = tokenizer.end_ids().next().unwrap();
         let end_text = String::from_utf8(tokenizer.token_bytes(end).unwrap()).unwrap();
         let document = format!("A turn ends with {end_text}, they say.");
@@ -167,8 +167,8 @@ fn control_tokens_in_a_document_stay_text_when_shielded() {
 }
 
 #[test]
-fn bad_tokenizer_files_are_refused_with_a_sentence() {
-    let test = "bad_tokenizer_files_are_refused_with_a_sentence";
+fn bad_tokenizer_files_are_rejected() {
+    let test = "bad_tokenizer_files_are_rejected";
     let Some(bad) = data(test, "tokenizers/invalid/llama2-bad-merges.tokenizer.json") else { return };
     let sentence = Tokenizer::from_json_files(&bad, None, None).unwrap_err().to_string();
     assert!(sentence.contains("is not a usable tokenizer file"), "{sentence}");
@@ -196,8 +196,8 @@ fn bad_tokenizer_files_are_refused_with_a_sentence() {
 }
 
 #[test]
-fn damaged_tokenizer_json_is_refused_or_usable() {
-    let test = "damaged_tokenizer_json_is_refused_or_usable";
+fn corrupt_tokenizer_json_is_rejected_or_usable() {
+    let test = "corrupt_tokenizer_json_is_rejected_or_usable";
     let Some(path) = data(test, "models/stories260k/hf/tokenizer.json") else { return };
     let good = std::fs::read(path).unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -222,14 +222,14 @@ fn damaged_tokenizer_json_is_refused_or_usable() {
     assert!((10..290).contains(&usable), "{usable}");
 }
 
-/// `values` again and again, to the length `n`; none where there are none.
+/// `values` repeated to the length `n`; empty if there are none.
 fn cycled<T: Copy>(values: &[T], n: usize) -> Vec<T> {
     values.iter().copied().cycle().take(if values.is_empty() { 0 } else { n }).collect()
 }
 
 proptest! {
     #[test]
-    fn any_gguf_vocabulary_is_refused_or_usable(
+    fn any_gguf_vocabulary_is_rejected_or_usable(
         tokens in prop::collection::vec("[a-c\u{2581}Ġ ]{0,3}|<0x4[0-9]>|<\\|im_end\\|>", 0..24),
         scores in prop::collection::vec(any::<f32>(), 0..24),
         types in prop::collection::vec(0u32..8, 0..24),

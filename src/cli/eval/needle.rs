@@ -231,7 +231,7 @@ mod tests {
 
     const GRID: [&str; 6] = ["--lengths", "900,1000", "--depths", "0,50,100", "--questions", "2"];
 
-    /// Runs the test on a mock engine that knows only the last `n_known` bytes of the document: the summary, and the questions.
+    /// Runs the test on a mock engine that uses only the last `n_known` bytes of the document: the summary, and the questions.
     fn run_mock(more: &[&str], n_known: usize) -> Result<(Value, Vec<Vec<Message>>), CliError> {
         let words = ["strata", "eval", "needle", "--json"].iter().chain(&GRID).chain(more);
         let Some(Command::Eval(EvalCommand::Needle(args))) = Cli::parse_from(words).command else { panic!("not needle") };

@@ -86,7 +86,7 @@ impl OverlapController {
 fn event(outcome: &LayerOutcome) -> EventKind {
     let micros = |secs: f64| (secs * 1e6).min(f64::from(u32::MAX)) as u32;
     let LayerOutcome { layer, forecast, io_secs, compute_secs } = *outcome;
-    EventKind::Hiding {
+    EventKind::Overlap {
         layer,
         theta_permille: (forecast.theta * 1e3).round() as u32,
         expected_io_us: micros(forecast.io_secs),

@@ -118,7 +118,7 @@ impl GpuModel {
         let began = Instant::now();
         let selected = self.select_rows(s, device, layer, n_context, rows, &mut scores)?;
         policies(rows).for_each(|policy| policy.stats.evaluation += began.elapsed());
-        device.pacer.did(EventKind::Choose { layer: layer as u32 }, began);
+        device.pacer.did(EventKind::Select { layer: layer as u32 }, began);
         if rows.iter().filter_map(|row| row.policy.as_deref()).any(SequencePolicy::measures_mass) {
             // Every page is going to come through the staging buffers.
             self.submit_slots(device.gpu, device.pacer, &mut recorded)?;

@@ -267,7 +267,7 @@ impl OffloadTiers {
                     self.disk_peak_bytes = self.disk_peak_bytes.max(new_size.0);
                     self.write_queue.pop_front();
                     self.n_writing += 1;
-                    self.submit(request, IoWork::Write(page), Cause::WriteBehind);
+                    self.submit(request, IoWork::Write(page), Cause::WriteBack);
                 }
                 Err(error) => return self.stop_write_back(&error),
             }

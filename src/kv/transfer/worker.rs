@@ -192,7 +192,7 @@ impl TransferWorker {
                 break;
             }
             let PageId { layer, group, .. } = out.page;
-            let cause = if out.retention == Retention::InRam { Cause::Spill } else { Cause::WriteBehind };
+            let cause = if out.retention == Retention::InRam { Cause::Spill } else { Cause::WriteBack };
             let (link, bytes) = (Link::VramToRam, self.page_bytes);
             self.lane.span(EventKind::PageMove { link, layer, group, n_pages: 1, bytes, cause }, began_ns);
         }

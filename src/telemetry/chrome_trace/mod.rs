@@ -8,7 +8,7 @@
 //! 2. A trace holds numbers, the names of [`super::event`] and of lanes, and the fields of [`RunInfo`]. Text of a document
 //!    appears only if the caller put it there.
 //!
-//! Units: `ts` and `dur` are microseconds with three decimals, which keeps nanoseconds; bytes are whole. `cat` is the lane
+//! Units: `ts` and `dur` are microseconds with three decimals, so nanoseconds are exact; bytes are whole. `cat` is the lane
 //! and the kind of the event.
 //! Source: "Trace Event Format", the JSON object form.
 
@@ -28,7 +28,7 @@ pub struct RunInfo {
     pub strata: String,
     /// name of the model
     pub model: String,
-    /// name of the device
+    /// name of the GPU
     pub adapter: String,
     /// attention policy of decode steps
     pub policy: String,
@@ -53,12 +53,12 @@ fn word(kind: &EventKind) -> &'static str {
         EventKind::Wait { .. } => "wait",
         EventKind::GpuPass { .. } => "gpu",
         EventKind::Encode => "encode",
-        EventKind::Choose { .. } => "choose",
+        EventKind::Select { .. } => "choose",
         EventKind::Step { .. } => "step",
         EventKind::Pages { .. } => "pages",
         EventKind::Tier { .. } => "tiers",
         EventKind::Recompute { .. } => "recompute",
-        EventKind::Hiding { .. } => "hiding",
+        EventKind::Overlap { .. } => "hiding",
         EventKind::Mass { .. } => "mass",
         EventKind::Phase(_) => "phase",
         EventKind::Fault { .. } => "fault",

@@ -228,7 +228,7 @@ impl Entry {
             "wait" => EventKind::Wait { cause: WaitCause::named(name)? },
             "gpu" => EventKind::GpuPass { family: KernelFamily::named(name)?, layer, estimated: args.estimated },
             "encode" => EventKind::Encode,
-            "choose" => EventKind::Choose { layer },
+            "choose" => EventKind::Select { layer },
             "step" => EventKind::Step { kind: StepKind::named(name)?, first_token: args.first_token, n_tokens: args.n_tokens },
             "pages" => {
                 let &Args { resident, fetched, recomputed, skipped, .. } = args;
@@ -238,7 +238,7 @@ impl Entry {
             "recompute" => EventKind::Recompute { layer, n_tokens: args.n_tokens },
             "hiding" => {
                 let &Args { theta_permille, expected_io_us, io_us, expected_compute_us, compute_us, .. } = args;
-                EventKind::Hiding { layer, theta_permille, expected_io_us, io_us, expected_compute_us, compute_us }
+                EventKind::Overlap { layer, theta_permille, expected_io_us, io_us, expected_compute_us, compute_us }
             }
             "mass" => EventKind::Mass { layer, kept_ppm: args.kept_ppm, best_ppm: args.best_ppm },
             "phase" => EventKind::Phase(Phase::named(name)?),

@@ -37,11 +37,11 @@ impl Name {
             EventKind::PageMove { link, .. } => return Some(Name::Link(link)),
             EventKind::GpuPass { family, .. } => return Some(Name::Gpu(family)),
             EventKind::Wait { cause } => return Some(Name::Wait(cause)),
-            EventKind::Tier { .. } | EventKind::Pages { .. } | EventKind::Hiding { .. } | EventKind::Mass { .. } => return None,
+            EventKind::Tier { .. } | EventKind::Pages { .. } | EventKind::Overlap { .. } | EventKind::Mass { .. } => return None,
             EventKind::Phase(_) => 0,
             EventKind::Step { .. } => 1,
             EventKind::Recompute { .. } => 2,
-            EventKind::Choose { .. } => 3,
+            EventKind::Select { .. } => 3,
             EventKind::Encode => 4,
             EventKind::Fault { .. } => 5,
         };
@@ -170,7 +170,7 @@ impl<W: Write> ChromeTrace<W> {
             EventKind::Step { first_token, n_tokens, .. } => {
                 write!(out, "{{\"first_token\":{first_token},\"n_tokens\":{n_tokens}}}")
             }
-            EventKind::Choose { layer } => write!(out, "{{\"layer\":{layer}}}"),
+            EventKind::Select { layer } => write!(out, "{{\"layer\":{layer}}}"),
             EventKind::Recompute { layer, n_tokens } => write!(out, "{{\"layer\":{layer},\"n_tokens\":{n_tokens}}}"),
             _ => out.write_all(b"{}"),
         }
@@ -186,7 +186,7 @@ impl<W: Write> ChromeTrace<W> {
                 self.out,
                 "{{\"resident\":{resident},\"fetched\":{fetched},\"recomputed\":{recomputed},\"skipped\":{skipped}}}}}"
             ),
-            EventKind::Hiding { layer, theta_permille, expected_io_us, io_us, expected_compute_us, compute_us } => write!(
+            EventKind::Overlap { layer, theta_permille, expected_io_us, io_us, expected_compute_us, compute_us } => write!(
                 self.out,
                 "{{\"layer\":{layer},\"theta_permille\":{theta_permille},\"expected_io_us\":{expected_io_us},\"io_us\":{io_us},\
                  \"expected_compute_us\":{expected_compute_us},\"compute_us\":{compute_us}}}}}"
@@ -234,11 +234,11 @@ fn label(kind: &EventKind) -> &'static str {
         EventKind::Wait { cause } => cause.name(),
         EventKind::GpuPass { family, .. } => family.name(),
         EventKind::Encode => "encode",
-        EventKind::Choose { .. } => "choose",
+        EventKind::Select { .. } => "choose",
         EventKind::Step { kind, .. } => kind.name(),
         EventKind::Pages { .. } => "pages of a step",
         EventKind::Tier { .. } => "KV bytes by tier",
-        EventKind::Hiding { .. } => "hiding of a layer",
+        EventKind::Overlap { .. } => "hiding of a layer",
         EventKind::Mass { .. } => "mass kept of a layer",
         EventKind::Recompute { .. } => "recompute",
         EventKind::Phase(phase) => phase.name(),

@@ -214,7 +214,7 @@ impl History {
 fn is_accounted(kind: &EventKind, lane: &str) -> bool {
     match kind {
         EventKind::GpuPass { .. } | EventKind::Recompute { .. } => true,
-        EventKind::Wait { .. } | EventKind::Encode | EventKind::Choose { .. } => lane == ENGINE_LANE,
+        EventKind::Wait { .. } | EventKind::Encode | EventKind::Select { .. } => lane == ENGINE_LANE,
         // These phases explain themselves; the other phases consist of steps.
         EventKind::Phase(Phase::Tokenize | Phase::Restore) => lane == ENGINE_LANE,
         _ => false,

@@ -94,7 +94,7 @@ fn color(t: &Tokens, what: TimeCategory) -> Color32 {
     match what {
         TimeCategory::Compute(_) => t.vram,
         TimeCategory::Recompute => t.recomputed,
-        TimeCategory::Encode | TimeCategory::Choose | TimeCategory::Phase(_) => t.text,
+        TimeCategory::Encode | TimeCategory::Select | TimeCategory::Phase(_) => t.text,
         TimeCategory::Wait(_) | TimeCategory::Unattributed | TimeCategory::Idle => t.weak,
     }
 }

@@ -45,7 +45,7 @@ pub fn spent(what: TimeCategory) -> String {
         TimeCategory::Compute(family) => format!("GPU {}", family.name()),
         TimeCategory::Wait(cause) => format!("wait: {}", cause.name()),
         TimeCategory::Recompute => "recompute".to_owned(),
-        TimeCategory::Choose => "CPU choose".to_owned(),
+        TimeCategory::Select => "CPU choose".to_owned(),
         TimeCategory::Encode => "CPU encode".to_owned(),
         TimeCategory::Phase(phase) => phase.name().to_owned(),
         TimeCategory::Unattributed => "unattributed".to_owned(),
@@ -78,7 +78,7 @@ pub fn event(event: &Event) -> Vec<String> {
             [Some(what), layer(of), Some(known.to_owned())].into_iter().flatten().collect()
         }
         EventKind::Encode => vec!["CPU records and submits".to_owned()],
-        EventKind::Choose { layer: of } => [Some("policy chooses".to_owned()), layer(of)].into_iter().flatten().collect(),
+        EventKind::Select { layer: of } => [Some("policy chooses".to_owned()), layer(of)].into_iter().flatten().collect(),
         EventKind::Step { kind, first_token, n_tokens } => {
             vec![
                 format!("{} step", kind.name()),
@@ -91,7 +91,7 @@ pub fn event(event: &Event) -> Vec<String> {
         }
         EventKind::Phase(phase) => vec![phase.name().to_owned()],
         EventKind::Fault { kind } => vec![format!("fault: {}", kind.name())],
-        EventKind::Pages { .. } | EventKind::Tier { .. } | EventKind::Hiding { .. } | EventKind::Mass { .. } => Vec::new(),
+        EventKind::Pages { .. } | EventKind::Tier { .. } | EventKind::Overlap { .. } | EventKind::Mass { .. } => Vec::new(),
     };
     lines.insert(lines.len().min(1), duration(ns));
     lines

@@ -41,7 +41,7 @@ impl Lane {
         let waits = WaitCause::ALL.map(Track::Wait).into_iter().filter(has);
         let links = [Link::RamToVram, Link::VramToRam, Link::DiskToRam, Link::RamToDisk].map(Track::Link);
         let tracks = [Track::Phase, Track::Step].into_iter().chain(families).chain(links);
-        let tracks = tracks.chain([Track::Recompute, Track::Choose, Track::Encode]).chain(waits);
+        let tracks = tracks.chain([Track::Recompute, Track::Select, Track::Encode]).chain(waits);
         tracks.map(Lane::Of).chain([Lane::Ingest, Lane::Unattributed]).collect()
     }
 
@@ -77,7 +77,7 @@ impl Lane {
                 WaitCause::Pages => "wait: pages",
             },
             Lane::Of(Track::Encode) => "CPU encode",
-            Lane::Of(Track::Choose) => "CPU choose",
+            Lane::Of(Track::Select) => "CPU choose",
             Lane::Of(track) => track.name(),
             Lane::Ingest => "ingest",
             Lane::Unattributed => "unattributed",
