@@ -10,7 +10,7 @@ use egui_kittest::Harness;
 use strata::app::persist::paths::Folders;
 use strata::app::state::chat::{Chat, Exchange, Outcome};
 use strata::app::{StrataApp, WindowOptions};
-use strata::chats::{Author, Change, ChatRow, ChatStore, ChatWriter, MessageRow, Request, State};
+use strata::chats::{Author, Change, ChatRequest, ChatRow, ChatStore, ChatWriter, MessageRow, MessageState};
 use strata::engine::{EngineHandle, LoadOptions, ModelSource};
 
 /// Messages and characters of a long chat.
@@ -77,12 +77,12 @@ fn scrolled(window: &mut Harness<StrataApp>) -> Vec<Duration> {
 fn pieces() {
     let dir = tempfile::tempdir().unwrap();
     let mut keeper = ChatWriter::start(Some(dir.path().to_owned()), || {}).unwrap();
-    keeper.send(Request::Keep(chat(1, 1, ""))).unwrap();
+    keeper.send(ChatRequest::Save(chat(1, 1, ""))).unwrap();
     assert!(keeper.flush(Duration::from_secs(10)));
     let mut times = Vec::new();
     for _ in 0..FRAMES * 5 {
         let began = Instant::now();
-        keeper.send(Request::Keep(vec![Change::Piece { message: 3, text: "a few words ".into() }])).unwrap();
+        keeper.send(ChatRequest::Save(vec![Change::Piece { message: 3, text: "a few words ".into() }])).unwrap();
         assert!(keeper.flush(Duration::from_secs(10)));
         times.push(began.elapsed());
     }
@@ -110,7 +110,7 @@ fn year(sentence: &str) {
 fn chat(id: u64, n_exchanges: u64, answer: &str) -> Vec<Change> {
     let message = |id, chat, parent, author, text: String| {
         let (note, cost) = (String::new(), String::new());
-        Change::Message(MessageRow { id, chat, parent, author, text, state: State::Done, note, cost, made: 0 })
+        Change::Message(MessageRow { id, chat, parent, author, text, state: MessageState::Done, note, cost, made: 0 })
     };
     let title = format!("Chat number {id}");
     let mut changes = vec![Change::Chat(ChatRow { id, title, leaf: Some(id + 2 * n_exchanges), ..ChatRow::default() })];

@@ -149,7 +149,7 @@ fn map_of_a_long_context() {
     let mut census = TierOccupancy::new(24, 2048);
     for (i, copies) in census.copies.iter_mut().enumerate() {
         let tier = [Tier::Vram, Tier::Ram, Tier::Disk][i * 7919 / 64 % 3];
-        *copies = PageCopies::default().and(tier);
+        *copies = PageCopies::default().with(tier);
     }
     let frame = Frame { pages: [0.0, 2048.0], row_layers: 1, width: 2200, row_height: 48, gap: 2 };
     let palette = [egui::Color32::BLACK, egui::Color32::BLUE, egui::Color32::GREEN, egui::Color32::YELLOW];

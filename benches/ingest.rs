@@ -8,15 +8,15 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use strata::document::{Document, Reader, Watch};
+use strata::document::{Document, Progress, Reader};
 
 /// Repetitions of each.
 const N_ROUNDS: usize = 5;
 
 /// Seconds of each round, and the document.
 fn timed(name: &str, bytes: &[u8]) -> (Vec<f64>, Document) {
-    let reader = Reader::with_worker(env!("CARGO_BIN_EXE_strata"));
-    let read = || reader.read(name, bytes, &Watch::default()).unwrap();
+    let reader = Reader::with_sandbox(env!("CARGO_BIN_EXE_strata"));
+    let read = || reader.read(name, bytes, &Progress::default()).unwrap();
     // Checks and warms up.
     let document = read();
     assert!(!document.text.trim().is_empty());

@@ -13,14 +13,16 @@ use std::time::{Duration, Instant};
 
 use disk_common::{DEPTH, Setup, fio_rate, in_turns, rates, ratio};
 use strata::base::{Bytes, Rng};
-use strata::kv::store::{Cancel, Disk, Folder, Io, IoBuffer, IoConfig, IoKind, IoRequest, OpenHow, SlabPool, Storage, write_all};
+use strata::kv::store::{
+    Cancel, Disk, Folder, Io, IoBuffer, IoConfig, IoKind, IoRequest, OpenMode, SlabPool, Storage, write_all,
+};
 
 /// What is written at once, and a multiple of every block.
 const PIECE: u64 = 4 << 20;
 /// Reads that wait in the queue.
 const WAITING_BYTES: usize = 512 << 10;
 /// Between the end of one measurement and the answer to its last read.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The order in which fio reads.
 const RANDOM: [&str; 2] = ["--rw=randread", "--norandommap=1"];
@@ -29,7 +31,7 @@ const RANDOM: [&str; 2] = ["--rw=randread", "--norandommap=1"];
 fn make_file(setup: &Setup, n_bytes: u64) -> Arc<dyn Storage> {
     let folder = Disk::new(&setup.dir);
     drop(folder.lock(true).unwrap());
-    let storage = folder.open("data", OpenHow { create: true, direct: true }).unwrap();
+    let storage = folder.open("data", OpenMode { create: true, direct: true }).unwrap();
     let mut slab = SlabPool::new(Bytes(PIECE)).take(PIECE as usize).unwrap();
     let mut rng = Rng::new(1);
     slab.as_chunks_mut::<4>().0.iter_mut().for_each(|w| *w = rng.next_u32().to_le_bytes());
@@ -61,7 +63,7 @@ fn read_rate(io: &Io, storage: &Arc<dyn Storage>, n_bytes: u64, block: usize, ti
     (0..n_slabs).for_each(|_| submit(pool.take(block).unwrap()));
     let (began, mut n_read) = (Instant::now(), 0);
     while began.elapsed() < time {
-        let done = io.next(PATIENCE).expect("the disk answers");
+        let done = io.next(TIMEOUT).expect("the disk answers");
         done.result.unwrap();
         let slab = done.buffer.unwrap().into_read().unwrap();
         if check {
@@ -73,7 +75,7 @@ fn read_rate(io: &Io, storage: &Arc<dyn Storage>, n_bytes: u64, block: usize, ti
     }
     let rate = n_read as f64 / began.elapsed().as_secs_f64();
     while io.n_outstanding() > 0 {
-        io.next(PATIENCE).expect("the disk answers").result.unwrap();
+        io.next(TIMEOUT).expect("the disk answers").result.unwrap();
     }
     rate
 }

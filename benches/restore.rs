@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use disk_common::{DEPTH, Setup, fio_rate, in_turns, rates, ratio};
 use strata::base::{Bytes, Rng};
-use strata::document::catalog::{Catalog, Entry, ReadState};
+use strata::document::catalog::{Catalog, CatalogEntry, ReadState};
 use strata::gpu::kernels::KvFormat;
 use strata::kv::offload::{DiskBacking, OffloadConfig, OffloadTiers, Retention};
 use strata::kv::store::{Folder, Geometry, Io, IoConfig, PAGE_TOKENS, PageId, PageKind, PageStore, StoreRoot, StoreSpec};
@@ -104,9 +104,9 @@ impl Subject {
         pages
     }
 
-    fn entry(&self) -> Entry {
+    fn entry(&self) -> CatalogEntry {
         let id = self.id();
-        Entry {
+        CatalogEntry {
             content_hash: id.clone(),
             name: "a-document-with-a-name-of-some-length.txt".into(),
             bytes: u64::from(4 * N_TOKENS),
@@ -161,7 +161,7 @@ impl<'a> Saved<'a> {
             let pages = (0..subject.n_layer).map(|layer| PageId::kv(layer, group));
             pages.for_each(|page| tiers.put(page, payload.of(page), Retention::OnDiskOnly).unwrap());
         }
-        assert!(tiers.flush(), "{:?}", tiers.faults());
+        assert!(tiers.flush(), "{:?}", tiers.take_notices());
         let (_, io) = tiers.close();
         let (catalog, _) = Catalog::open(library.root()).unwrap();
         catalog.upsert(&subject.entry()).unwrap();
@@ -192,7 +192,7 @@ impl<'a> Saved<'a> {
         tiers.plan(pages, false);
         let mut payload = check.then(|| Payload::new(self.subject.page_bytes()));
         for page in pages {
-            let bytes = tiers.take(*page).unwrap();
+            let bytes = tiers.fetch(*page).unwrap();
             if let Some(payload) = &mut payload {
                 assert!(*bytes == *payload.of(*page), "{page} came back with other bytes");
             }

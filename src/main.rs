@@ -1,10 +1,10 @@
-//! Arguments, wiring, window or headless run.
+//! Entry point: parses the arguments, then opens the window or runs a command.
 
 use std::process::ExitCode;
 
 use strata::app::WindowOptions;
 use strata::app::persist::paths::Folders;
-use strata::cli::{self, Invocation, Window};
+use strata::cli::{self, Invocation, WindowStart};
 
 fn main() -> ExitCode {
     if let Some(kind) = reads_document() {
@@ -21,24 +21,24 @@ fn main() -> ExitCode {
     }
 }
 
-/// The format, where this process was started to read one untrusted file.
+/// Format of the file to read, if this process is the sandboxed reader of one untrusted file.
 fn reads_document() -> Option<String> {
     let mut args = std::env::args_os().skip(1);
     (args.next()? == strata::document::sandbox::ARGUMENT).then(|| args.next().unwrap_or_default().to_string_lossy().into_owned())
 }
 
-/// The window, on its own engine.
-fn open_window(window: Window) -> anyhow::Result<()> {
+/// Opens the window with its own engine.
+fn open_window(window: WindowStart) -> anyhow::Result<()> {
     let folders = Folders::of_user();
-    let Window { model: initial_model, load, documents } = window;
+    let WindowStart { model: initial_model, load, documents } = window;
     let options = WindowOptions { initial_model, load, documents, folders, handed_over: None };
     Ok(strata::app::run(options, strata::engine::spawn)?)
 }
 
-/// Mesa's Vulkan drivers complain on stderr, several times, where a session has no runtime folder (ssh, containers, CI).
+/// Sets `XDG_RUNTIME_DIR` if it is unset (ssh, containers, CI): without it Mesa's Vulkan drivers print warnings on stderr.
 fn quiet_vulkan() {
     if cfg!(target_os = "linux") && std::env::var_os("XDG_RUNTIME_DIR").is_none() {
-        // SAFETY: this is the first thing that runs; no other thread exists that could read the environment.
+        // SAFETY: this runs first; no other thread exists that could read the environment.
         unsafe { std::env::set_var("XDG_RUNTIME_DIR", std::env::temp_dir()) };
     }
 }

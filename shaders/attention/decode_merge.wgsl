@@ -1,4 +1,4 @@
-// Merges the splits of decode attention by their maxima and sums (log-sum-exp).
+// Flash decoding merge: combines the splits of decode attention by their maxima and sums (log-sum-exp).
 // Source: Flash-Decoding (Dao et al. 2023).
 // Bindings: acc f32 [R, H, n_splits, D] · state f32 [R, H, n_splits, 2] · out f32 [R, H, D]
 // Grid: R H workgroups of 64 lanes; a lane owns every 64th element.
@@ -24,7 +24,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             total += factor * acc[(first + i) * params.head_dim + d];
             sum += factor * state[first + i].y;
         }
-        // A head that read no key at all gets nothing.
+        // A head without any key has zero output.
         out[head * params.head_dim + d] = select(total / sum, 0.0, sum == 0.0);
     }
 }

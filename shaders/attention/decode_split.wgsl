@@ -1,9 +1,10 @@
-// Attention of one new token over one split of 256 keys: unnormalized output, maximum and sum for the merge.
+// Flash decoding split: attention of one new token over 256 keys; unnormalized output, maximum and sum for the merge.
 // Source: Flash-Decoding (Dao et al. 2023); online softmax as in FlashAttention-2.
-// Bindings: q f32 [R, H, D] (scaled) · kv blocks · table u32 [n_lists, n_blocks] (TOKEN_TABLE: [n_lists, n_listed]) · acc f32 [R, H, n_splits, D] ·
-//   state f32 [R, H, n_splits, 2] (maximum, sum)
-// R rows are tokens of their own: the KV heads of one follow those of another. They share the lists of G heads, or have R G.
-// TOKEN_TABLE: each KV head reads tokens of its own choice (common/kv_block); keys are counted in the order of its list.
+// Bindings: q f32 [R, H, D] (scaled) · kv blocks · table u32 [n_lists, n_blocks] (TOKEN_TABLE: [n_lists, n_listed]) ·
+//   acc f32 [R, H, n_splits, D] · state f32 [R, H, n_splits, 2] (maximum, sum)
+// R rows are separate tokens, with the KV heads of one after those of another. They share lists for G heads, or have R
+// G lists.
+// TOKEN_TABLE: each KV head reads its selected tokens (common/kv_block); keys are counted in the order of its list.
 // Grid: (splits of this segment, G of each row, head sets of GR), 64 lanes.
 // Stage 1: a lane scores 4 keys for GR heads. Stage 2: a lane owns 8 elements of D and every n-th key.
 // Workgroup memory: GR * (256 + 64 + 64 * 8) floats (13 KiB at GR = 4).
@@ -11,7 +12,7 @@ struct Params {
     n_keys: u32,        // keys in this segment
     n_blocks: u32,      // row stride of the table
     group: u32,
-    first_split: u32,   // index of this segment's first split
+    first_split: u32,   // index of the first split of this segment
     n_splits: u32,      // of all segments
     first_group: u32,   // KV heads of the rows before
     n_lists: u32,       // rows of the table
@@ -39,7 +40,7 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
     let g = params.first_group + wg.y;
     let list = wg.y % params.n_lists;
     let first_head = g * params.group + wg.z * GR;
-    // A head set past the group's end repeats the last head and is not stored.
+    // A head set beyond the group repeats the last head and is not stored.
     let last_head = (g + 1u) * params.group - 1u;
     let k0 = split * 256u + lane * 4u;
 #for h in 0..GR
@@ -114,7 +115,7 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
 
     let chunk = lane % N_CHUNKS;
     let stride = lane / N_CHUNKS;
-    // A split past the last key comes out as nothing.
+    // A split beyond the last key has zero weight.
     let n_here = min(params.n_keys - min(params.n_keys, split * 256u), 256u);
 #for h in 0..GR
     var a_#{h} = vec4<f32>(0.0);
@@ -149,7 +150,7 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
 #endfor
     workgroupBarrier();
 #for h in 0..GR
-    // Everyone has read its maximum by now: the same memory carries the sums of the strides.
+    // All lanes have read their maximum by now, so this memory is reused for the sums of the strides.
     partial[#{h}u * 64u + lane] = sum_#{h};
 #endfor
     workgroupBarrier();

@@ -1,10 +1,11 @@
-// Attention of one new token over one split of 256 keys, as `decode_split`, for software devices whose subgroups are exactly
-// 8 lanes: one subgroup walks the split in steps of 32 keys, with broadcasts instead of workgroup memory and barriers.
+// Flash decoding split, as `decode_split`, for software devices with subgroups of exactly 8 lanes: one subgroup
+// processes the split in steps of 32 keys, with broadcasts instead of workgroup memory and barriers.
 // Source: Flash-Decoding (Dao et al. 2023); online softmax as in FlashAttention-2.
-// Bindings: q f32 [R, H, D] (scaled) · kv blocks · table u32 [n_lists, n_blocks] (TOKEN_TABLE: [n_lists, n_listed]) · acc f32 [R, H, n_splits, D] ·
-//   state f32 [R, H, n_splits, 2] (maximum, sum)
-// R rows are tokens of their own: the KV heads of one follow those of another. They share the lists of G heads, or have R G.
-// TOKEN_TABLE: each KV head reads tokens of its own choice (common/kv_block); keys are counted in the order of its list.
+// Bindings: q f32 [R, H, D] (scaled) · kv blocks · table u32 [n_lists, n_blocks] (TOKEN_TABLE: [n_lists, n_listed]) ·
+//   acc f32 [R, H, n_splits, D] · state f32 [R, H, n_splits, 2] (maximum, sum)
+// R rows are separate tokens, with the KV heads of one after those of another. They share lists for G heads, or have R
+// G lists.
+// TOKEN_TABLE: each KV head reads its selected tokens (common/kv_block); keys are counted in the order of its list.
 // Grid: (splits of this segment, G of each row, head sets of GR), 8 lanes; no workgroup memory. A lane scores 4 keys of a
 // step for GR heads, holds 8 elements of each 64 of q, and owns the same 8 of the output (NC times, for D up to 64 NC).
 struct Params {
@@ -31,12 +32,12 @@ const MASKED: f32 = -3.0e38;
 @compute @workgroup_size(8)
 fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let first_key = wg.x * 256u;
-    // A split past the last key comes out as nothing.
+    // A split beyond the last key has zero weight.
     let n_here = min(params.n_keys - min(params.n_keys, first_key), 256u);
     let g = params.first_group + wg.y;
     let list = wg.y % params.n_lists;
     let first_head = g * params.group + wg.z * GR;
-    // A head set past the group's end repeats the last head and is not stored.
+    // A head set beyond the group repeats the last head and is not stored.
     let last_head = (g + 1u) * params.group - 1u;
 #for h in 0..GR
     let q_#{h} = min(first_head + #{h}u, last_head) * HEAD_DIM;
@@ -71,12 +72,12 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
         var s_#{h} = vec4<f32>(0.0);
 #endfor
 #else
-        // Lanes past the last key read the step's first ones again; what they score is masked.
+        // Lanes beyond the last key reread the first keys of the step; their scores are masked.
         let first = select(step, k0, k0 < n_here);
         let block = block_at(list, first_key + first, params.n_blocks);
         let row = key_row(block, first % BLOCK_TOKENS);
         let exists = vec4<u32>(k0) + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(n_here);
-        // The step's 32 keys are of one page.
+        // The 32 keys of the step are in one page.
         let scales = scales_at(list, first_key + step, params.n_blocks);
 #for n in 0..NC
         let scale_#{n} = key_scale8(scales, own(#{n}u, lane));
@@ -141,7 +142,7 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
         let w_#{h}_#{l} = subgroupBroadcast(e_#{h}, #{l}u);
 #endfor
 #for j in 0..4
-        // What was never written may be anything: weight zero does not make it harmless.
+        // Unwritten memory may have any bits (NaN), so zero weight is not enough.
 #ifdef TOKEN_TABLE
         let token_#{l}_#{j} = subgroupBroadcast(token_#{j}, #{l}u);
         if token_#{l}_#{j} != PAD {

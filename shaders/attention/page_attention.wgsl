@@ -1,6 +1,6 @@
-// Share of the attention of the observed rows that every page has, mean over rows and query heads.
-// Source: SnapKV (Li et al. 2024), section 3.
-// Bindings: lse f32 [G, n_observed, stride] of `page_lse` · state f32 [G, n_rows, 4] after the last tile (common maximum, sum) ·
+// Page attention: share of each page in the attention of the observed rows, the mean over rows and query heads.
+// Source: SnapKV §3.
+// Bindings: lse f32 [G, n_observed, stride] of `page_logsumexp` · state f32 [G, n_rows, 4] after the last tile (common maximum, sum) ·
 //   shares f32, of which n_pages are written from `to` on
 // Grid: (sets of 64 pages), 64 lanes; a lane owns a page.
 struct Params {

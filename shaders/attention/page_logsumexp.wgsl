@@ -1,5 +1,5 @@
-// Logarithm of the sum of exp(score) over every page of a tile, for the last rows of a chunk.
-// Source: SnapKV (Li et al. 2024), section 3: what the last tokens of a prompt attend to is what its answer will.
+// Page log-sum-exp: logarithm of the sum of exp(score) over every page of a tile, for the last rows of a chunk.
+// Source: SnapKV §3 (an observation window at the end of the prompt predicts what its answer attends to).
 // Bindings: s f32 [G, n_rows, n_tile_keys], exp(score - max), and state f32 [G, n_rows, 4], as `prefill_softmax` leaves them ·
 //   lse f32 [G, n_observed, stride]
 // Grid: (sets of 64 pages, n_observed, G), 64 lanes; a lane owns a page.

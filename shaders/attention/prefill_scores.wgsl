@@ -1,4 +1,4 @@
-// Scores of a tile of keys: s = q · k for every new token and head, causally masked.
+// Prefill scores of a tile of keys: s = q · k for every new token and head, causally masked.
 // Source: FlashAttention-2 (Dao 2023), algorithm 1, with the three stages of one key tile as three kernels.
 // Bindings: q, kv, table, s (common/prefill_scores).
 // Grid: (key tiles of 64, row tiles of 64, G); 8 x 8 lanes, a lane owns 8 rows x 8 keys in registers.
@@ -17,7 +17,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     var hi_#{i} = vec4<f32>(0.0);
 #endfor
     if any_visible(k0, r0, 8u) {
-        // Blocks are allocated whole, so the 8 keys (half a block) are readable even where they are not written yet.
+        // Blocks are allocated as a whole, so the 8 keys (half a block) are readable even if they are not written yet.
         let token = params.first_key + k0;
         let row = key_row(block_at(g, token, params.n_blocks), token % BLOCK_TOKENS);
         let scales = scales_at(g, token, params.n_blocks);

@@ -1,6 +1,6 @@
-// Scores of a tile of keys, as `prefill_scores`, for software devices whose subgroups are exactly 8 lanes: each lane loads
-// 8 keys of its own, and of each 8 of the query's ROWS rows one, which is then broadcast. Loads are dear there, an element of
-// a lane at a time: 12 of four words for 1024 multiplications of 16 rows, instead of 48.
+// Prefill scores of a tile of keys, as `prefill_scores`, for software devices with subgroups of exactly 8 lanes. Each
+// lane loads 8 keys, and one row of every 8 of the ROWS query rows, which is then broadcast. Loads are expensive there,
+// one element of a lane at a time: 12 of four words for 1024 multiplications of 16 rows, instead of 48.
 // Source: FlashAttention-2 (Dao 2023), algorithm 1.
 // Bindings: q, kv, table, s (common/prefill_scores).
 // Grid: (key tiles of 64, row tiles of ROWS, G); 8 lanes; no workgroup memory.
@@ -20,12 +20,12 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
     var lo_#{i} = vec4<f32>(0.0);
     var hi_#{i} = vec4<f32>(0.0);
 #endfor
-    // The tile's first key is seen first, so this is the same for all lanes.
+    // The first key of the tile is visible first, so this is the same for all lanes.
     if any_visible(tile_key, r0, #{ROWS}u) {
-        // Lanes past the tile's last key read its first ones again and are not stored.
+        // Lanes beyond the last key of the tile reread its first keys and are not stored.
         let token = params.first_key + select(tile_key, k0, k0 < params.n_tile_keys);
         let row = key_row(block_at(g, token, params.n_blocks), token % BLOCK_TOKENS);
-        // Where keys are codes, the tile's 64 keys are of one page.
+        // If keys are codes, the 64 keys of the tile are in one page.
         let scales = scales_at(g, params.first_key + tile_key, params.n_blocks);
         for (var d = 0u; d < HEAD_DIM; d += 8u) {
             let scale = key_scale8(scales, d);

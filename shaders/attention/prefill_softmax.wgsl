@@ -1,4 +1,4 @@
-// Turns a tile of scores into weights, online: keeps the running maximum and sum of each row.
+// Online softmax: turns a tile of scores into weights, with the running maximum and sum of each row.
 // Source: FlashAttention-2 (Dao 2023), algorithm 1, lines 8 to 10.
 // Bindings: s f32 [G, rows, n_tile_keys] (scores in, exp(s - max) out) · state f32 [G, rows, 4]
 //   (running max, running sum, factor for what was accumulated before this tile, unused)
@@ -36,7 +36,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     var sum = vec4<f32>(0.0);
     for (var i = lane; i < n4; i += 32u) {
         let score = s[row * n4 + i];
-        // A row that sees nothing of this tile keeps `top` at MASKED: its weights are zero, not exp(0).
+        // A row without a visible key in this tile keeps `top` at MASKED: its weights are zero, not exp(0).
         let p = select(exp(score - top), vec4<f32>(0.0), score <= vec4<f32>(MASKED));
         s[row * n4 + i] = p;
         sum += p;

@@ -1,5 +1,5 @@
-// Turns a tile of scores into weights, as `prefill_softmax`, for software devices whose subgroups are exactly 8 lanes: a
-// subgroup does a row, without workgroup memory and barriers, and loads 64 bits at a time.
+// Online softmax, as `prefill_softmax`, for software devices with subgroups of exactly 8 lanes: one subgroup per row,
+// without workgroup memory and barriers, with 64-bit loads.
 // Source: FlashAttention-2 (Dao 2023), algorithm 1, lines 8 to 10.
 // Bindings: s f32 [G, rows, n_tile_keys] (scores in, exp(s - max) out) · state f32 [G, rows, 4]
 //   (running max, running sum, factor for what was accumulated before this tile, unused)
@@ -28,7 +28,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     var sum = vec4<f32>(0.0);
     for (var i = lane; i < n4; i += 8u) {
         let score = four(s[row * n4 + i]);
-        // A row that sees nothing of this tile keeps `top` at MASKED: its weights are zero, not exp(0).
+        // A row without a visible key in this tile keeps `top` at MASKED: its weights are zero, not exp(0).
         let p = select(exp(score - top), vec4<f32>(0.0), score <= vec4<f32>(MASKED));
         let words = vec4<u64>(bitcast<vec4<u32>>(p));
         s[row * n4 + i] = words.xz | (words.yw << vec2<u32>(32u));

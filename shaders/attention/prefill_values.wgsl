@@ -1,4 +1,5 @@
-// Adds the values of a tile of keys, weighted: out = out * factor + p V; the last tile divides by the running sum.
+// Prefill values: adds the weighted values of a tile of keys: out = out * factor + p V; the last tile divides by the
+// running sum.
 // Source: FlashAttention-2 (Dao 2023), algorithm 1, lines 10 and 12.
 // Bindings: p, state, kv, table, out (common/prefill_values).
 // Grid: (tiles of 64 elements of D, row tiles of 64, G); 8 x 8 lanes, a lane owns 8 rows x 8 elements.
@@ -26,7 +27,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 #endfor
         var v: Eight;
 #for j in 0..4
-        // Weights past the last visible key are zero, but what was never written may be anything: leave it out.
+        // Weights beyond the last visible key are zero, but unwritten memory may have any bits (NaN): skip it.
         if k + #{j}u < n_visible {
             v = value8(block, t + #{j}u, d0);
 #for i in 0..8

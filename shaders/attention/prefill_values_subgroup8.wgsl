@@ -1,6 +1,6 @@
-// Adds the values of a tile of keys, as `prefill_values`, for software devices whose subgroups are exactly 8 lanes: each
-// lane loads the weights of one of each 8 of ROWS rows, which are then broadcast. Loads are dear there, an element of a lane
-// at a time: 6 of four words for 512 multiplications of 16 rows, instead of 24.
+// Prefill values, as `prefill_values`, for software devices with subgroups of exactly 8 lanes. Each lane loads the
+// weights of one row of every 8 of ROWS rows, which are then broadcast. Loads are expensive there, one element of a
+// lane at a time: 6 of four words for 512 multiplications of 16 rows, instead of 24.
 // Source: FlashAttention-2 (Dao 2023), algorithm 1, lines 10 and 12.
 // Bindings: p, state, kv, table, out (common/prefill_values).
 // Grid: (tiles of 64 elements of D, row tiles of ROWS, G); 8 lanes, a lane owns ROWS rows x 8 elements; no workgroup memory.
@@ -8,7 +8,7 @@
 
 @compute @workgroup_size(8)
 fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    // Lanes past D work on its last elements again and are not stored.
+    // Lanes beyond D repeat its last elements and are not stored.
     let own_d = (wg.x * 8u + lane) * 8u;
     let d0 = min(own_d, HEAD_DIM - 8u);
     let r0 = wg.y * #{ROWS}u;
@@ -30,7 +30,7 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
         let w_#{e}_#{i} = subgroupBroadcast(w_#{e}, #{i}u);
 #endfor
 #endfor
-        // Weights past the last visible key are zero, but what was never written may be anything: leave it out.
+        // Weights beyond the last visible key are zero, but unwritten memory may have any bits (NaN): skip it.
 #for j in 0..4
         var v_#{j} = Eight(vec4<f32>(0.0), vec4<f32>(0.0));
         if k + #{j}u < n_visible {

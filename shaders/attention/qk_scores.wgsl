@@ -1,5 +1,5 @@
-// Exact q · k of every key behind a block table, for each query head.
-// Source: LeoAM, section 4.2: chunks whose keys are at hand are split by their tokens.
+// Token scores: exact q · k of every key in a block table, for each query head.
+// Source: LeoAM §4.2 (chunks are split by their tokens on the device that has their keys).
 // Bindings: q, kv, table, scores (common/qk_scores).
 // Grid: (tiles of 256 keys, G of each of R rows, head sets of GR), 64 lanes; a lane owns 4 keys of one block for GR heads.
 #import common/qk_scores
@@ -12,7 +12,7 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
         return;
     }
     let first_head = g * params.group + wg.z * GR;
-    // A head set past the group's end repeats the last head and is not stored.
+    // A head set beyond the group repeats the last head and is not stored.
     let last_head = (g + 1u) * params.group - 1u;
 #for h in 0..GR
     let q_#{h} = (params.q_head + min(first_head + #{h}u, last_head)) * (HEAD_DIM / 4u);

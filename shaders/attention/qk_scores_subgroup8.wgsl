@@ -1,6 +1,6 @@
-// Exact q · k of every key behind a table of blocks, as `token_scores`, for software devices whose subgroups are exactly 8 lanes:
-// one subgroup walks the tile in steps of 32 keys, and q is broadcast instead of read again for every key.
-// Source: LeoAM, section 4.2: chunks whose keys are at hand are split by their tokens.
+// Token scores, as `qk_scores`, for software devices with subgroups of exactly 8 lanes: one subgroup processes the tile
+// in steps of 32 keys, and q is broadcast instead of reread for every key.
+// Source: LeoAM §4.2 (chunks are split by their tokens on the device that has their keys).
 // Bindings: q, kv, table, scores (common/qk_scores).
 // Grid: (tiles of 256 keys, G of each of R rows, head sets of GR), 8 lanes. A lane owns 4 keys of a step for GR heads, and holds 8
 // elements of each 64 of q (NC times, for D up to 64 NC).
@@ -11,7 +11,7 @@
 fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let g = wg.y;
     let first_head = g * params.group + wg.z * GR;
-    // A head set past the group's end repeats the last head and is not stored.
+    // A head set beyond the group repeats the last head and is not stored.
     let last_head = (g + 1u) * params.group - 1u;
 #for h in 0..GR
     let q_#{h} = (params.q_head + min(first_head + #{h}u, last_head)) * HEAD_DIM;

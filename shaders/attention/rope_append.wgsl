@@ -1,12 +1,12 @@
-// Takes the fused q,k,v rows of new tokens: normalizes q and k per head (QK_NORM), rotates them, scales q, and appends
-// k and v to the KV blocks.
-// Source: RoFormer (Su et al. 2021), section 3.4; Qwen3 for the per-head norm.
+// RoPE and append: for the fused q, k, v rows of new tokens, normalizes q and k per head (QK_NORM), rotates them,
+// scales q, and appends k and v to the KV blocks.
+// Source: RoFormer §3.4 (Su et al. 2021); Qwen3 for the per-head norm.
 // Bindings: qkv f32 [T, (H + 2G) D] · rope f32 [T, R, 2] (cos, sin of each of R pairs) · table u32 [G, n_blocks] ·
 //   kv f16 or f32 blocks · q f32 [T, H, D] · q_weight, k_weight f32 [D] (QK_NORM)
 // Grid: (tokens, H + 2G), 32 lanes; a lane owns 4 elements (two pairs). Workgroup memory: 128 B with QK_NORM.
 struct Params {
     first_token: u32,   // row of qkv and of rope of the first token of this dispatch
-    first_slot: u32,    // where it goes, counted source the segment's first token
+    first_slot: u32,    // its destination, counted from the first token of the segment
     n_blocks: u32,
     n_head: u32,
     n_kv_head: u32,

@@ -1,4 +1,4 @@
-// y = W x in f32, nothing else: the best GEMM found for software devices, which real products are compared with.
+// Plain f32 GEMM, y = W x: the best one found for software devices, as a baseline for the real products.
 // SUBGROUP8 (subgroups of exactly 8 lanes, 64-bit loads): 4 rows x 16 tokens per lane, activations broadcast.
 // Otherwise: 8 rows x 8 tokens per lane.
 // Bindings: w f32, SUBGROUP8: [N / 32][K / 8][32 rows][8], else [N, K] · x f32 [T, K] · y f32 [T, N].

@@ -1,7 +1,8 @@
-// Reads a buffer once and folds it: the streaming-read bandwidth that weight-bound kernels are compared with.
+// Streaming read: reads a buffer once and folds it, as a bandwidth baseline for weight-bound kernels.
 // Bindings: source (any bits) · folded u32 [lanes].
-// Grid: 64 lanes, 256 bytes each, size / 16384 workgroups (the tail that is no whole workgroup is left out). INT64: 64-bit
-// loads, the widest there are, for software devices. COALESCED: neighboring lanes read neighboring words, for real GPUs.
+// Grid: 64 lanes, 256 bytes each, size / 16384 workgroups (a partial workgroup at the end is left out). INT64: 64-bit
+// loads, the widest available, for software devices. COALESCED: neighboring lanes read neighboring words, for real
+// GPUs.
 #ifdef INT64
 @group(0) @binding(0) var<storage, read> source: array<vec4<u64>>;
 #else

@@ -1,5 +1,5 @@
 // F16 and BF16: 4 chunks of 16 weights per group; no scales.
-// unpack2x16float rather than f16 types: naga 30 compiles bitcast<vec2<f16>> of a word wrongly.
+// Uses unpack2x16float instead of f16 types: naga 30 miscompiles bitcast<vec2<f16>> of a word.
 #ifdef BF16
 fn unpack2(v: u32) -> vec2<f32> {
     return bitcast<vec2<f32>>(vec2(v << 16u, v & 0xffff0000u));

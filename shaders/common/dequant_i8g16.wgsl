@@ -1,5 +1,5 @@
-// I8G16: w = scale * q + offset, signed bytes q, f32 scale and offset per 16 columns. Every type without a kernel of
-// its own is converted to this at load.
+// I8G16: w = scale * q + offset, signed bytes q, f32 scale and offset per 16 columns. Every type without its own kernel
+// is converted to this at load.
 // 2 chunks of 32 signed bytes per group; scales: 8 words per row and group, (scale, offset) of four sixteens.
 const TOP_BYTE = 5.9604644775390625e-8; // 2^-24, see dequant_q8_0
 fn bytes4(v: u32) -> vec4<f32> {

@@ -1,4 +1,4 @@
-// Words of 8 nibbles split into even and odd ones, one per byte, so that high bits can be put above them.
+// Splits words of 8 nibbles into even and odd ones, one per byte, so that high bits can be added above them.
 // Byte b of `even` is weight 2b, of `odd` weight 2b + 1.
 struct EvenOdd { even: u32, odd: u32 }
 fn in_order(v: EvenOdd) -> W8 {
@@ -7,7 +7,7 @@ fn in_order(v: EvenOdd) -> W8 {
     return W8(vec4(e.x, o.x, e.y, o.y), vec4(e.z, o.z, e.w, o.w));
 }
 #ifdef SUBGROUP8
-// Activations split the same way (a even, b odd), divided by the 256^b that bytes masked in place carry.
+// Activations split the same way (a even, b odd), divided by the factors 256^b of bytes masked in place.
 fn byte_x(x: W8) -> W8 {
     let scale = vec4(1.0, 0.00390625, 1.52587890625e-5, 5.9604644775390625e-8);
     return W8(vec4(x.a.x, x.a.z, x.b.x, x.b.z) * scale, vec4(x.a.y, x.a.w, x.b.y, x.b.w) * scale);

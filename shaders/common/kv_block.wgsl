@@ -1,20 +1,20 @@
-// Reads K and V out of a KV buffer, so that an attention kernel need not know the element type.
+// KV block access: reads K and V from a KV buffer in any element format.
 // `table[g * n_blocks + b]` is the slot of logical block b (16 tokens) of KV head g.
-// Heads may have lists of their own, of any blocks, that end in PAD where they are shorter than the longest.
-// TOKEN_TABLE: of single tokens, whose entries are 16 * slot + token.
+// Heads may have separate lists of any blocks. Lists shorter than the longest are padded with PAD.
+// TOKEN_TABLE: lists of single tokens, with entries 16 * slot + token.
 //   block_of(entry), key_row_of(entry), scales_of(entry, g)   TOKEN_TABLE: a token's block, its key, the scales of its page
-//   block_at(g, token, n_blocks)   the block that holds a token, counted from the segment's first
+//   block_at(g, token, n_blocks)   the block of a token, counted from the first token of the segment
 //   value8(block, t, d)            elements d .. d + 8 of the value of the block's token t
 //   key_row(block, t)              its key
 //   key8(row, j, d)                elements d .. d + 8 of the j-th key from there, as codes: key = low + step * code
 //   scales_at, key_scale8          low and step of these 8 channels, the same for the 64 tokens of a page
 //   whole_key(codes, scale)        the key itself
-//   scaled_query, query_low        or the query made ready for codes: q · key = scaled_query · code + query_low
-// For f16 and f32 the code is the key, and the scale is nothing.
+//   scaled_query, query_low        or the query scaled for codes: q · key = scaled_query · code + query_low
+// For f16 and f32 the code is the key, and there is no scale.
 #import common/vec8
 const PAD: u32 = 0xffffffffu;
 
-#ifdef KV_QUANTISED
+#ifdef KV_QUANTIZED
 #import common/kv_quantized
 #else
 #import common/kv_float

@@ -1,5 +1,5 @@
-// Codes and scales of quantized pages in `kv`, laid out as common/kv_page draws them. Where a block begins is the caller's
-// business; all places are in words.
+// Codes and scales of quantized pages in `kv`, in the layout of common/kv_page. The caller computes the begin of a
+// block; all offsets are in words.
 // `row` is the first word of a row.
 fn codes8(row: u32, d: u32) -> Eight {
 #ifdef KV_Q8

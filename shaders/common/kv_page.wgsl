@@ -1,4 +1,4 @@
-// Where things are in a quantized page (KV_Q8, KV_Q4), in words of 32 bits. A page is 64 tokens of all KV heads:
+// Layout of a quantized page (KV_Q8, KV_Q4), in words of 32 bits. A page is 64 tokens of all KV heads:
 //   page:  4G blocks, block b of head g at slot 4 G page + b G + g; then scales of the keys [G, D]
 //   block: 16 rows of D key codes, 16 rows of D value codes; then scales of the values [16, ceil(D / 32)]
 //   scale: two f16, (step, low); a number is low + step * code

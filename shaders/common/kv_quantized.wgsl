@@ -1,5 +1,5 @@
-// common/kv_block for q8 and q4: pages as common/kv_page draws them.
-// Source: KIVI (Liu et al. 2024), section 3: keys by channel, values by token.
+// common/kv_block for q8 and q4: pages in the layout of common/kv_page.
+// Source: KIVI §3 (keys by channel, values by token).
 #import common/kv_page
 #import common/kv_int_codes
 

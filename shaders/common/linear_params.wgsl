@@ -1,4 +1,4 @@
-// Parameters and bindings that matvec and matmul share: y[t, r] = epilogue(sum_k W[r, k] x[t, k]).
+// Shared parameters and bindings of matvec and matmul: y[t, r] = epilogue(sum_k W[r, k] x[t, k]).
 // Tokens t in 0 .. n_tokens, rows r of the bound slab in 0 .. n_rows, k in 0 .. n_cols.
 // x element (t, k) is at t * x_stride + k; output o of token t at y_offset + t * y_stride + o.
 struct Params {
@@ -27,7 +27,7 @@ struct Params {
 @group(0) @binding(4) var<storage, read> bias: array<f32>;
 #endif
 
-// Activations k = 8 * k8 .. 8 * k8 + 7 of token t; zero past the last column.
+// Activations k = 8 * k8 .. 8 * k8 + 7 of token t; zero beyond the last column.
 fn load_x8(t: u32, k8: u32) -> W8 {
 #ifdef SCALAR_X
     let start = t * params.x_stride + 8u * k8;

@@ -1,4 +1,4 @@
-// What the variants of the prefill scores share: parameters, bindings, and how a row's 8 scores are masked and stored.
+// Shared parts of the prefill score kernels: parameters, bindings, masking and storing of 8 scores of a row.
 // Bindings: q f32 [T, H, D] (already scaled) · kv blocks · table u32 [G, n_blocks] · s f32 [G, T * group, n_tile_keys]
 // A row r of KV head g is token r / group, query head g * group + r % group.
 struct Params {
@@ -6,10 +6,10 @@ struct Params {
     group: u32,
     n_head: u32,
     n_blocks: u32,
-    first_key: u32,     // first key of the tile, counted from the segment's first token
+    first_key: u32,     // first key of the tile, counted from the first token of the segment
     n_keys: u32,        // keys in the tile that exist
     n_tile_keys: u32,   // row stride of s, a multiple of 8
-    mask_from: u32,     // token 0 sees this many keys of the segment (itself included); token t sees t more
+    mask_from: u32,     // token 0 attends to this many keys of the segment (including itself); token t to t more
 }
 #params
 @group(0) @binding(0) var<storage, read> q: array<Four>;
@@ -20,14 +20,14 @@ struct Params {
 
 const MASKED: f32 = -3.0e38;
 
-// Where q of row r starts, in vec4. Rows past the end read the last row and are not stored.
+// Begin of q of row r, in vec4. Rows beyond the end read the last row and are not stored.
 fn q_row(r: u32, g: u32) -> u32 {
     let row = min(r, params.n_rows - 1u);
     let t = row / params.group;
     return ((t * params.n_head + g * params.group + row % params.group) * HEAD_DIM) / 4u;
 }
 
-// A tile whose first key is `tile_key` has something to score for the `n` rows from r0: the last of them sees the most.
+// True if a tile whose first key is `tile_key` has a visible key for the `n` rows from r0; the last row has the most.
 fn any_visible(tile_key: u32, r0: u32, n: u32) -> bool {
     let last_t = min(r0 + n - 1u, params.n_rows - 1u) / params.group;
     return tile_key < params.n_keys && params.first_key + tile_key < params.mask_from + last_t;

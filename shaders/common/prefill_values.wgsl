@@ -1,4 +1,4 @@
-// What the variants of the prefill values share: parameters, bindings, and how a row's 8 sums are carried and stored.
+// Shared parts of the prefill value kernels: parameters, bindings, accumulating and storing of 8 sums of a row.
 // Bindings: p f32 [G, rows, n_tile_keys] · state f32 [G, rows, 4] · kv blocks · table u32 [G, n_blocks] · out f32 [T, H, D]
 struct Params {
     n_rows: u32,
@@ -20,18 +20,18 @@ struct Params {
 @group(0) @binding(4) var<storage, read_write> out: array<vec4<f32>>;
 #import common/kv_block
 
-// Keys of the tile that the last of the `n` rows from r0 sees.
+// Number of keys of the tile that are visible to the last of the `n` rows from r0.
 fn visible_keys(r0: u32, n: u32) -> u32 {
     let seen = params.mask_from + min(r0 + n - 1u, params.n_rows - 1u) / params.group;
     return min(max(seen, params.first_key) - params.first_key, params.n_keys);
 }
 
-// Where the weights of row r start, in vec4. Rows past the end read the last row and are not stored.
+// Begin of the weights of row r, in vec4. Rows beyond the end read the last row and are not stored.
 fn p_row(r: u32, g: u32) -> u32 {
     return ((g * params.n_rows + min(r, params.n_rows - 1u)) * params.n_tile_keys) / 4u;
 }
 
-// Adds the tile's sums for elements d0 .. d0 + 8 of one row to what earlier tiles left.
+// Adds the sums of the tile for elements d0 .. d0 + 8 of one row to those of earlier tiles.
 fn store_values(row: u32, g: u32, d0: u32, a: vec4<f32>, b: vec4<f32>) {
     if row >= params.n_rows {
         return;

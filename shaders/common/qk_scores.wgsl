@@ -1,6 +1,6 @@
-// What the variants of the scores of tokens share: parameters and bindings.
+// Shared parameters and bindings of the token score kernels.
 // Bindings: q f32 [.., H, D] (scaled) · kv blocks · table u32 [R, G, n_blocks] (common/kv_block) · scores f32 [R, H, n_keys]
-// The first row's query heads begin at head q_head of q.
+// The query heads of the first row begin at head q_head of q.
 struct Params {
     n_keys: u32,        // of each list
     n_blocks: u32,      // row stride of the table

@@ -1,7 +1,7 @@
 // Eight consecutive elements of a row.
 struct Eight { a: vec4<f32>, b: vec4<f32> }
 
-// Four f32 as they lie in a buffer: WIDE kernels load 64 bits at a time.
+// Four f32 as stored in a buffer: WIDE kernels load 64 bits at a time.
 #ifdef WIDE
 alias Four = vec2<u64>;
 fn words4(v: vec2<u64>) -> vec4<u32> {

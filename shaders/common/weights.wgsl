@@ -1,11 +1,11 @@
-// Quantized weights W [rows, cols] in device memory, and how to read them as f32.
+// Weight layout: quantized weights W [rows, cols] in VRAM, and their conversion to f32.
 //
 //   tile = 32 rows, group = 64 columns (the last one padded with zero weights); for every (tile, group), in this order:
 //     quants:  per 32-byte chunk of a row's group, the 32 rows one after the other; then the rows' high bits, if any
 //     scales:  the 32 rows one after the other (K-quants: per 256 columns, see dequant_q4k)
 //
-// So 8 lanes that own 4 rows each read memory front to back, and a row alone reads whole 32-byte sectors.
-// Every format offers
+// So 8 lanes with 4 rows each read memory sequentially, and a single row reads whole 32-byte sectors.
+// Every format has
 //   plain:   load_block(row, k32) -> Block           32 weights of one row;  w8(block, i) -> weights 8i .. 8i + 7
 //   SUBGROUP8:  load_scales(step, lane) -> Scales       for rows 4 * lane .. 4 * lane + 3 of a tile, step = tile * groups + group
 //            load_row(step, slot, scales, r) -> Row  64 weights of row slot = 4 * lane + r;  block(row, half) -> Block

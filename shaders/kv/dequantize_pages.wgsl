@@ -1,5 +1,5 @@
-// Turns quantized pages (common/kv_page) back into f16 blocks: the inverse of seal_pages, for pages that travel as codes.
-// Source: KIVI (Liu et al. 2024), section 3; LeoAM, section 4.4. Exact to the bit whatever a device's f16 rounding.
+// Page dequantization: quantized pages (common/kv_page) to f16 blocks, the inverse of quantize_pages.
+// Source: KIVI §3; LeoAM §4.4. Bit-exact, whatever the f16 rounding of the device.
 // Bindings: kv u32 (common/kv_page) · blocks f16 [pages, 4G, 32, D]
 // Grid: n_pages * 4G * D / 8 lanes in workgroups of 64; a lane owns 8 channels of one block.
 struct Params {

@@ -1,6 +1,6 @@
-// Abstracts of complete pages: the element-wise minimum and maximum of a page's 64 keys, per KV head. Bounds that hold: from
-// f32 they are rounded outwards, and a channel with a key that is no number is bounded by the infinities.
-// Source: LeoAM, section 4.3.
+// Page abstracts: element-wise minimum and maximum of the 64 keys of a page, per KV head. From f32 they are rounded
+// outward; the bounds of a channel with a NaN key are infinite.
+// Source: LeoAM §4.3.
 // Bindings: blocks f16 or f32 [pages, 4G, 32, D] · abstracts f16 [pages, G, 2, D] (minimum, maximum)
 // Grid: n_pages * G * D / 8 lanes in workgroups of 64; a lane owns 8 channels of one head of one page.
 struct Params {
@@ -43,7 +43,7 @@ fn load8(at: u32) -> EightBits {
 #endif
 }
 
-// Bits of floats as integers of the same order; what is no number lies outside of the infinities.
+// Maps the bits of floats to integers of the same order; NaN is beyond both infinities.
 fn ordered(x: vec4<u32>) -> vec4<u32> {
     return x ^ select(vec4<u32>(SIGN), vec4<u32>(ALL), x >= vec4<u32>(SIGN));
 }
@@ -52,7 +52,7 @@ fn bits_of(x: vec4<u32>) -> vec4<u32> {
     return x ^ select(vec4<u32>(ALL), vec4<u32>(SIGN), x >= vec4<u32>(SIGN));
 }
 
-// The largest f16 not above x, minus infinity among them.
+// Largest f16 <= x, including minus infinity.
 fn half_below(x: vec4<f32>) -> vec4<u32> {
     let finite = floor_halves(clamp(x, vec4<f32>(-HALF_MAX), vec4<f32>(HALF_MAX)));
     return select(finite, vec4<u32>(0xfc00u), x < vec4<f32>(-HALF_MAX));
@@ -60,7 +60,7 @@ fn half_below(x: vec4<f32>) -> vec4<u32> {
 
 struct Bounds { low: vec4<u32>, high: vec4<u32> }
 
-// Bounds f16 of four channels whose ordered keys lie between `low` and `high`.
+// f16 bounds of four channels whose ordered keys are between `low` and `high`.
 fn bounds(low: vec4<u32>, high: vec4<u32>) -> Bounds {
     let least = bits_of(low);
     let most = bits_of(high);

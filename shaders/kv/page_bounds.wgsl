@@ -1,6 +1,6 @@
-// Upper and lower bound of q · k over the keys of each page, from the page's abstract alone: the middle of the bounds of each
-// channel, and half their distance, whatever the sign of q. A page with an infinite bound may hold anything.
-// Source: LeoAM, section 4.2; Quest (Tang et al. 2024), section 3.2.
+// Page bounds: upper and lower bound of q · k over the keys of each page, from its abstract. Per channel it uses the
+// midpoint and half the distance of the bounds, for any sign of q. A page with an infinite bound is unbounded.
+// Source: LeoAM §4.2; Quest §3.2 (Tang et al. 2024).
 // Bindings: q f32 [R, H, D] (scaled) · abstracts f16 [pages, G, 2, D] (minimum, maximum) ·
 //   bounds f32 [R, H, pages, 2] (upper, lower)
 // Grid: (tiles of 64 pages, G of each of R rows, head sets of GR), 64 lanes; a lane owns one page for GR heads.
@@ -19,7 +19,7 @@ const HEAD_DIM: u32 = #{D}u;
 const KV_HEADS: u32 = #{KV_HEADS}u;
 const UNBOUNDED: f32 = 3.0e38;
 
-// The top bit of each half is set where its exponent is that of infinity.
+// Sets the top bit of each half whose exponent is that of infinity.
 fn infinite(raw: vec4<u32>) -> vec4<u32> {
     return (raw & vec4<u32>(0x7c007c00u)) + vec4<u32>(0x04000400u);
 }
@@ -32,13 +32,13 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
         return;
     }
     let first_head = g * params.group + wg.z * GR;
-    // A head set past the group's end repeats the last head and is not stored.
+    // A head set beyond the group repeats the last head and is not stored.
     let last_head = (g + 1u) * params.group - 1u;
     let start = (page * KV_HEADS + g % KV_HEADS) * 2u * HEAD_DIM;
     var flags = vec4<u32>(0u);
 #for h in 0..GR
     let q_#{h} = min(first_head + #{h}u, last_head) * HEAD_DIM;
-    // Twice the middle, and the whole distance.
+    // Twice the midpoint, and the whole distance.
     var middle_#{h} = 0.0;
     var distance_#{h} = 0.0;
 #endfor

@@ -1,6 +1,6 @@
-// Turns complete pages of f16 or f32 blocks into quantized ones (common/kv_page).
-// Source: KIVI (Liu et al. 2024), section 3; both scale and low are rounded to f16 first, outwards, so that codes and reader
-// agree on them and no number falls outside. Exact to the bit whatever a device's division and f16 rounding.
+// Page quantization: complete pages of f16 or f32 blocks to quantized ones (common/kv_page).
+// Source: KIVI §3. Scale and low are first rounded outward to f16, so that codes and reader agree and no number falls
+// outside. Bit-exact, whatever the division and f16 rounding of the device.
 // Bindings: blocks f16 or f32 [pages, 4G, 32, D] · pages u32 (common/kv_page)
 // Grid: (pages, G, keys and values), 64 lanes; a lane owns every 64th 8 channels of the keys, or every 64th group of a value.
 struct Params {
@@ -25,7 +25,7 @@ const LEVELS: f32 = 255.0;
 const LEVELS: f32 = 15.0;
 #endif
 
-// Row `row` of a slot, elements d .. d + 8, made finite.
+// Row `row` of a slot, elements d .. d + 8, clamped to finite.
 fn source8(slot: u32, row: u32, d: u32) -> Eight {
     let at = (slot * 2u * BLOCK_TOKENS + row) * HEAD_DIM + d;
 #ifdef WORK_F16
@@ -37,7 +37,7 @@ fn source8(slot: u32, row: u32, d: u32) -> Eight {
     return Eight(min(max(x.a, -most), most), min(max(x.b, -most), most));
 }
 
-// The smallest f16 that spans `range` in LEVELS steps. The product is exact, the quotient need not be.
+// Smallest f16 that spans `range` in LEVELS steps. The product is exact; the quotient may not be.
 fn step_halves(range: vec4<f32>) -> vec4<u32> {
     let h = halves(range / LEVELS);
     let below = select(h, h - 1u, h > vec4<u32>(0u));
@@ -47,7 +47,7 @@ fn step_halves(range: vec4<f32>) -> vec4<u32> {
 
 struct Scale { step: vec4<f32>, low: vec4<f32>, word: vec4<u32> }
 
-// The scale of four sets of numbers between `low` and `high`.
+// Scales of four sets of numbers between `low` and `high`.
 fn fit(low: vec4<f32>, high: vec4<f32>) -> Scale {
     let low_bits = floor_halves(low);
     let low_half = half_values(low_bits);
@@ -55,7 +55,7 @@ fn fit(low: vec4<f32>, high: vec4<f32>) -> Scale {
     return Scale(half_values(step_bits), low_half, step_bits | (low_bits << vec4<u32>(16u)));
 }
 
-// The nearest codes, the higher one of two. The middle between two codes is exact, the quotient need not be.
+// Nearest codes, rounding half up. The midpoint of two codes is exact; the quotient may not be.
 fn encode(x: vec4<f32>, step: vec4<f32>, low: vec4<f32>) -> vec4<u32> {
     let none = step == vec4<f32>(0.0);
     let v = x - low;

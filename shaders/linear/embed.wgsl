@@ -1,5 +1,5 @@
-// Rows of the embedding table by token id: y[t] = W[ids[t] + id_offset] (added to y with ADD), for the ids that fall in the
-// bound slab of rows first_row .. first_row + n_rows.
+// Embedding lookup by token id: y[t] = W[ids[t] + id_offset] (added to y with ADD), for ids in the bound slab of rows
+// first_row .. first_row + n_rows.
 // Bindings: quants, scales (common/weights) · ids u32 [T] · y f32 [T, C].
 // Grid: (blocks of 32 columns / 64, tokens, 1); 64 lanes, one block each; no workgroup memory.
 struct Params { n_cols: u32, first_row: u32, n_rows: u32, id_offset: u32 }

@@ -1,4 +1,4 @@
-// y = W x: the plain twin for software devices (no subgroups, no 64-bit integers). One lane owns 4 rows x TOKENS tokens.
+// y = W x, fallback for software devices without subgroups or 64-bit integers. One lane owns 4 rows x TOKENS tokens.
 // Bindings: quants, scales (common/weights) · x f32 [T, K] · y f32 [T, N] · bias f32 [N] (BIAS).
 // Grid: (tiles of 32 rows, tokens / TOKENS, 1); 8 lanes; no workgroup memory. Accumulates in f32.
 #import common/linear_params

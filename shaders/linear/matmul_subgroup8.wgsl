@@ -1,5 +1,5 @@
-// y = W x for TOKENS (8 or 16) tokens at a time, for software devices with subgroups of exactly 8 lanes: 4 rows x TOKENS
-// tokens per lane. Each lane owns 4 rows, dequantized in registers, and loads the activations of one token of each eight,
+// y = W x for TOKENS (8 or 16) tokens at a time, for software devices with subgroups of exactly 8 lanes. Each lane owns
+// 4 rows x TOKENS tokens, dequantizes its rows in registers, and loads the activations of one token of each eight,
 // which are then broadcast.
 // Bindings: quants, scales (common/weights) · x f32 [T, K] · y f32 [T, N] · bias f32 [N] (BIAS).
 // Grid: (tiles of 32 rows, tokens / TOKENS, 1); 8 lanes; no workgroup memory. Accumulates in f32.

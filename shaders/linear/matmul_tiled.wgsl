@@ -12,15 +12,15 @@ var<workgroup> x_tile: array<vec4<f32>, 512>; // [4 columns][64 tokens]
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let first_row = params.first_tile * 32u + group.x * 64u;
     let first_token = group.y * 64u;
-    // Filling: lane fills 8 columns (part) of one row and of one token.
+    // Fill: a lane loads 8 columns (part) of one row and of one token.
     let part = lane / 64u;
     let slot = lane % 64u;
     let w_at = (slot % 4u) * 16u + slot / 4u;
-    // The last tile of 64 may have only 32 rows of weights; reading the first ones again keeps every read inside.
+    // The last tile of 64 may have only 32 rows of weights; rereading the first ones keeps every read in bounds.
     let n_padded = (params.n_rows + 31u) / 32u * 32u;
     let fill_row = select(first_row, first_row + slot, first_row + slot < n_padded);
     let fill_token = min(first_token + slot, params.n_tokens - 1u);
-    // Multiplying: rows 4 * (lane % 16) .. + 3, tokens lane / 16 + 16 * t.
+    // Multiply: rows 4 * (lane % 16) .. + 3, tokens lane / 16 + 16 * t.
     let row = (lane % 16u) * 4u;
     let token = lane / 16u;
 #for t in 0..4

@@ -1,5 +1,5 @@
 // y = W x, 4 rows of one token per workgroup, for real GPUs. The 64 lanes stride over blocks of 32 columns; each reads
-// whole 32-byte sectors of 4 rows that lie side by side.
+// whole 32-byte sectors of 4 adjacent rows.
 // Bindings: quants, scales (common/weights) · x f32 [T, K] · y f32 [T, N] · bias f32 [N] (BIAS).
 // Grid: (tiles of 32 rows, tokens, 8 quads of rows); workgroup memory 1 KiB. Accumulates in f32; the 64 partial sums
 // are added by a tree, or with SUBGROUP by subgroupAdd and then over the subgroups.

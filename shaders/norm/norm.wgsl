@@ -1,4 +1,4 @@
-// Normalizes rows: RMSNorm (y = x / rms(x) * w) or, with LAYER, LayerNorm (y = (x - mean) / sd * w + b).
+// Norm of rows: RMSNorm (y = x / rms(x) * w) or, with LAYER, LayerNorm (y = (x - mean) / sd * w + b).
 // Source: Zhang & Sennrich 2019, equation 4; Ba et al. 2016, equation 3.
 // Bindings: x f32 [rows, C] · w f32 [C] · b f32 [C] (LAYER) · y f32 [rows, C]
 // Grid: one workgroup of 64 lanes per row. Workgroup memory: 256 B. Accumulates in f32.

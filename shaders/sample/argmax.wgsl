@@ -1,4 +1,4 @@
-// The largest logit and its token; the lowest token wins a tie.
+// Argmax: the largest logit and its token; the lowest token wins a tie.
 // Bindings: logits f32 [V] · out u32 [2] (token, bits of its logit)
 // Grid: one workgroup of 256 lanes. Workgroup memory: 2 KiB.
 struct Params { vocab_size: u32 }

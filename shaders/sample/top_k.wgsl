@@ -1,5 +1,5 @@
-// The k largest logits (unsorted), with the maximum and the sum of exp(logit - maximum) over all.
-// A radix select: the order-preserving bits of the k-th largest logit are found a byte at a time.
+// Top-k: the k largest logits (unsorted), with the maximum and the sum of exp(logit - maximum) over all.
+// Radix select: finds the order-preserving bits of the k-th largest logit a byte at a time.
 // Bindings: logits f32 [V] · out u32 [4 + 2 * CAPACITY]: entries found (may pass CAPACITY when many tie), bits of the
 //   maximum, bits of the sum, unused, then pairs (token, bits of its logit)
 // Grid: one workgroup of 256 lanes. Workgroup memory: 3 KiB.

@@ -1,4 +1,4 @@
-//! The dimensions of a transformer and the checks that make arithmetic on them safe.
+//! Dimensions of a transformer, with checks that keep arithmetic on them safe.
 
 use super::limits;
 
@@ -20,19 +20,19 @@ pub struct ModelDims {
     pub ffn_dim: usize,
     /// V
     pub vocab_size: usize,
-    /// the window that the model was trained for, in tokens
+    /// context window that the model was trained for, tokens
     pub context_len: usize,
 }
 
-/// Dimensions that no real model has.
+/// A dimension outside of [`limits`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the model says {name} = {got}, but it must be {must}")]
+#[error("the model has {name} = {got}, but it must be {must}. Choose another model file")]
 pub struct DimsError {
     /// the field's name
     pub name: &'static str,
-    /// what the file says
+    /// value in the file
     pub got: usize,
-    /// what is allowed
+    /// allowed values
     pub must: String,
 }
 
@@ -40,7 +40,7 @@ impl ModelDims {
     /// Checks every field against [`limits`], and the heads against each other.
     ///
     /// # Errors
-    /// The first field that no real model has.
+    /// The first field outside of its limits.
     pub fn check(&self) -> Result<(), DimsError> {
         let within = |name, got: usize, max: usize| {
             if got == 0 || got > max {

@@ -1,4 +1,4 @@
-//! Units, model dimensions, limits and the seeded generator: plain data that every other module may use. No I/O.
+//! Plain data for every other module: units, model dimensions, limits, tiers and the seeded generator. No I/O.
 
 mod dims;
 pub mod limits;

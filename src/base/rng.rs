@@ -1,4 +1,4 @@
-//! A small seeded generator (PCG32, O'Neill 2014), so that sampling and tests repeat exactly on every machine.
+//! PCG32 (O'Neill 2014): a small seeded generator, so that sampling and tests repeat exactly on every machine.
 
 /// PCG32 (XSH RR). The sequence for a seed is part of the contract: `--seed` must reproduce an answer.
 #[derive(Debug, Clone)]
@@ -35,7 +35,7 @@ impl Rng {
         self.next_f32() * 2.0 - 1.0
     }
 
-    /// Uniform in 0..n (n > 0), by multiplication.
+    /// Uniform in 0..n (n > 0), by multiplication and shift.
     pub fn below(&mut self, n: u32) -> u32 {
         ((u64::from(self.next_u32()) * u64::from(n)) >> 32) as u32
     }

@@ -1,54 +1,54 @@
-//! The three tiers as plain data: one value per tier, bytes per link, and the page counts of a step.
+//! The three tiers as plain data: one value per tier, bytes per link, page counts of a step.
 
 /// One value per tier.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Tiers<T> {
-    /// the device's memory
+    /// GPU memory
     pub vram: T,
-    /// the machine's memory
+    /// CPU memory
     pub ram: T,
-    /// the disk
+    /// disk
     pub disk: T,
 }
 
-/// Bytes that passed each link between tiers.
+/// Bytes moved over each link between tiers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct MovedBytes {
-    /// read from the store
+    /// reads from the store
     pub disk_to_ram: u64,
-    /// uploaded
+    /// uploads
     pub ram_to_vram: u64,
-    /// read back
+    /// readbacks
     pub vram_to_ram: u64,
-    /// written to the store
+    /// writes to the store
     pub ram_to_disk: u64,
 }
 
-/// Pages that attention needed, by what it took to have them.
+/// Pages that attention needed, by how they got to VRAM.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PageCounts {
     /// in VRAM already
     pub resident: u64,
-    /// brought there
+    /// fetched to VRAM
     pub fetched: u64,
-    /// computed again
+    /// recomputed
     pub recomputed: u64,
-    /// left out by a policy
+    /// skipped by a policy
     pub skipped: u64,
 }
 
-/// Speeds that transfers are held to, bytes per second, so that a bench can have the links of another machine.
+/// Bandwidth limits for transfers, bytes per second; a benchmark uses them to simulate slower links.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct LinkLimits {
-    /// RAM to VRAM, and back
+    /// RAM to VRAM and back
     pub pcie: Option<u64>,
-    /// disk to RAM, and back
+    /// disk to RAM and back
     pub nvme: Option<u64>,
 }
 
-/// A text that is not of the form `pcie=2GiB,nvme=500MiB`.
+/// A text not of the form `pcie=2GiB,nvme=500MiB`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not a link limit; write it as pcie=2GiB,nvme=500MiB (bytes per second)")]
+#[error("'{0}' is not a link limit. Write it as pcie=2GiB,nvme=500MiB (bytes per second)")]
 pub struct ParseLinkLimitsError(pub String);
 
 impl std::str::FromStr for LinkLimits {

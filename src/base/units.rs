@@ -1,4 +1,4 @@
-//! Byte counts: parsed as people write them, printed in IEC units with three significant digits.
+//! Byte counts: parsed from text like `64MiB`, printed in IEC units with three significant digits.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,9 +8,9 @@ use std::str::FromStr;
 #[serde(transparent)]
 pub struct Bytes(pub u64);
 
-/// A size that is not of the form `64MiB`, `2GiB` or `1.5GB`.
+/// A text not of the form `64MiB`, `2GiB` or `1.5GB`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not a size; write it as 64MiB, 2GiB or 1.5GB")]
+#[error("'{0}' is not a size. Write it as 64MiB, 2GiB or 1.5GB")]
 pub struct ParseBytesError(pub String);
 
 impl fmt::Display for Bytes {
@@ -18,7 +18,7 @@ impl fmt::Display for Bytes {
         const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
         let mut value = self.0 as f64;
         let mut unit = 0;
-        // 999.5 and up would print as "1000": step to the next unit there, so that three digits suffice.
+        // 999.5 and above would print as "1000"; the next unit keeps three digits.
         while value >= 999.5 && unit + 1 < UNITS.len() {
             value /= 1024.0;
             unit += 1;

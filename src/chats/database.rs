@@ -1,9 +1,9 @@
-//! The file of the chats: opening, migrating, and taking in what a killed program left.
+//! Database file of the chats: opening, migration, and recovery after a crash.
 //!
 //! ```text
-//! file ─► locked for this window ─► whole? ─► version: older: migrate │ ours │ newer: refuse ─► sweep ─► Connection
+//! file ─► locked for this window ─► intact? ─► version: older: migrate │ current │ newer: reject ─► recover ─► Connection
 //! ```
-//! Invariant: a file that cannot be used is left as it is.
+//! Invariant: a file that cannot be used is left unchanged.
 
 use std::fs;
 use std::io;
@@ -15,10 +15,10 @@ use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 use super::error::ChatsError;
 
 const FILE_NAME: &str = "chats.sqlite";
-/// How long to wait for a window that is just closing.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Wait for the file lock of a window that is about to close.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What makes version n + 1 of version n. Never changed, only added to.
+/// Schema migrations: entry n upgrades version n to n + 1. Entries never change; new ones are appended.
 pub(super) const MIGRATIONS: [&str; 1] = ["
 CREATE TABLE chats (
     id INTEGER PRIMARY KEY,
@@ -83,8 +83,8 @@ CREATE TABLE presets (name TEXT PRIMARY KEY, instructions TEXT NOT NULL, samplin
 INSERT INTO words (words, rank) VALUES ('secure-delete', 1);
 "];
 
-/// What a program that was killed left unfinished becomes whole, and what was deleted goes.
-const SWEEP: &str = "
+/// Recovery after a crash: joins the pieces of unfinished answers, and removes deleted chats.
+const RECOVERY: &str = "
 UPDATE messages SET text = text || (SELECT group_concat(p.text, '') FROM
     (SELECT text FROM pieces WHERE message = messages.id ORDER BY n) AS p) WHERE id IN (SELECT message FROM pieces);
 DELETE FROM pieces;
@@ -92,41 +92,41 @@ UPDATE messages SET state = 'interrupted' WHERE state = 'running';
 DELETE FROM chats WHERE deleted;
 ";
 
-/// The file in the folder `root`, both made where they are not there, and locked until the connection is closed.
+/// Opens the file in folder `root`, creates both if missing, and locks the file until the connection is closed.
 pub(super) fn file_in(root: &Path) -> Result<Connection, ChatsError> {
     let path = root.join(FILE_NAME);
     make_private(root, &path).map_err(|source| ChatsError::Folder { path: root.to_owned(), source })?;
-    let says = |error| explained(error, &path);
-    let mut db = Connection::open(&path).map_err(says)?;
-    db.busy_timeout(PATIENCE).map_err(says)?;
-    // One window has the chats: this holds the file's lock, which the system lets go of with the process.
-    db.pragma_update(None, "locking_mode", "EXCLUSIVE").map_err(says)?;
-    db.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())).map_err(says)?;
-    let whole: String = db.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(says)?;
-    if whole != "ok" {
-        return Err(ChatsError::Damaged { path });
+    let explain = |error| explained(error, &path);
+    let mut db = Connection::open(&path).map_err(explain)?;
+    db.busy_timeout(BUSY_TIMEOUT).map_err(explain)?;
+    // One window owns the chats: the connection holds the file lock, which the OS releases with the process.
+    db.pragma_update(None, "locking_mode", "EXCLUSIVE").map_err(explain)?;
+    db.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())).map_err(explain)?;
+    let check: String = db.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(explain)?;
+    if check != "ok" {
+        return Err(ChatsError::Corrupt { path });
     }
     prepare(&mut db, &path).map_err(|error| match error {
-        ChatsError::Database(error) => says(error),
+        ChatsError::Database(error) => explain(error),
         other => other,
     })?;
     Ok(db)
 }
 
-/// For a window that keeps nothing.
+/// An empty database in memory, for a window that saves nothing.
 pub(super) fn in_memory() -> Result<Connection, ChatsError> {
     let mut db = Connection::open_in_memory()?;
     prepare(&mut db, Path::new(":memory:"))?;
     Ok(db)
 }
 
-/// The newest tables, and nothing unfinished in them.
+/// Migrates to the newest schema, then recovers from a crash.
 fn prepare(db: &mut Connection, path: &Path) -> Result<(), ChatsError> {
     db.execute_batch("PRAGMA foreign_keys = ON; PRAGMA secure_delete = ON; PRAGMA synchronous = FULL;")?;
     let change = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let known = MIGRATIONS.len();
     let found: i64 = change.query_row("PRAGMA user_version", [], |row| row.get(0))?;
-    let n_done = usize::try_from(found).map_err(|_| ChatsError::Damaged { path: path.to_owned() })?;
+    let n_done = usize::try_from(found).map_err(|_| ChatsError::Corrupt { path: path.to_owned() })?;
     if n_done > known {
         return Err(ChatsError::Newer { path: path.to_owned(), found, known: known as i64 });
     }
@@ -134,22 +134,22 @@ fn prepare(db: &mut Connection, path: &Path) -> Result<(), ChatsError> {
         change.execute_batch(migration)?;
     }
     change.pragma_update(None, "user_version", known)?;
-    change.execute_batch(SWEEP)?;
+    change.execute_batch(RECOVERY)?;
     Ok(change.commit()?)
 }
 
-/// What SQLite's words mean of this file.
+/// Translates a SQLite error into a [`ChatsError`] about this file.
 pub(super) fn explained(error: rusqlite::Error, path: &Path) -> ChatsError {
     let path = path.to_owned();
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => ChatsError::Locked { path },
-        // Unknown is SQLite's plain "error": tables of those names in another shape.
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::Unknown) => ChatsError::Damaged { path },
+        // SQLite reports a table of unexpected columns as its generic "error", which is Unknown here.
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::Unknown) => ChatsError::Corrupt { path },
         _ => ChatsError::Database(error),
     }
 }
 
-/// Readable by their owner alone. SQLite gives what it keeps beside the file the same rights.
+/// Creates folder and file, readable by their owner alone. SQLite gives its side files the same rights.
 fn make_private(folder: &Path, file: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);

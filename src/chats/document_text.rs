@@ -1,11 +1,11 @@
-//! A document's text as it is kept, and the document that it was. Pure.
+//! Document text as stored in the database, and its conversion back to a [`Document`]. Pure.
 //!
-//! Invariant: what comes back has the hash under which it was kept, and pages that lie within it; or nothing comes back.
+//! Invariant: a restored document has the hash it was saved under, and pages within its text; otherwise there is none.
 
 use crate::document::{ContentHash, Document, FileFormat, PageSpan, Section};
 
-/// A kept document, before it is known to be whole.
-pub(super) struct Saved {
+/// A stored document before validation.
+pub(super) struct StoredText {
     pub name: String,
     pub bytes: u64,
     pub text: String,
@@ -13,7 +13,7 @@ pub(super) struct Saved {
     pub parts: String,
 }
 
-/// What a document has besides its text.
+/// All of a document but its text.
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Parts {
     kind: FileFormat,
@@ -34,8 +34,8 @@ pub(super) fn parts_of(document: &Document) -> String {
     serde_json::to_string(&parts).unwrap_or_default()
 }
 
-impl Saved {
-    /// None where it is not what was kept.
+impl StoredText {
+    /// None if text or parts do not match the saved document.
     pub(super) fn document(self, content_hash: &str) -> Option<Document> {
         let hash = ContentHash::of(&self.text);
         let parts: Parts = serde_json::from_str(&self.parts).ok()?;
@@ -63,29 +63,29 @@ impl Saved {
 mod tests {
     use super::*;
 
-    fn kept(document: &Document) -> Saved {
+    fn stored(document: &Document) -> StoredText {
         let Document { name, bytes, text, .. } = document.clone();
-        Saved { name, bytes, text, parts: parts_of(document) }
+        StoredText { name, bytes, text, parts: parts_of(document) }
     }
 
     #[test]
-    fn kept_document_comes_back_as_it_was() {
+    fn stored_document_is_restored_unchanged() {
         let document = Document::from_bytes("a.txt", "One.\u{c}Zwei üben.\n".as_bytes()).unwrap();
-        assert_eq!(kept(&document).document(&document.content_hash.to_string()), Some(document));
+        assert_eq!(stored(&document).document(&document.content_hash.to_string()), Some(document));
     }
 
     #[test]
-    fn kept_document_that_is_not_what_it_was_does_not_come_back() {
+    fn changed_stored_document_is_rejected() {
         let document = Document::from_bytes("a.txt", "One ü two.".as_bytes()).unwrap();
         let hash = document.content_hash.to_string();
-        assert_eq!(Saved { text: "Other.".into(), ..kept(&document) }.document(&hash), None);
+        assert_eq!(StoredText { text: "Other.".into(), ..stored(&document) }.document(&hash), None);
         for parts in ["", "{}", &parts_of(&document).replace("[11]", "[5]"), &parts_of(&document).replace("[11]", "[99]")] {
-            assert_eq!(Saved { parts: parts.into(), ..kept(&document) }.document(&hash), None, "{parts}");
+            assert_eq!(StoredText { parts: parts.into(), ..stored(&document) }.document(&hash), None, "{parts}");
         }
         let with_section = |first_byte| {
             let sections = vec![Section { title: "Two".into(), first_byte }];
-            kept(&Document { sections, ..document.clone() }).document(&hash)
+            stored(&Document { sections, ..document.clone() }).document(&hash)
         };
-        assert!(with_section(4).is_some() && with_section(5).is_none(), "in the middle of a letter");
+        assert!(with_section(4).is_some() && with_section(5).is_none(), "inside a character");
     }
 }

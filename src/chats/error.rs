@@ -1,50 +1,50 @@
-//! What can go wrong with kept chats, each as one sentence that says what to do.
+//! Errors of stored chats. Each names the fault and the remedy.
 
 use std::path::PathBuf;
 
-/// Why chats cannot be kept, or read.
+/// Why chats cannot be saved or loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum ChatsError {
-    /// the folder or its file cannot be made or opened
-    #[error("the folder {} cannot be used ({source}); check its rights and the room on its disk", path.display())]
+    /// the folder or its file cannot be created or opened
+    #[error("the folder {} cannot be used ({source}). Check its permissions and the free space on its disk", path.display())]
     Folder {
-        /// which
+        /// the folder
         path: PathBuf,
-        /// the system's words
+        /// cause
         source: std::io::Error,
     },
-    /// another window has them
-    #[error("another Strata has {} open; close it, and start this one again to see them", path.display())]
+    /// another window has the file open
+    #[error("another Strata has {} open. Close it, then restart this one", path.display())]
     Locked {
         /// the file
         path: PathBuf,
     },
-    /// written by a later version
-    #[error("{} is of a newer Strata (format {found}, this one knows {known}); update Strata", path.display())]
+    /// the file was written by a later version
+    #[error("{} is from a newer Strata (format {found}, this version reads up to {known}). Update Strata", path.display())]
     Newer {
         /// the file
         path: PathBuf,
         /// version in the file
         found: i64,
-        /// version of this program
+        /// newest version that this program reads
         known: i64,
     },
-    /// not what was written
-    #[error("{} is damaged; it is kept as it is: move it elsewhere to begin anew", path.display())]
-    Damaged {
+    /// the file is corrupt
+    #[error("{} is corrupt and was left unchanged. Move it elsewhere to start with a new file", path.display())]
+    Corrupt {
         /// the file
         path: PathBuf,
     },
-    /// the text of a document is not the one that was kept
-    #[error("the kept text of {name} is damaged; open its file again")]
+    /// the stored text of a document is corrupt
+    #[error("the stored text of {name} is corrupt. Open its file again")]
     Text {
-        /// which
+        /// name of the document
         name: String,
     },
-    /// the database's own words
-    #[error("{0}; check the room on the disk")]
+    /// any other database error
+    #[error("{0}. Check the free space on the disk")]
     Database(#[from] rusqlite::Error),
-    /// the system refuses another thread
-    #[error("the system refuses another thread ({0}); close other programs")]
+    /// a thread could not be started
+    #[error("the thread that saves chats could not be started ({0}). Close other programs")]
     Thread(std::io::Error),
 }

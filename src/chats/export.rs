@@ -1,39 +1,39 @@
-//! A chat as a file for others: Markdown of the branch that is shown, JSON of all of it. Pure.
+//! Export of a chat: Markdown of the selected branch, or JSON of every branch. Pure.
 
 use super::records::{Author, ChatRow, MessageRow};
 
-/// Which file.
+/// File format of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
-    /// for reading: the branch that is shown
+pub enum ExportFormat {
+    /// Markdown of the selected branch, for readers
     Markdown,
-    /// for programs: every branch
+    /// JSON of every branch, for programs
     Json,
 }
 
-impl Format {
-    /// Of the file's name.
+impl ExportFormat {
+    /// Extension of the file name.
     pub fn extension(self) -> &'static str {
         match self {
-            Format::Markdown => "md",
-            Format::Json => "json",
+            ExportFormat::Markdown => "md",
+            ExportFormat::Json => "json",
         }
     }
 }
 
-/// The file's content.
-pub fn export(format: Format, chat: &ChatRow, messages: &[MessageRow]) -> String {
+/// Content of the exported file.
+pub fn export(format: ExportFormat, chat: &ChatRow, messages: &[MessageRow]) -> String {
     match format {
-        Format::Markdown => markdown(chat, messages),
-        Format::Json => json(chat, messages),
+        ExportFormat::Markdown => markdown(chat, messages),
+        ExportFormat::Json => json(chat, messages),
     }
 }
 
-/// The messages from the first to `leaf`, oldest first.
+/// Messages from the first to `leaf`, oldest first.
 pub fn branch(messages: &[MessageRow], leaf: Option<u64>) -> Vec<&MessageRow> {
     let mut branch: Vec<&MessageRow> = Vec::new();
     let mut next = leaf;
-    // A parent is older than its child, so that this ends whatever was in the file.
+    // A parent is older than its child; the check ends the loop even on a corrupt file.
     while let Some(message) = next.and_then(|id| messages.iter().find(|m| m.id == id)) {
         if branch.last().is_some_and(|child| child.id <= message.id) {
             break;
@@ -63,7 +63,7 @@ fn markdown(chat: &ChatRow, messages: &[MessageRow]) -> String {
     text
 }
 
-/// One message under a heading of its own, with a word on how it ended where there is one.
+/// One message under its own heading, followed by its note, if any.
 pub fn message_markdown(author: Author, text: &str, note: &str) -> String {
     let who = match author {
         Author::User => "Question",
@@ -89,11 +89,11 @@ fn json(chat: &ChatRow, messages: &[MessageRow]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chats::records::State;
+    use crate::chats::records::MessageState;
 
     fn message(id: u64, parent: Option<u64>, author: Author, text: &str) -> MessageRow {
         let (note, cost) = (String::new(), String::new());
-        MessageRow { id, chat: 1, parent, author, text: text.into(), state: State::Done, note, cost, made: 0 }
+        MessageRow { id, chat: 1, parent, author, text: text.into(), state: MessageState::Done, note, cost, made: 0 }
     }
 
     fn chat() -> (ChatRow, Vec<MessageRow>) {
@@ -106,16 +106,19 @@ mod tests {
     }
 
     #[test]
-    fn markdown_holds_the_branch_that_is_shown_and_json_holds_all() {
+    fn markdown_has_the_selected_branch_and_json_has_all() {
         let (chat, messages) = chat();
-        assert_eq!(export(Format::Markdown, &chat, &messages), "# Numbers\n\n## Question\n\nOne?\n\n## Answer\n\nSecond.\n");
-        let json: serde_json::Value = serde_json::from_str(&export(Format::Json, &chat, &messages)).unwrap();
+        assert_eq!(
+            export(ExportFormat::Markdown, &chat, &messages),
+            "# Numbers\n\n## Question\n\nOne?\n\n## Answer\n\nSecond.\n"
+        );
+        let json: serde_json::Value = serde_json::from_str(&export(ExportFormat::Json, &chat, &messages)).unwrap();
         assert_eq!(json["messages"].as_array().unwrap().len(), 3);
         assert_eq!((&json["format"], &json["chat"]["leaf"]), (&"strata-chat".into(), &4.into()));
     }
 
     #[test]
-    fn branch_ends_where_parents_go_in_a_circle() {
+    fn branch_ends_at_a_cycle_of_parents() {
         let messages = [message(2, Some(3), Author::User, "a"), message(3, Some(2), Author::Model, "b")];
         assert_eq!(branch(&messages, Some(3)).len(), 2);
         assert!(branch(&messages, Some(9)).is_empty());

@@ -1,110 +1,110 @@
-//! Chats as they are kept: plain data, and what can change of it.
+//! Records of the chat database, and the changes that can be applied to them. Plain data.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::document::Document;
 
-/// Who wrote a message.
+/// Author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Author {
-    /// the person
+    /// the user
     User,
     /// the model
     Model,
 }
 
-/// How a message stands.
+/// Progress of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
-    /// being written
+pub enum MessageState {
+    /// being generated
     Running,
-    /// whole, or stopped on purpose
+    /// complete, or stopped by the user
     Done,
-    /// could not be written; the note says why
+    /// failed; the note has the reason
     Failed,
-    /// the program ended while it was written
+    /// the program ended during generation
     Interrupted,
 }
 
-/// A message of a chat. Its parent is the message that it follows; messages with one parent are alternatives.
+/// A message of a chat. Its parent is the previous message; messages with the same parent are alternatives.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct MessageRow {
-    /// unique among all messages; a later message has a larger one
+    /// unique among all messages; later messages have larger ids
     pub id: u64,
-    /// whose
+    /// id of its chat
     pub chat: u64,
-    /// none for a first question
+    /// None for a first question
     pub parent: Option<u64>,
-    /// who
+    /// author
     pub author: Author,
-    /// what
+    /// text
     pub text: String,
-    /// how it stands
-    pub state: State,
-    /// a sentence for the person; empty where there is none
+    /// progress
+    pub state: MessageState,
+    /// a sentence for the user; empty if there is none
     pub note: String,
-    /// what writing it cost, JSON; empty where it is not known
+    /// cost of generation, JSON; empty if unknown
     pub cost: String,
-    /// seconds since 1970
+    /// time of creation, seconds since 1970
     pub made: i64,
 }
 
-/// A document that a chat is about.
+/// Reference to a document of a chat.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct DocumentName {
     /// hash of its text, hexadecimal
     pub content_hash: String,
-    /// what people call it
+    /// name to show
     pub name: String,
-    /// where its file was
+    /// path of its file, if known
     pub path: Option<PathBuf>,
 }
 
-/// A chat, but for its messages.
+/// A chat without its messages.
 #[derive(Debug, Clone, PartialEq, Default, serde::Serialize)]
 pub struct ChatRow {
     /// unique among all chats
     pub id: u64,
-    /// what the list shows
+    /// title in the list
     pub title: String,
-    /// a person gave it the title
+    /// true if the user chose the title
     pub named: bool,
-    /// stands above the others
+    /// pinned to the top of the list
     pub pinned: bool,
-    /// said to the model before everything else; empty where nothing is
+    /// instructions in front of the first question; may be empty
     pub instructions: String,
-    /// how tokens are chosen, JSON; empty where it is as in the settings
+    /// sampling parameters, JSON; empty for those of the settings
     pub sampling: String,
-    /// the last message of the branch that is shown
+    /// last message of the selected branch
     pub leaf: Option<u64>,
-    /// not sent yet
+    /// text typed but not sent
     pub draft: String,
-    /// when something was last said, seconds since 1970
+    /// time of the last message, seconds since 1970
     pub updated: i64,
-    /// in front of the first question, in this order
+    /// documents in front of the first question, in this order
     pub documents: Vec<DocumentName>,
 }
 
-/// A document whose text is kept.
+/// A document whose text is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredDocument {
-    /// of its text
+    /// name, hash and path
     pub document: DocumentName,
-    /// size of its file
+    /// bytes of its file
     pub bytes: u64,
     /// characters of its text
     pub n_chars: usize,
-    /// pages of it
+    /// pages
     pub n_pages: usize,
 }
 
-/// Instructions and sampling under a name.
+/// Named instructions and sampling parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Preset {
-    /// unique
+    /// unique name
     pub name: String,
     /// as in [`ChatRow::instructions`]
     pub instructions: String,
@@ -112,54 +112,54 @@ pub struct Preset {
     pub sampling: String,
 }
 
-/// A chat that holds the words that were searched.
+/// A search result: a chat that contains the words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SearchHit {
-    /// which
+    /// id of the chat
     pub chat: u64,
-    /// its newest message that does; none where its title or a document's name does
+    /// its newest matching message; None if only its title or a document's name matches
     pub message: Option<u64>,
-    /// the words and what is around them
+    /// excerpt around the match
     pub around: String,
 }
 
-/// What is to be kept.
+/// A change to save.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
-    /// a new chat, or what a chat is now
+    /// inserts or updates a chat
     Chat(ChatRow),
-    /// what is typed and not sent
+    /// updates the unsent text of a chat
     Draft {
-        /// where
+        /// id of the chat
         chat: u64,
-        /// all of it
+        /// the whole draft
         text: String,
     },
-    /// a new message, or what it is now
+    /// inserts or updates a message
     Message(MessageRow),
-    /// the message goes on
+    /// appends to a message
     Piece {
-        /// which
+        /// id of the message
         message: u64,
-        /// what comes after what it has
+        /// text to append
         text: String,
     },
-    /// gone at the next start, and from every list now
+    /// hides a chat, and deletes it at the next start
     Delete(u64),
-    /// not gone after all
+    /// undoes a deletion
     Restore(u64),
-    /// the text of a document, and where its file is
+    /// stores the text of a document, with the path of its file
     Document(Arc<Document>, Option<PathBuf>),
-    /// no longer: the hash of its text
+    /// deletes a document, by the hash of its text
     ForgetDocument(String),
-    /// new, or in place of that of the same name
+    /// inserts a preset, or replaces the one of the same name
     Preset(Preset),
-    /// no longer: its name
+    /// deletes a preset, by its name
     ForgetPreset(String),
 }
 
 impl Change {
-    /// It is to survive a power cut, not only the end of the program.
+    /// True if the change must survive a power failure, not only the end of the program.
     pub(super) fn is_lasting(&self) -> bool {
         !matches!(self, Change::Piece { .. } | Change::Draft { .. })
     }

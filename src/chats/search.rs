@@ -1,9 +1,9 @@
-//! Full-text search: which chats hold all of these words, in any case and as parts of words.
+//! Full-text search over chats: every word must occur, in any case, also inside longer words.
 //!
 //! ```text
-//! query ─► words of three letters and more: the index │ shorter ones: looked for in each message ─► one SearchHit per chat
+//! query ─► words of three letters and more: full-text index │ shorter words: LIKE on each message ─► one SearchHit per chat
 //! ```
-//! Limits: [`MAX_HITS`] chats; titles and names of documents are searched for the query as a whole.
+//! Limits: [`MAX_HITS`] chats. Titles and document names must contain the whole query.
 
 use rusqlite::{Row, ToSql, params_from_iter};
 
@@ -11,18 +11,18 @@ use super::error::ChatsError;
 use super::records::SearchHit;
 use super::store::ChatStore;
 
-/// Chats found at most.
+/// Largest number of results.
 const MAX_HITS: usize = 100;
-/// Letters that the index knows words by.
+/// Length of the index's n-grams, characters.
 const GRAM: usize = 3;
-/// Characters around what was found, on either side.
+/// Characters of an excerpt on each side of the match.
 const AROUND: usize = 24;
 
 impl ChatStore {
-    /// Chats that hold every word of `query`, the newest message first.
+    /// Chats that contain every word of `query`, in order of their newest matching message.
     ///
     /// # Errors
-    /// What the database said.
+    /// A database error.
     pub fn search(&self, query: &str) -> Result<Vec<SearchHit>, ChatsError> {
         let words: Vec<&str> = query.split_whitespace().collect();
         let Some(first) = words.first() else { return Ok(Vec::new()) };
@@ -57,7 +57,7 @@ impl ChatStore {
         Ok(hits)
     }
 
-    /// Chats whose title or a document's name holds the query.
+    /// Chats whose title or a document's name contains the query.
     fn named(&self, query: &str) -> Result<Vec<SearchHit>, ChatsError> {
         let sql = format!(
             "SELECT id FROM chats WHERE NOT deleted AND (title LIKE ?1 ESCAPE '\\' OR id IN (SELECT chat FROM chat_documents
@@ -68,12 +68,12 @@ impl ChatStore {
     }
 }
 
-/// Anything with `text` in it.
+/// LIKE pattern for any text that contains `text`.
 fn pattern(text: &str) -> String {
     format!("%{}%", text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_"))
 }
 
-/// The first place of `word` in `text`, in any case, on one line with what is around it.
+/// Excerpt around the first match of `word` in `text`, in any case, on one line.
 fn around(text: &str, word: &str) -> String {
     let chars: Vec<char> = text.chars().collect();
     let wanted: Vec<char> = word.chars().flat_map(char::to_lowercase).collect();
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn surroundings_of_a_word_are_one_line_in_the_case_of_the_text() {
+    fn excerpt_is_one_line_in_the_case_of_the_text() {
         assert_eq!(around("It began in\nPudding Lane.", "pudding"), "It began in Pudding Lane.");
         let long = format!("{} the needle {}", "hay ".repeat(40), "hay ".repeat(40));
         let part = around(&long, "NEEDLE");
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn pattern_takes_every_letter_as_itself() {
+    fn pattern_escapes_wildcards() {
         assert_eq!(pattern("50 %_\\"), "%50 \\%\\_\\\\%");
     }
 }

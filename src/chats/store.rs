@@ -1,9 +1,9 @@
-//! The kept chats: changes in, chats, messages, documents and search results out.
+//! Chat store: applies changes, and returns chats, messages, documents and search results.
 //!
 //! ```text
 //! [Change] ─ one transaction ─► chats.sqlite ─► list, messages, document, search
 //! ```
-//! Units: times in seconds since 1970. Owner thread: whoever opened it.
+//! Units: seconds since 1970. Owner thread: the one that opened it.
 
 use std::path::{Path, PathBuf};
 
@@ -12,44 +12,44 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, Transaction, named
 use super::database;
 use super::document_text;
 use super::error::ChatsError;
-use super::records::{Author, Change, ChatRow, DocumentName, MessageRow, Preset, State, StoredDocument};
+use super::records::{Author, Change, ChatRow, DocumentName, MessageRow, MessageState, Preset, StoredDocument};
 use crate::document::Document;
 
-/// The chats of one folder, or of none.
+/// The chats of one folder, or of memory only.
 #[derive(Debug)]
 pub struct ChatStore {
     pub(super) db: Connection,
 }
 
 impl ChatStore {
-    /// Those in the folder `root`. No other process can have them open until this is dropped.
+    /// Opens the chats in folder `root`. No other process can open them until this is dropped.
     ///
     /// # Errors
-    /// One sentence of why not; the file is left as it is.
+    /// The file cannot be used; it is left unchanged.
     pub fn open(root: &Path) -> Result<ChatStore, ChatsError> {
         Ok(ChatStore { db: database::file_in(root)? })
     }
 
-    /// None that outlives this.
+    /// An empty store in memory.
     ///
     /// # Errors
-    /// What the database said.
+    /// A database error.
     pub fn in_memory() -> Result<ChatStore, ChatsError> {
         Ok(ChatStore { db: database::in_memory()? })
     }
 
-    /// Keeps all of it or nothing. What is lasting is on the disk afterwards; pieces and drafts outlive the program at
-    /// once, and a power cut when the next lasting change is kept.
+    /// Saves all changes or none. Lasting changes are durable afterwards. Pieces and drafts survive the end of the program at
+    /// once, and a power failure after the next lasting change.
     ///
     /// # Errors
-    /// What the database said.
+    /// A database error.
     pub fn apply(&mut self, changes: &[Change]) -> Result<(), ChatsError> {
         let synchronous = if changes.iter().any(Change::is_lasting) { "FULL" } else { "NORMAL" };
         self.db.pragma_update(None, "synchronous", synchronous)?;
         let transaction = self.db.transaction()?;
         for change in changes {
             match apply(&transaction, change) {
-                // It is of a chat that is not there: nothing to keep, and nothing that may hold the others up.
+                // The change refers to a chat that does not exist: it is skipped, so that it does not block the others.
                 Err(error) if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => {}
                 applied => applied?,
             }
@@ -57,10 +57,10 @@ impl ChatStore {
         Ok(transaction.commit()?)
     }
 
-    /// Every chat, pinned ones first, then the one that was last spoken in.
+    /// All chats: pinned ones first, then by the time of their last message.
     ///
     /// # Errors
-    /// What the database said.
+    /// A database error.
     pub fn list(&self) -> Result<Vec<ChatRow>, ChatsError> {
         let sql = "SELECT * FROM chats WHERE NOT deleted ORDER BY pinned DESC, updated DESC, id DESC";
         let mut chats = self.db.prepare(sql)?.query_map([], chat)?.collect::<Result<Vec<_>, _>>()?;
@@ -71,57 +71,58 @@ impl ChatStore {
         Ok(chats)
     }
 
-    /// The messages of a chat, oldest first, on every branch.
+    /// Messages of a chat on every branch, oldest first.
     ///
     /// # Errors
-    /// What the database said.
+    /// A database error.
     pub fn messages(&self, chat: u64) -> Result<Vec<MessageRow>, ChatsError> {
         let mut statement = self.db.prepare("SELECT * FROM messages WHERE chat = ?1 ORDER BY id")?;
         Ok(statement.query_map([chat], message)?.collect::<Result<_, _>>()?)
     }
 
-    /// The largest name of a chat or a message, 0 where there is none: later ones are larger.
+    /// Largest id of a chat or a message, 0 if there is none; new ids must be larger.
     ///
     /// # Errors
-    /// What the database said.
+    /// A database error.
     pub fn newest_id(&self) -> Result<u64, ChatsError> {
         let sql = "SELECT coalesce(max(id), 0) FROM (SELECT max(id) AS id FROM chats UNION ALL SELECT max(id) FROM messages)";
         Ok(self.db.query_row(sql, [], |row| row.get(0))?)
     }
 
-    /// Documents whose text is kept, by name.
+    /// Documents whose text is stored, by name.
     ///
     /// # Errors
-    /// What the database said.
+    /// A database error.
     pub fn documents(&self) -> Result<Vec<StoredDocument>, ChatsError> {
         let sql = "SELECT content_hash, name, path, bytes, n_chars, n_pages FROM documents ORDER BY name COLLATE NOCASE";
-        let kept = |row: &Row<'_>| {
+        let stored = |row: &Row<'_>| {
             let (bytes, n_chars, n_pages) = (row.get("bytes")?, row.get("n_chars")?, row.get("n_pages")?);
             Ok(StoredDocument { document: document_name(row)?, bytes, n_chars, n_pages })
         };
-        Ok(self.db.prepare(sql)?.query_map([], kept)?.collect::<Result<_, _>>()?)
+        Ok(self.db.prepare(sql)?.query_map([], stored)?.collect::<Result<_, _>>()?)
     }
 
-    /// A document by the hash of its text, with where its file was; none where it is not kept.
+    /// A document with the path of its file, by the hash of its text; None if it is not stored.
     ///
     /// # Errors
-    /// Its text is not what it was, or what the database said.
+    /// Corrupt text, or a database error.
     pub fn document(&self, content_hash: &str) -> Result<Option<(Document, Option<PathBuf>)>, ChatsError> {
         let sql = "SELECT name, bytes, text, parts, path FROM documents WHERE content_hash = ?1";
         let row = |row: &Row<'_>| {
-            let kept = document_text::Saved { name: row.get(0)?, bytes: row.get(1)?, text: row.get(2)?, parts: row.get(3)? };
-            Ok((kept, row.get::<_, Option<String>>(4)?))
+            let stored =
+                document_text::StoredText { name: row.get(0)?, bytes: row.get(1)?, text: row.get(2)?, parts: row.get(3)? };
+            Ok((stored, row.get::<_, Option<String>>(4)?))
         };
-        let Some((kept, path)) = self.db.query_row(sql, [content_hash], row).optional()? else { return Ok(None) };
-        let name = kept.name.clone();
-        let document = kept.document(content_hash).ok_or(ChatsError::Text { name })?;
+        let Some((stored, path)) = self.db.query_row(sql, [content_hash], row).optional()? else { return Ok(None) };
+        let name = stored.name.clone();
+        let document = stored.document(content_hash).ok_or(ChatsError::Text { name })?;
         Ok(Some((document, path.map(PathBuf::from))))
     }
 
-    /// By name.
+    /// All presets, by name.
     ///
     /// # Errors
-    /// What the database said.
+    /// A database error.
     pub fn presets(&self) -> Result<Vec<Preset>, ChatsError> {
         let preset = |row: &Row<'_>| Ok(Preset { name: row.get(0)?, instructions: row.get(1)?, sampling: row.get(2)? });
         let mut statement = self.db.prepare("SELECT name, instructions, sampling FROM presets ORDER BY name COLLATE NOCASE")?;
@@ -131,19 +132,19 @@ impl ChatStore {
 
 fn apply(db: &Transaction<'_>, change: &Change) -> rusqlite::Result<()> {
     match change {
-        Change::Chat(chat) => keep_chat(db, chat)?,
-        Change::Message(message) => keep_message(db, message)?,
+        Change::Chat(chat) => save_chat(db, chat)?,
+        Change::Message(message) => save_message(db, message)?,
         Change::Draft { chat, text } => {
             db.prepare_cached("UPDATE chats SET draft = ?2 WHERE id = ?1")?.execute(params![chat, text])?;
         }
-        // An answer may go on after its chat was deleted for good.
+        // A deleted chat's answer may still be generating; its pieces match no message.
         Change::Piece { message, text } => {
             let sql = "INSERT INTO pieces (message, text) SELECT id, ?2 FROM messages WHERE id = ?1";
             db.prepare_cached(sql)?.execute(params![message, text])?;
         }
         Change::Delete(chat) => drop(db.execute("UPDATE chats SET deleted = 1 WHERE id = ?1", [chat])?),
         Change::Restore(chat) => drop(db.execute("UPDATE chats SET deleted = 0 WHERE id = ?1", [chat])?),
-        Change::Document(document, path) => keep_document(db, document, path.as_deref())?,
+        Change::Document(document, path) => save_document(db, document, path.as_deref())?,
         Change::ForgetDocument(hash) => drop(db.execute("DELETE FROM documents WHERE content_hash = ?1", [hash])?),
         Change::Preset(Preset { name, instructions, sampling }) => {
             db.execute("INSERT OR REPLACE INTO presets VALUES (?1, ?2, ?3)", params![name, instructions, sampling])?;
@@ -153,7 +154,7 @@ fn apply(db: &Transaction<'_>, change: &Change) -> rusqlite::Result<()> {
     Ok(())
 }
 
-fn keep_chat(db: &Transaction<'_>, chat: &ChatRow) -> rusqlite::Result<()> {
+fn save_chat(db: &Transaction<'_>, chat: &ChatRow) -> rusqlite::Result<()> {
     db.prepare_cached(
         "INSERT INTO chats (id, title, named, pinned, instructions, sampling, leaf, draft, updated) VALUES (:id, :title, :named,
          :pinned, :instructions, :sampling, :leaf, :draft, :updated) ON CONFLICT (id) DO UPDATE SET title = excluded.title,
@@ -184,7 +185,7 @@ fn keep_chat(db: &Transaction<'_>, chat: &ChatRow) -> rusqlite::Result<()> {
     Ok(())
 }
 
-fn keep_message(db: &Transaction<'_>, message: &MessageRow) -> rusqlite::Result<()> {
+fn save_message(db: &Transaction<'_>, message: &MessageRow) -> rusqlite::Result<()> {
     db.prepare_cached(
         "INSERT INTO messages VALUES (:id, :chat, :parent, :author, :text, :state, :note, :cost, :made) ON CONFLICT (id) DO
          UPDATE SET text = excluded.text, state = excluded.state, note = excluded.note, cost = excluded.cost",
@@ -204,7 +205,7 @@ fn keep_message(db: &Transaction<'_>, message: &MessageRow) -> rusqlite::Result<
     Ok(())
 }
 
-fn keep_document(db: &Transaction<'_>, document: &Document, path: Option<&Path>) -> rusqlite::Result<()> {
+fn save_document(db: &Transaction<'_>, document: &Document, path: Option<&Path>) -> rusqlite::Result<()> {
     db.execute(
         "INSERT INTO documents VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (content_hash) DO UPDATE SET
          name = excluded.name, path = coalesce(excluded.path, path), bytes = excluded.bytes, n_pages = excluded.n_pages,
@@ -252,21 +253,21 @@ fn message(row: &Row<'_>) -> rusqlite::Result<MessageRow> {
         parent: row.get("parent")?,
         author: if author == author_word(Author::User) { Author::User } else { Author::Model },
         text: row.get("text")?,
-        state: STATES.into_iter().find(|s| state_word(*s) == state).unwrap_or(State::Interrupted),
+        state: STATES.into_iter().find(|s| state_word(*s) == state).unwrap_or(MessageState::Interrupted),
         note: row.get("note")?,
         cost: row.get("cost")?,
         made: row.get("made")?,
     })
 }
 
-const STATES: [State; 4] = [State::Running, State::Done, State::Failed, State::Interrupted];
+const STATES: [MessageState; 4] = [MessageState::Running, MessageState::Done, MessageState::Failed, MessageState::Interrupted];
 
-fn state_word(state: State) -> &'static str {
+fn state_word(state: MessageState) -> &'static str {
     match state {
-        State::Running => "running",
-        State::Done => "done",
-        State::Failed => "failed",
-        State::Interrupted => "interrupted",
+        MessageState::Running => "running",
+        MessageState::Done => "done",
+        MessageState::Failed => "failed",
+        MessageState::Interrupted => "interrupted",
     }
 }
 

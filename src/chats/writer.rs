@@ -1,13 +1,13 @@
-//! The thread that keeps chats, so that the window never waits for the disk longer than it wants to.
+//! Chat writer: a thread that saves chats, so that the window waits for the disk only within a time limit.
 //!
 //! ```text
-//! window ─ Request ─► [bounded] ─► "chats" thread, ChatStore ─► [bounded] ─ ChatEvent ─► window
-//!    └─ flush: until what was handed over is kept ◄─ a counter ─┘
+//! window ─ ChatRequest ─► [bounded] ─► "chats" thread, ChatStore ─► [bounded] ─ ChatEvent ─► window
+//!    └─ flush: waits until all sent requests are handled ◄─ a counter ─┘
 //! ```
-//! Invariants: 1. Changes are kept in the order in which they came, and none is dropped: what could not be kept is tried
-//! again with what comes next. 2. What the window settles before it draws outlives the program. 3. Where chats cannot be
-//! kept, all goes on in memory, and a sentence says so once.
-//! Limits: [`QUEUE`] requests wait at most.
+//! Invariants: 1. Changes are saved in order, and none is dropped: failed changes are retried with the next ones.
+//! 2. Changes that the window flushes before it draws survive the program. 3. If chats cannot be saved, everything continues
+//! in memory, and the user gets one message.
+//! Limits: at most [`QUEUE`] waiting requests.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -17,244 +17,251 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
 
 use super::error::ChatsError;
-use super::export::{Format, export};
+use super::export::{ExportFormat, export};
 use super::records::{Change, ChatRow, MessageRow, Preset, SearchHit, StoredDocument};
 use super::store::ChatStore;
 use crate::document::Document;
 
-/// Requests waiting at most; news as well.
+/// Capacity of the queues of requests and of events.
 const QUEUE: usize = 256;
-/// Between two tries to keep what could not be kept.
-const AGAIN: Duration = Duration::from_secs(2);
+/// Interval between retries of failed changes.
+const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 
-/// What can be asked of the kept chats.
+/// A request to the thread.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Request {
-    /// keep these
-    Keep(Vec<Change>),
-    /// the messages of a chat
+pub enum ChatRequest {
+    /// save changes
+    Save(Vec<Change>),
+    /// load the messages of a chat
     Messages(u64),
-    /// a document by the hash of its text
+    /// load a document by the hash of its text
     Document(String),
-    /// chats that hold these words
+    /// search chats for words
     Search(String),
-    /// a chat as a text
-    Export(u64, Format, Destination),
+    /// export a chat
+    Export(u64, ExportFormat, Destination),
 }
 
-/// Where a chat goes as a text.
+/// Destination of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Destination {
-    /// a file that the person names
+    /// a file that the user names
     File,
     /// the clipboard
     Clipboard,
 }
 
-/// What came back.
+/// An event of the thread.
 #[derive(Debug)]
 pub enum ChatEvent {
-    /// what there is
+    /// the stored data was loaded
     Opened {
-        /// the largest name of a chat or a message
+        /// largest id of a chat or a message
         newest_id: u64,
-        /// newest first
+        /// all chats, newest first
         chats: Vec<ChatRow>,
-        /// whose text is kept
+        /// documents whose text is stored
         documents: Vec<StoredDocument>,
-        /// by name
+        /// presets, by name
         presets: Vec<Preset>,
     },
     /// the messages of a chat, on every branch
     Messages(u64, Vec<MessageRow>),
-    /// a document that was kept, and where its file was
+    /// a stored document, with the path of its file
     Document(Box<Document>, Option<PathBuf>),
-    /// the hash of one that was not
+    /// no document is stored under this hash
     NoDocument(String),
-    /// what a search found
+    /// search results
     Found {
-        /// the words
+        /// the query
         query: String,
-        /// the newest first
+        /// results, newest first
         hits: Vec<SearchHit>,
     },
-    /// a chat as a text
+    /// an exported chat
     Exported {
-        /// where it goes
+        /// destination
         to: Destination,
-        /// of a file
+        /// name of the file
         name: String,
-        /// all of it
+        /// content
         text: String,
     },
-    /// one sentence for the person
+    /// an error, as a sentence for the user
     Refused(String),
 }
 
-/// How many requests were kept, and who waits for it.
+/// Number of handled requests, for [`ChatWriter::flush`].
 #[derive(Default)]
-struct Saved {
+struct HandledCount {
     n: Mutex<u64>,
     changed: Condvar,
 }
 
-/// The window's end.
+/// Handle of the chat thread, owned by the window.
 pub struct ChatWriter {
-    requests: Option<Sender<Request>>,
-    news: Receiver<ChatEvent>,
-    kept: Arc<Saved>,
+    requests: Option<Sender<ChatRequest>>,
+    events: Receiver<ChatEvent>,
+    handled: Arc<HandledCount>,
     n_sent: u64,
     thread: Option<JoinHandle<()>>,
 }
 
 impl ChatWriter {
-    /// Chats in the folder `root`, or in memory alone. `wake` is called after every piece of news, from the thread.
+    /// Opens the chats in folder `root`, or in memory. The thread calls `wake` after every event.
     ///
     /// # Errors
-    /// The system refuses a thread.
+    /// The thread could not be started.
     pub fn start(root: Option<PathBuf>, wake: impl Fn() + Send + 'static) -> Result<ChatWriter, ChatsError> {
         let (requests, inbox) = bounded(QUEUE);
-        let (sender, news) = bounded(QUEUE);
-        let kept = Arc::new(Saved::default());
-        let counter = kept.clone();
+        let (sender, events) = bounded(QUEUE);
+        let handled = Arc::new(HandledCount::default());
+        let counter = handled.clone();
         let work = move || {
-            let tell = |news| {
-                let told = sender.send(news).is_ok();
+            let send = |event| {
+                let is_received = sender.send(event).is_ok();
                 wake();
-                told
+                is_received
             };
-            if let Some(store) = open(root, &tell) {
-                Worker { store, tell: &tell, kept: &counter, waiting: Vec::new(), tried: Instant::now(), has_complained: false }
-                    .run(&inbox);
+            if let Some(store) = open(root, &send) {
+                WriterThread {
+                    store,
+                    send: &send,
+                    handled: &counter,
+                    pending: Vec::new(),
+                    tried: Instant::now(),
+                    is_reported: false,
+                }
+                .run(&inbox);
             }
         };
         let thread = std::thread::Builder::new().name("chats".to_owned()).spawn(work).map_err(ChatsError::Thread)?;
-        Ok(ChatWriter { requests: Some(requests), news, kept, n_sent: 0, thread: Some(thread) })
+        Ok(ChatWriter { requests: Some(requests), events, handled, n_sent: 0, thread: Some(thread) })
     }
 
-    /// Hands a request over; gives it back where there is no room yet.
+    /// Sends a request; returns it if the queue is full.
     ///
     /// # Errors
-    /// The request.
-    pub fn send(&mut self, request: Request) -> Result<(), Request> {
+    /// The request, for a retry.
+    pub fn send(&mut self, request: ChatRequest) -> Result<(), ChatRequest> {
         let Some(requests) = &self.requests else { return Ok(()) };
         match requests.try_send(request) {
             Ok(()) => self.n_sent += 1,
             Err(TrySendError::Full(request)) => return Err(request),
-            // The thread has said why it is gone.
+            // The thread has reported why it ended.
             Err(TrySendError::Disconnected(_)) => self.requests = None,
         }
         Ok(())
     }
 
-    /// The next piece of news, if there is one.
+    /// The next event, if there is one.
     pub fn poll(&self) -> Option<ChatEvent> {
-        self.news.try_recv().ok()
+        self.events.try_recv().ok()
     }
 
-    /// Waits until everything handed over was kept, `patience` at most. False where that was not enough.
-    pub fn flush(&self, patience: Duration) -> bool {
-        let until = Instant::now() + patience;
-        let mut n = self.kept.n.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Waits until all sent requests are handled, at most `timeout`. False on timeout.
+    pub fn flush(&self, timeout: Duration) -> bool {
+        let until = Instant::now() + timeout;
+        let mut n = self.handled.n.lock().unwrap_or_else(PoisonError::into_inner);
         while *n < self.n_sent && self.requests.is_some() {
             let Some(left) = until.checked_duration_since(Instant::now()) else { return false };
-            n = self.kept.changed.wait_timeout(n, left).unwrap_or_else(PoisonError::into_inner).0;
+            n = self.handled.changed.wait_timeout(n, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         true
     }
 }
 
 impl Drop for ChatWriter {
-    /// Closes the file, after what was handed over.
+    /// Handles the requests already sent, then closes the file.
     fn drop(&mut self) {
         self.requests = None;
-        // The thread may stand before a full queue of news.
+        // The thread may block on a full queue of events.
         while self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
-            let _ = self.news.recv_timeout(Duration::from_millis(5));
+            let _ = self.events.recv_timeout(Duration::from_millis(5));
         }
         self.thread.take().map(JoinHandle::join);
     }
 }
 
-/// The store of `root`, or one in memory and a sentence.
-fn open(root: Option<PathBuf>, tell: &dyn Fn(ChatEvent) -> bool) -> Option<ChatStore> {
+/// Opens the store of `root`, or one in memory if that fails.
+fn open(root: Option<PathBuf>, send: &dyn Fn(ChatEvent) -> bool) -> Option<ChatStore> {
     let opened = match &root {
-        Some(root) => ChatStore::open(root).and_then(|store| first_news(&store).map(|news| (store, news))),
-        None => ChatStore::in_memory().and_then(|store| first_news(&store).map(|news| (store, news))),
+        Some(root) => ChatStore::open(root).and_then(|store| opened_event(&store).map(|event| (store, event))),
+        None => ChatStore::in_memory().and_then(|store| opened_event(&store).map(|event| (store, event))),
     };
     let refused = match opened {
-        Ok((store, news)) => {
-            tell(news);
+        Ok((store, event)) => {
+            send(event);
             return Some(store);
         }
         Err(error) => error,
     };
-    tell(ChatEvent::Refused(format!("Chats of this window are not kept: {refused}.")));
+    send(ChatEvent::Refused(format!("Chats of this window are not saved: {refused}.")));
     let store = ChatStore::in_memory().ok()?;
-    tell(first_news(&store).ok()?);
+    send(opened_event(&store).ok()?);
     Some(store)
 }
 
-fn first_news(store: &ChatStore) -> Result<ChatEvent, ChatsError> {
+fn opened_event(store: &ChatStore) -> Result<ChatEvent, ChatsError> {
     let (chats, documents, presets) = (store.list()?, store.documents()?, store.presets()?);
     Ok(ChatEvent::Opened { newest_id: store.newest_id()?, chats, documents, presets })
 }
 
-struct Worker<'a> {
+struct WriterThread<'a> {
     store: ChatStore,
-    tell: &'a dyn Fn(ChatEvent) -> bool,
-    kept: &'a Saved,
-    /// what could not be kept yet
-    waiting: Vec<Change>,
-    /// when that was tried last
+    send: &'a dyn Fn(ChatEvent) -> bool,
+    handled: &'a HandledCount,
+    /// changes not saved yet
+    pending: Vec<Change>,
+    /// time of the last attempt
     tried: Instant,
-    has_complained: bool,
+    is_reported: bool,
 }
 
-impl Worker<'_> {
-    fn run(mut self, inbox: &Receiver<Request>) {
+impl WriterThread<'_> {
+    fn run(mut self, inbox: &Receiver<ChatRequest>) {
         loop {
-            match inbox.recv_timeout(AGAIN) {
+            match inbox.recv_timeout(RETRY_INTERVAL) {
                 Ok(request) => {
-                    self.take(request);
-                    if self.tried.elapsed() > AGAIN {
-                        self.keep(Vec::new());
+                    self.handle(request);
+                    if self.tried.elapsed() > RETRY_INTERVAL {
+                        self.save(Vec::new());
                     }
-                    let mut n = self.kept.n.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut n = self.handled.n.lock().unwrap_or_else(PoisonError::into_inner);
                     *n += 1;
-                    self.kept.changed.notify_all();
+                    self.handled.changed.notify_all();
                 }
-                Err(RecvTimeoutError::Timeout) => self.keep(Vec::new()),
-                Err(RecvTimeoutError::Disconnected) => return self.keep(Vec::new()),
+                Err(RecvTimeoutError::Timeout) => self.save(Vec::new()),
+                Err(RecvTimeoutError::Disconnected) => return self.save(Vec::new()),
             }
         }
     }
 
-    fn take(&mut self, request: Request) {
+    fn handle(&mut self, request: ChatRequest) {
         let answer = match request {
-            Request::Keep(changes) => return self.keep(changes),
-            Request::Messages(chat) => self.store.messages(chat).map(|messages| ChatEvent::Messages(chat, messages)),
-            Request::Document(hash) => self.document(hash),
-            Request::Search(query) => self.store.search(&query).map(|hits| ChatEvent::Found { query, hits }),
-            Request::Export(chat, format, to) => self.export(chat, format, to),
+            ChatRequest::Save(changes) => return self.save(changes),
+            ChatRequest::Messages(chat) => self.store.messages(chat).map(|messages| ChatEvent::Messages(chat, messages)),
+            ChatRequest::Document(hash) => self.document(hash),
+            ChatRequest::Search(query) => self.store.search(&query).map(|hits| ChatEvent::Found { query, hits }),
+            ChatRequest::Export(chat, format, to) => self.export(chat, format, to),
         };
-        (self.tell)(answer.unwrap_or_else(|error| ChatEvent::Refused(format!("The chats cannot be read: {error}."))));
+        (self.send)(answer.unwrap_or_else(|error| ChatEvent::Refused(format!("The chats could not be loaded: {error}."))));
     }
 
-    fn keep(&mut self, changes: Vec<Change>) {
-        self.waiting.extend(changes);
-        if self.waiting.is_empty() {
+    fn save(&mut self, changes: Vec<Change>) {
+        self.pending.extend(changes);
+        if self.pending.is_empty() {
             return;
         }
         self.tried = Instant::now();
-        match self.store.apply(&self.waiting) {
+        match self.store.apply(&self.pending) {
             Ok(()) => {
-                self.waiting.clear();
-                self.has_complained = false;
+                self.pending.clear();
+                self.is_reported = false;
             }
-            Err(error) if !self.has_complained => {
-                self.has_complained = true;
-                (self.tell)(ChatEvent::Refused(format!("What was said last is not kept yet: {error}.")));
+            Err(error) if !self.is_reported => {
+                self.is_reported = true;
+                (self.send)(ChatEvent::Refused(format!("The latest messages are not saved yet: {error}.")));
             }
             Err(_) => {}
         }
@@ -267,14 +274,14 @@ impl Worker<'_> {
         })
     }
 
-    fn export(&self, id: u64, format: Format, to: Destination) -> Result<ChatEvent, ChatsError> {
+    fn export(&self, id: u64, format: ExportFormat, to: Destination) -> Result<ChatEvent, ChatsError> {
         let chat = self.store.list()?.into_iter().find(|c| c.id == id).unwrap_or_default();
         let text = export(format, &chat, &self.store.messages(id)?);
         Ok(ChatEvent::Exported { to, name: format!("{}.{}", file_name(&chat.title), format.extension()), text })
     }
 }
 
-/// A title as the name of a file.
+/// File name made from a title.
 fn file_name(title: &str) -> String {
     let plain = |c: char| if c.is_alphanumeric() || " -_,".contains(c) { c } else { ' ' };
     let name: String = title.chars().map(plain).take(60).collect();

@@ -1,4 +1,4 @@
-//! `strata ask`: documents and questions in, answers out as they stream.
+//! `strata ask`: answers questions about documents, streaming the answers to stdout.
 //!
 //! ```text
 //! --doc ─► documents ─┐
@@ -6,10 +6,10 @@
 //!                           ▲                        │
 //!                           └── the answer, for the next turn
 //! ```
-//! With `--at-once` the questions are no conversation: [`at_once`].
+//! With `--at-once` the questions are independent of each other: see [`batch`].
 //!
-//! Invariants: 1. Nothing is loaded before every document was read. 2. After Ctrl-C the answer so far stands, and no further
-//! question is asked.
+//! Invariants: 1. All documents are read before the model is loaded. 2. After Ctrl-C the answer so far stays, and no further
+//! question is answered.
 
 mod batch;
 
@@ -24,13 +24,13 @@ use crate::engine::{
     AttentionKind, AttentionMode, EngineCommand, EngineEvent, Message, ModelInfo, RequestId, RequestSummary, Role, StopReason,
 };
 
-/// Mentions that a list leaves out, of which a line tells.
-const SHOWN_LEFT_OUT: usize = 5;
+/// Largest number of missing mentions that are listed.
+const MAX_SHOWN_MISSING: usize = 5;
 
-/// Answers every `--prompt` in turn. `start` makes the session, once the documents are read.
+/// Answers every `--prompt` in turn. `start` creates the session after the documents are read.
 ///
 /// # Errors
-/// A document, the model or a question at fault; the engine or the output failing.
+/// A bad document, model or question; a failure of the engine or the output.
 pub fn run(args: &AskArgs, start: impl FnOnce() -> Session, console: &mut Console) -> Result<(), CliError> {
     let docs = input::read_documents(&args.docs)?;
     input::notes(&docs).try_for_each(|note| console.note(&note))?;
@@ -61,7 +61,7 @@ pub fn run(args: &AskArgs, start: impl FnOnce() -> Session, console: &mut Consol
             console.json_line(&AskSummary::new(i + 1, &info, sampling, &text, &cost, &quotes))?;
         } else {
             end_text(&text, console)?;
-            asides(&info, &cost, &quotes, console);
+            print_details(&info, &cost, &quotes, console);
         }
         if cost.stop == StopReason::Cancelled {
             return Ok(());
@@ -71,7 +71,7 @@ pub fn run(args: &AskArgs, start: impl FnOnce() -> Session, console: &mut Consol
     Ok(())
 }
 
-/// One turn: the whole answer and what it cost.
+/// Runs one turn; returns the whole answer and its summary.
 fn answer(
     session: &mut Session,
     (i, turn): (usize, RequestId),
@@ -90,18 +90,18 @@ fn answer(
     Ok((answer, cost))
 }
 
-/// A piece of the answer to question `i`, which counts from 1.
+/// Prints a piece of the answer to question `i`, counted from 1.
 fn json_token(i: usize, text: &str, n: usize, console: &mut Console) -> Result<(), CliError> {
     console.json_line(&serde_json::json!({ "event": "token", "turn": i, "text": text, "n": n }))
 }
 
-/// What comes next begins a line.
+/// Ends the line of an answer, if it has not ended.
 fn end_text(text: &str, console: &mut Console) -> Result<(), CliError> {
     if text.ends_with('\n') { Ok(()) } else { console.text("\n") }
 }
 
-fn asides(info: &ModelInfo, cost: &RequestSummary, quotes: &Quotes, console: &mut Console) {
-    let told = |quote: &Quote| {
+fn print_details(info: &ModelInfo, cost: &RequestSummary, quotes: &Quotes, console: &mut Console) {
+    let describe = |quote: &Quote| {
         let place = match (&quote.document, quote.page) {
             (Some(document), Some(page)) => format!("{document}, page {page}"),
             (Some(document), None) => document.clone(),
@@ -109,15 +109,15 @@ fn asides(info: &ModelInfo, cost: &RequestSummary, quotes: &Quotes, console: &mu
         };
         format!("“{}”: {place}", shortened(&quote.text))
     };
-    quotes.quotes.iter().for_each(|quote| console.aside(&told(quote)));
-    for quote in quotes.left_out.iter().take(SHOWN_LEFT_OUT) {
-        console.aside(&format!("the list leaves out {}", told(quote)));
+    quotes.quotes.iter().for_each(|quote| console.detail(&describe(quote)));
+    for quote in quotes.missing.iter().take(MAX_SHOWN_MISSING) {
+        console.detail(&format!("the list misses {}", describe(quote)));
     }
-    if let n @ 1.. = quotes.left_out.len().saturating_sub(SHOWN_LEFT_OUT) {
-        console.aside(&format!("and {n} more"));
+    if let n @ 1.. = quotes.missing.len().saturating_sub(MAX_SHOWN_MISSING) {
+        console.detail(&format!("and {n} more"));
     }
-    console.aside(&format!(
-        "{} on {} · {} · {} tokens read ({} already known), first token after {:.1} s · {} tokens at {:.1} tokens/s",
+    console.detail(&format!(
+        "{} on {} · {} · {} prompt tokens ({} cached), first token after {:.1} s · {} tokens at {:.1} tokens/s",
         info.name,
         info.adapter,
         match cost.attention {
@@ -133,7 +133,7 @@ fn asides(info: &ModelInfo, cost: &RequestSummary, quotes: &Quotes, console: &mu
     ));
 }
 
-/// The beginning of a quotation, on one line.
+/// Beginning of a quotation, on one line.
 fn shortened(text: &str) -> String {
     const SHOWN_CHARS: usize = 60;
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -161,7 +161,7 @@ mod tests {
         }
     }
 
-    /// Says the number of messages in the conversation, in two pieces.
+    /// Mock engine that answers with the number of messages, in two pieces.
     fn counting(command: &EngineCommand, port: &EnginePort) {
         let EngineCommand::Generate { turn, messages, .. } = command else { panic!("{command:?}") };
         port.emit(EngineEvent::Prefill { turn: *turn, done: 5, total: 10, tokens_per_s: 50.0 });
@@ -170,15 +170,15 @@ mod tests {
         port.emit(finished(*turn, 2, StopReason::Eos));
     }
 
-    /// Runs `ask` on a scripted worker: result, stdout, stderr, commands that the worker saw.
-    pub(super) fn play(
+    /// Runs `ask` on a mock engine: result, stdout, stderr, and the commands that the engine got.
+    pub(super) fn run_mock(
         words: &[&str],
         interrupt: Interrupt,
-        part: impl Fn(&EngineCommand, &EnginePort) + Send + 'static,
+        respond: impl Fn(&EngineCommand, &EnginePort) + Send + 'static,
     ) -> (Result<(), CliError>, String, String, Vec<EngineCommand>) {
         let args = args(words);
         let (mut out, mut err) = (Vec::new(), Vec::new());
-        let (session, worker) = session(interrupt, part);
+        let (session, worker) = session(interrupt, respond);
         let result = run(&args, || session, &mut Console::plain(&mut out, &mut err, args.json));
         let seen = worker.join().unwrap();
         (result, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap(), seen)
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn ask_second_prompt_continues_the_conversation() {
-        let (result, out, err, seen) = play(&["--prompt", "one", "--prompt", "two"], Interrupt::default(), counting);
+        let (result, out, err, seen) = run_mock(&["--prompt", "one", "--prompt", "two"], Interrupt::default(), counting);
         result.unwrap();
         assert_eq!(out, "1 messages\n\n3 messages\n");
         assert_eq!(err, "strata: weights of type X were converted\n");
@@ -201,7 +201,7 @@ mod tests {
         let path = dir.path().join("a.txt");
         std::fs::write(&path, "Rents rose.\n").unwrap();
         let words = ["--doc", path.to_str().unwrap(), "--prompt", "one", "--prompt", "two"];
-        let (result, _, _, seen) = play(&words, Interrupt::default(), counting);
+        let (result, _, _, seen) = run_mock(&words, Interrupt::default(), counting);
         result.unwrap();
         let Some(EngineCommand::Generate { messages, .. }) = seen.last() else { panic!("{seen:?}") };
         assert_eq!(messages[0].content, "Rents rose.\n\n\none");
@@ -209,14 +209,14 @@ mod tests {
     }
 
     #[test]
-    fn ask_every_turn_names_its_document_and_whether_to_save_it() {
+    fn ask_every_turn_has_its_document_and_whether_to_save_it() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.txt");
         std::fs::write(&path, "Rents rose.\n").unwrap();
         for save in [true, false] {
             let words = ["--doc", path.to_str().unwrap(), "--prompt", "one", "--prompt", "two"];
             let no_save = if save { &[][..] } else { &["--no-save"] };
-            let (result, _, _, seen) = play(&[&words[..], no_save].concat(), Interrupt::default(), counting);
+            let (result, _, _, seen) = run_mock(&[&words[..], no_save].concat(), Interrupt::default(), counting);
             result.unwrap();
             for command in seen.iter().skip(1) {
                 let EngineCommand::Generate { document: Some(document), messages, .. } = command else { panic!("{command:?}") };
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn ask_json_summary_has_every_field_of_the_contract() {
-        let (result, out, _, _) = play(&["--prompt", "one", "--json"], Interrupt::default(), counting);
+        let (result, out, _, _) = run_mock(&["--prompt", "one", "--json"], Interrupt::default(), counting);
         result.unwrap();
         let lines: Vec<Value> = out.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
         let kinds: Vec<&str> = lines.iter().map(|l| l["event"].as_str().unwrap()).collect();
@@ -272,10 +272,10 @@ mod tests {
     }
 
     #[test]
-    fn ask_interrupted_prints_what_there_is_and_asks_no_more() {
+    fn ask_interrupted_prints_the_answer_so_far_and_stops() {
         let interrupt = Interrupt::default();
         let press = interrupt.clone();
-        let (result, out, _, seen) = play(&["--prompt", "one", "--prompt", "two"], interrupt, move |command, port| {
+        let (result, out, _, seen) = run_mock(&["--prompt", "one", "--prompt", "two"], interrupt, move |command, port| {
             let EngineCommand::Generate { turn, .. } = command else { return };
             let watch = port.cancel_flag();
             port.emit(token(*turn, 1, "half an"));
@@ -291,9 +291,9 @@ mod tests {
     }
 
     #[test]
-    fn ask_failures_keep_their_sentence_and_exit_code() {
+    fn ask_failures_keep_their_message_and_exit_code() {
         for (bad_input, code) in [(true, 2), (false, 1)] {
-            let (result, ..) = play(&["--prompt", "one"], Interrupt::default(), move |command, port| {
+            let (result, ..) = run_mock(&["--prompt", "one"], Interrupt::default(), move |command, port| {
                 let EngineCommand::Generate { turn, .. } = command else { return };
                 port.emit(EngineEvent::Failed { turn: *turn, sentence: "too long".into(), bad_input });
             });
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn ask_engine_that_dies_is_a_failure_not_a_wait() {
+    fn ask_fails_at_once_if_the_engine_is_gone() {
         let (handle, port) = crate::engine::EngineHandle::pair(|| {});
         drop(port);
         let (mut out, mut err) = (Vec::new(), Vec::new());

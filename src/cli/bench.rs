@@ -1,7 +1,7 @@
-//! `strata bench`: prefill and decode speed on random tokens, in llama-bench's terms.
+//! `strata bench`: prefill and decode speed on random tokens, in the format of llama-bench.
 //!
 //! ```text
-//! -p -n -d -r ─► Session ─► BenchRow per test ─► Line (mean, sd, shares of the device's own peak) ─► md │ csv │ json │ jsonl
+//! -p -n -d -r ─► Session ─► BenchRow per test ─► Line (mean, sd, shares of the GPU's peak) ─► md │ csv │ json │ jsonl
 //!                            --peak ─► DeviceBandwidth ──┘
 //! ```
 //! Units: tokens per second; bytes and floating-point operations per second for the shares.
@@ -19,7 +19,7 @@ use crate::engine::{BenchRow, BenchTests, EngineCommand, EngineEvent, ModelInfo}
 use crate::gpu::microbenchmark::DeviceBandwidth;
 use table::Shown;
 
-/// One test with everything a reader needs to compare it: what `-o json` and `-o csv` print.
+/// Result of one test with its context: a row of `-o json` and `-o csv`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Line {
     engine: &'static str,
@@ -40,14 +40,14 @@ pub struct Line {
     encode_ms_per_token: f64,
     weight_bytes_per_token: u64,
     flops_per_token: u64,
-    /// decode: bytes of weights per second over the device's streaming read; only with `--peak`
+    /// decode: weight bytes per second over the GPU's streaming read; only with `--peak`
     read_share: Option<f64>,
-    /// prefill: operations per second over the device's best matrix product; only with `--peak`
+    /// prefill: operations per second over the GPU's best matrix product; only with `--peak`
     gemm_share: Option<f64>,
     policy: String,
-    /// bytes of KV read from the disk per token
+    /// KV bytes read from disk per token
     disk_bytes_per_token: u64,
-    /// share of the tokens that attention read; none where it read all of them
+    /// share of the tokens that attention read; None if it read all
     share_read: Option<f64>,
     /// share of the pages read that were in VRAM already
     reuse: Option<f64>,
@@ -55,17 +55,17 @@ pub struct Line {
     evaluation_ms_per_step: Option<f64>,
 }
 
-/// Runs every test and prints it. `start` makes the session, once the peak was measured.
+/// Runs and prints every test. `start` creates the session after the peak is measured.
 ///
 /// # Errors
-/// Nothing to time, the model or the device at fault; the engine or the output failing.
+/// Nothing to measure; a bad model or GPU; a failure of the engine or the output.
 pub fn run(args: &BenchArgs, start: impl FnOnce() -> Session, console: &mut Console) -> Result<(), CliError> {
     let wanted = |lengths: &[usize]| lengths.iter().copied().filter(|n| *n > 0).collect::<Vec<_>>();
     let (n_prompt, n_gen) = (wanted(&args.n_prompt), wanted(&args.n_gen));
     if n_prompt.is_empty() && n_gen.is_empty() {
-        return Err(CliError::Input("there is nothing to time; give -p or -n a length above 0".to_owned()));
+        return Err(CliError::Input("there is nothing to measure. Give -p or -n a length above 0".to_owned()));
     }
-    // Before the engine has the device, so that the two do not disturb each other.
+    // Measured before the engine opens the GPU, so that the two do not disturb each other.
     let peak = if args.peak { Some(device::measure(args.device.gpu.as_deref())?) } else { None };
     let mut session = start();
     let info = session.load(args.source(), args.device.options(), console)?;
@@ -134,7 +134,7 @@ impl Line {
     }
 }
 
-/// Mean and sample standard deviation; zeros where there is nothing to average.
+/// Mean and sample standard deviation; zeros for no samples.
 fn mean_sd(samples: &[f64]) -> (f64, f64) {
     if samples.is_empty() {
         return (0.0, 0.0);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn bench_line_has_mean_sd_and_the_share_that_fits_the_test() {
+    fn bench_line_has_mean_sd_and_the_share_of_its_kind() {
         let decode = line("tg64 @ d128");
         assert_eq!((decode.tokens_per_s_mean, decode.sd, decode.tokens_per_s_best), (10.0, 1.0, 11.0));
         assert_eq!((decode.read_share, decode.gemm_share), (Some(0.5), None));

@@ -1,10 +1,10 @@
-//! Where a command writes: answers or JSON lines on stdout, progress and notes on stderr.
+//! Console output of a command: answers or JSON lines on stdout, progress and notices on stderr.
 //!
 //! ```text
-//! answer text, JSON lines ─► out        progress (only when err is a terminal), notes ─► err
+//! answer text, JSON lines ─► out        progress (only if err is a terminal), notices ─► err
 //! ```
-//! Invariants: 1. With `--json`, every line on `out` is one JSON object. 2. Progress is drawn over itself, at most ten times a
-//! second, and wiped before anything else is written. 3. Text from a model or a file cannot send control codes to a terminal.
+//! Invariants: 1. With `--json`, every line on `out` is one JSON object. 2. Progress overwrites itself, at most ten times a
+//! second, and is cleared before any other output. 3. Text of a model or a file cannot send control codes to a terminal.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -13,9 +13,9 @@ use serde::Serialize;
 
 use super::error::CliError;
 
-const REDRAW: Duration = Duration::from_millis(100);
+const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The two streams of one command.
+/// Output streams of one command.
 pub struct Console<'a> {
     out: &'a mut dyn Write,
     err: &'a mut dyn Write,
@@ -26,29 +26,29 @@ pub struct Console<'a> {
 }
 
 impl<'a> Console<'a> {
-    /// `out` and `err` of this process.
+    /// Console of this process.
     pub fn of_process(out: &'a mut std::io::Stdout, err: &'a mut std::io::Stderr, json: bool) -> Self {
         let (out_is_terminal, err_is_terminal) = (out.is_terminal(), err.is_terminal());
         Console { out, err, out_is_terminal, err_is_terminal, json, drawn_at: None }
     }
 
-    /// Streams that are no terminals.
+    /// Console without terminals.
     #[cfg(test)]
     pub fn plain(out: &'a mut dyn Write, err: &'a mut dyn Write, json: bool) -> Self {
         Console { out, err, out_is_terminal: false, err_is_terminal: false, json, drawn_at: None }
     }
 
-    /// The command prints JSON lines.
+    /// True if the command prints JSON lines.
     pub fn is_json(&self) -> bool {
         self.json
     }
 
-    /// Writes text as it is (no line end is added) and shows it at once.
+    /// Writes text without adding a line end, and flushes it.
     ///
     /// # Errors
     /// [`CliError::PipeClosed`] or [`CliError::Output`].
     pub fn text(&mut self, text: &str) -> Result<(), CliError> {
-        self.wipe();
+        self.clear_progress();
         if self.out_is_terminal && text.chars().any(is_control) {
             let visible: String = text.chars().filter(|c| !is_control(*c)).collect();
             self.out.write_all(visible.as_bytes())?;
@@ -65,12 +65,12 @@ impl<'a> Console<'a> {
     pub fn json_line(&mut self, value: &impl Serialize) -> Result<(), CliError> {
         let mut line = serde_json::to_string(value).map_err(|e| CliError::Failed(format!("cannot write JSON: {e}")))?;
         line.push('\n');
-        self.wipe();
+        self.clear_progress();
         self.out.write_all(line.as_bytes())?;
         Ok(self.out.flush()?)
     }
 
-    /// Shows how far something is: a JSON line, or a line on the terminal that the next one replaces.
+    /// Reports progress: a JSON line, or a line on the terminal that the next one overwrites.
     ///
     /// # Errors
     /// [`CliError::PipeClosed`] or [`CliError::Output`] with `--json`.
@@ -78,7 +78,7 @@ impl<'a> Console<'a> {
         if self.json {
             return self.json_line(json);
         }
-        if self.err_is_terminal && self.drawn_at.is_none_or(|at| at.elapsed() >= REDRAW) {
+        if self.err_is_terminal && self.drawn_at.is_none_or(|at| at.elapsed() >= REDRAW_INTERVAL) {
             let _ = write!(self.err, "\r\x1b[K{line}");
             let _ = self.err.flush();
             self.drawn_at = Some(Instant::now());
@@ -86,7 +86,7 @@ impl<'a> Console<'a> {
         Ok(())
     }
 
-    /// Something that the person should know, once.
+    /// Prints a notice for the user.
     ///
     /// # Errors
     /// [`CliError::PipeClosed`] or [`CliError::Output`] with `--json`.
@@ -94,22 +94,22 @@ impl<'a> Console<'a> {
         if self.json {
             return self.json_line(&serde_json::json!({ "event": "notice", "text": text }));
         }
-        self.wipe();
-        // A closed stderr is no reason to stop.
+        self.clear_progress();
+        // A closed stderr does not end the run.
         let _ = writeln!(self.err, "strata: {text}");
         Ok(())
     }
 
-    /// A line that only a person at a terminal wants to see (what an answer cost, where its quotes are).
-    pub fn aside(&mut self, text: &str) {
+    /// Prints a detail (statistics of an answer, places of its quotes), on terminals only.
+    pub fn detail(&mut self, text: &str) {
         if self.err_is_terminal && !self.json {
-            self.wipe();
+            self.clear_progress();
             let visible: String = text.chars().filter(|c| !is_control(*c)).collect();
             let _ = writeln!(self.err, "{visible}");
         }
     }
 
-    fn wipe(&mut self) {
+    fn clear_progress(&mut self) {
         if self.drawn_at.take().is_some() {
             let _ = write!(self.err, "\r\x1b[K");
             let _ = self.err.flush();
@@ -119,11 +119,11 @@ impl<'a> Console<'a> {
 
 impl Drop for Console<'_> {
     fn drop(&mut self) {
-        self.wipe();
+        self.clear_progress();
     }
 }
 
-/// Control codes that text may not send to a terminal.
+/// True for control codes that must not reach a terminal.
 fn is_control(c: char) -> bool {
     c.is_control() && c != '\n' && c != '\t'
 }
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_for_a_terminal_loses_control_codes_and_a_file_keeps_them() {
+    fn control_codes_are_removed_for_terminals_only() {
         for (terminal, expected) in [(true, "a[31mb\n\tc"), (false, "a\x1b[31mb\n\tc")] {
             let (mut out, mut err) = (Vec::new(), Vec::new());
             let mut console = Console::plain(&mut out, &mut err, false);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_is_drawn_on_terminals_only_and_wiped_before_the_answer() {
+    fn progress_is_drawn_on_terminals_only_and_cleared_before_the_answer() {
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let mut console = Console::plain(&mut out, &mut err, false);
         console.progress("10 %", &()).unwrap();

@@ -1,10 +1,10 @@
-//! `strata doctor`: what this machine has, how fast it is, where Strata keeps things, and what will therefore be used.
+//! `strata doctor`: hardware of this machine, measured speed, folders, and the resulting configuration.
 //!
 //! ```text
 //! device::survey, storage ─┬─► Report ─► text │ one JSON object
 //! folders ────────────────┘
 //! ```
-//! Invariant: every figure was measured now, on the device that an answer would run on and the disk that it would be saved on.
+//! Invariant: every figure is measured now, on the GPU that would compute answers and the disk that would store documents.
 
 pub mod device;
 pub mod storage;
@@ -28,7 +28,7 @@ struct Report {
     will_use: Vec<String>,
 }
 
-/// Folders of this person; null where the system names none.
+/// Folders of the user; null if the system has none.
 #[derive(Debug, Default, Serialize)]
 struct Paths {
     config: Option<String>,
@@ -36,12 +36,12 @@ struct Paths {
     cache: Option<String>,
 }
 
-/// Prints the report.
+/// Measures, then prints the report.
 ///
 /// # Errors
-/// No device, or none that `--gpu` names; the device or the output failing.
+/// No GPU, or none that matches `--gpu`; a failure of the GPU or the output.
 pub fn run(args: &DoctorArgs, console: &mut Console) -> Result<(), CliError> {
-    console.progress("measuring the device and the disk…", &serde_json::json!({ "event": "progress", "phase": "measure" }))?;
+    console.progress("measuring the GPU and the disk…", &serde_json::json!({ "event": "progress", "phase": "measure" }))?;
     let survey = device::survey(args.gpu.as_deref(), args.folder.kv_dir.as_deref())?;
     let report = Report { version: env!("CARGO_PKG_VERSION"), will_use: will_use(&survey), survey, paths: Paths::of_person() };
     if args.json { console.json_line(&report) } else { console.text(&report.text()) }
@@ -76,7 +76,7 @@ impl Report {
             lines.extend(rows.into_iter().map(|(name, value)| format!("  {name:<22} {value}")));
         };
         let features = device.features.iter().map(|(name, there)| (*name, if *there { "yes" } else { "no" }.to_owned()));
-        section(&format!("Abilities of {}", device.name), features.collect());
+        section(&format!("Features of {}", device.name), features.collect());
         section(
             "Limits",
             vec![
@@ -110,17 +110,17 @@ impl Report {
             ],
         );
         lines.push(String::new());
-        lines.push("What will therefore be used".to_owned());
+        lines.push("Resulting configuration".to_owned());
         lines.extend(self.will_use.iter().map(|sentence| format!("  {sentence}")));
         lines.join("\n") + "\n"
     }
 }
 
-/// What follows from the survey, in sentences.
+/// Consequences of the survey, in sentences.
 fn will_use(survey: &Survey) -> Vec<String> {
     let device = &survey.device;
     let kind = if device.software {
-        "the CPU, through a software driver: small models only; install a GPU's Vulkan driver to go faster"
+        "the CPU, through a software driver, which suits small models only. For more speed, install a Vulkan driver of a GPU"
     } else {
         "the GPU"
     };
@@ -130,7 +130,7 @@ fn will_use(survey: &Survey) -> Vec<String> {
     ];
     for (name, there) in &device.features {
         if !there {
-            sentences.push(format!("Without {name}, a plain twin of what needs it is used."));
+            sentences.push(format!("Without {name}, a slower fallback is used."));
         }
     }
     sentences
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn doctor_text_names_device_speed_folders_and_consequences() {
+    fn doctor_text_has_gpu_speed_folders_and_consequences() {
         let text = report().text();
         for part in [
             "llvmpipe",
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn doctor_json_keeps_its_names() {
+    fn doctor_json_keeps_its_fields() {
         let json = serde_json::to_value(report()).unwrap();
         assert_eq!(json["device"]["measured"]["gemm_flops"], 6000.0);
         assert_eq!(json["adapters"][0]["kind"], "software");

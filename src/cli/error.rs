@@ -1,11 +1,11 @@
-//! What ends a command early, as one plain sentence and an exit code.
+//! Command errors: every early end of a command as one line and an exit code.
 //!
-//! Invariant: every failure of a headless run ends here; none is a panic.
+//! Invariant: every failure of a headless run is a [`CliError`], never a panic.
 
 use std::io;
 use std::process::ExitCode;
 
-/// Why a command ended without doing what was asked.
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
     /// bad usage or bad input: exit 2
@@ -14,19 +14,19 @@ pub enum CliError {
     /// a failure while running: exit 1
     #[error("{0}")]
     Failed(String),
-    /// the reader of stdout went away (`strata ask | head`): silent, exit 0
-    #[error("the reader of the output went away")]
+    /// the reader of stdout is gone (`strata ask | head`): silent, exit 0
+    #[error("the reader of the output is gone")]
     PipeClosed,
     /// stdout cannot be written: exit 1
-    #[error("cannot write the output: {0}; free some space or write to another place")]
+    #[error("the output could not be written: {0}. Free some space, or write to another place")]
     Output(io::Error),
-    /// Ctrl-C before there was anything to print: exit 1
-    #[error("stopped before the model was loaded; nothing was asked")]
+    /// Ctrl-C before any output: exit 1
+    #[error("interrupted before the model was loaded")]
     Interrupted,
 }
 
 impl CliError {
-    /// 2 for bad usage or bad input, 1 for a failure while running, 0 where nobody listens any more.
+    /// 2 for bad usage or bad input, 1 for a failure while running, 0 if the reader of stdout is gone.
     pub fn exit_code(&self) -> u8 {
         match self {
             CliError::Input(_) => 2,
@@ -35,10 +35,10 @@ impl CliError {
         }
     }
 
-    /// Prints the sentence on stderr and gives the exit code.
+    /// Prints the message on stderr and returns the exit code.
     pub fn report(&self, stderr: &mut dyn io::Write) -> ExitCode {
         if !matches!(self, CliError::PipeClosed) {
-            // Nobody is left to be told when stderr is closed too.
+            // If stderr is closed too, there is nowhere left to report.
             let _ = writeln!(stderr, "strata: {}", one_line(&self.to_string()));
         }
         ExitCode::from(self.exit_code())
@@ -54,7 +54,7 @@ impl From<io::Error> for CliError {
     }
 }
 
-/// What clap has to say, as one sentence: it prints a paragraph for the fault, one for a tip, and one for the usage.
+/// Usage error of clap as one line: clap prints a paragraph for the fault, one for a tip, and one for the usage.
 pub fn usage_error(error: &clap::Error) -> CliError {
     let text = error.render().to_string();
     let mut parts = Vec::new();
@@ -65,7 +65,7 @@ pub fn usage_error(error: &clap::Error) -> CliError {
             parts.push(fault.to_owned());
         }
     }
-    CliError::Input(format!("{}; `strata --help` lists what there is", parts.join("; ")))
+    CliError::Input(format!("{}. Run `strata --help` for a list of commands and flags", parts.join("; ")))
 }
 
 fn one_line(text: &str) -> String {
@@ -80,7 +80,7 @@ mod tests {
     use crate::cli::args::Cli;
 
     #[test]
-    fn usage_error_is_one_line_that_names_the_flag() {
+    fn usage_error_is_one_line_with_the_flag() {
         let error = Cli::try_parse_from(["strata", "ask", "--prompt", "q", "--temperature", "hot"]).unwrap_err();
         let sentence = usage_error(&error).to_string();
         assert!(sentence.contains("--temperature") && sentence.contains("number from 0"), "{sentence}");

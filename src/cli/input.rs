@@ -1,9 +1,9 @@
-//! What people hand to the command line, turned into what the engine takes: documents, texts, token ids.
+//! Command-line input: documents, texts and token ids in the form that the engine takes.
 //!
 //! ```text
 //! --doc FILE ─► Document ─► text, blank line, question          --text FILE ─► UTF-8 ─► Tokenizer ─► ids
 //! ```
-//! Invariant: a file that cannot be read as what it should be ends as one sentence that names it, before a model is loaded.
+//! Invariant: an unreadable file ends the command with its name in the message, before a model is loaded.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,25 +20,25 @@ use crate::token::Tokenizer;
 /// Reads every document, in order.
 ///
 /// # Errors
-/// [`CliError::Input`] for the first that cannot be read.
+/// [`CliError::Input`] for the first unreadable document.
 pub fn read_documents(paths: &[PathBuf]) -> Result<Vec<Document>, CliError> {
     paths.iter().map(|path| read_document(path)).collect()
 }
 
-/// What a reader should know of the documents, a line each.
+/// Notices of all documents, with their names.
 pub fn notes(docs: &[Document]) -> impl Iterator<Item = String> {
     docs.iter().flat_map(|doc| doc.notes.iter().map(|note| format!("{}: {note}", doc.name)))
 }
 
-/// Reads a document as `ask` does.
+/// Reads a document.
 ///
 /// # Errors
-/// [`CliError::Input`] where it cannot be read.
+/// [`CliError::Input`] if it cannot be read.
 pub fn read_document(path: &Path) -> Result<Document, CliError> {
     Document::open(path).map_err(input)
 }
 
-/// What the library should know of documents that are read as one; none where there are none.
+/// Reference for the library to documents that are prefilled as one; None without documents.
 pub fn document_ref(docs: &[Document], save: bool) -> Option<DocumentRef> {
     let (first, others) = docs.split_first()?;
     let text = join_texts(docs);
@@ -56,14 +56,14 @@ pub fn document_ref(docs: &[Document], save: bool) -> Option<DocumentRef> {
     })
 }
 
-/// Every quotation in an answer, and where it stands, and what a list leaves out. With `whole`, an answer without quotation marks
-/// is one quotation (the built-in model answers in the document's own words); that it found nothing is none.
+/// Quotations of an answer with their locations, and the mentions that a list misses. With `whole`, an answer without
+/// quotation marks is one quotation (the built-in model answers in quoted document text), unless it found nothing.
 pub fn quotes_in(answer: &str, whole: bool, docs: &[Document]) -> Quotes {
     let mut all = Quotes::default();
     for quote in document::quotes_in(answer, whole, docs) {
         let found = quote.found.as_ref().and_then(|place| Some((place, docs.get(place.document)?)));
-        let of_its_kind = if quote.kind == QuoteKind::MissingMention { &mut all.left_out } else { &mut all.quotes };
-        of_its_kind.push(Quote {
+        let list = if quote.kind == QuoteKind::MissingMention { &mut all.missing } else { &mut all.quotes };
+        list.push(Quote {
             found: found.is_some(),
             document: found.map(|(_, doc)| doc.name.clone()),
             page: found.map(|(place, doc)| doc.page_number(place.page)),
@@ -74,49 +74,49 @@ pub fn quotes_in(answer: &str, whole: bool, docs: &[Document]) -> Quotes {
     all
 }
 
-/// A text file as it is.
+/// Content of a text file.
 ///
 /// # Errors
-/// [`CliError::Input`] naming the file and what is wrong with it.
+/// [`CliError::Input`] with the file and the fault.
 pub fn read_text(path: &Path) -> Result<String, CliError> {
     let shown = path.display();
     let size = std::fs::metadata(path).map_err(|e| cannot_read(path, &e))?;
     if size.is_dir() {
-        return Err(CliError::Input(format!("{shown} is a folder; name a file in it")));
+        return Err(CliError::Input(format!("{shown} is a folder. Give a file")));
     }
     if size.len() > MAX_DOCUMENT_BYTES {
         return Err(CliError::Input(format!(
-            "{shown} has {}, and {} is the most; split it",
+            "{shown} has {}, but at most {} are supported. Split the file",
             Bytes(size.len()),
             Bytes(MAX_DOCUMENT_BYTES)
         )));
     }
     let bytes = std::fs::read(path).map_err(|e| cannot_read(path, &e))?;
     let text = String::from_utf8(bytes).map_err(|e| {
-        CliError::Input(format!("{shown} is not UTF-8 text (byte {}); save it as UTF-8", e.utf8_error().valid_up_to()))
+        CliError::Input(format!("{shown} is not UTF-8 text (byte {}). Save it as UTF-8", e.utf8_error().valid_up_to()))
     })?;
     if text.contains('\0') {
-        return Err(CliError::Input(format!("{shown} is a binary file; name a text file")));
+        return Err(CliError::Input(format!("{shown} is a binary file. Give a text file")));
     }
     if text.trim().is_empty() {
-        return Err(CliError::Input(format!("{shown} is empty; name a file with text in it")));
+        return Err(CliError::Input(format!("{shown} is empty. Give a file with text")));
     }
     Ok(text)
 }
 
-/// How a text becomes ids.
+/// Options of tokenization.
 #[derive(Debug, Clone, Copy)]
 pub struct Encoding {
-    /// the model's own start token goes in front, where the model wants one
+    /// true to put the start token in front, if the model uses one
     pub with_start: bool,
-    /// `<|im_start|>` and the like are control tokens, not text
+    /// true to parse `<|im_start|>` and the like as control tokens
     pub parse_special: bool,
 }
 
-/// The model's own token ids of a text.
+/// Token ids of a text for this model.
 ///
 /// # Errors
-/// [`CliError::Input`] where the model or its tokenizer cannot be read.
+/// [`CliError::Input`] if the model or its tokenizer cannot be read.
 pub fn token_ids(source: &ModelSource, text: &str, encoding: Encoding) -> Result<Vec<u32>, CliError> {
     let tokenizer = tokenizer(source)?;
     let mut ids: Vec<u32> = tokenizer.bos_if_added().filter(|_| encoding.with_start).into_iter().collect();
@@ -124,10 +124,10 @@ pub fn token_ids(source: &ModelSource, text: &str, encoding: Encoding) -> Result
     Ok(ids)
 }
 
-/// The tokenizer of a model; one that comes alone (a GGUF file without weights, a folder without `config.json`) will do.
+/// Tokenizer of a model; a GGUF file without weights or a folder without `config.json` is enough.
 ///
 /// # Errors
-/// [`CliError::Input`] where there is none that can be read.
+/// [`CliError::Input`] if no tokenizer can be read.
 pub fn tokenizer(source: &ModelSource) -> Result<Arc<Tokenizer>, CliError> {
     engine::tokenizer(source).or_else(|error| {
         let alone = match source {
@@ -135,7 +135,7 @@ pub fn tokenizer(source: &ModelSource) -> Result<Arc<Tokenizer>, CliError> {
             ModelSource::Path(file) => read_vocab(file).ok().and_then(|vocab| Tokenizer::from_gguf(&vocab).ok()),
             ModelSource::BuiltIn | ModelSource::Synthetic { .. } => None,
         };
-        // What is wrong with the model as a whole says more than what its tokenizer lacks.
+        // The error of the model says more than that of its tokenizer.
         alone.map(Arc::new).ok_or_else(|| input(error))
     })
 }
@@ -146,8 +146,8 @@ fn input(error: impl std::fmt::Display) -> CliError {
 
 fn cannot_read(path: &Path, error: &std::io::Error) -> CliError {
     CliError::Input(match error.kind() {
-        std::io::ErrorKind::NotFound => format!("{} does not exist; check the path", path.display()),
-        _ => format!("{} cannot be read: {error}", path.display()),
+        std::io::ErrorKind::NotFound => format!("{} does not exist. Check the path", path.display()),
+        _ => format!("{} could not be read: {error}", path.display()),
     })
 }
 
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quotes_tell_where_they_stand_and_when_they_stand_nowhere() {
+    fn quotes_have_their_location_or_none() {
         let docs = [Document::from_bytes("rents.txt", b"In 1662 the rents rose.\n\nThe harbour was built later.").unwrap()];
         let quotes = quotes_in("He says \"the harbour was never built\" and \"the rents rose\".", false, &docs).quotes;
         assert_eq!(quotes.len(), 2);
@@ -172,14 +172,14 @@ mod tests {
     }
 
     #[test]
-    fn quotes_of_the_built_in_model_are_its_whole_answers() {
+    fn answers_of_the_built_in_model_are_quotes() {
         let docs = [Document::from_bytes("rents.txt", b"In 1662 the rents rose. So they say.").unwrap()];
         let whole = |answer: &str| quotes_in(answer, true, &docs).quotes;
         assert_eq!(whole(" the rents rose.")[0].byte_range, Some([8, 23]));
         assert!(!whole(" the rents fell.")[0].found);
         assert_eq!(whole(" I cannot find that in the document."), []);
         assert_eq!(whole(" I am the small model built into Strata."), []);
-        // What it says in its own words at an answer's end is no quotation either.
+        // Text of its own at an answer's end is no quotation.
         let all_found = |answer: &str| whole(answer).iter().map(|quote| quote.found).collect::<Vec<_>>();
         assert_eq!(all_found(" - the rents rose.\n- So they say.\n- rents: no more mentions."), [true, true]);
         assert!(whole(" - rents: no more mentions.").is_empty());
@@ -189,22 +189,22 @@ mod tests {
     }
 
     #[test]
-    fn what_a_list_leaves_out_is_told_beside_its_quotations() {
+    fn missing_mentions_of_a_list_follow_its_quotes() {
         let docs = [Document::from_bytes("rents.txt", b"In 1662 the rents rose. So they say. Then the rents fell.").unwrap()];
         let list = quotes_in(" - rents rose.\n- rents: no more mentions.", true, &docs);
-        let left_out: Vec<_> = list.left_out.iter().map(|mention| (mention.text.as_str(), mention.byte_range)).collect();
+        let missing: Vec<_> = list.missing.iter().map(|mention| (mention.text.as_str(), mention.byte_range)).collect();
         assert_eq!((list.quotes.len(), list.quotes[0].byte_range), (1, Some([12, 23])));
-        assert_eq!(left_out, [("Then the rents fell.", Some([37, 57]))]);
-        assert_eq!(quotes_in(" - rents rose.\n- rents fell.\n- rents: no more mentions.", true, &docs).left_out, []);
+        assert_eq!(missing, [("Then the rents fell.", Some([37, 57]))]);
+        assert_eq!(quotes_in(" - rents rose.\n- rents fell.\n- rents: no more mentions.", true, &docs).missing, []);
         assert_eq!(
             quotes_in(" - rents rose.\n- rents: no more mentions.", false, &docs),
             Quotes::default(),
-            "another model's words"
+            "text of another model"
         );
     }
 
     #[test]
-    fn documents_read_as_one_have_one_name_and_the_hash_of_their_prompt() {
+    fn joined_documents_have_one_name_and_the_hash_of_their_prompt() {
         let doc = |name: &str, text: &str| Document::from_bytes(name, text.as_bytes()).unwrap();
         assert_eq!(document_ref(&[], true), None);
         let one = [doc("a.txt", "Rents rose.\n")];
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_are_none_are_refused_by_name() {
+    fn unreadable_texts_are_rejected_by_name() {
         let dir = tempfile::tempdir().unwrap();
         let file = |name: &str, bytes: &[u8]| {
             let path = dir.path().join(name);

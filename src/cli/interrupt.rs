@@ -1,21 +1,21 @@
-//! Ctrl-C: the first one ends the turn that runs, the second one ends the process.
+//! Ctrl-C: the first press cancels the running turn, the second ends the process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Exit code of a process that Ctrl-C ended, as shells expect it.
+/// Exit code of a process ended by Ctrl-C, as shells expect.
 const EXIT_INTERRUPTED: i32 = 130;
 
-/// Whether the person pressed Ctrl-C.
+/// Flag that is set by Ctrl-C.
 #[derive(Debug, Clone, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Listens for Ctrl-C (and a polite kill) from now on. Where that is not possible, Ctrl-C ends the process.
+    /// Installs the handler of Ctrl-C and SIGTERM. If that fails, Ctrl-C ends the process.
     pub fn install() -> Interrupt {
         let interrupt = Interrupt::default();
         let flag = interrupt.clone();
-        // A handler that is already there keeps working: nothing is lost but the polite stop.
+        // An existing handler stays in place; then Ctrl-C only cannot cancel gently.
         let _ = ctrlc::set_handler(move || {
             if flag.0.swap(true, Ordering::AcqRel) {
                 std::process::exit(EXIT_INTERRUPTED);
@@ -24,12 +24,12 @@ impl Interrupt {
         interrupt
     }
 
-    /// Ctrl-C was pressed.
+    /// True if Ctrl-C was pressed.
     pub fn pressed(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 
-    /// As if Ctrl-C had been pressed.
+    /// Simulates Ctrl-C.
     #[cfg(test)]
     pub fn press(&self) {
         self.0.store(true, Ordering::Release);

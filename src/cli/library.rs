@@ -1,11 +1,11 @@
-//! `strata library`: saved documents, listed, added, removed and checked.
+//! `strata library`: lists, adds, removes and verifies saved documents.
 //!
 //! ```text
 //! list, remove, verify ─► catalog and stores, no model ─► table │ JSON lines
-//! add FILE... ─► Session ─► Read, one document after the other ─► what each cost
+//! add FILE... ─► Session ─► Prefill, one document after the other ─► summary of each
 //! ```
-//! Invariants: 1. `list` and `verify` make nothing: where there is no library, nothing is saved. 2. After Ctrl-C what was read
-//! stays, and nothing further is begun.
+//! Invariants: 1. `list` and `verify` create nothing: a missing library is empty. 2. After Ctrl-C the prefilled part stays
+//! saved, and no further document is begun.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -23,12 +23,12 @@ use crate::engine::{EngineCommand, SavedDocument, SavedState, StopReason};
 use crate::kv::store::StoreRoot;
 
 /// Digits of an id in the table.
-const SHOWN_ID: usize = 8;
+const SHORT_ID_LEN: usize = 8;
 
-/// Does what the command says. `start` makes the session, where a model is needed; `interrupt` hears Ctrl-C elsewhere.
+/// Runs the command. `start` creates the session if a model is needed; otherwise `interrupt` handles Ctrl-C.
 ///
 /// # Errors
-/// A file, the model or an id at fault; a damaged page; the engine, the library or the output failing.
+/// A bad file, model or id; a corrupt page; a failure of the engine, the library or the output.
 pub fn run(
     command: &LibraryCommand,
     start: impl FnOnce() -> Session,
@@ -43,7 +43,7 @@ pub fn run(
     }
 }
 
-/// The library of `kv_dir`, or of this person; none where there is no such folder yet.
+/// The library of `kv_dir`, or the user's default one; None if its folder does not exist.
 fn open(kv_dir: Option<&Path>, console: &mut Console) -> Result<Option<(Catalog, StoreRoot)>, CliError> {
     let root = saved_documents::library_root(kv_dir)?;
     if !root.exists() {
@@ -65,7 +65,7 @@ fn list(args: &LibraryArgs, console: &mut Console) -> Result<(), CliError> {
         return saved.iter().try_for_each(|document| console.json_line(document));
     }
     if saved.is_empty() {
-        return console.note("no documents are saved; `strata library add FILE` reads one and saves that");
+        return console.note("no documents are saved. Save one with `strata library add FILE`");
     }
     console.text(&table(&saved))
 }
@@ -90,10 +90,11 @@ fn add(args: &LibraryAddArgs, start: impl FnOnce() -> Session, console: &mut Con
             }))?;
         } else {
             let (tokens, known, secs) = (cost.prompt_tokens, cost.cached_tokens, cost.prefill_ms / 1000.0);
-            console.text(&format!("{}: {tokens} tokens, {known} already known, the others read in {secs:.1} s\n", doc.name))?;
+            console.text(&format!("{}: {tokens} tokens, {known} cached, the rest prefilled in {secs:.1} s\n", doc.name))?;
         }
         if cost.stop == StopReason::Cancelled {
-            return console.note(&format!("stopped; what was read of {} is kept, and the same command goes on", doc.name));
+            return console
+                .note(&format!("interrupted. The prefilled part of {} is saved; the same command continues it", doc.name));
         }
     }
     Ok(())
@@ -101,40 +102,40 @@ fn add(args: &LibraryAddArgs, start: impl FnOnce() -> Session, console: &mut Con
 
 fn remove(args: &LibraryRemoveArgs, console: &mut Console) -> Result<(), CliError> {
     let Some((catalog, stores)) = open(args.folder.kv_dir.as_deref(), console)? else {
-        return Err(CliError::Input(format!("the library has no document '{}'; nothing is saved yet", args.id)));
+        return Err(CliError::Input(format!("the library has no document '{}'. Nothing is saved yet", args.id)));
     };
     let removed = saved_documents::remove(&catalog, &stores, &args.id)?;
-    console.text(&format!("removed {} ({}), {} are free again\n", removed.name, shown_id(&removed), Bytes(removed.kv_bytes)))
+    console.text(&format!("removed {} ({}), {} freed\n", removed.name, shown_id(&removed), Bytes(removed.kv_bytes)))
 }
 
 fn verify(args: &LibraryArgs, interrupt: &Interrupt, console: &mut Console) -> Result<(), CliError> {
     let Some((catalog, stores)) = open(args.folder.kv_dir.as_deref(), console)? else { return Ok(()) };
-    let mut said = Ok(());
+    let mut printed = Ok(());
     let checked = saved_documents::verify(&catalog, &stores, &mut |name, done, all| {
-        // JSON lines are the results alone.
-        if said.is_ok() && !args.json {
-            said = console.progress(&format!("checking {name}: {done} of {all} pages"), &());
+        // JSON lines are for results only.
+        if printed.is_ok() && !args.json {
+            printed = console.progress(&format!("checking {name}: {done} of {all} pages"), &());
         }
-        said.is_ok() && !interrupt.pressed()
+        printed.is_ok() && !interrupt.pressed()
     })?;
-    said?;
+    printed?;
     for one in &checked {
         if args.json { console.json_line(one)? } else { console.text(&verdict(one))? }
     }
     if interrupt.pressed() {
-        return Err(CliError::Failed("stopped before every page was checked".to_owned()));
+        return Err(CliError::Failed("interrupted before every page was checked. Run the command again".to_owned()));
     }
     match checked.iter().filter(|c| c.is_damaged()).count() {
         0 => Ok(()),
         n => Err(CliError::Failed(format!(
-            "{n} of {} saved documents are damaged; what is damaged is read again when the document is opened",
+            "{n} of {} saved documents are damaged. Damaged pages are computed again when a document is opened",
             checked.len()
         ))),
     }
 }
 
 fn verdict(checked: &Checked) -> String {
-    let id = checked.id.get(..SHOWN_ID).unwrap_or(&checked.id);
+    let id = checked.id.get(..SHORT_ID_LEN).unwrap_or(&checked.id);
     let pages = checked.pages;
     let what = match &checked.problem {
         Some(problem) if checked.in_use => format!("not checked: {problem}"),
@@ -146,11 +147,11 @@ fn verdict(checked: &Checked) -> String {
 }
 
 fn shown_id(document: &SavedDocument) -> &str {
-    document.id.get(..SHOWN_ID).unwrap_or(&document.id)
+    document.id.get(..SHORT_ID_LEN).unwrap_or(&document.id)
 }
 
 fn table(saved: &[SavedDocument]) -> String {
-    let heads = ["id", "state", "tokens", "on disk", "reading took", "last used", "model", "document"].map(str::to_owned);
+    let heads = ["id", "state", "tokens", "on disk", "prefill took", "last used", "model", "document"].map(str::to_owned);
     let rows = saved.iter().map(|document| {
         let tokens = match document.state {
             SavedState::Partial => format!("{} of {}", document.saved_tokens, document.tokens),
@@ -187,7 +188,7 @@ fn state(state: SavedState) -> &'static str {
     }
 }
 
-/// A day of this person's calendar.
+/// Date in the user's time zone.
 fn day(seconds: i64) -> String {
     let Ok(then) = jiff::Timestamp::from_second(seconds) else { return "N/A".to_owned() };
     then.to_zoned(jiff::tz::TimeZone::system()).date().to_string()
@@ -208,16 +209,16 @@ mod tests {
     use crate::cli::mock_engine::{finished, session};
     use crate::engine::{EngineEvent, EnginePort};
 
-    /// Runs `library add` on a scripted worker: result, stdout, stderr, commands that the worker saw.
+    /// Runs `library add` on a mock engine: result, stdout, stderr, and the commands that the engine got.
     fn add_with(
         words: &[&str],
-        part: impl Fn(&EngineCommand, &EnginePort) + Send + 'static,
+        respond: impl Fn(&EngineCommand, &EnginePort) + Send + 'static,
     ) -> (Result<(), CliError>, String, String, Vec<EngineCommand>) {
         let Some(Command::Library(command)) = Cli::parse_from(["strata", "library", "add"].iter().chain(words)).command else {
             panic!("not library")
         };
         let (mut out, mut err) = (Vec::new(), Vec::new());
-        let (session, worker) = session(Interrupt::default(), part);
+        let (session, worker) = session(Interrupt::default(), respond);
         let mut console = Console::plain(&mut out, &mut err, words.contains(&"--json"));
         let result = run(&command, || session, Interrupt::default, &mut console);
         drop(console);
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn add_reads_each_file_by_itself_and_passes_notices_on() {
+    fn add_prefills_each_file_separately_and_prints_notices() {
         let (_dir, paths) = files(&["a.txt", "b.txt"]);
         let words: Vec<&str> = paths.iter().map(String::as_str).collect();
         let (result, out, err, seen) = add_with(&words, |command, port| {
@@ -241,7 +242,7 @@ mod tests {
             port.emit(finished(*turn, 0, StopReason::Length));
         });
         result.unwrap();
-        assert!(out.starts_with("a.txt: 10 tokens, 4 already known") && out.contains("\nb.txt: "), "{out}");
+        assert!(out.starts_with("a.txt: 10 tokens, 4 cached") && out.contains("\nb.txt: "), "{out}");
         assert_eq!(err.matches("strata: saved in the library").count(), 2, "{err}");
         let names = seen.iter().filter_map(|c| match c {
             EngineCommand::Prefill { text, document: Some(d), .. } => Some((d.name.as_str(), d.save, d.text_bytes == text.len())),
@@ -251,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn add_that_is_stopped_keeps_what_was_read_and_begins_no_other() {
+    fn interrupted_add_saves_the_prefilled_part_and_begins_no_other() {
         let (_dir, paths) = files(&["a.txt", "b.txt"]);
         let words: Vec<&str> = paths.iter().map(String::as_str).chain(["--json"]).collect();
         let (result, out, _, seen) = add_with(&words, |command, port| {
@@ -259,9 +260,9 @@ mod tests {
             port.emit(finished(*turn, 0, StopReason::Cancelled));
         });
         result.unwrap();
-        assert_eq!(seen.len(), 2, "load, and one read");
+        assert_eq!(seen.len(), 2, "load, and one prefill");
         let last: Vec<serde_json::Value> = out.lines().rev().take(2).map(|l| serde_json::from_str(l).unwrap()).collect();
         assert_eq!((&last[1]["event"], &last[1]["stop"]), (&"summary".into(), &"cancelled".into()));
-        assert!(last[0]["text"].as_str().unwrap().contains("is kept"), "{out}");
+        assert!(last[0]["text"].as_str().unwrap().contains("is saved"), "{out}");
     }
 }

@@ -1,9 +1,9 @@
-//! `strata logits`: the logits of every position, for comparison with other engines.
+//! `strata logits`: writes the logits of every position, for comparison with other engines.
 //!
 //! ```text
 //! --text ─► ids │ --tokens ─► ids ─► Session ─► rows [n, V] ─► FILE.npy [T, V] float32
 //! ```
-//! Invariants: 1. Rows are written in order, each once. 2. A run that fails leaves no half file behind.
+//! Invariants: 1. Rows are written in order, each once. 2. A failed run leaves no partial file.
 
 use std::fs::File;
 use std::io::{self, BufWriter};
@@ -17,10 +17,10 @@ use super::npy::NpyWriter;
 use super::session::Session;
 use crate::engine::{EngineCommand, EngineEvent, StopReason};
 
-/// Writes `[T, V]` logits. `start` makes the session, once the text is read.
+/// Writes `[T, V]` logits. `start` creates the session after the text is read.
 ///
 /// # Errors
-/// The text, the ids, the model or the place to write at fault; the engine failing; Ctrl-C.
+/// A bad text, token id, model or output path; a failure of the engine; Ctrl-C.
 pub fn run(args: &LogitsArgs, start: impl FnOnce() -> Session, console: &mut Console) -> Result<(), CliError> {
     let mut tokens = match &args.text {
         Some(path) => {
@@ -31,23 +31,23 @@ pub fn run(args: &LogitsArgs, start: impl FnOnce() -> Session, console: &mut Con
     };
     tokens.truncate(args.max_tokens.unwrap_or(usize::MAX));
     if tokens.is_empty() {
-        return Err(CliError::Input("there is no token to read; give --text or --tokens at least one".to_owned()));
+        return Err(CliError::Input("there are no tokens. Give --text or --tokens at least one".to_owned()));
     }
     check_folder(&args.out)?;
     let mut session = start();
     let info = session.load(args.model.source(), args.device.options(), console)?;
-    let mut began = false;
-    match write(args, &mut session, tokens, console, &mut began) {
+    let mut is_created = false;
+    match write(args, &mut session, tokens, console, &mut is_created) {
         Ok([n_rows, n_cols]) if console.is_json() => console.json_line(&serde_json::json!({
             "event": "summary", "model": info.name, "adapter": info.adapter, "out": args.out, "shape": [n_rows, n_cols],
         })),
         Ok([n_rows, n_cols]) => {
-            console.aside(&format!("{}: float32 [{n_rows}, {n_cols}]", args.out.display()));
+            console.detail(&format!("{}: float32 [{n_rows}, {n_cols}]", args.out.display()));
             Ok(())
         }
         Err(error) => {
-            // Only what this run began is removed; a device such as /dev/null stays.
-            if began && args.out.metadata().is_ok_and(|m| m.is_file()) {
+            // Only a file that this run created is removed; a device such as /dev/null stays.
+            if is_created && args.out.metadata().is_ok_and(|m| m.is_file()) {
                 let _ = std::fs::remove_file(&args.out);
             }
             Err(error)
@@ -55,13 +55,13 @@ pub fn run(args: &LogitsArgs, start: impl FnOnce() -> Session, console: &mut Con
     }
 }
 
-/// Streams the rows into the file and gives its shape. `began` tells that the file is there.
+/// Streams the rows to the file and returns its shape. `is_created` is set once the file exists.
 fn write(
     args: &LogitsArgs,
     session: &mut Session,
     tokens: Vec<u32>,
     console: &mut Console,
-    began: &mut bool,
+    is_created: &mut bool,
 ) -> Result<[usize; 2], CliError> {
     let n_tokens = tokens.len();
     let turn = session.next_turn();
@@ -73,13 +73,13 @@ fn write(
             Some(writer) => writer,
             None => {
                 let file = File::create(&args.out).map_err(|e| cannot_write(&args.out, &e))?;
-                *began = true;
+                *is_created = true;
                 let made = NpyWriter::new(BufWriter::new(file), n_tokens, vocab_size);
                 npy.insert(made.map_err(|e| cannot_write(&args.out, &e))?)
             }
         };
         if first != shape[0] {
-            return Err(CliError::Failed(format!("logits of position {first} came where those of {} were due", shape[0])));
+            return Err(CliError::Failed(format!("the engine returned logits of position {first} instead of {}", shape[0])));
         }
         writer.rows(&rows).map_err(|e| cannot_write(&args.out, &e))?;
         shape = [first + rows.len().checked_div(vocab_size).unwrap_or(0), vocab_size];
@@ -87,30 +87,30 @@ fn write(
         console.progress(&format!("logits of {} of {n_tokens} tokens", shape[0]), &json)
     })?;
     if cost.stop == StopReason::Cancelled {
-        return Err(CliError::Failed(format!("stopped after {} of {n_tokens} tokens; nothing was kept", shape[0])));
+        return Err(CliError::Failed(format!("interrupted after {} of {n_tokens} tokens. No file was written", shape[0])));
     }
-    let writer = npy.ok_or_else(|| CliError::Failed("the engine gave no logits".to_owned()))?;
+    let writer = npy.ok_or_else(|| CliError::Failed("the engine returned no logits".to_owned()))?;
     writer.finish().map_err(|e| cannot_write(&args.out, &e))?;
     Ok(shape)
 }
 
-/// Refuses a place where nothing can be written, before a model is loaded.
+/// Rejects an output path that cannot be written, before a model is loaded.
 fn check_folder(out: &Path) -> Result<(), CliError> {
     let folder = match out.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
     if out.is_dir() {
-        return Err(CliError::Input(format!("{} is a folder; name a .npy file in it", out.display())));
+        return Err(CliError::Input(format!("{} is a folder. Give a .npy file", out.display())));
     }
     if !folder.is_dir() {
-        return Err(CliError::Input(format!("the folder {} does not exist; make it first", folder.display())));
+        return Err(CliError::Input(format!("the folder {} does not exist. Create it first", folder.display())));
     }
     Ok(())
 }
 
 fn cannot_write(path: &Path, error: &io::Error) -> CliError {
-    CliError::Failed(format!("cannot write {}: {error}", path.display()))
+    CliError::Failed(format!("{} could not be written: {error}", path.display()))
 }
 
 #[cfg(test)]
@@ -122,8 +122,8 @@ mod tests {
     use crate::cli::interrupt::Interrupt;
     use crate::cli::mock_engine::{finished, session};
 
-    /// Writes logits from a worker that gives rows of two, starting at the positions of `firsts`.
-    fn play(out: &Path, firsts: &'static [usize], stop: StopReason) -> Result<(), CliError> {
+    /// Runs `logits` on a mock engine that returns rows of two, starting at the positions of `firsts`.
+    fn run_mock(out: &Path, firsts: &'static [usize], stop: StopReason) -> Result<(), CliError> {
         let words = ["strata", "logits", "--tokens", "7,8,9", "--out", out.to_str().unwrap()];
         let Some(Command::Logits(args)) = Cli::parse_from(words).command else { panic!("not logits") };
         let (session, worker) = session(Interrupt::default(), move |command, port| {
@@ -145,7 +145,7 @@ mod tests {
     fn logits_rows_become_a_matrix() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("l.npy");
-        play(&path, &[0, 1, 2], StopReason::Eos).unwrap();
+        run_mock(&path, &[0, 1, 2], StopReason::Eos).unwrap();
         let bytes = std::fs::read(path).unwrap();
         assert!(String::from_utf8_lossy(&bytes[..128]).contains("'shape': (3, 2)"));
         assert_eq!(bytes.len() % 64, 3 * 2 * 4);
@@ -153,15 +153,15 @@ mod tests {
     }
 
     #[test]
-    fn logits_that_are_missing_or_out_of_order_leave_no_file() {
+    fn missing_or_unordered_logits_leave_no_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("l.npy");
         for (firsts, stop) in
             [(&[0, 1][..], StopReason::Eos), (&[0, 2], StopReason::Eos), (&[0], StopReason::Cancelled), (&[], StopReason::Eos)]
         {
-            assert_eq!(play(&path, firsts, stop).unwrap_err().exit_code(), 1, "{firsts:?}");
+            assert_eq!(run_mock(&path, firsts, stop).unwrap_err().exit_code(), 1, "{firsts:?}");
             assert!(!path.exists(), "{firsts:?}");
         }
-        assert_eq!(play(&dir.path().join("no/l.npy"), &[0], StopReason::Eos).unwrap_err().exit_code(), 2);
+        assert_eq!(run_mock(&dir.path().join("no/l.npy"), &[0], StopReason::Eos).unwrap_err().exit_code(), 2);
     }
 }

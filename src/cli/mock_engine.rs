@@ -1,4 +1,4 @@
-//! A worker that plays a written part, for tests of the commands without a device.
+//! Mock engine with scripted responses, for tests of the commands without a GPU.
 
 use std::thread::JoinHandle;
 
@@ -11,11 +11,11 @@ use crate::engine::{
 };
 use crate::gpu::microbenchmark::DeviceBandwidth;
 
-/// A session whose worker loads [`info`] and then plays `part` for every turn command, until the session is dropped.
-/// The thread gives the commands it saw.
+/// A session whose engine loads [`info`], then calls `respond` for every request until the session is dropped. The thread
+/// returns the commands that it got.
 pub fn session(
     interrupt: Interrupt,
-    part: impl Fn(&EngineCommand, &EnginePort) + Send + 'static,
+    respond: impl Fn(&EngineCommand, &EnginePort) + Send + 'static,
 ) -> (Session, JoinHandle<Vec<EngineCommand>>) {
     let (handle, port) = EngineHandle::pair(|| {});
     let worker = std::thread::spawn(move || {
@@ -27,7 +27,7 @@ pub fn session(
                     port.emit(EngineEvent::ModelLoading { share: 0.5, what: "weights".into() });
                     port.emit(EngineEvent::ModelLoaded(Box::new(info())));
                 }
-                turn => part(turn, &port),
+                request => respond(request, &port),
             }
             seen.push(command);
         }
@@ -59,7 +59,7 @@ pub fn info() -> ModelInfo {
     }
 }
 
-/// A device of round numbers.
+/// Bandwidths in round numbers.
 pub fn measured() -> DeviceBandwidth {
     DeviceBandwidth {
         stream_read_bytes_per_s: 2000.0,
@@ -70,7 +70,7 @@ pub fn measured() -> DeviceBandwidth {
     }
 }
 
-/// The end of a turn.
+/// The end of a request.
 pub fn finished(turn: RequestId, generated_tokens: usize, stop: StopReason) -> EngineEvent {
     let summary = RequestSummary {
         prompt_tokens: 10,

@@ -1,12 +1,12 @@
-//! The command line: everything that runs without a window.
+//! Command line: everything that runs without a window.
 //!
 //! ```text
 //! argv ─► args ─► ask │ logits │ tokenize │ bench │ eval │ library │ doctor ─► Session ─► engine
 //!                   └──────────── Console ◄────────────────────────────────┘         stdout: answers, JSON; stderr: progress, errors
 //! ```
-//! 1. Exit code 2 for bad usage or bad input, 1 for a failure while running, 0 otherwise; an error is one sentence on stderr.
-//! 2. Never a panic; a reader of stdout that went away ends the run silently.
-//! 3. What scripts read (`--json` fields, `-o` columns) keeps its names.
+//! 1. Exit code 2 for bad usage or bad input, 1 for a failure while running, 0 otherwise; an error is one line on stderr.
+//! 2. No panics; if the reader of stdout is gone, the run ends silently.
+//! 3. Names that scripts rely on (`--json` fields, `-o` columns) never change.
 
 mod args;
 mod ask;
@@ -40,31 +40,31 @@ use session::Session;
 
 use crate::engine::{LoadOptions, ModelSource};
 
-/// What the arguments ask for.
+/// Result of parsing the arguments.
 pub enum Invocation {
-    /// no command: the window opens
-    Window(Box<Window>),
-    /// a command, to be handed to [`run`]
+    /// no command: open the window
+    Window(Box<WindowStart>),
+    /// a command for [`run`]
     Headless(Box<Headless>),
-    /// all was said: help, the version, or what is wrong with the arguments
+    /// nothing left to do: help, the version or a usage error was printed
     Done(ExitCode),
 }
 
-/// What the window starts with: the environment's `STRATA_MODEL`, `STRATA_GPU` and the like, or the defaults.
+/// Start options of the window: `STRATA_MODEL`, `STRATA_GPU` and the like, or the defaults.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Window {
-    /// which model
+pub struct WindowStart {
+    /// model to load
     pub model: ModelSource,
-    /// how it is loaded
+    /// load options
     pub load: LoadOptions,
-    /// what is opened in it
+    /// documents to open
     pub documents: Vec<PathBuf>,
 }
 
 /// A command that runs without a window.
 pub struct Headless(Command);
 
-/// Reads the arguments (the first is the program's name) and the environment.
+/// Parses the arguments (the first is the program's name) and the environment.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Invocation {
     let parsed = Cli::try_parse_from(args).and_then(|cli| match (cli.command, cli.documents) {
         (Some(command), _) => Ok(Invocation::Headless(Box::new(Headless(command)))),
@@ -76,7 +76,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Invocation {
     match parsed {
         Ok(invocation) => invocation,
         Err(error) if !error.use_stderr() => {
-            // Help into a pipe that was closed is no failure.
+            // A closed pipe is no failure of help.
             let _ = error.print();
             Invocation::Done(ExitCode::SUCCESS)
         }
@@ -86,16 +86,16 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Invocation {
 
 fn window(documents: Vec<PathBuf>) -> Result<Invocation, clap::Error> {
     let env = WindowEnv::try_parse_from(["strata"])?;
-    Ok(Invocation::Window(Box::new(Window { model: env.model.source(), load: env.device.options(), documents })))
+    Ok(Invocation::Window(Box::new(WindowStart { model: env.model.source(), load: env.device.options(), documents })))
 }
 
-/// A first word that is neither a command nor a file.
+/// Reports a first word that is neither a command nor a file.
 fn no_such(path: &Path) -> ExitCode {
-    let sentence = format!("there is no command and no file {}; see `strata --help`", path.display());
+    let sentence = format!("there is no command and no file {}. See `strata --help`", path.display());
     CliError::Input(sentence).report(&mut std::io::stderr())
 }
 
-/// Runs a command to its end and gives the exit code.
+/// Runs a command and returns the exit code.
 pub fn run(headless: &Headless) -> ExitCode {
     let (mut out, mut err) = (std::io::stdout(), std::io::stderr());
     let mut console = Console::of_process(&mut out, &mut err, headless.wants_json());
@@ -116,13 +116,13 @@ pub fn run(headless: &Headless) -> ExitCode {
     }
 }
 
-/// Says on stderr why the window did not open, or closed, and gives the exit code.
+/// Prints on stderr why the window did not open, or closed, and returns the exit code.
 pub fn fail(reason: impl std::fmt::Display) -> ExitCode {
     CliError::Failed(reason.to_string()).report(&mut std::io::stderr())
 }
 
 impl Headless {
-    /// Progress and notes are JSON lines too. Only for commands whose contract says so: the lines of `bench` are results.
+    /// True if progress and notices are JSON lines too. The lines of `bench` are results only.
     fn wants_json(&self) -> bool {
         match &self.0 {
             Command::Ask(args) => args.json,

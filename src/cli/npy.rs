@@ -1,9 +1,9 @@
-//! NumPy's array file, version 1.0: a float32 matrix whose shape is known and whose rows come one after another.
+//! NumPy array file, version 1.0: a float32 matrix of known shape, written row by row.
 //!
 //! ```text
 //! \x93NUMPY 1 0 | u16 header length | {'descr': '<f4', 'fortran_order': False, 'shape': (T, V), } spaces \n | f32 LE rows
 //! ```
-//! Invariants: 1. The data begin at a multiple of 64 bytes. 2. A file that is finished holds exactly T rows.
+//! Invariants: 1. The data begin at a multiple of 64 bytes. 2. A finished file has exactly T rows.
 //!
 //! Source: NumPy Enhancement Proposal 1 and `numpy.lib.format`.
 
@@ -20,7 +20,7 @@ impl<W: Write> NpyWriter<W> {
     /// Writes the header.
     ///
     /// # Errors
-    /// What `out` says.
+    /// Those of `out`.
     pub fn new(mut out: W, n_rows: usize, n_cols: usize) -> io::Result<Self> {
         out.write_all(&header(n_rows, n_cols)?)?;
         Ok(NpyWriter { out, n_cols, rows_left: n_rows })
@@ -29,7 +29,7 @@ impl<W: Write> NpyWriter<W> {
     /// Writes whole rows.
     ///
     /// # Errors
-    /// `InvalidData` for a broken row or one too many; otherwise what `out` says.
+    /// `InvalidData` for a partial row or too many rows; otherwise those of `out`.
     pub fn rows(&mut self, values: &[f32]) -> io::Result<()> {
         let n_rows = values.len().checked_div(self.n_cols).unwrap_or(0);
         if n_rows * self.n_cols != values.len() || n_rows > self.rows_left {
@@ -46,10 +46,10 @@ impl<W: Write> NpyWriter<W> {
         Ok(())
     }
 
-    /// Flushes, once every row was written.
+    /// Flushes after the last row.
     ///
     /// # Errors
-    /// `InvalidData` when rows are missing; otherwise what `out` says.
+    /// `InvalidData` if rows are missing; otherwise those of `out`.
     pub fn finish(mut self) -> io::Result<W> {
         if self.rows_left > 0 {
             return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{} rows are missing", self.rows_left)));
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn npy_header_is_aligned_and_names_the_shape() {
+    fn npy_header_is_aligned_and_has_the_shape() {
         for (n_rows, n_cols) in [(1, 1), (3, 2), (131_072, 128_256), (usize::MAX, usize::MAX)] {
             let header = header(n_rows, n_cols).unwrap();
             assert_eq!(header.len() % 64, 0);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn npy_rows_come_out_little_endian_in_order() {
+    fn npy_rows_are_little_endian_in_order() {
         let mut npy = NpyWriter::new(Vec::new(), 3, 2).unwrap();
         npy.rows(&[1.0, 2.0]).unwrap();
         npy.rows(&[3.0, 4.0, 5.0, -6.0]).unwrap();
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn npy_refuses_broken_missing_and_extra_rows() {
+    fn npy_rejects_partial_missing_and_extra_rows() {
         let mut npy = NpyWriter::new(Vec::new(), 1, 2).unwrap();
         assert!(npy.rows(&[1.0]).is_err());
         assert!(npy.rows(&[1.0; 4]).is_err());

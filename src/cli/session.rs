@@ -1,11 +1,11 @@
-//! One engine, driven from the command line: load a model, run a turn, hand its events on.
+//! Session: one engine driven from the command line, which loads a model, runs requests and passes on their events.
 //!
 //! ```text
 //! EngineCommand ─► EngineHandle ─► EngineEvent ─┬─ progress, notices ─► Console
 //!                      ▲ stop                   ├─ tokens, rows ─► the command
 //!                   Ctrl-C                      └─ Finished, Failed ─► Result
 //! ```
-//! Invariants: 1. Never waits without looking at Ctrl-C. 2. A command that cannot go on stops the turn.
+//! Invariants: 1. Every wait checks for Ctrl-C. 2. A command that cannot continue cancels its request.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use super::error::CliError;
 use super::interrupt::Interrupt;
 use crate::engine::{EngineCommand, EngineEvent, EngineHandle, LoadOptions, ModelInfo, ModelSource, RequestId, RequestSummary};
 
-/// How long to wait for an event before looking at Ctrl-C again.
-const PATIENCE: Duration = Duration::from_millis(50);
+/// Longest wait for an event before the next check for Ctrl-C.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// An engine and the turns asked of it.
+/// An engine with its requests.
 pub struct Session {
     engine: EngineHandle,
     interrupt: Interrupt,
@@ -25,20 +25,20 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session on a worker that has just been started.
+    /// A session on an engine that was just started.
     pub fn new(engine: EngineHandle, interrupt: Interrupt) -> Session {
         Session { engine, interrupt, last_turn: 0 }
     }
 
-    /// Ctrl-C was pressed.
+    /// True if Ctrl-C was pressed.
     pub fn interrupted(&self) -> bool {
         self.interrupt.pressed()
     }
 
-    /// Loads a model, showing how far it is, and its notes.
+    /// Loads a model, and prints its progress and notices.
     ///
     /// # Errors
-    /// The engine's sentence: the model, the device or the budget asked for does not work out, or there is no device.
+    /// The engine's message: a bad model, GPU or budget, or no GPU.
     pub fn load(&mut self, source: ModelSource, options: LoadOptions, console: &mut Console) -> Result<ModelInfo, CliError> {
         self.send(EngineCommand::LoadModel { source, options })?;
         loop {
@@ -63,17 +63,17 @@ impl Session {
         }
     }
 
-    /// The next turn's id.
+    /// Id of the next request.
     pub fn next_turn(&mut self) -> RequestId {
         self.last_turn += 1;
         self.last_turn
     }
 
-    /// Runs one turn to its end. Events with content (`Token`, `LogitsRows`, `BenchResult`) go to `on_event`; when it
-    /// fails, the turn is stopped and its error is returned.
+    /// Runs one request to its end. Events with content (`Token`, `LogitsRows`, `BenchResult`) go to `on_event`; if it fails, the
+    /// request is cancelled and the error is returned.
     ///
     /// # Errors
-    /// The engine's sentence, what `on_event` returned, or that the engine is gone.
+    /// The engine's message, the error of `on_event`, or that the engine is gone.
     pub fn run_turn(
         &mut self,
         turn: RequestId,
@@ -93,10 +93,10 @@ impl Session {
         cost.ok_or_else(engine_gone)
     }
 
-    /// Runs a command of one or several turns until all of them have ended. Their ends go to `on_event` as well.
+    /// Runs a command of one or several requests until all of them have ended. Their ends go to `on_event` as well.
     ///
     /// # Errors
-    /// What `on_event` returned, or that the engine is gone.
+    /// The error of `on_event`, or that the engine is gone.
     pub fn run_turns(
         &mut self,
         turns: &[RequestId],
@@ -107,7 +107,7 @@ impl Session {
         self.send(command)?;
         let mut n_left = turns.len();
         while n_left > 0 {
-            // Said again each time: a stop that overtakes the start of the turn would be lost otherwise.
+            // Repeated, because a cancellation that overtakes the start of the request would be lost.
             if self.interrupt.pressed() {
                 self.engine.stop();
             }
@@ -136,7 +136,7 @@ impl Session {
     }
 
     fn next_event(&self) -> Result<Option<EngineEvent>, CliError> {
-        match self.engine.wait(PATIENCE) {
+        match self.engine.wait(POLL_INTERVAL) {
             Ok(event) => Ok(Some(event)),
             Err(false) => Ok(None),
             Err(true) => Err(engine_gone()),
@@ -144,16 +144,16 @@ impl Session {
     }
 }
 
-/// What was asked for does not work out (exit 2), or the machine cannot do it (exit 1).
+/// Error for bad input (exit 2), or for a failure (exit 1).
 pub fn failure(sentence: String, bad_input: bool) -> CliError {
     if bad_input { CliError::Input(sentence) } else { CliError::Failed(sentence) }
 }
 
 fn engine_gone() -> CliError {
-    CliError::Failed("the engine stopped by itself; run `strata doctor` to see whether the device still works".to_owned())
+    CliError::Failed("the engine ended unexpectedly. Check the GPU with `strata doctor`".to_owned())
 }
 
-/// The turn of an event that the command hears of.
+/// Request id of an event; None for events of no request.
 fn turn_of(event: &EngineEvent) -> Option<RequestId> {
     match event {
         EngineEvent::Token { turn, .. }
@@ -170,7 +170,7 @@ fn prefill_progress(console: &mut Console, done: usize, total: usize, tokens_per
     let share = if total == 0 { 1.0 } else { done as f64 / total as f64 };
     let left_secs = if tokens_per_s > 0.0 { total.saturating_sub(done) as f64 / tokens_per_s } else { 0.0 };
     let line = format!(
-        "reading: {:3.0} % · {done} of {total} tokens · {tokens_per_s:.0} tokens/s · ~{left_secs:.0} s left",
+        "prefill: {:3.0} % · {done} of {total} tokens · {tokens_per_s:.0} tokens/s · ~{left_secs:.0} s left",
         share * 100.0
     );
     let json = serde_json::json!({

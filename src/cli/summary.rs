@@ -1,7 +1,6 @@
-//! The last JSON line of an answer: what it was and what it cost, in fields that scripts may rely on.
+//! Summary of an answer: its last JSON line, with result and cost in fields that scripts may rely on.
 //!
-//! Invariant: a field never changes its name or its type. Those of parts that are not there yet (selective attention) say
-//! so with zeros and nulls.
+//! Invariant: a field never changes its name or its type. Fields that do not apply are zero or null.
 
 use serde::Serialize;
 
@@ -16,7 +15,7 @@ pub struct AskSummary<'a> {
     turn: usize,
     model: &'a str,
     adapter: &'a str,
-    /// `dense` or `exact-offload`: every key was read, in VRAM or wherever it was; `selective`: those that a policy chose
+    /// `dense` or `exact-offload`: attention read every key, all in VRAM or not; `selective`: the keys that a policy selected
     attention: AttentionKind,
     policy: &'static str,
     text: &'a str,
@@ -31,11 +30,11 @@ pub struct AskSummary<'a> {
     kv_peak_bytes: Tiers<u64>,
     moved_bytes: MovedBytes,
     pages: PageCounts,
-    /// share of selected blocks that were in VRAM already; null while nothing is selected
+    /// share of selected blocks that were in VRAM already; null without a policy
     reuse: Option<f64>,
-    /// what a policy chose; null where everything was read
+    /// statistics of the policy's selection; null without a policy
     chosen: Option<&'a SelectionSummary>,
-    /// 0 to 1; null while nothing moves
+    /// 0 to 1; null if nothing was transferred
     overlap: Option<f64>,
     io: &'a IoSummary,
     #[serde(flatten)]
@@ -47,27 +46,28 @@ pub struct AskSummary<'a> {
     encode_ms_per_token: f64,
 }
 
-/// What an answer takes from the documents.
+/// Quotations of an answer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Quotes {
-    /// in order
+    /// quotations, in order
     pub quotes: Vec<Quote>,
-    /// mentions that a list leaves out which says that there are no more, with the words around them; at most 100
-    pub left_out: Vec<Quote>,
+    /// mentions that a list misses, with the words around them; at most 100
+    #[serde(rename = "left_out")]
+    pub missing: Vec<Quote>,
 }
 
-/// A quotation in an answer, and where it stands.
+/// A quotation of an answer, with its location.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Quote {
-    /// as the answer has it
+    /// text in the answer
     pub text: String,
-    /// a document has it
+    /// true if a document has it
     pub found: bool,
-    /// which document
+    /// name of the document
     pub document: Option<String>,
     /// its page, from 1
     pub page: Option<usize>,
-    /// its place in the document's text (UTF-8, line ends as one byte): first byte, and one past the last
+    /// byte range in the document's text (UTF-8, line ends as one byte): first byte, and one past the last
     pub byte_range: Option<[usize; 2]>,
 }
 

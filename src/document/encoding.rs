@@ -1,34 +1,34 @@
-//! Bytes of a text file to text, whatever its age.
+//! Text encoding: decodes the bytes of a text file of any common encoding.
 //!
 //! ```text
 //! bytes ──► BOM? ──► UTF-8? ──► what HTML declares ──► a guess from the bytes (chardetng) ──► text, encoding
 //! ```
-//! Invariants: 1. valid UTF-8 is taken as it is; 2. no byte is dropped in silence: what no encoding explains is refused.
-//! Limits: the guess looks at [`GUESS_BYTES`].
+//! Invariants: 1. Valid UTF-8 is used unchanged. 2. No byte is dropped silently: bytes that fit no encoding are rejected.
+//! Limits: the guess reads [`GUESS_BYTES`].
 
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, UTF_8};
 
-/// The guess looks at this much.
+/// Bytes that the guess reads.
 const GUESS_BYTES: usize = 1 << 20;
-/// HTML declares its encoding in the first part of it.
+/// Bytes in which HTML must declare its encoding.
 const DECLARED_BYTES: usize = 4096;
-/// A text has at most one control character, or one byte that fits no letter, in this many.
+/// Fewest characters per control character, or per byte that decodes to no letter.
 const CHARS_PER_CONTROL: usize = 50;
 
-/// A text, and how it was written.
+/// Decoded text with its encoding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decoded {
-    /// without a byte order mark
+    /// text without a byte order mark
     pub text: String,
-    /// name of the encoding, where it was not UTF-8
+    /// name of the encoding; None for UTF-8
     pub encoding: Option<&'static str>,
 }
 
-/// The text of a file. `declares` allows it to name its encoding, as HTML does.
+/// Decodes a file. With `declares` the file may name its encoding, as HTML does.
 ///
 /// # Errors
-/// What the bytes seem to be, where they are no text.
+/// A description of the bytes, if they are not text.
 pub fn decode(bytes: &[u8], declares: bool) -> Result<Decoded, &'static str> {
     let (encoding, bom_bytes) = Encoding::for_bom(bytes).unwrap_or((UTF_8, 0));
     let body = bytes.get(bom_bytes..).unwrap_or_default();
@@ -47,7 +47,7 @@ pub fn decode(bytes: &[u8], declares: bool) -> Result<Decoded, &'static str> {
     let (text, had_errors) = encoding.decode_without_bom_handling(body);
     let n_bad = if had_errors { text.matches('\u{FFFD}').count() } else { 0 };
     if n_bad * CHARS_PER_CONTROL > text.len() {
-        return Err("in no encoding that is known");
+        return Err("in an unknown encoding");
     }
     checked(text.into_owned(), Some(encoding.name()).filter(|_| encoding != UTF_8))
 }
@@ -63,7 +63,7 @@ fn checked(text: String, encoding: Option<&'static str>) -> Result<Decoded, &'st
     Ok(Decoded { text, encoding })
 }
 
-/// A control character that no text file uses.
+/// True for a control character that text files do not use.
 fn is_odd_control(c: char) -> bool {
     c.is_control() && !matches!(c, '\t' | '\n' | '\r' | '\u{0C}' | '\u{85}')
 }
@@ -71,11 +71,15 @@ fn is_odd_control(c: char) -> bool {
 fn guess(bytes: &[u8]) -> &'static Encoding {
     let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
     let head = bytes.get(..GUESS_BYTES).unwrap_or(bytes);
-    // A file may be plain English for a long while before its first accent.
-    let odd = bytes.iter().position(|b| !b.is_ascii()).filter(|&at| at >= head.len()).unwrap_or(0);
-    let telling = bytes.get(odd..).and_then(|rest| rest.get(..GUESS_BYTES)).or_else(|| bytes.get(odd..)).unwrap_or(head);
-    detector.feed(telling, true);
-    // Valid UTF-8 was found before; a long text with one bad byte in it is still UTF-8 to the detector.
+    // Long files may be plain ASCII up to the first accent, so the guess starts there.
+    let first_non_ascii = bytes.iter().position(|b| !b.is_ascii()).filter(|&at| at >= head.len()).unwrap_or(0);
+    let sample = bytes
+        .get(first_non_ascii..)
+        .and_then(|rest| rest.get(..GUESS_BYTES))
+        .or_else(|| bytes.get(first_non_ascii..))
+        .unwrap_or(head);
+    detector.feed(sample, true);
+    // Valid UTF-8 was handled before; a long text with one bad byte is still UTF-8 to the detector.
     detector.guess(None, Utf8Detection::Allow)
 }
 
@@ -100,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn utf8_is_taken_as_it_is_and_a_mark_in_front_is_no_text() {
+    fn utf8_is_unchanged_and_byte_order_marks_are_removed() {
         assert_eq!(read("naïve 海".as_bytes()), ("naïve 海".into(), None));
         assert_eq!(read(b"\xEF\xBB\xBFab"), ("ab".into(), None));
         assert_eq!(read(b"\xFF\xFEa\0\xE9\0"), ("aé".into(), Some("UTF-16LE")));
@@ -121,14 +125,14 @@ mod tests {
     }
 
     #[test]
-    fn late_accent_in_a_long_ascii_text_is_still_read() {
+    fn late_accent_in_a_long_ascii_text_is_decoded() {
         let mut bytes = b"plain words \n".repeat(100_000);
         bytes.extend_from_slice(b"und dann: K\xF6nig, gr\xFC\xDFte die G\xE4ste");
         assert!(read(&bytes).0.ends_with("König, grüßte die Gäste"));
     }
 
     #[test]
-    fn html_names_its_own_encoding() {
+    fn html_may_declare_its_encoding() {
         let page = b"<meta charset=\"koi8-r\"><p>\xF7\xD3\xC5";
         assert!(decode(page, true).unwrap().text.ends_with("Все"));
         let xml = b"<?xml version='1.0' encoding='iso-8859-1'?><p>\xE9";
@@ -136,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_refused() {
+    fn binary_data_is_rejected() {
         assert_eq!(decode(b"abc\0def", false), Err("a binary file"));
         assert_eq!(decode(b"\x01\x02\x03\x04 a few words \x05\x06", false), Err("full of control characters"));
         assert_eq!(decode(b"\xE9abc\0", false), Err("a binary file"));

@@ -1,95 +1,97 @@
-//! Why a file cannot be a document, one sentence each that says what to do.
+//! Errors of documents. Each message names the fault and the remedy.
 
 use std::path::PathBuf;
 
 use super::extract::ExtractError;
 use crate::base::Bytes;
 
-/// Why a document was refused.
+/// Why a file cannot be used as a document.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DocumentError {
-    /// no such file
-    #[error("there is no file {path}; check the name")]
+    /// the file does not exist
+    #[error("there is no file {path}. Check its name")]
     Missing {
-        /// asked for
+        /// requested path
         path: PathBuf,
     },
-    /// a folder, a device, a pipe
-    #[error("{path} is {what}, not a file; choose a file in it")]
+    /// the path is a folder, a device or a pipe
+    #[error("{path} is {what}, not a file. Choose a file")]
     NotAFile {
-        /// asked for
+        /// requested path
         path: PathBuf,
-        /// `a folder`, ...
+        /// kind of the path, such as `a folder`
         what: &'static str,
     },
-    /// the system does not let us read it
-    #[error("cannot read {path}: {reason}; check that you may read it")]
+    /// the file cannot be read
+    #[error("{path} could not be read: {reason}. Check its permissions")]
     Unreadable {
-        /// asked for
+        /// requested path
         path: PathBuf,
-        /// the system's words
+        /// cause
         reason: String,
     },
-    /// no text in it
-    #[error("{name} holds no text; choose another file")]
+    /// the file has no text
+    #[error("{name} has no text. Choose another file")]
     Empty {
         /// file name
         name: String,
     },
-    /// beyond [`crate::base::limits::MAX_DOCUMENT_BYTES`]
-    #[error("{name} has {got}, and {max} is the most that is read; split it")]
+    /// the file exceeds [`crate::base::limits::MAX_DOCUMENT_BYTES`] or [`crate::base::limits::MAX_FILE_BYTES`]
+    #[error("{name} has {got}, but at most {max} are supported. Split the file")]
     TooLarge {
         /// file name
         name: String,
-        /// size, or the limit and one byte where it is not known
+        /// size, or one byte above the limit if unknown
         got: Bytes,
         /// limit
         max: Bytes,
     },
-    /// not text at all
-    #[error("{name} is {what}, not text that can be read; choose text, Markdown, HTML, PDF, DOCX or EPUB")]
+    /// the file is binary
+    #[error("{name} is {what}, not readable text. Choose text, Markdown, HTML, PDF, DOCX or EPUB")]
     Binary {
         /// file name
         name: String,
-        /// what it seems to be
+        /// apparent kind of the file
         what: &'static str,
     },
-    /// what its reader found
+    /// the sandboxed reader rejected the file
     #[error("{name} {why}")]
     Refused {
         /// file name
         name: String,
-        /// goes on after the name
+        /// cause, as the predicate after the name
         why: ExtractError,
     },
-    /// no progress for too long
-    #[error("{name} was given up: nothing could be read from it for {seconds} s; it is damaged or made to do harm")]
+    /// the sandboxed reader stalled
+    #[error(
+        "{name} could not be read: its reader made no progress for {seconds} s, so it is corrupt or malicious. Choose another file"
+    )]
     Stalled {
         /// file name
         name: String,
-        /// how long
+        /// duration of the stall
         seconds: u64,
     },
-    /// the process that reads it ended
+    /// the sandboxed reader crashed
     #[error(
-        "{name} cannot be read: it makes its reader crash, or take more than {max} of memory; it is damaged or made to do harm"
+        "{name} could not be read: its reader crashed or needed more than {max} of memory, so it is corrupt or malicious. Choose another file"
     )]
     Crashed {
         /// file name
         name: String,
-        /// memory that a reader may take
+        /// memory limit of the reader
         max: Bytes,
     },
-    /// the process that reads it did not begin
-    #[error("{name} cannot be read: no process can be started for it ({reason}); close other programs")]
+    /// the sandboxed reader could not be started
+    #[error("{name} could not be read: its reader could not be started ({reason}). Close other programs")]
     NoReader {
         /// file name
         name: String,
-        /// the system's words
+        /// cause
         reason: String,
     },
-    /// somebody asked for it to end
-    #[error("reading {name} was stopped")]
+    /// the user cancelled it
+    #[error("reading {name} was cancelled")]
     Cancelled {
         /// file name
         name: String,

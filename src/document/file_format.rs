@@ -1,25 +1,25 @@
-//! What a file is, by its first bytes and its name.
+//! File format, detected from first bytes and name.
 //!
 //! ```text
-//! name, bytes ──► FileFormat: text │ html │ pdf │ docx │ epub          or what it is instead: "a picture"
+//! name, bytes ──► FileFormat: text │ html │ pdf │ docx │ epub          or a description: "a picture"
 //! ```
-//! Invariant: a name that says text keeps a text as it is: `page.txt` with HTML in it is read letter by letter.
+//! Invariant: a text extension keeps a file verbatim: the tags of HTML in `page.txt` stay.
 
 use std::path::Path;
 
 use aho_corasick::AhoCorasick;
 
-/// Where the marks of a PDF or of HTML are looked for.
+/// Bytes in which the marks of PDF and HTML must occur.
 const HEAD_BYTES: usize = 1024;
 
-/// How a file is read.
+/// Format of a document file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum FileFormat {
-    /// as it is: text, Markdown, source code
+    /// plain text, Markdown, source code
     Text,
-    /// a web page: its main content
+    /// a web page
     Html,
-    /// pages
+    /// PDF
     Pdf,
     /// a Word document
     Docx,
@@ -28,13 +28,13 @@ pub enum FileFormat {
 }
 
 impl FileFormat {
-    /// What the content of a file called `name` is.
+    /// Format of a file called `name`.
     ///
     /// # Errors
-    /// What it seems to be, where that is none of these.
+    /// A description of the content, if it is no supported format.
     pub fn of(name: &str, bytes: &[u8]) -> Result<FileFormat, &'static str> {
         let head = bytes.get(..HEAD_BYTES).unwrap_or(bytes);
-        if head.starts_with(b"%PDF-") || (has_extension(name, &["pdf"]) && holds(head, "%PDF-")) {
+        if head.starts_with(b"%PDF-") || (has_extension(name, &["pdf"]) && contains(head, "%PDF-")) {
             return Ok(FileFormat::Pdf);
         }
         if head.starts_with(b"PK\x03\x04") || head.starts_with(b"PK\x05\x06") {
@@ -48,12 +48,12 @@ impl FileFormat {
         Ok(if is_html || (!is_named && begins_as_html(head)) { FileFormat::Html } else { FileFormat::Text })
     }
 
-    /// Whether another process reads it.
-    pub fn needs_worker(self) -> bool {
+    /// True if the sandboxed process reads it.
+    pub fn needs_sandbox(self) -> bool {
         self != FileFormat::Text
     }
 
-    /// For a person.
+    /// Name to show.
     pub fn name(self) -> &'static str {
         match self {
             FileFormat::Text => "text",
@@ -70,27 +70,27 @@ fn has_extension(name: &str, extensions: &[&str]) -> bool {
     extension.is_some_and(|own| extensions.iter().any(|e| own.eq_ignore_ascii_case(e)))
 }
 
-/// What a ZIP archive holds, by the names in it: they stand in it as they are.
+/// Format of a ZIP archive, by the file names in it, which are not compressed.
 fn of_archive(name: &str, bytes: &[u8]) -> Result<FileFormat, &'static str> {
     const MARKS: [(&str, Result<FileFormat, &str>); 6] = [
         ("application/epub+zip", Ok(FileFormat::Epub)),
         ("META-INF/container.xml", Ok(FileFormat::Epub)),
         ("word/document", Ok(FileFormat::Docx)),
-        ("application/vnd.oasis.opendocument.text", Err("an OpenDocument text; save it as DOCX")),
-        ("xl/workbook", Err("a spreadsheet; save the sheet as text (CSV)")),
-        ("ppt/presentation", Err("a presentation; save it as PDF")),
+        ("application/vnd.oasis.opendocument.text", Err("an OpenDocument text (save it as DOCX)")),
+        ("xl/workbook", Err("a spreadsheet (save the sheet as CSV text)")),
+        ("ppt/presentation", Err("a presentation (save it as PDF)")),
     ];
-    let found = MARKS.iter().find(|(mark, _)| holds(bytes, mark)).map(|(_, kind)| *kind);
+    let found = MARKS.iter().find(|(mark, _)| contains(bytes, mark)).map(|(_, kind)| *kind);
     match found {
         Some(kind) => kind,
-        // A damaged one, whose reader can say so.
+        // Possibly corrupt, which its reader then reports.
         None if has_extension(name, &["docx"]) => Ok(FileFormat::Docx),
         None if has_extension(name, &["epub"]) => Ok(FileFormat::Epub),
-        None => Err("a ZIP archive; unpack it and choose the files in it"),
+        None => Err("a ZIP archive (extract its files first)"),
     }
 }
 
-fn holds(bytes: &[u8], mark: &str) -> bool {
+fn contains(bytes: &[u8], mark: &str) -> bool {
     AhoCorasick::new([mark]).is_ok_and(|search| search.is_match(bytes))
 }
 
@@ -99,25 +99,25 @@ fn begins_as_html(head: &[u8]) -> bool {
     text.starts_with("<!doctype html") || text.starts_with("<html") || (text.starts_with("<?xml") && text.contains("<html"))
 }
 
-/// What a file that is no text seems to be.
+/// Description of a binary file.
 fn binary_kind(head: &[u8]) -> Option<&'static str> {
     const KINDS: [(&[u8], &str); 12] = [
-        (b"\xD0\xCF\x11\xE0", "an old Office file, or one with a password; save it as DOCX without a password"),
-        (b"{\\rtf", "an RTF file; save it as DOCX"),
+        (b"\xD0\xCF\x11\xE0", "an old Office file, or one with a password (save it as DOCX without a password)"),
+        (b"{\\rtf", "an RTF file (save it as DOCX)"),
         (b"\x89PNG", "a picture"),
         (b"\xFF\xD8\xFF", "a picture"),
         (b"GIF8", "a picture"),
-        (b"\x1F\x8B", "a compressed file; unpack it first"),
-        (b"7z\xBC\xAF", "a compressed file; unpack it first"),
-        (b"Rar!", "a compressed file; unpack it first"),
-        (b"GGUF", "a model; open it from the model menu"),
-        (b"ITOLITLS", "an old Microsoft reader book; convert it to EPUB"),
+        (b"\x1F\x8B", "a compressed file (decompress it first)"),
+        (b"7z\xBC\xAF", "a compressed file (decompress it first)"),
+        (b"Rar!", "a compressed file (decompress it first)"),
+        (b"GGUF", "a model (open it from the model menu)"),
+        (b"ITOLITLS", "an old Microsoft Reader book (convert it to EPUB)"),
         (b"\x7FELF", "a program"),
         (b"SQLite format 3", "a database"),
     ];
     let known = KINDS.iter().find(|(mark, _)| head.starts_with(mark)).map(|(_, what)| *what);
     let is_mobi = || head.get(60..68) == Some(b"BOOKMOBI".as_slice());
-    known.or_else(|| is_mobi().then_some("a Kindle book; convert it to EPUB"))
+    known.or_else(|| is_mobi().then_some("a Kindle book (convert it to EPUB)"))
 }
 
 #[cfg(test)]
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kind_follows_the_content_and_a_name_that_says_text() {
+    fn format_follows_the_content_unless_the_extension_is_text() {
         for (name, bytes, kind) in [
             ("a.txt", b"plain".as_slice(), FileFormat::Text),
             ("a.txt", b"<!DOCTYPE html><p>kept as it is", FileFormat::Text),

@@ -1,10 +1,10 @@
-//! Files to text with pages, and quotations back to their place.
+//! Documents: files to text with pages, and quotations back to their location.
 //!
 //! ```text
-//! file ──► Reader ──► FileFormat ──► text: here; PDF, DOCX, EPUB, HTML: in a process of its own ──► Document { text, pages }
+//! file ──► Reader ──► FileFormat ──► text: in this process; PDF, DOCX, EPUB, HTML: sandboxed ──► Document { text, pages }
 //! Document ──► join_for_prompt ──► user turn
-//! answer + documents ──► quotes_in ──► which page and bytes, or "not there"; what a list leaves out
-//! documents that were read ──► library: which there are, and when they were last used
+//! answer + documents ──► quotes_in ──► page and byte range, or "not found"; mentions that a list misses
+//! saved documents ──► catalog: names, models, last use
 //! ```
 
 pub mod catalog;
@@ -21,12 +21,12 @@ pub mod sandbox;
 mod text;
 
 pub use citations::quotes_in;
-pub use citations::{MAX_LEFT_OUT, mentions_of};
-pub use citations::{Place, Quote, QuoteKind, find_quotes, locate};
+pub use citations::{MAX_MISSING_MENTIONS, mentions_of};
+pub use citations::{PassageLocation, Quote, QuoteKind, find_quotes, locate};
 pub use error::DocumentError;
 pub use extract::{ExtractError, Extracted, Part};
 pub use file_format::FileFormat;
 pub use folder::documents_in;
 pub use ingest::Reader;
-pub use progress::Watch;
+pub use progress::Progress;
 pub use text::{BLANK_LINE, ContentHash, Document, PageSpan, Section, join_for_prompt, join_texts};

@@ -1,20 +1,20 @@
-//! Text to pages: at form feeds, or else where a paragraph ends.
+//! Pages of a text: split at form feeds, or else at ends of paragraphs.
 //!
 //! ```text
 //! text ──► LF line ends ──► pages of about PAGE_CHARS characters
 //! ```
-//! Invariants: 1. the pages are in order, cover the text and begin at code points; 2. one text has one cut, whatever its
-//! file's line ends.
+//! Invariants: 1. The pages are in order, cover the text and begin at code points. 2. The split depends on the text only,
+//! not on the file's line ends.
 
 use super::text::PageSpan;
 
-/// A page of text without form feeds has about this many characters, and ends with a paragraph where one is near.
+/// Target length of a page without form feeds, characters; it ends with a paragraph if one ends nearby.
 const PAGE_CHARS: usize = 3000;
-/// Fewest and most characters of such a page.
+/// Shortest and longest such page, characters.
 const PAGE_CHARS_MIN: usize = 1500;
 const PAGE_CHARS_MAX: usize = 4500;
 
-/// LF line ends, and pages: at form feeds where there are any.
+/// Text with LF line ends, and its pages, split at form feeds if there are any.
 pub fn normalize(text: &str) -> (String, Vec<PageSpan>) {
     let mut out = String::with_capacity(text.len());
     let mut ends = Vec::new();
@@ -41,13 +41,13 @@ pub fn normalize(text: &str) -> (String, Vec<PageSpan>) {
     (out, spans(ends))
 }
 
-/// The pages that end at these bytes.
+/// Pages that end at these bytes.
 pub fn spans(ends: Vec<usize>) -> Vec<PageSpan> {
     let starts: Vec<usize> = std::iter::once(0).chain(ends.iter().copied()).collect();
     starts.into_iter().zip(ends).map(|(first_byte, end_byte)| PageSpan { first_byte, end_byte }).collect()
 }
 
-/// Where the pages of a text end, but for the last.
+/// Ends of a text's pages but for the last.
 pub fn page_ends(text: &str) -> Vec<usize> {
     let mut ends = Vec::new();
     let mut start = 0;
@@ -59,7 +59,7 @@ pub fn page_ends(text: &str) -> Vec<usize> {
     ends
 }
 
-/// Bytes of the first page of `text`; None where it is the last one.
+/// Bytes of the first page of `text`; None if it is the last.
 fn page_len(text: &str) -> Option<usize> {
     let byte_of = |n_chars: usize| text.char_indices().nth(n_chars).map(|(at, _)| at);
     byte_of(PAGE_CHARS_MAX)?;
@@ -70,7 +70,7 @@ fn page_len(text: &str) -> Option<usize> {
         ends.min_by_key(|end| end.abs_diff(middle))
     };
     let end = nearest("\n\n").or_else(|| nearest("\n")).or_else(|| nearest(". ")).or_else(|| nearest(" ")).unwrap_or(middle);
-    // Blank lines after a paragraph belong to it.
+    // Blank lines after a paragraph belong to its page.
     let blank = text.get(end..)?.len() - text.get(end..)?.trim_start_matches('\n').len();
     Some(end + blank)
 }

@@ -1,11 +1,11 @@
-//! How far a document is read, for the thread that shows it and may end it.
+//! Progress and cancellation of a document's reading, shared between threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Follows a reading from another thread. Clones follow the same one.
+/// Shared handle of one reading. Clones refer to the same reading.
 #[derive(Debug, Clone, Default)]
-pub struct Watch(Arc<Shared>);
+pub struct Progress(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
@@ -14,18 +14,18 @@ struct Shared {
     is_cancelled: AtomicBool,
 }
 
-impl Watch {
-    /// Ends the reading soon.
+impl Progress {
+    /// Cancels the reading.
     pub fn cancel(&self) {
         self.0.is_cancelled.store(true, Ordering::Relaxed);
     }
 
-    /// Somebody asked for it to end.
+    /// True if the reading was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.0.is_cancelled.load(Ordering::Relaxed)
     }
 
-    /// Pages or chapters that are read, and how many there are; none before that is known.
+    /// Pages or chapters done, and their total; None until the total is known.
     pub fn progress(&self) -> Option<(usize, usize)> {
         let total = self.0.total.load(Ordering::Relaxed);
         (total > 0).then(|| (self.0.done.load(Ordering::Relaxed).min(total), total))

@@ -1,11 +1,11 @@
-//! A document as the model reads it: its text, cut into pages.
+//! Document: the text that the model prefills, split into pages.
 //!
 //! ```text
 //! bytes of a text file ──► encoding ──► no BOM, LF line ends ──► text ──► pages, content hash
 //! parts of another file (pages, chapters) ──────────────────────► ─┘ └──► sections
 //! ```
-//! Invariants: 1. the pages are in order, cover the text and begin at code points; 2. one text has one
-//! [`ContentHash`], whatever its file's line ends; 3. nothing is cut off: what does not fit is refused.
+//! Invariants: 1. The pages are in order, cover the text and begin at code points. 2. The [`ContentHash`] depends on the
+//! text only, not on the file's line ends. 3. Nothing is truncated: a text that is too long is rejected.
 //! Limits: [`limits::MAX_DOCUMENT_BYTES`].
 
 use std::fmt;
@@ -23,25 +23,25 @@ use crate::base::{Bytes, limits};
 pub struct PageSpan {
     /// first byte
     pub first_byte: usize,
-    /// one past the last
+    /// one past the last byte
     pub end_byte: usize,
 }
 
-/// A chapter, and where in the text it begins.
+/// A chapter, with its position in the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Section {
-    /// from the table of contents, or its heading
+    /// title in the table of contents, or heading
     pub title: String,
     /// first byte of [`Document::text`]
     pub first_byte: usize,
 }
 
-/// BLAKE3 of a document's text.
+/// BLAKE3 hash of a document's text.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ContentHash(pub [u8; 32]);
 
 impl ContentHash {
-    /// Of this text.
+    /// Hash of this text.
     pub fn of(text: &str) -> ContentHash {
         ContentHash(*blake3::hash(text.as_bytes()).as_bytes())
     }
@@ -59,34 +59,34 @@ impl fmt::Debug for ContentHash {
     }
 }
 
-/// A document as the model reads it.
+/// A document as the model gets it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Document {
     /// file name
     pub name: String,
-    /// how its file was read
+    /// format of the file
     pub kind: FileFormat,
-    /// the text, with LF line ends and no BOM; a form feed became a line end
+    /// text with LF line ends and no BOM; form feeds become line ends
     pub text: String,
-    /// size of the file
+    /// bytes of the file
     pub bytes: u64,
-    /// of [`Document::text`]
+    /// hash of [`Document::text`]
     pub content_hash: ContentHash,
-    /// where the pages are; a page of a PDF may be empty
+    /// pages; a page of a PDF may be empty
     pub pages: Vec<PageSpan>,
-    /// number of the first page in the file, from 0: more than 0 where only some pages were taken
+    /// index of the first page in the file; above 0 for an excerpt
     pub first_page: usize,
-    /// chapters, where the file tells them
+    /// chapters, if the file has them
     pub sections: Vec<Section>,
-    /// what a reader should know, one sentence each
+    /// notices for the user, one sentence each
     pub notes: Vec<String>,
 }
 
 impl Document {
-    /// The content of a text file called `name`, whatever its encoding.
+    /// Document of a text file called `name`, in any encoding.
     ///
     /// # Errors
-    /// What is wrong with it, and what to do.
+    /// The file cannot be used; the error has the reason and the remedy.
     pub fn from_bytes(name: &str, bytes: &[u8]) -> Result<Self, DocumentError> {
         check_size(name, bytes.len(), limits::MAX_DOCUMENT_BYTES)?;
         let binary = |what| DocumentError::Binary { name: name.to_owned(), what };
@@ -96,7 +96,8 @@ impl Document {
         let decoded = encoding::decode(bytes, false).map_err(binary)?;
         check_size(name, decoded.text.len(), limits::MAX_DOCUMENT_BYTES)?;
         let (text, pages) = pages::normalize(&decoded.text);
-        let encoding = decoded.encoding.map(|label| format!("It is not UTF-8 and was read as {label}, by its letters."));
+        let encoding =
+            decoded.encoding.map(|label| format!("It is not UTF-8 and was decoded as {label}, by a guess from its letters."));
         Self::checked(Document {
             kind: FileFormat::Text,
             pages,
@@ -105,10 +106,10 @@ impl Document {
         })
     }
 
-    /// What was read from a file of another format.
+    /// Document of the content extracted from another format.
     ///
     /// # Errors
-    /// It holds no text, or too much.
+    /// It has no text, or too much.
     pub fn from_extracted(name: &str, kind: FileFormat, bytes: u64, extracted: Extracted) -> Result<Self, DocumentError> {
         let (mut text, mut ends, mut sections) = (String::new(), Vec::new(), Vec::new());
         for part in extracted.parts {
@@ -152,10 +153,10 @@ impl Document {
         }
     }
 
-    /// Only some of its pages, from 0, under a name that says so.
+    /// Excerpt of some pages, counted from 0, with the pages in its name.
     ///
     /// # Errors
-    /// There is no text on them.
+    /// The pages have no text.
     pub fn excerpt(&self, pages: Range<usize>) -> Result<Self, DocumentError> {
         let taken = self.pages.get(pages.clone()).unwrap_or_default();
         let first_byte = taken.first().map_or(0, |page| page.first_byte);
@@ -165,7 +166,7 @@ impl Document {
         let name = format!("{} (pages {}\u{2013}{})", self.name, first_page + 1, self.first_page + pages.end);
         let moved = |page: &PageSpan| PageSpan { first_byte: page.first_byte - first_byte, end_byte: page.end_byte - first_byte };
         let section = |s: &Section| Section { title: s.title.clone(), first_byte: s.first_byte.saturating_sub(first_byte) };
-        // The chapter that goes on into the first page counts too.
+        // A chapter that continues into the first page counts too.
         let before = self.section_of(first_byte).filter(|s| s.first_byte < first_byte);
         let inside = self.sections.iter().filter(|s| (first_byte..end_byte).contains(&s.first_byte));
         Self::checked(Document {
@@ -179,41 +180,41 @@ impl Document {
         })
     }
 
-    /// The page that holds a byte of the text, from 0.
+    /// Index of the page with a byte of the text.
     pub fn page_of(&self, byte: usize) -> usize {
         self.pages.partition_point(|page| page.end_byte <= byte).min(self.pages.len().saturating_sub(1))
     }
 
-    /// The number of a page as its file counts, from 1.
+    /// Page number in the file, from 1.
     pub fn page_number(&self, page: usize) -> usize {
         self.first_page + page + 1
     }
 
-    /// The text of a page, from 0.
+    /// Text of a page, by its index.
     pub fn page_text(&self, page: usize) -> Option<&str> {
         let span = self.pages.get(page)?;
         self.text.get(span.first_byte..span.end_byte)
     }
 
-    /// The chapter that holds a byte of the text.
+    /// Chapter with a byte of the text.
     pub fn section_of(&self, byte: usize) -> Option<&Section> {
         let n_before = self.sections.partition_point(|section| section.first_byte <= byte);
         self.sections.get(n_before.checked_sub(1)?)
     }
 }
 
-/// Between two documents, and between the documents and the question: every front end must join them alike, or what one
-/// has read is of no use to the other.
+/// Separator between two documents, and between documents and question. All front ends must use the same one, or they
+/// cannot share saved KV.
 pub const BLANK_LINE: &str = "\n\n";
 
-/// The texts of documents as one: what is read, hashed and saved.
+/// Texts of all documents as one: the text that is prefilled, hashed and saved.
 pub fn join_texts(documents: &[Document]) -> String {
     let texts: Vec<&str> = documents.iter().map(|d| d.text.as_str()).collect();
     texts.join(BLANK_LINE)
 }
 
-/// The user turn that puts documents in front of a question: each text, a blank line, and last the question. Nothing
-/// is trimmed, so that the documents are a prefix of every later prompt.
+/// User turn with the documents in front of the question, separated by blank lines. Nothing is trimmed, so that the
+/// documents are a prefix of every later prompt.
 pub fn join_for_prompt(documents: &[Document], question: &str) -> String {
     match documents {
         [] => question.to_owned(),
@@ -221,7 +222,7 @@ pub fn join_for_prompt(documents: &[Document], question: &str) -> String {
     }
 }
 
-/// Refuses what is over `max` bytes.
+/// Rejects more than `max` bytes.
 pub fn check_size(name: &str, n_bytes: usize, max: u64) -> Result<(), DocumentError> {
     let got = n_bytes as u64;
     if got > max {

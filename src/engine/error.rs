@@ -77,7 +77,7 @@ impl EngineError {
             // A name that fits no adapter is a mistyped flag.
             EngineError::Gpu(GpuError::NoSuchAdapter { .. }) => true,
             EngineError::Gpu(_) | EngineError::Kv(KvError::Gpu(_)) | EngineError::Model(ModelError::Gpu(_)) => false,
-            EngineError::Kv(KvError::TransferGone | KvError::NoThread(_) | KvError::NoTierBelow) => false,
+            EngineError::Kv(KvError::TransferGone | KvError::NoThread(_) | KvError::NoOffloadTier) => false,
             _ => true,
         }
     }

@@ -12,13 +12,15 @@ use crate::telemetry::{self, Phase, StepKind};
 use crate::token::Detokenizer;
 
 use crate::engine::api::{
-    AttentionMode, DocumentRef, EngineEvent, IoSummary, Phases, RequestId, RequestSummary, Sampling, SelectionSummary, StopReason,
+    AttentionMode, EngineEvent, IoSummary, Phases, RequestId, RequestSummary, Sampling, SelectionSummary, StopReason,
 };
 use crate::engine::error::EngineError;
 use crate::engine::handle::{CancelFlag, EnginePort};
-use crate::engine::runner::{ModelRunner, SampleResult, UsageCounters};
+use crate::engine::runner::pass::SequenceKv;
+use crate::engine::runner::sampling::SampleResult;
+use crate::engine::runner::{ModelRunner, UsageCounters};
 use crate::engine::sampler::Sampler;
-use crate::engine::selection::MassSteps;
+use crate::engine::scheduler::sequence_tail::SequenceTail;
 
 /// How far a turn has come; survives a lost device.
 pub(super) struct Sequence {
@@ -35,12 +37,12 @@ pub(super) struct Sequence {
     pub(super) decode: Duration,
     pub(super) encode: Duration,
     pub(super) dispatches: usize,
-    phases: Phases,
+    pub(super) phases: Phases,
     text_done: usize,
     has_text: bool,
-    /// document that the prompt begins with, and its tokens
-    document: Option<(DocumentRef, Vec<u32>)>,
-    policy: AttentionMode,
+    pub(super) attention: AttentionMode,
+    /// it is one of several that are answered together
+    pub(super) is_batched: bool,
     pub(super) before: Option<UsageCounters>,
     began_ns: u64,
     /// none while it goes on
@@ -66,18 +68,12 @@ impl Sequence {
             phases: Phases::default(),
             text_done: 0,
             has_text: false,
-            document: None,
-            policy: AttentionMode::default(),
+            attention: AttentionMode::default(),
+            is_batched: false,
             before: None,
             began_ns: telemetry::now(),
             ended_ns: None,
         }
-    }
-
-    /// The prompt begins with `tokens` of a document, whose KV may be there already or is to be kept.
-    pub(super) fn on_document(mut self, document: DocumentRef, tokens: Vec<u32>) -> Sequence {
-        self.document = Some((document, tokens));
-        self
     }
 
     /// Its prompt took so long to be made of text.
@@ -87,37 +83,9 @@ impl Sequence {
     }
 
     /// Its decode steps read what `policy` says.
-    pub(super) fn reading(mut self, policy: AttentionMode) -> Sequence {
-        self.policy = policy;
+    pub(super) fn reading(mut self, attention: AttentionMode) -> Sequence {
+        self.attention = attention;
         self
-    }
-
-    /// Runs the turn, or what is left of it after a lost device.
-    pub(super) fn run(&mut self, gpu: &Gpu, runner: &mut ModelRunner, port: &EnginePort) -> Result<RequestSummary, EngineError> {
-        self.check(runner)?;
-        let target = self.target();
-        if let Some((document, tokens)) = &self.document {
-            let began = Instant::now();
-            runner.open_document(gpu, document, tokens)?;
-            self.phases.restore_ms += millis(began.elapsed());
-            runner.steps.end_phase(Phase::Restore, began);
-        }
-        runner.close_foreign_document(gpu, &target)?;
-        if self.before.is_none() {
-            runner.observer.begin();
-            self.before = Some(runner.spent());
-        }
-        let cached = runner.cached_prefix(&target, self.max_tokens > 0);
-        self.emit_started(port, cached);
-        let last_chunk = match self.read(gpu, runner, port, &target, cached)? {
-            Some(n) => n,
-            None => return self.finish(gpu, runner, port, StopReason::Cancelled),
-        };
-        if self.max_tokens == 0 {
-            runner.pacer.finish(gpu)?;
-            return self.finish(gpu, runner, port, StopReason::Length);
-        }
-        self.answer(gpu, runner, port, last_chunk)
     }
 
     /// The prompt can be answered at all.
@@ -150,8 +118,8 @@ impl Sequence {
         }
     }
 
-    /// Prefills `target` from `cached` on. The length of the last chunk, or None when stopped.
-    pub(super) fn read(
+    /// Prefills `target` into the context from `cached` on. The length of the last chunk; None if stopped.
+    pub(super) fn prefill_context(
         &mut self,
         gpu: &Gpu,
         runner: &mut ModelRunner,
@@ -162,7 +130,7 @@ impl Sequence {
         let began = Instant::now();
         runner.truncate(cached);
         runner.reserve(gpu, target.len())?;
-        runner.model.selective.iter_mut().for_each(|selective| selective.begin_prompt(target.len()));
+        runner.begin_prompt(target.len());
         runner.watch_device(gpu, port)?;
         runner.pacer.set_whole(false);
         runner.begin_steps();
@@ -189,50 +157,40 @@ impl Sequence {
         Ok(Some(last_chunk))
     }
 
-    fn answer(
+    /// Prefills `target` behind `n_shared` tokens into a tail of its own. The length of the last chunk; None if stopped.
+    pub(super) fn prefill_tail(
         &mut self,
         gpu: &Gpu,
         runner: &mut ModelRunner,
         port: &EnginePort,
-        last_chunk: usize,
-    ) -> Result<RequestSummary, EngineError> {
-        let mut stream = self.stream(runner)?;
-        let mut row = last_chunk - 1;
-        runner.model.attention_meter.begin(runner.page_view.n_head());
-        if let Some(selective) = &mut runner.model.selective {
-            selective.begin_answer(self.max_tokens);
-            if self.policy == AttentionMode::Sampled {
-                selective.measure_mass(MassSteps::Few);
+        target: &[u32],
+        n_shared: usize,
+        tail: &mut SequenceTail,
+    ) -> Result<Option<usize>, EngineError> {
+        let began = Instant::now();
+        runner.begin_steps();
+        runner.pacer.set_whole(false);
+        runner.begin_prompt(target.len());
+        let rest = target.get(n_shared..).unwrap_or_default();
+        let (mut done, mut last) = (0, 1);
+        while done < rest.len() {
+            if self.watch.stopped() {
+                runner.pacer.finish(gpu)?;
+                return Ok(None);
             }
+            last = runner.tail_chunk(rest.len() - done);
+            runner.run_tokens(gpu, &rest[done..done + last], n_shared, SequenceKv::Own(tail))?;
+            done += last;
+            let tokens_per_s = done as f64 / began.elapsed().as_secs_f64().max(1e-9);
+            port.emit(EngineEvent::Prefill { turn: self.id, done: n_shared + done, total: target.len(), tokens_per_s });
         }
-        let (mut phase, mut phase_began) = (Phase::FirstToken, Instant::now());
-        loop {
-            let began = Instant::now();
-            let token = self.next_token(gpu, runner, row)?;
-            self.record_picked(began);
-            runner.end_step(StepKind::Decode, (self.prompt.len() + self.generated.len()).saturating_sub(1), 1);
-            if phase == Phase::FirstToken {
-                runner.steps.end_phase(phase, phase_began);
-                (phase, phase_began) = (Phase::Decode, Instant::now());
-            }
-            if let Some(stop) = self.take(runner, port, &mut stream, token)? {
-                runner.steps.end_phase(phase, phase_began);
-                return self.finish(gpu, runner, port, stop);
-            }
-            let began = Instant::now();
-            let (encode, dispatches) = (runner.pacer.encode, runner.pacer.n_dispatches);
-            runner.reserve(gpu, runner.tokens.len() + 1)?;
-            runner.pacer.set_whole(true);
-            if self.policy == AttentionMode::Sampled {
-                runner.measure_step(gpu, self.generated.len() - 1);
-            }
-            runner.decode(gpu, token, self.policy)?;
-            runner.drain_events(gpu, port)?;
-            runner.show_pages(port);
-            row = 0;
-            self.decode += began.elapsed();
-            self.encode += runner.pacer.encode - encode;
-            self.dispatches = runner.pacer.n_dispatches - dispatches;
+        Ok(Some(last))
+    }
+
+    /// The next step of the context may measure where attention falls, if the answer is sampled for that.
+    pub(super) fn measure_step(&self, gpu: &Gpu, runner: &mut ModelRunner) {
+        if self.attention == AttentionMode::Sampled {
+            runner.measure_step(gpu, self.generated.len().saturating_sub(1));
         }
     }
 
@@ -246,7 +204,7 @@ impl Sequence {
     }
 
     /// A token was picked, which took since `began`.
-    pub(super) fn record_picked(&mut self, began: Instant) {
+    pub(super) fn record_sampled(&mut self, began: Instant) {
         if self.first_token.is_none() {
             self.prefill += began.elapsed();
             self.phases.first_token_ms = millis(began.elapsed());
@@ -282,16 +240,6 @@ impl Sequence {
     /// Tokens that have been read: all but the last of the answer, of which nothing was needed yet.
     pub(super) fn context_used(&self) -> usize {
         self.prompt.len() + self.generated.len().saturating_sub(1)
-    }
-
-    fn next_token(&mut self, gpu: &Gpu, runner: &mut ModelRunner, row: usize) -> Result<u32, EngineError> {
-        let (encode, dispatches) = (runner.pacer.encode, runner.pacer.n_dispatches);
-        let picked = runner.pick(gpu, row, &self.sampler)?;
-        if self.first_token.is_some() {
-            self.encode += runner.pacer.encode - encode;
-            self.dispatches += runner.pacer.n_dispatches - dispatches;
-        }
-        self.choose(picked, runner.model.dims.vocab_size, || runner.all_logits(gpu))
     }
 
     /// The token that the sampler takes of what was picked, or of all logits where that is too little to know.
@@ -336,22 +284,6 @@ impl Sequence {
         if n == 0 { 0.0 } else { n as f64 / self.decode.as_secs_f64().max(1e-9) }
     }
 
-    fn finish(
-        &mut self,
-        gpu: &Gpu,
-        runner: &mut ModelRunner,
-        port: &EnginePort,
-        stop: StopReason,
-    ) -> Result<RequestSummary, EngineError> {
-        self.ended_ns = Some(telemetry::now());
-        runner.pacer.finish(gpu)?;
-        runner.drain_events(gpu, port)?;
-        runner.flush(gpu, port, self.prefill)?;
-        runner.emit_page_attention(port, self.id);
-        let chosen = runner.model.selective.as_ref().and_then(|s| s.summary());
-        Ok(self.summary(gpu, runner, chosen, runner.tokens.len(), stop))
-    }
-
     /// What the answer cost so far.
     pub(super) fn summary(
         &self,
@@ -381,7 +313,7 @@ impl Sequence {
             generated_tokens: self.generated.len(),
             decode_ms: millis(self.decode),
             tokens_per_s: self.tokens_per_s(),
-            attention: runner.attention_of(&spent, self.policy),
+            attention: runner.attention_of(&spent, self.attention),
             kv_bytes: runner.tiers_used(),
             kv_peak_bytes: Tiers {
                 vram: kv.peak_bytes(),
@@ -408,6 +340,6 @@ impl Sequence {
     }
 }
 
-fn millis(duration: Duration) -> f64 {
+pub(super) fn millis(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
 }

@@ -97,15 +97,17 @@ impl Worker {
                 self.port.emit(EngineEvent::ModelUnloaded);
             }
             EngineCommand::Generate { turn, messages, document, sampling, max_tokens, policy } => {
-                let result = self.ask(turn, &messages, document, sampling, max_tokens, policy);
-                self.report(turn, result);
+                if let Err(error) = self.ask(turn, &messages, document, sampling, max_tokens, policy) {
+                    self.fail(turn, &error);
+                }
             }
             EngineCommand::GenerateBatch { questions, document, sampling, max_tokens } => {
                 self.generate_batch(&questions, document, sampling, max_tokens);
             }
             EngineCommand::Prefill { turn, text, document } => {
-                let result = self.read(turn, text, document);
-                self.report(turn, result);
+                if let Err(error) = self.read(turn, text, document) {
+                    self.fail(turn, &error);
+                }
             }
             EngineCommand::Count { turn, messages, offsets } => {
                 let runner = self.runner.as_ref().ok_or(EngineError::NoModel);
@@ -193,7 +195,7 @@ impl Worker {
             !watch.stopped()
         };
         port.emit(EngineEvent::ModelLoading { share: 0.0, what: "reading the model's header".into() });
-        let gpu_options = GpuOptions { adapter: options.gpu.clone(), twins: self.gpu_options.twins };
+        let gpu_options = GpuOptions { adapter: options.gpu.clone(), overrides: self.gpu_options.overrides };
         let healthy = self.gpu.as_ref().is_some_and(|g| g.check().is_ok()) && self.gpu_options == gpu_options;
         // The header is read before a device is opened: a wrong file must not need a GPU to be called wrong.
         let result = crate::engine::runner::open(source).and_then(|file| {
@@ -228,7 +230,7 @@ impl Worker {
         sampling: Sampling,
         max_tokens: usize,
         policy: AttentionMode,
-    ) -> Result<RequestSummary, EngineError> {
+    ) -> Result<(), EngineError> {
         let watch = self.port.cancel_flag();
         let began = Instant::now();
         let runner = self.runner.as_mut().ok_or(EngineError::NoModel)?;
@@ -238,15 +240,13 @@ impl Worker {
             self.port.emit(EngineEvent::Notice(note));
         }
         runner.begin_text(&prompt.tokens, messages);
-        let begins = document.and_then(|d| Some((document_tokens(runner, messages, &d, &prompt.tokens)?, d)));
-        let turn = Sequence::new(turn, prompt.tokens, sampling, max_tokens, watch).reading(policy).tokenized(began.elapsed());
-        self.run_turn(match begins {
-            Some((tokens, document)) => turn.on_document(document, tokens),
-            None => turn,
-        })
+        let begins = document.and_then(|d| document_tokens(runner, messages, &d, &prompt.tokens).map(|tokens| (d, tokens)));
+        let sequence = Sequence::new(turn, prompt.tokens, sampling, max_tokens, watch).reading(policy).tokenized(began.elapsed());
+        self.run_all(vec![sequence], begins);
+        Ok(())
     }
 
-    fn read(&mut self, turn: RequestId, text: String, document: Option<DocumentRef>) -> Result<RequestSummary, EngineError> {
+    fn read(&mut self, turn: RequestId, text: String, document: Option<DocumentRef>) -> Result<(), EngineError> {
         let watch = self.port.cancel_flag();
         let runner = self.runner.as_mut().ok_or(EngineError::NoModel)?;
         let began = Instant::now();
@@ -256,15 +256,9 @@ impl Worker {
         runner.begin_text(&prompt, &messages);
         prompt.truncate(prompt.len().saturating_sub(READ_MARGIN).max(1));
         let tokens = prompt.clone();
-        let turn = Sequence::new(turn, prompt, Sampling::default(), 0, watch);
-        self.run_turn(match document {
-            Some(document) => turn.on_document(document, tokens),
-            None => turn,
-        })
-    }
-
-    pub(super) fn run_turn(&mut self, mut turn: Sequence) -> Result<RequestSummary, EngineError> {
-        self.until_done(|gpu, runner, port| turn.run(gpu, runner, port))
+        let sequence = Sequence::new(turn, prompt, Sampling::default(), 0, watch);
+        self.run_all(vec![sequence], document.map(|document| (document, tokens)));
+        Ok(())
     }
 
     /// Runs what remembers how far it has come: again after every damaged page that was repaired and every device that was

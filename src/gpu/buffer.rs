@@ -1,4 +1,4 @@
-//! Device buffers whose bytes are counted while they live, slices of them, uploads and readbacks.
+//! GPU buffers with counted bytes, their slices, uploads and readbacks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,10 +7,10 @@ use super::device::Gpu;
 use super::error::GpuError;
 use crate::base::Bytes;
 
-/// Largest piece of one upload, bytes: bounds the staging memory.
+/// Maximum size of one upload piece, bytes; it bounds the staging memory.
 const UPLOAD_PIECE_BYTES: usize = 16 << 20;
 
-/// A device buffer; cheap to clone, freed with its last clone.
+/// A GPU buffer; cheap to clone, freed with its last clone.
 #[derive(Clone)]
 pub struct Buffer {
     pub(super) raw: wgpu::Buffer,
@@ -32,11 +32,11 @@ impl Drop for Counted {
 /// Bytes `offset .. offset + size` of a buffer, as one binding.
 #[derive(Clone)]
 pub struct Slice {
-    /// the whole
+    /// the buffer
     pub buffer: Buffer,
-    /// first byte; a multiple of the arena alignment when bound
+    /// byte offset; a multiple of the arena alignment if bound
     pub offset: u64,
-    /// number of bytes
+    /// size in bytes
     pub size: u64,
 }
 
@@ -64,27 +64,27 @@ impl Buffer {
         Ok(Buffer { raw, size, _counted: counted })
     }
 
-    /// Number of bytes.
+    /// Size in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// All of it.
+    /// The whole buffer as a slice.
     pub fn all(&self) -> Slice {
         Slice { buffer: self.clone(), offset: 0, size: self.size }
     }
 
-    /// A part of it.
+    /// A range of the buffer.
     pub fn slice(&self, offset: u64, size: u64) -> Slice {
         Slice { buffer: self.clone(), offset, size }
     }
 }
 
 impl Gpu {
-    /// PageCopies `bytes` into `target` through bounded staging memory and submits. Large data goes in pieces.
+    /// Copies `bytes` to `target` through bounded staging memory and submits. Large data is uploaded in pieces.
     ///
     /// # Errors
-    /// A lost device, or staging memory that cannot be had.
+    /// A lost device, or no staging memory.
     pub fn upload(&self, target: &Slice, bytes: &[u8]) -> Result<(), GpuError> {
         for (i, piece) in bytes.chunks(UPLOAD_PIECE_BYTES).enumerate() {
             self.check()?;
@@ -98,7 +98,7 @@ impl Gpu {
         self.check()
     }
 
-    /// Reads `source` back, waiting for all earlier work.
+    /// Reads `source` back. Waits for all earlier work.
     ///
     /// # Errors
     /// A lost device, or a buffer that cannot be mapped.
@@ -111,7 +111,7 @@ impl Gpu {
         self.read_mapped(&staging, submitted, |bytes| bytes[..source.size as usize].to_vec())
     }
 
-    /// Maps a readback buffer once `submitted` is done, hands its bytes to `read`, and unmaps it.
+    /// Maps a readback buffer after `submitted` completes, passes its bytes to `read`, and unmaps it.
     pub(super) fn read_mapped<R>(
         &self,
         staging: &Buffer,
@@ -120,7 +120,7 @@ impl Gpu {
     ) -> Result<R, GpuError> {
         let (sender, receiver) = std::sync::mpsc::channel();
         staging.raw.slice(..).map_async(wgpu::MapMode::Read, move |result| {
-            // The receiver lives until the end of this function; a send can fail only after an early return.
+            // The receiver lives until the end of this function, so a send fails only after an early return.
             let _ = sender.send(result);
         });
         self.wait_for(submitted)?;
@@ -143,7 +143,7 @@ impl Gpu {
         Ok(out)
     }
 
-    /// Blocks until everything that was submitted is done.
+    /// Blocks until all submitted work is done.
     ///
     /// # Errors
     /// A lost device.
@@ -152,7 +152,7 @@ impl Gpu {
         self.wait_for(submitted)
     }
 
-    /// Blocks until `submitted` (and all before it) is done.
+    /// Blocks until `submitted` and all earlier work is done.
     pub(super) fn wait_for(&self, submitted: wgpu::SubmissionIndex) -> Result<(), GpuError> {
         let poll = self.device.poll(wgpu::PollType::Wait { submission_index: Some(submitted), timeout: None });
         self.check()?;

@@ -1,7 +1,7 @@
-//! Opens an adapter as a compute device and watches over its health.
+//! Compute device: opens an adapter and monitors its health.
 //!
-//! Owner thread: whoever opened it (the engine). Errors that no scope caught are kept, not panicked on, and
-//! [`Gpu::check`] reports them.
+//! Owner thread: the one that opened it (the engine). Uncaptured errors are recorded, not panicked on; [`Gpu::check`]
+//! reports them.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,33 +12,33 @@ use super::error::GpuError;
 use super::pipeline::Kernel;
 use super::shader_source::KernelKey;
 
-/// Optional features to pretend absent, so that their plain twins are tested everywhere.
+/// Optional features to disable, so that their fallbacks are tested on every machine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FeatureOverrides {
-    /// parameters travel in a uniform buffer
+    /// parameters in a uniform buffer
     pub no_immediates: bool,
     /// no subgroup operations
     pub no_subgroups: bool,
-    /// durations come from the CPU clock
+    /// durations by the CPU clock
     pub no_timestamps: bool,
-    /// kernels of real GPUs even on a software device
+    /// kernels for real GPUs, even on a software device
     pub hardware_kernels: bool,
 }
 
-/// How to open a device.
+/// Options for opening a device.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GpuOptions {
-    /// part of an adapter's name (any case) or its index; the best one otherwise
+    /// part of the adapter name (any case) or its index; none: the best adapter
     pub adapter: Option<String>,
-    /// features to do without
-    pub twins: FeatureOverrides,
+    /// features to disable
+    pub overrides: FeatureOverrides,
 }
 
 /// The adapters of this machine, best first: discrete, integrated, other, software.
 pub struct Adapters(Vec<wgpu::Adapter>);
 
 impl Adapters {
-    /// Looks for Vulkan, Metal and DX12 adapters (never GL).
+    /// Lists Vulkan, Metal and DX12 adapters (never GL).
     pub fn find() -> Adapters {
         let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
         descriptor.backends = wgpu::Backends::PRIMARY;
@@ -49,20 +49,20 @@ impl Adapters {
         Adapters(adapters)
     }
 
-    /// What each adapter says of itself, in order of preference.
+    /// Properties of each adapter, in order of preference.
     pub fn infos(&self) -> Vec<wgpu::AdapterInfo> {
         self.0.iter().map(wgpu::Adapter::get_info).collect()
     }
 
-    fn choose(&self, wanted: Option<&str>) -> Result<&wgpu::Adapter, GpuError> {
+    fn select(&self, requested: Option<&str>) -> Result<&wgpu::Adapter, GpuError> {
         let first = self.0.first().ok_or(GpuError::NoAdapter)?;
-        let Some(wanted) = wanted else { return Ok(first) };
-        let by_index = wanted.parse::<usize>().ok().and_then(|i| self.0.get(i));
-        let lower = wanted.to_lowercase();
-        let by_name = || self.0.iter().find(|a| a.get_info().name.to_lowercase().contains(&lower));
+        let Some(requested) = requested else { return Ok(first) };
+        let by_index = requested.parse::<usize>().ok().and_then(|i| self.0.get(i));
+        let lowercase = requested.to_lowercase();
+        let by_name = || self.0.iter().find(|a| a.get_info().name.to_lowercase().contains(&lowercase));
         by_index.or_else(by_name).ok_or_else(|| {
             let names: Vec<String> = self.infos().iter().enumerate().map(|(i, a)| format!("{i}: {}", a.name)).collect();
-            GpuError::NoSuchAdapter { wanted: wanted.to_owned(), found: names.join(", ") }
+            GpuError::NoSuchAdapter { wanted: requested.to_owned(), found: names.join(", ") }
         })
     }
 }
@@ -77,7 +77,7 @@ fn rank(kind: wgpu::DeviceType) -> u8 {
     }
 }
 
-/// What went wrong outside every error scope.
+/// Errors outside every error scope.
 #[derive(Default)]
 struct Health {
     lost: Mutex<Option<String>>,
@@ -89,7 +89,7 @@ pub struct Gpu {
     pub(super) device: wgpu::Device,
     pub(super) queue: wgpu::Queue,
     info: wgpu::AdapterInfo,
-    twins: FeatureOverrides,
+    overrides: FeatureOverrides,
     limits: wgpu::Limits,
     features: wgpu::Features,
     health: Arc<Health>,
@@ -99,29 +99,29 @@ pub struct Gpu {
 }
 
 impl Gpu {
-    /// Opens the chosen adapter with all the limits it has, and the features Strata can use.
+    /// Opens the selected adapter with all of its limits, and the features that Strata can use.
     ///
     /// # Errors
     /// No adapter, no match for `options.adapter`, or a driver that refuses.
     pub fn open(options: &GpuOptions) -> Result<Gpu, GpuError> {
         let adapters = Adapters::find();
-        let adapter = adapters.choose(options.adapter.as_deref())?;
+        let adapter = adapters.select(options.adapter.as_deref())?;
         let info = adapter.get_info();
-        let mut wanted = wgpu::Features::SUBGROUP
+        let mut requested = wgpu::Features::SUBGROUP
             | wgpu::Features::TIMESTAMP_QUERY
             | wgpu::Features::SHADER_INT64
             | wgpu::Features::IMMEDIATES;
-        let twins = options.twins;
-        for (absent, feature) in [
-            (twins.no_immediates, wgpu::Features::IMMEDIATES),
-            (twins.no_subgroups, wgpu::Features::SUBGROUP),
-            (twins.no_timestamps, wgpu::Features::TIMESTAMP_QUERY),
+        let overrides = options.overrides;
+        for (disabled, feature) in [
+            (overrides.no_immediates, wgpu::Features::IMMEDIATES),
+            (overrides.no_subgroups, wgpu::Features::SUBGROUP),
+            (overrides.no_timestamps, wgpu::Features::TIMESTAMP_QUERY),
         ] {
-            if absent {
-                wanted.remove(feature);
+            if disabled {
+                requested.remove(feature);
             }
         }
-        let features = wanted & adapter.features();
+        let features = requested & adapter.features();
         let mut limits = adapter.limits();
         if !features.contains(wgpu::Features::IMMEDIATES) {
             limits.max_immediate_size = 0;
@@ -147,7 +147,7 @@ impl Gpu {
             device,
             queue,
             info,
-            twins,
+            overrides,
             limits,
             features,
             health,
@@ -162,81 +162,82 @@ impl Gpu {
         &self.info
     }
 
-    /// The device runs on the CPU (lavapipe, WARP).
+    /// True if the device runs on the CPU (lavapipe, WARP).
     pub fn is_software(&self) -> bool {
         self.info.device_type == wgpu::DeviceType::Cpu
     }
 
-    /// The device's memory is apart from the machine's (a discrete card).
+    /// True if the GPU has its own memory (a discrete GPU).
     pub fn has_own_memory(&self) -> bool {
         matches!(self.info.device_type, wgpu::DeviceType::DiscreteGpu | wgpu::DeviceType::VirtualGpu)
     }
 
-    /// Kernels shaped for a software device should be used.
-    pub fn wants_software_kernels(&self) -> bool {
-        self.is_software() && !self.twins.hardware_kernels
+    /// True if kernels for software devices should be used.
+    pub fn uses_software_kernels(&self) -> bool {
+        self.is_software() && !self.overrides.hardware_kernels
     }
 
-    /// Subgroup operations may be used.
+    /// True if subgroup operations are available.
     pub fn has_subgroups(&self) -> bool {
         self.features.contains(wgpu::Features::SUBGROUP)
     }
 
-    /// Subgroups have exactly `n_lanes` lanes in every kernel.
+    /// True if subgroups have exactly `n_lanes` lanes in every kernel.
     pub fn has_subgroups_of(&self, n_lanes: u32) -> bool {
         self.has_subgroups() && self.info.subgroup_min_size == n_lanes && self.info.subgroup_max_size == n_lanes
     }
 
-    /// Subgroups have exactly 8 lanes in every kernel, and there are 64-bit integers: what a software device loads at a time.
+    /// True if subgroups have exactly 8 lanes in every kernel, and 64-bit integers exist: the load width of a software
+    /// device.
     pub fn has_subgroup8(&self) -> bool {
         self.has_subgroups_of(8) && self.has_int64()
     }
 
-    /// Kernels shaped for a software device with [`Gpu::has_subgroup8`] should be used.
-    pub fn wants_subgroup8(&self) -> bool {
-        self.wants_software_kernels() && self.has_subgroup8()
+    /// True if the [`Gpu::has_subgroup8`] kernels for software devices should be used.
+    pub fn uses_subgroup8(&self) -> bool {
+        self.uses_software_kernels() && self.has_subgroup8()
     }
 
-    /// 64-bit integers may be used in shaders.
+    /// True if shaders may use 64-bit integers.
     pub fn has_int64(&self) -> bool {
         self.features.contains(wgpu::Features::SHADER_INT64)
     }
 
-    /// Parameters travel as immediates.
+    /// True if parameters are passed as immediates.
     pub fn has_immediates(&self) -> bool {
         self.features.contains(wgpu::Features::IMMEDIATES)
     }
 
-    /// Passes can be timed on the device.
+    /// True if the GPU can timestamp passes.
     pub fn has_timestamps(&self) -> bool {
         self.features.contains(wgpu::Features::TIMESTAMP_QUERY)
     }
 
-    /// The enabled features, for `doctor`.
+    /// Enabled features, for `doctor`.
     pub fn features(&self) -> wgpu::Features {
         self.features
     }
 
-    /// The limits in force, for `doctor`.
+    /// Limits in force, for `doctor`.
     pub fn limits(&self) -> &wgpu::Limits {
         &self.limits
     }
 
-    /// Largest size of one binding, bytes, rounded down to the arena alignment.
+    /// Maximum size of a binding, bytes, rounded down to the arena alignment.
     pub fn max_binding_bytes(&self) -> u64 {
         let bytes = self.limits.max_storage_buffer_binding_size.min(self.limits.max_buffer_size);
         bytes / crate::base::limits::ARENA_ALIGN_BYTES * crate::base::limits::ARENA_ALIGN_BYTES
     }
 
-    /// Bytes in buffers that are alive now.
+    /// Bytes of all live buffers.
     pub fn allocated_bytes(&self) -> u64 {
         self.allocated_bytes.load(Ordering::Relaxed)
     }
 
-    /// Fails when the device was lost or rejected something since the last check.
+    /// Fails if the device was lost, or rejected a command since the last check.
     ///
     /// # Errors
-    /// [`GpuError::Lost`] for ever after a loss; [`GpuError::Rejected`] once.
+    /// [`GpuError::Lost`] on every call after a loss; [`GpuError::Rejected`] once.
     pub fn check(&self) -> Result<(), GpuError> {
         if let Some(reason) = self.health.lost.lock().unwrap_or_else(PoisonError::into_inner).clone() {
             return Err(GpuError::Lost(reason));
@@ -247,13 +248,13 @@ impl Gpu {
         }
     }
 
-    /// Loses the device on purpose (fault injection).
+    /// Loses the device deliberately (fault injection).
     pub fn lose(&self) {
         self.device.destroy();
         set_first(&self.health.lost, "destroyed on purpose".into());
     }
 
-    /// Creates a zeroed buffer for kernels (storage, copies both ways).
+    /// Creates a zeroed buffer for kernels (storage, copy source and destination).
     ///
     /// # Errors
     /// Out of memory, with the size; or a lost device.
@@ -262,7 +263,7 @@ impl Gpu {
         Buffer::create(self, what, size, usage)
     }
 
-    /// Writes `bytes` into `target` before the next submit. For small data; see [`Gpu::upload`] for large.
+    /// Writes `bytes` to `target` before the next submit. For small data; [`Gpu::upload`] is for large data.
     pub fn write(&self, target: &Slice, bytes: &[u8]) {
         self.queue.write_buffer(&target.buffer.raw, target.offset, bytes);
     }

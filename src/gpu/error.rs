@@ -1,57 +1,57 @@
-//! What can go wrong on the device, each as a sentence for a person.
+//! Errors of the GPU layer, each with a message that names the remedy.
 
 use crate::base::Bytes;
 
-/// Errors of the device layer.
+/// Errors of the GPU layer.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum GpuError {
-    /// there is no adapter at all
+    /// no adapter found
     #[error(
         "no GPU and no software Vulkan driver was found; install your card's Vulkan driver, or the package \
          mesa-vulkan-drivers to run on the CPU"
     )]
     NoAdapter,
-    /// `--gpu` names nothing that is here
+    /// no adapter matches `--gpu`
     #[error("no adapter matches '{wanted}'; this machine has: {found}")]
     NoSuchAdapter {
-        /// what was asked for
+        /// adapter requested
         wanted: String,
-        /// what there is
+        /// adapters available
         found: String,
     },
-    /// the driver refused to open the device
+    /// the driver failed to open the device
     #[error("the device {adapter} could not be opened ({reason}); update its driver or choose another with --gpu")]
     Open {
         /// adapter name
         adapter: String,
-        /// the driver's words
+        /// message of the driver
         reason: String,
     },
-    /// the device is gone (driver reset, unplugged, suspended)
+    /// the device was lost (driver reset, unplugged, suspended)
     #[error("the GPU was lost ({0})")]
     Lost(String),
     /// an allocation failed
     #[error("the GPU could not allocate {size} for {what}; free VRAM, use a smaller --context, or a smaller model")]
     OutOfMemory {
-        /// what it was for
+        /// purpose
         what: String,
-        /// how much
+        /// size
         size: Bytes,
     },
-    /// a mistake of ours: shader, binding or submit rejected
+    /// a bug: the driver or validator rejected a shader, binding or submit
     #[error("the GPU rejected {what}: {reason}")]
     Rejected {
-        /// which operation
+        /// operation
         what: String,
-        /// the driver's or the validator's words
+        /// message of the driver or validator
         reason: String,
     },
-    /// a shader source that does not preprocess
+    /// a shader source that fails to preprocess
     #[error("shader {shader}: {reason}")]
     Shader {
         /// path below shaders/
         shader: String,
-        /// what is wrong
+        /// reason
         reason: String,
     },
 }

@@ -1,8 +1,7 @@
-//! Measures what this device can do: the denominators of every ratio that `bench` and `doctor` print.
+//! GPU microbenchmarks: peak rates, the denominators of every ratio that `bench` and `doctor` print.
 //!
-//! Every figure is the best of a few repetitions after a warm-up, on buffers larger than the caches. On a software device
-//! the buffers are smaller, and so is the product.
-//! Units: bytes per second, floating-point operations per second.
+//! Every figure is the best of a few repetitions after a warm-up, on buffers larger than the caches. On a software
+//! device the buffers and the product are smaller. Units: bytes per second, floating-point operations per second.
 
 use std::time::Instant;
 
@@ -11,25 +10,25 @@ use super::error::GpuError;
 use super::kernels::linear::bench;
 use super::recorder::Recorder;
 
-/// Timed repetitions; the best counts.
+/// Timed repetitions; the best one counts.
 const REPETITIONS: usize = 4;
 
-/// What a device can do at most.
+/// Peak rates of a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct DeviceBandwidth {
     /// a kernel that reads buffers once
     pub stream_read_bytes_per_s: f64,
     /// buffer to buffer, bytes copied
     pub copy_bytes_per_s: f64,
-    /// RAM to device
+    /// RAM to GPU
     pub upload_bytes_per_s: f64,
-    /// device to RAM
+    /// GPU to RAM
     pub readback_bytes_per_s: f64,
-    /// best plain f32 matrix product
+    /// best f32 matrix product
     pub gemm_flops: f64,
 }
 
-/// Measures `gpu`; takes a second or two on a software device.
+/// Measures `gpu`. Takes a second or two on a software device.
 ///
 /// # Errors
 /// A lost device, or no memory for the buffers.
@@ -46,7 +45,7 @@ pub fn measure(gpu: &Gpu) -> Result<DeviceBandwidth, GpuError> {
     })
 }
 
-/// How fast bytes go to the device and come back, by copies of `n_bytes`; a few hundredths of a second.
+/// Upload and readback bandwidth, by copies of `n_bytes`. Takes a few hundredths of a second.
 ///
 /// # Errors
 /// A lost device, or no memory for the buffers.
@@ -55,7 +54,7 @@ pub fn measure_links(gpu: &Gpu, n_bytes: u64) -> Result<[f64; 2], GpuError> {
     Ok([upload(gpu, n_bytes)?, readback(gpu, n_bytes)?])
 }
 
-/// Seconds of the fastest of [`REPETITIONS`] runs, after one that does not count.
+/// Seconds of the fastest of [`REPETITIONS`] runs, after a warm-up run.
 fn best_secs(mut run: impl FnMut() -> Result<f64, GpuError>) -> Result<f64, GpuError> {
     run()?;
     let mut best = f64::INFINITY;
@@ -65,8 +64,8 @@ fn best_secs(mut run: impl FnMut() -> Result<f64, GpuError>) -> Result<f64, GpuE
     Ok(best.max(1e-9))
 }
 
-/// Seconds of `run` by the CPU's clock.
-fn wall(run: impl FnOnce() -> Result<(), GpuError>) -> Result<f64, GpuError> {
+/// Seconds of `run` by the CPU clock.
+fn wall_secs(run: impl FnOnce() -> Result<(), GpuError>) -> Result<f64, GpuError> {
     let began = Instant::now();
     run().map(|()| began.elapsed().as_secs_f64())
 }
@@ -96,7 +95,7 @@ fn copy(gpu: &Gpu, n_bytes: u64) -> Result<f64, GpuError> {
 fn upload(gpu: &Gpu, n_bytes: u64) -> Result<f64, GpuError> {
     let target = gpu.buffer("probe target", n_bytes)?.all();
     let bytes = vec![1u8; n_bytes as usize];
-    let secs = best_secs(|| wall(|| gpu.upload(&target, &bytes).and_then(|()| gpu.wait_idle())))?;
+    let secs = best_secs(|| wall_secs(|| gpu.upload(&target, &bytes).and_then(|()| gpu.wait_idle())))?;
     Ok(n_bytes as f64 / secs)
 }
 
@@ -104,7 +103,7 @@ fn readback(gpu: &Gpu, n_bytes: u64) -> Result<f64, GpuError> {
     let source = gpu.buffer("probe source", n_bytes)?.all();
     let staging = gpu.readback_buffer("probe readback", n_bytes)?;
     let secs = best_secs(|| {
-        wall(|| {
+        wall_secs(|| {
             let mut recorder = Recorder::new();
             recorder.copy(&source, &staging.all());
             let submitted = gpu.submit(&mut recorder)?;

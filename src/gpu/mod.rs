@@ -1,13 +1,13 @@
-//! The device: the only maker of wgpu devices, pipelines, arenas and staging; `kernels` holds one host file per op.
+//! GPU layer: creates all wgpu devices, pipelines, buffers and staging; `kernels` has one host file per op.
 //!
 //! ```text
 //! KernelKey ─► shader_source ─► Kernel (pipeline)      Recorder: [dispatch, copy, ...] ─► one submit ─► wait / readback
 //! bytes ─► Buffer (error-scoped allocation, counted)        ▲ bind groups, params (immediates or a uniform ring)
 //! ```
-//! 1. Nothing outside this module names a `wgpu` type but through the re-exports here.
-//! 2. Every allocation is inside an error scope and counted; a refused one is an error with its size, not a panic.
-//! 3. A binding never passes the device's `max_storage_buffer_binding_size`.
-//! 4. After a lost device every call answers [`GpuError::Lost`]; the owner drops this and opens another.
+//! 1. No module outside this one names a `wgpu` type, except through the re-exports here.
+//! 2. Every allocation is inside an error scope and counted. A refused one is an error with its size, not a panic.
+//! 3. A binding never exceeds `max_storage_buffer_binding_size` of the device.
+//! 4. After a lost device every call returns [`GpuError::Lost`]; the owner drops it and opens another.
 
 mod buffer;
 mod device;

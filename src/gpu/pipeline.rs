@@ -1,4 +1,4 @@
-//! Compute pipelines, one per [`KernelKey`], made on first use and kept; and the bind groups that feed them.
+//! Compute pipelines, one per [`KernelKey`], compiled on first use and cached; and their bind groups.
 
 use std::num::NonZeroU64;
 use std::sync::{Arc, PoisonError};
@@ -8,16 +8,16 @@ use super::device::Gpu;
 use super::error::GpuError;
 use super::shader_source::{self, KernelKey};
 
-/// Largest parameter struct, bytes.
+/// Maximum size of a parameter struct, bytes.
 pub const MAX_PARAMS_BYTES: u32 = 64;
-/// Distance of parameter structs in the uniform twin, bytes (every device's alignment divides it).
+/// Stride of parameter structs in the uniform fallback, bytes (a multiple of the alignment of every device).
 pub(super) const PARAMS_STRIDE_BYTES: u64 = 256;
-/// Parameter structs of one submit in the uniform twin.
+/// Parameter structs per submit in the uniform fallback.
 pub(super) const PARAMS_RING_SLOTS: u64 = 4096;
 
-/// A ready pipeline.
+/// A compiled pipeline.
 pub struct Kernel {
-    /// for traces and errors
+    /// name for traces and errors
     pub label: String,
     pub(super) pipeline: wgpu::ComputePipeline,
     layout: wgpu::BindGroupLayout,
@@ -25,11 +25,11 @@ pub struct Kernel {
     pub(super) has_params: bool,
 }
 
-/// Buffers bound to a kernel's group 0.
+/// Buffers bound to group 0 of a kernel.
 #[derive(Clone)]
 pub struct Binding(pub(super) Arc<wgpu::BindGroup>);
 
-/// Parameters of the uniform twin: one dynamic-offset slot per dispatch of a submit.
+/// Parameters in the uniform fallback: one dynamic-offset slot per dispatch of a submit.
 pub struct ParamsRing {
     pub(super) buffer: Buffer,
     layout: wgpu::BindGroupLayout,
@@ -37,10 +37,10 @@ pub struct ParamsRing {
 }
 
 impl Gpu {
-    /// The kernel for `key`, compiled on first use.
+    /// The kernel of `key`, compiled on first use.
     ///
     /// # Errors
-    /// A shader that does not preprocess or validate, or a lost device.
+    /// A shader that fails to preprocess or validate, or a lost device.
     pub fn kernel(&self, key: &KernelKey) -> Result<Arc<Kernel>, GpuError> {
         if let Some(kernel) = self.kernels.lock().unwrap_or_else(PoisonError::into_inner).get(key) {
             return Ok(kernel.clone());
@@ -89,7 +89,7 @@ impl Gpu {
     /// Binds `slices`, in order, to group 0 of `kernel`.
     ///
     /// # Errors
-    /// A wrong number of slices, one over the device's binding size, or a misaligned one.
+    /// A wrong number of slices, one larger than the maximum binding, or a misaligned one.
     pub fn bind(&self, kernel: &Kernel, slices: &[&Slice]) -> Result<Binding, GpuError> {
         let rejected = |reason: String| GpuError::Rejected { what: kernel.label.clone(), reason };
         if slices.len() != kernel.n_bindings {

@@ -1,11 +1,11 @@
-//! A list of dispatches and copies that becomes one submit.
+//! Command recorder: a list of dispatches and copies that becomes one submit.
 //!
 //! ```text
 //! dispatch, dispatch, copy, dispatch ─► compute pass │ copy │ compute pass ─► submit ─► Submitted
 //! ```
-//! 1. Operations run in the order they were recorded; wgpu puts the barriers.
-//! 2. A recorder is used for one submit and then empty again; its mark stays.
-//! 3. Marks cut passes only where a submit is traced; otherwise they cost a store.
+//! 1. Operations run in recorded order; wgpu inserts the barriers.
+//! 2. After a submit the recorder is empty again; its mark remains.
+//! 3. Marks split passes only in a traced submit; otherwise they cost only a store.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use super::buffer::{Buffer, Slice};
 use super::device::Gpu;
 use super::error::GpuError;
 use super::pipeline::{Binding, Kernel, MAX_PARAMS_BYTES, PARAMS_RING_SLOTS, PARAMS_STRIDE_BYTES};
-use super::timestamps::{Stamps, ticks_of};
+use super::timestamps::{PassTimestamps, ticks_of};
 use crate::telemetry::{KernelFamily, NO_LAYER};
 
 enum Op {
@@ -32,7 +32,7 @@ enum Op {
     },
 }
 
-/// What a part of the work is, for whoever times it.
+/// Label of a part of the work, for timing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Mark {
     pub family: KernelFamily,
@@ -45,7 +45,7 @@ impl Default for Mark {
     }
 }
 
-/// Work that will be submitted together.
+/// Commands that will be submitted together.
 #[derive(Default)]
 pub struct Recorder {
     ops: Vec<Op>,
@@ -54,27 +54,28 @@ pub struct Recorder {
     cost: f64,
 }
 
-/// Work that was submitted.
+/// A completed submit call.
 #[derive(Clone)]
 pub struct Submitted {
     index: wgpu::SubmissionIndex,
-    /// when
+    /// time of the submit
     pub at: Instant,
-    /// what the recorder was told it costs, in the caller's unit
+    /// estimated cost of the recorder, in the unit of the caller
     pub cost: f64,
-    /// dispatches in it
+    /// number of dispatches
     pub n_dispatches: usize,
-    /// CPU time that encoding took; with the submit, where that is not the work itself
+    /// CPU time for encoding, and for the submit unless a software device computes inside it
     pub encode: Duration,
 }
 
 impl Recorder {
-    /// An empty list.
+    /// An empty recorder.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds one dispatch of `grid` workgroups; `params` is the kernel's parameter struct (repr(C), at most 64 bytes).
+    /// Adds one dispatch of `grid` workgroups. `params` is the parameter struct of the kernel (repr(C), at most 64
+    /// bytes).
     pub fn dispatch(&mut self, kernel: &Arc<Kernel>, binding: &Binding, params: &impl bytemuck::NoUninit, grid: [u32; 3]) {
         let bytes = bytemuck::bytes_of(params);
         debug_assert!(bytes.len() <= MAX_PARAMS_BYTES as usize && bytes.len().is_multiple_of(4));
@@ -94,12 +95,12 @@ impl Recorder {
         });
     }
 
-    /// Says what the dispatches from here on are; `layer` may be [`NO_LAYER`].
+    /// Labels the following dispatches; `layer` may be [`NO_LAYER`].
     pub fn mark(&mut self, family: KernelFamily, layer: u32) {
         self.mark = Mark { family, layer };
     }
 
-    /// What all dispatches have in common.
+    /// Common label of all dispatches.
     pub(super) fn common_mark(&self) -> Mark {
         let mut marks = self.ops.iter().filter_map(|op| match op {
             Op::Dispatch { mark, .. } => Some(*mark),
@@ -117,7 +118,7 @@ impl Recorder {
         self.ops.push(Op::Copy { from: from.clone(), to: to.clone() });
     }
 
-    /// Adds to the estimated cost of this submit, in the caller's unit.
+    /// Adds to the estimated cost of this submit, in the unit of the caller.
     pub fn add_cost(&mut self, cost: f64) {
         self.cost += cost;
     }
@@ -127,52 +128,57 @@ impl Recorder {
         self.cost
     }
 
-    /// Dispatches so far.
+    /// Number of dispatches so far.
     pub fn n_dispatches(&self) -> usize {
         self.n_dispatches
     }
 
-    /// Nothing was recorded.
+    /// True if nothing was recorded.
     pub fn is_empty(&self) -> bool {
         self.ops.is_empty()
     }
 }
 
 impl Gpu {
-    /// Encodes and submits everything in `recorder`, which is empty afterwards.
+    /// Encodes and submits the commands of `recorder`, which is then empty.
     ///
     /// # Errors
-    /// A lost device, or a command that was rejected.
+    /// A lost device, or a rejected command.
     pub fn submit(&self, recorder: &mut Recorder) -> Result<Submitted, GpuError> {
-        self.submit_stamped(recorder, None)
+        self.submit_with_timestamps(recorder, None)
     }
 
-    /// Submits, waits, and gives the seconds that the dispatches took: by the device's own clock where it has one, by the
-    /// CPU's otherwise (then the submit and the wait count too).
+    /// Submits, waits, and returns the seconds that the dispatches took: by the GPU clock if it has one, otherwise by
+    /// the CPU clock (including submit and wait).
     ///
     /// # Errors
-    /// A lost device, or a command that was rejected.
+    /// A lost device, or a rejected command.
     pub fn time(&self, recorder: &mut Recorder) -> Result<f64, GpuError> {
-        // With copies in between there is more than one pass to stamp.
+        // With copies in between there is more than one pass to time.
         let one_pass = recorder.n_dispatches > 0 && recorder.n_dispatches == recorder.ops.len();
         if !self.has_timestamps() || !one_pass {
             let submitted = self.submit(recorder)?;
             return Ok(self.wait(&submitted)?.as_secs_f64());
         }
-        let mut stamps = Stamps::new(self, 1)?;
-        let submitted = self.submit_stamped(recorder, Some(&mut stamps))?;
+        let mut timestamps = PassTimestamps::new(self, 1)?;
+        let submitted = self.submit_with_timestamps(recorder, Some(&mut timestamps))?;
         let index = submitted.index.clone();
-        let ticks = self.read_mapped(&stamps.staging, index, |bytes| ticks_of(bytes).map(|(b, e)| e.saturating_sub(b)).sum())?;
+        let ticks =
+            self.read_mapped(&timestamps.staging, index, |bytes| ticks_of(bytes).map(|(b, e)| e.saturating_sub(b)).sum())?;
         match ticks {
-            // A device that says it took no time has a clock that is not to be believed.
+            // A clock that reports zero time is not usable.
             0u64 => Ok(submitted.at.elapsed().as_secs_f64()),
             ticks => Ok(ticks as f64 * f64::from(self.queue.get_timestamp_period()) * 1e-9),
         }
     }
 
-    /// `stamps` gets the device time at the start and at the end of each pass. Marks cut the work into passes where `stamps` has
-    /// room for more than one.
-    pub(super) fn submit_stamped(&self, recorder: &mut Recorder, mut stamps: Option<&mut Stamps>) -> Result<Submitted, GpuError> {
+    /// Records the GPU time at the begin and end of each pass in `timestamps`. Marks split the work into passes if
+    /// `timestamps` has room for more than one.
+    pub(super) fn submit_with_timestamps(
+        &self,
+        recorder: &mut Recorder,
+        mut timestamps: Option<&mut PassTimestamps>,
+    ) -> Result<Submitted, GpuError> {
         self.check()?;
         let started = Instant::now();
         let mut encoder = self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some("strata") });
@@ -181,7 +187,7 @@ impl Gpu {
             self.write_params(&ring.buffer, &recorder.ops)?;
         }
         let mut slot = 0u32;
-        let cut = stamps.as_ref().is_some_and(|s| s.max_passes > 1);
+        let splits_passes = timestamps.as_ref().is_some_and(|s| s.max_passes > 1);
         let mut after_copy = false;
         let mut ops = recorder.ops.drain(..).peekable();
         while let Some(op) = ops.peek() {
@@ -194,11 +200,11 @@ impl Gpu {
                 }
                 Op::Dispatch { mark, .. } => *mark,
             };
-            let timestamp_writes = stamps.as_mut().and_then(|s| s.next_pass(mark, std::mem::take(&mut after_copy)));
+            let timestamp_writes = timestamps.as_mut().and_then(|s| s.next_pass(mark, std::mem::take(&mut after_copy)));
             let descriptor = wgpu::ComputePassDescriptor { label: None, timestamp_writes };
             let mut pass = encoder.begin_compute_pass(&descriptor);
-            let belongs = |op: &Op| matches!(op, Op::Dispatch { mark: own, .. } if !cut || *own == mark);
-            while let Some(Op::Dispatch { kernel, binding, params, n_params, grid, .. }) = ops.next_if(belongs) {
+            let is_same_pass = |op: &Op| matches!(op, Op::Dispatch { mark: own, .. } if !splits_passes || *own == mark);
+            while let Some(Op::Dispatch { kernel, binding, params, n_params, grid, .. }) = ops.next_if(is_same_pass) {
                 pass.set_pipeline(&kernel.pipeline);
                 pass.set_bind_group(0, &*binding.0, &[]);
                 match &ring {
@@ -211,11 +217,11 @@ impl Gpu {
             }
         }
         drop(ops);
-        if let Some(stamps) = stamps {
-            stamps.resolve(&mut encoder);
+        if let Some(timestamps) = timestamps {
+            timestamps.resolve(&mut encoder);
         }
         let commands = encoder.finish();
-        // A software device does the work inside of the submit, so only a real one's counts as encoding.
+        // A software device computes inside the submit, so only the submit of a real GPU counts as encoding.
         let encoded = started.elapsed();
         let index = self.queue.submit([commands]);
         let submitted = Submitted {
@@ -249,16 +255,16 @@ impl Gpu {
         Ok(())
     }
 
-    /// Blocks until `submitted` is done; the time since it was submitted.
+    /// Blocks until `submitted` is done. Returns the time since the submit.
     ///
     /// # Errors
-    /// A lost device, or a command that was rejected.
+    /// A lost device, or a rejected command.
     pub fn wait(&self, submitted: &Submitted) -> Result<Duration, GpuError> {
         self.wait_for(submitted.index.clone())?;
         Ok(submitted.at.elapsed())
     }
 
-    /// A buffer that [`Gpu::read_after`] can read and recorders can copy into.
+    /// A buffer that recorders can copy into and [`Gpu::read_after`] can read.
     ///
     /// # Errors
     /// Out of memory, or a lost device.
@@ -266,7 +272,7 @@ impl Gpu {
         Buffer::create(self, what, size, wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::MAP_READ)
     }
 
-    /// Waits for `submitted`, then hands the bytes of a readback buffer to `read`.
+    /// Waits for `submitted`, then passes the bytes of a readback buffer to `read`.
     ///
     /// # Errors
     /// A lost device, or a buffer that cannot be mapped.

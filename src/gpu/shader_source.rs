@@ -1,13 +1,13 @@
-//! Shader text: embedded files, a small preprocessor, and the list of bindings that a kernel declares.
+//! Shader sources: embedded files, a small preprocessor, and the declared bindings of a kernel.
 //!
 //! ```text
 //! shaders/<family>/<op>.wgsl ─► #import, #ifdef, #for, #{NAME}, #params ─► WGSL ─► naga
 //! ```
-//! Directives stand alone on a line:
+//! Each directive has its own line:
 //! * `#import common/x` includes `shaders/common/x.wgsl` once;
 //! * `#ifdef A` / `#ifndef A` / `#else` / `#endif`, nested;
 //! * `#for i in 0..N` / `#endfor` repeats the lines with `#{i}` replaced (bounds: numbers or defines), nested;
-//! * `#params` declares `params: Params`, as immediates or (the twin) as a uniform;
+//! * `#params` declares `params: Params`, as immediates or (fallback) as a uniform;
 //! * `#{NAME}` anywhere is replaced by the define's value, `#{A+B}`, `#{A*B}`, `#{A-B}`, `#{A/B}` by integer arithmetic.
 
 use std::collections::{HashMap, HashSet};
@@ -77,7 +77,7 @@ embed!(
     "sample/top_k",
 );
 
-/// A shader file and the defines that make one variant of it.
+/// A shader file and the defines of one variant.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KernelKey {
     /// path below `shaders/`, without `.wgsl`
@@ -87,14 +87,14 @@ pub struct KernelKey {
 }
 
 impl KernelKey {
-    /// A variant. A define without a value (`#ifdef` only) has an empty string.
+    /// A variant. A define without a value (for `#ifdef` only) has an empty string.
     pub fn new(shader: &'static str, defines: &[(&'static str, String)]) -> Self {
         let mut defines = defines.to_vec();
         defines.sort();
         KernelKey { shader, defines }
     }
 
-    /// Short label for traces and errors.
+    /// Short name for traces and errors.
     pub fn label(&self) -> String {
         let defines: Vec<String> =
             self.defines.iter().map(|(k, v)| if v.is_empty() { (*k).to_owned() } else { format!("{k}={v}") }).collect();
@@ -118,14 +118,14 @@ pub struct ShaderText {
     pub wgsl: String,
     /// group 0, in order
     pub bindings: Vec<BindingDecl>,
-    /// it declares `params`
+    /// true if it declares `params`
     pub has_params: bool,
 }
 
-/// Expands the variant `key`. `immediates` chooses how `params` is declared.
+/// Expands the variant `key`. `immediates` selects how `params` is declared.
 ///
 /// # Errors
-/// [`GpuError::Shader`] for an unknown file, import, define or an unbalanced directive.
+/// [`GpuError::Shader`] for an unknown file, import or define, or an unbalanced directive.
 pub fn expand(key: &KernelKey, immediates: bool) -> Result<ShaderText, GpuError> {
     let fail = |reason: String| GpuError::Shader { shader: key.label(), reason };
     let mut state = Expansion {
@@ -164,13 +164,13 @@ impl Expansion {
                     self.block(&file_lines(path.trim())?)?;
                 }
             } else if let Some(name) = line.strip_prefix("#ifdef ").or_else(|| line.strip_prefix("#ifndef ")) {
-                let wanted = line.starts_with("#ifdef ");
+                let is_ifdef = line.starts_with("#ifdef ");
                 let (middle, end) = matching(lines, i, &["#ifdef ", "#ifndef "], "#endif", Some("#else"))?;
-                let (yes, no) = match middle {
+                let (if_lines, else_lines) = match middle {
                     Some(m) => (&lines[i + 1..m], &lines[m + 1..end]),
                     None => (&lines[i + 1..end], &lines[end..end]),
                 };
-                self.block(if self.defines.contains_key(name.trim()) == wanted { yes } else { no })?;
+                self.block(if self.defines.contains_key(name.trim()) == is_ifdef { if_lines } else { else_lines })?;
                 i = end;
             } else if let Some(spec) = line.strip_prefix("#for ") {
                 let (_, end) = matching(lines, i, &["#for "], "#endfor", None)?;
@@ -200,12 +200,12 @@ impl Expansion {
         let (from, to) = range.split_once("..").ok_or_else(|| format!("#for {spec}: expected 'a..b'"))?;
         let (from, to) = (self.value(from)?, self.value(to)?);
         let name = name.trim().to_owned();
-        let before = self.defines.get(&name).cloned();
+        let previous = self.defines.get(&name).cloned();
         for i in from..to {
             self.defines.insert(name.clone(), i.to_string());
             self.block(body)?;
         }
-        match before {
+        match previous {
             Some(value) => self.defines.insert(name, value),
             None => self.defines.remove(&name),
         };
@@ -229,7 +229,7 @@ impl Expansion {
         Ok(out)
     }
 
-    /// An integer: a number, a define, or sums and products of them (`*` and `/` bind tighter, left to right).
+    /// An integer: a number, a define, or their sums and products (`*` and `/` bind tighter, left to right).
     fn value(&self, expression: &str) -> Result<i64, String> {
         let expression = expression.trim();
         if let Ok(number) = expression.parse() {
@@ -254,7 +254,7 @@ impl Expansion {
     }
 }
 
-/// Line of the directive that closes the one at `start`, and of the `middle` one at the same depth.
+/// Lines of the directive that closes the one at `start`, and of the `middle` one at the same depth.
 fn matching(
     lines: &[&str],
     start: usize,

@@ -1,15 +1,15 @@
-//! Host-visible buffers that are kept and mapped again after every use: the ends of both directions of a transfer.
+//! Staging buffers: host-visible buffers for uploads and readbacks, remapped after every use.
 //!
 //! ```text
-//! upload:    mapped ─ write, on any thread ─► close ─► copied from by a submit ─► map again ─► mapped
-//! readback:  copied into by a submit ─► map ─► mapped ─ read, on any thread ─► close ─► copied into again
+//! upload:    mapped ─ write, on any thread ─► close ─► source of a submitted copy ─► map again ─► mapped
+//! readback:  destination of a submitted copy ─► map ─► mapped ─ read, on any thread ─► close ─► copied into again
 //! ```
-//! 1. Whoever holds a [`StagingBuffer`] that is mapped may touch its bytes, on any thread; recording copies and mapping is for
-//!    the owner of the device. 2. A mapping is reported from within a wait or a [`Gpu::poll`], once the device is done
-//!    with the buffer.
+//! 1. The holder of a mapped [`StagingBuffer`] may access its bytes, on any thread. Only the owner of the device
+//!    records copies and maps buffers.
+//! 2. A mapping is reported from a wait or a [`Gpu::poll`], once the device has finished with the buffer.
 //!
-//! The memory of an upload buffer may be the device's own where the CPU can reach that (resizable BAR), so it counts as
-//! VRAM; that of a readback buffer is the machine's.
+//! An upload buffer may be in VRAM if the CPU can access that (resizable BAR), so it counts as VRAM. A readback buffer
+//! is in RAM.
 
 use super::buffer::{Buffer, Slice};
 use super::device::Gpu;
@@ -23,12 +23,12 @@ pub struct StagingBuffer {
 }
 
 impl StagingBuffer {
-    /// Number of bytes.
+    /// Size in bytes.
     pub fn size(&self) -> u64 {
         self.buffer.size()
     }
 
-    /// A part of it, to copy from or to while it is not mapped.
+    /// A range of it, to copy from or to while it is not mapped.
     pub fn slice(&self, offset: u64, size: u64) -> Slice {
         self.buffer.slice(offset, size)
     }
@@ -36,7 +36,7 @@ impl StagingBuffer {
     /// Writes to a mapped upload buffer.
     ///
     /// # Errors
-    /// Where it is not mapped or the range is not in it.
+    /// The buffer is not mapped, or the range is outside it.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), GpuError> {
         let range = offset..offset + bytes.len() as u64;
         let mut view = self.buffer.raw.slice(range).get_mapped_range_mut().map_err(not_mapped)?;
@@ -47,19 +47,18 @@ impl StagingBuffer {
     /// Reads from a mapped readback buffer.
     ///
     /// # Errors
-    /// Where it is not mapped or the range is not in it.
+    /// The buffer is not mapped, or the range is outside it.
     pub fn read<R>(&self, offset: u64, size: u64, read: impl FnOnce(&[u8]) -> R) -> Result<R, GpuError> {
         let view = self.buffer.raw.slice(offset..offset + size).get_mapped_range().map_err(not_mapped)?;
         Ok(read(&view))
     }
 
-    /// Ends the mapping: the device may use it.
+    /// Unmaps the buffer, so that the GPU may use it.
     pub fn close(&self) {
         self.buffer.raw.unmap();
     }
 
-    /// Asks for a mapping as soon as everything that was submitted with it is done; `mapped` hears of it, with false where
-    /// the device was lost.
+    /// Maps the buffer once all submitted work with it is done. Then calls `mapped`, with false if the device was lost.
     pub fn map(&self, mapped: impl FnOnce(bool) + Send + 'static) {
         self.buffer.raw.slice(..).map_async(self.mode, move |result| mapped(result.is_ok()));
     }
@@ -70,7 +69,7 @@ fn not_mapped(error: wgpu::MapRangeError) -> GpuError {
 }
 
 impl Gpu {
-    /// An upload buffer, not mapped.
+    /// An unmapped upload buffer.
     ///
     /// # Errors
     /// Out of memory, or a lost device.
@@ -79,7 +78,7 @@ impl Gpu {
         Ok(StagingBuffer { buffer: Buffer::create(self, "upload", size, usage)?, mode: wgpu::MapMode::Write })
     }
 
-    /// A readback buffer, not mapped.
+    /// An unmapped readback buffer.
     ///
     /// # Errors
     /// Out of memory, or a lost device.
@@ -87,12 +86,12 @@ impl Gpu {
         Ok(StagingBuffer { buffer: self.readback_buffer("write-behind", size)?, mode: wgpu::MapMode::Read })
     }
 
-    /// Lets finished mappings be reported, without waiting.
+    /// Reports completed mappings, without waiting.
     ///
     /// # Errors
     /// A lost device.
     pub fn poll(&self) -> Result<(), GpuError> {
-        // What a poll can fail with is that time ran out, and this one does not wait.
+        // A poll fails only by timeout, and this one does not wait.
         let _ = self.device.poll(wgpu::PollType::Poll);
         self.check()
     }

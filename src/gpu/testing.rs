@@ -1,8 +1,8 @@
-//! The device of unit tests.
+//! GPU of the unit tests.
 
 use super::{Gpu, GpuOptions};
 
-/// The device, or none where there is none and none is required (`STRATA_REQUIRE_GPU=1`); `test` is then named as skipped.
+/// Opens the GPU. Without one, prints `test` as skipped and returns None, unless `STRATA_REQUIRE_GPU=1` requires it.
 pub fn gpu(test: &str) -> Option<Gpu> {
     match Gpu::open(&GpuOptions::default()) {
         Ok(gpu) => Some(gpu),

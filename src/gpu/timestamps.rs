@@ -1,20 +1,21 @@
-//! When each pass ran on the device, on the CPU's clock, without waiting for it.
+//! GPU timestamps: begin and end of each pass, converted to the CPU clock, without waiting for the GPU.
 //!
 //! ```text
-//! Recorder.mark(family, layer) ─► submit_traced: a pass per mark, each stamped ─► resolve, copy ─► staging ─► collect ─► GpuSpan
+//! Recorder.mark(family, layer) ─► submit_traced: a pass per mark, timestamped ─► resolve, copy ─► staging ─► collect ─► GpuSpan
 //!                                                                  (a slot of the ring)         (when mapped)
 //! ```
-//! 1. Nothing here waits but [`TimestampRing::new`]. With [`MAX_IN_FLIGHT`] submits uncollected, a further one goes untimed and
-//!    is counted.
-//! 2. A span lies between its submit and the moment the CPU saw it done. The device's clock is set at the start by the
-//!    tightest of a few round trips, so it is off by at most half of that, [`TimestampRing::clock_error_ns`]; where it drifts
-//!    out of those bounds later, it is set again to the nearest that they allow.
-//! 3. On a device without timestamps a whole submit is one span, as the CPU saw it: from its submit, or from the end of
-//!    the one before, to its end. Such spans are marked as estimated.
-//! 4. A copy is between passes, where no timestamp may be written: its span is the gap, and estimated.
+//! 1. Only [`TimestampRing::new`] waits. With [`MAX_IN_FLIGHT`] uncollected submits, a further one is counted but not
+//!    timed.
+//! 2. A span is between its submit and the time at which the CPU saw its completion. The GPU clock is calibrated at the
+//!    start by the tightest of a few round trips, with an error of at most half of that,
+//!    [`TimestampRing::clock_error_ns`]. If it drifts out of those bounds, it is moved to the nearest value within
+//!    them.
+//! 3. Without GPU timestamps a whole submit is one span, as seen by the CPU: from its submit, or the end of the
+//!    previous one, to its end. Such spans are marked as estimated.
+//! 4. A copy runs between passes, where no timestamp can be written. Its span is the gap, and estimated.
 //!
-//! Owner thread: that of the [`Gpu`]. After a lost device both are dropped.
-//! Limits: [`MAX_PASSES`] of a submit are timed; memory is 32 bytes for each of those and submit that was ever in flight.
+//! Owner thread: that of the [`Gpu`]. After a lost device both are dropped. Limits: [`MAX_PASSES`] of a submit are
+//! timed. Memory: 32 bytes per pass and submit that was ever in flight.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,23 +27,23 @@ use super::error::GpuError;
 use super::recorder::{Mark, Recorder, Submitted};
 use crate::telemetry::{Event, EventKind, KernelFamily, now, ns_of};
 
-/// Submits that may wait to be collected.
+/// Maximum submits waiting for collection.
 pub const MAX_IN_FLIGHT: usize = 256;
-/// Passes of one submit that are timed.
+/// Maximum timed passes of one submit.
 pub const MAX_PASSES: usize = 1024;
 
-/// Round trips that set the clock; the tightest counts.
+/// Round trips to calibrate the clock; the tightest counts.
 const N_ROUND_TRIPS: usize = 8;
-/// A begin and an end, u64 each.
+/// Begin and end, u64 each.
 const BYTES_PER_PASS: u64 = 16;
-/// [`InFlight::done_ns`] before and without an end.
+/// Values of [`InFlight::done_ns`] before, and without, a completion.
 const PENDING: u64 = 0;
 const FAILED: u64 = u64::MAX;
 
-/// What the device did between two moments of [`now`].
+/// GPU work between two values of [`now`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GpuSpan {
-    /// what it was marked as
+    /// kernel family
     pub family: KernelFamily,
     /// model layer, or [`crate::telemetry::NO_LAYER`]
     pub layer: u32,
@@ -50,20 +51,20 @@ pub struct GpuSpan {
     pub begin_ns: u64,
     /// end, nanoseconds
     pub end_ns: u64,
-    /// bounded by what was seen around it, not stamped by the device
+    /// bounded by CPU times, not measured by the GPU
     pub estimated: bool,
 }
 
 impl GpuSpan {
-    /// As an event to record.
+    /// The span as a trace event.
     pub fn event(&self) -> Event {
         let kind = EventKind::GpuPass { family: self.family, layer: self.layer, estimated: self.estimated };
         Event::span(kind, self.begin_ns, self.end_ns)
     }
 }
 
-/// Stamps of one submit: where the device writes them, and what they are of.
-pub(super) struct Stamps {
+/// Timestamps of one submit: the query set and the marks of its passes.
+pub(super) struct PassTimestamps {
     query_set: wgpu::QuerySet,
     resolved: Buffer,
     pub staging: Buffer,
@@ -77,8 +78,8 @@ struct Pass {
     after_copy: bool,
 }
 
-impl Stamps {
-    pub fn new(gpu: &Gpu, max_passes: usize) -> Result<Stamps, GpuError> {
+impl PassTimestamps {
+    pub fn new(gpu: &Gpu, max_passes: usize) -> Result<PassTimestamps, GpuError> {
         let size = max_passes as u64 * BYTES_PER_PASS;
         let usage = wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC;
         let resolved = Buffer::create(gpu, "stamps", size, usage)?;
@@ -88,10 +89,10 @@ impl Stamps {
             ty: wgpu::QueryType::Timestamp,
             count: 2 * max_passes as u32,
         });
-        Ok(Stamps { query_set, resolved, staging, max_passes, passes: Vec::with_capacity(max_passes), n_untimed: 0 })
+        Ok(PassTimestamps { query_set, resolved, staging, max_passes, passes: Vec::with_capacity(max_passes), n_untimed: 0 })
     }
 
-    /// Where the next pass writes its times; nowhere once all places are taken.
+    /// Timestamp queries of the next pass. None if all are used.
     pub fn next_pass(&mut self, mark: Mark, after_copy: bool) -> Option<wgpu::ComputePassTimestampWrites<'_>> {
         if self.passes.len() == self.max_passes {
             self.n_untimed += 1;
@@ -106,7 +107,7 @@ impl Stamps {
         })
     }
 
-    /// Brings the times of all passes to the staging buffer.
+    /// Copies the times of all passes to the staging buffer.
     pub fn resolve(&self, encoder: &mut wgpu::CommandEncoder) {
         let n_passes = self.passes.len();
         if n_passes > 0 {
@@ -120,7 +121,7 @@ impl Stamps {
     }
 }
 
-/// The times of stamped passes, as the device wrote them: begin and end of each, in ticks.
+/// Raw begin and end ticks of each pass.
 pub(super) fn ticks_of(bytes: &[u8]) -> impl Iterator<Item = (u64, u64)> {
     bytes.chunks_exact(BYTES_PER_PASS as usize).map(|pass| {
         let [begin, end] = bytemuck::pod_read_unaligned::<[u64; 2]>(pass);
@@ -128,7 +129,7 @@ pub(super) fn ticks_of(bytes: &[u8]) -> impl Iterator<Item = (u64, u64)> {
     })
 }
 
-/// Device ticks on the CPU's clock.
+/// Conversion of GPU ticks to the CPU clock.
 #[derive(Debug, Clone, Copy)]
 struct DeviceClock {
     ns_per_tick: f64,
@@ -138,7 +139,7 @@ struct DeviceClock {
 }
 
 impl DeviceClock {
-    /// Nothing on a device without a clock, or with one that stands still.
+    /// Calibrates the clock. None if the GPU has no clock, or a stopped one.
     fn set(gpu: &Gpu) -> Result<Option<DeviceClock>, GpuError> {
         if !gpu.has_timestamps() {
             return Ok(None);
@@ -146,17 +147,17 @@ impl DeviceClock {
         let ns_per_tick = f64::from(gpu.queue.get_timestamp_period());
         let mut tightest: Option<DeviceClock> = None;
         for _ in 0..N_ROUND_TRIPS {
-            let mut stamps = Stamps::new(gpu, 1)?;
+            let mut timestamps = PassTimestamps::new(gpu, 1)?;
             let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some("clock") });
-            let timestamp_writes = stamps.next_pass(Mark::default(), false);
+            let timestamp_writes = timestamps.next_pass(Mark::default(), false);
             drop(encoder.begin_compute_pass(&wgpu::ComputePassDescriptor { label: None, timestamp_writes }));
-            stamps.resolve(&mut encoder);
+            timestamps.resolve(&mut encoder);
             let commands = encoder.finish();
             let sent_ns = now();
             let index = gpu.queue.submit([commands]);
             gpu.wait_for(index.clone())?;
             let half_ns = (now() - sent_ns) / 2;
-            let at_ticks = gpu.read_mapped(&stamps.staging, index, |bytes| ticks_of(bytes).map(|(begin, _)| begin).next())?;
+            let at_ticks = gpu.read_mapped(&timestamps.staging, index, |bytes| ticks_of(bytes).map(|(begin, _)| begin).next())?;
             let Some(at_ticks) = at_ticks.filter(|ticks| *ticks > 0) else { return Ok(None) };
             if tightest.is_none_or(|t| half_ns < t.error_ns) {
                 tightest = Some(DeviceClock { ns_per_tick, at_ticks, at_ns: (sent_ns + half_ns) as i64, error_ns: half_ns });
@@ -170,8 +171,8 @@ impl DeviceClock {
         self.at_ns + (since as f64 * self.ns_per_tick) as i64
     }
 
-    /// Sets the clock so that work from `begin` to `end` was done between two moments of the CPU, by the smallest change.
-    fn fit(&mut self, (begin, end): (u64, u64), (submitted_ns, done_ns): (u64, u64)) {
+    /// Adjusts the clock by the smallest change that puts the work between `submitted_ns` and `done_ns`.
+    fn adjust(&mut self, (begin, end): (u64, u64), (submitted_ns, done_ns): (u64, u64)) {
         let least = submitted_ns as i64 - self.ns(begin);
         let most = done_ns as i64 - self.ns(end);
         self.at_ns += 0.max(least).min(most);
@@ -180,45 +181,45 @@ impl DeviceClock {
 
 struct InFlight {
     submitted_ns: u64,
-    /// when the CPU saw its end
+    /// time at which the CPU saw the completion
     done_ns: Arc<AtomicU64>,
-    /// of the whole, where it has no stamps
+    /// label of the whole submit, if it has no timestamps
     mark: Mark,
-    stamps: Option<Stamps>,
+    timestamps: Option<PassTimestamps>,
 }
 
-/// Submits whose times are still to be read.
+/// Submits whose timestamps are still to be read.
 pub struct TimestampRing {
     clock: Option<DeviceClock>,
-    free: Vec<Stamps>,
+    free: Vec<PassTimestamps>,
     in_flight: VecDeque<InFlight>,
     last_done_ns: u64,
     n_dropped: u64,
 }
 
 impl TimestampRing {
-    /// A timeline of `gpu`, whose clock is set here: a few round trips.
+    /// Creates the ring and calibrates the clock of `gpu`: a few round trips.
     ///
     /// # Errors
-    /// A lost device, or no memory for the stamps.
+    /// A lost device, or no memory for the timestamps.
     pub fn new(gpu: &Gpu) -> Result<TimestampRing, GpuError> {
         let clock = DeviceClock::set(gpu)?;
         Ok(TimestampRing { clock, free: Vec::new(), in_flight: VecDeque::new(), last_done_ns: 0, n_dropped: 0 })
     }
 
-    /// How far off the device's clock was when it was set, at most; nothing where all spans are estimated.
+    /// Maximum error of the clock at calibration. None if all spans are estimated.
     pub fn clock_error_ns(&self) -> Option<u64> {
         self.clock.map(|clock| clock.error_ns)
     }
 
-    /// Submits that were not timed, or not to their last pass.
+    /// Submits that were not timed, or not completely.
     pub fn n_dropped(&self) -> u64 {
         self.n_dropped
     }
 
-    /// Hands on the spans of every submit that is done, in order, and waits for none.
+    /// Passes the spans of every completed submit to `each`, in order, without waiting.
     pub fn collect(&mut self, gpu: &Gpu, mut each: impl FnMut(GpuSpan)) {
-        // A lost device answers every pending map with a failure; whoever uses the device reports the loss.
+        // A lost device fails every pending map; the next use of the device reports the loss.
         let _ = gpu.device.poll(wgpu::PollType::Poll);
         while let Some(first) = self.in_flight.front() {
             let done_ns = first.done_ns.load(Ordering::Acquire);
@@ -233,29 +234,29 @@ impl TimestampRing {
             if self.read(&submit, done_ns, &mut each).is_none() {
                 self.n_dropped += 1;
             }
-            if let Some(stamps) = submit.stamps {
-                stamps.staging.raw.unmap();
-                self.free.push(stamps);
+            if let Some(timestamps) = submit.timestamps {
+                timestamps.staging.raw.unmap();
+                self.free.push(timestamps);
             }
         }
     }
 
-    /// Nothing where the stamps could not be read, or not all passes have them.
+    /// None if the timestamps could not be read, or some passes have none.
     fn read(&mut self, submit: &InFlight, done_ns: u64, each: &mut impl FnMut(GpuSpan)) -> Option<()> {
         let began_ns = submit.submitted_ns.max(self.last_done_ns).min(done_ns);
         self.last_done_ns = done_ns;
-        let Some((stamps, clock)) = submit.stamps.as_ref().zip(self.clock.as_mut()) else {
+        let Some((timestamps, clock)) = submit.timestamps.as_ref().zip(self.clock.as_mut()) else {
             let Mark { family, layer } = submit.mark;
             each(GpuSpan { family, layer, begin_ns: began_ns, end_ns: done_ns, estimated: true });
             return Some(());
         };
-        let view = stamps.staging.raw.slice(..stamps.n_bytes()).get_mapped_range().ok()?;
+        let view = timestamps.staging.raw.slice(..timestamps.n_bytes()).get_mapped_range().ok()?;
         let begin = ticks_of(&view).next()?.0;
         let end = ticks_of(&view).last()?.1;
-        clock.fit((begin, end), (submit.submitted_ns, done_ns));
+        clock.adjust((begin, end), (submit.submitted_ns, done_ns));
         let bounded = |ticks: u64| clock.ns(ticks).clamp(submit.submitted_ns as i64, done_ns as i64) as u64;
         let mut last_end_ns = None;
-        for (pass, (begin, end)) in stamps.passes.iter().zip(ticks_of(&view)) {
+        for (pass, (begin, end)) in timestamps.passes.iter().zip(ticks_of(&view)) {
             let Mark { family, layer } = pass.mark;
             let begin_ns = bounded(begin).max(last_end_ns.unwrap_or(0));
             let end_ns = bounded(end).max(begin_ns);
@@ -265,40 +266,42 @@ impl TimestampRing {
             each(GpuSpan { family, layer, begin_ns, end_ns, estimated: false });
             last_end_ns = Some(end_ns);
         }
-        (stamps.n_untimed == 0).then_some(())
+        (timestamps.n_untimed == 0).then_some(())
     }
 
-    fn stamps(&mut self, gpu: &Gpu) -> Result<Stamps, GpuError> {
-        let Some(mut stamps) = self.free.pop() else { return Stamps::new(gpu, MAX_PASSES) };
-        stamps.passes.clear();
-        stamps.n_untimed = 0;
-        Ok(stamps)
+    fn timestamps(&mut self, gpu: &Gpu) -> Result<PassTimestamps, GpuError> {
+        let Some(mut timestamps) = self.free.pop() else { return PassTimestamps::new(gpu, MAX_PASSES) };
+        timestamps.passes.clear();
+        timestamps.n_untimed = 0;
+        Ok(timestamps)
     }
 }
 
 impl Gpu {
-    /// [`Gpu::submit`], with every marked part timed; [`TimestampRing::collect`] has the times later.
+    /// [`Gpu::submit`] with timestamps for every marked part; [`TimestampRing::collect`] returns them later.
     ///
     /// # Errors
-    /// A lost device, a command that was rejected, or no memory for the stamps.
-    pub fn submit_traced(&self, recorder: &mut Recorder, timeline: &mut TimestampRing) -> Result<Submitted, GpuError> {
-        if timeline.in_flight.len() >= MAX_IN_FLIGHT || recorder.is_empty() {
-            timeline.n_dropped += u64::from(!recorder.is_empty());
+    /// A lost device, a rejected command, or no memory for the timestamps.
+    pub fn submit_traced(&self, recorder: &mut Recorder, ring: &mut TimestampRing) -> Result<Submitted, GpuError> {
+        if ring.in_flight.len() >= MAX_IN_FLIGHT || recorder.is_empty() {
+            ring.n_dropped += u64::from(!recorder.is_empty());
             return self.submit(recorder);
         }
         let mark = recorder.common_mark();
-        let stampable = timeline.clock.is_some() && recorder.n_dispatches() > 0;
-        let mut stamps = if stampable { Some(timeline.stamps(self)?) } else { None };
-        let submitted = self.submit_stamped(recorder, stamps.as_mut())?;
+        let can_time = ring.clock.is_some() && recorder.n_dispatches() > 0;
+        let mut timestamps = if can_time { Some(ring.timestamps(self)?) } else { None };
+        let submitted = self.submit_with_timestamps(recorder, timestamps.as_mut())?;
         let done_ns = Arc::new(AtomicU64::new(PENDING));
         let done = done_ns.clone();
-        match &stamps {
-            Some(stamps) => stamps.staging.raw.slice(..stamps.n_bytes()).map_async(wgpu::MapMode::Read, move |mapped| {
-                done.store(if mapped.is_ok() { now() } else { FAILED }, Ordering::Release);
-            }),
+        match &timestamps {
+            Some(timestamps) => {
+                timestamps.staging.raw.slice(..timestamps.n_bytes()).map_async(wgpu::MapMode::Read, move |mapped| {
+                    done.store(if mapped.is_ok() { now() } else { FAILED }, Ordering::Release);
+                })
+            }
             None => self.queue.on_submitted_work_done(move || done.store(now(), Ordering::Release)),
         }
-        timeline.in_flight.push_back(InFlight { submitted_ns: ns_of(submitted.at), done_ns, mark, stamps });
+        ring.in_flight.push_back(InFlight { submitted_ns: ns_of(submitted.at), done_ns, mark, timestamps });
         Ok(submitted)
     }
 }
@@ -310,18 +313,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn fitted_clock_puts_work_between_its_submit_and_its_end(
+        fn adjusted_clock_puts_work_between_submit_and_completion(
             at_ticks in 0u64..1 << 40, at_ns in 0i64..1 << 40, begin in 0u64..1 << 40, ticks in 0u64..1 << 20,
             submitted_ns in 0u64..1 << 40, slack in 0u64..1 << 20, period in 1u32..60,
         ) {
             let mut clock = DeviceClock { ns_per_tick: f64::from(period), at_ticks, at_ns, error_ns: 0 };
             let end = begin + ticks;
             let done_ns = submitted_ns + ticks * u64::from(period) + slack;
-            clock.fit((begin, end), (submitted_ns, done_ns));
+            clock.adjust((begin, end), (submitted_ns, done_ns));
             prop_assert!(clock.ns(begin) >= submitted_ns as i64 && clock.ns(end) <= done_ns as i64);
             prop_assert_eq!(clock.ns(end) - clock.ns(begin), (ticks * u64::from(period)) as i64);
             let set = clock.at_ns;
-            clock.fit((begin, end), (submitted_ns, done_ns));
+            clock.adjust((begin, end), (submitted_ns, done_ns));
             prop_assert_eq!(clock.at_ns, set, "what fits stays");
         }
     }

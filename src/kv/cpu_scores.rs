@@ -1,14 +1,14 @@
-//! Scores of keys where they lie: pages in RAM are scored by the processor, and move only if they are chosen.
+//! CPU scores: q · k for pages in RAM, so that only selected pages are transferred.
 //!
 //! ```text
 //! q [H, D], pages in RAM ─► q · k of every key     f32 [H, n_keys]
 //! ```
-//! 1. Exact for the keys as attention reads them. 2. A key with a NaN scores NaN. 3. Scales of quantized keys are folded into the
-//!    query: `q · (low + step * code) = q · low + (q * step) · code`.
+//! 1. Exact for the keys as attention reads them. 2. A key with a NaN scores NaN. 3. The scales of quantized keys are
+//!    folded into the query: `q · (low + step * code) = q · low + (q * step) · code`.
 //!
 //! Pure. Shapes: H query heads, G KV heads, D channels.
 //!
-//! Source: LeoAM, section 4.2 (important chunks are split where their keys are at hand, in VRAM or RAM).
+//! Source: LeoAM §4.2 (important chunks are split on the device that has their keys).
 
 use std::ops::Deref;
 
@@ -21,26 +21,26 @@ use crate::gpu::kernels::KvFormat;
 use crate::kv::layout::KvSpec;
 use crate::kv::policy::leoam::abstracts::{key_rows, key_scales};
 
-/// Products that take longer than handing some of them to other threads, which costs a tenth of a millisecond.
-const MANY_PRODUCTS: usize = 1 << 20;
+/// Number of products above which several threads are faster; dispatching to them takes a tenth of a millisecond.
+const PARALLEL_PRODUCTS: usize = 1 << 20;
 
-/// What a query becomes for the keys of one page, as they are stored: a key scores `base + weights · key`.
+/// A query scaled for the stored keys of one page: the score of a key is `base + weights · key`.
 struct ScaledQuery {
     weights: Vec<f32>,
     base: f32,
 }
 
-/// Scores of all keys of `pages` for queries f32 `[H, D]`, which are rotated and scaled: f32 `[H, pages * 64]`. What a page that is
-/// too short lacks scores NaN.
+/// Scores of all keys of `pages` for queries f32 `[H, D]`, rotated and scaled: f32 `[H, pages * 64]`. Keys beyond the
+/// end of a truncated page score NaN.
 pub fn score_keys<P: Deref<Target = [u8]> + Sync>(spec: &KvSpec, pages: &[P], q: &[f32]) -> Vec<f32> {
     let score = |page: &P| page_scores(spec, page, q);
-    let is_much = pages.len() * KV_PAGE_TOKENS * q.len() > MANY_PRODUCTS;
-    let of_pages: Vec<_> = if is_much { pages.par_iter().map(score).collect() } else { pages.iter().map(score).collect() };
+    let is_parallel = pages.len() * KV_PAGE_TOKENS * q.len() > PARALLEL_PRODUCTS;
+    let of_pages: Vec<_> = if is_parallel { pages.par_iter().map(score).collect() } else { pages.iter().map(score).collect() };
     let heads = (0..q.len() / spec.head_dim).map(|head| head * KV_PAGE_TOKENS..(head + 1) * KV_PAGE_TOKENS);
     heads.flat_map(|head| of_pages.iter().flat_map(move |of_page| &of_page[head.clone()])).copied().collect()
 }
 
-/// Those of one page, f32 `[H, 64]`.
+/// Scores of one page, f32 `[H, 64]`.
 fn page_scores(spec: &KvSpec, page: &[u8], q: &[f32]) -> Vec<f32> {
     let d = spec.head_dim;
     let group = q.len() / d / spec.n_kv_head;
@@ -49,9 +49,9 @@ fn page_scores(spec: &KvSpec, page: &[u8], q: &[f32]) -> Vec<f32> {
     let mut keys = vec![0.0; KV_BLOCK_TOKENS * d];
     for kv_head in 0..spec.n_kv_head {
         let heads = kv_head * group..(kv_head + 1) * group;
-        let folded: Vec<ScaledQuery> =
-            heads.clone().map(|head| fold(spec, page, kv_head, &q[head * d..(head + 1) * d])).collect();
-        // The keys of a block lie one behind the other.
+        let scaled: Vec<ScaledQuery> =
+            heads.clone().map(|head| scale_query(spec, page, kv_head, &q[head * d..(head + 1) * d])).collect();
+        // The keys of a block are contiguous.
         for (block, at) in key_rows(spec, kv_head).step_by(KV_BLOCK_TOKENS).enumerate() {
             let rows = page.get(at..).unwrap_or_default();
             let n_rows = (rows.len() / row_bytes).min(KV_BLOCK_TOKENS);
@@ -59,8 +59,8 @@ fn page_scores(spec: &KvSpec, page: &[u8], q: &[f32]) -> Vec<f32> {
                 continue;
             }
             for (token, key) in (block * KV_BLOCK_TOKENS..).zip(keys[..n_rows * d].chunks_exact(d)) {
-                for (head, folded) in heads.clone().zip(&folded) {
-                    scores[head * KV_PAGE_TOKENS + token] = folded.base + dot(&folded.weights, key);
+                for (head, scaled) in heads.clone().zip(&scaled) {
+                    scores[head * KV_PAGE_TOKENS + token] = scaled.base + dot(&scaled.weights, key);
                 }
             }
         }
@@ -68,7 +68,7 @@ fn page_scores(spec: &KvSpec, page: &[u8], q: &[f32]) -> Vec<f32> {
     scores
 }
 
-fn fold(spec: &KvSpec, page: &[u8], kv_head: usize, q: &[f32]) -> ScaledQuery {
+fn scale_query(spec: &KvSpec, page: &[u8], kv_head: usize, q: &[f32]) -> ScaledQuery {
     if !spec.sealed.is_quantized() {
         return ScaledQuery { weights: q.to_vec(), base: 0.0 };
     }
@@ -80,7 +80,7 @@ fn fold(spec: &KvSpec, page: &[u8], kv_head: usize, q: &[f32]) -> ScaledQuery {
     ScaledQuery { weights: q.iter().zip(scales).map(|(q, [step, _])| q * step).collect(), base }
 }
 
-/// The numbers of rows of `keys.len()` in all, codes where they are quantized; false where they cannot be read.
+/// Decodes rows into `keys` (codes if quantized). False if they cannot be decoded.
 fn read_keys(sealed: KvFormat, rows: &[u8], keys: &mut [f32]) -> bool {
     match sealed {
         KvFormat::F16 => {
@@ -88,8 +88,8 @@ fn read_keys(sealed: KvFormat, rows: &[u8], keys: &mut [f32]) -> bool {
             halves.convert_to_f32_slice(keys);
         }
         KvFormat::F32 => {
-            let Ok(singles) = bytemuck::try_cast_slice::<u8, f32>(rows) else { return false };
-            keys.copy_from_slice(singles);
+            let Ok(floats) = bytemuck::try_cast_slice::<u8, f32>(rows) else { return false };
+            keys.copy_from_slice(floats);
         }
         KvFormat::Q8 => keys.iter_mut().zip(rows).for_each(|(x, code)| *x = f32::from(*code)),
         KvFormat::Q4 => {
@@ -100,7 +100,7 @@ fn read_keys(sealed: KvFormat, rows: &[u8], keys: &mut [f32]) -> bool {
     true
 }
 
-/// Eight sums at a time, which compilers turn into vector code.
+/// Eight partial sums, which compilers vectorize.
 fn dot(a: &[f32], b: &[f32]) -> f32 {
     let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
     let mut sums = [0.0f32; 8];
@@ -120,21 +120,21 @@ mod tests {
         KvSpec { n_layer: 1, n_kv_head: 2, head_dim: 24, work: sealed, sealed }
     }
 
-    /// A page of random keys and values, and the keys `[G][64, D]` as attention reads them.
+    /// A page of random keys and values, and its keys `[G][64, D]` as attention reads them.
     fn page(spec: &KvSpec, rng: &mut Rng) -> (Vec<u8>, Vec<Vec<f32>>) {
         let d = spec.head_dim;
         let n = KV_PAGE_TOKENS * 2 * spec.n_kv_head * d;
         let halves: Vec<f16> = (0..n).map(|_| f16::from_f32(4.0 * rng.next_f32() - 2.0)).collect();
-        let singles: Vec<f32> = halves.iter().map(|half| half.to_f32()).collect();
+        let floats: Vec<f32> = halves.iter().map(|half| half.to_f32()).collect();
         let shape = |code_bits| PageShape { n_kv_head: spec.n_kv_head, head_dim: d, code_bits };
         let quantized = |code_bits| {
-            let bytes = quantize_page(&singles, shape(code_bits));
+            let bytes = quantize_page(&floats, shape(code_bits));
             let numbers = dequantize_page(&bytes, shape(code_bits));
             (bytes, numbers)
         };
         let (bytes, numbers) = match spec.sealed {
-            KvFormat::F16 => (halves.iter().flat_map(|half| half.to_le_bytes()).collect(), singles),
-            KvFormat::F32 => (singles.iter().flat_map(|x| x.to_le_bytes()).collect(), singles),
+            KvFormat::F16 => (halves.iter().flat_map(|half| half.to_le_bytes()).collect(), floats),
+            KvFormat::F32 => (floats.iter().flat_map(|x| x.to_le_bytes()).collect(), floats),
             KvFormat::Q8 => quantized(8),
             KvFormat::Q4 => quantized(4),
         };
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_in_ram_score_what_the_plain_loop_says() {
+    fn scores_of_keys_in_ram_equal_the_reference() {
         for sealed in [KvFormat::F16, KvFormat::F32, KvFormat::Q8, KvFormat::Q4] {
             let (spec, mut rng) = (spec(sealed), Rng::new(5));
             let (pages, keys): (Vec<_>, Vec<_>) = (0..3).map(|_| page(&spec, &mut rng)).unzip();
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_in_ram_that_are_no_number_or_not_there_score_none() {
+    fn nan_and_missing_keys_score_nan() {
         let (spec, mut rng) = (spec(KvFormat::F16), Rng::new(6));
         let (mut bytes, _) = page(&spec, &mut rng);
         bytes[..2].copy_from_slice(&f16::NAN.to_le_bytes());

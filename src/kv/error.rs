@@ -1,4 +1,4 @@
-//! What can go wrong with the cache.
+//! Errors of the KV cache.
 
 use crate::base::Bytes;
 use crate::gpu::GpuError;
@@ -6,76 +6,76 @@ use crate::gpu::GpuError;
 /// Errors of the KV cache.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum KvError {
-    /// more tokens than the window in force
+    /// more tokens than the context limit
     #[error("{wanted} tokens do not fit the context of {limit}; shorten the document or raise --context")]
     OverLimit {
-        /// tokens asked for
+        /// tokens requested
         wanted: usize,
-        /// tokens allowed
+        /// maximum
         limit: usize,
     },
-    /// less VRAM than anything can be done with
+    /// not enough VRAM for the minimum cache
     #[error(
         "the KV cache of this model needs at least {least} of VRAM to work with, over the budget of {budget}; raise --vram-budget"
     )]
     VramTooSmall {
-        /// what is needed
+        /// bytes needed
         least: Bytes,
-        /// what is allowed
+        /// budget
         budget: Bytes,
     },
-    /// more bytes than the user allows in all tiers together
+    /// more bytes than the budgets of all tiers together
     #[error(
         "the KV cache of {tokens} tokens needs {needed}, over the budgets of {vram} in VRAM, {ram} in RAM and {disk} on the \
          disk; raise --ram-budget or --disk-budget, choose --kv-dtype q4, or shorten the document"
     )]
     OverBudget {
-        /// tokens asked for
+        /// tokens requested
         tokens: usize,
-        /// what they need
+        /// bytes they need
         needed: Bytes,
-        /// for pages in VRAM
+        /// budget for pages in VRAM
         vram: Bytes,
-        /// in RAM
+        /// RAM budget
         ram: Bytes,
-        /// on the disk
+        /// disk budget
         disk: Bytes,
     },
-    /// the policy never reads these layers from the disk
+    /// the policy never reads these layers from disk
     #[error(
         "{policy} keeps the first {n_layers} layers off the disk: at {tokens} tokens they need {needed}, over the {ram} that \
          there are in RAM beside {vram} in VRAM; raise --ram-budget, or choose --kv-policy full"
     )]
     FirstLayers {
-        /// by name
+        /// name of the policy
         policy: &'static str,
-        /// which
+        /// number of layers
         n_layers: usize,
-        /// tokens asked for
+        /// tokens requested
         tokens: usize,
-        /// what their first layers need
+        /// bytes of those layers
         needed: Bytes,
-        /// their part of VRAM
+        /// the part of them in VRAM
         vram: Bytes,
-        /// what is allowed
+        /// RAM budget
         ram: Bytes,
     },
-    /// a page of this group is not whole anywhere: it must be computed again
+    /// a page of this group is missing or corrupt in every tier: its group must be recomputed
     #[error("KV pages of tokens from {} on are damaged and must be computed again", 64 * .0)]
     Missing(u32),
-    /// a page found no frame and there is nothing below
-    #[error("a KV page had nowhere to go; please report this")]
-    NoTierBelow,
+    /// no frame is free, and there is no offload tier
+    #[error("there is no free memory for a KV page; please report this")]
+    NoOffloadTier,
     /// the transfer thread could not be started
     #[error("the transfer thread could not be started ({0}); close other programs")]
     NoThread(String),
-    /// the transfer thread is gone
-    #[error("the transfer thread ended by itself; please report this")]
+    /// the transfer thread has ended
+    #[error("the transfer thread ended unexpectedly; please report this")]
     TransferGone,
-    /// the tiers below
+    /// an error of the offload tiers
     #[error(transparent)]
-    OffloadTiers(#[from] crate::kv::offload::OffloadError),
-    /// the device said no
+    Offload(#[from] crate::kv::offload::OffloadError),
+    /// an error of the GPU
     #[error(transparent)]
     Gpu(#[from] GpuError),
 }

@@ -1,9 +1,9 @@
-//! Address arithmetic of the cache: bytes of a page, what a VRAM budget is spent on, how the pool grows. Pure.
+//! Cache layout: bytes of a page, division of a VRAM budget, growth of the pool. Pure.
 //!
 //! ```text
-//! VRAM budget ─► tail (new tokens, work element) + slots (pages on their way through) + pool of frames (complete pages)
+//! VRAM budget ─► tail (new tokens, tail format) + staging buffers (pages in transfer) + pool of frames (complete pages)
 //! page  ─► slots: block b of KV head g sits at slot b * G + g, so that the 64 tokens of all heads are contiguous
-//! pool  ─► segments of one layer: 32 │ 32 │ 64 │ 128 ... frames (each doubles the total, none passes a binding)
+//! pool  ─► segments of one layer: 32 │ 32 │ 64 │ 128 ... frames (each doubles the total, none exceeds a binding)
 //! ```
 
 use crate::base::limits::{KV_BLOCK_TOKENS, KV_FIRST_SEGMENT_TOKENS, KV_PAGE_TOKENS};
@@ -12,20 +12,20 @@ use crate::kv::policy::leoam::abstracts::abstract_bytes;
 
 /// Blocks of one KV head in a page.
 pub const BLOCKS_PER_PAGE: usize = KV_PAGE_TOKENS / KV_BLOCK_TOKENS;
-/// Staging of one slot where the budget does not say otherwise, bytes.
+/// Default size of a staging buffer, bytes.
 const SLOT_BYTES: u64 = 4 << 20;
-/// Every device binds what begins at a multiple of this.
+/// Bindings begin at multiples of this on every GPU.
 pub(super) const BINDING_ALIGN_BYTES: u64 = 256;
-/// Pages of a slot at most.
+/// Maximum pages per staging buffer.
 const MAX_SLOT_PAGES: u64 = 64;
-/// Slots where the budget allows: one is read by the device, one is full, one is being filled.
+/// Target number of staging buffers: one is read by the GPU, one is full, one is being filled.
 const MAX_SLOTS: usize = 3;
-/// Slots at least.
+/// Minimum number of staging buffers.
 const MIN_SLOTS: usize = 2;
-/// Pages of the tail at least: a partial page, and one to fill.
+/// Minimum pages of the tail: a partial page, and one to fill.
 const MIN_TAIL_PAGES: usize = 2;
 
-/// What the cache of a model looks like.
+/// Shape of the KV cache of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KvSpec {
     /// L
@@ -34,28 +34,28 @@ pub struct KvSpec {
     pub n_kv_head: usize,
     /// D
     pub head_dim: usize,
-    /// element type of new tokens: f16 or f32
+    /// format of new tokens (tail): f16 or f32
     pub work: KvFormat,
-    /// element type of complete pages
+    /// format of complete pages
     pub sealed: KvFormat,
 }
 
-/// What a VRAM budget is spent on.
+/// Division of a VRAM budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VramPlan {
-    /// pages of each layer's tail
+    /// tail pages per layer
     pub tail_pages: usize,
-    /// pages of a staging slot
+    /// pages per staging buffer
     pub slot_pages: usize,
-    /// staging slots, shared by all layers
+    /// number of staging buffers, shared by all layers
     pub n_slots: usize,
-    /// frames of each layer's pool
+    /// frames of the pool of each layer
     pub max_frames: usize,
-    /// pages of each layer that have an abstract in VRAM
+    /// pages per layer with an abstract in VRAM
     pub n_abstracts: usize,
 }
 
-/// Frames that one segment of the pool has, the same in every layer.
+/// Frames of one pool segment, the same in every layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentShape {
     /// first frame in it
@@ -70,13 +70,13 @@ impl KvSpec {
         self.sealed.page_bytes(self.n_kv_head, self.head_dim)
     }
 
-    /// Bytes of a complete page that travels as INT4; none where pages have codes anyway.
+    /// Bytes of a complete page compressed to INT4. None if the page format is quantized anyway.
     pub fn int4_page_bytes(&self) -> Option<u64> {
-        let packs = self.sealed == KvFormat::F16;
-        packs.then(|| KvFormat::Q4.page_bytes(self.n_kv_head, self.head_dim))
+        let is_compressible = self.sealed == KvFormat::F16;
+        is_compressible.then(|| KvFormat::Q4.page_bytes(self.n_kv_head, self.head_dim))
     }
 
-    /// Bytes of a page of the tail.
+    /// Bytes of a tail page.
     pub fn tail_page_bytes(&self) -> u64 {
         self.work.page_bytes(self.n_kv_head, self.head_dim)
     }
@@ -86,7 +86,7 @@ impl KvSpec {
         ((page * BLOCKS_PER_PAGE + block) * self.n_kv_head + head) as u32
     }
 
-    /// Bytes of K and V of 64 complete tokens over all layers.
+    /// Bytes of K and V of one page group over all layers.
     pub fn group_bytes(&self) -> u64 {
         self.n_layer as u64 * self.page_bytes()
     }
@@ -116,11 +116,11 @@ impl KvSpec {
 }
 
 impl VramPlan {
-    /// Spends `budget` (everything that is wanted where there is none) on a context of `limit` tokens that is read in chunks
-    /// of up to `max_chunk`; on abstracts of all its pages as well where they are wanted.
+    /// Divides `budget` (unlimited if none) for a context of `limit` tokens, prefilled in chunks of up to `max_chunk`.
+    /// Includes abstracts of all pages if `with_abstracts`.
     ///
     /// # Errors
-    /// The least budget that will do, bytes.
+    /// The minimum budget in bytes.
     pub fn new(
         spec: &KvSpec,
         limit: usize,
@@ -128,32 +128,32 @@ impl VramPlan {
         budget: Option<u64>,
         with_abstracts: bool,
     ) -> Result<VramPlan, u64> {
-        let wanted_frames = limit / KV_PAGE_TOKENS;
-        let n_abstracts = if with_abstracts { wanted_frames } else { 0 };
+        let all_frames = limit / KV_PAGE_TOKENS;
+        let n_abstracts = if with_abstracts { all_frames } else { 0 };
         let page = spec.page_bytes();
         let tail_pages = (max_chunk.div_ceil(KV_PAGE_TOKENS) + 1).max(MIN_TAIL_PAGES);
         let slot_pages = (SLOT_BYTES / page).clamp(1, MAX_SLOT_PAGES) as usize;
-        let generous = VramPlan { tail_pages, slot_pages, n_slots: MAX_SLOTS, max_frames: wanted_frames, n_abstracts };
-        let Some(budget) = budget.filter(|b| *b < generous.bytes(spec)) else { return Ok(generous) };
-        let least = VramPlan { tail_pages: MIN_TAIL_PAGES, slot_pages: 1, n_slots: MIN_SLOTS, max_frames: 0, n_abstracts };
-        if budget < least.bytes(spec) {
-            return Err(least.bytes(spec));
+        let full = VramPlan { tail_pages, slot_pages, n_slots: MAX_SLOTS, max_frames: all_frames, n_abstracts };
+        let Some(budget) = budget.filter(|b| *b < full.bytes(spec)) else { return Ok(full) };
+        let minimum = VramPlan { tail_pages: MIN_TAIL_PAGES, slot_pages: 1, n_slots: MIN_SLOTS, max_frames: 0, n_abstracts };
+        if budget < minimum.bytes(spec) {
+            return Err(minimum.bytes(spec));
         }
-        // A quarter for the tail, half of the rest for the slots until they are large enough, and what is left for pages that
-        // stay: a page that stays saves its own way, a large slot saves a submit for each of its pages. Where only some pages
-        // are read they mostly stay, and the slots get a quarter.
+        // The tail gets a quarter, the staging buffers half of the rest until they are large enough, and resident pages
+        // the remainder. A resident page saves its transfer; a large staging buffer saves a submit per page. With
+        // selective attention most read pages stay resident, so the staging buffers get only a quarter.
         let per_tail_page = spec.n_layer as u64 * spec.tail_page_bytes();
         let tail_pages = ((budget / 4 / per_tail_page) as usize).clamp(MIN_TAIL_PAGES, tail_pages);
-        let spent = tail_pages as u64 * per_tail_page + least.abstract_bytes(spec);
+        let used_bytes = tail_pages as u64 * per_tail_page + minimum.abstract_bytes(spec);
         let slot_share = if with_abstracts { 4 } else { 2 };
-        let slot_budget = budget.saturating_sub(spent) / slot_share / (2 * page);
+        let slot_budget = budget.saturating_sub(used_bytes) / slot_share / (2 * page);
         let n_slots = if slot_budget >= MAX_SLOTS as u64 { MAX_SLOTS } else { MIN_SLOTS };
         let slot_pages = (slot_budget as usize / n_slots).clamp(1, slot_pages);
         let mut plan = VramPlan { tail_pages, slot_pages, n_slots, max_frames: 0, n_abstracts };
         if plan.bytes(spec) > budget {
-            plan = least;
+            plan = minimum;
         }
-        plan.max_frames = (((budget - plan.bytes(spec)) / Self::frame_bytes(spec)) as usize).min(wanted_frames);
+        plan.max_frames = (((budget - plan.bytes(spec)) / Self::frame_bytes(spec)) as usize).min(all_frames);
         Ok(plan)
     }
 
@@ -167,16 +167,16 @@ impl VramPlan {
         self.tail_pages as u64 * spec.n_layer as u64 * spec.tail_page_bytes() + spec.table_bytes(self.tail_pages)
     }
 
-    /// Bytes of the slots: each is an upload buffer and the device's copy of it. Quantized pages are made in a slot's worth
-    /// of the tail's size as well; packed ones are opened from a slot's worth of codes.
+    /// Bytes of the staging buffers: each has an upload buffer and a GPU range. Includes the output buffer of quantized
+    /// pages, and the codes of one buffer of compressed pages.
     pub fn slot_bytes(&self, spec: &KvSpec) -> u64 {
         let scratch = if spec.sealed.is_quantized() { self.tail_pages as u64 * spec.page_bytes() } else { 0 };
-        let packed = spec.int4_page_bytes().filter(|_| self.n_abstracts > 0).unwrap_or(0) * self.slot_pages as u64;
+        let int4_bytes = spec.int4_page_bytes().filter(|_| self.n_abstracts > 0).unwrap_or(0) * self.slot_pages as u64;
         let bytes = self.slot_pages as u64 * spec.page_bytes();
         self.n_slots as u64 * (bytes + bytes.next_multiple_of(BINDING_ALIGN_BYTES))
             + spec.table_bytes(self.slot_pages)
             + scratch
-            + packed
+            + int4_bytes
     }
 
     /// Bytes of the abstracts of all layers.
@@ -184,7 +184,7 @@ impl VramPlan {
         (self.n_abstracts * spec.n_layer * abstract_bytes(spec)) as u64
     }
 
-    /// Bytes of everything when all of it is allocated.
+    /// Bytes of all allocations of the plan.
     pub fn bytes(&self, spec: &KvSpec) -> u64 {
         self.tail_bytes(spec)
             + self.slot_bytes(spec)
@@ -199,19 +199,19 @@ impl SegmentShape {
         self.first_frame + self.n_frames
     }
 
-    /// Logical blocks of one KV head.
+    /// Logical blocks per KV head.
     pub fn n_blocks(&self) -> usize {
         self.n_frames * BLOCKS_PER_PAGE
     }
 }
 
-/// The segments that hold `n_frames`, when the pool may grow to `max_frames` and a binding to `max_binding_bytes`.
+/// The segments for `n_frames`, if the pool may grow to `max_frames` and a binding to `max_binding_bytes`.
 pub fn plan_pool(spec: &KvSpec, n_frames: usize, max_frames: usize, max_binding_bytes: u64) -> Vec<SegmentShape> {
-    let most = (max_binding_bytes / spec.page_bytes().max(1)).max(1) as usize;
+    let max_frames_per_binding = (max_binding_bytes / spec.page_bytes().max(1)).max(1) as usize;
     let mut segments = Vec::new();
     let mut total = 0;
     while total < n_frames.min(max_frames) {
-        let size = total.max(KV_FIRST_SEGMENT_TOKENS / KV_PAGE_TOKENS).min(most).min(max_frames - total);
+        let size = total.max(KV_FIRST_SEGMENT_TOKENS / KV_PAGE_TOKENS).min(max_frames_per_binding).min(max_frames - total);
         segments.push(SegmentShape { first_frame: total, n_frames: size });
         total += size;
     }
@@ -244,12 +244,12 @@ mod tests {
             }
             assert!(end >= n && end <= max, "{end} for {n} of {max}");
         }
-        // Doubling: a long context takes few segments, so few dispatches.
+        // Doubling: a long context has few segments, so few dispatches.
         assert!(plan_pool(&SPEC, 2048, 2048, 1 << 30).len() <= 7);
     }
 
     #[test]
-    fn pool_grows_by_adding_never_by_moving() {
+    fn pool_grows_by_adding_segments() {
         let long = plan_pool(&SPEC, 1000, 2048, 1 << 27);
         for n in [1, 32, 33, 140, 700] {
             let short = plan_pool(&SPEC, n, 2048, 1 << 27);
@@ -258,16 +258,16 @@ mod tests {
     }
 
     #[test]
-    fn table_of_identity_counts_slots() {
+    fn table_of_the_identity_lists_slots_in_order() {
         let table = SPEC.table(&[0, 1], 8);
         assert_eq!(table, [0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15]);
-        // A table with room to spare keeps its stride.
+        // A table with spare room keeps its stride.
         assert_eq!(SPEC.table(&[3], 8)[..4], [24, 26, 28, 30]);
     }
 
     proptest! {
         #[test]
-        fn vram_plan_never_passes_its_budget(
+        fn vram_plan_never_exceeds_its_budget(
             budget in 0u64..64 << 20, limit in 1usize..200_000, max_chunk in 16usize..512,
             sealed in prop::sample::select(vec![KvFormat::F16, KvFormat::Q8, KvFormat::Q4]), with_abstracts: bool,
         ) {
@@ -278,16 +278,16 @@ mod tests {
                     prop_assert!(plan.tail_pages >= 2 && plan.slot_pages >= 1 && plan.n_slots >= 2);
                     prop_assert!(plan.max_frames <= limit / KV_PAGE_TOKENS);
                 }
-                Err(least) => {
-                    prop_assert!(budget < least);
-                    prop_assert!(VramPlan::new(&spec, limit, max_chunk, Some(least), with_abstracts).is_ok());
+                Err(minimum) => {
+                    prop_assert!(budget < minimum);
+                    prop_assert!(VramPlan::new(&spec, limit, max_chunk, Some(minimum), with_abstracts).is_ok());
                 }
             }
         }
     }
 
     #[test]
-    fn vram_plan_without_a_budget_holds_the_whole_context() {
+    fn vram_plan_without_a_budget_fits_the_whole_context() {
         let plan = VramPlan::new(&SPEC, 131_072, 512, None, false).unwrap();
         assert_eq!((plan.max_frames, plan.tail_pages, plan.n_slots), (2048, 9, 3));
         let plan = VramPlan::new(&SPEC, 131_072, 512, Some(40 << 20), true).unwrap();

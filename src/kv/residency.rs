@@ -1,13 +1,14 @@
-//! Which complete page is in which frame of VRAM. The only place where that changes. Pure.
+//! Residency: the frame of each complete page in VRAM. The only module that changes it. Pure.
 //!
 //! ```text
-//! (layer, group of 64 tokens) ─► frame of the layer's pool, or none: then the page is below, in RAM or on the disk
+//! (layer, group of 64 tokens) ─► frame of the layer's pool, or none: then the page is offloaded, to RAM or disk
 //! ```
-//! 1. A frame holds one page, a page has one frame at most.
-//! 2. A new page takes the lowest free frame, so frames in use are a prefix unless pages left out of order.
-//! 3. Attention over the whole context reads every page in every step: a set that stays beats any order of replacement, so
-//!    pages that have a frame keep it. Selective attention reads what it chose: a page that has a copy below gives its frame
-//!    to one that is chosen or expected to be. Those that RAM has as well go first, so that the two tiers hold different pages.
+//! 1. A frame holds one page, and a page has at most one frame.
+//! 2. A new page takes the lowest free frame, so the used frames are a prefix unless pages were evicted out of order.
+//! 3. Full attention reads every page in every step. Any fixed set beats every replacement order, so pages keep their
+//!    frames.
+//! 4. Selective attention reads the selected pages. An offloaded page gives its frame to a selected or prefetched one.
+//!    Pages cached in RAM are evicted first, so that the two tiers hold different pages.
 
 use std::collections::BTreeSet;
 
@@ -20,33 +21,33 @@ pub struct Residency {
 
 #[derive(Debug, Clone, Default)]
 struct Layer {
-    /// by group
+    /// frame by group
     frame_of: Vec<Option<u32>>,
-    /// by frame
+    /// group by frame
     group_in: Vec<Option<u32>>,
     n_used: usize,
-    /// by group: there is a copy below
-    is_backed: Vec<bool>,
-    /// by group: when it was wanted last
-    wanted_at: Vec<Demand>,
-    /// by group: RAM is to have a copy
+    /// by group: the page is offloaded as well
+    is_offloaded: Vec<bool>,
+    /// by group: last demand
+    demanded_at: Vec<Demand>,
+    /// by group: RAM caches a copy
     in_ram: Vec<bool>,
-    /// groups whose frame holds what traveled compressed
+    /// groups whose frame has pages that were transferred compressed
     compressed: BTreeSet<u32>,
 }
 
-/// Steps after which a page that nothing wanted leaves its frame before all others.
+/// A page without demand for this many steps is evicted before all others.
 const COLD_STEPS: u64 = 8;
 
-/// A step, and whether attention read the page in it or was only expected to.
+/// A step, and whether attention read the page in it (otherwise it was only prefetched).
 type Demand = (u64, bool);
 
-/// Pages that were wanted and have no frame, ascending.
+/// Demanded pages without a frame, ascending.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MissingPages {
-    /// there is a free frame for each
+    /// a free frame exists for each
     pub framed: Vec<u32>,
-    /// there is none
+    /// no free frame
     pub unframed: Vec<u32>,
 }
 
@@ -62,12 +63,12 @@ impl Residency {
         Residency { layers: vec![Layer::default(); n_layer], max_frames }
     }
 
-    /// Frames of a layer.
+    /// Frames per layer.
     pub fn max_frames(&self) -> usize {
         self.max_frames
     }
 
-    /// Takes no new pages beyond `max_frames`, for a device that has less memory than it was trusted with.
+    /// Limits the frames to `max_frames`, for a GPU with less memory than planned.
     pub fn shrink_to(&mut self, max_frames: usize) {
         self.max_frames = max_frames.min(self.max_frames);
     }
@@ -77,12 +78,12 @@ impl Residency {
         self.layers[layer].frame_of.get(group as usize).copied().flatten()
     }
 
-    /// Pages of a layer that are resident.
+    /// Number of resident pages of a layer.
     pub fn n_resident(&self, layer: usize) -> usize {
         self.layers[layer].n_used
     }
 
-    /// Gives a page the lowest free frame; none where all are taken. A page that has one keeps it.
+    /// Gives a page the lowest free frame. None if all are used. A resident page keeps its frame.
     pub fn allocate(&mut self, layer: usize, group: u32) -> Option<u32> {
         if let Some(frame) = self.frame(layer, group) {
             return Some(frame);
@@ -106,40 +107,40 @@ impl Residency {
         Some(frame as u32)
     }
 
-    /// A page has a copy below from now on.
-    pub fn set_backed(&mut self, layer: usize, group: u32) {
-        let backed = &mut self.layers[layer].is_backed;
-        if backed.len() <= group as usize {
-            backed.resize(group as usize + 1, false);
+    /// Records that a page is offloaded.
+    pub fn set_offloaded(&mut self, layer: usize, group: u32) {
+        let offloaded = &mut self.layers[layer].is_offloaded;
+        if offloaded.len() <= group as usize {
+            offloaded.resize(group as usize + 1, false);
         }
-        backed[group as usize] = true;
+        offloaded[group as usize] = true;
     }
 
-    /// Attention reads these pages of a layer in `step`. Those among them without a frame; as many frames as it takes and can
-    /// be had are free now.
+    /// Attention reads these pages of a layer in `step`. Evicts other pages as needed and possible, and returns those
+    /// of the pages without a frame.
     pub fn require(&mut self, layer: usize, groups: &[u32], step: u64) -> MissingPages {
-        self.want(layer, groups, (step, true))
+        self.demand(layer, groups, (step, true))
     }
 
-    /// Attention is expected to read these pages of a layer in `step`: as [`Residency::choose`], but what was chosen in this
-    /// step or the one before, or is expected, is never put out for it.
+    /// Attention may read these pages of a layer in `step`. Same as [`Residency::require`], but never evicts pages that
+    /// were selected in this step or the previous one, or prefetched in this step.
     pub fn prefetch(&mut self, layer: usize, groups: &[u32], step: u64) -> MissingPages {
-        self.want(layer, groups, (step, false))
+        self.demand(layer, groups, (step, false))
     }
 
-    fn want(&mut self, layer: usize, groups: &[u32], now: Demand) -> MissingPages {
+    fn demand(&mut self, layer: usize, groups: &[u32], now: Demand) -> MissingPages {
         let l = &mut self.layers[layer];
         let n_groups = groups.iter().max().map_or(0, |g| *g as usize + 1);
-        if l.wanted_at.len() < n_groups {
-            l.wanted_at.resize(n_groups, (0, false));
+        if l.demanded_at.len() < n_groups {
+            l.demanded_at.resize(n_groups, (0, false));
         }
         for group in groups {
-            let wanted_at = &mut l.wanted_at[*group as usize];
-            *wanted_at = now.max(*wanted_at);
+            let demanded_at = &mut l.demanded_at[*group as usize];
+            *demanded_at = now.max(*demanded_at);
         }
         let mut framed: Vec<u32> = groups.iter().copied().filter(|g| self.frame(layer, *g).is_none()).collect();
         let n_free = |r: &Residency| r.max_frames.saturating_sub(r.layers[layer].n_used);
-        // What may be wanted never puts out what was chosen in the step before: that is likelier to be chosen again.
+        // A prefetch never evicts a page selected in the previous step, which is likelier to be selected again.
         let before = if now.1 { now } else { (now.0.saturating_sub(1), true) };
         for group in self.victims(layer, before, framed.len().saturating_sub(n_free(self))) {
             self.release(layer, group);
@@ -148,7 +149,7 @@ impl Residency {
         MissingPages { framed, unframed }
     }
 
-    /// RAM keeps copies of these pages of a layer, and of no others.
+    /// Sets the pages of a layer that RAM caches.
     pub fn set_in_ram(&mut self, layer: usize, groups: impl Iterator<Item = u32>) {
         let in_ram = &mut self.layers[layer].in_ram;
         in_ram.fill(false);
@@ -160,23 +161,23 @@ impl Residency {
         }
     }
 
-    /// A page has a frame, and RAM is to have no copy.
+    /// True if a page has a frame, and RAM does not cache it.
     pub fn is_in_vram_alone(&self, layer: usize, group: u32) -> bool {
         self.frame(layer, group).is_some() && !self.layers[layer].is_in_ram(group)
     }
 
-    /// What is in a page's frame traveled compressed, and is not to the bit what is below.
+    /// Records that the page in a frame was transferred compressed, so it differs from its offloaded copy.
     pub fn set_compressed(&mut self, layer: usize, group: u32) {
         self.layers[layer].compressed.insert(group);
     }
 
-    /// The step in which attention read a page of a layer last; none where it was only expected to, or never wanted.
+    /// The last step in which attention read a page of a layer. None if it was never read.
     pub fn selected_at(&self, layer: usize, group: u32) -> Option<u64> {
-        let wanted = self.layers.get(layer)?.wanted_at.get(group as usize)?;
+        let wanted = self.layers.get(layer)?.demanded_at.get(group as usize)?;
         (wanted.1).then_some(wanted.0)
     }
 
-    /// Frees all frames that hold what traveled compressed.
+    /// Releases all frames with pages that were transferred compressed.
     pub fn release_compressed(&mut self) {
         for layer in 0..self.layers.len() {
             for group in std::mem::take(&mut self.layers[layer].compressed) {
@@ -185,18 +186,18 @@ impl Residency {
         }
     }
 
-    /// Up to `n` pages that can leave their frames: they have a copy below and were wanted before `now`. What is cold goes
-    /// first, then what RAM gives back, then the rest; longest ago first.
+    /// Up to `n` pages to evict: offloaded pages, last demanded before `now`. Cold pages first, then pages cached in
+    /// RAM, then the rest; least recently demanded first.
     fn victims(&self, layer: usize, now: Demand, n: usize) -> Vec<u32> {
         let l = &self.layers[layer];
-        let wanted_at = |group: u32| l.wanted_at.get(group as usize).copied().unwrap_or_default();
-        let can_leave = |group: &u32| l.is_backed.get(*group as usize) == Some(&true) && wanted_at(*group) < now;
-        let mut groups: Vec<u32> = l.group_in.iter().flatten().copied().filter(can_leave).collect();
-        let class = |group: u32| match wanted_at(group).0 + COLD_STEPS < now.0 {
+        let demanded_at = |group: u32| l.demanded_at.get(group as usize).copied().unwrap_or_default();
+        let is_evictable = |group: &u32| l.is_offloaded.get(*group as usize) == Some(&true) && demanded_at(*group) < now;
+        let mut groups: Vec<u32> = l.group_in.iter().flatten().copied().filter(is_evictable).collect();
+        let class = |group: u32| match demanded_at(group).0 + COLD_STEPS < now.0 {
             true => 0,
             false => 2 - u8::from(l.is_in_ram(group)),
         };
-        groups.sort_by_key(|group| (class(*group), wanted_at(*group), *group));
+        groups.sort_by_key(|group| (class(*group), demanded_at(*group), *group));
         groups.truncate(n);
         groups
     }
@@ -210,11 +211,11 @@ impl Residency {
         }
     }
 
-    /// Forgets all pages from group `n_groups` on.
+    /// Drops all pages from group `n_groups` on.
     pub fn truncate(&mut self, n_groups: u32) {
         for l in &mut self.layers {
-            l.is_backed.truncate(n_groups as usize);
-            l.wanted_at.truncate(n_groups as usize);
+            l.is_offloaded.truncate(n_groups as usize);
+            l.demanded_at.truncate(n_groups as usize);
             l.in_ram.truncate(n_groups as usize);
             l.compressed.split_off(&n_groups);
             for frame in l.frame_of.drain((n_groups as usize).min(l.frame_of.len())..).flatten() {
@@ -224,18 +225,18 @@ impl Residency {
         }
     }
 
-    /// Frames in use within `first_frame .. first_frame + n_frames`, ascending, counted from `first_frame`.
+    /// Used frames within `first_frame .. first_frame + n_frames`, ascending, relative to `first_frame`.
     pub fn used_in(&self, layer: usize, first_frame: usize, n_frames: usize) -> Vec<usize> {
         let frames = self.layers[layer].group_in.iter().skip(first_frame).take(n_frames).enumerate();
         frames.filter(|(_, group)| group.is_some()).map(|(i, _)| i).collect()
     }
 
-    /// Pages of a layer that are resident, by frame.
+    /// Resident pages of a layer, by frame.
     pub fn groups_in_order(&self, layer: usize) -> impl Iterator<Item = u32> + '_ {
         self.layers[layer].group_in.iter().flatten().copied()
     }
 
-    /// Groups below `n_groups` that have no frame in a layer.
+    /// Groups before `n_groups` without a frame in a layer.
     pub fn missing(&self, layer: usize, n_groups: u32) -> Vec<u32> {
         (0..n_groups).filter(|g| self.frame(layer, *g).is_none()).collect()
     }
@@ -285,31 +286,31 @@ mod tests {
     }
 
     #[test]
-    fn chosen_pages_take_frames_from_those_chosen_longest_ago_that_are_backed() {
+    fn selected_pages_evict_the_least_recently_selected_offloaded_pages() {
         let mut residency = Residency::new(1, 4);
         for group in 0..4 {
             residency.allocate(0, group);
         }
         for group in [0, 1, 2] {
-            residency.set_backed(0, group);
+            residency.set_offloaded(0, group);
         }
         assert_eq!(residency.require(0, &[0, 3], 1), MissingPages::default());
-        assert_eq!(residency.n_resident(0), 4, "nothing leaves without need");
-        // 1 and 2 were never chosen, 3 has no copy, 0 was chosen in this step.
+        assert_eq!(residency.n_resident(0), 4, "no eviction without need");
+        // Pages 1 and 2 were never selected, 3 is not offloaded, 0 was selected in this step.
         assert_eq!(residency.require(0, &[0, 6, 7, 8], 2), MissingPages { framed: vec![6, 7], unframed: vec![8] });
         assert_eq!((residency.frame(0, 1), residency.frame(0, 2)), (None, None));
         assert_eq!((residency.frame(0, 0), residency.frame(0, 3)), (Some(0), Some(3)));
         assert_eq!(residency.allocate(0, 6), Some(1));
         assert_eq!(residency.allocate(0, 7), Some(2));
         assert_eq!(residency.allocate(0, 8), None);
-        // What left and comes again is still backed; pages that came are as well, once that is said.
-        residency.set_backed(0, 6);
+        // An evicted page that returns is still offloaded; a new page is once that was recorded.
+        residency.set_offloaded(0, 6);
         assert_eq!(residency.require(0, &[1], 3), MissingPages { framed: vec![1], unframed: vec![] });
-        assert_eq!((residency.frame(0, 0), residency.frame(0, 6)), (None, Some(1)), "both of step 2: the first leaves");
+        assert_eq!((residency.frame(0, 0), residency.frame(0, 6)), (None, Some(1)), "both are of step 2: the first is evicted");
     }
 
     #[test]
-    fn packed_pages_leave_when_everything_is_to_be_exact() {
+    fn compressed_pages_are_released_for_exact_attention() {
         let mut residency = Residency::new(2, 2);
         for layer in 0..2 {
             (0..2).for_each(|group| assert!(residency.allocate(layer, group).is_some()));
@@ -319,25 +320,25 @@ mod tests {
         residency.truncate(1);
         residency.release_compressed();
         assert_eq!([0, 1].map(|layer| residency.n_resident(layer)), [1, 0]);
-        // What comes again in its place came whole.
+        // A page that returns to the frame was not compressed.
         residency.allocate(1, 0);
         residency.release_compressed();
         assert_eq!(residency.frame(1, 0), Some(0));
     }
 
     #[test]
-    fn pages_that_ram_has_leave_before_those_that_it_has_not_unless_these_are_cold() {
+    fn pages_cached_in_ram_are_evicted_first_except_after_cold_ones() {
         let mut residency = Residency::new(1, 4);
         for group in 0..4 {
             residency.allocate(0, group);
-            residency.set_backed(0, group);
+            residency.set_offloaded(0, group);
         }
         residency.set_in_ram(0, [1, 2].into_iter());
         residency.require(0, &[0, 3], 1);
         residency.require(0, &[0, 1], 5);
         residency.require(0, &[2], 6);
         assert_eq!((residency.is_in_vram_alone(0, 0), residency.is_in_vram_alone(0, 1)), (true, false));
-        // 3 was wanted in step 1, 0 in step 5; RAM gives 1 and 2 back.
+        // Page 3 was read in step 1, page 0 in step 5; RAM caches 1 and 2.
         residency.require(0, &[7], 7);
         assert_eq!((0..4).filter(|g| residency.frame(0, *g).is_none()).collect::<Vec<u32>>(), [1]);
         residency.allocate(0, 7);
@@ -348,31 +349,31 @@ mod tests {
     }
 
     #[test]
-    fn expected_pages_put_out_what_was_not_wanted_lately_and_give_way_to_chosen_ones() {
+    fn prefetched_pages_evict_only_pages_without_recent_demand() {
         let mut residency = Residency::new(1, 3);
         for group in 0..3 {
             residency.allocate(0, group);
-            residency.set_backed(0, group);
+            residency.set_offloaded(0, group);
         }
         residency.require(0, &[0, 1], 1);
-        // What was chosen in the step before stays; 2 was never wanted.
+        // Pages selected in the previous step stay; page 2 was never read.
         assert_eq!(residency.prefetch(0, &[5, 6], 2), MissingPages { framed: vec![5], unframed: vec![6] });
         assert_eq!((residency.frame(0, 2), residency.frame(0, 0).is_some()), (None, true));
         assert_eq!(residency.prefetch(0, &[1, 5, 6], 3), MissingPages { framed: vec![5, 6], unframed: vec![] });
         for group in [5, 6] {
             residency.allocate(0, group);
-            residency.set_backed(0, group);
+            residency.set_offloaded(0, group);
         }
         assert_eq!((0..7).filter(|g| residency.frame(0, *g).is_some()).collect::<Vec<u32>>(), [1, 5, 6]);
-        // More is expected than there is: nothing of this step leaves for it.
+        // More pages are prefetched than there are frames: no page of this step is evicted for them.
         assert_eq!(residency.prefetch(0, &[2], 3), MissingPages { framed: vec![], unframed: vec![2] });
-        // What attention does read puts out what was only expected.
+        // A page that attention reads evicts one that was only prefetched.
         assert_eq!(residency.require(0, &[1, 5, 8], 3), MissingPages { framed: vec![8], unframed: vec![] });
         assert_eq!((residency.frame(0, 6), residency.frame(0, 5).is_some()), (None, true));
     }
 
     #[test]
-    fn frames_in_order_of_groups_are_a_prefix() {
+    fn frames_allocated_in_group_order_are_a_prefix() {
         let mut residency = Residency::new(1, 8);
         for group in 0..6 {
             assert_eq!(residency.allocate(0, group), Some(group));

@@ -1,159 +1,161 @@
-//! Everything that can be wrong with a model file, as sentences for the person who opened it.
+//! Model errors. Each message names the fault, then the remedy.
 
 use crate::base::DimsError;
 use crate::gpu::GpuError;
 
-/// A model that cannot be used, and what to do about it.
+/// Why a model cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
-    /// the operating system refused
-    #[error("cannot read {path}: {source}")]
+    /// an I/O error of the operating system
+    #[error("{path} could not be read: {source}")]
     Io {
         /// file or folder
         path: String,
-        /// why
+        /// cause
         source: std::io::Error,
     },
     /// neither a GGUF file nor a Hugging Face folder
-    #[error("{path} is not a model: {found}; open a .gguf file, or a folder with config.json, tokenizer.json and *.safetensors")]
+    #[error("{path} is not a model: {found}. Open a .gguf file, or a folder with config.json, tokenizer.json and *.safetensors")]
     NotAModel {
-        /// what was opened
+        /// path that was opened
         path: String,
-        /// what it looks like instead
+        /// what the path is instead
         found: String,
     },
-    /// the bytes end too early
+    /// the file ends too early
     #[error(
-        "the model file is cut short: {what} needs {needed} bytes at byte {offset}, but only {available} are left; \
-         download the file again"
+        "the model file is truncated: {what} needs {needed} bytes at byte {offset}, but only {available} are left. \
+         Download the file again"
     )]
     Truncated {
-        /// what was being read
+        /// item that was being read
         what: String,
-        /// where
+        /// its position, bytes
         offset: usize,
-        /// bytes wanted
+        /// bytes it needs
         needed: u64,
-        /// bytes left
+        /// bytes left in the file
         available: u64,
     },
-    /// the bytes contradict the format
-    #[error("the model file is damaged: {what} is {got}, but it must be {must}; download the file again")]
-    Damaged {
-        /// which field
+    /// a field contradicts the format
+    #[error("the model file is corrupt: {what} is {got}, but it must be {must}. Download the file again")]
+    Corrupt {
+        /// name of the field
         what: String,
-        /// what it holds
+        /// its value
         got: String,
-        /// what is allowed
+        /// allowed values
         must: String,
     },
-    /// a model in several files, of which some are not there
-    #[error("the model has {n_parts} parts, but {missing} is missing beside this one; download it too")]
+    /// parts of a split model are missing
+    #[error("the model has {n_parts} parts, but {missing} is missing from their folder. Download it too")]
     MissingPart {
-        /// how many there should be
+        /// number of parts
         n_parts: usize,
-        /// file names
+        /// names of the missing files
         missing: String,
     },
-    /// what is wrong with one of several files
+    /// an error in one part of a split model
     #[error("{part}: {source}")]
     Part {
-        /// its file name
+        /// file name of the part
         part: String,
-        /// why
+        /// cause
         source: Box<ModelError>,
     },
-    /// a GGUF version this program does not read
-    #[error("GGUF version {0} is not supported (versions 2 and 3 are); convert the model again with a current llama.cpp")]
+    /// an unsupported version of GGUF
+    #[error("GGUF version {0} is not supported, only versions 2 and 3 are. Convert the model again with a current llama.cpp")]
     Version(u32),
-    /// a weight type without a decoder
-    #[error("tensor '{tensor}' has the weight type {ty}, which is not supported; use a file with one of: {supported}")]
+    /// a tensor type without a decoder
+    #[error("tensor '{tensor}' has the weight type {ty}, which is not supported. Use a file with one of: {supported}")]
     TensorType {
-        /// which tensor
+        /// name of the tensor
         tensor: String,
-        /// the type's name, or its number
+        /// name of the type, or its number
         ty: String,
         /// names of the supported types
         supported: String,
     },
-    /// an architecture without a plan
-    #[error("the architecture '{name}' is not supported; supported are: {supported}")]
+    /// an unsupported architecture
+    #[error("the architecture '{name}' is not supported. Choose a model with one of: {supported}")]
     Architecture {
-        /// what the file says
+        /// architecture in the file
         name: String,
-        /// what would work
+        /// names of the supported ones
         supported: String,
     },
-    /// a metadata key that must be there
-    #[error("the model's {place} has no '{key}'; the file is incomplete, download or convert it again")]
+    /// a required metadata key is missing
+    #[error("the model's {place} has no '{key}', so it is incomplete. Download or convert it again")]
     MissingKey {
         /// `GGUF metadata` or `config.json`
         place: &'static str,
-        /// which key
+        /// name of the key
         key: String,
     },
-    /// a metadata value that makes no sense
-    #[error("the model's {place} says {key} = {got}, but it must be {must}")]
+    /// a metadata value is not allowed
+    #[error("the model's {place} has {key} = {got}, but it must be {must}. Choose another file of this model")]
     BadValue {
         /// `GGUF metadata` or `config.json`
         place: &'static str,
-        /// which key
+        /// name of the key
         key: String,
-        /// the value
+        /// its value
         got: String,
-        /// what is allowed
+        /// allowed values
         must: String,
     },
-    /// dimensions that no real model has
+    /// dimensions outside of the limits
     #[error(transparent)]
     Dims(#[from] DimsError),
-    /// a tensor that the architecture needs
-    #[error("the model has no tensor '{0}', which its architecture needs; the file is incomplete, download or convert it again")]
+    /// a required tensor is missing
+    #[error("the model has no tensor '{0}', which its architecture needs. Download or convert it again")]
     MissingTensor(String),
-    /// a tensor whose shape contradicts the metadata
-    #[error("tensor '{tensor}' has the shape {got}, but the model's metadata asks for {expected}")]
+    /// a tensor's shape contradicts the metadata
+    #[error(
+        "tensor '{tensor}' has the shape {got}, but the model's metadata requires {expected}. Download or convert the file again"
+    )]
     Shape {
-        /// which tensor
+        /// name of the tensor
         tensor: String,
-        /// from the metadata, outermost dimension first
+        /// shape by the metadata, outermost dimension first
         expected: String,
-        /// in the file, outermost dimension first
+        /// shape in the file, outermost dimension first
         got: String,
     },
-    /// a known feature that is not built yet
+    /// an unsupported feature, as a sentence
     #[error("{0}")]
     Unsupported(String),
-    /// a folder whose files do not fit together
+    /// files of a folder contradict each other
     #[error("{path}: {problem}")]
     Folder {
-        /// which file or folder
+        /// path of the file or folder
         path: String,
-        /// what is wrong and what to do
+        /// fault and remedy
         problem: String,
     },
-    /// nothing to turn text into tokens with
+    /// the model has no tokenizer
     #[error("the model has no tokenizer: {0}")]
     NoTokenizer(String),
-    /// the user stopped it
-    #[error("loading was stopped")]
+    /// the user cancelled loading
+    #[error("loading was cancelled")]
     Cancelled,
-    /// the device said no
+    /// an error of the GPU
     #[error(transparent)]
     Gpu(#[from] GpuError),
-    /// bytes and values that do not belong together (a caller's mistake)
-    #[error("{op}: {got} given, {expected} expected")]
+    /// lengths that do not match (a bug of the caller)
+    #[error("{op} got {got}, but expects {expected}. Please report this bug")]
     Sizes {
-        /// which function
+        /// name of the function
         op: &'static str,
-        /// what it got
+        /// lengths given
         got: String,
-        /// what it needs
+        /// lengths expected
         expected: String,
     },
 }
 
 impl ModelError {
-    pub(crate) fn damaged(what: impl Into<String>, got: impl ToString, must: impl Into<String>) -> ModelError {
-        ModelError::Damaged { what: what.into(), got: got.to_string(), must: must.into() }
+    pub(crate) fn corrupt(what: impl Into<String>, got: impl ToString, must: impl Into<String>) -> ModelError {
+        ModelError::Corrupt { what: what.into(), got: got.to_string(), must: must.into() }
     }
 }

@@ -1,10 +1,10 @@
-//! A model at rest: a GGUF file, a Hugging Face folder, the embedded model, or a synthetic one, behind one face.
+//! Model file: a GGUF file, a Hugging Face folder, the built-in model or a synthetic one, behind one interface.
 //!
 //! ```text
 //! path ─► header (checked) ─► ModelPlan
 //!           └ TensorRef ─► tensor_bytes: raw blocks of exactly those rows, borrowed from the mapped file
 //! ```
-//! Invariants: 1. What [`ModelFile::plan`] names can be read: every tensor has the shape and a type that the plan needs.
+//! Invariants: 1. Everything in [`ModelFile::plan`] can be read: each tensor has the shape and a type that the plan needs.
 //! 2. Weights are borrowed, not copied, except transposed and synthetic ones. Any thread may read.
 
 use std::borrow::Cow;
@@ -37,7 +37,7 @@ enum Source {
     Synthetic(Synthetic),
 }
 
-/// What a tokenizer is made from.
+/// Input of a tokenizer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TokenizerSource {
     /// the metadata of a GGUF file
@@ -50,7 +50,7 @@ impl ModelFile {
     /// Opens a GGUF file or a Hugging Face folder.
     ///
     /// # Errors
-    /// A sentence that says what is wrong with it and what to do.
+    /// The file or folder cannot be used; the message has the reason and the remedy.
     pub fn open(path: &Path) -> Result<ModelFile, ModelError> {
         let io = |source| ModelError::Io { path: path.display().to_string(), source };
         let kind = std::fs::metadata(path).map_err(io)?;
@@ -62,7 +62,7 @@ impl ModelFile {
         }
         let bytes = map_file(path)?;
         if !Gguf::is_gguf(bytes.get()) {
-            return Err(not_a_model(path, what_it_looks_like(path, bytes.get())));
+            return Err(not_a_model(path, describe_other_file(path, bytes.get())));
         }
         if let Some(part) = PartName::of(path) {
             let (gguf, shards) = open_parts(path, &part)?;
@@ -72,18 +72,18 @@ impl ModelFile {
         Self::from_one_gguf(bytes, &name)
     }
 
-    /// A GGUF file that is part of the binary.
+    /// Opens a GGUF file that is part of the binary.
     ///
     /// # Errors
-    /// When the bytes are not a valid model.
+    /// The bytes are not a valid model.
     pub fn from_static(bytes: &'static [u8]) -> Result<ModelFile, ModelError> {
         Self::from_one_gguf(Bytes::Static(bytes), "built-in")
     }
 
-    /// Random weights of a real shape (one of [`super::SHAPES`]), made on demand, the same for the same arguments.
+    /// A model of one of [`super::SHAPES`] with random weights, generated on demand and reproducible for the same arguments.
     ///
     /// # Errors
-    /// When the name or the weight type is unknown (the known ones are listed).
+    /// Unknown name or weight type; the message lists the known ones.
     pub fn synthetic(name: &str, weight_type: &str, seed: u64) -> Result<ModelFile, ModelError> {
         let synthetic = Synthetic::new(name, weight_type, seed)?;
         let source = Source::Synthetic(synthetic);
@@ -105,7 +105,7 @@ impl ModelFile {
         let gguf = Gguf::parse(bytes.get())?;
         if let Some(parts @ 2..) = gguf.uint("split.count")? {
             return Err(ModelError::Unsupported(format!(
-                "this file is one of {parts} parts of a model, but its name does not say which; name the parts as they were, \
+                "this file is one of {parts} parts of a model, but its name has no part number. Restore the names of the parts, \
                  such as model-00001-of-{parts:05}.gguf"
             )));
         }
@@ -137,34 +137,33 @@ impl ModelFile {
         Ok(ModelFile { plan, meta, source })
     }
 
-    /// How to run it.
+    /// Plan to run the model with.
     pub fn plan(&self) -> &ModelPlan {
         &self.plan
     }
 
-    /// Tells the plan which window will be used, before any weight is loaded: LongRoPE models (Phi-3) rotate differently
-    /// when the window is not larger than the one they were first trained for. And which base of the rotary embedding instead
-    /// of its own. The dims stay as they are.
+    /// Makes the plan again for a context size, before any weight is loaded: LongRoPE models (Phi-3) have other factors for
+    /// contexts up to the one they were first trained for. `rope_base` replaces the model's own base. The dims do not change.
     ///
     /// # Errors
-    /// A base for a model without a rotary embedding.
+    /// `rope_base` is given, but the model has no rotary embedding.
     pub fn adapt(&mut self, context: Option<usize>, rope_base: Option<f64>) -> Result<(), ModelError> {
         let plan = make_plan(&self.source, PlanOverrides { context, rope_base })?;
         if rope_base.is_some() && !matches!(plan.position, PositionPlan::Rope(_)) {
             return Err(ModelError::Unsupported(
-                "this model has no rotary embedding, so its base cannot be set; leave out --rope-base".to_owned(),
+                "this model has no rotary embedding, so its base cannot be set. Leave out --rope-base".to_owned(),
             ));
         }
         self.plan = plan;
         Ok(())
     }
 
-    /// What it says about itself.
+    /// Metadata of the model.
     pub fn info(&self) -> &ModelMeta {
         &self.meta
     }
 
-    /// Type and size of a tensor; None when it is not there or its type cannot be decoded.
+    /// Type and size of a tensor; None if it is missing or has no decoder.
     pub fn tensor(&self, name: &str) -> Option<TensorInfo> {
         self.source.tensors().get(name)?.info(name).ok()
     }
@@ -172,16 +171,16 @@ impl ModelFile {
     /// Element type of a part of a matrix.
     ///
     /// # Errors
-    /// When the tensor is not there.
+    /// The tensor is missing.
     pub fn tensor_type(&self, part: &TensorRef) -> Result<TensorType, ModelError> {
         Ok(self.source.tensors().require(&part.name)?.1.ty)
     }
 
-    /// Raw blocks of exactly the rows of `part`, row after row (elements, for a vector). A transposed part comes out
-    /// turned round: `n_rows` rows of the stored number of rows.
+    /// Raw blocks of exactly the rows of `part`, in row order (elements, for a vector). A transposed part is returned
+    /// transposed: `n_rows` rows of as many elements as the file has rows.
     ///
     /// # Errors
-    /// When the tensor is not there, or has not so many rows.
+    /// The tensor is missing, or has too few rows.
     pub fn tensor_bytes(&self, part: &TensorRef) -> Result<Cow<'_, [u8]>, ModelError> {
         let (entry, info) = self.source.tensors().require(&part.name)?;
         let have = if part.transposed { info.cols } else { info.rows };
@@ -217,7 +216,7 @@ impl ModelFile {
     /// A whole tensor as floats (norm weights, biases).
     ///
     /// # Errors
-    /// When it is not there.
+    /// The tensor is missing.
     pub fn vector(&self, name: &str) -> Result<Vec<f32>, ModelError> {
         let (entry, info) = self.source.tensors().require(name)?;
         let mut out = vec![0f32; entry.n_elements()];
@@ -229,10 +228,10 @@ impl ModelFile {
         Ok(out)
     }
 
-    /// Bias `[rows]` of a matrix in the order of its rows (interleaved like them); None where there is none.
+    /// Bias `[rows]` of a matrix in the order of its rows (interleaved like them); None if it has no bias.
     ///
     /// # Errors
-    /// When a tensor cannot be read.
+    /// A tensor cannot be read.
     pub fn bias(&self, matrix: &Matrix) -> Result<Option<Vec<f32>>, ModelError> {
         if matrix.bias.is_empty() {
             return Ok(None);
@@ -244,7 +243,7 @@ impl ModelFile {
     /// A matrix `[rows, cols]` as floats, in the order of its rows. For tests and conversions: four bytes per weight.
     ///
     /// # Errors
-    /// When a tensor cannot be read.
+    /// A tensor cannot be read.
     pub fn matrix_f32(&self, matrix: &Matrix) -> Result<Vec<f32>, ModelError> {
         let parts = matrix.parts.iter().map(|part| self.decode(part, matrix.cols)).collect::<Result<Vec<_>, _>>()?;
         Ok(stack(&parts, matrix.cols, matrix.interleave_halves))
@@ -257,10 +256,10 @@ impl ModelFile {
         Ok(out)
     }
 
-    /// Tells this model from every other: its header, its tensors, and samples of their data, whatever window is in force.
+    /// Fingerprint of the model: header, tensors and samples of their data. The context size does not change it.
     ///
     /// # Errors
-    /// None that opening the model would not have had.
+    /// None that opening the model would not have reported.
     pub fn fingerprint(&self) -> Result<[u8; 32], ModelError> {
         let hash = match &self.source {
             Source::Gguf { .. } => Fingerprint::new("gguf").with(self.source.gguf_header()),
@@ -279,10 +278,10 @@ impl ModelFile {
         Ok(hash.finish())
     }
 
-    /// Tells its tokenizer from every other. That of a GGUF file is part of the header, and hashed with it.
+    /// Fingerprint of the tokenizer. A GGUF file has it in its header, which is hashed as a whole.
     ///
     /// # Errors
-    /// When a file of the folder cannot be read.
+    /// A file of the folder cannot be read.
     pub fn tokenizer_fingerprint(&self) -> Result<[u8; 32], ModelError> {
         let hash = Fingerprint::new("tokenizer");
         let hash = match &self.source {
@@ -300,33 +299,35 @@ impl ModelFile {
         Ok(hash.finish())
     }
 
-    /// What its tokenizer is made from.
+    /// Input of the model's tokenizer.
     ///
     /// # Errors
-    /// When it has none.
+    /// The model has no tokenizer.
     pub fn tokenizer(&self) -> Result<TokenizerSource, ModelError> {
         match &self.source {
             Source::Gguf { gguf, shards } => match metadata::gguf_vocab(gguf, first(shards))? {
                 Some(vocab) => Ok(TokenizerSource::Gguf(Box::new(vocab))),
                 None => Err(ModelError::NoTokenizer(
-                    "its metadata lacks 'tokenizer.ggml.model' or 'tokenizer.ggml.tokens'; choose a complete GGUF file"
+                    "its metadata lacks 'tokenizer.ggml.model' or 'tokenizer.ggml.tokens'. Choose a complete GGUF file"
                         .to_owned(),
                 )),
             },
             Source::Folder { dir, .. } => Ok(TokenizerSource::HuggingFace(HfTokenizerFiles::find(dir)?)),
-            Source::Synthetic(_) => Err(ModelError::NoTokenizer("it is synthetic, for measuring speed only".to_owned())),
+            Source::Synthetic(_) => {
+                Err(ModelError::NoTokenizer("it is synthetic, for speed tests only. Choose another model".to_owned()))
+            }
         }
     }
 }
 
-/// Reads the vocabulary of a GGUF file, also of one without weights.
+/// Vocabulary of a GGUF file, which may have no weights.
 ///
 /// # Errors
-/// When the file is not a valid GGUF file, or has no vocabulary.
+/// The file is not a valid GGUF file, or has no vocabulary.
 pub fn read_vocab(path: &Path) -> Result<GgufVocab, ModelError> {
     let bytes = map_file(path)?;
     let gguf = Gguf::parse(bytes.get())?;
-    let none = || ModelError::NoTokenizer(format!("there is no vocabulary in {}", path.display()));
+    let none = || ModelError::NoTokenizer(format!("{} has no vocabulary. Choose another file", path.display()));
     metadata::gguf_vocab(&gguf, bytes.get())?.ok_or_else(none)
 }
 
@@ -339,14 +340,14 @@ impl Source {
         }
     }
 
-    /// Everything in front of the weights.
+    /// All bytes before the weights.
     fn gguf_header(&self) -> &[u8] {
         let Source::Gguf { gguf, shards } = self else { return &[] };
         let end = gguf.tensors().iter().filter(|(_, entry)| entry.shard == 0).map(|(_, entry)| entry.start).min();
         first(shards).get(..end.unwrap_or(usize::MAX)).unwrap_or(first(shards))
     }
 
-    /// The bytes of a tensor in its file; None where they are made on demand.
+    /// Bytes of a tensor in its file; None if they are generated on demand.
     fn stored(&self, entry: &TensorEntry) -> Option<Result<&[u8], ModelError>> {
         match self {
             Source::Gguf { shards, .. } => Some(range(shards, entry)),
@@ -355,21 +356,21 @@ impl Source {
         }
     }
 
-    fn keys(&self) -> Result<HParams<'_>, ModelError> {
+    fn hparams(&self) -> Result<HParams<'_>, ModelError> {
         match self {
-            Source::Gguf { gguf, shards } => HParams::of_gguf(gguf, first(shards)),
-            Source::Folder { folder, .. } => HParams::of_config(&folder.config),
-            Source::Synthetic(synthetic) => HParams::of_config(&synthetic.config),
+            Source::Gguf { gguf, shards } => HParams::from_gguf(gguf, first(shards)),
+            Source::Folder { folder, .. } => HParams::from_config(&folder.config),
+            Source::Synthetic(synthetic) => HParams::from_config(&synthetic.config),
         }
     }
 
     fn architecture(&self) -> Result<&str, ModelError> {
-        Ok(self.keys()?.architecture())
+        Ok(self.hparams()?.architecture())
     }
 }
 
-fn make_plan(source: &Source, wanted: PlanOverrides) -> Result<ModelPlan, ModelError> {
-    // Only GGUF files keep rope factors in tensors.
+fn make_plan(source: &Source, overrides: PlanOverrides) -> Result<ModelPlan, ModelError> {
+    // Only GGUF files store rope factors in tensors.
     let read = |name: &str| -> Result<Vec<f32>, ModelError> {
         let (entry, info) = source.tensors().require(name)?;
         let mut out = vec![0f32; entry.n_elements()];
@@ -378,16 +379,16 @@ fn make_plan(source: &Source, wanted: PlanOverrides) -> Result<ModelPlan, ModelE
         }
         Ok(out)
     };
-    arch::plan(&source.keys()?, source.tensors(), &read, wanted)
+    arch::plan(&source.hparams()?, source.tensors(), &read, overrides)
 }
 
-/// The file that the metadata is in.
+/// Bytes of the file with the metadata.
 fn first(shards: &[Bytes]) -> &[u8] {
     shards.first().map_or(&[], Bytes::get)
 }
 
 fn range<'a>(shards: &'a [Bytes], entry: &TensorEntry) -> Result<&'a [u8], ModelError> {
-    let outside = || ModelError::damaged("a tensor", format!("at bytes {}..{}", entry.start, entry.end), "inside its file");
+    let outside = || ModelError::corrupt("a tensor", format!("at bytes {}..{}", entry.start, entry.end), "inside its file");
     shards.get(entry.shard).and_then(|shard| shard.get().get(entry.start..entry.end)).ok_or_else(outside)
 }
 
@@ -405,7 +406,7 @@ fn transpose(bytes: &[u8], info: TensorInfo, columns: std::ops::Range<usize>) ->
     out
 }
 
-/// Parts one after the other, or row by row in turn.
+/// Concatenates parts, or interleaves the rows of two.
 fn stack(parts: &[Vec<f32>], cols: usize, interleave: bool) -> Vec<f32> {
     match parts {
         [first, second] if interleave => {
@@ -428,20 +429,20 @@ fn not_a_model(path: &Path, found: impl Into<String>) -> ModelError {
     ModelError::NotAModel { path: path.display().to_string(), found: found.into() }
 }
 
-/// A guess, so that the sentence helps.
-fn what_it_looks_like(path: &Path, bytes: &[u8]) -> String {
+/// Describes a file that is not GGUF, for the error message.
+fn describe_other_file(path: &Path, bytes: &[u8]) -> String {
     let extension = path.extension().map(|e| e.to_string_lossy().to_lowercase()).unwrap_or_default();
     match bytes {
         [] => "the file is empty".to_owned(),
         [b'P', b'K', 3, 4, ..] => "it is a zip or PyTorch archive".to_owned(),
         [b'l', b'm' | b'g' | b'l', b'g', b'g', ..] | [b't', b'j', b'g', b'g', ..] => {
-            "it is a GGML file from before GGUF; download a current GGUF file of the model".to_owned()
+            "it is a GGML file from before GGUF, which has replaced that format".to_owned()
         }
         _ if extension == "safetensors" && safetensors::parse_safetensors(bytes, 0, "").is_ok() => {
-            "it is one safetensors file; open the folder that holds it".to_owned()
+            "it is one safetensors file of a folder".to_owned()
         }
         [b'<', b'!' | b'h', ..] => "it is a web page, perhaps a download that needed a login".to_owned(),
-        _ if bytes.starts_with(b"version https://git-lfs") => "it is a Git LFS pointer; fetch the file itself".to_owned(),
-        _ => "it does not begin as a GGUF file does".to_owned(),
+        _ if bytes.starts_with(b"version https://git-lfs") => "it is a Git LFS pointer instead of the file itself".to_owned(),
+        _ => "it does not begin like a GGUF file".to_owned(),
     }
 }

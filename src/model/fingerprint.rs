@@ -1,14 +1,14 @@
-//! What tells one model from another in an instant, however large its files are.
+//! Model fingerprint: identifies a model in milliseconds, whatever the size of its files.
 //!
 //! ```text
 //! header or config bytes ─┐
 //! name, type, shape, samples of each tensor ─┴─► BLAKE3 ─► 32 bytes          settings of a plan ─► BLAKE3 ─► 32 bytes
 //! ```
-//! 1. The same files give the same fingerprint on every machine and for every window that is asked for.
-//! 2. A part is hashed behind its length, so that no two lists of parts are the same bytes.
+//! 1. The same files give the same fingerprint on every machine and for every context size.
+//! 2. Each part is hashed after its length, so different lists of parts never hash the same bytes.
 //!
-//! Limits: of a tensor's data only [`SAMPLE_BYTES`] at its beginning, middle and end are read. Training changes all of a
-//! tensor; an edit by hand elsewhere in one is not seen.
+//! Limits: only [`SAMPLE_BYTES`] at the beginning, middle and end of a tensor are hashed. Training changes all of a tensor; a
+//! manual edit elsewhere is not detected.
 
 use super::arch::plan::{ModelPlan, PositionPlan, RopeStyle};
 use super::tensors::TensorEntry;
@@ -16,23 +16,23 @@ use super::tensors::TensorEntry;
 /// Bytes of each of the three samples of a tensor.
 const SAMPLE_BYTES: usize = 4096;
 
-/// A hash under way.
+/// A hash in progress.
 pub(super) struct Fingerprint(blake3::Hasher);
 
 impl Fingerprint {
-    /// Begins a hash of its own `kind`, so that one kind is never taken for another.
+    /// Begins a hash of a `kind`; equal parts of different kinds hash differently.
     pub fn new(kind: &str) -> Self {
         Fingerprint(blake3::Hasher::new()).with(kind.as_bytes())
     }
 
-    /// One part.
+    /// Adds one part.
     pub fn with(mut self, part: &[u8]) -> Self {
         self.0.update(&(part.len() as u64).to_le_bytes());
         self.0.update(part);
         self
     }
 
-    /// What the directory says of a tensor.
+    /// Adds a tensor's name, type and shape.
     pub fn with_tensor(self, name: &str, entry: &TensorEntry) -> Self {
         let ty = match &entry.ty {
             Ok(ty) => ty.to_string(),
@@ -42,7 +42,7 @@ impl Fingerprint {
         self.with(name.as_bytes()).with(ty.as_bytes()).with(&shape)
     }
 
-    /// Samples of a tensor's data.
+    /// Adds samples of a tensor's data.
     pub fn with_samples(self, data: &[u8]) -> Self {
         let last = data.len().saturating_sub(SAMPLE_BYTES);
         [0, last / 2, last].into_iter().fold(self, |hash, start| {
@@ -51,14 +51,14 @@ impl Fingerprint {
         })
     }
 
-    /// The hash.
+    /// Finishes the hash.
     pub fn finish(&self) -> [u8; 32] {
         *self.0.finalize().as_bytes()
     }
 }
 
 impl ModelPlan {
-    /// Of everything but weights that K and V depend on, as in force: LongRoPE models rotate differently in a small window.
+    /// Fingerprint of all settings that affect K and V, weights excluded. LongRoPE factors depend on the context size.
     pub fn settings_fingerprint(&self) -> [u8; 32] {
         let floats = |values: &[f32]| values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
         let hash = Fingerprint::new("settings")

@@ -1,10 +1,10 @@
-//! The header of a GGUF file, version 2 or 3, read from bytes that nobody vouches for.
+//! GGUF header, version 2 or 3, parsed from untrusted bytes.
 //!
 //! ```text
 //! magic, version, counts │ key, type, value ... │ name, dims, type, offset ... │ padding │ tensor data
 //!         └──────────────────── Gguf::parse ───────────────────┘                 └ TensorTable: checked ranges
 //! ```
-//! Invariants: 1. Every count and length is checked against the bytes that are left before anything is allocated.
+//! Invariants: 1. Every count and length is checked against the remaining bytes before anything is allocated.
 //! 2. After `parse`, every array and tensor range lies inside the bytes; tensors do not overlap. 3. Never panics.
 //! Arrays stay in the file and are decoded on demand. Limits: `limits::MAX_FILE_COUNT`, strings below 64 MiB.
 //! Source: the GGUF specification in the ggml repository.
@@ -18,13 +18,13 @@ use crate::base::limits::MAX_FILE_COUNT;
 
 const MAX_KEY_BYTES: u64 = 65_535;
 const MAX_STRING_BYTES: u64 = 64 << 20;
-/// Metadata of the largest real models is a few tens of megabytes: vocabulary and merges.
+/// Largest header, bytes; real ones have a few tens of megabytes (vocabulary and merges).
 const MAX_HEADER_BYTES: usize = 1 << 30;
 const MAX_ALIGNMENT: u64 = 1 << 20;
 const DEFAULT_ALIGNMENT: u64 = 32;
 const MAX_DIMENSIONS: u32 = 4;
 
-/// A metadata value. Arrays are places in the file.
+/// A metadata value. An array is a reference into the file.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     /// any unsigned integer
@@ -54,7 +54,7 @@ impl std::fmt::Display for Value {
     }
 }
 
-/// Where an array's elements lie.
+/// Byte range of an array's elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ArrayRef {
     element: ElementType,
@@ -87,7 +87,7 @@ impl ElementType {
         [U8, I8, U16, I16, U32, I32, F32, Bool, String, Array, U64, I64, F64].get(usize::try_from(id).ok()?).copied()
     }
 
-    /// Bytes of a value, or of the shortest one.
+    /// Size of a value, bytes; the minimum for strings and arrays.
     fn min_bytes(self) -> u64 {
         use ElementType::*;
         match self {
@@ -110,33 +110,33 @@ pub struct Gguf {
 }
 
 impl Gguf {
-    /// True when the bytes begin like a GGUF file.
+    /// True if the bytes begin like a GGUF file.
     pub fn is_gguf(bytes: &[u8]) -> bool {
         bytes.starts_with(b"GGUF")
     }
 
-    /// Reads and checks the whole header. `bytes` is the whole file.
+    /// Parses and checks the whole header. `bytes` is the whole file.
     ///
     /// # Errors
-    /// The first thing that is wrong, by name and place.
+    /// The first fault, with its field or position.
     pub fn parse(bytes: &[u8]) -> Result<Gguf, ModelError> {
         let mut reader = Reader { bytes, at: 0 };
         let magic = reader.take(4, "the magic number")?;
         if magic != b"GGUF" {
-            return Err(ModelError::damaged("the magic number", format!("{magic:02x?}"), "'GGUF'"));
+            return Err(ModelError::corrupt("the magic number", format!("{magic:02x?}"), "'GGUF'"));
         }
         let version = reader.u32("the version")?;
         match version {
             2 | 3 => {}
             _ if matches!(version.swap_bytes(), 1..=3) => {
                 return Err(ModelError::Unsupported(
-                    "this GGUF file is big-endian, which is not supported; download the little-endian file".to_owned(),
+                    "this GGUF file is big-endian, which is not supported. Download the little-endian file".to_owned(),
                 ));
             }
             _ => return Err(ModelError::Version(version)),
         }
-        // A tensor takes at least name length, dimension count, one dimension, type and offset; an entry takes at
-        // least key length, one byte of key, type and one byte of value.
+        // Smallest tensor: name length, dimension count, one dimension, type, offset. Smallest entry: key length, one byte of
+        // key, type, one byte of value.
         let n_tensors = reader.count("the number of tensors", 32)?;
         let n_entries = reader.count("the number of metadata entries", 14)?;
         let mut metadata = HashMap::new();
@@ -145,10 +145,10 @@ impl Gguf {
             let ty = reader.element_type(&key)?;
             let value = reader.value(ty, &key)?;
             if reader.at > MAX_HEADER_BYTES {
-                return Err(ModelError::damaged("the metadata", format!("longer than {MAX_HEADER_BYTES} bytes"), "shorter"));
+                return Err(ModelError::corrupt("the metadata", format!("longer than {MAX_HEADER_BYTES} bytes"), "shorter"));
             }
             if metadata.insert(key.clone(), value).is_some() {
-                return Err(ModelError::damaged("the metadata", format!("listing '{key}' twice"), "one value for each key"));
+                return Err(ModelError::corrupt("the metadata", format!("listing '{key}' twice"), "one value for each key"));
             }
         }
         let alignment = alignment(&metadata)?;
@@ -168,15 +168,15 @@ impl Gguf {
         &self.tensors
     }
 
-    /// Takes over the tensors of another part of the same model, which is file `shard`.
+    /// Adds the tensors of another part of the same model, stored in file `shard`.
     pub(crate) fn take_tensors_of(&mut self, part: Gguf, shard: usize) -> Result<(), ModelError> {
         self.tensors.take_over(part.tensors, shard)
     }
 
-    /// A text value; None when absent.
+    /// A string; None if the key is absent.
     ///
     /// # Errors
-    /// When the key holds something else.
+    /// The value is not a string.
     pub fn string(&self, key: &str) -> Result<Option<&str>, ModelError> {
         match self.get(key) {
             None => Ok(None),
@@ -185,10 +185,10 @@ impl Gguf {
         }
     }
 
-    /// A whole number of any width; None when absent.
+    /// An unsigned integer of any width; None if the key is absent.
     ///
     /// # Errors
-    /// When the key holds something else, or a negative number.
+    /// The value is not an integer, or is negative.
     pub fn uint(&self, key: &str) -> Result<Option<u64>, ModelError> {
         match self.get(key) {
             None => Ok(None),
@@ -198,14 +198,14 @@ impl Gguf {
         }
     }
 
-    /// A token id; None when absent or -1.
+    /// A token id; None if the key is absent or the value is -1.
     ///
     /// # Errors
-    /// When the key holds something else.
+    /// The value is not a token id.
     pub fn token_id(&self, key: &str) -> Result<Option<u32>, ModelError> {
         match self.get(key) {
             Some(Value::Int(-1)) => Ok(None),
-            // llama.cpp's converter writes u32::MAX for "no such token".
+            // llama.cpp's converter writes u32::MAX for a missing token.
             Some(Value::Uint(v)) if *v == u64::from(u32::MAX) => Ok(None),
             _ => match self.uint(key)? {
                 None => Ok(None),
@@ -214,10 +214,10 @@ impl Gguf {
         }
     }
 
-    /// A number; None when absent.
+    /// A number; None if the key is absent.
     ///
     /// # Errors
-    /// When the key holds something else, or a number that is not finite.
+    /// The value is not a finite number.
     pub fn float(&self, key: &str) -> Result<Option<f64>, ModelError> {
         match self.get(key) {
             None => Ok(None),
@@ -228,10 +228,10 @@ impl Gguf {
         }
     }
 
-    /// True or false; None when absent.
+    /// A boolean; None if the key is absent.
     ///
     /// # Errors
-    /// When the key holds something else.
+    /// The value is not a boolean.
     pub fn bool(&self, key: &str) -> Result<Option<bool>, ModelError> {
         match self.get(key) {
             None => Ok(None),
@@ -248,18 +248,18 @@ impl Gguf {
         }
     }
 
-    /// Number of elements of an array; None when absent.
+    /// Number of elements of an array; None if the key is absent.
     ///
     /// # Errors
-    /// When the key holds something else.
+    /// The value is not an array.
     pub fn array_len(&self, key: &str) -> Result<Option<usize>, ModelError> {
         Ok(self.array(key, "an array")?.map(|array| array.n))
     }
 
-    /// An array of texts, read from `bytes`, the file that was parsed.
+    /// An array of strings, read from `bytes`, the parsed file.
     ///
     /// # Errors
-    /// When the key holds something else.
+    /// The value is not an array of strings.
     pub fn strings(&self, bytes: &[u8], key: &str) -> Result<Option<Vec<String>>, ModelError> {
         let Some(array) = self.array(key, "an array of texts")? else { return Ok(None) };
         if array.element != ElementType::String {
@@ -270,10 +270,10 @@ impl Gguf {
         Ok(Some(texts))
     }
 
-    /// An array of numbers, read from `bytes`, the file that was parsed.
+    /// An array of numbers, read from `bytes`, the parsed file.
     ///
     /// # Errors
-    /// When the key holds something else.
+    /// The value is not an array of numbers.
     pub fn numbers(&self, bytes: &[u8], key: &str) -> Result<Option<Vec<f64>>, ModelError> {
         let Some(array) = self.array(key, "an array of numbers")? else { return Ok(None) };
         let mut reader = Reader::over(bytes, array.start, array.end)?;
@@ -300,16 +300,16 @@ fn alignment(metadata: &HashMap<String, Value>) -> Result<u64, ModelError> {
     }
 }
 
-/// A place in the bytes. Every read says what it is for, so that an error can name it.
+/// Reader at a position in the bytes. Every read takes the name of its field, for errors.
 struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
 impl<'a> Reader<'a> {
-    /// A reader of an array that `parse` walked over already.
+    /// Reader of an array that `parse` has checked.
     fn over(bytes: &'a [u8], start: usize, end: usize) -> Result<Reader<'a>, ModelError> {
-        let bytes = bytes.get(..end).ok_or_else(|| ModelError::damaged("an array", "outside the file", "inside it"))?;
+        let bytes = bytes.get(..end).ok_or_else(|| ModelError::corrupt("an array", "outside the file", "inside it"))?;
         Ok(Reader { bytes, at: start })
     }
 
@@ -341,24 +341,24 @@ impl<'a> Reader<'a> {
         Ok(u64::from_le_bytes(self.array_of(what)?))
     }
 
-    /// A count of things that take at least `min_bytes` each.
+    /// A count of items of at least `min_bytes` each.
     fn count(&mut self, what: &str, min_bytes: u64) -> Result<usize, ModelError> {
         let n = self.u64(what)?;
         if n > MAX_FILE_COUNT {
-            return Err(ModelError::damaged(what, n, format!("at most {MAX_FILE_COUNT}")));
+            return Err(ModelError::corrupt(what, n, format!("at most {MAX_FILE_COUNT}")));
         }
-        // n is small enough that the product cannot overflow.
+        // n is limited above, so the product cannot overflow.
         if n * min_bytes > self.left() {
             let what = format!("{what} ({n})");
             return Err(ModelError::Truncated { what, offset: self.at, needed: n * min_bytes, available: self.left() });
         }
-        usize::try_from(n).map_err(|_| ModelError::damaged(what, n, "smaller"))
+        usize::try_from(n).map_err(|_| ModelError::corrupt(what, n, "smaller"))
     }
 
     fn string_bytes(&mut self, what: &str, max: u64) -> Result<&'a [u8], ModelError> {
         let n = self.u64(&format!("the length of {what}"))?;
         if n > max && n <= self.left() {
-            return Err(ModelError::damaged(format!("the length of {what}"), n, format!("at most {max}")));
+            return Err(ModelError::corrupt(format!("the length of {what}"), n, format!("at most {max}")));
         }
         self.take(n, what)
     }
@@ -370,15 +370,15 @@ impl<'a> Reader<'a> {
     fn key(&mut self, what: &str) -> Result<String, ModelError> {
         let bytes = self.string_bytes(what, MAX_KEY_BYTES)?;
         match std::str::from_utf8(bytes) {
-            Ok("") => Err(ModelError::damaged(what, "empty", "a name")),
+            Ok("") => Err(ModelError::corrupt(what, "empty", "a name")),
             Ok(key) => Ok(key.to_owned()),
-            Err(_) => Err(ModelError::damaged(what, "not UTF-8", "a name")),
+            Err(_) => Err(ModelError::corrupt(what, "not UTF-8", "a name")),
         }
     }
 
     fn element_type(&mut self, key: &str) -> Result<ElementType, ModelError> {
         let id = self.u32(&format!("the type of '{key}'"))?;
-        ElementType::from_id(id).ok_or_else(|| ModelError::damaged(format!("the type of '{key}'"), id, "between 0 and 12"))
+        ElementType::from_id(id).ok_or_else(|| ModelError::corrupt(format!("the type of '{key}'"), id, "between 0 and 12"))
     }
 
     fn value(&mut self, ty: ElementType, key: &str) -> Result<Value, ModelError> {
@@ -396,18 +396,18 @@ impl<'a> Reader<'a> {
             ElementType::Bool => match self.array_of(key)? {
                 [0] => Value::Bool(false),
                 [1] => Value::Bool(true),
-                [other] => return Err(ModelError::damaged(format!("'{key}'"), other, "0 or 1")),
+                [other] => return Err(ModelError::corrupt(format!("'{key}'"), other, "0 or 1")),
             },
             ElementType::String => Value::String(self.string(key, MAX_STRING_BYTES)?),
-            ElementType::Array => Value::Array(self.walk_array(key)?),
+            ElementType::Array => Value::Array(self.skip_array(key)?),
         })
     }
 
-    /// Steps over an array and remembers where it lies.
-    fn walk_array(&mut self, key: &str) -> Result<ArrayRef, ModelError> {
+    /// Skips an array and returns its range.
+    fn skip_array(&mut self, key: &str) -> Result<ArrayRef, ModelError> {
         let element = self.element_type(key)?;
         if element == ElementType::Array {
-            return Err(ModelError::damaged(format!("'{key}'"), "an array of arrays", "an array of plain values"));
+            return Err(ModelError::corrupt(format!("'{key}'"), "an array of arrays", "an array of plain values"));
         }
         let n = self.count(&format!("the number of elements of '{key}'"), element.min_bytes())?;
         let start = self.at;
@@ -426,7 +426,7 @@ impl<'a> Reader<'a> {
         let what = |field: &str| format!("the {field} of tensor '{name}'");
         let n_dims = self.u32(&what("number of dimensions"))?;
         if n_dims == 0 || n_dims > MAX_DIMENSIONS {
-            return Err(ModelError::damaged(what("number of dimensions"), n_dims, "between 1 and 4"));
+            return Err(ModelError::corrupt(what("number of dimensions"), n_dims, "between 1 and 4"));
         }
         let mut shape = Vec::with_capacity(4);
         let mut n_elements = 1usize;
@@ -434,7 +434,7 @@ impl<'a> Reader<'a> {
             let dim = self.u64(&what("shape"))?;
             let checked = usize::try_from(dim).ok().filter(|d| *d > 0).and_then(|d| Some((d, n_elements.checked_mul(d)?)));
             let Some((dim, product)) = checked else {
-                return Err(ModelError::damaged(what("shape"), dim, "a positive number of elements that can be addressed"));
+                return Err(ModelError::corrupt(what("shape"), dim, "a positive number within the address space"));
             };
             n_elements = product;
             shape.insert(0, dim);
@@ -445,8 +445,8 @@ impl<'a> Reader<'a> {
         };
         let cols = shape.last().copied().unwrap_or(1);
         let Some(n_bytes) = ty.row_bytes(cols).and_then(|row| row.checked_mul(n_elements / cols)) else {
-            let must = format!("a multiple of {} for the type {ty}, and in memory's reach", ty.block_elems());
-            return Err(ModelError::damaged(what("row length"), cols, must));
+            let must = format!("a multiple of {} for the type {ty}, within the address space", ty.block_elems());
+            return Err(ModelError::corrupt(what("row length"), cols, must));
         };
         let offset = self.u64(&what("offset"))?;
         Ok(TensorHeader { name, shape, ty, offset, n_bytes: n_bytes as u64 })

@@ -1,9 +1,9 @@
-//! A GGUF model in several files: `name-00001-of-00003.gguf` and its fellows, read as one.
+//! Split GGUF model: `name-00001-of-00003.gguf` and its other parts, opened as one model.
 //!
 //! ```text
-//! any part ─► names of all ─► part 1: metadata, tensors │ parts 2 ..: tensors ─► one TensorTable, a shard number each
+//! any part ─► names of all ─► part 1: metadata, tensors │ parts 2 ..: tensors ─► one TensorTable with shard numbers
 //! ```
-//! Invariants: 1. All parts are there and say the same count, or the sentence names what is missing. 2. No tensor is in two
+//! Invariants: 1. All parts exist and have the same count, or the error names a missing one. 2. No tensor is in two
 //! parts. Limits: [`MAX_PARTS`]. Source: llama.cpp's `gguf-split`, which writes the names and the key `split.count`.
 
 use std::path::{Path, PathBuf};
@@ -12,22 +12,22 @@ use super::ModelError;
 use super::gguf::Gguf;
 use super::mmap::{Bytes, map_file};
 
-/// Parts of one model at most.
+/// Largest number of parts of one model.
 pub const MAX_PARTS: usize = 512;
 
-/// What the name of a part says.
+/// Parsed file name of a part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartName {
-    /// what is in front of the numbers
+    /// name before the numbers
     pub stem: String,
-    /// from 1
+    /// number of this part, from 1
     pub part: usize,
-    /// how many there are
+    /// number of parts
     pub n_parts: usize,
 }
 
 impl PartName {
-    /// Reads `name-00001-of-00003.gguf`; None for any other name.
+    /// Parses `name-00001-of-00003.gguf`; None for any other name.
     pub fn of(path: &Path) -> Option<PartName> {
         let name = path.file_name()?.to_str()?;
         let (dot, extension) = name.split_at_checked(name.len().checked_sub(".gguf".len())?)?;
@@ -39,17 +39,17 @@ impl PartName {
         plausible.then(|| PartName { stem: stem.to_owned(), part, n_parts })
     }
 
-    /// The path of every part, beside `path`, in order.
+    /// Paths of all parts in the folder of `path`, in order.
     pub fn paths(&self, path: &Path) -> Vec<PathBuf> {
         let n = self.n_parts;
         (1..=n).map(|part| path.with_file_name(format!("{}-{part:05}-of-{n:05}.gguf", self.stem))).collect()
     }
 }
 
-/// Opens all parts of the model that `path` is one of. The metadata is that of the first; the tensors are those of all.
+/// Opens all parts of the model that `path` belongs to. Metadata is that of part 1, tensors are those of all parts.
 ///
 /// # Errors
-/// A part that is missing or damaged, or that belongs to another model.
+/// A part that is missing or corrupt, or that belongs to another model.
 pub(crate) fn open_parts(path: &Path, name: &PartName) -> Result<(Gguf, Vec<Bytes>), ModelError> {
     let paths = name.paths(path);
     let missing: Vec<String> = paths.iter().filter(|p| !p.is_file()).map(|p| file_name(p)).collect();
@@ -61,22 +61,22 @@ pub(crate) fn open_parts(path: &Path, name: &PartName) -> Result<(Gguf, Vec<Byte
         return Err(ModelError::MissingPart { n_parts: paths.len(), missing: format!("{first}{others}") });
     }
     let mut shards: Vec<Bytes> = Vec::with_capacity(paths.len());
-    let mut whole: Option<Gguf> = None;
+    let mut joined: Option<Gguf> = None;
     for (shard, path) in paths.iter().enumerate() {
         let bytes = map_file(path)?;
         let gguf = Gguf::parse(bytes.get()).map_err(|e| ModelError::Part { part: file_name(path), source: Box::new(e) })?;
         if gguf.uint("split.count")? != Some(name.n_parts as u64) || gguf.uint("split.no")? != Some(shard as u64) {
             let must = format!("part {} of {} of this model", shard + 1, name.n_parts);
-            return Err(ModelError::damaged(file_name(path), "a part of another", must));
+            return Err(ModelError::corrupt(file_name(path), "part of another model", must));
         }
-        match &mut whole {
-            None => whole = Some(gguf),
-            Some(whole) => whole.take_tensors_of(gguf, shard)?,
+        match &mut joined {
+            None => joined = Some(gguf),
+            Some(joined) => joined.take_tensors_of(gguf, shard)?,
         }
         shards.push(bytes);
     }
-    // There is at least one part: the name says so.
-    whole.map(|gguf| (gguf, shards)).ok_or_else(|| ModelError::damaged("the number of parts", 0, "at least 1"))
+    // A part name guarantees at least one part.
+    joined.map(|gguf| (gguf, shards)).ok_or_else(|| ModelError::corrupt("the number of parts", 0, "at least 1"))
 }
 
 fn file_name(path: &Path) -> String {
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_not_of_parts_are_taken_as_they_are() {
+    fn other_names_are_no_part_names() {
         let names = [
             "big.gguf",
             "big-00001-of-00003.bin",

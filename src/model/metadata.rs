@@ -1,4 +1,4 @@
-//! What a model file says about itself besides its weights: name, license, chat template, special tokens, sampling.
+//! Model metadata: name, license, chat template, special tokens, recommended sampling.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::safetensors::HfFolder;
 use super::tensors::TensorTable;
 use crate::token::GgufVocab;
 
-/// Facts for the model bar, the tokenizer and the sampler.
+/// Metadata for the model bar, the tokenizer and the sampler.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ModelMeta {
     /// `general.name`, or the name of the file or folder
@@ -20,13 +20,13 @@ pub struct ModelMeta {
     pub architecture: String,
     /// most common weight type by size, or llama.cpp's name of the mix, for example `Q4_K_M`
     pub quantization: String,
-    /// number of weights, a tied output counted once
+    /// number of weights; a tied output counts once
     pub n_params: u64,
     /// size of the weight file(s)
     pub file_bytes: u64,
-    /// as the file names it
+    /// license as named in the file
     pub license: Option<String>,
-    /// the model's own Jinja
+    /// the model's own Jinja template
     pub chat_template: Option<String>,
     /// begin of sequence
     pub bos: Option<u32>,
@@ -34,31 +34,31 @@ pub struct ModelMeta {
     pub eos: Option<u32>,
     /// end of turn
     pub eot: Option<u32>,
-    /// every token that ends an answer: eos, eot, and what else the file marks as such
+    /// every token that ends an answer: eos, eot, and further ones that the file marks
     pub stop_ids: Vec<u32>,
-    /// put `bos` first
+    /// true to put `bos` first
     pub add_bos: Option<bool>,
-    /// what its makers recommend
+    /// sampling that the model's authors recommend
     pub sampling: RecommendedSampling,
 }
 
-/// Recommended sampling, as far as the file says.
+/// Recommended sampling parameters; None if the file has none.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct RecommendedSampling {
-    /// 0 is greedy
+    /// temperature; 0 is greedy
     pub temperature: Option<f32>,
-    /// candidates kept
+    /// number of candidates
     pub top_k: Option<u32>,
-    /// mass kept
+    /// cumulative probability of the candidates
     pub top_p: Option<f32>,
-    /// share of the best candidate's probability
+    /// smallest probability, as a share of the best candidate's
     pub min_p: Option<f32>,
-    /// 1 changes nothing
+    /// penalty; 1 changes nothing
     pub repetition_penalty: Option<f32>,
 }
 
-/// Texts of tokens that end a turn in some family (llama.cpp looks for the same ones); a file may forget to name them.
-const END_TEXTS: [&str; 9] = [
+/// Texts of end-of-turn tokens, for files that do not mark them; llama.cpp has the same list.
+const END_OF_TURN_TEXTS: [&str; 9] = [
     "<|eot_id|>",
     "<|im_end|>",
     "<|end|>",
@@ -70,7 +70,7 @@ const END_TEXTS: [&str; 9] = [
     "<｜end▁of▁sentence｜>",
 ];
 
-/// The vocabulary of a GGUF file; None when it has none.
+/// Vocabulary of a GGUF file; None if it has none.
 pub(crate) fn gguf_vocab(gguf: &Gguf, bytes: &[u8]) -> Result<Option<GgufVocab>, ModelError> {
     let Some(model) = gguf.string("tokenizer.ggml.model")? else { return Ok(None) };
     let Some(tokens) = gguf.strings(bytes, "tokenizer.ggml.tokens")? else { return Ok(None) };
@@ -82,7 +82,7 @@ pub(crate) fn gguf_vocab(gguf: &Gguf, bytes: &[u8]) -> Result<Option<GgufVocab>,
         pre: gguf.string("tokenizer.ggml.pre")?.map(str::to_owned),
         tokens,
         scores: scores.into_iter().map(|v| v as f32).collect(),
-        // A float-to-int cast saturates: a nonsensical type becomes 0, which is no type.
+        // A float-to-int cast saturates: an invalid type becomes 0, which no type has.
         token_types: types.into_iter().map(|v| v as u32).collect(),
         merges: gguf.strings(bytes, "tokenizer.ggml.merges")?.unwrap_or_default(),
         bos: id("bos")?,
@@ -96,7 +96,7 @@ pub(crate) fn gguf_vocab(gguf: &Gguf, bytes: &[u8]) -> Result<Option<GgufVocab>,
     }))
 }
 
-/// Facts of a GGUF file.
+/// Metadata of a GGUF file.
 pub(crate) fn of_gguf(
     gguf: &Gguf,
     bytes: &[u8],
@@ -111,7 +111,7 @@ pub(crate) fn of_gguf(
         const CONTROL: u32 = 3;
         for (id, text) in (0u32..).zip(&vocab.tokens) {
             let control = vocab.token_types.get(id as usize) == Some(&CONTROL);
-            if control && END_TEXTS.contains(&text.as_str()) && !stop_ids.contains(&id) {
+            if control && END_OF_TURN_TEXTS.contains(&text.as_str()) && !stop_ids.contains(&id) {
                 stop_ids.push(id);
             }
         }
@@ -142,7 +142,7 @@ pub(crate) fn of_gguf(
     })
 }
 
-/// Facts of a Hugging Face folder.
+/// Metadata of a Hugging Face folder.
 pub(crate) fn of_folder(folder: &HfFolder, plan: &ModelPlan, architecture: &str, name: &str) -> ModelMeta {
     let generation = folder.generation_config.as_ref();
     let ids = |key: &str| -> Vec<u32> {
@@ -180,7 +180,7 @@ pub(crate) fn of_folder(folder: &HfFolder, plan: &ModelPlan, architecture: &str,
     }
 }
 
-/// The template file, or the one in `tokenizer_config.json` (a text, or a list of named ones).
+/// Template from its own file or from `tokenizer_config.json` (a string, or a list of named ones).
 fn hf_chat_template(folder: &HfFolder) -> Option<String> {
     if let Some(template) = &folder.chat_template {
         return Some(template.clone());
@@ -195,7 +195,7 @@ fn hf_chat_template(folder: &HfFolder) -> Option<String> {
     }
 }
 
-/// Name of the type that holds most of the matrices' weights.
+/// Name of the type of most matrix weights.
 pub(crate) fn dominant_type(plan: &ModelPlan, tensors: &TensorTable) -> &'static str {
     let mut weights: BTreeMap<&'static str, usize> = BTreeMap::new();
     for matrix in plan.matrices() {
@@ -208,7 +208,7 @@ pub(crate) fn dominant_type(plan: &ModelPlan, tensors: &TensorTable) -> &'static
     weights.into_iter().max_by_key(|(_, n)| *n).map_or("unknown", |(name, _)| name)
 }
 
-/// llama.cpp's name of a mix of types, when it agrees with what the file holds.
+/// llama.cpp's name of a mix of types, if it matches the dominant type.
 fn mix_name(file_type: Option<u64>, dominant: &str) -> String {
     let mix = match file_type {
         Some(11) => "Q3_K_S",
@@ -223,7 +223,7 @@ fn mix_name(file_type: Option<u64>, dominant: &str) -> String {
     if mix.starts_with(dominant) { mix.to_owned() } else { dominant.to_owned() }
 }
 
-/// Weights of all matrices, biases and norms.
+/// Number of weights in matrices, biases and norms.
 pub(crate) fn n_params(plan: &ModelPlan, tensors: &TensorTable) -> u64 {
     let matrices = plan.matrices().map(|m| {
         let bias: usize = m.bias.iter().map(|b| b.n_rows).sum();

@@ -7,7 +7,7 @@ use memmap2::Mmap;
 
 use super::ModelError;
 
-/// Who owns the bytes.
+/// Owner of the bytes.
 pub(crate) enum Bytes {
     Mapped(Mmap),
     Static(&'static [u8]),
@@ -29,9 +29,9 @@ pub(crate) fn map_file(path: &Path) -> Result<Bytes, ModelError> {
     if file.metadata().map_err(io)?.len() == 0 {
         return Ok(Bytes::Static(&[]));
     }
-    // SAFETY: the map is read-only and owned by the returned value, which outlives every slice of it. Another program
-    // that overwrites the file meanwhile changes weights (any bit pattern is a valid byte); one that shortens it makes
-    // a later read fail with SIGBUS, the known cost of mapping, as in every engine that maps its weights.
+    // SAFETY: the map is read-only and owned by the returned value, which outlives every slice of it. If another program
+    // overwrites the file, weights change (any bit pattern is a valid byte). If it truncates the file, a later read fails
+    // with SIGBUS, a known limit of every engine that maps its weights.
     let map = unsafe { Mmap::map(&file) }.map_err(io)?;
     Ok(Bytes::Mapped(map))
 }

@@ -1,11 +1,11 @@
-//! Weight types: sizes of their blocks, and what the bytes mean.
+//! Tensor types: block sizes, and decoding of quantized blocks.
 //!
 //! ```text
 //! block bytes ──► q: i8 per weight, scale: f32 per 16, offset: f32 per 16 ──► w = scale * q + offset
 //! ```
-//! Invariants: 1. Every quantized type decodes through that one form, and `w` (one rounded product, one rounded sum) is
-//! bit-equal to the type's own formula, so the form "I8G16" is a lossless target for types without a kernel of their own.
-//! 2. Types without an offset use -0.0, because x + -0.0 is x for every x, signed zeros too.
+//! Invariants: 1. Every quantized type decodes through this form, and `w` (one rounded product, one rounded sum) is
+//! bit-equal to the type's own formula. So the form "I8G16" is lossless for types without a kernel of their own.
+//! 2. Types without an offset use -0.0, because x + -0.0 is x for every x, signed zeros included.
 //! A kernel that contracts the product and the sum into one FMA is within half an ulp of the larger of the two.
 //! Sizes: blocks of 32 or 256 weights; a row is a whole number of blocks. Source: the GGUF specification.
 
@@ -36,15 +36,15 @@ pub enum TensorType {
 
 use TensorType::*;
 
-/// Weights that share one scale and one offset in the decoded form.
+/// Weights per scale and offset in the decoded form.
 pub const GROUP: usize = 16;
 
 /// Every supported type.
 pub const TENSOR_TYPES: [TensorType; 15] =
     [F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS];
 
-/// Names of ggml type numbers that have no decoder here, to name them in errors.
-const FOREIGN: [(u32, &str); 19] = [
+/// Names of ggml types without a decoder, for error messages.
+const UNSUPPORTED_TYPES: [(u32, &str); 19] = [
     (9, "Q8_1"),
     (15, "Q8_K"),
     (16, "IQ2_XXS"),
@@ -67,7 +67,7 @@ const FOREIGN: [(u32, &str); 19] = [
 ];
 
 impl TensorType {
-    /// (ggml number, weights per block, bytes per block, name)
+    /// (ggml type number, weights per block, bytes per block, name)
     const fn facts(self) -> (u32, usize, usize, &'static str) {
         match self {
             F32 => (0, 1, 4, "F32"),
@@ -88,7 +88,7 @@ impl TensorType {
         }
     }
 
-    /// The number in a GGUF tensor header.
+    /// Type number in a GGUF tensor header.
     pub const fn ggml_id(self) -> u32 {
         self.facts().0
     }
@@ -108,12 +108,12 @@ impl TensorType {
         self.facts().3
     }
 
-    /// F32, F16 or BF16: one value per block, so elements can be moved one by one.
+    /// True for F32, F16 and BF16, whose elements can be moved one by one.
     pub const fn is_float(self) -> bool {
         matches!(self, F32 | F16 | BF16)
     }
 
-    /// Bytes of one row of `cols` weights; None when blocks do not divide it, or on overflow.
+    /// Bytes of one row of `cols` weights; None if blocks do not divide it, or on overflow.
     pub fn row_bytes(self, cols: usize) -> Option<usize> {
         if !cols.is_multiple_of(self.block_elems()) {
             return None;
@@ -121,7 +121,7 @@ impl TensorType {
         (cols / self.block_elems()).checked_mul(self.block_bytes())
     }
 
-    /// The type with this ggml number.
+    /// The type with this number.
     pub fn from_ggml_id(id: u32) -> Option<TensorType> {
         TENSOR_TYPES.into_iter().find(|ty| ty.ggml_id() == id)
     }
@@ -143,11 +143,14 @@ impl std::fmt::Display for TensorType {
     }
 }
 
-/// A name for any ggml type number, supported or not.
+/// Name of any ggml type number, supported or not.
 pub fn ggml_type_name(id: u32) -> String {
     match TensorType::from_ggml_id(id) {
         Some(ty) => ty.name().to_owned(),
-        None => FOREIGN.iter().find(|(n, _)| *n == id).map_or_else(|| format!("number {id}"), |(_, name)| (*name).to_owned()),
+        None => UNSUPPORTED_TYPES
+            .iter()
+            .find(|(n, _)| *n == id)
+            .map_or_else(|| format!("number {id}"), |(_, name)| (*name).to_owned()),
     }
 }
 
@@ -158,7 +161,7 @@ fn f16_at(block: &[u8], i: usize) -> f32 {
 /// Decodes whole blocks to floats: `out.len()` weights.
 ///
 /// # Errors
-/// When `bytes` is not exactly the blocks of `out.len()` weights.
+/// `bytes` is not exactly the blocks of `out.len()` weights.
 pub fn dequantize(ty: TensorType, bytes: &[u8], out: &mut [f32]) -> Result<(), ModelError> {
     check_sizes("dequantize", ty, bytes.len(), out.len())?;
     match ty {
@@ -181,12 +184,12 @@ pub fn dequantize(ty: TensorType, bytes: &[u8], out: &mut [f32]) -> Result<(), M
     Ok(())
 }
 
-/// Decodes whole quantized blocks to the form "I8G16": `w[i] = scale[i / 16] * q[i] + offset[i / 16]`, bit-equal to
-/// [`dequantize`] when product and sum are rounded one after the other. `q` has one element per weight; `scale` and
+/// Decodes whole quantized blocks to the form "I8G16": `w[i] = scale[i / 16] * q[i] + offset[i / 16]`. The result is
+/// bit-equal to [`dequantize`] if product and sum are rounded separately. `q` has one element per weight; `scale` and
 /// `offset` one per 16.
 ///
 /// # Errors
-/// When the lengths do not fit each other, or `ty` is a float type.
+/// Lengths that do not match, or a float type.
 pub fn to_i8_groups(ty: TensorType, bytes: &[u8], q: &mut [i8], scale: &mut [f32], offset: &mut [f32]) -> Result<(), ModelError> {
     check_sizes("to_i8_groups", ty, bytes.len(), q.len())?;
     let n = ty.block_elems();
@@ -217,7 +220,7 @@ fn check_sizes(op: &'static str, ty: TensorType, n_bytes: usize, n_weights: usiz
 
 const IQ4_VALUES: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
-/// One block. The slices have exactly the block's lengths (checked by the callers), floats never come here.
+/// Decodes one block. The callers guarantee the lengths of the slices, and no float types.
 fn unpack(ty: TensorType, b: &[u8], q: &mut [i8], scale: &mut [f32], offset: &mut [f32]) {
     offset.fill(-0.0);
     match ty {
@@ -347,10 +350,10 @@ fn unpack_iq4_xs(b: &[u8], q: &mut [i8], scale: &mut [f32]) {
     }
 }
 
-/// Encodes weights as `ty`: F32, F16, BF16, Q8_0 or Q4_0 (the reference rounding of llama.cpp).
+/// Encodes weights as F32, F16, BF16, Q8_0 or Q4_0, with the reference rounding of llama.cpp.
 ///
 /// # Errors
-/// When `weights` is not a whole number of blocks, or `ty` has no encoder here.
+/// `weights` is not a whole number of blocks, or `ty` has no encoder.
 pub fn quantize(ty: TensorType, weights: &[f32]) -> Result<Vec<u8>, ModelError> {
     let no_encoder = || ModelError::Sizes {
         op: "quantize",

@@ -1,10 +1,10 @@
-//! A folder as Hugging Face lays it out: `config.json`, `tokenizer.json`, `*.safetensors` (in one file, or in shards).
+//! Hugging Face folder: `config.json`, `tokenizer.json`, and `*.safetensors` in one file or in shards.
 //!
 //! ```text
 //! model.safetensors.index.json ──► shards ──► header of each (JSON) ──► TensorTable: checked ranges in mapped files
 //! ```
-//! Invariants: 1. A header's claims are checked against the length of the file before a range is used. 2. Only plain file
-//! names of the folder are opened. Limits: headers up to 100 MB, JSON files up to 64 MiB.
+//! Invariants: 1. The ranges of a header are checked against the length of the file before they are used. 2. Only plain file
+//! names in the folder are opened. Limits: headers up to 100 MB, JSON files up to 64 MiB.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
@@ -20,7 +20,7 @@ use crate::base::limits::MAX_FILE_COUNT;
 const MAX_JSON_BYTES: u64 = 64 << 20;
 const MAX_HEADER_BYTES: u64 = 100_000_000;
 
-/// The weights and the JSON files of a folder.
+/// Weights and JSON files of a folder.
 pub(crate) struct HfFolder {
     pub config: Value,
     pub tokenizer_config: Option<Value>,
@@ -35,7 +35,7 @@ impl HfFolder {
     /// Opens a folder.
     ///
     /// # Errors
-    /// When a file is missing or damaged, or the folder holds something else.
+    /// A file is missing or corrupt, or the folder holds something else.
     pub fn open(dir: &Path) -> Result<HfFolder, ModelError> {
         let Some(config) = read_json(&dir.join("config.json"))? else { return Err(not_a_model(dir)?) };
         if config.get("model_type").is_none() && config.get("architectures").is_none() {
@@ -54,22 +54,28 @@ impl HfFolder {
             shards: Vec::new(),
             file_bytes: 0,
         };
-        for (name, promised) in names {
-            folder.add_shard(dir, &name, &promised)?;
+        for (name, expected) in names {
+            folder.add_shard(dir, &name, &expected)?;
         }
         Ok(folder)
     }
 
-    fn add_shard(&mut self, dir: &Path, name: &str, promised: &[String]) -> Result<(), ModelError> {
+    fn add_shard(&mut self, dir: &Path, name: &str, expected: &[String]) -> Result<(), ModelError> {
         let path = dir.join(name);
         let bytes = map_file(&path)?;
         let found = parse_safetensors(bytes.get(), self.shards.len(), &path.display().to_string())?;
-        if let Some(missing) = promised.iter().find(|tensor| !found.has(tensor)) {
-            return Err(folder_error(&path, format!("the index promises tensor '{missing}' in this file, but it is not there")));
+        if let Some(missing) = expected.iter().find(|tensor| !found.has(tensor)) {
+            return Err(folder_error(
+                &path,
+                format!("the index lists tensor '{missing}' in this file, but the file has no such tensor. Download it again"),
+            ));
         }
         for (tensor, entry) in found.iter() {
             if self.tensors.insert(tensor.to_owned(), entry.clone()).is_some() {
-                return Err(folder_error(&path, format!("tensor '{tensor}' is in two files; remove the stray one")));
+                return Err(folder_error(
+                    &path,
+                    format!("tensor '{tensor}' is in two files. Remove the file that does not belong to the model"),
+                ));
             }
         }
         self.file_bytes += bytes.get().len() as u64;
@@ -78,8 +84,8 @@ impl HfFolder {
     }
 }
 
-/// What the model at `path` is called: as its last part, or as its repository where it is a revision in the cache of
-/// huggingface_hub (`models--publisher--name/snapshots/revision`).
+/// Name of the model at `path`: its last component, or the repository of a revision in huggingface_hub's cache
+/// (`models--publisher--name/snapshots/revision`).
 pub fn path_name(path: &Path) -> Option<String> {
     let name = |path: &Path| Some(path.file_name()?.to_string_lossy().into_owned());
     let snapshots = path.parent().filter(|parent| parent.file_name().is_some_and(|name| name == "snapshots"));
@@ -92,12 +98,12 @@ fn folder_error(path: &Path, problem: impl Into<String>) -> ModelError {
     ModelError::Folder { path: path.display().to_string(), problem: problem.into() }
 }
 
-/// What to say about a folder without `config.json`.
+/// The error for a folder without `config.json`.
 fn not_a_model(dir: &Path) -> Result<ModelError, ModelError> {
     let names = file_names(dir)?;
     let ggufs: Vec<_> = names.iter().filter(|name| name.ends_with(".gguf")).take(3).cloned().collect();
     let found = match () {
-        () if !ggufs.is_empty() => format!("it is a folder that holds {}: open the file itself", ggufs.join(", ")),
+        () if !ggufs.is_empty() => format!("it is a folder with the GGUF file {}", ggufs.join(", ")),
         () if names.is_empty() => "it is an empty folder".to_owned(),
         () => "it is a folder without config.json".to_owned(),
     };
@@ -114,7 +120,7 @@ fn file_names(dir: &Path) -> Result<Vec<String>, ModelError> {
     Ok(names)
 }
 
-/// Names of the weight files, with the tensors that the index promises in each (none where there is no index).
+/// Names of the weight files, each with the tensors that the index lists in it (empty without an index).
 fn shard_names(dir: &Path) -> Result<BTreeMap<String, Vec<String>>, ModelError> {
     if dir.join("model.safetensors").is_file() {
         return Ok(BTreeMap::from([("model.safetensors".to_owned(), Vec::new())]));
@@ -122,18 +128,21 @@ fn shard_names(dir: &Path) -> Result<BTreeMap<String, Vec<String>>, ModelError> 
     let index_path = dir.join("model.safetensors.index.json");
     if let Some(index) = read_json(&index_path)? {
         let Some(map) = index.get("weight_map").and_then(Value::as_object) else {
-            return Err(folder_error(&index_path, "there is no 'weight_map' in it; download the file again"));
+            return Err(folder_error(&index_path, "it has no 'weight_map'. Download the file again"));
         };
         let mut shards: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (tensor, file) in map {
             let name = file.as_str().filter(|name| is_plain_name(name));
             let Some(name) = name else {
-                return Err(folder_error(&index_path, format!("the file of tensor '{tensor}' is {file}, not a plain file name")));
+                return Err(folder_error(
+                    &index_path,
+                    format!("the file of tensor '{tensor}' is {file}, not a plain file name. Download the index again"),
+                ));
             };
             shards.entry(name.to_owned()).or_default().push(tensor.clone());
         }
         if let Some(missing) = shards.keys().find(|name| !dir.join(name).is_file()) {
-            return Err(folder_error(dir, format!("the weight file {missing} is missing; download it into this folder")));
+            return Err(folder_error(dir, format!("the weight file {missing} is missing. Download it into this folder")));
         }
         return Ok(shards);
     }
@@ -142,9 +151,9 @@ fn shard_names(dir: &Path) -> Result<BTreeMap<String, Vec<String>>, ModelError> 
     if shards.is_empty() {
         let torch = names.iter().any(|name| name.ends_with(".bin") || name.ends_with(".pt") || name.ends_with(".pth"));
         let problem = if torch {
-            "the weights are PyTorch files, which can run code; download the *.safetensors files of this model instead"
+            "the weights are PyTorch files, which can run code. Download the *.safetensors files of this model instead"
         } else {
-            "there are no weights (*.safetensors) in this folder; download them into it"
+            "this folder has no weights (*.safetensors). Download them into it"
         };
         return Err(folder_error(dir, problem));
     }
@@ -156,30 +165,30 @@ fn is_plain_name(name: &str) -> bool {
     matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None)) && !name.contains('\\')
 }
 
-/// Reads one header and turns its offsets into ranges of the file.
+/// Parses one header and turns its offsets into ranges of the file.
 pub(crate) fn parse_safetensors(bytes: &[u8], shard: usize, path: &str) -> Result<TensorTable, ModelError> {
-    let lie = |problem: String| ModelError::Folder {
+    let invalid = |problem: String| ModelError::Folder {
         path: path.to_owned(),
-        problem: format!("not a valid safetensors file ({problem}); download it again"),
+        problem: format!("not a valid safetensors file ({problem}). Download it again"),
     };
     let Some((length, rest)) = bytes.split_first_chunk::<8>() else {
-        return Err(lie(format!("{} bytes long", bytes.len())));
+        return Err(invalid(format!("it has {} bytes", bytes.len())));
     };
     let n = u64::from_le_bytes(*length);
     let header = usize::try_from(n).ok().filter(|_| n <= MAX_HEADER_BYTES).and_then(|n| rest.get(..n));
     let Some(header) = header else {
-        return Err(lie(format!("its header claims {n} bytes, the file has {}", bytes.len())));
+        return Err(invalid(format!("its header has {n} bytes, the file has {}", bytes.len())));
     };
-    // The crate checks that the tensors follow each other without gaps and that each is as long as its shape says.
-    // Its own check of the total can overflow, so only the header goes through it.
-    let metadata: safetensors::tensor::Metadata = serde_json::from_slice(header).map_err(|e| lie(e.to_string()))?;
+    // The crate checks that tensors are contiguous and that lengths match shapes. Its check of the total can overflow, so
+    // only the header is passed to it.
+    let metadata: safetensors::tensor::Metadata = serde_json::from_slice(header).map_err(|e| invalid(e.to_string()))?;
     let data = &rest[header.len()..];
     if metadata.data_len() != data.len() {
-        return Err(lie(format!("its header describes {} bytes of weights, the file has {}", metadata.data_len(), data.len())));
+        return Err(invalid(format!("its header lists {} bytes of weights, the file has {}", metadata.data_len(), data.len())));
     }
     let tensors = metadata.tensors();
     if tensors.len() as u64 > MAX_FILE_COUNT {
-        return Err(lie(format!("{} tensors", tensors.len())));
+        return Err(invalid(format!("it has {} tensors", tensors.len())));
     }
     let start = 8 + header.len();
     let mut table = TensorTable::default();
@@ -188,7 +197,7 @@ pub(crate) fn parse_safetensors(bytes: &[u8], shard: usize, path: &str) -> Resul
         let entry =
             TensorEntry { ty: tensor_type(info.dtype), shape: info.shape.clone(), shard, start: start + from, end: start + to };
         if entry.shape.contains(&0) && entry.ty.is_ok() {
-            return Err(lie(format!("tensor '{name}' has the shape {:?}", entry.shape)));
+            return Err(invalid(format!("tensor '{name}' has the shape {:?}", entry.shape)));
         }
         table.insert(name, entry);
     }
@@ -211,24 +220,27 @@ pub(crate) fn read_text(path: &Path) -> Result<Option<String>, ModelError> {
     }
     let n = std::fs::metadata(path).map_err(io)?.len();
     if n > MAX_JSON_BYTES {
-        return Err(folder_error(path, format!("the file has {n} bytes; it must be at most {MAX_JSON_BYTES}")));
+        return Err(folder_error(
+            path,
+            format!("the file has {n} bytes, but it must have at most {MAX_JSON_BYTES}. Download it again"),
+        ));
     }
     let bytes = std::fs::read(path).map_err(io)?;
-    String::from_utf8(bytes).map(Some).map_err(|_| folder_error(path, "the file is not UTF-8 text; download it again"))
+    String::from_utf8(bytes).map(Some).map_err(|_| folder_error(path, "the file is not UTF-8 text. Download it again"))
 }
 
 pub(crate) fn read_json(path: &Path) -> Result<Option<Value>, ModelError> {
     let Some(text) = read_text(path)? else { return Ok(None) };
     match serde_json::from_str(&text) {
         Ok(value) => Ok(Some(value)),
-        Err(e) => Err(folder_error(path, format!("the file is not valid JSON ({e}); download it again"))),
+        Err(e) => Err(folder_error(path, format!("the file is not valid JSON ({e}). Download it again"))),
     }
 }
 
-/// Paths of the files that a tokenizer is made from.
+/// Paths of a tokenizer's files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HfTokenizerFiles {
-    /// always there
+    /// `tokenizer.json`
     pub tokenizer: PathBuf,
     /// `tokenizer_config.json`
     pub tokenizer_config: Option<PathBuf>,
@@ -242,12 +254,12 @@ impl HfTokenizerFiles {
     /// Finds the files in a folder.
     ///
     /// # Errors
-    /// When there is no `tokenizer.json`.
+    /// The folder has no `tokenizer.json`.
     pub fn find(dir: &Path) -> Result<HfTokenizerFiles, ModelError> {
         let present = |name: &str| Some(dir.join(name)).filter(|path| path.is_file());
         let Some(tokenizer) = present("tokenizer.json") else {
             return Err(ModelError::NoTokenizer(format!(
-                "there is no tokenizer.json in {}; download it into this folder",
+                "{} has no tokenizer.json. Download it into this folder",
                 dir.display()
             )));
         };

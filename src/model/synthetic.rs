@@ -1,9 +1,9 @@
-//! Models of real shapes with random weights, made tensor by tensor when they are asked for, to measure speed.
+//! Synthetic models: real shapes with random weights, generated tensor by tensor on demand, for speed tests.
 //!
-//! Invariants: 1. The same name, type and seed give the same bytes, for whole tensors and for any rows of them.
-//! 2. Matrices have mean 0 and a standard deviation near 1/sqrt(cols), norms are the identity, biases are 0: logits stay
-//! finite. 3. Nothing is held but the list of tensors. Which matrix gets which type follows llama-quantize: with Q4_0 and
-//! Q4_K the output matrix (or the tied embedding) is Q6_K, and a type that does not divide the columns falls back.
+//! Invariants: 1. The same name, type and seed give the same bytes, for whole tensors and for any of their rows.
+//! 2. Matrices have mean 0 and a standard deviation near 1/sqrt(cols), norms are the identity, biases are 0, so logits stay
+//! finite. 3. Only the list of tensors is in memory. Types follow llama-quantize: with Q4_0 and Q4_K the output matrix (or
+//! the tied embedding) is Q6_K, and a type that does not divide the columns falls back.
 
 use half::f16;
 use serde_json::{Value, json};
@@ -16,20 +16,20 @@ use crate::base::Rng;
 /// Names of the shapes.
 pub const SHAPES: [&str; 6] = ["tiny", "qwen2.5-0.5b", "llama-3.2-1b", "llama-2-7b", "llama-3.1-8b", "opt-6.7b"];
 
-/// Generator of a model's tensors.
+/// Generator of a synthetic model's tensors.
 pub(crate) struct Synthetic {
     pub config: Value,
     pub tensors: TensorTable,
     pub seed: u64,
 }
 
-/// The published `config.json` of a shape, as far as it matters here.
+/// Published `config.json` of a shape, reduced to the keys that matter here.
 fn config(name: &str) -> Option<Value> {
     let llama3 = |factor: f64| {
         json!({ "rope_type": "llama3", "factor": factor, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                 "original_max_position_embeddings": 8192 })
     };
-    // layers, hidden, heads, kv heads, ffn, vocab, window, rope base, tied
+    // layers, hidden, heads, kv heads, ffn, vocab, context, rope base, tied
     let llama = |d: [usize; 7], theta: f64, tied: bool| {
         json!({ "model_type": "llama", "num_hidden_layers": d[0], "hidden_size": d[1], "num_attention_heads": d[2],
                 "num_key_value_heads": d[3], "intermediate_size": d[4], "vocab_size": d[5],
@@ -62,18 +62,18 @@ fn config(name: &str) -> Option<Value> {
 }
 
 impl Synthetic {
-    /// A shape by name, at a weight type.
+    /// A shape by name, with a weight type.
     ///
     /// # Errors
-    /// When either is unknown.
+    /// Unknown name or weight type.
     pub fn new(name: &str, weight_type: &str, seed: u64) -> Result<Synthetic, ModelError> {
         let Some(config) = config(name) else {
             let known = SHAPES.join(", ");
-            return Err(ModelError::Unsupported(format!("there is no model shape '{name}'; choose one of: {known}")));
+            return Err(ModelError::Unsupported(format!("there is no model shape '{name}'. Choose one of: {known}")));
         };
         let Some(base) = TensorType::from_name(weight_type) else {
             let known = TensorType::supported();
-            return Err(ModelError::Unsupported(format!("there is no weight type '{weight_type}'; choose one of: {known}")));
+            return Err(ModelError::Unsupported(format!("there is no weight type '{weight_type}'. Choose one of: {known}")));
         };
         let mut synthetic = Synthetic { config, tensors: TensorTable::default(), seed };
         synthetic.list_tensors(base);
@@ -86,7 +86,7 @@ impl Synthetic {
 
     fn add(&mut self, name: String, shape: &[usize], ty: TensorType) {
         let ty = match shape {
-            [_, cols] => fitting(ty, *cols),
+            [_, cols] => type_for_width(ty, *cols),
             _ => TensorType::F32,
         };
         self.tensors.insert(name, TensorEntry { ty: Ok(ty), shape: shape.to_vec(), shard: 0, start: 0, end: 0 });
@@ -155,7 +155,7 @@ impl Synthetic {
         self.add(format!("{stem}.bias"), &[dim], TensorType::F32);
     }
 
-    /// Blocks of some rows of a matrix, or some elements of a vector.
+    /// Generates rows of a matrix in blocks, or elements of a vector.
     pub fn rows(&self, name: &str, ty: TensorType, cols: usize, first_row: usize, n_rows: usize) -> Result<Vec<u8>, ModelError> {
         if self.tensors.get(name).is_some_and(|entry| entry.shape.len() == 1) {
             let value: f32 = if name.ends_with(".bias") { 0.0 } else { 1.0 };
@@ -176,8 +176,8 @@ impl Synthetic {
     }
 }
 
-/// The type itself, or what llama-quantize takes when blocks do not divide the columns.
-fn fitting(mut ty: TensorType, cols: usize) -> TensorType {
+/// The type itself, or llama-quantize's fallback if blocks do not divide the columns.
+fn type_for_width(mut ty: TensorType, cols: usize) -> TensorType {
     use TensorType::*;
     while !cols.is_multiple_of(ty.block_elems()) {
         ty = match ty {
@@ -215,7 +215,7 @@ fn fill_floats(ty: TensorType, out: &mut [u8], cols: usize, rng: &mut Rng) {
     }
 }
 
-/// Random bits behind fixed scales.
+/// Random quants with fixed scales.
 fn fill_blocks(ty: TensorType, out: &mut [u8], scale: f16, rng: &mut Rng) {
     use TensorType::*;
     for word in out.chunks_mut(4) {
@@ -224,7 +224,7 @@ fn fill_blocks(ty: TensorType, out: &mut [u8], scale: f16, rng: &mut Rng) {
     let minimum = |times: f32| f16::from_f32(scale.to_f32() * times).to_le_bytes();
     let d = scale.to_le_bytes();
     for block in out.chunks_exact_mut(ty.block_bytes()) {
-        // (place of d, place and size of the minimum that makes the mean 0)
+        // (offset of d, offset and factor of the minimum that makes the mean 0)
         let (at, min) = match ty {
             Q4_1 => (0, Some((2, -7.5))),
             Q5_1 => (0, Some((2, -15.5))),
@@ -235,7 +235,7 @@ fn fill_blocks(ty: TensorType, out: &mut [u8], scale: f16, rng: &mut Rng) {
             Q6_K => (208, None),
             _ => (0, None),
         };
-        // Without a minimum a random sign takes care of the mean: the quants reach further down than up.
+        // Types without a minimum get a random sign for a mean of 0, because their quants reach lower than higher.
         let sign = if min.is_none() { block[at + 1] & 0x80 } else { 0 };
         block[at] = d[0];
         block[at + 1] = d[1] | sign;
@@ -245,7 +245,7 @@ fn fill_blocks(ty: TensorType, out: &mut [u8], scale: f16, rng: &mut Rng) {
     }
 }
 
-/// The block scale that gives values of standard deviation `sd`, found on a sample.
+/// Block scale that gives values of standard deviation `sd`, measured on a sample.
 fn block_scale(ty: TensorType, sd: f32) -> Result<f16, ModelError> {
     let n_blocks = 2048 / ty.block_elems() * 8;
     let mut sample = vec![0u8; n_blocks * ty.block_bytes()];

@@ -1,11 +1,11 @@
-//! Tensors by name: type, shape, and where the bytes lie. The same for every kind of model file.
+//! Tensor table: type, shape and byte range of each tensor by name, for every kind of model file.
 
 use std::collections::BTreeMap;
 
 use super::ModelError;
 use super::quant::TensorType;
 
-/// Type and size of a stored tensor, seen as rows. A one-dimensional tensor of n elements is `[n, 1]`.
+/// Type and size of a stored tensor as rows. A one-dimensional tensor of n elements is `[n, 1]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TensorInfo {
     /// element type
@@ -19,11 +19,11 @@ pub struct TensorInfo {
 /// One tensor of a [`TensorTable`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct TensorEntry {
-    /// element type, or the name of one that has no decoder
+    /// element type, or the name of a type without a decoder
     pub ty: Result<TensorType, String>,
-    /// outermost dimension first
+    /// shape, outermost dimension first
     pub shape: Vec<usize>,
-    /// which file
+    /// index of the file
     pub shard: usize,
     /// first byte in that file
     pub start: usize,
@@ -38,7 +38,7 @@ pub struct TensorTable {
 }
 
 impl TensorTable {
-    /// Adds a tensor; the former one of that name comes back.
+    /// Adds a tensor; returns the previous one of that name.
     pub fn insert(&mut self, name: String, entry: TensorEntry) -> Option<TensorEntry> {
         self.entries.insert(name, entry)
     }
@@ -48,21 +48,25 @@ impl TensorTable {
         self.entries.get(name)
     }
 
-    /// True when the tensor is there.
+    /// True if the tensor exists.
     pub fn has(&self, name: &str) -> bool {
         self.entries.contains_key(name)
     }
 
-    /// All tensors, by name.
+    /// All tensors, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &TensorEntry)> {
         self.entries.iter().map(|(name, entry)| (name.as_str(), entry))
     }
 
-    /// Takes over the tensors of another part of the same model, which is file `shard`.
+    /// Adds the tensors of another part of the same model, stored in file `shard`.
     pub(crate) fn take_over(&mut self, part: TensorTable, shard: usize) -> Result<(), ModelError> {
         for (name, entry) in part.entries {
             if self.has(&name) {
-                return Err(ModelError::damaged("the model", format!("holding '{name}' in two parts"), "one of each tensor"));
+                return Err(ModelError::corrupt(
+                    "the model",
+                    format!("a model with '{name}' in two parts"),
+                    "one of each tensor",
+                ));
             }
             self.insert(name, TensorEntry { shard, ..entry });
         }
@@ -74,24 +78,24 @@ impl TensorTable {
         self.entries.len()
     }
 
-    /// No tensors at all.
+    /// True if there are no tensors.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// A tensor that must be there, in a type that can be decoded.
+    /// A tensor that must exist and have a decoder.
     ///
     /// # Errors
-    /// When it is missing, or of a foreign type (named).
+    /// The tensor is missing, or has no decoder.
     pub fn require(&self, name: &str) -> Result<(&TensorEntry, TensorInfo), ModelError> {
         let entry = self.get(name).ok_or_else(|| ModelError::MissingTensor(name.to_owned()))?;
         Ok((entry, entry.info(name)?))
     }
 
-    /// Checks that a tensor has exactly this shape (dimensions of 1 in front are ignored).
+    /// Checks that a tensor has exactly this shape; leading dimensions of 1 are ignored.
     ///
     /// # Errors
-    /// When it is missing, of a foreign type, or of another shape.
+    /// The tensor is missing, has no decoder, or has another shape.
     pub fn require_shape(&self, name: &str, expected: &[usize]) -> Result<TensorInfo, ModelError> {
         let (entry, info) = self.require(name)?;
         let spare = entry.shape.len().saturating_sub(expected.len());
@@ -111,7 +115,7 @@ impl TensorEntry {
     /// The tensor as rows.
     ///
     /// # Errors
-    /// When its type cannot be decoded.
+    /// The type has no decoder.
     pub fn info(&self, name: &str) -> Result<TensorInfo, ModelError> {
         let ty = self.ty.as_ref().map_err(|ty| ModelError::TensorType {
             tensor: name.to_owned(),
@@ -132,18 +136,18 @@ impl TensorEntry {
     }
 }
 
-/// What a GGUF header says of a tensor.
+/// Tensor entry of a GGUF header.
 pub(super) struct TensorHeader {
     pub name: String,
-    /// outermost dimension first
+    /// shape, outermost dimension first
     pub shape: Vec<usize>,
     pub ty: TensorType,
-    /// from the beginning of the data
+    /// offset from the beginning of the data
     pub offset: u64,
     pub n_bytes: u64,
 }
 
-/// Turns offsets into byte ranges of the file and checks that they lie inside it, apart from each other.
+/// Turns offsets into byte ranges of the file, and checks that they lie inside it and do not overlap.
 pub(super) fn place_tensors(
     headers: Vec<TensorHeader>,
     start: u64,
@@ -155,11 +159,11 @@ pub(super) fn place_tensors(
     for header in headers {
         let what = || format!("the offset of tensor '{}'", header.name);
         if !header.offset.is_multiple_of(alignment) {
-            return Err(ModelError::damaged(what(), header.offset, format!("a multiple of the alignment {alignment}")));
+            return Err(ModelError::corrupt(what(), header.offset, format!("a multiple of the alignment {alignment}")));
         }
         let range = start.checked_add(header.offset).and_then(|from| Some((from, from.checked_add(header.n_bytes)?)));
         let Some((from, to)) = range else {
-            return Err(ModelError::damaged(what(), header.offset, "inside the file"));
+            return Err(ModelError::corrupt(what(), header.offset, "inside the file"));
         };
         if to > file_bytes {
             return Err(ModelError::Truncated {
@@ -170,13 +174,15 @@ pub(super) fn place_tensors(
             });
         }
         let (Ok(from), Ok(to)) = (usize::try_from(from), usize::try_from(to)) else {
-            return Err(ModelError::Unsupported("this model file is too large for a 32-bit system".to_owned()));
+            return Err(ModelError::Unsupported(
+                "this model file is too large for a 32-bit system. Choose a smaller model".to_owned(),
+            ));
         };
         ranges.push((from, to, header.name.clone()));
         let entry = TensorEntry { ty: Ok(header.ty), shape: header.shape, shard: 0, start: from, end: to };
         if table.insert(header.name.clone(), entry).is_some() {
             let got = format!("listing '{}' twice", header.name);
-            return Err(ModelError::damaged("the tensor list", got, "one entry for each tensor"));
+            return Err(ModelError::corrupt("the tensor list", got, "one entry for each tensor"));
         }
     }
     ranges.sort_unstable();
@@ -184,7 +190,7 @@ pub(super) fn place_tensors(
         let [(_, end, first), (from, _, second)] = pair else { continue };
         if from < end {
             let got = format!("placing '{first}' and '{second}' on the same bytes");
-            return Err(ModelError::damaged("the tensor list", got, "tensors that do not overlap"));
+            return Err(ModelError::corrupt("the tensor list", got, "tensors that do not overlap"));
         }
     }
     Ok(table)

@@ -1,4 +1,4 @@
-//! Twin of the attention kernels: softmax(q · K) V for one query over the keys it sees.
+//! Reference of the attention kernels: softmax(q · K) V for one query over its visible keys.
 
 /// One head: q `[D]` (already scaled), keys and values `[S, D]`. Returns `[D]`.
 pub fn attention(q: &[f32], keys: &[f32], values: &[f32]) -> Vec<f32> {

@@ -1,6 +1,6 @@
-//! Twin of `linear/*`: the product, its epilogue, and the embedding gather, over weights that are already f32.
+//! Reference of `linear/*`: product, epilogue and embedding lookup, over f32 weights.
 
-/// What follows the product.
+/// Activation after the product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Activation {
     /// nothing

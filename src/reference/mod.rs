@@ -1,4 +1,5 @@
-//! Plain-loop twins of the kernels: the truth they are tested against. Clear, never fast; sums in f64.
+//! Reference implementations of the kernels as plain loops, which tests compare the kernels with. Clear, not fast; sums
+//! in f64.
 
 mod attention;
 mod dequantize_pages;

@@ -1,6 +1,6 @@
-//! Twin of `norm/norm`.
+//! Reference of `norm/norm`.
 
-/// Normalizes each row of x `[rows, C]`: RMSNorm, or LayerNorm where there is a bias.
+/// Normalizes each row of x `[rows, C]`: LayerNorm if there is a bias, otherwise RMSNorm.
 pub fn norm(x: &[f32], weight: &[f32], bias: Option<&[f32]>, eps: f32) -> Vec<f32> {
     let n_cols = weight.len();
     let mut y = Vec::with_capacity(x.len());

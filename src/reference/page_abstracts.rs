@@ -1,8 +1,8 @@
-//! Twin of `kv/page_abstracts`: element-wise bounds of the keys of one page.
+//! Reference of `kv/page_abstracts`: element-wise bounds of the keys of one page.
 
 use half::f16;
 
-/// The largest f16 not above `x`.
+/// Largest f16 <= `x`.
 fn floor(x: f32) -> f16 {
     let h = f16::from_f32(x);
     match h.to_f32() > x {
@@ -12,8 +12,8 @@ fn floor(x: f32) -> f16 {
     }
 }
 
-/// Minimum and maximum over the 64 tokens of a page f32 `[4 blocks, G, 32 rows, D]` (rows 0 to 15 are keys), rounded outwards:
-/// f16 `[G, 2, D]`. Infinite where a key is no number.
+/// Minimum and maximum over the 64 tokens of a page f32 `[4 blocks, G, 32 rows, D]` (rows 0 to 15 are keys), rounded
+/// outward: f16 `[G, 2, D]`. Infinite for NaN keys.
 pub fn page_abstracts(page: &[f32], n_kv_head: usize, head_dim: usize) -> Vec<f16> {
     let keys = |g: usize, d: usize| {
         let slots = page.chunks_exact(32 * head_dim).skip(g).step_by(n_kv_head);
@@ -35,7 +35,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn floor_is_the_largest_half_not_above(bits: u32) {
+        fn floor_is_the_largest_f16_not_above(bits: u32) {
             let x = f32::from_bits(bits);
             prop_assume!(!x.is_nan());
             let h = floor(x);
@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn abstracts_bound_the_keys_of_their_own_head_and_no_values() {
+    fn abstracts_bound_only_the_keys_of_their_own_head() {
         let (g, d) = (2, 8);
         let page: Vec<f32> = (0..4 * g * 32 * d)
             .map(|i| {

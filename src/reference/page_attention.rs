@@ -1,8 +1,8 @@
-//! Twin of `page_lse` and `page_shares`.
+//! Reference of `attention/page_logsumexp` and `attention/page_attention`.
 
 use crate::base::limits::KV_PAGE_TOKENS;
 
-/// Share of attention that each of the first `n_pages` has, mean over `rows`: of each, scores of all keys that it sees.
+/// Attention share of each of the first `n_pages`, the mean over `rows`; a row has the scores of all its visible keys.
 pub fn page_attention(rows: &[Vec<f64>], n_pages: usize) -> Vec<f64> {
     let mut shares = vec![0.0; n_pages];
     for row in rows {

@@ -1,11 +1,11 @@
-//! Twin of `kv/page_bounds`: what the keys of a page can make of a query at most and at least.
+//! Reference of `kv/page_bounds`: upper and lower bound of q · k over the keys of a page.
 
 use half::f16;
 
-/// Bound of a page that may hold anything.
+/// Bound of an unbounded page.
 const UNBOUNDED: f32 = 3.0e38;
 
-/// Upper and lower bound of q · k for one query q `[D]` over the keys that an abstract `[2, D]` (minimum, maximum) stands for.
+/// Upper and lower bound of q · k for one query q `[D]` over all keys within an abstract `[2, D]` (minimum, maximum).
 pub fn page_bounds(q: &[f32], minimum_maximum: &[f16]) -> [f32; 2] {
     if minimum_maximum.iter().any(|b| !b.is_finite()) {
         return [UNBOUNDED, -UNBOUNDED];
@@ -25,7 +25,7 @@ mod tests {
     }
 
     #[test]
-    fn page_bounds_take_the_better_end_of_each_channel() {
+    fn page_bounds_use_the_matching_end_of_each_channel() {
         assert_eq!(page_bounds(&[2.0, -1.0], &halves(&[-1.0, 3.0, 4.0, 5.0])), [5.0, -7.0]);
         assert_eq!(page_bounds(&[2.0, -1.0], &halves(&[1.0, 3.0, 1.0, 3.0])), [-1.0, -1.0]);
         assert_eq!(page_bounds(&[0.0, 0.0], &halves(&[1.0, f32::NEG_INFINITY, 1.0, 3.0])), [UNBOUNDED, -UNBOUNDED]);

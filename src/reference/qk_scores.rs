@@ -1,4 +1,4 @@
-//! Twin of `attention/qk_scores`: exact q · k.
+//! Reference of `attention/qk_scores`: exact q · k.
 
 /// Scores of each of the keys `[S, D]` for one query q `[D]`.
 pub fn qk_scores(q: &[f32], keys: &[f32]) -> Vec<f64> {

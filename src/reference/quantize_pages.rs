@@ -1,4 +1,4 @@
-//! Twin of `kv/quantize_pages`: one page of 64 tokens to codes and scales, and back.
+//! Reference of `kv/quantize_pages`: one page of 64 tokens to codes and scales, and back.
 //!
 //! ```text
 //! f32 [4 blocks, G, 32 rows, D] ─► blocks [4, G] of (codes [32, D] │ value scales [16, ceil(D/32)]) │ key scales [G, D]
@@ -18,7 +18,7 @@ struct Scale {
     low: f16,
 }
 
-/// What a page looks like.
+/// Shape of a page.
 #[derive(Debug, Clone, Copy)]
 pub struct PageShape {
     /// G
@@ -50,8 +50,9 @@ impl PageShape {
         (1 << self.code_bits) - 1
     }
 
-    /// Slot and place in the slot of a scale's numbers. Keys: one channel of the page. Values: 32 channels of one token.
-    fn members(&self, which: Which) -> Vec<(usize, usize)> {
+    /// Slot and index within the slot of the numbers of a scale. Keys: one channel of the page. Values: 32 channels of
+    /// one token.
+    fn numbers_of(&self, which: Which) -> Vec<(usize, usize)> {
         let d = self.head_dim;
         match which {
             Which::Key { head, channel } => (0..PAGE_BLOCKS)
@@ -85,8 +86,8 @@ enum Which {
     Value { slot: usize, token: usize, group: usize },
 }
 
-/// A number as the quantizer sees it: finite in f16.
-pub(super) fn finite(x: f32) -> f32 {
+/// Clamps to the finite range of f16.
+pub(super) fn clamp_finite(x: f32) -> f32 {
     x.max(-f16::MAX.to_f32()).min(f16::MAX.to_f32())
 }
 
@@ -94,8 +95,8 @@ fn next_up(x: f16) -> f16 {
     f16::from_bits(x.to_bits() + 1)
 }
 
-/// The largest low not above all `numbers`, and the smallest step that reaches the highest of them in `levels` steps.
-fn fit(numbers: &[f32], levels: u32) -> Scale {
+/// The largest low <= all `numbers`, and the smallest step that reaches the highest of them in `levels` steps.
+fn fit_scale(numbers: &[f32], levels: u32) -> Scale {
     let lowest = numbers.iter().copied().fold(f32::INFINITY, f32::min);
     let highest = numbers.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let mut low = f16::from_f32(lowest);
@@ -116,7 +117,7 @@ fn fit(numbers: &[f32], levels: u32) -> Scale {
     Scale { step, low }
 }
 
-/// The nearest code, the higher one of two.
+/// The nearest code, rounding half up.
 fn encode(x: f32, scale: Scale) -> u8 {
     if scale.step == f16::ZERO {
         return 0;
@@ -124,17 +125,17 @@ fn encode(x: f32, scale: Scale) -> u8 {
     (f64::from(x - scale.low.to_f32()) / f64::from(scale.step) + 0.5).floor() as u8
 }
 
-/// Quantizes a page of f32 in slot order. Numbers past the range of f16 are taken as its ends.
+/// Quantizes a page of f32 in slot order. Numbers beyond the range of f16 are clamped.
 pub fn quantize_page(page: &[f32], shape: PageShape) -> Vec<u8> {
     let slot_numbers = 2 * BLOCK_TOKENS * shape.head_dim;
     let mut bytes = vec![0u8; shape.n_slots() * shape.block_bytes() + shape.n_kv_head * shape.head_dim * SCALE_BYTES];
     for (which, at) in shape.scales() {
-        let members = shape.members(which);
-        let numbers: Vec<f32> = members.iter().map(|&(slot, i)| finite(page[slot * slot_numbers + i])).collect();
-        let scale = fit(&numbers, shape.levels());
+        let numbers_of = shape.numbers_of(which);
+        let numbers: Vec<f32> = numbers_of.iter().map(|&(slot, i)| clamp_finite(page[slot * slot_numbers + i])).collect();
+        let scale = fit_scale(&numbers, shape.levels());
         bytes[at..at + 2].copy_from_slice(&scale.step.to_le_bytes());
         bytes[at + 2..at + 4].copy_from_slice(&scale.low.to_le_bytes());
-        for (&(slot, i), &x) in members.iter().zip(&numbers) {
+        for (&(slot, i), &x) in numbers_of.iter().zip(&numbers) {
             let bit = i * shape.code_bits;
             bytes[slot * shape.block_bytes() + bit / 8] |= encode(x, scale) << (bit % 8);
         }
@@ -142,14 +143,14 @@ pub fn quantize_page(page: &[f32], shape: PageShape) -> Vec<u8> {
     bytes
 }
 
-/// The numbers of a quantized page, f32 in slot order.
+/// Numbers of a quantized page, f32 in slot order.
 pub fn dequantize_page(bytes: &[u8], shape: PageShape) -> Vec<f32> {
     let slot_numbers = 2 * BLOCK_TOKENS * shape.head_dim;
     let mut page = vec![0.0; shape.n_slots() * slot_numbers];
     let half = |at: usize| f16::from_le_bytes([bytes[at], bytes[at + 1]]).to_f32();
     for (which, at) in shape.scales() {
         let (step, low) = (half(at), half(at + 2));
-        for (slot, i) in shape.members(which) {
+        for (slot, i) in shape.numbers_of(which) {
             let bit = i * shape.code_bits;
             let code = u32::from(bytes[slot * shape.block_bytes() + bit / 8] >> (bit % 8)) & shape.levels();
             page[slot * slot_numbers + i] = low + step * code as f32;
@@ -164,7 +165,7 @@ mod tests {
 
     use super::*;
 
-    /// Half a step of the number's own scale, and what f32 itself loses.
+    /// Tolerance: half a step of the scale of the number, plus the rounding of f32.
     fn assert_within_half_a_step(page: &[f32], shape: PageShape) {
         let bytes = quantize_page(page, shape);
         let opened = dequantize_page(&bytes, shape);
@@ -173,8 +174,8 @@ mod tests {
         for (which, at) in shape.scales() {
             let half = |at: usize| f16::from_le_bytes([bytes[at], bytes[at + 1]]).to_f32();
             let (step, low) = (half(at), half(at + 2));
-            for (slot, i) in shape.members(which) {
-                let (x, y) = (finite(page[slot * slot_numbers + i]), opened[slot * slot_numbers + i]);
+            for (slot, i) in shape.numbers_of(which) {
+                let (x, y) = (clamp_finite(page[slot * slot_numbers + i]), opened[slot * slot_numbers + i]);
                 let limit = 0.5 * step + 3.0 * f32::EPSILON * (x.abs() + y.abs() + low.abs());
                 assert!((x - y).abs() <= limit, "{which:?}: {x} became {y}, step {step}");
             }
@@ -197,7 +198,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(24))]
 
         #[test]
-        fn page_of_any_magnitude_comes_back_within_half_a_step(
+        fn page_of_any_magnitude_round_trips_within_half_a_step(
             (shape, page) in shape().prop_flat_map(|s| {
                 let number = (-1.0f32..1.0, -10..20i32).prop_map(|(x, e)| x * 2f32.powi(e));
                 (Just(s), proptest::collection::vec(number, numbers(s)))
@@ -207,7 +208,7 @@ mod tests {
         }
 
         #[test]
-        fn page_around_an_offset_comes_back_within_half_a_step(
+        fn page_around_an_offset_round_trips_within_half_a_step(
             shape in shape(), offset in -7e4f32..7e4, width in prop_oneof![Just(0.0f32), Just(1e-6), Just(1e-2), Just(1e5)], seed: u32
         ) {
             let mut rng = crate::base::Rng::new(u64::from(seed));
@@ -216,7 +217,7 @@ mod tests {
         }
 
         #[test]
-        fn page_of_equal_halves_comes_back_exactly(shape in shape(), bits: u16) {
+        fn page_of_equal_values_round_trips_exactly(shape in shape(), bits: u16) {
             let x = f16::from_bits(bits);
             prop_assume!(x.is_finite());
             let page = vec![x.to_f32(); numbers(shape)];
@@ -224,7 +225,7 @@ mod tests {
         }
 
         #[test]
-        fn page_of_any_bits_opens_finite(shape in shape(), seed: u32) {
+        fn page_of_any_bits_dequantizes_to_finite_numbers(shape in shape(), seed: u32) {
             let mut rng = crate::base::Rng::new(u64::from(seed));
             let wild = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX, f32::MIN, 1e-45, -1e-45, 0.0, -0.0, 65_519.0, 1.0];
             let page: Vec<f32> = (0..numbers(shape)).map(|_| wild[rng.below(wild.len() as u32) as usize]).collect();
@@ -233,9 +234,9 @@ mod tests {
     }
 
     #[test]
-    fn key_channels_of_different_size_do_not_disturb_each_other() {
+    fn key_channels_of_different_magnitude_are_independent() {
         let shape = PageShape { n_kv_head: 1, head_dim: 8, code_bits: 4 };
-        // Channel 3 is an outlier, as the keys of real models have them.
+        // Channel 3 is an outlier, as in the keys of real models.
         let page: Vec<f32> = (0..numbers(shape)).map(|i| if i % 8 == 3 { 1000.0 } else { 0.01 } * (i / 8 % 16) as f32).collect();
         let opened = dequantize_page(&quantize_page(&page, shape), shape);
         for (i, (x, y)) in page.iter().zip(&opened).enumerate().filter(|(i, _)| i / 8 % 32 < 16 && i % 8 != 3) {

@@ -1,9 +1,9 @@
-//! Twin of `attention/rope_append`: the rotation of one head (where k and v go is the block table's business).
+//! Reference of `attention/rope_append`: the rotation of one head, without the block table.
 
-/// How one head is prepared.
+/// Norm, rotation and scale of a head.
 #[derive(Debug, Clone, Copy)]
 pub struct RopeSpec<'a> {
-    /// pairs are (i, i + R) rather than (2i, 2i + 1)
+    /// pairs are (i, i + R) instead of (2i, 2i + 1)
     pub half_style: bool,
     /// (cos, sin) of each of the R pairs at this position
     pub rope: &'a [[f32; 2]],

@@ -1,43 +1,43 @@
-//! Where the time of a step, an answer or a window went, by cause, to the last nanosecond.
+//! Time attribution: which cause took each nanosecond of a step, an answer or a window.
 //!
 //! ```text
-//! device       ░██████░░░███░░     at every moment one cause: the device computes > somebody waits > the CPU chooses, encodes
-//! engine waits ██████░░░░░░░░░     > a step goes on and nobody said why (unattributed) > nothing goes on (idle)
+//! GPU passes   ░██████░░░███░░     each moment has one cause: GPU compute > wait > selection and encoding on the CPU
+//! engine waits ██████░░░░░░░░░     > a step without a recorded cause (unattributed) > no step (idle)
 //! encode       ░░░░░░██░░░░░░░
 //! ```
-//! 1. The parts add up to the window, exactly.
-//! 2. A wait of the engine for pages is a wait for what the thread that brings them waits for, where it waits.
+//! 1. The parts add up to the length of the window, exactly.
+//! 2. If the thread that fetches pages waits too, its cause replaces the engine's wait for pages.
 //!
-//! Units: nanoseconds of [`super::now`]. Cost: that of sorting the events of the window; keep what was computed.
+//! Units: nanoseconds of [`super::now`]. Cost: sorting the events of the window, so callers should cache the result.
 
 use super::event::{Event, EventKind, KernelFamily, Phase, WaitCause};
 use super::history::{ENGINE_LANE, History};
 
-/// What a moment was spent on.
+/// Cause that a moment is attributed to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum TimeCategory {
-    /// K,V computed again
+    /// recomputation of K and V
     Recompute,
-    /// the device computed
+    /// GPU compute
     Compute(KernelFamily),
-    /// the engine stood still
+    /// the engine waits
     Wait(WaitCause),
-    /// a policy chose what attention reads
+    /// a policy selects pages or tokens for attention
     Choose,
-    /// the CPU recorded commands
+    /// the CPU records commands
     Encode,
-    /// text became tokens, or a saved document was opened
+    /// tokenizing, or opening a saved document
     Phase(Phase),
-    /// a step or a phase went on, and no event says what it did
+    /// a step or a phase without an event that explains it
     Unattributed,
-    /// nothing went on
+    /// no step and no phase
     Idle,
 }
 
-/// A window by what it was spent on.
+/// Time of a window, by cause.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Attribution {
-    /// what, and how long; most first, without what took no time
+    /// causes with their time, longest first, without those of no time
     pub parts: Vec<(TimeCategory, u64)>,
     /// length of the window
     pub wall_ns: u64,
@@ -75,24 +75,24 @@ impl Attribution {
         self.parts.iter().find(|(spent, _)| *spent == what).map_or(0, |(_, ns)| *ns)
     }
 
-    /// The share of the working time that some event accounts for, 0 to 1; nothing where nothing was worked on.
+    /// Share of the working time that some event explains, 0 to 1; None if there was no work.
     pub fn attributed_share(&self) -> Option<f64> {
         let work_ns = self.wall_ns - self.ns(TimeCategory::Idle);
         (work_ns > 0).then(|| 1.0 - self.ns(TimeCategory::Unattributed) as f64 / work_ns as f64)
     }
 }
 
-/// What an event says about the moments that it lasts.
+/// What an event claims for the moments of its span.
 #[derive(Debug, Clone, Copy)]
 enum Claim {
     Recompute,
     Gpu(KernelFamily),
-    /// of the thread that the answer comes from
+    /// of the engine thread
     Wait(WaitCause),
     Choose,
     Encode,
     Phase(Phase),
-    /// of a thread that brings pages
+    /// of a thread that fetches pages
     WaitBelow(WaitCause),
     Work,
 }
@@ -137,7 +137,7 @@ impl Claim {
     }
 }
 
-/// Events that last at a moment, and time by what it was spent on (by the index of its claim; idle last).
+/// Sweep over a window: counts of active claims, and time by the index of its claim (idle last).
 struct Sweep {
     active: [i64; N_CLAIM],
     spent_ns: [u64; N_CLAIM + 1],
@@ -156,7 +156,7 @@ impl Sweep {
         }
     }
 
-    /// The index of what this moment is spent on.
+    /// Index of the cause of this moment.
     fn cause(&self) -> usize {
         let first = |range: std::ops::Range<usize>| range.into_iter().find(|i| self.active[*i] > 0);
         let is_for_pages = |i: &usize| *i == WAIT + WaitCause::Pages as usize;

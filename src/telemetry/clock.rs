@@ -1,11 +1,11 @@
-//! The one clock: nanoseconds since this process first asked.
+//! The clock of all events: nanoseconds since the first call in this process.
 
 use std::sync::OnceLock;
 use std::time::Instant;
 
 static START: OnceLock<Instant> = OnceLock::new();
 
-/// Nanoseconds since the clock started; never goes back.
+/// Nanoseconds since the clock started; monotonic.
 pub fn now() -> u64 {
     ns_of(Instant::now())
 }

@@ -1,4 +1,4 @@
-//! Totals that are exact whatever the rings lost.
+//! Event counters: exact totals, even if rings lose events.
 //!
 //! Units: bytes, pages of one layer, tokens, nanoseconds.
 
@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::event::{EventKind, Link, WaitCause};
 use super::histogram::{AtomicHistogram, Histogram};
 
-/// What went over one link.
+/// Traffic of one link.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct LinkCounter {
-    /// movements
+    /// transfers
     pub n_moves: u64,
     /// pages
     pub n_pages: u64,
-    /// bytes as they traveled
+    /// bytes transferred, compressed if they were
     pub bytes: u64,
 }
 
@@ -27,20 +27,20 @@ pub struct WaitCounter {
     pub ns: u64,
 }
 
-/// How pages that steps wanted were come by.
+/// Pages that steps needed, by how they got to VRAM.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct PageCounter {
     /// in VRAM already
     pub resident: u64,
-    /// moved there
+    /// fetched to VRAM
     pub fetched: u64,
-    /// computed again
+    /// recomputed
     pub recomputed: u64,
-    /// left out by the policy
+    /// skipped by the policy
     pub skipped: u64,
 }
 
-/// All totals, as they stood at one time.
+/// All totals at one time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
     links: [LinkCounter; Link::ALL.len()],
@@ -48,25 +48,25 @@ pub struct Counters {
     waits: [WaitCounter; WaitCause::ALL.len()],
     /// pages of all steps
     pub pages: PageCounter,
-    /// tokens whose K,V were computed again, summed over layers
+    /// tokens whose K and V were recomputed, summed over layers
     pub recomputed_tokens: u64,
-    /// time that device passes took
+    /// time of GPU passes
     pub gpu_ns: u64,
-    /// faults dealt with
+    /// faults that were handled
     pub n_faults: u64,
-    /// events recorded, lost ones too
+    /// events recorded, including lost ones
     pub n_events: u64,
-    /// events that a full ring lost
+    /// events lost to full rings
     pub n_dropped: u64,
 }
 
 impl Counters {
-    /// What went over `link`.
+    /// Traffic of `link`.
     pub fn link(&self, link: Link) -> LinkCounter {
         self.links[link as usize]
     }
 
-    /// How long movements over `link` took, nanoseconds.
+    /// Durations of transfers over `link`, nanoseconds.
     pub fn latency(&self, link: Link) -> &Histogram {
         &self.latencies[link as usize]
     }
@@ -81,7 +81,7 @@ impl Counters {
         self.links.iter().map(|l| l.bytes).sum()
     }
 
-    /// What was added since `earlier`.
+    /// Difference from `earlier`.
     pub fn since(&self, earlier: &Counters) -> Counters {
         let (links, waits) = (|i: usize| (self.links[i], earlier.links[i]), |i: usize| (self.waits[i], earlier.waits[i]));
         Counters {
@@ -113,8 +113,8 @@ impl Counters {
     }
 }
 
-/// The totals while they grow. Every addition is relaxed: a reader may see one event's bytes a moment before its pages,
-/// never a lost one.
+/// The live totals. Every addition is relaxed: a reader may see one event's bytes a moment before its pages, but no
+/// addition is lost.
 #[derive(Debug, Default)]
 pub(super) struct AtomicCounters {
     links: [[AtomicU64; 3]; Link::ALL.len()],

@@ -1,7 +1,7 @@
-//! The closed set of things that can happen, each a few numbers.
+//! Events: the closed set of things that can happen, each a few numbers.
 //!
-//! 1. `Copy`, at most [`MAX_EVENT_BYTES`], no text. 2. A new kind of event is a new variant here, and its place in
-//!    `chrome` and `counters` follows from the compiler's complaints.
+//! 1. `Copy`, at most [`MAX_EVENT_BYTES`], no text. 2. A new kind of event is a new variant here; exhaustive matches in
+//!    `chrome_trace` and `counters` then fail to compile until they handle it.
 //!
 //! Units: nanoseconds of [`super::now`], bytes, tokens, pages of 64 tokens of one layer.
 
@@ -9,7 +9,7 @@
 pub const MAX_EVENT_BYTES: usize = 48;
 const _: () = assert!(size_of::<Event>() <= MAX_EVENT_BYTES);
 
-/// The layer of what belongs to none (embedding, logits, sampling).
+/// Layer of events that belong to none (embedding, logits, sampling).
 pub const NO_LAYER: u32 = u32::MAX;
 
 /// An enum of plain names that can be listed, indexed by `as usize`, and printed.
@@ -22,17 +22,17 @@ macro_rules! named {
         }
 
         impl $name {
-            /// Every one, in the order of their discriminants.
+            /// All variants, in the order of their discriminants.
             pub const ALL: [Self; [$(Self::$variant),+].len()] = [$(Self::$variant),+];
 
-            /// As exports and panels write it.
+            /// Name in exports and panels.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $text),+
                 }
             }
 
-            /// The one of that name.
+            /// The variant of that name.
             pub fn named(text: &str) -> Option<Self> {
                 Self::ALL.into_iter().find(|x| x.name() == text)
             }
@@ -41,7 +41,7 @@ macro_rules! named {
 }
 
 named! {
-    /// A way that pages travel between two tiers.
+    /// A direction of transfer between two tiers.
     Link {
         /// NVMe read
         DiskToRam = "disk to ram",
@@ -55,47 +55,47 @@ named! {
 }
 
 named! {
-    /// Why pages moved.
+    /// Why pages were transferred.
     Cause {
-        /// attention reads them now
+        /// attention needs them now
         Attention = "attention",
-        /// attention is expected to read them
+        /// attention is predicted to need them
         Prefetch = "prefetch",
-        /// a saved document comes back
+        /// restore of a saved document
         Restore = "restore",
-        /// the replica on disk, written behind
+        /// write-back of the copy on disk
         WriteBehind = "write behind",
-        /// the tier above is full
+        /// eviction from a full tier
         Spill = "spill",
-        /// in place of a page that was found damaged
+        /// replacement of a corrupt page
         Repair = "repair",
     }
 }
 
 named! {
-    /// What a thread waited for.
+    /// Why a thread waited.
     WaitCause {
-        /// the device to finish
+        /// the GPU
         Gpu = "gpu",
         /// the disk
         Disk = "disk",
         /// room in the RAM tier
         RamFull = "ram full",
-        /// a staging slot of an upload
+        /// a staging buffer of an upload
         UploadSlot = "upload slot",
-        /// the link limiter (`--limit`)
+        /// the bandwidth limit (`--limit`)
         LinkLimit = "link limit",
         /// a commit of the store
         Commit = "commit",
-        /// results from the device
+        /// results from the GPU
         Readback = "readback",
-        /// pages that attention reads next
+        /// pages that attention needs next
         Pages = "pages",
     }
 }
 
 named! {
-    /// What a compute pass does.
+    /// Kind of work of a compute pass.
     KernelFamily {
         /// layer norms, residual adds
         Norm = "norm",
@@ -105,53 +105,53 @@ named! {
         Attention = "attention",
         /// rotary embedding and the append to the cache
         Rope = "rope",
-        /// a full page group made ready to leave
+        /// quantization of a full page group
         Seal = "seal",
-        /// scores by which a policy chooses
+        /// scores for a policy's selection
         Evaluation = "evaluation",
-        /// logits to candidates
+        /// reduction of logits to candidates
         Sample = "sample",
         /// copies
         Copy = "copy",
-        /// the rest, and whatever nobody marked
+        /// everything without a mark of its own
         Other = "other",
     }
 }
 
 named! {
-    /// What a step of the engine does.
+    /// Kind of an engine step.
     StepKind {
-        /// reads a chunk of the prompt
+        /// prefills one chunk of the prompt
         Prefill = "prefill",
-        /// makes one token
+        /// generates one token
         Decode = "decode",
-        /// brings a saved document back
+        /// restores a saved document
         Restore = "restore",
-        /// computes again what was damaged
+        /// recomputes corrupt pages
         Repair = "repair",
     }
 }
 
 named! {
-    /// A part of an answer, as the strip below it shows them.
+    /// A phase of an answer, as the timeline below it shows them.
     Phase {
         /// file to text
         Ingest = "ingest",
         /// text to token ids
         Tokenize = "tokenize",
-        /// saved pages
+        /// restore of saved pages
         Restore = "restore",
-        /// prompt
+        /// prefill of the prompt
         Prefill = "prefill",
         /// last prompt token to first answer token
         FirstToken = "first token",
-        /// the answer
+        /// generation of the answer
         Decode = "decode",
     }
 }
 
 named! {
-    /// What went wrong and was dealt with.
+    /// A fault that was handled.
     FaultKind {
         /// a read failed or was short
         Read = "read",
@@ -161,19 +161,19 @@ named! {
         NoSpace = "no space",
         /// a page does not match its checksum
         Checksum = "checksum",
-        /// a file of another model, version or document
+        /// a file belongs to another model, version or document
         Foreign = "foreign",
-        /// the device was lost
+        /// the GPU was lost
         Device = "device",
     }
 }
 
-/// What happened.
+/// Kind of an event, with its numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventKind {
-    /// pages moved between tiers; begins with the request, ends when they can be used
+    /// pages moved between tiers, from the request until they can be used
     PageMove {
-        /// from where to where
+        /// direction
         link: Link,
         /// model layer
         layer: u32,
@@ -181,53 +181,53 @@ pub enum EventKind {
         group: u32,
         /// pages
         n_pages: u32,
-        /// as they traveled (compressed)
+        /// bytes transferred, after compression
         bytes: u64,
-        /// why
+        /// reason
         cause: Cause,
     },
-    /// a thread stood still
+    /// a thread waited
     Wait {
-        /// for what
+        /// reason
         cause: WaitCause,
     },
-    /// the device computed
+    /// a compute pass on the GPU
     GpuPass {
-        /// what
+        /// kind of work
         family: KernelFamily,
         /// model layer, or [`NO_LAYER`]
         layer: u32,
-        /// seen by the CPU, because the device has no clock to ask
+        /// timed by the CPU, because the GPU has no timestamps
         estimated: bool,
     },
     /// the CPU recorded and submitted commands
     Encode,
-    /// a policy chose what attention reads
+    /// a policy selected what attention reads
     Choose {
         /// model layer
         layer: u32,
     },
     /// a step of the engine
     Step {
-        /// of which kind
+        /// kind
         kind: StepKind,
         /// position of its first token
         first_token: u32,
         /// tokens
         n_tokens: u32,
     },
-    /// how a step came by the pages it read
+    /// pages that a step needed, by how they got to VRAM
     Pages {
         /// in VRAM already
         resident: u32,
-        /// moved there
+        /// fetched to VRAM
         fetched: u32,
-        /// computed again
+        /// recomputed
         recomputed: u32,
-        /// left out by the policy
+        /// skipped by the policy
         skipped: u32,
     },
-    /// KV bytes in each tier, a sample
+    /// sample: KV bytes in each tier
     Tier {
         /// bytes
         vram: u64,
@@ -236,18 +236,18 @@ pub enum EventKind {
         /// bytes
         disk: u64,
     },
-    /// K,V computed again in place of being fetched
+    /// K and V were recomputed instead of fetched
     Recompute {
         /// model layer
         layer: u32,
         /// tokens
         n_tokens: u32,
     },
-    /// how well moving a layer's pages hid behind computing: what was expected, and what it came to
+    /// overlap of transfer and compute of one layer: prediction and measurement
     Hiding {
         /// model layer
         layer: u32,
-        /// thousandths of the bytes that traveled as INT4
+        /// share of bytes transferred as INT4, thousandths
         theta_permille: u32,
         /// microseconds
         expected_io_us: u32,
@@ -258,42 +258,42 @@ pub enum EventKind {
         /// microseconds
         compute_us: u32,
     },
-    /// attention mass of a layer, of complete pages, in a step in which it was sampled: means over KV heads
+    /// sample of a layer's attention mass over complete pages in one step; means over KV heads
     Mass {
         /// model layer
         layer: u32,
-        /// millionths that went to what was chosen
+        /// millionths on the selected tokens
         kept_ppm: u32,
-        /// millionths that as many tokens could have held at most
+        /// upper bound: millionths on the best selection of as many tokens
         best_ppm: u32,
     },
-    /// a part of an answer
+    /// a phase of an answer
     Phase(Phase),
-    /// something went wrong and was dealt with
+    /// a fault that was handled
     Fault {
-        /// of which kind
+        /// kind
         kind: FaultKind,
     },
 }
 
-/// What happened and when. An event without an extent has a duration of 0.
+/// An event with its time; one without extent has a duration of 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
-    /// when it began, nanoseconds of [`super::now`]
+    /// begin, nanoseconds of [`super::now`]
     pub begin_ns: u64,
-    /// how long it took
+    /// duration, nanoseconds
     pub duration_ns: u64,
-    /// what it was
+    /// kind
     pub kind: EventKind,
 }
 
 impl Event {
-    /// From `begin_ns` to `end_ns`.
+    /// Event from `begin_ns` to `end_ns`.
     pub fn span(kind: EventKind, begin_ns: u64, end_ns: u64) -> Event {
         Event { begin_ns, duration_ns: end_ns.saturating_sub(begin_ns), kind }
     }
 
-    /// When it ended.
+    /// End, nanoseconds.
     pub fn end_ns(&self) -> u64 {
         self.begin_ns.saturating_add(self.duration_ns)
     }

@@ -1,19 +1,19 @@
-//! A histogram of fixed size: one bucket per power of two, so that recording is one addition.
+//! Histogram of fixed size: one bucket per power of two, so that recording a value is one addition.
 //!
-//! Bucket 0 holds 0; bucket `b` holds `2^(b-1) .. 2^b`. A quantile is interpolated inside of its bucket, so it is off by
-//! less than a factor of two.
+//! Bucket 0 holds 0; bucket `b` holds `2^(b-1) .. 2^b`. Quantiles are interpolated within a bucket, so the error is below a
+//! factor of two.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const N_BUCKETS: usize = 65;
 
-/// Counts by power of two, as they stood at one time.
+/// Counts per bucket at one time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Histogram {
     counts: [u64; N_BUCKETS],
 }
 
-/// The same, still counting.
+/// The live histogram.
 #[derive(Debug)]
 pub(super) struct AtomicHistogram([AtomicU64; N_BUCKETS]);
 
@@ -40,17 +40,17 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Values in all.
+    /// Number of values.
     pub fn n(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// What was added since `earlier`.
+    /// Difference from `earlier`.
     pub fn since(&self, earlier: &Histogram) -> Histogram {
         Histogram { counts: std::array::from_fn(|b| self.counts[b].saturating_sub(earlier.counts[b])) }
     }
 
-    /// The value that a share `q` (0 to 1) of all values does not pass; nothing where nothing was counted.
+    /// The `q`-quantile (0 to 1); None if the histogram is empty.
     pub fn quantile(&self, q: f64) -> Option<u64> {
         let n = self.n();
         let rank = ((q.clamp(0.0, 1.0) * n as f64).ceil() as u64).clamp(1, n.max(1));
@@ -59,7 +59,7 @@ impl Histogram {
             if before + count >= rank {
                 let (low, high) = bounds(b);
                 let part = (rank - before) as f64 / *count as f64;
-                // The widest buckets are wider than f64 is exact.
+                // The widest buckets exceed the precision of f64.
                 return Some(low.saturating_add(((high - low) as f64 * part) as u64).min(high));
             }
             before += count;

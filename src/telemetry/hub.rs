@@ -1,14 +1,13 @@
-//! Lanes that threads record into, and the one place where their events are drained.
+//! Event hub: lanes that threads record into, drained in one place.
 //!
 //! ```text
 //! EventLane "engine" ─► ring ─┐
-//! EventLane "io"     ─► ring ─┼─► drain_into ─► Snapshot: new events by lane, in order of time, with what was lost
+//! EventLane "io"     ─► ring ─┼─► drain_into ─► Snapshot: new events by lane, in order of time, and counts of lost ones
 //! EventLane ...      ─► ring ─┘
 //! ```
-//! 1. A ring is a bounded channel whose memory is taken when its lane is made. Where it is full the oldest event goes.
-//! 2. Recording into a hub that is off costs one relaxed load; it counts nothing.
-//! 3. A snapshot holds what came since the last one, so a long run needs no long memory. There is one drainer: whoever
-//!    wants the past keeps it.
+//! 1. A ring is a bounded channel, allocated when its lane is created. A full ring drops its oldest event.
+//! 2. Recording into a disabled hub costs one relaxed load and counts nothing.
+//! 3. A snapshot holds the events since the last one. There is one drainer; it keeps the past, if needed.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -42,32 +41,32 @@ struct Ring {
     n_dropped: AtomicU64,
 }
 
-/// Where one thread records. A second lane of the same name writes into the same ring.
+/// Recording end of one thread. A second lane of the same name writes to the same ring.
 #[derive(Debug)]
 pub struct EventLane {
     shared: Arc<Shared>,
     ring: Arc<Ring>,
 }
 
-/// What came since the last snapshot.
+/// Events since the last snapshot.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
-    /// when it was taken
+    /// time of the snapshot
     pub taken_ns: u64,
-    /// every lane, in the order they were made
+    /// all lanes, in order of creation
     pub lanes: Vec<LaneSnapshot>,
-    /// totals since the hub was made
+    /// totals since the hub was created
     pub counters: Counters,
 }
 
 /// New events of one lane.
 #[derive(Debug, Clone)]
 pub struct LaneSnapshot {
-    /// of the lane
+    /// name of the lane
     pub name: Cow<'static, str>,
-    /// by when they began; of those that began together the longest first
+    /// in order of begin; of those that begin together the longest first
     pub events: Vec<Event>,
-    /// events this lane has lost since it was made
+    /// events that this lane has lost since it was created
     pub n_dropped: u64,
 }
 
@@ -78,7 +77,7 @@ impl Hub {
         Arc::new(Hub { shared: Arc::new(shared), events_per_lane: events_per_lane.max(1), rings: Mutex::default() })
     }
 
-    /// The lane of that name, made where there is none.
+    /// The lane of that name, created on first use.
     pub fn lane(&self, name: &'static str) -> EventLane {
         let mut rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
         let known = rings.iter().find(|ring| ring.name == name).cloned();
@@ -96,17 +95,17 @@ impl Hub {
         self.shared.enabled.store(enabled, Ordering::Relaxed);
     }
 
-    /// Recording is on.
+    /// True if recording is on.
     pub fn is_enabled(&self) -> bool {
         self.shared.enabled.load(Ordering::Relaxed)
     }
 
-    /// Totals since the hub was made.
+    /// Totals since the hub was created.
     pub fn counters(&self) -> Counters {
         self.shared.counters.load()
     }
 
-    /// Moves what is in the rings into `snapshot`, in place of what it held; its memory is used again.
+    /// Moves the events of all rings into `snapshot`, replacing its content and reusing its memory.
     pub fn drain_into(&self, snapshot: &mut Snapshot) {
         let rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for (i, ring) in rings.iter().enumerate() {
@@ -116,7 +115,7 @@ impl Hub {
             let lane = &mut snapshot.lanes[i];
             lane.name = Cow::Borrowed(ring.name);
             lane.events.clear();
-            // A thread that records as fast as this drains must not keep it here for ever.
+            // The limit ends the drain even if a thread records as fast as this loop drains.
             lane.events.extend(ring.out.try_iter().take(self.events_per_lane));
             lane.sort();
             lane.n_dropped = ring.n_dropped.load(Ordering::Relaxed);
@@ -135,14 +134,14 @@ impl Hub {
 }
 
 impl LaneSnapshot {
-    /// Puts the events in order.
+    /// Sorts the events by begin, the longest first.
     pub(super) fn sort(&mut self) {
         self.events.sort_by_key(|e| (e.begin_ns, std::cmp::Reverse(e.duration_ns)));
     }
 }
 
 impl EventLane {
-    /// Recording is on: what costs something to find out is worth finding out.
+    /// True if recording is on; callers skip costly measurements if it is off.
     pub fn is_enabled(&self) -> bool {
         self.shared.enabled.load(Ordering::Relaxed)
     }
@@ -163,14 +162,14 @@ impl EventLane {
         }
     }
 
-    /// Records what began at `begin_ns` and ends now.
+    /// Records a span from `begin_ns` to now.
     pub fn span(&self, kind: EventKind, begin_ns: u64) {
         if self.is_enabled() {
             self.record(Event::span(kind, begin_ns, now()));
         }
     }
 
-    /// Records what happens now and has no extent.
+    /// Records an event of this moment, without extent.
     pub fn instant(&self, kind: EventKind) {
         if self.is_enabled() {
             self.record(Event { begin_ns: now(), duration_ns: 0, kind });

@@ -1,4 +1,4 @@
-//! Counters as one line of JSON each, for scripts that follow a run.
+//! Counters as JSON lines, for scripts that follow a run.
 
 use std::io::{self, Write};
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::counters::Counters;
 use super::event::{Link, WaitCause};
 
-/// Writes `counters`, as they stood at `at_ns`, as one line. A latency of a link that moved nothing is null, not 0.
+/// Writes `counters`, read at `at_ns`, as one line. The latency of an unused link is null, not 0.
 ///
 /// # Errors
 /// Those of `out`.

@@ -1,9 +1,9 @@
-//! What each step read, how it came by it, and what that cost.
+//! Ledger of steps: pages that each step read, how they got to VRAM, and the cost.
 //!
 //! ```text
-//! Step, Pages, PageMove, Recompute, Hiding, waits of one step ─► Entry: resident │ fetched │ recomputed │ skipped, forecast
+//! Step, Pages, PageMove, Recompute, Hiding, waits of one step ─► LedgerEntry: resident │ fetched │ recomputed │ skipped, forecast
 //! ```
-//! 1. Pages and bytes of all entries add up to those of the events. 2. What was not forecast has no forecast: not 0.
+//! 1. Pages and bytes of all entries add up to those of the events. 2. A step without a prediction has no forecast, not 0.
 //!
 //! Units: pages of one layer, bytes, nanoseconds.
 
@@ -12,59 +12,59 @@ use super::history::History;
 use super::overlap::{Interval, union_ns};
 use super::track::Track;
 
-/// How a step came by some of its pages.
+/// Pages of a step that got to VRAM in one way.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Share {
     /// pages
     pub n_pages: u64,
-    /// bytes; none where it is not known how many a page has
+    /// bytes; None if the size of a page is unknown
     pub bytes: Option<u64>,
-    /// time that it took, hidden or not
+    /// time taken, overlapped or not
     pub ns: u64,
 }
 
-/// What was expected of moving the pages of a step, and what it came to: sums over the layers that were forecast.
+/// Predicted and measured transfer of a step's pages: sums over the layers with a prediction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Forecast {
     /// layers
     pub n_layers: u32,
-    /// moving, expected
+    /// predicted time of transfers
     pub expected_io_ns: u64,
-    /// moving, measured
+    /// measured time of transfers
     pub io_ns: u64,
-    /// computing, expected
+    /// predicted time of compute
     pub expected_compute_ns: u64,
-    /// computing, measured
+    /// measured time of compute
     pub compute_ns: u64,
-    /// by how much layers took longer than expected: moving or computing, whichever was longer
+    /// by how much layers exceeded the prediction, of the longer of transfer and compute
     pub regret_ns: u64,
 }
 
-/// One step.
+/// One step with its costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entry {
+pub struct LedgerEntry {
     /// the step
     pub step: Event,
-    /// of which kind
+    /// kind of step
     pub kind: StepKind,
     /// position of its first token
     pub first_token: u32,
     /// in VRAM already
     pub resident: Share,
-    /// moved there
+    /// fetched to VRAM
     pub fetched: Share,
-    /// computed again
+    /// recomputed
     pub recomputed: Share,
-    /// left out by the policy
+    /// skipped by the policy
     pub skipped: Share,
     /// time that the answer waited for pages
     pub waited_ns: u64,
-    /// none where nothing was forecast
+    /// None if no layer had a prediction
     pub forecast: Option<Forecast>,
 }
 
 /// The newest `n_most` steps that began in `window`, oldest first.
-pub fn entries(history: &History, window: Interval, n_most: usize) -> Vec<Entry> {
+pub fn entries(history: &History, window: Interval, n_most: usize) -> Vec<LedgerEntry> {
     let page_bytes = page_bytes(history);
     let steps = history.of(Track::Step).flat_map(|series| series.within(window.0, window.1));
     let mut steps: Vec<Event> = steps.filter(|step| step.begin_ns >= window.0).copied().collect();
@@ -74,12 +74,12 @@ pub fn entries(history: &History, window: Interval, n_most: usize) -> Vec<Entry>
 }
 
 /// The step that began at `begin_ns`.
-pub fn entry_at(history: &History, begin_ns: u64) -> Option<Entry> {
+pub fn entry_at(history: &History, begin_ns: u64) -> Option<LedgerEntry> {
     let step = history.of(Track::Step).flat_map(|s| s.within(begin_ns, begin_ns + 1)).find(|e| e.begin_ns == begin_ns)?;
     entry(history, *step, page_bytes(history))
 }
 
-/// Bytes of a page as VRAM has it: what carried it whole says it, and packed ones are smaller.
+/// Bytes of a page in VRAM: the largest recent transfer per page, because compressed pages are smaller.
 fn page_bytes(history: &History) -> Option<u64> {
     [Link::VramToRam, Link::RamToVram].into_iter().find_map(|link| {
         let newest = history.of(Track::Link(link)).filter_map(|series| series.last());
@@ -91,10 +91,10 @@ fn page_bytes(history: &History) -> Option<u64> {
     })
 }
 
-fn entry(history: &History, step: Event, page_bytes: Option<u64>) -> Option<Entry> {
+fn entry(history: &History, step: Event, page_bytes: Option<u64>) -> Option<LedgerEntry> {
     let EventKind::Step { kind, first_token, .. } = step.kind else { return None };
     let (from, to) = (step.begin_ns, step.end_ns());
-    // The sample of a step is taken just after its end, before the next one begins.
+    // The page counts of a step are recorded just after its end, before the next step begins.
     let next = history.of(Track::Step).flat_map(|s| s.within(to, u64::MAX).find(|e| e.begin_ns >= to)).map(|e| e.begin_ns).min();
     let pages = sampled(history, Track::Pages, (to, next.unwrap_or(u64::MAX)));
     let [resident, fetched, recomputed, skipped] = pages.map_or([0; 4], |event| match event.kind {
@@ -105,7 +105,7 @@ fn entry(history: &History, step: Event, page_bytes: Option<u64>) -> Option<Entr
     let carried = history.of(Track::Link(Link::RamToVram)).map(|series| series.sum(from, to));
     let (bytes, ns) = carried.fold((0, 0), |(bytes, ns), sum| (bytes + sum.bytes, ns + sum.busy_ns));
     let busy = |track| history.of(track).map(|series| series.sum(from, to).busy_ns).sum::<u64>();
-    Some(Entry {
+    Some(LedgerEntry {
         step,
         kind,
         first_token,
@@ -118,7 +118,7 @@ fn entry(history: &History, step: Event, page_bytes: Option<u64>) -> Option<Entr
     })
 }
 
-/// The first sample of `track` from `window.0` on and not after `window.1`.
+/// First sample of `track` between `window.0` and `window.1`, both included.
 fn sampled(history: &History, track: Track, window: Interval) -> Option<Event> {
     let first = history.of(track).filter_map(|series| series.within(window.0, window.1.saturating_add(1)).next());
     first.min_by_key(|event| event.begin_ns).copied()
@@ -131,7 +131,7 @@ fn waited_ns(history: &History, (from, to): Interval) -> u64 {
     union_ns(&cut)
 }
 
-/// Layers whose stream ended in the step. A forecast of nothing is what a layer has of which nothing was known.
+/// Forecast over the layers whose stream ended in the step. A layer with a prediction of (0, 0) had none.
 fn forecast(history: &History, (from, to): Interval) -> Option<Forecast> {
     let mut sum = Forecast::default();
     for event in history.of(Track::Hiding).flat_map(|series| series.within(from, to)) {

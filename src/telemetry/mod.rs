@@ -1,12 +1,12 @@
-//! What happened and when: typed events in bounded rings, exact counters, one clock, and what is made of them.
+//! Telemetry: typed events in bounded rings, exact counters, one clock, and the analyses built on them.
 //!
 //! ```text
 //! engine, I/O, ... ─► EventLane.record ─┬─► counters, histograms ───────────────┐
-//!  (one lane each)                 └─► ring of fixed size ─► Hub::drain_into ─► Snapshot ─► chrome (and back), jsonl, overlap
+//!  (one lane each)                 └─► ring of fixed size ─► Hub::drain_into ─► Snapshot ─► chrome_trace, jsonl, overlap
 //!                                                                               └─► History ─► attribution, ledger, dashboard
 //! ```
-//! 1. Recording allocates nothing and waits for nobody; an overfull ring loses its oldest event and counts it.
-//! 2. Counters see every event of an enabled hub, also those that a ring lost.
+//! 1. Recording neither allocates nor blocks; a full ring drops its oldest event and counts the loss.
+//! 2. Counters include every event of an enabled hub, also those that a ring lost.
 //! 3. An event holds numbers only: no text of a document, no path, no question.
 //! 4. All times are nanoseconds of one clock, [`now`].
 //!

@@ -1,15 +1,15 @@
-//! How much of moving was hidden behind computing, from timestamps alone.
+//! Overlap of transfer and compute: how much of one was hidden behind the other, from timestamps alone.
 //!
 //! ```text
 //! compute  ████░░██████      overlap = (Tcompute + Tio - Twall) / min(Tcompute, Tio)
 //! io       ░░██████░░██      1: the shorter of the two cost nothing;  0: one after the other
 //! ```
-//! The two times are lengths of unions: what ran twice at once counts once.
+//! Both times are lengths of unions: concurrent spans count once.
 
 use super::event::{EventKind, KernelFamily};
 use super::hub::Snapshot;
 
-/// From when to when, nanoseconds.
+/// Begin and end, nanoseconds.
 pub type Interval = (u64, u64);
 
 /// Time that at least one of `intervals` covers, nanoseconds.
@@ -25,7 +25,7 @@ pub fn union_ns(intervals: &[Interval]) -> u64 {
     total
 }
 
-/// The share of the shorter of compute and I/O that the other hid, 0 to 1; nothing where one of them did not happen.
+/// Hidden share of the shorter of compute and I/O, 0 to 1; None if either is empty.
 pub fn overlap(compute: &[Interval], io: &[Interval], wall_ns: u64) -> Option<f64> {
     let (compute_ns, io_ns) = (union_ns(compute), union_ns(io));
     let shorter_ns = compute_ns.min(io_ns);
@@ -33,17 +33,17 @@ pub fn overlap(compute: &[Interval], io: &[Interval], wall_ns: u64) -> Option<f6
     (shorter_ns > 0).then(|| (hidden_ns / shorter_ns as f64).min(1.0))
 }
 
-/// The device computed.
+/// True for GPU compute, copies excluded.
 pub fn is_compute(kind: &EventKind) -> bool {
     matches!(kind, EventKind::GpuPass { family, .. } if *family != KernelFamily::Copy)
 }
 
-/// Pages were under way.
+/// True for transfers of pages.
 pub fn is_io(kind: &EventKind) -> bool {
     matches!(kind, EventKind::PageMove { .. })
 }
 
-/// When the events of `snapshot` happened that `wanted` wants, over all lanes.
+/// Spans of the events of `snapshot` for which `wanted` holds, over all lanes.
 pub fn intervals(snapshot: &Snapshot, wanted: impl Fn(&EventKind) -> bool) -> impl Iterator<Item = Interval> {
     let events = snapshot.lanes.iter().flat_map(|lane| &lane.events);
     events.filter(move |event| wanted(&event.kind)).map(|event| (event.begin_ns, event.end_ns()))
@@ -59,7 +59,7 @@ mod tests {
         vec((0u64..120, 0u64..40).prop_map(|(begin, n)| (begin, begin + n)), 0..12)
     }
 
-    /// Nanoseconds that are covered, counted one by one.
+    /// Covered nanoseconds, counted one by one.
     fn brute(intervals: &[Interval]) -> u64 {
         (0..200).filter(|t| intervals.iter().any(|(begin, end)| begin <= t && t < end)).count() as u64
     }

@@ -1,7 +1,7 @@
-//! What kind of thing an event is: events of one track are drawn on one line, whichever thread recorded them.
+//! Track: the kind of an event without its numbers. Events of one track share a line, whichever thread recorded them.
 //!
 //! ```text
-//! EventKind ─► Track::of ─► History (a series each), chrome (a track each), timeline (a lane each)
+//! EventKind ─► Track::of ─► History (one series each), chrome_trace (one track each), timeline (one lane each)
 //! ```
 
 use super::event::{EventKind, KernelFamily, Link, WaitCause};
@@ -9,31 +9,31 @@ use super::event::{EventKind, KernelFamily, Link, WaitCause};
 /// A kind of event without its numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Track {
-    /// parts of an answer
+    /// phases of an answer
     Phase,
     /// steps of the engine
     Step,
-    /// the device computes
+    /// GPU compute
     Gpu(KernelFamily),
-    /// pages move
+    /// transfers of pages
     Link(Link),
-    /// K,V are computed again
+    /// recomputation of K and V
     Recompute,
-    /// the CPU records commands
+    /// recording of commands on the CPU
     Encode,
-    /// a policy chooses
+    /// selection by a policy
     Choose,
-    /// a thread stands still
+    /// waits of a thread
     Wait(WaitCause),
     /// faults
     Fault,
-    /// samples: how a step came by its pages
+    /// samples: pages of a step, by how they got to VRAM
     Pages,
     /// samples: bytes in each tier
     Tier,
-    /// samples: forecast and outcome of a layer
+    /// samples: predicted and measured overlap of a layer
     Hiding,
-    /// samples: attention mass that a policy kept of a layer
+    /// samples: attention mass on a policy's selection
     Mass,
 }
 
@@ -57,7 +57,7 @@ impl Track {
         }
     }
 
-    /// As exports and panels write it.
+    /// Name in exports and panels.
     pub const fn name(self) -> &'static str {
         match self {
             Track::Phase => "phase",

@@ -1,11 +1,11 @@
-//! Runs the `tokenizers` crate on one fragment of text, in parts, so that memory stays bounded.
+//! Byte-level BPE through the `tokenizers` crate: encodes one fragment of text, in parts, so that memory stays bounded.
 //!
 //! ```text
 //! GgufVocab (gpt2) ─┐
 //! tokenizer.json  ──┴─► Bpe ──encode──► ids
 //! ```
-//! Invariants: 1. the crate never truncates, pads or adds special tokens; 2. special tokens were taken out before, so
-//! the crate treats their text as text; 3. a part that does not begin the fragment gets no prefix space.
+//! Invariants: 1. The crate never truncates, pads or adds special tokens. 2. Special tokens were split off before, so the
+//! crate treats their text as text. 3. Only the first part of a fragment gets a prefix space.
 
 use serde_json::Value;
 use tokenizers::models::bpe::{BPE, Vocab};
@@ -21,15 +21,15 @@ use super::gguf_vocab::{GgufVocab, split_merge};
 use super::pre_tokenizer::PreTokenizerKind;
 use super::safe_split::{SplitRule, parts};
 
-/// Words that the crate remembers, per thread.
+/// Words that the crate caches per thread.
 const CACHED_WORDS: usize = 1 << 16;
 
-/// One tokenizer of the crate, or two where the start of a text is special.
+/// The crate's tokenizer, with a second one if the start of a text is special.
 pub(super) struct Bpe {
     first: Library,
-    /// the same without a prefix space; None where `first` adds none
+    /// `first` without its prefix space; None if it adds none
     later: Option<Library>,
-    /// a prefix space only at the very start of the text, not after a special token
+    /// true if a special token is not followed by a prefix space
     prefix_only_at_start: bool,
     rule: SplitRule,
 }
@@ -66,11 +66,11 @@ impl Bpe {
     }
 
     fn new(first: Library, later: Option<Library>, prefix_only_at_start: bool) -> Self {
-        let rule = cut_rule(later.as_ref().unwrap_or(&first));
+        let rule = split_rule(later.as_ref().unwrap_or(&first));
         Bpe { first, later, prefix_only_at_start, rule }
     }
 
-    /// The crate's tokenizer, for its vocabulary.
+    /// The crate's tokenizer, which has the vocabulary.
     pub fn library(&self) -> &Library {
         &self.first
     }
@@ -86,7 +86,7 @@ impl Bpe {
         Ok(())
     }
 
-    /// The special token that the file's post-processor puts first, if any.
+    /// The special token that the file's post-processor puts first; None if it adds none.
     pub fn first_added(&self) -> Option<u32> {
         let plain = self.first.encode_fast("a", false).ok()?;
         let with = self.first.encode_fast("a", true).ok()?;
@@ -112,14 +112,14 @@ fn encode_error(error: Box<dyn std::error::Error + Send + Sync>) -> TokenError {
     TokenError::Encode { reason: error.to_string() }
 }
 
-/// What a file does with the start of a text.
+/// Prefix space of a `tokenizer.json`.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Prefix {
     any: bool,
     only_at_start: bool,
 }
 
-/// Takes out of a parsed `tokenizer.json` whatever puts a space before a text.
+/// Removes every step of a parsed `tokenizer.json` that puts a space before a text.
 fn remove_prefix(json: &mut Value) -> Prefix {
     let mut prefix = Prefix::default();
     for part in ["normalizer", "pre_tokenizer"] {
@@ -161,8 +161,8 @@ fn remove_prefix_of_step(step: &mut Value, prefix: &mut Prefix) {
     }
 }
 
-/// Finds out where `library` may be given a text in parts: no word goes on across the place, and no token holds it.
-fn cut_rule(library: &Library) -> SplitRule {
+/// Finds safe places to split a text for `library`: no word and no token spans them.
+fn split_rule(library: &Library) -> SplitRule {
     let mut rule = SplitRule { before_space: is_boundary(library, "ab cd", 2), after_newline: is_boundary(library, "ab\ncd", 3) };
     for token in library.get_vocab(true).keys() {
         for (a, b) in token.chars().zip(token.chars().skip(1)) {
@@ -173,7 +173,7 @@ fn cut_rule(library: &Library) -> SplitRule {
     rule
 }
 
-/// Byte `at` of `sample` begins a word, or the tokenizer makes no words.
+/// True if byte `at` of `sample` begins a word, or if there is no pre-tokenizer.
 fn is_boundary(library: &Library, sample: &str, at: usize) -> bool {
     let Some(pre_tokenizer) = library.get_pre_tokenizer() else { return true };
     let mut words = PreTokenizedString::from(sample);
@@ -190,7 +190,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn remove_prefix_sees_every_way_to_put_a_space_first() {
+    fn remove_prefix_covers_every_kind_of_prefix_space() {
         let cases = [
             (json!({"normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "_"}]}}), true, false),
             (json!({"pre_tokenizer": {"type": "Metaspace", "replacement": "_", "prepend_scheme": "first"}}), true, true),

@@ -1,13 +1,13 @@
-//! From a conversation to the text that a model was trained on: its own Jinja template, or a named default.
+//! Chat template: turns a conversation into the model's prompt format, by its own Jinja template or a default one.
 //!
 //! ```text
-//! [ChatMessage] ──► template (minijinja + what Hugging Face adds) ──► "<|im_start|>user\n…" ──► token ids
+//! [ChatMessage] ──► template (minijinja + Hugging Face's additions) ──► "<|im_start|>user\n…" ──► token ids
 //! ```
-//! Invariants: 1. a template cannot run for ever (fuel), write without end ([`MAX_OUTPUT_BYTES`] on top of the messages)
-//! or take the process down; 2. what people wrote never becomes a control token ([`Tokenizer::escape_special`]); 3. a system
-//! message is never lost: a template that refuses or drops it gets it in front of the first user message, and the
-//! [`Rendered::note`] says so.
-//! Source: `apply_chat_template` of Hugging Face transformers; differences: bos and eos are "" where there are none.
+//! Invariants: 1. A template is limited in steps (fuel) and in output ([`MAX_OUTPUT_BYTES`] on top of the messages), and a
+//! panic in it is caught. 2. Text of a message never becomes a control token ([`Tokenizer::escape_special`]). 3. A system
+//! message is never lost: if the template rejects or drops it, it goes in front of the first user message, and
+//! [`Rendered::note`] reports that.
+//! Source: `apply_chat_template` of Hugging Face transformers. Difference: a missing bos or eos is "".
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -19,11 +19,11 @@ use super::hf_json::{read_json, token_name};
 use super::jinja;
 use super::tokenizer::Tokenizer;
 
-/// A template may write this much more than the messages hold.
+/// Largest output of a template beyond the text of the messages, bytes.
 const MAX_OUTPUT_BYTES: usize = 16 << 20;
-/// Longest template source.
+/// Largest template source, bytes.
 const MAX_SOURCE_BYTES: usize = 1 << 20;
-/// Steps a template may take, and more for each message.
+/// Step limit of a template, and the addition per message.
 const BASE_FUEL: u64 = 1_000_000;
 const FUEL_PER_MESSAGE: u64 = 20_000;
 
@@ -38,42 +38,42 @@ const PLAIN: &str = "{% for m in messages %}{% if m['role'] == 'user' %}{{ 'User
 pub struct ChatMessage {
     /// `system`, `user` or `assistant`
     pub role: String,
-    /// what was said
+    /// text of the message
     pub content: String,
 }
 
 impl ChatMessage {
-    /// A message.
+    /// A message of a role.
     pub fn new(role: impl Into<String>, content: impl Into<String>) -> Self {
         ChatMessage { role: role.into(), content: content.into() }
     }
 }
 
-/// A conversation as text.
+/// A conversation as prompt text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rendered {
-    /// for [`Tokenizer::encode`] with `parse_special`
+    /// input for [`Tokenizer::encode`] with `parse_special`
     pub text: String,
-    /// something the user should know
+    /// a notice for the user
     pub note: Option<String>,
 }
 
-/// A conversation as token ids.
+/// A conversation as prompt tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prompt {
-    /// BOS first where the model wants it
+    /// token ids; BOS first if the model uses it
     pub tokens: Vec<u32>,
-    /// something the user should know
+    /// a notice for the user
     pub note: Option<String>,
 }
 
-/// A chat template, parsed.
+/// A parsed chat template.
 #[derive(Debug)]
 pub struct ChatTemplate {
     environment: Environment<'static>,
     name: &'static str,
     note: Option<String>,
-    /// variables that one family takes for granted
+    /// variables that some templates assume
     extras: minijinja::Value,
 }
 
@@ -81,16 +81,15 @@ impl ChatTemplate {
     /// The model's own template.
     ///
     /// # Errors
-    /// A source that is no valid Jinja, or too long.
+    /// Invalid Jinja, or a source that is too long.
     pub fn parse(source: &str) -> Result<Self, TokenError> {
         Self::named("model", source)
     }
 
-    /// The model's own template, or a default where it has none or none that can be read; [`ChatTemplate::note`] says
-    /// the latter.
+    /// The model's own template, or a default if it has none or an invalid one. [`ChatTemplate::note`] reports an invalid one.
     ///
     /// # Errors
-    /// None in practice: the defaults are valid.
+    /// None in practice, because the defaults are valid.
     pub fn for_model(source: Option<&str>, tokenizer: &Tokenizer) -> Result<Self, TokenError> {
         let mut note = None;
         if let Some(source) = source.filter(|s| !s.trim().is_empty()) {
@@ -101,7 +100,7 @@ impl ChatTemplate {
         }
         let is_chatml = tokenizer.special_id("<|im_start|>").is_some() && tokenizer.special_id("<|im_end|>").is_some();
         let mut template = if is_chatml { Self::named("chatml", CHATML) } else { Self::named("plain", PLAIN) }?;
-        template.note = note.map(|reason| format!("{reason}; the '{}' form is used, so answers may be worse.", template.name));
+        template.note = note.map(|reason| format!("{reason}. The '{}' form is used, so answers may be worse.", template.name));
         Ok(template)
     }
 
@@ -123,7 +122,7 @@ impl ChatTemplate {
     fn named(name: &'static str, source: &str) -> Result<Self, TokenError> {
         let bad = |reason: String| TokenError::BadTemplate { reason };
         if source.len() > MAX_SOURCE_BYTES {
-            return Err(bad(format!("it has {} bytes, and {MAX_SOURCE_BYTES} is the most that is accepted", source.len())));
+            return Err(bad(format!("it has {} bytes, but at most {MAX_SOURCE_BYTES} are supported", source.len())));
         }
         let mut environment = jinja::environment();
         let source = jinja::without_generation_tags(source);
@@ -133,20 +132,20 @@ impl ChatTemplate {
         Ok(ChatTemplate { environment, name, note: None, extras })
     }
 
-    /// `model` for the model's own, `chatml` or `plain` for a default.
+    /// `model` for the model's own template, `chatml` or `plain` for a default.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Why a default was taken, where the model's own template cannot be read.
+    /// Why a default replaces the model's own template; None if it does not.
     pub fn note(&self) -> Option<&str> {
         self.note.as_deref()
     }
 
-    /// The conversation as text. With `add_generation_prompt` it ends where the assistant's answer begins.
+    /// Renders the conversation. With `add_generation_prompt` it ends where the assistant's answer begins.
     ///
     /// # Errors
-    /// What the template says about messages it does not accept, or that it ran too long.
+    /// The template rejects the messages, or exceeds a limit.
     pub fn render(
         &self,
         messages: &[ChatMessage],
@@ -162,15 +161,15 @@ impl ChatTemplate {
         match as_is {
             Ok(text) if text.contains(system.content.trim()) => Ok(Rendered { text, note: None }),
             Ok(_) => self.render_once(&folded, bos, eos, add_generation_prompt).map(with_folded_note),
-            // The first error is about the conversation as the user made it.
+            // The first error refers to the conversation as the user wrote it.
             Err(error) => self.render_once(&folded, bos, eos, add_generation_prompt).map(with_folded_note).map_err(|_| error),
         }
     }
 
-    /// The conversation as token ids, ready for the model.
+    /// Renders and encodes the conversation.
     ///
     /// # Errors
-    /// As [`ChatTemplate::render`] and [`Tokenizer::encode`].
+    /// Those of [`ChatTemplate::render`] and [`Tokenizer::encode`].
     pub fn prompt(
         &self,
         tokenizer: &Tokenizer,
@@ -182,9 +181,9 @@ impl ChatTemplate {
             Ok(bytes) => Ok(String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()),
             Err(error) => Err(error),
         };
-        let shielded: Vec<ChatMessage> =
+        let escaped: Vec<ChatMessage> =
             messages.iter().map(|m| ChatMessage::new(m.role.clone(), tokenizer.escape_special(&m.content))).collect();
-        let rendered = self.render(&shielded, &text_of(ids.bos)?, &text_of(ids.eos)?, add_generation_prompt)?;
+        let rendered = self.render(&escaped, &text_of(ids.bos)?, &text_of(ids.eos)?, add_generation_prompt)?;
         let mut tokens = tokenizer.encode(&rendered.text, true)?;
         if let Some(bos) = tokenizer.bos_if_added().filter(|bos| tokens.first() != Some(bos)) {
             tokens.insert(0, bos);
@@ -208,16 +207,16 @@ impl ChatTemplate {
             environment.get_template("chat").and_then(|t| t.render_captured_to(context, &mut out).map(|_| ()))
         }));
         run.map_err(|_| failed("it failed on these messages".into()))?.map_err(|e| failed(jinja::sentence(&e)))?;
-        out.into_string().map_err(|_| failed("what it wrote is no text".into()))
+        out.into_string().map_err(|_| failed("its output is not text".into()))
     }
 }
 
 fn with_folded_note(text: String) -> Rendered {
-    let note = "The model's chat template has no place for instructions; they were put in front of the first message.";
+    let note = "The model's chat template has no place for instructions. They were put in front of the first message.";
     Rendered { text, note: Some(note.to_owned()) }
 }
 
-/// The same conversation with the system message in front of the first user message.
+/// Moves the system message in front of the first user message.
 fn fold_system(messages: &[ChatMessage]) -> Option<Vec<ChatMessage>> {
     let (system, rest) = messages.split_first()?;
     let mut folded = rest.to_vec();
@@ -226,7 +225,7 @@ fn fold_system(messages: &[ChatMessage]) -> Option<Vec<ChatMessage>> {
     Some(folded)
 }
 
-/// A string, or the one called `default` of a list.
+/// The template in `tokenizer_config.json`: a string, or the entry named `default` of a list.
 fn template_of_config(config: &serde_json::Value) -> Option<&str> {
     let template = config.get("chat_template")?;
     let list = || {
@@ -250,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn render_defaults_write_what_they_are_named_for() {
+    fn render_defaults_match_their_format() {
         let messages =
             [message("system", "Be kind."), message("user", "Hi"), message("assistant", "Hello"), message("user", "Bye")];
         let chatml = "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nHello<|im_end|>\n\
@@ -261,22 +260,22 @@ mod tests {
     }
 
     #[test]
-    fn render_system_message_that_is_refused_or_dropped_goes_to_the_first_user_message() {
-        let refuses = "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('No system!') }}{% endif %}\
+    fn rejected_or_dropped_system_message_moves_to_the_first_user_message() {
+        let rejects = "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('No system!') }}{% endif %}\
                        [{{ m.role }}:{{ m.content }}]{% endfor %}";
         let drops = "{% for m in messages %}{% if m.role != 'system' %}[{{ m.role }}:{{ m.content }}]{% endif %}{% endfor %}";
-        for source in [refuses, drops] {
+        for source in [rejects, drops] {
             let rendered = render(source, &[message("system", "Be kind."), message("user", "Hi")]).unwrap();
             assert_eq!(rendered.text, "[user:Be kind.\n\nHi]");
             assert!(rendered.note.unwrap().contains("in front of the first message"));
             assert_eq!(render(source, &[message("user", "Hi")]).unwrap().note, None);
         }
-        let sentence = render(refuses, &[message("system", "Be kind.")]).unwrap_err().to_string();
+        let sentence = render(rejects, &[message("system", "Be kind.")]).unwrap_err().to_string();
         assert!(sentence.contains("No system!"), "{sentence}");
     }
 
     #[test]
-    fn render_hostile_templates_end_with_a_sentence() {
+    fn hostile_templates_end_with_an_error() {
         let endless = "{% for a in range(99999) %}{% for b in range(99999) %}{% for c in range(99999) %}x{% endfor %}{% endfor %}{% endfor %}";
         let large = "{% for a in range(9999) %}{{ 'x' * 99999 }}{% endfor %}";
         let deep = "{% macro m(n) %}{{ m(n + 1) }}{% endmacro %}{{ m(0) }}";

@@ -1,60 +1,60 @@
-//! Turns the ids of an answer into text as they come, whole code points only.
+//! Detokenizer: turns the ids of an answer into text as they arrive, in whole code points.
 //!
 //! ```text
-//! id ──► bytes ──► [held back: the start of a code point] ──► String
+//! id ──► bytes ──► [pending: the start of a code point] ──► String
 //! ```
-//! Invariants: 1. the pieces of [`Detokenizer::push`] and [`Detokenizer::finish`] join up to [`Tokenizer::decode`] of
-//! all ids; 2. U+FFFD appears only when no later byte could make sense of the bytes before; 3. at most 3 bytes are held.
+//! Invariants: 1. The pieces of [`Detokenizer::push`] and [`Detokenizer::finish`] join to [`Tokenizer::decode`] of all ids.
+//! 2. U+FFFD appears only if no later byte could complete the code point. 3. At most 3 bytes are pending.
 
 use std::sync::Arc;
 
 use super::{TokenError, Tokenizer};
 
-/// The decoder of one answer.
+/// Detokenizer of one answer.
 #[derive(Debug, Clone)]
 pub struct Detokenizer {
     tokenizer: Arc<Tokenizer>,
-    held: Vec<u8>,
+    pending: Vec<u8>,
     first: bool,
 }
 
 impl Detokenizer {
-    /// For an answer that begins now.
+    /// Begins an answer.
     pub fn new(tokenizer: Arc<Tokenizer>) -> Self {
-        Detokenizer { tokenizer, held: Vec::new(), first: true }
+        Detokenizer { tokenizer, pending: Vec::new(), first: true }
     }
 
-    /// The text that `id` completes; often empty.
+    /// Text completed by `id`; often empty.
     ///
     /// # Errors
     /// An id outside the vocabulary.
     pub fn push(&mut self, id: u32) -> Result<String, TokenError> {
-        self.held.extend_from_slice(self.tokenizer.shown_bytes(id, &mut self.first)?);
+        self.pending.extend_from_slice(self.tokenizer.shown_bytes(id, &mut self.first)?);
         let mut text = String::new();
         let mut at = 0;
-        while let Some(rest) = self.held.get(at..).filter(|r| !r.is_empty()) {
+        while let Some(rest) = self.pending.get(at..).filter(|r| !r.is_empty()) {
             let Some(chunk) = rest.utf8_chunks().next() else { break };
             text.push_str(chunk.valid());
             at += chunk.valid().len();
             let bad = chunk.invalid();
-            let may_go_on = at + bad.len() == self.held.len() && is_prefix_of_a_code_point(bad);
+            let may_go_on = at + bad.len() == self.pending.len() && is_prefix_of_a_code_point(bad);
             if bad.is_empty() || may_go_on {
                 break;
             }
             text.push(char::REPLACEMENT_CHARACTER);
             at += bad.len();
         }
-        self.held.drain(..at);
+        self.pending.drain(..at);
         Ok(text)
     }
 
-    /// What is left at the end of the answer: a code point that was never completed, as U+FFFD.
+    /// Ends the answer: an incomplete code point becomes U+FFFD.
     pub fn finish(&mut self) -> String {
-        String::from_utf8_lossy(&std::mem::take(&mut self.held)).into_owned()
+        String::from_utf8_lossy(&std::mem::take(&mut self.pending)).into_owned()
     }
 }
 
-/// More bytes could make `bytes` a code point.
+/// True if more bytes could complete a code point.
 fn is_prefix_of_a_code_point(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).is_err_and(|e| e.valid_up_to() == 0 && e.error_len().is_none())
 }
@@ -74,7 +74,7 @@ mod tests {
         Arc::new(Tokenizer::from_gguf(&vocab).unwrap())
     }
 
-    /// The same in SentencePiece's spelling: byte tokens, then the space and some letters.
+    /// The same in SentencePiece's form: byte tokens, then the space and some letters.
     fn spm_tokenizer() -> Arc<Tokenizer> {
         let mut tokens: Vec<String> = (0..=255).map(|b: u8| format!("<0x{b:02X}>")).collect();
         tokens.extend(["\u{2581}", "\u{2581}a", "a", "\u{2581}\u{2581}"].map(String::from));
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn push_holds_a_code_point_back_until_it_is_whole() {
+    fn push_waits_for_a_complete_code_point() {
         let tokenizer = bytes_tokenizer();
         assert_eq!(stream(&tokenizer, &[0xE6, 0xB5, 256, 0xB7, 0x21]), ["", "", "", "海", "!", ""]);
         assert_eq!(stream(&tokenizer, &[0xE6, 0x41]), ["", "\u{FFFD}A", ""]);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn push_sentence_piece_loses_one_leading_space_only() {
+    fn push_sentence_piece_drops_one_leading_space_only() {
         let tokenizer = spm_tokenizer();
         assert_eq!(stream(&tokenizer, &[257, 257]), ["a", " a", ""]);
         assert_eq!(stream(&tokenizer, &[256, 258]), ["", "a", ""]);

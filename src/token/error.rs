@@ -1,86 +1,86 @@
-//! Everything that can be wrong with a tokenizer or a chat template, one sentence each.
+//! Errors of tokenizers and chat templates. Each message names the fault and the remedy.
 
 use std::path::PathBuf;
 
-/// Why a tokenizer could not be built or used.
+/// Why a tokenizer cannot be built or used.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    /// the model file names no tokens
-    #[error("the model file carries no tokenizer (`tokenizer.ggml.tokens` is missing or empty); use a GGUF that has one")]
+    /// the model file has no tokens
+    #[error("the model file has no tokenizer (`tokenizer.ggml.tokens` is missing or empty). Use a GGUF file that has one")]
     NoTokens,
-    /// more tokens, merges or bytes than any real vocabulary
-    #[error("the tokenizer has {got} {what}, and {max} is the most that is accepted; the file is damaged")]
+    /// more tokens, merges or bytes than the limits allow
+    #[error("the tokenizer has {got} {what}, but at most {max} are supported. Download the file again")]
     TooMany {
-        /// what was counted
+        /// items that were counted
         what: &'static str,
-        /// in the file
+        /// number in the file
         got: usize,
         /// limit
         max: usize,
     },
-    /// a per-token array of the wrong length
-    #[error("the tokenizer has {tokens} tokens but {got} {what}; the file is damaged")]
+    /// an array of one entry per token has the wrong length
+    #[error("the tokenizer has {tokens} tokens but {got} {what}, so the file is corrupt. Download it again")]
     Mismatch {
-        /// which array
+        /// name of the array
         what: &'static str,
         /// its length
         got: usize,
         /// number of tokens
         tokens: usize,
     },
-    /// a special id outside the vocabulary
-    #[error("the tokenizer's {what} id is {id}, but there are only {vocab_size} tokens; the file is damaged")]
+    /// a special id is outside the vocabulary
+    #[error("the tokenizer's {what} id is {id}, but there are only {vocab_size} tokens. Download the file again")]
     IdOutOfRange {
         /// `bos`, `eos`, ...
         what: &'static str,
-        /// in the file
+        /// id in the file
         id: u32,
         /// number of tokens
         vocab_size: usize,
     },
-    /// a merge that is not two known tokens
-    #[error("merge {index} of the tokenizer, '{merge}', does not join two tokens into a third; the file is damaged")]
+    /// a merge does not consist of two known tokens
+    #[error("merge {index} of the tokenizer, '{merge}', does not join two tokens into a third. Download the file again")]
     BadMerge {
         /// position in the list
         index: usize,
-        /// as written
+        /// text of the merge
         merge: String,
     },
-    /// a score that is no number
-    #[error("the score of token {index} is not a number; the tokenizer is damaged")]
+    /// a score is NaN
+    #[error("the score of token {index} is not a number, so the tokenizer is corrupt. Download the file again")]
     BadScore {
         /// token id
         index: usize,
     },
-    /// a kind of tokenizer that none of the supported architectures uses
+    /// no supported architecture uses this kind of tokenizer
     #[error(
-        "tokenizers of kind '{kind}' are not supported; use a model with a byte-level BPE (`gpt2`) or a SentencePiece \
+        "tokenizers of kind '{kind}' are not supported. Use a model with a byte-level BPE (`gpt2`) or a SentencePiece \
          (`llama`) tokenizer"
     )]
     UnsupportedKind {
-        /// as the file names it
+        /// kind in the file
         kind: String,
     },
-    /// a file that could not be read
-    #[error("cannot read {path}: {reason}")]
+    /// a file cannot be read
+    #[error("{path} could not be read: {reason}")]
     Unreadable {
-        /// which
+        /// path of the file
         path: PathBuf,
-        /// the system's words
+        /// cause
         reason: String,
     },
-    /// a file that is not what it should be
-    #[error("{path} is not a usable tokenizer file: {reason}; download it again")]
+    /// a file is not a valid tokenizer file
+    #[error("{path} is not a usable tokenizer file: {reason}. Download it again")]
     BadFile {
-        /// which
+        /// path of the file
         path: PathBuf,
-        /// what was wrong
+        /// fault
         reason: String,
     },
-    /// an id outside the vocabulary
-    #[error("token id {id} does not exist; the vocabulary has {vocab_size} tokens")]
+    /// an id is outside the vocabulary
+    #[error("token id {id} does not exist, because the vocabulary has {vocab_size} tokens")]
     NoSuchToken {
-        /// asked for
+        /// requested id
         id: u32,
         /// number of tokens
         vocab_size: usize,
@@ -88,19 +88,19 @@ pub enum TokenError {
     /// the tokenizer failed on a text
     #[error("the text could not be tokenized: {reason}")]
     Encode {
-        /// the library's words
+        /// message of the library
         reason: String,
     },
-    /// a chat template that is no valid Jinja
-    #[error("the model's chat template cannot be read: {reason}")]
+    /// a chat template is not valid Jinja
+    #[error("the model's chat template is invalid: {reason}")]
     BadTemplate {
-        /// what and where
+        /// fault and line
         reason: String,
     },
-    /// a chat template that refuses these messages (`raise_exception`) or fails on them
+    /// a chat template rejects these messages (`raise_exception`), or fails on them
     #[error("the model's chat template does not accept this conversation: {reason}")]
     Template {
-        /// the template's own words, or what failed
+        /// message of the template, or the fault
         reason: String,
     },
 }

@@ -1,10 +1,10 @@
-//! The tokenizer part of a GGUF header, as plain data, and the checks that make it safe to use.
+//! GGUF vocabulary: the tokenizer keys of a GGUF header as plain data, and their validation.
 //!
 //! ```text
-//! tokenizer.ggml.* (model module reads it) ──► GgufVocab ──check──► Tokenizer::from_gguf
+//! tokenizer.ggml.* (read by the model module) ──► GgufVocab ──check──► Tokenizer::from_gguf
 //! ```
-//! Invariants after [`GgufVocab::check`]: 1. every per-token array is empty or as long as `tokens`; 2. every special id
-//! is a token; 3. every merge is two parts that are tokens, as is their concatenation.
+//! Invariants after [`GgufVocab::check`]: 1. Every per-token array is empty or as long as `tokens`. 2. Every special id is a
+//! token. 3. Every merge is two tokens whose concatenation is a token.
 //! Limits: [`limits::MAX_VOCAB`] tokens, [`MAX_MERGES`] merges, [`MAX_TEXT_BYTES`] of text.
 //! Source: the key list of the GGUF specification (`tokenizer.ggml.*`).
 
@@ -13,9 +13,9 @@ use std::collections::HashSet;
 use super::TokenError;
 use crate::base::limits;
 
-/// Most merges accepted.
+/// Largest number of merges.
 pub const MAX_MERGES: usize = 1 << 22;
-/// Most bytes of token or merge text accepted.
+/// Largest size of token text, and of merge text, bytes.
 pub const MAX_TEXT_BYTES: usize = 256 << 20;
 
 /// `tokenizer.ggml.*` of a GGUF file. Missing arrays are empty, missing keys are None.
@@ -23,11 +23,11 @@ pub const MAX_TEXT_BYTES: usize = 256 << 20;
 pub struct GgufVocab {
     /// `tokenizer.ggml.model`: `gpt2` (byte-level BPE), `llama` (SentencePiece), `bert`, ...
     pub model: String,
-    /// `tokenizer.ggml.pre`: which pre-tokenizer a byte-level BPE uses
+    /// `tokenizer.ggml.pre`: name of the pre-tokenizer of a byte-level BPE
     pub pre: Option<String>,
     /// `tokenizer.ggml.tokens`, by id
     pub tokens: Vec<String>,
-    /// `tokenizer.ggml.scores`, by id; SentencePiece merges the best first
+    /// `tokenizer.ggml.scores`, by id; SentencePiece merges the best score first
     pub scores: Vec<f32>,
     /// `tokenizer.ggml.token_type`, by id: see [`token_type`]
     pub token_types: Vec<u32>,
@@ -55,7 +55,7 @@ pub struct GgufVocab {
 pub mod token_type {
     /// ordinary text
     pub const NORMAL: u32 = 1;
-    /// stands for what has no token
+    /// stands for text without a token
     pub const UNKNOWN: u32 = 2;
     /// never part of a text: `<s>`, `<|im_end|>`
     pub const CONTROL: u32 = 3;
@@ -68,10 +68,10 @@ pub mod token_type {
 }
 
 impl GgufVocab {
-    /// Checks what came from the file.
+    /// Validates the vocabulary.
     ///
     /// # Errors
-    /// The first thing that no sound file has.
+    /// The first invalid field.
     pub fn check(&self) -> Result<(), TokenError> {
         let n = self.tokens.len();
         if n == 0 {
@@ -110,8 +110,8 @@ impl GgufVocab {
     }
 }
 
-/// The two sides of `left right`. The separator is the first space after the first character, because a side may
-/// itself begin with one.
+/// The two sides of `left right`. The separator is the first space after the first character, because a side may begin with
+/// a space.
 pub(super) fn split_merge(merge: &str) -> Option<(&str, &str)> {
     let first = merge.chars().next()?.len_utf8();
     let at = first + merge.get(first..)?.find(' ')?;
@@ -140,7 +140,7 @@ fn total_bytes(strings: &[String]) -> usize {
 mod tests {
     use super::*;
 
-    fn sound() -> GgufVocab {
+    fn valid() -> GgufVocab {
         GgufVocab {
             model: "gpt2".into(),
             tokens: ["a", "b", "ab", "<s>"].map(String::from).to_vec(),
@@ -151,11 +151,11 @@ mod tests {
     }
 
     #[test]
-    fn vocab_sound_passes_and_each_damage_is_named() {
-        assert!(sound().check().is_ok());
-        type Damage = fn(&mut GgufVocab);
-        let damaged: [(&str, Damage); 7] = [
-            ("carries no tokenizer", |v| v.tokens.clear()),
+    fn valid_vocab_passes_and_each_corruption_is_named() {
+        assert!(valid().check().is_ok());
+        type Corruption = fn(&mut GgufVocab);
+        let corruptions: [(&str, Corruption); 7] = [
+            ("has no tokenizer", |v| v.tokens.clear()),
             ("4 tokens but 1 scores", |v| v.scores = vec![0.0]),
             ("4 tokens but 2 token types", |v| v.token_types = vec![1, 1]),
             ("score of token 2", |v| v.scores = vec![0.0, 0.0, f32::NAN, 0.0]),
@@ -163,11 +163,11 @@ mod tests {
             ("merge 0 of the tokenizer, 'ab'", |v| v.merges = vec!["ab".into()]),
             ("merge 1 of the tokenizer, 'b a'", |v| v.merges.push("b a".into())),
         ];
-        for (says, damage) in damaged {
-            let mut vocab = sound();
-            damage(&mut vocab);
+        for (message, corrupt) in corruptions {
+            let mut vocab = valid();
+            corrupt(&mut vocab);
             let sentence = vocab.check().unwrap_err().to_string();
-            assert!(sentence.contains(says), "{sentence}");
+            assert!(sentence.contains(message), "{sentence}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! The tokenizer of a Hugging Face folder.
+//! Hugging Face tokenizer: builds a [`Tokenizer`] from the JSON files of a folder.
 //!
 //! ```text
 //! tokenizer.json ────────► Bpe, pieces, special tokens
@@ -19,25 +19,25 @@ use super::special_tokens::{SpecialToken, SpecialTokens};
 use super::tokenizer::{Encoder, SpecialIds, Tokenizer, is_end_name};
 use crate::base::limits;
 
-/// Largest file that is read.
+/// Largest size of a file, bytes.
 const MAX_FILE_BYTES: u64 = 128 << 20;
 
 impl Tokenizer {
-    /// Builds the tokenizer of a folder that holds `tokenizer.json`, and perhaps `tokenizer_config.json` and
+    /// Builds the tokenizer of a folder with `tokenizer.json`, and optionally `tokenizer_config.json` and
     /// `generation_config.json`.
     ///
     /// # Errors
-    /// As [`Tokenizer::from_json_files`].
+    /// Those of [`Tokenizer::from_json_files`].
     pub fn from_folder(folder: &Path) -> Result<Self, TokenError> {
         let [config, generation] = ["tokenizer_config.json", "generation_config.json"].map(|name| folder.join(name));
         let existing = |path| Some(path).filter(|p: &&Path| p.is_file());
         Self::from_json_files(&folder.join("tokenizer.json"), existing(&config), existing(&generation))
     }
 
-    /// Builds the tokenizer of a `tokenizer.json`, with what `tokenizer_config.json` and `generation_config.json` add.
+    /// Builds the tokenizer of a `tokenizer.json`, with the settings of `tokenizer_config.json` and `generation_config.json`.
     ///
     /// # Errors
-    /// A file that cannot be read or is no tokenizer, or a kind that is not supported (`WordPiece`, `WordLevel`).
+    /// A file that cannot be read or is not a tokenizer, or an unsupported kind (`WordPiece`, `WordLevel`).
     pub fn from_json_files(
         tokenizer_json: &Path,
         tokenizer_config: Option<&Path>,
@@ -55,12 +55,12 @@ impl Tokenizer {
     fn from_json(json: Value, config: &Value, generation: &Value) -> Result<Self, TokenError> {
         let spelling = spelling(&json)?;
         let strips_leading_space = strips_leading_space(json.get("decoder").unwrap_or(&Value::Null));
-        let pipeline = Bpe::from_json(json)?;
-        let tokens = tokens(&pipeline)?;
-        let (pieces, specials) = pieces(&pipeline, &tokens, spelling);
+        let bpe = Bpe::from_json(json)?;
+        let tokens = tokens(&bpe)?;
+        let (pieces, specials) = pieces(&bpe, &tokens, spelling);
         let by_name = |name: &str| tokens.iter().position(|t| *t == name).and_then(|i| u32::try_from(i).ok());
         let configured = |key: &str| config.get(key).and_then(token_name).and_then(by_name);
-        let first_added = pipeline.first_added();
+        let first_added = bpe.first_added();
         let generated = |key: &str| ids(generation.get(key)).into_iter().filter(|&id| (id as usize) < tokens.len());
         let bos = configured("bos_token").or(first_added).or_else(|| generated("bos_token_id").next());
         let named_ends = specials.iter().filter(|s| is_end_name(&s.text)).map(|s| s.id);
@@ -70,7 +70,7 @@ impl Tokenizer {
         ends.extend(generated("eos_token_id"));
         let add_bos = config.get("add_bos_token").and_then(Value::as_bool).unwrap_or(first_added.is_some() && first_added == bos);
         Ok(Tokenizer {
-            encoder: Encoder::Library(Box::new(pipeline)),
+            encoder: Encoder::Bpe(Box::new(bpe)),
             pieces,
             specials: SpecialTokens::new(specials)?,
             ids: SpecialIds { bos, eos, eot: None, unk: configured("unk_token"), pad: configured("pad_token") },
@@ -91,13 +91,13 @@ pub(super) fn read_json(path: &Path) -> Result<Value, TokenError> {
         return Err(unreadable("it is a folder".into()));
     }
     if size.len() > MAX_FILE_BYTES {
-        return Err(bad(format!("it has {} bytes, and {MAX_FILE_BYTES} is the most that is read", size.len())));
+        return Err(bad(format!("it has {} bytes, but at most {MAX_FILE_BYTES} are supported", size.len())));
     }
     let bytes = std::fs::read(path).map_err(|e| unreadable(e.to_string()))?;
     serde_json::from_slice(&bytes).map_err(|e| bad(e.to_string()))
 }
 
-/// How the file writes its tokens, and whether its kind is supported at all.
+/// Form of the file's token texts; an error if the tokenizer's kind is not supported.
 fn spelling(json: &Value) -> Result<Spelling, TokenError> {
     let model = json.get("model").unwrap_or(&Value::Null);
     let text = |key: &str| model.get(key).and_then(Value::as_str).unwrap_or_default();
@@ -106,7 +106,7 @@ fn spelling(json: &Value) -> Result<Spelling, TokenError> {
         "" if model.get("unk_id").is_some() => "Unigram",
         kind => kind,
     };
-    // A prefix or suffix of word parts belongs to kinds that no supported architecture uses.
+    // Prefixes and suffixes of word parts belong to kinds that no supported architecture uses.
     let affixed = !text("continuing_subword_prefix").is_empty() || !text("end_of_word_suffix").is_empty();
     if !matches!(kind, "BPE" | "Unigram") || affixed {
         let kind = if kind.is_empty() { "unknown" } else { kind };
@@ -121,7 +121,7 @@ fn spelling(json: &Value) -> Result<Spelling, TokenError> {
     })
 }
 
-/// The decoder takes one space off the start of a text.
+/// True if the decoder removes one space at the start of a text.
 fn strips_leading_space(decoder: &Value) -> bool {
     let is = |key: &str, value: Value| decoder.get(key) == Some(&value);
     match decoder.get("type").and_then(Value::as_str) {
@@ -134,9 +134,9 @@ fn strips_leading_space(decoder: &Value) -> bool {
     }
 }
 
-/// The text of every id; empty where no token has it.
-fn tokens(pipeline: &Bpe) -> Result<Vec<String>, TokenError> {
-    let library = pipeline.library();
+/// Text of every id; empty for an id without a token.
+fn tokens(bpe: &Bpe) -> Result<Vec<String>, TokenError> {
+    let library = bpe.library();
     let mut by_id: Vec<(u32, String)> = library.get_vocab(false).into_iter().map(|(text, id)| (id, text)).collect();
     by_id.extend(library.get_added_tokens_decoder().into_iter().map(|(id, token)| (id, token.content)));
     let n = by_id.iter().map(|(id, _)| *id as usize + 1).max().unwrap_or(0);
@@ -155,8 +155,8 @@ fn tokens(pipeline: &Bpe) -> Result<Vec<String>, TokenError> {
     Ok(tokens)
 }
 
-fn pieces(pipeline: &Bpe, tokens: &[String], spelling: Spelling) -> (Pieces, Vec<SpecialToken>) {
-    let added = pipeline.library().get_added_tokens_decoder();
+fn pieces(bpe: &Bpe, tokens: &[String], spelling: Spelling) -> (Pieces, Vec<SpecialToken>) {
+    let added = bpe.library().get_added_tokens_decoder();
     let mut pieces = Pieces::default();
     let mut specials = Vec::new();
     for (id, text) in (0u32..).zip(tokens) {
@@ -200,18 +200,18 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn spelling_is_read_from_the_steps_and_other_kinds_are_refused() {
+    fn spelling_follows_the_steps_and_other_kinds_are_rejected() {
         let byte_level = json!({"model": {"type": "BPE"}, "decoder": {"type": "ByteLevel"}});
         let metaspace = json!({"model": {"merges": []}, "normalizer": {"type": "Prepend", "prepend": "\u{2581}"}});
         assert_eq!(spelling(&byte_level).unwrap(), Spelling::ByteLevel);
         assert_eq!(spelling(&metaspace).unwrap(), Spelling::Metaspace);
-        for (model, says) in [
+        for (model, message) in [
             (json!({"type": "WordPiece"}), "'WordPiece'"),
             (json!({"type": "BPE", "continuing_subword_prefix": "##"}), "'BPE'"),
             (json!({}), "'unknown'"),
         ] {
             let sentence = spelling(&json!({ "model": model })).unwrap_err().to_string();
-            assert!(sentence.contains(says), "{sentence}");
+            assert!(sentence.contains(message), "{sentence}");
         }
     }
 

@@ -1,17 +1,17 @@
-//! The Jinja environment that Hugging Face gives to chat templates, on minijinja.
+//! Jinja environment for chat templates: minijinja with the additions of Hugging Face transformers.
 //!
-//! Added to the engine's own: `raise_exception`, `strftime_now`, `tojson` as Python's `json.dumps` writes it, Python's
-//! string, list and dictionary methods, Python's spelling of `None`, `True` and `False`; `{% generation %}` is ignored.
-//! Block lines leave no white space (`trim_blocks`, `lstrip_blocks`); nothing is escaped as HTML.
+//! Additions: `raise_exception`, `strftime_now`, `tojson` in the format of Python's `json.dumps`, Python's string, list and
+//! dictionary methods, and Python's form of `None`, `True` and `False`. `{% generation %}` is ignored. Block lines leave no
+//! white space (`trim_blocks`, `lstrip_blocks`); nothing is escaped as HTML.
 
 use std::io;
 
 use minijinja::value::{Kwargs, Rest, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Value};
 
-/// Widest indentation that a template may ask for.
+/// Largest indentation in `tojson` and `indent`.
 const MAX_INDENT: usize = 256;
-/// Nested macro calls and includes.
+/// Largest nesting of macro calls and includes.
 const MAX_DEPTH: usize = 100;
 
 /// An environment without templates.
@@ -37,18 +37,18 @@ pub(super) fn environment() -> Environment<'static> {
     env
 }
 
-/// Variables that Firefunction's template takes for granted: no functions, and the date. Others test whether they are
-/// defined, so they are only given to a source that does not.
+/// Variables that Firefunction's template assumes: no functions, and the date. Other templates test whether they are
+/// defined, so only a source without such a test gets them.
 pub(super) fn extras(source: &str) -> Value {
-    let taken_for_granted = |name: &str| source.contains(name) && !source.contains(&format!("{name} is"));
-    if !taken_for_granted("functions") || !taken_for_granted("datetime") {
+    let is_assumed = |name: &str| source.contains(name) && !source.contains(&format!("{name} is"));
+    if !is_assumed("functions") || !is_assumed("datetime") {
         return Value::from_serialize(serde_json::json!({}));
     }
     let date = strftime_now("%A, %B %d, %Y").unwrap_or_default();
     Value::from_serialize(serde_json::json!({"functions": "", "datetime": date}))
 }
 
-/// The message of a failed template, for a person.
+/// Message of a failed template, for the user.
 pub(super) fn sentence(error: &Error) -> String {
     let what = match (error.kind(), error.detail()) {
         (ErrorKind::OutOfFuel, _) => "it takes too many steps".to_owned(),
@@ -61,7 +61,7 @@ pub(super) fn sentence(error: &Error) -> String {
     error.line().map_or_else(|| what.clone(), |line| format!("{what} (line {line} of the template)"))
 }
 
-/// Replaces `{% generation %}` and its end, which mark what to train on, by blocks that change nothing.
+/// Replaces `{% generation %}` and its end, which mark text for training, by blocks without effect.
 pub(super) fn without_generation_tags(source: &str) -> String {
     let mut out = String::with_capacity(source.len());
     let mut rest = source;
@@ -99,7 +99,7 @@ fn to_json(value: &Value, options: Kwargs) -> Result<Value, Error> {
     let separators = options.get::<Option<Vec<String>>>("separators")?;
     options.assert_all_used()?;
     if indent.is_some_and(|n| n > MAX_INDENT) {
-        return Err(invalid("the indentation is too wide"));
+        return Err(invalid("the indentation is too large"));
     }
     let (item, key) = match separators.as_deref() {
         None => (if indent.is_some() { "," } else { ", " }, ": "),
@@ -112,7 +112,7 @@ fn to_json(value: &Value, options: Kwargs) -> Result<Value, Error> {
     Ok(Value::from(out))
 }
 
-/// `json.dumps` of Python.
+/// Serializer in the format of Python's `json.dumps`.
 struct Dump<'s> {
     ensure_ascii: bool,
     indent: Option<usize>,
@@ -203,7 +203,7 @@ fn indent(text: String, positional: Rest<Value>, options: Kwargs) -> Result<Stri
     let (first, blank) = (flag(1, "first")?, flag(2, "blank")?);
     options.assert_all_used()?;
     if width > MAX_INDENT {
-        return Err(Error::new(ErrorKind::InvalidOperation, "the indentation is too wide"));
+        return Err(Error::new(ErrorKind::InvalidOperation, "the indentation is too large"));
     }
     let space = " ".repeat(width);
     let line = |(i, line): (usize, &str)| match () {
@@ -214,19 +214,19 @@ fn indent(text: String, positional: Rest<Value>, options: Kwargs) -> Result<Stri
     Ok(text.split('\n').enumerate().map(line).collect::<Vec<_>>().join("\n"))
 }
 
-/// Takes text up to a limit.
+/// Writer with a size limit.
 pub(super) struct Bounded {
     bytes: Vec<u8>,
     max: usize,
 }
 
 impl Bounded {
-    /// At most `max` bytes.
+    /// A writer of at most `max` bytes.
     pub fn new(max: usize) -> Self {
         Bounded { bytes: Vec::new(), max }
     }
 
-    /// What was written.
+    /// The written text.
     pub fn into_string(self) -> Result<String, std::string::FromUtf8Error> {
         String::from_utf8(self.bytes)
     }
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn tojson_writes_as_python_does() {
+    fn tojson_matches_python() {
         let value = "{'b': [1, 2.5, none, true], 'a': {'é': \"<'&\"}, 'c': []}";
         assert_eq!(render(&format!("{{{{ {value} | tojson }}}}")), r#"{"b": [1, 2.5, null, true], "a": {"é": "<'&"}, "c": []}"#);
         let sorted = format!("{{{{ {value} | tojson(sort_keys=true, ensure_ascii=true, separators=(',', ':')) }}}}");
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn environment_speaks_python_and_trims_blocks() {
+    fn environment_follows_python_and_trims_blocks() {
         assert_eq!(render("{{ none }} {{ yes }} {{ not yes }}"), "None True False");
         assert_eq!(render("a\n  {% if yes %}\nb\n  {% endif %}\nc"), "a\nb\nc");
         assert_eq!(render("{{ ' x '.strip() }}{{ {'k': 1}.get('k') }}{{ 'a,b'.split(',')[-1] }}{{ 'abc'[::-1] }}"), "x1bcba");
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn generation_tags_are_taken_out_with_their_white_space_marks() {
+    fn generation_tags_are_replaced_with_their_white_space_marks() {
         let source = "a {%- generation -%} b {% endgeneration %}{% if generation %}{% endif %}{% broken";
         let want = "a {%- if true -%} b {% endif %}{% if generation %}{% endif %}{% broken";
         assert_eq!(without_generation_tags(source), want);

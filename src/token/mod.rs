@@ -4,8 +4,8 @@
 //! [ChatMessage] ──ChatTemplate::prompt──► ids ──► engine ──► ids ──Detokenizer::push──► text
 //!                 (escape_special, render, encode, BOS)
 //! ```
-//! `tokenizer` is the public face; `pipeline` (byte-level BPE, `tokenizer.json`) and `spm` do the merging, `special` finds
-//! special tokens before either, `pieces` holds the bytes of every id. `vocab` and `json` are where files come in.
+//! `tokenizer` is the public interface. `bpe` (byte-level BPE, `tokenizer.json`) and `spm` merge text; `special_tokens` finds
+//! special tokens before either; `piece_bytes` has the bytes of every id. `gguf_vocab` and `hf_json` read files.
 
 mod bpe;
 mod chat_template;
@@ -30,7 +30,7 @@ pub use tokenizer::{SpecialIds, Tokenizer};
 #[cfg(test)]
 mod tests {
     #[test]
-    fn tokenizer_and_template_may_move_between_threads() {
+    fn tokenizer_and_template_are_send_and_sync() {
         fn assert_shared<T: Send + Sync>() {}
         assert_shared::<super::Tokenizer>();
         assert_shared::<super::ChatTemplate>();

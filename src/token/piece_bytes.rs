@@ -1,4 +1,4 @@
-//! What each token id adds to a text, as bytes.
+//! Piece bytes: the bytes that each token id adds to a text.
 //!
 //! ```text
 //! "Ġhello" (byte-level)  ─┐
@@ -9,27 +9,27 @@
 
 use super::TokenError;
 
-/// What kind of token an id is.
+/// Kind of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PieceKind {
     /// part of the text
     Text,
-    /// `<|im_end|>`: not shown
+    /// `<|im_end|>`: hidden in decoded text
     Control,
 }
 
-/// How tokens are written in the vocabulary.
+/// Form of token texts in the vocabulary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Spelling {
     /// one character per byte
     ByteLevel,
     /// U+2581 for a space, `<0x0A>` for a byte
     Metaspace,
-    /// as it is
+    /// unchanged
     Literal,
 }
 
-/// The bytes of every token.
+/// Bytes and kind of every token.
 #[derive(Debug, Default)]
 pub(super) struct Pieces {
     bytes: Vec<u8>,
@@ -71,14 +71,14 @@ impl Pieces {
     }
 }
 
-/// The byte that `<0x0A>` stands for.
+/// The byte of a token like `<0x0A>`.
 pub(super) fn byte_token(text: &str) -> Option<u8> {
     let hex = text.strip_prefix("<0x")?.strip_suffix('>')?;
     let is_hex = hex.len() == 2 && hex.bytes().all(|b| b.is_ascii_hexdigit());
     is_hex.then(|| u8::from_str_radix(hex, 16).ok()).flatten()
 }
 
-/// The bytes that a byte-level token stands for; None where a character stands for no byte.
+/// Bytes of a byte-level token; None if a character encodes no byte.
 fn byte_level(text: &str) -> Option<Vec<u8>> {
     text.chars().map(byte_of_char).collect()
 }
@@ -87,7 +87,7 @@ fn byte_of_char(c: char) -> Option<u8> {
     let code = u32::from(c);
     match code {
         0x21..=0x7E | 0xA1..=0xAC | 0xAE..=0xFF => u8::try_from(code).ok(),
-        // The other bytes, in order, sit from U+0100 on: 0..=0x20, 0x7F..=0xA0, 0xAD.
+        // The remaining bytes follow in order from U+0100: 0..=0x20, 0x7F..=0xA0, 0xAD.
         0x100..=0x120 => u8::try_from(code - 0x100).ok(),
         0x121..=0x142 => u8::try_from(code - 0x121 + 0x7F).ok(),
         0x143 => Some(0xAD),
@@ -95,7 +95,7 @@ fn byte_of_char(c: char) -> Option<u8> {
     }
 }
 
-/// The character that stands for `byte` in a byte-level vocabulary.
+/// The character of `byte` in a byte-level vocabulary.
 #[cfg(test)]
 pub(super) fn char_of_byte(byte: u8) -> char {
     ('\u{21}'..='\u{143}').find(|&c| byte_of_char(c) == Some(byte)).unwrap_or('?')

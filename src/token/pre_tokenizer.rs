@@ -1,21 +1,21 @@
-//! How a byte-level BPE cuts text into words before merging, by the name in `tokenizer.ggml.pre`.
+//! Pre-tokenizer: splits text into words before byte-level BPE merges them, by the name in `tokenizer.ggml.pre`.
 //!
 //! ```text
-//! "llama-bpe" ──► PreTokenizerKind { patterns applied one after the other, ignore_merges, add_bos }
+//! "llama-bpe" ──► PreTokenizerKind { patterns applied in order, ignore_merges, add_bos }
 //! ```
-//! Each pattern splits every piece that the one before left; what a pattern matches and what lies between matches are
-//! all kept as pieces. The patterns are those of the models' own `tokenizer.json`; the names are llama.cpp's.
+//! Each pattern splits every piece of the previous one; matches and the text between them are kept as pieces. The patterns
+//! are those of the models' own `tokenizer.json`; the names are llama.cpp's.
 
-/// What a pre-tokenizer name stands for.
+/// Settings of a named pre-tokenizer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PreTokenizerKind {
     /// applied in order
     pub patterns: Vec<&'static str>,
-    /// a word that is a token needs no merges
+    /// true if a word that is a token skips the merges
     pub ignore_merges: bool,
-    /// the family puts BOS first unless the file says otherwise
+    /// true if models put BOS first, unless the file overrides it
     pub add_bos: bool,
-    /// for the user, where the name was missing or is not known
+    /// a notice for the user if the name is missing or unknown
     pub note: Option<String>,
 }
 
@@ -29,7 +29,7 @@ macro_rules! spaces {
         r"\s*[\r\n]+|\s+(?!\S)|\s+"
     };
 }
-/// Capitals, then small letters: at least one of the latter (`many_small`) or of the former (`many_capital`).
+/// Capitals, then small letters: at least one small letter (`many_small`) or one capital (`many_capital`).
 macro_rules! many_small {
     () => {
         r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
@@ -67,7 +67,7 @@ const DEEPSEEK3: &str = concat!(
     r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|"##,
     spaces!()
 );
-/// Letters of the scripts that have capitals.
+/// Letters of scripts with capitals.
 const DEEPSEEK_LETTERS: &str = concat!(
     r"\s?[A-Za-z\x{B5}\x{C0}-\x{D6}\x{D8}-\x{F6}\x{F8}-\x{1BA}\x{1BC}-\x{1BF}\x{1C4}-\x{293}\x{295}-\x{2AF}\x{370}-\x{373}",
     r"\x{376}-\x{377}\x{37B}-\x{37D}\x{37F}\x{386}\x{388}-\x{38A}\x{38C}\x{38E}-\x{3A1}\x{3A3}-\x{3F5}\x{3F7}-\x{481}",
@@ -91,14 +91,14 @@ const IMAGES: &str = "(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z";
 const TABS_AND_INDENTS: &str = "([\\t\\n]|    |  )";
 const PUNCTUATION_MARK: &str = r"[\p{P}!-/:-@\[-`{-~]";
 
-/// The pre-tokenizer of that name. A missing or unknown one gets a default and a note.
+/// Settings of the pre-tokenizer of that name. A missing or unknown name gets a default and a note.
 pub(super) fn pre_kind(name: Option<&str>) -> PreTokenizerKind {
     let Some(patterns) = patterns(name.unwrap_or("default")) else {
         let name = name.unwrap_or_default();
-        let note = format!("The tokenizer's pre-tokenizer '{name}' is not known; GPT-2's is used, so answers may be worse.");
+        let note = format!("The tokenizer's pre-tokenizer '{name}' is unknown. GPT-2's is used, so answers may be worse.");
         return PreTokenizerKind { patterns: vec![GPT2], ignore_merges: false, add_bos: false, note: Some(note) };
     };
-    let note = "The tokenizer does not name its pre-tokenizer; the default one is used, so answers may be worse.";
+    let note = "The tokenizer does not name its pre-tokenizer. The default one is used, so answers may be worse.";
     let llama3 = patterns == [LLAMA3] && !matches!(name, Some("dbrx" | "smaug-bpe" | "glm4" | "chatglm-bpe"));
     let named = name.unwrap_or_default();
     PreTokenizerKind {
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(skips, ["llama3", "llama-bpe", "tekken"]);
     }
 
-    /// The words that the patterns of `name` make of `text`.
+    /// Splits `text` with the patterns of `name`.
     fn words(name: &str, text: &str) -> Vec<String> {
         let mut words = PreTokenizedString::from(text);
         for pattern in pre_kind(Some(name)).patterns {
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn pre_kind_words_differ_as_the_families_do() {
+    fn pre_kind_words_differ_by_family() {
         let text = "We'LL pay 12345,\n\n  ok";
         for (name, want) in [
             ("gpt-2", vec!["We", "'", "LL", " pay", " 12345", ",", "\n\n ", " ok"]),

@@ -1,27 +1,27 @@
-//! Cuts a long text where tokenizing the parts gives the same ids as tokenizing the whole.
+//! Safe split: splits a long text where the parts tokenize to the same ids as the whole.
 //!
 //! ```text
-//! "… the harbour| was built.\n|In 1704 …"   before a space between two letters, or after a line's end before a letter
+//! "… the harbour| was built.\n|In 1704 …"   before a space between two letters, or after a line feed before a letter
 //! ```
-//! Which of the two is safe is found out by trying the tokenizer on both and by looking for tokens that span such a place
-//! ([`SplitRule`]). Where neither occurs for [`HARD_CUT_BYTES`] the text is cut at any character: memory stays bounded,
-//! and so does the work of a regular expression that backtracks.
+//! [`SplitRule`] has which of the two is safe; tests on the tokenizer and its vocabulary decide it. Without a safe place
+//! within [`HARD_CUT_BYTES`] the text is split at any character, which bounds memory and the backtracking of regular
+//! expressions.
 
-/// A part is at least this long, unless it is the last.
+/// Smallest part but for the last, bytes.
 const PART_BYTES: usize = 32 << 10;
-/// A part is at most this long (and a character).
+/// Largest part, bytes, up to one character more.
 const HARD_CUT_BYTES: usize = 512 << 10;
 
-/// Which places are safe.
+/// Safe places to split a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct SplitRule {
     /// `letter | space letter`
     pub before_space: bool,
-    /// `no white space, line feed | letter`
+    /// `non-space, line feed | letter`
     pub after_newline: bool,
 }
 
-/// The parts of `text`, which join up to it.
+/// Parts of `text`, which join to the whole.
 pub(super) fn parts(text: &str, rule: SplitRule) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -57,7 +57,7 @@ fn part_len(text: &str, rule: SplitRule) -> usize {
     (end..text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(text.len())
 }
 
-/// ASCII white space, or part of a character that might be some.
+/// True for ASCII white space, and for bytes of characters that might be white space.
 fn is_white_space(byte: u8) -> bool {
     byte.is_ascii_whitespace() || byte == 0x0B || !byte.is_ascii()
 }
@@ -69,7 +69,7 @@ mod tests {
     const BOTH: SplitRule = SplitRule { before_space: true, after_newline: true };
 
     #[test]
-    fn parts_join_up_and_stay_within_the_limits() {
+    fn parts_join_to_the_whole_and_stay_within_the_limits() {
         let prose = "The harbour was built.\nIn 1704 it burnt down. ".repeat(20_000);
         let dense = "0123456789\u{6d77}".repeat(100_000);
         for text in [prose.as_str(), dense.as_str(), "short", ""] {
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_cut_only_at_safe_places() {
+    fn parts_are_split_only_at_safe_places() {
         let text = "word  two\n\nlines. 7 up\nend\n".repeat(5_000);
         let mut at = 0;
         for part in parts(&text, BOTH) {

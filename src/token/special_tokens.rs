@@ -1,12 +1,12 @@
-//! Finds special tokens in a text, before anything else is tokenized.
+//! Special tokens: finds them in a text before anything else is tokenized.
 //!
 //! ```text
 //! "<|im_start|>user\nHi" ──► [Token(<|im_start|>), Text("user\nHi")]
 //! ```
-//! Invariants: 1. the pieces cover the text in order (a token may swallow white space beside it, where its file says
-//! so); 2. a control token is found only when asked for (`parse_special`), a user-defined token always; 3. among tokens
-//! that start at one place the longest wins; 4. a [shielded](SpecialTokens::escape_special) text contains no control token.
-//! Limit: [`MAX_SPECIAL_BYTES`] of special-token text, since the search automaton is many times larger.
+//! Invariants: 1. The fragments cover the text in order; a token may absorb adjacent white space, if its file sets that.
+//! 2. A control token is found only with `parse_special`, a user-defined token always. 3. Of tokens that start at one place
+//! the longest wins. 4. An [escaped](SpecialTokens::escape_special) text contains no control token.
+//! Limit: [`MAX_SPECIAL_BYTES`] of special-token text, because the search automaton is many times larger.
 
 use std::borrow::Cow;
 
@@ -14,35 +14,35 @@ use aho_corasick::{AhoCorasick, MatchKind};
 
 use super::TokenError;
 
-/// Most bytes of special-token text accepted.
+/// Largest size of special-token text, bytes.
 const MAX_SPECIAL_BYTES: usize = 4 << 20;
 
-/// Breaks up a control token that stands in a document. A noncharacter: it has no meaning in any text.
-const SHIELD: char = '\u{FDD0}';
+/// Escape mark that breaks up a control token in a document: a noncharacter, which has no meaning in any text.
+const ESCAPE_MARK: char = '\u{FDD0}';
 
-/// A token that is matched in the text as it stands.
+/// A token that is matched in raw text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct SpecialToken {
     /// token id
     pub id: u32,
-    /// as it stands in the text
+    /// text to match
     pub text: String,
-    /// found only with `parse_special`
+    /// true if found only with `parse_special`
     pub control: bool,
-    /// swallows white space before it
+    /// absorbs white space before it
     pub lstrip: bool,
-    /// swallows white space after it
+    /// absorbs white space after it
     pub rstrip: bool,
-    /// only where no word character is beside it
+    /// matches only without a word character beside it
     pub single_word: bool,
 }
 
-/// A piece of a text.
+/// A part of a text.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Fragment<'t> {
-    /// tokenize this
+    /// text to tokenize
     Text(&'t str),
-    /// this id
+    /// id of a special token
     Token(u32),
 }
 
@@ -60,7 +60,7 @@ struct Finder {
 }
 
 impl SpecialTokens {
-    /// Prepares the search.
+    /// Builds the search automata.
     pub fn new(tokens: Vec<SpecialToken>) -> Result<Self, TokenError> {
         let got = tokens.iter().map(|t| t.text.len()).sum();
         if got > MAX_SPECIAL_BYTES {
@@ -70,22 +70,22 @@ impl SpecialTokens {
         Ok(SpecialTokens { all: Finder::new(tokens)?, user_defined: Finder::new(user_defined)? })
     }
 
-    /// Cuts `text` at its special tokens.
+    /// Splits `text` at its special tokens.
     pub fn split<'t>(&self, text: &'t str, parse_special: bool) -> Vec<Fragment<'t>> {
         if parse_special { self.all.split(text) } else { self.user_defined.split(text) }
     }
 
-    /// `text` such that [`SpecialTokens::split`] finds no control token in it. [`unescape_special`] gives the text back.
+    /// Escapes `text`, so that [`SpecialTokens::split`] finds no control token in it. [`unescape_special`] reverses it.
     pub fn escape_special<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let mut out = String::new();
         let mut copied = 0;
         let mut at = 0;
         while let Some((start, _, token)) = self.all.find(text, at) {
-            // The search goes on inside the match, because another token may begin there.
+            // The search continues inside the match, because another token may begin there.
             at = start + text.get(start..).and_then(|t| t.chars().next()).map_or(1, char::len_utf8);
             if token.control {
                 out.push_str(text.get(copied..at).unwrap_or_default());
-                out.push(SHIELD);
+                out.push(ESCAPE_MARK);
                 copied = at;
             }
         }
@@ -97,9 +97,9 @@ impl SpecialTokens {
     }
 }
 
-/// Takes the marks of [`SpecialTokens::escape_special`] out again.
+/// Removes the marks of [`SpecialTokens::escape_special`].
 pub(super) fn unescape_special(text: &str) -> Cow<'_, str> {
-    if text.contains(SHIELD) { Cow::Owned(text.replace(SHIELD, "")) } else { Cow::Borrowed(text) }
+    if text.contains(ESCAPE_MARK) { Cow::Owned(text.replace(ESCAPE_MARK, "")) } else { Cow::Borrowed(text) }
 }
 
 impl Finder {
@@ -115,7 +115,7 @@ impl Finder {
         Ok(Finder { search: Some(search), tokens })
     }
 
-    /// The first special token at or after byte `at`: its start, its end and which.
+    /// The first special token from byte `at` on: start, end and token.
     fn find(&self, text: &str, at: usize) -> Option<(usize, usize, &SpecialToken)> {
         let search = self.search.as_ref()?;
         if at > text.len() {
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn split_control_tokens_only_when_asked() {
+    fn split_finds_control_tokens_only_with_parse_special() {
         let s = specials();
         assert_eq!(s.split("a<s>b  c", true), [Text("a"), Token(1), Text("b"), Token(3), Text("c")]);
         assert_eq!(s.split("a<s>b  c", false), [Text("a<s>b"), Token(3), Text("c")]);
@@ -184,20 +184,20 @@ mod tests {
     }
 
     #[test]
-    fn split_strips_and_respects_words_as_the_token_says() {
+    fn split_follows_strip_and_single_word_flags() {
         let s = specials();
         assert_eq!(s.split("x \n<m>\t y", true), [Text("x"), Token(4), Text("y")]);
         assert_eq!(s.split("some me, home", true), [Text("some "), Token(5), Text(", home")]);
     }
 
     #[test]
-    fn shield_hides_every_control_token_and_comes_off_again() {
+    fn escape_hides_every_control_token_and_is_reversible() {
         let s = specials();
         for text in ["<s>", "a <s>> b<m>", "<<s>s><s>", "nothing", "", "é<s>"] {
-            let shielded = s.escape_special(text);
-            let found = s.split(&shielded, true);
+            let escaped = s.escape_special(text);
+            let found = s.split(&escaped, true);
             assert!(!found.iter().any(|f| matches!(f, Token(1 | 2 | 4))), "{text}: {found:?}");
-            assert_eq!(unescape_special(&shielded), text);
+            assert_eq!(unescape_special(&escaped), text);
         }
     }
 }

@@ -1,12 +1,12 @@
-//! SentencePiece-style BPE: merge the neighbors whose union scores best, until no union is a token.
+//! SentencePiece BPE: merges the neighbors with the best score, until no pair forms a token.
 //!
 //! ```text
 //! "Hello you" ──► "▁Hello▁you" ──► words that no token spans ──► merge by score ──► ids (bytes where no token fits)
 //! ```
-//! Invariants: 1. a cut between two characters that stand side by side in no token changes nothing, so words are
-//! merged alone; 2. of two unions with one score the left one goes first; 3. every character becomes a token, its
-//! bytes' tokens, or the unknown token.
-//! Limit: a word longer than [`MAX_WORD_BYTES`] is cut there, which bounds memory on text made to hurt.
+//! Invariants: 1. Words are merged independently: they are split between characters that are adjacent in no token. 2. Of
+//! pairs with equal scores the leftmost is merged first. 3. Every character becomes a token, its byte tokens, or the
+//! unknown token.
+//! Limit: a word longer than [`MAX_WORD_BYTES`] is split there, which bounds memory on hostile text.
 //! Source: llama.cpp's SPM tokenizer, which follows SentencePiece's `bpe_model.cc`.
 
 use std::cmp::Ordering;
@@ -15,25 +15,25 @@ use std::collections::{BinaryHeap, HashMap, HashSet};
 use super::gguf_vocab::GgufVocab;
 use super::piece_bytes::byte_token;
 
-/// Longest run of text merged as one.
+/// Longest word, bytes.
 const MAX_WORD_BYTES: usize = 1 << 20;
-/// Words remembered while one text is encoded.
+/// Largest number of words cached while one text is encoded.
 const MAX_CACHED_WORDS: usize = 1 << 16;
-/// No neighbor.
+/// Marks a missing neighbor.
 const NONE: u32 = u32::MAX;
 
 /// A SentencePiece vocabulary, ready to encode.
 #[derive(Debug)]
 pub(super) struct Spm {
     ids: HashMap<Box<str>, (u32, f32)>,
-    /// pairs of characters that stand side by side in some token
+    /// pairs of characters that are adjacent in some token
     pairs: HashSet<(char, char)>,
     bytes: Vec<Option<u32>>,
     unknown: Option<u32>,
     add_space_prefix: bool,
 }
 
-/// A stretch of the word; merged ones have length 0.
+/// A span of the word; a merged one has length 0.
 #[derive(Debug, Clone, Copy)]
 struct Symbol {
     start: u32,
@@ -42,7 +42,7 @@ struct Symbol {
     next: u32,
 }
 
-/// Two neighbors whose union is a token.
+/// Two neighbors that form a token.
 #[derive(Debug, Clone, Copy)]
 struct Union {
     score: f32,
@@ -72,13 +72,13 @@ impl PartialEq for Union {
 impl Eq for Union {}
 
 impl Spm {
-    /// Takes a checked vocabulary.
+    /// Builds the encoder of a validated vocabulary.
     pub fn new(vocab: &GgufVocab) -> Self {
         let mut ids = HashMap::with_capacity(vocab.tokens.len());
         let mut pairs = HashSet::new();
         let mut bytes = vec![None; 256];
         for ((id, token), i) in (0u32..).zip(&vocab.tokens).zip(0..) {
-            // -0.0 and 0.0 must tie, as they do for the reference.
+            // Adding 0.0 turns -0.0 into 0.0, so that they tie as in the reference.
             let score = vocab.scores.get::<usize>(i).copied().unwrap_or(0.0) + 0.0;
             ids.insert(token.as_str().into(), (id, score));
             if let Some(slot) = byte_token(token).and_then(|b| bytes.get_mut(usize::from(b))) {
@@ -94,7 +94,7 @@ impl Spm {
         Spm { ids, pairs, bytes, unknown: vocab.unk, add_space_prefix }
     }
 
-    /// A text that begins with a space where the model was trained on one.
+    /// True if the model was trained on texts that begin with a space.
     pub fn add_space_prefix(&self) -> bool {
         self.add_space_prefix
     }
@@ -123,7 +123,7 @@ impl Spm {
         }
     }
 
-    /// Bytes of the first word: up to the first pair of characters that no token holds.
+    /// Bytes of the first word, which ends at the first pair of characters that no token contains.
     fn word_len(&self, text: &str) -> usize {
         let next = text.char_indices().skip(1);
         let pairs = text.chars().zip(next);
@@ -193,7 +193,7 @@ fn symbols(word: &str) -> Vec<Symbol> {
     symbols
 }
 
-/// Positions inside one word, which is at most [`MAX_WORD_BYTES`] and one character long.
+/// Position in a word, which is at most one character longer than [`MAX_WORD_BYTES`].
 fn as_u32(position: usize) -> u32 {
     u32::try_from(position).unwrap_or(NONE)
 }
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn encode_words_are_cut_only_where_no_token_spans() {
+    fn words_are_split_only_where_no_token_spans() {
         let v = [("<unk>", 0.0), ("\u{2581}", 0.0), ("a", 0.0), ("\u{2581}a", -1.0), ("a\u{2581}", -0.5)];
         // "a▁" spans the boundary between words and scores best, so it must win over "▁a".
         assert_eq!(encode(&spm(&v), "a a"), [4, 2]);
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn encode_one_endless_word_takes_less_than_seconds() {
+    fn encode_of_one_endless_word_ends_in_time() {
         let v = [("<unk>", 0.0), ("a", 0.0), ("aa", -1.0), ("aaaa", -2.0)];
         let text = "a".repeat(3 << 20);
         let start = std::time::Instant::now();

@@ -1,14 +1,14 @@
-//! Text to token ids and back, for every vocabulary that the supported architectures use.
+//! Tokenizer: text to token ids and back, for every vocabulary of the supported architectures.
 //!
 //! ```text
-//!            special tokens out          words, merges
+//!            split off special tokens     split words, merge
 //! text ──► [Text, Token, Text, …] ──► Bpe (byte-level BPE) or Spm (SentencePiece) ──► ids
 //! ids  ──► Pieces: bytes of each id ──► text (whole code points; see Detokenizer)
 //! ```
-//! Invariants: 1. `encode` adds no BOS: [`Tokenizer::bos_if_added`] says whether the model wants one; 2. the text of a
-//! control token is a token only with `parse_special`; 3. control tokens add nothing to a decoded text; 4. all that
-//! came from a file was checked: ids are below [`Tokenizer::vocab_size`].
-//! Thread: any; it is not changed after it is built.
+//! Invariants: 1. `encode` adds no BOS; [`Tokenizer::bos_if_added`] returns it if the model uses one. 2. The text of a
+//! control token is a token only with `parse_special`. 3. Control tokens add nothing to a decoded text. 4. All data of a
+//! file was validated: ids are below [`Tokenizer::vocab_size`].
+//! Thread: any; immutable once built.
 //! Source: llama.cpp's `llama_tokenize` for GGUF vocabularies, Hugging Face `tokenizers` for `tokenizer.json`.
 
 use std::borrow::Cow;
@@ -22,7 +22,7 @@ use super::pre_tokenizer::pre_kind;
 use super::special_tokens::{Fragment, SpecialToken, SpecialTokens, unescape_special};
 use super::spm::Spm;
 
-/// Ids with a meaning of their own.
+/// Ids of special tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SpecialIds {
     /// begins a text
@@ -31,13 +31,13 @@ pub struct SpecialIds {
     pub eos: Option<u32>,
     /// ends a turn
     pub eot: Option<u32>,
-    /// stands for what has no token
+    /// stands for text without a token
     pub unk: Option<u32>,
-    /// fills a batch
+    /// pads a batch
     pub pad: Option<u32>,
 }
 
-/// Turns text into token ids and back.
+/// Converts text to token ids and back.
 #[derive(Debug)]
 pub struct Tokenizer {
     pub(super) encoder: Encoder,
@@ -46,19 +46,19 @@ pub struct Tokenizer {
     pub(super) ids: SpecialIds,
     pub(super) ends: BTreeSet<u32>,
     pub(super) add_bos: bool,
-    /// the first piece of a text loses one leading space
+    /// true if the first piece of a text loses one leading space
     pub(super) strips_leading_space: bool,
     pub(super) notes: Vec<String>,
 }
 
 #[derive(Debug)]
 pub(super) enum Encoder {
-    Library(Box<Bpe>),
+    Bpe(Box<Bpe>),
     Spm(Box<Spm>),
 }
 
-/// Tokens that end a turn in some model family. Those in angle brackets alone are also ordinary markup, so they count
-/// only where the file marks them as special.
+/// Tokens that end a turn in some model family. Those in plain angle brackets are also common markup, so they count only
+/// if the file marks them as special.
 const END_NAMES: [&str; 14] = [
     "<|im_end|>",
     "<|eot_id|>",
@@ -80,7 +80,7 @@ impl Tokenizer {
     /// Builds the tokenizer of a GGUF file.
     ///
     /// # Errors
-    /// A damaged vocabulary, or a kind that is not supported (`bert`, `t5`, `rwkv`, ...).
+    /// A corrupt vocabulary, or an unsupported kind (`bert`, `t5`, `rwkv`, ...).
     pub fn from_gguf(vocab: &GgufVocab) -> Result<Self, TokenError> {
         vocab.check()?;
         match vocab.model.as_str() {
@@ -92,7 +92,7 @@ impl Tokenizer {
 
     fn byte_level(vocab: &GgufVocab) -> Result<Self, TokenError> {
         let pre = pre_kind(vocab.pre.as_deref());
-        let encoder = Encoder::Library(Box::new(Bpe::from_gguf(vocab, &pre)?));
+        let encoder = Encoder::Bpe(Box::new(Bpe::from_gguf(vocab, &pre)?));
         let mut tokenizer = Self::with_vocab(vocab, Spelling::ByteLevel, encoder)?;
         tokenizer.add_bos = vocab.add_bos.unwrap_or(pre.add_bos);
         tokenizer.notes.extend(pre.note);
@@ -150,11 +150,11 @@ impl Tokenizer {
         })
     }
 
-    /// Token ids of `text`, without BOS. With `parse_special` the text of a control token becomes that token, except
-    /// where [`Tokenizer::escape_special`] hid it.
+    /// Token ids of `text`, without BOS. With `parse_special` the text of a control token becomes that token, unless
+    /// [`Tokenizer::escape_special`] escaped it.
     ///
     /// # Errors
-    /// The tokenizer's own failure on this text.
+    /// The tokenizer fails on this text.
     pub fn encode(&self, text: &str, parse_special: bool) -> Result<Vec<u32>, TokenError> {
         let mut out = Vec::with_capacity(text.len() / 4 + 8);
         for (i, fragment) in self.specials.split(text, parse_special).into_iter().enumerate() {
@@ -163,7 +163,7 @@ impl Tokenizer {
                 Fragment::Text(text) => {
                     let text = if parse_special { unescape_special(text) } else { Cow::Borrowed(text) };
                     match &self.encoder {
-                        Encoder::Library(pipeline) => pipeline.encode(&text, i == 0, &mut out)?,
+                        Encoder::Bpe(bpe) => bpe.encode(&text, i == 0, &mut out)?,
                         Encoder::Spm(spm) => spm.encode(&text, &mut out),
                     }
                 }
@@ -172,13 +172,13 @@ impl Tokenizer {
         Ok(out)
     }
 
-    /// A text that someone wrote, made safe to stand inside a prompt that is encoded with `parse_special`: control
-    /// tokens in it stay text (`<|im_end|>` in a document ends no turn).
+    /// Escapes untrusted text for a prompt that is encoded with `parse_special`: its control tokens stay text
+    /// (`<|im_end|>` in a document ends no turn).
     pub fn escape_special<'t>(&self, text: &'t str) -> Cow<'t, str> {
         self.specials.escape_special(text)
     }
 
-    /// Text of `ids`. Bytes that are no UTF-8 become U+FFFD.
+    /// Text of `ids`. Invalid UTF-8 becomes U+FFFD.
     ///
     /// # Errors
     /// An id outside the vocabulary.
@@ -191,7 +191,7 @@ impl Tokenizer {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// The bytes that `id` stands for; those of a control token are its name.
+    /// Bytes of `id`; those of a control token are its name.
     ///
     /// # Errors
     /// An id outside the vocabulary.
@@ -199,7 +199,7 @@ impl Tokenizer {
         Ok(self.pieces.get(id)?.0.to_vec())
     }
 
-    /// What `id` adds to an answer. `first` says that nothing was added before, and is updated.
+    /// Bytes that `id` adds to an answer. `first` is true for the first text of the answer, and is updated.
     pub(super) fn shown_bytes(&self, id: u32, first: &mut bool) -> Result<&[u8], TokenError> {
         let (bytes, kind) = self.pieces.get(id)?;
         if kind != PieceKind::Text || bytes.is_empty() {
@@ -209,37 +209,37 @@ impl Tokenizer {
         Ok(bytes.strip_prefix(b" ").filter(|_| at_start && self.strips_leading_space).unwrap_or(bytes))
     }
 
-    /// V: ids are below this.
+    /// V; all ids are below it.
     pub fn vocab_size(&self) -> usize {
         self.pieces.len()
     }
 
-    /// Ids with a meaning of their own.
+    /// Ids of special tokens.
     pub fn special_ids(&self) -> SpecialIds {
         self.ids
     }
 
-    /// BOS, where the model was trained with it in front of every prompt.
+    /// BOS; None unless the model was trained with it in front of every prompt.
     pub fn bos_if_added(&self) -> Option<u32> {
         self.ids.bos.filter(|_| self.add_bos)
     }
 
-    /// An answer ends at `id`.
+    /// True if `id` ends an answer.
     pub fn is_end(&self, id: u32) -> bool {
         self.ends.contains(&id)
     }
 
-    /// Every id that ends an answer.
+    /// All ids that end an answer.
     pub fn end_ids(&self) -> impl Iterator<Item = u32> + '_ {
         self.ends.iter().copied()
     }
 
-    /// `id` is a control token: it is not part of the text.
+    /// True if `id` is a control token, which is not part of the text.
     pub fn is_control(&self, id: u32) -> bool {
         self.pieces.get(id).is_ok_and(|(_, kind)| kind == PieceKind::Control)
     }
 
-    /// The id of a control or user-defined token, by its text.
+    /// Id of a control or user-defined token, by its text.
     pub fn special_id(&self, text: &str) -> Option<u32> {
         match self.specials.split(text, true).as_slice() {
             [Fragment::Token(id)] => Some(*id),
@@ -247,18 +247,18 @@ impl Tokenizer {
         }
     }
 
-    /// Sentences that the user should see once, for example that the pre-tokenizer is not known.
+    /// Notices for the user, for example about an unknown pre-tokenizer.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 }
 
-/// A name that ends a turn in some family.
+/// True for a token name that ends a turn in some family.
 pub(super) fn is_end_name(text: &str) -> bool {
     END_NAMES.contains(&text)
 }
 
-/// Phi-3's special tokens swallow the white space after them, which no GGUF key says.
+/// True for Phi-3, whose special tokens absorb the white space after them; no GGUF key has that.
 fn is_phi3(vocab: &GgufVocab) -> bool {
     let has = |name: &str| vocab.tokens.iter().any(|t| t == name);
     vocab.model == "llama" && has("<|end|>") && has("<|assistant|>") && has("<|user|>")

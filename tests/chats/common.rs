@@ -1,6 +1,6 @@
 //! Chats made up for the tests.
 
-use strata::chats::{Author, Change, ChatRow, MessageRow, State};
+use strata::chats::{Author, Change, ChatRow, MessageRow, MessageState};
 
 pub fn chat(id: u64, title: &str) -> ChatRow {
     ChatRow { id, title: title.into(), updated: id as i64, ..ChatRow::default() }
@@ -8,7 +8,7 @@ pub fn chat(id: u64, title: &str) -> ChatRow {
 
 pub fn message(id: u64, chat: u64, parent: Option<u64>, author: Author, text: &str) -> MessageRow {
     let (note, cost) = (String::new(), String::new());
-    MessageRow { id, chat, parent, author, text: text.into(), state: State::Done, note, cost, made: 7 }
+    MessageRow { id, chat, parent, author, text: text.into(), state: MessageState::Done, note, cost, made: 7 }
 }
 
 /// A chat of one question and its answer.

@@ -34,7 +34,7 @@ fn damaged_file_is_refused_in_a_sentence_and_left_as_it_is() {
         damage(&mut bytes);
         std::fs::write(file(dir.path()), &bytes).unwrap();
         let error = ChatStore::open(dir.path()).unwrap_err();
-        assert!(matches!(error, ChatsError::Damaged { .. }), "{what}: {error:?}");
+        assert!(matches!(error, ChatsError::Corrupt { .. }), "{what}: {error:?}");
         assert!(error.to_string().contains("chats.sqlite"), "{error}");
         assert_eq!(std::fs::read(file(dir.path())).unwrap(), bytes, "{what}");
     }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use strata::base::Rng;
-use strata::chats::{Author, Change, ChatStore, ChatWriter, MessageRow, Request, State};
+use strata::chats::{Author, Change, ChatRequest, ChatStore, ChatWriter, MessageRow, MessageState};
 
 use crate::common::{asked, message};
 
@@ -25,18 +25,18 @@ fn chat_on(path: &Path) {
     for turn in 0u64.. {
         let id = 1000 * (turn + 1);
         let mut changes = asked(id, &format!("PromptRequest {turn}?"), "");
-        let running = MessageRow { state: State::Running, ..message(id + 2, id, Some(id + 1), Author::Model, "") };
+        let running = MessageRow { state: MessageState::Running, ..message(id + 2, id, Some(id + 1), Author::Model, "") };
         changes.push(Change::Message(running));
-        keeper.send(Request::Keep(changes)).unwrap();
+        keeper.send(ChatRequest::Save(changes)).unwrap();
         let mut text = String::new();
         for n in 0..12 {
             let piece = format!("word{n} ");
             text.push_str(&piece);
-            keeper.send(Request::Keep(vec![Change::Piece { message: id + 2, text: piece }])).unwrap();
+            keeper.send(ChatRequest::Save(vec![Change::Piece { message: id + 2, text: piece }])).unwrap();
             assert!(keeper.flush(Duration::from_secs(20)));
             shown(format!("{id} {}", text.len()));
         }
-        keeper.send(Request::Keep(vec![Change::Message(message(id + 2, id, Some(id + 1), Author::Model, &text))])).unwrap();
+        keeper.send(ChatRequest::Save(vec![Change::Message(message(id + 2, id, Some(id + 1), Author::Model, &text))])).unwrap();
     }
 }
 
@@ -73,8 +73,8 @@ fn chat_killed_at_random_moments_has_all_that_was_shown() {
         let whole: String = (0..12).map(|n| format!("word{n} ")).collect();
         assert!(answer.text.len() >= n_bytes, "kill {kill}: {} of {n_bytes} bytes", answer.text.len());
         assert!(whole.starts_with(&answer.text), "kill {kill}: {}", answer.text);
-        assert_ne!(answer.state, State::Running);
-        n_interrupted += u32::from(answer.state == State::Interrupted);
+        assert_ne!(answer.state, MessageState::Running);
+        n_interrupted += u32::from(answer.state == MessageState::Interrupted);
         // Every chat before it is whole.
         for chat in store.list().unwrap().iter().filter(|c| c.id < id) {
             assert_eq!(store.messages(chat.id).unwrap()[1].text, whole, "kill {kill}");

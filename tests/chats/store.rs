@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use strata::chats::{Author, Change, ChatRow, ChatStore, DocumentName, MessageRow, Preset, State, branch};
+use strata::chats::{Author, Change, ChatRow, ChatStore, DocumentName, MessageRow, MessageState, Preset, branch};
 use strata::document::{Document, PageSpan};
 
 use crate::common::{asked, chat, message};
@@ -29,7 +29,7 @@ fn chat_comes_back_after_a_restart_with_documents_draft_and_every_branch() {
         documents: vec![document],
         ..chat(10, "The fire")
     };
-    let failed = MessageRow { state: State::Failed, note: "No.".into(), ..message(14, 10, Some(11), Author::Model, "") };
+    let failed = MessageRow { state: MessageState::Failed, note: "No.".into(), ..message(14, 10, Some(11), Author::Model, "") };
     let costly = MessageRow { cost: "{\"a\":1}".into(), ..message(12, 10, Some(11), Author::Model, "In Pudding Lane.") };
     let messages =
         [message(11, 10, None, Author::User, "Where?"), costly, message(13, 10, Some(11), Author::Model, "East."), failed];
@@ -46,12 +46,12 @@ fn chat_comes_back_after_a_restart_with_documents_draft_and_every_branch() {
 fn pieces_of_an_interrupted_answer_are_its_text_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let mut changes = asked(1, "Where?", "");
-    let running = MessageRow { state: State::Running, ..message(3, 1, Some(2), Author::Model, "It ") };
+    let running = MessageRow { state: MessageState::Running, ..message(3, 1, Some(2), Author::Model, "It ") };
     changes.push(Change::Message(running));
     changes.extend(["began ", "in Pudding ", "Lane"].map(|text| Change::Piece { message: 3, text: text.into() }));
     let store = reopened(&dir, &changes);
     let answer = store.messages(1).unwrap().pop().unwrap();
-    assert_eq!((answer.text.as_str(), answer.state), ("It began in Pudding Lane", State::Interrupted));
+    assert_eq!((answer.text.as_str(), answer.state), ("It began in Pudding Lane", MessageState::Interrupted));
     assert_eq!(store.search("pudding").unwrap().len(), 1, "and it is found");
 }
 
@@ -63,7 +63,7 @@ fn whole_answer_takes_the_place_of_its_pieces() {
     changes.push(Change::Message(message(3, 1, Some(2), Author::Model, "In Pudding Lane.")));
     let store = reopened(&dir, &changes);
     let answer = store.messages(1).unwrap().pop().unwrap();
-    assert_eq!((answer.text.as_str(), answer.state), ("In Pudding Lane.", State::Done));
+    assert_eq!((answer.text.as_str(), answer.state), ("In Pudding Lane.", MessageState::Done));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use strata::chats::{Change, ChatEvent, ChatStore, ChatWriter, Destination, Format, Request};
+use strata::chats::{Change, ChatEvent, ChatRequest, ChatStore, ChatWriter, Destination, ExportFormat};
 
 use crate::common::{asked, chat};
 
@@ -28,7 +28,7 @@ fn what_was_settled_is_there_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let mut keeper = opened(Some(dir.path()));
     assert!(matches!(news(&keeper), ChatEvent::Opened { chats, .. } if chats.is_empty()));
-    keeper.send(Request::Keep(asked(1, "Where?", "Here."))).unwrap();
+    keeper.send(ChatRequest::Save(asked(1, "Where?", "Here."))).unwrap();
     assert!(keeper.flush(LONG));
     drop(keeper);
     let keeper = opened(Some(dir.path()));
@@ -39,11 +39,11 @@ fn what_was_settled_is_there_after_a_restart() {
 fn requests_are_answered_in_order() {
     let mut keeper = opened(None);
     news(&keeper);
-    keeper.send(Request::Keep(asked(1, "Where/\\?", "In Pudding Lane."))).unwrap();
-    keeper.send(Request::Messages(1)).unwrap();
-    keeper.send(Request::Search("pudding".into())).unwrap();
-    keeper.send(Request::Export(1, Format::Markdown, Destination::File)).unwrap();
-    keeper.send(Request::Document("none".into())).unwrap();
+    keeper.send(ChatRequest::Save(asked(1, "Where/\\?", "In Pudding Lane."))).unwrap();
+    keeper.send(ChatRequest::Messages(1)).unwrap();
+    keeper.send(ChatRequest::Search("pudding".into())).unwrap();
+    keeper.send(ChatRequest::Export(1, ExportFormat::Markdown, Destination::File)).unwrap();
+    keeper.send(ChatRequest::Document("none".into())).unwrap();
     assert!(matches!(news(&keeper), ChatEvent::Messages(1, messages) if messages.len() == 2));
     assert!(matches!(news(&keeper), ChatEvent::Found { query, hits } if query == "pudding" && hits.len() == 1));
     let ChatEvent::Exported { to: Destination::File, name, text } = news(&keeper) else { panic!("not exported") };
@@ -57,10 +57,10 @@ fn chats_that_cannot_be_opened_are_kept_in_memory_and_a_sentence_says_so() {
     let first = ChatStore::open(dir.path()).unwrap();
     let mut keeper = opened(Some(dir.path()));
     let ChatEvent::Refused(sentence) = news(&keeper) else { panic!("not refused") };
-    assert!(sentence.starts_with("Chats of this window are not kept: another Strata has"), "{sentence}");
+    assert!(sentence.starts_with("Chats of this window are not saved: another Strata has"), "{sentence}");
     assert!(matches!(news(&keeper), ChatEvent::Opened { .. }));
-    keeper.send(Request::Keep(asked(1, "Where?", "Here."))).unwrap();
-    keeper.send(Request::Search("where".into())).unwrap();
+    keeper.send(ChatRequest::Save(asked(1, "Where?", "Here."))).unwrap();
+    keeper.send(ChatRequest::Search("where".into())).unwrap();
     assert!(matches!(news(&keeper), ChatEvent::Found { hits, .. } if hits.len() == 1));
     drop(keeper);
     assert!(first.list().unwrap().is_empty());
@@ -80,11 +80,13 @@ fn change_that_cannot_be_kept_waits_and_is_kept_when_it_can() {
     drop(db);
     let mut keeper = opened(Some(dir.path()));
     news(&keeper);
-    keeper.send(Request::Keep(asked(1, "Where?", "Here."))).unwrap();
-    assert!(matches!(news(&keeper), ChatEvent::Refused(sentence) if sentence.starts_with("What was said last is not kept yet")));
+    keeper.send(ChatRequest::Save(asked(1, "Where?", "Here."))).unwrap();
+    assert!(
+        matches!(news(&keeper), ChatEvent::Refused(sentence) if sentence.starts_with("The latest messages are not saved yet"))
+    );
     let found = (0..200).any(|_| {
         std::thread::sleep(Duration::from_millis(50));
-        keeper.send(Request::Search("where".into())).unwrap();
+        keeper.send(ChatRequest::Search("where".into())).unwrap();
         matches!(news(&keeper), ChatEvent::Found { hits, .. } if hits.len() == 1)
     });
     assert!(found, "never kept, although it could be after a second");
@@ -96,15 +98,15 @@ fn change_of_what_is_not_there_changes_nothing_and_holds_nothing_up() {
     news(&keeper);
     let mut changes = asked(1, "Where?", "Here.");
     changes.remove(0);
-    keeper.send(Request::Keep(changes)).unwrap();
-    keeper.send(Request::Keep(vec![Change::Chat(chat(5, "Another"))])).unwrap();
-    keeper.send(Request::Search("another".into())).unwrap();
+    keeper.send(ChatRequest::Save(changes)).unwrap();
+    keeper.send(ChatRequest::Save(vec![Change::Chat(chat(5, "Another"))])).unwrap();
+    keeper.send(ChatRequest::Search("another".into())).unwrap();
     assert!(matches!(news(&keeper), ChatEvent::Found { hits, .. } if hits.len() == 1));
 }
 
 #[test]
 fn full_queue_gives_the_request_back() {
     let mut keeper = opened(None);
-    let given_back = (0..100_000).find_map(|_| keeper.send(Request::Search("word".into())).err());
-    assert_eq!(given_back, Some(Request::Search("word".into())));
+    let given_back = (0..100_000).find_map(|_| keeper.send(ChatRequest::Search("word".into())).err());
+    assert_eq!(given_back, Some(ChatRequest::Search("word".into())));
 }

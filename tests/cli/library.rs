@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use strata::document::catalog::{Catalog, Entry, ReadState};
+use strata::document::catalog::{Catalog, CatalogEntry, ReadState};
 use strata::kv::store::{PageId, PageStore, StoreRoot, StoreSpec};
 
 use crate::{Ran, run};
@@ -30,8 +30,8 @@ fn tokens() -> Vec<u32> {
     (0..4 * 64 + 3).collect()
 }
 
-fn entry(id: &str, name: &str, last_used: i64) -> Entry {
-    Entry {
+fn entry(id: &str, name: &str, last_used: i64) -> CatalogEntry {
+    CatalogEntry {
         id: id.into(),
         content_hash: "00".repeat(32),
         name: name.into(),

@@ -210,6 +210,6 @@ fn web_page_is_tokenized_as_the_text_that_it_shows() {
 fn file_that_is_made_to_do_harm_is_one_sentence_and_exit_2() {
     let dir = folder(&[("cut.docx", b"PK\x03\x04 word/document.xml"), ("page.pdf", b"%PDF-1.7\n1 0 obj\n")]);
     for name in ["cut.docx", "page.pdf"] {
-        run(["tokenize", "--doc", &text(&dir.path().join(name))]).assert_refused(2, "is damaged");
+        run(["tokenize", "--doc", &text(&dir.path().join(name))]).assert_refused(2, "is corrupt");
     }
 }

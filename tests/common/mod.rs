@@ -13,22 +13,22 @@ pub fn data_dir() -> Option<PathBuf> {
     dir.is_dir().then_some(dir)
 }
 
-/// One device per set of twins for the whole target, used by one test at a time: software devices share two cores.
+/// One device per set of overrides for the whole target, used by one test at a time: software devices share two cores.
 /// Without any device the test is skipped by name, or fails where `STRATA_REQUIRE_GPU=1`.
-pub fn gpu(test: &str, twins: FeatureOverrides) -> Option<MutexGuard<'static, Gpu>> {
+pub fn gpu(test: &str, overrides: FeatureOverrides) -> Option<MutexGuard<'static, Gpu>> {
     static DEVICES: Mutex<Vec<(FeatureOverrides, &'static Mutex<Gpu>)>> = Mutex::new(Vec::new());
     let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((_, gpu)) = devices.iter().find(|(t, _)| *t == twins) {
+    if let Some((_, gpu)) = devices.iter().find(|(t, _)| *t == overrides) {
         let gpu = *gpu;
         drop(devices);
         return Some(gpu.lock().unwrap_or_else(PoisonError::into_inner));
     }
-    match Gpu::open(&GpuOptions { adapter: None, twins }) {
+    match Gpu::open(&GpuOptions { adapter: None, overrides }) {
         Ok(gpu) => {
             static NAMED: OnceLock<()> = OnceLock::new();
             NAMED.get_or_init(|| eprintln!("device: {} ({})", gpu.info().name, gpu.info().driver_info));
             let gpu: &'static Mutex<Gpu> = Box::leak(Box::new(Mutex::new(gpu)));
-            devices.push((twins, gpu));
+            devices.push((overrides, gpu));
             drop(devices);
             Some(gpu.lock().unwrap_or_else(PoisonError::into_inner))
         }

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use proptest::prelude::*;
-use strata::document::catalog::{Catalog, CatalogError, Entry, ReadState};
+use strata::document::catalog::{Catalog, CatalogEntry, CatalogError, ReadState};
 
-fn entry(id: &str, last_used: i64) -> Entry {
-    Entry {
+fn entry(id: &str, last_used: i64) -> CatalogEntry {
+    CatalogEntry {
         id: id.to_owned(),
         content_hash: "c0".repeat(32),
         name: "book.txt".into(),
@@ -40,7 +40,7 @@ fn id(n: u32) -> String {
 fn catalog_opened_again_holds_what_was_put_in() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("a/library");
-    let named = Entry { name: "Jörg 📚 «книга»\n第一章.txt".into(), ..entry(&id(1), 5) };
+    let named = CatalogEntry { name: "Jörg 📚 «книга»\n第一章.txt".into(), ..entry(&id(1), 5) };
     opened(&root).upsert(&named).unwrap();
     assert_eq!(opened(&root).get(&id(1)).unwrap(), Some(named));
     assert_eq!(opened(&root).get("absent").unwrap(), None);
@@ -51,9 +51,9 @@ fn catalog_told_again_keeps_when_the_document_was_first_saved() {
     let dir = tempfile::tempdir().unwrap();
     let catalog = opened(dir.path());
     catalog.upsert(&entry(&id(1), 5)).unwrap();
-    let whole = Entry { state: ReadState::Read, saved_tokens: 130_000, created: 900, last_used: 900, ..entry(&id(1), 0) };
+    let whole = CatalogEntry { state: ReadState::Read, saved_tokens: 130_000, created: 900, last_used: 900, ..entry(&id(1), 0) };
     catalog.upsert(&whole).unwrap();
-    assert_eq!(catalog.list().unwrap(), [Entry { created: 100, ..whole }]);
+    assert_eq!(catalog.list().unwrap(), [CatalogEntry { created: 100, ..whole }]);
 }
 
 #[test]
@@ -210,11 +210,11 @@ proptest! {
     fn catalog_after_any_steps_holds_what_a_map_would(steps in steps()) {
         let dir = tempfile::tempdir().unwrap();
         let mut catalog = opened(dir.path());
-        let mut model: BTreeMap<String, Entry> = BTreeMap::new();
+        let mut model: BTreeMap<String, CatalogEntry> = BTreeMap::new();
         for step in steps {
             match step {
                 Step::Put(n, used, name) => {
-                    let entry = Entry { name, ..entry(&id(n.into()), used) };
+                    let entry = CatalogEntry { name, ..entry(&id(n.into()), used) };
                     catalog.upsert(&entry).unwrap();
                     model.insert(entry.id.clone(), entry);
                 }
@@ -231,7 +231,7 @@ proptest! {
                 Step::Reopen => catalog = opened(dir.path()),
             }
         }
-        let mut expected: Vec<Entry> = model.into_values().collect();
+        let mut expected: Vec<CatalogEntry> = model.into_values().collect();
         expected.sort_by_key(|e| (std::cmp::Reverse(e.last_used), e.id.clone()));
         prop_assert_eq!(catalog.list().unwrap(), expected);
     }

@@ -30,11 +30,11 @@ fn text_bom_and_line_ends_are_normalized_and_do_not_change_the_hash() {
 #[test]
 fn unusable_content_is_refused_with_what_to_do() {
     for (bytes, says) in [
-        (b"".as_slice(), "holds no text"),
-        (b"\xEF\xBB\xBF \r\n\t", "holds no text"),
+        (b"".as_slice(), "has no text"),
+        (b"\xEF\xBB\xBF \r\n\t", "has no text"),
         (b"abc\0def", "a binary file, not text"),
-        (b"\x89PNG\r\n", "a picture, not text that can be read; choose text, Markdown, HTML, PDF, DOCX or EPUB"),
-        (b"PK\x03\x04rest", "a ZIP archive; unpack it"),
+        (b"\x89PNG\r\n", "a picture, not readable text. Choose text, Markdown, HTML, PDF, DOCX or EPUB"),
+        (b"PK\x03\x04rest", "a ZIP archive (extract its files first)"),
         (b"\xD0\xCF\x11\xE0rest", "save it as DOCX without a password"),
         (b"\x01\x02\x03\x04 a few words \x05\x06", "full of control characters"),
     ] {
@@ -42,7 +42,7 @@ fn unusable_content_is_refused_with_what_to_do() {
         assert!(sentence.starts_with("a.txt ") && sentence.contains(says), "{sentence}");
     }
     let large = vec![b'a'; usize::try_from(limits::MAX_DOCUMENT_BYTES).unwrap() + 1];
-    assert!(refusal(&large).contains("64.0 MiB is the most that is read"), "{}", refusal(&large));
+    assert!(refusal(&large).contains("at most 64.0 MiB are supported"), "{}", refusal(&large));
 }
 
 #[test]

@@ -111,5 +111,5 @@ fn epub_chapter_that_is_missing_is_said() {
 fn html_in_an_old_encoding_is_read_by_its_own_word() {
     let page = b"<html><head><meta charset='windows-1251'></head><body><p>\xCF\xF0\xE8\xE2\xE5\xF2</p></body></html>";
     assert_eq!(read("a.html", page).unwrap().text, "Привет");
-    assert_eq!(read("a.htm", b" \n\t ").unwrap_err().to_string(), "a.htm holds no text; choose another file");
+    assert_eq!(read("a.htm", b" \n\t ").unwrap_err().to_string(), "a.htm has no text. Choose another file");
 }

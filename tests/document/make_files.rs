@@ -2,17 +2,17 @@
 
 use std::io::{Cursor, Write};
 
-use strata::document::{Document, DocumentError, Reader, Watch};
+use strata::document::{Document, DocumentError, Progress, Reader};
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
 /// The reader with the program that was built beside this test.
 pub fn reader() -> Reader {
-    Reader::with_worker(env!("CARGO_BIN_EXE_strata"))
+    Reader::with_sandbox(env!("CARGO_BIN_EXE_strata"))
 }
 
 pub fn read(name: &str, bytes: &[u8]) -> Result<Document, DocumentError> {
-    reader().read(name, bytes, &Watch::default())
+    reader().read(name, bytes, &Progress::default())
 }
 
 /// Why a file is refused.

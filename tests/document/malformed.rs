@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
-use strata::document::{DocumentError, Reader, Watch};
+use strata::document::{DocumentError, Progress, Reader};
 
 use crate::make_files::{docx, docx_with, epub, para, pdf, read, reader, refusal, zip};
 
@@ -13,7 +13,7 @@ fn zip_bomb_is_refused_by_what_it_unpacks_to() {
     let bomb = zip(&[("word/document.xml", &zeros)]);
     assert!(bomb.len() < 1 << 20);
     let sentence = refusal("bomb.docx", &bomb);
-    assert!(sentence.contains("unpacks to more than 128 MiB"), "{sentence}");
+    assert!(sentence.contains("decompresses to more than 128 MiB"), "{sentence}");
 }
 
 #[cfg(target_os = "linux")]
@@ -66,7 +66,7 @@ fn nesting_without_end_is_refused_or_read_but_ends() {
 fn damaged_archives_are_said_to_be_damaged() {
     let whole = docx(&para("Words."));
     for (name, bytes) in [("cut.docx", &whole[..whole.len() / 2]), ("empty.epub", b"PK\x03\x04".as_slice())] {
-        assert!(refusal(name, bytes).contains("is damaged"), "{}", refusal(name, bytes));
+        assert!(refusal(name, bytes).contains("is corrupt"), "{}", refusal(name, bytes));
     }
     let none = zip(&[("word/documents.txt", b"x")]);
     assert!(refusal("none.docx", &none).contains("no word/document.xml"), "{}", refusal("none.docx", &none));
@@ -75,7 +75,7 @@ fn damaged_archives_are_said_to_be_damaged() {
 #[cfg(unix)]
 #[test]
 fn reader_that_ends_without_an_answer_is_a_sentence() {
-    let answer = |program: &str| Reader::with_worker(program).read("a.pdf", &pdf(&[&["x"]]), &Watch::default()).unwrap_err();
+    let answer = |program: &str| Reader::with_sandbox(program).read("a.pdf", &pdf(&[&["x"]]), &Progress::default()).unwrap_err();
     assert!(matches!(answer("/bin/false"), DocumentError::Crashed { .. }));
     assert!(matches!(answer("/bin/echo"), DocumentError::Crashed { .. }), "it talks nonsense");
     let sentence = answer("/no/such/program").to_string();
@@ -96,7 +96,7 @@ fn sleeper(folder: &std::path::Path) -> std::path::PathBuf {
 #[test]
 fn reading_that_was_cancelled_ends_at_once() {
     let folder = tempfile::tempdir().unwrap();
-    let (reader, watch) = (Reader::with_worker(sleeper(folder.path())), Watch::default());
+    let (reader, watch) = (Reader::with_sandbox(sleeper(folder.path())), Progress::default());
     let began = Instant::now();
     let answer = std::thread::scope(|scope| {
         let reading = scope.spawn(|| reader.read("a.pdf", &pdf(&[&["x"]]), &watch));
@@ -112,14 +112,14 @@ fn reading_that_was_cancelled_ends_at_once() {
 #[test]
 fn reader_that_makes_no_progress_is_given_up() {
     let folder = tempfile::tempdir().unwrap();
-    let answer = Reader::with_worker(sleeper(folder.path())).read("a.pdf", &pdf(&[&["x"]]), &Watch::default());
+    let answer = Reader::with_sandbox(sleeper(folder.path())).read("a.pdf", &pdf(&[&["x"]]), &Progress::default());
     assert!(matches!(answer, Err(DocumentError::Stalled { .. })), "{answer:?}");
 }
 
 #[test]
 fn progress_of_a_long_pdf_is_told_page_by_page() {
     let lines: &[&str] = &["Some words on a page."];
-    let watch = Watch::default();
+    let watch = Progress::default();
     assert_eq!(watch.progress(), None);
     reader().read("long.pdf", &pdf(&[lines; 50]), &watch).unwrap();
     assert_eq!(watch.progress(), Some((49, 50)));

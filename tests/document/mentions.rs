@@ -1,6 +1,6 @@
 //! What a list of the built-in model leaves out of the documents.
 
-use strata::document::{Document, MAX_LEFT_OUT, QuoteKind, quotes_in};
+use strata::document::{Document, MAX_MISSING_MENTIONS, QuoteKind, quotes_in};
 
 const TEXT: &str = "Doctor Savane left the town a library, and Savane\u{2019}s chair stands in it. The Savanes were five.\n\n\
                     Nobody knew what the password of\nSavane was. It is Lumira. A child wrote to \"Savane\".\n\n\
@@ -59,5 +59,5 @@ fn only_lists_that_say_that_there_are_no_more_leave_something_out() {
 
 #[test]
 fn a_hundred_mentions_are_enough() {
-    assert_eq!(left_out("- Savane: no more mentions.", &[&"Savane is here. ".repeat(1500)]).len(), MAX_LEFT_OUT);
+    assert_eq!(left_out("- Savane: no more mentions.", &[&"Savane is here. ".repeat(1500)]).len(), MAX_MISSING_MENTIONS);
 }

@@ -1,7 +1,7 @@
 //! A true quotation is found where it stands, an altered one is not.
 
 use proptest::prelude::*;
-use strata::document::{Document, Place, find_quotes, locate};
+use strata::document::{Document, PassageLocation, find_quotes, locate};
 
 fn documents(texts: &[&str]) -> Vec<Document> {
     texts.iter().map(|t| Document::from_bytes("a.txt", t.as_bytes()).unwrap()).collect()
@@ -63,7 +63,7 @@ fn quotes_that_cut_a_word_or_a_number_are_not_found() {
 fn quotes_later_whole_match_wins_over_an_earlier_cut_one() {
     let docs = documents(&["the price is 120 here; the price is 12 there"]);
     let place = locate("the price is 12", &docs).unwrap();
-    assert_eq!(place, Place { document: 0, page: 0, bytes: 23..38 });
+    assert_eq!(place, PassageLocation { document: 0, page: 0, bytes: 23..38 });
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use similar::{Algorithm, capture_diff_slices, diff_ratio};
-use strata::document::{DocumentError, Watch};
+use strata::document::{DocumentError, Progress};
 
 use crate::make_files::reader;
 
@@ -57,7 +57,7 @@ fn main_content_of_web_pages_is_what_readability_expects() {
     let mut scores = Vec::new();
     for page in entries(&folder).into_iter().filter(|page| page.is_dir()) {
         let expected = plain(&std::fs::read_to_string(page.join("expected.html")).unwrap());
-        let document = reader().open(&page.join("source.html"), &Watch::default()).unwrap();
+        let document = reader().open(&page.join("source.html"), &Progress::default()).unwrap();
         // The title stands over the content; what is expected has none.
         let title = document.text.split("\n\n").next().filter(|t| !expected.contains(t.trim())).unwrap_or_default();
         let score = similarity(&expected, document.text.strip_prefix(title).unwrap());
@@ -75,7 +75,7 @@ fn text_of_word_documents_is_what_their_text_elements_hold() {
         let xml = std::io::read_to_string(archive.by_name("word/document.xml").unwrap()).unwrap();
         let texts = xml.split("<w:t>").skip(1).chain(xml.split("<w:t xml:space=\"preserve\">").skip(1));
         let n_chars: usize = texts.map(|t| t.split("</w:t>").next().unwrap().split_whitespace().collect::<String>().len()).sum();
-        match reader().open(&path, &Watch::default()) {
+        match reader().open(&path, &Progress::default()) {
             Ok(document) => {
                 let read = document.text.split_whitespace().collect::<String>().len();
                 let score = 1.0 - read.abs_diff(n_chars) as f64 / n_chars.max(read) as f64;
@@ -92,7 +92,7 @@ fn malformed_and_protected_files_end_soon_and_with_a_sentence() {
     let Some(folder) = data("malformed files", "docs/pdf/malformed-or-protected") else { return };
     for path in entries(&folder) {
         let began = Instant::now();
-        let answer = reader().open(&path, &Watch::default());
+        let answer = reader().open(&path, &Progress::default());
         let took = began.elapsed();
         let outcome = answer.as_ref().map_or_else(ToString::to_string, |d| format!("{} characters", d.text.len()));
         eprintln!("{:5} ms {outcome}", took.as_millis());
@@ -106,7 +106,7 @@ fn good_files_of_every_format_are_read_or_have_nothing_to_read() {
     for folder in ["docs/pdf/good", "docs/epub", "docs/html/gutenberg"] {
         let Some(folder) = data("good files", folder) else { return };
         for path in entries(&folder).into_iter().filter(|path| path.extension().is_some_and(|e| e != "md")) {
-            if let Err(error) = reader().open(&path, &Watch::default()) {
+            if let Err(error) = reader().open(&path, &Progress::default()) {
                 let named = matches!(error, DocumentError::Refused { .. });
                 assert!(named, "{error}");
                 eprintln!("{error}");

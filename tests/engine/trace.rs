@@ -5,7 +5,7 @@ use strata::engine::{
     AttentionMode, Detail, EngineCommand, EngineEvent, EngineHandle, LoadOptions, Message, ModelSource, PolicyKind, PolicySpec,
     RequestSummary, Role, Sampling,
 };
-use strata::telemetry::ledger::{Entry, entries};
+use strata::telemetry::ledger::{LedgerEntry, entries};
 use strata::telemetry::{Attribution, Event, EventKind, History, Link, Phase, StepKind, TimeCategory, Track};
 
 use crate::{document, engine_with, finish};
@@ -128,7 +128,7 @@ fn moved_bytes_of_all_events_are_those_that_the_tiers_counted() {
             _ => unreachable!(),
         });
         let steps = entries(&history, (0, u64::MAX), usize::MAX);
-        let sum = |of: fn(&Entry) -> u64| steps.iter().map(of).sum::<u64>();
+        let sum = |of: fn(&LedgerEntry) -> u64| steps.iter().map(of).sum::<u64>();
         assert_eq!(read, [sum(|e| e.resident.n_pages), sum(|e| e.fetched.n_pages), sum(|e| e.skipped.n_pages)]);
         assert_eq!(sum(|e| e.fetched.bytes.unwrap()), counted.ram_to_vram, "{policy:?}: each byte is of one step");
         assert_eq!(read, [summary.pages.resident, summary.pages.fetched, summary.pages.skipped]);

@@ -216,8 +216,8 @@ fn attention_prefill_and_decode_match_reference() {
 
 #[test]
 fn attention_over_several_splits_and_segments_matches_reference() {
-    for twins in [FeatureOverrides::default(), FeatureOverrides { no_immediates: true, ..FeatureOverrides::default() }] {
-        let Some(gpu) = gpu("attention_over_several_splits_and_segments_matches_reference", twins) else { return };
+    for overrides in [FeatureOverrides::default(), FeatureOverrides { no_immediates: true, ..FeatureOverrides::default() }] {
+        let Some(gpu) = gpu("attention_over_several_splits_and_segments_matches_reference", overrides) else { return };
         let mut rng = Rng::new(4);
         for (n_past, n_new, first_segment, tile) in [(600, 40, 384, 200), (767, 1, 512, 512), (512, 33, 512, 128)] {
             let shape = (4, 2, 64, 32, false, false);

@@ -25,8 +25,8 @@ fn sealed_pages_equal_their_twin_to_the_bit() {
     let pairs = [(F16, Q8, 2, 64), (F16, Q4, 2, 64), (F32, Q8, 3, 80), (F32, Q4, 3, 80), (F16, Q8, 1, 8), (F32, Q4, 2, 128)];
     let cases = pairs.map(|pair| (pair, FeatureOverrides::default())).into_iter().chain([((F16, Q4, 1, 256), twin)]);
     let mut rng = Rng::new(11);
-    for ((work, sealed, g, d), twins) in cases {
-        let Some(gpu) = gpu("sealed_pages_equal_their_twin_to_the_bit", twins) else { return };
+    for ((work, sealed, g, d), overrides) in cases {
+        let Some(gpu) = gpu("sealed_pages_equal_their_twin_to_the_bit", overrides) else { return };
         let mut pages: Vec<Vec<f32>> = (0..3).map(|_| page(&mut rng, g, d)).collect();
         // Magnitudes from under the smallest half to over the largest, and a page of few different numbers.
         pages[1].iter_mut().for_each(|x| *x *= 2f32.powf(rng.next_signed() * 28.0 - 4.0));
@@ -45,7 +45,7 @@ fn sealed_pages_equal_their_twin_to_the_bit() {
         op.record(&mut recorder, &binding, 1, 1, 2);
         gpu.submit(&mut recorder).unwrap();
         let got = gpu.download(&out).unwrap();
-        let what = format!("{g} heads of {d}, {work:?} to {sealed:?}, {twins:?}");
+        let what = format!("{g} heads of {d}, {work:?} to {sealed:?}, {overrides:?}");
         assert!(got[..page_bytes].iter().all(|b| *b == 0xab), "{what}: a page that nobody asked for");
         for (from, to) in [(0, 3), (1, 1), (2, 2)] {
             let want = reference::quantize_page(&pages[from], page_shape(g, d, sealed));
@@ -63,8 +63,8 @@ fn opened_pages_equal_their_twin_to_the_bit() {
     let no_immediates = FeatureOverrides { no_immediates: true, ..FeatureOverrides::default() };
     let plain = [(Q4, 2, 64), (Q8, 3, 80), (Q4, 3, 80), (Q8, 1, 8), (Q4, 7, 128)].map(|case| (case, FeatureOverrides::default()));
     let mut rng = Rng::new(13);
-    for ((sealed, g, d), twins) in plain.into_iter().chain([((Q8, 1, 256), no_immediates)]) {
-        let Some(gpu) = gpu("opened_pages_equal_their_twin_to_the_bit", twins) else { return };
+    for ((sealed, g, d), overrides) in plain.into_iter().chain([((Q8, 1, 256), no_immediates)]) {
+        let Some(gpu) = gpu("opened_pages_equal_their_twin_to_the_bit", overrides) else { return };
         let mut pages: Vec<Vec<f32>> = (0..3).map(|_| page(&mut rng, g, d)).collect();
         // Numbers over all of the range of f16, whose ends a rounded scale oversteps, and such as f16 has few places for.
         pages[1].iter_mut().for_each(|x| *x = 66_000.0 * rng.next_signed());
@@ -80,7 +80,7 @@ fn opened_pages_equal_their_twin_to_the_bit() {
         op.record(&mut recorder, &binding, 1, 1, 2);
         gpu.submit(&mut recorder).unwrap();
         let got = gpu.download(&out).unwrap();
-        let what = format!("{g} heads of {d} from {sealed:?}, {twins:?}");
+        let what = format!("{g} heads of {d} from {sealed:?}, {overrides:?}");
         assert!(got[..page_bytes].iter().all(|b| *b == 0xab), "{what}: a page that nobody asked for");
         for (from, to) in [(0, 3), (1, 1), (2, 2)] {
             let want: Vec<u16> = reference::dequantize_page_as_f16(&bytes[from], shape).iter().map(|h| h.to_bits()).collect();

@@ -17,9 +17,9 @@ fn probe_figures_are_of_this_world() {
 #[test]
 fn timed_run_by_the_device_agrees_with_the_clock_on_the_wall() {
     let test = "timed_run_by_the_device_agrees_with_the_clock_on_the_wall";
-    for twins in [FeatureOverrides::default(), FeatureOverrides { no_timestamps: true, ..FeatureOverrides::default() }] {
-        let Some(gpu) = gpu(test, twins) else { return };
-        assert!(!(twins.no_timestamps && gpu.has_timestamps()));
+    for overrides in [FeatureOverrides::default(), FeatureOverrides { no_timestamps: true, ..FeatureOverrides::default() }] {
+        let Some(gpu) = gpu(test, overrides) else { return };
+        assert!(!(overrides.no_timestamps && gpu.has_timestamps()));
         let n = 256;
         let [a, b, c] = [0; 3].map(|_| super::empty(&gpu, n * n * 4));
         let mut recorder = Recorder::new();
@@ -32,6 +32,6 @@ fn timed_run_by_the_device_agrees_with_the_clock_on_the_wall() {
         };
         run(&gpu);
         let (device, wall) = run(&gpu);
-        assert!(device > 0.2 * wall && device <= 1.05 * wall, "{twins:?}: device {device} s, wall {wall} s");
+        assert!(device > 0.2 * wall && device <= 1.05 * wall, "{overrides:?}: device {device} s, wall {wall} s");
     }
 }

@@ -8,8 +8,8 @@ use super::{download_f32, empty, random, upload};
 
 #[test]
 fn norm_rows_match_reference() {
-    for twins in [FeatureOverrides::default(), FeatureOverrides { no_immediates: true, ..FeatureOverrides::default() }] {
-        let Some(gpu) = gpu("norm_rows_match_reference", twins) else { return };
+    for overrides in [FeatureOverrides::default(), FeatureOverrides { no_immediates: true, ..FeatureOverrides::default() }] {
+        let Some(gpu) = gpu("norm_rows_match_reference", overrides) else { return };
         let mut rng = Rng::new(1);
         for (n_rows, n_cols) in [(1, 4), (3, 64), (2, 252), (5, 256), (1, 260), (2, 4096)] {
             for layer_norm in [false, true] {
@@ -24,7 +24,7 @@ fn norm_rows_match_reference() {
                 op.record(&mut recorder, &binding, n_cols, 1, n_rows);
                 gpu.submit(&mut recorder).unwrap();
                 let want = reference::norm(&x[n_cols..], &w, layer_norm.then_some(&b[..]), 1e-5);
-                let what = format!("norm [{n_rows}, {n_cols}] layer_norm {layer_norm} {twins:?}");
+                let what = format!("norm [{n_rows}, {n_cols}] layer_norm {layer_norm} {overrides:?}");
                 assert_close(&what, &download_f32(&gpu, &y, n_rows * n_cols), &want, 1e-12);
             }
         }

@@ -57,8 +57,8 @@ fn abstracts_equal_their_twin_and_bound_every_key() {
     let plain = [(F16, 2, 64), (F32, 2, 64), (F16, 3, 80), (F32, 3, 80), (F16, 1, 128), (F32, 1, 8), (F16, 7, 96)];
     let cases = plain.map(|case| (case, FeatureOverrides::default())).into_iter().chain([((F16, 1, 256), no_immediates)]);
     let mut rng = Rng::new(21);
-    for ((work, g, d), twins) in cases {
-        let Some(gpu) = gpu("abstracts_equal_their_twin_and_bound_every_key", twins) else { return };
+    for ((work, g, d), overrides) in cases {
+        let Some(gpu) = gpu("abstracts_equal_their_twin_and_bound_every_key", overrides) else { return };
         let mut pages = odd_pages(&mut rng, g, d);
         if work == F16 {
             pages.iter_mut().flatten().for_each(|x| *x = f16::from_f32(*x).to_f32());
@@ -90,8 +90,10 @@ fn pages_are_bounded_as_by_their_twin_and_so_are_the_scores_of_their_tokens() {
     let hardware = FeatureOverrides { hardware_kernels: true, ..FeatureOverrides::default() };
     let any = [((1, 1, 8), 1), ((4, 4, 64), 63), ((14, 2, 64), 64), ((6, 2, 80), 65), ((9, 3, 80), 1), ((8, 4, 128), 300)];
     let cases = any.map(|case| (case, FeatureOverrides::default())).into_iter();
-    for (((h, g, d), n_pages), twins) in cases.chain([(((6, 2, 80), 1), hardware), (((9, 1, 64), 257), hardware)]) {
-        let Some(gpu) = gpu("pages_are_bounded_as_by_their_twin_and_so_are_the_scores_of_their_tokens", twins) else { return };
+    for (((h, g, d), n_pages), overrides) in cases.chain([(((6, 2, 80), 1), hardware), (((9, 1, 64), 257), hardware)]) {
+        let Some(gpu) = gpu("pages_are_bounded_as_by_their_twin_and_so_are_the_scores_of_their_tokens", overrides) else {
+            return;
+        };
         let what = format!("{h} heads on {g} of {d}, {n_pages} pages");
         let q = random(&mut rng, h * d, 1.0 / (d as f32).sqrt());
         let mut pages: Vec<Vec<f32>> = (0..n_pages.min(4)).map(|_| page(&mut rng, g, d)).collect();

@@ -175,12 +175,12 @@ fn linear_every_epilogue_matches_reference() {
 
 #[test]
 fn linear_plain_twins_match_reference() {
-    for twins in [
+    for overrides in [
         FeatureOverrides { no_immediates: true, ..FeatureOverrides::default() },
         FeatureOverrides { no_subgroups: true, ..FeatureOverrides::default() },
         FeatureOverrides { hardware_kernels: true, ..FeatureOverrides::default() },
     ] {
-        let Some(gpu) = gpu("linear_plain_twins_match_reference", twins) else { return };
+        let Some(gpu) = gpu("linear_plain_twins_match_reference", overrides) else { return };
         let variant = LinearVariant::for_gpu(&gpu);
         for op in [LinearOp::Matvec, LinearOp::Matmul] {
             for format in [WeightFormat::Q4_0, WeightFormat::Q6K, WeightFormat::F32] {

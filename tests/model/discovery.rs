@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use strata::model::ModelFile;
 use strata::model::discovery::scan::Limits;
-use strata::model::discovery::{DiscoveredModel, DiscoveryReport, Provider, SearchPath, places, search};
+use strata::model::discovery::{DiscoveredModel, DiscoveryReport, Provider, SearchPath, search, search_paths};
 
 use super::gguf_writer::{Val, Writer, tiny_llama};
 
@@ -27,7 +27,7 @@ impl Disk {
     }
 
     fn own(&self) -> SearchPath {
-        SearchPath { store: Provider::Own, folder: self.0.path().to_owned() }
+        SearchPath { provider: Provider::Own, folder: self.0.path().to_owned() }
     }
 }
 
@@ -79,8 +79,8 @@ fn hugging_face_cache_lists_each_file_once_by_its_repository() {
     }
     link(Path::new("nowhere"), &disk.path("hub/models--ann--Tiny-GGUF/snapshots/aaaa/gone.gguf"));
     let home = disk.0.path().to_owned();
-    let hub = places(None, &|name| (name == "HF_HOME").then(|| home.clone()));
-    assert_eq!(hub, [SearchPath { store: Provider::HuggingFace, folder: disk.path("hub") }]);
+    let hub = search_paths(None, &|name| (name == "HF_HOME").then(|| home.clone()));
+    assert_eq!(hub, [SearchPath { provider: Provider::HuggingFace, folder: disk.path("hub") }]);
     let (found, searched) = found(&hub, &Limits::default());
     assert_eq!(names(&found), [("gone", "ann/Tiny-GGUF", false), ("tiny-F32", "ann/Tiny-GGUF", true)]);
     assert!(reason(&found[0]).starts_with("Cannot read"), "{}", reason(&found[0]));
@@ -110,7 +110,7 @@ fn hugging_face_cache_lists_folders_of_safetensors_once_and_opens_them() {
     disk.write("hub/models--ann--pictures/snapshots/dddd/unet/config.json", b"{}");
     disk.write("hub/models--ann--pictures/snapshots/dddd/unet/model.safetensors", b"");
     disk.write("hub/models--ann--words/snapshots/eeee/config.json", b"{}");
-    let hub = SearchPath { store: Provider::HuggingFace, folder: disk.path("hub") };
+    let hub = SearchPath { provider: Provider::HuggingFace, folder: disk.path("hub") };
     let (found, _) = found(&[hub], &Limits::default());
     assert_eq!(names(&found), [("pictures/unet", "ann", false), ("tiny-qwen2", "ann", true), ("gpt2", "", true)]);
     assert!(reason(&found[0]).contains("does not describe a language model"), "{}", reason(&found[0]));
@@ -137,7 +137,7 @@ fn ollama_models_are_found_by_manifest_and_named_as_it_names_them() {
     disk.write("manifests/registry.ollama.ai/ann/gone/latest", manifest(&"cd".repeat(32)).as_bytes());
     disk.write("manifests/registry.ollama.ai/ann/odd/latest", manifest("../../../../secret").as_bytes());
     disk.write("manifests/registry.ollama.ai/ann/torn/latest", b"{\"layers\":[");
-    let place = SearchPath { store: Provider::Ollama, folder: disk.0.path().to_owned() };
+    let place = SearchPath { provider: Provider::Ollama, folder: disk.0.path().to_owned() };
     let (found, _) = found(&[place], &Limits::default());
     assert_eq!(
         names(&found),
@@ -154,8 +154,8 @@ fn lm_studio_and_jan_name_models_by_their_folders() {
     let disk = Disk::new();
     let lm_studio = disk.write(".lmstudio/models/ann/Tiny-GGUF/tiny-Q8_0.gguf", &tiny_llama().bytes());
     disk.write(".local/share/Jan/data/llamacpp/models/ann/tiny-jan/model.gguf", &tiny_llama().bytes());
-    let at_home = places(Some(disk.0.path()), &|_| None);
-    assert_eq!(at_home.iter().map(|p| p.store).collect::<Vec<_>>(), [Provider::LmStudio, Provider::Jan]);
+    let at_home = search_paths(Some(disk.0.path()), &|_| None);
+    assert_eq!(at_home.iter().map(|p| p.provider).collect::<Vec<_>>(), [Provider::LmStudio, Provider::Jan]);
     let (found, _) = found(&at_home, &Limits::default());
     assert_eq!(names(&found), [("tiny-Q8_0", "ann/Tiny-GGUF", true), ("tiny-jan", "", true)]);
     assert_eq!(found[0].candidate.path, lm_studio);
@@ -175,7 +175,7 @@ fn files_that_cannot_be_used_are_listed_with_the_reason() {
     disk.write("f-good.GGUF", &whole);
     disk.write("notes.txt", b"no model");
     let (found, _) = found(&[disk.own()], &Limits::default());
-    let says = ["'mamba' is not supported", "cut short", "web page", "empty", "e-part-00001-of-00002.gguf is missing", ""];
+    let says = ["'mamba' is not supported", "truncated", "web page", "empty", "e-part-00001-of-00002.gguf is missing", ""];
     assert_eq!(found.len(), says.len());
     for (found, says) in found.iter().zip(says) {
         assert!(reason(found).contains(says), "{}: {}", found.candidate.name, reason(found));
@@ -246,7 +246,7 @@ fn what_is_no_file_but_is_called_one_is_left_alone() {
 #[test]
 fn folder_that_is_not_there_is_told() {
     let disk = Disk::new();
-    let gone = SearchPath { store: Provider::Own, folder: disk.path("gone") };
+    let gone = SearchPath { provider: Provider::Own, folder: disk.path("gone") };
     let (all, searched) = found(&[gone], &Limits::default());
     assert!(all.is_empty());
     assert_eq!(searched.missing, [disk.path("gone")]);
@@ -267,7 +267,7 @@ fn real_models_in_their_stores_are_all_found_and_open() {
             n += 1;
         }
     }
-    let (found, _) = found(&places(Some(disk.0.path()), &|_| None), &Limits::default());
+    let (found, _) = found(&search_paths(Some(disk.0.path()), &|_| None), &Limits::default());
     assert_eq!(found.len(), n);
     for found in &found {
         assert!(found.header.is_ok(), "{}: {}", found.candidate.name, reason(found));

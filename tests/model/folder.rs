@@ -38,7 +38,7 @@ fn paths_of_something_else_are_named() {
     assert_says(&refusal(dir.path()), &["is not a model", "empty folder"]);
     assert_says(&file("a.gguf", b""), &["the file is empty"]);
     assert_says(&file("a.gguf", b"GG"), &["does not begin as a GGUF"]);
-    assert_says(&file("a.gguf", b"GGUF"), &["cut short"]);
+    assert_says(&file("a.gguf", b"GGUF"), &["truncated"]);
     assert_says(&file("a.bin", b"PK\x03\x04...."), &["zip or PyTorch"]);
     assert_says(&file("a.html", b"<!doctype html>"), &["web page"]);
     assert_says(&file("a.gguf", b"version https://git-lfs.github.com/spec/v1"), &["Git LFS"]);
@@ -205,7 +205,7 @@ fn sharded_folder_opens_like_the_whole_and_its_faults_are_named() {
 fn folder_without_a_supported_architecture_is_named() {
     let name = "folder_without_a_supported_architecture_is_named";
     let Some(dir) = data(name, "models/cardputer-chat-3m/hf-gptneo") else { return };
-    assert_says(&refusal(&dir), &["'gpt_neo'", "supported are"]);
+    assert_says(&refusal(&dir), &["'gpt_neo'", "Choose a model with"]);
 }
 
 proptest! {

@@ -117,7 +117,7 @@ fn gguf_cut_anywhere_is_refused() {
     let header = writer.header().len();
     for n in (0..header + 64).chain((header..whole.len()).step_by(97)).chain([whole.len() - 1]) {
         let sentence = refusal(whole[..n].to_vec());
-        assert_says(&sentence, &["cut short", "download the file again"]);
+        assert_says(&sentence, &["truncated", "Download the file again"]);
     }
 }
 
@@ -135,7 +135,7 @@ fn counts_and_lengths_beyond_the_file_are_refused() {
         assert!(broken(|w| w.n_meta = Some(n)).contains("metadata"));
     }
     for n in [u64::MAX, 1 << 63, 1 << 40, 100_000] {
-        assert_says(&broken(|w| w.set("x.text", Val::Raw(8, n.to_le_bytes().to_vec()))), &["x.text", "cut short"]);
+        assert_says(&broken(|w| w.set("x.text", Val::Raw(8, n.to_le_bytes().to_vec()))), &["x.text", "truncated"]);
     }
     let long_key = broken(|w| w.meta.push(("k".repeat(100_000), Val::U32(1))));
     assert_says(&long_key, &["the length of key", "at most 65535"]);
@@ -150,7 +150,7 @@ fn tensor_shapes_that_cannot_be_are_refused() {
     assert_says(&shape(&[u64::MAX, 2]), &["the shape of tensor 'token_embd.weight'"]);
     assert_says(&shape(&[1 << 32, 1 << 32]), &["the shape of tensor 'token_embd.weight'"]);
     assert_says(&shape(&[1 << 31, 1 << 31]), &["token_embd.weight"]);
-    assert_says(&shape(&[1 << 40, 32]), &["cut short", "token_embd.weight"]);
+    assert_says(&shape(&[1 << 40, 32]), &["truncated", "token_embd.weight"]);
     let ragged = broken(|w| w.tensor("blk.0.ffn_up.weight").shape = vec![64, 31]);
     assert_says(&ragged, &["blk.0.ffn_up.weight", "multiple of 32", "Q8_0"]);
 }
@@ -160,7 +160,7 @@ fn tensor_offsets_that_cannot_be_are_refused() {
     let offset = |offset: u64| broken(|w| w.tensor("blk.0.attn_q.weight").offset = Some(offset));
     assert_says(&offset(33), &["offset of tensor 'blk.0.attn_q.weight'", "multiple of the alignment 32"]);
     assert_says(&offset(u64::MAX - 31), &["blk.0.attn_q.weight", "inside the file"]);
-    assert_says(&offset(1 << 40), &["cut short", "blk.0.attn_q.weight"]);
+    assert_says(&offset(1 << 40), &["truncated", "blk.0.attn_q.weight"]);
     assert_says(&offset(0), &["'token_embd.weight'", "'blk.0.attn_q.weight'", "overlap"]);
 }
 

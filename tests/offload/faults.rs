@@ -1,4 +1,4 @@
-//! Every fault of a disk, as the tiers answer it: computed again, kept in RAM, or refused with a sentence.
+//! Disk fault tests: the page is recomputed, stays in RAM, or is refused with an error.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use strata::kv::store::{Fault, FaultInjectingFolder, FaultOp, Folder, MemoryFold
 use strata::telemetry::FaultKind;
 
 use crate::common::{
-    N_LAYER, assert_within, config, memory, pages, payload, put_group, save, spec, store, take_right, tiers, tokens,
+    N_LAYER, assert_within, config, fetch_intact, memory, pages, payload, put_group, save, spec, store, tiers, tokens,
 };
 
 const ARENA: &str = "kv-";
@@ -22,17 +22,17 @@ fn faulty(n_saved: u32) -> (FaultInjectingFolder, Arc<dyn Folder>) {
     (faulty.clone(), Arc::new(faulty))
 }
 
-/// Takes all pages in order; how many were missing.
+/// Fetches all pages in order. Returns the number of missing ones.
 #[track_caller]
 fn n_missing(offload: &mut OffloadTiers, n_groups: u32) -> usize {
     let pages = pages(n_groups);
     offload.plan(&pages, false);
-    pages.iter().filter(|p| !take_right(offload, **p)).count()
+    pages.iter().filter(|p| !fetch_intact(offload, **p)).count()
 }
 
 #[test]
-fn page_that_is_damaged_or_cannot_be_read_is_missing_alone_and_may_be_put_again() {
-    // In the second case the read of a whole run fails, and once more that of its first page alone.
+fn corrupt_or_unreadable_page_alone_is_missing_and_can_be_put_again() {
+    // In the second case the read of a whole run fails, then the single read of its first page.
     for (fault, times, kind) in [
         (Fault::BitFlip(12_345), 1, FaultKind::Checksum),
         (Fault::Failed, 2, FaultKind::Read),
@@ -44,14 +44,14 @@ fn page_that_is_damaged_or_cannot_be_read_is_missing_alone_and_may_be_put_again(
         let missing: Vec<PageId> = {
             let pages = pages(16);
             offload.plan(&pages[..8], false);
-            pages[..8].iter().filter(|p| !take_right(&mut offload, **p)).copied().collect()
+            pages[..8].iter().filter(|p| !fetch_intact(&mut offload, **p)).copied().collect()
         };
         let most = if matches!(fault, Fault::Torn(_)) { 8 } else { 1 };
         assert!((1..=most).contains(&missing.len()), "{fault:?}: {missing:?}");
-        let said = offload.faults();
-        assert!(said.len() == 1 && said[0].kind == kind && said[0].text.contains("computed again"), "{said:?}");
+        let notices = offload.take_notices();
+        assert!(notices.len() == 1 && notices[0].kind == kind && notices[0].text.contains("computed again"), "{notices:?}");
         for page in missing {
-            assert_eq!(offload.has(page), PageLocation::Missing);
+            assert_eq!(offload.location(page), PageLocation::Missing);
             offload.put(page, &payload(page, 0), Retention::OnDiskOnly).unwrap();
         }
         assert!(offload.flush());
@@ -62,7 +62,7 @@ fn page_that_is_damaged_or_cannot_be_read_is_missing_alone_and_may_be_put_again(
 }
 
 #[test]
-fn transient_faults_of_reads_and_writes_are_not_noticed() {
+fn transient_faults_of_reads_and_writes_cause_no_notice() {
     for fault in [Fault::Short(4096), Fault::Interrupted, Fault::Again] {
         let (faulty, folder) = faulty(0);
         for op in [FaultOp::Read, FaultOp::Write] {
@@ -71,13 +71,13 @@ fn transient_faults_of_reads_and_writes_are_not_noticed() {
         let mut offload = tiers(config(10), &folder, 20);
         (0..20).for_each(|g| put_group(&mut offload, g, Retention::InRam).unwrap());
         assert!(offload.flush(), "{fault:?}");
-        assert_eq!((n_missing(&mut offload, 20), offload.faults()), (0, Vec::new()), "{fault:?}");
-        assert!(faulty.n_struck() >= 40, "{fault:?}: {}", faulty.n_struck());
+        assert_eq!((n_missing(&mut offload, 20), offload.take_notices()), (0, Vec::new()), "{fault:?}");
+        assert!(faulty.n_injected() >= 40, "{fault:?}: {}", faulty.n_injected());
     }
 }
 
 #[test]
-fn disk_that_fills_or_fails_in_the_middle_keeps_pages_in_ram_and_goes_on_when_it_can() {
+fn full_or_failing_disk_leaves_pages_in_ram_and_saving_resumes() {
     for (op, fault, kind) in [
         (FaultOp::Write, Fault::NoSpace, FaultKind::NoSpace),
         (FaultOp::Grow, Fault::NoSpace, FaultKind::NoSpace),
@@ -91,14 +91,17 @@ fn disk_that_fills_or_fails_in_the_middle_keeps_pages_in_ram_and_goes_on_when_it
         faulty.add(Rule::always(op, ARENA, fault));
         (10..40).for_each(|g| put_group(&mut offload, g, Retention::InRam).unwrap());
         assert!(!offload.flush() && !offload.is_writing_back(), "{op:?} {fault:?}");
-        let said = offload.faults();
-        assert!(said.len() == 1 && said[0].kind == kind && said[0].text.contains("nothing more is saved"), "{said:?}");
+        let notices = offload.take_notices();
+        assert!(
+            notices.len() == 1 && notices[0].kind == kind && notices[0].text.contains("nothing more is saved"),
+            "{notices:?}"
+        );
         assert_eq!(offload.needs_room().is_some(), kind == FaultKind::NoSpace);
         assert_eq!(n_missing(&mut offload, 40), 0, "{op:?} {fault:?}");
         assert_within(&offload);
         faulty.clear();
         offload.resume(Bytes(1 << 40));
-        assert!(offload.flush(), "{:?}", offload.faults());
+        assert!(offload.flush(), "{:?}", offload.take_notices());
         offload.close();
         let mut offload = tiers(config(20), &folder, 40);
         assert_eq!(n_missing(&mut offload, 40), 0, "{op:?} {fault:?}");
@@ -106,7 +109,7 @@ fn disk_that_fills_or_fails_in_the_middle_keeps_pages_in_ram_and_goes_on_when_it
 }
 
 #[test]
-fn memory_for_reads_serves_pages_while_the_disk_takes_none_and_reads_again_afterwards() {
+fn read_ahead_memory_is_lent_to_pages_while_the_disk_is_full() {
     let (faulty, folder) = faulty(20);
     let mut offload = tiers(config(100), &folder, 20);
     assert_eq!(n_missing(&mut offload, 20), 0);
@@ -115,11 +118,11 @@ fn memory_for_reads_serves_pages_while_the_disk_takes_none_and_reads_again_after
     let n = (20..60).find(|g| put_group(&mut offload, *g, Retention::InRam).is_err()).unwrap();
     assert!((n - 20) * N_LAYER >= 85, "{n} groups in 100 pages of memory");
     assert_within(&offload);
-    assert_eq!(n_missing(&mut offload, n), 0, "what is on the disk is still read");
+    assert_eq!(n_missing(&mut offload, n), 0, "pages on disk are still readable");
     assert_within(&offload);
     faulty.clear();
     offload.resume(Bytes(1 << 40));
-    assert!(offload.flush() || offload.n_unsaved() < N_LAYER as usize, "{:?}", offload.faults());
+    assert!(offload.flush() || offload.n_unsaved() < N_LAYER as usize, "{:?}", offload.take_notices());
     for _ in 0..3 {
         assert_eq!(n_missing(&mut offload, n), 0);
         assert_within(&offload);
@@ -127,7 +130,7 @@ fn memory_for_reads_serves_pages_while_the_disk_takes_none_and_reads_again_after
 }
 
 #[test]
-fn write_that_fails_once_costs_nothing_when_ram_is_full() {
+fn single_failed_write_loses_no_page_if_ram_is_full() {
     let (faulty, folder) = faulty(0);
     faulty.add(Rule::once(FaultOp::Write, ARENA, 20, Fault::Failed));
     let mut offload = tiers(config(6), &folder, 40);
@@ -138,7 +141,7 @@ fn write_that_fails_once_costs_nothing_when_ram_is_full() {
 }
 
 #[test]
-fn sync_that_failed_ends_saving_for_good_and_nothing_else() {
+fn failed_sync_stops_saving_permanently_but_not_reading() {
     for file in [ARENA, "index", "folder"] {
         let (faulty, folder) = faulty(0);
         let mut offload = tiers(config(100), &folder, 20);
@@ -148,18 +151,18 @@ fn sync_that_failed_ends_saving_for_good_and_nothing_else() {
         offload.resume(Bytes(1 << 40));
         (10..20).for_each(|g| put_group(&mut offload, g, Retention::InRam).unwrap());
         assert!(!offload.flush() && !offload.is_writing_back(), "{file}");
-        let said = offload.faults();
-        assert!(!said.is_empty() && said.iter().all(|n| n.kind == FaultKind::Write), "{file}: {said:?}");
+        let notices = offload.take_notices();
+        assert!(!notices.is_empty() && notices.iter().all(|n| n.kind == FaultKind::Write), "{file}: {notices:?}");
         assert_eq!(n_missing(&mut offload, 20), 0, "{file}");
         offload.close();
-        // What a failed sync left is found right or missing.
+        // After a failed sync, every page is correct or missing.
         let mut again = tiers(config(20), &folder, 20);
         n_missing(&mut again, 20);
     }
 }
 
 #[test]
-fn folder_deleted_while_running_ends_saving_with_a_sentence_and_the_answer_goes_on() {
+fn folder_deleted_while_in_use_stops_saving_with_a_notice() {
     let disk = MemoryFolder::new();
     let folder: Arc<dyn Folder> = Arc::new(disk.clone());
     let mut offload = tiers(config(100), &folder, 30);
@@ -168,24 +171,24 @@ fn folder_deleted_while_running_ends_saving_with_a_sentence_and_the_answer_goes_
     disk.delete();
     (10..30).for_each(|g| put_group(&mut offload, g, Retention::InRam).unwrap());
     assert!(!offload.flush());
-    let said = offload.faults();
-    assert!(said.len() == 1 && said[0].text.contains("is gone"), "{said:?}");
+    let notices = offload.take_notices();
+    assert!(notices.len() == 1 && notices[0].text.contains("is gone"), "{notices:?}");
     assert_eq!(n_missing(&mut offload, 30), 0);
 }
 
 #[test]
-fn copy_whose_page_on_the_disk_turns_out_damaged_is_written_again() {
+fn cached_copy_of_a_page_that_is_corrupt_on_disk_is_written_again() {
     let (faulty, folder) = faulty(8);
     let mut offload = tiers(config(100), &folder, 8);
     faulty.add(Rule::once(FaultOp::Read, ARENA, 0, Fault::BitFlip(77)));
     let page = PageId::kv(0, 0);
     offload.plan(&[page], false);
-    // The page leaves VRAM while it is being read ahead, so that a copy is here before the damage is known.
+    // The page leaves VRAM while it is being read ahead, so RAM has a copy before the corruption is detected.
     offload.put(page, &payload(page, 0), Retention::InRam).unwrap();
-    while offload.has(page) != PageLocation::Ram || offload.counts().n_bad_pages == 0 {
+    while offload.location(page) != PageLocation::Ram || offload.counts().n_bad_pages == 0 {
         offload.poll_completions();
     }
-    assert!(take_right(&mut offload, page));
+    assert!(fetch_intact(&mut offload, page));
     assert!(offload.flush());
     assert_eq!((offload.counts().n_pages_written, offload.n_unsaved()), (1, 0));
     offload.close();
@@ -193,7 +196,7 @@ fn copy_whose_page_on_the_disk_turns_out_damaged_is_written_again() {
 }
 
 #[test]
-fn second_process_or_chat_on_a_store_is_told_who_has_it() {
+fn second_owner_of_a_store_gets_an_error_with_the_first() {
     let folder = memory();
     let offload = tiers(config(10), &folder, 2);
     let error = PageStore::open_or_create(Arc::clone(&folder), &spec(), &tokens(2)).unwrap_err();
@@ -205,25 +208,25 @@ fn second_process_or_chat_on_a_store_is_told_who_has_it() {
 }
 
 #[test]
-fn run_with_one_bad_page_serves_the_others() {
+fn run_with_one_bad_page_returns_the_others() {
     let disk = MemoryFolder::new();
     let folder: Arc<dyn Folder> = Arc::new(disk.clone());
     save(&folder, 16);
     let place = store(&folder, 16).geometry().place(PageId::kv(1, 7)).offset as usize;
     let mut bytes = disk.bytes("kv-0000.arena").unwrap();
     bytes[place + 77] ^= 4;
-    // The file is also cut off in the last layer.
+    // The file is also truncated in the last layer.
     let end = store(&folder, 16).geometry().place(PageId::kv(2, 12)).offset as usize;
     bytes.truncate(end);
     disk.set_bytes("kv-0000.arena", bytes);
     let mut offload = tiers(config(300), &folder, 16);
     assert_eq!(n_missing(&mut offload, 16), 1 + 4);
-    assert_eq!(offload.counts().n_bad_pages, 1, "what is past the end was known when the store was opened");
+    assert_eq!(offload.counts().n_bad_pages, 1, "pages past the end were known to be missing on opening");
     assert_eq!(u64::from(16 * N_LAYER) - 4, offload.counts().n_pages_read);
 }
 
 #[test]
-fn group_given_up_is_written_again_whole_though_only_one_page_was_found_damaged() {
+fn invalidated_group_is_written_again_as_a_whole() {
     let disk = MemoryFolder::new();
     let folder: Arc<dyn Folder> = Arc::new(disk.clone());
     save(&folder, 8);
@@ -233,9 +236,9 @@ fn group_given_up_is_written_again_whole_though_only_one_page_was_found_damaged(
     }
     disk.set_bytes("kv-0000.arena", bytes);
     let mut offload = tiers(config(20), &folder, 8);
-    assert!(!take_right(&mut offload, PageId::kv(0, 5)));
+    assert!(!fetch_intact(&mut offload, PageId::kv(0, 5)));
     offload.invalidate_group(5);
-    assert!(pages(8).iter().all(|page| (offload.has(*page) == PageLocation::Missing) == (page.group == 5)));
+    assert!(pages(8).iter().all(|page| (offload.location(*page) == PageLocation::Missing) == (page.group == 5)));
     put_group(&mut offload, 5, Retention::OnDiskOnly).unwrap();
     assert!(offload.flush());
     assert_eq!((offload.counts().n_pages_written, offload.counts().n_bad_pages), (u64::from(N_LAYER), 1));

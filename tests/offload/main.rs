@@ -1,4 +1,4 @@
-//! The tiers below VRAM: pages come and go under tiny budgets and failing disks, and what comes back is what was put.
+//! Offload tier tests: under tiny budgets and failing disks, every fetched page equals the page that was put.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod budgets;

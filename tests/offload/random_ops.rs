@@ -1,4 +1,4 @@
-//! Random histories against a plain map, over disks that work, that cannot be written, and that cannot be read.
+//! Random operations compared with a map, on disks that work, fail on writes, or fail on reads.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use strata::kv::store::{Fault, FaultInjectingFolder, FaultOp, Folder, MemoryFold
 use crate::common::{N_LAYER, assert_within, config, payload, tiers};
 
 const N_DOCUMENT: u32 = 6;
-const MOST_GROUPS: u32 = 20;
+const MAX_GROUPS: u32 = 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Disk {
     Works,
-    /// writes, growth and syncs fail at times
-    CannotBeWritten,
-    /// what is read is damaged or fails at times, and so are writes
-    CannotBeRead,
+    /// some writes, extensions and syncs fail
+    WritesFail,
+    /// some reads and writes fail or are corrupt
+    ReadsFail,
 }
 
 struct History {
@@ -28,10 +28,10 @@ struct History {
     folder: Arc<dyn Folder>,
     config: OffloadConfig,
     tiers: OffloadTiers,
-    /// what was put and not taken back: its version, and whether the tiers alone have it
+    /// pages put and not truncated: their version, and their retention
     model: HashMap<PageId, (u32, Retention)>,
     n_tokens: usize,
-    n_taken: usize,
+    n_fetched: usize,
     n_missing: usize,
 }
 
@@ -42,64 +42,64 @@ impl History {
         let folder: Arc<dyn Folder> = Arc::new(faulty.clone());
         let mut config = config(u64::from(3 + rng.below(30)));
         config.read_ahead = rng.below(4) > 0;
-        if disk == Disk::CannotBeWritten && rng.below(2) == 0 {
+        if disk == Disk::WritesFail && rng.below(2) == 0 {
             config.disk_budget = Bytes(u64::from(20 + rng.below(1200)) << 10);
         }
         let offload = tiers(config.clone(), &folder, N_DOCUMENT);
         let n_tokens = N_DOCUMENT as usize * 64;
-        History { rng, disk, faulty, folder, config, tiers: offload, model: HashMap::new(), n_tokens, n_taken: 0, n_missing: 0 }
+        History { rng, disk, faulty, folder, config, tiers: offload, model: HashMap::new(), n_tokens, n_fetched: 0, n_missing: 0 }
     }
 
     fn n_groups(&self) -> u32 {
         (self.n_tokens / 64) as u32
     }
 
-    fn put(&mut self, page: PageId, keep: Retention) {
+    fn put(&mut self, page: PageId, retention: Retention) {
         let version = self.model.get(&page).map_or(self.rng.next_u32() % 1000, |(version, _)| *version);
-        match self.tiers.put(page, &payload(page, version), keep) {
-            Ok(()) => drop(self.model.insert(page, (version, keep))),
+        match self.tiers.put(page, &payload(page, version), retention) {
+            Ok(()) => drop(self.model.insert(page, (version, retention))),
             Err(OffloadError::NoRoom { .. }) => {
                 assert!(self.disk != Disk::Works && !self.tiers.is_writing_back(), "there was room for {page}");
-                assert!(keep == Retention::InRam);
+                assert!(retention == Retention::InRam);
             }
             Err(error) => panic!("{error}"),
         }
     }
 
-    /// Takes a page; what is missing may be so, and is computed and put again.
-    fn take(&mut self, page: PageId) {
-        match (self.tiers.take(page), self.model.get(&page)) {
+    /// Fetches a page. A missing page must be allowed to be missing, and is put again.
+    fn fetch(&mut self, page: PageId) {
+        match (self.tiers.fetch(page), self.model.get(&page)) {
             (Ok(bytes), Some((version, _))) => {
-                assert!(*bytes == *payload(page, *version), "{page} was served with wrong bytes");
-                self.n_taken += 1;
+                assert!(*bytes == *payload(page, *version), "{page} was returned with wrong bytes");
+                self.n_fetched += 1;
             }
             (Ok(_), None) => panic!("{page} was never put"),
             (Err(OffloadError::Missing(_)), known) => {
-                let may_be = known.is_none_or(|(_, keep)| match self.disk {
+                let may_be = known.is_none_or(|(_, retention)| match self.disk {
                     Disk::Works => false,
-                    Disk::CannotBeWritten => *keep == Retention::OnDiskOnly,
-                    Disk::CannotBeRead => true,
+                    Disk::WritesFail => *retention == Retention::OnDiskOnly,
+                    Disk::ReadsFail => true,
                 });
                 assert!(may_be, "{page} is lost");
-                assert_eq!(self.tiers.has(page), PageLocation::Missing);
+                assert_eq!(self.tiers.location(page), PageLocation::Missing);
                 self.n_missing += 1;
-                if let Some((_, keep)) = self.model.remove(&page) {
-                    self.put(page, keep);
+                if let Some((_, retention)) = self.model.remove(&page) {
+                    self.put(page, retention);
                 }
             }
             (Err(error), _) => panic!("{error}"),
         }
     }
 
-    fn put_a_group(&mut self) {
+    fn put_group(&mut self) {
         let group = (0..self.n_groups()).find(|g| (0..N_LAYER).any(|l| !self.model.contains_key(&PageId::kv(l, *g))));
-        let keep = if self.rng.below(3) == 0 { Retention::OnDiskOnly } else { Retention::InRam };
+        let retention = if self.rng.below(3) == 0 { Retention::OnDiskOnly } else { Retention::InRam };
         for layer in 0..if self.rng.below(8) == 0 { 1 } else { N_LAYER } {
-            self.put(PageId::kv(layer, group.unwrap_or(0)), keep);
+            self.put(PageId::kv(layer, group.unwrap_or(0)), retention);
         }
     }
 
-    /// Some laps of all pages in the order of attention, now and then out of turn.
+    /// Some laps over all pages in the order of attention, with a few out of order.
     fn attend(&mut self) {
         let n = self.n_groups();
         let pages: Vec<PageId> = (0..N_LAYER).flat_map(|l| (0..n).map(move |g| PageId::kv(l, g))).collect();
@@ -115,24 +115,24 @@ impl History {
                     0 => {}
                     1 => {
                         let i = self.rng.below(pages.len() as u32) as usize;
-                        self.take(pages[i]);
+                        self.fetch(pages[i]);
                     }
-                    _ => self.take(*page),
+                    _ => self.fetch(*page),
                 }
             }
             assert_within(&self.tiers);
         }
     }
 
-    fn say_more(&mut self) {
-        if self.n_groups() < MOST_GROUPS {
+    fn append_tokens(&mut self) {
+        if self.n_groups() < MAX_GROUPS {
             let ids: Vec<u32> = (0..30 + self.rng.below(200)).map(|_| self.rng.next_u32()).collect();
             self.tiers.append_tokens(&ids);
             self.n_tokens += ids.len();
         }
     }
 
-    fn take_back(&mut self) {
+    fn truncate(&mut self) {
         let least = N_DOCUMENT as usize * 64;
         self.n_tokens = least + self.rng.below((self.n_tokens - least + 1) as u32) as usize;
         self.tiers.truncate(self.n_tokens);
@@ -140,14 +140,14 @@ impl History {
         self.model.retain(|p, _| p.group < n);
     }
 
-    fn break_something(&mut self) {
+    fn inject_fault(&mut self) {
         if self.disk == Disk::Works {
             return;
         }
         let skip = u64::from(self.rng.below(20));
         let times = 1 + u64::from(self.rng.below(6));
         let add = |op, file, fault| self.faulty.add(Rule { op, file, skip, times, fault });
-        match self.rng.below(if self.disk == Disk::CannotBeRead { 9 } else { 5 }) {
+        match self.rng.below(if self.disk == Disk::ReadsFail { 9 } else { 5 }) {
             0 => add(FaultOp::Write, "kv-", Fault::Failed),
             1 => add(FaultOp::Write, "", Fault::NoSpace),
             2 => add(FaultOp::Grow, "kv-", Fault::NoSpace),
@@ -166,7 +166,7 @@ impl History {
     }
 
     fn reopen(self) -> Self {
-        let History { rng, disk, faulty, folder, config, tiers: old, model, n_tokens, n_taken, n_missing } = self;
+        let History { rng, disk, faulty, folder, config, tiers: old, model, n_tokens, n_fetched, n_missing } = self;
         faulty.clear();
         let mut old = old;
         old.resume(config.disk_budget);
@@ -175,33 +175,33 @@ impl History {
         old.close();
         let offload = tiers(config.clone(), &folder, N_DOCUMENT);
         let whole = |g: u32| (0..N_LAYER).all(|l| model.contains_key(&PageId::kv(l, g)));
-        let kept = model.iter().filter(|(p, _)| offload.has(**p) == PageLocation::Disk).map(|(p, v)| (*p, *v)).collect();
+        let on_disk = model.iter().filter(|(p, _)| offload.location(**p) == PageLocation::Disk).map(|(p, v)| (*p, *v)).collect();
         if disk == Disk::Works {
             assert!(
-                model.keys().filter(|p| whole(p.group)).all(|p| offload.has(*p) == PageLocation::Disk),
-                "a saved group is gone"
+                model.keys().filter(|p| whole(p.group)).all(|p| offload.location(*p) == PageLocation::Disk),
+                "a saved group is missing"
             );
         }
         let n_known = offload.store().unwrap().tokens().len();
         assert!(n_known == n_tokens || !is_safe, "{n_known} of {n_tokens} tokens");
-        History { rng, disk, faulty, folder, config, tiers: offload, model: kept, n_tokens: n_known, n_taken, n_missing }
+        History { rng, disk, faulty, folder, config, tiers: offload, model: on_disk, n_tokens: n_known, n_fetched, n_missing }
     }
 
     fn run(mut self) -> (usize, usize) {
         for _ in 0..40 {
             match self.rng.below(14) {
-                0..5 => self.put_a_group(),
+                0..5 => self.put_group(),
                 5..7 => self.attend(),
-                7 => self.say_more(),
-                8 => self.take_back(),
-                9..11 => self.break_something(),
+                7 => self.append_tokens(),
+                8 => self.truncate(),
+                9..11 => self.inject_fault(),
                 11 => self.repair(),
                 12 => drop(self.tiers.flush()),
                 _ => self = self.reopen(),
             }
             assert_within(&self.tiers);
         }
-        (self.n_taken, self.n_missing)
+        (self.n_fetched, self.n_missing)
     }
 }
 
@@ -210,19 +210,19 @@ fn histories(disk: Disk, n: u64) -> (usize, usize) {
 }
 
 #[test]
-fn tiers_agree_with_a_map_through_random_histories() {
-    let (n_taken, _) = histories(Disk::Works, 60);
-    assert!(n_taken > 60 * 50, "{n_taken}");
+fn tiers_agree_with_a_map_through_random_operations() {
+    let (n_fetched, _) = histories(Disk::Works, 60);
+    assert!(n_fetched > 60 * 50, "{n_fetched}");
 }
 
 #[test]
-fn tiers_lose_nothing_that_they_took_while_the_disk_cannot_be_written() {
-    let (n_taken, _) = histories(Disk::CannotBeWritten, 60);
-    assert!(n_taken > 60 * 30, "{n_taken}");
+fn tiers_lose_no_page_while_writes_fail() {
+    let (n_fetched, _) = histories(Disk::WritesFail, 60);
+    assert!(n_fetched > 60 * 30, "{n_fetched}");
 }
 
 #[test]
-fn tiers_serve_no_wrong_page_while_the_disk_returns_rubbish() {
-    let (n_taken, n_missing) = histories(Disk::CannotBeRead, 60);
-    assert!(n_taken > 60 * 30 && n_missing > 60, "{n_taken}, {n_missing} missing");
+fn tiers_return_no_wrong_page_while_reads_are_corrupt() {
+    let (n_fetched, n_missing) = histories(Disk::ReadsFail, 60);
+    assert!(n_fetched > 60 * 30 && n_missing > 60, "{n_fetched}, {n_missing} missing");
 }

@@ -1,4 +1,4 @@
-//! Scratch stores: a disk tier that nobody keeps.
+//! Scratch store tests: a disk tier that is not saved.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use strata::kv::offload::{DiskBacking, OffloadTiers, Retention, SCRATCH_PREFIX, 
 use strata::kv::store::{PageStore, StoreRoot};
 use strata::telemetry::Hub;
 
-use crate::common::{config, pages, put_group, spec, take_right, threads, tokens};
+use crate::common::{config, fetch_intact, pages, put_group, spec, threads, tokens};
 
 fn library() -> (tempfile::TempDir, StoreRoot) {
     let dir = tempfile::Builder::new().tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -15,7 +15,7 @@ fn library() -> (tempfile::TempDir, StoreRoot) {
 }
 
 #[test]
-fn scratch_store_carries_a_context_larger_than_ram_and_is_gone_afterwards() {
+fn scratch_store_extends_ram_and_is_removed_afterwards() {
     for is_closed in [true, false] {
         let (_dir, library) = library();
         let backing = DiskBacking::Scratch(scratch(&library, &spec(), &[]).unwrap());
@@ -25,8 +25,8 @@ fn scratch_store_carries_a_context_larger_than_ram_and_is_gone_afterwards() {
         (0..30).for_each(|g| put_group(&mut offload, g, Retention::InRam).unwrap());
         let pages = pages(30);
         offload.plan(&pages, true);
-        assert!(pages.iter().all(|p| take_right(&mut offload, *p)));
-        assert_eq!(offload.counts().n_commits, 0, "there is nothing to keep");
+        assert!(pages.iter().all(|p| fetch_intact(&mut offload, *p)));
+        assert_eq!(offload.counts().n_commits, 0, "there is nothing to retention");
         if is_closed {
             assert!(offload.close().0.is_none());
         } else {
@@ -37,7 +37,7 @@ fn scratch_store_carries_a_context_larger_than_ram_and_is_gone_afterwards() {
 }
 
 #[test]
-fn leftovers_of_dead_processes_are_removed_and_those_in_use_and_documents_are_not() {
+fn only_scratch_stores_of_dead_processes_are_removed() {
     let (_dir, library) = library();
     let name = format!("{SCRATCH_PREFIX}999999-0");
     let make = |name: &str| PageStore::open_or_create(library.folder(name).unwrap(), &spec(), &tokens(1)).unwrap().0;

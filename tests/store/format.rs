@@ -1,4 +1,4 @@
-//! Files that are not what they should be: other, older, cut, corrupt at any byte.
+//! Store format tests: files of other stores or versions, truncated files, corruption at any byte.
 
 use std::sync::Arc;
 
@@ -6,15 +6,15 @@ use strata::base::Rng;
 use strata::kv::store::format::{GroupEntry, HeaderBlock, Superblock};
 use strata::kv::store::{Folder, MemoryFolder, PageId, PageStore, StoreError, StoreSpec};
 
-use crate::common::{N_LAYER, filled, n_right, opened, put_group, spec, tokens};
+use crate::common::{N_LAYER, create_filled, n_intact, open_store, put_group, spec, tokens};
 
 const N_GROUPS: u32 = 6;
 const N_PAGES: usize = (N_GROUPS * N_LAYER) as usize;
 
-fn made() -> MemoryFolder {
+fn create() -> MemoryFolder {
     let memory = MemoryFolder::new();
     let folder: Arc<dyn Folder> = Arc::new(memory.clone());
-    filled(&folder, N_GROUPS);
+    create_filled(&folder, N_GROUPS);
     memory
 }
 
@@ -25,7 +25,7 @@ fn open(memory: &MemoryFolder) -> Result<PageStore, StoreError> {
 
 #[test]
 fn store_of_another_model_tokenizer_setting_type_or_document_is_refused_by_name() {
-    let memory = made();
+    let memory = create();
     let folder: Arc<dyn Folder> = Arc::new(memory.clone());
     type Change = (&'static str, fn(&mut StoreSpec));
     let changes: [Change; 6] = [
@@ -46,16 +46,16 @@ fn store_of_another_model_tokenizer_setting_type_or_document_is_refused_by_name(
     *ids.last_mut().unwrap() ^= 1;
     let error = PageStore::open(Arc::clone(&folder), &spec(), &ids).unwrap_err();
     assert!(error.to_string().contains("another document"), "{error}");
-    // What was refused is still whole.
-    assert_eq!(n_right(&mut open(&memory).unwrap()), N_PAGES);
+    // The refused store is still intact.
+    assert_eq!(n_intact(&mut open(&memory).unwrap()), N_PAGES);
     let (mut store, report) = PageStore::open_or_create(folder, &spec(), &ids).unwrap();
     assert!(report.replaced.unwrap().to_string().contains("another document"));
-    assert_eq!(n_right(&mut store), 0);
+    assert_eq!(n_intact(&mut store), 0);
 }
 
 #[test]
-fn store_opened_to_look_at_tells_what_it_is_for_and_is_left_as_it_is() {
-    let memory = made();
+fn store_opened_read_only_returns_its_spec_and_changes_nothing() {
+    let memory = create();
     let mut index = memory.bytes("index").unwrap();
     let len = index.len();
     index[len - 1] ^= 1;
@@ -65,7 +65,7 @@ fn store_opened_to_look_at_tells_what_it_is_for_and_is_left_as_it_is() {
         let (mut store, report) = PageStore::open_existing(Arc::clone(&folder)).unwrap();
         assert_eq!((store.spec(), store.tokens()), (&spec(), &tokens(N_GROUPS)[..]));
         assert_eq!((report.n_damaged, report.n_complete), (1, N_GROUPS - 1));
-        assert_eq!(n_right(&mut store), N_PAGES - N_LAYER as usize);
+        assert_eq!(n_intact(&mut store), N_PAGES - N_LAYER as usize);
         assert_eq!(memory.bytes("index").unwrap(), index);
     }
     let nothing: Arc<dyn Folder> = Arc::new(MemoryFolder::new());
@@ -74,7 +74,7 @@ fn store_opened_to_look_at_tells_what_it_is_for_and_is_left_as_it_is() {
 
 #[test]
 fn store_of_another_version_is_refused_with_both_numbers() {
-    let memory = made();
+    let memory = create();
     let mut bytes = memory.bytes("header").unwrap();
     bytes[8..12].copy_from_slice(&77u32.to_le_bytes());
     memory.set_bytes("header", bytes);
@@ -84,23 +84,23 @@ fn store_of_another_version_is_refused_with_both_numbers() {
 }
 
 #[test]
-fn arena_index_or_header_of_another_store_never_serves_a_page() {
-    let (ours, theirs) = (made(), made());
+fn arena_index_or_header_of_another_store_never_yields_a_page() {
+    let (ours, theirs) = (create(), create());
     for file in ["kv-0000.arena", "index"] {
         let memory = ours.copied();
         memory.set_bytes(file, theirs.bytes(file).unwrap());
-        // The payloads of both are the same here, and still count only in their own store.
-        let found = n_right(&mut open(&memory).unwrap());
+        // The payloads of both are equal, but each is valid only in its own store.
+        let found = n_intact(&mut open(&memory).unwrap());
         assert_eq!(found, if file == "index" { 0 } else { N_PAGES }, "{file}");
     }
     let memory = ours.copied();
     memory.set_bytes("header", theirs.bytes("header").unwrap());
-    assert_eq!(n_right(&mut open(&memory).unwrap()), 0);
+    assert_eq!(n_intact(&mut open(&memory).unwrap()), 0);
 }
 
 #[test]
-fn pages_that_changed_places_are_missing() {
-    let memory = made();
+fn swapped_pages_are_missing() {
+    let memory = create();
     let geometry = *open(&memory).unwrap().geometry();
     let (a, b) = (geometry.place(PageId::kv(0, 0)).offset as usize, geometry.place(PageId::kv(1, 3)).offset as usize);
     let mut bytes = memory.bytes("kv-0000.arena").unwrap();
@@ -110,13 +110,13 @@ fn pages_that_changed_places_are_missing() {
     bytes[b..b + len].copy_from_slice(&first);
     memory.set_bytes("kv-0000.arena", bytes);
     let mut store = open(&memory).unwrap();
-    assert_eq!(n_right(&mut store), N_PAGES - 2);
+    assert_eq!(n_intact(&mut store), N_PAGES - 2);
     assert!(!store.is_present(PageId::kv(0, 0)) && !store.is_present(PageId::kv(1, 3)));
 }
 
 #[test]
-fn flipped_bits_anywhere_lose_pages_and_never_make_a_wrong_one() {
-    let memory = made();
+fn bit_flips_anywhere_lose_pages_but_never_yield_a_wrong_page() {
+    let memory = create();
     let mut rng = Rng::new(11);
     let mut n_lost = 0;
     for file in ["header", "index", "kv-0000.arena"] {
@@ -128,53 +128,53 @@ fn flipped_bits_anywhere_lose_pages_and_never_make_a_wrong_one() {
             bytes[at] ^= 1 << rng.below(8);
             copy.set_bytes(file, bytes);
             match open(&copy) {
-                Ok(mut store) => n_lost += N_PAGES - n_right(&mut store),
+                Ok(mut store) => n_lost += N_PAGES - n_intact(&mut store),
                 Err(error) => assert!(error.is_unusable_content(), "{file} at {at}: {error}"),
             }
         }
     }
-    assert!(n_lost > 20, "the flips met something: {n_lost}");
+    assert!(n_lost > 20, "some flips hit pages: {n_lost}");
 }
 
 #[test]
-fn flipped_bit_in_a_page_loses_that_page_alone_and_it_can_be_written_again() {
-    let memory = made();
+fn bit_flip_in_a_page_loses_only_that_page_which_can_be_rewritten() {
+    let memory = create();
     let page = PageId::kv(2, 4);
     let geometry = *open(&memory).unwrap().geometry();
     let mut bytes = memory.bytes("kv-0000.arena").unwrap();
     bytes[geometry.place(page).offset as usize + 8999] ^= 0x10;
     memory.set_bytes("kv-0000.arena", bytes);
     let folder: Arc<dyn Folder> = Arc::new(memory);
-    let (mut store, _) = opened(&folder, N_GROUPS);
+    let (mut store, _) = open_store(&folder, N_GROUPS);
     assert_eq!(store.get(page).unwrap(), None);
-    assert_eq!(n_right(&mut store), N_PAGES - 1);
+    assert_eq!(n_intact(&mut store), N_PAGES - 1);
     assert_eq!(store.n_complete_prefix(), 4);
     let again = crate::common::payload(page, 0, 9000);
     store.put(page, &again).unwrap();
     store.commit().unwrap();
     drop(store);
-    assert_eq!(n_right(&mut opened(&folder, N_GROUPS).0), N_PAGES);
+    assert_eq!(n_intact(&mut open_store(&folder, N_GROUPS).0), N_PAGES);
 }
 
 #[test]
-fn one_spoilt_superblock_slot_costs_a_commit_at_most_and_both_cost_nothing_that_is_whole() {
+fn one_corrupt_superblock_slot_loses_at_most_one_commit_and_two_lose_no_intact_page() {
     let memory = MemoryFolder::new();
     let folder: Arc<dyn Folder> = Arc::new(memory.clone());
-    let (mut store, _) = opened(&folder, N_GROUPS);
+    let (mut store, _) = open_store(&folder, N_GROUPS);
     for group in 0..N_GROUPS {
         put_group(&mut store, group);
         store.commit().unwrap();
     }
     drop(store);
-    // Seven commits with the first, empty one: the last is in slot 1.
+    // Seven commits, counting the first, empty one: the last is in slot 1.
     let with = |slots: &[usize]| {
         let copy = memory.copied();
         let mut bytes = copy.bytes("index").unwrap();
         slots.iter().for_each(|s| bytes[s * 4096 + 30] ^= 4);
         copy.set_bytes("index", bytes);
         let folder: Arc<dyn Folder> = Arc::new(copy);
-        let (mut store, report) = opened(&folder, N_GROUPS);
-        (n_right(&mut store), report.recovered)
+        let (mut store, report) = open_store(&folder, N_GROUPS);
+        (n_intact(&mut store), report.recovered)
     };
     assert_eq!(with(&[0]), (N_PAGES, false));
     assert_eq!(with(&[1]), (N_PAGES - N_LAYER as usize, false));
@@ -182,8 +182,8 @@ fn one_spoilt_superblock_slot_costs_a_commit_at_most_and_both_cost_nothing_that_
 }
 
 #[test]
-fn files_cut_off_anywhere_lose_pages_and_never_make_a_wrong_one() {
-    let memory = made();
+fn truncated_files_lose_pages_but_never_yield_a_wrong_page() {
+    let memory = create();
     let geometry = *open(&memory).unwrap().geometry();
     let last = geometry.place(PageId::kv(N_LAYER - 1, N_GROUPS - 1)).offset as usize + 3 * 4096;
     let mut rng = Rng::new(5);
@@ -196,16 +196,16 @@ fn files_cut_off_anywhere_lose_pages_and_never_make_a_wrong_one() {
             copy.set_bytes(file, whole[..cut].to_vec());
             match open(&copy) {
                 Ok(mut store) => {
-                    let n = n_right(&mut store);
+                    let n = n_intact(&mut store);
                     let may_be_whole = file == "index" || (file == "kv-0000.arena" && cut >= last);
                     assert!(n < N_PAGES || may_be_whole, "{file} at {cut}: {n}");
                 }
                 Err(error) => assert!(error.is_unusable_content(), "{file} at {cut}: {error}"),
             }
-            // And it can always be made whole again.
+            // The store can always be completed again.
             let folder: Arc<dyn Folder> = Arc::new(copy);
-            let (mut store, _) = opened(&folder, N_GROUPS);
-            n_right(&mut store);
+            let (mut store, _) = open_store(&folder, N_GROUPS);
+            n_intact(&mut store);
             for group in 0..N_GROUPS {
                 for layer in (0..N_LAYER).filter(|l| !store.is_present(PageId::kv(*l, group))).collect::<Vec<_>>() {
                     let page = PageId::kv(layer, group);
@@ -214,31 +214,31 @@ fn files_cut_off_anywhere_lose_pages_and_never_make_a_wrong_one() {
             }
             store.commit().unwrap();
             drop(store);
-            assert_eq!(n_right(&mut opened(&folder, N_GROUPS).0), N_PAGES, "{file} at {cut}");
+            assert_eq!(n_intact(&mut open_store(&folder, N_GROUPS).0), N_PAGES, "{file} at {cut}");
         }
     }
 }
 
 #[test]
-fn store_whose_making_was_cut_off_is_absent_and_is_made_anew() {
-    let memory = made();
+fn interrupted_creation_leaves_no_store_and_is_retried() {
+    let memory = create();
     let mut bytes = memory.bytes("header").unwrap();
     bytes[..4096].fill(0);
     memory.set_bytes("header", bytes);
     assert!(matches!(open(&memory), Err(StoreError::Absent { .. })));
     let folder: Arc<dyn Folder> = Arc::new(memory);
-    let (mut store, report) = opened(&folder, N_GROUPS);
+    let (mut store, report) = open_store(&folder, N_GROUPS);
     assert!(report.is_new && report.replaced.is_none());
-    assert_eq!(n_right(&mut store), 0);
+    assert_eq!(n_intact(&mut store), 0);
 }
 
 #[test]
-fn missing_arena_is_missing_pages() {
-    let memory = made();
+fn missing_arena_means_missing_pages() {
+    let memory = create();
     let folder: Arc<dyn Folder> = Arc::new(memory);
     folder.remove("kv-0000.arena").unwrap();
-    let (mut store, report) = opened(&folder, N_GROUPS);
-    assert_eq!((n_right(&mut store), report.n_damaged, report.replaced.is_none()), (0, N_PAGES as u64, true));
+    let (mut store, report) = open_store(&folder, N_GROUPS);
+    assert_eq!((n_intact(&mut store), report.n_damaged, report.replaced.is_none()), (0, N_PAGES as u64, true));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The two backends: the same bytes, bounded queues, memory that always comes back, and what is used when something is refused.
+//! I/O backend tests: equal bytes, bounded queues, returned memory, fallbacks.
 
 use std::fs;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use strata::base::{Bytes, Rng};
 use strata::kv::store::{
-    Cancel, Disk, Folder, Io, IoBuffer, IoConfig, IoKind, IoOp, IoRequest, MemoryFolder, OpenHow, SlabPool, Storage, write_all,
+    Cancel, Disk, Folder, Io, IoBuffer, IoConfig, IoKind, IoOp, IoRequest, MemoryFolder, OpenMode, SlabPool, Storage, write_all,
 };
 
 use crate::common::real_folders;
@@ -21,7 +21,7 @@ fn contents() -> Vec<u8> {
 
 fn open(folder: &dyn Folder, direct: bool) -> Arc<dyn Storage> {
     drop(folder.lock(true).unwrap());
-    folder.open("data", OpenHow { create: true, direct }).unwrap()
+    folder.open("data", OpenMode { create: true, direct }).unwrap()
 }
 
 fn request(storage: &Arc<dyn Storage>, tag: u64, offset: u64, len: usize, buffer: IoBuffer) -> IoRequest {
@@ -32,13 +32,13 @@ fn config(kind: IoKind) -> IoConfig {
     IoConfig { force: Some(kind), ..IoConfig::default() }
 }
 
-/// Writes through the backend, reads back at random, compares.
+/// Writes through the backend, reads back in random order, and compares.
 fn round_trip(io: &Io, storage: &Arc<dyn Storage>, name: &str) {
-    let wanted = contents();
+    let expected = contents();
     let pool = SlabPool::new(Bytes(4 << 20));
     storage.set_len(FILE_BYTES as u64).unwrap();
     let block = 64 << 10;
-    for (i, part) in wanted.chunks(block).enumerate() {
+    for (i, part) in expected.chunks(block).enumerate() {
         let mut slab = pool.take(block).unwrap();
         slab.copy_from_slice(part);
         let buffer = IoBuffer::Write(Arc::new(slab));
@@ -59,7 +59,7 @@ fn round_trip(io: &Io, storage: &Arc<dyn Storage>, name: &str) {
         done.result.unwrap();
         let at = offsets[done.tag as usize] as usize;
         let slab = done.buffer.unwrap().into_read().unwrap();
-        assert!(slab[..done.len] == wanted[at..at + done.len], "{name}: wrong bytes at {at}");
+        assert!(slab[..done.len] == expected[at..at + done.len], "{name}: wrong bytes at {at}");
         n_seen += 1;
     };
     for (tag, offset) in offsets.iter().enumerate() {
@@ -74,11 +74,11 @@ fn round_trip(io: &Io, storage: &Arc<dyn Storage>, name: &str) {
         check(io.next(Duration::from_secs(20)).unwrap());
     }
     assert_eq!(n_seen, 200);
-    assert_eq!(pool.usage().lent, Bytes(0));
+    assert_eq!(pool.usage().in_use, Bytes(0));
 }
 
 #[test]
-fn both_backends_bring_the_same_bytes_from_every_kind_of_folder() {
+fn both_backends_read_the_same_bytes_from_every_kind_of_folder() {
     let dirs = real_folders();
     for kind in [IoKind::Uring, IoKind::Threads] {
         for register_buffers in [true, false] {
@@ -103,7 +103,7 @@ fn both_backends_bring_the_same_bytes_from_every_kind_of_folder() {
 }
 
 #[test]
-fn reads_past_the_end_fail_and_give_the_memory_back() {
+fn reads_past_the_end_fail_and_return_their_memory() {
     let (_, dir) = real_folders().swap_remove(0);
     for kind in [IoKind::Uring, IoKind::Threads] {
         for direct in [true, false] {
@@ -120,7 +120,7 @@ fn reads_past_the_end_fail_and_give_the_memory_back() {
                 assert_eq!(done.result.unwrap_err().kind(), std::io::ErrorKind::UnexpectedEof, "{kind} {direct} {}", done.tag);
                 assert!(done.buffer.is_some());
             }
-            assert_eq!(pool.usage().lent, Bytes(0));
+            assert_eq!(pool.usage().in_use, Bytes(0));
             let slab = pool.take(4096).unwrap();
             io.submit(request(&storage, 9, 0, 8192, IoBuffer::Read(slab))).unwrap();
             assert!(io.next(Duration::from_secs(20)).unwrap().result.is_err(), "longer than its slab");
@@ -145,12 +145,12 @@ impl std::ops::Deref for Aligned {
 }
 
 #[test]
-fn ring_that_the_kernel_refuses_becomes_threads_with_the_reason() {
-    // More entries than any kernel makes.
+fn refused_ring_falls_back_to_threads_with_the_reason() {
+    // More entries than any kernel allows.
     let io = Io::start(&IoConfig { depth: 1 << 24, ..IoConfig::default() }).unwrap();
     let info = io.info();
     assert_eq!(info.kind, IoKind::Threads);
-    assert!(info.reason.contains("cannot be made here"), "{}", info.reason);
+    assert!(info.reason.contains("cannot be create here"), "{}", info.reason);
     let (_, dir) = real_folders().swap_remove(0);
     round_trip(&io, &open(&Disk::new(dir.path().join("d")), true), "refused");
     let io = Io::start(&config(IoKind::Threads)).unwrap();
@@ -158,7 +158,7 @@ fn ring_that_the_kernel_refuses_becomes_threads_with_the_reason() {
 }
 
 #[test]
-fn queue_is_bounded_and_hands_back_what_does_not_fit() {
+fn queue_is_bounded_and_returns_rejected_requests() {
     let (_, dir) = real_folders().swap_remove(0);
     let storage = open(&Disk::new(dir.path().join("d")), true);
     storage.set_len(1 << 20).unwrap();
@@ -177,7 +177,7 @@ fn queue_is_bounded_and_hands_back_what_does_not_fit() {
 }
 
 #[test]
-fn cancelled_and_abandoned_requests_give_their_memory_back() {
+fn cancelled_and_abandoned_requests_return_their_memory() {
     let (_, dir) = real_folders().swap_remove(0);
     let storage = open(&Disk::new(dir.path().join("d")), true);
     storage.set_len(8 << 20).unwrap();
@@ -191,23 +191,23 @@ fn cancelled_and_abandoned_requests_give_their_memory_back() {
         let done = io.next(Duration::from_secs(20)).unwrap();
         assert_eq!(done.result.unwrap_err().to_string(), "cancelled");
         drop(done.buffer);
-        // The owner goes away with work under way: the threads end, and nothing is lost or used twice.
+        // The owner is dropped with requests in flight: the threads exit, and no memory is lost or used twice.
         for tag in 0..64 {
             let slab = pool.take(256 << 10).unwrap();
             io.submit(request(&storage, tag, tag % 16 * (256 << 10), 256 << 10, IoBuffer::Read(slab))).unwrap();
         }
         drop(io);
-        assert_eq!(pool.usage().lent, Bytes(0), "{kind}");
+        assert_eq!(pool.usage().in_use, Bytes(0), "{kind}");
     }
 }
 
 #[test]
 #[cfg(target_os = "linux")]
-fn direct_reads_leave_the_page_cache_alone() {
+fn direct_reads_bypass_the_page_cache() {
     let (name, dir) = real_folders().swap_remove(0);
     let storage = open(&Disk::new(dir.path().join("d")), true);
     if !storage.is_direct() {
-        eprintln!("skipped: direct_reads_leave_the_page_cache_alone: {name} has no direct files");
+        eprintln!("skipped: direct_reads_bypass_the_page_cache: {name} has no direct files");
         return;
     }
     for kind in [IoKind::Uring, IoKind::Threads] {
@@ -215,20 +215,20 @@ fn direct_reads_leave_the_page_cache_alone() {
         round_trip(&io, &storage, name);
         assert_eq!(n_cached(&dir.path().join("d/data")), 0, "{kind}");
     }
-    // The same through the page cache, so that the measure is known to measure.
+    // The same through the page cache, to validate `n_cached`.
     let buffered = open(&Disk::buffered(dir.path().join("b")), true);
     round_trip(&Io::start(&config(IoKind::Threads)).unwrap(), &buffered, name);
     assert!(n_cached(&dir.path().join("b/data")) > 500);
 }
 
-/// Pages of a file that are in memory.
+/// Number of pages of a file in the page cache.
 #[cfg(target_os = "linux")]
 fn n_cached(path: &std::path::Path) -> usize {
     let file = fs::File::open(path).unwrap();
-    // SAFETY: nobody truncates the test's own file while it is mapped, and it is not read through the mapping.
+    // SAFETY: no process truncates this file while it is mapped, and it is not read through the mapping.
     let map = unsafe { memmap2::Mmap::map(&file).unwrap() };
     let mut resident = vec![0u8; map.len().div_ceil(4096)];
-    // SAFETY: the address range is the mapping's own, and the vector has a byte for each of its pages.
+    // SAFETY: the address range belongs to the mapping, and the vector has one byte per page.
     let rc = unsafe { libc::mincore(map.as_ptr().cast_mut().cast(), map.len(), resident.as_mut_ptr()) };
     assert_eq!(rc, 0);
     resident.iter().filter(|r| **r & 1 == 1).count()
@@ -236,16 +236,16 @@ fn n_cached(path: &std::path::Path) -> usize {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn memory_that_may_not_be_locked_is_read_into_plainly() {
-    let name = "io::memory_that_may_not_be_locked_is_read_into_plainly";
+fn memory_over_the_lock_limit_is_read_into_unregistered() {
+    let name = "io::memory_over_the_lock_limit_is_read_into_unregistered";
     let (_, dir) = real_folders().swap_remove(0);
     if let Some(path) = std::env::var_os("STRATA_TEST_MEMLOCK") {
         let storage = open(&Disk::new(path), true);
-        // SAFETY: plain numbers and a struct that outlives the call; the child has nothing else to do.
+        // SAFETY: only integers and a struct that outlives the call; the child does nothing else.
         unsafe {
             let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
             assert_eq!(libc::setrlimit(libc::RLIMIT_MEMLOCK, &none), 0);
-            // Root may lock what it likes.
+            // Root has no limit on locked memory.
             if libc::geteuid() == 0 {
                 assert_eq!(libc::setresuid(65534, 65534, 65534), 0);
             }
@@ -265,8 +265,8 @@ fn memory_that_may_not_be_locked_is_read_into_plainly() {
 }
 
 #[test]
-fn backend_is_chosen_by_the_environment() {
-    let name = "io::backend_is_chosen_by_the_environment";
+fn environment_selects_the_backend() {
+    let name = "io::environment_selects_the_backend";
     if std::env::var_os("STRATA_TEST_CHILD").is_some() {
         assert_eq!(Io::start(&IoConfig::from_env()).unwrap().info().kind, IoKind::Threads);
         return;

@@ -1,4 +1,4 @@
-//! The disk budget: whole stores go, the least recently used first, never one that is open.
+//! Disk budget tests: evicts whole stores, least recently used first, never an open one.
 
 use std::fs::{self, File};
 use std::time::{Duration, SystemTime};
@@ -6,14 +6,14 @@ use std::time::{Duration, SystemTime};
 use strata::base::Bytes;
 use strata::kv::store::{PageStore, StoreError, StoreRoot};
 
-use crate::common::{filled, opened, spec, tokens};
+use crate::common::{create_filled, open_store, spec, tokens};
 
-/// A library with stores a, b, c, used in this order.
+/// A store root with the stores a, b and c, last used in this order.
 fn library() -> (tempfile::TempDir, StoreRoot) {
     let dir = tempfile::Builder::new().tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let library = StoreRoot::open(dir.path().join("kv")).unwrap();
     for (name, age) in [("c", 100), ("a", 300), ("b", 200)] {
-        filled(&library.folder(name).unwrap(), 4);
+        create_filled(&library.folder(name).unwrap(), 4);
         let used = SystemTime::now() - Duration::from_secs(age);
         File::options().write(true).open(library.root().join(name).join("lock")).unwrap().set_modified(used).unwrap();
     }
@@ -25,7 +25,7 @@ fn names(library: &StoreRoot) -> Vec<String> {
 }
 
 #[test]
-fn stores_go_least_recently_used_first_until_the_budget_holds() {
+fn stores_are_evicted_in_lru_order_until_the_budget_holds() {
     let (_dir, library) = library();
     assert_eq!(names(&library), ["a", "b", "c"]);
     let (total, each) = (library.total().unwrap(), library.info("a").unwrap().bytes);
@@ -34,8 +34,8 @@ fn stores_go_least_recently_used_first_until_the_budget_holds() {
     let eviction = library.evict(total, Bytes(1), &[]).unwrap();
     assert_eq!((eviction.removed[0].name.as_str(), eviction.removed.len(), eviction.total), ("a", 1, Bytes(2 * each.0)));
     assert_eq!((names(&library), library.total().unwrap()), (vec!["b".into(), "c".into()], eviction.total));
-    // Opening is using.
-    drop(opened(&library.folder("b").unwrap(), 4));
+    // Opening a store updates its last use.
+    drop(open_store(&library.folder("b").unwrap(), 4));
     assert_eq!(names(&library), ["c", "b"]);
     assert_eq!(library.evict(Bytes(0), Bytes(0), &["b"]).unwrap().removed[0].name, "c");
     assert_eq!(names(&library), ["b"]);
@@ -44,12 +44,12 @@ fn stores_go_least_recently_used_first_until_the_budget_holds() {
 #[test]
 fn store_in_use_is_never_removed() {
     let (_dir, library) = library();
-    let (mut store, _) = opened(&library.folder("a").unwrap(), 4);
+    let (mut store, _) = open_store(&library.folder("a").unwrap(), 4);
     let eviction = library.evict(Bytes(0), Bytes(0), &[]).unwrap();
     assert_eq!((eviction.in_use, eviction.removed.len(), names(&library)), (vec!["a".into()], 2, vec!["a".into()]));
     assert!(eviction.total.0 > 0);
     assert!(matches!(library.remove("a"), Err(StoreError::Locked { .. })));
-    assert_eq!(crate::common::n_right(&mut store), 12);
+    assert_eq!(crate::common::n_intact(&mut store), 12);
     drop(store);
     library.remove("a").unwrap();
     assert!(matches!(library.remove("a"), Err(StoreError::Absent { .. })));
@@ -66,11 +66,11 @@ fn names_cannot_leave_the_library() {
 }
 
 #[test]
-fn library_without_its_folder_is_empty_and_not_an_error() {
+fn missing_root_folder_is_empty_and_not_an_error() {
     let (_dir, library) = library();
     fs::remove_dir_all(library.root()).unwrap();
     assert_eq!((names(&library).len(), library.total().unwrap()), (0, Bytes(0)));
     assert!(PageStore::open(library.folder("a").unwrap(), &spec(), &tokens(4)).is_err());
-    filled(&library.folder("a").unwrap(), 4);
+    create_filled(&library.folder("a").unwrap(), 4);
     assert_eq!(names(&library), ["a"]);
 }

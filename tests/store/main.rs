@@ -1,4 +1,4 @@
-//! The store: every fault of a disk is an input here, and no answer to it is ever a wrong page.
+//! Page store tests: inject every disk fault, and check that no read ever returns a wrong page.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod common;

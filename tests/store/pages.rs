@@ -1,4 +1,4 @@
-//! The life of a page without faults: put, committed, read back, in every folder.
+//! Page tests without faults: put, commit, read back, in every kind of folder.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use strata::kv::store::{
     Cancel, Folder, Io, IoConfig, MemoryFolder, PageId, PageKind, PageState, PageStore, SlabPool, StoreError,
 };
 
-use crate::common::{N_LAYER, filled, n_right, opened, payload, put_group, real_folders, spec, store_in, tokens};
+use crate::common::{N_LAYER, create_filled, n_intact, open_store, payload, put_group, real_folders, spec, store_in, tokens};
 
 #[test]
 fn committed_pages_are_read_back_after_reopening_on_disk_tmpfs_and_memory() {
@@ -15,7 +15,7 @@ fn committed_pages_are_read_back_after_reopening_on_disk_tmpfs_and_memory() {
     let mut folders: Vec<Arc<dyn Folder>> = vec![Arc::new(MemoryFolder::new())];
     folders.extend(dirs.iter().map(|(_, dir)| store_in(dir).1));
     for folder in folders {
-        let (mut store, report) = opened(&folder, 40);
+        let (mut store, report) = open_store(&folder, 40);
         assert!(report.is_new && report.replaced.is_none());
         for group in 0..40 {
             put_group(&mut store, group);
@@ -27,7 +27,7 @@ fn committed_pages_are_read_back_after_reopening_on_disk_tmpfs_and_memory() {
         drop(store);
         let (mut store, report) = PageStore::open(Arc::clone(&folder), &spec(), &tokens(40)).unwrap();
         assert_eq!((report.n_complete, report.n_damaged, store.n_complete_prefix()), (40, 0, 40));
-        assert_eq!(n_right(&mut store), 40 * N_LAYER as usize);
+        assert_eq!(n_intact(&mut store), 40 * N_LAYER as usize);
         assert_eq!(store.disk_bytes(), before);
         let verified = store.verify(|_, _| true).unwrap();
         assert_eq!((verified.n_pages, verified.n_checked, verified.n_bad), (120, 120, 0));
@@ -37,35 +37,35 @@ fn committed_pages_are_read_back_after_reopening_on_disk_tmpfs_and_memory() {
 #[test]
 fn group_is_visible_after_reopening_only_when_every_layer_was_there_at_a_commit() {
     let folder: Arc<dyn Folder> = Arc::new(MemoryFolder::new());
-    let (mut store, _) = opened(&folder, 4);
+    let (mut store, _) = open_store(&folder, 4);
     put_group(&mut store, 0);
     let page = PageId::kv(0, 1);
     store.put(page, &payload(page, 0, 9000)).unwrap();
     store.commit().unwrap();
     put_group(&mut store, 2);
     drop(store);
-    let (mut store, report) = opened(&folder, 4);
+    let (mut store, report) = open_store(&folder, 4);
     assert_eq!((report.n_complete, report.n_damaged, store.n_complete_prefix()), (1, 0, 1));
-    assert_eq!(n_right(&mut store), N_LAYER as usize);
-    // The prefill goes on where it stopped, in the same places.
+    assert_eq!(n_intact(&mut store), N_LAYER as usize);
+    // The prefill resumes where it stopped, at the same offsets.
     for group in 1..4 {
         put_group(&mut store, group);
         store.commit().unwrap();
     }
-    assert_eq!(n_right(&mut store), 4 * N_LAYER as usize);
+    assert_eq!(n_intact(&mut store), 4 * N_LAYER as usize);
 }
 
 #[test]
 fn page_is_written_once() {
     let folder: Arc<dyn Folder> = Arc::new(MemoryFolder::new());
-    filled(&folder, 2);
-    let (mut store, _) = opened(&folder, 2);
+    create_filled(&folder, 2);
+    let (mut store, _) = open_store(&folder, 2);
     let page = PageId::kv(1, 1);
     assert!(matches!(store.put(page, &payload(page, 1, 9000)), Err(StoreError::AlreadyWritten { .. })));
     assert!(matches!(store.put(PageId::kv(1, 2), &[0; 9000]), Err(StoreError::OutOfRange { .. })), "no such group");
     assert!(matches!(store.put(PageId::kv(N_LAYER, 1), &[0; 9000]), Err(StoreError::OutOfRange { .. })), "no such layer");
     let activation = PageId { kind: PageKind::Activation, layer: 0, group: 0 };
-    assert!(store.put(activation, &[]).is_err(), "not kept in this store");
+    assert!(store.put(activation, &[]).is_err(), "this store has no activation pages");
     assert!(matches!(store.put(page, &[0; 8999]), Err(StoreError::WrongSize { .. })));
 }
 
@@ -91,7 +91,7 @@ fn activation_pages_complete_a_group_in_place_of_keys_and_values() {
 }
 
 #[test]
-fn abstracts_are_kept_in_rows_and_a_spoilt_row_is_not_used() {
+fn abstracts_are_stored_in_rows_and_a_corrupt_row_is_not_used() {
     let memory = MemoryFolder::new();
     let folder: Arc<dyn Folder> = Arc::new(memory.clone());
     let mut with = spec();
@@ -117,10 +117,10 @@ fn abstracts_are_kept_in_rows_and_a_spoilt_row_is_not_used() {
 }
 
 #[test]
-fn tokens_added_and_taken_back_keep_only_pages_of_the_same_past() {
+fn rewind_keeps_only_pages_with_the_same_prefix() {
     let folder: Arc<dyn Folder> = Arc::new(MemoryFolder::new());
-    filled(&folder, 2);
-    let (mut store, _) = opened(&folder, 2);
+    create_filled(&folder, 2);
+    let (mut store, _) = open_store(&folder, 2);
     store.append_tokens(&(0..123).collect::<Vec<u32>>());
     assert_eq!(store.n_groups(), 4, "5 + 123 tokens");
     for group in 2..4 {
@@ -128,27 +128,27 @@ fn tokens_added_and_taken_back_keep_only_pages_of_the_same_past() {
     }
     store.commit().unwrap();
     drop(store);
-    let (mut store, report) = opened(&folder, 2);
+    let (mut store, report) = open_store(&folder, 2);
     assert_eq!((report.n_complete, store.tokens().len()), (4, 2 * 64 + 128));
-    assert_eq!(n_right(&mut store), 12);
-    // Another answer instead of the last: the group with other tokens must be computed again.
+    assert_eq!(n_intact(&mut store), 12);
+    // Another answer replaces the last: the group with other tokens must be recomputed.
     store.rewind(2 * 64 + 70);
     assert_eq!(store.n_groups(), 3);
     store.append_tokens(&[9; 58]);
     assert_eq!((store.n_groups(), store.is_group_complete(2), store.is_group_complete(3)), (4, true, false));
     store.commit().unwrap();
     drop(store);
-    let (mut store, report) = opened(&folder, 2);
+    let (mut store, report) = open_store(&folder, 2);
     assert_eq!((report.n_complete, report.n_damaged, store.n_groups()), (3, 0, 4));
-    assert_eq!(n_right(&mut store), 9);
+    assert_eq!(n_intact(&mut store), 9);
     store.rewind(0);
-    assert_eq!(store.tokens().len(), 2 * 64 + 5, "the document's own tokens stay");
+    assert_eq!(store.tokens().len(), 2 * 64 + 5, "the tokens of the document stay");
 }
 
 #[test]
-fn runs_bring_neighboring_pages_in_one_read_and_stop_at_a_hole() {
+fn runs_read_adjacent_pages_at_once_and_stop_at_a_hole() {
     let folder: Arc<dyn Folder> = Arc::new(MemoryFolder::new());
-    let (mut store, _) = opened(&folder, 20);
+    let (mut store, _) = open_store(&folder, 20);
     for group in (0..20).filter(|g| *g != 5) {
         put_group(&mut store, group);
     }
@@ -169,10 +169,10 @@ fn runs_bring_neighboring_pages_in_one_read_and_stop_at_a_hole() {
 }
 
 #[test]
-fn pages_written_behind_from_shared_slabs_leave_nothing_of_earlier_owners_on_the_disk() {
+fn write_back_from_shared_slabs_writes_no_stale_bytes() {
     let memory = MemoryFolder::new();
     let folder: Arc<dyn Folder> = Arc::new(memory.clone());
-    let (mut store, _) = opened(&folder, 1);
+    let (mut store, _) = open_store(&folder, 1);
     let pool = SlabPool::new(Bytes(1 << 20));
     let io = Io::start(&IoConfig::default()).unwrap();
     let mut slabs = Vec::new();
@@ -184,8 +184,8 @@ fn pages_written_behind_from_shared_slabs_leave_nothing_of_earlier_owners_on_the
         let slab = Arc::new(slab);
         io.submit(store.begin_write(page, &slab, u64::from(layer), &Cancel::default()).unwrap()).unwrap();
         assert_eq!(store.state(page), PageState::Writing);
-        assert!(!store.is_present(page), "not before it is whole");
-        // The page stays readable in its old tier meanwhile.
+        assert!(!store.is_present(page), "not before it is complete");
+        // Meanwhile the page stays readable in RAM.
         assert_eq!(slab[..9000], payload(page, 0, 9000)[..]);
         slabs.push(slab);
     }
@@ -194,14 +194,14 @@ fn pages_written_behind_from_shared_slabs_leave_nothing_of_earlier_owners_on_the
         store.finish_write(PageId::kv(done.tag as u32, 0), done.result).unwrap();
     }
     store.commit().unwrap();
-    assert_eq!(n_right(&mut store), N_LAYER as usize);
+    assert_eq!(n_intact(&mut store), N_LAYER as usize);
     assert!(!memory.bytes("kv-0000.arena").unwrap().windows(64).any(|w| w == [0xEE; 64]));
 }
 
 #[test]
-fn commit_on_another_thread_leaves_later_pages_for_the_next() {
+fn commit_on_another_thread_leaves_later_pages_for_the_next_commit() {
     let folder: Arc<dyn Folder> = Arc::new(MemoryFolder::new());
-    let (mut store, _) = opened(&folder, 3);
+    let (mut store, _) = open_store(&folder, 3);
     put_group(&mut store, 0);
     let job = store.begin_commit().unwrap().unwrap();
     assert_eq!(job.n_groups(), 1);
@@ -216,10 +216,10 @@ fn commit_on_another_thread_leaves_later_pages_for_the_next() {
 }
 
 #[test]
-fn read_that_was_given_up_says_nothing_about_the_page() {
+fn cancelled_read_does_not_change_the_state_of_its_pages() {
     let folder: Arc<dyn Folder> = Arc::new(MemoryFolder::new());
-    filled(&folder, 1);
-    let (mut store, _) = opened(&folder, 1);
+    create_filled(&folder, 1);
+    let (mut store, _) = open_store(&folder, 1);
     let io = Io::start(&IoConfig::default()).unwrap();
     let cancel = Cancel::default();
     cancel.cancel();
@@ -227,15 +227,15 @@ fn read_that_was_given_up_says_nothing_about_the_page() {
     let slab = SlabPool::new(Bytes(1 << 20)).take(store.run_bytes(run)).unwrap();
     io.submit(store.begin_read(run, slab, 0, &cancel).unwrap()).unwrap();
     let outcome = store.finish_read(run, &io.next(std::time::Duration::from_secs(10)).unwrap());
-    assert_eq!(outcome.bad, [PageId::kv(0, 0)], "its payload is not to be used");
+    assert_eq!(outcome.bad, [PageId::kv(0, 0)], "its payload must not be used");
     assert!(matches!(outcome.error, Some(StoreError::Cancelled { .. })) && store.is_present(PageId::kv(0, 0)));
 }
 
 #[test]
-fn tokens_taken_back_during_a_commit_do_not_come_back_with_it() {
+fn tokens_rewound_during_a_commit_are_not_restored_by_it() {
     let folder: Arc<dyn Folder> = Arc::new(MemoryFolder::new());
-    filled(&folder, 1);
-    let (mut store, _) = opened(&folder, 1);
+    create_filled(&folder, 1);
+    let (mut store, _) = open_store(&folder, 1);
     store.append_tokens(&[1; 123]);
     (1..3).for_each(|g| put_group(&mut store, g));
     let job = store.begin_commit().unwrap().unwrap();
@@ -246,6 +246,6 @@ fn tokens_taken_back_during_a_commit_do_not_come_back_with_it() {
     assert_eq!((store.n_committed(), store.state(PageId::kv(0, 2))), (2, PageState::Written));
     store.commit().unwrap();
     drop(store);
-    let (mut store, report) = opened(&folder, 1);
-    assert_eq!((report.n_complete, report.n_damaged, store.tokens()[150], n_right(&mut store)), (3, 0, 2, 9));
+    let (mut store, report) = open_store(&folder, 1);
+    assert_eq!((report.n_complete, report.n_damaged, store.tokens()[150], n_intact(&mut store)), (3, 0, 2, 9));
 }

@@ -1,4 +1,4 @@
-//! Random histories against a model in memory: put, commit, read, crash at any write, reopen.
+//! Random operations compared with an in-memory model: put, commit, read, crash at any write, reopen.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::common::{N_LAYER, payload, spec, tokens};
 
 const N_GROUPS: u32 = 10;
 
-/// Pages that must be there, and pages that may be.
+/// Pages that must be present (committed), and pages that may be (written).
 #[derive(Default)]
 struct Model {
     committed: BTreeSet<PageId>,
@@ -22,7 +22,7 @@ impl Model {
         (0..N_LAYER).all(|l| pages.contains(&PageId::kv(l, group)))
     }
 
-    /// Complete groups become committed.
+    /// Moves the pages of complete groups to committed.
     fn commit(&mut self) {
         let all: BTreeSet<PageId> = self.committed.union(&self.written).copied().collect();
         let complete = |p: &&PageId| Model::has_group(&all, p.group);
@@ -30,7 +30,7 @@ impl Model {
         self.written.retain(|p| !self.committed.contains(p));
     }
 
-    /// A group of which this page was lost is not complete, so the rest is not promised either.
+    /// A group that lost a page is incomplete, so its other pages may be missing too.
     fn check(&self, store: &mut PageStore, history: &str) {
         for page in (0..N_GROUPS).flat_map(|g| (0..N_LAYER).map(move |l| PageId::kv(l, g))) {
             let got = store.get(page).unwrap_or(None);
@@ -39,7 +39,7 @@ impl Model {
                     assert_eq!(bytes, payload(page, 0, 9000), "{page} has wrong bytes after {history}");
                     assert!(self.committed.contains(&page) || self.written.contains(&page), "{page} was never put: {history}");
                 }
-                None => assert!(!self.committed.contains(&page), "{page} was committed and is gone after {history}"),
+                None => assert!(!self.committed.contains(&page), "{page} was committed and is missing after {history}"),
             }
         }
     }
@@ -49,7 +49,7 @@ fn open(folder: &Arc<dyn Folder>) -> PageStore {
     PageStore::open_or_create(Arc::clone(folder), &spec(), &tokens(N_GROUPS)).unwrap().0
 }
 
-/// One history; how many pages were committed at its end.
+/// Runs one random history. Returns the number of committed pages at its end.
 fn history(seed: u64) -> usize {
     let mut rng = Rng::new(seed);
     let mut memory = MemoryFolder::new();
@@ -82,7 +82,7 @@ fn history(seed: u64) -> usize {
                 said += " reopen";
             }
             n => {
-                // A commit that the power cuts off at some write or sync, or no commit at all.
+                // A power failure at some write or sync of a commit, or without a commit.
                 if n == 10 {
                     let op = if rng.below(2) == 0 { FaultOp::Write } else { FaultOp::Sync };
                     faulty.add(Rule::once(op, "", u64::from(rng.below(6)), Fault::PowerCut));
@@ -114,5 +114,5 @@ fn history(seed: u64) -> usize {
 #[test]
 fn store_agrees_with_its_model_through_random_crashes() {
     let committed: usize = (0..120).map(history).sum();
-    assert!(committed > 120 * 3, "the histories commit something: {committed}");
+    assert!(committed > 120 * 3, "some histories commit: {committed}");
 }

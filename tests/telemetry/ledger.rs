@@ -1,4 +1,4 @@
-use strata::telemetry::ledger::{Entry, Forecast, entries, entry_at};
+use strata::telemetry::ledger::{Forecast, LedgerEntry, entries, entry_at};
 use strata::telemetry::{Cause, ENGINE_LANE, Event, EventKind, History, Link, StepKind, WaitCause};
 
 fn span(kind: EventKind, begin_ns: u64, duration_ns: u64) -> Event {
@@ -43,7 +43,7 @@ fn history() -> History {
 fn ledger_of_two_steps_is_as_it_was_recorded() {
     let history = history();
     let all = entries(&history, (0, u64::MAX), 10);
-    let of = |e: &Entry| [e.resident, e.fetched, e.recomputed, e.skipped].map(|share| (share.n_pages, share.bytes));
+    let of = |e: &LedgerEntry| [e.resident, e.fetched, e.recomputed, e.skipped].map(|share| (share.n_pages, share.bytes));
     assert_eq!(of(&all[0]), [(5, Some(320)), (2, Some(128)), (0, Some(0)), (7, Some(448))]);
     assert_eq!(of(&all[1]), [(5, Some(320)), (0, Some(0)), (0, Some(0)), (7, Some(448))]);
     assert_eq!((all[0].fetched.ns, all[0].waited_ns, all[1].waited_ns), (400, 300, 0));

@@ -2,7 +2,7 @@ use std::borrow::Cow;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use strata::telemetry::chrome_trace::{self, ChromeTrace, Exchange, ReadError, Recording, RunInfo};
+use strata::telemetry::chrome_trace::{self, ChromeTrace, QuestionAnswer, ReadError, Recording, RunInfo};
 use strata::telemetry::{Event, EventKind, Hub, LaneSnapshot, Snapshot};
 
 use crate::export::some_kind;
@@ -60,7 +60,7 @@ proptest! {
         let run = RunInfo {
             strata: "0.1".into(),
             model: "a \"model\"".into(),
-            text: vec![Exchange { question, answer }],
+            text: vec![QuestionAnswer { question, answer }],
             ..RunInfo::default()
         };
         let snapshot = snapshot(vec![("engine", engine), ("io \"quoted\", with a comma", other)]);

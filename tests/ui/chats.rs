@@ -267,7 +267,7 @@ fn damaged_chats_are_said_in_a_sentence_and_the_window_goes_on() {
     std::fs::write(chats.join("chats.sqlite"), "This is a letter, not a database. ".repeat(100)).unwrap();
     let mut rig = Rig::ready_with(kept_in(&dir));
     rig.wait_for(|rig| rig.shows("Chats of this window are not kept"));
-    assert!(rig.shows("is damaged; it is kept as it is"));
+    assert!(rig.shows("is corrupt and was left unchanged"));
     answered(&mut rig, "One?", "First.");
     assert!(rig.shows("First."));
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use egui_kittest::kittest::Queryable;
-use strata::document::{Document, Reader, Watch};
+use strata::document::{Document, Progress, Reader};
 use strata::engine::{EngineCommand, EngineEvent, ModelInfo};
 
 use crate::mock_engine::{Rig, model_info};
@@ -163,8 +163,8 @@ fn word_document_is_read_by_another_process_and_shown() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("page.html");
     std::fs::write(&path, "<html><body><h1>Rents</h1><p>In 1662 the rents rose.</p></body></html>").unwrap();
-    let reader = Reader::with_worker(env!("CARGO_BIN_EXE_strata"));
-    let document = reader.open(Path::new(&path), &Watch::default()).unwrap();
+    let reader = Reader::with_sandbox(env!("CARGO_BIN_EXE_strata"));
+    let document = reader.open(Path::new(&path), &Progress::default()).unwrap();
     let mut rig = Rig::ready();
     rig.harness.state_mut().state.add_document(document, false);
     rig.harness.run();

@@ -43,7 +43,7 @@ impl Disk {
     }
 
     fn folders(&self) -> Folders {
-        let place = |store, below: &str| SearchPath { store, folder: self.path(below) };
+        let place = |provider, below: &str| SearchPath { provider, folder: self.path(below) };
         Folders {
             config: Some(self.path("config")),
             models: vec![place(Provider::LmStudio, "lm"), place(Provider::Jan, "jan")],
@@ -87,7 +87,7 @@ fn picker_says_what_each_model_is_and_whether_it_fits() {
     assert!(rig.shows("F32 · llama · 64 window") && rig.shows("license apache-2.0 · chat template · ann/Tiny-GGUF"));
     assert!(rig.shows("license not stated · no chat template"), "of the other");
     assert!(rig.shows("of memory for the model") && rig.shows("of KV for 64 tokens in VRAM"));
-    assert!(rig.shows("The model file is cut short"), "the torn file says why");
+    assert!(rig.shows("The model file is truncated"), "the torn file says why");
     assert!(rig.harness.query_by_label("Load torn-Q8_0").is_none());
     assert!(rig.shows("3 models found"));
     rig.harness.get_by_role_and_label(Role::TextInput, "Find by name").focus();

@@ -102,7 +102,7 @@ pub fn pages() -> PageMap {
     let copies = map["copies"].as_str().unwrap().bytes().map(|bits| {
         let tiers = [(1, Tier::Vram), (2, Tier::Ram), (4, Tier::Disk)];
         let there = tiers.into_iter().filter(|(bit, _)| (bits - b'0') & bit != 0);
-        there.fold(PageCopies::default(), |copies, (_, tier)| copies.and(tier))
+        there.fold(PageCopies::default(), |copies, (_, tier)| copies.with(tier))
     });
     let tier = |i: usize| {
         let at = |k: usize| map["tiers"][i][k].as_u64().unwrap();

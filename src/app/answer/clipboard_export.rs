@@ -5,14 +5,14 @@ use crate::app::state::ViewState;
 use crate::app::state::chat::Outcome;
 use crate::engine::RequestSummary;
 use crate::engine::measure::bench_table;
-use crate::telemetry::chrome_trace::{Exchange, RunInfo};
+use crate::telemetry::chrome_trace::{QuestionAnswer, RunInfo};
 
 impl ViewState {
     /// Metadata for a trace of this session; with questions and answers of the current chat only if `with_text`.
     pub fn run_info(&self, with_text: bool) -> RunInfo {
         let policy = self.engine.load.policy.map_or_else(|| "everything".to_owned(), |spec| spec.kind.to_string());
         let exchanges = self.chat().exchanges.iter().filter(|_| with_text);
-        let text = exchanges.map(|e| Exchange { question: e.question.clone(), answer: e.answer.clone() }).collect();
+        let text = exchanges.map(|e| QuestionAnswer { question: e.question.clone(), answer: e.answer.clone() }).collect();
         RunInfo {
             strata: env!("CARGO_PKG_VERSION").to_owned(),
             model: model_name(&self.engine.model, &self.engine.source),

@@ -14,7 +14,7 @@ use crate::app::ui::theme::{self, GRID, GUTTER, Tokens};
 use crate::app::ui::{format, widgets};
 use crate::base::Bytes;
 use crate::telemetry::History;
-use crate::telemetry::ledger::{Entry, Forecast, Share, entries, entry_at};
+use crate::telemetry::ledger::{Forecast, LedgerEntry, Share, entries, entry_at};
 
 /// Steps in the table: the newest.
 const MAX_STEPS: usize = 512;
@@ -35,12 +35,12 @@ const COLUMNS: [(&str, f32); 8] = [
 /// State of the ledger between frames.
 #[derive(Debug, Default)]
 pub struct LedgerState {
-    entries: Option<(u64, Vec<Entry>)>,
+    entries: Option<(u64, Vec<LedgerEntry>)>,
 }
 
 impl LedgerState {
     /// The newest steps, cached for a version of the history.
-    fn entries(&mut self, history: &History) -> &[Entry] {
+    fn entries(&mut self, history: &History) -> &[LedgerEntry] {
         let version = history.version();
         if self.entries.as_ref().is_none_or(|(v, _)| *v != version) {
             self.entries = Some((version, entries(history, (0, u64::MAX), MAX_STEPS)));
@@ -79,7 +79,7 @@ pub fn show(ui: &mut Ui, state: &mut DashboardState) -> Vec<Action> {
 }
 
 /// Resident, fetched, recomputed and skipped pages of a step with their bytes and times, and its forecast.
-fn detail_ui(ui: &mut Ui, entry: &Entry, is_newest: bool) {
+fn detail_ui(ui: &mut Ui, entry: &LedgerEntry, is_newest: bool) {
     let t = theme::tokens(ui);
     let which = if is_newest { "Newest step" } else { "Selected step" };
     let token = format::count(entry.first_token as usize);
@@ -145,7 +145,7 @@ fn head_ui(ui: &mut Ui) {
     ui.painter().hline(rect.x_range(), rect.bottom(), Stroke::new(1.0, t.line));
 }
 
-fn row_ui(ui: &mut Ui, entry: &Entry, selected: bool) -> egui::Response {
+fn row_ui(ui: &mut Ui, entry: &LedgerEntry, selected: bool) -> egui::Response {
     let t = theme::tokens(ui);
     let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), ROW), Sense::click());
     let cells = [

@@ -114,7 +114,7 @@ mod tests {
         for layer in 0..n_layer {
             for page in 0..n_pages {
                 census.copies[layer * n_pages + page] =
-                    tier(layer, page).map_or(PageCopies::default(), |t| PageCopies::default().and(t));
+                    tier(layer, page).map_or(PageCopies::default(), |t| PageCopies::default().with(t));
             }
         }
         census

@@ -81,8 +81,8 @@ mod tests {
 
     fn map() -> PageMap {
         let mut census = TierOccupancy::new(2, 3);
-        census.copies = vec![PageCopies::default().and(Tier::Disk); 6];
-        census.copies[1] = census.copies[1].and(Tier::Vram);
+        census.copies = vec![PageCopies::default().with(Tier::Disk); 6];
+        census.copies[1] = census.copies[1].with(Tier::Vram);
         PageMap {
             taken_ns: 0,
             census,

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use crate::app::answer::citations::SourceLocation;
 use crate::app::state::chat::{ChatId, DocId};
 use crate::app::state::{MainView, ModelState};
-use crate::chats::Format;
+use crate::chats::ExportFormat;
 use crate::engine::{AttentionKind, KvDtype, ModelSource};
 use crate::model::path_name;
 
@@ -76,7 +76,7 @@ pub enum Action {
     /// pin a chat above the others, or unpin it
     Pin(ChatId),
     /// save a chat as a file
-    ExportChat(ChatId, Format),
+    ExportChat(ChatId, ExportFormat),
     /// put a chat on the clipboard, as Markdown
     CopyChat(ChatId),
     /// delete a chat

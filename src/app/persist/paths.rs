@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use directories::{BaseDirs, ProjectDirs};
 
-use crate::model::discovery::{SearchPath, places};
+use crate::model::discovery::{SearchPath, search_paths};
 
 /// Folders of one user.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl Folders {
     pub fn of_user() -> Folders {
         let home = BaseDirs::new().map(|dirs| dirs.home_dir().to_owned());
         let var = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let models = places(home.as_deref(), &var);
+        let models = search_paths(home.as_deref(), &var);
         let Some(dirs) = ProjectDirs::from("", "", "strata") else { return Folders { models, ..Folders::default() } };
         Folders {
             config: Some(dirs.config_dir().to_owned()),

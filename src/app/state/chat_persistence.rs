@@ -13,8 +13,8 @@ use crate::app::state::chat::{Chat, ChatId, Exchange, MissingDocument, OpenDocum
 use crate::app::state::undo::Undo;
 use crate::app::state::{MainView, Running, Task, ViewState, stop_note};
 use crate::chats::{
-    Author, Change, ChatEvent, ChatRow, Destination, DocumentName, Format, MessageRow, Preset, Request, SearchHit, State,
-    StoredDocument, message_markdown,
+    Author, Change, ChatEvent, ChatRequest, ChatRow, Destination, DocumentName, ExportFormat, MessageRow, MessageState, Preset,
+    SearchHit, StoredDocument, message_markdown,
 };
 use crate::document::Document;
 
@@ -25,7 +25,7 @@ const INTERRUPTED: &str = "interrupted when Strata ended";
 #[derive(Debug, Default)]
 pub struct ChatPersistence {
     /// requests to send, oldest first
-    pub requests: Vec<Request>,
+    pub requests: Vec<ChatRequest>,
     /// current time, updated in every frame
     pub now: i64,
     /// documents whose text is stored
@@ -52,12 +52,12 @@ impl ChatPersistence {
     /// Queues a change. Pieces of one answer are joined.
     pub fn queue(&mut self, change: Change) {
         match (self.requests.last_mut(), change) {
-            (Some(Request::Keep(changes)), Change::Piece { message, text }) => match changes.last_mut() {
+            (Some(ChatRequest::Save(changes)), Change::Piece { message, text }) => match changes.last_mut() {
                 Some(Change::Piece { message: last, text: all }) if *last == message => all.push_str(&text),
                 _ => changes.push(Change::Piece { message, text }),
             },
-            (Some(Request::Keep(changes)), change) => changes.push(change),
-            (_, change) => self.requests.push(Request::Keep(vec![change])),
+            (Some(ChatRequest::Save(changes)), change) => changes.push(change),
+            (_, change) => self.requests.push(ChatRequest::Save(vec![change])),
         }
     }
 
@@ -164,9 +164,9 @@ impl ViewState {
     }
 
     /// Requests a chat as text.
-    pub fn export_chat(&mut self, id: ChatId, format: Format, to: Destination) {
+    pub fn export_chat(&mut self, id: ChatId, format: ExportFormat, to: Destination) {
         self.save_chat(id);
-        self.chats.persistence.requests.push(Request::Export(id, format, to));
+        self.chats.persistence.requests.push(ChatRequest::Export(id, format, to));
     }
 
     /// Requests messages and documents that the current chat lacks.
@@ -174,10 +174,10 @@ impl ViewState {
         let chat = self.chat();
         let mut requests = Vec::new();
         if matches!(chat.stored, Stored::InDatabase { .. }) {
-            requests.push(Request::Messages(chat.id));
+            requests.push(ChatRequest::Messages(chat.id));
         }
         let absent = chat.missing.iter().filter(|m| !m.is_lost);
-        requests.extend(absent.map(|m| Request::Document(m.document.content_hash.clone())));
+        requests.extend(absent.map(|m| ChatRequest::Document(m.document.content_hash.clone())));
         self.chats.persistence.requests.extend(requests);
         self.resolve_missing();
     }
@@ -188,7 +188,7 @@ impl ViewState {
         if query != self.chats.persistence.searched {
             self.chats.persistence.searched.clone_from(&query);
             if !query.is_empty() {
-                self.chats.persistence.requests.push(Request::Search(query));
+                self.chats.persistence.requests.push(ChatRequest::Search(query));
             }
         }
     }
@@ -353,7 +353,7 @@ fn question_row(chat: ChatId, e: &Exchange, made: i64) -> MessageRow {
         parent: e.parent,
         author: Author::User,
         text: e.question.clone(),
-        state: State::Done,
+        state: MessageState::Done,
         note: String::new(),
         cost: String::new(),
         made,
@@ -362,12 +362,12 @@ fn question_row(chat: ChatId, e: &Exchange, made: i64) -> MessageRow {
 
 fn answer_row(chat: ChatId, e: &Exchange, made: i64) -> MessageRow {
     let (state, note, cost) = match &e.outcome {
-        Outcome::Running => (State::Running, String::new(), String::new()),
-        Outcome::Failed(sentence) => (State::Failed, sentence.clone(), String::new()),
-        Outcome::Restored(note) => (State::Done, note.clone(), String::new()),
+        Outcome::Running => (MessageState::Running, String::new(), String::new()),
+        Outcome::Failed(sentence) => (MessageState::Failed, sentence.clone(), String::new()),
+        Outcome::Restored(note) => (MessageState::Done, note.clone(), String::new()),
         Outcome::Done(summary) => {
             let note = stop_note(summary.stop).unwrap_or_default().to_owned();
-            (State::Done, note, serde_json::to_string(summary).unwrap_or_default())
+            (MessageState::Done, note, serde_json::to_string(summary).unwrap_or_default())
         }
     };
     let parent = Some(e.question_id);
@@ -378,9 +378,9 @@ fn answer_row(chat: ChatId, e: &Exchange, made: i64) -> MessageRow {
 fn exchange_of(answer: &MessageRow, messages: &[MessageRow]) -> Option<Exchange> {
     let question = messages.iter().find(|m| Some(m.id) == answer.parent && m.author == Author::User)?;
     let outcome = match answer.state {
-        State::Failed => Outcome::Failed(answer.note.clone()),
-        State::Running | State::Interrupted => Outcome::Restored(INTERRUPTED.to_owned()),
-        State::Done => match serde_json::from_str(&answer.cost) {
+        MessageState::Failed => Outcome::Failed(answer.note.clone()),
+        MessageState::Running | MessageState::Interrupted => Outcome::Restored(INTERRUPTED.to_owned()),
+        MessageState::Done => match serde_json::from_str(&answer.cost) {
             Ok(summary) => Outcome::Done(Box::new(without_times(summary))),
             Err(_) => Outcome::Restored(answer.note.clone()),
         },

@@ -34,17 +34,17 @@ fn serve(state: &mut ViewState, store: &mut ChatStore) {
     while !state.chats.persistence.requests.is_empty() {
         for request in std::mem::take(&mut state.chats.persistence.requests) {
             match request {
-                Request::Keep(changes) => store.apply(&changes).unwrap(),
-                Request::Messages(chat) => state.apply_chat_event(ChatEvent::Messages(chat, store.messages(chat).unwrap())),
-                Request::Document(hash) => state.apply_chat_event(match store.document(&hash).unwrap() {
+                ChatRequest::Save(changes) => store.apply(&changes).unwrap(),
+                ChatRequest::Messages(chat) => state.apply_chat_event(ChatEvent::Messages(chat, store.messages(chat).unwrap())),
+                ChatRequest::Document(hash) => state.apply_chat_event(match store.document(&hash).unwrap() {
                     Some((document, path)) => ChatEvent::Document(Box::new(document), path),
                     None => ChatEvent::NoDocument(hash),
                 }),
-                Request::Search(query) => {
+                ChatRequest::Search(query) => {
                     let hits = store.search(&query).unwrap();
                     state.apply_chat_event(ChatEvent::Found { query, hits });
                 }
-                Request::Export(..) => {}
+                ChatRequest::Export(..) => {}
             }
         }
     }
@@ -268,7 +268,7 @@ fn discarded_undo_removes_the_document_and_its_kv() {
             .persistence
             .requests
             .iter()
-            .any(|r| matches!(r, Request::Keep(c) if c.contains(&Change::ForgetDocument(hash.clone()))))
+            .any(|r| matches!(r, ChatRequest::Save(c) if c.contains(&Change::ForgetDocument(hash.clone()))))
     );
 }
 

@@ -12,7 +12,7 @@ use crate::app::answer::citations::{Citation, Search, SourceLocation};
 use crate::app::panels::document::document_view::Viewer;
 use crate::app::state::chat::{Chat, ChatId, DocId, Exchange, OpenDocument};
 use crate::app::state::{Running, Task, ViewState};
-use crate::document::Watch;
+use crate::document::Progress;
 
 /// Tokens reserved for a question and its answer.
 const ROOM_TOKENS: usize = 1024;
@@ -40,7 +40,7 @@ pub struct Opening {
     /// files left
     pub n_left: usize,
     /// progress of the file, and its cancellation
-    pub watch: Watch,
+    pub watch: Progress,
 }
 
 impl ViewState {

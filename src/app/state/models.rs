@@ -103,7 +103,7 @@ impl ModelList {
     pub fn begin(&mut self, device: Option<DeviceFacts>) -> ModelSearch {
         self.entries.clear();
         (self.is_searching, self.searched, self.is_due) = (true, None, false);
-        let own = self.folders.iter().map(|folder| SearchPath { store: Provider::Own, folder: folder.clone() });
+        let own = self.folders.iter().map(|folder| SearchPath { provider: Provider::Own, folder: folder.clone() });
         let places = own.chain(self.places.iter().cloned()).collect();
         let number = self.newest.fetch_add(1, Ordering::Relaxed) + 1;
         ModelSearch { number, newest: self.newest.clone(), places, device }
@@ -154,7 +154,7 @@ impl ModelSearch {
 fn entry(found: DiscoveredModel, device: Option<&DeviceFacts>) -> ModelEntry {
     let facts = found.header.and_then(|file| facts(&file, device));
     let of = found.candidate;
-    ModelEntry { store: of.store, path: of.path, name: of.name, within: of.within, bytes: of.bytes, facts }
+    ModelEntry { store: of.provider, path: of.path, name: of.name, within: of.within, bytes: of.bytes, facts }
 }
 
 fn facts(file: &ModelFile, device: Option<&DeviceFacts>) -> Result<ModelFacts, String> {

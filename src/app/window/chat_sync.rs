@@ -13,7 +13,7 @@ use eframe::egui;
 use crate::app::panels::Action;
 use crate::app::state::ViewState;
 use crate::app::window::StrataApp;
-use crate::chats::{ChatWriter, Destination, Format, Request};
+use crate::chats::{ChatRequest, ChatWriter, Destination, ExportFormat};
 
 /// Wait for the disk in a frame at most: a write to memory takes a thousandth of it, a flush a tenth.
 const FLUSH_TIMEOUT: Duration = Duration::from_millis(100);
@@ -78,7 +78,7 @@ impl StrataApp {
         let Some(writer) = &mut self.chat_sync.writer else { return self.state.chats.persistence.requests.clear() };
         let mut requests = std::mem::take(&mut self.state.chats.persistence.requests).into_iter();
         while let Some(request) = requests.next() {
-            self.chat_sync.has_unflushed |= matches!(request, Request::Keep(_));
+            self.chat_sync.has_unflushed |= matches!(request, ChatRequest::Save(_));
             if let Err(request) = writer.send(request) {
                 self.state.chats.persistence.requests = std::iter::once(request).chain(requests).collect();
                 return;
@@ -138,7 +138,7 @@ impl StrataApp {
             Action::EndRename => self.state.chats.persistence.renaming = None,
             Action::Pin(chat) => self.state.pin_chat(chat),
             Action::ExportChat(chat, format) => self.state.export_chat(chat, format, Destination::File),
-            Action::CopyChat(chat) => self.state.export_chat(chat, Format::Markdown, Destination::Clipboard),
+            Action::CopyChat(chat) => self.state.export_chat(chat, ExportFormat::Markdown, Destination::Clipboard),
             Action::DeleteChat(chat) => {
                 self.chat_sync.undo_since = None;
                 self.state.delete_chat(chat);

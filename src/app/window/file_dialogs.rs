@@ -18,7 +18,7 @@ use crate::app::dashboard::traces::OpenRun;
 use crate::app::state::documents::Opening;
 use crate::app::state::models::{ModelEvent, ModelSearch};
 use crate::app::window::single_instance::Inbox;
-use crate::document::{Document, DocumentError, Reader, Watch, documents_in};
+use crate::document::{Document, DocumentError, Progress, Reader, documents_in};
 use crate::telemetry::{Event, EventKind, Phase, now};
 
 /// Events waiting at most.
@@ -252,7 +252,7 @@ fn open_all(reader: &Reader, paths: Vec<PathBuf>, answers: &Answers) {
 
 fn read_all(reader: &Reader, paths: Vec<PathBuf>, answers: &Answers) {
     let files = with_folder_contents(paths, answers);
-    let watch = Watch::default();
+    let watch = Progress::default();
     for (i, path) in files.iter().enumerate() {
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
         let opening = Opening { name, n_left: files.len() - i - 1, watch: watch.clone() };

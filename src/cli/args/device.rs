@@ -1,4 +1,4 @@
-//! Arguments that say how a model is loaded: the device, the budgets of the tiers, the folder of saved documents.
+//! Arguments for loading a model: GPU, tier budgets, folder of saved documents.
 //!
 //! ```text
 //! --gpu, --*-budget, --kv-*, --limit, --pipeline ─► DeviceArgs ─► LoadOptions
@@ -12,7 +12,7 @@ use super::{at_least_one, number, share};
 use crate::base::{Bytes, LinkLimits, Tiers};
 use crate::engine::{KvDtype, LoadOptions, PolicyKind, PolicySpec, SelectionBudget};
 
-/// Where saved documents are.
+/// Folder of saved documents.
 #[derive(Debug, Args, Default)]
 pub struct FolderArg {
     /// Folder of saved documents [default: `strata/library` in your cache folder]
@@ -20,21 +20,21 @@ pub struct FolderArg {
     pub kv_dir: Option<PathBuf>,
 }
 
-/// Which keys attention reads while it answers.
+/// Which keys attention reads during decode.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum KvPolicy {
-    /// all of them, wherever they are
+    /// all keys, in every tier
     #[default]
     Full,
-    /// the beginning and the newest
+    /// the first and the latest keys
     Window,
-    /// those attended to most so far, token by token
+    /// keys with the most attention so far, token by token
     H2o,
-    /// those attended to most so far, 64 at a time
+    /// keys with the most attention so far, in chunks of 64
     H2oChunked,
-    /// as h2o, one layer ahead
+    /// like h2o, fetched one layer ahead
     Prefetch,
-    /// those that matter to this token, by abstracts and a tree of chunks
+    /// keys with the most attention for each token, found with abstracts and a tree of chunks (LeoAM)
     Leoam,
 }
 
@@ -51,20 +51,20 @@ impl KvPolicy {
     }
 }
 
-/// Whether something is done.
+/// On or off.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum Switch {
-    /// yes
+    /// enabled
     #[default]
     On,
-    /// no
+    /// disabled
     Off,
 }
 
-/// Which device, and how the model is loaded onto it.
+/// GPU, and how the model is loaded onto it.
 #[derive(Debug, Args, Default)]
 pub struct DeviceArgs {
-    /// Device by part of its name or by its number in `strata doctor` [default: the best one]
+    /// GPU, by part of its name or by its number in `strata doctor` [default: the best one]
     #[arg(long, value_name = "NAME_OR_INDEX", env = "STRATA_GPU")]
     pub gpu: Option<String>,
     /// Element type of the KV cache
@@ -73,46 +73,46 @@ pub struct DeviceArgs {
     /// Which keys attention reads
     #[arg(long, value_name = "POLICY", value_enum, default_value_t, env = "STRATA_KV_POLICY")]
     pub kv_policy: KvPolicy,
-    /// What a policy reads beside the beginning and the newest: a share of the tokens such as 0.1 or 10%, or their number, from 2
+    /// Keys that a policy selects besides the first and the latest: a share such as 0.1 or 10%, or a number of tokens from 2
     #[arg(long, value_name = "SHARE|N", default_value = "0.1", env = "STRATA_IMPORTANCE", value_parser = importance)]
     pub importance: SelectionBudget,
-    /// Off: leoam evaluates every token in VRAM instead of splitting chunks, to compare with
+    /// Chunk tree of leoam; off: evaluate every token in VRAM instead, for comparison
     #[arg(long, value_name = "WHETHER", value_enum, default_value_t, env = "STRATA_TREE")]
     pub tree: Switch,
-    /// Read until this share of the attention is estimated to be in it, but no less than --importance, a share (leoam)
+    /// Select keys until this estimated share of the attention is reached, at least --importance, which is a share then (leoam)
     #[arg(long, value_name = "SHARE", env = "STRATA_MASS", value_parser = share)]
     pub mass: Option<f32>,
-    /// Cap on the KV cache in VRAM, such as 512MiB or 2GiB [default: from what the device has free]
+    /// Limit for the KV cache in VRAM, such as 512MiB or 2GiB [default: from the free VRAM]
     #[arg(long, value_name = "SIZE", env = "STRATA_VRAM_BUDGET")]
     pub vram_budget: Option<Bytes>,
-    /// Cap on the KV cache in RAM [default: from what the machine has free]
+    /// Limit for the KV cache in RAM [default: from the free RAM]
     #[arg(long, value_name = "SIZE", env = "STRATA_RAM_BUDGET")]
     pub ram_budget: Option<Bytes>,
-    /// Cap on all saved KV on the disk [default: from what the disk has free]
+    /// Limit for all saved KV on disk [default: from the free disk space]
     #[arg(long, value_name = "SIZE", env = "STRATA_DISK_BUDGET")]
     pub disk_budget: Option<Bytes>,
-    /// where it is kept
+    /// folder of saved documents
     #[command(flatten)]
     pub folder: FolderArg,
-    /// Hold transfers to the speed of other links, such as pcie=2GiB,nvme=500MiB (bytes per second)
+    /// Limit the bandwidth of transfers, such as pcie=2GiB,nvme=500MiB (bytes per second)
     #[arg(long, value_name = "LINK=SPEED,..", env = "STRATA_LIMIT")]
     pub limit: Option<LinkLimits>,
-    /// Transfers while the device computes; off: one after the other, to compare with
+    /// Overlap transfers with compute; off: one after the other, for comparison
     #[arg(long, value_name = "WHETHER", value_enum, default_value_t, env = "STRATA_PIPELINE")]
     pub pipeline: Switch,
-    /// Write a Chrome trace of everything that happened, to open in Perfetto
+    /// Write a Chrome trace of all events, which Perfetto opens
     #[arg(long, value_name = "FILE.json", env = "STRATA_TRACE")]
     pub trace: Option<PathBuf>,
-    /// Base of the rotary embedding instead of the model's own, to measure it beyond the window it was trained for (with --context)
+    /// Base of the rotary embedding, instead of the model's own, for contexts beyond the trained one (with --context)
     #[arg(long, value_name = "N", env = "STRATA_ROPE_BASE", value_parser = rope_base)]
     pub rope_base: Option<f64>,
-    /// Cap on the context in tokens [default: the model's window]
+    /// Limit for the context in tokens [default: the model's context window]
     #[arg(long, value_name = "N", env = "STRATA_CONTEXT", value_parser = at_least_one)]
     pub context: Option<usize>,
 }
 
 impl DeviceArgs {
-    /// What the engine needs to know.
+    /// Load options for the engine.
     pub fn options(&self) -> LoadOptions {
         LoadOptions {
             gpu: self.gpu.clone(),
@@ -128,19 +128,19 @@ impl DeviceArgs {
         }
     }
 
-    /// What decode steps read; everything where there is none.
+    /// Policy of decode steps; None for full attention.
     fn policy(&self) -> Option<PolicySpec> {
         let kind = self.kv_policy.kind()?;
         let amount = match (self.mass.filter(|_| kind == PolicyKind::LeoAm), self.importance) {
             (Some(mass), SelectionBudget::Rate(floor)) => SelectionBudget::Mass { mass, floor },
-            // No share, and refused as such.
+            // Not a share, so the engine rejects it.
             (Some(mass), SelectionBudget::Tokens(n)) => SelectionBudget::Mass { mass, floor: n as f32 },
             (_, amount) => amount,
         };
         Some(PolicySpec { kind, amount, tree: self.tree == Switch::On, ..PolicySpec::default() })
     }
 
-    /// The same device and context with exact attention, f16 and whatever room the machine has: what others are judged by.
+    /// Exact attention in f16 without budgets on the same GPU and context, as the baseline of comparisons.
     pub fn exact_options(&self) -> LoadOptions {
         LoadOptions {
             gpu: self.gpu.clone(),
@@ -151,13 +151,13 @@ impl DeviceArgs {
         }
     }
 
-    /// The policy as `--kv-policy` has it.
+    /// Name of the policy in `--kv-policy`.
     pub fn policy_name(&self) -> String {
         self.kv_policy.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 }
 
-/// A share, a percentage, or a number of tokens from 2.
+/// Parses a share, a percentage, or a number of tokens from 2.
 fn importance(text: &str) -> Result<SelectionBudget, String> {
     if let Some(percent) = text.strip_suffix('%') {
         return number(percent, |x| (0.0..=100.0).contains(&x))

@@ -1,4 +1,4 @@
-//! The arguments of `strata library`.
+//! Arguments of `strata library`.
 
 use std::path::PathBuf;
 
@@ -10,23 +10,23 @@ use super::{DeviceArgs, FolderArg, ModelArg};
 /// `strata library`
 #[derive(Debug, Subcommand)]
 pub enum LibraryCommand {
-    /// Show the saved documents, least recently used last
+    /// List the saved documents, most recently used first
     List(LibraryArgs),
-    /// Read documents ahead of questions, and keep the reading; Ctrl-C keeps what was read so far
+    /// Prefill documents ahead of questions and save them; Ctrl-C saves what is done so far
     Add(Box<LibraryAddArgs>),
-    /// Delete the saved reading of a document; the document itself stays
+    /// Delete a saved document; its file stays
     Remove(LibraryRemoveArgs),
-    /// Check every saved page; exit 1 where one is damaged. Nothing is repaired: damaged pages are read again when needed
+    /// Verify every saved page; exit 1 if one is damaged. Damaged pages are not repaired now, but computed again when needed
     Verify(LibraryArgs),
 }
 
 /// `strata library list` and `verify`
 #[derive(Debug, Args)]
 pub struct LibraryArgs {
-    /// which library
+    /// library
     #[command(flatten)]
     pub folder: FolderArg,
-    /// Print JSON lines, one for each document
+    /// Print JSON lines, one per document
     #[arg(long, env = "STRATA_JSON", value_parser = FalseyValueParser::new())]
     pub json: bool,
 }
@@ -34,16 +34,16 @@ pub struct LibraryArgs {
 /// `strata library add`
 #[derive(Debug, Args)]
 pub struct LibraryAddArgs {
-    /// Document to read, UTF-8 text or Markdown; each is saved by itself
+    /// Document to save: text, Markdown, HTML, PDF, DOCX or EPUB; may repeat, and each is saved separately
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
-    /// which model
+    /// model
     #[command(flatten)]
     pub model: ModelArg,
-    /// which device
+    /// GPU
     #[command(flatten)]
     pub device: DeviceArgs,
-    /// Print JSON lines: progress, and a summary for each document
+    /// Print JSON lines: progress, and a summary per document
     #[arg(long, env = "STRATA_JSON", value_parser = FalseyValueParser::new())]
     pub json: bool,
 }
@@ -51,10 +51,10 @@ pub struct LibraryAddArgs {
 /// `strata library remove`
 #[derive(Debug, Args)]
 pub struct LibraryRemoveArgs {
-    /// Id of the document as `strata library list` shows it, or the beginning of it
+    /// Id of the document in `strata library list`, or its first digits
     #[arg(value_name = "ID")]
     pub id: String,
-    /// which library
+    /// library
     #[command(flatten)]
     pub folder: FolderArg,
 }

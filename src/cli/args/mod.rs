@@ -1,10 +1,10 @@
-//! The arguments of every command, as clap reads them; each flag has a `STRATA_*` environment twin.
+//! Arguments of every command, parsed by clap; each flag has a `STRATA_*` environment variable.
 //!
 //! ```text
 //! argv, environment ─► Cli { Command } ─► Args of one command ─► ModelSource, LoadOptions, Sampling
 //! ```
-//! Invariants: 1. A value that no command could use is refused here, by name, before anything is loaded.
-//! 2. Only flags that do something are listed by `--help`.
+//! Invariants: 1. Values that no command could use are rejected here, by name, before anything is loaded.
+//! 2. `--help` lists only flags that have an effect.
 
 use std::path::PathBuf;
 
@@ -24,11 +24,11 @@ pub use library::{LibraryAddArgs, LibraryArgs, LibraryCommand, LibraryRemoveArgs
 
 /// Chat with book-length documents on the GPU you already have, fully local.
 ///
-/// Without a command, the window opens. Every flag can also be set through the environment variable shown beside it.
+/// Without a command, the window opens. The environment variable beside each flag sets it too.
 #[derive(Debug, Parser)]
 #[command(name = "strata", version, disable_help_subcommand = true, args_conflicts_with_subcommands = true)]
 pub struct Cli {
-    /// what to do; the window without one
+    /// command; the window opens without one
     #[command(subcommand)]
     pub command: Option<Command>,
     /// Documents to open in the window: text, Markdown, HTML, PDF, DOCX, EPUB, source code, or folders of them
@@ -36,19 +36,19 @@ pub struct Cli {
     pub documents: Vec<PathBuf>,
 }
 
-/// What the window starts with: it takes no flags, but the environment twins of these.
+/// Options of the window, which has no flags and reads their environment variables.
 #[derive(Debug, Parser)]
 #[command(name = "strata")]
 pub struct WindowEnv {
-    /// which model
+    /// model
     #[command(flatten)]
     pub model: ModelArg,
-    /// which device
+    /// GPU
     #[command(flatten)]
     pub device: DeviceArgs,
 }
 
-/// Everything that runs without a window.
+/// Commands, which run without a window.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Answer questions about one or more documents on stdout
@@ -57,19 +57,19 @@ pub enum Command {
     Logits(LogitsArgs),
     /// Print the token ids of a text, as one line of JSON
     Tokenize(TokenizeArgs),
-    /// Measure prefill and decode speed, as llama-bench does
+    /// Measure prefill and decode speed, like llama-bench
     Bench(BenchArgs),
-    /// Measure what a policy costs in fidelity: divergence from exact attention, facts found in long documents
+    /// Measure the fidelity of a policy: divergence from exact attention, facts found in long documents
     #[command(subcommand)]
     Eval(EvalCommand),
-    /// List, add, remove and check documents whose reading is saved
+    /// List, add, remove and verify saved documents
     #[command(subcommand)]
     Library(LibraryCommand),
-    /// Show the devices, their measured speed, the folders, and what will be used
+    /// Show GPUs, measured speed, folders, and the resulting configuration
     Doctor(DoctorArgs),
 }
 
-/// Which model to use.
+/// Model to use.
 #[derive(Debug, Args, Default)]
 pub struct ModelArg {
     /// GGUF file, or folder with config.json, tokenizer.json and *.safetensors [default: the built-in model]
@@ -77,7 +77,7 @@ pub struct ModelArg {
     pub model: Option<PathBuf>,
 }
 
-/// How the next token is chosen; what is not given is the model's own recommendation.
+/// Sampling parameters; each default is the model's own recommendation.
 #[derive(Debug, Args, Default)]
 pub struct SamplingArgs {
     /// Randomness of the answer; 0 is greedy and deterministic [default: the model's own]
@@ -92,10 +92,10 @@ pub struct SamplingArgs {
     /// Drop tokens less likely than P times the most likely one; 0 keeps all [default: the model's own]
     #[arg(long, value_name = "P", env = "STRATA_MIN_P", value_parser = share)]
     pub min_p: Option<f32>,
-    /// Divide the logits of tokens already seen by X; 1 changes nothing [default: the model's own]
+    /// Divide the logits of tokens that already occurred by X; 1 changes nothing [default: the model's own]
     #[arg(long, value_name = "X", env = "STRATA_REPEAT_PENALTY", value_parser = positive)]
     pub repeat_penalty: Option<f32>,
-    /// The same seed gives the same answer [default: 0]
+    /// Seed of sampling; the same seed gives the same answer [default: 0]
     #[arg(long, value_name = "N", env = "STRATA_SEED")]
     pub seed: Option<u64>,
 }
@@ -103,32 +103,32 @@ pub struct SamplingArgs {
 /// `strata ask`
 #[derive(Debug, Args)]
 pub struct AskArgs {
-    /// Document to read, UTF-8 text or Markdown; may repeat
+    /// Document to read: text, Markdown, HTML, PDF, DOCX or EPUB; may repeat
     #[arg(long = "doc", value_name = "FILE", num_args = 1.., env = "STRATA_DOC")]
     pub docs: Vec<PathBuf>,
-    /// Question; may repeat: each is the next turn on the same document (or, with --at-once, a question of its own)
+    /// Question; may repeat: each is the next turn on the same document (with --at-once, a separate question)
     #[arg(long = "prompt", value_name = "TEXT", required = true, env = "STRATA_PROMPT", value_parser = not_blank)]
     pub prompts: Vec<String>,
-    /// The answer ends after N tokens at the latest
+    /// Longest answer, in tokens
     #[arg(long, value_name = "N", default_value_t = limits::DEFAULT_MAX_TOKENS, env = "STRATA_MAX_TOKENS", value_parser = at_least_one)]
     pub max_tokens: usize,
-    /// Answer all questions at the same time, each by itself and not as turns of one chat: the document is read once for all of
-    /// them, and what of it does not fit the device comes by once for all of them
+    /// Answer all questions at the same time, each separately and not as turns of one chat: the document is prefilled once, and
+    /// pages that do not fit VRAM are fetched once for all of them
     #[arg(long, env = "STRATA_AT_ONCE", value_parser = FalseyValueParser::new())]
     pub at_once: bool,
-    /// Do not keep the reading of the document on the disk; one that is there already is used
+    /// Do not save the document's KV on disk; KV saved earlier is still used
     #[arg(long, env = "STRATA_NO_SAVE", value_parser = FalseyValueParser::new())]
     pub no_save: bool,
-    /// which model
+    /// model
     #[command(flatten)]
     pub model: ModelArg,
-    /// which device
+    /// GPU
     #[command(flatten)]
     pub device: DeviceArgs,
-    /// how tokens are chosen
+    /// sampling
     #[command(flatten)]
     pub sampling: SamplingArgs,
-    /// Print JSON lines: progress, token, and last a summary
+    /// Print JSON lines: progress, tokens, and finally a summary
     #[arg(long, env = "STRATA_JSON", value_parser = FalseyValueParser::new())]
     pub json: bool,
 }
@@ -136,7 +136,7 @@ pub struct AskArgs {
 /// `strata logits`
 #[derive(Debug, Args)]
 pub struct LogitsArgs {
-    /// Text to read, UTF-8, taken as it is (the model's own start token is put in front)
+    /// Text to read, UTF-8, taken verbatim (the model's start token is put in front)
     #[arg(long, value_name = "FILE", required_unless_present = "tokens", env = "STRATA_TEXT")]
     pub text: Option<PathBuf>,
     /// Token ids instead of a text, such as 1,2,3
@@ -145,16 +145,16 @@ pub struct LogitsArgs {
     /// File to write: float32, shape [tokens, vocabulary]
     #[arg(long, value_name = "FILE.npy", env = "STRATA_OUT")]
     pub out: PathBuf,
-    /// Use the first N tokens only
+    /// Use only the first N tokens
     #[arg(long, value_name = "N", env = "STRATA_MAX_TOKENS", value_parser = at_least_one)]
     pub max_tokens: Option<usize>,
-    /// which model
+    /// model
     #[command(flatten)]
     pub model: ModelArg,
-    /// which device
+    /// GPU
     #[command(flatten)]
     pub device: DeviceArgs,
-    /// Print JSON lines: progress, and last a summary
+    /// Print JSON lines: progress, and finally a summary
     #[arg(long, env = "STRATA_JSON", value_parser = FalseyValueParser::new())]
     pub json: bool,
 }
@@ -162,21 +162,21 @@ pub struct LogitsArgs {
 /// `strata tokenize`
 #[derive(Debug, Args)]
 pub struct TokenizeArgs {
-    /// Text to read, UTF-8, taken as it is (the model's own start token is put in front)
+    /// Text to read, UTF-8, taken verbatim (the model's start token is put in front)
     #[arg(long, value_name = "FILE", required_unless_present = "doc", conflicts_with = "doc", env = "STRATA_TEXT")]
     pub text: Option<PathBuf>,
-    /// Document to read as `ask` reads it
+    /// Document to read, in the same way as `ask`
     #[arg(long, value_name = "FILE", env = "STRATA_DOC")]
     pub doc: Option<PathBuf>,
-    /// Do not put the model's own start token in front of the text
+    /// Do not put the model's start token in front of the text
     #[arg(long, env = "STRATA_NO_SPECIAL", value_parser = FalseyValueParser::new())]
     pub no_special: bool,
-    /// which model
+    /// model
     #[command(flatten)]
     pub model: ModelArg,
 }
 
-/// How `strata bench` prints.
+/// Output format of `strata bench`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum BenchOutput {
     /// a Markdown table
@@ -192,44 +192,44 @@ pub enum BenchOutput {
 /// `strata bench`
 #[derive(Debug, Args)]
 pub struct BenchArgs {
-    /// Prompt lengths to time (pp); 0 for none
+    /// Prompt lengths to measure (pp); 0 for none
     #[arg(short = 'p', long = "n-prompt", value_name = "N,..", value_delimiter = ',', default_value = "512")]
     #[arg(env = "STRATA_N_PROMPT")]
     pub n_prompt: Vec<usize>,
-    /// Generated lengths to time (tg); 0 for none
+    /// Generated lengths to measure (tg); 0 for none
     #[arg(short = 'n', long = "n-gen", value_name = "N,..", value_delimiter = ',', default_value = "128")]
     #[arg(env = "STRATA_N_GEN")]
     pub n_gen: Vec<usize>,
-    /// Tokens already in the cache when timing starts
+    /// Tokens in the cache before each test
     #[arg(short = 'd', long = "depth", value_name = "N,..", value_delimiter = ',', default_value = "0", env = "STRATA_DEPTH")]
     pub depths: Vec<usize>,
-    /// Fill the cache up to --depth with pseudo-random keys and values instead of reading tokens; seconds where reading takes hours
+    /// Fill the cache up to --depth with pseudo-random keys and values instead of prefilling: seconds instead of hours
     #[arg(long, env = "STRATA_FILL", value_parser = FalseyValueParser::new())]
     pub fill: bool,
-    /// Repetitions of each test, after one that is not timed
+    /// Repetitions of each test, after a warm-up that does not count
     #[arg(short = 'r', long = "repetitions", value_name = "N", default_value_t = 5, value_parser = at_least_one)]
     #[arg(env = "STRATA_REPETITIONS")]
     pub repetitions: usize,
-    /// How to print
+    /// Output format
     #[arg(short = 'o', long = "output", value_name = "FORMAT", value_enum, default_value_t = BenchOutput::Md)]
     #[arg(env = "STRATA_OUTPUT")]
     pub output: BenchOutput,
-    /// Instead of --model, random weights in the shape of a real model: opt-6.7b, llama-2-7b, llama-3.1-8b, llama-3.2-1b, qwen2.5-0.5b
+    /// Random weights of this shape, instead of --model: opt-6.7b, llama-2-7b, llama-3.1-8b, llama-3.2-1b, qwen2.5-0.5b
     #[arg(long, value_name = "NAME", env = "STRATA_SYNTHETIC")]
     pub synthetic: Option<String>,
     /// Weight type of --synthetic, such as F16, Q8_0 or Q4_0
     #[arg(long = "type", value_name = "TYPE", default_value = "Q4_0", env = "STRATA_TYPE")]
     pub weight_type: String,
-    /// First measure the device's own streaming read and best matrix product, and print the shares reached of them
+    /// First measure the GPU's streaming read and best matrix product, and print the share of them that each test reaches
     #[arg(long, env = "STRATA_PEAK", value_parser = FalseyValueParser::new())]
     pub peak: bool,
-    /// which model
+    /// model
     #[command(flatten)]
     pub model: ModelArg,
-    /// which device
+    /// GPU
     #[command(flatten)]
     pub device: DeviceArgs,
-    /// The same as `-o jsonl`
+    /// Same as `-o jsonl`
     #[arg(long, env = "STRATA_JSON", value_parser = FalseyValueParser::new())]
     pub json: bool,
 }
@@ -237,10 +237,10 @@ pub struct BenchArgs {
 /// `strata doctor`
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
-    /// Device to measure, by part of its name or by its number [default: the best one]
+    /// GPU to measure, by part of its name or by its number [default: the best one]
     #[arg(long, value_name = "NAME_OR_INDEX", env = "STRATA_GPU")]
     pub gpu: Option<String>,
-    /// which library
+    /// library
     #[command(flatten)]
     pub folder: FolderArg,
     /// Print one JSON object
@@ -249,7 +249,7 @@ pub struct DoctorArgs {
 }
 
 impl ModelArg {
-    /// The model asked for; the built-in one otherwise.
+    /// The given model, or the built-in one.
     pub fn source(&self) -> ModelSource {
         match &self.model {
             Some(path) => ModelSource::Path(path.clone()),
@@ -259,7 +259,7 @@ impl ModelArg {
 }
 
 impl SamplingArgs {
-    /// The flags that were given, over the model's own recommendation.
+    /// The given flags, over the model's own recommendation.
     pub fn over(&self, model: Sampling) -> Sampling {
         Sampling {
             temperature: self.temperature.unwrap_or(model.temperature),
@@ -273,7 +273,7 @@ impl SamplingArgs {
 }
 
 impl BenchArgs {
-    /// The model asked for: synthetic, a path, or the built-in one.
+    /// The model to measure: synthetic, a path, or the built-in one.
     pub fn source(&self) -> ModelSource {
         match &self.synthetic {
             Some(name) => ModelSource::Synthetic { name: name.clone(), weight_type: self.weight_type.clone() },
@@ -281,12 +281,12 @@ impl BenchArgs {
         }
     }
 
-    /// The KV may be elsewhere than in VRAM, or not all of it read.
+    /// True if KV may be offloaded or selected, which adds columns.
     pub fn shows_tiers(&self) -> bool {
         self.device.kv_policy != KvPolicy::Full || self.device.vram_budget.is_some()
     }
 
-    /// How to print; `--json` is `-o jsonl`.
+    /// Output format; `--json` is `-o jsonl`.
     pub fn format(&self) -> BenchOutput {
         if self.json { BenchOutput::Jsonl } else { self.output }
     }
@@ -329,21 +329,21 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_has_an_environment_twin() {
+    fn every_flag_has_an_environment_variable() {
         let cli = Cli::command();
         let nested = cli.get_subcommands().flat_map(|c| c.get_subcommands());
         for command in cli.get_subcommands().chain(nested) {
             let is_flag = |a: &&clap::Arg| !a.is_positional() && !matches!(a.get_id().as_str(), "help" | "version");
             for arg in command.get_arguments().filter(is_flag) {
-                let twin = arg.get_env().and_then(|e| e.to_str()).unwrap_or_default();
-                assert!(twin.starts_with("STRATA_"), "{} {}", command.get_name(), arg.get_id());
+                let variable = arg.get_env().and_then(|e| e.to_str()).unwrap_or_default();
+                assert!(variable.starts_with("STRATA_"), "{} {}", command.get_name(), arg.get_id());
             }
         }
         Cli::command().debug_assert();
     }
 
     #[test]
-    fn sampling_flags_given_override_the_model_and_others_keep_it() {
+    fn given_sampling_flags_override_the_model() {
         let model = Sampling { temperature: 0.7, top_k: 20, top_p: 0.8, min_p: 0.1, repetition_penalty: 1.1, seed: 0 };
         let cli = parse(&["ask", "--prompt", "q", "--temperature", "0", "--seed", "9"]).unwrap();
         let Some(Command::Ask(args)) = cli.command else { panic!("not ask") };
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn values_out_of_range_are_refused() {
+    fn values_out_of_range_are_rejected() {
         for bad in [
             &["ask", "--prompt", "q", "--temperature=-1"][..],
             &["ask", "--prompt", "q", "--temperature", "NaN"],
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn bench_lists_and_synthetic_become_a_source() {
+    fn bench_flags_are_parsed() {
         let cli = parse(&["bench", "-p", "16,32", "-n", "4", "-d", "0,64", "--synthetic", "llama-3.2-1b", "--json"]).unwrap();
         let Some(Command::Bench(args)) = cli.command else { panic!("not bench") };
         assert_eq!((&args.n_prompt[..], &args.n_gen[..], &args.depths[..]), (&[16, 32][..], &[4][..], &[0, 64][..]));

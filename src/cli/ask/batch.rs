@@ -1,12 +1,12 @@
-//! `strata ask --at-once`: all questions in one command, answers in the order of the questions.
+//! `strata ask --at-once`: generates all answers in one batch and prints them in the order of the questions.
 //!
 //! ```text
-//! tokens of all answers ─► the one that is shown: streams │ others: kept until those before them are complete
+//! tokens of all answers ─► the shown answer: streamed │ others: buffered until all earlier ones are complete
 //! ```
-//! Invariants: 1. Every question stands above its answer, whatever order they end in. 2. JSON lines come as they happen, with the
-//! number of the question. 3. A question that fails keeps none of the others from being answered; then the command fails.
+//! Invariants: 1. Every answer is printed under its question, whatever order the answers end in. 2. JSON lines are printed as
+//! they occur, with the number of the question. 3. If one question fails, the others are still answered; the command fails.
 
-use super::{asides, end_text, json_token};
+use super::{end_text, json_token, print_details};
 use crate::cli::args::AskArgs;
 use crate::cli::console::Console;
 use crate::cli::error::CliError;
@@ -18,7 +18,7 @@ use crate::engine::{
     DocumentRef, EngineCommand, EngineEvent, Message, ModelInfo, PromptRequest, RequestId, RequestSummary, Role, Sampling,
 };
 
-/// One question and what there is of its answer.
+/// One question with its answer so far.
 struct Answer<'a> {
     turn: RequestId,
     prompt: &'a str,
@@ -26,7 +26,7 @@ struct Answer<'a> {
     end: Option<Result<RequestSummary, CliError>>,
 }
 
-/// The answers, of which those before `shown` are on the screen, and that one as far as it goes.
+/// All answers. Those before `shown` are printed; the one at `shown` is printed as it streams.
 struct Answers<'a> {
     all: Vec<Answer<'a>>,
     shown: usize,
@@ -35,10 +35,10 @@ struct Answers<'a> {
     docs: &'a [Document],
 }
 
-/// Asks every `--prompt` on its own.
+/// Answers every `--prompt` independently.
 ///
 /// # Errors
-/// The first question that could not be answered, after all others were; the engine or the output failing.
+/// The first question that failed, after all others were answered; a failure of the engine or the output.
 pub fn run(
     args: &AskArgs,
     session: &mut Session,
@@ -92,21 +92,21 @@ impl Answers<'_> {
         console.json_line(&AskSummary::new(i + 1, self.info, self.sampling, text, cost, &quotes))
     }
 
-    /// The question whose answer is shown next, if any is left, and what there is of the answer.
+    /// Prints the next question, if any is left, with its answer so far.
     fn show_question(&self, console: &mut Console) -> Result<(), CliError> {
         let Some(answer) = self.all.get(self.shown).filter(|_| !console.is_json()) else { return Ok(()) };
         let gap = if self.shown > 0 { "\n" } else { "" };
         console.text(&format!("{gap}{}\n{}", answer.prompt, answer.text))
     }
 
-    /// Completes the answer that is shown where it has ended, and goes on to the next one.
+    /// Completes the shown answer if it has ended, and continues with the next one.
     fn show_ended(&mut self, console: &mut Console) -> Result<(), CliError> {
         while let Some(Answer { text, end: Some(end), .. }) = self.all.get(self.shown) {
             if !text.is_empty() {
                 end_text(text, console)?;
             }
             if let Ok(cost) = end {
-                asides(self.info, cost, &input::quotes_in(text, self.info.built_in, self.docs), console);
+                print_details(self.info, cost, &input::quotes_in(text, self.info.built_in, self.docs), console);
             }
             self.shown += 1;
             self.show_question(console)?;
@@ -117,7 +117,7 @@ impl Answers<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::play;
+    use super::super::tests::run_mock;
     use super::*;
     use crate::cli::interrupt::Interrupt;
     use crate::cli::mock_engine::{finished, token};
@@ -130,7 +130,7 @@ mod tests {
         questions.iter().map(|question| question.turn).collect()
     }
 
-    /// Answers alternate, and end in the order 2, 1, 3.
+    /// Mock engine whose answers alternate, and end in the order 2, 1, 3.
     fn interleaved(command: &EngineCommand, port: &EnginePort) {
         let ids = turns(command);
         for (i, text) in [(1, "b"), (0, "a"), (2, "c"), (1, "B"), (0, "A"), (2, "C")] {
@@ -142,8 +142,8 @@ mod tests {
     }
 
     #[test]
-    fn answers_at_once_stand_under_their_questions_in_order() {
-        let (result, out, _, seen) = play(&ASKED, Interrupt::default(), interleaved);
+    fn batch_answers_are_printed_under_their_questions_in_order() {
+        let (result, out, _, seen) = run_mock(&ASKED, Interrupt::default(), interleaved);
         result.unwrap();
         assert_eq!(out, "one?\naA\n\ntwo?\nbB\n\nthree?\ncC\n");
         let Some(EngineCommand::GenerateBatch { questions, .. }) = seen.last() else { panic!("{seen:?}") };
@@ -152,8 +152,8 @@ mod tests {
     }
 
     #[test]
-    fn json_lines_at_once_name_their_question() {
-        let (result, out, ..) = play(&[&ASKED[..], &["--json"]].concat(), Interrupt::default(), interleaved);
+    fn json_lines_of_a_batch_have_the_question_number() {
+        let (result, out, ..) = run_mock(&[&ASKED[..], &["--json"]].concat(), Interrupt::default(), interleaved);
         result.unwrap();
         let lines: Vec<serde_json::Value> = out.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
         let of = |kind: &str, field: &str| -> Vec<_> {
@@ -164,8 +164,8 @@ mod tests {
     }
 
     #[test]
-    fn question_at_once_that_fails_leaves_the_others_and_fails_the_command() {
-        let (result, out, err, _) = play(&ASKED, Interrupt::default(), |command, port| {
+    fn failed_question_of_a_batch_fails_the_command_after_the_others() {
+        let (result, out, err, _) = run_mock(&ASKED, Interrupt::default(), |command, port| {
             let ids = turns(command);
             port.emit(EngineEvent::Failed { turn: ids[2], sentence: "too odd".into(), bad_input: false });
             port.emit(EngineEvent::Failed { turn: ids[0], sentence: "too long".into(), bad_input: true });

@@ -1,4 +1,4 @@
-//! The forms in which `strata bench` prints a line: Markdown as llama-bench has it, CSV, JSON lines.
+//! Output formats of `strata bench`: a Markdown table like llama-bench's, CSV, JSON lines.
 
 use serde_json::Value;
 
@@ -15,12 +15,12 @@ const PEAK_COLUMN: Column = ("of peak", 7, true);
 const TIER_COLUMNS: [Column; 5] =
     [("read", 6, true), ("reuse", 6, true), ("eval/t", 8, true), ("eval ms/t", 9, true), ("disk/t", 10, true)];
 
-/// Columns of a Markdown table beside those that are always there.
+/// Optional columns of the Markdown table.
 #[derive(Debug, Clone, Copy)]
 pub struct Shown {
-    /// the share of the device's peak
+    /// share of the GPU's peak
     pub peak: bool,
-    /// what was chosen, and what it read from the disk
+    /// selection and disk reads
     pub tiers: bool,
 }
 
@@ -52,7 +52,7 @@ const CSV_FIELDS: [&str; 25] = [
     "evaluation_ms_per_step",
 ];
 
-/// What comes before the first row.
+/// Text before the first row.
 pub fn head(format: BenchOutput, shown: Shown) -> Option<String> {
     match format {
         BenchOutput::Md => Some(bench_table::head(&columns(shown))),
@@ -61,12 +61,12 @@ pub fn head(format: BenchOutput, shown: Shown) -> Option<String> {
     }
 }
 
-/// One test; nothing for `-o json`, which is printed as a whole at the end.
+/// One row; None for `-o json`, which is printed as a whole at the end.
 ///
 /// # Errors
-/// Numbers that JSON cannot hold.
+/// A number that JSON cannot represent.
 pub fn row(format: BenchOutput, shown: Shown, line: &Line) -> Result<Option<String>, CliError> {
-    let json = || serde_json::to_value(line).map_err(|e| CliError::Failed(format!("cannot write the line: {e}")));
+    let json = || serde_json::to_value(line).map_err(|e| CliError::Failed(format!("the row could not be written: {e}")));
     Ok(match format {
         BenchOutput::Md => Some(bench_table::row(&columns(shown), &cells(line, shown))),
         BenchOutput::Csv => Some(csv_row(&json()?)),
@@ -75,7 +75,7 @@ pub fn row(format: BenchOutput, shown: Shown, line: &Line) -> Result<Option<Stri
     })
 }
 
-/// What the shares refer to.
+/// Footnote on the peak.
 pub fn foot(info: &ModelInfo, peak: &DeviceBandwidth) -> String {
     format!(
         "\nPeak of {} in this run: streaming read {}, best matrix product {:.1} GFLOP/s.\n",
@@ -117,7 +117,7 @@ fn cells(line: &Line, shown: Shown) -> Vec<String> {
     cells
 }
 
-/// Every field quoted but for numbers, so that a name with a comma stays one field.
+/// CSV row with all fields quoted but numbers, so that a name with a comma stays one field.
 fn csv_row(json: &Value) -> String {
     let field = |name: &&str| match json.get(*name) {
         Some(Value::String(text)) => format!("\"{}\"", text.replace('"', "\"\"")),

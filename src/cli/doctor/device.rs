@@ -1,8 +1,8 @@
-//! What the command line asks the device layer: which adapters there are, and how fast one really is.
+//! GPU survey of `strata doctor`: adapters, features, limits and measured speed.
 //!
 //! ```text
 //! gpu ─► adapters ─┬► Survey ─► doctor           gpu::microbenchmark ─► DeviceBandwidth ─► bench --peak, doctor
-//!                  └► opened device: features, limits ─► Survey
+//!                  └► opened GPU: features, limits ─► Survey
 //! ```
 //! Units: bytes, bytes per second, floating-point operations per second.
 
@@ -15,62 +15,62 @@ use crate::cli::error::CliError;
 use crate::gpu::microbenchmark::{self, DeviceBandwidth};
 use crate::gpu::{Adapters, Gpu, GpuError, GpuOptions};
 
-/// One adapter of this machine.
+/// An adapter of this machine.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct AdapterLine {
-    /// what `--gpu` takes
+    /// index for `--gpu`
     pub index: usize,
-    /// as the driver has it
+    /// name from the driver
     pub name: String,
     /// `Vulkan`, `Metal`, `Dx12`
     pub backend: String,
     /// `discrete`, `integrated`, `virtual`, `other`, `software`
     pub kind: &'static str,
-    /// the driver and its version
+    /// driver with version
     pub driver: String,
 }
 
-/// The device that would be used, opened.
+/// The GPU that would be used.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DeviceReport {
-    /// as the driver has it
+    /// name from the driver
     pub name: String,
     /// `Vulkan`, `Metal`, `Dx12`
     pub backend: String,
-    /// runs on the CPU
+    /// true if it runs on the CPU
     pub software: bool,
-    /// optional abilities that Strata uses where they are there
+    /// optional features that Strata uses if available
     pub features: Vec<(&'static str, bool)>,
-    /// largest buffer
+    /// largest buffer, bytes
     pub max_buffer_bytes: u64,
-    /// largest part of a buffer that a kernel sees at once
+    /// largest binding, bytes
     pub max_binding_bytes: u64,
-    /// buffers that a kernel sees at once
+    /// storage buffers per kernel
     pub max_storage_buffers: u32,
-    /// memory that a workgroup shares
+    /// memory of a workgroup, bytes
     pub workgroup_bytes: u32,
-    /// invocations in a workgroup
+    /// largest number of invocations of a workgroup
     pub workgroup_invocations: u32,
-    /// as measured now
+    /// measured speed
     pub measured: DeviceBandwidth,
 }
 
-/// Everything that `strata doctor` knows about devices and what they share.
+/// Complete survey of `strata doctor`.
 #[derive(Debug, Serialize)]
 pub struct Survey {
-    /// all of them, best first
+    /// all adapters, best first
     pub adapters: Vec<AdapterLine>,
-    /// the one that would be used
+    /// the GPU that would be used
     pub device: DeviceReport,
-    /// memory and disk beside it
+    /// memory and disk
     #[serde(flatten)]
     pub storage: StorageReport,
 }
 
-/// Lists the adapters, opens the one that `gpu` names (or the best), and measures it and the disk of the library.
+/// Lists the adapters, opens the one that matches `gpu` (or the best), and measures it and the disk of the library.
 ///
 /// # Errors
-/// [`CliError::Failed`] where there is none, [`CliError::Input`] where `gpu` names none.
+/// [`CliError::Failed`] if there is no GPU, [`CliError::Input`] if none matches `gpu`.
 pub fn survey(gpu: Option<&str>, kv_dir: Option<&Path>) -> Result<Survey, CliError> {
     let adapters = Adapters::find().infos().into_iter().enumerate().map(|(index, info)| AdapterLine {
         index,
@@ -81,8 +81,8 @@ pub fn survey(gpu: Option<&str>, kv_dir: Option<&Path>) -> Result<Survey, CliErr
     });
     let adapters = adapters.collect();
     let gpu = open(gpu)?;
-    // Before the measurements have buffers on the device.
-    let storage = StorageReport::look(&gpu, kv_dir);
+    // Queried before the measurements allocate buffers on the GPU.
+    let storage = StorageReport::measure(&gpu, kv_dir);
     let limits = gpu.limits();
     let device = DeviceReport {
         name: gpu.info().name.clone(),
@@ -104,10 +104,10 @@ pub fn survey(gpu: Option<&str>, kv_dir: Option<&Path>) -> Result<Survey, CliErr
     Ok(Survey { adapters, device, storage })
 }
 
-/// Measures the device that `gpu` names, or the best.
+/// Measures the GPU that matches `gpu`, or the best one.
 ///
 /// # Errors
-/// [`CliError::Failed`] where there is none, [`CliError::Input`] where `gpu` names none.
+/// [`CliError::Failed`] if there is no GPU, [`CliError::Input`] if none matches `gpu`.
 pub fn measure(gpu: Option<&str>) -> Result<DeviceBandwidth, CliError> {
     measure_open(&open(gpu)?)
 }
@@ -129,7 +129,7 @@ impl From<GpuError> for CliError {
     }
 }
 
-/// The kind of a device, in the words of the help.
+/// Name of a device type.
 fn kind_of(device_type: &str) -> &'static str {
     match device_type {
         "DiscreteGpu" => "discrete",
@@ -140,7 +140,7 @@ fn kind_of(device_type: &str) -> &'static str {
     }
 }
 
-/// A bandwidth, for people.
+/// Text of a bandwidth.
 pub fn rate(bytes_per_s: f64) -> String {
     format!("{:.1} GB/s", bytes_per_s / 1e9)
 }

@@ -1,10 +1,10 @@
-//! What the command line asks of memory and disk: what is there, what is free, how fast it is, and the budgets that follow.
+//! Storage survey of `strata doctor`: memory and disk, free space, measured speed, and the resulting budgets.
 //!
 //! ```text
 //! budget::Machine ─► defaults ─┐
 //! store::disk_benchmark ─► disk, ring ──┴─► StorageReport ─► doctor
 //! ```
-//! Units: bytes, bytes per second; null where the system does not say.
+//! Units: bytes, bytes per second; null if unknown.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ use crate::kv::store::disk_benchmark;
 pub struct StorageReport {
     memory: MemoryReport,
     disk: DiskReport,
-    /// caps on KV bytes, of a model whose weights take no room
+    /// default KV budgets, before the weights of a model are subtracted
     budgets: Tiers<u64>,
     budget_reasons: Tiers<String>,
 }
@@ -41,9 +41,9 @@ struct DiskReport {
     library_bytes: u64,
     free_bytes: Option<u64>,
     read_bytes_per_s: Option<f64>,
-    /// past the page cache
+    /// true if reads bypass the page cache
     direct: Option<bool>,
-    /// why the speed is not known
+    /// why the speed is unknown
     problem: Option<String>,
     /// `io_uring` or `threads`
     io_backend: String,
@@ -51,8 +51,8 @@ struct DiskReport {
 }
 
 impl StorageReport {
-    /// Looks and measures, for the library in `kv_dir` or that of this person.
-    pub fn look(gpu: &Gpu, kv_dir: Option<&Path>) -> StorageReport {
+    /// Queries and measures, for the library in `kv_dir` or the user's default one.
+    pub fn measure(gpu: &Gpu, kv_dir: Option<&Path>) -> StorageReport {
         let root = library_root(kv_dir);
         let machine = Machine::look(gpu, root.as_deref().ok());
         let Budgets { caps, reasons: [vram, ram, disk] } = budget::defaults(&machine, 0);
@@ -69,7 +69,7 @@ impl StorageReport {
         }
     }
 
-    /// Titles, and under each its lines, for people.
+    /// Titled sections of lines for the text report.
     pub fn sections(&self) -> [(&'static str, Vec<(&'static str, String)>); 2] {
         let bytes = |n: Option<u64>| n.map_or_else(|| "N/A".to_owned(), |n| Bytes(n).to_string());
         let disk = &self.disk;
@@ -85,7 +85,7 @@ impl StorageReport {
             ("device memory", bytes(device.map(|m| m.total))),
             ("free device memory", bytes(device.and_then(|m| m.free))),
             ("saved documents", disk.library.clone().unwrap_or_else(|| "N/A".to_owned())),
-            ("they take", Bytes(disk.library_bytes).to_string()),
+            ("their size", Bytes(disk.library_bytes).to_string()),
             ("free on that disk", bytes(disk.free_bytes)),
             ("disk read", speed),
             ("disk access", format!("{}: {}", disk.io_backend, disk.io_reason)),
@@ -102,11 +102,11 @@ impl StorageReport {
 
 impl DiskReport {
     fn measure(root: Result<&Path, String>, machine: &Machine) -> DiskReport {
-        // The library may not be there yet: its file system is that of its nearest parent.
+        // The library may not exist yet; its nearest existing parent has the same file system.
         let nearest = |root: &Path| root.ancestors().find(|folder| folder.is_dir()).map(Path::to_owned);
         let measured = root.clone().and_then(|root| match nearest(root) {
             Some(folder) => disk_benchmark::measure(&folder).map_err(|e| e.to_string()),
-            None => Err(format!("{} cannot be made", root.display())),
+            None => Err(format!("{} could not be created", root.display())),
         });
         let (io_backend, io_reason) = match disk_benchmark::backend() {
             Ok(info) => (info.kind.to_string(), info.reason),

@@ -1,52 +1,52 @@
-//! How far one model's next-token distributions are from another's, position by position.
+//! Divergence of a policy's next-token distributions from those of exact attention, position by position.
 //!
 //! ```text
 //! exact logits [T, V] ─┐
 //! policy logits [T, V] ─┴► Divergence [T] ─► mean, 99th percentile, top-1 agreement, perplexity of both
 //! next token ids [T] ───┘
 //! ```
-//! Invariants: 1. Equal logits diverge by exactly 0. 2. What is not a number is an error, never a figure.
+//! Invariants: 1. Equal logits diverge by exactly 0. 2. A value that is not finite is an error, never a result.
 //! Units: KL(exact ‖ policy) in nats, computed in f64.
 
 use serde::Serialize;
 
-/// What one position says.
+/// Comparison at one position.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Position {
     /// KL(exact ‖ policy), nats
     pub kld: f64,
-    /// both have the same best token
+    /// true if both have the same top token
     pub same_best: bool,
     /// `-ln p(next token)` by exact attention and by the policy
     pub nll: [f64; 2],
 }
 
-/// Logits that are no distribution.
+/// Logits that form no distribution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("its logits hold something that is not a number, or not the token {next} that comes next")]
+#[error("its logits have a value that is not finite, or lack the next token {next}. Please report this bug")]
 pub struct NotALogit {
-    /// token that comes next
+    /// next token of the text
     pub next: u32,
 }
 
-/// The figures of a run.
+/// Statistics of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Figures {
     /// mean KL(exact ‖ policy), nats
     pub kld_mean: f64,
-    /// 99 % of the positions are not above it
+    /// 99th percentile
     pub kld_p99: f64,
-    /// the worst position
+    /// maximum
     pub kld_max: f64,
-    /// share of positions with the same best token
+    /// share of positions with the same top token
     pub top1_agreement: f64,
-    /// of the text, by exact attention
+    /// perplexity of the text with exact attention
     pub perplexity_exact: f64,
-    /// of the text, by the policy
+    /// perplexity of the text with the policy
     pub perplexity: f64,
 }
 
-/// Compares the logits `[V]` of one position; `next` is the token that the text goes on with.
+/// Compares the logits `[V]` of one position; `next` is the next token of the text.
 ///
 /// # Errors
 /// A value that is not finite, or `next` outside the vocabulary.
@@ -55,11 +55,11 @@ pub fn compare(exact: &[f32], policy: &[f32], next: u32) -> Result<Position, Not
     let (p, q) = (log_softmax(exact).ok_or(error)?, log_softmax(policy).ok_or(error)?);
     let nll = |log_p: &[f64]| log_p.get(next as usize).map(|l| -l).ok_or(error);
     let kld: f64 = p.iter().zip(&q).map(|(p, q)| p.exp() * (p - q)).sum();
-    // Rounding may leave a sum a little below the least that there is.
+    // Rounding may leave a sum slightly below 0.
     Ok(Position { kld: kld.max(0.0), same_best: best(exact) == best(policy), nll: [nll(&p)?, nll(&q)?] })
 }
 
-/// Puts the positions of a run together; none gives none.
+/// Statistics over the positions of a run; None if there are none.
 pub fn figures(positions: &[Position]) -> Option<Figures> {
     let mut klds: Vec<f64> = positions.iter().map(|p| p.kld).collect();
     klds.sort_by(f64::total_cmp);
@@ -74,20 +74,20 @@ pub fn figures(positions: &[Position]) -> Option<Figures> {
     })
 }
 
-/// The least of the ascending values that `percent` of them are not above.
+/// The `percent`-th percentile of ascending values.
 pub fn percentile(ascending: &[f64], percent: usize) -> Option<f64> {
     let rank = (ascending.len() * percent).div_ceil(100).max(1);
     ascending.get(rank - 1).copied()
 }
 
-/// `ln softmax`, none where a value is not finite.
+/// `ln softmax`; None if a value is not finite.
 fn log_softmax(logits: &[f32]) -> Option<Vec<f64>> {
     let top = f64::from(logits.iter().copied().reduce(f32::max)?);
     let log_sum = logits.iter().map(|l| (f64::from(*l) - top).exp()).sum::<f64>().ln();
     logits.iter().all(|l| l.is_finite()).then(|| logits.iter().map(|l| f64::from(*l) - top - log_sum).collect())
 }
 
-/// The best token; the first of equals.
+/// Index of the top token; the first of equal ones.
 fn best(logits: &[f32]) -> usize {
     let later_is_better = |best: usize, i: usize| if logits.get(i) > logits.get(best) { i } else { best };
     (0..logits.len()).reduce(later_is_better).unwrap_or(0)
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn compare_refuses_what_is_no_distribution() {
+    fn compare_rejects_invalid_logits() {
         for (exact, policy, next) in [
             (&[0.0, f32::NAN][..], &[0.0, 1.0][..], 0),
             (&[0.0, 1.0], &[f32::INFINITY, 0.0], 0),
@@ -137,7 +137,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn compare_equal_logits_diverge_by_exactly_zero_and_others_by_no_less(
+        fn divergence_is_zero_for_equal_logits_and_never_negative(
             a in prop::collection::vec(-40f32..40.0, 2..64), shift in -3f32..3.0
         ) {
             prop_assert_eq!(compare(&a, &a, 0).unwrap().kld, 0.0);

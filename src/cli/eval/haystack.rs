@@ -1,86 +1,86 @@
-//! A document of a given length with facts planted at given depths.
+//! Haystack: a document of a given length with facts planted at given depths.
 //!
 //! ```text
-//! paragraphs (made up, or of a text) ─► sentences that fit ─┐
-//! facts ─► sentence to stand before, by depth ──────────────┴► Haystack { text, needles }
+//! paragraphs (synthetic, or of a text) ─► sentences that fit ─┐
+//! facts ─► index of the next sentence, by depth ──────────────┴► Haystack { text, needles }
 //! ```
-//! Invariants: 1. The text has at most the tokens asked for, and at most a sentence or two fewer. 2. Depth 0 is before the first
-//! sentence, depth 100 after the last. 3. The same plan and paragraphs give the same text.
+//! Invariants: 1. The text has at most the requested tokens, and at most a sentence or two fewer. 2. Depth 0 is before the
+//! first sentence, depth 100 after the last. 3. The same plan and paragraphs give the same text.
 //! Units: depth in percent of the sentences; `at` as a share of the text's bytes.
 
 use serde::Serialize;
 
 use super::synthetic_text::Fact;
 
-/// Sentences between two facts of one depth.
+/// Sentences between two facts of the same depth.
 const GAP: usize = 3;
 
-/// What is wanted.
+/// Plan of a haystack.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan<'a> {
     /// length of the text, tokens
     pub n_tokens: usize,
-    /// percent, ascending
+    /// depths in percent, ascending
     pub depths: &'a [u32],
-    /// what to plant: the same number at each depth, in their order
+    /// facts to plant, the same number at each depth, in order
     pub facts: &'a [Fact],
 }
 
 /// A planted fact.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Needle {
-    /// what was asked for, percent
+    /// requested depth, percent
     pub depth: u32,
     /// share of the text before it
     pub at: f64,
-    /// what was planted
+    /// planted fact
     pub fact: Fact,
 }
 
 /// A document with facts in it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Haystack {
-    /// as the model reads it
+    /// text for the model
     pub text: String,
-    /// its length
+    /// length of the text, tokens
     pub n_tokens: usize,
-    /// by depth
+    /// needles in order of depth
     #[serde(skip)]
     pub needles: Vec<Needle>,
 }
 
-/// Why there is no haystack.
+/// Why a haystack cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum HaystackError {
-    /// the facts take the place of the prose
-    #[error("{n_tokens} tokens have no room for {n_facts} facts and text between them; ask for a longer document or fewer facts")]
+    /// the facts leave no room for text
+    #[error("{n_tokens} tokens have no room for {n_facts} facts and text between them. Give a longer length or fewer facts")]
     TooShort {
-        /// room
+        /// requested tokens
         n_tokens: usize,
-        /// to be planted
+        /// number of facts
         n_facts: usize,
     },
-    /// the paragraphs came to their end
-    #[error("the text ends after {got} of {wanted} tokens; give a longer one, or none (prose is made up then)")]
+    /// the paragraphs ended too early
+    #[error("the text ends after {got} of {wanted} tokens. Give a longer one, or none for synthetic text")]
     TextEnds {
-        /// tokens that there are
+        /// available tokens
         got: usize,
-        /// tokens wanted
+        /// requested tokens
         wanted: usize,
     },
 }
 
-/// A sentence of the document, and whether a paragraph begins with it.
+/// A sentence of the document; `begins` is true for the first of a paragraph.
 struct Sentence {
     text: String,
     begins: bool,
     n_tokens: usize,
 }
 
-/// Builds a document from `paragraphs`, sentence by sentence; `count` gives the tokens of a text.
+/// Builds a document from `paragraphs`, sentence by sentence; `count` returns the number of tokens of a text.
 ///
 /// # Errors
-/// [`HaystackError`], or what `count` failed with.
+/// [`HaystackError`], or an error of `count`.
 pub fn build<E: From<HaystackError>>(
     plan: Plan,
     paragraphs: impl Iterator<Item = Vec<String>>,
@@ -92,7 +92,7 @@ pub fn build<E: From<HaystackError>>(
         room = room.checked_sub(n_tokens).ok_or_else(|| too_short(plan))?;
     }
     let mut sentences = gather(room, paragraphs, &count)?;
-    // Sentences counted by themselves may give another sum than the text: what is too much goes from the end.
+    // Tokens of the whole may differ from the sum over sentences; the excess is removed from the end.
     loop {
         if sentences.len() < plan.facts.len() {
             return Err(too_short(plan).into());
@@ -130,17 +130,17 @@ fn gather<E: From<HaystackError>>(
     Err(HaystackError::TextEnds { got: used, wanted: room }.into())
 }
 
-/// The text, and where the facts came to stand in it.
+/// The text with the facts at their positions.
 fn assemble(plan: Plan, sentences: &[Sentence]) -> (String, Vec<Needle>) {
     let per_depth = plan.facts.len().checked_div(plan.depths.len()).unwrap_or(0);
     let depths = plan.depths.iter().flat_map(|depth| (0..per_depth).map(move |k| (*depth, k)));
-    let mut waiting: Vec<(usize, u32, &Fact)> =
+    let mut pending: Vec<(usize, u32, &Fact)> =
         depths.zip(plan.facts).map(|((depth, k), fact)| (position(depth, k, per_depth, sentences.len()), depth, fact)).collect();
-    waiting.sort_by_key(|(position, ..)| *position);
-    let mut waiting = waiting.into_iter().peekable();
+    pending.sort_by_key(|(position, ..)| *position);
+    let mut pending = pending.into_iter().peekable();
     let (mut text, mut placed) = (String::new(), Vec::new());
     for i in 0..=sentences.len() {
-        while let Some((_, depth, fact)) = waiting.next_if(|(position, ..)| *position == i) {
+        while let Some((_, depth, fact)) = pending.next_if(|(position, ..)| *position == i) {
             push(&mut text, " ", &fact.sentence);
             placed.push((depth, text.len() - fact.sentence.len(), fact));
         }
@@ -153,7 +153,7 @@ fn assemble(plan: Plan, sentences: &[Sentence]) -> (String, Vec<Needle>) {
     (text, needles.collect())
 }
 
-/// The sentence that the `k`th of `per_depth` facts of a depth stands before, of `n` sentences.
+/// Index of the sentence after the `k`th of `per_depth` facts of a depth, among `n` sentences.
 fn position(depth: u32, k: usize, per_depth: usize, n: usize) -> usize {
     let gap = GAP.min(n / per_depth.max(1));
     let span = per_depth.saturating_sub(1) * gap;
@@ -175,7 +175,7 @@ fn too_short(plan: Plan) -> HaystackError {
     HaystackError::TooShort { n_tokens: plan.n_tokens, n_facts: plan.facts.len() }
 }
 
-/// The paragraphs of a text as sentences on one line each, from the paragraph at `first` on (counted around its end).
+/// Paragraphs of a text as sentences on one line each, rotated to begin with the paragraph at `first`.
 pub fn paragraphs_of(text: &str, first: usize) -> Vec<Vec<String>> {
     let mut all: Vec<Vec<String>> = text
         .split("\n\n")
@@ -188,7 +188,7 @@ pub fn paragraphs_of(text: &str, first: usize) -> Vec<Vec<String>> {
     all
 }
 
-/// A paragraph cut after full stops and the like, where a capital or a quotation mark follows.
+/// Splits a paragraph after sentence ends that are followed by a capital or a quotation mark.
 fn sentences_of(paragraph: &str) -> Vec<String> {
     let mut sentences = Vec::new();
     let mut begin = 0;
@@ -210,41 +210,41 @@ mod tests {
     use crate::base::Rng;
     use crate::cli::eval::synthetic_text;
 
-    /// Words stand for tokens.
+    /// Counts words as tokens.
     fn words(text: &str) -> Result<usize, HaystackError> {
         Ok(text.split_whitespace().count())
     }
 
-    fn made_up(seed: u64) -> impl Iterator<Item = Vec<String>> {
+    fn synthetic(seed: u64) -> impl Iterator<Item = Vec<String>> {
         let mut rng = Rng::new(seed);
         std::iter::from_fn(move || Some(synthetic_text::paragraph(&mut rng)))
     }
 
     #[test]
-    fn haystack_has_the_length_and_its_needles_stand_at_their_depths() {
+    fn haystack_has_its_length_and_needles_at_their_depths() {
         for (n_tokens, per_depth) in [(400, 1), (2000, 1), (2000, 3), (20_000, 2)] {
             let depths = [0, 25, 50, 75, 100];
             let facts = synthetic_text::facts(depths.len() * per_depth, &mut Rng::new(9));
             let plan = Plan { n_tokens, depths: &depths, facts: &facts };
-            let hay = build(plan, made_up(4), words).unwrap();
+            let hay = build(plan, synthetic(4), words).unwrap();
             assert!(hay.n_tokens <= n_tokens && hay.n_tokens + 60 > n_tokens, "{} of {n_tokens}", hay.n_tokens);
             assert_eq!(hay.needles.len(), facts.len());
             for (needle, fact) in hay.needles.iter().zip(&facts) {
-                assert_eq!(&needle.fact, fact, "the facts of a depth stand in their order");
+                assert_eq!(&needle.fact, fact, "the facts of a depth keep their order");
                 assert_eq!(hay.text.matches(&fact.sentence).count(), 1);
                 let slack = 0.1 + 8.0 * per_depth as f64 / (n_tokens as f64 / 20.0);
                 assert!((needle.at - f64::from(needle.depth) / 100.0).abs() < slack, "{} % at {}", needle.depth, needle.at);
             }
             assert!(hay.text.starts_with(&facts[0].sentence) && hay.text.ends_with(&facts[facts.len() - 1].sentence));
-            assert_eq!(hay, build(plan, made_up(4), words).unwrap());
+            assert_eq!(hay, build(plan, synthetic(4), words).unwrap());
         }
     }
 
     #[test]
-    fn haystack_without_room_or_text_is_refused_with_numbers() {
+    fn haystack_without_room_or_text_is_rejected_with_numbers() {
         let facts = synthetic_text::facts(8, &mut Rng::new(1));
         let plan = Plan { n_tokens: 60, depths: &[0, 100], facts: &facts };
-        let error = build(plan, made_up(1), words).unwrap_err();
+        let error = build(plan, synthetic(1), words).unwrap_err();
         assert!(error.to_string().contains("60") && error.to_string().contains('8'), "{error}");
         let plan = Plan { n_tokens: 500, ..plan };
         let short = paragraphs_of("Only a few words. They end soon.", 0).into_iter();
@@ -252,11 +252,11 @@ mod tests {
     }
 
     #[test]
-    fn haystack_that_counts_longer_as_a_whole_still_fits() {
+    fn haystack_with_more_tokens_than_its_parts_still_fits() {
         // A tokenizer for which the whole is longer than its parts.
         let count = |text: &str| Ok::<_, HaystackError>(words(text)? + text.len() / 100);
         let facts = synthetic_text::facts(2, &mut Rng::new(1));
-        let hay = build(Plan { n_tokens: 600, depths: &[0, 100], facts: &facts }, made_up(1), count).unwrap();
+        let hay = build(Plan { n_tokens: 600, depths: &[0, 100], facts: &facts }, synthetic(1), count).unwrap();
         assert!(hay.n_tokens <= 600 && hay.n_tokens > 540, "{}", hay.n_tokens);
     }
 

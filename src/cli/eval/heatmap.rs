@@ -1,60 +1,60 @@
-//! A heat map as one SVG file: a grid of shaded cells with labels, for reports.
+//! Heat map as one SVG file: a grid of shaded cells with labels, for reports.
 //!
 //! ```text
 //! HeatMap { title, row and column labels, cells [rows][columns] } ─► SVG text
 //! ```
-//! Invariants: 1. The file stands alone: no script, no font, no link. 2. Labels are text, whatever characters they have, and the
-//! picture is as wide as the longest.
+//! Invariants: 1. The file is self-contained: no script, no font, no link. 2. Labels are escaped, and the image is as wide as
+//! the longest line.
 //! Units: pixels; shade from 0 (light) to 1 (dark).
 
 use std::fmt::Write;
 
 const CELL_WIDTH: usize = 72;
 const CELL_HEIGHT: usize = 34;
-/// Cells without text can be narrow.
+/// Width of cells without text.
 const BARE_CELL_WIDTH: usize = 18;
 const LEFT: usize = 96;
 const TOP: usize = 84;
 const BOTTOM: usize = 44;
 const RIGHT: usize = 24;
-/// Room for a character of the title, and of the lines under it and under the grid.
+/// Width per character of the title, and of other lines.
 const TITLE_CHAR_WIDTH: usize = 11;
 const CHAR_WIDTH: usize = 8;
-/// Colors of shade 0 and 1, and of a cell without a value.
+/// Colors of shade 0 and 1, and of an empty cell.
 const LIGHT: [u8; 3] = [0xf3, 0xf6, 0xfb];
 const DARK: [u8; 3] = [0x0b, 0x4f, 0x8a];
 const EMPTY: &str = "#d9d9d9";
-/// White text from this shade on.
-const TEXT_TURNS: f64 = 0.55;
+/// Shade from which text is white.
+const WHITE_TEXT_SHADE: f64 = 0.55;
 
 /// One cell.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cell {
-    /// 0 to 1
+    /// shade, 0 to 1
     pub shade: f64,
-    /// in the cell, and what a pointer over it shows; may be empty
+    /// text in the cell; may be empty
     pub text: String,
 }
 
 /// A grid to draw.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct HeatMap {
-    /// what it is
+    /// title
     pub title: String,
-    /// with what it was made
+    /// setting of the measurement
     pub subtitle: String,
-    /// what rows and columns are, under the grid
+    /// meaning of rows and columns, under the grid
     pub caption: String,
-    /// one for each row
+    /// one label per row
     pub row_labels: Vec<String>,
-    /// one for each column
+    /// one label per column
     pub column_labels: Vec<String>,
-    /// row by row; none where nothing was measured
+    /// cells by row; None if nothing was measured
     pub cells: Vec<Vec<Option<Cell>>>,
 }
 
 impl HeatMap {
-    /// The whole file.
+    /// Content of the SVG file.
     pub fn svg(&self) -> String {
         let cell_width = if self.has_text() { CELL_WIDTH } else { BARE_CELL_WIDTH };
         let n_columns = self.cells.iter().map(Vec::len).max().unwrap_or(0);
@@ -66,20 +66,24 @@ impl HeatMap {
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
              font-family=\"sans-serif\" font-size=\"13\">\n<rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>\n"
         );
-        text(&mut svg, Place { x: 16, y: 28, anchor: "start", style: "font-size=\"17\" font-weight=\"bold\"" }, &self.title);
-        text(&mut svg, Place { x: 16, y: 50, anchor: "start", style: "fill=\"#555555\"" }, &self.subtitle);
+        text(&mut svg, TextStyle { x: 16, y: 28, anchor: "start", style: "font-size=\"17\" font-weight=\"bold\"" }, &self.title);
+        text(&mut svg, TextStyle { x: 16, y: 50, anchor: "start", style: "fill=\"#555555\"" }, &self.subtitle);
         for (i, label) in self.column_labels.iter().enumerate() {
-            text(&mut svg, Place { x: LEFT + i * cell_width + cell_width / 2, y: TOP - 8, anchor: "middle", style: "" }, label);
+            text(
+                &mut svg,
+                TextStyle { x: LEFT + i * cell_width + cell_width / 2, y: TOP - 8, anchor: "middle", style: "" },
+                label,
+            );
         }
         for (row_idx, row) in self.cells.iter().enumerate() {
             let y = TOP + row_idx * CELL_HEIGHT;
             let label = self.row_labels.get(row_idx).map_or("", String::as_str);
-            text(&mut svg, Place { x: LEFT - 8, y: y + CELL_HEIGHT / 2 + 5, anchor: "end", style: "" }, label);
+            text(&mut svg, TextStyle { x: LEFT - 8, y: y + CELL_HEIGHT / 2 + 5, anchor: "end", style: "" }, label);
             for (column_idx, cell) in row.iter().enumerate() {
                 draw_cell(&mut svg, LEFT + column_idx * cell_width, y, cell_width, cell.as_ref());
             }
         }
-        text(&mut svg, Place { x: 16, y: height - 16, anchor: "start", style: "fill=\"#555555\"" }, &self.caption);
+        text(&mut svg, TextStyle { x: 16, y: height - 16, anchor: "start", style: "fill=\"#555555\"" }, &self.caption);
         svg.push_str("</svg>\n");
         svg
     }
@@ -89,19 +93,19 @@ impl HeatMap {
     }
 }
 
-/// Where a text stands, and how.
-struct Place {
+/// Position and style of a text.
+struct TextStyle {
     x: usize,
     y: usize,
     anchor: &'static str,
     style: &'static str,
 }
 
-fn text(svg: &mut String, place: Place, what: &str) {
-    let Place { x, y, anchor, style } = place;
+fn text(svg: &mut String, style: TextStyle, content: &str) {
+    let TextStyle { x, y, anchor, style } = style;
     let space = if style.is_empty() { "" } else { " " };
     // Writing to a String cannot fail.
-    let _ = writeln!(svg, "<text x=\"{x}\" y=\"{y}\" text-anchor=\"{anchor}\"{space}{style}>{}</text>", escaped(what));
+    let _ = writeln!(svg, "<text x=\"{x}\" y=\"{y}\" text-anchor=\"{anchor}\"{space}{style}>{}</text>", escaped(content));
 }
 
 fn draw_cell(svg: &mut String, x: usize, y: usize, width: usize, cell: Option<&Cell>) {
@@ -109,8 +113,8 @@ fn draw_cell(svg: &mut String, x: usize, y: usize, width: usize, cell: Option<&C
     let (w, h) = (width - 2, CELL_HEIGHT - 2);
     let _ = writeln!(svg, "<rect x=\"{x}\" y=\"{y}\" width=\"{w}\" height=\"{h}\" fill=\"{fill}\"/>");
     if let Some(cell) = cell.filter(|cell| !cell.text.is_empty()) {
-        let style = if cell.shade >= TEXT_TURNS { "fill=\"#ffffff\"" } else { "fill=\"#222222\"" };
-        text(svg, Place { x: x + width / 2 - 1, y: y + CELL_HEIGHT / 2 + 4, anchor: "middle", style }, &cell.text);
+        let style = if cell.shade >= WHITE_TEXT_SHADE { "fill=\"#ffffff\"" } else { "fill=\"#222222\"" };
+        text(svg, TextStyle { x: x + width / 2 - 1, y: y + CELL_HEIGHT / 2 + 4, anchor: "middle", style }, &cell.text);
     }
 }
 
@@ -124,7 +128,7 @@ fn color(shade: f64) -> String {
     format!("#{}", mixed.collect::<String>())
 }
 
-/// Text as XML has it; control characters, which XML has not, become spaces.
+/// Escapes text for XML; control characters, which XML cannot represent, become spaces.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -157,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn heat_map_has_a_shaded_cell_per_value_and_a_gray_one_where_there_is_none() {
+    fn heat_map_has_a_shaded_cell_per_value_and_gray_empty_ones() {
         let svg = map().svg();
         assert_eq!(svg.matches("<rect").count(), 1 + 4);
         for fill in ["#f3f6fb", "#0b4f8a", EMPTY] {

@@ -1,11 +1,11 @@
-//! `strata eval kld`: a policy against exact attention, teacher-forced on the same tokens.
+//! `strata eval kld`: compares a policy with exact attention, teacher-forced on the same tokens.
 //!
 //! ```text
-//! --text ─► N + T + 1 ids ─► Score with full attention, f16 ─► logits [T, V] kept ─┐
-//!                        └─► Score as asked ─► a row at a time ────────────────────┴► Position [T] ─► figures, heat map
+//! --text ─► N + T + 1 ids ─► Score with full attention, f16 ─► logits [T, V] in RAM ─┐
+//!                        └─► Score with the given flags ─► a row at a time ──────────┴► Position [T] ─► figures, heat map
 //! ```
-//! Invariants: 1. Both runs are fed the same ids, whatever either would have said. 2. Rows come in order, each once.
-//! Limits: [`MAX_KEPT_BYTES`] of exact logits.
+//! Invariants: 1. Both runs get the same ids, whatever either would have generated. 2. Rows arrive in order, each once.
+//! Limits: [`MAX_LOGITS_BYTES`] of exact logits.
 
 use std::path::Path;
 
@@ -22,12 +22,12 @@ use crate::cli::input::{self, Encoding};
 use crate::cli::session::Session;
 use crate::engine::{AttentionKind, EngineCommand, EngineEvent, MassKept, RequestSummary, StopReason};
 
-/// Exact logits are held in RAM: no more than this.
-const MAX_KEPT_BYTES: usize = 2 << 30;
-/// Positions in a row of the heat map.
+/// Largest size of the exact logits in RAM, bytes.
+const MAX_LOGITS_BYTES: usize = 2 << 30;
+/// Positions per row of the heat map.
 const MAP_COLUMNS: usize = 32;
 
-/// What `--json` ends with, and `kld.json` begins with.
+/// Last line of `--json`, and beginning of `kld.json`.
 #[derive(Debug, Serialize)]
 struct Summary<'a> {
     event: &'static str,
@@ -40,11 +40,11 @@ struct Summary<'a> {
     scored_tokens: usize,
     #[serde(flatten)]
     figures: Figures,
-    /// attention mass that the policy kept, by layer; null while nothing is left out
+    /// attention mass that the policy retained, by layer; null for full attention
     mass_kept: Option<Vec<f64>>,
-    /// the most that as many tokens could have kept, by layer
+    /// best attention mass of as many tokens, by layer
     mass_best: Option<Vec<f64>>,
-    /// share of the exact top tokens that the policy read, by layer; null while nothing is left out
+    /// share of the exact top tokens that the policy selected, by layer; null for full attention
     recall: Option<Vec<f64>>,
     cost_exact: &'a RequestSummary,
     cost: &'a RequestSummary,
@@ -59,27 +59,27 @@ struct Report<'a> {
     kld: Vec<f64>,
 }
 
-/// A figure of every layer, where the policy's choices were measured.
+/// A figure of every layer; None unless the policy's selections were measured.
 fn by_layer(cost: &RequestSummary, figure: impl Fn(&MassKept) -> f64) -> Option<Vec<f64>> {
     Some(cost.chosen.as_ref()?.mass.as_ref()?.iter().map(figure).collect())
 }
 
-/// Compares and prints. `start` makes the session, once the text is read.
+/// Compares and prints. `start` creates the session after the text is read.
 ///
 /// # Errors
-/// A text that is too short, the model or the place to write at fault; the engine failing; Ctrl-C.
+/// A text that is too short, a bad model or output folder; a failure of the engine; Ctrl-C.
 pub fn run(args: &EvalKldArgs, start: impl FnOnce() -> Session, console: &mut Console) -> Result<(), CliError> {
-    let text = Teacher::read(args)?;
+    let text = TeacherText::read(args)?;
     let results = Results::open(&args.out)?;
     let mut session = start();
     session.load(args.model.source(), args.device.exact_options(), console)?;
     let mut exact = Vec::new();
     let cost_exact = score(&mut session, &text, "exact", console, |_, row| {
-        if text.next.len().saturating_mul(size_of_val(row)) > MAX_KEPT_BYTES {
-            let most = MAX_KEPT_BYTES / size_of_val(row).max(1);
-            let kept = Bytes(MAX_KEPT_BYTES as u64);
+        if text.next.len().saturating_mul(size_of_val(row)) > MAX_LOGITS_BYTES {
+            let most = MAX_LOGITS_BYTES / size_of_val(row).max(1);
+            let max = Bytes(MAX_LOGITS_BYTES as u64);
             return Err(CliError::Input(format!(
-                "the logits of so many tokens take more than {kept}; give --tokens {most} at most"
+                "the logits of so many tokens take more than {max}. Give --tokens {most} or fewer"
             )));
         }
         exact.push(row.to_vec());
@@ -93,7 +93,7 @@ pub fn run(args: &EvalKldArgs, start: impl FnOnce() -> Session, console: &mut Co
         positions.push(position.map_err(|e| CliError::Failed(format!("position {}: {e}", text.n_prefix + i)))?);
         Ok(())
     })?;
-    let figures = divergence::figures(&positions).ok_or_else(|| CliError::Failed("the engine gave no logits".to_owned()))?;
+    let figures = divergence::figures(&positions).ok_or_else(|| CliError::Failed("the engine returned no logits".to_owned()))?;
     let setting = Setting::new(&info, &args.device);
     let summary = Summary {
         event: "summary",
@@ -119,44 +119,44 @@ pub fn run(args: &EvalKldArgs, start: impl FnOnce() -> Session, console: &mut Co
     results.write("kld", &report, &heat_map(&summary, &positions), console)
 }
 
-/// The tokens of both runs.
-struct Teacher {
-    /// what is fed: prefix and scored tokens
-    fed: Vec<u32>,
+/// Token ids of both runs.
+struct TeacherText {
+    /// input ids: prefix and scored tokens
+    input: Vec<u32>,
     n_prefix: usize,
-    /// the token after each scored one
+    /// the next token of each scored one
     next: Vec<u32>,
 }
 
-impl Teacher {
-    fn read(args: &EvalKldArgs) -> Result<Teacher, CliError> {
+impl TeacherText {
+    fn read(args: &EvalKldArgs) -> Result<TeacherText, CliError> {
         let encoding = Encoding { with_start: true, parse_special: true };
         let mut ids = input::token_ids(&args.model.source(), &input::read_text(&args.text)?, encoding)?;
         let wanted = args.prefix.saturating_add(args.tokens).saturating_add(1);
         let shown = args.text.display();
         let (Some(next), true) = (ids.get(args.prefix.saturating_add(1)..wanted).map(<[u32]>::to_vec), wanted > 1) else {
             return Err(CliError::Input(format!(
-                "{shown} has {} tokens, and --prefix {} with --tokens {} takes {wanted}; give less of either, or a longer text",
+                "{shown} has {} tokens, but --prefix {} with --tokens {} needs {wanted}. Give less of either, or a longer text",
                 ids.len(),
                 args.prefix,
                 args.tokens
             )));
         };
         ids.truncate(wanted - 1);
-        Ok(Teacher { fed: ids, n_prefix: args.prefix, next })
+        Ok(TeacherText { input: ids, n_prefix: args.prefix, next })
     }
 }
 
 /// Scores the tokens with the loaded model. `on_row` gets the logits `[V]` of each scored token, counted from 0.
 fn score(
     session: &mut Session,
-    text: &Teacher,
+    text: &TeacherText,
     run: &str,
     console: &mut Console,
     mut on_row: impl FnMut(usize, &[f32]) -> Result<(), CliError>,
 ) -> Result<RequestSummary, CliError> {
     let (turn, total) = (session.next_turn(), text.next.len());
-    let command = EngineCommand::Score { turn, tokens: text.fed.clone(), n_prefix: text.n_prefix };
+    let command = EngineCommand::Score { turn, tokens: text.input.clone(), n_prefix: text.n_prefix };
     let mut n_rows = 0;
     let cost = session.run_turn(turn, command, console, |event, console| {
         let EngineEvent::LogitsRows { first, rows, vocab_size, .. } = event else { return Ok(()) };
@@ -171,18 +171,20 @@ fn score(
         console.progress(&format!("{run}: {n_rows} of {total} tokens decoded"), &json)
     })?;
     match cost.stop {
-        StopReason::Cancelled => Err(CliError::Failed(format!("stopped after {n_rows} of {total} tokens; nothing was kept"))),
-        _ if n_rows < total => Err(CliError::Failed(format!("the engine gave {n_rows} rows of logits where {total} were due"))),
+        StopReason::Cancelled => {
+            Err(CliError::Failed(format!("interrupted after {n_rows} of {total} tokens. No results were written")))
+        }
+        _ if n_rows < total => Err(CliError::Failed(format!("the engine returned {n_rows} rows of logits instead of {total}"))),
         _ => Ok(cost),
     }
 }
 
 fn out_of_order(position: usize) -> CliError {
-    CliError::Failed(format!("logits of position {position} came where others were due"))
+    CliError::Failed(format!("the engine returned logits of position {position} out of order"))
 }
 
 impl Summary<'_> {
-    /// For a person.
+    /// Text for the console.
     fn lines(&self) -> String {
         let f = &self.figures;
         let speed = |cost: &RequestSummary| format!("{:.1} ms", cost.decode_ms / self.scored_tokens.max(1) as f64);
@@ -207,7 +209,7 @@ impl Summary<'_> {
         for (layer, m) in layers.iter().enumerate() {
             let [kept, best, recall] = [m.kept, m.best, m.recall].map(|x| x * 100.0);
             lines += &format!(
-                "layer {layer:<3}         {kept:.1} % of the attention kept; at best {best:.1} % in as many tokens; \
+                "layer {layer:<3}         {kept:.1} % of the attention retained; at best {best:.1} % in as many tokens; \
                  {recall:.0} % of those tokens\n"
             );
         }
@@ -215,7 +217,7 @@ impl Summary<'_> {
     }
 }
 
-/// Position by position, as lines are read; the darkest is the worst.
+/// Heat map in reading order; the darkest cell is the worst position.
 fn heat_map(summary: &Summary, positions: &[Position]) -> HeatMap {
     let most = summary.figures.kld_max;
     let cell = |p: &Position| Some(Cell { shade: if most > 0.0 { p.kld / most } else { 0.0 }, text: String::new() });
@@ -223,7 +225,7 @@ fn heat_map(summary: &Summary, positions: &[Position]) -> HeatMap {
     HeatMap {
         title: format!("KL divergence from exact attention, mean {:.3e}", summary.figures.kld_mean),
         subtitle: summary.setting.line(),
-        caption: format!("{MAP_COLUMNS} tokens a row, from the position beside it; darkest: {most:.3e} nats"),
+        caption: format!("{MAP_COLUMNS} tokens per row, from the position beside it; darkest: {most:.3e} nats"),
         row_labels: (0..rows.len()).map(|i| (summary.prefix_tokens + i * MAP_COLUMNS).to_string()).collect(),
         column_labels: Vec::new(),
         cells: rows.map(|row| row.iter().map(cell).collect()).collect(),
@@ -241,8 +243,8 @@ mod tests {
     use crate::cli::mock_engine::{finished, session};
     use crate::engine::KvDtype;
 
-    /// The last JSON line of a comparison of `logits` of the exact run with those of the other, `[3, 2]` each.
-    fn play(exact: &'static [[f32; 2]], other: &'static [[f32; 2]]) -> Result<Value, CliError> {
+    /// Last JSON line of a comparison of the exact run's `logits` with those of the other run, `[3, 2]` each.
+    fn run_mock(exact: &'static [[f32; 2]], other: &'static [[f32; 2]]) -> Result<Value, CliError> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("text.txt");
         std::fs::write(&path, "Rents rose and rose and rose again.").unwrap();
@@ -282,13 +284,13 @@ mod tests {
         result.map(|()| serde_json::from_str(String::from_utf8(out).unwrap().lines().last().unwrap()).unwrap())
     }
 
-    /// Vocabulary of the scripted worker: every id of the text is within it.
+    /// Vocabulary of the mock engine, which has every id of the text.
     const V: usize = 4096;
     const EVEN: [f32; 2] = [0.0, 0.0];
 
     #[test]
     fn kld_summary_compares_row_with_row() {
-        let summary = play(&[EVEN, EVEN, [1.0, 9.0]], &[EVEN, EVEN, [9.0, 1.0]]).unwrap();
+        let summary = run_mock(&[EVEN, EVEN, [1.0, 9.0]], &[EVEN, EVEN, [9.0, 1.0]]).unwrap();
         assert_eq!((&summary["scored_tokens"], &summary["kv_dtype"]), (&3.into(), &"q4".into()));
         assert!((summary["top1_agreement"].as_f64().unwrap() - 2.0 / 3.0).abs() < 1e-12, "{summary}");
         let figure = |name: &str| summary[name].as_f64().unwrap();
@@ -297,17 +299,17 @@ mod tests {
         {
             assert!(summary.get(field).is_some(), "{field}");
         }
-        assert_eq!(play(&[EVEN; 3], &[EVEN; 3]).unwrap()["kld_max"], 0.0);
+        assert_eq!(run_mock(&[EVEN; 3], &[EVEN; 3]).unwrap()["kld_max"], 0.0);
     }
 
     #[test]
-    fn kld_with_rows_missing_or_broken_is_a_failure() {
+    fn kld_with_missing_or_invalid_rows_fails() {
         for (exact, other, part) in [
             (&[EVEN; 3][..], &[EVEN; 2][..], "2 rows"),
             (&[EVEN; 3], &[EVEN, [f32::NAN, 0.0], EVEN], "position 3"),
-            (&[EVEN; 3], &[EVEN; 4], "where others were due"),
+            (&[EVEN; 3], &[EVEN; 4], "out of order"),
         ] {
-            let error = play(exact, other).unwrap_err();
+            let error = run_mock(exact, other).unwrap_err();
             assert!(error.exit_code() == 1 && error.to_string().contains(part), "{error}");
         }
     }

@@ -1,11 +1,11 @@
-//! `strata eval`: what a policy costs in fidelity, on any model.
+//! `strata eval`: measures the fidelity of a policy, on any model.
 //!
 //! ```text
 //! text ─► kld ─► two runs over the same tokens ─► divergence ─┐
-//! prose, facts ─► haystack ─► needle ─► questions, answers ───┴► Console; results.json, heatmap.svg
+//! text, facts ─► haystack ─► needle ─► questions, answers ────┴► Console; results.json, heatmap.svg
 //! ```
-//! Invariants: 1. `full` is judged by the same code as every policy: it is a policy here. 2. The same flags and seeds measure the
-//! same tokens. 3. Nothing is loaded before the texts are read and the place for results is there.
+//! Invariants: 1. `full` is measured by the same code as every policy. 2. The same flags and seeds measure the same tokens.
+//! 3. All texts are read and the output folder is created before a model is loaded.
 
 mod divergence;
 mod haystack;
@@ -25,10 +25,10 @@ use super::session::Session;
 use crate::engine::{KvDtype, ModelInfo};
 use heatmap::HeatMap;
 
-/// Runs a measurement. `start` makes the session, once everything that needs none is there.
+/// Runs a measurement. `start` creates the session after all inputs are read.
 ///
 /// # Errors
-/// The texts, the lengths, the model or the place to write at fault; the engine failing; Ctrl-C.
+/// Bad texts, lengths, model or output folder; a failure of the engine; Ctrl-C.
 pub fn run(command: &EvalCommand, start: impl FnOnce() -> Session, console: &mut Console) -> Result<(), CliError> {
     match command {
         EvalCommand::Kld(args) => kld::run(args, start, console),
@@ -36,7 +36,7 @@ pub fn run(command: &EvalCommand, start: impl FnOnce() -> Session, console: &mut
     }
 }
 
-/// What was measured: part of every summary.
+/// Setting of a measurement, part of every summary.
 #[derive(Debug, Clone, Serialize)]
 struct Setting {
     model: String,
@@ -55,33 +55,35 @@ impl Setting {
         }
     }
 
-    /// For a person.
+    /// Text for the console.
     fn line(&self) -> String {
         format!("{} on {} · policy {} · {} KV", self.model, self.adapter, self.policy, kv_name(self.kv_dtype))
     }
 }
 
-/// The folder of `--out`.
+/// Folder of `--out`; None without it.
 struct Results(Option<PathBuf>);
 
 impl Results {
-    /// Makes the folder.
+    /// Creates the folder.
     fn open(args: &ResultsArgs) -> Result<Results, CliError> {
         if let Some(dir) = &args.dir {
             std::fs::create_dir_all(dir)
-                .map_err(|e| CliError::Input(format!("the folder {} cannot be made: {e}", dir.display())))?;
+                .map_err(|e| CliError::Input(format!("the folder {} could not be created: {e}", dir.display())))?;
         }
         Ok(Results(args.dir.clone()))
     }
 
-    /// Writes `NAME.json` and `NAME.svg`, and says so.
+    /// Writes `NAME.json` and `NAME.svg`, and prints their paths.
     fn write(&self, name: &str, results: &impl Serialize, map: &HeatMap, console: &mut Console) -> Result<(), CliError> {
         let Some(dir) = &self.0 else { return Ok(()) };
-        let json = serde_json::to_string_pretty(results).map_err(|e| CliError::Failed(format!("cannot write JSON: {e}")))?;
+        let json = serde_json::to_string_pretty(results)
+            .map_err(|e| CliError::Failed(format!("the results could not be written as JSON: {e}")))?;
         for (extension, content) in [("json", json + "\n"), ("svg", map.svg())] {
             let path = dir.join(name).with_extension(extension);
-            std::fs::write(&path, content).map_err(|e| CliError::Failed(format!("cannot write {}: {e}", path.display())))?;
-            console.aside(&path.display().to_string());
+            std::fs::write(&path, content)
+                .map_err(|e| CliError::Failed(format!("{} could not be written: {e}", path.display())))?;
+            console.detail(&path.display().to_string());
         }
         Ok(())
     }

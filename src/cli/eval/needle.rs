@@ -1,11 +1,11 @@
-//! `strata eval needle`: facts planted in documents, asked for one by one.
+//! `strata eval needle`: plants facts in documents and asks about each of them.
 //!
 //! ```text
-//! lengths x seeds ─► Haystack ─► document + question ─► answer ─► holds the value? ─┐
-//!                                     └─► (second) another question on it ──────────┴► Answer ─► Score per length and depth
+//! lengths x seeds ─► Haystack ─► document + question ─► answer ─► has the value? ─┐
+//!                                     └─► (second) another question on it ────────┴► Answer ─► Score per length and depth
 //! ```
-//! Invariants: 1. Greedy: the same answers for the same seeds. 2. A document, its questions and the longest answers fit the length.
-//! 3. With second questions, every fact is asked for once as the first and once as the second.
+//! Invariants: 1. Greedy: the same seeds give the same answers. 2. A document, its questions and the longest answers fit the
+//! length. 3. With second questions, every fact is asked about once as the first and once as the second.
 
 mod report;
 
@@ -25,17 +25,17 @@ use crate::document::{BLANK_LINE, mentions_of};
 use crate::engine::{AttentionMode, EngineCommand, EngineEvent, Message, RequestSummary, Role, Sampling, StopReason};
 use report::Summary;
 
-/// Tokens that a question takes with the template's own around it, at most.
+/// Largest number of tokens of a question with the chat template around it.
 const QUESTION_TOKENS: usize = 64;
 
-/// One question and what came of it: a line of `--json`, a part of `needle.json`.
+/// One question with its answer: a line of `--json`, and a part of `needle.json`.
 #[derive(Debug, Clone, Serialize)]
 struct Answer {
     event: &'static str,
     length: usize,
     depth: u32,
     seed: u64,
-    /// 1: the first question of a conversation, 2: the second
+    /// 1 for the first question of a conversation, 2 for the second
     order: usize,
     /// share of the document before the fact
     at: f64,
@@ -55,10 +55,10 @@ struct Document {
     hay: Haystack,
 }
 
-/// Asks everything and prints the grid. `start` makes the session, once the documents are made.
+/// Asks all questions and prints the grid. `start` creates the session after the documents are built.
 ///
 /// # Errors
-/// A length without room, the text, the model or the place to write at fault; the engine failing; Ctrl-C.
+/// A length without room, a bad text, model or output folder; a failure of the engine; Ctrl-C.
 pub fn run(args: &EvalNeedleArgs, start: impl FnOnce() -> Session, console: &mut Console) -> Result<(), CliError> {
     let documents = documents(args)?;
     let results = Results::open(&args.out)?;
@@ -67,7 +67,7 @@ pub fn run(args: &EvalNeedleArgs, start: impl FnOnce() -> Session, console: &mut
     let longest = documents.iter().map(|d| d.length).max().unwrap_or(0);
     if longest > info.context_limit {
         return Err(CliError::Input(format!(
-            "a context of {longest} tokens is asked for and this model's holds {}; give shorter --lengths",
+            "a context of {longest} tokens exceeds this model's {}. Give shorter --lengths",
             info.context_limit
         )));
     }
@@ -101,17 +101,17 @@ pub fn run(args: &EvalNeedleArgs, start: impl FnOnce() -> Session, console: &mut
     )
 }
 
-/// A document for each length and seed.
+/// One document for each length and seed.
 fn documents(args: &EvalNeedleArgs) -> Result<Vec<Document>, CliError> {
     let depths = ascending(&args.depths);
     let n_facts = depths.len().saturating_mul(args.questions);
     if args.two_questions && n_facts < 2 {
-        return Err(CliError::Input("a second question needs a second fact; give more --depths or --questions".to_owned()));
+        return Err(CliError::Input("a second question needs a second fact. Give more --depths or --questions".to_owned()));
     }
     if n_facts > synthetic_text::MAX_FACTS {
         let most = synthetic_text::MAX_FACTS;
         return Err(CliError::Input(format!(
-            "{n_facts} facts in a document are too many; give --depths and --questions for {most} at most"
+            "{n_facts} facts in a document are too many. Give --depths and --questions for {most} or fewer"
         )));
     }
     let text = args.text.as_deref().map(input::read_text).transpose()?;
@@ -134,12 +134,12 @@ fn documents(args: &EvalNeedleArgs) -> Result<Vec<Document>, CliError> {
     Ok(documents)
 }
 
-/// Each once, the least first.
+/// Distinct values, ascending.
 fn ascending<T: Ord + Copy>(list: &[T]) -> Vec<T> {
     list.iter().copied().collect::<BTreeSet<T>>().into_iter().collect()
 }
 
-/// A conversation on a document: a question about needle `i` and, where wanted, one about another.
+/// A conversation on a document: a question about needle `i`, and a second one about another if requested.
 fn converse(
     args: &EvalNeedleArgs,
     document: &Document,
@@ -155,17 +155,17 @@ fn converse(
         let question = &needle.fact.question;
         let content = if order == 0 { format!("{}{BLANK_LINE}{question}", document.hay.text) } else { question.clone() };
         messages.push(Message { role: Role::User, content });
-        let (said, cost) = ask(session, messages.clone(), args, console)?;
+        let (text, cost) = ask(session, messages.clone(), args, console)?;
         if cost.stop == StopReason::Cancelled {
-            return Err(CliError::Failed("stopped before the last question; nothing was kept".to_owned()));
+            return Err(CliError::Failed("interrupted before the last question. No results were written".to_owned()));
         }
-        messages.push(Message { role: Role::Assistant, content: said.clone() });
-        on_answer(Answer::new(document, needle, order + 1, said, cost), console)?;
+        messages.push(Message { role: Role::Assistant, content: text.clone() });
+        on_answer(Answer::new(document, needle, order + 1, text, cost), console)?;
     }
     Ok(())
 }
 
-/// One turn, greedy.
+/// Generates one answer, greedily.
 fn ask(
     session: &mut Session,
     messages: Vec<Message>,
@@ -174,21 +174,21 @@ fn ask(
 ) -> Result<(String, RequestSummary), CliError> {
     let turn = session.next_turn();
     let sampling = Sampling { temperature: 0.0, ..Sampling::default() };
-    let mut said = String::new();
-    // Measuring reads everything: where the mass was asked for, it is to be known what came of it.
+    let mut answer = String::new();
+    // Sampling the attention mass reads every key, so it is done only if `--mass` needs it.
     let policy = if args.device.mass.is_some() { AttentionMode::Sampled } else { AttentionMode::AsLoaded };
     let command = EngineCommand::Generate { turn, messages, document: None, sampling, max_tokens: args.max_tokens, policy };
     let cost = session.run_turn(turn, command, console, |event, _| {
         if let EngineEvent::Token { text, .. } = event {
-            said.push_str(&text);
+            answer.push_str(&text);
         }
         Ok(())
     })?;
-    Ok((said, cost))
+    Ok((answer, cost))
 }
 
 impl Answer {
-    fn new(document: &Document, needle: &Needle, order: usize, said: String, cost: RequestSummary) -> Answer {
+    fn new(document: &Document, needle: &Needle, order: usize, answer: String, cost: RequestSummary) -> Answer {
         Answer {
             event: "answer",
             length: document.length,
@@ -198,15 +198,15 @@ impl Answer {
             at: needle.at,
             question: needle.fact.question.clone(),
             expected: needle.fact.value.clone(),
-            hit: holds(&said, &needle.fact.value),
-            answer: said,
+            hit: has_value(&answer, &needle.fact.value),
+            answer,
             cost,
         }
     }
 }
 
-/// The value stands in the answer, not as a part of a longer number or word.
-fn holds(answer: &str, value: &str) -> bool {
+/// True if the answer has the value as words of its own, not as a part of a longer number or word.
+fn has_value(answer: &str, value: &str) -> bool {
     mentions_of(answer, value).next().is_some()
 }
 
@@ -231,8 +231,8 @@ mod tests {
 
     const GRID: [&str; 6] = ["--lengths", "900,1000", "--depths", "0,50,100", "--questions", "2"];
 
-    /// Runs the test against a worker that knows the last `n_known` bytes of the document: the summary, and the questions.
-    fn play(more: &[&str], n_known: usize) -> Result<(Value, Vec<Vec<Message>>), CliError> {
+    /// Runs the test on a mock engine that knows only the last `n_known` bytes of the document: the summary, and the questions.
+    fn run_mock(more: &[&str], n_known: usize) -> Result<(Value, Vec<Vec<Message>>), CliError> {
         let words = ["strata", "eval", "needle", "--json"].iter().chain(&GRID).chain(more);
         let Some(Command::Eval(EvalCommand::Needle(args))) = Cli::parse_from(words).command else { panic!("not needle") };
         let (selects, n_asked) = (args.device.options().policy.is_some(), Cell::new(0));
@@ -261,10 +261,10 @@ mod tests {
     }
 
     #[test]
-    fn needle_reader_of_everything_finds_all_and_of_the_end_only_what_stands_there() {
-        let (all, _) = play(&["--seeds", "1,2"], usize::MAX).unwrap();
+    fn needle_finds_all_with_the_whole_document_and_only_the_end_with_its_end() {
+        let (all, _) = run_mock(&["--seeds", "1,2"], usize::MAX).unwrap();
         assert_eq!((&all["first"]["asked"], &all["first"]["share"]), (&24.into(), &1.0.into()));
-        let (end, _) = play(&["--seeds", "1,2"], 600).unwrap();
+        let (end, _) = run_mock(&["--seeds", "1,2"], 600).unwrap();
         for cell in end["first"]["cells"].as_array().unwrap() {
             let share = if cell["depth"] == 100 { 1.0 } else { 0.0 };
             assert_eq!((&cell["asked"], &cell["share"]), (&4.into(), &share.into()), "{cell}");
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn needle_second_question_is_another_fact_of_the_same_document() {
-        let (summary, seen) = play(&["--two-questions", "--seeds", "5"], usize::MAX).unwrap();
+        let (summary, seen) = run_mock(&["--two-questions", "--seeds", "5"], usize::MAX).unwrap();
         assert_eq!((&summary["first"]["asked"], &summary["second"]["hits"]), (&12.into(), &12.into()));
         assert_eq!(summary["second"]["cells"].as_array().unwrap().len(), 6);
         for (first, second) in seen.iter().step_by(2).zip(seen.iter().skip(1).step_by(2)) {
@@ -283,7 +283,7 @@ mod tests {
         }
     }
 
-    /// Every second answer has three decode steps, others one.
+    /// Selection summary of answer `i`: every second answer has three decode steps, the others one.
     fn chosen(i: usize, policy: AttentionMode) -> SelectionSummary {
         let (steps, reuse, kept) = if i.is_multiple_of(2) { (1, 0.5, 1.0) } else { (3, 0.9, 0.6) };
         let layer = |kept| MassKept { kept, ..MassKept::default() };
@@ -303,8 +303,8 @@ mod tests {
     }
 
     #[test]
-    fn needle_reuse_and_mass_are_means_over_steps_and_null_where_not_measured() {
-        let summary = |more: &[&str]| play(more, usize::MAX).unwrap().0;
+    fn needle_reuse_and_mass_are_means_over_steps_or_null() {
+        let summary = |more: &[&str]| run_mock(more, usize::MAX).unwrap().0;
         let full = summary(&[]);
         assert_eq!((&full["reuse"], &full["mass_kept"]), (&Value::Null, &Value::Null));
         let plain = summary(&["--kv-policy", "leoam"]);
@@ -316,18 +316,18 @@ mod tests {
 
     #[test]
     fn needle_lengths_depths_and_seeds_given_twice_count_once() {
-        let (summary, seen) = play(&["--lengths", "900", "--depths", "0", "--seeds", "4,4"], usize::MAX).unwrap();
+        let (summary, seen) = run_mock(&["--lengths", "900", "--depths", "0", "--seeds", "4,4"], usize::MAX).unwrap();
         assert_eq!((&summary["first"]["asked"], seen.len(), &summary["seeds"]), (&12.into(), 12, &serde_json::json!([4])));
     }
 
     #[test]
-    fn needle_context_longer_than_the_window_is_refused_with_both_numbers() {
-        let error = play(&["--lengths", "2000"], 0).unwrap_err();
+    fn needle_context_beyond_the_model_is_rejected_with_both_numbers() {
+        let error = run_mock(&["--lengths", "2000"], 0).unwrap_err();
         assert!(error.exit_code() == 2 && error.to_string().contains("2000") && error.to_string().contains("1024"), "{error}");
     }
 
     #[test]
-    fn holds_wants_the_whole_value() {
+    fn has_value_matches_whole_words_only() {
         for (answer, right) in [
             ("The code is Tave Ruloma.", true),
             ("Tave Ruloma", true),
@@ -336,7 +336,7 @@ mod tests {
             ("xTave Ruloma, or “Tave Ruloma”", true),
             ("", false),
         ] {
-            assert_eq!(holds(answer, "Tave Ruloma"), right, "{answer}");
+            assert_eq!(has_value(answer, "Tave Ruloma"), right, "{answer}");
         }
     }
 }

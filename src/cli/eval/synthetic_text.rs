@@ -1,18 +1,18 @@
-//! Made-up prose and facts: documents of any length with nobody's text in them, the same for the same seed.
+//! Synthetic text: prose and facts for documents of any length, the same for the same seed.
 //!
 //! ```text
 //! seed ─► Rng ─► templates with {slots}, filled recursively ─► paragraphs of sentences
 //!            └─► "The secret code of Somiko is Tave Ruloma." and the question that asks for it
 //! ```
-//! Invariants: 1. The slots form no cycle, so filling ends. 2. No sentence of the prose has a digit or begins as a fact does.
-//! 3. Facts have a form that the built-in model was trained on, and their values are invented words: of ten in a document it
-//! finds 9 or 10 where it finds 3 or 4 numbers, so that an answer that is lost says something of the policy.
+//! Invariants: 1. The slots form no cycle, so filling ends. 2. No sentence of the prose has a digit or begins like a fact.
+//! 3. Facts have a form that the built-in model was trained on, with invented words as values: of ten facts in a document it
+//! finds 9 or 10, but of ten numbers only 3 or 4. So a wrong answer is evidence against the policy.
 
 use std::collections::HashMap;
 
 use crate::base::Rng;
 
-/// Sentences of a paragraph: this many, and up to as many more.
+/// Fewest sentences of a paragraph, and largest number of further ones.
 const PARAGRAPH_SENTENCES: u32 = 4;
 
 const SENTENCES: [&str; 18] = [
@@ -35,7 +35,7 @@ const SENTENCES: [&str; 18] = [
     "If {weather}, then {someone} would {act}, and {who} would sit by {thing} and listen.",
     "In {place} the habit of {doing} is older than {thing}, or so {someone} believed.",
 ];
-/// What may stand in a template between braces, and what takes its place.
+/// Slots of templates, with the texts that can fill them.
 const SLOTS: [(&str, &[&str]); 11] = [
     (
         "When",
@@ -225,29 +225,29 @@ const SYLLABLES: [&str; 45] = [
     "fa", "fi", "ga",
 ];
 
-/// Facts that one document can have: three words each.
+/// Largest number of facts of one document, of three words each.
 pub const MAX_FACTS: usize = SYLLABLES.len() * (SYLLABLES.len() - 1) / 3;
 
-/// Something that a document says once.
+/// A fact that a document states once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fact {
-    /// the sentence to plant
+    /// sentence to plant
     pub sentence: String,
-    /// the question that it answers
+    /// question about the fact
     pub question: String,
-    /// what an answer must hold
+    /// value that a right answer must have
     pub value: String,
 }
 
-/// A paragraph of made-up prose, sentence by sentence.
+/// A paragraph of synthetic prose, sentence by sentence.
 pub fn paragraph(rng: &mut Rng) -> Vec<String> {
     let n = PARAGRAPH_SENTENCES + rng.below(PARAGRAPH_SENTENCES);
     (0..n).map(|_| capitalised(&fill(pick(rng, &SENTENCES), rng))).collect()
 }
 
-/// `n` facts, at most [`MAX_FACTS`]. No two words of their names and values begin alike; of about ten facts in a row all values
-/// differ in their initial and all names in their last syllable, so that one is not easily taken for another. Kinds differ while
-/// there are other ones.
+/// `n` facts, at most [`MAX_FACTS`]. No two words of their names and values begin alike. Of about ten facts in a row, all
+/// values differ in their initial and all names in their last syllable, so that facts are hard to confuse. Kinds of facts
+/// repeat only after all were used.
 pub fn facts(n: usize, rng: &mut Rng) -> Vec<Fact> {
     let mut stems = pairs(&SYLLABLES, &SYLLABLES, "");
     stems.retain(|stem| stem.get(..2) != stem.get(2..));
@@ -264,7 +264,7 @@ pub fn facts(n: usize, rng: &mut Rng) -> Vec<Fact> {
     facts.take(n).collect()
 }
 
-/// The same words, round after round with one of each key, otherwise in their order.
+/// Reorders words into rounds with one word per key; the order is kept otherwise.
 fn dealt(words: Vec<String>, key: impl Fn(&str) -> Option<&str>) -> Vec<String> {
     let mut n_dealt: HashMap<Option<String>, usize> = HashMap::new();
     let mut rounds: Vec<(usize, String)> = Vec::new();
@@ -277,12 +277,12 @@ fn dealt(words: Vec<String>, key: impl Fn(&str) -> Option<&str>) -> Vec<String> 
     rounds.into_iter().map(|(_, word)| word).collect()
 }
 
-/// Every first with every second.
+/// All pairs of a first and a second.
 fn pairs(first: &[&str], second: &[&str], between: &str) -> Vec<String> {
     first.iter().flat_map(|a| second.iter().map(move |b| format!("{a}{between}{b}"))).collect()
 }
 
-/// The same things in a random order (Fisher and Yates).
+/// Shuffles a list (Fisher-Yates).
 fn shuffled(mut things: Vec<String>, rng: &mut Rng) -> Vec<String> {
     for (i, n_left) in (1..=things.len()).rev().zip((1..=things.len() as u32).rev()) {
         things.swap(i - 1, rng.below(n_left) as usize);
@@ -290,7 +290,7 @@ fn shuffled(mut things: Vec<String>, rng: &mut Rng) -> Vec<String> {
     things
 }
 
-/// A template with every slot filled.
+/// Fills every slot of a template.
 fn fill(template: &str, rng: &mut Rng) -> String {
     let (mut text, mut rest) = (String::new(), template);
     while let Some((before, from_slot)) = rest.split_once('{') {
@@ -308,13 +308,13 @@ fn capitalised(text: &str) -> String {
     chars.next().map(|c| c.to_uppercase().chain(chars).collect()).unwrap_or_default()
 }
 
-/// An invented word with a capital, of two or three syllables that differ.
+/// An invented word with a capital, of two or three distinct syllables.
 fn word(stem: &str, rng: &mut Rng) -> String {
     let more = pick(rng, &SYLLABLES);
     capitalised(&if rng.below(2) == 0 || stem.contains(more) { stem.to_owned() } else { format!("{stem}{more}") })
 }
 
-/// One of the choices; nothing where there is none.
+/// A random choice; empty if there is none.
 fn pick<'t>(rng: &mut Rng, choices: &[&'t str]) -> &'t str {
     let n = u32::try_from(choices.len()).unwrap_or(u32::MAX);
     choices.get(rng.below(n) as usize).copied().unwrap_or_default()

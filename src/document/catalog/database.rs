@@ -1,8 +1,8 @@
-//! The catalog's database: opening, migrating and setting aside, and the few questions asked of it.
+//! Catalog database: opening, migration, recovery from corruption, and queries.
 //!
 //! ```text
-//! file ─► whole? ─┬─ yes ─► version: older: migrate │ ours │ newer: refuse ─► Catalog
-//!                 └─ no ──► set aside under a lock, begin anew ─────────────► Catalog and a sentence
+//! file ─► intact? ─┬─ yes ─► version: older: migrate │ current │ newer: reject ─► Catalog
+//!                  └─ no ──► renamed under a lock, new file ─────────────────────► Catalog and a notice
 //! ```
 
 use std::fs::{self, File};
@@ -12,19 +12,19 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OptionalExtension, TransactionBehavior, params};
 
-use super::entry::{COLUMNS, Entry};
+use super::entry::{COLUMNS, CatalogEntry};
 use super::error::CatalogError;
 
 const FILE_NAME: &str = "library.sqlite";
-/// What SQLite keeps beside its file.
-const COMPANIONS: [&str; 2] = ["-wal", "-shm"];
-const ASIDE_NAME: &str = "library.sqlite.damaged";
-/// Held while a damaged file is set aside, so that two processes do not set aside each other's new ones.
+/// Suffixes of SQLite's side files.
+const SIDE_FILES: [&str; 2] = ["-wal", "-shm"];
+const CORRUPT_NAME: &str = "library.sqlite.damaged";
+/// Lock held while a corrupt file is renamed, so that two processes do not rename each other's new file.
 const LOCK_NAME: &str = "library.lock";
-/// How long to wait for another process's change.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Wait for another process's transaction.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What makes version n + 1 of version n. Never changed, only added to.
+/// Schema migrations: entry n upgrades version n to n + 1. Entries never change; new ones are appended.
 const MIGRATIONS: [&str; 1] = ["CREATE TABLE documents (
     id TEXT PRIMARY KEY NOT NULL,
     content_hash TEXT NOT NULL,
@@ -43,36 +43,36 @@ const MIGRATIONS: [&str; 1] = ["CREATE TABLE documents (
     last_used INTEGER NOT NULL
 ) STRICT"];
 
-/// The saved documents of one library.
+/// Catalog of the saved documents of one library.
 #[derive(Debug)]
 pub struct Catalog {
     db: Connection,
 }
 
 impl Catalog {
-    /// The catalog in the folder `root`, both made where they are not there. A damaged one is set aside and begun anew:
-    /// then a sentence says so.
+    /// Opens the catalog in folder `root`, and creates both if missing. A corrupt file is renamed and replaced by a new one; the
+    /// notice reports that.
     ///
     /// # Errors
-    /// [`CatalogError::Folder`], [`CatalogError::Newer`], or what the database said.
+    /// [`CatalogError::Folder`], [`CatalogError::Newer`], or a database error.
     pub fn open(root: &Path) -> Result<(Catalog, Option<String>), CatalogError> {
         let folder_error = |source| CatalogError::Folder { path: root.to_owned(), source };
         make_private(root).map_err(folder_error)?;
         match Catalog::open_file(root) {
-            Err(error) if is_damage(&error) => {}
+            Err(error) if is_corruption(&error) => {}
             opened => return Ok((opened?, None)),
         }
         let lock = File::create(root.join(LOCK_NAME)).map_err(folder_error)?;
         lock.lock().map_err(folder_error)?;
-        // Another process may have done it while this one waited.
+        // Another process may have replaced the file while this one waited.
         match Catalog::open_file(root) {
-            Err(error) if is_damage(&error) => {}
+            Err(error) if is_corruption(&error) => {}
             opened => return Ok((opened?, None)),
         }
-        let aside = set_aside(root).map_err(folder_error)?;
+        let renamed = rename_corrupt(root).map_err(folder_error)?;
         let note = format!(
-            "the library's catalog was damaged and is kept as {}; saved documents are found again when they are opened",
-            aside.display()
+            "the library's catalog was corrupt and was renamed to {}. Saved documents are found again when they are opened",
+            renamed.display()
         );
         Ok((Catalog::open_file(root)?, Some(note)))
     }
@@ -81,45 +81,45 @@ impl Catalog {
         let path = root.join(FILE_NAME);
         make_private_file(&path).map_err(|source| CatalogError::Folder { path: root.to_owned(), source })?;
         let mut db = Connection::open(&path)?;
-        db.busy_timeout(PATIENCE)?;
-        // Where the file system cannot do it, the answer is another mode, and that is as correct, only slower.
+        db.busy_timeout(BUSY_TIMEOUT)?;
+        // A file system without shared memory gets another journal mode, which is slower but as safe.
         db.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;
-        let whole: String = db.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
-        if whole != "ok" {
-            return Err(damage());
+        let check: String = db.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+        if check != "ok" {
+            return Err(corruption());
         }
         migrate(&mut db, root)?;
         let catalog = Catalog { db };
-        // A table of that name in another shape, and a row that no Strata wrote, are damage too.
+        // A table of other columns, or a row of invalid values, counts as corruption too.
         catalog.list()?;
         Ok(catalog)
     }
 
-    /// Adds a document, or tells what is new of one; when it was first saved stays.
+    /// Inserts a document, or updates all but its time of creation.
     ///
     /// # Errors
-    /// What the database said.
-    pub fn upsert(&self, entry: &Entry) -> Result<(), CatalogError> {
+    /// A database error.
+    pub fn upsert(&self, entry: &CatalogEntry) -> Result<(), CatalogError> {
         entry.write(&self.db)
     }
 
-    /// One document by its whole id.
+    /// A document by its whole id.
     ///
     /// # Errors
-    /// What the database said.
-    pub fn get(&self, id: &str) -> Result<Option<Entry>, CatalogError> {
+    /// A database error.
+    pub fn get(&self, id: &str) -> Result<Option<CatalogEntry>, CatalogError> {
         let sql = format!("SELECT {COLUMNS} FROM documents WHERE id = ?1");
-        Ok(self.db.query_row(&sql, [id], Entry::read).optional()?)
+        Ok(self.db.query_row(&sql, [id], CatalogEntry::read).optional()?)
     }
 
-    /// The one document whose id begins with `prefix`, in any case.
+    /// The only document whose id begins with `prefix`, in any case.
     ///
     /// # Errors
-    /// [`CatalogError::NoSuch`], [`CatalogError::Ambiguous`], or what the database said.
-    pub fn find(&self, prefix: &str) -> Result<Entry, CatalogError> {
+    /// [`CatalogError::NoSuch`], [`CatalogError::Ambiguous`], or a database error.
+    pub fn find(&self, prefix: &str) -> Result<CatalogEntry, CatalogError> {
         let wanted = prefix.trim().to_ascii_lowercase();
-        let fits = |entry: &Entry| !wanted.is_empty() && entry.id.starts_with(&wanted);
-        let mut found: Vec<Entry> = self.list()?.into_iter().filter(fits).collect();
+        let fits = |entry: &CatalogEntry| !wanted.is_empty() && entry.id.starts_with(&wanted);
+        let mut found: Vec<CatalogEntry> = self.list()?.into_iter().filter(fits).collect();
         match (found.pop(), found.len()) {
             (Some(entry), 0) => Ok(entry),
             (Some(_), others) => Err(CatalogError::Ambiguous { id: prefix.to_owned(), n: others + 1 }),
@@ -127,43 +127,43 @@ impl Catalog {
         }
     }
 
-    /// Notes that a document was used at `now`; false where it is not there.
+    /// Records that a document was used at `now`; false if it does not exist.
     ///
     /// # Errors
-    /// What the database said.
+    /// A database error.
     pub fn touch(&self, id: &str, now: i64) -> Result<bool, CatalogError> {
         Ok(self.db.execute("UPDATE documents SET last_used = max(last_used, ?2) WHERE id = ?1", params![id, now])? > 0)
     }
 
-    /// Forgets a document; false where it is not there.
+    /// Deletes a document; false if it does not exist.
     ///
     /// # Errors
-    /// What the database said.
+    /// A database error.
     pub fn remove(&self, id: &str) -> Result<bool, CatalogError> {
         Ok(self.db.execute("DELETE FROM documents WHERE id = ?1", [id])? > 0)
     }
 
-    /// All documents, least recently used last.
+    /// All documents, the most recently used first.
     ///
     /// # Errors
-    /// What the database said.
-    pub fn list(&self) -> Result<Vec<Entry>, CatalogError> {
+    /// A database error.
+    pub fn list(&self) -> Result<Vec<CatalogEntry>, CatalogError> {
         let sql = format!("SELECT {COLUMNS} FROM documents ORDER BY last_used DESC, id");
         let mut statement = self.db.prepare(&sql)?;
-        let entries = statement.query_map([], Entry::read)?.collect::<Result<_, _>>()?;
+        let entries = statement.query_map([], CatalogEntry::read)?.collect::<Result<_, _>>()?;
         Ok(entries)
     }
 
-    /// The document that was not used for longest, but for those in `except`.
+    /// The least recently used document that is not in `except`.
     ///
     /// # Errors
-    /// What the database said.
-    pub fn least_recently_used(&self, except: &[&str]) -> Result<Option<Entry>, CatalogError> {
+    /// A database error.
+    pub fn least_recently_used(&self, except: &[&str]) -> Result<Option<CatalogEntry>, CatalogError> {
         Ok(self.list()?.into_iter().rfind(|entry| !except.contains(&entry.id.as_str())))
     }
 }
 
-/// Brings the database to the newest version; whoever comes second finds nothing to do.
+/// Migrates to the newest version; a second process finds it done.
 fn migrate(db: &mut Connection, root: &Path) -> Result<(), CatalogError> {
     let version = |db: &Connection| db.query_row("PRAGMA user_version", [], |row| row.get::<_, i64>(0));
     let known = MIGRATIONS.len() as i64;
@@ -175,7 +175,7 @@ fn migrate(db: &mut Connection, root: &Path) -> Result<(), CatalogError> {
     if found > known {
         return Err(CatalogError::Newer { path: root.to_owned(), found, known });
     }
-    let n_done = usize::try_from(found).map_err(|_| damage())?;
+    let n_done = usize::try_from(found).map_err(|_| corruption())?;
     for migration in MIGRATIONS.iter().skip(n_done) {
         change.execute_batch(migration)?;
     }
@@ -183,35 +183,35 @@ fn migrate(db: &mut Connection, root: &Path) -> Result<(), CatalogError> {
     Ok(change.commit()?)
 }
 
-/// What SQLite says of a file that is none of its own, or no longer whole.
-fn damage() -> CatalogError {
+/// SQLite's error for a corrupt file.
+fn corruption() -> CatalogError {
     CatalogError::Database(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT), None))
 }
 
-/// The file itself is at fault, not the disk, the rights, or another process.
-fn is_damage(error: &CatalogError) -> bool {
+/// True if the file itself is corrupt; false for errors of the disk, of permissions, or of another process.
+fn is_corruption(error: &CatalogError) -> bool {
     let CatalogError::Database(error) = error else { return false };
     match error {
         rusqlite::Error::SqlInputError { .. }
         | rusqlite::Error::FromSqlConversionFailure(..)
         | rusqlite::Error::InvalidColumnType(..)
         | rusqlite::Error::IntegralValueOutOfRange(..) => true,
-        // Unknown is SQLite's plain "error": a table that is not there, or is in another shape than our questions.
+        // SQLite reports a missing table or unexpected columns as its generic "error", which is Unknown here.
         _ => matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::Unknown)),
     }
 }
 
-/// Moves a damaged database out of the way, in the place of one that was there before.
-fn set_aside(root: &Path) -> io::Result<PathBuf> {
-    let aside = root.join(ASIDE_NAME);
-    for end in COMPANIONS {
-        match fs::rename(root.join(format!("{FILE_NAME}{end}")), root.join(format!("{ASIDE_NAME}{end}"))) {
+/// Renames a corrupt database, replacing an earlier renamed one.
+fn rename_corrupt(root: &Path) -> io::Result<PathBuf> {
+    let renamed = root.join(CORRUPT_NAME);
+    for suffix in SIDE_FILES {
+        match fs::rename(root.join(format!("{FILE_NAME}{suffix}")), root.join(format!("{CORRUPT_NAME}{suffix}"))) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
     }
-    fs::rename(root.join(FILE_NAME), &aside)?;
-    Ok(aside)
+    fs::rename(root.join(FILE_NAME), &renamed)?;
+    Ok(renamed)
 }
 
 fn make_private(folder: &Path) -> io::Result<()> {
@@ -225,7 +225,7 @@ fn make_private(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes the file before SQLite does, which would let others read it. What SQLite keeps beside it gets the same rights.
+/// Creates the file with private rights before SQLite does; SQLite gives its side files the same rights.
 fn make_private_file(path: &Path) -> io::Result<()> {
     let mut options = fs::OpenOptions::new();
     options.append(true).create(true);

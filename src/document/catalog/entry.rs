@@ -1,62 +1,62 @@
-//! What the catalog knows of one saved document, as plain data and as a row.
+//! Catalog entry of one saved document, as plain data and as a database row.
 
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Row, named_params};
 
 use super::error::CatalogError;
 
-/// Digits of an id that a person is shown.
+/// Digits of an id in its short form.
 const SHORT_ID_LEN: usize = 8;
 
-/// How far a document is read.
+/// Progress of a document's prefill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadState {
-    /// all of it
+    /// complete
     Read,
-    /// reading was interrupted; it goes on where it stopped
+    /// interrupted; prefill resumes from there
     Partial,
 }
 
-/// A document with the model that read it.
+/// A saved document with the model that prefilled it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Entry {
-    /// name of its store's folder: hexadecimal digits
+pub struct CatalogEntry {
+    /// name of its store's folder, hexadecimal
     pub id: String,
     /// hash of its text, hexadecimal
     pub content_hash: String,
-    /// what people call it
+    /// name to show
     pub name: String,
-    /// size of the file(s)
+    /// bytes of the file(s)
     pub bytes: u64,
     /// pages of the file(s)
     pub pages: usize,
-    /// name of the model that read it
+    /// name of the model
     pub model: String,
-    /// fingerprint of that model, hexadecimal
+    /// fingerprint of the model, hexadecimal
     pub model_fingerprint: String,
     /// element type of its KV
     pub kv_dtype: String,
-    /// its tokens
+    /// number of tokens
     pub tokens: usize,
-    /// of which the KV is saved
+    /// number of tokens whose KV is saved
     pub saved_tokens: usize,
-    /// KV bytes on the disk
+    /// KV bytes on disk
     pub kv_bytes: u64,
-    /// how far it is read
+    /// progress of prefill
     pub state: ReadState,
-    /// what reading it took
+    /// duration of prefill
     pub prefill_seconds: f64,
-    /// when it was first saved
+    /// time of the first save, seconds since 1970
     pub created: i64,
-    /// when it was last opened
+    /// time of the last use, seconds since 1970
     pub last_used: i64,
 }
 
-/// Columns in the order of the fields of [`Entry`].
+/// Columns in the order of the fields of [`CatalogEntry`].
 pub(super) const COLUMNS: &str = "id, content_hash, name, bytes, pages, model, model_fingerprint, kv_dtype, tokens, \
     saved_tokens, kv_bytes, state, prefill_seconds, created, last_used";
 
-/// A new row, or the new values of the old one, but for when it was first saved.
+/// Inserts a row, or updates all of it but the time of creation.
 pub(super) const UPSERT: &str = "INSERT INTO documents VALUES (:id, :content_hash, :name, :bytes, :pages, :model, \
     :model_fingerprint, :kv_dtype, :tokens, :saved_tokens, :kv_bytes, :state, :prefill_seconds, :created, :last_used) \
     ON CONFLICT (id) DO UPDATE SET content_hash = excluded.content_hash, name = excluded.name, bytes = excluded.bytes, \
@@ -65,14 +65,14 @@ pub(super) const UPSERT: &str = "INSERT INTO documents VALUES (:id, :content_has
     kv_bytes = excluded.kv_bytes, state = excluded.state, prefill_seconds = excluded.prefill_seconds, \
     last_used = excluded.last_used";
 
-impl Entry {
-    /// The digits of its id that a person is shown.
+impl CatalogEntry {
+    /// Short form of the id.
     pub fn short_id(&self) -> &str {
         self.id.get(..SHORT_ID_LEN).unwrap_or(&self.id)
     }
 
-    pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Entry> {
-        Ok(Entry {
+    pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<CatalogEntry> {
+        Ok(CatalogEntry {
             id: row.get("id")?,
             content_hash: row.get("content_hash")?,
             name: row.get("name")?,

@@ -1,45 +1,45 @@
-//! Why the catalog cannot answer, one sentence each that says what to do.
+//! Errors of the catalog. Each message names the fault and the remedy.
 
 use std::path::PathBuf;
 
-/// Why the catalog refused.
+/// Why the catalog cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogError {
-    /// the folder or the file cannot be made or read
-    #[error("the library in {path} cannot be used: {source}; check that you may write there, or choose another folder")]
+    /// the folder or the file cannot be created or read
+    #[error("the library in {path} cannot be used ({source}). Check its permissions, or choose another folder")]
     Folder {
         /// the folder
         path: PathBuf,
-        /// the system's words
+        /// cause
         source: std::io::Error,
     },
-    /// written by a later version
+    /// the file was written by a later version
     #[error(
-        "the library in {path} is of a newer Strata (format {found}, this one knows {known}); update Strata, or choose another folder"
+        "the library in {path} is from a newer Strata (format {found}, this version reads up to {known}). Update Strata, or choose another folder"
     )]
     Newer {
         /// the folder
         path: PathBuf,
         /// version in the file
         found: i64,
-        /// version of this program
+        /// newest version that this program reads
         known: i64,
     },
-    /// no entry begins so
-    #[error("the library has no document '{id}'; `strata library list` shows what it has")]
+    /// no id has this prefix
+    #[error("the library has no document '{id}'. List its documents with `strata library list`")]
     NoSuch {
-        /// asked for
+        /// requested prefix
         id: String,
     },
-    /// more than one entry begins so
-    #[error("{n} documents of the library begin with '{id}'; give more of its digits")]
+    /// more than one id has this prefix
+    #[error("{n} documents of the library begin with '{id}'. Give more of its digits")]
     Ambiguous {
-        /// asked for
+        /// requested prefix
         id: String,
-        /// how many
+        /// number of documents
         n: usize,
     },
-    /// the database's own words
-    #[error("the library's catalog failed: {0}; try again, or start Strata anew")]
+    /// any other database error
+    #[error("the library's catalog failed: {0}. Try again, or restart Strata")]
     Database(#[from] rusqlite::Error),
 }

@@ -1,28 +1,28 @@
-//! The catalog of saved documents: which there are, who read them, and when they were last used.
+//! Catalog of saved documents: their names, their models, and when they were last used.
 //!
 //! ```text
-//! Entry ─ upsert, touch, remove ─► library.sqlite in the library's folder ─► list, find, least_recently_used
-//!                                       └ damaged: set aside, begun anew, and a sentence says so
+//! CatalogEntry ─ upsert, touch, remove ─► library.sqlite in the library's folder ─► list, find, least_recently_used
+//!                                       └ corrupt: renamed and replaced, with a notice
 //! ```
-//! 1. The catalog describes, it is never needed: what a page holds is checked by its store, so a lost or wrong entry costs
-//!    a name and a date, never a token.
-//! 2. Several processes may have it open at once; each change is one transaction.
-//! 3. A damaged file is set aside, never deleted; one of a newer Strata is refused and left as it is.
-//! 4. The folder is readable by its owner alone (0700), and so is the file (0600): it holds the names of documents.
+//! 1. The catalog only describes: stores verify their own pages, so a lost or wrong entry costs a name and a date, never a
+//!    token.
+//! 2. Several processes may open it at once; each change is one transaction.
+//! 3. A corrupt file is renamed, never deleted; one of a newer Strata is rejected and left unchanged.
+//! 4. Only the owner can read the folder (0700) and the file (0600), because it has the names of documents.
 //!
-//! Owner thread: whoever opened it. Units: bytes, tokens, seconds; times in seconds since 1970.
+//! Owner thread: the one that opened it. Units: bytes, tokens, seconds; times in seconds since 1970.
 
 mod database;
 mod entry;
 mod error;
 
 pub use database::Catalog;
-pub use entry::{Entry, ReadState};
+pub use entry::{CatalogEntry, ReadState};
 pub use error::CatalogError;
 
 use std::path::PathBuf;
 
-/// The library's folder where nobody chose another: in the cache folder of this person, where the system names one.
+/// Default folder of the library, in the user's cache folder; None if the system has no such folder.
 pub fn default_root() -> Option<PathBuf> {
     directories::ProjectDirs::from("", "", "strata").map(|dirs| dirs.cache_dir().join("library"))
 }

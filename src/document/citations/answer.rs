@@ -1,8 +1,8 @@
-//! What an answer takes from the documents, and what it leaves out of them.
+//! Citations of an answer: its quotations, and the mentions that a list misses.
 //!
 //! ```text
-//! answer ──┬► between quotation marks ─────────────────► find_quotes ──► Quote, Marked
-//!          └► the built-in model's: in the document's words but for its own ──► Unmarked; of a list also what is missing ──► MissingMention
+//! answer ──┬► text between quotation marks ────────────────► find_quotes ──► Quote, Marked
+//!          └► the built-in model's: quoted document text ──► Unmarked; mentions that a list misses ──► MissingMention
 //! ```
 
 use std::borrow::Borrow;
@@ -11,22 +11,22 @@ use super::mentions::List;
 use super::quotes::{Quote, QuoteKind, find_quotes, parts};
 use crate::document::Document;
 
-/// What the built-in model says in words of its own: that a document has no answer, and what it is.
-const OWN_ANSWERS: [&str; 2] = ["I cannot find that", "I am the small model"];
-/// How it ends the answer to a question for yes or no.
+/// Beginnings of the built-in model's answers that quote no document: no answer found, and self-description.
+const UNQUOTED_ANSWERS: [&str; 2] = ["I cannot find that", "I am the small model"];
+/// Endings of the built-in model's answers to yes/no questions.
 const OUTCOMES: [&str; 2] = [" So yes.", " So no."];
 
-/// What an answer of the built-in model that is no list says in a document's words; nothing where all are its own.
+/// Quoted text of an answer of the built-in model that is no list; None if it quotes nothing.
 fn without_own_words(answer: &str) -> Option<&str> {
     let answer = answer.trim();
-    let is_own = answer.is_empty() || OWN_ANSWERS.iter().any(|own| answer.starts_with(own));
+    let is_own = answer.is_empty() || UNQUOTED_ANSWERS.iter().any(|start| answer.starts_with(start));
     let without_outcome = || OUTCOMES.iter().find_map(|outcome| answer.strip_suffix(outcome)).unwrap_or(answer);
     (!is_own).then(without_outcome)
 }
 
-/// [`find_quotes`]; with `whole`, an answer without quotation marks is one quotation (the built-in model answers in the
-/// document's own words), or the parts of it that are found and those that are not; what it says in its own words is none.
-/// A list quotes item by item, and what it leaves out comes last, as the document has it.
+/// [`find_quotes`], with more for the built-in model (`whole`), which answers in quoted document text without marks. Such an
+/// answer is one quotation, or its parts with their places; text of the model's own is none. A list has one quotation per
+/// item, followed by the mentions that it misses.
 pub fn quotes_in(answer: &str, whole: bool, documents: &[impl Borrow<Document>]) -> Vec<Quote> {
     let mut quotes = find_quotes(answer, documents);
     if !whole || documents.is_empty() {
@@ -38,8 +38,8 @@ pub fn quotes_in(answer: &str, whole: bool, documents: &[impl Borrow<Document>])
         let quote = |(text, found): (&str, _)| Quote { text: text.to_owned(), kind: QuoteKind::Unmarked, found };
         quotes.extend(passages.into_iter().flat_map(|passage| parts(passage, documents)).map(quote));
     }
-    let left_out = list.map(|list| list.left_out(documents)).unwrap_or_default();
-    quotes.extend(left_out.into_iter().filter_map(|place| {
+    let missing = list.map(|list| list.missing(documents)).unwrap_or_default();
+    quotes.extend(missing.into_iter().filter_map(|place| {
         let text = documents.get(place.document)?.borrow().text.get(place.bytes.clone())?.to_owned();
         Some(Quote { text, kind: QuoteKind::MissingMention, found: Some(place) })
     }));

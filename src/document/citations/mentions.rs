@@ -1,39 +1,39 @@
-//! Mentions that a list of the built-in model leaves out.
+//! Missing mentions: mentions of a name in the documents that a list of the built-in model does not include.
 //!
 //! ```text
-//! - Savane is Lumira Tone.        every Savane in the documents ──► those that no item says ──► the words around each
+//! - Savane is Lumira Tone.        every Savane in the documents ──► those in no item ──► the words around each
 //! - Savane: no more mentions.
 //! ```
-//! Invariants: 1. a mention is the name as a word of its own, in the letters of the list: `Savane's` and `_Savane_` are, `Savanes` is none;
-//! 2. what an item says is not left out wherever the same words stand.
+//! Invariants: 1. A mention is the name as a word of its own, in the letters of the list: `Savane's` and `_Savane_` are
+//! mentions, `Savanes` is none. 2. Text of an item is not missing, wherever the same words occur.
 
 use std::borrow::Borrow;
 use std::ops::Range;
 
-use super::quotes::{Place, matching_len, offset_in};
+use super::quotes::{PassageLocation, matching_len, offset_in};
 use crate::document::Document;
 use crate::document::text::BLANK_LINE;
 
-/// How the model ends a list; the line begins with what was asked for.
+/// End of a complete list; the line begins with the name.
 const NO_MORE: &str = ": no more mentions.";
-/// Most words before a mention that are told with it.
+/// Largest number of words before a mention in its passage.
 const WORDS_BEFORE: usize = 12;
-/// Most words from a mention on that are told.
+/// Largest number of words from a mention on in its passage.
 const WORDS_FROM: usize = 40;
-/// Most mentions that are told of: as many say that there are as many or more.
-pub const MAX_LEFT_OUT: usize = 100;
+/// Largest number of missing mentions that are reported.
+pub const MAX_MISSING_MENTIONS: usize = 100;
 
-/// A list of mentions, with which the model says that there are no more.
+/// A list of mentions that claims to be complete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct List<'a> {
-    /// what is mentioned
+    /// name that was asked for
     name: &'a str,
-    /// each from its mention to the end of a sentence
+    /// items, each from the mention to the end of a sentence
     pub items: Vec<&'a str>,
 }
 
 impl<'a> List<'a> {
-    /// The list that an answer is, if it is one.
+    /// Parses an answer; None if it is no such list.
     pub fn of(answer: &'a str) -> Option<List<'a>> {
         let list = answer.trim().strip_suffix(NO_MORE)?;
         let (items, last) = list.rsplit_once('\n').unwrap_or(("", list));
@@ -42,40 +42,44 @@ impl<'a> List<'a> {
         (!name.is_empty()).then(|| List { name, items: items.unwrap_or_default() })
     }
 
-    /// Where the documents mention the name and no item does: the words around each mention, in their order.
-    pub fn left_out(&self, documents: &[impl Borrow<Document>]) -> Vec<Place> {
+    /// Passages around the mentions that no item includes, in order.
+    pub fn missing(&self, documents: &[impl Borrow<Document>]) -> Vec<PassageLocation> {
         let numbered = documents.iter().map(|d| d.borrow()).enumerate();
         let places = numbered.flat_map(|(document, it)| {
-            self.left_out_of(&it.text).into_iter().map(move |bytes| Place { document, page: it.page_of(bytes.start), bytes })
+            self.missing_in(&it.text).into_iter().map(move |bytes| PassageLocation {
+                document,
+                page: it.page_of(bytes.start),
+                bytes,
+            })
         });
-        places.take(MAX_LEFT_OUT).collect()
+        places.take(MAX_MISSING_MENTIONS).collect()
     }
 
-    fn left_out_of(&self, text: &str) -> Vec<Range<usize>> {
-        let said_from = |at: usize| {
+    fn missing_in(&self, text: &str) -> Vec<Range<usize>> {
+        let item_len_at = |at: usize| {
             let here = text.get(at..)?;
             let lengths = self.items.iter().filter_map(|item| matching_len(item, here));
             lengths.max().filter(|n| *n > 0)
         };
-        let (mut left_out, mut told_until) = (Vec::new(), 0);
+        let (mut missing, mut covered_until) = (Vec::new(), 0);
         for at in mentions_of(text, self.name) {
-            if let Some(n) = said_from(at) {
-                told_until = told_until.max(at + n);
-            } else if at >= told_until {
-                // Mentions of one sentence are told of once.
+            if let Some(n) = item_len_at(at) {
+                covered_until = covered_until.max(at + n);
+            } else if at >= covered_until {
+                // Further mentions in the same passage are covered by it.
                 let passage = around(text, at);
-                told_until = passage.end;
-                left_out.push(passage);
+                covered_until = passage.end;
+                missing.push(passage);
             }
-            if left_out.len() == MAX_LEFT_OUT {
+            if missing.len() == MAX_MISSING_MENTIONS {
                 break;
             }
         }
-        left_out
+        missing
     }
 }
 
-/// Where a name stands, first bytes: as a word of its own, or as words.
+/// Byte positions of a name's mentions, as a word or words of its own.
 pub fn mentions_of<'a>(text: &'a str, name: &'a str) -> impl Iterator<Item = usize> + 'a {
     let is_free = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric());
     text.match_indices(name).map(|(at, _)| at).filter(move |&at| {
@@ -84,7 +88,7 @@ pub fn mentions_of<'a>(text: &'a str, name: &'a str) -> impl Iterator<Item = usi
     })
 }
 
-/// The words around a byte, within its sentence and paragraph.
+/// Passage of words around a byte, within its sentence and paragraph.
 fn around(text: &str, at: usize) -> Range<usize> {
     let (before, from) = (text.get(..at).unwrap_or_default(), text.get(at..).unwrap_or_default());
     let before = before.rsplit(BLANK_LINE).next().unwrap_or_default();

@@ -1,8 +1,8 @@
-//! Citations: quotations and mentions in an answer, located in the document's text.
+//! Citations: quotations and mentions in an answer, located in the documents' text.
 //!
 //! ```text
 //! answer text ─► quotes: spans between quotation marks ─► page, byte range, or "not found"
-//!             └► mentions: a list that claims to be complete ─► mentions that the list leaves out
+//!             └► mentions: a list that claims to be complete ─► mentions that it misses
 //! ```
 
 mod answer;
@@ -10,5 +10,5 @@ mod mentions;
 mod quotes;
 
 pub use answer::quotes_in;
-pub use mentions::{MAX_LEFT_OUT, mentions_of};
-pub use quotes::{Place, Quote, QuoteKind, find_quotes, locate};
+pub use mentions::{MAX_MISSING_MENTIONS, mentions_of};
+pub use quotes::{PassageLocation, Quote, QuoteKind, find_quotes, locate};

@@ -1,71 +1,71 @@
-//! Finds the quotations of an answer in the documents, or says that they are not there.
+//! Quotations: finds the quotations of an answer in the documents, or reports that they are missing.
 //!
 //! ```text
 //! He says "the harbour was built" ──► Quote { text, found: document, page, bytes }
 //! ```
-//! Invariants: 1. what is found stands in the document word for word, in order, with nothing between but white space, and
-//! words divided at line ends count as whole; 2. no word or number is cut: "is 4821" is not found in "is 48210", nor "toxic"
-//! in "non-toxic" or "non-" at a line end; 3. the bytes found are the quoted words and nothing around them; 4. marks that
-//! only look different are the same: straight and curly apostrophes and quotation marks.
-//! A comma at the end of a quotation belongs to the sentence around it and may be missing in the document, and so does the case
-//! of its first letter: `the bell was cast` stands where a sentence begins `The bell was cast`.
+//! Invariants: 1. Found text matches word for word, in order, with only white space between; words divided at line ends count
+//! as whole. 2. No word or number is split: "is 4821" does not match in "is 48210", nor "toxic" in "non-toxic" or after
+//! "non-" at a line end. 3. The byte range covers the quoted words and nothing else. 4. Typographic variants are equal:
+//! straight and curly apostrophes and quotation marks.
+//! A comma at the end of a quotation belongs to the answer's sentence, so the document may lack it. So does the case of the
+//! first letter: `the bell was cast` matches a sentence that begins `The bell was cast`.
 
 use std::borrow::Borrow;
 use std::ops::Range;
 
 use crate::document::Document;
 
-/// Fewest words of a quotation: shorter ones are names and titles.
+/// Fewest words of a marked quotation; shorter ones are names and titles.
 const MIN_WORDS: usize = 3;
 
-/// Fewest words of a part of an answer that is no quotation as a whole: fewer in a row are anybody's.
+/// Fewest words of a part of an unmarked quotation; shorter runs match by chance.
 const MIN_PART_WORDS: usize = 5;
-/// Most words of such an answer that is taken apart.
+/// Longest unmarked answer that is split into parts, words.
 const MAX_WORDS: usize = 64;
 
-/// Where a passage stands.
+/// Location of a passage in the documents.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Place {
-    /// which document, from 0
+pub struct PassageLocation {
+    /// index of the document
     pub document: usize,
-    /// which page, from 0
+    /// index of the page
     pub page: usize,
-    /// bytes of [`Document::text`]
+    /// byte range in [`Document::text`]
     pub bytes: Range<usize>,
 }
 
-/// How an answer has a quotation.
+/// Form of a quotation in an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub enum QuoteKind {
     /// between quotation marks
     Marked,
-    /// as a whole, or as a part of one that has no marks
+    /// an answer without marks, or a part of one
     Unmarked,
-    /// not at all: a mention that a list leaves out which says that there are no more
+    /// not in the answer: a mention that a list misses
     #[serde(rename = "LeftOut")]
     MissingMention,
 }
 
-/// A quotation in an answer.
+/// A quotation of an answer.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Quote {
-    /// without its marks
+    /// text without marks
     pub text: String,
-    /// how the answer has it
+    /// form in the answer
     pub kind: QuoteKind,
-    /// where it stands; None says that it is in no document
-    pub found: Option<Place>,
+    /// location; None if no document has the text
+    pub found: Option<PassageLocation>,
 }
 
-/// The quotations of `answer` (`"…"` or `“…”`, three words and more), each looked up in `documents`.
+/// Quotations of `answer` (`"…"` or `“…”`, three words or more), each located in `documents`.
 pub fn find_quotes(answer: &str, documents: &[impl Borrow<Document>]) -> Vec<Quote> {
     let quoted = quoted_passages(answer).into_iter();
     quoted.map(|text| Quote { text: text.to_owned(), kind: QuoteKind::Marked, found: locate(text, documents) }).collect()
 }
 
-/// `answer` in parts: runs of words, as long as they can be, that stand in a document, and what lies between those. All of it is
-/// one part where it stands there, and where it is too long to be taken apart.
-pub(super) fn parts<'a>(answer: &'a str, documents: &[impl Borrow<Document>]) -> Vec<(&'a str, Option<Place>)> {
+/// Splits `answer` into the longest runs of words that a document has, and the text between them. An answer that is found as
+/// a whole, or is too long to split, is one part.
+pub(super) fn parts<'a>(answer: &'a str, documents: &[impl Borrow<Document>]) -> Vec<(&'a str, Option<PassageLocation>)> {
     let words: Vec<&str> = answer.split_whitespace().collect();
     let whole = locate(answer, documents);
     if whole.is_some() || words.len() > MAX_WORDS {
@@ -76,40 +76,40 @@ pub(super) fn parts<'a>(answer: &'a str, documents: &[impl Borrow<Document>]) ->
         let (first, last) = (words.get(from)?, words.get(to.checked_sub(1)?)?);
         Some(answer.get(start(first)..start(last) + last.len())?.trim_matches(|c: char| !c.is_alphanumeric()))
     };
-    let found = |from: usize, to: usize| run(from, to).and_then(|run| Some((run, locate_as_said(run, documents)?)));
+    let found = |from: usize, to: usize| run(from, to).and_then(|run| Some((run, locate_exact_case(run, documents)?)));
     let rest = |from: usize, to: usize| run(from, to).filter(|run| from < to && !run.is_empty()).map(|run| (run, None));
-    let (mut parts, mut from, mut told) = (Vec::new(), 0, 0);
+    let (mut parts, mut from, mut done) = (Vec::new(), 0, 0);
     while from + MIN_PART_WORDS <= words.len() {
-        // What a run that is found begins with is found too.
+        // Every prefix of a found run is found too, so the search is binary.
         let ends: Vec<usize> = (from + MIN_PART_WORDS..=words.len()).collect();
         let n_found = ends.partition_point(|to| found(from, *to).is_some());
         let to = n_found.checked_sub(1).and_then(|last| ends.get(last)).copied();
         if let Some((to, (run, place))) = to.and_then(|to| Some((to, found(from, to)?))) {
-            parts.extend(rest(told, from));
+            parts.extend(rest(done, from));
             parts.push((run, Some(place)));
-            told = to;
+            done = to;
         }
         from = to.unwrap_or(from + 1);
     }
     match parts.is_empty() {
         true => vec![(answer, None)],
-        false => parts.into_iter().chain(rest(told, words.len())).collect(),
+        false => parts.into_iter().chain(rest(done, words.len())).collect(),
     }
 }
 
-/// Where a part of a text begins in it, bytes.
+/// Byte offset of a part in its text.
 pub(super) fn offset_in(text: &str, part: &str) -> usize {
     part.as_ptr().addr() - text.as_ptr().addr()
 }
 
-/// Where `passage` stands: as it is, or else with the other case of its first letter.
-pub fn locate(passage: &str, documents: &[impl Borrow<Document>]) -> Option<Place> {
+/// Location of `passage`, with its first letter in either case.
+pub fn locate(passage: &str, documents: &[impl Borrow<Document>]) -> Option<PassageLocation> {
     let passage = passage.trim();
-    locate_as_said(passage, documents).or_else(|| locate_as_said(&in_other_case(passage)?, documents))
+    locate_exact_case(passage, documents).or_else(|| locate_exact_case(&in_other_case(passage)?, documents))
 }
 
-/// Where `passage` stands: as it is, or else with other white space between its words and words divided at line ends.
-fn locate_as_said(passage: &str, documents: &[impl Borrow<Document>]) -> Option<Place> {
+/// Location of `passage` verbatim, or with other white space and words divided at line ends.
+fn locate_exact_case(passage: &str, documents: &[impl Borrow<Document>]) -> Option<PassageLocation> {
     if !passage.contains(char::is_alphanumeric) {
         return None;
     }
@@ -117,7 +117,7 @@ fn locate_as_said(passage: &str, documents: &[impl Borrow<Document>]) -> Option<
     std::iter::once(passage).chain(without_comma).find_map(|passage| {
         let place = |(document, bytes): (usize, Range<usize>)| {
             let page = documents.get(document)?.borrow().page_of(bytes.start);
-            Some(Place { document, page, bytes })
+            Some(PassageLocation { document, page, bytes })
         };
         let texts = || documents.iter().map(|d| d.borrow().text.as_str()).enumerate();
         let exact = texts().find_map(|(i, text)| Some((i, find_exact(passage, text)?)));
@@ -125,7 +125,7 @@ fn locate_as_said(passage: &str, documents: &[impl Borrow<Document>]) -> Option<
     })
 }
 
-/// The passage with the other case of its first letter, where that has one.
+/// The passage with its first letter in the other case; None if the letter has no case.
 fn in_other_case(passage: &str) -> Option<String> {
     let first = passage.chars().next()?;
     let other: String = if first.is_lowercase() { first.to_uppercase().collect() } else { first.to_lowercase().collect() };
@@ -147,7 +147,7 @@ fn find_words(passage: &str, text: &str) -> Option<Range<usize>> {
     starts.filter_map(|at| Some(at..at + matching_len(passage, text.get(at..)?)?)).find(|range| is_whole(text, range))
 }
 
-/// Bytes at the front of `text` that say what `passage` says.
+/// Bytes of `text` that match `passage` from the start; None if they do not match.
 pub(super) fn matching_len(passage: &str, text: &str) -> Option<usize> {
     let (mut wanted, mut rest) = (passage, text);
     while let Some(want) = wanted.chars().next() {
@@ -156,7 +156,7 @@ pub(super) fn matching_len(passage: &str, text: &str) -> Option<usize> {
             (wanted, rest) = (wanted.trim_start(), after_white_space(rest)?);
         } else if folded(want) == folded(have) {
             (wanted, rest) = (wanted.get(want.len_utf8()..)?, rest.get(have.len_utf8()..)?);
-            // A compound whose own hyphen stands at the line end.
+            // A compound whose hyphen is at the line end.
             if is_hyphen(want) && wanted.starts_with(char::is_alphanumeric) && rest.starts_with(char::is_whitespace) {
                 rest = after_line_end(rest)?;
             }
@@ -173,14 +173,14 @@ fn after_white_space(text: &str) -> Option<&str> {
     (after.len() < text.len()).then_some(after)
 }
 
-/// What follows white space with a line end in it, but no blank line.
+/// Text after white space with one line end; None if there is a blank line or no line end.
 fn after_line_end(text: &str) -> Option<&str> {
     let after = text.trim_start();
     let gap = text.get(..text.len() - after.len())?;
     (gap.matches('\n').count() == 1).then_some(after)
 }
 
-/// What follows a hyphen at a line end, where a word goes on.
+/// Text after a hyphen at a line end; None unless the word continues.
 fn after_division(text: &str) -> Option<&str> {
     let after = after_line_end(text.strip_prefix(is_hyphen)?)?;
     after.starts_with(char::is_alphanumeric).then_some(after)
@@ -190,7 +190,7 @@ fn is_hyphen(c: char) -> bool {
     matches!(c, '-' | '\u{2010}' | '\u{2011}' | '\u{AD}')
 }
 
-/// Marks that only look different are one.
+/// Maps typographic variants to one character.
 fn folded(c: char) -> char {
     match c {
         '\u{2018}' | '\u{2019}' => '\'',
@@ -200,7 +200,7 @@ fn folded(c: char) -> char {
     }
 }
 
-/// The range cuts no word and no number.
+/// True if the range splits no word and no number.
 fn is_whole(text: &str, range: &Range<usize>) -> bool {
     let (Some(before), Some(inside), Some(after)) = (text.get(..range.start), text.get(range.clone()), text.get(range.end..))
     else {
@@ -217,7 +217,7 @@ fn is_whole(text: &str, range: &Range<usize>) -> bool {
     !signed && !joins(first, left) && !joins(last, right) && !is_divided(before, inside) && !is_divided(inside, after)
 }
 
-/// A word goes on from one text to the next, over a hyphen at a line end.
+/// True if a word continues from one text to the next, over a hyphen at a line end.
 fn is_divided(before: &str, after: &str) -> bool {
     let hyphen = |text: &str| text.strip_suffix(is_hyphen).is_some_and(|word| word.ends_with(char::is_alphanumeric));
     let gap = before.get(before.trim_end().len()..).unwrap_or_default();
@@ -227,7 +227,7 @@ fn is_divided(before: &str, after: &str) -> bool {
     ends_divided || begins_divided || between
 }
 
-/// A word goes on from `edge`, the last character inside, over the two next ones outside.
+/// True if a word continues from `edge`, the last character inside, to the two next ones outside.
 fn joins(edge: Option<char>, outside: [Option<char>; 2]) -> bool {
     let is_word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
     let is_digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
@@ -240,7 +240,7 @@ fn joins(edge: Option<char>, outside: [Option<char>; 2]) -> bool {
     }
 }
 
-/// What stands between quotation marks inside one paragraph, and has enough words.
+/// Passages of enough words between quotation marks of one paragraph.
 fn quoted_passages(answer: &str) -> Vec<&str> {
     let mut out = Vec::new();
     let mut at = 0;
@@ -261,7 +261,7 @@ fn quoted_passages(answer: &str) -> Vec<&str> {
     out
 }
 
-/// The next mark that can open a quotation.
+/// Next mark that can open a quotation.
 fn next_opening(answer: &str, from: usize) -> Option<(usize, char)> {
     let rest = answer.get(from..)?;
     rest.char_indices().map(|(at, c)| (from + at, c)).find(|&(at, c)| match c {
@@ -275,7 +275,7 @@ fn next_opening(answer: &str, from: usize) -> Option<(usize, char)> {
     })
 }
 
-/// Where the quotation that `open` began ends, inside the paragraph.
+/// End of the quotation that `open` began, in the same paragraph.
 fn closing(answer: &str, from: usize, open: char) -> Option<usize> {
     let rest = answer.get(from..)?;
     let paragraph = rest.get(..rest.find("\n\n").unwrap_or(rest.len()))?;

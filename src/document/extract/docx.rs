@@ -1,11 +1,11 @@
-//! DOCX to text: paragraphs, tables and notes, and the pages that Word saw when it saved the file.
+//! DOCX to text: paragraphs, tables and notes, split at the page breaks that Word recorded.
 //!
 //! ```text
 //! ZIP ──► _rels ──► word/document.xml ──► paragraphs ─┐
-//!                   footnotes, endnotes  ─────────────┴─► parts: one for each page, where the file tells them
+//!                   footnotes, endnotes  ─────────────┴─► parts: one per page, if the file has page breaks
 //! ```
-//! Invariants: 1. what was deleted under revision, field codes and fall-back copies are not read; 2. entities are not
-//! expanded, but for the five of XML. Headers, footers and comments are left out.
+//! Invariants: 1. Deleted revisions, field codes and fallback copies are skipped. 2. Only XML's five predefined entities are
+//! expanded. Headers, footers and comments are skipped.
 //! Limits: [`limits::MAX_XML_DEPTH`], the archive's. Source: ECMA-376, part 1, chapter 17.
 
 use quick_xml::Reader;
@@ -17,7 +17,7 @@ use super::{ExtractError, Extracted, Part, TextLimit};
 use crate::base::limits;
 
 const MAIN_PART: &str = "word/document.xml";
-/// Notes at the end, and the element that each is in.
+/// Parts with notes, and the element of each note.
 const NOTES: [(&str, &[u8]); 2] = [("word/footnotes.xml", b"footnote"), ("word/endnotes.xml", b"endnote")];
 
 pub fn extract(bytes: &[u8]) -> Result<Extracted, ExtractError> {
@@ -35,12 +35,12 @@ pub fn extract(bytes: &[u8]) -> Result<Extracted, ExtractError> {
     let parts = body.finish();
     let mut limit = TextLimit::default();
     parts.iter().try_for_each(|part| limit.add(&part.text))?;
-    // One page alone says that the file does not tell its pages.
+    // A single page means that the file has no page breaks.
     let is_paged = parts.len() > 1;
     Ok(Extracted { parts, is_paged, notes: Vec::new() })
 }
 
-/// The file in the archive that holds the text.
+/// Name of the archive's file with the text.
 fn main_part(archive: &mut Archive<'_>) -> Result<String, ExtractError> {
     let Some(xml) = archive.read("_rels/.rels")? else { return Ok(MAIN_PART.to_owned()) };
     let mut reader = Reader::from_reader(xml.as_slice());
@@ -59,23 +59,23 @@ fn main_part(archive: &mut Archive<'_>) -> Result<String, ExtractError> {
     Ok(found.map_or_else(|| MAIN_PART.to_owned(), |target| target.trim_start_matches('/').to_owned()))
 }
 
-/// The value of an attribute, by its name without a prefix.
+/// Value of an attribute, by its name without prefix.
 fn attribute(element: &BytesStart<'_>, name: &[u8]) -> Option<String> {
     let found = element.attributes().with_checks(false).flatten().find(|a| a.key.local_name().as_ref() == name)?;
     Some(String::from_utf8_lossy(&found.value).into_owned())
 }
 
-/// A text in the making.
+/// State of the conversion.
 #[derive(Default)]
 struct Body {
     flow: Flow,
     pages: Vec<String>,
     depth: usize,
-    /// text counts: inside `w:t`
+    /// nesting of `w:t`, whose text counts
     in_text: usize,
-    /// tables around it
+    /// nesting of tables
     n_tables: usize,
-    /// depth of the element whose content is passed over
+    /// depth of the element whose content is skipped
     skipped: Option<usize>,
     note_element: Option<&'static [u8]>,
 }
@@ -86,13 +86,13 @@ impl Body {
         reader.config_mut().check_end_names = false;
         (self.depth, self.in_text, self.n_tables, self.skipped) = (0, 0, 0, None);
         loop {
-            let event = reader.read_event().map_err(|e| ExtractError::damaged(format!("its XML breaks off ({e})")))?;
+            let event = reader.read_event().map_err(|e| ExtractError::corrupt(format!("its XML is invalid ({e})")))?;
             match event {
                 Event::Eof => return Ok(()),
                 Event::Start(e) => {
                     self.depth += 1;
                     if self.depth > limits::MAX_XML_DEPTH {
-                        return Err(ExtractError::damaged("its XML is nested too deeply"));
+                        return Err(ExtractError::corrupt("its XML is nested too deeply"));
                     }
                     self.open(&e);
                 }
@@ -103,7 +103,7 @@ impl Body {
                 }
                 Event::End(e) => self.close(e.local_name().as_ref()),
                 Event::Text(text) if self.reads() => {
-                    let text = text.decode().map_err(|e| ExtractError::damaged(e.to_string()))?;
+                    let text = text.decode().map_err(|e| ExtractError::corrupt(e.to_string()))?;
                     self.flow.verbatim(&text);
                 }
                 Event::GeneralRef(name) if self.reads() => self.flow.verbatim(&referenced(&name)),
@@ -135,7 +135,7 @@ impl Body {
             b"noBreakHyphen" => self.flow.verbatim("\u{2011}"),
             b"footnoteReference" | b"endnoteReference" => self.note_mark(element),
             _ if self.note_element == Some(name) => match attribute(element, b"type") {
-                // Lines that separate notes from the text.
+                // Separator lines between notes and text.
                 Some(kind) if kind != "normal" => self.skipped = Some(self.depth),
                 _ => self.note_mark(element),
             },
@@ -185,7 +185,7 @@ impl Body {
     }
 }
 
-/// `&amp;` and `&#8211;`; another entity is nothing, whatever the file defines.
+/// Text of `&amp;` or `&#8211;`; other entities are empty, whatever the file defines.
 fn referenced(name: &BytesRef<'_>) -> String {
     if let Ok(Some(c)) = name.resolve_char_ref() {
         return c.to_string();

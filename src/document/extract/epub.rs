@@ -4,9 +4,9 @@
 //! ZIP ──► META-INF/container.xml ──► package (OPF): spine ──► chapters (XHTML) ──► parts
 //!                                        └── contents: nav or NCX ──► titles ────────┘
 //! ```
-//! Invariants: 1. chapters come in the order of the spine, each once; 2. a chapter that is missing or unreadable is said in
-//! a note; 3. a book under rights management is named as such, while scrambled fonts do no harm.
-//! Limits: [`limits::MAX_DOCUMENT_PAGES`] chapters, the archive's. Source: EPUB 3.3, OPF 2.0.
+//! Invariants: 1. Chapters follow the order of the spine, each once. 2. A note reports missing or unreadable chapters.
+//! 3. A book with rights management is rejected as such; obfuscated fonts are ignored.
+//! Limits: [`limits::MAX_DOCUMENT_PAGES`] chapters, and those of the archive. Source: EPUB 3.3, OPF 2.0.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,18 +17,18 @@ use quick_xml::events::{BytesStart, Event};
 
 use super::html::text_of;
 use super::zip_archive::Archive;
-use super::{ExtractError, Extracted, Part, Progress, TextLimit};
+use super::{ExtractError, Extracted, Part, ReportProgress, TextLimit};
 use crate::base::limits;
 use crate::document::encoding;
 
 const CONTAINER: &str = "META-INF/container.xml";
 const ENCRYPTION: &str = "META-INF/encryption.xml";
 
-pub fn extract(bytes: &[u8], progress: Progress<'_>) -> Result<Extracted, ExtractError> {
+pub fn extract(bytes: &[u8], progress: ReportProgress<'_>) -> Result<Extracted, ExtractError> {
     let mut archive = Archive::open(bytes)?;
     let package = Package::read(&mut archive)?;
     if package.spine.len() > limits::MAX_DOCUMENT_PAGES {
-        let what = format!("it has {} chapters, and {} are the most", package.spine.len(), limits::MAX_DOCUMENT_PAGES);
+        let what = format!("it has {} chapters, but at most {} are supported", package.spine.len(), limits::MAX_DOCUMENT_PAGES);
         return Err(ExtractError::TooLarge { what });
     }
     let locked = archive.read(ENCRYPTION)?.map(|xml| references(&xml)).unwrap_or_default();
@@ -58,17 +58,17 @@ pub fn extract(bytes: &[u8], progress: Progress<'_>) -> Result<Extracted, Extrac
     Ok(Extracted { parts, is_paged: false, notes })
 }
 
-/// The first heading of a chapter.
+/// First heading of a chapter.
 fn heading(dom: &Dom) -> Option<String> {
     let text = dom.select_single("h1, h2, h3").text();
     let title = text.split_whitespace().collect::<Vec<_>>().join(" ");
     (!title.is_empty()).then_some(title)
 }
 
-/// What the package file says.
+/// Content of the package file.
 #[derive(Default)]
 struct Package {
-    /// chapters, as paths in the archive
+    /// paths of the chapters in the archive
     spine: Vec<String>,
     nav: Option<String>,
     ncx: Option<String>,
@@ -83,7 +83,7 @@ impl Package {
                 rootfile = attribute(element, b"full-path");
             }
         })?;
-        let path = rootfile.ok_or_else(|| ExtractError::damaged("its container names no book"))?;
+        let path = rootfile.ok_or_else(|| ExtractError::corrupt("its container has no package"))?;
         let (mut manifest, mut ids, mut package) = (HashMap::new(), Vec::new(), Package::default());
         elements(&archive.require(&path)?, |name, element| match name {
             b"item" => {
@@ -106,12 +106,12 @@ impl Package {
         let files = ids.iter().filter_map(|id| manifest.get(id));
         package.spine = files.filter(|file| seen.insert((*file).clone())).cloned().collect();
         match package.spine.is_empty() {
-            true => Err(ExtractError::damaged("its package names no chapters")),
+            true => Err(ExtractError::corrupt("its package has no chapters")),
             false => Ok(package),
         }
     }
 
-    /// The title of each chapter that the table of contents names.
+    /// Title of each chapter in the table of contents.
     fn titles(&self, archive: &mut Archive<'_>) -> Result<HashMap<String, String>, ExtractError> {
         let mut titles = HashMap::new();
         let mut add = |from: &str, href: &str, title: &str| {
@@ -137,7 +137,7 @@ impl Package {
     }
 }
 
-/// Links and their titles in the older table of contents.
+/// Links with titles in an NCX table of contents.
 fn ncx_links(xml: &[u8]) -> Vec<(String, String)> {
     let mut reader = Reader::from_reader(xml);
     let (mut links, mut label, mut in_label) = (Vec::new(), String::new(), false);
@@ -159,10 +159,10 @@ fn ncx_links(xml: &[u8]) -> Vec<(String, String)> {
     links
 }
 
-/// Files that are encrypted, as paths in the archive.
+/// Paths of encrypted files in the archive.
 fn references(xml: &[u8]) -> HashSet<String> {
     let mut found = HashSet::new();
-    // A damaged list names what stands before the damage.
+    // An invalid list still gives the entries before the error.
     let _ = elements(xml, |name, element| {
         if name == b"CipherReference" {
             found.extend(attribute(element, b"URI").map(|uri| resolve("", &uri)));
@@ -171,12 +171,12 @@ fn references(xml: &[u8]) -> HashSet<String> {
     found
 }
 
-/// Every element of an XML file, with its name without a prefix.
+/// Visits every element of an XML file, with its name without prefix.
 fn elements(xml: &[u8], mut visit: impl FnMut(&[u8], &BytesStart<'_>)) -> Result<(), ExtractError> {
     let mut reader = Reader::from_reader(xml);
     reader.config_mut().check_end_names = false;
     loop {
-        match reader.read_event().map_err(|e| ExtractError::damaged(format!("its XML breaks off ({e})")))? {
+        match reader.read_event().map_err(|e| ExtractError::corrupt(format!("its XML is invalid ({e})")))? {
             Event::Eof => return Ok(()),
             Event::Start(e) | Event::Empty(e) => visit(e.local_name().as_ref(), &e),
             _ => {}
@@ -190,7 +190,7 @@ fn attribute(element: &BytesStart<'_>, name: &[u8]) -> Option<String> {
     Some(quick_xml::escape::unescape(&value).map(|v| v.into_owned()).unwrap_or(value))
 }
 
-/// A link of the file `from`, as a path in the archive. No link leaves the archive: it only names files in it.
+/// Path in the archive of a link in the file `from`; it never leaves the archive.
 fn resolve(from: &str, href: &str) -> String {
     let href = percent_decode_str(href).decode_utf8_lossy();
     let folder = from.rsplit_once('/').map_or("", |(folder, _)| folder);

@@ -1,47 +1,47 @@
-//! Glyphs of a page to words, lines and paragraphs.
+//! Glyph layout: the glyphs of a page to words, lines and paragraphs.
 //!
 //! ```text
-//! glyphs in the order they are drawn ──► same line and near? ──► words, lines ──► text
+//! glyphs in drawing order ──► same line and near? ──► words, lines ──► text
 //! ```
-//! Invariants: 1. the order of drawing is kept: it is the order of reading in what programs write today, and columns stay
-//! apart; 2. a glyph drawn twice in one place, as for bold, counts once; 3. hyphens at line ends stay: the text is what the
-//! page shows. Units: points on the page; shares of the letters' size.
+//! Invariants: 1. Drawing order is kept, because current programs draw in reading order and columns then stay apart. 2. A
+//! glyph drawn twice in one place, as for bold, counts once. 3. Hyphens at line ends stay, as on the page.
+//! Units: points on the page; gaps as shares of the glyph size.
 
-/// A glyph in its place.
+/// A glyph with its position.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Glyph {
-    /// its letters
+    /// its characters
     pub text: String,
-    /// where its baseline begins
+    /// start of its baseline
     pub origin: [f64; 2],
-    /// of writing, length 1
+    /// writing direction, of length 1
     pub direction: [f64; 2],
-    /// of an em
+    /// em size
     pub size: f64,
-    /// to the next glyph
+    /// advance to the next glyph
     pub advance: f64,
 }
 
-/// A gap wider than this between two glyphs is a space.
+/// A wider gap between two glyphs is a space.
 const SPACE: f64 = 0.17;
-/// A gap wider than this ends the line: the next column, or the next cell.
+/// A wider gap ends a column or a cell.
 const COLUMN: f64 = 2.5;
-/// A step back further than this begins another line; less is kerning or an accent.
+/// A longer step back begins a new line; a shorter one is kerning or an accent.
 const BACK: f64 = 0.6;
-/// Letters stand this far over or under their line at most: powers, notes.
+/// Largest offset from the baseline on the same line, for superscripts and note marks.
 const RAISED: f64 = 0.55;
-/// Lines further apart than this are paragraphs.
+/// A larger distance between lines begins a paragraph.
 const PARAGRAPH: f64 = 1.75;
-/// The same letter this near is the same glyph drawn again.
-const TWICE: f64 = 0.1;
-/// How many glyphs back it is looked for.
-const TWICE_GLYPHS: usize = 200;
+/// The same glyph within this distance is a repeated drawing.
+const REPEAT_DISTANCE: f64 = 0.1;
+/// Number of earlier glyphs that are checked for a repetition.
+const REPEAT_GLYPHS: usize = 200;
 
-/// The text of a page.
+/// Text of a page.
 pub fn page_text(glyphs: &[Glyph]) -> String {
     let mut page = Page::default();
     for (i, glyph) in glyphs.iter().enumerate() {
-        let before = glyphs.get(i.saturating_sub(TWICE_GLYPHS)..i).unwrap_or_default();
+        let before = glyphs.get(i.saturating_sub(REPEAT_GLYPHS)..i).unwrap_or_default();
         if !before.iter().rev().any(|other| is_same(other, glyph)) {
             page.add(glyph);
         }
@@ -50,29 +50,29 @@ pub fn page_text(glyphs: &[Glyph]) -> String {
 }
 
 fn is_same(a: &Glyph, b: &Glyph) -> bool {
-    let near = TWICE * b.size;
+    let near = REPEAT_DISTANCE * b.size;
     a.text == b.text && (a.origin[0] - b.origin[0]).abs() < near && (a.origin[1] - b.origin[1]).abs() < near
 }
 
-/// Where the last glyph ended.
+/// End of the last glyph.
 struct Pen {
     at: [f64; 2],
     direction: [f64; 2],
     size: f64,
 }
 
-/// How the next glyph stands to the last one.
+/// Position of a glyph relative to the last one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Step {
-    /// the same word
-    Touches,
-    /// the next word
+    /// in the same word
+    SameWord,
+    /// in the next word
     Space,
     /// further along the line
     Column,
-    /// another line
+    /// on another line
     Line,
-    /// another paragraph, or another place on the page
+    /// in another paragraph, or elsewhere on the page
     Paragraph,
 }
 
@@ -80,7 +80,7 @@ enum Step {
 struct Page {
     text: String,
     pen: Option<Pen>,
-    /// of the line that is being written: all that counts for how far the next one is
+    /// largest size in the current line, which decides the distance to the next line
     line_size: f64,
 }
 
@@ -92,14 +92,14 @@ impl Page {
         }
         let step = self.pen.as_ref().map(|pen| step(pen, glyph, self.line_size));
         match step {
-            None | Some(Step::Touches) => {}
+            None | Some(Step::SameWord) => {}
             Some(Step::Space) => self.space(" "),
             Some(Step::Column) => self.space("\t"),
             Some(Step::Line) => self.end_line("\n"),
             Some(Step::Paragraph) => self.end_line("\n\n"),
         }
         match step {
-            Some(Step::Touches | Step::Space | Step::Column) => self.line_size = self.line_size.max(glyph.size),
+            Some(Step::SameWord | Step::Space | Step::Column) => self.line_size = self.line_size.max(glyph.size),
             None | Some(Step::Line | Step::Paragraph) => self.line_size = glyph.size,
         }
         if letters.trim().is_empty() {
@@ -108,13 +108,13 @@ impl Page {
             self.text.push_str(&letters);
         }
         let end = [0, 1].map(|i| glyph.origin[i] + glyph.direction[i] * glyph.advance);
-        // A raised letter moves the pen along its line, not off it.
+        // A superscript moves the pen along the line, not off it.
         let at = match (&self.pen, step) {
-            (Some(pen), Some(Step::Touches | Step::Space)) if glyph.size < pen.size * 0.9 => on_line(pen, end),
+            (Some(pen), Some(Step::SameWord | Step::Space)) if glyph.size < pen.size * 0.9 => on_line(pen, end),
             _ => end,
         };
         let size = match step {
-            Some(Step::Touches | Step::Space) => self.line_size,
+            Some(Step::SameWord | Step::Space) => self.line_size,
             _ => glyph.size,
         };
         self.pen = Some(Pen { at, direction: glyph.direction, size });
@@ -139,7 +139,7 @@ impl Page {
     }
 }
 
-/// The point of the pen's line that is nearest to `point`.
+/// Projection of `point` on the pen's line.
 fn on_line(pen: &Pen, point: [f64; 2]) -> [f64; 2] {
     let along = dot(minus(point, pen.at), pen.direction);
     [0, 1].map(|i| pen.at[i] + pen.direction[i] * along)
@@ -151,7 +151,7 @@ fn step(pen: &Pen, glyph: &Glyph, line_size: f64) -> Step {
     }
     let moved = minus(glyph.origin, pen.at);
     let along = dot(moved, pen.direction);
-    // Downwards on the page for text that runs to the right.
+    // Down the page for text that runs to the right.
     let below = moved[0] * pen.direction[1] - moved[1] * pen.direction[0];
     let size = pen.size.max(glyph.size);
     if below.abs() <= RAISED * size && along >= -BACK * size {
@@ -159,7 +159,7 @@ fn step(pen: &Pen, glyph: &Glyph, line_size: f64) -> Step {
         return match () {
             () if gap > COLUMN => Step::Column,
             () if gap > SPACE => Step::Space,
-            () => Step::Touches,
+            () => Step::SameWord,
         };
     }
     let apart = below / line_size.max(glyph.size).max(f64::MIN_POSITIVE);
@@ -174,7 +174,7 @@ fn dot(a: [f64; 2], b: [f64; 2]) -> f64 {
     a[0] * b[0] + a[1] * b[1]
 }
 
-/// Letters as a person would type them: ligatures taken apart, nothing invisible.
+/// Characters of a glyph as typed text: ligatures split, invisible characters removed.
 fn readable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -200,7 +200,7 @@ fn readable(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// `text` at a place, letters half an em wide.
+    /// Glyphs of `text` at a position, half an em wide.
     fn write(out: &mut Vec<Glyph>, text: &str, at: [f64; 2], size: f64) {
         for (i, c) in text.chars().enumerate() {
             let origin = [at[0] + i as f64 * size * 0.5, at[1]];
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn glyphs_drawn_twice_count_once_and_powers_stay_on_their_line() {
+    fn repeated_glyphs_count_once_and_superscripts_stay_on_their_line() {
         let mut glyphs = Vec::new();
         write(&mut glyphs, "Bold", [10.0, 700.0], 10.0);
         write(&mut glyphs, "Bold", [10.2, 700.0], 10.0);

@@ -1,10 +1,10 @@
-//! HTML to text: the main content of a page, or all of it where it is a book.
+//! HTML to text: the main content of a page, or all of it if it has no main content.
 //!
 //! ```text
 //! bytes ──► encoding ──► DOM (html5ever) ──► article (Readability)? ──► Flow ──► text
 //! ```
-//! Invariants: 1. a page whose main content would lose most of its prose is read whole; 2. no recursion: nesting costs
-//! memory, not stack. Source: the rules of Mozilla's Readability, as `dom_smoothie` keeps them.
+//! Invariants: 1. A page is read whole if its main content would lose most of its prose. 2. No recursion: nesting costs
+//! memory, not stack. Source: the rules of Mozilla's Readability, as implemented by `dom_smoothie`.
 //! Limits: [`limits::MAX_ARTICLE_ELEMENTS`].
 
 use dom_query::{Document as Dom, NodeRef};
@@ -15,39 +15,39 @@ use super::{ExtractError, Extracted, Part, TextLimit};
 use crate::base::limits;
 use crate::document::encoding;
 
-/// Of the letters in paragraphs, the main content keeps at least this share; or else it is not the main content.
+/// Smallest share of the letters in paragraphs that the main content must keep.
 const ARTICLE_SHARE: f64 = 0.5;
 
 pub fn extract(bytes: &[u8]) -> Result<Extracted, ExtractError> {
-    let decoded = encoding::decode(bytes, true).map_err(|what| ExtractError::damaged(format!("it is {what}")))?;
+    let decoded = encoding::decode(bytes, true).map_err(|what| ExtractError::corrupt(format!("it is {what}")))?;
     let text = page_text(&decoded.text);
     TextLimit::default().add(&text)?;
     Ok(Extracted { parts: vec![Part { title: None, text }], is_paged: false, notes: Vec::new() })
 }
 
-/// The main content under its title, or the whole page.
+/// Main content under its title, or the whole page.
 fn page_text(html: &str) -> String {
     let whole = || text_of(&Dom::from(html));
     let Some((title, article)) = article(html) else { return whole() };
-    let kept = text_of(&Dom::from(article.as_str()));
-    if (n_letters(&kept) as f64) < n_prose_letters(html) as f64 * ARTICLE_SHARE {
+    let main = text_of(&Dom::from(article.as_str()));
+    if (n_letters(&main) as f64) < n_prose_letters(html) as f64 * ARTICLE_SHARE {
         return whole();
     }
     let title = title.trim();
-    match kept.lines().take(3).any(|line| line.trim() == title) || title.is_empty() {
-        true => kept,
-        false => format!("{title}\n\n{kept}"),
+    match main.lines().take(3).any(|line| line.trim() == title) || title.is_empty() {
+        true => main,
+        false => format!("{title}\n\n{main}"),
     }
 }
 
-/// Title and HTML of the main content; none where it cannot be told.
+/// Title and HTML of the main content; None if it cannot be determined.
 fn article(html: &str) -> Option<(String, String)> {
     let config = Config { max_elements_to_parse: limits::MAX_ARTICLE_ELEMENTS, ..Config::default() };
     let article = Readability::new(html, None, Some(config)).ok()?.parse().ok()?;
     Some((article.title, article.content.to_string()))
 }
 
-/// Letters that stand in paragraphs of the page.
+/// Number of letters in the page's paragraphs.
 fn n_prose_letters(html: &str) -> usize {
     let dom = Dom::from(html);
     dom.select("p, pre").nodes().iter().map(|node| n_letters(&node.text())).sum()
@@ -57,13 +57,13 @@ fn n_letters(text: &str) -> usize {
     text.chars().filter(|c| c.is_alphanumeric()).count()
 }
 
-/// What happens at a node.
+/// A step of the traversal.
 enum Step<'a> {
     Open(NodeRef<'a>),
     Close(Gap),
 }
 
-/// All text of a document, as a browser would lay it out.
+/// All text of a document, laid out like in a browser.
 pub fn text_of(dom: &Dom) -> String {
     let mut flow = Flow::default();
     let mut steps = vec![Step::Open(dom.root())];
@@ -111,19 +111,19 @@ pub fn text_of(dom: &Dom) -> String {
     flow.finish()
 }
 
-/// What an element does to the text around it.
+/// Effect of an element on the text flow.
 enum Around {
-    /// it holds nothing to read
+    /// has no readable content
     Skip,
-    /// it is the end of a line
+    /// ends a line
     Break,
-    /// its text is as it is
+    /// keeps its white space
     Verbatim,
-    /// it is a point of a list
+    /// is a list item
     Item,
-    /// it is a cell of a table
+    /// is a table cell
     Cell,
-    /// it keeps this distance
+    /// is separated by this gap
     Gap(Gap),
 }
 
@@ -159,13 +159,13 @@ mod tests {
     }
 
     #[test]
-    fn html_nested_thousands_deep_is_read() {
+    fn deeply_nested_html_is_read() {
         let deep = format!("{}deep{}", "<div>".repeat(4000), "</div>".repeat(4000));
         assert_eq!(text(&deep), "deep");
     }
 
     #[test]
-    fn html_page_gives_its_article_and_leaves_the_rest() {
+    fn html_page_gives_its_article_only() {
         let prose = "The harbour was built in stone, and the keeper of the lamp, who had walked there, wrote it down. ".repeat(8);
         let paragraphs = format!("<p>{prose}</p>").repeat(6);
         let html = format!(

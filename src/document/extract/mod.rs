@@ -1,11 +1,11 @@
-//! The formats that hold more than their text, each read by a crate that keeps up with it.
+//! Extraction: formats that need a parser (PDF, DOCX, EPUB, HTML) to text, in the sandboxed process.
 //!
 //! ```text
 //! bytes, FileFormat ──► pdf │ docx │ epub │ html ──► Extracted { parts: [title, text] } ──► Document
-//!                      └── archive, flow ──┘
+//!                      └── zip_archive, text_flow ──┘
 //! ```
-//! Invariants: 1. nothing is cut off in silence: what is over a limit is refused; 2. what is read is the same each time;
-//! 3. nothing here is trusted: it runs in a process of its own (see [`super::worker`]).
+//! Invariants: 1. Nothing is truncated silently: content above a limit is rejected. 2. The result is deterministic.
+//! 3. Files are untrusted, so this runs in a process of its own (see [`super::sandbox`]).
 //! Limits: all in [`limits`].
 
 mod docx;
@@ -24,74 +24,72 @@ use crate::base::limits;
 /// A page or a chapter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
-    /// of a chapter
+    /// title of a chapter
     pub title: Option<String>,
-    /// with LF line ends
+    /// text with LF line ends
     pub text: String,
 }
 
-/// What a file says.
+/// Extracted content of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Extracted {
-    /// in reading order
+    /// parts in reading order
     pub parts: Vec<Part>,
-    /// each part is one page of the file, be it empty; otherwise parts are chapters, to be cut into pages
+    /// true if each part is one page of the file, even if empty; otherwise parts are chapters, to be split into pages
     pub is_paged: bool,
-    /// what a reader should know, one sentence each
+    /// notices for the user, one sentence each
     pub notes: Vec<String>,
 }
 
-/// Why a file cannot be read: goes on after its name.
+/// Why a file cannot be read, as the predicate after its name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum ExtractError {
-    /// a password, or rights management
-    #[error("is protected ({how}); save a copy without the protection, and open that")]
+    /// protected by a password or rights management
+    #[error("is protected ({how}). Save a copy without protection and open that")]
     Protected {
-        /// by what
+        /// kind of protection
         how: String,
     },
-    /// nothing to read
-    #[error("holds no text; choose another file")]
+    /// no content
+    #[error("has no text. Choose another file")]
     Empty,
-    /// pages, but no letters
-    #[error(
-        "has no text on its {n_pages} page(s): they are empty, or pictures as of a scan; run text recognition (OCR) on it first"
-    )]
+    /// pages without text
+    #[error("has no text on its {n_pages} page(s), which are empty or scanned images. Run text recognition (OCR) on it first")]
     NoText {
-        /// pages that were looked at
+        /// number of pages
         n_pages: usize,
     },
-    /// glyphs that nobody can name
-    #[error("has text whose fonts do not say which letters they draw; run text recognition (OCR) on it first")]
+    /// glyphs without characters
+    #[error("has text in fonts without character codes. Run text recognition (OCR) on it first")]
     NoLetters,
-    /// not what it should be
-    #[error("is damaged: {what}; try to open it in its own program and to save it again")]
-    Damaged {
-        /// a few words
+    /// invalid content
+    #[error("is corrupt: {what}. Try to open it in its own program and save it again")]
+    Corrupt {
+        /// fault, in a few words
         what: String,
     },
-    /// over a limit
-    #[error("is too large: {what}; split it")]
+    /// above a limit
+    #[error("is too large: {what}. Split the file")]
     TooLarge {
-        /// what, and the limit
+        /// item and limit
         what: String,
     },
 }
 
 impl ExtractError {
-    fn damaged(what: impl Into<String>) -> ExtractError {
-        ExtractError::Damaged { what: what.into() }
+    fn corrupt(what: impl Into<String>) -> ExtractError {
+        ExtractError::Corrupt { what: what.into() }
     }
 }
 
-/// Called with what is done and how much there is, in pages or chapters.
-pub type Progress<'a> = &'a mut dyn FnMut(usize, usize);
+/// Callback with the number of pages or chapters done, and their total.
+pub type ReportProgress<'a> = &'a mut dyn FnMut(usize, usize);
 
-/// Reads the content of a file.
+/// Extracts the content of a file.
 ///
 /// # Errors
-/// What is wrong with it, and what to do.
-pub fn extract(kind: FileFormat, bytes: &[u8], progress: Progress<'_>) -> Result<Extracted, ExtractError> {
+/// The file cannot be read; the error has the reason and the remedy.
+pub fn extract(kind: FileFormat, bytes: &[u8], progress: ReportProgress<'_>) -> Result<Extracted, ExtractError> {
     let extracted = match kind {
         FileFormat::Text | FileFormat::Html => html::extract(bytes),
         FileFormat::Pdf => pdf::extract(bytes, progress),
@@ -105,7 +103,7 @@ pub fn extract(kind: FileFormat, bytes: &[u8], progress: Progress<'_>) -> Result
     }
 }
 
-/// Counts text against [`limits::MAX_DOCUMENT_BYTES`].
+/// Counter of text against [`limits::MAX_DOCUMENT_BYTES`].
 #[derive(Default)]
 struct TextLimit {
     n_bytes: u64,
@@ -115,7 +113,7 @@ impl TextLimit {
     fn add(&mut self, text: &str) -> Result<(), ExtractError> {
         self.n_bytes += text.len() as u64;
         if self.n_bytes > limits::MAX_DOCUMENT_BYTES {
-            let what = format!("its text is over {}", crate::base::Bytes(limits::MAX_DOCUMENT_BYTES));
+            let what = format!("its text exceeds {}", crate::base::Bytes(limits::MAX_DOCUMENT_BYTES));
             return Err(ExtractError::TooLarge { what });
         }
         Ok(())

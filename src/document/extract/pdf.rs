@@ -1,11 +1,11 @@
 //! PDF to text, page by page.
 //!
 //! ```text
-//! bytes ──► objects, decryption (hayro) ──► page ──► glyphs with place and letter ──► lines ──► part
+//! bytes ──► objects, decryption (hayro) ──► page ──► glyphs with position and character ──► lines ──► part
 //! ```
-//! Invariants: 1. part i is page i + 1 of the file, be it empty; 2. a page that cannot be read is said in a note and costs
-//! no other page; 3. nothing is drawn: pictures are not decoded. Text under a scan (OCR) counts as text.
-//! Limits: [`limits::MAX_DOCUMENT_PAGES`], [`MAX_PAGE_GLYPHS`]. Source: ISO 32000-2; letters by hayro-interpret.
+//! Invariants: 1. Part i is page i + 1 of the file, even if empty. 2. A note reports pages that cannot be read; other pages
+//! are unaffected. 3. Nothing is rendered: images are not decoded. Text under a scan (OCR) counts as text.
+//! Limits: [`limits::MAX_DOCUMENT_PAGES`], [`MAX_PAGE_GLYPHS`]. Source: ISO 32000-2; characters by hayro-interpret.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -20,25 +20,25 @@ use hayro_interpret::{
 };
 
 use super::glyph_layout::{Glyph, page_text};
-use super::{ExtractError, Extracted, Part, Progress, TextLimit};
+use super::{ExtractError, Extracted, Part, ReportProgress, TextLimit};
 use crate::base::limits;
 
-/// Glyphs of one page; a map with more is cut into files by nobody's hand.
+/// Largest number of glyphs of one page.
 const MAX_PAGE_GLYPHS: usize = 400_000;
-/// Glyph units in an em.
+/// Glyph units per em.
 const EM_UNITS: f64 = 1000.0;
-/// Of all glyphs, at most this share may be without a letter.
-const MAX_UNNAMED_SHARE: f64 = 0.5;
+/// Largest share of glyphs without a character.
+const MAX_UNMAPPED_SHARE: f64 = 0.5;
 
-pub fn extract(bytes: &[u8], progress: Progress<'_>) -> Result<Extracted, ExtractError> {
+pub fn extract(bytes: &[u8], progress: ReportProgress<'_>) -> Result<Extracted, ExtractError> {
     let pdf = Pdf::new(bytes.to_vec()).map_err(load_error)?;
     let pages = pdf.pages();
     let n_pages = pages.len();
     if n_pages == 0 {
-        return Err(ExtractError::damaged("no page of it can be found"));
+        return Err(ExtractError::corrupt("it has no readable page"));
     }
     if n_pages > limits::MAX_DOCUMENT_PAGES {
-        let what = format!("it has {n_pages} pages, and {} are the most", limits::MAX_DOCUMENT_PAGES);
+        let what = format!("it has {n_pages} pages, but at most {} are supported", limits::MAX_DOCUMENT_PAGES);
         return Err(ExtractError::TooLarge { what });
     }
     let cache = InterpreterCache::new();
@@ -60,7 +60,7 @@ pub fn extract(bytes: &[u8], progress: Progress<'_>) -> Result<Extracted, Extrac
         totals.n_empty += usize::from(text.is_empty());
         parts.push(Part { title: None, text });
     }
-    if totals.n_unnamed as f64 > totals.n_glyphs as f64 * MAX_UNNAMED_SHARE {
+    if totals.n_unnamed as f64 > totals.n_glyphs as f64 * MAX_UNMAPPED_SHARE {
         return Err(ExtractError::NoLetters);
     }
     Ok(Extracted { parts, is_paged: true, notes: totals.notes(n_pages) })
@@ -69,38 +69,38 @@ pub fn extract(bytes: &[u8], progress: Progress<'_>) -> Result<Extracted, Extrac
 fn load_error(error: LoadPdfError) -> ExtractError {
     match error {
         LoadPdfError::Decryption(DecryptionError::PasswordProtected) => ExtractError::Protected { how: "by a password".into() },
-        LoadPdfError::Decryption(_) => ExtractError::Protected { how: "by an encryption that cannot be read".into() },
-        LoadPdfError::Invalid => ExtractError::damaged("it is no PDF that can be read"),
+        LoadPdfError::Decryption(_) => ExtractError::Protected { how: "by an unsupported encryption".into() },
+        LoadPdfError::Invalid => ExtractError::corrupt("it is not a valid PDF"),
     }
 }
 
-/// What the pages came to.
+/// Counts over all pages.
 #[derive(Default)]
 struct Totals {
     n_glyphs: usize,
     n_unnamed: usize,
     n_empty: usize,
     n_failed: usize,
-    n_cut: usize,
+    n_truncated: usize,
 }
 
 impl Totals {
     fn add(&mut self, page: &PageReader) {
         self.n_glyphs += page.glyphs.len() + page.n_unnamed;
         self.n_unnamed += page.n_unnamed;
-        self.n_cut += usize::from(page.glyphs.len() >= MAX_PAGE_GLYPHS);
+        self.n_truncated += usize::from(page.glyphs.len() >= MAX_PAGE_GLYPHS);
     }
 
     fn notes(&self, n_pages: usize) -> Vec<String> {
         let counted = [
-            (self.n_empty - self.n_failed, "have no text: they are empty, or pictures"),
-            (self.n_failed, "could not be read: the file is damaged there"),
-            (self.n_cut, "hold more letters than are read of one page"),
+            (self.n_empty - self.n_failed, "have no text: they are empty or images"),
+            (self.n_failed, "could not be read: the file is corrupt there"),
+            (self.n_truncated, "have more letters than the limit for one page"),
         ];
         let notes = counted.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} of {n_pages} pages {what}."));
         let unnamed = (self.n_unnamed > 0).then(|| {
             let share = self.n_unnamed as f64 / self.n_glyphs as f64 * 100.0;
-            format!("{share:.1} % of the letters are missing: the fonts do not say which they are.")
+            format!("{share:.1} % of the letters are missing: their fonts have no character codes.")
         });
         notes.chain(unnamed).collect()
     }
@@ -114,7 +114,7 @@ fn read_page<'a>(page: &Page<'a>, pdf: &'a Pdf, cache: &InterpreterCache<'a>) ->
     reader
 }
 
-/// Takes the glyphs of a page and draws nothing.
+/// Device that collects the glyphs of a page and renders nothing.
 #[derive(Default)]
 struct PageReader {
     glyphs: Vec<Glyph>,
@@ -130,7 +130,7 @@ impl PageReader {
         };
         let (axis, advance) = match mode {
             WritingMode::Horizontal => ([a, b], f64::from(width.unwrap_or(0.0))),
-            // Downwards, one em a letter.
+            // Downwards, one em per character.
             WritingMode::Vertical => ([-c, -d], EM_UNITS),
         };
         let scale = axis[0].hypot(axis[1]);

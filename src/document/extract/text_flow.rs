@@ -1,14 +1,14 @@
-//! Pieces of marked-up text to plain text: white space folded, paragraphs a blank line apart.
+//! Text flow: marked-up text to plain text, with white space collapsed and paragraphs a blank line apart.
 //!
 //! ```text
 //! text("A  b"), end(Paragraph), item("- "), text("c") ──► "A b\n\n- c"
 //! ```
-//! Invariants: 1. no white space at either end of a line; 2. never more than one blank line.
+//! Invariants: 1. No white space at either end of a line. 2. Never more than one blank line.
 
-/// What separates two pieces of text; the greatest that was asked for wins.
+/// Separator between two pieces of text; the largest requested one wins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Gap {
-    /// they touch
+    /// nothing
     #[default]
     None,
     /// white space
@@ -21,7 +21,7 @@ pub enum Gap {
     Paragraph,
 }
 
-/// A text in the making.
+/// A text under construction.
 #[derive(Debug, Default)]
 pub struct Flow {
     out: String,
@@ -30,14 +30,14 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Text in which white space is only white space.
+    /// Appends text and collapses its white space.
     pub fn text(&mut self, text: &str) {
         if text.starts_with(char::is_whitespace) {
             self.end(Gap::Space);
         }
         for word in text.split_whitespace() {
             self.separate();
-            // Marks that only forbid or allow a line end are nothing to read.
+            // Characters that only control line breaks are dropped.
             self.out.extend(word.chars().filter(|c| !matches!(c, '\u{200B}' | '\u{2060}' | '\u{FEFF}' | '\u{AD}')));
             self.end(Gap::Space);
         }
@@ -47,7 +47,7 @@ impl Flow {
         }
     }
 
-    /// Text in which every space and line end counts.
+    /// Appends text verbatim, with all its white space.
     pub fn verbatim(&mut self, text: &str) {
         if !text.is_empty() {
             self.separate();
@@ -55,28 +55,28 @@ impl Flow {
         }
     }
 
-    /// What follows stands at least this far away.
+    /// Requests at least this gap before the next text.
     pub fn end(&mut self, gap: Gap) {
         self.gap = self.gap.max(gap);
     }
 
-    /// What follows stands this far away, whatever was asked for: the end of a cell is no paragraph.
+    /// Sets the gap, whatever was requested before: the end of a cell is no paragraph.
     pub fn replace(&mut self, gap: Gap) {
         self.gap = gap;
     }
 
-    /// A line ends by itself; the second one in a row ends a paragraph.
+    /// Ends a line; a second call in a row ends the paragraph.
     pub fn line_break(&mut self) {
         self.gap = if self.gap >= Gap::Line { Gap::Paragraph } else { Gap::Line };
     }
 
-    /// `mark` stands before the next text.
+    /// Sets a mark in front of the next text.
     pub fn item(&mut self, mark: &'static str) {
         self.end(Gap::Line);
         self.mark = Some(mark);
     }
 
-    /// Nothing was written yet.
+    /// True if nothing was written yet.
     pub fn is_empty(&self) -> bool {
         self.out.is_empty()
     }
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flow_folds_white_space_and_keeps_words_that_touch_together() {
+    fn flow_collapses_white_space_and_joins_adjacent_words() {
         let mut flow = Flow::default();
         flow.text("  A \n b");
         flow.text("c ");

@@ -1,9 +1,9 @@
-//! A ZIP archive under a limit on all that is unpacked from it.
+//! ZIP archive with a limit on the total of decompressed bytes.
 //!
 //! ```text
-//! bytes, name ──► Archive ──► content of that file, or why not
+//! bytes, name ──► Archive ──► content of that file, or an error
 //! ```
-//! Invariant: what an archive claims about sizes is not believed; bytes are counted as they come.
+//! Invariant: sizes in the archive's headers are not trusted; decompressed bytes are counted.
 //! Limits: [`limits::MAX_UNPACKED_BYTES`].
 
 use std::io::{Cursor, Read};
@@ -22,11 +22,12 @@ pub struct Archive<'a> {
 
 impl<'a> Archive<'a> {
     pub fn open(bytes: &'a [u8]) -> Result<Self, ExtractError> {
-        let zip = ZipArchive::new(Cursor::new(bytes)).map_err(|e| ExtractError::damaged(format!("no ZIP archive ({e})")))?;
+        let zip =
+            ZipArchive::new(Cursor::new(bytes)).map_err(|e| ExtractError::corrupt(format!("it is not a ZIP archive ({e})")))?;
         Ok(Archive { zip, left_bytes: limits::MAX_UNPACKED_BYTES })
     }
 
-    /// The content of a file; None where there is none of that name.
+    /// Content of a file; None if the archive has no file of that name.
     pub fn read(&mut self, name: &str) -> Result<Option<Vec<u8>>, ExtractError> {
         let file = match self.zip.by_name(name) {
             Ok(file) => file,
@@ -34,22 +35,22 @@ impl<'a> Archive<'a> {
             Err(e) if e.to_string().contains("assword") => {
                 return Err(ExtractError::Protected { how: "by a password".into() });
             }
-            Err(e) => return Err(ExtractError::damaged(format!("{name} in it cannot be unpacked ({e})"))),
+            Err(e) => return Err(ExtractError::corrupt(format!("{name} in it cannot be decompressed ({e})"))),
         };
         let mut content = Vec::new();
         let read = file.take(self.left_bytes + 1).read_to_end(&mut content);
         let n = content.len() as u64;
         if n > self.left_bytes {
-            let what = format!("it unpacks to more than {}", Bytes(limits::MAX_UNPACKED_BYTES));
+            let what = format!("it decompresses to more than {}", Bytes(limits::MAX_UNPACKED_BYTES));
             return Err(ExtractError::TooLarge { what });
         }
         self.left_bytes -= n;
-        read.map_err(|e| ExtractError::damaged(format!("{name} in it cannot be unpacked ({e})")))?;
+        read.map_err(|e| ExtractError::corrupt(format!("{name} in it cannot be decompressed ({e})")))?;
         Ok(Some(content))
     }
 
-    /// [`Archive::read`] of a file that must be there.
+    /// Content of a file that must exist.
     pub fn require(&mut self, name: &str) -> Result<Vec<u8>, ExtractError> {
-        self.read(name)?.ok_or_else(|| ExtractError::damaged(format!("there is no {name} in it")))
+        self.read(name)?.ok_or_else(|| ExtractError::corrupt(format!("it has no {name}")))
     }
 }

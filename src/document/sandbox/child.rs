@@ -1,10 +1,10 @@
-//! The process that reads one untrusted file.
+//! Sandboxed child process: reads one untrusted file.
 //!
 //! ```text
-//! confine ──► stdin: the file ──► extract, on a large stack ──► stdout: lines of JSON
+//! confine ──► stdin: the file ──► extract, on a large stack ──► stdout: JSON lines
 //! ```
-//! Invariants: 1. limits are set before the first byte of the file is read; 2. from then on no file and no socket can be
-//! opened: the three that are open are all that may be. Off Unix, the parent's clock and the parsers' own limits remain.
+//! Invariants: 1. Limits are set before the first byte of the file is read. 2. After that no file and no socket can be
+//! opened beyond stdin, stdout and stderr. Outside of Unix only the parent's timeout and the parsers' own limits remain.
 
 use std::io::{Read, Write};
 use std::process::ExitCode;
@@ -14,13 +14,13 @@ use crate::base::limits;
 use crate::document::extract::{ExtractError, extract};
 use crate::document::file_format::FileFormat;
 
-/// Parsers recurse on nested content.
+/// Stack size, bytes: parsers recurse on nested content.
 const STACK_BYTES: usize = 64 << 20;
 
-/// Reads the file on stdin as the named format, and answers on stdout.
+/// Reads a file of the named format on stdin, and writes the result to stdout.
 pub fn serve(kind: &str) -> ExitCode {
     confine();
-    // What a parser complains of is nobody's business; that it ended is.
+    // Panic messages of parsers are suppressed; the parent reports the crash.
     std::panic::set_hook(Box::new(|_| {}));
     let kinds = [FileFormat::Html, FileFormat::Pdf, FileFormat::Docx, FileFormat::Epub];
     let Some(kind) = kinds.into_iter().find(|k| k.name() == kind) else { return ExitCode::FAILURE };
@@ -29,21 +29,21 @@ pub fn serve(kind: &str) -> ExitCode {
         return ExitCode::FAILURE;
     }
     let work = move || {
-        let answer = extract(kind, &bytes, &mut |done, total| tell(&Message::Progress(done, total)));
-        tell(&Message::Done(answer));
+        let result = extract(kind, &bytes, &mut |done, total| send(&Message::Progress(done, total)));
+        send(&Message::Done(result));
     };
     match std::thread::Builder::new().stack_size(STACK_BYTES).spawn(work).map(std::thread::JoinHandle::join) {
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(_)) => {
-            tell(&Message::Done(Err(ExtractError::Damaged { what: "its reader gave up on it".to_owned() })));
+            send(&Message::Done(Err(ExtractError::Corrupt { what: "its reader crashed".to_owned() })));
             ExitCode::FAILURE
         }
         Err(_) => ExitCode::FAILURE,
     }
 }
 
-/// A parent that is gone needs no answer.
-fn tell(message: &Message) {
+/// Writes a message; exits if the parent is gone.
+fn send(message: &Message) {
     let mut out = std::io::stdout().lock();
     let written = serde_json::to_writer(&mut out, message).is_ok() && out.write_all(b"\n").and_then(|()| out.flush()).is_ok();
     if !written {
@@ -54,7 +54,7 @@ fn tell(message: &Message) {
 #[cfg(unix)]
 fn confine() {
     use rlimit::Resource;
-    /// Processor time of the longest book, for a parent that was killed.
+    /// Largest CPU time, seconds, in case the parent was killed.
     const CPU_SECONDS: u64 = 900;
     /// stdin, stdout and stderr.
     const OPEN_FILES: u64 = 3;
@@ -66,7 +66,7 @@ fn confine() {
         (Resource::CORE, 0),
     ];
     for (resource, limit) in limits {
-        // A system that refuses one (macOS knows no limit on addresses) keeps the others.
+        // A system that rejects one limit (macOS has no RLIMIT_AS) keeps the others.
         let _ = resource.set(limit, limit);
     }
 }

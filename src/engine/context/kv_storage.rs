@@ -17,7 +17,7 @@ use std::time::SystemTime;
 
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::base::{Bytes, LinkLimits};
-use crate::document::catalog::{Catalog, Entry, ReadState};
+use crate::document::catalog::{Catalog, CatalogEntry, ReadState};
 use crate::engine::api::{DocumentRef, KvDtype, KvSetup, LoadOptions, SavedDocument};
 use crate::engine::context::saved_documents;
 use crate::engine::error::EngineError;
@@ -54,7 +54,7 @@ pub(in crate::engine) struct KvStorage {
 }
 
 struct OpenDocument {
-    entry: Entry,
+    entry: CatalogEntry,
     tokens: Vec<u32>,
     /// its store was made for it, and nobody was told yet
     is_new: bool,
@@ -287,9 +287,9 @@ impl KvStorage {
         hash.finalize().to_hex()[..32].to_owned()
     }
 
-    fn entry(&self, id: String, document: &DocumentRef, tokens: usize, known: Option<Entry>) -> Entry {
+    fn entry(&self, id: String, document: &DocumentRef, tokens: usize, known: Option<CatalogEntry>) -> CatalogEntry {
         let now = now_secs();
-        Entry {
+        CatalogEntry {
             id,
             content_hash: blake3::Hash::from_bytes(document.content_hash).to_hex().to_string(),
             name: document.name.clone(),

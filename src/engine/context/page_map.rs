@@ -137,7 +137,7 @@ impl ModelRunner {
 
     fn page_map(&mut self) -> PageMap {
         let kv = &self.model.kv;
-        let selective = self.model.selective.as_ref();
+        let selective = self.model.selector.as_ref();
         let census = kv.occupancy(selective.map(|s| s.last_step()));
         let by_layer = selective.map(|s| s.page_mass()).unwrap_or_default();
         let mass = match by_layer.is_empty() {

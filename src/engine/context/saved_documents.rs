@@ -14,7 +14,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::base::Bytes;
-use crate::document::catalog::{Catalog, CatalogError, Entry, ReadState, default_root};
+use crate::document::catalog::{Catalog, CatalogEntry, CatalogError, ReadState, default_root};
 use crate::engine::api::{KvDtype, SavedDocument, SavedState};
 use crate::kv::store::{PageStore, StoreError, StoreInfo, StoreRoot};
 
@@ -134,7 +134,7 @@ pub fn verify(
             found.push(checked);
         }
     }
-    let gone = |entry: Entry| Checked {
+    let gone = |entry: CatalogEntry| Checked {
         problem: Some("its files are gone; it will be read again".to_owned()),
         ..Checked::of(entry.id, entry.name)
     };
@@ -183,7 +183,7 @@ fn find_unlisted(library: &StoreRoot, id: &str) -> Result<SavedDocument, SavedEr
 }
 
 /// What the catalog and the disk say of one document.
-pub fn document(entry: Entry, store: Option<&StoreInfo>) -> SavedDocument {
+pub fn document(entry: CatalogEntry, store: Option<&StoreInfo>) -> SavedDocument {
     let state = match (store, entry.state) {
         (None, _) => SavedState::Missing,
         (Some(_), ReadState::Read) => SavedState::Read,

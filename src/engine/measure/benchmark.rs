@@ -6,7 +6,8 @@ use crate::base::{Rng, Tiers};
 use crate::gpu::Gpu;
 
 use crate::engine::api::{
-    AttentionMode, BenchRow, BenchTests, EngineEvent, IoSummary, Phases, RequestId, RequestSummary, Sampling, StopReason,
+    AttentionMode, BenchRow, BenchTests, EngineEvent, IoSummary, Phases, RequestId, RequestSummary, Sampling, SelectionSummary,
+    StopReason,
 };
 use crate::engine::error::EngineError;
 use crate::engine::handle::{CancelFlag, EnginePort};
@@ -44,7 +45,7 @@ impl Worker {
             let first = runner.tokens.len();
             let n = runner.next_chunk(first, (tokens.len() - first).min(rows));
             runner.run_chunk(gpu, &tokens[first..first + n])?;
-            runner.model.run_wide_output(gpu, &mut runner.pacer, &output, n)?;
+            runner.model.run_output(gpu, &mut runner.pacer, &output, (0, n))?;
             runner.pacer.finish(gpu)?;
             let bytes = gpu.download(&logits.buffer.slice(0, (n * vocab_size * 4) as u64))?;
             let rows = bytemuck::pod_collect_to_vec(&bytes);
@@ -63,7 +64,7 @@ impl Worker {
         if longest > limit {
             return Err(EngineError::TooLong { tokens: longest, limit, advice: String::new() });
         }
-        let mut b = Bench { gpu, runner, port: &self.port, turn, watch, rng: Rng::new(7), tests };
+        let mut b = Bench { gpu, runner, port: &self.port, turn, watch, rng: Rng::new(7), tests, chosen: None };
         let depths = if tests.depths.is_empty() { &[0][..] } else { &tests.depths };
         for &depth in depths {
             for (lengths, decode) in [(&tests.n_prompt, false), (&tests.n_gen, true)] {
@@ -86,6 +87,8 @@ struct Bench<'a> {
     watch: CancelFlag,
     rng: Rng,
     tests: &'a BenchTests,
+    /// totals of the policy in the last repetition
+    chosen: Option<SelectionSummary>,
 }
 
 impl Bench<'_> {
@@ -128,7 +131,7 @@ impl Bench<'_> {
             weight_bytes_per_token: model.weight_bytes_per_token(),
             flops_per_token: model.layer_flops_per_token() + if decode { output } else { 0 },
             disk_bytes_per_token: disk_bytes / (n * repetitions) as u64,
-            chosen: model.selective.as_ref().filter(|_| decode).and_then(|s| s.summary()),
+            chosen: self.chosen.take().filter(|_| decode),
         };
         self.port.emit(EngineEvent::BenchResult { turn: self.turn, row: Box::new(row) });
         Ok(true)
@@ -160,7 +163,7 @@ impl Bench<'_> {
             runner.run_chunk(self.gpu, &tokens[done..done + last])?;
             done += last;
         }
-        runner.pick(self.gpu, last - 1, &Sampler::new(Sampling::default()))?;
+        runner.sample(self.gpu, last - 1, &[&Sampler::new(Sampling::default())])?;
         Ok(())
     }
 
@@ -169,14 +172,13 @@ impl Bench<'_> {
         let runner = &mut *self.runner;
         let greedy = Sampler::new(Sampling::default());
         runner.pacer.set_whole(true);
-        if let Some(selective) = &mut runner.model.selective {
-            selective.begin_answer(n);
-        }
+        let mut policy = runner.begin_answer(n)?;
         for token in tokens {
             runner.reserve(self.gpu, runner.tokens.len() + 1)?;
-            runner.decode(self.gpu, token, AttentionMode::AsLoaded)?;
-            runner.pick(self.gpu, 0, &greedy)?;
+            runner.decode(self.gpu, token, policy.as_mut())?;
+            runner.sample(self.gpu, 0, &[&greedy])?;
         }
+        self.chosen = policy.and_then(|policy| policy.summary());
         Ok(())
     }
 }
@@ -205,7 +207,7 @@ pub(in crate::engine) fn measured(
         kv_peak_bytes: Tiers { vram: kv.peak_bytes(), ram: report.usage.ram.peak.0 + staging, disk: report.usage.disk.peak.0 },
         moved_bytes: spent.moved,
         pages: spent.pages,
-        chosen: runner.model.selective.as_ref().and_then(|s| s.summary()),
+        chosen: None,
         overlap: None,
         io: IoSummary::default(),
         vram_bytes: gpu.allocated_bytes(),

@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 use crate::base::limits::MAX_PREFILL_CHUNK;
 use crate::gpu::Gpu;
 
-use crate::engine::api::{AttentionMode, EngineEvent, RequestId, RequestSummary, StopReason};
+use crate::engine::api::{EngineEvent, RequestId, RequestSummary, StopReason};
 use crate::engine::error::EngineError;
 use crate::engine::handle::{CancelFlag, EnginePort};
 use crate::engine::measure::benchmark::measured;
 use crate::engine::runner::{ModelRunner, UsageCounters};
-use crate::engine::selection::MassSteps;
+use crate::engine::selection::sequence_policy::{MassSteps, SequencePolicy};
 use crate::engine::worker::Worker;
 
 /// How far a scoring has come; survives a lost page and a lost device.
@@ -62,10 +62,9 @@ impl Score {
         let before = *self.before.get_or_insert_with(|| runner.spent());
         runner.reserve(gpu, self.tokens.len())?;
         runner.watch_device(gpu, port)?;
-        if let Some(selective) = &mut runner.model.selective {
-            selective.begin_answer(self.tokens.len() - self.n_prefix);
-            selective.measure_mass(MassSteps::All);
-        }
+        runner.begin_prompt(0);
+        let mut policy = runner.begin_answer(self.tokens.len() - self.n_prefix)?;
+        policy.iter_mut().for_each(|policy| policy.mass_steps = MassSteps::All);
         let mut stop = StopReason::Length;
         while runner.tokens.len() < self.tokens.len() {
             if self.watch.stopped() {
@@ -73,7 +72,7 @@ impl Score {
                 break;
             }
             match self.n_prefix.saturating_sub(runner.tokens.len()) {
-                0 => self.step(gpu, runner, port)?,
+                0 => self.step(gpu, runner, port, policy.as_mut())?,
                 n_left => self.read(gpu, runner, port, n_left)?,
             }
             runner.drain_events(gpu, port)?;
@@ -83,6 +82,7 @@ impl Score {
             generated_tokens: self.n_told,
             decode_ms: self.decode.as_secs_f64() * 1e3,
             tokens_per_s: self.n_told as f64 / self.decode.as_secs_f64().max(1e-9),
+            chosen: policy.and_then(|policy| policy.summary()),
             ..measured(gpu, runner, &before, self.n_prefix, self.prefill, stop)
         })
     }
@@ -101,13 +101,17 @@ impl Score {
     }
 
     /// The next token.
-    fn step(&mut self, gpu: &Gpu, runner: &mut ModelRunner, port: &EnginePort) -> Result<(), EngineError> {
+    fn step(
+        &mut self,
+        gpu: &Gpu,
+        runner: &mut ModelRunner,
+        port: &EnginePort,
+        policy: Option<&mut SequencePolicy>,
+    ) -> Result<(), EngineError> {
         let (began, first) = (Instant::now(), runner.tokens.len());
         runner.pacer.set_whole(true);
-        runner.decode(gpu, self.tokens[first], AttentionMode::AsLoaded)?;
-        runner.model.run_output(gpu, &mut runner.pacer, 0)?;
-        runner.pacer.finish(gpu)?;
-        let (rows, vocab_size) = (runner.all_logits(gpu)?, runner.model.dims.vocab_size);
+        runner.decode(gpu, self.tokens[first], policy)?;
+        let (rows, vocab_size) = (runner.last_logits(gpu)?, runner.model.dims.vocab_size);
         self.decode += began.elapsed();
         if first == self.n_prefix + self.n_told {
             self.n_told += 1;

@@ -1,19 +1,20 @@
-//! Records the forward pass: a chunk of new tokens, or one decoded token.
+//! Forward pass: records the layers for a chunk of new tokens, or for one token of every sequence.
 //!
-//! 1. A chunk has at most `max_chunk` tokens and fits the tail; what came before it is in complete pages.
-//! 2. Recording waits only for pages that are not in VRAM; [`SubmitPacer`] decides after every op whether what was recorded is
-//!    enough for one submit.
+//! 1. A chunk has at most `max_chunk` tokens and fits the tail; complete pages hold the tokens before it.
+//! 2. Recording waits only for pages that are not in VRAM; after every op [`SubmitPacer`] decides whether enough is recorded
+//!    for one submit.
 
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::gpu::Gpu;
-use crate::gpu::kernels::attention_decode::{SPLIT_KEYS, SegmentKeys};
+use crate::gpu::kernels::attention_decode::SPLIT_KEYS;
 use crate::gpu::kernels::attention_prefill::KeyTile;
 use crate::gpu::kernels::linear::LinearShape;
-use crate::gpu::kernels::rope_append::AppendRange;
 
 use crate::engine::error::EngineError;
 use crate::engine::runner::gpu_model::{AttentionOps, GpuModel, LinearOp, RunOps};
+use crate::engine::runner::pass::{KeyRun, Pass, Row, Splits};
 use crate::engine::runner::submit_pacer::SubmitPacer;
+use crate::engine::selection::step::Device;
 use crate::kv::{BLOCKS_PER_PAGE, StagedBatch};
 use crate::telemetry::{KernelFamily, NO_LAYER};
 
@@ -44,37 +45,75 @@ impl GpuModel {
         Ok(())
     }
 
-    /// Runs `tokens` at positions `first_pos ..` through all layers, leaving x `[T, C]` and the KV pages. Complete groups
-    /// before `first_pos` are read wherever they are.
+    /// Runs a pass through all layers, behind `n_context` tokens: x `[T, C]` of a chunk, `[R, C]` of rows. Complete pages of the
+    /// context are read in whatever tier they are.
     ///
     /// # Errors
     /// Token ids outside the vocabulary, a page that must be computed again, a lost device.
-    pub(in crate::engine) fn run_layers(
+    pub(in crate::engine) fn run_pass(
         &mut self,
         gpu: &Gpu,
         pacer: &mut SubmitPacer,
-        tokens: &[u32],
-        first_pos: usize,
+        n_context: usize,
+        mut pass: Pass,
     ) -> Result<(), EngineError> {
-        // Inputs are overwritten below: what was recorded with the old ones must be on its way.
+        // Inputs are overwritten below: what was recorded with the old ones must be submitted first.
         pacer.flush(gpu)?;
-        let reads_all = !self.uses_policy || first_pos < KV_PAGE_TOKENS;
-        self.kv.begin_pass(gpu, first_pos, reads_all);
-        let n = tokens.len();
-        self.begin_observation(gpu, first_pos, n, first_pos);
-        self.embed(gpu, pacer, tokens, &(first_pos..first_pos + n).collect::<Vec<_>>())?;
+        let (tokens, positions, is_context) = (pass.tokens(), pass.positions(n_context), pass.is_context());
+        let (n, is_selective) = (tokens.len(), pass.is_selective());
+        self.kv.begin_pass(gpu, n_context, !is_selective || n_context < KV_PAGE_TOKENS);
+        let n_observable = if matches!(pass, Pass::Chunk(..)) { n } else { 0 };
+        self.begin_observation(gpu, positions[0], n_observable, n_context);
+        self.embed(gpu, pacer, &tokens, &positions)?;
         for layer_idx in 0..self.dims.n_layer {
-            self.run_layer(gpu, pacer, layer_idx, first_pos, n)?;
+            self.record_qkv(gpu, pacer, layer_idx, n)?;
+            pacer.mark(KernelFamily::Rope, layer_idx as u32);
+            for (first, n, kv) in pass.parts() {
+                let range = kv.append(self, n_context, first, n);
+                self.rope_append.record(&mut pacer.recorder, &kv.ops(self, layer_idx).rope_append, range);
+            }
+            pacer.mark(KernelFamily::Attention, layer_idx as u32);
+            self.attend_layer(gpu, pacer, layer_idx, n_context, &mut pass)?;
+            if is_context {
+                pacer.mark(KernelFamily::Seal, layer_idx as u32);
+                self.seal(gpu, pacer, layer_idx, n_context + n)?;
+            }
+            self.record_mlp(gpu, pacer, layer_idx, n)?;
         }
         self.end_observation(gpu, pacer)?;
-        self.kv.end_pass(first_pos + n);
+        if is_context {
+            self.kv.end_pass(n_context + n);
+        }
         pacer.pause();
-        if self.uses_policy
-            && let Some(selective) = &mut self.selective
-        {
-            selective.end_step();
+        pass.advance();
+        if let Some(selector) = self.selector.as_mut().filter(|_| is_selective) {
+            selector.end_step();
         }
         Ok(())
+    }
+
+    /// Attention of a layer: over what the policies select, or over everything.
+    fn attend_layer(
+        &mut self,
+        gpu: &Gpu,
+        pacer: &mut SubmitPacer,
+        layer_idx: usize,
+        n_context: usize,
+        pass: &mut Pass,
+    ) -> Result<(), EngineError> {
+        let is_selective = pass.is_selective() && n_context >= KV_PAGE_TOKENS;
+        if let Pass::Rows(rows) = pass
+            && is_selective
+            && let Some(mut selector) = self.selector.take()
+        {
+            let result = self.attend_selected(&mut selector, &mut Device { gpu, pacer }, layer_idx, n_context, rows);
+            self.selector = Some(selector);
+            return result;
+        }
+        if matches!(pass, Pass::Rows(rows) if rows.len() == 1) {
+            self.measure_attention(gpu, pacer, layer_idx, n_context)?;
+        }
+        self.attend(gpu, pacer, layer_idx, n_context, pass)
     }
 
     /// Puts the embeddings of `tokens` at `positions` into x `[T, C]`. What was recorded before must be on its way.
@@ -114,41 +153,6 @@ impl GpuModel {
         linear(gpu, pacer, &layer.qkv, n, d.hidden_dim, d.q_dim() + 2 * d.kv_dim())
     }
 
-    fn run_layer(
-        &mut self,
-        gpu: &Gpu,
-        pacer: &mut SubmitPacer,
-        layer_idx: usize,
-        first_pos: usize,
-        n: usize,
-    ) -> Result<(), EngineError> {
-        let idx = layer_idx as u32;
-        self.record_qkv(gpu, pacer, layer_idx, n)?;
-        let first_slot = first_pos % KV_PAGE_TOKENS;
-        let range = AppendRange { first_token: 0, n_tokens: n, first_slot, n_blocks: self.kv.tail_blocks() };
-        pacer.mark(KernelFamily::Rope, idx);
-        self.rope_append.record(&mut pacer.recorder, &self.tails[layer_idx].rope_append, range);
-        pacer.mark(KernelFamily::Attention, idx);
-        if self.uses_policy
-            && first_pos >= KV_PAGE_TOKENS
-            && let Some(mut selective) = self.selective.take()
-        {
-            let result = self.attend_selected(&mut selective, gpu, pacer, layer_idx, first_pos);
-            self.selective = Some(selective);
-            result?;
-        } else {
-            if n == 1 {
-                self.weigh(gpu, pacer, layer_idx, first_pos)?;
-            }
-            let run = KeyRun { n_keys: first_slot + n, n_blocks: self.kv.tail_blocks(), mask_from: first_slot + 1, n_pages: 0 };
-            let tail = self.tails[layer_idx].run.clone();
-            self.attend(gpu, pacer, layer_idx, n, (&tail, run))?;
-        }
-        pacer.mark(KernelFamily::Seal, idx);
-        self.seal(gpu, pacer, layer_idx, first_pos + n)?;
-        self.record_mlp(gpu, pacer, layer_idx, n)
-    }
-
     /// What follows attention.
     pub(in crate::engine) fn record_mlp(
         &self,
@@ -167,48 +171,81 @@ impl GpuModel {
         linear(gpu, pacer, &layer.ffn_down, n, d.ffn_dim, d.hidden_dim)
     }
 
-    /// Attention over the whole context, run by run: pages of the pool, the tail with the new tokens, then batch by batch what
-    /// has to come from below. Partial results are merged by their log-sum-exp: prefill carries them, decode merges at the end.
-    pub(in crate::engine) fn attend(
+    /// Attention over the whole context, run by run: pages in frames, the tails with the new tokens, then the batches that
+    /// arrive from the offload tiers. Log-sum-exp merges the partial results: prefill carries them, decode merges at the end.
+    fn attend(
         &mut self,
         gpu: &Gpu,
         pacer: &mut SubmitPacer,
         layer_idx: usize,
-        n: usize,
-        (tail, tail_run): (&RunOps, KeyRun),
+        n_context: usize,
+        pass: &Pass,
     ) -> Result<(), EngineError> {
         let resident = self.kv.resident_runs(gpu, layer_idx);
         let batches = self.kv.batches_of(layer_idx);
         let page_runs = resident.iter().map(|(_, pages)| *pages).chain(batches.iter().copied());
-        let all_keys = page_runs.map(|pages| pages * KV_PAGE_TOKENS).chain([tail_run.n_keys]);
-        let mut progress = Progress {
-            n_tokens: n,
-            runs_left: resident.len() + batches.len() + 1,
-            n_splits: all_keys.map(|keys| keys.div_ceil(SPLIT_KEYS)).sum(),
-            next_split: 0,
-            n_pages: 0,
-            is_first: true,
+        let n_shared = page_runs.map(|pages| (pages * KV_PAGE_TOKENS).div_ceil(SPLIT_KEYS)).sum();
+        let mut progress = match pass {
+            Pass::Chunk(tokens, _) => Progress::Chunk(ChunkProgress {
+                n_tokens: tokens.len(),
+                runs_left: resident.len() + batches.len() + 1,
+                n_pages: 0,
+                is_first: true,
+            }),
+            Pass::Rows(rows) => Progress::Rows(Splits::new(rows, n_context, n_shared)),
         };
         if self.observation_window().is_some() {
             let pages = self.kv.pages_in_order(layer_idx);
-            self.selective.iter_mut().for_each(|selective| selective.look_at(&pages));
+            self.selector.iter_mut().for_each(|selector| selector.observe(&pages));
         }
         for (segment_idx, n_pages) in resident {
             let run = KeyRun::of_pages(n_pages, self.kv.shapes()[segment_idx].n_blocks());
             self.attend_run(gpu, pacer, &self.page_attention, &self.segments[segment_idx][layer_idx], run, &mut progress)?;
         }
-        self.attend_run(gpu, pacer, &self.tail_attention, tail, tail_run, &mut progress)?;
+        match (pass, &mut progress) {
+            (Pass::Rows(rows), Progress::Rows(splits)) => self.attend_tails(pacer, layer_idx, n_context, rows, splits),
+            _ => {
+                for (_, n, kv) in pass.parts() {
+                    let (run, ops) = (kv.run(self, n_context, n), &kv.ops(self, layer_idx).run);
+                    self.attend_run(gpu, pacer, &self.tail_attention, ops, run, &mut progress)?;
+                }
+            }
+        }
         self.stream(gpu, pacer, &batches, |model, pacer, slot, n_pages| {
             let run = KeyRun::of_pages(*n_pages, model.kv.plan().slot_pages * BLOCKS_PER_PAGE);
             model.attend_run(gpu, pacer, &model.page_attention, &model.slots[slot], run, &mut progress)
         })?;
-        if let Some(observation_window) = self.observation_window() {
-            observation_window.record_layer(&mut pacer.recorder);
+        if let Some(window) = self.observation_window() {
+            window.record_layer(&mut pacer.recorder);
         }
-        if let (1, Some(splits)) = (n, &self.splits) {
-            self.page_attention.decode.record_merge(&mut pacer.recorder, &splits.merge, progress.n_splits);
+        if let Progress::Rows(splits) = &progress {
+            self.merge_rows(pacer, splits);
         }
         Ok(())
+    }
+
+    /// Attention of each row over its own tail.
+    pub(in crate::engine) fn attend_tails(
+        &self,
+        pacer: &mut SubmitPacer,
+        layer_idx: usize,
+        n_context: usize,
+        rows: &[Row],
+        splits: &mut Splits,
+    ) {
+        let tails = splits.tails(rows.iter().map(|row| row.kv.run(self, n_context, 1)));
+        for (row, (keys, own)) in rows.iter().zip(tails) {
+            let binding = &row.kv.ops(self, layer_idx).run.decode;
+            self.tail_attention.decode.record_rows(&mut pacer.recorder, binding, keys, own);
+        }
+    }
+
+    /// Merges the splits of all rows.
+    pub(in crate::engine) fn merge_rows(&self, pacer: &mut SubmitPacer, splits: &Splits) {
+        if let Some(buffers) = &self.splits {
+            let decode = &self.page_attention.decode;
+            decode.record_merge_rows(&mut pacer.recorder, &buffers.merge, splits.n_splits, splits.n_rows);
+        }
     }
 
     /// Waits for the batches of the stream, one after the other, and lets `read` record what is done with the slot it lies in;
@@ -264,15 +301,27 @@ impl GpuModel {
         run: KeyRun,
         progress: &mut Progress,
     ) -> Result<(), EngineError> {
+        match progress {
+            Progress::Chunk(progress) => self.attend_tiles(gpu, pacer, attention, ops, &run, progress),
+            Progress::Rows(splits) => {
+                let (keys, rows) = splits.next(run.n_keys, run.n_blocks);
+                attention.decode.record_rows(&mut pacer.recorder, &ops.decode, keys, rows);
+                Ok(())
+            }
+        }
+    }
+
+    fn attend_tiles(
+        &self,
+        gpu: &Gpu,
+        pacer: &mut SubmitPacer,
+        attention: &AttentionOps,
+        ops: &RunOps,
+        run: &KeyRun,
+        progress: &mut ChunkProgress,
+    ) -> Result<(), EngineError> {
         progress.runs_left -= 1;
         let n = progress.n_tokens;
-        if n == 1 {
-            let (first_split, n_splits) = (progress.next_split, progress.n_splits);
-            let keys = SegmentKeys { n_keys: run.n_keys, n_blocks: run.n_blocks, first_split, n_splits };
-            attention.decode.record_split(&mut pacer.recorder, &ops.decode, keys);
-            progress.next_split += run.n_keys.div_ceil(SPLIT_KEYS);
-            return Ok(());
-        }
         let step = (self.tile_keys * self.max_chunk / n / 64 * 64).clamp(64, 8192);
         for first_key in (0..run.n_keys).step_by(step) {
             let here = step.min(run.n_keys - first_key);
@@ -286,8 +335,8 @@ impl GpuModel {
                 is_last: progress.runs_left == 0 && first_key + here == run.n_keys,
             };
             attention.prefill.record(&mut pacer.recorder, &ops.prefill, tile);
-            if let Some(observation_window) = self.observation_window().filter(|_| run.n_pages > 0) {
-                observation_window.record_tile(&mut pacer.recorder, &tile, progress.n_pages + first_key / KV_PAGE_TOKENS);
+            if let Some(window) = self.observation_window().filter(|_| run.n_pages > 0) {
+                window.record_tile(&mut pacer.recorder, &tile, progress.n_pages + first_key / KV_PAGE_TOKENS);
             }
             pacer.add(gpu, (4 * n * here * self.dims.q_dim()) as f64)?;
         }
@@ -303,8 +352,8 @@ impl GpuModel {
         layer_idx: usize,
         end: usize,
     ) -> Result<(), EngineError> {
-        if let Some(selective) = &self.selective {
-            selective.record_abstracts(&mut pacer.recorder, layer_idx, self.kv.to_seal(end));
+        if let Some(selector) = &self.selector {
+            selector.record_abstracts(&mut pacer.recorder, layer_idx, self.kv.to_seal(end));
         }
         let sealer = self.seal.as_ref().zip(self.tails[layer_idx].seal.as_ref());
         if let Some((readback, pages)) = self.kv.record_seal(gpu, &mut pacer.recorder, layer_idx, end, sealer)? {
@@ -314,26 +363,21 @@ impl GpuModel {
         Ok(())
     }
 
-    /// Normalizes row `row` of x and projects it to the vocabulary: logits f32 `[V]`.
+    /// Normalizes rows `first_row .. first_row + n` of x and projects them to the vocabulary: logits f32 `[n, V]` in the buffer
+    /// that `output` is bound to.
     ///
     /// # Errors
     /// A lost device.
-    pub(in crate::engine) fn run_output(&self, gpu: &Gpu, pacer: &mut SubmitPacer, row: usize) -> Result<(), EngineError> {
-        pacer.mark(KernelFamily::Norm, NO_LAYER);
-        self.norm.record(&mut pacer.recorder, &self.output_norm, self.dims.hidden_dim, row, 1);
-        pacer.mark(KernelFamily::Linear, NO_LAYER);
-        linear(gpu, pacer, &self.output, 1, self.dims.hidden_dim, self.dims.vocab_size)
-    }
-
-    /// The same for rows `0 .. n` into the buffer that `output` was bound to: logits f32 `[n, V]`.
-    pub(in crate::engine) fn run_wide_output(
+    pub(in crate::engine) fn run_output(
         &self,
         gpu: &Gpu,
         pacer: &mut SubmitPacer,
         output: &LinearOp,
-        n: usize,
+        (first_row, n): (usize, usize),
     ) -> Result<(), EngineError> {
-        self.norm.record(&mut pacer.recorder, &self.output_norm, self.dims.hidden_dim, 0, n);
+        pacer.mark(KernelFamily::Norm, NO_LAYER);
+        self.norm.record(&mut pacer.recorder, &self.output_norm, self.dims.hidden_dim, first_row, n);
+        pacer.mark(KernelFamily::Linear, NO_LAYER);
         linear(gpu, pacer, output, n, self.dims.hidden_dim, self.dims.vocab_size)
     }
 
@@ -343,30 +387,15 @@ impl GpuModel {
     }
 }
 
-/// Keys that lie behind one block table.
-pub(in crate::engine) struct KeyRun {
-    pub(in crate::engine) n_keys: usize,
-    /// logical blocks (row stride of the table)
-    pub(in crate::engine) n_blocks: usize,
-    /// keys that the first token sees; each later one sees one more
-    pub(in crate::engine) mask_from: usize,
-    /// complete pages, which every token sees; none of a tail
-    pub(in crate::engine) n_pages: usize,
+/// Progress of the attention of one layer.
+enum Progress {
+    Chunk(ChunkProgress),
+    Rows(Splits),
 }
 
-impl KeyRun {
-    /// Complete pages, which every token sees.
-    fn of_pages(n_pages: usize, n_blocks: usize) -> KeyRun {
-        KeyRun { n_keys: n_pages * KV_PAGE_TOKENS, n_blocks, mask_from: n_pages * KV_PAGE_TOKENS, n_pages }
-    }
-}
-
-/// How far the attention of one layer has come.
-struct Progress {
+struct ChunkProgress {
     n_tokens: usize,
     runs_left: usize,
-    n_splits: usize,
-    next_split: usize,
     /// complete pages that were read
     n_pages: usize,
     is_first: bool,

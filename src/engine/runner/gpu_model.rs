@@ -22,7 +22,8 @@ use crate::gpu::{Binding, Gpu, GpuError, Slice};
 use crate::kv::{KvSpec, PagedBuffer, VramCache, VramPlan};
 use crate::model::ModelFile;
 use crate::model::arch::plan::{Activation, ModelPlan, NormKind, PositionPlan, RopePlan, RopeStyle};
-use crate::model::weights::layout::{MatrixLayout, NormLayout, WeightLayout, Weights};
+use crate::model::weights::layout::{MatrixLayout, NormLayout, WeightLayout};
+use crate::model::weights::upload::Weights;
 
 use crate::engine::api::KvDtype;
 use crate::engine::error::EngineError;
@@ -131,11 +132,9 @@ pub struct GpuModel {
     /// by slot
     pub(in crate::engine) slots: Vec<RunOps>,
     pub(in crate::engine) splits: Option<SplitBuffers>,
-    /// a policy that chooses what decode steps read
-    pub(in crate::engine) selective: Option<Selector>,
-    /// it is asked; otherwise everything is read
-    pub(in crate::engine) uses_policy: bool,
-    /// what the attention of an answer page_attention
+    /// selective attention; None if attention always reads everything
+    pub(in crate::engine) selector: Option<Selector>,
+    /// attention mass of the pages, measured in a few steps
     pub(in crate::engine) attention_meter: PageAttentionMeter,
     /// transfers and compute wait for each other
     pub(in crate::engine) synchronous: bool,
@@ -216,9 +215,9 @@ impl GpuModel {
             PositionPlan::Rope(r) => (Some(r.clone()), 0),
             PositionPlan::Learned { offset, .. } => (None, *offset),
         };
-        let placed = &weights.placed;
-        let embed = b.embed(&placed.token_embedding, &act.ids, false)?;
-        let position_embed = placed.positions.as_ref().map(|p| b.embed(p, &act.positions, true)).transpose()?;
+        let layout = &weights.layout;
+        let embed = b.embed(&layout.token_embedding, &act.ids, false)?;
+        let position_embed = layout.positions.as_ref().map(|p| b.embed(p, &act.positions, true)).transpose()?;
         let activation = match plan.activation {
             Activation::SwiGlu => LinearActivation::SwiGlu,
             Activation::GeluTanh => LinearActivation::GeluTanh,
@@ -226,7 +225,7 @@ impl GpuModel {
             Activation::Relu => LinearActivation::Relu,
         };
         let mut layers = Vec::with_capacity(d.n_layer);
-        for l in &placed.layers {
+        for l in &layout.layers {
             layers.push(LayerOps {
                 attn_norm: b.norm(&l.attn_norm)?,
                 qkv: b.linear(&l.qkv, &act.h, &act.qkv, LinearActivation::None, false)?,
@@ -236,8 +235,8 @@ impl GpuModel {
                 ffn_down: b.linear(&l.ffn_down, &act.ff, &act.x, LinearActivation::None, true)?,
             });
         }
-        let output_norm = b.norm(&placed.output_norm)?;
-        let output = b.linear(placed.output(), &act.h, &act.logits, LinearActivation::None, false)?;
+        let output_norm = b.norm(&layout.output_norm)?;
+        let output = b.linear(layout.output(), &act.h, &act.logits, LinearActivation::None, false)?;
         let sample = Sample::new(gpu)?;
         let sample_bindings = sample.bind(gpu, &act.logits, &act.result)?;
         let spec = RopeAppendSpec {
@@ -282,8 +281,7 @@ impl GpuModel {
             tails: Vec::new(),
             slots: Vec::new(),
             splits: None,
-            selective: None,
-            uses_policy: false,
+            selector: None,
             attention_meter: PageAttentionMeter::default(),
             synchronous: false,
             max_chunk: chunk,
@@ -308,7 +306,7 @@ impl GpuModel {
     pub(in crate::engine) fn drop_pool(&mut self) {
         self.kv.drop_pool();
         self.segments.clear();
-        self.selective.iter_mut().for_each(Selector::unbind);
+        self.selector.iter_mut().for_each(Selector::unbind);
     }
 
     /// Makes room for `wanted` splits. Bind groups that go with fewer are gone.
@@ -323,7 +321,7 @@ impl GpuModel {
             self.segments.clear();
             self.tails.clear();
             self.slots.clear();
-            self.selective.iter_mut().for_each(Selector::unbind);
+            self.selector.iter_mut().for_each(Selector::unbind);
         }
         Ok(())
     }
@@ -347,9 +345,9 @@ impl GpuModel {
             let ops = self.bind_run(gpu, &self.page_attention, pages, table)?;
             self.slots.push(ops);
         }
-        if let Some(mut selective) = self.selective.take() {
-            let bound = selective.bind(gpu, self);
-            self.selective = Some(selective);
+        if let Some(mut selector) = self.selector.take() {
+            let bound = selector.bind(gpu, self);
+            self.selector = Some(selector);
             bound?;
         }
         Ok(())
@@ -367,6 +365,24 @@ impl GpuModel {
         n_own: usize,
     ) -> Result<(), EngineError> {
         self.reserve_splits(gpu, n_rows * (self.n_splits(n_shared) + n_own.div_ceil(SPLIT_KEYS)))?;
+        if let Some(mut selector) = self.selector.take() {
+            let reserved = selector.reserve_rows(gpu, self, n_rows, n_own);
+            self.selector = Some(selector);
+            reserved?;
+        }
+        self.bind_missing(gpu)
+    }
+
+    /// Frees the buffers of a batch.
+    ///
+    /// # Errors
+    /// Out of VRAM, a lost device.
+    pub(in crate::engine) fn release_rows(&mut self, gpu: &Gpu) -> Result<(), EngineError> {
+        if let Some(mut selector) = self.selector.take() {
+            let released = selector.reserve_rows(gpu, self, 1, KV_PAGE_TOKENS);
+            self.selector = Some(selector);
+            released?;
+        }
         self.bind_missing(gpu)
     }
 
@@ -424,7 +440,7 @@ impl GpuModel {
         kv: &Slice,
         q: &Slice,
     ) -> Result<Binding, GpuError> {
-        let layer = &self.weights.placed.layers[layer_idx];
+        let layer = &self.weights.layout.layers[layer_idx];
         let norms = match (&layer.q_norm, &layer.k_norm) {
             (Some(q), Some(k)) => Some([self.weights.slice(q.weight), self.weights.slice(k.weight)]),
             _ => None,
@@ -435,14 +451,14 @@ impl GpuModel {
 
     /// Bytes of weights that one decoded token reads (the embedding table only where it is also the output).
     pub fn weight_bytes_per_token(&self) -> u64 {
-        let p = &self.weights.placed;
+        let p = &self.weights.layout;
         let layers = p.layers.iter().flat_map(|l| [&l.qkv, &l.attn_output, &l.ffn_up, &l.ffn_down]);
         layers.chain([p.output()]).map(MatrixLayout::weight_bytes).sum()
     }
 
     /// Floating-point operations of one token's matrix products, without the output projection.
     pub fn layer_flops_per_token(&self) -> u64 {
-        let p = &self.weights.placed;
+        let p = &self.weights.layout;
         let layers = p.layers.iter().flat_map(|l| [&l.qkv, &l.attn_output, &l.ffn_up, &l.ffn_down]);
         layers.map(|m| 2 * (m.rows * m.cols) as u64).sum()
     }
@@ -451,7 +467,7 @@ impl GpuModel {
     pub(in crate::engine) fn wide_output(&self, gpu: &Gpu, n_rows: usize) -> Result<(LinearOp, Slice), EngineError> {
         let logits = gpu.buffer("logits", (n_rows * self.dims.vocab_size * 4) as u64)?.all();
         let b = Builder { gpu, weights: &self.weights, act: &self.act, norm: &self.norm };
-        Ok((b.linear(self.weights.placed.output(), &self.act.h, &logits, LinearActivation::None, false)?, logits))
+        Ok((b.linear(self.weights.layout.output(), &self.act.h, &logits, LinearActivation::None, false)?, logits))
     }
 }
 

@@ -3,6 +3,8 @@
 pub(in crate::engine) mod activations;
 pub(in crate::engine) mod forward;
 pub(in crate::engine) mod gpu_model;
+pub(in crate::engine) mod pass;
+pub(in crate::engine) mod sampling;
 pub(in crate::engine) mod submit_pacer;
 
 use std::sync::Arc;
@@ -10,12 +12,11 @@ use std::time::{Duration, Instant};
 
 use crate::base::limits::{KV_PAGE_TOKENS, SUBMIT_TARGET_MILLIS};
 use crate::base::{Bytes, MovedBytes, PageCounts};
-use crate::gpu::kernels::sample::{self, Candidates};
 use crate::gpu::{Gpu, GpuError, TimestampRing};
 use crate::kv::{KvError, KvSpec, VramCache, VramPlan};
 use crate::model::weights::layout;
 use crate::model::{ModelFile, RecommendedSampling, TokenizerSource};
-use crate::telemetry::{Hub, KernelFamily, NO_LAYER};
+use crate::telemetry::Hub;
 use crate::token::{ChatMessage, ChatTemplate, Prompt, Tokenizer};
 
 use crate::engine::api::{
@@ -31,7 +32,9 @@ use crate::engine::observe::trace_recorder::TraceRecorder;
 use crate::engine::runner::activations::max_chunk;
 use crate::engine::runner::gpu_model::GpuModel;
 use crate::engine::runner::submit_pacer::SubmitPacer;
-use crate::engine::sampler::Sampler;
+use crate::engine::selection::sequence_policy::SequencePolicy;
+use pass::{Pass, Row, SequenceKv};
+use sampling::RowLogits;
 
 /// The weights in the binary.
 static BUILT_IN: &[u8] = include_bytes!("../../../assets/demo-model/strata-quote-Q8_0.gguf");
@@ -52,6 +55,8 @@ pub(in crate::engine) struct ModelRunner {
     pub(in crate::engine) observer: TraceRecorder,
     pub(in crate::engine) page_view: PageView,
     pub(in crate::engine) steps: StepTimer,
+    /// None while a single answer is decoded
+    row_logits: Option<RowLogits>,
     file: ModelFile,
 }
 
@@ -91,16 +96,6 @@ impl UsageCounters {
             reading: self.reading.saturating_sub(earlier.reading),
         }
     }
-}
-
-/// What a step hands to the sampler.
-pub(in crate::engine) enum SampleResult {
-    /// the best token
-    Greedy(u32),
-    /// the best few
-    Few(Candidates),
-    /// all logits
-    All(Vec<f32>),
 }
 
 /// Opens the header and tokenizer of `source`; nothing goes to the device yet.
@@ -194,7 +189,19 @@ impl ModelRunner {
         };
         observer.describe(&info, options.policy);
         let (pacer, page_view, steps) = (SubmitPacer::new(gpu, hub), PageView::default(), StepTimer::new(hub));
-        Ok(ModelRunner { model, text, info, pacer, tokens: Vec::new(), below, observer, page_view, steps, file })
+        Ok(ModelRunner {
+            model,
+            text,
+            info,
+            pacer,
+            tokens: Vec::new(),
+            below,
+            observer,
+            page_view,
+            steps,
+            row_logits: None,
+            file,
+        })
     }
 
     /// Puts the same file on a new device, with an empty cache.
@@ -209,6 +216,7 @@ impl ModelRunner {
         model.set_policy(gpu, options.policy, hub)?;
         model.reserve(gpu, 1)?;
         self.model = model;
+        self.row_logits = None;
         self.pacer = SubmitPacer::new(gpu, hub);
         self.tokens.clear();
         Ok(())
@@ -269,8 +277,8 @@ impl ModelRunner {
 
     /// Makes room for `n_tokens` in all, in whatever tiers it takes.
     pub(in crate::engine) fn reserve(&mut self, gpu: &Gpu, n_tokens: usize) -> Result<(), EngineError> {
-        if let Some(selective) = &self.model.selective {
-            self.below.check_first_layers(&self.model.kv, &selective.spec(), n_tokens)?;
+        if let Some(selector) = &self.model.selector {
+            self.below.check_first_layers(&self.model.kv, &selector.spec(), n_tokens)?;
         }
         self.below.make_room(gpu, &mut self.model.kv, &self.tokens, n_tokens)?;
         self.model.reserve(gpu, n_tokens)
@@ -366,7 +374,7 @@ impl ModelRunner {
             return Ok(());
         }
         self.model.kv.invalidate_group(group);
-        self.model.run_layers(gpu, &mut self.pacer, &chunk, first)?;
+        self.run_context(gpu, &chunk, first)?;
         self.pacer.finish(gpu)?;
         self.model.kv.count_recomputed();
         self.steps.recomputed(chunk.len() * self.model.dims.n_layer, began);
@@ -379,8 +387,8 @@ impl ModelRunner {
         let len = self.keeps(len);
         self.tokens.truncate(len);
         self.model.kv.truncate(len);
-        if let Some(selective) = &mut self.model.selective {
-            selective.truncate(len);
+        if let Some(selector) = &mut self.model.selector {
+            selector.truncate(len);
         }
     }
 
@@ -396,7 +404,7 @@ impl ModelRunner {
     }
 
     /// The same where the tokens go to a tail that has room for them.
-    pub(in crate::engine) fn branch_chunk(&self, left: usize) -> usize {
+    pub(in crate::engine) fn tail_chunk(&self, left: usize) -> usize {
         left.min(self.wanted_chunk()).min(self.model.max_chunk)
     }
 
@@ -410,9 +418,31 @@ impl ModelRunner {
     pub(in crate::engine) fn run_chunk(&mut self, gpu: &Gpu, chunk: &[u32]) -> Result<(), EngineError> {
         let pos = self.tokens.len();
         self.model.kv.append_tokens(pos, chunk);
-        self.model.run_layers(gpu, &mut self.pacer, chunk, pos)?;
+        self.run_context(gpu, chunk, pos)?;
         self.tokens.extend_from_slice(chunk);
         Ok(())
+    }
+
+    /// Runs `chunk` behind `n_context` tokens of the context, reading everything.
+    fn run_context(&mut self, gpu: &Gpu, chunk: &[u32], n_context: usize) -> Result<(), EngineError> {
+        self.run_tokens(gpu, chunk, n_context, SequenceKv::Context)
+    }
+
+    /// Runs the next `tokens` of one sequence, reading everything.
+    pub(in crate::engine) fn run_tokens(
+        &mut self,
+        gpu: &Gpu,
+        tokens: &[u32],
+        n_context: usize,
+        mut kv: SequenceKv,
+    ) -> Result<(), EngineError> {
+        match tokens {
+            &[token] => {
+                let rows = &mut [Row { token, kv, policy: None }];
+                self.model.run_pass(gpu, &mut self.pacer, n_context, Pass::Rows(rows))
+            }
+            _ => self.model.run_pass(gpu, &mut self.pacer, n_context, Pass::Chunk(tokens, &mut kv)),
+        }
     }
 
     /// How attention reached the keys of what was spent.
@@ -425,48 +455,45 @@ impl ModelRunner {
     }
 
     fn chooses(&self, policy: AttentionMode) -> bool {
-        self.model.selective.is_some() && policy != AttentionMode::Exact
+        self.model.selector.is_some() && policy != AttentionMode::Exact
     }
 
-    /// Runs the token that was just picked, reading what the policy chooses where there is one.
-    pub(in crate::engine) fn decode(&mut self, gpu: &Gpu, token: u32, policy: AttentionMode) -> Result<(), EngineError> {
-        self.model.uses_policy = self.chooses(policy);
-        let result = self.run_chunk(gpu, &[token]);
-        self.model.uses_policy = false;
-        result
+    /// The prefill of a prompt of `n_tokens` begins.
+    pub(in crate::engine) fn begin_prompt(&mut self, n_tokens: usize) {
+        self.model.selector.iter_mut().for_each(|selector| selector.begin_prompt(n_tokens));
     }
 
-    /// Projects row `row` of the last chunk, picks candidates on the device, submits everything and waits for it.
-    pub(in crate::engine) fn pick(&mut self, gpu: &Gpu, row: usize, sampler: &Sampler) -> Result<SampleResult, EngineError> {
-        self.model.run_output(gpu, &mut self.pacer, row)?;
-        let (model, vocab_size) = (&self.model, self.model.dims.vocab_size);
-        if sampler.needs_all_logits() {
-            self.pacer.finish(gpu)?;
-            return Ok(SampleResult::All(self.all_logits(gpu)?));
+    /// Policy state of an answer of up to `n_steps` tokens, whose prompt was prefilled last; None if the model has no policy.
+    ///
+    /// # Errors
+    /// Numbers of the policy that are out of range.
+    pub(in crate::engine) fn begin_answer(&mut self, n_steps: usize) -> Result<Option<SequencePolicy>, EngineError> {
+        let GpuModel { selector, dims, .. } = &mut self.model;
+        selector.as_mut().map(|selector| selector.begin_answer(n_steps, dims)).transpose()
+    }
+
+    /// Runs the next token of the context, reading what `policy` selects, or everything without one.
+    pub(in crate::engine) fn decode(
+        &mut self,
+        gpu: &Gpu,
+        token: u32,
+        policy: Option<&mut SequencePolicy>,
+    ) -> Result<(), EngineError> {
+        self.decode_rows(gpu, self.tokens.len(), &mut [Row { token, kv: SequenceKv::Context, policy }])
+    }
+
+    /// Runs one token of every sequence, behind `n_context` tokens that all of them share.
+    pub(in crate::engine) fn decode_rows(&mut self, gpu: &Gpu, n_context: usize, rows: &mut [Row]) -> Result<(), EngineError> {
+        let appended = match rows {
+            [Row { token, kv: SequenceKv::Context, .. }] => Some(*token),
+            _ => None,
+        };
+        if let Some(token) = appended {
+            self.model.kv.append_tokens(n_context, &[token]);
         }
-        let k = crate::base::limits::TOP_K_CANDIDATES;
-        self.pacer.mark(KernelFamily::Sample, NO_LAYER);
-        if sampler.is_greedy() {
-            model.sample.record_argmax(&mut self.pacer.recorder, &model.sample_bindings, vocab_size);
-        } else {
-            model.sample.record_top_k(&mut self.pacer.recorder, &model.sample_bindings, vocab_size, k);
-        }
-        let size = model.act.result.size.min(model.act.readback.size());
-        self.pacer.recorder.copy(&model.act.result.buffer.slice(0, size), &model.act.readback.all());
-        let submitted = self.pacer.submit(gpu)?;
-        let greedy = sampler.is_greedy();
-        let picked = self.pacer.read_after(gpu, &submitted, &model.act.readback, |bytes| match greedy {
-            true => SampleResult::Greedy(sample::parse_argmax(bytes).0),
-            false => SampleResult::Few(sample::parse_top_k(bytes, k)),
-        })?;
-        self.pacer.finish(gpu)?;
-        Ok(picked)
-    }
-
-    /// The logits of the last [`ModelRunner::pick`], f32 `[V]`.
-    pub(in crate::engine) fn all_logits(&self, gpu: &Gpu) -> Result<Vec<f32>, EngineError> {
-        let bytes = gpu.download(&self.model.act.logits)?;
-        Ok(bytemuck::pod_collect_to_vec(&bytes[..self.model.dims.vocab_size * 4]))
+        self.model.run_pass(gpu, &mut self.pacer, n_context, Pass::Rows(rows))?;
+        self.tokens.extend(appended);
+        Ok(())
     }
 }
 

@@ -41,16 +41,16 @@ impl Worker {
                 }
             }
         }
+        self.run_all(turns, begins);
+    }
+
+    /// Runs sequences that begin with the same document: as many at once as VRAM has room for. Each ends in one event.
+    pub(in crate::engine) fn run_all(&mut self, mut sequences: Vec<Sequence>, document: Document) {
         let mut is_told = false;
-        while !turns.is_empty() {
-            let n_at_once = self.n_fitting(&turns, &mut is_told);
-            let later = turns.split_off(n_at_once.max(1));
-            let now = std::mem::replace(&mut turns, later);
-            if n_at_once > 1 {
-                self.run_batch(now, begins.clone());
-            } else {
-                now.into_iter().for_each(|turn| self.run_alone(turn, &begins));
-            }
+        while !sequences.is_empty() {
+            let n_at_once = if sequences.len() > 1 { self.n_fitting(&sequences, &mut is_told) } else { 1 };
+            let later = if n_at_once > 1 { Vec::new() } else { sequences.split_off(1) };
+            sequences = self.run_batch(std::mem::take(&mut sequences), &document, n_at_once).into_iter().chain(later).collect();
         }
     }
 
@@ -95,33 +95,28 @@ impl Worker {
         n_fitting
     }
 
-    fn run_batch(&mut self, turns: Vec<Sequence>, document: Document) {
-        let mut batch = Scheduler::new(turns, document.clone());
-        let Err(error) = self.until_done(|gpu, runner, port| batch.run(gpu, runner, port)) else { return };
+    /// Runs the sequences, `n_at_once` together; those that found no room are left.
+    fn run_batch(&mut self, mut sequences: Vec<Sequence>, document: &Document, n_at_once: usize) -> Vec<Sequence> {
+        let is_batch = n_at_once > 1;
+        sequences.iter_mut().for_each(|sequence| sequence.is_batched = is_batch);
+        let mut scheduler = Scheduler::new(sequences, document.clone(), n_at_once);
+        let Err(error) = self.until_done(|gpu, runner, port| scheduler.run(gpu, runner, port)) else {
+            return scheduler.unanswered().collect();
+        };
         let is_memory = matches!(
             error,
             EngineError::Gpu(GpuError::OutOfMemory { .. }) | EngineError::Kv(KvError::Gpu(GpuError::OutOfMemory { .. }))
         );
-        if is_memory {
-            self.port.emit(EngineEvent::Notice(format!("{error}; the questions are answered one after the other")));
+        if !is_memory || !is_batch {
+            scheduler.unanswered().for_each(|sequence| {
+                self.fail(sequence.id, &error);
+            });
+            return Vec::new();
         }
-        for turn in batch.unanswered() {
-            match is_memory {
-                true => self.run_alone(turn, &document),
-                false => {
-                    self.fail(turn.id, &error);
-                }
-            }
+        self.port.emit(EngineEvent::Notice(format!("{error}; the questions are answered one after the other")));
+        for sequence in scheduler.unanswered() {
+            self.run_batch(vec![sequence], document, 1);
         }
-    }
-
-    /// Answers a question as an ordinary turn.
-    fn run_alone(&mut self, turn: Sequence, document: &Document) {
-        let id = turn.id;
-        let result = self.run_turn(match document {
-            Some((document, tokens)) => turn.on_document(document.clone(), tokens.clone()),
-            None => turn,
-        });
-        self.report(id, result);
+        Vec::new()
     }
 }

@@ -1,275 +1,417 @@
-//! Several questions on one document at once: each is a branch after what their prompts have in common.
+//! Scheduler: answers the sequences of one request or of a batch, step by step.
 //!
 //! ```text
-//! prompts ─► common prefix, whole pages of 64 ─► read or restored once (turn) ─► branch by branch: rest of the prompt
+//! prompts ─► common prefix, whole pages of 64 ─► prefilled or restored once ─► sequence by sequence: rest of its prompt
 //!                                                                                        │
-//!          events under each question's own id ◄── pick ◄── one row of each branch ◄── decode steps
+//!  events under each request's own id ◄── sample ◄── one row of each running sequence ◄── decode steps ◄─ join, leave
 //! ```
-//! 1. The context holds the common prefix and nothing else: branches append to tails of their own, so that none of them changes
-//!    a page that another reads. 2. Answers are those of asking one by one, but for the order of sums; where complete pages are
-//!    rounded, a branch's own are not. 3. A stop is obeyed between chunks and between steps, for one question or for all. 4. A
-//!    lost device or a damaged page is repaired by the worker, and the branches go on from their tokens.
+//! 1. A single answer is a batch of one: all of its tokens go to the context, which keeps them for the next turn of the chat.
+//! 2. The sequences of a larger batch share the pages of their common prefix and append to tails of their own, so none changes a
+//!    page that another reads. 3. A sequence leaves when it ends; a waiting one joins between two steps if its tail fits.
+//! 4. A stop is obeyed between chunks and between steps, for one sequence or for all. 5. After a lost device or a corrupt page
+//!    the worker repairs the context, and the sequences continue from their tokens.
 //!
-//! Owner: the engine thread. Limits: a branch's tail lies in VRAM as a whole.
+//! Owner: the engine thread. Limits: the tail of a batched sequence lies in VRAM as a whole.
 
-mod batch_forward;
-mod batch_sampler;
-mod batch_selection;
 mod generate_batch;
-mod sequence_tail;
+pub(in crate::engine) mod sequence_tail;
 
+use std::collections::VecDeque;
 use std::time::Instant;
 
 use crate::base::limits::KV_PAGE_TOKENS;
-use crate::engine::api::{DocumentRef, EngineEvent, StopReason};
+use crate::engine::api::{AttentionMode, DocumentRef, EngineEvent, StopReason};
 use crate::engine::error::EngineError;
 use crate::engine::handle::EnginePort;
+use crate::engine::runner::pass::{Row, SequenceKv};
 use crate::engine::runner::{ModelRunner, UsageCounters};
-use crate::engine::sequence::Sequence;
+use crate::engine::selection::sequence_policy::{MassSteps, SequencePolicy};
+use crate::engine::sequence::{Sequence, millis};
 use crate::gpu::Gpu;
 use crate::kv::KvSpec;
-use crate::telemetry::{self, StepKind};
+use crate::telemetry::{self, Phase, StepKind};
 use crate::token::Detokenizer;
-use batch_forward::Row;
-use batch_sampler::BatchSampler;
-use batch_selection::{BatchSelector, RowPolicy};
 use sequence_tail::{SequenceTail, tail_bytes};
 
-/// Questions that are answered at once, as far as they have come; survives a lost device.
+/// Sequences that are answered together, and their progress; survives a lost device.
 pub(in crate::engine) struct Scheduler {
-    branches: Vec<BatchSequence>,
+    sequences: Vec<Scheduled>,
+    /// sequences that join when another has left
+    waiting: VecDeque<Sequence>,
     /// document that the prompts begin with, and its tokens
     document: Option<(DocumentRef, Vec<u32>)>,
     before: Option<UsageCounters>,
 }
 
-struct BatchSequence {
-    turn: Sequence,
+struct Scheduled {
+    sequence: Sequence,
     is_done: bool,
     /// while it is on the device
-    live: Option<ActiveSequence>,
+    active: Option<Active>,
 }
 
-struct ActiveSequence {
-    tail: SequenceTail,
+struct Active {
+    /// None if its tokens go to the context
+    tail: Option<SequenceTail>,
     stream: Detokenizer,
-    policy: Option<RowPolicy>,
+    policy: Option<SequencePolicy>,
+    phase_began: Instant,
+}
+
+/// Where the sequences of this run keep their tokens.
+#[derive(Clone, Copy)]
+enum Placement {
+    /// one sequence, in the context
+    Context,
+    /// each in a tail of its own behind `n_shared` tokens; all tails take `n_bytes` at most
+    Tails { n_shared: usize, n_bytes: u64 },
 }
 
 impl Scheduler {
-    /// Questions with prompts that begin with the same document, whose KV may be there already or is to be kept.
-    pub(in crate::engine) fn new(turns: Vec<Sequence>, document: Option<(DocumentRef, Vec<u32>)>) -> Scheduler {
-        let branches = turns.into_iter().map(|turn| BatchSequence { turn, is_done: false, live: None }).collect();
-        Scheduler { branches, document, before: None }
+    /// Sequences whose prompts begin with the same document, whose KV may be saved already or is to be saved. `n_at_once` of
+    /// them run together, and the others join as these leave.
+    pub(in crate::engine) fn new(
+        mut sequences: Vec<Sequence>,
+        document: Option<(DocumentRef, Vec<u32>)>,
+        n_at_once: usize,
+    ) -> Scheduler {
+        let waiting = sequences.split_off(n_at_once.clamp(1, sequences.len().max(1)).min(sequences.len())).into();
+        Scheduler { sequences: sequences.into_iter().map(Scheduled::new).collect(), waiting, document, before: None }
     }
 
-    /// The first of `turns` that fit into `room` bytes of VRAM: how many, and what their tails take.
+    /// The first of `sequences` that fit into `room` bytes of VRAM: how many, and the bytes of their tails.
     pub(in crate::engine) fn fitting<'a>(
         spec: &KvSpec,
-        turns: impl IntoIterator<Item = &'a Sequence, IntoIter: Clone>,
+        sequences: impl IntoIterator<Item = &'a Sequence, IntoIter: Clone>,
         limit: usize,
         room: u64,
     ) -> (usize, u64) {
-        let turns = turns.into_iter();
-        let n_shared = shared(turns.clone()).len();
+        let sequences = sequences.into_iter();
+        let n_shared = shared(sequences.clone()).len();
         let mut taken = 0;
-        let sums = turns.map(|turn| {
-            taken += tail_bytes(spec, own_tokens(turn, n_shared, limit));
+        let sums = sequences.map(|sequence| {
+            taken += tail_bytes(spec, own_tokens(sequence, n_shared, limit));
             taken
         });
         let fits: Vec<u64> = sums.take_while(|sum| *sum <= room).collect();
         (fits.len(), fits.last().copied().unwrap_or(0))
     }
 
-    /// Questions without an answer.
+    /// Sequences without a complete answer.
     pub(in crate::engine) fn unanswered(self) -> impl Iterator<Item = Sequence> {
-        self.branches.into_iter().filter(|branch| !branch.is_done).map(|branch| branch.turn)
+        let running = self.sequences.into_iter().filter(|scheduled| !scheduled.is_done).map(|scheduled| scheduled.sequence);
+        running.chain(self.waiting)
     }
 
-    /// Answers all questions, or what is left of them after a lost device.
+    /// Answers all sequences, or what is left of them after a lost device. Those that found no room keep waiting.
     ///
     /// # Errors
-    /// Out of VRAM, a page that must be computed again, a lost device: what is unanswered then can be tried again.
+    /// Out of VRAM, a page that must be computed again, a lost device: the unanswered sequences can be tried again.
     pub(in crate::engine) fn run(&mut self, gpu: &Gpu, runner: &mut ModelRunner, port: &EnginePort) -> Result<(), EngineError> {
+        for scheduled in self.unfinished() {
+            scheduled.sequence.check(runner)?;
+        }
+        match self.unfinished().count() {
+            0 => Ok(()),
+            1 if self.waiting.is_empty() => self.answer_alone(gpu, runner, port),
+            _ => {
+                let result = self.answer_batch(gpu, runner, port);
+                self.sequences.iter_mut().for_each(|scheduled| scheduled.active = None);
+                runner.model.kv.count_tails(0);
+                runner.reserve_logits(gpu, 1)?;
+                runner.model.release_rows(gpu)?;
+                runner.emit_notices(port);
+                result
+            }
+        }
+    }
+
+    fn answer_alone(&mut self, gpu: &Gpu, runner: &mut ModelRunner, port: &EnginePort) -> Result<(), EngineError> {
+        self.open_context(gpu, runner)?;
+        let before = self.usage_before(runner);
+        for scheduled in self.unfinished() {
+            scheduled.sequence.before.get_or_insert(before);
+            scheduled.prefill(gpu, runner, port, Placement::Context)?;
+        }
+        self.decode(gpu, runner, port, Placement::Context)
+    }
+
+    fn answer_batch(&mut self, gpu: &Gpu, runner: &mut ModelRunner, port: &EnginePort) -> Result<(), EngineError> {
         let (spec, limit) = (*runner.model.kv.spec(), runner.model.kv.limit());
-        let turns = self.branches.iter().filter(|branch| !branch.is_done).map(|branch| &branch.turn);
-        let (_, tail_bytes) = Scheduler::fitting(&spec, turns, limit, u64::MAX);
-        runner.reserve_for_batch(gpu, tail_bytes);
-        runner.model.kv.count_tails(tail_bytes);
-        let result = self.answer(gpu, runner, port);
-        self.branches.iter_mut().for_each(|branch| branch.live = None);
-        runner.model.kv.count_tails(0);
-        runner.emit_notices(port);
-        result
-    }
-
-    fn answer(&mut self, gpu: &Gpu, runner: &mut ModelRunner, port: &EnginePort) -> Result<(), EngineError> {
-        let n_shared = self.read_shared(gpu, runner, port)?;
-        let limit = runner.model.kv.limit();
-        let room = |turn: &Sequence| own_tokens(turn, n_shared, limit);
+        let shared = shared(self.all_unanswered());
+        let n_shared = shared.len();
+        let tails = self.unfinished().map(|scheduled| tail_bytes(&spec, own_tokens(&scheduled.sequence, n_shared, limit)));
+        let n_bytes = tails.sum();
+        runner.reserve_for_batch(gpu, n_bytes);
+        runner.model.kv.count_tails(n_bytes);
+        self.prefill_shared(gpu, runner, port, &shared)?;
         let n_rows = self.unfinished().count();
-        if n_rows == 0 {
-            return Ok(());
+        let n_own = self.all_unanswered().map(|sequence| own_tokens(sequence, n_shared, limit)).max().unwrap_or(0);
+        runner.model.reserve_rows(gpu, n_rows.max(1), n_shared, n_own)?;
+        runner.reserve_logits(gpu, n_rows)?;
+        if let Some(selector) = &mut runner.model.selector {
+            selector.begin_batch(&runner.model.dims);
         }
-        let n_own = self.unfinished().map(|branch| room(&branch.turn)).max().unwrap_or(0);
-        runner.model.reserve_rows(gpu, n_rows, n_shared, n_own)?;
-        // Without a complete page there is nothing to choose.
-        let spec = runner.model.selective.as_ref().map(|s| s.spec()).filter(|_| n_shared > 0);
-        for branch in self.unfinished() {
-            let tail = SequenceTail::new(gpu, &runner.model, room(&branch.turn))?;
-            let policy = spec.map(|spec| RowPolicy::new(spec, branch.turn.max_tokens, &runner.model.dims)).transpose()?;
-            branch.live = Some(ActiveSequence { tail, stream: branch.turn.stream(runner)?, policy });
+        let placement = Placement::Tails { n_shared, n_bytes };
+        for scheduled in self.unfinished() {
+            scheduled.prefill(gpu, runner, port, placement)?;
         }
-        for branch in self.unfinished() {
-            branch.read(gpu, runner, port, n_shared)?;
-        }
-        let picker = BatchSampler::new(gpu, &runner.model, n_rows)?;
-        let mut chooser = spec.map(|spec| BatchSelector::new(gpu, &runner.model, spec, n_rows, n_own)).transpose()?;
-        if let Some(chooser) = &mut chooser {
-            let clock = runner.model.selective.as_ref().map_or(0, |selective| selective.last_step());
-            chooser.record_kept(self.unfinished().filter_map(|branch| branch.live.as_ref()?.policy.as_ref()), clock);
-            for live in self.unfinished().filter_map(|branch| branch.live.as_mut()) {
-                live.tail.bind_scores(gpu, &runner.model, &chooser.own_scores)?;
-            }
-        }
-        runner.pacer.set_whole(true);
-        while self.unfinished().next().is_some() {
-            self.step(gpu, runner, port, &picker, chooser.as_mut(), n_shared)?;
-        }
-        Ok(())
+        self.decode(gpu, runner, port, placement)
     }
 
-    fn unfinished(&mut self) -> impl Iterator<Item = &mut BatchSequence> {
-        self.branches.iter_mut().filter(|branch| !branch.is_done)
-    }
-
-    /// Reads what the prompts have in common. A question that is stopped meanwhile leaves it to the others.
-    fn read_shared(&mut self, gpu: &Gpu, runner: &mut ModelRunner, port: &EnginePort) -> Result<usize, EngineError> {
-        let shared = shared(self.unfinished().map(|branch| &branch.turn));
-        if let Some((document, tokens)) = &self.document {
-            runner.open_document(gpu, document, tokens)?;
-        }
-        if let Some(first) = self.unfinished().next() {
-            runner.close_foreign_document(gpu, &first.turn.target())?;
-        }
-        let before = *self.before.get_or_insert_with(|| {
-            runner.observer.begin();
-            runner.spent()
-        });
-        for branch in self.unfinished() {
-            let cached = runner.cached_prefix(&shared, false);
-            branch.turn.before = Some(before);
-            branch.turn.emit_started(port, cached);
-            match branch.turn.read(gpu, runner, port, &shared, cached)? {
-                Some(_) => {}
-                None => branch.end(gpu, runner, port, StopReason::Cancelled)?,
-            }
-        }
-        runner.pacer.finish(gpu)?;
-        let read = self.branches.iter().map(|branch| branch.turn.prefill).max().unwrap_or_default();
-        runner.flush(gpu, port, read)?;
-        Ok(shared.len())
-    }
-
-    /// One more token of every answer.
-    fn step(
+    /// Decode steps, until every sequence has ended.
+    fn decode(
         &mut self,
         gpu: &Gpu,
         runner: &mut ModelRunner,
         port: &EnginePort,
-        picker: &BatchSampler,
-        chooser: Option<&mut BatchSelector>,
-        n_shared: usize,
+        placement: Placement,
     ) -> Result<(), EngineError> {
+        while self.admit(gpu, runner, port, placement)? {
+            self.step(gpu, runner, port, placement)?;
+        }
+        Ok(())
+    }
+
+    /// Lets waiting sequences join whose tails fit beside the others. False if no sequence is running.
+    fn admit(
+        &mut self,
+        gpu: &Gpu,
+        runner: &mut ModelRunner,
+        port: &EnginePort,
+        placement: Placement,
+    ) -> Result<bool, EngineError> {
+        let Placement::Tails { n_shared, n_bytes } = placement else { return Ok(self.unfinished().next().is_some()) };
+        let (spec, limit) = (*runner.model.kv.spec(), runner.model.kv.limit());
+        loop {
+            let bytes_of = |sequence: &Sequence| tail_bytes(&spec, own_tokens(sequence, n_shared, limit));
+            let taken: u64 = self.unfinished().map(|scheduled| bytes_of(&scheduled.sequence)).sum();
+            let n_running = self.unfinished().count();
+            let fits = |sequence: &Sequence| n_running < self.sequences.len() && taken + bytes_of(sequence) <= n_bytes;
+            if !self.waiting.front().is_some_and(fits) {
+                return Ok(n_running > 0);
+            }
+            let Some(sequence) = self.waiting.pop_front() else { return Ok(n_running > 0) };
+            let before = runner.spent();
+            let mut joining = Scheduled::new(sequence);
+            joining.sequence.before = Some(before);
+            joining.sequence.emit_started(port, n_shared);
+            let joined = joining.prefill(gpu, runner, port, placement);
+            // The place of one that has left; the number of places is that of the rows.
+            match self.sequences.iter_mut().find(|scheduled| scheduled.is_done) {
+                Some(place) => *place = joining,
+                None => self.sequences.push(joining),
+            }
+            joined?;
+        }
+    }
+
+    fn unfinished(&mut self) -> impl Iterator<Item = &mut Scheduled> {
+        self.sequences.iter_mut().filter(|scheduled| !scheduled.is_done)
+    }
+
+    fn all_unanswered(&self) -> impl Iterator<Item = &Sequence> + Clone {
+        let running = self.sequences.iter().filter(|scheduled| !scheduled.is_done).map(|scheduled| &scheduled.sequence);
+        running.chain(&self.waiting)
+    }
+
+    /// Opens the saved document that the prompts begin with; closes one that they do not begin with.
+    fn open_context(&mut self, gpu: &Gpu, runner: &mut ModelRunner) -> Result<(), EngineError> {
+        if let Some((document, tokens)) = &self.document {
+            let began = Instant::now();
+            runner.open_document(gpu, document, tokens)?;
+            let took = began.elapsed();
+            runner.steps.end_phase(Phase::Restore, began);
+            self.unfinished().for_each(|scheduled| scheduled.sequence.phases.restore_ms += millis(took));
+        }
+        match self.unfinished().next() {
+            Some(first) => runner.close_foreign_document(gpu, &first.sequence.target()),
+            None => Ok(()),
+        }
+    }
+
+    fn usage_before(&mut self, runner: &mut ModelRunner) -> UsageCounters {
+        *self.before.get_or_insert_with(|| {
+            runner.observer.begin();
+            runner.spent()
+        })
+    }
+
+    /// Prefills the common prefix into the context. A sequence that is stopped meanwhile leaves it to the others.
+    fn prefill_shared(
+        &mut self,
+        gpu: &Gpu,
+        runner: &mut ModelRunner,
+        port: &EnginePort,
+        shared: &[u32],
+    ) -> Result<(), EngineError> {
+        self.open_context(gpu, runner)?;
+        let before = self.usage_before(runner);
+        for scheduled in self.unfinished() {
+            let cached = runner.cached_prefix(shared, false);
+            scheduled.sequence.before = Some(before);
+            scheduled.sequence.emit_started(port, cached);
+            if scheduled.sequence.prefill_context(gpu, runner, port, shared, cached)?.is_none() {
+                scheduled.end(gpu, runner, port, StopReason::Cancelled)?;
+            }
+        }
+        runner.pacer.finish(gpu)?;
+        let prefill = self.sequences.iter().map(|scheduled| scheduled.sequence.prefill).max().unwrap_or_default();
+        runner.flush(gpu, port, prefill)
+    }
+
+    /// One more token of every answer.
+    fn step(&mut self, gpu: &Gpu, runner: &mut ModelRunner, port: &EnginePort, placement: Placement) -> Result<(), EngineError> {
         let began = Instant::now();
         let (encode, dispatches) = (runner.pacer.encode, runner.pacer.n_dispatches);
-        let mut rows: Vec<Row> = self.unfinished().filter_map(BatchSequence::row).collect();
-        runner.model.decode_rows(gpu, &mut runner.pacer, n_shared, &mut rows, chooser)?;
-        let samplers: Vec<_> = self.branches.iter().filter(|b| !b.is_done).map(|b| &b.turn.sampler).collect();
-        let picked = picker.pick(gpu, &runner.model, &mut runner.pacer, &samplers)?;
-        runner.end_step(StepKind::Decode, n_shared, samplers.len());
+        let n_context = match placement {
+            Placement::Tails { n_shared, .. } => n_shared,
+            Placement::Context => {
+                runner.reserve(gpu, runner.tokens.len() + 1)?;
+                self.unfinished().for_each(|scheduled| scheduled.sequence.measure_step(gpu, runner));
+                runner.tokens.len()
+            }
+        };
+        runner.pacer.set_whole(true);
+        let mut rows: Vec<Row> = self.unfinished().filter_map(Scheduled::row).collect();
+        let n_rows = rows.len();
+        runner.decode_rows(gpu, n_context, &mut rows)?;
+        let samplers: Vec<_> = self.sequences.iter().filter(|s| !s.is_done).map(|s| &s.sequence.sampler).collect();
+        let sampled = runner.sample(gpu, 0, &samplers)?;
+        runner.end_step(StepKind::Decode, n_context, n_rows);
         runner.drain_events(gpu, port)?;
+        if matches!(placement, Placement::Context) {
+            runner.show_pages(port);
+        }
         let vocab_size = runner.model.dims.vocab_size;
-        for (row, (branch, picked)) in self.unfinished().zip(picked).enumerate() {
-            let token = branch.turn.choose(picked, vocab_size, || picker.all_logits(gpu, &runner.model, row))?;
-            branch.turn.record_picked(began);
-            branch.turn.encode += runner.pacer.encode - encode;
-            branch.turn.dispatches = runner.pacer.n_dispatches - dispatches;
-            branch.take(gpu, runner, port, token)?;
+        for (row, (scheduled, result)) in self.unfinished().zip(sampled).enumerate() {
+            let sequence = &mut scheduled.sequence;
+            let token = sequence.choose(result, vocab_size, || runner.logits_of(gpu, row))?;
+            sequence.record_sampled(began);
+            sequence.encode += runner.pacer.encode - encode;
+            sequence.dispatches = runner.pacer.n_dispatches - dispatches;
+            scheduled.take(gpu, runner, port, token)?;
         }
         Ok(())
     }
 }
 
-impl BatchSequence {
-    /// Reads the rest of the prompt, and what there is of the answer, and picks the next token.
-    fn read(&mut self, gpu: &Gpu, runner: &mut ModelRunner, port: &EnginePort, n_shared: usize) -> Result<(), EngineError> {
-        let began = Instant::now();
-        runner.begin_steps();
-        let target = self.turn.target();
-        let rest = &target[n_shared..];
-        let (mut done, mut last) = (0, 1);
-        runner.pacer.set_whole(false);
-        runner.model.selective.iter_mut().for_each(|selective| selective.begin_prompt(target.len()));
-        while done < rest.len() {
-            if self.turn.watch.stopped() {
-                runner.pacer.finish(gpu)?;
-                return self.end(gpu, runner, port, StopReason::Cancelled);
+impl Scheduled {
+    fn new(sequence: Sequence) -> Scheduled {
+        Scheduled { sequence, is_done: false, active: None }
+    }
+
+    /// Prefills the rest of the prompt and what there is of the answer, and samples the next token.
+    fn prefill(
+        &mut self,
+        gpu: &Gpu,
+        runner: &mut ModelRunner,
+        port: &EnginePort,
+        placement: Placement,
+    ) -> Result<(), EngineError> {
+        let (target, mut began) = (self.sequence.target(), Instant::now());
+        let (mut tail, last_chunk) = match placement {
+            Placement::Context => {
+                let cached = runner.cached_prefix(&target, self.sequence.max_tokens > 0);
+                self.sequence.emit_started(port, cached);
+                (None, self.sequence.prefill_context(gpu, runner, port, &target, cached)?)
             }
-            let Some(live) = &mut self.live else { return Ok(()) };
-            last = runner.branch_chunk(rest.len() - done);
-            let chunk = &rest[done..done + last];
-            runner.model.read_branch(gpu, &mut runner.pacer, n_shared, &mut live.tail, chunk)?;
-            done += last;
-            let tokens_per_s = done as f64 / began.elapsed().as_secs_f64().max(1e-9);
-            port.emit(EngineEvent::Prefill { turn: self.turn.id, done: n_shared + done, total: target.len(), tokens_per_s });
+            Placement::Tails { n_shared, .. } => {
+                let room = own_tokens(&self.sequence, n_shared, runner.model.kv.limit());
+                let mut tail = SequenceTail::new(gpu, &runner.model, room)?;
+                let last_chunk = self.sequence.prefill_tail(gpu, runner, port, &target, n_shared, &mut tail)?;
+                (Some(tail), last_chunk)
+            }
+        };
+        let Some(last_chunk) = last_chunk else { return self.end(gpu, runner, port, StopReason::Cancelled) };
+        if tail.is_none() {
+            if self.sequence.max_tokens == 0 {
+                runner.pacer.finish(gpu)?;
+                return self.end(gpu, runner, port, StopReason::Length);
+            }
+            began = Instant::now();
+            runner.model.attention_meter.begin(runner.page_view.n_head());
         }
-        let policy = self.live.as_mut().and_then(|live| live.policy.as_mut());
-        if let (Some(policy), Some(selective)) = (policy, &mut runner.model.selective) {
-            policy.begin(selective.take_seen());
+        let n_shared = if let Placement::Tails { n_shared, .. } = placement { n_shared } else { KV_PAGE_TOKENS };
+        // Without a complete page there is nothing to select.
+        let is_selective = self.sequence.attention != AttentionMode::Exact && n_shared > 0;
+        let mut policy = runner.begin_answer(self.sequence.max_tokens)?.filter(|_| is_selective);
+        if let Some(policy) = policy.as_mut().filter(|_| self.sequence.attention == AttentionMode::Sampled) {
+            policy.mass_steps = MassSteps::Few;
         }
-        let picked = runner.pick(gpu, last - 1, &self.turn.sampler)?;
-        runner.end_step(StepKind::Prefill, n_shared, rest.len());
-        runner.drain_events(gpu, port)?;
-        let token = self.turn.choose(picked, runner.model.dims.vocab_size, || runner.all_logits(gpu))?;
-        self.turn.record_picked(began);
-        self.take(gpu, runner, port, token)
+        if let (Some(tail), Some(_), Some(selector)) = (&mut tail, &policy, &runner.model.selector) {
+            tail.bind_scores(gpu, &runner.model, selector.tail_kernel())?;
+        }
+        let is_alone = tail.is_none();
+        self.active = Some(Active { tail, stream: self.sequence.stream(runner)?, policy, phase_began: began });
+        let sampled = runner.sample(gpu, last_chunk - 1, &[&self.sequence.sampler])?;
+        match is_alone {
+            true => runner.end_step(StepKind::Decode, target.len().saturating_sub(1), 1),
+            false => {
+                runner.end_step(StepKind::Prefill, n_shared, target.len() - n_shared);
+                runner.drain_events(gpu, port)?;
+            }
+        }
+        let vocab_size = runner.model.dims.vocab_size;
+        for result in sampled {
+            let token = self.sequence.choose(result, vocab_size, || runner.logits_of(gpu, 0))?;
+            self.sequence.record_sampled(began);
+            if let Some(active) = self.active.as_mut().filter(|_| is_alone) {
+                runner.steps.end_phase(Phase::FirstToken, active.phase_began);
+                active.phase_began = Instant::now();
+            }
+            self.take(gpu, runner, port, token)?;
+        }
+        Ok(())
     }
 
-    /// The row of the next pass: the token that was picked last.
+    /// The row of the next step: the token that was sampled last.
     fn row(&mut self) -> Option<Row<'_>> {
-        let (live, token) = (self.live.as_mut()?, *self.turn.generated.last()?);
-        Some(Row { token, tail: &mut live.tail, policy: live.policy.as_mut() })
+        let (active, token) = (self.active.as_mut()?, *self.sequence.generated.last()?);
+        let kv = active.tail.as_mut().map_or(SequenceKv::Context, SequenceKv::Own);
+        Some(Row { token, kv, policy: active.policy.as_mut() })
     }
 
-    /// The next token of the answer.
+    /// Adds the next token to the answer.
     fn take(&mut self, gpu: &Gpu, runner: &mut ModelRunner, port: &EnginePort, token: u32) -> Result<(), EngineError> {
-        let Some(live) = &mut self.live else { return Ok(()) };
-        match self.turn.take(runner, port, &mut live.stream, token)? {
+        let Some(active) = &mut self.active else { return Ok(()) };
+        match self.sequence.take(runner, port, &mut active.stream, token)? {
             Some(stop) => self.end(gpu, runner, port, stop),
             None => Ok(()),
         }
     }
 
-    /// The answer is complete: what it took on the device is free.
+    /// The answer is complete: its buffers on the device are free.
     fn end(&mut self, gpu: &Gpu, runner: &mut ModelRunner, port: &EnginePort, stop: StopReason) -> Result<(), EngineError> {
-        self.turn.ended_ns = Some(telemetry::now());
-        self.is_done = true;
-        let context_used = match stop {
-            StopReason::Cancelled => runner.tokens.len() + self.live.as_ref().map_or(0, |live| live.tail.n_tokens),
-            _ => self.turn.context_used(),
+        let active = self.active.take();
+        let tail = active.as_ref().and_then(|active| active.tail.as_ref());
+        self.sequence.ended_ns = Some(telemetry::now());
+        let is_alone = active.as_ref().map_or(!self.sequence.is_batched, |active| active.tail.is_none());
+        let context_used = match (is_alone, stop) {
+            (true, _) => {
+                if let Some(active) = &active {
+                    runner.steps.end_phase(Phase::Decode, active.phase_began);
+                }
+                runner.pacer.finish(gpu)?;
+                runner.drain_events(gpu, port)?;
+                runner.flush(gpu, port, self.sequence.prefill)?;
+                runner.emit_page_attention(port, self.sequence.id);
+                runner.tokens.len()
+            }
+            (false, StopReason::Cancelled) => runner.tokens.len() + tail.map_or(0, |tail| tail.n_tokens),
+            (false, _) => self.sequence.context_used(),
         };
-        let chosen = self.live.as_ref().and_then(|live| live.policy.as_ref()?.summary());
-        let summary = self.turn.summary(gpu, runner, chosen, context_used, stop);
-        port.emit(EngineEvent::Finished { turn: self.turn.id, summary: Box::new(summary) });
-        self.live = None;
+        let selection = active.as_ref().and_then(|active| active.policy.as_ref()?.summary());
+        let summary = self.sequence.summary(gpu, runner, selection, context_used, stop);
+        self.is_done = true;
+        port.emit(EngineEvent::Finished { turn: self.sequence.id, summary: Box::new(summary) });
         Ok(())
     }
 }
 
-/// What has to be read of all of `turns`, whole pages of it, leaving something of each.
-fn shared<'a>(turns: impl IntoIterator<Item = &'a Sequence>) -> Vec<u32> {
-    let mut targets = turns.into_iter().map(Sequence::target);
+/// Common prefix of all sequences, in whole pages, which leaves at least one token of each.
+fn shared<'a>(sequences: impl IntoIterator<Item = &'a Sequence>) -> Vec<u32> {
+    let mut targets = sequences.into_iter().map(Sequence::target);
     let Some(first) = targets.next() else { return Vec::new() };
     let common =
         |target: Vec<u32>| first.iter().zip(&target[..target.len().saturating_sub(1)]).take_while(|(a, b)| a == b).count();
@@ -277,9 +419,9 @@ fn shared<'a>(turns: impl IntoIterator<Item = &'a Sequence>) -> Vec<u32> {
     first[..n / KV_PAGE_TOKENS * KV_PAGE_TOKENS].to_vec()
 }
 
-/// Tokens that a question may come to have to itself.
-fn own_tokens(turn: &Sequence, n_shared: usize, limit: usize) -> usize {
-    (turn.prompt.len() + turn.max_tokens.max(1)).min(limit) - n_shared
+/// Tokens that a sequence may have in a tail of its own.
+fn own_tokens(sequence: &Sequence, n_shared: usize, limit: usize) -> usize {
+    (sequence.prompt.len() + sequence.max_tokens.max(1)).min(limit) - n_shared
 }
 
 #[cfg(test)]

@@ -11,11 +11,9 @@
 
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::engine::error::EngineError;
-use crate::engine::runner::forward::KeyRun;
 use crate::engine::runner::gpu_model::{GpuModel, TailOps};
 use crate::engine::selection::token_scorer::ScoreOps;
 use crate::gpu::kernels::qk_scores::QkScores;
-use crate::gpu::kernels::rope_append::AppendRange;
 use crate::gpu::{Buffer, Gpu, Recorder, Slice};
 use crate::kv::{BLOCKS_PER_PAGE, BlockTable, KvSpec};
 
@@ -79,15 +77,5 @@ impl SequenceTail {
     /// Logical blocks of one KV head.
     pub fn n_blocks(&self) -> usize {
         self.n_pages * BLOCKS_PER_PAGE
-    }
-
-    /// Where the next `n` tokens go, which are rows `first_token ..` of the pass.
-    pub fn append(&self, first_token: usize, n: usize) -> AppendRange {
-        AppendRange { first_token, n_tokens: n, first_slot: self.n_tokens, n_blocks: self.n_blocks() }
-    }
-
-    /// What the next `n` tokens see of it.
-    pub fn run(&self, n: usize) -> KeyRun {
-        KeyRun { n_keys: self.n_tokens + n, n_blocks: self.n_blocks(), mask_from: self.n_tokens + 1, n_pages: 0 }
     }
 }

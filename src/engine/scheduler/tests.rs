@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::*;
 use crate::base::Rng;
-use crate::engine::api::AttentionMode;
 use crate::engine::api::{KvDtype, LoadOptions, ModelSource, Sampling};
-use crate::engine::runner::{SampleResult, open};
+use crate::engine::runner::open;
+use crate::engine::runner::sampling::SampleResult;
 use crate::engine::sampler::Sampler;
 use crate::gpu::testing::gpu;
 use crate::telemetry::Hub;
@@ -49,29 +49,26 @@ fn logits_of_rows_are_those_of_each_alone() {
         for rest in &rests {
             runner.truncate(N_SHARED);
             read(&mut runner, &rest[..rest.len() - 1]);
-            runner.decode(&gpu, rest[rest.len() - 1], AttentionMode::AsLoaded).unwrap();
-            let model = &runner.model;
-            model.run_output(&gpu, &mut runner.pacer, 0).unwrap();
-            runner.pacer.finish(&gpu).unwrap();
-            alone.push(runner.all_logits(&gpu).unwrap());
+            runner.decode(&gpu, rest[rest.len() - 1], None).unwrap();
+            alone.push(runner.last_logits(&gpu).unwrap());
         }
         runner.truncate(N_SHARED);
         runner.model.reserve_rows(&gpu, 3, N_SHARED, 300).unwrap();
-        let ModelRunner { model, pacer, .. } = &mut runner;
+        runner.reserve_logits(&gpu, 3).unwrap();
         let mut tails = Vec::new();
         for rest in &rests {
-            let mut tail = SequenceTail::new(&gpu, model, rest.len()).unwrap();
+            let mut tail = SequenceTail::new(&gpu, &runner.model, rest.len()).unwrap();
             for chunk in rest[..rest.len() - 1].chunks(100) {
-                model.read_branch(&gpu, pacer, N_SHARED, &mut tail, chunk).unwrap();
+                runner.run_tokens(&gpu, chunk, N_SHARED, SequenceKv::Own(&mut tail)).unwrap();
             }
             tails.push(tail);
         }
-        let row = |(tail, rest): (_, &Vec<u32>)| Row { token: *rest.last().unwrap(), tail, policy: None };
+        let row = |(tail, rest): (_, &Vec<u32>)| Row { token: *rest.last().unwrap(), kv: SequenceKv::Own(tail), policy: None };
         let mut rows: Vec<Row> = tails.iter_mut().zip(&rests).map(row).collect();
-        model.decode_rows(&gpu, pacer, N_SHARED, &mut rows, None).unwrap();
+        runner.decode_rows(&gpu, N_SHARED, &mut rows).unwrap();
         // A penalty asks for all logits.
         let sampler = Sampler::new(Sampling { repetition_penalty: 2.0, ..Sampling::default() });
-        let picked = BatchSampler::new(&gpu, model, 3).unwrap().pick(&gpu, model, pacer, &[&sampler; 3]).unwrap();
+        let picked = runner.sample(&gpu, 0, &[&sampler; 3]).unwrap();
         for (alone, picked) in alone.iter().zip(picked) {
             let SampleResult::All(logits) = picked else { panic!("not all logits") };
             let kld = kld(alone, &logits);

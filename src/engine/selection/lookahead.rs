@@ -1,13 +1,12 @@
-//! One layer ahead: what the next layer will want, by a query made of this layer's input.
+//! Lookahead: pages of the next layer, found by a query estimated from this layer's input.
 //!
 //! ```text
-//! x of layer l ─► norm, qkv, rope of layer l + 1 ─► estimated q ─► score_pages ─► pages to bring while layer l computes
+//! x of layer l ─► norm, qkv, rope of layer l + 1 ─► estimated q ─► page bounds ─► pages to prefetch while layer l computes
 //! ```
-//! 1. The estimate moves pages and orders scores; what attention reads is up to the exact query. 2. Keys and values that come
-//!    with it go to a page of their own.
+//! 1. The estimate moves pages and orders scores; the exact query decides what attention reads. 2. The estimated keys and values
+//!    are discarded.
 //!
-//! Source: LeoAM, section 4.4 and figure 13, which takes the technique from InfiniGen (section 4.3: inputs of neighboring
-//! layers are alike).
+//! Source: LeoAM §4.4 and figure 13, after InfiniGen §4.3 (inputs of neighboring layers are alike).
 
 use crate::engine::error::EngineError;
 use crate::engine::runner::gpu_model::GpuModel;
@@ -17,22 +16,22 @@ use crate::gpu::kernels::rope_append::AppendRange;
 use crate::gpu::{Binding, Gpu, Slice};
 use crate::kv::BLOCKS_PER_PAGE;
 
-/// What is expected of a layer.
+/// Prefetch of the next layer.
 #[derive(Debug, Clone)]
 pub(in crate::engine) struct Prefetched {
-    /// which
+    /// the layer
     pub layer: usize,
-    /// pages whose tokens are worth scoring where they are in VRAM
-    pub candidates: Vec<u32>,
-    /// pages that came into VRAM for it
-    pub came: Vec<u32>,
+    /// by row: pages whose tokens are worth scoring if they are in VRAM
+    pub candidates: Vec<Vec<u32>>,
+    /// pages that arrived in VRAM for it
+    pub arrived: Vec<u32>,
 }
 
 /// Bind groups of the estimate.
 pub(in crate::engine) struct LookaheadOps {
-    /// f32 `[H, D]`
+    /// estimated query f32 `[R, H, D]`
     q: Slice,
-    /// where keys and values go that nobody reads
+    /// discarded keys and values
     page: Slice,
     table: Slice,
     /// by layer
@@ -41,24 +40,24 @@ pub(in crate::engine) struct LookaheadOps {
 }
 
 impl LookaheadOps {
-    /// The buffers.
+    /// Buffers for `n_rows` queries, 64 at most.
     ///
     /// # Errors
     /// Out of VRAM, a lost device.
-    pub fn new(gpu: &Gpu, model: &GpuModel) -> Result<LookaheadOps, EngineError> {
+    pub fn new(gpu: &Gpu, model: &GpuModel, n_rows: usize) -> Result<LookaheadOps, EngineError> {
         let kv = model.kv.spec();
-        let table = gpu.buffer("table of nobody's page", kv.table_bytes(1))?.all();
+        let table = gpu.buffer("table of discarded keys", kv.table_bytes(1))?.all();
         gpu.upload(&table, bytemuck::cast_slice(&kv.table(&[0], BLOCKS_PER_PAGE)))?;
         Ok(LookaheadOps {
-            q: gpu.buffer("estimated q", (model.dims.q_dim() * 4) as u64)?.all(),
-            page: gpu.buffer("nobody's page", kv.tail_page_bytes())?.all(),
+            q: gpu.buffer("estimated q", (n_rows * model.dims.q_dim() * 4) as u64)?.all(),
+            page: gpu.buffer("discarded keys", kv.tail_page_bytes())?.all(),
             table,
             rope: Vec::new(),
             score: Vec::new(),
         })
     }
 
-    /// Makes the bind groups that are missing. `bounds` are nobody's once those of a layer were copied.
+    /// Makes the missing bind groups. `bounds` are overwritten once those of a layer were copied.
     pub fn bind(&mut self, gpu: &Gpu, model: &GpuModel, scorer: &PageBoundsKernel, bounds: &Slice) -> Result<(), EngineError> {
         for layer in self.rope.len()..model.dims.n_layer {
             let Some(abstracts) = model.kv.abstracts(layer) else { break };
@@ -76,12 +75,12 @@ impl LookaheadOps {
         model: &GpuModel,
         scorer: &PageBoundsKernel,
         layer: usize,
-        n_pages: usize,
+        (n_pages, n_rows): (usize, usize),
     ) -> Result<(), EngineError> {
-        model.record_qkv(gpu, pacer, layer, 1)?;
-        let range = AppendRange { first_token: 0, n_tokens: 1, first_slot: 0, n_blocks: BLOCKS_PER_PAGE };
+        model.record_qkv(gpu, pacer, layer, n_rows)?;
+        let range = AppendRange { first_token: 0, n_tokens: n_rows, first_slot: 0, n_blocks: BLOCKS_PER_PAGE };
         model.rope_append.record(&mut pacer.recorder, &self.rope[layer], range);
-        scorer.record(&mut pacer.recorder, &self.score[layer], n_pages, 1);
+        scorer.record(&mut pacer.recorder, &self.score[layer], n_pages, n_rows);
         Ok(())
     }
 }

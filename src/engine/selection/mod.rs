@@ -1,121 +1,101 @@
-//! Selective attention of a decode step: pages are scored by their abstracts, a policy chooses, and only what it chose is read.
+//! Selective attention of decode steps: pages are scored by their abstracts, a policy selects, and attention reads the selection.
 //!
 //! ```text
-//! q ──────────► score_pages, token_scores ─┬─ readback ─► policy ─► selection: blocks per KV head, pages that have to come
+//! q ──────────► page bounds, token scores ─┬─ readback ─► policy of each sequence ─► blocks per KV head, pages to fetch
 //!                                          │     └─ q · keys in RAM ─┘
-//! q of l + 1, estimated ─► score_pages ────┘                └─► expected of layer l + 1: behind those, while l computes
-//! end of the prompt, last steps ─► pages that were looked at: scored token by token wherever they are
-//! merge ◄─ blocks in slots ◄─ tail (all of it) ◄─ blocks in frames ◄─ pages that came
+//! q of l + 1, estimated ─► page bounds ────┘                └─► prefetch of layer l + 1, while l computes
+//! end of the prompt, last steps ─► retained pages: scored token by token in any tier
+//! merge ◄─ blocks in staging buffers ◄─ tails (always read) ◄─ blocks in frames ◄─ fetched pages
 //! ```
 //! 1. The policy sees no buffer: bounds, scores and tiers in, a selection out. 2. New tokens are always read. 3. Prefill and
-//!    everything that is asked for exactly never pass here. 4. The device is waited for once per layer, and once more where
-//!    much is found that neither an estimate nor the last step expected.
+//!    exact answers never come here. 4. The GPU is waited for once per layer, and once more for unpredicted candidates.
 //!
 //! Owner: the engine thread. Shapes: H query heads, G KV heads, P complete pages.
 //!
-//! Source: LeoAM, sections 4.2 and 4.3; its baselines, section 6.1.
+//! Source: LeoAM §4.2 and §4.3; its baselines, LeoAM §6.1.
 
 pub(in crate::engine) mod fetch;
 mod lookahead;
 mod observation_window;
 mod overlap;
 pub(in crate::engine) mod page_attention;
+pub(in crate::engine) mod sequence_policy;
 mod stats;
-mod step;
+pub(in crate::engine) mod step;
 pub(in crate::engine) mod token_scorer;
 
-use crate::engine::api::SelectionSummary;
+use crate::base::ModelDims;
+use crate::base::limits::KV_PAGE_TOKENS;
 use crate::engine::error::EngineError;
 use crate::engine::runner::gpu_model::GpuModel;
-use crate::kv::policy::retention::RetainedPages;
-use fetch::SelectedOps;
-use lookahead::{LookaheadOps, Prefetched};
-use observation_window::ObservationWindow;
-use overlap::OverlapController;
-pub(in crate::engine) use stats::SelectionStats;
-use token_scorer::{ScoreOps, Scorer, TailScores};
-
-use crate::base::limits::KV_PAGE_TOKENS;
+use crate::engine::runner::pass::SequenceKv;
 use crate::gpu::kernels::attention_decode::AttentionDecode;
 use crate::gpu::kernels::page_abstracts::PageAbstracts;
 use crate::gpu::kernels::page_bounds::PageBoundsKernel;
 use crate::gpu::kernels::qk_scores::QkScores;
-use crate::gpu::{Binding, Gpu, Recorder, Slice};
+use crate::gpu::{Binding, Buffer, Gpu, Recorder, Slice};
 use crate::kv::KvSpec;
 use crate::kv::policy::access_frequency::FrequencyTable;
+use crate::kv::policy::retention::RetainedPages;
 use crate::kv::policy::{Policy, PolicySpec};
 use crate::telemetry::{ENGINE_LANE, EventLane, Hub};
+use fetch::SelectedOps;
+use lookahead::{LookaheadOps, Prefetched};
+use observation_window::ObservationWindow;
+use overlap::OverlapController;
+use sequence_policy::SequencePolicy;
+pub(in crate::engine) use stats::SelectionStats;
+use token_scorer::{Scorer, TailScores};
 
 /// Steps after which having been chosen is worth half.
 pub(in crate::engine) const HALF_LIFE_STEPS: usize = 32;
 /// Steps between two looks at what should stay in RAM.
 pub(in crate::engine) const PREFER_EVERY: u64 = 8;
 
-/// Steps in which what was chosen is compared with the attention there is, which reads everything.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(in crate::engine) enum MassSteps {
-    /// none
-    #[default]
-    None,
-    /// the 3rd, the 7th, the 15th and so on: at most 8 of 1,000, and some of a short answer
-    Few,
-    /// every one
-    All,
-}
-
-impl MassSteps {
-    /// Step `step` of an answer, from 0, is one of them.
-    pub(in crate::engine) fn holds(self, step: usize) -> bool {
-        match self {
-            MassSteps::None => false,
-            MassSteps::Few => step >= 2 && (step + 2).is_power_of_two(),
-            MassSteps::All => true,
-        }
-    }
-}
-
-/// A policy at work, and what it needs of the device.
+/// Kernels, buffers and shared state of selective attention, for all sequences of a batch.
 pub(in crate::engine) struct Selector {
     spec: PolicySpec,
-    policy: Policy,
-    /// what was chosen lately, to be kept off the disk
+    /// pages by how often they were selected lately, which RAM keeps
     frequency: FrequencyTable,
     decode: AttentionDecode,
     abstracts: PageAbstracts,
     score_pages: PageBoundsKernel,
     scorer: Scorer,
     tail_scores: TailScores,
-    /// by layer: by how much the highest bound of each query head exceeded its attention in the last step, `[H]`
-    above: Vec<Vec<f32>>,
-    /// by layer: pages whose tokens were worth scoring in the last step, wherever they are
-    candidates: Vec<Vec<u32>>,
-    n_head: usize,
-    n_kv_head: usize,
+    rows: RowCapacity,
     bounds: Slice,
     /// by layer
     score_bindings: Vec<Binding>,
     /// by layer: tail to abstracts
     abstract_bindings: Vec<Binding>,
     segments: Vec<SelectedOps>,
-    /// over the area of all slots
+    /// over the staging area
     area: Option<SelectedOps>,
-    /// none where no query is estimated
-    ahead: Option<LookaheadOps>,
-    /// of the layer that comes next
-    expected: Option<Prefetched>,
-    /// in a pass at the end of a prompt
+    /// None if no query is estimated
+    lookahead: Option<LookaheadOps>,
+    /// of the next layer
+    prefetched: Option<Prefetched>,
+    /// while the end of a prompt is prefilled
     observation_window: Option<ObservationWindow>,
-    seen: RetainedPages,
+    /// attention of the prompt that is being prefilled
+    observed: RetainedPages,
     /// decode steps since the model was loaded
     clock: u64,
-    /// decode step of the answer, and how many it may take
-    step: usize,
-    n_steps: usize,
-    mass_steps: MassSteps,
+    /// by layer: attention mass of every page, when it was last measured in this answer; empty if it was not
+    page_mass: Vec<Vec<f32>>,
     overlap: OverlapController,
     lane: EventLane,
-    spent: SelectionStats,
 }
+
+/// Rows that the buffers have room for, and tokens of the longest tail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct RowCapacity {
+    n_rows: usize,
+    n_tail: usize,
+}
+
+/// Capacity of a single answer, whose tail is that of the context.
+const ONE_ROW: RowCapacity = RowCapacity { n_rows: 1, n_tail: KV_PAGE_TOKENS };
 
 impl Selector {
     /// Compiles the kernels and makes the buffers for the pages that `model` has room for.
@@ -123,48 +103,35 @@ impl Selector {
     /// # Errors
     /// A kernel that does not compile, out of VRAM, a lost device.
     pub(in crate::engine) fn new(gpu: &Gpu, model: &GpuModel, spec: PolicySpec, hub: &Hub) -> Result<Selector, EngineError> {
-        let policy = Policy::new(spec).map_err(|e| EngineError::Policy(e.to_string()))?;
+        Policy::new(spec).map_err(|e| EngineError::Policy(e.to_string()))?;
         let (d, kv) = (&model.dims, &model.kv);
         let KvSpec { work, sealed, .. } = *kv.spec();
-        let n_pages = kv.plan().n_abstracts;
         let score_pages = PageBoundsKernel::new(gpu, d.n_head, d.n_kv_head, d.head_dim)?;
-        let token_scores = QkScores::new(gpu, d.n_head, d.n_kv_head, d.head_dim, sealed)?;
-        let all_keys = n_pages.max(1) * KV_PAGE_TOKENS;
-        // Bounds of a layer, bounds expected of the next, the query, scores of the tail's tokens and of others.
-        let bounds_and_query = 2 * score_pages.bounds_bytes(n_pages) + (d.q_dim() * size_of::<f32>()) as u64;
-        let tail_scores = TailScores::new(gpu, model)?;
-        let all_scores = token_scores.scores_bytes(all_keys + KV_PAGE_TOKENS);
-        let readback = gpu.readback_buffer("scores", bounds_and_query + all_scores)?;
-        let estimates = spec.kind.reads_abstracts() && spec.kind.looks_ahead();
+        let kernel = QkScores::new(gpu, d.n_head, d.n_kv_head, d.head_dim, sealed)?;
+        let (bounds, readback) = row_buffers(gpu, model, (&score_pages, &kernel), ONE_ROW)?;
+        let estimates = spec.kind.reads_abstracts() && spec.kind.uses_lookahead();
         Ok(Selector {
             spec,
-            policy,
             frequency: FrequencyTable::new(d.n_layer, HALF_LIFE_STEPS),
             decode: AttentionDecode::selective(gpu, d.n_head, d.n_kv_head, d.head_dim, sealed)?,
             abstracts: PageAbstracts::new(gpu, d.n_kv_head, d.head_dim, work)?,
-            n_head: d.n_head,
-            n_kv_head: d.n_kv_head,
-            bounds: gpu.buffer("page bounds", score_pages.bounds_bytes(n_pages.max(1)))?.all(),
-            scorer: Scorer { kernel: token_scores, readback },
-            tail_scores,
-            above: vec![vec![0.0; d.n_head]; d.n_layer],
-            candidates: vec![Vec::new(); d.n_layer],
-            ahead: if estimates { Some(LookaheadOps::new(gpu, model)?) } else { None },
-            expected: None,
+            bounds,
+            scorer: Scorer { kernel, readback },
+            tail_scores: TailScores::new(gpu, model)?,
+            rows: ONE_ROW,
+            lookahead: if estimates { Some(LookaheadOps::new(gpu, model, 1)?) } else { None },
+            prefetched: None,
             observation_window: None,
-            seen: RetainedPages::default(),
+            observed: RetainedPages::default(),
             score_pages,
             score_bindings: Vec::new(),
             abstract_bindings: Vec::new(),
             segments: Vec::new(),
             area: None,
             clock: 0,
-            step: 0,
-            n_steps: 1,
-            mass_steps: MassSteps::None,
+            page_mass: Vec::new(),
             overlap: OverlapController::new(hub),
             lane: hub.lane(ENGINE_LANE),
-            spent: SelectionStats::default(),
         })
     }
 
@@ -173,43 +140,62 @@ impl Selector {
         self.frequency.truncate(n_tokens / KV_PAGE_TOKENS);
     }
 
-    /// An answer of up to `n_steps` tokens begins: nothing that was learnt of another one counts.
-    pub(in crate::engine) fn begin_answer(&mut self, n_steps: usize) {
-        if let Ok(policy) = Policy::new(self.spec) {
-            self.policy = policy;
-        }
-        (self.step, self.n_steps) = (0, n_steps.max(1));
-        self.seen.end_prompt(&self.spec);
-        self.seen.record_kept(&mut self.frequency, self.clock);
+    /// A batch begins: access frequency counts from here, for all of its sequences together.
+    pub(in crate::engine) fn begin_batch(&mut self, dims: &ModelDims) {
+        self.frequency = FrequencyTable::new(dims.n_layer, HALF_LIFE_STEPS);
+    }
+
+    /// Policy state of an answer of up to `n_steps` tokens, whose prompt was prefilled last.
+    ///
+    /// # Errors
+    /// Numbers of the policy that are out of range.
+    pub(in crate::engine) fn begin_answer(&mut self, n_steps: usize, dims: &ModelDims) -> Result<SequencePolicy, EngineError> {
+        let mut retained = std::mem::take(&mut self.observed);
+        retained.end_prompt(&self.spec);
+        retained.record_retained(&mut self.frequency, self.clock);
         self.overlap.pause();
-        (self.mass_steps, self.spent, self.expected) = (MassSteps::None, SelectionStats::default(), None);
-        self.above.iter_mut().for_each(|above| above.fill(0.0));
-        self.candidates.iter_mut().for_each(Vec::clear);
+        self.prefetched = None;
+        self.page_mass.clear();
+        SequencePolicy::new(self.spec, n_steps, dims, retained)
     }
 
-    /// What the choices of this answer came to; none before the first.
-    pub(in crate::engine) fn summary(&self) -> Option<SelectionSummary> {
-        self.spent.summary(self.spec, self.step as u64)
+    /// Makes room for `n_rows` sequences with tails of up to `n_tail` tokens; bind groups of fewer are gone.
+    ///
+    /// # Errors
+    /// Out of VRAM, a lost device.
+    pub(in crate::engine) fn reserve_rows(
+        &mut self,
+        gpu: &Gpu,
+        model: &GpuModel,
+        n_rows: usize,
+        n_tail: usize,
+    ) -> Result<(), EngineError> {
+        let rows = RowCapacity { n_rows, n_tail: n_tail.max(KV_PAGE_TOKENS) };
+        if rows != self.rows {
+            (self.bounds, self.scorer.readback) = row_buffers(gpu, model, (&self.score_pages, &self.scorer.kernel), rows)?;
+            if self.lookahead.is_some() {
+                self.lookahead = Some(LookaheadOps::new(gpu, model, n_rows)?);
+            }
+            self.rows = rows;
+            self.score_bindings.clear();
+            self.abstract_bindings.clear();
+            self.unbind();
+        }
+        Ok(())
     }
 
-    /// Attention mass of every page by layer, as it was last measured in this answer; empty where it was not.
+    /// Attention mass of every page by layer, when it was last measured in this answer; empty if it was not.
     pub(in crate::engine) fn page_mass(&self) -> &[Vec<f32>] {
-        self.spent.page_mass()
+        &self.page_mass
     }
 
-    /// The decode step that came last.
+    /// Number of the last decode step.
     pub(in crate::engine) fn last_step(&self) -> u64 {
         self.clock
     }
 
-    /// In these steps of the answer, what is chosen is compared with the attention there is.
-    pub(in crate::engine) fn measure_mass(&mut self, steps: MassSteps) {
-        self.mass_steps = steps;
-    }
-
-    /// One token was decoded.
+    /// One token of every sequence was decoded.
     pub(in crate::engine) fn end_step(&mut self) {
-        self.step += 1;
         self.clock += 1;
     }
 
@@ -218,21 +204,35 @@ impl Selector {
         self.spec
     }
 
-    /// Counts a step in which others choose by the same spec; its number.
-    pub(in crate::engine) fn count_step(&mut self) -> u64 {
-        self.clock += 1;
-        self.clock
+    /// Kernel that scores the tokens of tails.
+    pub(in crate::engine) fn tail_kernel(&self) -> &QkScores {
+        &self.tail_scores.kernel
+    }
+
+    /// Records the scores of a row's tail, the new token among them, and their copy to `at` of the readback; their bytes.
+    fn record_tail_scores(
+        &self,
+        model: &GpuModel,
+        (gpu, recorder): (&Gpu, &mut Recorder),
+        (layer, row): (usize, usize),
+        n_context: usize,
+        kv: &SequenceKv,
+        at: u64,
+    ) -> u64 {
+        let readback = (&self.scorer.readback, at);
+        match kv {
+            SequenceKv::Context => {
+                let n_keys = kv.n_tokens(n_context) + 1;
+                self.tail_scores.record(model, (gpu, recorder), layer, n_keys, readback)
+            }
+            SequenceKv::Own(tail) => tail.record_scores((recorder, &self.tail_scores.kernel), (layer, row), readback),
+        }
     }
 
     /// Forgets bind groups that hold buffers which are no more.
     pub(in crate::engine) fn unbind(&mut self) {
         self.segments.clear();
         self.area = None;
-    }
-
-    /// Where tokens in frames are scored, by segment.
-    fn scored(&self) -> impl Iterator<Item = &ScoreOps> {
-        self.segments.iter().map(|ops| &ops.score)
     }
 
     /// Records the abstracts of pages of a layer's tail: where they are in it, and their groups.
@@ -255,18 +255,39 @@ impl Selector {
             self.score_bindings.push(self.score_pages.bind(gpu, [&model.act.q, abstracts, &self.bounds])?);
             self.abstract_bindings.push(self.abstracts.bind(gpu, [kv.tail(layer).0, abstracts])?);
         }
-        if let Some(ahead) = &mut self.ahead {
-            ahead.bind(gpu, model, &self.score_pages, &self.bounds)?;
+        if let Some(lookahead) = &mut self.lookahead {
+            lookahead.bind(gpu, model, &self.score_pages, &self.bounds)?;
         }
         let kernels = (&self.decode, &self.scorer.kernel);
         for segment in self.segments.len()..kv.shapes().len() {
-            self.segments.push(SelectedOps::of_segment(gpu, model, kernels, 1, segment)?);
+            self.segments.push(SelectedOps::of_segment(gpu, model, kernels, self.rows.n_rows, segment)?);
         }
         if self.area.is_none() {
-            self.area = SelectedOps::of_area(gpu, model, kernels, 1)?;
+            self.area = SelectedOps::of_area(gpu, model, kernels, self.rows.n_rows)?;
         }
         Ok(())
     }
+}
+
+/// Bounds of one layer, and the readback of everything that a layer's selection needs: bounds of this layer and the next,
+/// queries, scores of tails and of pages. A single answer may score every page of the window, a batch those that are sealed.
+fn row_buffers(
+    gpu: &Gpu,
+    model: &GpuModel,
+    (score_pages, scorer): (&PageBoundsKernel, &QkScores),
+    rows: RowCapacity,
+) -> Result<(Slice, Buffer), EngineError> {
+    let n_window = model.kv.plan().n_abstracts.max(1);
+    let n_sealed = (model.kv.n_sealed() as usize).max(1);
+    let sizes = |n_rows: usize, n_tail: usize, n_pages: usize| {
+        let bounds = n_rows as u64 * score_pages.bounds_bytes(n_pages);
+        let scores = scorer.scores_bytes(n_pages * KV_PAGE_TOKENS) + scorer.scores_bytes(n_tail + 1);
+        let query = (model.dims.q_dim() * size_of::<f32>()) as u64;
+        (bounds, 2 * bounds + n_rows as u64 * (query + scores))
+    };
+    let (one, batch) = (sizes(1, KV_PAGE_TOKENS, n_window), sizes(rows.n_rows, rows.n_tail, n_sealed));
+    let bounds = gpu.buffer("page bounds", one.0.max(batch.0))?.all();
+    Ok((bounds, gpu.readback_buffer("scores", one.1.max(batch.1))?))
 }
 
 impl GpuModel {
@@ -275,7 +296,7 @@ impl GpuModel {
     /// # Errors
     /// Numbers that cannot be, a kernel that does not compile, out of VRAM, a lost device.
     pub(in crate::engine) fn set_policy(&mut self, gpu: &Gpu, spec: Option<PolicySpec>, hub: &Hub) -> Result<(), EngineError> {
-        self.selective = spec.map(|spec| Selector::new(gpu, self, spec, hub)).transpose()?;
+        self.selector = spec.map(|spec| Selector::new(gpu, self, spec, hub)).transpose()?;
         Ok(())
     }
 }

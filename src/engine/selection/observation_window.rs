@@ -1,13 +1,13 @@
-//! What the end of a prompt looks at: its answer will look there as well, so those pages are kept at hand while it is written.
+//! SnapKV observation window: attention of the last prompt tokens, which predicts the pages that the answer attends to.
 //!
 //! ```text
-//! last tokens of the prompt, read exactly, page after page ─► share of their attention, by layer and page ─► RetainedPages
+//! last tokens of the prompt, read exactly ─► attention mass by layer and page ─► RetainedPages
 //! ```
-//! 1. Nothing is looked at where nothing lies below VRAM: there all pages are scored that may matter.
+//! 1. Nothing is observed if all pages are in VRAM: there every page that may matter is scored.
 //!
-//! Owner: the engine thread. Shapes: L layers, P pages in the order in which attention came to them.
+//! Owner: the engine thread. Shapes: L layers, P pages in the order in which attention read them.
 //!
-//! Source: SnapKV (Li et al. 2024), section 3 (see [`crate::engine::selection::seen`]).
+//! Source: SnapKV §3 (see [`crate::kv::policy::retention`]).
 
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::engine::error::EngineError;
@@ -19,10 +19,10 @@ use crate::gpu::kernels::page_attention::{PageAttentionKernel, Window};
 use crate::gpu::{Binding, Buffer, Gpu, Recorder, Slice};
 use crate::kv::policy::retention::RetainedPages;
 
-/// Tokens at the end of a prompt whose attention is looked at.
+/// Tokens of the observation window.
 const OBSERVED_TOKENS: usize = 32;
 
-/// Attention of one pass that is looked at.
+/// Observed attention of one pass.
 pub(in crate::engine) struct ObservationWindow {
     kernel: PageAttentionKernel,
     window: Window,
@@ -67,22 +67,15 @@ impl ObservationWindow {
 }
 
 impl Selector {
-    /// A prompt of so many tokens is read next.
+    /// The prefill of a prompt of `n_tokens` begins.
     pub(in crate::engine) fn begin_prompt(&mut self, n_tokens: usize) {
         self.observation_window = None;
-        self.seen = RetainedPages::of_prompt(n_tokens);
+        self.observed = RetainedPages::of_prompt(n_tokens);
     }
 
-    /// What the prompt that was read last looked at.
-    pub(in crate::engine) fn take_seen(&mut self) -> RetainedPages {
-        let mut seen = std::mem::take(&mut self.seen);
-        seen.end_prompt(&self.spec);
-        seen
-    }
-
-    /// Attention of the next layer comes to these pages, in this order.
-    pub(in crate::engine) fn look_at(&mut self, pages: &[u32]) {
-        self.observation_window.iter_mut().for_each(|observation_window| observation_window.order.push(pages.to_vec()));
+    /// Attention of the next layer reads these pages, in this order.
+    pub(in crate::engine) fn observe(&mut self, pages: &[u32]) {
+        self.observation_window.iter_mut().for_each(|window| window.order.push(pages.to_vec()));
     }
 }
 
@@ -91,9 +84,9 @@ impl GpuModel {
     /// device has no memory for that, the answer does without.
     pub(in crate::engine) fn begin_observation(&mut self, gpu: &Gpu, first_pos: usize, n_tokens: usize, n_before: usize) {
         // Of a pass that failed.
-        self.selective.iter_mut().for_each(|selective| selective.observation_window = None);
-        let Some(selective) = self.selective.as_ref().filter(|s| s.spec.kind.reads_abstracts()) else { return };
-        let (end, prompt_len) = (first_pos + n_tokens, selective.seen.prompt_len());
+        self.selector.iter_mut().for_each(|selector| selector.observation_window = None);
+        let Some(selector) = self.selector.as_ref().filter(|s| s.spec.kind.reads_abstracts()) else { return };
+        let (end, prompt_len) = (first_pos + n_tokens, selector.observed.prompt_len());
         let first_observed = first_pos.max(prompt_len.saturating_sub(OBSERVED_TOKENS));
         let n_pages = n_before / KV_PAGE_TOKENS;
         let is_all_here = || (0..self.dims.n_layer).all(|layer| self.kv.is_all_resident(layer, n_pages as u32));
@@ -102,28 +95,28 @@ impl GpuModel {
             return;
         }
         let observation_window = ObservationWindow::new(gpu, self, n_tokens, end - first_observed, n_pages).ok();
-        if let Some(selective) = &mut self.selective {
-            selective.observation_window = observation_window;
+        if let Some(selector) = &mut self.selector {
+            selector.observation_window = observation_window;
         }
     }
 
     /// Waits for what the pass looked at, if it did.
     pub(in crate::engine) fn end_observation(&mut self, gpu: &Gpu, pacer: &mut SubmitPacer) -> Result<(), EngineError> {
-        let Some(selective) = &mut self.selective else { return Ok(()) };
-        let Some(observation_window) = selective.observation_window.take() else { return Ok(()) };
+        let Some(selector) = &mut self.selector else { return Ok(()) };
+        let Some(observation_window) = selector.observation_window.take() else { return Ok(()) };
         let ObservationWindow { shares, readback, order, window, .. } = observation_window;
         pacer.recorder.copy(&shares, &readback.slice(0, shares.size));
         let submitted = pacer.submit(gpu)?;
         let shares: Vec<f32> = pacer.read_after(gpu, &submitted, &readback, bytemuck::pod_collect_to_vec)?;
         for (layer, (pages, shares)) in order.iter().zip(shares.chunks(window.stride)).enumerate() {
-            selective.seen.add(layer, pages, shares);
+            selector.observed.add(layer, pages, shares);
         }
         Ok(())
     }
 
     /// What looks at the attention of this pass.
     pub(in crate::engine) fn observation_window(&self) -> Option<&ObservationWindow> {
-        self.selective.as_ref()?.observation_window.as_ref()
+        self.selector.as_ref()?.observation_window.as_ref()
     }
 }
 
@@ -131,8 +124,9 @@ impl GpuModel {
 mod tests {
     use super::*;
     use crate::base::{Bytes, Rng, Tiers};
-    use crate::engine::api::{AttentionMode, LoadOptions, ModelSource};
+    use crate::engine::api::{LoadOptions, ModelSource};
     use crate::engine::runner::{ModelRunner, open};
+    use crate::engine::selection::sequence_policy::SequencePolicy;
     use crate::gpu::testing::gpu;
     use crate::kv::policy::PolicySpec;
     use crate::telemetry::Hub;
@@ -153,38 +147,35 @@ mod tests {
         // The end of the prompt is a passage of page 23, which goes on there.
         let passage = prompt[23 * KV_PAGE_TOKENS + 20..][..12].to_vec();
         prompt.extend(passage);
-        runner.model.selective.iter_mut().for_each(|selective| selective.begin_prompt(prompt.len()));
+        runner.begin_prompt(prompt.len());
         runner.reserve(&gpu, prompt.len() + 4).unwrap();
         while runner.tokens.len() < prompt.len() {
             let at = runner.tokens.len();
             let n = runner.next_chunk(at, prompt.len() - at);
             runner.run_chunk(&gpu, &prompt[at..at + n]).unwrap();
         }
-        let selective = runner.model.selective.as_mut().unwrap();
-        selective.begin_answer(8);
+        let mut policy = runner.begin_answer(8).unwrap().unwrap();
         for layer in [2, 3, 4] {
-            assert!(selective.seen.kept(layer).contains(&23), "layer {layer} keeps {:?}", selective.seen.kept(layer));
+            let kept = policy.retained.retained(layer);
+            assert!(kept.contains(&23), "layer {layer} keeps {kept:?}");
         }
-        assert!(selective.seen.kept(0).is_empty() && selective.seen.kept(1).is_empty());
-        // Of the kept pages, those that neither VRAM nor RAM has.
-        let far = |runner: &ModelRunner| -> Vec<Vec<u32>> {
-            let (model, selective) = (&runner.model, runner.model.selective.as_ref().unwrap());
-            let far = |layer| model.seen_below(selective, layer, prompt.len() / KV_PAGE_TOKENS).far;
-            (0..6)
-                .map(|layer| far(layer).into_iter().filter(|page| selective.seen.kept(layer).contains(page)).collect())
-                .collect()
+        assert!(policy.retained.retained(0).is_empty() && policy.retained.retained(1).is_empty());
+        // Retained pages that are neither in VRAM nor in RAM.
+        let far = |runner: &ModelRunner, policy: &SequencePolicy| -> Vec<Vec<u32>> {
+            let far = |layer| runner.model.offloaded_hits(policy, layer, prompt.len() / KV_PAGE_TOKENS).on_disk;
+            let kept = |layer| far(layer).into_iter().filter(|page| policy.retained.retained(layer).contains(page)).collect();
+            (0..6).map(kept).collect()
         };
-        let before = far(&runner);
+        let before = far(&runner, &policy);
         assert!(before.iter().any(|pages| !pages.is_empty()), "nothing of {before:?} is on the disk: the test is too easy");
         for token in [300, 301] {
-            runner.decode(&gpu, token, AttentionMode::AsLoaded).unwrap();
+            runner.decode(&gpu, token, Some(&mut policy)).unwrap();
         }
-        let after = far(&runner);
+        let after = far(&runner, &policy);
         assert!(after.iter().all(Vec::is_empty), "{before:?} was on the disk, {after:?} still is");
         // Nothing of it counts for the next prompt.
-        let selective = runner.model.selective.as_mut().unwrap();
-        selective.begin_prompt(5);
-        selective.begin_answer(8);
-        assert!((0..6).all(|layer| selective.seen.kept(layer).is_empty()));
+        runner.begin_prompt(5);
+        let policy = runner.begin_answer(8).unwrap().unwrap();
+        assert!((0..6).all(|layer| policy.retained.retained(layer).is_empty()));
     }
 }

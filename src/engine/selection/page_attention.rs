@@ -18,7 +18,7 @@ use crate::engine::handle::EnginePort;
 use crate::engine::runner::ModelRunner;
 use crate::engine::runner::gpu_model::GpuModel;
 use crate::engine::runner::submit_pacer::SubmitPacer;
-use crate::engine::selection::MassSteps;
+use crate::engine::selection::sequence_policy::MassSteps;
 use crate::engine::selection::token_scorer::{ScoreOps, Scorer, pages_of};
 use crate::gpu::Gpu;
 use crate::gpu::kernels::qk_scores::QkScores;
@@ -100,7 +100,7 @@ impl GpuModel {
     }
 
     /// Measures what the queries of a layer weigh, if that is to be done in this step; waits for the device.
-    pub(in crate::engine) fn weigh(
+    pub(in crate::engine) fn measure_attention(
         &mut self,
         gpu: &Gpu,
         pacer: &mut SubmitPacer,
@@ -131,7 +131,7 @@ impl ModelRunner {
     /// Step `step` of an answer that reads everything comes next: now and then one is measured.
     pub(in crate::engine) fn measure_step(&mut self, gpu: &Gpu, step: usize) {
         let is_due = MassSteps::Few.holds(step) && self.model.attention_meter.n_steps < MAX_EXACT_STEPS;
-        if is_due && self.model.selective.is_none() {
+        if is_due && self.model.selector.is_none() {
             self.model.measure_next(gpu);
         }
     }

@@ -1,111 +1,130 @@
-//! One layer of a decode step: what is known is scored, the policy chooses, what it chose comes, attention reads it.
+//! Selection step: one layer of a decode step, for every sequence of the batch.
 //!
 //! ```text
-//! expected pages that came ─► scores, this layer's and the next one's ─► choose ─► stream ─► frames, slots ─► merge
+//! prefetched pages ─► bounds and scores, of this layer and the next ─ readback ─► SequencePolicy::select, in parallel
+//!                          └─ more scores, if an unpredicted candidate turns up ─┘         │
+//! merge ◄─ tails ◄─ selected blocks in the staging area ◄─ in frames ◄─ one stream for all ◄┘
 //! ```
-//! Owner: the engine thread. Waits for the device's scores, and for chosen pages that were not expected.
+//! 1. To the kernels, KV heads of another row are more KV heads: each row has its own lists of blocks in one table.
+//! 2. A page that several sequences selected is fetched once. 3. The GPU is waited for once per layer, and once more if a
+//!    candidate was not predicted.
+//!
+//! Owner: the engine thread. Shapes: R rows, one of each sequence, H query heads and G KV heads of each, P complete pages.
+//!
+//! Source: LeoAM §4.2 and §4.3.
 
-use std::collections::HashSet;
 use std::time::Instant;
 
-use crate::base::limits::KV_PAGE_TOKENS;
+use rayon::prelude::*;
+
+use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
 use crate::engine::api::MassKept;
 use crate::engine::error::EngineError;
 use crate::engine::runner::gpu_model::GpuModel;
+use crate::engine::runner::pass::{Row, Splits};
 use crate::engine::runner::submit_pacer::SubmitPacer;
+use crate::engine::selection::fetch::SelectedOps;
 use crate::engine::selection::lookahead::Prefetched;
 use crate::engine::selection::overlap::KvCacheView;
-use crate::engine::selection::{PREFER_EVERY, Selector, fetch};
-use crate::gpu::Gpu;
-use crate::gpu::kernels::attention_decode::{SPLIT_KEYS, SegmentKeys};
-use crate::kv::policy::retention::{FOLLOWED_TIMES, OffloadedHits};
-use crate::kv::policy::scores::{PageBounds, PageScores, ScoreRuns, ScoreTotals, head_masses};
-use crate::kv::policy::{LayerView, PolicyKind, Selection, Tier, unique};
-use crate::kv::{BlockTable, SelectedStream, StagedBatch};
+use crate::engine::selection::sequence_policy::{LayerInputs, RowScores, RowSelection, SequencePolicy};
+use crate::engine::selection::token_scorer::ScoreOps;
+use crate::engine::selection::{PREFER_EVERY, Selector};
+use crate::gpu::{Binding, Gpu, Recorder};
+use crate::kv::policy::retention::TRACKED_WEIGHT;
+use crate::kv::policy::scores::{PageBounds, head_masses};
+use crate::kv::policy::{PolicyKind, SelectedBlock, unique};
+use crate::kv::{BlockTable, StagedBatch};
 use crate::telemetry::{EventKind, KernelFamily};
 
-/// What the device knows when a layer's attention begins.
-#[derive(Default)]
-struct Evaluation {
-    own: PageBounds,
-    /// of the next layer, by the estimated query
-    next: Option<PageBounds>,
-    /// scores f32 `[H, n_keys]` of the tokens behind the last complete page
-    tail: Vec<f32>,
-    /// of pages that are always read or were expected
-    tokens: (ScoreRuns, Vec<f32>),
-    /// the layer's pages were expected
-    is_expected: bool,
-    /// f32 `[H, D]`
-    q: Vec<f32>,
-    /// pages that were looked at lately
-    seen: OffloadedHits,
+/// Engine state that every step of a selection needs.
+pub(in crate::engine) struct Device<'a> {
+    pub gpu: &'a Gpu,
+    pub pacer: &'a mut SubmitPacer,
 }
 
-/// What a layer reads, and what the next one is expected to.
-struct Choice {
-    selection: Selection,
-    /// pages by the layer that wants them
-    expected: Option<(usize, Vec<u32>)>,
+/// Scores that the GPU computes: the pages of each row, run by run, and their place in the readback buffer.
+struct ScoreRequest {
+    /// pages of each row, and keys of the longest list
+    runs: Vec<(Vec<Vec<u32>>, usize)>,
+    begin: u64,
+    end: u64,
+}
+
+impl ScoreRequest {
+    /// No run yet; the scores of the first one go to `begin`.
+    fn new(begin: u64) -> ScoreRequest {
+        ScoreRequest { runs: Vec::new(), begin, end: begin }
+    }
+
+    /// Hands the scores f32 of all runs to the rows that requested them.
+    fn distribute(&self, mut values: &[f32], n_head: usize, rows: &mut [RowScores]) {
+        for (pages, n_keys) in &self.runs {
+            for (row, pages) in rows.iter_mut().zip(pages) {
+                let (of_row, later) = values.split_at(n_head * n_keys);
+                let n_own = pages.len() * KV_PAGE_TOKENS;
+                let of_heads = of_row.chunks_exact(*n_keys).flat_map(|of_head| &of_head[..n_own]);
+                row.runs.add_run(pages, &mut row.scores, of_heads.copied().collect());
+                values = later;
+            }
+        }
+    }
+}
+
+impl Selector {
+    /// Records the scores of the tokens of `pages`, of each row its own, which `table` lists.
+    fn request(
+        &self,
+        (gpu, recorder): (&Gpu, &mut Recorder),
+        (ops, binding): (&ScoreOps, usize),
+        table: &BlockTable,
+        pages: Vec<Vec<u32>>,
+        request: &mut ScoreRequest,
+    ) {
+        let n_keys = table.n_listed * KV_BLOCK_TOKENS;
+        gpu.write(&ops.table, bytemuck::cast_slice(&table.entries));
+        let (kernels, keys) = ((recorder, &self.scorer.kernel), (n_keys, table.n_listed));
+        request.end += ops.record(kernels, binding, keys, 0..pages.len(), (&self.scorer.readback, request.end));
+        request.runs.push((pages, n_keys));
+    }
 }
 
 impl GpuModel {
-    /// Attention of one new token over what the policy chooses of the complete pages before it, and over all new tokens.
+    /// Attention of every row over what its policy selects of the `n_context` tokens in complete pages, and over its tail.
+    ///
+    /// # Errors
+    /// A page that must be computed again, a lost device.
     pub(in crate::engine) fn attend_selected(
         &mut self,
         s: &mut Selector,
-        gpu: &Gpu,
-        pacer: &mut SubmitPacer,
+        device: &mut Device,
         layer: usize,
-        first_pos: usize,
+        n_context: usize,
+        rows: &mut [Row],
     ) -> Result<(), EngineError> {
-        let n_pages = first_pos / KV_PAGE_TOKENS;
+        let n_pages = n_context / KV_PAGE_TOKENS;
         let mut recorded = Vec::new();
-        let mut expected = s.expected.take().filter(|expected| expected.layer == layer);
-        if let Some(expected) = &mut expected {
-            expected.came.extend(self.collect_prefetched(gpu, pacer, layer, &mut recorded)?);
+        let mut prefetched = s.prefetched.take().filter(|prefetched| prefetched.layer == layer);
+        self.take_arrived(device, layer, prefetched.as_mut(), &mut recorded)?;
+        let mut scores = self.evaluate(s, device, layer, n_context, rows, prefetched.as_ref(), &mut recorded)?;
+        self.take_arrived(device, layer, prefetched.as_mut(), &mut recorded)?;
+        for (row, scores) in policies(rows).zip(&mut scores) {
+            scores.hits = self.offloaded_hits(row, layer, n_pages);
         }
-        let mut evaluated = self.evaluate(s, gpu, pacer, layer, first_pos, expected.as_ref(), &mut recorded)?;
-        if let Some(expected) = &mut expected {
-            expected.came.extend(self.collect_prefetched(gpu, pacer, layer, &mut recorded)?);
+        if scores.iter().any(|row| !row.hits.on_disk.is_empty()) {
+            // They come through the staging buffers.
+            self.submit_slots(device.gpu, device.pacer, &mut recorded)?;
         }
-        evaluated.seen = self.seen_below(s, layer, n_pages);
-        if !evaluated.seen.far.is_empty() {
-            // They come through the slots.
-            self.submit_slots(gpu, pacer, &mut recorded)?;
-        }
-        let measured_tail = s.mass_steps.holds(s.step).then(|| evaluated.tail.clone());
+        let tails: Vec<Vec<f32>> = scores.iter().map(|row| row.tail.clone()).collect();
         let began = Instant::now();
-        let choice = self.choose(s, gpu, pacer, layer, n_pages, evaluated)?;
-        s.spent.evaluation += began.elapsed();
-        pacer.did(EventKind::Choose { layer: layer as u32 }, began);
-        let selection = &choice.selection;
-        if let Some(tail) = measured_tail {
-            // Everything is going to come through the slots.
-            self.submit_slots(gpu, pacer, &mut recorded)?;
-            let all: Vec<u32> = (0..n_pages as u32).collect();
-            if let Some((scoring, scores)) = self.score_tokens(s, gpu, pacer, layer, &all)? {
-                let mut heads = scoring.in_order(&scores, s.n_head);
-                self.attention_meter.note(layer, &head_masses(&heads, s.n_kv_head));
-                let tail = if tail.is_empty() { self.score_tail(s, gpu, pacer, layer, first_pos)? } else { tail };
-                let n_tail = tail.len() / s.n_head;
-                heads.iter_mut().zip(tail.chunks_exact(n_tail)).for_each(|(pages, tail)| pages.extend(tail));
-                let kept = s.spent.record_mass(layer, selection, &head_masses(&heads, s.n_kv_head), n_tail);
-                s.lane.instant(mass_event(layer, &kept));
-            }
+        let selected = self.select_rows(s, device, layer, n_context, rows, &mut scores)?;
+        policies(rows).for_each(|policy| policy.stats.evaluation += began.elapsed());
+        device.pacer.did(EventKind::Choose { layer: layer as u32 }, began);
+        if rows.iter().filter_map(|row| row.policy.as_deref()).any(SequencePolicy::measures_mass) {
+            // Every page is going to come through the staging buffers.
+            self.submit_slots(device.gpu, device.pacer, &mut recorded)?;
+            self.measure_mass(s, device, layer, n_context, rows, &selected, tails)?;
         }
-        let next = choice.expected.as_ref().map(|(layer, pages)| (*layer, pages.as_slice()));
-        let view = KvCacheView::of(&self.kv);
-        let theta = |bytes| if self.synchronous { 0.0 } else { s.overlap.theta(&view, layer, bytes) };
-        let stream = self.kv.begin_selected(layer, &selection.pages, n_pages, s.clock + 1, next, theta);
-        s.spent.record_stream(&stream);
-        s.spent.note(selection, n_pages, stream.missing.len(), expected.as_ref().map_or(&[], |expected| &expected.came));
-        s.frequency.note(layer, s.clock, &selection.pages, 1.0);
-        if layer == 0 && (s.step == 0 || s.clock.is_multiple_of(PREFER_EVERY)) {
-            self.pin_hot_pages(&s.frequency, n_pages, s.clock, s.spec.n_first_layers);
-        }
-        pacer.mark(KernelFamily::Attention, layer as u32);
-        self.attend_to_selection(s, gpu, pacer, layer, first_pos, selection, &stream, recorded)?;
+        self.attend_blocks(s, device, layer, n_context, rows, selected, prefetched.as_ref(), recorded)?;
         if s.spec.kind == PolicyKind::Prefetch && !self.synchronous && layer + 1 < self.dims.n_layer {
             let all: Vec<u32> = (0..n_pages as u32).collect();
             self.kv.begin_streamed(layer + 1, &all);
@@ -113,221 +132,350 @@ impl GpuModel {
         Ok(())
     }
 
-    /// Scores every page by its abstract, for this layer and, where something of it has to come, by an estimate for the next,
-    /// and the tokens of pages that are likely to matter; waits for the device once.
+    /// Moves prefetched pages of the layer that have arrived into frames.
+    fn take_arrived(
+        &mut self,
+        device: &mut Device,
+        layer: usize,
+        prefetched: Option<&mut Prefetched>,
+        recorded: &mut Vec<StagedBatch>,
+    ) -> Result<(), EngineError> {
+        if let Some(prefetched) = prefetched {
+            prefetched.arrived.extend(self.collect_prefetched(device.gpu, device.pacer, layer, recorded)?);
+        }
+        Ok(())
+    }
+
+    /// Scores every page by its abstract, for this layer and, by an estimated query, for the next one if some of it is
+    /// offloaded; scores the tails and the tokens of likely pages. Waits for the GPU once, and not at all if the policy reads
+    /// no abstracts.
     #[allow(clippy::too_many_arguments, reason = "the layer's whole state, once")]
     fn evaluate(
         &mut self,
         s: &mut Selector,
-        gpu: &Gpu,
-        pacer: &mut SubmitPacer,
+        device: &mut Device,
         layer: usize,
-        first_pos: usize,
-        expected: Option<&Prefetched>,
+        n_context: usize,
+        rows: &[Row],
+        prefetched: Option<&Prefetched>,
         recorded: &mut Vec<StagedBatch>,
-    ) -> Result<Evaluation, EngineError> {
+    ) -> Result<Vec<RowScores>, EngineError> {
+        let mut scores: Vec<RowScores> = rows.iter().map(|_| RowScores::default()).collect();
         if !s.spec.kind.reads_abstracts() {
-            return Ok(Evaluation::default());
+            return Ok(scores);
         }
+        let Device { gpu, pacer } = device;
         pacer.mark(KernelFamily::Evaluation, layer as u32);
-        let n_pages = first_pos / KV_PAGE_TOKENS;
-        let size = s.score_pages.bounds_bytes(n_pages);
-        s.score_pages.record(&mut pacer.recorder, &s.score_bindings[layer], n_pages, 1);
+        let (n_rows, n_pages) = (rows.len(), n_context / KV_PAGE_TOKENS);
+        let size = n_rows as u64 * s.score_pages.bounds_bytes(n_pages);
         let bounds = s.bounds.buffer.slice(s.bounds.offset, size);
+        s.score_pages.record(&mut pacer.recorder, &s.score_bindings[layer], n_pages, n_rows);
         pacer.recorder.copy(&bounds, &s.scorer.readback.slice(0, size));
         let next = layer + 1;
-        let has_to_come = || next < self.dims.n_layer && !self.kv.is_all_resident(next, n_pages as u32);
-        let ahead = s.ahead.as_ref().filter(|_| !self.synchronous && has_to_come());
-        if let Some(ahead) = ahead {
-            ahead.record(gpu, pacer, self, &s.score_pages, next, n_pages)?;
+        let is_offloaded = || next < self.dims.n_layer && !self.kv.is_all_resident(next, n_pages as u32);
+        let lookahead = s.lookahead.as_ref().filter(|_| !self.synchronous && is_offloaded());
+        if let Some(lookahead) = lookahead {
+            lookahead.record(gpu, pacer, self, &s.score_pages, next, (n_pages, n_rows))?;
             pacer.recorder.copy(&bounds, &s.scorer.readback.slice(size, size));
         }
         pacer.mark(KernelFamily::Evaluation, layer as u32);
-        let q_bytes = (self.dims.q_dim() * size_of::<f32>()) as u64;
+        let q_bytes = (n_rows * self.dims.q_dim() * size_of::<f32>()) as u64;
         let q = &self.act.q;
         pacer.recorder.copy(&q.buffer.slice(q.offset, q_bytes), &s.scorer.readback.slice(2 * size, q_bytes));
-        let tail_keys = first_pos % KV_PAGE_TOKENS + 1;
-        let at = (&s.scorer.readback, 2 * size + q_bytes);
-        let tail_bytes = s.tail_scores.record(self, (gpu, &mut pacer.recorder), layer, tail_keys, at);
-        let mut scoring = ScoreRuns::new(2 * size + q_bytes + tail_bytes);
-        let candidates = expected.iter().flat_map(|expected| &expected.candidates).chain(&s.candidates[layer]).copied();
-        let candidates = s.spec.to_score(candidates, n_pages);
-        self.score_in_frames(&s.scorer, s.scored(), (gpu, &mut pacer.recorder), layer, &candidates, &mut scoring);
+        let mut tails = vec![2 * size + q_bytes];
+        for (i, row) in rows.iter().enumerate() {
+            let at = tails[i];
+            tails.push(at + s.record_tail_scores(self, (gpu, &mut pacer.recorder), (layer, i), n_context, &row.kv, at));
+        }
+        let mut request = ScoreRequest::new(tails[n_rows]);
+        let predicted = |i: usize| prefetched.map(|prefetched| prefetched.candidates[i].as_slice());
+        let mut candidates = Vec::new();
+        for (i, policy) in rows.iter().filter_map(|row| row.policy.as_deref()).enumerate() {
+            candidates.push(policy.candidates(layer, predicted(i), n_pages));
+            scores[i].is_predicted = policy.is_predicted(layer, predicted(i));
+        }
+        self.request_in_frames(s, (gpu, &mut pacer.recorder), layer, &candidates, &mut request);
         let submitted = pacer.submit(gpu)?;
         for filled in recorded.drain(..) {
             self.kv.slot_submitted(&filled);
         }
-        let is_expected = expected.is_some() || !s.candidates[layer].is_empty();
-        let (n_head, has_next) = (s.n_head, ahead.is_some());
-        Ok(pacer.read_after(gpu, &submitted, &s.scorer.readback, |bytes| {
-            let range = |begin: u64, n_bytes: u64| &bytes[begin as usize..(begin + n_bytes) as usize];
-            let bounds = |begin| PageBounds::new(bytemuck::pod_collect_to_vec(range(begin, size)), n_head);
-            let q = bytemuck::pod_collect_to_vec(range(2 * size, q_bytes));
-            let tail = bytemuck::pod_collect_to_vec(range(2 * size + q_bytes, tail_bytes));
-            let scores = bytemuck::pod_collect_to_vec(range(scoring.begin, scoring.end - scoring.begin));
-            let next = has_next.then(|| bounds(size));
-            Evaluation { own: bounds(0), next, tail, tokens: (scoring, scores), is_expected, q, ..Evaluation::default() }
-        })?)
+        let (n_head, n_bounds, q_dim) = (self.dims.n_head, self.dims.n_head * n_pages, self.dims.q_dim());
+        let has_next = lookahead.is_some();
+        pacer.read_after(gpu, &submitted, &s.scorer.readback, |bytes| {
+            let range = |begin: u64, end: u64| &bytes[begin as usize..end as usize];
+            let bounds: Vec<[f32; 2]> = bytemuck::pod_collect_to_vec(range(0, 2 * size));
+            let of_row = |i: usize| PageBounds::new(bounds[i * n_bounds..][..n_bounds].to_vec(), n_head);
+            let q: Vec<f32> = bytemuck::pod_collect_to_vec(range(2 * size, tails[0]));
+            for (i, row) in scores.iter_mut().enumerate() {
+                row.bounds = of_row(i);
+                row.next_bounds = has_next.then(|| of_row(n_rows + i));
+                row.q = q[i * q_dim..][..q_dim].to_vec();
+                row.tail = bytemuck::pod_collect_to_vec(range(tails[i], tails[i + 1]));
+            }
+            let values: Vec<f32> = bytemuck::pod_collect_to_vec(range(request.begin, request.end));
+            request.distribute(&values, n_head, &mut scores);
+        })?;
+        Ok(scores)
     }
 
-    /// Pages of a layer that were looked at and VRAM has not.
-    pub(in crate::engine) fn seen_below(&self, s: &Selector, layer: usize, n_pages: usize) -> OffloadedHits {
-        s.seen.below((layer, s.step), n_pages, |page| self.kv.is_resident(layer, page), &self.kv.keys_in_ram(layer))
-    }
-
-    /// What a layer reads in this step, and what the next one is expected to.
-    fn choose(
-        &mut self,
-        s: &mut Selector,
-        gpu: &Gpu,
-        pacer: &mut SubmitPacer,
+    /// Offloaded pages of a layer that the sequence retains, from its prompt's observation window or its last steps.
+    pub(in crate::engine) fn offloaded_hits(
+        &self,
+        policy: &SequencePolicy,
         layer: usize,
         n_pages: usize,
-        evaluated: Evaluation,
-    ) -> Result<Choice, EngineError> {
-        let tiers = self.kv.tiers(layer, n_pages);
-        let Evaluation { own, next, tail, tokens: (mut scoring, mut scores), is_expected, q, seen } = evaluated;
-        let (step, n_steps, n_kv_head) = (s.step, s.n_steps, s.n_kv_head);
-        let mut totals = ScoreTotals::none(s.n_head);
-        totals.add(&tail);
-        totals.add_runs(&scoring, &scores);
-        let bounds = own.of_weights(&own.above(&totals), n_kv_head);
-        let view = LayerView { layer, step, n_steps, n_kv_head, tiers: &tiers, bounds: &bounds, scores: None };
-        // What was scored is what an estimate of the query expected, and the last step's bounds.
-        let mut wanted = if is_expected { s.policy.surprises(&view) } else { s.policy.candidates(&view) };
-        let known: HashSet<u32> = scoring.pages.iter().copied().collect();
-        wanted.retain(|page| !known.contains(page));
-        wanted = unique([wanted, seen.far.clone()].concat());
-        if let Some((more, of_more)) = self.score_tokens(s, gpu, pacer, layer, &wanted)? {
-            totals.add_runs(&more, &of_more);
-            scoring.append(more);
-            scores.extend(of_more);
-        }
-        let below = || seen.in_ram(s.policy.candidates_below(&view));
-        let (pages, in_ram) = self.kv.keys_in_ram(layer).scores(below, &q);
-        totals.add(&in_ram);
-        scoring.add_run(&pages, &mut scores, in_ram);
-        let mut tokens = PageScores::none(n_kv_head, n_pages);
-        tokens.add(&scoring, &scores, &totals);
-        let above = own.above(&totals);
-        let bounds = own.of_weights(&above, n_kv_head);
-        s.above[layer] = above;
-        let view = LayerView { bounds: &bounds, scores: Some(&tokens), ..view };
-        let selection = s.policy.select(&view);
-        let followed = s.seen.follow(&s.spec, &view);
-        s.frequency.note(layer, s.clock, &followed, FOLLOWED_TIMES);
-        let anywhere = vec![Tier::Vram; n_pages];
-        if s.spec.kind.reads_abstracts() {
-            s.candidates[layer] = s.policy.candidates(&LayerView { tiers: &anywhere, ..view });
-        }
-        let is_known = next.is_some() || s.spec.kind == PolicyKind::Window;
-        let expected = (is_known && layer + 1 < self.dims.n_layer && !self.synchronous).then(|| {
-            let bounds = next.unwrap_or_default().of_weights(&s.above[layer + 1], n_kv_head);
-            let view = LayerView { layer: layer + 1, tiers: &anywhere, bounds: &bounds, scores: None, ..view };
-            let candidates = s.policy.candidates(&view);
-            s.expected = Some(Prefetched { layer: layer + 1, candidates, came: Vec::new() });
-            (layer + 1, s.policy.expect(&LayerView { tiers: &self.kv.tiers(layer + 1, n_pages), ..view }))
-        });
-        Ok(Choice { selection, expected })
+    ) -> crate::kv::policy::retention::OffloadedHits {
+        let is_resident = |page| self.kv.is_resident(layer, page);
+        policy.retained.offloaded_hits((layer, policy.step), n_pages, is_resident, &self.kv.keys_in_ram(layer))
     }
 
-    /// Scores the tokens of `pages` one by one, wherever they are, and waits: f32 `[H, n_keys]` of each run.
-    fn score_tokens(
+    /// Scores what is still unknown and lets every sequence select.
+    fn select_rows(
+        &mut self,
+        s: &mut Selector,
+        device: &mut Device,
+        layer: usize,
+        n_context: usize,
+        rows: &mut [Row],
+        scores: &mut [RowScores],
+    ) -> Result<Vec<RowSelection>, EngineError> {
+        let n_pages = n_context / KV_PAGE_TOKENS;
+        let (tiers, next) = (self.kv.tiers(layer, n_pages), layer + 1);
+        let next_tiers = (next < self.dims.n_layer && !self.synchronous).then(|| self.kv.tiers(next, n_pages));
+        let (n_head, n_kv_head) = (self.dims.n_head, self.dims.n_kv_head);
+        let (tiers, next_tiers) = (tiers.as_slice(), next_tiers.as_deref());
+        let at = LayerInputs { layer, n_head, n_kv_head, tiers, ram_keys: self.kv.keys_in_ram(layer), next_tiers };
+        let wanted: Vec<Vec<u32>> = policies(rows).zip(scores.iter_mut()).map(|(p, row)| p.pages_to_score(&at, row)).collect();
+        self.score_rows(s, device, layer, &wanted, scores)?;
+        let at = LayerInputs { layer, n_head, n_kv_head, tiers, ram_keys: self.kv.keys_in_ram(layer), next_tiers };
+        let mut pairs: Vec<(&mut SequencePolicy, &mut RowScores)> = policies(rows).zip(scores).collect();
+        let selected: Vec<RowSelection> = match pairs.as_mut_slice() {
+            [(policy, row)] => vec![policy.select(&at, row)],
+            pairs => pairs.par_iter_mut().map(|(policy, row)| policy.select(&at, row)).collect(),
+        };
+        let followed = unique(selected.iter().flat_map(|row| &row.followed).copied().collect());
+        s.frequency.record(layer, s.clock, &followed, TRACKED_WEIGHT);
+        if selected.iter().any(|row| row.next.is_some()) {
+            let candidates = selected.iter().map(|row| row.next.as_ref().map_or(Vec::new(), |(pages, _)| pages.clone()));
+            s.prefetched = Some(Prefetched { layer: next, candidates: candidates.collect(), arrived: Vec::new() });
+        }
+        Ok(selected)
+    }
+
+    /// Records the scores of those requested pages that are in frames.
+    fn request_in_frames(
+        &self,
+        s: &Selector,
+        (gpu, recorder): (&Gpu, &mut Recorder),
+        layer: usize,
+        wanted: &[Vec<u32>],
+        request: &mut ScoreRequest,
+    ) {
+        for (i, ops) in s.segments.iter().enumerate() {
+            let here = retain(wanted, |page| self.kv.is_in_segment(layer, i, page));
+            if here.iter().any(|pages| !pages.is_empty()) {
+                let table = self.kv.blocks_in_segment(layer, i, &here);
+                s.request((gpu, recorder), (&ops.score, layer), &table, here, request);
+            }
+        }
+    }
+
+    /// Scores the tokens of the pages that each row wants, in any tier. Waits for the GPU unless no row wants any.
+    fn score_rows(
         &mut self,
         s: &Selector,
-        gpu: &Gpu,
-        pacer: &mut SubmitPacer,
+        device: &mut Device,
         layer: usize,
-        pages: &[u32],
-    ) -> Result<Option<(ScoreRuns, Vec<f32>)>, EngineError> {
-        if pages.is_empty() {
-            return Ok(None);
+        wanted: &[Vec<u32>],
+        scores: &mut [RowScores],
+    ) -> Result<(), EngineError> {
+        let Device { gpu, pacer } = device;
+        let all = unique(wanted.iter().flatten().copied().collect());
+        if all.is_empty() {
+            return Ok(());
         }
         pacer.mark(KernelFamily::Evaluation, layer as u32);
-        let mut scoring = ScoreRuns::new(0);
-        self.score_in_frames(&s.scorer, s.scored(), (gpu, &mut pacer.recorder), layer, pages, &mut scoring);
-        let n_batches = self.kv.begin_streamed(layer, pages);
+        let mut request = ScoreRequest::new(0);
+        self.request_in_frames(s, (gpu, &mut pacer.recorder), layer, wanted, &mut request);
+        let n_batches = self.kv.begin_streamed(layer, &all);
         let mut recorded = Vec::new();
-        for batches in self.fills(0..n_batches) {
-            let here = self.fill_staging(gpu, pacer, batches.clone(), &mut recorded)?;
-            let table = self.kv.blocks_in_batches(batches, std::slice::from_ref(&here));
+        for fill in self.fills(0..n_batches) {
+            let groups = self.fill_staging(gpu, pacer, fill.clone(), &mut recorded)?;
+            let here = retain(wanted, |page| groups.contains(&page));
+            let table = self.kv.blocks_in_batches(fill, &here);
             if let Some(ops) = &s.area {
-                s.scorer.record(gpu, &mut pacer.recorder, (&ops.score, 0), &table, &here, &mut scoring);
+                s.request((gpu, &mut pacer.recorder), (&ops.score, 0), &table, here, &mut request);
             }
             self.submit_slots(gpu, pacer, &mut recorded)?;
         }
         let submitted = pacer.submit(gpu)?;
-        let n_bytes = scoring.end as usize;
-        let scores: Vec<f32> =
+        let n_bytes = request.end as usize;
+        let values: Vec<f32> =
             pacer.read_after(gpu, &submitted, &s.scorer.readback, |bytes| bytemuck::pod_collect_to_vec(&bytes[..n_bytes]))?;
-        Ok(Some((scoring, scores)))
+        request.distribute(&values, self.dims.n_head, scores);
+        Ok(())
     }
 
-    /// Scores the tokens behind the last complete page, the new one with them, and waits: f32 `[H, n_keys]`.
-    fn score_tail(
+    /// Compares the selections of the sequences whose step is measured with the full attention.
+    #[allow(clippy::too_many_arguments, reason = "the layer's whole state, once")]
+    fn measure_mass(
+        &mut self,
+        s: &mut Selector,
+        device: &mut Device,
+        layer: usize,
+        n_context: usize,
+        rows: &mut [Row],
+        selected: &[RowSelection],
+        mut tails: Vec<Vec<f32>>,
+    ) -> Result<(), EngineError> {
+        let measured: Vec<bool> = policies(rows).map(|policy| policy.measures_mass()).collect();
+        let all: Vec<u32> = (0..(n_context / KV_PAGE_TOKENS) as u32).collect();
+        let wanted: Vec<Vec<u32>> = measured.iter().map(|is| if *is { all.clone() } else { Vec::new() }).collect();
+        let mut full: Vec<RowScores> = rows.iter().map(|_| RowScores::default()).collect();
+        self.score_rows(s, device, layer, &wanted, &mut full)?;
+        if tails.iter().any(Vec::is_empty) {
+            tails = self.score_tails(s, device, layer, n_context, rows)?;
+        }
+        let (n_head, n_kv_head, is_single) = (self.dims.n_head, self.dims.n_kv_head, rows.len() == 1);
+        for (i, policy) in policies(rows).enumerate().filter(|(i, _)| measured[*i]) {
+            let mut heads = full[i].runs.in_order(&full[i].scores, n_head);
+            if is_single {
+                self.attention_meter.note(layer, &head_masses(&heads, n_kv_head));
+            }
+            let n_tail = tails[i].len() / n_head;
+            heads.iter_mut().zip(tails[i].chunks_exact(n_tail)).for_each(|(pages, tail)| pages.extend(tail));
+            let kept = policy.stats.record_mass(layer, &selected[i].selection, &head_masses(&heads, n_kv_head), n_tail);
+            s.lane.instant(mass_event(layer, &kept));
+            s.page_mass = policy.stats.page_mass().to_vec();
+        }
+        Ok(())
+    }
+
+    /// Scores f32 `[H, n_keys]` of every tail, the new token among them. Waits for the GPU.
+    fn score_tails(
         &self,
         s: &Selector,
-        gpu: &Gpu,
-        pacer: &mut SubmitPacer,
+        device: &mut Device,
         layer: usize,
-        first_pos: usize,
-    ) -> Result<Vec<f32>, EngineError> {
-        let n_keys = first_pos % KV_PAGE_TOKENS + 1;
-        let readback = &s.scorer.readback;
-        let n_bytes = s.tail_scores.record(self, (gpu, &mut pacer.recorder), layer, n_keys, (readback, 0)) as usize;
+        n_context: usize,
+        rows: &[Row],
+    ) -> Result<Vec<Vec<f32>>, EngineError> {
+        let Device { gpu, pacer } = device;
+        let mut ends = vec![0];
+        for (i, row) in rows.iter().enumerate() {
+            let at = ends[i];
+            ends.push(at + s.record_tail_scores(self, (gpu, &mut pacer.recorder), (layer, i), n_context, &row.kv, at));
+        }
         let submitted = pacer.submit(gpu)?;
-        Ok(pacer.read_after(gpu, &submitted, readback, |bytes| bytemuck::pod_collect_to_vec(&bytes[..n_bytes]))?)
+        Ok(pacer.read_after(gpu, &submitted, &s.scorer.readback, |bytes| {
+            let tail = |range: &[u64]| bytemuck::pod_collect_to_vec(&bytes[range[0] as usize..range[1] as usize]);
+            ends.windows(2).map(tail).collect()
+        })?)
     }
 
-    /// Attention over what was chosen: what finds a frame comes first, then everything is read at once but what has to stay
-    /// in its slot.
-    #[allow(clippy::too_many_arguments, reason = "the layer's whole state, once")]
-    fn attend_to_selection(
+    /// Starts the transfers of what was selected and of the next layer's prefetch; records how selections and transfers went.
+    fn begin_transfers(
         &mut self,
-        s: &Selector,
-        gpu: &Gpu,
-        pacer: &mut SubmitPacer,
+        s: &mut Selector,
         layer: usize,
-        first_pos: usize,
-        selection: &Selection,
-        stream: &SelectedStream,
+        n_pages: usize,
+        rows: &mut [Row],
+        selected: &[RowSelection],
+        prefetched: Option<&Prefetched>,
+    ) -> crate::kv::SelectedStream {
+        let pages = unique(selected.iter().flat_map(|row| &row.selection.pages).copied().collect());
+        let next = unique(selected.iter().filter_map(|row| row.next.as_ref()).flat_map(|(_, pages)| pages).copied().collect());
+        let next = selected.iter().any(|row| row.next.is_some()).then_some((layer + 1, next.as_slice()));
+        let arrived = prefetched.map_or(&[] as &[u32], |prefetched| &prefetched.arrived);
+        for (policy, row) in policies(rows).zip(selected) {
+            let n_resident = row.selection.pages.iter().filter(|page| self.kv.is_resident(layer, **page)).count();
+            policy.stats.note(&row.selection, n_pages, row.selection.pages.len() - n_resident, arrived);
+        }
+        let view = KvCacheView::of(&self.kv);
+        let theta = |bytes| if self.synchronous { 0.0 } else { s.overlap.theta(&view, layer, bytes) };
+        let stream = self.kv.begin_selected(layer, &pages, n_pages, s.clock + 1, next, theta);
+        policies(rows).for_each(|policy| policy.stats.record_stream(&stream));
+        s.frequency.record(layer, s.clock, &pages, 1.0);
+        // The sequences of a batch begin at different steps: pages are not pinned anew for each of them.
+        let is_first = matches!(rows, [Row { policy: Some(policy), .. }] if policy.step == 0);
+        if layer == 0 && (is_first || s.clock.is_multiple_of(PREFER_EVERY)) {
+            self.pin_hot_pages(&s.frequency, n_pages, s.clock, s.spec.n_first_layers);
+        }
+        stream
+    }
+
+    /// Attention over the selected blocks: pages that get a frame are fetched first, then all blocks are read at once, except
+    /// those that stay in their staging buffers.
+    #[allow(clippy::too_many_arguments, reason = "the layer's whole state, once")]
+    fn attend_blocks(
+        &mut self,
+        s: &mut Selector,
+        device: &mut Device,
+        layer: usize,
+        n_context: usize,
+        rows: &mut [Row],
+        selected: Vec<RowSelection>,
+        prefetched: Option<&Prefetched>,
         mut recorded: Vec<StagedBatch>,
     ) -> Result<(), EngineError> {
-        let tables = self.fetch_into_frames(gpu, pacer, layer, stream, &selection.blocks, &mut recorded)?;
-        let tail_keys = first_pos % KV_PAGE_TOKENS + 1;
-        let n_splits = tables.n_splits() + tail_keys.div_ceil(SPLIT_KEYS);
-        let mut first_split = 0;
-        let mut keys = |table: &BlockTable| {
-            let keys = SegmentKeys { n_keys: table.n_listed, n_blocks: table.n_listed, first_split, n_splits };
-            first_split += fetch::n_splits(table);
-            keys
+        let stream = self.begin_transfers(s, layer, n_context / KV_PAGE_TOKENS, rows, &selected, prefetched);
+        let Device { gpu, pacer } = device;
+        pacer.mark(KernelFamily::Attention, layer as u32);
+        let blocks: Vec<Vec<SelectedBlock>> = selected.into_iter().flat_map(|row| row.selection.blocks).collect();
+        let tables = self.fetch_into_frames(gpu, pacer, layer, &stream, &blocks, &mut recorded)?;
+        let mut splits = Splits::new(rows, n_context, tables.n_splits());
+        let mut read = |pacer: &mut SubmitPacer, ops: &SelectedOps, binding: &Binding, table: &BlockTable| {
+            gpu.write(&ops.table, bytemuck::cast_slice(&table.entries));
+            let (keys, all) = splits.next(table.n_listed, table.n_listed);
+            s.decode.record_rows(&mut pacer.recorder, binding, keys, all);
         };
         for (ops, table) in s.segments.iter().zip(&tables.in_segments).filter(|(_, table)| table.n_listed > 0) {
-            gpu.write(&ops.table, bytemuck::cast_slice(&table.entries));
-            s.decode.record_split(&mut pacer.recorder, &ops.decode[layer], keys(table));
+            read(pacer, ops, &ops.decode[layer], table);
         }
         for (fill, table) in &tables.in_fills {
             self.fill_staging(gpu, pacer, fill.clone(), &mut recorded)?;
             if let Some(ops) = &s.area {
-                gpu.write(&ops.table, bytemuck::cast_slice(&table.entries));
-                s.decode.record_split(&mut pacer.recorder, &ops.decode[0], keys(table));
+                read(pacer, ops, &ops.decode[0], table);
             }
             // The next fill has a table of its own.
             self.submit_slots(gpu, pacer, &mut recorded)?;
         }
-        let n_blocks = self.kv.tail_blocks();
-        let tail = SegmentKeys { n_keys: tail_keys, n_blocks, first_split: n_splits - tail_keys.div_ceil(SPLIT_KEYS), n_splits };
-        self.tail_attention.decode.record_split(&mut pacer.recorder, &self.tails[layer].run.decode, tail);
-        if let Some(splits) = &self.splits {
-            self.page_attention.decode.record_merge(&mut pacer.recorder, &splits.merge, n_splits);
-        }
-        // Tables are written ahead of what is submitted: the next layer's must not come before this one. Where the next layer
-        // is scored, that is a submit anyway.
-        if recorded.is_empty() && s.spec.kind.reads_abstracts() { Ok(()) } else { self.submit_slots(gpu, pacer, &mut recorded) }
+        self.attend_tails(pacer, layer, n_context, rows, &mut splits);
+        self.merge_rows(pacer, &splits);
+        // Tables are written ahead of what is submitted, so the next layer's must not overtake this one. If the next layer is
+        // scored, that is a submit anyway.
+        let is_submitted = recorded.is_empty() && s.spec.kind.reads_abstracts();
+        if is_submitted { Ok(()) } else { self.submit_slots(gpu, pacer, &mut recorded) }
     }
+}
+
+/// Policies of the rows, in their order; all rows of a selective pass have one.
+fn policies<'r>(rows: &'r mut [Row]) -> impl Iterator<Item = &'r mut SequencePolicy> {
+    rows.iter_mut().filter_map(|row| row.policy.as_deref_mut())
+}
+
+fn retain(rows: &[Vec<u32>], keeps: impl Fn(u32) -> bool) -> Vec<Vec<u32>> {
+    rows.iter().map(|pages| pages.iter().copied().filter(|page| keeps(*page)).collect()).collect()
 }
 
 fn mass_event(layer: usize, mass: &MassKept) -> EventKind {
     let ppm = |share: f64| (share.clamp(0.0, 1.0) * 1e6).round() as u32;
     EventKind::Mass { layer: layer as u32, kept_ppm: ppm(mass.kept), best_ppm: ppm(mass.best) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scores_go_to_the_rows_that_requested_them() {
+        // Two heads; the first row requests two pages, the second one, in one run as long as the longer list.
+        let request = ScoreRequest { runs: vec![(vec![vec![3, 5], vec![4]], 2 * KV_PAGE_TOKENS)], begin: 0, end: 0 };
+        let values: Vec<f32> = (0..8).flat_map(|i| [i as f32; KV_PAGE_TOKENS]).collect();
+        let mut rows = [RowScores::default(), RowScores::default()];
+        request.distribute(&values, 2, &mut rows);
+        let pages = |row: &RowScores| row.scores.chunks(KV_PAGE_TOKENS).map(|page| page[0]).collect::<Vec<_>>();
+        assert_eq!((rows[0].runs.pages.as_slice(), pages(&rows[0])), ([3, 5].as_slice(), vec![0.0, 1.0, 2.0, 3.0]));
+        assert_eq!((rows[1].runs.pages.as_slice(), pages(&rows[1])), ([4].as_slice(), vec![4.0, 6.0]));
+    }
 }

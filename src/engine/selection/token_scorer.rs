@@ -95,7 +95,7 @@ impl Scorer {
 
 /// Scores of the tokens behind the last complete page, in pages of the cache's own element type.
 pub(in crate::engine) struct TailScores {
-    kernel: QkScores,
+    pub(in crate::engine::selection) kernel: QkScores,
     ops: ScoreOps,
 }
 

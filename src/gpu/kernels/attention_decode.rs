@@ -1,13 +1,14 @@
-//! Attention of one new token, split over keys and merged.
+//! Decode attention: one new token per sequence, split over keys, then merged (flash decoding).
 //!
 //! ```text
 //! q [H, D] ─► split of 256 keys: acc, max, sum   (one dispatch per segment) ─► merge ─► out [H, D]
 //! ```
-//! Selective, the table is a list of tokens for each KV head instead ([`TokenSlot`]): any tokens of the segment, in any order, as
-//! many as the head wants. Shorter lists end in [`PAD`]; `n_keys` and the row stride are those of the longest.
+//! In selective attention the table has a list of tokens per KV head instead ([`TokenSlot`]): any tokens of the
+//! segment, in any order and number. Shorter lists are padded with [`PAD`]; `n_keys` and the row stride are those of
+//! the longest.
 //!
-//! Several tokens that see the same pages attend at once: each is a row of q, and of acc, state and out. They share a table, or,
-//! selective, have one with lists for the KV heads of each.
+//! Several tokens with the same pages can attend in one dispatch: each is a row of q, acc, state and out. They share a
+//! table; in selective attention, the table has lists for the KV heads of each.
 
 use std::sync::Arc;
 
@@ -15,9 +16,9 @@ use super::KvFormat;
 use crate::base::limits::KV_BLOCK_TOKENS;
 use crate::gpu::{Binding, Gpu, GpuError, Kernel, KernelKey, Recorder, Slice};
 
-/// Keys that one workgroup attends to.
+/// Keys per workgroup.
 pub const SPLIT_KEYS: usize = 256;
-/// Query heads of a group that one workgroup serves at most (bounds the workgroup memory to 13 KiB).
+/// Maximum query heads of a group per workgroup (bounds workgroup memory to 13 KiB).
 const MAX_HEADS_PER_WORKGROUP: usize = 4;
 
 /// The two compiled kernels.
@@ -30,32 +31,32 @@ pub struct AttentionDecode {
     selective: bool,
 }
 
-/// Ends a shorter list, of tokens or of blocks.
+/// Padding of a shorter list of tokens or blocks.
 pub const PAD: u32 = u32::MAX;
 
-/// An entry of a table of lists: a token that a KV head reads.
+/// Table entry: a token that a KV head reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TokenSlot(u32);
 
-/// Which of the kernels that do the same.
+/// Kernel variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DecodeVariant {
     /// for subgroups of exactly 8 lanes
     pub subgroup8: bool,
-    /// tables are lists of tokens that the heads chose
+    /// tables are lists of selected tokens
     pub selective: bool,
 }
 
-/// The part of the keys that one segment holds.
+/// Keys of one segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentKeys {
-    /// keys that exist in this segment
+    /// number of keys in the segment
     pub n_keys: usize,
-    /// row stride of its table: logical blocks of the segment, or, selective, listed tokens
+    /// row stride of its table: logical blocks of the segment, or listed tokens in selective attention
     pub n_blocks: usize,
-    /// splits of the segments before it
+    /// number of splits of the segments before it
     pub first_split: usize,
-    /// splits of all segments
+    /// number of splits of all segments
     pub n_splits: usize,
 }
 
@@ -66,7 +67,7 @@ pub struct SplitRows {
     pub first: usize,
     /// number of rows
     pub n: usize,
-    /// splits of this segment in each row; those past its keys come out as nothing
+    /// splits of this segment per row; those past its keys have zero weight
     pub n_splits: usize,
 }
 
@@ -118,7 +119,7 @@ impl TokenSlot {
         TokenSlot(slot * KV_BLOCK_TOKENS as u32 + token as u32)
     }
 
-    /// As tables have it.
+    /// The entry as stored in tables.
     pub const fn entry(self) -> u32 {
         self.0
     }
@@ -126,7 +127,7 @@ impl TokenSlot {
 
 impl DecodeVariant {
     fn for_gpu(gpu: &Gpu, selective: bool) -> DecodeVariant {
-        DecodeVariant { subgroup8: gpu.wants_subgroup8(), selective }
+        DecodeVariant { subgroup8: gpu.uses_subgroup8(), selective }
     }
 }
 
@@ -139,7 +140,7 @@ impl AttentionDecode {
         Self::with_variant(gpu, n_head, n_kv_head, head_dim, element, DecodeVariant::for_gpu(gpu, false))
     }
 
-    /// The same where each KV head reads tokens that it chose.
+    /// Same for selective attention: each KV head reads its selected tokens.
     ///
     /// # Errors
     /// A kernel that does not compile, or a lost device.
@@ -147,7 +148,7 @@ impl AttentionDecode {
         Self::with_variant(gpu, n_head, n_kv_head, head_dim, element, DecodeVariant::for_gpu(gpu, true))
     }
 
-    /// The same with the variant chosen: `subgroup8` needs [`Gpu::has_subgroup8`].
+    /// Same with a given variant: `subgroup8` needs [`Gpu::has_subgroup8`].
     ///
     /// # Errors
     /// A kernel that does not compile, or a lost device.
@@ -179,7 +180,7 @@ impl AttentionDecode {
         (self.n_head * n_splits * 8) as u64
     }
 
-    /// Binds q f32 `[R, H, D]`, the segment's blocks and table, acc and state.
+    /// Binds q f32 `[R, H, D]`, the blocks and table of the segment, acc and state.
     ///
     /// # Errors
     /// Buffers the device refuses to bind.
@@ -195,13 +196,13 @@ impl AttentionDecode {
         gpu.bind(&self.merge, &slices)
     }
 
-    /// Adds the splits of one segment.
+    /// Records the splits of one segment.
     pub fn record_split(&self, recorder: &mut Recorder, binding: &Binding, keys: SegmentKeys) {
         let rows = SplitRows { first: 0, n: 1, n_splits: keys.n_keys.div_ceil(SPLIT_KEYS) };
         self.record_rows(recorder, binding, keys, rows);
     }
 
-    /// The same for several rows of q. Each has room for `keys.n_splits` splits.
+    /// Same for several rows of q. Each has room for `keys.n_splits` splits.
     pub fn record_rows(&self, recorder: &mut Recorder, binding: &Binding, keys: SegmentKeys, rows: SplitRows) {
         let group = self.n_head / self.n_kv_head;
         let params = SplitParams {
@@ -218,12 +219,12 @@ impl AttentionDecode {
         recorder.dispatch(&self.split, binding, &params, grid);
     }
 
-    /// Adds the merge of all splits.
+    /// Records the merge of all splits.
     pub fn record_merge(&self, recorder: &mut Recorder, binding: &Binding, n_splits: usize) {
         self.record_merge_rows(recorder, binding, n_splits, 1);
     }
 
-    /// Adds the merges of the first `n_rows` rows, each of `n_splits` splits.
+    /// Records the merges of the first `n_rows` rows, each of `n_splits` splits.
     pub fn record_merge_rows(&self, recorder: &mut Recorder, binding: &Binding, n_splits: usize, n_rows: usize) {
         let params = MergeParams { n_splits: n_splits as u32, head_dim: self.head_dim as u32 };
         recorder.dispatch(&self.merge, binding, &params, [(n_rows * self.n_head) as u32, 1, 1]);

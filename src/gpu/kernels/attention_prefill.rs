@@ -1,17 +1,18 @@
-//! Attention of a chunk of new tokens over one tile of keys at a time: scores, online softmax, values.
+//! Prefill attention: a chunk of new tokens over one tile of keys at a time: scores, online softmax, values.
 //!
 //! ```text
 //! tile of keys (of one segment): q·k ─► s [G, T*group, n_tile_keys] ─► exp, running max and sum ─► out += p V
 //! ```
 //! 1. The tiles of a chunk run in order; the first resets the running state, the last divides by the sum.
-//! 2. Token t of the chunk sees every key up to itself: `mask_from + t` keys, counted from the segment's first.
+//! 2. Token t of the chunk attends to all keys up to itself: `mask_from + t` keys, counted from the first key of the
+//!    segment.
 
 use std::sync::Arc;
 
 use super::KvFormat;
 use crate::gpu::{Binding, Gpu, GpuError, Kernel, KernelKey, Recorder, Slice};
 
-/// Rows of queries that one workgroup of 8 lanes does: as many share each load of a key.
+/// Query rows per workgroup of 8 lanes; they share each load of a key.
 const SUBGROUP8_ROWS: u32 = 16;
 
 /// The three compiled kernels.
@@ -23,7 +24,7 @@ pub struct AttentionPrefill {
     n_kv_head: usize,
     head_dim: usize,
     subgroup8: bool,
-    /// tiles start at multiples of this
+    /// tiles begin at multiples of this
     key_step: usize,
 }
 
@@ -40,17 +41,19 @@ pub struct PrefillBindings {
 pub struct KeyTile {
     /// new tokens T
     pub n_tokens: usize,
-    /// first key, counted from the segment's first token; a multiple of 8, of 64 (whole pages) where keys are quantized
+    /// first key, counted from the first token of the segment; a multiple of 8, or of 64 (whole pages) if keys are
+    /// quantized
     pub first_key: usize,
-    /// keys that exist in the tile
+    /// number of keys in the tile
     pub n_keys: usize,
     /// logical blocks of the segment (row stride of its table)
     pub n_blocks: usize,
-    /// keys of this segment that token 0 of the chunk sees (may be less than `first_key`, or 0); token t sees t more
+    /// keys of this segment that token 0 of the chunk attends to (may be less than `first_key`, or 0); token t attends
+    /// to t more
     pub mask_from: usize,
-    /// nothing came before
+    /// true for the first tile
     pub is_first: bool,
-    /// nothing comes after
+    /// true for the last tile
     pub is_last: bool,
 }
 
@@ -120,10 +123,10 @@ impl AttentionPrefill {
         head_dim: usize,
         element: KvFormat,
     ) -> Result<AttentionPrefill, GpuError> {
-        Self::with_variant(gpu, n_head, n_kv_head, head_dim, element, gpu.wants_subgroup8())
+        Self::with_variant(gpu, n_head, n_kv_head, head_dim, element, gpu.uses_subgroup8())
     }
 
-    /// The same with the variant chosen: `subgroup8` needs [`Gpu::has_subgroup8`].
+    /// Same with a given variant: `subgroup8` needs [`Gpu::has_subgroup8`].
     ///
     /// # Errors
     /// A kernel that does not compile, or a lost device.
@@ -158,7 +161,7 @@ impl AttentionPrefill {
         (self.n_head * n_tokens * 16) as u64
     }
 
-    /// Binds q f32 `[T, H, D]`, the segment's blocks and table, the scores and state buffers, out f32 `[T, H, D]`.
+    /// Binds q f32 `[T, H, D]`, the blocks and table of the segment, the score and state buffers, out f32 `[T, H, D]`.
     ///
     /// # Errors
     /// Buffers the device refuses to bind.
@@ -170,7 +173,7 @@ impl AttentionPrefill {
         })
     }
 
-    /// Adds the three dispatches of one tile.
+    /// Records the three dispatches of one tile.
     pub fn record(&self, recorder: &mut Recorder, bindings: &PrefillBindings, tile: KeyTile) {
         debug_assert!(tile.first_key.is_multiple_of(self.key_step), "{tile:?}");
         let group = self.n_head / self.n_kv_head;

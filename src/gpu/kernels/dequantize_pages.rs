@@ -1,7 +1,7 @@
-//! Turns quantized pages back into f16 blocks, for pages that travel as codes into a pool of f16.
+//! Page dequantization: converts quantized pages to f16 blocks, for pages transferred compressed to an f16 pool.
 //!
 //! ```text
-//! slot: page, page, ... (codes and scales) ─► low + step * code, nearest f16 ─► frames of a pool
+//! staging: page, page, ... (codes and scales) ─► low + step * code, nearest f16 ─► frames of a pool
 //! ```
 
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use std::sync::Arc;
 use super::KvFormat;
 use crate::gpu::{Binding, Gpu, GpuError, Kernel, KernelKey, Recorder, Slice};
 
-/// Lanes of a workgroup, each with 8 channels of a block.
+/// Lanes per workgroup, each with 8 channels of a block.
 const LANES: usize = 64;
 /// Blocks of one KV head in a page.
 const PAGE_BLOCKS: usize = 4;
 
-/// The compiled kernel for one element type.
+/// The compiled kernel for one format.
 pub struct DequantizePages {
     kernel: Arc<Kernel>,
     n_kv_head: usize,
@@ -41,12 +41,12 @@ impl DequantizePages {
     pub fn new(gpu: &Gpu, n_kv_head: usize, head_dim: usize, sealed: KvFormat) -> Result<DequantizePages, GpuError> {
         if !sealed.is_quantized() {
             let reason = format!("{sealed:?} has no codes");
-            return Err(GpuError::Rejected { what: "opening KV pages".into(), reason });
+            return Err(GpuError::Rejected { what: "dequantizing KV pages".into(), reason });
         }
         Ok(DequantizePages { kernel: gpu.kernel(&key(n_kv_head, head_dim, sealed))?, n_kv_head, head_dim })
     }
 
-    /// Binds the pages to read and the f16 blocks to write.
+    /// Binds the source pages and the destination f16 blocks.
     ///
     /// # Errors
     /// Buffers the device refuses to bind.
@@ -54,7 +54,7 @@ impl DequantizePages {
         gpu.bind(&self.kernel, &[pages, blocks])
     }
 
-    /// Adds the conversion of `n_pages` consecutive pages; each side counts in pages of its own size.
+    /// Records the conversion of `n_pages` consecutive pages; both indices are in pages of their own size.
     pub fn record(&self, recorder: &mut Recorder, binding: &Binding, from_page: usize, to_page: usize, n_pages: usize) {
         let params = Params { from_page: from_page as u32, to_page: to_page as u32, n_pages: n_pages as u32 };
         let lanes = n_pages * PAGE_BLOCKS * self.n_kv_head * (self.head_dim / 8);

@@ -1,4 +1,4 @@
-//! Element types of the KV cache, and how many bytes a page of each takes.
+//! KV element formats, and the bytes of a page in each.
 //!
 //! ```text
 //! page of 64 tokens, one layer   f16, f32: 4G blocks
@@ -7,10 +7,11 @@
 //!                                q8, q4:   the same as codes │ scales of the values [16, ceil(D / 32)]
 //! scale (4 bytes)                two f16, step and low: a number is low + step * code
 //! ```
-//! 1. Block b of KV head g of a page is its (b * G + g)-th, whatever the type: block tables know nothing of it.
-//! 2. New tokens are written as f16 or f32; q8 and q4 are for complete pages only, made by [`super::seal_pages`].
+//! 1. Block b of KV head g of a page is its (b * G + g)-th in every format, so block tables do not depend on it.
+//! 2. New tokens are written as f16 or f32; q8 and q4 are for complete pages only, produced by
+//!    [`super::quantize_pages`].
 //!
-//! Source: KIVI (Liu et al. 2024), section 3: keys share a scale by channel over a page, values by token over 32 channels.
+//! Source: KIVI §3 (keys share a scale per channel of a page, values per token over 32 channels).
 
 use crate::base::limits::KV_BLOCK_TOKENS;
 
@@ -21,7 +22,7 @@ const GROUP_CHANNELS: usize = 32;
 /// Bytes of a scale.
 const SCALE_BYTES: usize = 4;
 
-/// Element type of K and V in the blocks.
+/// Element format of K and V in the blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum KvFormat {
     /// half precision
@@ -35,19 +36,19 @@ pub enum KvFormat {
 }
 
 impl KvFormat {
-    /// Holds complete pages only.
+    /// True for formats of complete pages only.
     pub fn is_quantized(self) -> bool {
         matches!(self, KvFormat::Q8 | KvFormat::Q4)
     }
 
-    /// Bytes of one block: 16 tokens of one KV head, K and V. Without the scales of the keys, which belong to the page.
+    /// Bytes of one block: 16 tokens of one KV head, K and V. Excludes the key scales, which belong to the page.
     pub fn block_bytes(self, head_dim: usize) -> u64 {
         let rows = 2 * KV_BLOCK_TOKENS * self.row_bytes(head_dim);
         let value_scales = KV_BLOCK_TOKENS * head_dim.div_ceil(GROUP_CHANNELS) * SCALE_BYTES;
         (if self.is_quantized() { rows + value_scales } else { rows }) as u64
     }
 
-    /// Bytes of one key or value, codes where they are quantized.
+    /// Bytes of one key or value (codes if quantized).
     pub fn row_bytes(self, head_dim: usize) -> usize {
         match self {
             KvFormat::F16 => head_dim * 2,
@@ -66,7 +67,7 @@ impl KvFormat {
         }
     }
 
-    /// Defines for a kernel that reads or writes blocks of G = `n_kv_head` heads of D = `head_dim`.
+    /// Defines of a kernel that reads or writes blocks of G = `n_kv_head` heads of D = `head_dim`.
     pub(super) fn defines(self, n_kv_head: usize, head_dim: usize) -> Vec<(&'static str, String)> {
         let (name, unit) = match self {
             KvFormat::F16 => ("KV_F16", "vec4<u32>"),
@@ -76,13 +77,13 @@ impl KvFormat {
         };
         let mut defines = vec![("D", head_dim.to_string()), (name, String::new()), ("KV", unit.to_owned())];
         if self.is_quantized() {
-            defines.push(("KV_QUANTISED", String::new()));
+            defines.push(("KV_QUANTIZED", String::new()));
             defines.push(("KV_HEADS", n_kv_head.to_string()));
         }
         defines
     }
 
-    /// Makes `defines` those of a kernel that loads 64 bits at a time: half the loads where each lane's element is one.
+    /// Changes `defines` for a kernel with 64-bit loads, which halves the loads if each lane has one element.
     pub(super) fn widen(self, defines: &mut Vec<(&'static str, String)>) {
         defines.push(("WIDE", String::new()));
         if !self.is_quantized() {
@@ -96,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn page_bytes_are_multiples_of_16_and_shrink_with_the_type() {
+    fn page_bytes_are_multiples_of_16_and_shrink_with_the_format() {
         for n_kv_head in [1, 2, 3, 8] {
             for head_dim in (8..=256).step_by(8) {
                 let bytes = [KvFormat::F32, KvFormat::F16, KvFormat::Q8, KvFormat::Q4].map(|e| e.page_bytes(n_kv_head, head_dim));

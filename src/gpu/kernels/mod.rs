@@ -1,7 +1,9 @@
-//! One host file per op: which variant, its parameter struct, its grid. Kernels know shapes, not models or policies.
+//! Kernels: one host file per op, with its variants, parameter struct and grid. They depend on shapes, not on models or
+//! policies.
 //!
-//! Every op has the same shape: `new(gpu, ..)` compiles its variant, `bind(gpu, ..)` makes a bind group once per set of
-//! buffers, `record(recorder, &binding, ..)` adds one dispatch. `variants()` lists all keys for the device-free checks.
+//! Every op has the same interface: `new(gpu, ..)` compiles its variant, `bind(gpu, ..)` creates a bind group once per
+//! set of buffers, `record(recorder, &binding, ..)` adds one dispatch. `variants()` lists all keys for the checks
+//! without a GPU.
 
 pub mod attention_decode;
 pub mod attention_prefill;
@@ -21,7 +23,7 @@ pub use kv_format::KvFormat;
 
 use super::shader_source::KernelKey;
 
-/// Every variant of the kernels in this folder, over a few head dimensions: validated by naga with no device.
+/// Every variant of these kernels, over a few head dimensions: naga validates them without a GPU.
 pub fn variants() -> Vec<KernelKey> {
     let mut keys = norm::variants();
     keys.extend(linear::variants());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::gpu::{Binding, Gpu, GpuError, Kernel, KernelKey, Recorder, Slice};
 
-/// A compiled norm.
+/// The compiled norm.
 pub struct Norm {
     kernel: Arc<Kernel>,
     eps: f32,
@@ -39,7 +39,7 @@ impl Norm {
     /// Binds x `[rows, C]`, weight `[C]`, bias `[C]` (LayerNorm only) and y `[rows, C]`.
     ///
     /// # Errors
-    /// A bias where there is none, or the other way round.
+    /// A bias for RMSNorm, or none for LayerNorm.
     pub fn bind(&self, gpu: &Gpu, x: &Slice, weight: &Slice, bias: Option<&Slice>, y: &Slice) -> Result<Binding, GpuError> {
         let mut slices = vec![x, weight];
         slices.extend(bias);

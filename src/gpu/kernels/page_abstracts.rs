@@ -1,23 +1,23 @@
-//! PageAbstracts of complete pages: element-wise bounds of their keys, from which a page is scored without reading it.
+//! Page abstracts: element-wise minimum and maximum of the keys of a page, to bound its scores without reading it.
 //!
 //! ```text
 //! tail: page, page, ... (slot order, f16 or f32) ─► abstract f16 [G, 2, D] of each: minimum, maximum of 64 keys
 //! ```
-//! 1. The bounds hold for the keys as they are in the page. Quantized afterwards, a key passes them by what the scale was
-//!    rounded by at most, 2^-10 of the channel's range.
-//! 2. A key that is no number makes its channel's bounds infinite, so that [`super::score_pages`] never loses its page.
+//! 1. The bounds hold for the keys in the page. If it is quantized afterwards, a key may exceed them by the rounding of
+//!    the scale, at most 2^-10 of the range of the channel.
+//! 2. A NaN key makes the bounds of its channel infinite, so that [`super::page_bounds`] never excludes its page.
 //!
-//! Source: LeoAM, section 4.3.
+//! Source: LeoAM §4.3.
 
 use std::sync::Arc;
 
 use super::KvFormat;
 use crate::gpu::{Binding, Gpu, GpuError, Kernel, KernelKey, Recorder, Slice};
 
-/// Lanes of a workgroup, each with 8 channels.
+/// Lanes per workgroup, each with 8 channels.
 const LANES: usize = 64;
 
-/// The compiled kernel for one element type.
+/// The compiled kernel for one format.
 pub struct PageAbstracts {
     kernel: Arc<Kernel>,
     n_kv_head: usize,
@@ -56,13 +56,13 @@ impl PageAbstracts {
     /// Quantized blocks, a kernel that does not compile, or a lost device.
     pub fn new(gpu: &Gpu, n_kv_head: usize, head_dim: usize, work: KvFormat) -> Result<PageAbstracts, GpuError> {
         if work.is_quantized() {
-            let reason = format!("{work:?} is rounded already");
+            let reason = format!("{work:?} is already quantized");
             return Err(GpuError::Rejected { what: "abstracts of KV pages".into(), reason });
         }
         Ok(PageAbstracts { kernel: gpu.kernel(&key(n_kv_head, head_dim, work))?, n_kv_head, head_dim })
     }
 
-    /// Binds the blocks to read and the abstracts f16 `[pages, G, 2, D]` to write.
+    /// Binds the source blocks and the destination abstracts f16 `[pages, G, 2, D]`.
     ///
     /// # Errors
     /// Buffers the device refuses to bind.
@@ -70,7 +70,7 @@ impl PageAbstracts {
         gpu.bind(&self.kernel, &[blocks, abstracts])
     }
 
-    /// Adds the abstracts of `n_pages` consecutive pages; each side counts in pages.
+    /// Records the abstracts of `n_pages` consecutive pages; both indices are in pages.
     pub fn record(&self, recorder: &mut Recorder, binding: &Binding, from_page: usize, to_page: usize, n_pages: usize) {
         let params = Params { from_page: from_page as u32, to_page: to_page as u32, n_pages: n_pages as u32 };
         let lanes = n_pages * self.n_kv_head * (self.head_dim / 8);

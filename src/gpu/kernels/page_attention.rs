@@ -1,13 +1,12 @@
-//! Which pages the last tokens of a chunk attend to, from the scores that prefill makes anyway.
+//! Page attention: attention mass that the last tokens of a chunk give to each page, from the prefill scores.
 //!
 //! ```text
 //! tile: exp(score - max), max ─► log-sum-exp of each page ─┐
 //! after the last tile: max, sum ───────────────────────────┴─► share of every page, mean over tokens and heads
 //! ```
-//! 1. Tiles are of whole pages. 2. What is not in a tile that was observed counts in the sum only.
+//! 1. Tiles have whole pages. 2. Keys outside the observed tiles count only in the sum.
 //!
-//! Source: SnapKV (Li et al. 2024), section 3: the tokens at the end of a prompt are a window through which to see what its answer
-//! attends to.
+//! Source: SnapKV §3 (an observation window at the end of the prompt predicts what the answer attends to).
 
 use std::sync::Arc;
 
@@ -15,7 +14,7 @@ use super::attention_prefill::KeyTile;
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::gpu::{Binding, Gpu, GpuError, Kernel, KernelKey, Recorder, Slice};
 
-/// Pages that one workgroup looks at.
+/// Pages per workgroup.
 const SET_PAGES: usize = 64;
 
 /// The two compiled kernels.
@@ -26,14 +25,14 @@ pub struct PageAttentionKernel {
     n_kv_head: usize,
 }
 
-/// Whose attention, and of how many pages at most.
+/// Observation window, and its maximum number of pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
     /// tokens of the chunk
     pub n_tokens: usize,
-    /// of these, the last ones whose attention counts
+    /// number of last tokens in the window
     pub n_observed: usize,
-    /// row stride of what is kept for each
+    /// row stride of the log-sum-exp buffer, in pages
     pub stride: usize,
 }
 
@@ -76,12 +75,12 @@ impl PageAttentionKernel {
         Ok(PageAttentionKernel { lse: gpu.kernel(&lse)?, shares: gpu.kernel(&shares)?, n_head, n_kv_head })
     }
 
-    /// Bytes of what is kept of the pages for a window.
+    /// Bytes of the log-sum-exp buffer of a window.
     pub fn lse_bytes(&self, window: Window) -> u64 {
         (self.n_head * window.n_observed * window.stride * size_of::<f32>()) as u64
     }
 
-    /// Binds the scores and state of prefill, what is kept of the pages, and shares f32 `[.., P]`.
+    /// Binds the scores and state of prefill, the log-sum-exp buffer, and shares f32 `[.., P]`.
     ///
     /// # Errors
     /// Buffers the device refuses to bind.
@@ -89,7 +88,7 @@ impl PageAttentionKernel {
         Ok([gpu.bind(&self.lse, &[scores, state, lse])?, gpu.bind(&self.shares, &[lse, state, shares])?])
     }
 
-    /// Adds the pages of a tile whose scores were recorded last; the first of them is `first_page` of all.
+    /// Records the pages of the tile whose scores were recorded last; its first page has the index `first_page`.
     pub fn record_tile(
         &self,
         recorder: &mut Recorder,
@@ -110,7 +109,7 @@ impl PageAttentionKernel {
         recorder.dispatch(&self.lse, lse, &params, [sets as u32, params.n_observed, self.n_kv_head as u32]);
     }
 
-    /// Adds the shares of the first `n_pages`, after the last tile of all keys, to be written from number `to` on.
+    /// Records the shares of the first `n_pages`, after the last tile of all keys. Writes them from index `to` on.
     pub fn record_shares(&self, recorder: &mut Recorder, [_, shares]: &[Binding; 2], window: Window, n_pages: usize, to: usize) {
         let params = ShareParams {
             n_rows: self.rows(window.n_tokens),
@@ -123,7 +122,7 @@ impl PageAttentionKernel {
         recorder.dispatch(&self.shares, shares, &params, [n_pages.div_ceil(SET_PAGES) as u32, 1, 1]);
     }
 
-    /// Rows of each KV head: a token has one for each query head of the group.
+    /// Rows of each KV head: a token has one row per query head of the group.
     fn rows(&self, n_tokens: usize) -> u32 {
         (n_tokens * (self.n_head / self.n_kv_head)) as u32
     }

@@ -1,21 +1,21 @@
-//! Scores every page by its abstract: bounds of what attention would make of its keys.
+//! Page bounds: upper and lower bound of q · k over the keys of each page, from its abstract.
 //!
 //! ```text
 //! q [H, D], abstracts [P, G, 2, D] ─► bounds [H, P]: upper, lower of q · k
 //! ```
-//! 1. A page with an infinite bound may hold anything: its bounds are ([`UNBOUNDED`], -[`UNBOUNDED`]).
+//! A page with an infinite abstract is unbounded: its bounds are ([`UNBOUNDED`], -[`UNBOUNDED`]).
 //!
-//! Source: LeoAM, sections 4.2 and 4.3.
+//! Source: LeoAM §4.2, LeoAM §4.3.
 
 use std::sync::Arc;
 
 use crate::gpu::{Binding, Gpu, GpuError, Kernel, KernelKey, Recorder, Slice};
 
-/// Upper bound of a page that may hold anything.
+/// Upper bound of an unbounded page.
 pub const UNBOUNDED: f32 = 3.0e38;
-/// Pages that one workgroup scores.
+/// Pages per workgroup.
 const TILE_PAGES: usize = 64;
-/// Query heads of a group that one workgroup serves at most.
+/// Maximum query heads of a group per workgroup.
 const MAX_HEADS_PER_WORKGROUP: usize = 8;
 
 /// The compiled kernel.
@@ -32,14 +32,14 @@ struct Params {
     group: u32,
 }
 
-fn pages_key(n_kv_head: usize, group: usize, head_dim: usize) -> KernelKey {
+fn page_bounds_key(n_kv_head: usize, group: usize, head_dim: usize) -> KernelKey {
     let heads = group.min(MAX_HEADS_PER_WORKGROUP);
     let defines = [("D", head_dim.to_string()), ("KV_HEADS", n_kv_head.to_string()), ("GR", heads.to_string())];
     KernelKey::new("kv/page_bounds", &defines)
 }
 
 pub(super) fn variants(n_kv_head: usize, head_dim: usize) -> Vec<KernelKey> {
-    (1..=MAX_HEADS_PER_WORKGROUP).map(|group| pages_key(n_kv_head, group, head_dim)).collect()
+    (1..=MAX_HEADS_PER_WORKGROUP).map(|group| page_bounds_key(n_kv_head, group, head_dim)).collect()
 }
 
 impl PageBoundsKernel {
@@ -48,7 +48,7 @@ impl PageBoundsKernel {
     /// # Errors
     /// A kernel that does not compile, or a lost device.
     pub fn new(gpu: &Gpu, n_head: usize, n_kv_head: usize, head_dim: usize) -> Result<PageBoundsKernel, GpuError> {
-        Ok(PageBoundsKernel { pages: gpu.kernel(&pages_key(n_kv_head, n_head / n_kv_head, head_dim))?, n_head, n_kv_head })
+        Ok(PageBoundsKernel { pages: gpu.kernel(&page_bounds_key(n_kv_head, n_head / n_kv_head, head_dim))?, n_head, n_kv_head })
     }
 
     /// Bytes of the bounds of `n_pages` for one row of q.
@@ -64,7 +64,8 @@ impl PageBoundsKernel {
         gpu.bind(&self.pages, &[q, abstracts, bounds])
     }
 
-    /// Adds the bounds of the first `n_pages` for the first `n_rows` rows of q; they are dense, whatever their buffer has room for.
+    /// Records the bounds of the first `n_pages` for the first `n_rows` rows of q. The output is dense, whatever the
+    /// buffer size.
     pub fn record(&self, recorder: &mut Recorder, binding: &Binding, n_pages: usize, n_rows: usize) {
         let group = self.n_head / self.n_kv_head;
         let params = Params { n_pages: n_pages as u32, group: group as u32 };

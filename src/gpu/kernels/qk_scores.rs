@@ -1,11 +1,11 @@
-//! Exact q · k of every key behind a block table.
+//! Token scores: exact q · k of every key in a block table.
 //!
 //! ```text
-//! q [H, D], blocks that each KV head lists ─► scores [H, n_keys], in the order of the lists
+//! q [H, D], block list of each KV head ─► scores [H, n_keys], in the order of the lists
 //! ```
-//! Lists are of slots; shorter ones end in [`PAD`](super::attention_decode::PAD), whose keys score [`MASKED`].
+//! Lists have slots. Shorter ones are padded with [`PAD`](super::attention_decode::PAD), whose keys score [`MASKED`].
 //!
-//! Source: LeoAM, section 4.2.
+//! Source: LeoAM §4.2.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use std::sync::Arc;
 use super::KvFormat;
 use crate::gpu::{Binding, Gpu, GpuError, Kernel, KernelKey, Recorder, Slice};
 
-/// Score of a key that is not there.
+/// Score of a missing key.
 pub const MASKED: f32 = -3.0e38;
-/// Keys that one workgroup scores.
+/// Keys per workgroup.
 const TILE_KEYS: usize = 256;
-/// Query heads of a group that one workgroup serves at most.
+/// Maximum query heads of a group per workgroup.
 const MAX_HEADS_PER_WORKGROUP: usize = 4;
 
-/// The compiled kernel for one element type.
+/// The compiled kernel for one format.
 pub struct QkScores {
     kernel: Arc<Kernel>,
     n_head: usize,
@@ -58,10 +58,10 @@ impl QkScores {
     /// # Errors
     /// A kernel that does not compile, or a lost device.
     pub fn new(gpu: &Gpu, n_head: usize, n_kv_head: usize, head_dim: usize, element: KvFormat) -> Result<Self, GpuError> {
-        Self::with_variant(gpu, n_head, n_kv_head, head_dim, element, gpu.wants_subgroup8())
+        Self::with_variant(gpu, n_head, n_kv_head, head_dim, element, gpu.uses_subgroup8())
     }
 
-    /// The same with the variant chosen: `subgroup8` needs [`Gpu::has_subgroup8`].
+    /// Same with a given variant: `subgroup8` needs [`Gpu::has_subgroup8`].
     ///
     /// # Errors
     /// A kernel that does not compile, or a lost device.
@@ -90,12 +90,12 @@ impl QkScores {
         gpu.bind(&self.kernel, &slices)
     }
 
-    /// Adds the scores of the first `n_keys` of each list, where the table has rows of `n_blocks`.
+    /// Records the scores of the first `n_keys` of each list; `n_blocks` is the row stride of the table.
     pub fn record(&self, recorder: &mut Recorder, binding: &Binding, n_keys: usize, n_blocks: usize) {
         self.record_rows(recorder, binding, n_keys, n_blocks, 0..1);
     }
 
-    /// The same for these rows of q, each with lists of its own: lists `[R, G, n_blocks]`, scores `[R, H, n_keys]`.
+    /// Same for several rows of q, each with its own lists: lists `[R, G, n_blocks]`, scores `[R, H, n_keys]`.
     pub fn record_rows(&self, recorder: &mut Recorder, binding: &Binding, n_keys: usize, n_blocks: usize, rows: Range<usize>) {
         let group = self.n_head / self.n_kv_head;
         let q_head = (rows.start * self.n_head) as u32;

@@ -1,4 +1,4 @@
-//! Turns complete pages of f16 or f32 blocks into quantized pages.
+//! Page quantization: converts complete f16 or f32 pages to quantized pages.
 //!
 //! ```text
 //! tail: page, page, ... (slot order) ─► step and low of each channel (K) or token (V), codes ─► frames of a pool
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::KvFormat;
 use crate::gpu::{Binding, Gpu, GpuError, Kernel, KernelKey, Recorder, Slice};
 
-/// The compiled kernel for one pair of element types.
+/// The compiled kernel for one pair of formats.
 pub struct QuantizePages {
     kernel: Arc<Kernel>,
     n_kv_head: usize,
@@ -38,7 +38,7 @@ impl QuantizePages {
     /// Compiles the variant for G = `n_kv_head`, D = `head_dim` (a multiple of 8), from f16 or f32 to q8 or q4.
     ///
     /// # Errors
-    /// Another pair of types (a copy does it, or nothing), a kernel that does not compile, or a lost device.
+    /// An unsupported pair of formats, a kernel that does not compile, or a lost device.
     pub fn new(
         gpu: &Gpu,
         n_kv_head: usize,
@@ -48,12 +48,12 @@ impl QuantizePages {
     ) -> Result<QuantizePages, GpuError> {
         if work.is_quantized() || !sealed.is_quantized() {
             let reason = format!("no conversion of {work:?} to {sealed:?}");
-            return Err(GpuError::Rejected { what: "sealing KV pages".into(), reason });
+            return Err(GpuError::Rejected { what: "quantizing KV pages".into(), reason });
         }
         Ok(QuantizePages { kernel: gpu.kernel(&key(n_kv_head, head_dim, work, sealed))?, n_kv_head })
     }
 
-    /// Binds the blocks to read and the pages to write.
+    /// Binds the source blocks and the destination pages.
     ///
     /// # Errors
     /// Buffers the device refuses to bind.
@@ -61,7 +61,7 @@ impl QuantizePages {
         gpu.bind(&self.kernel, &[blocks, pages])
     }
 
-    /// Adds the conversion of `n_pages` consecutive pages; each side counts in pages of its own size.
+    /// Records the conversion of `n_pages` consecutive pages; both indices are in pages of their own size.
     pub fn record(&self, recorder: &mut Recorder, binding: &Binding, from_page: usize, to_page: usize, n_pages: usize) {
         let params = Params { from_page: from_page as u32, to_page: to_page as u32 };
         recorder.dispatch(&self.kernel, binding, &params, [n_pages as u32, self.n_kv_head as u32, 2]);

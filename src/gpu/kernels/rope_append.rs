@@ -1,11 +1,11 @@
-//! Rotates q and k of new tokens and appends k and v to the KV blocks of one segment.
+//! RoPE and append: rotates q and k of new tokens, and appends k and v to the KV blocks of one segment.
 
 use std::sync::Arc;
 
 use super::KvFormat;
 use crate::gpu::{Binding, Gpu, GpuError, Kernel, KernelKey, Recorder, Slice};
 
-/// What a model wants done to its heads before attention.
+/// Head dimensions, rotation and norm of a model.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RopeAppendSpec {
     /// H
@@ -16,19 +16,19 @@ pub struct RopeAppendSpec {
     pub head_dim: usize,
     /// rotated pairs R (a multiple of 2); 0 for learned positions
     pub n_pairs: usize,
-    /// pairs are (i, i + R) rather than (2i, 2i + 1)
+    /// pairs are (i, i + R) instead of (2i, 2i + 1)
     pub half_style: bool,
     /// RMS-normalize each query and key head first
     pub qk_norm: bool,
     /// epsilon of that norm
     pub eps: f32,
-    /// folded into q
+    /// multiplies q
     pub scale: f32,
     /// element type of the blocks: f16 or f32
     pub element: KvFormat,
 }
 
-/// A compiled op.
+/// The compiled op.
 pub struct RopeAppend {
     kernel: Arc<Kernel>,
     spec: RopeAppendSpec,
@@ -47,14 +47,14 @@ struct Params {
     eps: f32,
 }
 
-/// Which tokens go where.
+/// Tokens to append, and their destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AppendRange {
     /// first row of qkv
     pub first_token: usize,
     /// number of tokens
     pub n_tokens: usize,
-    /// where the first goes, counted from the segment's first token
+    /// destination of the first token, counted from the first token of the segment
     pub first_slot: usize,
     /// logical blocks of the segment (row stride of its table)
     pub n_blocks: usize,
@@ -83,24 +83,24 @@ impl RopeAppend {
     /// Quantized blocks, a kernel that does not compile, or a lost device.
     pub fn new(gpu: &Gpu, spec: RopeAppendSpec) -> Result<RopeAppend, GpuError> {
         if spec.element.is_quantized() {
-            let reason = format!("{:?} holds complete pages only", spec.element);
+            let reason = format!("{:?} is for complete pages only", spec.element);
             return Err(GpuError::Rejected { what: "appending to KV blocks".into(), reason });
         }
         Ok(RopeAppend { kernel: gpu.kernel(&key(spec.head_dim, spec.half_style, spec.qk_norm, spec.element))?, spec })
     }
 
-    /// Binds qkv f32 `[T, (H + 2G) D]`, rope f32 `[T, R, 2]`, the segment's table u32 `[G, n_blocks]` and blocks,
-    /// q f32 `[T, H, D]`, and with `qk_norm` the weights f32 `[D]` of q and k.
+    /// Binds qkv f32 `[T, (H + 2G) D]`, rope f32 `[T, R, 2]`, table u32 `[G, n_blocks]` and blocks of the segment, q
+    /// f32 `[T, H, D]`, and with `qk_norm` the weights f32 `[D]` of q and k.
     ///
     /// # Errors
-    /// Norm weights where there are none, or the other way round.
+    /// Norm weights without `qk_norm`, or `qk_norm` without weights.
     pub fn bind(&self, gpu: &Gpu, main: [&Slice; 5], norms: Option<[&Slice; 2]>) -> Result<Binding, GpuError> {
         let mut slices = main.to_vec();
         slices.extend(norms.into_iter().flatten());
         gpu.bind(&self.kernel, &slices)
     }
 
-    /// Adds the dispatch for the tokens of `range`.
+    /// Records the dispatch for the tokens of `range`.
     pub fn record(&self, recorder: &mut Recorder, binding: &Binding, range: AppendRange) {
         let s = &self.spec;
         let params = Params {

@@ -1,11 +1,11 @@
-//! The end of a step on the device: the best token, or the best few with what is needed to normalize them.
+//! Sampling on the GPU: the best token, or the top-k candidates with the maximum and sum of the softmax.
 
 use std::sync::Arc;
 
 use crate::base::limits::TOP_K_CANDIDATES;
 use crate::gpu::{Binding, Gpu, GpuError, Kernel, KernelKey, Recorder, Slice};
 
-/// Entries the candidate list has room for (ties with the k-th may pass k).
+/// Capacity of the candidate list (ties with the k-th may exceed k).
 pub const CANDIDATE_CAPACITY: usize = TOP_K_CANDIDATES * 2;
 /// Bytes of the result of [`Sample::record_argmax`].
 pub const ARGMAX_BYTES: u64 = 16;
@@ -18,16 +18,16 @@ pub struct Sample {
     top_k: Arc<Kernel>,
 }
 
-/// Candidates as the device found them.
+/// Top-k candidates.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Candidates {
-    /// (token, logit), best first, the lower token first where logits are equal
+    /// (token, logit), best first; of equal logits the lower token first
     pub entries: Vec<(u32, f32)>,
     /// the largest logit
     pub max: f32,
     /// sum of exp(logit - max) over the whole vocabulary
     pub sum: f32,
-    /// more tied with the last entry than there was room for: `entries` may lack some of them
+    /// true if more entries tie with the last one than fit; `entries` may lack some of them
     pub overflowed: bool,
 }
 
@@ -53,7 +53,7 @@ pub(super) fn variants() -> Vec<KernelKey> {
 }
 
 impl Sample {
-    /// Compiles both.
+    /// Compiles both kernels.
     ///
     /// # Errors
     /// A kernel that does not compile, or a lost device.
@@ -69,24 +69,24 @@ impl Sample {
         Ok([gpu.bind(&self.argmax, &[logits, out])?, gpu.bind(&self.top_k, &[logits, out])?])
     }
 
-    /// Adds the search for the best token.
+    /// Records the search for the best token.
     pub fn record_argmax(&self, recorder: &mut Recorder, bindings: &[Binding; 2], vocab_size: usize) {
         recorder.dispatch(&self.argmax, &bindings[0], &ArgmaxParams { vocab_size: vocab_size as u32 }, [1, 1, 1]);
     }
 
-    /// Adds the search for the best `k` (at most [`TOP_K_CANDIDATES`]).
+    /// Records the search for the best `k` tokens (at most [`TOP_K_CANDIDATES`]).
     pub fn record_top_k(&self, recorder: &mut Recorder, bindings: &[Binding; 2], vocab_size: usize, k: usize) {
         let params = TopKParams { vocab_size: vocab_size as u32, k: k.min(TOP_K_CANDIDATES) as u32 };
         recorder.dispatch(&self.top_k, &bindings[1], &params, [1, 1, 1]);
     }
 }
 
-/// The token and logit that `record_argmax` left in `bytes`.
+/// Token and logit in the result of `record_argmax`.
 pub fn parse_argmax(bytes: &[u8]) -> (u32, f32) {
     (word(bytes, 0), f32::from_bits(word(bytes, 1)))
 }
 
-/// The candidates that `record_top_k` left in `bytes`.
+/// Candidates in the result of `record_top_k`.
 pub fn parse_top_k(bytes: &[u8], k: usize) -> Candidates {
     let found = word(bytes, 0) as usize;
     let mut entries: Vec<(u32, f32)> =

@@ -1,56 +1,56 @@
-//! The order in which pages will be asked for, where the asking is, and how far reading is ahead of it. Pure.
+//! Access plan: the order in which pages will be fetched, with a fetch cursor and a read cursor. Pure.
 //!
 //! ```text
-//! pages: p0 p1 p2 p3 p4 p5 (p0 p1 ... where it is cyclic)
-//!              ▲ cursor: asked for next      ▲ ahead: read next, at most one lap from the cursor
+//! pages: p0 p1 p2 p3 p4 p5 (p0 p1 ... if cyclic)
+//!              ▲ fetch cursor: fetched next      ▲ read cursor: read next, at most one lap past the fetch cursor
 //! ```
-//! Positions grow without end; position `i` is page `i % n`.
+//! Positions are unbounded; position `i` is page `i % n`.
 
 use crate::kv::store::PageId;
 
 /// When the pages of a plan are read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Reads {
-    /// before they are asked for
+pub(super) enum ReadMode {
+    /// before they are fetched
     Ahead,
-    /// they have all been asked for
-    Now,
-    /// each when it is asked for
+    /// at once, because all of them were requested
+    Immediate,
+    /// each when it is fetched
     #[default]
-    WhenAsked,
+    OnDemand,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct AccessPlan {
     pages: Vec<PageId>,
     is_cyclic: bool,
-    reads: Reads,
-    cursor: usize,
-    ahead: usize,
+    read_mode: ReadMode,
+    fetch_cursor: usize,
+    read_cursor: usize,
 }
 
 impl AccessPlan {
-    pub fn new(pages: &[PageId], is_cyclic: bool, reads: Reads) -> AccessPlan {
-        AccessPlan { pages: pages.to_vec(), is_cyclic, reads, cursor: 0, ahead: 0 }
+    pub fn new(pages: &[PageId], is_cyclic: bool, read_mode: ReadMode) -> AccessPlan {
+        AccessPlan { pages: pages.to_vec(), is_cyclic, read_mode, fetch_cursor: 0, read_cursor: 0 }
     }
 
     pub fn pages(&self) -> &[PageId] {
         &self.pages
     }
 
-    /// The same pages will be asked for again, so a copy is worth keeping.
-    pub fn comes_again(&self) -> bool {
-        self.is_cyclic || self.reads == Reads::Now
+    /// True if the same pages will be fetched again, so a copy is worth caching.
+    pub fn is_reused(&self) -> bool {
+        self.is_cyclic || self.read_mode == ReadMode::Immediate
     }
 
-    /// When its pages are read.
-    pub fn reads(&self) -> Reads {
-        self.reads
+    /// When the pages are read.
+    pub fn read_mode(&self) -> ReadMode {
+        self.read_mode
     }
 
     /// One past the last position that may be read now.
     fn end(&self) -> usize {
-        if self.is_cyclic { self.cursor + self.pages.len() } else { self.pages.len() }
+        if self.is_cyclic { self.fetch_cursor + self.pages.len() } else { self.pages.len() }
     }
 
     fn at(&self, position: usize) -> Option<PageId> {
@@ -58,63 +58,63 @@ impl AccessPlan {
         if position >= self.end() || n == 0 { None } else { self.pages.get(position % n).copied() }
     }
 
-    /// The page to be read next, which `ahead` now points at: the first from there for which `wanted` holds.
-    pub fn next_ahead(&mut self, mut wanted: impl FnMut(PageId) -> bool) -> Option<PageId> {
+    /// Moves the read cursor to the first page for which `needs_read` is true, and returns that page.
+    pub fn next_to_read(&mut self, mut needs_read: impl FnMut(PageId) -> bool) -> Option<PageId> {
         loop {
-            let page = self.at(self.ahead)?;
-            if wanted(page) {
+            let page = self.at(self.read_cursor)?;
+            if needs_read(page) {
                 return Some(page);
             }
-            self.ahead += 1;
+            self.read_cursor += 1;
         }
     }
 
-    /// The page `i` after the one to be read next.
-    pub fn peek_ahead(&self, i: usize) -> Option<PageId> {
-        self.at(self.ahead + i)
+    /// The page `i` positions after the read cursor.
+    pub fn peek_to_read(&self, i: usize) -> Option<PageId> {
+        self.at(self.read_cursor + i)
     }
 
-    /// Reading of so many pages has begun.
-    pub fn advance_ahead(&mut self, n_pages: usize) {
-        self.ahead += n_pages;
+    /// Moves the read cursor past `n_pages` pages whose reads were submitted.
+    pub fn advance_reads(&mut self, n_pages: usize) {
+        self.read_cursor += n_pages;
     }
 
-    /// Moves the cursor to `page`, the nearest from where it is; returns the pages that were passed over. None, and nothing
-    /// moves, where it does not come any more.
+    /// Moves the fetch cursor to the next position of `page`, and returns the skipped pages. None, without a move, if
+    /// the page does not occur again.
     pub fn seek(&mut self, page: PageId) -> Option<Vec<PageId>> {
-        let found = (self.cursor..self.end()).find(|i| self.at(*i) == Some(page))?;
-        // Only what was read, or could have been, is anybody's concern.
-        let passed = (self.cursor..found.min(self.ahead)).filter_map(|i| self.at(i)).collect();
-        self.cursor = found;
-        self.ahead = self.ahead.max(found);
-        Some(passed)
+        let found = (self.fetch_cursor..self.end()).find(|i| self.at(*i) == Some(page))?;
+        // Only pages up to the read cursor may have been read.
+        let skipped = (self.fetch_cursor..found.min(self.read_cursor)).filter_map(|i| self.at(i)).collect();
+        self.fetch_cursor = found;
+        self.read_cursor = self.read_cursor.max(found);
+        Some(skipped)
     }
 
-    /// The page at the cursor was asked for and handed out.
+    /// Moves the fetch cursor past the page just fetched.
     pub fn advance(&mut self) {
-        self.cursor += 1;
-        self.ahead = self.ahead.max(self.cursor);
+        self.fetch_cursor += 1;
+        self.read_cursor = self.read_cursor.max(self.fetch_cursor);
         let n = self.pages.len();
-        if self.is_cyclic && self.cursor >= n {
-            (self.cursor, self.ahead) = (self.cursor - n, self.ahead - n);
+        if self.is_cyclic && self.fetch_cursor >= n {
+            (self.fetch_cursor, self.read_cursor) = (self.fetch_cursor - n, self.read_cursor - n);
         }
     }
 
-    /// The page that is needed last among those read ahead; reading will come back to it.
-    pub fn retreat(&mut self) -> Option<PageId> {
-        if self.ahead <= self.cursor {
+    /// Moves the read cursor back to the last page read ahead, and returns it. That page will be read again.
+    pub fn step_back(&mut self) -> Option<PageId> {
+        if self.read_cursor <= self.fetch_cursor {
             return None;
         }
-        self.ahead -= 1;
-        self.at(self.ahead)
+        self.read_cursor -= 1;
+        self.at(self.read_cursor)
     }
 
-    /// Forgets the pages of `n_groups` and later groups.
+    /// Removes the pages of group `n_groups` and later ones.
     pub fn truncate(&mut self, n_groups: u32) {
         let keeps = |p: &PageId| p.group < n_groups;
-        self.cursor = self.pages.iter().take(self.cursor).filter(|p| keeps(p)).count();
+        self.fetch_cursor = self.pages.iter().take(self.fetch_cursor).filter(|p| keeps(p)).count();
         self.pages.retain(keeps);
-        self.ahead = self.cursor;
+        self.read_cursor = self.fetch_cursor;
     }
 }
 
@@ -128,16 +128,16 @@ mod tests {
 
     #[test]
     fn plan_reads_ahead_one_lap_and_no_further() {
-        let mut plan = AccessPlan::new(&pages(4), true, Reads::Ahead);
+        let mut plan = AccessPlan::new(&pages(4), true, ReadMode::Ahead);
         for lap in 0..3 {
             for group in 0..4 {
-                let mut seen = Vec::new();
-                while let Some(page) = plan.next_ahead(|_| true) {
-                    seen.push(page.group);
-                    plan.advance_ahead(1);
+                let mut read = Vec::new();
+                while let Some(page) = plan.next_to_read(|_| true) {
+                    read.push(page.group);
+                    plan.advance_reads(1);
                 }
                 let expected = if lap + group == 0 { vec![0, 1, 2, 3] } else { vec![(group + 3) % 4] };
-                assert_eq!(seen, expected, "lap {lap}, group {group}");
+                assert_eq!(read, expected, "lap {lap}, group {group}");
                 assert_eq!(plan.seek(PageId::kv(0, group)), Some(Vec::new()));
                 plan.advance();
             }
@@ -145,25 +145,25 @@ mod tests {
     }
 
     #[test]
-    fn page_out_of_turn_moves_the_cursor_and_names_what_was_passed_over() {
-        let mut plan = AccessPlan::new(&pages(6), false, Reads::Ahead);
-        plan.advance_ahead(3);
+    fn page_out_of_order_moves_the_cursor_and_returns_the_skipped_pages() {
+        let mut plan = AccessPlan::new(&pages(6), false, ReadMode::Ahead);
+        plan.advance_reads(3);
         assert_eq!(plan.seek(PageId::kv(0, 4)).unwrap(), pages(3));
         plan.advance();
-        assert_eq!(plan.next_ahead(|_| true), Some(PageId::kv(0, 5)));
-        assert_eq!(plan.seek(PageId::kv(0, 1)), None, "it does not come again");
+        assert_eq!(plan.next_to_read(|_| true), Some(PageId::kv(0, 5)));
+        assert_eq!(plan.seek(PageId::kv(0, 1)), None, "it does not occur again");
         assert_eq!(plan.seek(PageId::kv(9, 1)), None);
-        assert_eq!(plan.retreat(), None);
+        assert_eq!(plan.step_back(), None);
     }
 
     #[test]
-    fn truncated_plan_keeps_its_place() {
-        let mut plan = AccessPlan::new(&pages(6), true, Reads::Ahead);
+    fn truncated_plan_keeps_its_position() {
+        let mut plan = AccessPlan::new(&pages(6), true, ReadMode::Ahead);
         (0..4).for_each(|_| plan.advance());
         plan.truncate(5);
-        assert_eq!(plan.next_ahead(|_| true), Some(PageId::kv(0, 4)));
+        assert_eq!(plan.next_to_read(|_| true), Some(PageId::kv(0, 4)));
         plan.truncate(0);
-        assert_eq!(plan.next_ahead(|_| true), None);
+        assert_eq!(plan.next_to_read(|_| true), None);
         assert_eq!(plan.seek(PageId::kv(0, 0)), None);
         plan.advance();
     }

@@ -1,4 +1,4 @@
-//! The thread that commits: syncing takes milliseconds that nobody should wait for.
+//! Commit thread: a sync takes milliseconds that the owner must not wait for.
 //!
 //! ```text
 //! owner ─ CommitJob ─► strata-commit ─ CommitResult ─► owner      one at a time
@@ -21,10 +21,10 @@ struct Worker {
 impl Worker {
     fn start() -> Option<Self> {
         let (jobs, queue) = bounded::<CommitJob>(1);
-        let (done, results) = bounded(1);
+        let (sender, results) = bounded(1);
         let work = move || {
             for job in queue {
-                if done.send(job.run()).is_err() {
+                if sender.send(job.run()).is_err() {
                     break;
                 }
             }
@@ -34,12 +34,12 @@ impl Worker {
     }
 }
 
-/// Starts its thread with the first job.
+/// Runs commits on a thread, which starts with the first job.
 #[derive(Debug, Default)]
 pub(super) struct Committer {
     worker: Option<Worker>,
-    /// of a job that was done at once, because there is no thread
-    at_once: Option<CommitResult>,
+    /// result of a job that ran synchronously, because there is no thread
+    synchronous_result: Option<CommitResult>,
     is_busy: bool,
 }
 
@@ -48,27 +48,27 @@ impl Committer {
         self.is_busy
     }
 
-    /// Hands a job over. There must be none under way.
+    /// Submits a job. No other job may be in progress.
     pub fn begin(&mut self, job: CommitJob) {
         if self.worker.is_none() {
             self.worker = Worker::start();
         }
         let refused = match &self.worker {
             Some(worker) => worker.jobs.send(job).err().map(|e| e.into_inner()),
-            // Where no thread can be had the owner does it, and waits.
+            // If no thread can be started, the owner runs the job and waits.
             None => Some(job),
         };
-        self.at_once = refused.map(CommitJob::run);
+        self.synchronous_result = refused.map(CommitJob::run);
         self.is_busy = true;
     }
 
-    /// The result of the job under way, waiting at most `timeout`.
+    /// The result of the job in progress. Waits at most `timeout`.
     pub fn next(&mut self, timeout: Duration) -> Option<CommitResult> {
         if !self.is_busy {
             return None;
         }
         let received = || self.worker.as_ref()?.results.recv_timeout(timeout).ok();
-        let result = self.at_once.take().or_else(received)?;
+        let result = self.synchronous_result.take().or_else(received)?;
         self.is_busy = false;
         Some(result)
     }

@@ -1,43 +1,44 @@
-//! The settings of the two tiers, and how the RAM budget is divided. Pure.
+//! Configuration of the offload tiers, and the division of the RAM budget. Pure.
 //!
 //! ```text
-//! RAM budget ─► transit: runs of pages on their way from the disk │ kept: copies of pages, and pages not yet written
+//! RAM budget ─► read-ahead pool: runs of pages being read │ resident pool: cached copies, and unwritten pages
 //! ```
-//! Two pools, because slabs of two sizes in one small pool would keep each other's regions; their budgets add up to the cap.
+//! Two pools, because slabs of two sizes in one small pool would block each other's regions. Their budgets add up to
+//! the RAM budget.
 
 use crate::base::Bytes;
 use crate::kv::offload::error::OffloadError;
 
-/// Memory for transit, at most: several times what a disk works on at once, because runs are used in order and do not arrive in
-/// order, and what waits for an earlier one must not keep the disk idle. And more than a CPU's cache holds of what was just
-/// used: a virtual disk is a fifth slower where it has to take memory back from there.
-const MAX_TRANSIT_BYTES: u64 = 32 << 20;
-/// Runs in transit, before a single one is made larger than it must be.
-const WANTED_RUNS: u64 = 32;
-/// Runs in transit, before a single one is made large enough for the disk.
-const LEAST_RUNS: u64 = 8;
-/// Large enough for the disk.
-const WANTED_RUN_BYTES: u64 = 128 << 10;
-/// Keeps a disk busy.
-const ENOUGH_TRANSIT_BYTES: u64 = WANTED_RUNS * WANTED_RUN_BYTES;
-/// Least pages in transit: one in use, one on its way.
-const MIN_TRANSIT_PAGES: u64 = 2;
+/// Maximum memory of the read-ahead pool. It is several times the I/O depth of a disk, because runs complete out of
+/// order but are used in order, and a waiting run must not idle the disk. It also exceeds a CPU cache: a virtual disk
+/// reads a fifth slower into memory that is still cached.
+const MAX_READ_AHEAD_BYTES: u64 = 32 << 20;
+/// Target number of runs, before a run is made larger than necessary.
+const TARGET_RUNS: u64 = 32;
+/// Minimum number of runs, before a run is made large enough for the disk.
+const MIN_RUNS: u64 = 8;
+/// Run size that is large enough for a disk.
+const TARGET_RUN_BYTES: u64 = 128 << 10;
+/// Bytes of read-ahead that keep a disk busy.
+const TARGET_READ_AHEAD_BYTES: u64 = TARGET_RUNS * TARGET_RUN_BYTES;
+/// Minimum pages of read-ahead: one in use, one in flight.
+const MIN_READ_AHEAD_PAGES: u64 = 2;
 const ALIGN_BYTES: u64 = crate::kv::store::format::ALIGN_BYTES;
 
-/// How the tiers below VRAM are set up.
+/// Configuration of the offload tiers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OffloadConfig {
-    /// cap on all memory of the RAM tier: copies, pages not yet written, reads
+    /// maximum memory of the RAM tier: cached copies, unwritten pages, reads
     pub ram_budget: Bytes,
-    /// cap on the store's size, all files
+    /// maximum size of the store, all files
     pub disk_budget: Bytes,
-    /// bytes per second that the disk pretends to have
+    /// simulated disk bandwidth, bytes per second
     pub nvme_limit: Option<u64>,
-    /// payload of a KV page
+    /// payload bytes of a KV page
     pub page_bytes: u64,
     /// L
     pub n_layer: u32,
-    /// false: nothing is read before it is asked for (`--pipeline off`)
+    /// false: a page is read only when it is fetched (`--pipeline off`)
     pub read_ahead: bool,
 }
 
@@ -46,22 +47,22 @@ pub struct OffloadConfig {
 pub(super) struct RamSplit {
     /// bytes of a slab of one page
     pub slot_bytes: usize,
-    /// slabs of one page
+    /// number of one-page slabs
     pub n_slots: u64,
-    /// of them for copies of pages that the disk has as well; the others are for pages on their way there
+    /// slabs for cached copies of pages on disk; the remaining ones are for unwritten pages
     pub n_resident: usize,
-    /// slabs of a run
+    /// number of run slabs
     pub n_runs: u64,
-    /// pages of a run
+    /// pages per run
     pub run_pages: u32,
 }
 
 impl RamSplit {
-    /// Divides the budget; `extent_groups` pages at most are one read, none: there is no store, and nothing to read.
+    /// Divides the budget. `extent_groups` is the maximum of pages per read; none: there is no store to read.
     pub fn new(config: &OffloadConfig, extent_groups: Option<u32>) -> Result<RamSplit, OffloadError> {
         let slot = config.page_bytes.max(1).next_multiple_of(ALIGN_BYTES);
         let n_pages = config.ram_budget.0 / slot;
-        let least = if extent_groups.is_some() { MIN_TRANSIT_PAGES + 1 } else { 1 };
+        let least = if extent_groups.is_some() { MIN_READ_AHEAD_PAGES + 1 } else { 1 };
         if n_pages < least {
             let (budget, page) = (config.ram_budget, Bytes(config.page_bytes));
             return Err(OffloadError::TooSmall { budget, page, least: Bytes(least * slot) });
@@ -70,34 +71,34 @@ impl RamSplit {
         let Some(extent) = extent_groups.map(|e| u64::from(e.max(1))) else {
             return Ok(RamSplit { slot_bytes, n_slots: n_pages, n_resident: 0, n_runs: 0, run_pages: 1 });
         };
-        // A copy saves its share of the reads; too few reads at once cost more than that. So reads have half until they are
-        // enough for any disk, and an eighth of the rest.
-        let enough = ENOUGH_TRANSIT_BYTES / slot;
+        // A cached copy saves its share of the reads, but too few concurrent reads cost more. So reads get half of the
+        // budget until that is enough for any disk, and an eighth of the rest.
+        let enough = TARGET_READ_AHEAD_BYTES / slot;
         let more = n_pages.saturating_sub(2 * enough) / 8;
-        let transit = ((n_pages / 2).min(enough) + more).min(MAX_TRANSIT_BYTES / slot).max(MIN_TRANSIT_PAGES);
-        let run_pages = (transit / WANTED_RUNS).max(WANTED_RUN_BYTES / slot).min(transit / LEAST_RUNS).clamp(1, extent);
-        let n_runs = transit / run_pages;
+        let read_ahead = ((n_pages / 2).min(enough) + more).min(MAX_READ_AHEAD_BYTES / slot).max(MIN_READ_AHEAD_PAGES);
+        let run_pages = (read_ahead / TARGET_RUNS).max(TARGET_RUN_BYTES / slot).min(read_ahead / MIN_RUNS).clamp(1, extent);
+        let n_runs = read_ahead / run_pages;
         let n_slots = n_pages - n_runs * run_pages;
         let n_reserved = (n_slots / 8).clamp(1, 2 * u64::from(config.n_layer.max(1)));
         Ok(RamSplit { slot_bytes, n_slots, n_resident: (n_slots - n_reserved) as usize, n_runs, run_pages: run_pages as u32 })
     }
 
-    /// Bytes of a slab of a run.
+    /// Bytes of a run slab.
     pub fn run_bytes(&self) -> usize {
         self.slot_bytes * self.run_pages as usize
     }
 
-    /// Budget of the pool of pages.
+    /// Budget of the resident pool.
     pub fn resident_budget(&self) -> Bytes {
         Bytes(self.n_slots * self.slot_bytes as u64)
     }
 
-    /// Budget of the pool of runs where RAM is all there is: enough to read what the disk has.
-    pub fn least_transit_budget(&self) -> Bytes {
-        Bytes(self.n_runs.min(MIN_TRANSIT_PAGES) * self.run_bytes() as u64)
+    /// Budget of the read-ahead pool after a failed write: just enough to read the pages on disk.
+    pub fn min_read_ahead_budget(&self) -> Bytes {
+        Bytes(self.n_runs.min(MIN_READ_AHEAD_PAGES) * self.run_bytes() as u64)
     }
 
-    /// Budget of the pool of runs.
+    /// Budget of the read-ahead pool.
     pub fn read_ahead_budget(&self) -> Bytes {
         Bytes(self.n_runs * self.run_bytes() as u64)
     }
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn split_of_a_large_budget_has_large_reads_and_many() {
+    fn split_of_a_large_budget_has_many_large_reads() {
         let split = RamSplit::new(&config(1 << 30), Some(8)).unwrap();
         assert_eq!((split.run_bytes(), split.n_runs), (256 << 10, 128));
         assert_eq!(split.resident_budget().0 + split.read_ahead_budget().0, 1 << 30, "nothing is left over");
@@ -140,10 +141,10 @@ mod tests {
     }
 
     #[test]
-    fn budget_below_the_least_is_refused_with_the_least() {
+    fn budget_below_the_minimum_is_refused_with_the_minimum() {
         let error = RamSplit::new(&config(95 << 10), Some(8)).unwrap_err();
-        assert!(error.to_string().contains("96.0 KiB is the least"), "{error}");
-        assert!(RamSplit::new(&config(40 << 10), None).is_ok(), "one page, where nothing has to be read");
+        assert!(error.to_string().contains("at least 96.0 KiB is needed"), "{error}");
+        assert!(RamSplit::new(&config(40 << 10), None).is_ok(), "one page, if nothing has to be read");
         assert!(RamSplit::new(&config(0), None).is_err());
     }
 }

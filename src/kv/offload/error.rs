@@ -1,36 +1,36 @@
-//! What can go wrong below VRAM, as sentences that tell a person what to do.
+//! Errors of the offload tiers, each with a message that names the remedy.
 
 use crate::base::Bytes;
 use crate::kv::store::{PageId, StoreError};
 
-/// Errors of the RAM and disk tiers. A fault of the disk is not one of them: it is a [`Notice`](crate::kv::offload::Notice), and the page
-/// is missing.
+/// Errors of the RAM and disk tiers. A disk fault is not an error but a [`Notice`](crate::kv::offload::Notice); its
+/// page is missing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OffloadError {
-    /// a RAM budget in which not even a few pages can move
-    #[error("a RAM budget of {budget} is too small for pages of {page}: {least} is the least; raise --ram-budget")]
+    /// the RAM budget is too small to transfer pages
+    #[error("a RAM budget of {budget} is too small for pages of {page}: at least {least} is needed; raise --ram-budget")]
     TooSmall {
         /// the budget
         budget: Bytes,
-        /// a page
+        /// bytes of a page
         page: Bytes,
-        /// what would do
+        /// minimum budget
         least: Bytes,
     },
-    /// a store whose pages have another size, or other layers
+    /// the pages of the store have another size or number of layers
     #[error("the store has {got_layers} layers of {got} a page, the model {n_layer} of {expected}")]
-    OtherShape {
-        /// a page of the store
+    ShapeMismatch {
+        /// bytes of a page of the store
         got: Bytes,
-        /// a page of the model
+        /// bytes of a page of the model
         expected: Bytes,
         /// layers of the store
         got_layers: u32,
         /// layers of the model
         n_layer: u32,
     },
-    /// a payload of the wrong size, or of a layer or kind that is not kept here
-    #[error("{page} with {got} is no page of {n_layer} layers of {expected}")]
+    /// a payload of the wrong size, layer or kind
+    #[error("{page} with {got} is not a page of {n_layer} layers of {expected}")]
     WrongPage {
         /// the page
         page: PageId,
@@ -49,27 +49,27 @@ pub enum OffloadError {
     NoRoom {
         /// the page
         page: PageId,
-        /// its bytes
+        /// bytes it needs
         wanted: Bytes,
         /// bytes of the RAM tier in use
         ram: Bytes,
-        /// the cap
+        /// RAM budget
         ram_budget: Bytes,
         /// bytes of the store
         disk: Bytes,
-        /// the cap, 0 where there is no store
+        /// disk budget, 0 if there is no store
         disk_budget: Bytes,
     },
-    /// a page that no tier has whole: the caller computes its group again
-    #[error("{0} is not there; it is computed again")]
+    /// no tier has the page intact: the caller recomputes its group
+    #[error("{0} is in no tier; it is computed again")]
     Missing(PageId),
-    /// all memory for reads is held by whoever asks
-    #[error("{0} cannot be read: every buffer for reads is still in use")]
-    Held(PageId),
-    /// the disk does not answer
+    /// the caller holds all memory for reads
+    #[error("{0} cannot be read: every read buffer is in use")]
+    BuffersInUse(PageId),
+    /// the disk does not respond
     #[error("{0} was not read or written within {1} seconds; check the disk")]
-    Stuck(PageId, u64),
-    /// the scratch folder cannot be made
+    Timeout(PageId, u64),
+    /// the scratch folder cannot be created
     #[error("the disk tier cannot be used: {0}")]
     Store(String),
 }

@@ -1,28 +1,28 @@
-//! The two tiers below VRAM: copies of pages in RAM, and the store on the disk, read ahead and written behind.
+//! Offload tiers of the KV cache: page copies in RAM and a page store on disk, with read-ahead and write-back.
 //!
 //! ```text
-//! VRAM ─ put ─► slab in RAM ─ write-behind ─► store ─ commit (its own thread) ─► safe
-//!                  │ stays as a copy, while it is among the first groups and the budget allows
-//! VRAM ◄─ take ─ copy in RAM │ run read ahead along the plan ◄─ Io ─ store
+//! VRAM ─ put ─► slab in RAM ─ write-back ─► store ─ commit (own thread) ─► durable
+//!                  │ stays as a cached copy, if its group is among the first and the budget allows
+//! VRAM ◄─ fetch ─ copy in RAM │ run read ahead along the access plan ◄─ Io ─ store
 //! ```
-//! 1. All slabs together never pass the RAM budget, the store's files never pass the disk budget.
-//! 2. A page leaves RAM only when the disk has it, or the caller said that it has it itself ([`Retention::OnDiskOnly`]).
-//! 3. A page is written once; only groups of which a page was found damaged are written again.
-//! 4. What is handed out fits its checksum, or never left RAM. What cannot be had whole is [missing](OffloadError::Missing):
-//!    the caller computes it again and puts it again.
-//! 5. A fault of the disk is told once as a [`Notice`] and ends saving, never the answer: RAM goes on while it has room.
-//! 6. The copies kept are those that the caller prefers, then those of the first groups: attention reads all pages in the same order in every step, so any fixed
-//!    set is read from the disk less often than what was used last, and the first groups are the same share of every layer.
+//! 1. All slabs together never exceed the RAM budget. The files of the store never exceed the disk budget.
+//! 2. A page leaves RAM only when the disk has it, or the caller has it ([`Retention::OnDiskOnly`]).
+//! 3. A page is written once. Only groups with a corrupt page are written again.
+//! 4. A returned page has a matching checksum, or never left RAM. A page that no tier has intact is
+//!    [missing](OffloadError::Missing): the caller recomputes it and puts it again.
+//! 5. A disk fault is reported once as a [`Notice`]. It stops saving, never the answer: RAM is used while it has room.
+//! 6. RAM copies are first those of pinned pages, then those of the first groups. Full attention reads all pages in the
+//!    same order in every step, so any fixed set causes fewer disk reads than LRU. The first groups are the same share
+//!    of every layer.
 //!
-//! Owner thread: the engine. Nothing waits but `take`, `flush`, `truncate`, `close`, and `put` where RAM is full of pages not
-//! yet written; every wait ends, and is counted with its cause.
+//! Owner thread: the transfer thread. Only `fetch`, `flush`, `truncate`, `close`, and `put` with RAM full of unwritten
+//! pages wait. Every wait has a timeout, and is counted by cause.
 //!
 //! Units: bytes; pages of 64 tokens of one layer, keys and values.
 //!
-//! Limits: one size of page; activation pages are not kept here yet.
+//! Limits: one page size; no activation pages.
 //!
-//! Source: keeping a fixed set under a cyclic scan is Belady's choice for it; write-once replica and budgets as in
-//! the architecture's invariants 2, 3 and 5.
+//! Sources: a fixed set is optimal for a cyclic scan (Belady's MIN).
 
 mod abstract_rows;
 mod access_plan;
@@ -59,43 +59,43 @@ use ram_pages::RamPages;
 use scratch::ScratchFolder;
 use stats::{BusyClock, Notices};
 
-/// Longest time without any answer of the disk, after which a wait is given up.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// A wait fails if the disk completes nothing for this long.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The disk tier.
+/// Backing of the disk tier.
 #[derive(Debug)]
 pub enum DiskBacking {
-    /// there is none: RAM only
+    /// no disk tier, RAM only
     None,
-    /// a saved document, which stays
+    /// a saved document; its store remains
     Saved(PageStore),
-    /// for this context only
+    /// a scratch store for this context only
     Scratch(Scratch),
 }
 
-/// What becomes of the RAM copy of a page once the disk has the page.
+/// What happens to the RAM copy of a page once the disk has the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retention {
-    /// the page is not in VRAM: it stays in RAM while it is among the first groups that fit
+    /// the page is not in VRAM: the copy stays if its group is among the first that fit
     InRam,
-    /// the page is in VRAM as well: no copy stays. Where nothing can be written the page is held only while RAM has room
+    /// the page is also in VRAM: the copy is dropped. If nothing can be written, it stays only while RAM has room
     OnDiskOnly,
 }
 
-/// Where the nearest copy below VRAM is.
+/// Location of the nearest offloaded copy of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PageLocation {
-    /// in RAM: `take` will not wait
+    /// in RAM: `fetch` does not wait
     Ram,
-    /// being read
-    OnItsWay,
-    /// on the disk
+    /// being read from disk
+    InFlight,
+    /// on disk
     Disk,
-    /// nowhere
+    /// in no tier
     Missing,
 }
 
-/// The payload of a page; keeps its slab from being used for anything else, so it should not be held for long.
+/// Payload of a page. It keeps its slab in use, so drop it soon.
 #[derive(Debug, Clone)]
 pub struct PageBytes {
     slab: Arc<Slab>,
@@ -111,30 +111,30 @@ impl Deref for PageBytes {
     }
 }
 
-/// Which copies are kept longest: pinned ones, then the first groups.
+/// Order of the RAM copies: pinned pages, then the first groups. The last one is evicted first.
 type Rank = (bool, u32);
 
-/// What an I/O request is about.
+/// Subject of an I/O request.
 #[derive(Debug, Clone, Copy)]
 enum IoWork {
     Read(PageRun),
     Write(PageId),
 }
 
-/// An I/O request under way.
+/// An I/O request in flight.
 #[derive(Debug)]
 struct PendingIo {
     work: IoWork,
     cause: Cause,
     began: Instant,
-    /// when the link, as slow as it pretends to be, has carried it
+    /// time at which the bandwidth limit lets it complete
     arrives_at: Instant,
 }
 
-/// The tiers below VRAM, of one context.
+/// Offload tiers of one context.
 #[derive(Debug)]
 pub struct OffloadTiers {
-    /// Dropped first, so that nothing is under way when the files are closed.
+    /// Dropped first, so that no I/O is in flight when the files are closed.
     io: Io,
     committer: Committer,
     store: Option<PageStore>,
@@ -144,27 +144,27 @@ pub struct OffloadTiers {
     lane: EventLane,
     resident_pool: SlabPool,
     read_ahead_pool: SlabPool,
-    /// pages in slabs of their own: copies, and what is not written yet
+    /// pages with their own slab: cached copies, and unwritten pages
     ram_pages: RamPages,
-    /// copies of what the disk has, by rank
+    /// cached copies of pages on disk, by rank
     copies: BTreeSet<(Rank, PageId)>,
-    /// pages to keep before all others
+    /// pages whose copies are evicted last
     pinned: HashSet<PageId>,
-    /// read, and not asked for yet
-    ready: HashMap<PageId, PageBytes>,
-    /// on their way, and still wanted
+    /// read ahead, not fetched yet
+    prefetched: HashMap<PageId, PageBytes>,
+    /// reads in flight that are still needed, with their tags
     reading: HashMap<PageId, u64>,
-    /// of runs that failed: each is read alone, so that only what is damaged is lost
-    alone: HashSet<PageId>,
+    /// pages of failed runs: each is read singly, so that only the corrupt ones are lost
+    read_singly: HashSet<PageId>,
     plan: AccessPlan,
-    /// put and not written yet, oldest first
-    to_write: VecDeque<PageId>,
+    /// unwritten pages, oldest first
+    write_queue: VecDeque<PageId>,
     n_writing: usize,
-    ops: HashMap<u64, PendingIo>,
+    pending_io: HashMap<u64, PendingIo>,
     next_tag: u64,
-    /// requests that the queue had no room for
+    /// requests waiting for room in the I/O queue
     to_submit: VecDeque<IoRequest>,
-    /// done, but not carried by the link yet
+    /// completed, but delayed by the bandwidth limit
     delayed: Vec<IoDone>,
     link: BandwidthLimit,
     saving: write_back::WriteBackState,
@@ -177,10 +177,10 @@ pub struct OffloadTiers {
 }
 
 impl OffloadTiers {
-    /// Sets the tiers up. A store's pages are on the disk from the start.
+    /// Creates the tiers. The pages of a saved store are on disk from the start.
     ///
     /// # Errors
-    /// [`OffloadError::TooSmall`], [`OffloadError::OtherShape`].
+    /// [`OffloadError::TooSmall`], [`OffloadError::ShapeMismatch`].
     pub fn new(config: OffloadConfig, io: Io, backing: DiskBacking, lane: EventLane) -> Result<Self, OffloadError> {
         let (store, scratch) = match backing {
             DiskBacking::None => (None, None),
@@ -191,7 +191,7 @@ impl OffloadTiers {
             let (got, expected) = (Bytes(geometry.payload_of(PageKind::Kv)), Bytes(config.page_bytes));
             let (got_layers, n_layer) = (geometry.n_layer, config.n_layer);
             if (got, got_layers) != (expected, n_layer) {
-                return Err(OffloadError::OtherShape { got, expected, got_layers, n_layer });
+                return Err(OffloadError::ShapeMismatch { got, expected, got_layers, n_layer });
             }
         }
         let split = RamSplit::new(&config, store.as_ref().map(|s| s.geometry().extent_groups))?;
@@ -210,13 +210,13 @@ impl OffloadTiers {
             ram_pages: RamPages::default(),
             copies: BTreeSet::new(),
             pinned: HashSet::new(),
-            ready: HashMap::new(),
+            prefetched: HashMap::new(),
             reading: HashMap::new(),
-            alone: HashSet::new(),
+            read_singly: HashSet::new(),
             plan: AccessPlan::default(),
-            to_write: VecDeque::new(),
+            write_queue: VecDeque::new(),
             n_writing: 0,
-            ops: HashMap::new(),
+            pending_io: HashMap::new(),
             next_tag: 0,
             to_submit: VecDeque::new(),
             delayed: Vec::new(),
@@ -230,12 +230,12 @@ impl OffloadTiers {
         })
     }
 
-    /// Where a page is.
-    pub fn has(&self, page: PageId) -> PageLocation {
-        if self.ram_pages.contains_key(&page) || self.ready.contains_key(&page) {
+    /// Location of a page.
+    pub fn location(&self, page: PageId) -> PageLocation {
+        if self.ram_pages.contains_key(&page) || self.prefetched.contains_key(&page) {
             PageLocation::Ram
         } else if self.reading.contains_key(&page) {
-            PageLocation::OnItsWay
+            PageLocation::InFlight
         } else if self.is_on_disk(page) {
             PageLocation::Disk
         } else {
@@ -247,17 +247,17 @@ impl OffloadTiers {
         self.store.as_ref().is_some_and(|s| s.is_present(page))
     }
 
-    /// The store, for what it knows of the document.
+    /// The page store, for its document.
     pub fn store(&self) -> Option<&PageStore> {
         self.store.as_ref()
     }
 
-    /// Which backend does the I/O, and why.
+    /// The I/O backend in use, and the reason.
     pub fn io_info(&self) -> IoInfo {
         self.io.info()
     }
 
-    /// Does what can be done without waiting: notes what has ended, begins what may begin. Best called often.
+    /// Records completions and starts new I/O, without waiting. Call it often.
     pub fn poll_completions(&mut self) {
         self.collect();
         self.start_writes();
@@ -266,13 +266,13 @@ impl OffloadTiers {
         self.submit_waiting();
     }
 
-    /// What is in use, what was at most, what may be.
+    /// Current use, peak and budget of both tiers.
     pub fn usage(&self) -> OffloadUsage {
-        let (kept, transit) = (self.resident_pool.usage(), self.read_ahead_pool.usage());
+        let (resident, read_ahead) = (self.resident_pool.usage(), self.read_ahead_pool.usage());
         let disk = self.store.as_ref().map_or(0, |s| s.disk_bytes().0);
         OffloadUsage {
             ram: TierUse {
-                now: Bytes(kept.lent.0 + transit.lent.0),
+                now: Bytes(resident.in_use.0 + read_ahead.in_use.0),
                 peak: Bytes(self.ram_peak_bytes),
                 budget: self.config.ram_budget,
             },
@@ -280,50 +280,50 @@ impl OffloadTiers {
         }
     }
 
-    /// Totals since the beginning.
+    /// Totals since creation.
     pub fn counts(&self) -> OffloadStats {
         OffloadStats { reading: self.reading_clock.total(Instant::now()), ..self.counts }
     }
 
-    /// The part of these tiers in all that moved.
+    /// Bytes moved by these tiers.
     pub fn moved_bytes(&self) -> MovedBytes {
         let OffloadStats { disk_to_ram, ram_to_disk, .. } = self.counts;
         MovedBytes { disk_to_ram, ram_to_disk, ..MovedBytes::default() }
     }
 
-    /// What the user should be told; each kind of fault once.
-    pub fn faults(&mut self) -> Vec<Notice> {
+    /// Takes the notices for the user; one per kind of fault.
+    pub fn take_notices(&mut self) -> Vec<Notice> {
         self.notices.drain()
     }
 
-    /// Tokens after the last, of which pages will come.
+    /// Appends tokens whose pages will be put later.
     pub fn append_tokens(&mut self, ids: &[u32]) {
         if let Some(store) = &mut self.store {
             store.append_tokens(ids);
         }
     }
 
-    /// Forgets all but the first `n_tokens`, and every page that needs more. A saved document's own tokens stay in its store.
-    /// Waits for writes of such pages.
+    /// Drops all tokens after the first `n_tokens`, and every page that needs them. The tokens of a saved document stay
+    /// in its store. Waits for writes of the dropped pages.
     pub fn truncate(&mut self, n_tokens: usize) {
         let n_groups = u32::try_from(n_tokens / PAGE_TOKENS as usize).unwrap_or(u32::MAX);
-        let is_gone = |page: &PageId| page.group >= n_groups;
-        self.to_write.retain(|p| !is_gone(p));
-        let being_written = |op: &PendingIo| matches!(op.work, IoWork::Write(page) if is_gone(&page));
-        while self.ops.values().any(being_written) {
-            if !self.wait_for_end() {
+        let is_dropped = |page: &PageId| page.group >= n_groups;
+        self.write_queue.retain(|p| !is_dropped(p));
+        let being_written = |op: &PendingIo| matches!(op.work, IoWork::Write(page) if is_dropped(&page));
+        while self.pending_io.values().any(being_written) {
+            if !self.wait_for_completion() {
                 self.disable_write_back();
                 break;
             }
         }
-        // A write that failed has put its page back.
-        self.to_write.retain(|p| !is_gone(p));
-        let gone: Vec<u64> = self.reading.iter().filter(|(p, _)| is_gone(p)).map(|(_, tag)| *tag).collect();
-        self.reading.retain(|_, tag| !gone.contains(tag));
-        self.ready.retain(|p, _| !is_gone(p));
-        self.ram_pages.retain(|p| !is_gone(p));
-        self.copies.retain(|(_, p)| !is_gone(p));
-        self.alone.retain(|p| !is_gone(p));
+        // A failed write has requeued its page.
+        self.write_queue.retain(|p| !is_dropped(p));
+        let dropped_tags: Vec<u64> = self.reading.iter().filter(|(p, _)| is_dropped(p)).map(|(_, tag)| *tag).collect();
+        self.reading.retain(|_, tag| !dropped_tags.contains(tag));
+        self.prefetched.retain(|p, _| !is_dropped(p));
+        self.ram_pages.retain(|p| !is_dropped(p));
+        self.copies.retain(|(_, p)| !is_dropped(p));
+        self.read_singly.retain(|p| !is_dropped(p));
         self.plan.truncate(n_groups);
         self.rows.truncate(n_groups);
         if let Some(store) = &mut self.store {
@@ -331,12 +331,12 @@ impl OffloadTiers {
         }
     }
 
-    /// Pages of which there is room for copies.
+    /// Maximum number of cached copies.
     pub fn n_resident(&self) -> usize {
         self.split.n_resident
     }
 
-    /// Keeps copies of these pages before all others, from when they next pass.
+    /// Caches these pages before all others, from their next fetch on.
     pub fn pin(&mut self, pages: HashSet<PageId>) {
         self.pinned = pages;
         let copies = std::mem::take(&mut self.copies);
@@ -347,15 +347,15 @@ impl OffloadTiers {
         (!self.pinned.contains(&page), page.group)
     }
 
-    /// Closes the tiers: everything that can be saved is saved first. The saved document's store, and the I/O for the next.
-    /// A scratch store is gone.
+    /// Saves all unwritten pages, then closes the tiers. Returns the store of a saved document, and the I/O for reuse.
+    /// A scratch store is removed.
     pub fn close(mut self) -> (Option<PageStore>, Io) {
         if self.scratch.is_none() {
             self.flush();
         }
         self.plan = AccessPlan::default();
-        while !self.ops.is_empty() && self.wait_for_end() {}
-        if let Some(result) = self.committer.next(PATIENCE) {
+        while !self.pending_io.is_empty() && self.wait_for_completion() {}
+        if let Some(result) = self.committer.next(TIMEOUT) {
             self.finish_commit(result);
         }
         let OffloadTiers { io, store, scratch, .. } = self;
@@ -368,8 +368,8 @@ impl OffloadTiers {
         }
     }
 
-    /// Every movement passes here once, when it has ended.
-    fn moved(&mut self, link: Link, run: PageRun, bytes: u64, began: Instant, cause: Cause) {
+    /// Records a completed transfer. Every transfer is recorded here once.
+    fn record_move(&mut self, link: Link, run: PageRun, bytes: u64, began: Instant, cause: Cause) {
         let n_pages = u64::from(run.n_pages);
         if link == Link::DiskToRam {
             self.counts.disk_to_ram += bytes;
@@ -383,23 +383,23 @@ impl OffloadTiers {
         self.lane.span(EventKind::PageMove { link, layer, group, n_pages, bytes, cause }, ns_of(began));
     }
 
-    /// Every wait passes here once, when it has ended.
-    fn waited(&mut self, cause: WaitCause, began: Instant) {
+    /// Records a completed wait. Every wait is recorded here once.
+    fn record_wait(&mut self, cause: WaitCause, began: Instant) {
         self.counts.add_wait(cause, began.elapsed());
         self.lane.span(EventKind::Wait { cause }, ns_of(began));
     }
 
-    /// Every fault passes here once.
+    /// Records a fault. Every fault is recorded here once.
     fn fault(&mut self, kind: FaultKind, text: impl FnOnce() -> String) {
         self.lane.instant(EventKind::Fault { kind });
-        self.notices.tell(kind, text);
+        self.notices.report(kind, text);
     }
 
-    /// Gives a request to the I/O threads, and notes what it is about.
+    /// Submits a request to the I/O threads, and records its subject.
     fn submit(&mut self, request: IoRequest, work: IoWork, cause: Cause) {
         let began = Instant::now();
         let arrives_at = self.link.delay_for(began, request.len as u64);
-        self.ops.insert(request.tag, PendingIo { work, cause, began, arrives_at });
+        self.pending_io.insert(request.tag, PendingIo { work, cause, began, arrives_at });
         self.to_submit.push_back(request);
         self.submit_waiting();
     }
@@ -425,7 +425,7 @@ impl OffloadTiers {
         slab
     }
 
-    /// Memory is mapped only when a slab is taken, so this misses nothing.
+    /// Memory is mapped only when a slab is taken, so this misses no peak.
     fn record_ram_peak(&mut self) {
         let mapped = self.resident_pool.usage().mapped.0 + self.read_ahead_pool.usage().mapped.0;
         self.ram_peak_bytes = self.ram_peak_bytes.max(mapped);
@@ -436,7 +436,7 @@ impl OffloadTiers {
         self.next_tag
     }
 
-    /// Notes whatever has ended.
+    /// Records all completions.
     fn collect(&mut self) {
         while let Some(done) = self.io.try_next() {
             self.delayed.push(done);
@@ -447,21 +447,21 @@ impl OffloadTiers {
         }
     }
 
-    /// When the link has carried what the disk has done.
+    /// Time at which the bandwidth limit lets a completion through.
     fn arrives_at(&self, done: &IoDone) -> Option<Instant> {
-        self.ops.get(&done.tag).map(|op| op.arrives_at)
+        self.pending_io.get(&done.tag).map(|op| op.arrives_at)
     }
 
     fn release(&mut self, now: Instant) {
         if self.delayed.is_empty() {
             return;
         }
-        let (carried, rest) =
+        let (completed, rest) =
             std::mem::take(&mut self.delayed).into_iter().partition(|done| self.arrives_at(done).is_none_or(|at| at <= now));
         self.delayed = rest;
-        let carried: Vec<IoDone> = carried;
-        for done in carried {
-            let Some(op) = self.ops.remove(&done.tag) else { continue };
+        let completed: Vec<IoDone> = completed;
+        for done in completed {
+            let Some(op) = self.pending_io.remove(&done.tag) else { continue };
             match op.work {
                 IoWork::Read(run) => self.finish_read(run, &op, done),
                 IoWork::Write(page) => self.finish_write(page, &op, done),
@@ -469,23 +469,23 @@ impl OffloadTiers {
         }
     }
 
-    /// Waits until at least one request has ended; false where none is under way, or the disk does not answer.
-    fn wait_for_end(&mut self) -> bool {
-        if self.ops.is_empty() {
+    /// Waits until at least one request completes. False if none is in flight, or the disk does not respond.
+    fn wait_for_completion(&mut self) -> bool {
+        if self.pending_io.is_empty() {
             return false;
         }
         self.submit_waiting();
-        let n_before = self.ops.len();
+        let n_before = self.pending_io.len();
         let began = Instant::now();
-        while self.ops.len() == n_before {
+        while self.pending_io.len() == n_before {
             let now = Instant::now();
-            let carried = self.delayed.iter().filter_map(|d| self.arrives_at(d)).min();
-            let timeout = carried.map_or(PATIENCE, |at| at.saturating_duration_since(now));
+            let next_arrival = self.delayed.iter().filter_map(|d| self.arrives_at(d)).min();
+            let timeout = next_arrival.map_or(TIMEOUT, |at| at.saturating_duration_since(now));
             if self.delayed.len() == n_before {
                 std::thread::sleep(timeout);
             } else if let Some(done) = self.io.next(timeout) {
                 self.delayed.push(done);
-            } else if carried.is_none() && began.elapsed() >= PATIENCE {
+            } else if next_arrival.is_none() && began.elapsed() >= TIMEOUT {
                 return false;
             }
             self.release(Instant::now());

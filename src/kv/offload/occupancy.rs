@@ -1,4 +1,4 @@
-//! What the two tiers below VRAM hold at one moment.
+//! Occupancy of the offload tiers at one moment.
 
 use crate::kv::occupancy::{TierOccupancy, TierUsage};
 use crate::kv::offload::{Bytes, OffloadTiers};
@@ -6,12 +6,12 @@ use crate::kv::policy::Tier;
 use crate::kv::store::PageId;
 
 impl OffloadTiers {
-    /// Adds the copies that RAM and the disk have, and what those take.
+    /// Adds the page copies in RAM and on disk, and the bytes of both tiers.
     pub fn count_into(&self, occupancy: &mut TierOccupancy) {
-        // A copy has a slab of its own; what was read ahead lies in slabs of whole runs.
-        let n_held = self.ram_pages.keys().filter(|page| occupancy.add(**page, Tier::Ram)).count() as u64;
-        let n_ready = self.ready.keys().filter(|page| occupancy.add(**page, Tier::Ram)).count() as u64;
-        let page_bytes = n_held * self.split.slot_bytes as u64 + n_ready * self.config.page_bytes;
+        // A cached copy has its own slab; pages read ahead are in slabs of whole runs.
+        let n_resident = self.ram_pages.keys().filter(|page| occupancy.add(**page, Tier::Ram)).count() as u64;
+        let n_prefetched = self.prefetched.keys().filter(|page| occupancy.add(**page, Tier::Ram)).count() as u64;
+        let page_bytes = n_resident * self.split.slot_bytes as u64 + n_prefetched * self.config.page_bytes;
         let Bytes(all) = self.usage().ram.now;
         occupancy.tiers.ram =
             TierUsage { n_pages: occupancy.count(Tier::Ram), page_bytes, spare_bytes: all.saturating_sub(page_bytes) };

@@ -1,10 +1,10 @@
-//! Pages in slabs of their own, and a view of them for whoever wants their keys while another thread moves them.
+//! RAM-resident pages with their own slab, and a shared view of them for the engine thread.
 //!
 //! ```text
-//! OffloadTiers (transfer thread) ─ insert, remove ─► pages ═► near ◄─ pages that are in RAM now ─ engine
+//! OffloadTiers (transfer thread) ─ insert, remove ─► pages ═► view ◄─ pages resident now ─ engine
 //! ```
-//! 1. What is near is what is held: every change is made to both before the next.
-//! 2. A page that was handed out stays as it is, and keeps its slab from being used again: not to be held for long.
+//! 1. The view equals the resident pages: every change updates both before the next change.
+//! 2. A page returned by the view does not change. It keeps its slab in use, so drop it soon.
 
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -13,56 +13,56 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::kv::offload::{OffloadTiers, PageBytes, Retention};
 use crate::kv::store::{PageId, Slab};
 
-/// A page in a slab of its own.
+/// A page with its own slab.
 #[derive(Debug)]
 pub(super) struct RamPage {
     pub slab: Arc<Slab>,
-    pub keep: Retention,
+    pub retention: Retention,
 }
 
-/// PageCopies, and what is not written yet.
+/// Cached copies, and unwritten pages.
 #[derive(Debug, Default)]
 pub(super) struct RamPages {
     pages: HashMap<PageId, RamPage>,
-    near: RamPagesView,
+    view: RamPagesView,
 }
 
-/// The pages that RAM holds in slabs of their own, as of now.
+/// The pages currently in RAM with their own slab.
 #[derive(Debug, Clone, Default)]
 pub struct RamPagesView {
     slabs: Arc<Mutex<HashMap<PageId, Arc<Slab>>>>,
 }
 
 impl RamPages {
-    /// Holds a page, in place of an older copy.
-    pub fn insert(&mut self, page: PageId, slab: Slab, keep: Retention) {
+    /// Adds a page, or replaces its copy.
+    pub fn insert(&mut self, page: PageId, slab: Slab, retention: Retention) {
         let slab = Arc::new(slab);
-        self.near.lock().insert(page, Arc::clone(&slab));
-        self.pages.insert(page, RamPage { slab, keep });
+        self.view.lock().insert(page, Arc::clone(&slab));
+        self.pages.insert(page, RamPage { slab, retention });
     }
 
-    /// Holds it no longer; false where it did not.
+    /// Removes a page. False if it was not resident.
     pub fn remove(&mut self, page: PageId) -> bool {
-        self.near.lock().remove(&page);
+        self.view.lock().remove(&page);
         self.pages.remove(&page).is_some()
     }
 
-    /// Changes what becomes of a copy; false where there is none.
-    pub fn set_keep(&mut self, page: PageId, keep: Retention) -> bool {
-        self.pages.get_mut(&page).map(|held| held.keep = keep).is_some()
+    /// Changes the retention of a page. False if it is not resident.
+    pub fn set_retention(&mut self, page: PageId, retention: Retention) -> bool {
+        self.pages.get_mut(&page).map(|resident| resident.retention = retention).is_some()
     }
 
-    /// Holds only those of which `stays` is true.
+    /// Removes all pages for which `stays` is false.
     pub fn retain(&mut self, stays: impl Fn(&PageId) -> bool) {
-        self.near.lock().retain(|page, _| stays(page));
+        self.view.lock().retain(|page, _| stays(page));
         self.pages.retain(|page, _| stays(page));
     }
 }
 
 impl OffloadTiers {
-    /// The pages that RAM holds, for whoever wants their keys where they are.
-    pub fn near(&self) -> RamPagesView {
-        self.ram_pages.near.clone()
+    /// A view of the RAM-resident pages for another thread.
+    pub fn ram_pages_view(&self) -> RamPagesView {
+        self.ram_pages.view.clone()
     }
 }
 
@@ -79,7 +79,7 @@ impl RamPagesView {
         self.slabs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Those of `pages` that are there, `page_bytes` each, in their order.
+    /// Those of `pages` that are resident, in order, with `page_bytes` bytes each.
     pub fn of(&self, pages: impl Iterator<Item = PageId>, page_bytes: usize) -> Vec<(PageId, PageBytes)> {
         let slabs = self.lock();
         let bytes = |slab: &Arc<Slab>| PageBytes { slab: Arc::clone(slab), offset: 0, len: page_bytes };

@@ -1,56 +1,57 @@
-//! From the disk to RAM: reading ahead along the plan, and handing pages out.
+//! Read-ahead: reads pages from disk to RAM along the access plan, and returns them to the caller.
 //!
 //! ```text
-//! plan ─► runs of neighboring pages ─► transit slabs ─ checked ─► ready ─ take ─► caller, and a copy where one is kept
+//! plan ─► runs of adjacent pages ─► read-ahead slabs ─ verified ─► prefetched ─ fetch ─► caller, and a cached copy
 //! ```
-//! 1. A run is read only into a slab of the transit pool, so what is read ahead is bounded by that pool.
-//! 2. A page that nobody wants any more when its read ends is not looked at.
+//! 1. Runs are read only into slabs of the read-ahead pool, which bounds the read-ahead.
+//! 2. A page that is no longer needed when its read completes is not verified.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::kv::offload::access_plan::{AccessPlan, Reads};
-use crate::kv::offload::{IoWork, OffloadError, OffloadTiers, PATIENCE, PageBytes, PendingIo, Retention};
+use crate::kv::offload::access_plan::{AccessPlan, ReadMode};
+use crate::kv::offload::{IoWork, OffloadError, OffloadTiers, PageBytes, PendingIo, Retention, TIMEOUT};
 use crate::kv::store::{Cancel, IoBuffer, IoDone, PageId, PageRun, Slab};
 use crate::telemetry::{Cause, FaultKind, Link, WaitCause};
 
 impl OffloadTiers {
-    /// The order in which pages will be taken, in place of the last one; from the first again after the last where
-    /// `is_cyclic`, and then copies are kept of the first groups. Reading ahead begins.
+    /// Replaces the plan: the order in which pages will be fetched. If `is_cyclic`, the order repeats, and copies of
+    /// the first groups are cached. Starts reading ahead.
     pub fn plan(&mut self, pages: &[PageId], is_cyclic: bool) {
-        let reads = if self.config.read_ahead { Reads::Ahead } else { Reads::WhenAsked };
-        self.follow(AccessPlan::new(pages, is_cyclic, reads));
+        let read_mode = if self.config.read_ahead { ReadMode::Ahead } else { ReadMode::OnDemand };
+        self.set_plan(AccessPlan::new(pages, is_cyclic, read_mode));
     }
 
-    /// Asks for pages now, to be taken in this order: reading begins, also where nothing may be read ahead. PageCopies are kept as
-    /// for a cyclic plan.
+    /// Requests pages that will be fetched now, in this order. Starts reading even if read-ahead is off. Caches copies
+    /// as for a cyclic plan.
     pub fn request(&mut self, pages: &[PageId]) {
-        self.follow(AccessPlan::new(pages, false, Reads::Now));
+        self.set_plan(AccessPlan::new(pages, false, ReadMode::Immediate));
     }
 
-    fn follow(&mut self, plan: AccessPlan) {
-        self.return_read_ahead();
+    fn set_plan(&mut self, plan: AccessPlan) {
+        self.reclaim_read_ahead_memory();
         self.plan = plan;
-        if !self.ready.is_empty() || !self.reading.is_empty() {
-            let wanted = self.plan.pages().iter().filter(|p| self.ready.contains_key(p) || self.reading.contains_key(p));
-            let wanted: HashSet<PageId> = wanted.copied().collect();
-            self.ready.retain(|p, _| wanted.contains(p));
-            self.reading.retain(|p, _| wanted.contains(p));
+        if !self.prefetched.is_empty() || !self.reading.is_empty() {
+            let still_needed =
+                self.plan.pages().iter().filter(|p| self.prefetched.contains_key(p) || self.reading.contains_key(p));
+            let still_needed: HashSet<PageId> = still_needed.copied().collect();
+            self.prefetched.retain(|p, _| still_needed.contains(p));
+            self.reading.retain(|p, _| still_needed.contains(p));
         }
         self.poll_completions();
     }
 
-    /// The payload of a page, waiting until it is in RAM.
+    /// The payload of a page. Waits until it is in RAM.
     ///
     /// # Errors
-    /// [`OffloadError::Missing`] where no tier has it whole; [`OffloadError::Held`] where all pages handed out before are still
-    /// held; [`OffloadError::Stuck`].
-    pub fn take(&mut self, page: PageId) -> Result<PageBytes, OffloadError> {
+    /// [`OffloadError::Missing`] if no tier has the page intact; [`OffloadError::BuffersInUse`] if the caller still
+    /// holds all pages returned before; [`OffloadError::Timeout`].
+    pub fn fetch(&mut self, page: PageId) -> Result<PageBytes, OffloadError> {
         let is_planned = match self.plan.seek(page) {
-            Some(passed) => {
-                for page in passed {
-                    self.ready.remove(&page);
+            Some(skipped) => {
+                for page in skipped {
+                    self.prefetched.remove(&page);
                     self.reading.remove(&page);
                 }
                 true
@@ -60,29 +61,29 @@ impl OffloadTiers {
         self.poll_completions();
         let mut waiting = None;
         let result = loop {
-            if let Some(bytes) = self.at_hand(page, is_planned) {
+            if let Some(bytes) = self.from_ram(page, is_planned) {
                 break Ok(bytes);
             }
             if !self.reading.contains_key(&page) {
                 if !self.is_on_disk(page) {
                     break Err(OffloadError::Missing(page));
                 }
-                if let Err(error) = self.read_now(page) {
+                if let Err(error) = self.start_read_now(page) {
                     break Err(error);
                 }
                 continue;
             }
             let since = waiting.map_or_else(Instant::now, |(since, _)| since);
             waiting = Some((since, self.cause_of_wait(page)));
-            if !self.wait_for_end() {
-                break Err(OffloadError::Stuck(page, PATIENCE.as_secs()));
+            if !self.wait_for_completion() {
+                break Err(OffloadError::Timeout(page, TIMEOUT.as_secs()));
             }
         };
         if let Some((since, cause)) = waiting {
-            self.waited(cause, since);
-            self.counts.n_taken_late += u64::from(result.is_ok());
+            self.record_wait(cause, since);
+            self.counts.n_fetched_after_wait += u64::from(result.is_ok());
         } else {
-            self.counts.n_taken_at_once += u64::from(result.is_ok());
+            self.counts.n_fetched_at_once += u64::from(result.is_ok());
         }
         if is_planned {
             self.plan.advance();
@@ -91,37 +92,37 @@ impl OffloadTiers {
         result
     }
 
-    /// The disk has done its part, and the link has not carried it yet.
+    /// The bandwidth limit if the disk has completed the read, otherwise the disk.
     fn cause_of_wait(&self, page: PageId) -> WaitCause {
         let tag = self.reading.get(&page);
         let is_done = self.delayed.iter().any(|done| Some(&done.tag) == tag);
         if is_done { WaitCause::LinkLimit } else { WaitCause::Disk }
     }
 
-    /// The payload, where it is in RAM.
-    fn at_hand(&mut self, page: PageId, is_planned: bool) -> Option<PageBytes> {
+    /// The payload, if it is in RAM.
+    fn from_ram(&mut self, page: PageId, is_planned: bool) -> Option<PageBytes> {
         let len = usize::try_from(self.config.page_bytes).ok()?;
-        if let Some(held) = self.ram_pages.get(&page) {
-            return Some(PageBytes { slab: Arc::clone(&held.slab), offset: 0, len });
+        if let Some(resident) = self.ram_pages.get(&page) {
+            return Some(PageBytes { slab: Arc::clone(&resident.slab), offset: 0, len });
         }
-        let bytes = self.ready.remove(&page)?;
-        if is_planned && self.plan.comes_again() {
-            self.keep_copy(page, &bytes);
+        let bytes = self.prefetched.remove(&page)?;
+        if is_planned && self.plan.is_reused() {
+            self.cache_copy(page, &bytes);
         }
         Some(bytes)
     }
 
-    /// Keeps a copy of a page that the disk has, where it is among the first groups that fit.
-    pub(super) fn keep_copy(&mut self, page: PageId, payload: &[u8]) {
+    /// Caches a copy of a page on disk, if its group is among the first that fit.
+    pub(super) fn cache_copy(&mut self, page: PageId, payload: &[u8]) {
         if !self.has_room_for_copy(page) {
             return;
         }
         let Some(slab) = self.page_slab() else { return };
-        self.ram_pages.insert(page, filled(slab, payload), Retention::InRam);
+        self.ram_pages.insert(page, fill_slab(slab, payload), Retention::InRam);
         self.copies.insert((self.rank(page), page));
     }
 
-    /// True where one more copy may be kept; drops one of a later rank for it.
+    /// True if one more copy fits. Evicts a copy of a later rank for it.
     pub(super) fn has_room_for_copy(&mut self, page: PageId) -> bool {
         if self.copies.len() < self.split.n_resident {
             return true;
@@ -132,7 +133,7 @@ impl OffloadTiers {
         }
     }
 
-    /// Drops the copy of the last rank; the disk has it. False where there is none.
+    /// Evicts the copy of the last rank, which the disk has. False if there is none.
     pub(super) fn drop_copy(&mut self) -> bool {
         match self.copies.pop_last() {
             Some((_, page)) => {
@@ -143,29 +144,29 @@ impl OffloadTiers {
         }
     }
 
-    /// Begins as many reads along the plan as have room.
+    /// Starts reads along the plan while there is room.
     pub(super) fn read_ahead(&mut self) {
-        while self.plan.reads() != Reads::WhenAsked {
+        while self.plan.read_mode() != ReadMode::OnDemand {
             let Some(run) = self.next_run() else { break };
             let Some(slab) = self.run_slab() else { break };
-            self.plan.advance_ahead(run.n_pages as usize);
-            let cause = match (self.plan.reads(), self.plan.comes_again()) {
-                (Reads::Ahead, true) => Cause::Prefetch,
-                (Reads::Ahead, false) => Cause::Restore,
-                (Reads::Now | Reads::WhenAsked, _) => Cause::Attention,
+            self.plan.advance_reads(run.n_pages as usize);
+            let cause = match (self.plan.read_mode(), self.plan.is_reused()) {
+                (ReadMode::Ahead, true) => Cause::Prefetch,
+                (ReadMode::Ahead, false) => Cause::Restore,
+                (ReadMode::Immediate | ReadMode::OnDemand, _) => Cause::Attention,
             };
-            self.begin_read(run, slab, cause);
+            self.start_read(run, slab, cause);
         }
     }
 
-    /// The next pages of the plan that one read can bring.
+    /// The next pages of the plan that one read can fetch.
     fn next_run(&mut self) -> Option<PageRun> {
         let mut plan = std::mem::take(&mut self.plan);
-        let run = plan.next_ahead(|p| self.must_be_read(p)).and_then(|first| {
+        let run = plan.next_to_read(|p| self.needs_read(p)).and_then(|first| {
             let most = self.store.as_ref()?.run_at(first.kind, first.layer, first.group, self.split.run_pages)?.n_pages;
             let follows = |i: &u32| {
                 let next = PageId { group: first.group + i, ..first };
-                plan.peek_ahead(*i as usize) == Some(next) && self.must_be_read(next)
+                plan.peek_to_read(*i as usize) == Some(next) && self.needs_read(next)
             };
             let n_pages = 1 + (1..most).take_while(follows).count() as u32;
             Some(PageRun { kind: first.kind, layer: first.layer, first_group: first.group, n_pages })
@@ -174,39 +175,40 @@ impl OffloadTiers {
         run
     }
 
-    fn must_be_read(&self, page: PageId) -> bool {
-        let is_here = self.ram_pages.contains_key(&page) || self.ready.contains_key(&page) || self.reading.contains_key(&page);
-        !is_here && self.is_on_disk(page) && !self.alone.contains(&page)
+    fn needs_read(&self, page: PageId) -> bool {
+        let is_here =
+            self.ram_pages.contains_key(&page) || self.prefetched.contains_key(&page) || self.reading.contains_key(&page);
+        !is_here && self.is_on_disk(page) && !self.read_singly.contains(&page)
     }
 
-    /// Begins to read a page that was not read ahead.
-    fn read_now(&mut self, page: PageId) -> Result<(), OffloadError> {
+    /// Starts the read of a page that was not read ahead.
+    fn start_read_now(&mut self, page: PageId) -> Result<(), OffloadError> {
         let slab = loop {
             if let Some(slab) = self.run_slab() {
                 break slab;
             }
-            if !self.cancel_read_ahead() && !self.wait_for_end() {
-                return Err(OffloadError::Held(page));
+            if !self.cancel_read_ahead() && !self.wait_for_completion() {
+                return Err(OffloadError::BuffersInUse(page));
             }
         };
         let run = PageRun { kind: page.kind, layer: page.layer, first_group: page.group, n_pages: 1 };
-        if self.begin_read(run, slab, Cause::Attention) { Ok(()) } else { Err(OffloadError::Missing(page)) }
+        if self.start_read(run, slab, Cause::Attention) { Ok(()) } else { Err(OffloadError::Missing(page)) }
     }
 
-    /// Forgets a page that was read ahead, the last one needed; false where there is none.
+    /// Discards one page read ahead, the one needed last. False if there is none.
     pub(super) fn cancel_read_ahead(&mut self) -> bool {
-        while let Some(page) = self.plan.retreat() {
-            if self.ready.remove(&page).is_some() {
+        while let Some(page) = self.plan.step_back() {
+            if self.prefetched.remove(&page).is_some() {
                 return true;
             }
         }
-        let had_any = !self.ready.is_empty();
-        self.ready.clear();
-        had_any
+        let any_discarded = !self.prefetched.is_empty();
+        self.prefetched.clear();
+        any_discarded
     }
 
-    /// False where the store does not have the run after all.
-    fn begin_read(&mut self, run: PageRun, slab: Slab, cause: Cause) -> bool {
+    /// Starts a read. False if the store does not have the run.
+    fn start_read(&mut self, run: PageRun, slab: Slab, cause: Cause) -> bool {
         let tag = self.tag();
         let Some(store) = &self.store else { return false };
         match store.begin_read(run, slab, tag, &Cancel::default()) {
@@ -223,68 +225,68 @@ impl OffloadTiers {
         }
     }
 
-    /// A read has ended.
+    /// Records a completed read.
     pub(super) fn finish_read(&mut self, run: PageRun, op: &PendingIo, done: IoDone) {
         self.reading_clock.end(Instant::now());
-        let is_wanted = |p: &PageId| self.reading.get(p) == Some(&done.tag);
-        let wanted: Vec<PageId> = run.pages().filter(is_wanted).collect();
-        for page in &wanted {
+        let is_needed = |p: &PageId| self.reading.get(p) == Some(&done.tag);
+        let still_needed: Vec<PageId> = run.pages().filter(is_needed).collect();
+        for page in &still_needed {
             self.reading.remove(page);
         }
         if done.result.is_ok() {
-            self.moved(Link::DiskToRam, run, done.len as u64, op.began, op.cause);
+            self.record_move(Link::DiskToRam, run, done.len as u64, op.began, op.cause);
         } else if run.n_pages > 1 {
-            self.alone.extend(wanted);
+            self.read_singly.extend(still_needed);
             return;
         }
-        let Some(store) = self.store.as_mut().filter(|_| !wanted.is_empty()) else { return };
+        let Some(store) = self.store.as_mut().filter(|_| !still_needed.is_empty()) else { return };
         let outcome = store.finish_read(run, &done);
-        self.lose(&outcome.bad, outcome.error.map(|e| e.to_string()));
+        self.report_bad_pages(&outcome.bad, outcome.error.map(|e| e.to_string()));
         let Some(slab) = done.buffer.and_then(IoBuffer::into_read).map(Arc::new) else { return };
         let len = usize::try_from(self.config.page_bytes).unwrap_or(0);
         for (page, i) in run.pages().zip(0..) {
-            self.alone.remove(&page);
-            if wanted.contains(&page) && !outcome.bad.contains(&page) {
+            self.read_singly.remove(&page);
+            if still_needed.contains(&page) && !outcome.bad.contains(&page) {
                 let offset = i * self.split.slot_bytes;
-                self.ready.insert(page, PageBytes { slab: Arc::clone(&slab), offset, len });
+                self.prefetched.insert(page, PageBytes { slab: Arc::clone(&slab), offset, len });
             }
         }
     }
 
-    /// Pages that the disk does not have whole after all.
-    fn lose(&mut self, bad: &[PageId], said: Option<String>) {
+    /// Reports pages that are corrupt or unreadable on disk.
+    fn report_bad_pages(&mut self, bad: &[PageId], error_text: Option<String>) {
         let Some(first) = bad.first() else { return };
         self.counts.n_bad_pages += bad.len() as u64;
-        let kind = if said.is_some() { FaultKind::Read } else { FaultKind::Checksum };
-        let what = said.unwrap_or_else(|| format!("{first} was damaged on the disk"));
-        self.fault(kind, || format!("{what}; what cannot be read back is computed again"));
-        self.miss(bad);
+        let kind = if error_text.is_some() { FaultKind::Read } else { FaultKind::Checksum };
+        let what = error_text.unwrap_or_else(|| format!("{first} is corrupt on disk"));
+        self.fault(kind, || format!("{what}; pages that cannot be read are computed again"));
+        self.forget_disk_copies(bad);
     }
 
-    /// The disk does not have these pages any more.
-    fn miss(&mut self, pages: &[PageId]) {
+    /// Forgets the disk copies of these pages.
+    fn forget_disk_copies(&mut self, pages: &[PageId]) {
         for page in pages {
-            self.alone.remove(page);
-            // A copy is now all there is.
+            self.read_singly.remove(page);
+            // The RAM copy is now the only one.
             if self.copies.remove(&(self.rank(*page), *page)) {
-                self.to_write.push_back(*page);
+                self.write_queue.push_back(*page);
             }
         }
     }
 
-    /// Forgets what the disk has of a group, of which a page was found damaged: the caller computes all of it again, so all
-    /// of it is written again. Other pages of it may be as bad, and each would be found one by one.
+    /// Forgets all disk copies of a group with a corrupt page. The caller recomputes the group, and it is written
+    /// again. Its other pages may be corrupt too, and would be found only one by one.
     pub fn invalidate_group(&mut self, group: u32) {
         let pages = self.store.as_mut().map(|store| store.invalidate_group(group)).unwrap_or_default();
         for page in &pages {
-            self.forget_reads_of(*page);
+            self.discard_reads(*page);
         }
-        self.miss(&pages);
+        self.forget_disk_copies(&pages);
     }
 }
 
-/// The slab with this payload, and zeros after it.
-pub(super) fn filled(mut slab: Slab, payload: &[u8]) -> Slab {
+/// Fills the slab with the payload, and zeros after it.
+pub(super) fn fill_slab(mut slab: Slab, payload: &[u8]) -> Slab {
     if let Some((head, tail)) = slab.split_at_mut_checked(payload.len()) {
         head.copy_from_slice(payload);
         tail.fill(0);

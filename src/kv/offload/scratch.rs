@@ -1,20 +1,21 @@
-//! Stores that nobody wants to keep: the disk tier of a context that is not a saved document.
+//! Scratch stores: the disk tier of a context that is not a saved document.
 //!
-//! 1. The folder goes when its store is closed.
-//! 2. What a process that died has left goes when the next one begins: its lock is free, and that of a living one is not.
+//! 1. The folder is removed when its store is closed.
+//! 2. The next process removes the folders of a dead process: the lock of a dead process is free, that of a live one is
+//!    not.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::kv::offload::error::OffloadError;
 use crate::kv::store::{PageStore, StoreRoot, StoreSpec};
 
-/// Names of scratch folders begin so.
+/// Prefix of the names of scratch folders.
 pub const SCRATCH_PREFIX: &str = "scratch-";
 
-/// A store whose folder goes with it.
+/// A store that is removed when it is dropped.
 #[derive(Debug)]
 pub struct Scratch {
-    /// dropped first: it holds the lock
+    /// dropped first: it has the lock
     pub(super) store: PageStore,
     pub(super) folder: ScratchFolder,
 }
@@ -28,15 +29,15 @@ pub(super) struct ScratchFolder {
 
 impl Drop for ScratchFolder {
     fn drop(&mut self) {
-        // What cannot be removed now is removed by the next start.
+        // If removal fails, the next start removes the folder.
         let _ = self.library.remove(&self.name);
     }
 }
 
-/// A new scratch store in the library's folder, for the context `tokens`.
+/// Creates a scratch store in `library` for the context `tokens`.
 ///
 /// # Errors
-/// What keeps a store from being made there.
+/// The store cannot be created there.
 pub fn scratch(library: &StoreRoot, spec: &StoreSpec, tokens: &[u32]) -> Result<Scratch, OffloadError> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let name = format!("{SCRATCH_PREFIX}{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -44,10 +45,10 @@ pub fn scratch(library: &StoreRoot, spec: &StoreSpec, tokens: &[u32]) -> Result<
     Ok(Scratch { store, folder: ScratchFolder { library: library.clone(), name } })
 }
 
-/// Removes the scratch stores of processes that are gone; how many there were.
+/// Removes the scratch stores of dead processes. Returns their number.
 ///
 /// # Errors
-/// Where the library's folder cannot be read.
+/// The library folder cannot be read.
 pub fn remove_stale_scratch(library: &StoreRoot) -> Result<usize, OffloadError> {
     let stores = library.stores()?;
     let is_scratch = |name: &str| name.starts_with(SCRATCH_PREFIX);

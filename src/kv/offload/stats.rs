@@ -1,4 +1,4 @@
-//! What the tiers have done: bytes, pages, time of the link, waits by cause, and what the user should be told.
+//! Offload statistics: bytes, pages, busy time, waits by cause, and notices for the user.
 
 use std::time::{Duration, Instant};
 
@@ -8,36 +8,36 @@ use crate::telemetry::{FaultKind, WaitCause};
 /// Waits for one cause.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WaitTotal {
-    /// how many
+    /// number of waits
     pub n_waits: u64,
-    /// how long together
+    /// total time
     pub time: Duration,
 }
 
-/// Totals since the tiers were set up. A snapshot.
+/// Totals since the tiers were created. A snapshot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OffloadStats {
-    /// bytes read, as they traveled
+    /// bytes read from disk
     pub disk_to_ram: u64,
-    /// bytes written, as they traveled
+    /// bytes written to disk
     pub ram_to_disk: u64,
     /// pages read
     pub n_pages_read: u64,
-    /// requests that brought them
+    /// read requests
     pub n_reads: u64,
     /// pages written
     pub n_pages_written: u64,
-    /// pages that were found not whole
+    /// pages found corrupt
     pub n_bad_pages: u64,
-    /// pages handed out that were in RAM already, copies and read ahead
-    pub n_taken_at_once: u64,
-    /// pages handed out after a wait
-    pub n_taken_late: u64,
-    /// commits that made pages safe
+    /// pages fetched without a wait: cached or read ahead
+    pub n_fetched_at_once: u64,
+    /// pages fetched after a wait
+    pub n_fetched_after_wait: u64,
+    /// commits completed
     pub n_commits: u64,
-    /// time during which at least one read was on its way
+    /// time with at least one read in flight
     pub reading: Duration,
-    /// by position in [`WaitCause::ALL`]
+    /// indexed by position in [`WaitCause::ALL`]
     pub(super) waits: [WaitTotal; WaitCause::ALL.len()],
 }
 
@@ -55,23 +55,23 @@ impl OffloadStats {
     }
 }
 
-/// Adds up the time during which something is on its way.
+/// Adds up the time with at least one operation in flight.
 #[derive(Debug, Default)]
 pub(super) struct BusyClock {
-    n_on_way: usize,
+    n_in_flight: usize,
     since: Option<Instant>,
     total: Duration,
 }
 
 impl BusyClock {
     pub fn begin(&mut self, now: Instant) {
-        self.n_on_way += 1;
+        self.n_in_flight += 1;
         self.since.get_or_insert(now);
     }
 
     pub fn end(&mut self, now: Instant) {
-        self.n_on_way = self.n_on_way.saturating_sub(1);
-        if self.n_on_way == 0 {
+        self.n_in_flight = self.n_in_flight.saturating_sub(1);
+        if self.n_in_flight == 0 {
             self.total += self.since.take().map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
         }
     }
@@ -81,56 +81,56 @@ impl BusyClock {
     }
 }
 
-/// What one tier holds.
+/// Use of one tier.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TierUse {
-    /// bytes in use now
+    /// bytes in use
     pub now: Bytes,
-    /// most bytes ever taken at once
+    /// most bytes ever in use at once
     pub peak: Bytes,
-    /// the cap
+    /// maximum
     pub budget: Bytes,
 }
 
-/// What both tiers hold.
+/// Use of both tiers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OffloadUsage {
     /// memory
     pub ram: TierUse,
-    /// the store's files
+    /// files of the store
     pub disk: TierUse,
 }
 
-/// A fault that was dealt with, for the user to know of. Each kind is told once.
+/// A handled fault, for the user. Each kind is reported once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
-    /// of which kind
+    /// kind of fault
     pub kind: FaultKind,
-    /// a sentence: what happened, and what it means
+    /// message: what happened, and its consequence
     pub text: String,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Notices {
-    told: Vec<FaultKind>,
-    waiting: Vec<Notice>,
+    reported: Vec<FaultKind>,
+    pending: Vec<Notice>,
 }
 
 impl Notices {
-    pub fn tell(&mut self, kind: FaultKind, text: impl FnOnce() -> String) {
-        if !self.told.contains(&kind) {
-            self.told.push(kind);
-            self.waiting.push(Notice { kind, text: text() });
+    pub fn report(&mut self, kind: FaultKind, text: impl FnOnce() -> String) {
+        if !self.reported.contains(&kind) {
+            self.reported.push(kind);
+            self.pending.push(Notice { kind, text: text() });
         }
     }
 
-    /// A later fault of these kinds is news again.
-    pub fn forget(&mut self, kinds: &[FaultKind]) {
-        self.told.retain(|k| !kinds.contains(k));
+    /// Lets the next fault of these kinds be reported again.
+    pub fn reset(&mut self, kinds: &[FaultKind]) {
+        self.reported.retain(|k| !kinds.contains(k));
     }
 
     pub fn drain(&mut self) -> Vec<Notice> {
-        std::mem::take(&mut self.waiting)
+        std::mem::take(&mut self.pending)
     }
 }
 
@@ -154,14 +154,14 @@ mod tests {
     }
 
     #[test]
-    fn notice_of_one_kind_is_told_once_until_forgotten() {
+    fn notice_of_one_kind_is_reported_once_until_reset() {
         let mut notices = Notices::default();
-        (0..3).for_each(|i| notices.tell(FaultKind::Read, || format!("{i}")));
+        (0..3).for_each(|i| notices.report(FaultKind::Read, || format!("{i}")));
         assert_eq!(notices.drain(), [Notice { kind: FaultKind::Read, text: "0".into() }]);
-        notices.tell(FaultKind::Read, || "again".into());
+        notices.report(FaultKind::Read, || "again".into());
         assert!(notices.drain().is_empty());
-        notices.forget(&[FaultKind::Read]);
-        notices.tell(FaultKind::Read, || "again".into());
+        notices.reset(&[FaultKind::Read]);
+        notices.report(FaultKind::Read, || "again".into());
         assert_eq!(notices.drain().len(), 1);
     }
 }

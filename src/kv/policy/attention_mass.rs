@@ -1,50 +1,50 @@
-//! How many tokens it takes to hold a share of the attention mass.
+//! Attention mass budget: number of tokens that hold a fraction of the attention mass.
 //!
 //! ```text
-//! chunks: bound, logarithm of mass, tokens ─► best first ─► until they and what is always read hold the share ─► tokens
+//! chunks: bound, log mass, tokens ─► best first ─► until they and the always-read tokens hold the fraction ─► tokens
 //! ```
-//! 1. A chunk that may be anything is always among them, but adds no mass.
+//! Invariant: an unbounded chunk is always included, but adds no mass.
 //!
 //! Units: natural logarithms of unnormalized attention mass, on the scale of the scores.
 //!
-//! Limits: an estimate, not a guarantee, where the mass of a chunk is: then it is the exponential of a bound.
+//! Limits: if the mass of a chunk is only known by a bound, the result is an estimate, not a guarantee.
 //!
-//! Source: top-p, over chunks instead of tokens; LeoAM has a fixed rate only.
+//! Source: top-p, over chunks instead of tokens; LeoAM has only a fixed rate.
 
 use crate::kv::policy::leoam::tree::Bounds;
 
-/// Sums at a time, which compilers turn into vector code.
+/// Number of partial sums, which compilers vectorize.
 const N_LANES: usize = 16;
 
-/// What a chunk may hold.
+/// Mass of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Share {
-    /// bound by which chunks are taken
+    /// bound that orders the chunks
     pub upper: f32,
     /// logarithm of its mass
     pub log_mass: f32,
-    /// tokens in it
+    /// number of tokens
     pub n_tokens: usize,
 }
 
 impl Share {
-    /// Of tokens whose scores are known.
+    /// A chunk with known scores.
     pub fn of_scores(scores: &[f32]) -> Share {
         Share { upper: Bounds::of_scores(scores).upper(), log_mass: log_mass(scores), n_tokens: scores.len() }
     }
 
-    /// Of tokens of which a bound is all that is known.
+    /// A chunk of which only a bound is known.
     pub fn of_bound(upper: f32, n_tokens: usize) -> Share {
         Share { upper, log_mass: upper, n_tokens }
     }
 }
 
-/// Logarithm of the mass of tokens with these scores; infinite where one may be anything.
+/// Logarithm of the mass of tokens with these scores. Infinite if one score is NaN or infinite.
 pub fn log_mass(scores: &[f32]) -> f32 {
     if scores.iter().any(|score| score.is_nan() || *score == f32::INFINITY) { f32::INFINITY } else { log_sum_exp(scores) }
 }
 
-/// Logarithm of the sum of the exponentials of `scores`, to 1e-4, without those that are infinite or no numbers.
+/// Log-sum-exp of `scores` to 1e-4, ignoring infinite and NaN scores.
 pub fn log_sum_exp(scores: &[f32]) -> f32 {
     let finite = |best: f32, score: f32| if score < f32::INFINITY && score > best { score } else { best };
     let best = in_lanes(scores, f32::NEG_INFINITY, finite).into_iter().fold(f32::NEG_INFINITY, f32::max);
@@ -55,7 +55,7 @@ pub fn log_sum_exp(scores: &[f32]) -> f32 {
     best + in_lanes(scores, 0.0, add).into_iter().sum::<f32>().ln()
 }
 
-/// Folds every [`N_LANES`]th score into one of as many results, which do not wait for each other.
+/// Folds every [`N_LANES`]th score into one of as many independent results.
 fn in_lanes(scores: &[f32], first: f32, fold: impl Fn(f32, f32) -> f32) -> [f32; N_LANES] {
     let mut lanes = [first; N_LANES];
     let (whole, rest) = scores.as_chunks::<N_LANES>();
@@ -65,10 +65,10 @@ fn in_lanes(scores: &[f32], first: f32, fold: impl Fn(f32, f32) -> f32) -> [f32;
     lanes
 }
 
-/// `exp(x)` of an x up to 0, to 1e-4 of it. Branchless, so that a loop over it becomes vector instructions: most of the time
-/// that choosing takes would be spent in `exp` otherwise.
+/// `exp(x)` for x up to 0, with a relative error of 1e-4. Branchless, so that loops vectorize: otherwise selection
+/// would spend most of its time in `exp`.
 fn fast_exp(x: f32) -> f32 {
-    // Added to a small number, it leaves the nearest integer in the lowest bits.
+    // Adding this to a small number puts the nearest integer into the lowest bits.
     const TO_INTEGER: f32 = 12_582_912.0;
     let exponent = (x * std::f32::consts::LOG2_E).max(-126.0);
     let rounded = exponent + TO_INTEGER;
@@ -77,22 +77,22 @@ fn fast_exp(x: f32) -> f32 {
     power * (1.0 + f * (std::f32::consts::LN_2 + f * (0.240_226_5 + f * (0.055_504_1 + f * 0.009_618_1))))
 }
 
-/// Tokens of the best chunks that hold `mass` of everything together with what is always read, whose logarithms of mass are
-/// `always` as far as they are known.
+/// Tokens of the best chunks that, together with the always-read tokens, hold the fraction `mass` of the total.
+/// `always` has the known log masses of the always-read pages.
 pub fn tokens_of_mass(mut shares: Vec<Share>, always: &[f32], mass: f32) -> usize {
     let logs = || shares.iter().map(|share| share.log_mass).chain(always.iter().copied());
-    let most = logs().filter(|log| log.is_finite()).fold(f32::NEG_INFINITY, f32::max);
-    let weigh = |log: f32| if log.is_finite() { f64::from(log - most).exp() } else { 0.0 };
-    let total: f64 = logs().map(weigh).sum();
-    let mut held: f64 = always.iter().copied().map(weigh).sum();
-    let wanted = f64::from(mass) * total;
+    let max_log = logs().filter(|log| log.is_finite()).fold(f32::NEG_INFINITY, f32::max);
+    let relative_mass = |log: f32| if log.is_finite() { f64::from(log - max_log).exp() } else { 0.0 };
+    let total: f64 = logs().map(relative_mass).sum();
+    let mut selected_mass: f64 = always.iter().copied().map(relative_mass).sum();
+    let target_mass = f64::from(mass) * total;
     shares.sort_unstable_by(|a, b| b.upper.total_cmp(&a.upper));
     let mut n_tokens = 0;
     for share in shares {
-        if held >= wanted && share.upper < f32::INFINITY {
+        if selected_mass >= target_mass && share.upper < f32::INFINITY {
             break;
         }
-        held += weigh(share.log_mass);
+        selected_mass += relative_mass(share.log_mass);
         n_tokens += share.n_tokens;
     }
     n_tokens
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_of_mass_are_those_of_the_best_chunks_that_hold_it() {
+    fn tokens_of_mass_are_those_of_the_best_chunks() {
         let shares: Vec<Share> = [0.1, 0.4, 0.2, 0.3].map(share).to_vec();
         for (mass, n_chunks) in [(0.0, 0), (0.35, 1), (0.45, 2), (0.69, 2), (0.85, 3), (0.95, 4), (1.0, 4)] {
             assert_eq!(tokens_of_mass(shares.clone(), &[], mass), 64 * n_chunks, "{mass}");
@@ -123,11 +123,11 @@ mod tests {
     }
 
     #[test]
-    fn tokens_of_mass_hold_chunks_that_may_be_anything() {
-        let unknown = Share::of_bound(f32::INFINITY, 64);
-        let shares = vec![share(0.6), unknown, share(0.4)];
+    fn tokens_of_mass_include_unbounded_chunks() {
+        let unbounded = Share::of_bound(f32::INFINITY, 64);
+        let shares = vec![share(0.6), unbounded, share(0.4)];
         assert_eq!(tokens_of_mass(shares, &[], 0.5), 128);
-        assert_eq!(tokens_of_mass(vec![unknown; 3], &[], 0.0), 192);
+        assert_eq!(tokens_of_mass(vec![unbounded; 3], &[], 0.0), 192);
     }
 
     #[test]
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn log_sum_exp_is_that_of_every_score_whatever_their_number() {
+    fn log_sum_exp_covers_every_score_at_any_length() {
         for n in [1, 15, 16, 17, 47, 64, 1000] {
             let mut scores: Vec<f32> = (0..n).map(|i| ((i * 37) % 101) as f32 / 10.0 - 5.0).collect();
             let want = scores.iter().map(|s| f64::from(*s).exp()).sum::<f64>().ln();
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn fast_exp_is_exp() {
+    fn fast_exp_equals_exp() {
         for x in (0..100_000).map(|i| -i as f32 * 1e-3) {
             let (got, want) = (fast_exp(x), x.exp());
             assert!((got - want).abs() <= 1e-4 * want + 1e-37, "exp({x}) = {got}, {want}");

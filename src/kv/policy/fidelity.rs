@@ -1,53 +1,53 @@
-//! What a selection kept of the attention there is. Pure; needs the exact scores of every token.
+//! Selection fidelity: attention mass that a selection retains. Pure; needs the exact scores of every token.
 //!
 //! ```text
-//! scores q·k [heads of a group][n] ─ softmax of each ─ mean ─► mass of every token ─► of the chosen; of as many best
+//! scores q·k [heads of a group][n] ─ softmax of each ─ mean ─► mass per token ─► mass of selected; of the best as many
 //! ```
-//! Units: shares of the attention mass of one KV head, 0 to 1.
+//! Units: fractions of the attention mass of one KV head, 0 to 1.
 
 use crate::base::limits::KV_BLOCK_TOKENS;
 use crate::kv::policy::SelectedBlock;
 
-/// One layer, step and KV head.
+/// Fidelity of one layer, step and KV head.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Fidelity {
-    /// share of the attention mass that went to chosen tokens
+    /// attention mass of the selected tokens
     pub kept: f64,
-    /// the most that as many tokens could have held
+    /// maximum attention mass of that many tokens
     pub best: f64,
-    /// share of those best tokens that were chosen
+    /// fraction of those best tokens that were selected
     pub recall: f64,
 }
 
-/// What `blocks` and the last `n_always` tokens, which are read whatever is chosen, keep of a KV head's attention, whose tokens
-/// have this [`mean_mass`].
+/// Fidelity of `blocks` plus the last `n_always` tokens, which are always read. `mass` is the [`mean_mass`] of a KV
+/// head.
 pub fn fidelity(mass: &[f64], blocks: &[SelectedBlock], n_always: usize) -> Fidelity {
-    let mut is_chosen = vec![false; mass.len()];
-    is_chosen.iter_mut().rev().take(n_always).for_each(|chosen| *chosen = true);
+    let mut is_selected = vec![false; mass.len()];
+    is_selected.iter_mut().rev().take(n_always).for_each(|selected| *selected = true);
     for SelectedBlock { block, tokens } in blocks {
-        let of_block = is_chosen.iter_mut().skip(*block as usize * KV_BLOCK_TOKENS).take(KV_BLOCK_TOKENS);
-        of_block.enumerate().for_each(|(bit, chosen)| *chosen |= tokens >> bit & 1 == 1);
+        let block_tokens = is_selected.iter_mut().skip(*block as usize * KV_BLOCK_TOKENS).take(KV_BLOCK_TOKENS);
+        block_tokens.enumerate().for_each(|(bit, selected)| *selected |= tokens >> bit & 1 == 1);
     }
-    let n_chosen = is_chosen.iter().filter(|chosen| **chosen).count();
-    let kept = mass.iter().zip(&is_chosen).filter(|(_, chosen)| **chosen).map(|(mass, _)| mass).sum();
+    let n_selected = is_selected.iter().filter(|selected| **selected).count();
+    let kept = mass.iter().zip(&is_selected).filter(|(_, selected)| **selected).map(|(mass, _)| mass).sum();
     let mut order: Vec<usize> = (0..mass.len()).collect();
     order.sort_by(|a, b| mass[*b].total_cmp(&mass[*a]));
-    order.truncate(n_chosen);
+    order.truncate(n_selected);
     let best = order.iter().map(|t| mass[*t]).sum();
-    let n_both = order.iter().filter(|t| is_chosen[**t]).count();
-    Fidelity { kept, best, recall: if n_chosen == 0 { 1.0 } else { n_both as f64 / n_chosen as f64 } }
+    let n_both = order.iter().filter(|t| is_selected[**t]).count();
+    Fidelity { kept, best, recall: if n_selected == 0 { 1.0 } else { n_both as f64 / n_selected as f64 } }
 }
 
-/// Attention mass of every token for a KV head: the mean over the query heads of its group of the softmax of their `scores`, all
-/// of the same `n` tokens. What is no number has no mass.
+/// Attention mass of every token for a KV head: the mean softmax over the query heads of its group. `scores` are of the
+/// same `n` tokens. NaN scores have no mass.
 pub fn mean_mass(scores: &[&[f32]]) -> Vec<f64> {
     let n = scores.first().map_or(0, |s| s.len());
     let mut mean = vec![0.0; n];
-    for of_head in scores {
-        let top = of_head.iter().copied().filter(|s| !s.is_nan()).fold(f32::NEG_INFINITY, f32::max);
+    for head_scores in scores {
+        let top = head_scores.iter().copied().filter(|s| !s.is_nan()).fold(f32::NEG_INFINITY, f32::max);
         let weight = |s: f32| if s.is_nan() || top == f32::NEG_INFINITY { 0.0 } else { f64::from(s - top).exp() };
-        let sum: f64 = of_head.iter().map(|s| weight(*s)).sum();
-        for (mean, score) in mean.iter_mut().zip(*of_head) {
+        let sum: f64 = head_scores.iter().map(|s| weight(*s)).sum();
+        for (mean, score) in mean.iter_mut().zip(*head_scores) {
             *mean += weight(*score) / sum.max(f64::MIN_POSITIVE) / scores.len() as f64;
         }
     }
@@ -58,29 +58,29 @@ pub fn mean_mass(scores: &[&[f32]]) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    fn of(scores: &[&[f32]], blocks: &[SelectedBlock]) -> Fidelity {
+    fn fidelity_of(scores: &[&[f32]], blocks: &[SelectedBlock]) -> Fidelity {
         fidelity(&mean_mass(scores), blocks, 0)
     }
 
     #[test]
-    fn fidelity_counts_mass_of_chosen_and_of_as_many_best_tokens() {
-        // Tokens 0 and 40 hold nearly everything, a third to two thirds.
+    fn fidelity_compares_selected_with_the_best_tokens() {
+        // Tokens 0 and 40 hold nearly all mass, in the ratio 1 to 2.
         let mut scores = vec![-30.0f32; 64];
         (scores[0], scores[40]) = (0.0, 2.0f32.ln());
-        let got = of(&[&scores], &[SelectedBlock::whole(0)]);
+        let got = fidelity_of(&[&scores], &[SelectedBlock::whole(0)]);
         assert!((got.kept - 1.0 / 3.0).abs() < 1e-6 && (got.best - 1.0).abs() < 1e-6, "{got:?}");
-        let one = of(&[&scores], &[SelectedBlock { block: 2, tokens: 1 << 8 }]);
+        let one = fidelity_of(&[&scores], &[SelectedBlock { block: 2, tokens: 1 << 8 }]);
         assert!((one.kept - 2.0 / 3.0).abs() < 1e-6 && one.recall == 1.0, "{one:?}");
-        let other = of(&[&scores], &[SelectedBlock { block: 2, tokens: 1 << 7 }]);
+        let other = fidelity_of(&[&scores], &[SelectedBlock { block: 2, tokens: 1 << 7 }]);
         assert!(other.kept < 1e-6 && other.recall == 0.0, "{other:?}");
-        let all = of(&[&scores], &SelectedBlock::of_pages(&[0]));
+        let all = fidelity_of(&[&scores], &SelectedBlock::of_pages(&[0]));
         assert!((all.kept - 1.0).abs() < 1e-9 && all.recall == 1.0, "{all:?}");
-        assert_eq!(of(&[&scores], &[]), Fidelity { kept: 0.0, best: 0.0, recall: 1.0 });
+        assert_eq!(fidelity_of(&[&scores], &[]), Fidelity { kept: 0.0, best: 0.0, recall: 1.0 });
     }
 
     #[test]
-    fn fidelity_counts_what_is_always_read_as_chosen() {
-        // A tenth on token 3 of a page, a fifth on token 5, the rest on the second of two tokens behind the page.
+    fn fidelity_counts_always_read_tokens_as_selected() {
+        // A tenth on token 3 of a page, a fifth on token 5, the rest on the second of two tokens after the page.
         let mut mass = vec![0.0; 66];
         (mass[3], mass[5], mass[65]) = (0.1, 0.2, 0.7);
         let block = SelectedBlock { block: 0, tokens: 1 << 3 };
@@ -91,12 +91,12 @@ mod tests {
     }
 
     #[test]
-    fn fidelity_is_the_mean_over_the_heads_of_a_group_and_bears_what_is_no_number() {
+    fn fidelity_is_the_mean_over_a_group_and_ignores_nan() {
         let mut one = vec![-30.0f32; 32];
         let mut other = one.clone();
         (one[3], other[20], other[21]) = (5.0, 5.0, f32::NAN);
-        let got = of(&[&one, &other], &[SelectedBlock::whole(0)]);
+        let got = fidelity_of(&[&one, &other], &[SelectedBlock::whole(0)]);
         assert!((got.kept - 0.5).abs() < 1e-6, "{got:?}");
-        assert_eq!(of(&[], &[]).best, 0.0);
+        assert_eq!(fidelity_of(&[], &[]).best, 0.0);
     }
 }

@@ -1,20 +1,20 @@
-//! The baselines that load every key to know which matter: heavy hitters by token, by chunk, and one layer ahead.
+//! H2O baselines: heavy hitters by token, by chunk, and one layer ahead. They need every key.
 //!
 //! ```text
-//! scores of all tokens ─ softmax ─► + attention of the steps before ─► best tokens (h2o, prefetch) or chunks of 64 (h2o-chunked)
-//!                                                                      half of the tokens wanted; the newest are the other half
+//! scores of all tokens ─ softmax ─► + attention of earlier steps ─► best tokens (h2o, prefetch) or chunks of 64 (h2o-chunked)
+//!                                                                   half of the budget; the newest tokens are the other half
 //! ```
-//! 1. Attention of a token is summed over all steps since the policy was made: a token once heavy stays so.
-//! 2. A page whose scores are not there counts by its bound, one whose scores are no numbers as the heaviest.
-//! 3. `prefetch` selects as `h2o` does; that it is asked one layer early is up to who asks.
+//! 1. Attention of a token accumulates over all steps of the policy: a heavy hitter remains one.
+//! 2. A page with unknown scores counts by its bound; a page with NaN scores counts as the heaviest.
+//! 3. `prefetch` selects like `h2o`; the caller runs it one layer early.
 //!
-//! Shapes: attention so far f32 `[layer * G + kv_head][P * 64]`. Units: tokens.
+//! Shapes: accumulated attention f32 `[layer * G + kv_head][P * 64]`. Units: tokens.
 //!
-//! Limits: what was attended to while the prompt was read is not counted; 4 bytes per token, layer and KV head.
+//! Limits: attention during prefill is not counted; 4 bytes per token, layer and KV head.
 //!
-//! Source: LeoAM, section 6.1, baselines 1 to 3; H2O (arXiv 2306.14048), section 4: column sums of attention, half of the
-//! budget for heavy hitters and half for recent tokens. Column sums are over the best query head of the group here. Both say
-//! what matters, so what is read differs only in the grain; a chunk counts as its best token, as in LeoAM, section 4.1.
+//! Sources: LeoAM §6.1 (baselines 1 to 3); H2O §4 (arXiv 2306.14048): column sums of attention, half of the budget for
+//! heavy hitters, half for recent tokens. Here the column sums are over the best query head of a group. The kinds
+//! differ only in granularity; a chunk counts as its best token, as in LeoAM §4.1.
 
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::kv::policy::leoam::tree::TokenRange;
@@ -24,17 +24,17 @@ use crate::kv::policy::{LayerView, PolicyKind, PolicySpec, Selection};
 #[derive(Debug, Clone)]
 pub struct H2o {
     spec: PolicySpec,
-    /// by layer and KV head, then token
+    /// accumulated attention by layer and KV head, then token
     attention: Vec<Vec<f32>>,
 }
 
 impl H2o {
-    /// Nothing was attended to yet.
+    /// A policy without accumulated attention.
     pub fn new(spec: PolicySpec) -> H2o {
         H2o { spec, attention: Vec::new() }
     }
 
-    /// Adds this step's attention and selects by the sum.
+    /// Accumulates the attention of this step, and selects by the sum.
     pub fn select(&mut self, view: &LayerView) -> Selection {
         let free = self.spec.free_tokens(view.n_pages());
         let n_wanted = self.spec.n_wanted(view.layer, free.len());
@@ -55,7 +55,7 @@ impl H2o {
         Selection::new(&self.spec, view, &ranges, n_evaluations * view.n_kv_head)
     }
 
-    /// Attention of every token in all steps, with this one.
+    /// Accumulated attention of every token, including this step.
     fn accumulate(&mut self, view: &LayerView, kv_head: usize) -> &[f32] {
         let idx = view.layer * view.n_kv_head + kv_head;
         if self.attention.len() <= idx {
@@ -70,7 +70,7 @@ impl H2o {
     }
 }
 
-/// Softmax over the tokens of all pages; infinite for what is no number.
+/// Softmax over the tokens of all pages; infinite for NaN.
 fn attention_weights(view: &LayerView, kv_head: usize) -> Vec<f32> {
     let mut weights = Vec::with_capacity(view.n_tokens());
     for page in 0..view.n_pages() {
@@ -91,14 +91,14 @@ fn attention_weights(view: &LayerView, kv_head: usize) -> Vec<f32> {
     weights
 }
 
-/// The units with the heaviest tokens, until they hold `n_wanted` tokens; ties go to the earlier.
+/// The heaviest units, until they have `n_wanted` tokens. The earlier unit wins a tie.
 fn heaviest(attention: &[f32], within: TokenRange, unit: usize, n_wanted: usize) -> Vec<TokenRange> {
-    let weigh = |start: usize| {
+    let heaviest_of = |start: usize| {
         let unit = TokenRange::new(start, within.end.min(start + unit));
         let heaviest = attention[unit.start..unit.end].iter().copied().fold(f32::NEG_INFINITY, f32::max);
         (heaviest, unit)
     };
-    let mut units: Vec<(f32, TokenRange)> = (within.start..within.end).step_by(unit).map(weigh).collect();
+    let mut units: Vec<(f32, TokenRange)> = (within.start..within.end).step_by(unit).map(heaviest_of).collect();
     let n_units = n_wanted.div_ceil(unit);
     if n_units < units.len() {
         units.select_nth_unstable_by(n_units, |a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
@@ -113,7 +113,7 @@ mod tests {
     use crate::kv::policy::SelectionBudget;
     use crate::kv::policy::testing::Recorded;
 
-    /// 22 pages, 20 of them free; low but for the given tokens.
+    /// 22 pages, 20 of them free; low scores except for the given tokens.
     fn recorded(high: &[(usize, f32)]) -> Recorded {
         let mut scores = vec![-6.0; 22 * 64];
         high.iter().for_each(|(token, score)| scores[*token] = *score);
@@ -121,8 +121,8 @@ mod tests {
     }
 
     fn has(selection: &Selection, token: usize) -> bool {
-        let block = selection.blocks[0].iter().find(|chosen| chosen.block as usize == token / 16);
-        block.is_some_and(|chosen| chosen.tokens >> (token % 16) & 1 == 1)
+        let block = selection.blocks[0].iter().find(|selected| selected.block as usize == token / 16);
+        block.is_some_and(|selected| selected.tokens >> (token % 16) & 1 == 1)
     }
 
     fn h2o(kind: PolicyKind) -> H2o {
@@ -130,9 +130,9 @@ mod tests {
     }
 
     #[test]
-    fn h2o_reads_heavy_tokens_and_the_newest() {
+    fn h2o_selects_heavy_and_newest_tokens() {
         let selection = h2o(PolicyKind::H2o).select(&recorded(&[(200, 0.0), (700, -1.0)]).view(4));
-        // Of 1280 free tokens 128 are wanted: 64 of the newest, 64 heavy ones.
+        // 128 of 1280 free tokens are selected: the 64 newest, and 64 heavy ones.
         assert!(has(&selection, 200) && has(&selection, 700) && !has(&selection, 701));
         assert!((20 * 64..21 * 64).all(|newest| has(&selection, newest)));
         assert_eq!(selection.n_tokens(), 128 + 128);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn h2o_remembers_what_was_heavy_in_earlier_steps() {
+    fn h2o_accumulates_attention_over_steps() {
         let mut policy = h2o(PolicyKind::H2o);
         policy.select(&recorded(&[(200, 0.0)]).view(4));
         let later = policy.select(&recorded(&[(700, 0.0)]).view(4));
@@ -156,16 +156,16 @@ mod tests {
     }
 
     #[test]
-    fn h2o_forgets_tokens_that_are_gone() {
+    fn h2o_drops_truncated_tokens() {
         let mut policy = h2o(PolicyKind::H2o);
         policy.select(&recorded(&[(700, 0.0)]).view(4));
         let shorter = policy.select(&Recorded::random(0, 1, 5).view(4));
-        assert!(shorter.blocks[0].iter().all(|chosen| chosen.block < 20));
+        assert!(shorter.blocks[0].iter().all(|selected| selected.block < 20));
         assert_eq!(policy.attention[4].len(), 5 * 64);
     }
 
     #[test]
-    fn attention_of_a_step_sums_to_one_unless_scores_are_no_numbers() {
+    fn attention_of_a_step_sums_to_one_unless_scores_are_nan() {
         for (score, expected) in [(-6.0, 1.0), (1000.0, 1.0), (f32::NEG_INFINITY, 0.0), (f32::NAN, f32::INFINITY)] {
             let sum: f32 = attention_weights(&Recorded::of(vec![vec![score; 64]]).view(0), 0).iter().sum();
             assert!(sum == expected || (sum - expected).abs() < 1e-4, "{sum} of {score}");

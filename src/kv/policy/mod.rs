@@ -1,18 +1,18 @@
-//! Which tokens a decode step reads: bounds and scores of pages in, blocks of every KV head out.
+//! KV selection policies: from page bounds and token scores to the blocks that each KV head reads in a decode step.
 //!
 //! ```text
-//! LayerView: page bounds, tiers ─► candidates: pages whose tokens should be scored ─► the device scores them, in RAM the processor
+//! LayerView: page bounds, tiers ─► candidates: pages whose tokens should be scored ─► GPU, or the CPU for pages in RAM
 //!            and their scores   ─► select ─► Selection: blocks per KV head, the pages they are in
 //! ```
-//! 1. No I/O and no GPU type: plain data in, a selection out, so that every policy can be replayed from what was recorded.
-//! 2. Sinks and recent pages are in every selection; tokens that are in no complete page yet are not asked about.
-//! 3. Nothing that cannot be told (a bound or a score that is not a number, or is not there) is left out for that.
+//! 1. No I/O and no GPU types: plain data in, a selection out. So every policy can be replayed from a recording.
+//! 2. Sinks and recent pages are in every selection. Tokens outside complete pages are not part of the decision.
+//! 3. A page or token with a missing or NaN bound or score is never excluded for that reason.
 //!
 //! Owner thread: the engine. Shapes: G KV heads, P complete pages of 64 tokens. Units: tokens, blocks of 16, pages of 64.
 //!
-//! Limits: importance of a token for a KV head is that of its best query head.
+//! Limits: the importance of a token for a KV head is that for its best query head.
 //!
-//! Source: LeoAM, sections 4 (ours in [`leoam`]) and 6.1 (the baselines, in [`h2o`] and [`window`]).
+//! Sources: LeoAM §4 ([`leoam`]) and LeoAM §6.1 (baselines, [`h2o`] and [`window`]).
 
 pub mod access_frequency;
 mod attention_mass;
@@ -31,22 +31,22 @@ pub use selection::{SelectedBlock, Selection, unique};
 pub use spec::{ParsePolicyError, PolicyKind, PolicySpec, SelectionBudget, SpecError};
 pub use view::{LayerView, Tier, TokenScores};
 
-/// A policy at work on one context.
+/// A policy with its state for one context.
 #[derive(Debug, Clone)]
 pub enum Policy {
-    /// the paper's
+    /// LeoAM
     LeoAm(leoam::LeoAm),
-    /// heavy hitters by token or by chunk, for this layer or one ahead
+    /// heavy hitters by token or by chunk, for this layer or the next
     H2o(h2o::H2o),
     /// sinks and the newest tokens
     Window(PolicySpec),
 }
 
 impl Policy {
-    /// A policy that has seen nothing yet.
+    /// A policy without history.
     ///
     /// # Errors
-    /// Where the spec asks for what cannot be.
+    /// A spec with invalid numbers.
     pub fn new(spec: PolicySpec) -> Result<Policy, SpecError> {
         spec.check()?;
         Ok(match spec.kind {
@@ -56,8 +56,8 @@ impl Policy {
         })
     }
 
-    /// Pages whose token scores it wants before it selects, ascending: LeoAM of those in VRAM, the H2O kinds of all, wherever
-    /// they are.
+    /// Pages whose tokens should be scored before selection, ascending. LeoAM: pages in VRAM. The H2O kinds: all pages,
+    /// in any tier.
     pub fn candidates(&self, view: &LayerView) -> Vec<u32> {
         match self {
             Policy::LeoAm(policy) => policy.candidates(view),
@@ -66,35 +66,35 @@ impl Policy {
         }
     }
 
-    /// Pages whose token scores it wants as well where only those of an estimate's [`Policy::candidates`] are known, ascending: few,
-    /// since the device has to be waited for once more.
-    pub fn surprises(&self, view: &LayerView) -> Vec<u32> {
+    /// Unpredicted candidates: further pages to score if only the [`Policy::candidates`] of an estimated query were
+    /// scored. Ascending, and few, because scoring them needs another wait for the GPU.
+    pub fn unpredicted_candidates(&self, view: &LayerView) -> Vec<u32> {
         match self {
-            Policy::LeoAm(policy) => policy.surprises(view),
+            Policy::LeoAm(policy) => policy.unpredicted_candidates(view),
             Policy::H2o(_) | Policy::Window(_) => Vec::new(),
         }
     }
 
-    /// Pages outside of VRAM whose token scores would help, ascending: those that bounds put first, up to twice as many as are
-    /// read, and all that may hold much. Their keys are worth scoring where they lie, not worth bringing.
-    pub fn candidates_below(&self, view: &LayerView) -> Vec<u32> {
+    /// Offloaded pages worth scoring, ascending: those with the highest bounds, up to twice as many as are read, and
+    /// all that may hold much attention. The CPU should score them in RAM; they are not worth a transfer.
+    pub fn offloaded_candidates(&self, view: &LayerView) -> Vec<u32> {
         match self {
-            Policy::LeoAm(policy) => policy.candidates_below(view),
+            Policy::LeoAm(policy) => policy.offloaded_candidates(view),
             Policy::H2o(_) | Policy::Window(_) => Vec::new(),
         }
     }
 
-    /// Pages that a layer will probably read, by bounds of an estimated query and without any scores, ascending. Learns nothing.
-    /// None where that is not known before the layer's own query is.
-    pub fn expect(&self, view: &LayerView) -> Vec<u32> {
+    /// Pages that a layer will probably read, from bounds of an estimated query, without scores. Ascending. Does not
+    /// change the policy. Empty if no prediction is possible.
+    pub fn predict(&self, view: &LayerView) -> Vec<u32> {
         match self {
-            Policy::LeoAm(policy) => policy.expect(view),
+            Policy::LeoAm(policy) => policy.predict(view),
             Policy::H2o(_) => Vec::new(),
             Policy::Window(spec) => window::select(spec, view).pages,
         }
     }
 
-    /// What attention of this layer and step reads. To be asked once per layer and step, since the baselines sum up what they see.
+    /// Selection of a layer and step. Call it once per layer and step, because the baselines accumulate attention.
     pub fn select(&mut self, view: &LayerView) -> Selection {
         match self {
             Policy::LeoAm(policy) => policy.select(view),
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn policies_of_rate_one_read_everything_and_of_rate_zero_what_is_always_read() {
+    fn policies_read_everything_at_rate_one_and_only_sinks_and_recent_pages_at_zero() {
         let recorded = Recorded::random(7, 2, 12);
         for kind in KINDS {
             let all = policy(kind, 1.0).select(&recorded.view(5));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn policies_bear_contexts_of_no_page_and_of_few() {
+    fn policies_accept_contexts_of_few_or_no_pages() {
         for kind in KINDS {
             for n_pages in 0..4 {
                 let recorded = Recorded::random(1, 2, n_pages);
@@ -157,34 +157,34 @@ mod tests {
     }
 
     #[test]
-    fn policies_read_tokens_that_are_no_numbers() {
+    fn policies_read_tokens_with_nan_scores() {
         for kind in KINDS.into_iter().filter(|kind| *kind != PolicyKind::Window) {
             let mut recorded = Recorded::random(5, 2, 30);
-            recorded.spoil(1, 64 * 13 + 20);
+            recorded.set_nan(1, 64 * 13 + 20);
             let selection = policy(kind, 0.1).select(&recorded.view(9));
-            let block = selection.blocks[1].iter().find(|chosen| chosen.block == 4 * 13 + 1);
-            assert!(block.is_some_and(|chosen| chosen.tokens >> 4 & 1 == 1), "{kind}");
+            let block = selection.blocks[1].iter().find(|selected| selected.block == 4 * 13 + 1);
+            assert!(block.is_some_and(|selected| selected.tokens >> 4 & 1 == 1), "{kind}");
         }
     }
 
     proptest! {
         #[test]
-        fn selections_are_sorted_and_hold_what_is_always_read_and_enough(
+        fn selections_are_sorted_and_include_the_always_read_pages_and_the_budget(
             seed in 0u64..1000, n_kv_head in 1usize..4, n_pages in 0usize..24, rate in 0.0f32..1.0, layer in 0usize..4,
             kind_idx in 0usize..5, n_exact in 0usize..24,
         ) {
             let mut recorded = Recorded::random(seed, n_kv_head, n_pages);
-            recorded.forget_scores_from(n_exact);
+            recorded.move_to_disk_from(n_exact);
             let mut policy = policy(KINDS[kind_idx], rate);
             let spec = PolicySpec { kind: KINDS[kind_idx], amount: SelectionBudget::Rate(rate), ..PolicySpec::default() };
             let view = recorded.view(layer);
             let selection = policy.select(&view);
-            let n_least = n_pages.min(2) * 64 + spec.n_wanted(layer, n_pages.saturating_sub(2) * 64);
+            let n_minimum = n_pages.min(2) * 64 + spec.n_wanted(layer, n_pages.saturating_sub(2) * 64);
             for blocks in &selection.blocks {
                 prop_assert!(blocks.windows(2).all(|pair| pair[0].block < pair[1].block));
                 prop_assert!(blocks.iter().all(|b| (b.block as usize) < n_pages * 4 && b.tokens != 0));
                 let n_tokens: u32 = blocks.iter().map(|b| b.tokens.count_ones()).sum();
-                prop_assert!(n_tokens as usize >= n_least, "{n_tokens} tokens for {n_least}");
+                prop_assert!(n_tokens as usize >= n_minimum, "{n_tokens} tokens for {n_minimum}");
                 let is_in = |block: usize| blocks.contains(&SelectedBlock::whole(block as u32));
                 prop_assert!((0..n_pages.min(1) * 4).all(is_in));
                 prop_assert!((n_pages.saturating_sub(1) * 4..n_pages * 4).all(is_in));

@@ -1,12 +1,13 @@
-//! Scores as the device wrote them, sorted into what a policy is given.
+//! Score conversion: from raw GPU scores and bounds to the log attention weights that a policy reads.
 //!
 //! ```text
-//! readback: bounds [H, P, 2] │ the same of the next layer, expected │ scores [H, n_keys] of the tail and of runs
-//!             └─► PageBounds ◄──────────────── ScoreTotals ◄────────────────────────────────────┴─► ScoreRuns ─► PageScores [G][tokens]
+//! readback: bounds [H, P, 2] │ estimated bounds of the next layer │ scores [H, n_keys] of the tail and of runs
+//!             └─► PageBounds ◄──────────────── ScoreTotals ◄───────────────────────────┴─► ScoreRuns ─► PageScores [G][tokens]
 //! ```
-//! 1. A token's score is the logarithm of its attention weight among all tokens that were scored, the highest of its group's
-//!    query heads: these are of one scale, q · k of different heads are not. 2. Bounds are of that scale as well, each query
-//!    head's from its own attention before the highest of a group is taken, and never below the score of a token in their page.
+//! 1. The score of a token is its log attention weight among all scored tokens, the maximum over the query heads of its
+//!    group. Weights of different heads have one scale; q · k values do not.
+//! 2. Bounds have that scale too: each query head is normalized by its own attention before the maximum over the group.
+//!    So a bound is never below the score of a token in its page.
 //!
 //! Pure. Shapes: H query heads, G KV heads, P complete pages.
 
@@ -18,15 +19,15 @@ use crate::kv::policy::log_sum_exp;
 /// Attention mass of every token for each of `n_kv_head` heads, from the scores of all query heads.
 pub fn head_masses(scores: &[Vec<f32>], n_kv_head: usize) -> Vec<Vec<f64>> {
     let group = (scores.len() / n_kv_head.max(1)).max(1);
-    let of_group = |heads: &[Vec<f32>]| mean_mass(&heads.iter().map(Vec::as_slice).collect::<Vec<_>>());
-    scores.chunks_exact(group).map(of_group).collect()
+    let group_scores = |heads: &[Vec<f32>]| mean_mass(&heads.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    scores.chunks_exact(group).map(group_scores).collect()
 }
 
-/// Scores of the tokens of some pages, the best of each group of query heads.
+/// Token scores of some pages, the maximum over each group of query heads.
 pub struct PageScores {
-    /// by page: where its scores begin, in pages
+    /// by page: index of its scores, in pages
     place: Vec<Option<usize>>,
-    /// `[G][pages with scores * 64]`
+    /// `[G][scored pages * 64]`
     heads: Vec<Vec<f32>>,
 }
 
@@ -37,55 +38,55 @@ impl crate::kv::policy::TokenScores for PageScores {
     }
 }
 
-/// Pages whose tokens are being scored: run by run into the readback buffer.
+/// Pages being scored, in runs of the readback buffer.
 #[derive(Default)]
 pub struct ScoreRuns {
     /// pages in the order of their scores
     pub pages: Vec<u32>,
-    /// keys of each run
+    /// number of keys per run
     pub runs: Vec<usize>,
-    /// where in the readback buffer the first run begins, and where the last ends
+    /// offset of the first run in the readback buffer
     pub begin: u64,
-    /// where they end
+    /// end of the last run
     pub end: u64,
 }
 
 impl ScoreRuns {
-    /// Nothing yet; the first run begins at `begin`.
+    /// No runs; the first will begin at `begin`.
     pub fn new(begin: u64) -> ScoreRuns {
         ScoreRuns { begin, end: begin, ..ScoreRuns::default() }
     }
 
-    /// One more run, behind the others: scores f32 `[H, n_keys]` of the tokens of `pages`.
-    pub fn add_run(&mut self, pages: &[u32], scores: &mut Vec<f32>, of_run: Vec<f32>) {
-        if !of_run.is_empty() {
+    /// Appends a run: scores f32 `[H, n_keys]` of the tokens of `pages`.
+    pub fn add_run(&mut self, pages: &[u32], scores: &mut Vec<f32>, run_scores: Vec<f32>) {
+        if !run_scores.is_empty() {
             self.pages.extend_from_slice(pages);
             self.runs.push(pages.len() * KV_PAGE_TOKENS);
-            scores.extend(of_run);
+            scores.extend(run_scores);
         }
     }
 
-    /// The runs of another one, behind these.
+    /// Appends the runs of another instance.
     pub fn append(&mut self, other: ScoreRuns) {
         self.pages.extend(other.pages);
         self.runs.extend(other.runs);
     }
 
-    /// The scores of each query head in the order of pages, which are all of them.
+    /// Scores of each query head in page order; the runs must have all pages.
     pub fn in_order(&self, scores: &[f32], n_head: usize) -> Vec<Vec<f32>> {
         let mut heads = vec![vec![0.0; self.pages.len() * KV_PAGE_TOKENS]; n_head];
         let mut pages = self.pages.as_slice();
         for (run, n_keys) in self.runs(scores, n_head) {
-            let (here, later) = pages.split_at(n_keys / KV_PAGE_TOKENS);
-            for (head, of_head) in heads.iter_mut().zip(run.chunks_exact(n_keys)) {
-                for (page, scores) in here.iter().zip(of_head.chunks_exact(KV_PAGE_TOKENS)) {
+            let (run_pages, other_pages) = pages.split_at(n_keys / KV_PAGE_TOKENS);
+            for (head, head_scores) in heads.iter_mut().zip(run.chunks_exact(n_keys)) {
+                for (page, scores) in run_pages.iter().zip(head_scores.chunks_exact(KV_PAGE_TOKENS)) {
                     let at = *page as usize * KV_PAGE_TOKENS;
                     if let Some(place) = head.get_mut(at..at + KV_PAGE_TOKENS) {
                         place.copy_from_slice(scores);
                     }
                 }
             }
-            pages = later;
+            pages = other_pages;
         }
         heads
     }
@@ -102,27 +103,27 @@ impl ScoreRuns {
     }
 }
 
-/// Logarithm of the attention of each query head `[H]`, of all tokens that were scored.
+/// Log-sum-exp of the scores of each query head `[H]`, over all scored tokens.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScoreTotals(Vec<f32>);
 
 impl ScoreTotals {
-    /// Nothing was scored yet.
+    /// No scores.
     pub fn none(n_head: usize) -> ScoreTotals {
         ScoreTotals(vec![f32::NEG_INFINITY; n_head])
     }
 
-    /// Scores f32 `[H, n_keys]` of more tokens.
+    /// Adds scores f32 `[H, n_keys]` of more tokens.
     pub fn add(&mut self, scores: &[f32]) {
         let n_keys = scores.len() / self.0.len().max(1);
         if n_keys > 0 {
-            for (total, of_head) in self.0.iter_mut().zip(scores.chunks_exact(n_keys)) {
-                *total = log_sum_exp(&[*total, log_sum_exp(of_head)]);
+            for (total, head_scores) in self.0.iter_mut().zip(scores.chunks_exact(n_keys)) {
+                *total = log_sum_exp(&[*total, log_sum_exp(head_scores)]);
             }
         }
     }
 
-    /// Those of each run.
+    /// Adds the scores of each run.
     pub fn add_runs(&mut self, scoring: &ScoreRuns, scores: &[f32]) {
         let n_head = self.0.len();
         scoring.runs(scores, n_head).into_iter().for_each(|(run, _)| self.add(run));
@@ -133,42 +134,44 @@ impl ScoreTotals {
     }
 }
 
-/// Bounds of a layer's pages as the device wrote them.
+/// Raw bounds of the pages of a layer, as the GPU wrote them.
 #[derive(Debug, Clone, Default)]
 pub struct PageBounds {
     /// `[H, P]`: upper and lower
     pages: Vec<[f32; 2]>,
-    /// `[H]`: the highest upper bound of those of which something is known
+    /// `[H]`: the highest finite upper bound
     highest: Vec<f32>,
 }
 
 impl PageBounds {
-    /// Of `[H, P]`.
+    /// Bounds from `[H, P]` pairs.
     pub fn new(pages: Vec<[f32; 2]>, n_head: usize) -> PageBounds {
         let n_pages = pages.len() / n_head.max(1);
-        let known = |head: &[[f32; 2]]| head.iter().map(|[upper, _]| *upper).filter(|upper| *upper < UNBOUNDED).reduce(f32::max);
-        let highest = (0..n_head).map(|head| known(&pages[head * n_pages..][..n_pages]).unwrap_or(0.0)).collect();
+        let finite_upper =
+            |head: &[[f32; 2]]| head.iter().map(|[upper, _]| *upper).filter(|upper| *upper < UNBOUNDED).reduce(f32::max);
+        let highest = (0..n_head).map(|head| finite_upper(&pages[head * n_pages..][..n_pages]).unwrap_or(0.0)).collect();
         PageBounds { pages, highest }
     }
 
-    /// By how much the highest bound of each query head exceeds the logarithm of its attention; 0 where that is not known.
-    pub fn above(&self, totals: &ScoreTotals) -> Vec<f32> {
-        let above = |(head, highest): (usize, &f32)| highest - totals.of(head).unwrap_or(*highest);
-        self.highest.iter().enumerate().map(above).collect()
+    /// Bound slack of each query head: its highest bound minus the log-sum-exp of its scores. 0 if that is unknown.
+    pub fn slack(&self, totals: &ScoreTotals) -> Vec<f32> {
+        let slack = |(head, highest): (usize, &f32)| highest - totals.of(head).unwrap_or(*highest);
+        self.highest.iter().enumerate().map(slack).collect()
     }
 
-    /// Bounds `[G, P]` on logarithms of attention weights, where the highest of each query head is `above` 0: the most that any
-    /// query head of a group may make of a page, and what one of them makes of each of its tokens at least.
-    pub fn of_weights(&self, above: &[f32], n_kv_head: usize) -> Vec<[f32; 2]> {
+    /// Bounds `[G, P]` on log attention weights, with the highest bound of each query head at `slack`. Upper: maximum
+    /// weight that any query head of the group may give a page. Lower: minimum weight that one of them gives each of
+    /// its tokens.
+    pub fn of_weights(&self, slack: &[f32], n_kv_head: usize) -> Vec<[f32; 2]> {
         let n_head = self.highest.len().max(1);
         let (group, n_pages) = ((n_head / n_kv_head.max(1)).max(1), self.pages.len() / n_head);
         let mut bounds = vec![[f32::NEG_INFINITY; 2]; n_kv_head * n_pages];
-        let heads = self.pages.chunks_exact(n_pages.max(1)).zip(&self.highest).zip(above);
-        for (head, ((pages, highest), above)) in heads.enumerate() {
-            let of_group = &mut bounds[head / group * n_pages..][..n_pages];
-            for ([upper, lower], [of_head, least]) in of_group.iter_mut().zip(pages) {
-                *upper = upper.max(of_head - highest + above);
-                *lower = lower.max(least - highest + above);
+        let heads = self.pages.chunks_exact(n_pages.max(1)).zip(&self.highest).zip(slack);
+        for (head, ((pages, highest), slack)) in heads.enumerate() {
+            let group_bounds = &mut bounds[head / group * n_pages..][..n_pages];
+            for ([upper, lower], [upper_of_head, lower_of_head]) in group_bounds.iter_mut().zip(pages) {
+                *upper = upper.max(upper_of_head - highest + slack);
+                *lower = lower.max(lower_of_head - highest + slack);
             }
         }
         bounds
@@ -181,7 +184,7 @@ impl PageScores {
         PageScores { place: vec![None; n_pages], heads: vec![Vec::new(); n_kv_head] }
     }
 
-    /// Sorts the scores of all runs in.
+    /// Adds the scores of all runs.
     pub fn add(&mut self, scoring: &ScoreRuns, scores: &[f32], totals: &ScoreTotals) {
         let n_head = totals.0.len();
         let first_place = self.heads.first().map_or(0, |head| head.len() / KV_PAGE_TOKENS);
@@ -195,17 +198,17 @@ impl PageScores {
         }
     }
 
-    /// The better of a group's query heads for each key. `scores` is f32 `[H, n_keys]`.
+    /// Maximum over the query heads of each group, per key. `scores` is f32 `[H, n_keys]`.
     fn add_run(&mut self, scores: &[f32], n_keys: usize, totals: &ScoreTotals) {
         let group = totals.0.len() / self.heads.len().max(1);
-        for (g, (head, of_group)) in self.heads.iter_mut().zip(scores.chunks_exact(group * n_keys)).enumerate() {
+        for (g, (head, group_scores)) in self.heads.iter_mut().zip(scores.chunks_exact(group * n_keys)).enumerate() {
             let begin = head.len();
             head.resize(begin + n_keys, f32::NEG_INFINITY);
-            for (i, of_head) in of_group.chunks_exact(n_keys).enumerate() {
-                let from = totals.of(g * group + i).unwrap_or(0.0);
-                for (best, score) in head[begin..].iter_mut().zip(of_head) {
-                    let score = score - from;
-                    // What is no number may be anything.
+            for (i, head_scores) in group_scores.chunks_exact(n_keys).enumerate() {
+                let total = totals.of(g * group + i).unwrap_or(0.0);
+                for (best, score) in head[begin..].iter_mut().zip(head_scores) {
+                    let score = score - total;
+                    // A NaN score counts as unbounded.
                     *best = if score.is_nan() { f32::INFINITY } else { best.max(score) };
                 }
             }
@@ -218,7 +221,7 @@ mod tests {
     use super::*;
     use crate::kv::policy::TokenScores;
 
-    /// Scores of pages that hold one number each, `[query head][page]`.
+    /// Scores of pages with one constant score each, `[query head][page]`.
     fn run(heads: &[&[f32]]) -> Vec<f32> {
         heads.iter().flat_map(|pages| pages.iter().flat_map(|score| [*score; KV_PAGE_TOKENS])).collect()
     }
@@ -230,15 +233,15 @@ mod tests {
     }
 
     #[test]
-    fn page_bounds_are_of_the_scale_of_weights_whatever_the_heads_are() {
-        // Two query heads of one KV head over two pages; q · k of the first is small, of the second large. A third page is not
-        // scored, and a tail is.
+    fn page_bounds_have_the_scale_of_weights_for_all_heads() {
+        // Two query heads of one KV head over two pages; q · k of the first is small, of the second large. A third page
+        // is not scored; a tail is.
         let keys = [[1.0, 3.0, 2.0], [90.0, 50.0, 99.0]];
         let tail = [4.0, 80.0];
         let bounds = PageBounds::new(keys.as_flattened().iter().map(|key| [key + 0.5, key - 9.0]).collect(), 2);
         let mut totals = ScoreTotals::none(2);
-        // From the best page of each query head: of 3.5 and of 99.5.
-        assert_eq!(bounds.of_weights(&bounds.above(&totals), 1), [[-2.0, -11.5], [0.0, -9.5], [0.0, -9.5]]);
+        // Relative to the highest bound of each query head: 3.5 and 99.5.
+        assert_eq!(bounds.of_weights(&bounds.slack(&totals), 1), [[-2.0, -11.5], [0.0, -9.5], [0.0, -9.5]]);
         totals.add(&tail);
         let mut scoring = ScoreRuns::new(0);
         (scoring.pages, scoring.runs) = (vec![0, 1], vec![2 * KV_PAGE_TOKENS]);
@@ -246,31 +249,32 @@ mod tests {
         totals.add_runs(&scoring, &scores);
         let mut tokens = PageScores::none(1, 3);
         tokens.add(&scoring, &scores, &totals);
-        let weights = bounds.of_weights(&bounds.above(&totals), 1);
+        let weights = bounds.of_weights(&bounds.slack(&totals), 1);
         for page in 0..2 {
             let best = tokens.page(0, page).unwrap()[0];
             assert!(best <= weights[page][0] && best <= 0.0, "page {page}: {best} of {weights:?}");
         }
-        // Head 1 has all its attention on page 0, as far as is known; page 2 may hold e^9 of that.
+        // Head 1 has all known attention on page 0; page 2 may hold e^9 times that.
         assert!((weights[2][0] - (99.5 - 90.0 - 64f32.ln())).abs() < 1e-3, "{weights:?}");
     }
 
     #[test]
-    fn page_bounds_of_a_query_head_that_is_far_above_its_attention_say_nothing_of_the_others() {
-        // The bounds of the first query head reach 101 and it makes no more than 110 of all keys, as one that looks at the newest
-        // tokens; those of the second tell pages apart.
+    fn page_bounds_ignore_a_query_head_whose_attention_is_elsewhere() {
+        // The bounds of the first query head reach 101, but the log-sum-exp of its scores is 110, as in a head that
+        // attends to the newest tokens. The bounds of the second head separate the pages.
         let pages = vec![[100.0, -90.0], [101.0, -90.0], [99.0, -90.0], [6.0, 2.0], [2.5, -1.0], [9.0, 1.0]];
         let bounds = PageBounds::new(pages, 2);
         let totals = ScoreTotals(vec![110.0, 5.0]);
-        let weights = bounds.of_weights(&bounds.above(&totals), 1);
+        let weights = bounds.of_weights(&bounds.slack(&totals), 1);
         assert_eq!(weights, [[1.0, -3.0], [-2.5, -6.0], [4.0, -4.0]]);
-        let unknown = PageBounds::new(vec![[UNBOUNDED, -UNBOUNDED], [3.0, 1.0]], 1);
-        assert_eq!(unknown.of_weights(&unknown.above(&ScoreTotals(vec![4.0])), 1), [[UNBOUNDED, -UNBOUNDED], [-1.0, -3.0]]);
+        let unbounded = PageBounds::new(vec![[UNBOUNDED, -UNBOUNDED], [3.0, 1.0]], 1);
+        assert_eq!(unbounded.of_weights(&unbounded.slack(&ScoreTotals(vec![4.0])), 1), [[UNBOUNDED, -UNBOUNDED], [-1.0, -3.0]]);
     }
 
     #[test]
-    fn page_tokens_are_logarithms_of_the_highest_attention_weight_in_a_group() {
-        // Two query heads of one KV head, of which the second counts from 100 more; pages 3 and 1, in the next run page 0.
+    fn page_scores_are_log_weights_of_the_best_query_head() {
+        // Two query heads of one KV head, the second with scores higher by 100; pages 3 and 1, then page 0 in the next
+        // run.
         let mut scoring = ScoreRuns::new(0);
         scoring.pages = vec![3, 1, 0];
         scoring.runs = vec![2 * KV_PAGE_TOKENS, KV_PAGE_TOKENS];
@@ -288,15 +292,15 @@ mod tests {
     }
 
     #[test]
-    fn page_tokens_that_are_no_number_may_be_anything_and_weigh_nothing_on_others() {
+    fn invalid_scores_are_unbounded_and_do_not_affect_others() {
         let mut scoring = ScoreRuns::new(0);
         (scoring.pages, scoring.runs) = (vec![0, 1], vec![2 * KV_PAGE_TOKENS]);
-        for strange in [f32::NAN, f32::INFINITY] {
+        for invalid in [f32::NAN, f32::INFINITY] {
             let mut tokens = PageScores::none(1, 2);
-            let scores = run(&[&[strange, 7.0]]);
+            let scores = run(&[&[invalid, 7.0]]);
             tokens.add(&scoring, &scores, &totals(&scoring, &scores, 1));
             assert_eq!(tokens.page(0, 0).map(|s| s[0]), Some(f32::INFINITY));
-            assert!(tokens.page(0, 1).is_some_and(|s| s[0].is_finite()), "{strange}");
+            assert!(tokens.page(0, 1).is_some_and(|s| s[0].is_finite()), "{invalid}");
         }
         let mut tokens = PageScores::none(1, 2);
         let scores = run(&[&[f32::NEG_INFINITY; 2]]);
@@ -305,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn scores_in_order_are_by_page() {
+    fn scores_in_order_are_in_page_order() {
         let mut scoring = ScoreRuns::new(0);
         (scoring.pages, scoring.runs) = (vec![1, 0], vec![2 * KV_PAGE_TOKENS]);
         let scores = [[7.0; KV_PAGE_TOKENS], [8.0; KV_PAGE_TOKENS]].concat();

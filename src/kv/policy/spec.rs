@@ -1,14 +1,14 @@
-//! How much a policy reads: its kind and its numbers.
+//! Policy configuration: kind, selection budget, sinks and recent pages.
 //!
 //! ```text
-//! "leoam", rate 0.1 ─► PolicySpec ─ check ─► tokens wanted of a layer, on top of what is always read
+//! "leoam", rate 0.1 ─► PolicySpec ─ check ─► token budget of a layer, in addition to the always-read tokens
 //! ```
-//! 1. The share is one of the tokens that are not always read; a share of 0 leaves sinks and recent pages, of 1 leaves nothing
-//!    out.
+//! Rates are fractions of the tokens that are not always read. A rate of 0 leaves sinks and recent pages; a rate of 1
+//! reads everything.
 //!
-//! Units: shares in 0..=1, tokens, pages of 64.
+//! Units: fractions in 0..=1, tokens, pages of 64.
 //!
-//! Source: LeoAM, section 6.1: 10 % of the KV, 50 % of the first two layers.
+//! Source: LeoAM §6.1 (10 % of the KV, 50 % of the first two layers).
 
 use std::fmt;
 use std::ops::Range;
@@ -17,98 +17,98 @@ use std::str::FromStr;
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::kv::policy::leoam::tree::TokenRange;
 
-/// Importance rate.
+/// Default importance rate.
 const RATE: f32 = 0.1;
-/// The same of the first layers.
+/// Default importance rate of the first layers.
 const FIRST_RATE: f32 = 0.5;
 
-/// Policies by name.
+/// Policy kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PolicyKind {
-    /// bounds of abstracts and the tree
+    /// abstract bounds and chunk tree
     #[serde(rename = "leoam")]
     LeoAm,
-    /// accumulated attention of every token; all keys are loaded to know it
+    /// accumulated attention of every token; needs all keys
     H2o,
-    /// the same by chunk of 64
+    /// same as `h2o`, by chunk of 64
     H2oChunked,
-    /// as `h2o`, with the keys of the next layer loaded while this one computes
+    /// same as `h2o`, with the keys of the next layer loaded during this one
     Prefetch,
     /// sinks and the newest tokens
     Window,
 }
 
-/// A name that no policy has.
+/// Unknown policy name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is no policy; there are leoam, h2o, h2o-chunked, prefetch and window")]
+#[error("'{0}' is not a policy; use leoam, h2o, h2o-chunked, prefetch or window")]
 pub struct ParsePolicyError(pub String);
 
-/// How much is read of what is not always read.
+/// Budget for the tokens that are not always read.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SelectionBudget {
-    /// this share of the tokens
+    /// fraction of the tokens
     Rate(f32),
-    /// so many tokens, however long the context is; the first layers read as much more as they do of the paper's rates
+    /// fixed number of tokens; the first layers read more, by the ratio of the default rates
     Tokens(usize),
-    /// what is estimated to hold this share of the attention mass, KV head by KV head
+    /// tokens estimated to hold this fraction of the attention mass, per KV head
     Mass {
-        /// share of the attention mass
+        /// fraction of the attention mass
         mass: f32,
-        /// and at least this share of the tokens
+        /// minimum fraction of the tokens
         floor: f32,
     },
 }
 
 impl Default for SelectionBudget {
-    /// The paper's rate.
+    /// The rate of LeoAM §6.1.
     fn default() -> SelectionBudget {
         SelectionBudget::Rate(RATE)
     }
 }
 
-/// A policy and its numbers.
+/// Configuration of a policy.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct PolicySpec {
-    /// which one
+    /// policy kind
     pub kind: PolicyKind,
-    /// in all layers
+    /// budget of all layers
     pub amount: SelectionBudget,
-    /// of which layers more is read
+    /// number of first layers, with a larger budget
     pub n_first_layers: usize,
-    /// share of the tokens of those layers, at least
+    /// minimum fraction of the tokens in the first layers
     pub first_rate: f32,
-    /// chunks are split where it pays; otherwise every token whose score can be had is evaluated (LeoAM's ablation)
+    /// split chunks adaptively; otherwise evaluate every token whose score is available (LeoAM ablation)
     pub tree: bool,
-    /// pages always read at the beginning
+    /// always-read pages at the beginning
     pub n_sink_pages: usize,
-    /// complete pages always read at the end
+    /// always-read complete pages at the end
     pub n_recent_pages: usize,
 }
 
-/// What a spec cannot ask for.
+/// Invalid policy configuration.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum SpecError {
-    /// a share outside 0..=1
-    #[error("the {name} is {got}, but it is a share: between 0 and 1")]
+    /// a fraction outside 0..=1
+    #[error("the {name} is {got}, but it must be between 0 and 1")]
     Share {
-        /// which
+        /// name of the number
         name: &'static str,
-        /// the number
+        /// value
         got: f32,
     },
-    /// attention mass without estimates of it
-    #[error("{0} reads a fixed share of the tokens; only leoam can be asked for attention mass")]
+    /// a mass budget for a policy without mass estimates
+    #[error("{0} does not estimate attention mass; use leoam with a mass budget")]
     NoMass(PolicyKind),
 }
 
 impl PolicyKind {
-    /// Every one.
+    /// All kinds.
     pub const ALL: [PolicyKind; 5] =
         [PolicyKind::LeoAm, PolicyKind::H2o, PolicyKind::H2oChunked, PolicyKind::Prefetch, PolicyKind::Window];
 
-    /// As people write it.
+    /// Name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             PolicyKind::LeoAm => "leoam",
@@ -119,13 +119,13 @@ impl PolicyKind {
         }
     }
 
-    /// It scores pages by their abstracts.
+    /// True if it needs page abstracts.
     pub const fn reads_abstracts(self) -> bool {
         matches!(self, PolicyKind::LeoAm)
     }
 
-    /// It is worth asking one layer early, with an estimated query.
-    pub const fn looks_ahead(self) -> bool {
+    /// True if it can select one layer early, with an estimated query.
+    pub const fn uses_lookahead(self) -> bool {
         matches!(self, PolicyKind::LeoAm | PolicyKind::Prefetch)
     }
 }
@@ -145,7 +145,7 @@ impl FromStr for PolicyKind {
 }
 
 impl Default for PolicySpec {
-    /// The paper's numbers.
+    /// The numbers of LeoAM §6.1.
     fn default() -> PolicySpec {
         PolicySpec {
             kind: PolicyKind::LeoAm,
@@ -161,7 +161,7 @@ impl Default for PolicySpec {
 
 impl PolicySpec {
     /// # Errors
-    /// The first number that is no share, or attention mass asked of a policy that does not estimate it.
+    /// The first number outside its range, or a mass budget for a policy without mass estimates.
     pub fn check(&self) -> Result<(), SpecError> {
         let share = |name, got: f32| if (0.0..=1.0).contains(&got) { Ok(()) } else { Err(SpecError::Share { name, got }) };
         share("rate of the first layers", self.first_rate)?;
@@ -170,17 +170,17 @@ impl PolicySpec {
             SelectionBudget::Tokens(_) => Ok(()),
             SelectionBudget::Mass { .. } if self.kind != PolicyKind::LeoAm => Err(SpecError::NoMass(self.kind)),
             SelectionBudget::Mass { mass, floor } => {
-                share("attention mass", mass).and(share("least that --importance asks for beside --mass", floor))
+                share("attention mass", mass).and(share("minimum of --importance for --mass", floor))
             }
         }
     }
 
-    /// The layer is one of those of which more is read.
+    /// True for the first layers, which read more.
     pub fn is_first(&self, layer: usize) -> bool {
         layer < self.n_first_layers
     }
 
-    /// Tokens that a layer reads at least, of the `n_free` that are not always read.
+    /// Minimum number of tokens that a layer reads, of the `n_free` that are not always read.
     pub fn n_wanted(&self, layer: usize, n_free: usize) -> usize {
         let rate = match self.amount {
             SelectionBudget::Rate(rate) | SelectionBudget::Mass { floor: rate, .. } => rate,
@@ -191,23 +191,23 @@ impl PolicySpec {
         };
         let rate = if self.is_first(layer) { rate.max(self.first_rate) } else { rate };
         let n_wanted = (f64::from(rate) * n_free as f64).round() as usize;
-        // A rate above 0 that rounds to no token would be a rate of 0.
+        // A positive rate must select at least one token.
         n_wanted.max(usize::from(rate > 0.0)).min(n_free)
     }
 
-    /// Pages between sinks and recent ones: the policy has a choice in these.
+    /// Pages between sinks and recent pages, among which the policy selects.
     pub fn free_pages(&self, n_pages: usize) -> Range<usize> {
         let start = self.n_sink_pages.min(n_pages);
         start..n_pages.saturating_sub(self.n_recent_pages).max(start)
     }
 
-    /// Sinks and recent pages, ascending: all but [`PolicySpec::free_pages`].
+    /// Sinks and recent pages, ascending: all except [`PolicySpec::free_pages`].
     pub fn always_pages(&self, n_pages: usize) -> impl Iterator<Item = u32> + use<> {
         let free = self.free_pages(n_pages);
         (0..free.start).chain(free.end..n_pages).map(|page| page as u32)
     }
 
-    /// Pages to score: `candidates`, and what is always read, whose scores tell what the others are weighed against. Ascending.
+    /// Pages to score: `candidates`, and the always-read pages, whose scores normalize the others. Ascending.
     pub fn to_score(&self, candidates: impl IntoIterator<Item = u32>, n_pages: usize) -> Vec<u32> {
         crate::kv::policy::unique(candidates.into_iter().chain(self.always_pages(n_pages)).collect())
     }
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn spec_refuses_what_is_no_share_and_mass_of_a_baseline() {
+    fn spec_rejects_invalid_fractions_and_a_mass_budget_for_baselines() {
         let spec = PolicySpec::default();
         assert_eq!(spec.check(), Ok(()));
         for amount in [
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn spec_wants_its_rate_and_more_of_the_first_layers() {
+    fn spec_selects_its_rate_and_more_in_the_first_layers() {
         let spec = PolicySpec::default();
         assert_eq!([0, 1, 2, 9].map(|layer| spec.n_wanted(layer, 1000)), [500, 500, 100, 100]);
         assert_eq!([0, 1, 3, 10].map(|n_free| spec.n_wanted(2, n_free)), [0, 1, 1, 1]);
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn free_pages_are_those_between_sinks_and_recent_ones() {
+    fn free_pages_are_between_sinks_and_recent_pages() {
         let spec = PolicySpec { n_sink_pages: 2, n_recent_pages: 1, ..PolicySpec::default() };
         assert_eq!([0, 1, 2, 3, 4, 9].map(|n| spec.free_pages(n)), [0..0, 1..1, 2..2, 2..2, 2..3, 2..8]);
         assert_eq!(spec.free_tokens(4), TokenRange::new(128, 192));

@@ -1,16 +1,16 @@
-//! The cheap baseline: sinks and as many of the newest tokens as the rate allows.
+//! Window policy, the cheapest baseline: sinks and the newest tokens of the budget.
 //!
 //! ```text
-//! rate ─► tokens wanted ─► that many right before the recent pages, for every KV head
+//! rate ─► token budget ─► that many tokens right before the recent pages, for every KV head
 //! ```
-//! 1. It reads as many tokens as the other policies do, and looks at none of them first.
+//! Invariant: it reads as many tokens as the other policies, but scores none of them.
 //!
-//! Source: LeoAM has no such baseline; it is what StreamingLLM (arXiv 2309.17453) keeps, with the tokens a policy may read.
+//! Source: StreamingLLM (arXiv 2309.17453), with the token budget of the other policies; LeoAM has no such baseline.
 
 use crate::kv::policy::leoam::tree::TokenRange;
 use crate::kv::policy::{LayerView, PolicySpec, Selection};
 
-/// The newest tokens.
+/// Selects the newest tokens.
 pub fn select(spec: &PolicySpec, view: &LayerView) -> Selection {
     let free = spec.free_tokens(view.n_pages());
     let n_wanted = spec.n_wanted(view.layer, free.len());

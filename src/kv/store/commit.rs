@@ -1,14 +1,14 @@
-//! Commits: how groups become visible all at once.
+//! Commits: make page groups visible all at once.
 //!
 //! ```text
 //! begin_commit ─► CommitJob ─ run, on any thread ─► finish_commit
 //!   run: token ids, entries ─► sync arenas, header, abstracts, folder ─► superblock slot seq % 2 ─► sync index
 //! ```
-//! 1. The superblock of commit `seq` is written only after every payload it makes visible is safe.
-//! 2. An entry of commit `seq` counts only once a superblock of `seq` or later is found: until then its group stays as it was.
-//! 3. Entries and superblock need no order between them: a superblock without its entry shows a group that is missing.
-//! 4. After a sync that failed nothing more is committed, because the system may have dropped what it could not write, and
-//!    would report the next sync as a success.
+//! 1. The superblock of commit `seq` is written only after all payloads that it makes visible are durable.
+//! 2. An entry of commit `seq` is valid only with a superblock of `seq` or later. Until then its group does not change.
+//! 3. Entries and superblock need no order between them: without its entry, a group is missing.
+//! 4. After a failed sync nothing more is committed. The operating system may have dropped the data it could not write,
+//!    and would report success for the next sync.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use crate::kv::store::error::StoreError;
 use crate::kv::store::format::{GroupEntry, HEADER_BLOCK_BYTES, PAGE_TOKENS, SuperFields, Superblock};
 use crate::kv::store::geometry::arena_name;
 use crate::kv::store::page_store::{ABSTRACTS_NAME, HEADER_NAME, INDEX_NAME, PageStore};
-use crate::kv::store::storage::{Folder, Storage, retried, write_all};
+use crate::kv::store::storage::{Folder, Storage, retry_interrupted, write_all};
 use crate::kv::store::token_log::bytes_of;
 
-/// Everything that a commit writes: plain data and open files, so that another thread can do it.
+/// Input of a commit: plain data and open files, so that another thread can run it.
 #[derive(Debug)]
 pub struct CommitJob {
     folder: Arc<dyn Folder>,
@@ -36,7 +36,7 @@ pub struct CommitJob {
     n_tokens: usize,
 }
 
-/// What became of a [`CommitJob`], for [`PageStore::finish_commit`].
+/// Result of a [`CommitJob`], for [`PageStore::finish_commit`].
 #[derive(Debug)]
 pub struct CommitResult {
     job: CommitJob,
@@ -44,16 +44,16 @@ pub struct CommitResult {
 }
 
 impl CommitJob {
-    /// Groups that it makes visible.
+    /// Number of groups that it makes visible.
     pub fn n_groups(&self) -> usize {
         self.groups.len()
     }
 
-    /// Does it. Blocks for as long as the disk takes to sync.
+    /// Runs the commit. Blocks while the disk syncs.
     pub fn run(self) -> CommitResult {
         let failed = self.work().err();
-        // A folder that is deleted meanwhile is why.
-        let failed = failed.map(|error| if self.folder.is_there() { error } else { self.gone() });
+        // If the folder was deleted meanwhile, that is the reason.
+        let failed = failed.map(|error| if self.folder.exists() { error } else { self.gone() });
         CommitResult { job: self, failed }
     }
 
@@ -61,42 +61,42 @@ impl CommitJob {
         (StoreError::Gone { folder: self.folder.describe() }, true)
     }
 
-    /// The flag says that a sync failed.
+    /// Writes and syncs. The flag is true if a sync failed, or the folder is gone.
     fn work(&self) -> Result<(), (StoreError, bool)> {
-        if !self.folder.is_there() {
+        if !self.folder.exists() {
             return Err(self.gone());
         }
         let write = |file: &str, storage: &Arc<dyn Storage>, bytes: &[u8], offset| {
-            let said = |e| (StoreError::from_io("write", file, bytes.len() as u64, e), false);
-            write_all(&**storage, bytes, offset).map_err(said)
+            let io_error = |e| (StoreError::from_io("write", file, bytes.len() as u64, e), false);
+            write_all(&**storage, bytes, offset).map_err(io_error)
         };
-        let synced = |file: &str, storage: &Arc<dyn Storage>| {
-            retried(|| storage.sync()).map_err(|e| (StoreError::from_io("sync", file, 0, e), true))
+        let sync = |file: &str, storage: &Arc<dyn Storage>| {
+            retry_interrupted(|| storage.sync()).map_err(|e| (StoreError::from_io("sync", file, 0, e), true))
         };
         if !self.token_bytes.is_empty() {
             write(HEADER_NAME, &self.header, &self.token_bytes, self.token_offset)?;
-            synced(HEADER_NAME, &self.header)?;
+            sync(HEADER_NAME, &self.header)?;
         }
         for (offset, entry) in &self.entries {
             write(INDEX_NAME, &self.index, entry, *offset)?;
         }
         for (name, storage) in &self.to_sync {
-            synced(name, storage)?;
+            sync(name, storage)?;
         }
         if self.sync_folder {
-            retried(|| self.folder.sync()).map_err(|e| (StoreError::from_io("sync", "the folder", 0, e), true))?;
+            retry_interrupted(|| self.folder.sync()).map_err(|e| (StoreError::from_io("sync", "the folder", 0, e), true))?;
         }
         write(INDEX_NAME, &self.index, &self.superblock.encode(), Superblock::slot_offset(self.seq))?;
-        synced(INDEX_NAME, &self.index)
+        sync(INDEX_NAME, &self.index)
     }
 }
 
 impl PageStore {
-    /// What a commit now would write; none where nothing has changed, or another commit is not finished. Pages that are on
-    /// their way, and groups that are not complete, wait for a later one.
+    /// Prepares a commit. None if nothing has changed, or another commit is in progress. Pages being written and
+    /// incomplete groups are left for a later commit.
     ///
     /// # Errors
-    /// [`StoreError::Latched`] after a failure that made committing useless.
+    /// [`StoreError::Latched`] after a failed sync.
     pub fn begin_commit(&mut self) -> Result<Option<CommitJob>, StoreError> {
         self.check_open()?;
         let n_layer = self.geometry.n_layer as usize;
@@ -110,13 +110,13 @@ impl PageStore {
         let new_ids = self.tokens.ids().get(self.n_tokens_written..).unwrap_or_default();
         let mut to_sync = Vec::new();
         for ((kind, number), arena) in self.arenas.iter_mut().filter(|(_, a)| a.is_dirty) {
-            // What is written from now on is for the next commit.
+            // Later writes belong to the next commit.
             arena.is_dirty = false;
             to_sync.push((arena_name(*kind, *number), Arc::clone(&arena.storage)));
         }
         to_sync.extend(self.abstracts.as_ref().map(|a| (ABSTRACTS_NAME.to_owned(), Arc::clone(a))));
         self.is_committing = true;
-        self.n_kept_tokens = usize::MAX;
+        self.n_unchanged_tokens = usize::MAX;
         Ok(Some(CommitJob {
             folder: Arc::clone(&self.folder),
             sync_folder: std::mem::take(&mut self.has_new_files),
@@ -133,15 +133,15 @@ impl PageStore {
         }))
     }
 
-    /// Notes what became of a commit.
+    /// Records the result of a commit.
     ///
     /// # Errors
-    /// Why nothing of it counts; where a sync failed, or the folder is gone, no later commit is tried either.
+    /// The reason why nothing was committed. After a failed sync, or if the folder is gone, no later commit is tried.
     pub fn finish_commit(&mut self, result: CommitResult) -> Result<(), StoreError> {
         let CommitResult { job, failed } = result;
         self.is_committing = false;
         if let Some((error, is_final)) = failed {
-            // The next attempt syncs all of it again.
+            // The next attempt syncs all files again.
             self.has_new_files |= job.sync_folder;
             self.arenas.values_mut().for_each(|a| a.is_dirty = true);
             if is_final {
@@ -150,11 +150,11 @@ impl PageStore {
             return Err(error);
         }
         self.seq = job.seq;
-        // Tokens that were taken back meanwhile, and their groups, are the next commit's business.
-        self.n_tokens_written = job.n_tokens.min(self.n_kept_tokens);
-        self.is_dirty = self.n_kept_tokens < job.n_tokens || self.tokens.ids().len() != job.n_tokens;
-        let n_kept = self.n_kept_tokens / PAGE_TOKENS as usize;
-        for group in job.groups.into_iter().filter(|g| (*g as usize) < n_kept) {
+        // Tokens truncated meanwhile, and their groups, belong to the next commit.
+        self.n_tokens_written = job.n_tokens.min(self.n_unchanged_tokens);
+        self.is_dirty = self.n_unchanged_tokens < job.n_tokens || self.tokens.ids().len() != job.n_tokens;
+        let n_unchanged = self.n_unchanged_tokens / PAGE_TOKENS as usize;
+        for group in job.groups.into_iter().filter(|g| (*g as usize) < n_unchanged) {
             let Some(group) = self.groups.get_mut(group as usize) else { continue };
             (group.is_dirty, group.has_entry) = (false, true);
             for page in group.pages.iter_mut().filter(|p| p.state == crate::kv::store::page_store::PageState::Written) {
@@ -164,7 +164,7 @@ impl PageStore {
         Ok(())
     }
 
-    /// Commits at once: every complete group survives whatever happens after this returns.
+    /// Commits synchronously: on return, every complete group is durable.
     ///
     /// # Errors
     /// As [`PageStore::begin_commit`] and [`PageStore::finish_commit`].

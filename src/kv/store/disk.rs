@@ -1,12 +1,12 @@
-//! Real files in a real folder: 0600 in 0700, direct where the file system can, one writer.
+//! Disk folder: real files with modes 0600 in 0700, direct I/O if the file system supports it, one writer.
 //!
 //! ```text
-//! Disk(path) ─ lock ─► `lock`, held until the store is closed;   open ─► DiskFile: page cache │ direct (a second handle)
+//! Disk(path) ─ lock ─► `lock`, locked until the store is closed;   open ─► DiskFile: page cache │ direct (a second handle)
 //! ```
-//! 1. Nothing is created outside the folder, and the folder is made only by `lock`: a folder that was deleted while it was
-//!    open is not made anew behind the user's back.
-//! 2. A file is used either through its direct handle or through the page cache at one time, never both: `stop_direct`
-//!    changes over for good.
+//! 1. Nothing is created outside the folder. Only `lock` creates the folder, so a folder deleted while open is not
+//!    silently created again.
+//! 2. At any time a file is accessed either through its direct handle or through the page cache. `stop_direct` switches
+//!    to the page cache permanently.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
@@ -15,22 +15,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::kv::store::error::StoreError;
-use crate::kv::store::storage::{Folder, LockGuard, OpenHow, Storage};
+use crate::kv::store::storage::{Folder, LockGuard, OpenMode, Storage};
 
 /// Name of the lock file.
 pub const LOCK_NAME: &str = "lock";
 
-/// Makes a folder and those above it, readable by its owner alone.
+/// Creates a folder and its parents, with access for its owner only.
 ///
 /// # Errors
-/// What the system said.
+/// The error of the operating system.
 pub fn make_private_folder(path: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.create(path)?;
-    // Also where it was there before, with wider rights.
+    // Also if it existed before, with wider permissions.
     #[cfg(unix)]
     fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
     Ok(())
@@ -44,7 +44,7 @@ fn private_options(create: bool) -> OpenOptions {
     options
 }
 
-/// A number that stays with a folder or file, and that another in its place does not have.
+/// Device and inode: tells a folder or file from a later one with the same path.
 #[cfg(unix)]
 fn identity(metadata: &fs::Metadata) -> Option<(u64, u64)> {
     use std::os::unix::fs::MetadataExt;
@@ -55,7 +55,7 @@ fn identity(_metadata: &fs::Metadata) -> Option<(u64, u64)> {
     None
 }
 
-/// Bytes that a file takes on the disk.
+/// Bytes that a file occupies on disk.
 pub fn disk_bytes(metadata: &fs::Metadata) -> u64 {
     #[cfg(unix)]
     {
@@ -76,20 +76,20 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// The folder at `path`, which need not be there yet.
+    /// The folder at `path`, which need not exist yet.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Disk { path: path.into(), allow_direct: true, locked: Mutex::default() }
     }
 
-    /// The same, but never direct.
+    /// Same as [`Disk::new`], but never direct.
     pub fn buffered(path: impl Into<PathBuf>) -> Self {
         Disk { allow_direct: false, ..Disk::new(path) }
     }
 
     fn try_lock(&self) -> Result<Option<File>, StoreError> {
         let path = self.path.join(LOCK_NAME);
-        let said = |e| StoreError::from_io("lock", &path.display().to_string(), 0, e);
-        let file = private_options(true).open(&path).map_err(said)?;
+        let io_error = |e| StoreError::from_io("lock", &path.display().to_string(), 0, e);
+        let file = private_options(true).open(&path).map_err(io_error)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -99,9 +99,9 @@ impl Disk {
                 let holder = if own { "another chat".into() } else { format!("another Strata (process {})", pid.trim()) };
                 return Err(StoreError::Locked { folder: self.describe(), holder });
             }
-            Err(TryLockError::Error(e)) => return Err(said(e)),
+            Err(TryLockError::Error(e)) => return Err(io_error(e)),
         }
-        // Whoever removed the store meanwhile has unlinked this file: a lock on it protects nothing.
+        // Another process may have removed the store meanwhile and unlinked this file. A lock on it protects nothing.
         let same = match (file.metadata(), fs::metadata(&path)) {
             (Ok(ours), Ok(there)) => identity(&ours) == identity(&there),
             _ => false,
@@ -116,12 +116,12 @@ struct DiskLock(#[expect(dead_code, reason = "closing it is what releases the lo
 impl LockGuard for DiskLock {}
 
 impl Folder for Disk {
-    fn open(&self, name: &str, how: OpenHow) -> io::Result<Arc<dyn Storage>> {
+    fn open(&self, name: &str, mode: OpenMode) -> io::Result<Arc<dyn Storage>> {
         let path = self.path.join(name);
-        let plain = private_options(how.create).open(&path)?;
-        let direct = if how.direct && self.allow_direct { open_direct(&path).ok() } else { None };
+        let buffered = private_options(mode.create).open(&path)?;
+        let direct = if mode.direct && self.allow_direct { open_direct(&path).ok() } else { None };
         let use_direct = AtomicBool::new(direct.is_some());
-        Ok(Arc::new(DiskFile { plain, direct, use_direct }))
+        Ok(Arc::new(DiskFile { buffered, direct, use_direct }))
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
@@ -144,13 +144,13 @@ impl Folder for Disk {
     }
 
     fn sync(&self) -> io::Result<()> {
-        // Elsewhere a folder cannot be opened, and names are safe once the file is.
+        // Other systems cannot open a folder; there, names are durable once the file is.
         if cfg!(unix) { File::open(&self.path)?.sync_all() } else { Ok(()) }
     }
 
-    fn is_there(&self) -> bool {
+    fn exists(&self) -> bool {
         let locked = *self.locked.lock().unwrap_or_else(PoisonError::into_inner);
-        // The lock file, because the folder may also have been emptied, or another put in its place.
+        // Checks the lock file, because the folder may have been emptied or replaced.
         match fs::metadata(self.path.join(LOCK_NAME)) {
             Ok(now) => locked.is_none() || identity(&now) == locked,
             Err(_) => false,
@@ -158,17 +158,17 @@ impl Folder for Disk {
     }
 
     fn lock(&self, create: bool) -> Result<Box<dyn LockGuard>, StoreError> {
-        let said = |e| StoreError::from_io("open", &self.describe(), 0, e);
+        let io_error = |e| StoreError::from_io("open", &self.describe(), 0, e);
         for _ in 0..8 {
             if create {
-                make_private_folder(&self.path).map_err(said)?;
+                make_private_folder(&self.path).map_err(io_error)?;
             } else if !self.path.is_dir() {
                 return Err(StoreError::Absent { folder: self.describe() });
             }
             let Some(file) = self.try_lock()? else { continue };
-            // For the sentence of whoever comes second; the lock itself is what counts.
+            // The process id is only for the error message of the next process.
             let _ = file.set_len(0).and_then(|()| (&file).write_all(std::process::id().to_string().as_bytes()));
-            let ours = file.metadata().map_err(said)?;
+            let ours = file.metadata().map_err(io_error)?;
             *self.locked.lock().unwrap_or_else(PoisonError::into_inner) = identity(&ours);
             return Ok(Box::new(DiskLock(file)));
         }
@@ -194,7 +194,7 @@ fn allocate(file: &File, len: u64) -> io::Result<()> {
 
 #[derive(Debug)]
 struct DiskFile {
-    plain: File,
+    buffered: File,
     direct: Option<File>,
     use_direct: AtomicBool,
 }
@@ -203,16 +203,16 @@ impl DiskFile {
     fn file(&self) -> &File {
         match &self.direct {
             Some(direct) if self.use_direct.load(Ordering::Acquire) => direct,
-            _ => &self.plain,
+            _ => &self.buffered,
         }
     }
 
-    /// Runs `f` on the file in use, and once more through the page cache where the file system refuses direct access.
+    /// Runs `f` on the file in use. If the file system refuses direct access, retries through the page cache.
     fn with<T>(&self, mut f: impl FnMut(&File) -> io::Result<T>) -> io::Result<T> {
         match f(self.file()) {
             Err(e) if e.kind() == ErrorKind::InvalidInput && self.is_direct() => {
                 self.stop_direct();
-                f(&self.plain)
+                f(&self.buffered)
             }
             other => other,
         }
@@ -221,7 +221,7 @@ impl DiskFile {
 
 impl Storage for DiskFile {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.plain.metadata()?.len())
+        Ok(self.buffered.metadata()?.len())
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
@@ -239,15 +239,15 @@ impl Storage for DiskFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.plain.sync_data()
+        self.buffered.sync_data()
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.plain.set_len(len)
+        self.buffered.set_len(len)
     }
 
     fn allocate(&self, len: u64) -> io::Result<()> {
-        if self.len()? >= len { Ok(()) } else { allocate(&self.plain, len) }
+        if self.len()? >= len { Ok(()) } else { allocate(&self.buffered, len) }
     }
 
     fn is_direct(&self) -> bool {

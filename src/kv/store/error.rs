@@ -1,20 +1,20 @@
-//! What can go wrong with a store, as sentences that tell a person what to do.
+//! Store errors, each with a message that names the remedy.
 
 use std::io;
 
 use crate::base::Bytes;
 use crate::kv::store::format::PageId;
 
-/// Errors of the store. None of them ever means that a wrong page was served.
+/// Errors of the store. None of them means that a wrong page was returned.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// there is no store in the folder
-    #[error("{folder} holds no saved document")]
+    /// the folder has no store
+    #[error("{folder} has no saved document")]
     Absent {
         /// the folder
         folder: String,
     },
-    /// a store of another format version
+    /// the store has another format version
     #[error("{folder} was written in format {found}, but this Strata reads format {known}; the document will be read again")]
     OtherVersion {
         /// the folder
@@ -24,83 +24,83 @@ pub enum StoreError {
         /// version of this program
         known: u32,
     },
-    /// a store that belongs to something else
+    /// the store belongs to another model, document or setting
     #[error("{folder} was saved for {what}; the document will be read again")]
     Foreign {
         /// the folder
         folder: String,
-        /// what differs, "another model" and the like
+        /// the difference, for example "another model"
         what: &'static str,
     },
-    /// the header cannot be trusted
-    #[error("the saved document in {folder} is damaged ({what}); it will be read again")]
+    /// a file of the store is corrupt
+    #[error("the saved document in {folder} is corrupt ({what}); it will be read again")]
     Damaged {
         /// the folder
         folder: String,
-        /// which part
+        /// the corrupt part
         what: &'static str,
     },
-    /// another process, or another part of this one, writes this store
-    #[error("{folder} is in use by {holder}; close the document there, or wait until it is done")]
+    /// another process, or another part of this one, has this store open for writing
+    #[error("{folder} is in use by {holder}; close the document there, or wait until it finishes")]
     Locked {
         /// the folder
         folder: String,
-        /// "process 123", or "another chat"
+        /// "process 123" or "another chat"
         holder: String,
     },
     /// the folder was deleted or moved while it was open
-    #[error("{folder} is gone; what was read stays usable until the document is closed, but nothing more is saved")]
+    #[error("{folder} is gone; the document stays usable until it is closed, but nothing more is saved")]
     Gone {
         /// the folder
         folder: String,
     },
-    /// no room on the disk
+    /// the disk is full
     #[error("the disk is full: {file} could not grow by {needed}; free some space or lower --disk-budget")]
     NoSpace {
         /// the file
         file: String,
-        /// bytes that were wanted
+        /// bytes needed
         needed: Bytes,
     },
-    /// the file system refuses
-    #[error("{file} may not be used ({source}); check who owns the folder, or choose another with --kv-dir")]
+    /// the file system denies access
+    #[error("{file} cannot be accessed ({source}); check the owner of the folder, or use another one with --kv-dir")]
     Denied {
         /// the file
         file: String,
-        /// what the system said
+        /// error of the operating system
         source: io::Error,
     },
-    /// any other failure of the disk
+    /// any other disk error
     #[error("could not {op} {file}: {source}")]
     Io {
         /// "read", "write", "sync", "grow", "open"
         op: &'static str,
         /// the file
         file: String,
-        /// what the system said
+        /// error of the operating system
         source: io::Error,
     },
-    /// an earlier sync failed, so that nothing written since is sure
-    #[error("{folder} could not be made safe on the disk earlier ({reason}); nothing more is saved until it is opened again")]
+    /// an earlier sync failed, so later writes may not be durable
+    #[error("{folder} could not be synced to disk ({reason}); nothing more is saved until the document is opened again")]
     Latched {
         /// the folder
         folder: String,
         /// the earlier failure
         reason: String,
     },
-    /// a page that is not there, or not whole; the caller computes it again
-    #[error("{page} is not on the disk; it is computed again")]
+    /// a page is missing or corrupt; the caller recomputes it
+    #[error("{page} is not on disk; it will be recomputed")]
     Missing {
         /// the page
         page: PageId,
     },
     /// pages are written once
-    #[error("{page} is on the disk already")]
+    #[error("{page} is already on disk")]
     AlreadyWritten {
         /// the page
         page: PageId,
     },
-    /// beyond the document, the model or the kinds that this store holds
+    /// a page outside the document, the model or the kinds of this store
     #[error("{page} does not exist in a store of {n_layer} layers and {n_groups} groups")]
     OutOfRange {
         /// the page
@@ -110,38 +110,38 @@ pub enum StoreError {
         /// complete groups of the tokens
         n_groups: u64,
     },
-    /// a buffer of the wrong size
-    #[error("a buffer of {got} was given where {expected} is needed")]
+    /// a buffer has the wrong size
+    #[error("a buffer has {got}, but {expected} is needed")]
     WrongSize {
         /// bytes given
         got: Bytes,
         /// bytes needed
         expected: Bytes,
     },
-    /// the work was given up before it was done
-    #[error("reading or saving {page} was given up")]
+    /// the operation was cancelled before it completed
+    #[error("reading or saving {page} was cancelled")]
     Cancelled {
-        /// the page, the first of a run
+        /// the page, or the first page of a run
         page: PageId,
     },
-    /// dimensions that no store can have
+    /// dimensions outside the limits of a store
     #[error("a store cannot have {name} = {got}; it must be {must}")]
     Spec {
         /// the field
         name: &'static str,
-        /// what was asked for
+        /// value requested
         got: u64,
-        /// what is allowed
+        /// allowed values
         must: String,
     },
-    /// a name that could leave the library folder
+    /// a name that could point outside the library folder
     #[error("'{name}' cannot name a saved document; use letters, digits, '-' and '_'")]
     BadName {
         /// the name
         name: String,
     },
-    /// the memory budget of the buffers is used up
-    #[error("{wanted} of buffers would pass the RAM budget of {budget}; raise --ram-budget")]
+    /// the memory budget of the slab pool is used up
+    #[error("{wanted} more of buffers exceeds the RAM budget of {budget}; raise --ram-budget")]
     OverBudget {
         /// bytes wanted
         wanted: Bytes,
@@ -151,7 +151,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Sorts a failure of the system by what a person can do about it.
+    /// Classifies an error of the operating system by its remedy.
     pub fn from_io(op: &'static str, file: &str, needed_bytes: u64, source: io::Error) -> Self {
         use io::ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
         let file = file.to_owned();
@@ -162,7 +162,7 @@ impl StoreError {
         }
     }
 
-    /// True where making the store anew is the answer: what is there is of no use to this model and document.
+    /// True if the store should be created again: its content is useless for this model and document.
     pub fn is_unusable_content(&self) -> bool {
         use StoreError::{Absent, Damaged, Foreign, OtherVersion};
         matches!(self, Absent { .. } | OtherVersion { .. } | Foreign { .. } | Damaged { .. })

@@ -1,11 +1,11 @@
-//! Any folder, with the faults of a list: the disk that every test of the store can ask for.
+//! Fault injection: wraps any folder, and fails the operations that a list of rules selects.
 //!
 //! ```text
-//! PageStore, Io ─► FaultInjectingFolder ─ rule: (operation, file, which one) ─► fault, or ─► the folder beneath
+//! PageStore, Io ─► FaultInjectingFolder ─ rule (operation, file, count) ─► fault, or ─► inner folder
 //! ```
-//! A rule waits for `skip` operations that match, then strikes `times` of them. A ring's reads pass through
-//! [`Storage::adjust`], so that a ring meets the same faults as a positioned read; a file with rules on writes is not given
-//! to the ring, because a write that has happened cannot be torn afterwards.
+//! A rule skips `skip` matching operations, then injects its fault into the next `times`. Reads of a ring pass through
+//! [`Storage::adjust`], so they get the same faults as positioned reads. A file with rules on writes is not given to
+//! the ring, because a completed write cannot be torn afterwards.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -13,12 +13,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::kv::store::error::StoreError;
-use crate::kv::store::storage::{Folder, IoOp, LockGuard, OpenHow, Storage};
+use crate::kv::store::storage::{Folder, IoOp, LockGuard, OpenMode, Storage};
 
-/// What goes wrong.
+/// Kind of fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// reads or writes only this many bytes, rounded down to a block where the file is direct
+    /// reads or writes at most this many bytes, rounded down to a block if the file is direct
     Short(usize),
     /// EINTR
     Interrupted,
@@ -30,15 +30,15 @@ pub enum Fault {
     NoSpace,
     /// EACCES
     Denied,
-    /// writes the first bytes only, and says that all is well
+    /// writes only the first bytes, but reports success
     Torn(usize),
-    /// turns one bit of what is read or written
+    /// flips one bit of the data read or written
     BitFlip(usize),
-    /// this operation and every later one fails: the power is gone
+    /// this and every later operation fails, as after a power failure
     PowerCut,
 }
 
-/// What a rule is about.
+/// Operation that a rule matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultOp {
     /// `read_at`
@@ -53,74 +53,74 @@ pub enum FaultOp {
     Open,
 }
 
-/// One entry of the list.
+/// One injection rule.
 #[derive(Debug, Clone)]
 pub struct Rule {
     /// which operation
     pub op: FaultOp,
-    /// beginning of the file's name
+    /// prefix of the file name
     pub file: &'static str,
-    /// matching operations that pass before
+    /// matching operations to skip
     pub skip: u64,
-    /// operations that are struck
+    /// operations to fail
     pub times: u64,
-    /// what happens to them
+    /// fault to inject
     pub fault: Fault,
 }
 
 impl Rule {
-    /// Every such operation, from the first.
+    /// A rule for every such operation.
     pub fn always(op: FaultOp, file: &'static str, fault: Fault) -> Self {
         Rule { op, file, skip: 0, times: u64::MAX, fault }
     }
 
-    /// One such operation, after `skip` others.
+    /// A rule for one such operation, after `skip` others.
     pub fn once(op: FaultOp, file: &'static str, skip: u64, fault: Fault) -> Self {
         Rule { op, file, skip, times: 1, fault }
     }
 }
 
 #[derive(Debug, Default)]
-struct Plan {
+struct FaultPlan {
     rules: Mutex<Vec<Rule>>,
-    n_struck: AtomicU64,
-    dead: Mutex<bool>,
+    n_injected: AtomicU64,
+    power_is_cut: Mutex<bool>,
 }
 
-impl Plan {
+impl FaultPlan {
     fn rules(&self) -> MutexGuard<'_, Vec<Rule>> {
         self.rules.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn dead(&self) -> MutexGuard<'_, bool> {
-        self.dead.lock().unwrap_or_else(PoisonError::into_inner)
+    fn power_is_cut(&self) -> MutexGuard<'_, bool> {
+        self.power_is_cut.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The fault that strikes this operation.
-    fn strike(&self, op: FaultOp, file: &str) -> Option<Fault> {
-        if *self.dead() {
+    /// The fault for this operation, if a rule matches.
+    fn fault_for(&self, op: FaultOp, file: &str) -> Option<Fault> {
+        if *self.power_is_cut() {
             return Some(Fault::Failed);
         }
-        let mut struck = None;
+        let mut fault = None;
         for rule in self.rules().iter_mut().filter(|r| r.op == op && file.starts_with(r.file)) {
             if rule.skip > 0 {
                 rule.skip -= 1;
-            } else if rule.times > 0 && struck.is_none() {
+            } else if rule.times > 0 && fault.is_none() {
                 rule.times -= 1;
-                struck = Some(rule.fault);
+                fault = Some(rule.fault);
             }
         }
-        if struck.is_some() {
-            self.n_struck.fetch_add(1, Ordering::Relaxed);
+        if fault.is_some() {
+            self.n_injected.fetch_add(1, Ordering::Relaxed);
         }
-        if struck == Some(Fault::PowerCut) {
-            *self.dead() = true;
+        if fault == Some(Fault::PowerCut) {
+            *self.power_is_cut() = true;
         }
-        struck
+        fault
     }
 }
 
-fn as_error(fault: Fault) -> Option<io::Error> {
+fn to_io_error(fault: Fault) -> Option<io::Error> {
     Some(match fault {
         Fault::Interrupted => ErrorKind::Interrupted.into(),
         Fault::Again => ErrorKind::WouldBlock.into(),
@@ -138,15 +138,15 @@ fn flip(buf: &mut [u8], bit: usize) {
     }
 }
 
-/// A folder with faults. Clones share the list.
+/// A folder with faults. Clones share the rules.
 #[derive(Debug, Clone)]
 pub struct FaultInjectingFolder {
     inner: Arc<dyn Folder>,
-    plan: Arc<Plan>,
+    plan: Arc<FaultPlan>,
 }
 
 impl FaultInjectingFolder {
-    /// No faults yet.
+    /// A folder without rules.
     pub fn new(inner: Arc<dyn Folder>) -> Self {
         FaultInjectingFolder { inner, plan: Arc::default() }
     }
@@ -156,25 +156,25 @@ impl FaultInjectingFolder {
         self.plan.rules().push(rule);
     }
 
-    /// Forgets all rules, and brings the power back.
+    /// Removes all rules, and restores the power.
     pub fn clear(&self) {
         self.plan.rules().clear();
-        *self.plan.dead() = false;
+        *self.plan.power_is_cut() = false;
     }
 
-    /// Operations struck so far.
-    pub fn n_struck(&self) -> u64 {
-        self.plan.n_struck.load(Ordering::Relaxed)
+    /// Number of faults injected so far.
+    pub fn n_injected(&self) -> u64 {
+        self.plan.n_injected.load(Ordering::Relaxed)
     }
 }
 
 impl Folder for FaultInjectingFolder {
-    fn open(&self, name: &str, how: OpenHow) -> io::Result<Arc<dyn Storage>> {
-        if let Some(error) = self.plan.strike(FaultOp::Open, name).and_then(as_error) {
+    fn open(&self, name: &str, mode: OpenMode) -> io::Result<Arc<dyn Storage>> {
+        if let Some(error) = self.plan.fault_for(FaultOp::Open, name).and_then(to_io_error) {
             return Err(error);
         }
-        let inner = self.inner.open(name, how)?;
-        Ok(Arc::new(FaultyFile { inner, name: name.to_owned(), plan: Arc::clone(&self.plan) }))
+        let inner = self.inner.open(name, mode)?;
+        Ok(Arc::new(FaultInjectingFile { inner, name: name.to_owned(), plan: Arc::clone(&self.plan) }))
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
@@ -186,18 +186,18 @@ impl Folder for FaultInjectingFolder {
     }
 
     fn sync(&self) -> io::Result<()> {
-        match self.plan.strike(FaultOp::Sync, "folder").and_then(as_error) {
+        match self.plan.fault_for(FaultOp::Sync, "folder").and_then(to_io_error) {
             Some(error) => Err(error),
             None => self.inner.sync(),
         }
     }
 
-    fn is_there(&self) -> bool {
-        self.inner.is_there()
+    fn exists(&self) -> bool {
+        self.inner.exists()
     }
 
     fn lock(&self, create: bool) -> Result<Box<dyn LockGuard>, StoreError> {
-        match self.plan.strike(FaultOp::Open, "lock").and_then(as_error) {
+        match self.plan.fault_for(FaultOp::Open, "lock").and_then(to_io_error) {
             Some(error) => Err(StoreError::from_io("open", "lock", 0, error)),
             None => self.inner.lock(create),
         }
@@ -209,25 +209,25 @@ impl Folder for FaultInjectingFolder {
 }
 
 #[derive(Debug)]
-struct FaultyFile {
+struct FaultInjectingFile {
     inner: Arc<dyn Storage>,
     name: String,
-    plan: Arc<Plan>,
+    plan: Arc<FaultPlan>,
 }
 
-impl FaultyFile {
-    fn strike(&self, op: FaultOp) -> Option<Fault> {
-        self.plan.strike(op, &self.name)
+impl FaultInjectingFile {
+    fn fault_for(&self, op: FaultOp) -> Option<Fault> {
+        self.plan.fault_for(op, &self.name)
     }
 
     fn shortened(&self, n: usize, len: usize) -> usize {
         let align = crate::kv::store::storage::step_align(&*self.inner);
-        // At least one block, or nothing would ever move on; 0 would be the end of the file.
+        // At least one block, to make progress; 0 would mean the end of the file.
         (n / align * align).max(align).min(len)
     }
 }
 
-impl Storage for FaultyFile {
+impl Storage for FaultInjectingFile {
     fn len(&self) -> io::Result<u64> {
         self.inner.len()
     }
@@ -238,7 +238,7 @@ impl Storage for FaultyFile {
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
-        match self.strike(FaultOp::Write) {
+        match self.fault_for(FaultOp::Write) {
             None => self.inner.write_at(buf, offset),
             Some(Fault::Short(n)) => {
                 let n = self.shortened(n, buf.len());
@@ -251,31 +251,31 @@ impl Storage for FaultyFile {
                 Ok(buf.len())
             }
             Some(Fault::BitFlip(bit)) => {
-                // The copy has the alignment that a direct file asks for only by chance, so such files are not flipped here.
+                // Direct files must not get here: the copy may not have the alignment they need.
                 let mut copy = buf.to_vec();
                 flip(&mut copy, bit);
                 self.inner.write_at(&copy, offset)
             }
-            Some(fault) => Err(as_error(fault).unwrap_or_else(|| ErrorKind::Other.into())),
+            Some(fault) => Err(to_io_error(fault).unwrap_or_else(|| ErrorKind::Other.into())),
         }
     }
 
     fn sync(&self) -> io::Result<()> {
-        match self.strike(FaultOp::Sync).and_then(as_error) {
+        match self.fault_for(FaultOp::Sync).and_then(to_io_error) {
             Some(error) => Err(error),
             None => self.inner.sync(),
         }
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        match self.strike(FaultOp::Grow).and_then(as_error) {
+        match self.fault_for(FaultOp::Grow).and_then(to_io_error) {
             Some(error) => Err(error),
             None => self.inner.set_len(len),
         }
     }
 
     fn allocate(&self, len: u64) -> io::Result<()> {
-        match self.strike(FaultOp::Grow).and_then(as_error) {
+        match self.fault_for(FaultOp::Grow).and_then(to_io_error) {
             Some(error) => Err(error),
             None => self.inner.allocate(len),
         }
@@ -286,8 +286,8 @@ impl Storage for FaultyFile {
     }
 
     fn ring_file(&self) -> Option<&File> {
-        let on_writes = self.plan.rules().iter().any(|r| r.op == FaultOp::Write);
-        if on_writes { None } else { self.inner.ring_file() }
+        let has_write_rules = self.plan.rules().iter().any(|r| r.op == FaultOp::Write);
+        if has_write_rules { None } else { self.inner.ring_file() }
     }
 
     fn stop_direct(&self) {
@@ -298,7 +298,7 @@ impl Storage for FaultyFile {
         if op == IoOp::Write {
             return result;
         }
-        match self.strike(FaultOp::Read) {
+        match self.fault_for(FaultOp::Read) {
             None => result,
             Some(Fault::Short(n)) => result.map(|got| got.min(self.shortened(n, buf.len()))),
             Some(Fault::Torn(n)) => {
@@ -309,7 +309,7 @@ impl Storage for FaultyFile {
                 flip(buf, bit);
                 result
             }
-            Some(fault) => Err(as_error(fault).unwrap_or_else(|| ErrorKind::Other.into())),
+            Some(fault) => Err(to_io_error(fault).unwrap_or_else(|| ErrorKind::Other.into())),
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The bytes of the header block, the superblock and the group entries: encoding, checksums, checks. Pure.
+//! Store file format: header block, superblock, group entries; encoding, checksums, validation. Pure.
 //!
-//! The drawing is in the documentation of [the store](super); here every size and offset in it is asserted when the crate
-//! is compiled, and every block is checked when it is read. Numbers are little-endian.
+//! The documentation of [the store](super) has the byte diagram. Its sizes and offsets are asserted here at compile
+//! time, and every block is validated when it is read. Numbers are little-endian.
 //!
 //! Invariant: `decode` of any bytes returns a value or a [`Corruption`], and never panics.
 
@@ -14,31 +14,31 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 #[cfg(target_endian = "big")]
 compile_error!("the store's files are little-endian; add byte swaps in format.rs before building for this target");
 
-/// Version of everything below; any change of a byte's meaning raises it.
+/// Format version. Any change of the meaning of a byte increments it.
 pub const FORMAT_VERSION: u32 = 1;
-/// Tokens of one page, and of one page group.
+/// Tokens per page, and per page group.
 pub const PAGE_TOKENS: u32 = 64;
-/// Everything that is read or written directly begins and ends at a multiple of this.
+/// Alignment of direct I/O: address, offset and length are multiples of it.
 pub const ALIGN_BYTES: u64 = 4096;
-/// Bytes of the header block; token ids follow it.
+/// Size of the header block; the token ids follow it.
 pub const HEADER_BLOCK_BYTES: u64 = 4096;
-/// Bytes of one superblock slot.
+/// Size of one superblock slot.
 pub const SUPER_SLOT_BYTES: u64 = 4096;
-/// Where the group entries begin in the index.
+/// Offset of the group entries in the index.
 pub const ENTRIES_OFFSET: u64 = 2 * SUPER_SLOT_BYTES;
-/// Bytes of a group entry before its checksums of pages.
+/// Size of a group entry before its page checksums.
 pub const ENTRY_HEAD_BYTES: usize = 64;
 
 const HEADER_MAGIC: [u8; 8] = *b"STRATAKV";
 const SUPER_MAGIC: [u8; 8] = *b"STRATASB";
 const ENTRY_MAGIC: u32 = u32::from_le_bytes(*b"GRP1");
 
-/// What a page holds.
+/// Kind of payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PageKind {
     /// keys and values of one layer, all KV heads
     Kv,
-    /// the input activations of one layer, from which its keys and values can be computed again
+    /// input activations of one layer, from which its keys and values can be recomputed
     Activation,
 }
 
@@ -58,7 +58,7 @@ impl PageKind {
 /// One page: 64 tokens of one layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PageId {
-    /// what it holds
+    /// kind of payload
     pub kind: PageKind,
     /// layer, from 0
     pub layer: u32,
@@ -67,7 +67,7 @@ pub struct PageId {
 }
 
 impl PageId {
-    /// The page with keys and values.
+    /// The KV page of a layer and group.
     pub fn kv(layer: u32, group: u32) -> Self {
         PageId { kind: PageKind::Kv, layer, group }
     }
@@ -83,19 +83,19 @@ impl fmt::Display for PageId {
     }
 }
 
-/// Why a block was not accepted.
+/// Reason why a block was rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Corruption {
-    /// too short, or not begun with the right letters
-    NotOurs,
+    /// too short, or wrong magic number
+    BadMagic,
     /// another version of the format
     Version(u32),
-    /// the checksum does not fit
+    /// checksum mismatch
     Checksum,
     /// belongs to another store, another place, or other tokens
     Foreign,
-    /// of a commit that did not end
-    Early,
+    /// belongs to a commit that did not complete
+    Uncommitted,
 }
 
 /// The first 256 bytes of the header block.
@@ -105,21 +105,21 @@ pub struct HeaderBlock {
     magic: [u8; 8],
     version: u32,
     block_bytes: u32,
-    /// random, so that a file of another store is noticed
+    /// random; detects files of another store
     pub store_id: u64,
     /// L
     pub n_layer: u32,
-    /// tokens of a page
+    /// tokens per page
     pub page_tokens: u32,
-    /// payload of a KV page
+    /// payload bytes of a KV page
     pub kv_page_bytes: u64,
-    /// payload of an activation page, 0 where none are kept
+    /// payload bytes of an activation page, 0 if the store has none
     pub activation_page_bytes: u64,
-    /// abstract of one page, 0 where none are kept
+    /// bytes of the abstract of one page, 0 if the store has none
     pub abstract_bytes: u32,
-    /// page groups of an extent
+    /// page groups per extent
     pub extent_groups: u32,
-    /// extents of an arena file
+    /// extents per arena file
     pub arena_extents: u32,
     reserved: u32,
     /// hash of the model's weights
@@ -130,9 +130,9 @@ pub struct HeaderBlock {
     pub settings_hash: [u8; 32],
     /// hash of the document's token ids
     pub token_hash: [u8; 32],
-    /// the document's token ids, which follow the block
+    /// number of token ids of the document; they follow the block
     pub n_tokens: u64,
-    /// element type and arrangement of a page's payload, in ASCII, zeros after it
+    /// element type and layout of a page payload, ASCII, zero-padded
     pub layout: [u8; 24],
     unused: [u8; 24],
     checksum: u64,
@@ -149,15 +149,15 @@ pub struct Superblock {
     pub store_id: u64,
     /// counts commits from 1; slot `seq % 2` holds it
     pub seq: u64,
-    /// group entries at and past this one are not looked at
+    /// one past the last valid group entry
     pub n_groups: u64,
-    /// groups that are visible
+    /// number of visible groups
     pub n_committed: u64,
     /// token ids in the header file
     pub n_tokens: u64,
-    /// their hash
+    /// hash of those token ids
     pub token_hash: [u8; 32],
-    /// bytes of all arenas, for the person who looks
+    /// total size of all arenas, for inspection by hand
     pub arena_bytes: u64,
     unused: [u8; 24],
     checksum: u64,
@@ -168,15 +168,15 @@ pub struct Superblock {
 #[repr(C)]
 pub struct EntryHead {
     magic: u32,
-    /// its own position
+    /// index of the group
     pub group: u32,
     /// the commit that makes it visible
     pub seq: u64,
     /// as in the header block
     pub store_id: u64,
-    /// of all tokens up to the end of this group
+    /// hash of all tokens up to the end of this group
     pub token_hash: [u8; 16],
-    /// of the group's row of abstracts, 0 where there is none
+    /// checksum of the abstract row of the group, 0 if it has none
     pub abstract_sum: u64,
     unused: u64,
     checksum: u64,
@@ -202,18 +202,18 @@ const _: () = {
     assert!(HEADER_BLOCK_BYTES.is_multiple_of(ALIGN_BYTES) && SUPER_SLOT_BYTES.is_multiple_of(ALIGN_BYTES));
 };
 
-/// The part of `T` that the checksum at its end covers.
-fn covered<T: Pod>(value: &T) -> &[u8] {
+/// The bytes of `T` covered by the checksum at its end.
+fn checksummed<T: Pod>(value: &T) -> &[u8] {
     let bytes = bytemuck::bytes_of(value);
     bytes.get(..bytes.len() - size_of::<u64>()).unwrap_or(bytes)
 }
 
-/// Reads the `T` that begins `bytes`.
-fn begin<T: Pod>(bytes: &[u8]) -> Result<T, Corruption> {
-    bytes.get(..size_of::<T>()).map(bytemuck::pod_read_unaligned).ok_or(Corruption::NotOurs)
+/// Decodes the `T` at the beginning of `bytes`.
+fn read_prefix<T: Pod>(bytes: &[u8]) -> Result<T, Corruption> {
+    bytes.get(..size_of::<T>()).map(bytemuck::pod_read_unaligned).ok_or(Corruption::BadMagic)
 }
 
-/// What the header says, apart from what is the same in every file.
+/// Header fields that differ between stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeaderFields {
     /// see [`HeaderBlock::store_id`]
@@ -239,7 +239,7 @@ pub struct HeaderFields {
 }
 
 impl HeaderBlock {
-    /// A sealed header.
+    /// A header block with its checksum.
     pub fn new(fields: HeaderFields) -> Self {
         let [model_hash, tokenizer_hash, settings_hash, token_hash] = fields.hashes;
         let mut block = HeaderBlock {
@@ -262,35 +262,35 @@ impl HeaderBlock {
             layout: fields.layout,
             ..HeaderBlock::zeroed()
         };
-        block.checksum = xxh3_64(covered(&block));
+        block.checksum = xxh3_64(checksummed(&block));
         block
     }
 
-    /// The whole block, zeros after the fields.
+    /// The whole block, zero-padded.
     pub fn encode(&self) -> Vec<u8> {
         padded(bytemuck::bytes_of(self), HEADER_BLOCK_BYTES as usize)
     }
 
-    /// Reads a block.
+    /// Decodes a header block.
     ///
     /// # Errors
-    /// What is wrong with it; the version is looked at before the checksum, so that an older file is told from a damaged one.
+    /// The reason to reject it. The version is checked before the checksum, to tell an older file from a corrupt one.
     pub fn decode(bytes: &[u8]) -> Result<Self, Corruption> {
-        let block: HeaderBlock = begin(bytes)?;
+        let block: HeaderBlock = read_prefix(bytes)?;
         if block.magic != HEADER_MAGIC {
-            return Err(Corruption::NotOurs);
+            return Err(Corruption::BadMagic);
         }
         if block.version != FORMAT_VERSION {
             return Err(Corruption::Version(block.version));
         }
-        if block.checksum != xxh3_64(covered(&block)) {
+        if block.checksum != xxh3_64(checksummed(&block)) {
             return Err(Corruption::Checksum);
         }
         Ok(block)
     }
 }
 
-/// What a commit says.
+/// Fields of the superblock of one commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SuperFields {
     /// see [`Superblock::store_id`]
@@ -310,7 +310,7 @@ pub struct SuperFields {
 }
 
 impl Superblock {
-    /// A sealed superblock.
+    /// A superblock with its checksum.
     pub fn new(fields: SuperFields) -> Self {
         let mut block = Superblock {
             magic: SUPER_MAGIC,
@@ -324,28 +324,28 @@ impl Superblock {
             arena_bytes: fields.arena_bytes,
             ..Superblock::zeroed()
         };
-        block.checksum = xxh3_64(covered(&block));
+        block.checksum = xxh3_64(checksummed(&block));
         block
     }
 
-    /// The whole slot, zeros after the fields.
+    /// The whole slot, zero-padded.
     pub fn encode(&self) -> Vec<u8> {
         padded(bytemuck::bytes_of(self), SUPER_SLOT_BYTES as usize)
     }
 
-    /// Reads a slot of the store `store_id`.
+    /// Decodes a slot of the store `store_id`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason to reject it.
     pub fn decode(bytes: &[u8], store_id: u64) -> Result<Self, Corruption> {
-        let block: Superblock = begin(bytes)?;
+        let block: Superblock = read_prefix(bytes)?;
         if block.magic != SUPER_MAGIC {
-            return Err(Corruption::NotOurs);
+            return Err(Corruption::BadMagic);
         }
         if block.version != FORMAT_VERSION {
             return Err(Corruption::Version(block.version));
         }
-        if block.checksum != xxh3_64(covered(&block)) {
+        if block.checksum != xxh3_64(checksummed(&block)) {
             return Err(Corruption::Checksum);
         }
         if block.store_id != store_id {
@@ -354,31 +354,31 @@ impl Superblock {
         Ok(block)
     }
 
-    /// Where the slot of a commit begins in the index.
+    /// Offset in the index of the slot of commit `seq`.
     pub fn slot_offset(seq: u64) -> u64 {
         (seq % 2) * SUPER_SLOT_BYTES
     }
 }
 
-/// A group entry: which commit made it visible, and the checksum of each of its pages (0: not there).
+/// Group entry: the commit that made the group visible, and the checksum of each of its pages (0: missing).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupEntry {
-    /// position
+    /// index of the group
     pub group: u32,
-    /// commit
+    /// commit that makes it visible
     pub seq: u64,
-    /// store
+    /// see [`HeaderBlock::store_id`]
     pub store_id: u64,
-    /// of all tokens up to the end of this group
+    /// hash of all tokens up to the end of this group
     pub token_hash: [u8; 16],
-    /// of the abstracts, 0 where there are none
+    /// checksum of the abstracts, 0 if there are none
     pub abstract_sum: u64,
-    /// by kind, then by layer
+    /// checksums by kind, then by layer
     pub page_sums: Vec<u64>,
 }
 
 impl GroupEntry {
-    /// The entry's `entry_bytes` bytes.
+    /// Encodes the entry into `entry_bytes` bytes.
     pub fn encode(&self, entry_bytes: usize) -> Vec<u8> {
         let head = EntryHead {
             magic: ENTRY_MAGIC,
@@ -400,14 +400,14 @@ impl GroupEntry {
         bytes
     }
 
-    /// Reads the entry of `group` with `n_sums` checksums.
+    /// Decodes the entry of `group` with `n_sums` page checksums.
     ///
     /// # Errors
-    /// What is wrong with it. All zeros, a hole, is `NotOurs`.
+    /// The reason to reject it. An entry of zeros (a hole) is `BadMagic`.
     pub fn decode(bytes: &[u8], group: u32, store_id: u64, n_sums: usize) -> Result<Self, Corruption> {
-        let head: EntryHead = begin(bytes)?;
+        let head: EntryHead = read_prefix(bytes)?;
         if head.magic != ENTRY_MAGIC {
-            return Err(Corruption::NotOurs);
+            return Err(Corruption::BadMagic);
         }
         let mut whole = bytes.to_vec();
         if let Some(place) = whole.get_mut(ENTRY_HEAD_BYTES - 8..ENTRY_HEAD_BYTES) {
@@ -419,7 +419,7 @@ impl GroupEntry {
         if head.store_id != store_id || head.group != group {
             return Err(Corruption::Foreign);
         }
-        let sums = bytes.get(ENTRY_HEAD_BYTES..ENTRY_HEAD_BYTES + n_sums * 8).ok_or(Corruption::NotOurs)?;
+        let sums = bytes.get(ENTRY_HEAD_BYTES..ENTRY_HEAD_BYTES + n_sums * 8).ok_or(Corruption::BadMagic)?;
         let page_sums = sums.chunks_exact(8).map(bytemuck::pod_read_unaligned).collect();
         let EntryHead { seq, token_hash, abstract_sum, .. } = head;
         Ok(GroupEntry { group, seq, store_id, token_hash, abstract_sum, page_sums })
@@ -432,10 +432,10 @@ fn padded(bytes: &[u8], len: usize) -> Vec<u8> {
     all
 }
 
-/// Checksum of a payload that also says whose it is: the same bytes at another place, in another store or after other
-/// tokens have another sum. Never 0, which means that there is no page.
+/// Checksum of a payload, seeded with its identity: the same bytes at another place, in another store or after other
+/// tokens have another checksum. Never 0, because 0 means that there is no page.
 pub fn page_sum(store_id: u64, page: PageId, token_hash: &[u8; 16], payload: &[u8]) -> u64 {
-    let mut whose = [0u8; 40];
+    let mut identity = [0u8; 40];
     let fields: [&[u8]; 5] = [
         &store_id.to_le_bytes(),
         &(page.kind.index() as u64).to_le_bytes(),
@@ -443,13 +443,13 @@ pub fn page_sum(store_id: u64, page: PageId, token_hash: &[u8; 16], payload: &[u
         &page.group.to_le_bytes(),
         token_hash,
     ];
-    for (place, byte) in whose.iter_mut().zip(fields.into_iter().flatten()) {
+    for (place, byte) in identity.iter_mut().zip(fields.into_iter().flatten()) {
         *place = *byte;
     }
-    xxh3_64_with_seed(payload, xxh3_64(&whose)).max(1)
+    xxh3_64_with_seed(payload, xxh3_64(&identity)).max(1)
 }
 
-/// Checksum of a group's row of abstracts; never 0.
+/// Checksum of the abstract row of a group. Never 0.
 pub fn abstract_sum(store_id: u64, group: u32, token_hash: &[u8; 16], row: &[u8]) -> u64 {
     page_sum(!store_id, PageId::kv(u32::MAX, group), token_hash, row)
 }

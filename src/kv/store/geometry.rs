@@ -1,46 +1,46 @@
-//! Where a page lies: what a store is for ([`StoreSpec`]), and the arithmetic from a page to a file and an offset. Pure.
+//! Store geometry: identity of a store ([`StoreSpec`]), and the offset of every page in its arena file. Pure.
 //!
 //! ```text
-//! group g ─► extent g / E ─► arena file, place in it;     extent = layer 0: E slots │ layer 1: E slots │ ...
+//! group g ─► extent g / E ─► arena file, offset in it;    extent = layer 0: E slots │ layer 1: E slots │ ...
 //! ```
-//! A slot is a page's payload rounded up to 4096 bytes. E groups share an extent, so that E pages of one layer, which
-//! attention reads together, are one read of up to 256 KiB.
+//! A slot is a page payload rounded up to 4096 bytes. E groups share an extent. Attention reads the E pages of one
+//! layer in an extent together, so they are one read of up to 256 KiB.
 //!
-//! Limits: 1024 layers, 64 MiB a page, 2^20 groups, so that no product below passes 2^63.
+//! Limits: 1024 layers, 64 MiB a page, 2^20 groups. No product below exceeds 2^63.
 
 use crate::base::limits::{MAX_CONTEXT, MAX_LAYERS};
 use crate::kv::store::error::StoreError;
 use crate::kv::store::format::{ALIGN_BYTES, ENTRIES_OFFSET, ENTRY_HEAD_BYTES, PAGE_TOKENS, PageId, PageKind};
 
-/// Largest payload of a page.
+/// Maximum payload of a page.
 pub const MAX_PAGE_BYTES: u64 = 64 << 20;
-/// What one read should carry at most.
+/// Target size of one read.
 pub const RUN_BYTES: u64 = 256 << 10;
-/// Most groups that share an extent.
+/// Maximum groups per extent.
 pub const MAX_EXTENT_GROUPS: u64 = 16;
-/// An arena file is not begun to grow past this.
+/// Target size of an arena file; no new extent begins past it.
 pub const ARENA_BYTES: u64 = 1 << 30;
-/// Most groups of a store.
+/// Maximum groups of a store.
 pub const MAX_GROUPS: u64 = MAX_CONTEXT as u64 / PAGE_TOKENS as u64;
 
-/// What a store is for. Two stores are interchangeable where this and the tokens are equal.
+/// Identity of a store. Two stores are interchangeable if their specs and tokens are equal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreSpec {
     /// hash of the model's weights and dimensions
     pub model_hash: [u8; 32],
     /// hash of the tokenizer
     pub tokenizer_hash: [u8; 32],
-    /// hash of the rope settings and of how K and V are quantized
+    /// hash of the rope settings and of the K and V quantization
     pub settings_hash: [u8; 32],
-    /// element type and arrangement of a payload, up to 24 ASCII letters, `f16/block16` and the like
+    /// element type and layout of a payload, at most 24 ASCII letters, for example `f16/block16`
     pub layout: String,
     /// L
     pub n_layer: u32,
-    /// payload of a KV page: 64 tokens of one layer, all KV heads, K and V
+    /// payload bytes of a KV page: 64 tokens of one layer, all KV heads, K and V
     pub kv_page_bytes: u64,
-    /// payload of an activation page, 0 where none are kept
+    /// payload bytes of an activation page, 0 if the store has none
     pub activation_page_bytes: u64,
-    /// abstract of one page, 0 where none are kept
+    /// bytes of the abstract of one page, 0 if the store has none
     pub abstract_bytes: u32,
 }
 
@@ -48,7 +48,7 @@ impl StoreSpec {
     /// Checks every field against its limit.
     ///
     /// # Errors
-    /// The first field that no store can have.
+    /// The first field outside its limits.
     pub fn check(&self) -> Result<(), StoreError> {
         let within = |name, got: u64, least: u64, most: u64| {
             let must = || format!("between {least} and {most}");
@@ -61,7 +61,7 @@ impl StoreSpec {
         within("length of layout", self.layout.len() as u64, 1, 24)
     }
 
-    /// `layout` as the header has it.
+    /// `layout` as the header stores it.
     pub fn layout_bytes(&self) -> [u8; 24] {
         let mut bytes = [0; 24];
         for (place, letter) in bytes.iter_mut().zip(self.layout.bytes()) {
@@ -71,33 +71,33 @@ impl StoreSpec {
     }
 }
 
-/// Sizes that follow from a spec.
+/// Sizes derived from a spec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Geometry {
     /// L
     pub n_layer: u32,
-    /// payload by kind, 0 where the kind is not kept
+    /// payload bytes by kind, 0 if the store does not have the kind
     pub payload_bytes: [u64; 2],
-    /// slot by kind
+    /// slot bytes by kind
     pub slot_bytes: [u64; 2],
     /// E
     pub extent_groups: u32,
-    /// extents of an arena file
+    /// extents per arena file
     pub arena_extents: u32,
-    /// abstracts of one group, all layers
+    /// bytes of the abstracts of one group, all layers
     pub abstract_row_bytes: u64,
-    /// a group entry
+    /// bytes of a group entry
     pub entry_bytes: u64,
 }
 
-/// A page's place.
+/// Location of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// kind and number of the arena file
     pub arena: (PageKind, u32),
-    /// first byte
+    /// offset of the page
     pub offset: u64,
-    /// length the arena must have before the page can be written
+    /// minimum length of the arena file to write the page
     pub arena_len: u64,
 }
 
@@ -125,34 +125,34 @@ impl Geometry {
         })
     }
 
-    /// Pages of one group, of every kind that is kept.
+    /// Pages per group, of every kind in the store.
     pub fn pages_per_group(&self) -> usize {
         let n_kinds = if self.payload_bytes[1] > 0 { 2 } else { 1 };
         n_kinds * self.n_layer as usize
     }
 
-    /// Position of a page among the [`Geometry::pages_per_group`] of its group; none where the page cannot exist.
+    /// Index of a page among the [`Geometry::pages_per_group`] of its group. None if the page cannot exist.
     pub fn page_index(&self, page: PageId) -> Option<usize> {
         let kept = page.layer < self.n_layer && self.payload_of(page.kind) > 0 && u64::from(page.group) < MAX_GROUPS;
         kept.then(|| page.kind.index() * self.n_layer as usize + page.layer as usize)
     }
 
-    /// Payload of a kind.
+    /// Payload bytes of a kind.
     pub fn payload_of(&self, kind: PageKind) -> u64 {
         self.payload_bytes[kind.index()]
     }
 
-    /// Slot of a kind.
+    /// Slot bytes of a kind.
     pub fn slot_of(&self, kind: PageKind) -> u64 {
         self.slot_bytes[kind.index()]
     }
 
-    /// Bytes of an extent of a kind.
+    /// Extent bytes of a kind.
     pub fn extent_bytes(&self, kind: PageKind) -> u64 {
         u64::from(self.extent_groups) * u64::from(self.n_layer) * self.slot_of(kind)
     }
 
-    /// Where `page` lies.
+    /// Location of `page`.
     pub fn place(&self, page: PageId) -> Place {
         let extent = page.group / self.extent_groups;
         let in_arena = u64::from(extent % self.arena_extents);
@@ -165,17 +165,17 @@ impl Geometry {
         }
     }
 
-    /// One past the last group whose page of a layer lies directly after that of `group`.
+    /// One past the last group whose page of a layer is contiguous with that of `group`.
     pub fn run_end(&self, group: u32) -> u32 {
         (group / self.extent_groups + 1) * self.extent_groups
     }
 
-    /// Where a group's entry begins in the index.
+    /// Offset of the entry of a group in the index.
     pub fn entry_offset(&self, group: u32) -> u64 {
         ENTRIES_OFFSET + u64::from(group) * self.entry_bytes
     }
 
-    /// Bytes on the disk of `n_groups` groups with KV pages, everything included; what a budget has to allow.
+    /// Disk bytes of `n_groups` groups with KV pages, metadata included; a disk budget needs at least this.
     pub fn store_bytes(&self, n_groups: u64, n_tokens: u64) -> u64 {
         let extents = n_groups.div_ceil(u64::from(self.extent_groups));
         extents * self.extent_bytes(PageKind::Kv)

@@ -1,15 +1,15 @@
-//! Reads and writes of slabs that happen elsewhere: one interface, two backends, bounded queues.
+//! Asynchronous slab I/O: one interface, two backends, bounded queues.
 //!
 //! ```text
 //! owner ─ IoRequest(slab) ─► queue ─► ring thread (Linux) │ pool of threads ─► IoDone(slab) ─► owner
 //! ```
-//! 1. A slab belongs to the backend from `submit` until its `IoDone`: whatever becomes of the owner, nobody else reads,
-//!    writes or reuses the memory that the system may still write to.
-//! 2. Every request that was taken comes back exactly once, done, failed or cancelled.
-//! 3. Queues are bounded: a request that would pass the bound is handed back at once.
-//! 4. Whatever keeps a ring from being made, the threads do the same work; [`IoInfo`] says which and why.
+//! 1. A slab belongs to the backend from `submit` until its `IoDone`. Even if the owner is dropped, no other code
+//!    reads, writes or reuses memory that the kernel may still write to.
+//! 2. Every accepted request completes exactly once: done, failed or cancelled.
+//! 3. Queues are bounded: a request beyond the bound is into_job at once.
+//! 4. If no ring can be created, threads do the same work. [`IoInfo`] has the backend and the reason.
 //!
-//! A request is done when all of its bytes are: short reads go on where they stopped, EINTR and EAGAIN are tried again.
+//! A request is done when all of its bytes are: short reads resume, EINTR and EAGAIN are retried.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -22,14 +22,14 @@ use crate::kv::store::slab::Slab;
 use crate::kv::store::storage::{IoOp, Storage, read_exact, write_all};
 use crate::kv::store::thread_pool::Threads;
 
-/// Operations that the disk works on at once, by default.
+/// Default number of operations in flight.
 pub const DEFAULT_DEPTH: u32 = 64;
-/// Requests that wait or are worked on at once, at most.
+/// Default maximum of outstanding requests.
 pub const DEFAULT_QUEUE: usize = 1024;
-/// Names a backend in the environment: `STRATA_IO=threads`.
+/// Environment variable that selects a backend: `STRATA_IO=threads`.
 pub const IO_VARIABLE: &str = "STRATA_IO";
 
-/// The two backends.
+/// I/O backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IoKind {
     /// one ring on one thread
@@ -47,14 +47,14 @@ impl fmt::Display for IoKind {
     }
 }
 
-/// How to start.
+/// Configuration of the backend.
 #[derive(Debug, Clone)]
 pub struct IoConfig {
-    /// the backend to use; none: a ring where one can be made
+    /// the backend to use; none: a ring if one can be created
     pub force: Option<IoKind>,
-    /// operations that the disk works on at once
+    /// operations in flight
     pub depth: u32,
-    /// requests that wait or are worked on at once, at most
+    /// maximum of outstanding requests
     pub queue: usize,
     /// false: plain reads into unregistered memory
     pub register_buffers: bool,
@@ -67,7 +67,7 @@ impl Default for IoConfig {
 }
 
 impl IoConfig {
-    /// The defaults, with what `STRATA_IO` says.
+    /// The defaults, overridden by `STRATA_IO`.
     pub fn from_env() -> Self {
         let force = match std::env::var(IO_VARIABLE).as_deref() {
             Ok("threads") => Some(IoKind::Threads),
@@ -77,41 +77,41 @@ impl IoConfig {
     }
 }
 
-/// What is in use, to be said once.
+/// The backend in use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IoInfo {
     /// which backend
     pub kind: IoKind,
-    /// why it is this one
+    /// reason for this backend
     pub reason: String,
-    /// operations at once
+    /// operations in flight
     pub depth: u32,
 }
 
-/// Counts since the start. A snapshot.
+/// I/O counters since the start. A snapshot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct IoCounts {
     /// bytes read
     pub read_bytes: u64,
     /// bytes written
     pub written_bytes: u64,
-    /// requests done
+    /// requests completed
     pub n_done: u64,
-    /// of them failed
+    /// requests failed
     pub n_failed: u64,
-    /// operations given again for their rest
+    /// operations resubmitted for their remaining bytes
     pub n_short: u64,
-    /// operations given again after EINTR or EAGAIN
+    /// operations resubmitted after EINTR or EAGAIN
     pub n_retried: u64,
     /// operations into registered memory
     pub n_fixed_buffer: u64,
     /// operations on registered files
     pub n_fixed_file: u64,
-    /// regions that could not be registered, most likely for the limit on locked memory
+    /// regions that could not be registered, usually because of the limit on locked memory
     pub n_unregistered: u64,
 }
 
-/// The same, shared between threads.
+/// Same as [`IoCounts`], shared between threads.
 #[derive(Debug, Default)]
 pub struct Counters {
     pub(in crate::kv::store) read_bytes: AtomicU64,
@@ -147,12 +147,12 @@ impl Counters {
     }
 }
 
-/// Shared by the requests of one piece of work that may be given up: those that have not begun come back as cancelled.
+/// Cancels a set of requests: those that have not begun complete as cancelled.
 #[derive(Debug, Clone, Default)]
 pub struct Cancel(Arc<AtomicBool>);
 
 impl Cancel {
-    /// Gives up.
+    /// Cancels the requests.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Release);
     }
@@ -163,12 +163,12 @@ impl Cancel {
     }
 }
 
-/// The memory of a request, which also says the direction.
+/// Memory and direction of a request.
 #[derive(Debug)]
 pub enum IoBuffer {
-    /// to be filled from the disk
+    /// filled from the disk
     Read(Slab),
-    /// to be written; others may read it meanwhile, and nobody can change it
+    /// written to the disk; others may read it meanwhile
     Write(Arc<Slab>),
 }
 
@@ -189,7 +189,7 @@ impl IoBuffer {
         }
     }
 
-    /// The memory that was read into.
+    /// The slab of a read.
     pub fn into_read(self) -> Option<Slab> {
         match self {
             IoBuffer::Read(slab) => Some(slab),
@@ -203,58 +203,58 @@ impl IoBuffer {
     }
 }
 
-/// A read into, or a write of, the first `len` bytes of a slab.
+/// A read into, or write from, the first `len` bytes of a slab.
 #[derive(Debug)]
 pub struct IoRequest {
-    /// comes back with the result
+    /// into_job with the result
     pub tag: u64,
     /// the file
     pub storage: Arc<dyn Storage>,
-    /// where in the file
+    /// offset in the file
     pub offset: u64,
-    /// how much
+    /// length in bytes
     pub len: usize,
-    /// target or source
+    /// destination or source
     pub buffer: IoBuffer,
-    /// whose work it is
+    /// cancels the request
     pub cancel: Cancel,
 }
 
-/// A request that is over.
+/// A completed request.
 #[derive(Debug)]
 pub struct IoDone {
     /// of the request
     pub tag: u64,
     /// of the request
     pub op: IoOp,
-    /// all bytes, or why not
+    /// success of all bytes, or the error
     pub result: io::Result<()>,
-    /// the memory back; none only where the ring broke and the system may still use it
+    /// the memory; none only if the ring failed and the kernel may still use the slab
     pub buffer: Option<IoBuffer>,
     /// of the request
     pub len: usize,
-    /// from `submit` until the disk began
+    /// time from `submit` until the disk began
     pub wait: Duration,
-    /// from then until it was done
+    /// time from then until completion
     pub service: Duration,
 }
 
-/// A request with what a backend needs to know of it.
+/// A request with its submit time.
 #[derive(Debug)]
 pub struct Job {
     pub(in crate::kv::store) request: IoRequest,
     pub(in crate::kv::store) submitted: Instant,
 }
 
-/// What the two backends have in common: they take jobs, and send what became of them.
+/// I/O backend: takes jobs, and sends their results.
 pub trait Backend: Send + Sync + fmt::Debug {
-    /// Which it is.
+    /// Kind of backend, and the reason for it.
     fn info(&self) -> &IoInfo;
-    /// Takes a job, or hands it back where the queue is full or closed.
+    /// Takes a job, or returns it if the queue is full or closed.
     fn push(&self, job: Job) -> Result<(), Job>;
 }
 
-/// The sending half of the completions, and the counters.
+/// Sender of completions, with the counters.
 #[derive(Debug, Clone)]
 pub struct Outbox {
     pub(in crate::kv::store) done: Sender<IoDone>,
@@ -263,13 +263,13 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// True where the job is not worth beginning.
-    pub(in crate::kv::store) fn is_given_up(&self, job: &Job) -> bool {
+    /// True if the job was cancelled, or the backend is closing.
+    pub(in crate::kv::store) fn is_cancelled(&self, job: &Job) -> bool {
         job.request.cancel.is_cancelled() || self.closing.load(Ordering::Acquire)
     }
 
-    /// Sends what became of a job. Room was made for it by the bound on outstanding requests; where the owner is gone the
-    /// slab goes back to its pool here.
+    /// Sends the result of a job. The bound on outstanding requests guarantees room for it. If the owner is gone, the
+    /// slab returns to its pool here.
     pub(in crate::kv::store) fn send(&self, job: Job, began: Instant, result: io::Result<()>) {
         let IoRequest { tag, len, buffer, .. } = job.request;
         let op = buffer.op();
@@ -278,13 +278,13 @@ impl Outbox {
         let _ = self.done.try_send(IoDone { tag, op, result, buffer: Some(buffer), len, wait, service });
     }
 
-    /// Sends a failure and leaks the memory, which the system may still use.
-    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only a ring can break"))]
+    /// Sends a failure and leaks the memory, because the kernel may still use it.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only a ring can fail"))]
     pub(in crate::kv::store) fn send_leaking(&self, job: Job, began: Instant, error: &io::Error) {
         let IoRequest { tag, len, buffer, .. } = job.request;
         let op = buffer.op();
         std::mem::forget(buffer);
-        let result = Err(io::Error::new(error.kind(), format!("the ring broke: {error}")));
+        let result = Err(io::Error::new(error.kind(), format!("the ring failed: {error}")));
         self.count_result(op, len, &result);
         let (wait, service) = (began.duration_since(job.submitted), began.elapsed());
         let _ = self.done.try_send(IoDone { tag, op, result, buffer: None, len, wait, service });
@@ -299,32 +299,32 @@ impl Outbox {
         }
     }
 
-    /// Does a job here and now.
+    /// Runs a job synchronously.
     pub(in crate::kv::store) fn perform(&self, mut job: Job) {
         let began = Instant::now();
-        let result = if self.is_given_up(&job) { Err(cancelled()) } else { perform(&mut job.request) };
+        let result = if self.is_cancelled(&job) { Err(cancelled()) } else { perform(&mut job.request) };
         self.send(job, began, result);
     }
 }
 
 #[derive(Debug, thiserror::Error)]
 #[error("cancelled")]
-struct GivenUp;
+struct CancelledError;
 
-/// The error of a request that was given up.
+/// The error of a cancelled request.
 pub(in crate::kv::store) fn cancelled() -> io::Error {
-    io::Error::other(GivenUp)
+    io::Error::other(CancelledError)
 }
 
-/// True for a request that was given up: nothing is known of what it was about.
+/// True for a cancelled request: the state of its data is unknown.
 pub fn is_cancelled(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(|inner| inner.is::<GivenUp>())
+    error.get_ref().is_some_and(|inner| inner.is::<CancelledError>())
 }
 
-/// Does a request with positioned reads and writes.
+/// Runs a request with positioned reads and writes.
 ///
 /// # Errors
-/// What the disk said, after retries.
+/// The error of the disk, after retries.
 pub fn perform(request: &mut IoRequest) -> io::Result<()> {
     let IoRequest { storage, offset, len, buffer, .. } = request;
     let too_long = || io::Error::new(io::ErrorKind::InvalidInput, "the slab is shorter than the request");
@@ -334,11 +334,11 @@ pub fn perform(request: &mut IoRequest) -> io::Result<()> {
     }
 }
 
-/// Submits requests and collects what became of them. Belongs to one owner; `submit` and `next` may be called from any
-/// thread.
+/// I/O interface: submits requests and collects their completions. It has one owner, but any thread may call `submit`
+/// and `next`.
 #[derive(Debug)]
 pub struct Io {
-    /// Dropped first, so that the threads end while the channels are still there.
+    /// Dropped first, so that the threads exit while the channels still exist.
     backend: Option<Box<dyn Backend>>,
     done: Receiver<IoDone>,
     counters: Arc<Counters>,
@@ -351,21 +351,21 @@ impl Io {
     /// Starts a backend.
     ///
     /// # Errors
-    /// Where not even a thread can be started.
+    /// Not even one thread could be started.
     pub fn start(config: &IoConfig) -> io::Result<Self> {
         let (sender, done) = crossbeam_channel::bounded(config.queue.max(1));
         let counters = Arc::new(Counters::default());
         let closing = Arc::new(AtomicBool::new(false));
         let outbox = Outbox { done: sender, counters: Arc::clone(&counters), closing: Arc::clone(&closing) };
-        let backend = choose(config, &outbox)?;
+        let backend = start_backend(config, &outbox)?;
         let n_outstanding = AtomicUsize::new(0);
         Ok(Io { backend: Some(backend), done, counters, closing, n_outstanding, queue: config.queue.max(1) })
     }
 
-    /// Which backend is in use, and why.
+    /// The backend in use, and the reason.
     pub fn info(&self) -> IoInfo {
-        let none = || IoInfo { kind: IoKind::Threads, reason: "closed".into(), depth: 0 };
-        self.backend.as_ref().map_or_else(none, |b| b.info().clone())
+        let closed = || IoInfo { kind: IoKind::Threads, reason: "closed".into(), depth: 0 };
+        self.backend.as_ref().map_or_else(closed, |b| b.info().clone())
     }
 
     /// Counts since the start.
@@ -373,15 +373,15 @@ impl Io {
         self.counters.snapshot()
     }
 
-    /// Requests taken whose `IoDone` has not been collected.
+    /// Accepted requests whose `IoDone` has not been collected.
     pub fn n_outstanding(&self) -> usize {
         self.n_outstanding.load(Ordering::Acquire)
     }
 
-    /// Hands a request over.
+    /// Submits a request.
     ///
     /// # Errors
-    /// The request itself where the queue is full: collect some with [`Io::next`] first.
+    /// Returns the request if the queue is full. Collect completions with [`Io::next`] first.
     pub fn submit(&self, request: IoRequest) -> Result<(), Box<IoRequest>> {
         let Some(backend) = &self.backend else { return Err(Box::new(request)) };
         let before = self.n_outstanding.fetch_add(1, Ordering::AcqRel);
@@ -396,12 +396,12 @@ impl Io {
         }
     }
 
-    /// The next request that is over, waiting at most `timeout`.
+    /// The next completed request. Waits at most `timeout`.
     pub fn next(&self, timeout: Duration) -> Option<IoDone> {
         self.collected(self.done.recv_timeout(timeout).ok())
     }
 
-    /// The next request that is over already.
+    /// The next request that has already completed.
     pub fn try_next(&self) -> Option<IoDone> {
         self.collected(self.done.try_recv().ok())
     }
@@ -421,13 +421,13 @@ impl Drop for Io {
     }
 }
 
-/// A ring, unless it is not wanted or cannot be made.
-fn choose(config: &IoConfig, outbox: &Outbox) -> io::Result<Box<dyn Backend>> {
+/// Starts a ring, or threads if those are selected or no ring can be created.
+fn start_backend(config: &IoConfig, outbox: &Outbox) -> io::Result<Box<dyn Backend>> {
     let reason = match config.force {
-        Some(IoKind::Threads) => "chosen by STRATA_IO=threads".to_owned(),
+        Some(IoKind::Threads) => "selected by STRATA_IO=threads".to_owned(),
         _ => match ring(config, outbox) {
             Ok(ring) => return Ok(ring),
-            Err(e) => format!("a ring cannot be made here: {e}"),
+            Err(e) => format!("a ring cannot be created: {e}"),
         },
     };
     Ok(Box::new(Threads::start(config, outbox.clone(), reason)?))
@@ -440,10 +440,10 @@ fn ring(config: &IoConfig, outbox: &Outbox) -> io::Result<Box<dyn Backend>> {
 
 #[cfg(not(target_os = "linux"))]
 fn ring(_config: &IoConfig, _outbox: &Outbox) -> io::Result<Box<dyn Backend>> {
-    Err(io::Error::new(io::ErrorKind::Unsupported, "io_uring is Linux's own"))
+    Err(io::Error::new(io::ErrorKind::Unsupported, "io_uring needs Linux"))
 }
 
-/// A job that a channel did not take.
-pub(in crate::kv::store) fn returned(error: TrySendError<Job>) -> Job {
+/// The job that a channel rejected.
+pub(in crate::kv::store) fn into_job(error: TrySendError<Job>) -> Job {
     error.into_inner()
 }

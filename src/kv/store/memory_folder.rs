@@ -1,10 +1,10 @@
-//! A folder in memory that can lose what was not synced: the disk of the property tests, and of a machine without one.
+//! In-memory folder that can lose unsynced data: for property tests, and for machines without a disk.
 //!
 //! ```text
 //! write ─► live bytes + pending list ──sync──► durable bytes;   crash(seed): durable + some pending, some of them torn
 //! ```
-//! Faults of a crash, as TigerBeetle's and redb's test storage have them: any subset of the unsynced writes survives, in any
-//! order, a write may be torn at any 512-byte sector, and a file whose folder was not synced may be gone.
+//! A crash behaves as in the test storage of TigerBeetle and redb. Any subset of the unsynced writes survives, in any
+//! order. A write may be torn at any 512-byte sector. A file may be gone if its folder was not synced.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::base::Rng;
 use crate::kv::store::error::StoreError;
-use crate::kv::store::storage::{Folder, LockGuard, OpenHow, Storage};
+use crate::kv::store::storage::{Folder, LockGuard, OpenMode, Storage};
 
 const SECTOR_BYTES: usize = 512;
 
@@ -39,14 +39,14 @@ impl Pending {
         }
     }
 
-    /// What a crash leaves of it: all, nothing, or its first sectors.
+    /// The part that survives a crash: all, nothing, or the first sectors.
     fn after_crash(&self, rng: &mut Rng) -> Option<Pending> {
         match (rng.below(3), self) {
             (0, _) => None,
             (1, Pending::Write { offset, bytes }) => {
                 let n_sectors = bytes.len().div_ceil(SECTOR_BYTES) as u32;
-                let kept = (rng.below(n_sectors.max(1)) as usize * SECTOR_BYTES).min(bytes.len());
-                Some(Pending::Write { offset: *offset, bytes: bytes.get(..kept)?.to_vec() })
+                let n_bytes = (rng.below(n_sectors.max(1)) as usize * SECTOR_BYTES).min(bytes.len());
+                Some(Pending::Write { offset: *offset, bytes: bytes.get(..n_bytes)?.to_vec() })
             }
             _ => Some(self.clone()),
         }
@@ -124,22 +124,22 @@ struct Names {
 }
 
 #[derive(Debug)]
-struct Held(Arc<AtomicBool>);
+struct MemoryLock(Arc<AtomicBool>);
 
-impl LockGuard for Held {}
+impl LockGuard for MemoryLock {}
 
-impl Drop for Held {
+impl Drop for MemoryLock {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
     }
 }
 
-/// A folder in memory. Clones are the same folder.
+/// A folder in memory. Clones share its files.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryFolder {
     names: Arc<Mutex<Names>>,
-    held: Arc<AtomicBool>,
-    deleted: Arc<AtomicBool>,
+    is_locked: Arc<AtomicBool>,
+    is_deleted: Arc<AtomicBool>,
 }
 
 impl MemoryFolder {
@@ -152,7 +152,7 @@ impl MemoryFolder {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The folder as a machine finds it after losing power now. What is still open goes on with the old one.
+    /// The folder as found after a power failure. Open handles keep the old folder.
     pub fn crashed(&self, seed: u64) -> MemoryFolder {
         let mut rng = Rng::new(seed);
         let names = self.lock_names();
@@ -164,8 +164,8 @@ impl MemoryFolder {
             let contents = file.lock();
             let mut bytes = contents.durable.clone();
             for change in &contents.pending {
-                if let Some(kept) = change.after_crash(&mut rng) {
-                    kept.apply(&mut bytes);
+                if let Some(survivor) = change.after_crash(&mut rng) {
+                    survivor.apply(&mut bytes);
                 }
             }
             let whole = Contents { live: bytes.clone(), durable: bytes, pending: Vec::new() };
@@ -175,7 +175,7 @@ impl MemoryFolder {
         MemoryFolder { names: Arc::new(Mutex::new(after)), ..MemoryFolder::default() }
     }
 
-    /// A copy of the folder as it is now, as another process would see it.
+    /// A copy of the current folder, as another process would see it.
     pub fn copied(&self) -> MemoryFolder {
         let copy = MemoryFolder::new();
         for (name, file) in &self.lock_names().live {
@@ -192,7 +192,7 @@ impl MemoryFolder {
         self.lock_names().live.get(name).map(|f| f.lock().live.clone())
     }
 
-    /// Replaces the bytes of a file, or makes it.
+    /// Replaces the bytes of a file, or creates it.
     pub fn set_bytes(&self, name: &str, bytes: Vec<u8>) {
         let mut names = self.lock_names();
         let file = names.live.entry(name.to_owned()).or_default();
@@ -202,19 +202,19 @@ impl MemoryFolder {
         names.durable.insert(name.to_owned());
     }
 
-    /// Deletes the folder while it is in use: open files live on, nothing can be opened any more.
+    /// Deletes the folder while it is in use: open files stay usable, and no file can be opened.
     pub fn delete(&self) {
-        self.deleted.store(true, Ordering::Release);
+        self.is_deleted.store(true, Ordering::Release);
     }
 }
 
 impl Folder for MemoryFolder {
-    fn open(&self, name: &str, how: OpenHow) -> io::Result<Arc<dyn Storage>> {
-        if !self.is_there() {
+    fn open(&self, name: &str, mode: OpenMode) -> io::Result<Arc<dyn Storage>> {
+        if !self.exists() {
             return Err(ErrorKind::NotFound.into());
         }
         let mut names = self.lock_names();
-        if !how.create && !names.live.contains_key(name) {
+        if !mode.create && !names.live.contains_key(name) {
             return Err(ErrorKind::NotFound.into());
         }
         let file = names.live.entry(name.to_owned()).or_default();
@@ -237,18 +237,18 @@ impl Folder for MemoryFolder {
         Ok(())
     }
 
-    fn is_there(&self) -> bool {
-        !self.deleted.load(Ordering::Acquire)
+    fn exists(&self) -> bool {
+        !self.is_deleted.load(Ordering::Acquire)
     }
 
     fn lock(&self, create: bool) -> Result<Box<dyn LockGuard>, StoreError> {
         if !create && self.lock_names().live.is_empty() {
             return Err(StoreError::Absent { folder: self.describe() });
         }
-        if self.held.swap(true, Ordering::AcqRel) {
+        if self.is_locked.swap(true, Ordering::AcqRel) {
             return Err(StoreError::Locked { folder: self.describe(), holder: "another chat".into() });
         }
-        Ok(Box::new(Held(Arc::clone(&self.held))))
+        Ok(Box::new(MemoryLock(Arc::clone(&self.is_locked))))
     }
 
     fn describe(&self) -> String {

@@ -1,4 +1,4 @@
-//! The store: K,V pages of one document on a disk, written once, checked whenever they are read.
+//! KV page store: pages of one document on disk, written once, with a checksum that every read verifies.
 //!
 //! ```text
 //! pages in RAM ─ begin_write ─► Io (ring │ threads) ─► arena files        commit ─► index: visible, all layers at once
@@ -7,15 +7,15 @@
 //!
 //! # The folder of a store (folder 0700, files 0600)
 //! ```text
-//! lock                   held while the store is open; says who holds it
-//! header                 whose pages these are, and the token ids
+//! lock                   locked while the store is open; holds the process id of the owner
+//! header                 identity of the pages (model, settings, document), and the token ids
 //! index                  superblock in two slots, then one entry per page group
 //! kv-0000.arena ...      K,V pages, 1 GiB a file
-//! activation-0000.arena  activation pages, where a planner keeps them instead
-//! abstracts              one row per group, where a policy keeps them
+//! activation-0000.arena  activation pages, if a planner stores them instead of K,V
+//! abstracts              one row per group, if a policy needs abstracts
 //! ```
 //!
-//! # The bytes (little-endian; one cell is 8 bytes; sizes and offsets are asserted in [`format`](self::format))
+//! # File format (little-endian; one cell is 8 bytes; [`format`] asserts sizes and offsets)
 //! ```text
 //! header                                               index, slot s at 4096 * s, s = seq % 2
 //!    0 │ magic "STRATAKV"                 │               0 │ magic "STRATASB"              │
@@ -43,44 +43,45 @@
 //!                                                           │ then activation by layer; 0: none
 //!                                                           (zeros to a multiple of 64)
 //! ```
-//! A page's checksum (XXH3, 64 bits) is seeded with its identity: store, kind, layer, group, and the hash of all tokens up
-//! to its end. So the right bytes in the wrong place, of another store, or after other tokens are as wrong as a flipped bit.
-//! Identity and checksum stand in the group's entry and not beside the payload: a block of 4 KiB beside each page would be
-//! 1.6 % of a 256 KiB page and 12 % of a 32 KiB page, where all metadata may take 2 %; this way it is 0.01 to 0.2 %, and
-//! payloads are read straight to where they are used from.
+//! The checksum of a page (XXH3, 64 bits) is seeded with its identity: store, kind, layer, group, and the hash of all
+//! tokens up to its end. So valid bytes at the wrong place, of another store, or after other tokens fail the check like
+//! a flipped bit. Identity and checksum are in the entry of the group, not beside the payload. A 4 KiB block beside
+//! each page would be 1.6 % of a 256 KiB page and 12 % of a 32 KiB page, but all metadata may take at most 2 %. In the
+//! entry they take 0.01 to 0.2 %, and a payload is read directly into the buffer of its user.
 //!
 //! # Invariants
-//! 1. No payload is handed out unless its checksum fits. What does not fit is missing, and is computed again.
-//! 2. A page is written once. Only the pages of a group of which one was found missing are written again, in their own places.
-//! 3. A commit makes groups visible all at once: payloads are synced, then the superblock is written to the slot of the older
-//!    one. After `kill -9` or a power cut the last commit that returned is there, so what is lost is what was not committed:
-//!    with a commit per group, at most one group. A prefill goes on at [`PageStore::n_complete_prefix`].
-//! 4. The page table in memory comes from the entries, each of which carries its own checksum. The superblock only says how
-//!    far they count: where both its slots are corrupt, every whole entry counts, and reading sorts out the rest.
-//! 5. One process, one [`PageStore`] per folder, by a lock that the system releases when the process dies.
-//! 6. Memory that the kernel may write to belongs to the I/O thread until the operation has ended ([`io`](self::io)).
-//! 7. Nothing here knows of a device or of the engine: plain data in, plain data out.
+//! 1. A payload is returned only if its checksum matches. A page that fails the check is missing, and is recomputed.
+//! 2. A page is written once. If a page of a group is missing, only the pages of that group are written again, in
+//!    place.
+//! 3. A commit makes groups visible all at once: it syncs payloads, then writes the superblock to the older slot. After
+//!    `kill -9` or a power failure, the last commit that returned is intact. With one commit per group, at most one
+//!    group is lost. A prefill resumes at [`PageStore::n_complete_prefix`].
+//! 4. The page table in memory is built from the entries, each with its own checksum. The superblock only bounds the
+//!    valid entries. If both slots are corrupt, every intact entry is valid, and reads find the corrupt pages.
+//! 5. One process and one [`PageStore`] per folder. The lock is released by the operating system when the process
+//!    exits.
+//! 6. Memory that the kernel may write to belongs to the I/O thread until the operation completes ([`io`]).
+//! 7. The store does not depend on the GPU or the engine: plain data in, plain data out.
 //!
-//! # Faults and answers
-//! | fault | answer |
+//! # Faults and responses
+//! | fault | response |
 //! |---|---|
-//! | short read, EINTR, EAGAIN | the rest is read, or it is tried again |
-//! | EIO on a read, flipped bit, torn page, file cut off | that page is [missing](PageState::Missing) |
-//! | EIO or ENOSPC on a write | that page stays missing, the sentence says which, later writes may succeed |
-//! | a sync that failed, the folder deleted | what is open stays readable, later writes are [refused](StoreError::Latched) |
-//! | flipped bit in an entry | that group is missing |
-//! | flipped bit in a superblock slot | the other slot counts; both: see invariant 4 |
-//! | header damaged, another version, model, settings or document | the whole store is refused, or replaced |
-//! | a second process | [`StoreError::Locked`], a sentence |
+//! | short read, EINTR, EAGAIN | reads the rest, or retries |
+//! | EIO on a read, flipped bit, torn page, truncated file | the page is [missing](PageState::Missing) |
+//! | EIO or ENOSPC on a write | the page stays missing, the error names it, later writes may succeed |
+//! | failed sync, deleted folder | open pages stay readable, later writes are [refused](StoreError::Latched) |
+//! | flipped bit in an entry | the group is missing |
+//! | flipped bit in a superblock slot | the other slot is valid; if both are corrupt, see invariant 4 |
+//! | corrupt header, other version, model, settings or document | the whole store is refused, or replaced |
+//! | a second process | [`StoreError::Locked`] |
 //! | no ring, no registered memory, no direct files | threads, plain reads, the page cache: same bytes, see [`IoInfo`] |
 //!
 //! # Limits
-//! 1024 layers, 64 MiB a page, 2^26 tokens. 64 bits of checksum are against accidents, not against an attacker who may write
-//! to the user's own files.
+//! 1024 layers, 64 MiB a page, 2^26 tokens. A 64-bit checksum protects against accidents, not against an attacker with
+//! write access to the user's files.
 //!
-//! Source: the shape follows redb (two commit slots, design with byte diagrams, storage behind a small trait) and
-//! TigerBeetle (superblock, fault model of the test storage); extents by layer are ours, so that one layer's pages are one
-//! read.
+//! Sources: redb (two commit slots, byte diagrams, storage behind a small trait) and TigerBeetle (superblock, fault
+//! model of the test storage). Extents by layer are new here: they make the pages of one layer one read.
 
 mod abstracts;
 mod commit;
@@ -114,11 +115,11 @@ pub use memory_folder::MemoryFolder;
 pub use open::OpenReport;
 pub use page_store::{PageRun, PageState, PageStore, ReadOutcome};
 pub use slab::{PoolUse, Region, Slab, SlabPool};
-pub use storage::{Folder, IoOp, LockGuard, OpenHow, Storage, read_exact, write_all};
+pub use storage::{Folder, IoOp, LockGuard, OpenMode, Storage, read_exact, write_all};
 pub use store_root::{Eviction, StoreInfo, StoreRoot};
 pub use verify::VerifyReport;
 
-/// Bytes that this user may still write to the file system of `path`, where the system says.
+/// Free bytes for this user on the file system of `path`. None if the operating system does not report them.
 pub fn free_bytes(path: &std::path::Path) -> Option<crate::base::Bytes> {
     #[cfg(target_os = "linux")]
     return linux::free_bytes(path).map(crate::base::Bytes);

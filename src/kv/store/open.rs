@@ -1,10 +1,10 @@
-//! Making, opening and recovering a store.
+//! Store lifecycle: create, open, recover.
 //!
 //! ```text
-//! lock ─► header: whose? ─► superblock: newer whole slot ─► entries up to its mark ─► arenas long enough? ─► PageStore
-//!           └ other, older, damaged: refused, or replaced          └ no whole slot: every whole entry counts
+//! lock ─► header: identity ─► newest intact superblock ─► entries below its mark ─► arenas long enough? ─► PageStore
+//!           └ other, older, corrupt: refuse or replace  └ no intact slot: every intact entry is valid
 //! ```
-//! Every number from a file is checked against the file's length or a limit before memory is asked for.
+//! Every number from a file is checked against the file length or a limit before memory is allocated for it.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -22,41 +22,41 @@ use crate::kv::store::format::{
 use crate::kv::store::geometry::{Geometry, MAX_GROUPS, StoreSpec, arena_name};
 use crate::kv::store::page_store::{ABSTRACTS_NAME, Arena, Group, HEADER_NAME, INDEX_NAME, PageSlot, PageState, PageStore};
 use crate::kv::store::slab::SlabPool;
-use crate::kv::store::storage::{Folder, LockGuard, OpenHow, Storage, read_exact, retried, write_all};
+use crate::kv::store::storage::{Folder, LockGuard, OpenMode, Storage, read_exact, retry_interrupted, write_all};
 use crate::kv::store::token_log::{TokenLog, bytes_of, ids_of};
 
-/// Least memory for the pages that `put` and `get` work on, one at a time.
+/// Minimum memory for the pages that `put` and `get` process one at a time.
 const SCRATCH_BYTES: u64 = 4 << 20;
-/// Pages that it has room for.
+/// Minimum number of pages that fit in it.
 const SCRATCH_PAGES: u64 = 4;
-/// Entries are read in pieces of about this size.
+/// Approximate size of one read of entries.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// What opening found.
+/// Result of opening a store.
 #[derive(Debug, Default)]
 pub struct OpenReport {
-    /// groups of which every layer is there
+    /// complete groups: every layer is present
     pub n_complete: u32,
-    /// groups whose entry, and pages whose file end, was damaged: they are missing
+    /// damaged groups (corrupt entry) and pages (past the end of their file); all of them are missing
     pub n_damaged: u64,
-    /// no whole superblock was found, and the entries were counted instead
+    /// no intact superblock was found, and the store was recovered from its entries
     pub recovered: bool,
-    /// why an earlier store was thrown away
+    /// reason why an earlier store was discarded
     pub replaced: Option<StoreError>,
-    /// nothing was there before
+    /// the folder had no store before
     pub is_new: bool,
 }
 
 /// Header, index, abstracts.
 type SmallFiles = (Arc<dyn Storage>, Arc<dyn Storage>, Option<Arc<dyn Storage>>);
 
-/// What a store is opened for.
+/// Access mode of an open store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Access {
-    /// to read and to write
-    Use,
-    /// to check it: nothing is changed
-    Look,
+    /// read and write
+    ReadWrite,
+    /// read only: no file is changed
+    ReadOnly,
 }
 
 struct Opened {
@@ -66,15 +66,15 @@ struct Opened {
 }
 
 impl PageStore {
-    /// Opens the store of exactly these tokens, or makes it; one that is damaged, of another version, or of something else,
-    /// is replaced, and the report says why.
+    /// Opens the store of exactly these tokens, or creates it. A store that is corrupt, of another version, or of other
+    /// content is replaced, and the report has the reason.
     ///
     /// # Errors
-    /// [`StoreError::Locked`], or what the disk said.
+    /// [`StoreError::Locked`], or an error of the disk.
     pub fn open_or_create(folder: Arc<dyn Folder>, spec: &StoreSpec, tokens: &[u32]) -> Result<(Self, OpenReport), StoreError> {
         let lock = folder.lock(true)?;
         match PageStore::open_locked(&folder, spec, tokens) {
-            Ok(opened) => PageStore::finish_open(folder, lock, spec, opened, Access::Use),
+            Ok(opened) => PageStore::finish_open(folder, lock, spec, opened, Access::ReadWrite),
             Err(error) if error.is_unusable_content() => {
                 let store = PageStore::create_locked(folder, lock, spec, tokens)?;
                 let is_new = matches!(error, StoreError::Absent { .. });
@@ -88,28 +88,28 @@ impl PageStore {
     ///
     /// # Errors
     /// [`StoreError::Absent`], [`StoreError::OtherVersion`], [`StoreError::Foreign`], [`StoreError::Damaged`],
-    /// [`StoreError::Locked`], or what the disk said.
+    /// [`StoreError::Locked`], or an error of the disk.
     pub fn open(folder: Arc<dyn Folder>, spec: &StoreSpec, tokens: &[u32]) -> Result<(Self, OpenReport), StoreError> {
         let lock = folder.lock(false)?;
         let opened = PageStore::open_locked(&folder, spec, tokens)?;
-        PageStore::finish_open(folder, lock, spec, opened, Access::Use)
+        PageStore::finish_open(folder, lock, spec, opened, Access::ReadWrite)
     }
 
-    /// Opens the store that is there, whatever it is for, to look at its document: what is damaged in its files stays as it
-    /// is, and tokens that were added after the document's are left out, since the next to open it may write over them.
+    /// Opens the existing store read only, for any document. Corrupt files stay unchanged. Tokens appended after the
+    /// document are ignored, because the next owner may overwrite them.
     ///
     /// # Errors
-    /// As [`PageStore::open`]; where the header contradicts itself, [`StoreError::Damaged`].
+    /// As [`PageStore::open`]; [`StoreError::Damaged`] if the header is inconsistent.
     pub fn open_existing(folder: Arc<dyn Folder>) -> Result<(Self, OpenReport), StoreError> {
         let lock = folder.lock(false)?;
         let opened = PageStore::read_header(&folder)?;
-        let damaged = || StoreError::Damaged { folder: folder.describe(), what: "its header contradicts itself" };
-        let spec = spec_of(&opened.block).ok_or_else(damaged)?;
-        let geometry = Geometry::new(&spec).map_err(|_| damaged())?;
+        let corrupt = || StoreError::Damaged { folder: folder.describe(), what: "its header is inconsistent" };
+        let spec = spec_of(&opened.block).ok_or_else(corrupt)?;
+        let geometry = Geometry::new(&spec).map_err(|_| corrupt())?;
         if opened.block != header_block(&spec, &geometry, opened.block.store_id, &opened.document) {
-            return Err(damaged());
+            return Err(corrupt());
         }
-        let (mut store, report) = PageStore::finish_open(folder, lock, &spec, opened, Access::Look)?;
+        let (mut store, report) = PageStore::finish_open(folder, lock, &spec, opened, Access::ReadOnly)?;
         store.rewind(store.n_document_tokens);
         Ok((store, report))
     }
@@ -125,12 +125,12 @@ impl PageStore {
         if tokens.len() > MAX_CONTEXT {
             return Err(StoreError::Spec { name: "n_tokens", got: n_tokens, must: format!("{MAX_CONTEXT} at most") });
         }
-        let said = |op, file: &'static str, bytes| move |e| StoreError::from_io(op, file, bytes, e);
-        for name in folder.names().map_err(said("read", "the folder", 0))?.iter().filter(|n| *n != LOCK_NAME) {
+        let io_error = |op, file: &'static str, bytes| move |e| StoreError::from_io(op, file, bytes, e);
+        for name in folder.names().map_err(io_error("read", "the folder", 0))?.iter().filter(|n| *n != LOCK_NAME) {
             folder.remove(name).map_err(|e| StoreError::from_io("remove", name, 0, e))?;
         }
-        let create = OpenHow { create: true, direct: false };
-        let open = |name: &'static str| retried(|| folder.open(name, create)).map_err(said("open", name, 0));
+        let create = OpenMode { create: true, direct: false };
+        let open = |name: &'static str| retry_interrupted(|| folder.open(name, create)).map_err(io_error("open", name, 0));
         let (header, index) = (open(HEADER_NAME)?, open(INDEX_NAME)?);
         let abstracts = if spec.abstract_bytes > 0 { Some(open(ABSTRACTS_NAME)?) } else { None };
         let log = TokenLog::new(tokens);
@@ -145,23 +145,23 @@ impl PageStore {
             seq: 1,
             is_dirty: false,
             has_new_files: false,
-            ..PageStore::bare(folder, lock, spec, geometry, store_id, (header, index, abstracts))
+            ..PageStore::empty(folder, lock, spec, geometry, store_id, (header, index, abstracts))
         };
         let write = |name: &'static str, storage: &Arc<dyn Storage>, bytes: &[u8], offset| {
-            write_all(&**storage, bytes, offset).map_err(said("write", name, bytes.len() as u64))
+            write_all(&**storage, bytes, offset).map_err(io_error("write", name, bytes.len() as u64))
         };
-        // The block last: until it is whole there is no store here.
+        // The block is written last: until it is complete, the folder has no store.
         write(HEADER_NAME, &store.header, &bytes_of(tokens), HEADER_BLOCK_BYTES)?;
         write(INDEX_NAME, &store.index, &vec![0; ENTRIES_OFFSET as usize], 0)?;
         write(INDEX_NAME, &store.index, &store.superblock(1, &[]).encode(), Superblock::slot_offset(1))?;
-        retried(|| store.index.sync()).map_err(said("sync", INDEX_NAME, 0))?;
+        retry_interrupted(|| store.index.sync()).map_err(io_error("sync", INDEX_NAME, 0))?;
         write(HEADER_NAME, &store.header, &block.encode(), 0)?;
-        retried(|| store.header.sync()).map_err(said("sync", HEADER_NAME, 0))?;
-        retried(|| store.folder.sync()).map_err(said("sync", "the folder", 0))?;
+        retry_interrupted(|| store.header.sync()).map_err(io_error("sync", HEADER_NAME, 0))?;
+        retry_interrupted(|| store.folder.sync()).map_err(io_error("sync", "the folder", 0))?;
         Ok(store)
     }
 
-    fn bare(
+    fn empty(
         folder: Arc<dyn Folder>,
         lock: Box<dyn LockGuard>,
         spec: &StoreSpec,
@@ -187,7 +187,7 @@ impl PageStore {
             is_dirty: false,
             has_new_files: true,
             is_committing: false,
-            n_kept_tokens: usize::MAX,
+            n_unchanged_tokens: usize::MAX,
             latched: None,
             scratch: SlabPool::new(Bytes(SCRATCH_BYTES.max(SCRATCH_PAGES * geometry.slot_bytes[0].max(geometry.slot_bytes[1])))),
         }
@@ -196,10 +196,10 @@ impl PageStore {
     fn open_locked(folder: &Arc<dyn Folder>, spec: &StoreSpec, tokens: &[u32]) -> Result<Opened, StoreError> {
         let geometry = Geometry::new(spec)?;
         let opened = PageStore::read_header(folder)?;
-        // Hashing is the slow part of opening: the ids themselves are compared.
+        // Hashing is the slow part of opening, so the ids themselves are compared.
         let other = (opened.document.ids() != tokens).then(|| TokenLog::new(tokens));
-        let wanted = header_block(spec, &geometry, opened.block.store_id, other.as_ref().unwrap_or(&opened.document));
-        match difference(&opened.block, &wanted) {
+        let expected = header_block(spec, &geometry, opened.block.store_id, other.as_ref().unwrap_or(&opened.document));
+        match mismatch(&opened.block, &expected) {
             Some(what) => Err(StoreError::Foreign { folder: folder.describe(), what }),
             None => Ok(opened),
         }
@@ -208,32 +208,32 @@ impl PageStore {
     fn read_header(folder: &Arc<dyn Folder>) -> Result<Opened, StoreError> {
         let described = folder.describe();
         let absent = || StoreError::Absent { folder: described.clone() };
-        let damaged = |what| StoreError::Damaged { folder: described.clone(), what };
-        let said = |e| StoreError::from_io("read", HEADER_NAME, 0, e);
-        let header = match retried(|| folder.open(HEADER_NAME, OpenHow::default())) {
+        let corrupt = |what| StoreError::Damaged { folder: described.clone(), what };
+        let io_error = |e| StoreError::from_io("read", HEADER_NAME, 0, e);
+        let header = match retry_interrupted(|| folder.open(HEADER_NAME, OpenMode::default())) {
             Err(e) if e.kind() == ErrorKind::NotFound => return Err(absent()),
-            other => other.map_err(said)?,
+            other => other.map_err(io_error)?,
         };
-        let len = header.len().map_err(said)?;
+        let len = header.len().map_err(io_error)?;
         if len < HEADER_BLOCK_BYTES {
-            return Err(if len == 0 { absent() } else { damaged("its header is too short") });
+            return Err(if len == 0 { absent() } else { corrupt("its header is too short") });
         }
-        let bytes = read(&header, 0, HEADER_BLOCK_BYTES).map_err(said)?;
-        // The block is written last, so here somebody died while making the store: nothing is damaged.
+        let bytes = read(&header, 0, HEADER_BLOCK_BYTES).map_err(io_error)?;
+        // The block is written last, so a process died while it created the store. Nothing is corrupt.
         if bytes.iter().all(|b| *b == 0) {
             return Err(absent());
         }
-        let block = HeaderBlock::decode(&bytes).map_err(|flaw| match flaw {
+        let block = HeaderBlock::decode(&bytes).map_err(|corruption| match corruption {
             Corruption::Version(found) => StoreError::OtherVersion { folder: described.clone(), found, known: FORMAT_VERSION },
-            _ => damaged("its header does not fit its checksum"),
+            _ => corrupt("its header does not match its checksum"),
         })?;
         if block.n_tokens > MAX_CONTEXT as u64 || HEADER_BLOCK_BYTES + 4 * block.n_tokens > len {
-            return Err(damaged("its token ids are cut off"));
+            return Err(corrupt("its token ids are truncated"));
         }
-        let ids = ids_of(&read(&header, HEADER_BLOCK_BYTES, 4 * block.n_tokens).map_err(said)?);
+        let ids = ids_of(&read(&header, HEADER_BLOCK_BYTES, 4 * block.n_tokens).map_err(io_error)?);
         let document = TokenLog::new(&ids);
         if document.hash() != block.token_hash {
-            return Err(damaged("its token ids do not fit their hash"));
+            return Err(corrupt("its token ids do not match their hash"));
         }
         Ok(Opened { header, block, document })
     }
@@ -248,17 +248,17 @@ impl PageStore {
         let Opened { header, block, document } = opened;
         let geometry = Geometry::new(spec)?;
         let open = |name: &'static str| {
-            let how = OpenHow { create: access == Access::Use, direct: false };
-            retried(|| folder.open(name, how)).map_err(|e| match e.kind() {
-                ErrorKind::NotFound if access == Access::Look => {
-                    StoreError::Damaged { folder: folder.describe(), what: "a file of it is gone" }
+            let mode = OpenMode { create: access == Access::ReadWrite, direct: false };
+            retry_interrupted(|| folder.open(name, mode)).map_err(|e| match e.kind() {
+                ErrorKind::NotFound if access == Access::ReadOnly => {
+                    StoreError::Damaged { folder: folder.describe(), what: "one of its files is missing" }
                 }
                 _ => StoreError::from_io("open", name, 0, e),
             })
         };
         let index = open(INDEX_NAME)?;
         let abstracts = if spec.abstract_bytes > 0 { Some(open(ABSTRACTS_NAME)?) } else { None };
-        let mut store = PageStore::bare(folder, lock, spec, geometry, block.store_id, (header, index, abstracts));
+        let mut store = PageStore::empty(folder, lock, spec, geometry, block.store_id, (header, index, abstracts));
         store.n_document_tokens = document.ids().len();
         store.tokens = document;
         let mut report = OpenReport::default();
@@ -279,14 +279,14 @@ impl PageStore {
     }
 
     fn newest_superblock(&self) -> Result<Option<Superblock>, StoreError> {
-        let said = |e| StoreError::from_io("read", INDEX_NAME, 0, e);
-        let len = self.index.len().map_err(said)?;
+        let io_error = |e| StoreError::from_io("read", INDEX_NAME, 0, e);
+        let len = self.index.len().map_err(io_error)?;
         let mut newest: Option<Superblock> = None;
         for offset in [0, SUPER_SLOT_BYTES] {
             if offset + SUPER_SLOT_BYTES > len {
                 break;
             }
-            let bytes = read(&self.index, offset, SUPER_SLOT_BYTES).map_err(said)?;
+            let bytes = read(&self.index, offset, SUPER_SLOT_BYTES).map_err(io_error)?;
             if let Ok(found) = Superblock::decode(&bytes, self.store_id)
                 && newest.is_none_or(|n| found.seq > n.seq)
             {
@@ -296,16 +296,18 @@ impl PageStore {
         Ok(newest)
     }
 
-    /// Tokens added after the document's own. Where they do not fit their hash the document's are what is left.
+    /// Reads the tokens appended after the document. If their hash does not match, only the tokens of the document
+    /// remain.
     fn read_later_tokens(&mut self, superblock: &Superblock) -> Result<(), StoreError> {
-        let said = |e| StoreError::from_io("read", HEADER_NAME, 0, e);
-        let known = self.n_document_tokens as u64;
-        let len = self.header.len().map_err(said)?;
+        let io_error = |e| StoreError::from_io("read", HEADER_NAME, 0, e);
+        let n_known = self.n_document_tokens as u64;
+        let len = self.header.len().map_err(io_error)?;
         let is_possible = superblock.n_tokens <= MAX_CONTEXT as u64 && HEADER_BLOCK_BYTES + 4 * superblock.n_tokens <= len;
-        if superblock.n_tokens <= known || !is_possible {
+        if superblock.n_tokens <= n_known || !is_possible {
             return Ok(());
         }
-        let bytes = read(&self.header, HEADER_BLOCK_BYTES + 4 * known, 4 * (superblock.n_tokens - known)).map_err(said)?;
+        let bytes =
+            read(&self.header, HEADER_BLOCK_BYTES + 4 * n_known, 4 * (superblock.n_tokens - n_known)).map_err(io_error)?;
         let mut all = self.tokens.clone();
         all.extend(&ids_of(&bytes));
         if all.hash() == superblock.token_hash {
@@ -320,50 +322,50 @@ impl PageStore {
         access: Access,
         report: &mut OpenReport,
     ) -> Result<(), StoreError> {
-        let said = |e| StoreError::from_io("read", INDEX_NAME, 0, e);
+        let io_error = |e| StoreError::from_io("read", INDEX_NAME, 0, e);
         let entry_bytes = self.geometry.entry_bytes;
-        let len = self.index.len().map_err(said)?;
+        let len = self.index.len().map_err(io_error)?;
         let on_disk = len.saturating_sub(ENTRIES_OFFSET) / entry_bytes;
         let marked = superblock.map_or(on_disk, |s| s.n_groups);
         let n = marked.min(self.groups.len() as u64).min(on_disk).min(MAX_GROUPS);
         report.n_damaged += marked.min(self.groups.len() as u64) - n;
         let per_piece = (PIECE_BYTES / entry_bytes).max(1);
-        let mut torn = Vec::new();
+        let mut torn_groups = Vec::new();
         for first in (0..n).step_by(per_piece as usize) {
             let n_here = per_piece.min(n - first);
-            let piece = read(&self.index, ENTRIES_OFFSET + first * entry_bytes, n_here * entry_bytes).map_err(said)?;
+            let piece = read(&self.index, ENTRIES_OFFSET + first * entry_bytes, n_here * entry_bytes).map_err(io_error)?;
             for (bytes, group) in piece.chunks_exact(entry_bytes as usize).zip(first as u32..) {
                 match self.accept_entry(bytes, group, superblock) {
                     Ok(seq) => self.seq = self.seq.max(seq),
-                    Err(Corruption::NotOurs) if bytes.iter().all(|b| *b == 0) => {}
-                    Err(flaw) => {
-                        report.n_damaged += u64::from(flaw != Corruption::Early);
-                        torn.push(group);
+                    Err(Corruption::BadMagic) if bytes.iter().all(|b| *b == 0) => {}
+                    Err(corruption) => {
+                        report.n_damaged += u64::from(corruption != Corruption::Uncommitted);
+                        torn_groups.push(group);
                     }
                 }
             }
         }
-        if access == Access::Look {
+        if access == Access::ReadOnly {
             return Ok(());
         }
-        // What is of no commit must not be taken for one of a later commit.
-        for group in torn {
-            let nothing = vec![0; entry_bytes as usize];
-            write_all(&*self.index, &nothing, self.geometry.entry_offset(group)).map_err(said)?;
+        // An entry of no commit must not be taken for one of a later commit.
+        for group in torn_groups {
+            let zeros = vec![0; entry_bytes as usize];
+            write_all(&*self.index, &zeros, self.geometry.entry_offset(group)).map_err(io_error)?;
         }
         let end = ENTRIES_OFFSET + n * entry_bytes;
         if len != end {
-            retried(|| self.index.set_len(end)).map_err(said)?;
+            retry_interrupted(|| self.index.set_len(end)).map_err(io_error)?;
         }
         Ok(())
     }
 
-    /// Takes the entry of a group over.
+    /// Validates the entry of a group and applies it to the page table.
     fn accept_entry(&mut self, bytes: &[u8], group: u32, superblock: Option<&Superblock>) -> Result<u64, Corruption> {
         let n_pages = self.geometry.pages_per_group();
         let entry = GroupEntry::decode(bytes, group, self.store_id, n_pages)?;
         if superblock.is_some_and(|s| entry.seq > s.seq) {
-            return Err(Corruption::Early);
+            return Err(Corruption::Uncommitted);
         }
         if self.tokens.group_hash(group) != Some(&entry.token_hash) {
             return Err(Corruption::Foreign);
@@ -376,25 +378,25 @@ impl PageStore {
         Ok(entry.seq)
     }
 
-    /// Opens the arenas that have pages, and counts pages past their ends as missing.
+    /// Opens the arenas with pages. Marks pages past the end of their file as missing.
     fn open_arenas(&mut self, report: &mut OpenReport) -> Result<(), StoreError> {
         let geometry = self.geometry;
         let n_layer = geometry.n_layer;
-        let how = OpenHow { create: false, direct: true };
+        let mode = OpenMode { create: false, direct: true };
         for (group, state) in (0u32..).zip(&mut self.groups) {
             for (slot, i) in state.pages.iter_mut().zip(0u32..).filter(|(slot, _)| slot.is_present()) {
                 let kind = if i < n_layer { PageKind::Kv } else { PageKind::Activation };
                 let place = geometry.place(PageId { kind, layer: i % n_layer, group });
                 if !self.arenas.contains_key(&place.arena) {
                     let name = arena_name(place.arena.0, place.arena.1);
-                    let said = |e| StoreError::from_io("open", &name, 0, e);
-                    match retried(|| self.folder.open(&name, how)) {
+                    let io_error = |e| StoreError::from_io("open", &name, 0, e);
+                    match retry_interrupted(|| self.folder.open(&name, mode)) {
                         Ok(storage) => {
-                            let len = storage.len().map_err(said)?;
+                            let len = storage.len().map_err(io_error)?;
                             self.arenas.insert(place.arena, Arena { storage, len, is_dirty: false });
                         }
                         Err(e) if e.kind() == ErrorKind::NotFound => {}
-                        Err(e) => return Err(said(e)),
+                        Err(e) => return Err(io_error(e)),
                     }
                 }
                 let len = self.arenas.get(&place.arena).map_or(0, |a| a.len);
@@ -423,7 +425,7 @@ fn header_block(spec: &StoreSpec, geometry: &Geometry, store_id: u64, tokens: &T
     })
 }
 
-/// What a header says its store is for; none where its layout is no text.
+/// The spec recorded in a header. None if its layout is not UTF-8.
 fn spec_of(block: &HeaderBlock) -> Option<StoreSpec> {
     let layout = block.layout.split(|b| *b == 0).next().unwrap_or_default();
     Some(StoreSpec {
@@ -438,15 +440,15 @@ fn spec_of(block: &HeaderBlock) -> Option<StoreSpec> {
     })
 }
 
-/// What a store was made for, where that is not what is wanted.
-fn difference(found: &HeaderBlock, wanted: &HeaderBlock) -> Option<&'static str> {
+/// The first difference between the recorded and the expected spec.
+fn mismatch(found: &HeaderBlock, expected: &HeaderBlock) -> Option<&'static str> {
     let differs = [
-        (found.model_hash != wanted.model_hash, "another model"),
-        (found.tokenizer_hash != wanted.tokenizer_hash, "another tokenizer"),
-        (found.settings_hash != wanted.settings_hash, "other rope or quantization settings"),
-        (found.layout != wanted.layout, "another KV type"),
-        (found.token_hash != wanted.token_hash, "another document"),
-        (found != wanted, "other page sizes"),
+        (found.model_hash != expected.model_hash, "another model"),
+        (found.tokenizer_hash != expected.tokenizer_hash, "another tokenizer"),
+        (found.settings_hash != expected.settings_hash, "other rope or quantization settings"),
+        (found.layout != expected.layout, "another KV type"),
+        (found.token_hash != expected.token_hash, "another document"),
+        (found != expected, "other page sizes"),
     ];
     differs.into_iter().find(|(differs, _)| *differs).map(|(_, what)| what)
 }
@@ -457,7 +459,7 @@ fn read(storage: &Arc<dyn Storage>, offset: u64, len: u64) -> std::io::Result<Ve
     Ok(bytes)
 }
 
-/// A number that no other store has; not secret.
+/// A random number for the store id. Not secret.
 fn random() -> u64 {
     let mut hasher = RandomState::new().build_hasher();
     hasher.write_u32(std::process::id());

@@ -1,13 +1,12 @@
-//! Page-aligned anonymous memory, lent out in slabs under a byte budget: the RAM tier, the target of direct reads, and the
-//! source of uploads.
+//! Slab pool: page-aligned anonymous memory under a byte budget, for the RAM tier, direct reads and uploads.
 //!
 //! ```text
-//! SlabPool (budget) ─► regions, 4 MiB or more, mapped when needed ─► slabs of one size each ─► back when dropped
+//! SlabPool (budget) ─► regions, 4 MiB or more, mapped on demand ─► slabs of one size each ─► back when dropped
 //! ```
-//! 1. The bytes of all mapped regions never pass the budget.
-//! 2. A range of a region belongs to one [`Slab`] at a time, and goes back only when that slab is dropped.
-//! 3. A slab keeps its region mapped, also after its pool is gone.
-//! 4. A region serves one size; when nothing of it is lent it may serve another, so sizes cannot starve each other.
+//! 1. The total size of the mapped regions never exceeds the budget.
+//! 2. A range of a region belongs to one [`Slab`] at a time, and returns to the pool only when that slab is dropped.
+//! 3. A slab keeps its region mapped, even after its pool is dropped.
+//! 4. A region serves one slab size. An unused region may change its size, so that sizes cannot starve each other.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,68 +18,68 @@ use crate::base::Bytes;
 use crate::kv::store::error::StoreError;
 use crate::kv::store::format::ALIGN_BYTES;
 
-/// Least size of a region, unless the budget is smaller.
+/// Minimum size of a region, unless the budget is smaller.
 const REGION_BYTES: u64 = 4 << 20;
-/// Regions that a pool has at most, or nearly: looking for a free slab passes them one by one.
+/// Approximate maximum of regions per pool; the search for a free slab is linear.
 const MAX_REGIONS: u64 = 256;
-/// Of a huge page. A disk reads half as fast again into regions that are huge pages throughout as into others.
+/// Size of a huge page. Disk reads into regions of huge pages only are half again as fast.
 pub(in crate::kv) const HUGE_BYTES: u64 = 2 << 20;
-/// A region of huge pages may have one part in so many at its end that no slab fits in.
+/// A region of huge pages may waste at most one part in this many at its end.
 const LEAST_REST: usize = 16;
 const ALIGN: usize = ALIGN_BYTES as usize;
 const HUGE: usize = HUGE_BYTES as usize;
 
-/// Memory that the system gave in one piece. A ring registers whole regions.
+/// Memory from one `mmap`. A ring registers whole regions.
 #[derive(Debug)]
 pub struct Region {
-    /// Unmapped when the last slab and the pool are gone. Never touched through this field.
+    /// Unmapped when the last slab and the pool are dropped. Never accessed through this field.
     _map: MmapMut,
     base: *mut u8,
     len: usize,
     id: u64,
 }
 
-// SAFETY: `base` points into `_map`, which the region owns; no method of Region reads or writes the memory, and slabs do so
-// only within ranges that are theirs alone.
+// SAFETY: `base` points into `_map`, which the region owns. No method of Region reads or writes the memory, and slabs
+// access only their own ranges.
 unsafe impl Send for Region {}
-// SAFETY: as above; a shared Region gives out only its address.
+// SAFETY: as above; a shared Region exposes only its address.
 unsafe impl Sync for Region {}
 
 impl Region {
     fn map(len: usize) -> std::io::Result<Self> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
-        // Huge pages begin at multiples of their size; what is passed over for that is never touched, and takes no memory.
+        // Huge pages begin at multiples of their size. The skipped bytes are never touched, so they take no memory.
         let slack = if len < HUGE { 0 } else { HUGE };
         let mut map = MmapMut::map_anon(len + slack)?;
         let start = if slack == 0 { 0 } else { map.as_ptr().align_offset(HUGE).min(slack) };
-        // Fewer pieces for the disk and fewer page faults; a system that refuses gives small pages.
+        // Huge pages mean fewer I/O segments and fewer page faults. If the kernel refuses, it uses small pages.
         #[cfg(target_os = "linux")]
         let _ = map.advise_range(memmap2::Advice::HugePage, start, len);
         let base = map.as_mut_ptr().wrapping_add(start);
         Ok(Region { _map: map, base, len, id: NEXT_ID.fetch_add(1, Ordering::Relaxed) })
     }
 
-    /// Unique in this process, never used again.
+    /// Unique in this process, never reused.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// First byte and length.
+    /// Base address and length.
     pub fn span(&self) -> (*mut u8, usize) {
         (self.base, self.len)
     }
 }
 
 #[derive(Debug)]
-struct Free {
+struct RegionSlabs {
     region: Arc<Region>,
     slab_bytes: usize,
     free: Vec<usize>,
-    n_lent: usize,
+    n_in_use: usize,
 }
 
-impl Free {
-    /// Divides the region into slabs of this size. Nothing of it may be lent.
+impl RegionSlabs {
+    /// Divides the region into slabs of this size. None of its slabs may be in use.
     fn divide(&mut self, slab_bytes: usize) {
         self.slab_bytes = slab_bytes;
         let n = self.region.len / slab_bytes;
@@ -89,8 +88,8 @@ impl Free {
 }
 
 #[derive(Debug, Default)]
-struct InUse {
-    lendings: Vec<Free>,
+struct PoolState {
+    regions: Vec<RegionSlabs>,
     budget_bytes: u64,
     mapped_bytes: u64,
     peak_bytes: u64,
@@ -98,122 +97,122 @@ struct InUse {
 
 #[derive(Debug)]
 struct Shared {
-    state: Mutex<InUse>,
+    state: Mutex<PoolState>,
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, InUse> {
-        // The state is whole between statements, so a panic elsewhere does not spoil it.
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
+        // The state is consistent between statements, so a panic elsewhere does not corrupt it.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Lends slabs. Clones share one budget.
+/// Allocates slabs. Clones share one budget.
 #[derive(Debug, Clone)]
 pub struct SlabPool {
     shared: Arc<Shared>,
 }
 
-/// How much of the budget is used.
+/// Usage of the budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolUse {
-    /// the cap
+    /// maximum
     pub budget: Bytes,
-    /// mapped now
+    /// bytes mapped now
     pub mapped: Bytes,
-    /// most ever mapped at once
+    /// most bytes ever mapped at once
     pub peak: Bytes,
-    /// lent now
-    pub lent: Bytes,
+    /// bytes of slabs in use
+    pub in_use: Bytes,
 }
 
 impl SlabPool {
-    /// A pool that maps at most `budget`.
+    /// A pool that maps at most `budget` bytes.
     pub fn new(budget: Bytes) -> Self {
-        let state = InUse { budget_bytes: budget.0, ..InUse::default() };
+        let state = PoolState { budget_bytes: budget.0, ..PoolState::default() };
         SlabPool { shared: Arc::new(Shared { state: Mutex::new(state) }) }
     }
 
-    /// A slab of `len` bytes, rounded up to 4096. Its contents are whatever was there.
+    /// A slab of `len` bytes, rounded up to 4096. Its contents are not cleared.
     ///
     /// # Errors
-    /// [`StoreError::OverBudget`] where the budget is used up or the system has no memory.
+    /// [`StoreError::OverBudget`] if the budget is used up or the system is out of memory.
     pub fn take(&self, len: usize) -> Result<Slab, StoreError> {
         let slab_bytes = len.max(1).next_multiple_of(ALIGN);
-        let mut lent = self.shared.lock();
-        let found = lent.with_free(slab_bytes).or_else(|| lent.with_none_lent(slab_bytes));
+        let mut state = self.shared.lock();
+        let found = state.region_with_free_slab(slab_bytes).or_else(|| state.unused_region(slab_bytes));
         let index = match found {
             Some(index) => index,
-            None => lent.map(slab_bytes)?,
+            None => state.map(slab_bytes)?,
         };
-        let over = StoreError::OverBudget { wanted: Bytes(slab_bytes as u64), budget: Bytes(lent.budget_bytes) };
-        let Some(lending) = lent.lendings.get_mut(index) else { return Err(over) };
-        let Some(offset) = lending.free.pop() else { return Err(over) };
-        lending.n_lent += 1;
-        let region = Arc::clone(&lending.region);
+        let over_budget = StoreError::OverBudget { wanted: Bytes(slab_bytes as u64), budget: Bytes(state.budget_bytes) };
+        let Some(region_slabs) = state.regions.get_mut(index) else { return Err(over_budget) };
+        let Some(offset) = region_slabs.free.pop() else { return Err(over_budget) };
+        region_slabs.n_in_use += 1;
+        let region = Arc::clone(&region_slabs.region);
         Ok(Slab { region, offset, len: slab_bytes, pool: Arc::downgrade(&self.shared) })
     }
 
-    /// Changes the cap. Regions of which nothing is lent are given back to the system until it holds, or none is left.
+    /// Changes the budget. Unmaps unused regions until the budget holds or none is left.
     pub fn set_budget(&self, budget: Bytes) {
-        let mut lent = self.shared.lock();
-        lent.budget_bytes = budget.0;
-        lent.shrink_to(budget.0);
+        let mut state = self.shared.lock();
+        state.budget_bytes = budget.0;
+        state.shrink_to(budget.0);
     }
 
-    /// Gives back every region of which nothing is lent.
+    /// Unmaps every unused region.
     pub fn trim(&self) {
         self.shared.lock().shrink_to(0);
     }
 
-    /// What is used.
+    /// Current usage.
     pub fn usage(&self) -> PoolUse {
-        let lent = self.shared.lock();
-        let in_use: usize = lent.lendings.iter().map(|l| l.n_lent * l.slab_bytes).sum();
+        let state = self.shared.lock();
+        let in_use: usize = state.regions.iter().map(|l| l.n_in_use * l.slab_bytes).sum();
         PoolUse {
-            budget: Bytes(lent.budget_bytes),
-            mapped: Bytes(lent.mapped_bytes),
-            peak: Bytes(lent.peak_bytes),
-            lent: Bytes(in_use as u64),
+            budget: Bytes(state.budget_bytes),
+            mapped: Bytes(state.mapped_bytes),
+            peak: Bytes(state.peak_bytes),
+            in_use: Bytes(in_use as u64),
         }
     }
 }
 
-impl InUse {
-    fn with_free(&self, slab_bytes: usize) -> Option<usize> {
-        self.lendings.iter().position(|l| l.slab_bytes == slab_bytes && !l.free.is_empty())
+impl PoolState {
+    fn region_with_free_slab(&self, slab_bytes: usize) -> Option<usize> {
+        self.regions.iter().position(|l| l.slab_bytes == slab_bytes && !l.free.is_empty())
     }
 
-    fn with_none_lent(&mut self, slab_bytes: usize) -> Option<usize> {
-        let index = self.lendings.iter().position(|l| l.n_lent == 0 && l.region.len >= slab_bytes)?;
-        self.lendings.get_mut(index)?.divide(slab_bytes);
+    fn unused_region(&mut self, slab_bytes: usize) -> Option<usize> {
+        let index = self.regions.iter().position(|l| l.n_in_use == 0 && l.region.len >= slab_bytes)?;
+        self.regions.get_mut(index)?.divide(slab_bytes);
         Some(index)
     }
 
     fn map(&mut self, slab_bytes: usize) -> Result<usize, StoreError> {
-        let over = StoreError::OverBudget { wanted: Bytes(slab_bytes as u64), budget: Bytes(self.budget_bytes) };
+        let over_budget = StoreError::OverBudget { wanted: Bytes(slab_bytes as u64), budget: Bytes(self.budget_bytes) };
         if self.mapped_bytes + slab_bytes as u64 > self.budget_bytes {
-            // Free regions that are too small for this size are in the way.
+            // Unused regions that are too small for this size take up the budget.
             self.shrink_to(self.budget_bytes.saturating_sub(slab_bytes as u64));
         }
         let room = usize::try_from(self.budget_bytes.saturating_sub(self.mapped_bytes)).unwrap_or(usize::MAX);
         if slab_bytes > room {
-            return Err(over);
+            return Err(over_budget);
         }
         let len = region_len(slab_bytes, self.budget_bytes, room);
-        let region = Region::map(len).map_err(|_| over)?;
+        let region = Region::map(len).map_err(|_| over_budget)?;
         self.mapped_bytes += len as u64;
         self.peak_bytes = self.peak_bytes.max(self.mapped_bytes);
-        let mut lending = Free { region: Arc::new(region), slab_bytes, free: Vec::new(), n_lent: 0 };
-        lending.divide(slab_bytes);
-        self.lendings.push(lending);
-        Ok(self.lendings.len() - 1)
+        let mut region_slabs = RegionSlabs { region: Arc::new(region), slab_bytes, free: Vec::new(), n_in_use: 0 };
+        region_slabs.divide(slab_bytes);
+        self.regions.push(region_slabs);
+        Ok(self.regions.len() - 1)
     }
 
     fn shrink_to(&mut self, most_bytes: u64) {
         let mut mapped = self.mapped_bytes;
-        self.lendings.retain(|l| {
-            let keep = l.n_lent > 0 || mapped <= most_bytes;
+        self.regions.retain(|l| {
+            let keep = l.n_in_use > 0 || mapped <= most_bytes;
             if !keep {
                 mapped -= l.region.len as u64;
             }
@@ -223,18 +222,18 @@ impl InUse {
     }
 }
 
-/// Bytes of a new region for slabs of this size, of which at least one has room: huge pages where they hold slabs well.
+/// Size of a new region for at least one slab of this size. A multiple of a huge page if that wastes little.
 fn region_len(slab_bytes: usize, budget_bytes: u64, room: usize) -> usize {
-    let wanted = usize::try_from(REGION_BYTES.max(budget_bytes / MAX_REGIONS)).unwrap_or(slab_bytes);
-    let huge = wanted.next_multiple_of(HUGE).min(room / HUGE * HUGE);
+    let target = usize::try_from(REGION_BYTES.max(budget_bytes / MAX_REGIONS)).unwrap_or(slab_bytes);
+    let huge = target.next_multiple_of(HUGE).min(room / HUGE * HUGE);
     if huge >= slab_bytes && huge % slab_bytes <= huge / LEAST_REST {
         return huge;
     }
-    let whole = (wanted / slab_bytes).max(1) * slab_bytes;
+    let whole = (target / slab_bytes).max(1) * slab_bytes;
     whole.min(room / slab_bytes * slab_bytes)
 }
 
-/// Memory of one owner, aligned to 4096. Goes back to its pool when dropped.
+/// Memory with one owner, aligned to 4096. Returns to its pool when dropped.
 #[derive(Debug)]
 pub struct Slab {
     region: Arc<Region>,
@@ -244,7 +243,7 @@ pub struct Slab {
 }
 
 impl Slab {
-    /// The region it is part of.
+    /// The region that contains it.
     pub fn region(&self) -> &Arc<Region> {
         &self.region
     }
@@ -254,15 +253,15 @@ impl Deref for Slab {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the range lies within the mapped region, every byte of anonymous memory is initialized, and invariant 2
-        // gives it to this slab alone; the system writes to it only while an I/O thread owns the slab.
+        // SAFETY: the range is within the mapped region, and anonymous memory is initialized. By invariant 2 the range
+        // belongs to this slab alone. The kernel writes to it only while an I/O thread owns the slab.
         unsafe { std::slice::from_raw_parts(self.region.base.add(self.offset), self.len) }
     }
 }
 
 impl DerefMut for Slab {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `deref`, and `&mut self` makes this the only reference.
+        // SAFETY: as in `deref`; `&mut self` makes this the only reference.
         unsafe { std::slice::from_raw_parts_mut(self.region.base.add(self.offset), self.len) }
     }
 }
@@ -270,14 +269,14 @@ impl DerefMut for Slab {
 impl Drop for Slab {
     fn drop(&mut self) {
         let Some(pool) = self.pool.upgrade() else { return };
-        let mut lent = pool.lock();
-        if let Some(lending) = lent.lendings.iter_mut().find(|l| l.region.id == self.region.id) {
-            lending.n_lent = lending.n_lent.saturating_sub(1);
-            lending.free.push(self.offset);
+        let mut state = pool.lock();
+        if let Some(region_slabs) = state.regions.iter_mut().find(|l| l.region.id == self.region.id) {
+            region_slabs.n_in_use = region_slabs.n_in_use.saturating_sub(1);
+            region_slabs.free.push(self.offset);
         }
-        if lent.mapped_bytes > lent.budget_bytes {
-            let budget = lent.budget_bytes;
-            lent.shrink_to(budget);
+        if state.mapped_bytes > state.budget_bytes {
+            let budget = state.budget_bytes;
+            state.shrink_to(budget);
         }
     }
 }
@@ -300,12 +299,12 @@ mod tests {
         }
         assert!(pool.take(1).unwrap_err().to_string().contains("--ram-budget"));
         drop(slabs);
-        assert_eq!(pool.usage().lent, Bytes(0));
+        assert_eq!(pool.usage().in_use, Bytes(0));
         assert!(pool.usage().peak <= Bytes(1 << 20));
     }
 
     #[test]
-    fn region_with_nothing_lent_serves_another_size() {
+    fn unused_region_serves_another_size() {
         let pool = SlabPool::new(Bytes(1 << 20));
         let small: Vec<Slab> = std::iter::from_fn(|| pool.take(4096).ok()).collect();
         assert!(pool.take(1 << 20).is_err());

@@ -1,12 +1,12 @@
-//! The folder that holds all stores: how much it takes, and which stores go first.
+//! Store root: the folder of all stores, with their sizes and LRU eviction.
 //!
 //! ```text
-//! library/  ─ one folder per store, named by the caller ─► sizes, last use, in use?  ─► evict, least recently used first
+//! library/  ─ one folder per store, named by the caller ─► size, last use, open? ─► evict, least recently used first
 //! ```
-//! 1. A store that is open anywhere is never removed: removing takes its lock first.
-//! 2. Whole stores go, never parts of one.
+//! 1. An open store is never removed: removal takes its lock first.
+//! 2. Eviction removes whole stores.
 //!
-//! A store is last used when it was last opened: opening writes its lock file.
+//! The last use of a store is the time it was last opened, because opening writes its lock file.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -19,30 +19,30 @@ use crate::kv::store::disk::{Disk, LOCK_NAME, disk_bytes, make_private_folder};
 use crate::kv::store::error::StoreError;
 use crate::kv::store::storage::Folder;
 
-/// A store as the library sees it.
+/// Name, size and last use of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreInfo {
     /// name of its folder
     pub name: String,
-    /// bytes that it takes on the disk
+    /// bytes on disk
     pub bytes: Bytes,
     /// when it was last opened
     pub last_used: SystemTime,
 }
 
-/// What an eviction did.
+/// Result of an eviction.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Eviction {
-    /// stores removed, in this order
+    /// removed stores, in this order
     pub removed: Vec<StoreInfo>,
-    /// stores that were to go but are open
+    /// open stores, which could not be removed
     pub in_use: Vec<String>,
-    /// bytes of the library now
+    /// total bytes of all stores afterwards
     pub total: Bytes,
 }
 
 impl Eviction {
-    /// True where the library is within `budget` now.
+    /// True if the total is within `budget`.
     pub fn is_within(&self, budget: Bytes) -> bool {
         self.total <= budget
     }
@@ -55,17 +55,17 @@ pub struct StoreRoot {
 }
 
 impl StoreRoot {
-    /// The library in `root`, which is made where it is not there.
+    /// Opens `root`, and creates it if it does not exist.
     ///
     /// # Errors
-    /// Where the folder cannot be made or made private.
+    /// The folder cannot be created or made private.
     pub fn open(root: impl Into<PathBuf>) -> Result<Self, StoreError> {
         let root = root.into();
         make_private_folder(&root).map_err(|e| StoreError::from_io("make", &root.display().to_string(), 0, e))?;
         Ok(StoreRoot { root })
     }
 
-    /// The library in `root` to look at: nothing is made, and one that is not there has no stores.
+    /// Opens `root` for reading: creates nothing. A missing folder has no stores.
     pub fn at(root: impl Into<PathBuf>) -> Self {
         StoreRoot { root: root.into() }
     }
@@ -75,10 +75,10 @@ impl StoreRoot {
         &self.root
     }
 
-    /// The folder of a store, to open or make it with.
+    /// The folder of a store, to open or create the store in.
     ///
     /// # Errors
-    /// [`StoreError::BadName`] for a name that could be anything but one folder in the library.
+    /// [`StoreError::BadName`] if the name might not be a single folder in the root.
     pub fn folder(&self, name: &str) -> Result<Arc<dyn Folder>, StoreError> {
         Ok(Arc::new(Disk::new(self.path(name)?)))
     }
@@ -91,10 +91,10 @@ impl StoreRoot {
         Ok(self.root.join(name))
     }
 
-    /// All stores, least recently used first. What cannot be read is left out.
+    /// All stores, least recently used first. Skips unreadable ones.
     ///
     /// # Errors
-    /// Where the library's folder itself cannot be read; one that is not there has no stores.
+    /// The root folder cannot be read. A missing root has no stores.
     pub fn stores(&self) -> Result<Vec<StoreInfo>, StoreError> {
         let entries = match fs::read_dir(&self.root) {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -106,7 +106,7 @@ impl StoreRoot {
         Ok(stores)
     }
 
-    /// Size and last use of one store; none where it is not there.
+    /// Name, size and last use of one store. None if it does not exist.
     pub fn info(&self, name: &str) -> Option<StoreInfo> {
         let path = self.path(name).ok()?;
         let files = fs::read_dir(&path).ok()?;
@@ -115,7 +115,7 @@ impl StoreRoot {
         Some(StoreInfo { name: name.to_owned(), bytes: Bytes(bytes), last_used: used.modified().ok()? })
     }
 
-    /// Bytes of all stores.
+    /// Total bytes of all stores.
     ///
     /// # Errors
     /// As [`StoreRoot::stores`].
@@ -123,11 +123,11 @@ impl StoreRoot {
         Ok(Bytes(self.stores()?.iter().map(|s| s.bytes.0).sum()))
     }
 
-    /// Removes stores, least recently used first, until the library and `room` more bytes fit `budget`. Stores named in
-    /// `keep` stay, and so does every store that is open.
+    /// Removes stores, least recently used first, until the total plus `room` bytes fits `budget`. Stores in `keep` and
+    /// open stores stay.
     ///
     /// # Errors
-    /// As [`StoreRoot::stores`]; a store that cannot be removed is passed over.
+    /// As [`StoreRoot::stores`]. A store that cannot be removed is skipped.
     pub fn evict(&self, budget: Bytes, room: Bytes, keep: &[&str]) -> Result<Eviction, StoreError> {
         let stores = self.stores()?;
         let mut eviction = Eviction { total: Bytes(stores.iter().map(|s| s.bytes.0).sum()), ..Eviction::default() };
@@ -153,22 +153,22 @@ impl StoreRoot {
     /// Removes one store.
     ///
     /// # Errors
-    /// [`StoreError::Locked`] where it is open, [`StoreError::Absent`] where it is not there, or what the disk said.
+    /// [`StoreError::Locked`] if it is open, [`StoreError::Absent`] if it does not exist, or an error of the disk.
     pub fn remove(&self, name: &str) -> Result<(), StoreError> {
         let path = self.path(name)?;
         let folder = Disk::new(&path);
-        let said = |e| StoreError::from_io("remove", &path.display().to_string(), 0, e);
+        let io_error = |e| StoreError::from_io("remove", &path.display().to_string(), 0, e);
         let lock = folder.lock(false)?;
-        // The lock file goes last but one, so that nobody else begins while there is something left.
-        for file in folder.names().map_err(said)?.iter().filter(|n| *n != LOCK_NAME) {
-            folder.remove(file).map_err(said)?;
+        // The lock file goes last, so that no other process creates a store in a partly removed folder.
+        for file in folder.names().map_err(io_error)?.iter().filter(|n| *n != LOCK_NAME) {
+            folder.remove(file).map_err(io_error)?;
         }
-        folder.remove(LOCK_NAME).map_err(said)?;
+        folder.remove(LOCK_NAME).map_err(io_error)?;
         let removed = fs::remove_dir(&path);
         drop(lock);
-        // Somebody who was waiting may have begun a new store in it.
+        // A process waiting for the lock may have created a new store in it.
         match removed {
-            Err(e) if e.kind() != ErrorKind::DirectoryNotEmpty => Err(said(e)),
+            Err(e) if e.kind() != ErrorKind::DirectoryNotEmpty => Err(io_error(e)),
             _ => Ok(()),
         }
     }

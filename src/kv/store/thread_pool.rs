@@ -1,24 +1,24 @@
-//! The portable backend: a pool of threads that do positioned reads and writes.
+//! Portable I/O backend: a pool of threads for positioned reads and writes.
 //!
 //! ```text
 //! Job ─► bounded queue ─► strata-io-0 │ strata-io-1 │ ... ─► IoDone
 //! ```
-//! Each thread does one request at a time, so their number is the depth that the disk sees. They sleep while there is
-//! nothing to do, and end when the queue is closed and empty.
+//! Each thread runs one request at a time, so the number of threads is the queue depth of the disk. Idle threads sleep.
+//! They exit when the queue is closed and empty.
 
 use std::io;
 use std::thread::{Builder, JoinHandle};
 
 use crossbeam_channel::{Receiver, Sender};
 
-use crate::kv::store::io::{Backend, IoConfig, IoInfo, IoKind, Job, Outbox, returned};
+use crate::kv::store::io::{Backend, IoConfig, IoInfo, IoKind, Job, Outbox, into_job};
 
-/// Most threads, whatever the depth.
+/// Maximum number of threads, at any depth.
 const MAX_THREADS: u32 = 32;
-/// Enough for a loop around `pread`.
+/// Sufficient for a loop around `pread`.
 const STACK_BYTES: usize = 256 << 10;
 
-/// The pool.
+/// The thread pool.
 #[derive(Debug)]
 pub struct Threads {
     info: IoInfo,
@@ -30,7 +30,7 @@ impl Threads {
     /// Starts the threads.
     ///
     /// # Errors
-    /// Where not even one can be started.
+    /// No thread could be started.
     pub fn start(config: &IoConfig, outbox: Outbox, reason: String) -> io::Result<Self> {
         let (jobs, queue) = crossbeam_channel::bounded(config.queue.max(1));
         let wanted = config.depth.clamp(1, MAX_THREADS);
@@ -62,7 +62,7 @@ impl Backend for Threads {
 
     fn push(&self, job: Job) -> Result<(), Job> {
         match &self.jobs {
-            Some(jobs) => jobs.try_send(job).map_err(returned),
+            Some(jobs) => jobs.try_send(job).map_err(into_job),
             None => Err(job),
         }
     }

@@ -1,13 +1,13 @@
-//! The token ids of a store, and the hash of every prefix that ends with a page group. Pure.
+//! Token ids of a store, with the hash of every prefix that ends at a page group. Pure.
 //!
-//! Keys and values depend on all tokens before them, so a page is known by the hash of the whole prefix, not of its own 64
-//! tokens.
+//! Keys and values depend on all earlier tokens. So the hash of the whole prefix identifies a page, not that of its own
+//! 64 tokens.
 
 use crate::kv::store::format::PAGE_TOKENS;
 
 const GROUP: usize = PAGE_TOKENS as usize;
 
-/// Token ids that grow at their end.
+/// Append-only list of token ids.
 #[derive(Debug, Clone, Default)]
 pub struct TokenLog {
     ids: Vec<u32>,
@@ -16,14 +16,14 @@ pub struct TokenLog {
 }
 
 impl TokenLog {
-    /// The log of these ids.
+    /// The log of `ids`.
     pub fn new(ids: &[u32]) -> Self {
         let mut log = TokenLog::default();
         log.extend(ids);
         log
     }
 
-    /// Adds ids at the end.
+    /// Appends ids.
     pub fn extend(&mut self, ids: &[u32]) {
         let mut rest = ids;
         while !rest.is_empty() {
@@ -40,7 +40,7 @@ impl TokenLog {
         }
     }
 
-    /// Forgets all but the first `n` ids.
+    /// Drops all but the first `n` ids.
     pub fn truncate(&mut self, n: usize) {
         if n < self.ids.len() {
             *self = TokenLog::new(self.ids.get(..n).unwrap_or_default());
@@ -57,7 +57,7 @@ impl TokenLog {
         *self.hasher.finalize().as_bytes()
     }
 
-    /// Complete groups.
+    /// Number of complete groups.
     pub fn n_groups(&self) -> usize {
         self.group_hashes.len()
     }
@@ -68,12 +68,12 @@ impl TokenLog {
     }
 }
 
-/// Ids as the header file has them.
+/// Token ids as bytes of the header file.
 pub fn bytes_of(ids: &[u32]) -> Vec<u8> {
     ids.iter().flat_map(|id| id.to_le_bytes()).collect()
 }
 
-/// The opposite; a rest of fewer than four bytes is left out.
+/// Inverse of [`bytes_of`]; ignores up to three bytes at the end.
 pub fn ids_of(bytes: &[u8]) -> Vec<u32> {
     let (whole, _) = bytes.as_chunks::<4>();
     whole.iter().map(|four| u32::from_le_bytes(*four)).collect()

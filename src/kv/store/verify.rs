@@ -1,26 +1,26 @@
-//! The check of a whole store: every page read, and compared with its checksum.
+//! Verification of a whole store: reads every page and compares its checksum.
 
 use crate::kv::store::error::StoreError;
 use crate::kv::store::format::{PageId, PageKind};
 use crate::kv::store::page_store::PageStore;
 
-/// What a check of every page found.
+/// Result of a verification.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct VerifyReport {
-    /// pages that were there
+    /// pages in the store
     pub n_pages: u64,
     /// pages read
     pub n_checked: u64,
-    /// of them not whole
+    /// pages that were corrupt
     pub n_bad: u64,
 }
 
 impl PageStore {
-    /// Reads every page that is there, and notes those that are not whole as missing. `on` hears pages done and pages in all,
-    /// and stops the check by returning false.
+    /// Reads every page in the store, and marks corrupt pages as missing. Calls `on` with the pages done and the total;
+    /// it returns false to stop.
     ///
     /// # Errors
-    /// Nothing that one page could be blamed for; those count as bad.
+    /// No error of a single page; such a page counts as bad.
     pub fn verify(&mut self, mut on: impl FnMut(u64, u64) -> bool) -> Result<VerifyReport, StoreError> {
         let n_layer = self.geometry.n_layer;
         let kinds = PageKind::ALL;

@@ -1,20 +1,21 @@
-//! The thread between VRAM and the tiers fetching: it fills upload buffers ahead of the engine and empties readback buffers
-//! behind it.
+//! Transfer thread between VRAM and the offload tiers: fills staging buffers before the engine needs them, and drains
+//! readback buffers.
 //!
 //! ```text
-//! engine ─ plan: batches in the order that attention will read them ─► fill slot 0, 1, 2 ─► FilledStaging ─► engine: copy, attend
-//!    ▲                                                                      ▲ OffloadTiers: RAM, disk                     │
-//!    └─ Emptied ◄─ put pages into OffloadTiers ◄─ ReadbackMapped                   └──────── SlotMapped ◄─ device is done ┘
+//! engine ─ plan: batches in the order of attention ─► fill staging buffer 0, 1, 2 ─► FilledStaging ─► engine: copy, attend
+//!    ▲                                                       ▲ OffloadTiers: RAM, disk                         │
+//!    └─ Emptied ◄─ put pages into OffloadTiers ◄─ ReadbackMapped      └────── SlotMapped ◄─ GPU has copied it ─┘
 //! ```
-//! 1. A slot belongs to this thread from `SlotMapped` until `FilledStaging`, a readback buffer from `ReadbackMapped` until
-//!    `Emptied`; in between they belong to the engine and the device. So at most `n_slots` batches are ahead.
-//! 2. A plan that wraps begins again after its last batch: the next token reads what this one read, and its first pages are
-//!    on their way before it begins.
-//! 3. A page that cannot be had is reported, never replaced by other bytes; the plan ends there.
-//! 4. Both queues are bounded by the buffers: each message answers for one of them, or is waited for.
+//! 1. A staging buffer belongs to this thread from `SlotMapped` until `FilledStaging`, a readback buffer from
+//!    `ReadbackMapped` until `Emptied`. Otherwise they belong to the engine and the GPU. So at most `n_slots` batches
+//!    are ahead.
+//! 2. A cyclic plan restarts after its last batch: the next token reads the same pages, and the first of them are
+//!    transferred before it begins.
+//! 3. A missing page is reported, never replaced by other bytes. The plan ends there.
+//! 4. The buffers bound both queues: each message belongs to one of them, or the sender waits for its answer.
 //!
-//! Owner thread: `strata-transfer`, which owns [`OffloadTiers`] as well. It is a thread of its own because a software device works
-//! inside of the engine's submit, and because copying into mapped memory takes a core's time.
+//! Owner thread: `strata-transfer`, which also owns [`OffloadTiers`]. It is a separate thread because a software GPU
+//! computes inside the submit of the engine, and because copying into mapped memory occupies a core.
 
 pub mod plan;
 mod worker;
@@ -37,15 +38,15 @@ use crate::telemetry::Hub;
 use plan::TransferPlan;
 use worker::TransferWorker;
 
-/// A page in a readback buffer, to be kept fetching.
+/// A page in a readback buffer, to be offloaded.
 #[derive(Debug, Clone, Copy)]
 pub struct PageReadback {
-    /// which
+    /// page
     pub page: PageId,
-    /// where in the buffer, bytes
+    /// byte offset in the buffer
     pub offset: u64,
-    /// in RAM as well, or only on the disk
-    pub keep: Retention,
+    /// retention of the page in RAM
+    pub retention: Retention,
 }
 
 enum Message {
@@ -57,7 +58,7 @@ enum Message {
     ReadbackMapped(usize, Vec<PageReadback>),
     Append(Vec<u32>),
     Truncate(usize),
-    Durable(Vec<PageId>),
+    DropRamCopies(Vec<PageId>),
     Pin(HashSet<PageId>),
     Invalidate(u32),
     Flush(Sender<bool>),
@@ -66,63 +67,63 @@ enum Message {
     End,
 }
 
-/// What is fetching, and what it has done since it was opened.
+/// State and statistics of the offload tiers.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OffloadReport {
     /// bytes in use
     pub usage: OffloadUsage,
-    /// totals
+    /// totals since they were opened
     pub counts: OffloadStats,
-    /// page groups from the first that the store has whole
+    /// complete page groups at the beginning of the store
     pub n_saved_groups: u32,
     /// bytes of the store
     pub store_bytes: u64,
-    /// pages bypass the page cache
+    /// true if page I/O bypasses the page cache
     pub is_direct: bool,
-    /// pages of which RAM has room for copies
+    /// maximum number of cached copies in RAM
     pub n_resident: usize,
 }
 
-/// A batch of a plan in its slot.
+/// A batch of a plan in its staging buffer.
 #[derive(Debug, Clone, Copy)]
 pub struct FilledStaging {
-    /// of the plan
+    /// epoch of the plan
     pub epoch: u64,
-    /// position in it
+    /// index of the batch in the plan
     pub index: usize,
-    /// which slot
+    /// index of the staging buffer
     pub slot: usize,
-    /// when filling it began
+    /// begin of filling
     pub began_ns: u64,
-    /// when it was full
+    /// end of filling
     pub ended_ns: u64,
-    /// of that, time until RAM had the pages
+    /// time until the pages were in RAM
     pub fetching: Duration,
-    /// of that, time on the link
+    /// time on the link
     pub transferring: Duration,
 }
 
-/// What the thread has to say.
+/// Events of the transfer thread.
 #[derive(Debug)]
 pub enum TransferEvent {
-    /// the next batch of the plan lies in a slot
+    /// the next batch of the plan is in a staging buffer
     FilledStaging(FilledStaging),
-    /// a readback buffer may be closed and used again
+    /// a readback buffer can be unmapped and reused
     Emptied(usize),
-    /// a page of the plan is not whole and must be computed again
+    /// a page of the plan is missing and must be recomputed
     Missing {
-        /// of the plan
+        /// epoch of the plan
         epoch: u64,
-        /// which page
+        /// the page
         page: PageId,
     },
-    /// neither RAM nor disk takes any more, or the disk failed
+    /// RAM and disk are full, or the disk has failed
     Failed(KvError),
-    /// something the user should know
+    /// a notice for the user
     Notice(String),
 }
 
-/// The engine's end.
+/// Handle of the engine to the transfer thread.
 pub struct Transfer {
     to: Sender<Message>,
     from: Receiver<TransferEvent>,
@@ -131,23 +132,23 @@ pub struct Transfer {
 }
 
 impl Transfer {
-    /// Starts the thread. Uploads are held to `pcie` bytes per second.
+    /// Starts the thread. Uploads are limited to `pcie` bytes per second.
     ///
     /// # Errors
-    /// Where the system gives no thread.
+    /// The thread could not be started.
     pub fn start(spec: KvSpec, pcie: Option<u64>, hub: &Hub) -> std::io::Result<Transfer> {
         let (to, messages) = unbounded();
-        let (arrivals, from) = unbounded();
+        let (events, from) = unbounded();
         let report = Arc::new(Mutex::new(OffloadReport::default()));
-        let mover = TransferWorker {
+        let worker = TransferWorker {
             messages,
-            arrivals,
+            events,
             spec,
             page_bytes: spec.page_bytes(),
             offload: None,
             slots: Vec::new(),
             readbacks: Vec::new(),
-            packed: Vec::new(),
+            compressed: Vec::new(),
             free: VecDeque::new(),
             plan: Arc::new(TransferPlan::default()),
             epoch: 0,
@@ -155,40 +156,40 @@ impl Transfer {
             link: BandwidthLimit::new(pcie),
             lane: hub.lane("transfer"),
             report: report.clone(),
-            reported: Instant::now(),
+            reported_at: Instant::now(),
         };
-        let thread = std::thread::Builder::new().name("strata-transfer".into()).spawn(move || mover.run())?;
+        let thread = std::thread::Builder::new().name("strata-transfer".into()).spawn(move || worker.run())?;
         Ok(Transfer { to, from, report, thread: Some(thread) })
     }
 
     fn send(&self, message: Message) {
-        // The thread ends only with this handle; were it gone, the next wait would say so.
+        // The thread ends only with this handle. If it were gone, the next wait would fail.
         let _ = self.to.send(message);
     }
 
-    /// Puts `offload` under the context, in place of nothing.
+    /// Opens offload tiers for the context. No tiers may be open.
     pub fn open(&self, offload: OffloadTiers) {
         self.send(Message::Open(Box::new(offload)));
     }
 
-    /// Writes out what is on its way and closes what is fetching the context; the I/O, for the next.
+    /// Saves all offloaded pages and closes the tiers. Returns the I/O for reuse.
     pub fn close(&self) -> Option<Io> {
         let (done, wait) = bounded(1);
         self.send(Message::Close(done));
         wait.recv().ok().flatten()
     }
 
-    /// The buffers of both directions: slots that are not mapped yet, and readbacks that are not in use.
+    /// Sets the buffers of both directions: unmapped staging buffers, and unused readback buffers.
     pub fn buffers(&self, slots: Vec<StagingBuffer>, readbacks: Vec<StagingBuffer>) {
         self.send(Message::Buffers { slots, readbacks });
     }
 
-    /// Begins a new plan; what was filled for an older one arrives all the same, with its epoch.
+    /// Starts a new plan. Batches of an older plan may still arrive, with their epoch.
     pub fn plan(&self, epoch: u64, plan: Arc<TransferPlan>) {
         self.send(Message::Plan { epoch, plan });
     }
 
-    /// Maps a slot as soon as the device is done with it, and hands it over.
+    /// Maps a staging buffer once the GPU has copied it, and passes it to the thread.
     pub fn map_slot(&self, slot: usize, buffer: &StagingBuffer) {
         let to = self.to.clone();
         buffer.map(move |mapped| {
@@ -198,12 +199,12 @@ impl Transfer {
         });
     }
 
-    /// Hands a slot over that is mapped still, because its batch was not wanted.
+    /// Returns a staging buffer that is still mapped, because its batch is not needed.
     pub fn return_slot(&self, slot: usize) {
         self.send(Message::SlotMapped(slot));
     }
 
-    /// Maps a readback buffer as soon as the device has written it, and hands it over.
+    /// Maps a readback buffer once the GPU has written it, and passes it to the thread.
     pub fn map_readback(&self, readback: usize, buffer: &StagingBuffer, pages: Vec<PageReadback>) {
         let to = self.to.clone();
         buffer.map(move |mapped| {
@@ -213,51 +214,51 @@ impl Transfer {
         });
     }
 
-    /// Tokens were added after the last.
+    /// Appends tokens.
     pub fn append_tokens(&self, tokens: &[u32]) {
         self.send(Message::Append(tokens.to_vec()));
     }
 
-    /// Keeps copies of these pages in RAM before all others.
+    /// Caches copies of these pages in RAM before all others.
     pub fn pin(&self, pages: HashSet<PageId>) {
         self.send(Message::Pin(pages));
     }
 
-    /// These pages stay in VRAM: RAM needs no copies of them.
-    pub fn durable(&self, pages: Vec<PageId>) {
-        self.send(Message::Durable(pages));
+    /// These pages stay in VRAM, so RAM need not cache them.
+    pub fn drop_ram_copies(&self, pages: Vec<PageId>) {
+        self.send(Message::DropRamCopies(pages));
     }
 
-    /// Tokens from `n_tokens` on are not the context's any more.
+    /// Drops the tokens from `n_tokens` on.
     pub fn truncate(&self, n_tokens: usize) {
         self.send(Message::Truncate(n_tokens));
     }
 
-    /// A group has to be computed and written again.
+    /// Invalidates a group that has to be recomputed and saved again.
     pub fn invalidate_group(&self, group: u32) {
         self.send(Message::Invalidate(group));
     }
 
-    /// Waits until everything that was handed over is written and committed; false where something could not be.
+    /// Waits until all offloaded pages are written and committed. False if some could not be.
     pub fn flush(&self) -> bool {
         let (done, wait) = bounded(1);
         self.send(Message::Flush(done));
         wait.recv().unwrap_or(false)
     }
 
-    /// What is fetching, as of the last flush or [`Transfer::look`], or a moment ago.
+    /// State of the offload tiers, at most a moment old, or as of the last flush or [`Transfer::refresh_report`].
     pub fn report(&self) -> OffloadReport {
         *self.report.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Brings the report up to date.
-    pub fn look(&self) {
+    /// Updates the report.
+    pub fn refresh_report(&self) {
         let (done, wait) = bounded(1);
         self.send(Message::Report(done));
         let _ = wait.recv();
     }
 
-    /// `occupancy` with what is fetching.
+    /// Adds the offload tiers to `occupancy`.
     pub fn occupancy(&self, occupancy: TierOccupancy) -> TierOccupancy {
         let (done, wait) = bounded(1);
         let empty = TierOccupancy::new(occupancy.n_layer, occupancy.n_pages);
@@ -265,13 +266,13 @@ impl Transfer {
         wait.recv().map_or(empty, |occupancy| *occupancy)
     }
 
-    /// The next arrival, waiting up to `patience`.
+    /// The next event. Waits at most `timeout`.
     ///
     /// # Errors
-    /// Where the thread is gone.
-    pub fn arrival(&self, patience: Duration) -> Result<Option<TransferEvent>, KvError> {
-        match self.from.recv_timeout(patience) {
-            Ok(arrival) => Ok(Some(arrival)),
+    /// The thread has ended.
+    pub fn next_event(&self, timeout: Duration) -> Result<Option<TransferEvent>, KvError> {
+        match self.from.recv_timeout(timeout) {
+            Ok(next_event) => Ok(Some(next_event)),
             Err(RecvTimeoutError::Timeout) => Ok(None),
             Err(RecvTimeoutError::Disconnected) => Err(KvError::TransferGone),
         }
@@ -280,7 +281,7 @@ impl Transfer {
 
 impl Drop for Transfer {
     fn drop(&mut self) {
-        // The callbacks of buffers that are never mapped again hold senders, so an end must be said.
+        // Callbacks of buffers that are never mapped again hold senders, so the thread needs an explicit end.
         self.close();
         self.send(Message::End);
         if let Some(thread) = self.thread.take() {

@@ -1,37 +1,37 @@
-//! Which pages come to attention, and in which order. Pure.
+//! Transfer plan: the pages that attention will read, in batches, in order. Pure.
 //!
 //! ```text
-//! pages that have no frame ─► batches of one layer, a slot's worth each ─┬► TransferPlan ─► the transfer thread
-//! pages that may be wanted after them, of which RAM should have a copy ───┘
+//! pages without a frame ─► batches of one layer, one staging buffer each ─┬► TransferPlan ─► the transfer thread
+//! pages that may be needed after them, to be cached in RAM ───────────────┘
 //! ```
 
 use crate::kv::layout::KvSpec;
 use crate::kv::store::PageId;
 
-/// Pages of one layer that travel together.
+/// Pages of one layer that are transferred together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TransferBatch {
     /// layer
     pub layer: u32,
-    /// groups, ascending; at most a slot's worth
+    /// groups, ascending; at most one staging buffer of pages
     pub groups: Vec<u32>,
-    /// they travel as INT4
+    /// true if transferred as INT4
     pub is_compressed: bool,
 }
 
-/// Batches in the order that attention reads them.
+/// Batches in the order of attention.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TransferPlan {
-    /// the order
+    /// the batches
     pub batches: Vec<TransferBatch>,
-    /// after the last comes the first again
+    /// the first batch follows the last
     pub cyclic: bool,
-    /// read from the disk after the batches, and kept in RAM until they are in batches themselves or no longer here
-    pub ahead: Vec<PageId>,
+    /// pages to read from disk after the batches, and to cache in RAM until a batch needs them or the plan is replaced
+    pub read_ahead: Vec<PageId>,
 }
 
 impl TransferBatch {
-    /// Bytes of each page as it travels.
+    /// Bytes of each page during the transfer.
     pub fn page_bytes(&self, spec: &KvSpec) -> u64 {
         spec.int4_page_bytes().filter(|_| self.is_compressed).unwrap_or(spec.page_bytes())
     }

@@ -1,6 +1,7 @@
-//! The thread that owns the tiers fetching VRAM: handles what the engine says, fills slots along the plan in between.
+//! Transfer worker: owns the offload tiers, handles messages of the engine, and fills staging buffers along the plan.
 //!
-//! Owner thread: `strata-transfer`. Waits only for messages, for pages of the plan, and for a link that is slow on purpose.
+//! Owner thread: `strata-transfer`. Waits only for messages, for pages of the plan, and for a simulated bandwidth
+//! limit.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,23 +21,23 @@ use crate::kv::transfer::plan::{TransferBatch, TransferPlan};
 use crate::kv::transfer::{FilledStaging, Message, OffloadReport, PageReadback, TransferEvent};
 use crate::telemetry::{self, Cause, EventKind, EventLane, Link, WaitCause};
 
-/// How long to sleep where there is nothing to do but to look after reads and writes.
+/// Interval for polling I/O completions while idle.
 const IDLE: Duration = Duration::from_millis(2);
 
-/// How old a report may be.
+/// Maximum age of the report.
 const REPORT_EVERY: Duration = Duration::from_millis(50);
 
 pub(super) struct TransferWorker {
     pub messages: Receiver<Message>,
-    pub arrivals: Sender<TransferEvent>,
+    pub events: Sender<TransferEvent>,
     pub spec: KvSpec,
     pub page_bytes: u64,
     pub offload: Option<Box<OffloadTiers>>,
     pub slots: Vec<StagingBuffer>,
     pub readbacks: Vec<StagingBuffer>,
-    /// a page on its way to a slot
-    pub packed: Vec<u8>,
-    /// slots that are mapped and empty
+    /// compression buffer of one page
+    pub compressed: Vec<u8>,
+    /// mapped, empty staging buffers
     pub free: VecDeque<usize>,
     pub plan: Arc<TransferPlan>,
     pub epoch: u64,
@@ -45,7 +46,7 @@ pub(super) struct TransferWorker {
     pub link: BandwidthLimit,
     pub lane: EventLane,
     pub report: Arc<Mutex<OffloadReport>>,
-    pub reported: Instant,
+    pub reported_at: Instant,
 }
 
 impl TransferWorker {
@@ -69,7 +70,7 @@ impl TransferWorker {
                 offload.poll_completions();
             }
             self.report_faults();
-            if self.reported.elapsed() >= REPORT_EVERY {
+            if self.reported_at.elapsed() >= REPORT_EVERY {
                 self.write_report();
             }
             if can_fill && !self.fill() {
@@ -94,10 +95,10 @@ impl TransferWorker {
                 (self.epoch, self.next) = (epoch, 0);
                 if let Some(offload) = &mut self.offload {
                     let pages: Vec<PageId> =
-                        plan.batches.iter().flat_map(TransferBatch::pages).chain(plan.ahead.iter().copied()).collect();
+                        plan.batches.iter().flat_map(TransferBatch::pages).chain(plan.read_ahead.iter().copied()).collect();
                     match plan.cyclic {
                         true => offload.plan(&pages, true),
-                        // One after the other: nothing is read before it is asked for.
+                        // Layers in sequence: nothing is read before it is requested.
                         false => offload.request(&pages),
                     }
                 }
@@ -120,9 +121,9 @@ impl TransferWorker {
                     offload.invalidate_group(group);
                 }
             }
-            Message::Durable(pages) => {
+            Message::DropRamCopies(pages) => {
                 if let Some(offload) = &mut self.offload {
-                    pages.iter().for_each(|page| offload.keep(*page, Retention::OnDiskOnly));
+                    pages.iter().for_each(|page| offload.set_retention(*page, Retention::OnDiskOnly));
                 }
             }
             Message::Pin(pages) => {
@@ -144,7 +145,7 @@ impl TransferWorker {
                 if let Some(offload) = &self.offload {
                     offload.count_into(&mut occupancy);
                 }
-                // What is told of the tiers next is of the same moment.
+                // The report has the same state as the occupancy.
                 self.write_report();
                 let _ = done.send(occupancy);
             }
@@ -152,22 +153,22 @@ impl TransferWorker {
         }
     }
 
-    /// Passes on what the tiers have to say.
+    /// Forwards the notices of the tiers.
     fn report_faults(&mut self) {
-        for notice in self.offload.as_mut().map(|l| l.faults()).unwrap_or_default() {
-            let _ = self.arrivals.send(TransferEvent::Notice(notice.text));
+        for notice in self.offload.as_mut().map(|l| l.take_notices()).unwrap_or_default() {
+            let _ = self.events.send(TransferEvent::Notice(notice.text));
         }
     }
 
     fn write_report(&mut self) {
-        self.reported = Instant::now();
+        self.reported_at = Instant::now();
         let report = self.offload.as_ref().map(|l| OffloadReport::of(l)).unwrap_or_default();
         *self.report.lock().unwrap_or_else(PoisonError::into_inner) = report;
     }
 
     fn put(&mut self, readback: usize, pages: &[PageReadback]) {
         let Some(offload) = &mut self.offload else {
-            let _ = self.arrivals.send(TransferEvent::Emptied(readback));
+            let _ = self.events.send(TransferEvent::Emptied(readback));
             return;
         };
         let buffer = &self.readbacks[readback];
@@ -175,15 +176,15 @@ impl TransferWorker {
         for out in pages {
             let began_ns = telemetry::now();
             let read = buffer.read(out.offset, self.page_bytes, |bytes| {
-                if offload.keeps_abstracts() {
+                if offload.saves_abstracts() {
                     offload.put_abstract(out.page, &abstract_of(&self.spec, bytes));
                 }
-                offload.put(out.page, bytes, out.keep)
+                offload.put(out.page, bytes, out.retention)
             });
             result = match read {
                 Ok(put) => put,
                 Err(error) => {
-                    let _ = self.arrivals.send(TransferEvent::Failed(error.into()));
+                    let _ = self.events.send(TransferEvent::Failed(error.into()));
                     return;
                 }
             };
@@ -191,18 +192,18 @@ impl TransferWorker {
                 break;
             }
             let PageId { layer, group, .. } = out.page;
-            let cause = if out.keep == Retention::InRam { Cause::Spill } else { Cause::WriteBehind };
+            let cause = if out.retention == Retention::InRam { Cause::Spill } else { Cause::WriteBehind };
             let (link, bytes) = (Link::VramToRam, self.page_bytes);
             self.lane.span(EventKind::PageMove { link, layer, group, n_pages: 1, bytes, cause }, began_ns);
         }
         self.report_faults();
         if let Err(error) = result {
-            let _ = self.arrivals.send(TransferEvent::Failed(error.into()));
+            let _ = self.events.send(TransferEvent::Failed(error.into()));
         }
-        let _ = self.arrivals.send(TransferEvent::Emptied(readback));
+        let _ = self.events.send(TransferEvent::Emptied(readback));
     }
 
-    /// Fills the next slot. False when nobody listens any more.
+    /// Fills the next staging buffer. False if the engine is gone.
     fn fill(&mut self) -> bool {
         let (Some(offload), Some(slot)) = (&mut self.offload, self.free.pop_front()) else { return true };
         let (epoch, index) = (self.epoch, self.next);
@@ -212,15 +213,15 @@ impl TransferWorker {
         let (mut fetching, mut transferring) = (Duration::ZERO, Duration::ZERO);
         for (i, page) in batch.pages().enumerate() {
             let began = Instant::now();
-            let taken = offload.take(page);
+            let fetched = offload.fetch(page);
             fetching += began.elapsed();
-            let filled = match taken {
+            let filled = match fetched {
                 Ok(bytes) => {
                     let bytes = match batch.is_compressed {
                         true => {
-                            self.packed.resize(page_bytes as usize, 0);
-                            quantize_page(&bytes, self.spec.n_kv_head, self.spec.head_dim, &mut self.packed);
-                            &self.packed
+                            self.compressed.resize(page_bytes as usize, 0);
+                            quantize_page(&bytes, self.spec.n_kv_head, self.spec.head_dim, &mut self.compressed);
+                            &self.compressed
                         }
                         false => &*bytes,
                     };
@@ -232,28 +233,28 @@ impl TransferWorker {
                 Err(OffloadError::Missing(page)) => {
                     self.free.push_front(slot);
                     self.next = usize::MAX;
-                    return self.arrivals.send(TransferEvent::Missing { epoch, page }).is_ok();
+                    return self.events.send(TransferEvent::Missing { epoch, page }).is_ok();
                 }
                 Err(error) => Err(error.into()),
             };
             if let Err(error) = filled {
                 self.free.push_front(slot);
                 self.next = usize::MAX;
-                return self.arrivals.send(TransferEvent::Failed(error)).is_ok();
+                return self.events.send(TransferEvent::Failed(error)).is_ok();
             }
         }
-        let arrives = self.link.delay_for(Instant::now(), batch.groups.len() as u64 * page_bytes);
-        let waits = telemetry::now();
-        if let Some(rest) = arrives.checked_duration_since(Instant::now()).filter(|rest| !rest.is_zero()) {
-            std::thread::sleep(rest);
-            transferring += rest;
-            self.lane.span(EventKind::Wait { cause: WaitCause::LinkLimit }, waits);
+        let arrives_at = self.link.delay_for(Instant::now(), batch.groups.len() as u64 * page_bytes);
+        let wait_began_ns = telemetry::now();
+        if let Some(remaining) = arrives_at.checked_duration_since(Instant::now()).filter(|remaining| !remaining.is_zero()) {
+            std::thread::sleep(remaining);
+            transferring += remaining;
+            self.lane.span(EventKind::Wait { cause: WaitCause::LinkLimit }, wait_began_ns);
         }
         self.next += 1;
         if self.plan.cyclic && self.next == self.plan.batches.len() {
             self.next = 0;
         }
         let filled = FilledStaging { epoch, index, slot, began_ns, ended_ns: telemetry::now(), fetching, transferring };
-        self.arrivals.send(TransferEvent::FilledStaging(filled)).is_ok()
+        self.events.send(TransferEvent::FilledStaging(filled)).is_ok()
     }
 }

@@ -1,9 +1,10 @@
-//! VRAM that is set aside for the tails of questions that are answered at once.
+//! VRAM reserve for the tails of a batch of sequences.
 //!
 //! ```text
-//! budget ─► fixed parts of the plan │ frames: half of them at least │ tails of branches: what is left
+//! budget ─► fixed parts of the plan │ frames: at least half of them │ tails of the sequences: the rest
 //! ```
-//! 1. Frames give way, for as long as the model is loaded; a pool that is larger already has to be made anew.
+//! Invariant: the number of frames shrinks for as long as the model is loaded. A pool that is already larger is
+//! reallocated.
 //!
 //! Owner: the engine thread. Units: bytes.
 
@@ -12,14 +13,14 @@ use crate::kv::residency::Residency;
 use crate::kv::vram::VramCache;
 
 impl VramCache {
-    /// Bytes that tails may have of `budget`.
+    /// Bytes of `budget` available for tails.
     pub fn tail_room(&self, budget: u64) -> u64 {
         let frames = self.plan.max_frames as u64 * VramPlan::frame_bytes(&self.spec);
         budget.saturating_sub(self.plan.bytes(&self.spec) - frames / 2)
     }
 
-    /// Sees to it that frames leave `bytes` of `budget` to tails. False where too many are allocated: then the context has to
-    /// be forgotten, and the pool dropped, before.
+    /// Limits the frames so that `bytes` of `budget` remain for tails. False if too many frames are allocated; then the
+    /// context has to be dropped, and the pool with it, first.
     pub fn reserve_for_batch(&mut self, budget: u64, bytes: u64) -> bool {
         let frame = VramPlan::frame_bytes(&self.spec);
         let fixed = self.plan.bytes(&self.spec) - self.plan.max_frames as u64 * frame;
@@ -32,14 +33,14 @@ impl VramCache {
         true
     }
 
-    /// Gives up the frames of a context that was forgotten. Bind groups of segments must follow.
+    /// Frees the pool of a dropped context. Bind groups of segments must be created again.
     pub fn drop_pool(&mut self) {
         self.residency = Residency::new(self.spec.n_layer, self.residency.max_frames());
         self.pool.clear();
         self.shapes.clear();
     }
 
-    /// Counts `bytes` of tails from now on.
+    /// Sets the bytes of tails in use.
     pub fn count_tails(&mut self, bytes: u64) {
         self.tails_bytes = bytes;
         self.peak_bytes = self.peak_bytes.max(self.bytes());

@@ -1,11 +1,11 @@
-//! Pages that travel as INT4: opened on the device, and what that costs, measured once.
+//! Compressed transfer: pages cross the link as INT4, and the GPU dequantizes them.
 //!
 //! ```text
-//! slot: q4 page, q4 page, ... ─ copy ─► codes ─ open_pages ─► area of all slots, f16
+//! staging buffer: q4 page, q4 page, ... ─ copy ─► codes ─ dequantize_pages ─► staging area, f16
 //! ```
-//! Owner: the engine thread. One place for codes is enough: the device opens one slot after the other.
+//! Owner: the engine thread. One buffer for codes is enough: the GPU dequantizes one staging buffer after the other.
 //!
-//! Source: LeoAM, section 4.4: the decompression time is "determined by an offline hardware test".
+//! Source: LeoAM §4.4 (the decompression time is "determined by an offline hardware test").
 
 use std::time::{Duration, Instant};
 
@@ -16,21 +16,21 @@ use crate::kv::layout::KvSpec;
 use crate::kv::quantize_page::quantize_page;
 use crate::kv::vram::{FilledStaging, StagingPool, TransferBatch};
 
-/// Tries of which the best counts: the first compiles, and others may meet a busy machine.
+/// Attempts; the best one counts. The first compiles the shader, others may run on a busy machine.
 const N_TRIES: usize = 4;
 
-/// Speeds, unpacked bytes per second.
+/// Measured codec rates, in uncompressed bytes per second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CodecRates {
-    /// packed bytes by unpacked ones
+    /// compressed bytes per uncompressed byte
     pub ratio: f64,
-    /// on one thread
+    /// quantization on one CPU thread
     pub quantize: f64,
-    /// on the device
+    /// dequantization on the GPU
     pub dequantize: f64,
 }
 
-/// Opens what arrived packed.
+/// Dequantizes pages that arrive compressed.
 pub(super) struct PageDequantizer {
     op: DequantizePages,
     codes: Slice,
@@ -39,28 +39,29 @@ pub(super) struct PageDequantizer {
     pub codec_rates: CodecRates,
 }
 
-/// What streams have cost since the cache was made.
+/// Total cost of streams since the cache was created.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct StreamCost {
-    /// attention stood still for its next batch
+    /// time attention waited for its next batch
     pub waited: Duration,
-    /// filling slots: all of it, and the parts that waited for RAM to have the pages, carried plain bytes, and packed others
+    /// time to fill staging buffers; it includes fetching pages to RAM, transferring uncompressed pages, and
+    /// compressing others
     pub filling: Duration,
     /// see `filling`
     pub fetching: Duration,
     /// see `filling`
     pub transferring: Duration,
-    /// bytes carried plain
+    /// bytes transferred uncompressed
     pub transferred_bytes: u64,
-    /// pages that traveled
+    /// pages transferred
     pub n_pages: u64,
-    /// of them packed
+    /// pages transferred compressed
     pub n_compressed_pages: u64,
 }
 
 impl StreamCost {
-    /// A batch came, after attention had waited for it.
-    pub(super) fn note(&mut self, waited: Duration, batch: &TransferBatch, filled: &FilledStaging, page_bytes: u64) {
+    /// Adds the cost of one batch, for which attention waited `waited`.
+    pub(super) fn add(&mut self, waited: Duration, batch: &TransferBatch, filled: &FilledStaging, page_bytes: u64) {
         let n_pages = batch.groups.len() as u64;
         self.waited += waited;
         self.filling += Duration::from_nanos(filled.ended_ns.saturating_sub(filled.began_ns));
@@ -76,7 +77,7 @@ impl StreamCost {
 }
 
 impl PageDequantizer {
-    /// For up to `n_pages` at once, into `area`; none where pages have codes anyway.
+    /// A dequantizer for up to `n_pages` at once into `area`. None if the page format is quantized anyway.
     pub fn new(gpu: &Gpu, spec: &KvSpec, n_pages: usize, area: &Slice) -> Result<Option<PageDequantizer>, GpuError> {
         let Some(int4_page_bytes) = spec.int4_page_bytes() else { return Ok(None) };
         let op = DequantizePages::new(gpu, spec.n_kv_head, spec.head_dim, KvFormat::Q4)?;
@@ -98,20 +99,20 @@ impl PageDequantizer {
     }
 }
 
-/// Unpacked bytes per second that one thread packs.
+/// Uncompressed bytes per second that one CPU thread quantizes.
 fn measure_quantize(spec: &KvSpec) -> f64 {
     let page: Vec<u8> = (0..spec.page_bytes()).map(|i| if i % 2 == 0 { (i / 2) as u8 } else { 0x3c }).collect();
-    let mut packed = vec![0; spec.int4_page_bytes().unwrap_or(0) as usize];
+    let mut compressed = vec![0; spec.int4_page_bytes().unwrap_or(0) as usize];
     let tries = (0..N_TRIES).map(|_| {
         let began = Instant::now();
-        quantize_page(&page, spec.n_kv_head, spec.head_dim, &mut packed);
+        quantize_page(&page, spec.n_kv_head, spec.head_dim, &mut compressed);
         page.len() as f64 / began.elapsed().as_secs_f64()
     });
     tries.fold(0.0, f64::max)
 }
 
 impl StagingPool {
-    /// Records the way of packed pages from a slot to page `at` of the area.
+    /// Records the dequantization of compressed pages from a staging buffer to page `at` of the staging area.
     pub(super) fn record_dequantize(&self, recorder: &mut Recorder, upload: &StagingBuffer, at: u64, n_pages: usize) {
         let Some(PageDequantizer { op, codes, binding, int4_page_bytes, .. }) = &self.dequantizer else { return };
         let n_bytes = n_pages as u64 * int4_page_bytes;

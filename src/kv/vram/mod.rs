@@ -1,13 +1,15 @@
-//! The KV cache of one context: what of it is in VRAM, and how the rest comes by.
+//! VRAM cache: the KV pages of one context in VRAM, and the staging buffers for offloaded pages.
 //!
 //! ```text
 //! new tokens ─► tail (ring of pages, one order for all layers) ─ seal ─► frame of the pool, if one is free
-//!                                                                  └──► readback ─► OffloadTiers, if it has no frame or is saved
-//! attention of a layer ◄─ pool segments ◄─ tail ◄─ slots, one batch after the other ◄─ Transfer ◄─ OffloadTiers
+//!                                                                  └──► readback ─► OffloadTiers, if without a frame or saved
+//! attention of a layer ◄─ pool segments ◄─ tail ◄─ staging buffers, one batch each ◄─ Transfer ◄─ OffloadTiers
 //! ```
-//! Owner: the engine thread. 1. Growing adds segments and moves nothing. 2. Bytes never pass the budget: [`VramPlan`] says
-//! what is spent on what before anything is allocated. 3. Where a page is changes through [`Residency`] alone. 4. Which
-//! tokens are valid is known to whoever runs the model; this knows complete groups of 64.
+//! Owner: the engine thread.
+//! 1. Growing adds segments and moves nothing.
+//! 2. Allocations never exceed the budget: [`VramPlan`] divides it before anything is allocated.
+//! 3. Only [`Residency`] changes which page has a frame.
+//! 4. The cache counts complete groups of 64 tokens; its user tracks the valid tokens.
 
 mod batch_reserve;
 mod int4_transfer;
@@ -33,7 +35,7 @@ use crate::kv::transfer::plan::TransferBatch;
 use crate::kv::transfer::{FilledStaging, Transfer};
 use crate::telemetry::{ENGINE_LANE, EventLane, Hub};
 
-/// Readback buffers: one is written by the device while the others are emptied.
+/// Number of readback buffers: the GPU writes one while the transfer thread reads the others.
 const N_READBACKS: usize = 3;
 
 /// Pages of one layer with their block table.
@@ -46,7 +48,7 @@ pub struct PagedBuffer {
     is_in_order: bool,
 }
 
-/// New tokens of every layer.
+/// The new tokens of every layer.
 pub struct Tail {
     layers: Vec<Slice>,
     /// block table u32 `[G, n_blocks]` of all layers
@@ -57,7 +59,7 @@ pub struct Tail {
     first_group: u32,
 }
 
-/// A slot: the host's end and the device's.
+/// A staging buffer: its upload buffer, and its range in the staging area.
 struct Slot {
     upload: StagingBuffer,
     pages: Slice,
@@ -65,31 +67,31 @@ struct Slot {
 
 struct StagingPool {
     slots: Vec<Slot>,
-    /// the device's ends of all slots, one after the other
+    /// GPU ranges of all staging buffers, contiguous
     area: Slice,
-    /// where attention chooses, pages may travel packed
+    /// decompresses INT4 pages; only for selective attention
     dequantizer: Option<int4_transfer::PageDequantizer>,
-    /// table of one slot
+    /// block table of one staging buffer
     table: Slice,
     readbacks: Vec<StagingBuffer>,
     free_readbacks: VecDeque<usize>,
 }
 
-/// What arrived for the batch that attention wants next.
+/// A transferred batch that attention reads next.
 pub struct StagedBatch {
-    /// which slot
+    /// index of the staging buffer
     pub slot: usize,
     batch: TransferBatch,
 }
 
 impl StagedBatch {
-    /// Groups of the pages in it.
+    /// Groups of its pages.
     pub fn groups(&self) -> &[u32] {
         &self.batch.groups
     }
 }
 
-/// The cache of one context.
+/// The KV cache of one context in VRAM.
 pub struct VramCache {
     spec: KvSpec,
     limit: usize,
@@ -98,52 +100,52 @@ pub struct VramCache {
     shapes: Vec<SegmentShape>,
     /// `[segment][layer]`
     pool: Vec<Vec<PagedBuffer>>,
-    /// where quantized pages are made
+    /// output buffer of quantized pages
     scratch: Option<Slice>,
-    /// abstracts of each layer, f16 `[P, G, 2, D]`; none where attention always reads everything
+    /// page abstracts of each layer, f16 `[P, G, 2, D]`; empty if attention always reads every page
     abstracts: Vec<Slice>,
-    stage: Option<StagingPool>,
+    staging: Option<StagingPool>,
     residency: Residency,
     n_sealed: u32,
-    /// groups of the document, which are written to its store
+    /// groups of the document, which are saved in its store
     durable_groups: u32,
-    /// tokens of the document in the store
+    /// tokens of the saved document
     n_document_tokens: usize,
-    /// tokens that the store knows of
+    /// tokens appended to the store
     n_offloaded_tokens: usize,
     transfer: Transfer,
     lane: EventLane,
-    /// of the thread that owns this
+    /// event lane of the engine thread
     engine_lane: EventLane,
     has_offload: bool,
-    /// what RAM holds of the context
+    /// view of the RAM-resident pages
     ram_pages: RamPagesView,
     epoch: u64,
     /// batches that attention waits for, in order
     stream: Vec<TransferBatch>,
-    /// next batch of the stream that attention wants
+    /// next batch of the stream that attention reads
     next_batch: usize,
-    /// filled slots that attention has not come to
-    ahead: VecDeque<FilledStaging>,
-    /// group that the stream stopped at because a page of it is not whole
-    lost: Option<u32>,
+    /// filled staging buffers not read by attention yet
+    arrived: VecDeque<FilledStaging>,
+    /// group at which the stream stopped, because one of its pages is missing
+    missing_group: Option<u32>,
     synchronous: bool,
-    /// of questions that are answered at once
+    /// bytes of the tails of a batch of sequences
     tails_bytes: u64,
     peak_bytes: u64,
-    /// what streams have cost
-    spent: StreamCost,
-    /// uploads and readbacks since the start
+    /// total cost of streams
+    total_cost: StreamCost,
+    /// bytes uploaded and read back
     moved: MovedBytes,
     counts: PageCounts,
     notices: Vec<String>,
 }
 
 impl VramCache {
-    /// An empty cache by `plan`, with the tail allocated.
+    /// Creates an empty cache, with the tail of `plan` allocated.
     ///
     /// # Errors
-    /// Out of VRAM, a lost device, no thread.
+    /// Out of VRAM, a lost GPU, no thread.
     pub fn new(
         gpu: &Gpu,
         spec: KvSpec,
@@ -176,7 +178,7 @@ impl VramCache {
             pool: Vec::new(),
             scratch,
             abstracts,
-            stage: None,
+            staging: None,
             residency: Residency::new(spec.n_layer, plan.max_frames),
             plan,
             n_sealed: 0,
@@ -191,12 +193,12 @@ impl VramCache {
             epoch: 0,
             stream: Vec::new(),
             next_batch: 0,
-            ahead: VecDeque::new(),
-            lost: None,
+            arrived: VecDeque::new(),
+            missing_group: None,
             synchronous,
             tails_bytes: 0,
             peak_bytes: 0,
-            spent: StreamCost::default(),
+            total_cost: StreamCost::default(),
             moved: MovedBytes::default(),
             counts: PageCounts::default(),
             notices: Vec::new(),
@@ -205,60 +207,60 @@ impl VramCache {
         Ok(cache)
     }
 
-    /// Shape of what is stored.
+    /// Shape of the stored pages.
     pub fn spec(&self) -> &KvSpec {
         &self.spec
     }
 
-    /// What the budget is spent on.
+    /// Division of the VRAM budget.
     pub fn plan(&self) -> &VramPlan {
         &self.plan
     }
 
-    /// Tokens that may be stored at most.
+    /// Maximum number of tokens.
     pub fn limit(&self) -> usize {
         self.limit
     }
 
-    /// Bytes allocated now.
+    /// Bytes allocated.
     pub fn bytes(&self) -> u64 {
         let frames: u64 = self.shapes.iter().map(|s| s.n_frames as u64 * VramPlan::frame_bytes(&self.spec)).sum();
         let scratch = self.scratch.as_ref().map_or(0, |s| s.size);
-        let stage = if self.stage.is_some() { self.plan.slot_bytes(&self.spec) - scratch } else { 0 };
-        self.plan.tail_bytes(&self.spec) + self.plan.abstract_bytes(&self.spec) + frames + scratch + stage + self.tails_bytes
+        let staging = if self.staging.is_some() { self.plan.slot_bytes(&self.spec) - scratch } else { 0 };
+        self.plan.tail_bytes(&self.spec) + self.plan.abstract_bytes(&self.spec) + frames + scratch + staging + self.tails_bytes
     }
 
-    /// Most bytes that were ever allocated.
+    /// Most bytes ever allocated at once.
     pub fn peak_bytes(&self) -> u64 {
         self.peak_bytes
     }
 
-    /// Uploads and readbacks so far.
+    /// Bytes uploaded and read back.
     pub fn moved(&self) -> MovedBytes {
         self.moved
     }
 
-    /// Pages that attention read so far, by where they were.
+    /// Pages read by attention, by their location.
     pub fn counts(&self) -> PageCounts {
         self.counts
     }
 
-    /// A page of the group is damaged below: it is going to be computed again, and saved again.
+    /// Marks a group as corrupt in the offload tiers, so that it is saved again after recomputation.
     pub fn invalidate_group(&self, group: u32) {
         self.transfer.invalidate_group(group);
     }
 
-    /// One group was computed again.
+    /// Counts one recomputed group.
     pub fn count_recomputed(&mut self) {
         self.counts.recomputed += self.spec.n_layer as u64;
     }
 
-    /// What the user should know, once.
+    /// Takes the notices for the user.
     pub fn take_notices(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notices)
     }
 
-    /// Complete groups.
+    /// Number of complete groups.
     pub fn n_sealed(&self) -> u32 {
         self.n_sealed
     }
@@ -268,71 +270,71 @@ impl VramCache {
         &self.shapes
     }
 
-    /// Buffers of a segment in a layer.
+    /// Pages and block table of a segment in a layer.
     pub fn segment(&self, segment_idx: usize, layer_idx: usize) -> &PagedBuffer {
         &self.pool[segment_idx][layer_idx]
     }
 
-    /// The new tokens of a layer, and the table of all layers.
+    /// Tail pages of a layer, and the block table of all layers.
     pub fn tail(&self, layer_idx: usize) -> (&Slice, &Slice) {
         (&self.tail.layers[layer_idx], &self.tail.table)
     }
 
-    /// Blocks of one KV head in the tail's table.
+    /// Blocks per KV head in the table of the tail.
     pub fn tail_blocks(&self) -> usize {
         self.plan.tail_pages * BLOCKS_PER_PAGE
     }
 
-    /// Where quantized pages are made, one for each page of the tail.
+    /// Output buffer of quantized pages, one page for each page of the tail.
     pub fn scratch(&self) -> Option<&Slice> {
         self.scratch.as_ref()
     }
 
-    /// The device's end of slot `i`, with the table of all slots; none before they are needed.
+    /// GPU range of staging buffer `i`, and the table of all of them. None before they are needed.
     pub fn slot(&self, i: usize) -> Option<(&Slice, &Slice)> {
-        self.stage.as_ref().and_then(|s| Some((&s.slots.get(i)?.pages, &s.table)))
+        self.staging.as_ref().and_then(|s| Some((&s.slots.get(i)?.pages, &s.table)))
     }
 
-    /// The device's ends of all slots, one after the other; none before they are needed.
+    /// GPU ranges of all staging buffers, contiguous. None before they are needed.
     pub fn area(&self) -> Option<&Slice> {
-        self.stage.as_ref().map(|s| &s.area)
+        self.staging.as_ref().map(|s| &s.area)
     }
 
-    /// Bytes of the readback buffers, which are RAM.
+    /// Bytes of the readback buffers, which are in RAM.
     pub fn readback_bytes(&self) -> u64 {
         (N_READBACKS * self.plan.tail_pages) as u64 * self.spec.page_bytes()
     }
 
-    /// Bytes of the readback buffers that exist.
+    /// Bytes of the allocated readback buffers.
     pub fn staging_bytes(&self) -> u64 {
-        if self.stage.is_some() { self.readback_bytes() } else { 0 }
+        if self.staging.is_some() { self.readback_bytes() } else { 0 }
     }
 
-    /// Groups of a context of `n_tokens` that find no frame.
+    /// Groups without a frame in a context of `n_tokens`.
     pub fn offloaded_groups(&self, n_tokens: usize) -> u64 {
         (n_tokens / KV_PAGE_TOKENS).saturating_sub(self.residency.max_frames()) as u64
     }
 
-    /// Tokens that a chunk at `pos` may have: what the tail has room for. Where complete pages are rounded, a chunk ends with
-    /// its group, so that what a token sees rounded does not depend on how the context was cut into chunks.
+    /// Maximum tokens of a chunk at `pos`, given the room in the tail. If complete pages are quantized, a chunk ends
+    /// with its group. So the tokens that a query reads quantized do not depend on the chunk sizes.
     pub fn room_at(&self, pos: usize) -> usize {
         let n_pages = if self.spec.sealed.is_quantized() { 1 } else { self.plan.tail_pages };
         n_pages * KV_PAGE_TOKENS - pos % KV_PAGE_TOKENS
     }
 
-    /// Makes room in VRAM for `n_tokens` in all, as far as the plan goes. True when segments were added (bind groups must
-    /// follow). A device that has less memory than the plan trusted it with makes the pool smaller, and says so.
+    /// Allocates pool segments for `n_tokens` in total, within the plan. True if segments were added; then bind groups
+    /// must be created. If the GPU has less memory than planned, the pool shrinks and a notice is issued.
     ///
     /// # Errors
-    /// Over the limit, a lost device.
+    /// Over the token limit, or a lost GPU.
     pub fn reserve(&mut self, gpu: &Gpu, n_tokens: usize) -> Result<bool, KvError> {
         if n_tokens > self.limit {
             return Err(KvError::OverLimit { wanted: n_tokens, limit: self.limit });
         }
         let max_frames = self.residency.max_frames();
         let shapes = plan_pool(&self.spec, n_tokens / KV_PAGE_TOKENS, max_frames, gpu.max_binding_bytes());
-        let before = self.shapes.len();
-        for shape in shapes.into_iter().skip(before) {
+        let n_before = self.shapes.len();
+        for shape in shapes.into_iter().skip(n_before) {
             let layers = (0..self.spec.n_layer).map(|_| self.allocate(gpu, shape)).collect::<Result<Vec<_>, _>>();
             match layers {
                 Ok(layers) => {
@@ -342,13 +344,13 @@ impl VramCache {
                 }
                 Err(error @ KvError::Gpu(crate::gpu::GpuError::OutOfMemory { .. })) => {
                     self.residency.shrink_to(shape.first_frame);
-                    self.notices.push(format!("{error}; the KV cache goes on in RAM and on the disk"));
+                    self.notices.push(format!("{error}; the KV cache continues in RAM and on disk"));
                     break;
                 }
                 Err(error) => return Err(error),
             }
         }
-        Ok(self.shapes.len() > before)
+        Ok(self.shapes.len() > n_before)
     }
 
     fn allocate(&self, gpu: &Gpu, shape: SegmentShape) -> Result<PagedBuffer, KvError> {
@@ -359,12 +361,12 @@ impl VramCache {
         Ok(PagedBuffer { pages, table, is_in_order: true })
     }
 
-    /// Forgets all tokens from `n_tokens` on.
+    /// Drops all tokens from `n_tokens` on.
     pub fn truncate(&mut self, n_tokens: usize) {
         let n_groups = (n_tokens / KV_PAGE_TOKENS) as u32;
         if self.has_offload && n_tokens < self.n_offloaded_tokens {
             self.transfer.truncate(n_tokens);
-            // A document's own tokens stay below.
+            // The tokens of a document stay in its store.
             self.n_offloaded_tokens = n_tokens.max(self.n_document_tokens);
         }
         if n_groups < self.n_sealed {
@@ -374,8 +376,8 @@ impl VramCache {
         }
     }
 
-    /// Pages of a layer that are in the pool, by segment: segment and number of pages. Tables follow where frames in use
-    /// are not the first ones.
+    /// Resident pages of a layer, as segment and number of pages. Rewrites the block table of a segment if its used
+    /// frames are not the first ones.
     pub fn resident_runs(&mut self, gpu: &Gpu, layer: usize) -> Vec<(usize, usize)> {
         let mut runs = Vec::new();
         let mut rest = self.residency.n_resident(layer);

@@ -1,6 +1,6 @@
-//! Where every complete page of the context is, and what it takes, for whoever wants to see it.
+//! Occupancy of the whole KV cache: the tiers of every complete page, and the bytes of each tier.
 //!
-//! Owner: the engine thread, which waits for the thread that owns the tiers below.
+//! Owner: the engine thread, which waits for the transfer thread.
 
 use crate::kv::occupancy::{NEVER_READ, TierOccupancy, TierUsage};
 use crate::kv::policy::Tier;
@@ -8,7 +8,7 @@ use crate::kv::store::PageId;
 use crate::kv::vram::VramCache;
 
 impl VramCache {
-    /// All complete pages. `step` is the one that came last where attention chooses what it reads.
+    /// Occupancy of all complete pages. `step` is the last decode step, if attention is selective.
     pub fn occupancy(&self, step: Option<u64>) -> TierOccupancy {
         let (n_layer, n_pages) = (self.spec.n_layer, self.n_sealed as usize);
         let mut occupancy = TierOccupancy::new(n_layer, n_pages);

@@ -1,4 +1,4 @@
-//! What lies below VRAM for one context: opening, closing and emptying it, and which tokens it knows of.
+//! Offload tiers of the VRAM cache: open, close, flush, and the tokens they store.
 //!
 //! Owner: the engine thread.
 
@@ -10,56 +10,56 @@ use crate::kv::offload::{OffloadTiers, RamPagesView};
 use crate::kv::store::Io;
 use crate::kv::transfer::OffloadReport;
 use crate::kv::vram::int4_transfer::PageDequantizer;
-use crate::kv::vram::stream::PATIENCE;
+use crate::kv::vram::stream::TIMEOUT;
 use crate::kv::vram::{N_READBACKS, Slot, StagingPool, VramCache};
 
 impl VramCache {
-    /// Puts RAM, and a store where there is one, below the context as it is, which knows of `n_tokens` already. Slots exist
-    /// afterwards, whose bind groups must follow.
+    /// Opens the offload tiers for the current context, of which they already have `n_tokens`. Afterwards the staging
+    /// buffers exist; bind groups must be created.
     ///
     /// # Errors
-    /// Out of VRAM, a lost device.
+    /// Out of VRAM, or a lost GPU.
     pub fn open_offload(&mut self, gpu: &Gpu, offload: OffloadTiers, n_tokens: usize) -> Result<(), KvError> {
-        self.make_stage(gpu)?;
-        self.ram_pages = offload.near();
+        self.allocate_staging(gpu)?;
+        self.ram_pages = offload.ram_pages_view();
         self.transfer.open(offload);
         self.has_offload = true;
         self.n_offloaded_tokens = n_tokens;
         Ok(())
     }
 
-    /// Begins the context anew with a document, of which `n_present` groups are in the store already, with the rows of
-    /// abstracts that are whole; the others of its `n_tokens` are written to it.
+    /// Starts a context with a document of `n_tokens`. Its store already has `n_present` groups, and the intact rows of
+    /// abstracts. The remaining groups will be saved.
     ///
     /// # Errors
-    /// A lost device.
+    /// A lost GPU.
     pub fn begin_document(
         &mut self,
         gpu: &Gpu,
         n_present: u32,
         n_tokens: usize,
-        (rows, is_whole): &(Vec<u8>, Vec<bool>),
+        (rows, is_intact): &(Vec<u8>, Vec<bool>),
     ) -> Result<(), KvError> {
         self.n_sealed = n_present;
         self.n_document_tokens = n_tokens;
         self.durable_groups = (n_tokens / KV_PAGE_TOKENS) as u32;
         for layer in 0..self.spec.n_layer {
-            (0..n_present).for_each(|group| self.residency.set_backed(layer, group));
+            (0..n_present).for_each(|group| self.residency.set_offloaded(layer, group));
         }
-        self.upload_abstracts(gpu, n_present, rows, is_whole)
+        self.upload_abstracts(gpu, n_present, rows, is_intact)
     }
 
-    /// There are tiers below.
+    /// True if offload tiers are open.
     pub fn has_offload(&self) -> bool {
         self.has_offload
     }
 
-    /// Forgets the context and closes what is below it; the I/O, for the next.
+    /// Drops the context and closes its offload tiers. Returns the I/O for reuse.
     pub fn close_offload(&mut self, gpu: &Gpu) -> Option<Io> {
         let mut io = None;
         if self.has_offload {
-            // What a lost device cannot hand over any more will be computed again.
-            let _ = self.empty_readbacks(gpu);
+            // Pages that a lost GPU cannot return are recomputed.
+            let _ = self.drain_readbacks(gpu);
             io = self.transfer.close();
             self.has_offload = false;
             self.ram_pages = RamPagesView::default();
@@ -70,41 +70,41 @@ impl VramCache {
         io
     }
 
-    /// What is below, as of a moment ago.
+    /// Recent state of the offload tiers.
     pub fn report(&self) -> OffloadReport {
         if self.has_offload { self.transfer.report() } else { OffloadReport::default() }
     }
 
-    /// The report counts everything up to now.
+    /// Updates the report to the current state.
     pub fn refresh_report(&self) {
         if self.has_offload {
-            self.transfer.look();
+            self.transfer.refresh_report();
         }
     }
 
-    /// Waits until everything below is written; false where something could not be.
+    /// Waits until all offloaded pages are saved. False if some could not be.
     ///
     /// # Errors
-    /// What the tiers below failed with, or a lost device.
+    /// An error of the offload tiers, or a lost GPU.
     pub fn flush_offload(&mut self, gpu: &Gpu) -> Result<bool, KvError> {
         if !self.has_offload {
             return Ok(true);
         }
-        self.empty_readbacks(gpu)?;
+        self.drain_readbacks(gpu)?;
         let flushed = self.transfer.flush();
-        // What it has to say is there now.
-        self.receive(gpu, PATIENCE)?;
+        // Its notices have arrived.
+        self.receive(gpu, TIMEOUT)?;
         Ok(flushed)
     }
 
-    fn empty_readbacks(&mut self, gpu: &Gpu) -> Result<(), KvError> {
-        while self.stage.as_ref().is_some_and(|s| s.free_readbacks.len() < s.readbacks.len()) {
-            self.receive(gpu, PATIENCE)?;
+    fn drain_readbacks(&mut self, gpu: &Gpu) -> Result<(), KvError> {
+        while self.staging.as_ref().is_some_and(|s| s.free_readbacks.len() < s.readbacks.len()) {
+            self.receive(gpu, TIMEOUT)?;
         }
         Ok(())
     }
 
-    /// `chunk` at `pos` is part of the context now: the store's header names its tokens before pages of them come.
+    /// Appends `chunk` at `pos` to the store, before pages of it are put.
     pub fn append_tokens(&mut self, pos: usize, chunk: &[u32]) {
         let new = chunk.get(self.n_offloaded_tokens.saturating_sub(pos)..).unwrap_or_default();
         if self.has_offload && !new.is_empty() {
@@ -113,9 +113,9 @@ impl VramCache {
         }
     }
 
-    /// Makes slots and readback buffers, once.
-    fn make_stage(&mut self, gpu: &Gpu) -> Result<(), KvError> {
-        if self.stage.is_some() {
+    /// Creates the staging and readback buffers, once.
+    fn allocate_staging(&mut self, gpu: &Gpu) -> Result<(), KvError> {
+        if self.staging.is_some() {
             return Ok(());
         }
         let bytes = self.plan.slot_pages as u64 * self.spec.page_bytes();
@@ -139,7 +139,7 @@ impl VramCache {
             (0..N_READBACKS).map(|_| gpu.host_readback_buffer(readback)).collect::<Result<_, _>>()?;
         self.transfer.buffers(slots.iter().map(|s| s.upload.clone()).collect(), readbacks.clone());
         gpu.poll()?;
-        self.stage = Some(StagingPool {
+        self.staging = Some(StagingPool {
             slots,
             area: area.all(),
             dequantizer,

@@ -1,6 +1,6 @@
-//! Complete pages leave the tail: to a frame of the pool, and to the tiers below through readback buffers.
+//! Sealing: complete pages move from the tail to a frame of the pool, and to the offload tiers via readback buffers.
 //!
-//! Owner: the engine thread. A page without a frame stays in RAM below; one that has a frame goes below only to be saved.
+//! Owner: the engine thread. A page without a frame stays in RAM. A page with a frame is offloaded only to be saved.
 
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::gpu::kernels::quantize_pages::QuantizePages;
@@ -10,14 +10,14 @@ use crate::kv::offload::Retention;
 use crate::kv::store::PageId;
 use crate::kv::transfer::PageReadback;
 use crate::kv::vram::VramCache;
-use crate::kv::vram::stream::PATIENCE;
+use crate::kv::vram::stream::TIMEOUT;
 
 impl VramCache {
-    /// Records how the pages of a layer that tokens up to `end` complete leave the tail. What was recorded for the tiers
-    /// below must be handed to [`VramCache::readback_submitted`] after the next submit.
+    /// Records the sealing of the pages of a layer that tokens up to `end` complete. The returned readbacks must be
+    /// passed to [`VramCache::readback_submitted`] after the next submit.
     ///
     /// # Errors
-    /// What the tiers below failed with, or a lost device.
+    /// An error of the offload tiers, or a lost GPU.
     pub fn record_seal(
         &mut self,
         gpu: &Gpu,
@@ -44,23 +44,23 @@ impl VramCache {
                 let to = self.frame_slice(layer, frame as usize);
                 recorder.copy(&source, &to);
             }
-            // A page that may have to give its frame to another has a copy below from the start.
+            // A page that may be evicted from its frame is offloaded from the start.
             let may_leave = self.has_offload && self.is_selective();
             if frame.is_none() || may_leave || group < self.durable_groups {
                 if !self.has_offload {
-                    return Err(KvError::NoTierBelow);
+                    return Err(KvError::NoOffloadTier);
                 }
-                let keep = if frame.is_some() && !may_leave { Retention::OnDiskOnly } else { Retention::InRam };
-                self.residency.set_backed(layer, group);
+                let retention = if frame.is_some() && !may_leave { Retention::OnDiskOnly } else { Retention::InRam };
+                self.residency.set_offloaded(layer, group);
                 let readback = match &out {
                     Some((readback, _)) => *readback,
                     None => self.free_readback(gpu)?,
                 };
                 let pages = &mut out.get_or_insert((readback, Vec::new())).1;
                 let offset = pages.len() as u64 * page;
-                pages.push(PageReadback { page: PageId::kv(layer as u32, group), offset, keep });
-                if let Some(stage) = &self.stage {
-                    recorder.copy(&source, &stage.readbacks[readback].slice(offset, page));
+                pages.push(PageReadback { page: PageId::kv(layer as u32, group), offset, retention });
+                if let Some(staging) = &self.staging {
+                    recorder.copy(&source, &staging.readbacks[readback].slice(offset, page));
                 }
                 self.moved.vram_to_ram += page;
             }
@@ -68,7 +68,7 @@ impl VramCache {
         Ok(out)
     }
 
-    /// Pages of the tail that tokens up to `end` complete: where they are in it, and their group.
+    /// Tail pages that tokens up to `end` complete: physical index and group.
     pub fn to_seal(&self, end: usize) -> impl Iterator<Item = (usize, u32)> + '_ {
         let groups = self.tail.first_group..(end / KV_PAGE_TOKENS) as u32;
         groups.map(|group| (self.tail.order[(group - self.tail.first_group) as usize], group))
@@ -76,21 +76,21 @@ impl VramCache {
 
     fn free_readback(&mut self, gpu: &Gpu) -> Result<usize, KvError> {
         loop {
-            if let Some(i) = self.stage.as_mut().and_then(|s| s.free_readbacks.pop_front()) {
+            if let Some(i) = self.staging.as_mut().and_then(|s| s.free_readbacks.pop_front()) {
                 return Ok(i);
             }
-            self.receive(gpu, PATIENCE)?;
+            self.receive(gpu, TIMEOUT)?;
         }
     }
 
-    /// The copies into a readback buffer were submitted.
+    /// Must be called after the copies into a readback buffer were submitted.
     pub fn readback_submitted(&self, readback: usize, pages: Vec<PageReadback>) {
-        if let Some(stage) = &self.stage {
-            self.transfer.map_readback(readback, &stage.readbacks[readback], pages);
+        if let Some(staging) = &self.staging {
+            self.transfer.map_readback(readback, &staging.readbacks[readback], pages);
         }
     }
 
-    /// Every layer has sealed what tokens up to `end` complete.
+    /// Must be called after every layer has sealed the pages that tokens up to `end` complete.
     pub fn end_pass(&mut self, end: usize) {
         self.n_sealed = self.n_sealed.max((end / KV_PAGE_TOKENS) as u32);
     }

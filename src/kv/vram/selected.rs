@@ -1,14 +1,16 @@
-//! What selective attention reads: chosen tokens in VRAM through tables of each KV head, and chosen pages from below.
+//! Selected pages and tokens: block tables for those in VRAM, and batches for the offloaded ones.
 //!
 //! ```text
-//! pages that a policy chose ─► residency ─┬─ in a frame: a table per segment of the pool
-//!                                         ├─ framed: batches into free frames, before the layer's attention
-//!                                         └─ unframed: batches that attention reads in their slots
-//! pages that the next layer may choose ─────► batches behind those, into free frames of that layer
+//! pages that a policy selected ─► residency ─┬─ in a frame: a table per pool segment
+//!                                            ├─ framed: batches into free frames, before the attention of the layer
+//!                                            └─ unframed: batches that attention reads in their staging buffers
+//! pages that the next layer may select ───────► batches after those, into free frames of that layer
 //! ```
-//! Owner: the engine thread. 1. A page that was chosen stays in VRAM until another needs its frame. 2. What was expected and is
-//! not chosen has moved in vain and changes nothing. 3. A stream that is replaced loses no page that is wanted still: what was
-//! read of the disk for it stays until it was handed over.
+//! Owner: the engine thread.
+//! 1. A selected page stays in VRAM until another page needs its frame.
+//! 2. A prefetched page that is not selected was transferred in vain, without any other effect.
+//! 3. Replacing a stream loses no page that is still needed: pages read from disk for it stay in RAM until they are
+//!    transferred.
 
 use std::ops::Range;
 
@@ -20,7 +22,7 @@ use crate::kv::error::KvError;
 use crate::kv::layout::BLOCKS_PER_PAGE;
 use crate::kv::offload::{PageBytes, RamPagesView};
 use crate::kv::policy::access_frequency::LayerPage;
-use crate::kv::policy::leoam::abstracts::{abstract_bytes, unknown};
+use crate::kv::policy::leoam::abstracts::{abstract_bytes, unbounded_abstract};
 use crate::kv::policy::{SelectedBlock, Tier};
 use crate::kv::residency::MissingPages;
 use crate::kv::store::PageId;
@@ -28,7 +30,7 @@ use crate::kv::transfer::plan::TransferPlan;
 use crate::kv::vram::{CodecRates, KvSpec, StagedBatch, StreamCost, TransferBatch, VramCache};
 use crate::telemetry::Cause;
 
-/// A table of lists, of tokens or of blocks, as long as the KV heads of each query want; the shorter ones end in [`PAD`].
+/// Table of lists of tokens or blocks, one list per KV head of each query. Shorter lists are padded with [`PAD`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BlockTable {
     /// u32 `[R * G, n_listed]`: [`TokenSlot`]s, or slots of blocks
@@ -37,66 +39,67 @@ pub struct BlockTable {
     pub n_listed: usize,
 }
 
-/// Keys of one layer that can be scored where they lie, by any thread.
+/// Keys of one layer in RAM, which any thread can score.
+#[derive(Clone, Copy)]
 pub struct RamKeys<'a> {
     spec: &'a KvSpec,
-    /// none where nothing lies below
+    /// none without offload tiers
     ram_pages: Option<&'a RamPagesView>,
     layer: usize,
 }
 
 impl RamKeys<'_> {
-    /// Those of `pages` that RAM has not; none where nothing lies below.
-    pub fn missing_of(&self, pages: &[u32]) -> Vec<u32> {
-        let Some(near) = self.ram_pages else { return Vec::new() };
-        let wanted = pages.iter().map(|page| PageId::kv(self.layer as u32, *page));
-        let found = near.of(wanted, self.spec.page_bytes() as usize);
-        pages.iter().copied().filter(|page| !found.iter().any(|(here, _)| here.group == *page)).collect()
+    /// Those of `pages` that are not in RAM. Empty without offload tiers.
+    pub fn missing_from_ram(&self, pages: &[u32]) -> Vec<u32> {
+        let Some(ram_pages) = self.ram_pages else { return Vec::new() };
+        let ids = pages.iter().map(|page| PageId::kv(self.layer as u32, *page));
+        let resident = ram_pages.of(ids, self.spec.page_bytes() as usize);
+        pages.iter().copied().filter(|page| !resident.iter().any(|(candidate, _)| candidate.group == *page)).collect()
     }
 
-    /// Those of `pages` that RAM has, and the scores of all their keys for queries f32 `[H, D]`, where they lie: f32
-    /// `[H, n_keys]`. None of them, and `pages` is not asked, where nothing lies below.
+    /// Those of `pages` that are in RAM, and the scores of all their keys for queries f32 `[H, D]`: f32 `[H, n_keys]`.
+    /// Without offload tiers both are empty, and `pages` is not called.
     pub fn scores(&self, pages: impl FnOnce() -> Vec<u32>, q: &[f32]) -> (Vec<u32>, Vec<f32>) {
-        let Some(near) = self.ram_pages else { return (Vec::new(), Vec::new()) };
-        let wanted = pages().into_iter().map(|page| PageId::kv(self.layer as u32, page));
-        let found = near.of(wanted, self.spec.page_bytes() as usize);
-        let (found, bytes): (Vec<PageId>, Vec<PageBytes>) = found.into_iter().unzip();
-        (found.iter().map(|page| page.group).collect(), score_keys(self.spec, &bytes, q))
+        let Some(ram_pages) = self.ram_pages else { return (Vec::new(), Vec::new()) };
+        let ids = pages().into_iter().map(|page| PageId::kv(self.layer as u32, page));
+        let resident = ram_pages.of(ids, self.spec.page_bytes() as usize);
+        let (resident, bytes): (Vec<PageId>, Vec<PageBytes>) = resident.into_iter().unzip();
+        (resident.iter().map(|page| page.group).collect(), score_keys(self.spec, &bytes, q))
     }
 }
 
-/// What was started for a layer.
+/// The stream started for the selected pages of a layer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SelectedStream {
-    /// chosen pages that were in no frame
+    /// selected pages without a frame
     pub missing: Vec<u32>,
-    /// batches that come into frames, first
+    /// number of batches copied to frames; they are first
     pub n_framed: usize,
-    /// batches that stay in their slots, after them
+    /// number of batches that attention reads in their staging buffers; they follow
     pub n_unframed: usize,
-    /// pages that move, and how many of them as INT4
+    /// pages in the stream
     pub n_pages: usize,
-    /// see `n_pages`
+    /// pages in the stream that are compressed
     pub n_compressed: usize,
 }
 
 impl BlockTable {
-    /// Bytes of one over `n_pages` of which each of `n_lists` may list all tokens.
+    /// Bytes of a table of `n_lists` lists of all tokens of `n_pages`.
     pub fn token_bytes(n_lists: usize, n_pages: usize) -> u64 {
         (n_lists * n_pages * KV_PAGE_TOKENS * size_of::<u32>()) as u64
     }
 
-    /// Bytes of one over `n_pages` of which each of `n_lists` may list all blocks.
+    /// Bytes of a table of `n_lists` lists of all blocks of `n_pages`.
     pub fn block_bytes(n_lists: usize, n_pages: usize) -> u64 {
         (n_lists * n_pages * BLOCKS_PER_PAGE * size_of::<u32>()) as u64
     }
 
-    /// Lists of the tokens that are `chosen` by the KV heads of one query after the other: `place` says where in the pages that are
-    /// behind the table one is.
-    fn of_tokens(spec: &KvSpec, chosen: &[Vec<SelectedBlock>], place: impl Fn(u32) -> Option<usize>) -> BlockTable {
-        let list = |(head, chosen): (usize, &Vec<SelectedBlock>)| {
-            let mut entries = Vec::with_capacity(chosen.len() * KV_BLOCK_TOKENS);
-            for block in chosen {
+    /// Lists of the `selected` tokens, one list per KV head, query by query. `place` returns the index of a page in the
+    /// buffer behind the table.
+    fn of_tokens(spec: &KvSpec, selected: &[Vec<SelectedBlock>], place: impl Fn(u32) -> Option<usize>) -> BlockTable {
+        let list = |(head, selected): (usize, &Vec<SelectedBlock>)| {
+            let mut entries = Vec::with_capacity(selected.len() * KV_BLOCK_TOKENS);
+            for block in selected {
                 let Some(page) = place(block.page()) else { continue };
                 let slot = spec.slot_of(page, block.block as usize % BLOCKS_PER_PAGE, head % spec.n_kv_head);
                 let is_read = |token: &usize| block.tokens >> token & 1 == 1;
@@ -104,7 +107,7 @@ impl BlockTable {
             }
             entries
         };
-        BlockTable::padded(chosen.iter().enumerate().map(list).collect())
+        BlockTable::padded(selected.iter().enumerate().map(list).collect())
     }
 
     /// Lists of all blocks of the pages of each of `rows`, for every KV head.
@@ -120,7 +123,7 @@ impl BlockTable {
         BlockTable::padded(rows.iter().flat_map(of_row).collect())
     }
 
-    /// All blocks of `n_pages` that stand in order, for every KV head.
+    /// Lists of all blocks of `n_pages` contiguous pages, for every KV head.
     pub fn whole(spec: &KvSpec, n_pages: usize) -> BlockTable {
         BlockTable::of_pages(spec, &[(0..n_pages as u32).collect()], |page| Some(page as usize))
     }
@@ -133,66 +136,66 @@ impl BlockTable {
 }
 
 impl VramCache {
-    /// Pages may leave VRAM for others, because attention may read only some of them.
+    /// True if pages may be evicted from VRAM, because attention may read only some of them.
     pub fn is_selective(&self) -> bool {
         !self.abstracts.is_empty()
     }
 
-    /// Abstracts of a layer, f16 `[P, G, 2, D]`; none where attention always reads everything.
+    /// Page abstracts of a layer, f16 `[P, G, 2, D]`. None if attention always reads every page.
     pub fn abstracts(&self, layer: usize) -> Option<&Slice> {
         self.abstracts.get(layer)
     }
 
-    /// Abstracts of the first groups, as a store kept them: rows of all layers, and which of them are whole. A page without
-    /// one is always read.
+    /// Uploads the abstracts of the first groups from a store: rows of all layers, and which of them are intact. A page
+    /// without an abstract is always read.
     ///
     /// # Errors
-    /// A lost device.
-    pub(super) fn upload_abstracts(&self, gpu: &Gpu, n_groups: u32, rows: &[u8], is_whole: &[bool]) -> Result<(), KvError> {
+    /// A lost GPU.
+    pub(super) fn upload_abstracts(&self, gpu: &Gpu, n_groups: u32, rows: &[u8], is_intact: &[bool]) -> Result<(), KvError> {
         let size = abstract_bytes(&self.spec);
-        let none = unknown(&self.spec);
+        let padding = unbounded_abstract(&self.spec);
         for (layer, target) in self.abstracts.iter().enumerate() {
             let mut bytes = Vec::with_capacity(n_groups as usize * size);
             for group in 0..n_groups as usize {
                 let at = (group * self.spec.n_layer + layer) * size;
-                let row = rows.get(at..at + size).filter(|_| is_whole.get(group) == Some(&true));
-                bytes.extend_from_slice(row.unwrap_or(&none));
+                let row = rows.get(at..at + size).filter(|_| is_intact.get(group) == Some(&true));
+                bytes.extend_from_slice(row.unwrap_or(&padding));
             }
             gpu.upload(target, &bytes)?;
         }
         Ok(())
     }
 
-    /// Where the first `n_pages` of a layer are, as far as that is known without asking: what has no frame may be on the disk.
+    /// Tiers of the first `n_pages` of a layer, without a query to the transfer thread: a page without a frame counts
+    /// as on disk.
     pub fn tiers(&self, layer: usize, n_pages: usize) -> Vec<Tier> {
         let tier = |group| if self.residency.frame(layer, group).is_some() { Tier::Vram } else { Tier::Disk };
         (0..n_pages as u32).map(tier).collect()
     }
 
-    /// What is resident of the tokens that are `chosen` (by each KV head of one query after the other, ascending) in a segment of the
-    /// pool.
-    pub fn selected_in_segment(&self, layer: usize, segment_idx: usize, chosen: &[Vec<SelectedBlock>]) -> BlockTable {
-        BlockTable::of_tokens(&self.spec, chosen, |group| self.place_in_segment(layer, segment_idx, group))
+    /// Table of the `selected` tokens (ascending, per KV head of each query) that are resident in a pool segment.
+    pub fn selected_in_segment(&self, layer: usize, segment_idx: usize, selected: &[Vec<SelectedBlock>]) -> BlockTable {
+        BlockTable::of_tokens(&self.spec, selected, |group| self.place_in_segment(layer, segment_idx, group))
     }
 
-    /// What batches of the stream have of the tokens that are `chosen`, once they lie in the slots' area one after the other.
-    pub fn selected_in_batches(&self, batches: Range<usize>, chosen: &[Vec<SelectedBlock>]) -> BlockTable {
+    /// Table of the `selected` tokens in batches of the stream, once those are contiguous in the staging area.
+    pub fn selected_in_batches(&self, batches: Range<usize>, selected: &[Vec<SelectedBlock>]) -> BlockTable {
         let groups = self.groups_of(batches);
-        BlockTable::of_tokens(&self.spec, chosen, |group| groups.binary_search(&group).ok())
+        BlockTable::of_tokens(&self.spec, selected, |group| groups.binary_search(&group).ok())
     }
 
-    /// All blocks of the pages of each of `rows` that are in a segment of the pool.
+    /// Table of all blocks of the pages of each of `rows` that are in a pool segment.
     pub fn blocks_in_segment(&self, layer: usize, segment_idx: usize, rows: &[Vec<u32>]) -> BlockTable {
         BlockTable::of_pages(&self.spec, rows, |group| self.place_in_segment(layer, segment_idx, group))
     }
 
-    /// The same of batches of the stream, once they lie in the slots' area one after the other.
+    /// Same for batches of the stream, once they are contiguous in the staging area.
     pub fn blocks_in_batches(&self, batches: Range<usize>, rows: &[Vec<u32>]) -> BlockTable {
         let groups = self.groups_of(batches);
         BlockTable::of_pages(&self.spec, rows, |group| groups.binary_search(&group).ok())
     }
 
-    /// All blocks of these pages of the tail, counted from its first.
+    /// Table of all blocks of these tail pages, counted from the first page of the tail.
     pub fn blocks_in_tail(&self, pages: &[u32]) -> BlockTable {
         BlockTable::of_pages(&self.spec, &[pages.to_vec()], |page| self.tail.order.get(page as usize).copied())
     }
@@ -208,23 +211,23 @@ impl VramCache {
         batches.iter().flat_map(|batch| batch.groups.iter().copied()).collect()
     }
 
-    /// A page lies in a frame.
+    /// True if a page has a frame.
     pub fn is_resident(&self, layer: usize, group: u32) -> bool {
         self.residency.frame(layer, group).is_some()
     }
 
-    /// All of the first `n_pages` pages of a layer lie in frames: nothing of it has to come.
+    /// True if the first `n_pages` of a layer all have frames.
     pub fn is_all_resident(&self, layer: usize, n_pages: u32) -> bool {
         (0..n_pages).all(|page| self.is_resident(layer, page))
     }
 
-    /// A page lies in a segment of the pool.
+    /// True if a page is in a pool segment.
     pub fn is_in_segment(&self, layer: usize, segment_idx: usize, group: u32) -> bool {
         self.place_in_segment(layer, segment_idx, group).is_some()
     }
 
-    /// Starts the stream of those of `pages` that have no frame, and leaves frames as they are, unless it is on its way.
-    /// Its number of batches: where all have frames, none, and another stream goes on.
+    /// Starts a stream of those of `pages` without a frame, unless it is already running. Frames do not change. Returns
+    /// the number of batches. If all pages have frames, it is 0, and the current stream continues.
     pub fn begin_streamed(&mut self, layer: usize, pages: &[u32]) -> usize {
         let missing: Vec<u32> = pages.iter().copied().filter(|p| self.residency.frame(layer, *p).is_none()).collect();
         if missing.is_empty() {
@@ -242,25 +245,25 @@ impl VramCache {
         groups.chunks(self.plan.slot_pages).map(batch).collect()
     }
 
-    fn replace_stream(&mut self, batches: Vec<TransferBatch>, ahead: Vec<PageId>) {
-        let is_nothing = batches.is_empty() && ahead.is_empty() && self.next_batch >= self.stream.len();
+    fn replace_stream(&mut self, batches: Vec<TransferBatch>, read_ahead: Vec<PageId>) {
+        let is_empty = batches.is_empty() && read_ahead.is_empty() && self.next_batch >= self.stream.len();
         self.stream = batches;
         self.next_batch = 0;
-        if !self.synchronous && !is_nothing {
-            self.start_stream(TransferPlan { batches: self.stream.clone(), cyclic: false, ahead });
+        if !self.synchronous && !is_empty {
+            self.start_stream(TransferPlan { batches: self.stream.clone(), cyclic: false, read_ahead });
         }
     }
 
-    /// Attention of a layer will read these of its `n_pages` in this step, and perhaps those of `expected` of another layer:
-    /// makes frames free for them and starts their stream. `theta` says what share of it travels packed: first what attention
-    /// reads once and forgets.
+    /// Allocates frames for the pages that attention of a layer reads in this step, and for the `lookahead` pages of
+    /// another layer, and starts their stream. `theta` is the fraction to compress. Pages that are read once, without a
+    /// frame, are compressed first.
     pub fn begin_selected(
         &mut self,
         layer: usize,
         pages: &[u32],
         n_pages: usize,
         step: u64,
-        expected: Option<(usize, &[u32])>,
+        lookahead: Option<(usize, &[u32])>,
         theta: impl FnOnce(u64) -> f64,
     ) -> SelectedStream {
         let MissingPages { framed, unframed } = self.residency.require(layer, pages, step);
@@ -271,66 +274,67 @@ impl VramCache {
         let n_framed = batches.len();
         batches.extend(self.batches(layer, &unframed));
         let n_selected = batches.len();
-        let mut ahead = Vec::new();
-        // Where nothing comes before it is asked for, nothing is expected.
-        if let Some((layer, pages)) = expected.filter(|_| !self.synchronous) {
+        let mut read_ahead = Vec::new();
+        // Without overlap there is no prefetch.
+        if let Some((layer, pages)) = lookahead.filter(|_| !self.synchronous) {
             let MissingPages { framed, unframed } = self.residency.prefetch(layer, pages, step);
             batches.extend(self.batches(layer, &framed));
-            ahead.extend(unframed.into_iter().map(|group| PageId::kv(layer as u32, group)));
+            read_ahead.extend(unframed.into_iter().map(|group| PageId::kv(layer as u32, group)));
         }
         let n_pages: usize = batches.iter().map(|b| b.groups.len()).sum();
         let n_compressed = (theta(n_pages as u64 * self.spec.page_bytes()) * batches.len() as f64).round() as usize;
-        let once_first = (n_framed..batches.len()).chain(0..n_framed);
+        let unframed_first = (n_framed..batches.len()).chain(0..n_framed);
         if self.codec_rates().is_some() {
-            once_first.take(n_compressed).for_each(|i| batches[i].is_compressed = true);
+            unframed_first.take(n_compressed).for_each(|i| batches[i].is_compressed = true);
         }
         let n_compressed = batches.iter().filter(|b| b.is_compressed).map(|b| b.groups.len()).sum();
-        self.replace_stream(batches, ahead);
+        self.replace_stream(batches, read_ahead);
         SelectedStream { missing, n_framed, n_unframed: n_selected - n_framed, n_pages, n_compressed }
     }
 
-    /// The next batch of those that were expected of a layer, where it is there already.
+    /// The next batch prefetched for a layer, if it has arrived.
     ///
     /// # Errors
-    /// What the tiers below failed with, or a lost device.
+    /// An error of the offload tiers, or a lost GPU.
     pub fn next_prefetched(&mut self, gpu: &Gpu, layer: usize) -> Result<Option<StagedBatch>, KvError> {
         let is_of_layer = self.stream.get(self.next_batch).is_some_and(|batch| batch.layer as usize == layer);
         if is_of_layer && self.is_next_filled(gpu)? { self.next_filled_for(gpu, Cause::Prefetch).map(Some) } else { Ok(None) }
     }
 
-    /// Records the way of a filled slot to free frames of its layer; the pages that found one.
+    /// Records the copies of a filled staging buffer to free frames of its layer. Returns the pages that got a frame.
     pub fn record_frames<'a>(&mut self, recorder: &mut Recorder, filled: &'a StagedBatch) -> &'a [u32] {
-        // Nothing lies in the area while pages come to frames.
-        let Some(from) = self.record_plain(recorder, filled, 0) else { return &[] };
+        // The staging area is unused while pages are copied to frames.
+        let Some(from) = self.record_uncompressed(recorder, filled, 0) else { return &[] };
         self.record_to_frames(recorder, filled, &from)
     }
 
-    /// The keys of a layer's pages that RAM has.
+    /// Keys of the RAM-resident pages of a layer.
     pub fn keys_in_ram(&self, layer: usize) -> RamKeys<'_> {
         RamKeys { spec: &self.spec, ram_pages: self.has_offload.then_some(&self.ram_pages), layer }
     }
 
-    /// What the stream has cost so far.
+    /// Total cost of streams.
     pub fn stream_cost(&self) -> StreamCost {
-        self.spent
+        self.total_cost
     }
 
-    /// Speeds at which pages are packed and opened, unpacked bytes per second; none where they travel as they are.
+    /// Rates of compression and decompression, in uncompressed bytes per second. None if pages are transferred
+    /// uncompressed.
     pub fn codec_rates(&self) -> Option<CodecRates> {
-        self.stage.as_ref()?.dequantizer.as_ref().map(|dequantizer| dequantizer.codec_rates)
+        self.staging.as_ref()?.dequantizer.as_ref().map(|dequantizer| dequantizer.codec_rates)
     }
 
-    /// Pages of which RAM has room for copies.
+    /// Maximum number of pages cached in RAM.
     pub fn n_ram_pages(&self) -> usize {
         self.report().n_resident
     }
 
-    /// A page is in VRAM, and is not meant to be in RAM as well.
+    /// True if a page is in VRAM, and RAM does not cache it.
     pub fn is_in_vram_alone(&self, page: LayerPage) -> bool {
         self.residency.is_in_vram_alone(page.layer as usize, page.page)
     }
 
-    /// Keeps copies of these pages in RAM before all others.
+    /// Caches copies of these pages in RAM before all others.
     pub fn pin(&mut self, pages: &[LayerPage]) {
         for layer in 0..self.spec.n_layer {
             let groups = pages.iter().filter(|p| p.layer as usize == layer).map(|p| p.page);
@@ -349,17 +353,18 @@ mod tests {
 
     #[test]
     fn list_of_tokens_has_those_of_pages_that_are_there() {
-        // Pages 5 and 6 lie at 1 and 0, page 7 elsewhere. A page has 8 slots, block b of head g at 2 b + g.
-        let place = |page| [6, 5].iter().position(|here| *here == page);
-        let part = |block, tokens| SelectedBlock { block, tokens };
-        let first = vec![part(20, 0b101), part(27, 1 << 15), part(28, 0xffff)];
-        let second = vec![part(23, 0b10)];
+        // Pages 5 and 6 are at index 1 and 0, page 7 is absent. A page has 8 slots; block b of head g is at slot 2 b +
+        // g.
+        let place = |page| [6, 5].iter().position(|candidate| *candidate == page);
+        let block_of = |block, tokens| SelectedBlock { block, tokens };
+        let first = vec![block_of(20, 0b101), block_of(27, 1 << 15), block_of(28, 0xffff)];
+        let second = vec![block_of(23, 0b10)];
         let table = BlockTable::of_tokens(&SPEC, &[first, second, vec![]], place);
         let token = |slot, token| TokenSlot::new(slot, token).entry();
         let [a, b, c] = [token(8, 0), token(8, 2), token(6, 15)];
         let d = token(8 + 6 + 1, 1);
-        let none = PAD;
-        assert_eq!((table.n_listed, table.entries), (3, vec![a, b, c, d, none, none, none, none, none]));
+        let padding = PAD;
+        assert_eq!((table.n_listed, table.entries), (3, vec![a, b, c, d, padding, padding, padding, padding, padding]));
         assert_eq!(BlockTable::of_tokens(&SPEC, &[vec![], vec![]], place), BlockTable::default());
     }
 
@@ -367,8 +372,8 @@ mod tests {
     fn list_of_blocks_has_all_of_the_pages_of_each_row() {
         let place = |page: u32| page.checked_sub(5).map(|at| at as usize);
         let table = BlockTable::of_pages(&SPEC, &[vec![4, 6], vec![]], place);
-        let of_head = |head: u32| [8, 10, 12, 14].map(|slot: u32| slot + head);
-        assert_eq!((table.n_listed, table.entries), (4, [of_head(0), of_head(1), [PAD; 4], [PAD; 4]].concat()));
+        let head_blocks = |head: u32| [8, 10, 12, 14].map(|slot: u32| slot + head);
+        assert_eq!((table.n_listed, table.entries), (4, [head_blocks(0), head_blocks(1), [PAD; 4], [PAD; 4]].concat()));
         assert_eq!(BlockTable::whole(&SPEC, 1).entries, [0, 2, 4, 6, 1, 3, 5, 7]);
     }
 }

@@ -1,25 +1,25 @@
 //! `gpt2`: LayerNorm, learned positions, GELU, biases everywhere, fused QKV.
 //!
-//! Hugging Face stores its matrices as `[inputs, outputs]` (Conv1D); GGUF as `[outputs, inputs]`.
+//! Hugging Face stores matrices as `[inputs, outputs]` (Conv1D); GGUF stores `[outputs, inputs]`.
 
-use super::llama::{refuse_quantized_config, vocab_size};
+use super::llama::{reject_quantized_config, vocab_size};
 use super::plan_builder::{Bias, PlanBuilder};
 use crate::base::ModelDims;
 use crate::model::ModelError;
 use crate::model::arch::plan::{Activation, LayerPlan, Matrix, ModelPlan, NormKind, PositionPlan};
 
 pub(super) fn plan(builder: &PlanBuilder<'_>) -> Result<ModelPlan, ModelError> {
-    let keys = builder.keys;
-    refuse_quantized_config(builder)?;
+    let hparams = builder.hparams;
+    reject_quantized_config(builder)?;
     let dims = dims(builder)?;
-    let gguf = keys.is_gguf();
-    let eps = match keys.float("attention.layer_norm_epsilon", "layer_norm_epsilon")? {
+    let gguf = hparams.is_gguf();
+    let eps = match hparams.float("attention.layer_norm_epsilon", "layer_norm_epsilon")? {
         Some(eps) => eps as f32,
         None => 1e-5,
     };
     for (key, wanted) in [("scale_attn_weights", true), ("scale_attn_by_inverse_layer_idx", false)] {
-        if keys.hf_bool(key, wanted)? != wanted {
-            return Err(keys.bad("", key, !wanted, if wanted { "true" } else { "false" }));
+        if hparams.hf_bool(key, wanted)? != wanted {
+            return Err(hparams.bad("", key, !wanted, if wanted { "true" } else { "false" }));
         }
     }
     let prefix = builder.prefix(&["transformer.", ""], &["wte.weight"]);
@@ -47,7 +47,7 @@ pub(super) fn plan(builder: &PlanBuilder<'_>) -> Result<ModelPlan, ModelError> {
         })
     };
     let layers = (0..dims.n_layer).map(layer).collect::<Result<Vec<_>, _>>()?;
-    let tied_by_config = keys.hf_bool("tie_word_embeddings", true)? && !gguf;
+    let tied_by_config = hparams.hf_bool("tie_word_embeddings", true)? && !gguf;
     let (token_embedding, output, tied) = builder.embedding_and_output(
         &root("token_embd.weight", "wte.weight"),
         if gguf { "output.weight" } else { "lm_head.weight" },
@@ -71,38 +71,38 @@ pub(super) fn plan(builder: &PlanBuilder<'_>) -> Result<ModelPlan, ModelError> {
 }
 
 fn dims(builder: &PlanBuilder<'_>) -> Result<ModelDims, ModelError> {
-    let keys = builder.keys;
-    let hidden_dim = keys.need_uint("embedding_length", "n_embd")?;
-    let n_head = keys.need_uint("attention.head_count", "n_head")?;
+    let hparams = builder.hparams;
+    let hidden_dim = hparams.require_uint("embedding_length", "n_embd")?;
+    let n_head = hparams.require_uint("attention.head_count", "n_head")?;
     if n_head == 0 || !hidden_dim.is_multiple_of(n_head) {
-        return Err(keys.bad("attention.head_count", "n_head", n_head, &format!("a divisor of the width {hidden_dim}")));
+        return Err(hparams.bad("attention.head_count", "n_head", n_head, &format!("a divisor of the width {hidden_dim}")));
     }
-    let ffn_dim = match keys.uint("feed_forward_length", "n_inner")? {
+    let ffn_dim = match hparams.uint("feed_forward_length", "n_inner")? {
         Some(ffn_dim) => ffn_dim,
         None => hidden_dim.saturating_mul(4),
     };
     let dims = ModelDims {
-        n_layer: keys.need_uint("block_count", "n_layer")?,
+        n_layer: hparams.require_uint("block_count", "n_layer")?,
         hidden_dim,
         n_head,
         n_kv_head: n_head,
         head_dim: hidden_dim / n_head,
         ffn_dim,
         vocab_size: vocab_size(builder, "vocab_size")?,
-        context_len: keys.need_uint("context_length", "n_positions")?,
+        context_len: hparams.require_uint("context_length", "n_positions")?,
     };
     dims.check()?;
     Ok(dims)
 }
 
 fn activation(builder: &PlanBuilder<'_>) -> Result<Activation, ModelError> {
-    match builder.keys.string("", "activation_function")?.unwrap_or("gelu_new") {
+    match builder.hparams.string("", "activation_function")?.unwrap_or("gelu_new") {
         "gelu_new" | "gelu_pytorch_tanh" | "gelu_fast" => Ok(Activation::GeluTanh),
         "gelu" => Ok(Activation::Gelu),
         "relu" => Ok(Activation::Relu),
         other => {
             let must = "gelu_new, gelu or relu";
-            Err(builder.keys.bad("", "activation_function", format!("'{other}'"), must))
+            Err(builder.hparams.bad("", "activation_function", format!("'{other}'"), must))
         }
     }
 }

@@ -1,34 +1,29 @@
-//! Metadata of either kind under one roof: GGUF keys (`llama.block_count`) or `config.json` keys (`num_hidden_layers`).
+//! Hyperparameters from GGUF keys (`llama.block_count`) or `config.json` keys (`num_hidden_layers`), behind one interface.
 
 use serde_json::Value;
 
+use super::registry;
 use crate::model::ModelError;
 use crate::model::gguf::{Gguf, bad_value};
 
-/// Where settings come from. Methods take the GGUF key without its `arch.` prefix, and the `config.json` key; an empty
-/// key is never present.
+/// Source of hyperparameters. Methods take the GGUF key without its `arch.` prefix, and the `config.json` key. An empty key
+/// is never present.
 pub(crate) enum HParams<'a> {
     Gguf { gguf: &'a Gguf, bytes: &'a [u8], arch: &'a str },
     Hf { config: &'a Value, arch: &'a str },
 }
 
 impl<'a> HParams<'a> {
-    pub fn of_gguf(gguf: &'a Gguf, bytes: &'a [u8]) -> Result<HParams<'a>, ModelError> {
+    pub fn from_gguf(gguf: &'a Gguf, bytes: &'a [u8]) -> Result<HParams<'a>, ModelError> {
         match gguf.string("general.architecture")? {
             Some(arch) => Ok(HParams::Gguf { gguf, bytes, arch }),
             None => Err(ModelError::MissingKey { place: "GGUF metadata", key: "general.architecture".to_owned() }),
         }
     }
 
-    pub fn of_config(config: &'a Value) -> Result<HParams<'a>, ModelError> {
-        // Old OPT and GPT-2 folders may lack model_type; the class name says it too.
-        let by_class = || {
-            let class = config.get("architectures")?.get(0)?.as_str()?;
-            ["Llama", "Mistral", "Qwen2", "Qwen3", "GPT2", "OPT", "Phi3"]
-                .into_iter()
-                .zip(["llama", "mistral", "qwen2", "qwen3", "gpt2", "opt", "phi3"])
-                .find_map(|(prefix, arch)| (class.strip_prefix(prefix)? == "ForCausalLM").then_some(arch))
-        };
+    pub fn from_config(config: &'a Value) -> Result<HParams<'a>, ModelError> {
+        // Old OPT and GPT-2 folders may lack model_type, but have the name of the class.
+        let by_class = || registry::model_type_of_class(config.get("architectures")?.get(0)?.as_str()?);
         match config.get("model_type").and_then(Value::as_str).or_else(by_class) {
             Some(arch) => Ok(HParams::Hf { config, arch }),
             None => Err(ModelError::MissingKey { place: "config.json", key: "model_type".to_owned() }),
@@ -45,7 +40,7 @@ impl<'a> HParams<'a> {
         matches!(self, HParams::Gguf { .. })
     }
 
-    /// The error for a setting with a value that cannot be.
+    /// Error for a value that is not allowed.
     pub fn bad(&self, gguf_key: &str, hf_key: &str, got: impl ToString, must: &str) -> ModelError {
         match self {
             HParams::Gguf { arch, .. } => bad_value(&format!("{arch}.{gguf_key}"), got, must),
@@ -62,7 +57,7 @@ impl<'a> HParams<'a> {
         }
     }
 
-    /// A value of `config.json`; None for GGUF, and for null. `a.b` is key b of the object a.
+    /// A value of `config.json`; None for GGUF and for null. The key `a.b` is key b of object a.
     pub fn json(&self, key: &str) -> Option<&'a Value> {
         match self {
             HParams::Hf { config, .. } if !key.is_empty() => {
@@ -96,7 +91,7 @@ impl<'a> HParams<'a> {
         value.map(narrow).transpose()
     }
 
-    pub fn need_uint(&self, gguf_key: &str, hf_key: &str) -> Result<usize, ModelError> {
+    pub fn require_uint(&self, gguf_key: &str, hf_key: &str) -> Result<usize, ModelError> {
         self.uint(gguf_key, hf_key)?.ok_or_else(|| self.missing(gguf_key, hf_key))
     }
 
@@ -108,7 +103,7 @@ impl<'a> HParams<'a> {
         }
     }
 
-    pub fn need_float(&self, gguf_key: &str, hf_key: &str) -> Result<f64, ModelError> {
+    pub fn require_float(&self, gguf_key: &str, hf_key: &str) -> Result<f64, ModelError> {
         self.float(gguf_key, hf_key)?.ok_or_else(|| self.missing(gguf_key, hf_key))
     }
 
@@ -120,7 +115,7 @@ impl<'a> HParams<'a> {
         }
     }
 
-    /// A yes or no of `config.json`.
+    /// A boolean of `config.json`.
     pub fn hf_bool(&self, key: &str, default: bool) -> Result<bool, ModelError> {
         Ok(self.json_as(key, "true or false", Value::as_bool)?.unwrap_or(default))
     }
@@ -138,7 +133,7 @@ impl<'a> HParams<'a> {
         }
     }
 
-    /// A setting that must have one of the given values (a text of `config.json`), or be absent.
+    /// Checks that a text of `config.json` has one of the given values, or is absent.
     pub fn check_hf_text(&self, key: &str, allowed: &[&str]) -> Result<(), ModelError> {
         match self.string("", key)? {
             Some(text) if !allowed.contains(&text) => Err(self.bad("", key, format!("'{text}'"), &allowed.join(" or "))),
@@ -147,7 +142,7 @@ impl<'a> HParams<'a> {
     }
 }
 
-/// Some files give one number for each layer; only equal ones are supported.
+/// Reads an array of one number per layer; all must be equal, because per-layer values are not supported.
 fn same_for_all_layers(gguf: &Gguf, bytes: &[u8], key: &str) -> Result<Option<u64>, ModelError> {
     let numbers = gguf.numbers(bytes, key)?.unwrap_or_default();
     match numbers.first() {

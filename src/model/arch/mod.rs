@@ -1,12 +1,12 @@
-//! From metadata to a [`ModelPlan`]: one small file for each family of architectures.
+//! Architectures: a registry with one row and one file each, whose plan functions turn metadata into a [`ModelPlan`].
 //!
 //! ```text
-//! GGUF keys or config.json ─► HParams ─► dims ─► family: names, biases, norms, rope ─► ModelPlan
-//! TensorTable ──────────────────────────────────► PlanBuilder: every shape is checked against dims
+//! GGUF keys or config.json ─► HParams ─► Architecture::plan: dims, names, biases, norms, rope ─► ModelPlan
+//! TensorTable ──────────────────────────► PlanBuilder: checks every shape against the dims
 //! ```
-//! Invariants: 1. Every tensor that a plan names exists, in a known type, with exactly the shape that the dims ask for.
-//! 2. Every weight in the file is used, or known to be harmless: a layer or a bias that the plan would overlook is an
-//! error, never a wrong answer. Pure: no I/O but the given reader of small vectors.
+//! Invariants: 1. Every tensor of a plan exists, has a decoder, and has exactly the shape that the dims require.
+//! 2. Every weight in the file is used, or known to be harmless. A layer or a bias that the plan misses is an error, never a
+//! wrong answer. Pure: no I/O but the given reader of small vectors.
 
 mod gpt2;
 mod hparams;
@@ -15,63 +15,55 @@ mod opt;
 mod phi3;
 pub mod plan;
 mod plan_builder;
+mod qwen2;
+mod qwen3;
+mod registry;
 mod rope;
 
 pub(crate) use hparams::HParams;
 pub(crate) use plan_builder::PlanBuilder;
+pub use registry::{gguf_architectures, hf_architectures};
 
 use super::ModelError;
 use super::tensors::TensorTable;
 use plan::ModelPlan;
 
-const GGUF_ARCHITECTURES: [&str; 5] = ["llama", "qwen2", "qwen3", "gpt2", "phi3"];
-const HF_ARCHITECTURES: [&str; 7] = ["llama", "mistral", "qwen2", "qwen3", "gpt2", "opt", "phi3"];
-
 /// Reads a small tensor as floats.
 pub(crate) type ReadVector<'a> = &'a dyn Fn(&str) -> Result<Vec<f32>, ModelError>;
 
-/// What of a plan is not the model's to say.
+/// Settings that override the model's own in a plan.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct PlanOverrides {
-    /// caps the window where that changes the plan (LongRoPE has two sets of factors)
+    /// context size, if smaller than the model's; LongRoPE has two sets of factors
     pub context: Option<usize>,
-    /// base of the rotary embedding instead of the model's own
+    /// base of the rotary embedding
     pub rope_base: Option<f64>,
 }
 
-/// The plan for a model.
+/// The plan of a model.
 ///
 /// # Errors
-/// When the architecture is unknown, or metadata and tensors do not fit it.
+/// An unsupported architecture, or metadata and tensors that do not fit it.
 pub(crate) fn plan(
-    keys: &HParams<'_>,
+    hparams: &HParams<'_>,
     tensors: &TensorTable,
     read: ReadVector<'_>,
-    wanted: PlanOverrides,
+    overrides: PlanOverrides,
 ) -> Result<ModelPlan, ModelError> {
-    let arch = keys.architecture();
-    let known: &[&str] = if keys.is_gguf() { &GGUF_ARCHITECTURES } else { &HF_ARCHITECTURES };
-    if !known.contains(&arch) {
-        return Err(ModelError::Architecture { name: arch.to_owned(), supported: known.join(", ") });
-    }
+    let architecture = registry::find(hparams)?;
     if tensors.is_empty() {
         return Err(ModelError::Unsupported(
-            "the model file holds a vocabulary but no weights; open the file that has the weights".to_owned(),
+            "the model file has a vocabulary but no weights. Open the file that has the weights".to_owned(),
         ));
     }
-    let experts = keys.uint("expert_count", "num_local_experts")?.unwrap_or(0);
+    let experts = hparams.uint("expert_count", "num_local_experts")?.unwrap_or(0);
     if experts > 0 {
         return Err(ModelError::Unsupported(format!(
-            "this model is a mixture of {experts} experts, which is not supported; choose a dense model"
+            "this model is a mixture of {experts} experts, which is not supported. Choose a dense model"
         )));
     }
-    let builder = PlanBuilder::new(keys, tensors, read, wanted);
-    let plan = match arch {
-        "gpt2" => gpt2::plan(&builder)?,
-        "opt" => opt::plan(&builder)?,
-        "phi3" => phi3::plan(&builder)?,
-        _ => llama::plan(&builder)?,
-    };
-    builder.check_nothing_left()?;
+    let builder = PlanBuilder::new(hparams, tensors, read, overrides);
+    let plan = (architecture.plan)(&builder)?;
+    builder.check_all_used()?;
     Ok(plan)
 }

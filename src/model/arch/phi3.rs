@@ -1,16 +1,16 @@
 //! `phi3` (Phi-3, Phi-3.5, Phi-4-mini): llama with fused QKV, fused gate and up, partial rotation and LongRoPE.
 
-use super::llama::{LayerNames, body, dims, refuse_quantized_config};
+use super::llama::{Body, LayerNames, assemble, dims, reject_quantized_config};
 use super::plan_builder::{Bias, PlanBuilder, window};
 use crate::model::ModelError;
-use crate::model::arch::plan::{LayerPlan, ModelPlan};
+use crate::model::arch::plan::{LayerPlan, ModelPlan, RopeStyle};
 
 pub(super) fn plan(builder: &PlanBuilder<'_>) -> Result<ModelPlan, ModelError> {
-    let keys = builder.keys;
-    refuse_quantized_config(builder)?;
-    keys.check_hf_text("hidden_act", &["silu"])?;
+    let hparams = builder.hparams;
+    reject_quantized_config(builder)?;
+    hparams.check_hf_text("hidden_act", &["silu"])?;
     let dims = dims(builder)?;
-    let eps = keys.need_float("attention.layer_norm_rms_epsilon", "rms_norm_eps")? as f32;
+    let eps = hparams.require_float("attention.layer_norm_rms_epsilon", "rms_norm_eps")? as f32;
     let prefix = builder.prefix(&["model.", ""], &["layers.0.input_layernorm.weight"]);
     let layer = |i: usize| -> Result<LayerPlan, ModelError> {
         let names = LayerNames::new(builder, prefix, i);
@@ -29,6 +29,6 @@ pub(super) fn plan(builder: &PlanBuilder<'_>) -> Result<ModelPlan, ModelError> {
         })
     };
     let layers = (0..dims.n_layer).map(layer).collect::<Result<Vec<_>, _>>()?;
-    let sliding_window = window(keys.uint("attention.sliding_window", "sliding_window")?, dims.context_len);
-    body(builder, prefix, dims, layers, eps, sliding_window)
+    let sliding_window = window(hparams.uint("attention.sliding_window", "sliding_window")?, dims.context_len);
+    assemble(builder, Body { prefix, dims, layers, eps, sliding_window, gguf_rope: RopeStyle::Half })
 }

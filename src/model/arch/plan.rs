@@ -1,5 +1,4 @@
-//! Architectures as data: one plan type that every supported family fills in, and that the engine runs without
-//! knowing which family it came from.
+//! Model plan: one plan type for every architecture, which the engine runs without a case for any of them.
 //!
 //! ```text
 //! header (GGUF metadata or config.json) ──► ModelPlan { dims, norm, position, activation, layers: [LayerPlan] }
@@ -19,7 +18,7 @@ pub struct TensorRef {
     pub first_row: usize,
     /// number of rows used
     pub n_rows: usize,
-    /// the file stores `[cols, rows]` (GPT-2's Conv1D in safetensors): transpose at load
+    /// true if the file stores `[cols, rows]` (GPT-2's Conv1D in safetensors), to be transposed at load
     pub transposed: bool,
 }
 
@@ -32,14 +31,14 @@ pub struct Matrix {
     pub rows: usize,
     /// inputs
     pub cols: usize,
-    /// bias parts, stacked in the same order (`n_rows` elements each); empty where there is none. A bias tensor is
-    /// one-dimensional: `first_row`/`n_rows` count elements. Interleaved like the rows where `interleave_halves` is set.
+    /// bias parts in the same order (`n_rows` elements each); empty if there is no bias. Bias tensors have one dimension, so
+    /// `first_row` and `n_rows` count elements. Interleaved like the rows if `interleave_halves` is set.
     pub bias: Vec<TensorRef>,
-    /// parts are [gate, up] halves to be interleaved row by row (gate 0, up 0, gate 1, up 1, ...) at load
+    /// true if the parts are [gate, up], to be interleaved row by row (gate 0, up 0, gate 1, up 1, ...) at load
     pub interleave_halves: bool,
 }
 
-/// A vector (norm weight or bias), by tensor name.
+/// A norm, by the names of its tensors.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NormPlan {
     /// scale `[dim]`
@@ -48,7 +47,7 @@ pub struct NormPlan {
     pub bias: Option<String>,
 }
 
-/// Which normalization, and its epsilon.
+/// Kind of normalization, with its epsilon.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum NormKind {
     /// x / rms(x) * w
@@ -63,7 +62,7 @@ pub enum NormKind {
     },
 }
 
-/// How a rotary embedding pairs dimensions.
+/// Pairing of dimensions in a rotary embedding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RopeStyle {
     /// (0, 1), (2, 3), ...: GGUF `llama`
@@ -72,23 +71,23 @@ pub enum RopeStyle {
     Half,
 }
 
-/// Rotary embedding with every scaling already folded in.
+/// Rotary embedding with all scaling folded in.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RopePlan {
     /// pairing of dimensions
     pub style: RopeStyle,
-    /// angle per position of each pair; `2 * inv_freq.len()` leading dimensions of a head rotate, the rest pass through
+    /// angle per position of each pair; the first `2 * inv_freq.len()` dimensions of a head rotate, the rest pass through
     pub inv_freq: Vec<f32>,
-    /// multiplies cos and sin (YaRN, LongRoPE attention factor); 1 otherwise
+    /// factor on cos and sin (YaRN, LongRoPE attention factor); 1 otherwise
     pub magnitude: f32,
 }
 
-/// How positions enter.
+/// Position encoding.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PositionPlan {
-    /// rotate queries and keys
+    /// rotates queries and keys
     Rope(RopePlan),
-    /// add row `pos + offset` of a learned table `[max_positions, C]` to the embedding
+    /// adds row `pos + offset` of a learned table `[max_positions, C]` to the embedding
     Learned {
         /// the table
         table: Matrix,
@@ -97,7 +96,7 @@ pub enum PositionPlan {
     },
 }
 
-/// What happens between the up and the down projection.
+/// Activation between the up and the down projection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Activation {
     /// silu(gate) * up; `ffn_up` is a [gate, up] pair with `interleave_halves`
@@ -138,29 +137,29 @@ pub struct ModelPlan {
     pub dims: ModelDims,
     /// token embedding `[V, C]`
     pub token_embedding: Matrix,
-    /// how positions enter
+    /// position encoding
     pub position: PositionPlan,
     /// the kind of every norm in the model
     pub norm: NormKind,
-    /// between up and down
+    /// activation of the feed-forward
     pub activation: Activation,
-    /// multiplies q·k; 1/sqrt(D) in every family so far
+    /// factor on q·k; 1/sqrt(D) in every architecture so far
     pub attn_scale: f32,
-    /// the blocks
+    /// transformer blocks
     pub layers: Vec<LayerPlan>,
-    /// before the output
+    /// norm before the output
     pub output_norm: NormPlan,
-    /// `[V, C]`; equal to `token_embedding` when tied
+    /// `[V, C]`; equal to `token_embedding` if tied
     pub output: Matrix,
-    /// the output projection is the embedding table (stored once)
+    /// true if the output projection is the embedding table (stored once)
     pub tied: bool,
-    /// keys to attend back to at most (Mistral v0.1, Phi-3 sliding window); None attends to all. A context longer
-    /// than this is refused until a windowed kernel exists: never answered with the wrong attention.
+    /// attention window in keys (Mistral v0.1, Phi-3); None attends to all. The engine rejects longer contexts, because no
+    /// kernel supports windows yet.
     pub sliding_window: Option<usize>,
 }
 
 impl ModelPlan {
-    /// Every weight matrix once, in the order of use (a tied output is not listed again).
+    /// Every weight matrix once, in order of use; a tied output is not repeated.
     pub fn matrices(&self) -> impl Iterator<Item = &Matrix> {
         let positions = match &self.position {
             PositionPlan::Learned { table, .. } => Some(table),
@@ -173,24 +172,24 @@ impl ModelPlan {
             .chain(Some(&self.output).filter(|_| !self.tied))
     }
 
-    /// Every norm, in the order of use.
+    /// Every norm, in order of use.
     pub fn norms(&self) -> impl Iterator<Item = &NormPlan> {
         self.layers.iter().flat_map(LayerPlan::norms).chain([&self.output_norm])
     }
 
-    /// Names of the norms' tensors (scales and shifts). Biases of matrices are in [`Matrix::bias`].
+    /// Tensor names of the norms (scales and shifts). Biases of matrices are in [`Matrix::bias`].
     pub fn vectors(&self) -> impl Iterator<Item = &str> {
         self.norms().flat_map(|norm| [Some(&norm.weight), norm.bias.as_ref()]).flatten().map(String::as_str)
     }
 }
 
 impl LayerPlan {
-    /// The four matrices, in the order of use.
+    /// The four matrices, in order of use.
     pub fn matrices(&self) -> [&Matrix; 4] {
         [&self.qkv, &self.attn_output, &self.ffn_up, &self.ffn_down]
     }
 
-    /// The norms, in the order of use.
+    /// The norms, in order of use.
     pub fn norms(&self) -> impl Iterator<Item = &NormPlan> {
         [Some(&self.attn_norm), self.q_norm.as_ref(), self.k_norm.as_ref(), Some(&self.ffn_norm)].into_iter().flatten()
     }

@@ -1,4 +1,4 @@
-//! Builds matrices and norms of a plan, checking every tensor on the way.
+//! Plan builder: makes the matrices and norms of a plan, and checks the shape of every tensor.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -9,17 +9,17 @@ use crate::model::ModelError;
 use crate::model::arch::plan::{Matrix, NormPlan, TensorRef};
 use crate::model::tensors::TensorTable;
 
-/// What a family's file needs: settings, tensors, and a note of which tensors were used.
+/// Input of an architecture's plan function: hyperparameters, tensors, and a record of the tensors used.
 pub(crate) struct PlanBuilder<'a> {
-    pub keys: &'a HParams<'a>,
+    pub hparams: &'a HParams<'a>,
     pub tensors: &'a TensorTable,
     pub read: ReadVector<'a>,
-    /// what is not the model's to say
-    pub wanted: PlanOverrides,
+    /// settings that override the model's own
+    pub overrides: PlanOverrides,
     used: RefCell<BTreeSet<String>>,
 }
 
-/// Whether a matrix has a bias beside it (`x.weight`, `x.bias`).
+/// Presence of a matrix's bias (`x.bias` beside `x.weight`).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bias {
     Required,
@@ -27,16 +27,21 @@ pub(crate) enum Bias {
 }
 
 impl<'a> PlanBuilder<'a> {
-    pub fn new(keys: &'a HParams<'a>, tensors: &'a TensorTable, read: ReadVector<'a>, wanted: PlanOverrides) -> PlanBuilder<'a> {
-        PlanBuilder { keys, tensors, read, wanted, used: RefCell::default() }
+    pub fn new(
+        hparams: &'a HParams<'a>,
+        tensors: &'a TensorTable,
+        read: ReadVector<'a>,
+        overrides: PlanOverrides,
+    ) -> PlanBuilder<'a> {
+        PlanBuilder { hparams, tensors, read, overrides, used: RefCell::default() }
     }
 
-    pub fn use_tensor(&self, name: &str) {
+    pub fn mark_used(&self, name: &str) {
         self.used.borrow_mut().insert(name.to_owned());
     }
 
     fn whole(&self, name: &str, n_rows: usize, transposed: bool) -> TensorRef {
-        self.use_tensor(name);
+        self.mark_used(name);
         TensorRef { name: name.to_owned(), first_row: 0, n_rows, transposed }
     }
 
@@ -60,7 +65,7 @@ impl<'a> PlanBuilder<'a> {
         Ok(Matrix { parts, rows, cols, bias: self.biases(&[(stem, rows)], Bias::Required)?, interleave_halves: false })
     }
 
-    /// One matrix with a full tensor name and no bias.
+    /// A matrix by its full tensor name, without bias.
     pub fn table(&self, name: &str, rows: usize, cols: usize) -> Result<Matrix, ModelError> {
         self.tensors.require_shape(name, &[rows, cols])?;
         let parts = vec![self.whole(name, rows, false)];
@@ -98,20 +103,20 @@ impl<'a> PlanBuilder<'a> {
         Ok(parts)
     }
 
-    /// A norm with the weight `stem.weight`, and `stem.bias` if asked for.
+    /// A norm with the weight `stem.weight`, and `stem.bias` if `with_bias`.
     pub fn norm(&self, stem: &str, dim: usize, with_bias: bool) -> Result<NormPlan, ModelError> {
         let weight = format!("{stem}.weight");
         self.tensors.require_shape(&weight, &[dim])?;
-        self.use_tensor(&weight);
+        self.mark_used(&weight);
         let bias = with_bias.then(|| format!("{stem}.bias"));
         if let Some(bias) = &bias {
             self.tensors.require_shape(bias, &[dim])?;
-            self.use_tensor(bias);
+            self.mark_used(bias);
         }
         Ok(NormPlan { weight, bias })
     }
 
-    /// Embedding, output and whether they are one. A file may hold either name alone when they are tied.
+    /// Embedding, output, and whether they are tied. A tied file may have either tensor alone.
     pub fn embedding_and_output(
         &self,
         embedding: &str,
@@ -129,35 +134,35 @@ impl<'a> PlanBuilder<'a> {
         if has_output && !tied_by_config {
             return Ok((first, table(output)?, false));
         }
-        self.use_tensor(output);
+        self.mark_used(output);
         Ok((first.clone(), first, true))
     }
 
-    /// The prefix under which the tensors of the body are stored (saved with or without the head around them).
+    /// The name prefix of the body's tensors, which depends on whether the file was saved with its head.
     pub fn prefix(&self, candidates: &[&'static str], known: &[&str]) -> &'static str {
         let has = |prefix: &&&'static str| known.iter().any(|name| self.tensors.has(&format!("{prefix}{name}")));
         candidates.iter().find(has).or(candidates.first()).copied().unwrap_or("")
     }
 
-    /// Refuses a file with weights that the plan would overlook.
-    pub fn check_nothing_left(&self) -> Result<(), ModelError> {
+    /// Rejects a file that has weights which the plan does not use.
+    pub fn check_all_used(&self) -> Result<(), ModelError> {
         let used = self.used.borrow();
         let harmless = |name: &str| {
-            // Buffers that old exports saved: rope tables and causal masks.
+            // Buffers saved by old exports: rope tables and causal masks.
             name.ends_with("rotary_emb.inv_freq") || name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias")
         };
         match self.tensors.iter().find(|(name, _)| !used.contains(*name) && !harmless(name)) {
             None => Ok(()),
             Some((name, _)) => Err(ModelError::Unsupported(format!(
-                "the model has a tensor '{name}' that its architecture '{}' with these settings does not use; \
-                 answering without it would be wrong, choose another file of this model",
-                self.keys.architecture()
+                "the model has a tensor '{name}' that its architecture '{}' with these settings does not use, so its answers \
+                 would be wrong. Choose another file of this model",
+                self.hparams.architecture()
             ))),
         }
     }
 }
 
-/// A sliding window that matters: smaller than the context.
+/// The sliding window; None unless it is smaller than the context.
 pub(crate) fn window(size: Option<usize>, context_len: usize) -> Option<usize> {
     size.filter(|size| *size > 0 && *size < context_len)
 }

@@ -1,22 +1,22 @@
-//! Angles of rotary embeddings, with every scaling folded in.
+//! Rotary embedding (RoPE): frequencies with all scaling folded in.
 //!
-//! `angle(pos, i) = pos * inv_freq[i]`, `inv_freq[i] = base^(-2i / n_rot)`, then scaled. Computed in f64, rounded once to
-//! f32 (Hugging Face computes in f32: the last bit may differ). Sources: RoFormer; YaRN (arXiv 2309.00071); LongRoPE
-//! (arXiv 2402.13753); Llama 3.1's model card; `modeling_rope_utils.py` and llama.cpp for the settings' names.
+//! `angle(pos, i) = pos * inv_freq[i]`, `inv_freq[i] = base^(-2i / n_rot)`, then scaled. Computed in f64 and rounded once to
+//! f32; Hugging Face computes in f32, so the last bit may differ. Sources: RoFormer (arXiv 2104.09864); YaRN (arXiv
+//! 2309.00071); LongRoPE (arXiv 2402.13753); Llama 3.1's model card; `modeling_rope_utils.py` and llama.cpp for key names.
 
 use std::f64::consts::PI;
 
-use super::{HParams, PlanBuilder};
+use super::PlanBuilder;
 use crate::model::ModelError;
 use crate::model::arch::plan::{RopePlan, RopeStyle};
 
-/// Ways to stretch a rotary embedding.
+/// Scaling of a rotary embedding for longer contexts.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Scaling {
     None,
-    /// all frequencies divided
+    /// divides all frequencies
     Linear(f64),
-    /// each frequency divided by its own factor; cos and sin multiplied
+    /// divides each frequency by its own factor, and multiplies cos and sin
     Factors(Vec<f64>, f64),
     Llama3 {
         factor: f64,
@@ -34,7 +34,7 @@ pub(crate) enum Scaling {
     },
 }
 
-/// inv_freq `[n_rot / 2]`, and the magnitude of cos and sin.
+/// inv_freq `[n_rot / 2]`, and the factor on cos and sin.
 pub(crate) fn inv_freq(base: f64, n_rot: usize, scaling: &Scaling) -> (Vec<f32>, f32) {
     let plain = (0..n_rot / 2).map(|i| base.powf(-(2.0 * i as f64) / n_rot as f64));
     let scaled: Vec<f64> = match scaling {
@@ -77,70 +77,70 @@ fn llama3(f: f64, factor: f64, low: f64, high: f64, original: f64) -> f64 {
     }
 }
 
-/// YaRN's default magnitude.
+/// YaRN's default factor on cos and sin.
 fn yarn_magnitude(factor: f64, scale: f64) -> f64 {
     if factor <= 1.0 { 1.0 } else { 0.1 * scale * factor.ln() + 1.0 }
 }
 
-/// The rope of a model with heads of `head_dim`, of which the first part rotates.
+/// Rope of a model with heads of `head_dim`, of which a leading part rotates.
 pub(crate) fn rope(
     builder: &PlanBuilder<'_>,
     style: RopeStyle,
     head_dim: usize,
     context_len: usize,
 ) -> Result<RopePlan, ModelError> {
-    let keys = builder.keys;
-    let theta_key = if keys.json("rope_theta").is_some() { "rope_theta" } else { "rope_parameters.rope_theta" };
-    let own = keys.float("rope.freq_base", theta_key)?.unwrap_or(10_000.0);
-    let base = builder.wanted.rope_base.unwrap_or(own);
+    let hparams = builder.hparams;
+    let theta_key = if hparams.json("rope_theta").is_some() { "rope_theta" } else { "rope_parameters.rope_theta" };
+    let own = hparams.float("rope.freq_base", theta_key)?.unwrap_or(10_000.0);
+    let base = builder.overrides.rope_base.unwrap_or(own);
     if base <= 1.0 {
-        return Err(keys.bad("rope.freq_base", theta_key, base, "above 1"));
+        return Err(hparams.bad("rope.freq_base", theta_key, base, "above 1"));
     }
-    let n_rot = match keys.uint("rope.dimension_count", "")? {
+    let n_rot = match hparams.uint("rope.dimension_count", "")? {
         Some(n_rot) => n_rot,
         None => {
-            let share = match keys.float("", "partial_rotary_factor")? {
+            let share = match hparams.float("", "partial_rotary_factor")? {
                 Some(share) => share,
-                None => keys.float("", "rope_parameters.partial_rotary_factor")?.unwrap_or(1.0),
+                None => hparams.float("", "rope_parameters.partial_rotary_factor")?.unwrap_or(1.0),
             };
-            // Truncates, as the reference does; a share out of range is caught below.
+            // Truncates like the reference; the check below catches a share out of range.
             (head_dim as f64 * share.clamp(0.0, 2.0)) as usize
         }
     };
     if n_rot == 0 || n_rot > head_dim || !n_rot.is_multiple_of(2) {
         let must = format!("even, and at most the head dimension {head_dim}");
-        return Err(keys.bad("rope.dimension_count", "partial_rotary_factor", n_rot, &must));
+        return Err(hparams.bad("rope.dimension_count", "partial_rotary_factor", n_rot, &must));
     }
-    let scaling = if keys.is_gguf() { gguf_scaling(builder, n_rot, context_len)? } else { hf_scaling(builder, context_len)? };
+    let scaling = if hparams.is_gguf() { gguf_scaling(builder, n_rot, context_len)? } else { hf_scaling(builder, context_len)? };
     if let Scaling::Factors(factors, _) = &scaling
         && (factors.len() != n_rot / 2 || factors.iter().any(|f| !f.is_finite() || *f <= 0.0))
     {
         let must = format!("{} positive numbers", n_rot / 2);
-        return Err(keys.bad("rope.scaling", "rope_scaling", format!("{} factors", factors.len()), &must));
+        return Err(hparams.bad("rope.scaling", "rope_scaling", format!("{} factors", factors.len()), &must));
     }
     let (inv_freq, magnitude) = inv_freq(base, n_rot, &scaling);
     if !magnitude.is_finite() || magnitude <= 0.0 || inv_freq.iter().any(|f| !f.is_finite()) {
-        return Err(keys.bad("rope.scaling", "rope_scaling", "out of range", "settings that give finite angles"));
+        return Err(hparams.bad("rope.scaling", "rope_scaling", "out of range", "settings that give finite angles"));
     }
     Ok(RopePlan { style, inv_freq, magnitude })
 }
 
-/// LongRoPE: the long factors serve a window beyond the original one.
+/// LongRoPE: the long factors apply if the context exceeds the original one.
 fn is_long(builder: &PlanBuilder<'_>, context_len: usize, original: usize) -> bool {
-    builder.wanted.context.unwrap_or(context_len).min(context_len) > original
+    builder.overrides.context.unwrap_or(context_len).min(context_len) > original
 }
 
 fn gguf_scaling(builder: &PlanBuilder<'_>, n_rot: usize, context_len: usize) -> Result<Scaling, ModelError> {
-    let keys = builder.keys;
-    let attention = keys.float("rope.scaling.attn_factor", "")?.unwrap_or(1.0);
-    let original = keys.uint("rope.scaling.original_context_length", "")?.unwrap_or(context_len);
-    // The factors are stored once, or (in split conversions) under every layer's name.
+    let hparams = builder.hparams;
+    let attention = hparams.float("rope.scaling.attn_factor", "")?.unwrap_or(1.0);
+    let original = hparams.uint("rope.scaling.original_context_length", "")?.unwrap_or(context_len);
+    // The file stores the factors once, or (split conversions) per layer name.
     let factors = |name: &str| -> Result<Option<Vec<f64>>, ModelError> {
         if !builder.tensors.has(name) {
             return Ok(None);
         }
         builder.tensors.require_shape(name, &[n_rot / 2])?;
-        builder.use_tensor(name);
+        builder.mark_used(name);
         Ok(Some((builder.read)(name)?.into_iter().map(f64::from).collect()))
     };
     let (long, short) = (factors("rope_factors_long.weight")?, factors("rope_factors_short.weight")?);
@@ -150,15 +150,15 @@ fn gguf_scaling(builder: &PlanBuilder<'_>, n_rot: usize, context_len: usize) -> 
     if let Some(factors) = factors("rope_freqs.weight")? {
         return Ok(Scaling::Factors(factors, attention));
     }
-    let kind = keys.string("rope.scaling.type", "")?.unwrap_or("linear");
-    let factor = match keys.float("rope.scaling.factor", "")? {
+    let kind = hparams.string("rope.scaling.type", "")?.unwrap_or("linear");
+    let factor = match hparams.float("rope.scaling.factor", "")? {
         Some(factor) => Some(factor),
-        None => keys.float("rope.scale_linear", "")?,
+        None => hparams.float("rope.scale_linear", "")?,
     };
-    // llama.cpp reads a factor of 0 as "none".
+    // llama.cpp treats a factor of 0 as "none".
     let factor = factor.filter(|f| *f != 0.0).unwrap_or(1.0);
     if factor < 0.0 {
-        return Err(keys.bad("rope.scaling.factor", "", factor, "positive"));
+        return Err(hparams.bad("rope.scaling.factor", "", factor, "positive"));
     }
     match kind {
         "none" => Ok(Scaling::None),
@@ -167,37 +167,37 @@ fn gguf_scaling(builder: &PlanBuilder<'_>, n_rot: usize, context_len: usize) -> 
         "yarn" => Ok(Scaling::Yarn {
             factor,
             original: original as f64,
-            beta_fast: keys.float("rope.scaling.yarn_beta_fast", "")?.unwrap_or(32.0),
-            beta_slow: keys.float("rope.scaling.yarn_beta_slow", "")?.unwrap_or(1.0),
+            beta_fast: hparams.float("rope.scaling.yarn_beta_fast", "")?.unwrap_or(32.0),
+            beta_slow: hparams.float("rope.scaling.yarn_beta_slow", "")?.unwrap_or(1.0),
             truncate: true,
             attention_factor: attention * yarn_magnitude(factor, 1.0),
         }),
-        other => Err(keys.bad("rope.scaling.type", "", format!("'{other}'"), "none, linear or yarn")),
+        other => Err(hparams.bad("rope.scaling.type", "", format!("'{other}'"), "none, linear or yarn")),
     }
 }
 
 fn hf_scaling(builder: &PlanBuilder<'_>, context_len: usize) -> Result<Scaling, ModelError> {
-    let keys = builder.keys;
-    // transformers 5 writes rope_parameters, earlier versions rope_scaling; "su" is LongRoPE's first name.
-    let place = if keys.json("rope_scaling").is_some() { "rope_scaling" } else { "rope_parameters" };
+    let hparams = builder.hparams;
+    // transformers 5 writes rope_parameters, earlier versions rope_scaling; "su" is an early name of LongRoPE.
+    let place = if hparams.json("rope_scaling").is_some() { "rope_scaling" } else { "rope_parameters" };
     let at = |key: &str| format!("{place}.{key}");
-    let number = |key: &str| keys.float("", &at(key));
+    let number = |key: &str| hparams.float("", &at(key));
     let need = |key: &str| -> Result<f64, ModelError> {
-        let value = keys.need_float("", &at(key))?;
-        if value > 0.0 { Ok(value) } else { Err(keys.bad("", &at(key), value, "positive")) }
+        let value = hparams.require_float("", &at(key))?;
+        if value > 0.0 { Ok(value) } else { Err(hparams.bad("", &at(key), value, "positive")) }
     };
-    let kind = match keys.string("", &at("rope_type"))? {
+    let kind = match hparams.string("", &at("rope_type"))? {
         Some(kind) => Some(kind),
-        None => keys.string("", &at("type"))?,
+        None => hparams.string("", &at("type"))?,
     };
     let original = || -> Result<usize, ModelError> {
-        match keys.uint("", &at("original_max_position_embeddings"))? {
+        match hparams.uint("", &at("original_max_position_embeddings"))? {
             Some(n) => Ok(n),
-            None => Ok(keys.uint("", "original_max_position_embeddings")?.unwrap_or(context_len)),
+            None => Ok(hparams.uint("", "original_max_position_embeddings")?.unwrap_or(context_len)),
         }
     };
     match kind.unwrap_or("default") {
-        // Dynamic NTK leaves every window up to the trained one as it is, and longer ones are refused.
+        // Dynamic NTK changes nothing up to the trained context, and longer contexts are rejected.
         "default" | "none" | "dynamic" => Ok(Scaling::None),
         "linear" => Ok(Scaling::Linear(need("factor")?)),
         "llama3" => Ok(Scaling::Llama3 {
@@ -222,15 +222,15 @@ fn hf_scaling(builder: &PlanBuilder<'_>, context_len: usize) -> Result<Scaling, 
                 original: original as f64,
                 beta_fast: number("beta_fast")?.filter(|b| *b > 0.0).unwrap_or(32.0),
                 beta_slow: number("beta_slow")?.filter(|b| *b > 0.0).unwrap_or(1.0),
-                truncate: keys.hf_bool(&at("truncate"), true)?,
+                truncate: hparams.hf_bool(&at("truncate"), true)?,
                 attention_factor,
             })
         }
         "longrope" | "su" => {
             let original = original()?;
             let key = if is_long(builder, context_len, original) { "long_factor" } else { "short_factor" };
-            let factors = keys.hf_floats(&at(key))?;
-            let Some(factors) = factors else { return Err(keys.bad("", &at(key), "missing", "a list of numbers")) };
+            let factors = hparams.hf_floats(&at(key))?;
+            let Some(factors) = factors else { return Err(hparams.bad("", &at(key), "missing", "a list of numbers")) };
             let factor = number("factor")?.unwrap_or(context_len as f64 / original.max(1) as f64);
             let magnitude = match number("attention_factor")? {
                 Some(given) => given,
@@ -241,12 +241,7 @@ fn hf_scaling(builder: &PlanBuilder<'_>, context_len: usize) -> Result<Scaling, 
         }
         other => {
             let must = "default, linear, dynamic, llama3, yarn or longrope";
-            Err(keys.bad("", &at("rope_type"), format!("'{other}'"), must))
+            Err(hparams.bad("", &at("rope_type"), format!("'{other}'"), must))
         }
     }
-}
-
-/// Heads rotate differently in GGUF `llama` files, whose q and k were permuted by the converter.
-pub(crate) fn style(keys: &HParams<'_>) -> RopeStyle {
-    if keys.is_gguf() && keys.architecture() == "llama" { RopeStyle::Adjacent } else { RopeStyle::Half }
 }

@@ -1,19 +1,19 @@
-//! Model files that other programs have put on this machine, found where they are. Nothing is copied and nothing changed.
+//! Model discovery: finds models that other programs stored on this machine. It copies and changes nothing.
 //!
 //! ```text
-//! home, environment ─► places ─► walk (GGUF files, folders) │ ollama (manifests) ─► Candidate ─► look: header only ─► DiscoveredModel
+//! home, environment ─► search_paths ─► scan (GGUF files, folders) │ ollama (manifests) ─► Candidate ─► header ─► DiscoveredModel
 //! ```
-//! Invariants: 1. Of a file only the header is read. 2. A file is listed once, however many links lead to it, and a model in
-//! several files is one entry. 3. What cannot be used is listed too, with the reason. 4. Ends: depth, entries and models are
-//! bounded, and no folder is walked twice.
+//! Invariants: 1. Only the header of a file is read. 2. A file is listed once, whatever links lead to it, and a model in
+//! several files is one entry. 3. Unusable models are listed too, with the reason. 4. The search ends: depth, entries and
+//! models are bounded, and no folder is visited twice.
 //!
-//! Owner thread: whoever calls; it waits for the disk. Limits: [`scan::Limits`].
+//! Owner thread: the caller's; calls block on the disk. Limits: [`scan::Limits`].
 
 mod locations;
 mod ollama;
 pub mod scan;
 
-pub use locations::{Provider, SearchPath, places};
+pub use locations::{Provider, SearchPath, search_paths};
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -25,85 +25,85 @@ use scan::Limits;
 /// A file that may be a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
-    /// who put it there
-    pub store: Provider,
-    /// to be loaded: a file (the first part that is there, of a model in several), or a folder with safetensors
+    /// owner of the folder
+    pub provider: Provider,
+    /// path to load: a file (the first part present, of a model in parts), or a folder with safetensors
     pub path: PathBuf,
-    /// as its store calls it
+    /// name that the provider shows
     pub name: String,
-    /// where in the store it is: a repository, a publisher, a folder
+    /// location within the provider: a repository, a publisher or a folder
     pub within: String,
-    /// of the file, or of all its parts
+    /// bytes of the file, or of all its parts
     pub bytes: u64,
 }
 
-/// A candidate, and what its header says.
+/// A candidate with its header.
 pub struct DiscoveredModel {
     /// the file
     pub candidate: Candidate,
-    /// its header, or one sentence on why it cannot be used
+    /// opened header, or a sentence on why the model cannot be used
     pub header: Result<ModelFile, String>,
 }
 
-/// What a search came to.
+/// Outcome of a search.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DiscoveryReport {
-    /// models that were told
+    /// models that were reported
     pub n_found: usize,
-    /// a limit was met: there may be more
+    /// true if a limit ended the search, so there may be more
     pub has_more: bool,
-    /// folders that are not there
+    /// folders that do not exist
     pub missing: Vec<PathBuf>,
 }
 
-/// Looks through `places` in order and tells what is found; `tell` returns false to end the search.
-pub fn search(places: &[SearchPath], limits: &Limits, tell: &mut dyn FnMut(DiscoveredModel) -> bool) -> DiscoveryReport {
+/// Searches `paths` in order and reports each model; `report` returns false to end the search.
+pub fn search(paths: &[SearchPath], limits: &Limits, report: &mut dyn FnMut(DiscoveredModel) -> bool) -> DiscoveryReport {
     let mut seen = HashSet::new();
-    let mut searched = DiscoveryReport::default();
-    for place in places {
-        if !place.folder.is_dir() {
-            searched.missing.push(place.folder.clone());
+    let mut outcome = DiscoveryReport::default();
+    for root in paths {
+        if !root.folder.is_dir() {
+            outcome.missing.push(root.folder.clone());
             continue;
         }
-        let (listed, has_more) = match place.store {
-            Provider::Ollama => ollama::list(&place.folder, limits),
-            _ => list_files(place, limits),
+        let (listed, has_more) = match root.provider {
+            Provider::Ollama => ollama::list(&root.folder, limits),
+            _ => list_files(root, limits),
         };
-        searched.has_more |= has_more;
+        outcome.has_more |= has_more;
         for entry in listed {
             let path = entry.as_ref().map_or_else(|broken| &broken.0.path, |candidate| &candidate.path);
-            // A folder is known by its weights: another revision of a repository may link to the same.
-            let known_by = scan::weights_in(path).into_iter().next().unwrap_or_else(|| path.clone());
-            if !seen.insert(known_by.canonicalize().unwrap_or(known_by)) {
+            // Weights identify a folder: another revision of a repository may link to the same files.
+            let identity = scan::weights_in(path).into_iter().next().unwrap_or_else(|| path.clone());
+            if !seen.insert(identity.canonicalize().unwrap_or(identity)) {
                 continue;
             }
-            if searched.n_found == limits.max_models {
-                searched.has_more = true;
-                return searched;
+            if outcome.n_found == limits.max_models {
+                outcome.has_more = true;
+                return outcome;
             }
-            searched.n_found += 1;
+            outcome.n_found += 1;
             let found = match entry {
-                Ok(candidate) => look(candidate),
+                Ok(candidate) => read_header(candidate),
                 Err(BrokenModel(candidate, reason)) => DiscoveredModel { candidate, header: Err(reason) },
             };
-            if !tell(found) {
-                return searched;
+            if !report(found) {
+                return outcome;
             }
         }
     }
-    searched
+    outcome
 }
 
-/// A candidate of which its store already shows that it cannot be used, and why.
+/// A candidate that cannot be used, with the reason.
 struct BrokenModel(Candidate, String);
 
-/// Reads the header.
-fn look(candidate: Candidate) -> DiscoveredModel {
+/// Opens a candidate, which reads its header only.
+fn read_header(candidate: Candidate) -> DiscoveredModel {
     let header = ModelFile::open(&candidate.path).map_err(|error| reason(&error));
     DiscoveredModel { candidate, header }
 }
 
-/// An error as a sentence.
+/// The error as a sentence with a capital and a full stop.
 fn reason(error: &ModelError) -> String {
     let text = error.to_string();
     let mut chars = text.chars();
@@ -111,7 +111,7 @@ fn reason(error: &ModelError) -> String {
     format!("{capital}{}.", chars.as_str())
 }
 
-/// The models below a folder, one entry for each: GGUF files, and folders with safetensors.
+/// Models in a folder: GGUF files, and folders with safetensors.
 fn list_files(place: &SearchPath, limits: &Limits) -> (Vec<Result<Candidate, BrokenModel>>, bool) {
     let (paths, has_more) = scan::model_files(&place.folder, limits);
     let mut models = HashSet::new();
@@ -121,7 +121,7 @@ fn list_files(place: &SearchPath, limits: &Limits) -> (Vec<Result<Candidate, Bro
         if let Some(folder) = scan::config_folder(&path) {
             let bytes = scan::weights_in(folder).iter().map(|weights| size(weights)).sum();
             let (name, within) = folder_names(place, folder);
-            listed.push(Ok(Candidate { store: place.store, path: folder.to_owned(), name, within, bytes }));
+            listed.push(Ok(Candidate { provider: place.provider, path: folder.to_owned(), name, within, bytes }));
             continue;
         }
         let part = PartName::of(&path);
@@ -132,19 +132,19 @@ fn list_files(place: &SearchPath, limits: &Limits) -> (Vec<Result<Candidate, Bro
         }
         let bytes = part.as_ref().map_or_else(|| size(&path), |part| part.paths(&path).iter().map(|p| size(p)).sum());
         let (name, within) = names(place, &path, part.as_ref());
-        listed.push(Ok(Candidate { store: place.store, path, name, within, bytes }));
+        listed.push(Ok(Candidate { provider: place.provider, path, name, within, bytes }));
     }
     (listed, has_more)
 }
 
-/// What a file is called, and where it is.
+/// Name and location of a file.
 fn names(place: &SearchPath, path: &Path, part: Option<&PartName>) -> (String, String) {
     let stem = || path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let name = part.map_or_else(stem, |part| part.stem.clone());
     let folder = path.parent().and_then(|parent| parent.strip_prefix(&place.folder).ok()).unwrap_or(Path::new(""));
-    match place.store {
+    match place.provider {
         Provider::HuggingFace => (name, repository(folder)),
-        // Every file of Jan is called model.gguf, in a folder with the model's name.
+        // Jan names every file model.gguf, in a folder with the model's name.
         Provider::Jan if name == "model" => {
             let called = folder.file_name().map_or(name, |folder| folder.to_string_lossy().into_owned());
             (called, String::new())
@@ -153,11 +153,11 @@ fn names(place: &SearchPath, path: &Path, part: Option<&PartName>) -> (String, S
     }
 }
 
-/// What a folder with safetensors is called, and where it is.
+/// Name and location of a folder with safetensors.
 fn folder_names(place: &SearchPath, folder: &Path) -> (String, String) {
     let below = folder.strip_prefix(&place.folder).unwrap_or(folder);
-    if place.store == Provider::HuggingFace {
-        // A part of a model in several folders is called by its own.
+    if place.provider == Provider::HuggingFace {
+        // A subfolder of a repository keeps its own name as a suffix.
         let parts: Vec<String> = below.iter().skip(3).map(|part| part.to_string_lossy().into_owned()).collect();
         let repository = repository(below);
         let (publisher, name) = repository.rsplit_once('/').unwrap_or(("", &repository));
@@ -167,7 +167,7 @@ fn folder_names(place: &SearchPath, folder: &Path) -> (String, String) {
     (name, below.parent().unwrap_or(Path::new("")).display().to_string())
 }
 
-/// `publisher/name` of `models--publisher--name/snapshots/revision/...`, a path below the cache of huggingface_hub.
+/// `publisher/name` of `models--publisher--name/snapshots/revision/...`, a relative path in huggingface_hub's cache.
 fn repository(below: &Path) -> String {
     let first = below.iter().next().unwrap_or_default().to_string_lossy().into_owned();
     first.strip_prefix("models--").unwrap_or(&first).replace("--", "/")

@@ -1,9 +1,9 @@
-//! Models of Ollama: a manifest names them, and says which blob is the GGUF file.
+//! Ollama models: a manifest names the model and the blob that is its GGUF file.
 //!
 //! ```text
 //! manifests/registry.ollama.ai/library/llama3.2/1b ─► layers: mediaType, digest ─► blobs/sha256-… ─► Candidate
 //! ```
-//! Manifests are untrusted: a digest must be one, so that no path leads out of the folder. Limits: [`MAX_MANIFEST_BYTES`].
+//! Manifests are untrusted: digests are validated, so no path leads out of the folder. Limits: [`MAX_MANIFEST_BYTES`].
 
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
@@ -13,15 +13,15 @@ use serde_json::Value;
 use super::scan::{self, Limits};
 use super::{BrokenModel, Candidate, Provider};
 
-/// A manifest is a few hundred bytes.
+/// Largest manifest, bytes; real ones have a few hundred.
 const MAX_MANIFEST_BYTES: u64 = 1 << 20;
-/// The layer that is the GGUF file.
+/// Media type of the layer that is the GGUF file.
 const MODEL_LAYER: &str = "application/vnd.ollama.image.model";
-/// Where models come from that need no other name.
-const USUAL_HOST: &str = "registry.ollama.ai";
-const USUAL_OWNER: &str = "library";
+/// Host and owner that Ollama omits from names.
+const DEFAULT_HOST: &str = "registry.ollama.ai";
+const DEFAULT_OWNER: &str = "library";
 
-/// The models that the manifests below `root` name; true where a limit was met.
+/// Models of the manifests in `root`; true if a limit was reached.
 pub(super) fn list(root: &Path, limits: &Limits) -> (Vec<Result<Candidate, BrokenModel>>, bool) {
     let manifests = root.join("manifests");
     let (paths, has_more) = scan::files(&manifests, limits, &|_| true);
@@ -31,23 +31,23 @@ pub(super) fn list(root: &Path, limits: &Limits) -> (Vec<Result<Candidate, Broke
 fn model(root: &Path, manifests: &Path, manifest: &Path) -> Result<Candidate, BrokenModel> {
     let name = model_name(manifest.strip_prefix(manifests).unwrap_or(manifest));
     let candidate =
-        |path: PathBuf, bytes| Candidate { store: Provider::Ollama, path, name: name.clone(), within: String::new(), bytes };
+        |path: PathBuf, bytes| Candidate { provider: Provider::Ollama, path, name: name.clone(), within: String::new(), bytes };
     let broken = |reason: String| BrokenModel(candidate(manifest.to_owned(), 0), reason);
-    let again = format!("fetch it again with 'ollama pull {name}'");
-    let json = read(manifest).ok_or_else(|| broken(format!("Its manifest is damaged; {again}.")))?;
+    let again = format!("Fetch it again with 'ollama pull {name}'");
+    let json = read(manifest).ok_or_else(|| broken(format!("Its manifest is corrupt. {again}.")))?;
     let layers = json.get("layers").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let is_model = |layer: &&Value| layer.get("mediaType").and_then(Value::as_str) == Some(MODEL_LAYER);
     let layer = layers.iter().find(is_model).ok_or_else(|| broken("Its manifest names no GGUF file.".to_owned()))?;
     let digest = layer.get("digest").and_then(Value::as_str).and_then(hex_digest);
-    let digest = digest.ok_or_else(|| broken(format!("Its manifest is damaged: it names no file; {again}.")))?;
-    // Older versions wrote a colon.
+    let digest = digest.ok_or_else(|| broken(format!("Its manifest is corrupt: it has no valid digest. {again}.")))?;
+    // Older versions of Ollama used a colon.
     let blobs = ["sha256-", "sha256:"].map(|kind| root.join("blobs").join(format!("{kind}{digest}")));
     let there = blobs.iter().find_map(|path| Some((path, std::fs::metadata(path).ok()?.len())));
-    let (path, bytes) = there.ok_or_else(|| broken(format!("Its file is not in Ollama's folder; {again}.")))?;
+    let (path, bytes) = there.ok_or_else(|| broken(format!("Its file is not in Ollama's folder. {again}.")))?;
     Ok(candidate(path.clone(), bytes))
 }
 
-/// 64 hexadecimal digits behind `sha256:`.
+/// The 64 hexadecimal digits after `sha256:`.
 fn hex_digest(digest: &str) -> Option<&str> {
     digest.strip_prefix("sha256:").filter(|hex| hex.len() == 64 && hex.bytes().all(|b| b.is_ascii_hexdigit()))
 }
@@ -58,7 +58,7 @@ fn read(manifest: &Path) -> Option<Value> {
     serde_json::from_str(&text).ok()
 }
 
-/// `llama3.2:1b`, `someone/model:tag`, `hf.co/someone/model:tag`: as `ollama list` says it.
+/// `llama3.2:1b`, `someone/model:tag`, `hf.co/someone/model:tag`: the name in `ollama list`.
 fn model_name(below: &Path) -> String {
     let parts: Vec<String> = below
         .components()
@@ -70,7 +70,7 @@ fn model_name(below: &Path) -> String {
     let Some((tag, path)) = parts.split_last() else { return String::new() };
     let path: Vec<&str> = path.iter().map(String::as_str).collect();
     let short = match path.as_slice() {
-        [USUAL_HOST, USUAL_OWNER, rest @ ..] | [USUAL_HOST, rest @ ..] => rest,
+        [DEFAULT_HOST, DEFAULT_OWNER, rest @ ..] | [DEFAULT_HOST, rest @ ..] => rest,
         rest => rest,
     };
     format!("{}:{tag}", short.join("/"))
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_that_ollama_lists() {
+    fn names_match_ollama_list() {
         for (path, name) in [
             ("registry.ollama.ai/library/llama3.2/1b", "llama3.2:1b"),
             ("registry.ollama.ai/ann/story/latest", "ann/story:latest"),
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn digests_that_are_none_lead_nowhere() {
+    fn invalid_digests_are_rejected() {
         let good = format!("sha256:{}", "0a".repeat(32));
         assert_eq!(hex_digest(&good), Some("0a".repeat(32).as_str()));
         for wrong in ["sha256:../../../etc/passwd", "sha256:", "md5:00", "", &good[..70], &format!("{good}/..")] {

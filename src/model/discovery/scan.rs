@@ -1,21 +1,21 @@
-//! Files below a folder, by name, without going round in circles.
+//! File scan: files of a folder tree by name, safe against cycles of links.
 //!
-//! Limits: [`Limits`]; hidden folders and the blobs of the Hugging Face cache (its snapshots link to them) are left out.
+//! Limits: [`Limits`]. Hidden folders, and the blobs of the Hugging Face cache (its snapshots link to them), are skipped.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-/// What a folder with safetensors is known by.
+/// File that marks a folder with safetensors.
 const CONFIG: &str = "config.json";
 
-/// How far a search goes.
+/// Limits of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// folders inside folders
+    /// nesting of folders
     pub max_depth: usize,
-    /// entries of folders that are looked at, for each place
+    /// folder entries read per search path
     pub max_entries: usize,
-    /// models that are listed in all
+    /// models listed in total
     pub max_models: usize,
 }
 
@@ -25,19 +25,18 @@ impl Default for Limits {
     }
 }
 
-/// GGUF files below `root`, and the configurations of folders with safetensors, in order of their names; true where a limit was
-/// met.
+/// GGUF files in `root`, and the `config.json` of folders with safetensors, sorted by name; true if a limit was reached.
 pub fn model_files(root: &Path, limits: &Limits) -> (Vec<PathBuf>, bool) {
     let is_gguf = |path: &Path| path.extension().is_some_and(|e| e.eq_ignore_ascii_case("gguf"));
     files(root, limits, &|path| is_gguf(path) || config_folder(path).is_some_and(|folder| !weights_in(folder).is_empty()))
 }
 
-/// The folder that this file is the configuration of.
+/// The folder that this file configures; None if it is not a `config.json`.
 pub fn config_folder(path: &Path) -> Option<&Path> {
     path.parent().filter(|_| path.file_name().is_some_and(|name| name == CONFIG))
 }
 
-/// The safetensors files of a folder, in order of their names.
+/// Safetensors files of a folder, sorted by name.
 pub fn weights_in(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
@@ -46,11 +45,11 @@ pub fn weights_in(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Files below `root` that are `wanted`, in order of their names; true where a limit was met. Links are followed.
+/// Files in `root` for which `wanted` holds, sorted by name; true if a limit was reached. Links are followed.
 pub fn files(root: &Path, limits: &Limits, wanted: &dyn Fn(&Path) -> bool) -> (Vec<PathBuf>, bool) {
-    let mut walk = Scan { limits, wanted, n_entries: 0, visited: HashSet::new(), found: Vec::new(), has_more: false };
-    walk.folder(root, 0);
-    (walk.found, walk.has_more)
+    let mut scan = Scan { limits, wanted, n_entries: 0, visited: HashSet::new(), found: Vec::new(), has_more: false };
+    scan.folder(root, 0);
+    (scan.found, scan.has_more)
 }
 
 struct Scan<'a> {
@@ -64,7 +63,7 @@ struct Scan<'a> {
 
 impl Scan<'_> {
     fn folder(&mut self, folder: &Path, depth: usize) {
-        // A folder is known by where it really is: a link to one above it ends here.
+        // The real path identifies a folder, so a link to a parent ends here.
         let Ok(real) = folder.canonicalize() else { return };
         if !self.visited.insert(real) {
             return;
@@ -79,7 +78,7 @@ impl Scan<'_> {
         self.n_entries += paths.len();
         paths.sort();
         for path in paths {
-            if is_left_out(&path) {
+            if is_skipped(&path) {
                 continue;
             }
             match path.metadata() {
@@ -87,9 +86,9 @@ impl Scan<'_> {
                     true => self.folder(&path, depth + 1),
                     false => self.has_more = true,
                 },
-                // Opening a pipe would wait for whoever writes to it.
+                // Pipes are skipped: opening one would block.
                 Ok(entry) if !entry.is_file() => {}
-                // A link that leads nowhere is listed, with the reason.
+                // A dangling link is listed, with the reason.
                 _ if (self.wanted)(&path) => self.found.push(path),
                 _ => {}
             }
@@ -97,7 +96,7 @@ impl Scan<'_> {
     }
 }
 
-fn is_left_out(path: &Path) -> bool {
+fn is_skipped(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default();
     name.as_encoded_bytes().starts_with(b".") || name == "blobs"
 }

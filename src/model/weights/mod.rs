@@ -1,3 +1,4 @@
-//! Weights: where each tensor of a plan goes in device buffers, and the upload that puts it there.
+//! Weights of a model on the GPU: the layout of every tensor in GPU buffers, and the upload.
 
 pub mod layout;
+pub mod upload;

@@ -1,15 +1,15 @@
-//! A trace as Chrome's JSON, which Perfetto and Tracy open, and which comes back as it went.
+//! Chrome trace format: a trace as JSON that Perfetto and Tracy open, and that [`read`] restores exactly.
 //!
 //! ```text
 //! Snapshot, Snapshot, ... ─► ChromeTrace ─► {"traceEvents":[ X spans · C samples · i instants · M names ], "otherData":{..}}
-//!                 Snapshot, RunInfo ◄─ read ◄┘      (bytes that nobody vouches for)
+//!                 Snapshot, RunInfo ◄─ read ◄┘      (untrusted bytes)
 //! ```
-//! 1. What [`ChromeTrace`] wrote, [`read`] gives back to the nanosecond: every event, by its lane.
-//! 2. There is nothing to write but numbers, the names of [`super::event`] and of lanes, and what a [`RunInfo`] says: text
-//!    of a document only where somebody put it in there.
+//! 1. [`read`] restores every event that [`ChromeTrace`] wrote to the nanosecond, by its lane.
+//! 2. A trace holds numbers, the names of [`super::event`] and of lanes, and the fields of [`RunInfo`]. Text of a document
+//!    appears only if the caller put it there.
 //!
-//! Units: `ts` and `dur` are microseconds with three decimals, so nanoseconds survive; bytes are whole. `cat` is the lane and
-//! the kind of the event.
+//! Units: `ts` and `dur` are microseconds with three decimals, which keeps nanoseconds; bytes are whole. `cat` is the lane
+//! and the kind of the event.
 //! Source: "Trace Event Format", the JSON object form.
 
 mod read;
@@ -20,7 +20,7 @@ pub use write::ChromeTrace;
 
 use super::event::EventKind;
 
-/// What a trace is of, in words.
+/// Description of the traced run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(default)]
 pub struct RunInfo {
@@ -30,23 +30,23 @@ pub struct RunInfo {
     pub model: String,
     /// name of the device
     pub adapter: String,
-    /// what decode steps read of the context
+    /// attention policy of decode steps
     pub policy: String,
-    /// questions and answers, where they were asked for
+    /// questions and answers, if requested
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub text: Vec<Exchange>,
+    pub text: Vec<QuestionAnswer>,
 }
 
-/// A question and its answer.
+/// A question with its answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Exchange {
+pub struct QuestionAnswer {
     /// as it was asked
     pub question: String,
-    /// as it was answered
+    /// text of the answer
     pub answer: String,
 }
 
-/// The word by which a kind of event is known in a file.
+/// Name of an event's kind in a file.
 fn word(kind: &EventKind) -> &'static str {
     match kind {
         EventKind::PageMove { .. } => "move",

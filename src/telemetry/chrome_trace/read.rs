@@ -1,7 +1,7 @@
-//! A saved trace, read back: bytes that nobody vouches for, event by event, never the whole text at once.
+//! Reader of saved traces: untrusted bytes, parsed event by event, never all in memory at once.
 //!
-//! Limits: [`MAX_BYTES`] of text, [`MAX_EVENTS`], [`MAX_LANES`] of [`MAX_NAME_BYTES`] each, [`MAX_NS`]; what is over them is
-//! refused, not cut.
+//! Limits: [`MAX_BYTES`] of text, [`MAX_EVENTS`], [`MAX_LANES`] of [`MAX_NAME_BYTES`] each, [`MAX_NS`]. A trace above a limit
+//! is rejected, not truncated.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,36 +15,36 @@ use crate::telemetry::counters::AtomicCounters;
 use crate::telemetry::event::{Cause, Event, EventKind, FaultKind, KernelFamily, Link, NO_LAYER, Phase, StepKind, WaitCause};
 use crate::telemetry::hub::{LaneSnapshot, Snapshot};
 
-/// Events of a trace.
+/// Largest number of events of a trace.
 pub const MAX_EVENTS: usize = 2_000_000;
-/// Text of a trace, bytes.
+/// Largest text of a trace, bytes.
 const MAX_BYTES: u64 = 1 << 30;
 const MAX_LANES: usize = 64;
 const MAX_NAME_BYTES: usize = 256;
-/// Up to here microseconds with three decimals are exact to the nanosecond: 52 days.
+/// Latest time, nanoseconds (52 days): up to here microseconds with three decimals are exact.
 const MAX_NS: f64 = (1u64 << 52) as f64;
 
-/// A trace that was read.
+/// A trace as read from a file.
 #[derive(Debug, Clone, Default)]
 pub struct Recording {
-    /// its events, and what they add up to
+    /// events and their totals
     pub snapshot: Snapshot,
-    /// what it is of
+    /// description of the run
     pub run: RunInfo,
-    /// events that others put there
+    /// events of other programs
     pub n_foreign: u64,
 }
 
-/// A trace that cannot be read.
+/// Why a trace cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// it is not of the form, or over a limit
-    #[error("this is not a trace that Strata can read: {0}")]
+    /// malformed, or over a limit
+    #[error("Strata cannot read this trace: {0}. Open a trace that Strata wrote")]
     Malformed(#[from] serde_json::Error),
-    /// nothing in it is Strata's
-    #[error("this trace holds no event of Strata (of others: {n_foreign})")]
+    /// every event is from another program
+    #[error("this trace has no events of Strata, only {n_foreign} of other programs. Open a trace that Strata wrote")]
     Foreign {
-        /// events of others
+        /// events of other programs
         n_foreign: u64,
     },
 }
@@ -52,7 +52,7 @@ pub enum ReadError {
 /// Reads a trace from `from`, which should be buffered.
 ///
 /// # Errors
-/// Text that is no trace, over a limit, or of another program.
+/// Malformed text, text over a limit, or a trace of another program.
 pub fn read(from: impl Read) -> Result<Recording, ReadError> {
     let mut json = serde_json::Deserializer::from_reader(from.take(MAX_BYTES));
     let mut recording = File.deserialize(&mut json)?;
@@ -71,10 +71,10 @@ pub fn read(from: impl Read) -> Result<Recording, ReadError> {
     Ok(recording)
 }
 
-/// The object that the file is.
+/// Visitor of the file's top-level object.
 struct File;
 
-/// The list of its events.
+/// Visitor of the list of events.
 struct Events<'a>(&'a mut Recording);
 
 #[derive(Deserialize, Default)]
@@ -84,7 +84,7 @@ struct Other {
     run: RunInfo,
 }
 
-/// An entry of the list, whoever put it there.
+/// A list entry, of any program.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Entry {
@@ -187,11 +187,12 @@ impl<'de> Visitor<'de> for Events<'_> {
             };
             n_events += 1;
             if n_events > MAX_EVENTS {
-                return Err(A::Error::custom(format!("more than {MAX_EVENTS} events")));
+                return Err(A::Error::custom(format!("it has more than {MAX_EVENTS} events")));
             }
-            let event = entry.event(kind).ok_or_else(|| A::Error::custom(format!("a time of {} or {}", entry.ts, entry.dur)))?;
-            let lane =
-                lane_mut(&mut self.0.snapshot.lanes, lane).ok_or_else(|| A::Error::custom("too many or too long lanes"))?;
+            let event =
+                entry.event(kind).ok_or_else(|| A::Error::custom(format!("it has a time of {} or {}", entry.ts, entry.dur)))?;
+            let lane = lane_mut(&mut self.0.snapshot.lanes, lane)
+                .ok_or_else(|| A::Error::custom("it has too many lanes, or too long a lane name"))?;
             lane.events.push(event);
         }
         Ok(())
@@ -210,7 +211,7 @@ fn lane_mut<'a>(lanes: &'a mut Vec<LaneSnapshot>, name: &str) -> Option<&'a mut 
 }
 
 impl Entry {
-    /// Which lane recorded what; nothing where it is not of Strata.
+    /// Lane and kind; None if the entry is not of Strata.
     fn lane_and_kind(&self) -> Option<(&str, EventKind)> {
         let (lane, word) = self.cat.rsplit_once(',')?;
         let (args, name) = (&self.args, self.name.as_str());
@@ -247,7 +248,7 @@ impl Entry {
         Some((lane, kind))
     }
 
-    /// The event, where its times can be.
+    /// The event; None if its times are out of range.
     fn event(&self, kind: EventKind) -> Option<Event> {
         let ns = |micros: f64| {
             let ns = (micros * 1e3).round();

@@ -1,10 +1,10 @@
-//! A trace, written event by event.
+//! Writer of traces, event by event.
 //!
 //! ```text
-//! groups of tracks: threads (phases, steps, choose, encode, recompute, faults) · gpu by family · links by direction · waits · tiers
+//! groups of tracks: threads (phases, steps, selection, encode, recompute, faults) · gpu by family · links · waits · tiers
 //! ```
-//! 1. Spans of one track follow each other. What happened at once on a link goes on further tracks of it ("disk to ram 2").
-//! 2. Every event is written once, as it is added; memory is that of the tracks.
+//! 1. Spans of one track never overlap. Concurrent spans of a link go to further tracks of it ("disk to ram 2").
+//! 2. Every event is written as it is added; memory grows with the number of tracks only.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -13,14 +13,14 @@ use super::{RunInfo, word};
 use crate::telemetry::event::{Event, EventKind, KernelFamily, Link, NO_LAYER, WaitCause};
 use crate::telemetry::hub::Snapshot;
 
-/// Groups of tracks, in the order in which they are drawn; a track's process id is its place here, from 1.
+/// Groups of tracks in drawing order; a track's process id is the index of its group, from 1.
 const GROUPS: [&str; 5] = ["threads", "gpu", "links", "waits", "tiers"];
 const TIERS_PID: usize = 5;
 
-/// Tracks that one name may have before what overlaps is drawn over each other: more than a ring is deep.
+/// Largest number of tracks of one name, more than a ring is deep; beyond it spans overlap on a track.
 const MAX_TRACKS_PER_NAME: usize = 256;
 
-/// What a thread does, by what may contain what.
+/// Kinds of spans of a thread, outermost first.
 const LEVELS: [&str; 6] = ["phase", "step", "recompute", "choose", "encode", "fault"];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -66,7 +66,7 @@ impl Name {
         }
     }
 
-    /// Place within its group; lanes come in the order in which they appear.
+    /// Rank within its group; lanes follow the order of their first event.
     fn order(&self) -> usize {
         match self {
             Name::Thread { level, .. } => *level,
@@ -106,7 +106,7 @@ impl<W: Write> ChromeTrace<W> {
         Ok(ChromeTrace { out, tracks: HashMap::new(), n_tracks: 0, n_dropped: 0, run: RunInfo::default() })
     }
 
-    /// Says what the trace is of.
+    /// Sets the description of the run.
     pub fn describe(&mut self, run: RunInfo) {
         self.run = run;
     }
@@ -125,7 +125,7 @@ impl<W: Write> ChromeTrace<W> {
         Ok(())
     }
 
-    /// Ends the trace, with the number of events that full rings lost.
+    /// Ends the trace and writes the number of events lost to full rings.
     ///
     /// # Errors
     /// Those of the output.
@@ -198,7 +198,7 @@ impl<W: Write> ChromeTrace<W> {
         }
     }
 
-    /// The first track of that name with room for `event`; a new one where there is none.
+    /// Id of the first track of that name that is free for `event`; a new track if none is.
     fn tid(&mut self, name: Name, event: &Event) -> io::Result<usize> {
         let tracks = self.tracks.entry(name.clone()).or_default();
         let full = tracks.len() >= MAX_TRACKS_PER_NAME;
@@ -223,7 +223,7 @@ impl<W: Write> ChromeTrace<W> {
     }
 }
 
-/// EventLane and kind, as a JSON string.
+/// Lane and kind, as a JSON string.
 fn cat(kind: &EventKind, lane: &str) -> serde_json::Value {
     serde_json::Value::from(format!("{lane},{}", word(kind)))
 }

@@ -1,14 +1,14 @@
-//! A queue in chunks of equal length: it grows at the back without copying, and gives memory back at the front.
+//! Queue of chunks of equal length: grows at the back without copying, frees memory at the front.
 //!
-//! 1. Every chunk but the last is full, so the place of an item follows from its number.
-//! 2. Memory is that of whole chunks: [`ChunkedQueue::bytes`] is exact.
+//! 1. Every chunk but the last is full, so the position of an item follows from its index.
+//! 2. Memory comes in whole chunks: [`ChunkedQueue::bytes`] is exact.
 
 use std::collections::VecDeque;
 
 /// Items of one chunk.
 pub const CHUNK_LEN: usize = 256;
 
-/// The queue.
+/// A queue in chunks.
 #[derive(Debug, Clone)]
 pub struct ChunkedQueue<T> {
     chunks: VecDeque<Vec<T>>,
@@ -24,7 +24,7 @@ impl<T> ChunkedQueue<T> {
     /// Bytes of a chunk.
     pub const CHUNK_BYTES: usize = CHUNK_LEN * size_of::<T>();
 
-    /// Items.
+    /// Number of items.
     pub fn len(&self) -> usize {
         let last = self.chunks.back().map_or(0, Vec::len);
         self.chunks.len().saturating_sub(1) * CHUNK_LEN + last
@@ -35,7 +35,7 @@ impl<T> ChunkedQueue<T> {
         self.chunks.len() * Self::CHUNK_BYTES
     }
 
-    /// Chunks.
+    /// Number of chunks.
     pub fn n_chunks(&self) -> usize {
         self.chunks.len()
     }
@@ -67,7 +67,7 @@ impl<T> ChunkedQueue<T> {
         }
     }
 
-    /// Takes the last item away.
+    /// Removes the last item.
     pub fn pop(&mut self) -> Option<T> {
         let last = self.chunks.back_mut()?;
         let item = last.pop();
@@ -77,7 +77,7 @@ impl<T> ChunkedQueue<T> {
         item
     }
 
-    /// Takes the first chunk away.
+    /// Removes the first chunk.
     pub fn drop_chunk(&mut self) -> Option<Vec<T>> {
         self.chunks.pop_front()
     }
@@ -87,7 +87,7 @@ impl<T> ChunkedQueue<T> {
         self.chunks.front().map(Vec::as_slice)
     }
 
-    /// Number of items at the front for which `is_before` holds; it must hold for none after the first for which it does not.
+    /// Number of items at the front for which `is_before` holds; the items must be partitioned by it.
     pub fn partition_point(&self, mut is_before: impl FnMut(&T) -> bool) -> usize {
         let n_chunks = self.chunks.partition_point(|chunk| chunk.first().is_some_and(&mut is_before));
         let Some(i) = n_chunks.checked_sub(1) else { return 0 };

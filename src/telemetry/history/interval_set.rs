@@ -1,14 +1,14 @@
-//! How much of any window a set of spans covers, what runs twice at once counted once.
+//! Interval set: how much of any window a set of spans covers, overlaps counted once.
 //!
 //! ```text
-//! spans  ██░░███     merged  ██░░█████    covered before each, so a window costs two searches
+//! spans  ██░░███     merged  ██░░█████    prefix sums of coverage, so a window costs two searches
 //!        ░░░░░████
 //! ```
-//! Spans may come late: those after them are taken off and put back.
+//! Spans may arrive out of order: later spans are popped and pushed again.
 
 use super::chunked_queue::ChunkedQueue;
 
-/// Spans that do not touch each other, in order of time.
+/// Disjoint spans, in order of time.
 #[derive(Debug, Clone, Default)]
 pub struct IntervalSet {
     spans: ChunkedQueue<Span>,
@@ -18,12 +18,12 @@ pub struct IntervalSet {
 struct Span {
     begin_ns: u64,
     end_ns: u64,
-    /// covered by all before this one
+    /// coverage of all earlier spans
     before_ns: u64,
 }
 
 impl IntervalSet {
-    /// Covers from `begin_ns` to `end_ns` as well.
+    /// Adds the span from `begin_ns` to `end_ns`.
     pub fn add(&mut self, begin_ns: u64, end_ns: u64) {
         if end_ns <= begin_ns {
             return;
@@ -41,7 +41,7 @@ impl IntervalSet {
         later.into_iter().rev().for_each(|(begin_ns, end_ns)| self.push(begin_ns, end_ns));
     }
 
-    /// Covered time from `from_ns` to `to_ns`, nanoseconds.
+    /// Covered time between `from_ns` and `to_ns`, nanoseconds.
     pub fn covered_ns(&self, from_ns: u64, to_ns: u64) -> u64 {
         self.until(to_ns).saturating_sub(self.until(from_ns))
     }
@@ -51,7 +51,7 @@ impl IntervalSet {
         self.spans.bytes()
     }
 
-    /// Forgets spans of before `ns`, as far as that gives memory back.
+    /// Discards whole chunks of spans that end before `ns`.
     pub fn forget_before(&mut self, ns: u64) {
         while self.spans.n_chunks() > 1 && self.spans.first_chunk().and_then(|c| c.last()).is_some_and(|s| s.end_ns < ns) {
             self.spans.drop_chunk();
@@ -63,7 +63,7 @@ impl IntervalSet {
         self.spans.push(Span { begin_ns, end_ns, before_ns });
     }
 
-    /// Covered before `ns`. What was forgotten counts at the first moment that is known.
+    /// Coverage before `ns`. Discarded spans count at the begin of the first remaining one.
     fn until(&self, ns: u64) -> u64 {
         let n_begun = self.spans.partition_point(|span| span.begin_ns < ns);
         match n_begun.checked_sub(1).and_then(|i| self.spans.get(i)) {
@@ -94,13 +94,13 @@ mod tests {
     }
 
     #[test]
-    fn cover_that_forgot_the_past_still_knows_the_rest() {
+    fn cover_that_forgot_the_past_still_covers_the_rest() {
         let mut cover = IntervalSet::default();
         (0..2000).for_each(|i| cover.add(10 * i, 10 * i + 4));
         cover.forget_before(10_000);
-        // Of 8 chunks, 3 are whole and of before.
+        // Of 8 chunks, 3 end before the limit.
         assert_eq!(cover.bytes(), 5 * ChunkedQueue::<Span>::CHUNK_BYTES);
         assert_eq!(cover.covered_ns(10_000, 20_000), 4000);
-        assert_eq!(cover.covered_ns(0, 10), 0, "forgotten");
+        assert_eq!(cover.covered_ns(0, 10), 0, "discarded");
     }
 }

@@ -1,15 +1,15 @@
-//! The past of a run: the events of every snapshot that was drained, under a cap, so that any window costs what is drawn.
+//! Event history of a run: the events of every drained snapshot, under a memory cap, indexed for fast drawing.
 //!
 //! ```text
 //! Snapshot ─► add ─► Series (one per track and thread) ─► within · sum · envelope ─► panels
-//!                └─► covers: what is accounted for, what is work ─► unattributed, idle
+//!                └─► interval sets: accounted time, working time ─► unattributed, idle
 //! ```
-//! 1. Memory is at most the cap: the oldest events go first, and are counted.
+//! 1. Memory is at most the cap: the oldest events are discarded first, and counted.
 //! 2. Over any window, accounted + unattributed + idle = its length, exactly.
-//! 3. Nothing is drained here: whoever has the snapshots adds each once.
+//! 3. The caller drains the hub and adds each snapshot once.
 //!
 //! Owner thread: the one that adds. Units: nanoseconds of [`super::now`], bytes.
-//! Limits: [`DEFAULT_CAP`] unless told otherwise, and never less than a chunk of each series.
+//! Limits: [`DEFAULT_CAP`] by default, and never less than one chunk of each series.
 
 mod chunked_queue;
 mod interval_set;
@@ -27,19 +27,19 @@ use super::track::Track;
 use crate::base::Bytes;
 use interval_set::IntervalSet;
 
-/// Memory of a history unless told otherwise.
+/// Default memory of a history.
 pub const DEFAULT_CAP: Bytes = Bytes(64 << 20);
 
-/// The thread whose waits hold an answer up; others wait in the background.
+/// The thread whose waits delay an answer; other threads wait in the background.
 pub const ENGINE_LANE: &str = "engine";
 
 /// Events of a run.
 #[derive(Debug)]
 pub struct History {
     series: Vec<Series>,
-    /// events that say where the time went
+    /// spans of events that explain where the time went
     accounted: IntervalSet,
-    /// these, and steps and phases: time in which somebody waits for an answer
+    /// these, and steps and phases: all time in which an answer is in progress
     work: IntervalSet,
     counters: Counters,
     cap: Bytes,
@@ -48,14 +48,14 @@ pub struct History {
     version: u64,
 }
 
-/// A window, by what is known of it; the three are its length.
+/// Accounting of a window; the three times add up to its length.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Account {
-    /// some event says where the time went
+    /// time that some event explains
     pub accounted_ns: u64,
-    /// a step or a phase went on, and nothing says where the time went
+    /// time of steps and phases without an event that explains it
     pub unattributed_ns: u64,
-    /// nothing went on
+    /// time without a step or a phase
     pub idle_ns: u64,
 }
 
@@ -66,7 +66,7 @@ impl Default for History {
 }
 
 impl History {
-    /// An empty history that takes at most `cap`.
+    /// An empty history of at most `cap`.
     pub fn new(cap: Bytes) -> History {
         History {
             series: Vec::new(),
@@ -80,7 +80,7 @@ impl History {
         }
     }
 
-    /// Takes the events of a snapshot.
+    /// Adds the events of a snapshot.
     pub fn add(&mut self, snapshot: &Snapshot) {
         for lane in &snapshot.lanes {
             self.add_events(&lane.name, &lane.events);
@@ -88,7 +88,7 @@ impl History {
         self.counters = snapshot.counters;
     }
 
-    /// Takes events of one thread, in order of begin.
+    /// Adds events of one thread, in order of begin.
     pub fn add_events(&mut self, lane: &str, events: &[Event]) {
         let mut by_track: HashMap<Track, Vec<Event>> = HashMap::new();
         for event in events {
@@ -109,7 +109,7 @@ impl History {
         self.make_room();
     }
 
-    /// Everything that is kept, as one snapshot: what a trace is written from.
+    /// All retained events as one snapshot, for the writer of traces.
     pub fn snapshot(&self) -> Snapshot {
         let mut lanes: Vec<LaneSnapshot> = Vec::new();
         for series in &self.series {
@@ -123,7 +123,7 @@ impl History {
         Snapshot { taken_ns: self.range_ns().map_or(0, |(_, end)| end), lanes, counters: self.counters }
     }
 
-    /// Every series, in the order in which they appeared.
+    /// All series, in the order in which they appeared.
     pub fn series(&self) -> &[Series] {
         &self.series
     }
@@ -139,36 +139,36 @@ impl History {
         ranges.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
 
-    /// Where the time of the window went.
+    /// Accounting of the window.
     pub fn account(&self, from_ns: u64, to_ns: u64) -> Account {
         let wall_ns = to_ns.saturating_sub(from_ns);
         let accounted_ns = self.accounted.covered_ns(from_ns, to_ns);
-        // Of what was forgotten the two may know different parts.
+        // The two sets may have discarded different spans.
         let work_ns = self.work.covered_ns(from_ns, to_ns).max(accounted_ns);
         Account { accounted_ns, unattributed_ns: work_ns - accounted_ns, idle_ns: wall_ns - work_ns }
     }
 
-    /// Totals as the newest snapshot had them, whatever was lost or forgotten.
+    /// Totals of the newest snapshot, including lost and discarded events.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Events that are kept.
+    /// Number of retained events.
     pub fn n_events(&self) -> usize {
         self.series.iter().map(Series::len).sum()
     }
 
-    /// Events that full rings lost before they came here.
+    /// Number of events lost to full rings.
     pub fn n_lost(&self) -> u64 {
         self.counters.n_dropped
     }
 
-    /// Events that were forgotten to stay under the cap.
+    /// Number of events discarded to stay under the cap.
     pub fn n_forgotten(&self) -> u64 {
         self.n_forgotten
     }
 
-    /// Before this moment something was forgotten; 0 while nothing was.
+    /// Events before this time may have been discarded; 0 if none were.
     pub fn known_since_ns(&self) -> u64 {
         self.known_since_ns
     }
@@ -179,12 +179,12 @@ impl History {
         Bytes((series + self.accounted.bytes() + self.work.bytes()) as u64)
     }
 
-    /// The cap on [`History::bytes`].
+    /// Limit on [`History::bytes`].
     pub fn cap(&self) -> Bytes {
         self.cap
     }
 
-    /// Changes whenever events come: what was computed from another version is stale.
+    /// Version, which changes with every addition; results computed from another version are stale.
     pub fn version(&self) -> u64 {
         self.version
     }
@@ -210,12 +210,12 @@ impl History {
     }
 }
 
-/// The event says where the time of an answer went.
+/// True if the event explains where the time of an answer went.
 fn is_accounted(kind: &EventKind, lane: &str) -> bool {
     match kind {
         EventKind::GpuPass { .. } | EventKind::Recompute { .. } => true,
         EventKind::Wait { .. } | EventKind::Encode | EventKind::Choose { .. } => lane == ENGINE_LANE,
-        // These say what they do; the other phases are made of steps.
+        // These phases explain themselves; the other phases consist of steps.
         EventKind::Phase(Phase::Tokenize | Phase::Restore) => lane == ENGINE_LANE,
         _ => false,
     }

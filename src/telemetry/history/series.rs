@@ -1,26 +1,26 @@
-//! Events of one track of one thread, kept so that any window of them costs a search.
+//! Series: events of one track of one thread, indexed so that any window costs one search.
 //!
 //! ```text
-//! events by begin ─► + running sums (busy time, bytes) + running end ─► within, sums, envelope
+//! events by begin ─► + prefix sums (busy time, bytes) + latest end so far ─► within, sums, envelope
 //! ```
-//! 1. In order of begin; what comes late is put in its place.
-//! 2. Busy time counts what ran twice at once once.
-//! 3. An envelope costs its columns, not its events, and its longest events are exact.
+//! 1. Events are in order of begin; late ones are inserted at their place.
+//! 2. Busy time counts overlaps once.
+//! 3. The cost of an envelope grows with its columns, not its events, and its longest durations are exact.
 
 use super::chunked_queue::{CHUNK_LEN, ChunkedQueue};
 use crate::telemetry::event::{Event, EventKind};
 use crate::telemetry::track::Track;
 
-/// Events that share a noted maximum.
+/// Events per stored maximum.
 const BLOCK_LEN: usize = 16;
-const _: () = assert!(CHUNK_LEN.is_multiple_of(BLOCK_LEN), "what is forgotten must leave the blocks in place");
+const _: () = assert!(CHUNK_LEN.is_multiple_of(BLOCK_LEN), "a discarded chunk must be whole blocks");
 
 /// Events of one track of one thread.
 #[derive(Debug, Clone)]
 pub struct Series {
     /// thread that recorded them
     pub lane: String,
-    /// what they are
+    /// their track
     pub track: Track,
     entries: ChunkedQueue<Entry>,
     forgotten: Sums,
@@ -29,13 +29,13 @@ pub struct Series {
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     event: Event,
-    /// of this and all before it
+    /// prefix sums, this entry included
     sums: Sums,
-    /// longest event so far of its block
+    /// longest duration so far in its block
     longest_ns: u64,
 }
 
-/// Of events from the first on.
+/// Sums over all events up to one.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sums {
     /// latest end
@@ -46,7 +46,7 @@ struct Sums {
     bytes: u64,
 }
 
-/// A moment, and what was before it.
+/// A moment, with the sums before it.
 #[derive(Debug, Clone, Copy)]
 struct Edge {
     at_ns: u64,
@@ -55,28 +55,28 @@ struct Edge {
     busy_ns: u64,
 }
 
-/// What was in a part of a window.
+/// Sums over a part of a window.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sum {
-    /// events that began there
+    /// events that begin in it
     pub n_events: usize,
     /// bytes that they moved
     pub bytes: u64,
-    /// time that events cover, whenever they began
+    /// time that events cover, also those that began earlier
     pub busy_ns: u64,
 }
 
-/// One column of a drawing.
+/// One column of a plot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Column {
-    /// its events
+    /// sums over its events
     pub sum: Sum,
     /// duration of the longest event that touches it
     pub longest_ns: u64,
 }
 
 impl Column {
-    /// Nothing touches it.
+    /// True if no event touches it.
     pub fn is_empty(&self) -> bool {
         self.sum.n_events == 0 && self.sum.busy_ns == 0
     }
@@ -87,12 +87,12 @@ impl Series {
         Series { lane, track, entries: ChunkedQueue::default(), forgotten: Sums::default() }
     }
 
-    /// Events.
+    /// Number of events.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// There are none.
+    /// True if there are no events.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -117,14 +117,14 @@ impl Series {
         self.entries.iter_from(0).map(|entry| &entry.event)
     }
 
-    /// Events that touch the window, in order of begin; one without extent touches its moment.
+    /// Events that touch the window, in order of begin; one without extent touches its own moment.
     pub fn within(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &Event> {
         let first = self.entries.partition_point(|entry| entry.sums.reach_ns < from_ns);
         let events = self.entries.iter_from(first).map(|entry| &entry.event);
         events.take_while(move |event| event.begin_ns < to_ns).filter(move |event| touches(event, from_ns))
     }
 
-    /// What was in the window.
+    /// Sums over the window.
     pub fn sum(&self, from_ns: u64, to_ns: u64) -> Sum {
         self.sum_between(self.edge(from_ns), self.edge(to_ns))
     }
@@ -143,7 +143,7 @@ impl Series {
         })
     }
 
-    /// Puts `batch` in, which is in order of begin.
+    /// Inserts `batch`, which is in order of begin.
     pub(super) fn add(&mut self, batch: &[Event]) {
         let Some(first) = batch.first() else { return };
         let mut later = Vec::new();
@@ -170,7 +170,7 @@ impl Series {
         self.entries.n_chunks()
     }
 
-    /// Forgets the oldest events: how many, and when the last of them began.
+    /// Discards the oldest chunk. Returns the number of its events and the begin of its last one.
     pub(super) fn forget_chunk(&mut self) -> Option<(usize, u64)> {
         let chunk = self.entries.drop_chunk()?;
         let last = chunk.last()?;
@@ -196,7 +196,7 @@ impl Series {
         let n_begun = self.entries.partition_point(|entry| entry.event.begin_ns < at_ns);
         let last = n_begun.checked_sub(1).and_then(|i| self.entries.get(i));
         let before = last.map_or(self.forgotten, |last| last.sums);
-        // Whatever reaches past this moment began before it, so all of that is covered.
+        // Spans that reach past this moment began before it, so everything in between is covered.
         let busy_ns = before.busy_ns.saturating_sub(before.reach_ns.saturating_sub(at_ns));
         Edge { at_ns, n_begun, bytes: before.bytes, busy_ns }
     }
@@ -209,8 +209,8 @@ impl Series {
         }
     }
 
-    /// Longest of the events `first .. end`. Where the window begins, those of `first ..` that ended before it are shorter
-    /// than `first` itself, which contains them.
+    /// Longest duration of the events `first .. end`. Events from `first` on that ended before the window are shorter than
+    /// `first` itself, which contains them.
     fn longest_ns(&self, first: usize, end: usize) -> u64 {
         let (mut i, mut longest_ns) = (first, 0);
         while i < end {

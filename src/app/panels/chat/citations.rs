@@ -8,7 +8,7 @@ use crate::app::state::chat::{Chat, Exchange, OpenDocument};
 use crate::app::ui::icon::{self, Icon};
 use crate::app::ui::theme::{self, GRID};
 use crate::app::ui::{format, widgets};
-use crate::document::{MAX_LEFT_OUT, QuoteKind};
+use crate::document::{MAX_MISSING_MENTIONS, QuoteKind};
 
 /// Characters of a quotation in its row.
 const SHOWN_CHARS: usize = 90;
@@ -39,7 +39,7 @@ pub fn citations_ui(ui: &mut Ui, chat: &Chat, exchange: &Exchange, documents: &[
     }
     let places = match n_left_out {
         1 => "one mention".to_owned(),
-        MAX_LEFT_OUT.. => format!("{MAX_LEFT_OUT} mentions or more"),
+        MAX_MISSING_MENTIONS.. => format!("{MAX_MISSING_MENTIONS} mentions or more"),
         n => format!("{n} mentions"),
     };
     warning_ui(ui, format!("The list leaves out {places}:"));

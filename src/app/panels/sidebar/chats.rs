@@ -8,7 +8,7 @@ use crate::app::state::chat::Chat;
 use crate::app::state::{MainView, ViewState};
 use crate::app::ui::icon::Icon;
 use crate::app::ui::{shortcuts, theme, widgets};
-use crate::chats::{Format, SearchHit};
+use crate::chats::{ExportFormat, SearchHit};
 
 /// The list, or the search results.
 pub fn chats_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
@@ -85,10 +85,10 @@ fn menu_ui(ui: &mut Ui, chat: &Chat, title: &str) -> Vec<Action> {
         actions.push(Action::CopyChat(chat.id));
     }
     if entry_ui(ui, Icon::Page, "Export as Markdown…") {
-        actions.push(Action::ExportChat(chat.id, Format::Markdown));
+        actions.push(Action::ExportChat(chat.id, ExportFormat::Markdown));
     }
     if entry_ui(ui, Icon::Page, "Export as JSON…") {
-        actions.push(Action::ExportChat(chat.id, Format::Json));
+        actions.push(Action::ExportChat(chat.id, ExportFormat::Json));
     }
     if entry_ui(ui, Icon::Trash, "Delete") {
         actions.push(Action::DeleteChat(chat.id));

@@ -1,4 +1,4 @@
-//! What the needle test says in the end: the summary, the table, the heat map.
+//! Report of the needle test: summary, table and heat map.
 //!
 //! ```text
 //! Answer [n] ─► Score per length and depth, for first and second questions ─► JSON │ table │ HeatMap
@@ -13,12 +13,12 @@ use crate::base::Tiers;
 use crate::cli::args::EvalNeedleArgs;
 use crate::engine::{AttentionKind, SelectionSummary};
 
-/// How many of the questions were answered rightly.
+/// Number of questions and of right answers.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Score {
     asked: usize,
     hits: usize,
-    /// 0 to 1; null where nothing was asked
+    /// 0 to 1; null without questions
     share: Option<f64>,
 }
 
@@ -31,7 +31,7 @@ struct CellScore {
     score: Score,
 }
 
-/// A grid of scores, and all of it.
+/// Scores of all cells, and their total.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct Grid {
     #[serde(flatten)]
@@ -39,26 +39,26 @@ struct Grid {
     cells: Vec<CellScore>,
 }
 
-/// What `--json` ends with, and `needle.json` begins with.
+/// Last line of `--json`, and beginning of `needle.json`.
 #[derive(Debug, Serialize)]
 pub struct Summary<'a> {
     event: &'static str,
     eval: &'static str,
     #[serde(flatten)]
     setting: &'a Setting,
-    /// as the last answer had it
+    /// attention kind of the last answer
     attention: Option<AttentionKind>,
     lengths: Vec<usize>,
     depths: Vec<u32>,
     seeds: Vec<u64>,
     questions: usize,
-    /// first questions of a conversation
+    /// first questions of conversations
     first: Grid,
-    /// second ones; null where none were asked
+    /// second questions; null without them
     second: Option<Grid>,
-    /// attention mass that the policy kept, by layer; null where `--mass` does not ask for a share of it
+    /// attention mass that the policy retained, by layer; null without `--mass`
     mass_kept: Option<Vec<f64>>,
-    /// share of selected pages that were in VRAM already; null while nothing is selected
+    /// share of selected pages that were in VRAM already; null without a policy
     reuse: Option<f64>,
     prefill_ms: f64,
     generated_tokens: usize,
@@ -66,8 +66,8 @@ pub struct Summary<'a> {
     kv_peak_bytes: Tiers<u64>,
 }
 
-/// `needle.json`: the summary, every document that questions were asked about, and every answer, so that other code can answer
-/// the same and be compared.
+/// `needle.json`: the summary, all documents and all answers, so that other programs can answer the same questions and be
+/// compared.
 #[derive(Debug, Serialize)]
 pub struct Report<'a> {
     #[serde(flatten)]
@@ -133,7 +133,7 @@ impl<'a> Summary<'a> {
         }
     }
 
-    /// For a person: what was right of what was asked.
+    /// Table for the console: right answers of all questions.
     pub fn table(&self) -> String {
         let seeds = self.seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
         let mut text = format!("{} · seeds {seeds}\n", self.setting.line());
@@ -158,13 +158,12 @@ impl<'a> Summary<'a> {
         }
         if let Some(kept) = self.mass_kept.as_deref().filter(|layers| !layers.is_empty()) {
             let (mean, least) = (kept.iter().sum::<f64>() / kept.len() as f64, kept.iter().copied().fold(1.0, f64::min));
-            text +=
-                &format!("{:.1} % of the attention kept, {:.1} % in the layer that kept least\n", mean * 100.0, least * 100.0);
+            text += &format!("{:.1} % of the attention retained, {:.1} % in the worst layer\n", mean * 100.0, least * 100.0);
         }
         text
     }
 
-    /// First questions, lengths to the right and depths downward.
+    /// Heat map of first questions: lengths to the right, depths downward.
     pub fn heat_map(&self) -> HeatMap {
         let cell = |length: usize, depth: u32| {
             let share = self.first.at(length, depth)?.share?;
@@ -182,18 +181,18 @@ impl<'a> Summary<'a> {
     }
 }
 
-/// What the policy chose in each answer, where there is one.
+/// Selection summaries of the answers that have one.
 fn chosen(answers: &[Answer]) -> impl Iterator<Item = &SelectionSummary> {
     answers.iter().filter_map(|a| a.cost.chosen.as_ref())
 }
 
-/// Mean over all decode steps.
+/// Mean reuse over all decode steps.
 fn reuse(answers: &[Answer]) -> Option<f64> {
     let n_steps: u64 = chosen(answers).map(|c| c.steps).sum();
     (n_steps > 0).then(|| chosen(answers).map(|c| c.reuse * c.steps as f64).sum::<f64>() / n_steps as f64)
 }
 
-/// By layer: mean over the steps in which it was measured.
+/// Attention mass by layer: mean over the steps in which it was measured.
 fn mass_kept(answers: &[Answer]) -> Option<Vec<f64>> {
     let n_steps: u64 = chosen(answers).map(|c| c.mass_steps).sum();
     let mut kept: Vec<f64> = Vec::new();
@@ -206,7 +205,7 @@ fn mass_kept(answers: &[Answer]) -> Option<Vec<f64>> {
     (n_steps > 0).then_some(kept)
 }
 
-/// A row of a Markdown table that reads well in a terminal too.
+/// Row of a Markdown table, aligned for terminals.
 fn row(cells: &[String]) -> String {
     let (first, rest) = cells.split_first().map_or(("", &[][..]), |(first, rest)| (first.as_str(), rest));
     let rest: String = rest.iter().map(|cell| format!(" {cell:>7} |")).collect();

@@ -1,9 +1,9 @@
-//! The micro-benchmarks that give the denominators for these kernels: streaming reads and a bare f32 GEMM.
+//! Microbenchmarks for the linear kernels: streaming reads and a plain f32 GEMM.
 
 use super::LinearVariant;
 use crate::gpu::{Gpu, GpuError, KernelKey, Recorder, Slice};
 
-/// Bytes that one workgroup of the streaming read folds.
+/// Bytes per workgroup of the streaming read.
 const STREAM_GROUP_BYTES: u64 = 64 * 256;
 
 #[repr(C)]
@@ -32,7 +32,7 @@ pub(super) fn variants() -> Vec<KernelKey> {
     keys
 }
 
-/// Adds one read of `source` (whole multiples of 16 KiB of it); `folded` takes 1/64 of its size. The bytes that are read.
+/// Records one read of `source` (whole multiples of 16 KiB). `folded` has 1/64 of its size. Returns the bytes read.
 ///
 /// # Errors
 /// A kernel that does not compile, or buffers that cannot be bound.
@@ -45,8 +45,8 @@ pub fn record_stream_read(gpu: &Gpu, recorder: &mut Recorder, source: &Slice, fo
     Ok(groups * STREAM_GROUP_BYTES)
 }
 
-/// Adds one product of `[n, n]` f32 weights with n activations of width n (n a multiple of 64); returns its FLOPs. Buffers
-/// are w, x and y, 4 * n * n bytes each.
+/// Records one product of `[n, n]` f32 weights with n activations of width n (n a multiple of 64). Returns its FLOPs.
+/// The buffers are w, x and y, 4 * n * n bytes each.
 ///
 /// # Errors
 /// A kernel that does not compile, or buffers that cannot be bound.

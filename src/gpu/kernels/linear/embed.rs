@@ -1,11 +1,11 @@
-//! Rows of the embedding table by token id; see [`super`].
+//! Embedding lookup: rows of the embedding table by token id; see [`super`].
 
 use std::sync::Arc;
 
 use super::WeightFormat;
 use crate::gpu::{Binding, Gpu, GpuError, Kernel, KernelKey, Recorder, Slice};
 
-/// The compiled embedding gather.
+/// The compiled embedding lookup.
 pub struct Embed {
     kernel: Arc<Kernel>,
     cols: usize,
@@ -49,8 +49,9 @@ impl Embed {
         gpu.bind(&self.kernel, &[quants, scales, ids, y])
     }
 
-    /// Adds the gather of `n_tokens` ids from the slab with rows `first_row .. first_row + n_rows`. `id_offset` is added
-    /// to every id first (OPT's positions start at row 2). Ids outside the slab are left to the other slabs' dispatches.
+    /// Records the lookup of `n_tokens` ids in the slab with rows `first_row .. first_row + n_rows`. `id_offset` is
+    /// first added to every id (OPT positions start at row 2). Ids outside the slab are handled by the dispatches of
+    /// other slabs.
     pub fn record(&self, recorder: &mut Recorder, binding: &Binding, n_tokens: usize, slab: [usize; 2], id_offset: usize) {
         let params =
             Params { n_cols: self.cols as u32, first_row: slab[0] as u32, n_rows: slab[1] as u32, id_offset: id_offset as u32 };

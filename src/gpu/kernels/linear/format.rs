@@ -1,31 +1,31 @@
-//! Weight formats as the kernels read them: sizes and the repacking from GGUF blocks.
+//! Weight formats of the kernels: sizes, and repacking from GGUF blocks.
 //!
 //! ```text
 //! raw rows (GGUF blocks) ─► repack ─► quants: [tile of 32 rows][group of 64 columns][32-byte chunk][row] + high bits
 //!                                     scales: [tile][group][row] (K-quants: [tile][256 columns])
 //! ```
 //! 1. The layout is a pure function of (format, rows, cols). Rows are padded to [`ROW_TILE`], columns to 64, both with
-//!    weights that are zero. `shaders/common/weights.wgsl` says it from the reader's side.
-//! 2. Rows `a .. b` of a matrix, `a` a multiple of [`ROW_TILE`], are the bytes of a matrix of their own: a matrix over the
-//!    device's binding size is split into such slabs.
+//!    zero weights. `shaders/common/weights.wgsl` has the layout as the shaders read it.
+//! 2. Rows `a .. b` of a matrix, `a` a multiple of [`ROW_TILE`], have the layout of a separate matrix. A matrix larger
+//!    than the maximum binding is split into such slabs.
 //! 3. Source of the block formats: ggml `block_q4_0`, `block_q8_0`, `block_q4_K`, `block_q5_K`, `block_q6_K`.
 
 use super::repack;
 use crate::gpu::GpuError;
 
-/// Rows that are stored together; slabs begin at multiples of it.
+/// Rows per tile; slabs begin at multiples of it.
 pub const ROW_TILE: usize = 32;
-/// Columns that are stored together.
+/// Columns per group.
 pub const COL_GROUP: usize = 64;
 
-/// How a matrix is stored in device memory.
+/// Storage format of a matrix in VRAM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum WeightFormat {
     /// single precision
     F32,
     /// half precision
     F16,
-    /// the upper half of single precision
+    /// bfloat16, the upper half of single precision
     Bf16,
     /// 8 bits, f16 scale per 32
     Q8_0,
@@ -37,7 +37,7 @@ pub enum WeightFormat {
     Q5K,
     /// 6 bits, scale per 16, in blocks of 256
     Q6K,
-    /// 8 bits, f32 scale and offset per 16: what every type without a kernel of its own becomes
+    /// 8 bits, f32 scale and offset per 16; every type without its own kernel is converted to it
     I8G16,
 }
 
@@ -55,7 +55,7 @@ impl WeightFormat {
         WeightFormat::I8G16,
     ];
 
-    /// The define that chooses this format in shaders.
+    /// Shader define of this format.
     pub(super) fn define(self) -> &'static str {
         match self {
             WeightFormat::F32 => "F32",
@@ -70,7 +70,7 @@ impl WeightFormat {
         }
     }
 
-    /// Columns must be a multiple of this.
+    /// The number of columns must be a multiple of this.
     pub fn block_cols(self) -> usize {
         match self {
             WeightFormat::F32 | WeightFormat::F16 | WeightFormat::Bf16 => 1,
@@ -80,7 +80,7 @@ impl WeightFormat {
         }
     }
 
-    /// Bytes of one raw block of [`WeightFormat::block_cols`] columns in a file; None for [`WeightFormat::I8G16`].
+    /// Bytes of one raw block of [`WeightFormat::block_cols`] columns in a file. None for [`WeightFormat::I8G16`].
     pub fn raw_block_bytes(self) -> Option<usize> {
         match self {
             WeightFormat::F32 => Some(4),
@@ -94,7 +94,7 @@ impl WeightFormat {
         }
     }
 
-    /// 32-byte chunks, and bytes of high bits, of one row's group of 64 columns.
+    /// 32-byte chunks, and bytes of high bits, per row and group of 64 columns.
     pub(super) fn group_parts(self) -> (usize, usize) {
         match self {
             WeightFormat::F32 => (8, 0),
@@ -112,7 +112,7 @@ impl WeightFormat {
         rows.next_multiple_of(ROW_TILE) as u64 * cols.div_ceil(COL_GROUP) as u64 * (chunks * 32 + high_bytes) as u64
     }
 
-    /// Bytes of the `scales` binding of a `[rows, cols]` matrix; a format without scales has 16 unused ones.
+    /// Bytes of the `scales` binding of a `[rows, cols]` matrix; 16 unused ones for a format without scales.
     pub fn scales_bytes(self, rows: usize, cols: usize) -> u64 {
         let (rows, groups) = (rows.next_multiple_of(ROW_TILE) as u64, cols.div_ceil(COL_GROUP) as u64);
         match self {
@@ -123,7 +123,7 @@ impl WeightFormat {
         }
     }
 
-    /// A matrix may be cut into slabs at multiples of this many rows.
+    /// Slabs of a matrix begin at multiples of this many rows.
     pub fn row_granularity(self) -> usize {
         ROW_TILE
     }
@@ -145,14 +145,14 @@ impl WeightFormat {
         Ok(())
     }
 
-    /// Repacks raw rows, as they lie in a file, into the two bindings.
+    /// Repacks raw rows of a file into the two bindings.
     ///
     /// # Errors
-    /// A wrong length, columns that are not whole blocks, or [`WeightFormat::I8G16`], which no file holds.
+    /// A wrong length, columns that are not whole blocks, or [`WeightFormat::I8G16`], which no file has.
     pub fn repack(self, rows: usize, cols: usize, raw: &[u8], quants: &mut [u8], scales: &mut [u8]) -> Result<(), GpuError> {
         self.check(rows, cols, quants, scales)?;
         let Some(block_bytes) = self.raw_block_bytes() else {
-            let reason = "no file holds such blocks".to_owned();
+            let reason = "no file has such blocks".to_owned();
             return Err(GpuError::Rejected { what: format!("repacking {self:?} weights"), reason });
         };
         let expected = rows as u64 * (cols / self.block_cols()) as u64 * block_bytes as u64;

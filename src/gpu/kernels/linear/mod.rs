@@ -1,13 +1,13 @@
-//! Matrix products with weights in their stored format, and the embedding gather.
+//! Matrix products with weights in their stored format, and the embedding lookup.
 //!
 //! ```text
 //! quants, scales (WeightFormat::repack) ─┐
 //! x f32 [T, K] ──────────────────────────┼─► y f32 [T, N] = activation(W x + bias) (+ y)    one slab of rows per dispatch
 //! bias f32 [N] ──────────────────────────┘
 //! ```
-//! 1. A matvec runs for few tokens and a matmul for many; both have variants for software devices and for real GPUs.
+//! 1. A matvec is for few tokens, a matmul for many. Both have variants for software devices and for real GPUs.
 //! 2. Sums are f32. Their order differs between variants, so results differ by rounding.
-//! 3. Bias, then activation, then residual.
+//! 3. Order: bias, activation, residual.
 
 pub mod bench;
 mod embed;
@@ -24,7 +24,7 @@ pub use variant::{LinearOp, LinearVariant};
 
 use crate::gpu::{Binding, Gpu, GpuError, Kernel, KernelKey, Recorder, Slice};
 
-/// What follows the product.
+/// Activation after the product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LinearActivation {
     /// nothing
@@ -39,18 +39,18 @@ pub enum LinearActivation {
     Relu,
 }
 
-/// Which variant of the op.
+/// Configuration of the op.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LinearSpec {
-    /// how W is stored
+    /// storage format of W
     pub format: WeightFormat,
     /// K
     pub cols: usize,
-    /// after the bias
+    /// activation, after the bias
     pub activation: LinearActivation,
-    /// there is a bias
+    /// true if there is a bias
     pub bias: bool,
-    /// y is added to, not overwritten
+    /// true if the result is added to y
     pub residual: bool,
 }
 
@@ -91,13 +91,13 @@ pub struct LinearShape {
     pub n_tokens: usize,
     /// rows of this slab
     pub n_rows: usize,
-    /// elements between tokens in x; a multiple of 8 where the columns are
+    /// stride of tokens in x, elements; a multiple of 8 if the columns are
     pub x_stride: usize,
-    /// elements between tokens in y
+    /// stride of tokens in y, elements
     pub y_stride: usize,
-    /// element of y (after the activation) that the slab's first output goes to
+    /// element of y (after the activation) for the first output of the slab
     pub y_offset: usize,
-    /// element of the bias that belongs to the slab's first row
+    /// element of the bias for the first row of the slab
     pub bias_offset: usize,
 }
 
@@ -122,7 +122,7 @@ struct Params {
 }
 
 impl Linear {
-    /// Compiles the variants for `spec` that suit this device.
+    /// Compiles the variants for `spec` that fit this GPU.
     ///
     /// # Errors
     /// A kernel that does not compile, or a lost device.
@@ -133,7 +133,7 @@ impl Linear {
     /// Compiles the named variant.
     ///
     /// # Errors
-    /// A variant that this device cannot run, a kernel that does not compile, or a lost device.
+    /// A variant that this GPU cannot run, a kernel that does not compile, or a lost device.
     pub fn with_variant(gpu: &Gpu, spec: LinearSpec, variant: LinearVariant) -> Result<Linear, GpuError> {
         if !variant.runs_on(gpu) {
             let reason = "the device lacks subgroups of 8 lanes, or 64-bit integers".to_owned();
@@ -153,18 +153,18 @@ impl Linear {
         Ok(LinearBinding { matvec: gpu.bind(&self.matvec, &slices)?, matmul: gpu.bind(&self.matmul, &slices)? })
     }
 
-    /// Tokens that share one read of the weights in a matmul: chunks are best multiples of it.
+    /// Tokens that share one read of the weights in a matmul; chunks should be multiples of it.
     pub fn token_tile(&self) -> usize {
         self.variant.token_tile(LinearOp::Matmul, self.spec.format)
     }
 
-    /// Adds the product of one slab.
+    /// Records the product of one slab.
     pub fn record(&self, recorder: &mut Recorder, binding: &LinearBinding, shape: LinearShape) {
         self.record_tiles(recorder, binding, shape, self.variant.op_for(shape.n_tokens), 0..shape.n_tiles());
     }
 
-    /// Adds tiles `tiles` (of [`ROW_TILE`] rows) of the product, so that a huge one can be spread over several submits.
-    /// `tiles.start` is even.
+    /// Records tiles `tiles` (of [`ROW_TILE`] rows) of the product, so that a large one can be spread over several
+    /// submits. `tiles.start` is even.
     pub fn record_tiles(
         &self,
         recorder: &mut Recorder,
@@ -193,7 +193,7 @@ impl Linear {
         recorder.dispatch(kernel, binding, &params, self.variant.grid(op, self.spec.format, tiles.len(), shape.n_tokens));
     }
 
-    /// Bytes of weights (read once) and floating-point operations of one product.
+    /// Weight bytes (read once) and floating-point operations of one product.
     pub fn cost(&self, shape: &LinearShape) -> LinearCost {
         let (format, cols) = (self.spec.format, self.spec.cols);
         LinearCost {
@@ -203,7 +203,7 @@ impl Linear {
     }
 }
 
-/// What one product costs.
+/// Cost of one product.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LinearCost {
     /// quants and scales
@@ -212,7 +212,7 @@ pub struct LinearCost {
     pub flops: f64,
 }
 
-/// Every variant of the kernels in this folder, for the device-free checks.
+/// Every variant of these kernels, for the checks without a GPU.
 pub(super) fn variants() -> Vec<KernelKey> {
     let mut keys = variant::variants();
     keys.extend(embed::variants());

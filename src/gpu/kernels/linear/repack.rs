@@ -1,48 +1,48 @@
-//! Moves weights from GGUF block order into the tiles that the kernels read; see [`super::format`] for the layout.
+//! Weight repacking: from GGUF block order to the tiles of the kernels; see [`super::format`] for the layout.
 //!
-//! Lengths are checked by the caller, so every index here follows from the shape alone.
+//! The caller checks lengths, so every index here follows from the shape.
 
 use super::format::{COL_GROUP, ROW_TILE, WeightFormat};
 
-/// Where one row's group of 64 columns goes.
-struct Target<'a> {
+/// Output bindings of a matrix.
+struct WeightTarget<'a> {
     format: WeightFormat,
     cols: usize,
     quants: &'a mut [u8],
     scales: &'a mut [u8],
 }
 
-impl Target<'_> {
+impl WeightTarget<'_> {
     fn group_base(&self, row: usize, group: usize) -> usize {
         let (chunks, high_bytes) = self.format.group_parts();
         (row / ROW_TILE * self.cols.div_ceil(COL_GROUP) + group) * ROW_TILE * (chunks * 32 + high_bytes)
     }
 
-    fn put_chunk(&mut self, row: usize, group: usize, chunk: usize, bytes: &[u8]) {
+    fn write_chunk(&mut self, row: usize, group: usize, chunk: usize, bytes: &[u8]) {
         let at = self.group_base(row, group) + chunk * 32 * ROW_TILE + row % ROW_TILE * 32;
         self.quants[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
-    fn put_high(&mut self, row: usize, group: usize, words: &[u32]) {
+    fn write_high_bits(&mut self, row: usize, group: usize, words: &[u32]) {
         let at = self.group_base(row, group) + 32 * ROW_TILE + row % ROW_TILE * words.len() * 4;
-        put_words(&mut self.quants[at..], words);
+        write_words(&mut self.quants[at..], words);
     }
 
-    fn put_group_scales(&mut self, row: usize, group: usize, words: &[u32]) {
+    fn write_group_scales(&mut self, row: usize, group: usize, words: &[u32]) {
         let step = row / ROW_TILE * self.cols.div_ceil(COL_GROUP) + group;
-        put_words(&mut self.scales[(step * ROW_TILE + row % ROW_TILE) * words.len() * 4..], words);
+        write_words(&mut self.scales[(step * ROW_TILE + row % ROW_TILE) * words.len() * 4..], words);
     }
 
     /// K-quants: `first` once per 256 columns, then `groups` per 64.
-    fn put_block_scales(&mut self, row: usize, block: usize, first: u32, groups: [u32; 4]) {
+    fn write_block_scales(&mut self, row: usize, block: usize, first: u32, groups: [u32; 4]) {
         let base = (row / ROW_TILE * self.cols.div_ceil(256) + block) * 5 * ROW_TILE + row % ROW_TILE;
         for (i, word) in [first].into_iter().chain(groups).enumerate() {
-            put_words(&mut self.scales[(base + i * ROW_TILE) * 4..], &[word]);
+            write_words(&mut self.scales[(base + i * ROW_TILE) * 4..], &[word]);
         }
     }
 }
 
-fn put_words(target: &mut [u8], words: &[u32]) {
+fn write_words(target: &mut [u8], words: &[u32]) {
     for (to, word) in target.chunks_exact_mut(4).zip(words) {
         to.copy_from_slice(&word.to_le_bytes());
     }
@@ -67,13 +67,13 @@ pub(super) fn from_raw(format: WeightFormat, rows: usize, cols: usize, raw: &[u8
     if row_bytes == 0 {
         return;
     }
-    let mut target = Target { format, cols, quants, scales };
+    let mut target = WeightTarget { format, cols, quants, scales };
     for (row, bytes) in raw.chunks_exact(row_bytes).enumerate() {
         match format {
             WeightFormat::F32 | WeightFormat::F16 | WeightFormat::Bf16 => {
                 let (chunks, _) = format.group_parts();
                 for (i, chunk) in bytes.chunks(32).enumerate() {
-                    target.put_chunk(row, i / chunks, i % chunks, chunk);
+                    target.write_chunk(row, i / chunks, i % chunks, chunk);
                 }
             }
             WeightFormat::Q8_0 => q8_0_row(&mut target, row, bytes),
@@ -93,7 +93,7 @@ pub(super) fn from_raw(format: WeightFormat, rows: usize, cols: usize, raw: &[u8
                     q6k_block(&mut target, row, block, bytes);
                 }
             }
-            // The caller has no raw form of it.
+            // I8G16 has no raw form.
             WeightFormat::I8G16 => {}
         }
     }
@@ -103,18 +103,18 @@ fn half_bits(bytes: &[u8]) -> u32 {
     u32::from(bytes[0]) | u32::from(bytes[1]) << 8
 }
 
-fn q8_0_row(target: &mut Target<'_>, row: usize, bytes: &[u8]) {
+fn q8_0_row(target: &mut WeightTarget<'_>, row: usize, bytes: &[u8]) {
     for (group, blocks) in bytes.chunks(2 * 34).enumerate() {
         let mut d = 0;
         for (half, block) in blocks.chunks_exact(34).enumerate() {
             d |= half_bits(block) << (16 * half);
-            target.put_chunk(row, group, half, &block[2..]);
+            target.write_chunk(row, group, half, &block[2..]);
         }
-        target.put_group_scales(row, group, &[d]);
+        target.write_group_scales(row, group, &[d]);
     }
 }
 
-fn q4_0_row(target: &mut Target<'_>, row: usize, bytes: &[u8]) {
+fn q4_0_row(target: &mut WeightTarget<'_>, row: usize, bytes: &[u8]) {
     for (group, blocks) in bytes.chunks(2 * 18).enumerate() {
         let (mut d, mut levels) = (0, [0; 64]);
         for (half, block) in blocks.chunks_exact(18).enumerate() {
@@ -124,8 +124,8 @@ fn q4_0_row(target: &mut Target<'_>, row: usize, bytes: &[u8]) {
                 levels[32 * half + 16 + i] = byte >> 4;
             }
         }
-        target.put_chunk(row, group, 0, &nibble_chunk(&levels, true));
-        target.put_group_scales(row, group, &[d]);
+        target.write_chunk(row, group, 0, &nibble_chunk(&levels, true));
+        target.write_group_scales(row, group, &[d]);
     }
 }
 
@@ -138,7 +138,7 @@ fn scale_min(packed: &[u8], j: usize) -> (u8, u8) {
     }
 }
 
-fn q45k_block(target: &mut Target<'_>, row: usize, block: usize, bytes: &[u8], high: Option<&[u8]>, low: &[u8]) {
+fn q45k_block(target: &mut WeightTarget<'_>, row: usize, block: usize, bytes: &[u8], high: Option<&[u8]>, low: &[u8]) {
     let packed = &bytes[4..16];
     let mut words = [0; 4];
     for (g, (word, low)) in words.iter_mut().zip(low.chunks_exact(32)).enumerate() {
@@ -150,7 +150,7 @@ fn q45k_block(target: &mut Target<'_>, row: usize, block: usize, bytes: &[u8], h
             levels[32 + i] = byte >> 4;
         }
         let group = block * 4 + g;
-        target.put_chunk(row, group, 0, &nibble_chunk(&levels, high.is_none()));
+        target.write_chunk(row, group, 0, &nibble_chunk(&levels, high.is_none()));
         if let Some(high) = high {
             let mut bits = [0u32; 2];
             for (k, byte) in high.iter().enumerate() {
@@ -159,13 +159,13 @@ fn q45k_block(target: &mut Target<'_>, row: usize, block: usize, bytes: &[u8], h
                 bits[0] |= u32::from(byte >> (2 * g) & 1) << at;
                 bits[1] |= u32::from(byte >> (2 * g + 1) & 1) << at;
             }
-            target.put_high(row, group, &bits);
+            target.write_high_bits(row, group, &bits);
         }
     }
-    target.put_block_scales(row, block, half_bits(bytes) | half_bits(&bytes[2..]) << 16, words);
+    target.write_block_scales(row, block, half_bits(bytes) | half_bits(&bytes[2..]) << 16, words);
 }
 
-fn q6k_block(target: &mut Target<'_>, row: usize, block: usize, bytes: &[u8; 210]) {
+fn q6k_block(target: &mut WeightTarget<'_>, row: usize, block: usize, bytes: &[u8; 210]) {
     let (low, high, scales) = (&bytes[..128], &bytes[128..192], &bytes[192..208]);
     for g in 0..4 {
         let (mut levels, mut bits) = ([0; 64], [0u32; 4]);
@@ -177,12 +177,12 @@ fn q6k_block(target: &mut Target<'_>, row: usize, block: usize, bytes: &[u8; 210
             // Weight k = 16h + 8i + 2b + e at bits 8b + 4i + 2e of word h.
             bits[k / 16] |= two << (k % 8 / 2 * 8 + k % 16 / 8 * 4 + k % 2 * 2);
         }
-        target.put_chunk(row, block * 4 + g, 0, &nibble_chunk(&levels, false));
-        target.put_high(row, block * 4 + g, &bits);
+        target.write_chunk(row, block * 4 + g, 0, &nibble_chunk(&levels, false));
+        target.write_high_bits(row, block * 4 + g, &bits);
     }
     let words = [0, 4, 8, 12].map(|i| u32::from_le_bytes([scales[i], scales[i + 1], scales[i + 2], scales[i + 3]]));
     let d = half::f16::from_le_bytes([bytes[208], bytes[209]]).to_f32();
-    target.put_block_scales(row, block, d.to_bits(), words);
+    target.write_block_scales(row, block, d.to_bits(), words);
 }
 
 pub(super) fn from_i8_groups(
@@ -196,12 +196,12 @@ pub(super) fn from_i8_groups(
 ) {
     quants.fill(0);
     scales.fill(0);
-    let mut target = Target { format: WeightFormat::I8G16, cols, quants, scales };
+    let mut target = WeightTarget { format: WeightFormat::I8G16, cols, quants, scales };
     let sixteens = cols / 16;
     for row in 0..rows {
         let row_q: &[u8] = bytemuck::cast_slice(&q[row * cols..(row + 1) * cols]);
         for (i, chunk) in row_q.chunks(32).enumerate() {
-            target.put_chunk(row, i / 2, i % 2, chunk);
+            target.write_chunk(row, i / 2, i % 2, chunk);
         }
         for group in 0..cols.div_ceil(COL_GROUP) {
             let mut words = [0; 8];
@@ -210,7 +210,7 @@ pub(super) fn from_i8_groups(
                 pair[0] = scale[at].to_bits();
                 pair[1] = offset[at].to_bits();
             }
-            target.put_group_scales(row, group, &words);
+            target.write_group_scales(row, group, &words);
         }
     }
 }

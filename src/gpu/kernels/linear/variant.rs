@@ -1,22 +1,22 @@
-//! Which of the family's shaders fits a device, and the grid of each.
+//! Shader variants of the linear kernels: which one fits a GPU, and the grid of each.
 
 use super::{LinearActivation, LinearSpec, WeightFormat};
 use crate::gpu::{Gpu, KernelKey};
 
-/// Which kernels fit the device.
+/// Kernel variant for a class of GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LinearVariant {
     /// software device with subgroups of exactly 8 lanes and 64-bit integers
     Subgroup8,
-    /// software device, plain twin
+    /// software device, fallback
     Fallback,
     /// real GPU with subgroup operations
     GpuSubgroup,
-    /// real GPU, plain twin
+    /// real GPU, fallback
     Gpu,
 }
 
-/// How the tokens of one dispatch share the weights.
+/// Weight sharing between the tokens of a dispatch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LinearOp {
     /// every token reads all weights (decode)
@@ -32,7 +32,7 @@ impl LinearVariant {
 
     /// The best one for `gpu`.
     pub fn for_gpu(gpu: &Gpu) -> LinearVariant {
-        match (gpu.wants_software_kernels(), gpu.has_subgroups()) {
+        match (gpu.uses_software_kernels(), gpu.has_subgroups()) {
             (true, _) if LinearVariant::Subgroup8.runs_on(gpu) => LinearVariant::Subgroup8,
             (true, _) => LinearVariant::Fallback,
             (false, true) => LinearVariant::GpuSubgroup,
@@ -40,7 +40,7 @@ impl LinearVariant {
         }
     }
 
-    /// The device has what this variant needs.
+    /// True if the GPU has what this variant needs.
     pub fn runs_on(self, gpu: &Gpu) -> bool {
         match self {
             LinearVariant::Subgroup8 => gpu.has_subgroup8(),
@@ -49,7 +49,7 @@ impl LinearVariant {
         }
     }
 
-    /// The faster op for `n_tokens`: where sharing weight reads begins to outweigh idle token slots.
+    /// The faster op for `n_tokens`: a matmul once shared weight reads outweigh idle token slots.
     pub fn op_for(self, n_tokens: usize) -> LinearOp {
         let matvec_up_to = match self {
             LinearVariant::Subgroup8 => 3,
@@ -59,11 +59,12 @@ impl LinearVariant {
         if n_tokens <= matvec_up_to { LinearOp::Matvec } else { LinearOp::Matmul }
     }
 
-    /// Tokens that one workgroup does.
+    /// Tokens per workgroup.
     pub fn token_tile(self, op: LinearOp, format: WeightFormat) -> usize {
         match (op, self) {
             (LinearOp::Matvec, _) => 1,
-            // Wide weights are dear to load, so more tokens share them; narrow ones gain little and compile slowly.
+            // Wide weights are expensive to load, so more tokens share them. Narrow ones gain little and compile
+            // slowly.
             (LinearOp::Matmul, LinearVariant::Subgroup8) => match format {
                 WeightFormat::F32 | WeightFormat::F16 | WeightFormat::Bf16 | WeightFormat::Q8_0 => 16,
                 _ => 8,
@@ -122,7 +123,7 @@ impl LinearVariant {
     }
 }
 
-/// Every variant of the linear kernels, for the device-free checks.
+/// Every variant of the linear kernels, for the checks without a GPU.
 pub(super) fn variants() -> Vec<KernelKey> {
     let mut keys = Vec::new();
     for format in WeightFormat::ALL {

@@ -1,13 +1,14 @@
-//! Abstracts: what a page's keys are at most and at least, so that a page can be scored without being read. Pure.
+//! Page abstracts: minimum and maximum of the keys per channel, to bound page scores without reading pages. Pure.
 //!
 //! ```text
-//! page: 64 keys of G heads, D channels ─► per head and channel: least, most     f16 [G, 2, D], 1/64 of the page at f16
+//! page: 64 keys of G heads, D channels ─► per head and channel: min, max     f16 [G, 2, D], 1/64 of the page at f16
 //! ```
-//! 1. Every key of the page as attention reads it lies between the two: for f16 they are keys of the page, for other types
-//!    they are rounded outwards.
-//! 2. A channel with a NaN reaches from -infinity to +infinity: such a page is always worth reading.
+//! 1. Every key of the page, as attention reads it, is within the bounds. For f16 pages they are exact; for other
+//!    formats they are rounded outward.
+//! 2. A channel with a NaN has bounds from -infinity to +infinity, so its page is always read.
 //!
-//! Source: LeoAM, section 4.3 (lightweight KV abstract); of quantized pages the scales of the key channels say it already.
+//! Source: LeoAM §4.3 (lightweight KV abstract). In quantized pages, the scales of the key channels already have the
+//! bounds.
 
 use half::f16;
 
@@ -26,22 +27,22 @@ pub fn abstract_bytes(spec: &KvSpec) -> usize {
 /// The abstract of a complete page, f16 `[G, 2, D]` in little-endian bytes. `page` has [`KvSpec::page_bytes`].
 pub fn abstract_of(spec: &KvSpec, page: &[u8]) -> Vec<u8> {
     let halves: Vec<f16> = match spec.sealed {
-        KvFormat::F16 => of_halves(spec, page),
-        KvFormat::F32 => of_singles(spec, page),
+        KvFormat::F16 => of_f16(spec, page),
+        KvFormat::F32 => of_f32(spec, page),
         KvFormat::Q8 => of_scales(spec, page, 255.0),
         KvFormat::Q4 => of_scales(spec, page, 15.0),
     };
     halves.iter().flat_map(|h| h.to_le_bytes()).collect()
 }
 
-/// An abstract that says nothing: its page is always worth reading.
-pub fn unknown(spec: &KvSpec) -> Vec<u8> {
+/// An abstract without bounds: its page is always read.
+pub fn unbounded_abstract(spec: &KvSpec) -> Vec<u8> {
     let channels = |x: f16| std::iter::repeat_n(x, spec.head_dim);
     let head = || channels(f16::NEG_INFINITY).chain(channels(f16::INFINITY));
     (0..spec.n_kv_head).flat_map(|_| head()).flat_map(f16::to_le_bytes).collect()
 }
 
-/// Keys of one head in a complete page: byte offset of each.
+/// Byte offsets of the keys of one head in a complete page.
 pub(in crate::kv) fn key_rows(spec: &KvSpec, head: usize) -> impl Iterator<Item = usize> {
     let (block_bytes, row_bytes) = (spec.sealed.block_bytes(spec.head_dim) as usize, spec.sealed.row_bytes(spec.head_dim));
     let n_kv_head = spec.n_kv_head;
@@ -51,59 +52,59 @@ pub(in crate::kv) fn key_rows(spec: &KvSpec, head: usize) -> impl Iterator<Item 
     })
 }
 
-/// Bits of an f16 as an integer of the same order; NaN lies beyond both infinities.
+/// Maps the bits of an f16 to an integer of the same order. NaN is beyond both infinities.
 fn ordered(bits: u16) -> i16 {
     let signed = bits as i16;
     signed ^ ((signed >> 15) & 0x7fff)
 }
 
-fn of_halves(spec: &KvSpec, page: &[u8]) -> Vec<f16> {
+fn of_f16(spec: &KvSpec, page: &[u8]) -> Vec<f16> {
     let (d, row_bytes) = (spec.head_dim, spec.sealed.row_bytes(spec.head_dim));
-    let (least_number, most_number) = (ordered(f16::NEG_INFINITY.to_bits()), ordered(f16::INFINITY.to_bits()));
+    let (lowest_number, highest_number) = (ordered(f16::NEG_INFINITY.to_bits()), ordered(f16::INFINITY.to_bits()));
     let mut halves = Vec::with_capacity(spec.n_kv_head * 2 * d);
     for head in 0..spec.n_kv_head {
-        let (mut least, mut most) = (vec![i16::MAX; d], vec![i16::MIN; d]);
+        let (mut low, mut high) = (vec![i16::MAX; d], vec![i16::MIN; d]);
         for at in key_rows(spec, head) {
             let row = page.get(at..at + row_bytes).unwrap_or_default();
-            for ((x, least), most) in row.chunks_exact(2).zip(&mut least).zip(&mut most) {
+            for ((x, low), high) in row.chunks_exact(2).zip(&mut low).zip(&mut high) {
                 let x = ordered(u16::from_le_bytes([x[0], x[1]]));
-                (*least, *most) = ((*least).min(x), (*most).max(x));
+                (*low, *high) = ((*low).min(x), (*high).max(x));
             }
         }
-        let is_nan = |least: i16, most: i16| least < least_number || most > most_number;
+        let is_nan = |low: i16, high: i16| low < lowest_number || high > highest_number;
         let half = |x: i16| f16::from_bits((x ^ ((x >> 15) & 0x7fff)) as u16);
-        let both = least.iter().zip(&most);
+        let both = low.iter().zip(&high);
         halves.extend(both.clone().map(|(&l, &m)| if is_nan(l, m) { f16::NEG_INFINITY } else { half(l) }));
         halves.extend(both.map(|(&l, &m)| if is_nan(l, m) { f16::INFINITY } else { half(m) }));
     }
     halves
 }
 
-fn of_singles(spec: &KvSpec, page: &[u8]) -> Vec<f16> {
+fn of_f32(spec: &KvSpec, page: &[u8]) -> Vec<f16> {
     let (d, row_bytes) = (spec.head_dim, spec.sealed.row_bytes(spec.head_dim));
     let mut halves = Vec::with_capacity(spec.n_kv_head * 2 * d);
     for head in 0..spec.n_kv_head {
-        let (mut least, mut most) = (vec![f32::INFINITY; d], vec![f32::NEG_INFINITY; d]);
+        let (mut low, mut high) = (vec![f32::INFINITY; d], vec![f32::NEG_INFINITY; d]);
         for at in key_rows(spec, head) {
             let row = page.get(at..at + row_bytes).unwrap_or_default();
-            for ((x, least), most) in row.chunks_exact(4).zip(&mut least).zip(&mut most) {
+            for ((x, low), high) in row.chunks_exact(4).zip(&mut low).zip(&mut high) {
                 let x = f32::from_le_bytes([x[0], x[1], x[2], x[3]]);
-                (*least, *most) = (nan_or(x, *least, f32::min), nan_or(x, *most, f32::max));
+                (*low, *high) = (nan_or(x, *low, f32::min), nan_or(x, *high, f32::max));
             }
         }
-        halves.extend(least.iter().map(|&x| round_down(x)));
-        halves.extend(most.iter().map(|&x| round_up(x)));
+        halves.extend(low.iter().map(|&x| round_down(x)));
+        halves.extend(high.iter().map(|&x| round_up(x)));
     }
     halves
 }
 
-/// NaN where either is, otherwise what `pick` says.
+/// NaN if either is NaN, otherwise `pick(x, y)`.
 fn nan_or(x: f32, y: f32, pick: fn(f32, f32) -> f32) -> f32 {
     if x.is_nan() || y.is_nan() { f32::NAN } else { pick(x, y) }
 }
 
-/// Scales of the key channels of a head, step and low `[D]`: they stand at the end of a quantized page, f16 `[G, D, 2]`. None of
-/// a page that is too short.
+/// Scales of the key channels of a head, step and low `[D]`, at the end of a quantized page, f16 `[G, D, 2]`. Empty if
+/// the page is too short.
 pub(in crate::kv) fn key_scales(spec: &KvSpec, page: &[u8], head: usize) -> impl Iterator<Item = [f32; 2]> + Clone {
     let size = spec.head_dim * SCALE_BYTES;
     let begin = page.len().checked_sub((spec.n_kv_head - head) * size);
@@ -122,7 +123,7 @@ fn of_scales(spec: &KvSpec, page: &[u8], levels: f32) -> Vec<f16> {
     halves
 }
 
-/// The largest f16 not above x; -infinity for NaN.
+/// Largest f16 <= x; -infinity for NaN.
 fn round_down(x: f32) -> f16 {
     let h = f16::from_f32(x);
     if x.is_nan() {
@@ -134,7 +135,7 @@ fn round_down(x: f32) -> f16 {
     }
 }
 
-/// The smallest f16 not below x; +infinity for NaN.
+/// Smallest f16 >= x; +infinity for NaN.
 fn round_up(x: f32) -> f16 {
     let h = f16::from_f32(x);
     if x.is_nan() {
@@ -163,7 +164,7 @@ mod tests {
         KvSpec { n_layer: 1, n_kv_head, head_dim, work: KvFormat::F16, sealed }
     }
 
-    /// Numbers of a page in slot order, and the page as the type has it, with the numbers that attention reads.
+    /// A page in the given format, and its numbers in slot order as attention reads them.
     fn page(spec: &KvSpec, seed: u64, magnitude: f32) -> (Vec<u8>, Vec<f32>) {
         let mut rng = Rng::new(seed);
         let n = KV_PAGE_TOKENS * 2 * spec.n_kv_head * spec.head_dim;
@@ -178,16 +179,16 @@ mod tests {
                 let code_bits = if spec.sealed == KvFormat::Q8 { 8 } else { 4 };
                 let shape = PageShape { n_kv_head: spec.n_kv_head, head_dim: spec.head_dim, code_bits };
                 let bytes = quantize_page(&numbers, shape);
-                let opened = dequantize_page(&bytes, shape);
-                (bytes, opened)
+                let dequantized = dequantize_page(&bytes, shape);
+                (bytes, dequantized)
             }
         }
     }
 
     /// Keys of one head and channel.
     fn keys(spec: &KvSpec, numbers: &[f32], head: usize, channel: usize) -> Vec<f32> {
-        let singles = KvSpec { sealed: KvFormat::F32, ..*spec };
-        key_rows(&singles, head).map(|at| numbers[at / size_of::<f32>() + channel]).collect()
+        let f32_spec = KvSpec { sealed: KvFormat::F32, ..*spec };
+        key_rows(&f32_spec, head).map(|at| numbers[at / size_of::<f32>() + channel]).collect()
     }
 
     fn halves(bytes: &[u8]) -> Vec<f32> {
@@ -198,7 +199,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(24))]
 
         #[test]
-        fn abstract_bounds_every_key_as_it_is_read(
+        fn abstract_bounds_every_key(
             n_kv_head in 1usize..4, eighths in 1usize..5, seed: u64, magnitude in prop_oneof![Just(1e-6f32), Just(1.0), Just(6e4)],
             sealed in prop::sample::select(vec![KvFormat::F16, KvFormat::F32, KvFormat::Q8, KvFormat::Q4]),
         ) {
@@ -219,7 +220,8 @@ mod tests {
                     if sealed == KvFormat::F16 {
                         prop_assert_eq!((low, high), (least, most));
                     }
-                    // No looser than the rounding of the type (255 of the least steps), or a bound would say nothing.
+                    // No looser than the rounding of the format (255 of the smallest steps); otherwise a bound would be
+                    // useless.
                     let slack = (most - least) * 0.2 + most.abs().max(least.abs()) * 2e-3 + 2e-5;
                     prop_assert!(high - most <= slack && least - low <= slack, "{low} {least} {most} {high}");
                 }
@@ -228,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn nan_in_a_key_makes_its_channel_unbounded_and_no_other() {
+    fn nan_in_a_key_makes_only_its_channel_unbounded() {
         for sealed in [KvFormat::F16, KvFormat::F32] {
             let spec = spec(2, 8, sealed);
             let (mut bytes, _) = page(&spec, 3, 1.0);
@@ -246,7 +248,7 @@ mod tests {
             assert_eq!((got[16 + 5], got[16 + 8 + 5]), (f32::NEG_INFINITY, f32::INFINITY));
         }
         let spec = spec(2, 8, KvFormat::F16);
-        let unknown = halves(&unknown(&spec));
-        assert_eq!((unknown.len(), unknown[0], unknown[8]), (32, f32::NEG_INFINITY, f32::INFINITY));
+        let unbounded = halves(&unbounded_abstract(&spec));
+        assert_eq!((unbounded.len(), unbounded[0], unbounded[8]), (32, f32::NEG_INFINITY, f32::INFINITY));
     }
 }

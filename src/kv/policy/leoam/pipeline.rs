@@ -1,99 +1,99 @@
-//! How much of a layer's KV travels packed as INT4, so that moving it just hides behind computing.
+//! Compression ratio theta: fraction of the KV of a layer to transfer as INT4, so that compute hides the transfer.
 //!
 //! ```text
-//! transfers, unpacking: bytes and seconds ─► RunningRates ─┐
-//! bytes to move, compute time of the layer ─► LayerLoad ───┴─► theta ─► Forecast ┬─► what travels packed
-//!                                                          measured afterwards ──┴─► LayerOutcome ─► telemetry
+//! transfers, dequantization: bytes and seconds ─► RunningRates ─┐
+//! bytes to transfer, compute time of the layer ─► LayerLoad ────┴─► theta ─► Forecast ┬─► pages to compress
+//!                                                              measured afterwards ──┴─► LayerOutcome ─► telemetry
 //! ```
-//! 1. Theta is in 0..=1, and is the one that makes the layer shortest; where several do, the least, which loses least.
-//! 2. Where theta is strictly inside, moving and computing take equally long.
-//! 3. What was never measured is not guessed: there is no theta then.
+//! 1. Theta is in 0..=1 and minimizes the time of the layer. Of several minima it is the smallest, with the least loss.
+//! 2. If 0 < theta < 1, transfer and compute take equally long.
+//! 3. An unmeasured rate is not guessed; then there is no theta.
 //!
-//! Owner thread: any; pure. Units: bytes as they are unpacked, seconds, bytes per second.
+//! Owner thread: any; pure. Units: uncompressed bytes, seconds, bytes per second.
 //!
-//! Limits: unpacking takes time in proportion to its bytes, and all pages wait for the slower of the two links.
+//! Limits: dequantization time is proportional to its bytes, and all pages wait for the slower of the two links.
 //!
-//! Source: LeoAM, section 4.4: T0 + (D (1 - theta) + D theta delta) / B = Tc + t(D theta). The paper prints t(D delta), which
-//! does not depend on what is solved for; section 4.4 itself introduces "the decompression time t(D theta)". CodecRates takes
-//! time as well, which the paper leaves out: D theta / pack comes on the left. B is measured while running, packing and
-//! unpacking beforehand, where the paper tests all of the hardware beforehand.
+//! Source: LeoAM §4.4: T0 + (D (1 - theta) + D theta delta) / B = Tc + t(D theta). The paper prints t(D delta), which
+//! does not depend on theta; LeoAM §4.4 itself introduces "the decompression time t(D theta)". The paper omits the time
+//! to compress; here D theta / pack is added on the left. B is measured at run time, and the codec rates beforehand;
+//! the paper measures all rates beforehand.
 
 /// Weight of the newest measurement in a running rate.
 const NEWEST_WEIGHT: f64 = 0.2;
 
-/// What a layer has to move and to compute.
+/// Transfer and compute load of a layer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize)]
 pub struct LayerLoad {
-    /// D, the part that comes from the disk, bytes
+    /// part of D on disk, bytes
     pub disk_bytes: u64,
-    /// D, the part that is in RAM, bytes
+    /// part of D in RAM, bytes
     pub ram_bytes: u64,
-    /// delta: packed bytes by unpacked ones
+    /// delta: compressed bytes per uncompressed byte
     pub packed_ratio: f64,
-    /// T0: evaluation and transfers that come on top, seconds
+    /// T0: evaluation and additional transfers, seconds
     pub other_secs: f64,
-    /// Tc: what the device computes meanwhile, seconds
+    /// Tc: concurrent GPU compute, seconds
     pub compute_secs: f64,
 }
 
-/// Speeds of the links and of unpacking, bytes per second.
+/// Rates of the links and the codec, bytes per second.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct LinkRates {
     /// disk to RAM
     pub nvme: f64,
     /// RAM to VRAM
     pub pcie: f64,
-    /// working element to INT4, by unpacked bytes
+    /// quantization to INT4, uncompressed bytes
     pub pack: f64,
-    /// INT4 to the working element, by unpacked bytes
+    /// dequantization from INT4, uncompressed bytes
     pub unpack: f64,
 }
 
-/// A decision and what it is expected to cost.
+/// A value of theta and its expected cost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize)]
 pub struct Forecast {
-    /// share of the bytes that travels packed
+    /// fraction of the bytes transferred compressed
     pub theta: f64,
     /// evaluation and transfers, seconds
     pub io_secs: f64,
-    /// computing and unpacking, seconds
+    /// compute and dequantization, seconds
     pub compute_secs: f64,
 }
 
-/// What was expected of a layer, and what it was.
+/// Forecast and measurement of a layer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize)]
 pub struct LayerOutcome {
     /// model layer
     pub layer: u32,
-    /// before it began
+    /// forecast before the layer began
     pub forecast: Forecast,
-    /// measured
+    /// measured transfer time, seconds
     pub io_secs: f64,
-    /// measured
+    /// measured compute time, seconds
     pub compute_secs: f64,
 }
 
-/// A rate that follows what is measured.
+/// Running average of a rate.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct RunningRate {
     bytes_per_sec: Option<f64>,
 }
 
-/// The rates that [`LayerLoad::solve_theta`] needs, as measured so far.
+/// Measured rates for [`LayerLoad::solve_theta`].
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct RunningRates {
     /// disk to RAM
     pub nvme: RunningRate,
     /// RAM to VRAM
     pub pcie: RunningRate,
-    /// working element to INT4
+    /// quantization to INT4
     pub pack: RunningRate,
-    /// INT4 to the working element
+    /// dequantization from INT4
     pub unpack: RunningRate,
 }
 
 impl RunningRate {
-    /// Takes in that `bytes` took `secs`; a measurement of nothing, or of no time, says nothing.
+    /// Adds a measurement of `bytes` in `secs`. Ignores zero bytes and invalid times.
     pub fn observe(&mut self, bytes: u64, secs: f64) {
         let newest = bytes as f64 / secs;
         if bytes == 0 || !newest.is_finite() || newest <= 0.0 {
@@ -103,14 +103,14 @@ impl RunningRate {
         self.bytes_per_sec = Some(old + NEWEST_WEIGHT * (newest - old));
     }
 
-    /// Bytes per second; none before anything was measured.
+    /// Bytes per second. None before the first measurement.
     pub fn get(&self) -> Option<f64> {
         self.bytes_per_sec
     }
 }
 
 impl RunningRates {
-    /// All of them, where those that the load needs were measured: a link that carries nothing need not be known.
+    /// All rates, if those that the load needs were measured. An unused link need not be.
     pub fn for_load(&self, load: &LayerLoad) -> Option<LinkRates> {
         let nvme = if load.disk_bytes == 0 { Some(f64::INFINITY) } else { self.nvme.get() };
         Some(LinkRates { nvme: nvme?, pcie: self.pcie.get()?, pack: self.pack.get()?, unpack: self.unpack.get()? })
@@ -123,49 +123,49 @@ impl LayerLoad {
         self.disk_bytes.saturating_add(self.ram_bytes)
     }
 
-    /// Time that all pages take unpacked, D / B, seconds. What comes from the disk passes both links.
-    fn plain_secs(&self, rates: &LinkRates) -> f64 {
+    /// Transfer time without compression, D / B, seconds. Pages on disk pass both links.
+    fn uncompressed_secs(&self, rates: &LinkRates) -> f64 {
         (self.disk_bytes as f64 / rates.nvme).max(self.bytes() as f64 / rates.pcie)
     }
 
-    /// What `theta` is expected to cost.
+    /// Expected cost of `theta`.
     pub fn forecast(&self, theta: f64, rates: &LinkRates) -> Forecast {
-        let packing_secs = theta * self.bytes() as f64 / rates.pack;
+        let compress_secs = theta * self.bytes() as f64 / rates.pack;
         Forecast {
             theta,
-            io_secs: self.other_secs + self.plain_secs(rates) * (1.0 - theta * (1.0 - self.packed_ratio)) + packing_secs,
+            io_secs: self.other_secs + self.uncompressed_secs(rates) * (1.0 - theta * (1.0 - self.packed_ratio)) + compress_secs,
             compute_secs: self.compute_secs + theta * self.bytes() as f64 / rates.unpack,
         }
     }
 
-    /// The share that should travel packed, and what the layer is then expected to cost.
+    /// The optimal theta with its expected cost.
     pub fn solve_theta(&self, rates: &LinkRates) -> Forecast {
-        let plain = self.forecast(0.0, rates);
-        let bubble_secs = plain.bubble_secs();
-        let saved_secs = self.plain_secs(rates) * (1.0 - self.packed_ratio) - self.bytes() as f64 / rates.pack;
+        let uncompressed = self.forecast(0.0, rates);
+        let bubble_secs = uncompressed.bubble_secs();
+        let saved_secs = self.uncompressed_secs(rates) * (1.0 - self.packed_ratio) - self.bytes() as f64 / rates.pack;
         let added_secs = self.bytes() as f64 / rates.unpack;
-        // CodecRates that does not shorten the way only adds work.
+        // Compression that does not shorten the transfer only adds work.
         if !(bubble_secs > 0.0 && saved_secs > 0.0) {
-            return plain;
+            return uncompressed;
         }
         self.forecast((bubble_secs / (saved_secs + added_secs)).min(1.0), rates)
     }
 }
 
 impl Forecast {
-    /// Of `n_pages` equal pages, how many travel packed: rounded up, so that the way hides.
-    pub fn n_packed(&self, n_pages: usize) -> usize {
+    /// Number of compressed pages among `n_pages` equal ones: rounded up, so that the transfer stays hidden.
+    pub fn n_compressed(&self, n_pages: usize) -> usize {
         ((self.theta * n_pages as f64).ceil() as usize).min(n_pages)
     }
 
-    /// Time that the device stands still, seconds.
+    /// Idle time of the GPU, seconds.
     pub fn bubble_secs(&self) -> f64 {
         (self.io_secs - self.compute_secs).max(0.0)
     }
 }
 
 impl LayerOutcome {
-    /// Time that the device stood still, seconds.
+    /// Idle time of the GPU, seconds.
     pub fn bubble_secs(&self) -> f64 {
         (self.io_secs - self.compute_secs).max(0.0)
     }
@@ -184,15 +184,15 @@ mod tests {
     }
 
     #[test]
-    fn theta_makes_moving_as_long_as_computing() {
+    fn theta_balances_transfer_and_compute() {
         let forecast = load().solve_theta(&RATES);
-        // The disk's half is what takes longest: 1 ms + 10 ms (1 - 0.72 theta) = 8 ms + 1 ms theta.
+        // The disk part takes longest: 1 ms + 10 ms (1 - 0.72 theta) = 8 ms + 1 ms theta.
         assert!((forecast.theta - 3.0 / 8.2).abs() < 1e-12, "{forecast:?}");
         assert!((forecast.io_secs - forecast.compute_secs).abs() < 1e-12, "{forecast:?}");
     }
 
     #[test]
-    fn theta_is_none_of_it_where_moving_hides_anyway_or_nothing_moves() {
+    fn theta_is_zero_if_the_transfer_is_hidden_or_empty() {
         for hidden in [
             LayerLoad { compute_secs: 1.0, ..load() },
             LayerLoad { disk_bytes: 0, ram_bytes: 0, ..load() },
@@ -204,24 +204,24 @@ mod tests {
     }
 
     #[test]
-    fn theta_is_none_of_it_where_packing_takes_longer_than_it_saves() {
-        // 5 ns per byte are carried, of which 3.6 are saved.
+    fn theta_is_zero_if_compression_takes_longer_than_it_saves() {
+        // The transfer takes 5 ns per byte; compression saves 3.6 of them.
         let slow = LinkRates { nvme: 2e8, ..RATES };
         assert!(load().solve_theta(&LinkRates { pack: 1e9, ..slow }).theta > 0.0);
         assert_eq!(load().solve_theta(&LinkRates { pack: 2e8, ..slow }).theta, 0.0);
     }
 
     #[test]
-    fn theta_is_all_of_it_where_even_that_does_not_hide() {
+    fn theta_is_one_if_even_that_does_not_hide_the_transfer() {
         let slow = load().solve_theta(&LinkRates { nvme: 1e8, ..RATES });
         assert_eq!(slow.theta, 1.0);
         assert!(slow.bubble_secs() > 0.0);
-        assert_eq!((slow.n_packed(7), slow.n_packed(0)), (7, 0));
-        assert_eq!(Forecast { theta: 0.01, ..slow }.n_packed(7), 1);
+        assert_eq!((slow.n_compressed(7), slow.n_compressed(0)), (7, 0));
+        assert_eq!(Forecast { theta: 0.01, ..slow }.n_compressed(7), 1);
     }
 
     #[test]
-    fn running_rate_follows_and_ignores_what_says_nothing() {
+    fn running_rate_averages_and_ignores_invalid_measurements() {
         let mut rate = RunningRate::default();
         for (bytes, secs) in [(0, 1.0), (5, 0.0), (5, f64::NAN), (5, -1.0), (0, 0.0)] {
             rate.observe(bytes, secs);
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_known_once_the_links_in_use_were_measured() {
+    fn rates_are_complete_once_the_used_links_were_measured() {
         let mut rates = RunningRates::default();
         rates.pcie.observe(1000, 1.0);
         rates.pack.observe(1000, 1.0);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn outcome_bubble_is_what_moving_took_longer() {
+    fn outcome_bubble_is_transfer_time_beyond_compute() {
         let outcome = LayerOutcome { io_secs: 3.0, compute_secs: 1.0, ..LayerOutcome::default() };
         assert_eq!(outcome.bubble_secs(), 2.0);
         assert_eq!(LayerOutcome { io_secs: 0.5, ..outcome }.bubble_secs(), 0.0);
@@ -273,7 +273,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn theta_makes_the_layer_shortest(load in any_load(), rates in any_rates()) {
+        fn theta_minimizes_the_time_of_the_layer(load in any_load(), rates in any_rates()) {
             let best = load.solve_theta(&rates);
             prop_assert!((0.0..=1.0).contains(&best.theta));
             let secs = |forecast: Forecast| forecast.io_secs.max(forecast.compute_secs);
@@ -287,17 +287,17 @@ mod tests {
         }
 
         #[test]
-        fn theta_falls_as_links_are_faster_and_computing_is_longer(load in any_load(), rates in any_rates(), more in 1.0f64..4.0) {
+        fn theta_decreases_with_faster_links_and_longer_compute(load in any_load(), rates in any_rates(), factor in 1.0f64..4.0) {
             let share = |load: &LayerLoad, rates: &LinkRates| load.solve_theta(rates).theta;
             let now = share(&load, &rates) + 1e-12;
-            let faster = LinkRates { nvme: rates.nvme * more, pcie: rates.pcie * more, ..rates };
-            let slower_to_unpack = LinkRates { unpack: rates.unpack / more, ..rates };
-            let longer = LayerLoad { compute_secs: load.compute_secs * more, ..load };
-            let less_besides = LayerLoad { other_secs: load.other_secs / more, ..load };
+            let faster = LinkRates { nvme: rates.nvme * factor, pcie: rates.pcie * factor, ..rates };
+            let slower_to_unpack = LinkRates { unpack: rates.unpack / factor, ..rates };
+            let longer = LayerLoad { compute_secs: load.compute_secs * factor, ..load };
+            let less_other_time = LayerLoad { other_secs: load.other_secs / factor, ..load };
             prop_assert!(share(&load, &faster) <= now);
             prop_assert!(share(&load, &slower_to_unpack) <= now);
             prop_assert!(share(&longer, &rates) <= now);
-            prop_assert!(share(&less_besides, &rates) <= now);
+            prop_assert!(share(&less_other_time, &rates) <= now);
         }
     }
 }

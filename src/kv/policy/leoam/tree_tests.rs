@@ -1,4 +1,4 @@
-//! The chunk tree against figure 10 and against sorting all tokens.
+//! Chunk tree tests: compared with LeoAM figure 10, and with sorting all tokens.
 
 use std::cell::Cell;
 
@@ -6,19 +6,19 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Knows every score; some chunks cannot be split, and of those of more than `exact_tokens` only loose bounds are known.
-struct Known<'a> {
+/// Oracle with all scores; some chunks are unsplittable, and chunks larger than `exact_tokens` have only loose bounds.
+struct KnownScores<'a> {
     scores: &'a [f32],
     smallest: usize,
     whole_from: usize,
     exact_tokens: usize,
     looseness: f32,
-    /// chunks of as many tokens are opened
+    /// chunks of up to this size can be expanded
     open_tokens: usize,
     n_calls: &'a Cell<usize>,
 }
 
-impl Evaluate for Known<'_> {
+impl Evaluate for KnownScores<'_> {
     fn bounds(&mut self, range: TokenRange) -> Bounds {
         self.n_calls.set(self.n_calls.get() + 1);
         let exact = Bounds::of_scores(&self.scores[range.start..range.end]);
@@ -38,15 +38,15 @@ impl Evaluate for Known<'_> {
     }
 }
 
-fn exact<'a>(scores: &'a [f32], smallest: usize, n_calls: &'a Cell<usize>) -> Known<'a> {
-    Known { scores, smallest, whole_from: usize::MAX, exact_tokens: usize::MAX, looseness: 0.0, open_tokens: 0, n_calls }
+fn exact<'a>(scores: &'a [f32], smallest: usize, n_calls: &'a Cell<usize>) -> KnownScores<'a> {
+    KnownScores { scores, smallest, whole_from: usize::MAX, exact_tokens: usize::MAX, looseness: 0.0, open_tokens: 0, n_calls }
 }
 
 fn chunks_of(n_tokens: usize, size: usize) -> Vec<TokenRange> {
     (0..n_tokens).step_by(size).map(|start| TokenRange::new(start, n_tokens.min(start + size))).collect()
 }
 
-/// Evaluations of the tree that splits everything.
+/// Number of evaluations of the full tree.
 fn full_tree(range: TokenRange, smallest: usize) -> usize {
     let split = |at| full_tree(TokenRange::new(range.start, at), smallest) + full_tree(TokenRange::new(at, range.end), smallest);
     1 + range.middle(smallest).map_or(0, split)
@@ -60,7 +60,7 @@ fn ranges(selected: &Selected) -> Vec<(usize, usize, bool)> {
     selected.chunks.iter().map(|c| (c.range.start, c.range.end, c.is_important)).collect()
 }
 
-/// 32 tokens: one of chunk 0, one of chunk 2 and the four of chunk 7 matter.
+/// 32 tokens: one of chunk 0, one of chunk 2 and the four of chunk 7 are important.
 fn figure_10(of_chunk_2: usize) -> Vec<f32> {
     let mut scores: Vec<f32> = (0..32).map(|token| 0.05 + 0.001 * (token % 4) as f32).collect();
     (scores[0], scores[of_chunk_2]) = (0.7, 0.6);
@@ -69,7 +69,7 @@ fn figure_10(of_chunk_2: usize) -> Vec<f32> {
 }
 
 #[test]
-fn tree_of_figure_10_finds_its_six_tokens_in_twelve_evaluations() {
+fn tree_of_figure_10_finds_six_tokens_in_twelve_evaluations() {
     let (scores, n_calls) = (figure_10(11), Cell::new(0));
     let selected = Tree::new(chunks_of(32, 4), exact(&scores, 1, &n_calls)).select(6);
     assert_eq!(tokens(&selected), [0, 11, 28, 29, 30, 31]);
@@ -79,7 +79,7 @@ fn tree_of_figure_10_finds_its_six_tokens_in_twelve_evaluations() {
 }
 
 #[test]
-fn tree_of_figure_10_needs_no_more_wherever_the_token_of_chunk_2_is() {
+fn tree_of_figure_10_needs_no_more_for_any_token_of_chunk_2() {
     for token in 8..12 {
         let (scores, n_calls) = (figure_10(token), Cell::new(0));
         let selected = Tree::new(chunks_of(32, 4), exact(&scores, 1, &n_calls)).select(6);
@@ -98,15 +98,15 @@ fn tree_seeded_with_the_chunks_it_found_evaluates_deserts_once() {
 }
 
 #[test]
-fn tree_takes_chunks_that_cannot_be_split_as_a_whole() {
+fn tree_selects_unsplittable_chunks_as_a_whole() {
     let (scores, n_calls) = (figure_10(11), Cell::new(0));
-    let oracle = Known { whole_from: 8, ..exact(&scores, 1, &n_calls) };
+    let oracle = KnownScores { whole_from: 8, ..exact(&scores, 1, &n_calls) };
     let selected = Tree::new(chunks_of(32, 4), oracle).select(6);
     assert_eq!(tokens(&selected), [0, 8, 9, 10, 11, 28, 29, 30, 31]);
 }
 
 #[test]
-fn tree_of_equal_scores_confirms_the_wanted_number() {
+fn tree_of_equal_scores_confirms_the_requested_number() {
     let (scores, n_calls) = ([0.5; 32], Cell::new(0));
     for n_wanted in 0..=40 {
         let selected = Tree::new(chunks_of(32, 8), exact(&scores, 1, &n_calls)).select(n_wanted);
@@ -115,7 +115,7 @@ fn tree_of_equal_scores_confirms_the_wanted_number() {
 }
 
 #[test]
-fn tree_without_wish_or_without_tokens_selects_nothing() {
+fn tree_without_budget_or_tokens_selects_nothing() {
     let n_calls = Cell::new(0);
     assert_eq!(Tree::new([], exact(&[], 1, &n_calls)).select(5), Selected::default());
     let none = Tree::new(chunks_of(32, 8), exact(&[f32::NAN; 32], 1, &n_calls)).select(0);
@@ -124,14 +124,14 @@ fn tree_without_wish_or_without_tokens_selects_nothing() {
 }
 
 #[test]
-fn tree_that_wants_everything_evaluates_initial_chunks_only() {
+fn tree_with_a_full_budget_evaluates_only_initial_chunks() {
     let (scores, n_calls) = (figure_10(11), Cell::new(0));
     let selected = Tree::new(chunks_of(32, 4), exact(&scores, 1, &n_calls)).select(32);
     assert_eq!((ranges(&selected), selected.n_evaluations), (vec![(0, 32, true)], 8));
 }
 
 #[test]
-fn bounds_that_are_no_numbers_say_that_anything_may_be() {
+fn nan_bounds_are_unbounded() {
     let bounds = Bounds::outer(f32::NAN, f32::NAN);
     assert_eq!((bounds.upper(), bounds.lower()), (f32::INFINITY, f32::NEG_INFINITY));
     let bounds = Bounds::of_scores(&[1.0, f32::NAN, -1.0]);
@@ -141,7 +141,7 @@ fn bounds_that_are_no_numbers_say_that_anything_may_be() {
 }
 
 #[test]
-fn middle_is_a_multiple_strictly_inside() {
+fn middle_is_a_multiple_of_the_step_strictly_inside() {
     for (start, end, step, at) in [
         (0, 64, 16, Some(32)),
         (0, 48, 16, Some(16)),
@@ -174,44 +174,44 @@ fn cut(n_tokens: usize, sizes: &[usize]) -> Vec<TokenRange> {
     chunks
 }
 
-/// The `n`-th best score, NaN above all.
+/// The `n`-th best score, with NaN above all.
 fn nth_best_of(scores: &[f32], n: usize) -> Option<f32> {
-    let mut sorted: Vec<f32> = scores.iter().copied().map(most_if_nan).collect();
+    let mut sorted: Vec<f32> = scores.iter().copied().map(infinity_if_nan).collect();
     sorted.sort_unstable_by(|a, b| b.total_cmp(a));
     n.checked_sub(1).and_then(|last| sorted.get(last.min(sorted.len().saturating_sub(1))).copied())
 }
 
 proptest! {
     #[test]
-    fn tree_that_splits_to_tokens_selects_the_true_best(
+    fn tree_split_to_tokens_selects_the_best(
         scores in prop::collection::vec(score(), 0..200), sizes in prop::collection::vec(1usize..40, 1..6),
         n_wanted in 0usize..220, exact_tokens in 1usize..64, looseness in 0.0f32..4.0, open_tokens in 0usize..20,
     ) {
         let n_calls = Cell::new(0);
         let chunks = cut(scores.len(), &sizes);
-        let oracle = Known { exact_tokens, looseness, open_tokens, ..exact(&scores, 1, &n_calls) };
+        let oracle = KnownScores { exact_tokens, looseness, open_tokens, ..exact(&scores, 1, &n_calls) };
         let selected = Tree::new(chunks.clone(), oracle).select(n_wanted);
         let found = tokens(&selected);
         let n_nan = scores.iter().filter(|s| s.is_nan()).count();
         let n_expected = if n_wanted == 0 { 0 } else { n_wanted.max(n_nan).min(scores.len()) };
         prop_assert_eq!(found.len(), n_expected);
         if let Some(least) = nth_best_of(&scores, n_expected) {
-            let is_best = |token: &usize| most_if_nan(scores[*token]) >= least;
+            let is_best = |token: &usize| infinity_if_nan(scores[*token]) >= least;
             prop_assert!(found.iter().all(is_best));
-            prop_assert!((0..scores.len()).filter(|t| most_if_nan(scores[*t]) > least).all(|t| found.contains(&t)));
+            prop_assert!((0..scores.len()).filter(|t| infinity_if_nan(scores[*t]) > least).all(|t| found.contains(&t)));
         }
         prop_assert!(selected.n_evaluations == n_calls.get() || open_tokens > 1);
         prop_assert!(selected.n_evaluations <= chunks.iter().map(|c| full_tree(*c, 1)).sum());
     }
 
     #[test]
-    fn tree_with_whole_chunks_tiles_its_input_and_selects_enough(
+    fn tree_with_unsplittable_chunks_covers_its_input_and_the_budget(
         scores in prop::collection::vec(score(), 0..200), sizes in prop::collection::vec(1usize..40, 1..6),
         n_wanted in 1usize..220, smallest in 1usize..17, whole_from in 0usize..220, open_tokens in 0usize..20,
     ) {
         let n_calls = Cell::new(0);
         let chunks = cut(scores.len(), &sizes);
-        let oracle = Known { whole_from, open_tokens, ..exact(&scores, smallest, &n_calls) };
+        let oracle = KnownScores { whole_from, open_tokens, ..exact(&scores, smallest, &n_calls) };
         let selected = Tree::new(chunks.clone(), oracle).select(n_wanted);
         let found = tokens(&selected);
         prop_assert!(found.len() >= n_wanted.min(scores.len()));
@@ -220,10 +220,10 @@ proptest! {
             let n_found = found.iter().filter(|t| (chunk.start..chunk.end).contains(*t)).count();
             prop_assert!(n_found == 0 || n_found == chunk.len());
         }
-        // A whole chunk is read only where fewer tokens than wanted beat its best one.
-        let best = |c: &TokenRange| scores[c.start..c.end].iter().copied().map(most_if_nan).fold(f32::NEG_INFINITY, f32::max);
+        // A whole chunk is read only if fewer than the selected number of tokens beat its best one.
+        let best = |c: &TokenRange| scores[c.start..c.end].iter().copied().map(infinity_if_nan).fold(f32::NEG_INFINITY, f32::max);
         for chunk in chunks.iter().filter(|c| c.start >= whole_from && found.contains(&c.start) && best(c) < f32::INFINITY) {
-            let n_better = scores[..whole_from.min(scores.len())].iter().filter(|s| most_if_nan(**s) > best(chunk)).count();
+            let n_better = scores[..whole_from.min(scores.len())].iter().filter(|s| infinity_if_nan(**s) > best(chunk)).count();
             prop_assert!(n_better < n_wanted || smallest > 1, "{n_better} of {n_wanted}");
         }
         let covered: Vec<usize> = selected.chunks.iter().flat_map(|c| c.range.start..c.range.end).collect();

@@ -1,6 +1,6 @@
-//! What is Linux's alone: one io_uring on one thread, direct files, reserved blocks. Its portable twin is [`threads`].
+//! Linux I/O: one io_uring on one thread, direct files, preallocated blocks. Its portable fallback is [`thread_pool`].
 //!
-//! [`threads`]: crate::kv::store::threads
+//! [`thread_pool`]: crate::kv::store::thread_pool
 
 mod files;
 mod registration;

@@ -1,7 +1,7 @@
-//! The ring's tables of registered files and memory, filled as they are used.
+//! Registered files and buffers of the ring, registered on first use.
 //!
-//! 1. The tables hold weak references: a closed file, or a pool that is gone, is let go of at the next sweep.
-//! 2. What cannot be registered is used plainly: same bytes, a little slower.
+//! 1. The tables hold weak references. The next sweep unregisters a closed file or a dropped pool.
+//! 2. Files and memory that cannot be registered are used unregistered: same bytes, slightly slower.
 
 use std::collections::HashMap;
 use std::os::fd::RawFd;
@@ -13,12 +13,12 @@ use crate::kv::store::io::{Counters, count};
 use crate::kv::store::slab::Region;
 use crate::kv::store::storage::Storage;
 
-/// Files that can be registered at once.
+/// Maximum registered files.
 const N_FILES: u32 = 256;
-/// Regions that can be registered at once.
+/// Maximum registered regions.
 const N_BUFFERS: u32 = 4096;
 
-/// The table of registered files.
+/// Table of registered files.
 pub struct Files {
     slots: Vec<Option<(Weak<dyn Storage>, RawFd)>>,
     by_address: HashMap<usize, u32>,
@@ -34,12 +34,12 @@ impl Files {
         Files { slots: (0..n).map(|_| None).collect(), by_address: HashMap::new() }
     }
 
-    /// True where nothing is registered.
+    /// True if no file is registered.
     pub fn is_empty(&self) -> bool {
         self.by_address.is_empty()
     }
 
-    /// The slot of a file, registering it where there is room.
+    /// The slot of a file. Registers the file if a slot is free.
     pub fn find(&mut self, ring: &IoUring, storage: &Arc<dyn Storage>, fd: RawFd) -> Option<u32> {
         let weak = Arc::downgrade(storage);
         let key = address(&weak);
@@ -50,7 +50,7 @@ impl Files {
         {
             return Some(slot);
         }
-        // New, or with another descriptor since it stopped being direct; sweeping also drops that.
+        // New file, or another descriptor since direct access stopped; sweeping also drops that one.
         let taken = self.by_address.get(&key).copied();
         let slot = match taken {
             Some(slot) => slot,
@@ -67,7 +67,7 @@ impl Files {
         Some(slot)
     }
 
-    /// Lets go of files that nobody else has open.
+    /// Unregisters files that are no longer open.
     pub fn sweep(&mut self, ring: &IoUring) {
         for (slot, place) in (0u32..).zip(&mut self.slots) {
             if let Some((weak, _)) = place
@@ -81,7 +81,7 @@ impl Files {
     }
 }
 
-/// The table of registered regions.
+/// Table of registered regions.
 pub struct Buffers {
     slots: Vec<Option<Weak<Region>>>,
     by_id: HashMap<u64, Option<u16>>,
@@ -93,7 +93,7 @@ impl Buffers {
         Buffers { slots: (0..n).map(|_| None).collect(), by_id: HashMap::new() }
     }
 
-    /// The index of a region, registering it where the limit on locked memory allows.
+    /// The index of a region. Registers the region if the limit on locked memory allows.
     pub fn find(&mut self, ring: &IoUring, region: &Arc<Region>, counters: &Counters) -> Option<u16> {
         if let Some(known) = self.by_id.get(&region.id()) {
             return *known;
@@ -103,8 +103,8 @@ impl Buffers {
         let registered = index.filter(|index| {
             let (base, len) = region.span();
             let span = libc::iovec { iov_base: base.cast(), iov_len: len };
-            // SAFETY: the region is mapped now, and the kernel holds on to its pages; operations use the index only with
-            // slabs of this region, each of which keeps it mapped.
+            // SAFETY: the region is mapped now, and the kernel holds on to its pages. Operations use the index only
+            // with slabs of this region, each of which keeps it mapped.
             unsafe { ring.submitter().register_buffers_update(u32::from(*index), &[span], None) }.is_ok()
         });
         match registered.and_then(|index| self.slots.get_mut(usize::from(index))) {
@@ -115,13 +115,13 @@ impl Buffers {
         registered
     }
 
-    /// Unpins regions that are gone.
+    /// Unregisters regions that were unmapped.
     pub fn sweep(&mut self, ring: &IoUring) {
-        let gone = |place: &Option<Weak<Region>>| place.as_ref().is_some_and(|w| w.strong_count() == 0);
-        for (index, place) in (0u32..).zip(&mut self.slots).filter(|(_, place)| gone(place)) {
-            let nothing = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
-            // SAFETY: an empty span takes the old one out of the table and puts nothing in.
-            if unsafe { ring.submitter().register_buffers_update(index, &[nothing], None) }.is_ok() {
+        let is_unmapped = |place: &Option<Weak<Region>>| place.as_ref().is_some_and(|w| w.strong_count() == 0);
+        for (index, place) in (0u32..).zip(&mut self.slots).filter(|(_, place)| is_unmapped(place)) {
+            let empty = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+            // SAFETY: an empty span removes the old entry from the table and adds none.
+            if unsafe { ring.submitter().register_buffers_update(index, &[empty], None) }.is_ok() {
                 *place = None;
             }
         }

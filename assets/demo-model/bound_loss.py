@@ -1,8 +1,8 @@
-"""Attention that a selective policy can follow: a penalty while training.
+"""Bound loss: a training penalty for attention that chunk bounds do not find.
 
     q of answers, rotated keys ─┬► attention ──► mass of each chunk ──────┬─► loss: the chunk is not found by its bound
                                 └► min, max of 64 keys ─► bound of q · k ─┘
-Only what leaves the sinks (the first chunk) and the last window counts. The first penalty takes the mass as given: where it could
+Only attention outside the sinks (the first chunk) and the last window counts. The first penalty takes the mass as given: when it could
 lower the mass itself, every layer but one stopped retrieving within two million tokens.
 
 Shapes: B samples, N queries of each, H query heads, G key/value heads, T tokens, P chunks.
@@ -13,14 +13,14 @@ import torch.nn.functional as F
 from model import D, H
 
 CHUNK = 64
-TOP, LONGER = 12, 32     # tokens that may hold the mass; how much longer than the sample documents are in use
+TOP, LONGER = 12, 32     # tokens that may hold the mass; length of documents in use over that of samples
 
 
 def penalty(probe, at, hidden=None, begin=None):
     """Mean over queries and heads, summed over layers: (chunks not found by their bounds, mass spread thin).
 
-    `probe`: by layer, rotated q [B, H, T, D] and k [B, G, T, D]; `at` [B, N]: which positions ask; `hidden` [B, N, T]: which
-    tokens each does not attend to, without it all behind; `begin` [B, N]: where what each attends to begins.
+    `probe`: by layer, rotated q [B, H, T, D] and k [B, G, T, D]; `at` [B, N]: query positions; `hidden` [B, N, T]: tokens that
+    each does not attend to, all later ones if None; `begin` [B, N]: first token that each attends to.
     """
     (b, n), dev = at.shape, at.device
     g, t = probe[0][1].shape[1:3]

@@ -1,10 +1,11 @@
-"""How often the next token is not the likeliest, given all before it, in the asked words and after them, and how many answers are right as a
-whole, which is when greedy ones are: before training, and after.
+"""Copying errors: next token not the likeliest given all before it, in the asked words and after them; and answers right as a whole.
 
-    python copying.py circuit|WEIGHTS.pt|GGUF --texts FILE... --length 16384 --documents 2
+An answer is right as a whole if and only if the greedy answer is. Runs before training and after it.
 
-Minutes, where `evaluate.py` takes a quarter of an hour: answers are not generated. A change of the circuit shows here before anything
-is trained; weights that training wore out show, too.
+    python eval_copying.py circuit|WEIGHTS.pt|GGUF --texts FILE... --length 16384 --documents 2
+
+Takes minutes; `evaluate.py`, which generates answers, takes a quarter of an hour. Shows the effect of a change of the circuit before any
+training, and the wear of training.
 """
 import argparse
 import pathlib
@@ -13,8 +14,8 @@ import random
 import torch
 from tokenizers import Tokenizer
 
-from evaluate import Reading, asked_words, in_case, load
-from samples import IM_END, IM_START, MOST, Sampler
+from dataset import IM_END, IM_START, MOST, Sampler
+from evaluate import PrefilledDocument, asked_words, in_case, load
 from train import untrained
 
 
@@ -43,14 +44,14 @@ def main():
         wrong = reading.likeliest(turn + answer)[len(turn) - 1:-1] != torch.tensor(answer)
         asked = len(sampler.enc(' ' + ' '.join(said.split()[:asked_words(question, said) or 3])))
         for place, part in (('the asked words', slice(0, asked)), ('after them', slice(asked, None))):
-            of_answer = wrong[:-1][part]                             # its end is no token of the text
+            of_answer = wrong[:-1][part]                             # the end of turn is no token of the text
             if len(of_answer):
                 tally(score, (kind, place), int(of_answer.sum()), len(of_answer))
         tally(whole, kind, int(not wrong.any()), 1)
 
     for _ in range(a.documents):
         ids, words, facts = sampler.document(a.length - 16, 40, False)
-        reading, asked = Reading(m, [IM_START] + sampler.enc('user') + sampler.nl + ids), set()
+        reading, asked = PrefilledDocument(m, [IM_START] + sampler.enc('user') + sampler.nl + ids), set()
         for _ in range(20 * a.questions):
             if len(asked) == a.questions:
                 break

@@ -1,40 +1,42 @@
-"""More into weights that have the circuit: what training left equal is used for something else, and what is new has channels of its own.
+"""Sentence heads, on top of the induction circuit: sentence ends, and a confident copying head.
+
+They replace heads that training left equal, and use extra channels.
 
     layers 0, 1   tokens that may end a sentence, or begin one ─► ENDS: a sentence ended before this word
-    layer 2       heads 2 and 3 are as head 1: head 2 ─► BAGS, TWO of the last twenty tokens
-    layer 4       heads 1 to 3 are as head 0, whose keys of FOUR are of BAGS now: four words are no more than a name, and of the same names
-                  the one is gone on with around which the text is the same for twenty tokens
-                  head 1, where three words and both bags are alike, and nothing else ─► the token after them, into OUT; ENDS of it ─► STOP
-                  heads 2 and 3 ask as head 0 does, nearly, and write nothing yet
+    layer 2       heads 2 and 3 equal head 1: head 2 ─► BAGS, TWO of the last twenty tokens
+    layer 4       heads 1 to 3 equal head 0, whose keys of FOUR now hold BAGS: four words are often just a name, and of equal names the one
+                  with the same twenty tokens around it is continued
+                  head 1, only if three words and both bags are alike ─► the token after them, into OUT; ENDS of it ─► STOP
+                  heads 2 and 3 have nearly the queries of head 0, and write nothing yet
 
-Heads that begin equal have equal gradients and stay equal whatever is trained: of nine that match words six were copies of the others after 51 M tokens.
+Heads that begin equal have equal gradients and stay equal: of nine heads that match words six were copies of the others after 51 M tokens.
 """
 import math
 import re
 
 import torch
 
-from circuit import BROKEN, FIRST_TOKEN, FLAG, IM_END, LOOK, NORM2, PASSED_OVER, PEAK, SCALE, SLOT, SUNK, Maker
-from circuit import C as LAID
+from init_induction import C as INDUCTION_CHANNELS
+from init_induction import BROKEN, FIRST_TOKEN, FLAG, IM_END, LOOK, NORM2, PASSED_OVER, PEAK, SCALE, SLOT, SUNK, LayerInit
 from model import C, D, V, QuoteModel
 
-MARK, STOP, STOP_GAIN = .1, .2, 4.0       # size of a mark; of STOP in <|im_end|>; an end goes before what stands after it
-TWENTY = 9, [0, 0, 4, 8] + [4.] * 5, 3.6  # tokens back, gains of pairs, and of what is written: 2 to 6 of 100 for each of the last twenty
-# Layer 4. Slot of a query: slot of the key, its rows, norms of both as measured, logit of a full match for head 1. Chance makes 9 of what
-# tells two places apart, 20 in the mean, times 2.5: with logits as small as these attention is split where it is not sure.
+MARK, STOP, STOP_GAIN = .1, .2, 4.0       # size of a mark; of STOP in <|im_end|>; gain of STOP: an end comes before the token after it
+TWENTY = 9, [0, 0, 4, 8] + [4.] * 5, 3.6  # distance in tokens, gains of pairs, output gain: 2 to 6 % of the attention on each of the last twenty
+# Layer 4. Slot of a query: slot of the key, its rows, measured norms of both, logit of a full match for head 1. Two places differ by 20 in the
+# mean, by 9 through chance, times 2.5: with logits as small as these, uncertain attention is split.
 MATCHES = {'TWO': ('TWO_K', 20, 38, 1, 1, 5.6), 'THREE': ('THREE_K', 38, 58, 1, 1.05, 8), 'BAGS': ('BAGS', 58, 78, .85, .85, 8),
            'AT': ('WIDE', 78, 102, 2.3, .58, 6), 'BAG': ('BAG', 102, 124, .86, .86, 8)}
 BAGS_LOGIT, KEY = 5.0, 9.0                # of a full match for head 0; size of a key
-SURE, IN_A_BREAK, SAID_LOGIT = 24.0, -12.0, -24.0          # head 1: logits of nothing, of a line break, of what was said
-AWAY, AWAY_FROM = (0, 0, -.28, -.72, -.72, -.28), 15       # logits, by pair, of what is so far back: -2 in all
-SPOKEN = .7                               # how loud head 1 is
+SURE, IN_A_BREAK, SAID_LOGIT = 24.0, -12.0, -24.0          # head 1: logits of the sink, of a line break, of answers
+AWAY, AWAY_FROM = (0, 0, -.28, -.72, -.72, -.28), 15       # logits by pair at that distance: -2 in all
+SPOKEN = .7                               # output gain of head 1
 
 
 def marks(vocab):
-    """Ids of tokens by what they say of a sentence's end. `vocab`: text to id.
+    """Ids of tokens by their role at the end of a sentence. `vocab`: text to id.
 
-    may_end: it ends as a sentence may; closer: quotation marks and brackets that may follow; capital: a sentence may begin so, after a
-    space; mark: it begins a list, table, heading, code or an indented line, after a line break.
+    may_end: may end a sentence; closer: quotation marks and brackets that may follow; capital: may begin a sentence, after a space;
+    mark: begins a list, table, heading, code or an indented line, after a line break.
     """
     tests = {'opener': r'Ġ*["\'(\[_*]+|Ġ+', 'may_end': r'.*[.!?;]["\')\]_*]*', 'closer': r'["\')\]_*]+|Ġ+', 'capital': r'Ġ*["\'(\[_*]*[A-Z].*|Ġ*["\'(\[_*]+|Ġ+',
              'mark': r'[-*+|#`>].*|Ġ+|ĉ+'}
@@ -42,24 +44,24 @@ def marks(vocab):
 
 
 def widened(m):
-    """The same function with more channels, in which nothing is yet. Their norms have the weight of the other channels."""
-    wide, ratio = QuoteModel(m.kv_heads), math.sqrt(LAID / C)
+    """The same function with more channels, still zero. Their norm weights are those of the other channels."""
+    wide, ratio = QuoteModel(m.kv_heads), math.sqrt(INDUCTION_CHANNELS / C)
     old = m.state_dict()
     for name, w in wide.state_dict().items():
         w.zero_()
         part = old[name]
         w[tuple(slice(n) for n in part.shape)] = part * ratio if w.dim() == 1 else part
         if w.dim() == 1 and name.startswith('b.'):
-            w[LAID:] = part.mean() * ratio
+            w[INDUCTION_CHANNELS:] = part.mean() * ratio
     return wide
 
 
-class Added(Maker):
-    """Values and hidden units beside those that a layer of the circuit has, from given ones on."""
+class ExtraUnits(LayerInit):
+    """Extra values and hidden units of a layer that the circuit uses, from given indices on."""
 
     def __init__(self, m, layer, norm2, ffn_norm2, n_values, n_hidden):
         self.m, self.b, self.n_values, self.n_hidden = m, m.b[layer], n_values, n_hidden
-        self.rms, self.ffn_rms = math.sqrt(norm2 / LAID), math.sqrt(ffn_norm2 / LAID)
+        self.rms, self.ffn_rms = math.sqrt(norm2 / INDUCTION_CHANNELS), math.sqrt(ffn_norm2 / INDUCTION_CHANNELS)
         self.had = [(w, w.clone()) for w in (self.b.o.weight, self.b.d.weight)]
         for w, _ in self.had:
             w.zero_()
@@ -69,16 +71,16 @@ class Added(Maker):
             w.mul_(SCALE).add_(had)
 
 
-def tell_ends(m, vocab):
-    """ENDS is MARK at the first word of a sentence, list item or heading, and after a blank line."""
+def init_sentence_ends(m, vocab):
+    """ENDS: MARK at the first word of a sentence, list item or heading, and after a blank line."""
     e, kinds = m.e.weight, marks(vocab)
     for name in ('may_end', 'closer', 'capital', 'mark'):
         e[kinds[name], SLOT[name]] = MARK * SCALE
     e[kinds['opener'], SLOT['capital']] = .6 * MARK * SCALE
     e[IM_END, SLOT['stop']] = STOP * SCALE
     spaced = e[vocab['Ġthe'], SLOT['space']].item() / SCALE
-    make = Added(m, 0, 1 + NORM2, 2 + NORM2, 50, 166)
-    make.write(0, slice(0, 1), 'broke', FLAG / BROKEN)                      # head 0 looks at the last token, where its LINE is first
+    make = ExtraUnits(m, 0, 1 + NORM2, 2 + NORM2, 50, 166)
+    make.write(0, slice(0, 1), 'broke', FLAG / BROKEN)                      # head 0 attends to the last token; LINE is its first value
     make.write(1, make.value('may_end'), 'before')
     make.product(SLOT['closer'], SLOT['before'], SLOT['may_end'], 1 / MARK)
     make.product(SLOT['before'], SLOT['const'], SLOT['before'], -1.0)
@@ -87,35 +89,35 @@ def tell_ends(m, vocab):
     make.step(SLOT['breaks'], 1.3 * FLAG, 1.7 * FLAG, MARK, SLOT['ends'])
     make.product(SLOT['mark'], SLOT['broke'], SLOT['ends'], 1 / FLAG)
     make.done()
-    make = Added(m, 1, 2 + NORM2, 5.75 + NORM2, 61, 300)
+    make = ExtraUnits(m, 1, 2 + NORM2, 5.75 + NORM2, 61, 300)
     make.write(0, make.value('may_end'), 'before')
     make.product(SLOT['capital'], SLOT['before'], SLOT['ends'], 1 / MARK)
     make.done()
 
 
 def rows_into(norm, m, ids):
-    """What comes into a norm of the model, over SCALE [tokens, C]."""
+    """Inputs of a norm of the model, over SCALE [tokens, C]."""
     got = []
-    hook = norm.register_forward_hook(lambda _, x, y: got.append(x[0][0] / SCALE))      # append gives None, and the hook changes nothing
+    hook = norm.register_forward_hook(lambda _, x, y: got.append(x[0][0] / SCALE))      # append returns None, so the hook changes nothing
     m(torch.tensor([ids]), torch.arange(len(ids))[None])
     hook.remove()
     return got[0]
 
 
 def norms_of(norm, m, n_tokens=400, seed=5):
-    """Of rows that come into a norm, over SCALE: in documents, in answers that repeat them."""
+    """Median norms of the input rows of a norm, over SCALE: in documents, in answers that repeat them."""
     text = (torch.randperm(V - 64, generator=torch.Generator().manual_seed(seed))[:n_tokens] + 64).tolist()
     rows = rows_into(norm, m, [FIRST_TOKEN, *text, IM_END, FIRST_TOKEN, *text[n_tokens // 4:n_tokens // 2]]).norm(dim=1)
     return rows[20:n_tokens].median().item(), rows[n_tokens + 10:].median().item()
 
 
 def last_rms(m):
-    """Root mean square of what comes into the output's norm in answers, twice over: where an answer begins it is as much."""
+    """Twice the root mean square of the output norm's input in answers: its value at the beginning of an answer."""
     return 2 * norms_of(m.n, m)[1] * SCALE / math.sqrt(C)
 
 
 class Layer:
-    """Weights of a layer as logits: what a key's row says of a slot, and what a query asks of it. Rows have the norms that they have now."""
+    """Weights of a layer in units of logits: slots in rows of keys, and queries for them. Rows have their current norms."""
 
     def __init__(self, m, layer):
         self.m, self.b = m, m.b[layer]
@@ -123,37 +125,37 @@ class Layer:
         self.first = rows_into(self.b.n1, m, [FIRST_TOKEN]).norm().item()
 
     def per(self, slot):
-        """What the norm makes of a slot's 1, for rows of norm 1 [size of the slot]."""
+        """Output of the norm for a slot of 1, for rows of norm 1 [size of the slot]."""
         return self.b.n1.w[SLOT[slot]] * math.sqrt(C)
 
     def asked(self, head, row, logit, key=None, slot='const', full=1.0):
-        """Query of a slot, 1 in full, for a logit beside a key of that size; without it what `row` says of `slot`, `full` there."""
+        """Query for `logit` with a key of size `key`; without it, with the key's `row` of `slot` at its value `full`."""
         key = (self.b.k.weight[row, SLOT[slot]] * self.per(slot) / self.read * full).item() if key is None else key
         self.asked_by(head, row, 'const', logit, key)
 
     def asked_by(self, head, row, slot, logit, key, full=1.0):
-        """What a query's slot asks, where it is full, for a logit beside a key of that size."""
+        """Query through a slot, for `logit` with a key of that size if the slot is full."""
         self.b.q.weight[head * D + row, SLOT[slot]] = logit * math.sqrt(D) * self.asks / (self.per(slot) * key * full)
 
     def say(self, row, slot, size, full=1.0):
-        """A key's row is of that size where a slot is full."""
+        """Sets a key's row to that size if a slot is full."""
         self.b.k.weight[row, SLOT[slot]] = size / full * self.read / self.per(slot)
 
     def meets(self, head, row, asks, says, logit):
-        """A query's dimension [C] for a logit beside what a key's row says of another one, where both are 1."""
+        """Query of one dimension for `logit` with a key's row of another, if both are 1."""
         weight, root = self.b.n1.w, math.sqrt(C)
         key = self.b.k.weight[row, says] * weight[says] * root / self.read
         self.b.q.weight[head * D + row, asks] = logit * math.sqrt(D) * self.asks / (weight[asks] * root * key)
 
     def turned(self, head, pair, logit, distance):
-        """logit · cos of how far a pair turns from a distance on; its key says 1."""
+        """Query of logit · cos(rotation of a pair from a distance on); its key is constant."""
         self.asked(head, 2 * pair, logit)
         angle, size = self.m.inv[pair].item() * distance, self.b.q.weight[head * D + 2 * pair, SLOT['const']].clone()
         for i, part in enumerate((math.cos(angle), -math.sin(angle))):
             self.b.q.weight[head * D + 2 * pair + i, SLOT['const']] = size * part
 
     def merge(self, head, copies):
-        """Heads with the same queries become one: what they write adds up."""
+        """Merges heads with the same queries: their outputs add up."""
         o = self.b.o.weight
         for copy in copies:
             o[:, head * D:head * D + D] += o[:, copy * D:copy * D + D]
@@ -162,24 +164,24 @@ class Layer:
 
 
 def first_row(m, layer):
-    """What the norm of a layer makes of the first token [C]: the same in every document."""
+    """Output of a layer's norm for the first token [C]: the same in every document."""
     norm = m.b[layer].n1
     return norm(SCALE * rows_into(norm, m, [FIRST_TOKEN]))[0]
 
 
-def nothing_of_sink(w, row, sink):
-    """A row of keys or values says nothing of the first token. `sink`: what `first_row` gives for the layer."""
+def zero_at_sink(w, row, sink):
+    """Makes a row of keys or values zero at the first token. `sink`: `first_row` of the layer."""
     w[row, SLOT['sink']] -= (w[row] @ sink) / sink[SLOT['sink']]
 
 
 def rest(layer, head):
-    """A head that has nothing to say looks at the first token."""
+    """Idle head: attends to the first token."""
     layer.b.q.weight[head * D:head * D + D] = 0
     layer.asked(head, D - 4, 60, slot='sink', full=SUNK)
 
 
-def look_over_twenty(layer, head, value=64):
-    """BAGS. `value`: the first of 28 free rows of values."""
+def init_bag_of_twenty(layer, head, value=64):
+    """BAGS head. `value`: the first of 28 free rows of values."""
     distance, gains, size = TWENTY
     rows = slice(value, value + 28)
     for pair, gain in enumerate(gains):
@@ -191,8 +193,8 @@ def look_over_twenty(layer, head, value=64):
     layer.b.o.weight[SLOT['BAGS'], head * D + value:head * D + value + 28] = torch.eye(28) * SCALE * size
 
 
-def only_what_they_match(layer, key, first, last):
-    """Keys' rows have nothing but one dimension of their slot."""
+def keep_matched_dimensions(layer, key, first, last):
+    """Reduces each row of keys to one dimension of its slot."""
     k = layer.b.k.weight
     own = k[first:last, SLOT[key]].clone()
     k[first:last] = 0
@@ -200,7 +202,7 @@ def only_what_they_match(layer, key, first, last):
 
 
 def match_bags(layer, head):
-    """Keys that said FOUR say BAGS; a head asks for it."""
+    """Replaces the keys of FOUR by BAGS, and sets a head's query for it."""
     q, k = layer.b.q.weight, layer.b.k.weight
     key, first, last, asks, says, _ = MATCHES['BAGS']
     k[first:last] = 0
@@ -212,10 +214,10 @@ def match_bags(layer, head):
         q[head * D + row, SLOT[key].start + i] = BAGS_LOGIT / KEY * spread * math.sqrt(D) * layer.asks / layer.per(key)[i] / asks
 
 
-def go_on_where_sure(layer, head, ends=127):
-    """The head that copies where much is alike. `ends`: a free row of values."""
+def init_confident_copy(layer, head, ends=127):
+    """Confident copying head: copies if much is alike. `ends`: a free row of values."""
     for key, first, last, *_ in MATCHES.values():
-        only_what_they_match(layer, key, first, last)
+        keep_matched_dimensions(layer, key, first, last)
     q, k, v, o = layer.b.q.weight, layer.b.k.weight, layer.b.v.weight, layer.b.o.weight
     q[head * D:head * D + D], o[:, head * D:head * D + D], k[D - 2] = 0, 0, 0
     for query, (key, first, last, asks, says, logit) in MATCHES.items():
@@ -223,7 +225,7 @@ def go_on_where_sure(layer, head, ends=127):
         for row, i in enumerate(k[first:last, SLOT[key]].abs().argmax(1).tolist(), first):
             layer.meets(head, row, SLOT[query].start + i, SLOT[key].start + i, logit / full)
     row = D - 2
-    for slot, logit, full in (('sink', SURE, SUNK * layer.read / layer.first), ('line', IN_A_BREAK, BROKEN), ('said', SAID_LOGIT, FLAG)):       # the first row is short
+    for slot, logit, full in (('sink', SURE, SUNK * layer.read / layer.first), ('line', IN_A_BREAK, BROKEN), ('said', SAID_LOGIT, FLAG)):       # the first row has a small norm
         layer.say(row, slot, logit / SURE * KEY, full)
     layer.asked(head, row, SURE, KEY)
     for pair, logit in enumerate(AWAY):
@@ -239,15 +241,15 @@ def go_on_where_sure(layer, head, ends=127):
 
 
 @torch.no_grad()
-def graft(m, vocab, seed=3):
-    """`m`: weights with the circuit, trained or not, LAID channels. With C channels, and what is said above."""
+def init_sentence_heads(m, vocab, seed=3):
+    """Returns a model of C channels with the heads above. `m`: the induction circuit, trained or not, INDUCTION_CHANNELS channels."""
     m = widened(m)
-    tell_ends(m, vocab)
+    init_sentence_ends(m, vocab)
     two, four = Layer(m, 2), Layer(m, 4)
     two.merge(1, (2, 3)), four.merge(0, (1, 2, 3))
-    look_over_twenty(two, 2), rest(two, 3)
+    init_bag_of_twenty(two, 2), rest(two, 3)
     match_bags(four, 0)
-    go_on_where_sure(four, 1)
+    init_confident_copy(four, 1)
     q, gen = four.b.q.weight, torch.Generator().manual_seed(seed)
     for head in (2, 3):
         q[head * D:head * D + D] = q[:D] * (1 + .3 * torch.randn(D, 1, generator=gen))

@@ -1,10 +1,10 @@
-"""What a change of layers 2 to 5 does to answers, in a minute: what comes into each layer is kept, and only what is in doubt asked again.
+"""Ablation of layers 2 to 5: effect of a change on answers, in a minute. Saves the inputs of each layer, asks uncertain questions again.
 
-    python trying.py keep GGUF|MODEL.pt FOLDER --texts FILE... --seed 74 --documents 16384x3   # once; 150 MB a document of 16384 tokens
-    python trying.py ask GGUF|MODEL.pt FOLDER [--lead 3] [--from-layer 2] [--verbose]
+    python ablate.py keep GGUF|MODEL.pt FOLDER --texts FILE... --seed 74 --documents 16384x3   # once; 150 MB a document of 16384 tokens
+    python ablate.py ask GGUF|MODEL.pt FOLDER [--lead 3] [--from-layer 2] [--verbose]
 
-Layers 0 and 1, and the embedding, are those that were kept. Documents are taken as they were below and in `--from-layer`, too: exact where what changed
-acts in questions and answers alone. The right tokens of questions that lead by more than `--lead` logits with the weights that were kept are taken as right still.
+The embedding and layers 0 and 1 are those of the saved inputs. Document inputs up to `--from-layer` are reused as well: exact if the change acts in
+questions and answers only. A question whose right tokens lead by more than `--lead` logits with the saved weights counts as still right.
 
 Shapes: S tokens of the document, T of a question and its answer, C channels.
 """
@@ -17,21 +17,21 @@ import torch
 import torch.nn.functional as F
 from tokenizers import Tokenizer
 
+from dataset import IM_END, Sampler
 from evaluate import ASKED, draw, load, questions_each
 from model import L
-from samples import IM_END, Sampler
 
 KEPT = range(2, L)
 
 
 def keys_and_values(m, i, x):
-    """What layer i makes of a document's rows [S, C], as a cache."""
+    """Keys and values of layer i for a document's rows [S, C], as a cache."""
     _, k, v = m.b[i].heads(x[None], *m.angles(torch.arange(len(x))[None]))
     return {'k': k, 'v': v}
 
 
-def through(m, i, before, x):
-    """Rows [T, C] after layer i, behind what a cache has, which stays as it is."""
+def run_layer(m, i, before, x):
+    """Rows [T, C] after layer i, which attend to a cache. The cache does not change."""
     first = before['k'].shape[2]
     return m.b[i](x[None], *m.angles(first + torch.arange(len(x))[None]), dict(before))[0]
 
@@ -43,9 +43,9 @@ def read(m, i, x, step=1024):
 
 
 def leads(m, document, row, x):
-    """By how much each token of the answer leads all others [T], given what comes into layer 2."""
+    """Margin of each token of the answer over all others [T], given the inputs of layer 2."""
     for i in KEPT:
-        x = through(m, i, document[i], x)
+        x = run_layer(m, i, document[i], x)
     logits, right = F.linear(m.n(x), m.e.weight)[row['begin'] - 1:-1], torch.tensor(row['ids'][row['begin']:])[:, None]
     of_right = logits.gather(1, right)
     return (of_right - logits.scatter(1, right, -1e9).amax(1, keepdim=True))[:, 0]
@@ -66,13 +66,13 @@ def keep(m, sampler, folder, seed, spec):
             row = {'kind': kind, 'question': question, 'begin': len(turn), 'ids': turn + sampler.enc(answer) + [IM_END]}
             x = m.e(torch.tensor(row['ids']))
             for i in range(KEPT.start):
-                x = through(m, i, document[i], x)
+                x = run_layer(m, i, document[i], x)
             rows.append(row | {'x': x, 'lead': leads(m, document, row, x).min().item()})
         torch.save({'rows': rows, 'document': {i: into[i] for i in KEPT}}, folder / f'{seed}-{length}-{d}.pt')
         print(f'{seed}, {length} tokens, document {d}: {sum(r["lead"] > 0 for r in rows)} of {len(rows)} right', flush=True)
 
 
-def ask_again(m, tok, folder, lead, first, verbose):
+def ask_uncertain(m, tok, folder, lead, first, verbose):
     score = collections.defaultdict(lambda: [0, 0, 0])
     for path in sorted(folder.glob('*.pt')):
         saved, length = torch.load(path), path.stem.split('-')[1]
@@ -102,19 +102,19 @@ def main():
     ap.add_argument('--seed', type=int, default=74)
     ap.add_argument('--documents', default='1024x8', help='LENGTHxHOW_MANY')
     ap.add_argument('--lead', type=float, default=3.0)
-    ap.add_argument('--from-layer', type=int, default=L, choices=(*KEPT, L), help='the first layer whose documents are read anew')
-    ap.add_argument('--verbose', action='store_true', help='print what is right or wrong now and was not')
+    ap.add_argument('--from-layer', type=int, default=L, choices=(*KEPT, L), help='first layer whose document inputs are computed again')
+    ap.add_argument('--verbose', action='store_true', help='print questions that became right or wrong')
     a = ap.parse_args()
     torch.set_flush_denormal(True)
     tok = Tokenizer.from_file(str(pathlib.Path(__file__).parent / 'tokenizer.json'))
     if a.what == 'keep' and not a.texts:
-        ap.error('keep needs --texts FILE..., of which its documents are made')
+        ap.error('keep needs --texts FILE... to make documents from')
     m = load(a.model)
     if a.what == 'keep':
         a.folder.mkdir(parents=True, exist_ok=True)
         keep(m, Sampler({p.name: p.read_text(errors='ignore') for p in a.texts}, tok), a.folder, a.seed, a.documents)
     else:
-        ask_again(m, tok, a.folder, a.lead, a.from_layer, a.verbose)
+        ask_uncertain(m, tok, a.folder, a.lead, a.from_layer, a.verbose)
 
 
 if __name__ == '__main__':

@@ -1,7 +1,7 @@
-"""Invented facts: a sentence to plant, the ways to ask for it, and what it says.
+"""Synthetic facts: a sentence to plant, questions for it, and its value.
 
     kind (relation, its words) + name + value ─► sentence in one of several wordings, question in one of several others
-Facts of one kind differ only in name and value, so that an answer must follow the name. No name or value comes from the world.
+Facts of one kind differ only in name and value, so an answer must follow the name. All names and values are invented.
 """
 import random
 from dataclasses import dataclass
@@ -69,7 +69,7 @@ def name():
 
 
 def other_name(who):
-    """One word or syllable of it changed."""
+    """The name with one word or syllable changed."""
     parts = who.split(' ')
     if len(parts) > 1:
         i = random.randrange(2)
@@ -79,8 +79,8 @@ def other_name(who):
     return (who[:i] + random.choice(SYLLABLES) + who[i + 2:]).capitalize()
 
 
-def akin(who):
-    """A name that begins as another one: a syllable longer or shorter, or one word or syllable of it changed."""
+def similar_name(who):
+    """A name with the same beginning: a syllable longer or shorter, or one word or syllable changed."""
     r, last = random.random(), who.split(' ')[-1]
     if r < .25 and last not in LAST:
         return who + random.choice(MORE_SYLLABLES)
@@ -112,7 +112,7 @@ def value_of(sort):
 
 
 def fact(kind=None, who=None):
-    """Of that kind and about that name, where given."""
+    """A fact of that kind and about that name, if given."""
     kind = kind or (('is', random.choice(ADJECTIVES), random.choice(NOUNS)) if random.random() < .6 else (random.choice(list(RELATIONS)),))
     who = who or name()
     if kind[0] == 'is':

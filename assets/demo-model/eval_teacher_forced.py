@@ -1,11 +1,12 @@
-"""How many answers are right as a whole by teacher forcing, of many documents: all tokens of the answer are the likeliest, which is when the
-greedy answer is it.
+"""Teacher forcing: number of answers right as a whole, over many documents.
 
-    python counting.py make ROWS.pt --texts UNSEEN... --seed 31 --documents 1024x60 4096x20 16384x8 32768x4
-    python counting.py ask ROWS.pt GGUF|MODEL.pt...          # on a GPU seconds, on a CPU a minute for two documents of 16384 tokens
+An answer is right if all of its tokens are the likeliest; the greedy answer is then the same.
 
-    documents and their questions, each in a block of its own ─► rows (`packed.py`) ─► answers right, by length and kind
-Of a list any mention that was not said is right next.
+    python eval_teacher_forced.py make ROWS.pt --texts UNSEEN... --seed 31 --documents 1024x60 4096x20 16384x8 32768x4
+    python eval_teacher_forced.py ask ROWS.pt GGUF|MODEL.pt...          # seconds on a GPU, a minute on a CPU for two documents of 16384 tokens
+
+    documents and their questions, each in a block of its own ─► rows (`packing.py`) ─► answers right, by length and kind
+In a list any mention not yet listed is right next.
 """
 import argparse
 import pathlib
@@ -15,35 +16,35 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 
-from evaluate import Reading, draw, load, questions_each
-from packed import BLOCK, Seen, nats
-from samples import EOT, IM_END, N_OTHER, Sampler, others_of
+from dataset import EOT, IM_END, N_ALTERNATIVES, Sampler, alternatives_table
+from evaluate import PrefilledDocument, draw, load, questions_each
+from packing import BLOCK, SampleMask, nats
 from train import autocast
 
 ROOM = 32768 + 16384         # tokens of a row
 
 
 def row_of(document, asked, sampler):
-    """Ids, positions, blocks, next ones, what is as good as these [4 + N_OTHER, T], and which question's answer these are of, else -1 [T]."""
+    """Ids, positions, blocks, next tokens, alternatives to these [4 + N_ALTERNATIVES, T], and the question whose answer each belongs to, else -1 [T]."""
     ids, other = sampler.head + document, {}
     n = len(ids)
     pos = list(range(n))
     block, of = [0] * n, [-1] * n
     for i, (_, question, answer) in enumerate(asked):
         turn, said = sampler.turn(sampler.enc(question), True), sampler.enc(answer) + [IM_END]
-        other.update((len(ids) + len(turn) - 1 + j, others) for j, others in sampler.as_good(answer).items())
+        other.update((len(ids) + len(turn) - 1 + j, others) for j, others in sampler.alternatives(answer).items())
         ids, pos = ids + turn + said, pos + list(range(n, n + len(turn + said)))
         block += [i + 1] * len(turn + said)
         of += [-1] * (len(turn) - 1) + [i] * len(said) + [-1]
     more = -len(ids) % BLOCK
     fill = lambda x, last: x + [last] * more
     ids = fill(ids, EOT)
-    rows = np.concatenate((np.array((ids, fill(pos, 0), fill(block, len(asked) + 1), ids[1:] + [EOT])), others_of(other, len(ids)).T))
+    rows = np.concatenate((np.array((ids, fill(pos, 0), fill(block, len(asked) + 1), ids[1:] + [EOT])), alternatives_table(other, len(ids)).T))
     return rows.astype(np.int32), np.array(fill(of, -1), dtype=np.int32)
 
 
 def make(sampler, seed, lengths):
-    """[(length, kinds of the questions, row, answers)]"""
+    """Rows: [(length, kinds of the questions, row, answers)]."""
     out = []
     for length, n in lengths:
         random.seed(seed)
@@ -54,7 +55,7 @@ def make(sampler, seed, lengths):
 
 
 def in_rows(documents):
-    """Documents side by side, as many as have room: (theirs, ids, positions, blocks, which, next ones [1, 5 + N_OTHER, room], whose [1, room])."""
+    """Documents side by side, as many as fit: (documents, ids, positions, blocks, sample, next tokens [1, 5 + N_ALTERNATIVES, room], question [1, room])."""
     at = 0
     while at < len(documents):
         n, some = 0, []
@@ -62,7 +63,7 @@ def in_rows(documents):
             some.append(documents[at])
             n, at = n + documents[at][2].shape[1], at + 1
         assert some, f'a document and its questions have {documents[at][2].shape[1]} tokens, more than {ROOM}'
-        tokens, of = np.zeros((5 + N_OTHER, ROOM), dtype=np.int32), np.full(ROOM, -1, dtype=np.int32)
+        tokens, of = np.zeros((5 + N_ALTERNATIVES, ROOM), dtype=np.int32), np.full(ROOM, -1, dtype=np.int32)
         tokens[3], n, first = len(some), 0, 0
         for i, (_, kinds, row, own) in enumerate(some):
             end = n + row.shape[1]
@@ -72,9 +73,9 @@ def in_rows(documents):
         yield some, torch.from_numpy(tokens)[None], torch.from_numpy(of)[None]
 
 
-def answered_in_rows(m, documents):
-    """By document, which of its questions are answered right: on a GPU."""
-    seen = Seen(1, ROOM, 'cuda')
+def answered_on_gpu(m, documents):
+    """Whether each question of each document is answered right, on a GPU."""
+    seen = SampleMask(1, ROOM, 'cuda')
     for some, tokens, of in in_rows(documents):
         ids, pos, block, sample, *target = tokens.cuda().unbind(1)
         of = of.cuda()
@@ -86,11 +87,11 @@ def answered_in_rows(m, documents):
         yield from zip(kinds, (torch.zeros(len(kinds), device='cuda').index_add_(0, of[sel].long(), wrong.float()) == 0).tolist())
 
 
-def answered_in_turn(m, documents):
-    """The same, on a CPU."""
+def answered_on_cpu(m, documents):
+    """Whether each question of each document is answered right, on a CPU."""
     for length, kinds, row, of in documents:
         row, of = torch.from_numpy(row), torch.from_numpy(of)
-        reading = Reading(m, row[0, row[2] == 0].tolist())
+        reading = PrefilledDocument(m, row[0, row[2] == 0].tolist())
         for i, kind in enumerate(kinds):
             own = row[2] == i + 1
             likeliest, is_of = reading.likeliest(row[0, own].tolist()), of[own] == i
@@ -99,9 +100,9 @@ def answered_in_turn(m, documents):
 
 @torch.no_grad()
 def count(m, documents):
-    """{(length, kind): (right, of)}"""
+    """Scores: {(length, kind): (right, of)}."""
     score = {}
-    for key, is_right in answered_in_rows(m.cuda(), documents) if torch.cuda.is_available() else answered_in_turn(m, documents):
+    for key, is_right in answered_on_gpu(m.cuda(), documents) if torch.cuda.is_available() else answered_on_cpu(m, documents):
         right, total = score.get(key, (0, 0))
         score[key] = right + is_right, total + 1
     return score

@@ -1,8 +1,9 @@
-"""The weights in the binary from a folder of plain-text files, on a GPU in twelve minutes: what is laid by hand, training, export.
+"""Build of the weights in the binary from a folder of plain-text files: initialization, training, export. Twelve minutes on a GPU.
 
-    python make.py --texts FOLDER --out OUT                   # OUT/strata-quote-Q8_0.gguf; the folder may have books held out (`--hold-out`)
+    python build.py --texts FOLDER --out OUT                   # OUT/strata-quote-Q8_0.gguf; the folder may have books held out (`--hold-out`)
 
-    circuit, graft, known, listing ─► trained on all kinds of questions ─► then half of them lists, which take longest to learn ─► GGUF
+    init_induction, _sentence_heads, _presence_head, _list_heads ─► training on all kinds of questions ─► half of them lists ─► GGUF
+Lists take longest to learn.
 """
 import argparse
 import pathlib
@@ -26,7 +27,7 @@ def main():
     ap.add_argument('--hold-out', nargs='*', default=[])
     args = ap.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    shutil.copy(HERE / 'tokenizer.json', args.out)                  # without it `train.py` learns one from the texts
+    shutil.copy(HERE / 'tokenizer.json', args.out)                  # without it `train.py` trains one on the texts
     common = '--texts', args.texts, '--out', args.out, '--hold-out', *args.hold_out
     run('train.py', *common, *ALL.split())
     all_kinds = args.out / 'all_kinds.pt'

@@ -1,8 +1,8 @@
-"""The circuit that training starts from: it copies from a document, before any training.
+"""Induction circuit: initial weights that copy from a document before any training.
 
     layer 0  the last word ─► ONE;  line breaks of the last two tokens ─► BREAKS;  a line broke here ─► IN as after a space;  −OUT
-             a dash after a line break ─► ITEM;  an end of a turn earlier ─► SAID: answers, and what follows them, are not matched, else
-             an answer would be like itself most
+             a dash after a line break ─► ITEM;  an earlier end of a turn ─► SAID: answers and later text are not matched, since an answer
+             would match itself best
              FFN: this word × the last ─► TWO, a hash of both
     layer 1  TWO of the last word ─► TWO_K;  of the one before, for now ─► AT;  TWO of the last eight ─► BAG;  words of the last ten
              ─► NEAR, 64 ─► WIDE;  ITEM in the last ten ─► LISTED;  FFN: this word × TWO_K ─► THREE, a hash of three words;
@@ -10,21 +10,20 @@
              TWO × TWO of two words back ─► FOUR, a hash of four words
     layer 2  FOUR of the last word ─► FOUR_K;  query TWO, THREE, BAG, NEAR · key TWO_K, THREE_K, BAG, WIDE ─► WIDE of the place that
              matches: AT
-    layer 3  AT of the last ten ─► AT, so that one wrong place among them does not count; where an answer lists, AT of what followed the
-             same words in its earlier items is taken away instead: what was said is not said again
+    layer 3  AT of the last ten ─► AT, so one wrong place among them does not matter; in a list, AT of the tokens after the same words in
+             earlier items is subtracted instead: listed places are not repeated
     layers 3, 4   query TWO, THREE, FOUR, AT and NEAR, BAG · key TWO_K, THREE_K, FOUR_K, WIDE, BAG ─► the token after the same words,
              into OUT
-             nothing alike ─► the first token, whose value is nothing: a sink; FOUND tells what was not the sink
+             no match ─► the first token, whose value is zero: a sink; FOUND is the share that is not on the sink
     layer 5  nothing yet
 
-A hash is exact: silu(x) y + silu(-x) (-y) = x y, and the product of two codes of signs is a code of signs that matches where both words
-match and is like any other where one does not. So the longest equal passage wins, and chance matches weigh one over the square root of
-their dimensions. AT and WIDE change slowly along the text: the least and greatest key of 64 tokens lie close together, chunk bounds find
-the place, and of alike passages the one around which the text is the same is gone on with.
-A word at a line's beginning has the same pieces as after a space (`make_tokenizer`), line breaks are passed over when looking back
-and never retrieved, so that wrapped text is copied as if it were not wrapped. What is matched is the FORM of a word, whatever its case
-and whether a space comes before it; what is copied has SPACE and CASE too.
-Every choice of dimensions gives every token the same norm.
+A hash is exact: silu(x) y + silu(-x) (-y) = x y. The product of two codes of signs is a code of signs that matches if both words match
+and looks random if one does not. So the longest equal passage wins, and chance matches weigh one over the square root of their
+dimensions. AT and WIDE change slowly along the text: the least and greatest key of 64 tokens are close together, chunk bounds find the
+place, and of equal passages the one with the same surrounding text is continued.
+A word at the beginning of a line has the same pieces as after a space (`make_tokenizer`). Line breaks are skipped backwards and never
+retrieved, so wrapped text is copied as if it were not wrapped. Matching uses the FORM of a word, without its case and the space before it;
+copies have SPACE and CASE too. Every choice of dimensions gives every token the same norm.
 """
 import math
 
@@ -33,29 +32,29 @@ import torch
 from model import C as CHANNELS
 from model import D, H, V, L
 
-C = 448                                  # channels of the circuit; `graft.py` adds more
+C = 448                                  # channels of the induction circuit; `init_sentence_heads.py` adds more
 
 FAST = 10                                # pairs of a head that turn visibly within MAX_POS; the rest match content
 SLOTS = dict(const=1, fill=1, breaks=1, line=1, sink=1, found=1, end=1, said=1, IN=54, OUT=54, RARE=32, ONE=28, TWO=28, TWO_K=28,
              THREE=28, FOUR=28, FOUR_K=28, BAG=28, NEAR=32, WIDE=32, AT=32, dash=1, item=1, listed=1)
 MORE_SLOTS = dict(stop=1, ends=1, may_end=1, closer=1, capital=1, mark=1, before=1, broke=1, piece=1, name=1, BAGS=28,
-                  listing=1, unsaid=1, over=1, around=14, spare=7, whole=1, second=1)      # from C on, for `graft.py`, `known.py` and `listing.py`
+                  listing=1, unsaid=1, over=1, around=14, spare=7, whole=1, second=1)      # from C on, for the other `init_*.py`
 N_FORM, N_SPACE, N_CASE, N_HASH, N_WIDE = 48, 2, 4, 28, 32
-NORM2 = 3.81                              # of a token's row without its constant: IN, OUT, RARE, LINE and what fills them up
+NORM2 = 3.81                              # of a token's row without its constant: IN, OUT, RARE, LINE and the filler
 BROKEN = .9                               # size of LINE in a line break
-SCALE = 3.0                               # of the residual stream, so that a training step is small beside it
-FIRST_TOKEN, IM_END = 1, 2               # <|im_start|>, wherever it stands, is a sink; <|im_end|> is passed over as a line break is
+SCALE = 3.0                               # of the residual stream, so a training step is small relative to it
+FIRST_TOKEN, IM_END = 1, 2               # <|im_start|> is a sink at any place; <|im_end|> is skipped like a line break
 LOUD = 1.5                                # amplitude of SPACE and CASE
 BREAK_LOGIT, SAID_LOGIT, OUT_GAIN = -30.0, -20.0, 1.5
 SHARP = [45.] + [22.] * 8                # gains of pairs
-PEAK = 20.0                               # logit at the distance that is looked for
-BEYOND, PASSED_OVER = .3, -17.0           # looked for a little behind the last word, so that the word before gets -9; a break -18
+PEAK = 20.0                               # logit at the wanted distance
+BEYOND, PASSED_OVER = .3, -17.0           # wanted distance a little behind the last word, so the word before gets -9; a break -18
 # logits of a full match (query slot, key slot, logit, dimensions of the key)
 LOCATE = ((('ONE_Q',), 'ONE', 6, 10), (('TWO',), 'TWO_K', 20, 22), (('THREE',), 'THREE_K', 16, 22), (('BAG',), 'BAG', 22, 22),
           (('NEAR',), 'WIDE', 14, 28))
 COPY = ((('TWO',), 'TWO_K', 20, 18), (('THREE',), 'THREE_K', 18, 20), (('FOUR',), 'FOUR_K', 18, 20),
         (('AT', 'NEAR'), 'WIDE', 18, 24), (('BAG',), 'BAG', 20, 22))
-SINK = 33.0, 38.0                         # of what matches nothing: by kind of layer
+SINK = 33.0, 38.0                         # logit of the sink, by kind of layer
 
 at, SLOT = 0, {}
 for name, size in SLOTS.items():
@@ -65,23 +64,23 @@ at = C
 for name, size in MORE_SLOTS.items():
     SLOT[name], at = slice(at, at + size), at + size
 assert at <= CHANNELS
-DASH, OTHER_PLACE = .5, 2.0              # size of a dash; how much places that were said are turned away from
-SAID_BONUS, SAID_SINK = 128.0, 96.0       # logits of what was said where a list looks for it, and of sinks
+DASH, OTHER_PLACE = .5, 2.0              # size of a dash; factor of the turn away from listed places
+SAID_BONUS, SAID_SINK = 128.0, 96.0       # logits of answer tokens for a list, and of sinks
 GATE, FLAG, SUNK = 8.0, .3, math.sqrt(NORM2 - 1)
-LOOK = math.sqrt(14.0 * math.sqrt(D))     # of a key that says one thing, by distance or as what it is: a query of as much is a logit of 14
-first = lambda name: slice(SLOT[name].start, SLOT[name].start + N_HASH)      # of a slot, what a hash takes up
+LOOK = math.sqrt(14.0 * math.sqrt(D))     # size of a key for one property: a query of the same size gives a logit of 14
+first = lambda name: slice(SLOT[name].start, SLOT[name].start + N_HASH)      # the part of a slot that a hash uses
 SLOT['THREE_K'] = first('RARE')
 SLOT['space'] = slice(SLOT['IN'].start + N_FORM, SLOT['IN'].start + N_FORM + 1)
-QUERY = {'ONE_Q': slice(SLOT['IN'].start + N_FORM - N_HASH, SLOT['IN'].start + N_FORM)}     # of FORM, what ONE is of the last word
+QUERY = {'ONE_Q': slice(SLOT['IN'].start + N_FORM - N_HASH, SLOT['IN'].start + N_FORM)}     # the part of FORM that ONE holds of the last word
 UNIT = (N_FORM + LOUD ** 2 * (N_SPACE + N_CASE)) ** -.5                     # amplitude of FORM: codes have norm 1
 HASH_OF = {'ONE_Q': 1 / (UNIT * math.sqrt(N_HASH))}
-OPEN = 'OUT', 'NEAR', 'ONE', 'fill', 'found'                         # where layers 2 to 4 may write what they learn
+OPEN = 'OUT', 'NEAR', 'ONE', 'fill', 'found'                         # slots that training may write in layers 2 to 4
 
 
 def closed():
-    """Dimensions that layers after the hashes leave as the circuit has them [CHANNELS].
+    """Dimensions [CHANNELS] that layers after the hashes must not change.
 
-    An update of Muon writes as much to each as to any other: after 5 M tokens what layer 4 matches was half noise.
+    An update of Muon writes equally to all dimensions: after 5 M tokens the inputs of layer 4's matches were half noise.
     """
     free = torch.zeros(CHANNELS, dtype=torch.bool)
     for name in OPEN:
@@ -91,7 +90,7 @@ def closed():
 
 
 def forms(vocab):
-    """By token id: id of the form, whether a space comes before, case (0 lower or none, 1 first letter, 2 all). `vocab`: text to id."""
+    """By token id: id of the form, space before it, case (0 lower or none, 1 first letter, 2 all). `vocab`: text to id."""
     form, space, case = torch.arange(V), torch.zeros(V, dtype=torch.long), torch.zeros(V, dtype=torch.long)
     for text, i in vocab.items():
         bare = text.lstrip('Ġ')
@@ -101,8 +100,8 @@ def forms(vocab):
     return form, space, case
 
 
-class Maker:
-    """Weights of one layer. A row that comes in has norm² `norm2`; weights are of the row itself, whatever its norm."""
+class LayerInit:
+    """Initializer of one layer. Input rows have norm² `norm2`; weights are relative to the row, whatever its norm."""
 
     def __init__(self, m, layer, norm2, ffn_norm2, seed):
         self.m, self.b, self.gen = m, m.b[layer], torch.Generator().manual_seed(100 * seed + layer)
@@ -112,9 +111,9 @@ class Maker:
             w.zero_()
 
     def back(self, head, distance, gain, breaks=0.0, later=0.0):
-        """Attention that depends on distance alone, logit sum_i gain_i cos(w_i (Δ - distance)), plus `breaks` on line breaks.
+        """Attention by distance only, logit sum_i gain_i cos(w_i (Δ - distance)), plus `breaks` on line breaks.
 
-        The distance is `later` more for each of BREAKS.
+        Each of BREAKS adds `later` to the distance.
         """
         a, base = LOOK, 14.0
         for i, g in enumerate(gain):
@@ -123,25 +122,26 @@ class Maker:
             vector = lambda d: torch.tensor([math.cos(turn * d), -math.sin(turn * d)]) * size * self.rms
             self.b.q.weight[q:q + 2, SLOT['const']] = vector(distance)[:, None]
             self.b.q.weight[q:q + 2, SLOT['breaks']] = (vector(distance + later) - vector(distance))[:, None] / FLAG
-        # All that turns so slowly says the same of near and far. It is taken away again: else what makes one key a hundredth longer
-        # than another, as its row's norm is not quite like others', would outweigh the distance.
+        # Slow pairs have the same logit near and far. It is subtracted: otherwise a key one percent longer than another, from a row of a
+        # slightly different norm, would outweigh the distance.
         self.b.k.weight[D - 2, SLOT['const']] = a * self.rms
         self.b.q.weight[head * D + D - 2, SLOT['const']] = -a * (sum(gain) - PEAK) / base * self.rms
         self.b.k.weight[D - 3, SLOT['line']] = a / BROKEN * self.rms
         self.b.k.weight[D - 4, SLOT['sink']] = a / SUNK * self.rms
         self.b.q.weight[head * D + D - 4, SLOT['const']] = a * PASSED_OVER / base * self.rms
-        self.b.q.weight[head * D + D - 4, SLOT['sink']] = a * 300 / base / SUNK * self.rms            # a sink sees sinks alone
+        self.b.q.weight[head * D + D - 4, SLOT['sink']] = a * 300 / base / SUNK * self.rms            # a sink attends to sinks only
         self.b.q.weight[head * D + D - 3, SLOT['const']] = a * breaks / base * self.rms
 
-    def where_listed(self, row, logit):
-        """In a query's row, `logit` times LISTED and SAID of the token that asks: 1 where both are, 0 where one is."""
+    def query_listed(self, row, logit):
+        """In a query's row, `logit` times (LISTED and SAID of the query token): 1 if both are set, 0 if one is."""
         for name, share in (('listed', 1 / FLAG), ('said', 1 / FLAG), ('const', -1)):
             self.b.q.weight[row, SLOT[name]] += logit * share * self.rms
 
-    def look_at_what_was_said(self, head, like):
-        """After `keys` and `back`: where an item of a list begins, attention to what followed the same words in answers, else to the sink.
+    def init_earlier_items_head(self, head, like):
+        """Head of earlier items: at the beginning of an item it attends to tokens after the same words in answers, else to the sink.
 
-        The key of what was said is in a pair that turns little and that `back` leaves free.
+        Needs `keys` and `back` first.
+        The key of SAID is in a slow pair that `back` does not use.
         """
         words = sum(d for _, key, _, d in COPY if key in ('TWO_K', 'THREE_K', 'FOUR_K'))
         row, own, size = head * D, 2 * FAST - 2, LOOK
@@ -150,18 +150,18 @@ class Maker:
         q[row:row + D][alike] = 1.6 * q[like * D:like * D + D][alike]
         self.b.k.weight[own, SLOT['said']] = size / FLAG * self.rms
         self.b.k.weight[own, SLOT['sink']] = -size / SUNK * self.rms
-        self.where_listed(row + own, SAID_BONUS * size / 14)
+        self.query_listed(row + own, SAID_BONUS * size / 14)
         q[row + D - 4, SLOT['const']] = SAID_SINK * size / 14 * self.rms
 
-    def look_for_end(self, head):
-        """Attention to the ends of turns, or to the first token where there is none. After `back`, whose key of sinks it looks at."""
+    def attend_turn_ends(self, head):
+        """Attention to the ends of turns, or to the first token if there is none. After `back`, whose key of sinks it uses."""
         a = LOOK
         self.b.k.weight[D - 5, SLOT['end']] = a * self.rms
         self.b.q.weight[head * D + D - 5, SLOT['const']] = a * 60 / 14 * self.rms
         self.b.q.weight[head * D + D - 4, SLOT['const']] = a * 30 / 14 * self.rms
 
     def value(self, name, n=None):
-        """Takes up a slot among the values; where it lies there."""
+        """Allocates rows of values for a slot. Returns them."""
         s = SLOT[name]
         n = n or s.stop - s.start
         at, self.n_values = self.n_values, self.n_values + n
@@ -193,7 +193,7 @@ class Maker:
             self.b.q.weight[head * D + D - 1, SLOT['const']] = sink / base * math.sqrt(D) * self.rms
 
     def product(self, a, b, to, gain):
-        """Writes gain · a b, dimension by dimension. a, to: slots of one size; b: another, taken in another order, or a column."""
+        """Writes gain · a b, dimension by dimension. a, to: slots of one size; b: a slot in rotated order, or a column."""
         n = a.stop - a.start
         eye = torch.eye(n) * self.ffn_rms
         for sign in (1, -1):
@@ -206,9 +206,9 @@ class Maker:
             self.n_hidden += n
 
     def step(self, slot, low, high, size, to=None):
-        """A slot becomes 0 below `low` and `size` above `high`, in between it rises: silu(x) is x, or nothing, where x is large.
+        """A slot becomes 0 below `low` and `size` above `high`, linear in between: silu(x) is about x or 0 for large |x|.
 
-        With `to` that is added to another slot.
+        With `to` the result is added to another slot.
         """
         steep, (i,) = 12 / (high - low), range(slot.start, slot.stop)
         for at, gain in ((low, 1), (high, -1)):
@@ -223,8 +223,8 @@ class Maker:
 
 
 @torch.no_grad()
-def start_from_a_circuit(m, share, vocab, seed=1):
-    """`share` [V]: of each token in text; `vocab`: token text to id."""
+def init_induction(m, share, vocab, seed=1):
+    """Initializes the model. `share` [V]: share of each token in text; `vocab`: token text to id."""
     e, gen = m.e.weight, torch.Generator().manual_seed(seed)
     signs = lambda rows, n: (torch.rand(rows, n, generator=gen) < .5) * 2. - 1.
     form, space, case = forms(vocab)
@@ -247,12 +247,12 @@ def start_from_a_circuit(m, share, vocab, seed=1):
         e[FIRST_TOKEN, SLOT[name]] = 0
     e[FIRST_TOKEN, SLOT['sink']] = SUNK
     space_in = slice(SLOT['IN'].start + N_FORM, SLOT['IN'].start + N_FORM + N_SPACE)
-    word = slice(SLOT['IN'].start, SLOT['IN'].start + N_HASH)              # of FORM, what is hashed
+    word = slice(SLOT['IN'].start, SLOT['IN'].start + N_HASH)              # the hashed part of FORM
 
     root, norm2 = math.sqrt(N_HASH), 1 + NORM2
-    make = Maker(m, 0, norm2, norm2 + 1, seed)
+    make = LayerInit(m, 0, norm2, norm2 + 1, seed)
     line, forms_ = make.value('line'), make.value('IN', N_FORM)
-    make.b.v.weight[forms_, SLOT['sink']] = code[FIRST_TOKEN, :N_FORM, None] / SUNK * make.rms      # as a word before the next
+    make.b.v.weight[forms_, SLOT['sink']] = code[FIRST_TOKEN, :N_FORM, None] / SUNK * make.rms      # as the word before the next one
     make.back(0, 1, SHARP)
     make.write(0, line, space_in, 2 * after_space.T / BROKEN)
     make.write(0, line, 'breaks', FLAG / BROKEN)
@@ -260,7 +260,7 @@ def start_from_a_circuit(m, share, vocab, seed=1):
     make.write(1, slice(forms_.stop - N_HASH, forms_.stop), 'ONE', 1 / (UNIT * root))
     make.back(2, 2, SHARP)
     make.write(2, line, 'breaks', FLAG / BROKEN)
-    make.look_for_end(3)
+    make.attend_turn_ends(3)
     make.write(3, make.value('end'), 'said', FLAG)
     make.product(word, SLOT['ONE'], SLOT['TWO'], 1 / UNIT)
     make.product(SLOT['dash'], SLOT['breaks'], SLOT['item'], 1 / DASH)
@@ -268,7 +268,7 @@ def start_from_a_circuit(m, share, vocab, seed=1):
 
     unused = [(make.b, make.n_hidden)]
     norm2 += 1 + 1 - 1                                                      # ONE, TWO, and no OUT
-    make = Maker(m, 1, norm2, norm2 + 3.75, seed)                           # TWO_K, AT for now, BAG, NEAR, WIDE
+    make = LayerInit(m, 1, norm2, norm2 + 3.75, seed)                           # TWO_K, AT for now, BAG, NEAR, WIDE
     two, rare = make.value('TWO'), make.value('RARE')
     make.back(0, 1 + BEYOND, SHARP, PASSED_OVER)
     make.write(0, two, 'TWO_K')
@@ -287,9 +287,9 @@ def start_from_a_circuit(m, share, vocab, seed=1):
 
     unused.append((make.b, make.n_hidden))
     norm2 += 5.6                                                            # TWO_K, FOUR, THREE, THREE_K for RARE, means
-    make = Maker(m, 2, norm2, norm2 + 1, seed)
+    make = LayerInit(m, 2, norm2, norm2 + 1, seed)
     four, wide, const = make.value('FOUR'), make.value('WIDE'), make.value('const')
-    # the first token has a constant, too: its sink takes it away
+    # the first token has a constant, too; its sink cancels it
     make.b.v.weight[const, SLOT['sink']] = -make.rms / SUNK
     make.back(0, 1 + BEYOND, SHARP, PASSED_OVER)
     make.write(0, four, 'FOUR_K')
@@ -298,7 +298,7 @@ def start_from_a_circuit(m, share, vocab, seed=1):
         make.write(head, wide, 'AT', .6 / 3), make.write(head, const, 'found', 1 / 3)
     norm2 += 1.45                                                           # FOUR_K, AT, FOUND
     for layer in (3, 4):
-        make = Maker(m, layer, norm2, norm2 + 1, seed)
+        make = LayerInit(m, layer, norm2, norm2 + 1, seed)
         token, wide = make.value('IN'), make.value('WIDE')
         heads = (1, 2) if layer == 3 else range(H)
         make.keys(COPY, heads, SINK[1])
@@ -309,8 +309,8 @@ def start_from_a_circuit(m, share, vocab, seed=1):
             place = make.value('AT')
             make.back(0, 5, [0, 1.5] + [12.] * 7, PASSED_OVER)
             make.write(0, place, 'AT', 2.5)
-            make.where_listed(D - 4, 120 * LOOK / 14)         # of head 0
-            make.look_at_what_was_said(3, 1)
+            make.query_listed(D - 4, 120 * LOOK / 14)         # of head 0
+            make.init_earlier_items_head(3, 1)
             make.write(3, place, 'AT', -OTHER_PLACE)
         norm2 += 2.9
     for block, used in unused:
@@ -325,4 +325,4 @@ def start_from_a_circuit(m, share, vocab, seed=1):
     for block in m.b[2:L - 1]:
         block.d.weight[closed()[:C]] = 0
     for block in m.b[2:]:
-        block.d.weight.mul_(.1)                                            # as good as nothing, at first
+        block.d.weight.mul_(.1)                                            # nearly zero at first

@@ -1,8 +1,8 @@
-"""Training and counting on a GPU: samples side by side in rows of one length, long documents read as a whole.
+"""Packing: samples side by side in rows of one length, for training and evaluation on a GPU. Long documents are prefilled whole.
 
-    samples of one length, one after another ─► row [2, ROW] ─► which tokens attend to which, by blocks of 128 ─► flex attention
-A row's samples do not see each other; of a sample, questions see the document (block 0) and their own block, as `plan` has it. On a CPU the
-same attention without kernels of its own, for tests of it.
+    samples of one length, one after another ─► row [2, ROW] ─► attention mask by blocks of 128 ─► flex attention
+Samples of a row do not attend to each other. Within a sample, questions attend to the document (block 0) and their own block, as in `plan`.
+On a CPU the same attention runs without its own kernels, for tests.
 
 Shapes: R rows, T tokens of a row, N = T / BLOCK.
 """
@@ -16,30 +16,30 @@ import torch
 import torch.multiprocessing as mp
 from torch.nn.attention.flex_attention import BlockMask
 
-from sharp import penalty
+from bound_loss import penalty
 
 ROW, ROWS, BLOCK = 32768, 2, 128
 LENGTHS, HOW_OFTEN = (1024, 2048, 4096, 8192, 16384, 32768), (.2, .2, .2, .15, .15, .1)     # of tokens
-QUERIES = 96                               # of a row, whose attention is to be found by bounds
-AHEAD = 3                                  # rows that each process makes before they are asked for
+QUERIES = 96                               # of a row, under the bound loss
+AHEAD = 3                                  # rows that each process makes in advance
 
 
 def row_of(samples):
-    """What `Sampler.sample` gives, side by side [5 + N_OTHER, T] (ids, position, block, which sample, what comes next, what is as good), and the
-    next ones' weights [T].
+    """Results of `Sampler.sample`, side by side [5 + N_ALTERNATIVES, T] (ids, position, block, sample, next token, alternatives), and the
+    weights of next tokens [T].
     """
     parts = [(s[0][:-1], s[2][:-1], s[3][:-1], np.full(len(s[0]) - 1, i), s[0][1:], *s[4][1:].T) for i, s in enumerate(samples)]
     return np.concatenate(parts, 1).astype(np.int32), np.concatenate([s[1][1:] for s in samples]).astype(np.float32)
 
 
 def nats(logits, target):
-    """Logits [N, V], and tokens that are right [N, 1 + N_OTHER], -1 for none: nats of any of them, and whether the likeliest is one."""
+    """Loss in nats of any right token, and whether the likeliest is one. Logits [N, V]; right tokens [N, 1 + N_ALTERNATIVES], -1 for none."""
     logp = logits.float().log_softmax(-1).gather(1, target.clamp_min(0).long()).masked_fill(target < 0, -math.inf)
     return -logp.logsumexp(1), (logits.argmax(-1, keepdim=True) == target).any(1)
 
 
-class Seen:
-    """Which tokens each attends to. One mask for all rows of a shape: only what is in these tensors changes, so that kernels are compiled once."""
+class SampleMask:
+    """Attention mask of all rows of one shape. Only the contents of its tensors change, so kernels are compiled once."""
 
     def __init__(self, n_rows, n_tokens, dev):
         self.block, self.sample = (torch.zeros(n_rows, n_tokens, dtype=torch.int32, device=dev) for _ in range(2))
@@ -50,7 +50,7 @@ class Seen:
         self.rule = seen
 
     def of(self, block, sample):
-        """A mask for blocks and samples [R, T]; every sample is a whole number of BLOCKs long."""
+        """Mask for blocks and samples [R, T]; the length of every sample is a multiple of BLOCK."""
         self.block.copy_(block), self.sample.copy_(sample)
         cut = lambda x: x.unflatten(1, (-1, BLOCK))
         first, last, shared = cut(block).amin(2), cut(block).amax(2), cut(block) == 0
@@ -63,7 +63,7 @@ class Seen:
         return BlockMask.from_kv_blocks(*listed(some), *listed(whole), BLOCK_SIZE=BLOCK, mask_mod=self.rule)
 
     def hidden(self, at):
-        """Of tokens [R, N], what each does not see [R, N, T], and where their samples begin [R, N]."""
+        """Tokens hidden from each of [R, N], as [R, N, T], and the first token of their samples [R, N]."""
         rows = torch.arange(len(at), device=at.device)[:, None]
         block, sample = self.block[rows, at][..., None], self.sample[rows, at][..., None]
         mine = self.sample[:, None] == sample
@@ -72,12 +72,12 @@ class Seen:
         return ~seen, mine.int().argmax(-1)
 
 
-class InRows:
-    """What is learned from on a GPU: rows from processes of their own."""
+class PackedSource:
+    """Training source on a GPU: packed rows, made by other processes."""
 
     def __init__(self, m, sampler, args, before, autocast):
         self.m, self.sharp, self.first, self.autocast = m, args.sharp, args.first, autocast
-        self.seen, self.queue = Seen(ROWS, ROW, m.e.weight.device), mp.Queue(AHEAD * max(1, os.cpu_count() - 1))
+        self.seen, self.queue = SampleMask(ROWS, ROW, m.e.weight.device), mp.Queue(AHEAD * max(1, os.cpu_count() - 1))
         torch.set_float32_matmul_precision('high')
         for rank in range(max(1, os.cpu_count() - 1)):
             mp.Process(target=self.fill, args=(sampler, args.seed + int(before) + 100_003 * rank, os.getpid()), daemon=True).start()
@@ -94,7 +94,7 @@ class InRows:
         self.queue.cancel_join_thread()
 
     def loss(self, _):
-        """Loss, (nats of answers, how many are right, not found, thin), and of how many tokens."""
+        """Loss, (nats of answers, share of right ones, not found, thin), and the number of tokens."""
         rows = [self.queue.get() for _ in range(ROWS)]
         dev = self.m.e.weight.device
         tokens, weight = (torch.from_numpy(np.stack(x)).to(dev) for x in zip(*rows))
@@ -102,7 +102,7 @@ class InRows:
 
 
 def loss_of(m, seen, tokens, weight, sharp, first, autocast):
-    """Of rows [R, 5 + N_OTHER, T] and their weights [R, T]; layers from `first` on are to be found by bounds."""
+    """Loss of rows [R, 5 + N_ALTERNATIVES, T] with weights [R, T]; the bound loss covers layers from `first` on."""
     ids, pos, block, sample, *target = tokens.unbind(1)
     mask, sel, probe = seen.of(block, sample), weight > 0, [] if sharp else None
     with autocast:

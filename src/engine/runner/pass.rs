@@ -1,0 +1,196 @@
+//! Passes through the layers: a chunk of one sequence's tokens, or the next token of every sequence of a batch.
+//!
+//! ```text
+//! chunk [T]:  n_context tokens in complete pages ─► prefill attention ◄─ tail of the sequence, with the chunk
+//! rows [R]:   n_context tokens in complete pages ─► decode attention  ◄─ tail of each row, with its token
+//! ```
+//! 1. A sequence that is answered alone appends to the tail of the context; one of a batch has a tail of its own.
+//! 2. A single answer is a batch of one row.
+//!
+//! Owner: the engine thread.
+
+use crate::base::limits::KV_PAGE_TOKENS;
+use crate::engine::runner::gpu_model::{GpuModel, TailOps};
+use crate::engine::scheduler::sequence_tail::SequenceTail;
+use crate::engine::selection::sequence_policy::SequencePolicy;
+use crate::gpu::kernels::attention_decode::{SPLIT_KEYS, SegmentKeys, SplitRows};
+use crate::gpu::kernels::rope_append::AppendRange;
+
+/// Where the new tokens of a sequence go.
+pub(in crate::engine) enum SequenceKv<'a> {
+    /// the tail of the context, whose complete pages are sealed
+    Context,
+    /// a tail of its own, behind the pages that all sequences share
+    Own(&'a mut SequenceTail),
+}
+
+/// The next token of a sequence.
+pub(in crate::engine) struct Row<'a> {
+    pub token: u32,
+    pub kv: SequenceKv<'a>,
+    /// None if attention reads every page
+    pub policy: Option<&'a mut SequencePolicy>,
+}
+
+/// One pass through all layers.
+pub(in crate::engine) enum Pass<'p, 'a> {
+    /// the next tokens of one sequence, at least two
+    Chunk(&'p [u32], &'p mut SequenceKv<'a>),
+    /// one token of each sequence
+    Rows(&'p mut [Row<'a>]),
+}
+
+/// Keys behind one block table.
+pub(in crate::engine) struct KeyRun {
+    pub n_keys: usize,
+    /// logical blocks (row stride of the table)
+    pub n_blocks: usize,
+    /// keys that the first token sees; each later one sees one more
+    pub mask_from: usize,
+    /// complete pages, which every token sees; 0 for a tail
+    pub n_pages: usize,
+}
+
+/// Splits of decode attention of several rows: the pages that all of them read, and each row's tail.
+pub(in crate::engine) struct Splits {
+    pub n_rows: usize,
+    /// of each row
+    pub n_splits: usize,
+    /// of the longest tail
+    n_tail: usize,
+    next: usize,
+}
+
+impl SequenceKv<'_> {
+    /// Bind groups of the tail of a layer.
+    pub fn ops<'m>(&'m self, model: &'m GpuModel, layer: usize) -> &'m TailOps {
+        match self {
+            SequenceKv::Context => &model.tails[layer],
+            SequenceKv::Own(tail) => &tail.ops[layer],
+        }
+    }
+
+    /// Tokens in the tail, of a sequence with `n_context` tokens before it.
+    pub fn n_tokens(&self, n_context: usize) -> usize {
+        match self {
+            SequenceKv::Context => n_context % KV_PAGE_TOKENS,
+            SequenceKv::Own(tail) => tail.n_tokens,
+        }
+    }
+
+    /// Position of the next token.
+    pub fn position(&self, n_context: usize) -> usize {
+        match self {
+            SequenceKv::Context => n_context,
+            SequenceKv::Own(tail) => n_context + tail.n_tokens,
+        }
+    }
+
+    fn n_blocks(&self, model: &GpuModel) -> usize {
+        match self {
+            SequenceKv::Context => model.kv.tail_blocks(),
+            SequenceKv::Own(tail) => tail.n_blocks(),
+        }
+    }
+
+    /// Slots of the next `n` tokens, which are rows `first_token ..` of the pass.
+    pub fn append(&self, model: &GpuModel, n_context: usize, first_token: usize, n: usize) -> AppendRange {
+        AppendRange { first_token, n_tokens: n, first_slot: self.n_tokens(n_context), n_blocks: self.n_blocks(model) }
+    }
+
+    /// Keys of the tail that the next `n` tokens see.
+    pub fn run(&self, model: &GpuModel, n_context: usize, n: usize) -> KeyRun {
+        let n_tokens = self.n_tokens(n_context);
+        KeyRun { n_keys: n_tokens + n, n_blocks: self.n_blocks(model), mask_from: n_tokens + 1, n_pages: 0 }
+    }
+
+    /// Counts the tokens of a pass; the context counts its own.
+    fn advance(&mut self, n: usize) {
+        if let SequenceKv::Own(tail) = self {
+            tail.n_tokens += n;
+        }
+    }
+}
+
+impl<'a> Pass<'_, 'a> {
+    /// Tokens of the pass: T of a chunk, R rows.
+    pub fn tokens(&self) -> Vec<u32> {
+        match self {
+            Pass::Chunk(tokens, _) => tokens.to_vec(),
+            Pass::Rows(rows) => rows.iter().map(|row| row.token).collect(),
+        }
+    }
+
+    /// Position of each token.
+    pub fn positions(&self, n_context: usize) -> Vec<usize> {
+        match self {
+            Pass::Chunk(tokens, kv) => (kv.position(n_context)..).take(tokens.len()).collect(),
+            Pass::Rows(rows) => rows.iter().map(|row| row.kv.position(n_context)).collect(),
+        }
+    }
+
+    /// Tokens that go to one tail: the first, how many, and the tail.
+    pub fn parts(&self) -> Vec<(usize, usize, &SequenceKv<'a>)> {
+        match self {
+            Pass::Chunk(tokens, kv) => vec![(0, tokens.len(), &**kv)],
+            Pass::Rows(rows) => rows.iter().enumerate().map(|(i, row)| (i, 1, &row.kv)).collect(),
+        }
+    }
+
+    /// The pass appends to the tail of the context.
+    pub fn is_context(&self) -> bool {
+        self.parts().iter().any(|(_, _, kv)| matches!(kv, SequenceKv::Context))
+    }
+
+    /// A policy selects what attention reads.
+    pub fn is_selective(&self) -> bool {
+        matches!(self, Pass::Rows(rows) if rows.iter().any(|row| row.policy.is_some()))
+    }
+
+    /// The pass is over.
+    pub fn advance(&mut self) {
+        match self {
+            Pass::Chunk(tokens, kv) => kv.advance(tokens.len()),
+            Pass::Rows(rows) => {
+                for row in rows.iter_mut() {
+                    row.kv.advance(1);
+                    row.policy.iter_mut().for_each(|policy| policy.step += 1);
+                }
+            }
+        }
+    }
+}
+
+impl KeyRun {
+    /// Complete pages, which every token sees.
+    pub fn of_pages(n_pages: usize, n_blocks: usize) -> KeyRun {
+        KeyRun { n_keys: n_pages * KV_PAGE_TOKENS, n_blocks, mask_from: n_pages * KV_PAGE_TOKENS, n_pages }
+    }
+}
+
+impl Splits {
+    /// `n_shared` splits that all rows read, and those of the longest tail.
+    pub fn new(rows: &[Row], n_context: usize, n_shared: usize) -> Splits {
+        let n_tail = rows.iter().map(|row| (row.kv.n_tokens(n_context) + 1).div_ceil(SPLIT_KEYS)).max().unwrap_or(0);
+        Splits { n_rows: rows.len(), n_splits: n_shared + n_tail, n_tail, next: 0 }
+    }
+
+    /// The next `n_keys` keys, which all rows see.
+    pub fn next(&mut self, n_keys: usize, n_blocks: usize) -> (SegmentKeys, SplitRows) {
+        let n_here = n_keys.div_ceil(SPLIT_KEYS);
+        let keys = SegmentKeys { n_keys, n_blocks, first_split: self.next, n_splits: self.n_splits };
+        self.next += n_here;
+        (keys, SplitRows { first: 0, n: self.n_rows, n_splits: n_here })
+    }
+
+    /// The tails of all rows: for each row its run's keys and its place.
+    pub fn tails(&mut self, runs: impl Iterator<Item = KeyRun>) -> Vec<(SegmentKeys, SplitRows)> {
+        let (first_split, n_splits, n_tail) = (self.next, self.n_splits, self.n_tail);
+        self.next += n_tail;
+        let of_row = |(first, run): (usize, KeyRun)| {
+            let keys = SegmentKeys { n_keys: run.n_keys, n_blocks: run.n_blocks, first_split, n_splits };
+            (keys, SplitRows { first, n: 1, n_splits: n_tail })
+        };
+        runs.enumerate().map(of_row).collect()
+    }
+}

@@ -1,0 +1,121 @@
+//! Sampling readback: the logits of the rows of a pass, and what their samplers need of them.
+//!
+//! ```text
+//! x [R, C] ─► norm ─► output projection ─► logits [R, V] ─► row by row: argmax or top-k ─► one readback for all rows
+//! ```
+//! A single answer is the case of one row, whose logits need no buffer of their own.
+//!
+//! Owner: the engine thread.
+
+use crate::base::limits::TOP_K_CANDIDATES;
+use crate::engine::error::EngineError;
+use crate::engine::runner::ModelRunner;
+use crate::engine::runner::gpu_model::LinearOp;
+use crate::engine::sampler::Sampler;
+use crate::gpu::kernels::sample::{self, Candidates, TOP_K_BYTES};
+use crate::gpu::{Buffer, Gpu, Slice};
+use crate::telemetry::{KernelFamily, NO_LAYER};
+
+/// Result of the device's part of sampling.
+pub(in crate::engine) enum SampleResult {
+    /// the best token
+    Greedy(u32),
+    /// the best candidates
+    Few(Candidates),
+    /// all logits
+    All(Vec<f32>),
+}
+
+/// Buffers for the logits and candidates of several rows.
+pub(in crate::engine) struct RowLogits {
+    n_rows: usize,
+    output: LinearOp,
+    logits: Slice,
+    readback: Buffer,
+}
+
+impl ModelRunner {
+    /// Makes room for the logits of `n_rows`; a single row needs none.
+    ///
+    /// # Errors
+    /// Out of VRAM, a lost device.
+    pub(in crate::engine) fn reserve_logits(&mut self, gpu: &Gpu, n_rows: usize) -> Result<(), EngineError> {
+        if n_rows < 2 {
+            self.row_logits = None;
+        } else if self.row_logits.as_ref().is_none_or(|rows| rows.n_rows < n_rows) {
+            let (output, logits) = self.model.wide_output(gpu, n_rows)?;
+            let readback = gpu.readback_buffer("candidates", n_rows as u64 * TOP_K_BYTES)?;
+            self.row_logits = Some(RowLogits { n_rows, output, logits, readback });
+        }
+        Ok(())
+    }
+
+    /// Projects rows `first_row ..` of the last pass, one for each sampler, submits everything and waits for what they need.
+    ///
+    /// # Errors
+    /// A lost device.
+    pub(in crate::engine) fn sample(
+        &mut self,
+        gpu: &Gpu,
+        first_row: usize,
+        samplers: &[&Sampler],
+    ) -> Result<Vec<SampleResult>, EngineError> {
+        let (model, pacer, vocab_size) = (&self.model, &mut self.pacer, self.model.dims.vocab_size);
+        let rows = self.row_logits.as_ref().filter(|_| samplers.len() > 1);
+        let (output, readback) = rows.map_or((&model.output, &model.act.readback), |rows| (&rows.output, &rows.readback));
+        model.run_output(gpu, pacer, output, (first_row, samplers.len()))?;
+        pacer.mark(KernelFamily::Sample, NO_LAYER);
+        for (i, sampler) in samplers.iter().enumerate().filter(|(_, sampler)| !sampler.needs_all_logits()) {
+            if let Some(rows) = rows {
+                let logits = row_of(&rows.logits, i, vocab_size);
+                pacer.recorder.copy(&logits, &model.act.logits.buffer.slice(0, logits.size));
+            }
+            match sampler.is_greedy() {
+                true => model.sample.record_argmax(&mut pacer.recorder, &model.sample_bindings, vocab_size),
+                false => model.sample.record_top_k(&mut pacer.recorder, &model.sample_bindings, vocab_size, TOP_K_CANDIDATES),
+            }
+            let to = readback.slice(i as u64 * TOP_K_BYTES, TOP_K_BYTES);
+            pacer.recorder.copy(&model.act.result.buffer.slice(0, TOP_K_BYTES), &to);
+        }
+        let mut bytes = Vec::new();
+        if samplers.iter().any(|sampler| !sampler.needs_all_logits()) {
+            let submitted = pacer.submit(gpu)?;
+            bytes = pacer.read_after(gpu, &submitted, readback, <[u8]>::to_vec)?;
+        }
+        pacer.finish(gpu)?;
+        let candidates = |i: usize| bytes.get(i * TOP_K_BYTES as usize..).unwrap_or_default();
+        let result = |(i, sampler): (usize, &&Sampler)| {
+            Ok(match sampler {
+                sampler if sampler.needs_all_logits() => SampleResult::All(self.logits_of(gpu, i)?),
+                sampler if sampler.is_greedy() => SampleResult::Greedy(sample::parse_argmax(candidates(i)).0),
+                _ => SampleResult::Few(sample::parse_top_k(candidates(i), TOP_K_CANDIDATES)),
+            })
+        };
+        samplers.iter().enumerate().map(result).collect()
+    }
+
+    /// Logits f32 `[V]` of the token that was decoded last. Waits for the GPU.
+    ///
+    /// # Errors
+    /// A lost device.
+    pub(in crate::engine) fn last_logits(&mut self, gpu: &Gpu) -> Result<Vec<f32>, EngineError> {
+        self.model.run_output(gpu, &mut self.pacer, &self.model.output, (0, 1))?;
+        self.pacer.finish(gpu)?;
+        self.logits_of(gpu, 0)
+    }
+
+    /// Logits f32 `[V]` of the `i`-th row that was sampled last.
+    ///
+    /// # Errors
+    /// A lost device.
+    pub(in crate::engine) fn logits_of(&self, gpu: &Gpu, i: usize) -> Result<Vec<f32>, EngineError> {
+        let vocab_size = self.model.dims.vocab_size;
+        let logits = self.row_logits.as_ref().map_or(&self.model.act.logits, |rows| &rows.logits);
+        Ok(bytemuck::pod_collect_to_vec(&gpu.download(&row_of(logits, i, vocab_size))?))
+    }
+}
+
+fn row_of(logits: &Slice, i: usize, vocab_size: usize) -> Slice {
+    let n_bytes = (vocab_size * size_of::<f32>()) as u64;
+    logits.buffer.slice(logits.offset + i as u64 * n_bytes, n_bytes)
+}
