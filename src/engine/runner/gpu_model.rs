@@ -13,7 +13,7 @@ use crate::base::limits::KV_PAGE_TOKENS;
 use crate::gpu::kernels::KvFormat;
 use crate::gpu::kernels::attention_decode::{AttentionDecode, SPLIT_KEYS};
 use crate::gpu::kernels::attention_prefill::{AttentionPrefill, PrefillBindings};
-use crate::gpu::kernels::linear::{Embed, Linear, LinearActivation, LinearBinding, LinearSlices, LinearSpec, WeightFormat};
+use crate::gpu::kernels::linear::{Embed, Linear, LinearActivation, LinearBinding};
 use crate::gpu::kernels::norm::Norm;
 use crate::gpu::kernels::quantize_pages::QuantizePages;
 use crate::gpu::kernels::rope_append::{RopeAppend, RopeAppendSpec};
@@ -22,12 +22,13 @@ use crate::gpu::{Binding, Gpu, GpuError, Slice};
 use crate::kv::{KvSpec, PagedBuffer, VramCache, VramPlan};
 use crate::model::ModelFile;
 use crate::model::arch::plan::{Activation, ModelPlan, NormKind, PositionPlan, RopePlan, RopeStyle};
-use crate::model::weights::layout::{MatrixLayout, NormLayout, WeightLayout};
+use crate::model::weights::layout::{MatrixLayout, WeightLayout};
 use crate::model::weights::upload::Weights;
 
 use crate::engine::api::KvDtype;
 use crate::engine::error::EngineError;
 use crate::engine::runner::activations::{Activations, activation_bytes, max_chunk, tile_keys};
+use crate::engine::runner::bindings::Builder;
 use crate::engine::selection::Selector;
 use crate::engine::selection::page_attention::PageAttentionMeter;
 
@@ -468,55 +469,5 @@ impl GpuModel {
         let logits = gpu.buffer("logits", (n_rows * self.dims.vocab_size * 4) as u64)?.all();
         let b = Builder { gpu, weights: &self.weights, act: &self.act, norm: &self.norm };
         Ok((b.linear(self.weights.layout.output(), &self.act.h, &logits, LinearActivation::None, false)?, logits))
-    }
-}
-
-struct Builder<'a> {
-    gpu: &'a Gpu,
-    weights: &'a Weights,
-    act: &'a Activations,
-    norm: &'a Norm,
-}
-
-impl Builder<'_> {
-    fn norm(&self, n: &NormLayout) -> Result<Binding, GpuError> {
-        let weight = self.weights.slice(n.weight);
-        let bias = n.bias.map(|b| self.weights.slice(b));
-        self.norm.bind(self.gpu, &self.act.x, &weight, bias.as_ref(), &self.act.h)
-    }
-
-    fn linear(
-        &self,
-        m: &MatrixLayout,
-        x: &Slice,
-        y: &Slice,
-        activation: LinearActivation,
-        residual: bool,
-    ) -> Result<LinearOp, GpuError> {
-        let bias = m.bias.map(|b| self.weights.slice(b));
-        let mut slabs = Vec::new();
-        for group in &m.groups {
-            let spec = LinearSpec { format: group.format, cols: m.cols, activation, bias: bias.is_some(), residual };
-            for slab in &group.slabs {
-                let op = Linear::new(self.gpu, spec)?;
-                let (quants, scales) = (self.weights.slice(slab.quants), self.weights.slice(slab.scales));
-                let binding = op.bind(self.gpu, LinearSlices { x, quants: &quants, scales: &scales, bias: bias.as_ref(), y })?;
-                slabs.push(LinearSlab { op, binding, first_row: slab.first_row, n_rows: slab.n_rows });
-            }
-        }
-        let rows_per_output = if activation == LinearActivation::SwiGlu { 2 } else { 1 };
-        Ok(LinearOp { slabs, rows: m.rows, cols: m.cols, rows_per_output })
-    }
-
-    fn embed(&self, m: &MatrixLayout, ids: &Slice, add: bool) -> Result<EmbedOp, GpuError> {
-        let format = m.groups.first().map_or(WeightFormat::F32, |g| g.format);
-        let op = Embed::new(self.gpu, format, m.cols, add)?;
-        let mut slabs = Vec::new();
-        for slab in m.groups.iter().flat_map(|g| &g.slabs) {
-            let (quants, scales) = (self.weights.slice(slab.quants), self.weights.slice(slab.scales));
-            let binding = op.bind(self.gpu, ids, &quants, &scales, &self.act.x)?;
-            slabs.push((binding, [slab.first_row, slab.n_rows]));
-        }
-        Ok(EmbedOp { op, slabs })
     }
 }

@@ -1,23 +1,26 @@
 //! A loaded model with its tokenizer, template and the tokens whose K and V are in the cache.
 
 pub(in crate::engine) mod activations;
+mod bindings;
 pub(in crate::engine) mod forward;
 pub(in crate::engine) mod gpu_model;
 pub(in crate::engine) mod pass;
 pub(in crate::engine) mod sampling;
 pub(in crate::engine) mod submit_pacer;
+mod text_codec;
+mod usage;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::base::limits::{KV_PAGE_TOKENS, SUBMIT_TARGET_MILLIS};
-use crate::base::{Bytes, MovedBytes, PageCounts};
+use crate::base::{Bytes, MovedBytes};
 use crate::gpu::{Gpu, GpuError, TimestampRing};
 use crate::kv::{KvError, KvSpec, VramCache, VramPlan};
 use crate::model::weights::layout;
-use crate::model::{ModelFile, RecommendedSampling, TokenizerSource};
+use crate::model::{ModelFile, RecommendedSampling};
 use crate::telemetry::Hub;
-use crate::token::{ChatMessage, ChatTemplate, Prompt, Tokenizer};
+use crate::token::{ChatMessage, Prompt, Tokenizer};
 
 use crate::engine::api::{
     AttentionKind, AttentionMode, DocumentRef, EngineEvent, LoadOptions, Message, ModelInfo, ModelSource, Role, Sampling,
@@ -35,6 +38,8 @@ use crate::engine::runner::submit_pacer::SubmitPacer;
 use crate::engine::selection::sequence_policy::SequencePolicy;
 use pass::{Pass, Row, SequenceKv};
 use sampling::RowLogits;
+pub(in crate::engine) use text_codec::TextCodec;
+pub(in crate::engine) use usage::UsageCounters;
 
 /// The weights in the binary.
 static BUILT_IN: &[u8] = include_bytes!("../../../assets/demo-model/strata-quote-Q8_0.gguf");
@@ -58,44 +63,6 @@ pub(in crate::engine) struct ModelRunner {
     /// None while a single answer is decoded
     row_logits: Option<RowLogits>,
     file: ModelFile,
-}
-
-/// How a model turns text into tokens and a conversation into text.
-pub(in crate::engine) struct TextCodec {
-    pub(in crate::engine) tokenizer: Arc<Tokenizer>,
-    pub(in crate::engine) template: ChatTemplate,
-}
-
-/// ScoreTotals of the cache, to take differences of.
-#[derive(Debug, Clone, Copy, Default)]
-pub(in crate::engine) struct UsageCounters {
-    pub(in crate::engine) moved: MovedBytes,
-    pub(in crate::engine) pages: PageCounts,
-    pub(in crate::engine) reading: Duration,
-}
-
-impl UsageCounters {
-    /// What was spent since `earlier`; counts of tiers that were opened since begin at 0.
-    pub(in crate::engine) fn since(&self, earlier: &UsageCounters) -> UsageCounters {
-        let less = |now: u64, then: u64| if now >= then { now - then } else { now };
-        let (m, e) = (&self.moved, &earlier.moved);
-        let (p, q) = (&self.pages, &earlier.pages);
-        UsageCounters {
-            moved: MovedBytes {
-                disk_to_ram: less(m.disk_to_ram, e.disk_to_ram),
-                ram_to_vram: less(m.ram_to_vram, e.ram_to_vram),
-                vram_to_ram: less(m.vram_to_ram, e.vram_to_ram),
-                ram_to_disk: less(m.ram_to_disk, e.ram_to_disk),
-            },
-            pages: PageCounts {
-                resident: less(p.resident, q.resident),
-                fetched: less(p.fetched, q.fetched),
-                recomputed: less(p.recomputed, q.recomputed),
-                skipped: less(p.skipped, q.skipped),
-            },
-            reading: self.reading.saturating_sub(earlier.reading),
-        }
-    }
 }
 
 /// Opens the header and tokenizer of `source`; nothing goes to the device yet.
@@ -501,19 +468,6 @@ impl ModelRunner {
 fn plan_vram(gpu: &Gpu, spec: &KvSpec, context: usize, budget: u64, with_abstracts: bool) -> Result<VramPlan, KvError> {
     VramPlan::new(spec, context, max_chunk(gpu.is_software()), Some(budget), with_abstracts)
         .map_err(|least| KvError::VramTooSmall { least: Bytes(least), budget: Bytes(budget) })
-}
-
-impl TextCodec {
-    fn open(file: &ModelFile) -> Result<TextCodec, EngineError> {
-        let tokenizer = match file.tokenizer()? {
-            TokenizerSource::Gguf(vocab) => Tokenizer::from_gguf(&vocab)?,
-            TokenizerSource::HuggingFace(f) => {
-                Tokenizer::from_json_files(&f.tokenizer, f.tokenizer_config.as_deref(), f.generation_config.as_deref())?
-            }
-        };
-        let template = ChatTemplate::for_model(file.info().chat_template.as_deref(), &tokenizer)?;
-        Ok(TextCodec { tokenizer: Arc::new(tokenizer), template })
-    }
 }
 
 /// What the model's makers recommend; where they are silent, greedy for the built-in model (it quotes) and llama.cpp's

@@ -61,7 +61,7 @@ impl OffloadTiers {
         self.poll_completions();
         let mut waiting = None;
         let result = loop {
-            if let Some(bytes) = self.from_ram(page, is_planned) {
+            if let Some(bytes) = self.take_from_ram(page, is_planned) {
                 break Ok(bytes);
             }
             if !self.reading.contains_key(&page) {
@@ -100,7 +100,7 @@ impl OffloadTiers {
     }
 
     /// The payload, if it is in RAM.
-    fn from_ram(&mut self, page: PageId, is_planned: bool) -> Option<PageBytes> {
+    fn take_from_ram(&mut self, page: PageId, is_planned: bool) -> Option<PageBytes> {
         let len = usize::try_from(self.config.page_bytes).ok()?;
         if let Some(resident) = self.ram_pages.get(&page) {
             return Some(PageBytes { slab: Arc::clone(&resident.slab), offset: 0, len });

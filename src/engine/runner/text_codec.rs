@@ -1,0 +1,30 @@
+//! Text codec: from text to tokens, and from a conversation to a prompt.
+
+use std::sync::Arc;
+
+use crate::engine::error::EngineError;
+use crate::model::{ModelFile, TokenizerSource};
+use crate::token::{ChatTemplate, Tokenizer};
+
+/// Tokenizer and chat template of a model.
+pub(in crate::engine) struct TextCodec {
+    pub(in crate::engine) tokenizer: Arc<Tokenizer>,
+    pub(in crate::engine) template: ChatTemplate,
+}
+
+impl TextCodec {
+    /// Tokenizer and template of `file`.
+    ///
+    /// # Errors
+    /// A vocabulary or a template that cannot be used.
+    pub(in crate::engine) fn open(file: &ModelFile) -> Result<TextCodec, EngineError> {
+        let tokenizer = match file.tokenizer()? {
+            TokenizerSource::Gguf(vocab) => Tokenizer::from_gguf(&vocab)?,
+            TokenizerSource::HuggingFace(f) => {
+                Tokenizer::from_json_files(&f.tokenizer, f.tokenizer_config.as_deref(), f.generation_config.as_deref())?
+            }
+        };
+        let template = ChatTemplate::for_model(file.info().chat_template.as_deref(), &tokenizer)?;
+        Ok(TextCodec { tokenizer: Arc::new(tokenizer), template })
+    }
+}
