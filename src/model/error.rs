@@ -7,7 +7,7 @@ use crate::gpu::GpuError;
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
     /// an I/O error of the operating system
-    #[error("{path} could not be read: {source}")]
+    #[error("could not read {path}: {source}")]
     Io {
         /// file or folder
         path: String,

@@ -83,7 +83,7 @@ fn hugging_face_cache_lists_each_file_once_by_its_repository() {
     assert_eq!(hub, [SearchPath { provider: Provider::HuggingFace, folder: disk.path("hub") }]);
     let (found, searched) = found(&hub, &Limits::default());
     assert_eq!(names(&found), [("gone", "ann/Tiny-GGUF", false), ("tiny-F32", "ann/Tiny-GGUF", true)]);
-    assert!(reason(&found[0]).starts_with("could not be read"), "{}", reason(&found[0]));
+    assert!(reason(&found[0]).starts_with("Could not read"), "{}", reason(&found[0]));
     assert_eq!(found[1].candidate.bytes, tiny_llama().bytes().len() as u64);
     assert!(!searched.has_more);
 }

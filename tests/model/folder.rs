@@ -34,7 +34,7 @@ fn paths_of_other_files_are_rejected_by_kind() {
         fs::write(&path, bytes).unwrap();
         refusal(&path)
     };
-    assert_says(&refusal(&dir.path().join("absent.gguf")), &["could not be read", "absent.gguf"]);
+    assert_says(&refusal(&dir.path().join("absent.gguf")), &["could not read", "absent.gguf"]);
     assert_says(&refusal(dir.path()), &["is not a model", "empty folder"]);
     assert_says(&file("a.gguf", b""), &["the file is empty"]);
     assert_says(&file("a.gguf", b"GG"), &["does not begin like a GGUF"]);

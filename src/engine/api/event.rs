@@ -97,7 +97,7 @@ pub enum EngineEvent {
     Device(Box<DeviceFacts>),
     /// the model is ready
     ModelLoaded(Box<ModelInfo>),
-    /// the model could not be runner: one sentence that says what to do
+    /// the model could not be loaded: one sentence that says what to do
     ModelFailed {
         /// for a person
         sentence: String,

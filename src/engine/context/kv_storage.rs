@@ -107,7 +107,7 @@ impl KvStorage {
         self.places = None;
         self.notices.push(
             "pages that were just written to the disk cannot be read again; the context is read into memory alone, and nothing \
-             is saved until the model is runner again; check the disk"
+             is saved until the model is loaded again; check the disk"
                 .to_owned(),
         );
     }
