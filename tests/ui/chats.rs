@@ -105,7 +105,7 @@ fn branch_from_an_earlier_answer_keeps_what_came_after_it() {
     answered(&mut rig, "One?", "First.");
     answered(&mut rig, "Two?", "Second.");
     rig.click("Branch from here");
-    assert!(rig.shows("The next question begins a branch.") && !rig.shows("Second."));
+    assert!(rig.shows("The next question starts a new branch.") && !rig.shows("Second."));
     rig.click("Show it");
     assert!(rig.shows("Second."));
     rig.click("Branch from here");
@@ -266,7 +266,7 @@ fn damaged_chats_are_said_in_a_sentence_and_the_window_goes_on() {
     std::fs::create_dir(&chats).unwrap();
     std::fs::write(chats.join("chats.sqlite"), "This is a letter, not a database. ".repeat(100)).unwrap();
     let mut rig = Rig::ready_with(kept_in(&dir));
-    rig.wait_for(|rig| rig.shows("Chats of this window are not kept"));
+    rig.wait_for(|rig| rig.shows("Chats of this window are not saved"));
     assert!(rig.shows("is corrupt and was left unchanged"));
     answered(&mut rig, "One?", "First.");
     assert!(rig.shows("First."));

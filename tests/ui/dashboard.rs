@@ -270,7 +270,7 @@ fn links_say_their_rate_and_their_share_of_what_was_measured_here() {
     info.kv.kv_dir = None;
     rig.emit(EngineEvent::ModelLoaded(Box::new(info)));
     assert!(rig.shows("disk to ram: N/A; its peak is not measured"), "no disk tier is not 0");
-    assert!(rig.shows("Shares follow once the links were measured"));
+    assert!(rig.shows("Shares appear once the links are measured"));
 }
 
 #[test]
@@ -393,7 +393,7 @@ fn legend_of_the_dashboard_is_one_key_away() {
 
 /// Figures of this machine are not compared.
 fn mask_machine(rig: &mut Rig) {
-    for figure in ["Frame: ", "Frames: ", "Memory: ", "Processors: "] {
+    for figure in ["Frame: ", "Frames: ", "Memory: ", "CPU cores: "] {
         let rect = rig.harness.query_by_label_contains(figure).map(|node| node.rect());
         rect.into_iter().for_each(|rect| rig.harness.mask(rect));
     }

@@ -41,7 +41,7 @@ fn settings_of_one_window_are_those_of_the_next() {
     assert_eq!((settings.sampling.temperature, settings.budgets.ram), (0.35, Some(Bytes(3 << 30))));
     assert!(!settings.keep_read);
     assert!((rig.harness.ctx.zoom_factor() - 1.1).abs() < 1e-6, "{}", rig.harness.ctx.zoom_factor());
-    assert!(rig.shows("Kept for Strata Quote alone"));
+    assert!(rig.shows("Saved for Strata Quote only"));
     rig.click("Use the model's own values");
     assert_eq!(rig.harness.state().state.settings.values.sampling, Sampling::default());
     drop(rig);
@@ -69,7 +69,7 @@ fn damaged_settings_are_set_aside_with_a_sentence() {
     std::fs::write(config.path().join("settings.json"), b"{\"theme\": ").unwrap();
     let mut rig = window(&config);
     rig.click("Done");
-    assert!(rig.shows("The settings file was damaged. It is kept as"));
+    assert!(rig.shows("The settings file was damaged and is now"));
     assert!(config.path().join("settings.broken-1.json").exists());
 }
 
