@@ -109,12 +109,12 @@ fn measurements_that_cannot_be_made_are_refused_before_a_model_is_loaded() {
     for (args, part) in [
         (&["kld", "--text", &text, "--prefix", "5000"][..], "--prefix 5000"),
         (&["kld", "--text", "absent.txt"], "absent.txt"),
-        (&["needle", "--lengths", "200"], "longer document"),
+        (&["needle", "--lengths", "200"], "longer length"),
         (&["needle", "--lengths", "512", "--questions", "400"], "too many"),
         (&["needle", "--lengths", "512", "--depths", "50", "--questions", "1", "--two-questions"], "second fact"),
         (&["needle", "--lengths", "65536", "--text", &text], "the text ends"),
         (&["needle", "--text", "absent.txt"], "absent.txt"),
-        (&["needle", "--lengths", "900", "--out", &format!("{text}/no")], "cannot be made"),
+        (&["needle", "--lengths", "900", "--out", &format!("{text}/no")], "could not be created"),
     ] {
         run(["eval"].iter().chain(args)).assert_refused(2, part);
     }

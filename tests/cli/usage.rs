@@ -127,7 +127,7 @@ fn bad_usage_is_one_sentence_and_exit_2() {
         (&["logits", "--tokens", "1"], "--out"),
         (&["tokenize"], "--text"),
         (&["bench", "-r", "0"], "from 1"),
-        (&["bench", "-p", "0", "-n", "0"], "nothing to time"),
+        (&["bench", "-p", "0", "-n", "0"], "nothing to measure"),
         (&["bench", "-o", "pdf"], "csv"),
     ] {
         run(args).assert_refused(2, part);
@@ -182,7 +182,7 @@ fn documents_that_are_none_are_one_sentence_and_exit_2() {
 fn places_that_cannot_be_written_are_refused_before_a_model_is_loaded() {
     let dir = folder(&[]);
     run(["logits", "--tokens", "1", "--out", &text(dir.path())]).assert_refused(2, "folder");
-    run(["logits", "--tokens", "1", "--out", &text(&dir.path().join("no/x.npy"))]).assert_refused(2, "make it first");
+    run(["logits", "--tokens", "1", "--out", &text(&dir.path().join("no/x.npy"))]).assert_refused(2, "Create it first");
 }
 
 #[test]
