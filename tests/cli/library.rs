@@ -35,6 +35,7 @@ fn entry(id: &str, name: &str, last_used: i64) -> CatalogEntry {
         id: id.into(),
         content_hash: "00".repeat(32),
         name: name.into(),
+        after: Vec::new(),
         bytes: 1000,
         pages: 3,
         model: "tiny".into(),

@@ -36,7 +36,7 @@ fn ask_alone_for(handle: &EngineHandle, text: &str, question: &str, max_tokens: 
     handle.send(EngineCommand::Generate {
         turn: 99,
         messages,
-        document: None,
+        documents: Vec::new(),
         sampling,
         max_tokens,
         policy: AttentionMode::AsLoaded,
@@ -49,7 +49,7 @@ fn ask_alone_for(handle: &EngineHandle, text: &str, question: &str, max_tokens: 
 fn command(text: &str, asked: &[String], max_tokens: usize) -> EngineCommand {
     let question = |(i, q): (usize, &String)| PromptRequest { turn: i as RequestId, messages: messages(text, q) };
     let questions = asked.iter().enumerate().map(question).collect();
-    EngineCommand::GenerateBatch { questions, document: None, sampling: Sampling::default(), max_tokens }
+    EngineCommand::GenerateBatch { questions, documents: Vec::new(), sampling: Sampling::default(), max_tokens }
 }
 
 #[derive(Default)]
@@ -155,8 +155,8 @@ fn stop_ends_one_question_or_all() {
     let sampling = Sampling { temperature: 3.0, top_k: 0, top_p: 1.0, min_p: 0.0, repetition_penalty: 1.0, seed: 1 };
     let Some(handle) = start(test, LoadOptions::default()) else { return };
     for stop_all in [false, true] {
-        let EngineCommand::GenerateBatch { questions, document, .. } = command(&text, &questions()[..3], 0) else { return };
-        handle.send(EngineCommand::GenerateBatch { questions, document, sampling, max_tokens: 40 });
+        let EngineCommand::GenerateBatch { questions, documents, .. } = command(&text, &questions()[..3], 0) else { return };
+        handle.send(EngineCommand::GenerateBatch { questions, documents, sampling, max_tokens: 40 });
         let mut n_heard = 0;
         let many = collect(&handle, 3, |event| {
             if let EngineEvent::Token { turn: 1, .. } = event {
@@ -216,8 +216,8 @@ fn questions_at_once_go_on_without_a_disk_that_cannot_be_read() {
         let EngineCommand::GenerateBatch { questions, sampling, max_tokens, .. } = command(&text, asked, MAX_TOKENS) else {
             panic!()
         };
-        let document = Some(saved_as("document.txt", &text, 1));
-        EngineCommand::GenerateBatch { questions, document, sampling, max_tokens }
+        let documents = vec![saved_as("document.txt", &text, 1)];
+        EngineCommand::GenerateBatch { questions, documents, sampling, max_tokens }
     };
     let start = |hook| {
         // VRAM holds a part only, so that every step reads what lies below.

@@ -26,7 +26,14 @@ pub(crate) struct Answer {
 }
 
 fn ask_with(handle: &EngineHandle, messages: Vec<Message>, sampling: Sampling, max_tokens: usize) -> Answer {
-    handle.send(EngineCommand::Generate { turn: 7, messages, document: None, sampling, max_tokens, policy: Default::default() });
+    handle.send(EngineCommand::Generate {
+        turn: 7,
+        messages,
+        documents: Vec::new(),
+        sampling,
+        max_tokens,
+        policy: Default::default(),
+    });
     let (events, end) = finish(handle);
     let text = events.iter().filter_map(|e| if let EngineEvent::Token { text, .. } = e { Some(text.as_str()) } else { None });
     Answer { text: text.collect(), summary: end.unwrap(), events }
@@ -85,7 +92,7 @@ fn second_question_on_a_document_reads_only_the_question() {
     let document = &document[..6000];
     let questions: Vec<&str> = rows.iter().map(|r| r["question"].as_str().unwrap()).collect();
     // Read ahead, as the window does when a document is dropped.
-    handle.send(EngineCommand::Prefill { turn: 1, text: document.to_owned(), document: None });
+    handle.send(EngineCommand::Prefill { turn: 1, text: document.to_owned(), documents: Vec::new() });
     let read = finish(&handle).1.unwrap();
     assert_eq!((read.stop, read.cached_tokens), (StopReason::Length, 0));
     let first = ask(&handle, vec![user(format!("{document}\n\n{}", questions[3]))]);
@@ -154,7 +161,7 @@ fn stop_ends_prefill_and_keeps_what_was_read() {
     handle.send(EngineCommand::Generate {
         turn: 1,
         messages: messages.clone(),
-        document: None,
+        documents: Vec::new(),
         sampling: Sampling::default(),
         max_tokens: 24,
         policy: Default::default(),
@@ -191,7 +198,7 @@ fn handle_that_is_dropped_waits_until_its_worker_has_put_everything_down() {
         handle.send(EngineCommand::Generate {
             turn,
             messages: vec![user(golden().0)],
-            document: None,
+            documents: Vec::new(),
             sampling: Sampling::default(),
             max_tokens: 24,
             policy: Default::default(),
@@ -223,7 +230,7 @@ fn prompt_over_the_window_is_refused_with_both_numbers() {
     handle.send(EngineCommand::Generate {
         turn: 3,
         messages,
-        document: None,
+        documents: Vec::new(),
         sampling: Sampling::default(),
         max_tokens: 8,
         policy: Default::default(),
@@ -283,7 +290,7 @@ fn model_that_cannot_be_opened_is_a_sentence_and_the_engine_lives() {
     handle.send(EngineCommand::Generate {
         turn: 1,
         messages: vec![user("x".into())],
-        document: None,
+        documents: Vec::new(),
         sampling: Sampling::default(),
         max_tokens: 1,
         policy: Default::default(),

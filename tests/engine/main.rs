@@ -18,6 +18,7 @@ mod prefix_sharing;
 mod reference_forward;
 mod saved_documents;
 mod selection;
+mod shared_prefixes;
 mod teacher_forcing;
 mod trace;
 
@@ -81,7 +82,7 @@ fn saved_as(name: &str, text: &str, pages: usize) -> DocumentRef {
         name: name.into(),
         bytes: text.len() as u64,
         pages,
-        text_bytes: text.len(),
+        end_byte: text.len(),
         save: true,
     }
 }

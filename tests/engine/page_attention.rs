@@ -23,7 +23,7 @@ fn asked(
     let (handle, _) = engine_with(test, ModelSource::BuiltIn, options)?;
     let messages = vec![Message { role: Role::User, content: format!("{}\n\n{QUESTION}", half_document()) }];
     let (sampling, policy) = (Sampling::default(), turn_policy);
-    handle.send(EngineCommand::Generate { turn: 7, messages, document: None, sampling, max_tokens: 24, policy });
+    handle.send(EngineCommand::Generate { turn: 7, messages, documents: Vec::new(), sampling, max_tokens: 24, policy });
     let (events, end) = finish(&handle);
     end.unwrap();
     let (mut answer, mut told) = (String::new(), None);

@@ -20,11 +20,11 @@ fn watched(test: &str, policy: Option<PolicySpec>) -> Option<(EngineHandle, Vec<
     let (handle, _) = engine_with(test, ModelSource::BuiltIn, options)?;
     handle.watch_pages(true);
     let text = half_document();
-    let document = Some(saved_as("document.txt", &text, 1));
+    let documents = vec![saved_as("document.txt", &text, 1)];
     let content = format!("{text}\n\nWhat is the current temperature for Reribe?");
     let messages = vec![Message { role: Role::User, content }];
     let (sampling, policy) = (Sampling::default(), AttentionMode::Sampled);
-    handle.send(EngineCommand::Generate { turn: 1, messages, document, sampling, max_tokens: 16, policy });
+    handle.send(EngineCommand::Generate { turn: 1, messages, documents, sampling, max_tokens: 16, policy });
     let (events, end) = finish(&handle);
     let used = end.unwrap().kv_bytes;
     let map = |event| if let EngineEvent::Pages(map) = event { Some(map) } else { None };
@@ -102,7 +102,7 @@ fn map_of_pages_of_a_policy_says_when_pages_were_read_and_what_they_weigh() {
     assert!(sums.iter().all(|sum| (0.0..1.001).contains(sum)) && sums.iter().any(|sum| *sum > 0.5), "{sums:?}");
     // Nobody watches any more: a map comes only when it is asked for.
     handle.watch_pages(false);
-    handle.send(EngineCommand::Prefill { turn: 2, text: "A few words.".repeat(20), document: None });
+    handle.send(EngineCommand::Prefill { turn: 2, text: "A few words.".repeat(20), documents: Vec::new() });
     let (events, _) = finish(&handle);
     assert!(!events.iter().any(|event| matches!(event, EngineEvent::Pages(_))));
     handle.send(EngineCommand::ShowPages);

@@ -42,11 +42,11 @@ impl Chat {
         };
         self.messages.push(Message { role: Role::User, content });
         let document = DocumentRef { save, ..saved_as("part.txt", &self.document, 1) };
-        let (messages, document) = (self.messages.clone(), Some(document));
+        let (messages, documents) = (self.messages.clone(), vec![document]);
         handle.send(EngineCommand::Generate {
             turn: 1,
             messages,
-            document,
+            documents,
             sampling: Sampling::default(),
             max_tokens: 10,
             policy: Default::default(),

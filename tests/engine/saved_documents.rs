@@ -27,19 +27,19 @@ fn ask(handle: &EngineHandle, text: &str, question: &str) -> Answer {
 }
 
 fn try_ask(handle: &EngineHandle, text: &str, question: &str) -> Result<Answer, String> {
-    ask_of(handle, text, question, Some(reference(text)), 40)
+    ask_of(handle, text, question, vec![reference(text)], 40)
 }
 
 fn ask_of(
     handle: &EngineHandle,
     text: &str,
     question: &str,
-    document: Option<DocumentRef>,
+    documents: Vec<DocumentRef>,
     max_tokens: usize,
 ) -> Result<Answer, String> {
     let messages = vec![Message { role: Role::User, content: format!("{text}\n\n{question}") }];
     let (sampling, policy) = (Sampling::default(), Default::default());
-    handle.send(EngineCommand::Generate { turn: 7, messages, document, sampling, max_tokens, policy });
+    handle.send(EngineCommand::Generate { turn: 7, messages, documents, sampling, max_tokens, policy });
     let (events, end) = finish(handle);
     let mut answer = Answer { text: String::new(), summary: end?, notices: Vec::new() };
     for event in events {
@@ -134,7 +134,7 @@ fn context_over_every_upper_budget_is_answered_from_the_disk() {
     let dir = tempfile::tempdir().unwrap();
     let text = half_document();
     let Some(dense) = engine(test, dir.path(), [None; 3], None) else { return };
-    let ask_plain = |handle: &EngineHandle| ask_of(handle, &text, QUESTION, None, 20);
+    let ask_plain = |handle: &EngineHandle| ask_of(handle, &text, QUESTION, Vec::new(), 20);
     let want = ask_plain(&dense).unwrap();
     let small = engine(test, dir.path(), [Some(1500 << 10), Some(1200 << 10), None], None).unwrap();
     let Answer { text: got, summary, .. } = ask_plain(&small).unwrap();

@@ -22,25 +22,25 @@ fn ask(handle: &EngineHandle, question: &str) -> (String, Box<RequestSummary>) {
 }
 
 fn ask_by(handle: &EngineHandle, question: &str, policy: AttentionMode) -> (String, Box<RequestSummary>) {
-    ask_on(handle, &half_document(), question, None, policy)
+    ask_on(handle, &half_document(), question, Vec::new(), policy)
 }
 
 /// The answer to [`QUESTION`] on a saved document of 1,700 tokens, the second half of the other.
 fn ask_saved(handle: &EngineHandle, policy: AttentionMode) -> (String, Box<RequestSummary>) {
     let text = &half_document()[5000..];
-    ask_on(handle, text, QUESTION, Some(saved_as("document.txt", text, 1)), policy)
+    ask_on(handle, text, QUESTION, vec![saved_as("document.txt", text, 1)], policy)
 }
 
 fn ask_on(
     handle: &EngineHandle,
     text: &str,
     question: &str,
-    document: Option<DocumentRef>,
+    documents: Vec<DocumentRef>,
     policy: AttentionMode,
 ) -> (String, Box<RequestSummary>) {
     let messages = vec![Message { role: Role::User, content: format!("{text}\n\n{question}") }];
     let sampling = Sampling::default();
-    handle.send(EngineCommand::Generate { turn: 7, messages, document, sampling, max_tokens: 24, policy });
+    handle.send(EngineCommand::Generate { turn: 7, messages, documents, sampling, max_tokens: 24, policy });
     let (events, end) = finish(handle);
     let text = |event| if let EngineEvent::Token { text, .. } = event { Some(text) } else { None };
     (events.into_iter().filter_map(text).collect(), end.unwrap())
@@ -150,7 +150,7 @@ fn first_layers_that_ram_has_no_room_for_are_refused_with_both_numbers() {
     let Some(handle) = engine(test, Some(spec(PolicyKind::LeoAm, 0.1)), [Some(3 << 19), Some(1 << 20)]) else { return };
     let messages = vec![Message { role: Role::User, content: format!("{}\n\n{QUESTION}", half_document()) }];
     let (sampling, policy) = (Sampling::default(), AttentionMode::AsLoaded);
-    handle.send(EngineCommand::Generate { turn: 7, messages, document: None, sampling, max_tokens: 24, policy });
+    handle.send(EngineCommand::Generate { turn: 7, messages, documents: Vec::new(), sampling, max_tokens: 24, policy });
     let refused = finish(&handle).1.unwrap_err();
     assert!(refused.contains("Leoam keeps the first 2 layers off the disk") && refused.contains("--ram-budget"), "{refused}");
 }

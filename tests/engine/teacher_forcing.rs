@@ -88,7 +88,7 @@ fn score_over_a_damaged_page_repairs_it_and_tells_every_row_once() {
     let tokens = tokens_of(&text);
     let document = saved_as("ferry.txt", &text, 1);
     let score = || EngineCommand::Score { turn: 2, tokens: tokens.clone(), n_prefix: tokens.len() - 8 };
-    handle.send(EngineCommand::Prefill { turn: 1, text, document: Some(document) });
+    handle.send(EngineCommand::Prefill { turn: 1, text, documents: vec![document] });
     finish(&handle).1.unwrap();
     let (want, first, summary) = rows(&handle, score());
     assert_eq!(summary.pages.recomputed, 0);

@@ -21,7 +21,7 @@ fn ask(handle: &EngineHandle, history: &mut History, n_bytes: usize) -> Box<Requ
     let content = format!("{}\n\n{QUESTION}", &document()[..n_bytes]);
     let messages = vec![Message { role: Role::User, content }];
     let (sampling, policy) = (Sampling::default(), AttentionMode::AsLoaded);
-    handle.send(EngineCommand::Generate { turn: 7, messages, document: None, sampling, max_tokens: 24, policy });
+    handle.send(EngineCommand::Generate { turn: 7, messages, documents: Vec::new(), sampling, max_tokens: 24, policy });
     let (events, end) = finish(handle);
     for event in events {
         if let EngineEvent::Telemetry(snapshot) = event {

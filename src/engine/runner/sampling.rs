@@ -61,8 +61,9 @@ impl ModelRunner {
         samplers: &[&Sampler],
     ) -> Result<Vec<SampleResult>, EngineError> {
         let (model, pacer, vocab_size) = (&self.model, &mut self.pacer, self.model.dims.vocab_size);
-        let rows = self.row_logits.as_ref().filter(|_| samplers.len() > 1);
+        let rows = self.row_logits.as_ref();
         let (output, readback) = rows.map_or((&model.output, &model.act.readback), |rows| (&rows.output, &rows.readback));
+        debug_assert!(samplers.len() <= rows.map_or(1, |rows| rows.n_rows), "{} samplers have no room", samplers.len());
         model.run_output(gpu, pacer, output, (first_row, samplers.len()))?;
         pacer.mark(KernelFamily::Sample, NO_LAYER);
         for (i, sampler) in samplers.iter().enumerate().filter(|(_, sampler)| !sampler.needs_all_logits()) {
@@ -99,7 +100,8 @@ impl ModelRunner {
     /// # Errors
     /// A lost device.
     pub(in crate::engine) fn last_logits(&mut self, gpu: &Gpu) -> Result<Vec<f32>, EngineError> {
-        self.model.run_output(gpu, &mut self.pacer, &self.model.output, (0, 1))?;
+        let output = self.row_logits.as_ref().map_or(&self.model.output, |rows| &rows.output);
+        self.model.run_output(gpu, &mut self.pacer, output, (0, 1))?;
         self.pacer.finish(gpu)?;
         self.logits_of(gpu, 0)
     }

@@ -69,6 +69,12 @@ fn logits_of_rows_are_those_of_each_alone() {
         // A penalty asks for all logits.
         let sampler = Sampler::new(Sampling { repetition_penalty: 2.0, ..Sampling::default() });
         let picked = runner.sample(&gpu, 0, &[&sampler; 3]).unwrap();
+        // One row of a batch, as its first token is sampled: buffers for three rows hold its logits as well.
+        let mut tail = SequenceTail::new(&gpu, &runner.model, rests[1].len()).unwrap();
+        runner.run_tokens(&gpu, &rests[1], N_SHARED, SequenceKv::Own(&mut tail)).unwrap();
+        let first = runner.sample(&gpu, rests[1].len() - 1, &[&sampler]).unwrap();
+        let [SampleResult::All(first)] = first.as_slice() else { panic!("not all logits") };
+        assert!(kld(&alone[1], first) <= limit, "{kv_dtype:?}: {:.1e}", kld(&alone[1], first));
         for (alone, picked) in alone.iter().zip(picked) {
             let SampleResult::All(logits) = picked else { panic!("not all logits") };
             let kld = kld(alone, &logits);

@@ -30,10 +30,10 @@ use crate::engine::selection::sequence_policy::{LayerInputs, RowScores, RowSelec
 use crate::engine::selection::token_scorer::ScoreOps;
 use crate::engine::selection::{PREFER_EVERY, Selector};
 use crate::gpu::{Binding, Gpu, Recorder};
-use crate::kv::policy::retention::TRACKED_WEIGHT;
+use crate::kv::policy::retention::{OffloadedHits, TRACKED_WEIGHT};
 use crate::kv::policy::scores::{PageBounds, head_masses};
 use crate::kv::policy::{PolicyKind, SelectedBlock, unique};
-use crate::kv::{BlockTable, StagedBatch};
+use crate::kv::{BlockTable, SelectedStream, StagedBatch};
 use crate::telemetry::{EventKind, KernelFamily};
 
 /// Engine state that every step of a selection needs.
@@ -114,7 +114,6 @@ impl GpuModel {
             // They come through the staging buffers.
             self.submit_slots(device.gpu, device.pacer, &mut recorded)?;
         }
-        let tails: Vec<Vec<f32>> = scores.iter().map(|row| row.tail.clone()).collect();
         let began = Instant::now();
         let selected = self.select_rows(s, device, layer, n_context, rows, &mut scores)?;
         policies(rows).for_each(|policy| policy.stats.evaluation += began.elapsed());
@@ -122,6 +121,7 @@ impl GpuModel {
         if rows.iter().filter_map(|row| row.policy.as_deref()).any(SequencePolicy::measures_mass) {
             // Every page is going to come through the staging buffers.
             self.submit_slots(device.gpu, device.pacer, &mut recorded)?;
+            let tails = scores.into_iter().map(|row| row.tail).collect();
             self.measure_mass(s, device, layer, n_context, rows, &selected, tails)?;
         }
         self.attend_blocks(s, device, layer, n_context, rows, selected, prefetched.as_ref(), recorded)?;
@@ -219,12 +219,7 @@ impl GpuModel {
     }
 
     /// Offloaded pages of a layer that the sequence retains, from its prompt's observation window or its last steps.
-    pub(in crate::engine) fn offloaded_hits(
-        &self,
-        policy: &SequencePolicy,
-        layer: usize,
-        n_pages: usize,
-    ) -> crate::kv::policy::retention::OffloadedHits {
+    pub(in crate::engine) fn offloaded_hits(&self, policy: &SequencePolicy, layer: usize, n_pages: usize) -> OffloadedHits {
         let is_resident = |page| self.kv.is_resident(layer, page);
         policy.retained.offloaded_hits((layer, policy.step), n_pages, is_resident, &self.kv.keys_in_ram(layer))
     }
@@ -382,7 +377,7 @@ impl GpuModel {
         rows: &mut [Row],
         selected: &[RowSelection],
         prefetched: Option<&Prefetched>,
-    ) -> crate::kv::SelectedStream {
+    ) -> SelectedStream {
         let pages = unique(selected.iter().flat_map(|row| &row.selection.pages).copied().collect());
         let next = unique(selected.iter().filter_map(|row| row.next.as_ref()).flat_map(|(_, pages)| pages).copied().collect());
         let next = selected.iter().any(|row| row.next.is_some()).then_some((layer + 1, next.as_slice()));
