@@ -80,7 +80,7 @@ pub(in crate::engine) struct RowScores {
     pub next_bounds: Option<PageBounds>,
     /// query f32 `[H, D]`
     pub q: Vec<f32>,
-    /// scores f32 `[H, n_keys]` of the tokens behind the last complete page
+    /// scores f32 `[H, n_keys]` of the tokens after the last complete page
     pub tail: Vec<f32>,
     /// pages whose tokens were scored, and their scores f32 `[H, n_keys]` of each run
     pub runs: ScoreRuns,
