@@ -1,7 +1,7 @@
 //! Fetch of selected pages: hot pages into frames, the others into staging buffers, and token tables of both for the kernels.
 //!
 //! ```text
-//! stream ─┬─ framed batches ─► frames ─► a table per segment ────────┐
+//! stream ─┬─ framed batches ─► frames ─► a table per segment ─────────┐
 //!         └─ others ─► fills of the staging area ─► a table per fill ─┴─► SelectedOps: decode, token scores
 //! ```
 //! Owner: the engine thread. Shapes: R rows, H query heads and G KV heads of each.
