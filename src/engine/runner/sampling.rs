@@ -1,9 +1,9 @@
-//! Sampling readback: the logits of the rows of a pass, and what their samplers need of them.
+//! Sampling readback: logits of the rows of a pass, and the candidates for their samplers.
 //!
 //! ```text
 //! x [R, C] ─► norm ─► output projection ─► logits [R, V] ─► row by row: argmax or top-k ─► one readback for all rows
 //! ```
-//! A single answer is the case of one row, whose logits need no buffer of their own.
+//! A single answer is one row; its logits need no extra buffer.
 //!
 //! Owner: the engine thread.
 
@@ -16,7 +16,7 @@ use crate::gpu::kernels::sample::{self, Candidates, TOP_K_BYTES};
 use crate::gpu::{Buffer, Gpu, Slice};
 use crate::telemetry::{KernelFamily, NO_LAYER};
 
-/// Result of the device's part of sampling.
+/// Result of sampling on the GPU.
 pub(in crate::engine) enum SampleResult {
     /// the best token
     Greedy(u32),
@@ -35,7 +35,7 @@ pub(in crate::engine) struct RowLogits {
 }
 
 impl ModelRunner {
-    /// Makes room for the logits of `n_rows`; a single row needs none.
+    /// Allocates buffers for the logits of `n_rows`. A single row needs none.
     ///
     /// # Errors
     /// Out of VRAM, a lost device.
@@ -50,7 +50,7 @@ impl ModelRunner {
         Ok(())
     }
 
-    /// Projects rows `first_row ..` of the last pass, one for each sampler, submits everything and waits for what they need.
+    /// Projects rows `first_row ..` of the last pass, one per sampler, submits, and waits for the candidates.
     ///
     /// # Errors
     /// A lost device.
@@ -95,7 +95,7 @@ impl ModelRunner {
         samplers.iter().enumerate().map(result).collect()
     }
 
-    /// Logits f32 `[V]` of the token that was decoded last. Waits for the GPU.
+    /// Logits f32 `[V]` of the last decoded token. Waits for the GPU.
     ///
     /// # Errors
     /// A lost device.
@@ -106,7 +106,7 @@ impl ModelRunner {
         self.logits_of(gpu, 0)
     }
 
-    /// Logits f32 `[V]` of the `i`-th row that was sampled last.
+    /// Logits f32 `[V]` of row `i` of the last sampling.
     ///
     /// # Errors
     /// A lost device.
