@@ -115,6 +115,7 @@
 //! 9. No silent truncation: a context that does not fit the model's window is refused with both numbers.
 //! 10. Linux first, never Linux only: what is Linux alone (io_uring, O_DIRECT) has a portable fallback, tested as well.
 
+#[cfg(feature = "window")]
 pub mod app;
 pub mod base;
 pub mod chats;

@@ -2,8 +2,6 @@
 
 use std::process::ExitCode;
 
-use strata::app::WindowOptions;
-use strata::app::persist::paths::Folders;
 use strata::cli::{self, Invocation, WindowStart};
 
 fn main() -> ExitCode {
@@ -14,10 +12,7 @@ fn main() -> ExitCode {
     match cli::parse(std::env::args_os()) {
         Invocation::Done(code) => code,
         Invocation::Headless(command) => cli::run(&command),
-        Invocation::Window(window) => match open_window(*window) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => cli::fail(error),
-        },
+        Invocation::Window(window) => open_window(*window),
     }
 }
 
@@ -28,11 +23,21 @@ fn reads_document() -> Option<String> {
 }
 
 /// Opens the window with its own engine.
-fn open_window(window: WindowStart) -> anyhow::Result<()> {
-    let folders = Folders::of_user();
+#[cfg(feature = "window")]
+fn open_window(window: WindowStart) -> ExitCode {
+    let folders = strata::app::persist::paths::Folders::of_user();
     let WindowStart { model: initial_model, load, documents } = window;
-    let options = WindowOptions { initial_model, load, documents, folders, handed_over: None };
-    Ok(strata::app::run(options, strata::engine::spawn)?)
+    let options = strata::app::WindowOptions { initial_model, load, documents, folders, handed_over: None };
+    match strata::app::run(options, strata::engine::spawn) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => cli::fail(error),
+    }
+}
+
+/// This program was built without the window.
+#[cfg(not(feature = "window"))]
+fn open_window(_: WindowStart) -> ExitCode {
+    cli::no_window()
 }
 
 /// Sets `XDG_RUNTIME_DIR` if it is unset (ssh, containers, CI): without it Mesa's Vulkan drivers print warnings on stderr.

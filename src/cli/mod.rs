@@ -121,6 +121,13 @@ pub fn fail(reason: impl std::fmt::Display) -> ExitCode {
     CliError::Failed(reason.to_string()).report(&mut std::io::stderr())
 }
 
+/// Prints on stderr that this program has no window, and returns the exit code of a usage error.
+pub fn no_window() -> ExitCode {
+    let sentence = "this program was built without a window: name a command (`strata --help` lists them), or build it with \
+                    the feature `window`";
+    CliError::Input(sentence.to_owned()).report(&mut std::io::stderr())
+}
+
 impl Headless {
     /// True if progress and notices are JSON lines too. The lines of `bench` are results only.
     fn wants_json(&self) -> bool {

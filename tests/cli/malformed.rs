@@ -75,7 +75,7 @@ fn entry_offset(group: u64) -> u64 {
 
 fn harms() -> Vec<Harm> {
     const DAMAGED: Option<&str> = Some("damaged and must be computed again");
-    const USELESS: Option<&str> = Some("was of no use");
+    const USELESS: Option<&str> = Some("cannot be used");
     const ALL: RangeInclusive<u64> = N_GROUPS..=N_GROUPS;
     const NONE: RangeInclusive<u64> = 0..=0;
     vec![

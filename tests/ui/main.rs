@@ -19,5 +19,6 @@ mod page_attention;
 mod persistence;
 mod recorded;
 mod settings;
+mod several_documents;
 mod snapshots;
 mod timeline;

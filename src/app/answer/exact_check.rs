@@ -112,7 +112,7 @@ impl ViewState {
     }
 
     /// True if the running task stops for a question: a check, or a prefill for later chats.
-    pub fn gives_way(&self) -> bool {
+    pub fn yields_to_question(&self) -> bool {
         self.engine.running.is_some_and(|r| matches!(r.task, Task::Check(_) | Task::PrefillAlone(_)))
     }
 

@@ -44,6 +44,15 @@ fn dot(ui: &mut Ui) {
     ui.painter().circle_filled(rect.center(), 1.5, t.idle);
 }
 
+/// `reading b.txt by itself, 41 %`
+fn alone_label(state: &ViewState, phase: Phase) -> String {
+    let name = state.prefilling_alone().map_or("a document", |doc| doc.name.as_str());
+    match phase {
+        Phase::Prefill { done, total, .. } => format!("reading {name} by itself, {}", format::percent(done, total)),
+        _ => format!("reading {name} by itself"),
+    }
+}
+
 fn parts(state: &ViewState) -> Vec<String> {
     let device = match (&state.engine.model, state.info()) {
         (_, Some(info)) if info.software => format!("{} (software)", info.adapter),
@@ -53,6 +62,7 @@ fn parts(state: &ViewState) -> Vec<String> {
         _ => "Starting".to_owned(),
     };
     let speed = match state.engine.running.map(|r| r.phase) {
+        Some(phase) if state.prefilling_alone().is_some() => alone_label(state, phase),
         Some(Phase::Decode { tokens_per_s, .. }) => format::speed(tokens_per_s),
         Some(Phase::Prefill { tokens_per_s, .. }) => format!("reading {}", format::speed(tokens_per_s)),
         Some(Phase::Waiting) => "waiting".to_owned(),

@@ -16,7 +16,7 @@ impl ViewState {
     pub fn can_send(&self) -> bool {
         let chat = self.chat();
         let is_here = chat.stored == Stored::Loaded && chat.missing.is_empty();
-        (self.engine.running.is_none() || self.gives_way()) && is_here && !chat.draft.trim().is_empty()
+        (self.engine.running.is_none() || self.yields_to_question()) && is_here && !chat.draft.trim().is_empty()
     }
 
     /// Sends the question in the composer.
@@ -24,7 +24,7 @@ impl ViewState {
         if !self.can_send() {
             return;
         }
-        if self.gives_way() {
+        if self.yields_to_question() {
             return self.send_after_stop();
         }
         let question = std::mem::take(&mut self.chat_mut().draft).trim().to_owned();

@@ -14,6 +14,7 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension, TransactionBehavior, pa
 
 use super::entry::{COLUMNS, CatalogEntry};
 use super::error::CatalogError;
+use super::preceding;
 
 const FILE_NAME: &str = "library.sqlite";
 /// Suffixes of SQLite's side files.
@@ -25,8 +26,7 @@ const LOCK_NAME: &str = "library.lock";
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Schema migrations: entry n upgrades version n to n + 1. Entries never change; new ones are appended.
-const MIGRATIONS: [&str; 2] = [
-    "CREATE TABLE documents (
+const MIGRATIONS: [&str; 1] = ["CREATE TABLE documents (
     id TEXT PRIMARY KEY NOT NULL,
     content_hash TEXT NOT NULL,
     name TEXT NOT NULL,
@@ -42,10 +42,7 @@ const MIGRATIONS: [&str; 2] = [
     prefill_seconds REAL NOT NULL,
     created INTEGER NOT NULL,
     last_used INTEGER NOT NULL
-) STRICT",
-    // JSON list of the documents before it; empty text for none.
-    "ALTER TABLE documents ADD COLUMN preceding TEXT NOT NULL DEFAULT ''",
-];
+) STRICT"];
 
 /// Catalog of the saved documents of one library.
 #[derive(Debug)]
@@ -104,7 +101,10 @@ impl Catalog {
     /// # Errors
     /// A database error.
     pub fn upsert(&self, entry: &CatalogEntry) -> Result<(), CatalogError> {
-        entry.write(&self.db)
+        let change = self.db.unchecked_transaction()?;
+        entry.write(&change)?;
+        preceding::write(&change, entry)?;
+        Ok(change.commit()?)
     }
 
     /// A document by its whole id.
@@ -113,7 +113,10 @@ impl Catalog {
     /// A database error.
     pub fn get(&self, id: &str) -> Result<Option<CatalogEntry>, CatalogError> {
         let sql = format!("SELECT {COLUMNS} FROM documents WHERE id = ?1");
-        Ok(self.db.query_row(&sql, [id], CatalogEntry::read).optional()?)
+        let entry = self.db.query_row(&sql, [id], CatalogEntry::read).optional()?;
+        let mut entries: Vec<CatalogEntry> = entry.into_iter().collect();
+        preceding::read(&self.db, &mut entries)?;
+        Ok(entries.pop())
     }
 
     /// The only document whose id begins with `prefix`, in any case.
@@ -144,7 +147,11 @@ impl Catalog {
     /// # Errors
     /// A database error.
     pub fn remove(&self, id: &str) -> Result<bool, CatalogError> {
-        Ok(self.db.execute("DELETE FROM documents WHERE id = ?1", [id])? > 0)
+        let change = self.db.unchecked_transaction()?;
+        let n_removed = change.execute("DELETE FROM documents WHERE id = ?1", [id])?;
+        preceding::remove(&change, id)?;
+        change.commit()?;
+        Ok(n_removed > 0)
     }
 
     /// All documents, the most recently used first.
@@ -154,7 +161,8 @@ impl Catalog {
     pub fn list(&self) -> Result<Vec<CatalogEntry>, CatalogError> {
         let sql = format!("SELECT {COLUMNS} FROM documents ORDER BY last_used DESC, id");
         let mut statement = self.db.prepare(&sql)?;
-        let entries = statement.query_map([], CatalogEntry::read)?.collect::<Result<_, _>>()?;
+        let mut entries = statement.query_map([], CatalogEntry::read)?.collect::<Result<Vec<_>, _>>()?;
+        preceding::read(&self.db, &mut entries)?;
         Ok(entries)
     }
 

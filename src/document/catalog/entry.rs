@@ -4,6 +4,7 @@ use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, 
 use rusqlite::{Row, named_params};
 
 use super::error::CatalogError;
+use super::preceding::PrecedingDocument;
 
 /// Digits of an id in its short form.
 const SHORT_ID_LEN: usize = 8;
@@ -15,22 +16,6 @@ pub enum ReadState {
     Read,
     /// interrupted; prefill resumes from there
     Partial,
-}
-
-/// A document before another one in a prompt.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct PrecedingDocument {
-    /// display name
-    pub name: String,
-    /// hash of its text, hexadecimal
-    pub content_hash: String,
-}
-
-/// True if the documents `after` are, or begin with, those before a document and that document itself.
-pub fn begins_with(after: &[PrecedingDocument], before: &[PrecedingDocument], content_hash: &str) -> bool {
-    let hashes = before.iter().map(|document| document.content_hash.as_str()).chain(std::iter::once(content_hash));
-    let n = before.len() + 1;
-    after.len() >= n && after.iter().take(n).map(|document| document.content_hash.as_str()).eq(hashes)
 }
 
 /// A saved document with the model that prefilled it.
@@ -72,16 +57,16 @@ pub struct CatalogEntry {
 
 /// Columns in the order of the fields of [`CatalogEntry`].
 pub(super) const COLUMNS: &str = "id, content_hash, name, bytes, pages, model, model_fingerprint, kv_dtype, tokens, \
-    saved_tokens, kv_bytes, state, prefill_seconds, created, last_used, preceding";
+    saved_tokens, kv_bytes, state, prefill_seconds, created, last_used";
 
 /// Inserts a row, or updates all of it but the time of creation.
 pub(super) const UPSERT: &str = "INSERT INTO documents VALUES (:id, :content_hash, :name, :bytes, :pages, :model, \
-    :model_fingerprint, :kv_dtype, :tokens, :saved_tokens, :kv_bytes, :state, :prefill_seconds, :created, :last_used, :preceding) \
+    :model_fingerprint, :kv_dtype, :tokens, :saved_tokens, :kv_bytes, :state, :prefill_seconds, :created, :last_used) \
     ON CONFLICT (id) DO UPDATE SET content_hash = excluded.content_hash, name = excluded.name, bytes = excluded.bytes, \
     pages = excluded.pages, model = excluded.model, model_fingerprint = excluded.model_fingerprint, \
     kv_dtype = excluded.kv_dtype, tokens = excluded.tokens, saved_tokens = excluded.saved_tokens, \
     kv_bytes = excluded.kv_bytes, state = excluded.state, prefill_seconds = excluded.prefill_seconds, \
-    last_used = excluded.last_used, preceding = excluded.preceding";
+    last_used = excluded.last_used";
 
 impl CatalogEntry {
     /// Short form of the id.
@@ -89,12 +74,13 @@ impl CatalogEntry {
         self.id.get(..SHORT_ID_LEN).unwrap_or(&self.id)
     }
 
+    /// Without the documents before it, which are in another table.
     pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<CatalogEntry> {
         Ok(CatalogEntry {
             id: row.get("id")?,
             content_hash: row.get("content_hash")?,
             name: row.get("name")?,
-            after: preceding(&row.get::<_, String>("preceding")?)?,
+            after: Vec::new(),
             bytes: row.get("bytes")?,
             pages: row.get("pages")?,
             model: row.get("model")?,
@@ -129,19 +115,9 @@ impl CatalogEntry {
                 ":prefill_seconds": self.prefill_seconds,
                 ":created": self.created,
                 ":last_used": self.last_used,
-                ":preceding": serde_json::to_string(&self.after).unwrap_or_default(),
             },
         )?;
         Ok(())
-    }
-}
-
-/// Preceding documents of a row. An empty text has none.
-fn preceding(text: &str) -> rusqlite::Result<Vec<PrecedingDocument>> {
-    match text {
-        "" => Ok(Vec::new()),
-        text => serde_json::from_str(text)
-            .map_err(|error| rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Text, Box::new(error))),
     }
 }
 

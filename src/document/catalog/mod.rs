@@ -15,10 +15,12 @@
 mod database;
 mod entry;
 mod error;
+mod preceding;
 
 pub use database::Catalog;
-pub use entry::{CatalogEntry, PrecedingDocument, ReadState, begins_with};
+pub use entry::{CatalogEntry, ReadState};
 pub use error::CatalogError;
+pub use preceding::{PrecedingDocument, begins_with};
 
 use std::path::PathBuf;
 

@@ -59,9 +59,10 @@ fn library_items(state: &ViewState) -> Vec<LibraryItem<'_>> {
     let mut library_items: Vec<LibraryItem> = Vec::new();
     for saved in state.library.iter().flatten().filter(|s| !state.is_removed(&s.content_hash, true)) {
         let is_same = |other: &SavedDocument| {
-            (&other.content_hash, &other.model, other.kv_dtype) == (&saved.content_hash, &saved.model, saved.kv_dtype)
+            let is_after = !(saved.after.is_empty() && other.after.is_empty());
+            is_after && (&other.content_hash, &other.model, other.kv_dtype) == (&saved.content_hash, &saved.model, saved.kv_dtype)
         };
-        let item = library_items.iter_mut().find(|item| !saved.content_hash.is_empty() && item.saved.is_some_and(is_same));
+        let item = library_items.iter_mut().find(|item| item.saved.is_some_and(is_same));
         if let Some(item) = item {
             item.add(saved);
             continue;
