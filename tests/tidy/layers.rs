@@ -4,7 +4,6 @@
 //! `super::super::gpu` if it reaches the top. `lib.rs` and `main.rs` are above every layer.
 
 use crate::sources::Source;
-use crate::text::without_comments;
 
 /// Every module with its layer, as in `src/lib.rs`.
 pub const TABLE: [(&str, u8); 12] = [
@@ -52,17 +51,17 @@ fn layer(module: &str) -> Option<u8> {
 
 /// Top-level modules that the code names, with the line.
 fn imports(source: &Source) -> Vec<(usize, String)> {
-    let code = without_comments(&source.text);
+    let code = source.code();
     let mut found = Vec::new();
     for (at, _) in code.match_indices("crate::") {
         let before = code[..at].chars().next_back();
         if before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == '$') {
             continue;
         }
-        let n = line_of(&code, at);
+        let n = line_of(code, at);
         found.extend(heads(&code[at + "crate::".len()..]).into_iter().map(|name| (n, name)));
     }
-    found.extend(climbs(source, &code));
+    found.extend(climbs(source, code));
     found
 }
 
