@@ -3,7 +3,10 @@
 //! Each rule is a function from text to complaints, so that tests can check it on bad examples.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
+mod circles;
+mod known_circles;
 mod layers;
+mod paths;
 mod rust;
 mod sources;
 mod text;
@@ -25,6 +28,10 @@ fn assert_none(complaints: Vec<String>) {
     assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
 }
 
+fn rust_under(folder: &str) -> Vec<&'static Source> {
+    tracked().iter().filter(|s| s.is_under(folder) && s.has_extension("rs")).collect()
+}
+
 #[test]
 fn modules_import_lower_layers_only() {
     assert_none(tracked().iter().filter(|s| s.is_under("src")).flat_map(layers::complaints).collect());
@@ -40,6 +47,12 @@ fn layer_table_names_every_module_of_the_crate() {
     let mut table: Vec<&str> = layers::TABLE.iter().map(|(name, _)| *name).collect();
     table.sort_unstable();
     assert_eq!(declared, table);
+}
+
+#[test]
+fn files_of_a_module_do_not_use_each_other_in_circles() {
+    let found = circles::circles(&rust_under("src"));
+    assert_none(circles::complaints(&found, &known_circles::KNOWN_CIRCLES));
 }
 
 #[test]
