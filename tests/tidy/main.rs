@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod circles;
+mod fields;
 mod known_circles;
 mod layers;
 mod paths;
@@ -22,6 +23,8 @@ const TOP_LEVEL: [&str; 8] = ["Cargo.toml", "Cargo.lock", "README.md", "LICENSE"
 const TOP_LEVEL_OPTIONAL: [&str; 1] = ["benches"];
 const MAX_LINES: usize = 500;
 const MAX_MAIN_LINES: usize = 80;
+/// Pages that a reader sees first, with their limit in bytes.
+const MAX_PAGE_BYTES: [(&str, usize); 2] = [("README.md", 8000), ("assets/demo-model/README.md", 4000)];
 
 #[track_caller]
 fn assert_none(complaints: Vec<String>) {
@@ -61,6 +64,20 @@ fn files_are_within_the_line_limit() {
     assert_none(tracked().iter().filter(capped).filter_map(too_long).collect());
     for (path, _, reason) in LONGER_FILES {
         assert!(!reason.is_empty() && tracked().iter().any(|s| s.path == path), "{path} may be long, but does not exist");
+    }
+}
+
+#[test]
+fn structs_have_few_fields() {
+    let rust = tracked().iter().filter(|s| s.has_extension("rs"));
+    assert_none(fields::complaints(&rust.flat_map(fields::structs).collect::<Vec<_>>()));
+}
+
+#[test]
+fn pages_for_readers_are_short() {
+    for (path, max) in MAX_PAGE_BYTES {
+        let page = tracked().iter().find(|s| s.path == path);
+        assert_none(page.map_or_else(|| vec![format!("{path} is missing")], |page| too_large(page, max).into_iter().collect()));
     }
 }
 
@@ -111,11 +128,19 @@ fn too_long(source: &Source) -> Option<String> {
     (n_lines > cap).then(|| format!("{}: {n_lines} lines, {cap} is the most; split it by what its parts are about", source.path))
 }
 
+fn too_large(page: &Source, max: usize) -> Option<String> {
+    let n_bytes = page.text.len();
+    (n_bytes > max)
+        .then(|| format!("{}: {n_bytes} bytes; the limit is {max}. Move the details to a page of their own", page.path))
+}
+
 #[test]
 fn length_and_top_level_rules_reject_bad_examples() {
     assert!(too_long(&Source::new("src/a/b.rs", &"//\n".repeat(MAX_LINES + 1))).is_some());
     assert!(too_long(&Source::new("src/main.rs", &"//\n".repeat(MAX_MAIN_LINES + 1))).is_some());
     assert!(too_long(&Source::new("src/a/b.rs", &"//\n".repeat(MAX_LINES))).is_none());
+    assert!(too_large(&Source::new("README.md", "12345"), 4).is_some());
+    assert!(too_large(&Source::new("README.md", "1234"), 4).is_none());
     let names = ["src", ".ci", "notes.txt"].map(str::to_owned);
     assert_eq!(top_level_complaints(&names).len(), 1);
     assert!(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs").is_file());
