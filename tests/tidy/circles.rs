@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::known_circles::Known;
-use crate::paths::{Import, Path, read};
+use crate::paths::{Import, Path, from_root, module_of, read};
 use crate::rust::{Token, tokens, without_tests};
 use crate::sources::Source;
 
@@ -77,7 +77,7 @@ impl Tree {
         let mut files = Vec::new();
         let mut only_tests = BTreeSet::new();
         for source in sources {
-            let Some(module) = module_of(&source.path) else { continue };
+            let Some(module) = module_of(&source.path).filter(|_| !is_test(&source.path)) else { continue };
             let all = tokens(source.code());
             let (shipped, tests) = without_tests(&all);
             only_tests.extend(tests.iter().map(|name| [&module[..], &[(*name).to_owned()]].concat()));
@@ -129,24 +129,17 @@ impl Tree {
 
     /// The path from the crate's root; None for another crate, a local name, or a name of the file itself.
     fn absolute(&self, file: &File, path: &[String]) -> Option<Vec<String>> {
-        let (first, rest) = path.split_first()?;
-        let mut module = match first.as_str() {
-            "crate" => Vec::new(),
-            "self" => file.module.clone(),
-            "super" => file.module[..file.module.len().checked_sub(1)?].to_vec(),
-            name => {
-                let child = [&file.module[..], &[name.to_owned()]].concat();
-                if !self.by_module.contains_key(&child) {
-                    let import = file.imports.iter().find(|i| i.name == *name && i.path[0] != *name)?;
-                    return Some([&self.absolute(file, &import.path)?[..], rest].concat());
-                }
+        from_root(&file.module, path).or_else(|| {
+            let (name, rest) = path.split_first()?;
+            let child = [&file.module[..], &[name.clone()]].concat();
+            let start = if self.by_module.contains_key(&child) {
                 child
-            }
-        };
-        let n_up = rest.iter().take_while(|s| *s == "super").count();
-        module.truncate(module.len().checked_sub(n_up)?);
-        module.extend_from_slice(&rest[n_up..]);
-        Some(module)
+            } else {
+                let import = file.imports.iter().find(|i| i.name == *name && i.path[0] != *name)?;
+                self.absolute(file, &import.path)?
+            };
+            Some([&start[..], rest].concat())
+        })
     }
 
     /// The file that defines the first item on a path from the root; the file of its last module where a macro does.
@@ -213,17 +206,9 @@ fn items(tokens: &[Token<'_>]) -> BTreeSet<String> {
 /// Words before the name of an item.
 const DEFINES: [&str; 10] = ["struct", "enum", "union", "trait", "fn", "const", "static", "type", "mut", "macro_rules"];
 
-/// Module of a file of `src`; None for files of tests, `main.rs` and everything else.
-fn module_of(path: &str) -> Option<Vec<String>> {
-    let inner = path.strip_prefix("src/")?.strip_suffix(".rs")?;
-    if inner == "main" || inner == "tests" || inner.ends_with("/tests") || inner.ends_with("_tests") {
-        return None;
-    }
-    let mut module: Vec<String> = inner.split('/').map(str::to_owned).collect();
-    if matches!(module.last().map(String::as_str), Some("mod" | "lib")) {
-        module.pop();
-    }
-    Some(module)
+/// True for a file that is only tests.
+fn is_test(path: &str) -> bool {
+    path.ends_with("/tests.rs") || path.ends_with("_tests.rs")
 }
 
 /// New circles, and known ones that are gone or have changed.

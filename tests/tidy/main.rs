@@ -41,6 +41,13 @@ fn modules_import_lower_layers_only() {
 }
 
 #[test]
+fn interface_of_the_engine_stands_alone() {
+    let interface = rust_under(layers::INTERFACE);
+    assert!(!interface.is_empty(), "{} has moved", layers::INTERFACE);
+    assert_none(interface.into_iter().flat_map(layers::interface_complaints).collect());
+}
+
+#[test]
 fn layer_table_names_every_module_of_the_crate() {
     let declared: Vec<String> = tracked()
         .iter()

@@ -48,6 +48,29 @@ pub fn read(tokens: &[Token<'_>]) -> (Vec<Import>, Vec<Path>) {
     (imports, paths)
 }
 
+/// A path from the crate's root, as a module sees it; None if it begins with none of `crate`, `self` and `super`.
+pub fn from_root(module: &[String], path: &[String]) -> Option<Vec<String>> {
+    let (first, rest) = path.split_first()?;
+    let n_up = rest.iter().take_while(|s| *s == "super").count();
+    let start = match first.as_str() {
+        "crate" => 0,
+        "self" => module.len().checked_sub(n_up)?,
+        "super" => module.len().checked_sub(1 + n_up)?,
+        _ => return None,
+    };
+    Some([&module[..start], &rest[n_up..]].concat())
+}
+
+/// Module of a file of `src`; None for `main.rs` and for files elsewhere.
+pub fn module_of(path: &str) -> Option<Vec<String>> {
+    let inner = path.strip_prefix("src/")?.strip_suffix(".rs").filter(|inner| *inner != "main")?;
+    let mut module: Vec<String> = inner.split('/').map(str::to_owned).collect();
+    if matches!(module.last().map(String::as_str), Some("mod" | "lib")) {
+        module.pop();
+    }
+    Some(module)
+}
+
 /// True if the tokens before `use` end with `pub` or `pub(...)`.
 fn is_public(before: &[Token<'_>]) -> bool {
     let mut texts = before.iter().rev().map(|t| t.text);
@@ -132,4 +155,20 @@ fn paths_are_read_outside_of_use_items() {
     let shown: Vec<_> = paths.iter().map(|p| p.segments.join("::")).collect();
     assert_eq!(shown, ["mod", "fn", "f", "x", "super::c::D", "e::F", "x", "h", "crate::j"]);
     assert_eq!(paths.last().map(|p| p.line), Some(2));
+}
+
+#[test]
+fn relative_paths_begin_at_the_module() {
+    let from = |path: &str, text: &str| {
+        let segments: Vec<String> = text.split("::").map(str::to_owned).collect();
+        from_root(&module_of(path)?, &segments).map(|p| p.join("::"))
+    };
+    assert_eq!(from("src/a/b.rs", "crate::c::D").as_deref(), Some("c::D"));
+    assert_eq!(from("src/a/b.rs", "self::D").as_deref(), Some("a::b::D"));
+    assert_eq!(from("src/a/mod.rs", "self::D").as_deref(), Some("a::D"));
+    assert_eq!(from("src/a/b/c.rs", "super::super::D").as_deref(), Some("a::D"));
+    assert_eq!(
+        (from("src/a/b.rs", "std::fmt"), from("src/lib.rs", "super::a"), from("tests/a.rs", "crate::a")),
+        (None, None, None)
+    );
 }
