@@ -5,6 +5,7 @@
 
 mod circles;
 mod fields;
+mod heads;
 mod known_circles;
 mod layers;
 mod paths;
@@ -92,6 +93,11 @@ fn pages_for_readers_are_short() {
 fn every_source_file_has_a_module_head() {
     let documented = |s: &&Source| s.has_extension("rs") && (s.is_under("src") || s.path.ends_with("/main.rs"));
     assert_none(tracked().iter().filter(documented).filter_map(text::no_module_doc).collect());
+}
+
+#[test]
+fn module_heads_begin_with_a_short_sentence() {
+    assert_none(heads::complaints(&rust_under("src")));
 }
 
 #[test]
