@@ -52,17 +52,17 @@
 //!
 //! | paper | section | file |
 //! |---|---|---|
-//! | LeoAM | §4.2 eq. 2, eq. 3: number of initial chunks | `src/kv/policy/leoam/mod.rs` (`initial_chunks`) |
-//! | LeoAM | §4.2, fig. 10: the tree of chunks | `src/kv/policy/leoam/tree.rs` |
+//! | LeoAM | §4.2 eq. 2, §4.2 eq. 3: number of initial chunks | `src/kv/policy/leoam/mod.rs` (`initial_chunks`) |
+//! | LeoAM | §4.2 Fig. 10: the tree of chunks | `src/kv/policy/leoam/tree.rs` |
 //! | LeoAM | §4.2: token scores of pages in VRAM, in RAM | `src/gpu/kernels/qk_scores.rs`, `src/kv/cpu_scores.rs` |
 //! | LeoAM | §4.2, §4.3: bounds of pages | `src/gpu/kernels/page_bounds.rs`, `shaders/kv/page_bounds.wgsl` |
 //! | LeoAM | §4.3: KV abstracts, on the device and on disk | `src/gpu/kernels/page_abstracts.rs`, `src/kv/policy/leoam/abstracts.rs` |
 //! | LeoAM | §4.3: access frequency table | `src/kv/policy/access_frequency.rs` |
 //! | LeoAM | §4.4: share of pages that travel as INT4 (theta) | `src/kv/policy/leoam/pipeline.rs`, `src/engine/selection/overlap.rs` |
 //! | LeoAM | §4.4: INT4 on the link | `src/kv/vram/int4_transfer.rs`, `shaders/kv/dequantize_pages.wgsl` |
-//! | LeoAM | §4.4, fig. 13: lookahead of one layer | `src/engine/selection/lookahead.rs` |
+//! | LeoAM | §4.4 Fig. 13: lookahead of one layer | `src/engine/selection/lookahead.rs` |
 //! | LeoAM | §6.1: rates, first layers | `src/kv/policy/spec.rs` |
-//! | LeoAM | §6.1: baselines | `src/kv/policy/h2o.rs`, `src/kv/policy/window.rs` |
+//! | LeoAM | §6.1: baselines | `src/kv/policy/h2o.rs` |
 //! | InfiniGen | §4.3: inputs of neighboring layers are alike | `src/engine/selection/lookahead.rs` |
 //! | H2O | §4: heavy hitters by accumulated attention | `src/kv/policy/h2o.rs` |
 //! | SnapKV | §3: observation window | `src/engine/selection/observation_window.rs`, `src/kv/policy/retention.rs`, `src/gpu/kernels/page_attention.rs` |

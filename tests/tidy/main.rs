@@ -4,10 +4,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod circles;
+mod citations;
 mod fields;
 mod heads;
 mod known_circles;
 mod layers;
+mod paper_index;
 mod paths;
 mod rust;
 mod sources;
@@ -109,6 +111,41 @@ fn every_shader_has_a_complete_header() {
 fn nothing_is_ignored_or_unfinished() {
     let read = |s: &&Source| ["rs", "wgsl", "toml", "md"].iter().any(|e| s.has_extension(e)) && s.path != "Cargo.lock";
     assert_none(tracked().iter().filter(read).flat_map(text::forbidden_words).collect());
+}
+
+#[test]
+fn papers_are_cited_in_one_form() {
+    assert_none(citations::form_complaints(&citing()));
+}
+
+#[test]
+fn index_of_papers_leads_to_files_that_cite_them() {
+    let lib = lib();
+    assert_none(paper_index::complaints(lib, tracked()));
+    assert_none(paper_index::path_complaints(lib, tracked()));
+}
+
+#[test]
+fn citations_lead_to_sections_of_the_papers() {
+    let folder = sources::papers();
+    let cited: Vec<_> = citing().into_iter().flat_map(|s| citations::read(s).0).chain(paper_index::citations(lib())).collect();
+    for (paper, file) in citations::PAPERS {
+        let Ok(text) = std::fs::read_to_string(folder.join(file)) else {
+            eprintln!("skipped: citations_lead_to_sections_of_the_papers: no {file} in {}", folder.display());
+            continue;
+        };
+        assert_none(cited.iter().filter(|c| c.paper == paper).filter_map(|c| citations::resolve(c, &text)).collect());
+    }
+}
+
+/// Files whose comments cite papers.
+fn citing() -> Vec<&'static Source> {
+    let cites = |s: &&Source| s.has_extension("wgsl") || s.has_extension("rs") && (s.is_under("src") || s.is_under("benches"));
+    tracked().iter().filter(cites).collect()
+}
+
+fn lib() -> &'static Source {
+    tracked().iter().find(|s| s.path == "src/lib.rs").expect("src/lib.rs")
 }
 
 #[test]

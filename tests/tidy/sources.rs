@@ -40,9 +40,14 @@ impl Source {
     }
 }
 
-/// Folder of the project.
-pub fn root() -> PathBuf {
+fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Folder of the papers' texts, beside the test data; it may not exist.
+pub fn papers() -> PathBuf {
+    let data = std::env::var_os("STRATA_DATA").map_or_else(|| root().join("../shared/data"), PathBuf::from);
+    data.join("../papers")
 }
 
 /// Every text file of the project, read once; never empty.

@@ -13,10 +13,11 @@
 //!
 //! Shapes: G KV heads, P pages; densities `[L]`. Units: tokens; scores as in [`LayerView`].
 //!
-//! Sources: LeoAM §4.2 (tree, eq. 2 and 3), LeoAM §4.3 (chunks on disk stay whole), LeoAM §6.1 (10 %, first two layers
-//! 50 %; chunks of 64, and of 8 in those layers and the first steps). Difference: a page without scores counts by its
-//! mean token mass, estimated from its bound and from scored pages with similar bounds. By its best token it would
-//! always win: a maximum over 64 keys and all dimensions is far too high, and would select 63 other tokens with it.
+//! Sources: LeoAM §4.2 (tree), LeoAM §4.2 eq. 2, LeoAM §4.2 eq. 3, LeoAM §4.3 (chunks on disk stay whole), LeoAM §6.1
+//! (10 %, first two layers 50 %; chunks of 64, and of 8 in those layers and the first steps). Difference: a page without
+//! scores counts by its mean token mass, estimated from its bound and from scored pages with similar bounds. By its best
+//! token it would always win: a maximum over 64 keys and all dimensions is far too high, and would select 63 other tokens
+//! with it.
 
 pub mod abstracts;
 pub mod pipeline;
@@ -100,8 +101,8 @@ struct HeadOracle<'a> {
 /// attention desert rate.
 ///
 /// Between two powers of two the number of levels is constant (33 tokens have as many as 64), so the minimum of f is at
-/// 8, 16, 32 or 64 tokens per chunk. These are compared by eq. 2 itself. LeoAM §4.2 eq. 3 is meant as f(m) - f(m - 1),
-/// but is printed without the factor m - 1 of its second sum.
+/// 8, 16, 32 or 64 tokens per chunk. These are compared by LeoAM §4.2 eq. 2 itself. LeoAM §4.2 eq. 3 is meant as
+/// f(m) - f(m - 1), but is printed without the factor m - 1 of its second sum.
 pub fn initial_chunks(n_tokens: usize, density: f64) -> usize {
     let [first, finer @ ..] = [64, 32, 16, 8].map(|size| n_tokens.div_ceil(size).max(1));
     let n_evaluations = |m| expected_evaluations(n_tokens, m, density);
