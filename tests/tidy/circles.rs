@@ -131,7 +131,7 @@ impl Tree {
     fn absolute(&self, file: &File, path: &[String]) -> Option<Vec<String>> {
         from_root(&file.module, path).or_else(|| {
             let (name, rest) = path.split_first()?;
-            let child = [&file.module[..], &[name.clone()]].concat();
+            let child = [&file.module[..], std::slice::from_ref(name)].concat();
             let start = if self.by_module.contains_key(&child) {
                 child
             } else {
