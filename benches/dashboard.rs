@@ -147,8 +147,8 @@ fn frame(window: &mut Window) {
 
 /// 128k tokens in 24 layers on a dock that fills a large window.
 fn map_of_a_long_context() {
-    let mut census = TierOccupancy::new(24, 2048);
-    for (i, copies) in census.copies.iter_mut().enumerate() {
+    let mut occupancy = TierOccupancy::new(24, 2048);
+    for (i, copies) in occupancy.copies.iter_mut().enumerate() {
         let tier = [Tier::Vram, Tier::Ram, Tier::Disk][i * 7919 / 64 % 3];
         *copies = PageCopies::default().with(tier);
     }
@@ -156,7 +156,7 @@ fn map_of_a_long_context() {
     let palette = [egui::Color32::BLACK, egui::Color32::BLUE, egui::Color32::GREEN, egui::Color32::YELLOW];
     let millis = (0..20).map(|_| {
         let began = Instant::now();
-        std::hint::black_box(paint(&census, &frame, palette));
+        std::hint::black_box(paint(&occupancy, &frame, palette));
         began.elapsed().as_secs_f64() * 1e3
     });
     println!(
