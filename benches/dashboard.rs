@@ -77,7 +77,7 @@ struct TimeCategory {
 
 /// Alternates closed and open, so that the load of the machine affects both.
 fn in_turns(window: &mut Window, tab: Tab) -> [TimeCategory; 2] {
-    let mut spent = [TimeCategory::default(), TimeCategory::default()];
+    let mut usage = [TimeCategory::default(), TimeCategory::default()];
     for turn in 0..setting("STRATA_BENCH_TURNS", 120) {
         // Closed, open, open, closed: changes over the course of an answer affect both.
         let is_open = matches!(turn % 4, 1 | 2);
@@ -90,12 +90,12 @@ fn in_turns(window: &mut Window, tab: Tab) -> [TimeCategory; 2] {
         while began.elapsed() < TURN && window.state().state.engine.running.is_some() {
             frame(window);
         }
-        let spent = &mut spent[usize::from(is_open)];
-        spent.tokens += (n_tokens(window.state()) - before) as f64;
-        spent.secs += began.elapsed().as_secs_f64();
-        spent.cpu_secs += cpu_secs() - cpu_before;
+        let usage = &mut usage[usize::from(is_open)];
+        usage.tokens += (n_tokens(window.state()) - before) as f64;
+        usage.secs += began.elapsed().as_secs_f64();
+        usage.cpu_secs += cpu_secs() - cpu_before;
     }
-    spent
+    usage
 }
 
 /// CPU time of this process, including the GPU threads of a software device.

@@ -26,7 +26,7 @@ fn section<'a>(help: &'a str, title: &'a str) -> impl Iterator<Item = &'a str> {
     help.lines().skip_while(move |line| *line != title).skip(1).take_while(|line| line.is_empty() || line.starts_with(' '))
 }
 
-/// Entries of a section: the first line of each is indented by at most 6 and begins as `is_first` says.
+/// Entries of a section: the first line of each is indented by at most 6 and begins as `is_first` requires.
 fn entries<'a>(lines: impl Iterator<Item = &'a str>, is_first: impl Fn(&str) -> bool) -> Vec<Vec<&'a str>> {
     let mut entries: Vec<Vec<&str>> = Vec::new();
     for line in lines {

@@ -70,7 +70,7 @@ fn run(args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Ran {
     Ran { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
 }
 
-/// Name of the device; none where there is none, and then the test is named as skipped.
+/// Name of the device; None if there is none, and then the test is named as skipped.
 fn device(test: &str) -> Option<String> {
     common::gpu(test, strata::gpu::FeatureOverrides::default()).map(|gpu| gpu.info().name.clone())
 }

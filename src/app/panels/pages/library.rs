@@ -26,7 +26,7 @@ struct LibraryItem<'a> {
     content_hash: String,
     name: &'a str,
     saved: Option<&'a SavedDocument>,
-    kept: Option<&'a StoredDocument>,
+    stored: Option<&'a StoredDocument>,
     doc: Option<&'a OpenDocument>,
     /// it belongs to the current chat
     here: bool,
@@ -51,22 +51,22 @@ pub fn library_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
 
 fn library_items(state: &ViewState) -> Vec<LibraryItem<'_>> {
     let doc_of = |hash: &str| state.documents.list.iter().find(|d| d.content_hash.to_string() == hash);
-    let kept_of = |hash: &str| state.chats.persistence.documents.iter().find(|k| k.document.content_hash == hash);
+    let stored_of = |hash: &str| state.chats.persistence.documents.iter().find(|k| k.document.content_hash == hash);
     let is_here = |doc: Option<&OpenDocument>| doc.is_some_and(|d| state.chat().documents.contains(&d.id));
     let saved = state.library.iter().flatten().filter(|s| !state.is_removed(&s.content_hash, true));
     let mut library_items: Vec<LibraryItem> = saved
         .map(|saved| {
             let (content_hash, doc) = (saved.content_hash.clone(), doc_of(&saved.content_hash));
-            let kept = kept_of(&content_hash);
-            LibraryItem { content_hash, name: &saved.name, saved: Some(saved), kept, doc, here: is_here(doc) }
+            let stored = stored_of(&content_hash);
+            LibraryItem { content_hash, name: &saved.name, saved: Some(saved), stored, doc, here: is_here(doc) }
         })
         .collect();
-    for kept in &state.chats.persistence.documents {
-        let hash = &kept.document.content_hash;
+    for stored in &state.chats.persistence.documents {
+        let hash = &stored.document.content_hash;
         if !library_items.iter().any(|s| s.content_hash == *hash) && !state.is_removed(hash, false) {
             let doc = doc_of(hash);
-            let (content_hash, name) = (hash.clone(), kept.document.name.as_str());
-            library_items.push(LibraryItem { content_hash, name, saved: None, kept: Some(kept), doc, here: is_here(doc) });
+            let (content_hash, name) = (hash.clone(), stored.document.name.as_str());
+            library_items.push(LibraryItem { content_hash, name, saved: None, stored: Some(stored), doc, here: is_here(doc) });
         }
     }
     library_items
@@ -74,14 +74,14 @@ fn library_items(state: &ViewState) -> Vec<LibraryItem<'_>> {
 
 impl LibraryItem<'_> {
     fn note(&self) -> String {
-        match (self.saved, self.doc, self.kept) {
+        match (self.saved, self.doc, self.stored) {
             (Some(saved), _, _) => saved_note(saved),
             (None, Some(doc), _) => {
                 let (n, exact) = doc.tokens();
                 format!("not read · {}{} tokens", if exact { "" } else { "~" }, format::short_count(n))
             }
-            (None, None, Some(kept)) => {
-                let n = crate::app::state::chat::estimate_tokens(kept.n_chars);
+            (None, None, Some(stored)) => {
+                let n = crate::app::state::chat::estimate_tokens(stored.n_chars);
                 format!("not read · ~{} tokens", format::short_count(n))
             }
             (None, None, None) => String::new(),
@@ -90,7 +90,7 @@ impl LibraryItem<'_> {
 
     /// Effect of a click.
     fn act(&self) -> &'static str {
-        match (self.doc.is_some() || self.kept.is_some(), self.here) {
+        match (self.doc.is_some() || self.stored.is_some(), self.here) {
             (_, true) => "in this chat",
             (true, false) => "add to this chat",
             (false, _) => "open its file to ask about it",
@@ -98,7 +98,7 @@ impl LibraryItem<'_> {
     }
 
     fn clicked(&self) -> Action {
-        match (self.doc, self.kept) {
+        match (self.doc, self.stored) {
             (Some(doc), _) => Action::Attach(doc.id),
             (None, Some(_)) => Action::AttachStored(self.content_hash.clone()),
             (None, None) => Action::OpenDocuments,
@@ -166,7 +166,7 @@ fn menu_ui(ui: &mut Ui, item: &LibraryItem) -> Vec<Action> {
         actions.push(Action::ShowDocument(doc.id));
     }
     let has_kv = item.saved.is_some_and(|s| s.state != SavedState::Missing);
-    if has_kv && item.kept.is_some() && entry_ui(ui, Icon::Layers, "Delete KV, keep text") {
+    if has_kv && item.stored.is_some() && entry_ui(ui, Icon::Layers, "Delete KV, keep text") {
         actions.push(remove(true));
     }
     if entry_ui(ui, Icon::Trash, "Remove from the library") {
@@ -199,8 +199,8 @@ fn facts(state: &ViewState, item: &LibraryItem) -> Vec<(String, String)> {
     let pages = |n: usize| if n == 1 { "1 page".to_owned() } else { format!("{} pages", format::count(n)) };
     let mut facts = Vec::new();
     let mut fact = |name: &str, value: String| facts.push((name.to_owned(), value));
-    match (item.saved, item.kept) {
-        (Some(saved), kept) => {
+    match (item.saved, item.stored) {
+        (Some(saved), stored) => {
             fact("State", state_label(saved));
             fact("File", format!("{}, {}", format::bytes(saved.bytes), pages(saved.pages)));
             fact("Read by", saved.model.clone());
@@ -210,12 +210,12 @@ fn facts(state: &ViewState, item: &LibraryItem) -> Vec<(String, String)> {
             }
             fact("Saves reading for", format::seconds(saved.prefill_seconds));
             fact("Last used", format::date(saved.last_used));
-            fact("Text", if kept.is_some() { "kept" } else { "in its file" }.to_owned());
+            fact("Text", if stored.is_some() { "kept" } else { "in its file" }.to_owned());
         }
-        (None, Some(kept)) => {
+        (None, Some(stored)) => {
             fact("State", "not read".to_owned());
-            fact("File", format!("{}, {}", format::bytes(kept.bytes), pages(kept.n_pages)));
-            fact("Characters", format::count(kept.n_chars));
+            fact("File", format!("{}, {}", format::bytes(stored.bytes), pages(stored.n_pages)));
+            fact("Characters", format::count(stored.n_chars));
         }
         (None, None) => {}
     }

@@ -374,16 +374,17 @@ impl<'a> HeadOracle<'a> {
             Some(scores) => log_mass(scores),
             None => self.view.page_bounds(self.kv_head, page).upper() - self.mass_slack.unwrap_or(-LN_PAGE_TOKENS),
         };
-        let (mut kept, offloaded_pages): (Vec<usize>, Vec<usize>) = pages.partition(|page| self.view.tiers[*page] == Tier::Vram);
+        let (mut worth_reading, offloaded_pages): (Vec<usize>, Vec<usize>) =
+            pages.partition(|page| self.view.tiers[*page] == Tier::Vram);
         let mut offloaded_pages: Vec<(f32, usize)> = offloaded_pages.into_iter().map(|page| (log_mass_at(page), page)).collect();
         offloaded_pages.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
         let mut unfetched_mass = 0.0;
-        kept.extend(offloaded_pages.into_iter().filter_map(|(log_mass, page)| {
+        worth_reading.extend(offloaded_pages.into_iter().filter_map(|(log_mass, page)| {
             unfetched_mass += log_mass.exp();
             (unfetched_mass > UNFETCHED_MASS).then_some(page)
         }));
-        kept.sort_unstable();
-        kept
+        worth_reading.sort_unstable();
+        worth_reading
     }
 
     /// Scores of a range within a page, if known.
