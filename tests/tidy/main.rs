@@ -1,4 +1,4 @@
-//! Rules of the project, checked on its source: layers, lengths, headers, top level, unfinished work.
+//! Rules of the project, checked on its source: layers, circles, sizes, headers, citations, vocabulary, unfinished work.
 //!
 //! Each rule is a function from text to complaints, so that tests can check it on bad examples.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
@@ -13,7 +13,9 @@ mod paper_index;
 mod paths;
 mod rust;
 mod sources;
+mod terms;
 mod text;
+mod vocabulary;
 
 use std::path::Path;
 
@@ -146,6 +148,14 @@ fn citing() -> Vec<&'static Source> {
 
 fn lib() -> &'static Source {
     tracked().iter().find(|s| s.path == "src/lib.rs").expect("src/lib.rs")
+}
+
+#[test]
+fn home_made_words_become_fewer() {
+    let is_code = |s: &&Source| s.has_extension("rs") || s.has_extension("wgsl");
+    let index = vocabulary::Index::new(&tracked().iter().filter(is_code).collect::<Vec<_>>());
+    assert_none(vocabulary::complaints(&index, &terms::TERMS, &terms::EXCEPTIONS));
+    assert_none(vocabulary::retired(&index, &terms::RETIRED));
 }
 
 #[test]

@@ -70,7 +70,7 @@ pub fn tokens(code: &str) -> Vec<Token<'_>> {
 /// The tokens that are built without `cfg(test)`, and the modules that only tests have (`#[cfg(test)] mod name;`).
 pub fn without_tests<'a>(all: &[Token<'a>]) -> (Vec<Token<'a>>, Vec<&'a str>) {
     const MARK: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
-    let (mut kept, mut modules) = (Vec::with_capacity(all.len()), Vec::new());
+    let (mut shipped, mut modules) = (Vec::with_capacity(all.len()), Vec::new());
     let mut at = 0;
     while at < all.len() {
         if all[at..].iter().map(|t| t.text).take(MARK.len()).eq(MARK) {
@@ -81,11 +81,11 @@ pub fn without_tests<'a>(all: &[Token<'a>]) -> (Vec<Token<'a>>, Vec<&'a str>) {
             }
             at += MARK.len() + len;
         } else {
-            kept.push(all[at]);
+            shipped.push(all[at]);
             at += 1;
         }
     }
-    (kept, modules)
+    (shipped, modules)
 }
 
 /// Number of tokens of the item at the front, up to its `;` or the brace that closes it.
@@ -217,7 +217,7 @@ fn tokens_have_words_pairs_and_lines() {
 fn tests_are_left_out() {
     let code = "a; #[cfg(test)] #[path = \"\"] mod b; #[cfg(test)] mod tests { fn c() { d } } #[cfg(unix)] e";
     let all = tokens(code);
-    let (kept, modules) = without_tests(&all);
-    assert_eq!(kept.iter().map(|t| t.text).collect::<String>(), "a;#[cfg(unix)]e");
+    let (shipped, modules) = without_tests(&all);
+    assert_eq!(shipped.iter().map(|t| t.text).collect::<String>(), "a;#[cfg(unix)]e");
     assert_eq!(modules, ["b"]);
 }

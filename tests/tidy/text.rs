@@ -7,7 +7,7 @@ const UNFINISHED: [&str; 5] =
     [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X:"), concat!("#[ign", "ore"), concat!("unimplem", "ented!")];
 
 /// A crate, the only modules that may name it, and the reason.
-const ROOMS: [(&str, &[&str], &str); 7] = [
+const CRATES: [(&str, &[&str], &str); 7] = [
     ("anyhow::", &["src/main.rs", "src/cli"], "other modules have one thiserror enum each"),
     ("egui::", &["src/app"], "only the window draws"),
     ("eframe::", &["src/app"], "only the window draws"),
@@ -83,8 +83,8 @@ pub fn forbidden_words(source: &Source) -> Vec<String> {
 
 pub fn foreign_crates(source: &Source) -> Vec<String> {
     let mut found = Vec::new();
-    for (name, rooms, reason) in ROOMS {
-        if rooms.iter().any(|room| source.is_under(room)) {
+    for (name, modules, reason) in CRATES {
+        if modules.iter().any(|module| source.is_under(module)) {
             continue;
         }
         for (n, line) in source.code().lines().enumerate().filter(|(_, l)| names_crate(l, name)) {
