@@ -110,6 +110,7 @@ impl Subject {
         CatalogEntry {
             content_hash: id.clone(),
             name: "a-document-with-a-name-of-some-length.txt".into(),
+            after: Vec::new(),
             bytes: u64::from(4 * N_TOKENS),
             pages: 40,
             model: self.name.into(),
@@ -182,7 +183,7 @@ impl<'a> Saved<'a> {
         };
         let folder: Arc<dyn Folder> = self.library.folder(&self.subject.id()).unwrap();
         let (store, _) = PageStore::open_or_create(folder, &self.subject.spec(), &self.tokens).unwrap();
-        let tiers = OffloadTiers::new(config, io, DiskBacking::Saved(store), Hub::new(1).lane("bench")).unwrap();
+        let tiers = OffloadTiers::new(config, io, DiskBacking::Saved(store.into()), Hub::new(1).lane("bench")).unwrap();
         (tiers, began.elapsed())
     }
 

@@ -60,7 +60,7 @@ fn ask(handle: &EngineHandle, document: &str, question: usize) -> Answer {
     // Random sampling, so that no answer ends early.
     let sampling = Sampling { temperature: 3.0, top_k: 40, top_p: 1.0, min_p: 0.0, repetition_penalty: 1.0, seed: 1 };
     let policy = Default::default();
-    handle.send(EngineCommand::Generate { turn: 1, messages, document: None, sampling, max_tokens: DECODE, policy });
+    handle.send(EngineCommand::Generate { turn: 1, messages, documents: Vec::new(), sampling, max_tokens: DECODE, policy });
     let mut n_events = 0;
     loop {
         match handle.wait(Duration::from_secs(600)).unwrap() {

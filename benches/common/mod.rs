@@ -84,8 +84,8 @@ impl Document {
     /// Answers a question about the document.
     pub fn ask(&self, handle: &EngineHandle, save: bool, question: &str) -> (String, RequestSummary) {
         let (sampling, max_tokens) = (Sampling::default(), self.decode);
-        let (document, messages) = (Some(self.reference(save)), self.messages(question));
-        handle.send(EngineCommand::Generate { turn: 1, messages, document, sampling, max_tokens, policy: Default::default() });
+        let (documents, messages) = (vec![self.reference(save)], self.messages(question));
+        handle.send(EngineCommand::Generate { turn: 1, messages, documents, sampling, max_tokens, policy: Default::default() });
         let mut text = String::new();
         loop {
             match handle.wait(Duration::from_secs(600)).unwrap() {
@@ -101,8 +101,8 @@ impl Document {
     pub fn generate_batch(&self, handle: &EngineHandle, n: usize) -> Vec<RequestSummary> {
         let sampling = Sampling::default();
         let question = |i: usize| PromptRequest { turn: i as RequestId, messages: self.messages(&question(i)) };
-        let (questions, document) = ((1..=n).map(question).collect(), Some(self.reference(true)));
-        handle.send(EngineCommand::GenerateBatch { questions, document, sampling, max_tokens: self.decode });
+        let (questions, documents) = ((1..=n).map(question).collect(), vec![self.reference(true)]);
+        handle.send(EngineCommand::GenerateBatch { questions, documents, sampling, max_tokens: self.decode });
         let mut summaries = Vec::new();
         while summaries.len() < n {
             match handle.wait(Duration::from_secs(600)).unwrap() {
@@ -127,7 +127,7 @@ impl Document {
             name: "bench.txt".into(),
             bytes: self.text.len() as u64,
             pages: 1,
-            text_bytes: self.text.len(),
+            end_byte: self.text.len(),
             save,
         }
     }

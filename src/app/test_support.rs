@@ -62,6 +62,7 @@ pub fn saved(state: SavedState) -> SavedDocument {
         id: "a1b2c3".into(),
         name: "pepys-diary.txt".into(),
         content_hash: "00".repeat(32),
+        after: Vec::new(),
         bytes: 4_900_000,
         pages: 1600,
         model: "Strata Quote".into(),

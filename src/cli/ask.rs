@@ -21,7 +21,8 @@ use super::session::Session;
 use super::summary::{AskSummary, Quote, Quotes};
 use crate::document::join_for_prompt;
 use crate::engine::{
-    AttentionKind, AttentionMode, EngineCommand, EngineEvent, Message, ModelInfo, RequestId, RequestSummary, Role, StopReason,
+    AttentionKind, AttentionMode, DocumentRef, EngineCommand, EngineEvent, Message, ModelInfo, RequestId, RequestSummary, Role,
+    StopReason,
 };
 
 /// Largest number of missing mentions that are listed.
@@ -37,9 +38,9 @@ pub fn run(args: &AskArgs, start: impl FnOnce() -> Session, console: &mut Consol
     let mut session = start();
     let info = session.load(args.model.source(), args.device.options(), console)?;
     let sampling = args.sampling.over(info.sampling);
-    let document = input::document_ref(&docs, !args.no_save);
+    let documents = DocumentRef::joined(&docs, !args.no_save);
     if args.at_once {
-        return batch::run(args, &mut session, &info, &docs, document, console);
+        return batch::run(args, &mut session, &info, &docs, documents, console);
     }
     let mut messages = Vec::new();
     for (i, prompt) in args.prompts.iter().enumerate() {
@@ -52,9 +53,9 @@ pub fn run(args: &AskArgs, start: impl FnOnce() -> Session, console: &mut Consol
             console.text("\n")?;
         }
         let turn = session.next_turn();
-        let (messages_now, document) = (messages.clone(), document.clone());
+        let (messages_now, documents) = (messages.clone(), documents.clone());
         let (max_tokens, policy) = (args.max_tokens, AttentionMode::AsLoaded);
-        let command = EngineCommand::Generate { turn, messages: messages_now, document, sampling, max_tokens, policy };
+        let command = EngineCommand::Generate { turn, messages: messages_now, documents, sampling, max_tokens, policy };
         let (text, cost) = answer(&mut session, (i + 1, turn), command, console)?;
         let quotes = input::quotes_in(&text, info.built_in, &docs);
         if console.is_json() {
@@ -219,9 +220,10 @@ mod tests {
             let (result, _, _, seen) = run_mock(&[&words[..], no_save].concat(), Interrupt::default(), counting);
             result.unwrap();
             for command in seen.iter().skip(1) {
-                let EngineCommand::Generate { document: Some(document), messages, .. } = command else { panic!("{command:?}") };
-                assert_eq!((document.save, document.text_bytes), (save, "Rents rose.\n".len()));
-                assert!(messages[0].content.is_char_boundary(document.text_bytes));
+                let EngineCommand::Generate { documents, messages, .. } = command else { panic!("{command:?}") };
+                let [document] = documents.as_slice() else { panic!("{documents:?}") };
+                assert_eq!((document.save, document.end_byte), (save, "Rents rose.\n".len()));
+                assert!(messages[0].content.is_char_boundary(document.end_byte));
             }
         }
     }

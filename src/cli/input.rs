@@ -12,8 +12,8 @@ use super::error::CliError;
 use super::summary::{Quote, Quotes};
 use crate::base::Bytes;
 use crate::base::limits::MAX_DOCUMENT_BYTES;
-use crate::document::{self, Document, QuoteKind, join_texts};
-use crate::engine::{self, DocumentRef, ModelSource};
+use crate::document::{self, Document, QuoteKind};
+use crate::engine::{self, ModelSource};
 use crate::model::read_vocab;
 use crate::token::Tokenizer;
 
@@ -36,24 +36,6 @@ pub fn notes(docs: &[Document]) -> impl Iterator<Item = String> {
 /// [`CliError::Input`] if it cannot be read.
 pub fn read_document(path: &Path) -> Result<Document, CliError> {
     Document::open(path).map_err(input)
-}
-
-/// Reference for the library to documents that are prefilled as one; None without documents.
-pub fn document_ref(docs: &[Document], save: bool) -> Option<DocumentRef> {
-    let (first, others) = docs.split_first()?;
-    let text = join_texts(docs);
-    let name = match others.len() {
-        0 => first.name.clone(),
-        n => format!("{} + {n} more", first.name),
-    };
-    Some(DocumentRef {
-        content_hash: *blake3::hash(text.as_bytes()).as_bytes(),
-        name,
-        bytes: docs.iter().map(|d| d.bytes).sum(),
-        pages: docs.iter().map(|d| d.pages.len()).sum(),
-        text_bytes: text.len(),
-        save,
-    })
 }
 
 /// Quotations of an answer with their locations, and the mentions that a list misses. With `whole`, an answer without
@@ -154,6 +136,7 @@ fn cannot_read(path: &Path, error: &std::io::Error) -> CliError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::DocumentRef;
 
     #[test]
     fn quotes_have_their_location_or_none() {
@@ -204,19 +187,18 @@ mod tests {
     }
 
     #[test]
-    fn joined_documents_have_one_name_and_the_hash_of_their_prompt() {
+    fn references_end_where_the_prompt_has_the_texts() {
         let doc = |name: &str, text: &str| Document::from_bytes(name, text.as_bytes()).unwrap();
-        assert_eq!(document_ref(&[], true), None);
-        let one = [doc("a.txt", "Rents rose.\n")];
-        let alone = document_ref(&one, true).unwrap();
-        assert_eq!((alone.content_hash, alone.name.as_str()), (one[0].content_hash.0, "a.txt"));
-        assert_eq!((alone.bytes, alone.pages, alone.text_bytes, alone.save), (12, 1, 12, true));
         let three = [doc("a.txt", "Rents rose."), doc("b.md", "Rents fell."), doc("c.md", "So they say.")];
-        let joined = document_ref(&three, false).unwrap();
-        assert_eq!((joined.name.as_str(), joined.pages, joined.save), ("a.txt + 2 more", 3, false));
+        let references = DocumentRef::joined(&three, false);
         let prompt = document::join_for_prompt(&three, "Why?");
-        let (text, question) = prompt.split_at(joined.text_bytes);
-        assert_eq!((blake3::hash(text.as_bytes()).as_bytes(), question), (&joined.content_hash, "\n\nWhy?"));
+        for (reference, doc) in references.iter().zip(&three) {
+            let text = prompt.get(..reference.end_byte).unwrap();
+            assert!(text.ends_with(doc.text.as_str()) && !reference.save, "{text}");
+            assert_eq!((reference.content_hash, &reference.name), (doc.content_hash.0, &doc.name));
+            assert_eq!((reference.bytes, reference.pages), (doc.bytes, 1));
+        }
+        assert_eq!(prompt.get(references[2].end_byte..), Some("\n\nWhy?"));
     }
 
     #[test]

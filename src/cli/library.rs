@@ -19,7 +19,7 @@ use super::session::Session;
 use crate::base::Bytes;
 use crate::document::catalog::Catalog;
 use crate::engine::saved_documents::{self, Checked, SavedError};
-use crate::engine::{EngineCommand, SavedDocument, SavedState, StopReason};
+use crate::engine::{DocumentRef, EngineCommand, SavedDocument, SavedState, StopReason};
 use crate::kv::store::StoreRoot;
 
 /// Digits of an id in the table.
@@ -80,8 +80,8 @@ fn add(args: &LibraryAddArgs, start: impl FnOnce() -> Session, console: &mut Con
             return Ok(());
         }
         let turn = session.next_turn();
-        let document = input::document_ref(std::slice::from_ref(doc), true);
-        let command = EngineCommand::Prefill { turn, text: doc.text.clone(), document };
+        let documents = DocumentRef::joined([doc], true);
+        let command = EngineCommand::Prefill { turn, text: doc.text.clone(), documents };
         let cost = session.run_turn(turn, command, console, |_, _| Ok(()))?;
         if args.json {
             console.json_line(&serde_json::json!({
@@ -104,8 +104,9 @@ fn remove(args: &LibraryRemoveArgs, console: &mut Console) -> Result<(), CliErro
     let Some((catalog, stores)) = open(args.folder.kv_dir.as_deref(), console)? else {
         return Err(CliError::Input(format!("the library has no document '{}'. Nothing is saved yet", args.id)));
     };
-    let removed = saved_documents::remove(&catalog, &stores, &args.id)?;
-    console.text(&format!("removed {} ({}), {} freed\n", removed.name, shown_id(&removed), Bytes(removed.kv_bytes)))
+    saved_documents::remove(&catalog, &stores, &args.id)?.iter().try_for_each(|removed| {
+        console.text(&format!("removed {} ({}), {} freed\n", full_name(removed), shown_id(removed), Bytes(removed.kv_bytes)))
+    })
 }
 
 fn verify(args: &LibraryArgs, interrupt: &Interrupt, console: &mut Console) -> Result<(), CliError> {
@@ -150,6 +151,12 @@ fn shown_id(document: &SavedDocument) -> &str {
     document.id.get(..SHORT_ID_LEN).unwrap_or(&document.id)
 }
 
+/// `b.txt`, or `b.txt, after a.txt`
+fn full_name(document: &SavedDocument) -> String {
+    let before: Vec<&str> = document.after.iter().map(|before| before.name.as_str()).collect();
+    if before.is_empty() { document.name.clone() } else { format!("{}, after {}", document.name, before.join(", ")) }
+}
+
 fn table(saved: &[SavedDocument]) -> String {
     let heads = ["id", "state", "tokens", "on disk", "prefill took", "last used", "model", "document"].map(str::to_owned);
     let rows = saved.iter().map(|document| {
@@ -165,7 +172,7 @@ fn table(saved: &[SavedDocument]) -> String {
             format!("{:.1} s", document.prefill_seconds),
             day(document.last_used),
             format!("{} {}", document.model, saved_documents::dtype_name(document.kv_dtype)),
-            document.name.clone(),
+            full_name(document),
         ]
     });
     let rows: Vec<[String; 8]> = std::iter::once(heads).chain(rows).collect();
@@ -245,7 +252,9 @@ mod tests {
         assert!(out.starts_with("a.txt: 10 tokens, 4 cached") && out.contains("\nb.txt: "), "{out}");
         assert_eq!(err.matches("strata: saved in the library").count(), 2, "{err}");
         let names = seen.iter().filter_map(|c| match c {
-            EngineCommand::Prefill { text, document: Some(d), .. } => Some((d.name.as_str(), d.save, d.text_bytes == text.len())),
+            EngineCommand::Prefill { text, documents, .. } => {
+                documents.first().map(|d| (d.name.as_str(), d.save, d.end_byte == text.len()))
+            }
             _ => None,
         });
         assert_eq!(names.collect::<Vec<_>>(), [("a.txt", true, true), ("b.txt", true, true)]);

@@ -1,4 +1,4 @@
-//! Why the engine could not do what it was asked, as sentences for a person.
+//! Errors of the engine, each with a message for the user.
 
 use crate::gpu::GpuError;
 use crate::kv::KvError;
@@ -8,16 +8,16 @@ use crate::token::TokenError;
 /// Errors of the engine.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// a policy with numbers that cannot be
+    /// invalid parameters of a policy
     #[error("{0}")]
     Policy(String),
-    /// nothing is loaded
+    /// no model is loaded
     #[error("no model is loaded; choose one first")]
     NoModel,
-    /// a synthetic model was asked a question
+    /// a text request to a synthetic model
     #[error("this synthetic model has no tokenizer: it is for measuring speed only")]
     NoText,
-    /// the prompt does not fit the model's window
+    /// the prompt exceeds the context
     #[error(
         "the prompt has {tokens} tokens and the context holds {limit}; shorten the document{advice}, or open a model with a \
          longer window"
@@ -27,10 +27,10 @@ pub enum EngineError {
         tokens: usize,
         /// tokens that fit
         limit: usize,
-        /// a further choice, where there is one
+        /// further advice; may be empty
         advice: String,
     },
-    /// a prompt of no tokens
+    /// the prompt has no tokens
     #[error("there is nothing to answer: the prompt is empty")]
     Empty,
     /// a token id outside the vocabulary
@@ -41,28 +41,28 @@ pub enum EngineError {
         /// V
         vocab_size: usize,
     },
-    /// the shape of a model that the kernels cannot run
+    /// a model shape that no kernel supports
     #[error("this model cannot be run: {0}")]
     Shape(String),
-    /// the model file
+    /// error of the model file
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// tokenizer or template
+    /// error of the tokenizer or chat template
     #[error(transparent)]
     Token(#[from] TokenError),
-    /// the cache
+    /// error of the KV cache
     #[error(transparent)]
     Kv(#[from] KvError),
-    /// the trace file
+    /// the trace file cannot be written
     #[error("the trace could not be written ({0}); choose another file with --trace")]
     Trace(String),
-    /// the device
+    /// error of the GPU
     #[error(transparent)]
     Gpu(#[from] GpuError),
 }
 
 impl EngineError {
-    /// The device was lost underneath.
+    /// True if the device was lost.
     pub fn is_device_lost(&self) -> bool {
         let gpu = match self {
             EngineError::Gpu(e) | EngineError::Kv(KvError::Gpu(e)) | EngineError::Model(ModelError::Gpu(e)) => e,
@@ -71,10 +71,10 @@ impl EngineError {
         matches!(gpu, GpuError::Lost(_))
     }
 
-    /// What was asked for was at fault, not the machine.
+    /// True if the request was at fault, not the machine.
     pub fn is_bad_input(&self) -> bool {
         match self {
-            // A name that fits no adapter is a mistyped flag.
+            // A name that matches no adapter is a mistyped flag.
             EngineError::Gpu(GpuError::NoSuchAdapter { .. }) => true,
             EngineError::Gpu(_) | EngineError::Kv(KvError::Gpu(_)) | EngineError::Model(ModelError::Gpu(_)) => false,
             EngineError::Kv(KvError::TransferGone | KvError::NoThread(_) | KvError::NoOffloadTier) => false,

@@ -1,15 +1,15 @@
-//! Both ends of the channel pair between a front end and the engine worker.
+//! Engine handle and port: the two ends of the channels between a front end and the engine worker.
 //!
 //! ```text
 //! UI / CLI ── EngineCommand ─► [bounded] ─► worker
 //!     ▲                                       │
-//!     └── EngineEvent ◄─ [bounded] ◄── wake() ┘        stop: a flag that overtakes the queue
+//!     └── EngineEvent ◄─ [bounded] ◄── wake() ┘        stop: a flag that bypasses the queue
 //! ```
-//! Invariants: 1. [`EngineHandle::send`] and [`EngineHandle::poll`] never block. 2. The worker may block on a full event
-//! channel; a front end that went away unblocks it. 3. `stop` ends the turn that runs now, within one submit; of several
-//! that run at once all, or one by its id. 4. A handle that is dropped ends its worker and waits until that has put
-//! everything down: a process that ends under a driver at work can crash in it, and what was asked for last (a removal, a
-//! save) would be cut off.
+//! 1. [`EngineHandle::send`] and [`EngineHandle::poll`] never block.
+//! 2. The worker may block on a full event channel; dropping the handle unblocks it.
+//! 3. `stop` ends the running request after its current chunk or token; of a batch, all requests or one by its id.
+//! 4. Dropping the handle ends the worker and waits for it. A process that exits while its driver is busy can crash, and
+//!    the last command (a removal, a save) would be cut off.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,26 +21,26 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounde
 use crate::base::limits::CHANNEL_DEPTH;
 use crate::engine::api::{EngineCommand, EngineEvent, RequestId};
 
-/// How long a worker may take to end. One that takes longer hangs in its driver, and is left behind.
+/// Maximum wait for the worker to end. After that it hangs in its driver and is detached.
 const GOODBYE: Duration = Duration::from_secs(20);
 
-/// Between two looks at whether it has.
+/// Poll interval of that wait.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// A front end's end.
+/// The front end's side of the channels.
 pub struct EngineHandle {
     commands: Sender<EngineCommand>,
     events: Receiver<EngineEvent>,
     stops: Arc<CancelFlags>,
     watches_pages: Arc<AtomicBool>,
     detail: Arc<AtomicU8>,
-    /// The worker's, where it has one.
+    /// thread of the worker, if it has its own
     thread: Option<JoinHandle<()>>,
 }
 
-/// The worker's end.
+/// The worker's side of the channels.
 pub struct EnginePort {
-    /// what to do next
+    /// commands in order
     pub commands: Receiver<EngineCommand>,
     events: Sender<EngineEvent>,
     stops: Arc<CancelFlags>,
@@ -49,27 +49,27 @@ pub struct EnginePort {
     wake: Box<dyn Fn() + Send>,
 }
 
-/// How much of what the engine does the front end wants to see.
+/// Level of detail of the telemetry that a front end requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Detail {
-    /// nothing
+    /// no telemetry
     Nothing,
-    /// every event, with one device time for each submit
+    /// every event, with one device time per submit
     Events,
-    /// every event, and in one step of sixteen a device time for each kind of work in each layer
+    /// every event, and in one of 32 steps a device time per kernel family and layer
     Parts,
 }
 
-/// What was stopped.
+/// Cancellations so far.
 #[derive(Default)]
 struct CancelFlags {
-    /// how often everything was
+    /// number of times that everything was stopped
     all: AtomicU64,
-    /// single turns of the command that runs now
+    /// stopped requests of the running command
     turns: Mutex<Vec<RequestId>>,
 }
 
-/// Remembers how many stops there had been when a turn began.
+/// Cancellation flag of a request: compares the number of stops with that at its start.
 #[derive(Clone)]
 pub struct CancelFlag {
     stops: Arc<CancelFlags>,
@@ -78,20 +78,20 @@ pub struct CancelFlag {
 }
 
 impl CancelFlag {
-    /// The user pressed stop since this watch was taken.
+    /// True if the request was stopped after this flag was created.
     pub fn stopped(&self) -> bool {
         let is_one = |turn| self.stops.turns.lock().unwrap_or_else(PoisonError::into_inner).contains(&turn);
         self.stops.all.load(Ordering::Acquire) != self.seen || self.turn.is_some_and(is_one)
     }
 
-    /// The same for one of several turns that run at once, which can be stopped alone.
+    /// Flag of one request of a batch, which can be stopped alone.
     pub fn of(&self, turn: RequestId) -> CancelFlag {
         CancelFlag { turn: Some(turn), ..self.clone() }
     }
 }
 
 impl EngineHandle {
-    /// A connected pair. `wake` is called after every event (a window asks for a repaint there).
+    /// Creates a connected pair. `wake` is called after every event (a window requests a repaint).
     pub fn pair(wake: impl Fn() + Send + 'static) -> (EngineHandle, EnginePort) {
         let (command_tx, command_rx) = bounded(CHANNEL_DEPTH);
         let (event_tx, event_rx) = bounded(CHANNEL_DEPTH);
@@ -109,12 +109,12 @@ impl EngineHandle {
         (handle, EnginePort { commands: command_rx, events: event_tx, stops, detail, watches_pages, wake })
     }
 
-    /// The worker runs there: dropping the handle waits for it.
+    /// Sets the worker thread, for which dropping the handle waits.
     pub(super) fn wait_for(&mut self, thread: JoinHandle<()>) {
         self.thread = Some(thread);
     }
 
-    /// Queues a command. False when the queue is full or the worker is gone.
+    /// Queues a command. False if the queue is full or the worker has ended.
     pub fn send(&self, command: EngineCommand) -> bool {
         match self.commands.try_send(command) {
             Ok(()) => true,
@@ -122,35 +122,35 @@ impl EngineHandle {
         }
     }
 
-    /// The next event, if there is one.
+    /// The next event, if any.
     pub fn poll(&self) -> Option<EngineEvent> {
         self.events.try_recv().ok()
     }
 
-    /// The next event, waiting up to `timeout`. `Err(true)` when the worker is gone.
+    /// Waits for the next event, up to `timeout`.
     ///
     /// # Errors
-    /// `false` on a timeout, `true` when no event can come any more.
+    /// `false` on a timeout, `true` if the worker has ended.
     pub fn wait(&self, timeout: Duration) -> Result<EngineEvent, bool> {
         self.events.recv_timeout(timeout).map_err(|e| e == RecvTimeoutError::Disconnected)
     }
 
-    /// Ends the turn that runs now (prefill or decode); turns asked for later are not affected.
+    /// Stops everything that is running (prefill or decode). Later requests are not affected.
     pub fn stop(&self) {
         self.stops.all.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Asks for [`EngineEvent::Telemetry`] in this detail from the next step on.
+    /// Requests [`EngineEvent::Telemetry`] in this detail from the next step on.
     pub fn observe(&self, detail: Detail) {
         self.detail.store(detail as u8, Ordering::Relaxed);
     }
 
-    /// Somebody looks at where pages are, or nobody does any more: [`EngineEvent::Pages`] comes with every turn meanwhile.
+    /// Turns [`EngineEvent::Pages`] of every request on or off.
     pub fn watch_pages(&self, on: bool) {
         self.watches_pages.store(on, Ordering::Relaxed);
     }
 
-    /// Ends one of the turns that run at once; the others go on.
+    /// Stops one request of the running batch; the others continue.
     pub fn stop_turn(&self, turn: RequestId) {
         self.stops.turns.lock().unwrap_or_else(PoisonError::into_inner).push(turn);
     }
@@ -166,8 +166,8 @@ impl Drop for EngineHandle {
             if asked_at.elapsed() > GOODBYE {
                 return;
             }
-            // A worker that waits to report goes on when its event is taken; a turn that was asked for earlier may begin
-            // only now, and the queue may have been full.
+            // Taking an event unblocks a worker that waits to send one. An earlier request may start only now, and the
+            // queue may have been full.
             let _ = self.events.recv_timeout(PATIENCE);
             self.stop();
             told = told || self.send(EngineCommand::Shutdown);
@@ -177,24 +177,24 @@ impl Drop for EngineHandle {
 }
 
 impl EnginePort {
-    /// Reports an event and wakes the front end. False when the front end is gone.
+    /// Sends an event and wakes the front end. False if the front end has gone.
     pub fn emit(&self, event: EngineEvent) -> bool {
         let sent = self.events.send(event).is_ok();
         (self.wake)();
         sent
     }
 
-    /// The front end wants to see at least this much.
+    /// True if the front end requests at least this detail.
     pub fn is_observed(&self, detail: Detail) -> bool {
         self.detail.load(Ordering::Relaxed) >= detail as u8
     }
 
-    /// Somebody looks at where pages are.
+    /// True if the front end requests page maps.
     pub fn watches_pages(&self) -> bool {
         self.watches_pages.load(Ordering::Relaxed)
     }
 
-    /// A watch for stops from now on.
+    /// A flag for stops from now on. Forgets earlier stops of single requests.
     pub fn cancel_flag(&self) -> CancelFlag {
         self.stops.turns.lock().unwrap_or_else(PoisonError::into_inner).clear();
         CancelFlag { stops: self.stops.clone(), seen: self.stops.all.load(Ordering::Acquire), turn: None }

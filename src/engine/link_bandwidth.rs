@@ -1,6 +1,6 @@
-//! What the links between the tiers can carry at most on this machine, measured in a moment.
+//! Link bandwidth: peak rates of the links between the tiers on this machine, measured quickly.
 //!
-//! Units: bytes per second. Limits: each figure is the best of a few short runs, so it is a peak and not what can be sustained.
+//! Units: bytes per second. Limits: each figure is the best of a few short runs, so it is a peak, not a sustained rate.
 
 use std::path::Path;
 
@@ -10,12 +10,12 @@ use crate::engine::error::EngineError;
 use crate::gpu::{Gpu, microbenchmark};
 use crate::kv::store::disk_benchmark as disk;
 
-/// Copied to the device and back.
+/// Bytes copied to the device and back.
 const DEVICE_BYTES: u64 = 32 << 20;
-/// Written to the disk and read again.
+/// Bytes written to the disk and read again.
 const DISK_BYTES: Bytes = Bytes(64 << 20);
 
-/// Measures the device, and the disk of `folder`.
+/// Measures the links of the device, and the disk of `folder`.
 ///
 /// # Errors
 /// A lost device, or no memory for the buffers.

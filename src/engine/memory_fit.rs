@@ -1,10 +1,11 @@
-//! What a model will take, and whether it fits, from its header alone: nothing is loaded and nothing allocated.
+//! Memory fit: bytes that a model needs, from its header alone. Loads and allocates nothing.
 //!
 //! ```text
 //! ModelFile (header) + DeviceFacts ─► MemoryNeeds ── LoadOptions ─► MemoryFit: weights, KV of the context, budgets
 //! ```
-//! Invariant: what [`MemoryNeeds::fit`] says is what loading then allocates: both ask the same functions. Units: bytes, tokens.
-//! Limits: what is free is a look at one moment, when the device was opened and held no model.
+//! Invariant: [`MemoryNeeds::fit`] returns what loading allocates, because both call the same functions.
+//!
+//! Units: bytes, tokens. Limits: free memory is a snapshot, of when the device was opened and held no model.
 
 use std::path::Path;
 
@@ -21,35 +22,35 @@ use crate::model::ModelFile;
 use crate::model::arch::plan::ModelPlan;
 use crate::model::weights::layout;
 
-/// What a model needs, whatever the context.
+/// Memory that a model needs, independent of the context.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MemoryNeeds {
     /// weights on the device, bytes
     pub weights: u64,
-    /// buffers between the ops, bytes
+    /// activation buffers, bytes
     pub activations: u64,
     dims: ModelDims,
     sliding_window: Option<usize>,
     max_chunk: usize,
 }
 
-/// What it comes to at one context.
+/// Memory that a model needs at one context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryFit {
     /// tokens
     pub context: usize,
-    /// weights, activations and the first of the KV cache, bytes
+    /// minimum: weights, activations and the tail of the KV cache, bytes
     pub least: u64,
     /// KV cache of the whole context, bytes
     pub kv_bytes: u64,
-    /// caps on the KV tiers
+    /// budgets of the KV tiers
     pub budgets: Tiers<u64>,
-    /// memory that is free for it, where the system says: the device's own, or the machine's
+    /// free memory of the device, or of the machine if they share it; None if unknown
     pub free: Option<u64>,
 }
 
 impl DeviceFacts {
-    /// Of a device on which no model is loaded; `kv_dir` is where documents will be saved.
+    /// Facts of a device without a model. `kv_dir` is the folder for saved documents.
     pub(super) fn look(gpu: &Gpu, kv_dir: Option<&Path>) -> DeviceFacts {
         let library = saved_documents::library_root(kv_dir).ok();
         DeviceFacts {
@@ -62,7 +63,7 @@ impl DeviceFacts {
 }
 
 impl MemoryNeeds {
-    /// Of a model whose header was read.
+    /// Memory needs of a model whose header was read.
     ///
     /// # Errors
     /// A shape that the kernels cannot run.
@@ -80,12 +81,12 @@ impl MemoryNeeds {
         })
     }
 
-    /// The longest context that the model was trained for and attends to, tokens.
+    /// Longest context that the model was trained for and attends to, tokens.
     pub fn window(&self) -> usize {
         window(&self.dims, self.sliding_window)
     }
 
-    /// What loading it with these options comes to.
+    /// Memory that loading with these options takes.
     pub fn fit(&self, options: &LoadOptions, device: &DeviceFacts) -> MemoryFit {
         let machine = &device.machine;
         let context = context_in_force(&self.dims, self.sliding_window, options);
@@ -104,13 +105,13 @@ impl MemoryNeeds {
 }
 
 impl MemoryFit {
-    /// By how much the least it needs passes what is free, bytes; none where it fits, or where nobody says what is free.
+    /// Bytes by which the minimum exceeds the free memory. None if it fits, or if the free memory is unknown.
     pub fn too_large_by(&self) -> Option<u64> {
         self.free.and_then(|free| self.least.checked_sub(free)).filter(|n| *n > 0)
     }
 }
 
-/// Caps on the tiers for a model of this size: what was chosen, and the machine's share for the others.
+/// Budgets of the tiers for a model of this size: the chosen ones, otherwise defaults of the machine.
 pub(super) fn budgets(machine: &Machine, weight_bytes: u64, options: &LoadOptions) -> Tiers<u64> {
     let defaults = budget::defaults(machine, weight_bytes).caps;
     let chosen = options.budgets;
@@ -121,14 +122,14 @@ pub(super) fn budgets(machine: &Machine, weight_bytes: u64, options: &LoadOption
     }
 }
 
-/// The context that a model is loaded with, tokens.
+/// Context that a model is loaded with, tokens.
 pub(super) fn context_of(plan: &ModelPlan, options: &LoadOptions) -> usize {
     context_in_force(&plan.dims, plan.sliding_window, options)
 }
 
 fn context_in_force(dims: &ModelDims, sliding_window: Option<usize>, options: &LoadOptions) -> usize {
     let window = window(dims, sliding_window);
-    // Another base of the rotary embedding reaches beyond the window that was trained.
+    // A different RoPE base extends the trained window.
     let most = if options.rope_base.is_some() { sliding_window.unwrap_or(usize::MAX) } else { window };
     options.context.unwrap_or(window).clamp(1, most)
 }

@@ -1,10 +1,10 @@
-//! The engine: a worker thread that owns the compute device, the model and the KV cache.
+//! Engine: a worker thread that owns the compute device, the model and the KV cache.
 //!
 //! ```text
-//! EngineCommand ─► worker ─► loaded model: encode ─► turn: prefill, decode ─► EngineEvent
-//!                              device_model (buffers, bind groups) ◄─ forward (what to record) ◄─ pace (when to submit)
+//! EngineCommand ─► worker ─► runner: encode ─► sequence: prefill, decode ─► EngineEvent
+//!                              gpu_model (buffers, bind groups) ◄─ forward (recording) ◄─ submit_pacer (submits)
 //! ```
-//! 1. [`EngineCommand`] and [`EngineEvent`] are the whole API; a front end sees no buffer and no token id of an answer.
+//! 1. [`EngineCommand`] and [`EngineEvent`] are the whole API; they carry no buffer and no token id of an answer.
 //! 2. One thread owns the device. 3. All queues are bounded.
 
 pub mod api;

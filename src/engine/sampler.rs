@@ -1,43 +1,43 @@
-//! Logits to the next token: greedy, or top-k, top-p, min-p and temperature over the best candidates.
+//! Sampler: from logits to the next token, greedy, or by top-k, top-p, min-p and temperature.
 //!
 //! ```text
 //! device: best 64 (+ max, sum over all) ─► top-k ─► top-p ─► min-p ─► temperature ─► draw       (llama.cpp's order)
-//!                      └ too few to be sure? ─► all logits from the device, same path
+//!                      └ too few? ─► all logits from the device, same path
 //! ```
-//! 1. Temperature 0 takes the largest logit, the lowest token on a tie. 2. Same seed, same logits, same token.
-//! 3. A distribution is never cut by what the device happened to return: [`Sampler::choose`] says when it needs all.
+//! 1. Temperature 0 takes the largest logit, on a tie the lowest token id. 2. Same seed, same logits, same token.
+//! 3. The number of candidates never truncates the distribution: [`Sampler::choose`] returns None if it needs all logits.
 
 use crate::base::Rng;
 use crate::gpu::kernels::sample::Candidates;
 
 use crate::engine::api::Sampling;
 
-/// Tokens of the answer and of the prompt's end that the repetition penalty looks at.
+/// Last tokens of prompt and answer to which the repetition penalty applies.
 const PENALTY_WINDOW: usize = 64;
 
-/// Draws tokens for one answer.
+/// Token sampler of one answer.
 pub struct Sampler {
     sampling: Sampling,
     rng: Rng,
 }
 
 impl Sampler {
-    /// A sampler that starts from `sampling.seed`.
+    /// A sampler seeded by `sampling.seed`.
     pub fn new(sampling: Sampling) -> Sampler {
         Sampler { sampling, rng: Rng::new(sampling.seed) }
     }
 
-    /// The best token is all that is needed.
+    /// True if the best token is enough.
     pub fn is_greedy(&self) -> bool {
         self.sampling.temperature <= 0.0 && self.sampling.repetition_penalty == 1.0
     }
 
-    /// Candidates of the device cannot be used: penalties change the order of all logits.
+    /// True if candidates are not enough, because penalties change the order of all logits.
     pub fn needs_all_logits(&self) -> bool {
         self.sampling.repetition_penalty != 1.0
     }
 
-    /// The next token, or None when these candidates are too few to know the distribution.
+    /// Samples the next token. None if the distribution needs more candidates.
     pub fn choose(&mut self, candidates: &Candidates, vocab_size: usize) -> Option<u32> {
         let first = candidates.entries.first()?;
         if self.sampling.temperature <= 0.0 {
@@ -56,7 +56,7 @@ impl Sampler {
         kept.last().map(|(token, _)| *token)
     }
 
-    /// The same from all logits of the vocabulary; `recent` are the tokens that the repetition penalty sees.
+    /// Same from all logits `[V]`. The repetition penalty applies to `recent` tokens.
     pub fn choose_from_all(&mut self, logits: &[f32], recent: &[u32]) -> u32 {
         let mut penalized = logits.to_vec();
         if self.needs_all_logits() {
@@ -73,7 +73,7 @@ impl Sampler {
         self.choose(&candidates, logits.len()).unwrap_or(0)
     }
 
-    /// Top-k, top-p and min-p, in this order.
+    /// Candidates after top-k, top-p and min-p, in this order. None if they are too few.
     fn keep<'a>(&self, candidates: &'a Candidates, vocab_size: usize) -> Option<&'a [(u32, f32)]> {
         let Sampling { top_k, top_p, min_p, .. } = self.sampling;
         let entries = &candidates.entries[..];
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn sampler_with_nothing_to_cut_asks_for_all_logits() {
+    fn sampler_without_truncation_needs_all_logits() {
         assert_eq!(Sampler::new(sampling(1.0, 0, 1.0, 0.0)).choose(&best(64), 200), None);
         assert_eq!(Sampler::new(sampling(1.0, 100, 1.0, 0.0)).choose(&best(64), 200), None);
         assert!(Sampler::new(sampling(1.0, 0, 1.0, 0.0)).choose(&best(200), 200).is_some());
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn sampler_repetition_penalty_turns_from_what_was_said() {
+    fn sampler_repetition_penalty_lowers_recent_tokens() {
         let mut s = Sampler::new(Sampling { repetition_penalty: 2.0, ..sampling(0.0, 0, 1.0, 0.0) });
         assert!(s.needs_all_logits() && !s.is_greedy());
         assert_eq!(s.choose_from_all(&[3.0, 2.0, -1.0], &[0]), 1);

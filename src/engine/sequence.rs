@@ -22,7 +22,7 @@ use crate::engine::runner::{ModelRunner, UsageCounters};
 use crate::engine::sampler::Sampler;
 use crate::engine::scheduler::sequence_tail::SequenceTail;
 
-/// How far a turn has come; survives a lost device.
+/// A prompt and its answer so far; survives a lost device.
 pub(super) struct Sequence {
     pub(super) id: RequestId,
     pub(super) prompt: Vec<u32>,
@@ -41,8 +41,6 @@ pub(super) struct Sequence {
     text_done: usize,
     has_text: bool,
     pub(super) attention: AttentionMode,
-    /// it is one of several that are answered together
-    pub(super) is_batched: bool,
     pub(super) before: Option<UsageCounters>,
     began_ns: u64,
     /// none while it goes on
@@ -69,7 +67,6 @@ impl Sequence {
             text_done: 0,
             has_text: false,
             attention: AttentionMode::default(),
-            is_batched: false,
             before: None,
             began_ns: telemetry::now(),
             ended_ns: None,

@@ -24,6 +24,7 @@ use crate::engine::api::{
     AttentionMode, DeviceFacts, DocumentRef, EngineCommand, EngineEvent, LibraryAction, LoadOptions, Message, ModelSource,
     READ_MARGIN, RequestId, RequestSummary, Role, Sampling,
 };
+use crate::engine::context::document_parts::DocumentTokens;
 use crate::engine::context::kv_storage::FolderHook;
 use crate::engine::context::saved_documents::{self, SavedError};
 use crate::engine::error::EngineError;
@@ -102,16 +103,16 @@ impl Worker {
                 self.runner = None;
                 self.port.emit(EngineEvent::ModelUnloaded);
             }
-            EngineCommand::Generate { turn, messages, document, sampling, max_tokens, policy } => {
-                if let Err(error) = self.ask(turn, &messages, document, sampling, max_tokens, policy) {
+            EngineCommand::Generate { turn, messages, documents, sampling, max_tokens, policy } => {
+                if let Err(error) = self.ask(turn, &messages, &documents, sampling, max_tokens, policy) {
                     self.fail(turn, &error);
                 }
             }
-            EngineCommand::GenerateBatch { questions, document, sampling, max_tokens } => {
-                self.generate_batch(&questions, document, sampling, max_tokens);
+            EngineCommand::GenerateBatch { questions, documents, sampling, max_tokens } => {
+                self.generate_batch(&questions, &documents, sampling, max_tokens);
             }
-            EngineCommand::Prefill { turn, text, document } => {
-                if let Err(error) = self.read(turn, text, document) {
+            EngineCommand::Prefill { turn, text, documents } => {
+                if let Err(error) = self.read(turn, text, &documents) {
                     self.fail(turn, &error);
                 }
             }
@@ -232,7 +233,7 @@ impl Worker {
         &mut self,
         turn: RequestId,
         messages: &[Message],
-        document: Option<DocumentRef>,
+        documents: &[DocumentRef],
         sampling: Sampling,
         max_tokens: usize,
         policy: AttentionMode,
@@ -246,13 +247,13 @@ impl Worker {
             self.port.emit(EngineEvent::Notice(note));
         }
         runner.begin_text(&prompt.tokens, messages);
-        let begins = document.and_then(|d| document_tokens(runner, messages, &d, &prompt.tokens).map(|tokens| (d, tokens)));
+        let begins = document_tokens(runner, messages, documents, &prompt.tokens);
         let sequence = Sequence::new(turn, prompt.tokens, sampling, max_tokens, watch).reading(policy).tokenized(began.elapsed());
         self.run_all(vec![sequence], begins);
         Ok(())
     }
 
-    fn read(&mut self, turn: RequestId, text: String, document: Option<DocumentRef>) -> Result<(), EngineError> {
+    fn read(&mut self, turn: RequestId, text: String, documents: &[DocumentRef]) -> Result<(), EngineError> {
         let watch = self.port.cancel_flag();
         let runner = self.runner.as_mut().ok_or(EngineError::NoModel)?;
         let began = Instant::now();
@@ -261,9 +262,12 @@ impl Worker {
         runner.steps.end_phase(Phase::Tokenize, began);
         runner.begin_text(&prompt, &messages);
         prompt.truncate(prompt.len().saturating_sub(READ_MARGIN).max(1));
-        let tokens = prompt.clone();
+        let begins = match documents {
+            [only] => Some(DocumentTokens { tokens: prompt.clone(), documents: vec![(only.clone(), prompt.len())] }),
+            _ => document_tokens(runner, &messages, documents, &prompt),
+        };
         let sequence = Sequence::new(turn, prompt, Sampling::default(), 0, watch);
-        self.run_all(vec![sequence], document.map(|document| (document, tokens)));
+        self.run_all(vec![sequence], begins);
         Ok(())
     }
 
@@ -380,21 +384,25 @@ fn as_sentence(text: &str) -> String {
     format!("{capital}{}{end}", chars.as_str())
 }
 
-/// The tokens at the beginning of `prompt` that are the document's: those that reading it ahead gives, as far as the prompt
-/// has the same.
+/// Documents that a prompt begins with: the tokens of each, and of all before it, are those that its prefill ahead of the
+/// first question has, as far as `prompt` has the same. None if there are none.
 pub(super) fn document_tokens(
     runner: &ModelRunner,
     messages: &[Message],
-    document: &DocumentRef,
+    documents: &[DocumentRef],
     prompt: &[u32],
-) -> Option<Vec<u32>> {
+) -> Option<DocumentTokens> {
     let first = messages.iter().position(|m| m.role == Role::User)?;
-    let text = messages[first].content.get(..document.text_bytes)?;
-    let mut ahead = messages[..first].to_vec();
-    ahead.push(Message { role: Role::User, content: text.to_owned() });
-    let mut tokens = runner.encode(&ahead, false).ok()?.tokens;
-    tokens.truncate(tokens.len().saturating_sub(READ_MARGIN));
-    let common = tokens.iter().zip(prompt).take_while(|(a, b)| a == b).count();
-    tokens.truncate(common);
-    Some(tokens)
+    let mut ahead = messages.get(..=first)?.to_vec();
+    let text = std::mem::take(&mut ahead.get_mut(first)?.content);
+    let (mut ends, mut end) = (Vec::new(), 0);
+    for document in documents {
+        ahead.get_mut(first)?.content = text.get(..document.end_byte)?.to_owned();
+        let mut tokens = runner.encode(&ahead, false).ok()?.tokens;
+        tokens.truncate(tokens.len().saturating_sub(READ_MARGIN));
+        end = tokens.iter().zip(prompt).take_while(|(a, b)| a == b).count().max(end);
+        ends.push((document.clone(), end));
+    }
+    let tokens = prompt.get(..end)?.to_vec();
+    (!ends.is_empty()).then_some(DocumentTokens { tokens, documents: ends })
 }

@@ -57,7 +57,7 @@ fn ask_streams_tokens_and_ends_with_a_summary() {
     assert!(summaries[0]["generated_tokens"].as_u64().unwrap() <= 12);
     assert!(matches!(summaries[0]["stop"].as_str(), Some("length" | "eos")));
     let n = |i: usize, field: &str| summaries[i][field].as_u64().unwrap();
-    assert!(n(1, "cached_tokens") >= n(0, "prompt_tokens"), "the document was read again: {:?}", summaries[1]);
+    assert!(n(1, "cached_tokens") >= n(0, "prompt_tokens"), "the document was prefilled again: {:?}", summaries[1]);
     assert!(n(1, "prompt_tokens") > n(0, "prompt_tokens"));
     assert!(summaries[1]["kv_bytes"]["vram"].as_u64().unwrap() > 0);
     // Plain output is the same text.
@@ -67,8 +67,8 @@ fn ask_streams_tokens_and_ends_with_a_summary() {
 }
 
 #[test]
-fn ask_at_once_answers_each_question_by_itself() {
-    if !has_device("ask_at_once_answers_each_question_by_itself") {
+fn ask_at_once_answers_each_question_independently() {
+    if !has_device("ask_at_once_answers_each_question_independently") {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -124,8 +124,8 @@ fn ask_over_the_vram_budget_is_refused_with_both_numbers() {
 }
 
 #[test]
-fn models_that_are_none_are_one_sentence_and_exit_2() {
-    if !has_device("models_that_are_none") {
+fn invalid_models_are_one_sentence_and_exit_2() {
+    if !has_device("invalid_models") {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -157,7 +157,7 @@ fn tokenize_gives_the_ids_of_the_golden_file() {
 }
 
 #[test]
-fn logits_file_has_a_row_per_token_and_its_best_is_the_golden_next_id() {
+fn logits_file_has_a_row_per_token_and_its_best_token_is_the_golden_one() {
     let Some(path) = model("logits_file", "golden-greedy-llamacpp.json") else { return };
     let golden: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
     let case = &golden["cases"][STORIES];
@@ -217,13 +217,13 @@ fn doctor_measures_the_device_it_names() {
     assert!(report["disk"]["read_bytes_per_s"].as_f64().unwrap() > 1e6, "{report}");
     assert_eq!(report["disk"]["library"], library.to_str().unwrap());
     assert!(report["budgets"]["vram"].as_u64().unwrap() > 0);
-    assert!(!library.exists(), "looking makes nothing");
+    assert!(!library.exists(), "doctor creates no folder");
     run(["doctor", "--gpu", "no such card"]).assert_refused(2, "no such card");
 }
 
 #[test]
-fn ask_into_a_pipe_that_is_closed_ends_silently() {
-    let Some(model) = model("ask_into_a_pipe", STORIES) else { return };
+fn ask_into_a_closed_pipe_ends_silently() {
+    let Some(model) = model("ask_into_a_closed_pipe", STORIES) else { return };
     let mut child = strata()
         .args(["ask", "--prompt", "Once", "--max-tokens", "64", "--model", &model])
         .stdout(Stdio::piped())

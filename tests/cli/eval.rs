@@ -17,7 +17,7 @@ fn summary(ran: &Ran) -> Value {
     summary
 }
 
-/// A text of a few hundred tokens, in a folder of its own.
+/// A text of a few hundred tokens, in its own folder.
 fn text() -> (tempfile::TempDir, String) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("text.txt");
@@ -28,7 +28,7 @@ fn text() -> (tempfile::TempDir, String) {
 }
 
 #[test]
-fn needle_in_a_short_document_is_found_and_written_down() {
+fn needle_in_a_short_document_is_found_and_reported() {
     if !has_device("needle_in_a_short_document") {
         return;
     }
@@ -104,7 +104,7 @@ fn kld_of_full_is_exactly_zero_and_of_coarser_keys_is_not() {
 }
 
 #[test]
-fn measurements_that_cannot_be_made_are_refused_before_a_model_is_loaded() {
+fn impossible_measurements_are_refused_before_a_model_is_loaded() {
     let (_dir, text) = text();
     for (args, part) in [
         (&["kld", "--text", &text, "--prefix", "5000"][..], "--prefix 5000"),

@@ -83,7 +83,7 @@ fn usual(scene: &Scene, document: &Path) -> Usual {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
     let mut until = |moment: From| {
         let is_now = moment.lines().1;
-        assert!(lines.by_ref().any(|l| json(&l).is_some_and(|l| is_now(&l))), "{moment:?} never came");
+        assert!(lines.by_ref().any(|l| json(&l).is_some_and(|l| is_now(&l))), "{moment:?} was not reached");
         began.elapsed()
     };
     let load = until(From::Loaded);
@@ -134,7 +134,7 @@ fn n_whole(kv_dir: &Path) -> u64 {
     let Some((mut store, report)) = opened(kv_dir) else { return 0 };
     assert!(report.n_damaged == 0 && !report.recovered, "{report:?}");
     let n = store.n_complete_prefix();
-    assert_eq!(n, store.n_committed(), "there is no gap");
+    assert_eq!(n, store.n_committed(), "there are no gaps");
     let n_pages = u64::from(n * store.geometry().n_layer);
     assert_eq!(store.verify(|_, _| true).unwrap(), VerifyReport { n_pages, n_checked: n_pages, n_bad: 0 });
     u64::from(n)
@@ -210,12 +210,12 @@ impl Chain<'_> {
         let after = self.fraction(length);
         let killed = run_and_kill(&mut self.command(), &self.kv_dir, from, after);
         let n = n_whole(&self.kv_dir);
-        assert!(usual.text.starts_with(&killed.text), "'{}' is no beginning of '{}'", killed.text, usual.text);
+        assert!(usual.text.starts_with(&killed.text), "'{}' is not a prefix of '{}'", killed.text, usual.text);
         assert!(n >= before, "{n} groups are left of {before}");
         // Tokens of the question are in pages too, but not part of the document.
         assert!(n >= killed.n_visible.min(most), "{n} groups are left of {}", killed.n_visible);
         if killed.n_read > 0 {
-            assert!(killed.n_read > 64 * before, "it did not go on from {before} groups");
+            assert!(killed.n_read > 64 * before, "it did not resume from {before} groups");
             let lost = (killed.n_read / 64).min(most).saturating_sub(n);
             self.n_lost[lost as usize] += 1;
         }
@@ -251,14 +251,14 @@ impl Chain<'_> {
                 }
             }
             assert!(n_ended < 4 * n_kills, "most runs end before they are killed");
-            // Otherwise only decode would be left.
+            // With a complete store, only decode could be killed.
             std::fs::remove_dir_all(&self.kv_dir).unwrap();
         }
     }
 }
 
 #[test]
-fn ask_killed_at_any_moment_goes_on_and_answers_as_if_nothing_had_been() {
+fn ask_killed_at_any_moment_resumes_and_gives_the_same_answer() {
     let Some(scene) = Scene::new("ask_killed_at_any_moment") else { return };
     let document = scene.document(0..2);
     let usual = usual(&scene, &document);

@@ -35,6 +35,7 @@ fn entry(id: &str, name: &str, last_used: i64) -> CatalogEntry {
         id: id.into(),
         content_hash: "00".repeat(32),
         name: name.into(),
+        after: Vec::new(),
         bytes: 1000,
         pages: 3,
         model: "tiny".into(),
@@ -78,7 +79,7 @@ fn lines(ran: &Ran) -> Vec<Value> {
 }
 
 #[test]
-fn list_where_nothing_was_saved_says_so_and_makes_nothing() {
+fn list_of_an_empty_library_reports_it_and_creates_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("library");
     let ran = library_command(&root, &["list"]);
@@ -108,14 +109,14 @@ fn list_shows_every_document_least_recently_used_last() {
     assert_eq!(rows.len(), 5);
     let json = lines(&library_command(&root, &["list", "--json"]));
     assert_eq!((&json[1]["id"], &json[1]["state"], &json[1]["kv_dtype"]), (&FIRST.into(), &"read".into(), &"q8".into()));
-    assert!(json[1]["kv_bytes"].as_u64().unwrap() > 8 * 5000, "as on the disk: {}", json[1]);
+    assert!(json[1]["kv_bytes"].as_u64().unwrap() > 8 * 5000, "size on disk: {}", json[1]);
     for field in ["name", "content_hash", "pages", "model", "tokens", "saved_tokens", "prefill_seconds", "last_used"] {
         assert!(json[0].get(field).is_some(), "{field}");
     }
 }
 
 #[test]
-fn remove_takes_one_document_and_refuses_what_names_none_or_several() {
+fn remove_takes_one_document_and_refuses_unknown_and_ambiguous_ids() {
     let (_dir, root) = library();
     library_command(&root, &["remove", "aa"]).assert_refused(2, "2 documents");
     library_command(&root, &["remove", "ffff"]).assert_refused(2, "strata library list");
@@ -131,7 +132,7 @@ fn remove_takes_one_document_and_refuses_what_names_none_or_several() {
 }
 
 #[test]
-fn remove_of_a_document_in_use_is_refused_and_verify_passes_it_over() {
+fn remove_of_a_document_in_use_is_refused_and_verify_skips_it() {
     let (_dir, root) = library();
     let folder = StoreRoot::at(&root).folder(FIRST).unwrap();
     let store = PageStore::open_or_create(folder, &spec(), &tokens()).unwrap();
@@ -171,7 +172,7 @@ fn verify_finds_a_flipped_bit_each_time_and_repairs_nothing() {
 }
 
 #[test]
-fn verify_names_stores_that_cannot_be_opened_and_documents_that_are_gone() {
+fn verify_reports_unreadable_stores_and_missing_documents() {
     let (_dir, root) = library();
     std::fs::write(root.join(FIRST).join("header"), [7; 5000]).unwrap();
     std::fs::remove_file(root.join(SECOND).join("index")).unwrap();
@@ -184,7 +185,7 @@ fn verify_names_stores_that_cannot_be_opened_and_documents_that_are_gone() {
 }
 
 #[test]
-fn library_with_a_damaged_catalog_says_so_and_shows_what_there_is() {
+fn library_with_a_corrupt_catalog_reports_it_and_lists_the_stores() {
     let (_dir, root) = library();
     std::fs::write(root.join("library.sqlite"), "not a database, but long enough to have been one. ".repeat(50)).unwrap();
     let _ = std::fs::remove_file(root.join("library.sqlite-wal"));
@@ -195,7 +196,7 @@ fn library_with_a_damaged_catalog_says_so_and_shows_what_there_is() {
 }
 
 #[test]
-fn add_of_files_that_are_none_is_refused_before_a_model_is_loaded() {
+fn add_of_a_missing_file_is_refused_before_a_model_is_loaded() {
     let (_dir, root) = library();
     library_command(&root, &["add", "absent.txt"]).assert_refused(2, "absent.txt");
 }

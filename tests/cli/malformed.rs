@@ -15,7 +15,7 @@ const ARENA: &str = "kv-0000.arena";
 /// Complete page groups of the document.
 const N_GROUPS: u64 = 5;
 
-/// A saved document, and others to mix it up with.
+/// A saved document, and others to exchange files with.
 struct Stores {
     ours: PathBuf,
     of_another_document: PathBuf,
@@ -128,8 +128,8 @@ fn make_another_models(ours: &Path, theirs: &Path) {
 }
 
 #[test]
-fn harmed_files_never_change_the_answer_and_are_made_whole() {
-    let Some(scene) = Scene::new("harmed_files") else { return };
+fn corrupt_files_never_change_the_answer_and_are_repaired() {
+    let Some(scene) = Scene::new("corrupt_files") else { return };
     let (document, other) = (scene.document(0..1), scene.document(1..2));
     let [pristine, others, kv] = ["pristine", "others", "kv"].map(|name| scene.path(name));
     let fresh = answered(&mut scene.ask(&pristine, &document, &TINY)).text;
@@ -149,7 +149,7 @@ fn harmed_files_never_change_the_answer_and_are_made_whole() {
         let run_again = answered(&mut scene.ask(&kv, &document, &TINY));
         assert_eq!(run_again.text, fresh, "{what}: {:?}", run_again.notices);
         let n_cached = run_again.cached_tokens / 64;
-        assert!(n_kept.contains(&n_cached), "{what}: {n_cached} groups were not read again, but {n_kept:?} should be");
+        assert!(n_kept.contains(&n_cached), "{what}: {n_cached} groups were not prefilled again, expected {n_kept:?}");
         if let Some(told) = told {
             assert!(run_again.notices.iter().any(|n| n.contains(told)), "{what}: {:?}", run_again.notices);
         }

@@ -1,6 +1,6 @@
 //! Saved documents through the real binary: shared by processes, deleted, corrupted, evicted, counted.
 //!
-//! Every answer is compared with one that was computed in VRAM alone.
+//! Every answer is compared with one computed in VRAM alone.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, BufReader, Read};
@@ -65,7 +65,7 @@ impl Scene {
         command
     }
 
-    /// The answer if nothing leaves VRAM.
+    /// The answer with all pages in VRAM.
     pub fn dense(&self, document: &Path) -> String {
         static KNOWN: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
         let text = std::fs::read_to_string(document).unwrap();
@@ -73,7 +73,7 @@ impl Scene {
         let answer = known.entry(text).or_insert_with(|| {
             let answer = answered(&mut self.ask(&self.path("dense"), document, &["--no-save"]));
             assert_eq!((answer.summary["attention"].as_str(), answer.cached_tokens), (Some("dense"), 0));
-            assert!(answer.text.len() > 8, "too short to be wrong: {}", answer.text);
+            assert!(answer.text.len() > 8, "too short for a comparison: {}", answer.text);
             answer.text
         });
         answer.clone()
@@ -103,7 +103,7 @@ impl Answer {
 
     #[track_caller]
     pub fn assert_told(&self, part: &str) {
-        assert!(self.notices.iter().any(|n| n.contains(part)), "nobody said '{part}': {:?}", self.notices);
+        assert!(self.notices.iter().any(|n| n.contains(part)), "no notice with '{part}': {:?}", self.notices);
     }
 }
 
@@ -113,7 +113,7 @@ pub fn answered(command: &mut Command) -> Answer {
     Ran::from(command.output().unwrap()).into()
 }
 
-/// A run that can be suspended, so that something else happens at a known moment.
+/// A run that can be suspended at a known moment.
 struct Held {
     child: Child,
     lines: BufReader<std::process::ChildStdout>,
@@ -127,7 +127,7 @@ impl Held {
         let lines = BufReader::new(child.stdout.take().unwrap());
         let mut held = Held { child, lines, out: String::new() };
         while !held.out.lines().last().is_some_and(|l| l.contains(line)) {
-            assert!(held.lines.read_line(&mut held.out).unwrap() > 0, "it never said {line}: {}", held.out);
+            assert!(held.lines.read_line(&mut held.out).unwrap() > 0, "no line with {line}: {}", held.out);
         }
         held.signal("-STOP");
         held
@@ -173,8 +173,8 @@ fn listed(kv_dir: &Path) -> HashMap<String, String> {
 }
 
 #[test]
-fn document_read_by_one_process_is_not_read_again_by_the_next() {
-    let Some(scene) = Scene::new("document_read_by_one_process") else { return };
+fn document_prefilled_by_one_process_is_not_prefilled_again_by_the_next() {
+    let Some(scene) = Scene::new("document_prefilled_by_one_process") else { return };
     let (a, b) = (scene.document(0..1), scene.document(1..2));
     let kv = scene.path("kv");
     let runs: Vec<Answer> = [&a, &b, &a, &b].map(|doc| answered(&mut scene.ask(&kv, doc, &TINY))).into();
@@ -189,7 +189,7 @@ fn document_read_by_one_process_is_not_read_again_by_the_next() {
 }
 
 #[test]
-fn two_processes_on_one_document_both_answer_rightly() {
+fn two_processes_on_one_document_both_answer_correctly() {
     let Some(scene) = Scene::new("two_processes") else { return };
     let (doc, kv) = (scene.document(0..1), scene.path("kv"));
     let first = Held::at(&mut scene.ask(&kv, &doc, &TINY), "prefill");
@@ -208,7 +208,7 @@ fn two_processes_on_one_document_both_answer_rightly() {
 }
 
 #[test]
-fn library_deleted_during_an_answer_is_said_and_the_answer_right() {
+fn library_deleted_during_an_answer_is_reported_and_the_answer_is_right() {
     let Some(scene) = Scene::new("library_deleted") else { return };
     let (doc, kv) = (scene.document(0..1), scene.path("kv"));
     let fresh = scene.dense(&doc);
@@ -242,8 +242,8 @@ fn library_deleted_during_an_answer_is_said_and_the_answer_right() {
 }
 
 #[test]
-fn document_used_least_recently_leaves_when_the_disk_budget_is_full() {
-    let Some(scene) = Scene::new("document_used_least_recently") else { return };
+fn least_recently_used_document_is_evicted_when_the_disk_budget_is_full() {
+    let Some(scene) = Scene::new("least_recently_used_document") else { return };
     let docs: Vec<PathBuf> = (0..3).map(|i| scene.document(i..i + 1)).collect();
     let kv = scene.path("kv");
     // A store has 1.5 MiB.
@@ -284,8 +284,8 @@ fn document_in_use_is_never_evicted() {
 }
 
 #[test]
-fn every_way_to_the_disk_gives_the_same_answer_and_is_named() {
-    let Some(scene) = Scene::new("every_way_to_the_disk") else { return };
+fn every_io_backend_gives_the_same_answer_and_is_reported() {
+    let Some(scene) = Scene::new("every_io_backend") else { return };
     let (doc, kv) = (scene.document(0..1), scene.path("kv"));
     let fresh = scene.dense(&doc);
     let doctor: Value = serde_json::from_str(&crate::run(["doctor", "--json"]).out).unwrap();
@@ -341,7 +341,7 @@ fn n_read_pages(run: &Answer) -> u64 {
 }
 
 #[test]
-fn summary_adds_up_and_the_trace_says_the_same() {
+fn summary_adds_up_and_matches_the_trace() {
     let Some(scene) = Scene::new("summary_adds_up") else { return };
     let (doc, kv, trace) = (scene.document(0..2), scene.path("kv"), scene.path("trace.json"));
     let some_in_vram = ["--vram-budget", "1600KiB", "--ram-budget", "1MiB"];

@@ -1,4 +1,4 @@
-//! A trace written by the binary: valid for viewers, without text of the document, and restored exactly by the reader.
+//! Trace file of the binary: valid for viewers, without text of the document, and restored exactly by the reader.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -25,14 +25,14 @@ fn assert_of_the_form(trace: &Value) {
                 let values = event["args"].as_object().unwrap();
                 assert!(is_number(event, "ts") && values.values().all(Value::is_number) && !values.is_empty(), "{event}");
             }
-            other => panic!("{other} is not written: {event}"),
+            other => panic!("unexpected phase {other}: {event}"),
         }
     }
 }
 
 #[test]
-fn trace_of_an_offloaded_answer_is_of_the_form_and_comes_back_whole() {
-    let Some(scene) = Scene::new("trace_of_an_offloaded_answer_is_of_the_form_and_comes_back_whole") else { return };
+fn trace_of_an_offloaded_answer_is_valid_and_restored_exactly() {
+    let Some(scene) = Scene::new("trace_of_an_offloaded_answer_is_valid_and_restored_exactly") else { return };
     let (document, path) = (scene.document(0..2), scene.path("trace.json"));
     let args = [&TINY[..], &["--trace", path.to_str().unwrap()]].concat();
     let answer = Answer::from(crate::Ran::from(scene.ask(&scene.path("kv"), &document, &args).output().unwrap()));
@@ -52,11 +52,11 @@ fn trace_of_an_offloaded_answer_is_of_the_form_and_comes_back_whole() {
     let decoded = steps.iter().filter(|k| matches!(k, EventKind::Step { kind: StepKind::Decode, .. })).count() as u64;
     let generated = answer.summary["generated_tokens"].as_u64().unwrap();
     assert!((generated..=generated + 1).contains(&decoded), "{decoded} steps, {generated} tokens");
-    assert_eq!(of(Track::Pages).len(), steps.len(), "each step says what it read");
+    assert_eq!(of(Track::Pages).len(), steps.len(), "each step has its page counts");
     assert!(of(Track::Phase).contains(&EventKind::Phase(Phase::Decode)));
     let lanes: HashSet<&str> = history.series().iter().map(|series| &*series.lane).collect();
     assert!([ENGINE_LANE, "gpu", "transfer", "disk"].iter().all(|lane| lanes.contains(lane)), "{lanes:?}");
-    // Written again, it is the same.
+    // Writing it again gives the same trace.
     let mut again = ChromeTrace::new(Vec::new()).unwrap();
     again.describe(recording.run.clone());
     again.add(&recording.snapshot).unwrap();

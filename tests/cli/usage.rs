@@ -33,7 +33,7 @@ fn help_lists_the_commands_that_work_and_no_others() {
 }
 
 #[test]
-fn help_of_every_command_names_flags_and_their_environment_twins() {
+fn help_of_every_command_names_flags_and_their_environment_variables() {
     for (command, flags) in [
         (
             "ask",
@@ -135,7 +135,7 @@ fn bad_usage_is_one_sentence_and_exit_2() {
 }
 
 #[test]
-fn sizes_are_read_as_people_write_them() {
+fn sizes_are_parsed_with_their_usual_units() {
     let dir = folder(&[]);
     let absent = text(&dir.path().join("absent.txt"));
     for size in ["64MiB", "2GiB", "1.5GB", "1000"] {
@@ -145,7 +145,7 @@ fn sizes_are_read_as_people_write_them() {
 }
 
 #[test]
-fn environment_twin_counts_as_the_flag_and_the_flag_wins() {
+fn environment_variable_sets_a_flag_and_the_flag_overrides_it() {
     let refused = strata().args(["ask", "--prompt", "q"]).env("STRATA_TOP_P", "7").output().unwrap();
     crate::Ran::from(refused).assert_refused(2, "--top-p");
     let dir = folder(&[]);
@@ -162,7 +162,7 @@ fn window_settings_in_the_environment_are_checked_before_it_opens() {
 }
 
 #[test]
-fn documents_that_are_none_are_one_sentence_and_exit_2() {
+fn invalid_documents_are_one_sentence_and_exit_2() {
     let dir = folder(&[
         ("empty.txt", b""),
         ("blank.md", b" \n\n\t\n"),
@@ -179,7 +179,7 @@ fn documents_that_are_none_are_one_sentence_and_exit_2() {
 }
 
 #[test]
-fn places_that_cannot_be_written_are_refused_before_a_model_is_loaded() {
+fn unwritable_outputs_are_refused_before_a_model_is_loaded() {
     let dir = folder(&[]);
     run(["logits", "--tokens", "1", "--out", &text(dir.path())]).assert_refused(2, "folder");
     run(["logits", "--tokens", "1", "--out", &text(&dir.path().join("no/x.npy"))]).assert_refused(2, "Create it first");
@@ -195,7 +195,7 @@ fn help_into_a_closed_pipe_is_silent() {
 }
 
 #[test]
-fn web_page_is_tokenized_as_the_text_that_it_shows() {
+fn web_page_is_tokenized_as_its_visible_text() {
     let page = b"<!doctype html><html><body><nav hidden>Home</nav><p>The harbour was <b>built</b>\n in stone.</p></body></html>";
     let dir = folder(&[("page.html", page), ("page.txt", b"The harbour was built in stone.")]);
     let ids = |name: &str| {
@@ -207,7 +207,7 @@ fn web_page_is_tokenized_as_the_text_that_it_shows() {
 }
 
 #[test]
-fn file_that_is_made_to_do_harm_is_one_sentence_and_exit_2() {
+fn malformed_document_is_one_sentence_and_exit_2() {
     let dir = folder(&[("cut.docx", b"PK\x03\x04 word/document.xml"), ("page.pdf", b"%PDF-1.7\n1 0 obj\n")]);
     for name in ["cut.docx", "page.pdf"] {
         run(["tokenize", "--doc", &text(&dir.path().join(name))]).assert_refused(2, "is corrupt");

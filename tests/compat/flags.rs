@@ -40,7 +40,7 @@ fn entries<'a>(lines: impl Iterator<Item = &'a str>, is_first: impl Fn(&str) -> 
     entries
 }
 
-/// What stands in brackets behind `[label: `.
+/// Text in brackets after `[label: `.
 fn bracket<'a>(text: &'a str, label: &str) -> Option<(&'a str, &'a str)> {
     let (_, after) = text.split_once(&format!("[{label}: "))?;
     after.split_once(']')

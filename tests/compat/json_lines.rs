@@ -42,7 +42,7 @@ fn add(shapes: &mut Shapes, command: &str, lines: &[Value]) {
     }
 }
 
-/// What holds the value at a path: the path without its last key or brackets.
+/// Parent of a path: the path without its last key or brackets.
 fn parent(path: &str) -> &str {
     path.strip_suffix("[]").unwrap_or_else(|| path.rsplit_once('.').map_or("", |(parent, _)| parent))
 }

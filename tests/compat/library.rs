@@ -77,7 +77,7 @@ fn bytes(root: &Path, name: &str) -> Vec<u8> {
     std::fs::read(root.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// What the catalog records of each document, but for times and for what the file system rounds up.
+/// Catalog rows, without times and without sizes that the file system rounds up.
 fn listed(root: &Path) -> Vec<Value> {
     let mut lines = run(["library", "list", "--json", "--kv-dir", path_text(root)]).lines();
     for line in &mut lines {

@@ -35,7 +35,7 @@ use tempfile::TempDir;
 const RECORD: &str = "STRATA_RECORD_COMPAT";
 const DTYPES: [&str; 3] = ["f16", "q8", "q4"];
 
-/// What a run of the binary gave.
+/// Output of one run of the binary.
 struct Ran {
     code: Option<i32>,
     out: String,
@@ -70,7 +70,7 @@ fn run(args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Ran {
     Ran { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
 }
 
-/// Name of the device; None if there is none, and then the test is named as skipped.
+/// Name of the device. None if there is no device, and then the test is reported as skipped.
 fn device(test: &str) -> Option<String> {
     common::gpu(test, strata::gpu::FeatureOverrides::default()).map(|gpu| gpu.info().name.clone())
 }

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use proptest::prelude::*;
-use strata::document::catalog::{Catalog, CatalogEntry, CatalogError, ReadState};
+use strata::document::catalog::{Catalog, CatalogEntry, CatalogError, PrecedingDocument, ReadState};
 
 fn entry(id: &str, last_used: i64) -> CatalogEntry {
     CatalogEntry {
         id: id.to_owned(),
         content_hash: "c0".repeat(32),
         name: "book.txt".into(),
+        after: vec![PrecedingDocument { name: "first \"1\".txt".into(), content_hash: "d0".repeat(32) }],
         bytes: 500_000,
         pages: 160,
         model: "tiny".into(),

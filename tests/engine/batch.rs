@@ -1,4 +1,4 @@
-//! Several questions on one document at once: the answers of asking one by one, with the document read once.
+//! Batches of questions on one document: same answers as one by one, with a single prefill of the document.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,7 +14,7 @@ use strata::kv::store::{Fault, FaultInjectingFolder, FaultOp, Folder, Rule};
 
 use crate::{document, engine_hooked, engine_with, finish, half_document, saved_as};
 
-/// Answers of 48 tokens at most.
+/// Maximum tokens of an answer.
 const MAX_TOKENS: usize = 48;
 
 fn questions() -> Vec<String> {
@@ -36,7 +36,7 @@ fn ask_alone_for(handle: &EngineHandle, text: &str, question: &str, max_tokens: 
     handle.send(EngineCommand::Generate {
         turn: 99,
         messages,
-        document: None,
+        documents: Vec::new(),
         sampling,
         max_tokens,
         policy: AttentionMode::AsLoaded,
@@ -49,7 +49,7 @@ fn ask_alone_for(handle: &EngineHandle, text: &str, question: &str, max_tokens: 
 fn command(text: &str, asked: &[String], max_tokens: usize) -> EngineCommand {
     let question = |(i, q): (usize, &String)| PromptRequest { turn: i as RequestId, messages: messages(text, q) };
     let questions = asked.iter().enumerate().map(question).collect();
-    EngineCommand::GenerateBatch { questions, document: None, sampling: Sampling::default(), max_tokens }
+    EngineCommand::GenerateBatch { questions, documents: Vec::new(), sampling: Sampling::default(), max_tokens }
 }
 
 #[derive(Default)]
@@ -57,11 +57,11 @@ struct Many {
     texts: BTreeMap<RequestId, String>,
     ends: BTreeMap<RequestId, Result<Box<RequestSummary>, String>>,
     notices: Vec<String>,
-    /// turns of token events, in order
+    /// requests of the token events, in order
     order: Vec<RequestId>,
 }
 
-/// Collects until `n` questions have ended; `on` hears every event.
+/// Collects events until `n` requests have ended. `on` gets every event.
 fn collect(handle: &EngineHandle, n: usize, mut on: impl FnMut(&EngineEvent)) -> Many {
     let mut many = Many::default();
     while many.ends.len() < n {
@@ -95,23 +95,23 @@ fn vram(bytes: u64) -> Tiers<Option<Bytes>> {
     Tiers { vram: Some(Bytes(bytes)), ..Default::default() }
 }
 
-/// A part of the document that takes about 2000 tokens, 6 MiB of KV.
+/// A part of the document of about 2000 tokens, 6 MiB of KV.
 fn short_document() -> String {
     document()[..8000].to_owned()
 }
 
 #[test]
-fn questions_at_once_are_answered_as_one_by_one() {
-    let test = "questions_at_once_are_answered_as_one_by_one";
+fn batch_answers_match_single_answers() {
+    let test = "batch_answers_match_single_answers";
     let (text, asked) = (short_document(), &questions()[..3]);
     for (kv_dtype, budget) in [(KvDtype::F16, None), (KvDtype::Q8, None), (KvDtype::F16, Some(5 << 20))] {
         let budgets = budget.map(vram).unwrap_or_default();
         let Some(handle) = start(test, LoadOptions { kv_dtype, budgets, ..LoadOptions::default() }) else { return };
-        // What it leaves in VRAM makes room for what the others need.
+        // Its pages in VRAM are evicted for the others.
         ask_alone(&handle, &text, &asked[0]);
         let many = ask_many(&handle, &text, asked);
         assert!(many.notices.is_empty(), "{:?}", many.notices);
-        // They were answered together: tokens of different questions alternate.
+        // Tokens of different requests alternate, so they were answered together.
         assert!(many.order.windows(2).filter(|pair| pair[0] != pair[1]).count() > 16, "{:?}", many.order);
         for (i, question) in asked.iter().enumerate() {
             let (alone, expected) = ask_alone(&handle, &text, question);
@@ -122,17 +122,17 @@ fn questions_at_once_are_answered_as_one_by_one() {
             assert!(summary.kv_peak_bytes.vram <= budget.unwrap_or(u64::MAX), "{:?}", summary.kv_peak_bytes);
             let attention = if budget.is_some() { AttentionKind::ExactOffload } else { AttentionKind::Dense };
             assert_eq!(summary.attention, attention);
-            // The document was read for the first of them.
+            // Only the first one prefilled the document.
             assert!(i == 0 || summary.cached_tokens + 128 > summary.prompt_tokens, "{i}: {}", summary.cached_tokens);
         }
     }
 }
 
 #[test]
-fn questions_that_do_not_fit_vram_together_are_answered_in_turn() {
-    let test = "questions_that_do_not_fit_vram_together_are_answered_in_turn";
+fn batch_over_the_vram_budget_is_answered_in_smaller_batches() {
+    let test = "batch_over_the_vram_budget_is_answered_in_smaller_batches";
     let (text, asked) = (short_document(), &questions()[..3]);
-    // Room for two tails of two pages, and for one of ten.
+    // Room for two tails of two pages, or for one of ten.
     for (max_tokens, how) in [(48, "2 at a time"), (600, "one after the other")] {
         let Some(handle) = start(test, LoadOptions { budgets: vram(3500 << 10), ..LoadOptions::default() }) else { return };
         handle.send(command(&text, asked, max_tokens));
@@ -148,15 +148,15 @@ fn questions_that_do_not_fit_vram_together_are_answered_in_turn() {
 }
 
 #[test]
-fn stop_ends_one_question_or_all() {
-    let test = "stop_ends_one_question_or_all";
+fn stop_ends_one_request_of_a_batch_or_all() {
+    let test = "stop_ends_one_request_of_a_batch_or_all";
     let text = document()[..3000].to_owned();
-    // Sampling at random, answers do not come to their end soon.
+    // Random sampling, so that answers do not end early.
     let sampling = Sampling { temperature: 3.0, top_k: 0, top_p: 1.0, min_p: 0.0, repetition_penalty: 1.0, seed: 1 };
     let Some(handle) = start(test, LoadOptions::default()) else { return };
     for stop_all in [false, true] {
-        let EngineCommand::GenerateBatch { questions, document, .. } = command(&text, &questions()[..3], 0) else { return };
-        handle.send(EngineCommand::GenerateBatch { questions, document, sampling, max_tokens: 40 });
+        let EngineCommand::GenerateBatch { questions, documents, .. } = command(&text, &questions()[..3], 0) else { return };
+        handle.send(EngineCommand::GenerateBatch { questions, documents, sampling, max_tokens: 40 });
         let mut n_heard = 0;
         let many = collect(&handle, 3, |event| {
             if let EngineEvent::Token { turn: 1, .. } = event {
@@ -176,14 +176,14 @@ fn stop_ends_one_question_or_all() {
             assert!(stop_all || other.generated_tokens > ends[1].generated_tokens, "{other:?}");
         }
     }
-    // What was stopped is forgotten: the next answers are whole.
+    // The stop does not affect the next answers.
     let many = ask_many(&handle, &text, &questions()[..3]);
     assert!(many.ends.values().all(|end| end.as_ref().unwrap().stop != StopReason::Cancelled), "{:?}", many.ends);
 }
 
 #[test]
-fn question_too_long_is_refused_and_the_others_are_answered() {
-    let test = "question_too_long_is_refused_and_the_others_are_answered";
+fn too_long_question_of_a_batch_is_refused_and_the_others_are_answered() {
+    let test = "too_long_question_of_a_batch_is_refused_and_the_others_are_answered";
     let text = document()[..3000].to_owned();
     let Some(handle) = start(test, LoadOptions::default()) else { return };
     let asked = [questions()[0].clone(), document().repeat(3), questions()[1].clone()];
@@ -196,8 +196,8 @@ fn question_too_long_is_refused_and_the_others_are_answered() {
 }
 
 #[test]
-fn questions_at_once_go_on_after_a_lost_device() {
-    let test = "questions_at_once_go_on_after_a_lost_device";
+fn batch_continues_after_a_lost_device() {
+    let test = "batch_continues_after_a_lost_device";
     let (text, asked) = (document()[..3000].to_owned(), &questions()[..2]);
     let Some(handle) = start(test, LoadOptions::default()) else { return };
     let before = ask_many(&handle, &text, asked);
@@ -208,19 +208,19 @@ fn questions_at_once_go_on_after_a_lost_device() {
 }
 
 #[test]
-fn questions_at_once_go_on_without_a_disk_that_cannot_be_read() {
-    let test = "questions_at_once_go_on_without_a_disk_that_cannot_be_read";
+fn batch_continues_after_disk_read_failures() {
+    let test = "batch_continues_after_disk_read_failures";
     let (text, asked) = (document()[..6000].to_owned(), &questions()[..2]);
     let dir = tempfile::tempdir().unwrap();
     let saved = || {
         let EngineCommand::GenerateBatch { questions, sampling, max_tokens, .. } = command(&text, asked, MAX_TOKENS) else {
             panic!()
         };
-        let document = Some(saved_as("document.txt", &text, 1));
-        EngineCommand::GenerateBatch { questions, document, sampling, max_tokens }
+        let documents = vec![saved_as("document.txt", &text, 1)];
+        EngineCommand::GenerateBatch { questions, documents, sampling, max_tokens }
     };
     let start = |hook| {
-        // VRAM holds a part only, so that every step reads what lies below.
+        // VRAM holds only some pages, so that every step reads from the offload tiers.
         let budgets = Tiers { vram: Some(Bytes(4000 << 10)), ram: Some(Bytes(10 << 20)), disk: None };
         let options = LoadOptions { budgets, kv_dir: Some(dir.path().to_owned()), context: Some(8192), ..LoadOptions::default() };
         Some(engine_hooked(test, ModelSource::BuiltIn, options, hook)?.0)
@@ -243,8 +243,8 @@ fn questions_at_once_go_on_without_a_disk_that_cannot_be_read() {
 }
 
 #[test]
-fn questions_at_once_choose_for_themselves() {
-    let test = "questions_at_once_choose_for_themselves";
+fn sequences_of_a_batch_select_independently() {
+    let test = "sequences_of_a_batch_select_independently";
     let text = half_document();
     let asked = [
         "What is the current temperature for Reribe?".to_owned(),
@@ -276,8 +276,8 @@ fn questions_at_once_choose_for_themselves() {
 }
 
 #[test]
-fn questions_at_once_choose_of_a_context_shorter_than_a_page() {
-    let test = "questions_at_once_choose_of_a_context_shorter_than_a_page";
+fn batch_with_a_policy_answers_on_a_context_shorter_than_a_page() {
+    let test = "batch_with_a_policy_answers_on_a_context_shorter_than_a_page";
     let text = "The annual budget of Somiko is 4120 crowns. The mill stands by the river.";
     let asked = ["What is the annual budget of Somiko?".to_owned(), "Quote: The mill stands".to_owned()];
     let options = LoadOptions { policy: Some(PolicySpec::default()), ..LoadOptions::default() };
@@ -290,9 +290,9 @@ fn questions_at_once_choose_of_a_context_shorter_than_a_page() {
 }
 
 #[test]
-fn passages_are_quoted_to_the_next_page_and_beyond_wherever_that_lies_alone_and_at_once() {
-    let test = "passages_are_quoted_to_the_next_page_and_beyond_wherever_that_lies_alone_and_at_once";
-    // Each is one sentence that begins on a page, fills the next one and ends behind it.
+fn passages_across_pages_are_quoted_from_any_tier_alone_and_in_a_batch() {
+    let test = "passages_across_pages_are_quoted_from_any_tier_alone_and_in_a_batch";
+    // Each passage is one sentence that begins on a page, fills the next one and ends after it.
     let passages: Vec<&str> = include_str!("../fixtures/passages.txt").lines().collect();
     let document = document();
     let text: String = document[..12_000].split_inclusive("\n\n").enumerate().fold(String::new(), |text, (i, paragraph)| {
@@ -310,7 +310,7 @@ fn passages_are_quoted_to_the_next_page_and_beyond_wherever_that_lies_alone_and_
     let (kv_dir, policy) = (Some(dir.path().to_owned()), Some(PolicySpec::default()));
     let options = LoadOptions { budgets, kv_dir, policy, ..LoadOptions::default() };
     let Some(handle) = start(test, options) else { return };
-    // Only the case of the first letter is that of the question.
+    // Only the case of the first letter may be that of the question.
     let is_quoted = |text: &str, passage: &str| passage.to_lowercase().starts_with(&text.to_lowercase());
     handle.send(command(&text, &questions, 128));
     let many = collect(&handle, questions.len(), |_| {});

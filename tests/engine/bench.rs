@@ -1,4 +1,4 @@
-//! The bench's own way to a long context: pages that nobody computed, in the tiers where real ones would be.
+//! Benchmarks on synthetic KV: its pages are in the same tiers as those of a prefill.
 
 use strata::base::{Bytes, Tiers};
 use strata::engine::{
@@ -27,8 +27,8 @@ fn tiny() -> ModelSource {
 }
 
 #[test]
-fn filled_context_lies_in_the_tiers_as_a_read_one_does() {
-    let test = "filled_context_lies_in_the_tiers_as_a_read_one_does";
+fn synthetic_context_occupies_the_tiers_like_a_prefilled_one() {
+    let test = "synthetic_context_occupies_the_tiers_like_a_prefilled_one";
     for (kv_dtype, budgets) in [(KvDtype::F16, [Some(2 << 20), Some(2000 << 10)]), (KvDtype::Q8, [Some(2 << 20), Some(1 << 20)])]
     {
         for policy in [None, Some(PolicyKind::LeoAm), Some(PolicyKind::H2o)] {
@@ -50,13 +50,13 @@ fn filled_context_lies_in_the_tiers_as_a_read_one_does() {
 }
 
 #[test]
-fn filled_context_is_the_same_each_time_and_not_saved() {
-    let test = "filled_context_is_the_same_each_time_and_not_saved";
+fn synthetic_context_is_reproducible_and_not_saved() {
+    let test = "synthetic_context_is_reproducible_and_not_saved";
     let dir = tempfile::tempdir().unwrap();
     let options =
         LoadOptions { kv_dir: Some(dir.path().to_owned()), ..options(Some(PolicyKind::LeoAm), KvDtype::F16, [None; 2]) };
     let Some((handle, _)) = engine_with(test, tiny(), options) else { return };
-    // Not a multiple of a page: the rest is in the tail.
+    // Not a multiple of the page size: the rest is in the tail.
     let [first, second] = [(); 2].map(|()| bench(&handle, 1000, true).0.remove(0).chosen.unwrap());
     assert_eq!((first.share_read, first.evaluations_per_step), (second.share_read, second.evaluations_per_step));
     let kv_dir = Some(dir.path().to_owned());

@@ -1,4 +1,4 @@
-//! Whole answers of the built-in model: facts, the kept prefix, stop, refusals, a lost device.
+//! Whole answers of the built-in model: facts, cached prefix, stop, refusals, a lost device.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use strata::engine::{
 
 use super::{document, engine, finish, half_document};
 
-/// The document and the answers of the model's own torch code (`tests/fixtures/make_quote.py`).
+/// The document, and the answers of the model's PyTorch code (`tests/fixtures/make_quote.py`).
 pub(crate) fn golden() -> (String, Vec<serde_json::Value>) {
     let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/quote");
     let rows = serde_json::from_slice(&std::fs::read(dir.join("golden.json")).unwrap()).unwrap();
@@ -26,7 +26,14 @@ pub(crate) struct Answer {
 }
 
 fn ask_with(handle: &EngineHandle, messages: Vec<Message>, sampling: Sampling, max_tokens: usize) -> Answer {
-    handle.send(EngineCommand::Generate { turn: 7, messages, document: None, sampling, max_tokens, policy: Default::default() });
+    handle.send(EngineCommand::Generate {
+        turn: 7,
+        messages,
+        documents: Vec::new(),
+        sampling,
+        max_tokens,
+        policy: Default::default(),
+    });
     let (events, end) = finish(handle);
     let text = events.iter().filter_map(|e| if let EngineEvent::Token { text, .. } = e { Some(text.as_str()) } else { None });
     Answer { text: text.collect(), summary: end.unwrap(), events }
@@ -60,8 +67,8 @@ fn answers_on_an_unseen_document_equal_the_torch_code() {
 }
 
 #[test]
-fn a_list_says_each_mention_once_and_that_there_are_no_more() {
-    let test = "a_list_says_each_mention_once_and_that_there_are_no_more";
+fn list_of_mentions_names_each_once_and_ends() {
+    let test = "list_of_mentions_names_each_once_and_ends";
     let Some((handle, _)) = engine(test, ModelSource::BuiltIn, KvDtype::F16) else { return };
     let document = include_str!("../../assets/sample-document.md");
     for name in ["Nerisa", "Somiko", "Savane"] {
@@ -78,20 +85,20 @@ fn a_list_says_each_mention_once_and_that_there_are_no_more() {
 }
 
 #[test]
-fn second_question_on_a_document_reads_only_the_question() {
-    let test = "second_question_on_a_document_reads_only_the_question";
+fn second_question_on_a_document_prefills_only_the_question() {
+    let test = "second_question_on_a_document_prefills_only_the_question";
     let Some((handle, _)) = engine(test, ModelSource::BuiltIn, KvDtype::F16) else { return };
     let (document, rows) = golden();
     let document = &document[..6000];
     let questions: Vec<&str> = rows.iter().map(|r| r["question"].as_str().unwrap()).collect();
-    // Read ahead, as the window does when a document is dropped.
-    handle.send(EngineCommand::Prefill { turn: 1, text: document.to_owned(), document: None });
+    // Prefill in advance, as the window does when a document is dropped.
+    handle.send(EngineCommand::Prefill { turn: 1, text: document.to_owned(), documents: Vec::new() });
     let read = finish(&handle).1.unwrap();
     assert_eq!((read.stop, read.cached_tokens), (StopReason::Length, 0));
     let first = ask(&handle, vec![user(format!("{document}\n\n{}", questions[3]))]);
     assert!(first.summary.cached_tokens + 4 >= read.prompt_tokens, "{:?} after {:?}", first.summary, read);
     assert_eq!(first.summary.stop, StopReason::Eos);
-    // The next turn of the same chat, and another chat on the same document.
+    // The next turn of the same chat, then another chat on the same document.
     let turns = vec![
         user(format!("{document}\n\n{}", questions[3])),
         Message { role: Role::Assistant, content: first.text.trim().to_owned() },
@@ -100,16 +107,16 @@ fn second_question_on_a_document_reads_only_the_question() {
     let second = ask(&handle, turns);
     assert!(second.summary.cached_tokens >= first.summary.prompt_tokens, "{:?}", second.summary);
     let other = ask(&handle, vec![user(format!("{document}\n\n{}", questions[5]))]);
-    // Pages are whole: what is left of the last one is read again.
+    // Only complete pages are reused: the rest of the last one is prefilled again.
     assert!(other.summary.cached_tokens + 4 + 64 >= read.prompt_tokens);
-    // What was kept changes nothing: a fresh engine says the same.
+    // Reused pages do not change the answer: a fresh engine gives the same.
     let Some((fresh, _)) = engine(test, ModelSource::BuiltIn, KvDtype::F16) else { return };
     assert_eq!(ask(&fresh, vec![user(format!("{document}\n\n{}", questions[5]))]).text, other.text);
 }
 
 #[test]
-fn edited_question_and_the_branch_before_it_read_only_what_differs() {
-    let test = "edited_question_and_the_branch_before_it_read_only_what_differs";
+fn edited_question_and_earlier_branch_prefill_only_the_difference() {
+    let test = "edited_question_and_earlier_branch_prefill_only_the_difference";
     let Some((handle, _)) = engine(test, ModelSource::BuiltIn, KvDtype::F16) else { return };
     let (document, rows) = golden();
     let questions: Vec<&str> = rows.iter().map(|r| r["question"].as_str().unwrap()).collect();
@@ -117,14 +124,14 @@ fn edited_question_and_the_branch_before_it_read_only_what_differs() {
     let answer = ask(&handle, vec![first()]);
     let said = || Message { role: Role::Assistant, content: answer.text.trim().to_owned() };
     let second = ask(&handle, vec![first(), said(), user(questions[4].to_owned())]);
-    // Another question in place of the second, and then the first branch once more. Pages are whole: what is left of the
-    // last one is read again.
+    // Another second question, then the first branch again. Only complete pages are reused: the rest of the last one is
+    // prefilled again.
     let edited = ask(&handle, vec![first(), said(), user(questions[5].to_owned())]);
     assert!(edited.summary.cached_tokens + 64 >= answer.summary.prompt_tokens, "{:?}", edited.summary);
     let back = ask(&handle, vec![first(), said(), user(questions[4].to_owned())]);
     assert!(back.summary.cached_tokens + 64 >= answer.summary.prompt_tokens, "{:?}", back.summary);
     assert_eq!(back.text, second.text);
-    // Instructions after the document leave it read.
+    // Instructions after the document do not invalidate its pages.
     let instructed = ask(&handle, vec![user(format!("{}\n\nBe brief.\n\n{}", &document[..6000], questions[3]))]);
     let n_question = 64;
     assert!(instructed.summary.cached_tokens + 64 + n_question >= answer.summary.prompt_tokens, "{:?}", instructed.summary);
@@ -135,7 +142,7 @@ fn sampling_same_seed_repeats_and_other_seed_differs() {
     let test = "sampling_same_seed_repeats_and_other_seed_differs";
     let Some((handle, _)) = engine(test, ModelSource::BuiltIn, KvDtype::F16) else { return };
     let question = || vec![user("The lamp stood by the door and the wind was cold.\n\nFind: The lamp".into())];
-    // The built-in model is sure of what it quotes: at 1.5 two seeds say the same.
+    // The built-in model quotes with high confidence: at temperature 1.5, two seeds give the same answer.
     let say = |seed, penalty| {
         let sampling = Sampling { temperature: 9.0, top_k: 0, top_p: 1.0, min_p: 0.0, repetition_penalty: penalty, seed };
         ask_with(&handle, question(), sampling, 24).text
@@ -146,15 +153,15 @@ fn sampling_same_seed_repeats_and_other_seed_differs() {
 }
 
 #[test]
-fn stop_ends_prefill_and_keeps_what_was_read() {
-    let test = "stop_ends_prefill_and_keeps_what_was_read";
+fn stop_ends_prefill_and_keeps_prefilled_tokens() {
+    let test = "stop_ends_prefill_and_keeps_prefilled_tokens";
     let Some((handle, _)) = engine(test, ModelSource::BuiltIn, KvDtype::F16) else { return };
     let (document, row) = (half_document(), &golden().1[4]);
     let messages = vec![user(format!("{document}\n\n{}", row["question"].as_str().unwrap()))];
     handle.send(EngineCommand::Generate {
         turn: 1,
         messages: messages.clone(),
-        document: None,
+        documents: Vec::new(),
         sampling: Sampling::default(),
         max_tokens: 24,
         policy: Default::default(),
@@ -174,24 +181,24 @@ fn stop_ends_prefill_and_keeps_what_was_read() {
 }
 
 #[test]
-fn handle_that_is_dropped_waits_until_its_worker_has_put_everything_down() {
-    let test = "handle_that_is_dropped_waits_until_its_worker_has_put_everything_down";
+fn dropped_handle_waits_for_its_worker() {
+    let test = "dropped_handle_waits_for_its_worker";
     if super::common::gpu(test, strata::gpu::FeatureOverrides::default()).is_none() {
         return;
     }
-    // The worker's own until it has ended.
+    // A reference that the worker holds until it ends.
     let held = Arc::new(());
     let worker_holds = held.clone();
     let dir = tempfile::tempdir().unwrap();
     let options = strata::engine::LoadOptions { kv_dir: Some(dir.path().to_owned()), ..Default::default() };
     let handle = strata::engine::spawn(move || drop(worker_holds.clone()));
     handle.send(EngineCommand::LoadModel { source: ModelSource::BuiltIn, options });
-    // One turn that has begun, and one behind it.
+    // One running request, and one queued.
     for turn in 1..3 {
         handle.send(EngineCommand::Generate {
             turn,
             messages: vec![user(golden().0)],
-            document: None,
+            documents: Vec::new(),
             sampling: Sampling::default(),
             max_tokens: 24,
             policy: Default::default(),
@@ -199,7 +206,7 @@ fn handle_that_is_dropped_waits_until_its_worker_has_put_everything_down() {
     }
     while !matches!(handle.wait(std::time::Duration::from_secs(60)).unwrap(), EngineEvent::Prefill { .. }) {}
     drop(handle);
-    assert_eq!(Arc::strong_count(&held), 1, "the worker is still there");
+    assert_eq!(Arc::strong_count(&held), 1, "the worker is still alive");
 }
 
 #[test]
@@ -218,12 +225,12 @@ fn prompt_over_the_window_is_refused_with_both_numbers() {
             break (tokens, positions);
         }
     };
-    // The template's tokens stand before the text and after it.
+    // Tokens of the template precede and follow the text.
     assert!(positions.len() == 3 && positions.is_sorted() && 0 < positions[0] && positions[2] < n, "{positions:?} of {n}");
     handle.send(EngineCommand::Generate {
         turn: 3,
         messages,
-        document: None,
+        documents: Vec::new(),
         sampling: Sampling::default(),
         max_tokens: 8,
         policy: Default::default(),
@@ -231,13 +238,13 @@ fn prompt_over_the_window_is_refused_with_both_numbers() {
     let (_, end) = finish(&handle);
     let sentence = end.unwrap_err();
     assert!(sentence.contains(&n.to_string()) && sentence.contains("200") && sentence.contains("--context"), "{sentence}");
-    // And the engine goes on.
+    // The engine continues.
     assert!(ask(&handle, vec![user("A bell rang.\n\nFind: A bell".into())]).summary.generated_tokens > 0);
 }
 
 #[test]
-fn vram_budget_that_nothing_can_be_done_with_is_refused_with_both_numbers() {
-    let test = "vram_budget_that_nothing_can_be_done_with_is_refused_with_both_numbers";
+fn too_small_vram_budget_is_refused_with_both_numbers() {
+    let test = "too_small_vram_budget_is_refused_with_both_numbers";
     let Some((handle, _)) = engine(test, ModelSource::BuiltIn, KvDtype::F16) else { return };
     let vram = Some(strata::base::Bytes(256 << 10));
     let budgets = strata::base::Tiers { vram, ..Default::default() };
@@ -267,8 +274,8 @@ fn lost_device_is_rebuilt_and_the_answer_is_the_same() {
 }
 
 #[test]
-fn model_that_cannot_be_opened_is_a_sentence_and_the_engine_lives() {
-    let test = "model_that_cannot_be_opened_is_a_sentence_and_the_engine_lives";
+fn unreadable_model_is_reported_and_the_engine_survives() {
+    let test = "unreadable_model_is_reported_and_the_engine_survives";
     let Some((handle, _)) = engine(test, ModelSource::BuiltIn, KvDtype::F16) else { return };
     let source = ModelSource::Path("no/such/model.gguf".into());
     handle.send(EngineCommand::LoadModel { source, options: Default::default() });
@@ -283,7 +290,7 @@ fn model_that_cannot_be_opened_is_a_sentence_and_the_engine_lives() {
     handle.send(EngineCommand::Generate {
         turn: 1,
         messages: vec![user("x".into())],
-        document: None,
+        documents: Vec::new(),
         sampling: Sampling::default(),
         max_tokens: 1,
         policy: Default::default(),

@@ -1,4 +1,4 @@
-//! Logits against other engines: transformers (fixtures) and the plain loops of `reference_forward`.
+//! Logits against other implementations: transformers (fixtures), llama.cpp, and `reference_forward`.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use super::reference_forward::PlainModel;
 use super::teacher_forcing::tokens_of;
 use super::{engine, finish};
 
-/// Agreement of two sets of logits `[T, V]`: mean Kullback-Leibler divergence and share of equal best tokens.
+/// Agreement of two sets of logits `[T, V]`: mean Kullback-Leibler divergence, and fraction of equal best tokens.
 struct Agreement {
     mean_kld: f64,
     top1: f64,
@@ -67,7 +67,7 @@ fn logits_of_every_family_match_transformers() {
     let mut n_families = 0;
     for entry in std::fs::read_dir(root).unwrap() {
         let dir = entry.unwrap().path();
-        // These are about windows: one has its own test below, the other needs --context (tested with the plan).
+        // These test windows: one has its own test below, the other needs --context (tested with the plan).
         if dir.ends_with("phi3-longrope-short") || dir.ends_with("mistral-window") {
             continue;
         }
@@ -84,7 +84,7 @@ fn logits_of_every_family_match_transformers() {
     assert!(n_families >= 8);
 }
 
-/// Tokens that make sense enough: any ids will do, the same on both sides.
+/// Arbitrary token ids, the same on both sides.
 fn some_tokens(n: usize, vocab_size: usize) -> Vec<u32> {
     (0..n).map(|i| ((i * 2_654_435_761 + 17) % vocab_size) as u32).collect()
 }
@@ -103,8 +103,8 @@ fn against_plain(test: &str, path: Option<PathBuf>, n: usize) {
         None => tokens_of(&golden().0[..8000])[..n].to_vec(),
     };
     let want: Vec<f32> = PlainModel::load(&file).logits(&tokens).concat();
-    // The built-in model looks back by scores whose terms are up to 300, of which halves tell a tenth: one of the best tokens of 50
-    // may be another.
+    // Attention scores of the built-in model have terms of up to 300, where f16 has a precision of about 0.1: one best token
+    // in 50 may differ.
     let of_halves = if path.is_none() { (1e-4, 0.97) } else { (1e-5, 0.99) };
     for (kv_dtype, (limit, least_top1)) in [(KvDtype::F32, (1e-6, 0.999)), (KvDtype::F16, of_halves)] {
         let Some(got) = engine_logits(test, source.clone(), kv_dtype, &tokens) else { return };
@@ -116,13 +116,13 @@ fn against_plain(test: &str, path: Option<PathBuf>, n: usize) {
 }
 
 #[test]
-fn logits_of_the_built_in_model_match_plain_loops() {
-    against_plain("logits_of_the_built_in_model_match_plain_loops", None, 200);
+fn logits_of_the_built_in_model_match_the_reference() {
+    against_plain("logits_of_the_built_in_model_match_the_reference", None, 200);
 }
 
 #[test]
-fn logits_of_every_stored_type_match_plain_loops_on_the_same_weights() {
-    let test = "logits_of_every_stored_type_match_plain_loops_on_the_same_weights";
+fn logits_of_every_stored_type_match_the_reference_on_the_same_weights() {
+    let test = "logits_of_every_stored_type_match_the_reference_on_the_same_weights";
     let Some(data) = data_dir() else {
         eprintln!("skipped: {test}: no STRATA_DATA");
         return;
@@ -142,8 +142,8 @@ fn logits_of_every_stored_type_match_plain_loops_on_the_same_weights() {
     }
 }
 
-/// llama.cpp's greedy ids, teacher-forced: at every position the engine must want the golden token, but for near-ties.
-/// llama.cpp on a CPU rounds activations to 8 bits for quantized weights, so those may differ a little more often.
+/// Greedy ids of llama.cpp, teacher-forced: the best token of every position must be the golden one, except for near-ties.
+/// llama.cpp on a CPU rounds activations to 8 bits for quantized weights, so these may differ by more.
 #[test]
 fn greedy_ids_follow_llama_cpp_up_to_near_ties() {
     let test = "greedy_ids_follow_llama_cpp_up_to_near_ties";
@@ -178,8 +178,8 @@ fn greedy_ids_follow_llama_cpp_up_to_near_ties() {
 }
 
 #[test]
-fn logits_of_every_weight_type_match_plain_loops_on_random_weights() {
-    let test = "logits_of_every_weight_type_match_plain_loops_on_random_weights";
+fn logits_of_every_weight_type_match_the_reference_on_random_weights() {
+    let test = "logits_of_every_weight_type_match_the_reference_on_random_weights";
     let tokens = some_tokens(24, 512);
     for ty in
         ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS"]

@@ -1,4 +1,4 @@
-//! The whole engine through its channel, on real models where the test data is at hand.
+//! Engine tests through its channels, on real models if the test data is available.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../common/mod.rs"]
@@ -18,6 +18,7 @@ mod prefix_sharing;
 mod reference_forward;
 mod saved_documents;
 mod selection;
+mod shared_prefixes;
 mod teacher_forcing;
 mod trace;
 
@@ -29,21 +30,20 @@ use strata::engine::{
     RequestSummary,
 };
 
-/// The devices of engines that have ended, for those that start.
+/// Devices of ended engines, reused by new ones.
 static DEVICES: LazyLock<Arc<strata::gpu::DevicePool>> = LazyLock::new(Arc::default);
 
-/// An engine with this model loaded. None (named) when there is no device.
+/// An engine with this model loaded. None, with a message, if there is no device.
 fn engine(test: &str, source: ModelSource, kv_dtype: KvDtype) -> Option<(EngineHandle, Box<ModelInfo>)> {
     engine_with(test, source, LoadOptions { kv_dtype, ..LoadOptions::default() })
 }
 
-/// The same with all options.
+/// Same with all options.
 fn engine_with(test: &str, source: ModelSource, options: LoadOptions) -> Option<(EngineHandle, Box<ModelInfo>)> {
     engine_hooked(test, source, options, None)
 }
 
-/// The same with something between stores and their folders. Without a folder of its own the library is one of this
-/// process.
+/// Same with a hook between stores and their folders. Without `kv_dir`, all engines of this process share a library.
 fn engine_hooked(
     test: &str,
     source: ModelSource,
@@ -69,24 +69,24 @@ fn document() -> String {
     std::fs::read_to_string(dir.join("document.txt")).unwrap()
 }
 
-/// Its first half: 3,400 tokens, 10 MiB of KV in f16. Reading it takes a quarter of what reading all of it does.
+/// Its first half: 3,400 tokens, 10 MiB of KV in f16. Its prefill takes a quarter of the time.
 fn half_document() -> String {
     document()[..10_000].to_owned()
 }
 
-/// `text` as a document that is saved.
+/// `text` as a document to save.
 fn saved_as(name: &str, text: &str, pages: usize) -> DocumentRef {
     DocumentRef {
         content_hash: *blake3::hash(text.as_bytes()).as_bytes(),
         name: name.into(),
         bytes: text.len() as u64,
         pages,
-        text_bytes: text.len(),
+        end_byte: text.len(),
         save: true,
     }
 }
 
-/// Collects the events of a turn up to its end.
+/// Collects the events of a request up to its end.
 fn finish(handle: &EngineHandle) -> (Vec<EngineEvent>, Result<Box<RequestSummary>, String>) {
     let mut events = Vec::new();
     loop {

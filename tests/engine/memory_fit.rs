@@ -1,4 +1,4 @@
-//! What is said of a model's memory before it is loaded is what loading it takes.
+//! Memory fit: the estimate before loading equals the memory that loading takes.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use strata::base::{Bytes, Tiers};
 use strata::engine::{DeviceFacts, EngineCommand, EngineEvent, KvDtype, LoadOptions, MemoryNeeds, ModelInfo, ModelSource};
 use strata::model::ModelFile;
 
-/// Loads the built-in model; what the device was before, and what became of it.
+/// Loads the built-in model. Returns the device facts before loading, and the model info after it.
 fn load(options: &LoadOptions) -> (DeviceFacts, ModelInfo) {
     let engine = strata::engine::spawn(|| {});
     assert!(engine.send(EngineCommand::LoadModel { source: ModelSource::BuiltIn, options: options.clone() }));
@@ -22,8 +22,9 @@ fn load(options: &LoadOptions) -> (DeviceFacts, ModelInfo) {
 }
 
 #[test]
-fn estimate_before_loading_is_what_loading_takes() {
-    if super::common::gpu("estimate_before_loading_is_what_loading_takes", strata::gpu::FeatureOverrides::default()).is_none() {
+fn memory_fit_matches_the_memory_that_loading_takes() {
+    if super::common::gpu("memory_fit_matches_the_memory_that_loading_takes", strata::gpu::FeatureOverrides::default()).is_none()
+    {
         return;
     }
     let kv_dir = tempfile::tempdir().unwrap();
@@ -36,17 +37,17 @@ fn estimate_before_loading_is_what_loading_takes() {
         let (device, info) = load(&options);
         let fit = MemoryNeeds::of(&file, &device).unwrap().fit(&options, &device);
         assert_eq!(fit.context, info.context_limit);
-        assert_eq!(fit.least, info.estimated_vram_bytes, "weights, activations and the first of the KV cache");
+        assert_eq!(fit.least, info.estimated_vram_bytes, "weights, activations and the tail of the KV cache");
         assert_eq!(fit.kv_bytes, info.kv_bytes_per_token * info.context_limit as u64);
         assert_eq!(fit.budgets, info.kv.budgets);
-        assert_eq!(fit.too_large_by(), None, "it was loaded");
+        assert_eq!(fit.too_large_by(), None, "it was loaded, so it fits");
         assert!(device.machine.free_memory.is_none_or(|free| free.0 > fit.least));
     }
 }
 
 #[test]
-fn model_that_needs_more_than_is_free_is_too_large_by_the_difference() {
-    if super::common::gpu("model_that_needs_more_than_is_free", strata::gpu::FeatureOverrides::default()).is_none() {
+fn model_over_the_free_memory_is_too_large_by_the_difference() {
+    if super::common::gpu("model_over_the_free_memory", strata::gpu::FeatureOverrides::default()).is_none() {
         return;
     }
     let (mut device, _) = load(&LoadOptions { context: Some(512), ..LoadOptions::default() });
@@ -59,5 +60,5 @@ fn model_that_needs_more_than_is_free_is_too_large_by_the_difference() {
     assert_eq!(fit.context, 131_072);
     assert_eq!(fit.too_large_by(), Some(fit.least - (1 << 30)));
     device.machine.free_memory = None;
-    assert_eq!(needs.fit(&LoadOptions::default(), &device).too_large_by(), None, "what nobody says is no obstacle");
+    assert_eq!(needs.fit(&LoadOptions::default(), &device).too_large_by(), None, "unknown free memory never refuses a model");
 }

@@ -1,8 +1,8 @@
-//! The built-in model with as many KV heads as heads, as OPT and Llama 2 have them: its KV head four times, which is the same
-//! function.
+//! Multi-head attention, as in OPT and Llama 2: the built-in model with its KV head repeated four times, which computes the
+//! same function.
 //!
-//! Made here, not kept: it differs from the model in the binary in nothing but heads (`assets/demo-model/train.py --kv-heads 4
-//! --start` trains such a model on).
+//! The file is made here: it differs from the built-in model only in its heads (`assets/demo-model/train.py --kv-heads 4
+//! --start` trains such a model further).
 
 use strata::base::{Bytes, Tiers};
 use strata::engine::{KvDtype, LoadOptions, ModelSource};
@@ -35,7 +35,7 @@ fn find(bytes: &[u8], text: &str) -> usize {
     bytes.windows(said.len()).position(|window| window == said).unwrap()
 }
 
-/// A GGUF file of one KV head as one of four.
+/// Converts a GGUF file with one KV head to one with four.
 fn with_as_many_kv_heads_as_heads(bytes: &[u8]) -> Vec<u8> {
     let gguf = Gguf::parse(bytes).unwrap();
     let first = gguf.tensors().iter().map(|(name, _)| find(bytes, name)).min().unwrap();
@@ -74,8 +74,8 @@ fn with_as_many_kv_heads_as_heads(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn multi_head_model_answers_as_the_grouped_one_with_four_times_the_kv() {
-    let test = "multi_head_model_answers_as_the_grouped_one_with_four_times_the_kv";
+fn multi_head_model_answers_like_the_grouped_one_with_four_times_the_kv() {
+    let test = "multi_head_model_answers_like_the_grouped_one_with_four_times_the_kv";
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let (document, rows) = golden();
     let document = &document[..5000];
@@ -83,7 +83,7 @@ fn multi_head_model_answers_as_the_grouped_one_with_four_times_the_kv() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("multi-head.gguf");
     std::fs::write(&path, with_as_many_kv_heads_as_heads(&file)).unwrap();
-    // All in VRAM, and a part of it in RAM.
+    // All pages in VRAM, then some of them in RAM.
     for vram in [None, Some(9 << 20)] {
         let budgets = Tiers { vram: vram.map(Bytes), ram: None, disk: None };
         let options = LoadOptions { kv_dtype: KvDtype::F32, budgets, context: Some(8192), ..LoadOptions::default() };

@@ -1,4 +1,4 @@
-//! What the attention of an answer fell on: by whom it is told, and that it is where the answer stands.
+//! Page attention of an answer: when it is emitted, and that it is highest where the answer is quoted from.
 
 use strata::base::{Bytes, Tiers};
 use strata::engine::{
@@ -11,7 +11,7 @@ use crate::{engine_with, finish, half_document};
 const QUESTION: &str = "What is the current temperature for Reribe?";
 const FACT: &str = "temperature for Reribe";
 
-/// The answer to the question, and what was told of its attention.
+/// The answer to the question, and its page attention if it was emitted.
 fn asked(
     test: &str,
     policy: Option<PolicySpec>,
@@ -23,7 +23,7 @@ fn asked(
     let (handle, _) = engine_with(test, ModelSource::BuiltIn, options)?;
     let messages = vec![Message { role: Role::User, content: format!("{}\n\n{QUESTION}", half_document()) }];
     let (sampling, policy) = (Sampling::default(), turn_policy);
-    handle.send(EngineCommand::Generate { turn: 7, messages, document: None, sampling, max_tokens: 24, policy });
+    handle.send(EngineCommand::Generate { turn: 7, messages, documents: Vec::new(), sampling, max_tokens: 24, policy });
     let (events, end) = finish(&handle);
     end.unwrap();
     let (mut answer, mut told) = (String::new(), None);
@@ -31,7 +31,7 @@ fn asked(
         match event {
             EngineEvent::Token { text, .. } => answer += &text,
             EngineEvent::PageAttention { turn: 7, page_attention } => {
-                assert!(told.replace(*page_attention).is_none(), "told twice")
+                assert!(told.replace(*page_attention).is_none(), "emitted twice")
             }
             _ => {}
         }
@@ -54,18 +54,18 @@ fn assert_falls_on_the_fact(page_attention: &PageAttention) {
 }
 
 #[test]
-fn attention_of_an_exact_answer_falls_on_what_it_quotes_and_answers_the_same() {
-    let test = "attention_of_an_exact_answer_falls_on_what_it_quotes_and_answers_the_same";
+fn attention_of_an_exact_answer_is_on_the_quoted_page() {
+    let test = "attention_of_an_exact_answer_is_on_the_quoted_page";
     let Some((plain, none)) = asked(test, None, None, AttentionMode::AsLoaded) else { return };
-    assert_eq!(none, None, "nobody asked");
+    assert_eq!(none, None, "not requested");
     let (answer, page_attention) = asked(test, None, None, AttentionMode::Sampled).unwrap();
     assert_eq!(answer, plain);
     assert_falls_on_the_fact(&page_attention.unwrap());
 }
 
 #[test]
-fn attention_of_a_chosen_answer_falls_on_what_it_quotes_wherever_pages_are() {
-    let test = "attention_of_a_chosen_answer_falls_on_what_it_quotes_wherever_pages_are";
+fn attention_of_a_selective_answer_is_on_the_quoted_page_in_any_tier() {
+    let test = "attention_of_a_selective_answer_is_on_the_quoted_page_in_any_tier";
     let spec = PolicySpec { amount: SelectionBudget::Rate(0.1), ..PolicySpec::default() };
     for vram in [None, Some(5 << 20)] {
         let Some((_, page_attention)) = asked(test, Some(spec), vram, AttentionMode::Sampled) else { return };
@@ -74,8 +74,8 @@ fn attention_of_a_chosen_answer_falls_on_what_it_quotes_wherever_pages_are() {
 }
 
 #[test]
-fn attention_over_pages_below_vram_is_not_measured_where_all_of_them_are_read() {
-    let test = "attention_over_pages_below_vram_is_not_measured_where_all_of_them_are_read";
+fn attention_of_an_exact_answer_over_offloaded_pages_is_not_measured() {
+    let test = "attention_of_an_exact_answer_over_offloaded_pages_is_not_measured";
     let Some((_, page_attention)) = asked(test, None, Some(3 << 20), AttentionMode::Sampled) else { return };
     assert_eq!(page_attention, None);
 }

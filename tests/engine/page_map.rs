@@ -1,4 +1,4 @@
-//! The map of pages against the allocators, and against the text that was read.
+//! Page map against the allocators, and against the prefilled text.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use strata::engine::{
 
 use crate::{engine_with, finish, half_document, saved_as};
 
-/// A document that VRAM and RAM together do not hold, asked while somebody watches: all maps, and what the tiers took.
+/// Asks on a document larger than VRAM and RAM, with page maps on. Returns all maps, and the use of the tiers.
 fn watched(test: &str, policy: Option<PolicySpec>) -> Option<(EngineHandle, Vec<Arc<PageMap>>, Tiers<u64>)> {
     let dir = tempfile::tempdir().unwrap();
     let budgets = Tiers { vram: Some(Bytes(3 << 20)), ram: Some(Bytes(4 << 20)), disk: None };
@@ -20,18 +20,18 @@ fn watched(test: &str, policy: Option<PolicySpec>) -> Option<(EngineHandle, Vec<
     let (handle, _) = engine_with(test, ModelSource::BuiltIn, options)?;
     handle.watch_pages(true);
     let text = half_document();
-    let document = Some(saved_as("document.txt", &text, 1));
+    let documents = vec![saved_as("document.txt", &text, 1)];
     let content = format!("{text}\n\nWhat is the current temperature for Reribe?");
     let messages = vec![Message { role: Role::User, content }];
     let (sampling, policy) = (Sampling::default(), AttentionMode::Sampled);
-    handle.send(EngineCommand::Generate { turn: 1, messages, document, sampling, max_tokens: 16, policy });
+    handle.send(EngineCommand::Generate { turn: 1, messages, documents, sampling, max_tokens: 16, policy });
     let (events, end) = finish(&handle);
     let used = end.unwrap().kv_bytes;
     let map = |event| if let EngineEvent::Pages(map) = event { Some(map) } else { None };
     Some((handle, events.into_iter().filter_map(map).collect(), used))
 }
 
-/// The map of this moment, and what the tiers hold by their own counts just after it.
+/// The current page map, and the use of the tiers by their own counters just after it.
 fn map_and_use(handle: &EngineHandle) -> (Arc<PageMap>, Tiers<u64>) {
     handle.send(EngineCommand::ShowPages);
     let mut map = None;
@@ -49,9 +49,9 @@ fn map_and_use(handle: &EngineHandle) -> (Arc<PageMap>, Tiers<u64>) {
 }
 
 #[test]
-fn map_of_pages_holds_what_the_allocators_say() {
-    let Some((handle, _, of_turn)) = watched("map_of_pages_holds_what_the_allocators_say", None) else { return };
-    // Pages are still read ahead when a turn has ended, so what RAM holds is compared once it is at rest.
+fn page_map_matches_the_allocators() {
+    let Some((handle, _, of_turn)) = watched("page_map_matches_the_allocators", None) else { return };
+    // Read-ahead continues after a request, so RAM is compared once it has settled.
     let began = Instant::now();
     let (map, used) = loop {
         let (map, used) = map_and_use(&handle);
@@ -63,25 +63,25 @@ fn map_of_pages_holds_what_the_allocators_say() {
     let (census, tiers) = (&map.census, map.census.tiers);
     assert!(census.n_layer == 6 && census.n_pages > 40, "{} pages of {} layers", census.n_pages, census.n_layer);
     assert_eq!(Tiers { vram: tiers.vram.bytes(), ram: tiers.ram.bytes(), disk: tiers.disk.bytes() }, used);
-    assert_eq!((used.vram, used.disk), (of_turn.vram, of_turn.disk), "only RAM is read into after a turn");
+    assert_eq!((used.vram, used.disk), (of_turn.vram, of_turn.disk), "after a request, only RAM changes");
     for (tier, held) in [(Tier::Vram, tiers.vram), (Tier::Ram, tiers.ram), (Tier::Disk, tiers.disk)] {
         assert_eq!(census.count(tier), held.n_pages, "{tier:?}");
         assert!(held.n_pages > 0 && held.n_pages < census.copies.len() as u64 || tier == Tier::Disk, "{tier:?}: {held:?}");
         assert!(held.page_bytes >= held.n_pages * map.page_bytes, "{tier:?}: {held:?}");
     }
     assert!(census.copies.iter().all(|copies| copies.nearest().is_some()), "no page is lost");
-    assert!(census.steps_since_read.is_empty() && map.mass.is_empty(), "everything is read in every step");
+    assert!(census.steps_since_read.is_empty() && map.mass.is_empty(), "every step reads every page");
 }
 
 #[test]
-fn map_of_pages_names_the_text_that_their_tokens_are() {
-    let Some((_handle, maps, _)) = watched("map_of_pages_names_the_text_that_their_tokens_are", None) else { return };
+fn page_map_offsets_match_the_text_of_the_pages() {
+    let Some((_handle, maps, _)) = watched("page_map_offsets_match_the_text_of_the_pages", None) else { return };
     let map = maps.last().unwrap();
     let text = half_document();
     assert_eq!(map.first_byte.len(), map.census.n_pages + 1);
     let tokenizer = strata::engine::tokenizer(&ModelSource::BuiltIn).unwrap();
     let page = |i: usize| &text[map.first_byte[i] as usize..map.first_byte[i + 1] as usize];
-    // A page from the middle is 64 tokens again.
+    // The text of a page from the middle has about 64 tokens.
     let n = tokenizer.encode(page(30), false).unwrap().len();
     assert!((60..=68).contains(&n), "{n} tokens: {}", page(30));
     assert_eq!((1..30).map(page).collect::<String>(), text[map.first_byte[1] as usize..map.first_byte[30] as usize]);
@@ -89,20 +89,20 @@ fn map_of_pages_names_the_text_that_their_tokens_are() {
 }
 
 #[test]
-fn map_of_pages_of_a_policy_says_when_pages_were_read_and_what_they_weigh() {
+fn page_map_of_a_policy_has_last_reads_and_attention_mass() {
     let spec = PolicySpec { amount: SelectionBudget::Rate(0.1), ..PolicySpec::default() };
-    let test = "map_of_pages_of_a_policy_says_when_pages_were_read_and_what_they_weigh";
+    let test = "page_map_of_a_policy_has_last_reads_and_attention_mass";
     let Some((handle, maps, _)) = watched(test, Some(spec)) else { return };
     let map = maps.last().unwrap();
     let since = &map.census.steps_since_read;
     assert!(since.iter().any(|steps| *steps <= 1) && since.contains(&NEVER_READ), "{since:?}");
-    // Of the attention of a layer, what fell on complete pages; the rest is that of the newest tokens.
+    // Attention mass of a layer on complete pages; the rest is on the tail.
     let of_layer = |mass: &[f32]| mass.iter().filter(|m| !m.is_nan()).sum::<f32>();
     let sums: Vec<f32> = map.mass.chunks(map.census.n_pages).map(of_layer).collect();
     assert!(sums.iter().all(|sum| (0.0..1.001).contains(sum)) && sums.iter().any(|sum| *sum > 0.5), "{sums:?}");
-    // Nobody watches any more: a map comes only when it is asked for.
+    // With page maps off, a map is emitted only on request.
     handle.watch_pages(false);
-    handle.send(EngineCommand::Prefill { turn: 2, text: "A few words.".repeat(20), document: None });
+    handle.send(EngineCommand::Prefill { turn: 2, text: "A few words.".repeat(20), documents: Vec::new() });
     let (events, _) = finish(&handle);
     assert!(!events.iter().any(|event| matches!(event, EngineEvent::Pages(_))));
     handle.send(EngineCommand::ShowPages);
@@ -111,8 +111,10 @@ fn map_of_pages_of_a_policy_says_when_pages_were_read_and_what_they_weigh() {
 }
 
 #[test]
-fn links_have_peaks_that_were_measured_here() {
-    let Some((handle, _)) = engine_with("links_have_peaks", ModelSource::BuiltIn, LoadOptions::default()) else { return };
+fn link_bandwidth_is_measured() {
+    let Some((handle, _)) = engine_with("link_bandwidth_is_measured", ModelSource::BuiltIn, LoadOptions::default()) else {
+        return;
+    };
     handle.send(EngineCommand::MeasureLinks);
     loop {
         if let EngineEvent::Links(peaks) = handle.wait(Duration::from_secs(60)).unwrap() {

@@ -1,5 +1,5 @@
-//! Several documents, and several conversations on each, in one session: nothing is read twice, and no conversation sees
-//! another's tokens.
+//! Prefix sharing: several documents with several conversations each, in one session. Nothing is prefilled twice, and no
+//! conversation attends to tokens of another.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -23,7 +23,7 @@ fn engine(test: &str, dir: &Path, vram: Option<u64>, ram: Option<u64>) -> Option
     Some(engine_with(test, ModelSource::BuiltIn, options)?.0)
 }
 
-/// A conversation on a document: what was said and answered so far.
+/// A conversation on a document.
 struct Chat {
     document: String,
     messages: Vec<Message>,
@@ -34,7 +34,7 @@ impl Chat {
         Chat { document: document.to_owned(), messages: Vec::new() }
     }
 
-    /// Asks, and remembers the answer.
+    /// Asks, and appends question and answer to the conversation.
     fn ask(&mut self, handle: &EngineHandle, question: &str, save: bool) -> (String, RequestSummary) {
         let content = match self.messages.is_empty() {
             true => format!("{}\n\n{question}", self.document),
@@ -42,11 +42,11 @@ impl Chat {
         };
         self.messages.push(Message { role: Role::User, content });
         let document = DocumentRef { save, ..saved_as("part.txt", &self.document, 1) };
-        let (messages, document) = (self.messages.clone(), Some(document));
+        let (messages, documents) = (self.messages.clone(), vec![document]);
         handle.send(EngineCommand::Generate {
             turn: 1,
             messages,
-            document,
+            documents,
             sampling: Sampling::default(),
             max_tokens: 10,
             policy: Default::default(),
@@ -59,20 +59,20 @@ impl Chat {
     }
 }
 
-/// So long that page groups of the conversation's own tokens are complete.
+/// Makes a question long enough for complete page groups of the conversation's own tokens.
 fn long(question: String) -> String {
     format!("{}{question}", "Say it in the words of the document, please. ".repeat(8))
 }
 
-/// A quotation that is asked for by the first words of a sentence of the document, the `nth`.
+/// A request for a quotation, by the first words of the `nth` sentence of the document.
 fn find(document: usize, nth: usize) -> String {
     let part = part(document);
     let sentence = part.split(". ").nth(nth).unwrap();
     format!("Find: {}", sentence.split_whitespace().take(5).collect::<Vec<_>>().join(" "))
 }
 
-/// Documents in turn, questions of all lengths, conversations that go on: which document, which of its two conversations
-/// (a new one where it is the other than before), and what is asked.
+/// Alternating documents, questions of different lengths, continued conversations: index of the document, index of one of its
+/// two conversations, and the question.
 fn questions() -> Vec<(usize, usize, String)> {
     vec![
         (0, 0, find(0, 1)),
@@ -86,7 +86,7 @@ fn questions() -> Vec<(usize, usize, String)> {
     ]
 }
 
-/// All answers in order, and what each cost.
+/// All answers in order, each with its summary.
 fn session(handle: &EngineHandle, save: bool) -> Vec<(String, RequestSummary)> {
     let mut chats = [0, 1].map(|i| [Chat::on(&part(i)), Chat::on(&part(i))]);
     questions().iter().map(|(document, chat, question)| chats[*document][*chat].ask(handle, question, save)).collect()
@@ -99,7 +99,7 @@ fn conversations_share_documents_and_nothing_else() {
     let Some(dense) = engine(test, &dir.path().join("dense"), None, None) else { return };
     let expected = session(&dense, false);
     let answers: HashSet<&str> = expected.iter().map(|(text, _)| text.as_str()).collect();
-    assert!(answers.len() > 5, "answers that are all the same tell nothing: {answers:?}");
+    assert!(answers.len() > 5, "too few different answers: {answers:?}");
     let kv_dir = dir.path().join("kv");
     let budgets = [(Some(600 << 10), Some(400 << 10)), (Some(1600 << 10), Some(4 << 20)), (None, None)];
     for (round, (vram, ram)) in budgets.into_iter().enumerate() {

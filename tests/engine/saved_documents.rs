@@ -1,4 +1,4 @@
-//! Documents that stay read: saved, resumed, interrupted, shared, damaged.
+//! Saved documents: saved, resumed, interrupted, shared, corrupted.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,19 +27,19 @@ fn ask(handle: &EngineHandle, text: &str, question: &str) -> Answer {
 }
 
 fn try_ask(handle: &EngineHandle, text: &str, question: &str) -> Result<Answer, String> {
-    ask_of(handle, text, question, Some(reference(text)), 40)
+    ask_of(handle, text, question, vec![reference(text)], 40)
 }
 
 fn ask_of(
     handle: &EngineHandle,
     text: &str,
     question: &str,
-    document: Option<DocumentRef>,
+    documents: Vec<DocumentRef>,
     max_tokens: usize,
 ) -> Result<Answer, String> {
     let messages = vec![Message { role: Role::User, content: format!("{text}\n\n{question}") }];
     let (sampling, policy) = (Sampling::default(), Default::default());
-    handle.send(EngineCommand::Generate { turn: 7, messages, document, sampling, max_tokens, policy });
+    handle.send(EngineCommand::Generate { turn: 7, messages, documents, sampling, max_tokens, policy });
     let (events, end) = finish(handle);
     let mut answer = Answer { text: String::new(), summary: end?, notices: Vec::new() };
     for event in events {
@@ -76,20 +76,20 @@ fn library(handle: &EngineHandle, dir: &Path) -> Vec<strata::engine::SavedDocume
 }
 
 #[test]
-fn saved_document_is_not_read_again_after_a_restart() {
-    let test = "saved_document_is_not_read_again_after_a_restart";
+fn saved_document_needs_no_prefill_after_a_restart() {
+    let test = "saved_document_needs_no_prefill_after_a_restart";
     let dir = tempfile::tempdir().unwrap();
     let text = half_document();
     let Some(first) = engine(test, dir.path(), [None; 3], None) else { return };
     let fresh = ask(&first, &text, QUESTION);
     assert_eq!(fresh.summary.cached_tokens, 0);
     assert!(fresh.notices.iter().any(|n| n.contains("its text can be recovered")), "{:?}", fresh.notices);
-    // Another question goes on from the same pages, without saying it again.
+    // Another question continues from the same pages, without another notice.
     let second = ask(&first, &text, "Who wrote it?");
     assert!(second.summary.cached_tokens > 3000 && second.notices.is_empty(), "{:?}", second.notices);
     drop(first);
 
-    // Small budgets: the pages come from the disk, and do not all fit above it.
+    // Small budgets: the pages are read from disk, and do not all fit in VRAM and RAM.
     for budgets in [[None; 3], [Some(3 << 20), Some(2 << 20), None]] {
         let again = engine(test, dir.path(), budgets, None).unwrap();
         let resumed = ask(&again, &text, QUESTION);
@@ -106,8 +106,8 @@ fn saved_document_is_not_read_again_after_a_restart() {
 }
 
 #[test]
-fn saved_document_of_another_rope_base_is_read_again() {
-    let test = "saved_document_of_another_rope_base_is_read_again";
+fn saved_document_of_another_rope_base_is_prefilled_again() {
+    let test = "saved_document_of_another_rope_base_is_prefilled_again";
     let dir = tempfile::tempdir().unwrap();
     let text = half_document();
     let load = |rope_base| {
@@ -123,18 +123,18 @@ fn saved_document_of_another_rope_base_is_read_again() {
     let Some(own) = load(None) else { return };
     assert_eq!(cached(own), 0);
     assert_eq!(cached(load(Some(1e5)).unwrap()), 0);
-    // Each base has a store of its own, and finds it again.
+    // Each base has its own store, and finds it again.
     assert!(cached(load(Some(1e5)).unwrap()) > 3000);
     assert!(cached(load(None).unwrap()) > 3000);
 }
 
 #[test]
-fn context_over_every_upper_budget_is_answered_from_the_disk() {
-    let test = "context_over_every_upper_budget_is_answered_from_the_disk";
+fn context_over_vram_and_ram_budget_is_answered_from_disk() {
+    let test = "context_over_vram_and_ram_budget_is_answered_from_disk";
     let dir = tempfile::tempdir().unwrap();
     let text = half_document();
     let Some(dense) = engine(test, dir.path(), [None; 3], None) else { return };
-    let ask_plain = |handle: &EngineHandle| ask_of(handle, &text, QUESTION, None, 20);
+    let ask_plain = |handle: &EngineHandle| ask_of(handle, &text, QUESTION, Vec::new(), 20);
     let want = ask_plain(&dense).unwrap();
     let small = engine(test, dir.path(), [Some(1500 << 10), Some(1200 << 10), None], None).unwrap();
     let Answer { text: got, summary, .. } = ask_plain(&small).unwrap();
@@ -142,7 +142,7 @@ fn context_over_every_upper_budget_is_answered_from_the_disk() {
     assert!(summary.kv_peak_bytes.vram <= 1500 << 10 && summary.kv_peak_bytes.ram <= 1200 << 10, "{:?}", summary.kv_peak_bytes);
     assert!(summary.moved_bytes.disk_to_ram > 0 && summary.kv_bytes.disk > 6 << 20, "{summary:?}");
     drop(small);
-    // The scratch store is gone with its context.
+    // The scratch store is removed with its context.
     let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().filter_map(|e| e.ok()?.file_name().into_string().ok()).collect();
     assert!(left.iter().all(|n| !n.starts_with("scratch-")), "{left:?}");
 
@@ -152,8 +152,8 @@ fn context_over_every_upper_budget_is_answered_from_the_disk() {
 }
 
 #[test]
-fn every_fault_of_the_disk_gives_the_right_answer_or_a_sentence() {
-    let test = "every_fault_of_the_disk_gives_the_right_answer_or_a_sentence";
+fn every_disk_fault_gives_the_right_answer_or_an_error() {
+    let test = "every_disk_fault_gives_the_right_answer_or_an_error";
     let text = document()[..2000].to_owned();
     let clean = tempfile::tempdir().unwrap();
     let Some(handle) = engine(test, clean.path(), [None; 3], None) else { return };
@@ -181,45 +181,44 @@ fn every_fault_of_the_disk_gives_the_right_answer_or_a_sentence() {
             faulty.add(rule.clone());
             Arc::new(faulty)
         });
-        // VRAM and RAM hold a part only, so that reads happen while the document is read as well.
-        // Where nothing can be written, RAM must do.
+        // VRAM and RAM hold only some pages, so that prefill reads from disk too. If nothing can be written, RAM must suffice.
         let ram = if rule_reads { 1 << 20 } else { 5 << 20 };
         let budgets = [Some(700 << 10), Some(ram), None];
-        // Which page is lost first is a matter of timing: more rounds meet more of the ways.
+        // Which page is lost first depends on timing: more rounds cover more cases.
         let n_again = if what == "EIO on every read" { 5 } else { 1 };
         for round in std::iter::once("fresh").chain(std::iter::repeat_n("again", n_again)) {
             let handle = engine(test, dir.path(), budgets, Some(hook.clone())).unwrap();
             eprintln!("{what}, {round}");
             let answer = match try_ask(&handle, &text, QUESTION) {
                 Ok(answer) => answer,
-                // Memory alone cannot hold it.
+                // It does not fit in VRAM and RAM alone.
                 Err(sentence) => {
                     assert!(what == "EIO on every read" && sentence.contains("--ram-budget"), "{what}: {sentence}");
                     continue;
                 }
             };
             assert_eq!(answer.text, want, "{what}, {round}: {:?}", answer.notices);
-            // What a second try heals is nobody's worry.
+            // A fault that a retry repairs needs no notice.
             let quiet = ["short read", "EINTR", "EAGAIN", "EIO on a read", "flipped bit"].contains(&what);
             let told = answer.notices.iter().any(|n| !n.contains("its text can be recovered"));
-            assert!(quiet || round == "again" || told || what == "torn page", "{what}: nobody was told");
+            assert!(quiet || round == "again" || told || what == "torn page", "{what}: no notice");
         }
-        // Without faults it is whole again, or can be.
+        // Without faults, the store is complete, or can be repaired.
         let handle = engine(test, dir.path(), [None; 3], None).unwrap();
         assert_eq!(ask(&handle, &text, QUESTION).text, want, "{what}, healed");
     }
 }
 
 #[test]
-fn damaged_pages_that_a_policy_asks_for_are_computed_again() {
-    let test = "damaged_pages_that_a_policy_asks_for_are_computed_again";
+fn corrupt_selected_pages_are_recomputed() {
+    let test = "corrupt_selected_pages_are_recomputed";
     let text = document()[..9000].to_owned();
     let dir = tempfile::tempdir().unwrap();
     let Some(handle) = engine(test, dir.path(), [None; 3], None) else { return };
     let want = ask(&handle, &text, QUESTION).text;
     drop(handle);
-    // Everything is chosen, so that the answer is that of exact attention; little of it fits VRAM. More pages are damaged on
-    // their way than there are slots: none of these may be lost for it.
+    // Everything is selected, so that the answer equals that of exact attention; little of it fits in VRAM. More pages are
+    // corrupted in transfer than there are staging buffers, and no staging buffer may leak.
     let hook: FolderHook = Arc::new(|inner: Arc<dyn Folder>| {
         let faulty = FaultInjectingFolder::new(inner);
         (0..8).for_each(|i| faulty.add(Rule::once(FaultOp::Read, "kv-", 300 + 89 * i, Fault::BitFlip(12_345))));
@@ -238,7 +237,7 @@ fn damaged_pages_that_a_policy_asks_for_are_computed_again() {
             assert_eq!(answer.text, want, "{:?}", answer.notices);
             assert!(answer.summary.pages.recomputed >= 24, "{:?}", answer.summary.pages);
         }
-        // A page was damaged twice: without the disk, memory alone cannot hold it.
+        // A page was corrupted twice: without the disk, it does not fit in VRAM and RAM alone.
         Err(sentence) => assert!(sentence.contains("--ram-budget"), "{sentence}"),
     }
 }

@@ -1,4 +1,4 @@
-//! Teacher-forced scoring: rows as decoding gives them, the same bits every time.
+//! Teacher forcing: rows equal those of prefill, and are bit-identical in every run.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use crate::common::nmse;
 use crate::{engine, engine_with, finish, saved_as};
 
 const N_PREFIX: usize = 300;
-/// A page of the built-in model on the disk.
+/// Bytes of a page of the built-in model on disk.
 const PAGE_BYTES: usize = 64 * 3072 / 6;
 
 fn tokens() -> Vec<u32> {
@@ -27,7 +27,7 @@ fn rows(handle: &EngineHandle, command: EngineCommand) -> (Vec<f32>, usize, Box<
     for event in events {
         if let EngineEvent::LogitsRows { first, rows, vocab_size, .. } = event {
             let start = *start.get_or_insert(first);
-            assert_eq!((first - start) * vocab_size, all.len(), "a row is missing or comes twice");
+            assert_eq!((first - start) * vocab_size, all.len(), "a row is missing or repeated");
             all.extend(rows);
         }
     }
@@ -35,8 +35,8 @@ fn rows(handle: &EngineHandle, command: EngineCommand) -> (Vec<f32>, usize, Box<
 }
 
 #[test]
-fn score_rows_are_those_of_prefill_after_the_prefix() {
-    let test = "score_rows_are_those_of_prefill_after_the_prefix";
+fn score_rows_match_prefill_after_the_prefix() {
+    let test = "score_rows_match_prefill_after_the_prefix";
     let tokens = tokens();
     let Some((handle, _)) = engine(test, ModelSource::BuiltIn, KvDtype::F32) else { return };
     let (every, _, _) = rows(&handle, EngineCommand::Logits { turn: 1, tokens: tokens.clone() });
@@ -52,8 +52,8 @@ fn score_rows_are_those_of_prefill_after_the_prefix() {
 }
 
 #[test]
-fn score_twice_gives_the_same_bits_and_offloaded_the_same_distributions() {
-    let test = "score_twice_gives_the_same_bits";
+fn repeated_score_is_bit_identical_and_offloaded_score_matches() {
+    let test = "repeated_score_is_bit_identical";
     let score = || EngineCommand::Score { turn: 1, tokens: tokens(), n_prefix: N_PREFIX };
     let Some((handle, _)) = engine(test, ModelSource::BuiltIn, KvDtype::F16) else { return };
     let (first, _, _) = rows(&handle, score());
@@ -68,7 +68,7 @@ fn score_twice_gives_the_same_bits_and_offloaded_the_same_distributions() {
     assert!(error <= 1e-6, "{error:.2e}");
 }
 
-/// The tokens that reading `text` ahead gives, and what is left of them for a question.
+/// Tokens of a prefill of `text`, without a question.
 pub(crate) fn tokens_of(text: &str) -> Vec<u32> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/demo-model/strata-quote-Q8_0.gguf");
     let (file, tokenizer) = (ModelFile::open(&path).unwrap(), strata::engine::tokenizer(&ModelSource::BuiltIn).unwrap());
@@ -77,10 +77,10 @@ pub(crate) fn tokens_of(text: &str) -> Vec<u32> {
 }
 
 #[test]
-fn score_over_a_damaged_page_repairs_it_and_tells_every_row_once() {
-    let test = "score_over_a_damaged_page";
+fn score_over_corrupt_pages_recomputes_them_and_emits_every_row_once() {
+    let test = "score_over_corrupt_pages";
     let dir = tempfile::tempdir().unwrap();
-    // Neither tier above the disk holds the context, so that every step reads from the disk.
+    // Neither VRAM nor RAM holds the context, so that every step reads from disk.
     let budgets = Tiers { vram: Some(Bytes(1400 << 10)), ram: Some(Bytes(1 << 20)), disk: None };
     let options = LoadOptions { budgets, kv_dir: Some(dir.path().to_owned()), ..LoadOptions::default() };
     let Some((handle, _)) = engine_with(test, ModelSource::BuiltIn, options) else { return };
@@ -88,7 +88,7 @@ fn score_over_a_damaged_page_repairs_it_and_tells_every_row_once() {
     let tokens = tokens_of(&text);
     let document = saved_as("ferry.txt", &text, 1);
     let score = || EngineCommand::Score { turn: 2, tokens: tokens.clone(), n_prefix: tokens.len() - 8 };
-    handle.send(EngineCommand::Prefill { turn: 1, text, document: Some(document) });
+    handle.send(EngineCommand::Prefill { turn: 1, text, documents: vec![document] });
     finish(&handle).1.unwrap();
     let (want, first, summary) = rows(&handle, score());
     assert_eq!(summary.pages.recomputed, 0);
@@ -114,8 +114,8 @@ fn files(dir: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn score_without_anything_to_score_is_refused() {
-    let Some((handle, _)) = engine("score_without_anything", ModelSource::BuiltIn, KvDtype::F16) else { return };
+fn score_without_tokens_to_score_is_refused() {
+    let Some((handle, _)) = engine("score_without_tokens", ModelSource::BuiltIn, KvDtype::F16) else { return };
     for n_prefix in [3, 4] {
         handle.send(EngineCommand::Score { turn: 1, tokens: vec![5, 6, 7], n_prefix });
         assert!(finish(&handle).1.is_err(), "{n_prefix}");

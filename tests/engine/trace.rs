@@ -1,4 +1,4 @@
-//! What the engine says of its own time and bytes: nothing is missing, and nothing is said twice.
+//! Telemetry of the engine: its time and bytes are complete, and counted once.
 
 use strata::base::{Bytes, Tiers};
 use strata::engine::{
@@ -21,7 +21,7 @@ fn ask(handle: &EngineHandle, history: &mut History, n_bytes: usize) -> Box<Requ
     let content = format!("{}\n\n{QUESTION}", &document()[..n_bytes]);
     let messages = vec![Message { role: Role::User, content }];
     let (sampling, policy) = (Sampling::default(), AttentionMode::AsLoaded);
-    handle.send(EngineCommand::Generate { turn: 7, messages, document: None, sampling, max_tokens: 24, policy });
+    handle.send(EngineCommand::Generate { turn: 7, messages, documents: Vec::new(), sampling, max_tokens: 24, policy });
     let (events, end) = finish(handle);
     for event in events {
         if let EngineEvent::Telemetry(snapshot) = event {
@@ -31,7 +31,7 @@ fn ask(handle: &EngineHandle, history: &mut History, n_bytes: usize) -> Box<Requ
     end.unwrap()
 }
 
-/// An answer on 9,000 bytes, observed in `detail`, with VRAM and RAM for parts of it where that is wanted.
+/// An answer on 9,000 bytes, observed in `detail`.
 fn run(test: &str, detail: Detail, options: LoadOptions) -> Option<Run> {
     let (handle, _) = engine_with(test, ModelSource::BuiltIn, LoadOptions { context: Some(8192), ..options })?;
     handle.observe(detail);
@@ -64,7 +64,7 @@ fn decode_of_the_built_in_model_is_accounted_for_to_95_percent() {
         (Detail::Parts, small(None)),
         (Detail::Parts, small(Some(PolicySpec { kind: PolicyKind::LeoAm, ..PolicySpec::default() }))),
     ] {
-        // What other programs take from the engine's thread has no name either: the best of a few runs is the engine's own.
+        // Time that other programs take from the engine thread is unattributed too, so the best of a few runs counts.
         let mut runs = Vec::new();
         while runs.iter().all(|(share, _)| *share < 0.95) {
             assert!(runs.len() < 3, "{detail:?}: {runs:?}");
@@ -72,18 +72,18 @@ fn decode_of_the_built_in_model_is_accounted_for_to_95_percent() {
             let decode = steps(&run.history, StepKind::Decode);
             let (from, to) = (decode[0].begin_ns, decode[decode.len() - 1].end_ns());
             let attribution = Attribution::of(&run.history, from, to);
-            assert_eq!(attribution.ns(TimeCategory::Idle), 0, "steps follow each other without a gap");
+            assert_eq!(attribution.ns(TimeCategory::Idle), 0, "steps are contiguous");
             runs.push((attribution.attributed_share().unwrap(), attribution.parts));
         }
     }
 }
 
 #[test]
-fn observed_answer_has_a_step_for_each_token_and_phases_that_follow_each_other() {
-    let test = "observed_answer_has_a_step_for_each_token_and_phases_that_follow_each_other";
+fn observed_answer_has_a_step_per_token_and_consecutive_phases() {
+    let test = "observed_answer_has_a_step_per_token_and_consecutive_phases";
     let Some(Run { history, summary }) = run(test, Detail::Events, LoadOptions::default()) else { return };
     let decode = steps(&history, StepKind::Decode);
-    // The last one makes the end of the answer, which is no token of it.
+    // The last step may sample the end token, which is not a token of the answer.
     assert!((summary.generated_tokens..=summary.generated_tokens + 1).contains(&decode.len()), "{}", decode.len());
     for (n, step) in decode.iter().enumerate() {
         let EventKind::Step { first_token, n_tokens, .. } = step.kind else { unreachable!() };
@@ -101,10 +101,10 @@ fn observed_answer_has_a_step_for_each_token_and_phases_that_follow_each_other()
 }
 
 #[test]
-fn moved_bytes_of_all_events_are_those_that_the_tiers_counted() {
-    let test = "moved_bytes_of_all_events_are_those_that_the_tiers_counted";
+fn moved_bytes_of_events_match_the_tier_counters() {
+    let test = "moved_bytes_of_events_match_the_tier_counters";
     for policy in [None, Some(PolicySpec { kind: PolicyKind::LeoAm, ..PolicySpec::default() })] {
-        // Nothing is on its way that was not asked for: the last event comes before the answer's end.
+        // Without prefetch, the last event precedes the end of the answer.
         let options = LoadOptions { synchronous: true, ..small(policy) };
         let Some(Run { history, summary }) = run(test, Detail::Events, options) else { return };
         let moved = |link| history.of(Track::Link(link)).map(|s| s.sum(0, u64::MAX).bytes).sum::<u64>();
@@ -116,7 +116,7 @@ fn moved_bytes_of_all_events_are_those_that_the_tiers_counted() {
             (Link::RamToDisk, counted.ram_to_disk),
         ];
         for (link, bytes) in pairs {
-            assert!(bytes > 0, "{policy:?}: nothing went over {link:?}");
+            assert!(bytes > 0, "{policy:?}: no bytes over {link:?}");
             assert_eq!(moved(link), bytes, "{policy:?}: {link:?}");
             assert_eq!(history.counters().link(link).bytes, bytes, "{policy:?}: {link:?}");
         }
@@ -130,14 +130,14 @@ fn moved_bytes_of_all_events_are_those_that_the_tiers_counted() {
         let steps = entries(&history, (0, u64::MAX), usize::MAX);
         let sum = |of: fn(&LedgerEntry) -> u64| steps.iter().map(of).sum::<u64>();
         assert_eq!(read, [sum(|e| e.resident.n_pages), sum(|e| e.fetched.n_pages), sum(|e| e.skipped.n_pages)]);
-        assert_eq!(sum(|e| e.fetched.bytes.unwrap()), counted.ram_to_vram, "{policy:?}: each byte is of one step");
+        assert_eq!(sum(|e| e.fetched.bytes.unwrap()), counted.ram_to_vram, "{policy:?}: each byte belongs to one step");
         assert_eq!(read, [summary.pages.resident, summary.pages.fetched, summary.pages.skipped]);
     }
 }
 
 #[test]
-fn engine_that_nobody_observes_says_nothing() {
-    let test = "engine_that_nobody_observes_says_nothing";
+fn unobserved_engine_emits_no_telemetry() {
+    let test = "unobserved_engine_emits_no_telemetry";
     let Some((handle, _)) = engine_with(test, ModelSource::BuiltIn, LoadOptions::default()) else { return };
     let mut history = History::default();
     ask(&handle, &mut history, 500);

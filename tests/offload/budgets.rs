@@ -23,13 +23,13 @@ fn document_far_larger_than_ram_round_trips_under_the_minimum_budget() {
 #[test]
 fn ram_budget_below_the_minimum_is_refused_with_numbers() {
     let folder = memory();
-    let backing = DiskBacking::Saved(store(&folder, 2));
+    let backing = DiskBacking::Saved(store(&folder, 2).into());
     let error = OffloadTiers::new(config(2), threads(), backing, Hub::new(1).lane("engine")).unwrap_err();
     assert!(error.to_string().contains("at least 36.0 KiB is needed") && error.to_string().contains("--ram-budget"), "{error}");
     let mut other = config(30);
     other.page_bytes = 8000;
-    let error =
-        OffloadTiers::new(other, threads(), DiskBacking::Saved(store(&folder, 2)), Hub::new(1).lane("engine")).unwrap_err();
+    let error = OffloadTiers::new(other, threads(), DiskBacking::Saved(store(&folder, 2).into()), Hub::new(1).lane("engine"))
+        .unwrap_err();
     assert!(matches!(error, OffloadError::ShapeMismatch { .. }), "{error}");
 }
 
@@ -143,7 +143,7 @@ fn chat_tokens_and_their_pages_are_appended_and_truncated_after_the_document() {
     assert!(*offload.fetch(page).unwrap() == *payload(page, 1));
     offload.close();
     let mut offload = tiers(config(10), &folder, 4);
-    assert_eq!(offload.store().unwrap().tokens().len(), 5 * 64 + 67);
+    assert_eq!(offload.store().unwrap().n_tokens(), 5 * 64 + 67);
     assert!(*offload.fetch(page).unwrap() == *payload(page, 1));
     assert!(fetch_intact(&mut offload, PageId::kv(1, 4)));
 }

@@ -65,7 +65,7 @@ pub fn store(folder: &Arc<dyn Folder>, n_groups: u32) -> PageStore {
 
 /// Tiers over the store of a document of `n_groups` groups.
 pub fn tiers(config: OffloadConfig, folder: &Arc<dyn Folder>, n_groups: u32) -> OffloadTiers {
-    OffloadTiers::new(config, threads(), DiskBacking::Saved(store(folder, n_groups)), Hub::new(1).lane("engine")).unwrap()
+    OffloadTiers::new(config, threads(), DiskBacking::Saved(store(folder, n_groups).into()), Hub::new(1).lane("engine")).unwrap()
 }
 
 /// All pages of `n_groups` groups in the order of attention: layer by layer.

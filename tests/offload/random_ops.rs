@@ -182,7 +182,7 @@ impl History {
                 "a saved group is missing"
             );
         }
-        let n_known = offload.store().unwrap().tokens().len();
+        let n_known = offload.store().unwrap().n_tokens();
         assert!(n_known == n_tokens || !is_durable, "{n_known} of {n_tokens} tokens");
         History { rng, disk, faulty, folder, config, tiers: offload, model: on_disk, n_tokens: n_known, n_fetched, n_missing }
     }

@@ -110,7 +110,7 @@ fn recorded_transfers_equal_the_statistics() {
     let folder = memory();
     let hub = Hub::new(10_000);
     let mut offload =
-        OffloadTiers::new(config(20), threads(), DiskBacking::Saved(store(&folder, 20)), hub.lane("engine")).unwrap();
+        OffloadTiers::new(config(20), threads(), DiskBacking::Saved(store(&folder, 20).into()), hub.lane("engine")).unwrap();
     for page in (0..20).flat_map(|g| (0..N_LAYER).map(move |l| PageId::kv(l, g))) {
         offload.put(page, &payload(page, 0), Retention::InRam).unwrap();
     }
@@ -162,7 +162,7 @@ fn real_files_work_with_both_backends_and_without_registered_memory() {
             eprintln!("skipped: {kind}: {}", io.info().reason);
             continue;
         }
-        let backing = DiskBacking::Saved(store(&folder, 40));
+        let backing = DiskBacking::Saved(store(&folder, 40).into());
         let mut offload = OffloadTiers::new(config(20), io, backing, Hub::new(1).lane("engine")).unwrap();
         let pages = pages(40);
         offload.plan(&pages, true);

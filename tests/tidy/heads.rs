@@ -5,7 +5,7 @@ use crate::sources::Source;
 const MAX_WORDS: usize = 25;
 
 /// Files whose first sentence is too long today. The list only shrinks.
-const LONG_TODAY: [&str; 1] = ["src/engine/selection/fetch.rs"];
+const LONG_TODAY: [&str; 0] = [];
 
 /// Files with a long first sentence, and files that need no entry in the list any more.
 pub fn complaints(sources: &[&Source]) -> Vec<String> {

@@ -14,7 +14,7 @@ pub const KNOWN_CIRCLES: [Known; 26] = [
         files: "answer/citations.rs answer/exact_check.rs answer/page_attention.rs panels/chat/page_attention.rs \
                 panels/document/document_view.rs panels/mod.rs state/chat.rs state/chat_list.rs state/chat_persistence.rs \
                 state/documents.rs state/engine_state.rs state/mod.rs state/model_loading.rs state/preferences.rs \
-                state/read_progress.rs state/undo.rs",
+                state/read_progress.rs state/saved_prefix.rs state/undo.rs",
         reason: "`ViewState` owns its parts, whose methods take it; a chat owns what `answer` derives from chats",
     },
     Known {
@@ -67,10 +67,10 @@ pub const KNOWN_CIRCLES: [Known; 26] = [
     },
     Known {
         folder: "src/engine",
-        files: "context/kv_storage.rs context/page_map.rs memory_fit.rs observe/step_timer.rs runner/bindings.rs \
-                runner/gpu_model.rs runner/mod.rs runner/pass.rs runner/sampling.rs scheduler/sequence_tail.rs \
-                selection/fetch.rs selection/lookahead.rs selection/mod.rs selection/observation_window.rs \
-                selection/page_attention.rs selection/token_scorer.rs",
+        files: "context/kv_storage.rs context/open_documents.rs context/page_map.rs memory_fit.rs observe/step_timer.rs \
+                runner/bindings.rs runner/gpu_model.rs runner/mod.rs runner/pass.rs runner/sampling.rs \
+                scheduler/sequence_tail.rs selection/fetch.rs selection/lookahead.rs selection/mod.rs \
+                selection/observation_window.rs selection/page_attention.rs selection/token_scorer.rs",
         reason: "`ModelRunner` and `GpuModel` own the parts of a step, which take them as arguments",
     },
     Known {

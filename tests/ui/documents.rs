@@ -45,9 +45,10 @@ fn question_names_its_document_by_the_hash_of_its_text() {
     rig.harness.get_by_label("Question").type_text("What?");
     rig.harness.run();
     rig.harness.key_press(Key::Enter);
-    let Some(EngineCommand::Generate { document: Some(document), messages, .. }) = rig.command() else { panic!("not asked") };
+    let Some(EngineCommand::Generate { documents, messages, .. }) = rig.command() else { panic!("not asked") };
+    let [document] = documents.as_slice() else { panic!("{documents:?}") };
     assert_eq!(document.content_hash, *blake3::hash(TEXT.as_bytes()).as_bytes());
-    assert_eq!(messages[0].content.get(..document.text_bytes), Some(TEXT));
+    assert_eq!(messages[0].content.get(..document.end_byte), Some(TEXT));
     assert_eq!((document.name.as_str(), document.bytes, document.pages), ("notes.txt", TEXT.len() as u64, 1));
     assert!(document.save, "kept unless told otherwise");
 }
@@ -58,17 +59,18 @@ fn question_without_a_document_names_none() {
     rig.harness.get_by_label("Question").type_text("What?");
     rig.harness.run();
     rig.harness.key_press(Key::Enter);
-    assert!(matches!(rig.command(), Some(EngineCommand::Generate { document: None, .. })));
+    assert!(matches!(rig.command(), Some(EngineCommand::Generate { documents, .. }) if documents.is_empty()));
 }
 
 #[test]
-fn reading_names_two_documents_as_one_text() {
+fn prefill_names_each_of_two_documents() {
     let mut rig = with_document(TEXT);
     rig.drop_text("more.txt", "And it cracked.");
     rig.click("Read now");
-    let Some(EngineCommand::Prefill { text, document: Some(document), .. }) = rig.command() else { panic!("not read") };
-    assert_eq!(document.content_hash, *blake3::hash(text.as_bytes()).as_bytes());
-    assert_eq!((document.name.as_str(), document.text_bytes), ("notes.txt and 1 more", text.len()));
+    let Some(EngineCommand::Prefill { text, documents, .. }) = rig.command() else { panic!("not read") };
+    let named: Vec<_> = documents.iter().map(|d| (d.name.as_str(), text.get(..d.end_byte).unwrap())).collect();
+    assert_eq!(named, [("notes.txt", TEXT), ("more.txt", text.as_str())]);
+    assert_eq!(documents[1].content_hash, *blake3::hash(b"And it cracked.").as_bytes());
 }
 
 #[test]

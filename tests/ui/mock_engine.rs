@@ -64,6 +64,7 @@ pub fn saved(name: &str, text: &str, state: SavedState) -> SavedDocument {
         id: format!("id of {name}"),
         name: name.into(),
         content_hash: blake3::hash(text.as_bytes()).to_hex().to_string(),
+        after: Vec::new(),
         bytes: text.len() as u64,
         pages: 16,
         model: "Strata Quote".into(),

@@ -127,8 +127,8 @@ fn keeping_that_is_turned_off_is_asked_for_no_more() {
     rig.click("Done");
     rig.drop_text("notes.txt", "Facts.");
     rig.click("Read now");
-    let Some(EngineCommand::Prefill { document: Some(document), .. }) = rig.command() else { panic!("not read") };
-    assert!(!document.save);
+    let Some(EngineCommand::Prefill { documents, .. }) = rig.command() else { panic!("not read") };
+    assert!(documents.iter().all(|document| !document.save) && documents.len() == 1);
 }
 
 #[test]

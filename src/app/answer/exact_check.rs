@@ -97,10 +97,10 @@ impl ViewState {
         let Some(original) = exchange.original_request else { return };
         let max_tokens = exchange.check_tokens(&original);
         let messages = chat.messages(&self.documents.list, index);
-        let document = chat.document_ref(&self.documents.list, self.settings.values.keep_read);
+        let documents = chat.document_refs(&self.documents.list, self.settings.values.keep_read);
         let (sampling, policy, task) = (original.sampling, AttentionMode::Exact, Task::Check(exchange_id));
         self.engine.running = Some(Running { turn, chat: chat.id, task, phase: Phase::Waiting, stopping: false });
-        self.engine.outbox.push(EngineCommand::Generate { turn, messages, document, sampling, max_tokens, policy });
+        self.engine.outbox.push(EngineCommand::Generate { turn, messages, documents, sampling, max_tokens, policy });
         if let Some(exchange) = self.chat_mut().exchanges.get_mut(index) {
             exchange.check = Some(ExactCheck { answer: String::new(), outcome: Outcome::Running });
         }
@@ -111,14 +111,19 @@ impl ViewState {
         self.engine.running.is_some_and(|r| matches!(r.task, Task::Check(_)))
     }
 
-    /// Stops the check for the question in the composer, which is asked when it has ended.
-    pub(in crate::app) fn send_after_check(&mut self) {
+    /// True if the running task stops for a question: a check, or a prefill for later chats.
+    pub fn gives_way(&self) -> bool {
+        self.engine.running.is_some_and(|r| matches!(r.task, Task::Check(_) | Task::PrefillAlone(_)))
+    }
+
+    /// Stops the running task for the question in the composer, which is sent when the task has stopped.
+    pub(in crate::app) fn send_after_stop(&mut self) {
         self.request_stop();
         self.engine.pending_stop = true;
         self.engine.deferred_send = Some(self.chats.current);
     }
 
-    /// Sends the deferred question when the check has ended, if its chat is still on screen.
+    /// Sends the deferred question when the running task has stopped, if its chat is still on screen.
     pub(in crate::app) fn send_deferred(&mut self) {
         if self.engine.deferred_send.take() == Some(self.chats.current) {
             self.send();

@@ -130,6 +130,8 @@ pub enum Action {
     Detach(DocId),
     /// prefill the documents now
     PrefillDocuments,
+    /// prefill a document alone, so that it can be used alone or first
+    PrefillAlone(DocId),
     /// add the sample document, and ask this question
     Sample(Option<String>),
     /// send this question

@@ -250,22 +250,9 @@ impl Chat {
         }
     }
 
-    /// The documents as the library names them.
-    pub fn document_ref(&self, documents: &[OpenDocument], save: bool) -> Option<DocumentRef> {
-        let docs: Vec<&OpenDocument> = self.docs(documents).collect();
-        let name = match docs.as_slice() {
-            [] => return None,
-            [one] => one.name.clone(),
-            [first, rest @ ..] => format!("{} and {} more", first.name, rest.len()),
-        };
-        Some(DocumentRef {
-            content_hash: self.content_hash?.0,
-            name,
-            bytes: docs.iter().map(|d| d.bytes).sum(),
-            pages: docs.iter().map(|d| d.pages.len()).sum(),
-            text_bytes: docs.iter().map(|d| d.text.len()).sum::<usize>() + (docs.len() - 1) * BLANK_LINE.len(),
-            save,
-        })
+    /// References to the documents, as they stand in the first user message.
+    pub fn document_refs(&self, documents: &[OpenDocument], save: bool) -> Vec<DocumentRef> {
+        DocumentRef::joined(self.docs(documents).map(|doc| &*doc.document), save)
     }
 
     /// Tokens of the documents, and whether the number is exact.
@@ -355,19 +342,16 @@ mod tests {
     }
 
     #[test]
-    fn reference_of_several_documents_names_their_joined_text() {
+    fn references_name_each_document_and_the_end_of_its_text() {
         let docs = [doc(1, "Text."), doc(2, "Möre.")];
-        let mut chat = Chat { documents: vec![1, 2], exchanges: vec![exchange(1, "One?", "")], ..Chat::default() };
-        chat.content_hash = chat.hash(&docs);
-        let named = chat.document_ref(&docs, true).unwrap();
-        assert_eq!((named.name.as_str(), named.bytes, named.pages, named.save), ("1.txt and 1 more", 11, 2, true));
+        let chat = Chat { documents: vec![1, 2], exchanges: vec![exchange(1, "One?", "")], ..Chat::default() };
+        let references = chat.document_refs(&docs, true);
         let first = &chat.messages(&docs, 0)[0].content;
-        let text = first.get(..named.text_bytes).unwrap();
-        assert_eq!(text, "Text.\n\nMöre.");
-        assert_eq!(named.content_hash, *blake3::hash(text.as_bytes()).as_bytes());
-        chat.documents.pop();
-        assert_eq!(chat.hash(&docs), Some(docs[0].content_hash));
-        assert_eq!(Chat::default().document_ref(&docs, true), None);
+        let named: Vec<_> = references.iter().map(|r| (r.name.as_str(), first.get(..r.end_byte).unwrap(), r.save)).collect();
+        assert_eq!(named, [("1.txt", "Text.", true), ("2.txt", "Text.\n\nMöre.", true)]);
+        assert_eq!(references[1].content_hash, docs[1].content_hash.0);
+        assert_ne!(chat.hash(&docs), Some(docs[0].content_hash), "both");
+        assert!(Chat::default().document_refs(&docs, true).is_empty());
     }
 
     #[test]

@@ -125,7 +125,7 @@ impl ViewState {
     /// Records resumed tokens: cached tokens at the start of a turn whose chat had none, so they are from the library.
     fn record_resumed(&mut self, chat: ChatId, cached_tokens: usize) {
         let chat = self.chats.list.iter().find(|c| c.id == chat);
-        let resumed = chat.is_some_and(|c| c.cached_tokens == 0 && self.saved_for(c).is_some());
+        let resumed = chat.is_some_and(|c| c.cached_tokens == 0 && self.saved_prefix_of(c).is_some());
         let is_check = self.is_checking();
         if let Some(exchange) = self.running_exchange().filter(|_| resumed && !is_check) {
             exchange.resumed_tokens = cached_tokens;

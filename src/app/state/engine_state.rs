@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::app::state::chat::ChatId;
+use crate::app::state::chat::{ChatId, DocId};
 use crate::app::state::read_progress::CountTarget;
 use crate::base::Tiers;
 use crate::engine::{AttentionKind, DeviceFacts, EngineCommand, LoadOptions, ModelInfo, ModelSource, RequestId};
@@ -57,6 +57,8 @@ pub enum Task {
     Answer(u64),
     /// the exact check of an exchange
     Check(u64),
+    /// prefill a document alone, for later chats
+    PrefillAlone(DocId),
 }
 
 /// The running turn.
@@ -107,8 +109,10 @@ pub struct EngineState {
     pub outbox: Vec<EngineCommand>,
     /// a stop was requested before the turn began, so it is sent again when the turn begins
     pub pending_stop: bool,
-    /// the chat whose question is sent when the check ends
+    /// the chat whose question is sent when the running task has stopped for it
     pub deferred_send: Option<ChatId>,
+    /// documents that were prefilled alone, with or without success
+    pub prefilled_alone: Vec<DocId>,
     /// counts that are requested
     pub(in crate::app) counting: HashMap<RequestId, CountTarget>,
 }
@@ -125,6 +129,7 @@ impl EngineState {
             outbox: Vec::new(),
             pending_stop: false,
             deferred_send: None,
+            prefilled_alone: Vec::new(),
             counting: HashMap::new(),
         }
     }

@@ -18,10 +18,12 @@ pub mod model_loading;
 pub mod models;
 pub mod notices;
 pub mod preferences;
+pub mod prefill_alone;
 pub mod read_progress;
 mod requests;
 pub mod resume_estimate;
 pub(in crate::app) mod sample_document;
+pub mod saved_prefix;
 pub mod settings;
 pub mod undo;
 
@@ -151,15 +153,6 @@ impl ViewState {
         said.filter(|b| *b != Tiers::default())
     }
 
-    /// The saved KV that matches the documents of the current chat.
-    pub fn saved_for_current_chat(&self) -> Option<&SavedDocument> {
-        self.saved_for(self.chat())
-    }
-
-    pub(in crate::app) fn saved_for(&self, chat: &Chat) -> Option<&SavedDocument> {
-        resume_estimate::resumable(self.library.as_deref()?, chat.content_hash?, self.info()?, self.engine.load.kv_dtype)
-    }
-
     /// Requests the list of saved documents.
     pub fn list_library(&mut self) {
         let kv_dir = self.engine.load.kv_dir.clone();
@@ -235,11 +228,17 @@ impl ViewState {
         id
     }
 
-    /// Adds a document of the session to the current chat.
+    /// Adds a document of the session to the current chat: the last one, or the first if it is saved and the order is free.
     pub fn attach(&mut self, id: DocId) {
         self.page = MainView::Chat;
         if !self.chat().documents.contains(&id) {
-            self.change_documents(|documents| documents.push(id));
+            let is_order_free = self.chat().exchanges.is_empty() && self.chat().cached_tokens == 0;
+            let mut documents = self.chat().documents.clone();
+            documents.push(id);
+            if is_order_free {
+                self.put_saved_first(&mut documents);
+            }
+            self.change_documents(|all| *all = documents);
         }
     }
 

@@ -11,9 +11,10 @@
 use std::ops::Range;
 
 use crate::app::state::chat::{Chat, ChatId, DocId, OpenDocument};
+use crate::app::state::saved_prefix::SavedPrefix;
 use crate::app::state::{ModelState, ViewState};
 use crate::document::BLANK_LINE;
-use crate::engine::{EngineCommand, Message, READ_MARGIN, RequestId, Role, SavedDocument, SavedState};
+use crate::engine::{EngineCommand, Message, READ_MARGIN, RequestId, Role};
 
 /// Purpose of a count of tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,12 +60,8 @@ impl Chat {
     }
 
     /// Share of each document, in order, that is in the context or saved.
-    pub fn read_shares(&self, documents: &[OpenDocument], saved: Option<&SavedDocument>) -> Vec<f32> {
-        let n_saved = saved.map_or(0, |saved| match saved.state {
-            SavedState::Read => usize::MAX,
-            SavedState::Partial => saved.saved_tokens,
-            SavedState::Missing => 0,
-        });
+    pub fn read_shares(&self, documents: &[OpenDocument], saved: Option<SavedPrefix>) -> Vec<f32> {
+        let n_saved = saved.map_or(0, |saved| if saved.is_complete { usize::MAX } else { saved.n_tokens });
         self.shares(&self.ranges(documents), self.cached_tokens.max(n_saved))
     }
 
@@ -136,7 +133,6 @@ impl ViewState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::app::test_support::saved;
     use crate::document::Document;
 
     fn doc(id: DocId, n_tokens: usize, range: Option<Range<usize>>) -> OpenDocument {
@@ -166,10 +162,9 @@ mod tests {
     #[test]
     fn saved_tokens_count_as_those_of_the_context() {
         let (chat, docs) = chat(80);
-        let partial = SavedDocument { saved_tokens: 231, ..saved(SavedState::Partial) };
-        assert_eq!(chat.read_shares(&docs, Some(&partial)), [1.0, 0.5]);
-        assert_eq!(chat.read_shares(&docs, Some(&saved(SavedState::Read))), [1.0, 1.0]);
-        assert_eq!(chat.read_shares(&docs, Some(&saved(SavedState::Missing))), [0.5, 0.0]);
+        let partial = SavedPrefix { n_tokens: 231, ..SavedPrefix::default() };
+        assert_eq!(chat.read_shares(&docs, Some(partial)), [1.0, 0.5]);
+        assert_eq!(chat.read_shares(&docs, Some(SavedPrefix { is_complete: true, ..partial })), [1.0, 1.0]);
     }
 
     #[test]

@@ -12,11 +12,11 @@ use crate::app::state::{Phase, Running, Task, ViewState};
 use crate::engine::{AttentionMode, EngineCommand};
 
 impl ViewState {
-    /// True if a question can be sent: it has text, the chat is loaded, and nothing runs but a check.
+    /// True if a question can be sent: it has text, the chat is loaded, and nothing runs but what a question stops.
     pub fn can_send(&self) -> bool {
         let chat = self.chat();
         let is_here = chat.stored == Stored::Loaded && chat.missing.is_empty();
-        (self.engine.running.is_none() || self.is_checking()) && is_here && !chat.draft.trim().is_empty()
+        (self.engine.running.is_none() || self.gives_way()) && is_here && !chat.draft.trim().is_empty()
     }
 
     /// Sends the question in the composer.
@@ -24,8 +24,8 @@ impl ViewState {
         if !self.can_send() {
             return;
         }
-        if self.is_checking() {
-            return self.send_after_check();
+        if self.gives_way() {
+            return self.send_after_stop();
         }
         let question = std::mem::take(&mut self.chat_mut().draft).trim().to_owned();
         self.ask_question(question);
@@ -95,14 +95,14 @@ impl ViewState {
         // Greedy answers repeat; otherwise a new attempt needs another seed.
         sampling.seed = sampling.seed.wrapping_add(last.attempt);
         let messages = chat.messages(&self.documents.list, chat.exchanges.len() - 1);
-        let document = chat.document_ref(&self.documents.list, self.settings.values.keep_read);
+        let documents = chat.document_refs(&self.documents.list, self.settings.values.keep_read);
         let task = Task::Answer(last.id);
         self.engine.running = Some(Running { turn, chat: chat.id, task, phase: Phase::Waiting, stopping: false });
         let (max_tokens, policy) = (self.settings.values.max_tokens, AttentionMode::Sampled);
         if let Some(last) = self.chat_mut().exchanges.last_mut() {
             last.original_request = Some(OriginalRequest { sampling, max_tokens });
         }
-        self.engine.outbox.push(EngineCommand::Generate { turn, messages, document, sampling, max_tokens, policy });
+        self.engine.outbox.push(EngineCommand::Generate { turn, messages, documents, sampling, max_tokens, policy });
         self.save_question();
     }
 
@@ -112,11 +112,11 @@ impl ViewState {
         if self.engine.running.is_some() || text.is_empty() {
             return;
         }
-        let document = self.chat().document_ref(&self.documents.list, self.settings.values.keep_read);
+        let documents = self.chat().document_refs(&self.documents.list, self.settings.values.keep_read);
         let turn = self.fresh_id();
         let chat = self.chats.current;
         self.engine.running = Some(Running { turn, chat, task: Task::Prefill, phase: Phase::Waiting, stopping: false });
-        self.engine.outbox.push(EngineCommand::Prefill { turn, text, document });
+        self.engine.outbox.push(EngineCommand::Prefill { turn, text, documents });
     }
 
     /// Marks the running turn as stopping. False if none runs.

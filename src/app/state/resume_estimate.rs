@@ -1,29 +1,17 @@
-//! Resume estimates: the saved KV that fits the loaded model, the time to load it, and the tiers that a KV cache needs.
+//! Resume estimates: the time to load saved KV and to prefill the rest, and the tiers that a KV cache needs.
 //!
 //! ```text
-//! library, content hash, model, KV type ─► resumable() ─► resume_seconds(), rest_seconds()
+//! SavedPrefix, measured speeds ─► resume_seconds(), rest_seconds()
 //! KV bytes, budgets ─► place() ─► bytes per tier, or by how much it is too large
 //! ```
 //! Invariant: arithmetic only; every result is an estimate and is shown with `~`.
 
+use crate::app::state::saved_prefix::SavedPrefix;
 use crate::base::Tiers;
-use crate::document::ContentHash;
 use crate::engine::{KvDtype, ModelInfo, SavedDocument, SavedState};
 
 /// Speed of the disk before a measurement, bytes per second: a slow NVMe drive.
 const DISK_BYTES_PER_S: f64 = (1u64 << 30) as f64;
-
-/// The saved KV of a text that `model` can use.
-pub fn resumable<'a>(
-    library: &'a [SavedDocument],
-    text: ContentHash,
-    model: &ModelInfo,
-    kv_dtype: KvDtype,
-) -> Option<&'a SavedDocument> {
-    let hash = text.to_string();
-    let usable = |d: &&SavedDocument| d.state != SavedState::Missing && d.saved_tokens > 0;
-    library.iter().filter(usable).find(|d| d.content_hash == hash && d.model == model.name && d.kv_dtype == kv_dtype)
-}
 
 /// Share of a saved document that is prefilled, 0 to 1.
 pub fn saved_share(saved: &SavedDocument) -> f32 {
@@ -35,17 +23,18 @@ pub fn saved_share(saved: &SavedDocument) -> f32 {
 }
 
 /// Time to load saved KV, at the measured speed of the disk in bytes per second if there is one.
-pub fn resume_seconds(saved: &SavedDocument, disk_bytes_per_s: Option<f64>) -> f64 {
-    saved.kv_bytes as f64 / disk_bytes_per_s.filter(|v| *v > 0.0).unwrap_or(DISK_BYTES_PER_S)
+pub fn resume_seconds(kv_bytes: u64, disk_bytes_per_s: Option<f64>) -> f64 {
+    kv_bytes as f64 / disk_bytes_per_s.filter(|v| *v > 0.0).unwrap_or(DISK_BYTES_PER_S)
 }
 
-/// Time to prefill the rest of a saved document: at the current speed, else at that of its first part. None if neither is known.
-pub fn rest_seconds(saved: &SavedDocument, tokens_per_s: Option<f64>) -> Option<f64> {
-    let rest = saved.tokens.saturating_sub(saved.saved_tokens) as f64;
+/// Time to prefill the rest of `n_tokens` after a saved prefix: at the current speed, else at that of the prefix. None if neither
+/// is known.
+pub fn rest_seconds(saved: &SavedPrefix, n_tokens: usize, tokens_per_s: Option<f64>) -> Option<f64> {
+    let rest = if saved.is_complete { 0.0 } else { n_tokens.saturating_sub(saved.n_tokens) as f64 };
     if rest == 0.0 {
         return Some(0.0);
     }
-    let speed = tokens_per_s.unwrap_or(saved.saved_tokens as f64 / saved.prefill_seconds);
+    let speed = tokens_per_s.unwrap_or(saved.n_tokens as f64 / saved.prefill_seconds);
     (speed.is_finite() && speed > 0.0).then(|| rest / speed)
 }
 
@@ -87,36 +76,19 @@ mod tests {
     use crate::app::test_support::{model_info, saved};
 
     #[test]
-    fn saved_document_is_resumable_by_the_same_text_model_and_type_only() {
-        let (mut document, model) = (saved(SavedState::Read), model_info());
-        let text = ContentHash([7; 32]);
-        document.content_hash = text.to_string();
-        document.model = model.name.clone();
-        let found =
-            |document: &SavedDocument, text, dtype| resumable(std::slice::from_ref(document), text, &model, dtype).is_some();
-        assert!(found(&document, text, KvDtype::F16));
-        assert!(!found(&document, ContentHash([8; 32]), KvDtype::F16));
-        assert!(!found(&document, text, KvDtype::Q8));
-        assert!(!found(&SavedDocument { model: "another".into(), ..document.clone() }, text, KvDtype::F16));
-        assert!(!found(&SavedDocument { state: SavedState::Missing, ..document.clone() }, text, KvDtype::F16));
-        assert!(found(&SavedDocument { state: SavedState::Partial, ..document }, text, KvDtype::F16));
-    }
-
-    #[test]
     fn time_to_resume_is_bytes_over_the_disks_speed() {
-        let document = SavedDocument { kv_bytes: 3 << 30, ..saved(SavedState::Read) };
-        assert_eq!(resume_seconds(&document, None), 3.0);
-        assert_eq!(resume_seconds(&document, Some((6u64 << 30) as f64)), 0.5);
-        assert_eq!(resume_seconds(&document, Some(0.0)), 3.0, "no speed is no measurement");
+        assert_eq!(resume_seconds(3 << 30, None), 3.0);
+        assert_eq!(resume_seconds(3 << 30, Some((6u64 << 30) as f64)), 0.5);
+        assert_eq!(resume_seconds(3 << 30, Some(0.0)), 3.0, "no speed is no measurement");
     }
 
     #[test]
     fn rest_of_a_document_takes_the_speed_of_now_or_of_the_time_before() {
-        let half = SavedDocument { tokens: 2000, saved_tokens: 1000, prefill_seconds: 10.0, ..saved(SavedState::Partial) };
-        assert_eq!(rest_seconds(&half, None), Some(10.0));
-        assert_eq!(rest_seconds(&half, Some(500.0)), Some(2.0));
-        assert_eq!(rest_seconds(&SavedDocument { saved_tokens: 0, prefill_seconds: 0.0, ..half.clone() }, None), None);
-        assert_eq!(rest_seconds(&SavedDocument { saved_tokens: 2000, ..half }, None), Some(0.0));
+        let half = SavedPrefix { n_tokens: 1000, kv_bytes: 0, prefill_seconds: 10.0, is_complete: false };
+        assert_eq!(rest_seconds(&half, 2000, None), Some(10.0));
+        assert_eq!(rest_seconds(&half, 2000, Some(500.0)), Some(2.0));
+        assert_eq!(rest_seconds(&SavedPrefix::default(), 2000, None), None);
+        assert_eq!(rest_seconds(&SavedPrefix { is_complete: true, ..half }, 2000, None), Some(0.0));
     }
 
     #[test]

@@ -10,6 +10,7 @@
 use crate::app::state::ViewState;
 use crate::app::state::chat::{Chat, ChatId, Outcome};
 use crate::chats::Change;
+use crate::document::catalog::begins_with;
 use crate::engine::{EngineCommand, LibraryAction, SavedDocument};
 
 /// A deletion that can be undone.
@@ -75,7 +76,14 @@ impl ViewState {
         let Some(Undo::Document { content_hash, keeps_text, .. }) = self.chats.persistence.undo.take() else { return };
         let kv_dir = self.engine.load.kv_dir.clone();
         let remove = |s: &SavedDocument| LibraryAction::Remove { kv_dir: kv_dir.clone(), id: s.id.clone() };
-        let commands: Vec<EngineCommand> = self.saved_of_text(&content_hash).map(|s| EngineCommand::Library(remove(s))).collect();
+        // The engine removes what was saved after a document together with it.
+        let goes_with = |saved: &SavedDocument| {
+            let is_same_kv = |other: &&SavedDocument| other.model == saved.model && other.kv_dtype == saved.kv_dtype;
+            let mut others = self.saved_of_text(&content_hash).filter(is_same_kv);
+            others.any(|other| begins_with(&saved.after, &other.after, &other.content_hash))
+        };
+        let removed = self.saved_of_text(&content_hash).filter(|saved| !goes_with(saved));
+        let commands: Vec<EngineCommand> = removed.map(|saved| EngineCommand::Library(remove(saved))).collect();
         self.engine.outbox.extend(commands);
         if keeps_text {
             return;
@@ -99,9 +107,10 @@ impl ViewState {
             if content_hash == hash && (kv_only || !keeps_text))
     }
 
-    /// Saved KV of a text, by any model.
+    /// Saved KV of a text and of documents saved after it, by any model.
     pub fn saved_of_text(&self, hash: &str) -> impl Iterator<Item = &SavedDocument> {
-        self.library.iter().flatten().filter(move |s| s.content_hash == hash)
+        let is_before = move |saved: &SavedDocument| saved.after.iter().any(|before| before.content_hash == hash);
+        self.library.iter().flatten().filter(move |saved| saved.content_hash == hash || is_before(saved))
     }
 
     /// Chats in the order of the list: pinned ones, the empty one, then by the last message.

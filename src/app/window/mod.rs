@@ -7,6 +7,7 @@ mod chat_sync;
 pub mod file_dialogs;
 mod file_drop;
 mod frame_stats;
+mod idle;
 mod launch;
 mod settings_sync;
 pub mod single_instance;
@@ -81,6 +82,8 @@ pub struct StrataApp {
     focus_question: bool,
     frame_times: FrameTimes,
     chat_sync: ChatSync,
+    /// time of the last input or turn, seconds
+    used_at: f64,
 }
 
 impl StrataApp {
@@ -107,6 +110,7 @@ impl StrataApp {
             layout: None,
             focus_question: true,
             frame_times: FrameTimes::default(),
+            used_at: 0.0,
             chat_sync: ChatSync::start(ctx, options.folders.chats(), &mut state),
             state,
         }
@@ -282,6 +286,7 @@ impl StrataApp {
             Action::Attach(id) => self.state.attach(id),
             Action::Detach(id) => self.state.detach(id),
             Action::PrefillDocuments => self.state.prefill_documents(),
+            Action::PrefillAlone(id) => self.state.prefill_alone(id),
             Action::Sample(question) => match sample_document::document() {
                 Ok(document) => {
                     self.state.add_document(document, true);
@@ -442,6 +447,7 @@ impl eframe::App for StrataApp {
         self.receive_chat_events(&ctx);
         self.apply_zoom(&ctx);
         self.receive_engine_events(&ctx);
+        self.prefill_when_idle(&ctx);
         self.receive_file_events(&ctx);
         self.receive_drops(&ctx);
         self.receive_pastes(&ctx);

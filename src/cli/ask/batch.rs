@@ -44,7 +44,7 @@ pub fn run(
     session: &mut Session,
     info: &ModelInfo,
     docs: &[Document],
-    document: Option<DocumentRef>,
+    documents: Vec<DocumentRef>,
     console: &mut Console,
 ) -> Result<(), CliError> {
     let answer = |prompt| Answer { turn: session.next_turn(), prompt, text: String::new(), end: None };
@@ -58,7 +58,7 @@ pub fn run(
     let sampling = args.sampling.over(info.sampling);
     let mut answers = Answers { all, shown: 0, info, sampling, docs };
     answers.show_question(console)?;
-    let command = EngineCommand::GenerateBatch { questions, document, sampling, max_tokens: args.max_tokens };
+    let command = EngineCommand::GenerateBatch { questions, documents, sampling, max_tokens: args.max_tokens };
     session.run_turns(&turns, command, console, |event, console| answers.take(event, console))?;
     let mut errors = answers.all.into_iter().filter_map(|answer| answer.end?.err());
     let first = errors.next();

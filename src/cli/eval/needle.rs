@@ -177,7 +177,8 @@ fn ask(
     let mut answer = String::new();
     // Sampling the attention mass reads every key, so it is done only if `--mass` needs it.
     let policy = if args.device.mass.is_some() { AttentionMode::Sampled } else { AttentionMode::AsLoaded };
-    let command = EngineCommand::Generate { turn, messages, document: None, sampling, max_tokens: args.max_tokens, policy };
+    let command =
+        EngineCommand::Generate { turn, messages, documents: Vec::new(), sampling, max_tokens: args.max_tokens, policy };
     let cost = session.run_turn(turn, command, console, |event, _| {
         if let EngineEvent::Token { text, .. } = event {
             answer.push_str(&text);

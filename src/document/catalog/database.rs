@@ -25,7 +25,8 @@ const LOCK_NAME: &str = "library.lock";
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Schema migrations: entry n upgrades version n to n + 1. Entries never change; new ones are appended.
-const MIGRATIONS: [&str; 1] = ["CREATE TABLE documents (
+const MIGRATIONS: [&str; 2] = [
+    "CREATE TABLE documents (
     id TEXT PRIMARY KEY NOT NULL,
     content_hash TEXT NOT NULL,
     name TEXT NOT NULL,
@@ -41,7 +42,10 @@ const MIGRATIONS: [&str; 1] = ["CREATE TABLE documents (
     prefill_seconds REAL NOT NULL,
     created INTEGER NOT NULL,
     last_used INTEGER NOT NULL
-) STRICT"];
+) STRICT",
+    // JSON list of the documents before it; empty text for none.
+    "ALTER TABLE documents ADD COLUMN preceding TEXT NOT NULL DEFAULT ''",
+];
 
 /// Catalog of the saved documents of one library.
 #[derive(Debug)]

@@ -17,6 +17,22 @@ pub enum ReadState {
     Partial,
 }
 
+/// A document before another one in a prompt.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct PrecedingDocument {
+    /// display name
+    pub name: String,
+    /// hash of its text, hexadecimal
+    pub content_hash: String,
+}
+
+/// True if the documents `after` are, or begin with, those before a document and that document itself.
+pub fn begins_with(after: &[PrecedingDocument], before: &[PrecedingDocument], content_hash: &str) -> bool {
+    let hashes = before.iter().map(|document| document.content_hash.as_str()).chain(std::iter::once(content_hash));
+    let n = before.len() + 1;
+    after.len() >= n && after.iter().take(n).map(|document| document.content_hash.as_str()).eq(hashes)
+}
+
 /// A saved document with the model that prefilled it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CatalogEntry {
@@ -24,8 +40,10 @@ pub struct CatalogEntry {
     pub id: String,
     /// hash of its text, hexadecimal
     pub content_hash: String,
-    /// name to show
+    /// display name
     pub name: String,
+    /// documents before it in the prompt
+    pub after: Vec<PrecedingDocument>,
     /// bytes of the file(s)
     pub bytes: u64,
     /// pages of the file(s)
@@ -54,16 +72,16 @@ pub struct CatalogEntry {
 
 /// Columns in the order of the fields of [`CatalogEntry`].
 pub(super) const COLUMNS: &str = "id, content_hash, name, bytes, pages, model, model_fingerprint, kv_dtype, tokens, \
-    saved_tokens, kv_bytes, state, prefill_seconds, created, last_used";
+    saved_tokens, kv_bytes, state, prefill_seconds, created, last_used, preceding";
 
 /// Inserts a row, or updates all of it but the time of creation.
 pub(super) const UPSERT: &str = "INSERT INTO documents VALUES (:id, :content_hash, :name, :bytes, :pages, :model, \
-    :model_fingerprint, :kv_dtype, :tokens, :saved_tokens, :kv_bytes, :state, :prefill_seconds, :created, :last_used) \
+    :model_fingerprint, :kv_dtype, :tokens, :saved_tokens, :kv_bytes, :state, :prefill_seconds, :created, :last_used, :preceding) \
     ON CONFLICT (id) DO UPDATE SET content_hash = excluded.content_hash, name = excluded.name, bytes = excluded.bytes, \
     pages = excluded.pages, model = excluded.model, model_fingerprint = excluded.model_fingerprint, \
     kv_dtype = excluded.kv_dtype, tokens = excluded.tokens, saved_tokens = excluded.saved_tokens, \
     kv_bytes = excluded.kv_bytes, state = excluded.state, prefill_seconds = excluded.prefill_seconds, \
-    last_used = excluded.last_used";
+    last_used = excluded.last_used, preceding = excluded.preceding";
 
 impl CatalogEntry {
     /// Short form of the id.
@@ -76,6 +94,7 @@ impl CatalogEntry {
             id: row.get("id")?,
             content_hash: row.get("content_hash")?,
             name: row.get("name")?,
+            after: preceding(&row.get::<_, String>("preceding")?)?,
             bytes: row.get("bytes")?,
             pages: row.get("pages")?,
             model: row.get("model")?,
@@ -110,9 +129,19 @@ impl CatalogEntry {
                 ":prefill_seconds": self.prefill_seconds,
                 ":created": self.created,
                 ":last_used": self.last_used,
+                ":preceding": serde_json::to_string(&self.after).unwrap_or_default(),
             },
         )?;
         Ok(())
+    }
+}
+
+/// Preceding documents of a row. An empty text has none.
+fn preceding(text: &str) -> rusqlite::Result<Vec<PrecedingDocument>> {
+    match text {
+        "" => Ok(Vec::new()),
+        text => serde_json::from_str(text)
+            .map_err(|error| rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Text, Box::new(error))),
     }
 }
 

@@ -17,7 +17,7 @@ mod entry;
 mod error;
 
 pub use database::Catalog;
-pub use entry::{CatalogEntry, ReadState};
+pub use entry::{CatalogEntry, PrecedingDocument, ReadState, begins_with};
 pub use error::CatalogError;
 
 use std::path::PathBuf;

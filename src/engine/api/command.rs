@@ -96,8 +96,8 @@ pub enum EngineCommand {
         turn: RequestId,
         /// the whole conversation, oldest first
         messages: Vec<Message>,
-        /// the document that the first user message begins with
-        document: Option<DocumentRef>,
+        /// documents that the first user message begins with, in this order
+        documents: Vec<DocumentRef>,
         /// how tokens are chosen
         sampling: Sampling,
         /// the answer ends after this many tokens at the latest
@@ -110,8 +110,8 @@ pub enum EngineCommand {
     GenerateBatch {
         /// the questions
         questions: Vec<PromptRequest>,
-        /// the document that the first user message of every question begins with
-        document: Option<DocumentRef>,
+        /// documents that the first user message of every question begins with, in this order
+        documents: Vec<DocumentRef>,
         /// how tokens are chosen
         sampling: Sampling,
         /// each answer ends after this many tokens at the latest
@@ -123,8 +123,8 @@ pub enum EngineCommand {
         turn: RequestId,
         /// document text
         text: String,
-        /// what the library should know of it
-        document: Option<DocumentRef>,
+        /// documents that the text consists of, in this order; the library lists them
+        documents: Vec<DocumentRef>,
     },
     /// count the tokens of a conversation (events: [`EngineEvent::Counted`])
     Count {

@@ -2,21 +2,21 @@
 
 use crate::kv::budget::Machine;
 
-/// The device and the machine, as the next model finds them.
+/// Facts of the device and the machine, with no model loaded.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeviceFacts {
     /// adapter name
     pub name: String,
-    /// runs on the CPU
+    /// true if it runs on the CPU
     pub is_software: bool,
-    /// largest binding, bytes
+    /// maximum size of a binding, bytes
     pub max_binding_bytes: u64,
-    /// memory and disk, with no model loaded
+    /// memory and disk
     pub machine: Machine,
 }
 
 impl DeviceFacts {
-    /// What is free of the memory that weights lie in, bytes; none where nobody says.
+    /// Free bytes of the memory for weights. None if unknown.
     pub fn free_bytes(&self) -> Option<u64> {
         match self.machine.has_own_memory {
             true => self.machine.device.map(|memory| memory.free.unwrap_or(memory.total)),
@@ -24,21 +24,21 @@ impl DeviceFacts {
         }
     }
 
-    /// What the memory is called that weights lie in: the device's own, or what it shares with the machine.
+    /// Name of the memory for weights: VRAM, or memory if the device shares it with the machine.
     pub fn memory_name(&self) -> &'static str {
         if self.machine.has_own_memory { "VRAM" } else { "memory" }
     }
 }
 
-/// Peaks of all links.
+/// Peak rates of all links, bytes per second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LinkBandwidth {
-    /// to the device
+    /// RAM to VRAM
     pub ram_to_vram: f64,
-    /// from the device
+    /// VRAM to RAM
     pub vram_to_ram: f64,
-    /// from the disk; none where nothing can be saved, or the disk failed
+    /// disk to RAM; None if nothing can be saved, or the disk failed
     pub disk_to_ram: Option<f64>,
-    /// to the disk
+    /// RAM to disk
     pub ram_to_disk: Option<f64>,
 }

@@ -9,16 +9,16 @@ use crate::engine::api::{
 };
 use crate::telemetry::Snapshot;
 
-/// How the KV tiers of a loaded model are set up.
+/// Configuration of the KV tiers of a loaded model.
 #[derive(Debug, Clone, Default, PartialEq, serde::Serialize)]
 pub struct KvSetup {
-    /// caps in force
+    /// budgets in force
     pub budgets: Tiers<u64>,
     /// `io_uring` or `threads`
     pub io_backend: String,
-    /// why it is this one
+    /// reason for this backend
     pub io_reason: String,
-    /// folder of the library; none where no folder can be had
+    /// folder of the library; None if no folder is usable
     pub kv_dir: Option<PathBuf>,
 }
 
@@ -36,13 +36,13 @@ pub struct ModelInfo {
     pub n_params: u64,
     /// trained window, tokens
     pub context_len: usize,
-    /// window in force (smaller when capped)
+    /// window in force; smaller if capped
     pub context_limit: usize,
     /// size of the file(s)
     pub file_bytes: u64,
     /// VRAM for weights, activations and the KV cache as allocated now
     pub vram_bytes: u64,
-    /// what was estimated before loading
+    /// estimate before loading
     pub estimated_vram_bytes: u64,
     /// KV cache of the whole window in force, bytes; allocated as the context grows
     pub kv_full_bytes: u64,
@@ -54,11 +54,11 @@ pub struct ModelInfo {
     pub adapter: String,
     /// runs on the CPU (lavapipe and the like)
     pub software: bool,
-    /// sentences for the user, for example a weight type that was converted at load
+    /// messages for the user, for example about weights that were converted on loading
     pub notes: Vec<String>,
-    /// the model's own recommended sampling, or the default
+    /// sampling recommended by the model, or the default
     pub sampling: Sampling,
-    /// it is the built-in quoting model
+    /// true for the built-in quoting model
     pub built_in: bool,
 }
 
@@ -73,62 +73,62 @@ pub struct BenchRow {
     pub dispatches: usize,
     /// CPU time spent encoding per token, milliseconds
     pub encode_ms_per_token: f64,
-    /// bytes of weights that one token reads
+    /// bytes of weights read per token
     pub weight_bytes_per_token: u64,
-    /// floating-point operations of one token's matrix products
+    /// floating-point operations of the matrix products per token
     pub flops_per_token: u64,
-    /// bytes of KV read from the disk per token, mean of the repetitions
+    /// KV bytes read from disk per token, mean of the repetitions
     pub disk_bytes_per_token: u64,
-    /// what a policy chose in the last repetition; none where everything was read
+    /// selection of the policy in the last repetition; None if attention read everything
     pub chosen: Option<SelectionSummary>,
 }
 
-/// What the engine reports.
+/// Event of the engine.
 #[derive(Debug, Clone)]
 pub enum EngineEvent {
-    /// loading goes on: share done in 0..=1 and what is happening
+    /// progress of loading
     ModelLoading {
         /// 0 to 1
         share: f32,
-        /// a few words
+        /// current phase, in a few words
         what: String,
     },
-    /// what the device and the machine have, before a model is put on it
+    /// device and machine, before a model is loaded
     Device(Box<DeviceFacts>),
     /// the model is ready
     ModelLoaded(Box<ModelInfo>),
-    /// the model could not be loaded: one sentence that says what to do
+    /// the model could not be loaded
     ModelFailed {
-        /// for a person
+        /// message for the user
         sentence: String,
-        /// the file or a flag was at fault (exit 2), not the machine (exit 1)
+        /// true if the file or a flag was at fault (exit 2), not the machine (exit 1)
         bad_input: bool,
     },
-    /// the model is gone
+    /// the model was unloaded
     ModelUnloaded,
-    /// a turn began
+    /// a request started
     TurnStarted {
-        /// which
+        /// request
         turn: RequestId,
         /// tokens of the prompt
         prompt_tokens: usize,
-        /// of which need no prefill
+        /// tokens of it that need no prefill
         cached_tokens: usize,
     },
-    /// prefill goes on
+    /// progress of prefill
     Prefill {
-        /// which
+        /// request
         turn: RequestId,
         /// tokens in the cache so far
         done: usize,
         /// tokens of the prompt
         total: usize,
-        /// of this prefill so far
+        /// prefill speed so far
         tokens_per_s: f64,
     },
     /// a piece of the answer (whole code points)
     Token {
-        /// which
+        /// request
         turn: RequestId,
         /// text to append
         text: String,
@@ -139,35 +139,35 @@ pub enum EngineEvent {
         /// tokens in the KV cache
         context_used: usize,
     },
-    /// a turn ended well (also when it was stopped)
+    /// a request ended without an error, or was stopped
     Finished {
-        /// which
+        /// request
         turn: RequestId,
         /// its cost
         summary: Box<RequestSummary>,
     },
-    /// a turn could not be answered: one sentence that says what to do
+    /// a request failed
     Failed {
-        /// which
+        /// request
         turn: RequestId,
-        /// for a person
+        /// message for the user
         sentence: String,
-        /// the request itself was at fault (exit 2), not the machine (exit 1)
+        /// true if the request was at fault (exit 2), not the machine (exit 1)
         bad_input: bool,
     },
-    /// tokens of a conversation
+    /// token count of a conversation
     Counted {
-        /// which
+        /// request
         turn: RequestId,
-        /// how many, those of the chat template included
+        /// tokens, including those of the chat template
         tokens: usize,
-        /// tokens that begin before each offset of [`EngineCommand::Count`]; empty if the prompt does not have the text as it
-        /// was given
+        /// tokens that begin before each offset of [`EngineCommand::Count`]; empty if the prompt does not contain the
+        /// text verbatim
         positions: Vec<usize>,
     },
     /// logits `[n, V]` of positions `first .. first + n`
     LogitsRows {
-        /// which
+        /// request
         turn: RequestId,
         /// first position
         first: usize,
@@ -178,34 +178,34 @@ pub enum EngineEvent {
     },
     /// one finished benchmark line
     BenchResult {
-        /// which
+        /// request
         turn: RequestId,
         /// the line
         row: Box<BenchRow>,
     },
-    /// what the KV tiers hold now; after a turn, and after every [`EngineEvent::Pages`]
+    /// use of the KV tiers; after a request, and after every [`EngineEvent::Pages`]
     KvUse {
         /// bytes in each tier
         used: Tiers<u64>,
-        /// and the caps
+        /// budgets
         budgets: Tiers<u64>,
     },
-    /// where every page of the context is: after [`EngineCommand::ShowPages`], and during and after every turn while somebody
-    /// watches
+    /// page map of the context: after [`EngineCommand::ShowPages`], and during and after every request while
+    /// [`crate::engine::EngineHandle::watch_pages`] is on
     Pages(Arc<PageMap>),
-    /// what the attention of an answer fell on: before the end of a turn of [`AttentionMode::Sampled`], where it was measured
+    /// page attention of an answer: before the end of a request of [`AttentionMode::Sampled`], if it was measured
     PageAttention {
-        /// which
+        /// request
         turn: RequestId,
         /// page by page
         page_attention: Box<PageAttention>,
     },
-    /// what the links between the tiers can carry
+    /// link bandwidth between the tiers
     Links(LinkBandwidth),
-    /// what the library holds, least recently used last (after a request, and whenever a document was saved or dropped)
+    /// documents of the library, least recently used last: on request, and after a document was saved or dropped
     Library(Vec<SavedDocument>),
-    /// what has happened since the last of these, every event once (while [`crate::engine::EngineHandle::observe`] asks for it)
+    /// telemetry since the last of these events (while [`crate::engine::EngineHandle::observe`] requests it)
     Telemetry(Box<Snapshot>),
-    /// something the user should know, once (a lost device that was rebuilt, a converted weight type)
+    /// notice for the user, once (a lost device that was rebuilt, a converted weight type)
     Notice(String),
 }

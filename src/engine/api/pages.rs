@@ -1,4 +1,4 @@
-//! Page map and page attention: where KV pages are, and which of them an answer attended to.
+//! Page map and page attention: tiers of the KV pages, and their attention mass.
 
 use crate::engine::api::KvDtype;
 use crate::kv::occupancy::TierOccupancy;
@@ -6,30 +6,30 @@ use crate::kv::occupancy::TierOccupancy;
 /// All complete pages of the context at one moment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PageMap {
-    /// when it was taken, nanoseconds of [`telemetry::now`]
+    /// time of the snapshot, nanoseconds of [`crate::telemetry::now`]
     pub taken_ns: u64,
-    /// where pages are, and what the tiers hold
+    /// tiers of every page, and bytes of every tier
     pub census: TierOccupancy,
     /// tokens of the context; those after the last complete page are in VRAM
     pub n_tokens: usize,
     /// bytes of a page
     pub page_bytes: u64,
-    /// its elements
+    /// element type of a page
     pub dtype: KvDtype,
-    /// `[L, P]`: share of the layer's attention mass that went to a page when it was last sampled; empty where it never was
+    /// `[L, P]`: fraction of the layer's attention mass on a page when last sampled; empty if never
     pub mass: Vec<f32>,
-    /// `[P + 1]`: where the text of a page begins in the first user message, bytes, and where that of the last one ends; empty
-    /// where the context has no text
+    /// `[P + 1]`: byte offset of each page's text in the first user message, and the end of the last; empty if the context
+    /// has no text
     pub first_byte: Vec<u32>,
 }
 
-/// What the attention of an answer fell on.
+/// Attention mass of every page during an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PageAttention {
-    /// steps of the answer in which it was measured
+    /// measured steps of the answer
     pub n_steps: usize,
-    /// `[P]`: share of the attention on complete pages, mean over those steps, layers and heads
+    /// `[P]`: fraction of the attention mass on complete pages, mean over those steps, layers and heads
     pub mass: Vec<f32>,
-    /// `[P + 1]`: where the text of a page begins in the first user message, bytes, and where that of the last one ends
+    /// `[P + 1]`: byte offset of each page's text in the first user message, and the end of the last
     pub first_byte: Vec<u32>,
 }

@@ -1,40 +1,40 @@
-//! What is said, and how the next token of an answer is chosen.
+//! Requests: messages, sampling parameters and attention mode.
 
-/// Who said a message.
+/// Author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// instructions
     System,
-    /// the person
+    /// the user
     User,
     /// the model
     Assistant,
 }
 
-/// One message of a conversation, as plain text. A document is part of the first user message:
-/// its text, a blank line, the question.
+/// One message of a conversation, as plain text. A document is part of the first user message: its text, a blank line, the
+/// question.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Message {
-    /// who
+    /// author
     pub role: Role,
-    /// what
+    /// text
     pub content: String,
 }
 
-/// Names one request, so that its events can be told from those of another.
+/// Id of a request, which all of its events carry.
 pub type RequestId = u64;
 
-/// One of several questions that are answered at once.
+/// One request of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PromptRequest {
-    /// names its events; no other question has the same
+    /// id, unique in the batch
     pub turn: RequestId,
     /// the whole conversation, oldest first
     pub messages: Vec<Message>,
 }
 
-/// How the next token is chosen. `temperature == 0` is greedy and deterministic.
+/// Sampling parameters. `temperature == 0` is greedy and deterministic.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Sampling {
     /// 0 is greedy
@@ -45,7 +45,7 @@ pub struct Sampling {
     pub top_p: f32,
     /// 0 keeps all
     pub min_p: f32,
-    /// 1 changes nothing
+    /// 1 disables it
     pub repetition_penalty: f32,
     /// same seed, same answer
     pub seed: u64,
@@ -57,13 +57,13 @@ impl Default for Sampling {
     }
 }
 
-/// What the decode steps of one turn read of the context.
+/// Attention mode of the decode steps of one request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum AttentionMode {
-    /// what the policy that the model was loaded with chooses; everything where there is none
+    /// selected by the policy of the model; everything if it has none
     #[default]
     AsLoaded,
-    /// the same; a few steps, which read everything, measure the attention that it kept
+    /// same, but a few steps read everything to measure the retained attention mass
     Sampled,
     /// everything
     Exact,

@@ -2,38 +2,55 @@
 
 use std::path::PathBuf;
 
+use crate::document::catalog::PrecedingDocument;
+use crate::document::{BLANK_LINE, Document};
 use crate::engine::api::KvDtype;
 
 /// Tokens at the end of a document that are prefilled with the question: the template and the tokenizer may join them
 /// differently with what follows.
 pub const READ_MARGIN: usize = 8;
 
-/// A document at the beginning of a conversation, whose KV may be kept from one start to the next.
+/// A document at the beginning of a conversation, whose KV may be saved. Several documents are saved one by one: any
+/// conversation that begins with the same documents in the same order uses the same saved KV for them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DocumentRef {
-    /// hash of the text, which names it in the library
+    /// hash of its text
     pub content_hash: [u8; 32],
-    /// what people call it
+    /// display name
     pub name: String,
     /// size of the file(s), bytes
     pub bytes: u64,
     /// pages of the file(s)
     pub pages: usize,
-    /// bytes of the first user message that are the document's text
-    pub text_bytes: usize,
-    /// keep its KV on the disk; a document that is there already is used either way
+    /// end of its text in the first user message, bytes
+    pub end_byte: usize,
+    /// save its KV on disk; KV that is saved already is used either way
     pub save: bool,
 }
 
-/// What can be done with saved documents.
+impl DocumentRef {
+    /// References to documents whose texts the first user message joins with blank lines.
+    pub fn joined<'a>(documents: impl IntoIterator<Item = &'a Document>, save: bool) -> Vec<DocumentRef> {
+        let mut end_byte = 0;
+        let reference = |document: &Document| {
+            end_byte += if end_byte == 0 { 0 } else { BLANK_LINE.len() };
+            end_byte += document.text.len();
+            let (name, bytes, pages) = (document.name.clone(), document.bytes, document.pages.len());
+            DocumentRef { content_hash: document.content_hash.0, name, bytes, pages, end_byte, save }
+        };
+        documents.into_iter().map(reference).collect()
+    }
+}
+
+/// Request for the saved documents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LibraryAction {
-    /// nothing, just tell
+    /// list them
     List {
         /// the library's folder, as in [`LoadOptions::kv_dir`]
         kv_dir: Option<PathBuf>,
     },
-    /// delete the saved KV of one document
+    /// delete the saved KV of one document, and that of documents saved after it
     Remove {
         /// the library's folder
         kv_dir: Option<PathBuf>,
@@ -42,44 +59,47 @@ pub enum LibraryAction {
     },
 }
 
-/// How far a saved document is read.
+/// Progress of the prefill of a saved document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SavedState {
-    /// all of it
+    /// complete
     Read,
-    /// reading was interrupted; it goes on where it stopped
+    /// interrupted; prefill resumes there
     Partial,
-    /// its files are gone or damaged as a whole; it will be read again
+    /// its files are missing or corrupt as a whole; it will be prefilled again
     Missing,
 }
 
-/// A document of the library, with the model that read it.
+/// A document of the library, with the model that prefilled it.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct SavedDocument {
-    /// names it in commands: hexadecimal digits
+    /// id in commands, hexadecimal
     pub id: String,
-    /// what people call it
+    /// display name
     pub name: String,
     /// hash of its text, hexadecimal
     pub content_hash: String,
+    /// documents before it in the prompt; its KV can be used after exactly these. Empty if it was first
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<PrecedingDocument>,
     /// size of the file(s), bytes
     pub bytes: u64,
     /// pages of the file(s)
     pub pages: usize,
-    /// the model that read it
+    /// model that prefilled it
     pub model: String,
     /// element type of its KV
     pub kv_dtype: KvDtype,
     /// its tokens
     pub tokens: usize,
-    /// of which are saved
+    /// number of them that are saved
     pub saved_tokens: usize,
-    /// bytes on the disk
+    /// bytes on disk
     pub kv_bytes: u64,
-    /// how far it is read
+    /// progress of its prefill
     pub state: SavedState,
-    /// what reading it took, which opening it again saves
+    /// duration of its prefill, which resuming saves
     pub prefill_seconds: f64,
     /// seconds since 1970
     pub last_used: i64,

@@ -1,114 +1,114 @@
-//! What an answer cost and how it was read: plain numbers, told with its end.
+//! Request summary: cost and attention of an answer, reported at its end.
 //!
-//! Units: milliseconds, bytes, tokens, shares in 0..=1; each field says which.
+//! Units: milliseconds, bytes, tokens, fractions in 0..=1, as each field documents.
 
 use crate::base::{MovedBytes, PageCounts, Tiers};
 use crate::kv::policy::PolicySpec;
 
-/// Why an answer ended.
+/// Reason for the end of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StopReason {
-    /// the model's own end token
+    /// end token of the model
     Eos,
     /// `max_tokens` or the end of the window
     Length,
-    /// the user
+    /// stopped by the user
     Cancelled,
 }
 
-/// How attention reached the keys of the context.
+/// Kind of attention over the context.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AttentionKind {
-    /// all of them, in VRAM
+    /// all keys, in VRAM
     #[default]
     Dense,
-    /// all of them, wherever they were
+    /// all keys, in any tier
     ExactOffload,
-    /// those that a policy chose
+    /// keys selected by a policy
     Selective,
 }
 
-/// The attention of one layer that a policy's choices kept, mean over steps and KV heads; of what goes to complete pages.
+/// Attention mass of one layer that a selection retains, mean over steps and KV heads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct MassKept {
-    /// share of the attention mass that went to chosen tokens
+    /// attention mass of the selected tokens
     pub kept: f64,
-    /// the most that as many tokens could have held
+    /// maximum attention mass of that many tokens
     pub best: f64,
-    /// share of those best tokens that were chosen
+    /// fraction of those best tokens that were selected
     pub recall: f64,
 }
 
-/// What a policy chose during an answer.
+/// Selection of a policy during an answer.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct SelectionSummary {
-    /// which policy, and its numbers
+    /// configuration of the policy
     pub spec: PolicySpec,
     /// decode steps
     pub steps: u64,
-    /// chosen over complete tokens, over all steps, layers and KV heads
+    /// selected tokens divided by tokens in complete pages, over all steps, layers and KV heads
     pub share_read: f64,
-    /// chosen pages that were in VRAM already
+    /// fraction of the selected pages that were in VRAM already
     pub reuse: f64,
-    /// of those that were not, what had come before it was chosen, because it was expected
+    /// fraction of the other selected pages that were prefetched before the selection
     pub foreseen: f64,
-    /// pages that traveled to VRAM as INT4, of those that traveled
+    /// fraction of the pages transferred to VRAM that were compressed (INT4)
     pub packed: f64,
-    /// ranges of tokens that were scored one by one, per step
+    /// evaluated token ranges per step
     pub evaluations_per_step: f64,
-    /// time that choosing took per step, milliseconds: the policy's own, and waits for scores that only it needed. What the
-    /// device spends on scoring meanwhile is in the trace
+    /// selection time per step, milliseconds: the policy, and waits for scores that only it needs. The GPU time of
+    /// scoring is in the trace
     pub evaluation_ms_per_step: f64,
-    /// by layer, where it was measured
+    /// by layer; None if not measured
     pub mass: Option<Vec<MassKept>>,
-    /// decode steps in which it was measured
+    /// decode steps in which the mass was measured
     pub mass_steps: u64,
 }
 
-/// What was read from the disk, and how.
+/// Disk reads of an answer.
 #[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct IoSummary {
-    /// `io_uring` or `threads`; none where the disk was not used
+    /// `io_uring` or `threads`; None if the disk was not used
     pub backend: Option<String>,
-    /// past the page cache
+    /// true if I/O bypasses the page cache
     pub direct: bool,
     /// bytes read
     pub read_bytes: u64,
-    /// time that reads were on their way, milliseconds
+    /// time with reads in flight, milliseconds
     pub read_ms: f64,
 }
 
-/// The parts of an answer, one after the other (milliseconds), and when it was.
+/// Consecutive phases of an answer (milliseconds), with its begin and end.
 #[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Phases {
-    /// text to token ids
+    /// tokenization
     pub tokenize_ms: f64,
-    /// the saved document opened
+    /// opening the saved document
     pub restore_ms: f64,
-    /// prompt
+    /// prefill
     pub prefill_ms: f64,
     /// last prompt token to first answer token
     pub first_token_ms: f64,
-    /// the answer
+    /// decode
     pub decode_ms: f64,
-    /// when it began, nanoseconds of [`crate::telemetry::now`]
+    /// begin, nanoseconds of [`crate::telemetry::now`]
     pub began_ns: u64,
-    /// when it ended
+    /// end
     pub ended_ns: u64,
 }
 
-/// What an answer cost (all times in milliseconds).
+/// Cost of an answer (all times in milliseconds).
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct RequestSummary {
     /// tokens of the prompt
     pub prompt_tokens: usize,
-    /// of which were already in the KV cache
+    /// tokens of it that were already in the KV cache
     pub cached_tokens: usize,
     /// time in prefill
     pub prefill_ms: f64,
-    /// from the request to the first token
+    /// time to first token
     pub first_token_ms: f64,
     /// tokens of the answer
     pub generated_tokens: usize,
@@ -116,23 +116,23 @@ pub struct RequestSummary {
     pub decode_ms: f64,
     /// decode speed
     pub tokens_per_s: f64,
-    /// how attention reached the keys
+    /// kind of attention
     pub attention: AttentionKind,
     /// KV bytes in each tier at the end
     pub kv_bytes: Tiers<u64>,
-    /// and at most
+    /// peak KV bytes in each tier
     pub kv_peak_bytes: Tiers<u64>,
-    /// what moved between tiers
+    /// bytes moved between tiers
     pub moved_bytes: MovedBytes,
-    /// pages that the answer's attention needed
+    /// pages that the attention of the answer needed
     pub pages: PageCounts,
-    /// what a policy chose; none where everything was read
+    /// selection of the policy; None if attention read everything
     pub chosen: Option<SelectionSummary>,
-    /// share of the time that compute and transfers went on at once, 0 to 1; none where nothing moved
+    /// hidden fraction of the shorter of compute and I/O, 0 to 1; None if either is empty
     pub overlap: Option<f64>,
-    /// the disk's part
+    /// disk reads
     pub io: IoSummary,
-    /// everything in VRAM at the end: weights, activations and the KV cache
+    /// allocated VRAM at the end: weights, activations and the KV cache
     pub vram_bytes: u64,
     /// tokens in the cache at the end
     pub context_used: usize,
@@ -140,8 +140,8 @@ pub struct RequestSummary {
     pub dispatches_per_token: usize,
     /// CPU time to encode one decoded token, mean, milliseconds
     pub encode_ms_per_token: f64,
-    /// its parts
+    /// phases
     pub phases: Phases,
-    /// why it ended
+    /// reason for the end
     pub stop: StopReason,
 }

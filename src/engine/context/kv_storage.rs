@@ -1,13 +1,11 @@
-//! What lies below VRAM for the context at hand: budgets, the library, the document's store or a scratch store.
+//! KV storage: the offload tiers of the current context, with their budgets, the library, and scratch stores.
 //!
 //! ```text
-//! document's tokens ─► id ─► store in the library: groups that are there are not read again; others are written behind
-//! no document, and too much for VRAM ─► RAM alone where it holds the rest of the window, else a scratch store as well
+//! documents ─► a store in the library for each: saved groups are not prefilled again, others are written back
+//! no document, larger than VRAM ─► RAM, if it holds the rest of the window; else a scratch store too
 //! ```
-//! 1. A store is named by what makes its pages: model, settings and the document's tokens.
-//! 2. Whatever keeps a document from being saved is a notice, never a failed answer.
-//! 3. The disk budget holds for the whole library: other documents leave it, least recently used first, never one that is
-//!    open.
+//! 1. If something prevents saving, that is a notice, never a failed answer.
+//! 2. The disk budget is for the whole library: documents are evicted, least recently used first, but never open ones.
 //!
 //! Owner thread: the engine.
 
@@ -17,8 +15,9 @@ use std::time::SystemTime;
 
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::base::{Bytes, LinkLimits};
-use crate::document::catalog::{Catalog, CatalogEntry, ReadState};
-use crate::engine::api::{DocumentRef, KvDtype, KvSetup, LoadOptions, SavedDocument};
+use crate::document::catalog::Catalog;
+use crate::engine::api::{KvDtype, KvSetup, LoadOptions, SavedDocument};
+use crate::engine::context::open_documents::OpenDocuments;
 use crate::engine::context::saved_documents;
 use crate::engine::error::EngineError;
 use crate::engine::memory_fit;
@@ -26,13 +25,10 @@ use crate::gpu::Gpu;
 use crate::kv::offload::{DiskBacking, OffloadConfig, OffloadTiers, remove_stale_scratch, scratch};
 use crate::kv::policy::PolicySpec;
 use crate::kv::policy::leoam::abstracts;
-use crate::kv::store::{Folder, Io, IoConfig, PageStore, StoreError, StoreRoot, StoreSpec};
+use crate::kv::store::{Folder, Io, IoConfig, StoreRoot, StoreSpec};
 use crate::kv::{KvError, KvSpec, VramCache, budget};
 use crate::model::ModelFile;
 use crate::telemetry::Hub;
-
-/// Documents shorter than this are read faster than they are found.
-const LEAST_SAVED_TOKENS: usize = 2 * KV_PAGE_TOKENS;
 
 /// Puts something between a store and its folder; tests inject faults so.
 pub type FolderHook = Arc<dyn Fn(Arc<dyn Folder>) -> Arc<dyn Folder> + Send + Sync>;
@@ -42,24 +38,15 @@ pub(in crate::engine) struct KvStorage {
     pub(in crate::engine) setup: KvSetup,
     limits: LinkLimits,
     read_ahead: bool,
-    spec: StoreSpec,
-    model: String,
-    dtype: KvDtype,
-    places: Option<(StoreRoot, Catalog)>,
+    pub(super) spec: StoreSpec,
+    pub(super) model: String,
+    pub(super) dtype: KvDtype,
+    pub(super) places: Option<(StoreRoot, Catalog)>,
     io: Option<Io>,
     hub: Arc<Hub>,
-    hook: Option<FolderHook>,
-    open: Option<OpenDocument>,
-    notices: Vec<String>,
-}
-
-struct OpenDocument {
-    entry: CatalogEntry,
-    tokens: Vec<u32>,
-    /// its store was made for it, and nobody was told yet
-    is_new: bool,
-    /// its folder was deleted, and that was told
-    is_gone: bool,
+    pub(super) hook: Option<FolderHook>,
+    pub(super) open: Option<OpenDocuments>,
+    pub(super) notices: Vec<String>,
 }
 
 impl KvStorage {
@@ -139,7 +126,7 @@ impl KvStorage {
         }
     }
 
-    fn lower(&mut self, kv: &VramCache, disk_budget: u64, backing: DiskBacking) -> Result<OffloadTiers, KvError> {
+    pub(super) fn lower(&mut self, kv: &VramCache, disk_budget: u64, backing: DiskBacking) -> Result<OffloadTiers, KvError> {
         let config = OffloadConfig {
             ram_budget: Bytes(self.setup.budgets.ram.saturating_sub(kv.readback_bytes())),
             disk_budget: Bytes(disk_budget),
@@ -210,7 +197,7 @@ impl KvStorage {
         let library = self.places.as_ref().map(|(library, _)| library.clone()).filter(|_| most > ram);
         let backing = match library {
             Some(library) => {
-                self.make_disk_room(below, "");
+                self.make_disk_room(below, &[]);
                 DiskBacking::Scratch(scratch(&library, &self.spec, tokens)?)
             }
             None => DiskBacking::None,
@@ -219,107 +206,18 @@ impl KvStorage {
         kv.open_offload(gpu, lower, tokens.len())
     }
 
-    /// Opens the store of a document, which begins the context anew: the tokens that need not be read again. None where it
-    /// stays as it is, because the document is open already or is not to be saved.
-    ///
-    /// # Errors
-    /// A lost device, or tiers that cannot be set up.
-    pub(in crate::engine) fn open_document(
-        &mut self,
-        gpu: &Gpu,
-        kv: &mut VramCache,
-        document: &DocumentRef,
-        tokens: &[u32],
-    ) -> Result<Option<usize>, EngineError> {
-        let id = self.document_id(tokens);
-        if tokens.len() < LEAST_SAVED_TOKENS || self.open.as_ref().is_some_and(|o| o.entry.id == id) {
-            return Ok(None);
-        }
-        let Some((library, catalog)) = &self.places else { return Ok(None) };
-        if !document.save && library.info(&id).is_none() {
-            return Ok(None);
-        }
-        let known = catalog.get(&id).ok().flatten();
-        let library = library.clone();
-        self.close(gpu, kv);
-        let folder = match (library.folder(&id), &self.hook) {
-            (Ok(folder), Some(hook)) => hook(folder),
-            (Ok(folder), None) => folder,
-            (Err(error), _) => return Ok(self.not_saved(&document.name, &error)),
-        };
-        let (mut store, report) = match PageStore::open_or_create(folder, &self.spec, tokens) {
-            Ok(opened) => opened,
-            Err(error) => return Ok(self.not_saved(&document.name, &error)),
-        };
-        // What an earlier conversation added after the document is not this one's.
-        store.rewind(tokens.len());
-        if let Some(why) = &report.replaced {
-            self.notices.push(format!("the saved KV of {} was of no use ({why}); it is read again", document.name));
-        }
-        let growth = store.geometry().store_bytes(u64::from(store.n_groups()), tokens.len() as u64);
-        let allowed = self.make_disk_room(growth.saturating_sub(store.disk_bytes().0), &id);
-        let n_present = store.n_complete_prefix();
-        let entry = self.entry(id, document, tokens.len(), known);
-        // Known from now on: what is read survives whatever happens to this process.
-        if let Some(Err(error)) = self.places.as_ref().map(|(_, catalog)| catalog.upsert(&entry)) {
-            self.notices.push(format!("the library does not know of {}: {error}", entry.name));
-        }
-        // What cannot be read of the abstracts is read of the pages instead.
-        let abstracts = if kv.is_selective() { store.read_abstracts().unwrap_or_default() } else { Default::default() };
-        let lower = self.lower(kv, allowed, DiskBacking::Saved(store))?;
-        kv.open_offload(gpu, lower, tokens.len())?;
-        kv.begin_document(gpu, n_present, tokens.len(), &abstracts)?;
-        self.open = Some(OpenDocument { entry, tokens: tokens.to_vec(), is_new: report.is_new, is_gone: false });
-        Ok(Some(n_present as usize * KV_PAGE_TOKENS))
-    }
-
-    fn not_saved(&mut self, name: &str, why: &StoreError) -> Option<usize> {
-        self.notices.push(format!("{name} is read without being saved: {why}"));
-        None
-    }
-
-    fn document_id(&self, tokens: &[u32]) -> String {
-        let mut hash = blake3::Hasher::new();
-        for part in [&self.spec.model_hash, &self.spec.tokenizer_hash, &self.spec.settings_hash] {
-            hash.update(part);
-        }
-        hash.update(bytemuck::cast_slice(tokens));
-        hash.finalize().to_hex()[..32].to_owned()
-    }
-
-    fn entry(&self, id: String, document: &DocumentRef, tokens: usize, known: Option<CatalogEntry>) -> CatalogEntry {
-        let now = now_secs();
-        CatalogEntry {
-            id,
-            content_hash: blake3::Hash::from_bytes(document.content_hash).to_hex().to_string(),
-            name: document.name.clone(),
-            bytes: document.bytes,
-            pages: document.pages,
-            model: self.model.clone(),
-            model_fingerprint: blake3::Hash::from_bytes(self.spec.model_hash).to_hex().to_string(),
-            kv_dtype: saved_documents::dtype_name(self.dtype).to_owned(),
-            tokens,
-            saved_tokens: known.as_ref().map_or(0, |k| k.saved_tokens),
-            kv_bytes: known.as_ref().map_or(0, |k| k.kv_bytes),
-            state: known.as_ref().map_or(ReadState::Partial, |k| k.state),
-            prefill_seconds: known.as_ref().map_or(0.0, |k| k.prefill_seconds),
-            created: known.as_ref().map_or(now, |k| k.created),
-            last_used: now,
-        }
-    }
-
-    /// Makes room for `room` more bytes in the library by removing documents that were not used for longest; what the store
-    /// named `keep` may have in all.
-    fn make_disk_room(&mut self, room: u64, keep: &str) -> u64 {
+    /// Evicts the least recently used documents until the library has room for `room` more bytes. Returns the bytes that
+    /// the stores in `keep` may have in all.
+    pub(super) fn make_disk_room(&mut self, room: u64, keep: &[&str]) -> u64 {
         let Some((library, catalog)) = &self.places else { return 0 };
         let budget = self.setup.budgets.disk;
-        let own = library.info(keep).map_or(0, |s| s.bytes.0);
-        let Ok(eviction) = library.evict(Bytes(budget), Bytes(room), &[keep]) else {
+        let own: u64 = keep.iter().filter_map(|id| library.info(id)).map(|store| store.bytes.0).sum();
+        let Ok(eviction) = library.evict(Bytes(budget), Bytes(room), keep) else {
             return own.saturating_add(room).min(budget);
         };
         for gone in &eviction.removed {
             let name = catalog.get(&gone.name).ok().flatten().map_or_else(|| "an unknown document".to_owned(), |e| e.name);
-            // A name without files is shown as missing: not worth failing for.
+            // If this fails, the document is listed as missing.
             let _ = catalog.remove(&gone.name);
             self.notices.push(format!(
                 "{name} left the library, where it took {}: the disk budget of {} was needed for another document",
@@ -328,50 +226,6 @@ impl KvStorage {
             ));
         }
         budget.saturating_sub(eviction.total.0.saturating_sub(own))
-    }
-
-    /// After a turn or at its beginning: what was read is written, and the catalog knows. True when the list changed.
-    ///
-    /// # Errors
-    /// What the tiers below failed with, or a lost device.
-    pub(in crate::engine) fn settle(&mut self, gpu: &Gpu, kv: &mut VramCache, prefill_seconds: f64) -> Result<bool, EngineError> {
-        if !kv.has_offload() || self.open.is_none() {
-            return Ok(false);
-        }
-        kv.flush_offload(gpu)?;
-        let report = kv.report();
-        let root = self.setup.kv_dir.clone().unwrap_or_default();
-        let (Some(open), Some((library, catalog))) = (&mut self.open, &self.places) else { return Ok(false) };
-        if library.info(&open.entry.id).is_none() {
-            // Commits may have ended before, so nobody else would say so.
-            if !std::mem::replace(&mut open.is_gone, true) {
-                let (name, folder) = (&open.entry.name, root.join(&open.entry.id));
-                self.notices.push(format!("{} is gone, so that {name} is not saved and will be read again", folder.display()));
-            }
-            return Ok(true);
-        }
-        let whole = open.tokens.len() / KV_PAGE_TOKENS;
-        let saved = (report.n_saved_groups as usize).min(whole);
-        let before = open.entry.clone();
-        open.entry.saved_tokens = saved * KV_PAGE_TOKENS;
-        open.entry.kv_bytes = report.store_bytes;
-        open.entry.state = if saved == whole { ReadState::Read } else { ReadState::Partial };
-        open.entry.last_used = now_secs();
-        if open.entry.saved_tokens > before.saved_tokens {
-            open.entry.prefill_seconds += prefill_seconds;
-        }
-        if let Err(error) = catalog.upsert(&open.entry) {
-            self.notices.push(format!("the library does not know of {}: {error}", open.entry.name));
-        }
-        if std::mem::take(&mut open.is_new) && saved > 0 {
-            self.notices.push(format!(
-                "{} is saved in {}, so that it need not be read again; its text can be recovered from there until it is \
-                 removed from the library",
-                open.entry.name,
-                root.display()
-            ));
-        }
-        Ok(true)
     }
 
     /// Closes what is below the context, which is empty afterwards.
@@ -403,7 +257,7 @@ fn open_places(root: PathBuf, notices: &mut Vec<String>) -> Result<(StoreRoot, C
     Ok((library, catalog))
 }
 
-fn now_secs() -> i64 {
+pub(super) fn now_secs() -> i64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.ok().and_then(|d| i64::try_from(d.as_secs()).ok()).unwrap_or(0)
 }

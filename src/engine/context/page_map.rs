@@ -1,9 +1,9 @@
-//! Where every page of the context is, as a front end shows it: told while somebody watches, and when it is asked for.
+//! Page map: where every KV page of the context is, for display.
 //!
 //! ```text
-//! kv census, mass of pages, bytes of text ─► PageMap ─► EngineEvent::Pages, twice a second at most
+//! tier occupancy, mass per page, text offsets ─► PageMap ─► EngineEvent::Pages, at most twice a second
 //! ```
-//! 1. Nothing is counted while nobody watches. 2. What was not measured is not there, rather than 0.
+//! 1. A map is made only if the front end requests it. 2. An unmeasured mass is NaN or absent, not 0.
 //!
 //! Owner thread: the engine. Shapes: L layers, P complete pages, row by row.
 
@@ -18,27 +18,27 @@ use crate::engine::runner::ModelRunner;
 use crate::telemetry;
 use crate::token::Tokenizer;
 
-/// Between two maps of a turn: counting takes milliseconds where the context is long.
+/// Minimum interval between two maps of a request. A map of a long context takes milliseconds.
 const MAP_EVERY: Duration = Duration::from_millis(500);
-/// Where the text of the first message begins is looked for in so much of the prompt, bytes.
+/// Maximum offset in the prompt at which the text of the first user message may begin, bytes.
 const HEAD_BYTES: usize = 8192;
-/// By its first bytes.
+/// Bytes of the text that are searched for.
 const KEY_BYTES: usize = 48;
 
-/// What is remembered from one map to the next.
+/// State between two maps.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct PageView {
-    /// bytes of the prompt before the first user message; none where it was not found
+    /// bytes of the prompt before the first user message; None if not found
     head_bytes: Option<usize>,
-    /// tokens that are all of those
+    /// tokens of those bytes
     n_head: usize,
-    /// of the pages so far, in the prompt
+    /// end of each page so far, bytes of the prompt
     ends: Vec<usize>,
     shown: Option<Instant>,
 }
 
 impl PageView {
-    /// The context begins with another prompt, in which the first user message says `text`.
+    /// Begins another prompt, whose first user message is `text`.
     pub(in crate::engine) fn begin(&mut self, tokenizer: &Tokenizer, prompt: &[u32], text: &str) {
         self.ends.clear();
         self.head_bytes = find_text(tokenizer, prompt, text);
@@ -57,7 +57,7 @@ impl PageView {
         self.n_head
     }
 
-    /// Where pages begin in the first user message, up to where the last of `n_pages` ends.
+    /// Byte offsets of `n_pages` pages in the first user message, and the end of the last.
     fn first_bytes(&mut self, tokenizer: &Tokenizer, tokens: &[u32], n_pages: usize) -> Vec<u32> {
         let Some(head) = self.head_bytes else { return Vec::new() };
         let mut end = self.ends.last().copied().unwrap_or(0);
@@ -70,7 +70,7 @@ impl PageView {
     }
 }
 
-/// Bytes of the prompt before `text`; none where its beginning is not near that of the prompt.
+/// Bytes of the prompt before `text`. None if it does not begin near the start of the prompt.
 pub(super) fn find_text(tokenizer: &Tokenizer, prompt: &[u32], text: &str) -> Option<usize> {
     let mut head = Vec::new();
     for id in prompt {
@@ -84,7 +84,7 @@ pub(super) fn find_text(tokenizer: &Tokenizer, prompt: &[u32], text: &str) -> Op
 }
 
 impl ModelRunner {
-    /// The context is going to be that of `prompt`, which these messages gave.
+    /// Begins the context of `prompt`, encoded from these messages.
     pub(in crate::engine) fn begin_text(&mut self, prompt: &[u32], messages: &[Message]) {
         let first = messages.iter().find(|m| m.role == Role::User).map_or("", |m| m.content.as_str());
         if let Ok(side) = self.text() {
@@ -93,7 +93,7 @@ impl ModelRunner {
         }
     }
 
-    /// Tells where all pages are, if somebody watches and it was not told just now.
+    /// Emits a page map if the front end requests maps and one is due.
     pub(in crate::engine) fn show_pages(&mut self, port: &EnginePort) {
         let is_due = self.page_view.shown.is_none_or(|at| at.elapsed() >= MAP_EVERY);
         if port.watches_pages() && is_due {
@@ -101,14 +101,14 @@ impl ModelRunner {
         }
     }
 
-    /// Tells where all pages are when a turn has ended, if somebody watches.
+    /// Emits a page map at the end of a request, if the front end requests maps.
     pub(in crate::engine) fn show_last_pages(&mut self, port: &EnginePort) {
         if port.watches_pages() {
             self.emit_pages(port);
         }
     }
 
-    /// Tells where all pages are, and then what the tiers hold.
+    /// Emits a page map, then the use of the tiers.
     pub(in crate::engine) fn emit_pages(&mut self, port: &EnginePort) {
         let map = self.page_map();
         port.emit(EngineEvent::Pages(Arc::new(map)));
@@ -116,19 +116,18 @@ impl ModelRunner {
         self.page_view.shown = Some(Instant::now());
     }
 
-    /// What the KV tiers hold, bytes.
+    /// Use of the KV tiers, bytes.
     pub(in crate::engine) fn tiers_used(&self) -> Tiers<u64> {
         let (kv, usage) = (&self.model.kv, self.model.kv.report().usage);
         Tiers { vram: kv.bytes(), ram: usage.ram.now.0 + kv.staging_bytes(), disk: usage.disk.now.0 }
     }
 
-    /// Tells what the KV tiers hold.
+    /// Emits the use of the KV tiers.
     pub(in crate::engine) fn emit_usage(&self, port: &EnginePort) {
         port.emit(EngineEvent::KvUse { used: self.tiers_used(), budgets: self.below.setup.budgets });
     }
 
-    /// Where the text of each of `n_pages` begins in the first user message, and where that of the last ends; empty where the
-    /// context has no text.
+    /// Byte offsets of `n_pages` pages in the first user message, and the end of the last. Empty if the context has no text.
     pub(in crate::engine) fn first_bytes(&mut self, n_pages: usize) -> Vec<u32> {
         let Ok(side) = self.text() else { return Vec::new() };
         let tokenizer = side.tokenizer.clone();

@@ -14,7 +14,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::base::Bytes;
-use crate::document::catalog::{Catalog, CatalogEntry, CatalogError, ReadState, default_root};
+use crate::document::catalog::{Catalog, CatalogEntry, CatalogError, ReadState, begins_with, default_root};
 use crate::engine::api::{KvDtype, SavedDocument, SavedState};
 use crate::kv::store::{PageStore, StoreError, StoreInfo, StoreRoot};
 
@@ -92,22 +92,41 @@ pub fn list(catalog: &Catalog, library: &StoreRoot) -> Result<Vec<SavedDocument>
     Ok(saved)
 }
 
-/// Deletes the saved KV of the one document whose id begins with `id`, and gives what it was.
+/// Deletes the saved KV of the one document whose id begins with `id`, and the KV of documents saved after it, which cannot
+/// be used without it. Returns them, the document itself first.
 ///
 /// # Errors
-/// No such document, or several; [`StoreError::Locked`] where it is open; what the disk said.
-pub fn remove(catalog: &Catalog, library: &StoreRoot, id: &str) -> Result<SavedDocument, SavedError> {
-    let found = match catalog.find(id) {
-        Ok(entry) => document(entry.clone(), library.info(&entry.id).as_ref()),
-        Err(CatalogError::NoSuch { .. }) => find_unlisted(library, id)?,
+/// No such document, or several; [`StoreError::Locked`] if one of them is open; an error of the disk.
+pub fn remove(catalog: &Catalog, library: &StoreRoot, id: &str) -> Result<Vec<SavedDocument>, SavedError> {
+    let mut found = match catalog.find(id) {
+        Ok(entry) => {
+            let mut entries: Vec<CatalogEntry> = catalog.list()?.into_iter().filter(|e| is_saved_after(e, &entry)).collect();
+            entries.insert(0, entry);
+            let saved = |entry: CatalogEntry| {
+                let store = library.info(&entry.id);
+                document(entry, store.as_ref())
+            };
+            entries.into_iter().map(saved).collect()
+        }
+        Err(CatalogError::NoSuch { .. }) => vec![find_unlisted(library, id)?],
         Err(error) => return Err(error.into()),
     };
-    match library.remove(&found.id) {
-        Ok(()) | Err(StoreError::Absent { .. }) => {}
-        Err(error) => return Err(error.into()),
+    // Those with the most documents before them first: after an error, no store is without the one that it continues.
+    found.sort_by_key(|saved| saved.after.len());
+    for saved in found.iter().rev() {
+        match library.remove(&saved.id) {
+            Ok(()) | Err(StoreError::Absent { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        catalog.remove(&saved.id)?;
     }
-    catalog.remove(&found.id)?;
     Ok(found)
+}
+
+/// True if `entry` was saved after the document of `before`, at the same place, by the same model.
+fn is_saved_after(entry: &CatalogEntry, before: &CatalogEntry) -> bool {
+    let is_same_kv = entry.model_fingerprint == before.model_fingerprint && entry.kv_dtype == before.kv_dtype;
+    is_same_kv && begins_with(&entry.after, &before.after, &before.content_hash)
 }
 
 /// Reads every page of every store. `on` hears the document's name, pages done and pages in all, and stops the check by
@@ -193,6 +212,7 @@ pub fn document(entry: CatalogEntry, store: Option<&StoreInfo>) -> SavedDocument
         id: entry.id,
         name: entry.name,
         content_hash: entry.content_hash,
+        after: entry.after,
         bytes: entry.bytes,
         pages: entry.pages,
         model: entry.model,
@@ -212,6 +232,7 @@ fn unlisted(store: &StoreInfo) -> SavedDocument {
         id: store.name.clone(),
         name: UNBOUNDED.to_owned(),
         content_hash: String::new(),
+        after: Vec::new(),
         bytes: 0,
         pages: 0,
         model: UNBOUNDED.to_owned(),

@@ -1,4 +1,4 @@
-//! Token positions: where offsets of the first user message are among the tokens of its prompt.
+//! Token positions: offsets of the first user message as positions in the tokens of its prompt.
 //!
 //! ```text
 //! messages ─► prompt tokens ─► bytes of each token ─► tokens that begin before each offset
@@ -11,10 +11,10 @@ use crate::engine::runner::ModelRunner;
 use crate::token::Tokenizer;
 
 impl ModelRunner {
-    /// Tokens of a conversation, and the position of each of `offsets` (bytes of the first user message, ascending).
+    /// Token count of a conversation, and token position of each of `offsets` (bytes of the first user message, ascending).
     ///
     /// # Errors
-    /// The model has no tokenizer, or its chat template refuses the conversation.
+    /// The model has no tokenizer, or its chat template rejects the conversation.
     pub(in crate::engine) fn count(&self, messages: &[Message], offsets: &[usize]) -> Result<(usize, Vec<usize>), EngineError> {
         let prompt = self.encode(messages, true)?.tokens;
         let text = messages.iter().find(|m| m.role == Role::User).map_or("", |m| m.content.as_str());
@@ -26,7 +26,7 @@ impl ModelRunner {
     }
 }
 
-/// Tokens of `prompt` that begin before each of `offsets`, bytes of `text`. None if the prompt does not have the text.
+/// Tokens of `prompt` that begin before each of `offsets`, bytes of `text`. None if the prompt does not contain the text.
 fn token_positions(tokenizer: &Tokenizer, prompt: &[u32], text: &str, offsets: &[usize]) -> Option<Vec<usize>> {
     let head = find_text(tokenizer, prompt, text)?;
     let mut positions = Vec::with_capacity(offsets.len());

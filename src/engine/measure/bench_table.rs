@@ -1,14 +1,14 @@
-//! The Markdown table that llama-bench prints, for whoever shows speeds: `strata bench`, and an answer in the window.
+//! Benchmark table in the Markdown format of llama-bench, for `strata bench` and for an answer in the window.
 //!
-//! Invariant: every row of a table is as wide as its head, so that it also reads well in a terminal.
+//! Invariant: every row is as wide as the header, so that the table is also readable in a terminal.
 
 use crate::base::Bytes;
 use crate::engine::api::{ModelInfo, RequestSummary};
 
-/// A column: its title, its width, and whether it is aligned to the right.
+/// A column: title, width, true if right-aligned.
 pub type Column = (&'static str, usize, bool);
 
-/// The columns that are always there.
+/// Columns of every table.
 pub const COLUMNS: [Column; 8] = [
     ("model", 24, false),
     ("size", 10, true),
@@ -20,14 +20,14 @@ pub const COLUMNS: [Column; 8] = [
     ("encode ms/t", 11, true),
 ];
 
-/// What the columns that are always there say.
+/// Values of [`COLUMNS`].
 #[derive(Debug, Clone, Copy)]
 pub struct Basics<'a> {
     /// name of the model
     pub model: &'a str,
-    /// its most common weight type
+    /// most common weight type
     pub quantization: &'a str,
-    /// size of its files
+    /// size of the model files
     pub size_bytes: u64,
     /// weights
     pub n_params: u64,
@@ -37,16 +37,16 @@ pub struct Basics<'a> {
     pub test: &'a str,
     /// tokens per second
     pub mean: f64,
-    /// and their sample standard deviation
+    /// sample standard deviation
     pub sd: f64,
-    /// dispatches of a token or chunk, where they were counted
+    /// dispatches per token or chunk, if counted
     pub dispatches: Option<usize>,
-    /// CPU time spent encoding per token, where it was measured
+    /// CPU time spent encoding per token, if measured
     pub encode_ms_per_token: Option<f64>,
 }
 
 impl Basics<'_> {
-    /// A cell for each of [`COLUMNS`].
+    /// Cells of [`COLUMNS`].
     pub fn cells(&self) -> Vec<String> {
         vec![
             format!("{} {}", self.model, self.quantization),
@@ -61,14 +61,14 @@ impl Basics<'_> {
     }
 }
 
-/// Titles and the rule below them.
+/// Header row and delimiter row.
 pub fn head(columns: &[Column]) -> String {
     let titles: Vec<String> = columns.iter().map(|(title, ..)| (*title).to_owned()).collect();
     let rule = |(_, width, right): &Column| if *right { format!("{:-<1$}:", "", width - 1) } else { "-".repeat(*width) };
     row(columns, &titles) + &row(columns, &columns.iter().map(rule).collect::<Vec<_>>())
 }
 
-/// One row, each cell cut or padded to its column.
+/// One row, each cell truncated or padded to its column.
 pub fn row(columns: &[Column], cells: &[String]) -> String {
     let mut text = String::from("|");
     for (&(_, width, right), cell) in columns.iter().zip(cells) {
@@ -79,7 +79,7 @@ pub fn row(columns: &[Column], cells: &[String]) -> String {
     text
 }
 
-/// An answer as a table: the prompt that it read and the tokens that it made, each where there were any.
+/// Table of an answer: a row for its prefill and a row for its decode, if any.
 pub fn of_answer(info: &ModelInfo, summary: &RequestSummary) -> String {
     let row_of = |test: String, mean, dispatches, encode_ms_per_token| {
         let basics = Basics {
@@ -102,7 +102,7 @@ pub fn of_answer(info: &ModelInfo, summary: &RequestSummary) -> String {
         let test = at_depth(format!("pp{n_read}"), summary.cached_tokens);
         text += &row_of(test, n_read as f64 / (summary.prefill_ms / 1e3), None, None);
     }
-    // The first token comes from the prompt's pass.
+    // The first token comes from prefill.
     let n_made = summary.generated_tokens.saturating_sub(1);
     if n_made > 0 {
         let test = at_depth(format!("tg{n_made}"), summary.prompt_tokens);
@@ -112,12 +112,12 @@ pub fn of_answer(info: &ModelInfo, summary: &RequestSummary) -> String {
     text
 }
 
-/// `tg128 @ d4096`, as llama-bench names what comes after a context.
+/// Test name with depth, as in llama-bench: `tg128 @ d4096`.
 fn at_depth(test: String, depth: usize) -> String {
     if depth == 0 { test } else { format!("{test} @ d{depth}") }
 }
 
-/// A number of weights, as model names have it.
+/// Parameter count, as in model names.
 fn count(n: u64) -> String {
     match n {
         0..1_000_000 => format!("{:.2} K", n as f64 / 1e3),

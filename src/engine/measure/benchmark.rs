@@ -1,4 +1,4 @@
-//! The measuring commands: logits of every position, and prefill and decode speed on random tokens.
+//! Benchmark commands: logits of every position, and prefill and decode speed on random tokens.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use crate::engine::runner::{ModelRunner, UsageCounters};
 use crate::engine::sampler::Sampler;
 use crate::engine::worker::Worker;
 
-/// Bytes of logits that are read back at once.
+/// Maximum bytes of logits per readback.
 const LOGITS_BYTES: usize = 16 << 20;
 
 impl Worker {
@@ -87,12 +87,12 @@ struct Bench<'a> {
     watch: CancelFlag,
     rng: Rng,
     tests: &'a BenchTests,
-    /// totals of the policy in the last repetition
+    /// selection of the policy in the last repetition
     chosen: Option<SelectionSummary>,
 }
 
 impl Bench<'_> {
-    /// One line: an untimed repetition, then the timed ones. False when stopped.
+    /// Measures one line: an untimed repetition, then the timed ones. False if stopped.
     fn row(&mut self, n: usize, depth: usize, decode: bool) -> Result<bool, EngineError> {
         let repetitions = self.tests.repetitions.max(1);
         let mut samples = Vec::new();
@@ -183,7 +183,7 @@ impl Bench<'_> {
     }
 }
 
-/// The cost of a measurement that read `n_tokens` in `elapsed`; `before` is what had been spent when it began.
+/// Summary of a measurement over `n_tokens` that took `elapsed`. `before` is the usage at its begin.
 pub(in crate::engine) fn measured(
     gpu: &Gpu,
     runner: &ModelRunner,

@@ -1,4 +1,4 @@
-//! Measurement: timed benchmarks, teacher forcing for fidelity, and synthetic KV for long contexts.
+//! Measurement: benchmarks, teacher forcing for fidelity, and synthetic KV for long contexts.
 
 pub mod bench_table;
 mod benchmark;

@@ -1,15 +1,15 @@
-//! A context that nobody read: pseudo-random keys and values in place of those of tokens, for `bench --fill`.
+//! Synthetic KV: a context of pseudo-random keys and values, without prefill, for `bench --fill`.
 //!
 //! ```text
 //! table of noise ─► pages of the tail, layer by layer ─► sealed, with abstracts, as after a chunk of prefill
 //! ```
-//! 1. From the tail on, pages go where those of real tokens go: frames, RAM and the disk, by the budgets.
-//! 2. The same seed gives the same pages. 3. Nothing of it is saved: there is no document.
+//! 1. Pages take the path of real ones from the tail on: to frames, RAM and disk, by the budgets.
+//! 2. The same seed gives the same pages. 3. Nothing is saved, because there is no document.
 //!
 //! Owner: the engine thread. Shapes: a page f16 or f32 `[4, G, 2, 16, D]`.
 //!
-//! Limits: keys of a page have half of their variance in common, so that what matters comes in clusters as it does in text;
-//! what a real model would attend to is not imitated, nor how long it stays the same.
+//! Limits: the keys of a page share half of their variance, so that important tokens are clustered as in text. The attention
+//! of a real model and its persistence over steps are not imitated.
 
 use half::vec::HalfFloatVecExt;
 
@@ -23,12 +23,12 @@ use crate::gpu::Gpu;
 use crate::gpu::kernels::KvFormat;
 use crate::kv::{BLOCKS_PER_PAGE, KvSpec};
 
-/// Numbers of the table; pages begin anywhere in it.
+/// Length of the noise table.
 const N_NOISE: usize = 1 << 20;
 
-/// Makes pages.
+/// Generator of synthetic pages.
 pub(in crate::engine) struct SyntheticKv {
-    /// of mean 0 and variance 1
+    /// mean 0, variance 1
     noise: Vec<f32>,
     rng: Rng,
 }
@@ -36,18 +36,18 @@ pub(in crate::engine) struct SyntheticKv {
 impl SyntheticKv {
     pub(in crate::engine) fn new(seed: u64) -> SyntheticKv {
         let mut rng = Rng::new(seed);
-        // The sum of three of variance 1/3 is close enough to a normal distribution.
+        // The sum of three uniform numbers of variance 1/3 is close enough to a normal distribution.
         let noise = (0..N_NOISE).map(|_| rng.next_signed() + rng.next_signed() + rng.next_signed()).collect();
         SyntheticKv { noise, rng }
     }
 
-    /// `n` numbers of the table.
+    /// `n` numbers from a random offset of the table.
     fn draw(&mut self, n: usize) -> &[f32] {
         let from = self.rng.below((self.noise.len() - n) as u32) as usize;
         &self.noise[from..from + n]
     }
 
-    /// `n_pages` pages of a layer.
+    /// Bytes of `n_pages` pages of a layer.
     fn pages(&mut self, spec: &KvSpec, n_pages: usize) -> Vec<u8> {
         let (head_dim, n_half) = (spec.head_dim, KV_BLOCK_TOKENS * spec.head_dim);
         let mut numbers = Vec::with_capacity(n_pages * KV_PAGE_TOKENS * spec.n_kv_head * 2 * head_dim);
@@ -72,7 +72,7 @@ impl ModelRunner {
     /// Fills the context up to `n_tokens`, from the last complete group on.
     ///
     /// # Errors
-    /// No room in all tiers, what the tiers below failed with, a lost device.
+    /// All tiers full, an error of the offload tiers, a lost device.
     pub(in crate::engine) fn fill(&mut self, gpu: &Gpu, n_tokens: usize) -> Result<(), EngineError> {
         let mut filler = SyntheticKv::new(n_tokens as u64);
         self.truncate(self.tokens.len() / KV_PAGE_TOKENS * KV_PAGE_TOKENS);
@@ -89,7 +89,7 @@ impl ModelRunner {
 }
 
 impl GpuModel {
-    /// What a pass over `n` tokens leaves in the cache, without the pass. `first_pos` begins a group.
+    /// Writes the KV of a pass over `n` tokens, without the pass. `first_pos` begins a group.
     fn fill_layers(
         &mut self,
         gpu: &Gpu,
@@ -98,11 +98,11 @@ impl GpuModel {
         first_pos: usize,
         n: usize,
     ) -> Result<(), EngineError> {
-        // Pages of the tail are overwritten below: what reads them must be on its way.
+        // Pages of the tail are overwritten below: commands that read them must have been submitted.
         pacer.flush(gpu)?;
         self.kv.begin_pass(gpu, first_pos, false);
         for layer in 0..self.dims.n_layer {
-            // All of the tail, whose order therefore does not matter.
+            // The whole tail, so the order of its pages does not matter.
             let pages = filler.pages(self.kv.spec(), self.kv.plan().tail_pages);
             gpu.write(self.kv.tail(layer).0, &pages);
             self.seal(gpu, pacer, layer, first_pos + n)?;
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn filled_pages_have_mean_0_and_variance_1_and_repeat_with_the_seed() {
+    fn synthetic_pages_have_mean_0_and_variance_1_and_repeat_with_the_seed() {
         let bytes = SyntheticKv::new(3).pages(&SPEC, 8);
         assert_eq!(bytes.len() as u64, 8 * SPEC.tail_page_bytes());
         assert_eq!(bytes, SyntheticKv::new(3).pages(&SPEC, 8));
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn filled_keys_of_a_page_are_alike_and_of_two_pages_are_not() {
+    fn synthetic_keys_correlate_within_a_page_and_not_between_pages() {
         let numbers: Vec<f32> = bytemuck::pod_collect_to_vec(&SyntheticKv::new(3).pages(&SPEC, 2));
         let (first, second) = numbers.split_at(numbers.len() / 2);
         let mean_dot = |a: &[&[f32]], b: &[&[f32]]| {

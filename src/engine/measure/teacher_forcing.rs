@@ -1,12 +1,12 @@
-//! Teacher-forced scoring: the logits of given tokens as decoding them gives, to judge a policy against exact attention.
+//! Teacher forcing: logits of given tokens, by decode steps, to compare a policy with exact attention.
 //!
 //! ```text
-//! tokens ─► prefill of the first n_prefix ─► one decode step for each later token ─► LogitsRows [1, V] per step
+//! tokens ─► prefill of the first n_prefix ─► one decode step per later token ─► LogitsRows [1, V] per step
 //! ```
-//! 1. What decode steps read of the context is what is measured; nothing else differs between two runs on one device.
-//! 2. So the prefix is cut into the largest chunks there are, not by measured speed as answers are: the same bits every time.
-//! 3. Stop is obeyed between chunks and between steps.
-//! 4. After a page that was lost, the steps begin again, so that the policy has seen all of them; each row is told once.
+//! 1. Two runs on one device differ only in the tokens that decode steps read.
+//! 2. So the prefix is prefilled in the largest chunks, not by measured speed as in answers: results are bit-identical.
+//! 3. Stop takes effect between chunks and between steps.
+//! 4. After a lost page, all steps are repeated, so that the policy has the state of all of them. Each row is emitted once.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ use crate::engine::runner::{ModelRunner, UsageCounters};
 use crate::engine::selection::sequence_policy::{MassSteps, SequencePolicy};
 use crate::engine::worker::Worker;
 
-/// How far a scoring has come; survives a lost page and a lost device.
+/// Progress of a scoring request; survives a lost page and a lost device.
 struct Score {
     turn: RequestId,
     tokens: Vec<u32>,
@@ -30,12 +30,12 @@ struct Score {
     before: Option<UsageCounters>,
     prefill: Duration,
     decode: Duration,
-    /// rows that were told
+    /// rows emitted so far
     n_told: usize,
 }
 
 impl Worker {
-    /// Logits of the positions `n_prefix ..` of `tokens`, each by a decode step.
+    /// Emits the logits of positions `n_prefix ..` of `tokens`, each by a decode step.
     pub(in crate::engine) fn score(
         &mut self,
         turn: RequestId,
@@ -87,7 +87,7 @@ impl Score {
         })
     }
 
-    /// A chunk of the prefix, of which `n_left` tokens are not read yet.
+    /// Prefills the next chunk of the prefix, of which `n_left` tokens remain.
     fn read(&mut self, gpu: &Gpu, runner: &mut ModelRunner, port: &EnginePort, n_left: usize) -> Result<(), EngineError> {
         let (began, first) = (Instant::now(), runner.tokens.len());
         runner.pacer.set_whole(false);
@@ -100,7 +100,7 @@ impl Score {
         Ok(())
     }
 
-    /// The next token.
+    /// Decodes the next token.
     fn step(
         &mut self,
         gpu: &Gpu,

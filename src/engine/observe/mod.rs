@@ -1,4 +1,4 @@
-//! Observation: traces to a file, and the clock of each step.
+//! Observation: trace recorder and step timer.
 
 pub(in crate::engine) mod step_timer;
 pub(in crate::engine) mod trace_recorder;

@@ -1,12 +1,12 @@
-//! Says where steps and phases of an answer began and ended, and what each step read.
+//! Step timer: begin and end of the steps and phases of an answer, and the pages each step read.
 //!
 //! ```text
-//! begin_steps ─► end_step ─► end_step ─► ...      one step follows the other without a gap
+//! begin_steps ─► end_step ─► end_step ─► ...      steps are contiguous
 //!                   └─► Step, Pages, Tier ─► hub
 //! ```
-//! 1. A decode step makes one token: its forward pass, and picking the token. The first one of an answer only
-//!    picks. It is named by the position that it reads, the one before its token's.
-//! 2. Pages are those that steps asked for since the step before.
+//! 1. A decode step generates one token: forward pass and sampling. The first one of an answer only samples. A step has the
+//!    position of its input token, the one before the sampled token.
+//! 2. Page counts are those since the previous step.
 //!
 //! Owner: the engine thread.
 
@@ -16,7 +16,7 @@ use crate::base::PageCounts;
 use crate::engine::runner::ModelRunner;
 use crate::telemetry::{self, EventKind, EventLane, Hub, Phase, StepKind, ns_of};
 
-/// Where the last step ended, and what had been read by then.
+/// End of the last step, and page counts at that time.
 pub(in crate::engine) struct StepTimer {
     lane: EventLane,
     began_ns: u64,
@@ -24,27 +24,26 @@ pub(in crate::engine) struct StepTimer {
     n_steps: usize,
 }
 
-/// Of so many steps one is taken apart for whoever looks on: a pass for each part takes time of its own, up to a tenth of a
-/// step on a software device.
+/// One of this many steps is timed by part. The compute pass per part costs time: up to 10 % of a step on a software device.
 const SAMPLED_OF: usize = 32;
 
 impl StepTimer {
-    /// No step began.
+    /// A timer before the first step.
     pub(in crate::engine) fn new(hub: &Hub) -> StepTimer {
         StepTimer { lane: hub.lane(telemetry::ENGINE_LANE), began_ns: 0, before: PageCounts::default(), n_steps: 0 }
     }
 
-    /// The step that comes next is taken apart, where somebody looks on.
+    /// True if the next step is timed by part, if the front end requests it.
     pub(in crate::engine) fn is_sampled(&self) -> bool {
         self.n_steps.is_multiple_of(SAMPLED_OF)
     }
 
-    /// A part of an answer ends, which began at `began`.
+    /// Records a phase of an answer since `began`.
     pub(in crate::engine) fn end_phase(&self, phase: Phase, began: Instant) {
         self.lane.span(EventKind::Phase(phase), ns_of(began));
     }
 
-    /// Tokens of one layer after the other were computed again, in place of being fetched.
+    /// Records the recomputation of tokens in all layers since `began`, instead of a fetch.
     pub(in crate::engine) fn recomputed(&self, n_tokens: usize, began: Instant) {
         let kind = EventKind::Recompute { layer: telemetry::NO_LAYER, n_tokens: n_tokens as u32 };
         self.lane.span(kind, ns_of(began));
@@ -52,13 +51,13 @@ impl StepTimer {
 }
 
 impl ModelRunner {
-    /// The next step begins here.
+    /// Begins the next step.
     pub(in crate::engine) fn begin_steps(&mut self) {
         self.steps.began_ns = telemetry::now();
         self.steps.before = self.model.kv.counts();
     }
 
-    /// A step ends, and the next begins: `n_tokens` from position `first_token` on.
+    /// Ends a step of `n_tokens` from position `first_token` on, and begins the next.
     pub(in crate::engine) fn end_step(&mut self, kind: StepKind, first_token: usize, n_tokens: usize) {
         let steps = &mut self.steps;
         let kv = &self.model.kv;

@@ -1,10 +1,10 @@
-//! What the engine makes of its own events: the overlap of an answer, and the trace file.
+//! Trace recorder: drains the engine's own events, for the overlap of an answer and the trace file.
 //!
 //! ```text
-//! hub (engine, gpu, transfer, disk) ─► drained after every step ─┬─► intervals of compute and I/O ─► overlap of the turn
-//!                                                                └─► Chrome trace, where one was asked for
+//! hub (engine, gpu, transfer, disk) ─► drained after every step ─┬─► intervals of compute and I/O ─► overlap of an answer
+//!                                                                └─► Chrome trace, if requested
 //! ```
-//! The engine is the one drainer of the hub; a front end that observes gets what was drained. Owner thread: the engine.
+//! Only the engine drains the hub; an observing front end gets the drained snapshot. Owner thread: the engine.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -18,7 +18,7 @@ use crate::telemetry::chrome_trace::{ChromeTrace, RunInfo};
 use crate::telemetry::overlap::{Interval, intervals, is_compute, is_io, overlap};
 use crate::telemetry::{Hub, Snapshot};
 
-/// Drains the hub and keeps what a summary needs.
+/// Drained events of the hub, and the intervals that a summary needs.
 pub(in crate::engine) struct TraceRecorder {
     hub: Arc<Hub>,
     snapshot: Snapshot,
@@ -28,7 +28,7 @@ pub(in crate::engine) struct TraceRecorder {
 }
 
 impl TraceRecorder {
-    /// An observer of `hub` that writes a trace to `path`, if any.
+    /// A recorder of `hub` that writes a trace to `path`, if any.
     ///
     /// # Errors
     /// A file that cannot be written.
@@ -41,7 +41,7 @@ impl TraceRecorder {
         Ok(TraceRecorder { hub: hub.clone(), snapshot: Snapshot::default(), compute: Vec::new(), io: Vec::new(), trace })
     }
 
-    /// Says what the trace is of.
+    /// Writes model, adapter and policy to the trace.
     pub(in crate::engine) fn describe(&mut self, info: &ModelInfo, policy: Option<PolicySpec>) {
         if let Some(trace) = &mut self.trace {
             let policy = policy.map_or_else(|| "everything".to_owned(), |spec| spec.kind.to_string());
@@ -50,15 +50,15 @@ impl TraceRecorder {
         }
     }
 
-    /// A trace is being written.
+    /// True if a trace is being written.
     pub(in crate::engine) fn is_tracing(&self) -> bool {
         self.trace.is_some()
     }
 
-    /// Takes what has happened since the last time.
+    /// Drains the events since the last call.
     ///
     /// # Errors
-    /// A trace that cannot be written; it ends there.
+    /// The trace cannot be written; it ends there.
     pub(in crate::engine) fn look(&mut self) -> Result<(), EngineError> {
         self.hub.drain_into(&mut self.snapshot);
         self.compute.extend(intervals(&self.snapshot, is_compute));
@@ -72,18 +72,18 @@ impl TraceRecorder {
         Ok(())
     }
 
-    /// What was seen last, to hand on.
+    /// Takes the last drained snapshot.
     pub(in crate::engine) fn take(&mut self) -> Snapshot {
         std::mem::take(&mut self.snapshot)
     }
 
-    /// Begins a turn at `now`: what was before does not count.
+    /// Begins a request: drops earlier intervals.
     pub(in crate::engine) fn begin(&mut self) {
         self.compute.clear();
         self.io.clear();
     }
 
-    /// The share of the shorter of compute and I/O between `begin_ns` and `end_ns` that the other hid.
+    /// Hidden fraction of the shorter of compute and I/O between `begin_ns` and `end_ns`, 0 to 1. None if either is empty.
     pub(in crate::engine) fn overlap(&self, begin_ns: u64, end_ns: u64) -> Option<f64> {
         let within = |all: &[Interval]| -> Vec<Interval> {
             let cut = all.iter().map(|(from, to)| ((*from).max(begin_ns), (*to).min(end_ns)));
@@ -95,7 +95,7 @@ impl TraceRecorder {
 
 impl Drop for TraceRecorder {
     fn drop(&mut self) {
-        // A trace that cannot be ended is still one that Perfetto reads up to there.
+        // Perfetto also reads a trace without an end.
         let _ = self.look();
         if let Some(trace) = self.trace.take() {
             let _ = trace.finish();

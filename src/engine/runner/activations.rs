@@ -1,16 +1,16 @@
-//! The buffers between the ops of a model: how large they are, known before anything is allocated, and their making.
+//! Activation buffers: sizes, computed before any allocation, and allocation.
 //!
-//! Shapes are those of [`crate::engine::runner::device_model`].
+//! Shapes are those of [`crate::engine::runner::gpu_model`].
 
 use crate::base::ModelDims;
 use crate::gpu::kernels::sample::TOP_K_BYTES;
 use crate::gpu::{Buffer, Gpu, GpuError, Slice};
 use crate::model::arch::plan::{ModelPlan, PositionPlan};
 
-/// Largest scores buffer of prefill attention, bytes: longer contexts take more tiles.
+/// Maximum size of the scores buffer of prefill attention, bytes. Longer contexts take more tiles.
 const SCORES_BYTES: u64 = 32 << 20;
 
-/// Buffers between the ops.
+/// Activation buffers.
 pub(in crate::engine) struct Activations {
     pub(in crate::engine) ids: Slice,
     pub(in crate::engine) positions: Slice,
@@ -28,12 +28,12 @@ pub(in crate::engine) struct Activations {
     pub(in crate::engine) readback: Buffer,
 }
 
-/// Tokens of the largest chunk on a device of this kind.
+/// Maximum chunk size on this kind of device, tokens.
 pub(in crate::engine) fn max_chunk(is_software: bool) -> usize {
     if is_software { 128 } else { crate::base::limits::MAX_PREFILL_CHUNK }
 }
 
-/// Tokens per prefill tile of keys.
+/// Keys per prefill tile.
 pub(in crate::engine) fn tile_keys(dims: &ModelDims, chunk: usize) -> usize {
     let most = SCORES_BYTES as usize / (dims.n_head * chunk * 4);
     (most / 64 * 64).clamp(64, 8192)

@@ -1,8 +1,7 @@
-//! Forward pass: records the layers for a chunk of new tokens, or for one token of every sequence.
+//! Forward pass: records the layers for a chunk of new tokens, or for one token per sequence.
 //!
 //! 1. A chunk has at most `max_chunk` tokens and fits the tail; complete pages hold the tokens before it.
-//! 2. Recording waits only for pages that are not in VRAM; after every op [`SubmitPacer`] decides whether enough is recorded
-//!    for one submit.
+//! 2. Recording waits only for pages that are not in VRAM. After every op, [`SubmitPacer`] decides whether to submit.
 
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::gpu::Gpu;
@@ -31,7 +30,7 @@ impl GpuModel {
             gpu.write(&self.act.positions, bytemuck::cast_slice(&positions));
         }
         if let Some(rope) = &self.rope {
-            // Angles in f32 as in the models' own code; cos and sin on the CPU, because shader sin is only good to
+            // Angles in f32 as in the models' own code; cos and sin on the CPU, because shader sin is only accurate to
             // about 2^-11 outside [-pi, pi] (Vulkan's precision requirements).
             let mut table = Vec::with_capacity(tokens.len() * rope.inv_freq.len() * 2);
             for pos in positions {
@@ -45,11 +44,11 @@ impl GpuModel {
         Ok(())
     }
 
-    /// Runs a pass through all layers, behind `n_context` tokens: x `[T, C]` of a chunk, `[R, C]` of rows. Complete pages of the
-    /// context are read in whatever tier they are.
+    /// Runs a pass through all layers, after `n_context` tokens: x `[T, C]` of a chunk, `[R, C]` of rows. Reads the complete
+    /// pages of the context from any tier.
     ///
     /// # Errors
-    /// Token ids outside the vocabulary, a page that must be computed again, a lost device.
+    /// Token ids outside the vocabulary, a page that must be recomputed, a lost device.
     pub(in crate::engine) fn run_pass(
         &mut self,
         gpu: &Gpu,
@@ -57,7 +56,7 @@ impl GpuModel {
         n_context: usize,
         mut pass: Pass,
     ) -> Result<(), EngineError> {
-        // Inputs are overwritten below: what was recorded with the old ones must be submitted first.
+        // Inputs are overwritten below: commands that use the old ones must be submitted first.
         pacer.flush(gpu)?;
         let (tokens, positions, is_context) = (pass.tokens(), pass.positions(n_context), pass.is_context());
         let (n, is_selective) = (tokens.len(), pass.is_selective());
@@ -92,7 +91,7 @@ impl GpuModel {
         Ok(())
     }
 
-    /// Attention of a layer: over what the policies select, or over everything.
+    /// Records the attention of a layer: over the selection of the policies, or over everything.
     fn attend_layer(
         &mut self,
         gpu: &Gpu,
@@ -116,7 +115,7 @@ impl GpuModel {
         self.attend(gpu, pacer, layer_idx, n_context, pass)
     }
 
-    /// Puts the embeddings of `tokens` at `positions` into x `[T, C]`. What was recorded before must be on its way.
+    /// Records the embeddings of `tokens` at `positions` to x `[T, C]`. Earlier commands must have been submitted.
     pub(in crate::engine) fn embed(
         &self,
         gpu: &Gpu,
@@ -138,7 +137,7 @@ impl GpuModel {
         Ok(())
     }
 
-    /// Queries, keys and values of a layer, not rotated, from x.
+    /// Records queries, keys and values of a layer from x, before rotation.
     pub(in crate::engine) fn record_qkv(
         &self,
         gpu: &Gpu,
@@ -153,7 +152,7 @@ impl GpuModel {
         linear(gpu, pacer, &layer.qkv, n, d.hidden_dim, d.q_dim() + 2 * d.kv_dim())
     }
 
-    /// What follows attention.
+    /// Records the output projection and the MLP of a layer.
     pub(in crate::engine) fn record_mlp(
         &self,
         gpu: &Gpu,
@@ -171,8 +170,8 @@ impl GpuModel {
         linear(gpu, pacer, &layer.ffn_down, n, d.ffn_dim, d.hidden_dim)
     }
 
-    /// Attention over the whole context, run by run: pages in frames, the tails with the new tokens, then the batches that
-    /// arrive from the offload tiers. Log-sum-exp merges the partial results: prefill carries them, decode merges at the end.
+    /// Records attention over the whole context, run by run: pages in frames, tails with the new tokens, then the batches
+    /// from the offload tiers. Log-sum-exp merges the partial results: in prefill run by run, in decode at the end.
     fn attend(
         &mut self,
         gpu: &Gpu,
@@ -224,7 +223,7 @@ impl GpuModel {
         Ok(())
     }
 
-    /// Attention of each row over its own tail.
+    /// Records the attention of each row over its own tail.
     pub(in crate::engine) fn attend_tails(
         &self,
         pacer: &mut SubmitPacer,
@@ -240,7 +239,7 @@ impl GpuModel {
         }
     }
 
-    /// Merges the splits of all rows.
+    /// Records the merge of the splits of all rows.
     pub(in crate::engine) fn merge_rows(&self, pacer: &mut SubmitPacer, splits: &Splits) {
         if let Some(buffers) = &self.splits {
             let decode = &self.page_attention.decode;
@@ -248,8 +247,8 @@ impl GpuModel {
         }
     }
 
-    /// Waits for the batches of the stream, one after the other, and lets `read` record what is done with the slot it lies in;
-    /// `batches` says of each what `read` wants to know.
+    /// Waits for the batches of the stream, one by one. `read` records the use of each, given its staging buffer and its
+    /// entry of `batches`.
     pub(in crate::engine) fn stream<T>(
         &mut self,
         gpu: &Gpu,
@@ -260,7 +259,7 @@ impl GpuModel {
         let mut recorded = Vec::new();
         for batch in batches {
             if !self.kv.is_next_filled(gpu)? {
-                // The device works on what is recorded while the next pages come.
+                // The GPU works on the recorded commands while the next pages arrive.
                 self.submit_slots(gpu, pacer, &mut recorded)?;
             }
             let filled = pacer.aside(|| self.kv.next_filled(gpu))?;
@@ -278,7 +277,7 @@ impl GpuModel {
         self.submit_slots(gpu, pacer, &mut recorded)
     }
 
-    /// Submits what was recorded; the slots it reads may be filled again when it is done.
+    /// Submits the recorded commands. Their staging buffers may be refilled once the GPU is done.
     pub(in crate::engine) fn submit_slots(
         &self,
         gpu: &Gpu,
@@ -344,7 +343,7 @@ impl GpuModel {
         Ok(())
     }
 
-    /// Moves pages that are complete now out of the tail.
+    /// Records the move of newly complete pages out of the tail.
     pub(in crate::engine) fn seal(
         &mut self,
         gpu: &Gpu,
@@ -363,8 +362,8 @@ impl GpuModel {
         Ok(())
     }
 
-    /// Normalizes rows `first_row .. first_row + n` of x and projects them to the vocabulary: logits f32 `[n, V]` in the buffer
-    /// that `output` is bound to.
+    /// Records norm and output projection of rows `first_row .. first_row + n` of x: logits f32 `[n, V]` in the buffer that
+    /// `output` is bound to.
     ///
     /// # Errors
     /// A lost device.
@@ -381,13 +380,13 @@ impl GpuModel {
         linear(gpu, pacer, output, n, self.dims.hidden_dim, self.dims.vocab_size)
     }
 
-    /// Tokens of the next chunk when `left` remain at `first_pos`: within `wanted` and the room of the tail.
+    /// Size of the next chunk if `left` tokens remain at `first_pos`: at most `wanted`, and within the room of the tail.
     pub(in crate::engine) fn chunk_at(&self, first_pos: usize, left: usize, wanted: usize) -> usize {
         left.min(wanted).min(self.max_chunk).min(self.kv.room_at(first_pos))
     }
 }
 
-/// Progress of the attention of one layer.
+/// Progress through the runs of one layer.
 enum Progress {
     Chunk(ChunkProgress),
     Rows(Splits),
@@ -396,12 +395,12 @@ enum Progress {
 struct ChunkProgress {
     n_tokens: usize,
     runs_left: usize,
-    /// complete pages that were read
+    /// complete pages read so far
     n_pages: usize,
     is_first: bool,
 }
 
-/// Records a product, slab by slab, and lets the pace submit what is enough.
+/// Records a matrix product, slab by slab, and submits as the pacer decides.
 fn linear(
     gpu: &Gpu,
     pacer: &mut SubmitPacer,

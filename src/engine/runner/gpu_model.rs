@@ -1,4 +1,4 @@
-//! A model on the device: weights, activations, and the bind groups of every op, made once.
+//! GPU model: weights, activations, and the bind groups of every op, created once.
 //!
 //! ```text
 //! ids ─► embed ─► x ┬► norm ─► h ─► qkv ─► rope, append ─► q, KV blocks ─► attention ─► attn ─► output ─► x += ┐
@@ -32,12 +32,12 @@ use crate::engine::runner::bindings::Builder;
 use crate::engine::selection::Selector;
 use crate::engine::selection::page_attention::PageAttentionMeter;
 
-/// One matrix, ready to be multiplied with.
+/// One matrix product, bound.
 pub(in crate::engine) struct LinearOp {
     pub(in crate::engine) slabs: Vec<LinearSlab>,
     pub(in crate::engine) rows: usize,
     pub(in crate::engine) cols: usize,
-    /// outputs per row: 1, or 2 rows per output (SwiGLU)
+    /// matrix rows per output: 1, or 2 for SwiGLU
     pub(in crate::engine) rows_per_output: usize,
 }
 
@@ -69,7 +69,7 @@ pub(in crate::engine) struct AttentionOps {
     pub(in crate::engine) decode: AttentionDecode,
 }
 
-/// Bind groups for attention over one run of pages: a layer's segment or tail, or a slot.
+/// Bind groups for attention over one run of pages: a segment or tail of a layer, or a staging buffer.
 #[derive(Clone)]
 pub(in crate::engine) struct RunOps {
     pub(in crate::engine) prefill: PrefillBindings,
@@ -80,11 +80,11 @@ pub(in crate::engine) struct RunOps {
 pub(in crate::engine) struct TailOps {
     pub(in crate::engine) rope_append: Binding,
     pub(in crate::engine) run: RunOps,
-    /// to quantize complete pages
+    /// quantizes complete pages
     pub(in crate::engine) seal: Option<Binding>,
 }
 
-/// Where the splits of decode attention are kept until they are merged.
+/// Buffers of the splits of decode attention until they are merged.
 pub(in crate::engine) struct SplitBuffers {
     capacity: usize,
     acc: Slice,
@@ -92,7 +92,7 @@ pub(in crate::engine) struct SplitBuffers {
     pub(in crate::engine) merge: Binding,
 }
 
-/// What the loader decides before anything is allocated.
+/// Memory estimate of a model, before any allocation.
 #[derive(Debug, Clone)]
 pub struct MemoryEstimate {
     /// weights, bytes
@@ -101,11 +101,11 @@ pub struct MemoryEstimate {
     pub activations: u64,
     /// KV cache before the first page is complete, bytes
     pub kv_first: u64,
-    /// KV cache in VRAM at most, bytes
+    /// maximum KV cache in VRAM, bytes
     pub kv_full: u64,
 }
 
-/// A model that can run.
+/// A model on the GPU.
 pub struct GpuModel {
     pub(in crate::engine) dims: ModelDims,
     pub(in crate::engine) weights: Weights,
@@ -130,12 +130,12 @@ pub struct GpuModel {
     pub(in crate::engine) segments: Vec<Vec<RunOps>>,
     /// `[layer]`
     pub(in crate::engine) tails: Vec<TailOps>,
-    /// by slot
+    /// by staging buffer
     pub(in crate::engine) slots: Vec<RunOps>,
     pub(in crate::engine) splits: Option<SplitBuffers>,
     /// selective attention; None if attention always reads everything
     pub(in crate::engine) selector: Option<Selector>,
-    /// attention mass of the pages, measured in a few steps
+    /// attention mass per page, measured in a few steps
     pub(in crate::engine) attention_meter: PageAttentionMeter,
     /// transfers and compute wait for each other
     pub(in crate::engine) synchronous: bool,
@@ -146,7 +146,7 @@ pub struct GpuModel {
     pub kv: VramCache,
 }
 
-/// Shape of the cache of this model.
+/// Shape of the KV cache of this model.
 pub fn kv_spec(dims: &ModelDims, dtype: KvDtype) -> KvSpec {
     let (work, sealed) = match dtype {
         KvDtype::F32 => (KvFormat::F32, KvFormat::F32),
@@ -157,7 +157,7 @@ pub fn kv_spec(dims: &ModelDims, dtype: KvDtype) -> KvSpec {
     KvSpec { n_layer: dims.n_layer, n_kv_head: dims.n_kv_head, head_dim: dims.head_dim, work, sealed }
 }
 
-/// What running this model at this context takes, before anything is allocated.
+/// Memory estimate of this model at this context, before any allocation.
 pub fn estimate(gpu: &Gpu, plan: &ModelPlan, placed: &WeightLayout, spec: &KvSpec, kv: &VramPlan) -> MemoryEstimate {
     let chunk = max_chunk(gpu.is_software());
     let sizes = activation_bytes(plan, chunk, tile_keys(&plan.dims, chunk));
@@ -169,7 +169,7 @@ pub fn estimate(gpu: &Gpu, plan: &ModelPlan, placed: &WeightLayout, spec: &KvSpe
     }
 }
 
-/// Shapes that the attention kernels are not built for.
+/// Checks that the kernels support the shape.
 pub(in crate::engine) fn check_shape(plan: &ModelPlan) -> Result<(), EngineError> {
     let d = &plan.dims;
     let refuse = |what: String| Err(EngineError::Shape(what));
@@ -188,10 +188,10 @@ pub(in crate::engine) fn check_shape(plan: &ModelPlan) -> Result<(), EngineError
 }
 
 impl GpuModel {
-    /// Uploads `file` and makes every pipeline and bind group. `progress` gets the share done and returns false to stop.
+    /// Uploads `file` and creates every pipeline and bind group. `progress` gets the fraction done and returns false to stop.
     ///
     /// # Errors
-    /// A shape the kernels cannot run, out of VRAM, a broken file, a lost device.
+    /// A shape that no kernel supports, out of VRAM, a corrupt file, a lost device.
     pub fn load(
         gpu: &Gpu,
         file: &ModelFile,
@@ -292,25 +292,24 @@ impl GpuModel {
         })
     }
 
-    /// Makes room in VRAM for `n_tokens` in all as far as the budget goes, with the bind groups and split buffers that go
-    /// with it.
+    /// Reserves VRAM for `n_tokens` in total, within the budget, with bind groups and split buffers.
     ///
     /// # Errors
-    /// Over the window, out of VRAM, a lost device.
+    /// More tokens than the context, out of VRAM, a lost device.
     pub fn reserve(&mut self, gpu: &Gpu, n_tokens: usize) -> Result<(), EngineError> {
         self.kv.reserve(gpu, n_tokens)?;
         self.reserve_splits(gpu, self.n_splits(n_tokens))?;
         self.bind_missing(gpu)
     }
 
-    /// Gives up the frames of a context that was forgotten.
+    /// Releases the frames of a dropped context.
     pub(in crate::engine) fn drop_pool(&mut self) {
         self.kv.drop_pool();
         self.segments.clear();
         self.selector.iter_mut().for_each(Selector::unbind);
     }
 
-    /// Makes room for `wanted` splits. Bind groups that go with fewer are gone.
+    /// Reserves buffers for `wanted` splits. Larger buffers drop all bind groups.
     fn reserve_splits(&mut self, gpu: &Gpu, wanted: usize) -> Result<(), EngineError> {
         if self.splits.as_ref().is_none_or(|b| b.capacity < wanted) {
             let capacity = wanted.max(self.splits.as_ref().map_or(0, |b| 2 * b.capacity));
@@ -327,7 +326,7 @@ impl GpuModel {
         Ok(())
     }
 
-    /// Makes the bind groups that are missing.
+    /// Creates the missing bind groups.
     fn bind_missing(&mut self, gpu: &Gpu) -> Result<(), EngineError> {
         for i in self.segments.len()..self.kv.shapes().len() {
             let bind = |layer| {
@@ -354,7 +353,7 @@ impl GpuModel {
         Ok(())
     }
 
-    /// Makes room for `n_rows` tokens that attend at once over `n_shared` tokens in complete pages and up to `n_own` of their own.
+    /// Reserves buffers for `n_rows` tokens of one pass, over `n_shared` tokens in complete pages and tails of up to `n_own`.
     ///
     /// # Errors
     /// Out of VRAM, a lost device.
@@ -387,7 +386,7 @@ impl GpuModel {
         self.bind_missing(gpu)
     }
 
-    /// The accumulators and states of decode attention's splits.
+    /// Accumulators and softmax states of the splits of decode attention.
     pub(in crate::engine) fn split_slices(&self) -> Result<(&Slice, &Slice), EngineError> {
         match &self.splits {
             Some(splits) => Ok((&splits.acc, &splits.state)),
@@ -395,7 +394,7 @@ impl GpuModel {
         }
     }
 
-    /// Splits of decode attention over `n_tokens` at most: runs begin splits of their own.
+    /// Maximum number of splits of decode attention over `n_tokens`. Every run begins a new split.
     fn n_splits(&self, n_tokens: usize) -> usize {
         let n_pages = n_tokens.div_ceil(KV_PAGE_TOKENS);
         let plan = self.kv.plan();
@@ -412,7 +411,7 @@ impl GpuModel {
         })
     }
 
-    /// Bind groups of a tail: its pages and table, and where its pages are quantized.
+    /// Bind groups of a tail: its pages, its block table, and the output of its quantized pages.
     pub(in crate::engine) fn bind_tail(
         &self,
         gpu: &Gpu,
@@ -432,7 +431,7 @@ impl GpuModel {
         })
     }
 
-    /// Rotation of a layer's heads: queries to `q`, keys and values to `kv`.
+    /// Binds the rotation of a layer's heads: queries to `q`, keys and values to `kv`.
     pub(in crate::engine) fn bind_rope(
         &self,
         gpu: &Gpu,
@@ -450,7 +449,7 @@ impl GpuModel {
         self.rope_append.bind(gpu, [&self.act.qkv, &self.act.rope, table, kv, q], norms)
     }
 
-    /// Bytes of weights that one decoded token reads (the embedding table only where it is also the output).
+    /// Bytes of weights read per decoded token (the embedding table only if it is also the output).
     pub fn weight_bytes_per_token(&self) -> u64 {
         let p = &self.weights.layout;
         let layers = p.layers.iter().flat_map(|l| [&l.qkv, &l.attn_output, &l.ffn_up, &l.ffn_down]);
@@ -464,7 +463,7 @@ impl GpuModel {
         layers.map(|m| 2 * (m.rows * m.cols) as u64).sum()
     }
 
-    /// A second output projection that writes logits of up to `n_rows` tokens at once into its own buffer.
+    /// A second output projection, which writes logits f32 `[n_rows, V]` to its own buffer.
     pub(in crate::engine) fn wide_output(&self, gpu: &Gpu, n_rows: usize) -> Result<(LinearOp, Slice), EngineError> {
         let logits = gpu.buffer("logits", (n_rows * self.dims.vocab_size * 4) as u64)?.all();
         let b = Builder { gpu, weights: &self.weights, act: &self.act, norm: &self.norm };

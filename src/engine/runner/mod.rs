@@ -23,8 +23,9 @@ use crate::telemetry::Hub;
 use crate::token::{ChatMessage, Prompt, Tokenizer};
 
 use crate::engine::api::{
-    AttentionKind, AttentionMode, DocumentRef, EngineEvent, LoadOptions, Message, ModelInfo, ModelSource, Role, Sampling,
+    AttentionKind, AttentionMode, EngineEvent, LoadOptions, Message, ModelInfo, ModelSource, Role, Sampling,
 };
+use crate::engine::context::document_parts::DocumentTokens;
 use crate::engine::context::kv_storage::{FolderHook, KvStorage};
 use crate::engine::context::page_map::PageView;
 use crate::engine::error::EngineError;
@@ -251,16 +252,11 @@ impl ModelRunner {
         self.model.reserve(gpu, n_tokens)
     }
 
-    /// Opens the store of the document that `tokens` are, so that what was read before is not read again. The context begins
-    /// anew unless the document is open already.
-    pub(in crate::engine) fn open_document(
-        &mut self,
-        gpu: &Gpu,
-        document: &DocumentRef,
-        tokens: &[u32],
-    ) -> Result<(), EngineError> {
-        if let Some(n_present) = self.below.open_document(gpu, &mut self.model.kv, document, tokens)? {
-            self.tokens = tokens.get(..n_present).unwrap_or_default().to_vec();
+    /// Opens the stores of documents, so that saved KV is not computed again. The context begins anew unless the same
+    /// documents are open already.
+    pub(in crate::engine) fn open_documents(&mut self, gpu: &Gpu, begins: &DocumentTokens) -> Result<(), EngineError> {
+        if let Some(n_present) = self.below.open_documents(gpu, &mut self.model.kv, begins)? {
+            self.tokens = begins.tokens.get(..n_present).unwrap_or_default().to_vec();
         }
         Ok(())
     }

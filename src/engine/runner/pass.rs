@@ -4,7 +4,7 @@
 //! chunk [T]:  n_context tokens in complete pages ─► prefill attention ◄─ tail of the sequence, with the chunk
 //! rows [R]:   n_context tokens in complete pages ─► decode attention  ◄─ tail of each row, with its token
 //! ```
-//! 1. A sequence that is answered alone appends to the tail of the context; one of a batch has a tail of its own.
+//! 1. A single sequence appends to the tail of the context; a sequence of a batch has its own tail.
 //! 2. A single answer is a batch of one row.
 //!
 //! Owner: the engine thread.
@@ -16,11 +16,11 @@ use crate::engine::selection::sequence_policy::SequencePolicy;
 use crate::gpu::kernels::attention_decode::{SPLIT_KEYS, SegmentKeys, SplitRows};
 use crate::gpu::kernels::rope_append::AppendRange;
 
-/// Where the new tokens of a sequence go.
+/// Destination of the new tokens of a sequence.
 pub(in crate::engine) enum SequenceKv<'a> {
     /// the tail of the context, whose complete pages are sealed
     Context,
-    /// a tail of its own, behind the pages that all sequences share
+    /// its own tail, after the pages that all sequences share
     Own(&'a mut SequenceTail),
 }
 
@@ -36,27 +36,27 @@ pub(in crate::engine) struct Row<'a> {
 pub(in crate::engine) enum Pass<'p, 'a> {
     /// the next tokens of one sequence, at least two
     Chunk(&'p [u32], &'p mut SequenceKv<'a>),
-    /// one token of each sequence
+    /// one token per sequence
     Rows(&'p mut [Row<'a>]),
 }
 
-/// Keys behind one block table.
+/// Keys of one block table.
 pub(in crate::engine) struct KeyRun {
     pub n_keys: usize,
     /// logical blocks (row stride of the table)
     pub n_blocks: usize,
-    /// keys that the first token sees; each later one sees one more
+    /// keys visible to the first token; each later token has one more
     pub mask_from: usize,
-    /// complete pages, which every token sees; 0 for a tail
+    /// complete pages, visible to every token; 0 for a tail
     pub n_pages: usize,
 }
 
-/// Splits of decode attention of several rows: the pages that all of them read, and each row's tail.
+/// Splits of decode attention of several rows: the shared pages, and the tail of each row.
 pub(in crate::engine) struct Splits {
     pub n_rows: usize,
-    /// of each row
+    /// splits per row
     pub n_splits: usize,
-    /// of the longest tail
+    /// splits of the longest tail
     n_tail: usize,
     next: usize,
 }
@@ -70,7 +70,7 @@ impl SequenceKv<'_> {
         }
     }
 
-    /// Tokens in the tail, of a sequence with `n_context` tokens before it.
+    /// Tokens in the tail of a sequence with `n_context` tokens before it.
     pub fn n_tokens(&self, n_context: usize) -> usize {
         match self {
             SequenceKv::Context => n_context % KV_PAGE_TOKENS,
@@ -98,13 +98,13 @@ impl SequenceKv<'_> {
         AppendRange { first_token, n_tokens: n, first_slot: self.n_tokens(n_context), n_blocks: self.n_blocks(model) }
     }
 
-    /// Keys of the tail that the next `n` tokens see.
+    /// Keys of the tail visible to the next `n` tokens.
     pub fn run(&self, model: &GpuModel, n_context: usize, n: usize) -> KeyRun {
         let n_tokens = self.n_tokens(n_context);
         KeyRun { n_keys: n_tokens + n, n_blocks: self.n_blocks(model), mask_from: n_tokens + 1, n_pages: 0 }
     }
 
-    /// Counts the tokens of a pass; the context counts its own.
+    /// Counts the tokens of a pass in a tail. The context counts its own.
     fn advance(&mut self, n: usize) {
         if let SequenceKv::Own(tail) = self {
             tail.n_tokens += n;
@@ -129,7 +129,7 @@ impl<'a> Pass<'_, 'a> {
         }
     }
 
-    /// Tokens that go to one tail: the first, how many, and the tail.
+    /// Parts of the pass by tail: first token, number of tokens, tail.
     pub fn parts(&self) -> Vec<(usize, usize, &SequenceKv<'a>)> {
         match self {
             Pass::Chunk(tokens, kv) => vec![(0, tokens.len(), &**kv)],
@@ -137,17 +137,17 @@ impl<'a> Pass<'_, 'a> {
         }
     }
 
-    /// The pass appends to the tail of the context.
+    /// True if the pass appends to the tail of the context.
     pub fn is_context(&self) -> bool {
         self.parts().iter().any(|(_, _, kv)| matches!(kv, SequenceKv::Context))
     }
 
-    /// A policy selects what attention reads.
+    /// True if a policy selects the tokens that attention reads.
     pub fn is_selective(&self) -> bool {
         matches!(self, Pass::Rows(rows) if rows.iter().any(|row| row.policy.is_some()))
     }
 
-    /// The pass is over.
+    /// Counts the tokens and the step of a finished pass.
     pub fn advance(&mut self) {
         match self {
             Pass::Chunk(tokens, kv) => kv.advance(tokens.len()),
@@ -162,20 +162,20 @@ impl<'a> Pass<'_, 'a> {
 }
 
 impl KeyRun {
-    /// Complete pages, which every token sees.
+    /// Run of complete pages, visible to every token.
     pub fn of_pages(n_pages: usize, n_blocks: usize) -> KeyRun {
         KeyRun { n_keys: n_pages * KV_PAGE_TOKENS, n_blocks, mask_from: n_pages * KV_PAGE_TOKENS, n_pages }
     }
 }
 
 impl Splits {
-    /// `n_shared` splits that all rows read, and those of the longest tail.
+    /// `n_shared` splits that all rows read, plus those of the longest tail.
     pub fn new(rows: &[Row], n_context: usize, n_shared: usize) -> Splits {
         let n_tail = rows.iter().map(|row| (row.kv.n_tokens(n_context) + 1).div_ceil(SPLIT_KEYS)).max().unwrap_or(0);
         Splits { n_rows: rows.len(), n_splits: n_shared + n_tail, n_tail, next: 0 }
     }
 
-    /// The next `n_keys` keys, which all rows see.
+    /// Splits of the next `n_keys` keys, visible to all rows.
     pub fn next(&mut self, n_keys: usize, n_blocks: usize) -> (SegmentKeys, SplitRows) {
         let n_here = n_keys.div_ceil(SPLIT_KEYS);
         let keys = SegmentKeys { n_keys, n_blocks, first_split: self.next, n_splits: self.n_splits };
@@ -183,7 +183,7 @@ impl Splits {
         (keys, SplitRows { first: 0, n: self.n_rows, n_splits: n_here })
     }
 
-    /// The tails of all rows: for each row its run's keys and its place.
+    /// Splits of the tails of all rows: keys and row of each.
     pub fn tails(&mut self, runs: impl Iterator<Item = KeyRun>) -> Vec<(SegmentKeys, SplitRows)> {
         let (first_split, n_splits, n_tail) = (self.next, self.n_splits, self.n_tail);
         self.next += n_tail;

@@ -1,9 +1,9 @@
-//! Sampling readback: the logits of the rows of a pass, and what their samplers need of them.
+//! Sampling readback: logits of the rows of a pass, and the candidates for their samplers.
 //!
 //! ```text
 //! x [R, C] ─► norm ─► output projection ─► logits [R, V] ─► row by row: argmax or top-k ─► one readback for all rows
 //! ```
-//! A single answer is the case of one row, whose logits need no buffer of their own.
+//! A single answer is one row; its logits need no extra buffer.
 //!
 //! Owner: the engine thread.
 
@@ -16,7 +16,7 @@ use crate::gpu::kernels::sample::{self, Candidates, TOP_K_BYTES};
 use crate::gpu::{Buffer, Gpu, Slice};
 use crate::telemetry::{KernelFamily, NO_LAYER};
 
-/// Result of the device's part of sampling.
+/// Result of sampling on the GPU.
 pub(in crate::engine) enum SampleResult {
     /// the best token
     Greedy(u32),
@@ -35,7 +35,7 @@ pub(in crate::engine) struct RowLogits {
 }
 
 impl ModelRunner {
-    /// Makes room for the logits of `n_rows`; a single row needs none.
+    /// Allocates buffers for the logits of `n_rows`. A single row needs none.
     ///
     /// # Errors
     /// Out of VRAM, a lost device.
@@ -50,7 +50,7 @@ impl ModelRunner {
         Ok(())
     }
 
-    /// Projects rows `first_row ..` of the last pass, one for each sampler, submits everything and waits for what they need.
+    /// Projects rows `first_row ..` of the last pass, one per sampler, submits, and waits for the candidates.
     ///
     /// # Errors
     /// A lost device.
@@ -61,8 +61,9 @@ impl ModelRunner {
         samplers: &[&Sampler],
     ) -> Result<Vec<SampleResult>, EngineError> {
         let (model, pacer, vocab_size) = (&self.model, &mut self.pacer, self.model.dims.vocab_size);
-        let rows = self.row_logits.as_ref().filter(|_| samplers.len() > 1);
+        let rows = self.row_logits.as_ref();
         let (output, readback) = rows.map_or((&model.output, &model.act.readback), |rows| (&rows.output, &rows.readback));
+        debug_assert!(samplers.len() <= rows.map_or(1, |rows| rows.n_rows), "{} samplers have no room", samplers.len());
         model.run_output(gpu, pacer, output, (first_row, samplers.len()))?;
         pacer.mark(KernelFamily::Sample, NO_LAYER);
         for (i, sampler) in samplers.iter().enumerate().filter(|(_, sampler)| !sampler.needs_all_logits()) {
@@ -94,17 +95,18 @@ impl ModelRunner {
         samplers.iter().enumerate().map(result).collect()
     }
 
-    /// Logits f32 `[V]` of the token that was decoded last. Waits for the GPU.
+    /// Logits f32 `[V]` of the last decoded token. Waits for the GPU.
     ///
     /// # Errors
     /// A lost device.
     pub(in crate::engine) fn last_logits(&mut self, gpu: &Gpu) -> Result<Vec<f32>, EngineError> {
-        self.model.run_output(gpu, &mut self.pacer, &self.model.output, (0, 1))?;
+        let output = self.row_logits.as_ref().map_or(&self.model.output, |rows| &rows.output);
+        self.model.run_output(gpu, &mut self.pacer, output, (0, 1))?;
         self.pacer.finish(gpu)?;
         self.logits_of(gpu, 0)
     }
 
-    /// Logits f32 `[V]` of the `i`-th row that was sampled last.
+    /// Logits f32 `[V]` of row `i` of the last sampling.
     ///
     /// # Errors
     /// A lost device.

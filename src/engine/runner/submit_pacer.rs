@@ -1,9 +1,9 @@
-//! Cuts recorded work into submits of a bounded duration, and learns how fast the device is.
+//! Submit pacing: splits recorded work into submits of bounded duration, by the measured speed of the device.
 //!
 //! ```text
-//! op, op, op ─► cost so far / learned rate > target? ─► submit ─► at most two in flight ─► wait ─► rate
+//! op, op, op ─► cost so far / measured rate > target? ─► submit ─► at most two in flight ─► wait ─► rate
 //! ```
-//! 1. A submit holds whole ops. 2. At most [`MAX_IN_FLIGHT`] submits wait on the device, so stop is obeyed within two.
+//! 1. A submit holds whole ops. 2. At most [`MAX_IN_FLIGHT`] submits are in flight, so stop takes effect within two.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -12,37 +12,37 @@ use crate::base::limits::SUBMIT_TARGET_MILLIS;
 use crate::gpu::{Buffer, Gpu, GpuError, Recorder, Submitted, TimestampRing};
 use crate::telemetry::{self, EventKind, EventLane, Hub, KernelFamily, WaitCause};
 
-/// Submits on the device at once: one runs, one is ready.
+/// Maximum submits in flight: one running, one ready.
 const MAX_IN_FLIGHT: usize = 2;
-/// Recording for a shorter time is not worth an event.
+/// Minimum recording time for an event.
 const LEAST_ENCODE_NS: u64 = 2_000;
 
-/// Records, submits and measures.
+/// Recorder that submits by cost.
 pub struct SubmitPacer {
-    /// what comes next
+    /// commands of the next submit
     pub recorder: Recorder,
     in_flight: VecDeque<Submitted>,
-    /// floating-point operations per second that prefill reaches here
+    /// measured prefill speed, floating-point operations per second
     flops_per_s: f64,
-    /// nothing is cut: one submit holds it all (decode)
+    /// no splitting: one submit for all (decode)
     whole: bool,
     last_done: Option<Instant>,
     /// CPU time spent encoding and submitting
     pub encode: Duration,
     /// dispatches submitted
     pub n_dispatches: usize,
-    /// device times of every submit, where they are wanted
+    /// device times of every submit, if requested
     pub timestamps: Option<TimestampRing>,
-    /// device times of every part that is marked, not only of the submit: each takes a pass of its own
+    /// device times of every marked part, not only of the submit; each part takes its own compute pass
     by_part: bool,
-    /// commands are being recorded, since when
+    /// begin of the current recording, if any
     recording_ns: Option<u64>,
     gpu_lane: EventLane,
     engine_lane: EventLane,
 }
 
 impl SubmitPacer {
-    /// A pace with a first guess of the device's speed.
+    /// A pacer with an initial estimate of the device speed.
     pub fn new(gpu: &Gpu, hub: &Hub) -> SubmitPacer {
         SubmitPacer {
             recorder: Recorder::new(),
@@ -60,12 +60,12 @@ impl SubmitPacer {
         }
     }
 
-    /// With `whole`, work is submitted only by [`SubmitPacer::flush`].
+    /// If `whole`, only [`SubmitPacer::flush`] submits.
     pub fn set_whole(&mut self, whole: bool) {
         self.whole = whole;
     }
 
-    /// With `by_part`, every part that is marked has a device time of its own.
+    /// If `by_part`, every marked part gets its own device time.
     pub fn set_by_part(&mut self, by_part: bool) {
         if !by_part {
             self.recorder.mark(KernelFamily::Other, telemetry::NO_LAYER);
@@ -73,7 +73,7 @@ impl SubmitPacer {
         self.by_part = by_part;
     }
 
-    /// Says what is recorded from here on; `layer` may be [`telemetry::NO_LAYER`].
+    /// Marks the family and layer of the following commands. `layer` may be [`telemetry::NO_LAYER`].
     pub fn mark(&mut self, family: KernelFamily, layer: u32) {
         self.recording_ns.get_or_insert_with(telemetry::now);
         if self.by_part {
@@ -81,7 +81,7 @@ impl SubmitPacer {
         }
     }
 
-    /// What follows is not recording, until the next mark.
+    /// Ends the recording span, until the next mark.
     pub fn pause(&mut self) {
         let Some(began) = self.recording_ns.take() else { return };
         if telemetry::now() - began >= LEAST_ENCODE_NS {
@@ -89,7 +89,7 @@ impl SubmitPacer {
         }
     }
 
-    /// Does what is not recording, in the middle of it.
+    /// Runs `work` outside the recording span.
     pub fn aside<R>(&mut self, work: impl FnOnce() -> R) -> R {
         self.pause();
         let result = work();
@@ -97,17 +97,17 @@ impl SubmitPacer {
         result
     }
 
-    /// The engine did this since `began`, and recorded nothing.
+    /// Records a span of the engine thread since `began`.
     pub fn did(&mut self, kind: EventKind, began: Instant) {
         self.engine_lane.span(kind, telemetry::ns_of(began));
     }
 
-    /// Speed learned so far, floating-point operations per second.
+    /// Measured speed, floating-point operations per second.
     pub fn flops_per_s(&self) -> f64 {
         self.flops_per_s
     }
 
-    /// Adds the cost of what was just recorded, and submits when it is enough.
+    /// Adds the cost of the commands just recorded, and submits if the target is reached.
     ///
     /// # Errors
     /// A lost device.
@@ -119,7 +119,7 @@ impl SubmitPacer {
         Ok(())
     }
 
-    /// Submits what was recorded.
+    /// Submits the recorded commands. None if there are none.
     ///
     /// # Errors
     /// A lost device.
@@ -143,16 +143,16 @@ impl SubmitPacer {
         Ok(Some(submitted))
     }
 
-    /// Submits what was recorded, and gives what to wait for: the last submit, where that took everything with it.
+    /// Submits the recorded commands. Returns the submit to wait for: the last one, if nothing was recorded since.
     ///
     /// # Errors
-    /// A lost device, or nothing that was ever submitted.
+    /// A lost device, or no submit to wait for.
     pub fn submit(&mut self, gpu: &Gpu) -> Result<Submitted, GpuError> {
         let last = self.flush(gpu)?.or_else(|| self.in_flight.back().cloned());
         last.ok_or_else(|| GpuError::Lost("nothing was submitted".into()))
     }
 
-    /// Waits for `submitted`, then hands the bytes of a readback buffer to `read`.
+    /// Waits for `submitted`, then passes the bytes of a readback buffer to `read`.
     ///
     /// # Errors
     /// A lost device, or a buffer that cannot be mapped.
@@ -170,7 +170,7 @@ impl SubmitPacer {
         result
     }
 
-    /// Submits what was recorded and waits for everything.
+    /// Submits the recorded commands and waits for all submits.
     ///
     /// # Errors
     /// A lost device.
@@ -183,14 +183,14 @@ impl SubmitPacer {
         Ok(())
     }
 
-    /// Records the device times that are known by now.
+    /// Records the device times available so far.
     pub fn collect(&mut self, gpu: &Gpu) {
         if let Some(timestamps) = &mut self.timestamps {
             timestamps.collect(gpu, |span| self.gpu_lane.record(span.event()));
         }
     }
 
-    /// Drops what was recorded and forgets what is in flight (after a lost device).
+    /// Drops recorded commands and submits in flight (after a lost device).
     pub fn reset(&mut self) {
         self.recorder = Recorder::new();
         self.in_flight.clear();
@@ -204,7 +204,7 @@ impl SubmitPacer {
         gpu.wait(&oldest)?;
         self.engine_lane.span(EventKind::Wait { cause: WaitCause::Gpu }, began);
         let done = Instant::now();
-        // It ran from when it was submitted or, if something ran before it, from when that was done.
+        // It ran from its submission or, if another submit ran before it, from the end of that one.
         let began = self.last_done.map_or(oldest.at, |d| d.max(oldest.at));
         let secs = done.duration_since(began).as_secs_f64();
         self.last_done = Some(done);

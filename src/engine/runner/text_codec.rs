@@ -13,10 +13,10 @@ pub(in crate::engine) struct TextCodec {
 }
 
 impl TextCodec {
-    /// Tokenizer and template of `file`.
+    /// Loads tokenizer and template of `file`.
     ///
     /// # Errors
-    /// A vocabulary or a template that cannot be used.
+    /// An unsupported vocabulary or template.
     pub(in crate::engine) fn open(file: &ModelFile) -> Result<TextCodec, EngineError> {
         let tokenizer = match file.tokenizer()? {
             TokenizerSource::Gguf(vocab) => Tokenizer::from_gguf(&vocab)?,

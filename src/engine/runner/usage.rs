@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::base::{MovedBytes, PageCounts};
 
-/// Totals of the cache, of which two readings give the usage of a request.
+/// Totals of the cache; the difference of two is the usage of a request.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::engine) struct UsageCounters {
     pub(in crate::engine) moved: MovedBytes,
@@ -13,7 +13,7 @@ pub(in crate::engine) struct UsageCounters {
 }
 
 impl UsageCounters {
-    /// What was spent since `earlier`; counts of tiers that were opened since begin at 0.
+    /// Usage since `earlier`. Counts of tiers opened since then begin at 0.
     pub(in crate::engine) fn since(&self, earlier: &UsageCounters) -> UsageCounters {
         let less = |now: u64, then: u64| if now >= then { now - then } else { now };
         let (m, e) = (&self.moved, &earlier.moved);

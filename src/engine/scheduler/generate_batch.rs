@@ -8,6 +8,7 @@
 
 use crate::base::Bytes;
 use crate::engine::api::{DocumentRef, EngineEvent, PromptRequest, Sampling};
+use crate::engine::context::document_parts::DocumentTokens;
 use crate::engine::error::EngineError;
 use crate::engine::handle::CancelFlag;
 use crate::engine::scheduler::Scheduler;
@@ -16,14 +17,12 @@ use crate::engine::worker::{Worker, document_tokens};
 use crate::gpu::GpuError;
 use crate::kv::KvError;
 
-type Document = Option<(DocumentRef, Vec<u32>)>;
-
 impl Worker {
     /// Answers `questions` at once, as far as there is room for them.
     pub(in crate::engine) fn generate_batch(
         &mut self,
         questions: &[PromptRequest],
-        document: Option<DocumentRef>,
+        documents: &[DocumentRef],
         sampling: Sampling,
         max_tokens: usize,
     ) {
@@ -31,9 +30,9 @@ impl Worker {
         let mut turns = Vec::new();
         let mut begins = None;
         for question in questions {
-            match self.prepare(question, document.as_ref(), &watch, sampling, max_tokens) {
-                Ok((turn, document)) => {
-                    begins = begins.or(document);
+            match self.prepare(question, documents, &watch, sampling, max_tokens) {
+                Ok((turn, found)) => {
+                    begins = begins.or(found);
                     turns.push(turn);
                 }
                 Err(error) => {
@@ -44,34 +43,34 @@ impl Worker {
         self.run_all(turns, begins);
     }
 
-    /// Runs sequences that begin with the same document: as many at once as VRAM has room for. Each ends in one event.
-    pub(in crate::engine) fn run_all(&mut self, mut sequences: Vec<Sequence>, document: Document) {
+    /// Runs sequences that begin with the same documents: as many at once as VRAM has room for. Each ends in one event.
+    pub(in crate::engine) fn run_all(&mut self, mut sequences: Vec<Sequence>, begins: Option<DocumentTokens>) {
         let mut is_told = false;
         while !sequences.is_empty() {
             let n_at_once = if sequences.len() > 1 { self.n_fitting(&sequences, &mut is_told) } else { 1 };
             let later = if n_at_once > 1 { Vec::new() } else { sequences.split_off(1) };
-            sequences = self.run_batch(std::mem::take(&mut sequences), &document, n_at_once).into_iter().chain(later).collect();
+            sequences = self.run_batch(std::mem::take(&mut sequences), &begins, n_at_once).into_iter().chain(later).collect();
         }
     }
 
-    /// The turn of a question, and the document that it begins with.
+    /// The sequence of a question, and the documents that it begins with.
     fn prepare(
         &self,
         question: &PromptRequest,
-        document: Option<&DocumentRef>,
+        documents: &[DocumentRef],
         watch: &CancelFlag,
         sampling: Sampling,
         max_tokens: usize,
-    ) -> Result<(Sequence, Document), EngineError> {
+    ) -> Result<(Sequence, Option<DocumentTokens>), EngineError> {
         let runner = self.runner.as_ref().ok_or(EngineError::NoModel)?;
         let prompt = runner.encode(&question.messages, true)?;
         if let Some(note) = prompt.note {
             self.port.emit(EngineEvent::Notice(note));
         }
-        let tokens = document.and_then(|d| document_tokens(runner, &question.messages, d, &prompt.tokens));
+        let begins = document_tokens(runner, &question.messages, documents, &prompt.tokens);
         let turn = Sequence::new(question.turn, prompt.tokens, sampling, max_tokens, watch.of(question.turn));
         turn.check(runner)?;
-        Ok((turn, document.cloned().zip(tokens)))
+        Ok((turn, begins))
     }
 
     /// How many of `turns` fit into VRAM at once. Says once that they are not all.
@@ -96,10 +95,9 @@ impl Worker {
     }
 
     /// Runs the sequences, `n_at_once` together; those that found no room are left.
-    fn run_batch(&mut self, mut sequences: Vec<Sequence>, document: &Document, n_at_once: usize) -> Vec<Sequence> {
+    fn run_batch(&mut self, sequences: Vec<Sequence>, begins: &Option<DocumentTokens>, n_at_once: usize) -> Vec<Sequence> {
         let is_batch = n_at_once > 1;
-        sequences.iter_mut().for_each(|sequence| sequence.is_batched = is_batch);
-        let mut scheduler = Scheduler::new(sequences, document.clone(), n_at_once);
+        let mut scheduler = Scheduler::new(sequences, begins.clone(), n_at_once);
         let Err(error) = self.until_done(|gpu, runner, port| scheduler.run(gpu, runner, port)) else {
             return scheduler.unanswered().collect();
         };
@@ -115,7 +113,7 @@ impl Worker {
         }
         self.port.emit(EngineEvent::Notice(format!("{error}; the questions are answered one after the other")));
         for sequence in scheduler.unanswered() {
-            self.run_batch(vec![sequence], document, 1);
+            self.run_batch(vec![sequence], begins, 1);
         }
         Vec::new()
     }

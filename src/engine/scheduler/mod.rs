@@ -20,7 +20,8 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use crate::base::limits::KV_PAGE_TOKENS;
-use crate::engine::api::{AttentionMode, DocumentRef, EngineEvent, StopReason};
+use crate::engine::api::{AttentionMode, EngineEvent, StopReason};
+use crate::engine::context::document_parts::DocumentTokens;
 use crate::engine::error::EngineError;
 use crate::engine::handle::EnginePort;
 use crate::engine::runner::pass::{Row, SequenceKv};
@@ -38,8 +39,8 @@ pub(in crate::engine) struct Scheduler {
     sequences: Vec<Scheduled>,
     /// sequences that join when another has left
     waiting: VecDeque<Sequence>,
-    /// document that the prompts begin with, and its tokens
-    document: Option<(DocumentRef, Vec<u32>)>,
+    /// documents that the prompts begin with
+    documents: Option<DocumentTokens>,
     before: Option<UsageCounters>,
 }
 
@@ -63,20 +64,16 @@ struct Active {
 enum Placement {
     /// one sequence, in the context
     Context,
-    /// each in a tail of its own behind `n_shared` tokens; all tails take `n_bytes` at most
-    Tails { n_shared: usize, n_bytes: u64 },
+    /// each in a tail of its own after `n_shared` tokens; there is room for `n_rows` tails of `n_bytes` in all
+    Tails { n_shared: usize, n_rows: usize, n_bytes: u64 },
 }
 
 impl Scheduler {
-    /// Sequences whose prompts begin with the same document, whose KV may be saved already or is to be saved. `n_at_once` of
-    /// them run together, and the others join as these leave.
-    pub(in crate::engine) fn new(
-        mut sequences: Vec<Sequence>,
-        document: Option<(DocumentRef, Vec<u32>)>,
-        n_at_once: usize,
-    ) -> Scheduler {
+    /// Sequences whose prompts begin with the same documents, whose KV may be saved already or is to be saved. `n_at_once`
+    /// of them run together, and the others join as these leave.
+    pub(in crate::engine) fn new(mut sequences: Vec<Sequence>, documents: Option<DocumentTokens>, n_at_once: usize) -> Scheduler {
         let waiting = sequences.split_off(n_at_once.clamp(1, sequences.len().max(1)).min(sequences.len())).into();
-        Scheduler { sequences: sequences.into_iter().map(Scheduled::new).collect(), waiting, document, before: None }
+        Scheduler { sequences: sequences.into_iter().map(Scheduled::new).collect(), waiting, documents, before: None }
     }
 
     /// The first of `sequences` that fit into `room` bytes of VRAM: how many, and the bytes of their tails.
@@ -118,10 +115,9 @@ impl Scheduler {
                 let result = self.answer_batch(gpu, runner, port);
                 self.sequences.iter_mut().for_each(|scheduled| scheduled.active = None);
                 runner.model.kv.count_tails(0);
-                runner.reserve_logits(gpu, 1)?;
-                runner.model.release_rows(gpu)?;
+                let released = runner.reserve_logits(gpu, 1).and_then(|()| runner.model.release_rows(gpu));
                 runner.emit_notices(port);
-                result
+                result.and(released)
             }
         }
     }
@@ -145,14 +141,14 @@ impl Scheduler {
         runner.reserve_for_batch(gpu, n_bytes);
         runner.model.kv.count_tails(n_bytes);
         self.prefill_shared(gpu, runner, port, &shared)?;
-        let n_rows = self.unfinished().count();
+        let n_rows = self.unfinished().count().max(1);
         let n_own = self.all_unanswered().map(|sequence| own_tokens(sequence, n_shared, limit)).max().unwrap_or(0);
-        runner.model.reserve_rows(gpu, n_rows.max(1), n_shared, n_own)?;
+        runner.model.reserve_rows(gpu, n_rows, n_shared, n_own)?;
         runner.reserve_logits(gpu, n_rows)?;
         if let Some(selector) = &mut runner.model.selector {
             selector.begin_batch(&runner.model.dims);
         }
-        let placement = Placement::Tails { n_shared, n_bytes };
+        let placement = Placement::Tails { n_shared, n_rows, n_bytes };
         for scheduled in self.unfinished() {
             scheduled.prefill(gpu, runner, port, placement)?;
         }
@@ -181,13 +177,13 @@ impl Scheduler {
         port: &EnginePort,
         placement: Placement,
     ) -> Result<bool, EngineError> {
-        let Placement::Tails { n_shared, n_bytes } = placement else { return Ok(self.unfinished().next().is_some()) };
+        let Placement::Tails { n_shared, n_rows, n_bytes } = placement else { return Ok(self.unfinished().next().is_some()) };
         let (spec, limit) = (*runner.model.kv.spec(), runner.model.kv.limit());
         loop {
             let bytes_of = |sequence: &Sequence| tail_bytes(&spec, own_tokens(sequence, n_shared, limit));
             let taken: u64 = self.unfinished().map(|scheduled| bytes_of(&scheduled.sequence)).sum();
             let n_running = self.unfinished().count();
-            let fits = |sequence: &Sequence| n_running < self.sequences.len() && taken + bytes_of(sequence) <= n_bytes;
+            let fits = |sequence: &Sequence| n_running < n_rows && taken + bytes_of(sequence) <= n_bytes;
             if !self.waiting.front().is_some_and(fits) {
                 return Ok(n_running > 0);
             }
@@ -197,11 +193,8 @@ impl Scheduler {
             joining.sequence.before = Some(before);
             joining.sequence.emit_started(port, n_shared);
             let joined = joining.prefill(gpu, runner, port, placement);
-            // The place of one that has left; the number of places is that of the rows.
-            match self.sequences.iter_mut().find(|scheduled| scheduled.is_done) {
-                Some(place) => *place = joining,
-                None => self.sequences.push(joining),
-            }
+            self.sequences.retain(|scheduled| !scheduled.is_done);
+            self.sequences.push(joining);
             joined?;
         }
     }
@@ -215,11 +208,11 @@ impl Scheduler {
         running.chain(&self.waiting)
     }
 
-    /// Opens the saved document that the prompts begin with; closes one that they do not begin with.
+    /// Opens the saved documents that the prompts begin with; closes those that they do not begin with.
     fn open_context(&mut self, gpu: &Gpu, runner: &mut ModelRunner) -> Result<(), EngineError> {
-        if let Some((document, tokens)) = &self.document {
+        if let Some(documents) = &self.documents {
             let began = Instant::now();
-            runner.open_document(gpu, document, tokens)?;
+            runner.open_documents(gpu, documents)?;
             let took = began.elapsed();
             runner.steps.end_phase(Phase::Restore, began);
             self.unfinished().for_each(|scheduled| scheduled.sequence.phases.restore_ms += millis(took));
@@ -252,7 +245,7 @@ impl Scheduler {
             scheduled.sequence.before = Some(before);
             scheduled.sequence.emit_started(port, cached);
             if scheduled.sequence.prefill_context(gpu, runner, port, shared, cached)?.is_none() {
-                scheduled.end(gpu, runner, port, StopReason::Cancelled)?;
+                scheduled.end(gpu, runner, port, false, StopReason::Cancelled)?;
             }
         }
         runner.pacer.finish(gpu)?;
@@ -323,18 +316,19 @@ impl Scheduled {
                 (Some(tail), last_chunk)
             }
         };
-        let Some(last_chunk) = last_chunk else { return self.end(gpu, runner, port, StopReason::Cancelled) };
-        if tail.is_none() {
+        let is_alone = tail.is_none();
+        let Some(last_chunk) = last_chunk else { return self.end(gpu, runner, port, is_alone, StopReason::Cancelled) };
+        if is_alone {
             if self.sequence.max_tokens == 0 {
                 runner.pacer.finish(gpu)?;
-                return self.end(gpu, runner, port, StopReason::Length);
+                return self.end(gpu, runner, port, is_alone, StopReason::Length);
             }
             began = Instant::now();
             runner.model.attention_meter.begin(runner.page_view.n_head());
         }
-        let n_shared = if let Placement::Tails { n_shared, .. } = placement { n_shared } else { KV_PAGE_TOKENS };
-        // Without a complete page there is nothing to select.
-        let is_selective = self.sequence.attention != AttentionMode::Exact && n_shared > 0;
+        // The shared pages of a batch do not grow: if there are none, there is nothing to select.
+        let has_pages = !matches!(placement, Placement::Tails { n_shared: 0, .. });
+        let is_selective = self.sequence.attention != AttentionMode::Exact && has_pages;
         let mut policy = runner.begin_answer(self.sequence.max_tokens)?.filter(|_| is_selective);
         if let Some(policy) = policy.as_mut().filter(|_| self.sequence.attention == AttentionMode::Sampled) {
             policy.mass_steps = MassSteps::Few;
@@ -342,12 +336,11 @@ impl Scheduled {
         if let (Some(tail), Some(_), Some(selector)) = (&mut tail, &policy, &runner.model.selector) {
             tail.bind_scores(gpu, &runner.model, selector.tail_kernel())?;
         }
-        let is_alone = tail.is_none();
         self.active = Some(Active { tail, stream: self.sequence.stream(runner)?, policy, phase_began: began });
         let sampled = runner.sample(gpu, last_chunk - 1, &[&self.sequence.sampler])?;
-        match is_alone {
-            true => runner.end_step(StepKind::Decode, target.len().saturating_sub(1), 1),
-            false => {
+        match placement {
+            Placement::Context => runner.end_step(StepKind::Decode, target.len().saturating_sub(1), 1),
+            Placement::Tails { n_shared, .. } => {
                 runner.end_step(StepKind::Prefill, n_shared, target.len() - n_shared);
                 runner.drain_events(gpu, port)?;
             }
@@ -375,18 +368,25 @@ impl Scheduled {
     /// Adds the next token to the answer.
     fn take(&mut self, gpu: &Gpu, runner: &mut ModelRunner, port: &EnginePort, token: u32) -> Result<(), EngineError> {
         let Some(active) = &mut self.active else { return Ok(()) };
+        let is_alone = active.tail.is_none();
         match self.sequence.take(runner, port, &mut active.stream, token)? {
-            Some(stop) => self.end(gpu, runner, port, stop),
+            Some(stop) => self.end(gpu, runner, port, is_alone, stop),
             None => Ok(()),
         }
     }
 
-    /// The answer is complete: its buffers on the device are free.
-    fn end(&mut self, gpu: &Gpu, runner: &mut ModelRunner, port: &EnginePort, stop: StopReason) -> Result<(), EngineError> {
+    /// The answer is complete: its buffers on the device are free, and the context of one that `is_alone` is saved.
+    fn end(
+        &mut self,
+        gpu: &Gpu,
+        runner: &mut ModelRunner,
+        port: &EnginePort,
+        is_alone: bool,
+        stop: StopReason,
+    ) -> Result<(), EngineError> {
         let active = self.active.take();
         let tail = active.as_ref().and_then(|active| active.tail.as_ref());
         self.sequence.ended_ns = Some(telemetry::now());
-        let is_alone = active.as_ref().map_or(!self.sequence.is_batched, |active| active.tail.is_none());
         let context_used = match (is_alone, stop) {
             (true, _) => {
                 if let Some(active) = &active {

@@ -1,11 +1,11 @@
-//! What a question has to itself: the pages of its own tokens, after those that all questions share.
+//! Sequence tail: pages of a sequence's own tokens, after those that all sequences of a batch share.
 //!
 //! ```text
 //! complete pages of the context (shared) ─► pages of one tail: the rest of the prompt, then the answer
-//!                                             └─► scores: how much attention stays there, where a policy chooses
+//!                                             └─► scores: attention mass of the tail, if a policy selects
 //! ```
-//! 1. All of it is in VRAM, in the element type of new tokens; nothing of it leaves, nothing is rounded.
-//! 2. Its pages are in order, so that one table serves all layers.
+//! 1. It stays in VRAM, in the element type of new tokens: it is neither offloaded nor quantized.
+//! 2. Its pages are in order, so that one block table serves all layers.
 //!
 //! Owner: the engine thread. Units: tokens, pages of 64.
 
@@ -22,9 +22,9 @@ pub(in crate::engine) struct SequenceTail {
     /// `[layer]`
     pub ops: Vec<TailOps>,
     pages: Vec<Slice>,
-    /// of all of it; none where no policy chooses
+    /// scores of all its tokens; None if no policy selects
     scores: Option<ScoreOps>,
-    /// tokens in it
+    /// tokens so far
     pub n_tokens: usize,
     n_pages: usize,
 }
@@ -51,7 +51,7 @@ impl SequenceTail {
         Ok(SequenceTail { ops, pages, scores: None, n_tokens: 0, n_pages })
     }
 
-    /// Makes room for the scores of its tokens, which `kernel` writes.
+    /// Allocates buffers for the scores of its tokens, which `kernel` writes.
     ///
     /// # Errors
     /// Out of VRAM, a lost device.
@@ -62,8 +62,8 @@ impl SequenceTail {
         Ok(())
     }
 
-    /// Records the scores of its tokens and of the one that comes for row `row` of the pass, and the copy of them to a place of the
-    /// readback; their bytes, none where there is no room for them.
+    /// Records the scores of its tokens, including the new one, for row `row` of the pass, and their copy to an offset of the
+    /// readback buffer. Returns their bytes; 0 without score buffers.
     pub fn record_scores(
         &self,
         kernels: (&mut Recorder, &QkScores),

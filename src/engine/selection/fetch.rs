@@ -1,9 +1,8 @@
-//! Bringing what was chosen, for one row and for several: hot pages into frames, the rest into slots, and tables that tell the
-//! kernels what to read of both.
+//! Fetch of selected pages: hot pages into frames, the others into staging buffers, and token tables of both for the kernels.
 //!
 //! ```text
-//! stream ─┬─ framed batches ─► frames ─► a table by segment ─┐
-//!         └─ others ─► fills of the slots' area ─► a table each ─┴─► SelectedOps: decode, token scores
+//! stream ─┬─ framed batches ─► frames ─► a table per segment ─────────┐
+//!         └─ others ─► fills of the staging area ─► a table per fill ─┴─► SelectedOps: decode, token scores
 //! ```
 //! Owner: the engine thread. Shapes: R rows, H query heads and G KV heads of each.
 
@@ -20,21 +19,21 @@ use crate::kv::policy::SelectedBlock;
 use crate::kv::policy::access_frequency::FrequencyTable;
 use crate::kv::{BlockTable, SelectedStream, StagedBatch};
 
-/// Bind groups over one run of pages, a segment or the slots' area, of which each KV head of each row reads what it chose.
+/// Bind groups over one run of pages, a segment or the staging area, of which each KV head of each row reads its selection.
 pub(in crate::engine) struct SelectedOps {
-    /// of what attention reads
+    /// tokens that attention reads
     pub table: Slice,
-    /// by layer; one for the area, which all layers share
+    /// by layer; one for the staging area, which all layers share
     pub decode: Vec<Binding>,
-    /// what is scored
+    /// token scores
     pub score: ScoreOps,
 }
 
-/// What attends and what scores.
+/// Attention kernel and scoring kernel.
 pub(in crate::engine) type Kernels<'a> = (&'a AttentionDecode, &'a QkScores);
 
 impl SelectedOps {
-    /// Over a segment of frames.
+    /// Bind groups over a segment of frames.
     ///
     /// # Errors
     /// Out of VRAM, a lost device.
@@ -48,10 +47,10 @@ impl SelectedOps {
         SelectedOps::new(gpu, model, kernels, n_rows, model.kv.shapes()[segment].n_frames, &pages_of(model, segment))
     }
 
-    /// Over the slots' area; none where nothing lies below VRAM.
+    /// Bind groups over the staging area. None without offload tiers.
     ///
     /// # Errors
-    /// The same.
+    /// Out of VRAM, a lost device.
     pub fn of_area(gpu: &Gpu, model: &GpuModel, kernels: Kernels<'_>, n_rows: usize) -> Result<Option<SelectedOps>, EngineError> {
         let n_pages = model.kv.plan().n_slots * model.kv.plan().slot_pages;
         model.kv.area().map(|area| SelectedOps::new(gpu, model, kernels, n_rows, n_pages, &[area])).transpose()
@@ -76,28 +75,28 @@ impl SelectedOps {
     }
 }
 
-/// What of a stream is read where.
+/// Token tables of a stream.
 pub(in crate::engine) struct SelectedTables {
     /// by segment
     pub in_segments: Vec<BlockTable>,
-    /// batches that fill the area together, and what is read of them
+    /// batches that fill the staging area together, and their table
     pub in_fills: Vec<(Range<usize>, BlockTable)>,
 }
 
 impl SelectedTables {
-    /// Splits that reading all of it takes.
+    /// Number of splits of all tables.
     pub fn n_splits(&self) -> usize {
         self.in_segments.iter().chain(self.in_fills.iter().map(|(_, table)| table)).map(n_splits).sum()
     }
 }
 
-/// Splits that reading the tokens of a table takes.
+/// Number of splits of one table.
 pub(in crate::engine) fn n_splits(tokens: &BlockTable) -> usize {
     tokens.n_listed.div_ceil(SPLIT_KEYS)
 }
 
 impl GpuModel {
-    /// Says what should stay in RAM: what was chosen lately.
+    /// Pins the hot pages in RAM: the recently selected ones.
     pub(in crate::engine) fn pin_hot_pages(
         &mut self,
         frequency: &FrequencyTable,
@@ -113,8 +112,7 @@ impl GpuModel {
         self.kv.pin(&hot);
     }
 
-    /// Pages that were expected of the layer and are there go into frames; which they are. What `prefetch` brought for the layer's
-    /// scores is left to these: they need its slots.
+    /// Moves the prefetched pages of the layer that have arrived into frames. Returns them.
     ///
     /// # Errors
     /// A page that cannot be read, a lost device.
@@ -133,8 +131,8 @@ impl GpuModel {
         Ok(came)
     }
 
-    /// Brings the batches of `stream` that find frames, and says what is to be read where: tokens of `blocks`, by KV head of
-    /// each row.
+    /// Fetches the framed batches of `stream`. Returns the tables of the tokens to read: those of `blocks`, by KV head of each
+    /// row.
     ///
     /// # Errors
     /// A page that cannot be read, a lost device.
@@ -161,16 +159,16 @@ impl GpuModel {
         })
     }
 
-    /// Batches of the stream, as many at once as the slots' area holds.
+    /// Batches of the stream in fills of the staging area.
     pub(in crate::engine) fn fills(&self, batches: Range<usize>) -> Vec<Range<usize>> {
         let n_slots = self.kv.plan().n_slots;
         batches.clone().step_by(n_slots).map(|first| first..batches.end.min(first + n_slots)).collect()
     }
 
-    /// Brings these batches into the slots' area, one after the other; their pages.
+    /// Fetches these batches into the staging area, contiguously. Returns their pages.
     ///
     /// # Errors
-    /// The same.
+    /// A page that cannot be read, a lost device.
     pub(in crate::engine) fn fill_staging(
         &mut self,
         gpu: &Gpu,
@@ -188,11 +186,11 @@ impl GpuModel {
         Ok(pages)
     }
 
-    /// The next batch of the stream. Where that takes a wait, slots that were recorded are submitted, so that they can be filled
-    /// again, once half of them are.
+    /// Returns the next batch of the stream. If it has not arrived and more than half of the staging buffers are recorded,
+    /// submits these first, so that they can be refilled.
     ///
     /// # Errors
-    /// The same.
+    /// A page that cannot be read, a lost device.
     pub(in crate::engine) fn next_slot(
         &mut self,
         gpu: &Gpu,
@@ -205,7 +203,7 @@ impl GpuModel {
         match pacer.aside(|| self.kv.next_filled(gpu)) {
             Ok(filled) => Ok(filled),
             Err(error) => {
-                // Frames count as filled, and slots as taken, from when that was recorded.
+                // Recorded frames count as filled, and recorded staging buffers as in use, so their commands must be submitted.
                 self.submit_slots(gpu, pacer, recorded)?;
                 Err(error.into())
             }

@@ -1,12 +1,12 @@
-//! Lookahead: pages of the next layer, found by a query estimated from this layer's input.
+//! Lookahead: pages of the next layer, predicted by a query estimated from the input of this layer.
 //!
 //! ```text
 //! x of layer l ─► norm, qkv, rope of layer l + 1 ─► estimated q ─► page bounds ─► pages to prefetch while layer l computes
 //! ```
-//! 1. The estimate moves pages and orders scores; the exact query decides what attention reads. 2. The estimated keys and values
-//!    are discarded.
+//! 1. The estimate only triggers transfers and scores; the exact query selects what attention reads.
+//! 2. The estimated keys and values are discarded.
 //!
-//! Source: LeoAM §4.4 and figure 13, after InfiniGen §4.3 (inputs of neighboring layers are alike).
+//! Source: LeoAM §4.4 and figure 13, after InfiniGen §4.3 (inputs of neighboring layers are similar).
 
 use crate::engine::error::EngineError;
 use crate::engine::runner::gpu_model::GpuModel;
@@ -21,9 +21,9 @@ use crate::kv::BLOCKS_PER_PAGE;
 pub(in crate::engine) struct Prefetched {
     /// the layer
     pub layer: usize,
-    /// by row: pages whose tokens are worth scoring if they are in VRAM
+    /// by row: pages whose tokens are scored if they are in VRAM
     pub candidates: Vec<Vec<u32>>,
-    /// pages that arrived in VRAM for it
+    /// pages of the layer that have arrived in VRAM
     pub arrived: Vec<u32>,
 }
 
@@ -40,7 +40,7 @@ pub(in crate::engine) struct LookaheadOps {
 }
 
 impl LookaheadOps {
-    /// Buffers for `n_rows` queries, 64 at most.
+    /// Creates buffers for `n_rows` queries, at most 64.
     ///
     /// # Errors
     /// Out of VRAM, a lost device.
@@ -57,7 +57,7 @@ impl LookaheadOps {
         })
     }
 
-    /// Makes the missing bind groups. `bounds` are overwritten once those of a layer were copied.
+    /// Creates the missing bind groups. `bounds` is overwritten after the bounds of a layer were copied.
     pub fn bind(&mut self, gpu: &Gpu, model: &GpuModel, scorer: &PageBoundsKernel, bounds: &Slice) -> Result<(), EngineError> {
         for layer in self.rope.len()..model.dims.n_layer {
             let Some(abstracts) = model.kv.abstracts(layer) else { break };
@@ -67,7 +67,7 @@ impl LookaheadOps {
         Ok(())
     }
 
-    /// Records the bounds of the first `n_pages` of `layer` by the estimate, while x is still the input of the layer before.
+    /// Records the estimated bounds of the first `n_pages` of `layer`, while x is still the input of the previous layer.
     pub fn record(
         &self,
         gpu: &Gpu,

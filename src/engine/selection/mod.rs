@@ -1,14 +1,14 @@
-//! Selective attention of decode steps: pages are scored by their abstracts, a policy selects, and attention reads the selection.
+//! Selective attention of decode steps: a policy selects by the scores of page abstracts, and attention reads the selection.
 //!
 //! ```text
 //! q ──────────► page bounds, token scores ─┬─ readback ─► policy of each sequence ─► blocks per KV head, pages to fetch
 //!                                          │     └─ q · keys in RAM ─┘
 //! q of l + 1, estimated ─► page bounds ────┘                └─► prefetch of layer l + 1, while l computes
-//! end of the prompt, last steps ─► retained pages: scored token by token in any tier
+//! observation window, last steps ─► retained pages: scored token by token in any tier
 //! merge ◄─ blocks in staging buffers ◄─ tails (always read) ◄─ blocks in frames ◄─ fetched pages
 //! ```
-//! 1. The policy sees no buffer: bounds, scores and tiers in, a selection out. 2. New tokens are always read. 3. Prefill and
-//!    exact answers never come here. 4. The GPU is waited for once per layer, and once more for unpredicted candidates.
+//! 1. The policy uses no buffer: bounds, scores and tiers in, a selection out. 2. New tokens are always read. 3. Prefill and
+//!    exact answers do not use it. 4. Each layer waits for the GPU once, and once more for unpredicted candidates.
 //!
 //! Owner: the engine thread. Shapes: H query heads, G KV heads, P complete pages.
 //!
@@ -47,15 +47,15 @@ use sequence_policy::SequencePolicy;
 pub(in crate::engine) use stats::SelectionStats;
 use token_scorer::{Scorer, TailScores};
 
-/// Steps after which having been chosen is worth half.
+/// Half-life of access frequency counts, steps.
 pub(in crate::engine) const HALF_LIFE_STEPS: usize = 32;
-/// Steps between two looks at what should stay in RAM.
+/// Interval between two updates of the pages pinned in RAM, steps.
 pub(in crate::engine) const PREFER_EVERY: u64 = 8;
 
 /// Kernels, buffers and shared state of selective attention, for all sequences of a batch.
 pub(in crate::engine) struct Selector {
     spec: PolicySpec,
-    /// pages by how often they were selected lately, which RAM keeps
+    /// access frequency; RAM keeps the hot pages
     frequency: FrequencyTable,
     decode: AttentionDecode,
     abstracts: PageAbstracts,
@@ -64,30 +64,30 @@ pub(in crate::engine) struct Selector {
     tail_scores: TailScores,
     rows: RowCapacity,
     bounds: Slice,
-    /// by layer
+    /// by layer: abstracts to bounds
     score_bindings: Vec<Binding>,
     /// by layer: tail to abstracts
     abstract_bindings: Vec<Binding>,
     segments: Vec<SelectedOps>,
-    /// over the staging area
+    /// over the staging area; None without offload tiers
     area: Option<SelectedOps>,
     /// None if no query is estimated
     lookahead: Option<LookaheadOps>,
-    /// of the next layer
+    /// prefetch of the next layer
     prefetched: Option<Prefetched>,
-    /// while the end of a prompt is prefilled
+    /// set while the end of a prompt is prefilled
     observation_window: Option<ObservationWindow>,
-    /// attention of the prompt that is being prefilled
+    /// observed attention of the prompt in prefill
     observed: RetainedPages,
     /// decode steps since the model was loaded
     clock: u64,
-    /// by layer: attention mass of every page, when it was last measured in this answer; empty if it was not
+    /// by layer: attention mass of every page, as last measured in this answer; empty if never
     page_mass: Vec<Vec<f32>>,
     overlap: OverlapController,
     lane: EventLane,
 }
 
-/// Rows that the buffers have room for, and tokens of the longest tail.
+/// Capacity of the buffers: rows, and tokens of the longest tail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct RowCapacity {
     n_rows: usize,
@@ -98,10 +98,10 @@ struct RowCapacity {
 const ONE_ROW: RowCapacity = RowCapacity { n_rows: 1, n_tail: KV_PAGE_TOKENS };
 
 impl Selector {
-    /// Compiles the kernels and makes the buffers for the pages that `model` has room for.
+    /// Compiles the kernels and creates the buffers for the page capacity of `model`.
     ///
     /// # Errors
-    /// A kernel that does not compile, out of VRAM, a lost device.
+    /// Invalid parameters of the policy, a kernel that does not compile, out of VRAM, a lost device.
     pub(in crate::engine) fn new(gpu: &Gpu, model: &GpuModel, spec: PolicySpec, hub: &Hub) -> Result<Selector, EngineError> {
         Policy::new(spec).map_err(|e| EngineError::Policy(e.to_string()))?;
         let (d, kv) = (&model.dims, &model.kv);
@@ -135,22 +135,22 @@ impl Selector {
         })
     }
 
-    /// The context is another from token `n_tokens` on.
+    /// Drops the access frequency of pages after `n_tokens` tokens.
     pub(in crate::engine) fn truncate(&mut self, n_tokens: usize) {
         self.frequency.truncate(n_tokens / KV_PAGE_TOKENS);
     }
 
-    /// A batch begins: access frequency counts from here, for all of its sequences together.
+    /// Begins a batch: resets the access frequency, which all of its sequences share.
     pub(in crate::engine) fn begin_batch(&mut self, dims: &ModelDims) {
         self.frequency = FrequencyTable::new(dims.n_layer, HALF_LIFE_STEPS);
-        // Steps of a batch are numbered from 1, those of a single answer from 0: pages are pinned by these numbers.
+        // Steps of a batch are numbered from 1, those of a single answer from 0: pages are pinned by step number.
         self.clock += 1;
     }
 
-    /// Policy state of an answer of up to `n_steps` tokens, whose prompt was prefilled last.
+    /// Policy state of an answer of up to `n_steps` tokens to the last prefilled prompt.
     ///
     /// # Errors
-    /// Numbers of the policy that are out of range.
+    /// Invalid parameters of the policy.
     pub(in crate::engine) fn begin_answer(&mut self, n_steps: usize, dims: &ModelDims) -> Result<SequencePolicy, EngineError> {
         let mut retained = std::mem::take(&mut self.observed);
         retained.end_prompt(&self.spec);
@@ -161,7 +161,7 @@ impl Selector {
         SequencePolicy::new(self.spec, n_steps, dims, retained)
     }
 
-    /// Makes room for `n_rows` sequences with tails of up to `n_tail` tokens; bind groups of fewer are gone.
+    /// Reserves buffers for `n_rows` sequences with tails of up to `n_tail` tokens. A new size drops all bind groups.
     ///
     /// # Errors
     /// Out of VRAM, a lost device.
@@ -186,7 +186,7 @@ impl Selector {
         Ok(())
     }
 
-    /// Attention mass of every page by layer, when it was last measured in this answer; empty if it was not.
+    /// Attention mass of every page by layer, as last measured in this answer. Empty if never.
     pub(in crate::engine) fn page_mass(&self) -> &[Vec<f32>] {
         &self.page_mass
     }
@@ -196,12 +196,12 @@ impl Selector {
         self.clock
     }
 
-    /// One token of every sequence was decoded.
+    /// Counts a decode step.
     pub(in crate::engine) fn end_step(&mut self) {
         self.clock += 1;
     }
 
-    /// Which policy, and its numbers.
+    /// Configuration of the policy.
     pub(in crate::engine) fn spec(&self) -> PolicySpec {
         self.spec
     }
@@ -211,7 +211,8 @@ impl Selector {
         &self.tail_scores.kernel
     }
 
-    /// Records the scores of a row's tail, the new token among them, and their copy to `at` of the readback; their bytes.
+    /// Records the scores of a row's tail, including the new token, and their copy to `at` of the readback buffer. Returns
+    /// their bytes.
     fn record_tail_scores(
         &self,
         model: &GpuModel,
@@ -231,13 +232,13 @@ impl Selector {
         }
     }
 
-    /// Forgets bind groups that hold buffers which are no more.
+    /// Drops bind groups of replaced buffers.
     pub(in crate::engine) fn unbind(&mut self) {
         self.segments.clear();
         self.area = None;
     }
 
-    /// Records the abstracts of pages of a layer's tail: where they are in it, and their groups.
+    /// Records the abstracts of pages of a layer's tail: index in the tail and group of each.
     pub(in crate::engine) fn record_abstracts(
         &self,
         recorder: &mut Recorder,
@@ -249,7 +250,7 @@ impl Selector {
         }
     }
 
-    /// Makes the bind groups that are missing.
+    /// Creates the missing bind groups.
     pub(in crate::engine) fn bind(&mut self, gpu: &Gpu, model: &GpuModel) -> Result<(), EngineError> {
         let kv = &model.kv;
         for layer in self.score_bindings.len()..model.dims.n_layer {
@@ -271,8 +272,8 @@ impl Selector {
     }
 }
 
-/// Bounds of one layer, and the readback of everything that a layer's selection needs: bounds of this layer and the next,
-/// queries, scores of tails and of pages. A single answer may score every page of the window, a batch those that are sealed.
+/// Bounds buffer of one layer, and readback buffer of all inputs of a layer's selection: bounds of this layer and the next,
+/// queries, scores of tails and of pages. A single answer may score every page of the context, a batch the sealed ones.
 fn row_buffers(
     gpu: &Gpu,
     model: &GpuModel,
@@ -293,10 +294,10 @@ fn row_buffers(
 }
 
 impl GpuModel {
-    /// Lets a policy choose what decode steps read, wherever they are not asked to read everything.
+    /// Sets the policy that selects the tokens of decode steps, except in exact answers. None: always read everything.
     ///
     /// # Errors
-    /// Numbers that cannot be, a kernel that does not compile, out of VRAM, a lost device.
+    /// Invalid parameters of the policy, a kernel that does not compile, out of VRAM, a lost device.
     pub(in crate::engine) fn set_policy(&mut self, gpu: &Gpu, spec: Option<PolicySpec>, hub: &Hub) -> Result<(), EngineError> {
         self.selector = spec.map(|spec| Selector::new(gpu, self, spec, hub)).transpose()?;
         Ok(())

@@ -1,11 +1,11 @@
 //! SnapKV observation window: attention of the last prompt tokens, which predicts the pages that the answer attends to.
 //!
 //! ```text
-//! last tokens of the prompt, read exactly ─► attention mass by layer and page ─► RetainedPages
+//! last tokens of the prompt, exact attention ─► attention mass by layer and page ─► RetainedPages
 //! ```
-//! 1. Nothing is observed if all pages are in VRAM: there every page that may matter is scored.
+//! 1. Nothing is observed if all pages are in VRAM, because every candidate is scored there.
 //!
-//! Owner: the engine thread. Shapes: L layers, P pages in the order in which attention read them.
+//! Owner: the engine thread. Shapes: L layers, P pages in the order of attention.
 //!
 //! Source: SnapKV §3 (see [`crate::kv::policy::retention`]).
 
@@ -30,7 +30,7 @@ pub(in crate::engine) struct ObservationWindow {
     /// f32 `[L, P]`
     shares: Slice,
     readback: Buffer,
-    /// by layer: pages in the order in which attention came to them
+    /// by layer: pages in the order of attention
     order: Vec<Vec<u32>>,
 }
 
@@ -53,12 +53,12 @@ impl ObservationWindow {
         Ok(ObservationWindow { kernel, window, bindings, shares, readback, order: Vec::new() })
     }
 
-    /// Records a tile of whole pages, of which `first_page` come before it, behind its scores.
+    /// Records the attention of a tile of whole pages, after its scores. `first_page` pages precede it.
     pub fn record_tile(&self, recorder: &mut Recorder, tile: &KeyTile, first_page: usize) {
         self.kernel.record_tile(recorder, &self.bindings, self.window, tile, first_page);
     }
 
-    /// Records the shares of the layer that was begun last, behind its last tile.
+    /// Records the attention shares of the current layer, after its last tile.
     pub fn record_layer(&self, recorder: &mut Recorder) {
         let Some(layer) = self.order.len().checked_sub(1) else { return };
         let to = layer * self.window.stride;
@@ -67,30 +67,30 @@ impl ObservationWindow {
 }
 
 impl Selector {
-    /// The prefill of a prompt of `n_tokens` begins.
+    /// Begins the prefill of a prompt of `n_tokens`.
     pub(in crate::engine) fn begin_prompt(&mut self, n_tokens: usize) {
         self.observation_window = None;
         self.observed = RetainedPages::of_prompt(n_tokens);
     }
 
-    /// Attention of the next layer reads these pages, in this order.
+    /// Begins the next layer, whose attention reads these pages in this order.
     pub(in crate::engine) fn observe(&mut self, pages: &[u32]) {
         self.observation_window.iter_mut().for_each(|window| window.order.push(pages.to_vec()));
     }
 }
 
 impl GpuModel {
-    /// Looks at the attention of the pass that begins to the first `n_before` tokens, if that is the end of a prompt over pages that are not all in VRAM. Where the
-    /// device has no memory for that, the answer does without.
+    /// Begins the observation of a pass, if it ends a prompt, and if not all pages of the first `n_before` tokens are in VRAM.
+    /// Without GPU memory for it, the answer has no retained pages.
     pub(in crate::engine) fn begin_observation(&mut self, gpu: &Gpu, first_pos: usize, n_tokens: usize, n_before: usize) {
-        // Of a pass that failed.
+        // One may remain from a failed pass.
         self.selector.iter_mut().for_each(|selector| selector.observation_window = None);
         let Some(selector) = self.selector.as_ref().filter(|s| s.spec.kind.reads_abstracts()) else { return };
         let (end, prompt_len) = (first_pos + n_tokens, selector.observed.prompt_len());
         let first_observed = first_pos.max(prompt_len.saturating_sub(OBSERVED_TOKENS));
         let n_pages = n_before / KV_PAGE_TOKENS;
         let is_all_here = || (0..self.dims.n_layer).all(|layer| self.kv.is_all_resident(layer, n_pages as u32));
-        // A single token takes another way, and nothing is to be found behind the prompt.
+        // A single token uses decode attention, and nothing after the prompt is observed.
         if n_tokens < 2 || end > prompt_len || first_observed >= end || n_pages == 0 || is_all_here() {
             return;
         }
@@ -100,7 +100,7 @@ impl GpuModel {
         }
     }
 
-    /// Waits for what the pass looked at, if it did.
+    /// Waits for the observed attention of the pass, if any.
     pub(in crate::engine) fn end_observation(&mut self, gpu: &Gpu, pacer: &mut SubmitPacer) -> Result<(), EngineError> {
         let Some(selector) = &mut self.selector else { return Ok(()) };
         let Some(observation_window) = selector.observation_window.take() else { return Ok(()) };
@@ -114,7 +114,7 @@ impl GpuModel {
         Ok(())
     }
 
-    /// What looks at the attention of this pass.
+    /// Observation window of this pass. None if it is not observed.
     pub(in crate::engine) fn observation_window(&self) -> Option<&ObservationWindow> {
         self.selector.as_ref()?.observation_window.as_ref()
     }
@@ -132,11 +132,11 @@ mod tests {
     use crate::telemetry::Hub;
 
     #[test]
-    fn page_that_the_prompt_ends_like_is_kept_at_hand_wherever_it_was() {
-        let Some(gpu) = gpu("page_that_the_prompt_ends_like_is_kept_at_hand_wherever_it_was") else { return };
+    fn page_similar_to_the_prompt_end_is_retained_and_fetched_from_any_tier() {
+        let Some(gpu) = gpu("page_similar_to_the_prompt_end_is_retained_and_fetched_from_any_tier") else { return };
         let dir = tempfile::tempdir().unwrap();
         let (hub, source) = (Hub::new(64), ModelSource::BuiltIn);
-        // Of 40 pages of six layers, VRAM has room for a few and RAM for half: most of the layers that retrieve lies on the disk.
+        // Of 40 pages of six layers, VRAM holds a few and RAM half: most pages of the retrieval layers are on disk.
         let budgets = Tiers { vram: Some(Bytes(5 << 19)), ram: Some(Bytes(6 << 20)), disk: None };
         let (context, kv_dir, policy) = (Some(2688), Some(dir.path().to_owned()), Some(PolicySpec::default()));
         let options = LoadOptions { budgets, context, kv_dir, policy, ..LoadOptions::default() };
@@ -144,7 +144,7 @@ mod tests {
             ModelRunner::load(&gpu, &hub, None, open(&source).unwrap(), &source, &options, &mut |_, _| true).unwrap();
         let mut rng = Rng::new(12);
         let mut prompt: Vec<u32> = (0..2600).map(|_| 300 + rng.below(2000)).collect();
-        // The end of the prompt is a passage of page 23, which goes on there.
+        // The end of the prompt repeats a passage of page 23, which continues there.
         let passage = prompt[23 * KV_PAGE_TOKENS + 20..][..12].to_vec();
         prompt.extend(passage);
         runner.begin_prompt(prompt.len());
@@ -173,7 +173,7 @@ mod tests {
         }
         let after = far(&runner, &policy);
         assert!(after.iter().all(Vec::is_empty), "{before:?} was on the disk, {after:?} still is");
-        // Nothing of it counts for the next prompt.
+        // The next prompt retains nothing of it.
         runner.begin_prompt(5);
         let policy = runner.begin_answer(8).unwrap().unwrap();
         assert!((0..6).all(|layer| policy.retained.retained(layer).is_empty()));

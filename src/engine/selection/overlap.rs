@@ -1,12 +1,12 @@
-//! Hides moving behind computing: theta for every layer, and what came of it.
+//! Overlap of transfers and compute: theta of every layer, and its measured outcome.
 //!
 //! ```text
 //! cost of the stream, time between layers ─► running means ─► LayerLoad ─► theta ─► this layer's stream
 //!                                                               Forecast ─────────┴─► LayerOutcome, one layer later
 //! ```
-//! 1. Nothing travels packed before a link was measured, nor where codec costs more than it saves.
+//! 1. No page is compressed before the link is measured, nor if the codec costs more than it saves.
 //!
-//! Owner: the engine thread. Source: LeoAM, section 4.4 (see [`crate::kv::policy::leoam::pipeline`]).
+//! Owner: the engine thread. Source: LeoAM §4.4 (see [`crate::kv::policy::leoam::pipeline`]).
 
 use std::time::{Duration, Instant};
 
@@ -17,19 +17,19 @@ use crate::telemetry::{ENGINE_LANE, EventKind, EventLane, Hub};
 /// Weight of the newest layer in the running means.
 const NEWEST_WEIGHT: f64 = 0.1;
 
-/// What the layers before this one say about it.
+/// Controller of theta, by running means over earlier layers.
 pub(in crate::engine) struct OverlapController {
     rates: RunningRates,
-    /// running means of a layer: computing, and waiting for RAM to have its pages, seconds
+    /// running means per layer: compute, and fetching of its pages to RAM, seconds
     compute_secs: Option<f64>,
     below_secs: Option<f64>,
-    /// the layer whose stream is under way: since when, at what cost so far, what was expected of it
+    /// current layer: start of its stream, cost at that time, layer index, forecast
     last: Option<(Instant, StreamCost, u32, Forecast)>,
     lane: EventLane,
 }
 
 impl OverlapController {
-    /// Nothing is known yet.
+    /// A controller without measurements.
     pub fn new(hub: &Hub) -> OverlapController {
         OverlapController {
             rates: RunningRates::default(),
@@ -40,12 +40,12 @@ impl OverlapController {
         }
     }
 
-    /// Another answer begins: the time since the last layer says nothing.
+    /// Begins another answer: the time since the last layer is not measured.
     pub fn pause(&mut self) {
         self.last = None;
     }
 
-    /// A layer's stream of `bytes` is about to begin: the share of it that should travel packed.
+    /// Theta for a layer's stream of `bytes`, which is about to start: the fraction to compress.
     pub fn theta(&mut self, kv: &KvCacheView, layer: usize, bytes: u64) -> f64 {
         let now = Instant::now();
         self.end_layer(now, &kv.cost);
@@ -56,7 +56,7 @@ impl OverlapController {
 
     fn forecast(&mut self, kv: &KvCacheView, bytes: u64) -> Forecast {
         let Some(codec) = kv.codec else { return Forecast::default() };
-        // Tested once, so that every observation is the same.
+        // The codec is benchmarked once, so every observation is the same.
         self.rates.pack.observe(codec.quantize as u64, 1.0);
         self.rates.unpack.observe(codec.dequantize as u64, 1.0);
         let load = LayerLoad {
@@ -69,7 +69,7 @@ impl OverlapController {
         self.rates.for_load(&load).map_or_else(Forecast::default, |rates| load.solve_theta(&rates))
     }
 
-    /// The stream of the layer before is over.
+    /// Records the outcome of the previous layer.
     fn end_layer(&mut self, now: Instant, cost: &StreamCost) {
         let Some((began, before, layer, forecast)) = self.last.take() else { return };
         let since = |of: fn(&StreamCost) -> Duration| of(cost).saturating_sub(of(&before)).as_secs_f64();
@@ -96,14 +96,14 @@ fn event(outcome: &LayerOutcome) -> EventKind {
     }
 }
 
-/// What [`OverlapController`] needs to know of the cache.
+/// State of the cache for [`OverlapController`].
 pub(in crate::engine) struct KvCacheView {
     cost: StreamCost,
     codec: Option<crate::kv::CodecRates>,
 }
 
 impl KvCacheView {
-    /// As it is now.
+    /// Current state.
     pub fn of(kv: &VramCache) -> KvCacheView {
         KvCacheView { cost: kv.stream_cost(), codec: kv.codec_rates() }
     }

@@ -1,15 +1,14 @@
-//! Which pages of the context the attention of an answer fell on most, measured in a few of its steps.
+//! Page attention: attention mass per page during an answer, measured in a few of its steps.
 //!
 //! ```text
 //! exact step: q, keys in frames ─ PageAttentionProbe ─┐
-//! chosen step: scores of every token ────┴─► mass of tokens ─► by page, over layers and steps ─► PageAttention
+//! selective step: scores of every token ──────────────┴─► mass per token ─► by page, over layers and steps ─► PageAttention
 //! ```
-//! Invariants: 1. the tokens before the text of the first message, and never fewer than [`MIN_RESTING`], are left out:
-//! attention rests on them when it looks for nothing; 2. an exact step measures only what is in VRAM: where a page lies
-//! elsewhere, nothing is measured, and nothing is fetched for it; 3. what the device has no memory to measure is not measured,
-//! and the answer goes on.
+//! 1. The tokens before the text of the first user message, at least [`MIN_RESTING`], are left out: they are attention sinks.
+//! 2. An exact step is measured only if all pages are in VRAM; nothing is fetched for it.
+//! 3. Without memory for the measurement, the answer continues unmeasured.
 //!
-//! Owner thread: the engine. Shapes: H query heads, P complete pages. Units: shares, 0 to 1. Limits: [`MAX_EXACT_STEPS`].
+//! Owner thread: the engine. Shapes: H query heads, P complete pages. Units: fractions, 0 to 1. Limits: [`MAX_EXACT_STEPS`].
 
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::engine::api::{EngineEvent, PageAttention, RequestId};
@@ -25,25 +24,25 @@ use crate::gpu::kernels::qk_scores::QkScores;
 use crate::kv::policy::scores::{ScoreRuns, head_masses};
 use crate::telemetry::KernelFamily;
 
-/// Tokens at the front of a context that attention rests on, whatever they say.
+/// Minimum number of attention sinks: tokens at the front that get attention regardless of their content.
 ///
-/// Source: StreamingLLM (Xiao et al., 2023), section 3.1.
+/// Source: StreamingLLM §3.1 (arXiv 2309.17453).
 const MIN_RESTING: usize = 4;
 
-/// Exact steps of an answer that are measured at most: each brings the scores of the whole context back from the device.
+/// Maximum number of measured exact steps per answer. Each reads back the scores of the whole context.
 const MAX_EXACT_STEPS: usize = 3;
 
 /// Sums over the measured steps of an answer.
 #[derive(Default)]
 pub(in crate::engine) struct PageAttentionMeter {
-    /// tokens at the front that do not count
+    /// attention sinks at the front, which do not count
     n_resting: usize,
     by_page: Vec<f64>,
     n_steps: usize,
     probe: Option<PageAttentionProbe>,
 }
 
-/// What one exact step is measured with.
+/// Kernel and buffers to measure one exact step.
 struct PageAttentionProbe {
     scorer: Scorer,
     /// by segment
@@ -51,12 +50,12 @@ struct PageAttentionProbe {
 }
 
 impl PageAttentionMeter {
-    /// Another answer begins, in a context whose first `n_head` tokens are not of the first message's text.
+    /// Begins another answer. The first `n_head` tokens of its context precede the text of the first user message.
     pub(in crate::engine) fn begin(&mut self, n_head: usize) {
         *self = PageAttentionMeter { n_resting: n_head.max(MIN_RESTING), ..PageAttentionMeter::default() };
     }
 
-    /// Adds the attention of a layer: the mass of every token for each KV head.
+    /// Adds the attention mass of every token of a layer, per KV head.
     pub(in crate::engine) fn note(&mut self, layer: usize, mass: &[Vec<f64>]) {
         self.n_steps += usize::from(layer == 0);
         for of_head in mass {
@@ -70,7 +69,7 @@ impl PageAttentionMeter {
         }
     }
 
-    /// Share of every page of what all of them got; none where nothing was measured.
+    /// Fraction of the total mass on each page. None if nothing was measured.
     fn shares(&self) -> Option<Vec<f32>> {
         let sum: f64 = self.by_page.iter().sum();
         (sum > 0.0).then(|| self.by_page.iter().map(|mass| (mass / sum) as f32).collect())
@@ -90,7 +89,7 @@ impl PageAttentionProbe {
 }
 
 impl GpuModel {
-    /// The next step, which reads everything, is measured where all of it is in VRAM.
+    /// Prepares the measurement of the next exact step, if all pages are in VRAM.
     fn measure_next(&mut self, gpu: &Gpu) {
         let n_pages = self.kv.n_sealed();
         let is_here = (0..self.dims.n_layer).all(|layer| self.kv.is_all_resident(layer, n_pages));
@@ -99,7 +98,7 @@ impl GpuModel {
         }
     }
 
-    /// Measures what the queries of a layer weigh, if that is to be done in this step; waits for the device.
+    /// Measures the attention mass of a layer, if this step is measured. Waits for the GPU.
     pub(in crate::engine) fn measure_attention(
         &mut self,
         gpu: &Gpu,
@@ -128,7 +127,7 @@ impl GpuModel {
 }
 
 impl ModelRunner {
-    /// Step `step` of an answer that reads everything comes next: now and then one is measured.
+    /// Prepares the measurement of step `step` of an exact answer, if it is due.
     pub(in crate::engine) fn measure_step(&mut self, gpu: &Gpu, step: usize) {
         let is_due = MassSteps::Few.holds(step) && self.model.attention_meter.n_steps < MAX_EXACT_STEPS;
         if is_due && self.model.selector.is_none() {
@@ -136,7 +135,7 @@ impl ModelRunner {
         }
     }
 
-    /// Tells what the attention of the answer fell on, where that was measured and the context has text.
+    /// Emits the page attention of the answer, if it was measured and the context has text.
     pub(in crate::engine) fn emit_page_attention(&mut self, port: &EnginePort, turn: RequestId) {
         let Some(mass) = self.model.attention_meter.shares() else { return };
         let first_byte = self.first_bytes(mass.len());
@@ -152,11 +151,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn weigher_leaves_resting_tokens_out_and_gives_shares_of_the_rest() {
+    fn meter_leaves_attention_sinks_out_and_returns_fractions_of_the_rest() {
         let mut attention_meter = PageAttentionMeter::default();
         assert_eq!(attention_meter.shares(), None);
         attention_meter.begin(10);
-        // Nearly everything rests on the first token; of the rest, a quarter is on page 0 and three on page 1.
+        // Most of the mass is on attention sinks; of the rest, a quarter is on page 0 and three quarters on page 1.
         let mut mass = vec![0.0; 2 * KV_PAGE_TOKENS];
         (mass[0], mass[9], mass[10], mass[100]) = (0.8, 0.1, 0.025, 0.075);
         for layer in 0..2 {
@@ -165,7 +164,7 @@ mod tests {
         let shares = attention_meter.shares().unwrap();
         assert!((shares[0] - 0.25).abs() < 1e-6 && (shares[1] - 0.75).abs() < 1e-6, "{shares:?}");
         assert_eq!(attention_meter.n_steps, 1);
-        // A page that was completed meanwhile.
+        // Another page has become complete.
         let mut longer = vec![0.0; 3 * KV_PAGE_TOKENS];
         longer[150] = 0.4;
         attention_meter.note(0, &[longer]);

@@ -1,10 +1,10 @@
-//! Policy state of one sequence: what its earlier steps found, and the selection of a layer from the scores of this step.
+//! Policy state of one sequence: results of earlier steps, and the selection of a layer from the scores of this step.
 //!
 //! ```text
 //! page bounds, tail scores, scores of candidates ─► pages_to_score ─► more scores
 //! all scores, keys in RAM ─► select ─► Selection, and the candidates and pages of the next layer
 //! ```
-//! 1. No GPU type: the scores arrive as plain data, so that the sequences of a batch select in parallel.
+//! 1. No GPU type: scores are plain data, so that the sequences of a batch select in parallel.
 //! 2. Every sequence has its own policy state; frames, transfers and access frequency are shared by the batch.
 //!
 //! Owner: the engine thread. Shapes: H query heads, G KV heads, P complete pages.
@@ -20,7 +20,7 @@ use crate::kv::policy::retention::{OffloadedHits, RetainedPages};
 use crate::kv::policy::scores::{PageBounds, PageScores, ScoreRuns, ScoreTotals};
 use crate::kv::policy::{LayerView, Policy, PolicyKind, PolicySpec, Selection, Tier, unique};
 
-/// Decode steps whose selection is compared with the full attention, which reads every page.
+/// Decode steps that read every page to compare the selection with the full attention.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::engine) enum MassSteps {
     /// none
@@ -33,7 +33,7 @@ pub(in crate::engine) enum MassSteps {
 }
 
 impl MassSteps {
-    /// Step `step` of an answer, from 0, is one of them.
+    /// True if step `step` of an answer, from 0, is one of them.
     pub(in crate::engine) fn holds(self, step: usize) -> bool {
         match self {
             MassSteps::None => false,
@@ -49,12 +49,12 @@ pub(in crate::engine) struct SequencePolicy {
     policy: Policy,
     /// by layer `[H]`: slack of the highest bound of each query head over its attention in the last step
     bound_slack: Vec<Vec<f32>>,
-    /// by layer: pages whose tokens were worth scoring in the last step, in any tier
+    /// by layer: candidates of the last step, in any tier
     candidates: Vec<Vec<u32>>,
     pub retained: RetainedPages,
     /// decode step of the answer
     pub step: usize,
-    /// steps that the answer may take
+    /// maximum steps of the answer
     n_steps: usize,
     pub mass_steps: MassSteps,
     pub stats: SelectionStats,
@@ -68,7 +68,7 @@ pub(in crate::engine) struct LayerInputs<'a> {
     pub n_kv_head: usize,
     pub tiers: &'a [Tier],
     pub ram_keys: RamKeys<'a>,
-    /// tiers of the pages of the next layer; None if nothing of it may be prefetched
+    /// tiers of the pages of the next layer; None if it cannot be prefetched
     pub next_tiers: Option<&'a [Tier]>,
 }
 
@@ -80,12 +80,12 @@ pub(in crate::engine) struct RowScores {
     pub next_bounds: Option<PageBounds>,
     /// query f32 `[H, D]`
     pub q: Vec<f32>,
-    /// scores f32 `[H, n_keys]` of the tokens behind the last complete page
+    /// scores f32 `[H, n_keys]` of the tokens after the last complete page
     pub tail: Vec<f32>,
     /// pages whose tokens were scored, and their scores f32 `[H, n_keys]` of each run
     pub runs: ScoreRuns,
     pub scores: Vec<f32>,
-    /// the estimate or the last step named the candidates
+    /// the candidates come from the estimate or the last step
     pub is_predicted: bool,
     /// offloaded pages of the observation window
     pub hits: OffloadedHits,
@@ -96,7 +96,7 @@ pub(in crate::engine) struct RowScores {
 /// Outcome of one layer for one sequence.
 pub(in crate::engine) struct RowSelection {
     pub selection: Selection,
-    /// pages that the answer came to in this step
+    /// newly tracked pages of this step
     pub followed: Vec<u32>,
     /// candidates of the next layer, and its pages to prefetch
     pub next: Option<(Vec<u32>, Vec<u32>)>,
@@ -115,7 +115,7 @@ impl SequencePolicy {
     /// State of an answer of up to `n_steps` tokens, before its first step.
     ///
     /// # Errors
-    /// Numbers of `spec` that are out of range.
+    /// Invalid parameters of `spec`.
     pub fn new(
         spec: PolicySpec,
         n_steps: usize,
@@ -135,23 +135,23 @@ impl SequencePolicy {
         })
     }
 
-    /// Totals of this answer; None before its first step.
+    /// Summary of this answer. None before its first step.
     pub fn summary(&self) -> Option<SelectionSummary> {
         self.stats.summary(self.spec, self.step as u64)
     }
 
-    /// This step's selection is compared with the full attention.
+    /// True if the selection of this step is compared with the full attention.
     pub fn measures_mass(&self) -> bool {
         self.mass_steps.holds(self.step)
     }
 
-    /// Pages worth scoring before anything of this step is known: those that the estimate `predicted`, and the last step's.
+    /// Candidates before the bounds of this step are known: those `predicted` by the estimate, and those of the last step.
     pub fn candidates(&self, layer: usize, predicted: Option<&[u32]>, n_pages: usize) -> Vec<u32> {
         let pages = predicted.unwrap_or_default().iter().chain(&self.candidates[layer]).copied();
         self.spec.to_score(pages, n_pages)
     }
 
-    /// The last step or the estimate named candidates of the layer.
+    /// True if the last step or the estimate has candidates of the layer.
     pub fn is_predicted(&self, layer: usize, predicted: Option<&[u32]>) -> bool {
         predicted.is_some() || !self.candidates[layer].is_empty()
     }
@@ -161,7 +161,7 @@ impl SequencePolicy {
         LayerView { layer, step: self.step, n_steps: self.n_steps, n_kv_head, tiers, bounds, scores: None }
     }
 
-    /// Pages whose tokens have to be scored as well, now that the bounds of this step are known; ascending.
+    /// Further pages whose tokens must be scored, given the bounds of this step. Ascending.
     pub fn pages_to_score(&self, at: &LayerInputs, row: &mut RowScores) -> Vec<u32> {
         row.weights = row.bounds.of_weights(&row.bounds.slack(&row.totals(at.n_head)), at.n_kv_head);
         let view = self.view(at, &row.weights);
@@ -194,7 +194,7 @@ impl SequencePolicy {
         RowSelection { selection, followed, next: self.predict(at, row.next_bounds.take(), &anywhere) }
     }
 
-    /// Candidates of the next layer and its pages to prefetch; None if nothing tells them.
+    /// Candidates of the next layer and its pages to prefetch. None without estimated bounds, unless the policy is a window.
     fn predict(&self, at: &LayerInputs, bounds: Option<PageBounds>, anywhere: &[Tier]) -> Option<(Vec<u32>, Vec<u32>)> {
         let tiers = at.next_tiers.filter(|_| bounds.is_some() || self.spec.kind == PolicyKind::Window)?;
         let bounds = bounds.unwrap_or_default().of_weights(&self.bound_slack[at.layer + 1], at.n_kv_head);

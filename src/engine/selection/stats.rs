@@ -1,4 +1,4 @@
-//! What the choices of one answer came to: how much was read, what was there already, what of the attention was kept.
+//! Selection statistics of one answer: tokens read, pages resident or prefetched, attention mass retained.
 //!
 //! Units: tokens and pages of all KV heads and layers, summed over decode steps.
 
@@ -13,37 +13,37 @@ use crate::kv::policy::{PolicySpec, Selection};
 /// Sums over the steps of an answer.
 #[derive(Debug, Clone, Default)]
 pub(in crate::engine) struct SelectionStats {
-    /// ranges of tokens that were scored one by one
+    /// evaluated token ranges
     n_evaluations: u64,
-    /// time that choosing took: the policy's own, and waits for scores that only it needed
+    /// selection time: the policy, and waits for scores that only it needs
     pub evaluation: Duration,
-    /// tokens chosen, and tokens there were
+    /// selected tokens, and all tokens of complete pages
     n_chosen: u64,
     n_tokens: u64,
-    /// pages chosen, and those of them that were in VRAM
+    /// selected pages, and those of them in VRAM
     n_pages: u64,
     n_resident: u64,
-    /// those that had come because they were expected
+    /// those of them that were prefetched
     n_foreseen: u64,
-    /// pages that moved, and those of them that traveled as INT4
+    /// transferred pages, and those of them compressed (INT4)
     n_moved: u64,
     n_packed: u64,
-    /// by layer: sums over steps and KV heads, and how many; empty where mass was not measured
+    /// by layer: sum over steps and KV heads, and number of terms; empty if mass was not measured
     mass: Vec<(Fidelity, u64)>,
-    /// by layer: attention mass of every page in the last of those steps, mean over KV heads
+    /// by layer: attention mass of every page in the last measured step, mean over KV heads
     page_mass: Vec<Vec<f32>>,
-    /// steps in which it was
+    /// measured steps
     n_mass_steps: u64,
 }
 
 impl SelectionStats {
-    /// A layer's stream began.
+    /// Records the start of a layer's stream.
     pub fn record_stream(&mut self, stream: &SelectedStream) {
         self.n_moved += stream.n_pages as u64;
         self.n_packed += stream.n_compressed as u64;
     }
 
-    /// A layer of `n_pages` chose; `n_missing` of the pages were not in VRAM, and `came` had come in this step.
+    /// Records the selection of a layer of `n_pages`: `n_missing` were not in VRAM, `came` were prefetched in this step.
     pub fn note(&mut self, selection: &Selection, n_pages: usize, n_missing: usize, came: &[u32]) {
         let n_foreseen = came.iter().filter(|page| selection.pages.binary_search(page).is_ok()).count();
         self.n_foreseen += n_foreseen as u64;
@@ -54,8 +54,8 @@ impl SelectionStats {
         self.n_resident += (selection.pages.len() - n_missing - n_foreseen) as u64;
     }
 
-    /// Compares what a layer chose with the attention of every token: the mean over KV heads, of each of which `mass` is that of
-    /// every token, the last `n_tail` of which lie behind the last complete page and are always read.
+    /// Compares the selection of a layer with the full attention, mean over KV heads. `mass` has the attention mass of every
+    /// token per KV head. The last `n_tail` tokens follow the last complete page and are always read.
     pub fn record_mass(&mut self, layer: usize, selection: &Selection, mass: &[Vec<f64>], n_tail: usize) -> MassKept {
         self.n_mass_steps += u64::from(layer == 0);
         if self.mass.len() <= layer {
@@ -78,12 +78,12 @@ impl SelectionStats {
         mean(&step, selection.blocks.len() as u64)
     }
 
-    /// Attention mass of every page by layer, in the last step in which it was measured; empty where it was not.
+    /// Attention mass of every page by layer, in the last measured step. Empty if none was measured.
     pub fn page_mass(&self) -> &[Vec<f32>] {
         &self.page_mass
     }
 
-    /// What it came to in `steps`; none where there were none.
+    /// Summary over `steps`. None if there were none.
     pub fn summary(&self, spec: PolicySpec, steps: u64) -> Option<SelectionSummary> {
         if steps == 0 {
             return None;
@@ -115,8 +115,8 @@ mod tests {
     use crate::kv::policy::SelectedBlock;
 
     #[test]
-    fn mass_of_the_tail_is_kept_and_is_of_no_page() {
-        // Two pages and three tokens behind them, which hold half of the attention; of the rest, half is on the page that was chosen.
+    fn mass_of_the_tail_counts_as_kept_but_belongs_to_no_page() {
+        // Two pages and a tail of three tokens, which has half of the attention. Half of the rest is on the selected page.
         let mut mass = vec![0.0; 2 * KV_PAGE_TOKENS + 3];
         (mass[7], mass[KV_PAGE_TOKENS + 7], mass[2 * KV_PAGE_TOKENS + 2]) = (0.25, 0.25, 0.5);
         let selection = Selection { blocks: vec![SelectedBlock::of_pages(&[1])], pages: vec![1], n_evaluations: 0 };

@@ -5,9 +5,9 @@
 //!                          └─ more scores, if an unpredicted candidate turns up ─┘         │
 //! merge ◄─ tails ◄─ selected blocks in the staging area ◄─ in frames ◄─ one stream for all ◄┘
 //! ```
-//! 1. To the kernels, KV heads of another row are more KV heads: each row has its own lists of blocks in one table.
-//! 2. A page that several sequences selected is fetched once. 3. The GPU is waited for once per layer, and once more if a
-//!    candidate was not predicted.
+//! 1. Kernels treat the KV heads of other rows as more KV heads: each row has its own lists of blocks in one table.
+//! 2. A page that several sequences selected is fetched once. 3. Each layer waits for the GPU once, and once more for
+//!    unpredicted candidates.
 //!
 //! Owner: the engine thread. Shapes: R rows, one of each sequence, H query heads and G KV heads of each, P complete pages.
 //!
@@ -30,10 +30,10 @@ use crate::engine::selection::sequence_policy::{LayerInputs, RowScores, RowSelec
 use crate::engine::selection::token_scorer::ScoreOps;
 use crate::engine::selection::{PREFER_EVERY, Selector};
 use crate::gpu::{Binding, Gpu, Recorder};
-use crate::kv::policy::retention::TRACKED_WEIGHT;
+use crate::kv::policy::retention::{OffloadedHits, TRACKED_WEIGHT};
 use crate::kv::policy::scores::{PageBounds, head_masses};
 use crate::kv::policy::{PolicyKind, SelectedBlock, unique};
-use crate::kv::{BlockTable, StagedBatch};
+use crate::kv::{BlockTable, SelectedStream, StagedBatch};
 use crate::telemetry::{EventKind, KernelFamily};
 
 /// Engine state that every step of a selection needs.
@@ -42,7 +42,7 @@ pub(in crate::engine) struct Device<'a> {
     pub pacer: &'a mut SubmitPacer,
 }
 
-/// Scores that the GPU computes: the pages of each row, run by run, and their place in the readback buffer.
+/// Scores requested from the GPU: pages of each row, run by run, and their range in the readback buffer.
 struct ScoreRequest {
     /// pages of each row, and keys of the longest list
     runs: Vec<(Vec<Vec<u32>>, usize)>,
@@ -51,12 +51,12 @@ struct ScoreRequest {
 }
 
 impl ScoreRequest {
-    /// No run yet; the scores of the first one go to `begin`.
+    /// No runs; the scores of the first one go to `begin`.
     fn new(begin: u64) -> ScoreRequest {
         ScoreRequest { runs: Vec::new(), begin, end: begin }
     }
 
-    /// Hands the scores f32 of all runs to the rows that requested them.
+    /// Distributes the scores f32 of all runs to the rows that requested them.
     fn distribute(&self, mut values: &[f32], n_head: usize, rows: &mut [RowScores]) {
         for (pages, n_keys) in &self.runs {
             for (row, pages) in rows.iter_mut().zip(pages) {
@@ -71,7 +71,7 @@ impl ScoreRequest {
 }
 
 impl Selector {
-    /// Records the scores of the tokens of `pages`, of each row its own, which `table` lists.
+    /// Records the scores of the tokens of each row's `pages`, listed in `table`.
     fn request(
         &self,
         (gpu, recorder): (&Gpu, &mut Recorder),
@@ -92,7 +92,7 @@ impl GpuModel {
     /// Attention of every row over what its policy selects of the `n_context` tokens in complete pages, and over its tail.
     ///
     /// # Errors
-    /// A page that must be computed again, a lost device.
+    /// A page that must be recomputed, a lost device.
     pub(in crate::engine) fn attend_selected(
         &mut self,
         s: &mut Selector,
@@ -111,17 +111,17 @@ impl GpuModel {
             scores.hits = self.offloaded_hits(row, layer, n_pages);
         }
         if scores.iter().any(|row| !row.hits.on_disk.is_empty()) {
-            // They come through the staging buffers.
+            // They are transferred through the staging buffers.
             self.submit_slots(device.gpu, device.pacer, &mut recorded)?;
         }
-        let tails: Vec<Vec<f32>> = scores.iter().map(|row| row.tail.clone()).collect();
         let began = Instant::now();
         let selected = self.select_rows(s, device, layer, n_context, rows, &mut scores)?;
         policies(rows).for_each(|policy| policy.stats.evaluation += began.elapsed());
         device.pacer.did(EventKind::Select { layer: layer as u32 }, began);
         if rows.iter().filter_map(|row| row.policy.as_deref()).any(SequencePolicy::measures_mass) {
-            // Every page is going to come through the staging buffers.
+            // Every page is transferred through the staging buffers.
             self.submit_slots(device.gpu, device.pacer, &mut recorded)?;
+            let tails = scores.into_iter().map(|row| row.tail).collect();
             self.measure_mass(s, device, layer, n_context, rows, &selected, tails)?;
         }
         self.attend_blocks(s, device, layer, n_context, rows, selected, prefetched.as_ref(), recorded)?;
@@ -146,9 +146,9 @@ impl GpuModel {
         Ok(())
     }
 
-    /// Scores every page by its abstract, for this layer and, by an estimated query, for the next one if some of it is
-    /// offloaded; scores the tails and the tokens of likely pages. Waits for the GPU once, and not at all if the policy reads
-    /// no abstracts.
+    /// Computes the bounds of every page from its abstract, for this layer and, by an estimated query, for the next one if
+    /// some of it is offloaded. Scores the tails and the tokens of candidates. Waits for the GPU once, or not at all if the
+    /// policy reads no abstracts.
     #[allow(clippy::too_many_arguments, reason = "the layer's whole state, once")]
     fn evaluate(
         &mut self,
@@ -218,18 +218,13 @@ impl GpuModel {
         Ok(scores)
     }
 
-    /// Offloaded pages of a layer that the sequence retains, from its prompt's observation window or its last steps.
-    pub(in crate::engine) fn offloaded_hits(
-        &self,
-        policy: &SequencePolicy,
-        layer: usize,
-        n_pages: usize,
-    ) -> crate::kv::policy::retention::OffloadedHits {
+    /// Offloaded pages of a layer that the sequence retains or tracks.
+    pub(in crate::engine) fn offloaded_hits(&self, policy: &SequencePolicy, layer: usize, n_pages: usize) -> OffloadedHits {
         let is_resident = |page| self.kv.is_resident(layer, page);
         policy.retained.offloaded_hits((layer, policy.step), n_pages, is_resident, &self.kv.keys_in_ram(layer))
     }
 
-    /// Scores what is still unknown and lets every sequence select.
+    /// Scores the remaining pages, then selects for every sequence.
     fn select_rows(
         &mut self,
         s: &mut Selector,
@@ -262,7 +257,7 @@ impl GpuModel {
         Ok(selected)
     }
 
-    /// Records the scores of those requested pages that are in frames.
+    /// Records the scores of the requested pages that are in frames.
     fn request_in_frames(
         &self,
         s: &Selector,
@@ -280,7 +275,7 @@ impl GpuModel {
         }
     }
 
-    /// Scores the tokens of the pages that each row wants, in any tier. Waits for the GPU unless no row wants any.
+    /// Scores the tokens of the requested pages of each row, in any tier. Waits for the GPU, unless no page is requested.
     fn score_rows(
         &mut self,
         s: &Selector,
@@ -316,7 +311,7 @@ impl GpuModel {
         Ok(())
     }
 
-    /// Compares the selections of the sequences whose step is measured with the full attention.
+    /// Compares the selections of measured sequences with the full attention.
     #[allow(clippy::too_many_arguments, reason = "the layer's whole state, once")]
     fn measure_mass(
         &mut self,
@@ -351,7 +346,7 @@ impl GpuModel {
         Ok(())
     }
 
-    /// Scores f32 `[H, n_keys]` of every tail, the new token among them. Waits for the GPU.
+    /// Scores f32 `[H, n_keys]` of every tail, including the new token. Waits for the GPU.
     fn score_tails(
         &self,
         s: &Selector,
@@ -373,7 +368,7 @@ impl GpuModel {
         })?)
     }
 
-    /// Starts the transfers of what was selected and of the next layer's prefetch; records how selections and transfers went.
+    /// Starts the transfers of selected pages and the prefetch of the next layer. Updates the statistics.
     fn begin_transfers(
         &mut self,
         s: &mut Selector,
@@ -382,7 +377,7 @@ impl GpuModel {
         rows: &mut [Row],
         selected: &[RowSelection],
         prefetched: Option<&Prefetched>,
-    ) -> crate::kv::SelectedStream {
+    ) -> SelectedStream {
         let pages = unique(selected.iter().flat_map(|row| &row.selection.pages).copied().collect());
         let next = unique(selected.iter().filter_map(|row| row.next.as_ref()).flat_map(|(_, pages)| pages).copied().collect());
         let next = selected.iter().any(|row| row.next.is_some()).then_some((layer + 1, next.as_slice()));
@@ -404,8 +399,8 @@ impl GpuModel {
         stream
     }
 
-    /// Attention over the selected blocks: pages that get a frame are fetched first, then all blocks are read at once, except
-    /// those that stay in their staging buffers.
+    /// Records attention over the selected blocks: first those in frames, once they are fetched, then those in the staging
+    /// area, fill by fill, then the tails.
     #[allow(clippy::too_many_arguments, reason = "the layer's whole state, once")]
     fn attend_blocks(
         &mut self,
@@ -437,19 +432,19 @@ impl GpuModel {
             if let Some(ops) = &s.area {
                 read(pacer, ops, &ops.decode[0], table);
             }
-            // The next fill has a table of its own.
+            // The next fill overwrites the table.
             self.submit_slots(gpu, pacer, &mut recorded)?;
         }
         self.attend_tails(pacer, layer, n_context, rows, &mut splits);
         self.merge_rows(pacer, &splits);
-        // Tables are written ahead of what is submitted, so the next layer's must not overtake this one. If the next layer is
-        // scored, that is a submit anyway.
+        // Table writes take effect before submitted commands, so this layer must be submitted before the next one writes its
+        // tables. If the next layer is scored, that is a submit anyway.
         let is_submitted = recorded.is_empty() && s.spec.kind.reads_abstracts();
         if is_submitted { Ok(()) } else { self.submit_slots(gpu, pacer, &mut recorded) }
     }
 }
 
-/// Policies of the rows, in their order; all rows of a selective pass have one.
+/// Policies of the rows, in order. All rows of a selective pass have one.
 fn policies<'r>(rows: &'r mut [Row]) -> impl Iterator<Item = &'r mut SequencePolicy> {
     rows.iter_mut().filter_map(|row| row.policy.as_deref_mut())
 }

@@ -1,4 +1,4 @@
-//! Scores of single tokens: where the kernel reads and writes, and what it is told of a run of pages.
+//! Token scorer: q · k scores of single tokens, run by run, with the buffers of the kernel.
 //!
 //! ```text
 //! q [R, H, D], pages of a run, lists of blocks ─► Scorer::record ─► scores [R, H, n_keys] ─► readback ─► ScoreRuns
@@ -15,29 +15,29 @@ use crate::gpu::{Binding, Buffer, Gpu, GpuError, Recorder, Slice};
 use crate::kv::policy::scores::ScoreRuns;
 use crate::kv::{BLOCKS_PER_PAGE, BlockTable};
 
-/// Bind groups of the scores of one run of pages, a segment or the slots' area.
+/// Bind groups to score one run of pages: a segment or the staging area.
 pub(in crate::engine) struct ScoreOps {
-    /// of what is scored
+    /// block table of the scored pages
     pub table: Slice,
     /// token scores f32 `[R, H, n_keys]`
     pub scores: Slice,
-    /// by layer; one for the area, which all layers share
+    /// by layer; one for the staging area, which all layers share
     pub bindings: Vec<Binding>,
 }
 
-/// The kernel, and where its scores can be read.
+/// Scoring kernel and the readback buffer of its scores.
 pub(in crate::engine) struct Scorer {
     pub kernel: QkScores,
     pub readback: Buffer,
 }
 
-/// The pages of a segment, by layer.
+/// Pages of a segment, by layer.
 pub(in crate::engine) fn pages_of(model: &GpuModel, segment: usize) -> Vec<&Slice> {
     (0..model.dims.n_layer).map(|layer| &model.kv.segment(segment, layer).pages).collect()
 }
 
 impl ScoreOps {
-    /// Over runs of `n_pages`, for `n_rows` queries.
+    /// Creates buffers and bind groups for runs of `n_pages` and `n_rows` queries.
     ///
     /// # Errors
     /// Out of VRAM, a lost device.
@@ -56,8 +56,8 @@ impl ScoreOps {
         Ok(ScoreOps { bindings: bindings.collect::<Result<_, GpuError>>()?, table, scores })
     }
 
-    /// Records the scores of the first `n_keys` of lists of `n_blocks` for these rows of q, and the copy of them to a place of the
-    /// readback; their bytes.
+    /// Records the scores of the first `n_keys` of lists of `n_blocks` for these rows of q, and their copy to an offset of the
+    /// readback buffer. Returns their bytes.
     pub fn record(
         &self,
         (recorder, kernel): (&mut Recorder, &QkScores),
@@ -74,7 +74,7 @@ impl ScoreOps {
 }
 
 impl Scorer {
-    /// Records the scores of all tokens of `pages`, which `table` lists, and the copy of them behind those of `scoring`.
+    /// Records the scores of all tokens of `pages`, listed in `table`, and their copy after those of `scoring`.
     pub fn record(
         &self,
         gpu: &Gpu,
@@ -93,7 +93,7 @@ impl Scorer {
     }
 }
 
-/// Scores of the tokens behind the last complete page, in pages of the cache's own element type.
+/// Scorer of the tokens after the last complete page, in the element type of the tail.
 pub(in crate::engine) struct TailScores {
     pub(in crate::engine::selection) kernel: QkScores,
     ops: ScoreOps,
@@ -110,8 +110,8 @@ impl TailScores {
         Ok(TailScores { kernel, ops })
     }
 
-    /// Records the scores of the first `n_keys` tokens of a layer's tail, a page at most, and the copy of them to a place of the
-    /// readback; its bytes.
+    /// Records the scores of the first `n_keys` tokens of a layer's tail, at most a page, and their copy to an offset of the
+    /// readback buffer. Returns their bytes.
     pub fn record(
         &self,
         model: &GpuModel,
@@ -127,7 +127,7 @@ impl TailScores {
 }
 
 impl GpuModel {
-    /// Records the scores of all tokens of those of `pages` that are in frames; `segments` are those of the pool.
+    /// Records the scores of all tokens of those `pages` that are in frames. `segments` are those of the pool.
     pub(in crate::engine) fn score_in_frames<'a>(
         &self,
         scorer: &Scorer,

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use crate::kv::offload::OffloadTiers;
-use crate::kv::store::{PageId, PageStore};
+use crate::kv::store::{PageId, StoreChain};
 use crate::telemetry::FaultKind;
 
 /// Rows that are not on disk yet.
@@ -57,7 +57,7 @@ impl OffloadTiers {
 
     /// Writes every complete row to the store.
     pub(super) fn write_rows(&mut self) {
-        let n_groups = self.store.as_ref().map_or(0, PageStore::n_groups);
+        let n_groups = self.store.as_ref().map_or(0, StoreChain::n_groups);
         for (group, row) in self.rows.take_complete(n_groups) {
             let Some(store) = &mut self.store else { return };
             if let Err(error) = store.put_abstracts(group, &row) {

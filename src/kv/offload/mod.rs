@@ -42,7 +42,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::base::{Bytes, MovedBytes};
-use crate::kv::store::{Io, IoDone, IoInfo, IoRequest, PAGE_TOKENS, PageId, PageKind, PageRun, PageStore, Slab, SlabPool};
+use crate::kv::store::{Io, IoDone, IoInfo, IoRequest, PAGE_TOKENS, PageId, PageKind, PageRun, Slab, SlabPool, StoreChain};
 use crate::telemetry::{Cause, EventKind, EventLane, FaultKind, Link, WaitCause, ns_of};
 
 pub use config::OffloadConfig;
@@ -67,8 +67,8 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 pub enum DiskBacking {
     /// no disk tier, RAM only
     None,
-    /// a saved document; its store remains
-    Saved(PageStore),
+    /// saved documents; their stores remain
+    Saved(StoreChain),
     /// a scratch store for this context only
     Scratch(Scratch),
 }
@@ -137,7 +137,7 @@ pub struct OffloadTiers {
     /// Dropped first, so that no I/O is in flight when the files are closed.
     io: Io,
     committer: Committer,
-    store: Option<PageStore>,
+    store: Option<StoreChain>,
     scratch: Option<ScratchFolder>,
     config: OffloadConfig,
     split: RamSplit,
@@ -185,9 +185,9 @@ impl OffloadTiers {
         let (store, scratch) = match backing {
             DiskBacking::None => (None, None),
             DiskBacking::Saved(store) => (Some(store), None),
-            DiskBacking::Scratch(Scratch { store, folder }) => (Some(store), Some(folder)),
+            DiskBacking::Scratch(Scratch { store, folder }) => (Some(store.into()), Some(folder)),
         };
-        if let Some(geometry) = store.as_ref().map(PageStore::geometry) {
+        if let Some(geometry) = store.as_ref().map(StoreChain::geometry) {
             let (got, expected) = (Bytes(geometry.payload_of(PageKind::Kv)), Bytes(config.page_bytes));
             let (got_layers, n_layer) = (geometry.n_layer, config.n_layer);
             if (got, got_layers) != (expected, n_layer) {
@@ -247,8 +247,8 @@ impl OffloadTiers {
         self.store.as_ref().is_some_and(|s| s.is_present(page))
     }
 
-    /// The page store, for its document.
-    pub fn store(&self) -> Option<&PageStore> {
+    /// The stores of the context.
+    pub fn store(&self) -> Option<&StoreChain> {
         self.store.as_ref()
     }
 
@@ -347,9 +347,9 @@ impl OffloadTiers {
         (!self.pinned.contains(&page), page.group)
     }
 
-    /// Saves all unwritten pages, then closes the tiers. Returns the store of a saved document, and the I/O for reuse.
+    /// Saves all unwritten pages, then closes the tiers. Returns the stores of saved documents, and the I/O for reuse.
     /// A scratch store is removed.
-    pub fn close(mut self) -> (Option<PageStore>, Io) {
+    pub fn close(mut self) -> (Option<StoreChain>, Io) {
         if self.scratch.is_none() {
             self.flush();
         }

@@ -84,6 +84,7 @@
 //! model of the test storage). Extents by layer are new here: they make the pages of one layer one read.
 
 mod abstracts;
+mod chain;
 mod commit;
 mod disk;
 pub mod disk_benchmark;
@@ -104,6 +105,7 @@ mod thread_pool;
 mod token_log;
 mod verify;
 
+pub use chain::StoreChain;
 pub use commit::{CommitJob, CommitResult};
 pub use disk::Disk;
 pub use error::StoreError;

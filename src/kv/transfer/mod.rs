@@ -33,7 +33,7 @@ use crate::kv::error::KvError;
 use crate::kv::layout::KvSpec;
 use crate::kv::occupancy::TierOccupancy;
 use crate::kv::offload::{OffloadStats, OffloadTiers, OffloadUsage, Retention};
-use crate::kv::store::{Io, PageId, PageStore};
+use crate::kv::store::{Io, PageId, StoreChain};
 use crate::telemetry::Hub;
 use plan::TransferPlan;
 use worker::TransferWorker;
@@ -74,9 +74,9 @@ pub struct OffloadReport {
     pub usage: OffloadUsage,
     /// totals since they were opened
     pub counts: OffloadStats,
-    /// complete page groups at the beginning of the store
+    /// complete page groups at the beginning of the context
     pub n_saved_groups: u32,
-    /// bytes of the store
+    /// bytes of the stores
     pub store_bytes: u64,
     /// true if page I/O bypasses the page cache
     pub is_direct: bool,
@@ -296,9 +296,9 @@ impl OffloadReport {
         OffloadReport {
             usage: offload.usage(),
             counts: offload.counts(),
-            n_saved_groups: store.map_or(0, PageStore::n_complete_prefix),
+            n_saved_groups: store.map_or(0, StoreChain::n_complete_prefix),
             store_bytes: store.map_or(0, |s| s.disk_bytes().0),
-            is_direct: store.and_then(PageStore::is_direct).unwrap_or(false),
+            is_direct: store.and_then(StoreChain::is_direct).unwrap_or(false),
             n_resident: offload.n_resident(),
         }
     }

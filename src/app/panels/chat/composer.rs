@@ -111,7 +111,8 @@ fn box_ui(ui: &mut Ui, state: &mut ViewState, composition: &mut Composition) -> 
                 let keys = match (busy, can_send) {
                     (false, _) => "Enter sends",
                     (true, false) => "Esc stops",
-                    (true, true) => "Enter stops the check and sends",
+                    (true, true) if state.is_checking() => "Enter stops the check and sends",
+                    (true, true) => "Enter stops reading and sends",
                 };
                 widgets::caption(ui, keys);
             });
@@ -130,6 +131,10 @@ fn hint(state: &ViewState) -> String {
     let chat = state.chat();
     match (state.engine.running.map(|r| r.task), state.running_here().is_some()) {
         (Some(Task::Check(_)), _) => "Ask the next question; the check stops for it…".to_owned(),
+        (Some(Task::PrefillAlone(_)), _) => {
+            let name = state.prefilling_alone().map_or("a document", |doc| doc.name.as_str());
+            format!("Ask the next question; reading {name} by itself stops for it…")
+        }
         (Some(Task::Prefill), true) => "Reading; you can ask when it is done…".to_owned(),
         (Some(Task::Answer(_)), true) => "Answering…".to_owned(),
         (Some(_), false) => "Another chat is busy…".to_owned(),

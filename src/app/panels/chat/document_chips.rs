@@ -23,7 +23,7 @@ pub fn documents_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
         widgets::column(ui, |ui| {
             ui.horizontal_wrapped(|ui| {
                 ui.spacing_mut().item_spacing = vec2(2.0 * GRID, GRID);
-                let shares = state.chat().read_shares(&state.documents.list, state.saved_for_current_chat());
+                let shares = state.chat().read_shares(&state.documents.list, state.saved_prefix());
                 for (doc, share) in state.chat().docs(&state.documents.list).zip(shares) {
                     actions.extend(chip_ui(ui, doc, share));
                 }

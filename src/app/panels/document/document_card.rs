@@ -6,13 +6,14 @@ use egui::{Sense, Ui, Vec2};
 use crate::app::panels::tiers::{TierBar, tiers_columns_ui};
 use crate::app::panels::{Action, attention_label};
 use crate::app::state::resume_estimate::{self, Placement};
+use crate::app::state::saved_prefix::SavedPrefix;
 use crate::app::state::{Phase, Running, ViewState, sample_document};
 use crate::app::ui::format;
 use crate::app::ui::icon::{self, Icon};
 use crate::app::ui::theme::{self, GRID, GUTTER};
 use crate::app::ui::widgets::{self, Weight};
 use crate::base::Tiers;
-use crate::engine::{AttentionKind, ModelInfo, PolicySpec, SavedDocument, SavedState};
+use crate::engine::{AttentionKind, ModelInfo, PolicySpec};
 
 /// Cost, progress and suggested questions.
 pub fn document_card_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
@@ -57,9 +58,9 @@ pub fn misfit_ui(ui: &mut Ui, state: &ViewState) -> Option<Action> {
 /// The button that prefills, and its effect.
 fn read_ui(ui: &mut Ui, state: &ViewState) -> Option<Action> {
     let share = state.chat().read_share(&state.documents.list);
-    let saved = state.saved_for_current_chat();
+    let saved = state.saved_prefix();
     if share >= 1.0 {
-        let note = if saved.is_some_and(|s| s.state == SavedState::Read) { " It is saved in the library." } else { "" };
+        let note = if saved.is_some_and(|saved| saved.is_complete) { " It is saved in the library." } else { "" };
         widgets::caption(ui, format!("Read, so every question starts at once.{note}"));
         return None;
     }
@@ -68,7 +69,7 @@ fn read_ui(ui: &mut Ui, state: &ViewState) -> Option<Action> {
     }
     let (label, hint) = match saved {
         _ if share > 0.0 => ("Continue reading", "What was read stays read.".to_owned()),
-        Some(saved) => ("Resume", resume_label(saved, state)),
+        Some(saved) => ("Resume", resume_label(&saved, state)),
         None => ("Read now", "Or just ask: it is read with the first question.".to_owned()),
     };
     let mut clicked = false;
@@ -90,14 +91,15 @@ fn fits(state: &ViewState) -> bool {
 }
 
 /// `Read before: resumes in ~3 s.`
-fn resume_label(saved: &SavedDocument, state: &ViewState) -> String {
-    let time = format::about_seconds(resume_estimate::resume_seconds(saved, state.measured.disk_speed));
-    if saved.state == SavedState::Read {
+fn resume_label(saved: &SavedPrefix, state: &ViewState) -> String {
+    let time = format::about_seconds(resume_estimate::resume_seconds(saved.kv_bytes, state.measured.disk_speed));
+    if saved.is_complete {
         return format!("Read before: resumes in {time}.");
     }
-    let rest = resume_estimate::rest_seconds(saved, state.measured.last_prefill);
+    let (n_tokens, _) = state.chat().document_tokens(&state.documents.list);
+    let rest = resume_estimate::rest_seconds(saved, n_tokens, state.measured.last_prefill);
     let rest = rest.map_or_else(|| "N/A".to_owned(), format::about_seconds);
-    let share = format::percent(saved.saved_tokens, saved.tokens);
+    let share = format::percent(saved.n_tokens.min(n_tokens), n_tokens);
     format!("Read before to {share}: resumes in {time}, the rest takes {rest}.")
 }
 
@@ -146,11 +148,11 @@ fn facts_ui(ui: &mut Ui, state: &ViewState) {
 
 /// Time to prefill, or for the rest if a part is saved.
 fn time_fact(state: &ViewState, n_tokens: usize) -> (&'static str, String) {
-    let (name, time) = match state.saved_for_current_chat() {
-        Some(saved) if saved.state == SavedState::Read => {
-            ("Time to resume", Some(resume_estimate::resume_seconds(saved, state.measured.disk_speed)))
+    let (name, time) = match state.saved_prefix() {
+        Some(saved) if saved.is_complete => {
+            ("Time to resume", Some(resume_estimate::resume_seconds(saved.kv_bytes, state.measured.disk_speed)))
         }
-        Some(saved) => ("Time to read the rest", resume_estimate::rest_seconds(saved, state.measured.last_prefill)),
+        Some(saved) => ("Time to read the rest", resume_estimate::rest_seconds(&saved, n_tokens, state.measured.last_prefill)),
         None => {
             let library = state.library.as_deref().unwrap_or_default();
             let before = || resume_estimate::speed_before(library, state.info()?, state.engine.load.kv_dtype);

@@ -25,7 +25,10 @@ const ROW_HEIGHT: f32 = 44.0;
 struct LibraryItem<'a> {
     content_hash: String,
     name: &'a str,
+    /// saved KV of one model: first of a prompt if there is such, else after other documents
     saved: Option<&'a SavedDocument>,
+    /// other saved KV of the same model: after other documents
+    others: Vec<&'a SavedDocument>,
     stored: Option<&'a StoredDocument>,
     doc: Option<&'a OpenDocument>,
     /// it belongs to the current chat
@@ -53,29 +56,62 @@ fn library_items(state: &ViewState) -> Vec<LibraryItem<'_>> {
     let doc_of = |hash: &str| state.documents.list.iter().find(|d| d.content_hash.to_string() == hash);
     let stored_of = |hash: &str| state.chats.persistence.documents.iter().find(|k| k.document.content_hash == hash);
     let is_here = |doc: Option<&OpenDocument>| doc.is_some_and(|d| state.chat().documents.contains(&d.id));
-    let saved = state.library.iter().flatten().filter(|s| !state.is_removed(&s.content_hash, true));
-    let mut library_items: Vec<LibraryItem> = saved
-        .map(|saved| {
-            let (content_hash, doc) = (saved.content_hash.clone(), doc_of(&saved.content_hash));
-            let stored = stored_of(&content_hash);
-            LibraryItem { content_hash, name: &saved.name, saved: Some(saved), stored, doc, here: is_here(doc) }
-        })
-        .collect();
+    let mut library_items: Vec<LibraryItem> = Vec::new();
+    for saved in state.library.iter().flatten().filter(|s| !state.is_removed(&s.content_hash, true)) {
+        let is_same = |other: &SavedDocument| {
+            (&other.content_hash, &other.model, other.kv_dtype) == (&saved.content_hash, &saved.model, saved.kv_dtype)
+        };
+        let item = library_items.iter_mut().find(|item| !saved.content_hash.is_empty() && item.saved.is_some_and(is_same));
+        if let Some(item) = item {
+            item.add(saved);
+            continue;
+        }
+        let (content_hash, doc) = (saved.content_hash.clone(), doc_of(&saved.content_hash));
+        let (stored, others) = (stored_of(&content_hash), Vec::new());
+        library_items.push(LibraryItem {
+            content_hash,
+            name: &saved.name,
+            saved: Some(saved),
+            others,
+            stored,
+            doc,
+            here: is_here(doc),
+        });
+    }
     for stored in &state.chats.persistence.documents {
         let hash = &stored.document.content_hash;
         if !library_items.iter().any(|s| s.content_hash == *hash) && !state.is_removed(hash, false) {
             let doc = doc_of(hash);
             let (content_hash, name) = (hash.clone(), stored.document.name.as_str());
-            library_items.push(LibraryItem { content_hash, name, saved: None, stored: Some(stored), doc, here: is_here(doc) });
+            library_items.push(LibraryItem {
+                content_hash,
+                name,
+                saved: None,
+                others: Vec::new(),
+                stored: Some(stored),
+                doc,
+                here: is_here(doc),
+            });
         }
     }
     library_items
 }
 
-impl LibraryItem<'_> {
+impl<'a> LibraryItem<'a> {
+    fn add(&mut self, saved: &'a SavedDocument) {
+        let is_first = saved.after.is_empty() && self.saved.is_some_and(|shown| !shown.after.is_empty());
+        let other = if is_first { self.saved.replace(saved) } else { Some(saved) };
+        self.others.extend(other);
+    }
+
+    /// Bytes of all its KV on disk.
+    fn kv_bytes(&self) -> u64 {
+        self.saved.iter().chain(&self.others).map(|saved| saved.kv_bytes).sum()
+    }
+
     fn note(&self) -> String {
         match (self.saved, self.doc, self.stored) {
-            (Some(saved), _, _) => saved_note(saved),
+            (Some(saved), _, _) => saved_note(saved, self.kv_bytes()),
             (None, Some(doc), _) => {
                 let (n, exact) = doc.tokens();
                 format!("not read · {}{} tokens", if exact { "" } else { "~" }, format::short_count(n))
@@ -106,28 +142,30 @@ impl LibraryItem<'_> {
     }
 }
 
-/// `read`, `41 % read`, `missing`
+/// `read`, `41 % read`, `missing`, `read after a.txt`
 fn state_label(saved: &SavedDocument) -> String {
-    match saved.state {
+    let state = match saved.state {
         SavedState::Read => "read".to_owned(),
         SavedState::Partial => format!("{} read", format::percent(saved.saved_tokens, saved.tokens)),
         SavedState::Missing => "missing".to_owned(),
-    }
+    };
+    let before = saved.after.iter().map(|before| before.name.as_str()).collect::<Vec<_>>().join(", ");
+    if before.is_empty() { state } else { format!("{state} after {before}") }
 }
 
 /// `read · 3.50 GiB · 1.2M tokens`
-fn saved_note(saved: &SavedDocument) -> String {
+fn saved_note(saved: &SavedDocument, kv_bytes: u64) -> String {
     let tokens = format!("{} tokens", format::short_count(saved.tokens));
     match saved.state {
         SavedState::Missing => format!("{} · {tokens}", state_label(saved)),
-        _ => format!("{} · {} · {tokens}", state_label(saved), format::bytes(saved.kv_bytes)),
+        _ => format!("{} · {} · {tokens}", state_label(saved), format::bytes(kv_bytes)),
     }
 }
 
 /// One document: a click adds it to the chat if its text is available, else opens a dialog for its file.
 fn item_ui(ui: &mut Ui, state: &ViewState, item: &LibraryItem) -> Vec<Action> {
     let draw = |ui: &mut Ui, near: bool| line_ui(ui, item, near);
-    let shown = menu_row_ui(ui, ROW_HEIGHT, &format!("More about {}", item.name), draw, |ui| menu_ui(ui, item));
+    let shown = menu_row_ui(ui, ROW_HEIGHT, &format!("More about {}", item.name), draw, |ui| menu_ui(ui, state, item));
     let mut actions = shown.actions;
     if shown.response.on_hover_ui(|ui| facts_ui(ui, state, item)).clicked() {
         actions.push(item.clicked());
@@ -156,7 +194,7 @@ fn line_ui(ui: &mut Ui, item: &LibraryItem, near: bool) -> Response {
     row
 }
 
-fn menu_ui(ui: &mut Ui, item: &LibraryItem) -> Vec<Action> {
+fn menu_ui(ui: &mut Ui, state: &ViewState, item: &LibraryItem) -> Vec<Action> {
     let mut actions = Vec::new();
     let remove =
         |keeps_text| Action::RemoveDocument { content_hash: item.content_hash.clone(), name: item.name.to_owned(), keeps_text };
@@ -164,6 +202,11 @@ fn menu_ui(ui: &mut Ui, item: &LibraryItem) -> Vec<Action> {
         && entry_ui(ui, Icon::Page, "Show its pages")
     {
         actions.push(Action::ShowDocument(doc.id));
+    }
+    if let Some(doc) = item.doc.filter(|doc| state.can_prefill_alone(doc))
+        && entry_ui(ui, Icon::Layers, "Read it by itself")
+    {
+        actions.push(Action::PrefillAlone(doc.id));
     }
     let has_kv = item.saved.is_some_and(|s| s.state != SavedState::Missing);
     if has_kv && item.stored.is_some() && entry_ui(ui, Icon::Layers, "Delete KV, keep text") {
@@ -204,9 +247,15 @@ fn facts(state: &ViewState, item: &LibraryItem) -> Vec<(String, String)> {
             fact("State", state_label(saved));
             fact("File", format!("{}, {}", format::bytes(saved.bytes), pages(saved.pages)));
             fact("Read by", saved.model.clone());
-            fact("KV on the disk", format!("{}, {}", panels::kv_dtype_name(saved.kv_dtype), format::bytes(saved.kv_bytes)));
+            fact("KV on the disk", format!("{}, {}", panels::kv_dtype_name(saved.kv_dtype), format::bytes(item.kv_bytes())));
+            for other in &item.others {
+                fact("Also", state_label(other));
+            }
             if saved.state != SavedState::Missing {
-                fact("Time to resume", format::about_seconds(resume_estimate::resume_seconds(saved, state.measured.disk_speed)));
+                fact(
+                    "Time to resume",
+                    format::about_seconds(resume_estimate::resume_seconds(saved.kv_bytes, state.measured.disk_speed)),
+                );
             }
             fact("Saves reading for", format::seconds(saved.prefill_seconds));
             fact("Last used", format::date(saved.last_used));
@@ -235,8 +284,9 @@ mod tests {
 
     #[test]
     fn saved_document_says_state_size_and_tokens() {
-        assert_eq!(saved_note(&saved(SavedState::Read)), "read · 3.50 GiB · 1.2M tokens");
-        assert_eq!(saved_note(&saved(SavedState::Partial)), "41 % read · 3.50 GiB · 1.2M tokens");
-        assert_eq!(saved_note(&saved(SavedState::Missing)), "missing · 1.2M tokens");
+        let note = |state| saved_note(&saved(state), saved(state).kv_bytes);
+        assert_eq!(note(SavedState::Read), "read · 3.50 GiB · 1.2M tokens");
+        assert_eq!(note(SavedState::Partial), "41 % read · 3.50 GiB · 1.2M tokens");
+        assert_eq!(note(SavedState::Missing), "missing · 1.2M tokens");
     }
 }

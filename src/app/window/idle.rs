@@ -1,0 +1,32 @@
+//! Idle window: prefills documents alone while the user does nothing.
+//!
+//! ```text
+//! no input and no turn for IDLE_SECONDS ─► next_alone() ─► prefill_alone(), one document after the other
+//! ```
+
+use std::time::Duration;
+
+use eframe::egui;
+
+use crate::app::window::StrataApp;
+
+/// The window is idle after so long without input or a turn, seconds.
+const IDLE_SECONDS: f64 = 15.0;
+
+impl StrataApp {
+    /// Begins the next prefill if the window is idle.
+    pub(in crate::app) fn prefill_when_idle(&mut self, ctx: &egui::Context) {
+        let (now, has_input) = ctx.input(|i| (i.time, !i.raw.events.is_empty()));
+        if has_input || self.state.engine.running.is_some() {
+            self.used_at = now;
+        }
+        let Some(doc) = self.state.next_alone().filter(|_| self.state.engine.running.is_none()) else { return };
+        let left = self.used_at + IDLE_SECONDS - now;
+        if left <= 0.0 {
+            self.state.prefill_alone(doc);
+            ctx.request_repaint();
+        } else {
+            ctx.request_repaint_after(Duration::from_secs_f64(left));
+        }
+    }
+}
