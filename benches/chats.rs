@@ -76,14 +76,14 @@ fn scroll_frames(window: &mut Harness<StrataApp>) -> Vec<Duration> {
 
 fn pieces() {
     let dir = tempfile::tempdir().unwrap();
-    let mut keeper = ChatWriter::start(Some(dir.path().to_owned()), || {}).unwrap();
-    keeper.send(ChatRequest::Save(chat(1, 1, ""))).unwrap();
-    assert!(keeper.flush(Duration::from_secs(10)));
+    let mut writer = ChatWriter::start(Some(dir.path().to_owned()), || {}).unwrap();
+    writer.send(ChatRequest::Save(chat(1, 1, ""))).unwrap();
+    assert!(writer.flush(Duration::from_secs(10)));
     let mut times = Vec::new();
     for _ in 0..FRAMES * 5 {
         let began = Instant::now();
-        keeper.send(ChatRequest::Save(vec![Change::Piece { message: 3, text: "a few words ".into() }])).unwrap();
-        assert!(keeper.flush(Duration::from_secs(10)));
+        writer.send(ChatRequest::Save(vec![Change::Piece { message: 3, text: "a few words ".into() }])).unwrap();
+        assert!(writer.flush(Duration::from_secs(10)));
         times.push(began.elapsed());
     }
     print_times("piece of an answer, kept", times);

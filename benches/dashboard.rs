@@ -77,7 +77,7 @@ struct TimeCategory {
 
 /// Alternates closed and open, so that the load of the machine affects both.
 fn in_turns(window: &mut Window, tab: Tab) -> [TimeCategory; 2] {
-    let mut spent = [TimeCategory::default(), TimeCategory::default()];
+    let mut usage = [TimeCategory::default(), TimeCategory::default()];
     for turn in 0..setting("STRATA_BENCH_TURNS", 120) {
         // Closed, open, open, closed: changes over the course of an answer affect both.
         let is_open = matches!(turn % 4, 1 | 2);
@@ -90,12 +90,12 @@ fn in_turns(window: &mut Window, tab: Tab) -> [TimeCategory; 2] {
         while began.elapsed() < TURN && window.state().state.engine.running.is_some() {
             frame(window);
         }
-        let spent = &mut spent[usize::from(is_open)];
-        spent.tokens += (n_tokens(window.state()) - before) as f64;
-        spent.secs += began.elapsed().as_secs_f64();
-        spent.cpu_secs += cpu_secs() - cpu_before;
+        let usage = &mut usage[usize::from(is_open)];
+        usage.tokens += (n_tokens(window.state()) - before) as f64;
+        usage.secs += began.elapsed().as_secs_f64();
+        usage.cpu_secs += cpu_secs() - cpu_before;
     }
-    spent
+    usage
 }
 
 /// CPU time of this process, including the GPU threads of a software device.
@@ -147,8 +147,8 @@ fn frame(window: &mut Window) {
 
 /// 128k tokens in 24 layers on a dock that fills a large window.
 fn map_of_a_long_context() {
-    let mut census = TierOccupancy::new(24, 2048);
-    for (i, copies) in census.copies.iter_mut().enumerate() {
+    let mut occupancy = TierOccupancy::new(24, 2048);
+    for (i, copies) in occupancy.copies.iter_mut().enumerate() {
         let tier = [Tier::Vram, Tier::Ram, Tier::Disk][i * 7919 / 64 % 3];
         *copies = PageCopies::default().with(tier);
     }
@@ -156,7 +156,7 @@ fn map_of_a_long_context() {
     let palette = [egui::Color32::BLACK, egui::Color32::BLUE, egui::Color32::GREEN, egui::Color32::YELLOW];
     let millis = (0..20).map(|_| {
         let began = Instant::now();
-        std::hint::black_box(paint(&census, &frame, palette));
+        std::hint::black_box(paint(&occupancy, &frame, palette));
         began.elapsed().as_secs_f64() * 1e3
     });
     println!(

@@ -13,7 +13,7 @@
 //! Every ratio is from one run. VRAM has room for a fifth of the KV, RAM for two fifths. Disk bandwidth is limited so
 //! that reading the other two fifths takes 2.9 times as long as computing a step with all KV in VRAM. That is the
 //! machine of LeoAM §3.4 (40 % of the KV on disk, 290 ms and 100 ms). The warm-up is not timed. The parts are those of
-//! LeoAM figure 16: without a pipeline, token-level evaluation of all keys (base), abstracts, the tree; then all.
+//! LeoAM §6.3 Fig. 16: without a pipeline, token-level evaluation of all keys (base), abstracts, the tree; then all.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "a bench prints, and ends where it fails")]
 
 #[path = "common/mod.rs"]

@@ -52,24 +52,24 @@
 //!
 //! | paper | section | file |
 //! |---|---|---|
-//! | LeoAM | §4.2 eq. 2, eq. 3: number of initial chunks | `src/kv/policy/leoam/mod.rs` (`initial_chunks`) |
-//! | LeoAM | §4.2, fig. 10: the tree of chunks | `src/kv/policy/leoam/tree.rs` |
+//! | LeoAM | §4.2 eq. 2, §4.2 eq. 3: number of initial chunks | `src/kv/policy/leoam/mod.rs` (`initial_chunks`) |
+//! | LeoAM | §4.2 Fig. 10: the tree of chunks | `src/kv/policy/leoam/tree.rs` |
 //! | LeoAM | §4.2: token scores of pages in VRAM, in RAM | `src/gpu/kernels/qk_scores.rs`, `src/kv/cpu_scores.rs` |
 //! | LeoAM | §4.2, §4.3: bounds of pages | `src/gpu/kernels/page_bounds.rs`, `shaders/kv/page_bounds.wgsl` |
 //! | LeoAM | §4.3: KV abstracts, on the device and on disk | `src/gpu/kernels/page_abstracts.rs`, `src/kv/policy/leoam/abstracts.rs` |
 //! | LeoAM | §4.3: access frequency table | `src/kv/policy/access_frequency.rs` |
-//! | LeoAM | §4.4: share of pages that travel as INT4 (theta) | `src/kv/policy/leoam/pipeline.rs`, `src/engine/selection/overlap.rs` |
+//! | LeoAM | §4.4: share of pages transferred as INT4 (theta) | `src/kv/policy/leoam/pipeline.rs`, `src/engine/selection/overlap.rs` |
 //! | LeoAM | §4.4: INT4 on the link | `src/kv/vram/int4_transfer.rs`, `shaders/kv/dequantize_pages.wgsl` |
-//! | LeoAM | §4.4, fig. 13: lookahead of one layer | `src/engine/selection/lookahead.rs` |
+//! | LeoAM | §4.4 Fig. 13: lookahead of one layer | `src/engine/selection/lookahead.rs` |
 //! | LeoAM | §6.1: rates, first layers | `src/kv/policy/spec.rs` |
-//! | LeoAM | §6.1: baselines | `src/kv/policy/h2o.rs`, `src/kv/policy/window.rs` |
+//! | LeoAM | §6.1: baselines | `src/kv/policy/h2o.rs` |
 //! | InfiniGen | §4.3: inputs of neighboring layers are alike | `src/engine/selection/lookahead.rs` |
 //! | H2O | §4: heavy hitters by accumulated attention | `src/kv/policy/h2o.rs` |
 //! | SnapKV | §3: observation window | `src/engine/selection/observation_window.rs`, `src/kv/policy/retention.rs`, `src/gpu/kernels/page_attention.rs` |
 //! | StreamingLLM | §3.1: sinks and recent tokens | `src/kv/policy/window.rs`, `src/engine/selection/page_attention.rs` |
 //! | Quest | §3.2: bound of a page by its least and greatest keys | `shaders/kv/page_bounds.wgsl`, `src/kv/policy/leoam/mod.rs` |
 //! | KIVI | §3: keys by channel, values by token | `src/kv/quantize_page.rs`, `src/gpu/kernels/kv_format.rs`, `shaders/kv/quantize_pages.wgsl` |
-//! | KVPR | §3.2 eq. 6 to 11: recompute part of K and V while the rest travels | planned |
+//! | KVPR | §3.2 eq. 6 to 11: recompute part of K and V while the rest is transferred | planned |
 //! | HybridServe | §4.2, §4.3: activation pages in place of KV pages | planned |
 //! | KV-Compress | §4.2, §4.3: eviction by layer and head | planned |
 //! | InfiniGen | §4.3, §4.4: speculation with partial weights, the pool of KV | planned |

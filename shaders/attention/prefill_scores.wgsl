@@ -1,5 +1,5 @@
 // Prefill scores of a tile of keys: s = q · k for every new token and head, causally masked.
-// Source: FlashAttention-2 algorithm 1 (Dao 2023), with the three stages of one key tile as three kernels.
+// Source: FlashAttention-2 Algorithm 1 (Dao 2023), with the three stages of one key tile as three kernels.
 // Bindings: q, kv, table, s (common/prefill_scores).
 // Grid: (key tiles of 64, row tiles of 64, G); 8 x 8 lanes, a lane owns 8 rows x 8 keys in registers.
 #import common/prefill_scores

@@ -1,7 +1,7 @@
 // Prefill scores of a tile of keys, as `prefill_scores`, for software devices with subgroups of exactly 8 lanes. Each
 // lane loads 8 keys, and one row of every 8 of the ROWS query rows, which is then broadcast. Loads are expensive there,
 // one element of a lane at a time: 12 of four words for 1024 multiplications of 16 rows, instead of 48.
-// Source: FlashAttention-2 algorithm 1 (Dao 2023).
+// Source: FlashAttention-2 Algorithm 1 (Dao 2023).
 // Bindings: q, kv, table, s (common/prefill_scores).
 // Grid: (key tiles of 64, row tiles of ROWS, G); 8 lanes; no workgroup memory.
 #import common/prefill_scores

@@ -1,5 +1,5 @@
 // Online softmax: turns a tile of scores into weights, with the running maximum and sum of each row.
-// Source: FlashAttention-2 algorithm 1, lines 8 to 10 (Dao 2023).
+// Source: FlashAttention-2 Algorithm 1, lines 8 to 10 (Dao 2023).
 // Bindings: s f32 [G, rows, n_tile_keys] (scores in, exp(s - max) out) · state f32 [G, rows, 4]
 //   (running max, running sum, factor for what was accumulated before this tile, unused)
 // Grid: (rows, G), 32 lanes a row. Workgroup memory: 128 B.

@@ -1,6 +1,6 @@
 // Online softmax, as `prefill_softmax`, for software devices with subgroups of exactly 8 lanes: one subgroup per row,
 // without workgroup memory and barriers, with 64-bit loads.
-// Source: FlashAttention-2 algorithm 1, lines 8 to 10 (Dao 2023).
+// Source: FlashAttention-2 Algorithm 1, lines 8 to 10 (Dao 2023).
 // Bindings: s f32 [G, rows, n_tile_keys] (scores in, exp(s - max) out) · state f32 [G, rows, 4]
 //   (running max, running sum, factor for what was accumulated before this tile, unused)
 // Grid: (rows, G), 8 lanes a row.

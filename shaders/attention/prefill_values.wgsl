@@ -1,6 +1,6 @@
 // Prefill values: adds the weighted values of a tile of keys: out = out * factor + p V; the last tile divides by the
 // running sum.
-// Source: FlashAttention-2 algorithm 1, lines 10 and 12 (Dao 2023).
+// Source: FlashAttention-2 Algorithm 1, lines 10 and 12 (Dao 2023).
 // Bindings: p, state, kv, table, out (common/prefill_values).
 // Grid: (tiles of 64 elements of D, row tiles of 64, G); 8 x 8 lanes, a lane owns 8 rows x 8 elements.
 #import common/prefill_values

@@ -1,7 +1,7 @@
 // Prefill values, as `prefill_values`, for software devices with subgroups of exactly 8 lanes. Each lane loads the
 // weights of one row of every 8 of ROWS rows, which are then broadcast. Loads are expensive there, one element of a
 // lane at a time: 6 of four words for 512 multiplications of 16 rows, instead of 24.
-// Source: FlashAttention-2 algorithm 1, lines 10 and 12 (Dao 2023).
+// Source: FlashAttention-2 Algorithm 1, lines 10 and 12 (Dao 2023).
 // Bindings: p, state, kv, table, out (common/prefill_values).
 // Grid: (tiles of 64 elements of D, row tiles of ROWS, G); 8 lanes, a lane owns ROWS rows x 8 elements; no workgroup memory.
 #import common/prefill_values

@@ -43,12 +43,12 @@ struct Paths {
 pub fn run(args: &DoctorArgs, console: &mut Console) -> Result<(), CliError> {
     console.progress("measuring the GPU and the disk…", &serde_json::json!({ "event": "progress", "phase": "measure" }))?;
     let survey = device::survey(args.gpu.as_deref(), args.folder.kv_dir.as_deref())?;
-    let report = Report { version: env!("CARGO_PKG_VERSION"), will_use: will_use(&survey), survey, paths: Paths::of_person() };
+    let report = Report { version: env!("CARGO_PKG_VERSION"), will_use: will_use(&survey), survey, paths: Paths::of_user() };
     if args.json { console.json_line(&report) } else { console.text(&report.text()) }
 }
 
 impl Paths {
-    fn of_person() -> Paths {
+    fn of_user() -> Paths {
         let shown = |path: &Path| Some(path.display().to_string());
         match directories::ProjectDirs::from("", "", "strata") {
             Some(dirs) => {

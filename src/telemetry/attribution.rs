@@ -72,7 +72,7 @@ impl Attribution {
 
     /// Time spent on `what`, nanoseconds.
     pub fn ns(&self, what: TimeCategory) -> u64 {
-        self.parts.iter().find(|(spent, _)| *spent == what).map_or(0, |(_, ns)| *ns)
+        self.parts.iter().find(|(category, _)| *category == what).map_or(0, |(_, ns)| *ns)
     }
 
     /// Share of the working time that some event explains, 0 to 1; None if there was no work.
@@ -140,19 +140,19 @@ impl Claim {
 /// Sweep over a window: counts of active claims, and time by the index of its claim (idle last).
 struct Sweep {
     active: [i64; N_CLAIM],
-    spent_ns: [u64; N_CLAIM + 1],
+    category_ns: [u64; N_CLAIM + 1],
 }
 
 impl Default for Sweep {
     fn default() -> Self {
-        Sweep { active: [0; N_CLAIM], spent_ns: [0; N_CLAIM + 1] }
+        Sweep { active: [0; N_CLAIM], category_ns: [0; N_CLAIM + 1] }
     }
 }
 
 impl Sweep {
     fn spend(&mut self, ns: u64) {
         if ns > 0 {
-            self.spent_ns[self.cause()] += ns;
+            self.category_ns[self.cause()] += ns;
         }
     }
 
@@ -173,7 +173,7 @@ impl Sweep {
         let cpu = [(TimeCategory::Recompute, 0), (TimeCategory::Select, SELECT), (TimeCategory::Encode, ENCODE)];
         let phases = Phase::ALL.iter().map(|phase| (TimeCategory::Phase(*phase), PHASE + *phase as usize));
         let rest = [(TimeCategory::Unattributed, WORK), (TimeCategory::Idle, N_CLAIM)];
-        let all = gpu.chain(waits).chain(cpu).chain(phases).chain(rest).map(|(spent, i)| (spent, self.spent_ns[i]));
+        let all = gpu.chain(waits).chain(cpu).chain(phases).chain(rest).map(|(category, i)| (category, self.category_ns[i]));
         let mut parts: Vec<(TimeCategory, u64)> = all.filter(|(_, ns)| *ns > 0).collect();
         parts.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
         parts

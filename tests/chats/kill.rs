@@ -16,7 +16,7 @@ const TEST: &str = "kill::chat_killed_at_random_moments_has_all_shown_text";
 
 /// Child process: per frame, saves a piece, flushes, and then prints how much is saved.
 fn chat_on(path: &Path) {
-    let mut keeper = ChatWriter::start(Some(path.to_owned()), || {}).unwrap();
+    let mut writer = ChatWriter::start(Some(path.to_owned()), || {}).unwrap();
     let shown = |line: String| {
         // Bypasses the test harness, because the parent relies on every printed line.
         let mut out = std::io::stdout().lock();
@@ -27,16 +27,16 @@ fn chat_on(path: &Path) {
         let mut changes = asked(id, &format!("PromptRequest {turn}?"), "");
         let running = MessageRow { state: MessageState::Running, ..message(id + 2, id, Some(id + 1), Author::Model, "") };
         changes.push(Change::Message(running));
-        keeper.send(ChatRequest::Save(changes)).unwrap();
+        writer.send(ChatRequest::Save(changes)).unwrap();
         let mut text = String::new();
         for n in 0..12 {
             let piece = format!("word{n} ");
             text.push_str(&piece);
-            keeper.send(ChatRequest::Save(vec![Change::Piece { message: id + 2, text: piece }])).unwrap();
-            assert!(keeper.flush(Duration::from_secs(20)));
+            writer.send(ChatRequest::Save(vec![Change::Piece { message: id + 2, text: piece }])).unwrap();
+            assert!(writer.flush(Duration::from_secs(20)));
             shown(format!("{id} {}", text.len()));
         }
-        keeper.send(ChatRequest::Save(vec![Change::Message(message(id + 2, id, Some(id + 1), Author::Model, &text))])).unwrap();
+        writer.send(ChatRequest::Save(vec![Change::Message(message(id + 2, id, Some(id + 1), Author::Model, &text))])).unwrap();
     }
 }
 

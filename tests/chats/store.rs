@@ -126,8 +126,8 @@ fn document_keeps_its_text_and_pages_and_is_rejected_if_corrupt() {
     let document = Document::from_bytes("a.txt", b"Page one.\x0cPage two.").unwrap();
     let hash = document.content_hash.to_string();
     let store = reopened(&dir, &[Change::Document(Arc::new(document.clone()), Some("/tmp/a.txt".into()))]);
-    let kept = store.documents().unwrap().remove(0);
-    assert_eq!((kept.document.name.as_str(), kept.n_pages, kept.n_chars), ("a.txt", document.pages.len(), 19));
+    let stored = store.documents().unwrap().remove(0);
+    assert_eq!((stored.document.name.as_str(), stored.n_pages, stored.n_chars), ("a.txt", document.pages.len(), 19));
     assert_eq!(store.document(&hash).unwrap(), Some((document, Some("/tmp/a.txt".into()))));
     assert_eq!(store.document("none").unwrap(), None);
     drop(store);

@@ -8,13 +8,13 @@ use crate::common::{asked, chat};
 
 const LONG: Duration = Duration::from_secs(20);
 
-fn news(keeper: &ChatWriter) -> ChatEvent {
+fn next_event(writer: &ChatWriter) -> ChatEvent {
     let began = Instant::now();
     loop {
-        if let Some(news) = keeper.poll() {
-            return news;
+        if let Some(event) = writer.poll() {
+            return event;
         }
-        assert!(began.elapsed() < LONG, "no news");
+        assert!(began.elapsed() < LONG, "no event");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -26,43 +26,43 @@ fn opened(root: Option<&std::path::Path>) -> ChatWriter {
 #[test]
 fn flushed_changes_survive_a_restart() {
     let dir = tempfile::tempdir().unwrap();
-    let mut keeper = opened(Some(dir.path()));
-    assert!(matches!(news(&keeper), ChatEvent::Opened { chats, .. } if chats.is_empty()));
-    keeper.send(ChatRequest::Save(asked(1, "Where?", "Here."))).unwrap();
-    assert!(keeper.flush(LONG));
-    drop(keeper);
-    let keeper = opened(Some(dir.path()));
-    assert!(matches!(news(&keeper), ChatEvent::Opened { chats, .. } if chats[0].title == "Where?"));
+    let mut writer = opened(Some(dir.path()));
+    assert!(matches!(next_event(&writer), ChatEvent::Opened { chats, .. } if chats.is_empty()));
+    writer.send(ChatRequest::Save(asked(1, "Where?", "Here."))).unwrap();
+    assert!(writer.flush(LONG));
+    drop(writer);
+    let writer = opened(Some(dir.path()));
+    assert!(matches!(next_event(&writer), ChatEvent::Opened { chats, .. } if chats[0].title == "Where?"));
 }
 
 #[test]
 fn requests_are_answered_in_order() {
-    let mut keeper = opened(None);
-    news(&keeper);
-    keeper.send(ChatRequest::Save(asked(1, "Where/\\?", "In Pudding Lane."))).unwrap();
-    keeper.send(ChatRequest::Messages(1)).unwrap();
-    keeper.send(ChatRequest::Search("pudding".into())).unwrap();
-    keeper.send(ChatRequest::Export(1, ExportFormat::Markdown, Destination::File)).unwrap();
-    keeper.send(ChatRequest::Document("none".into())).unwrap();
-    assert!(matches!(news(&keeper), ChatEvent::Messages(1, messages) if messages.len() == 2));
-    assert!(matches!(news(&keeper), ChatEvent::Found { query, hits } if query == "pudding" && hits.len() == 1));
-    let ChatEvent::Exported { to: Destination::File, name, text } = news(&keeper) else { panic!("not exported") };
+    let mut writer = opened(None);
+    next_event(&writer);
+    writer.send(ChatRequest::Save(asked(1, "Where/\\?", "In Pudding Lane."))).unwrap();
+    writer.send(ChatRequest::Messages(1)).unwrap();
+    writer.send(ChatRequest::Search("pudding".into())).unwrap();
+    writer.send(ChatRequest::Export(1, ExportFormat::Markdown, Destination::File)).unwrap();
+    writer.send(ChatRequest::Document("none".into())).unwrap();
+    assert!(matches!(next_event(&writer), ChatEvent::Messages(1, messages) if messages.len() == 2));
+    assert!(matches!(next_event(&writer), ChatEvent::Found { query, hits } if query == "pudding" && hits.len() == 1));
+    let ChatEvent::Exported { to: Destination::File, name, text } = next_event(&writer) else { panic!("not exported") };
     assert!(name == "Where.md" && text.contains("Pudding"), "{name}: {text}");
-    assert!(matches!(news(&keeper), ChatEvent::NoDocument(hash) if hash == "none"));
+    assert!(matches!(next_event(&writer), ChatEvent::NoDocument(hash) if hash == "none"));
 }
 
 #[test]
 fn chats_that_cannot_be_opened_stay_in_memory_with_a_message() {
     let dir = tempfile::tempdir().unwrap();
     let first = ChatStore::open(dir.path()).unwrap();
-    let mut keeper = opened(Some(dir.path()));
-    let ChatEvent::Refused(sentence) = news(&keeper) else { panic!("not refused") };
+    let mut writer = opened(Some(dir.path()));
+    let ChatEvent::Refused(sentence) = next_event(&writer) else { panic!("not refused") };
     assert!(sentence.starts_with("Chats of this window are not saved: another Strata has"), "{sentence}");
-    assert!(matches!(news(&keeper), ChatEvent::Opened { .. }));
-    keeper.send(ChatRequest::Save(asked(1, "Where?", "Here."))).unwrap();
-    keeper.send(ChatRequest::Search("where".into())).unwrap();
-    assert!(matches!(news(&keeper), ChatEvent::Found { hits, .. } if hits.len() == 1));
-    drop(keeper);
+    assert!(matches!(next_event(&writer), ChatEvent::Opened { .. }));
+    writer.send(ChatRequest::Save(asked(1, "Where?", "Here."))).unwrap();
+    writer.send(ChatRequest::Search("where".into())).unwrap();
+    assert!(matches!(next_event(&writer), ChatEvent::Found { hits, .. } if hits.len() == 1));
+    drop(writer);
     assert!(first.list().unwrap().is_empty());
 }
 
@@ -78,35 +78,35 @@ fn failed_change_is_retried_until_it_is_saved() {
     ))
     .unwrap();
     drop(db);
-    let mut keeper = opened(Some(dir.path()));
-    news(&keeper);
-    keeper.send(ChatRequest::Save(asked(1, "Where?", "Here."))).unwrap();
+    let mut writer = opened(Some(dir.path()));
+    next_event(&writer);
+    writer.send(ChatRequest::Save(asked(1, "Where?", "Here."))).unwrap();
     assert!(
-        matches!(news(&keeper), ChatEvent::Refused(sentence) if sentence.starts_with("The latest messages are not saved yet"))
+        matches!(next_event(&writer), ChatEvent::Refused(sentence) if sentence.starts_with("The latest messages are not saved yet"))
     );
     let found = (0..200).any(|_| {
         std::thread::sleep(Duration::from_millis(50));
-        keeper.send(ChatRequest::Search("where".into())).unwrap();
-        matches!(news(&keeper), ChatEvent::Found { hits, .. } if hits.len() == 1)
+        writer.send(ChatRequest::Search("where".into())).unwrap();
+        matches!(next_event(&writer), ChatEvent::Found { hits, .. } if hits.len() == 1)
     });
     assert!(found, "never saved, although it could be after a second");
 }
 
 #[test]
 fn change_of_a_missing_chat_is_skipped() {
-    let mut keeper = opened(None);
-    news(&keeper);
+    let mut writer = opened(None);
+    next_event(&writer);
     let mut changes = asked(1, "Where?", "Here.");
     changes.remove(0);
-    keeper.send(ChatRequest::Save(changes)).unwrap();
-    keeper.send(ChatRequest::Save(vec![Change::Chat(chat(5, "Another"))])).unwrap();
-    keeper.send(ChatRequest::Search("another".into())).unwrap();
-    assert!(matches!(news(&keeper), ChatEvent::Found { hits, .. } if hits.len() == 1));
+    writer.send(ChatRequest::Save(changes)).unwrap();
+    writer.send(ChatRequest::Save(vec![Change::Chat(chat(5, "Another"))])).unwrap();
+    writer.send(ChatRequest::Search("another".into())).unwrap();
+    assert!(matches!(next_event(&writer), ChatEvent::Found { hits, .. } if hits.len() == 1));
 }
 
 #[test]
 fn full_queue_returns_the_request() {
-    let mut keeper = opened(None);
-    let given_back = (0..100_000).find_map(|_| keeper.send(ChatRequest::Search("word".into())).err());
+    let mut writer = opened(None);
+    let given_back = (0..100_000).find_map(|_| writer.send(ChatRequest::Search("word".into())).err());
     assert_eq!(given_back, Some(ChatRequest::Search("word".into())));
 }

@@ -5,7 +5,7 @@
 //! ```
 //! Alone: the prompts are turns of one chat. At once: each prompt stands by itself, as many to a batch as VRAM holds.
 //! The recordings hold on llvmpipe: another device sums in another order. Where a policy moves pages, `--pipeline off`
-//! keeps them from traveling as INT4, since how many do depends on measured speed.
+//! keeps them from being transferred as INT4, since how many do depends on measured speed.
 
 use std::collections::BTreeMap;
 use std::path::Path;

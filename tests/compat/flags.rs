@@ -1,4 +1,4 @@
-//! Flags of every command: names, environment twins, defaults and possible values, read from `--help` without its prose.
+//! Flags of every command: names, environment variables, defaults and possible values, read from `--help` without its prose.
 
 use serde_json::{Map, Value, json};
 
@@ -26,7 +26,7 @@ fn section<'a>(help: &'a str, title: &'a str) -> impl Iterator<Item = &'a str> {
     help.lines().skip_while(move |line| *line != title).skip(1).take_while(|line| line.is_empty() || line.starts_with(' '))
 }
 
-/// Entries of a section: the first line of each is indented by at most 6 and begins as `is_first` says.
+/// Entries of a section: the first line of each is indented by at most 6 and begins as `is_first` requires.
 fn entries<'a>(lines: impl Iterator<Item = &'a str>, is_first: impl Fn(&str) -> bool) -> Vec<Vec<&'a str>> {
     let mut entries: Vec<Vec<&str>> = Vec::new();
     for line in lines {
@@ -50,7 +50,7 @@ fn flag(entry: &[&str]) -> Value {
     let words = entry.join(" ").split_whitespace().collect::<Vec<_>>().join(" ");
     let first = entry[0].split("  ").next().unwrap_or_default();
     let names: Vec<&str> = first.split([' ', ',']).filter(|word| word.starts_with('-')).collect();
-    // A default behind the twin is clap's; another one is prose.
+    // A default behind the environment variable is clap's; another one is prose.
     let (env, after) = bracket(&words, "env").map_or((None, ""), |(env, after)| (Some(env.trim_end_matches('=')), after));
     let default = bracket(after, "default").filter(|_| after.starts_with(" [default: ")).map(|(value, _)| value);
     let listed = entry.iter().skip_while(|line| **line != "Possible values:").skip(1).filter_map(|line| line.strip_prefix("- "));

@@ -1,6 +1,6 @@
 //! Trace fixture: every event name and argument key of 9b1e455, a trace that it wrote, and its line of counters.
 //!
-//! Event of a trace: `ph` says its form, `cat` is the lane and the kind, `name` and the keys of `args` belong to the kind.
+//! Event of a trace: `ph` is its form, `cat` is the lane and the kind, `name` and the keys of `args` belong to the kind.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ const WAITS: &[&str] = &["gpu", "disk", "ram full", "upload slot", "link limit",
 const PHASES: &[&str] = &["ingest", "tokenize", "restore", "prefill", "first token", "decode"];
 const FAULTS: &[&str] = &["read", "write", "no space", "checksum", "foreign", "device"];
 const LINKS: [&str; 4] = ["disk to ram", "ram to vram", "vram to ram", "ram to disk"];
-const HIDING: &[&str] = &["layer", "theta_permille", "expected_io_us", "io_us", "expected_compute_us", "compute_us"];
+const OVERLAP: &[&str] = &["layer", "theta_permille", "expected_io_us", "io_us", "expected_compute_us", "compute_us"];
 const KINDS: [Kind; 13] = [
     ("move", "X", CAUSES, &["link", "layer", "group", "n_pages", "bytes", "cause"]),
     ("wait", "X", WAITS, &[]),
@@ -28,7 +28,7 @@ const KINDS: [Kind; 13] = [
     ("pages", "C", &["pages of a step"], &["resident", "fetched", "recomputed", "skipped"]),
     ("tiers", "C", &["KV bytes by tier"], &["vram", "ram", "disk"]),
     ("recompute", "X", &["recompute"], &["layer", "n_tokens"]),
-    ("hiding", "C", &["hiding of a layer"], HIDING),
+    ("hiding", "C", &["hiding of a layer"], OVERLAP),
     ("mass", "C", &["mass kept of a layer"], &["layer", "kept_ppm", "best_ppm"]),
     ("phase", "X", PHASES, &[]),
     ("fault", "i", FAULTS, &[]),

@@ -29,7 +29,7 @@ fn text_bom_and_line_ends_are_normalized_and_do_not_change_the_hash() {
 
 #[test]
 fn unusable_content_is_rejected_with_a_remedy() {
-    for (bytes, says) in [
+    for (bytes, expected) in [
         (b"".as_slice(), "has no text"),
         (b"\xEF\xBB\xBF \r\n\t", "has no text"),
         (b"abc\0def", "a binary file, not readable text"),
@@ -39,7 +39,7 @@ fn unusable_content_is_rejected_with_a_remedy() {
         (b"\x01\x02\x03\x04 a few words \x05\x06", "full of control characters"),
     ] {
         let sentence = refusal(bytes);
-        assert!(sentence.starts_with("a.txt ") && sentence.contains(says), "{sentence}");
+        assert!(sentence.starts_with("a.txt ") && sentence.contains(expected), "{sentence}");
     }
     let large = vec![b'a'; usize::try_from(limits::MAX_DOCUMENT_BYTES).unwrap() + 1];
     assert!(refusal(&large).contains("at most 64.0 MiB are supported"), "{}", refusal(&large));

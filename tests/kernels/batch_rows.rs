@@ -48,7 +48,7 @@ struct Case {
     element: KvFormat,
     shared: Pool,
     n_shared_pages: usize,
-    chosen: Pool,
+    selected: Pool,
     /// `[R * G]`
     lists: Vec<Vec<TokenSlot>>,
     /// private pages of each row, and the number of their keys
@@ -56,27 +56,27 @@ struct Case {
 }
 
 fn case(rng: &mut Rng, (_, g, d): Shape, element: KvFormat) -> Case {
-    let chosen = Pool::new(rng, g, d, element, 12);
+    let selected = Pool::new(rng, g, d, element, 12);
     let list = |rng: &mut Rng, head: usize, n: usize| -> Vec<TokenSlot> {
         let mut blocks: Vec<usize> = (0..48).collect();
         (0..n).for_each(|i| blocks.swap(i, i + rng.below((48 - i) as u32) as usize));
-        blocks[..n].iter().flat_map(|&b| listed(rng, chosen.slot(head, b))).collect()
+        blocks[..n].iter().flat_map(|&b| listed(rng, selected.slot(head, b))).collect()
     };
     // One row reads two splits, one a single block, one nothing.
     let lists = [20, 1, 0].iter().flat_map(|&n| (0..g).map(move |head| (head, n))).map(|(head, n)| list(rng, head, n)).collect();
     let tails = [5, 64, 300].map(|n: usize| (Pool::new(rng, g, d, KvFormat::F16, n.div_ceil(64)), n)).into_iter().collect();
-    Case { element, shared: Pool::new(rng, g, d, element, 5), n_shared_pages: 5, chosen, lists, tails }
+    Case { element, shared: Pool::new(rng, g, d, element, 5), n_shared_pages: 5, selected, lists, tails }
 }
 
 fn decode(gpu: &Gpu, (h, g, d): Shape, case: &Case, q: &[f32], subgroup8: bool) -> Vec<f32> {
     let op = |element, selective| {
         AttentionDecode::with_variant(gpu, h, g, d, element, DecodeVariant { subgroup8, selective }).unwrap()
     };
-    let (dense, chooses, own) = (op(case.element, false), op(case.element, true), op(KvFormat::F16, false));
+    let (dense, selective, own) = (op(case.element, false), op(case.element, true), op(KvFormat::F16, false));
     let n_keys = case.n_shared_pages * 64;
-    let (table, n_chosen) = padded(&entries(&case.lists));
+    let (table, n_selected) = padded(&entries(&case.lists));
     let n_own = case.tails.iter().map(|(_, n)| n.div_ceil(SPLIT_KEYS)).max().unwrap();
-    let (n_shared, n_listed) = (n_keys.div_ceil(SPLIT_KEYS), n_chosen.div_ceil(SPLIT_KEYS));
+    let (n_shared, n_listed) = (n_keys.div_ceil(SPLIT_KEYS), n_selected.div_ceil(SPLIT_KEYS));
     let n_splits = n_shared + n_listed + n_own;
     // NaN reveals unwritten results.
     let garbage = |bytes: u64| -> Slice { upload(gpu, &vec![0xffff_ffffu32; bytes as usize / 4]) };
@@ -90,8 +90,8 @@ fn decode(gpu: &Gpu, (h, g, d): Shape, case: &Case, q: &[f32], subgroup8: bool) 
     let (shared, n_blocks) = dense_table(&case.shared, g, case.n_shared_pages);
     let all = |n_splits| SplitRows { first: 0, n: N_ROWS, n_splits };
     record(&dense, &case.shared, &shared, SegmentKeys { n_keys, n_blocks, first_split: 0, n_splits }, all(n_shared));
-    let keys = SegmentKeys { n_keys: n_chosen, n_blocks: n_chosen, first_split: n_shared, n_splits };
-    record(&chooses, &case.chosen, &table, keys, all(n_listed));
+    let keys = SegmentKeys { n_keys: n_selected, n_blocks: n_selected, first_split: n_shared, n_splits };
+    record(&selective, &case.selected, &table, keys, all(n_listed));
     for (i, (pool, n_keys)) in case.tails.iter().enumerate() {
         let (table, n_blocks) = dense_table(pool, g, n_keys.div_ceil(64));
         let keys = SegmentKeys { n_keys: *n_keys, n_blocks, first_split: n_shared + n_listed, n_splits };
@@ -117,7 +117,7 @@ fn expected((h, g, d): Shape, case: &Case, q: &[f32]) -> Vec<f32> {
             whole(pool, g, n_pages)[kv_head].iter().flat_map(|slot| whole_block(*slot)).collect()
         };
         read(&case.shared, &all(&case.shared, case.n_shared_pages));
-        read(&case.chosen, &case.lists[row * g + kv_head]);
+        read(&case.selected, &case.lists[row * g + kv_head]);
         read(pool, &all(pool, n_own.div_ceil(64)));
         // The tail is last; memory after its last key is unused.
         let n = keys.len() / d - (n_own.next_multiple_of(64) - n_own);
@@ -182,7 +182,7 @@ fn token_scores_of_several_rows_equal_those_of_each_row() {
         let op = QkScores::new(&gpu, h, g, d, element).unwrap();
         let slots = |list: &Vec<TokenSlot>| -> Vec<u32> { list.iter().map(|token| token.entry() / 16).collect() };
         let (table, n_blocks) = padded(&case.lists.iter().map(slots).collect::<Vec<_>>());
-        let kv = upload(&gpu, &case.chosen.bytes);
+        let kv = upload(&gpu, &case.selected.bytes);
         let score = |q: &[f32], table: &[u32], rows: Range<usize>| -> Vec<f32> {
             let n_rows = rows.len();
             let scores = empty(&gpu, n_rows as u64 * op.scores_bytes(16 * n_blocks));

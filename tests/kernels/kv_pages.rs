@@ -21,10 +21,10 @@ const LIMIT: f64 = 1e-10;
 #[test]
 fn quantized_pages_equal_the_reference_bit_for_bit() {
     use KvFormat::{F16, F32, Q4, Q8};
-    let twin = FeatureOverrides { no_immediates: true, ..FeatureOverrides::default() };
+    let fallback = FeatureOverrides { no_immediates: true, ..FeatureOverrides::default() };
     // Compilation dominates the time: each pair of formats and each shape, but not all combinations.
     let pairs = [(F16, Q8, 2, 64), (F16, Q4, 2, 64), (F32, Q8, 3, 80), (F32, Q4, 3, 80), (F16, Q8, 1, 8), (F32, Q4, 2, 128)];
-    let cases = pairs.map(|pair| (pair, FeatureOverrides::default())).into_iter().chain([((F16, Q4, 1, 256), twin)]);
+    let cases = pairs.map(|pair| (pair, FeatureOverrides::default())).into_iter().chain([((F16, Q4, 1, 256), fallback)]);
     let mut rng = Rng::new(11);
     for ((work, sealed, g, d), overrides) in cases {
         let Some(gpu) = gpu("quantized_pages_equal_the_reference_bit_for_bit", overrides) else { return };

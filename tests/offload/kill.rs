@@ -21,11 +21,11 @@ fn every_committed_group_is_intact_after_a_power_failure_at_any_write() {
         let mut offload = tiers(config(200), &folder, N_GROUPS);
         let op = if rng.below(3) == 0 { FaultOp::Sync } else { FaultOp::Write };
         faulty.add(Rule::once(op, "", u64::from(rng.below(if op == FaultOp::Sync { 12 } else { 70 })), Fault::PowerCut));
-        let mut n_safe = 0;
+        let mut n_durable = 0;
         for group in 0..N_GROUPS {
             put_group(&mut offload, group, Retention::InRam).unwrap();
             if rng.below(3) == 0 && offload.flush() {
-                n_safe = group + 1;
+                n_durable = group + 1;
             }
         }
         n_cut += u32::from(faulty.n_injected() > 0);
@@ -34,11 +34,11 @@ fn every_committed_group_is_intact_after_a_power_failure_at_any_write() {
         let folder: Arc<dyn Folder> = Arc::new(memory.crashed(seed));
         let mut offload = tiers(config(10), &folder, N_GROUPS);
         let n_found = offload.store().unwrap().n_complete_prefix();
-        assert!(n_found >= n_safe, "seed {seed}: {n_found} of {n_safe} groups");
+        assert!(n_found >= n_durable, "seed {seed}: {n_found} of {n_durable} groups");
         for page in (0..N_GROUPS).flat_map(|g| (0..N_LAYER).map(move |l| PageId::kv(l, g))) {
             let was_there = offload.location(page) == PageLocation::Disk;
             let exists = fetch_intact(&mut offload, page);
-            assert!(exists || page.group >= n_safe, "seed {seed}: {page}");
+            assert!(exists || page.group >= n_durable, "seed {seed}: {page}");
             n_found_pages += usize::from(was_there && exists);
         }
     }

@@ -170,8 +170,8 @@ impl History {
         faulty.clear();
         let mut old = old;
         old.resume(config.disk_budget);
-        let is_safe = old.flush();
-        assert!(is_safe || disk != Disk::Works);
+        let is_durable = old.flush();
+        assert!(is_durable || disk != Disk::Works);
         old.close();
         let offload = tiers(config.clone(), &folder, N_DOCUMENT);
         let whole = |g: u32| (0..N_LAYER).all(|l| model.contains_key(&PageId::kv(l, g)));
@@ -183,7 +183,7 @@ impl History {
             );
         }
         let n_known = offload.store().unwrap().n_tokens();
-        assert!(n_known == n_tokens || !is_safe, "{n_known} of {n_tokens} tokens");
+        assert!(n_known == n_tokens || !is_durable, "{n_known} of {n_tokens} tokens");
         History { rng, disk, faulty, folder, config, tiers: offload, model: on_disk, n_tokens: n_known, n_fetched, n_missing }
     }
 

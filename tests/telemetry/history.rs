@@ -146,8 +146,8 @@ fn attribution_of_a_drawn_step_is_as_drawn() {
         (TimeCategory::Unattributed, 10),
         (TimeCategory::Idle, 10),
     ];
-    for (spent, ns) in expected {
-        assert_eq!(attribution.ns(spent), ns, "{spent:?}");
+    for (category, ns) in expected {
+        assert_eq!(attribution.ns(category), ns, "{category:?}");
     }
     assert_eq!((attribution.parts.len(), attribution.wall_ns), (expected.len(), 110));
     assert!((attribution.attributed_share().unwrap() - 0.9).abs() < 1e-9);

@@ -13,7 +13,7 @@ fn moved(link: Link, n_pages: u32, bytes: u64) -> EventKind {
     EventKind::PageMove { link, layer: 0, group: 0, n_pages, bytes, cause: Cause::Attention }
 }
 
-fn hiding(expected: [u32; 2], measured: [u32; 2]) -> EventKind {
+fn overlap(expected: [u32; 2], measured: [u32; 2]) -> EventKind {
     let ([expected_io_us, expected_compute_us], [io_us, compute_us]) = (expected, measured);
     EventKind::Overlap { layer: 0, theta_permille: 0, expected_io_us, io_us, expected_compute_us, compute_us }
 }
@@ -28,9 +28,9 @@ fn history() -> History {
         span(pages(2), 1001, 0),
         span(step(11), 1010, 1000),
         // The first layer has no prediction yet.
-        span(hiding([0, 0], [90, 10]), 1100, 0),
-        span(hiding([20, 50], [30, 40]), 1200, 0),
-        span(hiding([20, 50], [80, 40]), 1300, 0),
+        span(overlap([0, 0], [90, 10]), 1100, 0),
+        span(overlap([20, 50], [30, 40]), 1200, 0),
+        span(overlap([20, 50], [80, 40]), 1300, 0),
         span(pages(0), 2011, 0),
     ];
     history.add_events(ENGINE_LANE, &engine);

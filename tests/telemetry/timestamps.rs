@@ -114,8 +114,8 @@ fn copy_between_passes_is_the_gap_between_them() {
 
 #[test]
 fn device_without_timestamps_gives_one_estimated_span_per_submit() {
-    let twins = FeatureOverrides { no_timestamps: true, ..FeatureOverrides::default() };
-    let Some(gpu) = gpu("device_without_timestamps_gives_one_estimated_span_per_submit", twins) else { return };
+    let overrides = FeatureOverrides { no_timestamps: true, ..FeatureOverrides::default() };
+    let Some(gpu) = gpu("device_without_timestamps_gives_one_estimated_span_per_submit", overrides) else { return };
     let mut timestamps = TimestampRing::new(&gpu).unwrap();
     assert_eq!(timestamps.clock_error_ns(), None);
     let mut work = Work::new(&gpu);

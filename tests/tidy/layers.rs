@@ -1,10 +1,12 @@
 //! Layer rule: a module imports only modules of a lower layer.
 //!
 //! Imports are parsed from paths in the code, not in comments: `crate::gpu`, `crate::{base, gpu::Buffer}`, and
-//! `super::super::gpu` if it reaches the top. `lib.rs` and `main.rs` are above every layer.
+//! `super::super::gpu` if it reaches the top. `lib.rs` and `main.rs` are above every layer. Inside the engine, its interface
+//! uses no other part of it.
 
+use crate::paths::{from_root, module_of, read};
+use crate::rust::{tokens, without_tests};
 use crate::sources::Source;
-use crate::text::without_comments;
 
 /// Every module with its layer, as in `src/lib.rs`.
 pub const TABLE: [(&str, u8); 12] = [
@@ -26,7 +28,7 @@ pub fn complaints(source: &Source) -> Vec<String> {
     if !source.has_extension("rs") {
         return Vec::new();
     }
-    let Some(own) = module_of(&source.path) else { return Vec::new() };
+    let Some(own) = top_module_of(&source.path) else { return Vec::new() };
     let Some(own_layer) = layer(own) else { return vec![format!("{}: module {own} is in no layer", source.path)] };
     let mut found = Vec::new();
     for (n, line) in imports(source) {
@@ -38,7 +40,7 @@ pub fn complaints(source: &Source) -> Vec<String> {
 }
 
 /// Module of a file: `gpu` for `src/gpu/kernels/norm.rs`, None for `src/lib.rs`.
-fn module_of(path: &str) -> Option<&str> {
+fn top_module_of(path: &str) -> Option<&str> {
     let below = path.strip_prefix("src/")?;
     match below.split_once('/') {
         Some((module, _)) => Some(module),
@@ -52,17 +54,17 @@ fn layer(module: &str) -> Option<u8> {
 
 /// Top-level modules that the code names, with the line.
 fn imports(source: &Source) -> Vec<(usize, String)> {
-    let code = without_comments(&source.text);
+    let code = source.code();
     let mut found = Vec::new();
     for (at, _) in code.match_indices("crate::") {
         let before = code[..at].chars().next_back();
         if before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == '$') {
             continue;
         }
-        let n = line_of(&code, at);
+        let n = line_of(code, at);
         found.extend(heads(&code[at + "crate::".len()..]).into_iter().map(|name| (n, name)));
     }
-    found.extend(climbs(source, &code));
+    found.extend(climbs(source, code));
     found
 }
 
@@ -110,6 +112,23 @@ fn heads(rest: &str) -> Vec<String> {
     names
 }
 
+/// Folder of the engine's interface: plain data that other modules of the engine use, and not the other way round.
+pub const INTERFACE: &str = "src/engine/api";
+
+/// Paths in the interface to another part of the engine; tests may use them.
+pub fn interface_complaints(source: &Source) -> Vec<String> {
+    let Some(module) = module_of(&source.path).filter(|_| source.is_under(INTERFACE)) else { return Vec::new() };
+    let all = tokens(source.code());
+    let (imports, paths) = read(&without_tests(&all).0);
+    let named = imports.iter().map(|i| (i.line, &i.path)).chain(paths.iter().map(|p| (p.line, &p.segments)));
+    let absolute = named.filter_map(|(n, path)| Some((n, from_root(&module, path)?)));
+    let inner = absolute
+        .filter(|(_, path)| path.first().is_some_and(|top| top == "engine") && path.get(1).is_none_or(|part| part != "api"));
+    inner
+        .map(|(n, path)| format!("{}:{n}: the interface may use only crate::engine::api, not {}", source.path, path.join("::")))
+        .collect()
+}
+
 fn line_of(code: &str, at: usize) -> usize {
     code[..at].matches('\n').count() + 1
 }
@@ -134,4 +153,16 @@ fn layer_rule_accepts_downward_imports_and_prose() {
     assert_eq!(said("src/main.rs", "use crate::app::run;"), Vec::<String>::new());
     assert_eq!(said("src/engine/mod.rs", "mod tests { use super::super::engine; use super::command; }"), Vec::<String>::new());
     assert_eq!(heads("{a::{b, c}, d}; crate::x"), ["a", "d"]);
+}
+
+#[test]
+fn interface_rule_rejects_the_rest_of_the_engine() {
+    let said = |text: &str| interface_complaints(&Source::new("src/engine/api/event.rs", text)).len();
+    assert_eq!(said("use crate::engine::worker::Worker;"), 1);
+    assert_eq!(said("use crate::engine::{api::Prompt, sampler};"), 1);
+    assert_eq!(said("use crate::{engine::Prompt, kv};"), 1, "a re-export of the engine");
+    assert_eq!(said("fn f(x: super::super::error::EngineError) {}"), 1);
+    assert_eq!(said("use crate::engine::api::Prompt; use super::request::Message; pub(crate) use crate::kv::policy;"), 0);
+    assert_eq!(said("#[cfg(test)] mod tests { use crate::engine::worker; }"), 0);
+    assert_eq!(interface_complaints(&Source::new("src/engine/worker.rs", "use crate::engine::sampler;")), [""; 0]);
 }

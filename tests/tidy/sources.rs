@@ -2,6 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
+
+use crate::rust;
 
 /// A text file of the project.
 pub struct Source {
@@ -9,11 +12,23 @@ pub struct Source {
     pub path: String,
     /// content
     pub text: String,
+    code: OnceLock<String>,
+    comments: OnceLock<String>,
 }
 
 impl Source {
     pub fn new(path: &str, text: &str) -> Source {
-        Source { path: path.to_owned(), text: text.to_owned() }
+        Source { path: path.to_owned(), text: text.to_owned(), code: OnceLock::new(), comments: OnceLock::new() }
+    }
+
+    /// The code of Rust or WGSL, without comments and without the contents of literals.
+    pub fn code(&self) -> &str {
+        self.code.get_or_init(|| rust::code_of(&self.text))
+    }
+
+    /// The comments of Rust or WGSL, each in its line.
+    pub fn comments(&self) -> &str {
+        self.comments.get_or_init(|| rust::comments_of(&self.text))
     }
 
     pub fn has_extension(&self, extension: &str) -> bool {
@@ -29,14 +44,21 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Every text file of the project; never empty.
-pub fn tracked() -> Vec<Source> {
-    let sources: Vec<Source> = paths()
-        .into_iter()
-        .filter_map(|path| std::fs::read_to_string(root().join(&path)).ok().map(|text| Source { path, text }))
-        .collect();
-    assert!(sources.len() > 10, "only {} files found", sources.len());
-    sources
+/// Folder of the papers' texts, beside the test data; it may not exist.
+pub fn papers() -> PathBuf {
+    let data = std::env::var_os("STRATA_DATA").map_or_else(|| root().join("../shared/data"), PathBuf::from);
+    data.join("../papers")
+}
+
+/// Every text file of the project, read once; never empty.
+pub fn tracked() -> &'static [Source] {
+    static SOURCES: OnceLock<Vec<Source>> = OnceLock::new();
+    SOURCES.get_or_init(|| {
+        let read = |path: String| std::fs::read_to_string(root().join(&path)).ok().map(|text| Source::new(&path, &text));
+        let sources: Vec<Source> = paths().into_iter().filter_map(read).collect();
+        assert!(sources.len() > 10, "only {} files found", sources.len());
+        sources
+    })
 }
 
 /// Names at the top level of the project.

@@ -7,7 +7,7 @@ const UNFINISHED: [&str; 5] =
     [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X:"), concat!("#[ign", "ore"), concat!("unimplem", "ented!")];
 
 /// A crate, the only modules that may name it, and the reason.
-const ROOMS: [(&str, &[&str], &str); 7] = [
+const CRATES: [(&str, &[&str], &str); 7] = [
     ("anyhow::", &["src/main.rs", "src/cli"], "other modules have one thiserror enum each"),
     ("egui::", &["src/app"], "only the window draws"),
     ("eframe::", &["src/app"], "only the window draws"),
@@ -47,7 +47,7 @@ pub fn shader_header(source: &Source) -> Vec<String> {
     if source.text.contains("var<workgroup>") && !header.to_lowercase().contains("workgroup memory") {
         found.push(complain("its `Workgroup memory:`"));
     }
-    for name in bound_names(&source.text) {
+    for name in bound_names(source) {
         if !mentions(&header, &name) {
             found.push(complain(&format!("the binding `{name}`")));
         }
@@ -56,9 +56,9 @@ pub fn shader_header(source: &Source) -> Vec<String> {
 }
 
 /// Names of the variables that `@binding` lines declare.
-fn bound_names(text: &str) -> Vec<String> {
-    let code = without_comments(text);
-    let mut names: Vec<String> = code
+fn bound_names(source: &Source) -> Vec<String> {
+    let mut names: Vec<String> = source
+        .code()
         .lines()
         .filter(|l| l.contains("@binding("))
         .filter_map(|l| {
@@ -82,13 +82,12 @@ pub fn forbidden_words(source: &Source) -> Vec<String> {
 }
 
 pub fn foreign_crates(source: &Source) -> Vec<String> {
-    let code = without_comments(&source.text);
     let mut found = Vec::new();
-    for (name, rooms, reason) in ROOMS {
-        if rooms.iter().any(|room| source.is_under(room)) {
+    for (name, modules, reason) in CRATES {
+        if modules.iter().any(|module| source.is_under(module)) {
             continue;
         }
-        for (n, line) in code.lines().enumerate().filter(|(_, l)| names_crate(l, name)) {
+        for (n, line) in source.code().lines().enumerate().filter(|(_, l)| names_crate(l, name)) {
             found.push(format!("{}:{}: {} ({reason}): {}", source.path, n + 1, name.trim_end(), line.trim()));
         }
     }
@@ -98,31 +97,6 @@ pub fn foreign_crates(source: &Source) -> Vec<String> {
 /// True if the line has `name`, not as the end of a longer word.
 fn names_crate(line: &str, name: &str) -> bool {
     line.match_indices(name).any(|(at, _)| !line[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_'))
-}
-
-/// Removes comments after `//`, and the contents of string literals.
-pub fn without_comments(text: &str) -> String {
-    let mut code = String::with_capacity(text.len());
-    for line in text.lines() {
-        let mut in_string = false;
-        let mut last = ' ';
-        for c in line.chars() {
-            match c {
-                '"' if last != '\\' && last != '\'' => in_string = !in_string,
-                '/' if last == '/' && !in_string => {
-                    code.pop();
-                    break;
-                }
-                _ => {}
-            }
-            if !in_string || c == '"' {
-                code.push(c);
-            }
-            last = c;
-        }
-        code.push('\n');
-    }
-    code
 }
 
 #[test]
@@ -148,10 +122,4 @@ fn shader_rule_rejects_incomplete_headers() {
     assert_eq!(said("// The largest logit.\n// Bindings: logits f32 [V]\n// Grid: one. Workgroup memory: 16 B.\n"), 0);
     assert_eq!(said("// The largest logit.\n// Bindings: other f32 [V]\n// Grid: one. Workgroup memory: 16 B.\n"), 1);
     assert!(shader_header(&Source::new("shaders/common/x.wgsl", "// Helpers.\nfn f() {}\n")).is_empty());
-}
-
-#[test]
-fn comments_and_strings_are_removed() {
-    assert_eq!(without_comments("a // b\nc(\"d // e\") // f"), "a \nc(\"\") \n");
-    assert_eq!(without_comments("'\"' // x"), "'\"' \n");
 }

@@ -20,13 +20,13 @@ fn asked(rig: &mut Rig) -> (u64, Vec<String>) {
     }
 }
 
-fn kept_in(dir: &tempfile::TempDir) -> Setup {
+fn stored_in(dir: &tempfile::TempDir) -> Setup {
     Setup { folders: Folders { data: Some(dir.path().to_owned()), ..Folders::default() }, ..Setup::default() }
 }
 
 /// A window with the chats of a folder, once it has listed them.
 fn window_on(dir: &tempfile::TempDir, title: &str) -> Rig {
-    let mut rig = Rig::ready_with(kept_in(dir));
+    let mut rig = Rig::ready_with(stored_in(dir));
     let label = format!("Chat: {title}");
     rig.wait_for(|rig| rig.harness.query_by_label(&label).is_some());
     rig
@@ -186,7 +186,7 @@ fn instructions_of_a_chat_are_said_to_the_model() {
 }
 
 #[test]
-fn instructions_are_kept_as_a_preset_for_other_chats() {
+fn instructions_are_stored_as_a_preset_for_other_chats() {
     let mut rig = Rig::ready();
     rig.click("Instructions and sampling");
     for (field, text) in [("Instructions", "Answer in French."), ("Name of the preset", "French")] {
@@ -213,7 +213,7 @@ fn instructions_are_kept_as_a_preset_for_other_chats() {
 #[test]
 fn chat_is_there_after_a_restart_with_its_document() {
     let dir = tempfile::tempdir().unwrap();
-    let mut rig = Rig::ready_with(kept_in(&dir));
+    let mut rig = Rig::ready_with(stored_in(&dir));
     rig.drop_text("notes.txt", "The bell weighs 412 kg.");
     answered(&mut rig, "What weighs it?", "It says \"The bell weighs 412 kg\" there.");
     close(rig);
@@ -231,7 +231,7 @@ fn chat_is_there_after_a_restart_with_its_document() {
 #[test]
 fn answer_that_was_cut_off_by_a_kill_has_what_was_shown() {
     let dir = tempfile::tempdir().unwrap();
-    let mut rig = Rig::ready_with(kept_in(&dir));
+    let mut rig = Rig::ready_with(stored_in(&dir));
     let turn = rig.ask("Where?");
     rig.emit(EngineEvent::Token { turn, text: "It began in Pud".into(), n: 4, tokens_per_s: 9.0, context_used: 9 });
     // The file as a killed window leaves it, while this one still has it open; a slow disk may take longer than a frame.
@@ -265,7 +265,7 @@ fn damaged_chats_are_said_in_a_sentence_and_the_window_goes_on() {
     let chats = dir.path().join("chats");
     std::fs::create_dir(&chats).unwrap();
     std::fs::write(chats.join("chats.sqlite"), "This is a letter, not a database. ".repeat(100)).unwrap();
-    let mut rig = Rig::ready_with(kept_in(&dir));
+    let mut rig = Rig::ready_with(stored_in(&dir));
     rig.wait_for(|rig| rig.shows("Chats of this window are not saved"));
     assert!(rig.shows("is corrupt and was left unchanged"));
     answered(&mut rig, "One?", "First.");
@@ -275,7 +275,7 @@ fn damaged_chats_are_said_in_a_sentence_and_the_window_goes_on() {
 #[test]
 fn lost_document_is_named_and_nothing_is_asked_without_it() {
     let dir = tempfile::tempdir().unwrap();
-    let mut rig = Rig::ready_with(kept_in(&dir));
+    let mut rig = Rig::ready_with(stored_in(&dir));
     rig.drop_text("notes.txt", "The bell weighs 412 kg.");
     answered(&mut rig, "What weighs it?", "The bell.");
     rig.click("New chat");

@@ -99,8 +99,8 @@ fn log_tells_of_a_turn_without_a_word_of_it() {
     let caught = std::panic::catch_unwind(|| panic!("in the middle of xyzzyplugh"));
     assert!(caught.is_err());
     let log = std::fs::read_to_string(state.path().join("strata.log")).unwrap();
-    for says in ["model loaded: Strata Quote", "turn ended (Eos): 430 tokens of prompt", "turn failed, refused", "panicked at"] {
-        assert!(log.contains(says), "{says} in\n{log}");
+    for line in ["model loaded: Strata Quote", "turn ended (Eos): 430 tokens of prompt", "turn failed, refused", "panicked at"] {
+        assert!(log.contains(line), "{line} in\n{log}");
     }
     assert!(!log.contains("xyzzyplugh"), "{log}");
 }

@@ -37,7 +37,7 @@ fn kv_use(vram: u64, ram: u64, disk: u64) -> EngineEvent {
 
 /// Saved documents of a reader of old books.
 fn library() -> Vec<SavedDocument> {
-    let kept = |name, state, tokens, saved_tokens, kv_bytes| SavedDocument {
+    let document = |name, state, tokens, saved_tokens, kv_bytes| SavedDocument {
         tokens,
         saved_tokens,
         kv_bytes,
@@ -47,9 +47,9 @@ fn library() -> Vec<SavedDocument> {
         ..saved(name, name, state)
     };
     vec![
-        kept("evelyn-diary.txt", SavedState::Read, 1_220_000, 1_220_000, 3_747_840_000),
-        kept("the-plague-year.txt", SavedState::Partial, 140_000, 57_400, 176_332_800),
-        kept("rents-of-the-city-1662.md", SavedState::Missing, 31_000, 31_000, 0),
+        document("evelyn-diary.txt", SavedState::Read, 1_220_000, 1_220_000, 3_747_840_000),
+        document("the-plague-year.txt", SavedState::Partial, 140_000, 57_400, 176_332_800),
+        document("rents-of-the-city-1662.md", SavedState::Missing, 31_000, 31_000, 0),
     ]
 }
 
@@ -85,9 +85,9 @@ fn offload(setup: Setup) -> Rig {
 fn over_budget(setup: Setup) -> Rig {
     let mut rig = offload(setup);
     rig.emit(kv_use(2_300_000_000, 3_300_000_000, 6_200_000_000));
-    let mut kept = library();
-    kept.insert(0, SavedDocument { id: "new".into(), ..saved("pepys-diary.txt", &diary(), SavedState::Read) });
-    rig.emit(EngineEvent::Library(kept));
+    let mut listed = library();
+    listed.insert(0, SavedDocument { id: "new".into(), ..saved("pepys-diary.txt", &diary(), SavedState::Read) });
+    rig.emit(EngineEvent::Library(listed));
     rig
 }
 

@@ -39,11 +39,11 @@ pub struct AttendedPages {
 
 impl AttendedPages {
     /// Attended pages of an answer in `chat`. None if no attention fell on a document.
-    pub fn of(chat: &Chat, documents: &[OpenDocument], weighed: &PageAttention) -> Option<AttendedPages> {
+    pub fn of(chat: &Chat, documents: &[OpenDocument], attention: &PageAttention) -> Option<AttendedPages> {
         let mut pages = Vec::new();
         let mut begin = 0;
         for doc in chat.docs(documents) {
-            pages.extend(pages_of(doc, begin, weighed));
+            pages.extend(pages_of(doc, begin, attention));
             begin += doc.text.len() + BLANK_LINE.len();
         }
         let sum: f32 = pages.iter().map(|page| page.share).sum();
@@ -54,14 +54,14 @@ impl AttendedPages {
         pages.sort_by(|a, b| b.share.total_cmp(&a.share));
         pages.retain(|page| page.share >= LEAST_SHARE);
         pages.truncate(MAX_PAGES);
-        Some(AttendedPages { pages, n_steps: weighed.n_steps })
+        Some(AttendedPages { pages, n_steps: attention.n_steps })
     }
 }
 
 /// Attention on the pages of a document that begins at byte `begin` of the joined text.
-fn pages_of(doc: &OpenDocument, begin: usize, weighed: &PageAttention) -> Vec<AttendedPage> {
+fn pages_of(doc: &OpenDocument, begin: usize, attention: &PageAttention) -> Vec<AttendedPage> {
     let mut shares = vec![0.0; doc.pages.len()];
-    for (mass, bytes) in weighed.mass.iter().zip(weighed.first_byte.windows(2)) {
+    for (mass, bytes) in attention.mass.iter().zip(attention.first_byte.windows(2)) {
         let [from, to] = [bytes.first(), bytes.last()].map(|byte| byte.map_or(0, |byte| *byte as usize));
         let within = from.max(begin)..to.min(begin + doc.text.len());
         if within.is_empty() {
@@ -102,25 +102,25 @@ mod tests {
         }
     }
 
-    fn shares(weighed: &PageAttention) -> Vec<(DocId, usize, u32)> {
+    fn shares(attention: &PageAttention) -> Vec<(DocId, usize, u32)> {
         // Pages of 10 and 9 bytes; the second document begins at byte 21.
         let docs = [doc(1, "Page one.\u{0C}Page two."), doc(2, "Page alone")];
         assert_eq!((docs[0].text.len(), docs[0].pages.len()), (19, 2));
         let chat = Chat { documents: vec![1, 2], ..Chat::default() };
-        let read = AttendedPages::of(&chat, &docs, weighed);
+        let read = AttendedPages::of(&chat, &docs, attention);
         let pages = read.map(|read| read.pages).unwrap_or_default();
         pages.iter().map(|p| (p.doc, p.page, (p.share * 1000.0).round() as u32)).collect()
     }
 
     #[test]
     fn mass_goes_to_the_pages_whose_bytes_it_fell_on() {
-        let weighed =
+        let attention =
             |mass: &[f32], first_byte: &[u32]| PageAttention { n_steps: 2, mass: mass.into(), first_byte: first_byte.into() };
         // The first piece lies half on either page, the last is the question.
-        assert_eq!(shares(&weighed(&[0.2, 0.1, 0.7], &[5, 15, 19, 40])), [(2, 0, 526), (1, 1, 316), (1, 0, 158)]);
-        assert_eq!(shares(&weighed(&[1.0], &[21, 31])), [(2, 0, 1000)]);
-        assert_eq!(shares(&weighed(&[1.0], &[40, 50])), [], "nothing fell on a document");
-        assert_eq!(shares(&weighed(&[0.995, 0.005], &[0, 10, 19])), [(1, 0, 995)], "a thousandth is no line");
-        assert_eq!(shares(&weighed(&[0.5, 0.5], &[0, 0, 10])), [(1, 0, 1000)], "what has no text has no page");
+        assert_eq!(shares(&attention(&[0.2, 0.1, 0.7], &[5, 15, 19, 40])), [(2, 0, 526), (1, 1, 316), (1, 0, 158)]);
+        assert_eq!(shares(&attention(&[1.0], &[21, 31])), [(2, 0, 1000)]);
+        assert_eq!(shares(&attention(&[1.0], &[40, 50])), [], "nothing fell on a document");
+        assert_eq!(shares(&attention(&[0.995, 0.005], &[0, 10, 19])), [(1, 0, 995)], "a thousandth is no line");
+        assert_eq!(shares(&attention(&[0.5, 0.5], &[0, 0, 10])), [(1, 0, 1000)], "what has no text has no page");
     }
 }

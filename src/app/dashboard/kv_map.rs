@@ -256,13 +256,13 @@ fn map_ui(ui: &mut Ui, view: &ViewState, map: &PageMap, state: &mut KvMapState, 
 }
 
 fn label(map: &PageMap) -> String {
-    let census = &map.census;
+    let occupancy = &map.census;
     let of = |tier: Tier, name: &str| {
-        let n = census.copies.iter().filter(|copies| copies.nearest() == Some(tier)).count();
+        let n = occupancy.copies.iter().filter(|copies| copies.nearest() == Some(tier)).count();
         format!("{} read from {name}", format::count(n))
     };
     let tiers = [of(Tier::Vram, "VRAM"), of(Tier::Ram, "RAM"), of(Tier::Disk, "the disk")].join(", ");
-    format!("KV map, {} pages of {} layers: {tiers}", format::count(census.n_pages), census.n_layer)
+    format!("KV map, {} pages of {} layers: {tiers}", format::count(occupancy.n_pages), occupancy.n_layer)
 }
 
 fn open(view: &ViewState, map: &PageMap, page: usize) -> Option<Action> {

@@ -51,16 +51,16 @@ impl Frame {
 }
 
 /// Draws the map.
-pub fn paint(census: &TierOccupancy, frame: &Frame, palette: Palette) -> ColorImage {
-    let n_rows = frame.n_rows(census.n_layer);
+pub fn paint(occupancy: &TierOccupancy, frame: &Frame, palette: Palette) -> ColorImage {
+    let n_rows = frame.n_rows(occupancy.n_layer);
     let mut image = ColorImage::filled([frame.width, n_rows * frame.row_height], Color32::TRANSPARENT);
     let height = frame.row_height.saturating_sub(frame.gap).max(1);
     for row in 0..n_rows {
-        let layers = row * frame.row_layers..((row + 1) * frame.row_layers).min(census.n_layer);
+        let layers = row * frame.row_layers..((row + 1) * frame.row_layers).min(occupancy.n_layer);
         for x in 0..frame.width {
-            let (first, end) = frame.pages_at(x, census.n_pages);
+            let (first, end) = frame.pages_at(x, occupancy.n_pages);
             let pages = layers.clone().flat_map(|layer| (first..end).map(move |page| (layer, page)));
-            let tops = tops(pages.map(|(layer, page)| census.at(layer, page).nearest()), height);
+            let tops = tops(pages.map(|(layer, page)| occupancy.at(layer, page).nearest()), height);
             if first == end {
                 continue;
             }
@@ -109,15 +109,15 @@ mod tests {
 
     const PALETTE: Palette = [Color32::BLACK, Color32::BLUE, Color32::GREEN, Color32::YELLOW];
 
-    fn census(n_layer: usize, n_pages: usize, tier: impl Fn(usize, usize) -> Option<Tier>) -> TierOccupancy {
-        let mut census = TierOccupancy::new(n_layer, n_pages);
+    fn occupancy(n_layer: usize, n_pages: usize, tier: impl Fn(usize, usize) -> Option<Tier>) -> TierOccupancy {
+        let mut occupancy = TierOccupancy::new(n_layer, n_pages);
         for layer in 0..n_layer {
             for page in 0..n_pages {
-                census.copies[layer * n_pages + page] =
+                occupancy.copies[layer * n_pages + page] =
                     tier(layer, page).map_or(PageCopies::default(), |t| PageCopies::default().with(t));
             }
         }
-        census
+        occupancy
     }
 
     fn frame(n_pages: usize, width: usize) -> Frame {
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn page_is_as_high_as_its_tier_is_fast() {
         let tiers = [Some(Tier::Vram), Some(Tier::Ram), Some(Tier::Disk), None];
-        let image = paint(&census(1, 4, |_, page| tiers[page]), &frame(4, 4), PALETTE);
+        let image = paint(&occupancy(1, 4, |_, page| tiers[page]), &frame(4, 4), PALETTE);
         let [k, b, g, y] = PALETTE;
         assert_eq!(column(&image, 0, 0), [b; 6]);
         assert_eq!(column(&image, 1, 0), [g, g, g, g, k, k]);
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn single_page_among_thousands_is_seen() {
         let alone = |_: usize, page: usize| Some(if page == 4321 { Tier::Vram } else { Tier::Disk });
-        let image = paint(&census(1, 8192, alone), &frame(8192, 64), PALETTE);
+        let image = paint(&occupancy(1, 8192, alone), &frame(8192, 64), PALETTE);
         let seen: Vec<usize> = (0..64).filter(|x| column(&image, *x, 0).contains(&PALETTE[1])).collect();
         assert_eq!(seen, [4321 * 64 / 8192]);
     }
@@ -151,9 +151,9 @@ mod tests {
     #[test]
     fn layers_in_a_row_are_counted_together_and_the_last_row_may_have_fewer() {
         let by_layer = |layer: usize, _: usize| Some(if layer < 2 { Tier::Vram } else { Tier::Disk });
-        let census = census(5, 1, by_layer);
+        let occupancy = occupancy(5, 1, by_layer);
         let frame = Frame { row_layers: 2, ..frame(1, 1) };
-        let image = paint(&census, &frame, PALETTE);
+        let image = paint(&occupancy, &frame, PALETTE);
         assert_eq!((frame.n_rows(5), image.size), (3, [1, 21]));
         assert_eq!(
             (column(&image, 0, 0)[5], column(&image, 0, 1)[0], column(&image, 0, 2)[5]),
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn view_within_one_page_shows_that_page() {
         let image = paint(
-            &census(1, 3, |_, page| (page == 1).then_some(Tier::Ram)),
+            &occupancy(1, 3, |_, page| (page == 1).then_some(Tier::Ram)),
             &Frame { pages: [1.2, 1.4], ..frame(3, 5) },
             PALETTE,
         );

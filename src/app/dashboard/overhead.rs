@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processor_time_is_read_as_linux_writes_it() {
+    fn cpu_time_is_read_as_linux_writes_it() {
         let stat = "42 (a) b) c) S 1 42 42 0 -1 4194304 100 0 0 0 250 50 0 0 20 0 8 0 9 1 2";
         assert_eq!(cpu_secs(stat), Some(3.0));
         for bad in ["", "42", "42 (x) S 1", "42 (x) S 1 2 3 4 5 6 7 8 9 10 eleven 12"] {
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn processor_share_needs_two_looks() {
+    fn cpu_share_needs_two_samples() {
         let (mut cost, now) = (Cost::default(), Instant::now());
         cost.record_cpu(now, Some(1.0));
         assert_eq!(cost.cpu, Known::Missing);

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn page_that_a_policy_reads_says_when_and_what_it_weighs() {
+    fn page_that_a_policy_reads_has_its_last_step_and_mass() {
         let mut map = map();
         map.census.steps_since_read = vec![NEVER_READ, 3, 0, 1, 0, 0];
         map.mass = vec![0.1, 0.0123, 0.0, f32::NAN, f32::NAN, f32::NAN];

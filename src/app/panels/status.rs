@@ -73,8 +73,8 @@ fn parts(state: &ViewState) -> Vec<String> {
     let mut attention = state.measured.attention.map_or(expected, attention_label).to_owned();
     if state.is_checking() {
         attention = "checking exactly".to_owned();
-    } else if let Some(kept) = state.measured.mass_kept {
-        attention += &format!(" ({})", mass_label(kept));
+    } else if let Some(mass) = state.measured.mass_kept {
+        attention += &format!(" ({})", mass_label(mass));
     }
     vec![device, attention, speed]
 }

@@ -161,10 +161,12 @@ mod tests {
     fn own_words_and_warnings_of_the_devices_are_logged() {
         let dir = tempfile::tempdir().unwrap();
         let logger = Logger(Mutex::new(Rotating::open(dir.path().join("strata.log")).unwrap()));
-        let says = |target: &str, level| logger.enabled(&Metadata::builder().target(target).level(level).build());
-        assert!(says("strata::app::logs", Level::Info) && says("wgpu_core::device", Level::Warn));
+        let is_logged = |target: &str, level| logger.enabled(&Metadata::builder().target(target).level(level).build());
+        assert!(is_logged("strata::app::logs", Level::Info) && is_logged("wgpu_core::device", Level::Warn));
         assert!(
-            !says("wgpu_core::device", Level::Info) && !says("epaint::text", Level::Error) && !says("stratagem", Level::Info)
+            !is_logged("wgpu_core::device", Level::Info)
+                && !is_logged("epaint::text", Level::Error)
+                && !is_logged("stratagem", Level::Info)
         );
     }
 }

@@ -154,11 +154,11 @@ impl ViewState {
     pub(in crate::app) fn save_document(&mut self, document: &Arc<Document>, n_chars: usize, path: Option<PathBuf>) {
         let content_hash = document.content_hash.to_string();
         let name = DocumentName { content_hash, name: document.name.clone(), path: path.clone() };
-        let kept = StoredDocument { document: name, bytes: document.bytes, n_chars, n_pages: document.pages.len() };
+        let stored = StoredDocument { document: name, bytes: document.bytes, n_chars, n_pages: document.pages.len() };
         let documents = &mut self.chats.persistence.documents;
-        if !documents.contains(&kept) {
-            documents.retain(|d| d.document.content_hash != kept.document.content_hash);
-            documents.push(kept);
+        if !documents.contains(&stored) {
+            documents.retain(|d| d.document.content_hash != stored.document.content_hash);
+            documents.push(stored);
             self.chats.persistence.queue(Change::Document(document.clone(), path));
         }
     }
@@ -297,8 +297,8 @@ impl ViewState {
 
     /// Adds a document whose text is stored to the current chat, once it is loaded.
     pub fn attach_stored(&mut self, content_hash: &str) {
-        let kept = self.chats.persistence.documents.iter().find(|d| d.document.content_hash == content_hash);
-        let Some(document) = kept.map(|d| d.document.clone()) else { return };
+        let stored = self.chats.persistence.documents.iter().find(|d| d.document.content_hash == content_hash);
+        let Some(document) = stored.map(|d| d.document.clone()) else { return };
         let chat = self.chat_mut();
         if !chat.missing.iter().any(|m| m.document.content_hash == content_hash) {
             let place = chat.documents.len() + chat.missing.len();

@@ -58,7 +58,7 @@ fn restarted(store: &mut ChatStore) -> ViewState {
     state
 }
 
-fn open_kept(state: &mut ViewState, store: &mut ChatStore, title: &str) {
+fn open_stored(state: &mut ViewState, store: &mut ChatStore, title: &str) {
     let id = state.chats.list.iter().find(|c| c.title(&state.documents.list) == title).unwrap().id;
     state.select_chat(id);
     serve(state, store);
@@ -77,7 +77,7 @@ fn chat_is_the_same_after_a_restart_with_its_documents_and_what_it_cost() {
     let (hash, before) = (state.chat().content_hash, state.chat().messages(&state.documents.list, 1));
     let mut state = restarted(&mut store);
     assert!(state.chat().is_blank(), "a new chat is on screen");
-    open_kept(&mut state, &mut store, "What?");
+    open_stored(&mut state, &mut store, "What?");
     let chat = state.chat();
     assert_eq!((chat.content_hash, chat.messages(&state.documents.list, 1)), (hash, before));
     assert_eq!(chat.exchanges[1].outcome, Outcome::Done(Box::new(summary())));
@@ -97,7 +97,7 @@ fn interrupted_answer_has_what_was_shown_and_says_so() {
     drop(store);
     let mut store = ChatStore::open(dir.path()).unwrap();
     let mut state = restarted(&mut store);
-    open_kept(&mut state, &mut store, "Where?");
+    open_stored(&mut state, &mut store, "Where?");
     let exchange = &state.chat().exchanges[0];
     assert_eq!((exchange.answer.as_str(), &exchange.outcome), ("In Pudding", &Outcome::Restored(INTERRUPTED.into())));
 }
@@ -118,7 +118,7 @@ fn branches_and_the_one_that_was_shown_come_back() {
     state.show_branch(first);
     serve(&mut state, &mut store);
     let mut state = restarted(&mut store);
-    open_kept(&mut state, &mut store, "One?");
+    open_stored(&mut state, &mut store, "One?");
     let answers = |state: &ViewState| state.chat().exchanges.iter().map(|e| e.answer.clone()).collect::<Vec<_>>();
     assert_eq!(answers(&state), ["First.", "Second."]);
     assert_eq!(state.chat().questions_beside(&state.chat().exchanges[0]).ids, [first, edited]);
@@ -196,11 +196,11 @@ fn question_asked_after_the_clock_was_set_back_follows_what_was_said_before() {
     answered(&mut state, "One?", "First.");
     serve(&mut state, &mut store);
     let mut state = restarted(&mut store);
-    open_kept(&mut state, &mut store, "One?");
+    open_stored(&mut state, &mut store, "One?");
     answered(&mut state, "Two?", "Second.");
     serve(&mut state, &mut store);
     let mut state = restarted(&mut store);
-    open_kept(&mut state, &mut store, "One?");
+    open_stored(&mut state, &mut store, "One?");
     let answers: Vec<&str> = state.chat().exchanges.iter().map(|e| e.answer.as_str()).collect();
     assert_eq!(answers, ["First.", "Second."]);
 }
@@ -284,7 +284,7 @@ fn question_waits_for_a_document_that_is_lost_and_its_file_brings_it_back() {
     serve(&mut state, &mut store);
     store.apply(&[Change::ForgetDocument(document("two.txt").content_hash.to_string())]).unwrap();
     let mut state = restarted(&mut store);
-    open_kept(&mut state, &mut store, "What?");
+    open_stored(&mut state, &mut store, "What?");
     state.chat_mut().draft = "More?".into();
     assert!(!state.can_send());
     assert!(state.chat().missing[0].is_lost && state.chat().documents.len() == 2);

@@ -41,8 +41,8 @@ impl SettingsState {
 
 impl ViewState {
     /// Starts with the stored preferences, and shows their errors. The last model is the initial one, unless another was requested.
-    pub fn use_preferences(&mut self, kept: Preferences, notices: Vec<String>) {
-        self.settings.preferences = kept;
+    pub fn use_preferences(&mut self, preferences: Preferences, notices: Vec<String>) {
+        self.settings.preferences = preferences;
         notices.into_iter().for_each(|sentence| self.notice(sentence, true));
         if self.engine.source == ModelSource::BuiltIn {
             self.engine.source = self.settings.preferences.last_model().unwrap_or(ModelSource::BuiltIn);

@@ -290,15 +290,15 @@ mod tests {
 
     #[test]
     fn settings_that_were_noted_come_back_for_their_model_alone() {
-        let mut kept = Preferences::default();
+        let mut preferences = Preferences::default();
         let before = Settings::default();
         let mut after = before;
         after.sampling.temperature = 0.3;
         (after.context_cap, after.kv_dtype, after.policy) = (Some(4096), KvDtype::Q8, Some(PolicySpec::default()));
         (after.theme, after.keep_read, after.zoom) = (ThemeChoice::Light, false, 1.1);
         after.budgets = Tiers { ram: Some(Bytes(3 << 30)), ..Tiers::default() };
-        assert!(kept.record(&other(), &before, &after));
-        let (again, notices, _dir) = opened(&kept.text());
+        assert!(preferences.record(&other(), &before, &after));
+        let (again, notices, _dir) = opened(&preferences.text());
         assert_eq!(notices, Vec::<String>::new());
         assert_eq!(again.settings(&other()), (after, Vec::new()));
         assert!(again.has_sampling(&other()) && !again.has_sampling(&ModelSource::BuiltIn));
@@ -312,12 +312,12 @@ mod tests {
 
     #[test]
     fn unknown_keys_stay_in_the_file_and_cleared_fields_leave_it() {
-        let (mut kept, ..) = opened(r#"{"future": {"a": [1]}, "models": {"built-in": {"context": 4096, "novel": true}}}"#);
-        let before = kept.settings(&ModelSource::BuiltIn).0;
+        let (mut preferences, ..) = opened(r#"{"future": {"a": [1]}, "models": {"built-in": {"context": 4096, "novel": true}}}"#);
+        let before = preferences.settings(&ModelSource::BuiltIn).0;
         assert_eq!(before.context_cap, Some(4096), "a number is as good as a text");
-        assert!(!kept.record(&ModelSource::BuiltIn, &before, &before));
-        kept.record(&ModelSource::BuiltIn, &before, &Settings { context_cap: None, ..before });
-        let json: Value = serde_json::from_str(&kept.text()).unwrap();
+        assert!(!preferences.record(&ModelSource::BuiltIn, &before, &before));
+        preferences.record(&ModelSource::BuiltIn, &before, &Settings { context_cap: None, ..before });
+        let json: Value = serde_json::from_str(&preferences.text()).unwrap();
         assert_eq!(json["future"]["a"][0], 1);
         assert_eq!(json["models"]["built-in"], serde_json::json!({ "novel": true }));
     }
@@ -326,9 +326,9 @@ mod tests {
     fn wrong_values_are_told_and_the_defaults_hold() {
         let text =
             r#"{"theme": "pink", "zoom": 99, "keep_read": "yes", "ram_budget": "much", "models": {"built-in": {"top_p": 7}}}"#;
-        let (kept, notices, _dir) = opened(text);
+        let (preferences, notices, _dir) = opened(text);
         assert_eq!(notices, Vec::<String>::new());
-        let (settings, wrong) = kept.settings(&ModelSource::BuiltIn);
+        let (settings, wrong) = preferences.settings(&ModelSource::BuiltIn);
         assert_eq!(settings, Settings::default());
         for key in ["theme", "zoom", "keep_read", "ram_budget", "top_p"] {
             assert!(wrong.iter().any(|w| w.contains(&format!("'{key}'"))), "{key}: {wrong:?}");
@@ -338,32 +338,32 @@ mod tests {
     #[test]
     fn damaged_file_is_set_aside_and_not_lost() {
         for text in ["{\"theme\": \"li", "[]", "", "\u{0}\u{1}"] {
-            let (kept, notices, dir) = opened(text);
+            let (preferences, notices, dir) = opened(text);
             assert!(notices.len() == 1 && notices[0].contains("broken-1.json"), "{notices:?}");
-            assert_eq!(kept.settings(&other()).0, Settings::default());
+            assert_eq!(preferences.settings(&other()).0, Settings::default());
             assert!(!dir.path().join("settings.json").exists());
             assert_eq!(std::fs::read_to_string(dir.path().join("settings.broken-1.json")).unwrap(), text);
         }
     }
 
     #[test]
-    fn what_was_given_holds_and_is_not_kept() {
+    fn what_was_given_holds_and_is_not_stored() {
         let given = LoadOptions { context: Some(512), kv_dtype: KvDtype::F32, ..LoadOptions::default() };
-        let mut kept = Preferences::new(given);
-        let (before, ..) = kept.settings(&other());
+        let mut preferences = Preferences::new(given);
+        let (before, ..) = preferences.settings(&other());
         assert_eq!((before.context_cap, before.kv_dtype), (Some(512), KvDtype::F32));
-        kept.record(&other(), &before, &Settings { theme: ThemeChoice::Dark, ..before });
-        assert!(!kept.text().contains("512") && kept.text().contains("dark"));
-        kept.record(&other(), &before, &Settings { context_cap: None, ..before });
-        assert_eq!(kept.settings(&other()).0.context_cap, None, "what is changed in the window holds from then on");
+        preferences.record(&other(), &before, &Settings { theme: ThemeChoice::Dark, ..before });
+        assert!(!preferences.text().contains("512") && preferences.text().contains("dark"));
+        preferences.record(&other(), &before, &Settings { context_cap: None, ..before });
+        assert_eq!(preferences.settings(&other()).0.context_cap, None, "what is changed in the window holds from then on");
     }
 
     #[test]
     fn model_in_use_and_folders_are_remembered() {
-        let mut kept = Preferences::default();
-        assert!(kept.record_model(Some(&other())) && !kept.record_model(Some(&other())));
-        kept.set_model_folders(&["/models".into()]);
-        let (mut again, ..) = opened(&kept.text());
+        let mut preferences = Preferences::default();
+        assert!(preferences.record_model(Some(&other())) && !preferences.record_model(Some(&other())));
+        preferences.set_model_folders(&["/models".into()]);
+        let (mut again, ..) = opened(&preferences.text());
         assert_eq!((again.last_model(), again.model_folders()), (Some(other()), vec![PathBuf::from("/models")]));
         again.record_model(None);
         assert_eq!(again.last_model(), None);

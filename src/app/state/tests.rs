@@ -153,8 +153,8 @@ fn check_asks_as_it_was_asked_whatever_is_set_since() {
 fn check_writes_its_own_answer_and_leaves_the_given_one_and_its_figures() {
     let mut state = ready();
     let exchange = answered_selectively(&mut state, StopReason::Eos);
-    let (speed, kept) = (state.measured.last_speed, state.measured.mass_kept);
-    assert!(kept.is_some());
+    let (speed, mass) = (state.measured.last_speed, state.measured.mass_kept);
+    assert!(mass.is_some());
     state.check(exchange);
     let turn = state.engine.running.unwrap().turn;
     state.apply(token(turn, "That.", 1));
@@ -165,7 +165,7 @@ fn check_writes_its_own_answer_and_leaves_the_given_one_and_its_figures() {
     assert!(matches!((&exchange.outcome, &check.outcome), (Outcome::Done(a), Outcome::Done(b)) if a != b));
     assert_eq!(
         (state.measured.last_speed, state.measured.mass_kept, state.measured.attention),
-        (speed, kept, Some(AttentionKind::Selective))
+        (speed, mass, Some(AttentionKind::Selective))
     );
 }
 

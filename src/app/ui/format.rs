@@ -185,8 +185,8 @@ pub fn shorten_middle(name: &str, max: usize) -> String {
     if n <= max {
         return name.to_owned();
     }
-    let kept = max.saturating_sub(1);
-    let (n_first, n_last) = (kept.div_ceil(2), kept / 2);
+    let n_shown = max.saturating_sub(1);
+    let (n_first, n_last) = (n_shown.div_ceil(2), n_shown / 2);
     let (first, last): (String, String) = (name.chars().take(n_first).collect(), name.chars().skip(n - n_last).collect());
     format!("{}…{}", first.trim_end(), last.trim_start())
 }

@@ -4,7 +4,7 @@
 //! Only frames during a turn count: the engine could delay those.
 
 /// Durations in memory; the oldest are dropped.
-const KEPT: usize = 4096;
+const CAPACITY: usize = 4096;
 
 /// Frame durations of this session, milliseconds.
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ impl FrameTimes {
 
     /// Adds one frame.
     fn add(&mut self, secs: f32) {
-        if self.millis.len() == KEPT {
+        if self.millis.len() == CAPACITY {
             self.millis.pop_front();
         }
         self.millis.push_back(secs * 1e3);

@@ -24,8 +24,8 @@ const WIDTH_KEY: &str = "dock width";
 pub(in crate::app) fn open(state: &mut ViewState, folders: &Folders) -> SettingsFile {
     state.models.places.clone_from(&folders.models);
     let Some(path) = folders.config.as_ref().map(|config| config.join(SETTINGS_FILE)) else { return SettingsFile::default() };
-    let (kept, notices) = Preferences::open(&path, state.engine.load.clone());
-    state.use_preferences(kept, notices);
+    let (preferences, notices) = Preferences::open(&path, state.engine.load.clone());
+    state.use_preferences(preferences, notices);
     SettingsFile::of(path)
 }
 

@@ -248,7 +248,7 @@ mod tests {
                 known.split_once(&begins).and_then(|(_, rest)| rest.split_once('.')).map_or("I do not know", |(value, _)| value);
             port.emit(token(*turn, 1, &format!("It is {said}.")));
             let EngineEvent::Finished { turn, mut summary } = finished(*turn, 1, StopReason::Eos) else { return };
-            summary.chosen = selects.then(|| chosen(n_asked.replace(n_asked.get() + 1), *policy));
+            summary.chosen = selects.then(|| selection(n_asked.replace(n_asked.get() + 1), *policy));
             port.emit(EngineEvent::Finished { turn, summary });
         });
         let (mut out, mut err) = (Vec::new(), Vec::new());
@@ -285,7 +285,7 @@ mod tests {
     }
 
     /// Selection summary of answer `i`: every second answer has three decode steps, the others one.
-    fn chosen(i: usize, policy: AttentionMode) -> SelectionSummary {
+    fn selection(i: usize, policy: AttentionMode) -> SelectionSummary {
         let (steps, reuse, kept) = if i.is_multiple_of(2) { (1, 0.5, 1.0) } else { (3, 0.9, 0.6) };
         let layer = |kept| MassKept { kept, ..MassKept::default() };
         let measured = policy == AttentionMode::Sampled;

@@ -242,7 +242,7 @@ pub struct Fact {
 /// A paragraph of synthetic prose, sentence by sentence.
 pub fn paragraph(rng: &mut Rng) -> Vec<String> {
     let n = PARAGRAPH_SENTENCES + rng.below(PARAGRAPH_SENTENCES);
-    (0..n).map(|_| capitalised(&fill(pick(rng, &SENTENCES), rng))).collect()
+    (0..n).map(|_| capitalized(&fill(pick(rng, &SENTENCES), rng))).collect()
 }
 
 /// `n` facts, at most [`MAX_FACTS`]. No two words of their names and values begin alike. Of about ten facts in a row, all
@@ -303,7 +303,7 @@ fn fill(template: &str, rng: &mut Rng) -> String {
     text + rest
 }
 
-fn capitalised(text: &str) -> String {
+fn capitalized(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map(|c| c.to_uppercase().chain(chars).collect()).unwrap_or_default()
 }
@@ -311,7 +311,7 @@ fn capitalised(text: &str) -> String {
 /// An invented word with a capital, of two or three distinct syllables.
 fn word(stem: &str, rng: &mut Rng) -> String {
     let more = pick(rng, &SYLLABLES);
-    capitalised(&if rng.below(2) == 0 || stem.contains(more) { stem.to_owned() } else { format!("{stem}{more}") })
+    capitalized(&if rng.below(2) == 0 || stem.contains(more) { stem.to_owned() } else { format!("{stem}{more}") })
 }
 
 /// A random choice; empty if there is none.

@@ -12,7 +12,7 @@
 //!
 //! Limits: the importance of a token for a KV head is that for its best query head.
 //!
-//! Sources: LeoAM §4 ([`leoam`]) and LeoAM §6.1 (baselines, [`h2o`] and [`window`]).
+//! Sources: LeoAM §4 ([`leoam`]), LeoAM §6.1 (baselines, [`h2o`]), StreamingLLM §3.1 ([`window`]).
 
 pub mod access_frequency;
 mod attention_mass;

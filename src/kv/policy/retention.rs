@@ -109,8 +109,8 @@ impl RetainedPages {
         self.retained.iter().enumerate().for_each(|(layer, pages)| frequency.record(layer, clock, pages, RETAINED_WEIGHT));
     }
 
-    /// Updates the tracked pages from the scores of a layer in this step. Returns newly tracked pages, which weigh
-    /// [`TRACKED_WEIGHT`].
+    /// Updates the tracked pages from the scores of a layer in this step. Returns newly tracked pages, each with
+    /// weight [`TRACKED_WEIGHT`].
     #[must_use]
     pub fn track(&mut self, spec: &PolicySpec, view: &LayerView) -> Vec<u32> {
         // Without abstracts, either all pages or none are scored. First layers are never on disk. In VRAM all that may

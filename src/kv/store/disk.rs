@@ -44,7 +44,7 @@ fn private_options(create: bool) -> OpenOptions {
     options
 }
 
-/// Device and inode: tells a folder or file from a later one with the same path.
+/// Device and inode: distinguish a folder or file from a later one with the same path.
 #[cfg(unix)]
 fn identity(metadata: &fs::Metadata) -> Option<(u64, u64)> {
     use std::os::unix::fs::MetadataExt;

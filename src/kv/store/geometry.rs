@@ -133,8 +133,8 @@ impl Geometry {
 
     /// Index of a page among the [`Geometry::pages_per_group`] of its group. None if the page cannot exist.
     pub fn page_index(&self, page: PageId) -> Option<usize> {
-        let kept = page.layer < self.n_layer && self.payload_of(page.kind) > 0 && u64::from(page.group) < MAX_GROUPS;
-        kept.then(|| page.kind.index() * self.n_layer as usize + page.layer as usize)
+        let is_stored = page.layer < self.n_layer && self.payload_of(page.kind) > 0 && u64::from(page.group) < MAX_GROUPS;
+        is_stored.then(|| page.kind.index() * self.n_layer as usize + page.layer as usize)
     }
 
     /// Payload bytes of a kind.

@@ -73,7 +73,7 @@ fn attribution_ui(ui: &mut Ui, title: &str, attribution: &Attribution) {
         .parts
         .iter()
         .take(MAX_NAMED)
-        .map(|(what, ns)| format!("{} {}", labels::spent(*what), labels::share_of(*ns, attribution.wall_ns)))
+        .map(|(what, ns)| format!("{} {}", labels::category(*what), labels::share_of(*ns, attribution.wall_ns)))
         .collect();
     ui.add_space(GRID);
     let response = ui.add(egui::Label::new(egui::RichText::new(named.join("  ")).font(theme::small()).color(t.text)).wrap());
@@ -84,7 +84,7 @@ fn attribution_ui(ui: &mut Ui, title: &str, attribution: &Attribution) {
             ui.horizontal(|ui| {
                 let (rect, _) = ui.allocate_exact_size(vec2(8.0, 16.0), Sense::hover());
                 ui.painter().rect_filled(rect.shrink2(vec2(0.0, 4.0)), 0.0, color(t, *what));
-                ui.label(format!("{} {}", labels::spent(*what), labels::share_of(*ns, attribution.wall_ns)));
+                ui.label(format!("{} {}", labels::category(*what), labels::share_of(*ns, attribution.wall_ns)));
             });
         }
     });

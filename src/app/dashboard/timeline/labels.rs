@@ -40,7 +40,7 @@ pub fn mark(since_ns: u64, tick_ns: u64) -> String {
 }
 
 /// Label of a time category.
-pub fn spent(what: TimeCategory) -> String {
+pub fn category(what: TimeCategory) -> String {
     match what {
         TimeCategory::Compute(family) => format!("GPU {}", family.name()),
         TimeCategory::Wait(cause) => format!("wait: {}", cause.name()),

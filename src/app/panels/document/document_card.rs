@@ -60,8 +60,8 @@ fn read_ui(ui: &mut Ui, state: &ViewState) -> Option<Action> {
     let share = state.chat().read_share(&state.documents.list);
     let saved = state.saved_prefix();
     if share >= 1.0 {
-        let kept = if saved.is_some_and(|saved| saved.is_complete) { " It is saved in the library." } else { "" };
-        widgets::caption(ui, format!("Read, so every question starts at once.{kept}"));
+        let note = if saved.is_some_and(|saved| saved.is_complete) { " It is saved in the library." } else { "" };
+        widgets::caption(ui, format!("Read, so every question starts at once.{note}"));
         return None;
     }
     if !fits(state) {

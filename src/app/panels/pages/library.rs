@@ -29,7 +29,7 @@ struct LibraryItem<'a> {
     saved: Option<&'a SavedDocument>,
     /// other saved KV of the same model: after other documents
     others: Vec<&'a SavedDocument>,
-    kept: Option<&'a StoredDocument>,
+    stored: Option<&'a StoredDocument>,
     doc: Option<&'a OpenDocument>,
     /// it belongs to the current chat
     here: bool,
@@ -54,7 +54,7 @@ pub fn library_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
 
 fn library_items(state: &ViewState) -> Vec<LibraryItem<'_>> {
     let doc_of = |hash: &str| state.documents.list.iter().find(|d| d.content_hash.to_string() == hash);
-    let kept_of = |hash: &str| state.chats.persistence.documents.iter().find(|k| k.document.content_hash == hash);
+    let stored_of = |hash: &str| state.chats.persistence.documents.iter().find(|k| k.document.content_hash == hash);
     let is_here = |doc: Option<&OpenDocument>| doc.is_some_and(|d| state.chat().documents.contains(&d.id));
     let mut library_items: Vec<LibraryItem> = Vec::new();
     for saved in state.library.iter().flatten().filter(|s| !state.is_removed(&s.content_hash, true)) {
@@ -68,28 +68,28 @@ fn library_items(state: &ViewState) -> Vec<LibraryItem<'_>> {
             continue;
         }
         let (content_hash, doc) = (saved.content_hash.clone(), doc_of(&saved.content_hash));
-        let (kept, others) = (kept_of(&content_hash), Vec::new());
+        let (stored, others) = (stored_of(&content_hash), Vec::new());
         library_items.push(LibraryItem {
             content_hash,
             name: &saved.name,
             saved: Some(saved),
             others,
-            kept,
+            stored,
             doc,
             here: is_here(doc),
         });
     }
-    for kept in &state.chats.persistence.documents {
-        let hash = &kept.document.content_hash;
+    for stored in &state.chats.persistence.documents {
+        let hash = &stored.document.content_hash;
         if !library_items.iter().any(|s| s.content_hash == *hash) && !state.is_removed(hash, false) {
             let doc = doc_of(hash);
-            let (content_hash, name) = (hash.clone(), kept.document.name.as_str());
+            let (content_hash, name) = (hash.clone(), stored.document.name.as_str());
             library_items.push(LibraryItem {
                 content_hash,
                 name,
                 saved: None,
                 others: Vec::new(),
-                kept: Some(kept),
+                stored: Some(stored),
                 doc,
                 here: is_here(doc),
             });
@@ -111,14 +111,14 @@ impl<'a> LibraryItem<'a> {
     }
 
     fn note(&self) -> String {
-        match (self.saved, self.doc, self.kept) {
+        match (self.saved, self.doc, self.stored) {
             (Some(saved), _, _) => saved_note(saved, self.kv_bytes()),
             (None, Some(doc), _) => {
                 let (n, exact) = doc.tokens();
                 format!("not read · {}{} tokens", if exact { "" } else { "~" }, format::short_count(n))
             }
-            (None, None, Some(kept)) => {
-                let n = crate::app::state::chat::estimate_tokens(kept.n_chars);
+            (None, None, Some(stored)) => {
+                let n = crate::app::state::chat::estimate_tokens(stored.n_chars);
                 format!("not read · ~{} tokens", format::short_count(n))
             }
             (None, None, None) => String::new(),
@@ -127,7 +127,7 @@ impl<'a> LibraryItem<'a> {
 
     /// Effect of a click.
     fn act(&self) -> &'static str {
-        match (self.doc.is_some() || self.kept.is_some(), self.here) {
+        match (self.doc.is_some() || self.stored.is_some(), self.here) {
             (_, true) => "in this chat",
             (true, false) => "add to this chat",
             (false, _) => "open its file to ask about it",
@@ -135,7 +135,7 @@ impl<'a> LibraryItem<'a> {
     }
 
     fn clicked(&self) -> Action {
-        match (self.doc, self.kept) {
+        match (self.doc, self.stored) {
             (Some(doc), _) => Action::Attach(doc.id),
             (None, Some(_)) => Action::AttachStored(self.content_hash.clone()),
             (None, None) => Action::OpenDocuments,
@@ -210,7 +210,7 @@ fn menu_ui(ui: &mut Ui, state: &ViewState, item: &LibraryItem) -> Vec<Action> {
         actions.push(Action::PrefillAlone(doc.id));
     }
     let has_kv = item.saved.is_some_and(|s| s.state != SavedState::Missing);
-    if has_kv && item.kept.is_some() && entry_ui(ui, Icon::Layers, "Delete KV, keep text") {
+    if has_kv && item.stored.is_some() && entry_ui(ui, Icon::Layers, "Delete KV, keep text") {
         actions.push(remove(true));
     }
     if entry_ui(ui, Icon::Trash, "Remove from the library") {
@@ -243,8 +243,8 @@ fn facts(state: &ViewState, item: &LibraryItem) -> Vec<(String, String)> {
     let pages = |n: usize| if n == 1 { "1 page".to_owned() } else { format!("{} pages", format::count(n)) };
     let mut facts = Vec::new();
     let mut fact = |name: &str, value: String| facts.push((name.to_owned(), value));
-    match (item.saved, item.kept) {
-        (Some(saved), kept) => {
+    match (item.saved, item.stored) {
+        (Some(saved), stored) => {
             fact("State", state_label(saved));
             fact("File", format!("{}, {}", format::bytes(saved.bytes), pages(saved.pages)));
             fact("Read by", saved.model.clone());
@@ -260,12 +260,12 @@ fn facts(state: &ViewState, item: &LibraryItem) -> Vec<(String, String)> {
             }
             fact("Saves reading for", format::seconds(saved.prefill_seconds));
             fact("Last used", format::date(saved.last_used));
-            fact("Text", if kept.is_some() { "kept" } else { "in its file" }.to_owned());
+            fact("Text", if stored.is_some() { "kept" } else { "in its file" }.to_owned());
         }
-        (None, Some(kept)) => {
+        (None, Some(stored)) => {
             fact("State", "not read".to_owned());
-            fact("File", format!("{}, {}", format::bytes(kept.bytes), pages(kept.n_pages)));
-            fact("Characters", format::count(kept.n_chars));
+            fact("File", format!("{}, {}", format::bytes(stored.bytes), pages(stored.n_pages)));
+            fact("Characters", format::count(stored.n_chars));
         }
         (None, None) => {}
     }

@@ -182,21 +182,21 @@ impl<'a> Summary<'a> {
 }
 
 /// Selection summaries of the answers that have one.
-fn chosen(answers: &[Answer]) -> impl Iterator<Item = &SelectionSummary> {
+fn selections(answers: &[Answer]) -> impl Iterator<Item = &SelectionSummary> {
     answers.iter().filter_map(|a| a.cost.chosen.as_ref())
 }
 
 /// Mean reuse over all decode steps.
 fn reuse(answers: &[Answer]) -> Option<f64> {
-    let n_steps: u64 = chosen(answers).map(|c| c.steps).sum();
-    (n_steps > 0).then(|| chosen(answers).map(|c| c.reuse * c.steps as f64).sum::<f64>() / n_steps as f64)
+    let n_steps: u64 = selections(answers).map(|c| c.steps).sum();
+    (n_steps > 0).then(|| selections(answers).map(|c| c.reuse * c.steps as f64).sum::<f64>() / n_steps as f64)
 }
 
 /// Attention mass by layer: mean over the steps in which it was measured.
 fn mass_kept(answers: &[Answer]) -> Option<Vec<f64>> {
-    let n_steps: u64 = chosen(answers).map(|c| c.mass_steps).sum();
+    let n_steps: u64 = selections(answers).map(|c| c.mass_steps).sum();
     let mut kept: Vec<f64> = Vec::new();
-    for (layers, n_here) in chosen(answers).filter_map(|c| Some((c.mass.as_ref()?, c.mass_steps))) {
+    for (layers, n_here) in selections(answers).filter_map(|c| Some((c.mass.as_ref()?, c.mass_steps))) {
         kept.resize(kept.len().max(layers.len()), 0.0);
         for (sum, layer) in kept.iter_mut().zip(layers) {
             *sum += layer.kept * n_here as f64 / n_steps as f64;

@@ -98,9 +98,9 @@ fn of_f32(spec: &KvSpec, page: &[u8]) -> Vec<f16> {
     halves
 }
 
-/// NaN if either is NaN, otherwise `pick(x, y)`.
-fn nan_or(x: f32, y: f32, pick: fn(f32, f32) -> f32) -> f32 {
-    if x.is_nan() || y.is_nan() { f32::NAN } else { pick(x, y) }
+/// NaN if either is NaN, otherwise `extreme(x, y)`.
+fn nan_or(x: f32, y: f32, extreme: fn(f32, f32) -> f32) -> f32 {
+    if x.is_nan() || y.is_nan() { f32::NAN } else { extreme(x, y) }
 }
 
 /// Scales of the key channels of a head, step and low `[D]`, at the end of a quantized page, f16 `[G, D, 2]`. Empty if

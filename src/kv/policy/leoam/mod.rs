@@ -13,10 +13,11 @@
 //!
 //! Shapes: G KV heads, P pages; densities `[L]`. Units: tokens; scores as in [`LayerView`].
 //!
-//! Sources: LeoAM §4.2 (tree, eq. 2 and 3), LeoAM §4.3 (chunks on disk stay whole), LeoAM §6.1 (10 %, first two layers
-//! 50 %; chunks of 64, and of 8 in those layers and the first steps). Difference: a page without scores counts by its
-//! mean token mass, estimated from its bound and from scored pages with similar bounds. By its best token it would
-//! always win: a maximum over 64 keys and all dimensions is far too high, and would select 63 other tokens with it.
+//! Sources: LeoAM §4.2 (tree), LeoAM §4.2 eq. 2, LeoAM §4.2 eq. 3, LeoAM §4.3 (chunks on disk stay whole), LeoAM §6.1
+//! (10 %, first two layers 50 %; chunks of 64, and of 8 in those layers and the first steps). Difference: a page without
+//! scores counts by its mean token mass, estimated from its bound and from scored pages with similar bounds. By its best
+//! token it would always win: a maximum over 64 keys and all dimensions is far too high, and would select 63 other tokens
+//! with it.
 
 pub mod abstracts;
 pub mod pipeline;
@@ -100,8 +101,8 @@ struct HeadOracle<'a> {
 /// attention desert rate.
 ///
 /// Between two powers of two the number of levels is constant (33 tokens have as many as 64), so the minimum of f is at
-/// 8, 16, 32 or 64 tokens per chunk. These are compared by eq. 2 itself. LeoAM §4.2 eq. 3 is meant as f(m) - f(m - 1),
-/// but is printed without the factor m - 1 of its second sum.
+/// 8, 16, 32 or 64 tokens per chunk. These are compared by LeoAM §4.2 eq. 2 itself. LeoAM §4.2 eq. 3 is meant as
+/// f(m) - f(m - 1), but is printed without the factor m - 1 of its second sum.
 pub fn initial_chunks(n_tokens: usize, density: f64) -> usize {
     let [first, finer @ ..] = [64, 32, 16, 8].map(|size| n_tokens.div_ceil(size).max(1));
     let n_evaluations = |m| expected_evaluations(n_tokens, m, density);
@@ -373,16 +374,17 @@ impl<'a> HeadOracle<'a> {
             Some(scores) => log_mass(scores),
             None => self.view.page_bounds(self.kv_head, page).upper() - self.mass_slack.unwrap_or(-LN_PAGE_TOKENS),
         };
-        let (mut kept, offloaded_pages): (Vec<usize>, Vec<usize>) = pages.partition(|page| self.view.tiers[*page] == Tier::Vram);
+        let (mut worth_reading, offloaded_pages): (Vec<usize>, Vec<usize>) =
+            pages.partition(|page| self.view.tiers[*page] == Tier::Vram);
         let mut offloaded_pages: Vec<(f32, usize)> = offloaded_pages.into_iter().map(|page| (log_mass_at(page), page)).collect();
         offloaded_pages.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
         let mut unfetched_mass = 0.0;
-        kept.extend(offloaded_pages.into_iter().filter_map(|(log_mass, page)| {
+        worth_reading.extend(offloaded_pages.into_iter().filter_map(|(log_mass, page)| {
             unfetched_mass += log_mass.exp();
             (unfetched_mass > UNFETCHED_MASS).then_some(page)
         }));
-        kept.sort_unstable();
-        kept
+        worth_reading.sort_unstable();
+        worth_reading
     }
 
     /// Scores of a range within a page, if known.

@@ -18,9 +18,9 @@
 //! Limits: the importance of a chunk is that of its best token. Ties go to evaluated, then narrower, then earlier
 //! chunks.
 //!
-//! Source: LeoAM §4.2 and figure 10. The paper counts one evaluation per split (8 chunks and 4 splits are its 12),
-//! though eq. 2 has two. Here one suffices where possible: if one half lacks the best score, the other half has it. A
-//! half of unknown score inherits the bound of its parent, and is evaluated only when it reaches the front.
+//! Source: LeoAM §4.2 Fig. 10. The paper counts one evaluation per split (8 chunks and 4 splits are its 12), though
+//! LeoAM §4.2 eq. 2 has two. Here one suffices where possible: if one half lacks the best score, the other half has it.
+//! A half of unknown score inherits the bound of its parent, and is evaluated only when it reaches the front.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;

@@ -1,4 +1,4 @@
-//! Chunk tree tests: compared with LeoAM figure 10, and with sorting all tokens.
+//! Chunk tree tests: compared with LeoAM §4.2 Fig. 10, and with sorting all tokens.
 
 use std::cell::Cell;
 
