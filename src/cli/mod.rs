@@ -140,3 +140,13 @@ impl Headless {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn program_without_a_window_is_a_usage_error_without_a_command() {
+        assert_eq!(no_window(), ExitCode::from(2));
+    }
+}

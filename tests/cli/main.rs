@@ -9,6 +9,8 @@ mod eval;
 mod kill;
 mod library;
 mod malformed;
+#[cfg(not(feature = "window"))]
+mod no_window;
 mod saved;
 mod trace;
 mod usage;

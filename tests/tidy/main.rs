@@ -6,6 +6,7 @@
 mod circles;
 mod citations;
 mod fields;
+mod headless;
 mod heads;
 mod known_circles;
 mod layers;
@@ -156,6 +157,11 @@ fn home_made_words_become_fewer() {
     let index = vocabulary::Index::new(&tracked().iter().filter(is_code).collect::<Vec<_>>());
     assert_none(vocabulary::complaints(&index, &terms::TERMS, &terms::EXCEPTIONS));
     assert_none(vocabulary::retired(&index, &terms::RETIRED));
+}
+
+#[test]
+fn program_without_the_window_compiles_no_crate_of_it() {
+    assert_none(headless::complaints(&headless::tree()));
 }
 
 #[test]
