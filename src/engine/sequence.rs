@@ -87,7 +87,7 @@ impl Sequence {
 
     /// The prompt can be answered at all.
     pub(super) fn check(&self, runner: &ModelRunner) -> Result<(), EngineError> {
-        let limit = runner.model.kv.limit();
+        let limit = runner.exec.kv.limit();
         if self.prompt.is_empty() {
             return Err(EngineError::Empty);
         }
@@ -226,7 +226,7 @@ impl Sequence {
         self.generated.push(token);
         let text = stream.push(token)?;
         self.flush_text(port, text);
-        let full = self.context_used() + 1 > runner.model.kv.limit();
+        let full = self.context_used() + 1 > runner.exec.kv.limit();
         if self.generated.len() >= self.max_tokens || full || self.watch.stopped() {
             self.flush_text(port, stream.finish());
             return Ok(Some(if self.watch.stopped() { StopReason::Cancelled } else { StopReason::Length }));
@@ -292,7 +292,7 @@ impl Sequence {
     ) -> RequestSummary {
         let overlap = runner.observer.overlap(self.began_ns, self.ended_ns.unwrap_or_else(telemetry::now));
         let spent = runner.spent().since(&self.before.unwrap_or_default());
-        let (report, kv) = (runner.model.kv.report(), &runner.model.kv);
+        let (report, kv) = (runner.exec.kv.report(), &runner.exec.kv);
         let staging = kv.staging_bytes();
         let phases = Phases {
             prefill_ms: millis(self.prefill) - self.phases.first_token_ms,

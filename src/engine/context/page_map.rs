@@ -118,7 +118,7 @@ impl ModelRunner {
 
     /// Use of the KV tiers, bytes.
     pub(in crate::engine) fn tiers_used(&self) -> Tiers<u64> {
-        let (kv, usage) = (&self.model.kv, self.model.kv.report().usage);
+        let (kv, usage) = (&self.exec.kv, self.exec.kv.report().usage);
         Tiers { vram: kv.bytes(), ram: usage.ram.now.0 + kv.staging_bytes(), disk: usage.disk.now.0 }
     }
 
@@ -135,8 +135,8 @@ impl ModelRunner {
     }
 
     fn page_map(&mut self) -> PageMap {
-        let kv = &self.model.kv;
-        let selective = self.model.selector.as_ref();
+        let kv = &self.exec.kv;
+        let selective = self.exec.selector.as_ref();
         let census = kv.occupancy(selective.map(|s| s.last_step()));
         let by_layer = selective.map(|s| s.page_mass()).unwrap_or_default();
         let mass = match by_layer.is_empty() {

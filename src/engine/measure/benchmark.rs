@@ -25,17 +25,17 @@ impl Worker {
         if tokens.is_empty() {
             return Err(EngineError::Empty);
         }
-        let limit = runner.model.kv.limit();
+        let limit = runner.exec.kv.limit();
         if tokens.len() > limit {
             return Err(EngineError::TooLong { tokens: tokens.len(), limit, advice: String::new() });
         }
         let (began, before) = (Instant::now(), runner.spent());
-        let vocab_size = runner.model.dims.vocab_size;
-        let rows = (LOGITS_BYTES / (vocab_size * 4)).clamp(1, runner.model.max_chunk);
+        let vocab_size = runner.exec.model.dims.vocab_size;
+        let rows = (LOGITS_BYTES / (vocab_size * 4)).clamp(1, runner.exec.model.max_chunk);
         runner.truncate(0);
         runner.reserve(gpu, tokens.len())?;
         runner.pacer.set_whole(false);
-        let (output, logits) = runner.model.wide_output(gpu, rows)?;
+        let (output, logits) = runner.exec.model.wide_output(gpu, rows)?;
         let mut stop = StopReason::Length;
         while runner.tokens.len() < tokens.len() {
             if watch.stopped() {
@@ -45,7 +45,7 @@ impl Worker {
             let first = runner.tokens.len();
             let n = runner.next_chunk(first, (tokens.len() - first).min(rows));
             runner.run_chunk(gpu, &tokens[first..first + n])?;
-            runner.model.run_output(gpu, &mut runner.pacer, &output, (0, n))?;
+            runner.exec.run_output(gpu, &mut runner.pacer, &output, (0, n))?;
             runner.pacer.finish(gpu)?;
             let bytes = gpu.download(&logits.buffer.slice(0, (n * vocab_size * 4) as u64))?;
             let rows = bytemuck::pod_collect_to_vec(&bytes);
@@ -60,7 +60,7 @@ impl Worker {
         let (began, before) = (Instant::now(), runner.spent());
         let lengths = || tests.n_prompt.iter().chain(&tests.n_gen);
         let longest = lengths().max().copied().unwrap_or(0) + tests.depths.iter().max().copied().unwrap_or(0);
-        let limit = runner.model.kv.limit();
+        let limit = runner.exec.kv.limit();
         if longest > limit {
             return Err(EngineError::TooLong { tokens: longest, limit, advice: String::new() });
         }
@@ -121,15 +121,15 @@ impl Bench<'_> {
         }
         let kind = if decode { "tg" } else { "pp" };
         let at = if depth > 0 { format!(" @ d{depth}") } else { String::new() };
-        let model = &self.runner.model;
-        let output = 2 * (model.output.rows * model.output.cols) as u64;
+        let exec = &self.runner.exec;
+        let output = 2 * (exec.model.output.rows * exec.model.output.cols) as u64;
         let row = BenchRow {
             test: format!("{kind}{n}{at}"),
             samples,
             dispatches: if decode { dispatches / n } else { dispatches },
             encode_ms_per_token: encode_ms,
-            weight_bytes_per_token: model.weight_bytes_per_token(),
-            flops_per_token: model.layer_flops_per_token() + if decode { output } else { 0 },
+            weight_bytes_per_token: exec.model.weight_bytes_per_token(),
+            flops_per_token: exec.model.layer_flops_per_token() + if decode { output } else { 0 },
             disk_bytes_per_token: disk_bytes / (n * repetitions) as u64,
             chosen: self.chosen.take().filter(|_| decode),
         };
@@ -138,7 +138,7 @@ impl Bench<'_> {
     }
 
     fn random_tokens(&mut self, n: usize) -> Vec<u32> {
-        let vocab_size = self.runner.model.dims.vocab_size as u32;
+        let vocab_size = self.runner.exec.model.dims.vocab_size as u32;
         (0..n).map(|_| self.rng.below(vocab_size)).collect()
     }
 
@@ -192,7 +192,7 @@ pub(in crate::engine) fn measured(
     elapsed: Duration,
     stop: StopReason,
 ) -> RequestSummary {
-    let (kv, report, spent) = (&runner.model.kv, runner.model.kv.report(), runner.spent().since(before));
+    let (kv, report, spent) = (&runner.exec.kv, runner.exec.kv.report(), runner.spent().since(before));
     let staging = kv.staging_bytes();
     RequestSummary {
         prompt_tokens: n_tokens,

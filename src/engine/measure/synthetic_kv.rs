@@ -17,7 +17,7 @@ use crate::base::Rng;
 use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
 use crate::engine::error::EngineError;
 use crate::engine::runner::ModelRunner;
-use crate::engine::runner::gpu_model::GpuModel;
+use crate::engine::runner::executor::Executor;
 use crate::engine::runner::submit_pacer::SubmitPacer;
 use crate::gpu::Gpu;
 use crate::gpu::kernels::KvFormat;
@@ -79,16 +79,16 @@ impl ModelRunner {
         self.reserve(gpu, n_tokens)?;
         while self.tokens.len() < n_tokens {
             let first_pos = self.tokens.len();
-            let chunk = vec![0; self.model.kv.room_at(first_pos).min(n_tokens - first_pos)];
-            self.model.kv.append_tokens(first_pos, &chunk);
-            self.model.fill_layers(gpu, &mut self.pacer, &mut filler, first_pos, chunk.len())?;
+            let chunk = vec![0; self.exec.kv.room_at(first_pos).min(n_tokens - first_pos)];
+            self.exec.kv.append_tokens(first_pos, &chunk);
+            self.exec.fill_layers(gpu, &mut self.pacer, &mut filler, first_pos, chunk.len())?;
             self.tokens.extend_from_slice(&chunk);
         }
         Ok(self.pacer.finish(gpu)?)
     }
 }
 
-impl GpuModel {
+impl Executor {
     /// Writes the KV of a pass over `n` tokens, without the pass. `first_pos` begins a group.
     fn fill_layers(
         &mut self,
@@ -101,7 +101,7 @@ impl GpuModel {
         // Pages of the tail are overwritten below: commands that read them must have been submitted.
         pacer.flush(gpu)?;
         self.kv.begin_pass(gpu, first_pos, false);
-        for layer in 0..self.dims.n_layer {
+        for layer in 0..self.model.dims.n_layer {
             // The whole tail, so the order of its pages does not matter.
             let pages = filler.pages(self.kv.spec(), self.kv.plan().tail_pages);
             gpu.write(self.kv.tail(layer).0, &pages);

@@ -53,7 +53,7 @@ impl Score {
         if self.tokens.len() <= self.n_prefix {
             return Err(EngineError::Empty);
         }
-        let limit = runner.model.kv.limit();
+        let limit = runner.exec.kv.limit();
         if self.tokens.len() > limit {
             return Err(EngineError::TooLong { tokens: self.tokens.len(), limit, advice: String::new() });
         }
@@ -91,7 +91,7 @@ impl Score {
     fn read(&mut self, gpu: &Gpu, runner: &mut ModelRunner, port: &EnginePort, n_left: usize) -> Result<(), EngineError> {
         let (began, first) = (Instant::now(), runner.tokens.len());
         runner.pacer.set_whole(false);
-        let n = runner.model.chunk_at(first, n_left, MAX_PREFILL_CHUNK);
+        let n = runner.exec.chunk_at(first, n_left, MAX_PREFILL_CHUNK);
         runner.run_chunk(gpu, &self.tokens[first..first + n])?;
         runner.pacer.finish(gpu)?;
         self.prefill += began.elapsed();
@@ -111,7 +111,7 @@ impl Score {
         let (began, first) = (Instant::now(), runner.tokens.len());
         runner.pacer.set_whole(true);
         runner.decode(gpu, self.tokens[first], policy)?;
-        let (rows, vocab_size) = (runner.last_logits(gpu)?, runner.model.dims.vocab_size);
+        let (rows, vocab_size) = (runner.last_logits(gpu)?, runner.exec.model.dims.vocab_size);
         self.decode += began.elapsed();
         if first == self.n_prefix + self.n_told {
             self.n_told += 1;

@@ -54,13 +54,13 @@ impl ModelRunner {
     /// Begins the next step.
     pub(in crate::engine) fn begin_steps(&mut self) {
         self.steps.began_ns = telemetry::now();
-        self.steps.before = self.model.kv.counts();
+        self.steps.before = self.exec.kv.counts();
     }
 
     /// Ends a step of `n_tokens` from position `first_token` on, and begins the next.
     pub(in crate::engine) fn end_step(&mut self, kind: StepKind, first_token: usize, n_tokens: usize) {
         let steps = &mut self.steps;
-        let kv = &self.model.kv;
+        let kv = &self.exec.kv;
         let (first_token, n_tokens) = (first_token as u32, n_tokens as u32);
         steps.lane.span(EventKind::Step { kind, first_token, n_tokens }, steps.began_ns);
         let (now, before) = (kv.counts(), std::mem::replace(&mut steps.before, kv.counts()));

@@ -10,26 +10,27 @@ use crate::gpu::kernels::attention_prefill::KeyTile;
 use crate::gpu::kernels::linear::LinearShape;
 
 use crate::engine::error::EngineError;
-use crate::engine::runner::gpu_model::{AttentionOps, GpuModel, LinearOp, RunOps};
+use crate::engine::runner::executor::{Executor, RunOps};
+use crate::engine::runner::gpu_model::{AttentionOps, LinearOp};
 use crate::engine::runner::pass::{KeyRun, Pass, Row, Splits};
 use crate::engine::runner::submit_pacer::SubmitPacer;
 use crate::engine::selection::step::Device;
 use crate::kv::{BLOCKS_PER_PAGE, StagedBatch};
 use crate::telemetry::{KernelFamily, NO_LAYER};
 
-impl GpuModel {
+impl Executor {
     /// Checks ids and writes the small per-chunk inputs: ids, positions, cos and sin.
     fn write_inputs(&self, gpu: &Gpu, tokens: &[u32], positions: &[usize]) -> Result<(), EngineError> {
-        let vocab_size = self.dims.vocab_size;
+        let vocab_size = self.model.dims.vocab_size;
         if let Some(&id) = tokens.iter().find(|&&t| t as usize >= vocab_size) {
             return Err(EngineError::BadToken { id, vocab_size });
         }
-        gpu.write(&self.act.ids, bytemuck::cast_slice(tokens));
-        if self.position_embed.is_some() {
+        gpu.write(&self.model.act.ids, bytemuck::cast_slice(tokens));
+        if self.model.position_embed.is_some() {
             let positions: Vec<u32> = positions.iter().map(|p| *p as u32).collect();
-            gpu.write(&self.act.positions, bytemuck::cast_slice(&positions));
+            gpu.write(&self.model.act.positions, bytemuck::cast_slice(&positions));
         }
-        if let Some(rope) = &self.rope {
+        if let Some(rope) = &self.model.rope {
             // Angles in f32 as in the models' own code; cos and sin on the CPU, because shader sin is only accurate to
             // about 2^-11 outside [-pi, pi] (Vulkan's precision requirements).
             let mut table = Vec::with_capacity(tokens.len() * rope.inv_freq.len() * 2);
@@ -39,7 +40,7 @@ impl GpuModel {
                     table.extend([angle.cos() as f32 * rope.magnitude, angle.sin() as f32 * rope.magnitude]);
                 }
             }
-            gpu.write(&self.act.rope, bytemuck::cast_slice(&table));
+            gpu.write(&self.model.act.rope, bytemuck::cast_slice(&table));
         }
         Ok(())
     }
@@ -64,12 +65,12 @@ impl GpuModel {
         let n_observable = if matches!(pass, Pass::Chunk(..)) { n } else { 0 };
         self.begin_observation(gpu, positions[0], n_observable, n_context);
         self.embed(gpu, pacer, &tokens, &positions)?;
-        for layer_idx in 0..self.dims.n_layer {
+        for layer_idx in 0..self.model.dims.n_layer {
             self.record_qkv(gpu, pacer, layer_idx, n)?;
             pacer.mark(KernelFamily::Rope, layer_idx as u32);
             for (first, n, kv) in pass.parts() {
                 let range = kv.append(self, n_context, first, n);
-                self.rope_append.record(&mut pacer.recorder, &kv.ops(self, layer_idx).rope_append, range);
+                self.model.rope_append.record(&mut pacer.recorder, &kv.ops(self, layer_idx).rope_append, range);
             }
             pacer.mark(KernelFamily::Attention, layer_idx as u32);
             self.attend_layer(gpu, pacer, layer_idx, n_context, &mut pass)?;
@@ -126,12 +127,12 @@ impl GpuModel {
         self.write_inputs(gpu, tokens, positions)?;
         let n = tokens.len();
         pacer.mark(KernelFamily::Other, NO_LAYER);
-        for (binding, slab) in &self.embed.slabs {
-            self.embed.op.record(&mut pacer.recorder, binding, n, *slab, 0);
+        for (binding, slab) in &self.model.embed.slabs {
+            self.model.embed.op.record(&mut pacer.recorder, binding, n, *slab, 0);
         }
-        if let Some(positions) = &self.position_embed {
+        if let Some(positions) = &self.model.position_embed {
             for (binding, slab) in &positions.slabs {
-                positions.op.record(&mut pacer.recorder, binding, n, *slab, self.position_offset);
+                positions.op.record(&mut pacer.recorder, binding, n, *slab, self.model.position_offset);
             }
         }
         Ok(())
@@ -145,9 +146,9 @@ impl GpuModel {
         layer_idx: usize,
         n: usize,
     ) -> Result<(), EngineError> {
-        let (d, layer) = (&self.dims, &self.layers[layer_idx]);
+        let (d, layer) = (&self.model.dims, &self.model.layers[layer_idx]);
         pacer.mark(KernelFamily::Norm, layer_idx as u32);
-        self.norm.record(&mut pacer.recorder, &layer.attn_norm, d.hidden_dim, 0, n);
+        self.model.norm.record(&mut pacer.recorder, &layer.attn_norm, d.hidden_dim, 0, n);
         pacer.mark(KernelFamily::Linear, layer_idx as u32);
         linear(gpu, pacer, &layer.qkv, n, d.hidden_dim, d.q_dim() + 2 * d.kv_dim())
     }
@@ -160,11 +161,11 @@ impl GpuModel {
         layer_idx: usize,
         n: usize,
     ) -> Result<(), EngineError> {
-        let (d, layer, idx) = (&self.dims, &self.layers[layer_idx], layer_idx as u32);
+        let (d, layer, idx) = (&self.model.dims, &self.model.layers[layer_idx], layer_idx as u32);
         pacer.mark(KernelFamily::Linear, idx);
         linear(gpu, pacer, &layer.attn_output, n, d.q_dim(), d.hidden_dim)?;
         pacer.mark(KernelFamily::Norm, idx);
-        self.norm.record(&mut pacer.recorder, &layer.ffn_norm, d.hidden_dim, 0, n);
+        self.model.norm.record(&mut pacer.recorder, &layer.ffn_norm, d.hidden_dim, 0, n);
         pacer.mark(KernelFamily::Linear, idx);
         linear(gpu, pacer, &layer.ffn_up, n, d.hidden_dim, d.ffn_dim)?;
         linear(gpu, pacer, &layer.ffn_down, n, d.ffn_dim, d.hidden_dim)
@@ -199,20 +200,20 @@ impl GpuModel {
         }
         for (segment_idx, n_pages) in resident {
             let run = KeyRun::of_pages(n_pages, self.kv.shapes()[segment_idx].n_blocks());
-            self.attend_run(gpu, pacer, &self.page_attention, &self.segments[segment_idx][layer_idx], run, &mut progress)?;
+            self.attend_run(gpu, pacer, &self.model.page_attention, &self.segments[segment_idx][layer_idx], run, &mut progress)?;
         }
         match (pass, &mut progress) {
             (Pass::Rows(rows), Progress::Rows(splits)) => self.attend_tails(pacer, layer_idx, n_context, rows, splits),
             _ => {
                 for (_, n, kv) in pass.parts() {
                     let (run, ops) = (kv.run(self, n_context, n), &kv.ops(self, layer_idx).run);
-                    self.attend_run(gpu, pacer, &self.tail_attention, ops, run, &mut progress)?;
+                    self.attend_run(gpu, pacer, &self.model.tail_attention, ops, run, &mut progress)?;
                 }
             }
         }
-        self.stream(gpu, pacer, &batches, |model, pacer, slot, n_pages| {
-            let run = KeyRun::of_pages(*n_pages, model.kv.plan().slot_pages * BLOCKS_PER_PAGE);
-            model.attend_run(gpu, pacer, &model.page_attention, &model.slots[slot], run, &mut progress)
+        self.stream(gpu, pacer, &batches, |exec, pacer, slot, n_pages| {
+            let run = KeyRun::of_pages(*n_pages, exec.kv.plan().slot_pages * BLOCKS_PER_PAGE);
+            exec.attend_run(gpu, pacer, &exec.model.page_attention, &exec.slots[slot], run, &mut progress)
         })?;
         if let Some(window) = self.observation_window() {
             window.record_layer(&mut pacer.recorder);
@@ -235,14 +236,14 @@ impl GpuModel {
         let tails = splits.tails(rows.iter().map(|row| row.kv.run(self, n_context, 1)));
         for (row, (keys, own)) in rows.iter().zip(tails) {
             let binding = &row.kv.ops(self, layer_idx).run.decode;
-            self.tail_attention.decode.record_rows(&mut pacer.recorder, binding, keys, own);
+            self.model.tail_attention.decode.record_rows(&mut pacer.recorder, binding, keys, own);
         }
     }
 
     /// Records the merge of the splits of all rows.
     pub(in crate::engine) fn merge_rows(&self, pacer: &mut SubmitPacer, splits: &Splits) {
         if let Some(buffers) = &self.splits {
-            let decode = &self.page_attention.decode;
+            let decode = &self.model.page_attention.decode;
             decode.record_merge_rows(&mut pacer.recorder, &buffers.merge, splits.n_splits, splits.n_rows);
         }
     }
@@ -254,7 +255,7 @@ impl GpuModel {
         gpu: &Gpu,
         pacer: &mut SubmitPacer,
         batches: &[T],
-        mut read: impl FnMut(&GpuModel, &mut SubmitPacer, usize, &T) -> Result<(), EngineError>,
+        mut read: impl FnMut(&Executor, &mut SubmitPacer, usize, &T) -> Result<(), EngineError>,
     ) -> Result<(), EngineError> {
         let mut recorded = Vec::new();
         for batch in batches {
@@ -321,7 +322,7 @@ impl GpuModel {
     ) -> Result<(), EngineError> {
         progress.runs_left -= 1;
         let n = progress.n_tokens;
-        let step = (self.tile_keys * self.max_chunk / n / 64 * 64).clamp(64, 8192);
+        let step = (self.model.tile_keys * self.model.max_chunk / n / 64 * 64).clamp(64, 8192);
         for first_key in (0..run.n_keys).step_by(step) {
             let here = step.min(run.n_keys - first_key);
             let tile = KeyTile {
@@ -337,7 +338,7 @@ impl GpuModel {
             if let Some(window) = self.observation_window().filter(|_| run.n_pages > 0) {
                 window.record_tile(&mut pacer.recorder, &tile, progress.n_pages + first_key / KV_PAGE_TOKENS);
             }
-            pacer.add(gpu, (4 * n * here * self.dims.q_dim()) as f64)?;
+            pacer.add(gpu, (4 * n * here * self.model.dims.q_dim()) as f64)?;
         }
         progress.n_pages += run.n_pages;
         Ok(())
@@ -354,7 +355,7 @@ impl GpuModel {
         if let Some(selector) = &self.selector {
             selector.record_abstracts(&mut pacer.recorder, layer_idx, self.kv.to_seal(end));
         }
-        let sealer = self.seal.as_ref().zip(self.tails[layer_idx].seal.as_ref());
+        let sealer = self.model.seal.as_ref().zip(self.tails[layer_idx].seal.as_ref());
         if let Some((readback, pages)) = self.kv.record_seal(gpu, &mut pacer.recorder, layer_idx, end, sealer)? {
             pacer.flush(gpu)?;
             self.kv.readback_submitted(readback, pages);
@@ -375,14 +376,14 @@ impl GpuModel {
         (first_row, n): (usize, usize),
     ) -> Result<(), EngineError> {
         pacer.mark(KernelFamily::Norm, NO_LAYER);
-        self.norm.record(&mut pacer.recorder, &self.output_norm, self.dims.hidden_dim, first_row, n);
+        self.model.norm.record(&mut pacer.recorder, &self.model.output_norm, self.model.dims.hidden_dim, first_row, n);
         pacer.mark(KernelFamily::Linear, NO_LAYER);
-        linear(gpu, pacer, output, n, self.dims.hidden_dim, self.dims.vocab_size)
+        linear(gpu, pacer, output, n, self.model.dims.hidden_dim, self.model.dims.vocab_size)
     }
 
     /// Size of the next chunk if `left` tokens remain at `first_pos`: at most `wanted`, and within the room of the tail.
     pub(in crate::engine) fn chunk_at(&self, first_pos: usize, left: usize, wanted: usize) -> usize {
-        left.min(wanted).min(self.max_chunk).min(self.kv.room_at(first_pos))
+        left.min(wanted).min(self.model.max_chunk).min(self.kv.room_at(first_pos))
     }
 }
 

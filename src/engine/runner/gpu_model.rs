@@ -9,17 +9,16 @@
 //! ff f32 `[T, F]`; logits f32 `[n, V]`. T is at most `max_chunk`.
 
 use crate::base::ModelDims;
-use crate::base::limits::KV_PAGE_TOKENS;
 use crate::gpu::kernels::KvFormat;
-use crate::gpu::kernels::attention_decode::{AttentionDecode, SPLIT_KEYS};
-use crate::gpu::kernels::attention_prefill::{AttentionPrefill, PrefillBindings};
+use crate::gpu::kernels::attention_decode::AttentionDecode;
+use crate::gpu::kernels::attention_prefill::AttentionPrefill;
 use crate::gpu::kernels::linear::{Embed, Linear, LinearActivation, LinearBinding};
 use crate::gpu::kernels::norm::Norm;
 use crate::gpu::kernels::quantize_pages::QuantizePages;
 use crate::gpu::kernels::rope_append::{RopeAppend, RopeAppendSpec};
 use crate::gpu::kernels::sample::Sample;
 use crate::gpu::{Binding, Gpu, GpuError, Slice};
-use crate::kv::{KvSpec, PagedBuffer, VramCache, VramPlan};
+use crate::kv::{KvSpec, VramPlan};
 use crate::model::ModelFile;
 use crate::model::arch::plan::{Activation, ModelPlan, NormKind, PositionPlan, RopePlan, RopeStyle};
 use crate::model::weights::layout::{MatrixLayout, WeightLayout};
@@ -29,8 +28,6 @@ use crate::engine::api::KvDtype;
 use crate::engine::error::EngineError;
 use crate::engine::runner::activations::{Activations, activation_bytes, max_chunk, tile_keys};
 use crate::engine::runner::bindings::Builder;
-use crate::engine::selection::Selector;
-use crate::engine::selection::page_attention::PageAttentionMeter;
 
 /// One matrix product, bound.
 pub(in crate::engine) struct LinearOp {
@@ -69,29 +66,6 @@ pub(in crate::engine) struct AttentionOps {
     pub(in crate::engine) decode: AttentionDecode,
 }
 
-/// Bind groups for attention over one run of pages: a segment or tail of a layer, or a staging buffer.
-#[derive(Clone)]
-pub(in crate::engine) struct RunOps {
-    pub(in crate::engine) prefill: PrefillBindings,
-    pub(in crate::engine) decode: Binding,
-}
-
-/// Bind groups of one layer's tail.
-pub(in crate::engine) struct TailOps {
-    pub(in crate::engine) rope_append: Binding,
-    pub(in crate::engine) run: RunOps,
-    /// quantizes complete pages
-    pub(in crate::engine) seal: Option<Binding>,
-}
-
-/// Buffers of the splits of decode attention until they are merged.
-pub(in crate::engine) struct SplitBuffers {
-    capacity: usize,
-    acc: Slice,
-    state: Slice,
-    pub(in crate::engine) merge: Binding,
-}
-
 /// Memory estimate of a model, before any allocation.
 #[derive(Debug, Clone)]
 pub struct MemoryEstimate {
@@ -126,24 +100,9 @@ pub struct GpuModel {
     pub(in crate::engine) output: LinearOp,
     pub(in crate::engine) sample_bindings: [Binding; 2],
     pub(in crate::engine) act: Activations,
-    /// `[segment][layer]`
-    pub(in crate::engine) segments: Vec<Vec<RunOps>>,
-    /// `[layer]`
-    pub(in crate::engine) tails: Vec<TailOps>,
-    /// by staging buffer
-    pub(in crate::engine) slots: Vec<RunOps>,
-    pub(in crate::engine) splits: Option<SplitBuffers>,
-    /// selective attention; None if attention always reads everything
-    pub(in crate::engine) selector: Option<Selector>,
-    /// attention mass per page, measured in a few steps
-    pub(in crate::engine) attention_meter: PageAttentionMeter,
-    /// transfers and compute wait for each other
-    pub(in crate::engine) synchronous: bool,
     pub(in crate::engine) max_chunk: usize,
     /// tokens per prefill tile of keys for a full chunk
     pub(in crate::engine) tile_keys: usize,
-    /// the KV cache
-    pub kv: VramCache,
 }
 
 /// Shape of the KV cache of this model.
@@ -196,7 +155,7 @@ impl GpuModel {
         gpu: &Gpu,
         file: &ModelFile,
         placed: WeightLayout,
-        kv: VramCache,
+        kv: &KvSpec,
         progress: &mut dyn FnMut(f32) -> bool,
     ) -> Result<GpuModel, EngineError> {
         let plan = file.plan();
@@ -249,7 +208,7 @@ impl GpuModel {
             qk_norm: plan.layers.first().is_some_and(|l| l.q_norm.is_some()),
             eps,
             scale: plan.attn_scale,
-            element: kv.spec().work,
+            element: kv.work,
         };
         let attention = |element| -> Result<AttentionOps, GpuError> {
             Ok(AttentionOps {
@@ -257,7 +216,7 @@ impl GpuModel {
                 decode: AttentionDecode::new(gpu, d.n_head, d.n_kv_head, d.head_dim, element)?,
             })
         };
-        let (work, sealed) = (kv.spec().work, kv.spec().sealed);
+        let (work, sealed) = (kv.work, kv.sealed);
         Ok(GpuModel {
             rope_append: RopeAppend::new(gpu, spec)?,
             tail_attention: attention(work)?,
@@ -266,7 +225,6 @@ impl GpuModel {
                 true => Some(QuantizePages::new(gpu, d.n_kv_head, d.head_dim, work, sealed)?),
                 false => None,
             },
-            kv,
             dims: d.clone(),
             norm,
             embed,
@@ -278,156 +236,10 @@ impl GpuModel {
             output_norm,
             output,
             sample_bindings,
-            segments: Vec::new(),
-            tails: Vec::new(),
-            slots: Vec::new(),
-            splits: None,
-            selector: None,
-            attention_meter: PageAttentionMeter::default(),
-            synchronous: false,
             max_chunk: chunk,
             tile_keys: tile,
             weights,
             act,
-        })
-    }
-
-    /// Reserves VRAM for `n_tokens` in total, within the budget, with bind groups and split buffers.
-    ///
-    /// # Errors
-    /// More tokens than the context, out of VRAM, a lost device.
-    pub fn reserve(&mut self, gpu: &Gpu, n_tokens: usize) -> Result<(), EngineError> {
-        self.kv.reserve(gpu, n_tokens)?;
-        self.reserve_splits(gpu, self.n_splits(n_tokens))?;
-        self.bind_missing(gpu)
-    }
-
-    /// Releases the frames of a dropped context.
-    pub(in crate::engine) fn drop_pool(&mut self) {
-        self.kv.drop_pool();
-        self.segments.clear();
-        self.selector.iter_mut().for_each(Selector::unbind);
-    }
-
-    /// Reserves buffers for `wanted` splits. Larger buffers drop all bind groups.
-    fn reserve_splits(&mut self, gpu: &Gpu, wanted: usize) -> Result<(), EngineError> {
-        if self.splits.as_ref().is_none_or(|b| b.capacity < wanted) {
-            let capacity = wanted.max(self.splits.as_ref().map_or(0, |b| 2 * b.capacity));
-            let decode = &self.page_attention.decode;
-            let acc = gpu.buffer("attention splits", decode.acc_bytes(capacity))?.all();
-            let state = gpu.buffer("attention split state", decode.state_bytes(capacity))?.all();
-            let merge = decode.bind_merge(gpu, [&acc, &state, &self.act.attn])?;
-            self.splits = Some(SplitBuffers { capacity, acc, state, merge });
-            self.segments.clear();
-            self.tails.clear();
-            self.slots.clear();
-            self.selector.iter_mut().for_each(Selector::unbind);
-        }
-        Ok(())
-    }
-
-    /// Creates the missing bind groups.
-    fn bind_missing(&mut self, gpu: &Gpu) -> Result<(), EngineError> {
-        for i in self.segments.len()..self.kv.shapes().len() {
-            let bind = |layer| {
-                let PagedBuffer { pages, table, .. } = self.kv.segment(i, layer);
-                self.bind_run(gpu, &self.page_attention, pages, table)
-            };
-            let ops = (0..self.dims.n_layer).map(bind).collect::<Result<Vec<_>, _>>()?;
-            self.segments.push(ops);
-        }
-        for layer_idx in self.tails.len()..self.dims.n_layer {
-            let (kv, table) = self.kv.tail(layer_idx);
-            let ops = self.bind_tail(gpu, layer_idx, [kv, table], self.kv.scratch())?;
-            self.tails.push(ops);
-        }
-        while let Some((pages, table)) = self.kv.slot(self.slots.len()) {
-            let ops = self.bind_run(gpu, &self.page_attention, pages, table)?;
-            self.slots.push(ops);
-        }
-        if let Some(mut selector) = self.selector.take() {
-            let bound = selector.bind(gpu, self);
-            self.selector = Some(selector);
-            bound?;
-        }
-        Ok(())
-    }
-
-    /// Reserves buffers for `n_rows` tokens of one pass, over `n_shared` tokens in complete pages and tails of up to `n_own`.
-    ///
-    /// # Errors
-    /// Out of VRAM, a lost device.
-    pub(in crate::engine) fn reserve_rows(
-        &mut self,
-        gpu: &Gpu,
-        n_rows: usize,
-        n_shared: usize,
-        n_own: usize,
-    ) -> Result<(), EngineError> {
-        self.reserve_splits(gpu, n_rows * (self.n_splits(n_shared) + n_own.div_ceil(SPLIT_KEYS)))?;
-        if let Some(mut selector) = self.selector.take() {
-            let reserved = selector.reserve_rows(gpu, self, n_rows, n_own);
-            self.selector = Some(selector);
-            reserved?;
-        }
-        self.bind_missing(gpu)
-    }
-
-    /// Frees the buffers of a batch.
-    ///
-    /// # Errors
-    /// Out of VRAM, a lost device.
-    pub(in crate::engine) fn release_rows(&mut self, gpu: &Gpu) -> Result<(), EngineError> {
-        if let Some(mut selector) = self.selector.take() {
-            let released = selector.reserve_rows(gpu, self, 1, KV_PAGE_TOKENS);
-            self.selector = Some(selector);
-            released?;
-        }
-        self.bind_missing(gpu)
-    }
-
-    /// Accumulators and softmax states of the splits of decode attention.
-    pub(in crate::engine) fn split_slices(&self) -> Result<(&Slice, &Slice), EngineError> {
-        match &self.splits {
-            Some(splits) => Ok((&splits.acc, &splits.state)),
-            None => Err(EngineError::Shape("the split buffers are missing".into())),
-        }
-    }
-
-    /// Maximum number of splits of decode attention over `n_tokens`. Every run begins a new split.
-    fn n_splits(&self, n_tokens: usize) -> usize {
-        let n_pages = n_tokens.div_ceil(KV_PAGE_TOKENS);
-        let plan = self.kv.plan();
-        let n_runs = self.kv.shapes().len() + n_pages.div_ceil(plan.slot_pages) + 1;
-        (n_pages + plan.tail_pages).div_ceil(SPLIT_KEYS / KV_PAGE_TOKENS) + n_runs
-    }
-
-    fn bind_run(&self, gpu: &Gpu, ops: &AttentionOps, kv: &Slice, table: &Slice) -> Result<RunOps, EngineError> {
-        let a = &self.act;
-        let (acc, state) = self.split_slices()?;
-        Ok(RunOps {
-            prefill: ops.prefill.bind(gpu, [&a.q, kv, table, &a.scores, &a.prefill_state, &a.attn])?,
-            decode: ops.decode.bind_split(gpu, [&a.q, kv, table, acc, state])?,
-        })
-    }
-
-    /// Bind groups of a tail: its pages, its block table, and the output of its quantized pages.
-    pub(in crate::engine) fn bind_tail(
-        &self,
-        gpu: &Gpu,
-        layer_idx: usize,
-        [kv, table]: [&Slice; 2],
-        scratch: Option<&Slice>,
-    ) -> Result<TailOps, EngineError> {
-        let a = &self.act;
-        let seal = match (&self.seal, scratch) {
-            (Some(seal), Some(scratch)) => Some(seal.bind(gpu, [kv, scratch])?),
-            _ => None,
-        };
-        Ok(TailOps {
-            rope_append: self.bind_rope(gpu, layer_idx, table, kv, &a.q)?,
-            run: self.bind_run(gpu, &self.tail_attention, kv, table)?,
-            seal,
         })
     }
 

@@ -2,6 +2,7 @@
 
 pub(in crate::engine) mod activations;
 mod bindings;
+pub(in crate::engine) mod executor;
 pub(in crate::engine) mod forward;
 pub(in crate::engine) mod gpu_model;
 pub(in crate::engine) mod pass;
@@ -34,6 +35,7 @@ use crate::engine::memory_fit;
 use crate::engine::observe::step_timer::StepTimer;
 use crate::engine::observe::trace_recorder::TraceRecorder;
 use crate::engine::runner::activations::max_chunk;
+use crate::engine::runner::executor::Executor;
 use crate::engine::runner::gpu_model::GpuModel;
 use crate::engine::runner::submit_pacer::SubmitPacer;
 use crate::engine::selection::sequence_policy::SequencePolicy;
@@ -49,7 +51,7 @@ const MIN_CHUNK: usize = 16;
 
 /// A model ready to answer.
 pub(in crate::engine) struct ModelRunner {
-    pub(in crate::engine) model: GpuModel,
+    pub(in crate::engine) exec: Executor,
     /// None for a synthetic model
     text: Option<TextCodec>,
     pub(in crate::engine) info: ModelInfo,
@@ -129,10 +131,10 @@ impl ModelRunner {
             format!("copying weights; {needed} of {memory} in all, and {} per 1,000 tokens", Bytes(1000 * spec.token_bytes()));
         let mut report = |share: f32| progress(share, &what);
         let kv = VramCache::new(gpu, spec, context, vram, options.limits.pcie, options.synchronous, hub)?;
-        let mut model = GpuModel::load(gpu, &file, placed, kv, &mut report)?;
-        model.synchronous = options.synchronous;
-        model.set_policy(gpu, options.policy, hub)?;
-        model.reserve(gpu, 1)?;
+        let model = GpuModel::load(gpu, &file, placed, &spec, &mut report)?;
+        let mut exec = Executor::new(model, kv, options.synchronous);
+        exec.set_policy(gpu, options.policy, hub)?;
+        exec.reserve(gpu, 1)?;
         let meta = file.info();
         notes.extend(below.take_notices());
         let mut observer = TraceRecorder::new(hub, options.trace.as_deref())?;
@@ -147,7 +149,7 @@ impl ModelRunner {
             vram_bytes: gpu.allocated_bytes(),
             estimated_vram_bytes: needed.0,
             kv_full_bytes: estimate.kv_full,
-            kv_bytes_per_token: model.kv.spec().token_bytes(),
+            kv_bytes_per_token: exec.kv.spec().token_bytes(),
             kv: below.setup.clone(),
             adapter: gpu.info().name.clone(),
             software: gpu.is_software(),
@@ -157,33 +159,22 @@ impl ModelRunner {
         };
         observer.describe(&info, options.policy);
         let (pacer, page_view, steps) = (SubmitPacer::new(gpu, hub), PageView::default(), StepTimer::new(hub));
-        Ok(ModelRunner {
-            model,
-            text,
-            info,
-            pacer,
-            tokens: Vec::new(),
-            below,
-            observer,
-            page_view,
-            steps,
-            row_logits: None,
-            file,
-        })
+        Ok(ModelRunner { exec, text, info, pacer, tokens: Vec::new(), below, observer, page_view, steps, row_logits: None, file })
     }
 
     /// Puts the same file on a new device, with an empty cache.
     pub(in crate::engine) fn reload(&mut self, gpu: &Gpu, hub: &Hub, options: &LoadOptions) -> Result<(), EngineError> {
         let placed = layout::lay_out(&self.file, gpu.max_binding_bytes())?;
         let context = self.info.context_limit;
-        let spec = *self.model.kv.spec();
+        let spec = *self.exec.kv.spec();
         let vram = plan_vram(gpu, &spec, context, self.below.setup.budgets.vram, options.policy.is_some())?;
         self.below.forget();
         let kv = VramCache::new(gpu, spec, context, vram, options.limits.pcie, options.synchronous, hub)?;
-        let mut model = GpuModel::load(gpu, &self.file, placed, kv, &mut |_| true)?;
-        model.set_policy(gpu, options.policy, hub)?;
-        model.reserve(gpu, 1)?;
-        self.model = model;
+        let model = GpuModel::load(gpu, &self.file, placed, &spec, &mut |_| true)?;
+        let mut exec = Executor::new(model, kv, options.synchronous);
+        exec.set_policy(gpu, options.policy, hub)?;
+        exec.reserve(gpu, 1)?;
+        self.exec = exec;
         self.row_logits = None;
         self.pacer = SubmitPacer::new(gpu, hub);
         self.tokens.clear();
@@ -222,17 +213,17 @@ impl ModelRunner {
     /// After a failure: nothing of the context is to be relied on. What is saved stays saved.
     pub(in crate::engine) fn reset_context(&mut self, gpu: &Gpu) {
         self.tokens.clear();
-        self.below.close(gpu, &mut self.model.kv);
+        self.below.close(gpu, &mut self.exec.kv);
     }
 
     /// Sets VRAM aside for the tails of questions that are answered at once. The context begins anew where its frames are in
     /// the way.
     pub(in crate::engine) fn reserve_for_batch(&mut self, gpu: &Gpu, bytes: u64) {
         let budget = self.below.setup.budgets.vram;
-        if !self.model.kv.reserve_for_batch(budget, bytes) {
+        if !self.exec.kv.reserve_for_batch(budget, bytes) {
             self.reset_context(gpu);
-            self.model.drop_pool();
-            self.model.kv.reserve_for_batch(budget, bytes);
+            self.exec.drop_pool();
+            self.exec.kv.reserve_for_batch(budget, bytes);
         }
     }
 
@@ -245,17 +236,17 @@ impl ModelRunner {
 
     /// Makes room for `n_tokens` in all, in whatever tiers it takes.
     pub(in crate::engine) fn reserve(&mut self, gpu: &Gpu, n_tokens: usize) -> Result<(), EngineError> {
-        if let Some(selector) = &self.model.selector {
-            self.below.check_first_layers(&self.model.kv, &selector.spec(), n_tokens)?;
+        if let Some(selector) = &self.exec.selector {
+            self.below.check_first_layers(&self.exec.kv, &selector.spec(), n_tokens)?;
         }
-        self.below.make_room(gpu, &mut self.model.kv, &self.tokens, n_tokens)?;
-        self.model.reserve(gpu, n_tokens)
+        self.below.make_room(gpu, &mut self.exec.kv, &self.tokens, n_tokens)?;
+        self.exec.reserve(gpu, n_tokens)
     }
 
     /// Opens the stores of documents, so that saved KV is not computed again. The context begins anew unless the same
     /// documents are open already.
     pub(in crate::engine) fn open_documents(&mut self, gpu: &Gpu, begins: &DocumentTokens) -> Result<(), EngineError> {
-        if let Some(n_present) = self.below.open_documents(gpu, &mut self.model.kv, begins)? {
+        if let Some(n_present) = self.below.open_documents(gpu, &mut self.exec.kv, begins)? {
             self.tokens = begins.tokens.get(..n_present).unwrap_or_default().to_vec();
         }
         Ok(())
@@ -264,7 +255,7 @@ impl ModelRunner {
     /// Closes the document that is open where `target` does not begin with it: its store is not to hold other tokens.
     pub(in crate::engine) fn close_foreign_document(&mut self, gpu: &Gpu, target: &[u32]) -> Result<(), EngineError> {
         if self.below.document_tokens().is_some_and(|document| !target.starts_with(document)) {
-            self.below.close(gpu, &mut self.model.kv);
+            self.below.close(gpu, &mut self.exec.kv);
             self.tokens.clear();
         }
         Ok(())
@@ -272,7 +263,7 @@ impl ModelRunner {
 
     /// What moved and what was read since the model was loaded.
     pub(in crate::engine) fn spent(&self) -> UsageCounters {
-        let kv = &self.model.kv;
+        let kv = &self.exec.kv;
         kv.refresh_report();
         let report = kv.report();
         let (disk_to_ram, ram_to_disk) = (report.counts.disk_to_ram, report.counts.ram_to_disk);
@@ -287,7 +278,7 @@ impl ModelRunner {
     pub(in crate::engine) fn watch_device(&mut self, gpu: &Gpu, port: &EnginePort) -> Result<(), GpuError> {
         let is_tracing = self.observer.is_tracing();
         self.pacer.set_by_part(is_tracing || port.is_observed(Detail::Parts) && self.steps.is_sampled());
-        let is_wanted = is_tracing || port.is_observed(Detail::Events) || self.model.kv.has_offload();
+        let is_wanted = is_tracing || port.is_observed(Detail::Events) || self.exec.kv.has_offload();
         if self.pacer.timestamps.is_none() && is_wanted {
             self.pacer.timestamps = Some(TimestampRing::new(gpu)?);
         }
@@ -306,7 +297,7 @@ impl ModelRunner {
 
     /// Tells what the tiers hold, and what they have to say.
     pub(in crate::engine) fn emit_notices(&mut self, port: &EnginePort) {
-        let kv = &mut self.model.kv;
+        let kv = &mut self.exec.kv;
         for notice in kv.take_notices().into_iter().chain(self.below.take_notices()) {
             port.emit(EngineEvent::Notice(notice));
         }
@@ -315,7 +306,7 @@ impl ModelRunner {
 
     /// Everything that was read of a document is safe on the disk, and the library knows.
     pub(in crate::engine) fn flush(&mut self, gpu: &Gpu, port: &EnginePort, prefill: Duration) -> Result<(), EngineError> {
-        let has_news = self.below.settle(gpu, &mut self.model.kv, prefill.as_secs_f64())?;
+        let has_news = self.below.settle(gpu, &mut self.exec.kv, prefill.as_secs_f64())?;
         self.emit_notices(port);
         self.show_last_pages(port);
         if has_news && let Some(saved) = self.below.list() {
@@ -330,17 +321,17 @@ impl ModelRunner {
         let began = Instant::now();
         self.pacer.reset();
         let first = group as usize * KV_PAGE_TOKENS;
-        let sealed = self.model.kv.n_sealed() as usize * KV_PAGE_TOKENS;
+        let sealed = self.exec.kv.n_sealed() as usize * KV_PAGE_TOKENS;
         let chunk = self.tokens.get(first..first + KV_PAGE_TOKENS).unwrap_or_default().to_vec();
         self.tokens.truncate(sealed);
         if chunk.is_empty() {
             return Ok(());
         }
-        self.model.kv.invalidate_group(group);
+        self.exec.kv.invalidate_group(group);
         self.run_context(gpu, &chunk, first)?;
         self.pacer.finish(gpu)?;
-        self.model.kv.count_recomputed();
-        self.steps.recomputed(chunk.len() * self.model.dims.n_layer, began);
+        self.exec.kv.count_recomputed();
+        self.steps.recomputed(chunk.len() * self.exec.model.dims.n_layer, began);
         Ok(())
     }
 
@@ -349,30 +340,30 @@ impl ModelRunner {
     pub(in crate::engine) fn truncate(&mut self, len: usize) {
         let len = self.keeps(len);
         self.tokens.truncate(len);
-        self.model.kv.truncate(len);
-        if let Some(selector) = &mut self.model.selector {
+        self.exec.kv.truncate(len);
+        if let Some(selector) = &mut self.exec.selector {
             selector.truncate(len);
         }
     }
 
     /// Tokens that are left after cutting to `len`.
     fn keeps(&self, len: usize) -> usize {
-        let sealed = self.model.kv.n_sealed() as usize * KV_PAGE_TOKENS;
+        let sealed = self.exec.kv.n_sealed() as usize * KV_PAGE_TOKENS;
         if len >= sealed { len.min(self.tokens.len()) } else { len / KV_PAGE_TOKENS * KV_PAGE_TOKENS }
     }
 
     /// Tokens of the next prefill chunk at `pos` when `left` remain: as many as keep a layer near the submit target.
     pub(in crate::engine) fn next_chunk(&self, pos: usize, left: usize) -> usize {
-        self.model.chunk_at(pos, left, self.wanted_chunk())
+        self.exec.chunk_at(pos, left, self.wanted_chunk())
     }
 
     /// The same where the tokens go to a tail that has room for them.
     pub(in crate::engine) fn tail_chunk(&self, left: usize) -> usize {
-        left.min(self.wanted_chunk()).min(self.model.max_chunk)
+        left.min(self.wanted_chunk()).min(self.exec.model.max_chunk)
     }
 
     fn wanted_chunk(&self) -> usize {
-        let per_token = (self.model.layer_flops_per_token() as f64 / self.model.dims.n_layer as f64).max(1.0);
+        let per_token = (self.exec.model.layer_flops_per_token() as f64 / self.exec.model.dims.n_layer as f64).max(1.0);
         let wanted = (self.pacer.flops_per_s() * SUBMIT_TARGET_MILLIS / 1e3 / per_token) as usize;
         (wanted / 8 * 8).max(MIN_CHUNK)
     }
@@ -380,7 +371,7 @@ impl ModelRunner {
     /// Runs one chunk and counts it as stored. Submits but does not wait.
     pub(in crate::engine) fn run_chunk(&mut self, gpu: &Gpu, chunk: &[u32]) -> Result<(), EngineError> {
         let pos = self.tokens.len();
-        self.model.kv.append_tokens(pos, chunk);
+        self.exec.kv.append_tokens(pos, chunk);
         self.run_context(gpu, chunk, pos)?;
         self.tokens.extend_from_slice(chunk);
         Ok(())
@@ -402,9 +393,9 @@ impl ModelRunner {
         match tokens {
             &[token] => {
                 let rows = &mut [Row { token, kv, policy: None }];
-                self.model.run_pass(gpu, &mut self.pacer, n_context, Pass::Rows(rows))
+                self.exec.run_pass(gpu, &mut self.pacer, n_context, Pass::Rows(rows))
             }
-            _ => self.model.run_pass(gpu, &mut self.pacer, n_context, Pass::Chunk(tokens, &mut kv)),
+            _ => self.exec.run_pass(gpu, &mut self.pacer, n_context, Pass::Chunk(tokens, &mut kv)),
         }
     }
 
@@ -418,12 +409,12 @@ impl ModelRunner {
     }
 
     fn chooses(&self, policy: AttentionMode) -> bool {
-        self.model.selector.is_some() && policy != AttentionMode::Exact
+        self.exec.selector.is_some() && policy != AttentionMode::Exact
     }
 
     /// The prefill of a prompt of `n_tokens` begins.
     pub(in crate::engine) fn begin_prompt(&mut self, n_tokens: usize) {
-        self.model.selector.iter_mut().for_each(|selector| selector.begin_prompt(n_tokens));
+        self.exec.selector.iter_mut().for_each(|selector| selector.begin_prompt(n_tokens));
     }
 
     /// Policy state of an answer of up to `n_steps` tokens, whose prompt was prefilled last; None if the model has no policy.
@@ -431,8 +422,8 @@ impl ModelRunner {
     /// # Errors
     /// Numbers of the policy that are out of range.
     pub(in crate::engine) fn begin_answer(&mut self, n_steps: usize) -> Result<Option<SequencePolicy>, EngineError> {
-        let GpuModel { selector, dims, .. } = &mut self.model;
-        selector.as_mut().map(|selector| selector.begin_answer(n_steps, dims)).transpose()
+        let Executor { selector, model, .. } = &mut self.exec;
+        selector.as_mut().map(|selector| selector.begin_answer(n_steps, &model.dims)).transpose()
     }
 
     /// Runs the next token of the context, reading what `policy` selects, or everything without one.
@@ -452,9 +443,9 @@ impl ModelRunner {
             _ => None,
         };
         if let Some(token) = appended {
-            self.model.kv.append_tokens(n_context, &[token]);
+            self.exec.kv.append_tokens(n_context, &[token]);
         }
-        self.model.run_pass(gpu, &mut self.pacer, n_context, Pass::Rows(rows))?;
+        self.exec.run_pass(gpu, &mut self.pacer, n_context, Pass::Rows(rows))?;
         self.tokens.extend(appended);
         Ok(())
     }

@@ -10,7 +10,7 @@
 //! Owner: the engine thread.
 
 use crate::base::limits::KV_PAGE_TOKENS;
-use crate::engine::runner::gpu_model::{GpuModel, TailOps};
+use crate::engine::runner::executor::{Executor, TailOps};
 use crate::engine::scheduler::sequence_tail::SequenceTail;
 use crate::engine::selection::sequence_policy::SequencePolicy;
 use crate::gpu::kernels::attention_decode::{SPLIT_KEYS, SegmentKeys, SplitRows};
@@ -63,9 +63,9 @@ pub(in crate::engine) struct Splits {
 
 impl SequenceKv<'_> {
     /// Bind groups of the tail of a layer.
-    pub fn ops<'m>(&'m self, model: &'m GpuModel, layer: usize) -> &'m TailOps {
+    pub fn ops<'m>(&'m self, exec: &'m Executor, layer: usize) -> &'m TailOps {
         match self {
-            SequenceKv::Context => &model.tails[layer],
+            SequenceKv::Context => &exec.tails[layer],
             SequenceKv::Own(tail) => &tail.ops[layer],
         }
     }
@@ -86,22 +86,22 @@ impl SequenceKv<'_> {
         }
     }
 
-    fn n_blocks(&self, model: &GpuModel) -> usize {
+    fn n_blocks(&self, exec: &Executor) -> usize {
         match self {
-            SequenceKv::Context => model.kv.tail_blocks(),
+            SequenceKv::Context => exec.kv.tail_blocks(),
             SequenceKv::Own(tail) => tail.n_blocks(),
         }
     }
 
     /// Slots of the next `n` tokens, which are rows `first_token ..` of the pass.
-    pub fn append(&self, model: &GpuModel, n_context: usize, first_token: usize, n: usize) -> AppendRange {
-        AppendRange { first_token, n_tokens: n, first_slot: self.n_tokens(n_context), n_blocks: self.n_blocks(model) }
+    pub fn append(&self, exec: &Executor, n_context: usize, first_token: usize, n: usize) -> AppendRange {
+        AppendRange { first_token, n_tokens: n, first_slot: self.n_tokens(n_context), n_blocks: self.n_blocks(exec) }
     }
 
     /// Keys of the tail visible to the next `n` tokens.
-    pub fn run(&self, model: &GpuModel, n_context: usize, n: usize) -> KeyRun {
+    pub fn run(&self, exec: &Executor, n_context: usize, n: usize) -> KeyRun {
         let n_tokens = self.n_tokens(n_context);
-        KeyRun { n_keys: n_tokens + n, n_blocks: self.n_blocks(model), mask_from: n_tokens + 1, n_pages: 0 }
+        KeyRun { n_keys: n_tokens + n, n_blocks: self.n_blocks(exec), mask_from: n_tokens + 1, n_pages: 0 }
     }
 
     /// Counts the tokens of a pass in a tail. The context counts its own.

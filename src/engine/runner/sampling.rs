@@ -43,7 +43,7 @@ impl ModelRunner {
         if n_rows < 2 {
             self.row_logits = None;
         } else if self.row_logits.as_ref().is_none_or(|rows| rows.n_rows < n_rows) {
-            let (output, logits) = self.model.wide_output(gpu, n_rows)?;
+            let (output, logits) = self.exec.model.wide_output(gpu, n_rows)?;
             let readback = gpu.readback_buffer("candidates", n_rows as u64 * TOP_K_BYTES)?;
             self.row_logits = Some(RowLogits { n_rows, output, logits, readback });
         }
@@ -60,23 +60,26 @@ impl ModelRunner {
         first_row: usize,
         samplers: &[&Sampler],
     ) -> Result<Vec<SampleResult>, EngineError> {
-        let (model, pacer, vocab_size) = (&self.model, &mut self.pacer, self.model.dims.vocab_size);
+        let (exec, pacer, vocab_size) = (&self.exec, &mut self.pacer, self.exec.model.dims.vocab_size);
         let rows = self.row_logits.as_ref();
-        let (output, readback) = rows.map_or((&model.output, &model.act.readback), |rows| (&rows.output, &rows.readback));
+        let (output, readback) =
+            rows.map_or((&exec.model.output, &exec.model.act.readback), |rows| (&rows.output, &rows.readback));
         debug_assert!(samplers.len() <= rows.map_or(1, |rows| rows.n_rows), "{} samplers have no room", samplers.len());
-        model.run_output(gpu, pacer, output, (first_row, samplers.len()))?;
+        exec.run_output(gpu, pacer, output, (first_row, samplers.len()))?;
         pacer.mark(KernelFamily::Sample, NO_LAYER);
         for (i, sampler) in samplers.iter().enumerate().filter(|(_, sampler)| !sampler.needs_all_logits()) {
             if let Some(rows) = rows {
                 let logits = row_of(&rows.logits, i, vocab_size);
-                pacer.recorder.copy(&logits, &model.act.logits.buffer.slice(0, logits.size));
+                pacer.recorder.copy(&logits, &exec.model.act.logits.buffer.slice(0, logits.size));
             }
             match sampler.is_greedy() {
-                true => model.sample.record_argmax(&mut pacer.recorder, &model.sample_bindings, vocab_size),
-                false => model.sample.record_top_k(&mut pacer.recorder, &model.sample_bindings, vocab_size, TOP_K_CANDIDATES),
+                true => exec.model.sample.record_argmax(&mut pacer.recorder, &exec.model.sample_bindings, vocab_size),
+                false => {
+                    exec.model.sample.record_top_k(&mut pacer.recorder, &exec.model.sample_bindings, vocab_size, TOP_K_CANDIDATES)
+                }
             }
             let to = readback.slice(i as u64 * TOP_K_BYTES, TOP_K_BYTES);
-            pacer.recorder.copy(&model.act.result.buffer.slice(0, TOP_K_BYTES), &to);
+            pacer.recorder.copy(&exec.model.act.result.buffer.slice(0, TOP_K_BYTES), &to);
         }
         let mut bytes = Vec::new();
         if samplers.iter().any(|sampler| !sampler.needs_all_logits()) {
@@ -100,8 +103,8 @@ impl ModelRunner {
     /// # Errors
     /// A lost device.
     pub(in crate::engine) fn last_logits(&mut self, gpu: &Gpu) -> Result<Vec<f32>, EngineError> {
-        let output = self.row_logits.as_ref().map_or(&self.model.output, |rows| &rows.output);
-        self.model.run_output(gpu, &mut self.pacer, output, (0, 1))?;
+        let output = self.row_logits.as_ref().map_or(&self.exec.model.output, |rows| &rows.output);
+        self.exec.run_output(gpu, &mut self.pacer, output, (0, 1))?;
         self.pacer.finish(gpu)?;
         self.logits_of(gpu, 0)
     }
@@ -111,8 +114,8 @@ impl ModelRunner {
     /// # Errors
     /// A lost device.
     pub(in crate::engine) fn logits_of(&self, gpu: &Gpu, i: usize) -> Result<Vec<f32>, EngineError> {
-        let vocab_size = self.model.dims.vocab_size;
-        let logits = self.row_logits.as_ref().map_or(&self.model.act.logits, |rows| &rows.logits);
+        let vocab_size = self.exec.model.dims.vocab_size;
+        let logits = self.row_logits.as_ref().map_or(&self.exec.model.act.logits, |rows| &rows.logits);
         Ok(bytemuck::pod_collect_to_vec(&gpu.download(&row_of(logits, i, vocab_size))?))
     }
 }

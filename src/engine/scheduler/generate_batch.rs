@@ -76,7 +76,7 @@ impl Worker {
     /// How many of `turns` fit into VRAM at once. Says once that they are not all.
     fn n_fitting(&self, turns: &[Sequence], is_told: &mut bool) -> usize {
         let Some(runner) = &self.runner else { return 0 };
-        let (kv, budget) = (&runner.model.kv, runner.below.setup.budgets.vram);
+        let (kv, budget) = (&runner.exec.kv, runner.below.setup.budgets.vram);
         let (limit, room) = (kv.limit(), kv.tail_room(budget));
         let (n_fitting, _) = Scheduler::fitting(kv.spec(), turns, limit, room);
         if n_fitting < turns.len() && !std::mem::replace(is_told, true) {

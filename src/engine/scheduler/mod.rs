@@ -114,8 +114,8 @@ impl Scheduler {
             _ => {
                 let result = self.answer_batch(gpu, runner, port);
                 self.sequences.iter_mut().for_each(|scheduled| scheduled.active = None);
-                runner.model.kv.count_tails(0);
-                let released = runner.reserve_logits(gpu, 1).and_then(|()| runner.model.release_rows(gpu));
+                runner.exec.kv.count_tails(0);
+                let released = runner.reserve_logits(gpu, 1).and_then(|()| runner.exec.release_rows(gpu));
                 runner.emit_notices(port);
                 result.and(released)
             }
@@ -133,20 +133,20 @@ impl Scheduler {
     }
 
     fn answer_batch(&mut self, gpu: &Gpu, runner: &mut ModelRunner, port: &EnginePort) -> Result<(), EngineError> {
-        let (spec, limit) = (*runner.model.kv.spec(), runner.model.kv.limit());
+        let (spec, limit) = (*runner.exec.kv.spec(), runner.exec.kv.limit());
         let shared = shared(self.all_unanswered());
         let n_shared = shared.len();
         let tails = self.unfinished().map(|scheduled| tail_bytes(&spec, own_tokens(&scheduled.sequence, n_shared, limit)));
         let n_bytes = tails.sum();
         runner.reserve_for_batch(gpu, n_bytes);
-        runner.model.kv.count_tails(n_bytes);
+        runner.exec.kv.count_tails(n_bytes);
         self.prefill_shared(gpu, runner, port, &shared)?;
         let n_rows = self.unfinished().count().max(1);
         let n_own = self.all_unanswered().map(|sequence| own_tokens(sequence, n_shared, limit)).max().unwrap_or(0);
-        runner.model.reserve_rows(gpu, n_rows, n_shared, n_own)?;
+        runner.exec.reserve_rows(gpu, n_rows, n_shared, n_own)?;
         runner.reserve_logits(gpu, n_rows)?;
-        if let Some(selector) = &mut runner.model.selector {
-            selector.begin_batch(&runner.model.dims);
+        if let Some(selector) = &mut runner.exec.selector {
+            selector.begin_batch(&runner.exec.model.dims);
         }
         let placement = Placement::Tails { n_shared, n_rows, n_bytes };
         for scheduled in self.unfinished() {
@@ -178,7 +178,7 @@ impl Scheduler {
         placement: Placement,
     ) -> Result<bool, EngineError> {
         let Placement::Tails { n_shared, n_rows, n_bytes } = placement else { return Ok(self.unfinished().next().is_some()) };
-        let (spec, limit) = (*runner.model.kv.spec(), runner.model.kv.limit());
+        let (spec, limit) = (*runner.exec.kv.spec(), runner.exec.kv.limit());
         loop {
             let bytes_of = |sequence: &Sequence| tail_bytes(&spec, own_tokens(sequence, n_shared, limit));
             let taken: u64 = self.unfinished().map(|scheduled| bytes_of(&scheduled.sequence)).sum();
@@ -276,7 +276,7 @@ impl Scheduler {
         if matches!(placement, Placement::Context) {
             runner.show_pages(port);
         }
-        let vocab_size = runner.model.dims.vocab_size;
+        let vocab_size = runner.exec.model.dims.vocab_size;
         for (row, (scheduled, result)) in self.unfinished().zip(sampled).enumerate() {
             let sequence = &mut scheduled.sequence;
             let token = sequence.choose(result, vocab_size, || runner.logits_of(gpu, row))?;
@@ -310,8 +310,8 @@ impl Scheduled {
                 (None, self.sequence.prefill_context(gpu, runner, port, &target, cached)?)
             }
             Placement::Tails { n_shared, .. } => {
-                let room = own_tokens(&self.sequence, n_shared, runner.model.kv.limit());
-                let mut tail = SequenceTail::new(gpu, &runner.model, room)?;
+                let room = own_tokens(&self.sequence, n_shared, runner.exec.kv.limit());
+                let mut tail = SequenceTail::new(gpu, &runner.exec, room)?;
                 let last_chunk = self.sequence.prefill_tail(gpu, runner, port, &target, n_shared, &mut tail)?;
                 (Some(tail), last_chunk)
             }
@@ -324,7 +324,7 @@ impl Scheduled {
                 return self.end(gpu, runner, port, is_alone, StopReason::Length);
             }
             began = Instant::now();
-            runner.model.attention_meter.begin(runner.page_view.n_head());
+            runner.exec.attention_meter.begin(runner.page_view.n_head());
         }
         // The shared pages of a batch do not grow: if there are none, there is nothing to select.
         let has_pages = !matches!(placement, Placement::Tails { n_shared: 0, .. });
@@ -333,8 +333,8 @@ impl Scheduled {
         if let Some(policy) = policy.as_mut().filter(|_| self.sequence.attention == AttentionMode::Sampled) {
             policy.mass_steps = MassSteps::Few;
         }
-        if let (Some(tail), Some(_), Some(selector)) = (&mut tail, &policy, &runner.model.selector) {
-            tail.bind_scores(gpu, &runner.model, selector.tail_kernel())?;
+        if let (Some(tail), Some(_), Some(selector)) = (&mut tail, &policy, &runner.exec.selector) {
+            tail.bind_scores(gpu, &runner.exec, selector.tail_kernel())?;
         }
         self.active = Some(Active { tail, stream: self.sequence.stream(runner)?, policy, phase_began: began });
         let sampled = runner.sample(gpu, last_chunk - 1, &[&self.sequence.sampler])?;
@@ -345,7 +345,7 @@ impl Scheduled {
                 runner.drain_events(gpu, port)?;
             }
         }
-        let vocab_size = runner.model.dims.vocab_size;
+        let vocab_size = runner.exec.model.dims.vocab_size;
         for result in sampled {
             let token = self.sequence.choose(result, vocab_size, || runner.logits_of(gpu, 0))?;
             self.sequence.record_sampled(began);

@@ -11,7 +11,7 @@
 
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::engine::error::EngineError;
-use crate::engine::runner::gpu_model::{GpuModel, TailOps};
+use crate::engine::runner::executor::{Executor, TailOps};
 use crate::engine::selection::token_scorer::ScoreOps;
 use crate::gpu::kernels::qk_scores::QkScores;
 use crate::gpu::{Buffer, Gpu, Recorder, Slice};
@@ -37,15 +37,15 @@ pub(in crate::engine) fn tail_bytes(spec: &KvSpec, n_tokens: usize) -> u64 {
 
 impl SequenceTail {
     /// An empty tail with room for `n_tokens`.
-    pub fn new(gpu: &Gpu, model: &GpuModel, n_tokens: usize) -> Result<SequenceTail, EngineError> {
-        let (spec, n_pages) = (model.kv.spec(), n_tokens.div_ceil(KV_PAGE_TOKENS));
+    pub fn new(gpu: &Gpu, exec: &Executor, n_tokens: usize) -> Result<SequenceTail, EngineError> {
+        let (spec, n_pages) = (exec.kv.spec(), n_tokens.div_ceil(KV_PAGE_TOKENS));
         let table = gpu.buffer("branch table", spec.table_bytes(n_pages))?.all();
         let order: Vec<usize> = (0..n_pages).collect();
         gpu.upload(&table, bytemuck::cast_slice(&spec.table(&order, n_pages * BLOCKS_PER_PAGE)))?;
         let (mut ops, mut pages) = (Vec::new(), Vec::new());
         for layer_idx in 0..spec.n_layer {
             let of_layer = gpu.buffer("branch pages", n_pages as u64 * spec.tail_page_bytes())?.all();
-            ops.push(model.bind_tail(gpu, layer_idx, [&of_layer, &table], None)?);
+            ops.push(exec.bind_tail(gpu, layer_idx, [&of_layer, &table], None)?);
             pages.push(of_layer);
         }
         Ok(SequenceTail { ops, pages, scores: None, n_tokens: 0, n_pages })
@@ -55,9 +55,9 @@ impl SequenceTail {
     ///
     /// # Errors
     /// Out of VRAM, a lost device.
-    pub fn bind_scores(&mut self, gpu: &Gpu, model: &GpuModel, kernel: &QkScores) -> Result<(), EngineError> {
-        let ops = ScoreOps::new(gpu, model, kernel, 1, self.n_pages, &self.pages.iter().collect::<Vec<_>>())?;
-        gpu.upload(&ops.table, bytemuck::cast_slice(&BlockTable::whole(model.kv.spec(), self.n_pages).entries))?;
+    pub fn bind_scores(&mut self, gpu: &Gpu, exec: &Executor, kernel: &QkScores) -> Result<(), EngineError> {
+        let ops = ScoreOps::new(gpu, exec, kernel, 1, self.n_pages, &self.pages.iter().collect::<Vec<_>>())?;
+        gpu.upload(&ops.table, bytemuck::cast_slice(&BlockTable::whole(exec.kv.spec(), self.n_pages).entries))?;
         self.scores = Some(ops);
         Ok(())
     }

@@ -53,11 +53,11 @@ fn logits_of_rows_match_each_row_alone() {
             alone.push(runner.last_logits(&gpu).unwrap());
         }
         runner.truncate(N_SHARED);
-        runner.model.reserve_rows(&gpu, 3, N_SHARED, 300).unwrap();
+        runner.exec.reserve_rows(&gpu, 3, N_SHARED, 300).unwrap();
         runner.reserve_logits(&gpu, 3).unwrap();
         let mut tails = Vec::new();
         for rest in &rests {
-            let mut tail = SequenceTail::new(&gpu, &runner.model, rest.len()).unwrap();
+            let mut tail = SequenceTail::new(&gpu, &runner.exec, rest.len()).unwrap();
             for chunk in rest[..rest.len() - 1].chunks(100) {
                 runner.run_tokens(&gpu, chunk, N_SHARED, SequenceKv::Own(&mut tail)).unwrap();
             }
@@ -70,7 +70,7 @@ fn logits_of_rows_match_each_row_alone() {
         let sampler = Sampler::new(Sampling { repetition_penalty: 2.0, ..Sampling::default() });
         let picked = runner.sample(&gpu, 0, &[&sampler; 3]).unwrap();
         // One row of a batch, as its first token is sampled: buffers for three rows hold its logits as well.
-        let mut tail = SequenceTail::new(&gpu, &runner.model, rests[1].len()).unwrap();
+        let mut tail = SequenceTail::new(&gpu, &runner.exec, rests[1].len()).unwrap();
         runner.run_tokens(&gpu, &rests[1], N_SHARED, SequenceKv::Own(&mut tail)).unwrap();
         let first = runner.sample(&gpu, rests[1].len() - 1, &[&sampler]).unwrap();
         let [SampleResult::All(first)] = first.as_slice() else { panic!("not all logits") };

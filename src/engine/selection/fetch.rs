@@ -9,7 +9,7 @@
 use std::ops::Range;
 
 use crate::engine::error::EngineError;
-use crate::engine::runner::gpu_model::GpuModel;
+use crate::engine::runner::executor::Executor;
 use crate::engine::runner::submit_pacer::SubmitPacer;
 use crate::engine::selection::token_scorer::{ScoreOps, pages_of};
 use crate::gpu::kernels::attention_decode::{AttentionDecode, SPLIT_KEYS};
@@ -39,37 +39,37 @@ impl SelectedOps {
     /// Out of VRAM, a lost device.
     pub fn of_segment(
         gpu: &Gpu,
-        model: &GpuModel,
+        exec: &Executor,
         kernels: Kernels<'_>,
         n_rows: usize,
         segment: usize,
     ) -> Result<SelectedOps, EngineError> {
-        SelectedOps::new(gpu, model, kernels, n_rows, model.kv.shapes()[segment].n_frames, &pages_of(model, segment))
+        SelectedOps::new(gpu, exec, kernels, n_rows, exec.kv.shapes()[segment].n_frames, &pages_of(exec, segment))
     }
 
     /// Bind groups over the staging area. None without offload tiers.
     ///
     /// # Errors
     /// Out of VRAM, a lost device.
-    pub fn of_area(gpu: &Gpu, model: &GpuModel, kernels: Kernels<'_>, n_rows: usize) -> Result<Option<SelectedOps>, EngineError> {
-        let n_pages = model.kv.plan().n_slots * model.kv.plan().slot_pages;
-        model.kv.area().map(|area| SelectedOps::new(gpu, model, kernels, n_rows, n_pages, &[area])).transpose()
+    pub fn of_area(gpu: &Gpu, exec: &Executor, kernels: Kernels<'_>, n_rows: usize) -> Result<Option<SelectedOps>, EngineError> {
+        let n_pages = exec.kv.plan().n_slots * exec.kv.plan().slot_pages;
+        exec.kv.area().map(|area| SelectedOps::new(gpu, exec, kernels, n_rows, n_pages, &[area])).transpose()
     }
 
     fn new(
         gpu: &Gpu,
-        model: &GpuModel,
+        exec: &Executor,
         (attention, token_scores): Kernels<'_>,
         n_rows: usize,
         n_pages: usize,
         pages: &[&Slice],
     ) -> Result<SelectedOps, EngineError> {
-        let table = gpu.buffer("chosen tokens", BlockTable::token_bytes(n_rows * model.dims.n_kv_head, n_pages))?.all();
-        let (acc, state) = model.split_slices()?;
-        let decode = pages.iter().map(|pages| attention.bind_split(gpu, [&model.act.q, pages, &table, acc, state]));
+        let table = gpu.buffer("chosen tokens", BlockTable::token_bytes(n_rows * exec.model.dims.n_kv_head, n_pages))?.all();
+        let (acc, state) = exec.split_slices()?;
+        let decode = pages.iter().map(|pages| attention.bind_split(gpu, [&exec.model.act.q, pages, &table, acc, state]));
         Ok(SelectedOps {
             decode: decode.collect::<Result<_, GpuError>>()?,
-            score: ScoreOps::new(gpu, model, token_scores, n_rows, n_pages, pages)?,
+            score: ScoreOps::new(gpu, exec, token_scores, n_rows, n_pages, pages)?,
             table,
         })
     }
@@ -95,7 +95,7 @@ pub(in crate::engine) fn n_splits(tokens: &BlockTable) -> usize {
     tokens.n_listed.div_ceil(SPLIT_KEYS)
 }
 
-impl GpuModel {
+impl Executor {
     /// Pins the hot pages in RAM: the recently selected ones.
     pub(in crate::engine) fn pin_hot_pages(
         &mut self,

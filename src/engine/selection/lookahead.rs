@@ -9,7 +9,7 @@
 //! Source: LeoAM §4.4 and figure 13, after InfiniGen §4.3 (inputs of neighboring layers are similar).
 
 use crate::engine::error::EngineError;
-use crate::engine::runner::gpu_model::GpuModel;
+use crate::engine::runner::executor::Executor;
 use crate::engine::runner::submit_pacer::SubmitPacer;
 use crate::gpu::kernels::page_bounds::PageBoundsKernel;
 use crate::gpu::kernels::rope_append::AppendRange;
@@ -44,12 +44,12 @@ impl LookaheadOps {
     ///
     /// # Errors
     /// Out of VRAM, a lost device.
-    pub fn new(gpu: &Gpu, model: &GpuModel, n_rows: usize) -> Result<LookaheadOps, EngineError> {
-        let kv = model.kv.spec();
+    pub fn new(gpu: &Gpu, exec: &Executor, n_rows: usize) -> Result<LookaheadOps, EngineError> {
+        let kv = exec.kv.spec();
         let table = gpu.buffer("table of discarded keys", kv.table_bytes(1))?.all();
         gpu.upload(&table, bytemuck::cast_slice(&kv.table(&[0], BLOCKS_PER_PAGE)))?;
         Ok(LookaheadOps {
-            q: gpu.buffer("estimated q", (n_rows * model.dims.q_dim() * 4) as u64)?.all(),
+            q: gpu.buffer("estimated q", (n_rows * exec.model.dims.q_dim() * 4) as u64)?.all(),
             page: gpu.buffer("discarded keys", kv.tail_page_bytes())?.all(),
             table,
             rope: Vec::new(),
@@ -58,10 +58,10 @@ impl LookaheadOps {
     }
 
     /// Creates the missing bind groups. `bounds` is overwritten after the bounds of a layer were copied.
-    pub fn bind(&mut self, gpu: &Gpu, model: &GpuModel, scorer: &PageBoundsKernel, bounds: &Slice) -> Result<(), EngineError> {
-        for layer in self.rope.len()..model.dims.n_layer {
-            let Some(abstracts) = model.kv.abstracts(layer) else { break };
-            self.rope.push(model.bind_rope(gpu, layer, &self.table, &self.page, &self.q)?);
+    pub fn bind(&mut self, gpu: &Gpu, exec: &Executor, scorer: &PageBoundsKernel, bounds: &Slice) -> Result<(), EngineError> {
+        for layer in self.rope.len()..exec.model.dims.n_layer {
+            let Some(abstracts) = exec.kv.abstracts(layer) else { break };
+            self.rope.push(exec.model.bind_rope(gpu, layer, &self.table, &self.page, &self.q)?);
             self.score.push(scorer.bind(gpu, [&self.q, abstracts, bounds])?);
         }
         Ok(())
@@ -72,14 +72,14 @@ impl LookaheadOps {
         &self,
         gpu: &Gpu,
         pacer: &mut SubmitPacer,
-        model: &GpuModel,
+        exec: &Executor,
         scorer: &PageBoundsKernel,
         layer: usize,
         (n_pages, n_rows): (usize, usize),
     ) -> Result<(), EngineError> {
-        model.record_qkv(gpu, pacer, layer, n_rows)?;
+        exec.record_qkv(gpu, pacer, layer, n_rows)?;
         let range = AppendRange { first_token: 0, n_tokens: n_rows, first_slot: 0, n_blocks: BLOCKS_PER_PAGE };
-        model.rope_append.record(&mut pacer.recorder, &self.rope[layer], range);
+        exec.model.rope_append.record(&mut pacer.recorder, &self.rope[layer], range);
         scorer.record(&mut pacer.recorder, &self.score[layer], n_pages, n_rows);
         Ok(())
     }

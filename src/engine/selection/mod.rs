@@ -27,7 +27,7 @@ pub(in crate::engine) mod token_scorer;
 use crate::base::ModelDims;
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::engine::error::EngineError;
-use crate::engine::runner::gpu_model::GpuModel;
+use crate::engine::runner::executor::Executor;
 use crate::engine::runner::pass::SequenceKv;
 use crate::gpu::kernels::attention_decode::AttentionDecode;
 use crate::gpu::kernels::page_abstracts::PageAbstracts;
@@ -64,10 +64,7 @@ pub(in crate::engine) struct Selector {
     tail_scores: TailScores,
     rows: RowCapacity,
     bounds: Slice,
-    /// by layer: abstracts to bounds
-    score_bindings: Vec<Binding>,
-    /// by layer: tail to abstracts
-    abstract_bindings: Vec<Binding>,
+    bindings: LayerBindings,
     segments: Vec<SelectedOps>,
     /// over the staging area; None without offload tiers
     area: Option<SelectedOps>,
@@ -87,6 +84,15 @@ pub(in crate::engine) struct Selector {
     lane: EventLane,
 }
 
+/// Bind groups of page scoring, by layer.
+#[derive(Default)]
+struct LayerBindings {
+    /// abstracts to bounds
+    scores: Vec<Binding>,
+    /// tail to abstracts
+    abstracts: Vec<Binding>,
+}
+
 /// Capacity of the buffers: rows, and tokens of the longest tail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct RowCapacity {
@@ -98,17 +104,17 @@ struct RowCapacity {
 const ONE_ROW: RowCapacity = RowCapacity { n_rows: 1, n_tail: KV_PAGE_TOKENS };
 
 impl Selector {
-    /// Compiles the kernels and creates the buffers for the page capacity of `model`.
+    /// Compiles the kernels and creates the buffers for the page capacity of the KV cache.
     ///
     /// # Errors
     /// Invalid parameters of the policy, a kernel that does not compile, out of VRAM, a lost device.
-    pub(in crate::engine) fn new(gpu: &Gpu, model: &GpuModel, spec: PolicySpec, hub: &Hub) -> Result<Selector, EngineError> {
+    pub(in crate::engine) fn new(gpu: &Gpu, exec: &Executor, spec: PolicySpec, hub: &Hub) -> Result<Selector, EngineError> {
         Policy::new(spec).map_err(|e| EngineError::Policy(e.to_string()))?;
-        let (d, kv) = (&model.dims, &model.kv);
+        let (d, kv) = (&exec.model.dims, &exec.kv);
         let KvSpec { work, sealed, .. } = *kv.spec();
         let score_pages = PageBoundsKernel::new(gpu, d.n_head, d.n_kv_head, d.head_dim)?;
         let kernel = QkScores::new(gpu, d.n_head, d.n_kv_head, d.head_dim, sealed)?;
-        let (bounds, readback) = row_buffers(gpu, model, (&score_pages, &kernel), ONE_ROW)?;
+        let (bounds, readback) = row_buffers(gpu, exec, (&score_pages, &kernel), ONE_ROW)?;
         let estimates = spec.kind.reads_abstracts() && spec.kind.uses_lookahead();
         Ok(Selector {
             spec,
@@ -117,15 +123,14 @@ impl Selector {
             abstracts: PageAbstracts::new(gpu, d.n_kv_head, d.head_dim, work)?,
             bounds,
             scorer: Scorer { kernel, readback },
-            tail_scores: TailScores::new(gpu, model)?,
+            tail_scores: TailScores::new(gpu, exec)?,
             rows: ONE_ROW,
-            lookahead: if estimates { Some(LookaheadOps::new(gpu, model, 1)?) } else { None },
+            lookahead: if estimates { Some(LookaheadOps::new(gpu, exec, 1)?) } else { None },
             prefetched: None,
             observation_window: None,
             observed: RetainedPages::default(),
             score_pages,
-            score_bindings: Vec::new(),
-            abstract_bindings: Vec::new(),
+            bindings: LayerBindings::default(),
             segments: Vec::new(),
             area: None,
             clock: 0,
@@ -168,19 +173,19 @@ impl Selector {
     pub(in crate::engine) fn reserve_rows(
         &mut self,
         gpu: &Gpu,
-        model: &GpuModel,
+        exec: &Executor,
         n_rows: usize,
         n_tail: usize,
     ) -> Result<(), EngineError> {
         let rows = RowCapacity { n_rows, n_tail: n_tail.max(KV_PAGE_TOKENS) };
         if rows != self.rows {
-            (self.bounds, self.scorer.readback) = row_buffers(gpu, model, (&self.score_pages, &self.scorer.kernel), rows)?;
+            (self.bounds, self.scorer.readback) = row_buffers(gpu, exec, (&self.score_pages, &self.scorer.kernel), rows)?;
             if self.lookahead.is_some() {
-                self.lookahead = Some(LookaheadOps::new(gpu, model, n_rows)?);
+                self.lookahead = Some(LookaheadOps::new(gpu, exec, n_rows)?);
             }
             self.rows = rows;
-            self.score_bindings.clear();
-            self.abstract_bindings.clear();
+            self.bindings.scores.clear();
+            self.bindings.abstracts.clear();
             self.unbind();
         }
         Ok(())
@@ -215,7 +220,7 @@ impl Selector {
     /// their bytes.
     fn record_tail_scores(
         &self,
-        model: &GpuModel,
+        exec: &Executor,
         (gpu, recorder): (&Gpu, &mut Recorder),
         (layer, row): (usize, usize),
         n_context: usize,
@@ -226,7 +231,7 @@ impl Selector {
         match kv {
             SequenceKv::Context => {
                 let n_keys = kv.n_tokens(n_context) + 1;
-                self.tail_scores.record(model, (gpu, recorder), layer, n_keys, readback)
+                self.tail_scores.record(exec, (gpu, recorder), layer, n_keys, readback)
             }
             SequenceKv::Own(tail) => tail.record_scores((recorder, &self.tail_scores.kernel), (layer, row), readback),
         }
@@ -246,27 +251,27 @@ impl Selector {
         pages: impl Iterator<Item = (usize, u32)>,
     ) {
         for (physical, group) in pages {
-            self.abstracts.record(recorder, &self.abstract_bindings[layer], physical, group as usize, 1);
+            self.abstracts.record(recorder, &self.bindings.abstracts[layer], physical, group as usize, 1);
         }
     }
 
     /// Creates the missing bind groups.
-    pub(in crate::engine) fn bind(&mut self, gpu: &Gpu, model: &GpuModel) -> Result<(), EngineError> {
-        let kv = &model.kv;
-        for layer in self.score_bindings.len()..model.dims.n_layer {
+    pub(in crate::engine) fn bind(&mut self, gpu: &Gpu, exec: &Executor) -> Result<(), EngineError> {
+        let kv = &exec.kv;
+        for layer in self.bindings.scores.len()..exec.model.dims.n_layer {
             let Some(abstracts) = kv.abstracts(layer) else { break };
-            self.score_bindings.push(self.score_pages.bind(gpu, [&model.act.q, abstracts, &self.bounds])?);
-            self.abstract_bindings.push(self.abstracts.bind(gpu, [kv.tail(layer).0, abstracts])?);
+            self.bindings.scores.push(self.score_pages.bind(gpu, [&exec.model.act.q, abstracts, &self.bounds])?);
+            self.bindings.abstracts.push(self.abstracts.bind(gpu, [kv.tail(layer).0, abstracts])?);
         }
         if let Some(lookahead) = &mut self.lookahead {
-            lookahead.bind(gpu, model, &self.score_pages, &self.bounds)?;
+            lookahead.bind(gpu, exec, &self.score_pages, &self.bounds)?;
         }
         let kernels = (&self.decode, &self.scorer.kernel);
         for segment in self.segments.len()..kv.shapes().len() {
-            self.segments.push(SelectedOps::of_segment(gpu, model, kernels, self.rows.n_rows, segment)?);
+            self.segments.push(SelectedOps::of_segment(gpu, exec, kernels, self.rows.n_rows, segment)?);
         }
         if self.area.is_none() {
-            self.area = SelectedOps::of_area(gpu, model, kernels, self.rows.n_rows)?;
+            self.area = SelectedOps::of_area(gpu, exec, kernels, self.rows.n_rows)?;
         }
         Ok(())
     }
@@ -276,16 +281,16 @@ impl Selector {
 /// queries, scores of tails and of pages. A single answer may score every page of the context, a batch the sealed ones.
 fn row_buffers(
     gpu: &Gpu,
-    model: &GpuModel,
+    exec: &Executor,
     (score_pages, scorer): (&PageBoundsKernel, &QkScores),
     rows: RowCapacity,
 ) -> Result<(Slice, Buffer), EngineError> {
-    let n_window = model.kv.plan().n_abstracts.max(1);
-    let n_sealed = (model.kv.n_sealed() as usize).max(1);
+    let n_window = exec.kv.plan().n_abstracts.max(1);
+    let n_sealed = (exec.kv.n_sealed() as usize).max(1);
     let sizes = |n_rows: usize, n_tail: usize, n_pages: usize| {
         let bounds = n_rows as u64 * score_pages.bounds_bytes(n_pages);
         let scores = scorer.scores_bytes(n_pages * KV_PAGE_TOKENS) + scorer.scores_bytes(n_tail + 1);
-        let query = (model.dims.q_dim() * size_of::<f32>()) as u64;
+        let query = (exec.model.dims.q_dim() * size_of::<f32>()) as u64;
         (bounds, 2 * bounds + n_rows as u64 * (query + scores))
     };
     let (one, batch) = (sizes(1, KV_PAGE_TOKENS, n_window), sizes(rows.n_rows, rows.n_tail, n_sealed));
@@ -293,7 +298,7 @@ fn row_buffers(
     Ok((bounds, gpu.readback_buffer("scores", one.1.max(batch.1))?))
 }
 
-impl GpuModel {
+impl Executor {
     /// Sets the policy that selects the tokens of decode steps, except in exact answers. None: always read everything.
     ///
     /// # Errors

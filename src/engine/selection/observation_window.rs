@@ -11,7 +11,7 @@
 
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::engine::error::EngineError;
-use crate::engine::runner::gpu_model::GpuModel;
+use crate::engine::runner::executor::Executor;
 use crate::engine::runner::submit_pacer::SubmitPacer;
 use crate::engine::selection::Selector;
 use crate::gpu::kernels::attention_prefill::KeyTile;
@@ -37,18 +37,18 @@ pub(in crate::engine) struct ObservationWindow {
 impl ObservationWindow {
     fn new(
         gpu: &Gpu,
-        model: &GpuModel,
+        exec: &Executor,
         n_tokens: usize,
         n_observed: usize,
         n_pages: usize,
     ) -> Result<ObservationWindow, EngineError> {
-        let d = &model.dims;
+        let d = &exec.model.dims;
         let kernel = PageAttentionKernel::new(gpu, d.n_head, d.n_kv_head)?;
         let window = Window { n_tokens, n_observed, stride: n_pages };
         let lse = gpu.buffer("attention of pages", kernel.lse_bytes(window))?.all();
         let n_bytes = (d.n_layer * n_pages * size_of::<f32>()) as u64;
         let shares = gpu.buffer("shares of pages", n_bytes)?.all();
-        let bindings = kernel.bind(gpu, [&model.act.scores, &model.act.prefill_state, &lse, &shares])?;
+        let bindings = kernel.bind(gpu, [&exec.model.act.scores, &exec.model.act.prefill_state, &lse, &shares])?;
         let readback = gpu.readback_buffer("shares of pages", n_bytes)?;
         Ok(ObservationWindow { kernel, window, bindings, shares, readback, order: Vec::new() })
     }
@@ -79,7 +79,7 @@ impl Selector {
     }
 }
 
-impl GpuModel {
+impl Executor {
     /// Begins the observation of a pass, if it ends a prompt, and if not all pages of the first `n_before` tokens are in VRAM.
     /// Without GPU memory for it, the answer has no retained pages.
     pub(in crate::engine) fn begin_observation(&mut self, gpu: &Gpu, first_pos: usize, n_tokens: usize, n_before: usize) {
@@ -89,7 +89,7 @@ impl GpuModel {
         let (end, prompt_len) = (first_pos + n_tokens, selector.observed.prompt_len());
         let first_observed = first_pos.max(prompt_len.saturating_sub(OBSERVED_TOKENS));
         let n_pages = n_before / KV_PAGE_TOKENS;
-        let is_all_here = || (0..self.dims.n_layer).all(|layer| self.kv.is_all_resident(layer, n_pages as u32));
+        let is_all_here = || (0..self.model.dims.n_layer).all(|layer| self.kv.is_all_resident(layer, n_pages as u32));
         // A single token uses decode attention, and nothing after the prompt is observed.
         if n_tokens < 2 || end > prompt_len || first_observed >= end || n_pages == 0 || is_all_here() {
             return;
@@ -162,7 +162,7 @@ mod tests {
         assert!(policy.retained.retained(0).is_empty() && policy.retained.retained(1).is_empty());
         // Retained pages that are neither in VRAM nor in RAM.
         let far = |runner: &ModelRunner, policy: &SequencePolicy| -> Vec<Vec<u32>> {
-            let far = |layer| runner.model.offloaded_hits(policy, layer, prompt.len() / KV_PAGE_TOKENS).on_disk;
+            let far = |layer| runner.exec.offloaded_hits(policy, layer, prompt.len() / KV_PAGE_TOKENS).on_disk;
             let kept = |layer| far(layer).into_iter().filter(|page| policy.retained.retained(layer).contains(page)).collect();
             (0..6).map(kept).collect()
         };

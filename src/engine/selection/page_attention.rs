@@ -15,7 +15,7 @@ use crate::engine::api::{EngineEvent, PageAttention, RequestId};
 use crate::engine::error::EngineError;
 use crate::engine::handle::EnginePort;
 use crate::engine::runner::ModelRunner;
-use crate::engine::runner::gpu_model::GpuModel;
+use crate::engine::runner::executor::Executor;
 use crate::engine::runner::submit_pacer::SubmitPacer;
 use crate::engine::selection::sequence_policy::MassSteps;
 use crate::engine::selection::token_scorer::{ScoreOps, Scorer, pages_of};
@@ -77,10 +77,10 @@ impl PageAttentionMeter {
 }
 
 impl PageAttentionProbe {
-    fn new(gpu: &Gpu, model: &GpuModel) -> Result<PageAttentionProbe, EngineError> {
-        let (d, kv) = (&model.dims, &model.kv);
+    fn new(gpu: &Gpu, exec: &Executor) -> Result<PageAttentionProbe, EngineError> {
+        let (d, kv) = (&exec.model.dims, &exec.kv);
         let kernel = QkScores::new(gpu, d.n_head, d.n_kv_head, d.head_dim, kv.spec().sealed)?;
-        let segment = |i: usize| ScoreOps::new(gpu, model, &kernel, 1, kv.shapes()[i].n_frames, &pages_of(model, i));
+        let segment = |i: usize| ScoreOps::new(gpu, exec, &kernel, 1, kv.shapes()[i].n_frames, &pages_of(exec, i));
         let segments = (0..kv.shapes().len()).map(segment).collect::<Result<_, _>>()?;
         let n_keys = kv.n_sealed() as usize * KV_PAGE_TOKENS;
         let readback = gpu.readback_buffer("token scores", kernel.scores_bytes(n_keys))?;
@@ -88,11 +88,11 @@ impl PageAttentionProbe {
     }
 }
 
-impl GpuModel {
+impl Executor {
     /// Prepares the measurement of the next exact step, if all pages are in VRAM.
     fn measure_next(&mut self, gpu: &Gpu) {
         let n_pages = self.kv.n_sealed();
-        let is_here = (0..self.dims.n_layer).all(|layer| self.kv.is_all_resident(layer, n_pages));
+        let is_here = (0..self.model.dims.n_layer).all(|layer| self.kv.is_all_resident(layer, n_pages));
         if n_pages > 0 && is_here {
             self.attention_meter.probe = PageAttentionProbe::new(gpu, self).ok();
         }
@@ -117,8 +117,9 @@ impl GpuModel {
         let scores: Vec<f32> = pacer.read_after(gpu, &submitted, &probe.scorer.readback, |bytes| {
             bytemuck::pod_collect_to_vec(bytes.get(..n_bytes).unwrap_or_default())
         })?;
-        self.attention_meter.note(layer, &head_masses(&scoring.in_order(&scores, self.dims.n_head), self.dims.n_kv_head));
-        if layer + 1 < self.dims.n_layer {
+        self.attention_meter
+            .note(layer, &head_masses(&scoring.in_order(&scores, self.model.dims.n_head), self.model.dims.n_kv_head));
+        if layer + 1 < self.model.dims.n_layer {
             self.attention_meter.probe = Some(probe);
         }
         pacer.mark(KernelFamily::Attention, layer as u32);
@@ -129,18 +130,18 @@ impl GpuModel {
 impl ModelRunner {
     /// Prepares the measurement of step `step` of an exact answer, if it is due.
     pub(in crate::engine) fn measure_step(&mut self, gpu: &Gpu, step: usize) {
-        let is_due = MassSteps::Few.holds(step) && self.model.attention_meter.n_steps < MAX_EXACT_STEPS;
-        if is_due && self.model.selector.is_none() {
-            self.model.measure_next(gpu);
+        let is_due = MassSteps::Few.holds(step) && self.exec.attention_meter.n_steps < MAX_EXACT_STEPS;
+        if is_due && self.exec.selector.is_none() {
+            self.exec.measure_next(gpu);
         }
     }
 
     /// Emits the page attention of the answer, if it was measured and the context has text.
     pub(in crate::engine) fn emit_page_attention(&mut self, port: &EnginePort, turn: RequestId) {
-        let Some(mass) = self.model.attention_meter.shares() else { return };
+        let Some(mass) = self.exec.attention_meter.shares() else { return };
         let first_byte = self.first_bytes(mass.len());
         if first_byte.len() == mass.len() + 1 {
-            let page_attention = PageAttention { n_steps: self.model.attention_meter.n_steps, mass, first_byte };
+            let page_attention = PageAttention { n_steps: self.exec.attention_meter.n_steps, mass, first_byte };
             port.emit(EngineEvent::PageAttention { turn, page_attention: Box::new(page_attention) });
         }
     }

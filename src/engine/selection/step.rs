@@ -20,7 +20,7 @@ use rayon::prelude::*;
 use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
 use crate::engine::api::MassKept;
 use crate::engine::error::EngineError;
-use crate::engine::runner::gpu_model::GpuModel;
+use crate::engine::runner::executor::Executor;
 use crate::engine::runner::pass::{Row, Splits};
 use crate::engine::runner::submit_pacer::SubmitPacer;
 use crate::engine::selection::fetch::SelectedOps;
@@ -88,7 +88,7 @@ impl Selector {
     }
 }
 
-impl GpuModel {
+impl Executor {
     /// Attention of every row over what its policy selects of the `n_context` tokens in complete pages, and over its tail.
     ///
     /// # Errors
@@ -125,7 +125,7 @@ impl GpuModel {
             self.measure_mass(s, device, layer, n_context, rows, &selected, tails)?;
         }
         self.attend_blocks(s, device, layer, n_context, rows, selected, prefetched.as_ref(), recorded)?;
-        if s.spec.kind == PolicyKind::Prefetch && !self.synchronous && layer + 1 < self.dims.n_layer {
+        if s.spec.kind == PolicyKind::Prefetch && !self.synchronous && layer + 1 < self.model.dims.n_layer {
             let all: Vec<u32> = (0..n_pages as u32).collect();
             self.kv.begin_streamed(layer + 1, &all);
         }
@@ -169,18 +169,18 @@ impl GpuModel {
         let (n_rows, n_pages) = (rows.len(), n_context / KV_PAGE_TOKENS);
         let size = n_rows as u64 * s.score_pages.bounds_bytes(n_pages);
         let bounds = s.bounds.buffer.slice(s.bounds.offset, size);
-        s.score_pages.record(&mut pacer.recorder, &s.score_bindings[layer], n_pages, n_rows);
+        s.score_pages.record(&mut pacer.recorder, &s.bindings.scores[layer], n_pages, n_rows);
         pacer.recorder.copy(&bounds, &s.scorer.readback.slice(0, size));
         let next = layer + 1;
-        let is_offloaded = || next < self.dims.n_layer && !self.kv.is_all_resident(next, n_pages as u32);
+        let is_offloaded = || next < self.model.dims.n_layer && !self.kv.is_all_resident(next, n_pages as u32);
         let lookahead = s.lookahead.as_ref().filter(|_| !self.synchronous && is_offloaded());
         if let Some(lookahead) = lookahead {
             lookahead.record(gpu, pacer, self, &s.score_pages, next, (n_pages, n_rows))?;
             pacer.recorder.copy(&bounds, &s.scorer.readback.slice(size, size));
         }
         pacer.mark(KernelFamily::Evaluation, layer as u32);
-        let q_bytes = (n_rows * self.dims.q_dim() * size_of::<f32>()) as u64;
-        let q = &self.act.q;
+        let q_bytes = (n_rows * self.model.dims.q_dim() * size_of::<f32>()) as u64;
+        let q = &self.model.act.q;
         pacer.recorder.copy(&q.buffer.slice(q.offset, q_bytes), &s.scorer.readback.slice(2 * size, q_bytes));
         let mut tails = vec![2 * size + q_bytes];
         for (i, row) in rows.iter().enumerate() {
@@ -199,7 +199,7 @@ impl GpuModel {
         for filled in recorded.drain(..) {
             self.kv.slot_submitted(&filled);
         }
-        let (n_head, n_bounds, q_dim) = (self.dims.n_head, self.dims.n_head * n_pages, self.dims.q_dim());
+        let (n_head, n_bounds, q_dim) = (self.model.dims.n_head, self.model.dims.n_head * n_pages, self.model.dims.q_dim());
         let has_next = lookahead.is_some();
         pacer.read_after(gpu, &submitted, &s.scorer.readback, |bytes| {
             let range = |begin: u64, end: u64| &bytes[begin as usize..end as usize];
@@ -236,8 +236,8 @@ impl GpuModel {
     ) -> Result<Vec<RowSelection>, EngineError> {
         let n_pages = n_context / KV_PAGE_TOKENS;
         let (tiers, next) = (self.kv.tiers(layer, n_pages), layer + 1);
-        let next_tiers = (next < self.dims.n_layer && !self.synchronous).then(|| self.kv.tiers(next, n_pages));
-        let (n_head, n_kv_head) = (self.dims.n_head, self.dims.n_kv_head);
+        let next_tiers = (next < self.model.dims.n_layer && !self.synchronous).then(|| self.kv.tiers(next, n_pages));
+        let (n_head, n_kv_head) = (self.model.dims.n_head, self.model.dims.n_kv_head);
         let (tiers, next_tiers) = (tiers.as_slice(), next_tiers.as_deref());
         let at = LayerInputs { layer, n_head, n_kv_head, tiers, ram_keys: self.kv.keys_in_ram(layer), next_tiers };
         let wanted: Vec<Vec<u32>> = policies(rows).zip(scores.iter_mut()).map(|(p, row)| p.pages_to_score(&at, row)).collect();
@@ -307,7 +307,7 @@ impl GpuModel {
         let n_bytes = request.end as usize;
         let values: Vec<f32> =
             pacer.read_after(gpu, &submitted, &s.scorer.readback, |bytes| bytemuck::pod_collect_to_vec(&bytes[..n_bytes]))?;
-        request.distribute(&values, self.dims.n_head, scores);
+        request.distribute(&values, self.model.dims.n_head, scores);
         Ok(())
     }
 
@@ -331,7 +331,7 @@ impl GpuModel {
         if tails.iter().any(Vec::is_empty) {
             tails = self.score_tails(s, device, layer, n_context, rows)?;
         }
-        let (n_head, n_kv_head, is_single) = (self.dims.n_head, self.dims.n_kv_head, rows.len() == 1);
+        let (n_head, n_kv_head, is_single) = (self.model.dims.n_head, self.model.dims.n_kv_head, rows.len() == 1);
         for (i, policy) in policies(rows).enumerate().filter(|(i, _)| measured[*i]) {
             let mut heads = full[i].runs.in_order(&full[i].scores, n_head);
             if is_single {
