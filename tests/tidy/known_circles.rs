@@ -67,11 +67,10 @@ pub const KNOWN_CIRCLES: [Known; 26] = [
     },
     Known {
         folder: "src/engine",
-        files: "context/kv_storage.rs context/open_documents.rs context/page_map.rs memory_fit.rs observe/step_timer.rs \
-                runner/bindings.rs runner/gpu_model.rs runner/mod.rs runner/pass.rs runner/sampling.rs \
-                scheduler/sequence_tail.rs selection/fetch.rs selection/lookahead.rs selection/mod.rs \
+        files: "context/page_map.rs observe/step_timer.rs runner/executor.rs runner/mod.rs runner/pass.rs \
+                runner/sampling.rs scheduler/sequence_tail.rs selection/fetch.rs selection/lookahead.rs selection/mod.rs \
                 selection/observation_window.rs selection/page_attention.rs selection/token_scorer.rs",
-        reason: "`ModelRunner` and `GpuModel` own the parts of a step, which take them as arguments",
+        reason: "`ModelRunner` and `Executor` own the parts of a step, which take them as arguments",
     },
     Known {
         folder: "src/gpu",
