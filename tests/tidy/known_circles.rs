@@ -8,7 +8,7 @@ pub struct Known {
     pub reason: &'static str,
 }
 
-pub const KNOWN_CIRCLES: [Known; 26] = [
+pub const KNOWN_CIRCLES: [Known; 25] = [
     Known {
         folder: "src/app",
         files: "answer/citations.rs answer/exact_check.rs answer/page_attention.rs panels/chat/page_attention.rs \
@@ -64,13 +64,6 @@ pub const KNOWN_CIRCLES: [Known; 26] = [
         folder: "src/engine/api",
         files: "command.rs saved_document.rs",
         reason: "`KvDtype` is in `command.rs`, whose commands name saved documents",
-    },
-    Known {
-        folder: "src/engine",
-        files: "context/page_map.rs observe/step_timer.rs runner/executor.rs runner/mod.rs runner/pass.rs \
-                runner/sampling.rs scheduler/sequence_tail.rs selection/fetch.rs selection/lookahead.rs selection/mod.rs \
-                selection/observation_window.rs selection/page_attention.rs selection/token_scorer.rs",
-        reason: "`ModelRunner` and `Executor` own the parts of a step, which take them as arguments",
     },
     Known {
         folder: "src/gpu",

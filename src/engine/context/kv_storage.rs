@@ -11,13 +11,12 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::base::{Bytes, LinkLimits};
 use crate::document::catalog::Catalog;
 use crate::engine::api::{KvDtype, KvSetup, LoadOptions, SavedDocument};
-use crate::engine::context::open_documents::OpenDocuments;
+use crate::engine::context::open_part::OpenDocuments;
 use crate::engine::context::saved_documents;
 use crate::engine::error::EngineError;
 use crate::engine::memory_fit;
@@ -255,11 +254,6 @@ fn open_places(root: PathBuf, notices: &mut Vec<String>) -> Result<(StoreRoot, C
     // What a process that died has left is room again; what cannot be removed now is tried again next time.
     let _ = remove_stale_scratch(&library);
     Ok((library, catalog))
-}
-
-pub(super) fn now_secs() -> i64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.ok().and_then(|d| i64::try_from(d.as_secs()).ok()).unwrap_or(0)
 }
 
 /// Whose pages these are: everything that changes a byte of them is in one of the hashes.

@@ -2,7 +2,9 @@
 
 pub(in crate::engine) mod document_parts;
 pub(in crate::engine) mod kv_storage;
-pub(in crate::engine) mod open_documents;
+mod open_documents;
+mod open_part;
 pub(in crate::engine) mod page_map;
+pub(in crate::engine) mod page_view;
 pub mod saved_documents;
 mod token_positions;

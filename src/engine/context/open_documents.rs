@@ -13,29 +13,14 @@ use crate::base::limits::KV_PAGE_TOKENS;
 use crate::document::catalog::{CatalogEntry, PrecedingDocument, ReadState};
 use crate::engine::api::DocumentRef;
 use crate::engine::context::document_parts::{DocumentPart, DocumentTokens};
-use crate::engine::context::kv_storage::{KvStorage, now_secs};
+use crate::engine::context::kv_storage::KvStorage;
+use crate::engine::context::open_part::{OpenDocuments, OpenPart, now_secs};
 use crate::engine::context::saved_documents;
 use crate::engine::error::EngineError;
 use crate::gpu::Gpu;
 use crate::kv::VramCache;
 use crate::kv::offload::DiskBacking;
 use crate::kv::store::{OpenReport, PageStore, StoreChain, StoreError};
-
-/// Documents whose stores are open.
-pub(super) struct OpenDocuments {
-    parts: Vec<OpenPart>,
-    /// tokens of all parts
-    pub(super) tokens: Vec<u32>,
-    /// a folder is missing, and a notice has said so
-    is_gone: bool,
-}
-
-struct OpenPart {
-    part: DocumentPart,
-    entry: CatalogEntry,
-    /// the store is new, and no notice has said so
-    is_new: bool,
-}
 
 impl KvStorage {
     /// Opens the stores of documents, with which the context begins anew. Returns the number of tokens that need no
@@ -248,22 +233,6 @@ impl KvStorage {
             ));
         }
         Ok(true)
-    }
-}
-
-impl OpenPart {
-    /// Records that the first `n_saved` groups of the context are saved, and the bytes of the store.
-    fn update(&mut self, n_saved: u32, kv_bytes: u64) {
-        let groups = self.part.groups();
-        self.entry.last_used = now_secs();
-        self.entry.kv_bytes = kv_bytes;
-        // Groups after a gap stay saved.
-        if n_saved < groups.start {
-            return;
-        }
-        let n_own = n_saved.min(groups.end) - groups.start;
-        self.entry.saved_tokens = (n_own as usize * KV_PAGE_TOKENS).min(self.part.n_new);
-        self.entry.state = if n_saved >= groups.end { ReadState::Read } else { ReadState::Partial };
     }
 }
 

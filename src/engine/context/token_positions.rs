@@ -6,7 +6,7 @@
 
 use crate::engine::EngineError;
 use crate::engine::api::{Message, Role};
-use crate::engine::context::page_map::find_text;
+use crate::engine::context::page_view::find_text;
 use crate::engine::runner::ModelRunner;
 use crate::token::Tokenizer;
 

@@ -1,7 +1,7 @@
 //! Step timer: begin and end of the steps and phases of an answer, and the pages each step read.
 //!
 //! ```text
-//! begin_steps ─► end_step ─► end_step ─► ...      steps are contiguous
+//! begin ─► end ─► end ─► ...      steps are contiguous
 //!                   └─► Step, Pages, Tier ─► hub
 //! ```
 //! 1. A decode step generates one token: forward pass and sampling. The first one of an answer only samples. A step has the
@@ -12,8 +12,7 @@
 
 use std::time::Instant;
 
-use crate::base::PageCounts;
-use crate::engine::runner::ModelRunner;
+use crate::base::{PageCounts, Tiers};
 use crate::telemetry::{self, EventKind, EventLane, Hub, Phase, StepKind, ns_of};
 
 /// End of the last step, and page counts at that time.
@@ -48,32 +47,34 @@ impl StepTimer {
         let kind = EventKind::Recompute { layer: telemetry::NO_LAYER, n_tokens: n_tokens as u32 };
         self.lane.span(kind, ns_of(began));
     }
-}
 
-impl ModelRunner {
-    /// Begins the next step.
-    pub(in crate::engine) fn begin_steps(&mut self) {
-        self.steps.began_ns = telemetry::now();
-        self.steps.before = self.exec.kv.counts();
+    /// Begins the first step, with these page counts so far.
+    pub(in crate::engine) fn begin(&mut self, counts: PageCounts) {
+        self.began_ns = telemetry::now();
+        self.before = counts;
     }
 
-    /// Ends a step of `n_tokens` from position `first_token` on, and begins the next.
-    pub(in crate::engine) fn end_step(&mut self, kind: StepKind, first_token: usize, n_tokens: usize) {
-        let steps = &mut self.steps;
-        let kv = &self.exec.kv;
+    /// Ends a step of `n_tokens` from position `first_token` on, and begins the next. `counts` are the page counts so far,
+    /// `used` the KV bytes in each tier.
+    pub(in crate::engine) fn end(
+        &mut self,
+        kind: StepKind,
+        (first_token, n_tokens): (usize, usize),
+        counts: PageCounts,
+        used: Tiers<u64>,
+    ) {
         let (first_token, n_tokens) = (first_token as u32, n_tokens as u32);
-        steps.lane.span(EventKind::Step { kind, first_token, n_tokens }, steps.began_ns);
-        let (now, before) = (kv.counts(), std::mem::replace(&mut steps.before, kv.counts()));
+        self.lane.span(EventKind::Step { kind, first_token, n_tokens }, self.began_ns);
+        let before = std::mem::replace(&mut self.before, counts);
         let since = |now: u64, before: u64| now.saturating_sub(before) as u32;
-        steps.lane.instant(EventKind::Pages {
-            resident: since(now.resident, before.resident),
-            fetched: since(now.fetched, before.fetched),
-            recomputed: since(now.recomputed, before.recomputed),
-            skipped: since(now.skipped, before.skipped),
+        self.lane.instant(EventKind::Pages {
+            resident: since(counts.resident, before.resident),
+            fetched: since(counts.fetched, before.fetched),
+            recomputed: since(counts.recomputed, before.recomputed),
+            skipped: since(counts.skipped, before.skipped),
         });
-        let used = self.tiers_used();
-        self.steps.lane.instant(EventKind::Tier { vram: used.vram, ram: used.ram, disk: used.disk });
-        self.steps.began_ns = telemetry::now();
-        self.steps.n_steps += 1;
+        self.lane.instant(EventKind::Tier { vram: used.vram, ram: used.ram, disk: used.disk });
+        self.began_ns = telemetry::now();
+        self.n_steps += 1;
     }
 }

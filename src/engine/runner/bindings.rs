@@ -1,12 +1,33 @@
 //! Bindings: norms, matrix products and embeddings of a model, bound to its weights and activations.
 
 use super::activations::Activations;
-use super::gpu_model::{EmbedOp, LinearOp, LinearSlab};
-use crate::gpu::kernels::linear::{Embed, Linear, LinearActivation, LinearSlices, LinearSpec, WeightFormat};
+use crate::gpu::kernels::linear::{Embed, Linear, LinearActivation, LinearBinding, LinearSlices, LinearSpec, WeightFormat};
 use crate::gpu::kernels::norm::Norm;
 use crate::gpu::{Binding, Gpu, GpuError, Slice};
 use crate::model::weights::layout::{MatrixLayout, NormLayout};
 use crate::model::weights::upload::Weights;
+
+/// One matrix product, bound.
+pub(in crate::engine) struct LinearOp {
+    pub(in crate::engine) slabs: Vec<LinearSlab>,
+    pub(in crate::engine) rows: usize,
+    pub(in crate::engine) cols: usize,
+    /// matrix rows per output: 1, or 2 for SwiGLU
+    pub(in crate::engine) rows_per_output: usize,
+}
+
+pub(in crate::engine) struct LinearSlab {
+    pub(in crate::engine) op: Linear,
+    pub(in crate::engine) binding: LinearBinding,
+    pub(in crate::engine) first_row: usize,
+    pub(in crate::engine) n_rows: usize,
+}
+
+pub(in crate::engine) struct EmbedOp {
+    pub(in crate::engine) op: Embed,
+    /// binding, first row and number of rows of each slab
+    pub(in crate::engine) slabs: Vec<(Binding, [usize; 2])>,
+}
 
 /// Binder of a model's ops.
 pub(super) struct Builder<'a> {

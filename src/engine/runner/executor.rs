@@ -9,13 +9,16 @@
 
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::engine::error::EngineError;
+use crate::engine::runner::device_parts::{DeviceParts, SplitBuffers};
 use crate::engine::runner::gpu_model::{AttentionOps, GpuModel};
 use crate::engine::selection::Selector;
-use crate::engine::selection::page_attention::PageAttentionMeter;
+use crate::engine::selection::page_attention_meter::PageAttentionMeter;
 use crate::gpu::kernels::attention_decode::SPLIT_KEYS;
 use crate::gpu::kernels::attention_prefill::PrefillBindings;
 use crate::gpu::{Binding, Gpu, Slice};
+use crate::kv::policy::PolicySpec;
 use crate::kv::{PagedBuffer, VramCache};
+use crate::telemetry::Hub;
 
 /// Bind groups for attention over one run of pages: a segment or tail of a layer, or a staging buffer.
 #[derive(Clone)]
@@ -30,14 +33,6 @@ pub(in crate::engine) struct TailOps {
     pub(in crate::engine) run: RunOps,
     /// quantizes complete pages
     pub(in crate::engine) seal: Option<Binding>,
-}
-
-/// Buffers of the splits of decode attention until they are merged.
-pub(in crate::engine) struct SplitBuffers {
-    capacity: usize,
-    acc: Slice,
-    state: Slice,
-    pub(in crate::engine) merge: Binding,
 }
 
 /// A loaded model with its context on the device.
@@ -75,6 +70,20 @@ impl Executor {
             splits: None,
             synchronous,
         }
+    }
+
+    /// Sets the policy that selects the tokens of decode steps, except in exact answers. None: always read everything.
+    ///
+    /// # Errors
+    /// Invalid parameters of the policy, a kernel that does not compile, out of VRAM, a lost device.
+    pub(in crate::engine) fn set_policy(&mut self, gpu: &Gpu, spec: Option<PolicySpec>, hub: &Hub) -> Result<(), EngineError> {
+        self.selector = spec.map(|spec| Selector::new(gpu, self.parts(), spec, hub)).transpose()?;
+        Ok(())
+    }
+
+    /// What bind groups refer to.
+    pub(in crate::engine) fn parts(&self) -> DeviceParts<'_> {
+        DeviceParts { model: &self.model, kv: &self.kv, splits: self.splits.as_ref() }
     }
 
     /// Reserves VRAM for `n_tokens` in total, within the budget, with bind groups and split buffers.
@@ -131,7 +140,7 @@ impl Executor {
             self.slots.push(ops);
         }
         if let Some(mut selector) = self.selector.take() {
-            let bound = selector.bind(gpu, self);
+            let bound = selector.bind(gpu, self.parts());
             self.selector = Some(selector);
             bound?;
         }
@@ -151,7 +160,7 @@ impl Executor {
     ) -> Result<(), EngineError> {
         self.reserve_splits(gpu, n_rows * (self.n_splits(n_shared) + n_own.div_ceil(SPLIT_KEYS)))?;
         if let Some(mut selector) = self.selector.take() {
-            let reserved = selector.reserve_rows(gpu, self, n_rows, n_own);
+            let reserved = selector.reserve_rows(gpu, self.parts(), n_rows, n_own);
             self.selector = Some(selector);
             reserved?;
         }
@@ -164,19 +173,11 @@ impl Executor {
     /// Out of VRAM, a lost device.
     pub(in crate::engine) fn release_rows(&mut self, gpu: &Gpu) -> Result<(), EngineError> {
         if let Some(mut selector) = self.selector.take() {
-            let released = selector.reserve_rows(gpu, self, 1, KV_PAGE_TOKENS);
+            let released = selector.reserve_rows(gpu, self.parts(), 1, KV_PAGE_TOKENS);
             self.selector = Some(selector);
             released?;
         }
         self.bind_missing(gpu)
-    }
-
-    /// Accumulators and softmax states of the splits of decode attention.
-    pub(in crate::engine) fn split_slices(&self) -> Result<(&Slice, &Slice), EngineError> {
-        match &self.splits {
-            Some(splits) => Ok((&splits.acc, &splits.state)),
-            None => Err(EngineError::Shape("the split buffers are missing".into())),
-        }
     }
 
     /// Maximum number of splits of decode attention over `n_tokens`. Every run begins a new split.
@@ -189,7 +190,7 @@ impl Executor {
 
     fn bind_run(&self, gpu: &Gpu, ops: &AttentionOps, kv: &Slice, table: &Slice) -> Result<RunOps, EngineError> {
         let a = &self.model.act;
-        let (acc, state) = self.split_slices()?;
+        let (acc, state) = self.parts().split_slices()?;
         Ok(RunOps {
             prefill: ops.prefill.bind(gpu, [&a.q, kv, table, &a.scores, &a.prefill_state, &a.attn])?,
             decode: ops.decode.bind_split(gpu, [&a.q, kv, table, acc, state])?,

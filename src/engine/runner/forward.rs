@@ -10,8 +10,9 @@ use crate::gpu::kernels::attention_prefill::KeyTile;
 use crate::gpu::kernels::linear::LinearShape;
 
 use crate::engine::error::EngineError;
+use crate::engine::runner::bindings::LinearOp;
 use crate::engine::runner::executor::{Executor, RunOps};
-use crate::engine::runner::gpu_model::{AttentionOps, LinearOp};
+use crate::engine::runner::gpu_model::AttentionOps;
 use crate::engine::runner::pass::{KeyRun, Pass, Row, Splits};
 use crate::engine::runner::submit_pacer::SubmitPacer;
 use crate::engine::selection::step::Device;

@@ -12,7 +12,7 @@ use crate::base::ModelDims;
 use crate::gpu::kernels::KvFormat;
 use crate::gpu::kernels::attention_decode::AttentionDecode;
 use crate::gpu::kernels::attention_prefill::AttentionPrefill;
-use crate::gpu::kernels::linear::{Embed, Linear, LinearActivation, LinearBinding};
+use crate::gpu::kernels::linear::LinearActivation;
 use crate::gpu::kernels::norm::Norm;
 use crate::gpu::kernels::quantize_pages::QuantizePages;
 use crate::gpu::kernels::rope_append::{RopeAppend, RopeAppendSpec};
@@ -27,29 +27,7 @@ use crate::model::weights::upload::Weights;
 use crate::engine::api::KvDtype;
 use crate::engine::error::EngineError;
 use crate::engine::runner::activations::{Activations, activation_bytes, max_chunk, tile_keys};
-use crate::engine::runner::bindings::Builder;
-
-/// One matrix product, bound.
-pub(in crate::engine) struct LinearOp {
-    pub(in crate::engine) slabs: Vec<LinearSlab>,
-    pub(in crate::engine) rows: usize,
-    pub(in crate::engine) cols: usize,
-    /// matrix rows per output: 1, or 2 for SwiGLU
-    pub(in crate::engine) rows_per_output: usize,
-}
-
-pub(in crate::engine) struct LinearSlab {
-    pub(in crate::engine) op: Linear,
-    pub(in crate::engine) binding: LinearBinding,
-    pub(in crate::engine) first_row: usize,
-    pub(in crate::engine) n_rows: usize,
-}
-
-pub(in crate::engine) struct EmbedOp {
-    pub(in crate::engine) op: Embed,
-    /// binding, first row and number of rows of each slab
-    pub(in crate::engine) slabs: Vec<(Binding, [usize; 2])>,
-}
+use crate::engine::runner::bindings::{Builder, EmbedOp, LinearOp};
 
 pub(in crate::engine) struct LayerOps {
     pub(in crate::engine) attn_norm: Binding,

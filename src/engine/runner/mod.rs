@@ -1,12 +1,15 @@
 //! A loaded model with its tokenizer, template and the tokens whose K and V are in the cache.
 
 pub(in crate::engine) mod activations;
-mod bindings;
+pub(in crate::engine) mod bindings;
+pub(in crate::engine) mod device_parts;
 pub(in crate::engine) mod executor;
 pub(in crate::engine) mod forward;
 pub(in crate::engine) mod gpu_model;
 pub(in crate::engine) mod pass;
+pub(in crate::engine) mod row_logits;
 pub(in crate::engine) mod sampling;
+mod steps;
 pub(in crate::engine) mod submit_pacer;
 mod text_codec;
 mod usage;
@@ -28,7 +31,7 @@ use crate::engine::api::{
 };
 use crate::engine::context::document_parts::DocumentTokens;
 use crate::engine::context::kv_storage::{FolderHook, KvStorage};
-use crate::engine::context::page_map::PageView;
+use crate::engine::context::page_view::PageView;
 use crate::engine::error::EngineError;
 use crate::engine::handle::{Detail, EnginePort};
 use crate::engine::memory_fit;
@@ -40,7 +43,7 @@ use crate::engine::runner::gpu_model::GpuModel;
 use crate::engine::runner::submit_pacer::SubmitPacer;
 use crate::engine::selection::sequence_policy::SequencePolicy;
 use pass::{Pass, Row, SequenceKv};
-use sampling::RowLogits;
+use row_logits::RowLogits;
 pub(in crate::engine) use text_codec::TextCodec;
 pub(in crate::engine) use usage::UsageCounters;
 

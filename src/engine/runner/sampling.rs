@@ -10,10 +10,10 @@
 use crate::base::limits::TOP_K_CANDIDATES;
 use crate::engine::error::EngineError;
 use crate::engine::runner::ModelRunner;
-use crate::engine::runner::gpu_model::LinearOp;
+use crate::engine::runner::row_logits::RowLogits;
 use crate::engine::sampler::Sampler;
 use crate::gpu::kernels::sample::{self, Candidates, TOP_K_BYTES};
-use crate::gpu::{Buffer, Gpu, Slice};
+use crate::gpu::{Gpu, Slice};
 use crate::telemetry::{KernelFamily, NO_LAYER};
 
 /// Result of sampling on the GPU.
@@ -24,14 +24,6 @@ pub(in crate::engine) enum SampleResult {
     Few(Candidates),
     /// all logits
     All(Vec<f32>),
-}
-
-/// Buffers for the logits and candidates of several rows.
-pub(in crate::engine) struct RowLogits {
-    n_rows: usize,
-    output: LinearOp,
-    logits: Slice,
-    readback: Buffer,
 }
 
 impl ModelRunner {

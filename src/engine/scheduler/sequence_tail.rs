@@ -56,7 +56,7 @@ impl SequenceTail {
     /// # Errors
     /// Out of VRAM, a lost device.
     pub fn bind_scores(&mut self, gpu: &Gpu, exec: &Executor, kernel: &QkScores) -> Result<(), EngineError> {
-        let ops = ScoreOps::new(gpu, exec, kernel, 1, self.n_pages, &self.pages.iter().collect::<Vec<_>>())?;
+        let ops = ScoreOps::new(gpu, exec.parts(), kernel, 1, self.n_pages, &self.pages.iter().collect::<Vec<_>>())?;
         gpu.upload(&ops.table, bytemuck::cast_slice(&BlockTable::whole(exec.kv.spec(), self.n_pages).entries))?;
         self.scores = Some(ops);
         Ok(())

@@ -10,92 +10,58 @@ use std::ops::Range;
 
 use crate::engine::error::EngineError;
 use crate::engine::runner::executor::Executor;
+use crate::engine::runner::pass::SequenceKv;
 use crate::engine::runner::submit_pacer::SubmitPacer;
-use crate::engine::selection::token_scorer::{ScoreOps, pages_of};
-use crate::gpu::kernels::attention_decode::{AttentionDecode, SPLIT_KEYS};
-use crate::gpu::kernels::qk_scores::QkScores;
-use crate::gpu::{Binding, Gpu, GpuError, Slice};
+use crate::engine::selection::Selector;
+use crate::engine::selection::selected_ops::SelectedTables;
+use crate::engine::selection::token_scorer::{ScoreOps, Scorer};
+use crate::gpu::{Gpu, Recorder};
 use crate::kv::policy::SelectedBlock;
 use crate::kv::policy::access_frequency::FrequencyTable;
-use crate::kv::{BlockTable, SelectedStream, StagedBatch};
-
-/// Bind groups over one run of pages, a segment or the staging area, of which each KV head of each row reads its selection.
-pub(in crate::engine) struct SelectedOps {
-    /// tokens that attention reads
-    pub table: Slice,
-    /// by layer; one for the staging area, which all layers share
-    pub decode: Vec<Binding>,
-    /// token scores
-    pub score: ScoreOps,
-}
-
-/// Attention kernel and scoring kernel.
-pub(in crate::engine) type Kernels<'a> = (&'a AttentionDecode, &'a QkScores);
-
-impl SelectedOps {
-    /// Bind groups over a segment of frames.
-    ///
-    /// # Errors
-    /// Out of VRAM, a lost device.
-    pub fn of_segment(
-        gpu: &Gpu,
-        exec: &Executor,
-        kernels: Kernels<'_>,
-        n_rows: usize,
-        segment: usize,
-    ) -> Result<SelectedOps, EngineError> {
-        SelectedOps::new(gpu, exec, kernels, n_rows, exec.kv.shapes()[segment].n_frames, &pages_of(exec, segment))
-    }
-
-    /// Bind groups over the staging area. None without offload tiers.
-    ///
-    /// # Errors
-    /// Out of VRAM, a lost device.
-    pub fn of_area(gpu: &Gpu, exec: &Executor, kernels: Kernels<'_>, n_rows: usize) -> Result<Option<SelectedOps>, EngineError> {
-        let n_pages = exec.kv.plan().n_slots * exec.kv.plan().slot_pages;
-        exec.kv.area().map(|area| SelectedOps::new(gpu, exec, kernels, n_rows, n_pages, &[area])).transpose()
-    }
-
-    fn new(
-        gpu: &Gpu,
-        exec: &Executor,
-        (attention, token_scores): Kernels<'_>,
-        n_rows: usize,
-        n_pages: usize,
-        pages: &[&Slice],
-    ) -> Result<SelectedOps, EngineError> {
-        let table = gpu.buffer("chosen tokens", BlockTable::token_bytes(n_rows * exec.model.dims.n_kv_head, n_pages))?.all();
-        let (acc, state) = exec.split_slices()?;
-        let decode = pages.iter().map(|pages| attention.bind_split(gpu, [&exec.model.act.q, pages, &table, acc, state]));
-        Ok(SelectedOps {
-            decode: decode.collect::<Result<_, GpuError>>()?,
-            score: ScoreOps::new(gpu, exec, token_scores, n_rows, n_pages, pages)?,
-            table,
-        })
-    }
-}
-
-/// Token tables of a stream.
-pub(in crate::engine) struct SelectedTables {
-    /// by segment
-    pub in_segments: Vec<BlockTable>,
-    /// batches that fill the staging area together, and their table
-    pub in_fills: Vec<(Range<usize>, BlockTable)>,
-}
-
-impl SelectedTables {
-    /// Number of splits of all tables.
-    pub fn n_splits(&self) -> usize {
-        self.in_segments.iter().chain(self.in_fills.iter().map(|(_, table)| table)).map(n_splits).sum()
-    }
-}
-
-/// Number of splits of one table.
-pub(in crate::engine) fn n_splits(tokens: &BlockTable) -> usize {
-    tokens.n_listed.div_ceil(SPLIT_KEYS)
-}
+use crate::kv::policy::scores::ScoreRuns;
+use crate::kv::{SelectedStream, StagedBatch};
 
 impl Executor {
+    /// Records the scores of all tokens of those `pages` that are in frames. `segments` are those of the pool.
+    pub(in crate::engine) fn score_in_frames<'a>(
+        &self,
+        scorer: &Scorer,
+        segments: impl Iterator<Item = &'a ScoreOps>,
+        (gpu, recorder): (&Gpu, &mut Recorder),
+        layer: usize,
+        pages: &[u32],
+        scoring: &mut ScoreRuns,
+    ) {
+        for (i, ops) in segments.enumerate() {
+            let here: Vec<u32> = pages.iter().copied().filter(|page| self.kv.is_in_segment(layer, i, *page)).collect();
+            if !here.is_empty() {
+                let table = self.kv.blocks_in_segment(layer, i, std::slice::from_ref(&here));
+                scorer.record(gpu, recorder, (ops, layer), &table, &here, scoring);
+            }
+        }
+    }
+
+    /// Records the scores of a row's tail, including the new token, and their copy to `at` of the readback buffer. Returns
+    /// their bytes.
+    pub(in crate::engine) fn record_tail_scores(
+        &self,
+        s: &Selector,
+        (gpu, recorder): (&Gpu, &mut Recorder),
+        (layer, row): (usize, usize),
+        n_context: usize,
+        kv: &SequenceKv,
+        at: u64,
+    ) -> u64 {
+        let readback = (&s.scorer.readback, at);
+        match kv {
+            SequenceKv::Context => {
+                let n_keys = kv.n_tokens(n_context) + 1;
+                s.tail_scores.record(&self.kv, (gpu, recorder), layer, n_keys, readback)
+            }
+            SequenceKv::Own(tail) => tail.record_scores((recorder, &s.tail_scores.kernel), (layer, row), readback),
+        }
+    }
+
     /// Pins the hot pages in RAM: the recently selected ones.
     pub(in crate::engine) fn pin_hot_pages(
         &mut self,

@@ -12,13 +12,16 @@
 //!
 //! Owner: the engine thread. Shapes: H query heads, G KV heads, P complete pages.
 //!
-//! Source: LeoAM §4.2 and §4.3; its baselines, LeoAM §6.1.
+//! Source: LeoAM §4.2, LeoAM §4.3; its baselines, LeoAM §6.1.
 
 pub(in crate::engine) mod fetch;
 mod lookahead;
+mod observation;
 mod observation_window;
 mod overlap;
 pub(in crate::engine) mod page_attention;
+pub(in crate::engine) mod page_attention_meter;
+pub(in crate::engine) mod selected_ops;
 pub(in crate::engine) mod sequence_policy;
 mod stats;
 pub(in crate::engine) mod step;
@@ -27,8 +30,7 @@ pub(in crate::engine) mod token_scorer;
 use crate::base::ModelDims;
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::engine::error::EngineError;
-use crate::engine::runner::executor::Executor;
-use crate::engine::runner::pass::SequenceKv;
+use crate::engine::runner::device_parts::DeviceParts;
 use crate::gpu::kernels::attention_decode::AttentionDecode;
 use crate::gpu::kernels::page_abstracts::PageAbstracts;
 use crate::gpu::kernels::page_bounds::PageBoundsKernel;
@@ -39,10 +41,10 @@ use crate::kv::policy::access_frequency::FrequencyTable;
 use crate::kv::policy::retention::RetainedPages;
 use crate::kv::policy::{Policy, PolicySpec};
 use crate::telemetry::{ENGINE_LANE, EventLane, Hub};
-use fetch::SelectedOps;
 use lookahead::{LookaheadOps, Prefetched};
 use observation_window::ObservationWindow;
 use overlap::OverlapController;
+use selected_ops::SelectedOps;
 use sequence_policy::SequencePolicy;
 pub(in crate::engine) use stats::SelectionStats;
 use token_scorer::{Scorer, TailScores};
@@ -108,13 +110,18 @@ impl Selector {
     ///
     /// # Errors
     /// Invalid parameters of the policy, a kernel that does not compile, out of VRAM, a lost device.
-    pub(in crate::engine) fn new(gpu: &Gpu, exec: &Executor, spec: PolicySpec, hub: &Hub) -> Result<Selector, EngineError> {
+    pub(in crate::engine) fn new(
+        gpu: &Gpu,
+        parts: DeviceParts<'_>,
+        spec: PolicySpec,
+        hub: &Hub,
+    ) -> Result<Selector, EngineError> {
         Policy::new(spec).map_err(|e| EngineError::Policy(e.to_string()))?;
-        let (d, kv) = (&exec.model.dims, &exec.kv);
+        let (d, kv) = (&parts.model.dims, parts.kv);
         let KvSpec { work, sealed, .. } = *kv.spec();
         let score_pages = PageBoundsKernel::new(gpu, d.n_head, d.n_kv_head, d.head_dim)?;
         let kernel = QkScores::new(gpu, d.n_head, d.n_kv_head, d.head_dim, sealed)?;
-        let (bounds, readback) = row_buffers(gpu, exec, (&score_pages, &kernel), ONE_ROW)?;
+        let (bounds, readback) = row_buffers(gpu, parts, (&score_pages, &kernel), ONE_ROW)?;
         let estimates = spec.kind.reads_abstracts() && spec.kind.uses_lookahead();
         Ok(Selector {
             spec,
@@ -123,9 +130,9 @@ impl Selector {
             abstracts: PageAbstracts::new(gpu, d.n_kv_head, d.head_dim, work)?,
             bounds,
             scorer: Scorer { kernel, readback },
-            tail_scores: TailScores::new(gpu, exec)?,
+            tail_scores: TailScores::new(gpu, parts)?,
             rows: ONE_ROW,
-            lookahead: if estimates { Some(LookaheadOps::new(gpu, exec, 1)?) } else { None },
+            lookahead: if estimates { Some(LookaheadOps::new(gpu, parts, 1)?) } else { None },
             prefetched: None,
             observation_window: None,
             observed: RetainedPages::default(),
@@ -173,15 +180,15 @@ impl Selector {
     pub(in crate::engine) fn reserve_rows(
         &mut self,
         gpu: &Gpu,
-        exec: &Executor,
+        parts: DeviceParts<'_>,
         n_rows: usize,
         n_tail: usize,
     ) -> Result<(), EngineError> {
         let rows = RowCapacity { n_rows, n_tail: n_tail.max(KV_PAGE_TOKENS) };
         if rows != self.rows {
-            (self.bounds, self.scorer.readback) = row_buffers(gpu, exec, (&self.score_pages, &self.scorer.kernel), rows)?;
+            (self.bounds, self.scorer.readback) = row_buffers(gpu, parts, (&self.score_pages, &self.scorer.kernel), rows)?;
             if self.lookahead.is_some() {
-                self.lookahead = Some(LookaheadOps::new(gpu, exec, n_rows)?);
+                self.lookahead = Some(LookaheadOps::new(gpu, parts, n_rows)?);
             }
             self.rows = rows;
             self.bindings.scores.clear();
@@ -216,27 +223,6 @@ impl Selector {
         &self.tail_scores.kernel
     }
 
-    /// Records the scores of a row's tail, including the new token, and their copy to `at` of the readback buffer. Returns
-    /// their bytes.
-    fn record_tail_scores(
-        &self,
-        exec: &Executor,
-        (gpu, recorder): (&Gpu, &mut Recorder),
-        (layer, row): (usize, usize),
-        n_context: usize,
-        kv: &SequenceKv,
-        at: u64,
-    ) -> u64 {
-        let readback = (&self.scorer.readback, at);
-        match kv {
-            SequenceKv::Context => {
-                let n_keys = kv.n_tokens(n_context) + 1;
-                self.tail_scores.record(exec, (gpu, recorder), layer, n_keys, readback)
-            }
-            SequenceKv::Own(tail) => tail.record_scores((recorder, &self.tail_scores.kernel), (layer, row), readback),
-        }
-    }
-
     /// Drops bind groups of replaced buffers.
     pub(in crate::engine) fn unbind(&mut self) {
         self.segments.clear();
@@ -256,22 +242,22 @@ impl Selector {
     }
 
     /// Creates the missing bind groups.
-    pub(in crate::engine) fn bind(&mut self, gpu: &Gpu, exec: &Executor) -> Result<(), EngineError> {
-        let kv = &exec.kv;
-        for layer in self.bindings.scores.len()..exec.model.dims.n_layer {
+    pub(in crate::engine) fn bind(&mut self, gpu: &Gpu, parts: DeviceParts<'_>) -> Result<(), EngineError> {
+        let kv = parts.kv;
+        for layer in self.bindings.scores.len()..parts.model.dims.n_layer {
             let Some(abstracts) = kv.abstracts(layer) else { break };
-            self.bindings.scores.push(self.score_pages.bind(gpu, [&exec.model.act.q, abstracts, &self.bounds])?);
+            self.bindings.scores.push(self.score_pages.bind(gpu, [&parts.model.act.q, abstracts, &self.bounds])?);
             self.bindings.abstracts.push(self.abstracts.bind(gpu, [kv.tail(layer).0, abstracts])?);
         }
         if let Some(lookahead) = &mut self.lookahead {
-            lookahead.bind(gpu, exec, &self.score_pages, &self.bounds)?;
+            lookahead.bind(gpu, parts, &self.score_pages, &self.bounds)?;
         }
         let kernels = (&self.decode, &self.scorer.kernel);
         for segment in self.segments.len()..kv.shapes().len() {
-            self.segments.push(SelectedOps::of_segment(gpu, exec, kernels, self.rows.n_rows, segment)?);
+            self.segments.push(SelectedOps::of_segment(gpu, parts, kernels, self.rows.n_rows, segment)?);
         }
         if self.area.is_none() {
-            self.area = SelectedOps::of_area(gpu, exec, kernels, self.rows.n_rows)?;
+            self.area = SelectedOps::of_area(gpu, parts, kernels, self.rows.n_rows)?;
         }
         Ok(())
     }
@@ -281,30 +267,19 @@ impl Selector {
 /// queries, scores of tails and of pages. A single answer may score every page of the context, a batch the sealed ones.
 fn row_buffers(
     gpu: &Gpu,
-    exec: &Executor,
+    parts: DeviceParts<'_>,
     (score_pages, scorer): (&PageBoundsKernel, &QkScores),
     rows: RowCapacity,
 ) -> Result<(Slice, Buffer), EngineError> {
-    let n_window = exec.kv.plan().n_abstracts.max(1);
-    let n_sealed = (exec.kv.n_sealed() as usize).max(1);
+    let n_window = parts.kv.plan().n_abstracts.max(1);
+    let n_sealed = (parts.kv.n_sealed() as usize).max(1);
     let sizes = |n_rows: usize, n_tail: usize, n_pages: usize| {
         let bounds = n_rows as u64 * score_pages.bounds_bytes(n_pages);
         let scores = scorer.scores_bytes(n_pages * KV_PAGE_TOKENS) + scorer.scores_bytes(n_tail + 1);
-        let query = (exec.model.dims.q_dim() * size_of::<f32>()) as u64;
+        let query = (parts.model.dims.q_dim() * size_of::<f32>()) as u64;
         (bounds, 2 * bounds + n_rows as u64 * (query + scores))
     };
     let (one, batch) = (sizes(1, KV_PAGE_TOKENS, n_window), sizes(rows.n_rows, rows.n_tail, n_sealed));
     let bounds = gpu.buffer("page bounds", one.0.max(batch.0))?.all();
     Ok((bounds, gpu.readback_buffer("scores", one.1.max(batch.1))?))
-}
-
-impl Executor {
-    /// Sets the policy that selects the tokens of decode steps, except in exact answers. None: always read everything.
-    ///
-    /// # Errors
-    /// Invalid parameters of the policy, a kernel that does not compile, out of VRAM, a lost device.
-    pub(in crate::engine) fn set_policy(&mut self, gpu: &Gpu, spec: Option<PolicySpec>, hub: &Hub) -> Result<(), EngineError> {
-        self.selector = spec.map(|spec| Selector::new(gpu, self, spec, hub)).transpose()?;
-        Ok(())
-    }
 }

@@ -17,76 +17,11 @@ use crate::engine::handle::EnginePort;
 use crate::engine::runner::ModelRunner;
 use crate::engine::runner::executor::Executor;
 use crate::engine::runner::submit_pacer::SubmitPacer;
+use crate::engine::selection::page_attention_meter::{MAX_EXACT_STEPS, PageAttentionProbe};
 use crate::engine::selection::sequence_policy::MassSteps;
-use crate::engine::selection::token_scorer::{ScoreOps, Scorer, pages_of};
 use crate::gpu::Gpu;
-use crate::gpu::kernels::qk_scores::QkScores;
 use crate::kv::policy::scores::{ScoreRuns, head_masses};
 use crate::telemetry::KernelFamily;
-
-/// Minimum number of attention sinks: tokens at the front that get attention regardless of their content.
-///
-/// Source: StreamingLLM §3.1 (arXiv 2309.17453).
-const MIN_RESTING: usize = 4;
-
-/// Maximum number of measured exact steps per answer. Each reads back the scores of the whole context.
-const MAX_EXACT_STEPS: usize = 3;
-
-/// Sums over the measured steps of an answer.
-#[derive(Default)]
-pub(in crate::engine) struct PageAttentionMeter {
-    /// attention sinks at the front, which do not count
-    n_resting: usize,
-    by_page: Vec<f64>,
-    n_steps: usize,
-    probe: Option<PageAttentionProbe>,
-}
-
-/// Kernel and buffers to measure one exact step.
-struct PageAttentionProbe {
-    scorer: Scorer,
-    /// by segment
-    segments: Vec<ScoreOps>,
-}
-
-impl PageAttentionMeter {
-    /// Begins another answer. The first `n_head` tokens of its context precede the text of the first user message.
-    pub(in crate::engine) fn begin(&mut self, n_head: usize) {
-        *self = PageAttentionMeter { n_resting: n_head.max(MIN_RESTING), ..PageAttentionMeter::default() };
-    }
-
-    /// Adds the attention mass of every token of a layer, per KV head.
-    pub(in crate::engine) fn note(&mut self, layer: usize, mass: &[Vec<f64>]) {
-        self.n_steps += usize::from(layer == 0);
-        for of_head in mass {
-            let n_pages = of_head.len().div_ceil(KV_PAGE_TOKENS);
-            self.by_page.resize(self.by_page.len().max(n_pages), 0.0);
-            for (token, mass) in of_head.iter().enumerate().skip(self.n_resting) {
-                if let Some(sum) = self.by_page.get_mut(token / KV_PAGE_TOKENS) {
-                    *sum += mass;
-                }
-            }
-        }
-    }
-
-    /// Fraction of the total mass on each page. None if nothing was measured.
-    fn shares(&self) -> Option<Vec<f32>> {
-        let sum: f64 = self.by_page.iter().sum();
-        (sum > 0.0).then(|| self.by_page.iter().map(|mass| (mass / sum) as f32).collect())
-    }
-}
-
-impl PageAttentionProbe {
-    fn new(gpu: &Gpu, exec: &Executor) -> Result<PageAttentionProbe, EngineError> {
-        let (d, kv) = (&exec.model.dims, &exec.kv);
-        let kernel = QkScores::new(gpu, d.n_head, d.n_kv_head, d.head_dim, kv.spec().sealed)?;
-        let segment = |i: usize| ScoreOps::new(gpu, exec, &kernel, 1, kv.shapes()[i].n_frames, &pages_of(exec, i));
-        let segments = (0..kv.shapes().len()).map(segment).collect::<Result<_, _>>()?;
-        let n_keys = kv.n_sealed() as usize * KV_PAGE_TOKENS;
-        let readback = gpu.readback_buffer("token scores", kernel.scores_bytes(n_keys))?;
-        Ok(PageAttentionProbe { scorer: Scorer { kernel, readback }, segments })
-    }
-}
 
 impl Executor {
     /// Prepares the measurement of the next exact step, if all pages are in VRAM.
@@ -94,7 +29,7 @@ impl Executor {
         let n_pages = self.kv.n_sealed();
         let is_here = (0..self.model.dims.n_layer).all(|layer| self.kv.is_all_resident(layer, n_pages));
         if n_pages > 0 && is_here {
-            self.attention_meter.probe = PageAttentionProbe::new(gpu, self).ok();
+            self.attention_meter.probe = PageAttentionProbe::new(gpu, self.parts()).ok();
         }
     }
 
@@ -144,34 +79,5 @@ impl ModelRunner {
             let page_attention = PageAttention { n_steps: self.exec.attention_meter.n_steps, mass, first_byte };
             port.emit(EngineEvent::PageAttention { turn, page_attention: Box::new(page_attention) });
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn meter_leaves_attention_sinks_out_and_returns_fractions_of_the_rest() {
-        let mut attention_meter = PageAttentionMeter::default();
-        assert_eq!(attention_meter.shares(), None);
-        attention_meter.begin(10);
-        // Most of the mass is on attention sinks; of the rest, a quarter is on page 0 and three quarters on page 1.
-        let mut mass = vec![0.0; 2 * KV_PAGE_TOKENS];
-        (mass[0], mass[9], mass[10], mass[100]) = (0.8, 0.1, 0.025, 0.075);
-        for layer in 0..2 {
-            attention_meter.note(layer, &[mass.clone(), mass.clone()]);
-        }
-        let shares = attention_meter.shares().unwrap();
-        assert!((shares[0] - 0.25).abs() < 1e-6 && (shares[1] - 0.75).abs() < 1e-6, "{shares:?}");
-        assert_eq!(attention_meter.n_steps, 1);
-        // Another page has become complete.
-        let mut longer = vec![0.0; 3 * KV_PAGE_TOKENS];
-        longer[150] = 0.4;
-        attention_meter.note(0, &[longer]);
-        let shares = attention_meter.shares().unwrap();
-        assert!((shares[2] - 0.5).abs() < 1e-6 && (shares.iter().sum::<f32>() - 1.0).abs() < 1e-6, "{shares:?}");
-        attention_meter.begin(0);
-        assert_eq!((attention_meter.shares(), attention_meter.n_resting), (None, MIN_RESTING));
     }
 }

@@ -11,7 +11,7 @@
 //!
 //! Owner: the engine thread. Shapes: R rows, one of each sequence, H query heads and G KV heads of each, P complete pages.
 //!
-//! Source: LeoAM §4.2 and §4.3.
+//! Source: LeoAM §4.2, LeoAM §4.3.
 
 use std::time::Instant;
 
@@ -23,9 +23,9 @@ use crate::engine::error::EngineError;
 use crate::engine::runner::executor::Executor;
 use crate::engine::runner::pass::{Row, Splits};
 use crate::engine::runner::submit_pacer::SubmitPacer;
-use crate::engine::selection::fetch::SelectedOps;
 use crate::engine::selection::lookahead::Prefetched;
 use crate::engine::selection::overlap::KvCacheView;
+use crate::engine::selection::selected_ops::SelectedOps;
 use crate::engine::selection::sequence_policy::{LayerInputs, RowScores, RowSelection, SequencePolicy};
 use crate::engine::selection::token_scorer::ScoreOps;
 use crate::engine::selection::{PREFER_EVERY, Selector};
@@ -175,7 +175,9 @@ impl Executor {
         let is_offloaded = || next < self.model.dims.n_layer && !self.kv.is_all_resident(next, n_pages as u32);
         let lookahead = s.lookahead.as_ref().filter(|_| !self.synchronous && is_offloaded());
         if let Some(lookahead) = lookahead {
-            lookahead.record(gpu, pacer, self, &s.score_pages, next, (n_pages, n_rows))?;
+            self.record_qkv(gpu, pacer, next, n_rows)?;
+            let rope_append = &self.model.rope_append;
+            lookahead.record(&mut pacer.recorder, rope_append, &s.score_pages, next, (n_pages, n_rows));
             pacer.recorder.copy(&bounds, &s.scorer.readback.slice(size, size));
         }
         pacer.mark(KernelFamily::Evaluation, layer as u32);
@@ -185,7 +187,7 @@ impl Executor {
         let mut tails = vec![2 * size + q_bytes];
         for (i, row) in rows.iter().enumerate() {
             let at = tails[i];
-            tails.push(at + s.record_tail_scores(self, (gpu, &mut pacer.recorder), (layer, i), n_context, &row.kv, at));
+            tails.push(at + self.record_tail_scores(s, (gpu, &mut pacer.recorder), (layer, i), n_context, &row.kv, at));
         }
         let mut request = ScoreRequest::new(tails[n_rows]);
         let predicted = |i: usize| prefetched.map(|prefetched| prefetched.candidates[i].as_slice());
@@ -359,7 +361,7 @@ impl Executor {
         let mut ends = vec![0];
         for (i, row) in rows.iter().enumerate() {
             let at = ends[i];
-            ends.push(at + s.record_tail_scores(self, (gpu, &mut pacer.recorder), (layer, i), n_context, &row.kv, at));
+            ends.push(at + self.record_tail_scores(s, (gpu, &mut pacer.recorder), (layer, i), n_context, &row.kv, at));
         }
         let submitted = pacer.submit(gpu)?;
         Ok(pacer.read_after(gpu, &submitted, &s.scorer.readback, |bytes| {

@@ -9,11 +9,11 @@ use std::ops::Range;
 
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::engine::error::EngineError;
-use crate::engine::runner::executor::Executor;
+use crate::engine::runner::device_parts::DeviceParts;
 use crate::gpu::kernels::qk_scores::QkScores;
 use crate::gpu::{Binding, Buffer, Gpu, GpuError, Recorder, Slice};
 use crate::kv::policy::scores::ScoreRuns;
-use crate::kv::{BLOCKS_PER_PAGE, BlockTable};
+use crate::kv::{BLOCKS_PER_PAGE, BlockTable, VramCache};
 
 /// Bind groups to score one run of pages: a segment or the staging area.
 pub(in crate::engine) struct ScoreOps {
@@ -32,8 +32,8 @@ pub(in crate::engine) struct Scorer {
 }
 
 /// Pages of a segment, by layer.
-pub(in crate::engine) fn pages_of(exec: &Executor, segment: usize) -> Vec<&Slice> {
-    (0..exec.model.dims.n_layer).map(|layer| &exec.kv.segment(segment, layer).pages).collect()
+pub(in crate::engine) fn pages_of(parts: DeviceParts<'_>, segment: usize) -> Vec<&Slice> {
+    (0..parts.model.dims.n_layer).map(|layer| &parts.kv.segment(segment, layer).pages).collect()
 }
 
 impl ScoreOps {
@@ -43,16 +43,16 @@ impl ScoreOps {
     /// Out of VRAM, a lost device.
     pub fn new(
         gpu: &Gpu,
-        exec: &Executor,
+        parts: DeviceParts<'_>,
         kernel: &QkScores,
         n_rows: usize,
         n_pages: usize,
         pages: &[&Slice],
     ) -> Result<ScoreOps, EngineError> {
-        let table = gpu.buffer("scored blocks", BlockTable::block_bytes(n_rows * exec.model.dims.n_kv_head, n_pages))?.all();
+        let table = gpu.buffer("scored blocks", BlockTable::block_bytes(n_rows * parts.model.dims.n_kv_head, n_pages))?.all();
         let score_bytes = n_rows as u64 * kernel.scores_bytes(n_pages * KV_PAGE_TOKENS);
         let scores = gpu.buffer("token scores", score_bytes)?.all();
-        let bindings = pages.iter().map(|pages| kernel.bind(gpu, [&exec.model.act.q, pages, &table, &scores]));
+        let bindings = pages.iter().map(|pages| kernel.bind(gpu, [&parts.model.act.q, pages, &table, &scores]));
         Ok(ScoreOps { bindings: bindings.collect::<Result<_, GpuError>>()?, table, scores })
     }
 
@@ -102,11 +102,11 @@ pub(in crate::engine) struct TailScores {
 impl TailScores {
     /// # Errors
     /// A kernel that does not compile, out of VRAM, a lost device.
-    pub fn new(gpu: &Gpu, exec: &Executor) -> Result<TailScores, EngineError> {
-        let d = &exec.model.dims;
-        let kernel = QkScores::new(gpu, d.n_head, d.n_kv_head, d.head_dim, exec.kv.spec().work)?;
-        let tails: Vec<&Slice> = (0..d.n_layer).map(|layer| exec.kv.tail(layer).0).collect();
-        let ops = ScoreOps::new(gpu, exec, &kernel, 1, 1, &tails)?;
+    pub fn new(gpu: &Gpu, parts: DeviceParts<'_>) -> Result<TailScores, EngineError> {
+        let d = &parts.model.dims;
+        let kernel = QkScores::new(gpu, d.n_head, d.n_kv_head, d.head_dim, parts.kv.spec().work)?;
+        let tails: Vec<&Slice> = (0..d.n_layer).map(|layer| parts.kv.tail(layer).0).collect();
+        let ops = ScoreOps::new(gpu, parts, &kernel, 1, 1, &tails)?;
         Ok(TailScores { kernel, ops })
     }
 
@@ -114,35 +114,14 @@ impl TailScores {
     /// readback buffer. Returns their bytes.
     pub fn record(
         &self,
-        exec: &Executor,
+        kv: &VramCache,
         (gpu, recorder): (&Gpu, &mut Recorder),
         layer: usize,
         n_keys: usize,
         readback: (&Buffer, u64),
     ) -> u64 {
-        let table = exec.kv.blocks_in_tail(&[0]);
+        let table = kv.blocks_in_tail(&[0]);
         gpu.write(&self.ops.table, bytemuck::cast_slice(&table.entries));
         self.ops.record((recorder, &self.kernel), layer, (n_keys, table.n_listed), 0..1, readback)
-    }
-}
-
-impl Executor {
-    /// Records the scores of all tokens of those `pages` that are in frames. `segments` are those of the pool.
-    pub(in crate::engine) fn score_in_frames<'a>(
-        &self,
-        scorer: &Scorer,
-        segments: impl Iterator<Item = &'a ScoreOps>,
-        (gpu, recorder): (&Gpu, &mut Recorder),
-        layer: usize,
-        pages: &[u32],
-        scoring: &mut ScoreRuns,
-    ) {
-        for (i, ops) in segments.enumerate() {
-            let here: Vec<u32> = pages.iter().copied().filter(|page| self.kv.is_in_segment(layer, i, *page)).collect();
-            if !here.is_empty() {
-                let table = self.kv.blocks_in_segment(layer, i, std::slice::from_ref(&here));
-                scorer.record(gpu, recorder, (ops, layer), &table, &here, scoring);
-            }
-        }
     }
 }
