@@ -8,7 +8,7 @@ pub struct Known {
     pub reason: &'static str,
 }
 
-pub const KNOWN_CIRCLES: [Known; 26] = [
+pub const KNOWN_CIRCLES: [Known; 21] = [
     Known {
         folder: "src/app",
         files: "answer/citations.rs answer/exact_check.rs answer/page_attention.rs panels/chat/page_attention.rs \
@@ -49,21 +49,6 @@ pub const KNOWN_CIRCLES: [Known; 26] = [
         folder: "src/cli/eval",
         files: "kld.rs mod.rs needle.rs needle/report.rs",
         reason: "`Setting` and `Results` are in `mod.rs`, beside the dispatch",
-    },
-    Known {
-        folder: "src/document/extract",
-        files: "docx.rs epub.rs html.rs mod.rs pdf.rs zip_archive.rs",
-        reason: "`Extracted` and `ExtractError` are in `mod.rs`, beside the dispatch",
-    },
-    Known {
-        folder: "src/document",
-        files: "pages.rs text.rs",
-        reason: "`PageSpan` is in `text.rs`, which divides text into pages",
-    },
-    Known {
-        folder: "src/engine/api",
-        files: "command.rs saved_document.rs",
-        reason: "`KvDtype` is in `command.rs`, whose commands name saved documents",
     },
     Known {
         folder: "src/engine",
@@ -115,14 +100,4 @@ pub const KNOWN_CIRCLES: [Known; 26] = [
         reason: "`Transfer` starts the worker that takes its messages",
     },
     Known { folder: "src/kv/vram", files: "int4_transfer.rs mod.rs", reason: "`StagingPool` is in `mod.rs`" },
-    Known {
-        folder: "src/model/arch",
-        files: "gpt2.rs hparams.rs llama.rs mod.rs opt.rs phi3.rs plan_builder.rs qwen2.rs qwen3.rs registry.rs rope.rs",
-        reason: "`plan` and its arguments are in `mod.rs`; the registry names every architecture, and `HParams` asks the registry",
-    },
-    Known {
-        folder: "src/model/discovery",
-        files: "mod.rs ollama.rs",
-        reason: "`Candidate` is in `mod.rs`, which asks every provider",
-    },
 ];
