@@ -58,7 +58,7 @@ pub const TERMS: [Term; 36] = [
     Term::names("spent", "stats, usage", "", 27),
     Term::everywhere("twin twins", "reference, fallback, environment variable", "", 0),
     Term::everywhere("processor", "CPU", "", 0),
-    Term::everywhere("knows says tells wants", "returns, reports, records, needs", "", 187),
+    Term::everywhere("knows says tells wants", "returns, reports, records, needs", "", 185),
     Term::everywhere("nobody person somebody whoever", "unused, caller, the user", "", 4),
     Term::everywhere("news", "events", "", 2),
     Term::everywhere("harm harmed spoilt", "corrupt, corrupted, malformed", "", 35),

@@ -75,17 +75,19 @@ fn idle_window_prefills_documents_alone_and_a_question_stops_it() {
     rig.emit(EngineEvent::TurnStarted { turn, prompt_tokens: 1000, cached_tokens: 0 });
     rig.emit(EngineEvent::Prefill { turn, done: 410, total: 1000, tokens_per_s: 900.0 });
     assert!(rig.shows("reading b.txt by itself, 41 %"));
-    let mut kept = library();
-    kept.push(entry("b.txt", &[]));
-    end(&mut rig, turn, StopReason::Length, kept.clone());
+    let mut listed = library();
+    listed.push(entry("b.txt", &[]));
+    end(&mut rig, turn, StopReason::Length, listed.clone());
 
     let (turn, names, _) = prefill_of(after_seconds(&mut rig, 20));
     assert_eq!(names, ["c.txt"]);
+    rig.harness.get_by_label("Question").focus();
+    rig.harness.run();
     rig.harness.get_by_label("Question").type_text("What rose?");
     rig.harness.run();
     rig.harness.key_press(Key::Enter);
     assert!(rig.command().is_none(), "not before it has stopped");
-    end(&mut rig, turn, StopReason::Cancelled, kept);
+    end(&mut rig, turn, StopReason::Cancelled, listed);
     let Some(EngineCommand::Generate { documents, messages, .. }) = rig.command() else { panic!("the question was lost") };
     assert_eq!(documents.len(), 3);
     assert!(messages[0].content.ends_with("\n\nWhat rose?"));

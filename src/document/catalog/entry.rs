@@ -4,7 +4,6 @@ use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, 
 use rusqlite::{Row, named_params};
 
 use super::error::CatalogError;
-use super::preceding::PrecedingDocument;
 
 /// Digits of an id in its short form.
 const SHORT_ID_LEN: usize = 8;
@@ -16,6 +15,22 @@ pub enum ReadState {
     Read,
     /// interrupted; prefill resumes from there
     Partial,
+}
+
+/// A document before another one in a prompt.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct PrecedingDocument {
+    /// display name
+    pub name: String,
+    /// hash of its text, hexadecimal
+    pub content_hash: String,
+}
+
+/// True if the documents `after` are, or begin with, those before a document and that document itself.
+pub fn begins_with(after: &[PrecedingDocument], before: &[PrecedingDocument], content_hash: &str) -> bool {
+    let hashes = before.iter().map(|document| document.content_hash.as_str()).chain(std::iter::once(content_hash));
+    let n = before.len() + 1;
+    after.len() >= n && after.iter().take(n).map(|document| document.content_hash.as_str()).eq(hashes)
 }
 
 /// A saved document with the model that prefilled it.

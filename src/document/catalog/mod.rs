@@ -18,9 +18,8 @@ mod error;
 mod preceding;
 
 pub use database::Catalog;
-pub use entry::{CatalogEntry, ReadState};
+pub use entry::{CatalogEntry, PrecedingDocument, ReadState, begins_with};
 pub use error::CatalogError;
-pub use preceding::{PrecedingDocument, begins_with};
 
 use std::path::PathBuf;
 

@@ -4,7 +4,7 @@
 
 use rusqlite::{Connection, params};
 
-use super::entry::CatalogEntry;
+use super::entry::{CatalogEntry, PrecedingDocument};
 use super::error::CatalogError;
 
 /// Row `position` names the document at this place of the prompt of document `id`.
@@ -15,22 +15,6 @@ const CREATE: &str = "CREATE TABLE IF NOT EXISTS preceding (
     content_hash TEXT NOT NULL,
     PRIMARY KEY (id, position)
 ) STRICT";
-
-/// A document before another one in a prompt.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct PrecedingDocument {
-    /// display name
-    pub name: String,
-    /// hash of its text, hexadecimal
-    pub content_hash: String,
-}
-
-/// True if the documents `after` are, or begin with, those before a document and that document itself.
-pub fn begins_with(after: &[PrecedingDocument], before: &[PrecedingDocument], content_hash: &str) -> bool {
-    let hashes = before.iter().map(|document| document.content_hash.as_str()).chain(std::iter::once(content_hash));
-    let n = before.len() + 1;
-    after.len() >= n && after.iter().take(n).map(|document| document.content_hash.as_str()).eq(hashes)
-}
 
 fn exists(db: &Connection) -> Result<bool, CatalogError> {
     let sql = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'preceding'";
