@@ -76,10 +76,9 @@
 //!
 //! # How to add
 //! **An architecture.** 1. `src/model/arch/NAME.rs`: `plan(&PlanBuilder)` returns a `ModelPlan` (dims, names, biases, norms,
-//! rope). 2. `src/model/arch/mod.rs`: its name in `GGUF_ARCHITECTURES` or `HF_ARCHITECTURES`, its arm in `plan`; a variant of
-//! llama in data only needs the name and a branch in `llama.rs`. 3. A new kind of tokenizer: `src/token/pre_tokenizer.rs`.
-//! 4. A tiny checkpoint in `tests/fixtures/make_hf.py`, its test in `tests/model/hf.rs`; a shape to bench in
-//! `src/model/synthetic.rs`.
+//! rope); a variant of llama in data only fills a `Variant`, as `qwen3.rs` does. 2. `src/model/arch/registry.rs`: a row with
+//! its names and its `plan`. 3. A new kind of tokenizer: `src/token/pre_tokenizer.rs`. 4. A tiny checkpoint in
+//! `tests/fixtures/make_hf.py`, its test in `tests/model/hf.rs`; a shape to bench in `src/model/synthetic.rs`.
 //!
 //! **A KV policy.** 1. `src/kv/policy/NAME.rs`: `select(&mut self, &LayerView) -> Selection`, and what it scores first.
 //! 2. `src/kv/policy/spec.rs`: a `PolicyKind` with its name, in `ALL` and in the text of `ParsePolicyError`.

@@ -8,7 +8,7 @@ pub struct Known {
     pub reason: &'static str,
 }
 
-pub const KNOWN_CIRCLES: [Known; 21] = [
+pub const KNOWN_CIRCLES: [Known; 12] = [
     Known {
         folder: "src/app",
         files: "answer/citations.rs answer/exact_check.rs answer/page_attention.rs panels/chat/page_attention.rs \
@@ -34,45 +34,12 @@ pub const KNOWN_CIRCLES: [Known; 21] = [
         reason: "methods of `StrataApp` are divided by subject",
     },
     Known {
-        folder: "src/cli/args",
-        files: "device.rs eval.rs library.rs mod.rs",
-        reason: "parsers of single values are in `mod.rs`, beside the commands that own the arguments",
-    },
-    Known { folder: "src/cli", files: "ask.rs ask/batch.rs", reason: "both ways to ask print with helpers of `ask.rs`" },
-    Known { folder: "src/cli", files: "bench.rs bench/table.rs", reason: "a line of the table is defined in `bench.rs`" },
-    Known {
-        folder: "src/cli/doctor",
-        files: "device.rs storage.rs",
-        reason: "one prints the report of the other, which formats rates with the first",
-    },
-    Known {
-        folder: "src/cli/eval",
-        files: "kld.rs mod.rs needle.rs needle/report.rs",
-        reason: "`Setting` and `Results` are in `mod.rs`, beside the dispatch",
-    },
-    Known {
         folder: "src/engine",
         files: "context/kv_storage.rs context/open_documents.rs context/page_map.rs memory_fit.rs observe/step_timer.rs \
                 runner/bindings.rs runner/gpu_model.rs runner/mod.rs runner/pass.rs runner/sampling.rs \
                 scheduler/sequence_tail.rs selection/fetch.rs selection/lookahead.rs selection/mod.rs \
                 selection/observation_window.rs selection/page_attention.rs selection/token_scorer.rs",
         reason: "`ModelRunner` and `GpuModel` own the parts of a step, which take them as arguments",
-    },
-    Known {
-        folder: "src/gpu",
-        files: "buffer.rs device.rs pipeline.rs",
-        reason: "`Gpu` makes and caches buffers and kernels, which hold it",
-    },
-    Known {
-        folder: "src/gpu/kernels/linear",
-        files: "bench.rs mod.rs variant.rs",
-        reason: "the dispatch in `mod.rs` chooses among variants, which are made of its types",
-    },
-    Known { folder: "src/gpu/kernels/linear", files: "format.rs repack.rs", reason: "a `WeightFormat` repacks itself" },
-    Known {
-        folder: "src/gpu",
-        files: "recorder.rs timestamps.rs",
-        reason: "timestamps are stored with the marks of the recorder",
     },
     Known {
         folder: "src/kv",
