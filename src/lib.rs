@@ -98,7 +98,7 @@
 //! **A panel.** 1. `src/app/panels/GROUP/NAME.rs`: `NAME_ui(ui, &state) -> Option<Action>` or `Vec<Action>`, from plain data.
 //! 2. A new act: a variant of `Action` in `src/app/panels/mod.rs`, handled in `src/app/window/mod.rs`; its data in
 //! `src/app/state/`. 3. A full page: a `MainView` in `src/app/state/mod.rs`, drawn and given a key in `src/app/window/mod.rs`
-//! and `src/app/ui/shortcuts.rs`. A dashboard tab: a `Tab` in `src/app/dashboard/state.rs`, drawn in `dock.rs`.
+//! and `src/app/ui/shortcuts.rs`. A dashboard tab: a `Tab` in `src/app/dashboard/state/mod.rs`, drawn in `dock.rs`.
 //! 4. An interaction in `tests/ui/interaction.rs` by accessible label; a picture in `tests/ui/snapshots.rs`.
 //!
 //! # Invariants

@@ -8,30 +8,14 @@ pub struct Known {
     pub reason: &'static str,
 }
 
-pub const KNOWN_CIRCLES: [Known; 12] = [
+pub const KNOWN_CIRCLES: [Known; 8] = [
     Known {
         folder: "src/app",
         files: "answer/citations.rs answer/exact_check.rs answer/page_attention.rs panels/chat/page_attention.rs \
                 panels/document/document_view.rs panels/mod.rs state/chat.rs state/chat_list.rs state/chat_persistence.rs \
-                state/documents.rs state/engine_state.rs state/mod.rs state/model_loading.rs state/preferences.rs \
+                state/documents.rs state/engine_state.rs state/mod.rs state/model_loading.rs \
                 state/read_progress.rs state/saved_prefix.rs state/undo.rs",
         reason: "`ViewState` owns its parts, whose methods take it; a chat owns what `answer` derives from chats",
-    },
-    Known {
-        folder: "src/app/dashboard",
-        files: "kv_map.rs ledger.rs page_tooltip.rs state.rs timeline/footer.rs timeline/input.rs timeline/mod.rs traces.rs",
-        reason: "`DashboardState` owns the state of each tab, and each tab is drawn from `DashboardState`",
-    },
-    Known { folder: "src/app/panels/chat", files: "mod.rs user_message.rs", reason: "`ChatMemory` is in `mod.rs`" },
-    Known {
-        folder: "src/app/panels",
-        files: "pages/library.rs sidebar/chats.rs sidebar/mod.rs",
-        reason: "rows of the sidebar share helpers of its `mod.rs`",
-    },
-    Known {
-        folder: "src/app/window",
-        files: "chat_sync.rs launch.rs mod.rs settings_sync.rs",
-        reason: "methods of `StrataApp` are divided by subject",
     },
     Known {
         folder: "src/engine",

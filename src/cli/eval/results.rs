@@ -31,7 +31,7 @@ impl Setting {
 
     /// Text for the console.
     pub fn line(&self) -> String {
-        format!("{} on {} · policy {} · {} KV", self.model, self.adapter, self.policy, kv_name(self.kv_dtype))
+        format!("{} on {} · policy {} · {} KV", self.model, self.adapter, self.policy, self.kv_dtype.name())
     }
 }
 
@@ -60,14 +60,5 @@ impl Results {
             console.detail(&path.display().to_string());
         }
         Ok(())
-    }
-}
-
-fn kv_name(kv_dtype: KvDtype) -> &'static str {
-    match kv_dtype {
-        KvDtype::F16 => "f16",
-        KvDtype::Q8 => "q8",
-        KvDtype::Q4 => "q4",
-        KvDtype::F32 => "f32",
     }
 }

@@ -14,3 +14,15 @@ pub enum KvDtype {
     /// single precision, for comparing engines
     F32,
 }
+
+impl KvDtype {
+    /// Name on the command line, such as `f16`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            KvDtype::F16 => "f16",
+            KvDtype::Q8 => "q8",
+            KvDtype::Q4 => "q4",
+            KvDtype::F32 => "f32",
+        }
+    }
+}
