@@ -19,6 +19,7 @@ const FLUSH_TIMEOUT: Duration = Duration::from_millis(100);
 const FINAL_FLUSH_TIMEOUT: Duration = Duration::from_secs(10);
 /// A deletion can be undone for so long, seconds.
 const UNDO_SECONDS: f64 = 12.0;
+
 /// Connection to the chat database.
 pub(in crate::app) struct ChatSync {
     writer: Option<ChatWriter>,

@@ -1,8 +1,8 @@
 //! GPUs of this machine: adapters, features, limits and measured speed.
 //!
 //! ```text
-//! adapters ─► AdapterLine      opened GPU: features, limits ─► DeviceReport
-//!                              gpu::microbenchmark ─► DeviceBandwidth ─┴─► bench --peak
+//! adapters ─► AdapterLine      opened GPU ─┬─► features, limits ──► DeviceReport
+//!                                          └─► microbenchmark ─► DeviceBandwidth ─► DeviceReport, bench --peak
 //! ```
 //! Units: bytes, bytes per second, floating-point operations per second.
 
@@ -106,7 +106,7 @@ pub fn measure(gpu: Option<&str>) -> Result<DeviceBandwidth, CliError> {
 ///
 /// # Errors
 /// [`CliError::Failed`] if there is no GPU, [`CliError::Input`] if none matches `gpu`.
-pub fn open(gpu: Option<&str>) -> Result<Gpu, CliError> {
+pub(super) fn open(gpu: Option<&str>) -> Result<Gpu, CliError> {
     Ok(Gpu::open(&GpuOptions { adapter: gpu.map(str::to_owned), ..GpuOptions::default() })?)
 }
 

@@ -6,23 +6,6 @@ use super::format::{COL_GROUP, ROW_TILE, WeightFormat};
 use crate::gpu::GpuError;
 
 impl WeightFormat {
-    fn check(self, rows: usize, cols: usize, quants: &[u8], scales: &[u8]) -> Result<(), GpuError> {
-        if !cols.is_multiple_of(self.block_cols()) {
-            let reason = format!("{cols} columns are not whole blocks of {}", self.block_cols());
-            return Err(GpuError::Rejected { what: format!("repacking {self:?} weights"), reason });
-        }
-        self.check_length("quants", self.quants_bytes(rows, cols), quants.len())?;
-        self.check_length("scales", self.scales_bytes(rows, cols), scales.len())
-    }
-
-    fn check_length(self, what: &str, expected: u64, got: usize) -> Result<(), GpuError> {
-        if expected != got as u64 {
-            let reason = format!("{what}: {got} elements where the shape needs {expected}");
-            return Err(GpuError::Rejected { what: format!("repacking {self:?} weights"), reason });
-        }
-        Ok(())
-    }
-
     /// Repacks raw rows of a file into the two bindings.
     ///
     /// # Errors
@@ -60,6 +43,23 @@ impl WeightFormat {
         format.check_length("group scales", n / 16, scale.len())?;
         format.check_length("group offsets", n / 16, offset.len())?;
         from_i8_groups(rows, cols, q, scale, offset, quants, scales);
+        Ok(())
+    }
+
+    fn check(self, rows: usize, cols: usize, quants: &[u8], scales: &[u8]) -> Result<(), GpuError> {
+        if !cols.is_multiple_of(self.block_cols()) {
+            let reason = format!("{cols} columns are not whole blocks of {}", self.block_cols());
+            return Err(GpuError::Rejected { what: format!("repacking {self:?} weights"), reason });
+        }
+        self.check_length("quants", self.quants_bytes(rows, cols), quants.len())?;
+        self.check_length("scales", self.scales_bytes(rows, cols), scales.len())
+    }
+
+    fn check_length(self, what: &str, expected: u64, got: usize) -> Result<(), GpuError> {
+        if expected != got as u64 {
+            let reason = format!("{what}: {got} elements where the shape needs {expected}");
+            return Err(GpuError::Rejected { what: format!("repacking {self:?} weights"), reason });
+        }
         Ok(())
     }
 }
