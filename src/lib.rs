@@ -76,10 +76,9 @@
 //!
 //! # How to add
 //! **An architecture.** 1. `src/model/arch/NAME.rs`: `plan(&PlanBuilder)` returns a `ModelPlan` (dims, names, biases, norms,
-//! rope). 2. `src/model/arch/mod.rs`: its name in `GGUF_ARCHITECTURES` or `HF_ARCHITECTURES`, its arm in `plan`; a variant of
-//! llama in data only needs the name and a branch in `llama.rs`. 3. A new kind of tokenizer: `src/token/pre_tokenizer.rs`.
-//! 4. A tiny checkpoint in `tests/fixtures/make_hf.py`, its test in `tests/model/hf.rs`; a shape to bench in
-//! `src/model/synthetic.rs`.
+//! rope); a variant of llama in data only fills a `Variant`, as `qwen3.rs` does. 2. `src/model/arch/registry.rs`: a row with
+//! its names and its `plan`. 3. A new kind of tokenizer: `src/token/pre_tokenizer.rs`. 4. A tiny checkpoint in
+//! `tests/fixtures/make_hf.py`, its test in `tests/model/hf.rs`; a shape to bench in `src/model/synthetic.rs`.
 //!
 //! **A KV policy.** 1. `src/kv/policy/NAME.rs`: `select(&mut self, &LayerView) -> Selection`, and what it scores first.
 //! 2. `src/kv/policy/spec.rs`: a `PolicyKind` with its name, in `ALL` and in the text of `ParsePolicyError`.
@@ -99,7 +98,7 @@
 //! **A panel.** 1. `src/app/panels/GROUP/NAME.rs`: `NAME_ui(ui, &state) -> Option<Action>` or `Vec<Action>`, from plain data.
 //! 2. A new act: a variant of `Action` in `src/app/panels/mod.rs`, handled in `src/app/window/mod.rs`; its data in
 //! `src/app/state/`. 3. A full page: a `MainView` in `src/app/state/mod.rs`, drawn and given a key in `src/app/window/mod.rs`
-//! and `src/app/ui/shortcuts.rs`. A dashboard tab: a `Tab` in `src/app/dashboard/state.rs`, drawn in `dock.rs`.
+//! and `src/app/ui/shortcuts.rs`. A dashboard tab: a `Tab` in `src/app/dashboard/state/mod.rs`, drawn in `dock.rs`.
 //! 4. An interaction in `tests/ui/interaction.rs` by accessible label; a picture in `tests/ui/snapshots.rs`.
 //!
 //! # Invariants

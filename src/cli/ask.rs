@@ -12,21 +12,19 @@
 //! question is answered.
 
 mod batch;
+mod output;
 
 use super::args::AskArgs;
 use super::console::Console;
 use super::error::CliError;
 use super::input;
 use super::session::Session;
-use super::summary::{AskSummary, Quote, Quotes};
+use super::summary::AskSummary;
 use crate::document::join_for_prompt;
 use crate::engine::{
-    AttentionKind, AttentionMode, DocumentRef, EngineCommand, EngineEvent, Message, ModelInfo, RequestId, RequestSummary, Role,
-    StopReason,
+    AttentionMode, DocumentRef, EngineCommand, EngineEvent, Message, RequestId, RequestSummary, Role, StopReason,
 };
-
-/// Largest number of missing mentions that are listed.
-const MAX_SHOWN_MISSING: usize = 5;
+use output::{end_text, json_token, print_details};
 
 /// Answers every `--prompt` in turn. `start` creates the session after the documents are read.
 ///
@@ -89,59 +87,6 @@ fn answer(
         console.text(&text)
     })?;
     Ok((answer, cost))
-}
-
-/// Prints a piece of the answer to question `i`, counted from 1.
-fn json_token(i: usize, text: &str, n: usize, console: &mut Console) -> Result<(), CliError> {
-    console.json_line(&serde_json::json!({ "event": "token", "turn": i, "text": text, "n": n }))
-}
-
-/// Ends the line of an answer, if it has not ended.
-fn end_text(text: &str, console: &mut Console) -> Result<(), CliError> {
-    if text.ends_with('\n') { Ok(()) } else { console.text("\n") }
-}
-
-fn print_details(info: &ModelInfo, cost: &RequestSummary, quotes: &Quotes, console: &mut Console) {
-    let describe = |quote: &Quote| {
-        let place = match (&quote.document, quote.page) {
-            (Some(document), Some(page)) => format!("{document}, page {page}"),
-            (Some(document), None) => document.clone(),
-            (None, _) => "not in the document".to_owned(),
-        };
-        format!("“{}”: {place}", shortened(&quote.text))
-    };
-    quotes.quotes.iter().for_each(|quote| console.detail(&describe(quote)));
-    for quote in quotes.missing.iter().take(MAX_SHOWN_MISSING) {
-        console.detail(&format!("the list misses {}", describe(quote)));
-    }
-    if let n @ 1.. = quotes.missing.len().saturating_sub(MAX_SHOWN_MISSING) {
-        console.detail(&format!("and {n} more"));
-    }
-    console.detail(&format!(
-        "{} on {} · {} · {} prompt tokens ({} cached), first token after {:.1} s · {} tokens at {:.1} tokens/s",
-        info.name,
-        info.adapter,
-        match cost.attention {
-            AttentionKind::Dense => "dense attention",
-            AttentionKind::ExactOffload => "exact attention, offloaded",
-            AttentionKind::Selective => "selective attention",
-        },
-        cost.prompt_tokens,
-        cost.cached_tokens,
-        cost.first_token_ms / 1000.0,
-        cost.generated_tokens,
-        cost.tokens_per_s
-    ));
-}
-
-/// Beginning of a quotation, on one line.
-fn shortened(text: &str) -> String {
-    const SHOWN_CHARS: usize = 60;
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(SHOWN_CHARS) {
-        Some((end, _)) => format!("{}…", line.get(..end).unwrap_or(&line)),
-        None => line,
-    }
 }
 
 #[cfg(test)]
@@ -337,11 +282,5 @@ mod tests {
         let error = run(&args(&["--prompt", "q"]), || session, &mut Console::plain(&mut Closed, &mut err, false)).unwrap_err();
         assert!(matches!(error, CliError::PipeClosed), "{error}");
         worker.join().unwrap();
-    }
-
-    #[test]
-    fn shortened_keeps_whole_characters() {
-        assert_eq!(shortened("a\n b"), "a b");
-        assert_eq!(shortened(&"é".repeat(61)), "é".repeat(60) + "…");
     }
 }

@@ -6,54 +6,17 @@
 //! ```
 //! Units: tokens per second; bytes and floating-point operations per second for the shares.
 
+mod line;
 mod table;
-
-use serde::Serialize;
 
 use super::args::{BenchArgs, BenchOutput};
 use super::console::Console;
 use super::doctor::device;
 use super::error::CliError;
 use super::session::Session;
-use crate::engine::{BenchRow, BenchTests, EngineCommand, EngineEvent, ModelInfo};
-use crate::gpu::microbenchmark::DeviceBandwidth;
+use crate::engine::{BenchTests, EngineCommand, EngineEvent};
+use line::Line;
 use table::Shown;
-
-/// Result of one test with its context: a row of `-o json` and `-o csv`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Line {
-    engine: &'static str,
-    version: &'static str,
-    model: String,
-    #[serde(rename = "quantisation")]
-    quantization: String,
-    size_bytes: u64,
-    n_params: u64,
-    device: String,
-    software: bool,
-    test: String,
-    tokens_per_s_mean: f64,
-    sd: f64,
-    n: usize,
-    tokens_per_s_best: f64,
-    dispatches: usize,
-    encode_ms_per_token: f64,
-    weight_bytes_per_token: u64,
-    flops_per_token: u64,
-    /// decode: weight bytes per second over the GPU's streaming read; only with `--peak`
-    read_share: Option<f64>,
-    /// prefill: operations per second over the GPU's best matrix product; only with `--peak`
-    gemm_share: Option<f64>,
-    policy: String,
-    /// KV bytes read from disk per token
-    disk_bytes_per_token: u64,
-    /// share of the tokens that attention read; None if it read all
-    share_read: Option<f64>,
-    /// share of the pages read that were in VRAM already
-    reuse: Option<f64>,
-    evaluations_per_step: Option<f64>,
-    evaluation_ms_per_step: Option<f64>,
-}
 
 /// Runs and prints every test. `start` creates the session after the peak is measured.
 ///
@@ -96,62 +59,12 @@ pub fn run(args: &BenchArgs, start: impl FnOnce() -> Session, console: &mut Cons
     Ok(())
 }
 
-impl Line {
-    fn new(info: &ModelInfo, row: &BenchRow, policy: &str, peak: Option<&DeviceBandwidth>) -> Line {
-        let (mean, sd) = mean_sd(&row.samples);
-        let is_decode = row.test.starts_with("tg");
-        let share = |wanted: bool, per_token: u64, peak_per_s: Option<f64>| {
-            let peak_per_s = peak_per_s.filter(|p| wanted && *p > 0.0)?;
-            Some(mean * per_token as f64 / peak_per_s)
-        };
-        Line {
-            engine: "strata",
-            version: env!("CARGO_PKG_VERSION"),
-            model: info.name.clone(),
-            quantization: info.quantization.clone(),
-            size_bytes: info.file_bytes,
-            n_params: info.n_params,
-            device: info.adapter.clone(),
-            software: info.software,
-            test: row.test.clone(),
-            tokens_per_s_mean: mean,
-            sd,
-            n: row.samples.len(),
-            tokens_per_s_best: row.samples.iter().copied().fold(0.0, f64::max),
-            dispatches: row.dispatches,
-            encode_ms_per_token: row.encode_ms_per_token,
-            weight_bytes_per_token: row.weight_bytes_per_token,
-            flops_per_token: row.flops_per_token,
-            read_share: share(is_decode, row.weight_bytes_per_token, peak.map(|p| p.stream_read_bytes_per_s)),
-            gemm_share: share(!is_decode, row.flops_per_token, peak.map(|p| p.gemm_flops)),
-            policy: policy.to_owned(),
-            disk_bytes_per_token: row.disk_bytes_per_token,
-            share_read: row.chosen.as_ref().map(|c| c.share_read),
-            reuse: row.chosen.as_ref().map(|c| c.reuse),
-            evaluations_per_step: row.chosen.as_ref().map(|c| c.evaluations_per_step),
-            evaluation_ms_per_step: row.chosen.as_ref().map(|c| c.evaluation_ms_per_step),
-        }
-    }
-}
-
-/// Mean and sample standard deviation; zeros for no samples.
-fn mean_sd(samples: &[f64]) -> (f64, f64) {
-    if samples.is_empty() {
-        return (0.0, 0.0);
-    }
-    let n = samples.len() as f64;
-    let mean = samples.iter().sum::<f64>() / n;
-    if samples.len() == 1 {
-        return (mean, 0.0);
-    }
-    let squares: f64 = samples.iter().map(|x| (x - mean).powi(2)).sum();
-    (mean, (squares / (n - 1.0)).sqrt())
-}
-
 #[cfg(test)]
 mod tests {
+    use super::line::mean_sd;
     use super::*;
     use crate::cli::mock_engine;
+    use crate::engine::BenchRow;
 
     fn line(test: &str) -> Line {
         let row = BenchRow {

@@ -1,13 +1,14 @@
 //! `strata doctor`: hardware of this machine, measured speed, folders, and the resulting configuration.
 //!
 //! ```text
-//! device::survey, storage ─┬─► Report ─► text │ one JSON object
+//! survey: device, storage ─┬─► Report ─► text │ one JSON object
 //! folders ────────────────┘
 //! ```
 //! Invariant: every figure is measured now, on the GPU that would compute answers and the disk that would store documents.
 
 pub mod device;
 pub mod storage;
+mod survey;
 
 use std::path::Path;
 
@@ -17,7 +18,8 @@ use super::args::DoctorArgs;
 use super::console::Console;
 use super::error::CliError;
 use crate::base::Bytes;
-use device::{Survey, rate};
+use device::rate;
+use survey::{Survey, survey};
 
 #[derive(Debug, Serialize)]
 struct Report {
@@ -42,7 +44,7 @@ struct Paths {
 /// No GPU, or none that matches `--gpu`; a failure of the GPU or the output.
 pub fn run(args: &DoctorArgs, console: &mut Console) -> Result<(), CliError> {
     console.progress("measuring the GPU and the disk…", &serde_json::json!({ "event": "progress", "phase": "measure" }))?;
-    let survey = device::survey(args.gpu.as_deref(), args.folder.kv_dir.as_deref())?;
+    let survey = survey(args.gpu.as_deref(), args.folder.kv_dir.as_deref())?;
     let report = Report { version: env!("CARGO_PKG_VERSION"), will_use: will_use(&survey), survey, paths: Paths::of_user() };
     if args.json { console.json_line(&report) } else { console.text(&report.text()) }
 }

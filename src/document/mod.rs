@@ -28,5 +28,6 @@ pub use extract::{ExtractError, Extracted, Part};
 pub use file_format::FileFormat;
 pub use folder::documents_in;
 pub use ingest::Reader;
+pub use pages::PageSpan;
 pub use progress::Progress;
-pub use text::{BLANK_LINE, ContentHash, Document, PageSpan, Section, join_for_prompt, join_texts};
+pub use text::{BLANK_LINE, ContentHash, Document, Section, join_for_prompt, join_texts};

@@ -6,13 +6,20 @@
 //! Invariants: 1. The pages are in order, cover the text and begin at code points. 2. The split depends on the text only,
 //! not on the file's line ends.
 
-use super::text::PageSpan;
-
 /// Target length of a page without form feeds, characters; it ends with a paragraph if one ends nearby.
 const PAGE_CHARS: usize = 3000;
 /// Shortest and longest such page, characters.
 const PAGE_CHARS_MIN: usize = 1500;
 const PAGE_CHARS_MAX: usize = 4500;
+
+/// Bytes `first_byte .. end_byte` of [`Document::text`](super::Document::text).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub struct PageSpan {
+    /// first byte
+    pub first_byte: usize,
+    /// one past the last byte
+    pub end_byte: usize,
+}
 
 /// Text with LF line ends, and its pages, split at form feeds if there are any.
 pub fn normalize(text: &str) -> (String, Vec<PageSpan>) {

@@ -15,17 +15,8 @@ use super::DocumentError;
 use super::encoding;
 use super::extract::Extracted;
 use super::file_format::FileFormat;
-use super::pages;
+use super::pages::{self, PageSpan};
 use crate::base::{Bytes, limits};
-
-/// Bytes `first_byte .. end_byte` of [`Document::text`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-pub struct PageSpan {
-    /// first byte
-    pub first_byte: usize,
-    /// one past the last byte
-    pub end_byte: usize,
-}
 
 /// A chapter, with its position in the text.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,9 +7,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::buffer::{Buffer, Slice};
 use super::error::GpuError;
-use super::pipeline::Kernel;
+use super::kernel::{Kernel, ParamsRing};
 use super::shader_source::KernelKey;
 
 /// Optional features to disable, so that their fallbacks are tested on every machine.
@@ -95,7 +94,7 @@ pub struct Gpu {
     health: Arc<Health>,
     pub(super) kernels: Mutex<HashMap<KernelKey, Arc<Kernel>>>,
     pub(super) allocated_bytes: Arc<AtomicU64>,
-    pub(super) params_ring: Mutex<Option<Arc<super::pipeline::ParamsRing>>>,
+    pub(super) params_ring: Mutex<Option<Arc<ParamsRing>>>,
 }
 
 impl Gpu {
@@ -252,20 +251,6 @@ impl Gpu {
     pub fn lose(&self) {
         self.device.destroy();
         set_first(&self.health.lost, "destroyed on purpose".into());
-    }
-
-    /// Creates a zeroed buffer for kernels (storage, copy source and destination).
-    ///
-    /// # Errors
-    /// Out of memory, with the size; or a lost device.
-    pub fn buffer(&self, what: &str, size: u64) -> Result<Buffer, GpuError> {
-        let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::COPY_SRC;
-        Buffer::create(self, what, size, usage)
-    }
-
-    /// Writes `bytes` to `target` before the next submit. For small data; [`Gpu::upload`] is for large data.
-    pub fn write(&self, target: &Slice, bytes: &[u8]) {
-        self.queue.write_buffer(&target.buffer.raw, target.offset, bytes);
     }
 }
 

@@ -3,9 +3,10 @@
 use std::num::NonZeroU64;
 use std::sync::{Arc, PoisonError};
 
-use super::buffer::{Buffer, Slice};
+use super::buffer::Slice;
 use super::device::Gpu;
 use super::error::GpuError;
+use super::kernel::{Binding, Kernel, ParamsRing};
 use super::shader_source::{self, KernelKey};
 
 /// Maximum size of a parameter struct, bytes.
@@ -14,27 +15,6 @@ pub const MAX_PARAMS_BYTES: u32 = 64;
 pub(super) const PARAMS_STRIDE_BYTES: u64 = 256;
 /// Parameter structs per submit in the uniform fallback.
 pub(super) const PARAMS_RING_SLOTS: u64 = 4096;
-
-/// A compiled pipeline.
-pub struct Kernel {
-    /// name for traces and errors
-    pub label: String,
-    pub(super) pipeline: wgpu::ComputePipeline,
-    layout: wgpu::BindGroupLayout,
-    n_bindings: usize,
-    pub(super) has_params: bool,
-}
-
-/// Buffers bound to group 0 of a kernel.
-#[derive(Clone)]
-pub struct Binding(pub(super) Arc<wgpu::BindGroup>);
-
-/// Parameters in the uniform fallback: one dynamic-offset slot per dispatch of a submit.
-pub struct ParamsRing {
-    pub(super) buffer: Buffer,
-    layout: wgpu::BindGroupLayout,
-    pub(super) group: wgpu::BindGroup,
-}
 
 impl Gpu {
     /// The kernel of `key`, compiled on first use.
@@ -125,7 +105,7 @@ impl Gpu {
             return Ok(ring.clone());
         }
         let usage = wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST;
-        let buffer = Buffer::create(self, "parameters", PARAMS_STRIDE_BYTES * PARAMS_RING_SLOTS, usage)?;
+        let buffer = self.create_buffer("parameters", PARAMS_STRIDE_BYTES * PARAMS_RING_SLOTS, usage)?;
         let layout = self.device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
             label: Some("parameters"),
             entries: &[wgpu::BindGroupLayoutEntry {

@@ -13,8 +13,10 @@ use std::time::{Duration, Instant};
 use super::buffer::{Buffer, Slice};
 use super::device::Gpu;
 use super::error::GpuError;
-use super::pipeline::{Binding, Kernel, MAX_PARAMS_BYTES, PARAMS_RING_SLOTS, PARAMS_STRIDE_BYTES};
-use super::timestamps::{PassTimestamps, ticks_of};
+use super::kernel::{Binding, Kernel};
+use super::mark::Mark;
+use super::pass_timestamps::{PassTimestamps, ticks_of};
+use super::pipeline::{MAX_PARAMS_BYTES, PARAMS_RING_SLOTS, PARAMS_STRIDE_BYTES};
 use crate::telemetry::{KernelFamily, NO_LAYER};
 
 enum Op {
@@ -30,19 +32,6 @@ enum Op {
         from: Slice,
         to: Slice,
     },
-}
-
-/// Label of a part of the work, for timing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Mark {
-    pub family: KernelFamily,
-    pub layer: u32,
-}
-
-impl Default for Mark {
-    fn default() -> Self {
-        Mark { family: KernelFamily::Other, layer: NO_LAYER }
-    }
 }
 
 /// Commands that will be submitted together.
@@ -269,7 +258,7 @@ impl Gpu {
     /// # Errors
     /// Out of memory, or a lost device.
     pub fn readback_buffer(&self, what: &str, size: u64) -> Result<Buffer, GpuError> {
-        Buffer::create(self, what, size, wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::MAP_READ)
+        self.create_buffer(what, size, wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::MAP_READ)
     }
 
     /// Waits for `submitted`, then passes the bytes of a readback buffer to `read`.

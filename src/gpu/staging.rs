@@ -75,7 +75,7 @@ impl Gpu {
     /// Out of memory, or a lost device.
     pub fn upload_buffer(&self, size: u64) -> Result<StagingBuffer, GpuError> {
         let usage = wgpu::BufferUsages::MAP_WRITE | wgpu::BufferUsages::COPY_SRC;
-        Ok(StagingBuffer { buffer: Buffer::create(self, "upload", size, usage)?, mode: wgpu::MapMode::Write })
+        Ok(StagingBuffer { buffer: self.create_buffer("upload", size, usage)?, mode: wgpu::MapMode::Write })
     }
 
     /// An unmapped readback buffer.

@@ -21,10 +21,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::buffer::Buffer;
 use super::device::Gpu;
 use super::error::GpuError;
-use super::recorder::{Mark, Recorder, Submitted};
+use super::mark::Mark;
+use super::pass_timestamps::{PassTimestamps, ticks_of};
+use super::recorder::{Recorder, Submitted};
 use crate::telemetry::{Event, EventKind, KernelFamily, now, ns_of};
 
 /// Maximum submits waiting for collection.
@@ -34,8 +35,6 @@ pub const MAX_PASSES: usize = 1024;
 
 /// Round trips to calibrate the clock; the tightest counts.
 const N_ROUND_TRIPS: usize = 8;
-/// Begin and end, u64 each.
-const BYTES_PER_PASS: u64 = 16;
 /// Values of [`InFlight::done_ns`] before, and without, a completion.
 const PENDING: u64 = 0;
 const FAILED: u64 = u64::MAX;
@@ -61,72 +60,6 @@ impl GpuSpan {
         let kind = EventKind::GpuPass { family: self.family, layer: self.layer, estimated: self.estimated };
         Event::span(kind, self.begin_ns, self.end_ns)
     }
-}
-
-/// Timestamps of one submit: the query set and the marks of its passes.
-pub(super) struct PassTimestamps {
-    query_set: wgpu::QuerySet,
-    resolved: Buffer,
-    pub staging: Buffer,
-    pub max_passes: usize,
-    passes: Vec<Pass>,
-    n_untimed: u64,
-}
-
-struct Pass {
-    mark: Mark,
-    after_copy: bool,
-}
-
-impl PassTimestamps {
-    pub fn new(gpu: &Gpu, max_passes: usize) -> Result<PassTimestamps, GpuError> {
-        let size = max_passes as u64 * BYTES_PER_PASS;
-        let usage = wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC;
-        let resolved = Buffer::create(gpu, "stamps", size, usage)?;
-        let staging = gpu.readback_buffer("stamps", size)?;
-        let query_set = gpu.device.create_query_set(&wgpu::QuerySetDescriptor {
-            label: Some("stamps"),
-            ty: wgpu::QueryType::Timestamp,
-            count: 2 * max_passes as u32,
-        });
-        Ok(PassTimestamps { query_set, resolved, staging, max_passes, passes: Vec::with_capacity(max_passes), n_untimed: 0 })
-    }
-
-    /// Timestamp queries of the next pass. None if all are used.
-    pub fn next_pass(&mut self, mark: Mark, after_copy: bool) -> Option<wgpu::ComputePassTimestampWrites<'_>> {
-        if self.passes.len() == self.max_passes {
-            self.n_untimed += 1;
-            return None;
-        }
-        let query = 2 * self.passes.len() as u32;
-        self.passes.push(Pass { mark, after_copy });
-        Some(wgpu::ComputePassTimestampWrites {
-            query_set: &self.query_set,
-            beginning_of_pass_write_index: Some(query),
-            end_of_pass_write_index: Some(query + 1),
-        })
-    }
-
-    /// Copies the times of all passes to the staging buffer.
-    pub fn resolve(&self, encoder: &mut wgpu::CommandEncoder) {
-        let n_passes = self.passes.len();
-        if n_passes > 0 {
-            encoder.resolve_query_set(&self.query_set, 0..2 * n_passes as u32, &self.resolved.raw, 0);
-            encoder.copy_buffer_to_buffer(&self.resolved.raw, 0, &self.staging.raw, 0, self.n_bytes());
-        }
-    }
-
-    fn n_bytes(&self) -> u64 {
-        self.passes.len() as u64 * BYTES_PER_PASS
-    }
-}
-
-/// Raw begin and end ticks of each pass.
-pub(super) fn ticks_of(bytes: &[u8]) -> impl Iterator<Item = (u64, u64)> {
-    bytes.chunks_exact(BYTES_PER_PASS as usize).map(|pass| {
-        let [begin, end] = bytemuck::pod_read_unaligned::<[u64; 2]>(pass);
-        (begin, end)
-    })
 }
 
 /// Conversion of GPU ticks to the CPU clock.
@@ -256,7 +189,7 @@ impl TimestampRing {
         clock.adjust((begin, end), (submit.submitted_ns, done_ns));
         let bounded = |ticks: u64| clock.ns(ticks).clamp(submit.submitted_ns as i64, done_ns as i64) as u64;
         let mut last_end_ns = None;
-        for (pass, (begin, end)) in timestamps.passes.iter().zip(ticks_of(&view)) {
+        for (pass, (begin, end)) in timestamps.passes().iter().zip(ticks_of(&view)) {
             let Mark { family, layer } = pass.mark;
             let begin_ns = bounded(begin).max(last_end_ns.unwrap_or(0));
             let end_ns = bounded(end).max(begin_ns);
@@ -266,13 +199,12 @@ impl TimestampRing {
             each(GpuSpan { family, layer, begin_ns, end_ns, estimated: false });
             last_end_ns = Some(end_ns);
         }
-        (timestamps.n_untimed == 0).then_some(())
+        timestamps.is_complete().then_some(())
     }
 
     fn timestamps(&mut self, gpu: &Gpu) -> Result<PassTimestamps, GpuError> {
         let Some(mut timestamps) = self.free.pop() else { return PassTimestamps::new(gpu, MAX_PASSES) };
-        timestamps.passes.clear();
-        timestamps.n_untimed = 0;
+        timestamps.clear();
         Ok(timestamps)
     }
 }

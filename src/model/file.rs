@@ -359,8 +359,8 @@ impl Source {
     fn hparams(&self) -> Result<HParams<'_>, ModelError> {
         match self {
             Source::Gguf { gguf, shards } => HParams::from_gguf(gguf, first(shards)),
-            Source::Folder { folder, .. } => HParams::from_config(&folder.config),
-            Source::Synthetic(synthetic) => HParams::from_config(&synthetic.config),
+            Source::Folder { folder, .. } => arch::hparams_of_config(&folder.config),
+            Source::Synthetic(synthetic) => arch::hparams_of_config(&synthetic.config),
         }
     }
 

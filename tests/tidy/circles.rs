@@ -204,7 +204,7 @@ fn items(tokens: &[Token<'_>]) -> BTreeSet<String> {
 }
 
 /// Words before the name of an item.
-const DEFINES: [&str; 10] = ["struct", "enum", "union", "trait", "fn", "const", "static", "type", "mut", "macro_rules"];
+const DEFINES: [&str; 9] = ["struct", "enum", "union", "trait", "fn", "const", "static", "type", "macro_rules"];
 
 /// True for a file that is only tests.
 fn is_test(path: &str) -> bool {
@@ -272,6 +272,8 @@ mod tests {
         assert_eq!(found(&pairs), ["src/a/b.rs src/a/mod.rs"]);
         assert_eq!(found(&[pairs[0], ("a/b.rs", "use crate::a::D; pub fn g() {}"), pairs[2]]), [""; 0], "D is in c.rs");
         assert_eq!(found(&[pairs[0], ("a/b.rs", "pub fn g() { let e: super::E; }"), pairs[2]]), ["src/a/b.rs src/a/mod.rs"]);
+        let borrowed = ("a/mod.rs", "mod b; mod c; pub use c::D; fn f(d: &mut D) { b::g(d); }");
+        assert_eq!(found(&[borrowed, ("a/b.rs", "use super::D; pub fn g(d: &mut D) {}"), pairs[2]]), [""; 0], "D is borrowed");
     }
 
     #[test]

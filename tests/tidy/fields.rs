@@ -51,7 +51,7 @@ fn n_fields(tokens: &[Token<'_>]) -> usize {
 
 /// Structs that may have any number of fields, and why.
 const WIRE_FORMATS: [(&str, &str, &str); 4] = [
-    ("src/cli/bench.rs", "Line", "a row of `strata bench -o json` and `-o csv`"),
+    ("src/cli/bench/line.rs", "Line", "a row of `strata bench -o json` and `-o csv`"),
     ("src/cli/summary.rs", "AskSummary", "the summary line of `strata ask --json`"),
     ("src/engine/api/summary.rs", "RequestSummary", "the cost of an answer, as JSON in `chats.sqlite`"),
     ("src/telemetry/chrome_trace/read.rs", "Args", "the arguments of every event of a Chrome trace"),

@@ -8,7 +8,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::app::state::chat::DocId;
+use crate::app::state::open_document::DocId;
 use crate::document::{Document, QuoteKind, quotes_in};
 
 /// Location of a passage.

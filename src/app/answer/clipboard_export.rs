@@ -1,6 +1,6 @@
 //! Exports of the window: the metadata of a saved trace, and the newest answer as a row of a benchmark table.
 
-use crate::app::panels::{kv_dtype_name, model_name};
+use crate::app::panels::model_name;
 use crate::app::state::ViewState;
 use crate::app::state::chat::Outcome;
 use crate::engine::RequestSummary;
@@ -17,7 +17,7 @@ impl ViewState {
             strata: env!("CARGO_PKG_VERSION").to_owned(),
             model: model_name(&self.engine.model, &self.engine.source),
             adapter: self.info().map(|info| info.adapter.clone()).unwrap_or_default(),
-            policy: format!("{policy}, {}", kv_dtype_name(self.engine.load.kv_dtype)),
+            policy: format!("{policy}, {}", self.engine.load.kv_dtype.name()),
             text,
         }
     }

@@ -7,26 +7,9 @@
 //! later questions build on. 3. A question never waits for a check: the check stops for it.
 
 use crate::app::state::chat::{Chat, Exchange, Outcome};
+use crate::app::state::exchange::{ExactCheck, OriginalRequest};
 use crate::app::state::{Phase, Running, Task, ViewState};
-use crate::engine::{AttentionKind, AttentionMode, EngineCommand, RequestSummary, Sampling, StopReason};
-
-/// Sampling and length limit of a request.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct OriginalRequest {
-    /// how tokens were chosen
-    pub sampling: Sampling,
-    /// the answer ended after so many tokens at the latest
-    pub max_tokens: usize,
-}
-
-/// The same question answered from everything.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ExactCheck {
-    /// the text so far
-    pub answer: String,
-    /// its outcome
-    pub outcome: Outcome,
-}
+use crate::engine::{AttentionKind, AttentionMode, EngineCommand, RequestSummary, StopReason};
 
 /// Two answers that differ: a common beginning, then each one's own rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use crate::app::state::chat::{Chat, DocId, OpenDocument};
+use crate::app::state::open_document::{DocId, OpenDocument};
 use crate::document::BLANK_LINE;
 use crate::engine::PageAttention;
 
@@ -38,11 +38,11 @@ pub struct AttendedPages {
 }
 
 impl AttendedPages {
-    /// Attended pages of an answer in `chat`. None if no attention fell on a document.
-    pub fn of(chat: &Chat, documents: &[OpenDocument], attention: &PageAttention) -> Option<AttendedPages> {
+    /// Attended pages of an answer from `documents`, those of its chat. None if no attention fell on a document.
+    pub fn of<'a>(documents: impl Iterator<Item = &'a OpenDocument>, attention: &PageAttention) -> Option<AttendedPages> {
         let mut pages = Vec::new();
         let mut begin = 0;
-        for doc in chat.docs(documents) {
+        for doc in documents {
             pages.extend(pages_of(doc, begin, attention));
             begin += doc.text.len() + BLANK_LINE.len();
         }
@@ -106,8 +106,7 @@ mod tests {
         // Pages of 10 and 9 bytes; the second document begins at byte 21.
         let docs = [doc(1, "Page one.\u{0C}Page two."), doc(2, "Page alone")];
         assert_eq!((docs[0].text.len(), docs[0].pages.len()), (19, 2));
-        let chat = Chat { documents: vec![1, 2], ..Chat::default() };
-        let read = AttendedPages::of(&chat, &docs, attention);
+        let read = AttendedPages::of(docs.iter(), attention);
         let pages = read.map(|read| read.pages).unwrap_or_default();
         pages.iter().map(|p| (p.doc, p.page, (p.share * 1000.0).round() as u32)).collect()
     }

@@ -7,16 +7,19 @@
 //!
 //! Pages of 64 tokens across, layers down, with the pages of the document over them.
 
-use egui::{Align2, Color32, CornerRadius, Rect, Response, Role, Sense, Stroke, StrokeKind, TextureHandle, TextureOptions, Ui};
+use egui::{Align2, Color32, CornerRadius, Rect, Response, Role, Sense, Stroke, StrokeKind, TextureOptions, Ui};
 use egui::{EventFilter, WidgetInfo, pos2, vec2};
 
 use crate::app::dashboard::map_image::{Frame, Palette, paint};
+use crate::app::dashboard::page_text::cached_chat;
 use crate::app::dashboard::page_tooltip::{page_lines, page_range};
+use crate::app::dashboard::state::kv_map::KvMapState;
 use crate::app::dashboard::{DashboardState, charts, page_text};
 use crate::app::panels::Action;
-use crate::app::panels::document::document_view::{Viewer, pages_ui};
+use crate::app::panels::document::document_view::pages_ui;
 use crate::app::state::ViewState;
 use crate::app::state::chat::Chat;
+use crate::app::state::viewer::Viewer;
 use crate::app::ui::shortcuts::{self, Shortcut};
 use crate::app::ui::theme::{self, GRID, GUTTER, Tokens};
 use crate::app::ui::{format, widgets};
@@ -30,63 +33,8 @@ const AXIS: f32 = 22.0;
 const ROWS: [f32; 2] = [6.0, 40.0];
 /// Between two numbers of an axis, points.
 const LABELS: f32 = 44.0;
-/// Fewest pages that fill the map.
-const LEAST_PAGES: f64 = 8.0;
 /// A step of the keyboard, or of the wheel.
 const ZOOM_STEP: f64 = 1.25;
-
-/// State of the KV map between frames.
-#[derive(Default)]
-pub struct KvMapState {
-    /// first page in view, and one past the last; None for all
-    view: Option<[f64; 2]>,
-    /// layer and page
-    pub selected: Option<(usize, usize)>,
-    picture: Option<(PictureKey, TextureHandle)>,
-}
-
-/// A different key is a different image.
-type PictureKey = (u64, Frame, bool);
-
-impl std::fmt::Debug for KvMapState {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("KvMapState").field("view", &self.view).field("selected", &self.selected).finish_non_exhaustive()
-    }
-}
-
-impl KvMapState {
-    /// Memory of the image, bytes.
-    pub fn bytes(&self) -> u64 {
-        self.picture.as_ref().map_or(0, |(_, texture)| texture.byte_size() as u64)
-    }
-
-    fn range(&self, n_pages: usize) -> [f64; 2] {
-        let all = (n_pages as f64).max(1.0);
-        let [from, to] = self.view.unwrap_or([0.0, all]);
-        let width = (to - from).clamp(LEAST_PAGES.min(all), all);
-        let from = from.clamp(0.0, all - width);
-        [from, from + width]
-    }
-
-    /// Shows `factor` times as many pages, with `center` fixed.
-    fn zoom(&mut self, n_pages: usize, center: f64, factor: f64) {
-        let [from, to] = self.range(n_pages);
-        let view = [center - (center - from) * factor, center + (to - center) * factor];
-        self.view = (view[1] - view[0] < n_pages as f64).then_some(view);
-        self.view = self.view.map(|_| self.range(n_pages));
-    }
-
-    fn pan(&mut self, n_pages: usize, pages: f64) {
-        let [from, to] = self.range(n_pages);
-        self.view = self.view.map(|_| [from + pages, to + pages]);
-        self.view = self.view.map(|_| self.range(n_pages));
-    }
-}
-
-/// The chat whose context the engine has.
-pub fn cached_chat(view: &ViewState) -> &Chat {
-    view.chats.list.iter().find(|chat| chat.cached_tokens > 0).unwrap_or(view.chat())
-}
 
 /// Draws the panel, with the text of the open page below the map.
 pub fn kv_map_ui(ui: &mut Ui, view: &ViewState, state: &mut DashboardState) -> Vec<Action> {
@@ -398,26 +346,4 @@ fn mark(ui: &Ui, layout: &Layout, layer: usize, page: usize) {
     let cell = Rect::from_x_y_ranges(column.x_range(), top..=top + layout.row - 1.0);
     ui.painter().rect_stroke(column.expand(1.0), 0.0, Stroke::new(1.0, t.weak), StrokeKind::Outside);
     ui.painter().rect_stroke(cell.expand(1.0), 0.0, Stroke::new(2.0, t.strong), StrokeKind::Outside);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn zoom_keeps_the_page_under_the_pointer_and_ends_at_everything() {
-        let mut state = KvMapState::default();
-        state.zoom(1000, 300.0, 0.5);
-        assert_eq!(state.range(1000), [150.0, 650.0]);
-        state.pan(1000, 10_000.0);
-        assert_eq!(state.range(1000), [500.0, 1000.0], "nothing is beyond the last page");
-        state.zoom(1000, 700.0, 1e-9);
-        let [from, to] = state.range(1000);
-        assert!((to - from - LEAST_PAGES).abs() < 1e-6 && from <= 700.0 && 700.0 <= to);
-        state.zoom(1000, 700.0, 1e9);
-        assert_eq!((state.view, state.range(1000)), (None, [0.0, 1000.0]));
-        state.pan(1000, 5.0);
-        assert_eq!(state.view, None, "everything has no side to pan to");
-        assert_eq!(state.range(3), [0.0, 3.0]);
-    }
 }

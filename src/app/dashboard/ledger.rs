@@ -13,11 +13,8 @@ use crate::app::panels::Action;
 use crate::app::ui::theme::{self, GRID, GUTTER, Tokens};
 use crate::app::ui::{format, widgets};
 use crate::base::Bytes;
-use crate::telemetry::History;
-use crate::telemetry::ledger::{Forecast, LedgerEntry, Share, entries, entry_at};
+use crate::telemetry::ledger::{Forecast, LedgerEntry, Share, entry_at};
 
-/// Steps in the table: the newest.
-const MAX_STEPS: usize = 512;
 /// Height of a row, points.
 const ROW: f32 = 22.0;
 /// Titles and shares of the width.
@@ -31,23 +28,6 @@ const COLUMNS: [(&str, f32); 8] = [
     ("waited", 0.12),
     ("regret", 0.12),
 ];
-
-/// State of the ledger between frames.
-#[derive(Debug, Default)]
-pub struct LedgerState {
-    entries: Option<(u64, Vec<LedgerEntry>)>,
-}
-
-impl LedgerState {
-    /// The newest steps, cached for a version of the history.
-    fn entries(&mut self, history: &History) -> &[LedgerEntry] {
-        let version = history.version();
-        if self.entries.as_ref().is_none_or(|(v, _)| *v != version) {
-            self.entries = Some((version, entries(history, (0, u64::MAX), MAX_STEPS)));
-        }
-        self.entries.as_ref().map_or(&[], |(_, entries)| entries)
-    }
-}
 
 /// Draws the panel.
 pub fn show(ui: &mut Ui, state: &mut DashboardState) -> Vec<Action> {

@@ -27,4 +27,5 @@ pub mod trace_files;
 pub mod traces;
 
 pub use dock::{contents_ui, dock_ui};
+pub use state::runs::OpenRun;
 pub use state::{DashboardState, Tab};

@@ -7,8 +7,14 @@
 use std::ops::Range;
 
 use crate::app::answer::citations::SourceLocation;
+use crate::app::state::ViewState;
 use crate::app::state::chat::{Chat, OpenDocument};
 use crate::document::BLANK_LINE;
+
+/// The chat whose context the engine has.
+pub fn cached_chat(view: &ViewState) -> &Chat {
+    view.chats.list.iter().find(|chat| chat.cached_tokens > 0).unwrap_or(view.chat())
+}
 
 /// The document that has a byte of the joined documents of `chat`, and the byte in it.
 pub fn place<'a>(chat: &Chat, documents: &'a [OpenDocument], byte: usize) -> Option<(&'a OpenDocument, usize)> {

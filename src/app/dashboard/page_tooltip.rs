@@ -2,9 +2,7 @@
 
 use std::ops::Range;
 
-use crate::app::dashboard::kv_map::cached_chat;
-use crate::app::dashboard::page_text;
-use crate::app::panels::kv_dtype_name;
+use crate::app::dashboard::page_text::{self, cached_chat};
 use crate::app::state::ViewState;
 use crate::app::ui::format;
 use crate::base::limits::KV_PAGE_TOKENS;
@@ -26,7 +24,7 @@ pub fn page_lines(view: &ViewState, map: &PageMap, layers: Range<usize>, page: u
     let tokens = format!("{}–{}", format::count(first), format::count(first + KV_PAGE_TOKENS - 1));
     let mut lines = vec![format!("Tokens {tokens}, {layer}")];
     lines.extend(document_line(view, map, page));
-    lines.push(format!("{}, {}", format::bytes(map.page_bytes * layers.len() as u64), kv_dtype_name(map.dtype)));
+    lines.push(format!("{}, {}", format::bytes(map.page_bytes * layers.len() as u64), map.dtype.name()));
     lines.push(copies_line(map, layers.clone(), page));
     lines.push(read_line(map, layers.clone(), page));
     lines.push(mass_label(map, layers, page));

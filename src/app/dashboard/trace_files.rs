@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::Path;
 
-use crate::app::dashboard::traces::OpenRun;
+use crate::app::dashboard::OpenRun;
 use crate::base::Bytes;
 use crate::telemetry::chrome_trace::{self, ChromeTrace, RunInfo};
 use crate::telemetry::{Counters, History, Snapshot, jsonl, now};

@@ -20,7 +20,7 @@ use crate::app::answer::citations::SourceLocation;
 use crate::app::state::chat::{ChatId, DocId};
 use crate::app::state::{MainView, ModelState};
 use crate::chats::ExportFormat;
-use crate::engine::{AttentionKind, KvDtype, ModelSource};
+use crate::engine::{AttentionKind, ModelSource};
 use crate::model::path_name;
 
 /// Label of a kind of attention.
@@ -29,16 +29,6 @@ pub fn attention_label(kind: AttentionKind) -> &'static str {
         AttentionKind::Dense => "exact dense",
         AttentionKind::ExactOffload => "exact offload",
         AttentionKind::Selective => "selective",
-    }
-}
-
-/// `f16`, as on the command line.
-pub fn kv_dtype_name(kv_dtype: KvDtype) -> &'static str {
-    match kv_dtype {
-        KvDtype::F16 => "f16",
-        KvDtype::Q8 => "q8",
-        KvDtype::Q4 => "q4",
-        KvDtype::F32 => "f32",
     }
 }
 

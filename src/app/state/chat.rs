@@ -9,136 +9,17 @@
 //! documents; without documents they are a system message. 2. A question without an answer is left out of later prompts.
 //! 3. Read progress is what the engine reported, never a guess.
 
-use std::ops::{Deref, Range};
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::ops::Range;
 
-use crate::app::answer::citations::Citation;
-use crate::app::answer::exact_check::{ExactCheck, OriginalRequest};
-use crate::app::answer::page_attention::AttendedPages;
 use crate::chats::DocumentName;
-use crate::document::{BLANK_LINE, ContentHash, Document};
-use crate::engine::{DocumentRef, Message, RequestSummary, Role, Sampling};
+use crate::document::{BLANK_LINE, ContentHash};
+use crate::engine::{DocumentRef, Message, Role, Sampling};
+
+pub use crate::app::state::exchange::{Exchange, Outcome};
+pub use crate::app::state::open_document::{CHARS_PER_TOKEN, DocId, OpenDocument, estimate_tokens};
 
 /// Id of a chat.
 pub type ChatId = u64;
-/// Id of a document of this session.
-pub type DocId = u64;
-/// Characters per token of a document that is not counted yet: an estimate, shown with `~`.
-pub const CHARS_PER_TOKEN: f64 = 3.6;
-
-/// A document of this session.
-#[derive(Debug, Clone, PartialEq)]
-pub struct OpenDocument {
-    /// its id
-    pub id: DocId,
-    /// its text and pages
-    pub document: Arc<Document>,
-    /// number of characters
-    pub n_chars: usize,
-    /// tokens, once the engine has counted them for the loaded model
-    pub n_tokens: Option<usize>,
-    /// range of its tokens in a prompt that begins with this document, once counted
-    pub token_range: Option<Range<usize>>,
-    /// time to turn the file into text, milliseconds; None without a file
-    pub ingest_ms: Option<f64>,
-    /// the bundled sample
-    pub sample: bool,
-    /// path of its file
-    pub path: Option<PathBuf>,
-}
-
-impl Deref for OpenDocument {
-    type Target = Document;
-
-    fn deref(&self) -> &Document {
-        &self.document
-    }
-}
-
-impl OpenDocument {
-    /// Number of tokens, and whether it is exact.
-    pub fn tokens(&self) -> (usize, bool) {
-        match self.n_tokens {
-            Some(n) => (n, true),
-            None => (estimate_tokens(self.n_chars), false),
-        }
-    }
-}
-
-/// Tokens of so many characters, an estimate.
-pub fn estimate_tokens(n_chars: usize) -> usize {
-    (n_chars as f64 / CHARS_PER_TOKEN).ceil() as usize
-}
-
-/// Outcome of an answer.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Outcome {
-    /// not finished
-    Running,
-    /// finished or stopped
-    Done(Box<RequestSummary>),
-    /// an error: one sentence that says what to do
-    Failed(String),
-    /// restored from an earlier session without its cost: a note on how it ended, or an empty text
-    Restored(String),
-}
-
-/// A question and its answer.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Exchange {
-    /// its id, which is also that of its answer
-    pub id: u64,
-    /// id of its question; other answers to the question have the same
-    pub question_id: u64,
-    /// the exchange before it
-    pub parent: Option<u64>,
-    /// text of the question
-    pub question: String,
-    /// the answer so far
-    pub answer: String,
-    /// outcome of the answer
-    pub outcome: Outcome,
-    /// times the answer was regenerated; offsets the seed
-    pub attempt: u64,
-    /// end of each token in the answer, bytes
-    pub token_ends: Vec<u32>,
-    /// tokens that were loaded from the library instead of prefilled
-    pub resumed_tokens: usize,
-    /// the original request, while it can be repeated unchanged
-    pub original_request: Option<OriginalRequest>,
-    /// the exact check
-    pub check: Option<ExactCheck>,
-    /// citations of the answer; None before they are looked up
-    pub quotes: Option<Vec<Citation>>,
-    /// pages that it attended to most, if measured
-    pub attended_pages: Option<AttendedPages>,
-}
-
-impl Exchange {
-    /// A question without an answer.
-    pub fn new(id: u64, question: String) -> Exchange {
-        let (answer, outcome, token_ends) = (String::new(), Outcome::Running, Vec::new());
-        let (question_id, parent) = (id, None);
-        let (attempt, resumed_tokens) = (0, 0);
-        Exchange {
-            id,
-            question_id,
-            parent,
-            question,
-            answer,
-            outcome,
-            attempt,
-            token_ends,
-            resumed_tokens,
-            original_request: None,
-            check: None,
-            quotes: None,
-            attended_pages: None,
-        }
-    }
-}
-
 /// A conversation.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Chat {
@@ -307,6 +188,7 @@ impl Chat {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::document::Document;
 
     fn doc(id: DocId, text: &str) -> OpenDocument {
         let document = Document::from_bytes(&format!("{id}.txt"), text.as_bytes()).unwrap().into();

@@ -1,7 +1,7 @@
 //! Chat list: all chats, the current one, the search, and the queue of the chat database.
 
 use crate::app::state::chat::{Chat, ChatId};
-use crate::app::state::chat_persistence::ChatPersistence;
+use crate::app::state::chat_queue::ChatPersistence;
 
 /// All chats of the window.
 #[derive(Debug)]

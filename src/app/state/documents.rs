@@ -9,39 +9,14 @@
 use std::ops::Range;
 
 use crate::app::answer::citations::{Citation, Search, SourceLocation};
-use crate::app::panels::document::document_view::Viewer;
-use crate::app::state::chat::{Chat, ChatId, DocId, Exchange, OpenDocument};
+use crate::app::state::chat::{Chat, ChatId, DocId, Exchange};
+use crate::app::state::viewer::Viewer;
 use crate::app::state::{Running, Task, ViewState};
-use crate::document::Progress;
 
 /// Tokens reserved for a question and its answer.
 const ROOM_TOKENS: usize = 1024;
 /// A longer pasted text is a document, characters.
 pub const PASTE_CHARS: usize = 4000;
-
-/// Documents of the session.
-#[derive(Debug, Default)]
-pub struct Documents {
-    /// all of them
-    pub list: Vec<OpenDocument>,
-    /// files that are being opened
-    pub opening: Option<Opening>,
-    /// citations to look up, oldest first
-    pub searches: Vec<Search>,
-    /// the document beside the chat
-    pub viewer: Option<Viewer>,
-}
-
-/// Files that are being opened.
-#[derive(Debug, Clone)]
-pub struct Opening {
-    /// the current file
-    pub name: String,
-    /// files left
-    pub n_left: usize,
-    /// progress of the file, and its cancellation
-    pub watch: Progress,
-}
 
 impl ViewState {
     /// Requests the citations of the answer that has just ended.

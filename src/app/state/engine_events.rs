@@ -70,7 +70,7 @@ impl ViewState {
                 if let Some(chat) = self.running_chat(turn).filter(|_| !self.is_checking())
                     && let Some(chat) = self.chats.list.iter().find(|c| c.id == chat)
                 {
-                    let attended_pages = AttendedPages::of(chat, &self.documents.list, &page_attention);
+                    let attended_pages = AttendedPages::of(chat.docs(&self.documents.list), &page_attention);
                     if let Some(exchange) = self.running_exchange() {
                         exchange.attended_pages = attended_pages;
                     }

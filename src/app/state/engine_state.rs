@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use crate::app::state::chat::{ChatId, DocId};
-use crate::app::state::read_progress::CountTarget;
 use crate::base::Tiers;
 use crate::engine::{AttentionKind, DeviceFacts, EngineCommand, LoadOptions, ModelInfo, ModelSource, RequestId};
 
@@ -90,6 +89,15 @@ pub struct KvUse {
     pub used: Tiers<u64>,
     /// and the caps
     pub budgets: Tiers<u64>,
+}
+
+/// Purpose of a count of tokens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::app) enum CountTarget {
+    /// a document alone
+    Document(DocId),
+    /// the documents of a chat, in this order, as one text
+    Chat(ChatId, Vec<DocId>),
 }
 
 /// The window's side of the engine.

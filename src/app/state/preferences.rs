@@ -16,7 +16,6 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use crate::app::panels::kv_dtype_name;
 use crate::app::state::settings::{FIELDS, Field, Form, Settings, ThemeChoice, ZOOM};
 use crate::engine::{KvDtype, LoadOptions, ModelSource};
 
@@ -85,7 +84,7 @@ impl Preferences {
         };
         let root = Some(&self.root);
         let theme = choose(root, "theme", &THEMES.map(|(name, _)| name)).and_then(|i| THEMES.get(i));
-        let kv_dtype = choose(model, KV_DTYPE_KEY, &KV_DTYPES.map(kv_dtype_name)).and_then(|i| KV_DTYPES.get(i));
+        let kv_dtype = choose(model, KV_DTYPE_KEY, &KV_DTYPES.map(KvDtype::name)).and_then(|i| KV_DTYPES.get(i));
         let reads = choose(model, READS_KEY, &READS);
         settings.theme = theme.map_or(settings.theme, |(_, theme)| *theme);
         settings.kv_dtype = kv_dtype.copied().unwrap_or(settings.kv_dtype);
@@ -142,7 +141,7 @@ impl Preferences {
             changes.push((false, "zoom", (f64::from((after.zoom * 100.0).round()) / 100.0).into()));
         }
         if before.kv_dtype != after.kv_dtype {
-            changes.push((true, KV_DTYPE_KEY, kv_dtype_name(after.kv_dtype).into()));
+            changes.push((true, KV_DTYPE_KEY, after.kv_dtype.name().into()));
         }
         if before.policy.is_some() != after.policy.is_some() {
             changes.push((true, READS_KEY, (if after.policy.is_some() { READS[1] } else { READS[0] }).into()));

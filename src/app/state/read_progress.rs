@@ -10,20 +10,12 @@
 
 use std::ops::Range;
 
-use crate::app::state::chat::{Chat, ChatId, DocId, OpenDocument};
+use crate::app::state::chat::{Chat, DocId, OpenDocument};
+use crate::app::state::engine_state::CountTarget;
 use crate::app::state::saved_prefix::SavedPrefix;
 use crate::app::state::{ModelState, ViewState};
 use crate::document::BLANK_LINE;
 use crate::engine::{EngineCommand, Message, READ_MARGIN, RequestId, Role};
-
-/// Purpose of a count of tokens.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::app) enum CountTarget {
-    /// a document alone
-    Document(DocId),
-    /// the documents of a chat, in this order, as one text
-    Chat(ChatId, Vec<DocId>),
-}
 
 impl Chat {
     /// Range of each document among the tokens of the prompt.

@@ -6,8 +6,8 @@
 //! Invariants: 1. One turn runs at a time. 2. Nothing is overwritten: earlier exchanges move to `other_branches`. 3. A question is
 //! not sent while a document of its chat is missing.
 
-use crate::app::answer::exact_check::OriginalRequest;
 use crate::app::state::chat::{Exchange, Stored};
+use crate::app::state::exchange::OriginalRequest;
 use crate::app::state::{Phase, Running, Task, ViewState};
 use crate::engine::{AttentionMode, EngineCommand};
 

@@ -9,27 +9,10 @@
 
 use crate::app::state::ViewState;
 use crate::app::state::chat::{Chat, ChatId, Outcome};
+use crate::app::state::deletion::Undo;
 use crate::chats::Change;
 use crate::document::catalog::begins_with;
 use crate::engine::{EngineCommand, LibraryAction, SavedDocument};
-
-/// A deletion that can be undone.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Undo {
-    /// a chat
-    Chat(Box<Chat>),
-    /// a document of the library
-    Document {
-        /// hash of its text, hexadecimal
-        content_hash: String,
-        /// display name
-        name: String,
-        /// only its KV goes
-        keeps_text: bool,
-        /// KV bytes on the disk
-        kv_bytes: u64,
-    },
-}
 
 impl ViewState {
     /// Deletes a chat.

@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::app::answer::citations::{Citation, Search};
+use crate::app::dashboard::OpenRun;
 use crate::app::dashboard::trace_files::{is_trace, read_trace};
-use crate::app::dashboard::traces::OpenRun;
-use crate::app::state::documents::Opening;
+use crate::app::state::document_list::Opening;
 use crate::app::state::models::{ModelEvent, ModelSearch};
 use crate::app::window::single_instance::Inbox;
 use crate::document::{Document, DocumentError, Progress, Reader, documents_in};

@@ -5,38 +5,21 @@
 //!               └─ alone ─► log ─► eframe (window.ron: size and place) ─► StrataApp
 //! ```
 
-use std::path::PathBuf;
-
 use eframe::egui;
 use egui::ViewportBuilder;
 
 use crate::app::persist::logging;
-use crate::app::persist::paths::Folders;
 use crate::app::ui::theme;
+use crate::app::window::StrataApp;
+use crate::app::window::options::{Wake, WindowOptions};
 use crate::app::window::settings_sync::restore_dock;
-use crate::app::window::single_instance::{self, Claim, Inbox};
-use crate::app::window::{StrataApp, Wake};
-use crate::engine::{EngineHandle, LoadOptions, ModelSource};
+use crate::app::window::single_instance::{self, Claim};
+use crate::engine::EngineHandle;
 
 /// Name of the desktop file.
 pub const APP_ID: &str = "io.github.strata_reader.Strata";
 /// Size and place of the window, in the state folder.
 const WINDOW_FILE: &str = "window.ron";
-
-/// Options of the window.
-#[derive(Debug, Clone)]
-pub struct WindowOptions {
-    /// the model to load
-    pub initial_model: ModelSource,
-    /// load options
-    pub load: LoadOptions,
-    /// documents to open
-    pub documents: Vec<PathBuf>,
-    /// folders of its files
-    pub folders: Folders,
-    /// paths from later starts
-    pub handed_over: Option<Inbox>,
-}
 
 /// The window could not be opened.
 #[derive(Debug, thiserror::Error)]

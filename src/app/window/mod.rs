@@ -3,12 +3,14 @@
 //! Limits: [`EVENTS_PER_FRAME`] events per frame, so that a fast engine cannot delay it. While an answer streams, frames are
 //! [`FRAME_INTERVAL`] apart at least; [`SOFTWARE_FRAME_INTERVAL`] if window and model share the CPU.
 
+mod chat_actions;
 mod chat_sync;
 pub mod file_dialogs;
 mod file_drop;
 mod frame_stats;
 mod idle;
 mod launch;
+mod options;
 mod settings_sync;
 pub mod single_instance;
 
@@ -28,7 +30,6 @@ use crate::app::panels::document::{document_view, file_progress};
 use crate::app::panels::pages::{help, models, settings};
 use crate::app::panels::{Action, notices, sidebar, status};
 use crate::app::persist::logging;
-use crate::app::persist::settings_file::SettingsFile;
 use crate::app::state::settings::ThemeChoice;
 use crate::app::state::{MainView, ModelState, ViewState, sample_document};
 use crate::app::ui::{shortcuts, theme};
@@ -36,7 +37,9 @@ use crate::app::window::file_dialogs::{Dialog, Files};
 use crate::app::window::frame_stats::FrameTimes;
 use crate::engine::{Detail, EngineHandle};
 use chat_sync::ChatSync;
-pub use launch::{APP_ID, WindowError, WindowOptions, run};
+pub use launch::{APP_ID, WindowError, run};
+pub use options::{Spawn, Wake, WindowOptions};
+use settings_sync::{SettingsSync, save_dock};
 
 /// Events per frame at most.
 const EVENTS_PER_FRAME: usize = 4096;
@@ -50,10 +53,6 @@ const HEARTBEAT: Duration = Duration::from_secs(1);
 /// Alternative on a desktop without a save dialog.
 const TRACE_FALLBACK: &str = "`strata ask --trace FILE` writes one.";
 
-/// The engine calls it after every event, on its own thread.
-pub type Wake = Box<dyn Fn() + Send>;
-/// Starts the engine; called once, after the first frame.
-pub type Spawn = Box<dyn FnOnce(Wake) -> EngineHandle>;
 /// Page, chat, notices and whether their list is open, documents, open panels.
 type LayoutKey = (MainView, u64, (usize, bool), usize, [bool; 5]);
 
@@ -76,8 +75,7 @@ pub struct StrataApp {
     start_documents: Vec<PathBuf>,
     frames: u64,
     theme: Option<ThemeChoice>,
-    settings_file: SettingsFile,
-    zoom_seen: f32,
+    settings_sync: SettingsSync,
     layout: Option<LayoutKey>,
     focus_question: bool,
     frame_times: FrameTimes,
@@ -91,12 +89,11 @@ impl StrataApp {
     pub fn new(ctx: &egui::Context, options: WindowOptions, spawn: Spawn) -> StrataApp {
         theme::install(ctx);
         let mut state = ViewState::new(options.initial_model, options.load);
-        let settings_file = settings_sync::open(&mut state, &options.folders);
+        let settings_sync = SettingsSync::open(ctx, &mut state, &options.folders);
         let files = Files::new(ctx.clone());
         options.handed_over.into_iter().for_each(|inbox| files.watch(inbox));
         StrataApp {
-            settings_file,
-            zoom_seen: ctx.zoom_factor(),
+            settings_sync,
             dashboard: DashboardState::default(),
             engine: None,
             spawn: Some(spawn),
@@ -313,8 +310,8 @@ impl StrataApp {
             Action::CloseDocument => self.state.documents.viewer = None,
             Action::TakePages(doc, pages) => self.state.take_pages(doc, pages),
             Action::SaveTrace { with_text } => {
-                let (snapshot, run) = (self.dashboard.history.snapshot(), self.state.run_info(with_text));
-                self.files.save("strata-trace.json", TRACE_FALLBACK, move |path| write_trace(path, &snapshot, run));
+                let (snapshot, info) = (self.dashboard.history.snapshot(), self.state.run_info(with_text));
+                self.files.save("strata-trace.json", TRACE_FALLBACK, move |path| write_trace(path, &snapshot, info));
             }
             Action::SaveCounters => {
                 let counters = *self.dashboard.history.counters();
@@ -445,7 +442,7 @@ impl eframe::App for StrataApp {
         self.start(&ctx);
         self.apply_theme(&ctx);
         self.receive_chat_events(&ctx);
-        self.apply_zoom(&ctx);
+        self.settings_sync.apply_zoom(&ctx, &mut self.state);
         self.receive_engine_events(&ctx);
         self.prefill_when_idle(&ctx);
         self.receive_file_events(&ctx);
@@ -457,7 +454,7 @@ impl eframe::App for StrataApp {
             ctx.request_discard("panel heights");
         }
         // Before it is shown.
-        self.send_chat_requests();
+        self.chat_sync.send(&mut self.state);
         let mut actions = self.shortcuts(&ctx);
         actions.extend(self.panels(ui));
         for action in actions {
@@ -469,13 +466,13 @@ impl eframe::App for StrataApp {
         if let Some(search) = self.state.next_model_search() {
             self.files.find_models(search);
         }
-        self.save_settings(&ctx);
+        self.settings_sync.save(&ctx, &mut self.state);
         self.send_commands();
-        self.flush_chats(&ctx);
+        self.chat_sync.flush(&ctx, &mut self.state);
     }
 
     fn save(&mut self, storage: &mut dyn eframe::Storage) {
-        settings_sync::save_dock(&self.dashboard, storage);
+        save_dock(&self.dashboard, storage);
     }
 
     /// Scroll positions are not saved.
@@ -486,7 +483,7 @@ impl eframe::App for StrataApp {
     fn on_exit(&mut self) {
         self.state.discard_undo();
         self.send_commands();
-        self.flush_all_chats();
+        self.chat_sync.finish(&mut self.state);
         self.engine = None;
     }
 }

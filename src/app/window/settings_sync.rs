@@ -1,7 +1,7 @@
 //! Settings sync: loads and saves the settings file, the dock, and the scale of the window.
 //!
 //! ```text
-//! settings.json ─► open ─► ViewState ─► save_settings (every frame) ─► SettingsFile ─► settings.json
+//! settings.json ─► open ─► ViewState ─► save (every frame) ─► SettingsFile ─► settings.json
 //! ```
 
 use eframe::egui;
@@ -11,7 +11,6 @@ use crate::app::persist::paths::Folders;
 use crate::app::persist::settings_file::SettingsFile;
 use crate::app::state::ViewState;
 use crate::app::state::preferences::Preferences;
-use crate::app::window::StrataApp;
 
 /// File in the configuration folder.
 const SETTINGS_FILE: &str = "settings.json";
@@ -20,13 +19,45 @@ const DOCK_KEY: &str = "dock";
 const TAB_KEY: &str = "dock tab";
 const WIDTH_KEY: &str = "dock width";
 
-/// Loads the settings into `state`. Returns the writer of the file.
-pub(in crate::app) fn open(state: &mut ViewState, folders: &Folders) -> SettingsFile {
-    state.models.places.clone_from(&folders.models);
-    let Some(path) = folders.config.as_ref().map(|config| config.join(SETTINGS_FILE)) else { return SettingsFile::default() };
-    let (preferences, notices) = Preferences::open(&path, state.engine.load.clone());
-    state.use_preferences(preferences, notices);
-    SettingsFile::of(path)
+/// Writer of the settings file, and the scale that was last seen.
+pub(in crate::app) struct SettingsSync {
+    file: SettingsFile,
+    zoom_seen: f32,
+}
+
+impl SettingsSync {
+    /// Loads the settings into `state`.
+    pub(in crate::app) fn open(ctx: &egui::Context, state: &mut ViewState, folders: &Folders) -> SettingsSync {
+        state.models.places.clone_from(&folders.models);
+        let file = folders.config.as_ref().map(|config| {
+            let path = config.join(SETTINGS_FILE);
+            let (preferences, notices) = Preferences::open(&path, state.engine.load.clone());
+            state.use_preferences(preferences, notices);
+            SettingsFile::of(path)
+        });
+        SettingsSync { file: file.unwrap_or_default(), zoom_seen: ctx.zoom_factor() }
+    }
+
+    /// Sends changes since the last frame to the writer of the file.
+    pub(in crate::app) fn save(&mut self, ctx: &egui::Context, state: &mut ViewState) {
+        if state.record_settings() {
+            self.file.save(state.settings.preferences.text());
+        }
+        if let Some(sentence) = self.file.error() {
+            state.notice(sentence, true);
+            ctx.request_repaint();
+        }
+    }
+
+    /// Applies zoom keys, which egui handles, and the zoom of the settings page.
+    pub(in crate::app) fn apply_zoom(&mut self, ctx: &egui::Context, state: &mut ViewState) {
+        let now = ctx.zoom_factor();
+        if now != self.zoom_seen {
+            (self.zoom_seen, state.settings.values.zoom) = (now, now);
+        } else if state.settings.values.zoom != now {
+            ctx.set_zoom_factor(state.settings.values.zoom);
+        }
+    }
 }
 
 /// Stores the state of the dock.
@@ -53,29 +84,6 @@ pub(in crate::app) fn restore_dock(dashboard: &mut DashboardState, storage: &dyn
     let width = storage.get_string(WIDTH_KEY).and_then(|width| width.parse().ok());
     // The panel limits it to the width of the window.
     dashboard.width = width.filter(|width: &f32| width.is_finite() && *width > 0.0);
-}
-
-impl StrataApp {
-    /// Sends changes since the last frame to the writer of the file.
-    pub(in crate::app) fn save_settings(&mut self, ctx: &egui::Context) {
-        if self.state.record_settings() {
-            self.settings_file.save(self.state.settings.preferences.text());
-        }
-        if let Some(sentence) = self.settings_file.error() {
-            self.state.notice(sentence, true);
-            ctx.request_repaint();
-        }
-    }
-
-    /// Applies zoom keys, which egui handles, and the zoom of the settings page.
-    pub(in crate::app) fn apply_zoom(&mut self, ctx: &egui::Context) {
-        let now = ctx.zoom_factor();
-        if now != self.zoom_seen {
-            (self.zoom_seen, self.state.settings.values.zoom) = (now, now);
-        } else if self.state.settings.values.zoom != now {
-            ctx.set_zoom_factor(self.state.settings.values.zoom);
-        }
-    }
 }
 
 #[cfg(test)]

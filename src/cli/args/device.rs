@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{at_least_one, number, share};
+use super::values::{at_least_one, number, share};
 use crate::base::{Bytes, LinkLimits, Tiers};
 use crate::engine::{KvDtype, LoadOptions, PolicyKind, PolicySpec, SelectionBudget};
 

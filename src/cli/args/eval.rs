@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use clap::builder::FalseyValueParser;
 use clap::{Args, Subcommand};
 
-use super::{DeviceArgs, ModelArg, at_least_one};
+use super::device::DeviceArgs;
+use super::model::ModelArg;
+use super::values::at_least_one;
 
 /// `strata eval`
 #[derive(Debug, Subcommand)]

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::builder::FalseyValueParser;
 use clap::{Args, Subcommand};
 
-use super::{DeviceArgs, FolderArg, ModelArg};
+use super::device::{DeviceArgs, FolderArg};
+use super::model::ModelArg;
 
 /// `strata library`
 #[derive(Debug, Subcommand)]

@@ -17,10 +17,14 @@ use crate::engine::{ModelSource, Sampling};
 mod device;
 mod eval;
 mod library;
+mod model;
+mod values;
 
 pub use device::{DeviceArgs, FolderArg, KvPolicy};
 pub use eval::{EvalCommand, EvalKldArgs, EvalNeedleArgs, ResultsArgs};
 pub use library::{LibraryAddArgs, LibraryArgs, LibraryCommand, LibraryRemoveArgs};
+pub use model::ModelArg;
+use values::{at_least_one, non_negative, not_blank, positive, share};
 
 /// Chat with book-length documents on the GPU you already have, fully local.
 ///
@@ -67,14 +71,6 @@ pub enum Command {
     Library(LibraryCommand),
     /// Show GPUs, measured speed, folders, and the resulting configuration
     Doctor(DoctorArgs),
-}
-
-/// Model to use.
-#[derive(Debug, Args, Default)]
-pub struct ModelArg {
-    /// GGUF file, or folder with config.json, tokenizer.json and *.safetensors [default: the built-in model]
-    #[arg(long, value_name = "PATH", env = "STRATA_MODEL")]
-    pub model: Option<PathBuf>,
 }
 
 /// Sampling parameters; each default is the model's own recommendation.
@@ -248,16 +244,6 @@ pub struct DoctorArgs {
     pub json: bool,
 }
 
-impl ModelArg {
-    /// The given model, or the built-in one.
-    pub fn source(&self) -> ModelSource {
-        match &self.model {
-            Some(path) => ModelSource::Path(path.clone()),
-            None => ModelSource::BuiltIn,
-        }
-    }
-}
-
 impl SamplingArgs {
     /// The given flags, over the model's own recommendation.
     pub fn over(&self, model: Sampling) -> Sampling {
@@ -290,30 +276,6 @@ impl BenchArgs {
     pub fn format(&self) -> BenchOutput {
         if self.json { BenchOutput::Jsonl } else { self.output }
     }
-}
-
-fn at_least_one(text: &str) -> Result<usize, String> {
-    text.parse().ok().filter(|n| *n > 0).ok_or_else(|| "it must be a whole number from 1".to_owned())
-}
-
-fn not_blank(text: &str) -> Result<String, String> {
-    if text.trim().is_empty() { Err("it must be a question, not blank".to_owned()) } else { Ok(text.to_owned()) }
-}
-
-fn non_negative(text: &str) -> Result<f32, String> {
-    number(text, |x| x >= 0.0).ok_or_else(|| "it must be a number from 0".to_owned())
-}
-
-fn positive(text: &str) -> Result<f32, String> {
-    number(text, |x| x > 0.0).ok_or_else(|| "it must be a number above 0".to_owned())
-}
-
-fn share(text: &str) -> Result<f32, String> {
-    number(text, |x| (0.0..=1.0).contains(&x)).ok_or_else(|| "it must be a number from 0 to 1".to_owned())
-}
-
-fn number(text: &str, allowed: impl Fn(f32) -> bool) -> Option<f32> {
-    text.parse::<f32>().ok().filter(|x| x.is_finite() && allowed(*x))
 }
 
 #[cfg(test)]

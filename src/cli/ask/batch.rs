@@ -6,7 +6,7 @@
 //! Invariants: 1. Every answer is printed under its question, whatever order the answers end in. 2. JSON lines are printed as
 //! they occur, with the number of the question. 3. If one question fails, the others are still answered; the command fails.
 
-use super::{end_text, json_token, print_details};
+use super::output::{end_text, json_token, print_details};
 use crate::cli::args::AskArgs;
 use crate::cli::console::Console;
 use crate::cli::error::CliError;

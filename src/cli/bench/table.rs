@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::Line;
+use super::line::Line;
 use crate::base::Bytes;
 use crate::cli::args::BenchOutput;
 use crate::cli::doctor::device::rate;
@@ -65,7 +65,7 @@ pub fn head(format: BenchOutput, shown: Shown) -> Option<String> {
 ///
 /// # Errors
 /// A number that JSON cannot represent.
-pub fn row(format: BenchOutput, shown: Shown, line: &Line) -> Result<Option<String>, CliError> {
+pub(super) fn row(format: BenchOutput, shown: Shown, line: &Line) -> Result<Option<String>, CliError> {
     let json = || serde_json::to_value(line).map_err(|e| CliError::Failed(format!("the row could not be written: {e}")));
     Ok(match format {
         BenchOutput::Md => Some(bench_table::row(&columns(shown), &cells(line, shown))),

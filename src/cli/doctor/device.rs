@@ -1,16 +1,13 @@
-//! GPU survey of `strata doctor`: adapters, features, limits and measured speed.
+//! GPUs of this machine: adapters, features, limits and measured speed.
 //!
 //! ```text
-//! gpu ─► adapters ─┬► Survey ─► doctor           gpu::microbenchmark ─► DeviceBandwidth ─► bench --peak, doctor
-//!                  └► opened GPU: features, limits ─► Survey
+//! adapters ─► AdapterLine      opened GPU ─┬─► features, limits ──► DeviceReport
+//!                                          └─► microbenchmark ─► DeviceBandwidth ─► DeviceReport, bench --peak
 //! ```
 //! Units: bytes, bytes per second, floating-point operations per second.
 
-use std::path::Path;
-
 use serde::Serialize;
 
-use super::storage::StorageReport;
 use crate::cli::error::CliError;
 use crate::gpu::microbenchmark::{self, DeviceBandwidth};
 use crate::gpu::{Adapters, Gpu, GpuError, GpuOptions};
@@ -55,53 +52,46 @@ pub struct DeviceReport {
     pub measured: DeviceBandwidth,
 }
 
-/// Complete survey of `strata doctor`.
-#[derive(Debug, Serialize)]
-pub struct Survey {
-    /// all adapters, best first
-    pub adapters: Vec<AdapterLine>,
-    /// the GPU that would be used
-    pub device: DeviceReport,
-    /// memory and disk
-    #[serde(flatten)]
-    pub storage: StorageReport,
+impl AdapterLine {
+    /// All adapters, best first.
+    pub fn find_all() -> Vec<AdapterLine> {
+        let infos = Adapters::find().infos().into_iter().enumerate();
+        let lines = infos.map(|(index, info)| AdapterLine {
+            index,
+            name: info.name,
+            backend: format!("{:?}", info.backend),
+            kind: kind_of(&format!("{:?}", info.device_type)),
+            driver: [info.driver.as_str(), info.driver_info.as_str()].join(" ").trim().to_owned(),
+        });
+        lines.collect()
+    }
 }
 
-/// Lists the adapters, opens the one that matches `gpu` (or the best), and measures it and the disk of the library.
-///
-/// # Errors
-/// [`CliError::Failed`] if there is no GPU, [`CliError::Input`] if none matches `gpu`.
-pub fn survey(gpu: Option<&str>, kv_dir: Option<&Path>) -> Result<Survey, CliError> {
-    let adapters = Adapters::find().infos().into_iter().enumerate().map(|(index, info)| AdapterLine {
-        index,
-        name: info.name,
-        backend: format!("{:?}", info.backend),
-        kind: kind_of(&format!("{:?}", info.device_type)),
-        driver: [info.driver.as_str(), info.driver_info.as_str()].join(" ").trim().to_owned(),
-    });
-    let adapters = adapters.collect();
-    let gpu = open(gpu)?;
-    // Queried before the measurements allocate buffers on the GPU.
-    let storage = StorageReport::measure(&gpu, kv_dir);
-    let limits = gpu.limits();
-    let device = DeviceReport {
-        name: gpu.info().name.clone(),
-        backend: format!("{:?}", gpu.info().backend),
-        software: gpu.is_software(),
-        features: vec![
-            ("subgroups", gpu.has_subgroups()),
-            ("immediates", gpu.has_immediates()),
-            ("timestamps", gpu.has_timestamps()),
-            ("64-bit integers", gpu.has_int64()),
-        ],
-        max_buffer_bytes: limits.max_buffer_size,
-        max_binding_bytes: gpu.max_binding_bytes(),
-        max_storage_buffers: limits.max_storage_buffers_per_shader_stage,
-        workgroup_bytes: limits.max_compute_workgroup_storage_size,
-        workgroup_invocations: limits.max_compute_invocations_per_workgroup,
-        measured: measure_open(&gpu)?,
-    };
-    Ok(Survey { adapters, device, storage })
+impl DeviceReport {
+    /// Queries and measures an open GPU.
+    ///
+    /// # Errors
+    /// A failure of the GPU.
+    pub fn measure(gpu: &Gpu) -> Result<DeviceReport, CliError> {
+        let limits = gpu.limits();
+        Ok(DeviceReport {
+            name: gpu.info().name.clone(),
+            backend: format!("{:?}", gpu.info().backend),
+            software: gpu.is_software(),
+            features: vec![
+                ("subgroups", gpu.has_subgroups()),
+                ("immediates", gpu.has_immediates()),
+                ("timestamps", gpu.has_timestamps()),
+                ("64-bit integers", gpu.has_int64()),
+            ],
+            max_buffer_bytes: limits.max_buffer_size,
+            max_binding_bytes: gpu.max_binding_bytes(),
+            max_storage_buffers: limits.max_storage_buffers_per_shader_stage,
+            workgroup_bytes: limits.max_compute_workgroup_storage_size,
+            workgroup_invocations: limits.max_compute_invocations_per_workgroup,
+            measured: measure_open(gpu)?,
+        })
+    }
 }
 
 /// Measures the GPU that matches `gpu`, or the best one.
@@ -112,7 +102,11 @@ pub fn measure(gpu: Option<&str>) -> Result<DeviceBandwidth, CliError> {
     measure_open(&open(gpu)?)
 }
 
-fn open(gpu: Option<&str>) -> Result<Gpu, CliError> {
+/// Opens the GPU that matches `gpu`, or the best one.
+///
+/// # Errors
+/// [`CliError::Failed`] if there is no GPU, [`CliError::Input`] if none matches `gpu`.
+pub(super) fn open(gpu: Option<&str>) -> Result<Gpu, CliError> {
     Ok(Gpu::open(&GpuOptions { adapter: gpu.map(str::to_owned), ..GpuOptions::default() })?)
 }
 

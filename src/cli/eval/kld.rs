@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::divergence::{self, Figures, Position};
 use super::heatmap::{Cell, HeatMap};
-use super::{Results, Setting};
+use super::results::{Results, Setting};
 use crate::base::Bytes;
 use crate::cli::args::EvalKldArgs;
 use crate::cli::console::Console;

@@ -7,53 +7,25 @@
 //! Invariants: 1. Greedy: the same seeds give the same answers. 2. A document, its questions and the longest answers fit the
 //! length. 3. With second questions, every fact is asked about once as the first and once as the second.
 
+mod answer;
 mod report;
 
-use std::collections::BTreeSet;
-
-use serde::Serialize;
-
-use super::haystack::{self, Haystack, HaystackError, Needle, Plan};
-use super::{Results, Setting, synthetic_text};
+use super::haystack::{self, HaystackError, Plan};
+use super::results::{Results, Setting};
+use super::synthetic_text;
 use crate::base::Rng;
 use crate::cli::args::EvalNeedleArgs;
 use crate::cli::console::Console;
 use crate::cli::error::CliError;
 use crate::cli::input;
 use crate::cli::session::Session;
-use crate::document::{BLANK_LINE, mentions_of};
+use crate::document::BLANK_LINE;
 use crate::engine::{AttentionMode, EngineCommand, EngineEvent, Message, RequestSummary, Role, Sampling, StopReason};
+use answer::{Answer, Document, ascending};
 use report::Summary;
 
 /// Largest number of tokens of a question with the chat template around it.
 const QUESTION_TOKENS: usize = 64;
-
-/// One question with its answer: a line of `--json`, and a part of `needle.json`.
-#[derive(Debug, Clone, Serialize)]
-struct Answer {
-    event: &'static str,
-    length: usize,
-    depth: u32,
-    seed: u64,
-    /// 1 for the first question of a conversation, 2 for the second
-    order: usize,
-    /// share of the document before the fact
-    at: f64,
-    question: String,
-    expected: String,
-    answer: String,
-    hit: bool,
-    cost: RequestSummary,
-}
-
-/// A document of the grid.
-#[derive(Debug, Serialize)]
-struct Document {
-    length: usize,
-    seed: u64,
-    #[serde(flatten)]
-    hay: Haystack,
-}
 
 /// Asks all questions and prints the grid. `start` creates the session after the documents are built.
 ///
@@ -134,11 +106,6 @@ fn documents(args: &EvalNeedleArgs) -> Result<Vec<Document>, CliError> {
     Ok(documents)
 }
 
-/// Distinct values, ascending.
-fn ascending<T: Ord + Copy>(list: &[T]) -> Vec<T> {
-    list.iter().copied().collect::<BTreeSet<T>>().into_iter().collect()
-}
-
 /// A conversation on a document: a question about needle `i`, and a second one about another if requested.
 fn converse(
     args: &EvalNeedleArgs,
@@ -188,29 +155,6 @@ fn ask(
     Ok((answer, cost))
 }
 
-impl Answer {
-    fn new(document: &Document, needle: &Needle, order: usize, answer: String, cost: RequestSummary) -> Answer {
-        Answer {
-            event: "answer",
-            length: document.length,
-            depth: needle.depth,
-            seed: document.seed,
-            order,
-            at: needle.at,
-            question: needle.fact.question.clone(),
-            expected: needle.fact.value.clone(),
-            hit: has_value(&answer, &needle.fact.value),
-            answer,
-            cost,
-        }
-    }
-}
-
-/// True if the answer has the value as words of its own, not as a part of a longer number or word.
-fn has_value(answer: &str, value: &str) -> bool {
-    mentions_of(answer, value).next().is_some()
-}
-
 impl From<HaystackError> for CliError {
     fn from(error: HaystackError) -> Self {
         CliError::Input(error.to_string())
@@ -224,6 +168,7 @@ mod tests {
     use clap::Parser;
     use serde_json::Value;
 
+    use super::answer::has_value;
     use super::*;
     use crate::cli::args::{Cli, Command, EvalCommand};
     use crate::cli::interrupt::Interrupt;

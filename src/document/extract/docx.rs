@@ -11,9 +11,9 @@
 use quick_xml::Reader;
 use quick_xml::events::{BytesRef, BytesStart, Event};
 
+use super::extracted::{ExtractError, Extracted, Part, TextLimit};
 use super::text_flow::{Flow, Gap};
 use super::zip_archive::Archive;
-use super::{ExtractError, Extracted, Part, TextLimit};
 use crate::base::limits;
 
 const MAIN_PART: &str = "word/document.xml";

@@ -15,9 +15,9 @@ use percent_encoding::percent_decode_str;
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 
+use super::extracted::{ExtractError, Extracted, Part, ReportProgress, TextLimit};
 use super::html::text_of;
 use super::zip_archive::Archive;
-use super::{ExtractError, Extracted, Part, ReportProgress, TextLimit};
 use crate::base::limits;
 use crate::document::encoding;
 

@@ -10,8 +10,8 @@
 use dom_query::{Document as Dom, NodeRef};
 use dom_smoothie::{Config, Readability};
 
+use super::extracted::{ExtractError, Extracted, Part, TextLimit};
 use super::text_flow::{Flow, Gap};
-use super::{ExtractError, Extracted, Part, TextLimit};
 use crate::base::limits;
 use crate::document::encoding;
 

@@ -19,8 +19,8 @@ use hayro_interpret::{
     SoftMask, interpret_page,
 };
 
+use super::extracted::{ExtractError, Extracted, Part, ReportProgress, TextLimit};
 use super::glyph_layout::{Glyph, page_text};
-use super::{ExtractError, Extracted, Part, ReportProgress, TextLimit};
 use crate::base::limits;
 
 /// Largest number of glyphs of one page.

@@ -11,7 +11,7 @@ use std::io::{Cursor, Read};
 use zip::ZipArchive;
 use zip::result::ZipError;
 
-use super::ExtractError;
+use super::extracted::ExtractError;
 use crate::base::{Bytes, limits};
 
 /// An open archive.

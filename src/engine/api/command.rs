@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::base::{Bytes, LinkLimits, Tiers};
-use crate::engine::api::{AttentionMode, DocumentRef, LibraryAction, Message, PromptRequest, RequestId, Sampling};
+use crate::engine::api::{AttentionMode, DocumentRef, KvDtype, LibraryAction, Message, PromptRequest, RequestId, Sampling};
 use crate::kv::policy::PolicySpec;
 
 /// Where a model comes from.
@@ -20,21 +20,6 @@ pub enum ModelSource {
         /// `F32`, `F16`, `Q8_0`, `Q4_0`, ...
         weight_type: String,
     },
-}
-
-/// Element type of the KV cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum KvDtype {
-    /// half precision
-    #[default]
-    F16,
-    /// 8 bits, keys grouped by channel and values by token
-    Q8,
-    /// 4 bits, grouped the same way
-    Q4,
-    /// single precision, for comparing engines
-    F32,
 }
 
 /// What the user chose about loading a model.

@@ -8,6 +8,7 @@
 mod command;
 mod device;
 mod event;
+mod kv_dtype;
 mod pages;
 mod request;
 mod saved_document;
@@ -16,6 +17,7 @@ mod summary;
 pub use command::*;
 pub use device::*;
 pub use event::*;
+pub use kv_dtype::*;
 pub use pages::*;
 pub use request::*;
 pub use saved_document::*;

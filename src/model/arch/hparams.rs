@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 
-use super::registry;
 use crate::model::ModelError;
 use crate::model::gguf::{Gguf, bad_value};
 
@@ -18,15 +17,6 @@ impl<'a> HParams<'a> {
         match gguf.string("general.architecture")? {
             Some(arch) => Ok(HParams::Gguf { gguf, bytes, arch }),
             None => Err(ModelError::MissingKey { place: "GGUF metadata", key: "general.architecture".to_owned() }),
-        }
-    }
-
-    pub fn from_config(config: &'a Value) -> Result<HParams<'a>, ModelError> {
-        // Old OPT and GPT-2 folders may lack model_type, but have the name of the class.
-        let by_class = || registry::model_type_of_class(config.get("architectures")?.get(0)?.as_str()?);
-        match config.get("model_type").and_then(Value::as_str).or_else(by_class) {
-            Some(arch) => Ok(HParams::Hf { config, arch }),
-            None => Err(ModelError::MissingKey { place: "config.json", key: "model_type".to_owned() }),
         }
     }
 

@@ -21,24 +21,14 @@ mod registry;
 mod rope;
 
 pub(crate) use hparams::HParams;
-pub(crate) use plan_builder::PlanBuilder;
+pub(crate) use plan_builder::PlanOverrides;
+pub(crate) use registry::hparams_of_config;
 pub use registry::{gguf_architectures, hf_architectures};
 
 use super::ModelError;
 use super::tensors::TensorTable;
 use plan::ModelPlan;
-
-/// Reads a small tensor as floats.
-pub(crate) type ReadVector<'a> = &'a dyn Fn(&str) -> Result<Vec<f32>, ModelError>;
-
-/// Settings that override the model's own in a plan.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct PlanOverrides {
-    /// context size, if smaller than the model's; LongRoPE has two sets of factors
-    pub context: Option<usize>,
-    /// base of the rotary embedding
-    pub rope_base: Option<f64>,
-}
+use plan_builder::{PlanBuilder, ReadVector};
 
 /// The plan of a model.
 ///

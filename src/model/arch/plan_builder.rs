@@ -3,11 +3,23 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-use super::{HParams, PlanOverrides, ReadVector};
+use super::hparams::HParams;
 use crate::base::ModelDims;
 use crate::model::ModelError;
 use crate::model::arch::plan::{Matrix, NormPlan, TensorRef};
 use crate::model::tensors::TensorTable;
+
+/// Reads a small tensor as floats.
+pub(crate) type ReadVector<'a> = &'a dyn Fn(&str) -> Result<Vec<f32>, ModelError>;
+
+/// Settings that override the model's own in a plan.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct PlanOverrides {
+    /// context size, if smaller than the model's; LongRoPE has two sets of factors
+    pub context: Option<usize>,
+    /// base of the rotary embedding
+    pub rope_base: Option<f64>,
+}
 
 /// Input of an architecture's plan function: hyperparameters, tensors, and a record of the tensors used.
 pub(crate) struct PlanBuilder<'a> {

@@ -1,7 +1,11 @@
 //! Registry of architectures. A new architecture is a file with a plan function, and a row here.
 
+use serde_json::Value;
+
+use super::hparams::HParams;
 use super::plan::ModelPlan;
-use super::{HParams, PlanBuilder, gpt2, llama, opt, phi3, qwen2, qwen3};
+use super::plan_builder::PlanBuilder;
+use super::{gpt2, llama, opt, phi3, qwen2, qwen3};
 use crate::model::ModelError;
 
 /// One supported architecture.
@@ -71,8 +75,21 @@ pub(super) fn find(hparams: &HParams<'_>) -> Result<&'static Architecture, Model
     })
 }
 
+/// Hyperparameters of a `config.json`, with the architecture that it names.
+///
+/// # Errors
+/// It names none.
+pub(crate) fn hparams_of_config(config: &Value) -> Result<HParams<'_>, ModelError> {
+    // Old OPT and GPT-2 folders may lack model_type, but have the name of the class.
+    let by_class = || model_type_of_class(config.get("architectures")?.get(0)?.as_str()?);
+    match config.get("model_type").and_then(Value::as_str).or_else(by_class) {
+        Some(arch) => Ok(HParams::Hf { config, arch }),
+        None => Err(ModelError::MissingKey { place: "config.json", key: "model_type".to_owned() }),
+    }
+}
+
 /// The `model_type` of a class in `architectures`.
-pub(super) fn model_type_of_class(class: &str) -> Option<&'static str> {
+fn model_type_of_class(class: &str) -> Option<&'static str> {
     hf_names().find(|name| name.class == class).map(|name| name.model_type)
 }
 

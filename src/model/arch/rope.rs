@@ -6,7 +6,7 @@
 
 use std::f64::consts::PI;
 
-use super::PlanBuilder;
+use super::plan_builder::PlanBuilder;
 use crate::model::ModelError;
 use crate::model::arch::plan::{RopePlan, RopeStyle};
 

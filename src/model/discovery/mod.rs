@@ -9,10 +9,12 @@
 //!
 //! Owner thread: the caller's; calls block on the disk. Limits: [`scan::Limits`].
 
+mod candidate;
 mod locations;
 mod ollama;
 pub mod scan;
 
+pub use candidate::Candidate;
 pub use locations::{Provider, SearchPath, search_paths};
 
 use std::collections::HashSet;
@@ -20,22 +22,8 @@ use std::path::{Path, PathBuf};
 
 use super::gguf_split::PartName;
 use super::{ModelError, ModelFile};
+use candidate::BrokenModel;
 use scan::Limits;
-
-/// A file that may be a model.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Candidate {
-    /// owner of the folder
-    pub provider: Provider,
-    /// path to load: a file (the first part present, of a model in parts), or a folder with safetensors
-    pub path: PathBuf,
-    /// name that the provider shows
-    pub name: String,
-    /// location within the provider: a repository, a publisher or a folder
-    pub within: String,
-    /// bytes of the file, or of all its parts
-    pub bytes: u64,
-}
 
 /// A candidate with its header.
 pub struct DiscoveredModel {
@@ -93,9 +81,6 @@ pub fn search(paths: &[SearchPath], limits: &Limits, report: &mut dyn FnMut(Disc
     }
     outcome
 }
-
-/// A candidate that cannot be used, with the reason.
-struct BrokenModel(Candidate, String);
 
 /// Opens a candidate, which reads its header only.
 fn read_header(candidate: Candidate) -> DiscoveredModel {

@@ -10,8 +10,9 @@ use std::path::{Component, Path, PathBuf};
 
 use serde_json::Value;
 
+use super::candidate::{BrokenModel, Candidate};
+use super::locations::Provider;
 use super::scan::{self, Limits};
-use super::{BrokenModel, Candidate, Provider};
 
 /// Largest manifest, bytes; real ones have a few hundred.
 const MAX_MANIFEST_BYTES: u64 = 1 << 20;

@@ -3,8 +3,10 @@
 use egui::{Color32, Role, Sense, Ui, WidgetInfo, vec2};
 
 use crate::app::dashboard::charts::{Part, parts_bar};
+use crate::app::dashboard::timeline::labels;
+use crate::app::dashboard::timeline::paint::Source;
+use crate::app::dashboard::timeline::state::TimelineState;
 use crate::app::dashboard::timeline::view::View;
-use crate::app::dashboard::timeline::{Source, TimelineState, labels};
 use crate::app::ui::theme::{self, GRID, Tokens};
 use crate::app::ui::widgets;
 use crate::telemetry::{Attribution, Event, EventKind, TimeCategory};

@@ -11,8 +11,9 @@
 
 use egui::{EventFilter, Rect, Response, Role, Sense, Stroke, StrokeKind, Ui, WidgetInfo, vec2};
 
+use crate::app::dashboard::timeline::paint::Source;
+use crate::app::dashboard::timeline::state::TimelineState;
 use crate::app::dashboard::timeline::view::View;
-use crate::app::dashboard::timeline::{Source, TimelineState, step_at};
 use crate::app::ui::shortcuts::{self, Shortcut};
 use crate::app::ui::theme::{self, GRID};
 use crate::app::ui::widgets;
@@ -138,7 +139,7 @@ pub fn pointer(
 }
 
 fn select(sources: &[Source<'_>], selected: &mut Option<u64>, at_ns: u64, timeline: &mut TimelineState) {
-    *selected = sources.iter().find_map(|source| step_at(source, at_ns)).map(|step| step.begin_ns);
+    *selected = sources.iter().find_map(|source| source.step_at(at_ns)).map(|step| step.begin_ns);
     // The step is in view already: the view does not move.
     timeline.followed_step = *selected;
 }

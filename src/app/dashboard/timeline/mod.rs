@@ -13,6 +13,7 @@ mod input;
 pub mod labels;
 mod lanes;
 mod paint;
+mod state;
 mod view;
 
 use egui::{Align2, Rect, Role, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2};
@@ -21,79 +22,17 @@ use crate::app::dashboard::DashboardState;
 use crate::app::panels::Action;
 use crate::app::ui::theme::{self, GRID, GUTTER};
 use crate::app::ui::widgets;
-use crate::telemetry::{Attribution, Event, History, Track};
+use crate::telemetry::History;
 pub use input::tool_ui;
 pub use lanes::INGEST_LANE;
 use lanes::Lane;
 use paint::Rows;
 pub use paint::Source;
+pub use state::TimelineState;
 use view::View;
 
-/// Span of a view before any zoom, nanoseconds.
-const DEFAULT_SPAN_NS: u64 = 2_000_000_000;
 /// Width of the lane names, points.
 const NAMES: f32 = 96.0;
-
-/// State of the timeline between frames.
-#[derive(Debug, Default)]
-pub struct TimelineState {
-    view: Option<View>,
-    /// new events do not move the view
-    is_paused: bool,
-    /// a drag moves the ruler, not the view
-    rules: bool,
-    /// span of the ruler, on the axis
-    measured: Option<(u64, u64)>,
-    /// start of the current ruler drag
-    drag_began_ns: Option<u64>,
-    /// the selected step that the view was moved to
-    followed_step: Option<u64>,
-    /// cached attribution of the footer: version, window, result
-    attribution: Option<(u64, (u64, u64), Attribution)>,
-}
-
-impl TimelineState {
-    /// The part of time in view.
-    pub fn shown_ns(&self) -> Option<(u64, u64)> {
-        self.view.map(|view| (view.from_ns, view.to_ns))
-    }
-
-    /// The span of the ruler.
-    pub fn measured_ns(&self) -> Option<(u64, u64)> {
-        self.measured
-    }
-
-    /// New events do not move the view.
-    pub fn is_paused(&self) -> bool {
-        self.is_paused
-    }
-
-    /// Shows `share` of `range` around its middle, and pauses.
-    pub fn show_all(&mut self, range: Option<(u64, u64)>, share: f64) {
-        self.view = range.map(|range| View::around(range).zoomed(share, 0.5));
-        self.is_paused = true;
-    }
-
-    /// Resets the state: other runs are on the axis.
-    pub fn reset(&mut self) {
-        *self = TimelineState::default();
-    }
-
-    /// View of this frame: it follows new events, or moves to a step selected elsewhere.
-    fn follow(&mut self, range: (u64, u64), selected: Option<&Event>) -> View {
-        let mut view = self.view.unwrap_or_else(|| View::new(0, DEFAULT_SPAN_NS).ending_at(range.1));
-        if !self.is_paused {
-            view = view.ending_at(range.1);
-        }
-        if let Some(step) = selected.filter(|step| self.followed_step != Some(step.begin_ns)) {
-            (self.followed_step, self.is_paused) = (Some(step.begin_ns), true);
-            let margin_ns = step.duration_ns.saturating_mul(2);
-            view = View::around((step.begin_ns.saturating_sub(margin_ns), step.end_ns().saturating_add(margin_ns)));
-        }
-        self.view = Some(view);
-        view
-    }
-}
 
 /// Draws the panel.
 pub fn show(ui: &mut Ui, state: &mut DashboardState) -> Vec<Action> {
@@ -104,7 +43,7 @@ pub fn show(ui: &mut Ui, state: &mut DashboardState) -> Vec<Action> {
         empty_ui(ui);
         return Vec::new();
     };
-    let selected = selected_step.and_then(|at| sources.iter().find_map(|s| step_at(s, at)));
+    let selected = selected_step.and_then(|at| sources.iter().find_map(|s| s.step_at(at)));
     let mut view = timeline.follow(range, selected.as_ref());
     input::toolbar_ui(ui, timeline, &mut view, range, &sources, selected_step);
     let runs_shown: Vec<&History> = sources.iter().map(|s| s.run).collect();
@@ -114,17 +53,9 @@ pub fn show(ui: &mut Ui, state: &mut DashboardState) -> Vec<Action> {
         lanes_ui(ui, timeline, &mut view, (&lanes, room), &sources, range.0, selected_step);
     });
     timeline.view = Some(view);
-    let selected = selected_step.and_then(|at| sources.iter().find_map(|s| step_at(s, at)));
+    let selected = selected_step.and_then(|at| sources.iter().find_map(|s| s.step_at(at)));
     footer::footer_ui(ui, timeline, view, &sources, selected.as_ref());
     Vec::new()
-}
-
-/// The step of a run at a moment of the axis, with its times on the axis.
-fn step_at(source: &Source<'_>, at_ns: u64) -> Option<Event> {
-    let own_ns = source.own_ns(at_ns);
-    let steps = source.run.of(Track::Step).flat_map(|series| series.within(own_ns, own_ns + 1));
-    let step = steps.max_by_key(|step| step.begin_ns)?;
-    Some(Event { begin_ns: source.shown_ns(step.begin_ns), ..*step })
 }
 
 /// Axis and lanes, with their mouse and key input.
@@ -157,7 +88,7 @@ fn lanes_ui(
     painter.rect_filled(area, 0.0, t.panel);
     paint::axis(&painter, axis, rect.bottom(), *view, origin_ns, t);
     paint::lanes(&painter, &rows, *view, lanes, sources, t);
-    if let Some(step) = selected_step.and_then(|at| sources.iter().find_map(|s| step_at(s, at))) {
+    if let Some(step) = selected_step.and_then(|at| sources.iter().find_map(|s| s.step_at(at))) {
         paint::band(&painter, area, *view, (step.begin_ns, step.end_ns()), t.accent);
     }
     if let Some(measured) = timeline.measured {

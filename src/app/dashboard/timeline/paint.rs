@@ -13,7 +13,7 @@ use crate::app::dashboard::timeline::lanes::{Lane, LaneStyle};
 use crate::app::dashboard::timeline::view::View;
 use crate::app::ui::theme::{self, GRID, Tokens};
 use crate::telemetry::history::Column;
-use crate::telemetry::{EventKind, History, Track};
+use crate::telemetry::{Event, EventKind, History, Track};
 
 /// Height of the axis, points.
 pub const AXIS: f32 = 20.0;
@@ -49,6 +49,14 @@ impl Source<'_> {
     /// A moment of the run on the axis.
     pub fn shown_ns(&self, ns: u64) -> u64 {
         ns.saturating_add_signed(self.shift_ns)
+    }
+
+    /// The step of the run at a moment of the axis, with its times on the axis.
+    pub fn step_at(&self, at_ns: u64) -> Option<Event> {
+        let own_ns = self.own_ns(at_ns);
+        let steps = self.run.of(Track::Step).flat_map(|series| series.within(own_ns, own_ns + 1));
+        let step = steps.max_by_key(|step| step.begin_ns)?;
+        Some(Event { begin_ns: self.shown_ns(step.begin_ns), ..*step })
     }
 }
 

@@ -7,10 +7,11 @@
 use egui::text::{LayoutJob, TextFormat};
 use egui::{Color32, Label, RichText, Sense, Ui, Vec2, vec2};
 
-use crate::app::answer::exact_check::{Difference, ExactCheck, Verdict, compare, mass_kept};
+use crate::app::answer::exact_check::{Difference, Verdict, compare, mass_kept};
 use crate::app::answer::question_scope::asks_about_whole_document;
 use crate::app::panels::{Action, attention_label};
 use crate::app::state::chat::{Exchange, Outcome};
+use crate::app::state::exchange::ExactCheck;
 use crate::app::state::{Phase, Running};
 use crate::app::ui::format;
 use crate::app::ui::icon::{self, Icon};

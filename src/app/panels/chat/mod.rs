@@ -8,13 +8,14 @@ pub mod composer;
 pub mod document_chips;
 pub mod exact_check;
 pub mod instructions;
+mod memory;
 pub mod page_attention;
 pub mod user_message;
 
-use std::collections::HashMap;
+pub use memory::ChatMemory;
 
 use egui::{CornerRadius, Popup, Rect, RichText, ScrollArea, Sense, Ui, UiBuilder, pos2, vec2};
-use egui_commonmark::{CommonMarkCache, CommonMarkViewer};
+use egui_commonmark::CommonMarkViewer;
 
 use crate::app::answer;
 use crate::app::answer::exact_check::mass_kept;
@@ -41,24 +42,6 @@ const MENU_WIDTH: f32 = 260.0;
 
 /// Height of the first-run page, an estimate, points.
 const EMPTY_HEIGHT: f32 = 360.0;
-
-/// State of the chat panel between frames.
-#[derive(Default)]
-pub struct ChatMemory {
-    markdown: CommonMarkCache,
-    heights: HashMap<(u64, usize), f32>,
-    width: f32,
-    /// show the newest exchange in the next frame
-    pub jump_to_end: bool,
-    /// exchanges and blocks laid out in the last frame
-    pub drawn: usize,
-    /// timelines of answers are visible
-    pub shows_parts: bool,
-    /// show this exchange in the next frame
-    pub jump_to: Option<u64>,
-    /// the exchange whose question is edited, and the new text
-    pub editing: Option<(u64, String)>,
-}
 
 /// The middle of the window.
 pub fn chat_ui(ui: &mut Ui, state: &ViewState, memory: &mut ChatMemory) -> Vec<Action> {

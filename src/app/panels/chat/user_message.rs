@@ -6,7 +6,7 @@ use egui::{CornerRadius, Frame, Id, Label, Layout, Margin, Rect, RichText, Sense
 use egui::{UiBuilder, pos2, vec2};
 
 use crate::app::panels::Action;
-use crate::app::panels::chat::ChatMemory;
+use crate::app::panels::chat::memory::ChatMemory;
 use crate::app::state::branches::Alternatives;
 use crate::app::state::chat::{Chat, Exchange};
 use crate::app::ui::icon::Icon;

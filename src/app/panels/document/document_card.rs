@@ -127,7 +127,7 @@ fn facts_ui(ui: &mut Ui, state: &ViewState) {
     let n_pages: usize = chat.docs(&state.documents.list).map(|d| d.pages.len()).sum();
     let mut facts =
         vec![("Pages", format::count(n_pages)), ("Characters", format::count(n_chars)), ("Tokens", format!("{mark}{tokens}"))];
-    let dtype = crate::app::panels::kv_dtype_name(state.engine.load.kv_dtype);
+    let dtype = state.engine.load.kv_dtype.name();
     let kv_name = format!("KV cache, {dtype}");
     if let Some(info) = state.info() {
         let kv = (n as u64).saturating_mul(info.kv_bytes_per_token);

@@ -4,7 +4,7 @@ use egui::{Frame, Margin, Panel, Ui};
 
 use crate::app::panels::Action;
 use crate::app::state::ViewState;
-use crate::app::state::documents::Opening;
+use crate::app::state::document_list::Opening;
 use crate::app::ui::format;
 use crate::app::ui::icon::Icon;
 use crate::app::ui::theme::{self, GRID};

@@ -248,7 +248,7 @@ fn facts(state: &ViewState, item: &LibraryItem) -> Vec<(String, String)> {
             fact("State", state_label(saved));
             fact("File", format!("{}, {}", format::bytes(saved.bytes), pages(saved.pages)));
             fact("Read by", saved.model.clone());
-            fact("KV on the disk", format!("{}, {}", panels::kv_dtype_name(saved.kv_dtype), format::bytes(item.kv_bytes())));
+            fact("KV on the disk", format!("{}, {}", saved.kv_dtype.name(), format::bytes(item.kv_bytes())));
             for other in &item.others {
                 fact("Also", state_label(other));
             }

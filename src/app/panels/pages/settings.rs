@@ -2,7 +2,7 @@
 
 use egui::{Response, RichText, ScrollArea, TextEdit, Ui, vec2};
 
-use crate::app::panels::{Action, kv_dtype_name};
+use crate::app::panels::Action;
 use crate::app::state::settings::{FIELDS, Field, Form, ThemeChoice, ZOOM};
 use crate::app::state::{MainView, ViewState};
 use crate::app::ui::format;
@@ -153,7 +153,7 @@ pub(in crate::app) fn kv_dtype_ui(ui: &mut Ui, chosen: &mut KvDtype, f32_chosen:
         label_ui(ui, "KV type");
         let hidden = |dtype: &KvDtype| *dtype == KvDtype::F32 && !f32_chosen;
         for dtype in [KvDtype::F16, KvDtype::Q8, KvDtype::Q4, KvDtype::F32].into_iter().filter(|d| !hidden(d)) {
-            ui.radio_value(chosen, dtype, kv_dtype_name(dtype));
+            ui.radio_value(chosen, dtype, dtype.name());
             ui.add_space(GRID);
         }
         help_ui(ui, kv_dtype_cost(*chosen));

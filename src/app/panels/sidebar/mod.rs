@@ -1,8 +1,11 @@
 //! The sidebar: search, the chats, the library, the model, the settings.
 
 pub mod chats;
+mod heading;
 pub mod model_bar;
 pub mod undo;
+
+pub use heading::{heading_with_button, note};
 
 use egui::{Frame, Id, Margin, Panel, ScrollArea, Stroke, TextEdit, Ui, pos2, vec2};
 
@@ -13,7 +16,7 @@ use crate::app::panels::sidebar::model_bar::{model_bar_height, model_bar_ui};
 use crate::app::panels::sidebar::undo::undo_ui;
 use crate::app::state::{MainView, ViewState};
 use crate::app::ui::icon::{self, Icon};
-use crate::app::ui::theme::{self, GRID, GUTTER};
+use crate::app::ui::theme::{self, GRID};
 use crate::app::ui::widgets;
 
 /// The search field, for Ctrl+F.
@@ -69,26 +72,6 @@ fn search_ui(ui: &mut Ui, search: &mut String) {
     let response = ui.add(field).accessible_name("Search chats");
     let square = egui::Rect::from_center_size(pos2(response.rect.left() + 16.0, response.rect.center().y), vec2(16.0, 16.0));
     icon::paint(ui.painter(), Icon::Search, square, t.weak);
-}
-
-/// The heading of a list with a button that adds to it. True if that is clicked.
-pub fn heading_with_button(ui: &mut Ui, text: &str, button: &str) -> bool {
-    ui.add_space(GUTTER);
-    let mut clicked = false;
-    ui.horizontal(|ui| {
-        ui.set_height(24.0);
-        ui.add_space(2.0 * GRID);
-        widgets::list_heading(ui, text);
-        ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
-            clicked = widgets::icon_button_sized(ui, Icon::Plus, button, 24.0).clicked();
-        });
-    });
-    clicked
-}
-
-/// A quiet sentence under a heading.
-pub fn note(ui: &mut Ui, text: &str) {
-    Frame::NONE.inner_margin(Margin::symmetric(8, 4)).show(ui, |ui| widgets::caption(ui, text));
 }
 
 fn foot_ui(ui: &mut Ui, page: MainView) -> Vec<Action> {

@@ -4,7 +4,7 @@ use egui::{Frame, Margin, Ui};
 
 use crate::app::panels::Action;
 use crate::app::state::ViewState;
-use crate::app::state::undo::Undo;
+use crate::app::state::deletion::Undo;
 use crate::app::ui::format;
 use crate::app::ui::icon::Icon;
 use crate::app::ui::theme::{self, GRID};

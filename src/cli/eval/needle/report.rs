@@ -6,11 +6,11 @@
 
 use serde::Serialize;
 
-use super::super::Setting;
-use super::super::heatmap::{Cell, HeatMap};
-use super::{Answer, Document, ascending};
+use super::answer::{Answer, Document, ascending};
 use crate::base::Tiers;
 use crate::cli::args::EvalNeedleArgs;
+use crate::cli::eval::heatmap::{Cell, HeatMap};
+use crate::cli::eval::results::Setting;
 use crate::engine::{AttentionKind, SelectionSummary};
 
 /// Number of questions and of right answers.

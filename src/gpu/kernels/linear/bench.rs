@@ -1,6 +1,6 @@
 //! Microbenchmarks for the linear kernels: streaming reads and a plain f32 GEMM.
 
-use super::LinearVariant;
+use super::variant::LinearVariant;
 use crate::gpu::{Gpu, GpuError, KernelKey, Recorder, Slice};
 
 /// Bytes per workgroup of the streaming read.

@@ -1,4 +1,4 @@
-//! Weight formats of the kernels: sizes, and repacking from GGUF blocks.
+//! Weight formats of the kernels: layout and sizes.
 //!
 //! ```text
 //! raw rows (GGUF blocks) ─► repack ─► quants: [tile of 32 rows][group of 64 columns][32-byte chunk][row] + high bits
@@ -9,9 +9,6 @@
 //! 2. Rows `a .. b` of a matrix, `a` a multiple of [`ROW_TILE`], have the layout of a separate matrix. A matrix larger
 //!    than the maximum binding is split into such slabs.
 //! 3. Source of the block formats: ggml `block_q4_0`, `block_q8_0`, `block_q4_K`, `block_q5_K`, `block_q6_K`.
-
-use super::repack;
-use crate::gpu::GpuError;
 
 /// Rows per tile; slabs begin at multiples of it.
 pub const ROW_TILE: usize = 32;
@@ -126,62 +123,5 @@ impl WeightFormat {
     /// Slabs of a matrix begin at multiples of this many rows.
     pub fn row_granularity(self) -> usize {
         ROW_TILE
-    }
-
-    fn check(self, rows: usize, cols: usize, quants: &[u8], scales: &[u8]) -> Result<(), GpuError> {
-        if !cols.is_multiple_of(self.block_cols()) {
-            let reason = format!("{cols} columns are not whole blocks of {}", self.block_cols());
-            return Err(GpuError::Rejected { what: format!("repacking {self:?} weights"), reason });
-        }
-        self.check_length("quants", self.quants_bytes(rows, cols), quants.len())?;
-        self.check_length("scales", self.scales_bytes(rows, cols), scales.len())
-    }
-
-    fn check_length(self, what: &str, expected: u64, got: usize) -> Result<(), GpuError> {
-        if expected != got as u64 {
-            let reason = format!("{what}: {got} elements where the shape needs {expected}");
-            return Err(GpuError::Rejected { what: format!("repacking {self:?} weights"), reason });
-        }
-        Ok(())
-    }
-
-    /// Repacks raw rows of a file into the two bindings.
-    ///
-    /// # Errors
-    /// A wrong length, columns that are not whole blocks, or [`WeightFormat::I8G16`], which no file has.
-    pub fn repack(self, rows: usize, cols: usize, raw: &[u8], quants: &mut [u8], scales: &mut [u8]) -> Result<(), GpuError> {
-        self.check(rows, cols, quants, scales)?;
-        let Some(block_bytes) = self.raw_block_bytes() else {
-            let reason = "no file has such blocks".to_owned();
-            return Err(GpuError::Rejected { what: format!("repacking {self:?} weights"), reason });
-        };
-        let expected = rows as u64 * (cols / self.block_cols()) as u64 * block_bytes as u64;
-        self.check_length("raw bytes", expected, raw.len())?;
-        repack::from_raw(self, rows, cols, raw, quants, scales);
-        Ok(())
-    }
-
-    /// Repacks groups of 16 (`w[i] = scale[i / 16] * q[i] + offset[i / 16]`) into the two bindings of
-    /// [`WeightFormat::I8G16`].
-    ///
-    /// # Errors
-    /// A wrong length, or columns that are not a multiple of 16.
-    pub fn repack_i8_groups(
-        rows: usize,
-        cols: usize,
-        q: &[i8],
-        scale: &[f32],
-        offset: &[f32],
-        quants: &mut [u8],
-        scales: &mut [u8],
-    ) -> Result<(), GpuError> {
-        let format = WeightFormat::I8G16;
-        format.check(rows, cols, quants, scales)?;
-        let n = rows as u64 * cols as u64;
-        format.check_length("integers", n, q.len())?;
-        format.check_length("group scales", n / 16, scale.len())?;
-        format.check_length("group offsets", n / 16, offset.len())?;
-        repack::from_i8_groups(rows, cols, q, scale, offset, quants, scales);
-        Ok(())
     }
 }

@@ -13,6 +13,7 @@ pub mod bench;
 mod embed;
 mod format;
 mod repack;
+mod spec;
 mod variant;
 
 use std::ops::Range;
@@ -20,39 +21,10 @@ use std::sync::Arc;
 
 pub use embed::Embed;
 pub use format::{COL_GROUP, ROW_TILE, WeightFormat};
+pub use spec::{LinearActivation, LinearSpec};
 pub use variant::{LinearOp, LinearVariant};
 
 use crate::gpu::{Binding, Gpu, GpuError, Kernel, KernelKey, Recorder, Slice};
-
-/// Activation after the product.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum LinearActivation {
-    /// none
-    None,
-    /// rows 2i and 2i + 1 are gate and up: out i = silu(gate) * up; N/2 outputs
-    SwiGlu,
-    /// tanh approximation
-    GeluTanh,
-    /// erf
-    Gelu,
-    /// max(0, x)
-    Relu,
-}
-
-/// Configuration of the op.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct LinearSpec {
-    /// storage format of W
-    pub format: WeightFormat,
-    /// K
-    pub cols: usize,
-    /// activation, after the bias
-    pub activation: LinearActivation,
-    /// true if there is a bias
-    pub bias: bool,
-    /// true if the result is added to y
-    pub residual: bool,
-}
 
 /// The compiled op: a matvec for few tokens and a matmul for many.
 pub struct Linear {

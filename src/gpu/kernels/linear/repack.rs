@@ -1,8 +1,68 @@
 //! Weight repacking: from GGUF block order to the tiles of the kernels; see [`super::format`] for the layout.
 //!
-//! The caller checks lengths, so every index here follows from the shape.
+//! Lengths are checked first, so every index follows from the shape.
 
 use super::format::{COL_GROUP, ROW_TILE, WeightFormat};
+use crate::gpu::GpuError;
+
+impl WeightFormat {
+    /// Repacks raw rows of a file into the two bindings.
+    ///
+    /// # Errors
+    /// A wrong length, columns that are not whole blocks, or [`WeightFormat::I8G16`], which no file has.
+    pub fn repack(self, rows: usize, cols: usize, raw: &[u8], quants: &mut [u8], scales: &mut [u8]) -> Result<(), GpuError> {
+        self.check(rows, cols, quants, scales)?;
+        let Some(block_bytes) = self.raw_block_bytes() else {
+            let reason = "no file has such blocks".to_owned();
+            return Err(GpuError::Rejected { what: format!("repacking {self:?} weights"), reason });
+        };
+        let expected = rows as u64 * (cols / self.block_cols()) as u64 * block_bytes as u64;
+        self.check_length("raw bytes", expected, raw.len())?;
+        from_raw(self, rows, cols, raw, quants, scales);
+        Ok(())
+    }
+
+    /// Repacks groups of 16 (`w[i] = scale[i / 16] * q[i] + offset[i / 16]`) into the two bindings of
+    /// [`WeightFormat::I8G16`].
+    ///
+    /// # Errors
+    /// A wrong length, or columns that are not a multiple of 16.
+    pub fn repack_i8_groups(
+        rows: usize,
+        cols: usize,
+        q: &[i8],
+        scale: &[f32],
+        offset: &[f32],
+        quants: &mut [u8],
+        scales: &mut [u8],
+    ) -> Result<(), GpuError> {
+        let format = WeightFormat::I8G16;
+        format.check(rows, cols, quants, scales)?;
+        let n = rows as u64 * cols as u64;
+        format.check_length("integers", n, q.len())?;
+        format.check_length("group scales", n / 16, scale.len())?;
+        format.check_length("group offsets", n / 16, offset.len())?;
+        from_i8_groups(rows, cols, q, scale, offset, quants, scales);
+        Ok(())
+    }
+
+    fn check(self, rows: usize, cols: usize, quants: &[u8], scales: &[u8]) -> Result<(), GpuError> {
+        if !cols.is_multiple_of(self.block_cols()) {
+            let reason = format!("{cols} columns are not whole blocks of {}", self.block_cols());
+            return Err(GpuError::Rejected { what: format!("repacking {self:?} weights"), reason });
+        }
+        self.check_length("quants", self.quants_bytes(rows, cols), quants.len())?;
+        self.check_length("scales", self.scales_bytes(rows, cols), scales.len())
+    }
+
+    fn check_length(self, what: &str, expected: u64, got: usize) -> Result<(), GpuError> {
+        if expected != got as u64 {
+            let reason = format!("{what}: {got} elements where the shape needs {expected}");
+            return Err(GpuError::Rejected { what: format!("repacking {self:?} weights"), reason });
+        }
+        Ok(())
+    }
+}
 
 /// Output bindings of a matrix.
 struct WeightTarget<'a> {
@@ -60,7 +120,7 @@ fn nibble_chunk(levels: &[u8; 64], flip: bool) -> [u8; 32] {
     out
 }
 
-pub(super) fn from_raw(format: WeightFormat, rows: usize, cols: usize, raw: &[u8], quants: &mut [u8], scales: &mut [u8]) {
+fn from_raw(format: WeightFormat, rows: usize, cols: usize, raw: &[u8], quants: &mut [u8], scales: &mut [u8]) {
     quants.fill(0);
     scales.fill(0);
     let row_bytes = raw.len().checked_div(rows).unwrap_or(0);
@@ -185,15 +245,7 @@ fn q6k_block(target: &mut WeightTarget<'_>, row: usize, block: usize, bytes: &[u
     target.write_block_scales(row, block, d.to_bits(), words);
 }
 
-pub(super) fn from_i8_groups(
-    rows: usize,
-    cols: usize,
-    q: &[i8],
-    scale: &[f32],
-    offset: &[f32],
-    quants: &mut [u8],
-    scales: &mut [u8],
-) {
+fn from_i8_groups(rows: usize, cols: usize, q: &[i8], scale: &[f32], offset: &[f32], quants: &mut [u8], scales: &mut [u8]) {
     quants.fill(0);
     scales.fill(0);
     let mut target = WeightTarget { format: WeightFormat::I8G16, cols, quants, scales };

@@ -1,6 +1,7 @@
 //! Shader variants of the linear kernels: which one fits a GPU, and the grid of each.
 
-use super::{LinearActivation, LinearSpec, WeightFormat};
+use super::format::WeightFormat;
+use super::spec::{LinearActivation, LinearSpec};
 use crate::gpu::{Gpu, KernelKey};
 
 /// Kernel variant for a class of GPUs.

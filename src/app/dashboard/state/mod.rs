@@ -2,21 +2,25 @@
 //!
 //! Units: nanoseconds of [`crate::telemetry::now`], bytes.
 
+pub(in crate::app::dashboard) mod kv_map;
+pub(in crate::app::dashboard) mod ledger;
+pub(in crate::app::dashboard) mod runs;
+
 use std::sync::Arc;
 
 use crate::app::answer::citations::SourceLocation;
-use crate::app::dashboard::kv_map::KvMapState;
-use crate::app::dashboard::ledger::LedgerState;
 use crate::app::dashboard::overhead::Cost;
 use crate::app::dashboard::rates::{Figures, Window};
 use crate::app::dashboard::timeline::{INGEST_LANE, TimelineState};
-use crate::app::dashboard::traces::{OpenRun, RunsState};
-use crate::app::panels::document::document_view::Viewer;
 use crate::app::state::ViewState;
 use crate::app::state::chat::{Exchange, Outcome};
+use crate::app::state::viewer::Viewer;
 use crate::engine::{EngineCommand, EngineEvent, LinkBandwidth, PageMap};
 use crate::telemetry::overlap::Interval;
 use crate::telemetry::{Event, EventKind, History, Track};
+use kv_map::KvMapState;
+use ledger::LedgerState;
+use runs::{OpenRun, RunsState};
 
 /// Tabs of the dock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
