@@ -8,7 +8,7 @@ pub struct Known {
     pub reason: &'static str,
 }
 
-pub const KNOWN_CIRCLES: [Known; 26] = [
+pub const KNOWN_CIRCLES: [Known; 25] = [
     Known {
         folder: "src/app",
         files: "answer/citations.rs answer/exact_check.rs answer/page_attention.rs panels/chat/page_attention.rs \
@@ -98,11 +98,6 @@ pub const KNOWN_CIRCLES: [Known; 26] = [
         folder: "src/kv/offload",
         files: "abstract_rows.rs mod.rs ram_pages.rs read_ahead.rs write_back.rs",
         reason: "methods of `OffloadTiers` are divided by subject",
-    },
-    Known {
-        folder: "src/kv/policy",
-        files: "selection.rs spec.rs",
-        reason: "`unique` is in `selection.rs`, and a selection follows a `PolicySpec`",
     },
     Known {
         folder: "src/kv/store",

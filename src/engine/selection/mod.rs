@@ -37,7 +37,7 @@ use crate::gpu::{Binding, Buffer, Gpu, Recorder, Slice};
 use crate::kv::KvSpec;
 use crate::kv::policy::access_frequency::FrequencyTable;
 use crate::kv::policy::retention::RetainedPages;
-use crate::kv::policy::{Policy, PolicySpec};
+use crate::kv::policy::{Lookahead, PolicySpec};
 use crate::telemetry::{ENGINE_LANE, EventLane, Hub};
 use fetch::SelectedOps;
 use lookahead::{LookaheadOps, Prefetched};
@@ -103,13 +103,13 @@ impl Selector {
     /// # Errors
     /// Invalid parameters of the policy, a kernel that does not compile, out of VRAM, a lost device.
     pub(in crate::engine) fn new(gpu: &Gpu, model: &GpuModel, spec: PolicySpec, hub: &Hub) -> Result<Selector, EngineError> {
-        Policy::new(spec).map_err(|e| EngineError::Policy(e.to_string()))?;
+        spec.check().map_err(|e| EngineError::Policy(e.to_string()))?;
         let (d, kv) = (&model.dims, &model.kv);
         let KvSpec { work, sealed, .. } = *kv.spec();
         let score_pages = PageBoundsKernel::new(gpu, d.n_head, d.n_kv_head, d.head_dim)?;
         let kernel = QkScores::new(gpu, d.n_head, d.n_kv_head, d.head_dim, sealed)?;
         let (bounds, readback) = row_buffers(gpu, model, (&score_pages, &kernel), ONE_ROW)?;
-        let estimates = spec.kind.reads_abstracts() && spec.kind.uses_lookahead();
+        let estimates = spec.kind.lookahead() == Lookahead::EstimatedQuery;
         Ok(Selector {
             spec,
             frequency: FrequencyTable::new(d.n_layer, HALF_LIFE_STEPS),
