@@ -31,7 +31,8 @@
 //! | [`kv::offload`] | RAM slabs, read-ahead, write-back |
 //! | [`kv::store`] | pages of one document on disk; io_uring or a thread pool |
 //! | [`kv::policy`] | which tokens a decode step reads: pure functions, no I/O, no GPU type |
-//! | `residency.rs`, `layout.rs`, `budget.rs` | which page has a frame, what VRAM is spent on, the caps |
+//! | `spec.rs`, `layout.rs` | shape of pages, what VRAM is spent on |
+//! | `residency.rs`, `budget.rs` | which page has a frame, the caps |
 //!
 //! Inside [`engine`]:
 //!

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use crate::gpu::kernels::KvFormat;
 use crate::gpu::kernels::dequantize_pages::DequantizePages;
 use crate::gpu::{Binding, Gpu, GpuError, Recorder, Slice, StagingBuffer};
-use crate::kv::layout::KvSpec;
 use crate::kv::quantize_page::quantize_page;
+use crate::kv::spec::KvSpec;
 use crate::kv::vram::{FilledStaging, StagingPool, TransferBatch};
 
 /// Attempts; the best one counts. The first compiles the shader, others may run on a busy machine.

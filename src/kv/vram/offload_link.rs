@@ -5,8 +5,9 @@
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::gpu::{Gpu, StagingBuffer};
 use crate::kv::error::KvError;
-use crate::kv::layout::{BINDING_ALIGN_BYTES, BLOCKS_PER_PAGE};
+use crate::kv::layout::BINDING_ALIGN_BYTES;
 use crate::kv::offload::{OffloadTiers, RamPagesView};
+use crate::kv::spec::BLOCKS_PER_PAGE;
 use crate::kv::store::Io;
 use crate::kv::transfer::OffloadReport;
 use crate::kv::vram::int4_transfer::PageDequantizer;
