@@ -8,7 +8,7 @@ pub struct Known {
     pub reason: &'static str,
 }
 
-pub const KNOWN_CIRCLES: [Known; 22] = [
+pub const KNOWN_CIRCLES: [Known; 21] = [
     Known {
         folder: "src/app",
         files: "answer/citations.rs answer/exact_check.rs answer/page_attention.rs panels/chat/page_attention.rs \
@@ -94,7 +94,6 @@ pub const KNOWN_CIRCLES: [Known; 22] = [
         files: "abstract_rows.rs mod.rs ram_pages.rs read_ahead.rs write_back.rs",
         reason: "methods of `OffloadTiers` are divided by subject",
     },
-    Known { folder: "src/kv/vram", files: "int4_transfer.rs mod.rs", reason: "`StagingPool` is in `mod.rs`" },
     Known {
         folder: "src/model/arch",
         files: "gpt2.rs hparams.rs llama.rs mod.rs opt.rs phi3.rs plan_builder.rs qwen2.rs qwen3.rs registry.rs rope.rs",
