@@ -8,7 +8,7 @@ pub struct Known {
     pub reason: &'static str,
 }
 
-pub const KNOWN_CIRCLES: [Known; 21] = [
+pub const KNOWN_CIRCLES: [Known; 20] = [
     Known {
         folder: "src/app",
         files: "answer/citations.rs answer/exact_check.rs answer/page_attention.rs panels/chat/page_attention.rs \
@@ -88,11 +88,6 @@ pub const KNOWN_CIRCLES: [Known; 21] = [
         folder: "src/gpu",
         files: "recorder.rs timestamps.rs",
         reason: "timestamps are stored with the marks of the recorder",
-    },
-    Known {
-        folder: "src/kv/offload",
-        files: "abstract_rows.rs mod.rs ram_pages.rs read_ahead.rs write_back.rs",
-        reason: "methods of `OffloadTiers` are divided by subject",
     },
     Known {
         folder: "src/model/arch",
