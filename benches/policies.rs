@@ -113,7 +113,7 @@ fn main() {
     };
     let of = |kind: PolicyKind| PolicySpec { kind, ..PolicySpec::default() };
     rows.push(row("full, offloaded", &offloaded(None, false)));
-    for kind in [PolicyKind::H2o, PolicyKind::H2oChunked, PolicyKind::Prefetch, PolicyKind::Window, PolicyKind::LeoAm] {
+    for kind in PolicyKind::ALL {
         rows.push(row(kind.name(), &offloaded(Some(of(kind)), false)));
     }
     let abstracts = PolicySpec { tree: false, ..of(PolicyKind::LeoAm) };

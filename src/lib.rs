@@ -31,7 +31,8 @@
 //! | [`kv::offload`] | RAM slabs, read-ahead, write-back |
 //! | [`kv::store`] | pages of one document on disk; io_uring or a thread pool |
 //! | [`kv::policy`] | which tokens a decode step reads: pure functions, no I/O, no GPU type |
-//! | `residency.rs`, `layout.rs`, `budget.rs` | which page has a frame, what VRAM is spent on, the caps |
+//! | `spec.rs`, `layout.rs` | shape of pages, what VRAM is spent on |
+//! | `residency.rs`, `budget.rs` | which page has a frame, the caps |
 //!
 //! Inside [`engine`]:
 //!
@@ -52,7 +53,7 @@
 //!
 //! | paper | section | file |
 //! |---|---|---|
-//! | LeoAM | §4.2 eq. 2, §4.2 eq. 3: number of initial chunks | `src/kv/policy/leoam/mod.rs` (`initial_chunks`) |
+//! | LeoAM | §4.2 eq. 2, §4.2 eq. 3: number of initial chunks | `src/kv/policy/leoam/initial_chunks.rs` |
 //! | LeoAM | §4.2 Fig. 10: the tree of chunks | `src/kv/policy/leoam/tree.rs` |
 //! | LeoAM | §4.2: token scores of pages in VRAM, in RAM | `src/gpu/kernels/qk_scores.rs`, `src/kv/cpu_scores.rs` |
 //! | LeoAM | §4.2, §4.3: bounds of pages | `src/gpu/kernels/page_bounds.rs`, `shaders/kv/page_bounds.wgsl` |
@@ -80,10 +81,9 @@
 //! its names and its `plan`. 3. A new kind of tokenizer: `src/token/pre_tokenizer.rs`. 4. A tiny checkpoint in
 //! `tests/fixtures/make_hf.py`, its test in `tests/model/hf.rs`; a shape to bench in `src/model/synthetic.rs`.
 //!
-//! **A KV policy.** 1. `src/kv/policy/NAME.rs`: `select(&mut self, &LayerView) -> Selection`, and what it scores first.
-//! 2. `src/kv/policy/spec.rs`: a `PolicyKind` with its name, in `ALL` and in the text of `ParsePolicyError`.
-//! 3. `src/kv/policy/mod.rs`: a variant of `Policy` and its arm in each method. 4. `src/cli/args/device.rs`: a `KvPolicy` with
-//! its line of help. 5. The properties in `kv/policy/mod.rs` run over `PolicyKind::ALL`; add answers to `tests/compat/answers.rs`.
+//! **A KV policy.** 1. `src/kv/policy/NAME.rs`: `Policy` for its state, which selects from a `LayerView`. 2. Its variant of
+//! `PolicyKind` in `src/kv/policy/spec.rs`, and its row in `src/kv/policy/registry.rs`: name, help, paper, needs. The command
+//! line, errors, the engine and tests read the registry. 3. Record its answers in `tests/fixtures/compat/answers.json`.
 //!
 //! **A kernel.** 1. `shaders/FAMILY/OP.wgsl`, with `Bindings:`, `Grid:` and `Workgroup memory:` in its head; a line in the
 //! `embed!` list of `src/gpu/shader_source.rs`. 2. `src/gpu/kernels/OP.rs`: `new`, `bind`, `record`, and `variants`, which

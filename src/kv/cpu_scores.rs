@@ -18,8 +18,8 @@ use rayon::prelude::*;
 
 use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
 use crate::gpu::kernels::KvFormat;
-use crate::kv::layout::KvSpec;
 use crate::kv::policy::leoam::abstracts::{key_rows, key_scales};
+use crate::kv::spec::KvSpec;
 
 /// Number of products above which several threads are faster; dispatching to them takes a tenth of a millisecond.
 const PARALLEL_PRODUCTS: usize = 1 << 20;

@@ -44,12 +44,14 @@ pub mod offload;
 pub mod policy;
 mod quantize_page;
 mod residency;
+mod spec;
 pub mod store;
 mod transfer;
 mod vram;
 
 pub use error::KvError;
-pub use layout::{BLOCKS_PER_PAGE, KvSpec, SegmentShape, VramPlan, plan_pool};
+pub use layout::{SegmentShape, VramPlan, plan_pool};
 pub use quantize_page::quantize_page;
+pub use spec::{BLOCKS_PER_PAGE, KvSpec};
 pub use transfer::{OffloadReport, PageReadback};
 pub use vram::{BlockTable, CodecRates, PagedBuffer, RamKeys, SelectedStream, StagedBatch, StreamCost, VramCache};

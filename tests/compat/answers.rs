@@ -12,6 +12,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use serde_json::{Map, Value, json};
+use strata::engine::PolicyKind;
 
 use crate::{Ran, copy_folder, device, fixture, path_text, recorded, run, scratch};
 
@@ -19,7 +20,6 @@ const MAX_TOKENS: &str = "6";
 const CONTEXT: &str = "1536";
 /// So few tokens that what a policy chooses shows in its answers.
 const IMPORTANCE: &str = "4";
-const POLICIES: [&str; 6] = ["full", "window", "h2o", "h2o-chunked", "prefetch", "leoam"];
 const MODES: [&str; 2] = ["alone", "at_once"];
 const N_WORKERS: usize = 2;
 const PROMPTS: [&str; 16] = [
@@ -53,7 +53,8 @@ pub fn is_recorded_device(name: &str) -> bool {
 }
 
 fn cases() -> Vec<Case> {
-    let budgets = || BUDGETS.iter().flat_map(|(budget, _)| POLICIES.map(|policy| (*budget, policy)));
+    let policies = || ["full"].into_iter().chain(PolicyKind::ALL.map(PolicyKind::name));
+    let budgets = || BUDGETS.iter().flat_map(|(budget, _)| policies().map(|policy| (*budget, policy)));
     MODES.into_iter().flat_map(|mode| budgets().map(move |(budget, policy)| (mode, budget, policy))).collect()
 }
 

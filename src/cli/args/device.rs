@@ -6,6 +6,7 @@
 
 use std::path::PathBuf;
 
+use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 
 use super::values::{at_least_one, number, share};
@@ -20,34 +21,35 @@ pub struct FolderArg {
     pub kv_dir: Option<PathBuf>,
 }
 
-/// Which keys attention reads during decode.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub enum KvPolicy {
-    /// all keys, in every tier
-    #[default]
-    Full,
-    /// the first and the latest keys
-    Window,
-    /// keys with the most attention so far, token by token
-    H2o,
-    /// keys with the most attention so far, in chunks of 64
-    H2oChunked,
-    /// like h2o, fetched one layer ahead
-    Prefetch,
-    /// keys with the most attention for each token, found with abstracts and a tree of chunks (LeoAM)
-    Leoam,
-}
+/// Which keys attention reads during decode: full attention, or a policy of the registry.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct KvPolicy(Option<PolicyKind>);
 
 impl KvPolicy {
-    fn kind(self) -> Option<PolicyKind> {
-        Some(match self {
-            KvPolicy::Full => return None,
-            KvPolicy::Window => PolicyKind::Window,
-            KvPolicy::H2o => PolicyKind::H2o,
-            KvPolicy::H2oChunked => PolicyKind::H2oChunked,
-            KvPolicy::Prefetch => PolicyKind::Prefetch,
-            KvPolicy::Leoam => PolicyKind::LeoAm,
-        })
+    /// Full attention.
+    pub const FULL: KvPolicy = KvPolicy(None);
+
+    const N_VALUES: usize = 1 + PolicyKind::ALL.len();
+
+    const VALUES: [KvPolicy; KvPolicy::N_VALUES] = {
+        let mut values = [KvPolicy::FULL; KvPolicy::N_VALUES];
+        let mut i = 1;
+        while i < values.len() {
+            values[i] = KvPolicy(Some(PolicyKind::ALL[i - 1]));
+            i += 1;
+        }
+        values
+    };
+}
+
+impl ValueEnum for KvPolicy {
+    fn value_variants<'a>() -> &'a [KvPolicy] {
+        &KvPolicy::VALUES
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let (name, help) = self.0.map_or(("full", "all keys, in every tier"), |kind| (kind.name(), kind.help()));
+        Some(PossibleValue::new(name).help(help))
     }
 }
 
@@ -130,8 +132,8 @@ impl DeviceArgs {
 
     /// Policy of decode steps; None for full attention.
     fn policy(&self) -> Option<PolicySpec> {
-        let kind = self.kv_policy.kind()?;
-        let amount = match (self.mass.filter(|_| kind == PolicyKind::LeoAm), self.importance) {
+        let kind = self.kv_policy.0?;
+        let amount = match (self.mass.filter(|_| kind.estimates_mass()), self.importance) {
             (Some(mass), SelectionBudget::Rate(floor)) => SelectionBudget::Mass { mass, floor },
             // Not a share, so the engine rejects it.
             (Some(mass), SelectionBudget::Tokens(n)) => SelectionBudget::Mass { mass, floor: n as f32 },

@@ -269,7 +269,7 @@ impl BenchArgs {
 
     /// True if KV may be offloaded or selected, which adds columns.
     pub fn shows_tiers(&self) -> bool {
-        self.device.kv_policy != KvPolicy::Full || self.device.vram_budget.is_some()
+        self.device.kv_policy != KvPolicy::FULL || self.device.vram_budget.is_some()
     }
 
     /// Output format; `--json` is `-o jsonl`.

@@ -39,7 +39,7 @@ use crate::gpu::{Binding, Buffer, Gpu, Recorder, Slice};
 use crate::kv::KvSpec;
 use crate::kv::policy::access_frequency::FrequencyTable;
 use crate::kv::policy::retention::RetainedPages;
-use crate::kv::policy::{Policy, PolicySpec};
+use crate::kv::policy::{Lookahead, PolicySpec};
 use crate::telemetry::{ENGINE_LANE, EventLane, Hub};
 use lookahead::{LookaheadOps, Prefetched};
 use observation_window::ObservationWindow;
@@ -116,13 +116,13 @@ impl Selector {
         spec: PolicySpec,
         hub: &Hub,
     ) -> Result<Selector, EngineError> {
-        Policy::new(spec).map_err(|e| EngineError::Policy(e.to_string()))?;
+        spec.check().map_err(|e| EngineError::Policy(e.to_string()))?;
         let (d, kv) = (&parts.model.dims, parts.kv);
         let KvSpec { work, sealed, .. } = *kv.spec();
         let score_pages = PageBoundsKernel::new(gpu, d.n_head, d.n_kv_head, d.head_dim)?;
         let kernel = QkScores::new(gpu, d.n_head, d.n_kv_head, d.head_dim, sealed)?;
         let (bounds, readback) = row_buffers(gpu, parts, (&score_pages, &kernel), ONE_ROW)?;
-        let estimates = spec.kind.reads_abstracts() && spec.kind.uses_lookahead();
+        let estimates = spec.kind.lookahead() == Lookahead::EstimatedQuery;
         Ok(Selector {
             spec,
             frequency: FrequencyTable::new(d.n_layer, HALF_LIFE_STEPS),

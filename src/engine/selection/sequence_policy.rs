@@ -18,7 +18,7 @@ use crate::engine::selection::SelectionStats;
 use crate::kv::RamKeys;
 use crate::kv::policy::retention::{OffloadedHits, RetainedPages};
 use crate::kv::policy::scores::{PageBounds, PageScores, ScoreRuns, ScoreTotals};
-use crate::kv::policy::{LayerView, Policy, PolicyKind, PolicySpec, Selection, Tier, unique};
+use crate::kv::policy::{LayerView, Lookahead, Policy, PolicySpec, Selection, Tier, unique};
 
 /// Decode steps that read every page to compare the selection with the full attention.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl MassSteps {
 /// Selection state of one sequence.
 pub(in crate::engine) struct SequencePolicy {
     pub spec: PolicySpec,
-    policy: Policy,
+    policy: Box<dyn Policy>,
     /// by layer `[H]`: slack of the highest bound of each query head over its attention in the last step
     bound_slack: Vec<Vec<f32>>,
     /// by layer: candidates of the last step, in any tier
@@ -124,7 +124,7 @@ impl SequencePolicy {
     ) -> Result<SequencePolicy, EngineError> {
         Ok(SequencePolicy {
             spec,
-            policy: Policy::new(spec).map_err(|e| EngineError::Policy(e.to_string()))?,
+            policy: spec.policy().map_err(|e| EngineError::Policy(e.to_string()))?,
             bound_slack: vec![vec![0.0; dims.n_head]; dims.n_layer],
             candidates: vec![Vec::new(); dims.n_layer],
             retained,
@@ -196,7 +196,7 @@ impl SequencePolicy {
 
     /// Candidates of the next layer and its pages to prefetch. None without estimated bounds, unless the policy is a window.
     fn predict(&self, at: &LayerInputs, bounds: Option<PageBounds>, anywhere: &[Tier]) -> Option<(Vec<u32>, Vec<u32>)> {
-        let tiers = at.next_tiers.filter(|_| bounds.is_some() || self.spec.kind == PolicyKind::Window)?;
+        let tiers = at.next_tiers.filter(|_| bounds.is_some() || self.spec.kind.lookahead() == Lookahead::Position)?;
         let bounds = bounds.unwrap_or_default().of_weights(&self.bound_slack[at.layer + 1], at.n_kv_head);
         let view = LayerView { layer: at.layer + 1, tiers: anywhere, ..self.view(at, &bounds) };
         Some((self.policy.candidates(&view), self.policy.predict(&LayerView { tiers, ..view })))

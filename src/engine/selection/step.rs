@@ -32,7 +32,7 @@ use crate::engine::selection::{PREFER_EVERY, Selector};
 use crate::gpu::{Binding, Gpu, Recorder};
 use crate::kv::policy::retention::{OffloadedHits, TRACKED_WEIGHT};
 use crate::kv::policy::scores::{PageBounds, head_masses};
-use crate::kv::policy::{PolicyKind, SelectedBlock, unique};
+use crate::kv::policy::{Lookahead, SelectedBlock, unique};
 use crate::kv::{BlockTable, SelectedStream, StagedBatch};
 use crate::telemetry::{EventKind, KernelFamily};
 
@@ -125,7 +125,7 @@ impl Executor {
             self.measure_mass(s, device, layer, n_context, rows, &selected, tails)?;
         }
         self.attend_blocks(s, device, layer, n_context, rows, selected, prefetched.as_ref(), recorded)?;
-        if s.spec.kind == PolicyKind::Prefetch && !self.synchronous && layer + 1 < self.model.dims.n_layer {
+        if s.spec.kind.lookahead() == Lookahead::AllKeys && !self.synchronous && layer + 1 < self.model.dims.n_layer {
             let all: Vec<u32> = (0..n_pages as u32).collect();
             self.kv.begin_streamed(layer + 1, &all);
         }

@@ -29,38 +29,42 @@ mod access_plan;
 mod committer;
 mod config;
 mod error;
+mod io_queue;
 mod occupancy;
+mod page;
 mod ram_pages;
+mod ram_tier;
 mod read_ahead;
+mod read_state;
 mod scratch;
 mod stats;
 mod write_back;
+mod write_state;
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
-use std::ops::Deref;
-use std::sync::Arc;
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use crate::base::{Bytes, MovedBytes};
-use crate::kv::store::{Io, IoDone, IoInfo, IoRequest, PAGE_TOKENS, PageId, PageKind, PageRun, Slab, SlabPool, StoreChain};
+use crate::kv::store::{Io, IoDone, IoInfo, PAGE_TOKENS, PageId, PageKind, PageRun, StoreChain};
 use crate::telemetry::{Cause, EventKind, EventLane, FaultKind, Link, WaitCause, ns_of};
 
 pub use config::OffloadConfig;
 pub use error::OffloadError;
+pub use page::{PageBytes, PageLocation, Retention};
 pub use ram_pages::RamPagesView;
 pub use scratch::{SCRATCH_PREFIX, Scratch, remove_stale_scratch, scratch};
 pub use stats::{Notice, OffloadStats, OffloadUsage, TierUse, WaitTotal};
 
-use crate::kv::bandwidth_limit::BandwidthLimit;
+use abstract_rows::AbstractRows;
 use access_plan::AccessPlan;
 use committer::Committer;
 use config::RamSplit;
-use ram_pages::RamPages;
+use io_queue::{IoQueue, IoWork, PendingIo, TIMEOUT};
+use ram_tier::RamTier;
+use read_state::ReadState;
 use scratch::ScratchFolder;
-use stats::{BusyClock, Notices};
-
-/// A wait fails if the disk completes nothing for this long.
-const TIMEOUT: Duration = Duration::from_secs(30);
+use stats::Notices;
+use write_state::WriteState;
 
 /// Backing of the disk tier.
 #[derive(Debug)]
@@ -73,106 +77,22 @@ pub enum DiskBacking {
     Scratch(Scratch),
 }
 
-/// Retention of the RAM copy of a page, once the disk has the page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Retention {
-    /// the page is not in VRAM: the copy stays if its group is among the first that fit
-    InRam,
-    /// the page is also in VRAM: the copy is dropped. If nothing can be written, it stays only while RAM has room
-    OnDiskOnly,
-}
-
-/// Location of the nearest offloaded copy of a page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PageLocation {
-    /// in RAM: `fetch` does not wait
-    Ram,
-    /// being read from disk
-    InFlight,
-    /// on disk
-    Disk,
-    /// in no tier
-    Missing,
-}
-
-/// Payload of a page. It keeps its slab in use, so drop it soon.
-#[derive(Debug, Clone)]
-pub struct PageBytes {
-    slab: Arc<Slab>,
-    offset: usize,
-    len: usize,
-}
-
-impl Deref for PageBytes {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        self.slab.get(self.offset..).and_then(|rest| rest.get(..self.len)).unwrap_or_default()
-    }
-}
-
-/// Order of the RAM copies: pinned pages, then the first groups. The last one is evicted first.
-type Rank = (bool, u32);
-
-/// Subject of an I/O request.
-#[derive(Debug, Clone, Copy)]
-enum IoWork {
-    Read(PageRun),
-    Write(PageId),
-}
-
-/// An I/O request in flight.
-#[derive(Debug)]
-struct PendingIo {
-    work: IoWork,
-    cause: Cause,
-    began: Instant,
-    /// time at which the bandwidth limit lets it complete
-    arrives_at: Instant,
-}
-
 /// Offload tiers of one context.
 #[derive(Debug)]
 pub struct OffloadTiers {
     /// Dropped first, so that no I/O is in flight when the files are closed.
-    io: Io,
+    queue: IoQueue,
     committer: Committer,
     store: Option<StoreChain>,
     scratch: Option<ScratchFolder>,
     config: OffloadConfig,
-    split: RamSplit,
     lane: EventLane,
-    resident_pool: SlabPool,
-    read_ahead_pool: SlabPool,
-    /// pages with their own slab: cached copies, and unwritten pages
-    ram_pages: RamPages,
-    /// cached copies of pages on disk, by rank
-    copies: BTreeSet<(Rank, PageId)>,
-    /// pages whose copies are evicted last
-    pinned: HashSet<PageId>,
-    /// read ahead, not fetched yet
-    prefetched: HashMap<PageId, PageBytes>,
-    /// reads in flight that are still needed, with their tags
-    reading: HashMap<PageId, u64>,
-    /// pages of failed runs: each is read singly, so that only the corrupt ones are lost
-    read_singly: HashSet<PageId>,
-    plan: AccessPlan,
-    /// unwritten pages, oldest first
-    write_queue: VecDeque<PageId>,
-    n_writing: usize,
-    pending_io: HashMap<u64, PendingIo>,
-    next_tag: u64,
-    /// requests waiting for room in the I/O queue
-    to_submit: VecDeque<IoRequest>,
-    /// completed, but delayed by the bandwidth limit
-    delayed: Vec<IoDone>,
-    link: BandwidthLimit,
-    saving: write_back::WriteBackState,
-    rows: abstract_rows::AbstractRows,
+    ram: RamTier,
+    reads: ReadState,
+    writes: WriteState,
+    rows: AbstractRows,
     counts: OffloadStats,
-    reading_clock: BusyClock,
     notices: Notices,
-    ram_peak_bytes: u64,
     disk_peak_bytes: u64,
 }
 
@@ -197,44 +117,27 @@ impl OffloadTiers {
         let split = RamSplit::new(&config, store.as_ref().map(|s| s.geometry().extent_groups))?;
         let disk_peak_bytes = store.as_ref().map_or(0, |s| s.disk_bytes().0);
         Ok(OffloadTiers {
-            io,
+            queue: IoQueue::new(io, config.nvme_limit),
             committer: Committer::default(),
-            saving: write_back::WriteBackState::new(store.is_some()),
-            rows: abstract_rows::AbstractRows::default(),
+            writes: WriteState::new(store.is_some()),
             store,
             scratch,
-            split,
-            lane,
-            resident_pool: SlabPool::new(split.resident_budget()),
-            read_ahead_pool: SlabPool::new(split.read_ahead_budget()),
-            ram_pages: RamPages::default(),
-            copies: BTreeSet::new(),
-            pinned: HashSet::new(),
-            prefetched: HashMap::new(),
-            reading: HashMap::new(),
-            read_singly: HashSet::new(),
-            plan: AccessPlan::default(),
-            write_queue: VecDeque::new(),
-            n_writing: 0,
-            pending_io: HashMap::new(),
-            next_tag: 0,
-            to_submit: VecDeque::new(),
-            delayed: Vec::new(),
-            link: BandwidthLimit::new(config.nvme_limit),
             config,
+            lane,
+            ram: RamTier::new(split),
+            reads: ReadState::default(),
+            rows: AbstractRows::default(),
             counts: OffloadStats::default(),
-            reading_clock: BusyClock::default(),
             notices: Notices::default(),
-            ram_peak_bytes: 0,
             disk_peak_bytes,
         })
     }
 
     /// Location of a page.
     pub fn location(&self, page: PageId) -> PageLocation {
-        if self.ram_pages.contains_key(&page) || self.prefetched.contains_key(&page) {
+        if self.ram.pages.contains_key(&page) || self.reads.prefetched.contains_key(&page) {
             PageLocation::Ram
-        } else if self.reading.contains_key(&page) {
+        } else if self.reads.reading.contains_key(&page) {
             PageLocation::InFlight
         } else if self.is_on_disk(page) {
             PageLocation::Disk
@@ -254,7 +157,7 @@ impl OffloadTiers {
 
     /// The I/O backend in use, and the reason.
     pub fn io_info(&self) -> IoInfo {
-        self.io.info()
+        self.queue.info()
     }
 
     /// Records completions and starts new I/O, without waiting. Call it often.
@@ -263,26 +166,21 @@ impl OffloadTiers {
         self.start_writes();
         self.start_commit(false);
         self.read_ahead();
-        self.submit_waiting();
+        self.queue.submit_waiting();
     }
 
     /// Current use, peak and budget of both tiers.
     pub fn usage(&self) -> OffloadUsage {
-        let (resident, read_ahead) = (self.resident_pool.usage(), self.read_ahead_pool.usage());
         let disk = self.store.as_ref().map_or(0, |s| s.disk_bytes().0);
         OffloadUsage {
-            ram: TierUse {
-                now: Bytes(resident.in_use.0 + read_ahead.in_use.0),
-                peak: Bytes(self.ram_peak_bytes),
-                budget: self.config.ram_budget,
-            },
+            ram: TierUse { now: self.ram.bytes(), peak: self.ram.peak_bytes(), budget: self.config.ram_budget },
             disk: TierUse { now: Bytes(disk), peak: Bytes(disk.max(self.disk_peak_bytes)), budget: self.config.disk_budget },
         }
     }
 
     /// Totals since creation.
     pub fn counts(&self) -> OffloadStats {
-        OffloadStats { reading: self.reading_clock.total(Instant::now()), ..self.counts }
+        OffloadStats { reading: self.reads.clock.total(Instant::now()), ..self.counts }
     }
 
     /// Bytes moved by these tiers.
@@ -308,23 +206,17 @@ impl OffloadTiers {
     pub fn truncate(&mut self, n_tokens: usize) {
         let n_groups = u32::try_from(n_tokens / PAGE_TOKENS as usize).unwrap_or(u32::MAX);
         let is_dropped = |page: &PageId| page.group >= n_groups;
-        self.write_queue.retain(|p| !is_dropped(p));
-        let being_written = |op: &PendingIo| matches!(op.work, IoWork::Write(page) if is_dropped(&page));
-        while self.pending_io.values().any(being_written) {
+        self.writes.queue.retain(|p| !is_dropped(p));
+        while self.queue.is_writing(is_dropped) {
             if !self.wait_for_completion() {
                 self.disable_write_back();
                 break;
             }
         }
         // A failed write has requeued its page.
-        self.write_queue.retain(|p| !is_dropped(p));
-        let dropped_tags: Vec<u64> = self.reading.iter().filter(|(p, _)| is_dropped(p)).map(|(_, tag)| *tag).collect();
-        self.reading.retain(|_, tag| !dropped_tags.contains(tag));
-        self.prefetched.retain(|p, _| !is_dropped(p));
-        self.ram_pages.retain(|p| !is_dropped(p));
-        self.copies.retain(|(_, p)| !is_dropped(p));
-        self.read_singly.retain(|p| !is_dropped(p));
-        self.plan.truncate(n_groups);
+        self.writes.queue.retain(|p| !is_dropped(p));
+        self.reads.truncate(n_groups);
+        self.ram.truncate(n_groups);
         self.rows.truncate(n_groups);
         if let Some(store) = &mut self.store {
             store.rewind(n_tokens);
@@ -333,18 +225,17 @@ impl OffloadTiers {
 
     /// Maximum number of cached copies.
     pub fn n_resident(&self) -> usize {
-        self.split.n_resident
+        self.ram.split.n_resident
+    }
+
+    /// A view of the RAM-resident pages for another thread.
+    pub fn ram_pages_view(&self) -> RamPagesView {
+        self.ram.pages.view()
     }
 
     /// Caches these pages before all others, from their next fetch on.
     pub fn pin(&mut self, pages: HashSet<PageId>) {
-        self.pinned = pages;
-        let copies = std::mem::take(&mut self.copies);
-        self.copies = copies.into_iter().map(|(_, page)| (self.rank(page), page)).collect();
-    }
-
-    fn rank(&self, page: PageId) -> Rank {
-        (!self.pinned.contains(&page), page.group)
+        self.ram.pin(pages);
     }
 
     /// Saves all unwritten pages, then closes the tiers. Returns the stores of saved documents, and the I/O for reuse.
@@ -353,12 +244,13 @@ impl OffloadTiers {
         if self.scratch.is_none() {
             self.flush();
         }
-        self.plan = AccessPlan::default();
-        while !self.pending_io.is_empty() && self.wait_for_completion() {}
+        self.reads.plan = AccessPlan::default();
+        while self.wait_for_completion() {}
         if let Some(result) = self.committer.next(TIMEOUT) {
             self.finish_commit(result);
         }
-        let OffloadTiers { io, store, scratch, .. } = self;
+        let OffloadTiers { queue, store, scratch, .. } = self;
+        let io = queue.into_io();
         match scratch {
             None => (store, io),
             Some(folder) => {
@@ -395,73 +287,17 @@ impl OffloadTiers {
         self.notices.report(kind, text);
     }
 
-    /// Submits a request to the I/O threads, and records its subject.
-    fn submit(&mut self, request: IoRequest, work: IoWork, cause: Cause) {
-        let began = Instant::now();
-        let arrives_at = self.link.delay_for(began, request.len as u64);
-        self.pending_io.insert(request.tag, PendingIo { work, cause, began, arrives_at });
-        self.to_submit.push_back(request);
-        self.submit_waiting();
-    }
-
-    fn submit_waiting(&mut self) {
-        while let Some(request) = self.to_submit.pop_front() {
-            if let Err(back) = self.io.submit(request) {
-                self.to_submit.push_front(*back);
-                break;
-            }
-        }
-    }
-
-    fn page_slab(&mut self) -> Option<Slab> {
-        let slab = self.resident_pool.take(self.split.slot_bytes).ok();
-        self.record_ram_peak();
-        slab
-    }
-
-    fn run_slab(&mut self) -> Option<Slab> {
-        let slab = self.read_ahead_pool.take(self.split.run_bytes()).ok();
-        self.record_ram_peak();
-        slab
-    }
-
-    /// Memory is mapped only when a slab is taken, so this misses no peak.
-    fn record_ram_peak(&mut self) {
-        let mapped = self.resident_pool.usage().mapped.0 + self.read_ahead_pool.usage().mapped.0;
-        self.ram_peak_bytes = self.ram_peak_bytes.max(mapped);
-    }
-
-    fn tag(&mut self) -> u64 {
-        self.next_tag += 1;
-        self.next_tag
-    }
-
     /// Records all completions.
     fn collect(&mut self) {
-        while let Some(done) = self.io.try_next() {
-            self.delayed.push(done);
-        }
-        self.release(Instant::now());
+        let completed = self.queue.completed();
+        self.finish(completed);
         while let Some(result) = self.committer.next(Duration::ZERO) {
             self.finish_commit(result);
         }
     }
 
-    /// Time at which the bandwidth limit lets a completion through.
-    fn arrives_at(&self, done: &IoDone) -> Option<Instant> {
-        self.pending_io.get(&done.tag).map(|op| op.arrives_at)
-    }
-
-    fn release(&mut self, now: Instant) {
-        if self.delayed.is_empty() {
-            return;
-        }
-        let (completed, rest) =
-            std::mem::take(&mut self.delayed).into_iter().partition(|done| self.arrives_at(done).is_none_or(|at| at <= now));
-        self.delayed = rest;
-        let completed: Vec<IoDone> = completed;
-        for done in completed {
-            let Some(op) = self.pending_io.remove(&done.tag) else { continue };
+    fn finish(&mut self, completed: Vec<(PendingIo, IoDone)>) {
+        for (op, done) in completed {
             match op.work {
                 IoWork::Read(run) => self.finish_read(run, &op, done),
                 IoWork::Write(page) => self.finish_write(page, &op, done),
@@ -471,25 +307,8 @@ impl OffloadTiers {
 
     /// Waits until at least one request completes. False if none is in flight, or the disk does not respond.
     fn wait_for_completion(&mut self) -> bool {
-        if self.pending_io.is_empty() {
-            return false;
-        }
-        self.submit_waiting();
-        let n_before = self.pending_io.len();
-        let began = Instant::now();
-        while self.pending_io.len() == n_before {
-            let now = Instant::now();
-            let next_arrival = self.delayed.iter().filter_map(|d| self.arrives_at(d)).min();
-            let timeout = next_arrival.map_or(TIMEOUT, |at| at.saturating_duration_since(now));
-            if self.delayed.len() == n_before {
-                std::thread::sleep(timeout);
-            } else if let Some(done) = self.io.next(timeout) {
-                self.delayed.push(done);
-            } else if next_arrival.is_none() && began.elapsed() >= TIMEOUT {
-                return false;
-            }
-            self.release(Instant::now());
-        }
+        let Some(completed) = self.queue.wait() else { return false };
+        self.finish(completed);
         true
     }
 }

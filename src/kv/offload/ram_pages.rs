@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::kv::offload::{OffloadTiers, PageBytes, Retention};
+use crate::kv::offload::page::{PageBytes, Retention};
 use crate::kv::store::{PageId, Slab};
 
 /// A page with its own slab.
@@ -34,6 +34,11 @@ pub struct RamPagesView {
 }
 
 impl RamPages {
+    /// The shared view.
+    pub fn view(&self) -> RamPagesView {
+        self.view.clone()
+    }
+
     /// Adds a page, or replaces its copy.
     pub fn insert(&mut self, page: PageId, slab: Slab, retention: Retention) {
         let slab = Arc::new(slab);
@@ -56,13 +61,6 @@ impl RamPages {
     pub fn retain(&mut self, stays: impl Fn(&PageId) -> bool) {
         self.view.lock().retain(|page, _| stays(page));
         self.pages.retain(|page, _| stays(page));
-    }
-}
-
-impl OffloadTiers {
-    /// A view of the RAM-resident pages for another thread.
-    pub fn ram_pages_view(&self) -> RamPagesView {
-        self.ram_pages.view.clone()
     }
 }
 

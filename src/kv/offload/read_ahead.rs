@@ -6,12 +6,12 @@
 //! 1. Runs are read only into slabs of the read-ahead pool, which bounds the read-ahead.
 //! 2. A page that is no longer needed when its read completes is not verified.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
 use crate::kv::offload::access_plan::{AccessPlan, ReadMode};
-use crate::kv::offload::{IoWork, OffloadError, OffloadTiers, PageBytes, PendingIo, Retention, TIMEOUT};
+use crate::kv::offload::io_queue::{IoWork, PendingIo, TIMEOUT};
+use crate::kv::offload::{OffloadError, OffloadTiers, PageBytes};
 use crate::kv::store::{Cancel, IoBuffer, IoDone, PageId, PageRun, Slab};
 use crate::telemetry::{Cause, FaultKind, Link, WaitCause};
 
@@ -30,15 +30,8 @@ impl OffloadTiers {
     }
 
     fn set_plan(&mut self, plan: AccessPlan) {
-        self.reclaim_read_ahead_memory();
-        self.plan = plan;
-        if !self.prefetched.is_empty() || !self.reading.is_empty() {
-            let still_needed =
-                self.plan.pages().iter().filter(|p| self.prefetched.contains_key(p) || self.reading.contains_key(p));
-            let still_needed: HashSet<PageId> = still_needed.copied().collect();
-            self.prefetched.retain(|p, _| still_needed.contains(p));
-            self.reading.retain(|p, _| still_needed.contains(p));
-        }
+        self.ram.reclaim_read_ahead_memory();
+        self.reads.set_plan(plan);
         self.poll_completions();
     }
 
@@ -48,23 +41,14 @@ impl OffloadTiers {
     /// [`OffloadError::Missing`] if no tier has the page intact; [`OffloadError::BuffersInUse`] if the caller still
     /// holds all pages returned before; [`OffloadError::Timeout`].
     pub fn fetch(&mut self, page: PageId) -> Result<PageBytes, OffloadError> {
-        let is_planned = match self.plan.seek(page) {
-            Some(skipped) => {
-                for page in skipped {
-                    self.prefetched.remove(&page);
-                    self.reading.remove(&page);
-                }
-                true
-            }
-            None => false,
-        };
+        let is_planned = self.reads.seek(page);
         self.poll_completions();
         let mut waiting = None;
         let result = loop {
             if let Some(bytes) = self.take_from_ram(page, is_planned) {
                 break Ok(bytes);
             }
-            if !self.reading.contains_key(&page) {
+            if !self.reads.reading.contains_key(&page) {
                 if !self.is_on_disk(page) {
                     break Err(OffloadError::Missing(page));
                 }
@@ -86,7 +70,7 @@ impl OffloadTiers {
             self.counts.n_fetched_at_once += u64::from(result.is_ok());
         }
         if is_planned {
-            self.plan.advance();
+            self.reads.plan.advance();
         }
         self.read_ahead();
         result
@@ -94,63 +78,30 @@ impl OffloadTiers {
 
     /// The bandwidth limit if the disk has completed the read, otherwise the disk.
     fn cause_of_wait(&self, page: PageId) -> WaitCause {
-        let tag = self.reading.get(&page);
-        let is_done = self.delayed.iter().any(|done| Some(&done.tag) == tag);
+        let is_done = self.reads.reading.get(&page).is_some_and(|tag| self.queue.is_delayed(*tag));
         if is_done { WaitCause::LinkLimit } else { WaitCause::Disk }
     }
 
     /// The payload, if it is in RAM.
     fn take_from_ram(&mut self, page: PageId, is_planned: bool) -> Option<PageBytes> {
         let len = usize::try_from(self.config.page_bytes).ok()?;
-        if let Some(resident) = self.ram_pages.get(&page) {
+        if let Some(resident) = self.ram.pages.get(&page) {
             return Some(PageBytes { slab: Arc::clone(&resident.slab), offset: 0, len });
         }
-        let bytes = self.prefetched.remove(&page)?;
-        if is_planned && self.plan.is_reused() {
-            self.cache_copy(page, &bytes);
+        let bytes = self.reads.prefetched.remove(&page)?;
+        if is_planned && self.reads.plan.is_reused() {
+            self.ram.cache_copy(page, &bytes);
         }
         Some(bytes)
     }
 
-    /// Caches a copy of a page on disk, if its group is among the first that fit.
-    pub(super) fn cache_copy(&mut self, page: PageId, payload: &[u8]) {
-        if !self.has_room_for_copy(page) {
-            return;
-        }
-        let Some(slab) = self.page_slab() else { return };
-        self.ram_pages.insert(page, fill_slab(slab, payload), Retention::InRam);
-        self.copies.insert((self.rank(page), page));
-    }
-
-    /// True if one more copy fits. Evicts a copy of a later rank for it.
-    pub(super) fn has_room_for_copy(&mut self, page: PageId) -> bool {
-        if self.copies.len() < self.split.n_resident {
-            return true;
-        }
-        match self.copies.last() {
-            Some((last, _)) if *last > self.rank(page) => self.drop_copy(),
-            _ => false,
-        }
-    }
-
-    /// Evicts the copy of the last rank, which the disk has. False if there is none.
-    pub(super) fn drop_copy(&mut self) -> bool {
-        match self.copies.pop_last() {
-            Some((_, page)) => {
-                self.ram_pages.remove(page);
-                true
-            }
-            None => false,
-        }
-    }
-
     /// Starts reads along the plan while there is room.
     pub(super) fn read_ahead(&mut self) {
-        while self.plan.read_mode() != ReadMode::OnDemand {
+        while self.reads.plan.read_mode() != ReadMode::OnDemand {
             let Some(run) = self.next_run() else { break };
-            let Some(slab) = self.run_slab() else { break };
-            self.plan.advance_reads(run.n_pages as usize);
-            let cause = match (self.plan.read_mode(), self.plan.is_reused()) {
+            let Some(slab) = self.ram.run_slab() else { break };
+            self.reads.plan.advance_reads(run.n_pages as usize);
+            let cause = match (self.reads.plan.read_mode(), self.reads.plan.is_reused()) {
                 (ReadMode::Ahead, true) => Cause::Prefetch,
                 (ReadMode::Ahead, false) => Cause::Restore,
                 (ReadMode::Immediate | ReadMode::OnDemand, _) => Cause::Attention,
@@ -161,9 +112,9 @@ impl OffloadTiers {
 
     /// The next pages of the plan that one read can fetch.
     fn next_run(&mut self) -> Option<PageRun> {
-        let mut plan = std::mem::take(&mut self.plan);
+        let mut plan = std::mem::take(&mut self.reads.plan);
         let run = plan.next_to_read(|p| self.needs_read(p)).and_then(|first| {
-            let most = self.store.as_ref()?.run_at(first.kind, first.layer, first.group, self.split.run_pages)?.n_pages;
+            let most = self.store.as_ref()?.run_at(first.kind, first.layer, first.group, self.ram.split.run_pages)?.n_pages;
             let follows = |i: &u32| {
                 let next = PageId { group: first.group + i, ..first };
                 plan.peek_to_read(*i as usize) == Some(next) && self.needs_read(next)
@@ -171,23 +122,24 @@ impl OffloadTiers {
             let n_pages = 1 + (1..most).take_while(follows).count() as u32;
             Some(PageRun { kind: first.kind, layer: first.layer, first_group: first.group, n_pages })
         });
-        self.plan = plan;
+        self.reads.plan = plan;
         run
     }
 
     fn needs_read(&self, page: PageId) -> bool {
-        let is_here =
-            self.ram_pages.contains_key(&page) || self.prefetched.contains_key(&page) || self.reading.contains_key(&page);
-        !is_here && self.is_on_disk(page) && !self.read_singly.contains(&page)
+        let is_here = self.ram.pages.contains_key(&page)
+            || self.reads.prefetched.contains_key(&page)
+            || self.reads.reading.contains_key(&page);
+        !is_here && self.is_on_disk(page) && !self.reads.read_singly.contains(&page)
     }
 
     /// Starts the read of a page that was not read ahead.
     fn start_read_now(&mut self, page: PageId) -> Result<(), OffloadError> {
         let slab = loop {
-            if let Some(slab) = self.run_slab() {
+            if let Some(slab) = self.ram.run_slab() {
                 break slab;
             }
-            if !self.cancel_read_ahead() && !self.wait_for_completion() {
+            if !self.reads.cancel_read_ahead() && !self.wait_for_completion() {
                 return Err(OffloadError::BuffersInUse(page));
             }
         };
@@ -195,27 +147,15 @@ impl OffloadTiers {
         if self.start_read(run, slab, Cause::Attention) { Ok(()) } else { Err(OffloadError::Missing(page)) }
     }
 
-    /// Discards one page read ahead, the one needed last. False if there is none.
-    pub(super) fn cancel_read_ahead(&mut self) -> bool {
-        while let Some(page) = self.plan.step_back() {
-            if self.prefetched.remove(&page).is_some() {
-                return true;
-            }
-        }
-        let any_discarded = !self.prefetched.is_empty();
-        self.prefetched.clear();
-        any_discarded
-    }
-
     /// Starts a read. False if the store does not have the run.
     fn start_read(&mut self, run: PageRun, slab: Slab, cause: Cause) -> bool {
-        let tag = self.tag();
+        let tag = self.queue.tag();
         let Some(store) = &self.store else { return false };
         match store.begin_read(run, slab, tag, &Cancel::default()) {
             Ok(request) => {
-                self.reading.extend(run.pages().map(|p| (p, tag)));
-                self.reading_clock.begin(Instant::now());
-                self.submit(request, IoWork::Read(run), cause);
+                self.reads.reading.extend(run.pages().map(|p| (p, tag)));
+                self.reads.clock.begin(Instant::now());
+                self.queue.submit(request, IoWork::Read(run), cause);
                 true
             }
             Err(error) => {
@@ -227,16 +167,16 @@ impl OffloadTiers {
 
     /// Records a completed read.
     pub(super) fn finish_read(&mut self, run: PageRun, op: &PendingIo, done: IoDone) {
-        self.reading_clock.end(Instant::now());
-        let is_needed = |p: &PageId| self.reading.get(p) == Some(&done.tag);
+        self.reads.clock.end(Instant::now());
+        let is_needed = |p: &PageId| self.reads.reading.get(p) == Some(&done.tag);
         let still_needed: Vec<PageId> = run.pages().filter(is_needed).collect();
         for page in &still_needed {
-            self.reading.remove(page);
+            self.reads.reading.remove(page);
         }
         if done.result.is_ok() {
             self.record_move(Link::DiskToRam, run, done.len as u64, op.began, op.cause);
         } else if run.n_pages > 1 {
-            self.read_singly.extend(still_needed);
+            self.reads.read_singly.extend(still_needed);
             return;
         }
         let Some(store) = self.store.as_mut().filter(|_| !still_needed.is_empty()) else { return };
@@ -245,10 +185,10 @@ impl OffloadTiers {
         let Some(slab) = done.buffer.and_then(IoBuffer::into_read).map(Arc::new) else { return };
         let len = usize::try_from(self.config.page_bytes).unwrap_or(0);
         for (page, i) in run.pages().zip(0..) {
-            self.read_singly.remove(&page);
+            self.reads.read_singly.remove(&page);
             if still_needed.contains(&page) && !outcome.bad.contains(&page) {
-                let offset = i * self.split.slot_bytes;
-                self.prefetched.insert(page, PageBytes { slab: Arc::clone(&slab), offset, len });
+                let offset = i * self.ram.split.slot_bytes;
+                self.reads.prefetched.insert(page, PageBytes { slab: Arc::clone(&slab), offset, len });
             }
         }
     }
@@ -266,10 +206,10 @@ impl OffloadTiers {
     /// Forgets the disk copies of these pages.
     fn forget_disk_copies(&mut self, pages: &[PageId]) {
         for page in pages {
-            self.read_singly.remove(page);
+            self.reads.read_singly.remove(page);
             // The RAM copy is now the only one.
-            if self.copies.remove(&(self.rank(*page), *page)) {
-                self.write_queue.push_back(*page);
+            if self.ram.forget_copy(*page) {
+                self.writes.queue.push_back(*page);
             }
         }
     }
@@ -279,17 +219,8 @@ impl OffloadTiers {
     pub fn invalidate_group(&mut self, group: u32) {
         let pages = self.store.as_mut().map(|store| store.invalidate_group(group)).unwrap_or_default();
         for page in &pages {
-            self.discard_reads(*page);
+            self.reads.discard(*page);
         }
         self.forget_disk_copies(&pages);
     }
-}
-
-/// Fills the slab with the payload, and zeros after it.
-pub(super) fn fill_slab(mut slab: Slab, payload: &[u8]) -> Slab {
-    if let Some((head, tail)) = slab.split_at_mut_checked(payload.len()) {
-        head.copy_from_slice(payload);
-        tail.fill(0);
-    }
-    slab
 }

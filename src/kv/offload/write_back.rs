@@ -10,31 +10,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::base::Bytes;
-use crate::kv::offload::read_ahead::fill_slab;
-use crate::kv::offload::{IoWork, OffloadError, OffloadTiers, PendingIo, Retention, TIMEOUT};
-use crate::kv::store::{Cancel, CommitResult, IoDone, PageId, PageKind, PageRun, PageState, Slab, StoreError};
+use crate::kv::offload::io_queue::{IoWork, PendingIo, TIMEOUT};
+use crate::kv::offload::{OffloadError, OffloadTiers, Retention};
+use crate::kv::store::{Cancel, CommitResult, IoDone, PageId, PageKind, PageRun, PageState, Slab, StoreChain, StoreError};
 use crate::telemetry::{Cause, FaultKind, Link, WaitCause};
 
 /// Maximum writes in flight: enough for any disk, without delaying reads.
 const MAX_WRITES: usize = 32;
-
-/// State of write-back and commits.
-#[derive(Debug)]
-pub(super) struct WriteBackState {
-    is_enabled: bool,
-    /// can resume after a change; false after a failed sync
-    may_resume: bool,
-    /// missing disk space in bytes
-    missing_bytes: Option<Bytes>,
-    /// groups completed since the last commit began
-    n_groups_to_commit: usize,
-}
-
-impl WriteBackState {
-    pub fn new(has_store: bool) -> Self {
-        WriteBackState { is_enabled: has_store, may_resume: has_store, missing_bytes: None, n_groups_to_commit: 0 }
-    }
-}
 
 impl OffloadTiers {
     /// Stores a page that leaves VRAM, or that is saved while it stays in VRAM. If RAM already has the page, only its
@@ -49,21 +31,21 @@ impl OffloadTiers {
             return Err(OffloadError::WrongPage { page, got, expected, n_layer });
         }
         self.poll_completions();
-        if self.ram_pages.contains_key(&page) {
+        if self.ram.pages.contains_key(&page) {
             self.set_retention(page, retention);
             return Ok(());
         }
         if self.is_on_disk(page) {
             if retention == Retention::InRam {
-                self.cache_copy(page, payload);
+                self.ram.cache_copy(page, payload);
             }
             return Ok(());
         }
-        self.discard_reads(page);
+        self.reads.discard(page);
         let Some(slab) = self.allocate_page(page, retention)? else { return Ok(()) };
-        self.ram_pages.insert(page, fill_slab(slab, payload), retention);
+        self.ram.insert(page, slab, payload, retention);
         if self.store.is_some() {
-            self.write_queue.push_back(page);
+            self.writes.queue.push_back(page);
             self.start_writes();
         }
         Ok(())
@@ -72,27 +54,22 @@ impl OffloadTiers {
     /// Changes the retention of a page: [`Retention::OnDiskOnly`] once it is in VRAM, [`Retention::InRam`] once it is
     /// not.
     pub fn set_retention(&mut self, page: PageId, retention: Retention) {
-        if !self.ram_pages.set_retention(page, retention) {
-            return;
-        }
-        if self.copies.remove(&(self.rank(page), page)) {
-            self.retain_or_drop(page);
-        }
+        self.ram.set_retention(page, retention);
     }
 
     /// True while pages are written. False if there is no store, or a fault or a budget has stopped it.
     pub fn is_writing_back(&self) -> bool {
-        self.saving.is_enabled
+        self.writes.is_enabled
     }
 
     /// Number of pages that are only in RAM.
     pub fn n_unsaved(&self) -> usize {
-        self.ram_pages.len() - self.copies.len()
+        self.ram.n_unsaved()
     }
 
     /// Missing disk space in bytes when saving stopped. Free some, then call [`OffloadTiers::resume`].
     pub fn needs_room(&self) -> Option<Bytes> {
-        self.saving.missing_bytes
+        self.writes.missing_bytes
     }
 
     /// Resumes saving with this budget, after space was freed. Does nothing after a failed sync; then the store has to
@@ -100,16 +77,8 @@ impl OffloadTiers {
     pub fn resume(&mut self, disk_budget: Bytes) {
         self.config.disk_budget = disk_budget;
         self.notices.reset(&[FaultKind::NoSpace, FaultKind::Write]);
-        self.restart_write_back();
+        self.writes.restart();
         self.poll_completions();
-    }
-
-    fn restart_write_back(&mut self) -> bool {
-        let can_restart = self.saving.may_resume && !self.saving.is_enabled;
-        if can_restart {
-            (self.saving.is_enabled, self.saving.missing_bytes) = (true, None);
-        }
-        can_restart
     }
 
     /// Writes and commits all pages that can be. True if all of them are durable.
@@ -117,7 +86,7 @@ impl OffloadTiers {
         loop {
             self.poll_completions();
             let began = Instant::now();
-            if self.n_writing > 0 {
+            if self.writes.n_writing > 0 {
                 let ended = self.wait_for_completion();
                 self.record_wait(WaitCause::Disk, began);
                 if !ended {
@@ -131,18 +100,9 @@ impl OffloadTiers {
                     None => return false,
                 }
             } else if !self.start_commit(true) {
-                return self.saving.is_enabled && self.write_queue.is_empty();
+                return self.writes.is_enabled && self.writes.queue.is_empty();
             }
         }
-    }
-
-    /// Discards reads of a page, so that stale bytes are not taken for the payload put now.
-    pub(super) fn discard_reads(&mut self, page: PageId) {
-        if let Some(tag) = self.reading.get(&page).copied() {
-            self.reading.retain(|_, t| *t != tag);
-        }
-        self.prefetched.remove(&page);
-        self.read_singly.remove(&page);
     }
 
     /// A slab for a page that is not on disk. None if the page is also in VRAM and RAM is full.
@@ -150,11 +110,11 @@ impl OffloadTiers {
         let mut waiting_since = None;
         let mut may_retry = true;
         let found = loop {
-            if let Some(slab) = self.page_slab() {
+            if let Some(slab) = self.ram.page_slab() {
                 break Ok(Some(slab));
             }
             self.start_writes();
-            if self.n_writing > 0 {
+            if self.writes.n_writing > 0 {
                 waiting_since.get_or_insert_with(Instant::now);
                 if self.wait_for_completion() {
                     continue;
@@ -162,9 +122,9 @@ impl OffloadTiers {
                 break Err(OffloadError::Timeout(page, TIMEOUT.as_secs()));
             }
             let is_only_copy = retention == Retention::InRam;
-            let made_room = (is_only_copy || self.saving.is_enabled) && self.drop_copy()
-                || is_only_copy && (self.drop_replica() || self.lend_read_ahead_memory())
-                || std::mem::take(&mut may_retry) && self.restart_write_back();
+            let made_room = (is_only_copy || self.writes.is_enabled) && self.ram.drop_copy()
+                || is_only_copy && (self.ram.drop_replica() || self.lend_read_ahead_memory())
+                || std::mem::take(&mut may_retry) && self.writes.restart();
             if !made_room {
                 break if is_only_copy { Err(self.no_room_error(page)) } else { Ok(None) };
             }
@@ -177,35 +137,15 @@ impl OffloadTiers {
 
     /// Lends read-ahead memory to pages that the disk does not accept. False if there is no more of it.
     fn lend_read_ahead_memory(&mut self) -> bool {
-        while self.cancel_read_ahead() {}
-        let least = self.split.min_read_ahead_budget();
-        self.read_ahead_pool.set_budget(least);
-        let read_ahead = self.read_ahead_pool.usage().mapped.max(least);
-        let pages = Bytes(self.config.ram_budget.0.saturating_sub(read_ahead.0));
-        let has_more = pages.0 >= self.resident_pool.usage().budget.0 + self.split.slot_bytes as u64;
-        if has_more {
-            self.resident_pool.set_budget(pages);
-        }
-        has_more
-    }
-
-    /// Takes that memory back once the pages fit their own budget again.
-    pub(super) fn reclaim_read_ahead_memory(&mut self) {
-        let own = self.split.resident_budget();
-        if self.resident_pool.usage().budget > own && self.n_unsaved() == 0 {
-            self.resident_pool.set_budget(own);
-        }
-        let pages = self.resident_pool.usage();
-        if pages.budget.max(pages.mapped) <= own {
-            self.read_ahead_pool.set_budget(self.split.read_ahead_budget());
-        }
+        while self.reads.cancel_read_ahead() {}
+        self.ram.lend_read_ahead_memory(self.config.ram_budget)
     }
 
     fn no_room_error(&self, page: PageId) -> OffloadError {
         let usage = self.usage();
         OffloadError::NoRoom {
             page,
-            wanted: Bytes(self.split.slot_bytes as u64),
+            wanted: Bytes(self.ram.split.slot_bytes as u64),
             ram: usage.ram.now,
             ram_budget: usage.ram.budget,
             disk: usage.disk.now,
@@ -213,41 +153,24 @@ impl OffloadTiers {
         }
     }
 
-    /// Drops an unwritable page that is also in VRAM. False if there is none.
-    fn drop_replica(&mut self) -> bool {
-        let found =
-            self.ram_pages.iter().find(|(_, resident)| resident.retention == Retention::OnDiskOnly).map(|(page, _)| *page);
-        found.is_some_and(|page| self.ram_pages.remove(page))
-    }
-
-    /// Called when the disk has the page: caches or drops its RAM copy.
-    fn retain_or_drop(&mut self, page: PageId) {
-        let Some(retention) = self.ram_pages.get(&page).map(|resident| resident.retention) else { return };
-        if retention == Retention::InRam && self.has_room_for_copy(page) {
-            self.copies.insert((self.rank(page), page));
-        } else {
-            self.ram_pages.remove(page);
-        }
-    }
-
     /// Starts queued writes.
     pub(super) fn start_writes(&mut self) {
-        while self.saving.is_enabled && self.n_writing < MAX_WRITES {
-            let Some(page) = self.write_queue.front().copied() else { return };
+        while self.writes.is_enabled && self.writes.n_writing < MAX_WRITES {
+            let Some(page) = self.writes.queue.front().copied() else { return };
             let Some(store) = &mut self.store else { return };
-            let Some(resident) = self.ram_pages.get(&page) else {
-                self.write_queue.pop_front();
+            let Some(resident) = self.ram.pages.get(&page) else {
+                self.writes.queue.pop_front();
                 continue;
             };
             match store.state(page) {
                 PageState::Missing => {}
                 PageState::Writing => {
-                    self.write_queue.pop_front();
+                    self.writes.queue.pop_front();
                     continue;
                 }
                 PageState::Written | PageState::Committed => {
-                    self.write_queue.pop_front();
-                    self.retain_or_drop(page);
+                    self.writes.queue.pop_front();
+                    self.ram.retain_or_drop(page);
                     continue;
                 }
             }
@@ -260,14 +183,14 @@ impl OffloadTiers {
                 return self.stop_for_budget(new_size);
             }
             let slab = Arc::clone(&resident.slab);
-            let tag = self.tag();
+            let tag = self.queue.tag();
             let Some(store) = &mut self.store else { return };
             match store.begin_write(page, &slab, tag, &Cancel::default()) {
                 Ok(request) => {
                     self.disk_peak_bytes = self.disk_peak_bytes.max(new_size.0);
-                    self.write_queue.pop_front();
-                    self.n_writing += 1;
-                    self.submit(request, IoWork::Write(page), Cause::WriteBack);
+                    self.writes.queue.pop_front();
+                    self.writes.n_writing += 1;
+                    self.queue.submit(request, IoWork::Write(page), Cause::WriteBack);
                 }
                 Err(error) => return self.stop_write_back(&error),
             }
@@ -276,7 +199,7 @@ impl OffloadTiers {
 
     /// Records a completed write.
     pub(super) fn finish_write(&mut self, page: PageId, op: &PendingIo, done: IoDone) {
-        self.n_writing -= 1;
+        self.writes.n_writing -= 1;
         let IoDone { result, buffer, len, .. } = done;
         drop(buffer);
         if result.is_ok() {
@@ -286,11 +209,11 @@ impl OffloadTiers {
         let Some(store) = &mut self.store else { return };
         match store.finish_write(page, result) {
             Ok(()) => {
-                self.saving.n_groups_to_commit += usize::from(store.is_group_complete(page.group));
-                self.retain_or_drop(page);
+                self.writes.n_groups_to_commit += usize::from(store.is_group_complete(page.group));
+                self.ram.retain_or_drop(page);
             }
             Err(error) => {
-                self.write_queue.push_front(page);
+                self.writes.queue.push_front(page);
                 self.stop_write_back(&error);
             }
         }
@@ -298,29 +221,29 @@ impl OffloadTiers {
 
     /// Disables write-back permanently, because a write that never completed may still change the file.
     pub(super) fn disable_write_back(&mut self) {
-        (self.saving.is_enabled, self.saving.may_resume) = (false, false);
+        (self.writes.is_enabled, self.writes.may_resume) = (false, false);
         let seconds = TIMEOUT.as_secs();
         self.fault(FaultKind::Write, || format!("the disk has not responded for {seconds} seconds; nothing more is saved"));
     }
 
     fn stop_for_budget(&mut self, new_size: Bytes) {
         let budget = self.config.disk_budget;
-        self.saving.is_enabled = false;
-        self.saving.missing_bytes = Some(Bytes(new_size.0.saturating_sub(budget.0)));
+        self.writes.is_enabled = false;
+        self.writes.missing_bytes = Some(Bytes(new_size.0.saturating_sub(budget.0)));
         self.fault(FaultKind::NoSpace, || {
             format!("the disk budget of {budget} is used up, {new_size} are needed; nothing more is saved; raise --disk-budget")
         });
     }
 
     fn stop_write_back(&mut self, error: &StoreError) {
-        self.saving.is_enabled = false;
+        self.writes.is_enabled = false;
         let kind = match error {
             StoreError::NoSpace { needed, .. } => {
-                self.saving.missing_bytes = Some(*needed);
+                self.writes.missing_bytes = Some(*needed);
                 FaultKind::NoSpace
             }
             StoreError::Latched { .. } | StoreError::Gone { .. } => {
-                self.saving.may_resume = false;
+                self.writes.may_resume = false;
                 FaultKind::Write
             }
             _ => FaultKind::Write,
@@ -330,13 +253,13 @@ impl OffloadTiers {
 
     /// Starts a commit if groups have completed, or, with `all`, if anything changed. True if one was started.
     pub(super) fn start_commit(&mut self, all: bool) -> bool {
-        let is_needed = self.saving.is_enabled && self.scratch.is_none() && (all || self.saving.n_groups_to_commit > 0);
+        let is_needed = self.writes.is_enabled && self.scratch.is_none() && (all || self.writes.n_groups_to_commit > 0);
         if !is_needed || self.committer.is_busy() {
             return false;
         }
         self.write_rows();
         let Some(store) = &mut self.store else { return false };
-        self.saving.n_groups_to_commit = 0;
+        self.writes.n_groups_to_commit = 0;
         let new_size = store.disk_bytes_at_commit();
         if new_size > self.config.disk_budget {
             self.stop_for_budget(new_size);
@@ -363,8 +286,31 @@ impl OffloadTiers {
                 self.disk_peak_bytes = self.disk_peak_bytes.max(store.disk_bytes().0);
             }
             Err(error) => {
-                self.saving.n_groups_to_commit += 1;
+                self.writes.n_groups_to_commit += 1;
                 self.stop_write_back(&error);
+            }
+        }
+    }
+
+    /// Adds the abstract of a page that was put; it is saved with its group.
+    pub fn put_abstract(&mut self, page: PageId, bytes: &[u8]) {
+        if self.saves_abstracts() {
+            self.rows.add(page, bytes, self.config.n_layer as usize);
+        }
+    }
+
+    /// True if abstracts are saved: the context belongs to a saved document whose store has abstracts.
+    pub fn saves_abstracts(&self) -> bool {
+        self.scratch.is_none() && self.store.as_ref().is_some_and(|s| s.geometry().abstract_row_bytes > 0)
+    }
+
+    /// Writes every complete row to the store.
+    pub(super) fn write_rows(&mut self) {
+        let n_groups = self.store.as_ref().map_or(0, StoreChain::n_groups);
+        for (group, row) in self.rows.take_complete(n_groups) {
+            let Some(store) = &mut self.store else { return };
+            if let Err(error) = store.put_abstracts(group, &row) {
+                self.fault(FaultKind::Write, || format!("{error}; its pages will always be read"));
             }
         }
     }

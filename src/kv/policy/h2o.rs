@@ -18,30 +18,30 @@
 
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::kv::policy::leoam::tree::TokenRange;
-use crate::kv::policy::{LayerView, PolicyKind, PolicySpec, Selection};
+use crate::kv::policy::{LayerView, Policy, PolicySpec, Selection};
 
 /// Heavy hitters and recent tokens.
 #[derive(Debug, Clone)]
 pub struct H2o {
     spec: PolicySpec,
+    /// tokens that are selected together
+    unit: usize,
     /// accumulated attention by layer and KV head, then token
     attention: Vec<Vec<f32>>,
 }
 
-impl H2o {
-    /// A policy without accumulated attention.
-    pub fn new(spec: PolicySpec) -> H2o {
-        H2o { spec, attention: Vec::new() }
+impl Policy for H2o {
+    /// All pages, in any tier.
+    fn candidates(&self, view: &LayerView) -> Vec<u32> {
+        (0..view.n_pages() as u32).collect()
     }
 
     /// Accumulates the attention of this step, and selects by the sum.
-    pub fn select(&mut self, view: &LayerView) -> Selection {
+    fn select(&mut self, view: &LayerView) -> Selection {
         let free = self.spec.free_tokens(view.n_pages());
         let n_wanted = self.spec.n_wanted(view.layer, free.len());
-        let (unit, n_evaluations) = match self.spec.kind {
-            PolicyKind::H2oChunked => (KV_PAGE_TOKENS, view.n_pages()),
-            _ => (1, view.n_tokens()),
-        };
+        let unit = self.unit;
+        let n_evaluations = view.n_tokens() / unit;
         let n_recent = n_wanted / 2 / unit * unit;
         let recent = TokenRange::new(free.end - n_recent, free.end);
         let rest = TokenRange::new(free.start, recent.start);
@@ -53,6 +53,18 @@ impl H2o {
         };
         let ranges: Vec<Vec<TokenRange>> = (0..view.n_kv_head).map(select_head).collect();
         Selection::new(&self.spec, view, &ranges, n_evaluations * view.n_kv_head)
+    }
+}
+
+impl H2o {
+    /// Selects single tokens; without accumulated attention.
+    pub fn by_token(spec: PolicySpec) -> H2o {
+        H2o { spec, unit: 1, attention: Vec::new() }
+    }
+
+    /// Selects chunks of 64 tokens; without accumulated attention.
+    pub fn by_chunk(spec: PolicySpec) -> H2o {
+        H2o { unit: KV_PAGE_TOKENS, ..H2o::by_token(spec) }
     }
 
     /// Accumulated attention of every token, including this step.
@@ -125,13 +137,13 @@ mod tests {
         block.is_some_and(|selected| selected.tokens >> (token % 16) & 1 == 1)
     }
 
-    fn h2o(kind: PolicyKind) -> H2o {
-        H2o::new(PolicySpec { kind, amount: SelectionBudget::Rate(0.1), ..PolicySpec::default() })
+    fn spec() -> PolicySpec {
+        PolicySpec { amount: SelectionBudget::Rate(0.1), ..PolicySpec::default() }
     }
 
     #[test]
     fn h2o_selects_heavy_and_newest_tokens() {
-        let selection = h2o(PolicyKind::H2o).select(&recorded(&[(200, 0.0), (700, -1.0)]).view(4));
+        let selection = H2o::by_token(spec()).select(&recorded(&[(200, 0.0), (700, -1.0)]).view(4));
         // 128 of 1280 free tokens are selected: the 64 newest, and 64 heavy ones.
         assert!(has(&selection, 200) && has(&selection, 700) && !has(&selection, 701));
         assert!((20 * 64..21 * 64).all(|newest| has(&selection, newest)));
@@ -141,13 +153,13 @@ mod tests {
 
     #[test]
     fn h2o_chunked_reads_whole_pages_and_evaluates_each_once() {
-        let selection = h2o(PolicyKind::H2oChunked).select(&recorded(&[(200, 0.0), (700, -1.0)]).view(4));
+        let selection = H2o::by_chunk(spec()).select(&recorded(&[(200, 0.0), (700, -1.0)]).view(4));
         assert_eq!((selection.pages.as_slice(), selection.n_evaluations), ([0, 3, 20, 21].as_slice(), 22));
     }
 
     #[test]
     fn h2o_accumulates_attention_over_steps() {
-        let mut policy = h2o(PolicyKind::H2o);
+        let mut policy = H2o::by_token(spec());
         policy.select(&recorded(&[(200, 0.0)]).view(4));
         let later = policy.select(&recorded(&[(700, 0.0)]).view(4));
         assert!(has(&later, 200) && has(&later, 700));
@@ -157,7 +169,7 @@ mod tests {
 
     #[test]
     fn h2o_drops_truncated_tokens() {
-        let mut policy = h2o(PolicyKind::H2o);
+        let mut policy = H2o::by_token(spec());
         policy.select(&recorded(&[(700, 0.0)]).view(4));
         let shorter = policy.select(&Recorded::random(0, 1, 5).view(4));
         assert!(shorter.blocks[0].iter().all(|selected| selected.block < 20));

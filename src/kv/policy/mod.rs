@@ -19,89 +19,47 @@ mod attention_mass;
 pub mod fidelity;
 pub mod h2o;
 pub mod leoam;
+mod registry;
 pub mod retention;
 pub mod scores;
 mod selection;
 mod spec;
+mod unique;
 mod view;
 pub mod window;
 
 pub use attention_mass::log_sum_exp;
-pub use selection::{SelectedBlock, Selection, unique};
-pub use spec::{ParsePolicyError, PolicyKind, PolicySpec, SelectionBudget, SpecError};
+pub use registry::{Lookahead, SpecError};
+pub use selection::{SelectedBlock, Selection};
+pub use spec::{PolicyKind, PolicySpec, SelectionBudget};
+pub use unique::unique;
 pub use view::{LayerView, Tier, TokenScores};
 
 /// A policy with its state for one context.
-#[derive(Debug, Clone)]
-pub enum Policy {
-    /// LeoAM
-    LeoAm(leoam::LeoAm),
-    /// heavy hitters by token or by chunk, for this layer or the next
-    H2o(h2o::H2o),
-    /// sinks and the newest tokens
-    Window(PolicySpec),
-}
-
-impl Policy {
-    /// A policy without history.
-    ///
-    /// # Errors
-    /// A spec with invalid numbers.
-    pub fn new(spec: PolicySpec) -> Result<Policy, SpecError> {
-        spec.check()?;
-        Ok(match spec.kind {
-            PolicyKind::LeoAm => Policy::LeoAm(leoam::LeoAm::new(spec)),
-            PolicyKind::H2o | PolicyKind::H2oChunked | PolicyKind::Prefetch => Policy::H2o(h2o::H2o::new(spec)),
-            PolicyKind::Window => Policy::Window(spec),
-        })
-    }
-
-    /// Pages whose tokens should be scored before selection, ascending. LeoAM: pages in VRAM. The H2O kinds: all pages,
-    /// in any tier.
-    pub fn candidates(&self, view: &LayerView) -> Vec<u32> {
-        match self {
-            Policy::LeoAm(policy) => policy.candidates(view),
-            Policy::H2o(_) => (0..view.n_pages() as u32).collect(),
-            Policy::Window(_) => Vec::new(),
-        }
-    }
+pub trait Policy: std::fmt::Debug + Send + Sync {
+    /// Pages whose tokens should be scored before selection, ascending.
+    fn candidates(&self, view: &LayerView) -> Vec<u32>;
 
     /// Unpredicted candidates: further pages to score if only the [`Policy::candidates`] of an estimated query were
     /// scored. Ascending, and few, because scoring them needs another wait for the GPU.
-    pub fn unpredicted_candidates(&self, view: &LayerView) -> Vec<u32> {
-        match self {
-            Policy::LeoAm(policy) => policy.unpredicted_candidates(view),
-            Policy::H2o(_) | Policy::Window(_) => Vec::new(),
-        }
+    fn unpredicted_candidates(&self, _view: &LayerView) -> Vec<u32> {
+        Vec::new()
     }
 
     /// Offloaded pages worth scoring, ascending: those with the highest bounds, up to twice as many as are read, and
     /// all that may hold much attention. The CPU should score them in RAM; they are not worth a transfer.
-    pub fn offloaded_candidates(&self, view: &LayerView) -> Vec<u32> {
-        match self {
-            Policy::LeoAm(policy) => policy.offloaded_candidates(view),
-            Policy::H2o(_) | Policy::Window(_) => Vec::new(),
-        }
+    fn offloaded_candidates(&self, _view: &LayerView) -> Vec<u32> {
+        Vec::new()
     }
 
-    /// Pages that a layer will probably read, from bounds of an estimated query, without scores. Ascending. Does not
-    /// change the policy. Empty if no prediction is possible.
-    pub fn predict(&self, view: &LayerView) -> Vec<u32> {
-        match self {
-            Policy::LeoAm(policy) => policy.predict(view),
-            Policy::H2o(_) => Vec::new(),
-            Policy::Window(spec) => window::select(spec, view).pages,
-        }
+    /// Pages that a layer will probably read, from bounds of an estimated query, without scores. Ascending. Empty if no
+    /// prediction is possible.
+    fn predict(&self, _view: &LayerView) -> Vec<u32> {
+        Vec::new()
     }
 
     /// Selection of a layer and step. Call it once per layer and step, because the baselines accumulate attention.
-    pub fn select(&mut self, view: &LayerView) -> Selection {
-        match self {
-            Policy::LeoAm(policy) => policy.select(view),
-            Policy::H2o(policy) => policy.select(view),
-            Policy::Window(spec) => window::select(spec, view),
-        }
-    }
+    fn select(&mut self, view: &LayerView) -> Selection;
 }
 
 #[cfg(test)]
@@ -114,10 +72,11 @@ mod tests {
     use super::*;
     use crate::kv::policy::testing::Recorded;
 
-    const KINDS: [PolicyKind; 5] = PolicyKind::ALL;
+    const KINDS: [PolicyKind; N_KINDS] = PolicyKind::ALL;
+    const N_KINDS: usize = PolicyKind::ALL.len();
 
-    fn policy(kind: PolicyKind, rate: f32) -> Policy {
-        Policy::new(PolicySpec { kind, amount: SelectionBudget::Rate(rate), ..PolicySpec::default() }).unwrap()
+    fn policy(kind: PolicyKind, rate: f32) -> Box<dyn Policy> {
+        PolicySpec { kind, amount: SelectionBudget::Rate(rate), ..PolicySpec::default() }.policy().unwrap()
     }
 
     #[test]
@@ -158,7 +117,7 @@ mod tests {
 
     #[test]
     fn policies_read_tokens_with_nan_scores() {
-        for kind in KINDS.into_iter().filter(|kind| *kind != PolicyKind::Window) {
+        for kind in KINDS.into_iter().filter(|kind| kind.lookahead() != Lookahead::Position) {
             let mut recorded = Recorded::random(5, 2, 30);
             recorded.set_nan(1, 64 * 13 + 20);
             let selection = policy(kind, 0.1).select(&recorded.view(9));
@@ -171,7 +130,7 @@ mod tests {
         #[test]
         fn selections_are_sorted_and_include_the_always_read_pages_and_the_budget(
             seed in 0u64..1000, n_kv_head in 1usize..4, n_pages in 0usize..24, rate in 0.0f32..1.0, layer in 0usize..4,
-            kind_idx in 0usize..5, n_exact in 0usize..24,
+            kind_idx in 0..N_KINDS, n_exact in 0usize..24,
         ) {
             let mut recorded = Recorded::random(seed, n_kv_head, n_pages);
             recorded.move_to_disk_from(n_exact);

@@ -10,7 +10,7 @@
 
 use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
 use crate::kv::policy::leoam::tree::TokenRange;
-use crate::kv::policy::{LayerView, PolicySpec};
+use crate::kv::policy::{LayerView, PolicySpec, unique};
 
 /// Tokens of one block that a KV head reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,13 +88,6 @@ fn blocks_of_range(range: &TokenRange) -> impl Iterator<Item = SelectedBlock> + 
         let mask_below = |token: usize| (1u32 << (token.max(first) - first).min(KV_BLOCK_TOKENS)) - 1;
         SelectedBlock { block: block as u32, tokens: (mask_below(end) & !mask_below(start)) as u16 }
     })
-}
-
-/// Sorts and deduplicates.
-pub fn unique(mut items: Vec<u32>) -> Vec<u32> {
-    items.sort_unstable();
-    items.dedup();
-    items
 }
 
 #[cfg(test)]

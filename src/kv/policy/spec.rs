@@ -1,7 +1,7 @@
 //! Policy configuration: kind, selection budget, sinks and recent pages.
 //!
 //! ```text
-//! "leoam", rate 0.1 ─► PolicySpec ─ check ─► token budget of a layer, in addition to the always-read tokens
+//! leoam, rate 0.1 ─► PolicySpec ─► token budget of a layer, in addition to the always-read tokens
 //! ```
 //! Rates are fractions of the tokens that are not always read. A rate of 0 leaves sinks and recent pages; a rate of 1
 //! reads everything.
@@ -10,39 +10,33 @@
 //!
 //! Source: LeoAM §6.1 (10 % of the KV, 50 % of the first two layers).
 
-use std::fmt;
 use std::ops::Range;
-use std::str::FromStr;
 
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::kv::policy::leoam::tree::TokenRange;
+use crate::kv::policy::unique;
 
 /// Default importance rate.
 const RATE: f32 = 0.1;
 /// Default importance rate of the first layers.
 const FIRST_RATE: f32 = 0.5;
 
-/// Policy kind.
+/// Policy kind. Its name and needs are in the registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PolicyKind {
-    /// abstract bounds and chunk tree
-    #[serde(rename = "leoam")]
-    LeoAm,
+    /// sinks and the newest tokens
+    Window,
     /// accumulated attention of every token; needs all keys
     H2o,
     /// same as `h2o`, by chunk of 64
     H2oChunked,
     /// same as `h2o`, with the keys of the next layer loaded during this one
     Prefetch,
-    /// sinks and the newest tokens
-    Window,
+    /// abstract bounds and chunk tree
+    #[serde(rename = "leoam")]
+    LeoAm,
 }
-
-/// Unknown policy name.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not a policy; use leoam, h2o, h2o-chunked, prefetch or window")]
-pub struct ParsePolicyError(pub String);
 
 /// Budget for the tokens that are not always read.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -87,63 +81,6 @@ pub struct PolicySpec {
     pub n_recent_pages: usize,
 }
 
-/// Invalid policy configuration.
-#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
-pub enum SpecError {
-    /// a fraction outside 0..=1
-    #[error("the {name} is {got}, but it must be between 0 and 1")]
-    Share {
-        /// name of the number
-        name: &'static str,
-        /// value
-        got: f32,
-    },
-    /// a mass budget for a policy without mass estimates
-    #[error("{0} does not estimate attention mass; use leoam with a mass budget")]
-    NoMass(PolicyKind),
-}
-
-impl PolicyKind {
-    /// All kinds.
-    pub const ALL: [PolicyKind; 5] =
-        [PolicyKind::LeoAm, PolicyKind::H2o, PolicyKind::H2oChunked, PolicyKind::Prefetch, PolicyKind::Window];
-
-    /// Name on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            PolicyKind::LeoAm => "leoam",
-            PolicyKind::H2o => "h2o",
-            PolicyKind::H2oChunked => "h2o-chunked",
-            PolicyKind::Prefetch => "prefetch",
-            PolicyKind::Window => "window",
-        }
-    }
-
-    /// True if it needs page abstracts.
-    pub const fn reads_abstracts(self) -> bool {
-        matches!(self, PolicyKind::LeoAm)
-    }
-
-    /// True if it can select one layer early, with an estimated query.
-    pub const fn uses_lookahead(self) -> bool {
-        matches!(self, PolicyKind::LeoAm | PolicyKind::Prefetch)
-    }
-}
-
-impl fmt::Display for PolicyKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for PolicyKind {
-    type Err = ParsePolicyError;
-
-    fn from_str(s: &str) -> Result<Self, Self::Err> {
-        PolicyKind::ALL.into_iter().find(|kind| kind.name() == s).ok_or_else(|| ParsePolicyError(s.to_owned()))
-    }
-}
-
 impl Default for PolicySpec {
     /// The numbers of LeoAM §6.1.
     fn default() -> PolicySpec {
@@ -160,21 +97,6 @@ impl Default for PolicySpec {
 }
 
 impl PolicySpec {
-    /// # Errors
-    /// The first number outside its range, or a mass budget for a policy without mass estimates.
-    pub fn check(&self) -> Result<(), SpecError> {
-        let share = |name, got: f32| if (0.0..=1.0).contains(&got) { Ok(()) } else { Err(SpecError::Share { name, got }) };
-        share("rate of the first layers", self.first_rate)?;
-        match self.amount {
-            SelectionBudget::Rate(rate) => share("importance rate", rate),
-            SelectionBudget::Tokens(_) => Ok(()),
-            SelectionBudget::Mass { .. } if self.kind != PolicyKind::LeoAm => Err(SpecError::NoMass(self.kind)),
-            SelectionBudget::Mass { mass, floor } => {
-                share("attention mass", mass).and(share("minimum of --importance for --mass", floor))
-            }
-        }
-    }
-
     /// True for the first layers, which read more.
     pub fn is_first(&self, layer: usize) -> bool {
         layer < self.n_first_layers
@@ -209,7 +131,7 @@ impl PolicySpec {
 
     /// Pages to score: `candidates`, and the always-read pages, whose scores normalize the others. Ascending.
     pub fn to_score(&self, candidates: impl IntoIterator<Item = u32>, n_pages: usize) -> Vec<u32> {
-        crate::kv::policy::unique(candidates.into_iter().chain(self.always_pages(n_pages)).collect())
+        unique(candidates.into_iter().chain(self.always_pages(n_pages)).collect())
     }
 
     /// Tokens of [`PolicySpec::free_pages`].
@@ -222,34 +144,6 @@ impl PolicySpec {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn policy_kinds_are_parsed_as_they_print() {
-        for kind in PolicyKind::ALL {
-            assert_eq!(kind.to_string().parse(), Ok(kind));
-            assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
-        }
-        assert!("full".parse::<PolicyKind>().unwrap_err().to_string().contains("leoam, h2o"));
-    }
-
-    #[test]
-    fn spec_rejects_invalid_fractions_and_a_mass_budget_for_baselines() {
-        let spec = PolicySpec::default();
-        assert_eq!(spec.check(), Ok(()));
-        for amount in [
-            SelectionBudget::Rate(-0.1),
-            SelectionBudget::Rate(1.1),
-            SelectionBudget::Rate(f32::NAN),
-            SelectionBudget::Mass { mass: 2.0, floor: 0.1 },
-        ] {
-            assert!(matches!(PolicySpec { amount, ..spec }.check(), Err(SpecError::Share { .. })), "{amount:?}");
-        }
-        assert!(PolicySpec { first_rate: f32::INFINITY, ..spec }.check().is_err());
-        let mass = PolicySpec { amount: SelectionBudget::Mass { mass: 0.9, floor: 0.05 }, ..spec };
-        assert_eq!(mass.check(), Ok(()));
-        let h2o = PolicySpec { kind: PolicyKind::H2o, ..mass };
-        assert_eq!(h2o.check(), Err(SpecError::NoMass(PolicyKind::H2o)));
-    }
 
     #[test]
     fn spec_selects_its_rate_and_more_in_the_first_layers() {

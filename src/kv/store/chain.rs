@@ -17,11 +17,11 @@ use std::io;
 use std::sync::Arc;
 
 use crate::base::Bytes;
+use crate::kv::store::backend::{Cancel, IoDone, IoRequest};
 use crate::kv::store::commit::{CommitJob, CommitResult};
 use crate::kv::store::error::StoreError;
 use crate::kv::store::format::{PAGE_TOKENS, PageId, PageKind};
 use crate::kv::store::geometry::Geometry;
-use crate::kv::store::io::{Cancel, IoDone, IoRequest};
 use crate::kv::store::page_store::{PageRun, PageState, PageStore, ReadOutcome};
 use crate::kv::store::slab::Slab;
 

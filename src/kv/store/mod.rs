@@ -84,6 +84,7 @@
 //! model of the test storage). Extents by layer are new here: they make the pages of one layer one read.
 
 mod abstracts;
+mod backend;
 mod chain;
 mod commit;
 mod disk;
@@ -105,6 +106,7 @@ mod thread_pool;
 mod token_log;
 mod verify;
 
+pub use backend::{Cancel, IoBuffer, IoConfig, IoCounts, IoDone, IoInfo, IoKind, IoRequest, is_cancelled, perform};
 pub use chain::StoreChain;
 pub use commit::{CommitJob, CommitResult};
 pub use disk::Disk;
@@ -112,7 +114,7 @@ pub use error::StoreError;
 pub use fault_injection::{Fault, FaultInjectingFolder, FaultOp, Rule};
 pub use format::{PAGE_TOKENS, PageId, PageKind};
 pub use geometry::{Geometry, Place, StoreSpec, arena_name};
-pub use io::{Cancel, Io, IoBuffer, IoConfig, IoCounts, IoDone, IoInfo, IoKind, IoRequest, is_cancelled, perform};
+pub use io::Io;
 pub use memory_folder::MemoryFolder;
 pub use open::OpenReport;
 pub use page_store::{PageRun, PageState, PageStore, ReadOutcome};

@@ -19,10 +19,10 @@ use std::io;
 use std::sync::Arc;
 
 use crate::base::Bytes;
+use crate::kv::store::backend::{Cancel, IoBuffer, IoDone, IoRequest, is_cancelled};
 use crate::kv::store::error::StoreError;
 use crate::kv::store::format::{ENTRIES_OFFSET, HEADER_BLOCK_BYTES, PageId, PageKind, page_sum};
 use crate::kv::store::geometry::{Geometry, StoreSpec, arena_name};
-use crate::kv::store::io::{Cancel, IoBuffer, IoDone, IoRequest, is_cancelled};
 use crate::kv::store::slab::{Slab, SlabPool};
 use crate::kv::store::storage::{Folder, LockGuard, OpenMode, Storage, retry_interrupted};
 use crate::kv::store::token_log::TokenLog;
@@ -399,7 +399,7 @@ impl PageStore {
         head.copy_from_slice(payload);
         tail.fill(0);
         let mut request = self.begin_write(page, &Arc::new(slab), 0, &Cancel::default())?;
-        let result = crate::kv::store::io::perform(&mut request);
+        let result = crate::kv::store::backend::perform(&mut request);
         self.finish_write(page, result)
     }
 
@@ -411,7 +411,7 @@ impl PageStore {
         let Some(run) = self.run_at(page.kind, page.layer, page.group, 1) else { return Ok(None) };
         let slab = self.scratch.take(self.run_bytes(run))?;
         let mut request = self.begin_read(run, slab, 0, &Cancel::default())?;
-        let result = crate::kv::store::io::perform(&mut request);
+        let result = crate::kv::store::backend::perform(&mut request);
         let IoRequest { len, buffer, .. } = request;
         let op = buffer.op();
         let zero = std::time::Duration::ZERO;

@@ -11,7 +11,7 @@ use std::thread::{Builder, JoinHandle};
 
 use crossbeam_channel::{Receiver, Sender};
 
-use crate::kv::store::io::{Backend, IoConfig, IoInfo, IoKind, Job, Outbox, into_job};
+use crate::kv::store::backend::{Backend, IoConfig, IoInfo, IoKind, Job, Outbox, into_job};
 
 /// Maximum number of threads, at any depth.
 const MAX_THREADS: u32 = 32;

@@ -17,7 +17,9 @@
 //! Owner thread: `strata-transfer`, which also owns [`OffloadTiers`]. It is a separate thread because a software GPU
 //! computes inside the submit of the engine, and because copying into mapped memory occupies a core.
 
+mod messages;
 pub mod plan;
+mod report;
 mod worker;
 
 use std::collections::{HashSet, VecDeque};
@@ -30,98 +32,17 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use crate::gpu::StagingBuffer;
 use crate::kv::bandwidth_limit::BandwidthLimit;
 use crate::kv::error::KvError;
-use crate::kv::layout::KvSpec;
 use crate::kv::occupancy::TierOccupancy;
-use crate::kv::offload::{OffloadStats, OffloadTiers, OffloadUsage, Retention};
-use crate::kv::store::{Io, PageId, StoreChain};
+use crate::kv::offload::OffloadTiers;
+use crate::kv::spec::KvSpec;
+use crate::kv::store::{Io, PageId};
 use crate::telemetry::Hub;
+use messages::Message;
 use plan::TransferPlan;
 use worker::TransferWorker;
 
-/// A page in a readback buffer, to be offloaded.
-#[derive(Debug, Clone, Copy)]
-pub struct PageReadback {
-    /// page
-    pub page: PageId,
-    /// byte offset in the buffer
-    pub offset: u64,
-    /// retention of the page in RAM
-    pub retention: Retention,
-}
-
-enum Message {
-    Open(Box<OffloadTiers>),
-    Close(Sender<Option<Io>>),
-    Buffers { slots: Vec<StagingBuffer>, readbacks: Vec<StagingBuffer> },
-    Plan { epoch: u64, plan: Arc<TransferPlan> },
-    SlotMapped(usize),
-    ReadbackMapped(usize, Vec<PageReadback>),
-    Append(Vec<u32>),
-    Truncate(usize),
-    DropRamCopies(Vec<PageId>),
-    Pin(HashSet<PageId>),
-    Invalidate(u32),
-    Flush(Sender<bool>),
-    Report(Sender<()>),
-    TierOccupancy(Box<TierOccupancy>, Sender<Box<TierOccupancy>>),
-    End,
-}
-
-/// State and statistics of the offload tiers.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct OffloadReport {
-    /// bytes in use
-    pub usage: OffloadUsage,
-    /// totals since they were opened
-    pub counts: OffloadStats,
-    /// complete page groups at the beginning of the context
-    pub n_saved_groups: u32,
-    /// bytes of the stores
-    pub store_bytes: u64,
-    /// true if page I/O bypasses the page cache
-    pub is_direct: bool,
-    /// maximum number of cached copies in RAM
-    pub n_resident: usize,
-}
-
-/// A batch of a plan in its staging buffer.
-#[derive(Debug, Clone, Copy)]
-pub struct FilledStaging {
-    /// epoch of the plan
-    pub epoch: u64,
-    /// index of the batch in the plan
-    pub index: usize,
-    /// index of the staging buffer
-    pub slot: usize,
-    /// begin of filling
-    pub began_ns: u64,
-    /// end of filling
-    pub ended_ns: u64,
-    /// time until the pages were in RAM
-    pub fetching: Duration,
-    /// time on the link
-    pub transferring: Duration,
-}
-
-/// Events of the transfer thread.
-#[derive(Debug)]
-pub enum TransferEvent {
-    /// the next batch of the plan is in a staging buffer
-    FilledStaging(FilledStaging),
-    /// a readback buffer can be unmapped and reused
-    Emptied(usize),
-    /// a page of the plan is missing and must be recomputed
-    Missing {
-        /// epoch of the plan
-        epoch: u64,
-        /// the page
-        page: PageId,
-    },
-    /// RAM and disk are full, or the disk has failed
-    Failed(KvError),
-    /// a notice for the user
-    Notice(String),
-}
+pub use messages::{FilledStaging, PageReadback, TransferEvent};
+pub use report::OffloadReport;
 
 /// Handle of the engine to the transfer thread.
 pub struct Transfer {
@@ -286,20 +207,6 @@ impl Drop for Transfer {
         self.send(Message::End);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
-        }
-    }
-}
-
-impl OffloadReport {
-    fn of(offload: &OffloadTiers) -> OffloadReport {
-        let store = offload.store();
-        OffloadReport {
-            usage: offload.usage(),
-            counts: offload.counts(),
-            n_saved_groups: store.map_or(0, StoreChain::n_complete_prefix),
-            store_bytes: store.map_or(0, |s| s.disk_bytes().0),
-            is_direct: store.and_then(StoreChain::is_direct).unwrap_or(false),
-            n_resident: offload.n_resident(),
         }
     }
 }

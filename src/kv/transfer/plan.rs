@@ -5,7 +5,7 @@
 //! pages that may be needed after them, to be cached in RAM ───────────────┘
 //! ```
 
-use crate::kv::layout::KvSpec;
+use crate::kv::spec::KvSpec;
 use crate::kv::store::PageId;
 
 /// Pages of one layer that are transferred together.

@@ -12,13 +12,14 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use crate::gpu::StagingBuffer;
 use crate::kv::bandwidth_limit::BandwidthLimit;
 use crate::kv::error::KvError;
-use crate::kv::layout::KvSpec;
 use crate::kv::offload::{OffloadError, OffloadTiers, Retention};
 use crate::kv::policy::leoam::abstracts::abstract_of;
 use crate::kv::quantize_page::quantize_page;
+use crate::kv::spec::KvSpec;
 use crate::kv::store::PageId;
+use crate::kv::transfer::messages::{FilledStaging, Message, PageReadback, TransferEvent};
 use crate::kv::transfer::plan::{TransferBatch, TransferPlan};
-use crate::kv::transfer::{FilledStaging, Message, OffloadReport, PageReadback, TransferEvent};
+use crate::kv::transfer::report::OffloadReport;
 use crate::telemetry::{self, Cause, EventKind, EventLane, Link, WaitCause};
 
 /// Interval for polling I/O completions while idle.

@@ -25,7 +25,7 @@ impl VramCache {
         let frame = VramPlan::frame_bytes(&self.spec);
         let fixed = self.plan.bytes(&self.spec) - self.plan.max_frames as u64 * frame;
         let most = (budget.saturating_sub(fixed + bytes) / frame) as usize;
-        let n_allocated = self.shapes.last().map_or(0, |shape| shape.end_frame());
+        let n_allocated = self.shapes().last().map_or(0, |shape| shape.end_frame());
         if n_allocated > most {
             return false;
         }
@@ -37,7 +37,6 @@ impl VramCache {
     pub fn drop_pool(&mut self) {
         self.residency = Residency::new(self.spec.n_layer, self.residency.max_frames());
         self.pool.clear();
-        self.shapes.clear();
     }
 
     /// Sets the bytes of tails in use.

@@ -7,14 +7,13 @@
 //!
 //! Source: LeoAM §4.4 (the decompression time is "determined by an offline hardware test").
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::gpu::kernels::KvFormat;
 use crate::gpu::kernels::dequantize_pages::DequantizePages;
 use crate::gpu::{Binding, Gpu, GpuError, Recorder, Slice, StagingBuffer};
-use crate::kv::layout::KvSpec;
 use crate::kv::quantize_page::quantize_page;
-use crate::kv::vram::{FilledStaging, StagingPool, TransferBatch};
+use crate::kv::spec::KvSpec;
 
 /// Attempts; the best one counts. The first compiles the shader, others may run on a busy machine.
 const N_TRIES: usize = 4;
@@ -39,43 +38,6 @@ pub(super) struct PageDequantizer {
     pub codec_rates: CodecRates,
 }
 
-/// Total cost of streams since the cache was created.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct StreamCost {
-    /// time attention waited for its next batch
-    pub waited: Duration,
-    /// time to fill staging buffers; it includes fetching pages to RAM, transferring uncompressed pages, and
-    /// compressing others
-    pub filling: Duration,
-    /// see `filling`
-    pub fetching: Duration,
-    /// see `filling`
-    pub transferring: Duration,
-    /// bytes transferred uncompressed
-    pub transferred_bytes: u64,
-    /// pages transferred
-    pub n_pages: u64,
-    /// pages transferred compressed
-    pub n_compressed_pages: u64,
-}
-
-impl StreamCost {
-    /// Adds the cost of one batch, for which attention waited `waited`.
-    pub(super) fn add(&mut self, waited: Duration, batch: &TransferBatch, filled: &FilledStaging, page_bytes: u64) {
-        let n_pages = batch.groups.len() as u64;
-        self.waited += waited;
-        self.filling += Duration::from_nanos(filled.ended_ns.saturating_sub(filled.began_ns));
-        self.fetching += filled.fetching;
-        self.n_pages += n_pages;
-        if batch.is_compressed {
-            self.n_compressed_pages += n_pages;
-        } else {
-            self.transferring += filled.transferring;
-            self.transferred_bytes += n_pages * page_bytes;
-        }
-    }
-}
-
 impl PageDequantizer {
     /// A dequantizer for up to `n_pages` at once into `area`. None if the page format is quantized anyway.
     pub fn new(gpu: &Gpu, spec: &KvSpec, n_pages: usize, area: &Slice) -> Result<Option<PageDequantizer>, GpuError> {
@@ -97,6 +59,13 @@ impl PageDequantizer {
         let codec_rates = CodecRates { ratio, quantize: measure_quantize(spec), dequantize };
         Ok(Some(PageDequantizer { op, codes, binding, int4_page_bytes, codec_rates }))
     }
+
+    /// Records the dequantization of pages from a staging buffer to page `at` of the staging area.
+    pub fn record(&self, recorder: &mut Recorder, upload: &StagingBuffer, at: u64, n_pages: usize) {
+        let n_bytes = n_pages as u64 * self.int4_page_bytes;
+        recorder.copy(&upload.slice(0, n_bytes), &self.codes.buffer.slice(0, n_bytes));
+        self.op.record(recorder, &self.binding, 0, at as usize, n_pages);
+    }
 }
 
 /// Uncompressed bytes per second that one CPU thread quantizes.
@@ -109,14 +78,4 @@ fn measure_quantize(spec: &KvSpec) -> f64 {
         page.len() as f64 / began.elapsed().as_secs_f64()
     });
     tries.fold(0.0, f64::max)
-}
-
-impl StagingPool {
-    /// Records the dequantization of compressed pages from a staging buffer to page `at` of the staging area.
-    pub(super) fn record_dequantize(&self, recorder: &mut Recorder, upload: &StagingBuffer, at: u64, n_pages: usize) {
-        let Some(PageDequantizer { op, codes, binding, int4_page_bytes, .. }) = &self.dequantizer else { return };
-        let n_bytes = n_pages as u64 * int4_page_bytes;
-        recorder.copy(&upload.slice(0, n_bytes), &codes.buffer.slice(0, n_bytes));
-        op.record(recorder, binding, 0, at as usize, n_pages);
-    }
 }

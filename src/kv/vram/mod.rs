@@ -12,41 +12,36 @@
 //! 4. The cache counts complete groups of 64 tokens; its user tracks the valid tokens.
 
 mod batch_reserve;
+mod frame_pool;
 mod int4_transfer;
 mod occupancy;
 mod offload_link;
+mod offload_state;
+mod page_stream;
 mod seal;
 mod selected;
+mod staging;
 mod stream;
 
-pub use int4_transfer::{CodecRates, StreamCost};
+pub use frame_pool::PagedBuffer;
+pub use int4_transfer::CodecRates;
+pub use page_stream::StreamCost;
 pub use selected::{BlockTable, RamKeys, SelectedStream};
-
-use std::collections::VecDeque;
 
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::base::{MovedBytes, PageCounts};
-use crate::gpu::{Gpu, Slice, StagingBuffer};
+use crate::gpu::{Gpu, Slice};
 use crate::kv::error::KvError;
-use crate::kv::layout::{BLOCKS_PER_PAGE, KvSpec, SegmentShape, VramPlan, plan_pool};
-use crate::kv::offload::RamPagesView;
+use crate::kv::layout::{SegmentShape, VramPlan, plan_pool};
 use crate::kv::residency::Residency;
+use crate::kv::spec::{BLOCKS_PER_PAGE, KvSpec};
+use crate::kv::transfer::Transfer;
 use crate::kv::transfer::plan::TransferBatch;
-use crate::kv::transfer::{FilledStaging, Transfer};
 use crate::telemetry::{ENGINE_LANE, EventLane, Hub};
-
-/// Number of readback buffers: the GPU writes one while the transfer thread reads the others.
-const N_READBACKS: usize = 3;
-
-/// Pages of one layer with their block table.
-pub struct PagedBuffer {
-    /// K and V
-    pub pages: Slice,
-    /// block table u32 `[G, n_blocks]`
-    pub table: Slice,
-    /// the table lists all frames in order
-    is_in_order: bool,
-}
+use frame_pool::FramePool;
+use offload_state::OffloadState;
+use page_stream::PageStream;
+use staging::{N_READBACKS, StagingPool};
 
 /// The new tokens of every layer.
 pub struct Tail {
@@ -57,24 +52,6 @@ pub struct Tail {
     order: Vec<usize>,
     /// group of the first logical page
     first_group: u32,
-}
-
-/// A staging buffer: its upload buffer, and its range in the staging area.
-struct Slot {
-    upload: StagingBuffer,
-    pages: Slice,
-}
-
-struct StagingPool {
-    slots: Vec<Slot>,
-    /// GPU ranges of all staging buffers, contiguous
-    area: Slice,
-    /// decompresses INT4 pages; only for selective attention
-    dequantizer: Option<int4_transfer::PageDequantizer>,
-    /// block table of one staging buffer
-    table: Slice,
-    readbacks: Vec<StagingBuffer>,
-    free_readbacks: VecDeque<usize>,
 }
 
 /// A transferred batch that attention reads next.
@@ -97,9 +74,7 @@ pub struct VramCache {
     limit: usize,
     plan: VramPlan,
     tail: Tail,
-    shapes: Vec<SegmentShape>,
-    /// `[segment][layer]`
-    pool: Vec<Vec<PagedBuffer>>,
+    pool: FramePool,
     /// output buffer of quantized pages
     scratch: Option<Slice>,
     /// page abstracts of each layer, f16 `[P, G, 2, D]`; empty if attention always reads every page
@@ -107,34 +82,14 @@ pub struct VramCache {
     staging: Option<StagingPool>,
     residency: Residency,
     n_sealed: u32,
-    /// groups of the document, which are saved in its store
-    durable_groups: u32,
-    /// tokens of the saved document
-    n_document_tokens: usize,
-    /// tokens appended to the store
-    n_offloaded_tokens: usize,
-    transfer: Transfer,
+    offload: OffloadState,
     lane: EventLane,
     /// event lane of the engine thread
     engine_lane: EventLane,
-    has_offload: bool,
-    /// view of the RAM-resident pages
-    ram_pages: RamPagesView,
-    epoch: u64,
-    /// batches that attention waits for, in order
-    stream: Vec<TransferBatch>,
-    /// next batch of the stream that attention reads
-    next_batch: usize,
-    /// filled staging buffers not read by attention yet
-    arrived: VecDeque<FilledStaging>,
-    /// group at which the stream stopped, because one of its pages is missing
-    missing_group: Option<u32>,
-    synchronous: bool,
+    stream: PageStream,
     /// bytes of the tails of a batch of sequences
     tails_bytes: u64,
     peak_bytes: u64,
-    /// total cost of streams
-    total_cost: StreamCost,
     /// bytes uploaded and read back
     moved: MovedBytes,
     counts: PageCounts,
@@ -174,31 +129,19 @@ impl VramCache {
             spec,
             limit,
             tail: Tail { layers, table, order, first_group: 0 },
-            shapes: Vec::new(),
-            pool: Vec::new(),
+            pool: FramePool::default(),
             scratch,
             abstracts,
             staging: None,
             residency: Residency::new(spec.n_layer, plan.max_frames),
             plan,
             n_sealed: 0,
-            durable_groups: 0,
-            n_document_tokens: 0,
-            n_offloaded_tokens: 0,
-            transfer,
+            offload: OffloadState::new(transfer),
             lane: hub.lane("transfer"),
             engine_lane: hub.lane(ENGINE_LANE),
-            has_offload: false,
-            ram_pages: RamPagesView::default(),
-            epoch: 0,
-            stream: Vec::new(),
-            next_batch: 0,
-            arrived: VecDeque::new(),
-            missing_group: None,
-            synchronous,
+            stream: PageStream::new(synchronous),
             tails_bytes: 0,
             peak_bytes: 0,
-            total_cost: StreamCost::default(),
             moved: MovedBytes::default(),
             counts: PageCounts::default(),
             notices: Vec::new(),
@@ -224,7 +167,7 @@ impl VramCache {
 
     /// Bytes allocated.
     pub fn bytes(&self) -> u64 {
-        let frames: u64 = self.shapes.iter().map(|s| s.n_frames as u64 * VramPlan::frame_bytes(&self.spec)).sum();
+        let frames = self.pool.bytes(&self.spec);
         let scratch = self.scratch.as_ref().map_or(0, |s| s.size);
         let staging = if self.staging.is_some() { self.plan.slot_bytes(&self.spec) - scratch } else { 0 };
         self.plan.tail_bytes(&self.spec) + self.plan.abstract_bytes(&self.spec) + frames + scratch + staging + self.tails_bytes
@@ -247,7 +190,7 @@ impl VramCache {
 
     /// Marks a group as corrupt in the offload tiers, so that it is saved again after recomputation.
     pub fn invalidate_group(&self, group: u32) {
-        self.transfer.invalidate_group(group);
+        self.offload.transfer.invalidate_group(group);
     }
 
     /// Counts one recomputed group.
@@ -267,12 +210,12 @@ impl VramCache {
 
     /// Segments of the pool, in order.
     pub fn shapes(&self) -> &[SegmentShape] {
-        &self.shapes
+        self.pool.shapes()
     }
 
     /// Pages and block table of a segment in a layer.
     pub fn segment(&self, segment_idx: usize, layer_idx: usize) -> &PagedBuffer {
-        &self.pool[segment_idx][layer_idx]
+        self.pool.segment(segment_idx, layer_idx)
     }
 
     /// Tail pages of a layer, and the block table of all layers.
@@ -333,15 +276,10 @@ impl VramCache {
         }
         let max_frames = self.residency.max_frames();
         let shapes = plan_pool(&self.spec, n_tokens / KV_PAGE_TOKENS, max_frames, gpu.max_binding_bytes());
-        let n_before = self.shapes.len();
+        let n_before = self.shapes().len();
         for shape in shapes.into_iter().skip(n_before) {
-            let layers = (0..self.spec.n_layer).map(|_| self.allocate(gpu, shape)).collect::<Result<Vec<_>, _>>();
-            match layers {
-                Ok(layers) => {
-                    self.pool.push(layers);
-                    self.shapes.push(shape);
-                    self.peak_bytes = self.peak_bytes.max(self.bytes());
-                }
+            match self.pool.grow(gpu, &self.spec, shape) {
+                Ok(()) => self.peak_bytes = self.peak_bytes.max(self.bytes()),
                 Err(error @ KvError::Gpu(crate::gpu::GpuError::OutOfMemory { .. })) => {
                     self.residency.shrink_to(shape.first_frame);
                     self.notices.push(format!("{error}; the KV cache continues in RAM and on disk"));
@@ -350,25 +288,13 @@ impl VramCache {
                 Err(error) => return Err(error),
             }
         }
-        Ok(self.shapes.len() > n_before)
-    }
-
-    fn allocate(&self, gpu: &Gpu, shape: SegmentShape) -> Result<PagedBuffer, KvError> {
-        let pages = gpu.buffer("KV pages", shape.n_frames as u64 * self.spec.page_bytes())?.all();
-        let table = gpu.buffer("KV block table", self.spec.table_bytes(shape.n_frames))?.all();
-        let identity: Vec<usize> = (0..shape.n_frames).collect();
-        gpu.upload(&table, bytemuck::cast_slice(&self.spec.table(&identity, shape.n_blocks())))?;
-        Ok(PagedBuffer { pages, table, is_in_order: true })
+        Ok(self.shapes().len() > n_before)
     }
 
     /// Drops all tokens from `n_tokens` on.
     pub fn truncate(&mut self, n_tokens: usize) {
         let n_groups = (n_tokens / KV_PAGE_TOKENS) as u32;
-        if self.has_offload && n_tokens < self.n_offloaded_tokens {
-            self.transfer.truncate(n_tokens);
-            // The tokens of a document stay in its store.
-            self.n_offloaded_tokens = n_tokens.max(self.n_document_tokens);
-        }
+        self.offload.truncate(n_tokens);
         if n_groups < self.n_sealed {
             self.n_sealed = n_groups;
             self.residency.truncate(n_groups);
@@ -382,31 +308,20 @@ impl VramCache {
         let mut runs = Vec::new();
         let mut rest = self.residency.n_resident(layer);
         self.counts.resident += rest as u64;
-        for (segment_idx, shape) in self.shapes.iter().enumerate() {
+        for segment_idx in 0..self.shapes().len() {
+            let shape = self.shapes()[segment_idx];
             if rest == 0 {
                 break;
             }
             let used = self.residency.used_in(layer, shape.first_frame, shape.n_frames);
             let is_prefix = used.last().is_none_or(|last| last + 1 == used.len());
-            let paged = &mut self.pool[segment_idx][layer];
-            if !is_prefix || !paged.is_in_order {
-                let frames = if is_prefix { (0..shape.n_frames).collect() } else { used.clone() };
-                let table = self.spec.table(&frames, shape.n_blocks());
-                gpu.write(&paged.table, bytemuck::cast_slice(&table));
-                paged.is_in_order = is_prefix;
-            }
+            let order = (!is_prefix).then_some(used.as_slice());
+            self.pool.set_order(gpu, &self.spec, (segment_idx, layer), order);
             rest -= used.len();
             if !used.is_empty() {
                 runs.push((segment_idx, used.len()));
             }
         }
         runs
-    }
-
-    fn frame_slice(&self, layer: usize, frame: usize) -> Slice {
-        let segment_idx = self.shapes.partition_point(|s| s.end_frame() <= frame);
-        let first = self.shapes[segment_idx].first_frame;
-        let page = self.spec.page_bytes();
-        self.pool[segment_idx][layer].pages.buffer.slice((frame - first) as u64 * page, page)
     }
 }

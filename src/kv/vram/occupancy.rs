@@ -12,8 +12,8 @@ impl VramCache {
     pub fn occupancy(&self, step: Option<u64>) -> TierOccupancy {
         let (n_layer, n_pages) = (self.spec.n_layer, self.n_sealed as usize);
         let mut occupancy = TierOccupancy::new(n_layer, n_pages);
-        if self.has_offload {
-            occupancy = self.transfer.occupancy(occupancy);
+        if self.has_offload() {
+            occupancy = self.offload.transfer.occupancy(occupancy);
             occupancy.tiers.ram.spare_bytes += self.staging_bytes();
         }
         let every_page = (0..n_layer).flat_map(|layer| (0..n_pages).map(move |page| (layer, page as u32)));

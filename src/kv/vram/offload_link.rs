@@ -2,16 +2,14 @@
 //!
 //! Owner: the engine thread.
 
-use crate::base::limits::KV_PAGE_TOKENS;
-use crate::gpu::{Gpu, StagingBuffer};
+use crate::gpu::Gpu;
 use crate::kv::error::KvError;
-use crate::kv::layout::{BINDING_ALIGN_BYTES, BLOCKS_PER_PAGE};
-use crate::kv::offload::{OffloadTiers, RamPagesView};
+use crate::kv::offload::OffloadTiers;
 use crate::kv::store::Io;
 use crate::kv::transfer::OffloadReport;
-use crate::kv::vram::int4_transfer::PageDequantizer;
+use crate::kv::vram::VramCache;
+use crate::kv::vram::staging::StagingPool;
 use crate::kv::vram::stream::TIMEOUT;
-use crate::kv::vram::{N_READBACKS, Slot, StagingPool, VramCache};
 
 impl VramCache {
     /// Opens the offload tiers for the current context, of which they already have `n_tokens`. Afterwards the staging
@@ -21,10 +19,7 @@ impl VramCache {
     /// Out of VRAM, or a lost GPU.
     pub fn open_offload(&mut self, gpu: &Gpu, offload: OffloadTiers, n_tokens: usize) -> Result<(), KvError> {
         self.allocate_staging(gpu)?;
-        self.ram_pages = offload.ram_pages_view();
-        self.transfer.open(offload);
-        self.has_offload = true;
-        self.n_offloaded_tokens = n_tokens;
+        self.offload.open(offload, n_tokens);
         Ok(())
     }
 
@@ -41,8 +36,7 @@ impl VramCache {
         (rows, is_intact): &(Vec<u8>, Vec<bool>),
     ) -> Result<(), KvError> {
         self.n_sealed = n_present;
-        self.n_document_tokens = n_tokens;
-        self.durable_groups = (n_tokens / KV_PAGE_TOKENS) as u32;
+        self.offload.begin_document(n_tokens);
         for layer in 0..self.spec.n_layer {
             (0..n_present).for_each(|group| self.residency.set_offloaded(layer, group));
         }
@@ -51,20 +45,19 @@ impl VramCache {
 
     /// True if offload tiers are open.
     pub fn has_offload(&self) -> bool {
-        self.has_offload
+        self.offload.is_open()
     }
 
     /// Drops the context and closes its offload tiers. Returns the I/O for reuse.
     pub fn close_offload(&mut self, gpu: &Gpu) -> Option<Io> {
         let mut io = None;
-        if self.has_offload {
+        if self.has_offload() {
             // Pages that a lost GPU cannot return are recomputed.
             let _ = self.drain_readbacks(gpu);
-            io = self.transfer.close();
-            self.has_offload = false;
-            self.ram_pages = RamPagesView::default();
+            io = self.offload.close();
         }
-        (self.durable_groups, self.n_document_tokens, self.n_offloaded_tokens, self.n_sealed) = (0, 0, 0, 0);
+        self.offload.clear();
+        self.n_sealed = 0;
         self.residency.truncate(0);
         self.cancel_stream();
         io
@@ -72,13 +65,13 @@ impl VramCache {
 
     /// Recent state of the offload tiers.
     pub fn report(&self) -> OffloadReport {
-        if self.has_offload { self.transfer.report() } else { OffloadReport::default() }
+        if self.has_offload() { self.offload.transfer.report() } else { OffloadReport::default() }
     }
 
     /// Updates the report to the current state.
     pub fn refresh_report(&self) {
-        if self.has_offload {
-            self.transfer.refresh_report();
+        if self.has_offload() {
+            self.offload.transfer.refresh_report();
         }
     }
 
@@ -87,11 +80,11 @@ impl VramCache {
     /// # Errors
     /// An error of the offload tiers, or a lost GPU.
     pub fn flush_offload(&mut self, gpu: &Gpu) -> Result<bool, KvError> {
-        if !self.has_offload {
+        if !self.has_offload() {
             return Ok(true);
         }
         self.drain_readbacks(gpu)?;
-        let flushed = self.transfer.flush();
+        let flushed = self.offload.transfer.flush();
         // Its notices have arrived.
         self.receive(gpu, TIMEOUT)?;
         Ok(flushed)
@@ -106,11 +99,7 @@ impl VramCache {
 
     /// Appends `chunk` at `pos` to the store, before pages of it are put.
     pub fn append_tokens(&mut self, pos: usize, chunk: &[u32]) {
-        let new = chunk.get(self.n_offloaded_tokens.saturating_sub(pos)..).unwrap_or_default();
-        if self.has_offload && !new.is_empty() {
-            self.transfer.append_tokens(new);
-            self.n_offloaded_tokens += new.len();
-        }
+        self.offload.append_tokens(pos, chunk);
     }
 
     /// Creates the staging and readback buffers, once.
@@ -118,35 +107,14 @@ impl VramCache {
         if self.staging.is_some() {
             return Ok(());
         }
-        let bytes = self.plan.slot_pages as u64 * self.spec.page_bytes();
-        let stride = bytes.next_multiple_of(BINDING_ALIGN_BYTES);
-        let area = gpu.buffer("KV slots", self.plan.n_slots as u64 * stride)?;
-        let mut slots = Vec::new();
-        for i in 0..self.plan.n_slots {
-            let slot = Slot { upload: gpu.upload_buffer(bytes)?, pages: area.slice(i as u64 * stride, bytes) };
-            self.transfer.map_slot(i, &slot.upload);
-            slots.push(slot);
+        let staging = StagingPool::new(gpu, &self.spec, &self.plan, self.is_selective())?;
+        for (i, slot) in staging.slots.iter().enumerate() {
+            self.offload.transfer.map_slot(i, &slot.upload);
         }
-        let dequantizer = match self.is_selective() {
-            true => PageDequantizer::new(gpu, &self.spec, self.plan.slot_pages, &area.all())?,
-            false => None,
-        };
-        let table = gpu.buffer("KV slot table", self.spec.table_bytes(self.plan.slot_pages))?.all();
-        let identity: Vec<usize> = (0..self.plan.slot_pages).collect();
-        gpu.upload(&table, bytemuck::cast_slice(&self.spec.table(&identity, self.plan.slot_pages * BLOCKS_PER_PAGE)))?;
-        let readback = self.plan.tail_pages as u64 * self.spec.page_bytes();
-        let readbacks: Vec<StagingBuffer> =
-            (0..N_READBACKS).map(|_| gpu.host_readback_buffer(readback)).collect::<Result<_, _>>()?;
-        self.transfer.buffers(slots.iter().map(|s| s.upload.clone()).collect(), readbacks.clone());
+        let uploads = staging.slots.iter().map(|s| s.upload.clone()).collect();
+        self.offload.transfer.buffers(uploads, staging.readbacks.clone());
         gpu.poll()?;
-        self.staging = Some(StagingPool {
-            slots,
-            area: area.all(),
-            dequantizer,
-            table,
-            readbacks,
-            free_readbacks: (0..N_READBACKS).collect(),
-        });
+        self.staging = Some(staging);
         self.peak_bytes = self.peak_bytes.max(self.bytes());
         Ok(())
     }

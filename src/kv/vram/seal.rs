@@ -41,13 +41,13 @@ impl VramCache {
             };
             let frame = self.residency.allocate(layer, group);
             if let Some(frame) = frame {
-                let to = self.frame_slice(layer, frame as usize);
+                let to = self.pool.frame(&self.spec, layer, frame as usize);
                 recorder.copy(&source, &to);
             }
             // A page that may be evicted from its frame is offloaded from the start.
-            let may_leave = self.has_offload && self.is_selective();
-            if frame.is_none() || may_leave || group < self.durable_groups {
-                if !self.has_offload {
+            let may_leave = self.has_offload() && self.is_selective();
+            if frame.is_none() || may_leave || self.offload.is_durable(group) {
+                if !self.has_offload() {
                     return Err(KvError::NoOffloadTier);
                 }
                 let retention = if frame.is_some() && !may_leave { Retention::OnDiskOnly } else { Retention::InRam };
@@ -86,7 +86,7 @@ impl VramCache {
     /// Must be called after the copies into a readback buffer were submitted.
     pub fn readback_submitted(&self, readback: usize, pages: Vec<PageReadback>) {
         if let Some(staging) = &self.staging {
-            self.transfer.map_readback(readback, &staging.readbacks[readback], pages);
+            self.offload.transfer.map_readback(readback, &staging.readbacks[readback], pages);
         }
     }
 

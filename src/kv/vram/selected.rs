@@ -19,12 +19,12 @@ use crate::gpu::kernels::attention_decode::{PAD, TokenSlot};
 use crate::gpu::{Gpu, Recorder, Slice};
 use crate::kv::cpu_scores::score_keys;
 use crate::kv::error::KvError;
-use crate::kv::layout::BLOCKS_PER_PAGE;
 use crate::kv::offload::{PageBytes, RamPagesView};
 use crate::kv::policy::access_frequency::LayerPage;
 use crate::kv::policy::leoam::abstracts::{abstract_bytes, unbounded_abstract};
 use crate::kv::policy::{SelectedBlock, Tier};
 use crate::kv::residency::MissingPages;
+use crate::kv::spec::BLOCKS_PER_PAGE;
 use crate::kv::store::PageId;
 use crate::kv::transfer::plan::TransferPlan;
 use crate::kv::vram::{CodecRates, KvSpec, StagedBatch, StreamCost, TransferBatch, VramCache};
@@ -201,13 +201,13 @@ impl VramCache {
     }
 
     fn place_in_segment(&self, layer: usize, segment_idx: usize, group: u32) -> Option<usize> {
-        let shape = self.shapes[segment_idx];
+        let shape = self.shapes()[segment_idx];
         let frame = self.residency.frame(layer, group)? as usize;
         frame.checked_sub(shape.first_frame).filter(|page| *page < shape.n_frames)
     }
 
     fn groups_of(&self, batches: Range<usize>) -> Vec<u32> {
-        let batches = self.stream.get(batches).unwrap_or_default();
+        let batches = self.stream.batches.get(batches).unwrap_or_default();
         batches.iter().flat_map(|batch| batch.groups.iter().copied()).collect()
     }
 
@@ -234,10 +234,10 @@ impl VramCache {
             return 0;
         }
         let batches = self.batches(layer, &missing);
-        if self.next_batch > 0 || self.stream != batches {
+        if self.stream.next > 0 || self.stream.batches != batches {
             self.replace_stream(batches, Vec::new());
         }
-        self.stream.len()
+        self.stream.batches.len()
     }
 
     fn batches(&self, layer: usize, groups: &[u32]) -> Vec<TransferBatch> {
@@ -246,11 +246,11 @@ impl VramCache {
     }
 
     fn replace_stream(&mut self, batches: Vec<TransferBatch>, read_ahead: Vec<PageId>) {
-        let is_empty = batches.is_empty() && read_ahead.is_empty() && self.next_batch >= self.stream.len();
-        self.stream = batches;
-        self.next_batch = 0;
-        if !self.synchronous && !is_empty {
-            self.start_stream(TransferPlan { batches: self.stream.clone(), cyclic: false, read_ahead });
+        let is_empty = batches.is_empty() && read_ahead.is_empty() && self.stream.next >= self.stream.batches.len();
+        self.stream.batches = batches;
+        self.stream.next = 0;
+        if !self.stream.is_synchronous && !is_empty {
+            self.start_stream(TransferPlan { batches: self.stream.batches.clone(), cyclic: false, read_ahead });
         }
     }
 
@@ -276,7 +276,7 @@ impl VramCache {
         let n_selected = batches.len();
         let mut read_ahead = Vec::new();
         // Without overlap there is no prefetch.
-        if let Some((layer, pages)) = lookahead.filter(|_| !self.synchronous) {
+        if let Some((layer, pages)) = lookahead.filter(|_| !self.stream.is_synchronous) {
             let MissingPages { framed, unframed } = self.residency.prefetch(layer, pages, step);
             batches.extend(self.batches(layer, &framed));
             read_ahead.extend(unframed.into_iter().map(|group| PageId::kv(layer as u32, group)));
@@ -297,7 +297,7 @@ impl VramCache {
     /// # Errors
     /// An error of the offload tiers, or a lost GPU.
     pub fn next_prefetched(&mut self, gpu: &Gpu, layer: usize) -> Result<Option<StagedBatch>, KvError> {
-        let is_of_layer = self.stream.get(self.next_batch).is_some_and(|batch| batch.layer as usize == layer);
+        let is_of_layer = self.stream.next_batch().is_some_and(|batch| batch.layer as usize == layer);
         if is_of_layer && self.is_next_filled(gpu)? { self.next_filled_for(gpu, Cause::Prefetch).map(Some) } else { Ok(None) }
     }
 
@@ -310,12 +310,12 @@ impl VramCache {
 
     /// Keys of the RAM-resident pages of a layer.
     pub fn keys_in_ram(&self, layer: usize) -> RamKeys<'_> {
-        RamKeys { spec: &self.spec, ram_pages: self.has_offload.then_some(&self.ram_pages), layer }
+        RamKeys { spec: &self.spec, ram_pages: self.offload.ram_pages(), layer }
     }
 
     /// Total cost of streams.
     pub fn stream_cost(&self) -> StreamCost {
-        self.total_cost
+        self.stream.cost
     }
 
     /// Rates of compression and decompression, in uncompressed bytes per second. None if pages are transferred
@@ -340,7 +340,7 @@ impl VramCache {
             let groups = pages.iter().filter(|p| p.layer as usize == layer).map(|p| p.page);
             self.residency.set_in_ram(layer, groups);
         }
-        self.transfer.pin(pages.iter().map(|p| PageId::kv(p.layer, p.page)).collect());
+        self.offload.transfer.pin(pages.iter().map(|p| PageId::kv(p.layer, p.page)).collect());
     }
 }
 

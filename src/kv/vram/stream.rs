@@ -6,7 +6,6 @@
 //! Owner: the engine thread. The stream is cyclic: while the last layer computes, the pages of the first layer of the
 //! next pass are already transferred. It restarts only if other pages are needed.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::base::limits::KV_PAGE_TOKENS;
@@ -15,7 +14,8 @@ use crate::kv::error::KvError;
 use crate::kv::store::PageId;
 use crate::kv::transfer::plan::TransferPlan;
 use crate::kv::transfer::{FilledStaging, TransferEvent};
-use crate::kv::vram::{Slot, StagedBatch, TransferBatch, VramCache};
+use crate::kv::vram::staging::Slot;
+use crate::kv::vram::{StagedBatch, TransferBatch, VramCache};
 use crate::telemetry::{Cause, Event, EventKind, Link, WaitCause, ns_of};
 
 /// Maximum wait for an event before the GPU is polled again.
@@ -35,7 +35,7 @@ impl VramCache {
             let table = self.spec.table(&self.tail.order, self.tail_blocks());
             gpu.write(&self.tail.table, bytemuck::cast_slice(&table));
         }
-        if !self.has_offload || !reads_all {
+        if !self.has_offload() || !reads_all {
             return;
         }
         self.residency.release_compressed();
@@ -45,29 +45,28 @@ impl VramCache {
                 batches.push(TransferBatch { layer: layer as u32, groups: groups.to_vec(), is_compressed: false });
             }
         }
-        let is_complete = self.next_batch == self.stream.len();
-        if self.synchronous || !is_complete || batches != self.stream {
-            self.stream = batches;
-            if !self.synchronous {
-                self.start_stream(TransferPlan { batches: self.stream.clone(), cyclic: true, ..TransferPlan::default() });
+        let is_complete = self.stream.next == self.stream.batches.len();
+        if self.stream.is_synchronous || !is_complete || batches != self.stream.batches {
+            self.stream.batches = batches;
+            if !self.stream.is_synchronous {
+                self.start_stream(TransferPlan { batches: self.stream.batches.clone(), cyclic: true, ..TransferPlan::default() });
             }
         }
-        self.next_batch = 0;
+        self.stream.next = 0;
     }
 
     /// Number of pages of each batch that the attention of a layer waits for, in order.
     pub fn batches_of(&self, layer: usize) -> Vec<usize> {
-        if !self.has_offload {
+        if !self.has_offload() {
             return Vec::new();
         }
-        self.stream.iter().filter(|b| b.layer as usize == layer).map(|b| b.groups.len()).collect()
+        self.stream.of_layer(layer).map(|b| b.groups.len()).collect()
     }
 
     /// Pages of a layer in the order of full attention: those in frames, then those of the stream.
     pub fn pages_in_order(&self, layer: usize) -> Vec<u32> {
         let framed = self.residency.groups_in_order(layer);
-        let streamed =
-            self.stream.iter().filter(|b| self.has_offload && b.layer as usize == layer).flat_map(|b| b.groups.iter().copied());
+        let streamed = self.stream.of_layer(layer).filter(|_| self.has_offload()).flat_map(|b| b.groups.iter().copied());
         framed.chain(streamed).collect()
     }
 
@@ -76,8 +75,8 @@ impl VramCache {
     /// # Errors
     /// An error of the offload tiers, or a lost GPU.
     pub fn is_next_filled(&mut self, gpu: &Gpu) -> Result<bool, KvError> {
-        while self.arrived.is_empty() && self.receive(gpu, Duration::ZERO)? {}
-        Ok(!self.arrived.is_empty())
+        while self.stream.arrived.is_empty() && self.receive(gpu, Duration::ZERO)? {}
+        Ok(!self.stream.arrived.is_empty())
     }
 
     /// Waits for the next batch of the stream.
@@ -89,26 +88,26 @@ impl VramCache {
     }
 
     pub(super) fn next_filled_for(&mut self, gpu: &Gpu, cause: Cause) -> Result<StagedBatch, KvError> {
-        let Some(batch) = self.stream.get(self.next_batch).cloned() else { return Err(KvError::TransferGone) };
-        let (began, has_arrived) = (Instant::now(), !self.arrived.is_empty());
-        let mut expected_index = self.next_batch;
-        if self.synchronous {
+        let Some(batch) = self.stream.next_batch().cloned() else { return Err(KvError::TransferGone) };
+        let (began, has_arrived) = (Instant::now(), !self.stream.arrived.is_empty());
+        let mut expected_index = self.stream.next;
+        if self.stream.is_synchronous {
             // Without overlap, a batch is transferred only when it is needed.
             expected_index = 0;
             self.start_stream(TransferPlan { batches: vec![batch.clone()], ..TransferPlan::default() });
         }
         loop {
-            if let Some(filled) = self.arrived.pop_front() {
+            if let Some(filled) = self.stream.arrived.pop_front() {
                 debug_assert_eq!(filled.index, expected_index, "batches arrive in order");
-                self.next_batch += 1;
+                self.stream.next += 1;
                 if !has_arrived {
                     self.engine_lane.span(EventKind::Wait { cause: WaitCause::Pages }, ns_of(began));
                 }
-                self.total_cost.add(began.elapsed(), &batch, &filled, self.spec.page_bytes());
+                self.stream.cost.add(began.elapsed(), &batch, &filled, self.spec.page_bytes());
                 self.count_fetched(&batch, filled, cause);
                 return Ok(StagedBatch { slot: filled.slot, batch });
             }
-            if let Some(group) = self.missing_group.take() {
+            if let Some(group) = self.stream.missing_group.take() {
                 return Err(KvError::Missing(group));
             }
             self.receive(gpu, TIMEOUT)?;
@@ -129,11 +128,15 @@ impl VramCache {
     /// Waits at most `timeout` for one event and handles it. False if none arrived.
     pub(super) fn receive(&mut self, gpu: &Gpu, timeout: Duration) -> Result<bool, KvError> {
         gpu.poll()?;
-        match self.transfer.next_event(timeout)? {
+        match self.offload.transfer.next_event(timeout)? {
             None => return Ok(false),
-            Some(TransferEvent::FilledStaging(filled)) if filled.epoch == self.epoch => self.arrived.push_back(filled),
-            Some(TransferEvent::FilledStaging(filled)) => self.transfer.return_slot(filled.slot),
-            Some(TransferEvent::Missing { epoch, page }) if epoch == self.epoch => self.missing_group = Some(page.group),
+            Some(TransferEvent::FilledStaging(filled)) if filled.epoch == self.stream.epoch => {
+                self.stream.arrived.push_back(filled);
+            }
+            Some(TransferEvent::FilledStaging(filled)) => self.offload.transfer.return_slot(filled.slot),
+            Some(TransferEvent::Missing { epoch, page }) if epoch == self.stream.epoch => {
+                self.stream.missing_group = Some(page.group);
+            }
             Some(TransferEvent::Emptied(i)) => {
                 if let Some(staging) = &mut self.staging {
                     staging.readbacks[i].close();
@@ -149,17 +152,12 @@ impl VramCache {
 
     /// Starts a new stream, and returns the filled staging buffers of the old one.
     pub(super) fn start_stream(&mut self, plan: TransferPlan) {
-        self.epoch += 1;
-        self.missing_group = None;
-        for filled in self.arrived.drain(..) {
-            self.transfer.return_slot(filled.slot);
-        }
-        self.transfer.plan(self.epoch, Arc::new(plan));
+        self.stream.start(plan, &self.offload.transfer);
     }
 
     pub(super) fn cancel_stream(&mut self) {
-        self.stream.clear();
-        self.next_batch = 0;
+        self.stream.batches.clear();
+        self.stream.next = 0;
         self.start_stream(TransferPlan::default());
     }
 
@@ -185,7 +183,7 @@ impl VramCache {
         let resident = resident.into_iter().map(|group| PageId::kv(filled.batch.layer, group)).collect::<Vec<_>>();
         // With selective attention, the page may be evicted again.
         if !self.is_selective() && !resident.is_empty() {
-            self.transfer.drop_ram_copies(resident);
+            self.offload.transfer.drop_ram_copies(resident);
         }
     }
 
@@ -212,7 +210,10 @@ impl VramCache {
         let groups = &filled.batch.groups;
         for (i, group) in groups.iter().enumerate() {
             let Some(frame) = self.residency.allocate(layer, *group) else { return &groups[..i] };
-            recorder.copy(&from.buffer.slice(from.offset + i as u64 * page, page), &self.frame_slice(layer, frame as usize));
+            recorder.copy(
+                &from.buffer.slice(from.offset + i as u64 * page, page),
+                &self.pool.frame(&self.spec, layer, frame as usize),
+            );
             if filled.batch.is_compressed {
                 self.residency.set_compressed(layer, *group);
             }
@@ -223,7 +224,7 @@ impl VramCache {
     /// Must be called after the copies of a staging buffer were submitted; it is refilled when they are done.
     pub fn slot_submitted(&self, filled: &StagedBatch) {
         if let Some(slot) = self.staging.as_ref().and_then(|s| s.slots.get(filled.slot)) {
-            self.transfer.map_slot(filled.slot, &slot.upload);
+            self.offload.transfer.map_slot(filled.slot, &slot.upload);
         }
     }
 }

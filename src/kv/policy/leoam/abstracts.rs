@@ -14,7 +14,7 @@ use half::f16;
 
 use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
 use crate::gpu::kernels::KvFormat;
-use crate::kv::layout::KvSpec;
+use crate::kv::spec::KvSpec;
 
 /// Bytes of a scale: step and low, f16 each.
 const SCALE_BYTES: usize = 4;

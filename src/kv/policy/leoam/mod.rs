@@ -20,6 +20,7 @@
 //! with it.
 
 pub mod abstracts;
+mod initial_chunks;
 pub mod pipeline;
 pub mod tree;
 
@@ -30,7 +31,8 @@ use rayon::prelude::*;
 use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
 use crate::kv::policy::attention_mass::{Share, log_mass, log_sum_exp, tokens_of_mass};
 use crate::kv::policy::view::page_tokens;
-use crate::kv::policy::{LayerView, PolicySpec, Selection, SelectionBudget, Tier};
+use crate::kv::policy::{LayerView, Policy, PolicySpec, Selection, SelectionBudget, Tier, unique};
+use initial_chunks::initial_chunks;
 use tree::{Bounds, Evaluate, TokenRange, Tree};
 
 /// Initial chunk size of the first layers and steps, with a high density.
@@ -96,70 +98,27 @@ struct HeadOracle<'a> {
     mass_slack: Option<f32>,
 }
 
-/// Number m of initial chunks, of 8 to 64 tokens, with the fewest evaluations by LeoAM §4.2 eq. 2: `f(m) = m * sum over
-/// i < log2(n / m) of (2 density)^i`. `density` is the fraction of important chunks, which are split: 1 minus the
-/// attention desert rate.
-///
-/// Between two powers of two the number of levels is constant (33 tokens have as many as 64), so the minimum of f is at
-/// 8, 16, 32 or 64 tokens per chunk. These are compared by LeoAM §4.2 eq. 2 itself. LeoAM §4.2 eq. 3 is meant as
-/// f(m) - f(m - 1), but is printed without the factor m - 1 of its second sum.
-pub fn initial_chunks(n_tokens: usize, density: f64) -> usize {
-    let [first, finer @ ..] = [64, 32, 16, 8].map(|size| n_tokens.div_ceil(size).max(1));
-    let n_evaluations = |m| expected_evaluations(n_tokens, m, density);
-    finer.into_iter().fold(first, |best, m| if n_evaluations(m) < n_evaluations(best) { m } else { best })
-}
-
-/// LeoAM §4.2 eq. 2, with whole levels.
-fn expected_evaluations(n_tokens: usize, m: usize, density: f64) -> f64 {
-    let n_level = n_tokens.div_ceil(m).next_power_of_two().trailing_zeros();
-    (0..n_level).map(|level| m as f64 * (2.0 * density).powi(level as i32)).sum()
-}
-
 impl HeadSelection {
     fn without_evaluation(ranges: Vec<TokenRange>) -> HeadSelection {
         HeadSelection { ranges, n_evaluations: 0, slack: BoundSlack::default() }
     }
 }
 
-impl LeoAm {
-    /// A policy without history.
-    pub fn new(spec: PolicySpec) -> LeoAm {
-        LeoAm { spec, densities: Vec::new(), bound_slacks: Vec::new() }
-    }
-
+impl Policy for LeoAm {
     /// Pages in VRAM that may hold non-negligible attention for any KV head. Ascending.
-    pub fn candidates(&self, view: &LayerView) -> Vec<u32> {
+    fn candidates(&self, view: &LayerView) -> Vec<u32> {
         self.vram_pages_reaching(view, negligible(view))
     }
 
     /// Pages in VRAM in which a token may hold much attention: worth another wait if they were not predicted.
-    pub fn unpredicted_candidates(&self, view: &LayerView) -> Vec<u32> {
+    fn unpredicted_candidates(&self, view: &LayerView) -> Vec<u32> {
         if self.spec.tree { self.vram_pages_reaching(view, HIGH_MASS.ln()) } else { Vec::new() }
-    }
-
-    /// Pages in VRAM whose best token may reach this score for any KV head. Ascending.
-    fn vram_pages_reaching(&self, view: &LayerView, least_score: f32) -> Vec<u32> {
-        if !self.spec.tree {
-            return (0..view.n_pages()).filter(|page| view.tiers[*page] == Tier::Vram).map(|page| page as u32).collect();
-        }
-        let free = self.spec.free_pages(view.n_pages());
-        let mut is_candidate = vec![false; view.n_pages()];
-        for kv_head in 0..view.n_kv_head {
-            if !self.is_partial(view, kv_head) {
-                continue;
-            }
-            let min_slack = self.last_slack(view.layer, kv_head).minimum;
-            let may_reach = |page| view.page_bounds(kv_head, page).upper() - min_slack >= least_score;
-            free.clone().filter(|page| may_reach(*page)).for_each(|page| is_candidate[page] = true);
-        }
-        let is_in_vram = |page: &usize| is_candidate[*page] && view.tiers[*page] == Tier::Vram;
-        (0..view.n_pages()).filter(is_in_vram).map(|page| page as u32).collect()
     }
 
     /// Offloaded pages with the highest bounds for any KV head, ascending; all of them if half of the pages are read.
     /// Also those that may hold much attention if their bounds are as tight as the tightest of such a page so far,
     /// because then only the keys separate pages. At most ten times as many as are read.
-    pub fn offloaded_candidates(&self, view: &LayerView) -> Vec<u32> {
+    fn offloaded_candidates(&self, view: &LayerView) -> Vec<u32> {
         if !self.spec.tree {
             return Vec::new();
         }
@@ -185,7 +144,49 @@ impl LeoAm {
                 first.iter().chain(other_candidates).map(|(_, page)| *page).filter(|page| view.tiers[*page] != Tier::Vram);
             pages.extend(offloaded.map(|page| page as u32));
         }
-        crate::kv::policy::unique(pages)
+        unique(pages)
+    }
+
+    /// Pages that attention will probably read, from known scores and the bound slack of the layer.
+    fn predict(&self, view: &LayerView) -> Vec<u32> {
+        let ranges: Vec<_> = self.select_heads(view).into_iter().map(|head| head.ranges).collect();
+        Selection::new(&self.spec, view, &ranges, 0).pages
+    }
+
+    /// Selects tokens. Updates the density and the bound slack of the layer for its next step.
+    fn select(&mut self, view: &LayerView) -> Selection {
+        let heads = self.select_heads(view);
+        let n_evaluations = heads.iter().map(|head| head.n_evaluations).sum();
+        self.set_slack(view.layer, heads.iter().map(|head| head.slack).collect());
+        let ranges: Vec<_> = heads.into_iter().map(|head| head.ranges).collect();
+        self.record_density(view, &ranges);
+        Selection::new(&self.spec, view, &ranges, n_evaluations)
+    }
+}
+
+impl LeoAm {
+    /// A policy without history.
+    pub fn new(spec: PolicySpec) -> LeoAm {
+        LeoAm { spec, densities: Vec::new(), bound_slacks: Vec::new() }
+    }
+
+    /// Pages in VRAM whose best token may reach this score for any KV head. Ascending.
+    fn vram_pages_reaching(&self, view: &LayerView, least_score: f32) -> Vec<u32> {
+        if !self.spec.tree {
+            return (0..view.n_pages()).filter(|page| view.tiers[*page] == Tier::Vram).map(|page| page as u32).collect();
+        }
+        let free = self.spec.free_pages(view.n_pages());
+        let mut is_candidate = vec![false; view.n_pages()];
+        for kv_head in 0..view.n_kv_head {
+            if !self.is_partial(view, kv_head) {
+                continue;
+            }
+            let min_slack = self.last_slack(view.layer, kv_head).minimum;
+            let may_reach = |page| view.page_bounds(kv_head, page).upper() - min_slack >= least_score;
+            free.clone().filter(|page| may_reach(*page)).for_each(|page| is_candidate[page] = true);
+        }
+        let is_in_vram = |page: &usize| is_candidate[*page] && view.tiers[*page] == Tier::Vram;
+        (0..view.n_pages()).filter(is_in_vram).map(|page| page as u32).collect()
     }
 
     /// True if some but not all free pages are read.
@@ -198,22 +199,6 @@ impl LeoAm {
             n_wanted = n_wanted.max(tokens_of_mass(free.map(share).collect(), &[], mass));
         }
         (1..n_free).contains(&n_wanted)
-    }
-
-    /// Pages that attention will probably read, from known scores and the bound slack of the layer.
-    pub fn predict(&self, view: &LayerView) -> Vec<u32> {
-        let ranges: Vec<_> = self.select_heads(view).into_iter().map(|head| head.ranges).collect();
-        Selection::new(&self.spec, view, &ranges, 0).pages
-    }
-
-    /// Selects tokens. Updates the density and the bound slack of the layer for its next step.
-    pub fn select(&mut self, view: &LayerView) -> Selection {
-        let heads = self.select_heads(view);
-        let n_evaluations = heads.iter().map(|head| head.n_evaluations).sum();
-        self.set_slack(view.layer, heads.iter().map(|head| head.slack).collect());
-        let ranges: Vec<_> = heads.into_iter().map(|head| head.ranges).collect();
-        self.record_density(view, &ranges);
-        Selection::new(&self.spec, view, &ranges, n_evaluations)
     }
 
     /// Selection of every KV head.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 
 use io_uring::IoUring;
 
-use crate::kv::store::io::{Counters, count};
+use crate::kv::store::backend::{Counters, count};
 use crate::kv::store::slab::Region;
 use crate::kv::store::storage::Storage;
 

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use io_uring::{IoUring, opcode, squeue, types};
 
-use crate::kv::store::io::{Backend, IoBuffer, IoConfig, IoInfo, IoKind, Job, Outbox, cancelled, count, into_job};
+use crate::kv::store::backend::{Backend, IoBuffer, IoConfig, IoInfo, IoKind, Job, Outbox, cancelled, count, into_job};
 use crate::kv::store::linux::registration::{Buffers, Files};
 use crate::kv::store::storage::{IoOp, is_transient, step_align};
 

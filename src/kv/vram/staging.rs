@@ -1,0 +1,67 @@
+//! Staging buffers: uploads of transferred pages with their GPU ranges, and readback buffers.
+//!
+//! Owner: the engine thread. The transfer thread has a buffer from its mapping until it returns the buffer.
+
+use std::collections::VecDeque;
+
+use crate::gpu::{Gpu, Recorder, Slice, StagingBuffer};
+use crate::kv::error::KvError;
+use crate::kv::layout::{BINDING_ALIGN_BYTES, VramPlan};
+use crate::kv::spec::{BLOCKS_PER_PAGE, KvSpec};
+use crate::kv::vram::int4_transfer::PageDequantizer;
+
+/// Number of readback buffers: the GPU writes one while the transfer thread reads the others.
+pub(super) const N_READBACKS: usize = 3;
+
+/// A staging buffer: its upload buffer, and its range in the staging area.
+pub(super) struct Slot {
+    pub upload: StagingBuffer,
+    pub pages: Slice,
+}
+
+/// The staging and readback buffers.
+pub(super) struct StagingPool {
+    pub slots: Vec<Slot>,
+    /// GPU ranges of all staging buffers, contiguous
+    pub area: Slice,
+    /// decompresses INT4 pages; only for selective attention
+    pub dequantizer: Option<PageDequantizer>,
+    /// block table of one staging buffer
+    pub table: Slice,
+    pub readbacks: Vec<StagingBuffer>,
+    pub free_readbacks: VecDeque<usize>,
+}
+
+impl StagingPool {
+    /// Allocates all buffers, unmapped. Attention that selects pages may transfer them compressed.
+    ///
+    /// # Errors
+    /// Out of VRAM, or a lost GPU.
+    pub fn new(gpu: &Gpu, spec: &KvSpec, plan: &VramPlan, is_selective: bool) -> Result<StagingPool, KvError> {
+        let bytes = plan.slot_pages as u64 * spec.page_bytes();
+        let stride = bytes.next_multiple_of(BINDING_ALIGN_BYTES);
+        let area = gpu.buffer("KV slots", plan.n_slots as u64 * stride)?;
+        let mut slots = Vec::new();
+        for i in 0..plan.n_slots {
+            slots.push(Slot { upload: gpu.upload_buffer(bytes)?, pages: area.slice(i as u64 * stride, bytes) });
+        }
+        let dequantizer = match is_selective {
+            true => PageDequantizer::new(gpu, spec, plan.slot_pages, &area.all())?,
+            false => None,
+        };
+        let table = gpu.buffer("KV slot table", spec.table_bytes(plan.slot_pages))?.all();
+        let identity: Vec<usize> = (0..plan.slot_pages).collect();
+        gpu.upload(&table, bytemuck::cast_slice(&spec.table(&identity, plan.slot_pages * BLOCKS_PER_PAGE)))?;
+        let readback = plan.tail_pages as u64 * spec.page_bytes();
+        let readbacks: Vec<StagingBuffer> =
+            (0..N_READBACKS).map(|_| gpu.host_readback_buffer(readback)).collect::<Result<_, _>>()?;
+        Ok(StagingPool { slots, area: area.all(), dequantizer, table, readbacks, free_readbacks: (0..N_READBACKS).collect() })
+    }
+
+    /// Records the dequantization of compressed pages from a staging buffer to page `at` of the staging area.
+    pub fn record_dequantize(&self, recorder: &mut Recorder, upload: &StagingBuffer, at: u64, n_pages: usize) {
+        if let Some(dequantizer) = &self.dequantizer {
+            dequantizer.record(recorder, upload, at, n_pages);
+        }
+    }
+}
