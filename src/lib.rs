@@ -18,7 +18,7 @@
 //! | 2 | [`gpu`] | devices, pipelines, buffers; `gpu/kernels` has one host file per op, `shaders/` the WGSL |
 //! | 3 | [`chats`] | the database of chats, its writer thread, search, export |
 //! | 3 | [`model`] | GGUF and safetensors as untrusted bytes, quantized formats, `arch/`, `discovery/`, `weights/` |
-//! | 3 | [`kv`] | the KV cache: pages of 64 tokens in three tiers |
+//! | 3 | [`kv`] | the KV cache: pages of 64 tokens in three tiers; the head of `kv/mod.rs` follows a page to disk and back |
 //! | 4 | [`engine`] | a worker thread that owns device, model and cache; [`engine::api`] is its interface |
 //! | 5 | [`cli`], [`app`] | the command line and the window |
 //!
@@ -77,13 +77,15 @@
 //!
 //! # How to add
 //! **An architecture.** 1. `src/model/arch/NAME.rs`: `plan(&PlanBuilder)` returns a `ModelPlan` (dims, names, biases, norms,
-//! rope); a variant of llama in data only fills a `Variant`, as `qwen3.rs` does. 2. `src/model/arch/registry.rs`: a row with
-//! its names and its `plan`. 3. A new kind of tokenizer: `src/token/pre_tokenizer.rs`. 4. A tiny checkpoint in
+//! rope); a variant of llama in data only fills a `Variant`, as `qwen3.rs` does; `mod NAME;` in `mod.rs` there. 2. `src/model/arch/registry.rs`: a
+//! row with its names and its `plan`. 3. A new kind of tokenizer: `src/token/pre_tokenizer.rs`. 4. A tiny checkpoint in
 //! `tests/fixtures/make_hf.py`, its test in `tests/model/hf.rs`; a shape to bench in `src/model/synthetic.rs`.
 //!
-//! **A KV policy.** 1. `src/kv/policy/NAME.rs`: `Policy` for its state, which selects from a `LayerView`. 2. Its variant of
-//! `PolicyKind` in `src/kv/policy/spec.rs`, and its row in `src/kv/policy/registry.rs`: name, help, paper, needs. The command
-//! line, errors, the engine and tests read the registry. 3. Record its answers in `tests/fixtures/compat/answers.json`.
+//! **A KV policy.** 1. `src/kv/policy/NAME.rs`: `Policy` for its state, which selects from a `LayerView`; `mod NAME;` in
+//! `mod.rs` there. 2. Its variant of `PolicyKind` in `src/kv/policy/spec.rs`, and its row in `src/kv/policy/registry.rs`, in
+//! the order of the variants: name, help, paper, needs, constructor. The command line, errors, the engine and tests read the
+//! registry. 3. Its paper in the index above. 4. Record its answers and its name on the command line
+//! (`STRATA_RECORD_COMPAT`, see `tests/compat/main.rs`).
 //!
 //! **A kernel.** 1. `shaders/FAMILY/OP.wgsl`, with `Bindings:`, `Grid:` and `Workgroup memory:` in its head; a line in the
 //! `embed!` list of `src/gpu/shader_source.rs`. 2. `src/gpu/kernels/OP.rs`: `new`, `bind`, `record`, and `variants`, which

@@ -18,8 +18,9 @@
 //! 5. Readback: a page that has no frame, may lose it, or is to be saved is copied to a readback buffer ([`PageReadback`]).
 //!    The transfer thread gets the buffer by [`VramCache::readback_submitted`].
 //! 6. RAM: the transfer thread stores the page in a slab ([`OffloadTiers::put`](offload::OffloadTiers::put)).
-//! 7. Write-back: the page is written to an arena file of its document's store in the [`StoreChain`](store::StoreChain)
-//!    ([`PageStore::begin_write`](store::PageStore::begin_write)). RAM caches the page, or drops it ([`Retention`](offload::Retention)).
+//! 7. Write-back: `start_writes` of `offload/write_back.rs` submits the write to [`Io`](store::Io): io_uring or threads.
+//!    [`StoreChain::begin_write`](store::StoreChain::begin_write) names the arena file of the page's document and the place
+//!    in it. RAM caches the page, or drops it ([`Retention`](offload::Retention)).
 //! 8. Commit: once every layer of its page group is written, the page becomes durable
 //!    ([`PageStore::begin_commit`](store::PageStore::begin_commit)). A scratch store is never committed.
 //!

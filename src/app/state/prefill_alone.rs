@@ -23,7 +23,7 @@ impl ViewState {
             return None;
         }
         let is_new = |doc: &&OpenDocument| !self.engine.prefilled_alone.contains(&doc.id);
-        self.chat().docs(&self.documents.list).skip(1).filter(is_new).find(|doc| self.can_prefill_alone(doc)).map(|doc| doc.id)
+        self.chat().docs(&self.documents.list).filter(is_new).find(|doc| self.can_prefill_alone(doc)).map(|doc| doc.id)
     }
 
     /// True if a prefill of the document alone would save something, and can begin now.
