@@ -133,6 +133,8 @@ fn documents_resume_alone_in_another_order_and_after_a_restart() {
     let Some(handle) = engine(test, dir.path(), [None; 3], None) else { return };
     let all = ask(&handle, &[0, 1, 2]);
     assert_eq!(all.cached_tokens, 0);
+    let sentences: Vec<_> = all.notices.iter().filter(|n| n.contains("can be recovered")).collect();
+    assert!(matches!(sentences.as_slice(), [one] if one.starts_with("0.txt, 1.txt and 2.txt are saved in")), "{:?}", all.notices);
     let saved = list(&handle, dir.path());
     assert_eq!(names(&saved), ["0.txt", "1.txt after 0.txt", "2.txt after 0.txt 1.txt"]);
     assert!(saved.iter().all(|s| s.state == SavedState::Read && (600..1300).contains(&s.tokens)), "{saved:?}");

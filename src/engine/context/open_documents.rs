@@ -225,13 +225,19 @@ impl KvStorage {
             }
         }
         entries.iter().for_each(|entry| self.write_entry(entry));
-        for name in new {
-            self.notices.push(format!(
-                "{name} is saved in {}, so that it need not be read again; its text can be recovered from there until it is \
-                 removed from the library",
-                root.display()
-            ));
-        }
+        let root = root.display();
+        self.notices.extend(match new.split_last() {
+            None => None,
+            Some((name, [])) => Some(format!(
+                "{name} is saved in {root}, so that it need not be read again; its text can be recovered from there until it is \
+                 removed from the library"
+            )),
+            Some((last, others)) => Some(format!(
+                "{} and {last} are saved in {root}, so that they need not be read again; their texts can be recovered from there \
+                 until they are removed from the library",
+                others.join(", ")
+            )),
+        });
         Ok(true)
     }
 }
