@@ -65,11 +65,11 @@ impl Real {
         Some(real)
     }
 
-    /// Draws until `done`, two minutes at most.
+    /// Draws until `done`, five minutes at most.
     pub fn wait_for(&mut self, done: impl Fn(&StrataApp) -> bool) {
         let began = Instant::now();
         while !done(self.harness.state()) {
-            assert!(began.elapsed() < Duration::from_secs(120), "waited in vain");
+            assert!(began.elapsed() < Duration::from_secs(300), "waited in vain");
             std::thread::sleep(Duration::from_millis(20));
             self.harness.step();
         }
