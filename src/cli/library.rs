@@ -171,7 +171,7 @@ fn table(saved: &[SavedDocument]) -> String {
             Bytes(document.kv_bytes).to_string(),
             format!("{:.1} s", document.prefill_seconds),
             day(document.last_used),
-            format!("{} {}", document.model, saved_documents::dtype_name(document.kv_dtype)),
+            format!("{} {}", document.model, document.kv_dtype.name()),
             full_name(document),
         ]
     });

@@ -17,10 +17,14 @@ impl StrataApp {
     /// Begins the next prefill if the window is idle.
     pub(in crate::app) fn prefill_when_idle(&mut self, ctx: &egui::Context) {
         let (now, has_input) = ctx.input(|i| (i.time, !i.raw.events.is_empty()));
-        if has_input || self.state.engine.running.is_some() {
+        let is_running = self.state.engine.running.is_some();
+        if has_input || is_running {
             self.used_at = now;
         }
-        let Some(doc) = self.state.next_alone().filter(|_| self.state.engine.running.is_none()) else { return };
+        if is_running {
+            return;
+        }
+        let Some(doc) = self.state.next_alone() else { return };
         let left = self.used_at + IDLE_SECONDS - now;
         if left <= 0.0 {
             self.state.prefill_alone(doc);

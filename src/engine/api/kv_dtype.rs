@@ -16,7 +16,7 @@ pub enum KvDtype {
 }
 
 impl KvDtype {
-    /// Name on the command line, such as `f16`.
+    /// Name on the command line, in the catalog and in the identity of a store, such as `f16`.
     pub const fn name(self) -> &'static str {
         match self {
             KvDtype::F16 => "f16",

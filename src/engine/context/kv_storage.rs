@@ -258,15 +258,12 @@ fn open_places(root: PathBuf, notices: &mut Vec<String>) -> Result<(StoreRoot, C
 
 /// Whose pages these are: everything that changes a byte of them is in one of the hashes.
 fn store_spec(file: &ModelFile, kv: &KvSpec, dtype: KvDtype) -> Result<StoreSpec, EngineError> {
-    let settings = blake3::Hasher::new()
-        .update(&file.plan().settings_fingerprint())
-        .update(saved_documents::dtype_name(dtype).as_bytes())
-        .finalize();
+    let settings = blake3::Hasher::new().update(&file.plan().settings_fingerprint()).update(dtype.name().as_bytes()).finalize();
     Ok(StoreSpec {
         model_hash: file.fingerprint()?,
         tokenizer_hash: file.tokenizer_fingerprint()?,
         settings_hash: *settings.as_bytes(),
-        layout: format!("{}/page{KV_PAGE_TOKENS}", saved_documents::dtype_name(dtype)),
+        layout: format!("{}/page{KV_PAGE_TOKENS}", dtype.name()),
         n_layer: u32::try_from(kv.n_layer).unwrap_or(u32::MAX),
         kv_page_bytes: kv.page_bytes(),
         activation_page_bytes: 0,

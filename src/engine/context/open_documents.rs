@@ -15,7 +15,6 @@ use crate::engine::api::DocumentRef;
 use crate::engine::context::document_parts::{DocumentPart, DocumentTokens};
 use crate::engine::context::kv_storage::KvStorage;
 use crate::engine::context::open_part::{OpenDocuments, OpenPart, now_secs};
-use crate::engine::context::saved_documents;
 use crate::engine::error::EngineError;
 use crate::gpu::Gpu;
 use crate::kv::VramCache;
@@ -154,7 +153,7 @@ impl KvStorage {
             pages: own.map_or(0, |document| document.pages),
             model: self.model.clone(),
             model_fingerprint: hexadecimal(self.spec.model_hash),
-            kv_dtype: saved_documents::dtype_name(self.dtype).to_owned(),
+            kv_dtype: self.dtype.name().to_owned(),
             tokens: part.n_new,
             saved_tokens: 0,
             kv_bytes: 0,

@@ -246,17 +246,8 @@ fn unlisted(store: &StoreInfo) -> SavedDocument {
     }
 }
 
-/// An element type as the catalog has it.
-pub fn dtype_name(dtype: KvDtype) -> &'static str {
-    match dtype {
-        KvDtype::F16 => "f16",
-        KvDtype::Q8 => "q8",
-        KvDtype::Q4 => "q4",
-        KvDtype::F32 => "f32",
-    }
-}
-
+/// Element type by its name in the catalog.
 fn dtype_named(name: &str) -> KvDtype {
     let all = [KvDtype::F16, KvDtype::Q8, KvDtype::Q4, KvDtype::F32];
-    all.into_iter().find(|dtype| dtype_name(*dtype) == name).unwrap_or_default()
+    all.into_iter().find(|dtype| dtype.name() == name).unwrap_or_default()
 }

@@ -3,8 +3,8 @@
 //! ```text
 //! put_abstract(layer, group) ─► row of the group: layer 0 │ layer 1 │ ... ─ complete ─► store, with the commit of the group
 //! ```
-//! Owner: [`OffloadTiers`](crate::kv::offload::OffloadTiers). A row that cannot be written is reported and dropped; its pages are then always read. A
-//! context that is not saved has no rows.
+//! Owner: [`OffloadTiers`](crate::kv::offload::OffloadTiers). A row that cannot be written is reported and dropped; its
+//! pages are then always read. A context that is not saved has no rows.
 
 use std::collections::BTreeMap;
 
