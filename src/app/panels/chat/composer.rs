@@ -114,7 +114,11 @@ fn box_ui(ui: &mut Ui, state: &mut ViewState, composition: &mut Composition) -> 
                     (true, true) if state.is_checking() => "Enter stops the check and sends",
                     (true, true) => "Enter stops reading and sends",
                 };
-                widgets::caption(ui, keys);
+                // Left out if it would cover what stands at the left of the row.
+                let width = ui.painter().layout_no_wrap(keys.to_owned(), theme::small(), t.weak).size().x;
+                if width <= ui.available_width() {
+                    widgets::caption(ui, keys);
+                }
             });
         });
     });
