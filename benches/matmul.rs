@@ -8,7 +8,8 @@
 use std::time::Instant;
 
 use strata::gpu::kernels::linear::{
-    Linear, LinearActivation, LinearShape, LinearSlices, LinearSpec, LinearVariant, WeightFormat, bench,
+    Linear, LinearActivation, LinearShape, LinearSlices, LinearSpec, LinearVariant, Precision, QuantizedSlices, WeightFormat,
+    bench,
 };
 use strata::gpu::{Gpu, GpuOptions, Recorder, Slice};
 
@@ -49,6 +50,8 @@ struct Bench {
     quants: Slice,
     scales: Slice,
     x: Slice,
+    codes: Slice,
+    x_scales: Slice,
     y: Slice,
 }
 
@@ -73,7 +76,9 @@ impl Bench {
         let values: Vec<f32> = (0..16usize << 20).map(|i| (i % 1013) as f32 * 1e-3 - 0.5).collect();
         gpu.upload(&x, bytemuck::cast_slice(&values)).unwrap();
         let y = gpu.buffer("y", 64 << 20).unwrap().all();
-        Bench { gpu, quants, scales, x, y }
+        let codes = gpu.buffer("activation codes", 1 << 20).unwrap().all();
+        let x_scales = gpu.buffer("activation scales", 1 << 20).unwrap().all();
+        Bench { gpu, quants, scales, x, codes, x_scales, y }
     }
 
     fn op(&self, format: WeightFormat, cols: usize, variant: LinearVariant) -> Linear {
@@ -84,7 +89,8 @@ impl Bench {
     fn record(&self, recorder: &mut Recorder, op: &Linear, format: WeightFormat, [n, k, t]: [usize; 3]) -> LinearShape {
         let quants = self.quants.buffer.slice(0, format.quants_bytes(n, k));
         let scales = self.scales.buffer.slice(0, format.scales_bytes(n, k));
-        let slices = LinearSlices { x: &self.x, quants: &quants, scales: &scales, bias: None, y: &self.y };
+        let quantized = Some(QuantizedSlices { codes: &self.codes, scales: &self.x_scales });
+        let slices = LinearSlices { x: &self.x, quants: &quants, scales: &scales, bias: None, y: &self.y, quantized };
         let binding = op.bind(&self.gpu, slices).unwrap();
         let shape = LinearShape { n_tokens: t, n_rows: n, x_stride: k, y_stride: n, y_offset: 0, bias_offset: 0 };
         op.record(recorder, &binding, shape);
@@ -138,7 +144,7 @@ fn main() {
     println!("plain GEMM: {:.2} GFLOP/s, {gemm:.2} per CPU-second", flops / best * 1e-9);
     println!("| variant | format | T | K | N | GB/s | per CPU-s | of read | GFLOP/s | per CPU-s | of GEMM |");
     println!("|---|---|---|---|---|---|---|---|---|---|---|");
-    let variant = LinearVariant::for_gpu(&b.gpu);
+    let variant = LinearVariant::for_gpu(&b.gpu, Precision::Fast);
     for format in WeightFormat::ALL {
         if requested.is_empty() || requested.iter().any(|w| w.eq_ignore_ascii_case(&format!("{format:?}"))) {
             b.row(format, variant, stream, gemm);

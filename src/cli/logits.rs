@@ -15,7 +15,7 @@ use super::error::CliError;
 use super::input::{self, Encoding};
 use super::npy::NpyWriter;
 use super::session::Session;
-use crate::engine::{EngineCommand, EngineEvent, StopReason};
+use crate::engine::{EngineCommand, EngineEvent, LoadOptions, StopReason};
 
 /// Writes `[T, V]` logits. `start` creates the session after the text is read.
 ///
@@ -35,7 +35,8 @@ pub fn run(args: &LogitsArgs, start: impl FnOnce() -> Session, console: &mut Con
     }
     check_folder(&args.out)?;
     let mut session = start();
-    let info = session.load(args.model.source(), args.device.options(), console)?;
+    let options = LoadOptions { exact: true, ..args.device.options() };
+    let info = session.load(args.model.source(), options, console)?;
     let mut is_created = false;
     match write(args, &mut session, tokens, console, &mut is_created) {
         Ok([n_rows, n_cols]) if console.is_json() => console.json_line(&serde_json::json!({

@@ -202,7 +202,8 @@ impl Worker {
             !watch.stopped()
         };
         port.emit(EngineEvent::ModelLoading { share: 0.0, what: "reading the model's header".into() });
-        let gpu_options = GpuOptions { adapter: options.gpu.clone(), overrides: self.gpu_options.overrides };
+        let mut gpu_options = GpuOptions { adapter: options.gpu.clone(), ..self.gpu_options.clone() };
+        gpu_options.overrides.checked_shaders = options.checked_shaders;
         let healthy = self.gpu.as_ref().is_some_and(|g| g.check().is_ok()) && self.gpu_options == gpu_options;
         // The header is read before a device is opened: a wrong file must not need a GPU to be called wrong.
         let result = crate::engine::runner::open(source).and_then(|file| {

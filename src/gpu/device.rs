@@ -22,6 +22,8 @@ pub struct FeatureOverrides {
     pub no_timestamps: bool,
     /// kernels for real GPUs, even on a software device
     pub hardware_kernels: bool,
+    /// run-time checks in every shader: bounds, loop counters, divisors
+    pub checked_shaders: bool,
 }
 
 /// Options for opening a device.
@@ -174,6 +176,11 @@ impl Gpu {
     /// True if kernels for software devices should be used.
     pub fn uses_software_kernels(&self) -> bool {
         self.is_software() && !self.overrides.hardware_kernels
+    }
+
+    /// True if shaders are compiled with run-time checks.
+    pub fn checks_shaders(&self) -> bool {
+        self.overrides.checked_shaders
     }
 
     /// True if subgroup operations are available.

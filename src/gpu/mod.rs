@@ -27,6 +27,7 @@ mod staging;
 #[cfg(test)]
 pub(crate) mod testing;
 mod timestamps;
+mod trusted;
 
 pub use buffer::{Buffer, Slice};
 pub use device::{Adapters, FeatureOverrides, Gpu, GpuOptions};

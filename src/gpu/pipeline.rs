@@ -35,10 +35,7 @@ impl Gpu {
         let label = key.label();
         let text = shader_source::expand(key, self.has_immediates())?;
         let scope = self.device.push_error_scope(wgpu::ErrorFilter::Validation);
-        let module = self.device.create_shader_module(wgpu::ShaderModuleDescriptor {
-            label: Some(&label),
-            source: wgpu::ShaderSource::Wgsl(text.wgsl.into()),
-        });
+        let module = self.shader_module(&label, text.wgsl);
         let entries: Vec<wgpu::BindGroupLayoutEntry> =
             text.bindings.iter().map(|b| storage_entry(b.binding, b.read_only)).collect();
         let layout =

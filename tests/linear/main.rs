@@ -11,7 +11,8 @@ use blocks::{Weights, random_weights};
 use common::{assert_close, gpu, nmse};
 use strata::base::Rng;
 use strata::gpu::kernels::linear::{
-    Linear, LinearActivation, LinearOp, LinearShape, LinearSlices, LinearSpec, LinearVariant, ROW_TILE, WeightFormat,
+    Linear, LinearActivation, LinearOp, LinearShape, LinearSlices, LinearSpec, LinearVariant, Precision, QuantizeActivations,
+    QuantizedSlices, ROW_TILE, WeightFormat,
 };
 use strata::gpu::{FeatureOverrides, Gpu, Recorder, Slice};
 use strata::reference;
@@ -20,6 +21,8 @@ use strata::reference;
 /// relative to the root mean square of the output.
 const MAX_NMSE: f64 = 1e-11;
 const MAX_WORST: f64 = 2e-5;
+/// The same if activations are quantized first, as the reference does: a division that is not correctly rounded changes a code.
+const QUANTIZED_MAX: (f64, f64) = (1e-7, 2e-3);
 
 fn upload<T: bytemuck::NoUninit>(gpu: &Gpu, values: &[T]) -> Slice {
     let bytes: &[u8] = bytemuck::cast_slice(values);
@@ -64,8 +67,8 @@ fn reference_activation(a: LinearActivation) -> reference::Activation {
     }
 }
 
-/// Runs one case with non-dense strides and offsets, and NaN in all memory that must not be used.
-fn check(gpu: &Gpu, case: Case, variant: LinearVariant, op: LinearOp) {
+/// Runs one case with non-dense strides and offsets, and NaN in all memory that must not be used. Returns y.
+fn check(gpu: &Gpu, case: Case, variant: LinearVariant, op: LinearOp) -> Vec<f32> {
     let Case { format, n_tokens, n_rows, n_cols, activation, bias, residual } = case;
     let mut rng = Rng::new((n_rows * 31 + n_cols * 7 + n_tokens) as u64);
     let Weights { quants, scales, values } = random_weights(&mut rng, format, n_rows, n_cols);
@@ -75,7 +78,7 @@ fn check(gpu: &Gpu, case: Case, variant: LinearVariant, op: LinearOp) {
     for x in x.chunks_exact_mut(x_stride) {
         x[..n_cols].copy_from_slice(&random(&mut rng, n_cols));
     }
-    let dense: Vec<f32> = x.chunks_exact(x_stride).flat_map(|x| &x[..n_cols]).copied().collect();
+    let mut dense: Vec<f32> = x.chunks_exact(x_stride).flat_map(|x| &x[..n_cols]).copied().collect();
     let biases = random(&mut rng, bias_offset + n_rows);
     let before = random(&mut rng, y_offset + n_tokens * y_stride);
 
@@ -83,7 +86,11 @@ fn check(gpu: &Gpu, case: Case, variant: LinearVariant, op: LinearOp) {
     let linear = Linear::with_variant(gpu, spec, variant).unwrap();
     let (x, y, b) = (upload(gpu, &x), upload(gpu, &before), upload(gpu, &biases));
     let (quants, scales) = (upload(gpu, &quants), upload(gpu, &scales));
-    let slices = LinearSlices { x: &x, quants: &quants, scales: &scales, bias: bias.then_some(&b), y: &y };
+    let (code_bytes, scale_bytes) = QuantizeActivations::bytes(n_cols, n_tokens);
+    let nan = |bytes: u64| upload(gpu, &vec![f32::NAN; bytes as usize / 4]);
+    let (codes, x_scales) = (nan(code_bytes), nan(scale_bytes));
+    let quantized = Some(QuantizedSlices { codes: &codes, scales: &x_scales });
+    let slices = LinearSlices { x: &x, quants: &quants, scales: &scales, bias: bias.then_some(&b), y: &y, quantized };
     let binding = linear.bind(gpu, slices).unwrap();
     let shape = LinearShape { n_tokens, n_rows, x_stride, y_stride, y_offset, bias_offset };
     let mut recorder = Recorder::new();
@@ -95,6 +102,13 @@ fn check(gpu: &Gpu, case: Case, variant: LinearVariant, op: LinearOp) {
     let got = download_f32(gpu, &y, before.len());
 
     let bias_values = bias.then_some(&biases[bias_offset..]);
+    let (max_nmse, max_worst) = match variant.quantizes(op, format) {
+        true => {
+            dense = dense.chunks(n_cols).flat_map(reference::quantize_activations).collect();
+            QUANTIZED_MAX
+        }
+        false => (MAX_NMSE, MAX_WORST),
+    };
     let product = reference::matmul(&dense, &values, n_cols, bias_values, reference_activation(activation));
     let mut want = before.clone();
     for (t, row) in product.chunks_exact(outputs).enumerate() {
@@ -106,11 +120,12 @@ fn check(gpu: &Gpu, case: Case, variant: LinearVariant, op: LinearOp) {
     let what = format!("{variant:?} {op:?} {format:?} T {n_tokens} N {n_rows} K {n_cols} {activation:?} {bias} {residual}");
     let (error, worst) = nmse(&got, &want);
     let rms = (want.iter().map(|&v| f64::from(v).powi(2)).sum::<f64>() / want.len() as f64).sqrt();
-    assert!(error <= MAX_NMSE && worst <= MAX_WORST * rms, "{what}: NMSE {error:.2e}, worst {worst:.2e} of rms {rms:.2e}");
+    assert!(error <= max_nmse && worst <= max_worst * rms, "{what}: NMSE {error:.2e}, worst {worst:.2e} of rms {rms:.2e}");
     for (i, (g, b)) in got.iter().zip(&before).enumerate() {
         let inside = i >= y_offset && (i - y_offset) % y_stride < outputs;
         assert!(inside || g == b, "{what}: wrote outside its range, at {i}");
     }
+    got
 }
 
 fn each_variant(test: &str, run: impl Fn(&Gpu, LinearVariant, LinearOp)) {
@@ -181,12 +196,33 @@ fn linear_fallbacks_match_reference() {
         FeatureOverrides { hardware_kernels: true, ..FeatureOverrides::default() },
     ] {
         let Some(gpu) = gpu("linear_fallbacks_match_reference", overrides) else { return };
-        let variant = LinearVariant::for_gpu(&gpu);
+        let variant = LinearVariant::for_gpu(&gpu, Precision::Fast);
         for op in [LinearOp::Matvec, LinearOp::Matmul] {
             for format in [WeightFormat::Q4_0, WeightFormat::Q6K, WeightFormat::F32] {
                 check(&gpu, Case::plain(format, 5, 70, 512), variant, op);
             }
         }
+    }
+}
+
+#[test]
+fn run_time_checks_on_and_off_give_the_same_bytes() {
+    let test = "run_time_checks_on_and_off_give_the_same_bytes";
+    let checked = FeatureOverrides { checked_shaders: true, ..FeatureOverrides::default() };
+    let results: Vec<Vec<Vec<f32>>> = [FeatureOverrides::default(), checked]
+        .into_iter()
+        .filter_map(|overrides| {
+            let gpu = gpu(test, overrides)?;
+            assert_eq!(gpu.checks_shaders(), overrides.checked_shaders);
+            let variants = LinearVariant::ALL.into_iter().filter(|variant| variant.runs_on(&gpu));
+            let ops = variants.flat_map(|variant| [(variant, LinearOp::Matvec), (variant, LinearOp::Matmul)]);
+            let one = |(variant, op)| WeightFormat::ALL.map(|format| check(&gpu, Case::plain(format, 5, 70, 512), variant, op));
+            Some(ops.flat_map(one).collect())
+        })
+        .collect();
+    if let [off, on] = &results[..] {
+        let bits = |all: &[Vec<f32>]| all.iter().flatten().map(|v| v.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(off), bits(on));
     }
 }
 
@@ -206,7 +242,7 @@ fn linear_extreme_activations_stay_finite() {
             let linear = Linear::with_variant(gpu, spec, variant).unwrap();
             let (x, y) = (upload(gpu, &[1.0f32; 8]), upload(gpu, &[7.0f32; 4]));
             let (quants, scales) = (upload(gpu, &quants), upload(gpu, &scales));
-            let slices = LinearSlices { x: &x, quants: &quants, scales: &scales, bias: None, y: &y };
+            let slices = LinearSlices { x: &x, quants: &quants, scales: &scales, bias: None, y: &y, quantized: None };
             let binding = linear.bind(gpu, slices).unwrap();
             let shape = LinearShape { n_tokens: 1, n_rows: 4, x_stride: 8, y_stride: 4, y_offset: 0, bias_offset: 0 };
             let mut recorder = Recorder::new();

@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-use clap::builder::PossibleValue;
+use clap::builder::{FalseyValueParser, PossibleValue};
 use clap::{Args, ValueEnum};
 
 use super::values::{at_least_one, number, share};
@@ -108,6 +108,12 @@ pub struct DeviceArgs {
     /// Base of the rotary embedding, instead of the model's own, for contexts beyond the trained one (with --context)
     #[arg(long, value_name = "N", env = "STRATA_ROPE_BASE", value_parser = rope_base)]
     pub rope_base: Option<f64>,
+    /// Compile shaders with run-time checks, to find out whether a wrong answer comes from a kernel (slower)
+    #[arg(long, env = "STRATA_CHECKED_SHADERS", value_parser = FalseyValueParser::new())]
+    pub checked_shaders: bool,
+    /// Use only kernels that compute in f32; faster ones may round activations to 8 bits on a GPU (`logits` never does)
+    #[arg(long, env = "STRATA_EXACT", value_parser = FalseyValueParser::new())]
+    pub exact: bool,
     /// Limit for the context in tokens [default: the model's context window]
     #[arg(long, value_name = "N", env = "STRATA_CONTEXT", value_parser = at_least_one)]
     pub context: Option<usize>,
@@ -127,6 +133,8 @@ impl DeviceArgs {
             policy: self.policy(),
             trace: self.trace.clone(),
             rope_base: self.rope_base,
+            checked_shaders: self.checked_shaders,
+            exact: self.exact,
         }
     }
 
@@ -149,6 +157,8 @@ impl DeviceArgs {
             context: self.context,
             rope_base: self.rope_base,
             kv_dir: self.folder.kv_dir.clone(),
+            checked_shaders: self.checked_shaders,
+            exact: true,
             ..LoadOptions::default()
         }
     }

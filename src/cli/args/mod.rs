@@ -354,7 +354,7 @@ mod tests {
     fn budgets_folder_limits_and_pipeline_reach_the_engine() {
         let words = ["ask", "--prompt", "q", "--vram-budget", "1GiB", "--ram-budget", "2GiB", "--disk-budget", "3GiB"];
         let more = ["--kv-dir", "/lib", "--kv-dtype", "q4", "--limit", "nvme=1GiB", "--pipeline", "off", "--kv-policy", "full"];
-        let cli = parse(&[&words[..], &more[..]].concat()).unwrap();
+        let cli = parse(&[&words[..], &more[..], &["--checked-shaders", "--exact"]].concat()).unwrap();
         let Some(Command::Ask(args)) = cli.command else { panic!("not ask") };
         let gib = |n: u64| Some(Bytes(n << 30));
         let expected = LoadOptions {
@@ -363,6 +363,8 @@ mod tests {
             kv_dtype: KvDtype::Q4,
             limits: LinkLimits { pcie: None, nvme: Some(1 << 30) },
             synchronous: true,
+            checked_shaders: true,
+            exact: true,
             ..LoadOptions::default()
         };
         assert_eq!(args.device.options(), expected);

@@ -46,6 +46,10 @@ pub struct LoadOptions {
     pub trace: Option<PathBuf>,
     /// base of the rotary embedding instead of the model's own; the context may then pass the window it was trained for
     pub rope_base: Option<f64>,
+    /// shaders are compiled with run-time checks
+    pub checked_shaders: bool,
+    /// only kernels with f32 activations; otherwise a real GPU may round them where that is faster
+    pub exact: bool,
 }
 
 /// What `strata bench` times.

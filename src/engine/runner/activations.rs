@@ -3,6 +3,7 @@
 //! Shapes are those of [`crate::engine::runner::gpu_model`].
 
 use crate::base::ModelDims;
+use crate::gpu::kernels::linear::{MAX_MATVEC_TOKENS, QuantizeActivations};
 use crate::gpu::kernels::sample::TOP_K_BYTES;
 use crate::gpu::{Buffer, Gpu, GpuError, Slice};
 use crate::model::arch::plan::{ModelPlan, PositionPlan};
@@ -22,6 +23,9 @@ pub(in crate::engine) struct Activations {
     pub(in crate::engine) attn: Slice,
     pub(in crate::engine) ff: Slice,
     pub(in crate::engine) logits: Slice,
+    /// quantized input of a matvec
+    pub(in crate::engine) x_codes: Slice,
+    pub(in crate::engine) x_scales: Slice,
     pub(in crate::engine) scores: Slice,
     pub(in crate::engine) prefill_state: Slice,
     pub(in crate::engine) result: Slice,
@@ -47,6 +51,8 @@ pub(in crate::engine) fn activation_bytes(plan: &ModelPlan, chunk: usize, tile: 
         PositionPlan::Learned { .. } => 0,
     };
     let per_token = |n: usize| (chunk * n * 4) as u64;
+    let most_cols = d.hidden_dim.max(d.q_dim()).max(d.ffn_dim);
+    let (codes, scales) = QuantizeActivations::bytes(most_cols, MAX_MATVEC_TOKENS);
     vec![
         ("token ids", per_token(1)),
         ("positions", per_token(1)),
@@ -58,6 +64,8 @@ pub(in crate::engine) fn activation_bytes(plan: &ModelPlan, chunk: usize, tile: 
         ("attn", per_token(d.q_dim())),
         ("ff", per_token(d.ffn_dim)),
         ("logits", d.vocab_size as u64 * 4),
+        ("activation codes", codes),
+        ("activation scales", scales),
         ("scores", (d.n_head * chunk * tile * 4) as u64),
         ("softmax state", (d.n_head * chunk * 16) as u64),
         ("result", TOP_K_BYTES),
@@ -85,6 +93,8 @@ impl Activations {
             attn: buffer("attn")?,
             ff: buffer("ff")?,
             logits: buffer("logits")?,
+            x_codes: buffer("activation codes")?,
+            x_scales: buffer("activation scales")?,
             scores: buffer("scores")?,
             prefill_state: buffer("softmax state")?,
             result: buffer("result")?,

@@ -1,7 +1,9 @@
 //! Bindings: norms, matrix products and embeddings of a model, bound to its weights and activations.
 
 use super::activations::Activations;
-use crate::gpu::kernels::linear::{Embed, Linear, LinearActivation, LinearBinding, LinearSlices, LinearSpec, WeightFormat};
+use crate::gpu::kernels::linear::{
+    Embed, Linear, LinearActivation, LinearBinding, LinearSlices, LinearSpec, Precision, QuantizedSlices, WeightFormat,
+};
 use crate::gpu::kernels::norm::Norm;
 use crate::gpu::{Binding, Gpu, GpuError, Slice};
 use crate::model::weights::layout::{MatrixLayout, NormLayout};
@@ -35,6 +37,7 @@ pub(super) struct Builder<'a> {
     pub weights: &'a Weights,
     pub act: &'a Activations,
     pub norm: &'a Norm,
+    pub precision: Precision,
 }
 
 impl Builder<'_> {
@@ -53,13 +56,15 @@ impl Builder<'_> {
         residual: bool,
     ) -> Result<LinearOp, GpuError> {
         let bias = m.bias.map(|b| self.weights.slice(b));
+        let quantized = Some(QuantizedSlices { codes: &self.act.x_codes, scales: &self.act.x_scales });
         let mut slabs = Vec::new();
         for group in &m.groups {
             let spec = LinearSpec { format: group.format, cols: m.cols, activation, bias: bias.is_some(), residual };
             for slab in &group.slabs {
-                let op = Linear::new(self.gpu, spec)?;
+                let op = Linear::new(self.gpu, spec, self.precision)?;
                 let (quants, scales) = (self.weights.slice(slab.quants), self.weights.slice(slab.scales));
-                let binding = op.bind(self.gpu, LinearSlices { x, quants: &quants, scales: &scales, bias: bias.as_ref(), y })?;
+                let slices = LinearSlices { x, quants: &quants, scales: &scales, bias: bias.as_ref(), y, quantized };
+                let binding = op.bind(self.gpu, slices)?;
                 slabs.push(LinearSlab { op, binding, first_row: slab.first_row, n_rows: slab.n_rows });
             }
         }

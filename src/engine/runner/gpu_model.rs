@@ -12,7 +12,7 @@ use crate::base::ModelDims;
 use crate::gpu::kernels::KvFormat;
 use crate::gpu::kernels::attention_decode::AttentionDecode;
 use crate::gpu::kernels::attention_prefill::AttentionPrefill;
-use crate::gpu::kernels::linear::LinearActivation;
+use crate::gpu::kernels::linear::{LinearActivation, Precision};
 use crate::gpu::kernels::norm::Norm;
 use crate::gpu::kernels::quantize_pages::QuantizePages;
 use crate::gpu::kernels::rope_append::{RopeAppend, RopeAppendSpec};
@@ -62,6 +62,7 @@ pub struct GpuModel {
     pub(in crate::engine) dims: ModelDims,
     pub(in crate::engine) weights: Weights,
     pub(in crate::engine) norm: Norm,
+    pub(in crate::engine) precision: Precision,
     pub(in crate::engine) embed: EmbedOp,
     pub(in crate::engine) position_embed: Option<EmbedOp>,
     pub(in crate::engine) position_offset: usize,
@@ -134,6 +135,7 @@ impl GpuModel {
         file: &ModelFile,
         placed: WeightLayout,
         kv: &KvSpec,
+        precision: Precision,
         progress: &mut dyn FnMut(f32) -> bool,
     ) -> Result<GpuModel, EngineError> {
         let plan = file.plan();
@@ -148,7 +150,7 @@ impl GpuModel {
             NormKind::Layer { eps } => (true, eps),
         };
         let norm = Norm::new(gpu, layer_norm, eps)?;
-        let b = Builder { gpu, weights: &weights, act: &act, norm: &norm };
+        let b = Builder { gpu, weights: &weights, act: &act, norm: &norm, precision };
         let (rope, position_offset) = match &plan.position {
             PositionPlan::Rope(r) => (Some(r.clone()), 0),
             PositionPlan::Learned { offset, .. } => (None, *offset),
@@ -205,6 +207,7 @@ impl GpuModel {
             },
             dims: d.clone(),
             norm,
+            precision,
             embed,
             position_embed,
             position_offset,
@@ -256,7 +259,7 @@ impl GpuModel {
     /// A second output projection, which writes logits f32 `[n_rows, V]` to its own buffer.
     pub(in crate::engine) fn wide_output(&self, gpu: &Gpu, n_rows: usize) -> Result<(LinearOp, Slice), EngineError> {
         let logits = gpu.buffer("logits", (n_rows * self.dims.vocab_size * 4) as u64)?.all();
-        let b = Builder { gpu, weights: &self.weights, act: &self.act, norm: &self.norm };
+        let b = Builder { gpu, weights: &self.weights, act: &self.act, norm: &self.norm, precision: self.precision };
         Ok((b.linear(self.weights.layout.output(), &self.act.h, &logits, LinearActivation::None, false)?, logits))
     }
 }

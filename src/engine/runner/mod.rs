@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use crate::base::limits::{KV_PAGE_TOKENS, SUBMIT_TARGET_MILLIS};
 use crate::base::{Bytes, MovedBytes};
+use crate::gpu::kernels::linear::Precision;
 use crate::gpu::{Gpu, GpuError, TimestampRing};
 use crate::kv::{KvError, KvSpec, VramCache, VramPlan};
 use crate::model::weights::layout;
@@ -134,7 +135,7 @@ impl ModelRunner {
             format!("copying weights; {needed} of {memory} in all, and {} per 1,000 tokens", Bytes(1000 * spec.token_bytes()));
         let mut report = |share: f32| progress(share, &what);
         let kv = VramCache::new(gpu, spec, context, vram, options.limits.pcie, options.synchronous, hub)?;
-        let model = GpuModel::load(gpu, &file, placed, &spec, &mut report)?;
+        let model = GpuModel::load(gpu, &file, placed, &spec, precision(options), &mut report)?;
         let mut exec = Executor::new(model, kv, options.synchronous);
         exec.set_policy(gpu, options.policy, hub)?;
         exec.reserve(gpu, 1)?;
@@ -173,7 +174,7 @@ impl ModelRunner {
         let vram = plan_vram(gpu, &spec, context, self.below.setup.budgets.vram, options.policy.is_some())?;
         self.below.forget();
         let kv = VramCache::new(gpu, spec, context, vram, options.limits.pcie, options.synchronous, hub)?;
-        let model = GpuModel::load(gpu, &self.file, placed, &spec, &mut |_| true)?;
+        let model = GpuModel::load(gpu, &self.file, placed, &spec, precision(options), &mut |_| true)?;
         let mut exec = Executor::new(model, kv, options.synchronous);
         exec.set_policy(gpu, options.policy, hub)?;
         exec.reserve(gpu, 1)?;
@@ -452,6 +453,11 @@ impl ModelRunner {
         self.tokens.extend(appended);
         Ok(())
     }
+}
+
+/// Precision of the matrix products.
+fn precision(options: &LoadOptions) -> Precision {
+    if options.exact { Precision::Exact } else { Precision::Fast }
 }
 
 /// What the VRAM budget is spent on.

@@ -67,6 +67,16 @@ impl WeightFormat {
         }
     }
 
+    /// True for integer weights, whose products with quantized activations are integer dot products.
+    pub fn is_integer(self) -> bool {
+        !matches!(self, WeightFormat::F32 | WeightFormat::F16 | WeightFormat::Bf16)
+    }
+
+    /// True if weights are unpacked as even and odd columns (`shaders/common/dot4.wgsl`).
+    pub(super) fn is_even_odd(self) -> bool {
+        matches!(self, WeightFormat::Q4_0 | WeightFormat::Q4K | WeightFormat::Q5K | WeightFormat::Q6K)
+    }
+
     /// The number of columns must be a multiple of this.
     pub fn block_cols(self) -> usize {
         match self {

@@ -7,11 +7,13 @@
 //! ```
 //! 1. A matvec is for few tokens, a matmul for many. Both have variants for software devices and for real GPUs.
 //! 2. Sums are f32. Their order differs between variants, so results differ by rounding.
-//! 3. Order: bias, activation, residual.
+//! 3. With [`Precision::Fast`], a matvec with integer weights on a real GPU rounds the activations to 8 bits first.
+//! 4. Order: bias, activation, residual.
 
 pub mod bench;
 mod embed;
 mod format;
+mod quantize;
 mod repack;
 mod spec;
 mod variant;
@@ -21,15 +23,18 @@ use std::sync::Arc;
 
 pub use embed::Embed;
 pub use format::{COL_GROUP, ROW_TILE, WeightFormat};
+pub use quantize::{QuantizeActivations, QuantizedSlices};
 pub use spec::{LinearActivation, LinearSpec};
-pub use variant::{LinearOp, LinearVariant};
+pub use variant::{LinearOp, LinearVariant, MAX_MATVEC_TOKENS, Precision};
 
 use crate::gpu::{Binding, Gpu, GpuError, Kernel, KernelKey, Recorder, Slice};
 
 /// The compiled op: a matvec for few tokens and a matmul for many.
 pub struct Linear {
-    matvec: Arc<Kernel>,
+    /// by tokens per workgroup, ascending
+    matvec: Vec<(usize, Arc<Kernel>)>,
     matmul: Arc<Kernel>,
+    quantize: Option<QuantizeActivations>,
     spec: LinearSpec,
     variant: LinearVariant,
 }
@@ -47,11 +52,14 @@ pub struct LinearSlices<'a> {
     pub bias: Option<&'a Slice>,
     /// f32 `[T, y_stride]`
     pub y: &'a Slice,
+    /// scratch for up to [`MAX_MATVEC_TOKENS`] tokens, if the variant quantizes activations
+    pub quantized: Option<QuantizedSlices<'a>>,
 }
 
 /// Bind groups of one slab.
 #[derive(Clone)]
 pub struct LinearBinding {
+    quantize: Option<Binding>,
     matvec: Binding,
     matmul: Binding,
 }
@@ -98,8 +106,8 @@ impl Linear {
     ///
     /// # Errors
     /// A kernel that does not compile, or a lost device.
-    pub fn new(gpu: &Gpu, spec: LinearSpec) -> Result<Linear, GpuError> {
-        Linear::with_variant(gpu, spec, LinearVariant::for_gpu(gpu))
+    pub fn new(gpu: &Gpu, spec: LinearSpec, precision: Precision) -> Result<Linear, GpuError> {
+        Linear::with_variant(gpu, spec, LinearVariant::for_gpu(gpu, precision))
     }
 
     /// Compiles the named variant.
@@ -108,21 +116,43 @@ impl Linear {
     /// A variant that this GPU cannot run, a kernel that does not compile, or a lost device.
     pub fn with_variant(gpu: &Gpu, spec: LinearSpec, variant: LinearVariant) -> Result<Linear, GpuError> {
         if !variant.runs_on(gpu) {
-            let reason = "the device lacks subgroups of 8 lanes, or 64-bit integers".to_owned();
+            let reason = "the device lacks the subgroups or 64-bit integers that they need".to_owned();
             return Err(GpuError::Rejected { what: format!("the {variant:?} kernels"), reason });
         }
-        let kernel = |op| gpu.kernel(&variant.key(op, &spec));
-        Ok(Linear { matvec: kernel(LinearOp::Matvec)?, matmul: kernel(LinearOp::Matmul)?, spec, variant })
+        let kernels = |op| -> Result<Vec<(usize, Arc<Kernel>)>, GpuError> {
+            let tiles = variant.token_tiles(op, spec.format).into_iter();
+            tiles.map(|tile| Ok((tile, gpu.kernel(&variant.key(op, &spec, tile))?))).collect()
+        };
+        let matmul = gpu.kernel(&variant.key(LinearOp::Matmul, &spec, variant.token_tile(LinearOp::Matmul, spec.format)))?;
+        let quantize = match variant.quantizes(LinearOp::Matvec, spec.format) {
+            true => Some(QuantizeActivations::new(gpu, spec.format, spec.cols)?),
+            false => None,
+        };
+        Ok(Linear { matvec: kernels(LinearOp::Matvec)?, matmul, quantize, spec, variant })
     }
 
     /// Binds the buffers of one slab.
     ///
     /// # Errors
-    /// Buffers that the GPU refuses to bind.
+    /// Buffers that the GPU refuses to bind, or no scratch for quantized activations if the variant needs it.
     pub fn bind(&self, gpu: &Gpu, s: LinearSlices<'_>) -> Result<LinearBinding, GpuError> {
-        let mut slices = vec![s.quants, s.scales, s.x, s.y];
-        slices.extend(s.bias);
-        Ok(LinearBinding { matvec: gpu.bind(&self.matvec, &slices)?, matmul: gpu.bind(&self.matmul, &slices)? })
+        let bind = |kernel: &Kernel, x: &[&Slice]| {
+            let slices: Vec<&Slice> =
+                [s.quants, s.scales].into_iter().chain(x.iter().copied()).chain([s.y]).chain(s.bias).collect();
+            gpu.bind(kernel, &slices)
+        };
+        // Kernels for other numbers of tokens have the same bindings.
+        let Some((_, matvec)) = self.matvec.first() else { return Err(self.rejected("no kernel")) };
+        let (quantize, matvec) = match (&self.quantize, s.quantized) {
+            (Some(op), Some(x)) => (Some(op.bind(gpu, s.x, x)?), bind(matvec, &[x.codes, x.scales])?),
+            (Some(_), None) => return Err(self.rejected("no scratch for quantized activations")),
+            (None, _) => (None, bind(matvec, &[s.x])?),
+        };
+        Ok(LinearBinding { quantize, matvec, matmul: bind(&self.matmul, &[s.x])? })
+    }
+
+    fn rejected(&self, reason: &str) -> GpuError {
+        GpuError::Rejected { what: format!("a product of {:?} weights", self.spec.format), reason: reason.to_owned() }
     }
 
     /// Tokens that share one read of the weights in a matmul; chunks should be multiples of it.
@@ -158,11 +188,20 @@ impl Linear {
             first_tile: tiles.start as u32,
             bias_offset: shape.bias_offset as u32,
         };
-        let (kernel, binding) = match op {
-            LinearOp::Matvec => (&self.matvec, &binding.matvec),
-            LinearOp::Matmul => (&self.matmul, &binding.matmul),
+        let (tile, kernel, slices) = match op {
+            LinearOp::Matvec => {
+                let fits = self.matvec.iter().find(|(tile, _)| shape.n_tokens <= *tile).or(self.matvec.last());
+                let Some((tile, kernel)) = fits else { return };
+                (*tile, kernel, &binding.matvec)
+            }
+            LinearOp::Matmul => (self.token_tile(), &self.matmul, &binding.matmul),
         };
-        recorder.dispatch(kernel, binding, &params, self.variant.grid(op, self.spec.format, tiles.len(), shape.n_tokens));
+        // The parts of a product that is spread over several submits share the quantized activations of the first.
+        if let (LinearOp::Matvec, 0, Some(quantize), Some(x)) = (op, tiles.start, &self.quantize, &binding.quantize) {
+            quantize.record(recorder, x, shape.n_tokens, shape.x_stride);
+        }
+        let grid = self.variant.grid(op, self.spec.format, tiles.len(), shape.n_tokens, tile);
+        recorder.dispatch(kernel, slices, &params, grid);
     }
 
     /// Weight bytes (read once) and floating-point operations of one product.
@@ -189,5 +228,6 @@ pub(super) fn variants() -> Vec<KernelKey> {
     let mut keys = variant::variants();
     keys.extend(embed::variants());
     keys.extend(bench::variants());
+    keys.extend(quantize::variants());
     keys
 }

@@ -1,6 +1,6 @@
 //! Shader variants of the linear kernels: which one fits a GPU, and the grid of each.
 
-use super::format::WeightFormat;
+use super::format::{ROW_TILE, WeightFormat};
 use super::spec::{LinearActivation, LinearSpec};
 use crate::gpu::{Gpu, KernelKey};
 
@@ -15,7 +15,27 @@ pub enum LinearVariant {
     GpuSubgroup,
     /// real GPU, fallback
     Gpu,
+    /// real GPU with subgroup operations; activations quantized to 8 bits in a matvec with integer weights
+    GpuDot4,
 }
+
+/// Error of a product that a caller accepts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Precision {
+    /// f32 activations
+    #[default]
+    Exact,
+    /// activations may be rounded to 8 bits
+    Fast,
+}
+
+/// Token counts of the matvec kernels of [`LinearVariant::GpuDot4`]: each reads the weights once for as many tokens.
+const DOT4_TOKENS: [usize; 3] = [1, 4, 8];
+/// Rows and lanes per workgroup of these kernels.
+const DOT4_ROWS: usize = 4;
+const DOT4_LANES: usize = 128;
+/// Most tokens of a matvec on a real GPU.
+pub const MAX_MATVEC_TOKENS: usize = 8;
 
 /// Weight sharing between the tokens of a dispatch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -28,16 +48,35 @@ pub enum LinearOp {
 
 impl LinearVariant {
     /// Every variant.
-    pub const ALL: [LinearVariant; 4] =
-        [LinearVariant::Subgroup8, LinearVariant::Fallback, LinearVariant::GpuSubgroup, LinearVariant::Gpu];
+    pub const ALL: [LinearVariant; 5] = [
+        LinearVariant::Subgroup8,
+        LinearVariant::Fallback,
+        LinearVariant::GpuSubgroup,
+        LinearVariant::Gpu,
+        LinearVariant::GpuDot4,
+    ];
 
     /// The best one for `gpu`.
-    pub fn for_gpu(gpu: &Gpu) -> LinearVariant {
-        match (gpu.uses_software_kernels(), gpu.has_subgroups()) {
-            (true, _) if LinearVariant::Subgroup8.runs_on(gpu) => LinearVariant::Subgroup8,
-            (true, _) => LinearVariant::Fallback,
-            (false, true) => LinearVariant::GpuSubgroup,
-            (false, false) => LinearVariant::Gpu,
+    pub fn for_gpu(gpu: &Gpu, precision: Precision) -> LinearVariant {
+        match (gpu.uses_software_kernels(), gpu.has_subgroups(), precision) {
+            (true, ..) if LinearVariant::Subgroup8.runs_on(gpu) => LinearVariant::Subgroup8,
+            (true, ..) => LinearVariant::Fallback,
+            (false, true, Precision::Fast) => LinearVariant::GpuDot4,
+            (false, true, Precision::Exact) => LinearVariant::GpuSubgroup,
+            (false, false, _) => LinearVariant::Gpu,
+        }
+    }
+
+    /// True if the activations of this op are quantized first ([`QuantizeActivations`](super::QuantizeActivations)).
+    pub fn quantizes(self, op: LinearOp, format: WeightFormat) -> bool {
+        self == LinearVariant::GpuDot4 && op == LinearOp::Matvec && format.is_integer()
+    }
+
+    /// Kernels of this op, by the number of tokens that one workgroup computes, ascending.
+    pub(super) fn token_tiles(self, op: LinearOp, format: WeightFormat) -> Vec<usize> {
+        match self.quantizes(op, format) {
+            true => DOT4_TOKENS.to_vec(),
+            false => vec![self.token_tile(op, format)],
         }
     }
 
@@ -45,7 +84,7 @@ impl LinearVariant {
     pub fn runs_on(self, gpu: &Gpu) -> bool {
         match self {
             LinearVariant::Subgroup8 => gpu.has_subgroup8(),
-            LinearVariant::GpuSubgroup => gpu.has_subgroups(),
+            LinearVariant::GpuSubgroup | LinearVariant::GpuDot4 => gpu.has_subgroups(),
             LinearVariant::Fallback | LinearVariant::Gpu => true,
         }
     }
@@ -55,12 +94,12 @@ impl LinearVariant {
         let matvec_up_to = match self {
             LinearVariant::Subgroup8 => 3,
             LinearVariant::Fallback => 1,
-            LinearVariant::GpuSubgroup | LinearVariant::Gpu => 8,
+            LinearVariant::GpuSubgroup | LinearVariant::Gpu | LinearVariant::GpuDot4 => MAX_MATVEC_TOKENS,
         };
         if n_tokens <= matvec_up_to { LinearOp::Matvec } else { LinearOp::Matmul }
     }
 
-    /// Tokens per workgroup.
+    /// Tokens per workgroup; of a matvec with quantized activations, the least.
     pub fn token_tile(self, op: LinearOp, format: WeightFormat) -> usize {
         match (op, self) {
             (LinearOp::Matvec, _) => 1,
@@ -71,14 +110,15 @@ impl LinearVariant {
                 _ => 8,
             },
             (LinearOp::Matmul, LinearVariant::Fallback) => 4,
-            (LinearOp::Matmul, LinearVariant::GpuSubgroup | LinearVariant::Gpu) => 64,
+            (LinearOp::Matmul, LinearVariant::GpuSubgroup | LinearVariant::Gpu | LinearVariant::GpuDot4) => 64,
         }
     }
 
-    /// Workgroups for `n_tiles` tiles of 32 rows and `n_tokens` tokens.
-    pub(super) fn grid(self, op: LinearOp, format: WeightFormat, n_tiles: usize, n_tokens: usize) -> [u32; 3] {
-        let tokens = n_tokens.div_ceil(self.token_tile(op, format)) as u32;
+    /// Workgroups of `tile` tokens, for `n_tiles` tiles of 32 rows and `n_tokens` tokens.
+    pub(super) fn grid(self, op: LinearOp, format: WeightFormat, n_tiles: usize, n_tokens: usize, tile: usize) -> [u32; 3] {
+        let tokens = n_tokens.div_ceil(tile) as u32;
         match (self, op) {
+            _ if self.quantizes(op, format) => [(n_tiles * ROW_TILE / DOT4_ROWS) as u32, tokens, 1],
             (LinearVariant::Subgroup8, LinearOp::Matvec) => [n_tiles.div_ceil(2) as u32, tokens, 1],
             (LinearVariant::Subgroup8 | LinearVariant::Fallback, _) => [n_tiles as u32, tokens, 1],
             (_, LinearOp::Matvec) => [n_tiles as u32, tokens, 8],
@@ -86,7 +126,9 @@ impl LinearVariant {
         }
     }
 
-    pub(super) fn key(self, op: LinearOp, spec: &LinearSpec) -> KernelKey {
+    /// The kernel of this op for `tile` tokens per workgroup.
+    pub(super) fn key(self, op: LinearOp, spec: &LinearSpec, tile: usize) -> KernelKey {
+        let quantizes = self.quantizes(op, spec.format);
         let mut names = vec![spec.format.define()];
         names.extend(match spec.activation {
             LinearActivation::None => None,
@@ -98,9 +140,11 @@ impl LinearVariant {
         for (present, name) in [
             (spec.bias, "BIAS"),
             (spec.residual, "RESIDUAL"),
-            (!spec.cols.is_multiple_of(8), "SCALAR_X"),
+            (!spec.cols.is_multiple_of(8) && !quantizes, "SCALAR_X"),
             (self == LinearVariant::Subgroup8, "SUBGROUP8"),
-            (self == LinearVariant::GpuSubgroup && op == LinearOp::Matvec, "SUBGROUP"),
+            (self.reduces_by_subgroup() && op == LinearOp::Matvec && !quantizes, "SUBGROUP"),
+            (quantizes, "DOT4"),
+            (quantizes && matches!(spec.format, WeightFormat::Q4_0 | WeightFormat::Q4K), "NIBBLES"),
         ] {
             if present {
                 names.push(name);
@@ -110,17 +154,26 @@ impl LinearVariant {
         let shader = match (self, op) {
             (LinearVariant::Subgroup8, LinearOp::Matvec) => "linear/matvec_subgroup8",
             (LinearVariant::Subgroup8, LinearOp::Matmul) => {
-                defines.push(("TOKENS", self.token_tile(op, spec.format).to_string()));
+                defines.push(("TOKENS", tile.to_string()));
                 "linear/matmul_subgroup8"
             }
             (LinearVariant::Fallback, _) => {
-                defines.push(("TOKENS", self.token_tile(op, spec.format).to_string()));
+                defines.push(("TOKENS", tile.to_string()));
                 "linear/matmul_fallback"
+            }
+            (_, LinearOp::Matvec) if quantizes => {
+                let numbers = [("COLS", tile), ("ROWS", DOT4_ROWS), ("LANES", DOT4_LANES)];
+                defines.extend(numbers.map(|(name, n)| (name, n.to_string())));
+                "linear/matvec_dot4"
             }
             (_, LinearOp::Matvec) => "linear/matvec_subgroup",
             (_, LinearOp::Matmul) => "linear/matmul_tiled",
         };
         KernelKey::new(shader, &defines)
+    }
+
+    fn reduces_by_subgroup(self) -> bool {
+        matches!(self, LinearVariant::GpuSubgroup | LinearVariant::GpuDot4)
     }
 }
 
@@ -140,7 +193,7 @@ pub(super) fn variants() -> Vec<KernelKey> {
         for spec in specs {
             for variant in LinearVariant::ALL {
                 for op in [LinearOp::Matvec, LinearOp::Matmul] {
-                    keys.push(variant.key(op, &spec));
+                    keys.extend(variant.token_tiles(op, format).into_iter().map(|tile| variant.key(op, &spec, tile)));
                 }
             }
         }

@@ -1,0 +1,50 @@
+// y = W x for up to COLS tokens by integer dot products, for real GPUs: weights are read once for all of them.
+// Lanes of a workgroup: [slices of K][ROWS rows][2 halves of a group of 64 columns], so that neighboring lanes read
+// neighboring 16 bytes (4-bit weights) or 32 bytes of a group, and rows are shared by LANES / (2 ROWS) slices.
+// Bindings: quants, scales (common/weights) · x codes, x scales (linear/quantize_activations) · y f32 [T, N] ·
+// bias f32 [N] (BIAS). Grid: (rows / ROWS, tokens / COLS, 1); workgroup memory 4 COLS LANES bytes.
+// Sums are exact within 32 columns; f32 beyond. The error is that of rounding x to 8 bits.
+#import common/linear_params
+#import common/dot4
+
+var<workgroup> partial: array<f32, #{COLS*LANES}>;
+
+@compute @workgroup_size(#{LANES})
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    let half = lane % 2u;
+    let first_row = params.first_tile * 32u + group.x * #{ROWS}u;
+    let row = first_row + lane / 2u % #{ROWS}u;
+    let first_token = group.y * #{COLS}u;
+#for c in 0..COLS
+    let t#{c} = min(first_token + #{c}u, params.n_tokens - 1u);
+    var y#{c} = 0.0;
+#endfor
+    for (var g = lane / #{ROWS*2}u; g < n_groups(); g += #{LANES/ROWS/2}u) {
+        let k32 = 2u * g + half;
+        let block = load_block(row, k32);
+#for c in 0..COLS
+        y#{c} += dot32(block, load_x32(t#{c}, k32));
+#endfor
+    }
+#for c in 0..COLS
+    partial[#{c*LANES}u + lane] = y#{c};
+#endfor
+    workgroupBarrier();
+    for (var width = #{LANES/2}u; width >= #{ROWS*2}u; width /= 2u) {
+        if lane < width {
+#for c in 0..COLS
+            partial[#{c*LANES}u + lane] += partial[#{c*LANES}u + lane + width];
+#endfor
+        }
+        workgroupBarrier();
+    }
+    // A lane finishes four rows of one token.
+    if lane < #{ROWS/4*COLS}u {
+        let c = lane / #{ROWS/4}u;
+        let quad = lane % #{ROWS/4}u;
+        let at = c * #{LANES}u + quad * 8u;
+        let sums = vec4(partial[at] + partial[at + 1u], partial[at + 2u] + partial[at + 3u],
+            partial[at + 4u] + partial[at + 5u], partial[at + 6u] + partial[at + 7u]);
+        finish4(first_token + c, first_row + quad * 4u, sums);
+    }
+}
