@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn link_says_its_rate_its_share_and_what_is_not_known() {
+    fn link_shows_its_rate_its_share_and_what_is_not_known() {
         let rate = Known::Measured(50.0 * MIB);
         let of_link = LinkFigures { link: Link::DiskToRam, rate, columns: Vec::new(), total_bytes: 3 << 30, latency_ns: None };
         let figure = rate.text(format::mib_per_s);

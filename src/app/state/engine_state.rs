@@ -20,7 +20,7 @@ pub enum ModelState {
     },
     /// ready
     Ready(Box<ModelInfo>),
-    /// an error: one sentence that says what to do
+    /// an error: one sentence with what to do
     Failed(String),
 }
 
@@ -64,7 +64,7 @@ pub enum Task {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Running {
     /// its id
-    pub turn: RequestId,
+    pub request: RequestId,
     /// its chat
     pub chat: ChatId,
     /// its purpose

@@ -11,7 +11,7 @@ pub enum Outcome {
     Running,
     /// finished or stopped
     Done(Box<RequestSummary>),
-    /// an error: one sentence that says what to do
+    /// an error: one sentence with what to do
     Failed(String),
     /// restored from an earlier session without its cost: a note on how it ended, or an empty text
     Restored(String),

@@ -280,7 +280,7 @@ impl ViewState {
     pub fn engine_lost(&mut self) {
         let sentence = "The engine does not answer. Close Strata and start it again.".to_owned();
         match self.engine.running {
-            Some(running) => self.fail(running.turn, sentence),
+            Some(running) => self.fail(running.request, sentence),
             None => self.notice(sentence, true),
         }
     }

@@ -88,7 +88,7 @@ impl ViewState {
     }
 
     fn ask_last(&mut self) {
-        let turn = self.fresh_id();
+        let request = self.fresh_id();
         let chat = self.chat();
         let Some(last) = chat.exchanges.last() else { return };
         let mut sampling = chat.sampling.unwrap_or(self.settings.values.sampling);
@@ -97,12 +97,12 @@ impl ViewState {
         let messages = chat.messages(&self.documents.list, chat.exchanges.len() - 1);
         let documents = chat.document_refs(&self.documents.list, self.settings.values.keep_read);
         let task = Task::Answer(last.id);
-        self.engine.running = Some(Running { turn, chat: chat.id, task, phase: Phase::Waiting, stopping: false });
+        self.engine.running = Some(Running { request, chat: chat.id, task, phase: Phase::Waiting, stopping: false });
         let (max_tokens, policy) = (self.settings.values.max_tokens, AttentionMode::Sampled);
         if let Some(last) = self.chat_mut().exchanges.last_mut() {
             last.original_request = Some(OriginalRequest { sampling, max_tokens });
         }
-        self.engine.outbox.push(EngineCommand::Generate { turn, messages, documents, sampling, max_tokens, policy });
+        self.engine.outbox.push(EngineCommand::Generate { request, messages, documents, sampling, max_tokens, policy });
         self.save_question();
     }
 
@@ -113,10 +113,10 @@ impl ViewState {
             return;
         }
         let documents = self.chat().document_refs(&self.documents.list, self.settings.values.keep_read);
-        let turn = self.fresh_id();
+        let request = self.fresh_id();
         let chat = self.chats.current;
-        self.engine.running = Some(Running { turn, chat, task: Task::Prefill, phase: Phase::Waiting, stopping: false });
-        self.engine.outbox.push(EngineCommand::Prefill { turn, text, documents });
+        self.engine.running = Some(Running { request, chat, task: Task::Prefill, phase: Phase::Waiting, stopping: false });
+        self.engine.outbox.push(EngineCommand::Prefill { request, text, documents });
     }
 
     /// Marks the running turn as stopping. False if none runs.

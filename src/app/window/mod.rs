@@ -218,7 +218,7 @@ impl StrataApp {
                 self.state.send();
                 self.after_asking();
             }
-            Action::Stop => self.stop_turn(),
+            Action::Stop => self.stop_request(),
             Action::Regenerate(exchange) => {
                 self.state.regenerate_at(exchange);
                 self.after_asking();
@@ -263,15 +263,15 @@ impl StrataApp {
             Action::OpenModelFile => self.files.ask(Dialog::ModelFile),
             Action::OpenModelFolder => self.files.ask(Dialog::ModelFolder),
             Action::LoadModel(source) => {
-                self.stop_turn();
+                self.stop_request();
                 self.state.load_model(source);
             }
             Action::LoadFromPicker(source) => {
-                self.stop_turn();
+                self.stop_request();
                 self.state.load_from_picker(source);
             }
             Action::UnloadModel => {
-                self.stop_turn();
+                self.stop_request();
                 self.state.unload_model();
             }
             Action::StopLoading => self.engine.iter().for_each(EngineHandle::stop),
@@ -334,7 +334,7 @@ impl StrataApp {
         ctx.request_repaint();
     }
 
-    fn stop_turn(&mut self) {
+    fn stop_request(&mut self) {
         if self.state.request_stop()
             && let Some(engine) = &self.engine
         {

@@ -62,10 +62,10 @@ impl KvStorage {
             .map(|(part, is_new)| OpenPart { entry: self.entry(begins, &part, is_joined), part, is_new })
             .collect();
         self.explain(&parts, n_present, n_last, is_joined);
-        // An entry from the start: whatever is saved is found after a crash of this process.
+        // Written at once, so that saved pages are found after a crash of this process.
         parts.iter().for_each(|open| self.write_entry(&open.entry));
         let abstracts = if kv.is_selective() { chain.read_abstracts() } else { Default::default() };
-        let tiers = self.lower(kv, allowed, DiskBacking::Saved(chain))?;
+        let tiers = self.new_tiers(kv, allowed, DiskBacking::Saved(chain))?;
         let n_tokens = parts.last().map_or(0, |open| open.part.tokens.end);
         kv.open_offload(gpu, tiers, n_tokens)?;
         kv.begin_document(gpu, n_present, n_tokens, &abstracts)?;
@@ -187,7 +187,12 @@ impl KvStorage {
     ///
     /// # Errors
     /// An error of the offload tiers, or a lost device.
-    pub(in crate::engine) fn settle(&mut self, gpu: &Gpu, kv: &mut VramCache, prefill_seconds: f64) -> Result<bool, EngineError> {
+    pub(in crate::engine) fn flush_documents(
+        &mut self,
+        gpu: &Gpu,
+        kv: &mut VramCache,
+        prefill_seconds: f64,
+    ) -> Result<bool, EngineError> {
         if !kv.has_offload() || self.open.is_none() {
             return Ok(false);
         }

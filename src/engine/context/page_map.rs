@@ -59,7 +59,7 @@ impl ModelRunner {
 
     /// Emits the use of the KV tiers.
     pub(in crate::engine) fn emit_usage(&self, port: &EnginePort) {
-        port.emit(EngineEvent::KvUse { used: self.tiers_used(), budgets: self.below.setup.budgets });
+        port.emit(EngineEvent::KvUse { used: self.tiers_used(), budgets: self.storage.setup.budgets });
     }
 
     /// Byte offsets of `n_pages` pages in the first user message, and the end of the last. Empty if the context has no text.
@@ -72,18 +72,21 @@ impl ModelRunner {
     fn page_map(&mut self) -> PageMap {
         let kv = &self.exec.kv;
         let selective = self.exec.selector.as_ref();
-        let census = kv.occupancy(selective.map(|s| s.last_step()));
+        let occupancy = kv.occupancy(selective.map(|s| s.last_step()));
         let by_layer = selective.map(|s| s.page_mass()).unwrap_or_default();
         let mass = match by_layer.is_empty() {
             true => Vec::new(),
             false => {
                 let of_layer = |layer: usize| by_layer.get(layer).map_or(&[] as &[f32], Vec::as_slice);
                 let page = |layer: usize, page: usize| of_layer(layer).get(page).copied().unwrap_or(f32::NAN);
-                (0..census.n_layer).flat_map(|l| (0..census.n_pages).map(move |p| (l, p))).map(|(l, p)| page(l, p)).collect()
+                (0..occupancy.n_layer)
+                    .flat_map(|l| (0..occupancy.n_pages).map(move |p| (l, p)))
+                    .map(|(l, p)| page(l, p))
+                    .collect()
             }
         };
-        let (page_bytes, n_pages, dtype) = (kv.spec().page_bytes(), census.n_pages, self.below.dtype());
+        let (page_bytes, n_pages, dtype) = (kv.spec().page_bytes(), occupancy.n_pages, self.storage.dtype());
         let first_byte = self.first_bytes(n_pages);
-        PageMap { taken_ns: telemetry::now(), census, n_tokens: self.tokens.len(), page_bytes, dtype, mass, first_byte }
+        PageMap { taken_ns: telemetry::now(), occupancy, n_tokens: self.tokens.len(), page_bytes, dtype, mass, first_byte }
     }
 }
