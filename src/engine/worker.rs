@@ -43,8 +43,8 @@ pub fn spawn(wake: impl Fn() + Send + 'static) -> EngineHandle {
     spawn_with(wake, None, Arc::default())
 }
 
-/// The same, with something between the stores of saved documents and their folders. The device comes from `devices`, and
-/// returns there when the engine ends.
+/// Same as [`spawn`], with a hook on the folders of stores. The device comes from `devices`, and returns there when the
+/// engine ends.
 pub fn spawn_with(wake: impl Fn() + Send + 'static, hook: Option<FolderHook>, devices: Arc<DevicePool>) -> EngineHandle {
     let (mut handle, port) = EngineHandle::pair(wake);
     let run = move || Worker::new(port, hook, devices).run();

@@ -1,4 +1,4 @@
-//! Settings page: each value is checked while it is typed, and fields that need a reload say so.
+//! Settings page: each value is checked while it is typed, and fields that need a reload are marked.
 
 use egui::OutputCommand;
 use egui::accesskit::Role;

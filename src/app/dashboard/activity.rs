@@ -1,6 +1,7 @@
 //! Activity panel: link bandwidth, pages of the newest step, utilization of the machine, and budgets.
 //!
-//! While a turn runs, figures are those of its last second and sparklines of its last twenty; afterwards, of the whole turn.
+//! Figures are those of the last second of the running request, and sparklines of its last twenty seconds. After its end,
+//! both are of the whole request.
 
 use egui::{Rect, Response, Role, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2};
 

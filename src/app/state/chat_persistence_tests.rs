@@ -1,4 +1,4 @@
-//! Chat persistence with a real store in memory: saved changes, and what a later window restores.
+//! Chat persistence with a real store in memory: saved changes, and their restoration by a later window.
 
 use super::*;
 use crate::app::state::ModelState;

@@ -1,9 +1,9 @@
-//! Engine events: how they change the state of the window.
+//! Engine events: their effect on the state of the window.
 //!
 //! ```text
-//! EngineEvent ─► apply() ─► model, running turn, exchanges, tiers, library, notices
+//! EngineEvent ─► apply() ─► model, running request, exchanges, tiers, library, notices
 //! ```
-//! Invariants: 1. Events of a turn that does not run change nothing. 2. The state of the context is the engine's last report.
+//! Invariants: 1. Events of a request that does not run change nothing. 2. The state of the context is the engine's last report.
 //! Owner thread: the UI thread; nothing here waits.
 
 use crate::app::answer::exact_check::mass_kept;
@@ -122,7 +122,7 @@ impl ViewState {
         self.send_deferred();
     }
 
-    /// Records resumed tokens: cached tokens at the start of a turn whose chat had none, so they are from the library.
+    /// Records resumed tokens: cached tokens at the start of a request whose chat had none, so they are from the library.
     fn record_resumed(&mut self, chat: ChatId, cached_tokens: usize) {
         let chat = self.chats.list.iter().find(|c| c.id == chat);
         let resumed = chat.is_some_and(|c| c.cached_tokens == 0 && self.saved_prefix_of(c).is_some());
@@ -184,7 +184,7 @@ impl ViewState {
         }
     }
 
-    /// Text and outcome that the running turn writes to.
+    /// Text and outcome that the running request writes to.
     fn running_answer(&mut self) -> Option<(&mut String, &mut Outcome)> {
         let is_check = self.is_checking();
         let exchange = self.running_exchange()?;

@@ -1,4 +1,4 @@
-//! Exchange: a question and its answer, with what is derived from the answer.
+//! Exchange: a question and its answer, with data derived from the answer.
 
 use crate::app::answer::citations::Citation;
 use crate::app::answer::page_attention::AttendedPages;

@@ -3,8 +3,8 @@
 //! ```text
 //! draft ─► send ─► Exchange ─► EngineCommand::Generate      edit_question, regenerate_at: on a new branch
 //! ```
-//! Invariants: 1. One turn runs at a time. 2. Nothing is overwritten: earlier exchanges move to `other_branches`. 3. A question is
-//! not sent while a document of its chat is missing.
+//! Invariants: 1. One request runs at a time. 2. Nothing is overwritten: earlier exchanges move to
+//! `other_branches`. 3. A question is not sent while a document of its chat is missing.
 
 use crate::app::state::chat::{Exchange, Stored};
 use crate::app::state::exchange::OriginalRequest;
@@ -119,7 +119,7 @@ impl ViewState {
         self.engine.outbox.push(EngineCommand::Prefill { request, text, documents });
     }
 
-    /// Marks the running turn as stopping. False if none runs.
+    /// Marks the running request as stopping. False if none runs.
     pub fn request_stop(&mut self) -> bool {
         match &mut self.engine.running {
             Some(running) => {

@@ -80,7 +80,7 @@ pub struct StrataApp {
     focus_question: bool,
     frame_times: FrameTimes,
     chat_sync: ChatSync,
-    /// time of the last input or turn, seconds
+    /// time of the last input or request, seconds
     used_at: f64,
 }
 
@@ -197,7 +197,7 @@ impl StrataApp {
         actions
     }
 
-    /// Escape leaves the page or the search, and otherwise stops the turn.
+    /// Escape leaves the page or the search, and otherwise stops the request.
     fn escape(&mut self, ctx: &egui::Context) -> Option<Action> {
         if self.state.page != MainView::Chat {
             return Some(Action::Show(MainView::Chat));

@@ -43,7 +43,7 @@ pub struct LoadOptions {
     pub policy: Option<PolicySpec>,
     /// file for a Chrome trace of everything until the model is unloaded
     pub trace: Option<PathBuf>,
-    /// base of the rotary embedding instead of the model's own; the context may then pass the window it was trained for
+    /// base of the rotary embedding, in place of the model's own; the context may then exceed the trained window
     pub rope_base: Option<f64>,
 }
 
@@ -76,7 +76,7 @@ pub enum EngineCommand {
     UnloadModel,
     /// answer the last user message. The prefix of its tokens that is already in the KV cache is not prefilled again.
     Generate {
-        /// names the events
+        /// id of the request
         request: RequestId,
         /// the whole conversation, oldest first
         messages: Vec<Message>,
@@ -94,7 +94,7 @@ pub enum EngineCommand {
     GenerateBatch {
         /// the requests
         requests: Vec<PromptRequest>,
-        /// documents that the first user message of every question begins with, in this order
+        /// documents that the first user message of every request begins with, in this order
         documents: Vec<DocumentRef>,
         /// sampling parameters
         sampling: Sampling,
@@ -103,7 +103,7 @@ pub enum EngineCommand {
     },
     /// prefill a document before the first question: `text` as the start of a first user message
     Prefill {
-        /// names the events
+        /// id of the request
         request: RequestId,
         /// document text
         text: String,
@@ -112,7 +112,7 @@ pub enum EngineCommand {
     },
     /// count the tokens of a conversation (events: [`EngineEvent::Counted`])
     Count {
-        /// names the event
+        /// id of the request
         request: RequestId,
         /// the conversation
         messages: Vec<Message>,
@@ -121,7 +121,7 @@ pub enum EngineCommand {
     },
     /// logits of every position of `tokens` (events: [`EngineEvent::LogitsRows`], then [`EngineEvent::Finished`])
     Logits {
-        /// names the events
+        /// id of the request
         request: RequestId,
         /// token ids
         tokens: Vec<u32>,
@@ -129,7 +129,7 @@ pub enum EngineCommand {
     /// logits of the positions `n_prefix ..` of `tokens` as decoding gives them: the prefix is prefilled, each later token is
     /// a decode step (events: [`EngineEvent::Prefill`], [`EngineEvent::LogitsRows`] per step, then [`EngineEvent::Finished`])
     Score {
-        /// names the events
+        /// id of the request
         request: RequestId,
         /// token ids
         tokens: Vec<u32>,
@@ -138,7 +138,7 @@ pub enum EngineCommand {
     },
     /// time prefill and decode on random tokens (events: [`EngineEvent::BenchResult`], then [`EngineEvent::Finished`])
     Bench {
-        /// names the events
+        /// id of the request
         request: RequestId,
         /// tests
         tests: BenchTests,

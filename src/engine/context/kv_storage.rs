@@ -32,7 +32,7 @@ use crate::telemetry::Hub;
 /// Wraps the folder of a store; tests inject faults with it.
 pub type FolderHook = Arc<dyn Fn(Arc<dyn Folder>) -> Arc<dyn Folder> + Send + Sync>;
 
-/// Budgets, folders and hashes of a loaded model, and what is open.
+/// Budgets, folders and hashes of a loaded model, and its open documents.
 pub(in crate::engine) struct KvStorage {
     pub(in crate::engine) setup: KvSetup,
     limits: LinkLimits,
@@ -49,7 +49,7 @@ pub(in crate::engine) struct KvStorage {
 }
 
 impl KvStorage {
-    /// Sets the budgets from the free memory, and opens the library. A library that cannot be opened is a notice.
+    /// Sets the budgets from the free memory, and opens the library. If the library cannot be opened, that is a notice.
     pub(in crate::engine) fn new(
         gpu: &Gpu,
         hub: &Arc<Hub>,

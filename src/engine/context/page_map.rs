@@ -1,4 +1,4 @@
-//! Page map: where every KV page of the context is, for display.
+//! Page map: the tiers of every KV page of the context, for display.
 //!
 //! ```text
 //! tier occupancy, mass per page, text offsets ─► PageMap ─► EngineEvent::Pages, at most twice a second
@@ -17,7 +17,8 @@ use crate::engine::runner::ModelRunner;
 use crate::telemetry;
 
 /// Minimum interval between two maps of a request. A map of a long context takes milliseconds.
-const MAP_EVERY: Duration = Duration::from_millis(500);
+const MAP_INTERVAL: Duration = Duration::from_millis(500);
+
 impl ModelRunner {
     /// Begins the context of `prompt`, encoded from these messages.
     pub(in crate::engine) fn begin_text(&mut self, prompt: &[u32], messages: &[Message]) {
@@ -30,7 +31,7 @@ impl ModelRunner {
 
     /// Emits a page map if the front end requests maps and one is due.
     pub(in crate::engine) fn show_pages(&mut self, port: &EnginePort) {
-        let is_due = self.page_view.shown.is_none_or(|at| at.elapsed() >= MAP_EVERY);
+        let is_due = self.page_view.shown.is_none_or(|at| at.elapsed() >= MAP_INTERVAL);
         if port.watches_pages() && is_due {
             self.emit_pages(port);
         }

@@ -218,8 +218,7 @@ impl ModelRunner {
         self.text.as_ref().ok_or(EngineError::NoText)
     }
 
-    /// Tokens of `target` that need no prefill: the common prefix with the cache, but not the
-    /// last token if `needs_logits`.
+    /// Tokens of `target` that need no prefill: the common prefix with the cache, but not the last token if `needs_logits`.
     pub(in crate::engine) fn cached_prefix(&self, target: &[u32], needs_logits: bool) -> usize {
         let common = self.tokens.iter().zip(target).take_while(|(a, b)| a == b).count();
         self.keeps(common.min(target.len().saturating_sub(usize::from(needs_logits))))

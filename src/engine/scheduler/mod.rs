@@ -230,7 +230,7 @@ impl Scheduler {
         })
     }
 
-    /// Prefills the common prefix into the context. A sequence that is stopped meanwhile leaves it to the others.
+    /// Prefills the common prefix into the context. If its sequence is stopped meanwhile, another one continues.
     fn prefill_shared(
         &mut self,
         gpu: &Gpu,
@@ -294,7 +294,7 @@ impl Scheduled {
         Scheduled { sequence, is_done: false, active: None }
     }
 
-    /// Prefills the rest of the prompt and what there is of the answer, and samples the next token.
+    /// Prefills the rest of the prompt and the answer so far, and samples the next token.
     fn prefill(
         &mut self,
         gpu: &Gpu,
@@ -375,7 +375,7 @@ impl Scheduled {
         }
     }
 
-    /// The answer is complete: its buffers on the device are free, and the context of one that `is_alone` is saved.
+    /// Completes the answer: frees its buffers on the device, and saves the context if it `is_alone`.
     fn end(
         &mut self,
         gpu: &Gpu,

@@ -402,7 +402,7 @@ impl Executor {
     }
 
     /// Records attention over the selected blocks: first those in frames, once they are fetched, then those in the staging
-    /// area, fill by fill, then the tails.
+    /// pool, fill by fill, then the tails.
     #[allow(clippy::too_many_arguments, reason = "the layer's whole state, once")]
     fn attend_blocks(
         &mut self,

@@ -87,7 +87,7 @@ pub struct DashboardState {
     pub reader: Option<Viewer>,
     /// cost of frames
     pub cost: Cost,
-    /// the turn that ended last
+    /// the request that ended last
     last_turn: Option<Interval>,
     figures: Option<(u64, Window, Figures)>,
     is_measuring: bool,

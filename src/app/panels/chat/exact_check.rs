@@ -220,7 +220,7 @@ fn difference_ui(ui: &mut Ui, difference: &Difference, exact: &str, given: &Requ
     actions
 }
 
-/// One answer below its heading. True if it is to be copied.
+/// One answer below its heading. True if the user copies it.
 fn side_ui(ui: &mut Ui, name: &str, lead: &str, rest: &str, copy: Option<&str>) -> bool {
     let t = theme::tokens(ui);
     ui.spacing_mut().item_spacing.x = GRID;

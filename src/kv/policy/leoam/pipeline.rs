@@ -110,7 +110,7 @@ impl RunningRate {
 }
 
 impl RunningRates {
-    /// All rates, if those that the load needs were measured. An unused link need not be.
+    /// All rates. None if the load needs an unmeasured rate; an unused link needs none.
     pub fn for_load(&self, load: &LayerLoad) -> Option<LinkRates> {
         let nvme = if load.disk_bytes == 0 { Some(f64::INFINITY) } else { self.nvme.get() };
         Some(LinkRates {
