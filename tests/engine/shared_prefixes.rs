@@ -186,7 +186,7 @@ fn shared_prefix_gives_the_answer_of_documents_that_are_not_saved() {
     let saved = generate(&handle, &[0, 1]);
     assert!(saved.cached_tokens > 600, "{}", saved.cached_tokens);
     assert_eq!(saved.text, unsaved.text);
-    // Nothing is left to prefill but the margin at the end, whichever command asks.
+    // Only the margin at the end is left to prefill, for each command.
     assert!(prefill(&handle, &[0, 1]) <= PAGE);
 }
 

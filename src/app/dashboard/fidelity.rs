@@ -95,7 +95,7 @@ fn newest_choice(view: &ViewState) -> Option<&RequestSummary> {
     })
 }
 
-/// The attention mass that the loaded policy was asked to keep.
+/// Attention mass budget of the loaded policy.
 fn promised(view: &ViewState) -> Option<f64> {
     match view.engine.load.policy?.amount {
         SelectionBudget::Mass { mass, .. } => Some(f64::from(mass)),
