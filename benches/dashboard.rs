@@ -23,7 +23,7 @@ use strata::document::Document;
 use strata::engine::{LoadOptions, ModelSource, PageCopies, PolicySpec, Sampling, Tier, TierOccupancy};
 
 /// Time that the dashboard stays open or closed.
-const TURN: Duration = Duration::from_millis(480);
+const INTERVAL: Duration = Duration::from_millis(480);
 /// State of the dashboard while an answer is timed.
 const SHOWN: [Tab; 4] = [Tab::Activity, Tab::Timeline, Tab::KvMap, Tab::Ledger];
 
@@ -51,7 +51,7 @@ fn main() {
     println!("| dashboard | tok/s shut | tok/s open | open of shut | CPU ms a token shut | open | shut of open |");
     println!("|---|---:|---:|---:|---:|---:|---:|");
     for tab in SHOWN {
-        let [shut, open] = in_turns(&mut window, tab);
+        let [shut, open] = interleaved(&mut window, tab);
         let speeds = [shut.tokens / shut.secs, open.tokens / open.secs];
         let costs = [shut.cpu_secs / shut.tokens * 1e3, open.cpu_secs / open.tokens * 1e3];
         println!(
@@ -76,18 +76,18 @@ struct TimeCategory {
 }
 
 /// Alternates closed and open, so that the load of the machine affects both.
-fn in_turns(window: &mut Window, tab: Tab) -> [TimeCategory; 2] {
+fn interleaved(window: &mut Window, tab: Tab) -> [TimeCategory; 2] {
     let mut usage = [TimeCategory::default(), TimeCategory::default()];
-    for turn in 0..setting("STRATA_BENCH_TURNS", 120) {
+    for round in 0..setting("STRATA_BENCH_TURNS", 120) {
         // Closed, open, open, closed: changes over the course of an answer affect both.
-        let is_open = matches!(turn % 4, 1 | 2);
+        let is_open = matches!(round % 4, 1 | 2);
         show(window, is_open.then_some(tab));
         if window.state().state.engine.running.is_none() {
             window.state_mut().state.regenerate();
         }
         frames_until(window, |app| n_tokens(app) > 0);
         let (began, cpu_before, before) = (Instant::now(), cpu_secs(), n_tokens(window.state()));
-        while began.elapsed() < TURN && window.state().state.engine.running.is_some() {
+        while began.elapsed() < INTERVAL && window.state().state.engine.running.is_some() {
             frame(window);
         }
         let usage = &mut usage[usize::from(is_open)];

@@ -12,7 +12,7 @@ mod disk_common;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use disk_common::{DEPTH, Setup, fio_rate, in_turns, rates, ratio};
+use disk_common::{DEPTH, Setup, fio_rate, interleaved, rates, ratio};
 use strata::base::{Bytes, Rng};
 use strata::kv::store::{
     Cancel, Disk, Folder, Io, IoBuffer, IoConfig, IoKind, IoRequest, OpenMode, SlabPool, Storage, write_all,
@@ -58,7 +58,7 @@ fn read_rate(io: &Io, storage: &Arc<dyn Storage>, n_bytes: u64, block: usize, ti
     let mut rng = Rng::new(block as u64);
     let n_blocks = (n_bytes / block as u64) as u32;
     let mut submit = |slab| {
-        let offset = u64::from(rng.below(n_blocks)) * block as u64;
+        let offset = u64::from(rng.uniform(n_blocks)) * block as u64;
         let (storage, buffer, cancel) = (Arc::clone(storage), IoBuffer::Read(slab), Cancel::default());
         io.submit(IoRequest { tag: offset, storage, offset, len: block, buffer, cancel }).unwrap();
     };
@@ -97,7 +97,7 @@ fn main() {
             read_rate(&io, &storage, n_bytes, block, setup.time, true);
             let mut ours = || Some(read_rate(&io, &storage, n_bytes, block, setup.time, false));
             let mut theirs = || fio_rate(&setup, &setup.dir.join("data"), block as u64, u64::from(DEPTH), &RANDOM);
-            let [ours, theirs] = in_turns(&setup, [&mut ours, &mut theirs]);
+            let [ours, theirs] = interleaved(&setup, [&mut ours, &mut theirs]);
             let (name, ratio) = (io.info().kind, ratio(&ours, &theirs));
             println!("| {} | {name} | {} | {} | {ratio} |", Bytes(block as u64), rates(&ours), rates(&theirs));
         }

@@ -65,17 +65,22 @@ impl Subject {
                 let last = last.unwrap();
                 let n_tokens = last.generated_tokens;
                 let n_steps = n_tokens.max(1) as u64;
-                Step { ms: median(millis), n_tokens, read_bytes: last.moved_bytes.disk_to_ram / n_steps, selected: last.chosen }
+                Step {
+                    ms: median(millis),
+                    n_tokens,
+                    read_bytes: last.moved_bytes.disk_to_ram / n_steps,
+                    selected: last.selection,
+                }
             }
             Subject::Filled { depth, decode } => {
                 let tests =
                     BenchTests { n_prompt: Vec::new(), n_gen: vec![*decode], depths: vec![*depth], fill: true, repetitions: 1 };
-                handle.send(EngineCommand::Bench { turn: 1, tests });
+                handle.send(EngineCommand::Bench { request: 1, tests });
                 loop {
                     match handle.wait(std::time::Duration::from_secs(3600)).unwrap() {
                         EngineEvent::BenchResult { row, .. } => {
                             let ms = 1e3 / median(row.samples);
-                            return Step { ms, n_tokens: *decode, read_bytes: row.disk_bytes_per_token, selected: row.chosen };
+                            return Step { ms, n_tokens: *decode, read_bytes: row.disk_bytes_per_token, selected: row.selection };
                         }
                         EngineEvent::Failed { sentence, .. } => panic!("{sentence}"),
                         _ => {}

@@ -19,7 +19,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use disk_common::{DEPTH, Setup, fio_rate, in_turns, rates, ratio};
+use disk_common::{DEPTH, Setup, fio_rate, interleaved, rates, ratio};
 use strata::base::{Bytes, Rng};
 use strata::document::catalog::{Catalog, CatalogEntry, ReadState};
 use strata::gpu::kernels::KvFormat;
@@ -250,7 +250,7 @@ fn restore_row(setup: &Setup, saved: Saved<'_>, io: Io) -> Io {
     let piece = run_bytes(subject);
     let as_large = restorer.borrow_mut().once(&by_layer, true).ram_bytes / piece;
     let fio = |depth, order| fio_rate(setup, &arena, piece, depth, order);
-    let [layer, file, random, sequential, shallow] = in_turns(
+    let [layer, file, random, sequential, shallow] = interleaved(
         setup,
         [
             &mut || Some(restorer.borrow_mut().rate(setup, &by_layer)[0]),

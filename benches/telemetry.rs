@@ -60,7 +60,7 @@ fn ask(handle: &EngineHandle, document: &str, question: usize) -> Answer {
     // Random sampling, so that no answer ends early.
     let sampling = Sampling { temperature: 3.0, top_k: 40, top_p: 1.0, min_p: 0.0, repetition_penalty: 1.0, seed: 1 };
     let policy = Default::default();
-    handle.send(EngineCommand::Generate { turn: 1, messages, documents: Vec::new(), sampling, max_tokens: DECODE, policy });
+    handle.send(EngineCommand::Generate { request: 1, messages, documents: Vec::new(), sampling, max_tokens: DECODE, policy });
     let mut n_events = 0;
     loop {
         match handle.wait(Duration::from_secs(600)).unwrap() {
@@ -141,13 +141,13 @@ fn million_events() {
         state.history.add_events(ENGINE_LANE, batch);
     }
     let adding = began.elapsed();
-    let (kept, forgotten, bytes, cap) =
+    let (n_stored, forgotten, bytes, cap) =
         (state.history.n_events(), state.history.n_forgotten(), state.history.bytes(), state.history.cap());
     println!(
-        "a million events: added at {:.0} ns each; {kept} kept and {forgotten} forgotten in {bytes} of {cap}",
+        "a million events: added at {:.0} ns each; {n_stored} kept and {forgotten} forgotten in {bytes} of {cap}",
         adding.as_secs_f64() * 1e9 / MILLION as f64
     );
-    assert!(bytes <= cap && kept as u64 + forgotten == MILLION);
+    assert!(bytes <= cap && n_stored as u64 + forgotten == MILLION);
     let ctx = egui::Context::default();
     theme::install(&ctx);
     for zoom in [1.0f64, 0.1, 0.001] {

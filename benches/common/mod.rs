@@ -85,7 +85,14 @@ impl Document {
     pub fn ask(&self, handle: &EngineHandle, save: bool, question: &str) -> (String, RequestSummary) {
         let (sampling, max_tokens) = (Sampling::default(), self.decode);
         let (documents, messages) = (vec![self.reference(save)], self.messages(question));
-        handle.send(EngineCommand::Generate { turn: 1, messages, documents, sampling, max_tokens, policy: Default::default() });
+        handle.send(EngineCommand::Generate {
+            request: 1,
+            messages,
+            documents,
+            sampling,
+            max_tokens,
+            policy: Default::default(),
+        });
         let mut text = String::new();
         loop {
             match handle.wait(Duration::from_secs(600)).unwrap() {
@@ -100,9 +107,9 @@ impl Document {
     /// Answers `n` questions about the document at once, each about another passage.
     pub fn generate_batch(&self, handle: &EngineHandle, n: usize) -> Vec<RequestSummary> {
         let sampling = Sampling::default();
-        let question = |i: usize| PromptRequest { turn: i as RequestId, messages: self.messages(&question(i)) };
-        let (questions, documents) = ((1..=n).map(question).collect(), vec![self.reference(true)]);
-        handle.send(EngineCommand::GenerateBatch { questions, documents, sampling, max_tokens: self.decode });
+        let question = |i: usize| PromptRequest { id: i as RequestId, messages: self.messages(&question(i)) };
+        let (requests, documents) = ((1..=n).map(question).collect(), vec![self.reference(true)]);
+        handle.send(EngineCommand::GenerateBatch { requests, documents, sampling, max_tokens: self.decode });
         let mut summaries = Vec::new();
         while summaries.len() < n {
             match handle.wait(Duration::from_secs(600)).unwrap() {
@@ -135,7 +142,7 @@ impl Document {
 
 fn count(handle: &EngineHandle, text: &str) -> usize {
     let messages = vec![Message { role: Role::User, content: text.to_owned() }];
-    handle.send(EngineCommand::Count { turn: 2, messages, offsets: Vec::new() });
+    handle.send(EngineCommand::Count { request: 2, messages, offsets: Vec::new() });
     loop {
         if let EngineEvent::Counted { tokens, .. } = handle.wait(Duration::from_secs(60)).unwrap() {
             return tokens;

@@ -90,7 +90,7 @@ pub fn fio_rate(setup: &Setup, path: &Path, block: u64, depth: u64, rw: &[&str])
 
 /// Runs all measurements in each round, starting with another one each time, so that none benefits from the state
 /// another left.
-pub fn in_turns<const N: usize>(setup: &Setup, measures: [&mut dyn FnMut() -> Option<f64>; N]) -> [Vec<f64>; N] {
+pub fn interleaved<const N: usize>(setup: &Setup, measures: [&mut dyn FnMut() -> Option<f64>; N]) -> [Vec<f64>; N] {
     let mut found = [const { Vec::new() }; N];
     for round in 0..setup.n_rounds {
         for i in (0..N).map(|i| (round + i) % N) {

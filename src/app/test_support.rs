@@ -44,7 +44,7 @@ pub fn summary() -> RequestSummary {
         kv_peak_bytes: Tiers { vram: 368_640, ram: 0, disk: 0 },
         moved_bytes: MovedBytes::default(),
         pages: PageCounts::default(),
-        chosen: None,
+        selection: None,
         overlap: None,
         io: IoSummary::default(),
         vram_bytes: 15_000_000,
@@ -79,17 +79,17 @@ pub fn saved(state: SavedState) -> SavedDocument {
 /// A finished answer that read 12 % of the context.
 pub fn selective_summary() -> RequestSummary {
     let layer = |kept| MassKept { kept, best: 0.99, recall: 0.8 };
-    let chosen = SelectionSummary {
+    let selection = SelectionSummary {
         spec: PolicySpec::default(),
         steps: 19,
         share_read: 0.118,
         reuse: 0.9,
         foreseen: 0.5,
-        packed: 0.0,
+        compressed: 0.0,
         evaluations_per_step: 100.0,
         evaluation_ms_per_step: 0.4,
         mass: Some(vec![layer(0.98), layer(0.92)]),
         mass_steps: 3,
     };
-    RequestSummary { attention: AttentionKind::Selective, chosen: Some(chosen), ..summary() }
+    RequestSummary { attention: AttentionKind::Selective, selection: Some(selection), ..summary() }
 }

@@ -36,7 +36,7 @@ impl Rng {
     }
 
     /// Uniform in 0..n (n > 0), by multiplication and shift.
-    pub fn below(&mut self, n: u32) -> u32 {
+    pub fn uniform(&mut self, n: u32) -> u32 {
         ((u64::from(self.next_u32()) * u64::from(n)) >> 32) as u32
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// Why chats cannot be saved or loaded.
+/// Error of saving or loading chats.
 #[derive(Debug, thiserror::Error)]
 pub enum ChatsError {
     /// the folder or its file cannot be created or opened

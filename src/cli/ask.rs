@@ -50,11 +50,11 @@ pub fn run(args: &AskArgs, start: impl FnOnce() -> Session, console: &mut Consol
         if i > 0 && !console.is_json() {
             console.text("\n")?;
         }
-        let turn = session.next_turn();
+        let request = session.next_request();
         let (messages_now, documents) = (messages.clone(), documents.clone());
         let (max_tokens, policy) = (args.max_tokens, AttentionMode::AsLoaded);
-        let command = EngineCommand::Generate { turn, messages: messages_now, documents, sampling, max_tokens, policy };
-        let (text, cost) = answer(&mut session, (i + 1, turn), command, console)?;
+        let command = EngineCommand::Generate { request, messages: messages_now, documents, sampling, max_tokens, policy };
+        let (text, cost) = answer(&mut session, (i + 1, request), command, console)?;
         let quotes = input::quotes_in(&text, info.built_in, &docs);
         if console.is_json() {
             console.json_line(&AskSummary::new(i + 1, &info, sampling, &text, &cost, &quotes))?;
@@ -70,15 +70,15 @@ pub fn run(args: &AskArgs, start: impl FnOnce() -> Session, console: &mut Consol
     Ok(())
 }
 
-/// Runs one turn; returns the whole answer and its summary.
+/// Runs one request. Returns the whole answer and its summary.
 fn answer(
     session: &mut Session,
-    (i, turn): (usize, RequestId),
+    (i, request): (usize, RequestId),
     command: EngineCommand,
     console: &mut Console,
 ) -> Result<(String, RequestSummary), CliError> {
     let mut answer = String::new();
-    let cost = session.run_turn(turn, command, console, |event, console| {
+    let cost = session.run_request(request, command, console, |event, console| {
         let EngineEvent::Token { text, n, .. } = event else { return Ok(()) };
         answer.push_str(&text);
         if console.is_json() {
@@ -109,11 +109,11 @@ mod tests {
 
     /// Mock engine that answers with the number of messages, in two pieces.
     fn counting(command: &EngineCommand, port: &EnginePort) {
-        let EngineCommand::Generate { turn, messages, .. } = command else { panic!("{command:?}") };
-        port.emit(EngineEvent::Prefill { turn: *turn, done: 5, total: 10, tokens_per_s: 50.0 });
-        port.emit(token(*turn, 1, &format!("{} ", messages.len())));
-        port.emit(token(*turn, 2, "messages"));
-        port.emit(finished(*turn, 2, StopReason::Eos));
+        let EngineCommand::Generate { request, messages, .. } = command else { panic!("{command:?}") };
+        port.emit(EngineEvent::Prefill { request: *request, done: 5, total: 10, tokens_per_s: 50.0 });
+        port.emit(token(*request, 1, &format!("{} ", messages.len())));
+        port.emit(token(*request, 2, "messages"));
+        port.emit(finished(*request, 2, StopReason::Eos));
     }
 
     /// Runs `ask` on a mock engine: result, stdout, stderr, and the commands that the engine got.
@@ -223,14 +223,14 @@ mod tests {
         let interrupt = Interrupt::default();
         let press = interrupt.clone();
         let (result, out, _, seen) = run_mock(&["--prompt", "one", "--prompt", "two"], interrupt, move |command, port| {
-            let EngineCommand::Generate { turn, .. } = command else { return };
+            let EngineCommand::Generate { request, .. } = command else { return };
             let watch = port.cancel_flag();
-            port.emit(token(*turn, 1, "half an"));
+            port.emit(token(*request, 1, "half an"));
             press.press();
             while !watch.stopped() {
                 std::thread::yield_now();
             }
-            port.emit(finished(*turn, 1, StopReason::Cancelled));
+            port.emit(finished(*request, 1, StopReason::Cancelled));
         });
         result.unwrap();
         assert_eq!(out, "half an\n");
@@ -241,8 +241,8 @@ mod tests {
     fn ask_failures_keep_their_message_and_exit_code() {
         for (bad_input, code) in [(true, 2), (false, 1)] {
             let (result, ..) = run_mock(&["--prompt", "one"], Interrupt::default(), move |command, port| {
-                let EngineCommand::Generate { turn, .. } = command else { return };
-                port.emit(EngineEvent::Failed { turn: *turn, sentence: "too long".into(), bad_input });
+                let EngineCommand::Generate { request, .. } = command else { return };
+                port.emit(EngineEvent::Failed { request: *request, sentence: "too long".into(), bad_input });
             });
             let error = result.unwrap_err();
             assert_eq!((error.exit_code(), error.to_string()), (code, "too long".into()));
@@ -271,9 +271,9 @@ mod tests {
             }
         }
         let (session, worker) = session(Interrupt::default(), |command, port| {
-            let EngineCommand::Generate { turn, .. } = command else { return };
+            let EngineCommand::Generate { request, .. } = command else { return };
             let watch = port.cancel_flag();
-            port.emit(token(*turn, 1, "text"));
+            port.emit(token(*request, 1, "text"));
             while !watch.stopped() {
                 std::thread::yield_now();
             }

@@ -38,10 +38,10 @@ pub fn run(args: &BenchArgs, start: impl FnOnce() -> Session, console: &mut Cons
         console.text(&head)?;
     }
     let mut lines = Vec::new();
-    let turn = session.next_turn();
+    let request = session.next_request();
     let tests = BenchTests { n_prompt, n_gen, depths: args.depths.clone(), fill: args.fill, repetitions: args.repetitions };
-    let command = EngineCommand::Bench { turn, tests };
-    session.run_turn(turn, command, console, |event, console| {
+    let command = EngineCommand::Bench { request, tests };
+    session.run_request(request, command, console, |event, console| {
         let EngineEvent::BenchResult { row, .. } = event else { return Ok(()) };
         let line = Line::new(&info, &row, &policy, peak.as_ref());
         if let Some(text) = table::row(format, shown, &line)? {
@@ -75,7 +75,7 @@ mod tests {
             weight_bytes_per_token: 100,
             flops_per_token: 300,
             disk_bytes_per_token: 4096,
-            chosen: None,
+            selection: None,
         };
         Line::new(&mock_engine::info(), &row, "full", Some(&mock_engine::measured()))
     }

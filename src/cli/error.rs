@@ -5,7 +5,7 @@
 use std::io;
 use std::process::ExitCode;
 
-/// Why a command failed.
+/// Error of a command.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
     /// bad usage or bad input: exit 2

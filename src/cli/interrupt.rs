@@ -1,4 +1,4 @@
-//! Ctrl-C: the first press cancels the running turn, the second ends the process.
+//! Ctrl-C: the first press cancels the running request, the second ends the process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

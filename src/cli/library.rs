@@ -79,10 +79,10 @@ fn add(args: &LibraryAddArgs, start: impl FnOnce() -> Session, console: &mut Con
         if session.interrupted() {
             return Ok(());
         }
-        let turn = session.next_turn();
+        let request = session.next_request();
         let documents = DocumentRef::joined([doc], true);
-        let command = EngineCommand::Prefill { turn, text: doc.text.clone(), documents };
-        let cost = session.run_turn(turn, command, console, |_, _| Ok(()))?;
+        let command = EngineCommand::Prefill { request, text: doc.text.clone(), documents };
+        let cost = session.run_request(request, command, console, |_, _| Ok(()))?;
         if args.json {
             console.json_line(&serde_json::json!({
                 "event": "summary", "name": doc.name, "prompt_tokens": cost.prompt_tokens,
@@ -244,9 +244,9 @@ mod tests {
         let (_dir, paths) = files(&["a.txt", "b.txt"]);
         let words: Vec<&str> = paths.iter().map(String::as_str).collect();
         let (result, out, err, seen) = add_with(&words, |command, port| {
-            let EngineCommand::Prefill { turn, .. } = command else { panic!("{command:?}") };
+            let EngineCommand::Prefill { request, .. } = command else { panic!("{command:?}") };
             port.emit(EngineEvent::Notice("saved in the library".into()));
-            port.emit(finished(*turn, 0, StopReason::Length));
+            port.emit(finished(*request, 0, StopReason::Length));
         });
         result.unwrap();
         assert!(out.starts_with("a.txt: 10 tokens, 4 cached") && out.contains("\nb.txt: "), "{out}");
@@ -265,8 +265,8 @@ mod tests {
         let (_dir, paths) = files(&["a.txt", "b.txt"]);
         let words: Vec<&str> = paths.iter().map(String::as_str).chain(["--json"]).collect();
         let (result, out, _, seen) = add_with(&words, |command, port| {
-            let EngineCommand::Prefill { turn, .. } = command else { panic!("{command:?}") };
-            port.emit(finished(*turn, 0, StopReason::Cancelled));
+            let EngineCommand::Prefill { request, .. } = command else { panic!("{command:?}") };
+            port.emit(finished(*request, 0, StopReason::Cancelled));
         });
         result.unwrap();
         assert_eq!(seen.len(), 2, "load, and one prefill");

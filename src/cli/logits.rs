@@ -65,10 +65,10 @@ fn write(
     is_created: &mut bool,
 ) -> Result<[usize; 2], CliError> {
     let n_tokens = tokens.len();
-    let turn = session.next_turn();
+    let request = session.next_request();
     let mut npy: Option<NpyWriter<BufWriter<File>>> = None;
     let mut shape = [0, 0];
-    let cost = session.run_turn(turn, EngineCommand::Logits { turn, tokens }, console, |event, console| {
+    let cost = session.run_request(request, EngineCommand::Logits { request, tokens }, console, |event, console| {
         let EngineEvent::LogitsRows { first, rows, vocab_size, .. } = event else { return Ok(()) };
         let writer = match &mut npy {
             Some(writer) => writer,
@@ -128,13 +128,13 @@ mod tests {
         let words = ["strata", "logits", "--tokens", "7,8,9", "--out", out.to_str().unwrap()];
         let Some(Command::Logits(args)) = Cli::parse_from(words).command else { panic!("not logits") };
         let (session, worker) = session(Interrupt::default(), move |command, port| {
-            let EngineCommand::Logits { turn, tokens } = command else { panic!("{command:?}") };
+            let EngineCommand::Logits { request, tokens } = command else { panic!("{command:?}") };
             assert_eq!(tokens, &[7, 8, 9]);
             for first in firsts {
                 let rows = vec![*first as f32, 0.5];
-                port.emit(EngineEvent::LogitsRows { turn: *turn, first: *first, rows, vocab_size: 2 });
+                port.emit(EngineEvent::LogitsRows { request: *request, first: *first, rows, vocab_size: 2 });
             }
-            port.emit(finished(*turn, 0, stop));
+            port.emit(finished(*request, 0, stop));
         });
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
         let result = run(&args, || session, &mut Console::plain(&mut stdout, &mut stderr, false));

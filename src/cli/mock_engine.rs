@@ -71,7 +71,7 @@ pub fn measured() -> DeviceBandwidth {
 }
 
 /// The end of a request.
-pub fn finished(turn: RequestId, generated_tokens: usize, stop: StopReason) -> EngineEvent {
+pub fn finished(request: RequestId, generated_tokens: usize, stop: StopReason) -> EngineEvent {
     let summary = RequestSummary {
         prompt_tokens: 10,
         cached_tokens: 4,
@@ -85,7 +85,7 @@ pub fn finished(turn: RequestId, generated_tokens: usize, stop: StopReason) -> E
         kv_peak_bytes: Tiers { vram: 8192, ram: 0, disk: 0 },
         moved_bytes: MovedBytes::default(),
         pages: PageCounts::default(),
-        chosen: None,
+        selection: None,
         overlap: None,
         io: IoSummary::default(),
         vram_bytes: 1 << 20,
@@ -95,10 +95,10 @@ pub fn finished(turn: RequestId, generated_tokens: usize, stop: StopReason) -> E
         phases: Phases::default(),
         stop,
     };
-    EngineEvent::Finished { turn, summary: Box::new(summary) }
+    EngineEvent::Finished { request, summary: Box::new(summary) }
 }
 
 /// A piece of an answer.
-pub fn token(turn: RequestId, n: usize, text: &str) -> EngineEvent {
-    EngineEvent::Token { turn, text: text.into(), n, tokens_per_s: 100.0, context_used: 10 + n }
+pub fn token(request: RequestId, n: usize, text: &str) -> EngineEvent {
+    EngineEvent::Token { request, text: text.into(), n, tokens_per_s: 100.0, context_used: 10 + n }
 }

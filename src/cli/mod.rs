@@ -98,7 +98,7 @@ fn no_such(path: &Path) -> ExitCode {
 /// Runs a command and returns the exit code.
 pub fn run(headless: &Headless) -> ExitCode {
     let (mut out, mut err) = (std::io::stdout(), std::io::stderr());
-    let mut console = Console::of_process(&mut out, &mut err, headless.wants_json());
+    let mut console = Console::of_process(&mut out, &mut err, headless.writes_json());
     let start = || Session::new(crate::engine::spawn(|| {}), Interrupt::install());
     let result = match &headless.0 {
         Command::Ask(args) => ask::run(args, start, &mut console),
@@ -130,11 +130,11 @@ pub fn no_window() -> ExitCode {
 
 impl Headless {
     /// True if progress and notices are JSON lines too. The lines of `bench` are results only.
-    fn wants_json(&self) -> bool {
+    fn writes_json(&self) -> bool {
         match &self.0 {
             Command::Ask(args) => args.json,
             Command::Logits(args) => args.json,
-            Command::Eval(command) => command.wants_json(),
+            Command::Eval(command) => command.writes_json(),
             Command::Library(LibraryCommand::Add(args)) => args.json,
             Command::Tokenize(_) | Command::Bench(_) | Command::Library(_) | Command::Doctor(_) => false,
         }

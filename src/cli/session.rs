@@ -21,13 +21,13 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 pub struct Session {
     engine: EngineHandle,
     interrupt: Interrupt,
-    last_turn: RequestId,
+    last_request: RequestId,
 }
 
 impl Session {
     /// A session on an engine that was just started.
     pub fn new(engine: EngineHandle, interrupt: Interrupt) -> Session {
-        Session { engine, interrupt, last_turn: 0 }
+        Session { engine, interrupt, last_request: 0 }
     }
 
     /// True if Ctrl-C was pressed.
@@ -64,9 +64,9 @@ impl Session {
     }
 
     /// Id of the next request.
-    pub fn next_turn(&mut self) -> RequestId {
-        self.last_turn += 1;
-        self.last_turn
+    pub fn next_request(&mut self) -> RequestId {
+        self.last_request += 1;
+        self.last_request
     }
 
     /// Runs one request to its end. Events with content (`Token`, `LogitsRows`, `BenchResult`) go to `on_event`; if it fails, the
@@ -74,15 +74,15 @@ impl Session {
     ///
     /// # Errors
     /// The engine's message, the error of `on_event`, or that the engine is gone.
-    pub fn run_turn(
+    pub fn run_request(
         &mut self,
-        turn: RequestId,
+        request: RequestId,
         command: EngineCommand,
         console: &mut Console,
         mut on_event: impl FnMut(EngineEvent, &mut Console) -> Result<(), CliError>,
     ) -> Result<RequestSummary, CliError> {
         let mut cost = None;
-        self.run_turns(&[turn], command, console, |event, console| match event {
+        self.run_requests(&[request], command, console, |event, console| match event {
             EngineEvent::Finished { summary, .. } => {
                 cost = Some(*summary);
                 Ok(())
@@ -97,15 +97,15 @@ impl Session {
     ///
     /// # Errors
     /// The error of `on_event`, or that the engine is gone.
-    pub fn run_turns(
+    pub fn run_requests(
         &mut self,
-        turns: &[RequestId],
+        requests: &[RequestId],
         command: EngineCommand,
         console: &mut Console,
         mut on_event: impl FnMut(EngineEvent, &mut Console) -> Result<(), CliError>,
     ) -> Result<(), CliError> {
         self.send(command)?;
-        let mut n_left = turns.len();
+        let mut n_left = requests.len();
         while n_left > 0 {
             // Repeated, because a cancellation that overtakes the start of the request would be lost.
             if self.interrupt.pressed() {
@@ -114,7 +114,7 @@ impl Session {
             let handled = match self.next_event()? {
                 None => Ok(()),
                 Some(EngineEvent::Notice(text)) => console.note(&text),
-                Some(event) if turn_of(&event).is_none_or(|turn| !turns.contains(&turn)) => Ok(()),
+                Some(event) if request_of(&event).is_none_or(|request| !requests.contains(&request)) => Ok(()),
                 Some(EngineEvent::Prefill { done, total, tokens_per_s, .. }) => {
                     prefill_progress(console, done, total, tokens_per_s)
                 }
@@ -154,14 +154,14 @@ fn engine_gone() -> CliError {
 }
 
 /// Request id of an event; None for events of no request.
-fn turn_of(event: &EngineEvent) -> Option<RequestId> {
+fn request_of(event: &EngineEvent) -> Option<RequestId> {
     match event {
-        EngineEvent::Token { turn, .. }
-        | EngineEvent::LogitsRows { turn, .. }
-        | EngineEvent::BenchResult { turn, .. }
-        | EngineEvent::Prefill { turn, .. }
-        | EngineEvent::Finished { turn, .. }
-        | EngineEvent::Failed { turn, .. } => Some(*turn),
+        EngineEvent::Token { request, .. }
+        | EngineEvent::LogitsRows { request, .. }
+        | EngineEvent::BenchResult { request, .. }
+        | EngineEvent::Prefill { request, .. }
+        | EngineEvent::Finished { request, .. }
+        | EngineEvent::Failed { request, .. } => Some(*request),
         _ => None,
     }
 }

@@ -33,7 +33,8 @@ pub struct AskSummary<'a> {
     /// share of selected blocks that were in VRAM already; null without a policy
     reuse: Option<f64>,
     /// statistics of the policy's selection; null without a policy
-    chosen: Option<&'a SelectionSummary>,
+    #[serde(rename = "chosen")]
+    selection: Option<&'a SelectionSummary>,
     /// 0 to 1; null if nothing was transferred
     overlap: Option<f64>,
     io: &'a IoSummary,
@@ -87,7 +88,7 @@ impl<'a> AskSummary<'a> {
             model: &info.name,
             adapter: &info.adapter,
             attention: cost.attention,
-            policy: cost.chosen.as_ref().map_or("full", |c| c.spec.kind.name()),
+            policy: cost.selection.as_ref().map_or("full", |c| c.spec.kind.name()),
             text,
             prompt_tokens: cost.prompt_tokens,
             cached_tokens: cost.cached_tokens,
@@ -100,8 +101,8 @@ impl<'a> AskSummary<'a> {
             kv_peak_bytes: cost.kv_peak_bytes,
             moved_bytes: cost.moved_bytes,
             pages: cost.pages,
-            reuse: cost.chosen.as_ref().map(|c| c.reuse),
-            chosen: cost.chosen.as_ref(),
+            reuse: cost.selection.as_ref().map(|c| c.reuse),
+            selection: cost.selection.as_ref(),
             overlap: cost.overlap,
             io: &cost.io,
             quotes,

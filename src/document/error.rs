@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::extract::ExtractError;
 use crate::base::Bytes;
 
-/// Why a file cannot be used as a document.
+/// Error of a file that cannot be used as a document.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DocumentError {
     /// the file does not exist

@@ -22,10 +22,10 @@ use crate::base::limits::CHANNEL_DEPTH;
 use crate::engine::api::{EngineCommand, EngineEvent, RequestId};
 
 /// Maximum wait for the worker to end. After that it hangs in its driver and is detached.
-const GOODBYE: Duration = Duration::from_secs(20);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Poll interval of that wait.
-const PATIENCE: Duration = Duration::from_millis(50);
+const SHUTDOWN_POLL: Duration = Duration::from_millis(50);
 
 /// The front end's side of the channels.
 pub struct EngineHandle {
@@ -66,7 +66,7 @@ struct CancelFlags {
     /// number of times that everything was stopped
     all: AtomicU64,
     /// stopped requests of the running command
-    turns: Mutex<Vec<RequestId>>,
+    requests: Mutex<Vec<RequestId>>,
 }
 
 /// Cancellation flag of a request: compares the number of stops with that at its start.
@@ -74,19 +74,19 @@ struct CancelFlags {
 pub struct CancelFlag {
     stops: Arc<CancelFlags>,
     seen: u64,
-    turn: Option<RequestId>,
+    request: Option<RequestId>,
 }
 
 impl CancelFlag {
     /// True if the request was stopped after this flag was created.
     pub fn stopped(&self) -> bool {
-        let is_one = |turn| self.stops.turns.lock().unwrap_or_else(PoisonError::into_inner).contains(&turn);
-        self.stops.all.load(Ordering::Acquire) != self.seen || self.turn.is_some_and(is_one)
+        let is_one = |request| self.stops.requests.lock().unwrap_or_else(PoisonError::into_inner).contains(&request);
+        self.stops.all.load(Ordering::Acquire) != self.seen || self.request.is_some_and(is_one)
     }
 
     /// Flag of one request of a batch, which can be stopped alone.
-    pub fn of(&self, turn: RequestId) -> CancelFlag {
-        CancelFlag { turn: Some(turn), ..self.clone() }
+    pub fn of(&self, request: RequestId) -> CancelFlag {
+        CancelFlag { request: Some(request), ..self.clone() }
     }
 }
 
@@ -151,26 +151,26 @@ impl EngineHandle {
     }
 
     /// Stops one request of the running batch; the others continue.
-    pub fn stop_turn(&self, turn: RequestId) {
-        self.stops.turns.lock().unwrap_or_else(PoisonError::into_inner).push(turn);
+    pub fn stop_request(&self, request: RequestId) {
+        self.stops.requests.lock().unwrap_or_else(PoisonError::into_inner).push(request);
     }
 }
 
 impl Drop for EngineHandle {
     fn drop(&mut self) {
         self.stop();
-        let mut told = self.send(EngineCommand::Shutdown);
+        let mut is_queued = self.send(EngineCommand::Shutdown);
         let Some(thread) = self.thread.take() else { return };
-        let asked_at = Instant::now();
+        let began = Instant::now();
         while !thread.is_finished() {
-            if asked_at.elapsed() > GOODBYE {
+            if began.elapsed() > SHUTDOWN_TIMEOUT {
                 return;
             }
             // Taking an event unblocks a worker that waits to send one. An earlier request may start only now, and the
             // queue may have been full.
-            let _ = self.events.recv_timeout(PATIENCE);
+            let _ = self.events.recv_timeout(SHUTDOWN_POLL);
             self.stop();
-            told = told || self.send(EngineCommand::Shutdown);
+            is_queued = is_queued || self.send(EngineCommand::Shutdown);
         }
         let _ = thread.join();
     }
@@ -196,7 +196,7 @@ impl EnginePort {
 
     /// A flag for stops from now on. Forgets earlier stops of single requests.
     pub fn cancel_flag(&self) -> CancelFlag {
-        self.stops.turns.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        CancelFlag { stops: self.stops.clone(), seen: self.stops.all.load(Ordering::Acquire), turn: None }
+        self.stops.requests.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        CancelFlag { stops: self.stops.clone(), seen: self.stops.all.load(Ordering::Acquire), request: None }
     }
 }

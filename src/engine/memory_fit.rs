@@ -111,14 +111,14 @@ impl MemoryFit {
     }
 }
 
-/// Budgets of the tiers for a model of this size: the chosen ones, otherwise defaults of the machine.
+/// Budgets of the tiers for a model of this size: the given ones, otherwise defaults of the machine.
 pub(super) fn budgets(machine: &Machine, weight_bytes: u64, options: &LoadOptions) -> Tiers<u64> {
     let defaults = budget::defaults(machine, weight_bytes).caps;
-    let chosen = options.budgets;
+    let given = options.budgets;
     Tiers {
-        vram: chosen.vram.unwrap_or(defaults.vram).0,
-        ram: chosen.ram.unwrap_or(defaults.ram).0,
-        disk: chosen.disk.unwrap_or(defaults.disk).0,
+        vram: given.vram.unwrap_or(defaults.vram).0,
+        ram: given.ram.unwrap_or(defaults.ram).0,
+        disk: given.disk.unwrap_or(defaults.disk).0,
     }
 }
 

@@ -5,7 +5,7 @@
 //!                      └ too few? ─► all logits from the device, same path
 //! ```
 //! 1. Temperature 0 takes the largest logit, on a tie the lowest token id. 2. Same seed, same logits, same token.
-//! 3. The number of candidates never truncates the distribution: [`Sampler::choose`] returns None if it needs all logits.
+//! 3. The number of candidates never truncates the distribution: [`Sampler::sample`] returns None if it needs all logits.
 
 use crate::base::Rng;
 use crate::gpu::kernels::sample::Candidates;
@@ -38,26 +38,26 @@ impl Sampler {
     }
 
     /// Samples the next token. None if the distribution needs more candidates.
-    pub fn choose(&mut self, candidates: &Candidates, vocab_size: usize) -> Option<u32> {
+    pub fn sample(&mut self, candidates: &Candidates, vocab_size: usize) -> Option<u32> {
         let first = candidates.entries.first()?;
         if self.sampling.temperature <= 0.0 {
             return Some(first.0);
         }
-        let kept = self.keep(candidates, vocab_size)?;
+        let remaining = self.truncate(candidates, vocab_size)?;
         let temperature = self.sampling.temperature;
-        let weights: Vec<f64> = kept.iter().map(|(_, l)| f64::from((l - first.1) / temperature).exp()).collect();
+        let weights: Vec<f64> = remaining.iter().map(|(_, l)| f64::from((l - first.1) / temperature).exp()).collect();
         let mut left = f64::from(self.rng.next_f32()) * weights.iter().sum::<f64>();
-        for ((token, _), w) in kept.iter().zip(&weights) {
+        for ((token, _), w) in remaining.iter().zip(&weights) {
             left -= w;
             if left < 0.0 {
                 return Some(*token);
             }
         }
-        kept.last().map(|(token, _)| *token)
+        remaining.last().map(|(token, _)| *token)
     }
 
     /// Same from all logits `[V]`. The repetition penalty applies to `recent` tokens.
-    pub fn choose_from_all(&mut self, logits: &[f32], recent: &[u32]) -> u32 {
+    pub fn sample_from_all(&mut self, logits: &[f32], recent: &[u32]) -> u32 {
         let mut penalized = logits.to_vec();
         if self.needs_all_logits() {
             let mut seen = recent[recent.len().saturating_sub(PENALTY_WINDOW)..].to_vec();
@@ -70,39 +70,39 @@ impl Sampler {
             }
         }
         let candidates = all_candidates(&penalized);
-        self.choose(&candidates, logits.len()).unwrap_or(0)
+        self.sample(&candidates, logits.len()).unwrap_or(0)
     }
 
-    /// Candidates after top-k, top-p and min-p, in this order. None if they are too few.
-    fn keep<'a>(&self, candidates: &'a Candidates, vocab_size: usize) -> Option<&'a [(u32, f32)]> {
+    /// Candidates that remain after top-k, top-p and min-p, in this order. None if they are too few.
+    fn truncate<'a>(&self, candidates: &'a Candidates, vocab_size: usize) -> Option<&'a [(u32, f32)]> {
         let Sampling { top_k, top_p, min_p, .. } = self.sampling;
         let entries = &candidates.entries[..];
         let complete = entries.len() >= vocab_size;
         let limited = top_k > 0 && top_k as usize <= entries.len() && !candidates.overflowed;
-        let (mut kept, total) = if limited {
-            let kept = &entries[..top_k as usize];
-            (kept, kept.iter().map(|(_, l)| mass(*l, candidates.max)).sum::<f64>())
+        let (mut remaining, total) = if limited {
+            let remaining = &entries[..top_k as usize];
+            (remaining, remaining.iter().map(|(_, l)| mass(*l, candidates.max)).sum::<f64>())
         } else {
             (entries, f64::from(candidates.sum))
         };
         let mut known = limited || complete;
         if top_p < 1.0 {
             let mut sum = 0.0;
-            let cut = kept.iter().position(|(_, l)| {
+            let cut = remaining.iter().position(|(_, l)| {
                 sum += mass(*l, candidates.max);
                 sum >= f64::from(top_p) * total
             });
             if let Some(last) = cut {
-                kept = &kept[..=last];
+                remaining = &remaining[..=last];
                 known = true;
             }
         }
         if min_p > 0.0 {
-            let n = kept.iter().take_while(|(_, l)| mass(*l, candidates.max) >= f64::from(min_p)).count().max(1);
-            known |= n < kept.len();
-            kept = &kept[..n];
+            let n = remaining.iter().take_while(|(_, l)| mass(*l, candidates.max) >= f64::from(min_p)).count().max(1);
+            known |= n < remaining.len();
+            remaining = &remaining[..n];
         }
-        known.then_some(kept)
+        known.then_some(remaining)
     }
 }
 
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn sampler_greedy_takes_the_lowest_of_equal_logits() {
         let mut s = Sampler::new(sampling(0.0, 0, 1.0, 0.0));
-        assert_eq!(s.choose_from_all(&[1.0, 3.0, 3.0, 2.0], &[]), 1);
+        assert_eq!(s.sample_from_all(&[1.0, 3.0, 3.0, 2.0], &[]), 1);
     }
 
     #[test]
@@ -149,16 +149,16 @@ mod tests {
             let mut few = Sampler::new(sampling(0.8, k, p, m));
             let mut all = Sampler::new(sampling(0.8, k, p, m));
             for _ in 0..50 {
-                assert_eq!(few.choose(&best(64), 200), Some(all.choose_from_all(&logits(), &[])), "k {k} p {p} min {m}");
+                assert_eq!(few.sample(&best(64), 200), Some(all.sample_from_all(&logits(), &[])), "k {k} p {p} min {m}");
             }
         }
     }
 
     #[test]
     fn sampler_without_truncation_needs_all_logits() {
-        assert_eq!(Sampler::new(sampling(1.0, 0, 1.0, 0.0)).choose(&best(64), 200), None);
-        assert_eq!(Sampler::new(sampling(1.0, 100, 1.0, 0.0)).choose(&best(64), 200), None);
-        assert!(Sampler::new(sampling(1.0, 0, 1.0, 0.0)).choose(&best(200), 200).is_some());
+        assert_eq!(Sampler::new(sampling(1.0, 0, 1.0, 0.0)).sample(&best(64), 200), None);
+        assert_eq!(Sampler::new(sampling(1.0, 100, 1.0, 0.0)).sample(&best(64), 200), None);
+        assert!(Sampler::new(sampling(1.0, 0, 1.0, 0.0)).sample(&best(200), 200).is_some());
     }
 
     #[test]
@@ -167,7 +167,7 @@ mod tests {
         let mut s = Sampler::new(sampling(1.0, 0, 1.0, 0.0));
         let mut counts = [0usize; 4];
         for _ in 0..20_000 {
-            counts[s.choose_from_all(&all, &[]) as usize] += 1;
+            counts[s.sample_from_all(&all, &[]) as usize] += 1;
         }
         let total: f64 = all[..3].iter().map(|l| f64::from(*l).exp()).sum();
         for (i, l) in all[..3].iter().enumerate() {
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(counts[3], 0);
         let draw = |seed| {
             let mut s = Sampler::new(Sampling { seed, ..sampling(1.0, 0, 1.0, 0.0) });
-            (0..20).map(|_| s.choose_from_all(&all, &[])).collect::<Vec<_>>()
+            (0..20).map(|_| s.sample_from_all(&all, &[])).collect::<Vec<_>>()
         };
         assert_eq!(draw(1), draw(1));
         assert_ne!(draw(1), draw(2));
@@ -187,7 +187,7 @@ mod tests {
     fn sampler_repetition_penalty_lowers_recent_tokens() {
         let mut s = Sampler::new(Sampling { repetition_penalty: 2.0, ..sampling(0.0, 0, 1.0, 0.0) });
         assert!(s.needs_all_logits() && !s.is_greedy());
-        assert_eq!(s.choose_from_all(&[3.0, 2.0, -1.0], &[0]), 1);
-        assert_eq!(s.choose_from_all(&[-3.0, -4.0], &[0]), 1);
+        assert_eq!(s.sample_from_all(&[3.0, 2.0, -1.0], &[0]), 1);
+        assert_eq!(s.sample_from_all(&[-3.0, -4.0], &[0]), 1);
     }
 }

@@ -1,8 +1,8 @@
-//! One answer: prefill what is not in the cache, then decode token by token.
+//! Sequence: one prompt with its answer; prefills the tokens that are not cached, then decodes token by token.
 //!
-//! * Stop is obeyed between chunks and between tokens, and what was read stays read.
-//! * A lost device is rebuilt by the worker and the turn goes on from its tokens.
-//! * Nothing is truncated: too long is an error with numbers.
+//! * A stop takes effect between chunks and between tokens. Prefilled tokens stay in the cache.
+//! * The worker rebuilds a lost device, and the request continues from its tokens.
+//! * Nothing is truncated: a prompt that is too long is an error with numbers.
 
 use std::time::{Duration, Instant};
 
@@ -43,7 +43,7 @@ pub(super) struct Sequence {
     pub(super) attention: AttentionMode,
     pub(super) before: Option<UsageCounters>,
     began_ns: u64,
-    /// none while it goes on
+    /// None while it runs
     pub(super) ended_ns: Option<u64>,
 }
 
@@ -73,25 +73,28 @@ impl Sequence {
         }
     }
 
-    /// Its prompt took so long to be made of text.
+    /// Sets the duration of tokenization.
     pub(super) fn tokenized(mut self, took: Duration) -> Sequence {
         self.phases.tokenize_ms = millis(took);
         self
     }
 
-    /// Its decode steps read what `policy` says.
-    pub(super) fn reading(mut self, attention: AttentionMode) -> Sequence {
+    /// Sets the attention mode of the decode steps.
+    pub(super) fn with_attention(mut self, attention: AttentionMode) -> Sequence {
         self.attention = attention;
         self
     }
 
-    /// The prompt can be answered at all.
+    /// Checks that the prompt and at least one token of the answer fit the context.
+    ///
+    /// # Errors
+    /// [`EngineError::Empty`], [`EngineError::TooLong`].
     pub(super) fn check(&self, runner: &ModelRunner) -> Result<(), EngineError> {
         let limit = runner.exec.kv.limit();
         if self.prompt.is_empty() {
             return Err(EngineError::Empty);
         }
-        // One token of room, or there is nothing to answer with.
+        // An answer needs room for one token at least.
         if self.prompt.len() + usize::from(self.max_tokens > 0) > limit {
             let advice = match runner.info.context_len > limit {
                 true => format!(", raise --context (this model reads up to {})", runner.info.context_len),
@@ -102,20 +105,20 @@ impl Sequence {
         Ok(())
     }
 
-    /// What has to be read before the next token of the answer.
+    /// Tokens to prefill before the next token of the answer.
     pub(super) fn target(&self) -> Vec<u32> {
         self.prompt.iter().chain(&self.generated).copied().collect()
     }
 
-    /// Says once that the turn began, with `cached` tokens that need no prefill.
+    /// Emits [`EngineEvent::RequestStarted`], once, with `cached` tokens that need no prefill.
     pub(super) fn emit_started(&mut self, port: &EnginePort, cached: usize) {
         if self.cached_tokens.is_none() {
             self.cached_tokens = Some(cached);
-            port.emit(EngineEvent::TurnStarted { turn: self.id, prompt_tokens: self.prompt.len(), cached_tokens: cached });
+            port.emit(EngineEvent::RequestStarted { request: self.id, prompt_tokens: self.prompt.len(), cached_tokens: cached });
         }
     }
 
-    /// Prefills `target` into the context from `cached` on. The length of the last chunk; None if stopped.
+    /// Prefills `target` into the context from `cached` on. Returns the length of the last chunk; None if stopped.
     pub(super) fn prefill_context(
         &mut self,
         gpu: &Gpu,
@@ -143,7 +146,7 @@ impl Sequence {
             runner.run_chunk(gpu, &target[pos..pos + last_chunk])?;
             let done = runner.tokens.len();
             let tokens_per_s = (done - cached) as f64 / began.elapsed().as_secs_f64().max(1e-9);
-            port.emit(EngineEvent::Prefill { turn: self.id, done, total: target.len(), tokens_per_s });
+            port.emit(EngineEvent::Prefill { request: self.id, done, total: target.len(), tokens_per_s });
             runner.end_step(StepKind::Prefill, pos, last_chunk);
             runner.drain_events(gpu, port)?;
             runner.emit_notices(port);
@@ -154,7 +157,7 @@ impl Sequence {
         Ok(Some(last_chunk))
     }
 
-    /// Prefills `target` behind `n_shared` tokens into a tail of its own. The length of the last chunk; None if stopped.
+    /// Prefills `target` behind `n_shared` tokens into a tail of its own. Returns the length of the last chunk; None if stopped.
     pub(super) fn prefill_tail(
         &mut self,
         gpu: &Gpu,
@@ -179,19 +182,19 @@ impl Sequence {
             runner.run_tokens(gpu, &rest[done..done + last], n_shared, SequenceKv::Own(tail))?;
             done += last;
             let tokens_per_s = done as f64 / began.elapsed().as_secs_f64().max(1e-9);
-            port.emit(EngineEvent::Prefill { turn: self.id, done: n_shared + done, total: target.len(), tokens_per_s });
+            port.emit(EngineEvent::Prefill { request: self.id, done: n_shared + done, total: target.len(), tokens_per_s });
         }
         Ok(Some(last))
     }
 
-    /// The next step of the context may measure where attention falls, if the answer is sampled for that.
+    /// Lets the next step of the context measure page attention, if the attention mode is [`AttentionMode::Sampled`].
     pub(super) fn measure_step(&self, gpu: &Gpu, runner: &mut ModelRunner) {
         if self.attention == AttentionMode::Sampled {
             runner.measure_step(gpu, self.generated.len().saturating_sub(1));
         }
     }
 
-    /// Text of the answer so far, to go on from.
+    /// Detokenizer after the answer so far.
     pub(super) fn stream(&self, runner: &ModelRunner) -> Result<Detokenizer, EngineError> {
         let mut stream = Detokenizer::new(runner.text()?.tokenizer.clone());
         for &token in &self.generated {
@@ -200,7 +203,7 @@ impl Sequence {
         Ok(stream)
     }
 
-    /// A token was picked, which took since `began`.
+    /// Records the time since `began`, in which a token was sampled.
     pub(super) fn record_sampled(&mut self, began: Instant) {
         if self.first_token.is_none() {
             self.prefill += began.elapsed();
@@ -211,7 +214,7 @@ impl Sequence {
         }
     }
 
-    /// The next token of the answer is `token`: says so, and why the answer ends with it if it does.
+    /// Appends `token` to the answer and emits its text. Returns the stop reason if the answer ends with it.
     pub(super) fn take(
         &mut self,
         runner: &ModelRunner,
@@ -234,26 +237,26 @@ impl Sequence {
         Ok(None)
     }
 
-    /// Tokens that have been read: all but the last of the answer, of which nothing was needed yet.
+    /// Number of tokens in the cache: all but the last of the answer, which was not yet an input.
     pub(super) fn context_used(&self) -> usize {
         self.prompt.len() + self.generated.len().saturating_sub(1)
     }
 
-    /// The token that the sampler takes of what was picked, or of all logits where that is too little to know.
-    pub(super) fn choose(
+    /// Samples the next token from the candidates, or from all logits if the candidates do not suffice.
+    pub(super) fn sample(
         &mut self,
-        picked: SampleResult,
+        result: SampleResult,
         vocab_size: usize,
         all_logits: impl FnOnce() -> Result<Vec<f32>, EngineError>,
     ) -> Result<u32, EngineError> {
-        let from_all = |turn: &mut Sequence, logits: &[f32]| {
-            let seen = turn.target();
-            turn.sampler.choose_from_all(logits, &seen)
+        let from_all = |sequence: &mut Sequence, logits: &[f32]| {
+            let seen = sequence.target();
+            sequence.sampler.sample_from_all(logits, &seen)
         };
-        Ok(match picked {
+        Ok(match result {
             SampleResult::Greedy(token) => token,
             SampleResult::All(logits) => from_all(self, &logits),
-            SampleResult::Few(candidates) => match self.sampler.choose(&candidates, vocab_size) {
+            SampleResult::Few(candidates) => match self.sampler.sample(&candidates, vocab_size) {
                 Some(token) => token,
                 None => from_all(self, &all_logits()?),
             },
@@ -262,7 +265,7 @@ impl Sequence {
 
     fn flush_text(&mut self, port: &EnginePort, mut text: String) {
         let n = self.generated.len();
-        // Models begin an answer with the space that parts it from the prompt; it is not part of what they say.
+        // Models begin an answer with the space that separates it from the prompt; it is not part of the answer.
         if !self.has_text {
             text = text.trim_start().to_owned();
             self.has_text = !text.is_empty();
@@ -272,7 +275,7 @@ impl Sequence {
         }
         self.text_done = n;
         let tokens_per_s = self.tokens_per_s();
-        port.emit(EngineEvent::Token { turn: self.id, text, n, tokens_per_s, context_used: self.context_used() });
+        port.emit(EngineEvent::Token { request: self.id, text, n, tokens_per_s, context_used: self.context_used() });
     }
 
     /// Decode speed: the first token comes from prefill and does not count.
@@ -281,17 +284,17 @@ impl Sequence {
         if n == 0 { 0.0 } else { n as f64 / self.decode.as_secs_f64().max(1e-9) }
     }
 
-    /// What the answer cost so far.
+    /// Summary of the answer so far.
     pub(super) fn summary(
         &self,
         gpu: &Gpu,
         runner: &ModelRunner,
-        chosen: Option<SelectionSummary>,
+        selection: Option<SelectionSummary>,
         context_used: usize,
         stop: StopReason,
     ) -> RequestSummary {
         let overlap = runner.observer.overlap(self.began_ns, self.ended_ns.unwrap_or_else(telemetry::now));
-        let spent = runner.spent().since(&self.before.unwrap_or_default());
+        let usage = runner.usage().since(&self.before.unwrap_or_default());
         let (report, kv) = (runner.exec.kv.report(), &runner.exec.kv);
         let staging = kv.staging_bytes();
         let phases = Phases {
@@ -310,22 +313,22 @@ impl Sequence {
             generated_tokens: self.generated.len(),
             decode_ms: millis(self.decode),
             tokens_per_s: self.tokens_per_s(),
-            attention: runner.attention_of(&spent, self.attention),
+            attention: runner.attention_of(&usage, self.attention),
             kv_bytes: runner.tiers_used(),
             kv_peak_bytes: Tiers {
                 vram: kv.peak_bytes(),
                 ram: report.usage.ram.peak.0 + staging,
                 disk: report.usage.disk.peak.0,
             },
-            moved_bytes: spent.moved,
-            pages: spent.pages,
-            chosen,
+            moved_bytes: usage.moved,
+            pages: usage.pages,
+            selection,
             overlap,
             io: IoSummary {
-                backend: (spent.moved.disk_to_ram + spent.moved.ram_to_disk > 0).then(|| runner.below.io_backend()),
+                backend: (usage.moved.disk_to_ram + usage.moved.ram_to_disk > 0).then(|| runner.storage.io_backend()),
                 direct: report.is_direct,
-                read_bytes: spent.moved.disk_to_ram,
-                read_ms: millis(spent.reading),
+                read_bytes: usage.moved.disk_to_ram,
+                read_ms: millis(usage.reading),
             },
             vram_bytes: gpu.allocated_bytes(),
             context_used,

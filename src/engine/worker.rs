@@ -1,12 +1,12 @@
-//! The engine thread: takes commands in order, owns the device and the model, reports events.
+//! Engine worker: the thread that owns the device and the model, runs commands in order and emits events.
 //!
 //! ```text
-//! EngineCommand ─► load │ ask │ ask many │ read │ logits │ score │ bench ─► EngineEvent
-//!                          └ device lost? reopen, reload, go on
+//! EngineCommand ─► load │ generate │ generate batch │ prefill │ logits │ score │ bench ─► EngineEvent
+//!                          └ device lost: reopen, reload, continue
 //! ```
 //! * Every command ends in exactly one final event (loaded/failed, finished/failed, counted).
-//! * No command panics the thread: errors are sentences.
-//! * The device is opened with the first model, so that a window shows before it.
+//! * No command panics the thread: an error is one sentence for the user.
+//! * The device is opened with the first model, after the window is visible.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -33,9 +33,9 @@ use crate::engine::link_bandwidth;
 use crate::engine::runner::ModelRunner;
 use crate::engine::sequence::Sequence;
 
-/// Events that a lane remembers between two looks.
+/// Capacity of a telemetry lane, events.
 const EVENTS_PER_LANE: usize = 1 << 16;
-/// A device is rebuilt at most this often within one turn.
+/// Maximum number of device rebuilds during one request.
 const MAX_REBUILDS: usize = 2;
 
 /// Starts the engine thread, which ends with its handle. `wake` is called after every event.
@@ -43,8 +43,8 @@ pub fn spawn(wake: impl Fn() + Send + 'static) -> EngineHandle {
     spawn_with(wake, None, Arc::default())
 }
 
-/// The same, with something between the stores of saved documents and their folders. The device comes from `devices`, and
-/// returns there when the engine ends.
+/// Same as [`spawn`], with a hook on the folders of stores. The device comes from `devices`, and returns there when the
+/// engine ends.
 pub fn spawn_with(wake: impl Fn() + Send + 'static, hook: Option<FolderHook>, devices: Arc<DevicePool>) -> EngineHandle {
     let (mut handle, port) = EngineHandle::pair(wake);
     let run = move || Worker::new(port, hook, devices).run();
@@ -89,7 +89,7 @@ impl Worker {
             }
             self.handle(command);
         }
-        // Everything is put down before the front end hears that this is the end.
+        // Frees everything before the port closes, which the front end waits for.
         self.runner = None;
         if let Some(gpu) = self.gpu.take() {
             self.devices.put_back(self.gpu_options, gpu);
@@ -103,37 +103,37 @@ impl Worker {
                 self.runner = None;
                 self.port.emit(EngineEvent::ModelUnloaded);
             }
-            EngineCommand::Generate { turn, messages, documents, sampling, max_tokens, policy } => {
-                if let Err(error) = self.ask(turn, &messages, &documents, sampling, max_tokens, policy) {
-                    self.fail(turn, &error);
+            EngineCommand::Generate { request, messages, documents, sampling, max_tokens, policy } => {
+                if let Err(error) = self.generate(request, &messages, &documents, sampling, max_tokens, policy) {
+                    self.fail(request, &error);
                 }
             }
-            EngineCommand::GenerateBatch { questions, documents, sampling, max_tokens } => {
-                self.generate_batch(&questions, &documents, sampling, max_tokens);
+            EngineCommand::GenerateBatch { requests, documents, sampling, max_tokens } => {
+                self.generate_batch(&requests, &documents, sampling, max_tokens);
             }
-            EngineCommand::Prefill { turn, text, documents } => {
-                if let Err(error) = self.read(turn, text, &documents) {
-                    self.fail(turn, &error);
+            EngineCommand::Prefill { request, text, documents } => {
+                if let Err(error) = self.prefill(request, text, &documents) {
+                    self.fail(request, &error);
                 }
             }
-            EngineCommand::Count { turn, messages, offsets } => {
+            EngineCommand::Count { request, messages, offsets } => {
                 let runner = self.runner.as_ref().ok_or(EngineError::NoModel);
                 match runner.and_then(|runner| runner.count(&messages, &offsets)) {
-                    Ok((tokens, positions)) => self.port.emit(EngineEvent::Counted { turn, tokens, positions }),
-                    Err(error) => self.fail(turn, &error),
+                    Ok((tokens, positions)) => self.port.emit(EngineEvent::Counted { request, tokens, positions }),
+                    Err(error) => self.fail(request, &error),
                 };
             }
-            EngineCommand::Logits { turn, tokens } => {
-                let result = self.logits(turn, &tokens);
-                self.report(turn, result);
+            EngineCommand::Logits { request, tokens } => {
+                let result = self.logits(request, &tokens);
+                self.report(request, result);
             }
-            EngineCommand::Score { turn, tokens, n_prefix } => {
-                let result = self.score(turn, tokens, n_prefix);
-                self.report(turn, result);
+            EngineCommand::Score { request, tokens, n_prefix } => {
+                let result = self.score(request, tokens, n_prefix);
+                self.report(request, result);
             }
-            EngineCommand::Bench { turn, tests } => {
-                let result = self.bench(turn, &tests);
-                self.report(turn, result);
+            EngineCommand::Bench { request, tests } => {
+                let result = self.bench(request, &tests);
+                self.report(request, result);
             }
             EngineCommand::Library(action) => self.library(&action),
             EngineCommand::ShowPages => {
@@ -151,22 +151,22 @@ impl Worker {
         }
     }
 
-    pub(super) fn report(&mut self, turn: RequestId, result: Result<RequestSummary, EngineError>) {
+    pub(super) fn report(&mut self, request: RequestId, result: Result<RequestSummary, EngineError>) {
         match result {
             Ok(summary) => {
-                self.port.emit(EngineEvent::Finished { turn, summary: Box::new(summary) });
+                self.port.emit(EngineEvent::Finished { request, summary: Box::new(summary) });
             }
             Err(error) => {
-                self.fail(turn, &error);
+                self.fail(request, &error);
             }
         }
     }
 
-    pub(super) fn fail(&self, turn: RequestId, error: &EngineError) -> bool {
-        self.port.emit(EngineEvent::Failed { turn, sentence: sentence(error), bad_input: error.is_bad_input() })
+    pub(super) fn fail(&self, request: RequestId, error: &EngineError) -> bool {
+        self.port.emit(EngineEvent::Failed { request, sentence: sentence(error), bad_input: error.is_bad_input() })
     }
 
-    /// A device that cannot be measured is found out by the next turn.
+    /// Measures the link bandwidth. If the device is lost, the next request notices it.
     fn measure_links(&mut self) {
         if let (Some(gpu), Some(runner)) = (&self.gpu, &self.runner)
             && let Ok(peaks) = link_bandwidth::measure(gpu, runner.info.kv.kv_dir.as_deref())
@@ -205,7 +205,7 @@ impl Worker {
         let mut gpu_options = GpuOptions { adapter: options.gpu.clone(), ..self.gpu_options.clone() };
         gpu_options.overrides.checked_shaders = options.checked_shaders;
         let healthy = self.gpu.as_ref().is_some_and(|g| g.check().is_ok()) && self.gpu_options == gpu_options;
-        // The header is read before a device is opened: a wrong file must not need a GPU to be called wrong.
+        // The header is read before a device is opened, so that a wrong file is an error without a GPU too.
         let result = crate::engine::runner::open(source).and_then(|file| {
             if !healthy {
                 self.gpu = None;
@@ -230,9 +230,9 @@ impl Worker {
         }
     }
 
-    fn ask(
+    fn generate(
         &mut self,
-        turn: RequestId,
+        request: RequestId,
         messages: &[Message],
         documents: &[DocumentRef],
         sampling: Sampling,
@@ -249,12 +249,13 @@ impl Worker {
         }
         runner.begin_text(&prompt.tokens, messages);
         let begins = document_tokens(runner, messages, documents, &prompt.tokens);
-        let sequence = Sequence::new(turn, prompt.tokens, sampling, max_tokens, watch).reading(policy).tokenized(began.elapsed());
+        let sequence =
+            Sequence::new(request, prompt.tokens, sampling, max_tokens, watch).with_attention(policy).tokenized(began.elapsed());
         self.run_all(vec![sequence], begins);
         Ok(())
     }
 
-    fn read(&mut self, turn: RequestId, text: String, documents: &[DocumentRef]) -> Result<(), EngineError> {
+    fn prefill(&mut self, request: RequestId, text: String, documents: &[DocumentRef]) -> Result<(), EngineError> {
         let watch = self.port.cancel_flag();
         let runner = self.runner.as_mut().ok_or(EngineError::NoModel)?;
         let began = Instant::now();
@@ -267,13 +268,13 @@ impl Worker {
             [only] => Some(DocumentTokens { tokens: prompt.clone(), documents: vec![(only.clone(), prompt.len())] }),
             _ => document_tokens(runner, &messages, documents, &prompt),
         };
-        let sequence = Sequence::new(turn, prompt, Sampling::default(), 0, watch);
+        let sequence = Sequence::new(request, prompt, Sampling::default(), 0, watch);
         self.run_all(vec![sequence], begins);
         Ok(())
     }
 
-    /// Runs what remembers how far it has come: again after every damaged page that was repaired and every device that was
-    /// rebuilt.
+    /// Calls `run` until it succeeds: again after each repair of a damaged page and each rebuild of the device. `run` continues
+    /// where it stopped.
     pub(super) fn until_done<T>(
         &mut self,
         mut run: impl FnMut(&Gpu, &mut ModelRunner, &EnginePort) -> Result<T, EngineError>,
@@ -298,7 +299,7 @@ impl Worker {
                     self.rebuild(&error)?;
                 }
                 Err(error) => {
-                    self.settle();
+                    self.clean_up();
                     return Err(error);
                 }
                 done => return done,
@@ -306,15 +307,15 @@ impl Worker {
         }
     }
 
-    /// Goes on without the disk: the context is read again, into VRAM and RAM alone.
+    /// Disables the disk tier: the context is prefilled again, into VRAM and RAM alone.
     fn disable_disk_tier(&mut self) {
         if let (Some(gpu), Some(runner)) = (&self.gpu, &mut self.runner) {
             runner.disable_disk_tier(gpu);
         }
     }
 
-    /// Computes a damaged group again, and before it what it needs and is damaged too. False where one of them is lost for
-    /// the second time in this turn: what is lost as soon as it was written again is lost to a disk that cannot be read.
+    /// Recomputes a damaged group, after those damaged groups that it needs. False if one of them is lost a second time during
+    /// this request: the disk then cannot be read.
     fn recompute_group(&mut self, group: u32, repaired: &mut HashSet<u32>) -> Result<bool, EngineError> {
         let (Some(gpu), Some(runner)) = (&self.gpu, &mut self.runner) else { return Err(EngineError::NoModel) };
         let mut todo = vec![group];
@@ -339,19 +340,19 @@ impl Worker {
         Ok(true)
     }
 
-    /// After a failed turn, what was recorded must not run with the next one, and the cache holds what it says.
-    fn settle(&mut self) {
+    /// Cleans up after a failed request: discards its recorded commands and resets the context.
+    fn clean_up(&mut self) {
         if let Some(runner) = &mut self.runner {
             runner.pacer.reset();
             if let Some(gpu) = &self.gpu {
                 runner.reset_context(gpu);
             }
-            // What led to the failure may be among it.
+            // The notices may have the cause of the failure.
             runner.emit_notices(&self.port);
         }
     }
 
-    /// Opens the device again and puts the model on it. The conversation's tokens are read again by the turn.
+    /// Reopens the device and loads the model onto it. The running request then prefills its tokens again.
     fn rebuild(&mut self, why: &EngineError) -> Result<(), EngineError> {
         self.port.emit(EngineEvent::Notice(format!("{why}; it is being reopened and the conversation read again")));
         if let Some(runner) = &mut self.runner {
@@ -367,8 +368,8 @@ impl Worker {
     }
 }
 
-fn open_library(chosen: Option<&Path>) -> Result<(Catalog, StoreRoot), SavedError> {
-    let root = saved_documents::library_root(chosen)?;
+fn open_library(kv_dir: Option<&Path>) -> Result<(Catalog, StoreRoot), SavedError> {
+    let root = saved_documents::library_root(kv_dir)?;
     let library = StoreRoot::open(root.clone())?;
     Ok((Catalog::open(&root)?.0, library))
 }
@@ -385,8 +386,8 @@ fn as_sentence(text: &str) -> String {
     format!("{capital}{}{end}", chars.as_str())
 }
 
-/// Documents that a prompt begins with: the tokens of each, and of all before it, are those that its prefill ahead of the
-/// first question has, as far as `prompt` has the same. None if there are none.
+/// Documents that a prompt begins with. The tokens of each, with all before it, are those of its prefill without a question,
+/// as far as `prompt` begins with them. None if there are no documents.
 pub(super) fn document_tokens(
     runner: &ModelRunner,
     messages: &[Message],
@@ -394,12 +395,12 @@ pub(super) fn document_tokens(
     prompt: &[u32],
 ) -> Option<DocumentTokens> {
     let first = messages.iter().position(|m| m.role == Role::User)?;
-    let mut ahead = messages.get(..=first)?.to_vec();
-    let text = std::mem::take(&mut ahead.get_mut(first)?.content);
+    let mut prefix = messages.get(..=first)?.to_vec();
+    let text = std::mem::take(&mut prefix.get_mut(first)?.content);
     let (mut ends, mut end) = (Vec::new(), 0);
     for document in documents {
-        ahead.get_mut(first)?.content = text.get(..document.end_byte)?.to_owned();
-        let mut tokens = runner.encode(&ahead, false).ok()?.tokens;
+        prefix.get_mut(first)?.content = text.get(..document.end_byte)?.to_owned();
+        let mut tokens = runner.encode(&prefix, false).ok()?.tokens;
         tokens.truncate(tokens.len().saturating_sub(READ_MARGIN));
         end = tokens.iter().zip(prompt).take_while(|(a, b)| a == b).count().max(end);
         ends.push((document.clone(), end));

@@ -242,7 +242,7 @@ mod tests {
         ) {
             let mut rng = Rng::new(u64::from(seed));
             // A few evenly spaced values hit the midpoint between two codes.
-            let mut f16_to_finite = || 2f32.powi(size) * (offset + rng.below(n_values) as f32 / n_values as f32);
+            let mut f16_to_finite = || 2f32.powi(size) * (offset + rng.uniform(n_values) as f32 / n_values as f32);
             let n = n_numbers(n_kv_head, 8 * eighths);
             let halves: Vec<u16> = (0..n).map(|_| f16::from_f32(f16_to_finite()).to_bits()).collect();
             assert_equals_reference(&halves, n_kv_head, 8 * eighths);

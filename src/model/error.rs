@@ -3,7 +3,7 @@
 use crate::base::DimsError;
 use crate::gpu::GpuError;
 
-/// Why a model cannot be used.
+/// Error of a model that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
     /// an I/O error of the operating system

@@ -55,7 +55,7 @@ named! {
 }
 
 named! {
-    /// Why pages were transferred.
+    /// Reason for a transfer of pages.
     Cause {
         /// attention needs them now
         Attention = "attention",
@@ -73,7 +73,7 @@ named! {
 }
 
 named! {
-    /// Why a thread waited.
+    /// Reason for a wait of a thread.
     WaitCause {
         /// the GPU
         Gpu = "gpu",

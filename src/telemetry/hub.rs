@@ -64,7 +64,7 @@ pub struct Snapshot {
 pub struct LaneSnapshot {
     /// name of the lane
     pub name: Cow<'static, str>,
-    /// in order of begin; of those that begin together the longest first
+    /// in order of begin; if several begin together, the longest first
     pub events: Vec<Event>,
     /// events that this lane has lost since it was created
     pub n_dropped: u64,

@@ -137,7 +137,7 @@ impl ChatTemplate {
         self.name
     }
 
-    /// Why a default replaces the model's own template; None if it does not.
+    /// Reason that a default replaces the model's own template. None if it does not.
     pub fn note(&self) -> Option<&str> {
         self.note.as_deref()
     }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// Why a tokenizer cannot be built or used.
+/// Error of building or using a tokenizer.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
     /// the model file has no tokens

@@ -60,8 +60,8 @@ fn chat_killed_at_random_moments_has_all_shown_text() {
             let (id, n) = line.rsplit_once("shown ")?.1.split_once(' ')?;
             Some((id.parse::<u64>().ok()?, n.parse::<usize>().ok()?))
         };
-        let mut last = (0..=rng.below(30)).filter_map(|_| lines.by_ref().find_map(said)).last();
-        std::thread::sleep(Duration::from_micros(u64::from(rng.below(3000))));
+        let mut last = (0..=rng.uniform(30)).filter_map(|_| lines.by_ref().find_map(said)).last();
+        std::thread::sleep(Duration::from_micros(u64::from(rng.uniform(3000))));
         child.kill().unwrap();
         child.wait().unwrap();
         last = lines.filter_map(said).last().or(last);

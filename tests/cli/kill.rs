@@ -12,7 +12,7 @@ use strata::base::Rng;
 use strata::kv::store::format::{HEADER_BLOCK_BYTES, HeaderBlock, SUPER_SLOT_BYTES, Superblock};
 use strata::kv::store::{Disk, OpenReport, PageStore, StoreError, VerifyReport};
 
-use crate::saved::{Answer, Scene, TINY, answered};
+use crate::saved::{Answer, Scenario, TINY, answered};
 
 /// Number of kills.
 const N_KILLS: usize = 100;
@@ -76,10 +76,10 @@ impl From {
     }
 }
 
-fn usual(scene: &Scene, document: &Path) -> Usual {
-    let kv = scene.path("usual");
+fn usual(scenario: &Scenario, document: &Path) -> Usual {
+    let kv = scenario.path("usual");
     let began = Instant::now();
-    let mut child = scene.ask(&kv, document, &TINY).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = scenario.ask(&kv, document, &TINY).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
     let mut until = |moment: From| {
         let is_now = moment.lines().1;
@@ -91,7 +91,7 @@ fn usual(scene: &Scene, document: &Path) -> Usual {
     let summary = lines.last().and_then(|l| json(&l)).unwrap();
     assert!(child.wait().unwrap().success());
     let millis = |field: &str| Duration::from_secs_f64(summary[field].as_f64().unwrap() / 1e3);
-    let text = scene.dense(document);
+    let text = scenario.dense(document);
     assert_eq!(summary["text"], text.as_str());
     let n_groups = n_whole(&kv);
     let prompt_tokens = summary["prompt_tokens"].as_u64().unwrap();
@@ -171,7 +171,7 @@ fn run_and_kill(command: &mut std::process::Command, kv_dir: &Path, from: From, 
 
 /// Series of kills on one store, which is created anew after each finished run.
 struct Chain<'a> {
-    scene: &'a Scene,
+    scenario: &'a Scenario,
     document: &'a Path,
     usual: &'a Usual,
     kv_dir: PathBuf,
@@ -187,13 +187,13 @@ struct Chain<'a> {
 
 impl Chain<'_> {
     fn command(&self) -> std::process::Command {
-        let mut command = self.scene.ask(&self.kv_dir, self.document, &TINY);
+        let mut command = self.scenario.ask(&self.kv_dir, self.document, &TINY);
         command.env("STRATA_IO", self.backend);
         command
     }
 
     fn fraction(&mut self, of: Duration) -> Duration {
-        of.mul_f64(self.pace * f64::from(self.rng.below(1 << 20)) / f64::from(1 << 20))
+        of.mul_f64(self.pace * f64::from(self.rng.uniform(1 << 20)) / f64::from(1 << 20))
     }
 
     /// False if the run finished before the kill.
@@ -201,11 +201,11 @@ impl Chain<'_> {
         let before = n_whole(&self.kv_dir);
         let (usual, most) = (self.usual, self.usual.n_groups);
         let n_chunks = (most - before).div_ceil(CHUNK_GROUPS as u64) as u32;
-        let (from, length) = match self.rng.below(10) {
+        let (from, length) = match self.rng.uniform(10) {
             0 => (From::Start, usual.load),
             1 => (From::Loaded, usual.set_up),
-            _ if n_chunks > 0 => (From::Chunks(1 + self.rng.below(n_chunks)), usual.chunk),
-            _ => (From::Tokens(1 + self.rng.below(N_TOKENS - 1)), usual.token),
+            _ if n_chunks > 0 => (From::Chunks(1 + self.rng.uniform(n_chunks)), usual.chunk),
+            _ => (From::Tokens(1 + self.rng.uniform(N_TOKENS - 1)), usual.token),
         };
         let after = self.fraction(length);
         let killed = run_and_kill(&mut self.command(), &self.kv_dir, from, after);
@@ -259,12 +259,12 @@ impl Chain<'_> {
 
 #[test]
 fn ask_killed_at_any_moment_resumes_and_gives_the_same_answer() {
-    let Some(scene) = Scene::new("ask_killed_at_any_moment") else { return };
-    let document = scene.document(0..2);
-    let usual = usual(&scene, &document);
+    let Some(scenario) = Scenario::new("ask_killed_at_any_moment") else { return };
+    let document = scenario.document(0..2);
+    let usual = usual(&scenario, &document);
     let shm = tempfile::Builder::new().tempdir_in("/dev/shm").ok();
     let chain = |kv_dir: PathBuf, backend, seed| Chain {
-        scene: &scene,
+        scenario: &scenario,
         document: &document,
         usual: &usual,
         kv_dir,
@@ -276,8 +276,8 @@ fn ask_killed_at_any_moment_resumes_and_gives_the_same_answer() {
     };
     // One store on disk and one where syncing is free, side by side.
     let mut chains = [
-        chain(scene.path("kv"), "uring", 1),
-        chain(shm.as_ref().map_or_else(|| scene.path("kv-2"), |dir| dir.path().join("kv")), "threads", 2),
+        chain(scenario.path("kv"), "uring", 1),
+        chain(shm.as_ref().map_or_else(|| scenario.path("kv-2"), |dir| dir.path().join("kv")), "threads", 2),
     ];
     std::thread::scope(|scope| {
         for chain in &mut chains {

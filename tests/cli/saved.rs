@@ -24,7 +24,7 @@ pub const PAGE_BYTES: u64 = 32 << 10;
 pub const N_LAYER: u64 = 6;
 
 /// A folder with a document and any number of libraries.
-pub struct Scene {
+pub struct Scenario {
     dir: TempDir,
 }
 
@@ -37,11 +37,11 @@ pub struct Answer {
     pub lines: Vec<Value>,
 }
 
-impl Scene {
+impl Scenario {
     /// None, with a message, if there is no GPU.
-    pub fn new(test: &str) -> Option<Scene> {
+    pub fn new(test: &str) -> Option<Scenario> {
         drop(crate::common::gpu(test, strata::gpu::FeatureOverrides::default())?);
-        Some(Scene { dir: tempfile::Builder::new().tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap() })
+        Some(Scenario { dir: tempfile::Builder::new().tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap() })
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -174,12 +174,12 @@ fn listed(kv_dir: &Path) -> HashMap<String, String> {
 
 #[test]
 fn document_prefilled_by_one_process_is_not_prefilled_again_by_the_next() {
-    let Some(scene) = Scene::new("document_prefilled_by_one_process") else { return };
-    let (a, b) = (scene.document(0..1), scene.document(1..2));
-    let kv = scene.path("kv");
-    let runs: Vec<Answer> = [&a, &b, &a, &b].map(|doc| answered(&mut scene.ask(&kv, doc, &TINY))).into();
+    let Some(scenario) = Scenario::new("document_prefilled_by_one_process") else { return };
+    let (a, b) = (scenario.document(0..1), scenario.document(1..2));
+    let kv = scenario.path("kv");
+    let runs: Vec<Answer> = [&a, &b, &a, &b].map(|doc| answered(&mut scenario.ask(&kv, doc, &TINY))).into();
     for (i, (doc, run)) in [&a, &b, &a, &b].into_iter().zip(&runs).enumerate() {
-        assert_eq!(run.text, scene.dense(doc), "run {i}");
+        assert_eq!(run.text, scenario.dense(doc), "run {i}");
         let whole = run.summary["prompt_tokens"].as_u64().unwrap() / 64 * 64;
         // The question's last tokens share their page group with the document's.
         let expected = if i < 2 { 0..=0 } else { whole - 64..=whole };
@@ -190,17 +190,17 @@ fn document_prefilled_by_one_process_is_not_prefilled_again_by_the_next() {
 
 #[test]
 fn two_processes_on_one_document_both_answer_correctly() {
-    let Some(scene) = Scene::new("two_processes") else { return };
-    let (doc, kv) = (scene.document(0..1), scene.path("kv"));
-    let first = Held::at(&mut scene.ask(&kv, &doc, &TINY), "prefill");
-    let second = answered(&mut scene.ask(&kv, &doc, &TINY));
+    let Some(scenario) = Scenario::new("two_processes") else { return };
+    let (doc, kv) = (scenario.document(0..1), scenario.path("kv"));
+    let first = Held::at(&mut scenario.ask(&kv, &doc, &TINY), "prefill");
+    let second = answered(&mut scenario.ask(&kv, &doc, &TINY));
     second.assert_told("in use by another Strata");
     assert_eq!(second.cached_tokens, 0);
     let first = Answer::from(first.go_on());
-    let fresh = scene.dense(&doc);
+    let fresh = scenario.dense(&doc);
     assert_eq!((first.text, second.text), (fresh.clone(), fresh.clone()));
     // Further tokens of the second run are gone, and those saved by the first are complete.
-    let third = answered(&mut scene.ask(&kv, &doc, &TINY));
+    let third = answered(&mut scenario.ask(&kv, &doc, &TINY));
     assert_eq!((third.text, third.notices), (fresh, Vec::<String>::new()));
     assert!(third.cached_tokens > 0);
     let scratch = |name: &std::ffi::OsStr| name.to_string_lossy().starts_with("scratch-");
@@ -209,11 +209,11 @@ fn two_processes_on_one_document_both_answer_correctly() {
 
 #[test]
 fn library_deleted_during_an_answer_is_reported_and_the_answer_is_right() {
-    let Some(scene) = Scene::new("library_deleted") else { return };
-    let (doc, kv) = (scene.document(0..1), scene.path("kv"));
-    let fresh = scene.dense(&doc);
+    let Some(scenario) = Scenario::new("library_deleted") else { return };
+    let (doc, kv) = (scenario.document(0..1), scenario.path("kv"));
+    let fresh = scenario.dense(&doc);
     for moment in ["load", "prefill", "\"token\""] {
-        let run = Held::at(&mut scene.ask(&kv, &doc, &IN_RAM), moment);
+        let run = Held::at(&mut scenario.ask(&kv, &doc, &IN_RAM), moment);
         let was_there = kv.exists();
         if was_there {
             std::fs::remove_dir_all(&kv).unwrap();
@@ -225,12 +225,12 @@ fn library_deleted_during_an_answer_is_reported_and_the_answer_is_right() {
             run.assert_told(" is gone");
             assert!(!run.notices.iter().any(|n| n.contains("is saved in")), "{:?}", run.notices);
         }
-        let again = answered(&mut scene.ask(&kv, &doc, &IN_RAM));
+        let again = answered(&mut scenario.ask(&kv, &doc, &IN_RAM));
         assert_eq!(again.text, fresh, "after {moment}");
         std::fs::remove_dir_all(&kv).unwrap();
     }
     // If RAM cannot take what no longer fits on disk: an error, after the notice about its cause.
-    let run = Held::at(&mut scene.ask(&kv, &doc, &TINY), "prefill");
+    let run = Held::at(&mut scenario.ask(&kv, &doc, &TINY), "prefill");
     std::fs::remove_dir_all(&kv).unwrap();
     let ran = run.go_on();
     if ran.code == Some(0) {
@@ -243,13 +243,13 @@ fn library_deleted_during_an_answer_is_reported_and_the_answer_is_right() {
 
 #[test]
 fn least_recently_used_document_is_evicted_when_the_disk_budget_is_full() {
-    let Some(scene) = Scene::new("least_recently_used_document") else { return };
-    let docs: Vec<PathBuf> = (0..3).map(|i| scene.document(i..i + 1)).collect();
-    let kv = scene.path("kv");
+    let Some(scenario) = Scenario::new("least_recently_used_document") else { return };
+    let docs: Vec<PathBuf> = (0..3).map(|i| scenario.document(i..i + 1)).collect();
+    let kv = scenario.path("kv");
     // A store has 1.5 MiB.
     let ask = |i: usize| {
-        let run = answered(&mut scene.ask(&kv, &docs[i], &[&TINY[..], &["--disk-budget", "3500KiB"]].concat()));
-        assert_eq!(run.text, scene.dense(&docs[i]), "document {i}");
+        let run = answered(&mut scenario.ask(&kv, &docs[i], &[&TINY[..], &["--disk-budget", "3500KiB"]].concat()));
+        assert_eq!(run.text, scenario.dense(&docs[i]), "document {i}");
         assert!(run.number("kv_peak_bytes", "disk") <= 3500 << 10);
         run
     };
@@ -269,29 +269,29 @@ fn least_recently_used_document_is_evicted_when_the_disk_budget_is_full() {
 
 #[test]
 fn document_in_use_is_never_evicted() {
-    let Some(scene) = Scene::new("document_in_use") else { return };
-    let (a, b, kv) = (scene.document(0..1), scene.document(1..2), scene.path("kv"));
-    let first = Held::at(&mut scene.ask(&kv, &a, &TINY), "\"token\"");
+    let Some(scenario) = Scenario::new("document_in_use") else { return };
+    let (a, b, kv) = (scenario.document(0..1), scenario.document(1..2), scenario.path("kv"));
+    let first = Held::at(&mut scenario.ask(&kv, &a, &TINY), "\"token\"");
     let store = only_store(&kv);
-    let second = answered(&mut scene.ask(&kv, &b, &[&IN_RAM[..], &["--disk-budget", "2MiB"]].concat()));
-    assert_eq!(second.text, scene.dense(&b));
+    let second = answered(&mut scenario.ask(&kv, &b, &[&IN_RAM[..], &["--disk-budget", "2MiB"]].concat()));
+    assert_eq!(second.text, scenario.dense(&b));
     assert!(!second.notices.iter().any(|n| n.contains("left the library")), "{:?}", second.notices);
     second.assert_told("the disk budget of");
     assert!(store.join("kv-0000.arena").exists());
-    assert_eq!(Answer::from(first.go_on()).text, scene.dense(&a));
-    let again = answered(&mut scene.ask(&kv, &a, &TINY));
-    assert!(again.text == scene.dense(&a) && again.cached_tokens > 0, "{:?}", again.notices);
+    assert_eq!(Answer::from(first.go_on()).text, scenario.dense(&a));
+    let again = answered(&mut scenario.ask(&kv, &a, &TINY));
+    assert!(again.text == scenario.dense(&a) && again.cached_tokens > 0, "{:?}", again.notices);
 }
 
 #[test]
 fn every_io_backend_gives_the_same_answer_and_is_reported() {
-    let Some(scene) = Scene::new("every_io_backend") else { return };
-    let (doc, kv) = (scene.document(0..1), scene.path("kv"));
-    let fresh = scene.dense(&doc);
+    let Some(scenario) = Scenario::new("every_io_backend") else { return };
+    let (doc, kv) = (scenario.document(0..1), scenario.path("kv"));
+    let fresh = scenario.dense(&doc);
     let doctor: Value = serde_json::from_str(&crate::run(["doctor", "--json"]).out).unwrap();
     let here = doctor["disk"]["io_backend"].as_str().unwrap().to_owned();
     for (prelude, backend) in [("export STRATA_IO=threads", "threads"), ("true", &here), ("ulimit -l 0", &here)] {
-        let run = answered(&mut after(prelude, &scene.ask(&kv, &doc, &TINY)));
+        let run = answered(&mut after(prelude, &scenario.ask(&kv, &doc, &TINY)));
         assert_eq!(run.text, fresh, "{prelude}");
         assert_eq!(run.summary["io"]["backend"], backend, "{prelude}");
         assert!(run.number("io", "read_bytes") > 0 && run.summary["io"]["read_ms"].as_f64().unwrap() > 0.0, "{prelude}");
@@ -342,8 +342,8 @@ fn n_read_pages(run: &Answer) -> u64 {
 
 #[test]
 fn summary_adds_up_and_matches_the_trace() {
-    let Some(scene) = Scene::new("summary_adds_up") else { return };
-    let (doc, kv, trace) = (scene.document(0..2), scene.path("kv"), scene.path("trace.json"));
+    let Some(scenario) = Scenario::new("summary_adds_up") else { return };
+    let (doc, kv, trace) = (scenario.document(0..2), scenario.path("kv"), scenario.path("trace.json"));
     let some_in_vram = ["--vram-budget", "1600KiB", "--ram-budget", "1MiB"];
     let cases: [(&str, [&str; 4], &[&str], u64); 6] = [
         ("fresh", TINY, &[], PAGE_BYTES),
@@ -355,9 +355,9 @@ fn summary_adds_up_and_matches_the_trace() {
     ];
     for (what, budgets, more, page_bytes) in cases {
         // The document without a store is not in the library.
-        let kv_dir = if more == ["--no-save"] { scene.path("empty") } else { kv.clone() };
+        let kv_dir = if more == ["--no-save"] { scenario.path("empty") } else { kv.clone() };
         let args = [&budgets[..], more, &["--trace", trace.to_str().unwrap()]].concat();
-        let run = answered(&mut scene.ask(&kv_dir, &doc, &args));
+        let run = answered(&mut scenario.ask(&kv_dir, &doc, &args));
         let [moved, pages] = ["moved_bytes", "pages"].map(|group| |field: &str| run.number(group, field));
         assert_eq!(moved("ram_to_vram"), pages("fetched") * page_bytes, "{what}");
         assert_eq!(pages("resident") + pages("fetched"), n_read_pages(&run), "{what}");

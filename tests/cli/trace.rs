@@ -8,7 +8,7 @@ use serde_json::Value;
 use strata::telemetry::chrome_trace::{self, ChromeTrace};
 use strata::telemetry::{ENGINE_LANE, EventKind, History, Phase, StepKind, Track};
 
-use crate::saved::{Answer, QUESTION, Scene, TINY};
+use crate::saved::{Answer, QUESTION, Scenario, TINY};
 
 /// Requirements of "Trace Event Format" on an event of each phase.
 fn assert_of_the_form(trace: &Value) {
@@ -32,10 +32,10 @@ fn assert_of_the_form(trace: &Value) {
 
 #[test]
 fn trace_of_an_offloaded_answer_is_valid_and_restored_exactly() {
-    let Some(scene) = Scene::new("trace_of_an_offloaded_answer_is_valid_and_restored_exactly") else { return };
-    let (document, path) = (scene.document(0..2), scene.path("trace.json"));
+    let Some(scenario) = Scenario::new("trace_of_an_offloaded_answer_is_valid_and_restored_exactly") else { return };
+    let (document, path) = (scenario.document(0..2), scenario.path("trace.json"));
     let args = [&TINY[..], &["--trace", path.to_str().unwrap()]].concat();
-    let answer = Answer::from(crate::Ran::from(scene.ask(&scene.path("kv"), &document, &args).output().unwrap()));
+    let answer = Answer::from(crate::Ran::from(scenario.ask(&scenario.path("kv"), &document, &args).output().unwrap()));
     let text = std::fs::read_to_string(&path).unwrap();
     assert_of_the_form(&serde_json::from_str(&text).unwrap());
     let document = std::fs::read_to_string(document).unwrap();

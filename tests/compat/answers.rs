@@ -1,4 +1,4 @@
-//! Recorded answers: 16 prompts, every KV policy, three budgets, one after another and at once, as 9b1e455 answered them.
+//! Recorded answers: 16 prompts, every KV policy, three budgets, one after another and at once, compared with commit 9b1e455.
 //!
 //! ```text
 //! document ─► one store, copied ─► 2 workers ─► 36 runs of `ask` ─► 16 greedy answers each ─► equal to answers.json

@@ -1,4 +1,4 @@
-//! Chats fixture: `chats.sqlite` with branches, pieces, documents and presets, opened by the store of now.
+//! Chats fixture: `chats.sqlite` with branches, pieces, documents and presets, opened by the current store.
 //!
 //! Tables: `TABLES` are the statements of 9b1e455, as `sqlite_master` has them; the columns of a row never change.
 

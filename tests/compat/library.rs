@@ -1,4 +1,4 @@
-//! Saved-document fixture: a library of one document in f16, q8 and q4, resumed by the program of now and written anew.
+//! Saved-document fixture: a library of one document in f16, q8 and q4, resumed and written again by the current program.
 //!
 //! Store: the header is 256 bytes and then token ids; its random id and the checksum over it differ in every store.
 

@@ -1,4 +1,4 @@
-//! Compatibility fixtures: what commit 9b1e455 wrote, said and answered, read and repeated by the program of now.
+//! Compatibility fixtures: files, output and answers of commit 9b1e455, read and repeated by the current program.
 //!
 //! ```text
 //! tests/fixtures/compat/* (written by 9b1e455) ─► strata of now ─► same tokens, answers, rows, keys, flags, exit codes

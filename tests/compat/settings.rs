@@ -1,4 +1,4 @@
-//! Settings fixture: a file with every key away from its default, opened and written again.
+//! Settings fixture: a file in which no key has its default, opened and written again.
 
 use serde_json::{Value, json};
 

@@ -37,10 +37,10 @@ fn typeset(text: &str) -> String {
 fn altered(words: &[&str], rng: &mut Rng) -> Vec<String> {
     let mut words: Vec<String> = words.iter().map(|w| (*w).to_owned()).collect();
     let n = words.len();
-    let at = rng.below(n as u32) as usize;
+    let at = rng.uniform(n as u32) as usize;
     let others = ["ferry", "never", "seven", "1999", "blue", "mayor"];
-    let other = others[rng.below(others.len() as u32) as usize].to_owned();
-    match rng.below(6) {
+    let other = others[rng.uniform(others.len() as u32) as usize].to_owned();
+    match rng.uniform(6) {
         0 => words[at] = other,
         1 => words.insert(at, other),
         2 if words.len() > 3 => drop(words.remove(at)),
@@ -64,14 +64,14 @@ fn exactly_the_true_ones_of_a_thousand_quotations_are_found() {
     let mut seen: HashMap<&str, u32> = HashMap::new();
     let mut n_quotes = 0;
     while n_quotes < N_QUOTES {
-        let paragraph = long[rng.below(long.len() as u32) as usize];
-        let n = 3 + rng.below(9) as usize;
-        let from = rng.below((paragraph.len() - n) as u32) as usize;
+        let paragraph = long[rng.uniform(long.len() as u32) as usize];
+        let n = 3 + rng.uniform(9) as usize;
+        let from = rng.uniform((paragraph.len() - n) as u32) as usize;
         let passage = &paragraph[from..from + n];
-        let words: Vec<String> = match rng.below(3) {
+        let words: Vec<String> = match rng.uniform(3) {
             0 => passage.iter().map(|w| (*w).to_owned()).collect(),
             1 => altered(passage, &mut rng),
-            _ => (0..n).map(|_| vocabulary[rng.below(vocabulary.len() as u32) as usize].to_owned()).collect(),
+            _ => (0..n).map(|_| vocabulary[rng.uniform(vocabulary.len() as u32) as usize].to_owned()).collect(),
         };
         let quote = words.join(" ");
         // Fewer than three words are a name; marks inside would end the quotation.
@@ -154,9 +154,9 @@ fn found_parts_of_altered_answers_match_word_for_word() {
     let mut rng = Rng::new(11);
     let mut n_found = 0;
     for _ in 0..60 {
-        let first = rng.below(words.len() as u32 - 20) as usize;
+        let first = rng.uniform(words.len() as u32 - 20) as usize;
         let mut answer: Vec<&str> = words[first..first + 20].to_vec();
-        answer[rng.below(20) as usize] = "zebra";
+        answer[rng.uniform(20) as usize] = "zebra";
         let answer = answer.join(" ");
         if answer.contains(['"', '\u{201C}', '\u{201D}']) {
             continue;

@@ -10,7 +10,7 @@ use crate::{engine_with, finish};
 
 fn bench(handle: &EngineHandle, depth: usize, fill: bool) -> (Vec<BenchRow>, Box<RequestSummary>) {
     let tests = BenchTests { n_prompt: Vec::new(), n_gen: vec![4], depths: vec![depth], fill, repetitions: 1 };
-    handle.send(EngineCommand::Bench { turn: 3, tests });
+    handle.send(EngineCommand::Bench { request: 3, tests });
     let (events, end) = finish(handle);
     let row = |event| if let EngineEvent::BenchResult { row, .. } = event { Some(*row) } else { None };
     (events.into_iter().filter_map(row).collect(), end.unwrap())
@@ -38,12 +38,12 @@ fn synthetic_context_occupies_the_tiers_like_a_prefilled_one() {
             assert_eq!(of_filled.context_used, of_read.context_used);
             assert_eq!((of_filled.kv_bytes.vram, of_filled.kv_bytes.disk), (of_read.kv_bytes.vram, of_read.kv_bytes.disk));
             assert!(of_filled.kv_bytes.disk > 0 && of_filled.moved_bytes.vram_to_ram > 0, "{of_filled:?}");
-            assert_eq!(filled[0].chosen.is_some(), policy.is_some());
+            assert_eq!(filled[0].selection.is_some(), policy.is_some());
             if policy != Some(PolicyKind::LeoAm) {
                 assert!(filled[0].disk_bytes_per_token > 0, "{policy:?} {:?}", filled[0]);
             }
-            if let Some(chosen) = &filled[0].chosen {
-                assert!(chosen.share_read < 0.6 && chosen.steps == 4, "{chosen:?}");
+            if let Some(selection) = &filled[0].selection {
+                assert!(selection.share_read < 0.6 && selection.steps == 4, "{selection:?}");
             }
         }
     }
@@ -57,7 +57,7 @@ fn synthetic_context_is_reproducible_and_not_saved() {
         LoadOptions { kv_dir: Some(dir.path().to_owned()), ..options(Some(PolicyKind::LeoAm), KvDtype::F16, [None; 2]) };
     let Some((handle, _)) = engine_with(test, tiny(), options) else { return };
     // Not a multiple of the page size: the rest is in the tail.
-    let [first, second] = [(); 2].map(|()| bench(&handle, 1000, true).0.remove(0).chosen.unwrap());
+    let [first, second] = [(); 2].map(|()| bench(&handle, 1000, true).0.remove(0).selection.unwrap());
     assert_eq!((first.share_read, first.evaluations_per_step), (second.share_read, second.evaluations_per_step));
     let kv_dir = Some(dir.path().to_owned());
     handle.send(EngineCommand::Library(strata::engine::LibraryAction::List { kv_dir }));

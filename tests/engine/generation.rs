@@ -25,9 +25,9 @@ pub(crate) struct Answer {
     events: Vec<EngineEvent>,
 }
 
-fn ask_with(handle: &EngineHandle, messages: Vec<Message>, sampling: Sampling, max_tokens: usize) -> Answer {
+fn generate_with(handle: &EngineHandle, messages: Vec<Message>, sampling: Sampling, max_tokens: usize) -> Answer {
     handle.send(EngineCommand::Generate {
-        turn: 7,
+        request: 7,
         messages,
         documents: Vec::new(),
         sampling,
@@ -39,8 +39,8 @@ fn ask_with(handle: &EngineHandle, messages: Vec<Message>, sampling: Sampling, m
     Answer { text: text.collect(), summary: end.unwrap(), events }
 }
 
-pub(crate) fn ask(handle: &EngineHandle, messages: Vec<Message>) -> Answer {
-    ask_with(handle, messages, Sampling::default(), 48)
+pub(crate) fn generate(handle: &EngineHandle, messages: Vec<Message>) -> Answer {
+    generate_with(handle, messages, Sampling::default(), 48)
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn answers_on_an_unseen_document_equal_the_torch_code() {
     let (mut facts, mut near_ties) = (0, 0);
     for row in &rows {
         let question = row["question"].as_str().unwrap();
-        let answer = ask(&handle, vec![user(format!("{document}\n\n{question}"))]);
+        let answer = generate(&handle, vec![user(format!("{document}\n\n{question}"))]);
         let want = row["answer"].as_str().unwrap();
         if answer.text.trim() != want {
             let margin = row["min_margin"].as_f64().unwrap();
@@ -75,7 +75,7 @@ fn list_of_mentions_names_each_once_and_ends() {
         let mut wanted: Vec<&str> =
             document.match_indices(name).map(|(at, _)| document[at..].split_inclusive('.').next().unwrap()).collect();
         let question = user(format!("{document}\n\nList all mentions of {name}."));
-        let answer = ask_with(&handle, vec![question], Sampling::default(), 96).text;
+        let answer = generate_with(&handle, vec![question], Sampling::default(), 96).text;
         let (said, end) = answer.trim().trim_start_matches("- ").rsplit_once("\n- ").unwrap();
         let mut said: Vec<&str> = said.split("\n- ").collect();
         said.sort_unstable();
@@ -92,26 +92,26 @@ fn second_question_on_a_document_prefills_only_the_question() {
     let document = &document[..6000];
     let questions: Vec<&str> = rows.iter().map(|r| r["question"].as_str().unwrap()).collect();
     // Prefill in advance, as the window does when a document is dropped.
-    handle.send(EngineCommand::Prefill { turn: 1, text: document.to_owned(), documents: Vec::new() });
+    handle.send(EngineCommand::Prefill { request: 1, text: document.to_owned(), documents: Vec::new() });
     let read = finish(&handle).1.unwrap();
     assert_eq!((read.stop, read.cached_tokens), (StopReason::Length, 0));
-    let first = ask(&handle, vec![user(format!("{document}\n\n{}", questions[3]))]);
+    let first = generate(&handle, vec![user(format!("{document}\n\n{}", questions[3]))]);
     assert!(first.summary.cached_tokens + 4 >= read.prompt_tokens, "{:?} after {:?}", first.summary, read);
     assert_eq!(first.summary.stop, StopReason::Eos);
     // The next turn of the same chat, then another chat on the same document.
-    let turns = vec![
+    let messages = vec![
         user(format!("{document}\n\n{}", questions[3])),
         Message { role: Role::Assistant, content: first.text.trim().to_owned() },
         user(questions[4].to_owned()),
     ];
-    let second = ask(&handle, turns);
+    let second = generate(&handle, messages);
     assert!(second.summary.cached_tokens >= first.summary.prompt_tokens, "{:?}", second.summary);
-    let other = ask(&handle, vec![user(format!("{document}\n\n{}", questions[5]))]);
+    let other = generate(&handle, vec![user(format!("{document}\n\n{}", questions[5]))]);
     // Only complete pages are reused: the rest of the last one is prefilled again.
     assert!(other.summary.cached_tokens + 4 + 64 >= read.prompt_tokens);
     // Reused pages do not change the answer: a fresh engine gives the same.
     let Some((fresh, _)) = engine(test, ModelSource::BuiltIn, KvDtype::F16) else { return };
-    assert_eq!(ask(&fresh, vec![user(format!("{document}\n\n{}", questions[5]))]).text, other.text);
+    assert_eq!(generate(&fresh, vec![user(format!("{document}\n\n{}", questions[5]))]).text, other.text);
 }
 
 #[test]
@@ -121,18 +121,18 @@ fn edited_question_and_earlier_branch_prefill_only_the_difference() {
     let (document, rows) = golden();
     let questions: Vec<&str> = rows.iter().map(|r| r["question"].as_str().unwrap()).collect();
     let first = || user(format!("{}\n\n{}", &document[..6000], questions[3]));
-    let answer = ask(&handle, vec![first()]);
+    let answer = generate(&handle, vec![first()]);
     let said = || Message { role: Role::Assistant, content: answer.text.trim().to_owned() };
-    let second = ask(&handle, vec![first(), said(), user(questions[4].to_owned())]);
+    let second = generate(&handle, vec![first(), said(), user(questions[4].to_owned())]);
     // Another second question, then the first branch again. Only complete pages are reused: the rest of the last one is
     // prefilled again.
-    let edited = ask(&handle, vec![first(), said(), user(questions[5].to_owned())]);
+    let edited = generate(&handle, vec![first(), said(), user(questions[5].to_owned())]);
     assert!(edited.summary.cached_tokens + 64 >= answer.summary.prompt_tokens, "{:?}", edited.summary);
-    let back = ask(&handle, vec![first(), said(), user(questions[4].to_owned())]);
+    let back = generate(&handle, vec![first(), said(), user(questions[4].to_owned())]);
     assert!(back.summary.cached_tokens + 64 >= answer.summary.prompt_tokens, "{:?}", back.summary);
     assert_eq!(back.text, second.text);
     // Instructions after the document do not invalidate its pages.
-    let instructed = ask(&handle, vec![user(format!("{}\n\nBe brief.\n\n{}", &document[..6000], questions[3]))]);
+    let instructed = generate(&handle, vec![user(format!("{}\n\nBe brief.\n\n{}", &document[..6000], questions[3]))]);
     let n_question = 64;
     assert!(instructed.summary.cached_tokens + 64 + n_question >= answer.summary.prompt_tokens, "{:?}", instructed.summary);
 }
@@ -145,7 +145,7 @@ fn sampling_same_seed_repeats_and_other_seed_differs() {
     // The built-in model quotes with high confidence: at temperature 1.5, two seeds give the same answer.
     let say = |seed, penalty| {
         let sampling = Sampling { temperature: 9.0, top_k: 0, top_p: 1.0, min_p: 0.0, repetition_penalty: penalty, seed };
-        ask_with(&handle, question(), sampling, 24).text
+        generate_with(&handle, question(), sampling, 24).text
     };
     assert_eq!(say(1, 1.0), say(1, 1.0));
     assert_ne!(say(1, 1.0), say(2, 1.0));
@@ -159,7 +159,7 @@ fn stop_ends_prefill_and_keeps_prefilled_tokens() {
     let (document, row) = (half_document(), &golden().1[4]);
     let messages = vec![user(format!("{document}\n\n{}", row["question"].as_str().unwrap()))];
     handle.send(EngineCommand::Generate {
-        turn: 1,
+        request: 1,
         messages: messages.clone(),
         documents: Vec::new(),
         sampling: Sampling::default(),
@@ -175,7 +175,7 @@ fn stop_ends_prefill_and_keeps_prefilled_tokens() {
     let stopped = finish(&handle).1.unwrap();
     assert_eq!(stopped.stop, StopReason::Cancelled);
     assert!(stopped.context_used >= seen && stopped.context_used < stopped.prompt_tokens, "{stopped:?}");
-    let again = ask(&handle, messages);
+    let again = generate(&handle, messages);
     assert_eq!(again.summary.cached_tokens, stopped.context_used);
     assert_eq!(again.text.trim(), row["answer"].as_str().unwrap());
 }
@@ -194,9 +194,9 @@ fn dropped_handle_waits_for_its_worker() {
     let handle = strata::engine::spawn(move || drop(worker_holds.clone()));
     handle.send(EngineCommand::LoadModel { source: ModelSource::BuiltIn, options });
     // One running request, and one queued.
-    for turn in 1..3 {
+    for request in 1..3 {
         handle.send(EngineCommand::Generate {
-            turn,
+            request,
             messages: vec![user(golden().0)],
             documents: Vec::new(),
             sampling: Sampling::default(),
@@ -219,7 +219,7 @@ fn prompt_over_the_window_is_refused_with_both_numbers() {
     let (document, _) = golden();
     let messages = vec![user(document)];
     let n_bytes = messages[0].content.len();
-    handle.send(EngineCommand::Count { turn: 2, messages: messages.clone(), offsets: vec![0, n_bytes / 2, n_bytes] });
+    handle.send(EngineCommand::Count { request: 2, messages: messages.clone(), offsets: vec![0, n_bytes / 2, n_bytes] });
     let (n, positions) = loop {
         if let EngineEvent::Counted { tokens, positions, .. } = handle.wait(std::time::Duration::from_secs(60)).unwrap() {
             break (tokens, positions);
@@ -228,7 +228,7 @@ fn prompt_over_the_window_is_refused_with_both_numbers() {
     // Tokens of the template precede and follow the text.
     assert!(positions.len() == 3 && positions.is_sorted() && 0 < positions[0] && positions[2] < n, "{positions:?} of {n}");
     handle.send(EngineCommand::Generate {
-        turn: 3,
+        request: 3,
         messages,
         documents: Vec::new(),
         sampling: Sampling::default(),
@@ -239,7 +239,7 @@ fn prompt_over_the_window_is_refused_with_both_numbers() {
     let sentence = end.unwrap_err();
     assert!(sentence.contains(&n.to_string()) && sentence.contains("200") && sentence.contains("--context"), "{sentence}");
     // The engine continues.
-    assert!(ask(&handle, vec![user("A bell rang.\n\nFind: A bell".into())]).summary.generated_tokens > 0);
+    assert!(generate(&handle, vec![user("A bell rang.\n\nFind: A bell".into())]).summary.generated_tokens > 0);
 }
 
 #[test]
@@ -266,9 +266,9 @@ fn lost_device_is_rebuilt_and_the_answer_is_the_same() {
     let Some((handle, _)) = engine(test, ModelSource::BuiltIn, KvDtype::F16) else { return };
     let (document, rows) = golden();
     let messages = vec![user(format!("{}\n\n{}", &document[..4000], rows[3]["question"].as_str().unwrap()))];
-    let before = ask(&handle, messages.clone());
+    let before = generate(&handle, messages.clone());
     handle.send(EngineCommand::LoseDevice);
-    let after = ask(&handle, messages);
+    let after = generate(&handle, messages);
     assert!(after.events.iter().any(|e| matches!(e, EngineEvent::Notice(n) if n.contains("lost"))));
     assert_eq!(after.text, before.text);
 }
@@ -288,7 +288,7 @@ fn unreadable_model_is_reported_and_the_engine_survives() {
     };
     assert!(sentence.contains("no/such/model.gguf") && sentence.ends_with('.'), "{sentence}");
     handle.send(EngineCommand::Generate {
-        turn: 1,
+        request: 1,
         messages: vec![user("x".into())],
         documents: Vec::new(),
         sampling: Sampling::default(),

@@ -42,7 +42,7 @@ fn agreement(want: &[f32], got: &[f32], vocab_size: usize) -> Agreement {
 
 fn engine_logits(test: &str, source: ModelSource, kv_dtype: KvDtype, tokens: &[u32]) -> Option<Vec<f32>> {
     let (handle, _) = engine(test, source, kv_dtype)?;
-    handle.send(EngineCommand::Logits { turn: 1, tokens: tokens.to_vec() });
+    handle.send(EngineCommand::Logits { request: 1, tokens: tokens.to_vec() });
     let (events, end) = finish(&handle);
     end.unwrap();
     let mut all = Vec::new();
@@ -206,7 +206,7 @@ fn logits_within_a_sliding_window_match_and_beyond_it_are_refused() {
     assert!(a.mean_kld <= 1e-6 && a.top1 >= 0.999, "{:.2e} {}", a.mean_kld, a.top1);
     let Some((handle, info)) = engine(test, ModelSource::Path(dir), KvDtype::F32) else { return };
     assert!(info.notes.iter().any(|n| n.contains(&window.to_string())), "{:?}", info.notes);
-    handle.send(EngineCommand::Logits { turn: 1, tokens: tokens.clone() });
+    handle.send(EngineCommand::Logits { request: 1, tokens: tokens.clone() });
     let sentence = finish(&handle).1.unwrap_err();
     assert!(sentence.contains(&tokens.len().to_string()) && sentence.contains(&window.to_string()), "{sentence}");
 }

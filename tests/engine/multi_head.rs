@@ -9,7 +9,7 @@ use strata::engine::{KvDtype, LoadOptions, ModelSource};
 use strata::model::gguf::Gguf;
 
 use super::engine_with;
-use super::generation::{ask, golden, user};
+use super::generation::{generate, golden, user};
 
 const N_HEAD: u32 = 4;
 
@@ -94,7 +94,7 @@ fn multi_head_model_answers_like_the_grouped_one_with_four_times_the_kv() {
             bytes_per_token.push(info.kv_bytes_per_token);
             for row in &rows[..3] {
                 let content = format!("{document}\n\n{}", row["question"].as_str().unwrap());
-                answers.push(ask(&handle, vec![user(content)]).text);
+                answers.push(generate(&handle, vec![user(content)]).text);
             }
         }
         assert_eq!(bytes_per_token[0], u64::from(N_HEAD) * bytes_per_token[1]);

@@ -7,7 +7,7 @@ use crate::{engine_with, finish};
 
 fn logits(test: &str, options: LoadOptions, tokens: &[u32]) -> Option<(Vec<f32>, Box<strata::engine::RequestSummary>)> {
     let (handle, _) = engine_with(test, ModelSource::BuiltIn, options)?;
-    handle.send(EngineCommand::Logits { turn: 1, tokens: tokens.to_vec() });
+    handle.send(EngineCommand::Logits { request: 1, tokens: tokens.to_vec() });
     let (events, end) = finish(&handle);
     let mut out = Vec::new();
     for event in &events {
@@ -20,7 +20,7 @@ fn logits(test: &str, options: LoadOptions, tokens: &[u32]) -> Option<(Vec<f32>,
 
 fn tokens(n: usize) -> Vec<u32> {
     let mut rng = strata::base::Rng::new(5);
-    (0..n).map(|_| rng.below(2000)).collect()
+    (0..n).map(|_| rng.uniform(2000)).collect()
 }
 
 /// Maximum KL divergence over positions, natural logarithm.

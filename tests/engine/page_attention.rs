@@ -12,25 +12,25 @@ const QUESTION: &str = "What is the current temperature for Reribe?";
 const FACT: &str = "temperature for Reribe";
 
 /// The answer to the question, and its page attention if it was emitted.
-fn asked(
+fn generate(
     test: &str,
     policy: Option<PolicySpec>,
     vram: Option<u64>,
-    turn_policy: AttentionMode,
+    attention: AttentionMode,
 ) -> Option<(String, Option<PageAttention>)> {
     let budgets = Tiers { vram: vram.map(Bytes), ram: None, disk: None };
     let options = LoadOptions { budgets, policy, context: Some(8192), ..LoadOptions::default() };
     let (handle, _) = engine_with(test, ModelSource::BuiltIn, options)?;
     let messages = vec![Message { role: Role::User, content: format!("{}\n\n{QUESTION}", half_document()) }];
-    let (sampling, policy) = (Sampling::default(), turn_policy);
-    handle.send(EngineCommand::Generate { turn: 7, messages, documents: Vec::new(), sampling, max_tokens: 24, policy });
+    let (sampling, policy) = (Sampling::default(), attention);
+    handle.send(EngineCommand::Generate { request: 7, messages, documents: Vec::new(), sampling, max_tokens: 24, policy });
     let (events, end) = finish(&handle);
     end.unwrap();
     let (mut answer, mut told) = (String::new(), None);
     for event in events {
         match event {
             EngineEvent::Token { text, .. } => answer += &text,
-            EngineEvent::PageAttention { turn: 7, page_attention } => {
+            EngineEvent::PageAttention { request: 7, page_attention } => {
                 assert!(told.replace(*page_attention).is_none(), "emitted twice")
             }
             _ => {}
@@ -56,9 +56,9 @@ fn assert_falls_on_the_fact(page_attention: &PageAttention) {
 #[test]
 fn attention_of_an_exact_answer_is_on_the_quoted_page() {
     let test = "attention_of_an_exact_answer_is_on_the_quoted_page";
-    let Some((plain, none)) = asked(test, None, None, AttentionMode::AsLoaded) else { return };
+    let Some((plain, none)) = generate(test, None, None, AttentionMode::AsLoaded) else { return };
     assert_eq!(none, None, "not requested");
-    let (answer, page_attention) = asked(test, None, None, AttentionMode::Sampled).unwrap();
+    let (answer, page_attention) = generate(test, None, None, AttentionMode::Sampled).unwrap();
     assert_eq!(answer, plain);
     assert_falls_on_the_fact(&page_attention.unwrap());
 }
@@ -68,7 +68,7 @@ fn attention_of_a_selective_answer_is_on_the_quoted_page_in_any_tier() {
     let test = "attention_of_a_selective_answer_is_on_the_quoted_page_in_any_tier";
     let spec = PolicySpec { amount: SelectionBudget::Rate(0.1), ..PolicySpec::default() };
     for vram in [None, Some(5 << 20)] {
-        let Some((_, page_attention)) = asked(test, Some(spec), vram, AttentionMode::Sampled) else { return };
+        let Some((_, page_attention)) = generate(test, Some(spec), vram, AttentionMode::Sampled) else { return };
         assert_falls_on_the_fact(&page_attention.unwrap());
     }
 }
@@ -76,6 +76,6 @@ fn attention_of_a_selective_answer_is_on_the_quoted_page_in_any_tier() {
 #[test]
 fn attention_of_an_exact_answer_over_offloaded_pages_is_not_measured() {
     let test = "attention_of_an_exact_answer_over_offloaded_pages_is_not_measured";
-    let Some((_, page_attention)) = asked(test, None, Some(3 << 20), AttentionMode::Sampled) else { return };
+    let Some((_, page_attention)) = generate(test, None, Some(3 << 20), AttentionMode::Sampled) else { return };
     assert_eq!(page_attention, None);
 }

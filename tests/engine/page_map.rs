@@ -24,7 +24,7 @@ fn watched(test: &str, policy: Option<PolicySpec>) -> Option<(EngineHandle, Vec<
     let content = format!("{text}\n\nWhat is the current temperature for Reribe?");
     let messages = vec![Message { role: Role::User, content }];
     let (sampling, policy) = (Sampling::default(), AttentionMode::Sampled);
-    handle.send(EngineCommand::Generate { turn: 1, messages, documents, sampling, max_tokens: 16, policy });
+    handle.send(EngineCommand::Generate { request: 1, messages, documents, sampling, max_tokens: 16, policy });
     let (events, end) = finish(&handle);
     let used = end.unwrap().kv_bytes;
     let map = |event| if let EngineEvent::Pages(map) = event { Some(map) } else { None };
@@ -50,27 +50,27 @@ fn map_and_use(handle: &EngineHandle) -> (Arc<PageMap>, Tiers<u64>) {
 
 #[test]
 fn page_map_matches_the_allocators() {
-    let Some((handle, _, of_turn)) = watched("page_map_matches_the_allocators", None) else { return };
+    let Some((handle, _, of_request)) = watched("page_map_matches_the_allocators", None) else { return };
     // Read-ahead continues after a request, so RAM is compared once it has settled.
     let began = Instant::now();
     let (map, used) = loop {
         let (map, used) = map_and_use(&handle);
-        if map.census.tiers.ram.bytes() == used.ram || began.elapsed() > Duration::from_secs(20) {
+        if map.occupancy.tiers.ram.bytes() == used.ram || began.elapsed() > Duration::from_secs(20) {
             break (map, used);
         }
         std::thread::sleep(Duration::from_millis(50));
     };
-    let (census, tiers) = (&map.census, map.census.tiers);
-    assert!(census.n_layer == 6 && census.n_pages > 40, "{} pages of {} layers", census.n_pages, census.n_layer);
+    let (occupancy, tiers) = (&map.occupancy, map.occupancy.tiers);
+    assert!(occupancy.n_layer == 6 && occupancy.n_pages > 40, "{} pages of {} layers", occupancy.n_pages, occupancy.n_layer);
     assert_eq!(Tiers { vram: tiers.vram.bytes(), ram: tiers.ram.bytes(), disk: tiers.disk.bytes() }, used);
-    assert_eq!((used.vram, used.disk), (of_turn.vram, of_turn.disk), "after a request, only RAM changes");
+    assert_eq!((used.vram, used.disk), (of_request.vram, of_request.disk), "after a request, only RAM changes");
     for (tier, held) in [(Tier::Vram, tiers.vram), (Tier::Ram, tiers.ram), (Tier::Disk, tiers.disk)] {
-        assert_eq!(census.count(tier), held.n_pages, "{tier:?}");
-        assert!(held.n_pages > 0 && held.n_pages < census.copies.len() as u64 || tier == Tier::Disk, "{tier:?}: {held:?}");
+        assert_eq!(occupancy.count(tier), held.n_pages, "{tier:?}");
+        assert!(held.n_pages > 0 && held.n_pages < occupancy.copies.len() as u64 || tier == Tier::Disk, "{tier:?}: {held:?}");
         assert!(held.page_bytes >= held.n_pages * map.page_bytes, "{tier:?}: {held:?}");
     }
-    assert!(census.copies.iter().all(|copies| copies.nearest().is_some()), "no page is lost");
-    assert!(census.steps_since_read.is_empty() && map.mass.is_empty(), "every step reads every page");
+    assert!(occupancy.copies.iter().all(|copies| copies.nearest().is_some()), "no page is lost");
+    assert!(occupancy.steps_since_read.is_empty() && map.mass.is_empty(), "every step reads every page");
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn page_map_offsets_match_the_text_of_the_pages() {
     let Some((_handle, maps, _)) = watched("page_map_offsets_match_the_text_of_the_pages", None) else { return };
     let map = maps.last().unwrap();
     let text = half_document();
-    assert_eq!(map.first_byte.len(), map.census.n_pages + 1);
+    assert_eq!(map.first_byte.len(), map.occupancy.n_pages + 1);
     let tokenizer = strata::engine::tokenizer(&ModelSource::BuiltIn).unwrap();
     let page = |i: usize| &text[map.first_byte[i] as usize..map.first_byte[i + 1] as usize];
     // The text of a page from the middle has about 64 tokens.
@@ -94,15 +94,15 @@ fn page_map_of_a_policy_has_last_reads_and_attention_mass() {
     let test = "page_map_of_a_policy_has_last_reads_and_attention_mass";
     let Some((handle, maps, _)) = watched(test, Some(spec)) else { return };
     let map = maps.last().unwrap();
-    let since = &map.census.steps_since_read;
+    let since = &map.occupancy.steps_since_read;
     assert!(since.iter().any(|steps| *steps <= 1) && since.contains(&NEVER_READ), "{since:?}");
     // Attention mass of a layer on complete pages; the rest is on the tail.
     let of_layer = |mass: &[f32]| mass.iter().filter(|m| !m.is_nan()).sum::<f32>();
-    let sums: Vec<f32> = map.mass.chunks(map.census.n_pages).map(of_layer).collect();
+    let sums: Vec<f32> = map.mass.chunks(map.occupancy.n_pages).map(of_layer).collect();
     assert!(sums.iter().all(|sum| (0.0..1.001).contains(sum)) && sums.iter().any(|sum| *sum > 0.5), "{sums:?}");
     // With page maps off, a map is emitted only on request.
     handle.watch_pages(false);
-    handle.send(EngineCommand::Prefill { turn: 2, text: "A few words.".repeat(20), documents: Vec::new() });
+    handle.send(EngineCommand::Prefill { request: 2, text: "A few words.".repeat(20), documents: Vec::new() });
     let (events, _) = finish(&handle);
     assert!(!events.iter().any(|event| matches!(event, EngineEvent::Pages(_))));
     handle.send(EngineCommand::ShowPages);

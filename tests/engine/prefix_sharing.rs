@@ -35,7 +35,7 @@ impl Chat {
     }
 
     /// Asks, and appends question and answer to the conversation.
-    fn ask(&mut self, handle: &EngineHandle, question: &str, save: bool) -> (String, RequestSummary) {
+    fn generate(&mut self, handle: &EngineHandle, question: &str, save: bool) -> (String, RequestSummary) {
         let content = match self.messages.is_empty() {
             true => format!("{}\n\n{question}", self.document),
             false => question.to_owned(),
@@ -44,7 +44,7 @@ impl Chat {
         let document = DocumentRef { save, ..saved_as("part.txt", &self.document, 1) };
         let (messages, documents) = (self.messages.clone(), vec![document]);
         handle.send(EngineCommand::Generate {
-            turn: 1,
+            request: 1,
             messages,
             documents,
             sampling: Sampling::default(),
@@ -89,7 +89,7 @@ fn questions() -> Vec<(usize, usize, String)> {
 /// All answers in order, each with its summary.
 fn session(handle: &EngineHandle, save: bool) -> Vec<(String, RequestSummary)> {
     let mut chats = [0, 1].map(|i| [Chat::on(&part(i)), Chat::on(&part(i))]);
-    questions().iter().map(|(document, chat, question)| chats[*document][*chat].ask(handle, question, save)).collect()
+    questions().iter().map(|(document, chat, question)| chats[*document][*chat].generate(handle, question, save)).collect()
 }
 
 #[test]

@@ -22,15 +22,15 @@ fn reference(text: &str) -> DocumentRef {
     saved_as("document.txt", text, 7)
 }
 
-fn ask(handle: &EngineHandle, text: &str, question: &str) -> Answer {
-    try_ask(handle, text, question).unwrap()
+fn generate(handle: &EngineHandle, text: &str, question: &str) -> Answer {
+    try_generate(handle, text, question).unwrap()
 }
 
-fn try_ask(handle: &EngineHandle, text: &str, question: &str) -> Result<Answer, String> {
-    ask_of(handle, text, question, vec![reference(text)], 40)
+fn try_generate(handle: &EngineHandle, text: &str, question: &str) -> Result<Answer, String> {
+    generate_with(handle, text, question, vec![reference(text)], 40)
 }
 
-fn ask_of(
+fn generate_with(
     handle: &EngineHandle,
     text: &str,
     question: &str,
@@ -39,7 +39,7 @@ fn ask_of(
 ) -> Result<Answer, String> {
     let messages = vec![Message { role: Role::User, content: format!("{text}\n\n{question}") }];
     let (sampling, policy) = (Sampling::default(), Default::default());
-    handle.send(EngineCommand::Generate { turn: 7, messages, documents, sampling, max_tokens, policy });
+    handle.send(EngineCommand::Generate { request: 7, messages, documents, sampling, max_tokens, policy });
     let (events, end) = finish(handle);
     let mut answer = Answer { text: String::new(), summary: end?, notices: Vec::new() };
     for event in events {
@@ -81,18 +81,18 @@ fn saved_document_needs_no_prefill_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let text = half_document();
     let Some(first) = engine(test, dir.path(), [None; 3], None) else { return };
-    let fresh = ask(&first, &text, QUESTION);
+    let fresh = generate(&first, &text, QUESTION);
     assert_eq!(fresh.summary.cached_tokens, 0);
     assert!(fresh.notices.iter().any(|n| n.contains("its text can be recovered")), "{:?}", fresh.notices);
     // Another question continues from the same pages, without another notice.
-    let second = ask(&first, &text, "Who wrote it?");
+    let second = generate(&first, &text, "Who wrote it?");
     assert!(second.summary.cached_tokens > 3000 && second.notices.is_empty(), "{:?}", second.notices);
     drop(first);
 
     // Small budgets: the pages are read from disk, and do not all fit in VRAM and RAM.
     for budgets in [[None; 3], [Some(3 << 20), Some(2 << 20), None]] {
         let again = engine(test, dir.path(), budgets, None).unwrap();
-        let resumed = ask(&again, &text, QUESTION);
+        let resumed = generate(&again, &text, QUESTION);
         assert_eq!(resumed.text, fresh.text, "{budgets:?}");
         assert!(resumed.summary.cached_tokens > 3000, "{}", resumed.summary.cached_tokens);
         assert!(resumed.summary.moved_bytes.disk_to_ram > 8 << 20, "{:?}", resumed.summary.moved_bytes);
@@ -116,7 +116,7 @@ fn saved_document_of_another_rope_base_is_prefilled_again() {
         Some(engine_hooked(test, ModelSource::BuiltIn, options, None)?.0)
     };
     let cached = |handle: EngineHandle| {
-        let cached = ask(&handle, &text, QUESTION).summary.cached_tokens;
+        let cached = generate(&handle, &text, QUESTION).summary.cached_tokens;
         drop(handle);
         cached
     };
@@ -134,10 +134,10 @@ fn context_over_vram_and_ram_budget_is_answered_from_disk() {
     let dir = tempfile::tempdir().unwrap();
     let text = half_document();
     let Some(dense) = engine(test, dir.path(), [None; 3], None) else { return };
-    let ask_plain = |handle: &EngineHandle| ask_of(handle, &text, QUESTION, Vec::new(), 20);
-    let want = ask_plain(&dense).unwrap();
+    let generate_unsaved = |handle: &EngineHandle| generate_with(handle, &text, QUESTION, Vec::new(), 20);
+    let want = generate_unsaved(&dense).unwrap();
     let small = engine(test, dir.path(), [Some(1500 << 10), Some(1200 << 10), None], None).unwrap();
-    let Answer { text: got, summary, .. } = ask_plain(&small).unwrap();
+    let Answer { text: got, summary, .. } = generate_unsaved(&small).unwrap();
     assert_eq!(got, want.text);
     assert!(summary.kv_peak_bytes.vram <= 1500 << 10 && summary.kv_peak_bytes.ram <= 1200 << 10, "{:?}", summary.kv_peak_bytes);
     assert!(summary.moved_bytes.disk_to_ram > 0 && summary.kv_bytes.disk > 6 << 20, "{summary:?}");
@@ -147,7 +147,7 @@ fn context_over_vram_and_ram_budget_is_answered_from_disk() {
     assert!(left.iter().all(|n| !n.starts_with("scratch-")), "{left:?}");
 
     let tiny = engine(test, dir.path(), [Some(1500 << 10), Some(1200 << 10), Some(1 << 20)], None).unwrap();
-    let refused = ask_plain(&tiny).err().unwrap();
+    let refused = generate_unsaved(&tiny).err().unwrap();
     assert!(refused.contains("--ram-budget") && refused.contains("MiB"), "{refused}");
 }
 
@@ -157,7 +157,7 @@ fn every_disk_fault_gives_the_right_answer_or_an_error() {
     let text = document()[..2000].to_owned();
     let clean = tempfile::tempdir().unwrap();
     let Some(handle) = engine(test, clean.path(), [None; 3], None) else { return };
-    let want = ask(&handle, &text, QUESTION).text;
+    let want = generate(&handle, &text, QUESTION).text;
     drop(handle);
     let rules: Vec<(&str, Rule)> = vec![
         ("short read", Rule::always(FaultOp::Read, "kv-", Fault::Short(4096))),
@@ -189,7 +189,7 @@ fn every_disk_fault_gives_the_right_answer_or_an_error() {
         for round in std::iter::once("fresh").chain(std::iter::repeat_n("again", n_again)) {
             let handle = engine(test, dir.path(), budgets, Some(hook.clone())).unwrap();
             eprintln!("{what}, {round}");
-            let answer = match try_ask(&handle, &text, QUESTION) {
+            let answer = match try_generate(&handle, &text, QUESTION) {
                 Ok(answer) => answer,
                 // It does not fit in VRAM and RAM alone.
                 Err(sentence) => {
@@ -205,7 +205,7 @@ fn every_disk_fault_gives_the_right_answer_or_an_error() {
         }
         // Without faults, the store is complete, or can be repaired.
         let handle = engine(test, dir.path(), [None; 3], None).unwrap();
-        assert_eq!(ask(&handle, &text, QUESTION).text, want, "{what}, healed");
+        assert_eq!(generate(&handle, &text, QUESTION).text, want, "{what}, healed");
     }
 }
 
@@ -215,7 +215,7 @@ fn corrupt_selected_pages_are_recomputed() {
     let text = document()[..9000].to_owned();
     let dir = tempfile::tempdir().unwrap();
     let Some(handle) = engine(test, dir.path(), [None; 3], None) else { return };
-    let want = ask(&handle, &text, QUESTION).text;
+    let want = generate(&handle, &text, QUESTION).text;
     drop(handle);
     // Everything is selected, so that the answer equals that of exact attention; little of it fits in VRAM. More pages are
     // corrupted in transfer than there are staging buffers, and no staging buffer may leak.
@@ -232,7 +232,7 @@ fn corrupt_selected_pages_are_recomputed() {
         ..LoadOptions::default()
     };
     let (handle, _) = engine_hooked(test, ModelSource::BuiltIn, options, Some(hook)).unwrap();
-    match try_ask(&handle, &text, QUESTION) {
+    match try_generate(&handle, &text, QUESTION) {
         Ok(answer) => {
             assert_eq!(answer.text, want, "{:?}", answer.notices);
             assert!(answer.summary.pages.recomputed >= 24, "{:?}", answer.summary.pages);

@@ -17,21 +17,21 @@ fn engine(test: &str, spec: Option<PolicySpec>, [vram, ram]: [Option<u64>; 2]) -
     Some(engine_with(test, ModelSource::BuiltIn, options)?.0)
 }
 
-fn ask(handle: &EngineHandle, question: &str) -> (String, Box<RequestSummary>) {
-    ask_by(handle, question, AttentionMode::AsLoaded)
+fn generate(handle: &EngineHandle, question: &str) -> (String, Box<RequestSummary>) {
+    generate_with(handle, question, AttentionMode::AsLoaded)
 }
 
-fn ask_by(handle: &EngineHandle, question: &str, policy: AttentionMode) -> (String, Box<RequestSummary>) {
-    ask_on(handle, &half_document(), question, Vec::new(), policy)
+fn generate_with(handle: &EngineHandle, question: &str, policy: AttentionMode) -> (String, Box<RequestSummary>) {
+    generate_on(handle, &half_document(), question, Vec::new(), policy)
 }
 
 /// The answer to [`QUESTION`] on a saved document of 1,700 tokens, the second half of [`half_document`].
-fn ask_saved(handle: &EngineHandle, policy: AttentionMode) -> (String, Box<RequestSummary>) {
+fn generate_saved(handle: &EngineHandle, policy: AttentionMode) -> (String, Box<RequestSummary>) {
     let text = &half_document()[5000..];
-    ask_on(handle, text, QUESTION, vec![saved_as("document.txt", text, 1)], policy)
+    generate_on(handle, text, QUESTION, vec![saved_as("document.txt", text, 1)], policy)
 }
 
-fn ask_on(
+fn generate_on(
     handle: &EngineHandle,
     text: &str,
     question: &str,
@@ -40,7 +40,7 @@ fn ask_on(
 ) -> (String, Box<RequestSummary>) {
     let messages = vec![Message { role: Role::User, content: format!("{text}\n\n{question}") }];
     let sampling = Sampling::default();
-    handle.send(EngineCommand::Generate { turn: 7, messages, documents, sampling, max_tokens: 24, policy });
+    handle.send(EngineCommand::Generate { request: 7, messages, documents, sampling, max_tokens: 24, policy });
     let (events, end) = finish(handle);
     let text = |event| if let EngineEvent::Token { text, .. } = event { Some(text) } else { None };
     (events.into_iter().filter_map(text).collect(), end.unwrap())
@@ -53,19 +53,28 @@ fn spec(kind: PolicyKind, rate: f32) -> PolicySpec {
 #[test]
 fn policies_of_rate_one_answer_like_exact_attention() {
     let test = "policies_of_rate_one_answer_like_exact_attention";
-    let Some(exact) = engine(test, None, [None; 2]) else { return };
-    let (expected, summary) = ask(&exact, QUESTION);
-    assert_eq!((summary.attention, summary.chosen), (AttentionKind::Dense, None));
+    // The document is prefilled once; the other engines resume it.
+    let dir = tempfile::tempdir().unwrap();
+    let engine = |policy, vram: Option<u64>| {
+        let budgets = Tiers { vram: vram.map(Bytes), ..Tiers::default() };
+        let kv_dir = Some(dir.path().to_owned());
+        let options = LoadOptions { budgets, policy, kv_dir, context: Some(8192), ..LoadOptions::default() };
+        Some(engine_with(test, ModelSource::BuiltIn, options)?.0)
+    };
+    let Some(exact) = engine(None, None) else { return };
+    let (expected, summary) = generate_saved(&exact, AttentionMode::AsLoaded);
+    assert_eq!((expected.as_str(), summary.attention, summary.selection), (ANSWER, AttentionKind::Dense, None));
     drop(exact);
     for kind in [PolicyKind::LeoAm, PolicyKind::H2o] {
         // A fifth of the KV fits in VRAM, so that selected pages are evicted and fetched again.
-        for budgets in [[None; 2], [Some(2 << 20), None]] {
-            let handle = engine(test, Some(spec(kind, 1.0)), budgets).unwrap();
-            let (text, summary) = ask(&handle, QUESTION);
-            assert_eq!(text, expected, "{kind} in {budgets:?}");
+        for vram in [None, Some(1 << 20)] {
+            let handle = engine(Some(spec(kind, 1.0)), vram).unwrap();
+            let (text, summary) = generate_saved(&handle, AttentionMode::AsLoaded);
+            assert_eq!(text, expected, "{kind} in {vram:?}");
+            assert!(summary.cached_tokens > 1000, "{summary:?}");
             assert_eq!(summary.attention, AttentionKind::Selective);
-            assert_eq!(summary.chosen.unwrap().share_read, 1.0);
-            assert!(summary.kv_peak_bytes.vram <= budgets[0].unwrap_or(u64::MAX), "{:?}", summary.kv_peak_bytes);
+            assert_eq!(summary.selection.unwrap().share_read, 1.0);
+            assert!(summary.kv_peak_bytes.vram <= vram.unwrap_or(u64::MAX), "{:?}", summary.kv_peak_bytes);
         }
     }
 }
@@ -75,14 +84,14 @@ fn leoam_finds_a_distant_fact_and_reuses_selected_pages() {
     let test = "leoam_finds_a_distant_fact_and_reuses_selected_pages";
     for budgets in [[None; 2], [Some(5 << 20), None], [Some(3 << 20), Some(4 << 20)]] {
         let Some(handle) = engine(test, Some(spec(PolicyKind::LeoAm, 0.1)), budgets) else { return };
-        let (text, summary) = ask(&handle, QUESTION);
+        let (text, summary) = generate(&handle, QUESTION);
         assert_eq!(text, ANSWER, "{budgets:?}");
-        let chosen = summary.chosen.unwrap();
-        assert!(chosen.share_read < 0.45 && summary.pages.skipped > 0, "{chosen:?}");
-        assert!(chosen.reuse > 0.4 || budgets[1].is_some(), "{chosen:?}");
+        let selection = summary.selection.unwrap();
+        assert!(selection.share_read < 0.45 && summary.pages.skipped > 0, "{selection:?}");
+        assert!(selection.reuse > 0.4 || budgets[1].is_some(), "{selection:?}");
         assert!(summary.kv_peak_bytes.vram <= budgets[0].unwrap_or(u64::MAX), "{:?}", summary.kv_peak_bytes);
         // Another question on the same pages gets its own selection.
-        let (text, _) = ask(&handle, "What is the current population for Bemopuna?");
+        let (text, _) = generate(&handle, "What is the current population for Bemopuna?");
         assert_eq!(text, "The current population for Bemopuna is 9556697.", "{budgets:?}");
     }
 }
@@ -91,14 +100,14 @@ fn leoam_finds_a_distant_fact_and_reuses_selected_pages() {
 fn exact_request_reads_everything_without_another_prefill() {
     let test = "exact_request_reads_everything";
     let Some(handle) = engine(test, Some(spec(PolicyKind::Window, 0.05)), [None; 2]) else { return };
-    let (blind, _) = ask(&handle, QUESTION);
+    let (blind, _) = generate(&handle, QUESTION);
     assert_ne!(blind, ANSWER, "the window is too wide for this test");
-    let (exact, summary) = ask_by(&handle, QUESTION, AttentionMode::Exact);
+    let (exact, summary) = generate_with(&handle, QUESTION, AttentionMode::Exact);
     assert_eq!(exact, ANSWER);
-    assert_eq!((summary.attention, &summary.chosen, summary.pages.skipped), (AttentionKind::Dense, &None, 0));
+    assert_eq!((summary.attention, &summary.selection, summary.pages.skipped), (AttentionKind::Dense, &None, 0));
     let n_read = summary.prompt_tokens - summary.cached_tokens;
     assert!(n_read <= 64, "{n_read} of {} tokens were read again", summary.prompt_tokens);
-    assert_eq!(ask(&handle, QUESTION).0, blind, "the policy is in use again");
+    assert_eq!(generate(&handle, QUESTION).0, blind, "the policy is in use again");
 }
 
 #[test]
@@ -106,13 +115,13 @@ fn sampled_request_measures_mass_in_a_few_steps_and_answers_the_same() {
     let test = "sampled_request_measures_mass";
     let budgets = [Some(3 << 20), Some(4 << 20)];
     let Some(handle) = engine(test, Some(spec(PolicyKind::LeoAm, 0.1)), budgets) else { return };
-    let (_, plain) = ask(&handle, QUESTION);
-    assert_eq!((plain.chosen.as_ref().unwrap().mass_steps, plain.chosen.unwrap().mass), (0, None));
-    let (text, summary) = ask_by(&handle, QUESTION, AttentionMode::Sampled);
+    let (_, plain) = generate(&handle, QUESTION);
+    assert_eq!((plain.selection.as_ref().unwrap().mass_steps, plain.selection.unwrap().mass), (0, None));
+    let (text, summary) = generate_with(&handle, QUESTION, AttentionMode::Sampled);
     assert_eq!(text, ANSWER);
-    let chosen = summary.chosen.unwrap();
-    assert!((2..=4).contains(&chosen.mass_steps), "{} of {} steps", chosen.mass_steps, chosen.steps);
-    let mass = chosen.mass.unwrap();
+    let selection = summary.selection.unwrap();
+    assert!((2..=4).contains(&selection.mass_steps), "{} of {} steps", selection.mass_steps, selection.steps);
+    let mass = selection.mass.unwrap();
     assert_eq!(mass.len(), 6, "one per layer");
     // The first two layers attend to the newest tokens, which are in the tail.
     assert!(mass[..2].iter().all(|m| m.kept > 0.99), "{mass:?}");
@@ -126,7 +135,7 @@ fn pages_are_compressed_over_a_slow_link_but_not_in_exact_requests() {
     let dir = tempfile::tempdir().unwrap();
     let plain = LoadOptions { kv_dir: Some(dir.path().to_owned()), context: Some(8192), ..LoadOptions::default() };
     let Some((exact, _)) = engine_with(test, ModelSource::BuiltIn, plain.clone()) else { return };
-    let (expected, _) = ask_saved(&exact, AttentionMode::AsLoaded);
+    let (expected, _) = generate_saved(&exact, AttentionMode::AsLoaded);
     drop(exact);
     // So slow that the transfer of a page takes far longer than its compression, and than compute on a busy machine.
     let limits = LinkLimits { pcie: Some(2 << 20), nvme: None };
@@ -134,13 +143,13 @@ fn pages_are_compressed_over_a_slow_link_but_not_in_exact_requests() {
     let spec = Some(spec(PolicyKind::LeoAm, 0.1));
     let options = LoadOptions { budgets, limits, policy: spec, ..plain };
     let handle = engine_with(test, ModelSource::BuiltIn, options).unwrap().0;
-    let (text, summary) = ask_saved(&handle, AttentionMode::AsLoaded);
-    let chosen = summary.chosen.unwrap();
+    let (text, summary) = generate_saved(&handle, AttentionMode::AsLoaded);
+    let selection = summary.selection.unwrap();
     assert_eq!(text, ANSWER);
-    assert!(chosen.packed > 0.0, "{chosen:?}"); // how many depends on the load of the machine
+    assert!(selection.compressed > 0.0, "{selection:?}"); // how many depends on the load of the machine
     assert!(summary.kv_peak_bytes.vram <= 2 << 20, "{:?}", summary.kv_peak_bytes);
     // An exact request reads the same pages uncompressed, bit-identical.
-    let (text, summary) = ask_saved(&handle, AttentionMode::Exact);
+    let (text, summary) = generate_saved(&handle, AttentionMode::Exact);
     assert_eq!((text, summary.attention), (expected, AttentionKind::ExactOffload));
 }
 
@@ -150,7 +159,7 @@ fn first_layers_over_the_ram_budget_are_refused() {
     let Some(handle) = engine(test, Some(spec(PolicyKind::LeoAm, 0.1)), [Some(3 << 19), Some(1 << 20)]) else { return };
     let messages = vec![Message { role: Role::User, content: format!("{}\n\n{QUESTION}", half_document()) }];
     let (sampling, policy) = (Sampling::default(), AttentionMode::AsLoaded);
-    handle.send(EngineCommand::Generate { turn: 7, messages, documents: Vec::new(), sampling, max_tokens: 24, policy });
+    handle.send(EngineCommand::Generate { request: 7, messages, documents: Vec::new(), sampling, max_tokens: 24, policy });
     let refused = finish(&handle).1.unwrap_err();
     assert!(refused.contains("Leoam keeps the first 2 layers off the disk") && refused.contains("--ram-budget"), "{refused}");
 }

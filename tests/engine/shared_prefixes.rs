@@ -62,10 +62,10 @@ fn references(documents: &[usize]) -> (String, Vec<DocumentRef>) {
     (all, references)
 }
 
-fn ask_of(handle: &EngineHandle, all: &str, documents: Vec<DocumentRef>) -> Answer {
+fn generate_with(handle: &EngineHandle, all: &str, documents: Vec<DocumentRef>) -> Answer {
     let messages = vec![Message { role: Role::User, content: format!("{all}\n\n{QUESTION}") }];
     let (sampling, policy, max_tokens) = (Sampling::default(), Default::default(), 12);
-    handle.send(EngineCommand::Generate { turn: 7, messages, documents, sampling, max_tokens, policy });
+    handle.send(EngineCommand::Generate { request: 7, messages, documents, sampling, max_tokens, policy });
     let (events, end) = finish(handle);
     let summary = end.unwrap();
     let (prompt_tokens, cached_tokens) = (summary.prompt_tokens, summary.cached_tokens);
@@ -80,15 +80,15 @@ fn ask_of(handle: &EngineHandle, all: &str, documents: Vec<DocumentRef>) -> Answ
     answer
 }
 
-fn ask(handle: &EngineHandle, documents: &[usize]) -> Answer {
+fn generate(handle: &EngineHandle, documents: &[usize]) -> Answer {
     let (all, documents) = references(documents);
-    ask_of(handle, &all, documents)
+    generate_with(handle, &all, documents)
 }
 
 /// Prefills documents ahead of a question: the tokens computed.
 fn prefill(handle: &EngineHandle, documents: &[usize]) -> usize {
     let (text, documents) = references(documents);
-    handle.send(EngineCommand::Prefill { turn: 8, text, documents });
+    handle.send(EngineCommand::Prefill { request: 8, text, documents });
     let summary = finish(handle).1.unwrap();
     summary.prompt_tokens - summary.cached_tokens
 }
@@ -131,7 +131,7 @@ fn documents_resume_alone_in_another_order_and_after_a_restart() {
     let test = "documents_resume_alone_in_another_order_and_after_a_restart";
     let dir = tempfile::tempdir().unwrap();
     let Some(handle) = engine(test, dir.path(), [None; 3], None) else { return };
-    let all = ask(&handle, &[0, 1, 2]);
+    let all = generate(&handle, &[0, 1, 2]);
     assert_eq!(all.cached_tokens, 0);
     let sentences: Vec<_> = all.notices.iter().filter(|n| n.contains("can be recovered")).collect();
     assert!(matches!(sentences.as_slice(), [one] if one.starts_with("0.txt, 1.txt and 2.txt are saved in")), "{:?}", all.notices);
@@ -144,27 +144,27 @@ fn documents_resume_alone_in_another_order_and_after_a_restart() {
 
     // The first document, and the first two, were not saved by themselves, and need no prefill.
     let (n_question, one) = (40, saved.iter().find(|s| s.name == "1.txt").unwrap().tokens);
-    let first = ask(&handle, &[0]);
+    let first = generate(&handle, &[0]);
     assert_resumed(&first, n_question);
-    assert_resumed(&ask(&handle, &[0, 1]), n_question);
+    assert_resumed(&generate(&handle, &[0, 1]), n_question);
     // The second one after the first is of no use alone.
-    assert_eq!(ask(&handle, &[1]).cached_tokens, 0);
-    assert_resumed(&ask(&handle, &[1]), n_question);
+    assert_eq!(generate(&handle, &[1]).cached_tokens, 0);
+    assert_resumed(&generate(&handle, &[1]), n_question);
     // Another order: what is saved alone is used, the rest is prefilled.
-    let third = ask(&handle, &[1, 2, 0]);
+    let third = generate(&handle, &[1, 2, 0]);
     assert_resumed(&third, third.prompt_tokens - one);
     drop(handle);
 
     // After a restart, with pages that do not fit in VRAM and RAM.
     for budgets in [[None; 3], [Some(1 << 20), Some(1 << 20), None]] {
         let handle = engine(test, dir.path(), budgets, None).unwrap();
-        let again = ask(&handle, &[0, 1, 2]);
+        let again = generate(&handle, &[0, 1, 2]);
         assert_resumed(&again, n_question);
         assert_eq!(again.text, all.text, "{budgets:?}");
-        let alone = ask(&handle, &[0]);
+        let alone = generate(&handle, &[0]);
         assert_resumed(&alone, n_question);
         assert_eq!(alone.text, first.text, "{budgets:?}");
-        let other = ask(&handle, &[1, 2, 0]);
+        let other = generate(&handle, &[1, 2, 0]);
         assert_resumed(&other, n_question);
         assert_eq!(other.text, third.text, "{budgets:?}");
         assert!(again.notices.iter().chain(&alone.notices).chain(&other.notices).all(|n| !n.contains("prefilled again")));
@@ -176,17 +176,17 @@ fn shared_prefix_gives_the_answer_of_documents_that_are_not_saved() {
     let test = "shared_prefix_gives_the_answer_of_documents_that_are_not_saved";
     let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let Some(handle) = engine(test, other.path(), [None; 3], None) else { return };
-    let unsaved = ask_of(&handle, &references(&[0, 1]).0, Vec::new());
+    let unsaved = generate_with(&handle, &references(&[0, 1]).0, Vec::new());
     drop(handle);
     // Saved one after the other, by two processes, the first one stopped after the first document.
     let handle = engine(test, dir.path(), [None; 3], None).unwrap();
     assert!(prefill(&handle, &[0]) > 600);
     drop(handle);
     let handle = engine(test, dir.path(), [None; 3], None).unwrap();
-    let saved = ask(&handle, &[0, 1]);
+    let saved = generate(&handle, &[0, 1]);
     assert!(saved.cached_tokens > 600, "{}", saved.cached_tokens);
     assert_eq!(saved.text, unsaved.text);
-    // Nothing is left to prefill but the margin at the end, whichever command asks.
+    // Only the margin at the end is left to prefill, for each command.
     assert!(prefill(&handle, &[0, 1]) <= PAGE);
 }
 
@@ -199,19 +199,19 @@ fn documents_saved_as_one_text_before_are_used_in_their_order() {
     let (all, parts) = references(&[0, 1]);
     let content_hash = *blake3::hash(all.as_bytes()).as_bytes();
     let joined = DocumentRef { content_hash, name: "0.txt and 1 more".into(), ..parts[1].clone() };
-    let before = ask_of(&handle, &all, vec![joined]);
+    let before = generate_with(&handle, &all, vec![joined]);
     assert_eq!(before.cached_tokens, 0);
     drop(handle);
     let handle = engine(test, dir.path(), [None; 3], None).unwrap();
-    let now = ask_of(&handle, &all, parts);
+    let now = generate_with(&handle, &all, parts);
     assert_resumed(&now, 40);
     assert_eq!(now.text, before.text);
     let sentences: Vec<_> = now.notices.iter().filter(|n| n.contains("saved as one text")).collect();
     assert!(matches!(sentences.as_slice(), [one] if one.contains("0.txt and 1 more")), "{:?}", now.notices);
     assert_eq!(names(&list(&handle, dir.path())), ["0.txt and 1 more"]);
     // The first one alone is prefilled and saved; nothing is lost.
-    assert_eq!(ask(&handle, &[0]).cached_tokens, 0);
-    assert_resumed(&ask(&handle, &[0, 1]), 40);
+    assert_eq!(generate(&handle, &[0]).cached_tokens, 0);
+    assert_resumed(&generate(&handle, &[0, 1]), 40);
     assert_eq!(names(&list(&handle, dir.path())), ["0.txt", "0.txt and 1 more"]);
 }
 
@@ -220,18 +220,18 @@ fn later_document_is_prefilled_again_if_the_first_one_was_deleted() {
     let test = "later_document_is_prefilled_again_if_the_first_one_was_deleted";
     let dir = tempfile::tempdir().unwrap();
     let Some(handle) = engine(test, dir.path(), [None; 3], None) else { return };
-    let before = ask(&handle, &[0, 1]);
+    let before = generate(&handle, &[0, 1]);
     let saved = list(&handle, dir.path());
     let first = saved.iter().find(|s| s.after.is_empty()).unwrap().id.clone();
     drop(handle);
     // By hand, not through the library.
     std::fs::remove_dir_all(dir.path().join(&first)).unwrap();
     let handle = engine(test, dir.path(), [None; 3], None).unwrap();
-    let after = ask(&handle, &[0, 1]);
+    let after = generate(&handle, &[0, 1]);
     assert_eq!((after.cached_tokens, after.text.as_str()), (0, before.text.as_str()));
     let sentences: Vec<_> = after.notices.iter().filter(|n| n.contains("cannot be used")).collect();
     assert!(matches!(sentences.as_slice(), [one] if one.contains("0.txt") && one.contains("1.txt")), "{:?}", after.notices);
-    assert_resumed(&ask(&handle, &[0, 1]), 40);
+    assert_resumed(&generate(&handle, &[0, 1]), 40);
 
     // Through the library, what was saved after it goes as well, but not what is open.
     let (kv_dir, id) = (Some(dir.path().to_owned()), first);
@@ -246,14 +246,14 @@ fn two_documents_with_one_text_share_what_is_saved() {
     let test = "two_documents_with_one_text_share_what_is_saved";
     let dir = tempfile::tempdir().unwrap();
     let Some(handle) = engine(test, dir.path(), [None; 3], None) else { return };
-    let both = ask(&handle, &[0, 0]);
+    let both = generate(&handle, &[0, 0]);
     assert_eq!(both.cached_tokens, 0);
     assert_eq!(names(&list(&handle, dir.path())), ["0.txt", "0.txt after 0.txt"]);
     let (text, mut copy) = references(&[0]);
     copy[0].name = "copy.txt".into();
-    assert_resumed(&ask_of(&handle, &text, copy), 40);
+    assert_resumed(&generate_with(&handle, &text, copy), 40);
     assert_eq!(names(&list(&handle, dir.path())), ["0.txt after 0.txt", "copy.txt"]);
-    assert_resumed(&ask(&handle, &[0, 0]), 40);
+    assert_resumed(&generate(&handle, &[0, 0]), 40);
 }
 
 #[test]
@@ -263,7 +263,7 @@ fn full_disk_while_a_prefix_is_shared_loses_nothing_of_it() {
     let Some(handle) = engine(test, dir.path(), [None; 3], None) else { return };
     prefill(&handle, &[0]);
     let first = list(&handle, dir.path())[0].id.clone();
-    let expected = ask_of(&handle, &references(&[0, 1]).0, Vec::new());
+    let expected = generate_with(&handle, &references(&[0, 1]).0, Vec::new());
     drop(handle);
     let full: FolderHook = Arc::new(|folder: Arc<dyn Folder>| {
         let full = FaultInjectingFolder::new(folder);
@@ -271,7 +271,7 @@ fn full_disk_while_a_prefix_is_shared_loses_nothing_of_it() {
         Arc::new(full)
     });
     let handle = engine(test, dir.path(), [None; 3], Some(full)).unwrap();
-    let answer = ask(&handle, &[0, 1]);
+    let answer = generate(&handle, &[0, 1]);
     assert!(answer.cached_tokens > 600, "the first document is used");
     assert_eq!(answer.text, expected.text);
     assert_eq!(answer.notices.iter().filter(|n| n.contains("nothing more is saved")).count(), 1, "{:?}", answer.notices);
@@ -282,7 +282,7 @@ fn full_disk_while_a_prefix_is_shared_loses_nothing_of_it() {
     drop(store);
     // With room again, the rest is saved.
     let handle = engine(test, dir.path(), [None; 3], None).unwrap();
-    ask(&handle, &[0, 1]);
-    assert_resumed(&ask(&handle, &[0, 1]), 40);
+    generate(&handle, &[0, 1]);
+    assert_resumed(&generate(&handle, &[0, 1]), 40);
     assert_eq!(Catalog::open(dir.path()).unwrap().0.list().unwrap().len(), 2);
 }

@@ -16,7 +16,7 @@ const PAGE_BYTES: usize = 64 * 3072 / 6;
 
 fn tokens() -> Vec<u32> {
     let mut rng = strata::base::Rng::new(11);
-    (0..N_PREFIX + 20).map(|_| rng.below(2000)).collect()
+    (0..N_PREFIX + 20).map(|_| rng.uniform(2000)).collect()
 }
 
 /// Rows `[n, V]` and the position of the first.
@@ -39,10 +39,10 @@ fn score_rows_match_prefill_after_the_prefix() {
     let test = "score_rows_match_prefill_after_the_prefix";
     let tokens = tokens();
     let Some((handle, _)) = engine(test, ModelSource::BuiltIn, KvDtype::F32) else { return };
-    let (every, _, _) = rows(&handle, EngineCommand::Logits { turn: 1, tokens: tokens.clone() });
+    let (every, _, _) = rows(&handle, EngineCommand::Logits { request: 1, tokens: tokens.clone() });
     let vocab_size = every.len() / tokens.len();
     for n_prefix in [0, 64, N_PREFIX] {
-        let scored = EngineCommand::Score { turn: 2, tokens: tokens.clone(), n_prefix };
+        let scored = EngineCommand::Score { request: 2, tokens: tokens.clone(), n_prefix };
         let (got, first, summary) = rows(&handle, scored);
         assert_eq!((first, got.len()), (n_prefix, (tokens.len() - n_prefix) * vocab_size));
         assert_eq!((summary.prompt_tokens, summary.generated_tokens), (n_prefix, tokens.len() - n_prefix));
@@ -54,7 +54,7 @@ fn score_rows_match_prefill_after_the_prefix() {
 #[test]
 fn repeated_score_is_bit_identical_and_offloaded_score_matches() {
     let test = "repeated_score_is_bit_identical";
-    let score = || EngineCommand::Score { turn: 1, tokens: tokens(), n_prefix: N_PREFIX };
+    let score = || EngineCommand::Score { request: 1, tokens: tokens(), n_prefix: N_PREFIX };
     let Some((handle, _)) = engine(test, ModelSource::BuiltIn, KvDtype::F16) else { return };
     let (first, _, _) = rows(&handle, score());
     assert!(rows(&handle, score()).0 == first, "two runs differ");
@@ -87,8 +87,8 @@ fn score_over_corrupt_pages_recomputes_them_and_emits_every_row_once() {
     let text = "The ferryman counted the boats and went home. ".repeat(90);
     let tokens = tokens_of(&text);
     let document = saved_as("ferry.txt", &text, 1);
-    let score = || EngineCommand::Score { turn: 2, tokens: tokens.clone(), n_prefix: tokens.len() - 8 };
-    handle.send(EngineCommand::Prefill { turn: 1, text, documents: vec![document] });
+    let score = || EngineCommand::Score { request: 2, tokens: tokens.clone(), n_prefix: tokens.len() - 8 };
+    handle.send(EngineCommand::Prefill { request: 1, text, documents: vec![document] });
     finish(&handle).1.unwrap();
     let (want, first, summary) = rows(&handle, score());
     assert_eq!(summary.pages.recomputed, 0);
@@ -117,7 +117,7 @@ fn files(dir: &Path) -> Vec<PathBuf> {
 fn score_without_tokens_to_score_is_refused() {
     let Some((handle, _)) = engine("score_without_tokens", ModelSource::BuiltIn, KvDtype::F16) else { return };
     for n_prefix in [3, 4] {
-        handle.send(EngineCommand::Score { turn: 1, tokens: vec![5, 6, 7], n_prefix });
+        handle.send(EngineCommand::Score { request: 1, tokens: vec![5, 6, 7], n_prefix });
         assert!(finish(&handle).1.is_err(), "{n_prefix}");
     }
 }

@@ -17,11 +17,11 @@ struct Run {
     summary: Box<RequestSummary>,
 }
 
-fn ask(handle: &EngineHandle, history: &mut History, n_bytes: usize) -> Box<RequestSummary> {
+fn generate(handle: &EngineHandle, history: &mut History, n_bytes: usize) -> Box<RequestSummary> {
     let content = format!("{}\n\n{QUESTION}", &document()[..n_bytes]);
     let messages = vec![Message { role: Role::User, content }];
     let (sampling, policy) = (Sampling::default(), AttentionMode::AsLoaded);
-    handle.send(EngineCommand::Generate { turn: 7, messages, documents: Vec::new(), sampling, max_tokens: 24, policy });
+    handle.send(EngineCommand::Generate { request: 7, messages, documents: Vec::new(), sampling, max_tokens: 24, policy });
     let (events, end) = finish(handle);
     for event in events {
         if let EngineEvent::Telemetry(snapshot) = event {
@@ -36,7 +36,7 @@ fn run(test: &str, detail: Detail, options: LoadOptions) -> Option<Run> {
     let (handle, _) = engine_with(test, ModelSource::BuiltIn, LoadOptions { context: Some(8192), ..options })?;
     handle.observe(detail);
     let mut history = History::default();
-    let summary = ask(&handle, &mut history, 9_000);
+    let summary = generate(&handle, &mut history, 9_000);
     Some(Run { history, summary })
 }
 
@@ -140,9 +140,9 @@ fn unobserved_engine_emits_no_telemetry() {
     let test = "unobserved_engine_emits_no_telemetry";
     let Some((handle, _)) = engine_with(test, ModelSource::BuiltIn, LoadOptions::default()) else { return };
     let mut history = History::default();
-    ask(&handle, &mut history, 500);
+    generate(&handle, &mut history, 500);
     assert_eq!(history.n_events(), 0);
     handle.observe(Detail::Events);
-    ask(&handle, &mut history, 600);
+    generate(&handle, &mut history, 600);
     assert!(history.n_events() > 0);
 }

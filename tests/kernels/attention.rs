@@ -49,7 +49,7 @@ fn segment(gpu: &Gpu, rng: &mut Rng, case: &Case, first_token: usize, n_tokens: 
     // A shuffled table, so that only a kernel that uses it finds its blocks.
     let mut table: Vec<u32> = (0..(g * n_blocks) as u32).collect();
     for i in (1..table.len()).rev() {
-        table.swap(i, rng.below(i as u32 + 1) as usize);
+        table.swap(i, rng.uniform(i as u32 + 1) as usize);
     }
     let bytes = (g * n_blocks) as u64 * case.element.block_bytes(d);
     // Garbage in unwritten memory reveals a kernel that reads past the end.

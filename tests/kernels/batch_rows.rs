@@ -59,7 +59,7 @@ fn case(rng: &mut Rng, (_, g, d): Shape, element: KvFormat) -> Case {
     let selected = Pool::new(rng, g, d, element, 12);
     let list = |rng: &mut Rng, head: usize, n: usize| -> Vec<TokenSlot> {
         let mut blocks: Vec<usize> = (0..48).collect();
-        (0..n).for_each(|i| blocks.swap(i, i + rng.below((48 - i) as u32) as usize));
+        (0..n).for_each(|i| blocks.swap(i, i + rng.uniform((48 - i) as u32) as usize));
         blocks[..n].iter().flat_map(|&b| listed(rng, selected.slot(head, b))).collect()
     };
     // One row reads two splits, one a single block, one nothing.

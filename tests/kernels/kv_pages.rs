@@ -147,7 +147,7 @@ fn segments(gpu: &Gpu, rng: &mut Rng, case: &Case, keys: &mut [Vec<f32>], values
     let page_bytes = case.sealed.page_bytes(g, d) as usize;
     let mut frames: Vec<usize> = (0..case.n_pages + 2).collect();
     for i in (1..frames.len()).rev() {
-        frames.swap(i, rng.below(i as u32 + 1) as usize);
+        frames.swap(i, rng.uniform(i as u32 + 1) as usize);
     }
     let mut pool = vec![0xffu8; frames.len() * page_bytes];
     let mut collect = |numbers: &[f32], n_keys: usize| {

@@ -38,7 +38,7 @@ impl Pool {
     pub fn new(rng: &mut Rng, g: usize, d: usize, element: KvFormat, n_pages: usize) -> Pool {
         let mut frames: Vec<usize> = (0..n_pages + 2).collect();
         for i in (1..frames.len()).rev() {
-            frames.swap(i, rng.below(i as u32 + 1) as usize);
+            frames.swap(i, rng.uniform(i as u32 + 1) as usize);
         }
         let (page_bytes, page_numbers) = (element.page_bytes(g, d) as usize, 4 * g * 32 * d);
         // All ones is NaN in every format.
@@ -85,10 +85,10 @@ pub fn whole_block(slot: u32) -> Vec<TokenSlot> {
 
 /// Random tokens of a block: all of them, one, or any subset.
 pub fn listed(rng: &mut Rng, slot: u32) -> Vec<TokenSlot> {
-    let tokens = match rng.below(3) {
+    let tokens = match rng.uniform(3) {
         0 => 0xffff,
-        1 => 1 << rng.below(16),
-        _ => 1 + rng.below(0xffff),
+        1 => 1 << rng.uniform(16),
+        _ => 1 + rng.uniform(0xffff),
     };
     whole_block(slot).into_iter().enumerate().filter(|(t, _)| tokens >> t & 1 == 1).map(|(_, token)| token).collect()
 }

@@ -162,7 +162,7 @@ fn qk_scores_over_any_blocks_match_reference() {
         let pool = Pool::new(&mut rng, g, d, element, 5);
         let n_blocks = n_keys.div_ceil(16) + 2;
         // Blocks of any pages, some twice; the last head has one less.
-        let mut table: Vec<u32> = (0..g * n_blocks).map(|i| pool.slot(i / n_blocks, rng.below(20) as usize)).collect();
+        let mut table: Vec<u32> = (0..g * n_blocks).map(|i| pool.slot(i / n_blocks, rng.uniform(20) as usize)).collect();
         table[(g - 1) * n_blocks] = PAD;
         let q = random(&mut rng, h * d, 1.0 / (d as f32).sqrt());
         let (kv, q_slice) = (upload(&gpu, &pool.bytes), upload(&gpu, &q));

@@ -46,7 +46,7 @@ impl Segment {
 fn lists(rng: &mut Rng, pool: &Pool, lengths: &[usize]) -> Vec<Vec<TokenSlot>> {
     let list = |(head, &n): (usize, &usize)| {
         let mut blocks: Vec<usize> = (0..4 * N_PAGES).collect();
-        (0..n).for_each(|i| blocks.swap(i, i + rng.below((4 * N_PAGES - i) as u32) as usize));
+        (0..n).for_each(|i| blocks.swap(i, i + rng.uniform((4 * N_PAGES - i) as u32) as usize));
         blocks[..n].iter().flat_map(|&b| listed(rng, pool.slot(head, b))).collect()
     };
     lengths.iter().enumerate().map(list).collect()
@@ -141,7 +141,7 @@ fn decode_reads_lists_of_any_length() {
             let all: Vec<Vec<TokenSlot>> =
                 (0..2).map(|head| (0..4 * N_PAGES).flat_map(|b| whole_block(pool.slot(head, b))).collect()).collect();
             let mut lists = vec![all[0][..520].to_vec(), all[1].clone()];
-            (1..lists[1].len()).rev().for_each(|i| lists[1].swap(i, rng.below(i as u32 + 1) as usize));
+            (1..lists[1].len()).rev().for_each(|i| lists[1].swap(i, rng.uniform(i as u32 + 1) as usize));
             lists[1].truncate(n);
             // Otherwise a head reads nothing at all.
             let tail = Pool::new(&mut rng, 2, 64, KvFormat::F16, 1);

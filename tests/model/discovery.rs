@@ -144,8 +144,8 @@ fn ollama_models_are_found_by_manifest_with_their_names() {
         [("ann/gone:latest", "", false), ("ann/odd:latest", "", false), ("ann/torn:latest", "", false), ("tiny:1b", "", true)],
         "the same file under another tag is not another model"
     );
-    for (found, says) in found.iter().zip(["ollama pull ann/gone:latest", "corrupt", "corrupt"]) {
-        assert!(reason(found).contains(says), "{}", reason(found));
+    for (found, expected) in found.iter().zip(["ollama pull ann/gone:latest", "corrupt", "corrupt"]) {
+        assert!(reason(found).contains(expected), "{}", reason(found));
     }
 }
 
@@ -175,11 +175,11 @@ fn unusable_files_are_listed_with_the_reason() {
     disk.write("f-good.GGUF", &whole);
     disk.write("notes.txt", b"no model");
     let (found, _) = found(&[disk.own()], &Limits::default());
-    let says = ["'mamba' is not supported", "truncated", "web page", "empty", "e-part-00001-of-00002.gguf is missing", ""];
-    assert_eq!(found.len(), says.len());
-    for (found, says) in found.iter().zip(says) {
-        assert!(reason(found).contains(says), "{}: {}", found.candidate.name, reason(found));
-        assert!(says.is_empty() || reason(found).ends_with('.'), "a sentence: {}", reason(found));
+    let expected = ["'mamba' is not supported", "truncated", "web page", "empty", "e-part-00001-of-00002.gguf is missing", ""];
+    assert_eq!(found.len(), expected.len());
+    for (found, expected) in found.iter().zip(expected) {
+        assert!(reason(found).contains(expected), "{}: {}", found.candidate.name, reason(found));
+        assert!(expected.is_empty() || reason(found).ends_with('.'), "a sentence: {}", reason(found));
     }
     assert!(found[5].header.is_ok());
 }

@@ -19,12 +19,12 @@ fn every_committed_group_is_intact_after_a_power_failure_at_any_write() {
         let faulty = FaultInjectingFolder::new(Arc::new(memory.clone()));
         let folder: Arc<dyn Folder> = Arc::new(faulty.clone());
         let mut offload = tiers(config(200), &folder, N_GROUPS);
-        let op = if rng.below(3) == 0 { FaultOp::Sync } else { FaultOp::Write };
-        faulty.add(Rule::once(op, "", u64::from(rng.below(if op == FaultOp::Sync { 12 } else { 70 })), Fault::PowerCut));
+        let op = if rng.uniform(3) == 0 { FaultOp::Sync } else { FaultOp::Write };
+        faulty.add(Rule::once(op, "", u64::from(rng.uniform(if op == FaultOp::Sync { 12 } else { 70 })), Fault::PowerCut));
         let mut n_durable = 0;
         for group in 0..N_GROUPS {
             put_group(&mut offload, group, Retention::InRam).unwrap();
-            if rng.below(3) == 0 && offload.flush() {
+            if rng.uniform(3) == 0 && offload.flush() {
                 n_durable = group + 1;
             }
         }

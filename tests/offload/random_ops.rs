@@ -40,10 +40,10 @@ impl History {
         let mut rng = Rng::new(seed);
         let faulty = FaultInjectingFolder::new(Arc::new(MemoryFolder::new()));
         let folder: Arc<dyn Folder> = Arc::new(faulty.clone());
-        let mut config = config(u64::from(3 + rng.below(30)));
-        config.read_ahead = rng.below(4) > 0;
-        if disk == Disk::WritesFail && rng.below(2) == 0 {
-            config.disk_budget = Bytes(u64::from(20 + rng.below(1200)) << 10);
+        let mut config = config(u64::from(3 + rng.uniform(30)));
+        config.read_ahead = rng.uniform(4) > 0;
+        if disk == Disk::WritesFail && rng.uniform(2) == 0 {
+            config.disk_budget = Bytes(u64::from(20 + rng.uniform(1200)) << 10);
         }
         let offload = tiers(config.clone(), &folder, N_DOCUMENT);
         let n_tokens = N_DOCUMENT as usize * 64;
@@ -93,8 +93,8 @@ impl History {
 
     fn put_group(&mut self) {
         let group = (0..self.n_groups()).find(|g| (0..N_LAYER).any(|l| !self.model.contains_key(&PageId::kv(l, *g))));
-        let retention = if self.rng.below(3) == 0 { Retention::OnDiskOnly } else { Retention::InRam };
-        for layer in 0..if self.rng.below(8) == 0 { 1 } else { N_LAYER } {
+        let retention = if self.rng.uniform(3) == 0 { Retention::OnDiskOnly } else { Retention::InRam };
+        for layer in 0..if self.rng.uniform(8) == 0 { 1 } else { N_LAYER } {
             self.put(PageId::kv(layer, group.unwrap_or(0)), retention);
         }
     }
@@ -103,18 +103,18 @@ impl History {
     fn attend(&mut self) {
         let n = self.n_groups();
         let pages: Vec<PageId> = (0..N_LAYER).flat_map(|l| (0..n).map(move |g| PageId::kv(l, g))).collect();
-        let is_cyclic = self.rng.below(2) == 0;
-        if self.rng.below(4) == 0 {
+        let is_cyclic = self.rng.uniform(2) == 0;
+        if self.rng.uniform(4) == 0 {
             self.tiers.request(&pages)
         } else {
             self.tiers.plan(&pages, is_cyclic)
         }
-        for _ in 0..1 + self.rng.below(2) {
+        for _ in 0..1 + self.rng.uniform(2) {
             for page in &pages {
-                match self.rng.below(20) {
+                match self.rng.uniform(20) {
                     0 => {}
                     1 => {
-                        let i = self.rng.below(pages.len() as u32) as usize;
+                        let i = self.rng.uniform(pages.len() as u32) as usize;
                         self.fetch(pages[i]);
                     }
                     _ => self.fetch(*page),
@@ -126,7 +126,7 @@ impl History {
 
     fn append_tokens(&mut self) {
         if self.n_groups() < MAX_GROUPS {
-            let ids: Vec<u32> = (0..30 + self.rng.below(200)).map(|_| self.rng.next_u32()).collect();
+            let ids: Vec<u32> = (0..30 + self.rng.uniform(200)).map(|_| self.rng.next_u32()).collect();
             self.tiers.append_tokens(&ids);
             self.n_tokens += ids.len();
         }
@@ -134,7 +134,7 @@ impl History {
 
     fn truncate(&mut self) {
         let least = N_DOCUMENT as usize * 64;
-        self.n_tokens = least + self.rng.below((self.n_tokens - least + 1) as u32) as usize;
+        self.n_tokens = least + self.rng.uniform((self.n_tokens - least + 1) as u32) as usize;
         self.tiers.truncate(self.n_tokens);
         let n = self.n_groups();
         self.model.retain(|p, _| p.group < n);
@@ -144,10 +144,10 @@ impl History {
         if self.disk == Disk::Works {
             return;
         }
-        let skip = u64::from(self.rng.below(20));
-        let times = 1 + u64::from(self.rng.below(6));
+        let skip = u64::from(self.rng.uniform(20));
+        let times = 1 + u64::from(self.rng.uniform(6));
         let add = |op, file, fault| self.faulty.add(Rule { op, file, skip, times, fault });
-        match self.rng.below(if self.disk == Disk::ReadsFail { 9 } else { 5 }) {
+        match self.rng.uniform(if self.disk == Disk::ReadsFail { 9 } else { 5 }) {
             0 => add(FaultOp::Write, "kv-", Fault::Failed),
             1 => add(FaultOp::Write, "", Fault::NoSpace),
             2 => add(FaultOp::Grow, "kv-", Fault::NoSpace),
@@ -189,7 +189,7 @@ impl History {
 
     fn run(mut self) -> (usize, usize) {
         for _ in 0..40 {
-            match self.rng.below(14) {
+            match self.rng.uniform(14) {
                 0..5 => self.put_group(),
                 5..7 => self.attend(),
                 7 => self.append_tokens(),

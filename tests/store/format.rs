@@ -124,8 +124,8 @@ fn bit_flips_anywhere_lose_pages_but_never_yield_a_wrong_page() {
         for _ in 0..60 {
             let copy = memory.copied();
             let mut bytes = whole.clone();
-            let at = rng.below(bytes.len() as u32) as usize;
-            bytes[at] ^= 1 << rng.below(8);
+            let at = rng.uniform(bytes.len() as u32) as usize;
+            bytes[at] ^= 1 << rng.uniform(8);
             copy.set_bytes(file, bytes);
             match open(&copy) {
                 Ok(mut store) => n_lost += N_PAGES - n_intact(&mut store),
@@ -189,7 +189,7 @@ fn truncated_files_lose_pages_but_never_yield_a_wrong_page() {
     let mut rng = Rng::new(5);
     for file in ["header", "index", "kv-0000.arena"] {
         let whole = memory.bytes(file).unwrap();
-        let mut cuts: Vec<usize> = (0..25).map(|_| rng.below(whole.len() as u32) as usize).collect();
+        let mut cuts: Vec<usize> = (0..25).map(|_| rng.uniform(whole.len() as u32) as usize).collect();
         cuts.extend([0, 1, 255, 4095, 4096, 8192, whole.len() - 1]);
         for cut in cuts.into_iter().filter(|c| *c <= whole.len()) {
             let copy = memory.copied();

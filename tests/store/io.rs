@@ -53,7 +53,7 @@ fn round_trip(io: &Io, storage: &Arc<dyn Storage>, name: &str) {
         done.result.unwrap();
     }
     let mut rng = Rng::new(4);
-    let offsets: Vec<u64> = (0..200).map(|_| u64::from(rng.below(1000)) * 4096).collect();
+    let offsets: Vec<u64> = (0..200).map(|_| u64::from(rng.uniform(1000)) * 4096).collect();
     let mut n_seen = 0;
     let mut check = |done: strata::kv::store::IoDone| {
         done.result.unwrap();

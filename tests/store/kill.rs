@@ -60,9 +60,9 @@ fn run_and_kill(path: &OsStr, backend: &str, rng: &mut Rng) -> Option<u32> {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
     let said = |line: &String| line.rsplit_once("committed ").and_then(|(_, n)| n.parse::<u32>().ok());
     // Some lines, then a random moment within a group.
-    let n_lines = rng.below(8);
+    let n_lines = rng.uniform(8);
     let mut last = (0..n_lines).filter_map(|_| lines.by_ref().find_map(|l| said(&l))).last();
-    std::thread::sleep(Duration::from_micros(u64::from(rng.below(if n_lines == 0 { 40_000 } else { 4_000 }))));
+    std::thread::sleep(Duration::from_micros(u64::from(rng.uniform(if n_lines == 0 { 40_000 } else { 4_000 }))));
     child.kill().unwrap();
     child.wait().unwrap();
     last = lines.filter_map(|l| said(&l)).last().or(last);

@@ -59,10 +59,10 @@ fn history(seed: u64) -> usize {
     let mut model = Model::default();
     let mut said = format!("seed {seed}:");
     for _ in 0..60 {
-        match rng.below(12) {
+        match rng.uniform(12) {
             0..7 => {
-                let group = rng.below(N_GROUPS);
-                for layer in 0..1 + rng.below(N_LAYER) {
+                let group = rng.uniform(N_GROUPS);
+                for layer in 0..1 + rng.uniform(N_LAYER) {
                     let page = PageId::kv(layer, group);
                     if store.put(page, &payload(page, 0, 9000)).is_ok() {
                         model.written.insert(page);
@@ -84,8 +84,8 @@ fn history(seed: u64) -> usize {
             n => {
                 // A power failure at some write or sync of a commit, or without a commit.
                 if n == 10 {
-                    let op = if rng.below(2) == 0 { FaultOp::Write } else { FaultOp::Sync };
-                    faulty.add(Rule::once(op, "", u64::from(rng.below(6)), Fault::PowerCut));
+                    let op = if rng.uniform(2) == 0 { FaultOp::Write } else { FaultOp::Sync };
+                    faulty.add(Rule::once(op, "", u64::from(rng.uniform(6)), Fault::PowerCut));
                     let mut after = Model { committed: model.committed.clone(), written: model.written.clone() };
                     after.commit();
                     if store.commit().is_ok() {

@@ -35,7 +35,7 @@ struct Tree {
     by_module: BTreeMap<Vec<String>, usize>,
 }
 
-/// Where a path ends.
+/// End of a path.
 enum Target {
     Item(usize),
     Module,

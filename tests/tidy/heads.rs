@@ -1,4 +1,4 @@
-//! Head rule: a file begins with one short sentence that says what it is for.
+//! Head rule: a file begins with one short sentence about its purpose.
 
 use crate::sources::Source;
 

@@ -1,4 +1,4 @@
-//! Circles of files that exist today. The list only shrinks: a circle that has gone or changed must leave it.
+//! Circles of files that exist today. The list only shrinks: an entry of a circle that no longer exists is an error.
 
 /// Files of one folder that use each other, and what ties them together.
 pub struct Known {

@@ -147,8 +147,8 @@ fn end_and_bos_ids_are_found_for_every_family() {
     assert!(qwen.is_control(151_644) && !qwen.is_control(0));
     for (name, tokenizer) in tokenizers(test) {
         assert!(tokenizer.end_ids().count() > 0, "{name}");
-        let wants_bos = matches!(name, "llama-spm" | "phi-3" | "deepseek-coder");
-        assert_eq!(tokenizer.bos_if_added().is_some(), wants_bos, "{name}");
+        let has_bos = matches!(name, "llama-spm" | "phi-3" | "deepseek-coder");
+        assert_eq!(tokenizer.bos_if_added().is_some(), has_bos, "{name}");
     }
 }
 
@@ -206,11 +206,11 @@ fn corrupt_tokenizer_json_is_rejected_or_usable() {
     let mut usable = 0;
     for _ in 0..300 {
         let mut bytes = good.clone();
-        for _ in 0..=rng.below(3) {
+        for _ in 0..=rng.uniform(3) {
             // Most of the structure is in the first bytes; the rest is vocabulary and merges.
-            let within = if rng.below(2) == 0 { 2_000 } else { bytes.len() as u32 };
-            let at = rng.below(within) as usize;
-            bytes[at] = b"0123456789\"{}[]:,aeiou -"[rng.below(24) as usize];
+            let within = if rng.uniform(2) == 0 { 2_000 } else { bytes.len() as u32 };
+            let at = rng.uniform(within) as usize;
+            bytes[at] = b"0123456789\"{}[]:,aeiou -"[rng.uniform(24) as usize];
         }
         std::fs::write(&file, &bytes).unwrap();
         let Ok(tokenizer) = Tokenizer::from_folder(folder.path()) else { continue };

@@ -9,13 +9,13 @@ use strata::engine::{EngineCommand, EngineEvent, Message, Role};
 use crate::mock_engine::{Rig, Setup};
 
 fn answered(rig: &mut Rig, question: &str, answer: &str) {
-    let turn = rig.ask(question);
-    rig.answer(turn, answer);
+    let request = rig.ask(question);
+    rig.answer(request, answer);
 }
 
 fn asked(rig: &mut Rig) -> (u64, Vec<String>) {
     match rig.command() {
-        Some(EngineCommand::Generate { turn, messages, .. }) => (turn, messages.into_iter().map(|m| m.content).collect()),
+        Some(EngineCommand::Generate { request, messages, .. }) => (request, messages.into_iter().map(|m| m.content).collect()),
         other => panic!("not asked: {other:?}"),
     }
 }
@@ -42,8 +42,8 @@ fn regenerated_answers_can_be_switched_between() {
     answered(&mut rig, "Tell me.", "First answer.");
     assert!(rig.harness.query_by_label("Previous answer").is_none(), "no choice yet");
     rig.click("Regenerate");
-    let (turn, _) = asked(&mut rig);
-    rig.answer(turn, "Second answer.");
+    let (request, _) = asked(&mut rig);
+    rig.answer(request, "Second answer.");
     assert!(rig.shows("2 / 2") && rig.shows("Second answer."));
     rig.click("Previous answer");
     assert!(rig.shows("1 / 2") && rig.shows("First answer.") && !rig.shows("Second answer."));
@@ -78,10 +78,10 @@ fn edited_question_begins_a_branch_and_the_old_one_is_still_there() {
     rig.harness.get_by_label("Changed question").type_text(" Really");
     rig.harness.run();
     rig.click("Ask this instead");
-    let (turn, messages) = asked(&mut rig);
+    let (request, messages) = asked(&mut rig);
     assert_eq!(messages.len(), 1);
     assert!(messages[0].contains("One?") && messages[0].contains("Really"), "{messages:?}");
-    rig.answer(turn, "Another.");
+    rig.answer(request, "Another.");
     assert!(rig.shows("Another.") && !rig.shows("Second."));
     rig.click("Previous question");
     assert!(rig.shows("First.") && rig.shows("Second.") && !rig.shows("Another."));
@@ -109,8 +109,8 @@ fn branch_from_an_earlier_answer_keeps_what_came_after_it() {
     rig.click("Show it");
     assert!(rig.shows("Second."));
     rig.click("Branch from here");
-    let turn = rig.ask("Three?");
-    rig.answer(turn, "Third.");
+    let request = rig.ask("Three?");
+    rig.answer(request, "Third.");
     assert!(rig.shows("2 / 2"), "two questions after the first answer");
     rig.click("Previous question");
     assert!(rig.shows("Second.") && !rig.shows("Third."));
@@ -200,8 +200,8 @@ fn instructions_are_stored_as_a_preset_for_other_chats() {
     assert!(rig.harness.query_all_by_label("Temperature").next().is_some());
     rig.harness.key_press(Key::Escape);
     rig.harness.run();
-    let turn = rig.ask("Quoi?");
-    rig.answer(turn, "Oui.");
+    let request = rig.ask("Quoi?");
+    rig.answer(request, "Oui.");
     rig.click("New chat");
     rig.click("Instructions and sampling");
     rig.click("French");
@@ -223,8 +223,8 @@ fn chat_is_there_after_a_restart_with_its_document() {
     rig.wait_for(|rig| rig.shows("notes.txt, 7 tokens") || rig.shows("notes.txt, ~7 tokens"));
     rig.wait_for(|rig| rig.shows("\u{201C}The bell weighs 412 kg\u{201D}, page 1 of notes.txt"));
     assert!(rig.shows("exact dense · 31.2 tok/s"), "and what it cost");
-    let turn = rig.ask("Again?");
-    rig.answer(turn, "Yes.");
+    let request = rig.ask("Again?");
+    rig.answer(request, "Yes.");
     assert_eq!(rig.harness.state().state.chat().exchanges.len(), 2);
 }
 
@@ -232,8 +232,8 @@ fn chat_is_there_after_a_restart_with_its_document() {
 fn answer_that_was_cut_off_by_a_kill_has_what_was_shown() {
     let dir = tempfile::tempdir().unwrap();
     let mut rig = Rig::ready_with(stored_in(&dir));
-    let turn = rig.ask("Where?");
-    rig.emit(EngineEvent::Token { turn, text: "It began in Pud".into(), n: 4, tokens_per_s: 9.0, context_used: 9 });
+    let request = rig.ask("Where?");
+    rig.emit(EngineEvent::Token { request, text: "It began in Pud".into(), n: 4, tokens_per_s: 9.0, context_used: 9 });
     // The file as a killed window leaves it, while this one still has it open; a slow disk may take longer than a frame.
     let is_whole = |copy: &tempfile::TempDir| {
         let store = strata::chats::ChatStore::open(&copy.path().join("chats")).ok()?;
@@ -306,7 +306,7 @@ fn answer_in_the_words_of_the_document_is_a_link_to_its_page() {
 }
 
 #[test]
-fn answer_that_changes_what_the_document_says_is_a_link_only_as_far_as_it_is_there() {
+fn answer_that_changes_the_document_text_is_a_link_only_as_far_as_it_is_there() {
     let mut rig = Rig::ready();
     rig.drop_text("notes.txt", "The bell of the tower weighs 412 kg.");
     answered(&mut rig, "What?", "The bell of the tower weighs 421 kg.");

@@ -1,6 +1,6 @@
 //! Dashboard with the real engine.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use egui::{Event, Key, Modifiers};
@@ -29,6 +29,14 @@ pub struct Real {
 
 const QUESTION: &str = "What is the current temperature for Reribe?";
 
+/// The first half of a document, in a file of the same name in `folder`.
+fn half_of(document: &Path, folder: &Path) -> PathBuf {
+    let text = std::fs::read_to_string(document).unwrap();
+    let half = folder.join(document.file_name().unwrap());
+    std::fs::write(&half, &text[..text.len() / 2]).unwrap();
+    half
+}
+
 impl Real {
     /// None without a device.
     pub fn start(theme: ThemeChoice, policy: Option<PolicySpec>) -> Option<Real> {
@@ -38,7 +46,11 @@ impl Real {
             eprintln!("skipped: {error}");
             return None;
         }
-        let budgets = Tiers { vram: Some(Bytes(6 << 20)), ram: Some(Bytes(6 << 20)), disk: Some(Bytes(1 << 30)) };
+        let fixture = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/quote/document.txt");
+        // Half of the document takes a quarter of the time. Recorded runs and pictures have all of it.
+        let is_recorded = ["STRATA_RECORD", "STRATA_SHOTS"].iter().any(|name| std::env::var_os(name).is_some());
+        let (document, mib) = if is_recorded { (fixture, 6) } else { (half_of(&fixture, kv_dir.path()), 4) };
+        let budgets = Tiers { vram: Some(Bytes(mib << 20)), ram: Some(Bytes(mib << 20)), disk: Some(Bytes(1 << 30)) };
         let load = LoadOptions {
             budgets,
             policy,
@@ -46,7 +58,7 @@ impl Real {
             context: Some(8192),
             ..LoadOptions::default()
         };
-        let documents = vec![PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/quote/document.txt")];
+        let documents = vec![document];
         let options = WindowOptions {
             initial_model: ModelSource::BuiltIn,
             load,
@@ -158,9 +170,9 @@ fn panels_show_a_real_run_over_three_tiers() {
     let counters = dashboard.history.counters();
     let Outcome::Done(summary) = &real.harness.state().state.chat().exchanges[0].outcome else { panic!("not answered") };
     assert_eq!(counters.link(Link::DiskToRam).bytes, summary.moved_bytes.disk_to_ram, "the panel counts what the engine does");
-    let tiers = pages.census.tiers;
+    let tiers = pages.occupancy.tiers;
     assert_eq!(Tiers { vram: tiers.vram.bytes(), ram: tiers.ram.bytes(), disk: tiers.disk.bytes() }, summary.kv_bytes);
-    assert!(pages.census.copies.iter().any(|copies| copies.nearest() == Some(Tier::Disk)), "not all of it fits above");
+    assert!(pages.occupancy.copies.iter().any(|copies| copies.nearest() == Some(Tier::Disk)), "not all of it fits above");
     if std::env::var_os("STRATA_RECORD").is_some() {
         recorded::write(&dashboard.history, answer_window(&dashboard.history), &pages, summary);
     }
@@ -199,23 +211,23 @@ fn with_run(setup: Setup) -> Rig {
     rig.harness.key_press_modifiers(Modifiers::COMMAND, Key::D);
     assert!(matches!(rig.command(), Some(EngineCommand::MeasureLinks)), "peaks are measured when the dock opens first");
     rig.emit(EngineEvent::Links(PEAKS));
-    let turn = rig.ask("What is the current temperature for Reribe?");
+    let request = rig.ask("What is the current temperature for Reribe?");
     let (phases, prompt_tokens) = (recorded::phases(), recorded::prompt_tokens());
-    rig.emit(EngineEvent::TurnStarted { turn, prompt_tokens, cached_tokens: 0 });
+    rig.emit(EngineEvent::RequestStarted { request, prompt_tokens, cached_tokens: 0 });
     let words =
         ["The", " current", " temp", "er", "ature", " for", " R", "er", "ibe", " is", " M", "are", "-", "3", "4", "0", "9", "."];
     for (i, word) in words.iter().enumerate() {
         let (n, context_used) = (i + 1, prompt_tokens + i);
-        rig.emit(EngineEvent::Token { turn, text: (*word).into(), n, tokens_per_s: 11.4, context_used });
+        rig.emit(EngineEvent::Token { request, text: (*word).into(), n, tokens_per_s: 11.4, context_used });
     }
     rig.emit(recorded::telemetry());
     rig.emit(recorded::pages_event());
-    let tiers = recorded::pages().census.tiers;
+    let tiers = recorded::pages().occupancy.tiers;
     let used = Tiers { vram: tiers.vram.bytes(), ram: tiers.ram.bytes(), disk: tiers.disk.bytes() };
     let budgets = Tiers { vram: 6 << 20, ram: 6 << 20, disk: 1 << 30 };
     rig.emit(EngineEvent::KvUse { used, budgets });
     let summary = RequestSummary { phases, prompt_tokens, kv_bytes: used, ..selective_summary(prompt_tokens, words.len()) };
-    rig.emit(EngineEvent::Finished { turn, summary: Box::new(summary) });
+    rig.emit(EngineEvent::Finished { request, summary: Box::new(summary) });
     rig
 }
 
@@ -285,7 +297,7 @@ fn peaks_are_measured_once_and_again_for_another_model() {
 }
 
 #[test]
-fn map_is_asked_for_when_it_is_opened_and_says_what_is_under_the_pointer() {
+fn map_is_requested_when_it_is_opened_and_shows_what_is_under_the_pointer() {
     let mut rig = with_run(Setup::default());
     show(&mut rig, Tab::KvMap);
     assert!(matches!(rig.command(), Some(EngineCommand::ShowPages)));
@@ -400,7 +412,7 @@ fn mask_machine(rig: &mut Rig) {
 }
 
 #[test]
-fn answer_with_its_parts_and_activity_of_a_recorded_run_look_as_they_did() {
+fn answer_with_its_parts_and_activity_of_a_recorded_run_match_their_snapshot() {
     let mut rig = with_run(Setup { size: [1120.0, 640.0], theme: ThemeChoice::Dark, ..Setup::default() });
     rig.harness.remove_cursor();
     rig.harness.run();
@@ -409,14 +421,14 @@ fn answer_with_its_parts_and_activity_of_a_recorded_run_look_as_they_did() {
 }
 
 #[test]
-fn activity_of_a_recorded_run_in_the_light_theme_looks_as_it_did() {
+fn activity_of_a_recorded_run_in_the_light_theme_matches_its_snapshot() {
     let mut rig = panel(ThemeChoice::Light, Tab::Activity);
     mask_machine(&mut rig);
     rig.harness.snapshot("dashboard_activity_light");
 }
 
 #[test]
-fn map_of_a_recorded_run_looks_as_it_did() {
+fn map_of_a_recorded_run_matches_its_snapshot() {
     let mut rig = panel(ThemeChoice::Dark, Tab::KvMap);
     let pages = recorded::pages();
     let document = rig.harness.state().state.documents.list[0].id;
@@ -429,7 +441,7 @@ fn map_of_a_recorded_run_looks_as_it_did() {
 }
 
 #[test]
-fn fidelity_of_a_recorded_run_looks_as_it_did() {
+fn fidelity_of_a_recorded_run_matches_its_snapshot() {
     panel(ThemeChoice::Light, Tab::Fidelity).harness.snapshot("dashboard_fidelity_light");
 }
 

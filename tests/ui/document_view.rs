@@ -18,8 +18,8 @@ fn with_document(text: &str) -> Rig {
 }
 
 fn answered(rig: &mut Rig, answer: &str) {
-    let turn = rig.ask("What is said?");
-    rig.answer(turn, answer);
+    let request = rig.ask("What is said?");
+    rig.answer(request, answer);
 }
 
 fn search(rig: &mut Rig, words: &str) {
@@ -118,7 +118,7 @@ fn document_too_long_for_a_conversation_offers_the_pages_that_fit() {
 }
 
 #[test]
-fn folder_that_is_dropped_gives_its_documents_and_says_when_there_are_none() {
+fn dropped_folder_gives_its_documents_and_a_notice_if_there_are_none() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["a.txt", "b.md"] {
         std::fs::write(folder.path().join(name), format!("Words of {name}.")).unwrap();

@@ -89,7 +89,7 @@ fn library_shows_state_size_and_tokens_of_what_was_read() {
 }
 
 #[test]
-fn library_document_under_the_pointer_tells_model_type_and_what_it_saves() {
+fn library_document_under_the_pointer_shows_model_type_and_what_it_saves() {
     let mut rig = with_library(vec![saved("diary.txt", &"word ".repeat(3000), SavedState::Read)]);
     rig.harness.get_by_label_contains("diary.txt, read").hover();
     for _ in 0..30 {
@@ -171,7 +171,7 @@ fn chips_of_many_documents_wrap_in_a_narrow_chat() {
 }
 
 #[test]
-fn document_that_was_read_before_says_how_soon_it_is_back() {
+fn document_that_was_read_before_shows_how_soon_it_is_back() {
     let text = "word ".repeat(3000);
     let mut rig = with_library(vec![saved("an old name.txt", &text, SavedState::Read)]);
     rig.drop_text("notes.txt", &text);
@@ -195,18 +195,18 @@ fn chip_of_each_document_shows_what_is_read_of_it() {
     };
     shows(&rig, ["not read", "not read"]);
     rig.click("Read now");
-    let Some(EngineCommand::Prefill { turn, text, .. }) = rig.command() else { panic!("not read") };
-    rig.emit(EngineEvent::TurnStarted { turn, prompt_tokens: 2022, cached_tokens: 0 });
-    rig.emit(EngineEvent::Prefill { turn, done: 530, total: 2022, tokens_per_s: 900.0 });
+    let Some(EngineCommand::Prefill { request, text, .. }) = rig.command() else { panic!("not read") };
+    rig.emit(EngineEvent::RequestStarted { request, prompt_tokens: 2022, cached_tokens: 0 });
+    rig.emit(EngineEvent::Prefill { request, done: 530, total: 2022, tokens_per_s: 900.0 });
     shows(&rig, ["50 % read", "not read"]);
-    rig.emit(EngineEvent::Prefill { turn, done: 1530, total: 2022, tokens_per_s: 900.0 });
+    rig.emit(EngineEvent::Prefill { request, done: 1530, total: 2022, tokens_per_s: 900.0 });
     shows(&rig, ["read", "50 % read"]);
-    rig.emit(EngineEvent::Finished { turn, summary: Box::new(summary(2022, 0, StopReason::Eos)) });
+    rig.emit(EngineEvent::Finished { request, summary: Box::new(summary(2022, 0, StopReason::Eos)) });
     shows(&rig, ["read", "read"]);
-    let turn = rig.ask("What?");
-    rig.emit(EngineEvent::TurnStarted { turn, prompt_tokens: 2070, cached_tokens: 2022 });
+    let request = rig.ask("What?");
+    rig.emit(EngineEvent::RequestStarted { request, prompt_tokens: 2070, cached_tokens: 2022 });
     shows(&rig, ["read", "read"]);
-    rig.emit(EngineEvent::Finished { turn, summary: Box::new(summary(2100, 30, StopReason::Eos)) });
+    rig.emit(EngineEvent::Finished { request, summary: Box::new(summary(2100, 30, StopReason::Eos)) });
     shows(&rig, ["read", "read"]);
     // Another chat takes the context; of the saved document, 1,200 tokens are left.
     let saved = SavedDocument { saved_tokens: 1230, ..saved("first.txt and 1 more", &text, SavedState::Partial) };
@@ -217,7 +217,7 @@ fn chip_of_each_document_shows_what_is_read_of_it() {
 }
 
 #[test]
-fn document_read_in_part_says_what_is_left_to_read() {
+fn document_read_in_part_shows_what_is_left_to_read() {
     let text = "word ".repeat(3000);
     let mut rig = with_library(vec![saved("notes.txt", &text, SavedState::Partial)]);
     rig.drop_text("notes.txt", &text);
@@ -238,8 +238,8 @@ fn saved_document_of_this_session_is_one_entry_that_a_click_attaches() {
     rig.drop_text("notes.txt", TEXT);
     assert_eq!(rig.harness.query_all_by_label_contains("notes.txt, read · ").count(), 1);
     assert!(!rig.shows("Add notes.txt to this chat") && !rig.shows("notes.txt, in this chat"));
-    let turn = rig.ask("One?");
-    rig.answer(turn, "First.");
+    let request = rig.ask("One?");
+    rig.answer(request, "First.");
     rig.click("New chat");
     rig.harness.get_by_label_contains("notes.txt, read · ").click();
     rig.harness.run();
@@ -247,7 +247,7 @@ fn saved_document_of_this_session_is_one_entry_that_a_click_attaches() {
 }
 
 #[test]
-fn card_says_which_tiers_the_kv_needs() {
+fn card_shows_which_tiers_the_kv_needs() {
     let mib = 1u64 << 20;
     let text = "word ".repeat(1200); // 2,000 tokens, 5.86 MiB
     for (budgets, said) in [
@@ -263,7 +263,7 @@ fn card_says_which_tiers_the_kv_needs() {
 }
 
 #[test]
-fn card_says_whether_attention_will_be_dense_or_offloaded() {
+fn card_shows_whether_attention_will_be_dense_or_offloaded() {
     let mut rig = with_budgets(Tiers { vram: 1 << 20, ram: 1 << 30, disk: 0 });
     rig.drop_text("notes.txt", &"word ".repeat(1200));
     assert!(rig.shows("Attention will be exact offload"));
@@ -287,12 +287,12 @@ fn status_line_shows_each_tier_against_its_budget() {
 }
 
 #[test]
-fn answer_over_three_tiers_says_what_was_resumed_moved_and_overlapped() {
+fn answer_over_three_tiers_shows_what_was_resumed_moved_and_overlapped() {
     let mut rig = with_library(vec![saved("notes.txt", TEXT, SavedState::Read)]);
     rig.drop_text("notes.txt", TEXT);
-    let turn = rig.ask("What?");
-    rig.emit(EngineEvent::TurnStarted { turn, prompt_tokens: 16_020, cached_tokens: 16_000 });
-    rig.emit(EngineEvent::Token { turn, text: "412 kg".into(), n: 30, tokens_per_s: 9.0, context_used: 16_050 });
+    let request = rig.ask("What?");
+    rig.emit(EngineEvent::RequestStarted { request, prompt_tokens: 16_020, cached_tokens: 16_000 });
+    rig.emit(EngineEvent::Token { request, text: "412 kg".into(), n: 30, tokens_per_s: 9.0, context_used: 16_050 });
     let summary = RequestSummary {
         attention: AttentionKind::ExactOffload,
         moved_bytes: MovedBytes { disk_to_ram: 1 << 30, ram_to_vram: 1 << 29, ..MovedBytes::default() },
@@ -300,27 +300,27 @@ fn answer_over_three_tiers_says_what_was_resumed_moved_and_overlapped() {
         io: IoSummary { backend: Some("io_uring".into()), direct: true, read_bytes: 1 << 30, read_ms: 500.0 },
         ..summary(16_050, 30, StopReason::Eos)
     };
-    rig.emit(EngineEvent::Finished { turn, summary: Box::new(summary) });
+    rig.emit(EngineEvent::Finished { request, summary: Box::new(summary) });
     assert!(rig.shows("exact offload · 31.2 tok/s · 0.9 s to first token · 30 tokens"));
     assert!(rig.shows("resumed 16,000 tokens · moved 1.50 GiB · overlap 91 %"));
     assert_eq!(rig.harness.state().state.measured.disk_speed, Some((2u64 << 30) as f64));
-    let turn = rig.ask("Again?");
-    rig.answer(turn, "Yes.");
+    let request = rig.ask("Again?");
+    rig.answer(request, "Yes.");
     assert_eq!(rig.harness.query_all_by_label_contains("resumed").count(), 1, "the second question had it in memory");
 }
 
 #[test]
-fn answer_that_moved_bytes_without_a_measured_overlap_says_n_a() {
+fn answer_that_moved_bytes_without_a_measured_overlap_shows_n_a() {
     let mut rig = Rig::ready();
-    let turn = rig.ask("What?");
+    let request = rig.ask("What?");
     let moved_bytes = MovedBytes { ram_to_vram: 1 << 20, ..MovedBytes::default() };
     let summary = RequestSummary { moved_bytes, ..summary(430, 30, StopReason::Eos) };
-    rig.emit(EngineEvent::Finished { turn, summary: Box::new(summary) });
+    rig.emit(EngineEvent::Finished { request, summary: Box::new(summary) });
     assert!(rig.shows("moved 1.00 MiB · overlap N/A"));
 }
 
 #[test]
-fn dropped_file_joins_the_chat_and_says_what_it_will_cost() {
+fn dropped_file_joins_the_chat_and_shows_what_it_will_cost() {
     let rig = with_document(&"word ".repeat(600));
     assert!(rig.shows("notes.txt, 1,000 tokens · not read"));
     assert!(rig.shows("3,000"), "characters");
@@ -335,8 +335,8 @@ fn strip_of_the_first_answer_shows_what_turning_the_file_into_text_took() {
     rig.harness.state_mut().dashboard.toggle();
     assert!(matches!(rig.command(), Some(EngineCommand::MeasureLinks)));
     for question in ["What?", "Again?"] {
-        let turn = rig.ask(question);
-        rig.answer(turn, "Yes.");
+        let request = rig.ask(question);
+        rig.answer(request, "Yes.");
         let n_parts = rig.harness.query_all_by_label_contains("ingest: ").count();
         assert_eq!(n_parts, 1, "only the first answer waited for the file");
     }
@@ -357,15 +357,15 @@ fn document_longer_than_the_window_is_said_before_reading_with_both_numbers() {
 fn reading_ahead_shows_share_speed_and_time_left_and_what_is_read_stays_read() {
     let mut rig = with_document(&"word ".repeat(18_000));
     rig.click("Read now");
-    let Some(EngineCommand::Prefill { turn, text, .. }) = rig.command() else { panic!("not read") };
+    let Some(EngineCommand::Prefill { request, text, .. }) = rig.command() else { panic!("not read") };
     assert_eq!(text.len(), 90_000);
-    rig.emit(EngineEvent::TurnStarted { turn, prompt_tokens: 30_000, cached_tokens: 0 });
-    rig.emit(EngineEvent::Prefill { turn, done: 12_300, total: 30_000, tokens_per_s: 1850.0 });
+    rig.emit(EngineEvent::RequestStarted { request, prompt_tokens: 30_000, cached_tokens: 0 });
+    rig.emit(EngineEvent::Prefill { request, done: 12_300, total: 30_000, tokens_per_s: 1850.0 });
     assert!(rig.shows("Reading 41 % · 12,300 of 30,000 tokens · 1,850 tok/s · 10 s left"));
     let watch = rig.port.cancel_flag();
     rig.click("Stop reading");
     assert!(watch.stopped());
-    rig.emit(EngineEvent::Finished { turn, summary: Box::new(summary(12_500, 0, StopReason::Cancelled)) });
+    rig.emit(EngineEvent::Finished { request, summary: Box::new(summary(12_500, 0, StopReason::Cancelled)) });
     assert!(rig.shows("41 % read"));
     assert!(rig.harness.query_by_label("Continue reading").is_some());
 }

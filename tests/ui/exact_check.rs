@@ -10,8 +10,8 @@ use crate::mock_engine::{Rig, summary};
 fn answered(question: &str, answer: &str) -> Rig {
     let mut rig = Rig::ready();
     rig.drop_text("notes.txt", "The bell weighs 412 kg.");
-    let turn = rig.ask(question);
-    rig.answer_selectively(turn, answer);
+    let request = rig.ask(question);
+    rig.answer_selectively(request, answer);
     rig
 }
 
@@ -19,20 +19,20 @@ fn answered(question: &str, answer: &str) -> Rig {
 fn check(rig: &mut Rig, button: &str) -> (RequestId, Vec<Message>) {
     rig.click(button);
     match rig.command() {
-        Some(EngineCommand::Generate { turn, messages, policy: AttentionMode::Exact, .. }) => (turn, messages),
+        Some(EngineCommand::Generate { request, messages, policy: AttentionMode::Exact, .. }) => (request, messages),
         other => panic!("not checked: {other:?}"),
     }
 }
 
-fn exactly(rig: &mut Rig, turn: RequestId, text: &str, stop: StopReason) {
-    rig.emit(EngineEvent::TurnStarted { turn, prompt_tokens: 16_020, cached_tokens: 16_000 });
-    rig.emit(EngineEvent::Token { turn, text: text.into(), n: 12, tokens_per_s: 8.2, context_used: 16_032 });
+fn exactly(rig: &mut Rig, request: RequestId, text: &str, stop: StopReason) {
+    rig.emit(EngineEvent::RequestStarted { request, prompt_tokens: 16_020, cached_tokens: 16_000 });
+    rig.emit(EngineEvent::Token { request, text: text.into(), n: 12, tokens_per_s: 8.2, context_used: 16_032 });
     let summary = RequestSummary { attention: AttentionKind::ExactOffload, tokens_per_s: 8.2, ..summary(16_032, 12, stop) };
-    rig.emit(EngineEvent::Finished { turn, summary: Box::new(summary) });
+    rig.emit(EngineEvent::Finished { request, summary: Box::new(summary) });
 }
 
 #[test]
-fn selective_answer_says_what_it_read_and_kept_and_how_that_is_known() {
+fn selective_answer_shows_what_it_read_and_kept_and_how_that_is_known() {
     let mut rig = answered("What weighs 412 kg?", "The bell.");
     assert!(rig.shows("selective · leoam, 12 % read · mass kept ~0.98 · 31.2 tok/s"));
     assert!(rig.shows("selective (mass kept ~0.98)"), "the status line");
@@ -43,10 +43,10 @@ fn selective_answer_says_what_it_read_and_kept_and_how_that_is_known() {
 }
 
 #[test]
-fn exact_answer_says_that_everything_was_read_and_offers_no_check() {
+fn exact_answer_shows_that_everything_was_read_and_offers_no_check() {
     let mut rig = Rig::ready();
-    let turn = rig.ask("Tell me.");
-    rig.answer(turn, "Done.");
+    let request = rig.ask("Tell me.");
+    rig.answer(request, "Done.");
     assert!(rig.harness.query_by_label("Check exactly").is_none());
     rig.harness.get_by_label_contains("exact dense · ").hover();
     (0..30).for_each(|_| rig.harness.step());
@@ -56,11 +56,11 @@ fn exact_answer_says_that_everything_was_read_and_offers_no_check() {
 #[test]
 fn check_asks_the_same_of_everything_and_finds_the_same_answer() {
     let mut rig = answered("What weighs 412 kg?", "The bell.");
-    let (turn, messages) = check(&mut rig, "Check exactly");
+    let (request, messages) = check(&mut rig, "Check exactly");
     assert_eq!(messages.len(), 1);
     assert_eq!(messages[0].content, "The bell weighs 412 kg.\n\nWhat weighs 412 kg?");
     assert!(rig.shows("Checking exactly"));
-    exactly(&mut rig, turn, "The bell.", StopReason::Eos);
+    exactly(&mut rig, request, "The bell.", StopReason::Eos);
     assert!(rig.shows("the same answer, word for word") && rig.shows("exact offload · 8.2 tok/s"));
     assert!(rig.harness.query_by_label("Check exactly").is_none(), "it is known");
     assert!(rig.shows("selective (mass kept ~0.98)"), "the status line is about the answer");
@@ -69,8 +69,8 @@ fn check_asks_the_same_of_everything_and_finds_the_same_answer() {
 #[test]
 fn check_that_differs_shows_both_answers_from_where_they_part() {
     let mut rig = answered("What weighs 412 kg?", "It is the small bell of the gate.");
-    let (turn, _) = check(&mut rig, "Check exactly");
-    exactly(&mut rig, turn, "It is the great bell.", StopReason::Eos);
+    let (request, _) = check(&mut rig, "Check exactly");
+    exactly(&mut rig, request, "It is the great bell.", StopReason::Eos);
     assert!(rig.shows("another answer after 3 words"));
     assert!(rig.shows("AS GIVEN · 12 % READ") && rig.shows("EXACT · ALL READ"));
     assert!(rig.shows("small bell of the gate.") && rig.shows("great bell."));
@@ -84,19 +84,19 @@ fn question_about_the_whole_document_is_offered_an_exact_answer() {
     let mut rig = answered("Summarize the notes.", "A bell.");
     assert!(rig.shows("seems to be about the whole document"));
     assert!(rig.harness.query_by_label("Check exactly").is_none());
-    let (turn, _) = check(&mut rig, "Answer exactly");
-    exactly(&mut rig, turn, "A bell of 412 kg.", StopReason::Eos);
+    let (request, _) = check(&mut rig, "Answer exactly");
+    exactly(&mut rig, request, "A bell of 412 kg.", StopReason::Eos);
     assert!(!rig.shows("seems to be about the whole document") && rig.shows("of 412 kg."));
 }
 
 #[test]
 fn check_is_stopped_by_its_button_and_can_be_asked_for_again() {
     let mut rig = answered("What weighs 412 kg?", "The bell of the gate.");
-    let (turn, _) = check(&mut rig, "Check exactly");
+    let (request, _) = check(&mut rig, "Check exactly");
     let watch = rig.port.cancel_flag();
     rig.click("Stop checking");
     assert!(watch.stopped());
-    exactly(&mut rig, turn, "The bell", StopReason::Cancelled);
+    exactly(&mut rig, request, "The bell", StopReason::Cancelled);
     assert!(rig.shows("The check was stopped; the same for 12 tokens"));
     check(&mut rig, "Check exactly");
 }
@@ -104,8 +104,8 @@ fn check_is_stopped_by_its_button_and_can_be_asked_for_again() {
 #[test]
 fn question_asked_during_a_check_stops_it_and_is_sent_when_it_has_ended() {
     let mut rig = answered("What weighs 412 kg?", "The bell of the gate.");
-    let (turn, _) = check(&mut rig, "Check exactly");
-    rig.emit(EngineEvent::TurnStarted { turn, prompt_tokens: 16_020, cached_tokens: 16_000 });
+    let (request, _) = check(&mut rig, "Check exactly");
+    rig.emit(EngineEvent::RequestStarted { request, prompt_tokens: 16_020, cached_tokens: 16_000 });
     let watch = rig.port.cancel_flag();
     rig.harness.get_by_label("Question").type_text("And the gate?");
     rig.harness.run();
@@ -113,17 +113,17 @@ fn question_asked_during_a_check_stops_it_and_is_sent_when_it_has_ended() {
     rig.harness.key_press(Key::Enter);
     assert!(rig.command().is_none(), "one turn at a time");
     assert!(watch.stopped());
-    exactly(&mut rig, turn, "The bell", StopReason::Cancelled);
+    exactly(&mut rig, request, "The bell", StopReason::Cancelled);
     let Some(EngineCommand::Generate { messages, policy, .. }) = rig.command() else { panic!("the question was lost") };
     assert_eq!((messages[1].content.as_str(), messages[2].content.as_str()), ("The bell of the gate.", "And the gate?"));
     assert_eq!(policy, AttentionMode::Sampled);
 }
 
 #[test]
-fn failed_check_says_why_and_keeps_the_answer() {
+fn failed_check_shows_why_and_keeps_the_answer() {
     let mut rig = answered("What weighs 412 kg?", "The bell.");
-    let (turn, _) = check(&mut rig, "Check exactly");
-    rig.emit(EngineEvent::Failed { turn, sentence: "The disk is gone.".into(), bad_input: false });
+    let (request, _) = check(&mut rig, "Check exactly");
+    rig.emit(EngineEvent::Failed { request, sentence: "The disk is gone.".into(), bad_input: false });
     assert!(rig.shows("The disk is gone.") && rig.shows("The bell."));
     check(&mut rig, "Check exactly");
 }

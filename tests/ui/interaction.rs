@@ -57,8 +57,8 @@ fn enter_sends_the_question_with_the_document_in_front() {
 #[test]
 fn second_question_repeats_the_first_turn_and_not_the_document() {
     let mut rig = with_document("Facts.");
-    let turn = rig.ask("One?");
-    rig.answer(turn, "First.");
+    let request = rig.ask("One?");
+    rig.answer(request, "First.");
     rig.harness.get_by_label("Question").type_text("Two?");
     rig.harness.run();
     rig.harness.key_press(Key::Enter);
@@ -98,14 +98,14 @@ fn enter_during_input_method_composition_does_not_send() {
 #[test]
 fn escape_stops_the_turn_and_keeps_the_focus() {
     let mut rig = Rig::ready();
-    let turn = rig.ask("Tell me.");
+    let request = rig.ask("Tell me.");
     let watch = rig.port.cancel_flag();
-    rig.emit(EngineEvent::Token { turn, text: "Once".into(), n: 1, tokens_per_s: 5.0, context_used: 9 });
+    rig.emit(EngineEvent::Token { request, text: "Once".into(), n: 1, tokens_per_s: 5.0, context_used: 9 });
     rig.harness.key_press(Key::Escape);
     rig.harness.run();
     assert!(watch.stopped());
     assert!(rig.harness.get_by_label("Question").is_focused());
-    rig.emit(EngineEvent::Finished { turn, summary: Box::new(summary(9, 1, StopReason::Cancelled)) });
+    rig.emit(EngineEvent::Finished { request, summary: Box::new(summary(9, 1, StopReason::Cancelled)) });
     assert!(rig.shows("stopped"), "the answer says that it was stopped");
     assert!(rig.shows("Once"), "what was written stays");
 }
@@ -123,11 +123,11 @@ fn stop_button_is_there_while_a_turn_runs_and_stops_it() {
 #[test]
 fn regenerate_asks_the_same_again_and_replaces_the_answer() {
     let mut rig = Rig::ready();
-    let turn = rig.ask("Tell me.");
-    rig.answer(turn, "First answer.");
+    let request = rig.ask("Tell me.");
+    rig.answer(request, "First answer.");
     rig.click("Regenerate");
-    let Some(EngineCommand::Generate { turn: again, messages, .. }) = rig.command() else { panic!("not asked") };
-    assert_ne!(again, turn);
+    let Some(EngineCommand::Generate { request: again, messages, .. }) = rig.command() else { panic!("not asked") };
+    assert_ne!(again, request);
     assert_eq!(messages, vec![user("Tell me.")]);
     rig.answer(again, "Second answer.");
     assert!(rig.shows("Second answer.") && !rig.shows("First answer."));
@@ -136,8 +136,8 @@ fn regenerate_asks_the_same_again_and_replaces_the_answer() {
 #[test]
 fn copy_puts_the_answer_as_markdown_on_the_clipboard() {
     let mut rig = Rig::ready();
-    let turn = rig.ask("Tell me.");
-    rig.answer(turn, "It is **bold**.");
+    let request = rig.ask("Tell me.");
+    rig.answer(request, "It is **bold**.");
     rig.harness.get_by_label("Copy answer").click();
     assert_eq!(rig.copied().as_deref(), Some("It is **bold**."));
     rig.click("More about this answer");
@@ -215,18 +215,18 @@ fn dropped_gguf_is_opened_as_a_model() {
 #[test]
 fn prefill_of_a_question_shows_share_and_time_left_in_the_chat() {
     let mut rig = with_document("Facts.");
-    let turn = rig.ask("What?");
-    rig.emit(EngineEvent::TurnStarted { turn, prompt_tokens: 1000, cached_tokens: 200 });
-    rig.emit(EngineEvent::Prefill { turn, done: 500, total: 1000, tokens_per_s: 100.0 });
+    let request = rig.ask("What?");
+    rig.emit(EngineEvent::RequestStarted { request, prompt_tokens: 1000, cached_tokens: 200 });
+    rig.emit(EngineEvent::Prefill { request, done: 500, total: 1000, tokens_per_s: 100.0 });
     assert!(rig.shows("Reading 50 % · 500 of 1,000 tokens · 100 tok/s · 5 s left"));
 }
 
 #[test]
 fn refused_turn_shows_both_numbers_and_can_be_asked_again() {
     let mut rig = Rig::ready();
-    let turn = rig.ask("Too long?");
+    let request = rig.ask("Too long?");
     let sentence = "The conversation has 140,000 tokens and this model's window holds 131,072. Use a shorter document.";
-    rig.emit(EngineEvent::Failed { turn, sentence: sentence.into(), bad_input: true });
+    rig.emit(EngineEvent::Failed { request, sentence: sentence.into(), bad_input: true });
     assert!(rig.shows("140,000") && rig.shows("131,072"));
     rig.click("Ask again");
     assert!(matches!(rig.command(), Some(EngineCommand::Generate { .. })));
@@ -235,8 +235,8 @@ fn refused_turn_shows_both_numbers_and_can_be_asked_again() {
 #[test]
 fn answer_shows_its_kind_of_attention_speed_and_first_token_time() {
     let mut rig = Rig::ready();
-    let turn = rig.ask("Tell me.");
-    rig.answer(turn, "Done.");
+    let request = rig.ask("Tell me.");
+    rig.answer(request, "Done.");
     assert!(rig.shows("exact dense · 31.2 tok/s · 0.9 s to first token · 30 tokens"));
     assert!(rig.shows("430 of 128k tokens"), "the context meter");
 }
@@ -255,8 +255,8 @@ fn theme_button_switches_between_dark_and_light() {
 #[test]
 fn tab_reaches_every_main_control() {
     let mut rig = with_document("Facts.");
-    let turn = rig.ask("One?");
-    rig.answer(turn, "First.");
+    let request = rig.ask("One?");
+    rig.answer(request, "First.");
     let mut seen = Vec::new();
     for _ in 0..60 {
         rig.harness.key_press(Key::Tab);
@@ -294,8 +294,8 @@ fn tab_reaches_every_main_control() {
 #[test]
 fn shortcuts_open_chats_settings_search_and_help() {
     let mut rig = Rig::ready();
-    let turn = rig.ask("One?");
-    rig.answer(turn, "First.");
+    let request = rig.ask("One?");
+    rig.answer(request, "First.");
     let press = |rig: &mut Rig, modifiers, key| {
         rig.harness.key_press_modifiers(modifiers, key);
         rig.harness.run();
@@ -319,11 +319,11 @@ fn shortcuts_open_chats_settings_search_and_help() {
 #[test]
 fn search_shows_only_chats_that_hold_the_words() {
     let mut rig = Rig::ready();
-    let turn = rig.ask("About fire?");
-    rig.answer(turn, "It began in Pudding Lane.");
+    let request = rig.ask("About fire?");
+    rig.answer(request, "It began in Pudding Lane.");
     rig.click("New chat");
-    let turn = rig.ask("About rents?");
-    rig.answer(turn, "They rose.");
+    let request = rig.ask("About rents?");
+    rig.answer(request, "They rose.");
     rig.harness.get_by_label("Search chats").focus();
     rig.harness.run();
     rig.harness.get_by_label("Search chats").type_text("pudding");
@@ -346,7 +346,7 @@ fn model_menu_offers_the_built_in_model_a_file_and_a_folder() {
 }
 
 #[test]
-fn loading_shows_its_share_and_a_failure_says_what_to_do() {
+fn loading_shows_its_share_and_a_failure_shows_what_to_do() {
     let mut rig = Rig::starting(Setup::default());
     rig.emit(EngineEvent::ModelLoading { share: 0.42, what: "reading weights".into() });
     assert!(rig.shows("Loading 42 % · reading weights"));
@@ -388,13 +388,13 @@ fn window_at_rest_draws_no_frames() {
 #[test]
 fn thousands_of_token_events_are_taken_in_bounded_time() {
     let mut rig = Rig::ready();
-    let turn = rig.ask("A long story.");
+    let request = rig.ask("A long story.");
     let mut quickest = Duration::MAX;
     for frame in 0..4 {
         for i in 0..500 {
             let n = frame * 500 + i;
             let text = if n % 12 == 11 { "word.\n\n" } else { "word " };
-            assert!(rig.port.emit(EngineEvent::Token { turn, text: text.into(), n, tokens_per_s: 99.0, context_used: n }));
+            assert!(rig.port.emit(EngineEvent::Token { request, text: text.into(), n, tokens_per_s: 99.0, context_used: n }));
         }
         let began = Instant::now();
         rig.harness.step();
@@ -443,12 +443,12 @@ fn engine_that_goes_away_fails_the_turn_with_a_sentence() {
 #[test]
 fn stop_while_the_model_loads_stops_the_turn_when_it_begins() {
     let mut rig = Rig::starting(Setup::default());
-    let turn = rig.ask("Early?");
+    let request = rig.ask("Early?");
     assert!(rig.shows("Waiting for the model"));
     rig.harness.key_press(Key::Escape);
     rig.harness.run();
     let watch = rig.port.cancel_flag();
-    rig.emit(EngineEvent::TurnStarted { turn, prompt_tokens: 5, cached_tokens: 0 });
+    rig.emit(EngineEvent::RequestStarted { request, prompt_tokens: 5, cached_tokens: 0 });
     assert!(watch.stopped());
 }
 

@@ -92,7 +92,7 @@ pub fn summary(context_used: usize, generated_tokens: usize, stop: StopReason) -
         kv_peak_bytes: Tiers { vram: 3072 * context_used as u64, ram: 0, disk: 0 },
         moved_bytes: MovedBytes::default(),
         pages: PageCounts::default(),
-        chosen: None,
+        selection: None,
         overlap: None,
         io: IoSummary::default(),
         vram_bytes: 14_000_000,
@@ -107,20 +107,20 @@ pub fn summary(context_used: usize, generated_tokens: usize, stop: StopReason) -
 /// The summary of an answer that read 12 % of the context.
 pub fn selective_summary(context_used: usize, generated_tokens: usize) -> RequestSummary {
     let layer = |kept| MassKept { kept, best: 0.993, recall: 0.8 };
-    let chosen = SelectionSummary {
+    let selection = SelectionSummary {
         spec: PolicySpec::default(),
         steps: generated_tokens as u64 - 1,
         share_read: 0.118,
         reuse: 0.9,
         foreseen: 0.5,
-        packed: 0.0,
+        compressed: 0.0,
         evaluations_per_step: 100.0,
         evaluation_ms_per_step: 0.4,
         mass: Some([0.995, 0.99, 0.985, 0.94, 0.98, 0.99].map(layer).to_vec()),
         mass_steps: 5,
     };
     let summary = summary(context_used, generated_tokens, StopReason::Eos);
-    RequestSummary { attention: AttentionKind::Selective, chosen: Some(chosen), ..summary }
+    RequestSummary { attention: AttentionKind::Selective, selection: Some(selection), ..summary }
 }
 
 /// Options of a window.
@@ -211,11 +211,11 @@ impl Rig {
         self.harness.run();
         loop {
             match self.port.commands.try_recv() {
-                Ok(EngineCommand::Count { turn, messages, offsets }) => {
+                Ok(EngineCommand::Count { request, messages, offsets }) => {
                     let tokens = |text: &str| self.template_tokens + text.chars().count() / 3;
                     let first = messages[0].content.as_str();
                     let positions = offsets.iter().map(|offset| tokens(&first[..*offset])).collect();
-                    self.emit(EngineEvent::Counted { turn, tokens: tokens(first) + self.template_tokens, positions });
+                    self.emit(EngineEvent::Counted { request, tokens: tokens(first) + self.template_tokens, positions });
                 }
                 Ok(command) => return Some(command),
                 Err(_) => return None,
@@ -231,23 +231,23 @@ impl Rig {
         self.harness.run();
         self.harness.key_press(egui::Key::Enter);
         match self.command() {
-            Some(EngineCommand::Generate { turn, .. }) => turn,
+            Some(EngineCommand::Generate { request, .. }) => request,
             other => panic!("not asked: {other:?}"),
         }
     }
 
     /// A whole answer.
-    pub fn answer(&mut self, turn: RequestId, text: &str) {
-        self.emit(EngineEvent::TurnStarted { turn, prompt_tokens: 400, cached_tokens: 0 });
-        self.emit(EngineEvent::Token { turn, text: text.into(), n: 30, tokens_per_s: 31.2, context_used: 430 });
-        self.emit(EngineEvent::Finished { turn, summary: Box::new(summary(430, 30, StopReason::Eos)) });
+    pub fn answer(&mut self, request: RequestId, text: &str) {
+        self.emit(EngineEvent::RequestStarted { request, prompt_tokens: 400, cached_tokens: 0 });
+        self.emit(EngineEvent::Token { request, text: text.into(), n: 30, tokens_per_s: 31.2, context_used: 430 });
+        self.emit(EngineEvent::Finished { request, summary: Box::new(summary(430, 30, StopReason::Eos)) });
     }
 
     /// A whole answer of a policy that read 12 % of the context.
-    pub fn answer_selectively(&mut self, turn: RequestId, text: &str) {
-        self.emit(EngineEvent::TurnStarted { turn, prompt_tokens: 16_020, cached_tokens: 0 });
-        self.emit(EngineEvent::Token { turn, text: text.into(), n: 96, tokens_per_s: 31.2, context_used: 16_116 });
-        self.emit(EngineEvent::Finished { turn, summary: Box::new(selective_summary(16_116, 96)) });
+    pub fn answer_selectively(&mut self, request: RequestId, text: &str) {
+        self.emit(EngineEvent::RequestStarted { request, prompt_tokens: 16_020, cached_tokens: 0 });
+        self.emit(EngineEvent::Token { request, text: text.into(), n: 96, tokens_per_s: 31.2, context_used: 16_116 });
+        self.emit(EngineEvent::Finished { request, summary: Box::new(selective_summary(16_116, 96)) });
     }
 
     /// Drops a document on the window, which is read and counted.

@@ -80,7 +80,7 @@ fn loaded(name: &str) -> EngineEvent {
 }
 
 #[test]
-fn picker_says_what_each_model_is_and_whether_it_fits() {
+fn picker_shows_what_each_model_is_and_whether_it_fits() {
     let disk = Disk::new();
     let mut rig = on_models(with(&disk), 8 << 30);
     assert!(rig.shows("LM STUDIO  2") && rig.shows("JAN  1"));
@@ -98,7 +98,7 @@ fn picker_says_what_each_model_is_and_whether_it_fits() {
 }
 
 #[test]
-fn model_that_is_larger_than_the_memory_says_so_before_it_is_loaded() {
+fn model_that_is_larger_than_the_memory_is_marked_before_it_is_loaded() {
     let disk = Disk::new();
     let rig = on_models(with(&disk), 4096);
     assert!(rig.shows("Too large: it needs at least") && rig.shows("4.00 KiB are free"));
@@ -127,7 +127,7 @@ fn models_are_loaded_swapped_and_unloaded_from_the_picker() {
 }
 
 #[test]
-fn model_that_could_not_be_loaded_says_why_in_its_line() {
+fn model_that_could_not_be_loaded_shows_why_in_its_line() {
     let disk = Disk::new();
     let mut rig = on_models(with(&disk), 8 << 30);
     rig.click("Load tiny-F32");
@@ -192,7 +192,7 @@ fn context_and_type_of_the_picker_go_with_the_model_that_is_loaded_from_it() {
     assert_eq!((options.context, options.kv_dtype), (None, KvDtype::F16), "they are not the other model's");
 }
 
-fn looks(theme: ThemeChoice, name: &str) {
+fn assert_snapshot(theme: ThemeChoice, name: &str) {
     let disk = Disk::new();
     let mut rig = on_models(Setup { size: [960.0, 760.0], theme, ..with(&disk) }, 8 << 30);
     // The test's folder has a new name each time.
@@ -203,11 +203,11 @@ fn looks(theme: ThemeChoice, name: &str) {
 }
 
 #[test]
-fn picker_in_the_dark_theme_looks_as_it_did() {
-    looks(ThemeChoice::Dark, "models_dark");
+fn picker_in_the_dark_theme_matches_its_snapshot() {
+    assert_snapshot(ThemeChoice::Dark, "models_dark");
 }
 
 #[test]
-fn picker_in_the_light_theme_looks_as_it_did() {
-    looks(ThemeChoice::Light, "models_light");
+fn picker_in_the_light_theme_matches_its_snapshot() {
+    assert_snapshot(ThemeChoice::Light, "models_light");
 }

@@ -11,8 +11,8 @@ use crate::mock_engine::{Rig, Setup};
 fn with_notices(n: usize, theme: ThemeChoice) -> Rig {
     let mut rig = Rig::ready_with(Setup { size: [900.0, 600.0], theme, ..Setup::default() });
     rig.drop_text("pepys-diary.txt", &"Up betimes. ".repeat(400));
-    let turn = rig.ask("What burned first?");
-    rig.answer(turn, "The house of the King's baker in Pudding Lane.");
+    let request = rig.ask("What burned first?");
+    rig.answer(request, "The house of the King's baker in Pudding Lane.");
     for i in 1..=n {
         rig.emit(EngineEvent::Notice(format!(
             "Notice {i}: {}",
@@ -108,8 +108,8 @@ fn notices_are_dismissed_one_by_one_and_all_at_once() {
 #[test]
 fn refused_file_is_seen_at_the_end_of_a_long_chat() {
     let mut rig = Rig::ready();
-    let turn = rig.ask("Long?");
-    rig.answer(turn, &"A line of a long answer.\n\n".repeat(100));
+    let request = rig.ask("Long?");
+    rig.answer(request, &"A line of a long answer.\n\n".repeat(100));
     let dir = tempfile::tempdir().unwrap();
     let bad = dir.path().join("picture.bin");
     std::fs::write(&bad, [0xff, 0xfe, 0x00, 0x81]).unwrap();
@@ -119,6 +119,6 @@ fn refused_file_is_seen_at_the_end_of_a_long_chat() {
 }
 
 #[test]
-fn several_notices_look_as_they_did() {
+fn several_notices_match_their_snapshot() {
     with_notices(5, ThemeChoice::Light).harness.snapshot("notices_light");
 }

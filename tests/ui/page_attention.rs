@@ -14,16 +14,16 @@ const PAGED: &str = "The keeper lit the lamp.\u{0C}The harbour was built in ston
 
 /// An answer whose attention fell on these bytes, from 0 on, in these shares.
 fn answered(rig: &mut Rig, question: &str, fell_on: Option<(&[f32], &[u32])>, attention: AttentionKind) {
-    let turn = rig.ask(question);
-    rig.emit(EngineEvent::TurnStarted { turn, prompt_tokens: 400, cached_tokens: 0 });
-    rig.emit(EngineEvent::Token { turn, text: "In 1704.".into(), n: 30, tokens_per_s: 31.2, context_used: 430 });
+    let request = rig.ask(question);
+    rig.emit(EngineEvent::RequestStarted { request, prompt_tokens: 400, cached_tokens: 0 });
+    rig.emit(EngineEvent::Token { request, text: "In 1704.".into(), n: 30, tokens_per_s: 31.2, context_used: 430 });
     if let Some((mass, first_byte)) = fell_on {
         let page_attention = PageAttention { n_steps: 3, mass: mass.to_vec(), first_byte: first_byte.to_vec() };
-        rig.emit(EngineEvent::PageAttention { turn, page_attention: Box::new(page_attention) });
+        rig.emit(EngineEvent::PageAttention { request, page_attention: Box::new(page_attention) });
     }
     let phases = Phases { began_ns: 1, ended_ns: 2, ..Phases::default() };
     let summary = RequestSummary { attention, phases, ..summary(430, 30, StopReason::Eos) };
-    rig.emit(EngineEvent::Finished { turn, summary: Box::new(summary) });
+    rig.emit(EngineEvent::Finished { request, summary: Box::new(summary) });
 }
 
 fn with_document() -> Rig {
@@ -69,7 +69,7 @@ fn document_that_is_opened_shows_what_the_last_answer_read() {
 }
 
 #[test]
-fn answer_whose_attention_was_not_measured_says_why() {
+fn answer_whose_attention_was_not_measured_shows_why() {
     let why = [
         (AttentionKind::ExactOffload, "Exact attention read every page. The pages most read are not measured if pages are"),
         (AttentionKind::Dense, "Exact attention read every page. The pages most read were not measured"),

@@ -86,16 +86,16 @@ fn documents_of_a_second_start_open_in_the_window_that_is_there() {
 }
 
 #[test]
-fn log_tells_of_a_turn_without_a_word_of_it() {
+fn log_records_a_turn_without_a_word_of_it() {
     let state = tempfile::tempdir().unwrap();
     // Every test of this process writes to it; only this one has these words.
     logging::start(state.path());
     let mut rig = Rig::ready_with(Setup { theme: ThemeChoice::Light, ..Setup::default() });
     rig.drop_text("notes.txt", "The password of the vault is xyzzyplugh. ".repeat(50).as_str());
-    let turn = rig.ask("Is it xyzzyplugh?");
-    rig.answer(turn, "Yes, “The password of the vault is xyzzyplugh.”");
-    let turn = rig.ask("Again xyzzyplugh?");
-    rig.emit(EngineEvent::Failed { turn, sentence: "The template says xyzzyplugh.".into(), bad_input: true });
+    let request = rig.ask("Is it xyzzyplugh?");
+    rig.answer(request, "Yes, “The password of the vault is xyzzyplugh.”");
+    let request = rig.ask("Again xyzzyplugh?");
+    rig.emit(EngineEvent::Failed { request, sentence: "The template says xyzzyplugh.".into(), bad_input: true });
     let caught = std::panic::catch_unwind(|| panic!("in the middle of xyzzyplugh"));
     assert!(caught.is_err());
     let log = std::fs::read_to_string(state.path().join("strata.log")).unwrap();

@@ -34,21 +34,21 @@ pub fn write(history: &History, (from_ns, to_ns): (u64, u64), pages: &PageMap, s
     let mut trace = ChromeTrace::new(BufWriter::new(File::create(path("run.json")).unwrap())).unwrap();
     trace.add(&snapshot).unwrap();
     trace.finish().unwrap();
-    let census = &pages.census;
+    let occupancy = &pages.occupancy;
     let bits = |copies: &PageCopies| {
         let has = |tier| u8::from(copies.has(tier));
         has(Tier::Vram) + 2 * has(Tier::Ram) + 4 * has(Tier::Disk)
     };
     let tier = |t: &TierUsage| [t.n_pages, t.page_bytes, t.spare_bytes];
     let map = json!({
-        "n_layer": census.n_layer,
-        "n_pages": census.n_pages,
+        "n_layer": occupancy.n_layer,
+        "n_pages": occupancy.n_pages,
         "n_tokens": pages.n_tokens,
         "page_bytes": pages.page_bytes,
-        "copies": census.copies.iter().map(|c| bits(c).to_string()).collect::<String>(),
-        "steps_since_read": census.steps_since_read,
+        "copies": occupancy.copies.iter().map(|c| bits(c).to_string()).collect::<String>(),
+        "steps_since_read": occupancy.steps_since_read,
         "mass_ppm": pages.mass.iter().map(|m| if m.is_nan() { -1 } else { (m * 1e6) as i64 }).collect::<Vec<_>>(),
-        "tiers": [tier(&census.tiers.vram), tier(&census.tiers.ram), tier(&census.tiers.disk)],
+        "tiers": [tier(&occupancy.tiers.vram), tier(&occupancy.tiers.ram), tier(&occupancy.tiers.disk)],
         "first_byte": pages.first_byte,
         "prompt_tokens": summary.prompt_tokens,
         "tokenize_ms": summary.phases.tokenize_ms,
@@ -108,7 +108,7 @@ pub fn pages() -> PageMap {
         let at = |k: usize| map["tiers"][i][k].as_u64().unwrap();
         TierUsage { n_pages: at(0), page_bytes: at(1), spare_bytes: at(2) }
     };
-    let census = TierOccupancy {
+    let occupancy = TierOccupancy {
         n_layer: number("n_layer") as usize,
         n_pages: number("n_pages") as usize,
         copies: copies.collect(),
@@ -117,7 +117,7 @@ pub fn pages() -> PageMap {
     };
     PageMap {
         taken_ns: 1,
-        census,
+        occupancy,
         n_tokens: number("n_tokens") as usize,
         page_bytes: number("page_bytes"),
         dtype: KvDtype::F16,

@@ -1,4 +1,4 @@
-//! Settings page: each value is checked while it is typed, and fields that need a reload say so.
+//! Settings page: each value is checked while it is typed, and fields that need a reload are marked.
 
 use egui::OutputCommand;
 use egui::accesskit::Role;
@@ -54,7 +54,7 @@ fn budget_fields_show_the_defaults_in_force() {
 }
 
 #[test]
-fn kv_type_says_what_it_costs_and_loads_the_model_again() {
+fn kv_type_shows_what_it_costs_and_loads_the_model_again() {
     let mut rig = on_settings(Setup::default());
     assert!(rig.harness.query_by_label("f32").is_none(), "for comparing engines only");
     rig.click("q4");
@@ -64,7 +64,7 @@ fn kv_type_says_what_it_costs_and_loads_the_model_again() {
 }
 
 #[test]
-fn reading_what_matters_is_a_choice_that_says_where_it_is_poor_and_loads_the_model_again() {
+fn reading_what_matters_is_an_option_that_shows_where_it_is_poor_and_loads_the_model_again() {
     let mut rig = on_settings(Setup::default());
     assert!(rig.shows("exact, in any tier"));
     rig.click("what matters (leoam)");
@@ -132,7 +132,7 @@ fn keeping_that_is_turned_off_is_asked_for_no_more() {
 }
 
 #[test]
-fn wrong_setting_says_what_to_type_and_changes_nothing() {
+fn wrong_setting_shows_what_to_type_and_changes_nothing() {
     let mut rig = on_settings(Setup::default());
     rig.harness.get_by_role_and_label(Role::TextInput, "Temperature").focus();
     rig.harness.run();

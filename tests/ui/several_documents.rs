@@ -44,15 +44,17 @@ fn after_seconds(rig: &mut Rig, seconds: usize) -> Option<EngineCommand> {
 #[track_caller]
 fn prefill_of(command: Option<EngineCommand>) -> (RequestId, Vec<String>, String) {
     match command {
-        Some(EngineCommand::Prefill { turn, text, documents }) => (turn, documents.into_iter().map(|d| d.name).collect(), text),
+        Some(EngineCommand::Prefill { request, text, documents }) => {
+            (request, documents.into_iter().map(|d| d.name).collect(), text)
+        }
         other => panic!("{other:?}"),
     }
 }
 
-fn end(rig: &mut Rig, turn: RequestId, stop: StopReason, library: Vec<SavedDocument>) {
-    rig.emit(EngineEvent::TurnStarted { turn, prompt_tokens: 1000, cached_tokens: 0 });
+fn end(rig: &mut Rig, request: RequestId, stop: StopReason, library: Vec<SavedDocument>) {
+    rig.emit(EngineEvent::RequestStarted { request, prompt_tokens: 1000, cached_tokens: 0 });
     rig.emit(EngineEvent::Library(library));
-    rig.emit(EngineEvent::Finished { turn, summary: Box::new(summary(1000, 0, stop)) });
+    rig.emit(EngineEvent::Finished { request, summary: Box::new(summary(1000, 0, stop)) });
 }
 
 #[test]
@@ -60,26 +62,26 @@ fn idle_window_prefills_documents_alone_and_a_question_stops_it() {
     let mut rig = with_documents(&["a.txt", "b.txt", "c.txt"]);
     assert!(after_seconds(&mut rig, 30).is_none(), "nothing before the documents are saved");
     rig.click("Read now");
-    let (turn, names, _) = prefill_of(rig.command());
+    let (request, names, _) = prefill_of(rig.command());
     assert_eq!(names, ["a.txt", "b.txt", "c.txt"]);
-    end(&mut rig, turn, StopReason::Length, library());
+    end(&mut rig, request, StopReason::Length, library());
     for name in ["a.txt", "b.txt", "c.txt"] {
         assert!(rig.harness.query_all_by_label_contains(&format!("{name}, ")).any(|_| true), "{name}");
     }
     assert!(after_seconds(&mut rig, 10).is_none(), "not yet idle");
     rig.harness.key_press(Key::ArrowDown);
     assert!(after_seconds(&mut rig, 10).is_none(), "a key was pressed");
-    let (turn, names, prefilled) = prefill_of(after_seconds(&mut rig, 10));
+    let (request, names, prefilled) = prefill_of(after_seconds(&mut rig, 10));
     assert_eq!((names, prefilled), (vec!["b.txt".to_owned()], text("b.txt")));
     assert!(rig.shows("reading b.txt by itself"));
-    rig.emit(EngineEvent::TurnStarted { turn, prompt_tokens: 1000, cached_tokens: 0 });
-    rig.emit(EngineEvent::Prefill { turn, done: 410, total: 1000, tokens_per_s: 900.0 });
+    rig.emit(EngineEvent::RequestStarted { request, prompt_tokens: 1000, cached_tokens: 0 });
+    rig.emit(EngineEvent::Prefill { request, done: 410, total: 1000, tokens_per_s: 900.0 });
     assert!(rig.shows("reading b.txt by itself, 41 %"));
     let mut listed = library();
     listed.push(entry("b.txt", &[]));
-    end(&mut rig, turn, StopReason::Length, listed.clone());
+    end(&mut rig, request, StopReason::Length, listed.clone());
 
-    let (turn, names, _) = prefill_of(after_seconds(&mut rig, 20));
+    let (request, names, _) = prefill_of(after_seconds(&mut rig, 20));
     assert_eq!(names, ["c.txt"]);
     rig.harness.get_by_label("Question").focus();
     rig.harness.run();
@@ -87,7 +89,7 @@ fn idle_window_prefills_documents_alone_and_a_question_stops_it() {
     rig.harness.run();
     rig.harness.key_press(Key::Enter);
     assert!(rig.command().is_none(), "not before it has stopped");
-    end(&mut rig, turn, StopReason::Cancelled, listed);
+    end(&mut rig, request, StopReason::Cancelled, listed);
     let Some(EngineCommand::Generate { documents, messages, .. }) = rig.command() else { panic!("the question was lost") };
     assert_eq!(documents.len(), 3);
     assert!(messages[0].content.ends_with("\n\nWhat rose?"));
@@ -97,9 +99,9 @@ fn idle_window_prefills_documents_alone_and_a_question_stops_it() {
 fn document_is_prefilled_alone_once_whatever_comes_of_it() {
     let mut rig = with_documents(&["a.txt", "b.txt"]);
     rig.emit(EngineEvent::Library(library()));
-    let (turn, names, _) = prefill_of(after_seconds(&mut rig, 20));
+    let (request, names, _) = prefill_of(after_seconds(&mut rig, 20));
     assert_eq!(names, ["b.txt"]);
-    rig.emit(EngineEvent::Failed { turn, sentence: "The disk is full.".into(), bad_input: false });
+    rig.emit(EngineEvent::Failed { request, sentence: "The disk is full.".into(), bad_input: false });
     assert!(rig.shows("The disk is full."));
     assert!(after_seconds(&mut rig, 40).is_none());
     rig.click("More about b.txt");
@@ -124,10 +126,10 @@ fn saved_document_goes_first_while_the_order_is_free() {
     let resumes = "Read before to";
     assert!(rig.harness.query_all_by_label_contains(resumes).any(|_| true), "the saved part of the documents is named");
     rig.click("Resume");
-    let (turn, names, all) = prefill_of(rig.command());
+    let (request, names, all) = prefill_of(rig.command());
     assert_eq!(names, ["b.txt", "a.txt"]);
     assert!(all.starts_with("b.txt:"));
-    end(&mut rig, turn, StopReason::Length, vec![entry("b.txt", &[]), entry("a.txt", &["b.txt"]), entry("c.txt", &[])]);
+    end(&mut rig, request, StopReason::Length, vec![entry("b.txt", &[]), entry("a.txt", &["b.txt"]), entry("c.txt", &[])]);
     // The prefilled order stays.
     rig.drop_text("c.txt", &text("c.txt"));
     rig.click("Resume");

@@ -68,16 +68,16 @@ fn three_tiers(setup: Setup) -> Rig {
 
 fn offload(setup: Setup) -> Rig {
     let mut rig = with_diary_and(setup, vec![saved("pepys-diary.txt", &diary(), SavedState::Read)]);
-    let turn = rig.ask("What burned first?");
-    rig.emit(EngineEvent::TurnStarted { turn, prompt_tokens: 16_020, cached_tokens: 16_000 });
-    rig.emit(EngineEvent::Token { turn, text: ANSWER.into(), n: 96, tokens_per_s: 31.2, context_used: 16_116 });
+    let request = rig.ask("What burned first?");
+    rig.emit(EngineEvent::RequestStarted { request, prompt_tokens: 16_020, cached_tokens: 16_000 });
+    rig.emit(EngineEvent::Token { request, text: ANSWER.into(), n: 96, tokens_per_s: 31.2, context_used: 16_116 });
     let summary = RequestSummary {
         attention: AttentionKind::ExactOffload,
         moved_bytes: MovedBytes { disk_to_ram: 1_100_000_000, ram_to_vram: 5_400_000_000, ..MovedBytes::default() },
         overlap: Some(0.917),
         ..summary(16_116, 96, StopReason::Eos)
     };
-    rig.emit(EngineEvent::Finished { turn, summary: Box::new(summary) });
+    rig.emit(EngineEvent::Finished { request, summary: Box::new(summary) });
     rig.emit(kv_use(2 << 30, 3_300_000_000, 6_200_000_000));
     rig
 }
@@ -102,31 +102,34 @@ fn removing(setup: Setup) -> Rig {
 
 fn conversation(setup: Setup) -> Rig {
     let mut rig = with_diary(setup);
-    let turn = rig.ask("What burned first?");
-    rig.emit(EngineEvent::TurnStarted { turn, prompt_tokens: 16_020, cached_tokens: 0 });
-    rig.emit(EngineEvent::Token { turn, text: ANSWER.into(), n: 96, tokens_per_s: 31.2, context_used: 16_116 });
-    rig.emit(EngineEvent::Finished { turn, summary: Box::new(summary(16_116, 96, StopReason::Eos)) });
-    let turn = rig.ask("And who told him?");
-    rig.emit(EngineEvent::TurnStarted { turn, prompt_tokens: 16_130, cached_tokens: 16_116 });
+    let request = rig.ask("What burned first?");
+    rig.emit(EngineEvent::RequestStarted { request, prompt_tokens: 16_020, cached_tokens: 0 });
+    rig.emit(EngineEvent::Token { request, text: ANSWER.into(), n: 96, tokens_per_s: 31.2, context_used: 16_116 });
+    rig.emit(EngineEvent::Finished { request, summary: Box::new(summary(16_116, 96, StopReason::Eos)) });
+    let request = rig.ask("And who told him?");
+    rig.emit(EngineEvent::RequestStarted { request, prompt_tokens: 16_130, cached_tokens: 16_116 });
     let text = "His maid Jane called him up about three in the morning, to tell him".to_owned();
-    rig.emit(EngineEvent::Token { turn, text, n: 15, tokens_per_s: 29.8, context_used: 16_145 });
+    rig.emit(EngineEvent::Token { request, text, n: 15, tokens_per_s: 29.8, context_used: 16_145 });
     rig
 }
 
 /// A checked selective answer that differs from the exact one, and one about the whole diary.
 fn checked(setup: Setup) -> Rig {
     let mut rig = with_diary(setup);
-    let turn = rig.ask("Who told Pepys of the fire, and when?");
-    rig.answer_selectively(turn, "His maid Jane called him up about three in the morning, to tell of a great fire in the City.");
+    let request = rig.ask("Who told Pepys of the fire, and when?");
+    rig.answer_selectively(
+        request,
+        "His maid Jane called him up about three in the morning, to tell of a great fire in the City.",
+    );
     rig.harness.get_by_label("Check exactly").click();
-    let Some(EngineCommand::Generate { turn, .. }) = rig.command() else { panic!("not checked") };
+    let Some(EngineCommand::Generate { request, .. }) = rig.command() else { panic!("not checked") };
     let text = "His maid Jane called him up about three in the morning, to tell them of a great fire they saw in the City.";
-    rig.emit(EngineEvent::Token { turn, text: text.into(), n: 26, tokens_per_s: 8.2, context_used: 16_116 });
+    rig.emit(EngineEvent::Token { request, text: text.into(), n: 26, tokens_per_s: 8.2, context_used: 16_116 });
     let exact =
         RequestSummary { attention: AttentionKind::ExactOffload, tokens_per_s: 8.2, ..summary(16_116, 26, StopReason::Eos) };
-    rig.emit(EngineEvent::Finished { turn, summary: Box::new(exact) });
-    let turn = rig.ask("How many times does he go to the Tower?");
-    rig.answer_selectively(turn, "He goes to the Tower twice on that day.");
+    rig.emit(EngineEvent::Finished { request, summary: Box::new(exact) });
+    let request = rig.ask("How many times does he go to the Tower?");
+    rig.answer_selectively(request, "He goes to the Tower twice on that day.");
     rig.harness.remove_cursor();
     rig.harness.run();
     rig
@@ -136,22 +139,22 @@ fn checked(setup: Setup) -> Rig {
 fn branches(setup: Setup) -> Rig {
     let mut rig = with_diary(setup);
     for (question, answer) in [("Who was Lord Mayor?", "Sir Thomas Bludworth."), ("What burned first?", ANSWER)] {
-        let turn = rig.ask(question);
-        rig.answer(turn, answer);
+        let request = rig.ask(question);
+        rig.answer(request, answer);
         rig.harness.get_all_by_label("Regenerate").last().unwrap().click();
-        let Some(EngineCommand::Generate { turn, .. }) = rig.command() else { panic!("not asked again") };
-        rig.answer(turn, answer);
+        let Some(EngineCommand::Generate { request, .. }) = rig.command() else { panic!("not asked again") };
+        rig.answer(request, answer);
     }
     rig.harness.get_all_by_label("Edit question").last().unwrap().click();
     rig.harness.run();
     rig.click("Ask this instead");
-    let Some(EngineCommand::Generate { turn, .. }) = rig.command() else { panic!("not asked") };
-    rig.answer(turn, "In **Pudding Lane**, as he says: “it begun this morning”.");
+    let Some(EngineCommand::Generate { request, .. }) = rig.command() else { panic!("not asked") };
+    rig.answer(request, "In **Pudding Lane**, as he says: “it begun this morning”.");
     rig.click("More about the chat Who was Lord Mayor?");
     rig.click("Pin");
     rig.click("New chat");
-    let turn = rig.ask("Rents in 1662?");
-    rig.answer(turn, "They rose.");
+    let request = rig.ask("Rents in 1662?");
+    rig.answer(request, "They rose.");
     rig.click("More about the chat Rents in 1662?");
     rig.click("Delete");
     rig.click("Chat: Who was Lord Mayor?");
@@ -182,9 +185,9 @@ fn found(setup: Setup) -> Rig {
 fn reading(setup: Setup) -> Rig {
     let mut rig = with_diary(setup);
     rig.harness.get_by_label("Read now").click();
-    let Some(EngineCommand::Prefill { turn, .. }) = rig.command() else { panic!("not read") };
-    rig.emit(EngineEvent::TurnStarted { turn, prompt_tokens: 16_000, cached_tokens: 0 });
-    rig.emit(EngineEvent::Prefill { turn, done: 6_560, total: 16_000, tokens_per_s: 1850.0 });
+    let Some(EngineCommand::Prefill { request, .. }) = rig.command() else { panic!("not read") };
+    rig.emit(EngineEvent::RequestStarted { request, prompt_tokens: 16_000, cached_tokens: 0 });
+    rig.emit(EngineEvent::Prefill { request, done: 6_560, total: 16_000, tokens_per_s: 1850.0 });
     rig.harness.remove_cursor();
     rig.harness.run();
     rig
@@ -192,10 +195,10 @@ fn reading(setup: Setup) -> Rig {
 
 fn refused(setup: Setup) -> Rig {
     let mut rig = with_diary(setup);
-    let turn = rig.ask("What burned first?");
+    let request = rig.ask("What burned first?");
     let sentence = "The conversation has 16,020 tokens and this model's window holds 8,192. Use a shorter document, or open a \
                     model with a longer window.";
-    rig.emit(EngineEvent::Failed { turn, sentence: sentence.into(), bad_input: true });
+    rig.emit(EngineEvent::Failed { request, sentence: sentence.into(), bad_input: true });
     rig.emit(EngineEvent::Notice("The device was lost and is back; the document is read again when you ask.".into()));
     rig
 }
@@ -205,42 +208,42 @@ fn small(theme: ThemeChoice) -> Setup {
 }
 
 #[test]
-fn conversation_in_the_dark_theme_looks_as_it_did() {
+fn conversation_in_the_dark_theme_matches_its_snapshot() {
     conversation(small(ThemeChoice::Dark)).harness.snapshot("chat_dark");
 }
 
 #[test]
-fn conversation_in_the_light_theme_looks_as_it_did() {
+fn conversation_in_the_light_theme_matches_its_snapshot() {
     conversation(small(ThemeChoice::Light)).harness.snapshot("chat_light");
 }
 
 #[test]
-fn reading_looks_as_it_did() {
+fn reading_matches_its_snapshot() {
     reading(small(ThemeChoice::Light)).harness.snapshot("reading_light");
 }
 
 #[test]
-fn refusal_looks_as_it_did() {
+fn refusal_matches_its_snapshot() {
     refused(small(ThemeChoice::Dark)).harness.snapshot("refused_dark");
 }
 
 #[test]
-fn card_of_a_book_in_three_tiers_looks_as_it_did() {
+fn card_of_a_book_in_three_tiers_matches_its_snapshot() {
     three_tiers(small(ThemeChoice::Light)).harness.snapshot("three_tiers_light");
 }
 
 #[test]
-fn answer_with_offload_looks_as_it_did() {
+fn answer_with_offload_matches_its_snapshot() {
     offload(small(ThemeChoice::Dark)).harness.snapshot("offload_dark");
 }
 
 #[test]
-fn checked_answer_looks_as_it_did() {
+fn checked_answer_matches_its_snapshot() {
     checked(Setup { size: [960.0, 760.0], ..small(ThemeChoice::Light) }).harness.snapshot("checked_light");
 }
 
 #[test]
-fn settings_look_as_they_did() {
+fn settings_match_their_snapshot() {
     let mut rig = Rig::ready_with(Setup { size: [960.0, 900.0], ..small(ThemeChoice::Dark) });
     rig.click("Settings");
     rig.harness.remove_cursor();
@@ -249,17 +252,17 @@ fn settings_look_as_they_did() {
 }
 
 #[test]
-fn branches_look_as_they_did() {
+fn branches_match_their_snapshot() {
     branches(Setup { size: [960.0, 800.0], ..small(ThemeChoice::Light) }).harness.snapshot("branches_light");
 }
 
 #[test]
-fn instructions_look_as_they_did() {
+fn instructions_match_their_snapshot() {
     instructions(Setup { size: [960.0, 800.0], ..small(ThemeChoice::Dark) }).harness.snapshot("instructions_dark");
 }
 
 #[test]
-fn removal_looks_as_it_did() {
+fn removal_matches_its_snapshot() {
     removing(small(ThemeChoice::Light)).harness.snapshot("removing_light");
 }
 

@@ -157,7 +157,7 @@ fn timeline_follows_what_is_new_until_it_is_paused() {
 }
 
 #[test]
-fn timeline_says_what_lies_under_the_pointer_and_in_each_lane() {
+fn timeline_shows_what_lies_under_the_pointer_and_in_each_lane() {
     let mut rig = open(Setup::default(), Tab::Timeline);
     click(&mut rig, "Show everything");
     let label = |part: &str| said(&rig, part);
@@ -229,7 +229,7 @@ fn ruler_measures_by_drag_and_by_key() {
 }
 
 #[test]
-fn timeline_without_events_says_what_will_be_there() {
+fn timeline_without_events_shows_what_will_be_there() {
     let mut rig = Rig::ready();
     (timeline(&mut rig).open, timeline(&mut rig).tab) = (true, Tab::Timeline);
     rig.harness.run();
@@ -261,7 +261,7 @@ fn timeline_and_ledger_are_drawn_in_both_themes_beside_the_chat_and_alone() {
     }
 }
 
-fn assert_looks(tab: Tab, theme: ThemeChoice, name: &str) {
+fn assert_snapshot(tab: Tab, theme: ThemeChoice, name: &str) {
     let mut rig = open(Setup { size: [800.0, 560.0], theme, ..Setup::default() }, tab);
     timeline(&mut rig).selected_step = Some(100 * MS + 30 * STEP);
     timeline(&mut rig).fills = true;
@@ -270,18 +270,18 @@ fn assert_looks(tab: Tab, theme: ThemeChoice, name: &str) {
 }
 
 #[test]
-fn timeline_in_the_dark_theme_looks_as_it_did() {
-    assert_looks(Tab::Timeline, ThemeChoice::Dark, "timeline_dark");
+fn timeline_in_the_dark_theme_matches_its_snapshot() {
+    assert_snapshot(Tab::Timeline, ThemeChoice::Dark, "timeline_dark");
 }
 
 #[test]
-fn timeline_in_the_light_theme_looks_as_it_did() {
-    assert_looks(Tab::Timeline, ThemeChoice::Light, "timeline_light");
+fn timeline_in_the_light_theme_matches_its_snapshot() {
+    assert_snapshot(Tab::Timeline, ThemeChoice::Light, "timeline_light");
 }
 
 #[test]
-fn ledger_looks_as_it_did() {
-    assert_looks(Tab::Ledger, ThemeChoice::Light, "ledger_light");
+fn ledger_matches_its_snapshot() {
+    assert_snapshot(Tab::Ledger, ThemeChoice::Light, "ledger_light");
 }
 
 #[test]

@@ -73,7 +73,7 @@ impl Exchange {
 impl ViewState {
     /// Sends the original request of an exchange again, with full attention.
     pub fn check(&mut self, exchange_id: u64) {
-        let turn = self.fresh_id();
+        let request = self.fresh_id();
         let chat = self.chat();
         let Some(index) = chat.exchanges.iter().position(|e| e.id == exchange_id && e.can_check()) else { return };
         let Some(exchange) = chat.exchanges.get(index).filter(|_| self.engine.running.is_none()) else { return };
@@ -82,8 +82,8 @@ impl ViewState {
         let messages = chat.messages(&self.documents.list, index);
         let documents = chat.document_refs(&self.documents.list, self.settings.values.keep_read);
         let (sampling, policy, task) = (original.sampling, AttentionMode::Exact, Task::Check(exchange_id));
-        self.engine.running = Some(Running { turn, chat: chat.id, task, phase: Phase::Waiting, stopping: false });
-        self.engine.outbox.push(EngineCommand::Generate { turn, messages, documents, sampling, max_tokens, policy });
+        self.engine.running = Some(Running { request, chat: chat.id, task, phase: Phase::Waiting, stopping: false });
+        self.engine.outbox.push(EngineCommand::Generate { request, messages, documents, sampling, max_tokens, policy });
         if let Some(exchange) = self.chat_mut().exchanges.get_mut(index) {
             exchange.check = Some(ExactCheck { answer: String::new(), outcome: Outcome::Running });
         }
@@ -125,7 +125,7 @@ impl Chat {
 
 /// Attention mass that an answer kept: mean over layers, 0 to 1. None if it was not measured.
 pub fn mass_kept(summary: &RequestSummary) -> Option<f64> {
-    let layers = summary.chosen.as_ref()?.mass.as_ref().filter(|layers| !layers.is_empty())?;
+    let layers = summary.selection.as_ref()?.mass.as_ref().filter(|layers| !layers.is_empty())?;
     Some(layers.iter().map(|m| m.kept).sum::<f64>() / layers.len() as f64)
 }
 

@@ -1,4 +1,4 @@
-//! Answers: citations, exact checks and measured page attention of what the model wrote.
+//! Answers: citations, exact checks and measured page attention of an answer.
 
 pub mod citations;
 mod clipboard_export;

@@ -1,6 +1,7 @@
 //! Activity panel: link bandwidth, pages of the newest step, utilization of the machine, and budgets.
 //!
-//! While a turn runs, figures are those of its last second and sparklines of its last twenty; afterwards, of the whole turn.
+//! Figures are those of the last second of the running request, and sparklines of its last twenty seconds. After its end,
+//! both are of the whole request.
 
 use egui::{Rect, Response, Role, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2};
 
@@ -306,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn link_says_its_rate_its_share_and_what_is_not_known() {
+    fn link_shows_its_rate_its_share_and_what_is_not_known() {
         let rate = Known::Measured(50.0 * MIB);
         let of_link = LinkFigures { link: Link::DiskToRam, rate, columns: Vec::new(), total_bytes: 3 << 30, latency_ns: None };
         let figure = rate.text(format::mib_per_s);

@@ -66,7 +66,7 @@ pub fn fidelity_ui(ui: &mut Ui, view: &ViewState, state: &mut DashboardState) {
             return empty_ui(ui, view);
         }
         let promised = promised(view);
-        let note = match newest.and_then(|s| s.chosen.as_ref()) {
+        let note = match newest.and_then(|s| s.selection.as_ref()) {
             Some(c) => format!("sampled in {} of {} steps of the newest answer", c.mass_steps, c.steps),
             None => format!("{} sampled steps", samples.len()),
         };
@@ -79,7 +79,7 @@ pub fn fidelity_ui(ui: &mut Ui, view: &ViewState, state: &mut DashboardState) {
             "A dot is the mean over layers, its stem reaches to the layer that kept least, a ring is the most that as many \
                      tokens could have kept. Steps between samples are not known.",
         );
-        if let Some(layers) = newest.and_then(|s| s.chosen.as_ref()?.mass.as_deref()) {
+        if let Some(layers) = newest.and_then(|s| s.selection.as_ref()?.mass.as_deref()) {
             layers_ui(ui, layers, promised);
         }
         checks_ui(ui, view);
@@ -90,12 +90,12 @@ pub fn fidelity_ui(ui: &mut Ui, view: &ViewState, state: &mut DashboardState) {
 /// The newest answer of the current chat that used a policy.
 fn newest_choice(view: &ViewState) -> Option<&RequestSummary> {
     view.chat().exchanges.iter().rev().find_map(|exchange| match &exchange.outcome {
-        Outcome::Done(summary) if summary.chosen.is_some() => Some(summary.as_ref()),
+        Outcome::Done(summary) if summary.selection.is_some() => Some(summary.as_ref()),
         _ => None,
     })
 }
 
-/// The attention mass that the loaded policy was asked to keep.
+/// Attention mass budget of the loaded policy.
 fn promised(view: &ViewState) -> Option<f64> {
     match view.engine.load.policy?.amount {
         SelectionBudget::Mass { mass, .. } => Some(f64::from(mass)),

@@ -38,7 +38,7 @@ const ZOOM_STEP: f64 = 1.25;
 
 /// Draws the panel, with the text of the open page below the map.
 pub fn kv_map_ui(ui: &mut Ui, view: &ViewState, state: &mut DashboardState) -> Vec<Action> {
-    let Some(map) = state.pages.clone().filter(|map| map.census.n_pages > 0) else {
+    let Some(map) = state.pages.clone().filter(|map| map.occupancy.n_pages > 0) else {
         empty_ui(ui);
         return Vec::new();
     };
@@ -48,14 +48,14 @@ pub fn kv_map_ui(ui: &mut Ui, view: &ViewState, state: &mut DashboardState) -> V
     let room = ui.available_height() * if open { 0.5 } else { 1.0 } - AXIS - 48.0;
     let actions = map_ui(ui, view, &map, &mut state.kv_map, room);
     ui.add_space(GRID);
-    let rest = map.n_tokens.saturating_sub(map.census.n_pages * 64);
-    let selected = state.kv_map.selected.filter(|(layer, page)| map.census.index(*layer, *page).is_some());
+    let rest = map.n_tokens.saturating_sub(map.occupancy.n_pages * 64);
+    let selected = state.kv_map.selected.filter(|(layer, page)| map.occupancy.index(*layer, *page).is_some());
     let words = match selected {
         Some((layer, page)) => page_lines(view, &map, layer..layer + 1, page).join(" · "),
         None => format!(
             "{} pages of {} layers; {} newer tokens, in VRAM, fill no page yet. Click a page to read it; scroll to zoom.",
-            format::count(map.census.n_pages),
-            map.census.n_layer,
+            format::count(map.occupancy.n_pages),
+            map.occupancy.n_layer,
             format::count(rest),
         ),
     };
@@ -88,7 +88,7 @@ fn empty_ui(ui: &mut Ui) {
 /// Usage of each tier, and the key of the map.
 fn tiers_ui(ui: &mut Ui, map: &PageMap) {
     let t = theme::tokens(ui);
-    let tiers = map.census.tiers;
+    let tiers = map.occupancy.tiers;
     let width = ui.available_width() / 3.0;
     let (row, _) = ui.allocate_exact_size(vec2(ui.available_width(), 52.0), Sense::hover());
     for (i, (tier, name, held)) in
@@ -162,12 +162,12 @@ impl Layout {
     fn hit(&self, at: egui::Pos2, map: &PageMap) -> Option<(usize, usize)> {
         let layer = ((at.y - self.picture.top()) / self.row).floor().max(0.0) as usize * self.frame.row_layers;
         let page = self.page_at(at.x).floor().max(0.0) as usize;
-        (self.picture.contains(at) && map.census.index(layer, page).is_some()).then_some((layer, page))
+        (self.picture.contains(at) && map.occupancy.index(layer, page).is_some()).then_some((layer, page))
     }
 }
 
 fn map_ui(ui: &mut Ui, view: &ViewState, map: &PageMap, state: &mut KvMapState, room: f32) -> Vec<Action> {
-    let (n_layer, n_pages) = (map.census.n_layer, map.census.n_pages);
+    let (n_layer, n_pages) = (map.occupancy.n_layer, map.occupancy.n_pages);
     let row_layers = (1..).find(|k| n_layer.div_ceil(*k) as f32 * ROWS[0] <= room.max(6.0 * ROWS[0])).unwrap_or(n_layer);
     let n_rows = n_layer.div_ceil(row_layers);
     let row = (room / n_rows as f32).clamp(ROWS[0], ROWS[1]).floor();
@@ -204,7 +204,7 @@ fn map_ui(ui: &mut Ui, view: &ViewState, map: &PageMap, state: &mut KvMapState, 
 }
 
 fn label(map: &PageMap) -> String {
-    let occupancy = &map.census;
+    let occupancy = &map.occupancy;
     let of = |tier: Tier, name: &str| {
         let n = occupancy.copies.iter().filter(|copies| copies.nearest() == Some(tier)).count();
         format!("{} read from {name}", format::count(n))
@@ -220,7 +220,7 @@ fn open(view: &ViewState, map: &PageMap, page: usize) -> Option<Action> {
 
 /// Zooms by wheel, pinch, + and -; pans by dragging and the arrows; 0 shows all pages.
 fn steer(ui: &Ui, response: &Response, layout: &Layout, map: &PageMap, state: &mut KvMapState) {
-    let n_pages = map.census.n_pages;
+    let n_pages = map.occupancy.n_pages;
     if let Some(at) = response.hover_pos() {
         let (wheel, pinch) = ui.input(|i| (i.smooth_scroll_delta().y, i.zoom_delta()));
         let factor = f64::from((-wheel / 200.0).exp() / pinch);
@@ -254,7 +254,7 @@ fn steer(ui: &Ui, response: &Response, layout: &Layout, map: &PageMap, state: &m
         let (layer, page) = state.selected.unwrap_or((0, layout.pages[0] as usize));
         let moved = |at: usize, by: i64, n: usize| at.saturating_add_signed(by as isize).min(n.saturating_sub(1));
         let page = moved(page, across, n_pages);
-        state.selected = Some((moved(layer, down * layout.frame.row_layers as i64, map.census.n_layer), page));
+        state.selected = Some((moved(layer, down * layout.frame.row_layers as i64, map.occupancy.n_layer), page));
         let beyond = (page as f64 + 1.0 - layout.pages[1]).max(0.0) - (layout.pages[0] - page as f64).max(0.0);
         state.pan(n_pages, beyond);
     }
@@ -266,7 +266,7 @@ fn draw_picture(ui: &Ui, map: &PageMap, layout: &Layout, state: &mut KvMapState)
     if state.picture.as_ref().is_none_or(|(of, _)| *of != key) {
         let ground = t.idle.gamma_multiply(0.45);
         let palette: Palette = [ground, t.vram, t.ram, t.disk];
-        let image = paint(&map.census, &layout.frame, palette);
+        let image = paint(&map.occupancy, &layout.frame, palette);
         match &mut state.picture {
             Some((of, texture)) => {
                 texture.set(image, TextureOptions::NEAREST);
@@ -288,7 +288,7 @@ fn draw_picture(ui: &Ui, map: &PageMap, layout: &Layout, state: &mut KvMapState)
 fn draw_axes(ui: &Ui, view: &ViewState, map: &PageMap, layout: &Layout) {
     let t = theme::tokens(ui);
     let (painter, top) = (ui.painter(), layout.picture.top());
-    let n_rows = layout.frame.n_rows(map.census.n_layer);
+    let n_rows = layout.frame.n_rows(map.occupancy.n_layer);
     let every = (1..).find(|k| layout.row * *k as f32 >= 12.0).unwrap_or(1);
     for row in (0..n_rows).step_by(every) {
         let at = pos2(layout.picture.left() - 2.0 * GRID, top + (row as f32 + 0.5) * layout.row);

@@ -38,7 +38,7 @@ fn document_line(view: &ViewState, map: &PageMap, page: usize) -> Option<String>
 }
 
 fn copies_line(map: &PageMap, layers: Range<usize>, page: usize) -> String {
-    let has = |tier: Tier| layers.clone().filter(|layer| map.census.at(*layer, page).has(tier)).count();
+    let has = |tier: Tier| layers.clone().filter(|layer| map.occupancy.at(*layer, page).has(tier)).count();
     let tiers = [(Tier::Vram, "in VRAM"), (Tier::Ram, "in RAM"), (Tier::Disk, "on the disk")];
     let there = tiers.into_iter().filter_map(|(tier, name)| match (has(tier), layers.len()) {
         (0, _) => None,
@@ -52,10 +52,10 @@ fn copies_line(map: &PageMap, layers: Range<usize>, page: usize) -> String {
 }
 
 fn read_line(map: &PageMap, layers: Range<usize>, page: usize) -> String {
-    if map.census.steps_since_read.is_empty() {
+    if map.occupancy.steps_since_read.is_empty() {
         return "read in every step".to_owned();
     }
-    let since = |layer: usize| map.census.steps_since_read.get(map.census.index(layer, page)?).copied();
+    let since = |layer: usize| map.occupancy.steps_since_read.get(map.occupancy.index(layer, page)?).copied();
     match layers.filter_map(since).min() {
         None | Some(NEVER_READ) => "not read yet by a step of the policy".to_owned(),
         Some(0) => "read in the newest step".to_owned(),
@@ -65,7 +65,7 @@ fn read_line(map: &PageMap, layers: Range<usize>, page: usize) -> String {
 }
 
 fn mass_label(map: &PageMap, layers: Range<usize>, page: usize) -> String {
-    let mass = layers.filter_map(|layer| map.mass.get(map.census.index(layer, page)?)).copied();
+    let mass = layers.filter_map(|layer| map.mass.get(map.occupancy.index(layer, page)?)).copied();
     match mass.filter(|mass| !mass.is_nan()).reduce(f32::max) {
         None => "attention N/A: not sampled".to_owned(),
         Some(mass) => format!("{:.2} % of the layer's attention, when it was sampled", mass * 100.0),
@@ -78,12 +78,12 @@ mod tests {
     use crate::engine::{KvDtype, LoadOptions, ModelSource, PageCopies, TierOccupancy};
 
     fn map() -> PageMap {
-        let mut census = TierOccupancy::new(2, 3);
-        census.copies = vec![PageCopies::default().with(Tier::Disk); 6];
-        census.copies[1] = census.copies[1].with(Tier::Vram);
+        let mut occupancy = TierOccupancy::new(2, 3);
+        occupancy.copies = vec![PageCopies::default().with(Tier::Disk); 6];
+        occupancy.copies[1] = occupancy.copies[1].with(Tier::Vram);
         PageMap {
             taken_ns: 0,
-            census,
+            occupancy,
             n_tokens: 200,
             page_bytes: 32 << 10,
             dtype: KvDtype::F16,
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn page_that_everything_reads_says_so_and_what_was_not_sampled() {
+    fn page_that_everything_reads_shows_so_and_what_was_not_sampled() {
         let expected =
             "Tokens 64–127, layer 0 · 32.0 KiB, f16 · in VRAM, on the disk · read in every step · attention N/A: not sampled";
         assert_eq!(words(&map(), 0..1), expected);
@@ -108,13 +108,13 @@ mod tests {
     #[test]
     fn page_that_a_policy_reads_has_its_last_step_and_mass() {
         let mut map = map();
-        map.census.steps_since_read = vec![NEVER_READ, 3, 0, 1, 0, 0];
+        map.occupancy.steps_since_read = vec![NEVER_READ, 3, 0, 1, 0, 0];
         map.mass = vec![0.1, 0.0123, 0.0, f32::NAN, f32::NAN, f32::NAN];
         assert!(words(&map, 0..1).ends_with("last read 3 steps ago · 1.23 % of the layer's attention, when it was sampled"));
-        map.census.steps_since_read[1] = NEVER_READ;
+        map.occupancy.steps_since_read[1] = NEVER_READ;
         assert!(words(&map, 0..1).contains("not read yet"));
         assert!(words(&map, 1..2).ends_with("attention N/A: not sampled"));
-        map.census.copies[1] = PageCopies::default();
+        map.occupancy.copies[1] = PageCopies::default();
         assert!(words(&map, 0..1).contains("in no tier: will be recomputed"));
     }
 }

@@ -16,9 +16,9 @@ use crate::telemetry::{EventKind, History, KernelFamily, Link, Track};
 pub const N_COLUMNS: usize = 64;
 /// Events in a window, for the overlap, at most.
 const MAX_OVERLAP_EVENTS: usize = 1 << 16;
-/// Window of the figures while a turn runs, nanoseconds.
+/// Window of the figures while a request runs, nanoseconds.
 const NOW_NS: u64 = 1_000_000_000;
-/// Window of the sparklines while a turn runs, nanoseconds.
+/// Window of the sparklines while a request runs, nanoseconds.
 const RECENT_NS: u64 = 20 * NOW_NS;
 
 /// A figure with its origin.
@@ -104,7 +104,7 @@ pub struct Figures {
 }
 
 impl Window {
-    /// The last second of the history while a turn runs, else the `last` turn.
+    /// The last second of the history while a request runs, else the `last` request.
     pub fn of(history: &History, runs: bool, last: Option<Interval>) -> Option<Window> {
         let (begin, end) = history.range_ns()?;
         Some(match (runs, last) {

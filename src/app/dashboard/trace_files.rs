@@ -48,7 +48,7 @@ pub fn is_trace(path: &Path) -> bool {
 /// Reads a trace, as a run with the name of its file.
 ///
 /// # Errors
-/// One sentence: what is wrong with the file.
+/// Error of a trace file, as one sentence.
 pub fn read_trace(path: &Path) -> Result<OpenRun, String> {
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
     let file = File::open(path).map_err(|error| format!("{name} cannot be opened: {error}"))?;

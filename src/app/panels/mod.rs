@@ -37,7 +37,7 @@ pub fn attention_label(kind: AttentionKind) -> &'static str {
 pub enum Action {
     /// send the question in the composer
     Send,
-    /// stop the running turn
+    /// stop the running request
     Stop,
     /// generate another answer to this exchange
     Regenerate(u64),

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn tier_says_use_budget_and_what_is_not_known() {
+    fn tier_shows_use_budget_and_what_is_not_known() {
         assert_eq!(bars(Some(3 << 29), Some(2 << 30)).label("KV cache"), "KV cache, VRAM: 1.50 of 2.00 GiB");
         assert_eq!(bars(None, None).figures(), "N/A");
         assert_eq!(bars(None, Some(2 << 30)).figures(), "N/A of 2.00 GiB");

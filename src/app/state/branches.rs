@@ -1,4 +1,4 @@
-//! Branches: a chat is a tree of questions and answers, of which one path from root to leaf is shown.
+//! Branches: a chat is a tree of questions and answers, and one path from root to leaf is shown.
 //!
 //! ```text
 //! first question ─┬─ answer ── question ─┬─ answer     exchanges: the path that is shown

@@ -92,7 +92,7 @@ impl ViewState {
         }
     }
 
-    /// Saves the answer of the turn that has ended.
+    /// Saves the answer of the request that has ended.
     pub(in crate::app) fn save_answer(&mut self) {
         let Some(Running { chat: id, task: Task::Answer(message), .. }) = self.engine.running else { return };
         let now = self.chats.persistence.now;

@@ -1,4 +1,4 @@
-//! Chat persistence with a real store in memory: saved changes, and what a later window restores.
+//! Chat persistence with a real store in memory: saved changes, and their restoration by a later window.
 
 use super::*;
 use crate::app::state::ModelState;
@@ -16,17 +16,17 @@ fn window(first_id: u64) -> ViewState {
 fn asked(state: &mut ViewState, question: &str) -> RequestId {
     state.chat_mut().draft = question.to_owned();
     state.send();
-    state.engine.running.unwrap().turn
+    state.engine.running.unwrap().request
 }
 
 fn answered(state: &mut ViewState, question: &str, answer: &str) {
-    let turn = asked(state, question);
-    say(state, turn, answer);
-    state.apply(EngineEvent::Finished { turn, summary: Box::new(summary()) });
+    let request = asked(state, question);
+    say(state, request, answer);
+    state.apply(EngineEvent::Finished { request, summary: Box::new(summary()) });
 }
 
-fn say(state: &mut ViewState, turn: RequestId, text: &str) {
-    state.apply(EngineEvent::Token { turn, text: text.into(), n: 1, tokens_per_s: 9.0, context_used: 9 });
+fn say(state: &mut ViewState, request: RequestId, text: &str) {
+    state.apply(EngineEvent::Token { request, text: text.into(), n: 1, tokens_per_s: 9.0, context_used: 9 });
 }
 
 /// Runs the requests as the writer's thread does.
@@ -85,14 +85,14 @@ fn chat_is_the_same_after_a_restart_with_its_documents_and_what_it_cost() {
 }
 
 #[test]
-fn interrupted_answer_has_what_was_shown_and_says_so() {
+fn interrupted_answer_has_the_shown_text_and_is_marked() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = ChatStore::open(dir.path()).unwrap();
     let mut state = window(10);
-    let turn = asked(&mut state, "Where?");
-    say(&mut state, turn, "In Pud");
+    let request = asked(&mut state, "Where?");
+    say(&mut state, request, "In Pud");
     serve(&mut state, &mut store);
-    say(&mut state, turn, "ding");
+    say(&mut state, request, "ding");
     serve(&mut state, &mut store);
     drop(store);
     let mut store = ChatStore::open(dir.path()).unwrap();
@@ -110,9 +110,9 @@ fn branches_and_the_one_that_was_shown_come_back() {
     answered(&mut state, "Two?", "Second.");
     let first = state.chat().exchanges[0].id;
     state.edit_question(first, " One, really? ");
-    let turn = state.engine.running.unwrap().turn;
-    say(&mut state, turn, "Other.");
-    state.apply(EngineEvent::Finished { turn, summary: Box::new(summary()) });
+    let request = state.engine.running.unwrap().request;
+    say(&mut state, request, "Other.");
+    state.apply(EngineEvent::Finished { request, summary: Box::new(summary()) });
     assert_eq!(state.chat().exchanges.len(), 1);
     let edited = state.chat().exchanges[0].id;
     state.show_branch(first);
@@ -146,8 +146,8 @@ fn regenerated_answer_stands_beside_the_first_and_a_failed_one_is_replaced() {
     answered(&mut state, "One?", "First.");
     let first = state.chat().exchanges[0].id;
     state.regenerate();
-    let turn = state.engine.running.unwrap().turn;
-    state.apply(EngineEvent::Failed { turn, sentence: "No.".into(), bad_input: false });
+    let request = state.engine.running.unwrap().request;
+    state.apply(EngineEvent::Failed { request, sentence: "No.".into(), bad_input: false });
     let failed = state.chat().exchanges[0].id;
     state.regenerate();
     assert_eq!(state.chat().exchanges[0].id, failed);
@@ -227,12 +227,12 @@ fn deleted_chat_comes_back_by_undo_and_not_after_the_next_start() {
 #[test]
 fn deleting_a_chat_that_answers_stops_it() {
     let mut state = window(10);
-    let turn = asked(&mut state, "One?");
+    let request = asked(&mut state, "One?");
     let id = state.chats.current;
     state.delete_chat(id);
     assert!(state.engine.pending_stop && state.engine.running.unwrap().stopping);
-    say(&mut state, turn, "late");
-    state.apply(EngineEvent::Finished { turn, summary: Box::new(summary()) });
+    say(&mut state, request, "late");
+    state.apply(EngineEvent::Finished { request, summary: Box::new(summary()) });
     state.undo();
     assert_eq!(state.chat().exchanges[0].outcome, Outcome::Restored("stopped".into()));
 }
@@ -300,9 +300,9 @@ fn search_leads_to_the_message_on_another_branch() {
     let mut state = window(10);
     answered(&mut state, "One?", "In Pudding Lane.");
     state.regenerate();
-    let turn = state.engine.running.unwrap().turn;
-    say(&mut state, turn, "Elsewhere.");
-    state.apply(EngineEvent::Finished { turn, summary: Box::new(summary()) });
+    let request = state.engine.running.unwrap().request;
+    say(&mut state, request, "Elsewhere.");
+    state.apply(EngineEvent::Finished { request, summary: Box::new(summary()) });
     serve(&mut state, &mut store);
     let mut state = restarted(&mut store);
     state.chats.search = " pudding ".into();

@@ -1,9 +1,9 @@
-//! Engine events: how they change the state of the window.
+//! Engine events: their effect on the state of the window.
 //!
 //! ```text
-//! EngineEvent ─► apply() ─► model, running turn, exchanges, tiers, library, notices
+//! EngineEvent ─► apply() ─► model, running request, exchanges, tiers, library, notices
 //! ```
-//! Invariants: 1. Events of a turn that does not run change nothing. 2. The state of the context is the engine's last report.
+//! Invariants: 1. Events of a request that does not run change nothing. 2. The state of the context is the engine's last report.
 //! Owner thread: the UI thread; nothing here waits.
 
 use crate::app::answer::exact_check::mass_kept;
@@ -33,28 +33,28 @@ impl ViewState {
                 self.measured.kv = None;
                 self.engine.model = ModelState::Absent;
             }
-            EngineEvent::TurnStarted { turn, prompt_tokens, cached_tokens } => {
-                if let Some(chat) = self.running_chat(turn) {
+            EngineEvent::RequestStarted { request, prompt_tokens, cached_tokens } => {
+                if let Some(chat) = self.running_chat(request) {
                     self.record_resumed(chat, cached_tokens);
                     self.clear_cached_tokens(Some(chat));
-                    self.progress(turn, Phase::Prefill { done: cached_tokens, total: prompt_tokens, tokens_per_s: 0.0 });
+                    self.progress(request, Phase::Prefill { done: cached_tokens, total: prompt_tokens, tokens_per_s: 0.0 });
                     self.cached(chat, cached_tokens);
                     self.chats.list.iter_mut().filter(|c| c.id == chat).for_each(|c| c.prompt_tokens = prompt_tokens);
                     self.engine.pending_stop = self.engine.running.is_some_and(|r| r.stopping);
                 }
             }
-            EngineEvent::Prefill { turn, done, total, tokens_per_s } => {
-                if let Some(chat) = self.running_chat(turn) {
-                    self.progress(turn, Phase::Prefill { done, total, tokens_per_s });
+            EngineEvent::Prefill { request, done, total, tokens_per_s } => {
+                if let Some(chat) = self.running_chat(request) {
+                    self.progress(request, Phase::Prefill { done, total, tokens_per_s });
                     self.cached(chat, done);
                     if tokens_per_s > 0.0 {
                         self.measured.last_prefill = Some(tokens_per_s);
                     }
                 }
             }
-            EngineEvent::Token { turn, text, n, tokens_per_s, context_used } => {
-                if let Some(chat) = self.running_chat(turn) {
-                    self.progress(turn, Phase::Decode { n, tokens_per_s });
+            EngineEvent::Token { request, text, n, tokens_per_s, context_used } => {
+                if let Some(chat) = self.running_chat(request) {
+                    self.progress(request, Phase::Decode { n, tokens_per_s });
                     if !self.is_checking() {
                         self.measured.last_speed = Some(tokens_per_s);
                     }
@@ -66,8 +66,8 @@ impl ViewState {
                     self.save_answer_piece(text);
                 }
             }
-            EngineEvent::PageAttention { turn, page_attention } => {
-                if let Some(chat) = self.running_chat(turn).filter(|_| !self.is_checking())
+            EngineEvent::PageAttention { request, page_attention } => {
+                if let Some(chat) = self.running_chat(request).filter(|_| !self.is_checking())
                     && let Some(chat) = self.chats.list.iter().find(|c| c.id == chat)
                 {
                     let attended_pages = AttendedPages::of(chat.docs(&self.documents.list), &page_attention);
@@ -76,16 +76,16 @@ impl ViewState {
                     }
                 }
             }
-            EngineEvent::Finished { turn, summary } => {
-                if let Some(chat) = self.running_chat(turn) {
+            EngineEvent::Finished { request, summary } => {
+                if let Some(chat) = self.running_chat(request) {
                     self.finished(chat, summary);
                 }
             }
-            EngineEvent::Failed { turn, sentence, .. } => {
-                self.engine.counting.remove(&turn);
-                self.fail(turn, in_window(&sentence));
+            EngineEvent::Failed { request, sentence, .. } => {
+                self.engine.counting.remove(&request);
+                self.fail(request, in_window(&sentence));
             }
-            EngineEvent::Counted { turn, tokens, positions } => self.counted(turn, tokens, &positions),
+            EngineEvent::Counted { request, tokens, positions } => self.counted(request, tokens, &positions),
             EngineEvent::Notice(text) => self.notice(in_window(&text), false),
             EngineEvent::KvUse { used, budgets } => self.measured.kv = Some(KvUse { used, budgets }),
             EngineEvent::Library(documents) => self.library = Some(documents),
@@ -114,15 +114,15 @@ impl ViewState {
         }
         self.request_citations();
         self.save_answer();
-        self.turn_ended();
+        self.request_ended();
     }
 
-    fn turn_ended(&mut self) {
+    fn request_ended(&mut self) {
         self.engine.running = None;
         self.send_deferred();
     }
 
-    /// Records resumed tokens: cached tokens at the start of a turn whose chat had none, so they are from the library.
+    /// Records resumed tokens: cached tokens at the start of a request whose chat had none, so they are from the library.
     fn record_resumed(&mut self, chat: ChatId, cached_tokens: usize) {
         let chat = self.chats.list.iter().find(|c| c.id == chat);
         let resumed = chat.is_some_and(|c| c.cached_tokens == 0 && self.saved_prefix_of(c).is_some());
@@ -152,8 +152,8 @@ impl ViewState {
         self.count_chat();
     }
 
-    pub(in crate::app) fn fail(&mut self, turn: RequestId, sentence: String) {
-        if self.running_chat(turn).is_none() {
+    pub(in crate::app) fn fail(&mut self, request: RequestId, sentence: String) {
+        if self.running_chat(request).is_none() {
             return;
         }
         match self.running_answer() {
@@ -161,11 +161,11 @@ impl ViewState {
             None => self.notice(sentence, true),
         }
         self.save_answer();
-        self.turn_ended();
+        self.request_ended();
     }
 
-    fn running_chat(&self, turn: RequestId) -> Option<ChatId> {
-        self.engine.running.filter(|r| r.turn == turn).map(|r| r.chat)
+    fn running_chat(&self, request: RequestId) -> Option<ChatId> {
+        self.engine.running.filter(|r| r.request == request).map(|r| r.chat)
     }
 
     fn running_exchange(&mut self) -> Option<&mut Exchange> {
@@ -184,7 +184,7 @@ impl ViewState {
         }
     }
 
-    /// Text and outcome that the running turn writes to.
+    /// Text and outcome that the running request writes to.
     fn running_answer(&mut self) -> Option<(&mut String, &mut Outcome)> {
         let is_check = self.is_checking();
         let exchange = self.running_exchange()?;
@@ -194,8 +194,8 @@ impl ViewState {
         Some((&mut exchange.answer, &mut exchange.outcome))
     }
 
-    fn progress(&mut self, turn: RequestId, phase: Phase) {
-        if let Some(running) = self.engine.running.as_mut().filter(|r| r.turn == turn) {
+    fn progress(&mut self, request: RequestId, phase: Phase) {
+        if let Some(running) = self.engine.running.as_mut().filter(|r| r.request == request) {
             running.phase = phase;
         }
     }

@@ -1,4 +1,4 @@
-//! Engine state: the model, the running turn, commands to send, and measurements of the last turns.
+//! Engine state: the model, the running request, commands to send, and measurements of the last requests.
 
 use std::collections::HashMap;
 
@@ -20,11 +20,11 @@ pub enum ModelState {
     },
     /// ready
     Ready(Box<ModelInfo>),
-    /// an error: one sentence that says what to do
+    /// an error: one sentence with what to do
     Failed(String),
 }
 
-/// Phase of the running turn.
+/// Phase of the running request.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Phase {
     /// sent, not started
@@ -47,7 +47,7 @@ pub enum Phase {
     },
 }
 
-/// Purpose of a turn.
+/// Purpose of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Task {
     /// prefill documents before a question
@@ -60,11 +60,11 @@ pub enum Task {
     PrefillAlone(DocId),
 }
 
-/// The running turn.
+/// The running request.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Running {
     /// its id
-    pub turn: RequestId,
+    pub request: RequestId,
     /// its chat
     pub chat: ChatId,
     /// its purpose
@@ -111,11 +111,11 @@ pub struct EngineState {
     pub load: LoadOptions,
     /// the device and the machine, once reported
     pub device: Option<DeviceFacts>,
-    /// the running turn
+    /// the running request
     pub running: Option<Running>,
     /// commands to send, oldest first
     pub outbox: Vec<EngineCommand>,
-    /// a stop was requested before the turn began, so it is sent again when the turn begins
+    /// a stop was requested before the request began, so it is sent again when the request begins
     pub pending_stop: bool,
     /// the chat whose question is sent when the running task has stopped for it
     pub deferred_send: Option<ChatId>,
@@ -143,7 +143,7 @@ impl EngineState {
     }
 }
 
-/// Measurements of the last turns.
+/// Measurements of the last requests.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Measurements {
     /// decode speed of the last answer, tokens per second

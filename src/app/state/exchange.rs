@@ -1,4 +1,4 @@
-//! Exchange: a question and its answer, with what is derived from the answer.
+//! Exchange: a question and its answer, with data derived from the answer.
 
 use crate::app::answer::citations::Citation;
 use crate::app::answer::page_attention::AttendedPages;
@@ -11,7 +11,7 @@ pub enum Outcome {
     Running,
     /// finished or stopped
     Done(Box<RequestSummary>),
-    /// an error: one sentence that says what to do
+    /// an error: one sentence with what to do
     Failed(String),
     /// restored from an earlier session without its cost: a note on how it ended, or an empty text
     Restored(String),

@@ -4,8 +4,8 @@
 //! EngineEvent ── apply() ─┐
 //! user actions ───────────┴─► ViewState ──► outbox: [EngineCommand]      (no I/O, no clock, no egui)
 //! ```
-//! Invariants: 1. One turn runs at a time; events of other turns are ignored. 2. The engine's context holds one chat: when a turn
-//! begins, all other chats have 0 cached tokens. 3. Nothing here waits.
+//! Invariants: 1. One request runs at a time; events of other requests are ignored. 2. The engine's context holds one chat:
+//! when a request begins, all other chats have 0 cached tokens. 3. Nothing here waits.
 
 pub mod branches;
 pub mod chat;
@@ -66,9 +66,9 @@ pub enum MainView {
 /// Everything the window shows.
 #[derive(Debug)]
 pub struct ViewState {
-    /// the engine: its model, the running turn, and commands
+    /// the engine: its model, the running request, and commands
     pub engine: EngineState,
-    /// measurements of the last turns
+    /// measurements of the last requests
     pub measured: Measurements,
     /// all chats
     pub chats: ChatList,
@@ -142,7 +142,7 @@ impl ViewState {
         }
     }
 
-    /// The running turn, if it belongs to the current chat.
+    /// The running request, if it belongs to the current chat.
     pub fn running_here(&self) -> Option<&Running> {
         self.engine.running.as_ref().filter(|r| r.chat == self.chats.current)
     }
@@ -276,11 +276,11 @@ impl ViewState {
         self.settings.values.theme = if dark_now { ThemeChoice::Light } else { ThemeChoice::Dark };
     }
 
-    /// Reports that the engine has ended, in the running turn if there is one.
+    /// Reports that the engine has ended, in the running request if there is one.
     pub fn engine_lost(&mut self) {
         let sentence = "The engine does not answer. Close Strata and start it again.".to_owned();
         match self.engine.running {
-            Some(running) => self.fail(running.turn, sentence),
+            Some(running) => self.fail(running.request, sentence),
             None => self.notice(sentence, true),
         }
     }

@@ -27,7 +27,7 @@ impl ViewState {
         self.apply_stored_settings();
     }
 
-    /// Loads a model with its stored settings. Running turns end.
+    /// Loads a model with its stored settings. Running requests end.
     pub fn load_model(&mut self, source: ModelSource) {
         self.load_with(source, |_| {});
     }
@@ -76,7 +76,7 @@ impl ViewState {
         self.settings.form = Form::of(&self.settings.values);
     }
 
-    /// Records changes of the settings since the last call. True if the file has to be written.
+    /// Records changes of the settings since the last call. True if the file must be written.
     pub fn record_settings(&mut self) -> bool {
         let has_changed = self.settings.values != self.settings.recorded
             && self.settings.preferences.record(&self.engine.source, &self.settings.recorded, &self.settings.values);

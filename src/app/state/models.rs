@@ -128,7 +128,7 @@ impl ModelList {
         self.entries.iter().filter(move |entry| entry.store == store && (matches(&entry.name) || matches(&entry.within)))
     }
 
-    /// True if models were found before a device was known to fit them to.
+    /// True if models were found before the device facts that their fit needs.
     pub fn lacks_fit(&self) -> bool {
         self.entries.iter().any(|entry| entry.facts.as_ref().is_ok_and(|facts| facts.needs.is_none()))
     }

@@ -36,13 +36,13 @@ impl ViewState {
 
     /// Prefills a document alone.
     pub fn prefill_alone(&mut self, id: DocId) {
-        let turn = self.fresh_id();
+        let request = self.fresh_id();
         let Some(doc) = self.documents.list.iter().find(|doc| doc.id == id && self.can_prefill_alone(doc)) else { return };
         let (text, documents) = (doc.text.clone(), DocumentRef::joined([&*doc.document], true));
         self.engine.prefilled_alone.push(id);
         let task = Task::PrefillAlone(id);
-        self.engine.running = Some(Running { turn, chat: NO_CHAT, task, phase: Phase::Waiting, stopping: false });
-        self.engine.outbox.push(EngineCommand::Prefill { turn, text, documents });
+        self.engine.running = Some(Running { request, chat: NO_CHAT, task, phase: Phase::Waiting, stopping: false });
+        self.engine.outbox.push(EngineCommand::Prefill { request, text, documents });
     }
 
     /// The document that is being prefilled alone.

@@ -95,17 +95,17 @@ impl ViewState {
 
     fn count(&mut self, target: CountTarget, text: String, offsets: Vec<usize>) {
         if matches!(self.engine.model, ModelState::Ready(_)) {
-            let turn = self.fresh_id();
-            self.engine.counting.insert(turn, target);
+            let request = self.fresh_id();
+            self.engine.counting.insert(request, target);
             let messages = vec![Message { role: Role::User, content: text }];
-            self.engine.outbox.push(EngineCommand::Count { turn, messages, offsets });
+            self.engine.outbox.push(EngineCommand::Count { request, messages, offsets });
         }
     }
 
     /// Records the result of a count.
-    pub(in crate::app) fn counted(&mut self, turn: RequestId, tokens: usize, positions: &[usize]) {
+    pub(in crate::app) fn counted(&mut self, request: RequestId, tokens: usize, positions: &[usize]) {
         let ranges: Vec<Range<usize>> = positions.chunks_exact(2).map(|pair| pair[0]..pair[1]).collect();
-        match self.engine.counting.remove(&turn) {
+        match self.engine.counting.remove(&request) {
             Some(CountTarget::Document(id)) => {
                 let range = ranges.first().cloned();
                 for doc in self.documents.list.iter_mut().filter(|d| d.id == id) {

@@ -3,8 +3,8 @@
 //! ```text
 //! draft ─► send ─► Exchange ─► EngineCommand::Generate      edit_question, regenerate_at: on a new branch
 //! ```
-//! Invariants: 1. One turn runs at a time. 2. Nothing is overwritten: earlier exchanges move to `other_branches`. 3. A question is
-//! not sent while a document of its chat is missing.
+//! Invariants: 1. One request runs at a time. 2. Nothing is overwritten: earlier exchanges move to
+//! `other_branches`. 3. A question is not sent while a document of its chat is missing.
 
 use crate::app::state::chat::{Exchange, Stored};
 use crate::app::state::exchange::OriginalRequest;
@@ -88,7 +88,7 @@ impl ViewState {
     }
 
     fn ask_last(&mut self) {
-        let turn = self.fresh_id();
+        let request = self.fresh_id();
         let chat = self.chat();
         let Some(last) = chat.exchanges.last() else { return };
         let mut sampling = chat.sampling.unwrap_or(self.settings.values.sampling);
@@ -97,12 +97,12 @@ impl ViewState {
         let messages = chat.messages(&self.documents.list, chat.exchanges.len() - 1);
         let documents = chat.document_refs(&self.documents.list, self.settings.values.keep_read);
         let task = Task::Answer(last.id);
-        self.engine.running = Some(Running { turn, chat: chat.id, task, phase: Phase::Waiting, stopping: false });
+        self.engine.running = Some(Running { request, chat: chat.id, task, phase: Phase::Waiting, stopping: false });
         let (max_tokens, policy) = (self.settings.values.max_tokens, AttentionMode::Sampled);
         if let Some(last) = self.chat_mut().exchanges.last_mut() {
             last.original_request = Some(OriginalRequest { sampling, max_tokens });
         }
-        self.engine.outbox.push(EngineCommand::Generate { turn, messages, documents, sampling, max_tokens, policy });
+        self.engine.outbox.push(EngineCommand::Generate { request, messages, documents, sampling, max_tokens, policy });
         self.save_question();
     }
 
@@ -113,13 +113,13 @@ impl ViewState {
             return;
         }
         let documents = self.chat().document_refs(&self.documents.list, self.settings.values.keep_read);
-        let turn = self.fresh_id();
+        let request = self.fresh_id();
         let chat = self.chats.current;
-        self.engine.running = Some(Running { turn, chat, task: Task::Prefill, phase: Phase::Waiting, stopping: false });
-        self.engine.outbox.push(EngineCommand::Prefill { turn, text, documents });
+        self.engine.running = Some(Running { request, chat, task: Task::Prefill, phase: Phase::Waiting, stopping: false });
+        self.engine.outbox.push(EngineCommand::Prefill { request, text, documents });
     }
 
-    /// Marks the running turn as stopping. False if none runs.
+    /// Marks the running request as stopping. False if none runs.
     pub fn request_stop(&mut self) -> bool {
         match &mut self.engine.running {
             Some(running) => {

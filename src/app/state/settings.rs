@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_field_keeps_the_last_value_and_says_what_to_type() {
+    fn wrong_field_keeps_the_last_value_and_shows_what_to_type() {
         let mut settings = Settings::default();
         for (i, wrong) in ["-1", "many", "1.5", "2", "9", "-3", "0", "12", "0", "much", "-1GiB"].iter().enumerate() {
             let before = settings;

@@ -18,11 +18,11 @@ fn document(text: &str) -> Document {
 fn asked(state: &mut ViewState, question: &str) -> RequestId {
     state.chat_mut().draft = question.to_owned();
     state.send();
-    state.engine.running.unwrap().turn
+    state.engine.running.unwrap().request
 }
 
-fn token(turn: RequestId, text: &str, n: usize) -> EngineEvent {
-    EngineEvent::Token { turn, text: text.into(), n, tokens_per_s: 20.0, context_used: 100 + n }
+fn token(request: RequestId, text: &str, n: usize) -> EngineEvent {
+    EngineEvent::Token { request, text: text.into(), n, tokens_per_s: 20.0, context_used: 100 + n }
 }
 
 #[test]
@@ -53,15 +53,15 @@ fn send_while_a_turn_runs_keeps_the_draft() {
 #[test]
 fn tokens_build_the_answer_and_finished_ends_the_turn() {
     let mut state = ready();
-    let turn = asked(&mut state, "Say.");
-    state.apply(EngineEvent::TurnStarted { turn, prompt_tokens: 100, cached_tokens: 40 });
+    let request = asked(&mut state, "Say.");
+    state.apply(EngineEvent::RequestStarted { request, prompt_tokens: 100, cached_tokens: 40 });
     assert_eq!(state.chat().cached_tokens, 40);
-    state.apply(EngineEvent::Prefill { turn, done: 80, total: 100, tokens_per_s: 500.0 });
+    state.apply(EngineEvent::Prefill { request, done: 80, total: 100, tokens_per_s: 500.0 });
     assert_eq!(state.engine.running.unwrap().phase, Phase::Prefill { done: 80, total: 100, tokens_per_s: 500.0 });
-    state.apply(token(turn, "Hel", 1));
-    state.apply(token(turn, "lo", 2));
+    state.apply(token(request, "Hel", 1));
+    state.apply(token(request, "lo", 2));
     assert_eq!(state.chat().exchanges[0].answer, "Hello");
-    state.apply(EngineEvent::Finished { turn, summary: Box::new(summary()) });
+    state.apply(EngineEvent::Finished { request, summary: Box::new(summary()) });
     assert!(state.engine.running.is_none());
     assert_eq!(state.chat().cached_tokens, summary().context_used);
     assert!(matches!(state.chat().exchanges[0].outcome, Outcome::Done(_)));
@@ -70,10 +70,10 @@ fn tokens_build_the_answer_and_finished_ends_the_turn() {
 #[test]
 fn event_of_another_turn_is_ignored() {
     let mut state = ready();
-    let turn = asked(&mut state, "Say.");
-    state.apply(token(turn + 1000, "wrong", 1));
-    state.apply(EngineEvent::Finished { turn: turn + 1000, summary: Box::new(summary()) });
-    state.apply(EngineEvent::Failed { turn: turn + 1000, sentence: "wrong".into(), bad_input: true });
+    let request = asked(&mut state, "Say.");
+    state.apply(token(request + 1000, "wrong", 1));
+    state.apply(EngineEvent::Finished { request: request + 1000, summary: Box::new(summary()) });
+    state.apply(EngineEvent::Failed { request: request + 1000, sentence: "wrong".into(), bad_input: true });
     assert_eq!(state.chat().exchanges[0].answer, "");
     assert_eq!(state.chat().exchanges[0].outcome, Outcome::Running);
 }
@@ -82,9 +82,9 @@ fn event_of_another_turn_is_ignored() {
 fn answer_goes_to_its_own_chat_when_another_is_on_screen() {
     let mut state = ready();
     let first = state.chats.current;
-    let turn = asked(&mut state, "Say.");
+    let request = asked(&mut state, "Say.");
     state.new_chat();
-    state.apply(token(turn, "Here.", 1));
+    state.apply(token(request, "Here.", 1));
     assert!(state.chat().exchanges.is_empty());
     assert!(state.running_here().is_none());
     state.select_chat(first);
@@ -94,9 +94,9 @@ fn answer_goes_to_its_own_chat_when_another_is_on_screen() {
 #[test]
 fn failed_turn_keeps_the_question_and_can_be_asked_again() {
     let mut state = ready();
-    let turn = asked(&mut state, "Long?");
+    let request = asked(&mut state, "Long?");
     let sentence = "The prompt has 9,000 tokens, this model's window is 8,192.";
-    state.apply(EngineEvent::Failed { turn, sentence: sentence.into(), bad_input: true });
+    state.apply(EngineEvent::Failed { request, sentence: sentence.into(), bad_input: true });
     assert_eq!(state.chat().exchanges[0].outcome, Outcome::Failed(sentence.into()));
     state.engine.outbox.clear();
     state.regenerate();
@@ -107,9 +107,9 @@ fn failed_turn_keeps_the_question_and_can_be_asked_again() {
 #[test]
 fn regenerate_sends_the_same_messages_with_the_next_seed() {
     let mut state = ready();
-    let turn = asked(&mut state, "Say.");
-    state.apply(token(turn, "A", 1));
-    state.apply(EngineEvent::Finished { turn, summary: Box::new(summary()) });
+    let request = asked(&mut state, "Say.");
+    state.apply(token(request, "A", 1));
+    state.apply(EngineEvent::Finished { request, summary: Box::new(summary()) });
     let ask = |command: &EngineCommand| match command {
         EngineCommand::Generate { messages, sampling, .. } => (messages.clone(), sampling.seed),
         other => panic!("{other:?}"),
@@ -124,10 +124,10 @@ fn regenerate_sends_the_same_messages_with_the_next_seed() {
 
 /// A selective answer on screen, and its exchange.
 fn answered_selectively(state: &mut ViewState, stop: StopReason) -> u64 {
-    let turn = asked(state, "Say.");
-    state.apply(token(turn, "This.", 1));
+    let request = asked(state, "Say.");
+    state.apply(token(request, "This.", 1));
     let summary = RequestSummary { stop, ..selective_summary() };
-    state.apply(EngineEvent::Finished { turn, summary: Box::new(summary) });
+    state.apply(EngineEvent::Finished { request, summary: Box::new(summary) });
     state.engine.outbox.clear();
     state.chat().exchanges[0].id
 }
@@ -156,9 +156,9 @@ fn check_writes_its_own_answer_and_leaves_the_given_one_and_its_figures() {
     let (speed, mass) = (state.measured.last_speed, state.measured.mass_kept);
     assert!(mass.is_some());
     state.check(exchange);
-    let turn = state.engine.running.unwrap().turn;
-    state.apply(token(turn, "That.", 1));
-    state.apply(EngineEvent::Finished { turn, summary: Box::new(RequestSummary { tokens_per_s: 3.0, ..summary() }) });
+    let request = state.engine.running.unwrap().request;
+    state.apply(token(request, "That.", 1));
+    state.apply(EngineEvent::Finished { request, summary: Box::new(RequestSummary { tokens_per_s: 3.0, ..summary() }) });
     let exchange = &state.chat().exchanges[0];
     let check = exchange.check.as_ref().unwrap();
     assert_eq!((exchange.answer.as_str(), check.answer.as_str()), ("This.", "That."));
@@ -175,13 +175,13 @@ fn question_that_waits_for_a_check_stays_a_draft_when_its_chat_is_left() {
     let exchange = answered_selectively(&mut state, StopReason::Eos);
     let chat = state.chats.current;
     state.check(exchange);
-    let turn = state.engine.running.unwrap().turn;
+    let request = state.engine.running.unwrap().request;
     state.chat_mut().draft = "Next?".into();
     state.send();
     assert!(state.engine.pending_stop && state.engine.running.unwrap().stopping);
     state.new_chat();
     state.engine.outbox.clear();
-    state.apply(EngineEvent::Finished { turn, summary: Box::new(summary()) });
+    state.apply(EngineEvent::Finished { request, summary: Box::new(summary()) });
     assert!(state.engine.outbox.is_empty() && state.engine.running.is_none());
     state.select_chat(chat);
     assert_eq!(state.chat().draft, "Next?");
@@ -192,8 +192,8 @@ fn answer_asked_again_forgets_its_check() {
     let mut state = ready();
     let exchange = answered_selectively(&mut state, StopReason::Eos);
     state.check(exchange);
-    let turn = state.engine.running.unwrap().turn;
-    state.apply(EngineEvent::Finished { turn, summary: Box::new(summary()) });
+    let request = state.engine.running.unwrap().request;
+    state.apply(EngineEvent::Finished { request, summary: Box::new(summary()) });
     state.regenerate();
     assert_eq!(state.chat().exchanges[0].check, None);
 }
@@ -206,9 +206,9 @@ fn document_is_counted_when_the_model_is_ready_and_again_for_the_next_model() {
     assert!(!state.documents.list[0].tokens().1);
     for tokens in [3, 5] {
         state.apply(EngineEvent::ModelLoaded(Box::new(model_info())));
-        let Some(EngineCommand::Count { turn, .. }) = state.engine.outbox.pop() else { panic!("not counted") };
+        let Some(EngineCommand::Count { request, .. }) = state.engine.outbox.pop() else { panic!("not counted") };
         assert_eq!(state.documents.list[0].n_tokens, None);
-        state.apply(EngineEvent::Counted { turn, tokens: tokens + 30, positions: vec![20, 20 + tokens] });
+        state.apply(EngineEvent::Counted { request, tokens: tokens + 30, positions: vec![20, 20 + tokens] });
         assert_eq!(state.documents.list[0].tokens(), (tokens, true));
     }
 }
@@ -230,11 +230,11 @@ fn stopped_reading_keeps_what_was_read() {
     state.add_document(document(&"word ".repeat(200)), false);
     state.documents.list[0].n_tokens = Some(200);
     state.prefill_documents();
-    let turn = state.engine.running.unwrap().turn;
-    state.apply(EngineEvent::TurnStarted { turn, prompt_tokens: 200, cached_tokens: 0 });
-    state.apply(EngineEvent::Prefill { turn, done: 80, total: 200, tokens_per_s: 100.0 });
+    let request = state.engine.running.unwrap().request;
+    state.apply(EngineEvent::RequestStarted { request, prompt_tokens: 200, cached_tokens: 0 });
+    state.apply(EngineEvent::Prefill { request, done: 80, total: 200, tokens_per_s: 100.0 });
     assert!(state.request_stop());
-    let stopped = TurnSummaryOf { context_used: 80 }.into_event(turn);
+    let stopped = PrefillEnd { context_used: 80 }.into_event(request);
     state.apply(stopped);
     assert!(state.engine.running.is_none());
     assert!((state.chat().read_share(&state.documents.list) - 0.4).abs() < 1e-6);
@@ -243,23 +243,23 @@ fn stopped_reading_keeps_what_was_read() {
 #[test]
 fn stop_before_the_turn_began_is_due_when_it_begins() {
     let mut state = ViewState::new(ModelSource::BuiltIn, LoadOptions::default());
-    let turn = asked(&mut state, "While it loads?");
+    let request = asked(&mut state, "While it loads?");
     assert!(state.request_stop() && !state.engine.pending_stop);
     state.apply(EngineEvent::ModelLoaded(Box::new(model_info())));
-    state.apply(EngineEvent::TurnStarted { turn, prompt_tokens: 9, cached_tokens: 0 });
+    state.apply(EngineEvent::RequestStarted { request, prompt_tokens: 9, cached_tokens: 0 });
     assert!(state.engine.pending_stop);
 }
 
-struct TurnSummaryOf {
+struct PrefillEnd {
     context_used: usize,
 }
 
-impl TurnSummaryOf {
-    fn into_event(self, turn: RequestId) -> EngineEvent {
+impl PrefillEnd {
+    fn into_event(self, request: RequestId) -> EngineEvent {
         let mut summary = summary();
         summary.context_used = self.context_used;
         summary.stop = StopReason::Cancelled;
-        EngineEvent::Finished { turn, summary: Box::new(summary) }
+        EngineEvent::Finished { request, summary: Box::new(summary) }
     }
 }
 
@@ -267,12 +267,12 @@ impl TurnSummaryOf {
 fn turn_in_another_chat_takes_the_cache_away_from_the_first() {
     let mut state = ready();
     let first = state.chats.current;
-    let turn = asked(&mut state, "One?");
-    state.apply(EngineEvent::Finished { turn, summary: Box::new(summary()) });
+    let request = asked(&mut state, "One?");
+    state.apply(EngineEvent::Finished { request, summary: Box::new(summary()) });
     assert!(state.chat().cached_tokens > 0);
     state.new_chat();
-    let turn = asked(&mut state, "Two?");
-    state.apply(EngineEvent::TurnStarted { turn, prompt_tokens: 9, cached_tokens: 3 });
+    let request = asked(&mut state, "Two?");
+    state.apply(EngineEvent::RequestStarted { request, prompt_tokens: 9, cached_tokens: 3 });
     state.select_chat(first);
     assert_eq!(state.chat().cached_tokens, 0);
 }
@@ -327,10 +327,10 @@ fn engine_that_is_gone_fails_the_turn_with_a_sentence() {
 #[test]
 fn two_thousand_tokens_apply_quickly() {
     let mut state = ready();
-    let turn = asked(&mut state, "Long story?");
+    let request = asked(&mut state, "Long story?");
     let began = std::time::Instant::now();
     for n in 0..2000 {
-        state.apply(token(turn, "word ", n));
+        state.apply(token(request, "word ", n));
     }
     assert_eq!(state.chat().exchanges[0].answer.len(), 10_000);
     assert!(began.elapsed().as_millis() < 50, "{:?}", began.elapsed());

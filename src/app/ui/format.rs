@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn percent_never_says_done_early() {
+    fn percent_never_shows_done_early() {
         assert_eq!(percent(12_300, 30_000), "41 %");
         assert_eq!(percent(29_999, 30_000), "99 %");
         assert_eq!(percent(30_000, 30_000), "100 %");

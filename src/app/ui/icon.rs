@@ -25,7 +25,7 @@ pub enum Icon {
     Copy,
     /// again
     Redo,
-    /// end a turn
+    /// stop a request
     Stop,
     /// send a question
     Send,

@@ -1,4 +1,4 @@
-//! Chat actions: actions of the user on stored chats and documents, and what the chat database answers.
+//! Chat actions: actions of the user on stored chats and documents, and the results of the chat database.
 
 use eframe::egui;
 

@@ -40,7 +40,7 @@ const FILE_MANAGER: &str = if cfg!(target_os = "macos") {
 pub enum FileEvent {
     /// the file that is being read; None at the end
     Opening(Option<Opening>),
-    /// a document with its path, or one sentence that says what to do; and the time it took
+    /// a document with its path, or one sentence with what to do; and the time it took
     Read(Result<Box<(Document, PathBuf)>, String>, Event),
     /// citations of an answer
     Quotes {
@@ -49,7 +49,7 @@ pub enum FileEvent {
         /// in order
         quotes: Vec<Citation>,
     },
-    /// a refusal: one sentence that says what to do
+    /// a refusal: one sentence with what to do
     Refused(String),
     /// a model was selected
     Model(PathBuf),

@@ -1,7 +1,7 @@
-//! Frame statistics while the engine works; printed after each turn if `STRATA_FRAMES` is set.
+//! Frame statistics while the engine works; printed after each request if `STRATA_FRAMES` is set.
 //!
 //! A frame counts from layout to the end of painting, as eframe measures it, without the wait for the display (milliseconds).
-//! Only frames during a turn count: the engine could delay those.
+//! Only frames during a request count: the engine could delay those.
 
 /// Durations in memory; the oldest are dropped.
 const CAPACITY: usize = 4096;

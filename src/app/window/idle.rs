@@ -1,7 +1,7 @@
 //! Idle window: prefills documents alone while the user does nothing.
 //!
 //! ```text
-//! no input and no turn for IDLE_SECONDS ─► next_alone() ─► prefill_alone(), one document after the other
+//! no input and no request for IDLE_SECONDS ─► next_alone() ─► prefill_alone(), one document after the other
 //! ```
 
 use std::time::Duration;
@@ -10,7 +10,7 @@ use eframe::egui;
 
 use crate::app::window::StrataApp;
 
-/// The window is idle after so long without input or a turn, seconds.
+/// The window is idle after so long without input or a request, seconds.
 const IDLE_SECONDS: f64 = 15.0;
 
 impl StrataApp {

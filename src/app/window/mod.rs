@@ -80,7 +80,7 @@ pub struct StrataApp {
     focus_question: bool,
     frame_times: FrameTimes,
     chat_sync: ChatSync,
-    /// time of the last input or turn, seconds
+    /// time of the last input or request, seconds
     used_at: f64,
 }
 
@@ -197,7 +197,7 @@ impl StrataApp {
         actions
     }
 
-    /// Escape leaves the page or the search, and otherwise stops the turn.
+    /// Escape leaves the page or the search, and otherwise stops the request.
     fn escape(&mut self, ctx: &egui::Context) -> Option<Action> {
         if self.state.page != MainView::Chat {
             return Some(Action::Show(MainView::Chat));
@@ -218,7 +218,7 @@ impl StrataApp {
                 self.state.send();
                 self.after_asking();
             }
-            Action::Stop => self.stop_turn(),
+            Action::Stop => self.stop_request(),
             Action::Regenerate(exchange) => {
                 self.state.regenerate_at(exchange);
                 self.after_asking();
@@ -263,15 +263,15 @@ impl StrataApp {
             Action::OpenModelFile => self.files.ask(Dialog::ModelFile),
             Action::OpenModelFolder => self.files.ask(Dialog::ModelFolder),
             Action::LoadModel(source) => {
-                self.stop_turn();
+                self.stop_request();
                 self.state.load_model(source);
             }
             Action::LoadFromPicker(source) => {
-                self.stop_turn();
+                self.stop_request();
                 self.state.load_from_picker(source);
             }
             Action::UnloadModel => {
-                self.stop_turn();
+                self.stop_request();
                 self.state.unload_model();
             }
             Action::StopLoading => self.engine.iter().for_each(EngineHandle::stop),
@@ -334,7 +334,7 @@ impl StrataApp {
         ctx.request_repaint();
     }
 
-    fn stop_turn(&mut self) {
+    fn stop_request(&mut self) {
         if self.state.request_stop()
             && let Some(engine) = &self.engine
         {

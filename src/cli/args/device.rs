@@ -21,7 +21,7 @@ pub struct FolderArg {
     pub kv_dir: Option<PathBuf>,
 }
 
-/// Which keys attention reads during decode: full attention, or a policy of the registry.
+/// Keys that attention reads during decode: all, or those that a policy of the registry selects.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct KvPolicy(Option<PolicyKind>);
 

@@ -93,7 +93,7 @@ pub struct ResultsArgs {
 
 impl EvalCommand {
     /// True if the command prints JSON lines.
-    pub fn wants_json(&self) -> bool {
+    pub fn writes_json(&self) -> bool {
         match self {
             EvalCommand::Kld(args) => args.out.json,
             EvalCommand::Needle(args) => args.out.json,

@@ -1,4 +1,4 @@
-//! Parsers of single values, which say what a value must be.
+//! Parsers of single values, with errors that name the valid values.
 
 /// A whole number from 1.
 pub(super) fn at_least_one(text: &str) -> Result<usize, String> {

@@ -20,7 +20,7 @@ use crate::engine::{
 
 /// One question with its answer so far.
 struct Answer<'a> {
-    turn: RequestId,
+    id: RequestId,
     prompt: &'a str,
     text: String,
     end: Option<Result<RequestSummary, CliError>>,
@@ -47,19 +47,19 @@ pub fn run(
     documents: Vec<DocumentRef>,
     console: &mut Console,
 ) -> Result<(), CliError> {
-    let answer = |prompt| Answer { turn: session.next_turn(), prompt, text: String::new(), end: None };
+    let answer = |prompt| Answer { id: session.next_request(), prompt, text: String::new(), end: None };
     let all: Vec<Answer> = args.prompts.iter().map(String::as_str).map(answer).collect();
-    let turns: Vec<RequestId> = all.iter().map(|answer| answer.turn).collect();
+    let ids: Vec<RequestId> = all.iter().map(|answer| answer.id).collect();
     let question = |answer: &Answer| PromptRequest {
-        turn: answer.turn,
+        id: answer.id,
         messages: vec![Message { role: Role::User, content: join_for_prompt(docs, answer.prompt) }],
     };
-    let questions = all.iter().map(question).collect();
+    let requests = all.iter().map(question).collect();
     let sampling = args.sampling.over(info.sampling);
     let mut answers = Answers { all, shown: 0, info, sampling, docs };
     answers.show_question(console)?;
-    let command = EngineCommand::GenerateBatch { questions, documents, sampling, max_tokens: args.max_tokens };
-    session.run_turns(&turns, command, console, |event, console| answers.take(event, console))?;
+    let command = EngineCommand::GenerateBatch { requests, documents, sampling, max_tokens: args.max_tokens };
+    session.run_requests(&ids, command, console, |event, console| answers.take(event, console))?;
     let mut errors = answers.all.into_iter().filter_map(|answer| answer.end?.err());
     let first = errors.next();
     errors.try_for_each(|error| console.note(&error.to_string()))?;
@@ -68,13 +68,13 @@ pub fn run(
 
 impl Answers<'_> {
     fn take(&mut self, event: EngineEvent, console: &mut Console) -> Result<(), CliError> {
-        let (turn, piece, end) = match event {
-            EngineEvent::Token { turn, text, n, .. } => (turn, Some((text, n)), None),
-            EngineEvent::Finished { turn, summary } => (turn, None, Some(Ok(*summary))),
-            EngineEvent::Failed { turn, sentence, bad_input } => (turn, None, Some(Err(failure(sentence, bad_input)))),
+        let (request, piece, end) = match event {
+            EngineEvent::Token { request, text, n, .. } => (request, Some((text, n)), None),
+            EngineEvent::Finished { request, summary } => (request, None, Some(Ok(*summary))),
+            EngineEvent::Failed { request, sentence, bad_input } => (request, None, Some(Err(failure(sentence, bad_input)))),
             _ => return Ok(()),
         };
-        let Some(i) = self.all.iter().position(|answer| answer.turn == turn) else { return Ok(()) };
+        let Some(i) = self.all.iter().position(|answer| answer.id == request) else { return Ok(()) };
         if let Some((text, n)) = piece {
             self.all[i].text.push_str(&text);
             if console.is_json() {
@@ -125,14 +125,14 @@ mod tests {
 
     const ASKED: [&str; 7] = ["--prompt", "one?", "--prompt", "two?", "--prompt", "three?", "--at-once"];
 
-    fn turns(command: &EngineCommand) -> Vec<RequestId> {
-        let EngineCommand::GenerateBatch { questions, .. } = command else { panic!("{command:?}") };
-        questions.iter().map(|question| question.turn).collect()
+    fn ids(command: &EngineCommand) -> Vec<RequestId> {
+        let EngineCommand::GenerateBatch { requests, .. } = command else { panic!("{command:?}") };
+        requests.iter().map(|question| question.id).collect()
     }
 
     /// Mock engine whose answers alternate, and end in the order 2, 1, 3.
     fn interleaved(command: &EngineCommand, port: &EnginePort) {
-        let ids = turns(command);
+        let ids = ids(command);
         for (i, text) in [(1, "b"), (0, "a"), (2, "c"), (1, "B"), (0, "A"), (2, "C")] {
             port.emit(token(ids[i], 1, text));
         }
@@ -146,8 +146,8 @@ mod tests {
         let (result, out, _, seen) = run_mock(&ASKED, Interrupt::default(), interleaved);
         result.unwrap();
         assert_eq!(out, "one?\naA\n\ntwo?\nbB\n\nthree?\ncC\n");
-        let Some(EngineCommand::GenerateBatch { questions, .. }) = seen.last() else { panic!("{seen:?}") };
-        let asked: Vec<_> = questions.iter().map(|q| (q.messages.len(), q.messages[0].content.as_str())).collect();
+        let Some(EngineCommand::GenerateBatch { requests, .. }) = seen.last() else { panic!("{seen:?}") };
+        let asked: Vec<_> = requests.iter().map(|q| (q.messages.len(), q.messages[0].content.as_str())).collect();
         assert_eq!(asked, [(1, "one?"), (1, "two?"), (1, "three?")]);
     }
 
@@ -159,16 +159,16 @@ mod tests {
         let of = |kind: &str, field: &str| -> Vec<_> {
             lines.iter().filter(|l| l["event"] == kind).map(|l| (l["turn"].as_u64().unwrap(), l[field].to_string())).collect()
         };
-        assert_eq!(of("token", "text").iter().map(|(turn, _)| *turn).collect::<Vec<_>>(), [2, 1, 3, 2, 1, 3]);
+        assert_eq!(of("token", "text").iter().map(|(n, _)| *n).collect::<Vec<_>>(), [2, 1, 3, 2, 1, 3]);
         assert_eq!(of("summary", "text"), [(2, "\"bB\"".into()), (1, "\"aA\"".into()), (3, "\"cC\"".into())]);
     }
 
     #[test]
     fn failed_question_of_a_batch_fails_the_command_after_the_others() {
         let (result, out, err, _) = run_mock(&ASKED, Interrupt::default(), |command, port| {
-            let ids = turns(command);
-            port.emit(EngineEvent::Failed { turn: ids[2], sentence: "too odd".into(), bad_input: false });
-            port.emit(EngineEvent::Failed { turn: ids[0], sentence: "too long".into(), bad_input: true });
+            let ids = ids(command);
+            port.emit(EngineEvent::Failed { request: ids[2], sentence: "too odd".into(), bad_input: false });
+            port.emit(EngineEvent::Failed { request: ids[0], sentence: "too long".into(), bad_input: true });
             port.emit(token(ids[1], 1, "yes"));
             port.emit(finished(ids[1], 1, StopReason::Eos));
         });

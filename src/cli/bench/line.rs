@@ -71,10 +71,10 @@ impl Line {
             gemm_share: share(!is_decode, row.flops_per_token, peak.map(|p| p.gemm_flops)),
             policy: policy.to_owned(),
             disk_bytes_per_token: row.disk_bytes_per_token,
-            share_read: row.chosen.as_ref().map(|c| c.share_read),
-            reuse: row.chosen.as_ref().map(|c| c.reuse),
-            evaluations_per_step: row.chosen.as_ref().map(|c| c.evaluations_per_step),
-            evaluation_ms_per_step: row.chosen.as_ref().map(|c| c.evaluation_ms_per_step),
+            share_read: row.selection.as_ref().map(|c| c.share_read),
+            reuse: row.selection.as_ref().map(|c| c.reuse),
+            evaluations_per_step: row.selection.as_ref().map(|c| c.evaluations_per_step),
+            evaluation_ms_per_step: row.selection.as_ref().map(|c| c.evaluation_ms_per_step),
         }
     }
 }

@@ -49,7 +49,7 @@ pub struct Haystack {
     pub needles: Vec<Needle>,
 }
 
-/// Why a haystack cannot be built.
+/// Error of building a haystack.
 #[derive(Debug, thiserror::Error)]
 pub enum HaystackError {
     /// the facts leave no room for text

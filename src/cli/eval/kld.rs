@@ -61,7 +61,7 @@ struct Report<'a> {
 
 /// A figure of every layer; None unless the policy's selections were measured.
 fn by_layer(cost: &RequestSummary, figure: impl Fn(&MassKept) -> f64) -> Option<Vec<f64>> {
-    Some(cost.chosen.as_ref()?.mass.as_ref()?.iter().map(figure).collect())
+    Some(cost.selection.as_ref()?.mass.as_ref()?.iter().map(figure).collect())
 }
 
 /// Compares and prints. `start` creates the session after the text is read.
@@ -155,10 +155,10 @@ fn score(
     console: &mut Console,
     mut on_row: impl FnMut(usize, &[f32]) -> Result<(), CliError>,
 ) -> Result<RequestSummary, CliError> {
-    let (turn, total) = (session.next_turn(), text.next.len());
-    let command = EngineCommand::Score { turn, tokens: text.input.clone(), n_prefix: text.n_prefix };
+    let (request, total) = (session.next_request(), text.next.len());
+    let command = EngineCommand::Score { request, tokens: text.input.clone(), n_prefix: text.n_prefix };
     let mut n_rows = 0;
-    let cost = session.run_turn(turn, command, console, |event, console| {
+    let cost = session.run_request(request, command, console, |event, console| {
         let EngineEvent::LogitsRows { first, rows, vocab_size, .. } = event else { return Ok(()) };
         for (i, row) in rows.chunks(vocab_size.max(1)).enumerate() {
             if first + i != text.n_prefix + n_rows {
@@ -205,7 +205,7 @@ impl Summary<'_> {
             f.perplexity,
             f.perplexity_exact,
         );
-        let layers = self.cost.chosen.as_ref().and_then(|c| c.mass.as_deref()).unwrap_or_default();
+        let layers = self.cost.selection.as_ref().and_then(|c| c.mass.as_deref()).unwrap_or_default();
         for (layer, m) in layers.iter().enumerate() {
             let [kept, best, recall] = [m.kept, m.best, m.recall].map(|x| x * 100.0);
             lines += &format!(
@@ -255,19 +255,19 @@ mod tests {
         };
         let n_scored = std::cell::Cell::new(0);
         let (session, worker) = session(Interrupt::default(), move |command, port| {
-            let EngineCommand::Score { turn, tokens, n_prefix } = command else { panic!("{command:?}") };
+            let EngineCommand::Score { request, tokens, n_prefix } = command else { panic!("{command:?}") };
             assert_eq!((tokens.len(), *n_prefix), (5, 2));
             let logits = if n_scored.get() == 0 { exact } else { other };
             n_scored.set(n_scored.get() + 1);
             for (i, row) in logits.iter().enumerate() {
                 port.emit(EngineEvent::LogitsRows {
-                    turn: *turn,
+                    request: *request,
                     first: 2 + i,
                     rows: vec![0.0; V - 2].into_iter().chain(*row).collect(),
                     vocab_size: V,
                 });
             }
-            port.emit(finished(*turn, logits.len(), StopReason::Length));
+            port.emit(finished(*request, logits.len(), StopReason::Length));
         });
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let result = run(&args, || session, &mut Console::plain(&mut out, &mut err, true));

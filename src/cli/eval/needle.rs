@@ -139,14 +139,14 @@ fn ask(
     args: &EvalNeedleArgs,
     console: &mut Console,
 ) -> Result<(String, RequestSummary), CliError> {
-    let turn = session.next_turn();
+    let request = session.next_request();
     let sampling = Sampling { temperature: 0.0, ..Sampling::default() };
     let mut answer = String::new();
     // Sampling the attention mass reads every key, so it is done only if `--mass` needs it.
     let policy = if args.device.mass.is_some() { AttentionMode::Sampled } else { AttentionMode::AsLoaded };
     let command =
-        EngineCommand::Generate { turn, messages, documents: Vec::new(), sampling, max_tokens: args.max_tokens, policy };
-    let cost = session.run_turn(turn, command, console, |event, _| {
+        EngineCommand::Generate { request, messages, documents: Vec::new(), sampling, max_tokens: args.max_tokens, policy };
+    let cost = session.run_request(request, command, console, |event, _| {
         if let EngineEvent::Token { text, .. } = event {
             answer.push_str(&text);
         }
@@ -183,7 +183,7 @@ mod tests {
         let Some(Command::Eval(EvalCommand::Needle(args))) = Cli::parse_from(words).command else { panic!("not needle") };
         let (selects, n_asked) = (args.device.options().policy.is_some(), Cell::new(0));
         let (session, worker) = session(Interrupt::default(), move |command, port| {
-            let EngineCommand::Generate { turn, messages, sampling, policy, .. } = command else { panic!("{command:?}") };
+            let EngineCommand::Generate { request, messages, sampling, policy, .. } = command else { panic!("{command:?}") };
             assert_eq!(sampling.temperature, 0.0);
             let (document, question) = messages[0].content.rsplit_once(BLANK_LINE).unwrap();
             let question = messages[1..].last().map_or(question, |last| &last.content);
@@ -191,10 +191,10 @@ mod tests {
             let known = &document[document.floor_char_boundary(document.len().saturating_sub(n_known))..];
             let said =
                 known.split_once(&begins).and_then(|(_, rest)| rest.split_once('.')).map_or("I do not know", |(value, _)| value);
-            port.emit(token(*turn, 1, &format!("It is {said}.")));
-            let EngineEvent::Finished { turn, mut summary } = finished(*turn, 1, StopReason::Eos) else { return };
-            summary.chosen = selects.then(|| selection(n_asked.replace(n_asked.get() + 1), *policy));
-            port.emit(EngineEvent::Finished { turn, summary });
+            port.emit(token(*request, 1, &format!("It is {said}.")));
+            let EngineEvent::Finished { request, mut summary } = finished(*request, 1, StopReason::Eos) else { return };
+            summary.selection = selects.then(|| selection(n_asked.replace(n_asked.get() + 1), *policy));
+            port.emit(EngineEvent::Finished { request, summary });
         });
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let result = run(&args, || session, &mut Console::plain(&mut out, &mut err, true));
@@ -240,7 +240,7 @@ mod tests {
             share_read: 0.1,
             reuse,
             foreseen: 0.0,
-            packed: 0.0,
+            compressed: 0.0,
             evaluations_per_step: 0.0,
             evaluation_ms_per_step: 0.0,
             mass: measured.then(|| vec![layer(kept), layer(0.5)]),

@@ -241,7 +241,7 @@ pub struct Fact {
 
 /// A paragraph of synthetic prose, sentence by sentence.
 pub fn paragraph(rng: &mut Rng) -> Vec<String> {
-    let n = PARAGRAPH_SENTENCES + rng.below(PARAGRAPH_SENTENCES);
+    let n = PARAGRAPH_SENTENCES + rng.uniform(PARAGRAPH_SENTENCES);
     (0..n).map(|_| capitalized(&fill(pick(rng, &SENTENCES), rng))).collect()
 }
 
@@ -285,7 +285,7 @@ fn pairs(first: &[&str], second: &[&str], between: &str) -> Vec<String> {
 /// Shuffles a list (Fisher-Yates).
 fn shuffled(mut things: Vec<String>, rng: &mut Rng) -> Vec<String> {
     for (i, n_left) in (1..=things.len()).rev().zip((1..=things.len() as u32).rev()) {
-        things.swap(i - 1, rng.below(n_left) as usize);
+        things.swap(i - 1, rng.uniform(n_left) as usize);
     }
     things
 }
@@ -311,13 +311,13 @@ fn capitalized(text: &str) -> String {
 /// An invented word with a capital, of two or three distinct syllables.
 fn word(stem: &str, rng: &mut Rng) -> String {
     let more = pick(rng, &SYLLABLES);
-    capitalized(&if rng.below(2) == 0 || stem.contains(more) { stem.to_owned() } else { format!("{stem}{more}") })
+    capitalized(&if rng.uniform(2) == 0 || stem.contains(more) { stem.to_owned() } else { format!("{stem}{more}") })
 }
 
 /// A random choice; empty if there is none.
 fn pick<'t>(rng: &mut Rng, choices: &[&'t str]) -> &'t str {
     let n = u32::try_from(choices.len()).unwrap_or(u32::MAX);
-    choices.get(rng.below(n) as usize).copied().unwrap_or_default()
+    choices.get(rng.uniform(n) as usize).copied().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// Why the catalog cannot be used.
+/// Error of the catalog.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogError {
     /// the folder or the file cannot be created or read

@@ -1,6 +1,6 @@
 //! Preceding documents: those before a saved document in its prompt, in a table of their own.
 //!
-//! The table is created with the first such document. A program that does not know it reads the catalog all the same.
+//! The table is created with the first such document. A program without support for it can still read the catalog.
 
 use rusqlite::{Connection, params};
 

@@ -1,7 +1,7 @@
 //! Quotations: finds the quotations of an answer in the documents, or reports that they are missing.
 //!
 //! ```text
-//! He says "the harbour was built" ──► Quote { text, found: document, page, bytes }
+//! It reads "the harbour was built" ──► Quote { text, found: document, page, bytes }
 //! ```
 //! Invariants: 1. Found text matches word for word, in order, with only white space between; words divided at line ends count
 //! as whole. 2. No word or number is split: "is 4821" does not match in "is 48210", nor "toxic" in "non-toxic" or after

@@ -24,7 +24,7 @@ pub struct Extracted {
     pub notes: Vec<String>,
 }
 
-/// Why a file cannot be read, as the predicate after its name.
+/// Reason that a file cannot be read, as the predicate after its name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum ExtractError {
     /// protected by a password or rights management

@@ -1,4 +1,4 @@
-//! Commands: everything the engine can be asked to do, over a bounded channel.
+//! Engine commands, over a bounded channel.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use crate::base::{Bytes, LinkLimits, Tiers};
 use crate::engine::api::{AttentionMode, DocumentRef, KvDtype, LibraryAction, Message, PromptRequest, RequestId, Sampling};
 use crate::kv::policy::PolicySpec;
 
-/// Where a model comes from.
+/// Source of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ModelSource {
     /// the weights embedded in the binary
@@ -22,7 +22,7 @@ pub enum ModelSource {
     },
 }
 
-/// What the user chose about loading a model.
+/// Options for loading a model.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct LoadOptions {
     /// adapter by name (part of it, any case) or index; the best one otherwise
@@ -31,20 +31,19 @@ pub struct LoadOptions {
     pub context: Option<usize>,
     /// element type of K and V
     pub kv_dtype: KvDtype,
-    /// cap on KV bytes in each tier; from what the machine has free where there is none
+    /// cap on KV bytes in each tier; if None, set from the free memory
     pub budgets: Tiers<Option<Bytes>>,
     /// folder of the library (saved KV); the cache folder of the user otherwise
     pub kv_dir: Option<PathBuf>,
-    /// speeds that transfers are held to
+    /// bandwidth limits of transfers
     pub limits: LinkLimits,
-    /// transfers wait for compute and compute for transfers, layer by layer: the baseline that the pipeline is measured
-    /// against
+    /// transfers wait for compute and compute for transfers, layer by layer: the baseline of the pipeline
     pub synchronous: bool,
-    /// what decode steps read of the context; everything where there is none
+    /// policy that selects the tokens that decode steps read; None to read all
     pub policy: Option<PolicySpec>,
     /// file for a Chrome trace of everything until the model is unloaded
     pub trace: Option<PathBuf>,
-    /// base of the rotary embedding instead of the model's own; the context may then pass the window it was trained for
+    /// base of the rotary embedding, in place of the model's own; the context may then exceed the trained window
     pub rope_base: Option<f64>,
     /// shaders are compiled with run-time checks
     pub checked_shaders: bool,
@@ -52,7 +51,7 @@ pub struct LoadOptions {
     pub exact: bool,
 }
 
-/// What `strata bench` times.
+/// Tests of `strata bench`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BenchTests {
     /// prompt lengths, as llama-bench's `-p`
@@ -67,49 +66,49 @@ pub struct BenchTests {
     pub repetitions: usize,
 }
 
-/// What the engine can be asked to do. It acts in order; [`crate::engine::EngineHandle::stop`] overtakes.
+/// Command of the engine. Commands run in order; [`crate::engine::EngineHandle::stop`] overtakes them.
 #[derive(Debug, Clone)]
 pub enum EngineCommand {
     /// replace the model (and rebuild the device if `options.gpu` changed)
     LoadModel {
-        /// which
+        /// model
         source: ModelSource,
-        /// how
+        /// options
         options: LoadOptions,
     },
     /// free the model and everything it holds
     UnloadModel,
-    /// answer the last user message. Whatever prefix of the tokens is already in the KV cache is not read again.
+    /// answer the last user message. The prefix of its tokens that is already in the KV cache is not prefilled again.
     Generate {
-        /// names the events
-        turn: RequestId,
+        /// id of the request
+        request: RequestId,
         /// the whole conversation, oldest first
         messages: Vec<Message>,
         /// documents that the first user message begins with, in this order
         documents: Vec<DocumentRef>,
-        /// how tokens are chosen
+        /// sampling parameters
         sampling: Sampling,
         /// the answer ends after this many tokens at the latest
         max_tokens: usize,
-        /// what its decode steps read
+        /// attention mode of its decode steps
         policy: AttentionMode,
     },
-    /// answer several questions at once: what their prompts have in common is read once, and each has tokens of its own after
-    /// it. Events come under the id of each question, which ends with [`EngineEvent::Finished`] or [`EngineEvent::Failed`].
+    /// answer several requests at once: the common prefix of their prompts is prefilled once, and each has tokens of its own
+    /// after it. Events have the id of their request, which ends with [`EngineEvent::Finished`] or [`EngineEvent::Failed`].
     GenerateBatch {
-        /// the questions
-        questions: Vec<PromptRequest>,
-        /// documents that the first user message of every question begins with, in this order
+        /// the requests
+        requests: Vec<PromptRequest>,
+        /// documents that the first user message of every request begins with, in this order
         documents: Vec<DocumentRef>,
-        /// how tokens are chosen
+        /// sampling parameters
         sampling: Sampling,
         /// each answer ends after this many tokens at the latest
         max_tokens: usize,
     },
-    /// read a document ahead of the first question: prefill `text` as the start of a first user message
+    /// prefill a document before the first question: `text` as the start of a first user message
     Prefill {
-        /// names the events
-        turn: RequestId,
+        /// id of the request
+        request: RequestId,
         /// document text
         text: String,
         /// documents that the text consists of, in this order; the library lists them
@@ -117,45 +116,45 @@ pub enum EngineCommand {
     },
     /// count the tokens of a conversation (events: [`EngineEvent::Counted`])
     Count {
-        /// names the event
-        turn: RequestId,
+        /// id of the request
+        request: RequestId,
         /// the conversation
         messages: Vec<Message>,
-        /// bytes of the first user message, ascending, whose places among the tokens are wanted
+        /// byte offsets in the first user message, ascending, for which token positions are returned
         offsets: Vec<usize>,
     },
     /// logits of every position of `tokens` (events: [`EngineEvent::LogitsRows`], then [`EngineEvent::Finished`])
     Logits {
-        /// names the events
-        turn: RequestId,
+        /// id of the request
+        request: RequestId,
         /// token ids
         tokens: Vec<u32>,
     },
     /// logits of the positions `n_prefix ..` of `tokens` as decoding gives them: the prefix is prefilled, each later token is
     /// a decode step (events: [`EngineEvent::Prefill`], [`EngineEvent::LogitsRows`] per step, then [`EngineEvent::Finished`])
     Score {
-        /// names the events
-        turn: RequestId,
-        /// token ids, the same whatever is scored
+        /// id of the request
+        request: RequestId,
+        /// token ids
         tokens: Vec<u32>,
-        /// how many are prefilled
+        /// number of tokens to prefill
         n_prefix: usize,
     },
     /// time prefill and decode on random tokens (events: [`EngineEvent::BenchResult`], then [`EngineEvent::Finished`])
     Bench {
-        /// names the events
-        turn: RequestId,
-        /// what is timed
+        /// id of the request
+        request: RequestId,
+        /// tests
         tests: BenchTests,
     },
-    /// what the library holds, after doing something with it (event: [`EngineEvent::Library`])
+    /// run an action on the library, then list it (event: [`EngineEvent::Library`])
     Library(LibraryAction),
-    /// where every page of the context is now (event: [`EngineEvent::Pages`])
+    /// map the location of each page of the context (event: [`EngineEvent::Pages`])
     ShowPages,
-    /// what the links between the tiers can carry (event: [`EngineEvent::Links`]); takes a second, and writes a file that is
-    /// gone afterwards
+    /// measure the link bandwidth between the tiers (event: [`EngineEvent::Links`]); takes a second and writes a temporary
+    /// file
     MeasureLinks,
-    /// lose the device on purpose: the next command that needs it finds it gone (fault injection in tests)
+    /// lose the device on purpose, for fault injection in tests: the next command that needs it gets an error
     LoseDevice,
     /// end the worker
     Shutdown,

@@ -80,7 +80,8 @@ pub struct BenchRow {
     /// KV bytes read from disk per token, mean of the repetitions
     pub disk_bytes_per_token: u64,
     /// selection of the policy in the last repetition; None if attention read everything
-    pub chosen: Option<SelectionSummary>,
+    #[serde(rename = "chosen")]
+    pub selection: Option<SelectionSummary>,
 }
 
 /// Event of the engine.
@@ -107,9 +108,9 @@ pub enum EngineEvent {
     /// the model was unloaded
     ModelUnloaded,
     /// a request started
-    TurnStarted {
+    RequestStarted {
         /// request
-        turn: RequestId,
+        request: RequestId,
         /// tokens of the prompt
         prompt_tokens: usize,
         /// tokens of it that need no prefill
@@ -118,7 +119,7 @@ pub enum EngineEvent {
     /// progress of prefill
     Prefill {
         /// request
-        turn: RequestId,
+        request: RequestId,
         /// tokens in the cache so far
         done: usize,
         /// tokens of the prompt
@@ -129,7 +130,7 @@ pub enum EngineEvent {
     /// a piece of the answer (whole code points)
     Token {
         /// request
-        turn: RequestId,
+        request: RequestId,
         /// text to append
         text: String,
         /// answer tokens so far
@@ -142,14 +143,14 @@ pub enum EngineEvent {
     /// a request ended without an error, or was stopped
     Finished {
         /// request
-        turn: RequestId,
+        request: RequestId,
         /// its cost
         summary: Box<RequestSummary>,
     },
     /// a request failed
     Failed {
         /// request
-        turn: RequestId,
+        request: RequestId,
         /// message for the user
         sentence: String,
         /// true if the request was at fault (exit 2), not the machine (exit 1)
@@ -158,7 +159,7 @@ pub enum EngineEvent {
     /// token count of a conversation
     Counted {
         /// request
-        turn: RequestId,
+        request: RequestId,
         /// tokens, including those of the chat template
         tokens: usize,
         /// tokens that begin before each offset of [`EngineCommand::Count`]; empty if the prompt does not contain the
@@ -168,7 +169,7 @@ pub enum EngineEvent {
     /// logits `[n, V]` of positions `first .. first + n`
     LogitsRows {
         /// request
-        turn: RequestId,
+        request: RequestId,
         /// first position
         first: usize,
         /// row-major
@@ -179,7 +180,7 @@ pub enum EngineEvent {
     /// one finished benchmark line
     BenchResult {
         /// request
-        turn: RequestId,
+        request: RequestId,
         /// the line
         row: Box<BenchRow>,
     },
@@ -196,7 +197,7 @@ pub enum EngineEvent {
     /// page attention of an answer: before the end of a request of [`AttentionMode::Sampled`], if it was measured
     PageAttention {
         /// request
-        turn: RequestId,
+        request: RequestId,
         /// page by page
         page_attention: Box<PageAttention>,
     },

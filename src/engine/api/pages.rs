@@ -9,7 +9,7 @@ pub struct PageMap {
     /// time of the snapshot, nanoseconds of [`crate::telemetry::now`]
     pub taken_ns: u64,
     /// tiers of every page, and bytes of every tier
-    pub census: TierOccupancy,
+    pub occupancy: TierOccupancy,
     /// tokens of the context; those after the last complete page are in VRAM
     pub n_tokens: usize,
     /// bytes of a page

@@ -22,14 +22,14 @@ pub struct Message {
     pub content: String,
 }
 
-/// Id of a request, which all of its events carry.
+/// Id of a request, in each of its events.
 pub type RequestId = u64;
 
 /// One request of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PromptRequest {
     /// id, unique in the batch
-    pub turn: RequestId,
+    pub id: RequestId,
     /// the whole conversation, oldest first
     pub messages: Vec<Message>,
 }

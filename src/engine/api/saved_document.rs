@@ -54,7 +54,7 @@ pub enum LibraryAction {
     Remove {
         /// the library's folder
         kv_dir: Option<PathBuf>,
-        /// [`SavedDocument::id`], or the beginning of it where that is unique
+        /// [`SavedDocument::id`], or a unique prefix of it
         id: String,
     },
 }

@@ -55,7 +55,8 @@ pub struct SelectionSummary {
     /// fraction of the other selected pages that were prefetched before the selection
     pub foreseen: f64,
     /// fraction of the pages transferred to VRAM that were compressed (INT4)
-    pub packed: f64,
+    #[serde(rename = "packed")]
+    pub compressed: f64,
     /// evaluated token ranges per step
     pub evaluations_per_step: f64,
     /// selection time per step, milliseconds: the policy, and waits for scores that only it needs. The GPU time of
@@ -127,7 +128,8 @@ pub struct RequestSummary {
     /// pages that the attention of the answer needed
     pub pages: PageCounts,
     /// selection of the policy; None if attention read everything
-    pub chosen: Option<SelectionSummary>,
+    #[serde(rename = "chosen")]
+    pub selection: Option<SelectionSummary>,
     /// hidden fraction of the shorter of compute and I/O, 0 to 1; None if either is empty
     pub overlap: Option<f64>,
     /// disk reads

@@ -17,7 +17,7 @@ use crate::base::limits::KV_PAGE_TOKENS;
 use crate::engine::api::DocumentRef;
 use crate::kv::store::StoreSpec;
 
-/// Prefilling fewer tokens takes less time than finding them.
+/// Minimum tokens of a part: prefilling fewer takes less time than opening their store.
 const MIN_PART_TOKENS: usize = 2 * KV_PAGE_TOKENS;
 /// Digits of an id.
 const ID_LEN: usize = 32;

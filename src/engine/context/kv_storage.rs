@@ -29,10 +29,10 @@ use crate::kv::{KvError, KvSpec, VramCache, budget};
 use crate::model::ModelFile;
 use crate::telemetry::Hub;
 
-/// Puts something between a store and its folder; tests inject faults so.
+/// Wraps the folder of a store; tests inject faults with it.
 pub type FolderHook = Arc<dyn Fn(Arc<dyn Folder>) -> Arc<dyn Folder> + Send + Sync>;
 
-/// Budgets, folders and hashes of a loaded model, and what is open.
+/// Budgets, folders and hashes of a loaded model, and its open documents.
 pub(in crate::engine) struct KvStorage {
     pub(in crate::engine) setup: KvSetup,
     limits: LinkLimits,
@@ -49,7 +49,7 @@ pub(in crate::engine) struct KvStorage {
 }
 
 impl KvStorage {
-    /// Looks at the machine and opens the library. A library that cannot be opened is a notice.
+    /// Sets the budgets from the free memory, and opens the library. If the library cannot be opened, that is a notice.
     pub(in crate::engine) fn new(
         gpu: &Gpu,
         hub: &Arc<Hub>,
@@ -88,7 +88,7 @@ impl KvStorage {
         })
     }
 
-    /// Uses the disk no more, until the model is loaded again.
+    /// Disables the disk tier until the model is loaded again.
     pub(in crate::engine) fn disable_disk_tier(&mut self) {
         self.places = None;
         self.notices.push(
@@ -98,22 +98,22 @@ impl KvStorage {
         );
     }
 
-    /// What the user should know, once.
+    /// Takes the notices for the user.
     pub(in crate::engine) fn take_notices(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notices)
     }
 
-    /// Tokens of the document that is open; none where there is none.
+    /// Tokens of the open documents. None if none is open.
     pub(in crate::engine) fn document_tokens(&self) -> Option<&[u32]> {
         self.open.as_ref().map(|o| o.tokens.as_slice())
     }
 
-    /// Elements of pages.
+    /// Element type of pages.
     pub(in crate::engine) fn dtype(&self) -> KvDtype {
         self.dtype
     }
 
-    /// The context reads a backend's disk.
+    /// Name of the I/O backend.
     pub(in crate::engine) fn io_backend(&self) -> String {
         self.setup.io_backend.clone()
     }
@@ -125,7 +125,8 @@ impl KvStorage {
         }
     }
 
-    pub(super) fn lower(&mut self, kv: &VramCache, disk_budget: u64, backing: DiskBacking) -> Result<OffloadTiers, KvError> {
+    /// New offload tiers for the context.
+    pub(super) fn new_tiers(&mut self, kv: &VramCache, disk_budget: u64, backing: DiskBacking) -> Result<OffloadTiers, KvError> {
         let config = OffloadConfig {
             ram_budget: Bytes(self.setup.budgets.ram.saturating_sub(kv.readback_bytes())),
             disk_budget: Bytes(disk_budget),
@@ -138,7 +139,7 @@ impl KvStorage {
         Ok(OffloadTiers::new(config, io, backing, self.hub.lane("disk"))?)
     }
 
-    /// Layers that a policy keeps off the disk must fit VRAM and RAM.
+    /// Checks that the layers that a policy keeps off the disk fit into VRAM and RAM.
     ///
     /// # Errors
     /// [`KvError::FirstLayers`].
@@ -164,10 +165,10 @@ impl KvStorage {
         Ok(())
     }
 
-    /// Makes sure that a context of `n_tokens`, of which `tokens` are read, has somewhere to go.
+    /// Opens offload tiers if a context of `n_tokens` exceeds VRAM. `tokens` are in the cache already.
     ///
     /// # Errors
-    /// [`KvError::OverBudget`] where all tiers together are too small.
+    /// [`KvError::OverBudget`] if all tiers together are too small.
     pub(in crate::engine) fn make_room(
         &mut self,
         gpu: &Gpu,
@@ -176,14 +177,14 @@ impl KvStorage {
         n_tokens: usize,
     ) -> Result<(), KvError> {
         let group_bytes = kv.spec().group_bytes();
-        let below = kv.offloaded_groups(n_tokens) * group_bytes;
-        if below == 0 {
+        let offloaded = kv.offloaded_groups(n_tokens) * group_bytes;
+        if offloaded == 0 {
             return Ok(());
         }
         let b = self.setup.budgets;
         let ram = b.ram.saturating_sub(kv.readback_bytes());
         let disk = if self.places.is_some() { b.disk } else { 0 };
-        if below > ram.saturating_add(disk) {
+        if offloaded > ram.saturating_add(disk) {
             let needed = Bytes(kv.spec().token_bytes() * n_tokens as u64);
             let (vram, ram, disk) = (Bytes(b.vram), Bytes(ram), Bytes(disk));
             return Err(KvError::OverBudget { tokens: n_tokens, needed, vram, ram, disk });
@@ -191,18 +192,18 @@ impl KvStorage {
         if kv.has_offload() {
             return Ok(());
         }
-        // With all of the window's rest in RAM the disk has nothing to do.
+        // The disk is not needed if RAM holds the rest of the window.
         let most = kv.offloaded_groups(kv.limit()) * group_bytes;
         let library = self.places.as_ref().map(|(library, _)| library.clone()).filter(|_| most > ram);
         let backing = match library {
             Some(library) => {
-                self.make_disk_room(below, &[]);
+                self.make_disk_room(offloaded, &[]);
                 DiskBacking::Scratch(scratch(&library, &self.spec, tokens)?)
             }
             None => DiskBacking::None,
         };
-        let lower = self.lower(kv, disk, backing)?;
-        kv.open_offload(gpu, lower, tokens.len())
+        let new_tiers = self.new_tiers(kv, disk, backing)?;
+        kv.open_offload(gpu, new_tiers, tokens.len())
     }
 
     /// Evicts the least recently used documents until the library has room for `room` more bytes. Returns the bytes that
@@ -227,7 +228,7 @@ impl KvStorage {
         budget.saturating_sub(eviction.total.0.saturating_sub(own))
     }
 
-    /// Closes what is below the context, which is empty afterwards.
+    /// Closes the offload tiers of the context, which is empty afterwards.
     pub(in crate::engine) fn close(&mut self, gpu: &Gpu, kv: &mut VramCache) {
         self.open = None;
         if let Some(io) = kv.close_offload(gpu) {
@@ -235,7 +236,7 @@ impl KvStorage {
         }
     }
 
-    /// The context died with its device: what is open is only forgotten.
+    /// Forgets the open documents after the device was lost, without a flush.
     pub(in crate::engine) fn forget(&mut self) {
         self.open = None;
     }
@@ -251,12 +252,12 @@ fn open_places(root: PathBuf, notices: &mut Vec<String>) -> Result<(StoreRoot, C
     let library = StoreRoot::open(root.clone()).map_err(|e| e.to_string())?;
     let (catalog, note) = Catalog::open(&root).map_err(|e| e.to_string())?;
     notices.extend(note);
-    // What a process that died has left is room again; what cannot be removed now is tried again next time.
+    // Scratch stores of processes that died are removed. If one cannot be removed now, the next start tries again.
     let _ = remove_stale_scratch(&library);
     Ok((library, catalog))
 }
 
-/// Whose pages these are: everything that changes a byte of them is in one of the hashes.
+/// Identity of the pages: the hashes cover everything that changes a byte of them.
 fn store_spec(file: &ModelFile, kv: &KvSpec, dtype: KvDtype) -> Result<StoreSpec, EngineError> {
     let settings = blake3::Hasher::new().update(&file.plan().settings_fingerprint()).update(dtype.name().as_bytes()).finalize();
     Ok(StoreSpec {

@@ -1,7 +1,7 @@
 //! Open documents: the chain of stores of the documents that the context begins with, and their catalog entries.
 //!
 //! ```text
-//! DocumentTokens ─► parts ─► a store each ─► StoreChain ─► offload tiers        settle: flush ─► catalog entry of each part
+//! DocumentTokens ─► parts ─► a store each ─► StoreChain ─► offload tiers        flush ─► catalog entry of each part
 //! ```
 //! 1. A part that is saved is not prefilled again if every part before it is complete.
 //! 2. Later stores are opened first, so that eviction removes them before the stores that they continue.
@@ -22,8 +22,8 @@ use crate::kv::offload::DiskBacking;
 use crate::kv::store::{OpenReport, PageStore, StoreChain, StoreError};
 
 impl KvStorage {
-    /// Opens the stores of documents, with which the context begins anew. Returns the number of tokens that need no
-    /// prefill. None if the context stays as it is, because the same documents are open already or none is to be saved.
+    /// Opens the stores of documents, for a new context that begins with them. Returns the number of tokens that need no
+    /// prefill. None if the context does not change: the same documents are open already, or none must be saved.
     ///
     /// # Errors
     /// A lost device, or offload tiers that cannot be created.
@@ -62,10 +62,10 @@ impl KvStorage {
             .map(|(part, is_new)| OpenPart { entry: self.entry(begins, &part, is_joined), part, is_new })
             .collect();
         self.explain(&parts, n_present, n_last, is_joined);
-        // An entry from the start: whatever is saved is found after a crash of this process.
+        // Written at once, so that saved pages are found after a crash of this process.
         parts.iter().for_each(|open| self.write_entry(&open.entry));
         let abstracts = if kv.is_selective() { chain.read_abstracts() } else { Default::default() };
-        let tiers = self.lower(kv, allowed, DiskBacking::Saved(chain))?;
+        let tiers = self.new_tiers(kv, allowed, DiskBacking::Saved(chain))?;
         let n_tokens = parts.last().map_or(0, |open| open.part.tokens.end);
         kv.open_offload(gpu, tiers, n_tokens)?;
         kv.begin_document(gpu, n_present, n_tokens, &abstracts)?;
@@ -74,7 +74,7 @@ impl KvStorage {
         Ok(Some(n_present as usize * KV_PAGE_TOKENS))
     }
 
-    /// Opens the store of each part, up to the first that cannot be opened, and which of them are new.
+    /// Opens the store of each part, up to the first that cannot be opened. Also returns which of them are new.
     fn open_stores(
         &mut self,
         begins: &DocumentTokens,
@@ -187,7 +187,12 @@ impl KvStorage {
     ///
     /// # Errors
     /// An error of the offload tiers, or a lost device.
-    pub(in crate::engine) fn settle(&mut self, gpu: &Gpu, kv: &mut VramCache, prefill_seconds: f64) -> Result<bool, EngineError> {
+    pub(in crate::engine) fn flush_documents(
+        &mut self,
+        gpu: &Gpu,
+        kv: &mut VramCache,
+        prefill_seconds: f64,
+    ) -> Result<bool, EngineError> {
         if !kv.has_offload() || self.open.is_none() {
             return Ok(false);
         }

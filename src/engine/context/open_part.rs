@@ -11,14 +11,14 @@ pub(super) struct OpenDocuments {
     pub(super) parts: Vec<OpenPart>,
     /// tokens of all parts
     pub(super) tokens: Vec<u32>,
-    /// a folder is missing, and a notice has said so
+    /// a folder is missing, and a notice was emitted
     pub(super) is_gone: bool,
 }
 
 pub(super) struct OpenPart {
     pub(super) part: DocumentPart,
     pub(super) entry: CatalogEntry,
-    /// the store is new, and no notice has said so
+    /// the store is new, and no notice was emitted
     pub(super) is_new: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Page map: where every KV page of the context is, for display.
+//! Page map: the tiers of every KV page of the context, for display.
 //!
 //! ```text
 //! tier occupancy, mass per page, text offsets ─► PageMap ─► EngineEvent::Pages, at most twice a second
@@ -17,7 +17,8 @@ use crate::engine::runner::ModelRunner;
 use crate::telemetry;
 
 /// Minimum interval between two maps of a request. A map of a long context takes milliseconds.
-const MAP_EVERY: Duration = Duration::from_millis(500);
+const MAP_INTERVAL: Duration = Duration::from_millis(500);
+
 impl ModelRunner {
     /// Begins the context of `prompt`, encoded from these messages.
     pub(in crate::engine) fn begin_text(&mut self, prompt: &[u32], messages: &[Message]) {
@@ -30,7 +31,7 @@ impl ModelRunner {
 
     /// Emits a page map if the front end requests maps and one is due.
     pub(in crate::engine) fn show_pages(&mut self, port: &EnginePort) {
-        let is_due = self.page_view.shown.is_none_or(|at| at.elapsed() >= MAP_EVERY);
+        let is_due = self.page_view.shown.is_none_or(|at| at.elapsed() >= MAP_INTERVAL);
         if port.watches_pages() && is_due {
             self.emit_pages(port);
         }
@@ -59,7 +60,7 @@ impl ModelRunner {
 
     /// Emits the use of the KV tiers.
     pub(in crate::engine) fn emit_usage(&self, port: &EnginePort) {
-        port.emit(EngineEvent::KvUse { used: self.tiers_used(), budgets: self.below.setup.budgets });
+        port.emit(EngineEvent::KvUse { used: self.tiers_used(), budgets: self.storage.setup.budgets });
     }
 
     /// Byte offsets of `n_pages` pages in the first user message, and the end of the last. Empty if the context has no text.
@@ -72,18 +73,21 @@ impl ModelRunner {
     fn page_map(&mut self) -> PageMap {
         let kv = &self.exec.kv;
         let selective = self.exec.selector.as_ref();
-        let census = kv.occupancy(selective.map(|s| s.last_step()));
+        let occupancy = kv.occupancy(selective.map(|s| s.last_step()));
         let by_layer = selective.map(|s| s.page_mass()).unwrap_or_default();
         let mass = match by_layer.is_empty() {
             true => Vec::new(),
             false => {
                 let of_layer = |layer: usize| by_layer.get(layer).map_or(&[] as &[f32], Vec::as_slice);
                 let page = |layer: usize, page: usize| of_layer(layer).get(page).copied().unwrap_or(f32::NAN);
-                (0..census.n_layer).flat_map(|l| (0..census.n_pages).map(move |p| (l, p))).map(|(l, p)| page(l, p)).collect()
+                (0..occupancy.n_layer)
+                    .flat_map(|l| (0..occupancy.n_pages).map(move |p| (l, p)))
+                    .map(|(l, p)| page(l, p))
+                    .collect()
             }
         };
-        let (page_bytes, n_pages, dtype) = (kv.spec().page_bytes(), census.n_pages, self.below.dtype());
+        let (page_bytes, n_pages, dtype) = (kv.spec().page_bytes(), occupancy.n_pages, self.storage.dtype());
         let first_byte = self.first_bytes(n_pages);
-        PageMap { taken_ns: telemetry::now(), census, n_tokens: self.tokens.len(), page_bytes, dtype, mass, first_byte }
+        PageMap { taken_ns: telemetry::now(), occupancy, n_tokens: self.tokens.len(), page_bytes, dtype, mass, first_byte }
     }
 }

@@ -1,4 +1,4 @@
-//! Page view: where the text of a prompt is among its pages, from one page map to the next.
+//! Page view: positions of a prompt's text in its pages, kept from one page map to the next.
 
 use std::time::Instant;
 

@@ -1,15 +1,14 @@
-//! Saved documents as a person sees them: what the catalog says of each, and what its store holds.
+//! Saved documents, for display: the catalog entry of each, with the size and state of its store.
 //!
 //! ```text
 //! Catalog (names, dates) ─┐
 //! StoreRoot (folders, bytes) ─┴─► list │ remove │ verify ─► SavedDocument, Checked
 //! ```
-//! 1. A store that the catalog does not know is listed and can be removed: it takes room.
-//! 2. A store that is open is neither removed nor checked.
-//! 3. A check changes nothing but when a store was last used, and goes from the least recently used on, so that their order
-//!    stays.
+//! 1. A store without a catalog entry is listed and can be removed, because it takes disk space.
+//! 2. An open store is neither removed nor checked.
+//! 3. A check updates only the last use of each store, in the order of their last use, so that this order stays.
 //!
-//! Owner thread: whoever opened the catalog. None of this needs a model.
+//! Owner thread: the one that opened the catalog. No function here needs a model.
 
 use std::path::{Path, PathBuf};
 
@@ -20,10 +19,10 @@ use crate::kv::store::{PageStore, StoreError, StoreInfo, StoreRoot};
 
 /// Digits of a store's name.
 const ID_LEN: usize = 32;
-/// What a document is called of which only the store is left.
+/// Name of a document without a catalog entry.
 const UNBOUNDED: &str = "unknown";
 
-/// Why saved documents cannot be listed, removed or checked.
+/// Error of listing, removing or checking saved documents.
 #[derive(Debug, thiserror::Error)]
 pub enum SavedError {
     /// the catalog
@@ -32,51 +31,51 @@ pub enum SavedError {
     /// a store
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// neither chosen nor named by the system
+    /// the user gives no folder, and the system has no cache folder
     #[error("the system names no cache folder; choose a folder for the library with --kv-dir")]
     NoFolder,
 }
 
 impl SavedError {
-    /// What was asked for was at fault, not the machine.
+    /// True if the request was at fault, not the machine.
     pub fn is_bad_input(&self) -> bool {
         matches!(self, SavedError::Catalog(CatalogError::NoSuch { .. } | CatalogError::Ambiguous { .. }))
     }
 }
 
-/// What a check of one store found.
+/// Result of the check of one store.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Checked {
-    /// names it in commands
+    /// id, for commands
     pub id: String,
-    /// what people call it
+    /// name of the document
     pub name: String,
     /// pages read
     pub pages: u64,
-    /// pages, and entries of the index, that are damaged
+    /// damaged pages and index entries
     pub damaged: u64,
-    /// what else is wrong, or why it was not checked
+    /// another problem, or the reason that it was not checked
     pub problem: Option<String>,
-    /// it is in use, and was not checked
+    /// true if it is in use, and so was not checked
     pub in_use: bool,
 }
 
 impl Checked {
-    /// Something of it will have to be read again.
+    /// True if some of its pages must be prefilled again.
     pub fn is_damaged(&self) -> bool {
         self.damaged > 0 || (self.problem.is_some() && !self.in_use)
     }
 }
 
-/// The library's folder: the one chosen, else that of this person.
+/// Folder of the library: `kv_dir`, or the cache folder of the user.
 ///
 /// # Errors
 /// [`SavedError::NoFolder`].
-pub fn library_root(chosen: Option<&Path>) -> Result<PathBuf, SavedError> {
-    chosen.map(Path::to_owned).or_else(default_root).ok_or(SavedError::NoFolder)
+pub fn library_root(kv_dir: Option<&Path>) -> Result<PathBuf, SavedError> {
+    kv_dir.map(Path::to_owned).or_else(default_root).ok_or(SavedError::NoFolder)
 }
 
-/// All saved documents, least recently used last; those that the catalog does not know at the end.
+/// All saved documents, least recently used last; those without a catalog entry at the end.
 ///
 /// # Errors
 /// The catalog, or the library's folder, cannot be read.
@@ -111,7 +110,7 @@ pub fn remove(catalog: &Catalog, library: &StoreRoot, id: &str) -> Result<Vec<Sa
         Err(CatalogError::NoSuch { .. }) => vec![find_unlisted(library, id)?],
         Err(error) => return Err(error.into()),
     };
-    // Those with the most documents before them first: after an error, no store is without the one that it continues.
+    // Documents with the most documents before them go first: after an error, each store still has the one that it continues.
     found.sort_by_key(|saved| saved.after.len());
     for saved in found.iter().rev() {
         match library.remove(&saved.id) {
@@ -129,8 +128,8 @@ fn is_saved_after(entry: &CatalogEntry, before: &CatalogEntry) -> bool {
     is_same_kv && begins_with(&entry.after, &before.after, &before.content_hash)
 }
 
-/// Reads every page of every store. `on` hears the document's name, pages done and pages in all, and stops the check by
-/// returning false.
+/// Reads every page of every store. Calls `on` with the document's name, the pages done and all pages; it returns false to
+/// stop the check.
 ///
 /// # Errors
 /// The catalog, or the library's folder, cannot be read.
@@ -184,7 +183,7 @@ fn check(library: &StoreRoot, id: String, name: String, on: &mut dyn FnMut(u64, 
     checked
 }
 
-/// Folders that are stores by their names, least recently used first.
+/// Folders with the name of a store, least recently used first.
 fn stores(library: &StoreRoot) -> Result<Vec<StoreInfo>, SavedError> {
     let is_id = |name: &str| name.len() == ID_LEN && name.bytes().all(|b| b.is_ascii_hexdigit());
     Ok(library.stores()?.into_iter().filter(|s| is_id(&s.name)).collect())
@@ -201,7 +200,7 @@ fn find_unlisted(library: &StoreRoot, id: &str) -> Result<SavedDocument, SavedEr
     }
 }
 
-/// What the catalog and the disk say of one document.
+/// A saved document: its catalog entry, with the size and state of its store.
 pub fn document(entry: CatalogEntry, store: Option<&StoreInfo>) -> SavedDocument {
     let state = match (store, entry.state) {
         (None, _) => SavedState::Missing,

@@ -19,7 +19,7 @@ use crate::engine::worker::Worker;
 const LOGITS_BYTES: usize = 16 << 20;
 
 impl Worker {
-    pub(in crate::engine) fn logits(&mut self, turn: RequestId, tokens: &[u32]) -> Result<RequestSummary, EngineError> {
+    pub(in crate::engine) fn logits(&mut self, request: RequestId, tokens: &[u32]) -> Result<RequestSummary, EngineError> {
         let watch = self.port.cancel_flag();
         let (Some(gpu), Some(runner)) = (&self.gpu, &mut self.runner) else { return Err(EngineError::NoModel) };
         if tokens.is_empty() {
@@ -29,7 +29,7 @@ impl Worker {
         if tokens.len() > limit {
             return Err(EngineError::TooLong { tokens: tokens.len(), limit, advice: String::new() });
         }
-        let (began, before) = (Instant::now(), runner.spent());
+        let (began, before) = (Instant::now(), runner.usage());
         let vocab_size = runner.exec.model.dims.vocab_size;
         let rows = (LOGITS_BYTES / (vocab_size * 4)).clamp(1, runner.exec.model.max_chunk);
         runner.truncate(0);
@@ -49,22 +49,22 @@ impl Worker {
             runner.pacer.finish(gpu)?;
             let bytes = gpu.download(&logits.buffer.slice(0, (n * vocab_size * 4) as u64))?;
             let rows = bytemuck::pod_collect_to_vec(&bytes);
-            self.port.emit(EngineEvent::LogitsRows { turn, first, rows, vocab_size });
+            self.port.emit(EngineEvent::LogitsRows { request, first, rows, vocab_size });
         }
         Ok(measured(gpu, runner, &before, tokens.len(), began.elapsed(), stop))
     }
 
-    pub(in crate::engine) fn bench(&mut self, turn: RequestId, tests: &BenchTests) -> Result<RequestSummary, EngineError> {
+    pub(in crate::engine) fn bench(&mut self, request: RequestId, tests: &BenchTests) -> Result<RequestSummary, EngineError> {
         let watch = self.port.cancel_flag();
         let (Some(gpu), Some(runner)) = (&self.gpu, &mut self.runner) else { return Err(EngineError::NoModel) };
-        let (began, before) = (Instant::now(), runner.spent());
+        let (began, before) = (Instant::now(), runner.usage());
         let lengths = || tests.n_prompt.iter().chain(&tests.n_gen);
         let longest = lengths().max().copied().unwrap_or(0) + tests.depths.iter().max().copied().unwrap_or(0);
         let limit = runner.exec.kv.limit();
         if longest > limit {
             return Err(EngineError::TooLong { tokens: longest, limit, advice: String::new() });
         }
-        let mut b = Bench { gpu, runner, port: &self.port, turn, watch, rng: Rng::new(7), tests, chosen: None };
+        let mut b = Bench { gpu, runner, port: &self.port, request, watch, rng: Rng::new(7), tests, selection: None };
         let depths = if tests.depths.is_empty() { &[0][..] } else { &tests.depths };
         for &depth in depths {
             for (lengths, decode) in [(&tests.n_prompt, false), (&tests.n_gen, true)] {
@@ -83,12 +83,12 @@ struct Bench<'a> {
     gpu: &'a Gpu,
     runner: &'a mut ModelRunner,
     port: &'a EnginePort,
-    turn: RequestId,
+    request: RequestId,
     watch: CancelFlag,
     rng: Rng,
     tests: &'a BenchTests,
     /// selection of the policy in the last repetition
-    chosen: Option<SelectionSummary>,
+    selection: Option<SelectionSummary>,
 }
 
 impl Bench<'_> {
@@ -104,7 +104,7 @@ impl Bench<'_> {
             }
             self.runner.truncate(depth);
             self.runner.pacer.finish(self.gpu)?;
-            let before = (self.runner.pacer.encode, self.runner.pacer.n_dispatches, self.runner.spent());
+            let before = (self.runner.pacer.encode, self.runner.pacer.n_dispatches, self.runner.usage());
             let began = Instant::now();
             if decode {
                 self.decode(n)?
@@ -116,7 +116,7 @@ impl Bench<'_> {
                 samples.push(n as f64 / secs);
                 encode_ms = (self.runner.pacer.encode - before.0).as_secs_f64() * 1e3 / n as f64;
                 dispatches = self.runner.pacer.n_dispatches - before.1;
-                disk_bytes += self.runner.spent().since(&before.2).moved.disk_to_ram;
+                disk_bytes += self.runner.usage().since(&before.2).moved.disk_to_ram;
             }
         }
         let kind = if decode { "tg" } else { "pp" };
@@ -131,15 +131,15 @@ impl Bench<'_> {
             weight_bytes_per_token: exec.model.weight_bytes_per_token(),
             flops_per_token: exec.model.layer_flops_per_token() + if decode { output } else { 0 },
             disk_bytes_per_token: disk_bytes / (n * repetitions) as u64,
-            chosen: self.chosen.take().filter(|_| decode),
+            selection: self.selection.take().filter(|_| decode),
         };
-        self.port.emit(EngineEvent::BenchResult { turn: self.turn, row: Box::new(row) });
+        self.port.emit(EngineEvent::BenchResult { request: self.request, row: Box::new(row) });
         Ok(true)
     }
 
     fn random_tokens(&mut self, n: usize) -> Vec<u32> {
         let vocab_size = self.runner.exec.model.dims.vocab_size as u32;
-        (0..n).map(|_| self.rng.below(vocab_size)).collect()
+        (0..n).map(|_| self.rng.uniform(vocab_size)).collect()
     }
 
     fn fill(&mut self, depth: usize) -> Result<(), EngineError> {
@@ -178,7 +178,7 @@ impl Bench<'_> {
             runner.decode(self.gpu, token, policy.as_mut())?;
             runner.sample(self.gpu, 0, &[&greedy])?;
         }
-        self.chosen = policy.and_then(|policy| policy.summary());
+        self.selection = policy.and_then(|policy| policy.summary());
         Ok(())
     }
 }
@@ -192,7 +192,7 @@ pub(in crate::engine) fn measured(
     elapsed: Duration,
     stop: StopReason,
 ) -> RequestSummary {
-    let (kv, report, spent) = (&runner.exec.kv, runner.exec.kv.report(), runner.spent().since(before));
+    let (kv, report, usage) = (&runner.exec.kv, runner.exec.kv.report(), runner.usage().since(before));
     let staging = kv.staging_bytes();
     RequestSummary {
         prompt_tokens: n_tokens,
@@ -202,12 +202,12 @@ pub(in crate::engine) fn measured(
         generated_tokens: 0,
         decode_ms: 0.0,
         tokens_per_s: 0.0,
-        attention: runner.attention_of(&spent, AttentionMode::AsLoaded),
+        attention: runner.attention_of(&usage, AttentionMode::AsLoaded),
         kv_bytes: runner.tiers_used(),
         kv_peak_bytes: Tiers { vram: kv.peak_bytes(), ram: report.usage.ram.peak.0 + staging, disk: report.usage.disk.peak.0 },
-        moved_bytes: spent.moved,
-        pages: spent.pages,
-        chosen: None,
+        moved_bytes: usage.moved,
+        pages: usage.pages,
+        selection: None,
         overlap: None,
         io: IoSummary::default(),
         vram_bytes: gpu.allocated_bytes(),

@@ -43,7 +43,7 @@ impl SyntheticKv {
 
     /// `n` numbers from a random offset of the table.
     fn draw(&mut self, n: usize) -> &[f32] {
-        let from = self.rng.below((self.noise.len() - n) as u32) as usize;
+        let from = self.rng.uniform((self.noise.len() - n) as u32) as usize;
         &self.noise[from..from + n]
     }
 

@@ -23,7 +23,7 @@ use crate::engine::worker::Worker;
 
 /// Progress of a scoring request; survives a lost page and a lost device.
 struct Score {
-    turn: RequestId,
+    request: RequestId,
     tokens: Vec<u32>,
     n_prefix: usize,
     watch: CancelFlag,
@@ -38,12 +38,12 @@ impl Worker {
     /// Emits the logits of positions `n_prefix ..` of `tokens`, each by a decode step.
     pub(in crate::engine) fn score(
         &mut self,
-        turn: RequestId,
+        request: RequestId,
         tokens: Vec<u32>,
         n_prefix: usize,
     ) -> Result<RequestSummary, EngineError> {
         let (watch, prefill, decode) = (self.port.cancel_flag(), Duration::ZERO, Duration::ZERO);
-        let mut score = Score { turn, tokens, n_prefix, watch, before: None, prefill, decode, n_told: 0 };
+        let mut score = Score { request, tokens, n_prefix, watch, before: None, prefill, decode, n_told: 0 };
         self.until_done(|gpu, runner, port| score.run(gpu, runner, port))
     }
 }
@@ -59,7 +59,7 @@ impl Score {
         }
         runner.close_foreign_document(gpu, &self.tokens)?;
         runner.truncate(if self.before.is_none() { 0 } else { self.n_prefix });
-        let before = *self.before.get_or_insert_with(|| runner.spent());
+        let before = *self.before.get_or_insert_with(|| runner.usage());
         runner.reserve(gpu, self.tokens.len())?;
         runner.watch_device(gpu, port)?;
         runner.begin_prompt(0);
@@ -82,7 +82,7 @@ impl Score {
             generated_tokens: self.n_told,
             decode_ms: self.decode.as_secs_f64() * 1e3,
             tokens_per_s: self.n_told as f64 / self.decode.as_secs_f64().max(1e-9),
-            chosen: policy.and_then(|policy| policy.summary()),
+            selection: policy.and_then(|policy| policy.summary()),
             ..measured(gpu, runner, &before, self.n_prefix, self.prefill, stop)
         })
     }
@@ -96,7 +96,7 @@ impl Score {
         runner.pacer.finish(gpu)?;
         self.prefill += began.elapsed();
         let tokens_per_s = (first + n) as f64 / self.prefill.as_secs_f64().max(1e-9);
-        port.emit(EngineEvent::Prefill { turn: self.turn, done: first + n, total: self.n_prefix, tokens_per_s });
+        port.emit(EngineEvent::Prefill { request: self.request, done: first + n, total: self.n_prefix, tokens_per_s });
         Ok(())
     }
 
@@ -115,7 +115,7 @@ impl Score {
         self.decode += began.elapsed();
         if first == self.n_prefix + self.n_told {
             self.n_told += 1;
-            port.emit(EngineEvent::LogitsRows { turn: self.turn, first, rows, vocab_size });
+            port.emit(EngineEvent::LogitsRows { request: self.request, first, rows, vocab_size });
         }
         Ok(())
     }

@@ -81,7 +81,7 @@ impl Executor {
         Ok(())
     }
 
-    /// What bind groups refer to.
+    /// Buffers that bind groups refer to.
     pub(in crate::engine) fn parts(&self) -> DeviceParts<'_> {
         DeviceParts { model: &self.model, kv: &self.kv, splits: self.splits.as_ref() }
     }

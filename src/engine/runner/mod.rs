@@ -1,4 +1,4 @@
-//! A loaded model with its tokenizer, template and the tokens whose K and V are in the cache.
+//! Model runner: a loaded model with its tokenizer, chat template and the tokens whose K and V are in the cache.
 
 pub(in crate::engine) mod activations;
 pub(in crate::engine) mod bindings;
@@ -48,9 +48,9 @@ use row_logits::RowLogits;
 pub(in crate::engine) use text_codec::TextCodec;
 pub(in crate::engine) use usage::UsageCounters;
 
-/// The weights in the binary.
+/// Weights of the built-in model.
 static BUILT_IN: &[u8] = include_bytes!("../../../assets/demo-model/strata-quote-Q8_0.gguf");
-/// Chunks of prefill are at least this long, so that weights are read once for several tokens.
+/// Minimum length of a prefill chunk, so that weights are read once for several tokens.
 const MIN_CHUNK: usize = 16;
 
 /// A model ready to answer.
@@ -62,8 +62,8 @@ pub(in crate::engine) struct ModelRunner {
     pub(in crate::engine) pacer: SubmitPacer,
     /// tokens whose K and V are valid, in order
     pub(in crate::engine) tokens: Vec<u32>,
-    /// tiers below VRAM, and the library
-    pub(in crate::engine) below: KvStorage,
+    /// offload tiers and the library
+    pub(in crate::engine) storage: KvStorage,
     pub(in crate::engine) observer: TraceRecorder,
     pub(in crate::engine) page_view: PageView,
     pub(in crate::engine) steps: StepTimer,
@@ -93,8 +93,8 @@ pub fn tokenizer(source: &ModelSource) -> Result<Arc<Tokenizer>, EngineError> {
 }
 
 impl ModelRunner {
-    /// Loads `file`, which was opened from `source`, onto `gpu`. `progress` gets the share done and what is going on (first of all the estimate of the
-    /// memory that it takes), and returns false to stop.
+    /// Loads `file`, which was opened from `source`, onto `gpu`. `progress` gets the share done and the current phase, first the
+    /// memory estimate. It returns false to stop.
     pub(in crate::engine) fn load(
         gpu: &Gpu,
         hub: &Arc<Hub>,
@@ -114,8 +114,8 @@ impl ModelRunner {
         let plan = file.plan();
         let placed = layout::lay_out(&file, gpu.max_binding_bytes())?;
         let spec = gpu_model::kv_spec(&plan.dims, options.kv_dtype);
-        let mut below = KvStorage::new(gpu, hub, &file, &spec, options, placed.total_bytes(), hook)?;
-        let vram = plan_vram(gpu, &spec, context, below.setup.budgets.vram, options.policy.is_some())?;
+        let mut storage = KvStorage::new(gpu, hub, &file, &spec, options, placed.total_bytes(), hook)?;
+        let vram = plan_vram(gpu, &spec, context, storage.setup.budgets.vram, options.policy.is_some())?;
         let estimate = gpu_model::estimate(gpu, plan, &placed, &spec, &vram);
         let mut notes: Vec<String> = placed
             .converted
@@ -140,7 +140,7 @@ impl ModelRunner {
         exec.set_policy(gpu, options.policy, hub)?;
         exec.reserve(gpu, 1)?;
         let meta = file.info();
-        notes.extend(below.take_notices());
+        notes.extend(storage.take_notices());
         let mut observer = TraceRecorder::new(hub, options.trace.as_deref())?;
         let info = ModelInfo {
             name: meta.name.clone(),
@@ -154,7 +154,7 @@ impl ModelRunner {
             estimated_vram_bytes: needed.0,
             kv_full_bytes: estimate.kv_full,
             kv_bytes_per_token: exec.kv.spec().token_bytes(),
-            kv: below.setup.clone(),
+            kv: storage.setup.clone(),
             adapter: gpu.info().name.clone(),
             software: gpu.is_software(),
             notes,
@@ -163,16 +163,28 @@ impl ModelRunner {
         };
         observer.describe(&info, options.policy);
         let (pacer, page_view, steps) = (SubmitPacer::new(gpu, hub), PageView::default(), StepTimer::new(hub));
-        Ok(ModelRunner { exec, text, info, pacer, tokens: Vec::new(), below, observer, page_view, steps, row_logits: None, file })
+        Ok(ModelRunner {
+            exec,
+            text,
+            info,
+            pacer,
+            tokens: Vec::new(),
+            storage,
+            observer,
+            page_view,
+            steps,
+            row_logits: None,
+            file,
+        })
     }
 
-    /// Puts the same file on a new device, with an empty cache.
+    /// Loads the same file onto a new device, with an empty cache.
     pub(in crate::engine) fn reload(&mut self, gpu: &Gpu, hub: &Hub, options: &LoadOptions) -> Result<(), EngineError> {
         let placed = layout::lay_out(&self.file, gpu.max_binding_bytes())?;
         let context = self.info.context_limit;
         let spec = *self.exec.kv.spec();
-        let vram = plan_vram(gpu, &spec, context, self.below.setup.budgets.vram, options.policy.is_some())?;
-        self.below.forget();
+        let vram = plan_vram(gpu, &spec, context, self.storage.setup.budgets.vram, options.policy.is_some())?;
+        self.storage.forget();
         let kv = VramCache::new(gpu, spec, context, vram, options.limits.pcie, options.synchronous, hub)?;
         let model = GpuModel::load(gpu, &self.file, placed, &spec, precision(options), &mut |_| true)?;
         let mut exec = Executor::new(model, kv, options.synchronous);
@@ -185,7 +197,7 @@ impl ModelRunner {
         Ok(())
     }
 
-    /// The tokens of a conversation, up to where the answer begins.
+    /// Tokens of a conversation, up to the beginning of the answer.
     pub(in crate::engine) fn encode(&self, messages: &[Message], add_generation_prompt: bool) -> Result<Prompt, EngineError> {
         let messages: Vec<ChatMessage> = messages
             .iter()
@@ -207,23 +219,21 @@ impl ModelRunner {
         self.text.as_ref().ok_or(EngineError::NoText)
     }
 
-    /// Tokens of `target` that need no prefill: the common prefix with the cache, but never all of them where the
-    /// last token must run to give logits.
+    /// Tokens of `target` that need no prefill: the common prefix with the cache, but not the last token if `needs_logits`.
     pub(in crate::engine) fn cached_prefix(&self, target: &[u32], needs_logits: bool) -> usize {
         let common = self.tokens.iter().zip(target).take_while(|(a, b)| a == b).count();
         self.keeps(common.min(target.len().saturating_sub(usize::from(needs_logits))))
     }
 
-    /// After a failure: nothing of the context is to be relied on. What is saved stays saved.
+    /// Empties the context after a failure. Saved documents stay saved.
     pub(in crate::engine) fn reset_context(&mut self, gpu: &Gpu) {
         self.tokens.clear();
-        self.below.close(gpu, &mut self.exec.kv);
+        self.storage.close(gpu, &mut self.exec.kv);
     }
 
-    /// Sets VRAM aside for the tails of questions that are answered at once. The context begins anew where its frames are in
-    /// the way.
+    /// Reserves VRAM for the tails of the sequences of a batch. Empties the context if its frames occupy that VRAM.
     pub(in crate::engine) fn reserve_for_batch(&mut self, gpu: &Gpu, bytes: u64) {
-        let budget = self.below.setup.budgets.vram;
+        let budget = self.storage.setup.budgets.vram;
         if !self.exec.kv.reserve_for_batch(budget, bytes) {
             self.reset_context(gpu);
             self.exec.drop_pool();
@@ -231,42 +241,42 @@ impl ModelRunner {
         }
     }
 
-    /// Forgets the context, and keeps the next ones from the disk.
+    /// Empties the context, and disables the disk tier for the next ones.
     pub(in crate::engine) fn disable_disk_tier(&mut self, gpu: &Gpu) {
         self.pacer.reset();
         self.reset_context(gpu);
-        self.below.disable_disk_tier();
+        self.storage.disable_disk_tier();
     }
 
-    /// Makes room for `n_tokens` in all, in whatever tiers it takes.
+    /// Makes room for `n_tokens` in total, in VRAM and the offload tiers.
     pub(in crate::engine) fn reserve(&mut self, gpu: &Gpu, n_tokens: usize) -> Result<(), EngineError> {
         if let Some(selector) = &self.exec.selector {
-            self.below.check_first_layers(&self.exec.kv, &selector.spec(), n_tokens)?;
+            self.storage.check_first_layers(&self.exec.kv, &selector.spec(), n_tokens)?;
         }
-        self.below.make_room(gpu, &mut self.exec.kv, &self.tokens, n_tokens)?;
+        self.storage.make_room(gpu, &mut self.exec.kv, &self.tokens, n_tokens)?;
         self.exec.reserve(gpu, n_tokens)
     }
 
-    /// Opens the stores of documents, so that saved KV is not computed again. The context begins anew unless the same
-    /// documents are open already.
+    /// Opens the stores of documents, so that saved KV is not computed again. Empties the context unless the same documents
+    /// are open already.
     pub(in crate::engine) fn open_documents(&mut self, gpu: &Gpu, begins: &DocumentTokens) -> Result<(), EngineError> {
-        if let Some(n_present) = self.below.open_documents(gpu, &mut self.exec.kv, begins)? {
+        if let Some(n_present) = self.storage.open_documents(gpu, &mut self.exec.kv, begins)? {
             self.tokens = begins.tokens.get(..n_present).unwrap_or_default().to_vec();
         }
         Ok(())
     }
 
-    /// Closes the document that is open where `target` does not begin with it: its store is not to hold other tokens.
+    /// Closes the open documents if `target` does not begin with them: their stores must not get other tokens.
     pub(in crate::engine) fn close_foreign_document(&mut self, gpu: &Gpu, target: &[u32]) -> Result<(), EngineError> {
-        if self.below.document_tokens().is_some_and(|document| !target.starts_with(document)) {
-            self.below.close(gpu, &mut self.exec.kv);
+        if self.storage.document_tokens().is_some_and(|document| !target.starts_with(document)) {
+            self.storage.close(gpu, &mut self.exec.kv);
             self.tokens.clear();
         }
         Ok(())
     }
 
-    /// What moved and what was read since the model was loaded.
-    pub(in crate::engine) fn spent(&self) -> UsageCounters {
+    /// Usage since the model was loaded.
+    pub(in crate::engine) fn usage(&self) -> UsageCounters {
         let kv = &self.exec.kv;
         kv.refresh_report();
         let report = kv.report();
@@ -278,7 +288,7 @@ impl ModelRunner {
         }
     }
 
-    /// Device times are taken from now on, where something moves, somebody observes or a trace is written.
+    /// Starts device timestamps if there are offload tiers, observers or a trace.
     pub(in crate::engine) fn watch_device(&mut self, gpu: &Gpu, port: &EnginePort) -> Result<(), GpuError> {
         let is_tracing = self.observer.is_tracing();
         self.pacer.set_by_part(is_tracing || port.is_observed(Detail::Parts) && self.steps.is_sampled());
@@ -289,7 +299,7 @@ impl ModelRunner {
         Ok(())
     }
 
-    /// Lets the observers see what happened in this step.
+    /// Emits the telemetry events of this step.
     pub(in crate::engine) fn drain_events(&mut self, gpu: &Gpu, port: &EnginePort) -> Result<(), EngineError> {
         self.pacer.collect(gpu);
         self.observer.look()?;
@@ -299,28 +309,27 @@ impl ModelRunner {
         Ok(self.watch_device(gpu, port)?)
     }
 
-    /// Tells what the tiers hold, and what they have to say.
+    /// Emits the notices of the cache and the storage, then the use of the tiers.
     pub(in crate::engine) fn emit_notices(&mut self, port: &EnginePort) {
         let kv = &mut self.exec.kv;
-        for notice in kv.take_notices().into_iter().chain(self.below.take_notices()) {
+        for notice in kv.take_notices().into_iter().chain(self.storage.take_notices()) {
             port.emit(EngineEvent::Notice(notice));
         }
         self.emit_usage(port);
     }
 
-    /// Everything that was read of a document is safe on the disk, and the library knows.
+    /// Flushes the pages of open documents to disk, and updates the library. Emits the list of documents if it changed.
     pub(in crate::engine) fn flush(&mut self, gpu: &Gpu, port: &EnginePort, prefill: Duration) -> Result<(), EngineError> {
-        let has_news = self.below.settle(gpu, &mut self.exec.kv, prefill.as_secs_f64())?;
+        let has_changed = self.storage.flush_documents(gpu, &mut self.exec.kv, prefill.as_secs_f64())?;
         self.emit_notices(port);
         self.show_last_pages(port);
-        if has_news && let Some(saved) = self.below.list() {
+        if has_changed && let Some(saved) = self.storage.list() {
             port.emit(EngineEvent::Library(saved));
         }
         Ok(())
     }
 
-    /// Computes the pages of `group` again, after one of them was found damaged. Tokens after the last complete group must
-    /// be read again.
+    /// Recomputes the pages of `group`, one of which is damaged. Tokens after the last complete group must be prefilled again.
     pub(in crate::engine) fn recompute_group(&mut self, gpu: &Gpu, group: u32) -> Result<(), EngineError> {
         let began = Instant::now();
         self.pacer.reset();
@@ -339,8 +348,8 @@ impl ModelRunner {
         Ok(())
     }
 
-    /// Forgets everything from token `len` on, and the tokens before it of a group that is complete: those are computed
-    /// again, because a page leaves the tail for good. What remains is `tokens`.
+    /// Truncates the context to `len` tokens, rounded down to a whole group if they end in a complete group: a sealed page does
+    /// not return to the tail. `tokens` then has the rest.
     pub(in crate::engine) fn truncate(&mut self, len: usize) {
         let len = self.keeps(len);
         self.tokens.truncate(len);
@@ -350,7 +359,7 @@ impl ModelRunner {
         }
     }
 
-    /// Tokens that are left after cutting to `len`.
+    /// Number of tokens that remain after truncation to `len`.
     fn keeps(&self, len: usize) -> usize {
         let sealed = self.exec.kv.n_sealed() as usize * KV_PAGE_TOKENS;
         if len >= sealed { len.min(self.tokens.len()) } else { len / KV_PAGE_TOKENS * KV_PAGE_TOKENS }
@@ -361,7 +370,7 @@ impl ModelRunner {
         self.exec.chunk_at(pos, left, self.wanted_chunk())
     }
 
-    /// The same where the tokens go to a tail that has room for them.
+    /// Same for tokens of a tail that has room for them.
     pub(in crate::engine) fn tail_chunk(&self, left: usize) -> usize {
         left.min(self.wanted_chunk()).min(self.exec.model.max_chunk)
     }
@@ -381,12 +390,12 @@ impl ModelRunner {
         Ok(())
     }
 
-    /// Runs `chunk` behind `n_context` tokens of the context, reading everything.
+    /// Runs `chunk` after `n_context` tokens of the context, with full attention.
     fn run_context(&mut self, gpu: &Gpu, chunk: &[u32], n_context: usize) -> Result<(), EngineError> {
         self.run_tokens(gpu, chunk, n_context, SequenceKv::Context)
     }
 
-    /// Runs the next `tokens` of one sequence, reading everything.
+    /// Runs the next `tokens` of one sequence, with full attention.
     pub(in crate::engine) fn run_tokens(
         &mut self,
         gpu: &Gpu,
@@ -403,20 +412,20 @@ impl ModelRunner {
         }
     }
 
-    /// How attention reached the keys of what was spent.
-    pub(in crate::engine) fn attention_of(&self, spent: &UsageCounters, policy: AttentionMode) -> AttentionKind {
-        match (self.chooses(policy), spent.pages.fetched) {
+    /// Kind of attention of a request with this usage.
+    pub(in crate::engine) fn attention_of(&self, usage: &UsageCounters, policy: AttentionMode) -> AttentionKind {
+        match (self.selects(policy), usage.pages.fetched) {
             (true, _) => AttentionKind::Selective,
             (false, 0) => AttentionKind::Dense,
             (false, _) => AttentionKind::ExactOffload,
         }
     }
 
-    fn chooses(&self, policy: AttentionMode) -> bool {
+    fn selects(&self, policy: AttentionMode) -> bool {
         self.exec.selector.is_some() && policy != AttentionMode::Exact
     }
 
-    /// The prefill of a prompt of `n_tokens` begins.
+    /// Begins the prefill of a prompt of `n_tokens`.
     pub(in crate::engine) fn begin_prompt(&mut self, n_tokens: usize) {
         self.exec.selector.iter_mut().for_each(|selector| selector.begin_prompt(n_tokens));
     }
@@ -430,7 +439,7 @@ impl ModelRunner {
         selector.as_mut().map(|selector| selector.begin_answer(n_steps, &model.dims)).transpose()
     }
 
-    /// Runs the next token of the context, reading what `policy` selects, or everything without one.
+    /// Runs the next token of the context, with the selection of `policy`, or with full attention if None.
     pub(in crate::engine) fn decode(
         &mut self,
         gpu: &Gpu,
@@ -440,7 +449,7 @@ impl ModelRunner {
         self.decode_rows(gpu, self.tokens.len(), &mut [Row { token, kv: SequenceKv::Context, policy }])
     }
 
-    /// Runs one token of every sequence, behind `n_context` tokens that all of them share.
+    /// Runs one token of each sequence, after `n_context` tokens that all of them share.
     pub(in crate::engine) fn decode_rows(&mut self, gpu: &Gpu, n_context: usize, rows: &mut [Row]) -> Result<(), EngineError> {
         let appended = match rows {
             [Row { token, kv: SequenceKv::Context, .. }] => Some(*token),
@@ -460,13 +469,13 @@ fn precision(options: &LoadOptions) -> Precision {
     if options.exact { Precision::Exact } else { Precision::Fast }
 }
 
-/// What the VRAM budget is spent on.
+/// Plan of the VRAM budget.
 fn plan_vram(gpu: &Gpu, spec: &KvSpec, context: usize, budget: u64, with_abstracts: bool) -> Result<VramPlan, KvError> {
     VramPlan::new(spec, context, max_chunk(gpu.is_software()), Some(budget), with_abstracts)
         .map_err(|least| KvError::VramTooSmall { least: Bytes(least), budget: Bytes(budget) })
 }
 
-/// What the model's makers recommend; where they are silent, greedy for the built-in model (it quotes) and llama.cpp's
+/// Sampling that the model recommends. Otherwise greedy for the built-in model, which quotes, and llama.cpp's
 /// defaults for others.
 fn recommended(r: &RecommendedSampling, built_in: bool) -> Sampling {
     let base = Sampling { temperature: if built_in { 0.0 } else { 0.8 }, ..Sampling::default() };

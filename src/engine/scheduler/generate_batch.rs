@@ -1,10 +1,10 @@
-//! The command: prompts of all questions, how many fit at once, and what happens to those that do not.
+//! Batch generation: answers several prompts together, in groups as large as VRAM has room for.
 //!
 //! ```text
-//! questions ─► prompts ─► as many as VRAM has room for ─► Scheduler ─► the next as many ...
-//!                               └ fewer than two: one after the other, as ordinary turns
+//! requests ─► prompts ─► as many as VRAM has room for ─► Scheduler ─► the next group ...
+//!                              └ fewer than two: one after the other, as single requests
 //! ```
-//! 1. Every question ends in exactly one Finished or Failed. 2. One that cannot be answered keeps none of the others from it.
+//! 1. Each request ends in exactly one Finished or Failed. 2. A request that fails does not stop the others.
 
 use crate::base::Bytes;
 use crate::engine::api::{DocumentRef, EngineEvent, PromptRequest, Sampling};
@@ -18,74 +18,74 @@ use crate::gpu::GpuError;
 use crate::kv::KvError;
 
 impl Worker {
-    /// Answers `questions` at once, as far as there is room for them.
+    /// Answers all `requests`, as many at once as VRAM has room for.
     pub(in crate::engine) fn generate_batch(
         &mut self,
-        questions: &[PromptRequest],
+        requests: &[PromptRequest],
         documents: &[DocumentRef],
         sampling: Sampling,
         max_tokens: usize,
     ) {
         let watch = self.port.cancel_flag();
-        let mut turns = Vec::new();
+        let mut sequences = Vec::new();
         let mut begins = None;
-        for question in questions {
-            match self.prepare(question, documents, &watch, sampling, max_tokens) {
-                Ok((turn, found)) => {
+        for request in requests {
+            match self.prepare(request, documents, &watch, sampling, max_tokens) {
+                Ok((sequence, found)) => {
                     begins = begins.or(found);
-                    turns.push(turn);
+                    sequences.push(sequence);
                 }
                 Err(error) => {
-                    self.fail(question.turn, &error);
+                    self.fail(request.id, &error);
                 }
             }
         }
-        self.run_all(turns, begins);
+        self.run_all(sequences, begins);
     }
 
     /// Runs sequences that begin with the same documents: as many at once as VRAM has room for. Each ends in one event.
     pub(in crate::engine) fn run_all(&mut self, mut sequences: Vec<Sequence>, begins: Option<DocumentTokens>) {
-        let mut is_told = false;
+        let mut has_notified = false;
         while !sequences.is_empty() {
-            let n_at_once = if sequences.len() > 1 { self.n_fitting(&sequences, &mut is_told) } else { 1 };
+            let n_at_once = if sequences.len() > 1 { self.n_fitting(&sequences, &mut has_notified) } else { 1 };
             let later = if n_at_once > 1 { Vec::new() } else { sequences.split_off(1) };
             sequences = self.run_batch(std::mem::take(&mut sequences), &begins, n_at_once).into_iter().chain(later).collect();
         }
     }
 
-    /// The sequence of a question, and the documents that it begins with.
+    /// Sequence of a request, and the documents that its prompt begins with.
     fn prepare(
         &self,
-        question: &PromptRequest,
+        request: &PromptRequest,
         documents: &[DocumentRef],
         watch: &CancelFlag,
         sampling: Sampling,
         max_tokens: usize,
     ) -> Result<(Sequence, Option<DocumentTokens>), EngineError> {
         let runner = self.runner.as_ref().ok_or(EngineError::NoModel)?;
-        let prompt = runner.encode(&question.messages, true)?;
+        let prompt = runner.encode(&request.messages, true)?;
         if let Some(note) = prompt.note {
             self.port.emit(EngineEvent::Notice(note));
         }
-        let begins = document_tokens(runner, &question.messages, documents, &prompt.tokens);
-        let turn = Sequence::new(question.turn, prompt.tokens, sampling, max_tokens, watch.of(question.turn));
-        turn.check(runner)?;
-        Ok((turn, begins))
+        let begins = document_tokens(runner, &request.messages, documents, &prompt.tokens);
+        let sequence = Sequence::new(request.id, prompt.tokens, sampling, max_tokens, watch.of(request.id));
+        sequence.check(runner)?;
+        Ok((sequence, begins))
     }
 
-    /// How many of `turns` fit into VRAM at once. Says once that they are not all.
-    fn n_fitting(&self, turns: &[Sequence], is_told: &mut bool) -> usize {
+    /// Number of `sequences` that fit into VRAM at once. Emits a notice, once, if not all of them do.
+    fn n_fitting(&self, sequences: &[Sequence], has_notified: &mut bool) -> usize {
         let Some(runner) = &self.runner else { return 0 };
-        let (kv, budget) = (&runner.exec.kv, runner.below.setup.budgets.vram);
+        let (kv, budget) = (&runner.exec.kv, runner.storage.setup.budgets.vram);
         let (limit, room) = (kv.limit(), kv.tail_room(budget));
-        let (n_fitting, _) = Scheduler::fitting(kv.spec(), turns, limit, room);
-        if n_fitting < turns.len() && !std::mem::replace(is_told, true) {
-            let (_, needed) = Scheduler::fitting(kv.spec(), turns, limit, u64::MAX);
+        let (n_fitting, _) = Scheduler::fitting(kv.spec(), sequences, limit, room);
+        if n_fitting < sequences.len() && !std::mem::replace(has_notified, true) {
+            let (_, needed) = Scheduler::fitting(kv.spec(), sequences, limit, u64::MAX);
             let how = if n_fitting > 1 { format!("{n_fitting} at a time") } else { "one after the other".to_owned() };
             self.port.emit(EngineEvent::Notice(format!(
                 "{} questions at once need {} of VRAM for their own tokens, and {} of the budget of {} can be had; they are \
                  answered {how}: raise --vram-budget or lower --max-tokens",
-                turns.len(),
+                sequences.len(),
                 Bytes(needed),
                 Bytes(room),
                 Bytes(budget)
@@ -94,7 +94,7 @@ impl Worker {
         n_fitting
     }
 
-    /// Runs the sequences, `n_at_once` together; those that found no room are left.
+    /// Runs the sequences, `n_at_once` together. Returns those that VRAM had no room for.
     fn run_batch(&mut self, sequences: Vec<Sequence>, begins: &Option<DocumentTokens>, n_at_once: usize) -> Vec<Sequence> {
         let is_batch = n_at_once > 1;
         let mut scheduler = Scheduler::new(sequences, begins.clone(), n_at_once);

@@ -8,7 +8,7 @@
 //! 1. A single answer is a batch of one: all of its tokens go to the context, which keeps them for the next turn of the chat.
 //! 2. The sequences of a larger batch share the pages of their common prefix and append to tails of their own, so none changes a
 //!    page that another reads. 3. A sequence leaves when it ends; a waiting one joins between two steps if its tail fits.
-//! 4. A stop is obeyed between chunks and between steps, for one sequence or for all. 5. After a lost device or a corrupt page
+//! 4. A stop takes effect between chunks and between steps, for one sequence or for all. 5. After a lost device or a corrupt page
 //!    the worker repairs the context, and the sequences continue from their tokens.
 //!
 //! Owner: the engine thread. Limits: the tail of a batched sequence lies in VRAM as a whole.
@@ -59,7 +59,7 @@ struct Active {
     phase_began: Instant,
 }
 
-/// Where the sequences of this run keep their tokens.
+/// Location of the tokens of the sequences of this run.
 #[derive(Clone, Copy)]
 enum Placement {
     /// one sequence, in the context
@@ -69,14 +69,14 @@ enum Placement {
 }
 
 impl Scheduler {
-    /// Sequences whose prompts begin with the same documents, whose KV may be saved already or is to be saved. `n_at_once`
-    /// of them run together, and the others join as these leave.
+    /// A scheduler of sequences whose prompts begin with the same documents. `n_at_once` of them run together, and the others
+    /// join as these leave.
     pub(in crate::engine) fn new(mut sequences: Vec<Sequence>, documents: Option<DocumentTokens>, n_at_once: usize) -> Scheduler {
         let waiting = sequences.split_off(n_at_once.clamp(1, sequences.len().max(1)).min(sequences.len())).into();
         Scheduler { sequences: sequences.into_iter().map(Scheduled::new).collect(), waiting, documents, before: None }
     }
 
-    /// The first of `sequences` that fit into `room` bytes of VRAM: how many, and the bytes of their tails.
+    /// Number of the first `sequences` that fit into `room` bytes of VRAM, with the bytes of their tails.
     pub(in crate::engine) fn fitting<'a>(
         spec: &KvSpec,
         sequences: impl IntoIterator<Item = &'a Sequence, IntoIter: Clone>,
@@ -100,7 +100,7 @@ impl Scheduler {
         running.chain(self.waiting)
     }
 
-    /// Answers all sequences, or what is left of them after a lost device. Those that found no room keep waiting.
+    /// Answers all sequences, or those left after a lost device. Sequences without room in VRAM keep waiting.
     ///
     /// # Errors
     /// Out of VRAM, a page that must be computed again, a lost device: the unanswered sequences can be tried again.
@@ -188,7 +188,7 @@ impl Scheduler {
                 return Ok(n_running > 0);
             }
             let Some(sequence) = self.waiting.pop_front() else { return Ok(n_running > 0) };
-            let before = runner.spent();
+            let before = runner.usage();
             let mut joining = Scheduled::new(sequence);
             joining.sequence.before = Some(before);
             joining.sequence.emit_started(port, n_shared);
@@ -208,7 +208,7 @@ impl Scheduler {
         running.chain(&self.waiting)
     }
 
-    /// Opens the saved documents that the prompts begin with; closes those that they do not begin with.
+    /// Opens the saved documents that the prompts begin with, and closes others.
     fn open_context(&mut self, gpu: &Gpu, runner: &mut ModelRunner) -> Result<(), EngineError> {
         if let Some(documents) = &self.documents {
             let began = Instant::now();
@@ -226,11 +226,11 @@ impl Scheduler {
     fn usage_before(&mut self, runner: &mut ModelRunner) -> UsageCounters {
         *self.before.get_or_insert_with(|| {
             runner.observer.begin();
-            runner.spent()
+            runner.usage()
         })
     }
 
-    /// Prefills the common prefix into the context. A sequence that is stopped meanwhile leaves it to the others.
+    /// Prefills the common prefix into the context. If its sequence is stopped meanwhile, another one continues.
     fn prefill_shared(
         &mut self,
         gpu: &Gpu,
@@ -279,7 +279,7 @@ impl Scheduler {
         let vocab_size = runner.exec.model.dims.vocab_size;
         for (row, (scheduled, result)) in self.unfinished().zip(sampled).enumerate() {
             let sequence = &mut scheduled.sequence;
-            let token = sequence.choose(result, vocab_size, || runner.logits_of(gpu, row))?;
+            let token = sequence.sample(result, vocab_size, || runner.logits_of(gpu, row))?;
             sequence.record_sampled(began);
             sequence.encode += runner.pacer.encode - encode;
             sequence.dispatches = runner.pacer.n_dispatches - dispatches;
@@ -294,7 +294,7 @@ impl Scheduled {
         Scheduled { sequence, is_done: false, active: None }
     }
 
-    /// Prefills the rest of the prompt and what there is of the answer, and samples the next token.
+    /// Prefills the rest of the prompt and the answer so far, and samples the next token.
     fn prefill(
         &mut self,
         gpu: &Gpu,
@@ -347,7 +347,7 @@ impl Scheduled {
         }
         let vocab_size = runner.exec.model.dims.vocab_size;
         for result in sampled {
-            let token = self.sequence.choose(result, vocab_size, || runner.logits_of(gpu, 0))?;
+            let token = self.sequence.sample(result, vocab_size, || runner.logits_of(gpu, 0))?;
             self.sequence.record_sampled(began);
             if let Some(active) = self.active.as_mut().filter(|_| is_alone) {
                 runner.steps.end_phase(Phase::FirstToken, active.phase_began);
@@ -375,7 +375,7 @@ impl Scheduled {
         }
     }
 
-    /// The answer is complete: its buffers on the device are free, and the context of one that `is_alone` is saved.
+    /// Completes the answer: frees its buffers on the device, and saves the context if it `is_alone`.
     fn end(
         &mut self,
         gpu: &Gpu,
@@ -404,7 +404,7 @@ impl Scheduled {
         let selection = active.as_ref().and_then(|active| active.policy.as_ref()?.summary());
         let summary = self.sequence.summary(gpu, runner, selection, context_used, stop);
         self.is_done = true;
-        port.emit(EngineEvent::Finished { turn: self.sequence.id, summary: Box::new(summary) });
+        port.emit(EngineEvent::Finished { request: self.sequence.id, summary: Box::new(summary) });
         Ok(())
     }
 }

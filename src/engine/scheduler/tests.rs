@@ -34,7 +34,7 @@ fn logits_of_rows_match_each_row_alone() {
         let file = open(&source).unwrap();
         let mut runner = ModelRunner::load(&gpu, &hub, None, file, &source, &options, &mut |_, _| true).unwrap();
         let mut rng = Rng::new(11);
-        let mut random = |n: usize| -> Vec<u32> { (0..n).map(|_| rng.below(2000)).collect() };
+        let mut random = |n: usize| -> Vec<u32> { (0..n).map(|_| rng.uniform(2000)).collect() };
         let shared = random(N_SHARED);
         // Tails of less than a page, of a whole page, and of several chunks and splits.
         let rests: Vec<Vec<u32>> = [5, 65, 300].map(&mut random).to_vec();
@@ -68,15 +68,15 @@ fn logits_of_rows_match_each_row_alone() {
         runner.decode_rows(&gpu, N_SHARED, &mut rows).unwrap();
         // A repetition penalty needs all logits.
         let sampler = Sampler::new(Sampling { repetition_penalty: 2.0, ..Sampling::default() });
-        let picked = runner.sample(&gpu, 0, &[&sampler; 3]).unwrap();
+        let result = runner.sample(&gpu, 0, &[&sampler; 3]).unwrap();
         // One row of a batch, as its first token is sampled: buffers for three rows hold its logits as well.
         let mut tail = SequenceTail::new(&gpu, &runner.exec, rests[1].len()).unwrap();
         runner.run_tokens(&gpu, &rests[1], N_SHARED, SequenceKv::Own(&mut tail)).unwrap();
         let first = runner.sample(&gpu, rests[1].len() - 1, &[&sampler]).unwrap();
         let [SampleResult::All(first)] = first.as_slice() else { panic!("not all logits") };
         assert!(kld(&alone[1], first) <= limit, "{kv_dtype:?}: {:.1e}", kld(&alone[1], first));
-        for (alone, picked) in alone.iter().zip(picked) {
-            let SampleResult::All(logits) = picked else { panic!("not all logits") };
+        for (alone, result) in alone.iter().zip(result) {
+            let SampleResult::All(logits) = result else { panic!("not all logits") };
             let kld = kld(alone, &logits);
             assert!(kld <= limit, "{kv_dtype:?}: {kld:.1e}");
         }

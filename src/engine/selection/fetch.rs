@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! stream ─┬─ framed batches ─► frames ─► a table per segment ─────────┐
-//!         └─ others ─► fills of the staging area ─► a table per fill ─┴─► SelectedOps: decode, token scores
+//!         └─ others ─► fills of the staging pool ─► a table per fill ─┴─► SelectedOps: decode, token scores
 //! ```
 //! Owner: the engine thread. Shapes: R rows, H query heads and G KV heads of each.
 
@@ -89,12 +89,12 @@ impl Executor {
         layer: usize,
         recorded: &mut Vec<StagedBatch>,
     ) -> Result<Vec<u32>, EngineError> {
-        let mut came = Vec::new();
+        let mut arrived = Vec::new();
         while let Some(filled) = self.kv.next_prefetched(gpu, layer)? {
-            came.extend(self.kv.record_frames(&mut pacer.recorder, &filled));
+            arrived.extend(self.kv.record_frames(&mut pacer.recorder, &filled));
             recorded.push(filled);
         }
-        Ok(came)
+        Ok(arrived)
     }
 
     /// Fetches the framed batches of `stream`. Returns the tables of the tokens to read: those of `blocks`, by KV head of each
@@ -125,13 +125,13 @@ impl Executor {
         })
     }
 
-    /// Batches of the stream in fills of the staging area.
+    /// Batches of the stream in fills of the staging pool.
     pub(in crate::engine) fn fills(&self, batches: Range<usize>) -> Vec<Range<usize>> {
         let n_slots = self.kv.plan().n_slots;
         batches.clone().step_by(n_slots).map(|first| first..batches.end.min(first + n_slots)).collect()
     }
 
-    /// Fetches these batches into the staging area, contiguously. Returns their pages.
+    /// Fetches these batches into the staging pool, contiguously. Returns their pages.
     ///
     /// # Errors
     /// A page that cannot be read, a lost device.
@@ -145,7 +145,7 @@ impl Executor {
         let mut pages = Vec::new();
         for _ in batches {
             let filled = self.next_slot(gpu, pacer, recorded)?;
-            self.kv.record_area(&mut pacer.recorder, &filled, pages.len());
+            self.kv.record_to_staging(&mut pacer.recorder, &filled, pages.len());
             pages.extend_from_slice(filled.groups());
             recorded.push(filled);
         }

@@ -68,8 +68,8 @@ pub(in crate::engine) struct Selector {
     bounds: Slice,
     bindings: LayerBindings,
     segments: Vec<SelectedOps>,
-    /// over the staging area; None without offload tiers
-    area: Option<SelectedOps>,
+    /// over the staging pool; None without offload tiers
+    staging_ops: Option<SelectedOps>,
     /// None if no query is estimated
     lookahead: Option<LookaheadOps>,
     /// prefetch of the next layer
@@ -139,7 +139,7 @@ impl Selector {
             score_pages,
             bindings: LayerBindings::default(),
             segments: Vec::new(),
-            area: None,
+            staging_ops: None,
             clock: 0,
             page_mass: Vec::new(),
             overlap: OverlapController::new(hub),
@@ -226,7 +226,7 @@ impl Selector {
     /// Drops bind groups of replaced buffers.
     pub(in crate::engine) fn unbind(&mut self) {
         self.segments.clear();
-        self.area = None;
+        self.staging_ops = None;
     }
 
     /// Records the abstracts of pages of a layer's tail: index in the tail and group of each.
@@ -256,8 +256,8 @@ impl Selector {
         for segment in self.segments.len()..kv.shapes().len() {
             self.segments.push(SelectedOps::of_segment(gpu, parts, kernels, self.rows.n_rows, segment)?);
         }
-        if self.area.is_none() {
-            self.area = SelectedOps::of_area(gpu, parts, kernels, self.rows.n_rows)?;
+        if self.staging_ops.is_none() {
+            self.staging_ops = SelectedOps::of_staging(gpu, parts, kernels, self.rows.n_rows)?;
         }
         Ok(())
     }

@@ -86,7 +86,7 @@ mod tests {
         let mut runner =
             ModelRunner::load(&gpu, &hub, None, open(&source).unwrap(), &source, &options, &mut |_, _| true).unwrap();
         let mut rng = Rng::new(12);
-        let mut prompt: Vec<u32> = (0..2600).map(|_| 300 + rng.below(2000)).collect();
+        let mut prompt: Vec<u32> = (0..2600).map(|_| 300 + rng.uniform(2000)).collect();
         // The end of the prompt repeats a passage of page 23, which continues there.
         let passage = prompt[23 * KV_PAGE_TOKENS + 20..][..12].to_vec();
         prompt.extend(passage);
@@ -99,15 +99,15 @@ mod tests {
         }
         let mut policy = runner.begin_answer(8).unwrap().unwrap();
         for layer in [2, 3, 4] {
-            let kept = policy.retained.retained(layer);
-            assert!(kept.contains(&23), "layer {layer} keeps {kept:?}");
+            let retained = policy.retained.retained(layer);
+            assert!(retained.contains(&23), "layer {layer} keeps {retained:?}");
         }
         assert!(policy.retained.retained(0).is_empty() && policy.retained.retained(1).is_empty());
         // Retained pages that are neither in VRAM nor in RAM.
         let far = |runner: &ModelRunner, policy: &SequencePolicy| -> Vec<Vec<u32>> {
             let far = |layer| runner.exec.offloaded_hits(policy, layer, prompt.len() / KV_PAGE_TOKENS).on_disk;
-            let kept = |layer| far(layer).into_iter().filter(|page| policy.retained.retained(layer).contains(page)).collect();
-            (0..6).map(kept).collect()
+            let retained = |layer| far(layer).into_iter().filter(|page| policy.retained.retained(layer).contains(page)).collect();
+            (0..6).map(retained).collect()
         };
         let before = far(&runner, &policy);
         assert!(before.iter().any(|pages| !pages.is_empty()), "nothing of {before:?} is on the disk: the test is too easy");

@@ -22,7 +22,7 @@ pub(in crate::engine) struct OverlapController {
     rates: RunningRates,
     /// running means per layer: compute, and fetching of its pages to RAM, seconds
     compute_secs: Option<f64>,
-    below_secs: Option<f64>,
+    fetch_secs: Option<f64>,
     /// current layer: start of its stream, cost at that time, layer index, forecast
     last: Option<(Instant, StreamCost, u32, Forecast)>,
     lane: EventLane,
@@ -34,7 +34,7 @@ impl OverlapController {
         OverlapController {
             rates: RunningRates::default(),
             compute_secs: None,
-            below_secs: None,
+            fetch_secs: None,
             last: None,
             lane: hub.lane(ENGINE_LANE),
         }
@@ -57,13 +57,13 @@ impl OverlapController {
     fn forecast(&mut self, kv: &KvCacheView, bytes: u64) -> Forecast {
         let Some(codec) = kv.codec else { return Forecast::default() };
         // The codec is benchmarked once, so every observation is the same.
-        self.rates.pack.observe(codec.quantize as u64, 1.0);
-        self.rates.unpack.observe(codec.dequantize as u64, 1.0);
+        self.rates.quantize.observe(codec.quantize as u64, 1.0);
+        self.rates.dequantize.observe(codec.dequantize as u64, 1.0);
         let load = LayerLoad {
             disk_bytes: 0,
             ram_bytes: bytes,
-            packed_ratio: codec.ratio,
-            other_secs: self.below_secs.unwrap_or(0.0),
+            compressed_ratio: codec.ratio,
+            other_secs: self.fetch_secs.unwrap_or(0.0),
             compute_secs: self.compute_secs.unwrap_or(0.0),
         };
         self.rates.for_load(&load).map_or_else(Forecast::default, |rates| load.solve_theta(&rates))
@@ -74,11 +74,11 @@ impl OverlapController {
         let Some((began, before, layer, forecast)) = self.last.take() else { return };
         let since = |of: fn(&StreamCost) -> Duration| of(cost).saturating_sub(of(&before)).as_secs_f64();
         let compute_secs = (now.duration_since(began).as_secs_f64() - since(|c| c.waited)).max(0.0);
-        let (below_secs, io_secs) = (since(|c| c.fetching), since(|c| c.filling));
+        let (fetch_secs, io_secs) = (since(|c| c.fetching), since(|c| c.filling));
         self.rates.pcie.observe(cost.transferred_bytes - before.transferred_bytes, since(|c| c.transferring));
         let mean = |old: Option<f64>, new: f64| Some(old.map_or(new, |old| old + NEWEST_WEIGHT * (new - old)));
         self.compute_secs = mean(self.compute_secs, compute_secs);
-        self.below_secs = mean(self.below_secs, below_secs);
+        self.fetch_secs = mean(self.fetch_secs, fetch_secs);
         self.lane.instant(event(&LayerOutcome { layer, forecast, io_secs, compute_secs }));
     }
 }

@@ -53,7 +53,7 @@ impl Executor {
             bytemuck::pod_collect_to_vec(bytes.get(..n_bytes).unwrap_or_default())
         })?;
         self.attention_meter
-            .note(layer, &head_masses(&scoring.in_order(&scores, self.model.dims.n_head), self.model.dims.n_kv_head));
+            .record(layer, &head_masses(&scoring.in_order(&scores, self.model.dims.n_head), self.model.dims.n_kv_head));
         if layer + 1 < self.model.dims.n_layer {
             self.attention_meter.probe = Some(probe);
         }
@@ -72,12 +72,12 @@ impl ModelRunner {
     }
 
     /// Emits the page attention of the answer, if it was measured and the context has text.
-    pub(in crate::engine) fn emit_page_attention(&mut self, port: &EnginePort, turn: RequestId) {
+    pub(in crate::engine) fn emit_page_attention(&mut self, port: &EnginePort, request: RequestId) {
         let Some(mass) = self.exec.attention_meter.shares() else { return };
         let first_byte = self.first_bytes(mass.len());
         if first_byte.len() == mass.len() + 1 {
             let page_attention = PageAttention { n_steps: self.exec.attention_meter.n_steps, mass, first_byte };
-            port.emit(EngineEvent::PageAttention { turn, page_attention: Box::new(page_attention) });
+            port.emit(EngineEvent::PageAttention { request, page_attention: Box::new(page_attention) });
         }
     }
 }

@@ -39,7 +39,7 @@ impl PageAttentionMeter {
     }
 
     /// Adds the attention mass of every token of a layer, per KV head.
-    pub(in crate::engine) fn note(&mut self, layer: usize, mass: &[Vec<f64>]) {
+    pub(in crate::engine) fn record(&mut self, layer: usize, mass: &[Vec<f64>]) {
         self.n_steps += usize::from(layer == 0);
         for of_head in mass {
             let n_pages = of_head.len().div_ceil(KV_PAGE_TOKENS);
@@ -84,7 +84,7 @@ mod tests {
         let mut mass = vec![0.0; 2 * KV_PAGE_TOKENS];
         (mass[0], mass[9], mass[10], mass[100]) = (0.8, 0.1, 0.025, 0.075);
         for layer in 0..2 {
-            attention_meter.note(layer, &[mass.clone(), mass.clone()]);
+            attention_meter.record(layer, &[mass.clone(), mass.clone()]);
         }
         let shares = attention_meter.shares().unwrap();
         assert!((shares[0] - 0.25).abs() < 1e-6 && (shares[1] - 0.75).abs() < 1e-6, "{shares:?}");
@@ -92,7 +92,7 @@ mod tests {
         // Another page has become complete.
         let mut longer = vec![0.0; 3 * KV_PAGE_TOKENS];
         longer[150] = 0.4;
-        attention_meter.note(0, &[longer]);
+        attention_meter.record(0, &[longer]);
         let shares = attention_meter.shares().unwrap();
         assert!((shares[2] - 0.5).abs() < 1e-6 && (shares.iter().sum::<f32>() - 1.0).abs() < 1e-6, "{shares:?}");
         attention_meter.begin(0);

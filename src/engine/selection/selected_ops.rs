@@ -1,4 +1,4 @@
-//! Selected ops: token tables and bind groups of attention over selected tokens, by segment and for the staging area.
+//! Selected ops: token tables and bind groups of attention over selected tokens, by segment and for the staging pool.
 
 use std::ops::Range;
 
@@ -10,11 +10,11 @@ use crate::gpu::kernels::qk_scores::QkScores;
 use crate::gpu::{Binding, Gpu, GpuError, Slice};
 use crate::kv::BlockTable;
 
-/// Bind groups over one run of pages, a segment or the staging area, of which each KV head of each row reads its selection.
+/// Bind groups over one run of pages, a segment or the staging pool, of which each KV head of each row reads its selection.
 pub(in crate::engine) struct SelectedOps {
     /// tokens that attention reads
     pub table: Slice,
-    /// by layer; one for the staging area, which all layers share
+    /// by layer; one for the staging pool, which all layers share
     pub decode: Vec<Binding>,
     /// token scores
     pub score: ScoreOps,
@@ -38,18 +38,18 @@ impl SelectedOps {
         SelectedOps::new(gpu, parts, kernels, n_rows, parts.kv.shapes()[segment].n_frames, &pages_of(parts, segment))
     }
 
-    /// Bind groups over the staging area. None without offload tiers.
+    /// Bind groups over the staging pool. None without offload tiers.
     ///
     /// # Errors
     /// Out of VRAM, a lost device.
-    pub fn of_area(
+    pub fn of_staging(
         gpu: &Gpu,
         parts: DeviceParts<'_>,
         kernels: Kernels<'_>,
         n_rows: usize,
     ) -> Result<Option<SelectedOps>, EngineError> {
         let n_pages = parts.kv.plan().n_slots * parts.kv.plan().slot_pages;
-        parts.kv.area().map(|area| SelectedOps::new(gpu, parts, kernels, n_rows, n_pages, &[area])).transpose()
+        parts.kv.staging_slice().map(|slice| SelectedOps::new(gpu, parts, kernels, n_rows, n_pages, &[slice])).transpose()
     }
 
     fn new(
@@ -60,7 +60,7 @@ impl SelectedOps {
         n_pages: usize,
         pages: &[&Slice],
     ) -> Result<SelectedOps, EngineError> {
-        let table = gpu.buffer("chosen tokens", BlockTable::token_bytes(n_rows * parts.model.dims.n_kv_head, n_pages))?.all();
+        let table = gpu.buffer("selected tokens", BlockTable::token_bytes(n_rows * parts.model.dims.n_kv_head, n_pages))?.all();
         let (acc, state) = parts.split_slices()?;
         let decode = pages.iter().map(|pages| attention.bind_split(gpu, [&parts.model.act.q, pages, &table, acc, state]));
         Ok(SelectedOps {
@@ -75,7 +75,7 @@ impl SelectedOps {
 pub(in crate::engine) struct SelectedTables {
     /// by segment
     pub in_segments: Vec<BlockTable>,
-    /// batches that fill the staging area together, and their table
+    /// batches that fill the staging pool together, and their table
     pub in_fills: Vec<(Range<usize>, BlockTable)>,
 }
 

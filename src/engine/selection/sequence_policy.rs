@@ -97,7 +97,7 @@ pub(in crate::engine) struct RowScores {
 pub(in crate::engine) struct RowSelection {
     pub selection: Selection,
     /// newly tracked pages of this step
-    pub followed: Vec<u32>,
+    pub tracked: Vec<u32>,
     /// candidates of the next layer, and its pages to prefetch
     pub next: Option<(Vec<u32>, Vec<u32>)>,
 }
@@ -186,12 +186,12 @@ impl SequencePolicy {
         let bounds = row.bounds.of_weights(&self.bound_slack[at.layer], at.n_kv_head);
         let view = LayerView { scores: Some(&tokens), ..self.view(at, &bounds) };
         let selection = self.policy.select(&view);
-        let followed = self.retained.track(&self.spec, &view);
+        let tracked = self.retained.track(&self.spec, &view);
         let anywhere = vec![Tier::Vram; n_pages];
         if self.spec.kind.reads_abstracts() {
             self.candidates[at.layer] = self.policy.candidates(&LayerView { tiers: &anywhere, ..view });
         }
-        RowSelection { selection, followed, next: self.predict(at, row.next_bounds.take(), &anywhere) }
+        RowSelection { selection, tracked, next: self.predict(at, row.next_bounds.take(), &anywhere) }
     }
 
     /// Candidates of the next layer and its pages to prefetch. None without estimated bounds, unless the policy is a window.

@@ -18,7 +18,7 @@ pub(in crate::engine) struct SelectionStats {
     /// selection time: the policy, and waits for scores that only it needs
     pub evaluation: Duration,
     /// selected tokens, and all tokens of complete pages
-    n_chosen: u64,
+    n_selected: u64,
     n_tokens: u64,
     /// selected pages, and those of them in VRAM
     n_pages: u64,
@@ -27,7 +27,7 @@ pub(in crate::engine) struct SelectionStats {
     n_foreseen: u64,
     /// transferred pages, and those of them compressed (INT4)
     n_moved: u64,
-    n_packed: u64,
+    n_compressed: u64,
     /// by layer: sum over steps and KV heads, and number of terms; empty if mass was not measured
     mass: Vec<(Fidelity, u64)>,
     /// by layer: attention mass of every page in the last measured step, mean over KV heads
@@ -40,15 +40,15 @@ impl SelectionStats {
     /// Records the start of a layer's stream.
     pub fn record_stream(&mut self, stream: &SelectedStream) {
         self.n_moved += stream.n_pages as u64;
-        self.n_packed += stream.n_compressed as u64;
+        self.n_compressed += stream.n_compressed as u64;
     }
 
-    /// Records the selection of a layer of `n_pages`: `n_missing` were not in VRAM, `came` were prefetched in this step.
-    pub fn note(&mut self, selection: &Selection, n_pages: usize, n_missing: usize, came: &[u32]) {
-        let n_foreseen = came.iter().filter(|page| selection.pages.binary_search(page).is_ok()).count();
+    /// Records the selection of a layer of `n_pages`: `n_missing` were not in VRAM, `prefetched` were prefetched in this step.
+    pub fn record(&mut self, selection: &Selection, n_pages: usize, n_missing: usize, prefetched: &[u32]) {
+        let n_foreseen = prefetched.iter().filter(|page| selection.pages.binary_search(page).is_ok()).count();
         self.n_foreseen += n_foreseen as u64;
         self.n_evaluations += selection.n_evaluations as u64;
-        self.n_chosen += selection.n_tokens() as u64;
+        self.n_selected += selection.n_tokens() as u64;
         self.n_tokens += (n_pages * KV_PAGE_TOKENS * selection.blocks.len()) as u64;
         self.n_pages += selection.pages.len() as u64;
         self.n_resident += (selection.pages.len() - n_missing - n_foreseen) as u64;
@@ -92,9 +92,9 @@ impl SelectionStats {
         Some(SelectionSummary {
             spec,
             steps,
-            share_read: share(self.n_chosen, self.n_tokens),
+            share_read: share(self.n_selected, self.n_tokens),
             reuse: share(self.n_resident, self.n_pages),
-            packed: if self.n_packed == 0 { 0.0 } else { share(self.n_packed, self.n_moved) },
+            compressed: if self.n_compressed == 0 { 0.0 } else { share(self.n_compressed, self.n_moved) },
             foreseen: share(self.n_foreseen, self.n_pages - self.n_resident),
             evaluations_per_step: self.n_evaluations as f64 / steps as f64,
             evaluation_ms_per_step: self.evaluation.as_secs_f64() * 1e3 / steps as f64,
@@ -120,9 +120,9 @@ mod tests {
         let mut mass = vec![0.0; 2 * KV_PAGE_TOKENS + 3];
         (mass[7], mass[KV_PAGE_TOKENS + 7], mass[2 * KV_PAGE_TOKENS + 2]) = (0.25, 0.25, 0.5);
         let selection = Selection { blocks: vec![SelectedBlock::of_pages(&[1])], pages: vec![1], n_evaluations: 0 };
-        let mut spent = SelectionStats::default();
-        let kept = spent.record_mass(0, &selection, &[mass], 3);
+        let mut stats = SelectionStats::default();
+        let kept = stats.record_mass(0, &selection, &[mass], 3);
         assert!((kept.kept - 0.75).abs() < 1e-9 && (kept.best - 1.0).abs() < 1e-9, "{kept:?}");
-        assert_eq!(spent.page_mass(), [[0.25, 0.25]]);
+        assert_eq!(stats.page_mass(), [[0.25, 0.25]]);
     }
 }

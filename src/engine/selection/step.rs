@@ -3,7 +3,7 @@
 //! ```text
 //! prefetched pages ─► bounds and scores, of this layer and the next ─ readback ─► SequencePolicy::select, in parallel
 //!                          └─ more scores, if an unpredicted candidate turns up ─┘         │
-//! merge ◄─ tails ◄─ selected blocks in the staging area ◄─ in frames ◄─ one stream for all ◄┘
+//! merge ◄─ tails ◄─ selected blocks in the staging pool ◄─ in frames ◄─ one stream for all ◄┘
 //! ```
 //! 1. Kernels treat the KV heads of other rows as more KV heads: each row has its own lists of blocks in one table.
 //! 2. A page that several sequences selected is fetched once. 3. Each layer waits for the GPU once, and once more for
@@ -250,8 +250,8 @@ impl Executor {
             [(policy, row)] => vec![policy.select(&at, row)],
             pairs => pairs.par_iter_mut().map(|(policy, row)| policy.select(&at, row)).collect(),
         };
-        let followed = unique(selected.iter().flat_map(|row| &row.followed).copied().collect());
-        s.frequency.record(layer, s.clock, &followed, TRACKED_WEIGHT);
+        let tracked = unique(selected.iter().flat_map(|row| &row.tracked).copied().collect());
+        s.frequency.record(layer, s.clock, &tracked, TRACKED_WEIGHT);
         if selected.iter().any(|row| row.next.is_some()) {
             let candidates = selected.iter().map(|row| row.next.as_ref().map_or(Vec::new(), |(pages, _)| pages.clone()));
             s.prefetched = Some(Prefetched { layer: next, candidates: candidates.collect(), arrived: Vec::new() });
@@ -300,7 +300,7 @@ impl Executor {
             let groups = self.fill_staging(gpu, pacer, fill.clone(), &mut recorded)?;
             let here = retain(wanted, |page| groups.contains(&page));
             let table = self.kv.blocks_in_batches(fill, &here);
-            if let Some(ops) = &s.area {
+            if let Some(ops) = &s.staging_ops {
                 s.request((gpu, &mut pacer.recorder), (&ops.score, 0), &table, here, &mut request);
             }
             self.submit_slots(gpu, pacer, &mut recorded)?;
@@ -337,12 +337,12 @@ impl Executor {
         for (i, policy) in policies(rows).enumerate().filter(|(i, _)| measured[*i]) {
             let mut heads = full[i].runs.in_order(&full[i].scores, n_head);
             if is_single {
-                self.attention_meter.note(layer, &head_masses(&heads, n_kv_head));
+                self.attention_meter.record(layer, &head_masses(&heads, n_kv_head));
             }
             let n_tail = tails[i].len() / n_head;
             heads.iter_mut().zip(tails[i].chunks_exact(n_tail)).for_each(|(pages, tail)| pages.extend(tail));
-            let kept = policy.stats.record_mass(layer, &selected[i].selection, &head_masses(&heads, n_kv_head), n_tail);
-            s.lane.instant(mass_event(layer, &kept));
+            let retained = policy.stats.record_mass(layer, &selected[i].selection, &head_masses(&heads, n_kv_head), n_tail);
+            s.lane.instant(mass_event(layer, &retained));
             s.page_mass = policy.stats.page_mass().to_vec();
         }
         Ok(())
@@ -386,7 +386,7 @@ impl Executor {
         let arrived = prefetched.map_or(&[] as &[u32], |prefetched| &prefetched.arrived);
         for (policy, row) in policies(rows).zip(selected) {
             let n_resident = row.selection.pages.iter().filter(|page| self.kv.is_resident(layer, **page)).count();
-            policy.stats.note(&row.selection, n_pages, row.selection.pages.len() - n_resident, arrived);
+            policy.stats.record(&row.selection, n_pages, row.selection.pages.len() - n_resident, arrived);
         }
         let view = KvCacheView::of(&self.kv);
         let theta = |bytes| if self.synchronous { 0.0 } else { s.overlap.theta(&view, layer, bytes) };
@@ -402,7 +402,7 @@ impl Executor {
     }
 
     /// Records attention over the selected blocks: first those in frames, once they are fetched, then those in the staging
-    /// area, fill by fill, then the tails.
+    /// pool, fill by fill, then the tails.
     #[allow(clippy::too_many_arguments, reason = "the layer's whole state, once")]
     fn attend_blocks(
         &mut self,
@@ -431,7 +431,7 @@ impl Executor {
         }
         for (fill, table) in &tables.in_fills {
             self.fill_staging(gpu, pacer, fill.clone(), &mut recorded)?;
-            if let Some(ops) = &s.area {
+            if let Some(ops) = &s.staging_ops {
                 read(pacer, ops, &ops.decode[0], table);
             }
             // The next fill overwrites the table.

@@ -15,13 +15,13 @@ use crate::gpu::{Binding, Buffer, Gpu, GpuError, Recorder, Slice};
 use crate::kv::policy::scores::ScoreRuns;
 use crate::kv::{BLOCKS_PER_PAGE, BlockTable, VramCache};
 
-/// Bind groups to score one run of pages: a segment or the staging area.
+/// Bind groups to score one run of pages: a segment or the staging pool.
 pub(in crate::engine) struct ScoreOps {
     /// block table of the scored pages
     pub table: Slice,
     /// token scores f32 `[R, H, n_keys]`
     pub scores: Slice,
-    /// by layer; one for the staging area, which all layers share
+    /// by layer; one for the staging pool, which all layers share
     pub bindings: Vec<Binding>,
 }
 

@@ -33,7 +33,7 @@ impl Share {
         Share { upper: Bounds::of_scores(scores).upper(), log_mass: log_mass(scores), n_tokens: scores.len() }
     }
 
-    /// A chunk of which only a bound is known.
+    /// A chunk with a bound only.
     pub fn of_bound(upper: f32, n_tokens: usize) -> Share {
         Share { upper, log_mass: upper, n_tokens }
     }

@@ -31,7 +31,7 @@ struct RegisteredPolicy {
     new: fn(PolicySpec) -> Box<dyn Policy>,
 }
 
-/// How pages of the next layer are found before that layer has its query.
+/// Lookahead: the way to find pages of the next layer before that layer has its query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lookahead {
     /// not at all
@@ -162,7 +162,7 @@ impl PolicyKind {
         self.row().estimates_mass
     }
 
-    /// How it finds pages of the next layer early.
+    /// Lookahead of the policy.
     pub fn lookahead(self) -> Lookahead {
         self.row().lookahead
     }

@@ -1,4 +1,4 @@
-//! I/O backends: requests, completions, and what each backend shares with the owner.
+//! I/O backends: requests, completions, and the state that each backend shares with the owner.
 //!
 //! ```text
 //! Job(IoRequest) ─► Backend ─► Outbox ─► IoDone

@@ -143,7 +143,7 @@ pub enum StoreError {
     /// the memory budget of the slab pool is used up
     #[error("{wanted} more of buffers exceeds the RAM budget of {budget}; raise --ram-budget")]
     OverBudget {
-        /// bytes wanted
+        /// bytes required
         wanted: Bytes,
         /// the cap
         budget: Bytes,

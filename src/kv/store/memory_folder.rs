@@ -41,11 +41,11 @@ impl Pending {
 
     /// The part that survives a crash: all, nothing, or the first sectors.
     fn after_crash(&self, rng: &mut Rng) -> Option<Pending> {
-        match (rng.below(3), self) {
+        match (rng.uniform(3), self) {
             (0, _) => None,
             (1, Pending::Write { offset, bytes }) => {
                 let n_sectors = bytes.len().div_ceil(SECTOR_BYTES) as u32;
-                let n_bytes = (rng.below(n_sectors.max(1)) as usize * SECTOR_BYTES).min(bytes.len());
+                let n_bytes = (rng.uniform(n_sectors.max(1)) as usize * SECTOR_BYTES).min(bytes.len());
                 Some(Pending::Write { offset: *offset, bytes: bytes.get(..n_bytes)?.to_vec() })
             }
             _ => Some(self.clone()),
@@ -158,7 +158,7 @@ impl MemoryFolder {
         let names = self.lock_names();
         let mut after = Names::default();
         for (name, file) in &names.live {
-            if !names.durable.contains(name) && rng.below(2) == 0 {
+            if !names.durable.contains(name) && rng.uniform(2) == 0 {
                 continue;
             }
             let contents = file.lock();

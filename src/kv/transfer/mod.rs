@@ -155,7 +155,7 @@ impl Transfer {
         self.send(Message::Truncate(n_tokens));
     }
 
-    /// Invalidates a group that has to be recomputed and saved again.
+    /// Invalidates a group that must be recomputed and saved again.
     pub fn invalidate_group(&self, group: u32) {
         self.send(Message::Invalidate(group));
     }

@@ -20,7 +20,7 @@ impl VramCache {
     }
 
     /// Limits the frames so that `bytes` of `budget` remain for tails. False if too many frames are allocated; then the
-    /// context has to be dropped, and the pool with it, first.
+    /// context, and the pool with it, must be dropped first.
     pub fn reserve_for_batch(&mut self, budget: u64, bytes: u64) -> bool {
         let frame = VramPlan::frame_bytes(&self.spec);
         let fixed = self.plan.bytes(&self.spec) - self.plan.max_frames as u64 * frame;

@@ -1,7 +1,7 @@
 //! Compressed transfer: pages cross the link as INT4, and the GPU dequantizes them.
 //!
 //! ```text
-//! staging buffer: q4 page, q4 page, ... ─ copy ─► codes ─ dequantize_pages ─► staging area, f16
+//! staging buffer: q4 page, q4 page, ... ─ copy ─► codes ─ dequantize_pages ─► staging pool, f16
 //! ```
 //! Owner: the engine thread. One buffer for codes is enough: the GPU dequantizes one staging buffer after the other.
 //!
@@ -39,12 +39,12 @@ pub(super) struct PageDequantizer {
 }
 
 impl PageDequantizer {
-    /// A dequantizer for up to `n_pages` at once into `area`. None if the page format is quantized anyway.
-    pub fn new(gpu: &Gpu, spec: &KvSpec, n_pages: usize, area: &Slice) -> Result<Option<PageDequantizer>, GpuError> {
+    /// A dequantizer for up to `n_pages` at once into `staging`. None if the page format is quantized anyway.
+    pub fn new(gpu: &Gpu, spec: &KvSpec, n_pages: usize, staging: &Slice) -> Result<Option<PageDequantizer>, GpuError> {
         let Some(int4_page_bytes) = spec.int4_page_bytes() else { return Ok(None) };
         let op = DequantizePages::new(gpu, spec.n_kv_head, spec.head_dim, KvFormat::Q4)?;
         let codes = gpu.buffer("KV codes", n_pages as u64 * int4_page_bytes)?.all();
-        let binding = op.bind(gpu, [&codes, area])?;
+        let binding = op.bind(gpu, [&codes, staging])?;
         let ratio = int4_page_bytes as f64 / spec.page_bytes() as f64;
         let bytes = n_pages as f64 * spec.page_bytes() as f64;
         let mut dequantize: f64 = 0.0;
@@ -60,7 +60,7 @@ impl PageDequantizer {
         Ok(Some(PageDequantizer { op, codes, binding, int4_page_bytes, codec_rates }))
     }
 
-    /// Records the dequantization of pages from a staging buffer to page `at` of the staging area.
+    /// Records the dequantization of pages from a staging buffer to page `at` of the staging pool.
     pub fn record(&self, recorder: &mut Recorder, upload: &StagingBuffer, at: u64, n_pages: usize) {
         let n_bytes = n_pages as u64 * self.int4_page_bytes;
         recorder.copy(&upload.slice(0, n_bytes), &self.codes.buffer.slice(0, n_bytes));

@@ -239,8 +239,8 @@ impl VramCache {
     }
 
     /// GPU ranges of all staging buffers, contiguous. None before they are needed.
-    pub fn area(&self) -> Option<&Slice> {
-        self.staging.as_ref().map(|s| &s.area)
+    pub fn staging_slice(&self) -> Option<&Slice> {
+        self.staging.as_ref().map(|s| &s.buffer)
     }
 
     /// Bytes of the readback buffers, which are in RAM.

@@ -1,4 +1,4 @@
-//! Offload state: the transfer thread of the cache, and what the offload tiers have of the context.
+//! Offload state: the transfer thread of the cache, and the part of the context in the offload tiers.
 //!
 //! Owner: the engine thread.
 

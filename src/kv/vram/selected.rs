@@ -178,7 +178,7 @@ impl VramCache {
         BlockTable::of_tokens(&self.spec, selected, |group| self.place_in_segment(layer, segment_idx, group))
     }
 
-    /// Table of the `selected` tokens in batches of the stream, once those are contiguous in the staging area.
+    /// Table of the `selected` tokens in batches of the stream, once those are contiguous in the staging pool.
     pub fn selected_in_batches(&self, batches: Range<usize>, selected: &[Vec<SelectedBlock>]) -> BlockTable {
         let groups = self.groups_of(batches);
         BlockTable::of_tokens(&self.spec, selected, |group| groups.binary_search(&group).ok())
@@ -189,7 +189,7 @@ impl VramCache {
         BlockTable::of_pages(&self.spec, rows, |group| self.place_in_segment(layer, segment_idx, group))
     }
 
-    /// Same for batches of the stream, once they are contiguous in the staging area.
+    /// Same for batches of the stream, once they are contiguous in the staging pool.
     pub fn blocks_in_batches(&self, batches: Range<usize>, rows: &[Vec<u32>]) -> BlockTable {
         let groups = self.groups_of(batches);
         BlockTable::of_pages(&self.spec, rows, |group| groups.binary_search(&group).ok())
@@ -303,7 +303,7 @@ impl VramCache {
 
     /// Records the copies of a filled staging buffer to free frames of its layer. Returns the pages that got a frame.
     pub fn record_frames<'a>(&mut self, recorder: &mut Recorder, filled: &'a StagedBatch) -> &'a [u32] {
-        // The staging area is unused while pages are copied to frames.
+        // The staging pool is unused while pages are copied to frames.
         let Some(from) = self.record_uncompressed(recorder, filled, 0) else { return &[] };
         self.record_to_frames(recorder, filled, &from)
     }

@@ -13,7 +13,7 @@ use crate::kv::vram::int4_transfer::PageDequantizer;
 /// Number of readback buffers: the GPU writes one while the transfer thread reads the others.
 pub(super) const N_READBACKS: usize = 3;
 
-/// A staging buffer: its upload buffer, and its range in the staging area.
+/// A staging buffer: its upload buffer, and its range in the staging pool.
 pub(super) struct Slot {
     pub upload: StagingBuffer,
     pub pages: Slice,
@@ -23,7 +23,7 @@ pub(super) struct Slot {
 pub(super) struct StagingPool {
     pub slots: Vec<Slot>,
     /// GPU ranges of all staging buffers, contiguous
-    pub area: Slice,
+    pub buffer: Slice,
     /// decompresses INT4 pages; only for selective attention
     pub dequantizer: Option<PageDequantizer>,
     /// block table of one staging buffer
@@ -40,13 +40,13 @@ impl StagingPool {
     pub fn new(gpu: &Gpu, spec: &KvSpec, plan: &VramPlan, is_selective: bool) -> Result<StagingPool, KvError> {
         let bytes = plan.slot_pages as u64 * spec.page_bytes();
         let stride = bytes.next_multiple_of(BINDING_ALIGN_BYTES);
-        let area = gpu.buffer("KV slots", plan.n_slots as u64 * stride)?;
+        let buffer = gpu.buffer("KV slots", plan.n_slots as u64 * stride)?;
         let mut slots = Vec::new();
         for i in 0..plan.n_slots {
-            slots.push(Slot { upload: gpu.upload_buffer(bytes)?, pages: area.slice(i as u64 * stride, bytes) });
+            slots.push(Slot { upload: gpu.upload_buffer(bytes)?, pages: buffer.slice(i as u64 * stride, bytes) });
         }
         let dequantizer = match is_selective {
-            true => PageDequantizer::new(gpu, spec, plan.slot_pages, &area.all())?,
+            true => PageDequantizer::new(gpu, spec, plan.slot_pages, &buffer.all())?,
             false => None,
         };
         let table = gpu.buffer("KV slot table", spec.table_bytes(plan.slot_pages))?.all();
@@ -55,10 +55,10 @@ impl StagingPool {
         let readback = plan.tail_pages as u64 * spec.page_bytes();
         let readbacks: Vec<StagingBuffer> =
             (0..N_READBACKS).map(|_| gpu.host_readback_buffer(readback)).collect::<Result<_, _>>()?;
-        Ok(StagingPool { slots, area: area.all(), dequantizer, table, readbacks, free_readbacks: (0..N_READBACKS).collect() })
+        Ok(StagingPool { slots, buffer: buffer.all(), dequantizer, table, readbacks, free_readbacks: (0..N_READBACKS).collect() })
     }
 
-    /// Records the dequantization of compressed pages from a staging buffer to page `at` of the staging area.
+    /// Records the dequantization of compressed pages from a staging buffer to page `at` of the staging pool.
     pub fn record_dequantize(&self, recorder: &mut Recorder, upload: &StagingBuffer, at: u64, n_pages: usize) {
         if let Some(dequantizer) = &self.dequantizer {
             dequantizer.record(recorder, upload, at, n_pages);

@@ -169,15 +169,15 @@ impl VramCache {
         }
     }
 
-    /// Same as [`VramCache::record_slot`], but to page `at` of the staging area.
-    pub fn record_area(&mut self, recorder: &mut Recorder, filled: &StagedBatch, at: usize) {
+    /// Same as [`VramCache::record_slot`], but to page `at` of the staging pool.
+    pub fn record_to_staging(&mut self, recorder: &mut Recorder, filled: &StagedBatch, at: usize) {
         self.record_at(recorder, filled, at as u64 * self.spec.page_bytes());
     }
 
     fn record_at(&mut self, recorder: &mut Recorder, filled: &StagedBatch, offset: u64) {
         let Some(from) = self.record_uncompressed(recorder, filled, offset) else { return };
         if let Some(staging) = self.staging.as_ref().filter(|_| !filled.batch.is_compressed) {
-            recorder.copy(&from, &staging.area.buffer.slice(offset, from.size));
+            recorder.copy(&from, &staging.buffer.buffer.slice(offset, from.size));
         }
         let resident = self.record_to_frames(recorder, filled, &from).to_vec();
         let resident = resident.into_iter().map(|group| PageId::kv(filled.batch.layer, group)).collect::<Vec<_>>();
@@ -188,7 +188,7 @@ impl VramCache {
     }
 
     /// The uncompressed pages of a filled staging buffer: as transferred, or dequantized to byte `offset` of the
-    /// staging area.
+    /// staging pool.
     pub(super) fn record_uncompressed(&self, recorder: &mut Recorder, filled: &StagedBatch, offset: u64) -> Option<Slice> {
         let staging = self.staging.as_ref()?;
         let Slot { upload, .. } = staging.slots.get(filled.slot)?;
@@ -199,7 +199,7 @@ impl VramCache {
             return Some(upload.slice(0, n_bytes));
         }
         staging.record_dequantize(recorder, upload, offset / self.spec.page_bytes(), n_pages);
-        Some(staging.area.buffer.slice(offset, n_bytes))
+        Some(staging.buffer.buffer.slice(offset, n_bytes))
     }
 
     /// Records copies of the pages of a batch, contiguous in `from`, to free frames of their layer. Returns the groups

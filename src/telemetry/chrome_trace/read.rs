@@ -35,7 +35,7 @@ pub struct Recording {
     pub n_foreign: u64,
 }
 
-/// Why a trace cannot be read.
+/// Error of a trace that cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// malformed, or over a limit

@@ -87,7 +87,7 @@ pub struct DashboardState {
     pub reader: Option<Viewer>,
     /// cost of frames
     pub cost: Cost,
-    /// the turn that ended last
+    /// the request that ended last
     last_turn: Option<Interval>,
     figures: Option<(u64, Window, Figures)>,
     is_measuring: bool,
@@ -129,10 +129,10 @@ impl DashboardState {
             }
             EngineEvent::Pages(pages) => self.pages = Some(pages),
             EngineEvent::Links(peaks) => self.peaks = Some(peaks),
-            EngineEvent::Finished { turn, summary } => {
+            EngineEvent::Finished { request, summary } => {
                 let (began, ended) = (summary.phases.began_ns, summary.phases.ended_ns);
                 self.last_turn = (began < ended).then_some((began, ended)).or(self.last_turn);
-                return Some(EngineEvent::Finished { turn, summary });
+                return Some(EngineEvent::Finished { request, summary });
             }
             EngineEvent::ModelLoaded(info) => {
                 // Another device or folder: earlier measurements do not apply.
@@ -194,7 +194,7 @@ impl DashboardState {
 
     /// Memory of events, map and images, bytes.
     pub fn bytes(&self) -> u64 {
-        let map = self.pages.as_ref().map_or(0, |pages| pages.census.copies.len() * size_of::<u32>() * 2);
+        let map = self.pages.as_ref().map_or(0, |pages| pages.occupancy.copies.len() * size_of::<u32>() * 2);
         self.history.bytes().0 + map as u64 + self.kv_map.bytes()
     }
 }

@@ -10,7 +10,7 @@ use crate::base::Bytes;
 use crate::telemetry::history::{Column, Series};
 use crate::telemetry::{Event, History, KernelFamily, Link, Track, WaitCause};
 
-/// Lane name of the thread that turns files into text.
+/// Lane name of the thread that converts files to text.
 pub const INGEST_LANE: &str = "ingest";
 
 /// Contents of a lane.

@@ -33,15 +33,15 @@ fn hundredths(share: f64) -> String {
 
 /// Share of the context that an answer read, and the attention mass kept: a few lines.
 pub fn attention_note(summary: &RequestSummary) -> String {
-    let Some(chosen) = &summary.chosen else {
+    let Some(selection) = &summary.selection else {
         return format!(
             "{}: every token of the context was read for every token of the answer.",
             attention_label(summary.attention)
         );
     };
     let read =
-        format!("{:.0} % of the context was read for a token of the answer, on average.", (chosen.share_read * 100.0).ceil());
-    let layers = chosen.mass.as_deref().unwrap_or_default();
+        format!("{:.0} % of the context was read for a token of the answer, on average.", (selection.share_read * 100.0).ceil());
+    let layers = selection.mass.as_deref().unwrap_or_default();
     let least = layers.iter().enumerate().min_by(|(_, a), (_, b)| a.kept.total_cmp(&b.kept));
     let (Some(mean), Some((layer, least))) = (mass_kept(summary), least) else {
         return format!("{read}\nThe attention mass kept was not measured: the answer is too short.");
@@ -56,7 +56,7 @@ pub fn attention_note(summary: &RequestSummary) -> String {
         layers.len(),
         hundredths(least.kept),
         hundredths(best),
-        chosen.mass_steps,
+        selection.mass_steps,
         format::count(summary.generated_tokens),
     )
 }
@@ -201,7 +201,7 @@ fn headline_ui(ui: &mut Ui, mark: Option<(Icon, Color32)>, text: &str, cost: &st
 fn difference_ui(ui: &mut Ui, difference: &Difference, exact: &str, given: &RequestSummary) -> Vec<Action> {
     let mut actions = Vec::new();
     let t = theme::tokens(ui);
-    let read = given.chosen.as_ref().map_or(0.0, |c| (c.share_read * 100.0).ceil());
+    let read = given.selection.as_ref().map_or(0.0, |c| (c.share_read * 100.0).ceil());
     let lead = lead(difference.common);
     ui.add_space(2.0 * GRID);
     let area = ui.available_rect_before_wrap();
@@ -220,7 +220,7 @@ fn difference_ui(ui: &mut Ui, difference: &Difference, exact: &str, given: &Requ
     actions
 }
 
-/// One answer below its heading. True if it is to be copied.
+/// One answer below its heading. True if the user copies it.
 fn side_ui(ui: &mut Ui, name: &str, lead: &str, rest: &str, copy: Option<&str>) -> bool {
     let t = theme::tokens(ui);
     ui.spacing_mut().item_spacing.x = GRID;
@@ -272,8 +272,8 @@ mod tests {
             assert!(note.contains(part), "{part}: {note}");
         }
         let mut short = selective_summary();
-        if let Some(chosen) = &mut short.chosen {
-            (chosen.mass, chosen.mass_steps) = (None, 0);
+        if let Some(selection) = &mut short.selection {
+            (selection.mass, selection.mass_steps) = (None, 0);
         }
         assert!(attention_note(&short).contains("not measured"));
         assert!(attention_note(&summary()).contains("every token of the context was read"));

@@ -319,8 +319,8 @@ fn more_ui(ui: &mut Ui, chat: &Chat, exchange: &Exchange) -> Option<Action> {
 /// `exact dense · 31.2 tok/s · 2.1 s to first token · 128 tokens`
 pub fn cost(summary: &RequestSummary) -> String {
     let mut parts = vec![attention_label(summary.attention).to_owned()];
-    if let Some(chosen) = &summary.chosen {
-        parts.push(format!("{}, {:.0} % read", chosen.spec.kind, (chosen.share_read * 100.0).ceil()));
+    if let Some(selection) = &summary.selection {
+        parts.push(format!("{}, {:.0} % read", selection.spec.kind, (selection.share_read * 100.0).ceil()));
     }
     parts.extend(mass_kept(summary).map(mass_label));
     if summary.generated_tokens > 0 {

@@ -56,8 +56,8 @@ fn note(exchange: &Exchange) -> String {
 }
 
 fn measured(read: &AttendedPages, summary: &RequestSummary) -> String {
-    let reads = match &summary.chosen {
-        Some(chosen) => format!("{:.0} % of the context was read", (chosen.share_read * 100.0).ceil()),
+    let reads = match &summary.selection {
+        Some(selection) => format!("{:.0} % of the context was read", (selection.share_read * 100.0).ceil()),
         None => "Every page was read".to_owned(),
     };
     let n_tokens = format::count(summary.generated_tokens);

@@ -51,7 +51,7 @@ pub fn document_view_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
     actions
 }
 
-/// Pages of a document. True if it is to be closed.
+/// Pages of a document. True if the user closes it.
 pub fn pages_ui(ui: &mut Ui, doc: &OpenDocument, viewer: &mut Viewer) -> bool {
     let is_closed = header_ui(ui, doc);
     turn_ui(ui, doc, viewer);

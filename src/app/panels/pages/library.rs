@@ -284,7 +284,7 @@ mod tests {
     use crate::app::test_support::saved;
 
     #[test]
-    fn saved_document_says_state_size_and_tokens() {
+    fn saved_document_shows_state_size_and_tokens() {
         let note = |state| saved_note(&saved(state), saved(state).kv_bytes);
         assert_eq!(note(SavedState::Read), "read · 3.50 GiB · 1.2M tokens");
         assert_eq!(note(SavedState::Partial), "41 % read · 3.50 GiB · 1.2M tokens");

@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn fit_says_where_each_part_would_be() {
+    fn fit_shows_where_each_part_would_be() {
         let (fits, words) = said(5 * GIB, 7 * GIB, Some(8 * GIB));
         assert!(fits && words.contains("~5.00 GiB of memory for the model"), "{words}");
         assert!(words.contains("128k tokens in VRAM ~2.00 GiB + RAM ~4.00 GiB + disk ~1.00 GiB"), "{words}");
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_says_by_how_much_or_what_would() {
+    fn model_that_does_not_fit_shows_by_how_much_or_what_would() {
         let (fits, words) = said(9 * GIB, GIB, Some(8 * GIB));
         assert!(!fits && words.contains("at least ~9.00 GiB of memory, and 8.00 GiB are free"), "{words}");
         let (fits, words) = said(GIB, 32 * GIB, Some(8 * GIB));

@@ -183,7 +183,7 @@ impl<'a> Summary<'a> {
 
 /// Selection summaries of the answers that have one.
 fn selections(answers: &[Answer]) -> impl Iterator<Item = &SelectionSummary> {
-    answers.iter().filter_map(|a| a.cost.chosen.as_ref())
+    answers.iter().filter_map(|a| a.cost.selection.as_ref())
 }
 
 /// Mean reuse over all decode steps.

@@ -80,7 +80,7 @@ impl LinearVariant {
         }
     }
 
-    /// True if the GPU has what this variant needs.
+    /// True if the GPU has the features of this variant.
     pub fn runs_on(self, gpu: &Gpu) -> bool {
         match self {
             LinearVariant::Subgroup8 => gpu.has_subgroup8(),

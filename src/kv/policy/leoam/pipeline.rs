@@ -15,7 +15,7 @@
 //!
 //! Source: LeoAM §4.4: T0 + (D (1 - theta) + D theta delta) / B = Tc + t(D theta). The paper prints t(D delta), which
 //! does not depend on theta; LeoAM §4.4 itself introduces "the decompression time t(D theta)". The paper omits the time
-//! to compress; here D theta / pack is added on the left. B is measured at run time, and the codec rates beforehand;
+//! to compress; here D theta / quantize is added on the left. B is measured at run time, and the codec rates beforehand;
 //! the paper measures all rates beforehand.
 
 /// Weight of the newest measurement in a running rate.
@@ -29,7 +29,7 @@ pub struct LayerLoad {
     /// part of D in RAM, bytes
     pub ram_bytes: u64,
     /// delta: compressed bytes per uncompressed byte
-    pub packed_ratio: f64,
+    pub compressed_ratio: f64,
     /// T0: evaluation and additional transfers, seconds
     pub other_secs: f64,
     /// Tc: concurrent GPU compute, seconds
@@ -44,9 +44,9 @@ pub struct LinkRates {
     /// RAM to VRAM
     pub pcie: f64,
     /// quantization to INT4, uncompressed bytes
-    pub pack: f64,
+    pub quantize: f64,
     /// dequantization from INT4, uncompressed bytes
-    pub unpack: f64,
+    pub dequantize: f64,
 }
 
 /// A value of theta and its expected cost.
@@ -87,9 +87,9 @@ pub struct RunningRates {
     /// RAM to VRAM
     pub pcie: RunningRate,
     /// quantization to INT4
-    pub pack: RunningRate,
+    pub quantize: RunningRate,
     /// dequantization from INT4
-    pub unpack: RunningRate,
+    pub dequantize: RunningRate,
 }
 
 impl RunningRate {
@@ -110,10 +110,15 @@ impl RunningRate {
 }
 
 impl RunningRates {
-    /// All rates, if those that the load needs were measured. An unused link need not be.
+    /// All rates. None if the load needs an unmeasured rate; an unused link needs none.
     pub fn for_load(&self, load: &LayerLoad) -> Option<LinkRates> {
         let nvme = if load.disk_bytes == 0 { Some(f64::INFINITY) } else { self.nvme.get() };
-        Some(LinkRates { nvme: nvme?, pcie: self.pcie.get()?, pack: self.pack.get()?, unpack: self.unpack.get()? })
+        Some(LinkRates {
+            nvme: nvme?,
+            pcie: self.pcie.get()?,
+            quantize: self.quantize.get()?,
+            dequantize: self.dequantize.get()?,
+        })
     }
 }
 
@@ -130,11 +135,13 @@ impl LayerLoad {
 
     /// Expected cost of `theta`.
     pub fn forecast(&self, theta: f64, rates: &LinkRates) -> Forecast {
-        let compress_secs = theta * self.bytes() as f64 / rates.pack;
+        let compress_secs = theta * self.bytes() as f64 / rates.quantize;
         Forecast {
             theta,
-            io_secs: self.other_secs + self.uncompressed_secs(rates) * (1.0 - theta * (1.0 - self.packed_ratio)) + compress_secs,
-            compute_secs: self.compute_secs + theta * self.bytes() as f64 / rates.unpack,
+            io_secs: self.other_secs
+                + self.uncompressed_secs(rates) * (1.0 - theta * (1.0 - self.compressed_ratio))
+                + compress_secs,
+            compute_secs: self.compute_secs + theta * self.bytes() as f64 / rates.dequantize,
         }
     }
 
@@ -142,8 +149,8 @@ impl LayerLoad {
     pub fn solve_theta(&self, rates: &LinkRates) -> Forecast {
         let uncompressed = self.forecast(0.0, rates);
         let bubble_secs = uncompressed.bubble_secs();
-        let saved_secs = self.uncompressed_secs(rates) * (1.0 - self.packed_ratio) - self.bytes() as f64 / rates.pack;
-        let added_secs = self.bytes() as f64 / rates.unpack;
+        let saved_secs = self.uncompressed_secs(rates) * (1.0 - self.compressed_ratio) - self.bytes() as f64 / rates.quantize;
+        let added_secs = self.bytes() as f64 / rates.dequantize;
         // Compression that does not shorten the transfer only adds work.
         if !(bubble_secs > 0.0 && saved_secs > 0.0) {
             return uncompressed;
@@ -177,10 +184,10 @@ mod tests {
 
     use super::*;
 
-    const RATES: LinkRates = LinkRates { nvme: 5e9, pcie: 20e9, pack: f64::INFINITY, unpack: 100e9 };
+    const RATES: LinkRates = LinkRates { nvme: 5e9, pcie: 20e9, quantize: f64::INFINITY, dequantize: 100e9 };
 
     fn load() -> LayerLoad {
-        LayerLoad { disk_bytes: 50_000_000, ram_bytes: 50_000_000, packed_ratio: 0.28, other_secs: 1e-3, compute_secs: 8e-3 }
+        LayerLoad { disk_bytes: 50_000_000, ram_bytes: 50_000_000, compressed_ratio: 0.28, other_secs: 1e-3, compute_secs: 8e-3 }
     }
 
     #[test]
@@ -197,7 +204,7 @@ mod tests {
             LayerLoad { compute_secs: 1.0, ..load() },
             LayerLoad { disk_bytes: 0, ram_bytes: 0, ..load() },
             LayerLoad { disk_bytes: 0, ram_bytes: 0, other_secs: 1.0, ..load() },
-            LayerLoad { packed_ratio: 1.0, ..load() },
+            LayerLoad { compressed_ratio: 1.0, ..load() },
         ] {
             assert_eq!(hidden.solve_theta(&RATES).theta, 0.0, "{hidden:?}");
         }
@@ -207,8 +214,8 @@ mod tests {
     fn theta_is_zero_if_compression_takes_longer_than_it_saves() {
         // The transfer takes 5 ns per byte; compression saves 3.6 of them.
         let slow = LinkRates { nvme: 2e8, ..RATES };
-        assert!(load().solve_theta(&LinkRates { pack: 1e9, ..slow }).theta > 0.0);
-        assert_eq!(load().solve_theta(&LinkRates { pack: 2e8, ..slow }).theta, 0.0);
+        assert!(load().solve_theta(&LinkRates { quantize: 1e9, ..slow }).theta > 0.0);
+        assert_eq!(load().solve_theta(&LinkRates { quantize: 2e8, ..slow }).theta, 0.0);
     }
 
     #[test]
@@ -239,12 +246,12 @@ mod tests {
     fn rates_are_complete_once_the_used_links_were_measured() {
         let mut rates = RunningRates::default();
         rates.pcie.observe(1000, 1.0);
-        rates.pack.observe(1000, 1.0);
-        rates.unpack.observe(1000, 1.0);
+        rates.quantize.observe(1000, 1.0);
+        rates.dequantize.observe(1000, 1.0);
         assert_eq!(rates.for_load(&load()), None);
         assert!(rates.for_load(&LayerLoad { disk_bytes: 0, ..load() }).is_some());
         rates.nvme.observe(1000, 1.0);
-        assert_eq!(rates.for_load(&load()), Some(LinkRates { nvme: 1000.0, pcie: 1000.0, pack: 1000.0, unpack: 1000.0 }));
+        assert_eq!(rates.for_load(&load()), Some(LinkRates { nvme: 1000.0, pcie: 1000.0, quantize: 1000.0, dequantize: 1000.0 }));
     }
 
     #[test]
@@ -256,18 +263,18 @@ mod tests {
 
     prop_compose! {
         fn any_load()(
-            disk_bytes in 0u64..1 << 30, ram_bytes in 0u64..1 << 30, packed_ratio in 0.1f64..1.2, other_secs in 0.0f64..0.05,
+            disk_bytes in 0u64..1 << 30, ram_bytes in 0u64..1 << 30, compressed_ratio in 0.1f64..1.2, other_secs in 0.0f64..0.05,
             compute_secs in 0.0f64..0.2,
         ) -> LayerLoad {
-            LayerLoad { disk_bytes, ram_bytes, packed_ratio, other_secs, compute_secs }
+            LayerLoad { disk_bytes, ram_bytes, compressed_ratio, other_secs, compute_secs }
         }
     }
 
     prop_compose! {
         fn any_rates()(
-            nvme in 1e8f64..1e10, pcie in 1e9f64..6e10, pack in 1e8f64..1e12, unpack in 1e9f64..1e12,
+            nvme in 1e8f64..1e10, pcie in 1e9f64..6e10, quantize in 1e8f64..1e12, dequantize in 1e9f64..1e12,
         ) -> LinkRates {
-            LinkRates { nvme, pcie, pack, unpack }
+            LinkRates { nvme, pcie, quantize, dequantize }
         }
     }
 
@@ -291,11 +298,11 @@ mod tests {
             let share = |load: &LayerLoad, rates: &LinkRates| load.solve_theta(rates).theta;
             let now = share(&load, &rates) + 1e-12;
             let faster = LinkRates { nvme: rates.nvme * factor, pcie: rates.pcie * factor, ..rates };
-            let slower_to_unpack = LinkRates { unpack: rates.unpack / factor, ..rates };
+            let slower_to_dequantize = LinkRates { dequantize: rates.dequantize / factor, ..rates };
             let longer = LayerLoad { compute_secs: load.compute_secs * factor, ..load };
             let less_other_time = LayerLoad { other_secs: load.other_secs / factor, ..load };
             prop_assert!(share(&load, &faster) <= now);
-            prop_assert!(share(&load, &slower_to_unpack) <= now);
+            prop_assert!(share(&load, &slower_to_dequantize) <= now);
             prop_assert!(share(&longer, &rates) <= now);
             prop_assert!(share(&less_other_time, &rates) <= now);
         }
