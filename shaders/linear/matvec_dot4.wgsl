@@ -3,7 +3,7 @@
 // neighboring 16 bytes (4-bit weights) or 32 bytes of a group, and rows are shared by LANES / (2 ROWS) slices.
 // Bindings: quants, scales (common/weights) · x codes, x scales (linear/quantize_activations) · y f32 [T, N] ·
 // bias f32 [N] (BIAS). Grid: (rows / ROWS, tokens / COLS, 1); workgroup memory 4 COLS LANES bytes.
-// Sums are exact within 32 columns; f32 beyond. The error is that of rounding x to 8 bits.
+// Sums are exact within 32 columns; f32 beyond. The error is that of rounding x to 15 bits.
 #import common/linear_params
 #import common/dot4
 

@@ -75,7 +75,7 @@ impl Worker {
             gpu: None,
             runner: None,
             options: LoadOptions::default(),
-            gpu_options: GpuOptions::default(),
+            gpu_options: GpuOptions { adapter: None, overrides: devices.overrides() },
             hook,
             devices,
             hub: Hub::new(EVENTS_PER_LANE),

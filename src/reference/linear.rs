@@ -74,12 +74,12 @@ mod tests {
     }
 }
 
-/// The activations x `[K]` of one token after quantization to signed bytes, one scale per 32 columns: `d * round(x / d)`,
-/// `d` the largest magnitude of the 32 divided by 127. Ties round to even.
+/// The activations x `[K]` of one token after quantization, one scale per 32 columns: `d * round(x / d)`, `d` the largest
+/// magnitude of the 32 divided by 16256 (128 * 127, two planes of signed bytes). Ties round to even.
 pub fn quantize_activations(x: &[f32]) -> Vec<f32> {
     let block = |block: &[f32]| -> Vec<f32> {
         let peak = block.iter().fold(0.0f32, |peak, v| peak.max(v.abs()));
-        let (d, inverse) = (peak / 127.0, if peak > 0.0 { 127.0 / peak } else { 0.0 });
+        let (d, inverse) = (peak / 16256.0, if peak > 0.0 { 16256.0 / peak } else { 0.0 });
         block.iter().map(|v| d * (v * inverse).round_ties_even()).collect()
     };
     x.chunks(32).flat_map(block).collect()

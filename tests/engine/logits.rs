@@ -12,9 +12,10 @@ use super::teacher_forcing::tokens_of;
 use super::{engine, finish};
 
 /// Agreement of two sets of logits `[T, V]`: mean Kullback-Leibler divergence, and fraction of equal best tokens.
-struct Agreement {
-    mean_kld: f64,
-    top1: f64,
+#[derive(Debug)]
+pub(crate) struct Agreement {
+    pub mean_kld: f64,
+    pub top1: f64,
 }
 
 fn log_softmax(row: &[f32]) -> Vec<f64> {
@@ -27,7 +28,7 @@ fn best(row: &[f32]) -> usize {
     row.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map_or(0, |(i, _)| i)
 }
 
-fn agreement(want: &[f32], got: &[f32], vocab_size: usize) -> Agreement {
+pub(crate) fn agreement(want: &[f32], got: &[f32], vocab_size: usize) -> Agreement {
     assert_eq!(want.len(), got.len());
     let (mut kld, mut equal) = (0.0, 0);
     let n = want.len() / vocab_size;

@@ -13,6 +13,7 @@ mod multi_head;
 mod offload;
 mod page_attention;
 mod page_map;
+mod precision;
 mod prefix_sharing;
 #[path = "../common/reference_forward.rs"]
 mod reference_forward;
@@ -47,12 +48,23 @@ fn engine_with(test: &str, source: ModelSource, options: LoadOptions) -> Option<
 fn engine_hooked(
     test: &str,
     source: ModelSource,
+    options: LoadOptions,
+    hook: Option<FolderHook>,
+) -> Option<(EngineHandle, Box<ModelInfo>)> {
+    engine_on(test, source, options, hook, DEVICES.clone())
+}
+
+/// Same on the devices of another pool.
+fn engine_on(
+    test: &str,
+    source: ModelSource,
     mut options: LoadOptions,
     hook: Option<FolderHook>,
+    devices: Arc<strata::gpu::DevicePool>,
 ) -> Option<(EngineHandle, Box<ModelInfo>)> {
     drop(common::gpu(test, strata::gpu::FeatureOverrides::default())?);
     options.kv_dir.get_or_insert_with(|| std::env::temp_dir().join(format!("strata-engine-{}", std::process::id())));
-    let handle = strata::engine::spawn_with(|| {}, hook, DEVICES.clone());
+    let handle = strata::engine::spawn_with(|| {}, hook, devices);
     assert!(handle.send(EngineCommand::LoadModel { source, options }));
     loop {
         match handle.wait(Duration::from_secs(120)).unwrap() {

@@ -20,7 +20,7 @@ fn tokens() -> Vec<u32> {
 }
 
 /// Rows `[n, V]` and the position of the first.
-fn rows(handle: &EngineHandle, command: EngineCommand) -> (Vec<f32>, usize, Box<RequestSummary>) {
+pub(crate) fn rows(handle: &EngineHandle, command: EngineCommand) -> (Vec<f32>, usize, Box<RequestSummary>) {
     handle.send(command);
     let (events, end) = finish(handle);
     let (mut all, mut start) = (Vec::new(), None);

@@ -22,7 +22,7 @@ use strata::reference;
 const MAX_NMSE: f64 = 1e-11;
 const MAX_WORST: f64 = 2e-5;
 /// The same if activations are quantized first, as the reference does: a division that is not correctly rounded changes a code.
-const QUANTIZED_MAX: (f64, f64) = (1e-7, 2e-3);
+const QUANTIZED_MAX: (f64, f64) = (1e-9, 2e-4);
 
 fn upload<T: bytemuck::NoUninit>(gpu: &Gpu, values: &[T]) -> Slice {
     let bytes: &[u8] = bytemuck::cast_slice(values);

@@ -111,7 +111,7 @@ pub struct DeviceArgs {
     /// Compile shaders with run-time checks, to find out whether a wrong answer comes from a kernel (slower)
     #[arg(long, env = "STRATA_CHECKED_SHADERS", value_parser = FalseyValueParser::new())]
     pub checked_shaders: bool,
-    /// Use only kernels that compute in f32; faster ones may round activations to 8 bits on a GPU (`logits` never does)
+    /// Use only kernels that compute in f32; faster ones may round activations to 15 bits on a GPU (`logits` never does)
     #[arg(long, env = "STRATA_EXACT", value_parser = FalseyValueParser::new())]
     pub exact: bool,
     /// Limit for the context in tokens [default: the model's context window]

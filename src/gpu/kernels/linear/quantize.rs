@@ -1,6 +1,7 @@
-//! Quantization of activations to signed bytes: the input of a matvec by integer dot products.
+//! Quantization of activations to two planes of signed bytes: the input of a matvec by integer dot products.
 //!
-//! Source: the activation format `block_q8_1` of ggml, with sums of 16 columns besides.
+//! `block_q8_1` of ggml has one plane, whose rounding to 8 bits costs small models a KL divergence of 1e-3. Two planes
+//! round to 15 bits. Weights are read once for both, and dot products are not the limit of a matvec.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ const WORKGROUP_COLS: usize = 512;
 /// Buffers of quantized activations.
 #[derive(Clone, Copy)]
 pub struct QuantizedSlices<'a> {
-    /// signed bytes `[T, Kp]`
+    /// signed bytes `[T, Kp / 32, 2 planes, 32]`
     pub codes: &'a Slice,
     /// vec4 of f32 `[T, Kp / 32]`
     pub scales: &'a Slice,
@@ -46,7 +47,7 @@ impl QuantizeActivations {
     /// Bytes of the codes and of the scales of `n_tokens` tokens of `cols` columns.
     pub fn bytes(cols: usize, n_tokens: usize) -> (u64, u64) {
         let padded = cols.next_multiple_of(COL_GROUP) * n_tokens;
-        (padded as u64, (padded / BLOCK * 16) as u64)
+        (2 * padded as u64, (padded / BLOCK * 16) as u64)
     }
 
     /// Binds x f32 `[T, x_stride]` and the output buffers.

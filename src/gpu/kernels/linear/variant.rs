@@ -15,7 +15,7 @@ pub enum LinearVariant {
     GpuSubgroup,
     /// real GPU, fallback
     Gpu,
-    /// real GPU with subgroup operations; activations quantized to 8 bits in a matvec with integer weights
+    /// real GPU with subgroup operations; activations rounded to 15 bits in a matvec with integer weights
     GpuDot4,
 }
 
@@ -25,7 +25,7 @@ pub enum Precision {
     /// f32 activations
     #[default]
     Exact,
-    /// activations may be rounded to 8 bits
+    /// activations may be rounded to 15 bits
     Fast,
 }
 

@@ -1,0 +1,71 @@
+//! Kernels that round activations, and run-time checks of shaders: what they change in the logits of a model.
+
+use std::sync::{Arc, LazyLock};
+
+use strata::engine::{EngineCommand, KvDtype, LoadOptions, ModelSource};
+use strata::gpu::{DevicePool, FeatureOverrides};
+
+use crate::common::data_dir;
+use crate::logits::agreement;
+use crate::teacher_forcing::{rows, tokens_of};
+use crate::{document, engine_on};
+
+/// Software devices that run the kernels for real GPUs.
+static HARDWARE: LazyLock<Arc<DevicePool>> = LazyLock::new(|| {
+    Arc::new(DevicePool::with_overrides(FeatureOverrides { hardware_kernels: true, ..FeatureOverrides::default() }))
+});
+/// Mean Kullback-Leibler divergence that fast kernels may have to exact ones, and fraction of equal best tokens.
+const MAX_KLD: f64 = 1e-6;
+const MIN_TOP1: f64 = 0.999;
+
+/// Logits of `n` decode steps over `tokens`, `[n, V]`, and V.
+fn scored(test: &str, source: &ModelSource, tokens: &[u32], n: usize, options: LoadOptions) -> Option<(Vec<f32>, usize)> {
+    let options = LoadOptions { kv_dtype: KvDtype::F32, context: Some(512), ..options };
+    let (handle, _) = engine_on(test, source.clone(), options, None, HARDWARE.clone())?;
+    let (all, _, _) = rows(&handle, EngineCommand::Score { request: 1, tokens: tokens.to_vec(), n_prefix: tokens.len() - n });
+    let vocab_size = all.len() / n;
+    Some((all, vocab_size))
+}
+
+fn check(test: &str, source: &ModelSource, tokens: &[u32], n: usize) {
+    let exact = LoadOptions { exact: true, ..LoadOptions::default() };
+    let Some((want, vocab_size)) = scored(test, source, tokens, n, exact) else { return };
+    let (got, _) = scored(test, source, tokens, n, LoadOptions::default()).unwrap();
+    assert!(got != want, "{source:?}: the fast kernels were not used");
+    let agreement = agreement(&want, &got, vocab_size);
+    eprintln!("{source:?}: KL divergence {:.1e}, best token equal {:.3}", agreement.mean_kld, agreement.top1);
+    assert!(agreement.mean_kld <= MAX_KLD && agreement.top1 >= MIN_TOP1, "{source:?}: {agreement:?}");
+}
+
+#[test]
+fn fast_kernels_change_the_logits_of_the_built_in_model_by_less_than_the_limit() {
+    let tokens = tokens_of(&document()[..600]);
+    check("fast_kernels_change_the_logits", &ModelSource::BuiltIn, &tokens[..160], 96);
+}
+
+#[test]
+fn fast_kernels_change_the_logits_of_real_models_by_less_than_the_limit() {
+    let test = "fast_kernels_change_the_logits_of_real_models_by_less_than_the_limit";
+    let Some(dir) = data_dir() else { return eprintln!("skipped: {test}: no test data") };
+    for name in ["stories3M-Q4_0.gguf", "stories3M-Q4_K_M.gguf", "stories3M-Q8_0.gguf"] {
+        let path = dir.join("models/stories3m").join(name);
+        if !path.exists() {
+            eprintln!("skipped: {test}: no {name}");
+            continue;
+        }
+        let tokens: Vec<u32> = (0..128).map(|i| 3 + (i * 37) % 900).collect();
+        check(test, &ModelSource::Path(path), &tokens, 96);
+    }
+}
+
+#[test]
+fn run_time_checks_of_shaders_change_no_bit_of_the_logits() {
+    let test = "run_time_checks_of_shaders_change_no_bit_of_the_logits";
+    let tokens = tokens_of(&document()[..600]);
+    let run = |checked_shaders| {
+        let options = LoadOptions { checked_shaders, ..LoadOptions::default() };
+        scored(test, &ModelSource::BuiltIn, &tokens[..100], 20, options)
+    };
+    let Some(off) = run(false) else { return };
+    assert!(run(true).unwrap() == off);
+}
