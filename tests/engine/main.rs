@@ -16,6 +16,7 @@ mod page_map;
 mod prefix_sharing;
 #[path = "../common/reference_forward.rs"]
 mod reference_forward;
+mod reuse_anywhere;
 mod saved_documents;
 mod selection;
 mod shared_prefixes;

@@ -127,6 +127,7 @@ impl DeviceArgs {
             policy: self.policy(),
             trace: self.trace.clone(),
             rope_base: self.rope_base,
+            reuse_anywhere: false,
         }
     }
 

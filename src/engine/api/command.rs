@@ -45,6 +45,8 @@ pub struct LoadOptions {
     pub trace: Option<PathBuf>,
     /// base of the rotary embedding, in place of the model's own; the context may then exceed the trained window
     pub rope_base: Option<f64>,
+    /// reuse saved KV of a document at another position: approximate, and never saved
+    pub reuse_anywhere: bool,
 }
 
 /// Tests of `strata bench`.
