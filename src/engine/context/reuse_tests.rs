@@ -7,6 +7,8 @@ use crate::engine::api::{DocumentRef, LoadOptions, Message, ModelSource, Role};
 use crate::engine::runner::open;
 use crate::engine::worker::document_tokens;
 use crate::gpu::testing::gpu;
+use crate::kv::page_numbers;
+use crate::kv::store::{PageId, StoreRoot};
 use crate::telemetry::Hub;
 
 const QUESTION: &str = "What is the special temperature for Katalave?";
@@ -100,4 +102,50 @@ fn logits_of_reused_pages_are_near_the_exact_ones() {
     runner_of_saved.recompute_group(&gpu, group as u32).unwrap();
     let n_left = runner_of_saved.storage.n_approximate_tokens(n_tokens);
     assert_eq!(n_left, n_reused - KV_PAGE_TOKENS);
+}
+
+/// Greatest difference of the keys of two pages, and of their values, each as a fraction of the greatest number.
+fn differences(spec: &KvSpec, [page, exact]: [&[u8]; 2]) -> [f32; 2] {
+    let [page, exact] = [page, exact].map(|bytes| page_numbers(spec, bytes).unwrap());
+    let rows = |numbers: &[f32], half: usize| -> Vec<f32> {
+        let halves = numbers.chunks_exact(16 * spec.head_dim).skip(half).step_by(2);
+        halves.flatten().copied().collect()
+    };
+    [0, 1].map(|half| {
+        let (page, exact) = (rows(&page, half), rows(&exact, half));
+        let greatest = exact.iter().fold(0f32, |most, x| most.max(x.abs()));
+        page.iter().zip(&exact).fold(0f32, |most, (x, y)| most.max((x - y).abs())) / greatest
+    })
+}
+
+#[test]
+fn first_layer_of_reused_pages_equals_that_of_exact_ones() {
+    let test = "first_layer_of_reused_pages_equals_that_of_exact_ones";
+    let Some(gpu) = gpu(test) else { return };
+    let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let saved = |dir: &Path, documents: &[usize]| {
+        let mut runner = runner(&gpu, dir, true);
+        logits(&gpu, &mut runner, documents);
+        assert!(runner.storage.flush_documents(&gpu, &mut runner.exec.kv, 1.0).unwrap());
+        runner.reset_context(&gpu);
+        runner
+    };
+    saved(other.path(), &[0, 2]);
+    let mut runner = saved(dir.path(), &[2]);
+    let (_, begins) = prompt(&runner, &[0, 2]);
+    let parts = begins.parts(&runner.storage.spec);
+    let mut reused = runner.storage.find_reusable(&begins, &parts, parts.len());
+    let folder = StoreRoot::at(other.path()).folder(&parts[1].id).unwrap();
+    let (mut exact, _) = PageStore::open_existing(folder).unwrap();
+    let (spec, first) = (*runner.exec.kv.spec(), parts[1].groups().start);
+    let mut n_compared = 0;
+    for group in parts[1].groups() {
+        let Some(pages) = reused.pages_at(&spec, group as usize * KV_PAGE_TOKENS) else { continue };
+        // Keys and values of the first layer depend on token and position alone. Without the rotation, keys differ by 1.6.
+        let page = exact.get(PageId::kv(0, group - first)).unwrap().unwrap();
+        let [keys, values] = differences(&spec, [&pages.unwrap()[0], &page]);
+        assert!(keys < 2e-3 && values < 2e-3, "group {group}: {keys} {values}");
+        n_compared += 1;
+    }
+    assert!(n_compared >= 8, "{n_compared} groups");
 }
