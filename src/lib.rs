@@ -33,6 +33,7 @@
 //! | [`kv::policy`] | which tokens a decode step reads: pure functions, no I/O, no GPU type |
 //! | `spec.rs`, `layout.rs` | shape of pages, what VRAM is spent on |
 //! | `residency.rs`, `budget.rs` | which page has a frame, the caps |
+//! | `reposition.rs` | saved pages of a document at another position of a prompt |
 //!
 //! Inside [`engine`]:
 //!

@@ -34,6 +34,7 @@ pub fn summary() -> RequestSummary {
     RequestSummary {
         prompt_tokens: 100,
         cached_tokens: 40,
+        approximate_tokens: 0,
         prefill_ms: 120.0,
         first_token_ms: 140.0,
         generated_tokens: 20,

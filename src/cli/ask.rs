@@ -22,7 +22,7 @@ use super::session::Session;
 use super::summary::AskSummary;
 use crate::document::join_for_prompt;
 use crate::engine::{
-    AttentionMode, DocumentRef, EngineCommand, EngineEvent, Message, RequestId, RequestSummary, Role, StopReason,
+    AttentionMode, DocumentRef, EngineCommand, EngineEvent, LoadOptions, Message, RequestId, RequestSummary, Role, StopReason,
 };
 use output::{end_text, json_token, print_details};
 
@@ -34,7 +34,8 @@ pub fn run(args: &AskArgs, start: impl FnOnce() -> Session, console: &mut Consol
     let docs = input::read_documents(&args.docs)?;
     input::notes(&docs).try_for_each(|note| console.note(&note))?;
     let mut session = start();
-    let info = session.load(args.model.source(), args.device.options(), console)?;
+    let options = LoadOptions { reuse_anywhere: args.reuse_anywhere, ..args.device.options() };
+    let info = session.load(args.model.source(), options, console)?;
     let sampling = args.sampling.over(info.sampling);
     let documents = DocumentRef::joined(&docs, !args.no_save);
     if args.at_once {

@@ -75,6 +75,7 @@ pub fn finished(request: RequestId, generated_tokens: usize, stop: StopReason) -
     let summary = RequestSummary {
         prompt_tokens: 10,
         cached_tokens: 4,
+        approximate_tokens: 0,
         prefill_ms: 1.5,
         first_token_ms: 2.5,
         generated_tokens,

@@ -21,6 +21,9 @@ pub struct AskSummary<'a> {
     text: &'a str,
     prompt_tokens: usize,
     cached_tokens: usize,
+    /// tokens whose KV was saved at another position; absent if the answer is exact
+    #[serde(skip_serializing_if = "Option::is_none")]
+    approximate_tokens: Option<usize>,
     prefill_ms: f64,
     first_token_ms: f64,
     generated_tokens: usize,
@@ -92,6 +95,7 @@ impl<'a> AskSummary<'a> {
             text,
             prompt_tokens: cost.prompt_tokens,
             cached_tokens: cost.cached_tokens,
+            approximate_tokens: Some(cost.approximate_tokens).filter(|n| *n > 0),
             prefill_ms: cost.prefill_ms,
             first_token_ms: cost.first_token_ms,
             generated_tokens: cost.generated_tokens,

@@ -31,7 +31,8 @@ pub(super) struct Sequence {
     pub(super) max_tokens: usize,
     pub(super) watch: CancelFlag,
     started: Instant,
-    pub(super) cached_tokens: Option<usize>,
+    /// tokens with exact KV at the begin
+    cached_tokens: Option<usize>,
     pub(super) prefill: Duration,
     first_token: Option<Duration>,
     pub(super) decode: Duration,
@@ -111,9 +112,9 @@ impl Sequence {
     }
 
     /// Emits [`EngineEvent::RequestStarted`], once, with `cached` tokens that need no prefill.
-    pub(super) fn emit_started(&mut self, port: &EnginePort, cached: usize) {
+    pub(super) fn emit_started(&mut self, runner: &ModelRunner, port: &EnginePort, cached: usize) {
         if self.cached_tokens.is_none() {
-            self.cached_tokens = Some(cached);
+            self.cached_tokens = Some(cached - runner.storage.n_approximate_tokens(cached));
             port.emit(EngineEvent::RequestStarted { request: self.id, prompt_tokens: self.prompt.len(), cached_tokens: cached });
         }
     }
@@ -134,26 +135,41 @@ impl Sequence {
         runner.watch_device(gpu, port)?;
         runner.pacer.set_whole(false);
         runner.begin_steps();
-        let mut last_chunk = 0;
+        let (mut last_chunk, mut n_imported, mut importing) = (0, 0, Duration::ZERO);
         while runner.tokens.len() < target.len() {
             if self.watch.stopped() {
                 runner.pacer.finish(gpu)?;
                 self.prefill += began.elapsed();
                 return Ok(None);
             }
-            let pos = runner.tokens.len();
-            last_chunk = runner.next_chunk(pos, target.len() - pos);
-            runner.run_chunk(gpu, &target[pos..pos + last_chunk])?;
+            let (pos, import_began) = (runner.tokens.len(), Instant::now());
+            let is_imported = runner.import_group(gpu, target)?;
+            if is_imported {
+                importing += import_began.elapsed();
+                n_imported += runner.tokens.len() - pos;
+                runner.steps.end_phase(Phase::Restore, import_began);
+                runner.begin_steps();
+            } else {
+                last_chunk = runner.chunk_before_import(pos, target.len() - pos);
+                runner.run_chunk(gpu, &target[pos..pos + last_chunk])?;
+            }
             let done = runner.tokens.len();
-            let tokens_per_s = (done - cached) as f64 / began.elapsed().as_secs_f64().max(1e-9);
+            let tokens_per_s = (done - cached - n_imported) as f64 / (began.elapsed() - importing).as_secs_f64().max(1e-9);
             port.emit(EngineEvent::Prefill { request: self.id, done, total: target.len(), tokens_per_s });
-            runner.end_step(StepKind::Prefill, pos, last_chunk);
+            if !is_imported {
+                runner.end_step(StepKind::Prefill, pos, last_chunk);
+            }
             runner.drain_events(gpu, port)?;
             runner.emit_notices(port);
             runner.show_pages(port);
         }
-        self.prefill += began.elapsed();
+        self.prefill += began.elapsed() - importing;
+        self.phases.restore_ms += millis(importing);
         runner.steps.end_phase(Phase::Prefill, began);
+        let documents = runner.storage.reused_documents(runner.tokens.len());
+        if !documents.is_empty() {
+            port.emit(EngineEvent::Approximate { request: self.id, documents });
+        }
         Ok(Some(last_chunk))
     }
 
@@ -297,6 +313,7 @@ impl Sequence {
         let usage = runner.usage().since(&self.before.unwrap_or_default());
         let (report, kv) = (runner.exec.kv.report(), &runner.exec.kv);
         let staging = kv.staging_bytes();
+        let approximate_tokens = runner.storage.n_approximate_tokens(runner.tokens.len());
         let phases = Phases {
             prefill_ms: millis(self.prefill) - self.phases.first_token_ms,
             decode_ms: millis(self.decode),
@@ -307,7 +324,8 @@ impl Sequence {
         let decoded = self.generated.len().saturating_sub(1).max(1) as f64;
         RequestSummary {
             prompt_tokens: self.prompt.len(),
-            cached_tokens: self.cached_tokens.unwrap_or(0),
+            cached_tokens: self.cached_tokens.unwrap_or(0) + approximate_tokens,
+            approximate_tokens,
             prefill_ms: millis(self.prefill),
             first_token_ms: self.first_token.map_or(0.0, millis),
             generated_tokens: self.generated.len(),

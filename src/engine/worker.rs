@@ -265,7 +265,11 @@ impl Worker {
         runner.begin_text(&prompt, &messages);
         prompt.truncate(prompt.len().saturating_sub(READ_MARGIN).max(1));
         let begins = match documents {
-            [only] => Some(DocumentTokens { tokens: prompt.clone(), documents: vec![(only.clone(), prompt.len())] }),
+            // A document is prefilled by itself to be saved so.
+            [only] => {
+                let documents = vec![(only.clone(), prompt.len())];
+                Some(DocumentTokens { tokens: prompt.clone(), documents, n_head: 0, is_exact: true })
+            }
             _ => document_tokens(runner, &messages, documents, &prompt),
         };
         let sequence = Sequence::new(request, prompt, Sampling::default(), 0, watch);
@@ -397,14 +401,16 @@ pub(super) fn document_tokens(
     let first = messages.iter().position(|m| m.role == Role::User)?;
     let mut prefix = messages.get(..=first)?.to_vec();
     let text = std::mem::take(&mut prefix.get_mut(first)?.content);
+    let common = |tokens: &[u32]| tokens.iter().zip(prompt).take_while(|(a, b)| a == b).count();
+    let n_head = if runner.storage.reuses_anywhere() { common(&runner.encode(&prefix, false).ok()?.tokens) } else { 0 };
     let (mut ends, mut end) = (Vec::new(), 0);
     for document in documents {
         prefix.get_mut(first)?.content = text.get(..document.end_byte)?.to_owned();
         let mut tokens = runner.encode(&prefix, false).ok()?.tokens;
         tokens.truncate(tokens.len().saturating_sub(READ_MARGIN));
-        end = tokens.iter().zip(prompt).take_while(|(a, b)| a == b).count().max(end);
+        end = common(&tokens).max(end);
         ends.push((document.clone(), end));
     }
     let tokens = prompt.get(..end)?.to_vec();
-    (!ends.is_empty()).then_some(DocumentTokens { tokens, documents: ends })
+    (!ends.is_empty()).then_some(DocumentTokens { tokens, documents: ends, n_head, is_exact: false })
 }

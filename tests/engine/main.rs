@@ -17,6 +17,7 @@ mod precision;
 mod prefix_sharing;
 #[path = "../common/reference_forward.rs"]
 mod reference_forward;
+mod reuse_anywhere;
 mod saved_documents;
 mod selection;
 mod shared_prefixes;

@@ -82,6 +82,7 @@ pub fn summary(context_used: usize, generated_tokens: usize, stop: StopReason) -
     RequestSummary {
         prompt_tokens: context_used,
         cached_tokens: 0,
+        approximate_tokens: 0,
         prefill_ms: 900.0,
         first_token_ms: 940.0,
         generated_tokens,

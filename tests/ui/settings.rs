@@ -132,6 +132,21 @@ fn keeping_that_is_turned_off_is_asked_for_no_more() {
 }
 
 #[test]
+fn reuse_at_another_position_is_off_until_it_is_chosen() {
+    let mut rig = on_settings(Setup::default());
+    assert!(!rig.harness.state().state.settings.values.reuse_anywhere);
+    assert!(rig.shows("labeled approximate"));
+    rig.click("Reuse anywhere");
+    assert!(rig.harness.state().state.settings.values.reuse_anywhere);
+    rig.click("Load the model again");
+    let loads = std::iter::from_fn(|| rig.command()).find_map(|command| match command {
+        EngineCommand::LoadModel { options, .. } => Some(options),
+        _ => None,
+    });
+    assert!(loads.unwrap().reuse_anywhere);
+}
+
+#[test]
 fn wrong_setting_shows_what_to_type_and_changes_nothing() {
     let mut rig = on_settings(Setup::default());
     rig.harness.get_by_role_and_label(Role::TextInput, "Temperature").focus();

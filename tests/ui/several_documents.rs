@@ -1,9 +1,11 @@
 //! Several documents in a chat: each is saved by itself, prefilled alone while the window is idle, and listed once.
 
 use egui::Key;
-use egui_kittest::kittest::Queryable;
+use egui_kittest::kittest::{NodeT, Queryable};
 use strata::document::catalog::PrecedingDocument;
-use strata::engine::{EngineCommand, EngineEvent, LibraryAction, RequestId, SavedDocument, SavedState, StopReason};
+use strata::engine::{
+    EngineCommand, EngineEvent, LibraryAction, RequestId, RequestSummary, ReusedDocument, SavedDocument, SavedState, StopReason,
+};
 
 use crate::mock_engine::{Rig, saved, summary};
 
@@ -173,4 +175,42 @@ fn document_goes_with_all_that_was_saved_after_it() {
     }
     // The engine removes b and c after a with a.
     assert_eq!(removed, [entry("a.txt", &[]).id, entry("a.txt", &["c.txt"]).id]);
+}
+
+#[test]
+fn reused_document_is_labelled_approximate_everywhere() {
+    let mut rig = with_documents(&["a.txt", "b.txt"]);
+    let approximate = |rig: &Rig| rig.harness.query_all_by_label_contains("approximate").count();
+    rig.click("Read now");
+    let (request, ..) = prefill_of(rig.command());
+    rig.emit(EngineEvent::RequestStarted { request, prompt_tokens: 1000, cached_tokens: 400 });
+    assert_eq!(approximate(&rig), 0);
+    let content_hash = *blake3::hash(text("b.txt").as_bytes()).as_bytes();
+    let documents = vec![ReusedDocument { content_hash, tokens: 384 }];
+    rig.emit(EngineEvent::Approximate { request, documents: documents.clone() });
+    let reused = || RequestSummary { approximate_tokens: 384, ..summary(1000, 0, StopReason::Length) };
+    rig.emit(EngineEvent::Finished { request, summary: Box::new(reused()) });
+    let chip = |rig: &Rig, name: &str, note: &str| {
+        let begin = format!("{name}, ");
+        rig.harness
+            .query_all_by_label_contains(&begin)
+            .any(|chip| chip.accesskit_node().label().is_some_and(|label| label.ends_with(note)))
+    };
+    assert!(chip(&rig, "b.txt", "read · approximate") && chip(&rig, "a.txt", "read"));
+    assert!(rig.shows("Answers are approximate"), "the card");
+    assert!(rig.shows("exact dense, approximate"), "the status line");
+    let request = rig.ask("What rose?");
+    rig.emit(EngineEvent::RequestStarted { request, prompt_tokens: 1020, cached_tokens: 1000 });
+    rig.emit(EngineEvent::Approximate { request, documents });
+    rig.emit(EngineEvent::Token { request, text: "The rents.".into(), n: 3, tokens_per_s: 9.0, context_used: 1023 });
+    rig.emit(EngineEvent::Finished { request, summary: Box::new(reused()) });
+    assert!(rig.shows("approximate, 384 tokens reused at another position"), "the summary");
+    assert!(rig.shows("exact dense, approximate") && chip(&rig, "b.txt", "read · approximate"));
+    // Another chat has another context.
+    rig.click("New chat");
+    rig.drop_text("c.txt", &text("c.txt"));
+    rig.click("Read now");
+    let (request, ..) = prefill_of(rig.command());
+    rig.emit(EngineEvent::RequestStarted { request, prompt_tokens: 500, cached_tokens: 0 });
+    assert_eq!(approximate(&rig), 0);
 }

@@ -76,5 +76,8 @@ fn parts(state: &ViewState) -> Vec<String> {
     } else if let Some(mass) = state.measured.mass_kept {
         attention += &format!(" ({})", mass_label(mass));
     }
+    if state.chats.list.iter().any(|chat| !chat.approximate.is_empty()) {
+        attention += ", approximate";
+    }
     vec![device, attention, speed]
 }

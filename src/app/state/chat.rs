@@ -39,6 +39,8 @@ pub struct Chat {
     pub cached_tokens: usize,
     /// tokens of the last prompt of this chat; 0 if the engine has no part of it
     pub prompt_tokens: usize,
+    /// documents whose KV in the engine's context was saved at another position
+    pub approximate: Vec<DocId>,
     /// range of each document in the prompt, once counted together
     pub token_ranges: Vec<Range<usize>>,
     /// title from the user; if empty, the first question is the title

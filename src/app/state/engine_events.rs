@@ -9,9 +9,9 @@
 use crate::app::answer::exact_check::mass_kept;
 use crate::app::answer::message_text::in_window;
 use crate::app::answer::page_attention::AttendedPages;
-use crate::app::state::chat::{ChatId, DocId, Exchange, Outcome};
+use crate::app::state::chat::{ChatId, DocId, Exchange, OpenDocument, Outcome};
 use crate::app::state::{KvUse, ModelState, Phase, ViewState};
-use crate::engine::{EngineEvent, ModelInfo, RequestId, RequestSummary};
+use crate::engine::{EngineEvent, ModelInfo, RequestId, RequestSummary, ReusedDocument};
 
 impl ViewState {
     /// Applies an event of the engine.
@@ -39,6 +39,7 @@ impl ViewState {
                     self.clear_cached_tokens(Some(chat));
                     self.progress(request, Phase::Prefill { done: cached_tokens, total: prompt_tokens, tokens_per_s: 0.0 });
                     self.cached(chat, cached_tokens);
+                    self.set_approximate(chat, &[]);
                     self.chats.list.iter_mut().filter(|c| c.id == chat).for_each(|c| c.prompt_tokens = prompt_tokens);
                     self.engine.pending_stop = self.engine.running.is_some_and(|r| r.stopping);
                 }
@@ -50,6 +51,11 @@ impl ViewState {
                     if tokens_per_s > 0.0 {
                         self.measured.last_prefill = Some(tokens_per_s);
                     }
+                }
+            }
+            EngineEvent::Approximate { request, documents } => {
+                if let Some(chat) = self.running_chat(request) {
+                    self.set_approximate(chat, &documents);
                 }
             }
             EngineEvent::Token { request, text, n, tokens_per_s, context_used } => {
@@ -206,9 +212,17 @@ impl ViewState {
         }
     }
 
+    /// Records the documents of a chat of which the context has KV from another position.
+    fn set_approximate(&mut self, chat: ChatId, reused: &[ReusedDocument]) {
+        let Some(chat) = self.chats.list.iter_mut().find(|c| c.id == chat) else { return };
+        let is_reused = |doc: &&OpenDocument| reused.iter().any(|r| r.content_hash == doc.content_hash.0);
+        chat.approximate = chat.docs(&self.documents.list).filter(is_reused).map(|doc| doc.id).collect();
+    }
+
     fn clear_cached_tokens(&mut self, except: Option<ChatId>) {
         for chat in self.chats.list.iter_mut().filter(|c| Some(c.id) != except) {
             (chat.cached_tokens, chat.prompt_tokens) = (0, 0);
+            chat.approximate.clear();
         }
     }
 }

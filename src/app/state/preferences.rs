@@ -30,6 +30,7 @@ const KV_DTYPES: [KvDtype; 3] = [KvDtype::F16, KvDtype::Q8, KvDtype::Q4];
 const READS: [&str; 2] = ["everything", "what matters"];
 const READS_KEY: &str = "answers_read";
 const KV_DTYPE_KEY: &str = "kv_dtype";
+const REUSE_KEY: &str = "reuse_anywhere";
 
 /// Content of the file, and the options of the command line.
 #[derive(Debug, Default, Clone)]
@@ -95,9 +96,11 @@ impl Preferences {
             (_, true) => None,
             (_, false) => self.given.policy,
         };
-        match self.root.get("keep_read").map(|value| value.as_bool().ok_or("keep_read")).transpose() {
-            Ok(keep) => settings.keep_read = keep.unwrap_or(settings.keep_read),
-            Err(key) => wrong.push(wrong_value(key, "It can be true or false.")),
+        for (key, switch) in [("keep_read", &mut settings.keep_read), (REUSE_KEY, &mut settings.reuse_anywhere)] {
+            match self.root.get(key).map(Value::as_bool) {
+                Some(None) => wrong.push(wrong_value(key, "It can be true or false.")),
+                stored => *switch = stored.flatten().unwrap_or(*switch),
+            }
         }
         match self.root.get("zoom").map(|value| value.as_f64().map(|v| v as f32).filter(|v| ZOOM.contains(v)).ok_or("zoom")) {
             Some(Err(key)) => wrong.push(wrong_value(key, &format!("It can be from {} to {}.", ZOOM.start(), ZOOM.end()))),
@@ -136,6 +139,9 @@ impl Preferences {
         if before.keep_read != after.keep_read {
             changes.push((false, "keep_read", after.keep_read.into()));
         }
+        if before.reuse_anywhere != after.reuse_anywhere {
+            changes.push((false, REUSE_KEY, after.reuse_anywhere.into()));
+        }
         if before.zoom != after.zoom {
             // In hundredths, without the digits that a wider float adds.
             changes.push((false, "zoom", (f64::from((after.zoom * 100.0).round()) / 100.0).into()));
@@ -169,6 +175,7 @@ impl Preferences {
             Some(Field::RamBudget) => self.given.budgets.ram = None,
             Some(Field::DiskBudget) => self.given.budgets.disk = None,
             _ if key == KV_DTYPE_KEY => self.given.kv_dtype = KvDtype::default(),
+            _ if key == REUSE_KEY => self.given.reuse_anywhere = false,
             _ => {}
         }
     }
@@ -294,14 +301,15 @@ mod tests {
         let mut after = before;
         after.sampling.temperature = 0.3;
         (after.context_cap, after.kv_dtype, after.policy) = (Some(4096), KvDtype::Q8, Some(PolicySpec::default()));
-        (after.theme, after.keep_read, after.zoom) = (ThemeChoice::Light, false, 1.1);
+        (after.theme, after.keep_read, after.reuse_anywhere, after.zoom) = (ThemeChoice::Light, false, true, 1.1);
         after.budgets = Tiers { ram: Some(Bytes(3 << 30)), ..Tiers::default() };
         assert!(preferences.record(&other(), &before, &after));
         let (again, notices, _dir) = opened(&preferences.text());
         assert_eq!(notices, Vec::<String>::new());
         assert_eq!(again.settings(&other()), (after, Vec::new()));
         assert!(again.has_sampling(&other()) && !again.has_sampling(&ModelSource::BuiltIn));
-        let shared = Settings { theme: after.theme, keep_read: false, zoom: 1.1, budgets: after.budgets, ..before };
+        let shared =
+            Settings { theme: after.theme, keep_read: false, reuse_anywhere: true, zoom: 1.1, budgets: after.budgets, ..before };
         assert_eq!(again.settings(&ModelSource::BuiltIn).0, shared, "what is of the machine holds for all models");
         let advised = Sampling { temperature: 0.9, top_k: 7, ..Sampling::default() };
         let mut settings = Settings { sampling: advised, ..before };
@@ -323,13 +331,12 @@ mod tests {
 
     #[test]
     fn wrong_values_are_told_and_the_defaults_hold() {
-        let text =
-            r#"{"theme": "pink", "zoom": 99, "keep_read": "yes", "ram_budget": "much", "models": {"built-in": {"top_p": 7}}}"#;
+        let text = r#"{"theme": "pink", "zoom": 99, "keep_read": "yes", "reuse_anywhere": 1, "ram_budget": "much", "models": {"built-in": {"top_p": 7}}}"#;
         let (preferences, notices, _dir) = opened(text);
         assert_eq!(notices, Vec::<String>::new());
         let (settings, wrong) = preferences.settings(&ModelSource::BuiltIn);
         assert_eq!(settings, Settings::default());
-        for key in ["theme", "zoom", "keep_read", "ram_budget", "top_p"] {
+        for key in ["theme", "zoom", "keep_read", "reuse_anywhere", "ram_budget", "top_p"] {
             assert!(wrong.iter().any(|w| w.contains(&format!("'{key}'"))), "{key}: {wrong:?}");
         }
     }

@@ -36,6 +36,8 @@ pub struct Settings {
     pub policy: Option<PolicySpec>,
     /// documents are saved in the library once they are read
     pub keep_read: bool,
+    /// saved KV of a document is reused at another position in a chat
+    pub reuse_anywhere: bool,
     /// light or dark
     pub theme: ThemeChoice,
     /// scale of the window; 1 as the desktop
@@ -55,6 +57,7 @@ impl Default for Settings {
             kv_dtype: KvDtype::default(),
             policy: None,
             keep_read: true,
+            reuse_anywhere: false,
             theme: ThemeChoice::System,
             zoom: 1.0,
         }
@@ -72,12 +75,13 @@ impl Settings {
         if given.kv_dtype != plain.kv_dtype {
             self.kv_dtype = given.kv_dtype;
         }
+        self.reuse_anywhere |= given.reuse_anywhere;
     }
 
     /// Writes the load options of these settings to `load`.
     pub fn put_in(&self, load: &mut LoadOptions) {
         (load.context, load.budgets) = (self.context_cap, self.budgets);
-        (load.kv_dtype, load.policy) = (self.kv_dtype, self.policy);
+        (load.kv_dtype, load.policy, load.reuse_anywhere) = (self.kv_dtype, self.policy, self.reuse_anywhere);
     }
 }
 
@@ -317,6 +321,7 @@ mod tests {
             kv_dtype: KvDtype::F16,
             policy: None,
             keep_read: true,
+            reuse_anywhere: false,
             theme: ThemeChoice::Dark,
             zoom: 1.0,
         };

@@ -135,6 +135,7 @@ impl DeviceArgs {
             rope_base: self.rope_base,
             checked_shaders: self.checked_shaders,
             exact: self.exact,
+            reuse_anywhere: false,
         }
     }
 

@@ -115,6 +115,9 @@ pub struct AskArgs {
     /// Do not save the document's KV on disk; KV saved earlier is still used
     #[arg(long, env = "STRATA_NO_SAVE", value_parser = FalseyValueParser::new())]
     pub no_save: bool,
+    /// Reuse the saved KV of a document after other documents too; the answer and its summary are then labeled approximate
+    #[arg(long, env = "STRATA_REUSE_ANYWHERE", value_parser = FalseyValueParser::new())]
+    pub reuse_anywhere: bool,
     /// model
     #[command(flatten)]
     pub model: ModelArg,
@@ -368,7 +371,7 @@ mod tests {
             ..LoadOptions::default()
         };
         assert_eq!(args.device.options(), expected);
-        assert!(!args.no_save);
+        assert!(!args.no_save && !args.reuse_anywhere);
         let cli = parse(&["ask", "--prompt", "q"]).unwrap();
         let Some(Command::Ask(args)) = cli.command else { panic!("not ask") };
         assert_eq!(args.device.options(), LoadOptions::default());

@@ -35,8 +35,12 @@ pub(super) fn print_details(info: &ModelInfo, cost: &RequestSummary, quotes: &Qu
     if let n @ 1.. = quotes.missing.len().saturating_sub(MAX_SHOWN_MISSING) {
         console.detail(&format!("and {n} more"));
     }
+    let approximate = match cost.approximate_tokens {
+        0 => String::new(),
+        n => format!(", approximate: {n} tokens reused at another position"),
+    };
     console.detail(&format!(
-        "{} on {} · {} · {} prompt tokens ({} cached), first token after {:.1} s · {} tokens at {:.1} tokens/s",
+        "{} on {} · {}{approximate} · {} prompt tokens ({} cached), first token after {:.1} s · {} tokens at {:.1} tokens/s",
         info.name,
         info.adapter,
         match cost.attention {

@@ -49,6 +49,8 @@ pub struct LoadOptions {
     pub checked_shaders: bool,
     /// only kernels with f32 activations; otherwise a real GPU may round them where that is faster
     pub exact: bool,
+    /// reuse saved KV of a document at another position: approximate, and never saved
+    pub reuse_anywhere: bool,
 }
 
 /// Tests of `strata bench`.

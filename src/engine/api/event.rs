@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use crate::base::Tiers;
 use crate::engine::api::{
-    DeviceFacts, LinkBandwidth, PageAttention, PageMap, RequestId, RequestSummary, Sampling, SavedDocument, SelectionSummary,
+    DeviceFacts, LinkBandwidth, PageAttention, PageMap, RequestId, RequestSummary, ReusedDocument, Sampling, SavedDocument,
+    SelectionSummary,
 };
 use crate::telemetry::Snapshot;
 
@@ -126,6 +127,13 @@ pub enum EngineEvent {
         total: usize,
         /// prefill speed so far
         tokens_per_s: f64,
+    },
+    /// documents of which the context has KV that was saved at another position; at the end of a prefill, if there are any
+    Approximate {
+        /// request
+        request: RequestId,
+        /// in the order of the prompt
+        documents: Vec<ReusedDocument>,
     },
     /// a piece of the answer (whole code points)
     Token {

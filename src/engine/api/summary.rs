@@ -100,13 +100,25 @@ pub struct Phases {
     pub ended_ns: u64,
 }
 
+/// A document of which KV is reused that was saved at another position.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReusedDocument {
+    /// content hash of the document
+    pub content_hash: [u8; 32],
+    /// reused tokens
+    pub tokens: usize,
+}
+
 /// Cost of an answer (all times in milliseconds).
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct RequestSummary {
     /// tokens of the prompt
     pub prompt_tokens: usize,
-    /// tokens of it that were already in the KV cache
+    /// tokens of it that needed no prefill
     pub cached_tokens: usize,
+    /// tokens of the context whose KV was saved at another position, so that the answer is approximate
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub approximate_tokens: usize,
     /// time in prefill
     pub prefill_ms: f64,
     /// time to first token
@@ -146,4 +158,8 @@ pub struct RequestSummary {
     pub phases: Phases,
     /// reason for the end
     pub stop: StopReason,
+}
+
+fn is_zero(n: &usize) -> bool {
+    *n == 0
 }

@@ -29,6 +29,10 @@ pub(in crate::engine) struct DocumentTokens {
     pub(in crate::engine) tokens: Vec<u32>,
     /// documents in the order of the prompt, each with the number of tokens up to its end
     pub(in crate::engine) documents: Vec<(DocumentRef, usize)>,
+    /// tokens before the first document; 0 if not counted
+    pub(in crate::engine) n_head: usize,
+    /// nothing of it may be reused from another position
+    pub(in crate::engine) is_exact: bool,
 }
 
 /// The tokens of one store.
@@ -51,8 +55,7 @@ impl DocumentPart {
         let mut spec = base.clone();
         if tokens.start > 0 {
             let before = begins.tokens.get(..tokens.start).unwrap_or_default();
-            let settings = blake3::Hasher::new().update(&base.settings_hash).update(bytemuck::cast_slice(before)).finalize();
-            spec.settings_hash = *settings.as_bytes();
+            spec.settings_hash = settings_after(base, before);
         }
         let id = id(&spec, begins.tokens.get(tokens.clone()).unwrap_or_default());
         DocumentPart { id, spec, document, tokens, n_new }
@@ -83,6 +86,11 @@ impl DocumentTokens {
         let n_tokens = self.tokens.len();
         DocumentPart::new(spec, self, self.documents.len().saturating_sub(1), 0..n_tokens, n_tokens)
     }
+}
+
+/// Hash of the settings of a store whose tokens follow those of `before`.
+pub(super) fn settings_after(base: &StoreSpec, before: &[u32]) -> [u8; 32] {
+    *blake3::Hasher::new().update(&base.settings_hash).update(bytemuck::cast_slice(before)).finalize().as_bytes()
 }
 
 /// Name of the store of these tokens.
@@ -123,7 +131,8 @@ mod tests {
         };
         let n = ends.last().copied().unwrap_or(0);
         let tokens = (0..n as u32).map(|i| i * 7).collect();
-        DocumentTokens { tokens, documents: ends.iter().enumerate().map(|(i, end)| (document(i), *end)).collect() }
+        let documents = ends.iter().enumerate().map(|(i, end)| (document(i), *end)).collect();
+        DocumentTokens { tokens, documents, n_head: 0, is_exact: false }
     }
 
     #[test]

@@ -17,6 +17,7 @@ use crate::base::{Bytes, LinkLimits};
 use crate::document::catalog::Catalog;
 use crate::engine::api::{KvDtype, KvSetup, LoadOptions, SavedDocument};
 use crate::engine::context::open_part::OpenDocuments;
+use crate::engine::context::reused_part::RepositionMode;
 use crate::engine::context::saved_documents;
 use crate::engine::error::EngineError;
 use crate::engine::memory_fit;
@@ -27,6 +28,7 @@ use crate::kv::policy::leoam::abstracts;
 use crate::kv::store::{Folder, Io, IoConfig, StoreRoot, StoreSpec};
 use crate::kv::{KvError, KvSpec, VramCache, budget};
 use crate::model::ModelFile;
+use crate::model::arch::plan::PositionPlan;
 use crate::telemetry::Hub;
 
 /// Wraps the folder of a store; tests inject faults with it.
@@ -45,6 +47,7 @@ pub(in crate::engine) struct KvStorage {
     hub: Arc<Hub>,
     pub(super) hook: Option<FolderHook>,
     pub(super) open: Option<OpenDocuments>,
+    pub(super) reposition: RepositionMode,
     pub(super) notices: Vec<String>,
 }
 
@@ -84,6 +87,11 @@ impl KvStorage {
             hub: hub.clone(),
             hook,
             open: None,
+            reposition: match &file.plan().position {
+                _ if !options.reuse_anywhere => RepositionMode::Off,
+                PositionPlan::Rope(rope) => RepositionMode::On(rope.clone()),
+                PositionPlan::Learned { .. } => RepositionMode::Impossible { has_notified: false },
+            },
             notices,
         })
     }
@@ -255,6 +263,11 @@ fn open_places(root: PathBuf, notices: &mut Vec<String>) -> Result<(StoreRoot, C
     // Scratch stores of processes that died are removed. If one cannot be removed now, the next start tries again.
     let _ = remove_stale_scratch(&library);
     Ok((library, catalog))
+}
+
+/// A hash as text, as in the catalog.
+pub(super) fn hexadecimal(hash: [u8; 32]) -> String {
+    blake3::Hash::from_bytes(hash).to_hex().to_string()
 }
 
 /// Identity of the pages: the hashes cover everything that changes a byte of them.

@@ -6,5 +6,7 @@ mod open_documents;
 mod open_part;
 pub(in crate::engine) mod page_map;
 pub(in crate::engine) mod page_view;
+mod reuse;
+mod reused_part;
 pub mod saved_documents;
 mod token_positions;

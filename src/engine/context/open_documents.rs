@@ -6,6 +6,7 @@
 //! 1. A part that is saved is not prefilled again if every part before it is complete.
 //! 2. Later stores are opened first, so that eviction removes them before the stores that they continue.
 //! 3. If a store cannot be opened, the documents before it are used all the same.
+//! 4. Parts with KV reused from another position have no store: their pages go to VRAM, RAM and a scratch store.
 //!
 //! Owner thread: the engine.
 
@@ -13,12 +14,13 @@ use crate::base::limits::KV_PAGE_TOKENS;
 use crate::document::catalog::{CatalogEntry, PrecedingDocument, ReadState};
 use crate::engine::api::DocumentRef;
 use crate::engine::context::document_parts::{DocumentPart, DocumentTokens};
-use crate::engine::context::kv_storage::KvStorage;
+use crate::engine::context::kv_storage::{KvStorage, hexadecimal};
 use crate::engine::context::open_part::{OpenDocuments, OpenPart, now_secs};
+use crate::engine::context::reused_part::ReusedParts;
 use crate::engine::error::EngineError;
 use crate::gpu::Gpu;
 use crate::kv::VramCache;
-use crate::kv::offload::DiskBacking;
+use crate::kv::offload::{DiskBacking, scratch};
 use crate::kv::store::{OpenReport, PageStore, StoreChain, StoreError};
 
 impl KvStorage {
@@ -33,24 +35,36 @@ impl KvStorage {
         kv: &mut VramCache,
         begins: &DocumentTokens,
     ) -> Result<Option<usize>, EngineError> {
-        let Some((library, _)) = &self.places else { return Ok(None) };
+        let Some(library) = self.places.as_ref().map(|(library, _)| library.clone()) else { return Ok(None) };
         let mut parts = begins.parts(&self.spec);
         let joined = begins.joined_part(&self.spec);
         let is_joined = parts.len() > 1 && library.info(&joined.id).is_some();
         if is_joined {
             parts = vec![joined];
         }
-        if !begins.documents.iter().all(|(document, _)| document.save) {
-            let n_saved = parts.iter().take_while(|part| library.info(&part.id).is_some()).count();
-            parts.truncate(n_saved);
+        let n_savable = match begins.documents.iter().all(|(document, _)| document.save) {
+            true => parts.len(),
+            false => parts.iter().take_while(|part| library.info(&part.id).is_some()).count(),
+        };
+        let may_reuse = !is_joined && self.may_reuse(begins);
+        if !may_reuse {
+            parts.truncate(n_savable);
         }
-        let is_open = self.open.as_ref().is_some_and(|open| open.parts.iter().map(|open| &open.part).eq(&parts));
-        if parts.is_empty() || is_open {
+        let is_unchanged = |open: &OpenDocuments| open.is_of(&parts) && (may_reuse || open.reused.parts.is_empty());
+        if parts.is_empty() || self.open.as_ref().is_some_and(is_unchanged) {
             return Ok(None);
         }
         self.close(gpu, kv);
+        // Opened first, so that eviction does not remove what they read.
+        let mut reused = if may_reuse { self.find_reusable(begins, &parts, n_savable) } else { ReusedParts::default() };
+        parts.truncate(parts.len() - reused.parts.len());
+        if parts.is_empty() {
+            self.open = Some(OpenDocuments { parts: Vec::new(), reused, tokens: begins.tokens.clone(), is_gone: false });
+            return Ok(Some(0));
+        }
         let Some((parts, stores, is_new)) = self.open_stores(begins, parts) else { return Ok(Some(0)) };
-        let room = parts.iter().zip(&stores).map(|(part, store)| growth(part, store)).sum();
+        let room: u64 = parts.iter().zip(&stores).map(|(part, store)| growth(part, store)).sum();
+        let room = room + if reused.parts.is_empty() { 0 } else { unsaved_bytes(kv, begins, &parts) };
         let ids: Vec<&str> = parts.iter().map(|part| part.id.as_str()).collect();
         let allowed = self.make_disk_room(room, &ids);
         let n_last = stores.last().map_or(0, PageStore::n_complete_prefix);
@@ -65,13 +79,30 @@ impl KvStorage {
         // Written at once, so that saved pages are found after a crash of this process.
         parts.iter().for_each(|open| self.write_entry(&open.entry));
         let abstracts = if kv.is_selective() { chain.read_abstracts() } else { Default::default() };
-        let tiers = self.new_tiers(kv, allowed, DiskBacking::Saved(chain))?;
         let n_tokens = parts.last().map_or(0, |open| open.part.tokens.end);
+        let backing = self.backing(begins, chain, n_tokens, &mut reused);
+        let tiers = self.new_tiers(kv, allowed, backing)?;
         kv.open_offload(gpu, tiers, n_tokens)?;
         kv.begin_document(gpu, n_present, n_tokens, &abstracts)?;
-        let tokens = begins.tokens.get(..n_tokens).unwrap_or_default().to_vec();
-        self.open = Some(OpenDocuments { parts, tokens, is_gone: false });
+        let n_open = if reused.parts.is_empty() { n_tokens } else { begins.tokens.len() };
+        let tokens = begins.tokens.get(..n_open).unwrap_or_default().to_vec();
+        self.open = Some(OpenDocuments { parts, reused, tokens, is_gone: false });
         Ok(Some(n_present as usize * KV_PAGE_TOKENS))
+    }
+
+    /// The disk tier of a context that begins with the `n_tokens` of `chain`. Without a scratch store, nothing is reused.
+    fn backing(&mut self, begins: &DocumentTokens, chain: StoreChain, n_tokens: usize, reused: &mut ReusedParts) -> DiskBacking {
+        let library = self.places.as_ref().map(|(library, _)| library).filter(|_| !reused.parts.is_empty());
+        let Some(library) = library else { return DiskBacking::Saved(chain) };
+        let rest = chain.n_groups() as usize * KV_PAGE_TOKENS..n_tokens;
+        match scratch(library, &self.spec, begins.tokens.get(rest).unwrap_or_default()) {
+            Ok(scratch) => DiskBacking::SavedThenScratch(chain, Box::new(scratch)),
+            Err(error) => {
+                self.notices.push(format!("saved KV is not reused at another position: {error}; documents are prefilled"));
+                *reused = ReusedParts::default();
+                DiskBacking::Saved(chain)
+            }
+        }
     }
 
     /// Opens the store of each part, up to the first that cannot be opened. Also returns which of them are new.
@@ -193,7 +224,7 @@ impl KvStorage {
         kv: &mut VramCache,
         prefill_seconds: f64,
     ) -> Result<bool, EngineError> {
-        if !kv.has_offload() || self.open.is_none() {
+        if !kv.has_offload() || self.open.as_ref().is_none_or(|open| open.parts.is_empty()) {
             return Ok(false);
         }
         kv.flush_offload(gpu)?;
@@ -252,10 +283,14 @@ fn growth(part: &DocumentPart, store: &PageStore) -> u64 {
     complete.saturating_sub(store.disk_bytes().0)
 }
 
-fn name_of<'a>(begins: &'a DocumentTokens, part: &DocumentPart) -> &'a str {
-    begins.documents.get(part.document).map_or("the document", |(document, _)| document.name.as_str())
+/// Maximum bytes of pages on disk of the tokens after these parts.
+fn unsaved_bytes(kv: &VramCache, begins: &DocumentTokens, parts: &[DocumentPart]) -> u64 {
+    let n_tokens = begins.tokens.len();
+    let n_groups = (n_tokens / KV_PAGE_TOKENS) as u64 - parts.last().map_or(0, |part| u64::from(part.groups().end));
+    let n_offloaded = if kv.is_selective() { n_groups } else { n_groups.min(kv.offloaded_groups(n_tokens)) };
+    n_offloaded * kv.spec().group_bytes()
 }
 
-fn hexadecimal(hash: [u8; 32]) -> String {
-    blake3::Hash::from_bytes(hash).to_hex().to_string()
+fn name_of<'a>(begins: &'a DocumentTokens, part: &DocumentPart) -> &'a str {
+    begins.documents.get(part.document).map_or("the document", |(document, _)| document.name.as_str())
 }

@@ -5,14 +5,25 @@ use std::time::SystemTime;
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::document::catalog::{CatalogEntry, ReadState};
 use crate::engine::context::document_parts::DocumentPart;
+use crate::engine::context::reused_part::ReusedParts;
 
-/// Documents whose stores are open.
+/// Documents whose stores are open, and those after them with reused KV.
 pub(super) struct OpenDocuments {
     pub(super) parts: Vec<OpenPart>,
+    /// parts that are not saved, after the others
+    pub(super) reused: ReusedParts,
     /// tokens of all parts
     pub(super) tokens: Vec<u32>,
     /// a folder is missing, and a notice was emitted
     pub(super) is_gone: bool,
+}
+
+impl OpenDocuments {
+    /// True if it has exactly these parts.
+    pub(super) fn is_of(&self, parts: &[DocumentPart]) -> bool {
+        let saved = self.parts.iter().map(|open| &open.part);
+        saved.chain(self.reused.parts.iter().map(|reused| &reused.part)).eq(parts)
+    }
 }
 
 pub(super) struct OpenPart {

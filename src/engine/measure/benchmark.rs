@@ -197,6 +197,7 @@ pub(in crate::engine) fn measured(
     RequestSummary {
         prompt_tokens: n_tokens,
         cached_tokens: 0,
+        approximate_tokens: runner.storage.n_approximate_tokens(runner.tokens.len()),
         prefill_ms: elapsed.as_secs_f64() * 1e3,
         first_token_ms: 0.0,
         generated_tokens: 0,

@@ -32,12 +32,11 @@ impl Executor {
             gpu.write(&self.model.act.positions, bytemuck::cast_slice(&positions));
         }
         if let Some(rope) = &self.model.rope {
-            // Angles in f32 as in the models' own code; cos and sin on the CPU, because shader sin is only accurate to
-            // about 2^-11 outside [-pi, pi] (Vulkan's precision requirements).
+            // cos and sin on the CPU, because shader sin is only accurate to about 2^-11 outside [-pi, pi] (Vulkan's precision
+            // requirements).
             let mut table = Vec::with_capacity(tokens.len() * rope.inv_freq.len() * 2);
             for pos in positions {
-                for inv_freq in &rope.inv_freq {
-                    let angle = f64::from(*pos as f32 * inv_freq);
+                for angle in rope.angles(*pos) {
                     table.extend([angle.cos() as f32 * rope.magnitude, angle.sin() as f32 * rope.magnitude]);
                 }
             }

@@ -340,6 +340,7 @@ impl ModelRunner {
         if chunk.is_empty() {
             return Ok(());
         }
+        self.storage.forget_imported(group);
         self.exec.kv.invalidate_group(group);
         self.run_context(gpu, &chunk, first)?;
         self.pacer.finish(gpu)?;
@@ -353,6 +354,7 @@ impl ModelRunner {
     pub(in crate::engine) fn truncate(&mut self, len: usize) {
         let len = self.keeps(len);
         self.tokens.truncate(len);
+        self.storage.truncate_imported(len);
         self.exec.kv.truncate(len);
         if let Some(selector) = &mut self.exec.selector {
             selector.truncate(len);

@@ -191,7 +191,7 @@ impl Scheduler {
             let before = runner.usage();
             let mut joining = Scheduled::new(sequence);
             joining.sequence.before = Some(before);
-            joining.sequence.emit_started(port, n_shared);
+            joining.sequence.emit_started(runner, port, n_shared);
             let joined = joining.prefill(gpu, runner, port, placement);
             self.sequences.retain(|scheduled| !scheduled.is_done);
             self.sequences.push(joining);
@@ -243,7 +243,7 @@ impl Scheduler {
         for scheduled in self.unfinished() {
             let cached = runner.cached_prefix(shared, false);
             scheduled.sequence.before = Some(before);
-            scheduled.sequence.emit_started(port, cached);
+            scheduled.sequence.emit_started(runner, port, cached);
             if scheduled.sequence.prefill_context(gpu, runner, port, shared, cached)?.is_none() {
                 scheduled.end(gpu, runner, port, false, StopReason::Cancelled)?;
             }
@@ -306,7 +306,7 @@ impl Scheduled {
         let (mut tail, last_chunk) = match placement {
             Placement::Context => {
                 let cached = runner.cached_prefix(&target, self.sequence.max_tokens > 0);
-                self.sequence.emit_started(port, cached);
+                self.sequence.emit_started(runner, port, cached);
                 (None, self.sequence.prefill_context(gpu, runner, port, &target, cached)?)
             }
             Placement::Tails { n_shared, .. } => {

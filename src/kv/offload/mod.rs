@@ -73,6 +73,8 @@ pub enum DiskBacking {
     None,
     /// saved documents; their stores remain
     Saved(StoreChain),
+    /// saved documents, and a scratch store for all tokens after them
+    SavedThenScratch(StoreChain, Box<Scratch>),
     /// a scratch store for this context only
     Scratch(Scratch),
 }
@@ -105,7 +107,11 @@ impl OffloadTiers {
         let (store, scratch) = match backing {
             DiskBacking::None => (None, None),
             DiskBacking::Saved(store) => (Some(store), None),
-            DiskBacking::Scratch(Scratch { store, folder }) => (Some(store.into()), Some(folder)),
+            DiskBacking::SavedThenScratch(saved, scratch) => {
+                let Scratch { store, folder } = *scratch;
+                (Some(saved.then_scratch(store)), Some(folder))
+            }
+            DiskBacking::Scratch(Scratch { store, folder }) => (Some(StoreChain::of_scratch(store)), Some(folder)),
         };
         if let Some(geometry) = store.as_ref().map(StoreChain::geometry) {
             let (got, expected) = (Bytes(geometry.payload_of(PageKind::Kv)), Bytes(config.page_bytes));
@@ -144,6 +150,11 @@ impl OffloadTiers {
         } else {
             PageLocation::Missing
         }
+    }
+
+    /// True if the disk tier has the store of a saved document.
+    fn has_saved_store(&self) -> bool {
+        self.store.as_ref().is_some_and(|store| store.is_saved(0))
     }
 
     fn is_on_disk(&self, page: PageId) -> bool {
@@ -238,10 +249,11 @@ impl OffloadTiers {
         self.ram.pin(pages);
     }
 
-    /// Saves all unwritten pages, then closes the tiers. Returns the stores of saved documents, and the I/O for reuse.
+    /// Saves all unwritten pages of saved documents, then closes the tiers. Returns their stores, and the I/O for reuse.
     /// A scratch store is removed.
     pub fn close(mut self) -> (Option<StoreChain>, Io) {
-        if self.scratch.is_none() {
+        if let Some(store) = self.store.as_ref().filter(|store| store.is_saved(0)) {
+            self.writes.queue.retain(|page| store.is_saved(page.group));
             self.flush();
         }
         self.reads.plan = AccessPlan::default();
@@ -251,13 +263,9 @@ impl OffloadTiers {
         }
         let OffloadTiers { queue, store, scratch, .. } = self;
         let io = queue.into_io();
-        match scratch {
-            None => (store, io),
-            Some(folder) => {
-                drop((store, folder));
-                (None, io)
-            }
-        }
+        let saved = store.and_then(StoreChain::into_saved);
+        drop(scratch);
+        (saved, io)
     }
 
     /// Records a completed transfer. Every transfer is recorded here once.

@@ -253,7 +253,7 @@ impl OffloadTiers {
 
     /// Starts a commit if groups have completed, or, with `all`, if anything changed. True if one was started.
     pub(super) fn start_commit(&mut self, all: bool) -> bool {
-        let is_needed = self.writes.is_enabled && self.scratch.is_none() && (all || self.writes.n_groups_to_commit > 0);
+        let is_needed = self.writes.is_enabled && self.has_saved_store() && (all || self.writes.n_groups_to_commit > 0);
         if !is_needed || self.committer.is_busy() {
             return false;
         }
@@ -301,7 +301,7 @@ impl OffloadTiers {
 
     /// True if abstracts are saved: the context belongs to a saved document whose store has abstracts.
     pub fn saves_abstracts(&self) -> bool {
-        self.scratch.is_none() && self.store.as_ref().is_some_and(|s| s.geometry().abstract_row_bytes > 0)
+        self.has_saved_store() && self.store.as_ref().is_some_and(|s| s.geometry().abstract_row_bytes > 0)
     }
 
     /// Writes every complete row to the store.

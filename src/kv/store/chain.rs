@@ -12,6 +12,7 @@
 //! 2. Every store has the same geometry. Its identity includes all tokens before its own.
 //! 3. Tokens are appended to the last store only.
 //! 4. One commit is in progress at a time. Earlier stores are committed first.
+//! 5. The last store may be a scratch store, which is never committed: the stores before it get nothing of its tokens.
 
 use std::io;
 use std::sync::Arc;
@@ -40,6 +41,7 @@ pub struct StoreChain {
 struct Link {
     store: PageStore,
     first_group: u32,
+    is_scratch: bool,
 }
 
 impl Link {
@@ -62,7 +64,7 @@ impl Link {
 
 impl From<PageStore> for StoreChain {
     fn from(store: PageStore) -> StoreChain {
-        StoreChain { earlier: Vec::new(), last: Link { store, first_group: 0 }, committing: 0 }
+        StoreChain { earlier: Vec::new(), last: Link { store, first_group: 0, is_scratch: false }, committing: 0 }
     }
 }
 
@@ -80,9 +82,37 @@ impl StoreChain {
     pub fn then(mut self, store: PageStore) -> StoreChain {
         self.rewind(0);
         let first_group = self.n_groups();
-        let before = std::mem::replace(&mut self.last, Link { store, first_group });
+        let before = std::mem::replace(&mut self.last, Link { store, first_group, is_scratch: false });
         self.earlier.push(before);
         self
+    }
+
+    /// A chain of one scratch store, for a context without saved documents.
+    pub fn of_scratch(store: PageStore) -> StoreChain {
+        let mut chain = StoreChain::from(store);
+        chain.last.is_scratch = true;
+        chain
+    }
+
+    /// Adds a scratch store for all later tokens, as [`StoreChain::then`].
+    #[must_use]
+    pub fn then_scratch(self, store: PageStore) -> StoreChain {
+        let mut chain = self.then(store);
+        chain.last.is_scratch = true;
+        chain
+    }
+
+    /// The chain without its scratch store. None if nothing remains.
+    pub fn into_saved(mut self) -> Option<StoreChain> {
+        if self.last.is_scratch {
+            self.last = self.earlier.pop()?;
+        }
+        Some(self)
+    }
+
+    /// True if the store of a group is saved.
+    pub fn is_saved(&self, group: u32) -> bool {
+        !self.link(group).is_scratch
     }
 
     fn links(&self) -> impl Iterator<Item = &Link> {
@@ -261,7 +291,7 @@ impl StoreChain {
             return Ok(None);
         }
         let mut begun = None;
-        for (i, link) in self.links_mut().enumerate() {
+        for (i, link) in self.links_mut().enumerate().filter(|(_, link)| !link.is_scratch) {
             if let Some(job) = link.store.begin_commit()? {
                 begun = Some((i, job));
                 break;

@@ -114,6 +114,14 @@ impl PageStore {
         Ok((store, report))
     }
 
+    /// Token ids of the document of an existing store, open or not: they never change.
+    ///
+    /// # Errors
+    /// As [`PageStore::open_existing`], but never [`StoreError::Locked`].
+    pub fn document_tokens(folder: &Arc<dyn Folder>) -> Result<Vec<u32>, StoreError> {
+        Ok(PageStore::read_header(folder)?.document.ids().to_vec())
+    }
+
     fn create_locked(
         folder: Arc<dyn Folder>,
         lock: Box<dyn LockGuard>,

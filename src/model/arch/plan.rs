@@ -82,6 +82,13 @@ pub struct RopePlan {
     pub magnitude: f32,
 }
 
+impl RopePlan {
+    /// Angle of each pair at a position: in f32 as in the models' own code.
+    pub fn angles(&self, pos: usize) -> impl Iterator<Item = f64> {
+        self.inv_freq.iter().map(move |inv_freq| f64::from(pos as f32 * inv_freq))
+    }
+}
+
 /// Position encoding.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PositionPlan {

@@ -323,6 +323,9 @@ pub fn cost(summary: &RequestSummary) -> String {
         parts.push(format!("{}, {:.0} % read", selection.spec.kind, (selection.share_read * 100.0).ceil()));
     }
     parts.extend(mass_kept(summary).map(mass_label));
+    if summary.approximate_tokens > 0 {
+        parts.push(format!("approximate, {} reused at another position", format::tokens(summary.approximate_tokens, true)));
+    }
     if summary.generated_tokens > 0 {
         parts.push(format::speed(summary.tokens_per_s));
         parts.push(format!("{} to first token", format::seconds(summary.first_token_ms / 1000.0)));

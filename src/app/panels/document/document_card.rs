@@ -60,7 +60,13 @@ fn read_ui(ui: &mut Ui, state: &ViewState) -> Option<Action> {
     let share = state.chat().read_share(&state.documents.list);
     let saved = state.saved_prefix();
     if share >= 1.0 {
-        let note = if saved.is_some_and(|saved| saved.is_complete) { " It is saved in the library." } else { "" };
+        let note = match saved.is_some_and(|saved| saved.is_complete) {
+            _ if !state.chat().approximate.is_empty() => {
+                " Answers are approximate: what was saved at another position is reused."
+            }
+            true => " It is saved in the library.",
+            false => "",
+        };
         widgets::caption(ui, format!("Read, so every question starts at once.{note}"));
         return None;
     }

@@ -124,6 +124,12 @@ fn memory_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
     let f32_chosen = state.engine.load.kv_dtype == KvDtype::F32;
     kv_dtype_ui(ui, &mut state.settings.values.kv_dtype, f32_chosen);
     attention_ui(ui, &mut state.settings.values.policy, state.engine.load.policy);
+    switch_ui(
+        ui,
+        "Reuse anywhere",
+        &mut state.settings.values.reuse_anywhere,
+        "saved documents are reused after others too, labeled approximate",
+    );
     let disk = state.info().map(|info| (info.kv.io_backend.as_str(), info.kv.io_reason.as_str()));
     ui.horizontal(|ui| {
         label_ui(ui, "Disk access");
@@ -191,20 +197,30 @@ fn kv_dtype_cost(kv_dtype: KvDtype) -> &'static str {
     }
 }
 
+/// A row with a checkbox.
+fn switch_ui(ui: &mut Ui, name: &str, is_on: &mut bool, help: &str) {
+    ui.horizontal(|ui| {
+        let label = label_ui(ui, name);
+        ui.scope(|ui| {
+            // As wide as its mark, so that it is aligned with the fields.
+            ui.spacing_mut().interact_size.y = 16.0;
+            ui.add(egui::Checkbox::without_text(is_on)).labelled_by(label.id);
+        });
+        help_ui(ui, help);
+    });
+    ui.add_space(2.0 * GRID);
+}
+
 /// The switch that saves documents, and their folder.
 fn library_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
     let mut actions = Vec::new();
     group(ui, "LIBRARY");
-    ui.horizontal(|ui| {
-        let label = label_ui(ui, "Save what was read");
-        ui.scope(|ui| {
-            // As wide as its mark, so that it is aligned with the fields.
-            ui.spacing_mut().interact_size.y = 16.0;
-            ui.add(egui::Checkbox::without_text(&mut state.settings.values.keep_read)).labelled_by(label.id);
-        });
-        help_ui(ui, "A saved document opens without being read again. Its text can be recovered from the folder below.");
-    });
-    ui.add_space(2.0 * GRID);
+    switch_ui(
+        ui,
+        "Save what was read",
+        &mut state.settings.values.keep_read,
+        "A saved document opens without being read again. Its text can be recovered from the folder below.",
+    );
     let folder = state.info().and_then(|info| info.kv.kv_dir.clone()).or_else(|| state.engine.load.kv_dir.clone());
     ui.horizontal(|ui| {
         label_ui(ui, "Library folder");
