@@ -33,7 +33,7 @@
 //! | [`kv::policy`] | which tokens a decode step reads: pure functions, no I/O, no GPU type |
 //! | `spec.rs`, `layout.rs` | shape of pages, what VRAM is spent on |
 //! | `residency.rs`, `budget.rs` | which page has a frame, the caps |
-//! | `reposition.rs` | saved pages of a document at another position of a prompt |
+//! | `reposition.rs` | reuse of saved pages at another position: keys are rotated again (`engine/context/reuse.rs` imports them) |
 //!
 //! Inside [`engine`]:
 //!
@@ -43,7 +43,7 @@
 //! | `worker.rs`, `scheduler/`, `sequence.rs` | the command loop, batches of sequences, one sequence |
 //! | `runner/` | the model on the device: layers, sampling, submit pacing |
 //! | `selection/` | selective attention of a decode step, around a [`kv::policy`] |
-//! | `context/` | KV storage of the loaded context, saved documents, the page map |
+//! | `context/` | KV storage of the loaded context, saved documents and their reuse, the page map |
 //! | [`engine::measure`], `observe/` | benchmarks and teacher forcing; traces and step times |
 //!
 //! Inside [`app`]: `window/` (frame loop), `state/` (plain data), `answer/`, `panels/`, `dashboard/`, `ui/` (toolkit),
@@ -54,7 +54,7 @@
 //!
 //! | paper | section | file |
 //! |---|---|---|
-//! | LeoAM | §4.2 eq. 2, §4.2 eq. 3: number of initial chunks | `src/kv/policy/leoam/initial_chunks.rs` |
+//! | LeoAM | §4.2 eq. 2, §4.2 eq. 3: number and size of the initial chunks | `src/kv/policy/leoam/initial_chunks.rs` |
 //! | LeoAM | §4.2 Fig. 10: the tree of chunks | `src/kv/policy/leoam/tree.rs` |
 //! | LeoAM | §4.2: token scores of pages in VRAM, in RAM | `src/gpu/kernels/qk_scores.rs`, `src/kv/cpu_scores.rs` |
 //! | LeoAM | §4.2, §4.3: bounds of pages | `src/gpu/kernels/page_bounds.rs`, `shaders/kv/page_bounds.wgsl` |
@@ -78,20 +78,28 @@
 //!
 //! # How to add
 //! **An architecture.** 1. `src/model/arch/NAME.rs`: `plan(&PlanBuilder)` returns a `ModelPlan` (dims, names, biases, norms,
-//! rope); a variant of llama in data only fills a `Variant`, as `qwen3.rs` does; `mod NAME;` in `mod.rs` there. 2. `src/model/arch/registry.rs`: a
-//! row with its names and its `plan`. 3. A new kind of tokenizer: `src/token/pre_tokenizer.rs`. 4. A tiny checkpoint in
-//! `tests/fixtures/make_hf.py`, its test in `tests/model/hf.rs`; a shape to bench in `src/model/synthetic.rs`.
+//! rope), which is all that the engine reads. Llama variants that differ only in data fill a `Variant`, as `qwen3.rs` does.
+//! `mod NAME;` in `mod.rs` there. 2. `src/model/arch/registry.rs`: a row with its names and its `plan`. 3. A new kind of
+//! tokenizer: `src/token/pre_tokenizer.rs`. 4. A tiny checkpoint in `tests/fixtures/make_hf.py`, its test in
+//! `tests/model/hf.rs`; a shape to bench in `src/model/synthetic.rs`. 5. The list of models in `README.md`.
 //!
 //! **A KV policy.** 1. `src/kv/policy/NAME.rs`: `Policy` for its state, which selects from a `LayerView`; `mod NAME;` in
-//! `mod.rs` there. 2. Its variant of `PolicyKind` in `src/kv/policy/spec.rs`, and its row in `src/kv/policy/registry.rs`, in
-//! the order of the variants: name, help, paper, needs, constructor. The command line, errors, the engine and tests read the
-//! registry. 3. Its paper in the index above. 4. Record its answers and its name on the command line
-//! (`STRATA_RECORD_COMPAT`, see `tests/compat/main.rs`).
+//! `mod.rs` there. 2. `PolicyKind` in `src/kv/policy/spec.rs` gets a variant, and `POLICIES` in `src/kv/policy/registry.rs` a
+//! row at the same place: name, help, paper, needs, lookahead, constructor. The command line, errors, the engine and tests read
+//! the registry. 3. Its paper in the index above, its name in `assets/guide.md`. 4. Its answers and its name in the
+//! compatibility fixtures (`STRATA_RECORD_COMPAT`, see `tests/compat/main.rs`): the difference may only add lines.
 //!
 //! **A kernel.** 1. `shaders/FAMILY/OP.wgsl`, with `Bindings:`, `Grid:` and `Workgroup memory:` in its head; a line in the
 //! `embed!` list of `src/gpu/shader_source.rs`. 2. `src/gpu/kernels/OP.rs`: `new`, `bind`, `record`, and `variants`, which
 //! `src/gpu/kernels/mod.rs` collects. 3. `src/reference/OP.rs`: the same op as plain loops. 4. `tests/kernels/OP.rs` compares
-//! the two. A `_subgroup8` variant is for software devices; the plain one is its fallback.
+//! the two. Variants: `_subgroup8` is for software devices, the plain shader for all others. Matrix products are the folder
+//! `linear/`, with tests in `tests/linear/`; `linear/variant.rs` lists their variants.
+//!
+//! **A weight format.** 1. `src/gpu/kernels/linear/format.rs`: its name, blocks and sizes; `repack.rs` there: a row from the
+//! file's blocks to the layout. 2. `shaders/common/dequant_NAME.wgsl`, plain and `SUBGROUP8`, with an arm in
+//! `shaders/common/weights.wgsl`, and for integers in `dot4.wgsl`; the `embed!` list. 3. `native_format` in
+//! `src/model/weights/layout.rs`: without its arm the type is converted to `I8G16`. A type that no file had before:
+//! `src/model/quant.rs`. 4. Random blocks in `tests/linear/blocks.rs`, golden ones in `tests/linear/embed.rs`.
 //!
 //! **A document format.** 1. `src/document/file_format.rs`: a `FileFormat`, how it is recognized, its name.
 //! 2. `src/document/extract/NAME.rs`: `extract(bytes) -> Result<Extracted, ExtractError>`, and its arm in `extract/mod.rs`.
@@ -106,7 +114,7 @@
 //!
 //! # Invariants
 //! 1. A policy does no I/O and sees no GPU type: plain data in, a selection out.
-//! 2. Only the KV residency changes where a page lives; it stays readable until the new copy is complete and checked.
+//! 2. Page locations are changed only by `kv::residency` and `kv::offload`; a page stays readable until its new copy is complete.
 //! 3. Each page is written to disk at most once, so its eviction from VRAM or RAM costs no write.
 //! 4. Exact dense attention (`full`) always exists: it is the oracle for every selective policy.
 //! 5. Budgets are caps. Running out of one degrades speed or is refused with numbers, never silently.

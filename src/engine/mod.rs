@@ -4,7 +4,7 @@
 //! EngineCommand ─► worker ─► runner: encode ─► sequence: prefill, decode ─► EngineEvent
 //!                              gpu_model (buffers, bind groups) ◄─ forward (recording) ◄─ submit_pacer (submits)
 //! ```
-//! 1. [`EngineCommand`] and [`EngineEvent`] are the whole API; they have no buffer and no token id of an answer.
+//! 1. API: [`EngineCommand`] and [`EngineEvent`], nothing else. Neither contains GPU buffers or token ids of an answer.
 //! 2. One thread owns the device. 3. All queues are bounded.
 
 pub mod api;

@@ -13,14 +13,16 @@
 //! Out, from the tail to the disk:
 //! 1. Append: new tokens are written to the tail, a ring of pages of each layer ([`VramCache::tail`]).
 //! 2. Seal: once the page has 64 tokens, [`VramCache::record_seal`] records its copies out of the tail.
-//! 3. Quantize: with a quantized page format, the shader [`quantize_pages`](crate::gpu::kernels::quantize_pages) runs first.
+//! 3. Quantization: for a quantized page format, [`VramCache::record_seal`] runs the shader
+//!    [`quantize_pages`](crate::gpu::kernels::quantize_pages) before it copies the page anywhere.
 //! 4. Frame: `residency` assigns a frame in the pool ([`VramCache::segment`]), if one is free. Attention reads the page there.
 //! 5. Readback: a page that has no frame, may lose it, or is to be saved is copied to a readback buffer ([`PageReadback`]).
 //!    The transfer thread gets the buffer by [`VramCache::readback_submitted`].
 //! 6. RAM: the transfer thread stores the page in a slab ([`OffloadTiers::put`](offload::OffloadTiers::put)).
-//! 7. Write-back: `start_writes` of `offload/write_back.rs` submits the write to [`Io`](store::Io): io_uring or threads.
-//!    [`StoreChain::begin_write`](store::StoreChain::begin_write) names the arena file of the page's document and the place
-//!    in it. RAM caches the page, or drops it ([`Retention`](offload::Retention)).
+//! 7. Disk write: `start_writes` (`kv/offload/write_back.rs`) builds the request with
+//!    [`StoreChain::begin_write`](store::StoreChain::begin_write), which finds the page's place in the arena file of its
+//!    document, and submits it through `IoQueue` to [`Io`](store::Io): io_uring or threads. RAM caches the page, or drops it
+//!    ([`Retention`](offload::Retention)).
 //! 8. Commit: once every layer of its page group is written, the page becomes durable
 //!    ([`PageStore::begin_commit`](store::PageStore::begin_commit)). A scratch store is never committed.
 //!

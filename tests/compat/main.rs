@@ -4,7 +4,7 @@
 //! tests/fixtures/compat/* (written by 9b1e455) ─► strata of now ─► same tokens, answers, rows, keys, flags, exit codes
 //! ```
 //! 1. Fixtures are driven through the binary, `rusqlite` and `serde_json`; Rust names stand in `internals` alone.
-//! 2. Fixtures stay as they are: a difference is a broken promise, not a reason to record again.
+//! 2. Recorded lines stay as they are: a difference is a broken promise. A new policy or flag may add lines.
 //!
 //! Recording: `STRATA_RECORD_COMPAT=$(git rev-parse HEAD) cargo test --test compat` rewrites the fixtures of the program in the
 //! working tree, with that commit in them. `chats.sqlite` and `settings.json` are never rewritten: `README.md` beside them

@@ -7,7 +7,7 @@
 //! ```
 //! 1. A matvec is for few tokens, a matmul for many. Both have variants for software devices and for real GPUs.
 //! 2. Sums are f32. Their order differs between variants, so results differ by rounding.
-//! 3. With [`Precision::Fast`], a matvec with integer weights on a real GPU rounds the activations to 15 bits first.
+//! 3. With [`Precision::Fast`], a matvec with integer weights on a real GPU with subgroups rounds the activations to 15 bits first.
 //! 4. Order: bias, activation, residual.
 
 pub mod bench;
@@ -39,7 +39,7 @@ pub struct Linear {
     variant: LinearVariant,
 }
 
-/// Buffers of one slab.
+/// Buffers of one slab: consecutive rows of a matrix that fit one binding.
 #[derive(Clone, Copy)]
 pub struct LinearSlices<'a> {
     /// f32 `[T, x_stride]`
