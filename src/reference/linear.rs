@@ -62,6 +62,17 @@ pub fn embed(ids: &[u32], table: &[f32], n_cols: usize) -> Vec<f32> {
     ids.iter().flat_map(|&id| table[id as usize * n_cols..(id as usize + 1) * n_cols].iter().copied()).collect()
 }
 
+/// The activations x `[K]` of one token after quantization, one scale per 32 columns: `d * round(x / d)`, `d` the largest
+/// magnitude of the 32 divided by 16256 (128 * 127, two planes of signed bytes). Ties round to even.
+pub fn quantize_activations(x: &[f32]) -> Vec<f32> {
+    let block = |block: &[f32]| -> Vec<f32> {
+        let peak = block.iter().fold(0.0f32, |peak, v| peak.max(v.abs()));
+        let (d, inverse) = (peak / 16256.0, if peak > 0.0 { 16256.0 / peak } else { 0.0 });
+        block.iter().map(|v| d * (v * inverse).round_ties_even()).collect()
+    };
+    x.chunks(32).flat_map(block).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,15 +83,4 @@ mod tests {
             assert!((erf(v) - want).abs() < 1e-11, "{v}");
         }
     }
-}
-
-/// The activations x `[K]` of one token after quantization, one scale per 32 columns: `d * round(x / d)`, `d` the largest
-/// magnitude of the 32 divided by 16256 (128 * 127, two planes of signed bytes). Ties round to even.
-pub fn quantize_activations(x: &[f32]) -> Vec<f32> {
-    let block = |block: &[f32]| -> Vec<f32> {
-        let peak = block.iter().fold(0.0f32, |peak, v| peak.max(v.abs()));
-        let (d, inverse) = (peak / 16256.0, if peak > 0.0 { 16256.0 / peak } else { 0.0 });
-        block.iter().map(|v| d * (v * inverse).round_ties_even()).collect()
-    };
-    x.chunks(32).flat_map(block).collect()
 }
