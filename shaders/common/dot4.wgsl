@@ -21,14 +21,12 @@ fn dots(a: vec4<u32>, b: vec4<u32>, x: X32) -> vec2<f32> {
     return vec2<f32>(128 * vec2(dot16(a, x.high.a), dot16(b, x.high.b)) + vec2(dot16(a, x.low.a), dot16(b, x.low.b)));
 }
 
-#ifdef NIBBLES
 // The same over 32 nibbles.
 fn nibble_dots(q: vec4<u32>, x: X32) -> vec2<f32> {
     let even = q & vec4(0x0f0f0f0fu);
     let odd = (q >> vec4(4u)) & vec4(0x0f0f0f0fu);
     return dots(vec4(even.x, odd.x, even.y, odd.y), vec4(even.z, odd.z, even.w, odd.w), x);
 }
-#endif
 
 fn dot32(w: Block, x: X32) -> f32 {
 #ifdef Q4_0

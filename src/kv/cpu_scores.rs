@@ -12,12 +12,10 @@
 
 use std::ops::Deref;
 
-use half::f16;
-use half::slice::HalfFloatSliceExt;
 use rayon::prelude::*;
 
 use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
-use crate::gpu::kernels::KvFormat;
+use crate::kv::page_rows::decode_rows;
 use crate::kv::policy::leoam::abstracts::{key_rows, key_scales};
 use crate::kv::spec::KvSpec;
 
@@ -55,7 +53,7 @@ fn page_scores(spec: &KvSpec, page: &[u8], q: &[f32]) -> Vec<f32> {
         for (block, at) in key_rows(spec, kv_head).step_by(KV_BLOCK_TOKENS).enumerate() {
             let rows = page.get(at..).unwrap_or_default();
             let n_rows = (rows.len() / row_bytes).min(KV_BLOCK_TOKENS);
-            if !read_keys(spec.sealed, &rows[..n_rows * row_bytes], &mut keys[..n_rows * d]) {
+            if !decode_rows(spec.sealed, &rows[..n_rows * row_bytes], &mut keys[..n_rows * d]) {
                 continue;
             }
             for (token, key) in (block * KV_BLOCK_TOKENS..).zip(keys[..n_rows * d].chunks_exact(d)) {
@@ -80,26 +78,6 @@ fn scale_query(spec: &KvSpec, page: &[u8], kv_head: usize, q: &[f32]) -> ScaledQ
     ScaledQuery { weights: q.iter().zip(scales).map(|(q, [step, _])| q * step).collect(), base }
 }
 
-/// Decodes rows into `keys` (codes if quantized). False if they cannot be decoded.
-fn read_keys(sealed: KvFormat, rows: &[u8], keys: &mut [f32]) -> bool {
-    match sealed {
-        KvFormat::F16 => {
-            let Ok(halves) = bytemuck::try_cast_slice::<u8, f16>(rows) else { return false };
-            halves.convert_to_f32_slice(keys);
-        }
-        KvFormat::F32 => {
-            let Ok(floats) = bytemuck::try_cast_slice::<u8, f32>(rows) else { return false };
-            keys.copy_from_slice(floats);
-        }
-        KvFormat::Q8 => keys.iter_mut().zip(rows).for_each(|(x, code)| *x = f32::from(*code)),
-        KvFormat::Q4 => {
-            let codes = rows.iter().flat_map(|both| [both & 15, both >> 4]);
-            keys.iter_mut().zip(codes).for_each(|(x, code)| *x = f32::from(code));
-        }
-    }
-    true
-}
-
 /// Eight partial sums, which compilers vectorize.
 fn dot(a: &[f32], b: &[f32]) -> f32 {
     let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
@@ -112,8 +90,11 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
 
 #[cfg(test)]
 mod tests {
+    use half::f16;
+
     use super::*;
     use crate::base::Rng;
+    use crate::gpu::kernels::KvFormat;
     use crate::reference::{PageShape, dequantize_page, qk_scores, quantize_page};
 
     fn spec(sealed: KvFormat) -> KvSpec {

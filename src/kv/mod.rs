@@ -44,6 +44,7 @@ mod error;
 mod layout;
 pub mod occupancy;
 pub mod offload;
+mod page_rows;
 pub mod policy;
 mod quantize_page;
 mod reposition;

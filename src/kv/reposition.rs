@@ -16,11 +16,12 @@
 use std::ops::Range;
 
 use half::f16;
-use half::slice::HalfFloatSliceExt;
 use half::vec::HalfFloatVecExt;
 
 use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
 use crate::gpu::kernels::KvFormat;
+use crate::kv::page_rows::{decode_rows, scales};
+use crate::kv::policy::leoam::abstracts::key_scales;
 use crate::kv::spec::{BLOCKS_PER_PAGE, KvSpec};
 
 /// Minimum tokens at the beginning of a document that are prefilled.
@@ -101,65 +102,42 @@ fn rotate_key(key: &mut [f32], rotations: &[[f32; 2]], half_style: bool) {
     }
 }
 
-/// Numbers of a complete page in its stored format. None if the page has another size.
+/// Numbers of a complete page in its stored format; `KvFormat` has the diagram. None if the page has another size.
 pub fn page_numbers(spec: &KvSpec, page: &[u8]) -> Option<Vec<f32>> {
     if page.len() as u64 != spec.page_bytes() {
         return None;
     }
-    match spec.sealed {
-        KvFormat::F32 => Some(bytemuck::pod_collect_to_vec(page)),
-        KvFormat::F16 => Some(bytemuck::pod_collect_to_vec::<u8, f16>(page).to_f32_vec()),
-        KvFormat::Q8 | KvFormat::Q4 => Some(dequantize(spec, page)),
-    }
-}
-
-/// Numbers of a quantized page; `KvFormat` has the diagram.
-fn dequantize(spec: &KvSpec, page: &[u8]) -> Vec<f32> {
-    let (d, n_slots) = (spec.head_dim, BLOCKS_PER_PAGE * spec.n_kv_head);
-    let (row_bytes, block_bytes) = (spec.sealed.row_bytes(d), spec.sealed.block_bytes(d) as usize);
-    let (blocks, key_scales) = page.split_at(n_slots * block_bytes);
-    let key_scales = scales(key_scales);
-    let mut numbers = Vec::with_capacity(n_slots * 2 * KV_BLOCK_TOKENS * d);
-    for (slot, block) in blocks.chunks_exact(block_bytes).enumerate() {
-        let (codes, value_scales) = block.split_at(2 * KV_BLOCK_TOKENS * row_bytes);
-        let (keys, values) = codes.split_at(KV_BLOCK_TOKENS * row_bytes);
-        let head = slot % spec.n_kv_head;
-        let of_head = &key_scales[head * d..(head + 1) * d];
-        for key in keys.chunks_exact(row_bytes) {
-            let codes = codes_of(spec.sealed, key);
-            numbers.extend(codes.zip(of_head).map(|(code, [step, low])| low + step * code));
+    let (d, sealed) = (spec.head_dim, spec.sealed);
+    let rows_bytes = 2 * KV_BLOCK_TOKENS * sealed.row_bytes(d);
+    let block_bytes = sealed.block_bytes(d) as usize;
+    let n_numbers = 2 * KV_BLOCK_TOKENS * d;
+    let mut numbers = vec![0.0; BLOCKS_PER_PAGE * spec.n_kv_head * n_numbers];
+    let key_scales: Vec<Vec<[f32; 2]>> = (0..spec.n_kv_head).map(|head| key_scales(spec, page, head).collect()).collect();
+    for (slot, (block, numbers)) in page.chunks_exact(block_bytes).zip(numbers.chunks_exact_mut(n_numbers)).enumerate() {
+        let (rows, value_scales) = block.split_at(rows_bytes);
+        if !decode_rows(sealed, rows, numbers) {
+            return None;
         }
-        let value_scales = scales(value_scales);
-        for (value, of_token) in values.chunks_exact(row_bytes).zip(value_scales.chunks_exact(d.div_ceil(SCALE_CHANNELS))) {
-            let scale = |channel: usize| of_token[channel / SCALE_CHANNELS];
-            let codes = codes_of(spec.sealed, value).enumerate();
-            numbers.extend(codes.map(|(channel, code)| scale(channel)[1] + scale(channel)[0] * code));
+        if sealed.is_quantized() {
+            let (keys, values) = numbers.split_at_mut(KV_BLOCK_TOKENS * d);
+            let of_head = &key_scales[slot % spec.n_kv_head];
+            keys.chunks_exact_mut(d).for_each(|key| key.iter_mut().zip(of_head).for_each(scale));
+            let value_scales: Vec<[f32; 2]> = scales(value_scales).collect();
+            for (value, of_token) in values.chunks_exact_mut(d).zip(value_scales.chunks_exact(d.div_ceil(SCALE_CHANNELS))) {
+                let of_channels = of_token.iter().flat_map(|of_channel| std::iter::repeat_n(of_channel, SCALE_CHANNELS));
+                value.iter_mut().zip(of_channels).for_each(scale);
+            }
         }
     }
-    numbers
+    Some(numbers)
 }
 
-/// Step and low of each scale.
-fn scales(bytes: &[u8]) -> Vec<[f32; 2]> {
-    let half = |a, b| f16::from_le_bytes([a, b]).to_f32();
-    bytes.as_chunks().0.iter().map(|&[a, b, c, d]| [half(a, b), half(c, d)]).collect()
+/// Turns a code into its number.
+fn scale((code, [step, low]): (&mut f32, &[f32; 2])) {
+    *code = low + step * *code;
 }
 
-/// Codes of a quantized row.
-fn codes_of(format: KvFormat, row: &[u8]) -> impl Iterator<Item = f32> {
-    let n_codes = if format == KvFormat::Q8 { 1 } else { 2 };
-    row.iter().flat_map(move |byte| {
-        match n_codes {
-            1 => [*byte, 0],
-            _ => [byte & 15, byte >> 4],
-        }
-        .into_iter()
-        .take(n_codes)
-        .map(f32::from)
-    })
-}
-
-/// Where the tokens of a group are saved, and how their keys are rotated.
+/// Saved place of the tokens of a group, and the rotation of their keys.
 pub struct Reposition<'a> {
     /// row of the first token in the first of two saved pages
     pub first_row: usize,

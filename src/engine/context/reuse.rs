@@ -49,11 +49,13 @@ impl KvStorage {
     pub(super) fn find_reusable(&mut self, begins: &DocumentTokens, parts: &[DocumentPart], n_savable: usize) -> ReusedParts {
         let RepositionMode::On(rope) = &self.reposition else { return ReusedParts::default() };
         let (rope, mut reused) = (rope.clone(), Vec::new());
+        let listed = self.places.as_ref().and_then(|(_, catalog)| catalog.list().ok()).unwrap_or_default();
+        let entries: Vec<CatalogEntry> = listed.into_iter().filter(|entry| self.is_usable(entry)).collect();
         for (i, part) in parts.iter().enumerate() {
             if reused.is_empty() && i < n_savable && self.has_saved(part) {
                 continue;
             }
-            let found = self.find_source(begins, part, parts);
+            let found = self.find_source(&entries, begins, part, parts);
             if let Some((document, _)) = begins.documents.get(part.document)
                 && (found.is_some() || !reused.is_empty() || i >= n_savable)
             {
@@ -75,6 +77,7 @@ impl KvStorage {
     /// A store that has the document of a part at another position, and the groups that it has.
     fn find_source(
         &mut self,
+        entries: &[CatalogEntry],
         begins: &DocumentTokens,
         part: &DocumentPart,
         parts: &[DocumentPart],
@@ -82,14 +85,13 @@ impl KvStorage {
         let (document, _) = begins.documents.get(part.document)?;
         let before = part.document.checked_sub(1).and_then(|i| begins.documents.get(i));
         let start = before.map_or(begins.n_head, |(_, end)| *end).max(part.tokens.end - part.n_new).min(part.tokens.end);
-        let entries: Vec<CatalogEntry> = self.places.as_ref()?.1.list().ok()?.into_iter().filter(|e| self.is_usable(e)).collect();
         let content_hash = hexadecimal(document.content_hash);
         let is_same = |e: &&CatalogEntry| e.content_hash == content_hash && e.state == ReadState::Read;
         let mut candidates: Vec<_> = entries.iter().filter(is_same).filter(|e| parts.iter().all(|p| p.id != e.id)).collect();
         candidates.sort_by_key(|entry| entry.after.len());
         let mut problem = None;
         for entry in candidates {
-            match self.open_source(&entries, entry) {
+            match self.open_source(entries, entry) {
                 Ok(Some(source)) => {
                     let found = reusable_groups(&begins.tokens, start..part.tokens.end, source.store.tokens());
                     if let Some(groups) = found {

@@ -20,7 +20,7 @@ use crate::kv::store::{PageId, PageStore};
 use crate::kv::{KvSpec, Reposition, ReusableGroups, page_numbers, repositioned_page, rotation};
 use crate::model::arch::plan::{RopePlan, RopeStyle};
 
-/// Whether saved KV is reused at another position.
+/// Mode of reuse at another position.
 pub(super) enum RepositionMode {
     Off,
     /// requested, but the model has learned positions

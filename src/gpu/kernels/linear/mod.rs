@@ -119,16 +119,15 @@ impl Linear {
             let reason = "the device lacks the subgroups or 64-bit integers that they need".to_owned();
             return Err(GpuError::Rejected { what: format!("the {variant:?} kernels"), reason });
         }
-        let kernels = |op| -> Result<Vec<(usize, Arc<Kernel>)>, GpuError> {
-            let tiles = variant.token_tiles(op, spec.format).into_iter();
-            tiles.map(|tile| Ok((tile, gpu.kernel(&variant.key(op, &spec, tile))?))).collect()
-        };
-        let matmul = gpu.kernel(&variant.key(LinearOp::Matmul, &spec, variant.token_tile(LinearOp::Matmul, spec.format)))?;
+        let kernel = |op, tile| gpu.kernel(&variant.key(op, &spec, tile));
+        let tiles = variant.token_tiles(LinearOp::Matvec, spec.format).into_iter();
+        let matvec = tiles.map(|tile| Ok((tile, kernel(LinearOp::Matvec, tile)?))).collect::<Result<Vec<_>, GpuError>>()?;
+        let matmul = kernel(LinearOp::Matmul, variant.token_tile(LinearOp::Matmul, spec.format))?;
         let quantize = match variant.quantizes(LinearOp::Matvec, spec.format) {
             true => Some(QuantizeActivations::new(gpu, spec.format, spec.cols)?),
             false => None,
         };
-        Ok(Linear { matvec: kernels(LinearOp::Matvec)?, matmul, quantize, spec, variant })
+        Ok(Linear { matvec, matmul, quantize, spec, variant })
     }
 
     /// Binds the buffers of one slab.

@@ -144,7 +144,6 @@ impl LinearVariant {
             (self == LinearVariant::Subgroup8, "SUBGROUP8"),
             (self.reduces_by_subgroup() && op == LinearOp::Matvec && !quantizes, "SUBGROUP"),
             (quantizes, "DOT4"),
-            (quantizes && matches!(spec.format, WeightFormat::Q4_0 | WeightFormat::Q4K), "NIBBLES"),
         ] {
             if present {
                 names.push(name);

@@ -14,10 +14,8 @@ use half::f16;
 
 use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
 use crate::gpu::kernels::KvFormat;
+use crate::kv::page_rows::{SCALE_BYTES, scales};
 use crate::kv::spec::KvSpec;
-
-/// Bytes of a scale: step and low, f16 each.
-const SCALE_BYTES: usize = 4;
 
 /// Bytes of the abstract of one page: f16 `[G, 2, D]`.
 pub fn abstract_bytes(spec: &KvSpec) -> usize {
@@ -108,9 +106,7 @@ fn nan_or(x: f32, y: f32, extreme: fn(f32, f32) -> f32) -> f32 {
 pub(in crate::kv) fn key_scales(spec: &KvSpec, page: &[u8], head: usize) -> impl Iterator<Item = [f32; 2]> + Clone {
     let size = spec.head_dim * SCALE_BYTES;
     let begin = page.len().checked_sub((spec.n_kv_head - head) * size);
-    let scales = begin.and_then(|begin| page.get(begin..begin + size)).unwrap_or_default();
-    let half = |bytes: [u8; 2]| f16::from_le_bytes(bytes).to_f32();
-    scales.chunks_exact(SCALE_BYTES).map(move |s| [half([s[0], s[1]]), half([s[2], s[3]])])
+    scales(begin.and_then(|begin| page.get(begin..begin + size)).unwrap_or_default())
 }
 
 fn of_scales(spec: &KvSpec, page: &[u8], levels: f32) -> Vec<f16> {
