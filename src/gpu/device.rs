@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::cooperative;
 use super::error::GpuError;
 use super::kernel::{Kernel, ParamsRing};
 use super::shader_source::KernelKey;
@@ -18,6 +19,8 @@ pub struct FeatureOverrides {
     pub no_immediates: bool,
     /// no subgroup operations
     pub no_subgroups: bool,
+    /// no cooperative matrices
+    pub no_cooperative_matrices: bool,
     /// durations by the CPU clock
     pub no_timestamps: bool,
     /// kernels for real GPUs, even on a software device
@@ -93,6 +96,7 @@ pub struct Gpu {
     overrides: FeatureOverrides,
     limits: wgpu::Limits,
     features: wgpu::Features,
+    cooperative_matrix_size: Option<u32>,
     health: Arc<Health>,
     pub(super) kernels: Mutex<HashMap<KernelKey, Arc<Kernel>>>,
     pub(super) allocated_bytes: Arc<AtomicU64>,
@@ -122,21 +126,37 @@ impl Gpu {
                 requested.remove(feature);
             }
         }
-        let features = requested & adapter.features();
+        let mut features = requested & adapter.features();
         let mut limits = adapter.limits();
         if !features.contains(wgpu::Features::IMMEDIATES) {
             limits.max_immediate_size = 0;
         }
-        let descriptor = wgpu::DeviceDescriptor {
-            label: Some("strata compute"),
-            required_features: features,
-            required_limits: limits.clone(),
-            experimental_features: wgpu::ExperimentalFeatures::disabled(),
-            memory_hints: wgpu::MemoryHints::MemoryUsage,
-            trace: wgpu::Trace::Off,
+        let request = |required_features, experimental_features| {
+            pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor {
+                label: Some("strata compute"),
+                required_features,
+                required_limits: limits.clone(),
+                experimental_features,
+                memory_hints: wgpu::MemoryHints::MemoryUsage,
+                trace: wgpu::Trace::Off,
+            }))
         };
-        let (device, queue) = pollster::block_on(adapter.request_device(&descriptor))
-            .map_err(|e| GpuError::Open { adapter: info.name.clone(), reason: e.to_string() })?;
+        // Kernels for software devices have no use for cooperative matrices. A driver that lists them may refuse them.
+        let is_wanted = overrides.hardware_kernels || info.device_type != wgpu::DeviceType::Cpu;
+        let mut cooperative_matrix_size =
+            if is_wanted && !overrides.no_cooperative_matrices { cooperative::matrix_size(adapter) } else { None };
+        let with_matrices = cooperative_matrix_size.and_then(|_| {
+            let features = features | cooperative::FEATURES;
+            request(features, cooperative::experimental_features()).ok().map(|opened| (opened, features))
+        });
+        let (device, queue) = if let Some((opened, with_matrices)) = with_matrices {
+            features = with_matrices;
+            opened
+        } else {
+            cooperative_matrix_size = None;
+            request(features, wgpu::ExperimentalFeatures::disabled())
+                .map_err(|e| GpuError::Open { adapter: info.name.clone(), reason: e.to_string() })?
+        };
         let health = Arc::new(Health::default());
         let on_lost = health.clone();
         device.set_device_lost_callback(move |reason, message| {
@@ -151,6 +171,7 @@ impl Gpu {
             overrides,
             limits,
             features,
+            cooperative_matrix_size,
             health,
             kernels: Mutex::new(HashMap::new()),
             allocated_bytes: Arc::new(AtomicU64::new(0)),
@@ -186,6 +207,16 @@ impl Gpu {
     /// True if subgroup operations are available.
     pub fn has_subgroups(&self) -> bool {
         self.features.contains(wgpu::Features::SUBGROUP)
+    }
+
+    /// Rows and columns (16 or 8) of cooperative matrices of f16 with f32 sums; None if the device has none.
+    pub fn cooperative_matrix_size(&self) -> Option<u32> {
+        self.cooperative_matrix_size
+    }
+
+    /// Least and greatest number of lanes of a subgroup.
+    pub fn subgroup_sizes(&self) -> (u32, u32) {
+        (self.info.subgroup_min_size, self.info.subgroup_max_size)
     }
 
     /// True if subgroups have exactly `n_lanes` lanes in every kernel.

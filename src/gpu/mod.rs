@@ -10,6 +10,7 @@
 //! 4. After a lost device every call returns [`GpuError::Lost`]; the owner drops it and opens another.
 
 mod buffer;
+mod cooperative;
 mod device;
 mod device_pool;
 mod error;
