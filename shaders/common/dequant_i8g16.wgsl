@@ -1,10 +1,7 @@
 // I8G16: w = scale * q + offset, signed bytes q, f32 scale and offset per 16 columns. Every type without its own kernel
 // is converted to this at load.
 // 2 chunks of 32 signed bytes per group; scales: 8 words per row and group, (scale, offset) of four sixteens.
-const TOP_BYTE = 5.9604644775390625e-8; // 2^-24, see dequant_q8_0
-fn bytes4(v: u32) -> vec4<f32> {
-    return vec4<f32>(bitcast<vec4<i32>>(vec4(v << 24u, v << 16u, v << 8u, v) & vec4(0xff000000u)));
-}
+#import common/signed_bytes
 #ifdef SUBGROUP8
 struct Scales { none: u32 }
 struct Row { step: u32, slot: u32 }

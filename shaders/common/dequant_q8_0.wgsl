@@ -1,9 +1,5 @@
 // Q8_0: 2 chunks of 32 signed bytes per group; scales: u32 per row and group, the f16 scales of both chunks.
-// A byte is shifted to the top of a word, so that i32 -> f32 yields it times 2^24, exactly.
-const TOP_BYTE = 5.9604644775390625e-8; // 2^-24
-fn bytes4(v: u32) -> vec4<f32> {
-    return vec4<f32>(bitcast<vec4<i32>>(vec4(v << 24u, v << 16u, v << 8u, v) & vec4(0xff000000u)));
-}
+#import common/signed_bytes
 #ifdef SUBGROUP8
 struct Scales { d: vec4<u32> }
 struct Row { first: u32, d: vec2<f32> }

@@ -8,7 +8,6 @@ struct Params {
     x_stride: u32,
     y_offset: u32,
     y_stride: u32,
-    first_tile: u32,
     bias_offset: u32,
 }
 #params
@@ -16,6 +15,14 @@ struct Params {
 #ifdef DOT4
 @group(0) @binding(2) var<storage, read> x_codes: array<vec4<u32>>;
 @group(0) @binding(3) var<storage, read> x_scales: array<vec4<f32>>;
+@group(0) @binding(4) var<storage, read_write> y: array<f32>;
+#ifdef BIAS
+@group(0) @binding(5) var<storage, read> bias: array<f32>;
+#endif
+#else
+#ifdef HALVES
+@group(0) @binding(2) var<storage, read> x: array<vec4<f16>>;
+@group(0) @binding(3) var<storage, read> x_scales: array<f32>;
 @group(0) @binding(4) var<storage, read_write> y: array<f32>;
 #ifdef BIAS
 @group(0) @binding(5) var<storage, read> bias: array<f32>;
@@ -60,6 +67,7 @@ fn load_x8(t: u32, k8: u32) -> W8 {
     return W8(select(vec4(0.0), a, inside), select(vec4(0.0), b, inside));
 #endif
 }
+#endif
 #endif
 
 fn silu(v: f32) -> f32 {

@@ -5,7 +5,7 @@
 
 @compute @workgroup_size(8)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    let row = (params.first_tile + group.x) * 32u + lane * 4u;
+    let row = group.x * 32u + lane * 4u;
     let first = group.y * #{TOKENS}u;
 #for t in 0..TOKENS
     var y#{t} = vec4<f32>();

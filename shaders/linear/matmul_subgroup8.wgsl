@@ -7,7 +7,7 @@
 
 @compute @workgroup_size(8)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    let tile = params.first_tile + group.x;
+    let tile = group.x;
     let n_groups = (params.n_cols + 63u) / 64u;
     let first = group.y * #{TOKENS}u;
 #for e in 0..TOKENS/8

@@ -1,7 +1,7 @@
 // y = W x in tiles of 64 rows x 64 tokens, for real GPUs: 32 columns at a time are dequantized into workgroup memory,
 // and each of 256 lanes keeps 4 rows x 4 tokens in registers.
 // Bindings: quants, scales (common/weights) · x f32 [T, K] · y f32 [T, N] · bias f32 [N] (BIAS).
-// Grid: (tiles of 64 rows, tokens / 64, 1), first_tile counts tiles of 32 and is even; workgroup memory 16 KiB.
+// Grid: (tiles of 64 rows, tokens / 64, 1); workgroup memory 16 KiB.
 // Accumulates in f32.
 #import common/linear_params
 
@@ -10,7 +10,7 @@ var<workgroup> x_tile: array<vec4<f32>, 512>; // [4 columns][64 tokens]
 
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-    let first_row = params.first_tile * 32u + group.x * 64u;
+    let first_row = group.x * 64u;
     let first_token = group.y * 64u;
     // Fill: a lane loads 8 columns (part) of one row and of one token.
     let part = lane / 64u;

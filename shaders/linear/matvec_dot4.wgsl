@@ -12,7 +12,7 @@ var<workgroup> partial: array<f32, #{COLS*LANES}>;
 @compute @workgroup_size(#{LANES})
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let half = lane % 2u;
-    let first_row = params.first_tile * 32u + group.x * #{ROWS}u;
+    let first_row = group.x * #{ROWS}u;
     let row = first_row + lane / 2u % #{ROWS}u;
     let first_token = group.y * #{COLS}u;
 #for c in 0..COLS

@@ -17,7 +17,7 @@ fn main(
     @builtin(subgroup_invocation_id) in_subgroup: u32,
 #endif
 ) {
-    let row = (params.first_tile + group.x) * 32u + group.z * 4u;
+    let row = group.x * 32u + group.z * 4u;
     let n_blocks = 2u * n_groups();
     var y = vec4<f32>();
     for (var k32 = lane; k32 < n_blocks; k32 += 64u) {

@@ -8,7 +8,7 @@
 @compute @workgroup_size(16)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) index: u32) {
     let lane = index % 8u;
-    let tile = params.first_tile + 2u * group.x + index / 8u;
+    let tile = 2u * group.x + index / 8u;
     // The last pair may be incomplete: its second tile rereads the first, and stores nothing.
     let readable = min(tile, (params.n_rows - 1u) / 32u);
     let n_groups = (params.n_cols + 63u) / 64u;

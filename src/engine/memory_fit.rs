@@ -56,6 +56,7 @@ impl DeviceFacts {
         DeviceFacts {
             name: gpu.info().name.clone(),
             is_software: gpu.is_software(),
+            software_kernels: gpu.uses_software_kernels(),
             max_binding_bytes: gpu.max_binding_bytes(),
             machine: Machine::look(gpu, library.as_deref()),
         }
@@ -71,7 +72,7 @@ impl MemoryNeeds {
         let plan = file.plan();
         check_shape(plan)?;
         let chunk = max_chunk(device.is_software);
-        let sizes = activation_bytes(plan, chunk, tile_keys(&plan.dims, chunk));
+        let sizes = activation_bytes(plan, chunk, tile_keys(&plan.dims, chunk), device.software_kernels);
         Ok(MemoryNeeds {
             weights: layout::lay_out(file, device.max_binding_bytes)?.total_bytes(),
             activations: sizes.iter().map(|(_, b)| b.next_multiple_of(16).max(16)).sum(),

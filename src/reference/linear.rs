@@ -73,6 +73,14 @@ pub fn quantize_activations(x: &[f32]) -> Vec<f32> {
     x.chunks(32).flat_map(block).collect()
 }
 
+/// The activations x `[K]` of one token rounded to f16 after division by the power of two that brings the largest magnitude
+/// into `2^14 .. 2^15`.
+pub fn halve_activations(x: &[f32]) -> Vec<f32> {
+    let peak = x.iter().fold(0.0f32, |peak, v| peak.max(v.abs()));
+    let scale = if peak > 0.0 { (peak.log2().floor() - 14.0).exp2() } else { 1.0 };
+    x.iter().map(|v| half::f16::from_f32(v / scale).to_f32() * scale).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

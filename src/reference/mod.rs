@@ -15,7 +15,7 @@ mod sample;
 
 pub use attention::attention;
 pub use dequantize_pages::dequantize_page_as_f16;
-pub use linear::{Activation, embed, matmul, quantize_activations};
+pub use linear::{Activation, embed, halve_activations, matmul, quantize_activations};
 pub use norm::norm;
 pub use page_abstracts::page_abstracts;
 pub use page_attention::page_attention;

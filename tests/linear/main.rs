@@ -11,8 +11,8 @@ use blocks::{Weights, random_weights};
 use common::{assert_close, gpu, nmse};
 use strata::base::Rng;
 use strata::gpu::kernels::linear::{
-    Linear, LinearActivation, LinearOp, LinearShape, LinearSlices, LinearSpec, LinearVariant, Precision, QuantizeActivations,
-    QuantizedSlices, ROW_TILE, WeightFormat,
+    ActivationForm, ConvertedSlices, Linear, LinearActivation, LinearOp, LinearShape, LinearSlices, LinearSpec, LinearVariant,
+    Precision, ROW_TILE, WeightFormat,
 };
 use strata::gpu::{FeatureOverrides, Gpu, Recorder, Slice};
 use strata::reference;
@@ -23,6 +23,8 @@ const MAX_NMSE: f64 = 1e-11;
 const MAX_WORST: f64 = 2e-5;
 /// The same if activations are quantized first, as the reference does: a division that is not correctly rounded changes a code.
 const QUANTIZED_MAX: (f64, f64) = (1e-9, 2e-4);
+/// The same if operands are f16, as those of the reference: a device may round a weight to the other neighbor.
+const HALVES_MAX: (f64, f64) = (1e-8, 1e-3);
 
 fn upload<T: bytemuck::NoUninit>(gpu: &Gpu, values: &[T]) -> Slice {
     let bytes: &[u8] = bytemuck::cast_slice(values);
@@ -86,28 +88,35 @@ fn check(gpu: &Gpu, case: Case, variant: LinearVariant, op: LinearOp) -> Vec<f32
     let linear = Linear::with_variant(gpu, spec, variant).unwrap();
     let (x, y, b) = (upload(gpu, &x), upload(gpu, &before), upload(gpu, &biases));
     let (quants, scales) = (upload(gpu, &quants), upload(gpu, &scales));
-    let (code_bytes, scale_bytes) = QuantizeActivations::bytes(n_cols, n_tokens);
+    let form = variant.input(op, &spec);
+    let bytes = ActivationForm::Bytes { even_odd: false }.bytes(n_cols, n_tokens);
+    let halves = ActivationForm::Halves.bytes(n_cols, n_tokens);
+    let (value_bytes, scale_bytes) = (bytes.0.max(halves.0), bytes.1.max(halves.1));
     let nan = |bytes: u64| upload(gpu, &vec![f32::NAN; bytes as usize / 4]);
-    let (codes, x_scales) = (nan(code_bytes), nan(scale_bytes));
-    let quantized = Some(QuantizedSlices { codes: &codes, scales: &x_scales });
-    let slices = LinearSlices { x: &x, quants: &quants, scales: &scales, bias: bias.then_some(&b), y: &y, quantized };
+    let (x_values, x_scales) = (nan(value_bytes), nan(scale_bytes));
+    let converted = Some(ConvertedSlices { values: &x_values, scales: &x_scales });
+    let slices = LinearSlices { x: &x, quants: &quants, scales: &scales, bias: bias.then_some(&b), y: &y, converted };
     let binding = linear.bind(gpu, slices).unwrap();
     let shape = LinearShape { n_tokens, n_rows, x_stride, y_stride, y_offset, bias_offset };
     let mut recorder = Recorder::new();
-    // Two dispatches, to test partial rows as well.
-    let middle = (shape.n_tiles() / 2).next_multiple_of(2).min(shape.n_tiles() / 2 * 2);
-    linear.record_tiles(&mut recorder, &binding, shape, op, 0..middle);
-    linear.record_tiles(&mut recorder, &binding, shape, op, middle..shape.n_tiles());
+    linear.record_convert_for(&mut recorder, &binding, shape, op);
+    linear.record_for(&mut recorder, &binding, shape, op);
     gpu.submit(&mut recorder).unwrap();
     let got = download_f32(gpu, &y, before.len());
 
     let bias_values = bias.then_some(&biases[bias_offset..]);
-    let (max_nmse, max_worst) = match variant.quantizes(op, format) {
-        true => {
+    let mut values = values;
+    let (max_nmse, max_worst) = match form {
+        ActivationForm::Bytes { .. } => {
             dense = dense.chunks(n_cols).flat_map(reference::quantize_activations).collect();
             QUANTIZED_MAX
         }
-        false => (MAX_NMSE, MAX_WORST),
+        ActivationForm::Halves => {
+            dense = dense.chunks(n_cols).flat_map(reference::halve_activations).collect();
+            values.iter_mut().for_each(|w| *w = half::f16::from_f32(*w).to_f32());
+            HALVES_MAX
+        }
+        ActivationForm::F32 => (MAX_NMSE, MAX_WORST),
     };
     let product = reference::matmul(&dense, &values, n_cols, bias_values, reference_activation(activation));
     let mut want = before.clone();
@@ -129,12 +138,14 @@ fn check(gpu: &Gpu, case: Case, variant: LinearVariant, op: LinearOp) -> Vec<f32
 }
 
 fn each_variant(test: &str, run: impl Fn(&Gpu, LinearVariant, LinearOp)) {
-    let Some(gpu) = gpu(test, FeatureOverrides::default()) else { return };
-    for variant in LinearVariant::ALL {
-        if !variant.runs_on(&gpu) {
-            eprintln!("skipped: {test}: {variant:?} on {}", gpu.info().name);
-            continue;
-        }
+    // A software device opens with cooperative matrices only for the kernels of real GPUs.
+    let overrides = FeatureOverrides { hardware_kernels: true, ..FeatureOverrides::default() };
+    let Some(gpu) = gpu(test, overrides) else { return };
+    let variants = LinearVariant::all_on(&gpu);
+    if !variants.iter().any(|v| matches!(v, LinearVariant::GpuCooperative(_))) {
+        eprintln!("skipped: {test}: cooperative matrices on {}", gpu.info().name);
+    }
+    for variant in variants {
         for op in [LinearOp::Matvec, LinearOp::Matmul] {
             run(&gpu, variant, op);
         }
@@ -208,14 +219,15 @@ fn linear_fallbacks_match_reference() {
 #[test]
 fn run_time_checks_on_and_off_give_the_same_bytes() {
     let test = "run_time_checks_on_and_off_give_the_same_bytes";
-    let checked = FeatureOverrides { checked_shaders: true, ..FeatureOverrides::default() };
-    let results: Vec<Vec<Vec<f32>>> = [FeatureOverrides::default(), checked]
+    let checked = FeatureOverrides { checked_shaders: true, hardware_kernels: true, ..FeatureOverrides::default() };
+    let results: Vec<Vec<Vec<f32>>> = [FeatureOverrides { hardware_kernels: true, ..FeatureOverrides::default() }, checked]
         .into_iter()
         .filter_map(|overrides| {
             let gpu = gpu(test, overrides)?;
             assert_eq!(gpu.checks_shaders(), overrides.checked_shaders);
-            let variants = LinearVariant::ALL.into_iter().filter(|variant| variant.runs_on(&gpu));
-            let ops = variants.flat_map(|variant| [(variant, LinearOp::Matvec), (variant, LinearOp::Matmul)]);
+            let ops = LinearVariant::all_on(&gpu)
+                .into_iter()
+                .flat_map(|variant| [(variant, LinearOp::Matvec), (variant, LinearOp::Matmul)]);
             let one = |(variant, op)| WeightFormat::ALL.map(|format| check(&gpu, Case::plain(format, 5, 70, 512), variant, op));
             Some(ops.flat_map(one).collect())
         })
@@ -242,11 +254,12 @@ fn linear_extreme_activations_stay_finite() {
             let linear = Linear::with_variant(gpu, spec, variant).unwrap();
             let (x, y) = (upload(gpu, &[1.0f32; 8]), upload(gpu, &[7.0f32; 4]));
             let (quants, scales) = (upload(gpu, &quants), upload(gpu, &scales));
-            let slices = LinearSlices { x: &x, quants: &quants, scales: &scales, bias: None, y: &y, quantized: None };
+            let slices = LinearSlices { x: &x, quants: &quants, scales: &scales, bias: None, y: &y, converted: None };
             let binding = linear.bind(gpu, slices).unwrap();
             let shape = LinearShape { n_tokens: 1, n_rows: 4, x_stride: 8, y_stride: 4, y_offset: 0, bias_offset: 0 };
             let mut recorder = Recorder::new();
-            linear.record_tiles(&mut recorder, &binding, shape, op, 0..1);
+            linear.record_convert_for(&mut recorder, &binding, shape, op);
+            linear.record_for(&mut recorder, &binding, shape, op);
             gpu.submit(&mut recorder).unwrap();
             let (got, want) = match activation {
                 LinearActivation::SwiGlu => (download_f32(gpu, &y, 2), vec![6.4e9, 0.0]),

@@ -9,6 +9,8 @@ pub struct DeviceFacts {
     pub name: String,
     /// true if it runs on the CPU
     pub is_software: bool,
+    /// true if it uses the kernels for software devices
+    pub software_kernels: bool,
     /// maximum size of a binding, bytes
     pub max_binding_bytes: u64,
     /// memory and disk

@@ -3,7 +3,7 @@
 //! Shapes are those of [`crate::engine::runner::gpu_model`].
 
 use crate::base::ModelDims;
-use crate::gpu::kernels::linear::{MAX_MATVEC_TOKENS, QuantizeActivations};
+use crate::gpu::kernels::linear::ActivationForm;
 use crate::gpu::kernels::sample::TOP_K_BYTES;
 use crate::gpu::{Buffer, Gpu, GpuError, Slice};
 use crate::model::arch::plan::{ModelPlan, PositionPlan};
@@ -23,8 +23,8 @@ pub(in crate::engine) struct Activations {
     pub(in crate::engine) attn: Slice,
     pub(in crate::engine) ff: Slice,
     pub(in crate::engine) logits: Slice,
-    /// quantized input of a matvec
-    pub(in crate::engine) x_codes: Slice,
+    /// converted input of a matrix product
+    pub(in crate::engine) x_values: Slice,
     pub(in crate::engine) x_scales: Slice,
     pub(in crate::engine) scores: Slice,
     pub(in crate::engine) prefill_state: Slice,
@@ -43,8 +43,14 @@ pub(in crate::engine) fn tile_keys(dims: &ModelDims, chunk: usize) -> usize {
     (most / 64 * 64).clamp(64, 8192)
 }
 
-/// Bytes of each activation buffer, in the order of [`Activations`].
-pub(in crate::engine) fn activation_bytes(plan: &ModelPlan, chunk: usize, tile: usize) -> Vec<(&'static str, u64)> {
+/// Bytes of each activation buffer, in the order of [`Activations`]. Kernels for software devices convert no activations of
+/// a chunk.
+pub(in crate::engine) fn activation_bytes(
+    plan: &ModelPlan,
+    chunk: usize,
+    tile: usize,
+    software_kernels: bool,
+) -> Vec<(&'static str, u64)> {
     let d = &plan.dims;
     let n_pairs = match &plan.position {
         PositionPlan::Rope(r) => r.inv_freq.len(),
@@ -52,7 +58,7 @@ pub(in crate::engine) fn activation_bytes(plan: &ModelPlan, chunk: usize, tile: 
     };
     let per_token = |n: usize| (chunk * n * 4) as u64;
     let most_cols = d.hidden_dim.max(d.q_dim()).max(d.ffn_dim);
-    let (codes, scales) = QuantizeActivations::bytes(most_cols, MAX_MATVEC_TOKENS);
+    let (values, scales) = ActivationForm::scratch_bytes(most_cols, if software_kernels { 0 } else { chunk });
     vec![
         ("token ids", per_token(1)),
         ("positions", per_token(1)),
@@ -64,7 +70,7 @@ pub(in crate::engine) fn activation_bytes(plan: &ModelPlan, chunk: usize, tile: 
         ("attn", per_token(d.q_dim())),
         ("ff", per_token(d.ffn_dim)),
         ("logits", d.vocab_size as u64 * 4),
-        ("activation codes", codes),
+        ("converted activations", values),
         ("activation scales", scales),
         ("scores", (d.n_head * chunk * tile * 4) as u64),
         ("softmax state", (d.n_head * chunk * 16) as u64),
@@ -79,7 +85,7 @@ impl Activations {
     /// # Errors
     /// Out of VRAM, a lost device.
     pub(in crate::engine) fn allocate(gpu: &Gpu, plan: &ModelPlan, chunk: usize, tile: usize) -> Result<Activations, GpuError> {
-        let sizes = activation_bytes(plan, chunk, tile);
+        let sizes = activation_bytes(plan, chunk, tile, gpu.uses_software_kernels());
         let size = |name: &str| sizes.iter().find(|(n, _)| *n == name).map_or(16, |(_, b)| *b);
         let buffer = |name: &str| -> Result<Slice, GpuError> { Ok(gpu.buffer(name, size(name))?.all()) };
         Ok(Activations {
@@ -93,7 +99,7 @@ impl Activations {
             attn: buffer("attn")?,
             ff: buffer("ff")?,
             logits: buffer("logits")?,
-            x_codes: buffer("activation codes")?,
+            x_values: buffer("converted activations")?,
             x_scales: buffer("activation scales")?,
             scores: buffer("scores")?,
             prefill_state: buffer("softmax state")?,

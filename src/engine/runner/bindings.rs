@@ -2,10 +2,11 @@
 
 use super::activations::Activations;
 use crate::gpu::kernels::linear::{
-    Embed, Linear, LinearActivation, LinearBinding, LinearSlices, LinearSpec, Precision, QuantizedSlices, WeightFormat,
+    ActivationForm, ConvertedSlices, Embed, Linear, LinearActivation, LinearBinding, LinearSlices, LinearSpec, Precision,
+    WeightFormat,
 };
 use crate::gpu::kernels::norm::Norm;
-use crate::gpu::{Binding, Gpu, GpuError, Slice};
+use crate::gpu::{Binding, Gpu, GpuError, Recorder, Slice};
 use crate::model::weights::layout::{MatrixLayout, NormLayout};
 use crate::model::weights::upload::Weights;
 
@@ -25,10 +26,42 @@ pub(in crate::engine) struct LinearSlab {
     pub(in crate::engine) n_rows: usize,
 }
 
+/// A norm before a matrix product, in each form in which the product reads its activations.
+pub(in crate::engine) struct NormOp {
+    forms: Vec<(ActivationForm, Norm, Binding)>,
+}
+
 pub(in crate::engine) struct EmbedOp {
     pub(in crate::engine) op: Embed,
     /// binding, first row and number of rows of each slab
     pub(in crate::engine) slabs: Vec<(Binding, [usize; 2])>,
+}
+
+impl LinearOp {
+    /// Form in which every slab reads the activations of `n` tokens; f32 if they differ.
+    pub(in crate::engine) fn input(&self, n: usize) -> ActivationForm {
+        let mut forms = self.slabs.iter().map(|slab| slab.op.input(n));
+        let first = forms.next().unwrap_or(ActivationForm::F32);
+        if forms.all(|form| form == first) { first } else { ActivationForm::F32 }
+    }
+}
+
+impl NormOp {
+    /// Records the norm of rows `first_row .. first_row + n` of x, `cols` wide, in the form that `product` reads. Returns the form.
+    pub(in crate::engine) fn record(
+        &self,
+        recorder: &mut Recorder,
+        product: &LinearOp,
+        cols: usize,
+        first_row: usize,
+        n: usize,
+    ) -> ActivationForm {
+        let wanted = product.input(n);
+        let found = self.forms.iter().find(|(form, ..)| *form == wanted).or(self.forms.first());
+        let Some((form, op, binding)) = found else { return ActivationForm::F32 };
+        op.record(recorder, binding, cols, first_row, n);
+        *form
+    }
 }
 
 /// Binder of a model's ops.
@@ -36,15 +69,34 @@ pub(super) struct Builder<'a> {
     pub gpu: &'a Gpu,
     pub weights: &'a Weights,
     pub act: &'a Activations,
-    pub norm: &'a Norm,
+    /// LayerNorm rather than RMSNorm, and epsilon
+    pub norm: (bool, f32),
     pub precision: Precision,
 }
 
 impl Builder<'_> {
-    pub fn norm(&self, n: &NormLayout) -> Result<Binding, GpuError> {
+    /// The norm before `product`, which reads f32 or converted activations.
+    pub fn norm(&self, n: &NormLayout, product: &LinearOp) -> Result<NormOp, GpuError> {
         let weight = self.weights.slice(n.weight);
         let bias = n.bias.map(|b| self.weights.slice(b));
-        self.norm.bind(self.gpu, &self.act.x, &weight, bias.as_ref(), &self.act.h)
+        let (layer_norm, eps) = self.norm;
+        let mut forms = vec![ActivationForm::F32];
+        for n_tokens in [1, usize::MAX] {
+            let form = product.input(n_tokens);
+            if !forms.contains(&form) && product.cols.is_multiple_of(8) {
+                forms.push(form);
+            }
+        }
+        let bind = |form| -> Result<(ActivationForm, Norm, Binding), GpuError> {
+            let op = Norm::new(self.gpu, layer_norm, eps, form)?;
+            let y: &[&Slice] = match form {
+                ActivationForm::F32 => &[&self.act.h],
+                _ => &[&self.act.x_values, &self.act.x_scales],
+            };
+            let binding = op.bind(self.gpu, &self.act.x, &weight, bias.as_ref(), y)?;
+            Ok((form, op, binding))
+        };
+        Ok(NormOp { forms: forms.into_iter().map(bind).collect::<Result<_, _>>()? })
     }
 
     pub fn linear(
@@ -56,14 +108,14 @@ impl Builder<'_> {
         residual: bool,
     ) -> Result<LinearOp, GpuError> {
         let bias = m.bias.map(|b| self.weights.slice(b));
-        let quantized = Some(QuantizedSlices { codes: &self.act.x_codes, scales: &self.act.x_scales });
+        let converted = Some(ConvertedSlices { values: &self.act.x_values, scales: &self.act.x_scales });
         let mut slabs = Vec::new();
         for group in &m.groups {
             let spec = LinearSpec { format: group.format, cols: m.cols, activation, bias: bias.is_some(), residual };
             for slab in &group.slabs {
                 let op = Linear::new(self.gpu, spec, self.precision)?;
                 let (quants, scales) = (self.weights.slice(slab.quants), self.weights.slice(slab.scales));
-                let slices = LinearSlices { x, quants: &quants, scales: &scales, bias: bias.as_ref(), y, quantized };
+                let slices = LinearSlices { x, quants: &quants, scales: &scales, bias: bias.as_ref(), y, converted };
                 let binding = op.bind(self.gpu, slices)?;
                 slabs.push(LinearSlab { op, binding, first_row: slab.first_row, n_rows: slab.n_rows });
             }

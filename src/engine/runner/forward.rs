@@ -7,7 +7,7 @@ use crate::base::limits::KV_PAGE_TOKENS;
 use crate::gpu::Gpu;
 use crate::gpu::kernels::attention_decode::SPLIT_KEYS;
 use crate::gpu::kernels::attention_prefill::KeyTile;
-use crate::gpu::kernels::linear::LinearShape;
+use crate::gpu::kernels::linear::{ActivationForm, LinearShape};
 
 use crate::engine::error::EngineError;
 use crate::engine::runner::bindings::LinearOp;
@@ -148,9 +148,9 @@ impl Executor {
     ) -> Result<(), EngineError> {
         let (d, layer) = (&self.model.dims, &self.model.layers[layer_idx]);
         pacer.mark(KernelFamily::Norm, layer_idx as u32);
-        self.model.norm.record(&mut pacer.recorder, &layer.attn_norm, d.hidden_dim, 0, n);
+        let form = layer.attn_norm.record(&mut pacer.recorder, &layer.qkv, d.hidden_dim, 0, n);
         pacer.mark(KernelFamily::Linear, layer_idx as u32);
-        linear(gpu, pacer, &layer.qkv, n, d.hidden_dim, d.q_dim() + 2 * d.kv_dim())
+        linear(gpu, pacer, &layer.qkv, n, (d.hidden_dim, form), d.q_dim() + 2 * d.kv_dim())
     }
 
     /// Records the output projection and the MLP of a layer.
@@ -163,12 +163,12 @@ impl Executor {
     ) -> Result<(), EngineError> {
         let (d, layer, idx) = (&self.model.dims, &self.model.layers[layer_idx], layer_idx as u32);
         pacer.mark(KernelFamily::Linear, idx);
-        linear(gpu, pacer, &layer.attn_output, n, d.q_dim(), d.hidden_dim)?;
+        linear(gpu, pacer, &layer.attn_output, n, (d.q_dim(), ActivationForm::F32), d.hidden_dim)?;
         pacer.mark(KernelFamily::Norm, idx);
-        self.model.norm.record(&mut pacer.recorder, &layer.ffn_norm, d.hidden_dim, 0, n);
+        let form = layer.ffn_norm.record(&mut pacer.recorder, &layer.ffn_up, d.hidden_dim, 0, n);
         pacer.mark(KernelFamily::Linear, idx);
-        linear(gpu, pacer, &layer.ffn_up, n, d.hidden_dim, d.ffn_dim)?;
-        linear(gpu, pacer, &layer.ffn_down, n, d.ffn_dim, d.hidden_dim)
+        linear(gpu, pacer, &layer.ffn_up, n, (d.hidden_dim, form), d.ffn_dim)?;
+        linear(gpu, pacer, &layer.ffn_down, n, (d.ffn_dim, ActivationForm::F32), d.hidden_dim)
     }
 
     /// Records attention over the whole context, run by run: pages in frames, tails with the new tokens, then the batches
@@ -376,9 +376,10 @@ impl Executor {
         (first_row, n): (usize, usize),
     ) -> Result<(), EngineError> {
         pacer.mark(KernelFamily::Norm, NO_LAYER);
-        self.model.norm.record(&mut pacer.recorder, &self.model.output_norm, self.model.dims.hidden_dim, first_row, n);
+        let d = &self.model.dims;
+        let form = self.model.output_norm.record(&mut pacer.recorder, output, d.hidden_dim, first_row, n);
         pacer.mark(KernelFamily::Linear, NO_LAYER);
-        linear(gpu, pacer, output, n, self.model.dims.hidden_dim, self.model.dims.vocab_size)
+        linear(gpu, pacer, output, n, (d.hidden_dim, form), d.vocab_size)
     }
 
     /// Size of the next chunk if `left` tokens remain at `first_pos`: at most `wanted`, and within the room of the tail.
@@ -401,15 +402,16 @@ struct ChunkProgress {
     is_first: bool,
 }
 
-/// Records a matrix product, slab by slab, and submits as the pacer decides.
+/// Records a matrix product, slab by slab, and submits as the pacer decides. Its activations have the given stride and form.
 fn linear(
     gpu: &Gpu,
     pacer: &mut SubmitPacer,
     m: &LinearOp,
     n: usize,
-    x_stride: usize,
+    (x_stride, form): (usize, ActivationForm),
     y_stride: usize,
 ) -> Result<(), EngineError> {
+    let mut converted = Some(form);
     for slab in &m.slabs {
         let shape = LinearShape {
             n_tokens: n,
@@ -419,6 +421,11 @@ fn linear(
             y_offset: slab.first_row / m.rows_per_output,
             bias_offset: slab.first_row,
         };
+        // Slabs read the same activations.
+        let input = slab.op.input(n);
+        if converted.replace(input) != Some(input) {
+            slab.op.record_convert(&mut pacer.recorder, &slab.binding, shape);
+        }
         slab.op.record(&mut pacer.recorder, &slab.binding, shape);
         pacer.add(gpu, 2.0 * (n * slab.n_rows * m.cols) as f64)?;
     }

@@ -13,7 +13,6 @@ use crate::gpu::kernels::KvFormat;
 use crate::gpu::kernels::attention_decode::AttentionDecode;
 use crate::gpu::kernels::attention_prefill::AttentionPrefill;
 use crate::gpu::kernels::linear::{LinearActivation, Precision};
-use crate::gpu::kernels::norm::Norm;
 use crate::gpu::kernels::quantize_pages::QuantizePages;
 use crate::gpu::kernels::rope_append::{RopeAppend, RopeAppendSpec};
 use crate::gpu::kernels::sample::Sample;
@@ -27,13 +26,13 @@ use crate::model::weights::upload::Weights;
 use crate::engine::api::KvDtype;
 use crate::engine::error::EngineError;
 use crate::engine::runner::activations::{Activations, activation_bytes, max_chunk, tile_keys};
-use crate::engine::runner::bindings::{Builder, EmbedOp, LinearOp};
+use crate::engine::runner::bindings::{Builder, EmbedOp, LinearOp, NormOp};
 
 pub(in crate::engine) struct LayerOps {
-    pub(in crate::engine) attn_norm: Binding,
+    pub(in crate::engine) attn_norm: NormOp,
     pub(in crate::engine) qkv: LinearOp,
     pub(in crate::engine) attn_output: LinearOp,
-    pub(in crate::engine) ffn_norm: Binding,
+    pub(in crate::engine) ffn_norm: NormOp,
     pub(in crate::engine) ffn_up: LinearOp,
     pub(in crate::engine) ffn_down: LinearOp,
 }
@@ -61,7 +60,8 @@ pub struct MemoryEstimate {
 pub struct GpuModel {
     pub(in crate::engine) dims: ModelDims,
     pub(in crate::engine) weights: Weights,
-    pub(in crate::engine) norm: Norm,
+    /// LayerNorm rather than RMSNorm, and epsilon
+    norm: (bool, f32),
     pub(in crate::engine) precision: Precision,
     pub(in crate::engine) embed: EmbedOp,
     pub(in crate::engine) position_embed: Option<EmbedOp>,
@@ -75,7 +75,7 @@ pub struct GpuModel {
     pub(in crate::engine) page_attention: AttentionOps,
     pub(in crate::engine) seal: Option<QuantizePages>,
     pub(in crate::engine) sample: Sample,
-    pub(in crate::engine) output_norm: Binding,
+    pub(in crate::engine) output_norm: NormOp,
     pub(in crate::engine) output: LinearOp,
     pub(in crate::engine) sample_bindings: [Binding; 2],
     pub(in crate::engine) act: Activations,
@@ -98,7 +98,7 @@ pub fn kv_spec(dims: &ModelDims, dtype: KvDtype) -> KvSpec {
 /// Memory estimate of this model at this context, before any allocation.
 pub fn estimate(gpu: &Gpu, plan: &ModelPlan, placed: &WeightLayout, spec: &KvSpec, kv: &VramPlan) -> MemoryEstimate {
     let chunk = max_chunk(gpu.is_software());
-    let sizes = activation_bytes(plan, chunk, tile_keys(&plan.dims, chunk));
+    let sizes = activation_bytes(plan, chunk, tile_keys(&plan.dims, chunk), gpu.uses_software_kernels());
     MemoryEstimate {
         weights: placed.total_bytes(),
         activations: sizes.iter().map(|(_, b)| b.next_multiple_of(16).max(16)).sum(),
@@ -149,8 +149,8 @@ impl GpuModel {
             NormKind::Rms { eps } => (false, eps),
             NormKind::Layer { eps } => (true, eps),
         };
-        let norm = Norm::new(gpu, layer_norm, eps)?;
-        let b = Builder { gpu, weights: &weights, act: &act, norm: &norm, precision };
+        let norm = (layer_norm, eps);
+        let b = Builder { gpu, weights: &weights, act: &act, norm, precision };
         let (rope, position_offset) = match &plan.position {
             PositionPlan::Rope(r) => (Some(r.clone()), 0),
             PositionPlan::Learned { offset, .. } => (None, *offset),
@@ -166,17 +166,19 @@ impl GpuModel {
         };
         let mut layers = Vec::with_capacity(d.n_layer);
         for l in &layout.layers {
+            let qkv = b.linear(&l.qkv, &act.h, &act.qkv, LinearActivation::None, false)?;
+            let ffn_up = b.linear(&l.ffn_up, &act.h, &act.ff, activation, false)?;
             layers.push(LayerOps {
-                attn_norm: b.norm(&l.attn_norm)?,
-                qkv: b.linear(&l.qkv, &act.h, &act.qkv, LinearActivation::None, false)?,
+                attn_norm: b.norm(&l.attn_norm, &qkv)?,
+                qkv,
                 attn_output: b.linear(&l.attn_output, &act.attn, &act.x, LinearActivation::None, true)?,
-                ffn_norm: b.norm(&l.ffn_norm)?,
-                ffn_up: b.linear(&l.ffn_up, &act.h, &act.ff, activation, false)?,
+                ffn_norm: b.norm(&l.ffn_norm, &ffn_up)?,
+                ffn_up,
                 ffn_down: b.linear(&l.ffn_down, &act.ff, &act.x, LinearActivation::None, true)?,
             });
         }
-        let output_norm = b.norm(&layout.output_norm)?;
         let output = b.linear(layout.output(), &act.h, &act.logits, LinearActivation::None, false)?;
+        let output_norm = b.norm(&layout.output_norm, &output)?;
         let sample = Sample::new(gpu)?;
         let sample_bindings = sample.bind(gpu, &act.logits, &act.result)?;
         let spec = RopeAppendSpec {
@@ -259,7 +261,7 @@ impl GpuModel {
     /// A second output projection, which writes logits f32 `[n_rows, V]` to its own buffer.
     pub(in crate::engine) fn wide_output(&self, gpu: &Gpu, n_rows: usize) -> Result<(LinearOp, Slice), EngineError> {
         let logits = gpu.buffer("logits", (n_rows * self.dims.vocab_size * 4) as u64)?.all();
-        let b = Builder { gpu, weights: &self.weights, act: &self.act, norm: &self.norm, precision: self.precision };
+        let b = Builder { gpu, weights: &self.weights, act: &self.act, norm: self.norm, precision: self.precision };
         Ok((b.linear(self.weights.layout.output(), &self.act.h, &logits, LinearActivation::None, false)?, logits))
     }
 }

@@ -1,8 +1,13 @@
-//! RMSNorm and LayerNorm over rows: x f32 `[rows, C]` to y f32 `[rows, C]`, C a multiple of 4.
+//! RMSNorm and LayerNorm over rows: x f32 `[rows, C]` to y `[rows, C]` in f32, C a multiple of 4, or in the form that the next
+//! product reads.
 
 use std::sync::Arc;
 
+use super::linear::ActivationForm;
 use crate::gpu::{Binding, Gpu, GpuError, Kernel, KernelKey, Recorder, Slice};
+
+/// Lanes of a workgroup whose result is converted.
+const CONVERTING_LANES: usize = 256;
 
 /// The compiled norm.
 pub struct Norm {
@@ -18,32 +23,43 @@ struct Params {
     eps: f32,
 }
 
-fn key(layer_norm: bool) -> KernelKey {
-    let defines = if layer_norm { vec![("LAYER", String::new())] } else { vec![] };
-    KernelKey::new("norm/norm", &defines)
+fn key(layer_norm: bool, form: ActivationForm) -> KernelKey {
+    let mut defines = if layer_norm { vec![("LAYER", String::new())] } else { vec![] };
+    if form == ActivationForm::F32 {
+        return KernelKey::new("norm/norm", &defines);
+    }
+    defines.push(("LANES", CONVERTING_LANES.to_string()));
+    let scale = if let ActivationForm::Bytes { even_odd } = form {
+        defines.push(("BYTES", String::new()));
+        defines.extend(even_odd.then(|| ("EVEN_ODD", String::new())));
+        "vec4<f32>"
+    } else {
+        "f32"
+    };
+    defines.push(("SCALE", scale.to_owned()));
+    KernelKey::new("norm/norm_converted", &defines)
 }
 
 pub(super) fn variants() -> Vec<KernelKey> {
-    vec![key(false), key(true)]
+    ActivationForm::ALL.into_iter().flat_map(|form| [key(false, form), key(true, form)]).collect()
 }
 
 impl Norm {
-    /// RMSNorm, or LayerNorm when `layer_norm`.
+    /// RMSNorm, or LayerNorm when `layer_norm`, with the result in `form`; others than f32 need [`Gpu::has_subgroups`].
     ///
     /// # Errors
     /// A kernel that does not compile, or a lost device.
-    pub fn new(gpu: &Gpu, layer_norm: bool, eps: f32) -> Result<Norm, GpuError> {
-        Ok(Norm { kernel: gpu.kernel(&key(layer_norm))?, eps })
+    pub fn new(gpu: &Gpu, layer_norm: bool, eps: f32, form: ActivationForm) -> Result<Norm, GpuError> {
+        Ok(Norm { kernel: gpu.kernel(&key(layer_norm, form))?, eps })
     }
 
-    /// Binds x `[rows, C]`, weight `[C]`, bias `[C]` (LayerNorm only) and y `[rows, C]`.
+    /// Binds x `[rows, C]`, weight `[C]`, bias `[C]` (LayerNorm only) and y: f32 `[rows, C]`, or the values and scales of another
+    /// form.
     ///
     /// # Errors
-    /// A bias for RMSNorm, or none for LayerNorm.
-    pub fn bind(&self, gpu: &Gpu, x: &Slice, weight: &Slice, bias: Option<&Slice>, y: &Slice) -> Result<Binding, GpuError> {
-        let mut slices = vec![x, weight];
-        slices.extend(bias);
-        slices.push(y);
+    /// A bias for RMSNorm, or none for LayerNorm; a wrong number of output buffers.
+    pub fn bind(&self, gpu: &Gpu, x: &Slice, weight: &Slice, bias: Option<&Slice>, y: &[&Slice]) -> Result<Binding, GpuError> {
+        let slices: Vec<&Slice> = [x, weight].into_iter().chain(bias).chain(y.iter().copied()).collect();
         gpu.bind(&self.kernel, &slices)
     }
 

@@ -315,7 +315,8 @@ mod tests {
 
     fn said(least: u64, kv_bytes: u64, free: Option<u64>) -> (bool, String) {
         let machine = Machine { free_memory: free.map(Bytes), ..Machine::default() };
-        let device = DeviceFacts { name: "card".into(), is_software: false, max_binding_bytes: 1 << 27, machine };
+        let device =
+            DeviceFacts { name: "card".into(), is_software: false, software_kernels: false, max_binding_bytes: 1 << 27, machine };
         let budgets = Tiers { vram: 2 * GIB, ram: 4 * GIB, disk: 10 * GIB };
         fit_label(&MemoryFit { context: 131_072, least, kv_bytes, budgets, free }, &device)
     }

@@ -7,23 +7,25 @@
 //! ```
 //! 1. A matvec is for few tokens, a matmul for many. Both have variants for software devices and for real GPUs.
 //! 2. Sums are f32. Their order differs between variants, so results differ by rounding.
-//! 3. With [`Precision::Fast`], a matvec with integer weights on a real GPU with subgroups rounds the activations to 15 bits first.
+//! 3. With [`Precision::Fast`], products on a real GPU may convert the activations first ([`ActivationForm`]). Products that
+//!    follow each other with the same input share the conversion.
 //! 4. Order: bias, activation, residual.
 
+mod activations;
 pub mod bench;
 mod embed;
 mod format;
-mod quantize;
+mod matrix_units;
 mod repack;
 mod spec;
 mod variant;
 
-use std::ops::Range;
 use std::sync::Arc;
 
+pub use activations::{ActivationForm, ConvertActivations, ConvertedSlices};
 pub use embed::Embed;
 pub use format::{COL_GROUP, ROW_TILE, WeightFormat};
-pub use quantize::{QuantizeActivations, QuantizedSlices};
+pub use matrix_units::MatrixUnits;
 pub use spec::{LinearActivation, LinearSpec};
 pub use variant::{LinearOp, LinearVariant, MAX_MATVEC_TOKENS, Precision};
 
@@ -31,12 +33,21 @@ use crate::gpu::{Binding, Gpu, GpuError, Kernel, KernelKey, Recorder, Slice};
 
 /// The compiled op: a matvec for few tokens and a matmul for many.
 pub struct Linear {
-    /// by tokens per workgroup, ascending
-    matvec: Vec<(usize, Arc<Kernel>)>,
-    matmul: Arc<Kernel>,
-    quantize: Option<QuantizeActivations>,
+    matvec: OpKernels,
+    matmul: OpKernels,
     spec: LinearSpec,
     variant: LinearVariant,
+}
+
+/// Kernels of a matvec or a matmul.
+struct OpKernels {
+    op: LinearOp,
+    /// tokens per workgroup, ascending
+    tiles: Vec<usize>,
+    /// by tile
+    kernels: Vec<Arc<Kernel>>,
+    form: ActivationForm,
+    convert: Option<ConvertActivations>,
 }
 
 /// Buffers of one slab: consecutive rows of a matrix that fit one binding.
@@ -52,16 +63,21 @@ pub struct LinearSlices<'a> {
     pub bias: Option<&'a Slice>,
     /// f32 `[T, y_stride]`
     pub y: &'a Slice,
-    /// scratch for up to [`MAX_MATVEC_TOKENS`] tokens, if the variant quantizes activations
-    pub quantized: Option<QuantizedSlices<'a>>,
+    /// scratch of [`ActivationForm::scratch_bytes`], if the variant converts activations
+    pub converted: Option<ConvertedSlices<'a>>,
 }
 
 /// Bind groups of one slab.
 #[derive(Clone)]
 pub struct LinearBinding {
-    quantize: Option<Binding>,
-    matvec: Binding,
-    matmul: Binding,
+    matvec: OpBinding,
+    matmul: OpBinding,
+}
+
+#[derive(Clone)]
+struct OpBinding {
+    convert: Option<Binding>,
+    product: Binding,
 }
 
 /// One product.
@@ -97,7 +113,6 @@ struct Params {
     x_stride: u32,
     y_offset: u32,
     y_stride: u32,
-    first_tile: u32,
     bias_offset: u32,
 }
 
@@ -119,64 +134,49 @@ impl Linear {
             let reason = "the device lacks the subgroups or 64-bit integers that they need".to_owned();
             return Err(GpuError::Rejected { what: format!("the {variant:?} kernels"), reason });
         }
-        let kernel = |op, tile| gpu.kernel(&variant.key(op, &spec, tile));
-        let tiles = variant.token_tiles(LinearOp::Matvec, spec.format).into_iter();
-        let matvec = tiles.map(|tile| Ok((tile, kernel(LinearOp::Matvec, tile)?))).collect::<Result<Vec<_>, GpuError>>()?;
-        let matmul = kernel(LinearOp::Matmul, variant.token_tile(LinearOp::Matmul, spec.format))?;
-        let quantize = match variant.quantizes(LinearOp::Matvec, spec.format) {
-            true => Some(QuantizeActivations::new(gpu, spec.format, spec.cols)?),
-            false => None,
-        };
-        Ok(Linear { matvec, matmul, quantize, spec, variant })
+        let compile = |op| OpKernels::compile(gpu, op, &spec, variant);
+        Ok(Linear { matvec: compile(LinearOp::Matvec)?, matmul: compile(LinearOp::Matmul)?, spec, variant })
     }
 
     /// Binds the buffers of one slab.
     ///
     /// # Errors
-    /// Buffers that the GPU refuses to bind, or no scratch for quantized activations if the variant needs it.
-    pub fn bind(&self, gpu: &Gpu, s: LinearSlices<'_>) -> Result<LinearBinding, GpuError> {
-        let bind = |kernel: &Kernel, x: &[&Slice]| {
-            let slices: Vec<&Slice> =
-                [s.quants, s.scales].into_iter().chain(x.iter().copied()).chain([s.y]).chain(s.bias).collect();
-            gpu.bind(kernel, &slices)
-        };
-        // Kernels for other numbers of tokens have the same bindings.
-        let Some((_, matvec)) = self.matvec.first() else { return Err(self.rejected("no kernel")) };
-        let (quantize, matvec) = match (&self.quantize, s.quantized) {
-            (Some(op), Some(x)) => (Some(op.bind(gpu, s.x, x)?), bind(matvec, &[x.codes, x.scales])?),
-            (Some(_), None) => return Err(self.rejected("no scratch for quantized activations")),
-            (None, _) => (None, bind(matvec, &[s.x])?),
-        };
-        Ok(LinearBinding { quantize, matvec, matmul: bind(&self.matmul, &[s.x])? })
+    /// Buffers that the GPU refuses to bind, or no scratch for converted activations if the variant needs it.
+    pub fn bind(&self, gpu: &Gpu, slices: LinearSlices<'_>) -> Result<LinearBinding, GpuError> {
+        Ok(LinearBinding { matvec: self.matvec.bind(gpu, &slices)?, matmul: self.matmul.bind(gpu, &slices)? })
     }
 
-    fn rejected(&self, reason: &str) -> GpuError {
-        GpuError::Rejected { what: format!("a product of {:?} weights", self.spec.format), reason: reason.to_owned() }
+    /// The op for `n_tokens`.
+    pub fn op_for(&self, n_tokens: usize) -> LinearOp {
+        self.variant.op_for(n_tokens)
     }
 
-    /// Tokens that share one read of the weights in a matmul; chunks should be multiples of it.
-    pub fn token_tile(&self) -> usize {
-        self.variant.token_tile(LinearOp::Matmul, self.spec.format)
+    /// Form in which a product of `n_tokens` reads its activations.
+    pub fn input(&self, n_tokens: usize) -> ActivationForm {
+        self.kernels(self.op_for(n_tokens)).form
     }
 
-    /// Records the product of one slab.
+    /// Records the conversion of the activations to [`Linear::input`], if they are not read as f32.
+    pub fn record_convert(&self, recorder: &mut Recorder, binding: &LinearBinding, shape: LinearShape) {
+        self.record_convert_for(recorder, binding, shape, self.op_for(shape.n_tokens));
+    }
+
+    /// The same for a given op.
+    pub fn record_convert_for(&self, recorder: &mut Recorder, binding: &LinearBinding, shape: LinearShape, op: LinearOp) {
+        if let (Some(convert), Some(x)) = (&self.kernels(op).convert, &binding.of(op).convert) {
+            convert.record(recorder, x, shape.n_tokens, shape.x_stride);
+        }
+    }
+
+    /// Records the product of one slab, after the conversion of its activations.
     pub fn record(&self, recorder: &mut Recorder, binding: &LinearBinding, shape: LinearShape) {
-        self.record_tiles(recorder, binding, shape, self.variant.op_for(shape.n_tokens), 0..shape.n_tiles());
+        self.record_for(recorder, binding, shape, self.op_for(shape.n_tokens));
     }
 
-    /// Records tiles `tiles` (of [`ROW_TILE`] rows) of the product, so that a large one can be spread over several
-    /// submits. `tiles.start` is even.
-    pub fn record_tiles(
-        &self,
-        recorder: &mut Recorder,
-        binding: &LinearBinding,
-        shape: LinearShape,
-        op: LinearOp,
-        tiles: Range<usize>,
-    ) {
+    /// The same for a given op.
+    pub fn record_for(&self, recorder: &mut Recorder, binding: &LinearBinding, shape: LinearShape, op: LinearOp) {
         debug_assert!(!self.spec.cols.is_multiple_of(8) || shape.x_stride.is_multiple_of(8));
         debug_assert!(self.spec.activation != LinearActivation::SwiGlu || shape.n_rows.is_multiple_of(2));
-        debug_assert!(tiles.start.is_multiple_of(2));
         let params = Params {
             n_cols: self.spec.cols as u32,
             n_rows: shape.n_rows as u32,
@@ -184,23 +184,20 @@ impl Linear {
             x_stride: shape.x_stride as u32,
             y_offset: shape.y_offset as u32,
             y_stride: shape.y_stride as u32,
-            first_tile: tiles.start as u32,
             bias_offset: shape.bias_offset as u32,
         };
-        let (tile, kernel, slices) = match op {
-            LinearOp::Matvec => {
-                let fits = self.matvec.iter().find(|(tile, _)| shape.n_tokens <= *tile).or(self.matvec.last());
-                let Some((tile, kernel)) = fits else { return };
-                (*tile, kernel, &binding.matvec)
-            }
-            LinearOp::Matmul => (self.token_tile(), &self.matmul, &binding.matmul),
-        };
-        // The parts of a product that is spread over several submits share the quantized activations of the first.
-        if let (LinearOp::Matvec, 0, Some(quantize), Some(x)) = (op, tiles.start, &self.quantize, &binding.quantize) {
-            quantize.record(recorder, x, shape.n_tokens, shape.x_stride);
+        let kernels = self.kernels(op);
+        let at = self.variant.tile_for(op, &kernels.tiles, shape.n_tokens);
+        let (Some(tile), Some(kernel)) = (kernels.tiles.get(at), kernels.kernels.get(at)) else { return };
+        let grid = self.variant.grid(op, &self.spec, shape.n_tiles(), shape.n_tokens, *tile);
+        recorder.dispatch(kernel, &binding.of(op).product, &params, grid);
+    }
+
+    fn kernels(&self, op: LinearOp) -> &OpKernels {
+        match op {
+            LinearOp::Matvec => &self.matvec,
+            LinearOp::Matmul => &self.matmul,
         }
-        let grid = self.variant.grid(op, self.spec.format, tiles.len(), shape.n_tokens, tile);
-        recorder.dispatch(kernel, slices, &params, grid);
     }
 
     /// Weight bytes (read once) and floating-point operations of one product.
@@ -209,6 +206,43 @@ impl Linear {
         LinearCost {
             weight_bytes: (format.quants_bytes(shape.n_rows, cols) + format.scales_bytes(shape.n_rows, cols)) as f64,
             flops: 2.0 * shape.n_rows as f64 * cols as f64 * shape.n_tokens as f64,
+        }
+    }
+}
+
+impl LinearBinding {
+    fn of(&self, op: LinearOp) -> &OpBinding {
+        match op {
+            LinearOp::Matvec => &self.matvec,
+            LinearOp::Matmul => &self.matmul,
+        }
+    }
+}
+
+impl OpKernels {
+    fn compile(gpu: &Gpu, op: LinearOp, spec: &LinearSpec, variant: LinearVariant) -> Result<OpKernels, GpuError> {
+        let (tiles, form) = (variant.token_tiles(op, spec), variant.input(op, spec));
+        let kernels = tiles.iter().map(|tile| gpu.kernel(&variant.key(op, spec, *tile))).collect::<Result<Vec<_>, _>>()?;
+        Ok(OpKernels { op, tiles, kernels, form, convert: ConvertActivations::new(gpu, form, spec.cols)? })
+    }
+
+    fn bind(&self, gpu: &Gpu, s: &LinearSlices<'_>) -> Result<OpBinding, GpuError> {
+        let rejected = |reason: &str| {
+            Err(GpuError::Rejected { what: format!("a {:?} of {:?} activations", self.op, self.form), reason: reason.to_owned() })
+        };
+        // Kernels for other numbers of tokens have the same bindings.
+        let Some(kernel) = self.kernels.first() else { return rejected("no kernel") };
+        let bind = |x: &[&Slice]| {
+            let slices: Vec<&Slice> =
+                [s.quants, s.scales].into_iter().chain(x.iter().copied()).chain([s.y]).chain(s.bias).collect();
+            gpu.bind(kernel, &slices)
+        };
+        match (&self.convert, s.converted) {
+            (Some(convert), Some(x)) => {
+                Ok(OpBinding { convert: Some(convert.bind(gpu, s.x, x)?), product: bind(&[x.values, x.scales])? })
+            }
+            (Some(_), None) => rejected("no scratch for converted activations"),
+            (None, _) => Ok(OpBinding { convert: None, product: bind(&[s.x])? }),
         }
     }
 }
@@ -227,6 +261,6 @@ pub(super) fn variants() -> Vec<KernelKey> {
     let mut keys = variant::variants();
     keys.extend(embed::variants());
     keys.extend(bench::variants());
-    keys.extend(quantize::variants());
+    keys.extend(activations::variants());
     keys
 }

@@ -1,6 +1,8 @@
 //! Shader variants of the linear kernels: which one fits a GPU, and the grid of each.
 
+use super::activations::ActivationForm;
 use super::format::{ROW_TILE, WeightFormat};
+use super::matrix_units::{MatrixTile, MatrixUnits};
 use super::spec::{LinearActivation, LinearSpec};
 use crate::gpu::{Gpu, KernelKey};
 
@@ -17,6 +19,8 @@ pub enum LinearVariant {
     Gpu,
     /// real GPU with subgroup operations; activations rounded to 15 bits in a matvec with integer weights
     GpuDot4,
+    /// the same with cooperative matrices; activations and weights rounded to f16 (11 bits) in a matmul
+    GpuCooperative(MatrixUnits),
 }
 
 /// Error of a product that a caller accepts.
@@ -25,7 +29,7 @@ pub enum Precision {
     /// f32 activations
     #[default]
     Exact,
-    /// activations may be rounded to 15 bits
+    /// activations may be rounded to 15 bits in a matvec; activations and weights to 11 bits in a matmul
     Fast,
 }
 
@@ -47,8 +51,8 @@ pub enum LinearOp {
 }
 
 impl LinearVariant {
-    /// Every variant.
-    pub const ALL: [LinearVariant; 5] = [
+    /// Every variant that needs no cooperative matrices.
+    const WITHOUT_MATRICES: [LinearVariant; 5] = [
         LinearVariant::Subgroup8,
         LinearVariant::Fallback,
         LinearVariant::GpuSubgroup,
@@ -56,28 +60,54 @@ impl LinearVariant {
         LinearVariant::GpuDot4,
     ];
 
+    /// Every variant that `gpu` can run.
+    pub fn all_on(gpu: &Gpu) -> Vec<LinearVariant> {
+        let matrices = MatrixUnits::of(gpu).map(LinearVariant::GpuCooperative);
+        LinearVariant::WITHOUT_MATRICES.into_iter().chain(matrices).filter(|v| v.runs_on(gpu)).collect()
+    }
+
     /// The best one for `gpu`.
     pub fn for_gpu(gpu: &Gpu, precision: Precision) -> LinearVariant {
         match (gpu.uses_software_kernels(), gpu.has_subgroups(), precision) {
             (true, ..) if LinearVariant::Subgroup8.runs_on(gpu) => LinearVariant::Subgroup8,
             (true, ..) => LinearVariant::Fallback,
-            (false, true, Precision::Fast) => LinearVariant::GpuDot4,
+            (false, true, Precision::Fast) => MatrixUnits::of(gpu).map_or(LinearVariant::GpuDot4, LinearVariant::GpuCooperative),
             (false, true, Precision::Exact) => LinearVariant::GpuSubgroup,
             (false, false, _) => LinearVariant::Gpu,
         }
     }
 
-    /// True if the activations of this op are quantized first ([`QuantizeActivations`](super::QuantizeActivations)).
-    pub fn quantizes(self, op: LinearOp, format: WeightFormat) -> bool {
-        self == LinearVariant::GpuDot4 && op == LinearOp::Matvec && format.is_integer()
+    /// Form in which this op reads its activations.
+    pub fn input(self, op: LinearOp, spec: &LinearSpec) -> ActivationForm {
+        match (self, op) {
+            (LinearVariant::GpuDot4 | LinearVariant::GpuCooperative(_), LinearOp::Matvec) if spec.format.is_integer() => {
+                ActivationForm::Bytes { even_odd: spec.format.is_even_odd() }
+            }
+            // Weights of an F32 file may not fit f16.
+            (LinearVariant::GpuCooperative(_), LinearOp::Matmul)
+                if spec.format != WeightFormat::F32 && spec.cols.is_multiple_of(8) =>
+            {
+                ActivationForm::Halves
+            }
+            _ => ActivationForm::F32,
+        }
     }
 
     /// Kernels of this op, by the number of tokens that one workgroup computes, ascending.
-    pub(super) fn token_tiles(self, op: LinearOp, format: WeightFormat) -> Vec<usize> {
-        match self.quantizes(op, format) {
-            true => DOT4_TOKENS.to_vec(),
-            false => vec![self.token_tile(op, format)],
+    pub(super) fn token_tiles(self, op: LinearOp, spec: &LinearSpec) -> Vec<usize> {
+        match (self, self.input(op, spec)) {
+            (_, ActivationForm::Bytes { .. }) => DOT4_TOKENS.to_vec(),
+            (LinearVariant::GpuCooperative(units), ActivationForm::Halves) => units.tiles().map(|tile| tile.tokens).to_vec(),
+            _ => vec![self.plain_token_tile(op, spec.format)],
         }
+    }
+
+    /// The tile of [`LinearVariant::token_tiles`] for `n_tokens`: the least that holds them. A matmul by cooperative matrices
+    /// rather reads the weights twice than leave half of the tile empty.
+    pub(super) fn tile_for(self, op: LinearOp, tiles: &[usize], n_tokens: usize) -> usize {
+        let factor = if matches!((self, op), (LinearVariant::GpuCooperative(_), LinearOp::Matmul)) { 2 } else { 1 };
+        let fits = tiles.iter().position(|tile| n_tokens <= factor * tile);
+        fits.unwrap_or(tiles.len().saturating_sub(1))
     }
 
     /// True if the GPU has the features of this variant.
@@ -85,6 +115,7 @@ impl LinearVariant {
         match self {
             LinearVariant::Subgroup8 => gpu.has_subgroup8(),
             LinearVariant::GpuSubgroup | LinearVariant::GpuDot4 => gpu.has_subgroups(),
+            LinearVariant::GpuCooperative(units) => MatrixUnits::of(gpu) == Some(units),
             LinearVariant::Fallback | LinearVariant::Gpu => true,
         }
     }
@@ -94,13 +125,15 @@ impl LinearVariant {
         let matvec_up_to = match self {
             LinearVariant::Subgroup8 => 3,
             LinearVariant::Fallback => 1,
-            LinearVariant::GpuSubgroup | LinearVariant::Gpu | LinearVariant::GpuDot4 => MAX_MATVEC_TOKENS,
+            LinearVariant::GpuSubgroup | LinearVariant::Gpu | LinearVariant::GpuDot4 | LinearVariant::GpuCooperative(_) => {
+                MAX_MATVEC_TOKENS
+            }
         };
         if n_tokens <= matvec_up_to { LinearOp::Matvec } else { LinearOp::Matmul }
     }
 
-    /// Tokens per workgroup; of a matvec with quantized activations, the least.
-    pub fn token_tile(self, op: LinearOp, format: WeightFormat) -> usize {
+    /// Tokens per workgroup of a kernel that reads f32 activations.
+    fn plain_token_tile(self, op: LinearOp, format: WeightFormat) -> usize {
         match (op, self) {
             (LinearOp::Matvec, _) => 1,
             // Wide weights are expensive to load, so more tokens share them. Narrow ones gain little and compile
@@ -110,15 +143,18 @@ impl LinearVariant {
                 _ => 8,
             },
             (LinearOp::Matmul, LinearVariant::Fallback) => 4,
-            (LinearOp::Matmul, LinearVariant::GpuSubgroup | LinearVariant::Gpu | LinearVariant::GpuDot4) => 64,
+            (LinearOp::Matmul, _) => 64,
         }
     }
 
     /// Workgroups of `tile` tokens, for `n_tiles` tiles of 32 rows and `n_tokens` tokens.
-    pub(super) fn grid(self, op: LinearOp, format: WeightFormat, n_tiles: usize, n_tokens: usize, tile: usize) -> [u32; 3] {
+    pub(super) fn grid(self, op: LinearOp, spec: &LinearSpec, n_tiles: usize, n_tokens: usize, tile: usize) -> [u32; 3] {
         let tokens = n_tokens.div_ceil(tile) as u32;
         match (self, op) {
-            _ if self.quantizes(op, format) => [(n_tiles * ROW_TILE / DOT4_ROWS) as u32, tokens, 1],
+            (LinearVariant::GpuCooperative(units), LinearOp::Matmul) if self.input(op, spec) == ActivationForm::Halves => {
+                [(n_tiles * ROW_TILE).div_ceil(units.largest_tile) as u32, tokens, 1]
+            }
+            _ if self.input(op, spec) != ActivationForm::F32 => [(n_tiles * ROW_TILE / DOT4_ROWS) as u32, tokens, 1],
             (LinearVariant::Subgroup8, LinearOp::Matvec) => [n_tiles.div_ceil(2) as u32, tokens, 1],
             (LinearVariant::Subgroup8 | LinearVariant::Fallback, _) => [n_tiles as u32, tokens, 1],
             (_, LinearOp::Matvec) => [n_tiles as u32, tokens, 8],
@@ -128,7 +164,8 @@ impl LinearVariant {
 
     /// The kernel of this op for `tile` tokens per workgroup.
     pub(super) fn key(self, op: LinearOp, spec: &LinearSpec, tile: usize) -> KernelKey {
-        let quantizes = self.quantizes(op, spec.format);
+        let input = self.input(op, spec);
+        let (is_plain, dot4) = (input == ActivationForm::F32, matches!(input, ActivationForm::Bytes { .. }));
         let mut names = vec![spec.format.define()];
         names.extend(match spec.activation {
             LinearActivation::None => None,
@@ -140,10 +177,11 @@ impl LinearVariant {
         for (present, name) in [
             (spec.bias, "BIAS"),
             (spec.residual, "RESIDUAL"),
-            (!spec.cols.is_multiple_of(8) && !quantizes, "SCALAR_X"),
+            (!spec.cols.is_multiple_of(8) && is_plain, "SCALAR_X"),
             (self == LinearVariant::Subgroup8, "SUBGROUP8"),
-            (self.reduces_by_subgroup() && op == LinearOp::Matvec && !quantizes, "SUBGROUP"),
-            (quantizes, "DOT4"),
+            (self.reduces_by_subgroup() && op == LinearOp::Matvec && is_plain, "SUBGROUP"),
+            (dot4, "DOT4"),
+            (input == ActivationForm::Halves, "HALVES"),
         ] {
             if present {
                 names.push(name);
@@ -160,24 +198,31 @@ impl LinearVariant {
                 defines.push(("TOKENS", tile.to_string()));
                 "linear/matmul_fallback"
             }
-            (_, LinearOp::Matvec) if quantizes => {
+            (_, LinearOp::Matvec) if dot4 => {
                 let numbers = [("COLS", tile), ("ROWS", DOT4_ROWS), ("LANES", DOT4_LANES)];
                 defines.extend(numbers.map(|(name, n)| (name, n.to_string())));
                 "linear/matvec_dot4"
             }
             (_, LinearOp::Matvec) => "linear/matvec_subgroup",
+            (LinearVariant::GpuCooperative(units), LinearOp::Matmul) if input == ActivationForm::Halves => {
+                let matching = units.tiles().into_iter().find(|t| t.tokens == tile);
+                defines.extend(matching.map(|t: MatrixTile| t.defines(units)).unwrap_or_default());
+                "linear/matmul_cooperative"
+            }
             (_, LinearOp::Matmul) => "linear/matmul_tiled",
         };
         KernelKey::new(shader, &defines)
     }
 
     fn reduces_by_subgroup(self) -> bool {
-        matches!(self, LinearVariant::GpuSubgroup | LinearVariant::GpuDot4)
+        matches!(self, LinearVariant::GpuSubgroup | LinearVariant::GpuDot4 | LinearVariant::GpuCooperative(_))
     }
 }
 
 /// Every variant of the linear kernels, for the checks without a GPU.
 pub(super) fn variants() -> Vec<KernelKey> {
+    let units = [(16, 32, 128), (16, 64, 64), (16, 16, 128), (8, 32, 64), (8, 8, 64)]
+        .map(|(size, lanes, largest_tile)| MatrixUnits { size, lanes, largest_tile });
     let mut keys = Vec::new();
     for format in WeightFormat::ALL {
         let plain = LinearSpec { format, cols: 256, activation: LinearActivation::None, bias: false, residual: false };
@@ -190,9 +235,9 @@ pub(super) fn variants() -> Vec<KernelKey> {
             }
         }
         for spec in specs {
-            for variant in LinearVariant::ALL {
+            for variant in LinearVariant::WITHOUT_MATRICES.into_iter().chain(units.map(LinearVariant::GpuCooperative)) {
                 for op in [LinearOp::Matvec, LinearOp::Matmul] {
-                    keys.extend(variant.token_tiles(op, format).into_iter().map(|tile| variant.key(op, &spec, tile)));
+                    keys.extend(variant.token_tiles(op, &spec).into_iter().map(|tile| variant.key(op, &spec, tile)));
                 }
             }
         }

@@ -1,0 +1,78 @@
+//! Tiles of a matmul by cooperative matrices.
+
+use crate::gpu::Gpu;
+
+/// Matrix units of a device, and the largest tile that its workgroup memory holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct MatrixUnits {
+    /// rows and columns of a matrix: 16 or 8
+    pub size: usize,
+    /// lanes of a subgroup
+    pub lanes: usize,
+    /// tokens, and rows of weights, of the largest tile: 128 or 64
+    pub largest_tile: usize,
+}
+
+/// A tile: subgroups and their matrices of sums.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct MatrixTile {
+    /// tokens
+    pub tokens: usize,
+    /// rows of weights
+    pub rows: usize,
+    subgroups: [usize; 2],
+}
+
+/// Workgroup memory of the tile of 128 x 128: two stages, and a matrix of f32 per subgroup.
+const LARGE_TILE_BYTES: u32 = 48 << 10;
+/// Lanes of a workgroup.
+const LANES: usize = 256;
+
+impl MatrixUnits {
+    /// Units for subgroups of one size. None if the device has no cooperative matrices, or subgroups of several sizes.
+    pub fn of(gpu: &Gpu) -> Option<MatrixUnits> {
+        let size = gpu.cooperative_matrix_size()? as usize;
+        let (least, most) = gpu.subgroup_sizes();
+        let limits = gpu.limits();
+        let largest_tile = if limits.max_compute_workgroup_storage_size >= LARGE_TILE_BYTES { 128 } else { 64 };
+        let is_supported = least == most && (8..=64).contains(&most) && limits.max_compute_invocations_per_workgroup >= 256;
+        is_supported.then_some(MatrixUnits { size, lanes: most as usize, largest_tile })
+    }
+
+    /// The tiles, by tokens, ascending.
+    pub(super) fn tiles(self) -> [MatrixTile; 2] {
+        let n = (LANES / self.lanes).clamp(4, 8);
+        let half = n / 2;
+        [
+            MatrixTile { tokens: 32, rows: self.largest_tile, subgroups: [1, n.min(self.largest_tile / 16)] },
+            MatrixTile { tokens: self.largest_tile, rows: self.largest_tile, subgroups: [2, half] },
+        ]
+    }
+}
+
+impl MatrixTile {
+    /// Defines of `linear/matmul_cooperative`.
+    pub(super) fn defines(self, units: MatrixUnits) -> Vec<(&'static str, String)> {
+        let [m, n] = self.subgroups;
+        let lanes = m * n * units.lanes;
+        let numbers = [
+            ("SIZE", units.size),
+            ("LANES", units.lanes),
+            ("SGM", m),
+            ("SGN", n),
+            ("FM", self.tokens / m / units.size),
+            ("FN", self.rows / n / units.size),
+            ("X_LOADS", (self.tokens * 4).div_ceil(lanes)),
+            ("W_LOADS", (self.rows * 2).div_ceil(lanes)),
+        ];
+        let mut defines = numbers.map(|(name, number)| (name, number.to_string())).to_vec();
+        // More lanes than loads.
+        if self.tokens * 4 < lanes {
+            defines.push(("SOME_LOAD_X", String::new()));
+        }
+        if self.rows * 2 < lanes {
+            defines.push(("SOME_LOAD_W", String::new()));
+        }
+        defines
+    }
+}
