@@ -1,15 +1,34 @@
 use strata::base::Rng;
 use strata::gpu::kernels::sample::{ARGMAX_BYTES, Sample, TOP_K_BYTES, parse_argmax, parse_top_k};
-use strata::gpu::{FeatureOverrides, Recorder};
+use strata::gpu::{FeatureOverrides, Gpu, Recorder};
 use strata::reference;
 
 use super::common::gpu;
 use super::{empty, random, upload};
 
+/// By one workgroup, and in slices as on a real GPU.
+const BOTH_WAYS: [FeatureOverrides; 2] = {
+    let plain = FeatureOverrides {
+        no_immediates: false,
+        no_subgroups: false,
+        no_cooperative_matrices: false,
+        no_timestamps: false,
+        hardware_kernels: false,
+        checked_shaders: false,
+    };
+    [plain, FeatureOverrides { hardware_kernels: true, ..plain }]
+};
+
 #[test]
 fn sample_argmax_and_top_k_match_reference() {
-    let Some(gpu) = gpu("sample_argmax_and_top_k_match_reference", FeatureOverrides::default()) else { return };
-    let op = Sample::new(&gpu).unwrap();
+    for overrides in BOTH_WAYS {
+        let Some(gpu) = gpu("sample_argmax_and_top_k_match_reference", overrides) else { return };
+        matches_reference(&gpu);
+    }
+}
+
+fn matches_reference(gpu: &Gpu) {
+    let op = Sample::new(gpu).unwrap();
     let mut rng = Rng::new(2);
     for vocab_size in [1usize, 5, 63, 64, 255, 256, 257, 4096, 50_257] {
         let mut logits = random(&mut rng, vocab_size, 8.0);
@@ -22,8 +41,8 @@ fn sample_argmax_and_top_k_match_reference() {
         if vocab_size == 257 {
             logits.iter_mut().for_each(|v| *v -= 20.0);
         }
-        let (input, out) = (upload(&gpu, &logits), empty(&gpu, TOP_K_BYTES));
-        let bindings = op.bind(&gpu, &input, &out).unwrap();
+        let (input, out) = (upload(gpu, &logits), empty(gpu, TOP_K_BYTES));
+        let bindings = op.bind(gpu, &input, &out).unwrap();
         let mut recorder = Recorder::new();
         op.record_argmax(&mut recorder, &bindings, vocab_size);
         gpu.submit(&mut recorder).unwrap();
@@ -45,14 +64,20 @@ fn sample_argmax_and_top_k_match_reference() {
 
 #[test]
 fn sample_top_k_with_equal_logits_reports_the_overflow() {
-    let Some(gpu) = gpu("sample_top_k_with_equal_logits_reports_the_overflow", FeatureOverrides::default()) else {
-        return;
-    };
-    let op = Sample::new(&gpu).unwrap();
-    let (input, out) = (upload(&gpu, &[1.5f32; 1000]), empty(&gpu, TOP_K_BYTES));
-    let bindings = op.bind(&gpu, &input, &out).unwrap();
-    let mut recorder = Recorder::new();
-    op.record_top_k(&mut recorder, &bindings, 1000, 40);
-    gpu.submit(&mut recorder).unwrap();
-    assert!(parse_top_k(&gpu.download(&out).unwrap(), 40).overflowed);
+    for overrides in BOTH_WAYS {
+        let Some(gpu) = gpu("sample_top_k_with_equal_logits_reports_the_overflow", overrides) else { return };
+        let op = Sample::new(&gpu).unwrap();
+        // Equal logits everywhere; and equal low ones that fill slices, below 64 others.
+        let low = (0..5000).map(|i| if i % 75 == 3 { i as f32 } else { -9.0 }).collect::<Vec<f32>>();
+        for (logits, overflows) in [(vec![1.5f32; 1000], true), (vec![1.5; 6000], true), (low, false)] {
+            let (input, out) = (upload(&gpu, &logits), empty(&gpu, TOP_K_BYTES));
+            let bindings = op.bind(&gpu, &input, &out).unwrap();
+            let mut recorder = Recorder::new();
+            op.record_top_k(&mut recorder, &bindings, logits.len(), 40);
+            gpu.submit(&mut recorder).unwrap();
+            let found = parse_top_k(&gpu.download(&out).unwrap(), 40);
+            assert_eq!(found.overflowed, overflows, "{} {overrides:?}", logits.len());
+            assert!(overflows || found.entries == reference::top_k(&logits, 40));
+        }
+    }
 }

@@ -15,7 +15,7 @@ use crate::gpu::kernels::attention_prefill::AttentionPrefill;
 use crate::gpu::kernels::linear::{LinearActivation, Precision};
 use crate::gpu::kernels::quantize_pages::QuantizePages;
 use crate::gpu::kernels::rope_append::{RopeAppend, RopeAppendSpec};
-use crate::gpu::kernels::sample::Sample;
+use crate::gpu::kernels::sample::{Sample, SampleBindings};
 use crate::gpu::{Binding, Gpu, GpuError, Slice};
 use crate::kv::{KvSpec, VramPlan};
 use crate::model::ModelFile;
@@ -77,7 +77,7 @@ pub struct GpuModel {
     pub(in crate::engine) sample: Sample,
     pub(in crate::engine) output_norm: NormOp,
     pub(in crate::engine) output: LinearOp,
-    pub(in crate::engine) sample_bindings: [Binding; 2],
+    pub(in crate::engine) sample_bindings: SampleBindings,
     pub(in crate::engine) act: Activations,
     pub(in crate::engine) max_chunk: usize,
     /// tokens per prefill tile of keys for a full chunk

@@ -24,6 +24,8 @@ pub struct SubmitPacer {
     in_flight: VecDeque<Submitted>,
     /// measured prefill speed, floating-point operations per second
     flops_per_s: f64,
+    /// true before the first measurement on a real GPU
+    is_unknown: bool,
     /// no splitting: one submit for all (decode)
     whole: bool,
     last_done: Option<Instant>,
@@ -48,6 +50,7 @@ impl SubmitPacer {
             recorder: Recorder::new(),
             in_flight: VecDeque::new(),
             flops_per_s: if gpu.is_software() { 6e9 } else { 2e12 },
+            is_unknown: !gpu.is_software(),
             whole: false,
             last_done: None,
             encode: Duration::ZERO,
@@ -102,9 +105,10 @@ impl SubmitPacer {
         self.engine_lane.span(kind, telemetry::ns_of(began));
     }
 
-    /// Measured speed, floating-point operations per second.
+    /// Measured speed, floating-point operations per second. Infinite before the first measurement on a real GPU: a first guess
+    /// that is too low would cost more than a first submit that takes longer.
     pub fn flops_per_s(&self) -> f64 {
-        self.flops_per_s
+        if self.is_unknown { f64::INFINITY } else { self.flops_per_s }
     }
 
     /// Adds the cost of the commands just recorded, and submits if the target is reached.
@@ -208,7 +212,9 @@ impl SubmitPacer {
         let began = self.last_done.map_or(oldest.at, |d| d.max(oldest.at));
         let secs = done.duration_since(began).as_secs_f64();
         self.last_done = Some(done);
-        if secs > 1e-4 && oldest.cost > 0.0 {
+        // Decode steps are bound by memory, so they say nothing about the speed of prefill.
+        if secs > 1e-4 && oldest.cost > 0.0 && !self.whole {
+            self.is_unknown = false;
             let seen = oldest.cost / secs;
             self.flops_per_s = 0.7 * self.flops_per_s + 0.3 * seen;
         }

@@ -1,4 +1,7 @@
 //! Sampling on the GPU: the best token, or the top-k candidates with the maximum and sum of the softmax.
+//!
+//! A software device searches the vocabulary with one workgroup. On a real GPU, many workgroups search a slice each, and one
+//! merges their results.
 
 use std::sync::Arc;
 
@@ -12,10 +15,31 @@ pub const ARGMAX_BYTES: u64 = 16;
 /// Bytes of the result of [`Sample::record_top_k`].
 pub const TOP_K_BYTES: u64 = (4 + 2 * CANDIDATE_CAPACITY as u64) * 4;
 
+/// Slices of the vocabulary on a real GPU.
+const SLICES: usize = 32;
+
 /// The compiled kernels.
 pub struct Sample {
-    argmax: Arc<Kernel>,
-    top_k: Arc<Kernel>,
+    argmax: Search,
+    top_k: Search,
+    slices: Option<Slice>,
+}
+
+/// One op: a kernel for the whole vocabulary, or one for slices and one that merges their results.
+struct Search {
+    first: Arc<Kernel>,
+    merge: Option<Arc<Kernel>>,
+}
+
+/// Bind groups of both ops.
+pub struct SampleBindings {
+    argmax: SearchBinding,
+    top_k: SearchBinding,
+}
+
+struct SearchBinding {
+    first: Binding,
+    merge: Option<Binding>,
 }
 
 /// Top-k candidates.
@@ -44,40 +68,90 @@ struct TopKParams {
     k: u32,
 }
 
-fn top_k_key() -> KernelKey {
-    KernelKey::new("sample/top_k", &[("CAPACITY", CANDIDATE_CAPACITY.to_string())])
+/// Part of a search.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Whole,
+    Slice,
+    Merge,
+}
+
+fn key(shader: &'static str, part: Part) -> KernelKey {
+    let mut defines = vec![];
+    if shader == "sample/top_k" {
+        defines.push(("CAPACITY", CANDIDATE_CAPACITY.to_string()));
+    }
+    if part != Part::Whole {
+        defines.push(("SLICES", SLICES.to_string()));
+        defines.push((if part == Part::Slice { "SLICE" } else { "MERGE" }, String::new()));
+    }
+    KernelKey::new(shader, &defines)
 }
 
 pub(super) fn variants() -> Vec<KernelKey> {
-    vec![KernelKey::new("sample/argmax", &[]), top_k_key()]
+    let parts = [Part::Whole, Part::Slice, Part::Merge];
+    ["sample/argmax", "sample/top_k"].into_iter().flat_map(|shader| parts.map(|part| key(shader, part))).collect()
+}
+
+impl Search {
+    fn new(gpu: &Gpu, shader: &'static str, in_slices: bool) -> Result<Search, GpuError> {
+        let first = gpu.kernel(&key(shader, if in_slices { Part::Slice } else { Part::Whole }))?;
+        let merge = in_slices.then(|| gpu.kernel(&key(shader, Part::Merge))).transpose()?;
+        Ok(Search { first, merge })
+    }
+
+    fn bind(&self, gpu: &Gpu, logits: &Slice, slices: Option<&Slice>, out: &Slice) -> Result<SearchBinding, GpuError> {
+        match (&self.merge, slices) {
+            (Some(merge), Some(slices)) => Ok(SearchBinding {
+                first: gpu.bind(&self.first, &[logits, slices])?,
+                merge: Some(gpu.bind(merge, &[slices, out])?),
+            }),
+            _ => Ok(SearchBinding { first: gpu.bind(&self.first, &[logits, out])?, merge: None }),
+        }
+    }
+
+    fn record<P: bytemuck::Pod>(&self, recorder: &mut Recorder, binding: &SearchBinding, params: &P) {
+        let n_groups = if self.merge.is_some() { SLICES as u32 } else { 1 };
+        recorder.dispatch(&self.first, &binding.first, params, [n_groups, 1, 1]);
+        if let (Some(merge), Some(binding)) = (&self.merge, &binding.merge) {
+            recorder.dispatch(merge, binding, params, [1, 1, 1]);
+        }
+    }
 }
 
 impl Sample {
-    /// Compiles both kernels.
+    /// Compiles both ops.
     ///
     /// # Errors
-    /// A kernel that does not compile, or a lost device.
+    /// A kernel that does not compile, out of VRAM, or a lost device.
     pub fn new(gpu: &Gpu) -> Result<Sample, GpuError> {
-        Ok(Sample { argmax: gpu.kernel(&KernelKey::new("sample/argmax", &[]))?, top_k: gpu.kernel(&top_k_key())? })
+        let in_slices = !gpu.uses_software_kernels();
+        let slices = in_slices.then(|| gpu.buffer("sampling slices", SLICES as u64 * TOP_K_BYTES)).transpose()?;
+        Ok(Sample {
+            argmax: Search::new(gpu, "sample/argmax", in_slices)?,
+            top_k: Search::new(gpu, "sample/top_k", in_slices)?,
+            slices: slices.map(|buffer| buffer.all()),
+        })
     }
 
     /// Binds logits f32 `[V]` and a result buffer of at least [`TOP_K_BYTES`], for either op.
     ///
     /// # Errors
     /// Buffers that the GPU refuses to bind.
-    pub fn bind(&self, gpu: &Gpu, logits: &Slice, out: &Slice) -> Result<[Binding; 2], GpuError> {
-        Ok([gpu.bind(&self.argmax, &[logits, out])?, gpu.bind(&self.top_k, &[logits, out])?])
+    pub fn bind(&self, gpu: &Gpu, logits: &Slice, out: &Slice) -> Result<SampleBindings, GpuError> {
+        let bind = |op: &Search| op.bind(gpu, logits, self.slices.as_ref(), out);
+        Ok(SampleBindings { argmax: bind(&self.argmax)?, top_k: bind(&self.top_k)? })
     }
 
     /// Records the search for the best token.
-    pub fn record_argmax(&self, recorder: &mut Recorder, bindings: &[Binding; 2], vocab_size: usize) {
-        recorder.dispatch(&self.argmax, &bindings[0], &ArgmaxParams { vocab_size: vocab_size as u32 }, [1, 1, 1]);
+    pub fn record_argmax(&self, recorder: &mut Recorder, bindings: &SampleBindings, vocab_size: usize) {
+        self.argmax.record(recorder, &bindings.argmax, &ArgmaxParams { vocab_size: vocab_size as u32 });
     }
 
     /// Records the search for the best `k` tokens (at most [`TOP_K_CANDIDATES`]).
-    pub fn record_top_k(&self, recorder: &mut Recorder, bindings: &[Binding; 2], vocab_size: usize, k: usize) {
+    pub fn record_top_k(&self, recorder: &mut Recorder, bindings: &SampleBindings, vocab_size: usize, k: usize) {
         let params = TopKParams { vocab_size: vocab_size as u32, k: k.min(TOP_K_CANDIDATES) as u32 };
-        recorder.dispatch(&self.top_k, &bindings[1], &params, [1, 1, 1]);
+        self.top_k.record(recorder, &bindings.top_k, &params);
     }
 }
 
