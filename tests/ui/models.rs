@@ -54,7 +54,13 @@ impl Disk {
 
 fn device(free_memory: u64) -> EngineEvent {
     let machine = Machine { free_memory: Some(Bytes(free_memory)), free_disk: Some(Bytes(1 << 34)), ..Machine::default() };
-    EngineEvent::Device(Box::new(DeviceFacts { name: "llvmpipe".into(), is_software: true, max_binding_bytes: 1 << 27, machine }))
+    EngineEvent::Device(Box::new(DeviceFacts {
+        name: "llvmpipe".into(),
+        is_software: true,
+        software_kernels: true,
+        max_binding_bytes: 1 << 27,
+        machine,
+    }))
 }
 
 /// The picker after its search.

@@ -122,7 +122,7 @@ impl Bench<'_> {
         let kind = if decode { "tg" } else { "pp" };
         let at = if depth > 0 { format!(" @ d{depth}") } else { String::new() };
         let exec = &self.runner.exec;
-        let output = 2 * (exec.model.output.rows * exec.model.output.cols) as u64;
+        let output = 2 * (exec.model.ops.output.rows * exec.model.ops.output.cols) as u64;
         let row = BenchRow {
             test: format!("{kind}{n}{at}"),
             samples,

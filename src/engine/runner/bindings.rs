@@ -2,8 +2,8 @@
 
 use super::activations::Activations;
 use crate::gpu::kernels::linear::{
-    ActivationForm, ConvertedSlices, Embed, Linear, LinearActivation, LinearBinding, LinearSlices, LinearSpec, Precision,
-    WeightFormat,
+    ActivationForm, ConvertedSlices, Embed, Linear, LinearActivation, LinearBinding, LinearShape, LinearSlices, LinearSpec,
+    LinearVariant, WeightFormat,
 };
 use crate::gpu::kernels::norm::Norm;
 use crate::gpu::{Binding, Gpu, GpuError, Recorder, Slice};
@@ -44,6 +44,37 @@ impl LinearOp {
         let first = forms.next().unwrap_or(ActivationForm::F32);
         if forms.all(|form| form == first) { first } else { ActivationForm::F32 }
     }
+
+    /// Weight formats of the slabs.
+    pub(super) fn formats(&self) -> Vec<WeightFormat> {
+        self.slabs.iter().map(|slab| slab.op.format()).collect()
+    }
+
+    /// Records the product of slab `i` with `n` tokens of activations of the given stride and form. Slabs follow each other:
+    /// activations are converted once for those that read the same form.
+    pub(in crate::engine) fn record_slab(
+        &self,
+        recorder: &mut Recorder,
+        i: usize,
+        n: usize,
+        (x_stride, form): (usize, ActivationForm),
+        y_stride: usize,
+    ) {
+        let Some(slab) = self.slabs.get(i) else { return };
+        let shape = LinearShape {
+            n_tokens: n,
+            n_rows: slab.n_rows,
+            x_stride,
+            y_stride,
+            y_offset: slab.first_row / self.rows_per_output,
+            bias_offset: slab.first_row,
+        };
+        let before = i.checked_sub(1).map_or(form, |before| self.slabs[before].op.input(n));
+        if before != slab.op.input(n) {
+            slab.op.record_convert(recorder, &slab.binding, shape);
+        }
+        slab.op.record(recorder, &slab.binding, shape);
+    }
 }
 
 impl NormOp {
@@ -71,7 +102,7 @@ pub(super) struct Builder<'a> {
     pub act: &'a Activations,
     /// LayerNorm rather than RMSNorm, and epsilon
     pub norm: (bool, f32),
-    pub precision: Precision,
+    pub variant: LinearVariant,
 }
 
 impl Builder<'_> {
@@ -113,7 +144,7 @@ impl Builder<'_> {
         for group in &m.groups {
             let spec = LinearSpec { format: group.format, cols: m.cols, activation, bias: bias.is_some(), residual };
             for slab in &group.slabs {
-                let op = Linear::new(self.gpu, spec, self.precision)?;
+                let op = Linear::with_variant(self.gpu, spec, self.variant)?;
                 let (quants, scales) = (self.weights.slice(slab.quants), self.weights.slice(slab.scales));
                 let slices = LinearSlices { x, quants: &quants, scales: &scales, bias: bias.as_ref(), y, converted };
                 let binding = op.bind(self.gpu, slices)?;

@@ -7,7 +7,7 @@ use crate::base::limits::KV_PAGE_TOKENS;
 use crate::gpu::Gpu;
 use crate::gpu::kernels::attention_decode::SPLIT_KEYS;
 use crate::gpu::kernels::attention_prefill::KeyTile;
-use crate::gpu::kernels::linear::{ActivationForm, LinearShape};
+use crate::gpu::kernels::linear::ActivationForm;
 
 use crate::engine::error::EngineError;
 use crate::engine::runner::bindings::LinearOp;
@@ -79,6 +79,7 @@ impl Executor {
                 self.seal(gpu, pacer, layer_idx, n_context + n)?;
             }
             self.record_mlp(gpu, pacer, layer_idx, n)?;
+            pacer.layer_recorded(gpu, layer_idx + 1)?;
         }
         self.end_observation(gpu, pacer)?;
         if is_context {
@@ -146,7 +147,7 @@ impl Executor {
         layer_idx: usize,
         n: usize,
     ) -> Result<(), EngineError> {
-        let (d, layer) = (&self.model.dims, &self.model.layers[layer_idx]);
+        let (d, layer) = (&self.model.dims, &self.model.ops.layers[layer_idx]);
         pacer.mark(KernelFamily::Norm, layer_idx as u32);
         let form = layer.attn_norm.record(&mut pacer.recorder, &layer.qkv, d.hidden_dim, 0, n);
         pacer.mark(KernelFamily::Linear, layer_idx as u32);
@@ -161,7 +162,7 @@ impl Executor {
         layer_idx: usize,
         n: usize,
     ) -> Result<(), EngineError> {
-        let (d, layer, idx) = (&self.model.dims, &self.model.layers[layer_idx], layer_idx as u32);
+        let (d, layer, idx) = (&self.model.dims, &self.model.ops.layers[layer_idx], layer_idx as u32);
         pacer.mark(KernelFamily::Linear, idx);
         linear(gpu, pacer, &layer.attn_output, n, (d.q_dim(), ActivationForm::F32), d.hidden_dim)?;
         pacer.mark(KernelFamily::Norm, idx);
@@ -377,7 +378,7 @@ impl Executor {
     ) -> Result<(), EngineError> {
         pacer.mark(KernelFamily::Norm, NO_LAYER);
         let d = &self.model.dims;
-        let form = self.model.output_norm.record(&mut pacer.recorder, output, d.hidden_dim, first_row, n);
+        let form = self.model.ops.output_norm.record(&mut pacer.recorder, output, d.hidden_dim, first_row, n);
         pacer.mark(KernelFamily::Linear, NO_LAYER);
         linear(gpu, pacer, output, n, (d.hidden_dim, form), d.vocab_size)
     }
@@ -411,22 +412,8 @@ fn linear(
     (x_stride, form): (usize, ActivationForm),
     y_stride: usize,
 ) -> Result<(), EngineError> {
-    let mut converted = Some(form);
-    for slab in &m.slabs {
-        let shape = LinearShape {
-            n_tokens: n,
-            n_rows: slab.n_rows,
-            x_stride,
-            y_stride,
-            y_offset: slab.first_row / m.rows_per_output,
-            bias_offset: slab.first_row,
-        };
-        // Slabs read the same activations.
-        let input = slab.op.input(n);
-        if converted.replace(input) != Some(input) {
-            slab.op.record_convert(&mut pacer.recorder, &slab.binding, shape);
-        }
-        slab.op.record(&mut pacer.recorder, &slab.binding, shape);
+    for (i, slab) in m.slabs.iter().enumerate() {
+        m.record_slab(&mut pacer.recorder, i, n, (x_stride, form), y_stride);
         pacer.add(gpu, 2.0 * (n * slab.n_rows * m.cols) as f64)?;
     }
     debug_assert_eq!(m.slabs.iter().map(|s| s.n_rows).sum::<usize>(), m.rows);

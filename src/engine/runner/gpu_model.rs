@@ -12,7 +12,7 @@ use crate::base::ModelDims;
 use crate::gpu::kernels::KvFormat;
 use crate::gpu::kernels::attention_decode::AttentionDecode;
 use crate::gpu::kernels::attention_prefill::AttentionPrefill;
-use crate::gpu::kernels::linear::{LinearActivation, Precision};
+use crate::gpu::kernels::linear::{LinearActivation, LinearVariant, Precision};
 use crate::gpu::kernels::quantize_pages::QuantizePages;
 use crate::gpu::kernels::rope_append::{RopeAppend, RopeAppendSpec};
 use crate::gpu::kernels::sample::{Sample, SampleBindings};
@@ -26,16 +26,9 @@ use crate::model::weights::upload::Weights;
 use crate::engine::api::KvDtype;
 use crate::engine::error::EngineError;
 use crate::engine::runner::activations::{Activations, activation_bytes, max_chunk, tile_keys};
-use crate::engine::runner::bindings::{Builder, EmbedOp, LinearOp, NormOp};
-
-pub(in crate::engine) struct LayerOps {
-    pub(in crate::engine) attn_norm: NormOp,
-    pub(in crate::engine) qkv: LinearOp,
-    pub(in crate::engine) attn_output: LinearOp,
-    pub(in crate::engine) ffn_norm: NormOp,
-    pub(in crate::engine) ffn_up: LinearOp,
-    pub(in crate::engine) ffn_down: LinearOp,
-}
+use crate::engine::runner::bindings::{Builder, EmbedOp, LinearOp};
+use crate::engine::runner::kernel_check;
+use crate::engine::runner::model_ops::ModelOps;
 
 /// Attention over pages of one element type.
 pub(in crate::engine) struct AttentionOps {
@@ -62,12 +55,15 @@ pub struct GpuModel {
     pub(in crate::engine) weights: Weights,
     /// LayerNorm rather than RMSNorm, and epsilon
     norm: (bool, f32),
-    pub(in crate::engine) precision: Precision,
+    /// variant of the matrix products
+    variant: LinearVariant,
+    /// sentences about variants that this device cannot run
+    pub(in crate::engine) notes: Vec<String>,
     pub(in crate::engine) embed: EmbedOp,
     pub(in crate::engine) position_embed: Option<EmbedOp>,
     pub(in crate::engine) position_offset: usize,
     pub(in crate::engine) rope: Option<RopePlan>,
-    pub(in crate::engine) layers: Vec<LayerOps>,
+    pub(in crate::engine) ops: ModelOps,
     pub(in crate::engine) rope_append: RopeAppend,
     /// over new tokens
     pub(in crate::engine) tail_attention: AttentionOps,
@@ -75,8 +71,6 @@ pub struct GpuModel {
     pub(in crate::engine) page_attention: AttentionOps,
     pub(in crate::engine) seal: Option<QuantizePages>,
     pub(in crate::engine) sample: Sample,
-    pub(in crate::engine) output_norm: NormOp,
-    pub(in crate::engine) output: LinearOp,
     pub(in crate::engine) sample_bindings: SampleBindings,
     pub(in crate::engine) act: Activations,
     pub(in crate::engine) max_chunk: usize,
@@ -150,12 +144,13 @@ impl GpuModel {
             NormKind::Layer { eps } => (true, eps),
         };
         let norm = (layer_norm, eps);
-        let b = Builder { gpu, weights: &weights, act: &act, norm, precision };
+        let builder = |variant| Builder { gpu, weights: &weights, act: &act, norm, variant };
         let (rope, position_offset) = match &plan.position {
             PositionPlan::Rope(r) => (Some(r.clone()), 0),
             PositionPlan::Learned { offset, .. } => (None, *offset),
         };
         let layout = &weights.layout;
+        let b = builder(LinearVariant::for_gpu(gpu, Precision::Exact));
         let embed = b.embed(&layout.token_embedding, &act.ids, false)?;
         let position_embed = layout.positions.as_ref().map(|p| b.embed(p, &act.positions, true)).transpose()?;
         let activation = match plan.activation {
@@ -164,21 +159,9 @@ impl GpuModel {
             Activation::Gelu => LinearActivation::Gelu,
             Activation::Relu => LinearActivation::Relu,
         };
-        let mut layers = Vec::with_capacity(d.n_layer);
-        for l in &layout.layers {
-            let qkv = b.linear(&l.qkv, &act.h, &act.qkv, LinearActivation::None, false)?;
-            let ffn_up = b.linear(&l.ffn_up, &act.h, &act.ff, activation, false)?;
-            layers.push(LayerOps {
-                attn_norm: b.norm(&l.attn_norm, &qkv)?,
-                qkv,
-                attn_output: b.linear(&l.attn_output, &act.attn, &act.x, LinearActivation::None, true)?,
-                ffn_norm: b.norm(&l.ffn_norm, &ffn_up)?,
-                ffn_up,
-                ffn_down: b.linear(&l.ffn_down, &act.ff, &act.x, LinearActivation::None, true)?,
-            });
-        }
-        let output = b.linear(layout.output(), &act.h, &act.logits, LinearActivation::None, false)?;
-        let output_norm = b.norm(&layout.output_norm, &output)?;
+        let mut notes = Vec::new();
+        let (variant, ops) =
+            kernel_check::checked_ops(gpu, d, &act, precision, &mut notes, |variant| builder(variant).ops(activation))?;
         let sample = Sample::new(gpu)?;
         let sample_bindings = sample.bind(gpu, &act.logits, &act.result)?;
         let spec = RopeAppendSpec {
@@ -209,15 +192,14 @@ impl GpuModel {
             },
             dims: d.clone(),
             norm,
-            precision,
+            variant,
+            notes,
             embed,
             position_embed,
             position_offset,
             rope,
-            layers,
+            ops,
             sample,
-            output_norm,
-            output,
             sample_bindings,
             max_chunk: chunk,
             tile_keys: tile,
@@ -261,7 +243,7 @@ impl GpuModel {
     /// A second output projection, which writes logits f32 `[n_rows, V]` to its own buffer.
     pub(in crate::engine) fn wide_output(&self, gpu: &Gpu, n_rows: usize) -> Result<(LinearOp, Slice), EngineError> {
         let logits = gpu.buffer("logits", (n_rows * self.dims.vocab_size * 4) as u64)?.all();
-        let b = Builder { gpu, weights: &self.weights, act: &self.act, norm: self.norm, precision: self.precision };
+        let b = Builder { gpu, weights: &self.weights, act: &self.act, norm: self.norm, variant: self.variant };
         Ok((b.linear(self.weights.layout.output(), &self.act.h, &logits, LinearActivation::None, false)?, logits))
     }
 }

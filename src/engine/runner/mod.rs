@@ -6,6 +6,8 @@ pub(in crate::engine) mod device_parts;
 pub(in crate::engine) mod executor;
 pub(in crate::engine) mod forward;
 pub(in crate::engine) mod gpu_model;
+mod kernel_check;
+mod model_ops;
 pub(in crate::engine) mod pass;
 pub(in crate::engine) mod row_logits;
 pub(in crate::engine) mod sampling;
@@ -136,6 +138,7 @@ impl ModelRunner {
         let mut report = |share: f32| progress(share, &what);
         let kv = VramCache::new(gpu, spec, context, vram, options.limits.pcie, options.synchronous, hub)?;
         let model = GpuModel::load(gpu, &file, placed, &spec, precision(options), &mut report)?;
+        notes.extend(model.notes.iter().cloned());
         let mut exec = Executor::new(model, kv, options.synchronous);
         exec.set_policy(gpu, options.policy, hub)?;
         exec.reserve(gpu, 1)?;

@@ -55,7 +55,7 @@ impl ModelRunner {
         let (exec, pacer, vocab_size) = (&self.exec, &mut self.pacer, self.exec.model.dims.vocab_size);
         let rows = self.row_logits.as_ref();
         let (output, readback) =
-            rows.map_or((&exec.model.output, &exec.model.act.readback), |rows| (&rows.output, &rows.readback));
+            rows.map_or((&exec.model.ops.output, &exec.model.act.readback), |rows| (&rows.output, &rows.readback));
         debug_assert!(samplers.len() <= rows.map_or(1, |rows| rows.n_rows), "{} samplers have no room", samplers.len());
         exec.run_output(gpu, pacer, output, (first_row, samplers.len()))?;
         pacer.mark(KernelFamily::Sample, NO_LAYER);
@@ -95,7 +95,7 @@ impl ModelRunner {
     /// # Errors
     /// A lost device.
     pub(in crate::engine) fn last_logits(&mut self, gpu: &Gpu) -> Result<Vec<f32>, EngineError> {
-        let output = self.row_logits.as_ref().map_or(&self.exec.model.output, |rows| &rows.output);
+        let output = self.row_logits.as_ref().map_or(&self.exec.model.ops.output, |rows| &rows.output);
         self.exec.run_output(gpu, &mut self.pacer, output, (0, 1))?;
         self.pacer.finish(gpu)?;
         self.logits_of(gpu, 0)

@@ -4,6 +4,7 @@
 //! op, op, op ─► cost so far / measured rate > target? ─► submit ─► at most two in flight ─► wait ─► rate
 //! ```
 //! 1. A submit holds whole ops. 2. At most [`MAX_IN_FLIGHT`] submits are in flight, so stop takes effect within two.
+//! 3. A decode step is one submit; on a real GPU its first layers are submitted early, and run while the rest is encoded.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -14,6 +15,8 @@ use crate::telemetry::{self, EventKind, EventLane, Hub, KernelFamily, WaitCause}
 
 /// Maximum submits in flight: one running, one ready.
 const MAX_IN_FLIGHT: usize = 2;
+/// The same for the parts of decode steps.
+const MAX_PARTS_IN_FLIGHT: usize = 16;
 /// Minimum recording time for an event.
 const LEAST_ENCODE_NS: u64 = 2_000;
 
@@ -123,6 +126,18 @@ impl SubmitPacer {
         Ok(())
     }
 
+    /// Submits the first layers of a decode step, after 1, 2, 4, ... of them: the GPU takes longer for a layer than the CPU for
+    /// its encoding, so it need not wait for the CPU again.
+    ///
+    /// # Errors
+    /// A lost device.
+    pub fn layer_recorded(&mut self, gpu: &Gpu, n_layers: usize) -> Result<(), GpuError> {
+        if self.whole && n_layers.is_power_of_two() && !gpu.uses_software_kernels() {
+            self.flush(gpu)?;
+        }
+        Ok(())
+    }
+
     /// Submits the recorded commands. None if there are none.
     ///
     /// # Errors
@@ -140,7 +155,7 @@ impl SubmitPacer {
         self.encode += submitted.encode;
         self.n_dispatches += submitted.n_dispatches;
         self.in_flight.push_back(submitted.clone());
-        while self.in_flight.len() > MAX_IN_FLIGHT {
+        while self.in_flight.len() > if self.whole { MAX_PARTS_IN_FLIGHT } else { MAX_IN_FLIGHT } {
             self.wait_oldest(gpu)?;
         }
         self.recording_ns = Some(telemetry::now());

@@ -117,14 +117,6 @@ struct Params {
 }
 
 impl Linear {
-    /// Compiles the variants for `spec` that fit this GPU.
-    ///
-    /// # Errors
-    /// A kernel that does not compile, or a lost device.
-    pub fn new(gpu: &Gpu, spec: LinearSpec, precision: Precision) -> Result<Linear, GpuError> {
-        Linear::with_variant(gpu, spec, LinearVariant::for_gpu(gpu, precision))
-    }
-
     /// Compiles the named variant.
     ///
     /// # Errors
@@ -144,6 +136,11 @@ impl Linear {
     /// Buffers that the GPU refuses to bind, or no scratch for converted activations if the variant needs it.
     pub fn bind(&self, gpu: &Gpu, slices: LinearSlices<'_>) -> Result<LinearBinding, GpuError> {
         Ok(LinearBinding { matvec: self.matvec.bind(gpu, &slices)?, matmul: self.matmul.bind(gpu, &slices)? })
+    }
+
+    /// Storage format of the weights.
+    pub fn format(&self) -> WeightFormat {
+        self.spec.format
     }
 
     /// The op for `n_tokens`.

@@ -66,14 +66,31 @@ impl LinearVariant {
         LinearVariant::WITHOUT_MATRICES.into_iter().chain(matrices).filter(|v| v.runs_on(gpu)).collect()
     }
 
-    /// The best one for `gpu`.
+    /// The variants for `gpu`, fastest first; the last one is exact.
+    pub fn candidates(gpu: &Gpu, precision: Precision) -> Vec<LinearVariant> {
+        let exact = match (gpu.uses_software_kernels(), gpu.has_subgroups()) {
+            (true, _) if LinearVariant::Subgroup8.runs_on(gpu) => LinearVariant::Subgroup8,
+            (true, _) => LinearVariant::Fallback,
+            (false, true) => LinearVariant::GpuSubgroup,
+            (false, false) => LinearVariant::Gpu,
+        };
+        let is_fast = precision == Precision::Fast && exact == LinearVariant::GpuSubgroup;
+        let matrices = MatrixUnits::of(gpu).map(LinearVariant::GpuCooperative).filter(|_| is_fast);
+        matrices.into_iter().chain(is_fast.then_some(LinearVariant::GpuDot4)).chain([exact]).collect()
+    }
+
+    /// The fastest one for `gpu`.
     pub fn for_gpu(gpu: &Gpu, precision: Precision) -> LinearVariant {
-        match (gpu.uses_software_kernels(), gpu.has_subgroups(), precision) {
-            (true, ..) if LinearVariant::Subgroup8.runs_on(gpu) => LinearVariant::Subgroup8,
-            (true, ..) => LinearVariant::Fallback,
-            (false, true, Precision::Fast) => MatrixUnits::of(gpu).map_or(LinearVariant::GpuDot4, LinearVariant::GpuCooperative),
-            (false, true, Precision::Exact) => LinearVariant::GpuSubgroup,
-            (false, false, _) => LinearVariant::Gpu,
+        LinearVariant::candidates(gpu, precision).first().copied().unwrap_or(LinearVariant::Gpu)
+    }
+
+    /// Name for messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            LinearVariant::Subgroup8 | LinearVariant::Fallback => "kernels for software devices",
+            LinearVariant::GpuSubgroup | LinearVariant::Gpu => "f32 kernels",
+            LinearVariant::GpuDot4 => "integer dot products",
+            LinearVariant::GpuCooperative(_) => "cooperative matrices",
         }
     }
 

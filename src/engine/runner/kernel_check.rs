@@ -1,0 +1,154 @@
+//! Kernel check: the fast matrix products of a model against the exact ones, on its weights, before they are used.
+//!
+//! A driver may list a feature and compute nonsense with it. Each product of another kind (op, formats) is run once with few
+//! tokens and once with many, on the device that will run it.
+
+use std::collections::HashSet;
+
+use super::activations::Activations;
+use super::bindings::LinearOp;
+use super::model_ops::ModelOps;
+use crate::base::{ModelDims, Rng};
+use crate::gpu::kernels::linear::{ActivationForm, LinearVariant, MAX_MATVEC_TOKENS, Precision};
+use crate::gpu::{Gpu, GpuError, Recorder, Slice};
+
+/// Tokens of a matvec, and of a matmul whose last tile is ragged.
+const TOKENS: [usize; 2] = [3, 40];
+/// Maximum squared error relative to the squared result. Rounding to f16 causes 1e-6 at most, a wrong kernel 1e-2 at least.
+const MAX_NMSE: f64 = 1e-4;
+
+/// A product under check, with its buffers.
+struct Case<'a> {
+    what: &'static str,
+    fast: &'a LinearOp,
+    exact: &'a LinearOp,
+    x: &'a Slice,
+    y: &'a Slice,
+    outputs: usize,
+}
+
+/// The ops of the fastest variant whose products agree with the exact ones on this device, and the variant. `notes` gets a
+/// sentence for each that does not.
+///
+/// # Errors
+/// A kernel that does not compile, or a lost device.
+pub(super) fn checked_ops(
+    gpu: &Gpu,
+    dims: &ModelDims,
+    act: &Activations,
+    precision: Precision,
+    notes: &mut Vec<String>,
+    build: impl Fn(LinearVariant) -> Result<ModelOps, GpuError>,
+) -> Result<(LinearVariant, ModelOps), GpuError> {
+    let candidates = LinearVariant::candidates(gpu, precision);
+    let exact_variant = candidates.last().copied().unwrap_or(LinearVariant::Gpu);
+    let exact = build(exact_variant)?;
+    for variant in candidates.into_iter().filter(|variant| *variant != exact_variant) {
+        let reason = match build(variant) {
+            Ok(ops) => match mismatch(gpu, dims, act, &ops, &exact)? {
+                None => return Ok((variant, ops)),
+                Some(reason) => reason,
+            },
+            Err(error @ GpuError::Shader { .. }) => error.to_string(),
+            Err(error) => return Err(error),
+        };
+        notes.push(format!("{} are not used on {}: {reason}", variant.name(), gpu.info().name));
+    }
+    Ok((exact_variant, exact))
+}
+
+/// Compares the products of `fast` with those of `exact`, which has the same weights and buffers. None if they agree, otherwise
+/// what is wrong.
+///
+/// # Errors
+/// A lost device.
+fn mismatch(
+    gpu: &Gpu,
+    dims: &ModelDims,
+    act: &Activations,
+    fast: &ModelOps,
+    exact: &ModelOps,
+) -> Result<Option<String>, GpuError> {
+    let mut checked = HashSet::new();
+    for case in cases(dims, act, fast, exact) {
+        if !checked.insert((case.what, case.fast.formats())) {
+            continue;
+        }
+        // There is one row of logits.
+        let tokens = if case.what == "output" { &[1][..] } else { &TOKENS };
+        for &n in tokens {
+            let [got, want] = [case.fast, case.exact].map(|op| result(gpu, &case, op, n));
+            let error = nmse(&got?, &want?);
+            if error.is_none_or(|error| error > MAX_NMSE) {
+                let size = if n <= MAX_MATVEC_TOKENS { "matvec" } else { "matmul" };
+                let error = error.map_or_else(|| "not a number".to_owned(), |e| format!("a relative error of {:.1e}", e.sqrt()));
+                return Ok(Some(format!("the {} {size} gives {error}", case.what)));
+            }
+        }
+    }
+    Ok(None)
+}
+
+fn cases<'a>(dims: &ModelDims, act: &'a Activations, fast: &'a ModelOps, exact: &'a ModelOps) -> Vec<Case<'a>> {
+    let mut cases = Vec::new();
+    for (f, e) in fast.layers.iter().zip(&exact.layers) {
+        let qkv = dims.q_dim() + 2 * dims.kv_dim();
+        for (what, fast, exact, x, y, outputs) in [
+            ("qkv", &f.qkv, &e.qkv, &act.h, &act.qkv, qkv),
+            ("attn_output", &f.attn_output, &e.attn_output, &act.attn, &act.x, dims.hidden_dim),
+            ("ffn_up", &f.ffn_up, &e.ffn_up, &act.h, &act.ff, dims.ffn_dim),
+            ("ffn_down", &f.ffn_down, &e.ffn_down, &act.ff, &act.x, dims.hidden_dim),
+        ] {
+            cases.push(Case { what, fast, exact, x, y, outputs });
+        }
+    }
+    let (fast, exact) = (&fast.output, &exact.output);
+    cases.push(Case { what: "output", fast, exact, x: &act.h, y: &act.logits, outputs: dims.vocab_size });
+    cases
+}
+
+/// The product of `n` tokens of a fixed pattern, f32 `[n, outputs]`.
+fn result(gpu: &Gpu, case: &Case<'_>, op: &LinearOp, n: usize) -> Result<Vec<f32>, GpuError> {
+    let mut rng = Rng::new(n as u64);
+    // Some activations of real models are far larger than the others.
+    let x: Vec<f32> = (0..n * op.cols).map(|i| rng.next_signed() * if i % 251 == 7 { 100.0 } else { 1.0 }).collect();
+    let size = (n * case.outputs * 4) as u64;
+    let y = case.y.buffer.slice(case.y.offset, size);
+    gpu.upload(case.x, bytemuck::cast_slice(&x))?;
+    gpu.upload(&y, &vec![0; size as usize])?;
+    let mut recorder = Recorder::new();
+    for slab in 0..op.slabs.len() {
+        op.record_slab(&mut recorder, slab, n, (op.cols, ActivationForm::F32), case.outputs);
+    }
+    gpu.submit(&mut recorder)?;
+    Ok(bytemuck::pod_collect_to_vec(&gpu.download(&y)?))
+}
+
+/// Squared error relative to the squared `want`. None if `got` is not finite where `want` is.
+fn nmse(got: &[f32], want: &[f32]) -> Option<f64> {
+    let (mut error, mut power) = (0.0f64, 0.0f64);
+    for (&g, &w) in got.iter().zip(want).filter(|(_, w)| w.is_finite()) {
+        error += (f64::from(g) - f64::from(w)).powi(2);
+        power += f64::from(w).powi(2);
+    }
+    error.is_finite().then_some(if error == 0.0 { 0.0 } else { error / power.max(f64::MIN_POSITIVE) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nmse_tells_rounding_from_nonsense() {
+        let want: Vec<f32> = (0..1000).map(|i| (i as f32).sin()).collect();
+        let rounded: Vec<f32> = want.iter().map(|v| half::f16::from_f32(*v).to_f32()).collect();
+        assert!(nmse(&rounded, &want).is_some_and(|e| e > 0.0 && e < 1e-6));
+        let mut wrong = want.clone();
+        wrong[500..532].fill(0.0);
+        assert!(nmse(&wrong, &want).is_some_and(|e| e > MAX_NMSE));
+        wrong[3] = f32::NAN;
+        assert_eq!(nmse(&wrong, &want), None);
+        assert_eq!(nmse(&[0.0; 4], &[0.0; 4]), Some(0.0));
+        assert_eq!(nmse(&[0.0, 1.0], &[f32::NAN, 1.0]), Some(0.0));
+    }
+}
