@@ -5,8 +5,10 @@
 //   block_of(entry), key_row_of(entry), scales_of(entry, g)   TOKEN_TABLE: a token's block, its key, the scales of its page
 //   block_at(g, token, n_blocks)   the block of a token, counted from the first token of the segment
 //   value8(block, t, d)            elements d .. d + 8 of the value of the block's token t
+//   stored_value8, value_of        the same in two steps, so that many loads are in flight before the first use
 //   key_row(block, t)              its key
 //   key8(row, j, d)                elements d .. d + 8 of the j-th key from there, as codes: key = low + step * code
+//   stored_key8, key_of            the same in two steps, for j = 0
 //   scales_at, key_scale8          low and step of these 8 channels, the same for the 64 tokens of a page
 //   whole_key(codes, scale)        the key itself
 //   scaled_query, query_low        or the query scaled for codes: q · key = scaled_query · code + query_low

@@ -7,17 +7,52 @@ fn block_of_slot(slot: u32) -> u32 {
     return slot * (2u * BLOCK_TOKENS * HEAD_DIM);
 }
 
-// `at` is a multiple of 8.
-fn load8(at: u32) -> Eight {
+// Eight elements as stored. `at` is a multiple of 8.
 #ifdef KV_F16
+alias Stored = #{KV};
+
+fn stored8(at: u32) -> Stored {
+    return kv[at / 8u];
+}
+
+fn eight_of(stored: Stored) -> Eight {
 #ifdef WIDE
-    return eight_halves(words4(kv[at / 8u]));
+    return eight_halves(words4(stored));
 #else
-    return eight_halves(kv[at / 8u]);
+    return eight_halves(stored);
 #endif
+}
 #else
-    return Eight(four(kv[at / 4u]), four(kv[at / 4u + 1u]));
+struct Stored { a: Four, b: Four }
+
+fn stored8(at: u32) -> Stored {
+    return Stored(kv[at / 4u], kv[at / 4u + 1u]);
+}
+
+fn eight_of(stored: Stored) -> Eight {
+    return Eight(four(stored.a), four(stored.b));
+}
 #endif
+alias StoredValue = Stored;
+
+fn load8(at: u32) -> Eight {
+    return eight_of(stored8(at));
+}
+
+fn stored_key8(row: u32, d: u32) -> Stored {
+    return stored8(row + d);
+}
+
+fn key_of(stored: Stored) -> Eight {
+    return eight_of(stored);
+}
+
+fn stored_value8(block: u32, t: u32, d: u32) -> StoredValue {
+    return stored8(block + (BLOCK_TOKENS + t) * HEAD_DIM + d);
+}
+
+fn value_of(stored: StoredValue) -> Eight {
+    return eight_of(stored);
 }
 
 fn key_row(block: u32, t: u32) -> u32 {

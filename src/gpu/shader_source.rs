@@ -24,7 +24,9 @@ macro_rules! embed {
 embed!(
     "kv/page_abstracts",
     "attention/decode_merge",
+    "attention/decode_merge_subgroup",
     "attention/decode_split",
+    "attention/decode_split_subgroup",
     "attention/decode_split_subgroup8",
     "kv/dequantize_pages",
     "attention/page_logsumexp",

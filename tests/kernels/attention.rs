@@ -1,13 +1,13 @@
 use strata::base::Rng;
 use strata::gpu::kernels::KvFormat;
-use strata::gpu::kernels::attention_decode::{AttentionDecode, DecodeVariant, SPLIT_KEYS, SegmentKeys};
+use strata::gpu::kernels::attention_decode::{AttentionDecode, DecodeVariant, SegmentKeys};
 use strata::gpu::kernels::attention_prefill::{AttentionPrefill, KeyTile};
 use strata::gpu::kernels::rope_append::{AppendRange, RopeAppend, RopeAppendSpec};
 use strata::gpu::{FeatureOverrides, Gpu, Recorder, Slice};
 use strata::reference::{self, RopeSpec};
 
 use super::common::{assert_close, gpu};
-use super::{download_f32, empty, random, upload};
+use super::{decode_kernels, download_f32, empty, random, upload};
 
 /// (H, G, D, rotated pairs, half style, per-head norm)
 const SHAPES: &[(usize, usize, usize, usize, bool, bool)] = &[
@@ -169,10 +169,11 @@ fn run(gpu: &Gpu, rng: &mut Rng, case: &Case) {
     }
 
     let out = empty(gpu, (h * d * 4) as u64);
-    for &subgroup8 in variants {
-        let op =
-            AttentionDecode::with_variant(gpu, h, g, d, case.element, DecodeVariant { subgroup8, selective: false }).unwrap();
-        let n_splits: usize = segments.iter().map(|s| s.n_tokens.div_ceil(SPLIT_KEYS)).sum();
+    for kernel in decode_kernels(gpu) {
+        let variant = DecodeVariant { kernel, selective: false };
+        let op = AttentionDecode::with_variant(gpu, h, g, d, case.element, variant).unwrap();
+        let split_keys = op.split_keys(n_all);
+        let n_splits: usize = segments.iter().map(|s| s.n_tokens.div_ceil(split_keys)).sum();
         let (acc, state) = (empty(gpu, op.acc_bytes(n_splits)), empty(gpu, op.state_bytes(n_splits)));
         let q_last = upload(gpu, &q_want[(n_all - 1) * h * d..]);
         let mut first_split = 0;
@@ -181,19 +182,14 @@ fn run(gpu: &Gpu, rng: &mut Rng, case: &Case) {
             op.record_split(
                 &mut recorder,
                 &binding,
-                SegmentKeys { n_keys: s.n_tokens, n_blocks: s.n_blocks, first_split, n_splits },
+                SegmentKeys { n_keys: s.n_tokens, n_blocks: s.n_blocks, first_split, n_splits, split_keys },
             );
-            first_split += s.n_tokens.div_ceil(SPLIT_KEYS);
+            first_split += s.n_tokens.div_ceil(split_keys);
         }
         let binding = op.bind_merge(gpu, [&acc, &state, &out]).unwrap();
         op.record_merge(&mut recorder, &binding, n_splits);
         gpu.submit(&mut recorder).unwrap();
-        assert_close(
-            &format!("decode (subgroup8 {subgroup8}) of {what}"),
-            &download_f32(gpu, &out, h * d),
-            &want(n_all - 1),
-            limit,
-        );
+        assert_close(&format!("decode ({kernel:?}) of {what}"), &download_f32(gpu, &out, h * d), &want(n_all - 1), limit);
     }
 }
 
@@ -224,4 +220,21 @@ fn attention_over_several_splits_and_segments_matches_reference() {
             run(&gpu, &mut rng, &Case { shape, element: KvFormat::F16, n_past, n_new, first_segment, tile });
         }
     }
+}
+
+#[test]
+fn attention_over_splits_that_grew_with_the_keys_matches_reference() {
+    let test = "attention_over_splits_that_grew_with_the_keys_matches_reference";
+    let Some(gpu) = gpu(test, FeatureOverrides::default()) else { return };
+    let mut rng = Rng::new(5);
+    // More than 64 of the smallest splits, of which the last is ragged.
+    let case = Case {
+        shape: (2, 1, 128, 64, true, true),
+        element: KvFormat::F16,
+        n_past: 9000,
+        n_new: 1,
+        first_segment: 6144,
+        tile: 512,
+    };
+    run(&gpu, &mut rng, &case);
 }

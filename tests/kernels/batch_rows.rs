@@ -6,7 +6,7 @@ use half::f16;
 use strata::base::Rng;
 use strata::gpu::kernels::KvFormat;
 use strata::gpu::kernels::attention_decode::{
-    AttentionDecode, DecodeVariant, PAD, SPLIT_KEYS, SegmentKeys, SplitRows, TokenSlot,
+    AttentionDecode, DecodeKernel, DecodeVariant, PAD, SegmentKeys, SplitRows, TokenSlot,
 };
 use strata::gpu::kernels::page_bounds::PageBoundsKernel;
 use strata::gpu::kernels::qk_scores::QkScores;
@@ -15,7 +15,7 @@ use strata::reference;
 
 use super::common::{assert_close, gpu};
 use super::page_abstracts::{Pool, listed, page, whole_block};
-use super::{download_f32, empty, random, upload};
+use super::{decode_kernels, download_f32, empty, random, upload};
 
 const LIMIT: f64 = 1e-10;
 const N_ROWS: usize = 3;
@@ -68,15 +68,15 @@ fn case(rng: &mut Rng, (_, g, d): Shape, element: KvFormat) -> Case {
     Case { element, shared: Pool::new(rng, g, d, element, 5), n_shared_pages: 5, selected, lists, tails }
 }
 
-fn decode(gpu: &Gpu, (h, g, d): Shape, case: &Case, q: &[f32], subgroup8: bool) -> Vec<f32> {
-    let op = |element, selective| {
-        AttentionDecode::with_variant(gpu, h, g, d, element, DecodeVariant { subgroup8, selective }).unwrap()
-    };
+fn decode(gpu: &Gpu, (h, g, d): Shape, case: &Case, q: &[f32], kernel: DecodeKernel) -> Vec<f32> {
+    let op =
+        |element, selective| AttentionDecode::with_variant(gpu, h, g, d, element, DecodeVariant { kernel, selective }).unwrap();
     let (dense, selective, own) = (op(case.element, false), op(case.element, true), op(KvFormat::F16, false));
     let n_keys = case.n_shared_pages * 64;
     let (table, n_selected) = padded(&entries(&case.lists));
-    let n_own = case.tails.iter().map(|(_, n)| n.div_ceil(SPLIT_KEYS)).max().unwrap();
-    let (n_shared, n_listed) = (n_keys.div_ceil(SPLIT_KEYS), n_selected.div_ceil(SPLIT_KEYS));
+    let longest_tail = case.tails.iter().map(|(_, n)| *n).max().unwrap();
+    let split_keys = dense.split_keys(n_keys + n_selected + longest_tail);
+    let [n_shared, n_listed, n_own] = [n_keys, n_selected, longest_tail].map(|n| n.div_ceil(split_keys));
     let n_splits = n_shared + n_listed + n_own;
     // NaN reveals unwritten results.
     let garbage = |bytes: u64| -> Slice { upload(gpu, &vec![0xffff_ffffu32; bytes as usize / 4]) };
@@ -89,12 +89,12 @@ fn decode(gpu: &Gpu, (h, g, d): Shape, case: &Case, q: &[f32], subgroup8: bool) 
     };
     let (shared, n_blocks) = dense_table(&case.shared, g, case.n_shared_pages);
     let all = |n_splits| SplitRows { first: 0, n: N_ROWS, n_splits };
-    record(&dense, &case.shared, &shared, SegmentKeys { n_keys, n_blocks, first_split: 0, n_splits }, all(n_shared));
-    let keys = SegmentKeys { n_keys: n_selected, n_blocks: n_selected, first_split: n_shared, n_splits };
+    record(&dense, &case.shared, &shared, SegmentKeys { n_keys, n_blocks, first_split: 0, n_splits, split_keys }, all(n_shared));
+    let keys = SegmentKeys { n_keys: n_selected, n_blocks: n_selected, first_split: n_shared, n_splits, split_keys };
     record(&selective, &case.selected, &table, keys, all(n_listed));
     for (i, (pool, n_keys)) in case.tails.iter().enumerate() {
         let (table, n_blocks) = dense_table(pool, g, n_keys.div_ceil(64));
-        let keys = SegmentKeys { n_keys: *n_keys, n_blocks, first_split: n_shared + n_listed, n_splits };
+        let keys = SegmentKeys { n_keys: *n_keys, n_blocks, first_split: n_shared + n_listed, n_splits, split_keys };
         record(&own, pool, &table, keys, SplitRows { first: i, n: 1, n_splits: n_own });
     }
     let binding = dense.bind_merge(gpu, [&acc, &state, &out]).unwrap();
@@ -132,7 +132,6 @@ fn rows_attend_to_shared_pages_and_private_lists_and_tails() {
         return;
     };
     let mut rng = Rng::new(41);
-    let variants = if gpu.has_subgroup8() { &[false, true][..] } else { &[false] };
     for (shape, element) in
         [((4, 2, 64), KvFormat::F16), ((7, 1, 64), KvFormat::Q8), ((9, 3, 80), KvFormat::Q4), ((2, 2, 128), KvFormat::F32)]
     {
@@ -140,9 +139,9 @@ fn rows_attend_to_shared_pages_and_private_lists_and_tails() {
         let case = case(&mut rng, shape, element);
         let q = random(&mut rng, N_ROWS * h * d, 2.0 / (d as f32).sqrt());
         let want = expected(shape, &case, &q);
-        for &subgroup8 in variants {
-            let what = format!("{shape:?} (subgroup8 {subgroup8}) of {element:?}");
-            assert_close(&what, &decode(&gpu, shape, &case, &q, subgroup8), &want, LIMIT);
+        for kernel in decode_kernels(&gpu) {
+            let what = format!("{shape:?} ({kernel:?}) of {element:?}");
+            assert_close(&what, &decode(&gpu, shape, &case, &q, kernel), &want, LIMIT);
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use strata::base::Rng;
 use strata::gpu::kernels::KvFormat;
-use strata::gpu::kernels::attention_decode::{AttentionDecode, DecodeVariant, SPLIT_KEYS, SegmentKeys};
+use strata::gpu::kernels::attention_decode::{AttentionDecode, DecodeKernel, DecodeVariant, SegmentKeys};
 use strata::gpu::kernels::attention_prefill::{AttentionPrefill, KeyTile};
 use strata::gpu::kernels::dequantize_pages::DequantizePages;
 use strata::gpu::kernels::quantize_pages::QuantizePages;
@@ -13,7 +13,7 @@ use strata::reference;
 
 use super::common::{assert_close, gpu};
 use super::page_abstracts::{f16_bits, page, page_shape};
-use super::{download_f32, empty, random, upload};
+use super::{decode_kernels, download_f32, empty, random, upload};
 
 /// Dequantized numbers are equal on both sides; only the order of f32 sums differs.
 const LIMIT: f64 = 1e-10;
@@ -201,9 +201,11 @@ fn run(gpu: &Gpu, rng: &mut Rng, case: &Case) {
     for &subgroup8 in variants {
         let got = prefill(gpu, case, &segments, &q, subgroup8);
         assert_close(&format!("prefill (subgroup8 {subgroup8}) of {what}"), &got, &want, LIMIT);
-        let last = (case.n_new - 1) * h * d;
-        let got = decode(gpu, case, &segments, &q[last..], subgroup8);
-        assert_close(&format!("decode (subgroup8 {subgroup8}) of {what}"), &got, &want[last..], LIMIT);
+    }
+    let last = (case.n_new - 1) * h * d;
+    for kernel in decode_kernels(gpu) {
+        let got = decode(gpu, case, &segments, &q[last..], kernel);
+        assert_close(&format!("decode ({kernel:?}) of {what}"), &got, &want[last..], LIMIT);
     }
 }
 
@@ -238,12 +240,13 @@ fn prefill(gpu: &Gpu, case: &Case, segments: &[Segment], q: &[f32], subgroup8: b
 }
 
 /// The splits of all segments, each with the kernel of its format, and one merge.
-fn decode(gpu: &Gpu, case: &Case, segments: &[Segment], q: &[f32], subgroup8: bool) -> Vec<f32> {
+fn decode(gpu: &Gpu, case: &Case, segments: &[Segment], q: &[f32], kernel: DecodeKernel) -> Vec<f32> {
     let (h, g, d) = case.shape;
-    let variant = DecodeVariant { subgroup8, selective: false };
+    let variant = DecodeVariant { kernel, selective: false };
     let op = |element| AttentionDecode::with_variant(gpu, h, g, d, element, variant).unwrap();
-    let n_splits: usize = segments.iter().map(|s| s.n_keys.div_ceil(SPLIT_KEYS)).sum();
     let merge = op(case.sealed);
+    let split_keys = merge.split_keys(segments.iter().map(|s| s.n_keys).sum());
+    let n_splits: usize = segments.iter().map(|s| s.n_keys.div_ceil(split_keys)).sum();
     let (acc, state) = (empty(gpu, merge.acc_bytes(n_splits)), empty(gpu, merge.state_bytes(n_splits)));
     let (out, q) = (empty(gpu, (h * d * 4) as u64), upload(gpu, q));
     let mut recorder = Recorder::new();
@@ -251,8 +254,9 @@ fn decode(gpu: &Gpu, case: &Case, segments: &[Segment], q: &[f32], subgroup8: bo
     for s in segments {
         let op = op(s.element);
         let binding = op.bind_split(gpu, [&q, &s.kv, &s.table, &acc, &state]).unwrap();
-        op.record_split(&mut recorder, &binding, SegmentKeys { n_keys: s.n_keys, n_blocks: s.n_blocks, first_split, n_splits });
-        first_split += s.n_keys.div_ceil(SPLIT_KEYS);
+        let keys = SegmentKeys { n_keys: s.n_keys, n_blocks: s.n_blocks, first_split, n_splits, split_keys };
+        op.record_split(&mut recorder, &binding, keys);
+        first_split += s.n_keys.div_ceil(split_keys);
     }
     let binding = merge.bind_merge(gpu, [&acc, &state, &out]).unwrap();
     merge.record_merge(&mut recorder, &binding, n_splits);

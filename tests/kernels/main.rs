@@ -7,6 +7,7 @@ mod common;
 
 mod attention;
 mod batch_rows;
+mod decode_merge;
 mod kv_pages;
 mod microbenchmark;
 mod norm;
@@ -17,6 +18,7 @@ mod sample;
 mod selected_attention;
 mod shaders;
 
+use strata::gpu::kernels::attention_decode::DecodeKernel;
 use strata::gpu::{Gpu, Slice};
 
 /// A GPU buffer with these values.
@@ -34,6 +36,11 @@ fn empty(gpu: &Gpu, n_bytes: u64) -> Slice {
 fn download_f32(gpu: &Gpu, slice: &Slice, n: usize) -> Vec<f32> {
     let bytes = gpu.download(slice).unwrap();
     bytemuck::pod_collect_to_vec::<u8, f32>(&bytes[..4 * n])
+}
+
+/// The kernels of decode attention that run on this device.
+fn decode_kernels(gpu: &Gpu) -> Vec<DecodeKernel> {
+    DecodeKernel::ALL.into_iter().filter(|kernel| kernel.runs_on(gpu)).collect()
 }
 
 fn random(rng: &mut strata::base::Rng, n: usize, scale: f32) -> Vec<f32> {

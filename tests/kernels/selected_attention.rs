@@ -1,12 +1,12 @@
 use strata::base::Rng;
 use strata::gpu::kernels::KvFormat;
-use strata::gpu::kernels::attention_decode::{AttentionDecode, DecodeVariant, PAD, SPLIT_KEYS, SegmentKeys, TokenSlot};
+use strata::gpu::kernels::attention_decode::{AttentionDecode, DecodeKernel, DecodeVariant, PAD, SegmentKeys, TokenSlot};
 use strata::gpu::{FeatureOverrides, Gpu, Recorder, Slice};
 use strata::reference;
 
 use super::common::{assert_close, gpu};
 use super::page_abstracts::{Pool, listed, whole_block};
-use super::{download_f32, empty, random, upload};
+use super::{decode_kernels, download_f32, empty, random, upload};
 
 /// Dequantized numbers are equal on both sides; only the order of f32 sums differs.
 const LIMIT: f64 = 1e-10;
@@ -52,12 +52,12 @@ fn lists(rng: &mut Rng, pool: &Pool, lengths: &[usize]) -> Vec<Vec<TokenSlot>> {
     lengths.iter().enumerate().map(list).collect()
 }
 
-fn decode(gpu: &Gpu, (h, g, d): (usize, usize, usize), segments: &[Segment], q: &[f32], subgroup8: bool) -> Vec<f32> {
-    let op = |element, selective| {
-        AttentionDecode::with_variant(gpu, h, g, d, element, DecodeVariant { subgroup8, selective }).unwrap()
-    };
-    let n_splits: usize = segments.iter().map(|s| s.n_keys().div_ceil(SPLIT_KEYS)).sum();
+fn decode(gpu: &Gpu, (h, g, d): (usize, usize, usize), segments: &[Segment], q: &[f32], kernel: DecodeKernel) -> Vec<f32> {
+    let op =
+        |element, selective| AttentionDecode::with_variant(gpu, h, g, d, element, DecodeVariant { kernel, selective }).unwrap();
     let merge = op(segments[0].element, segments[0].selective);
+    let split_keys = merge.split_keys(segments.iter().map(Segment::n_keys).sum());
+    let n_splits: usize = segments.iter().map(|s| s.n_keys().div_ceil(split_keys)).sum();
     // NaN reveals unwritten results.
     let garbage = |bytes: u64| -> Slice { upload(gpu, &vec![0xffff_ffffu32; bytes as usize / 4]) };
     let (acc, state) = (garbage(merge.acc_bytes(n_splits)), garbage(merge.state_bytes(n_splits)));
@@ -69,8 +69,9 @@ fn decode(gpu: &Gpu, (h, g, d): (usize, usize, usize), segments: &[Segment], q: 
         let (table, n_blocks) = s.table();
         let (kv, table) = (upload(gpu, &s.pool.bytes), upload(gpu, &table));
         let binding = op.bind_split(gpu, [&q, &kv, &table, &acc, &state]).unwrap();
-        op.record_split(&mut recorder, &binding, SegmentKeys { n_keys: s.n_keys(), n_blocks, first_split, n_splits });
-        first_split += s.n_keys().div_ceil(SPLIT_KEYS);
+        let keys = SegmentKeys { n_keys: s.n_keys(), n_blocks, first_split, n_splits, split_keys };
+        op.record_split(&mut recorder, &binding, keys);
+        first_split += s.n_keys().div_ceil(split_keys);
     }
     let binding = merge.bind_merge(gpu, [&acc, &state, &out]).unwrap();
     merge.record_merge(&mut recorder, &binding, n_splits);
@@ -88,11 +89,10 @@ fn run(gpu: &Gpu, rng: &mut Rng, shape: (usize, usize, usize), segments: &[Segme
             reference::attention(&q[head * d..(head + 1) * d], &keys.concat(), &values.concat())
         })
         .collect();
-    let variants = if gpu.has_subgroup8() { &[false, true][..] } else { &[false] };
-    for &subgroup8 in variants {
+    for kernel in decode_kernels(gpu) {
         let lengths: Vec<Vec<usize>> = segments.iter().map(|s| s.lists.iter().map(Vec::len).collect()).collect();
-        let what = format!("{shape:?} (subgroup8 {subgroup8}) of {:?}, {lengths:?} tokens", segments[0].element);
-        assert_close(&what, &decode(gpu, shape, segments, &q, subgroup8), &want, LIMIT);
+        let what = format!("{shape:?} ({kernel:?}) of {:?}, {lengths:?} tokens", segments[0].element);
+        assert_close(&what, &decode(gpu, shape, segments, &q, kernel), &want, LIMIT);
     }
 }
 

@@ -13,7 +13,6 @@ use crate::engine::runner::device_parts::{DeviceParts, SplitBuffers};
 use crate::engine::runner::gpu_model::{AttentionOps, GpuModel};
 use crate::engine::selection::Selector;
 use crate::engine::selection::page_attention_meter::PageAttentionMeter;
-use crate::gpu::kernels::attention_decode::SPLIT_KEYS;
 use crate::gpu::kernels::attention_prefill::PrefillBindings;
 use crate::gpu::{Binding, Gpu, Slice};
 use crate::kv::policy::PolicySpec;
@@ -158,7 +157,7 @@ impl Executor {
         n_shared: usize,
         n_own: usize,
     ) -> Result<(), EngineError> {
-        self.reserve_splits(gpu, n_rows * (self.n_splits(n_shared) + n_own.div_ceil(SPLIT_KEYS)))?;
+        self.reserve_splits(gpu, n_rows * (self.n_splits(n_shared) + self.model.page_attention.decode.max_splits(n_own)))?;
         if let Some(mut selector) = self.selector.take() {
             let reserved = selector.reserve_rows(gpu, self.parts(), n_rows, n_own);
             self.selector = Some(selector);
@@ -185,7 +184,7 @@ impl Executor {
         let n_pages = n_tokens.div_ceil(KV_PAGE_TOKENS);
         let plan = self.kv.plan();
         let n_runs = self.kv.shapes().len() + n_pages.div_ceil(plan.slot_pages) + 1;
-        (n_pages + plan.tail_pages).div_ceil(SPLIT_KEYS / KV_PAGE_TOKENS) + n_runs
+        self.model.page_attention.decode.max_splits((n_pages + plan.tail_pages) * KV_PAGE_TOKENS) + n_runs
     }
 
     fn bind_run(&self, gpu: &Gpu, ops: &AttentionOps, kv: &Slice, table: &Slice) -> Result<RunOps, EngineError> {

@@ -5,7 +5,6 @@
 
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::gpu::Gpu;
-use crate::gpu::kernels::attention_decode::SPLIT_KEYS;
 use crate::gpu::kernels::attention_prefill::KeyTile;
 use crate::gpu::kernels::linear::ActivationForm;
 
@@ -185,7 +184,7 @@ impl Executor {
         let resident = self.kv.resident_runs(gpu, layer_idx);
         let batches = self.kv.batches_of(layer_idx);
         let page_runs = resident.iter().map(|(_, pages)| *pages).chain(batches.iter().copied());
-        let n_shared = page_runs.map(|pages| (pages * KV_PAGE_TOKENS).div_ceil(SPLIT_KEYS)).sum();
+        let shared: Vec<usize> = page_runs.map(|pages| pages * KV_PAGE_TOKENS).collect();
         let mut progress = match pass {
             Pass::Chunk(tokens, _) => Progress::Chunk(ChunkProgress {
                 n_tokens: tokens.len(),
@@ -193,7 +192,7 @@ impl Executor {
                 n_pages: 0,
                 is_first: true,
             }),
-            Pass::Rows(rows) => Progress::Rows(Splits::new(rows, n_context, n_shared)),
+            Pass::Rows(rows) => Progress::Rows(Splits::new(&self.model.page_attention.decode, rows, n_context, &shared)),
         };
         if self.observation_window().is_some() {
             let pages = self.kv.pages_in_order(layer_idx);

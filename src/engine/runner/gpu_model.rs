@@ -178,7 +178,7 @@ impl GpuModel {
         let attention = |element| -> Result<AttentionOps, GpuError> {
             Ok(AttentionOps {
                 prefill: AttentionPrefill::new(gpu, d.n_head, d.n_kv_head, d.head_dim, element)?,
-                decode: AttentionDecode::new(gpu, d.n_head, d.n_kv_head, d.head_dim, element)?,
+                decode: AttentionDecode::new(gpu, d.n_head, d.n_kv_head, d.head_dim, element, precision)?,
             })
         };
         let (work, sealed) = (kv.work, kv.sealed);

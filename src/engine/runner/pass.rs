@@ -13,7 +13,7 @@ use crate::base::limits::KV_PAGE_TOKENS;
 use crate::engine::runner::executor::{Executor, TailOps};
 use crate::engine::scheduler::sequence_tail::SequenceTail;
 use crate::engine::selection::sequence_policy::SequencePolicy;
-use crate::gpu::kernels::attention_decode::{SPLIT_KEYS, SegmentKeys, SplitRows};
+use crate::gpu::kernels::attention_decode::{AttentionDecode, SegmentKeys, SplitRows};
 use crate::gpu::kernels::rope_append::AppendRange;
 
 /// Destination of the new tokens of a sequence.
@@ -58,6 +58,8 @@ pub(in crate::engine) struct Splits {
     pub n_splits: usize,
     /// splits of the longest tail
     n_tail: usize,
+    /// keys of each split
+    split_keys: usize,
     next: usize,
 }
 
@@ -169,26 +171,30 @@ impl KeyRun {
 }
 
 impl Splits {
-    /// `n_shared` splits that all rows read, plus those of the longest tail.
-    pub fn new(rows: &[Row], n_context: usize, n_shared: usize) -> Splits {
-        let n_tail = rows.iter().map(|row| (row.kv.n_tokens(n_context) + 1).div_ceil(SPLIT_KEYS)).max().unwrap_or(0);
-        Splits { n_rows: rows.len(), n_splits: n_shared + n_tail, n_tail, next: 0 }
+    /// Splits of the runs that all rows read, with `shared` keys each, plus those of the longest tail.
+    pub fn new(decode: &AttentionDecode, rows: &[Row], n_context: usize, shared: &[usize]) -> Splits {
+        let tail_keys = rows.iter().map(|row| row.kv.n_tokens(n_context) + 1).max().unwrap_or(0);
+        let split_keys = decode.split_keys(shared.iter().sum::<usize>() + tail_keys);
+        let n_shared: usize = shared.iter().map(|keys| keys.div_ceil(split_keys)).sum();
+        let n_tail = tail_keys.div_ceil(split_keys);
+        Splits { n_rows: rows.len(), n_splits: n_shared + n_tail, n_tail, split_keys, next: 0 }
     }
 
     /// Splits of the next `n_keys` keys, visible to all rows.
     pub fn next(&mut self, n_keys: usize, n_blocks: usize) -> (SegmentKeys, SplitRows) {
-        let n_here = n_keys.div_ceil(SPLIT_KEYS);
-        let keys = SegmentKeys { n_keys, n_blocks, first_split: self.next, n_splits: self.n_splits };
+        let (n_splits, split_keys) = (self.n_splits, self.split_keys);
+        let n_here = n_keys.div_ceil(split_keys);
+        let keys = SegmentKeys { n_keys, n_blocks, first_split: self.next, n_splits, split_keys };
         self.next += n_here;
         (keys, SplitRows { first: 0, n: self.n_rows, n_splits: n_here })
     }
 
     /// Splits of the tails of all rows: keys and row of each.
     pub fn tails(&mut self, runs: impl Iterator<Item = KeyRun>) -> Vec<(SegmentKeys, SplitRows)> {
-        let (first_split, n_splits, n_tail) = (self.next, self.n_splits, self.n_tail);
+        let (first_split, n_splits, n_tail, split_keys) = (self.next, self.n_splits, self.n_tail, self.split_keys);
         self.next += n_tail;
         let of_row = |(first, run): (usize, KeyRun)| {
-            let keys = SegmentKeys { n_keys: run.n_keys, n_blocks: run.n_blocks, first_split, n_splits };
+            let keys = SegmentKeys { n_keys: run.n_keys, n_blocks: run.n_blocks, first_split, n_splits, split_keys };
             (keys, SplitRows { first, n: 1, n_splits: n_tail })
         };
         runs.enumerate().map(of_row).collect()

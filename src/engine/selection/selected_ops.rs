@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::engine::error::EngineError;
 use crate::engine::runner::device_parts::DeviceParts;
 use crate::engine::selection::token_scorer::{ScoreOps, pages_of};
-use crate::gpu::kernels::attention_decode::{AttentionDecode, SPLIT_KEYS};
+use crate::gpu::kernels::attention_decode::AttentionDecode;
 use crate::gpu::kernels::qk_scores::QkScores;
 use crate::gpu::{Binding, Gpu, GpuError, Slice};
 use crate::kv::BlockTable;
@@ -80,13 +80,8 @@ pub(in crate::engine) struct SelectedTables {
 }
 
 impl SelectedTables {
-    /// Number of splits of all tables.
-    pub fn n_splits(&self) -> usize {
-        self.in_segments.iter().chain(self.in_fills.iter().map(|(_, table)| table)).map(n_splits).sum()
+    /// Keys of the longest list of each table.
+    pub fn run_keys(&self) -> Vec<usize> {
+        self.in_segments.iter().chain(self.in_fills.iter().map(|(_, table)| table)).map(|table| table.n_listed).collect()
     }
-}
-
-/// Number of splits of one table.
-pub(in crate::engine) fn n_splits(tokens: &BlockTable) -> usize {
-    tokens.n_listed.div_ceil(SPLIT_KEYS)
 }

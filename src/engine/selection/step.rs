@@ -420,7 +420,7 @@ impl Executor {
         pacer.mark(KernelFamily::Attention, layer as u32);
         let blocks: Vec<Vec<SelectedBlock>> = selected.into_iter().flat_map(|row| row.selection.blocks).collect();
         let tables = self.fetch_into_frames(gpu, pacer, layer, &stream, &blocks, &mut recorded)?;
-        let mut splits = Splits::new(rows, n_context, tables.n_splits());
+        let mut splits = Splits::new(&s.decode, rows, n_context, &tables.run_keys());
         let mut read = |pacer: &mut SubmitPacer, ops: &SelectedOps, binding: &Binding, table: &BlockTable| {
             gpu.write(&ops.table, bytemuck::cast_slice(&table.entries));
             let (keys, all) = splits.next(table.n_listed, table.n_listed);

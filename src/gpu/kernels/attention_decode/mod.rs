@@ -1,8 +1,10 @@
 //! Decode attention: one new token per sequence, split over keys, then merged (flash decoding).
 //!
 //! ```text
-//! q [H, D] ─► split of 256 keys: acc, max, sum   (one dispatch per segment) ─► merge ─► out [H, D]
+//! q [H, D] ─► splits of the keys: acc, max, sum   (one dispatch per segment) ─► merge ─► out [H, D]
 //! ```
+//! All segments have the same [`AttentionDecode::split_keys`], which depend on the keys of all of them.
+//!
 //! In selective attention the table has a list of tokens per KV head instead ([`TokenSlot`]): any tokens of the
 //! segment, in any order and number. Shorter lists are padded with [`PAD`]; `n_keys` and the row stride are those of
 //! the longest.
@@ -10,25 +12,25 @@
 //! Several tokens with the same pages can attend in one dispatch: each is a row of q, acc, state and out. They share a
 //! table; in selective attention, the table has lists for the KV heads of each.
 
+mod variant;
+
 use std::sync::Arc;
 
 use super::KvFormat;
+use super::linear::Precision;
 use crate::base::limits::KV_BLOCK_TOKENS;
-use crate::gpu::{Binding, Gpu, GpuError, Kernel, KernelKey, Recorder, Slice};
-
-/// Keys per workgroup.
-pub const SPLIT_KEYS: usize = 256;
-/// Maximum query heads of a group per workgroup (bounds workgroup memory to 13 KiB).
-const MAX_HEADS_PER_WORKGROUP: usize = 4;
+use crate::gpu::{Binding, Gpu, GpuError, Kernel, Recorder, Slice};
+pub(super) use variant::variants;
+pub use variant::{DecodeKernel, DecodeVariant};
+use variant::{DecodeShape, min_subgroup};
 
 /// The two compiled kernels.
 pub struct AttentionDecode {
     split: Arc<Kernel>,
     merge: Arc<Kernel>,
     n_head: usize,
-    n_kv_head: usize,
-    head_dim: usize,
-    selective: bool,
+    shape: DecodeShape,
+    variant: DecodeVariant,
 }
 
 /// Padding of a shorter list of tokens or blocks.
@@ -37,15 +39,6 @@ pub const PAD: u32 = u32::MAX;
 /// Table entry: a token that a KV head reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TokenSlot(u32);
-
-/// Kernel variant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DecodeVariant {
-    /// for subgroups of exactly 8 lanes
-    pub subgroup8: bool,
-    /// tables are lists of selected tokens
-    pub selective: bool,
-}
 
 /// Keys of one segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +51,8 @@ pub struct SegmentKeys {
     pub first_split: usize,
     /// number of splits of all segments
     pub n_splits: usize,
+    /// keys of each split ([`AttentionDecode::split_keys`])
+    pub split_keys: usize,
 }
 
 /// Tokens that attend to one segment in the same dispatch.
@@ -85,32 +80,16 @@ struct SplitParams {
 
 #[repr(C)]
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+struct SubgroupSplitParams {
+    split: SplitParams,
+    split_keys: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 struct MergeParams {
     n_splits: u32,
     head_dim: u32,
-}
-
-fn split_key(n_kv_head: usize, group: usize, head_dim: usize, element: KvFormat, variant: DecodeVariant) -> KernelKey {
-    let mut defines = element.defines(n_kv_head, head_dim);
-    defines.push(("GR", group.min(MAX_HEADS_PER_WORKGROUP).to_string()));
-    if variant.selective {
-        defines.push(("TOKEN_TABLE", String::new()));
-    }
-    if !variant.subgroup8 {
-        return KernelKey::new("attention/decode_split", &defines);
-    }
-    element.widen(&mut defines);
-    defines.push(("NC", head_dim.div_ceil(64).to_string()));
-    KernelKey::new("attention/decode_split_subgroup8", &defines)
-}
-
-pub(super) fn variants(n_kv_head: usize, head_dim: usize, element: KvFormat) -> Vec<KernelKey> {
-    let flags = [(false, false), (false, true), (true, false), (true, true)];
-    let variants = flags.map(|(subgroup8, selective)| DecodeVariant { subgroup8, selective });
-    let sizes = (1..=MAX_HEADS_PER_WORKGROUP).flat_map(|group| variants.map(|variant| (group, variant)));
-    let mut keys: Vec<KernelKey> = sizes.map(|(group, v)| split_key(n_kv_head, group, head_dim, element, v)).collect();
-    keys.push(KernelKey::new("attention/decode_merge", &[]));
-    keys
 }
 
 impl TokenSlot {
@@ -125,30 +104,38 @@ impl TokenSlot {
     }
 }
 
-impl DecodeVariant {
-    fn for_gpu(gpu: &Gpu, selective: bool) -> DecodeVariant {
-        DecodeVariant { subgroup8: gpu.uses_subgroup8(), selective }
-    }
-}
-
 impl AttentionDecode {
     /// Compiles the variants for H = `n_head`, G = `n_kv_head`, D = `head_dim` (a multiple of 8, at most 512).
     ///
     /// # Errors
     /// A kernel that does not compile, or a lost device.
-    pub fn new(gpu: &Gpu, n_head: usize, n_kv_head: usize, head_dim: usize, element: KvFormat) -> Result<Self, GpuError> {
-        Self::with_variant(gpu, n_head, n_kv_head, head_dim, element, DecodeVariant::for_gpu(gpu, false))
+    pub fn new(
+        gpu: &Gpu,
+        n_head: usize,
+        n_kv_head: usize,
+        head_dim: usize,
+        element: KvFormat,
+        precision: Precision,
+    ) -> Result<Self, GpuError> {
+        Self::with_variant(gpu, n_head, n_kv_head, head_dim, element, DecodeVariant::for_gpu(gpu, precision, false))
     }
 
     /// Same for selective attention: each KV head reads its selected tokens.
     ///
     /// # Errors
     /// A kernel that does not compile, or a lost device.
-    pub fn selective(gpu: &Gpu, n_head: usize, n_kv_head: usize, head_dim: usize, element: KvFormat) -> Result<Self, GpuError> {
-        Self::with_variant(gpu, n_head, n_kv_head, head_dim, element, DecodeVariant::for_gpu(gpu, true))
+    pub fn selective(
+        gpu: &Gpu,
+        n_head: usize,
+        n_kv_head: usize,
+        head_dim: usize,
+        element: KvFormat,
+        precision: Precision,
+    ) -> Result<Self, GpuError> {
+        Self::with_variant(gpu, n_head, n_kv_head, head_dim, element, DecodeVariant::for_gpu(gpu, precision, true))
     }
 
-    /// Same with a given variant: `subgroup8` needs [`Gpu::has_subgroup8`].
+    /// Same with a given variant, which must run on the GPU ([`DecodeKernel::runs_on`]).
     ///
     /// # Errors
     /// A kernel that does not compile, or a lost device.
@@ -160,19 +147,30 @@ impl AttentionDecode {
         element: KvFormat,
         variant: DecodeVariant,
     ) -> Result<AttentionDecode, GpuError> {
+        let group = n_head / n_kv_head;
+        let shape = DecodeShape { n_kv_head, group, head_dim, element, min_subgroup: min_subgroup(gpu) };
         Ok(AttentionDecode {
-            split: gpu.kernel(&split_key(n_kv_head, n_head / n_kv_head, head_dim, element, variant))?,
-            merge: gpu.kernel(&KernelKey::new("attention/decode_merge", &[]))?,
+            split: gpu.kernel(&variant.split_key(shape))?,
+            merge: gpu.kernel(&variant.kernel.merge_key())?,
             n_head,
-            n_kv_head,
-            head_dim,
-            selective: variant.selective,
+            shape,
+            variant,
         })
+    }
+
+    /// Keys of each split if all segments together have `n_keys`; the same in every format and for selected tokens.
+    pub fn split_keys(&self, n_keys: usize) -> usize {
+        self.variant.kernel.split_keys(self.shape, n_keys)
+    }
+
+    /// Maximum number of splits if all segments together have up to `n_keys`, and each but one ends with a full split.
+    pub fn max_splits(&self, n_keys: usize) -> usize {
+        self.variant.kernel.max_splits(self.shape, n_keys)
     }
 
     /// Bytes of the accumulators of `n_splits` splits.
     pub fn acc_bytes(&self, n_splits: usize) -> u64 {
-        (self.n_head * n_splits * self.head_dim * 4) as u64
+        (self.n_head * n_splits * self.shape.head_dim * 4) as u64
     }
 
     /// Bytes of the maxima and sums of `n_splits` splits.
@@ -198,25 +196,30 @@ impl AttentionDecode {
 
     /// Records the splits of one segment.
     pub fn record_split(&self, recorder: &mut Recorder, binding: &Binding, keys: SegmentKeys) {
-        let rows = SplitRows { first: 0, n: 1, n_splits: keys.n_keys.div_ceil(SPLIT_KEYS) };
+        let rows = SplitRows { first: 0, n: 1, n_splits: keys.n_keys.div_ceil(keys.split_keys) };
         self.record_rows(recorder, binding, keys, rows);
     }
 
     /// Same for several rows of q. Each has room for `keys.n_splits` splits.
     pub fn record_rows(&self, recorder: &mut Recorder, binding: &Binding, keys: SegmentKeys, rows: SplitRows) {
-        let group = self.n_head / self.n_kv_head;
+        let DecodeShape { n_kv_head, group, .. } = self.shape;
         let params = SplitParams {
             n_keys: keys.n_keys as u32,
             n_blocks: keys.n_blocks as u32,
             group: group as u32,
             first_split: keys.first_split as u32,
             n_splits: keys.n_splits as u32,
-            first_group: (rows.first * self.n_kv_head) as u32,
-            n_lists: (if self.selective { rows.n } else { 1 } * self.n_kv_head) as u32,
+            first_group: (rows.first * n_kv_head) as u32,
+            n_lists: (if self.variant.selective { rows.n } else { 1 } * n_kv_head) as u32,
         };
-        let head_sets = group.div_ceil(group.min(MAX_HEADS_PER_WORKGROUP));
-        let grid = [rows.n_splits as u32, (rows.n * self.n_kv_head) as u32, head_sets as u32];
-        recorder.dispatch(&self.split, binding, &params, grid);
+        let head_sets = group.div_ceil(self.variant.kernel.heads_per_workgroup(self.shape));
+        let grid = [rows.n_splits as u32, (rows.n * n_kv_head) as u32, head_sets as u32];
+        if self.variant.kernel == DecodeKernel::Subgroup {
+            let params = SubgroupSplitParams { split: params, split_keys: keys.split_keys as u32 };
+            recorder.dispatch(&self.split, binding, &params, grid);
+        } else {
+            recorder.dispatch(&self.split, binding, &params, grid);
+        }
     }
 
     /// Records the merge of all splits.
@@ -226,7 +229,8 @@ impl AttentionDecode {
 
     /// Records the merges of the first `n_rows` rows, each of `n_splits` splits.
     pub fn record_merge_rows(&self, recorder: &mut Recorder, binding: &Binding, n_splits: usize, n_rows: usize) {
-        let params = MergeParams { n_splits: n_splits as u32, head_dim: self.head_dim as u32 };
-        recorder.dispatch(&self.merge, binding, &params, [(n_rows * self.n_head) as u32, 1, 1]);
+        let params = MergeParams { n_splits: n_splits as u32, head_dim: self.shape.head_dim as u32 };
+        let columns = self.variant.kernel.merge_columns(self.shape.head_dim);
+        recorder.dispatch(&self.merge, binding, &params, [(n_rows * self.n_head) as u32, columns as u32, 1]);
     }
 }
