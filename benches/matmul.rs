@@ -8,7 +8,7 @@
 use std::time::Instant;
 
 use strata::gpu::kernels::linear::{
-    Linear, LinearActivation, LinearShape, LinearSlices, LinearSpec, LinearVariant, Precision, QuantizedSlices, WeightFormat,
+    ConvertedSlices, Linear, LinearActivation, LinearShape, LinearSlices, LinearSpec, LinearVariant, Precision, WeightFormat,
     bench,
 };
 use strata::gpu::{Gpu, GpuOptions, Recorder, Slice};
@@ -50,7 +50,7 @@ struct Bench {
     quants: Slice,
     scales: Slice,
     x: Slice,
-    codes: Slice,
+    x_values: Slice,
     x_scales: Slice,
     y: Slice,
 }
@@ -76,9 +76,9 @@ impl Bench {
         let values: Vec<f32> = (0..16usize << 20).map(|i| (i % 1013) as f32 * 1e-3 - 0.5).collect();
         gpu.upload(&x, bytemuck::cast_slice(&values)).unwrap();
         let y = gpu.buffer("y", 64 << 20).unwrap().all();
-        let codes = gpu.buffer("activation codes", 1 << 20).unwrap().all();
+        let x_values = gpu.buffer("converted activations", 4 << 20).unwrap().all();
         let x_scales = gpu.buffer("activation scales", 1 << 20).unwrap().all();
-        Bench { gpu, quants, scales, x, codes, x_scales, y }
+        Bench { gpu, quants, scales, x, x_values, x_scales, y }
     }
 
     fn op(&self, format: WeightFormat, cols: usize, variant: LinearVariant) -> Linear {
@@ -89,10 +89,11 @@ impl Bench {
     fn record(&self, recorder: &mut Recorder, op: &Linear, format: WeightFormat, [n, k, t]: [usize; 3]) -> LinearShape {
         let quants = self.quants.buffer.slice(0, format.quants_bytes(n, k));
         let scales = self.scales.buffer.slice(0, format.scales_bytes(n, k));
-        let quantized = Some(QuantizedSlices { codes: &self.codes, scales: &self.x_scales });
-        let slices = LinearSlices { x: &self.x, quants: &quants, scales: &scales, bias: None, y: &self.y, quantized };
+        let converted = Some(ConvertedSlices { values: &self.x_values, scales: &self.x_scales });
+        let slices = LinearSlices { x: &self.x, quants: &quants, scales: &scales, bias: None, y: &self.y, converted };
         let binding = op.bind(&self.gpu, slices).unwrap();
         let shape = LinearShape { n_tokens: t, n_rows: n, x_stride: k, y_stride: n, y_offset: 0, bias_offset: 0 };
+        op.record_convert(recorder, &binding, shape);
         op.record(recorder, &binding, shape);
         shape
     }

@@ -23,7 +23,7 @@ pub(super) fn matrix_size(adapter: &wgpu::Adapter) -> Option<u32> {
 /// The token that wgpu asks for before it enables an experimental feature.
 pub(super) fn experimental_features() -> wgpu::ExperimentalFeatures {
     // SAFETY: cooperative matrices are the only experimental feature that is requested. wgpu asks for `unsafe` as the
-    // implementation may have undefined behavior; each kernel that uses them is compared with its f32 twin on this device
+    // implementation may have undefined behavior; each kernel that uses them is compared with an f32 kernel on this device
     // before it is chosen.
     unsafe { wgpu::ExperimentalFeatures::enabled() }
 }

@@ -14,7 +14,7 @@ impl Gpu {
         }
         // SAFETY: the source is one of `shader_source::FILES`, never input. The kernels bound every index by the shape in
         // their parameters, which the host code derives from the sizes of the bound buffers. Every loop counts up to a
-        // parameter, and no divisor is zero. `tests/kernels/checked.rs` runs the kernels both ways and compares the bytes.
+        // parameter, and no divisor is zero. `tests/linear` and `tests/engine/precision.rs` run kernels both ways and compare the bytes.
         unsafe { self.device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked()) }
     }
 }

@@ -55,6 +55,7 @@ pub struct GpuModel {
     pub(in crate::engine) weights: Weights,
     /// LayerNorm rather than RMSNorm, and epsilon
     norm: (bool, f32),
+    pub(in crate::engine) precision: Precision,
     /// variant of the matrix products
     variant: LinearVariant,
     /// sentences about variants that this device cannot run
@@ -192,6 +193,7 @@ impl GpuModel {
             },
             dims: d.clone(),
             norm,
+            precision,
             variant,
             notes,
             embed,

@@ -17,7 +17,7 @@ pub enum LinearVariant {
     GpuSubgroup,
     /// real GPU, fallback
     Gpu,
-    /// real GPU with subgroup operations; activations rounded to 15 bits in a matvec with integer weights
+    /// real GPU with subgroup operations; activations rounded in a matvec: to 15 bits with integer weights, to 11 with f16
     GpuDot4,
     /// the same with cooperative matrices; activations and weights rounded to f16 (11 bits) in a matmul
     GpuCooperative(MatrixUnits),
@@ -29,15 +29,15 @@ pub enum Precision {
     /// f32 activations
     #[default]
     Exact,
-    /// activations may be rounded to 15 bits in a matvec; activations and weights to 11 bits in a matmul
+    /// activations may be rounded to 15 bits in a matvec with integer weights; activations and weights to 11 bits elsewhere
     Fast,
 }
 
-/// Token counts of the matvec kernels of [`LinearVariant::GpuDot4`]: each reads the weights once for as many tokens.
-const DOT4_TOKENS: [usize; 3] = [1, 4, 8];
+/// Token counts of the matvec kernels that read converted activations: each reads the weights once for as many tokens.
+const CONVERTED_TOKENS: [usize; 3] = [1, 4, 8];
 /// Rows and lanes per workgroup of these kernels.
-const DOT4_ROWS: usize = 4;
-const DOT4_LANES: usize = 128;
+const CONVERTED_ROWS: usize = 4;
+const CONVERTED_LANES: usize = 128;
 /// Most tokens of a matvec on a real GPU.
 pub const MAX_MATVEC_TOKENS: usize = 8;
 
@@ -100,6 +100,11 @@ impl LinearVariant {
             (LinearVariant::GpuDot4 | LinearVariant::GpuCooperative(_), LinearOp::Matvec) if spec.format.is_integer() => {
                 ActivationForm::Bytes { even_odd: spec.format.is_even_odd() }
             }
+            (LinearVariant::GpuDot4 | LinearVariant::GpuCooperative(_), LinearOp::Matvec)
+                if matches!(spec.format, WeightFormat::F16 | WeightFormat::Bf16) && spec.cols.is_multiple_of(8) =>
+            {
+                ActivationForm::Halves
+            }
             // Weights of an F32 file may not fit f16.
             (LinearVariant::GpuCooperative(_), LinearOp::Matmul)
                 if spec.format != WeightFormat::F32 && spec.cols.is_multiple_of(8) =>
@@ -112,9 +117,9 @@ impl LinearVariant {
 
     /// Kernels of this op, by the number of tokens that one workgroup computes, ascending.
     pub(super) fn token_tiles(self, op: LinearOp, spec: &LinearSpec) -> Vec<usize> {
-        match (self, self.input(op, spec)) {
-            (_, ActivationForm::Bytes { .. }) => DOT4_TOKENS.to_vec(),
-            (LinearVariant::GpuCooperative(units), ActivationForm::Halves) => units.tiles().map(|tile| tile.tokens).to_vec(),
+        match (self, op, self.input(op, spec)) {
+            (_, LinearOp::Matvec, ActivationForm::Bytes { .. } | ActivationForm::Halves) => CONVERTED_TOKENS.to_vec(),
+            (LinearVariant::GpuCooperative(units), _, ActivationForm::Halves) => units.tiles().map(|tile| tile.tokens).to_vec(),
             _ => vec![self.plain_token_tile(op, spec.format)],
         }
     }
@@ -171,7 +176,7 @@ impl LinearVariant {
             (LinearVariant::GpuCooperative(units), LinearOp::Matmul) if self.input(op, spec) == ActivationForm::Halves => {
                 [(n_tiles * ROW_TILE).div_ceil(units.largest_tile) as u32, tokens, 1]
             }
-            _ if self.input(op, spec) != ActivationForm::F32 => [(n_tiles * ROW_TILE / DOT4_ROWS) as u32, tokens, 1],
+            _ if self.input(op, spec) != ActivationForm::F32 => [(n_tiles * ROW_TILE / CONVERTED_ROWS) as u32, tokens, 1],
             (LinearVariant::Subgroup8, LinearOp::Matvec) => [n_tiles.div_ceil(2) as u32, tokens, 1],
             (LinearVariant::Subgroup8 | LinearVariant::Fallback, _) => [n_tiles as u32, tokens, 1],
             (_, LinearOp::Matvec) => [n_tiles as u32, tokens, 8],
@@ -183,6 +188,7 @@ impl LinearVariant {
     pub(super) fn key(self, op: LinearOp, spec: &LinearSpec, tile: usize) -> KernelKey {
         let input = self.input(op, spec);
         let (is_plain, dot4) = (input == ActivationForm::F32, matches!(input, ActivationForm::Bytes { .. }));
+        let halves = input == ActivationForm::Halves;
         let mut names = vec![spec.format.define()];
         names.extend(match spec.activation {
             LinearActivation::None => None,
@@ -198,7 +204,8 @@ impl LinearVariant {
             (self == LinearVariant::Subgroup8, "SUBGROUP8"),
             (self.reduces_by_subgroup() && op == LinearOp::Matvec && is_plain, "SUBGROUP"),
             (dot4, "DOT4"),
-            (input == ActivationForm::Halves, "HALVES"),
+            (halves && op == LinearOp::Matvec, "HALF_WORDS"),
+            (halves && op == LinearOp::Matmul, "HALVES"),
         ] {
             if present {
                 names.push(name);
@@ -215,13 +222,13 @@ impl LinearVariant {
                 defines.push(("TOKENS", tile.to_string()));
                 "linear/matmul_fallback"
             }
-            (_, LinearOp::Matvec) if dot4 => {
-                let numbers = [("COLS", tile), ("ROWS", DOT4_ROWS), ("LANES", DOT4_LANES)];
+            (_, LinearOp::Matvec) if !is_plain => {
+                let numbers = [("COLS", tile), ("ROWS", CONVERTED_ROWS), ("LANES", CONVERTED_LANES)];
                 defines.extend(numbers.map(|(name, n)| (name, n.to_string())));
-                "linear/matvec_dot4"
+                "linear/matvec_converted"
             }
             (_, LinearOp::Matvec) => "linear/matvec_subgroup",
-            (LinearVariant::GpuCooperative(units), LinearOp::Matmul) if input == ActivationForm::Halves => {
+            (LinearVariant::GpuCooperative(units), LinearOp::Matmul) if halves => {
                 let matching = units.tiles().into_iter().find(|t| t.tokens == tile);
                 defines.extend(matching.map(|t: MatrixTile| t.defines(units)).unwrap_or_default());
                 "linear/matmul_cooperative"

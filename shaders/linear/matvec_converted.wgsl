@@ -1,11 +1,16 @@
-// y = W x for up to COLS tokens by integer dot products, for real GPUs: weights are read once for all of them.
+// y = W x for up to COLS tokens with converted activations, for real GPUs: weights are read once for all tokens.
+// DOT4: integer dot products with two planes of bytes (common/dot4). HALF_WORDS: f16 weights with f16 activations.
 // Lanes of a workgroup: [slices of K][ROWS rows][2 halves of a group of 64 columns], so that neighboring lanes read
 // neighboring 16 bytes (4-bit weights) or 32 bytes of a group, and rows are shared by LANES / (2 ROWS) slices.
-// Bindings: quants, scales (common/weights) · x codes, x scales (linear/quantize_activations) · y f32 [T, N] ·
-// bias f32 [N] (BIAS). Grid: (rows / ROWS, tokens / COLS, 1); workgroup memory 4 COLS LANES bytes.
-// Sums are exact within 32 columns; f32 beyond. The error is that of rounding x to 15 bits.
+// Bindings: quants, scales (common/weights) · x values, x scales (linear/quantize_activations, linear/halve_activations) ·
+// y f32 [T, N] · bias f32 [N] (BIAS). Grid: (rows / ROWS, tokens / COLS, 1); workgroup memory 4 COLS LANES bytes.
+// Sums of DOT4 are exact within 32 columns; f32 beyond. The error is that of rounding x to 15 or 11 bits.
 #import common/linear_params
+#ifdef DOT4
 #import common/dot4
+#else
+#import common/dot_halves
+#endif
 
 var<workgroup> partial: array<f32, #{COLS*LANES}>;
 
@@ -45,6 +50,6 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         let at = c * #{LANES}u + quad * 8u;
         let sums = vec4(partial[at] + partial[at + 1u], partial[at + 2u] + partial[at + 3u],
             partial[at + 4u] + partial[at + 5u], partial[at + 6u] + partial[at + 7u]);
-        finish4(first_token + c, first_row + quad * 4u, sums);
+        finish4(first_token + c, first_row + quad * 4u, sums * x_scale(min(first_token + c, params.n_tokens - 1u)));
     }
 }
