@@ -243,6 +243,7 @@ impl Executor {
     /// Records the merge of the splits of all rows.
     pub(in crate::engine) fn merge_rows(&self, pacer: &mut SubmitPacer, splits: &Splits) {
         if let Some(buffers) = &self.splits {
+            debug_assert!(splits.n_rows * splits.n_splits <= buffers.capacity, "splits beyond their buffers");
             let decode = &self.model.page_attention.decode;
             decode.record_merge_rows(&mut pacer.recorder, &buffers.merge, splits.n_splits, splits.n_rows);
         }
