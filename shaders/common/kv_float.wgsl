@@ -1,4 +1,4 @@
-// common/kv_block for f16 and f32. A block is 16 rows of D keys, then 16 rows of D values.
+// common/kv_block for f16 and f32. A block is 16 rows of D keys, then 16 rows of D values. HALVES: kv is array<vec4<f16>>.
 const BLOCK_TOKENS: u32 = 16u;
 const HEAD_DIM: u32 = #{D}u;
 
@@ -13,7 +13,11 @@ fn load8(at: u32) -> Eight {
 #ifdef WIDE
     return eight_halves(words4(kv[at / 8u]));
 #else
+#ifdef HALVES
+    return Eight(vec4<f32>(kv[at / 4u]), vec4<f32>(kv[at / 4u + 1u]));
+#else
     return eight_halves(kv[at / 8u]);
+#endif
 #endif
 #else
     return Eight(four(kv[at / 4u]), four(kv[at / 4u + 1u]));

@@ -25,7 +25,7 @@ pub enum Precision {
     /// f32 activations
     #[default]
     Exact,
-    /// activations may be rounded to 15 bits
+    /// activations may be rounded to 15 bits, operands of prefill attention to f16
     Fast,
 }
 
