@@ -141,12 +141,16 @@ mod tests {
             let device = MatrixDevice { size, lanes, memory_bytes };
             for head_dim in (8..=512).step_by(8) {
                 let tiling = MatrixTiling::of(device, head_dim);
-                assert_eq!(tiling.is_some(), HEAD_DIMS.contains(&head_dim) && head_dim % size == 0, "{device:?} {head_dim}");
+                assert_eq!(
+                    tiling.is_some(),
+                    HEAD_DIMS.contains(&head_dim) && head_dim.is_multiple_of(size),
+                    "{device:?} {head_dim}"
+                );
                 let Some(t) = tiling else { continue };
                 let [by_rows, by_columns] = t.subgroups;
                 assert!(t.memory_bytes(head_dim) <= memory_bytes);
-                assert!(t.n_rows % (by_rows * size) == 0 && KEYS % (by_columns * size) == 0);
-                assert!(head_dim % (by_columns * size) == 0);
+                assert!(t.n_rows.is_multiple_of(by_rows * size) && KEYS.is_multiple_of(by_columns * size));
+                assert!(head_dim.is_multiple_of(by_columns * size));
                 // Lanes of a row divide its scores, and are in one subgroup. The scores have room for a matrix of each subgroup.
                 let row_lanes = by_rows * by_columns * lanes / t.n_rows;
                 assert!(row_lanes.is_power_of_two() && row_lanes <= (KEYS / 4).min(lanes));
