@@ -1,4 +1,4 @@
-// common/kv_block for f16 and f32. A block is 16 rows of D keys, then 16 rows of D values.
+// common/kv_block for f16 and f32. A block is 16 rows of D keys, then 16 rows of D values. HALVES: kv is array<vec4<f16>>.
 const BLOCK_TOKENS: u32 = 16u;
 const HEAD_DIM: u32 = #{D}u;
 
@@ -9,6 +9,17 @@ fn block_of_slot(slot: u32) -> u32 {
 
 // Eight elements as stored. `at` is a multiple of 8.
 #ifdef KV_F16
+#ifdef HALVES
+struct Stored { a: vec4<f16>, b: vec4<f16> }
+
+fn stored8(at: u32) -> Stored {
+    return Stored(kv[at / 4u], kv[at / 4u + 1u]);
+}
+
+fn eight_of(stored: Stored) -> Eight {
+    return Eight(vec4<f32>(stored.a), vec4<f32>(stored.b));
+}
+#else
 alias Stored = #{KV};
 
 fn stored8(at: u32) -> Stored {
@@ -22,6 +33,7 @@ fn eight_of(stored: Stored) -> Eight {
     return eight_halves(stored);
 #endif
 }
+#endif
 #else
 struct Stored { a: Four, b: Four }
 

@@ -1,13 +1,13 @@
 use strata::base::Rng;
 use strata::gpu::kernels::KvFormat;
 use strata::gpu::kernels::attention_decode::{AttentionDecode, DecodeVariant, SegmentKeys};
-use strata::gpu::kernels::attention_prefill::{AttentionPrefill, KeyTile};
+use strata::gpu::kernels::attention_prefill::{AttentionPrefill, KeyTile, PrefillVariant};
 use strata::gpu::kernels::rope_append::{AppendRange, RopeAppend, RopeAppendSpec};
 use strata::gpu::{FeatureOverrides, Gpu, Recorder, Slice};
 use strata::reference::{self, RopeSpec};
 
 use super::common::{assert_close, gpu};
-use super::{decode_kernels, download_f32, empty, random, upload};
+use super::{MATRICES_LIMIT, decode_kernels, download_f32, empty, prefill_variants, random, upload};
 
 /// (H, G, D, rotated pairs, half style, per-head norm)
 const SHAPES: &[(usize, usize, usize, usize, bool, bool)] = &[
@@ -127,12 +127,11 @@ fn run(gpu: &Gpu, rng: &mut Rng, case: &Case) {
             .collect()
     };
     // In f16, a key may round differently from the reference: one unit in the last place.
-    let limit = if case.element == KvFormat::F16 { 1e-6 } else { 1e-11 };
+    let limit: f64 = if case.element == KvFormat::F16 { 1e-6 } else { 1e-11 };
 
-    let variants = if gpu.has_subgroup8() { &[false, true][..] } else { &[false] };
     let prefill_want: Vec<f32> = (case.n_past..n_all).flat_map(want).collect();
-    for &subgroup8 in variants {
-        let op = AttentionPrefill::with_variant(gpu, h, g, d, case.element, subgroup8).unwrap();
+    for variant in prefill_variants(gpu, d) {
+        let op = AttentionPrefill::with_variant(gpu, h, g, d, case.element, variant).unwrap();
         let scores = empty(gpu, op.scores_bytes(case.n_new, case.tile));
         let state = empty(gpu, op.state_bytes(case.n_new));
         let out = empty(gpu, (case.n_new * h * d * 4) as u64);
@@ -161,10 +160,10 @@ fn run(gpu: &Gpu, rng: &mut Rng, case: &Case) {
         }
         gpu.submit(&mut recorder).unwrap();
         assert_close(
-            &format!("prefill (subgroup8 {subgroup8}) of {what}"),
+            &format!("prefill ({variant:?}) of {what}"),
             &download_f32(gpu, &out, case.n_new * h * d),
             &prefill_want,
-            limit,
+            if variant == PrefillVariant::FlashMatrices { limit.max(MATRICES_LIMIT) } else { limit },
         );
     }
 
@@ -237,4 +236,25 @@ fn attention_over_splits_that_grew_with_the_keys_matches_reference() {
         tile: 512,
     };
     run(&gpu, &mut rng, &case);
+}
+
+#[test]
+fn attention_prefill_of_ragged_chunks_matches_reference() {
+    let test = "attention_prefill_of_ragged_chunks_matches_reference";
+    let Some(gpu) = gpu(test, FeatureOverrides { hardware_kernels: true, ..FeatureOverrides::default() }) else { return };
+    let matrices = PrefillVariant::FlashMatrices;
+    if !PrefillVariant::supported(&gpu, 64).contains(&matrices) {
+        eprintln!("skipped: {test}: {matrices:?}: this device has no cooperative matrices");
+    }
+    let mut rng = Rng::new(9);
+    for (i, &shape) in SHAPES.iter().enumerate() {
+        for n_new in [1 + rng.uniform(8), 9 + rng.uniform(55), 65 + rng.uniform(66)].map(|n| n as usize) {
+            let n_past = rng.uniform(300) as usize * (n_new % 2);
+            // Two segments if possible. A segment has whole pages.
+            let first_segment = if n_past >= 64 { n_past / 64 * 64 } else { 512 };
+            let tile = [16, 72, 512][rng.uniform(3) as usize];
+            let element = if i % 3 == 0 { KvFormat::F32 } else { KvFormat::F16 };
+            run(&gpu, &mut rng, &Case { shape, element, n_past, n_new, first_segment, tile });
+        }
+    }
 }

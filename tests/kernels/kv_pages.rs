@@ -4,7 +4,7 @@
 use strata::base::Rng;
 use strata::gpu::kernels::KvFormat;
 use strata::gpu::kernels::attention_decode::{AttentionDecode, DecodeKernel, DecodeVariant, SegmentKeys};
-use strata::gpu::kernels::attention_prefill::{AttentionPrefill, KeyTile};
+use strata::gpu::kernels::attention_prefill::{AttentionPrefill, KeyTile, PrefillVariant};
 use strata::gpu::kernels::dequantize_pages::DequantizePages;
 use strata::gpu::kernels::quantize_pages::QuantizePages;
 use strata::gpu::kernels::rope_append::{RopeAppend, RopeAppendSpec};
@@ -13,11 +13,10 @@ use strata::reference;
 
 use super::common::{assert_close, gpu};
 use super::page_abstracts::{f16_bits, page, page_shape};
-use super::{decode_kernels, download_f32, empty, random, upload};
+use super::{MATRICES_LIMIT, decode_kernels, download_f32, empty, prefill_variants, random, upload};
 
 /// Dequantized numbers are equal on both sides; only the order of f32 sums differs.
 const LIMIT: f64 = 1e-10;
-
 #[test]
 fn quantized_pages_equal_the_reference_bit_for_bit() {
     use KvFormat::{F16, F32, Q4, Q8};
@@ -197,10 +196,10 @@ fn run(gpu: &Gpu, rng: &mut Rng, case: &Case) {
         })
         .collect();
     let what = format!("{:?} of {:?}, {} keys and {} in the tail", case.shape, case.sealed, case.n_sealed, case.n_tail);
-    let variants = if gpu.has_subgroup8() { &[false, true][..] } else { &[false] };
-    for &subgroup8 in variants {
-        let got = prefill(gpu, case, &segments, &q, subgroup8);
-        assert_close(&format!("prefill (subgroup8 {subgroup8}) of {what}"), &got, &want, LIMIT);
+    for variant in prefill_variants(gpu, d) {
+        let got = prefill(gpu, case, &segments, &q, variant);
+        let limit = if variant == PrefillVariant::FlashMatrices { MATRICES_LIMIT } else { LIMIT };
+        assert_close(&format!("prefill ({variant:?}) of {what}"), &got, &want, limit);
     }
     let last = (case.n_new - 1) * h * d;
     for kernel in decode_kernels(gpu) {
@@ -210,10 +209,10 @@ fn run(gpu: &Gpu, rng: &mut Rng, case: &Case) {
 }
 
 /// All tiles of all segments, each with the kernels of its format.
-fn prefill(gpu: &Gpu, case: &Case, segments: &[Segment], q: &[f32], subgroup8: bool) -> Vec<f32> {
+fn prefill(gpu: &Gpu, case: &Case, segments: &[Segment], q: &[f32], variant: PrefillVariant) -> Vec<f32> {
     let (h, g, d) = case.shape;
     let n_all = case.n_sealed + case.n_tail;
-    let op = |element| AttentionPrefill::with_variant(gpu, h, g, d, element, subgroup8).unwrap();
+    let op = |element| AttentionPrefill::with_variant(gpu, h, g, d, element, variant).unwrap();
     let (scores, state) =
         (empty(gpu, op(case.sealed).scores_bytes(case.n_new, case.tile)), op(case.sealed).state_bytes(case.n_new));
     let (state, out, q) = (empty(gpu, state), empty(gpu, (case.n_new * h * d * 4) as u64), upload(gpu, q));
@@ -266,7 +265,16 @@ fn decode(gpu: &Gpu, case: &Case, segments: &[Segment], q: &[f32], kernel: Decod
 
 #[test]
 fn attention_over_quantized_pages_matches_reference() {
-    let Some(gpu) = gpu("attention_over_quantized_pages_matches_reference", FeatureOverrides::default()) else { return };
+    for overrides in [FeatureOverrides::default(), FeatureOverrides { hardware_kernels: true, ..FeatureOverrides::default() }] {
+        let Some(gpu) = gpu("attention_over_quantized_pages_matches_reference", overrides) else { return };
+        if overrides.hardware_kernels && gpu.cooperative_matrix_size().is_none() {
+            continue;
+        }
+        run_all(&gpu);
+    }
+}
+
+fn run_all(gpu: &Gpu) {
     let mut rng = Rng::new(12);
     use KvFormat::{Q4, Q8};
     for (shape, elements) in [
@@ -282,7 +290,7 @@ fn attention_over_quantized_pages_matches_reference() {
             for (n_pages, n_sealed, n_tail, n_new, tile) in
                 [(1, 64, 0, 1, 512), (1, 37, 0, 9, 512), (5, 320, 1, 1, 128), (5, 301, 0, 17, 64), (9, 576, 50, 20, 256)]
             {
-                run(&gpu, &mut rng, &Case { shape, sealed, n_pages, n_sealed, n_tail, n_new, tile });
+                run(gpu, &mut rng, &Case { shape, sealed, n_pages, n_sealed, n_tail, n_new, tile });
             }
         }
     }

@@ -19,7 +19,19 @@ mod selected_attention;
 mod shaders;
 
 use strata::gpu::kernels::attention_decode::DecodeKernel;
+use strata::gpu::kernels::attention_prefill::PrefillVariant;
 use strata::gpu::{Gpu, Slice};
+
+/// NMSE of attention with products of f16 and f32 sums.
+const MATRICES_LIMIT: f64 = 1e-6;
+
+/// Prefill variants to test for heads of D = `head_dim`. A software device compiles a kernel of cooperative matrices in 10 to
+/// 60 seconds: heads of 64 must do there.
+fn prefill_variants(gpu: &Gpu, head_dim: usize) -> Vec<PrefillVariant> {
+    let mut variants = PrefillVariant::supported(gpu, head_dim);
+    variants.retain(|v| *v != PrefillVariant::FlashMatrices || !gpu.is_software() || head_dim == 64);
+    variants
+}
 
 /// A GPU buffer with these values.
 fn upload<T: bytemuck::NoUninit>(gpu: &Gpu, values: &[T]) -> Slice {

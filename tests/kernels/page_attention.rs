@@ -2,7 +2,8 @@
 
 use strata::base::Rng;
 use strata::gpu::kernels::KvFormat;
-use strata::gpu::kernels::attention_prefill::{AttentionPrefill, KeyTile};
+use strata::gpu::kernels::attention_prefill::{AttentionPrefill, KeyTile, PrefillVariant};
+use strata::gpu::kernels::linear::Precision;
 use strata::gpu::kernels::page_attention::{PageAttentionKernel, Window};
 use strata::gpu::{FeatureOverrides, Recorder};
 use strata::reference;
@@ -41,7 +42,8 @@ fn page_attention_matches_reference_for_any_tiles() {
 
         let window = Window { n_tokens, n_observed, stride: n_pages + 3 };
         let shares = PageAttentionKernel::new(&gpu, h, g).unwrap();
-        let [of_pages, of_tail] = [element, KvFormat::F32].map(|e| AttentionPrefill::new(&gpu, h, g, d, e).unwrap());
+        let [of_pages, of_tail] =
+            [element, KvFormat::F32].map(|e| AttentionPrefill::new(&gpu, h, g, d, e, Precision::Exact).unwrap());
         let scores = empty(&gpu, of_pages.scores_bytes(n_tokens, 64 * n_pages));
         let state = empty(&gpu, of_pages.state_bytes(n_tokens));
         let (lse, out) = (empty(&gpu, shares.lse_bytes(window)), empty(&gpu, (n_tokens * h * d * 4) as u64));
@@ -67,8 +69,8 @@ fn page_attention_matches_reference_for_any_tiles() {
         of_pages.record(&mut recorder, &pages, first);
         shares.record_tile(&mut recorder, &bindings, window, &first, 0);
         let (is_first, is_last) = (false, n_pages == 2);
-        let own = KeyTile { n_tokens, first_key: 0, n_keys: n_tokens, n_blocks: 4, mask_from: 1, is_first, is_last };
-        of_tail.record(&mut recorder, &tail, own);
+        let of_own = KeyTile { n_tokens, first_key: 0, n_keys: n_tokens, n_blocks: 4, mask_from: 1, is_first, is_last };
+        of_tail.record(&mut recorder, &tail, of_own);
         if n_pages > 2 {
             let rest = tile(2, n_pages - 2, true);
             of_pages.record(&mut recorder, &pages, rest);
@@ -79,5 +81,33 @@ fn page_attention_matches_reference_for_any_tiles() {
         let got = download_f32(&gpu, &got, n_pages + 2);
         assert_eq!((got[0], got[n_pages + 1]), (-1.0, -1.0), "shares outside the range changed");
         assert_close(&format!("{h} heads on {g} of {d} in {element:?}"), &got[1..=n_pages], &want, 1e-9);
+
+        // After flash attention: scores of the observed tokens alone, with a maximum of their own in each tile.
+        let variant = PrefillVariant::Flash;
+        let [of_pages, of_tail] =
+            [element, KvFormat::F32].map(|e| AttentionPrefill::with_variant(&gpu, h, g, d, e, variant).unwrap());
+        let of_window = of_pages.scores_only(&gpu).unwrap();
+        let scores = empty(&gpu, of_window.scores_bytes(n_observed, 64 * n_pages));
+        let (own_state, got) = (empty(&gpu, of_pages.state_bytes(n_observed)), empty(&gpu, 4 * n_pages as u64));
+        let [of_lse, _] = shares.bind(&gpu, [&scores, &own_state, &lse, &got]).unwrap();
+        let [_, of_shares] = shares.bind(&gpu, [&scores, &state, &lse, &got]).unwrap();
+        let bindings = [of_lse, of_shares];
+        let of_scores = of_window.bind(&gpu, [&q, &kv, &kv_table, &scores, &own_state]).unwrap();
+        let pages = of_pages.bind(&gpu, [&q, &kv, &kv_table, &scores, &state, &out]).unwrap();
+        let tail = of_tail.bind(&gpu, [&q, &own, &own_table, &scores, &state, &out]).unwrap();
+        of_pages.record(&mut recorder, &pages, KeyTile { n_keys: 64 * n_pages, ..first });
+        of_tail.record(&mut recorder, &tail, KeyTile { is_last: true, ..of_own });
+        let first_token = n_tokens - n_observed;
+        for (first_page, n) in [(0, 1), (1, n_pages - 1)] {
+            let of_tile = tile(first_page, n, false);
+            let mask_from = of_tile.mask_from + first_token;
+            let part = KeyTile { n_tokens: n_observed, mask_from, is_first: true, ..of_tile };
+            of_window.record(&mut recorder, &of_scores, part, first_token);
+            shares.record_tile(&mut recorder, &bindings, Window { n_tokens: n_observed, ..window }, &part, first_page);
+        }
+        shares.record_shares(&mut recorder, &bindings, window, n_pages, 0);
+        gpu.submit(&mut recorder).unwrap();
+        let got = download_f32(&gpu, &got, n_pages);
+        assert_close(&format!("window of {h} heads on {g} of {d} in {element:?}"), &got, &want, 1e-9);
     }
 }

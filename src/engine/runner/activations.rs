@@ -80,13 +80,13 @@ pub(in crate::engine) fn activation_bytes(
 }
 
 impl Activations {
-    /// Allocates every buffer for chunks of `chunk` tokens and tiles of `tile` keys.
+    /// Allocates every buffer for chunks of `chunk` tokens and tiles of `tile` keys; 0: no scores buffer, only a placeholder.
     ///
     /// # Errors
     /// Out of VRAM, a lost device.
     pub(in crate::engine) fn allocate(gpu: &Gpu, plan: &ModelPlan, chunk: usize, tile: usize) -> Result<Activations, GpuError> {
         let sizes = activation_bytes(plan, chunk, tile, gpu.uses_software_kernels());
-        let size = |name: &str| sizes.iter().find(|(n, _)| *n == name).map_or(16, |(_, b)| *b);
+        let size = |name: &str| sizes.iter().find(|(n, _)| *n == name).map_or(16, |(_, b)| (*b).max(16));
         let buffer = |name: &str| -> Result<Slice, GpuError> { Ok(gpu.buffer(name, size(name))?.all()) };
         Ok(Activations {
             ids: buffer("token ids")?,

@@ -18,6 +18,9 @@ use crate::engine::selection::step::Device;
 use crate::kv::{BLOCKS_PER_PAGE, StagedBatch};
 use crate::telemetry::{KernelFamily, NO_LAYER};
 
+/// Most keys of one attention dispatch, so that a submit of a slow GPU stays short.
+const MAX_RUN_KEYS: usize = 8192;
+
 impl Executor {
     /// Checks ids and writes the small per-chunk inputs: ids, positions, cos and sin.
     fn write_inputs(&self, gpu: &Gpu, tokens: &[u32], positions: &[usize]) -> Result<(), EngineError> {
@@ -323,7 +326,10 @@ impl Executor {
     ) -> Result<(), EngineError> {
         progress.runs_left -= 1;
         let n = progress.n_tokens;
-        let step = (self.model.tile_keys * self.model.max_chunk / n / 64 * 64).clamp(64, 8192);
+        let step = match attention.prefill.variant().is_tiled() {
+            true => (self.model.tile_keys * self.model.max_chunk / n / 64 * 64).clamp(64, MAX_RUN_KEYS),
+            false => MAX_RUN_KEYS,
+        };
         for first_key in (0..run.n_keys).step_by(step) {
             let here = step.min(run.n_keys - first_key);
             let tile = KeyTile {
@@ -337,7 +343,8 @@ impl Executor {
             };
             attention.prefill.record(&mut pacer.recorder, &ops.prefill, tile);
             if let Some(window) = self.observation_window().filter(|_| run.n_pages > 0) {
-                window.record_tile(&mut pacer.recorder, &tile, progress.n_pages + first_key / KV_PAGE_TOKENS);
+                let first_page = progress.n_pages + first_key / KV_PAGE_TOKENS;
+                window.record_tile(gpu, &mut pacer.recorder, &ops.keys, &tile, first_page)?;
             }
             pacer.add(gpu, (4 * n * here * self.model.dims.q_dim()) as f64)?;
         }

@@ -11,7 +11,7 @@
 use crate::base::ModelDims;
 use crate::gpu::kernels::KvFormat;
 use crate::gpu::kernels::attention_decode::AttentionDecode;
-use crate::gpu::kernels::attention_prefill::AttentionPrefill;
+use crate::gpu::kernels::attention_prefill::{AttentionPrefill, PrefillVariant};
 use crate::gpu::kernels::linear::{LinearActivation, LinearVariant, Precision};
 use crate::gpu::kernels::quantize_pages::QuantizePages;
 use crate::gpu::kernels::rope_append::{RopeAppend, RopeAppendSpec};
@@ -75,7 +75,7 @@ pub struct GpuModel {
     pub(in crate::engine) sample_bindings: SampleBindings,
     pub(in crate::engine) act: Activations,
     pub(in crate::engine) max_chunk: usize,
-    /// tokens per prefill tile of keys for a full chunk
+    /// tokens per prefill tile of keys for a full chunk; 0 if no kernel uses the scores buffer
     pub(in crate::engine) tile_keys: usize,
 }
 
@@ -90,10 +90,23 @@ pub fn kv_spec(dims: &ModelDims, dtype: KvDtype) -> KvSpec {
     KvSpec { n_layer: dims.n_layer, n_kv_head: dims.n_kv_head, head_dim: dims.head_dim, work, sealed }
 }
 
+/// Keys per tile of the scores buffer for a full chunk; 0 if flash attention reads all pages.
+fn score_keys(gpu: &Gpu, dims: &ModelDims, kv: &KvSpec, precision: Precision, chunk: usize) -> usize {
+    let is_tiled = |element| PrefillVariant::for_gpu(gpu, dims.head_dim, element, precision).is_tiled();
+    if is_tiled(kv.work) || is_tiled(kv.sealed) { tile_keys(dims, chunk) } else { 0 }
+}
+
 /// Memory estimate of this model at this context, before any allocation.
-pub fn estimate(gpu: &Gpu, plan: &ModelPlan, placed: &WeightLayout, spec: &KvSpec, kv: &VramPlan) -> MemoryEstimate {
+pub fn estimate(
+    gpu: &Gpu,
+    plan: &ModelPlan,
+    placed: &WeightLayout,
+    spec: &KvSpec,
+    kv: &VramPlan,
+    precision: Precision,
+) -> MemoryEstimate {
     let chunk = max_chunk(gpu.is_software());
-    let sizes = activation_bytes(plan, chunk, tile_keys(&plan.dims, chunk), gpu.uses_software_kernels());
+    let sizes = activation_bytes(plan, chunk, score_keys(gpu, &plan.dims, spec, precision, chunk), gpu.uses_software_kernels());
     MemoryEstimate {
         weights: placed.total_bytes(),
         activations: sizes.iter().map(|(_, b)| b.next_multiple_of(16).max(16)).sum(),
@@ -137,7 +150,7 @@ impl GpuModel {
         check_shape(plan)?;
         let weights = Weights::upload(gpu, file, placed, progress)?;
         let chunk = max_chunk(gpu.is_software());
-        let tile = tile_keys(&plan.dims, chunk);
+        let tile = score_keys(gpu, &plan.dims, kv, precision, chunk);
         let act = Activations::allocate(gpu, plan, chunk, tile)?;
         let d = &plan.dims;
         let (layer_norm, eps) = match plan.norm {
@@ -178,7 +191,7 @@ impl GpuModel {
         };
         let attention = |element| -> Result<AttentionOps, GpuError> {
             Ok(AttentionOps {
-                prefill: AttentionPrefill::new(gpu, d.n_head, d.n_kv_head, d.head_dim, element)?,
+                prefill: AttentionPrefill::new(gpu, d.n_head, d.n_kv_head, d.head_dim, element, precision)?,
                 decode: AttentionDecode::new(gpu, d.n_head, d.n_kv_head, d.head_dim, element, precision)?,
             })
         };

@@ -118,7 +118,7 @@ impl ModelRunner {
         let spec = gpu_model::kv_spec(&plan.dims, options.kv_dtype);
         let mut storage = KvStorage::new(gpu, hub, &file, &spec, options, placed.total_bytes(), hook)?;
         let vram = plan_vram(gpu, &spec, context, storage.setup.budgets.vram, options.policy.is_some())?;
-        let estimate = gpu_model::estimate(gpu, plan, &placed, &spec, &vram);
+        let estimate = gpu_model::estimate(gpu, plan, &placed, &spec, &vram, precision(options));
         let mut notes: Vec<String> = placed
             .converted
             .iter()

@@ -70,32 +70,41 @@ mod tests {
     use crate::engine::api::{LoadOptions, ModelSource};
     use crate::engine::runner::{ModelRunner, open};
     use crate::engine::selection::sequence_policy::SequencePolicy;
-    use crate::gpu::testing::gpu;
+    use crate::gpu::FeatureOverrides;
+    use crate::gpu::testing::gpu_with;
     use crate::kv::policy::PolicySpec;
     use crate::telemetry::Hub;
 
     #[test]
     fn page_similar_to_the_prompt_end_is_retained_and_fetched_from_any_tier() {
-        let Some(gpu) = gpu("page_similar_to_the_prompt_end_is_retained_and_fetched_from_any_tier") else { return };
+        // Prefill attention has a scores buffer on software devices, and none on others.
+        for hardware_kernels in [false, true] {
+            let overrides = FeatureOverrides { hardware_kernels, ..FeatureOverrides::default() };
+            let test = "page_similar_to_the_prompt_end_is_retained_and_fetched_from_any_tier";
+            let Some(gpu) = gpu_with(test, overrides) else { return };
+            check_retained_page(&gpu);
+        }
+    }
+
+    fn check_retained_page(gpu: &Gpu) {
         let dir = tempfile::tempdir().unwrap();
         let (hub, source) = (Hub::new(64), ModelSource::BuiltIn);
         // Of 40 pages of six layers, VRAM holds a few and RAM half: most pages of the retrieval layers are on disk.
         let budgets = Tiers { vram: Some(Bytes(5 << 19)), ram: Some(Bytes(6 << 20)), disk: None };
         let (context, kv_dir, policy) = (Some(2688), Some(dir.path().to_owned()), Some(PolicySpec::default()));
         let options = LoadOptions { budgets, context, kv_dir, policy, ..LoadOptions::default() };
-        let mut runner =
-            ModelRunner::load(&gpu, &hub, None, open(&source).unwrap(), &source, &options, &mut |_, _| true).unwrap();
+        let mut runner = ModelRunner::load(gpu, &hub, None, open(&source).unwrap(), &source, &options, &mut |_, _| true).unwrap();
         let mut rng = Rng::new(12);
         let mut prompt: Vec<u32> = (0..2600).map(|_| 300 + rng.uniform(2000)).collect();
         // The end of the prompt repeats a passage of page 23, which continues there.
         let passage = prompt[23 * KV_PAGE_TOKENS + 20..][..12].to_vec();
         prompt.extend(passage);
         runner.begin_prompt(prompt.len());
-        runner.reserve(&gpu, prompt.len() + 4).unwrap();
+        runner.reserve(gpu, prompt.len() + 4).unwrap();
         while runner.tokens.len() < prompt.len() {
             let at = runner.tokens.len();
             let n = runner.next_chunk(at, prompt.len() - at);
-            runner.run_chunk(&gpu, &prompt[at..at + n]).unwrap();
+            runner.run_chunk(gpu, &prompt[at..at + n]).unwrap();
         }
         let mut policy = runner.begin_answer(8).unwrap().unwrap();
         for layer in [2, 3, 4] {
@@ -112,7 +121,7 @@ mod tests {
         let before = far(&runner, &policy);
         assert!(before.iter().any(|pages| !pages.is_empty()), "nothing of {before:?} is on the disk: the test is too easy");
         for token in [300, 301] {
-            runner.decode(&gpu, token, Some(&mut policy)).unwrap();
+            runner.decode(gpu, token, Some(&mut policy)).unwrap();
         }
         let after = far(&runner, &policy);
         assert!(after.iter().all(Vec::is_empty), "{before:?} was on the disk, {after:?} still is");

@@ -83,6 +83,14 @@ impl KvFormat {
         defines
     }
 
+    /// Changes `defines` for a kernel with f16 arithmetic, which reads f16 blocks without conversion.
+    pub(super) fn halve(self, defines: &mut Vec<(&'static str, String)>) {
+        if self == KvFormat::F16 {
+            defines.push(("HALVES", String::new()));
+            defines.iter_mut().filter(|(name, _)| *name == "KV").for_each(|(_, unit)| *unit = "vec4<f16>".to_owned());
+        }
+    }
+
     /// Changes `defines` for a kernel with 64-bit loads, which halves the loads if each lane has one element.
     pub(super) fn widen(self, defines: &mut Vec<(&'static str, String)>) {
         defines.push(("WIDE", String::new()));

@@ -29,7 +29,8 @@ pub enum Precision {
     /// f32 activations
     #[default]
     Exact,
-    /// activations may be rounded to 15 bits in a matvec with integer weights; activations and weights to 11 bits elsewhere
+    /// activations may be rounded to 15 bits in a matvec with integer weights; operands of other products, and of prefill
+    /// attention, to f16 (11 bits)
     Fast,
 }
 
