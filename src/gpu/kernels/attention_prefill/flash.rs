@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use super::KeyTile;
+use super::key_tile::KeyTile;
 use super::matrix_tiling::MatrixTiling;
 use crate::gpu::kernels::KvFormat;
 use crate::gpu::{Binding, Gpu, GpuError, Kernel, KernelKey, Recorder, Slice};

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::KeyTile;
+use super::key_tile::KeyTile;
 use crate::gpu::kernels::KvFormat;
 use crate::gpu::{Binding, Gpu, GpuError, Kernel, KernelKey, Recorder, Slice};
 
