@@ -2,7 +2,7 @@
 // Source: Flash-Decoding (Dao et al. 2023).
 // Bindings: acc f32 [R, H, n_splits, D] · state f32 [R, H, n_splits, 2] · out f32 [R, H, D]
 // Grid: R H workgroups of 64 lanes; a lane owns every 64th element.
-struct Params { n_splits: u32, head_dim: u32 }
+struct Params { n_splits: u32, head_dim: u32, n_head: u32 }
 #params
 @group(0) @binding(0) var<storage, read> acc: array<f32>;
 @group(0) @binding(1) var<storage, read> state: array<vec2<f32>>;

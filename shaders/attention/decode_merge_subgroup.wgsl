@@ -1,18 +1,31 @@
 // Flash decoding merge, as `decode_merge`, for real GPUs with subgroups: lanes share the splits.
 // Source: Flash-Decoding (Dao et al. 2023).
-// Bindings: acc f32 [R, H, n_splits, D] · state f32 [R, H, n_splits, 2] · out f32 [R, H, D]
+// BYTES: the result is quantized for the next product (common/activation_bytes); D is a multiple of 32, H D of 64.
+// Bindings: acc f32 [R, H, n_splits, D] · state f32 [R, H, n_splits, 2] · out f32 [R, H, D] (BYTES: codes · scales, as of
+// linear/quantize_activations for R tokens of H D columns)
 // Grid: (R H, ceil(D / 32)), 256 lanes: 8 lanes of 4 elements by 32 splits.
-// Workgroup memory: 256 vec4<f32> and 320 f32 (5.25 KiB). Accumulation in f32.
-struct Params { n_splits: u32, head_dim: u32 }
+// Workgroup memory: 256 vec4<f32> and 320 f32 (5.25 KiB; BYTES: 2 KiB more). Accumulation in f32.
+struct Params { n_splits: u32, head_dim: u32, n_head: u32 }
 #params
 @group(0) @binding(0) var<storage, read> acc: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> state: array<vec2<f32>>;
+#ifdef BYTES
+@group(0) @binding(2) var<storage, read_write> codes: array<vec2<u32>>;
+@group(0) @binding(3) var<storage, read_write> scales: array<vec4<f32>>;
+#import common/activation_bytes
+#else
 @group(0) @binding(2) var<storage, read_write> out: array<vec4<f32>>;
+#endif
 
 // One per subgroup of at least 4 lanes.
 var<workgroup> maxima: array<f32, 64>;
 var<workgroup> totals: array<vec4<f32>, 256>;
 var<workgroup> sums: array<f32, 256>;
+
+// A head without any key has zero output.
+fn merged(lane: u32) -> vec4<f32> {
+    return select(totals[lane] / sums[lane], vec4<f32>(0.0), sums[lane] == 0.0);
+}
 
 @compute @workgroup_size(256)
 fn main(
@@ -57,8 +70,19 @@ fn main(
         }
         workgroupBarrier();
     }
-    if lane < 8u && column < width {
-        // A head without any key has zero output.
-        out[group.x * width + column] = select(totals[lane] / sums[lane], vec4<f32>(0.0), sums[lane] == 0.0);
+#ifdef BYTES
+    var k8 = 0xffffffffu;
+    var a = vec4<f32>();
+    var b = vec4<f32>();
+    if lane < 4u {
+        k8 = (group.x % params.n_head * params.head_dim + group.y * 32u) / 8u + lane;
+        a = merged(2u * lane);
+        b = merged(2u * lane + 1u);
     }
+    store_bytes(lane, group.x / params.n_head, k8, params.n_head * params.head_dim / 8u, a, b);
+#else
+    if lane < 8u && column < width {
+        out[group.x * width + column] = merged(lane);
+    }
+#endif
 }

@@ -3,8 +3,8 @@
 // [T, Kp / 32, 2 planes, 4] · scales vec4<f32> [T, Kp / 32] (d, and d times the sums of 128 * high + low: of all 32, of the first
 // 16, of the last 16). Workgroup memory: 8 LANES bytes.
 // EVEN_ODD: per 8 columns a word of columns 0, 2, 4, 6 and a word of columns 1, 3, 5, 7; otherwise in order.
-var<workgroup> peaks: array<f32, #{LANES}>;
-var<workgroup> sums: array<i32, #{LANES}>;
+var<workgroup> byte_peaks: array<f32, #{LANES}>;
+var<workgroup> byte_sums: array<i32, #{LANES}>;
 
 fn packed(a: vec4<i32>, b: vec4<i32>) -> vec2<u32> {
 #ifdef EVEN_ODD
@@ -14,21 +14,20 @@ fn packed(a: vec4<i32>, b: vec4<i32>) -> vec2<u32> {
 #endif
 }
 
-// Stores columns 8 * k8 .. 8 * k8 + 7 of token t, if there are that many (n8 per token). Every lane calls it, with
-// k8 = lane + a multiple of LANES.
-fn store_bytes(t: u32, k8: u32, n8: u32, a: vec4<f32>, b: vec4<f32>) {
-    let lane = k8 % #{LANES}u;
+// Stores columns 8 * k8 .. 8 * k8 + 7 of token t, if there are that many (n8 per token). Every lane calls it, with k8 = lane + a
+// multiple of 4, or with one beyond n8.
+fn store_bytes(lane: u32, t: u32, k8: u32, n8: u32, a: vec4<f32>, b: vec4<f32>) {
     let m = max(abs(a), abs(b));
-    peaks[lane] = max(max(m.x, m.y), max(m.z, m.w));
+    byte_peaks[lane] = max(max(m.x, m.y), max(m.z, m.w));
     workgroupBarrier();
     let first = lane / 4u * 4u;
-    let peak = max(max(peaks[first], peaks[first + 1u]), max(peaks[first + 2u], peaks[first + 3u]));
+    let peak = max(max(byte_peaks[first], byte_peaks[first + 1u]), max(byte_peaks[first + 2u], byte_peaks[first + 3u]));
     let d = peak / 16256.0;
     let inverse = select(0.0, 16256.0 / peak, peak > 0.0);
     let qa = vec4<i32>(round(a * inverse));
     let qb = vec4<i32>(round(b * inverse));
     let total = qa + qb;
-    sums[lane] = (total.x + total.y) + (total.z + total.w);
+    byte_sums[lane] = (total.x + total.y) + (total.z + total.w);
     workgroupBarrier();
     if k8 >= n8 {
         return;
@@ -40,8 +39,8 @@ fn store_bytes(t: u32, k8: u32, n8: u32, a: vec4<f32>, b: vec4<f32>) {
     codes[at] = packed(high_a, high_b);
     codes[at + 4u] = packed(qa - 128 * high_a, qb - 128 * high_b);
     if lane % 4u == 0u {
-        let low = d * f32(sums[lane] + sums[lane + 1u]);
-        let high = d * f32(sums[lane + 2u] + sums[lane + 3u]);
-        scales[t * n8 / 4u + k8 / 4u] = vec4(d, d * f32((sums[lane] + sums[lane + 1u]) + (sums[lane + 2u] + sums[lane + 3u])), low, high);
+        let low = d * f32(byte_sums[lane] + byte_sums[lane + 1u]);
+        let high = d * f32(byte_sums[lane + 2u] + byte_sums[lane + 3u]);
+        scales[t * n8 / 4u + k8 / 4u] = vec4(d, d * f32((byte_sums[lane] + byte_sums[lane + 1u]) + (byte_sums[lane + 2u] + byte_sums[lane + 3u])), low, high);
     }
 }

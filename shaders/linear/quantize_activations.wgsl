@@ -22,5 +22,5 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         a = x[at];
         b = x[at + 1u];
     }
-    store_bytes(group.y, k8, n8, a, b);
+    store_bytes(lane, group.y, k8, n8, a, b);
 }

@@ -98,7 +98,7 @@ fn main(
             a = normed(source, 2u * k8, shift, scale);
             b = normed(source, 2u * k8 + 1u, shift, scale);
         }
-        store_bytes(group.x, k8, padded4 / 2u, a, b);
+        store_bytes(index, group.x, k8, padded4 / 2u, a, b);
     }
 #else
     var peak = 0.0;

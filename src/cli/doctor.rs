@@ -130,6 +130,7 @@ fn will_use(survey: &Survey) -> Vec<String> {
         format!("Answers are computed by {} ({}): {kind}.", device.name, device.backend),
         format!("Weights and KV cache are split into parts of at most {}.", Bytes(device.max_binding_bytes)),
     ];
+    sentences.extend(device.kernels.iter().cloned());
     for (name, there) in &device.features {
         if !there {
             sentences.push(format!("Without {name}, a slower fallback is used."));
@@ -165,6 +166,7 @@ mod tests {
                 workgroup_bytes: 32768,
                 workgroup_invocations: 1024,
                 measured: mock_engine::measured(),
+                kernels: vec!["Matrix products use f32 kernels.".into()],
             },
             storage: StorageReport::default(),
         };
@@ -182,6 +184,7 @@ mod tests {
             "N/A",
             "through a software driver",
             "Without subgroups",
+            "Matrix products use f32 kernels.",
             "disk read",
             "Budgets",
         ] {

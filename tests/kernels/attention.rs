@@ -185,7 +185,7 @@ fn run(gpu: &Gpu, rng: &mut Rng, case: &Case) {
             );
             first_split += s.n_tokens.div_ceil(split_keys);
         }
-        let binding = op.bind_merge(gpu, [&acc, &state, &out]).unwrap();
+        let binding = op.bind_merge(gpu, [&acc, &state, &out], None).unwrap();
         op.record_merge(&mut recorder, &binding, n_splits);
         gpu.submit(&mut recorder).unwrap();
         assert_close(&format!("decode ({kernel:?}) of {what}"), &download_f32(gpu, &out, h * d), &want(n_all - 1), limit);

@@ -8,6 +8,7 @@ use strata::gpu::kernels::KvFormat;
 use strata::gpu::kernels::attention_decode::{
     AttentionDecode, DecodeKernel, DecodeVariant, PAD, SegmentKeys, SplitRows, TokenSlot,
 };
+use strata::gpu::kernels::linear::ActivationForm;
 use strata::gpu::kernels::page_bounds::PageBoundsKernel;
 use strata::gpu::kernels::qk_scores::QkScores;
 use strata::gpu::{FeatureOverrides, Gpu, Recorder, Slice};
@@ -97,8 +98,8 @@ fn decode(gpu: &Gpu, (h, g, d): Shape, case: &Case, q: &[f32], kernel: DecodeKer
         let keys = SegmentKeys { n_keys: *n_keys, n_blocks, first_split: n_shared + n_listed, n_splits, split_keys };
         record(&own, pool, &table, keys, SplitRows { first: i, n: 1, n_splits: n_own });
     }
-    let binding = dense.bind_merge(gpu, [&acc, &state, &out]).unwrap();
-    dense.record_merge_rows(&mut recorder, &binding, n_splits, N_ROWS);
+    let binding = dense.bind_merge(gpu, [&acc, &state, &out], None).unwrap();
+    dense.record_merge_rows(&mut recorder, &binding, n_splits, N_ROWS, ActivationForm::F32);
     gpu.submit(&mut recorder).unwrap();
     download_f32(gpu, &out, N_ROWS * h * d)
 }

@@ -2,10 +2,12 @@
 
 use strata::base::Rng;
 use strata::gpu::kernels::KvFormat;
-use strata::gpu::kernels::attention_decode::{AttentionDecode, DecodeVariant};
+use strata::gpu::kernels::attention_decode::{AttentionDecode, DecodeKernel, DecodeVariant};
+use strata::gpu::kernels::linear::{ActivationForm, ConvertActivations, ConvertedSlices};
 use strata::gpu::{FeatureOverrides, Recorder};
 
 use super::common::{assert_close, gpu};
+use super::norm::dequantized;
 use super::{decode_kernels, download_f32, random, upload};
 
 const N_ROWS: usize = 2;
@@ -48,12 +50,50 @@ fn merge_of_any_number_of_splits_matches_log_sum_exp() {
             let variant = DecodeVariant { kernel, selective: false };
             let op = AttentionDecode::with_variant(&gpu, h, h, d, KvFormat::F16, variant).unwrap();
             let out = upload(&gpu, &vec![f32::NAN; N_ROWS * h * d]);
-            let binding = op.bind_merge(&gpu, [&upload(&gpu, &acc), &upload(&gpu, &state), &out]).unwrap();
+            let binding = op.bind_merge(&gpu, [&upload(&gpu, &acc), &upload(&gpu, &state), &out], None).unwrap();
             let mut recorder = Recorder::new();
-            op.record_merge_rows(&mut recorder, &binding, n_splits, N_ROWS);
+            op.record_merge_rows(&mut recorder, &binding, n_splits, N_ROWS, ActivationForm::F32);
             gpu.submit(&mut recorder).unwrap();
             let what = format!("{h} heads of {d}, {n_splits} splits, {kernel:?}");
             assert_close(&what, &download_f32(&gpu, &out, N_ROWS * h * d), &want, 1e-11);
+        }
+    }
+}
+
+/// The bytes are those of the merge in f32 followed by the conversion.
+#[test]
+fn merge_to_bytes_equals_merge_and_conversion() {
+    let overrides = FeatureOverrides { hardware_kernels: true, ..FeatureOverrides::default() };
+    let Some(gpu) = gpu("merge_to_bytes_equals_merge_and_conversion", overrides) else { return };
+    if !DecodeKernel::Subgroup.runs_on(&gpu) {
+        eprintln!("skipped: merge_to_bytes_equals_merge_and_conversion: no subgroups");
+        return;
+    }
+    let variant = DecodeVariant { kernel: DecodeKernel::Subgroup, selective: false };
+    let mut rng = Rng::new(52);
+    for (h, d, n_splits) in [(2, 32, 1), (4, 64, 9), (2, 96, 40), (3, 128, 70)] {
+        let n_all = N_ROWS * h * n_splits;
+        let acc = random(&mut rng, n_all * d, 3.0);
+        let state: Vec<f32> = (0..n_all).flat_map(|_| [20.0 * rng.next_signed(), 1.5 + rng.next_signed()]).collect();
+        let (acc, state) = (upload(&gpu, &acc), upload(&gpu, &state));
+        let op = AttentionDecode::with_variant(&gpu, h, h, d, KvFormat::F16, variant).unwrap();
+        for even_odd in [false, true] {
+            let form = ActivationForm::Bytes { even_odd };
+            let (value_bytes, scale_bytes) = form.bytes(h * d, N_ROWS);
+            let nan = |bytes: u64| upload(&gpu, &vec![f32::NAN; bytes as usize / 4]);
+            let outputs = [0, 1].map(|_| (nan(value_bytes), nan(scale_bytes)));
+            let [fused, apart] = [0, 1].map(|i: usize| ConvertedSlices { values: &outputs[i].0, scales: &outputs[i].1 });
+            let out = nan((N_ROWS * h * d * 4) as u64);
+            let bindings = op.bind_merge(&gpu, [&acc, &state, &out], Some(fused)).unwrap();
+            let convert = ConvertActivations::new(&gpu, form, h * d).unwrap().unwrap();
+            let mut recorder = Recorder::new();
+            assert_eq!(op.record_merge_rows(&mut recorder, &bindings, n_splits, N_ROWS, form), form);
+            let plain = op.record_merge_rows(&mut recorder, &bindings, n_splits, N_ROWS, ActivationForm::F32);
+            assert_eq!(plain, ActivationForm::F32);
+            convert.record(&mut recorder, &convert.bind(&gpu, &out, apart).unwrap(), N_ROWS, h * d);
+            gpu.submit(&mut recorder).unwrap();
+            let [got, want] = [0, 1].map(|i| dequantized(&gpu, form, &outputs[i], h * d, N_ROWS));
+            assert_eq!(got, want, "{h} heads of {d}, {n_splits} splits, {form:?}");
         }
     }
 }

@@ -76,7 +76,7 @@ fn norm_in_other_forms_equals_norm_and_conversion() {
 }
 
 /// f32 `[T, Kp]` of converted activations, in the order of their bytes.
-fn dequantized(gpu: &Gpu, form: ActivationForm, (values, scales): &(Slice, Slice), n_cols: usize, n_rows: usize) -> Vec<f32> {
+pub fn dequantized(gpu: &Gpu, form: ActivationForm, (values, scales): &(Slice, Slice), n_cols: usize, n_rows: usize) -> Vec<f32> {
     let padded = n_cols.next_multiple_of(64);
     let (values, scales) = (gpu.download(values).unwrap(), gpu.download(scales).unwrap());
     let scales: Vec<f32> = bytemuck::pod_collect_to_vec(&scales);

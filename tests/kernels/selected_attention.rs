@@ -73,7 +73,7 @@ fn decode(gpu: &Gpu, (h, g, d): (usize, usize, usize), segments: &[Segment], q: 
         op.record_split(&mut recorder, &binding, keys);
         first_split += s.n_keys().div_ceil(split_keys);
     }
-    let binding = merge.bind_merge(gpu, [&acc, &state, &out]).unwrap();
+    let binding = merge.bind_merge(gpu, [&acc, &state, &out], None).unwrap();
     merge.record_merge(&mut recorder, &binding, n_splits);
     gpu.submit(&mut recorder).unwrap();
     download_f32(gpu, &out, h * d)

@@ -9,6 +9,7 @@
 use serde::Serialize;
 
 use crate::cli::error::CliError;
+use crate::gpu::kernels::linear::LinearVariant;
 use crate::gpu::microbenchmark::{self, DeviceBandwidth};
 use crate::gpu::{Adapters, Gpu, GpuError, GpuOptions};
 
@@ -50,6 +51,9 @@ pub struct DeviceReport {
     pub workgroup_invocations: u32,
     /// measured speed
     pub measured: DeviceBandwidth,
+    /// sentences about the kernels; in JSON they are in `will_use`
+    #[serde(skip)]
+    pub kernels: Vec<String>,
 }
 
 impl AdapterLine {
@@ -90,6 +94,7 @@ impl DeviceReport {
             workgroup_bytes: limits.max_compute_workgroup_storage_size,
             workgroup_invocations: limits.max_compute_invocations_per_workgroup,
             measured: measure_open(gpu)?,
+            kernels: LinearVariant::explanation(gpu),
         })
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::engine::error::EngineError;
 use crate::engine::runner::gpu_model::GpuModel;
-use crate::gpu::{Binding, Slice};
+use crate::gpu::Slice;
+use crate::gpu::kernels::attention_decode::MergeBindings;
 use crate::kv::VramCache;
 
 /// Buffers of the splits of decode attention until they are merged.
@@ -10,7 +11,7 @@ pub(in crate::engine) struct SplitBuffers {
     pub(super) capacity: usize,
     pub(super) acc: Slice,
     pub(super) state: Slice,
-    pub(in crate::engine) merge: Binding,
+    pub(in crate::engine) merge: MergeBindings,
 }
 
 /// Parts of an executor that bind groups refer to.

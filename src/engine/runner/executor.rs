@@ -14,6 +14,7 @@ use crate::engine::runner::gpu_model::{AttentionOps, GpuModel};
 use crate::engine::selection::Selector;
 use crate::engine::selection::page_attention_meter::PageAttentionMeter;
 use crate::gpu::kernels::attention_prefill::PrefillBindings;
+use crate::gpu::kernels::linear::ConvertedSlices;
 use crate::gpu::{Binding, Gpu, Slice};
 use crate::kv::policy::PolicySpec;
 use crate::kv::{PagedBuffer, VramCache};
@@ -111,7 +112,9 @@ impl Executor {
             let decode = &self.model.page_attention.decode;
             let acc = gpu.buffer("attention splits", decode.acc_bytes(capacity))?.all();
             let state = gpu.buffer("attention split state", decode.state_bytes(capacity))?.all();
-            let merge = decode.bind_merge(gpu, [&acc, &state, &self.model.act.attn])?;
+            let a = &self.model.act;
+            let converted = ConvertedSlices { values: &a.x_values, scales: &a.x_scales };
+            let merge = decode.bind_merge(gpu, [&acc, &state, &a.attn], Some(converted))?;
             self.splits = Some(SplitBuffers { capacity, acc, state, merge });
             self.segments.clear();
             self.tails.clear();

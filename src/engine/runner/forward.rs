@@ -75,12 +75,12 @@ impl Executor {
                 self.model.rope_append.record(&mut pacer.recorder, &kv.ops(self, layer_idx).rope_append, range);
             }
             pacer.mark(KernelFamily::Attention, layer_idx as u32);
-            self.attend_layer(gpu, pacer, layer_idx, n_context, &mut pass)?;
+            let form = self.attend_layer(gpu, pacer, layer_idx, n_context, &mut pass)?;
             if is_context {
                 pacer.mark(KernelFamily::Seal, layer_idx as u32);
                 self.seal(gpu, pacer, layer_idx, n_context + n)?;
             }
-            self.record_mlp(gpu, pacer, layer_idx, n)?;
+            self.record_mlp(gpu, pacer, layer_idx, n, form)?;
             pacer.layer_recorded(gpu, layer_idx + 1)?;
         }
         self.end_observation(gpu, pacer)?;
@@ -95,7 +95,7 @@ impl Executor {
         Ok(())
     }
 
-    /// Records the attention of a layer: over the selection of the policies, or over everything.
+    /// Records the attention of a layer: over the selection of the policies, or over everything. Returns the form of the result.
     fn attend_layer(
         &mut self,
         gpu: &Gpu,
@@ -103,7 +103,7 @@ impl Executor {
         layer_idx: usize,
         n_context: usize,
         pass: &mut Pass,
-    ) -> Result<(), EngineError> {
+    ) -> Result<ActivationForm, EngineError> {
         let is_selective = pass.is_selective() && n_context >= KV_PAGE_TOKENS;
         if let Pass::Rows(rows) = pass
             && is_selective
@@ -156,17 +156,18 @@ impl Executor {
         linear(gpu, pacer, &layer.qkv, n, (d.hidden_dim, form), d.q_dim() + 2 * d.kv_dim())
     }
 
-    /// Records the output projection and the MLP of a layer.
+    /// Records the output projection and the MLP of a layer, after attention with a result in `form`.
     pub(in crate::engine) fn record_mlp(
         &self,
         gpu: &Gpu,
         pacer: &mut SubmitPacer,
         layer_idx: usize,
         n: usize,
+        form: ActivationForm,
     ) -> Result<(), EngineError> {
         let (d, layer, idx) = (&self.model.dims, &self.model.ops.layers[layer_idx], layer_idx as u32);
         pacer.mark(KernelFamily::Linear, idx);
-        linear(gpu, pacer, &layer.attn_output, n, (d.q_dim(), ActivationForm::F32), d.hidden_dim)?;
+        linear(gpu, pacer, &layer.attn_output, n, (d.q_dim(), form), d.hidden_dim)?;
         pacer.mark(KernelFamily::Norm, idx);
         let form = layer.ffn_norm.record(&mut pacer.recorder, &layer.ffn_up, d.hidden_dim, 0, n);
         pacer.mark(KernelFamily::Linear, idx);
@@ -183,7 +184,7 @@ impl Executor {
         layer_idx: usize,
         n_context: usize,
         pass: &Pass,
-    ) -> Result<(), EngineError> {
+    ) -> Result<ActivationForm, EngineError> {
         let resident = self.kv.resident_runs(gpu, layer_idx);
         let batches = self.kv.batches_of(layer_idx);
         let page_runs = resident.iter().map(|(_, pages)| *pages).chain(batches.iter().copied());
@@ -221,10 +222,10 @@ impl Executor {
         if let Some(window) = self.observation_window() {
             window.record_layer(&mut pacer.recorder);
         }
-        if let Progress::Rows(splits) = &progress {
-            self.merge_rows(pacer, splits);
-        }
-        Ok(())
+        Ok(match &progress {
+            Progress::Rows(splits) => self.merge_rows(pacer, layer_idx, splits),
+            Progress::Chunk(_) => ActivationForm::F32,
+        })
     }
 
     /// Records the attention of each row over its own tail.
@@ -243,13 +244,13 @@ impl Executor {
         }
     }
 
-    /// Records the merge of the splits of all rows.
-    pub(in crate::engine) fn merge_rows(&self, pacer: &mut SubmitPacer, splits: &Splits) {
-        if let Some(buffers) = &self.splits {
-            debug_assert!(splits.n_rows * splits.n_splits <= buffers.capacity, "splits beyond their buffers");
-            let decode = &self.model.page_attention.decode;
-            decode.record_merge_rows(&mut pacer.recorder, &buffers.merge, splits.n_splits, splits.n_rows);
-        }
+    /// Records the merge of the splits of all rows, in the form that the output projection reads if there is such a kernel.
+    /// Returns the form.
+    pub(in crate::engine) fn merge_rows(&self, pacer: &mut SubmitPacer, layer_idx: usize, splits: &Splits) -> ActivationForm {
+        let Some(buffers) = &self.splits else { return ActivationForm::F32 };
+        let wanted = self.model.ops.layers[layer_idx].attn_output.input(splits.n_rows);
+        let decode = &self.model.page_attention.decode;
+        decode.record_merge_rows(&mut pacer.recorder, &buffers.merge, splits.n_splits, splits.n_rows, wanted)
     }
 
     /// Waits for the batches of the stream, one by one. `read` records the use of each, given its staging buffer and its

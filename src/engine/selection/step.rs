@@ -29,6 +29,7 @@ use crate::engine::selection::selected_ops::SelectedOps;
 use crate::engine::selection::sequence_policy::{LayerInputs, RowScores, RowSelection, SequencePolicy};
 use crate::engine::selection::token_scorer::ScoreOps;
 use crate::engine::selection::{PREFER_EVERY, Selector};
+use crate::gpu::kernels::linear::ActivationForm;
 use crate::gpu::{Binding, Gpu, Recorder};
 use crate::kv::policy::retention::{OffloadedHits, TRACKED_WEIGHT};
 use crate::kv::policy::scores::{PageBounds, head_masses};
@@ -100,7 +101,7 @@ impl Executor {
         layer: usize,
         n_context: usize,
         rows: &mut [Row],
-    ) -> Result<(), EngineError> {
+    ) -> Result<ActivationForm, EngineError> {
         let n_pages = n_context / KV_PAGE_TOKENS;
         let mut recorded = Vec::new();
         let mut prefetched = s.prefetched.take().filter(|prefetched| prefetched.layer == layer);
@@ -124,12 +125,12 @@ impl Executor {
             let tails = scores.into_iter().map(|row| row.tail).collect();
             self.measure_mass(s, device, layer, n_context, rows, &selected, tails)?;
         }
-        self.attend_blocks(s, device, layer, n_context, rows, selected, prefetched.as_ref(), recorded)?;
+        let form = self.attend_blocks(s, device, layer, n_context, rows, selected, prefetched.as_ref(), recorded)?;
         if s.spec.kind.lookahead() == Lookahead::AllKeys && !self.synchronous && layer + 1 < self.model.dims.n_layer {
             let all: Vec<u32> = (0..n_pages as u32).collect();
             self.kv.begin_streamed(layer + 1, &all);
         }
-        Ok(())
+        Ok(form)
     }
 
     /// Moves prefetched pages of the layer that have arrived into frames.
@@ -414,7 +415,7 @@ impl Executor {
         selected: Vec<RowSelection>,
         prefetched: Option<&Prefetched>,
         mut recorded: Vec<StagedBatch>,
-    ) -> Result<(), EngineError> {
+    ) -> Result<ActivationForm, EngineError> {
         let stream = self.begin_transfers(s, layer, n_context / KV_PAGE_TOKENS, rows, &selected, prefetched);
         let Device { gpu, pacer } = device;
         pacer.mark(KernelFamily::Attention, layer as u32);
@@ -438,11 +439,14 @@ impl Executor {
             self.submit_slots(gpu, pacer, &mut recorded)?;
         }
         self.attend_tails(pacer, layer, n_context, rows, &mut splits);
-        self.merge_rows(pacer, &splits);
+        let form = self.merge_rows(pacer, layer, &splits);
         // Table writes take effect before submitted commands, so this layer must be submitted before the next one writes its
         // tables. If the next layer is scored, that is a submit anyway.
         let is_submitted = recorded.is_empty() && s.spec.kind.reads_abstracts();
-        if is_submitted { Ok(()) } else { self.submit_slots(gpu, pacer, &mut recorded) }
+        if !is_submitted {
+            self.submit_slots(gpu, pacer, &mut recorded)?;
+        }
+        Ok(form)
     }
 }
 

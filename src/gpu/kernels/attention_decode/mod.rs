@@ -17,7 +17,7 @@ mod variant;
 use std::sync::Arc;
 
 use super::KvFormat;
-use super::linear::Precision;
+use super::linear::{ActivationForm, COL_GROUP, ConvertedSlices, Precision};
 use crate::base::limits::KV_BLOCK_TOKENS;
 use crate::gpu::{Binding, Gpu, GpuError, Kernel, Recorder, Slice};
 pub(super) use variant::variants;
@@ -27,7 +27,8 @@ use variant::{DecodeShape, min_subgroup};
 /// The two compiled kernels.
 pub struct AttentionDecode {
     split: Arc<Kernel>,
-    merge: Arc<Kernel>,
+    /// by form of the result, f32 first
+    merges: Vec<(ActivationForm, Arc<Kernel>)>,
     n_head: usize,
     shape: DecodeShape,
     variant: DecodeVariant,
@@ -35,6 +36,9 @@ pub struct AttentionDecode {
 
 /// Padding of a shorter list of tokens or blocks.
 pub const PAD: u32 = u32::MAX;
+
+/// Bind groups of a merge, by form of the result.
+pub struct MergeBindings(Vec<(ActivationForm, Binding)>);
 
 /// Table entry: a token that a KV head reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,6 +94,7 @@ struct SubgroupSplitParams {
 struct MergeParams {
     n_splits: u32,
     head_dim: u32,
+    n_head: u32,
 }
 
 impl TokenSlot {
@@ -151,7 +156,7 @@ impl AttentionDecode {
         let shape = DecodeShape { n_kv_head, group, head_dim, element, min_subgroup: min_subgroup(gpu) };
         Ok(AttentionDecode {
             split: gpu.kernel(&variant.split_key(shape))?,
-            merge: gpu.kernel(&variant.kernel.merge_key())?,
+            merges: merge_kernels(gpu, n_head, head_dim, variant.kernel)?,
             n_head,
             shape,
             variant,
@@ -186,12 +191,27 @@ impl AttentionDecode {
         gpu.bind(&self.split, &slices)
     }
 
-    /// Binds acc, state and out f32 `[R, H, D]`.
+    /// Binds acc, state, out f32 `[R, H, D]` and, if there are any, buffers of converted activations of R tokens.
     ///
     /// # Errors
     /// Buffers that the GPU refuses to bind.
-    pub fn bind_merge(&self, gpu: &Gpu, slices: [&Slice; 3]) -> Result<Binding, GpuError> {
-        gpu.bind(&self.merge, &slices)
+    pub fn bind_merge(
+        &self,
+        gpu: &Gpu,
+        [acc, state, out]: [&Slice; 3],
+        converted: Option<ConvertedSlices<'_>>,
+    ) -> Result<MergeBindings, GpuError> {
+        let mut bindings = Vec::new();
+        for (form, kernel) in &self.merges {
+            let outputs = match (form, converted) {
+                (ActivationForm::F32, _) => vec![out],
+                (_, Some(converted)) => vec![converted.values, converted.scales],
+                _ => continue,
+            };
+            let slices: Vec<&Slice> = [acc, state].into_iter().chain(outputs).collect();
+            bindings.push((*form, gpu.bind(kernel, &slices)?));
+        }
+        Ok(MergeBindings(bindings))
     }
 
     /// Records the splits of one segment.
@@ -222,15 +242,42 @@ impl AttentionDecode {
         }
     }
 
-    /// Records the merge of all splits.
-    pub fn record_merge(&self, recorder: &mut Recorder, binding: &Binding, n_splits: usize) {
-        self.record_merge_rows(recorder, binding, n_splits, 1);
+    /// Records the merge of all splits, in f32.
+    pub fn record_merge(&self, recorder: &mut Recorder, bindings: &MergeBindings, n_splits: usize) {
+        self.record_merge_rows(recorder, bindings, n_splits, 1, ActivationForm::F32);
     }
 
-    /// Records the merges of the first `n_rows` rows, each of `n_splits` splits.
-    pub fn record_merge_rows(&self, recorder: &mut Recorder, binding: &Binding, n_splits: usize, n_rows: usize) {
-        let params = MergeParams { n_splits: n_splits as u32, head_dim: self.shape.head_dim as u32 };
+    /// Records the merges of the first `n_rows` rows, each of `n_splits` splits. Returns the form of the result: the wanted one, or
+    /// f32 if no kernel has it.
+    pub fn record_merge_rows(
+        &self,
+        recorder: &mut Recorder,
+        bindings: &MergeBindings,
+        n_splits: usize,
+        n_rows: usize,
+        wanted: ActivationForm,
+    ) -> ActivationForm {
+        let (n_head, head_dim) = (self.n_head as u32, self.shape.head_dim as u32);
+        let params = MergeParams { n_splits: n_splits as u32, head_dim, n_head };
         let columns = self.variant.kernel.merge_columns(self.shape.head_dim);
-        recorder.dispatch(&self.merge, binding, &params, [(n_rows * self.n_head) as u32, columns as u32, 1]);
+        let bound = bindings.0.iter().find(|(form, _)| *form == wanted).or(bindings.0.first());
+        let Some((form, binding)) = bound else { return ActivationForm::F32 };
+        if let Some((_, kernel)) = self.merges.iter().find(|(f, _)| f == form) {
+            recorder.dispatch(kernel, binding, &params, [(n_rows * self.n_head) as u32, columns as u32, 1]);
+        }
+        *form
     }
+}
+
+/// Kernels that merge splits, by form of the result. A block of 32 quantized columns belongs to one head.
+fn merge_kernels(
+    gpu: &Gpu,
+    n_head: usize,
+    head_dim: usize,
+    kernel: DecodeKernel,
+) -> Result<Vec<(ActivationForm, Arc<Kernel>)>, GpuError> {
+    let has_blocks = head_dim.is_multiple_of(32) && (n_head * head_dim).is_multiple_of(COL_GROUP);
+    let forms = ActivationForm::ALL.into_iter().filter(|form| *form == ActivationForm::F32 || has_blocks);
+    let keys = forms.filter_map(|form| Some((form, kernel.merge_key(form)?)));
+    keys.map(|(form, key)| Ok((form, gpu.kernel(&key)?))).collect()
 }

@@ -1,7 +1,7 @@
 //! Shader variants of decode attention: which one fits a GPU, and how each divides heads and keys.
 
 use super::super::KvFormat;
-use super::super::linear::Precision;
+use super::super::linear::{ActivationForm, Precision};
 use crate::gpu::{Gpu, KernelKey};
 
 /// Keys per workgroup, except of [`DecodeKernel::Subgroup`].
@@ -16,6 +16,8 @@ const MAX_TOKEN_LANES: usize = 16;
 /// Number of splits that its keys are divided into, as long as those are neither too short nor too long.
 const SUBGROUP_SPLITS: usize = 64;
 const MAX_SUBGROUP_SPLIT_KEYS: usize = 1024;
+/// Lanes of a workgroup that merges splits on a real GPU.
+const MERGE_LANES: usize = 256;
 /// Workgroup memory for the sums of the slots, bytes: more heads are added one batch after another.
 const SLOT_SUM_BYTES: usize = 8 << 10;
 
@@ -138,13 +140,20 @@ impl DecodeKernel {
         }
     }
 
-    /// The kernel that merges the splits.
-    pub(super) fn merge_key(self) -> KernelKey {
-        let shader = match self {
-            DecodeKernel::Subgroup8 | DecodeKernel::Fallback => "attention/decode_merge",
-            DecodeKernel::Subgroup => "attention/decode_merge_subgroup",
-        };
-        KernelKey::new(shader, &[])
+    /// The kernel that merges the splits, with the result in `form`. None if there is no such kernel.
+    pub(super) fn merge_key(self, form: ActivationForm) -> Option<KernelKey> {
+        match (self, form) {
+            (DecodeKernel::Subgroup8 | DecodeKernel::Fallback, ActivationForm::F32) => {
+                Some(KernelKey::new("attention/decode_merge", &[]))
+            }
+            (DecodeKernel::Subgroup, ActivationForm::F32) => Some(KernelKey::new("attention/decode_merge_subgroup", &[])),
+            (DecodeKernel::Subgroup, ActivationForm::Bytes { even_odd }) => {
+                let mut defines = vec![("BYTES", String::new()), ("LANES", MERGE_LANES.to_string())];
+                defines.extend(even_odd.then(|| ("EVEN_ODD", String::new())));
+                Some(KernelKey::new("attention/decode_merge_subgroup", &defines))
+            }
+            _ => None,
+        }
     }
 
     /// Workgroups of a merge per query head.
@@ -215,7 +224,11 @@ fn floor_to_power_of_two(n: usize) -> usize {
 }
 
 pub(in crate::gpu::kernels) fn variants(n_kv_head: usize, head_dim: usize, element: KvFormat) -> Vec<KernelKey> {
-    let mut keys = vec![DecodeKernel::Fallback.merge_key(), DecodeKernel::Subgroup.merge_key()];
+    let merges = [DecodeKernel::Fallback, DecodeKernel::Subgroup];
+    let mut keys: Vec<KernelKey> = merges
+        .into_iter()
+        .flat_map(|kernel| ActivationForm::ALL.into_iter().filter_map(move |form| kernel.merge_key(form)))
+        .collect();
     for kernel in DecodeKernel::ALL {
         let min_subgroups = if kernel == DecodeKernel::Subgroup { &[8, 32][..] } else { &[8] };
         for (&min_subgroup, selective) in min_subgroups.iter().flat_map(|n| [(n, false), (n, true)]) {

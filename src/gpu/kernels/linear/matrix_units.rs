@@ -29,14 +29,24 @@ const LARGE_TILE_BYTES: u32 = 48 << 10;
 const LANES: usize = 256;
 
 impl MatrixUnits {
-    /// Units for subgroups of one size. None if the device has no cooperative matrices, or subgroups of several sizes.
-    pub fn of(gpu: &Gpu) -> Option<MatrixUnits> {
-        let size = gpu.cooperative_matrix_size()? as usize;
+    /// The matrix units of `gpu`.
+    ///
+    /// # Errors
+    /// Why it has none that the kernels can use.
+    pub fn of(gpu: &Gpu) -> Result<MatrixUnits, String> {
+        let Some(size) = gpu.cooperative_matrix_size() else {
+            return Err("it lists no cooperative matrices of f16 with f32 sums".to_owned());
+        };
         let (least, most) = gpu.subgroup_sizes();
+        if least != most || !(8..=64).contains(&most) {
+            return Err(format!("its subgroups have {least} to {most} lanes"));
+        }
         let limits = gpu.limits();
+        if limits.max_compute_invocations_per_workgroup < LANES as u32 {
+            return Err(format!("its workgroups have at most {} lanes", limits.max_compute_invocations_per_workgroup));
+        }
         let largest_tile = if limits.max_compute_workgroup_storage_size >= LARGE_TILE_BYTES { 128 } else { 64 };
-        let is_supported = least == most && (8..=64).contains(&most) && limits.max_compute_invocations_per_workgroup >= 256;
-        is_supported.then_some(MatrixUnits { size, lanes: most as usize, largest_tile })
+        Ok(MatrixUnits { size: size as usize, lanes: most as usize, largest_tile })
     }
 
     /// The tiles, by tokens, ascending.

@@ -63,7 +63,7 @@ impl LinearVariant {
 
     /// Every variant that `gpu` can run.
     pub fn all_on(gpu: &Gpu) -> Vec<LinearVariant> {
-        let matrices = MatrixUnits::of(gpu).map(LinearVariant::GpuCooperative);
+        let matrices = MatrixUnits::of(gpu).ok().map(LinearVariant::GpuCooperative);
         LinearVariant::WITHOUT_MATRICES.into_iter().chain(matrices).filter(|v| v.runs_on(gpu)).collect()
     }
 
@@ -76,13 +76,33 @@ impl LinearVariant {
             (false, false) => LinearVariant::Gpu,
         };
         let is_fast = precision == Precision::Fast && exact == LinearVariant::GpuSubgroup;
-        let matrices = MatrixUnits::of(gpu).map(LinearVariant::GpuCooperative).filter(|_| is_fast);
+        let matrices = MatrixUnits::of(gpu).ok().map(LinearVariant::GpuCooperative).filter(|_| is_fast);
         matrices.into_iter().chain(is_fast.then_some(LinearVariant::GpuDot4)).chain([exact]).collect()
     }
 
     /// The fastest one for `gpu`.
     pub fn for_gpu(gpu: &Gpu, precision: Precision) -> LinearVariant {
         LinearVariant::candidates(gpu, precision).first().copied().unwrap_or(LinearVariant::Gpu)
+    }
+
+    /// Sentences about the matrix products on `gpu`: the kernels, and why not faster ones.
+    pub fn explanation(gpu: &Gpu) -> Vec<String> {
+        let variant = LinearVariant::for_gpu(gpu, Precision::Fast);
+        if gpu.uses_software_kernels() {
+            return vec![format!("Matrix products use {}.", variant.name())];
+        }
+        match (variant, MatrixUnits::of(gpu)) {
+            (LinearVariant::GpuCooperative(units), _) => vec![format!(
+                "Matrix products of many tokens use cooperative matrices of {0} x {0}, those of few tokens integer dot products; a \
+                 model is loaded with them if they agree with f32 kernels.",
+                units.size
+            )],
+            (_, Err(reason)) => vec![
+                format!("Matrix products of few tokens use {}.", variant.name()),
+                format!("Those of many tokens use f32 kernels, as the device has no matrix units that can be used: {reason}."),
+            ],
+            _ => vec![format!("Matrix products use {}.", variant.name())],
+        }
     }
 
     /// Name for messages.
@@ -138,7 +158,7 @@ impl LinearVariant {
         match self {
             LinearVariant::Subgroup8 => gpu.has_subgroup8(),
             LinearVariant::GpuSubgroup | LinearVariant::GpuDot4 => gpu.has_subgroups(),
-            LinearVariant::GpuCooperative(units) => MatrixUnits::of(gpu) == Some(units),
+            LinearVariant::GpuCooperative(units) => MatrixUnits::of(gpu) == Ok(units),
             LinearVariant::Fallback | LinearVariant::Gpu => true,
         }
     }
