@@ -26,6 +26,7 @@ use crate::model::weights::upload::Weights;
 use crate::engine::api::KvDtype;
 use crate::engine::error::EngineError;
 use crate::engine::runner::activations::{Activations, activation_bytes, max_chunk, tile_keys};
+use crate::engine::runner::attention_check;
 use crate::engine::runner::bindings::{Builder, EmbedOp, LinearOp};
 use crate::engine::runner::kernel_check;
 use crate::engine::runner::model_ops::ModelOps;
@@ -55,7 +56,7 @@ pub struct GpuModel {
     pub(in crate::engine) weights: Weights,
     /// LayerNorm rather than RMSNorm, and epsilon
     norm: (bool, f32),
-    pub(in crate::engine) precision: Precision,
+    pub(in crate::engine) attention_precision: Precision,
     /// variant of the matrix products
     variant: LinearVariant,
     /// sentences about variants that this device cannot run
@@ -150,7 +151,9 @@ impl GpuModel {
         check_shape(plan)?;
         let weights = Weights::upload(gpu, file, placed, progress)?;
         let chunk = max_chunk(gpu.is_software());
-        let tile = score_keys(gpu, &plan.dims, kv, precision, chunk);
+        let mut notes = Vec::new();
+        let attention_precision = attention_check::checked_precision(gpu, &plan.dims, kv.work, precision, &mut notes)?;
+        let tile = score_keys(gpu, &plan.dims, kv, attention_precision, chunk);
         let act = Activations::allocate(gpu, plan, chunk, tile)?;
         let d = &plan.dims;
         let (layer_norm, eps) = match plan.norm {
@@ -173,7 +176,6 @@ impl GpuModel {
             Activation::Gelu => LinearActivation::Gelu,
             Activation::Relu => LinearActivation::Relu,
         };
-        let mut notes = Vec::new();
         let (variant, ops) =
             kernel_check::checked_ops(gpu, d, &act, precision, &mut notes, |variant| builder(variant).ops(activation))?;
         let sample = Sample::new(gpu)?;
@@ -191,8 +193,8 @@ impl GpuModel {
         };
         let attention = |element| -> Result<AttentionOps, GpuError> {
             Ok(AttentionOps {
-                prefill: AttentionPrefill::new(gpu, d.n_head, d.n_kv_head, d.head_dim, element, precision)?,
-                decode: AttentionDecode::new(gpu, d.n_head, d.n_kv_head, d.head_dim, element, precision)?,
+                prefill: AttentionPrefill::new(gpu, d.n_head, d.n_kv_head, d.head_dim, element, attention_precision)?,
+                decode: AttentionDecode::new(gpu, d.n_head, d.n_kv_head, d.head_dim, element, attention_precision)?,
             })
         };
         let (work, sealed) = (kv.work, kv.sealed);
@@ -206,7 +208,7 @@ impl GpuModel {
             },
             dims: d.clone(),
             norm,
-            precision,
+            attention_precision,
             variant,
             notes,
             embed,

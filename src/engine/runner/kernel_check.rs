@@ -15,7 +15,7 @@ use crate::gpu::{Gpu, GpuError, Recorder, Slice};
 /// Tokens of a matvec, and of a matmul whose last tile is ragged.
 const TOKENS: [usize; 2] = [3, 40];
 /// Maximum squared error relative to the squared result. Rounding to f16 causes 1e-6 at most, a wrong kernel 1e-2 at least.
-const MAX_NMSE: f64 = 1e-4;
+pub(super) const MAX_NMSE: f64 = 1e-4;
 
 /// A product under check, with its buffers.
 struct Case<'a> {
@@ -125,7 +125,7 @@ fn result(gpu: &Gpu, case: &Case<'_>, op: &LinearOp, n: usize) -> Result<Vec<f32
 }
 
 /// Squared error relative to the squared `want`. None if `got` is not finite where `want` is.
-fn nmse(got: &[f32], want: &[f32]) -> Option<f64> {
+pub(super) fn nmse(got: &[f32], want: &[f32]) -> Option<f64> {
     let (mut error, mut power) = (0.0f64, 0.0f64);
     for (&g, &w) in got.iter().zip(want).filter(|(_, w)| w.is_finite()) {
         error += (f64::from(g) - f64::from(w)).powi(2);

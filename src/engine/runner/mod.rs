@@ -1,6 +1,7 @@
 //! Model runner: a loaded model with its tokenizer, chat template and the tokens whose K and V are in the cache.
 
 pub(in crate::engine) mod activations;
+mod attention_check;
 pub(in crate::engine) mod bindings;
 pub(in crate::engine) mod device_parts;
 pub(in crate::engine) mod executor;

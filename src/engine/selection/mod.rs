@@ -126,7 +126,7 @@ impl Selector {
         Ok(Selector {
             spec,
             frequency: FrequencyTable::new(d.n_layer, HALF_LIFE_STEPS),
-            decode: AttentionDecode::selective(gpu, d.n_head, d.n_kv_head, d.head_dim, sealed, parts.model.precision)?,
+            decode: AttentionDecode::selective(gpu, d.n_head, d.n_kv_head, d.head_dim, sealed, parts.model.attention_precision)?,
             abstracts: PageAbstracts::new(gpu, d.n_kv_head, d.head_dim, work)?,
             bounds,
             scorer: Scorer { kernel, readback },
