@@ -7,8 +7,8 @@ struct X32 { high: Plane, low: Plane, s: vec4<f32> }
 
 fn load_x32(t: u32, k32: u32) -> X32 {
     let at = t * 2u * n_groups() + k32;
-    let high = Plane(x_codes[4u * at], x_codes[4u * at + 1u]);
-    return X32(high, Plane(x_codes[4u * at + 2u], x_codes[4u * at + 3u]), x_scales[at]);
+    let high = Plane(x_values[4u * at], x_values[4u * at + 1u]);
+    return X32(high, Plane(x_values[4u * at + 2u], x_values[4u * at + 3u]), x_scales[at]);
 }
 
 // Sum over four words of 4 weights.

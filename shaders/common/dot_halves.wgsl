@@ -9,7 +9,7 @@ fn dot32(w: Block, x: X32) -> f32 {
     var sum = 0.0;
 #for i in 0..4
     let w#{i} = w8(w, #{i}u);
-    let q#{i} = x_halves[x.first + #{i}u];
+    let q#{i} = x_values[x.first + #{i}u];
     sum += dot(w#{i}.a, vec4(unpack2x16float(q#{i}.x), unpack2x16float(q#{i}.y)))
         + dot(w#{i}.b, vec4(unpack2x16float(q#{i}.z), unpack2x16float(q#{i}.w)));
 #endfor

@@ -12,25 +12,9 @@ struct Params {
 }
 #params
 #import common/weights
-#ifdef DOT4
-@group(0) @binding(2) var<storage, read> x_codes: array<vec4<u32>>;
-@group(0) @binding(3) var<storage, read> x_scales: array<vec4<f32>>;
-@group(0) @binding(4) var<storage, read_write> y: array<f32>;
-#ifdef BIAS
-@group(0) @binding(5) var<storage, read> bias: array<f32>;
-#endif
-#else
-#ifdef HALF_WORDS
-@group(0) @binding(2) var<storage, read> x_halves: array<vec4<u32>>;
-@group(0) @binding(3) var<storage, read> x_scales: array<f32>;
-@group(0) @binding(4) var<storage, read_write> y: array<f32>;
-#ifdef BIAS
-@group(0) @binding(5) var<storage, read> bias: array<f32>;
-#endif
-#else
-#ifdef HALVES
-@group(0) @binding(2) var<storage, read> x: array<vec4<f16>>;
-@group(0) @binding(3) var<storage, read> x_scales: array<f32>;
+#ifdef CONVERTED
+@group(0) @binding(2) var<storage, read> x_values: array<#{X}>;
+@group(0) @binding(3) var<storage, read> x_scales: array<#{SCALE}>;
 @group(0) @binding(4) var<storage, read_write> y: array<f32>;
 #ifdef BIAS
 @group(0) @binding(5) var<storage, read> bias: array<f32>;
@@ -75,8 +59,6 @@ fn load_x8(t: u32, k8: u32) -> W8 {
     return W8(select(vec4(0.0), a, inside), select(vec4(0.0), b, inside));
 #endif
 }
-#endif
-#endif
 #endif
 
 fn silu(v: f32) -> f32 {

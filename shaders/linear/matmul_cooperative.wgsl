@@ -39,8 +39,8 @@ fn load(k32: u32, lane: u32, first_token: u32, first_row: u32) -> Loaded {
     let x_load#{i} = lane + #{i}u * ALL_LANES;
     let token#{i} = min(first_token + x_load#{i} / 4u, params.n_tokens - 1u);
     let x_at#{i} = token#{i} * n_groups() * 16u + k32 * 8u + x_load#{i} % 4u * 2u;
-    v.x#{i}_0 = x[x_at#{i}];
-    v.x#{i}_1 = x[x_at#{i} + 1u];
+    v.x#{i}_0 = x_values[x_at#{i}];
+    v.x#{i}_1 = x_values[x_at#{i} + 1u];
 #endfor
 #for i in 0..W_LOADS
     let row#{i} = first_row + (lane + #{i}u * ALL_LANES) % ROWS;

@@ -1,5 +1,5 @@
 // y = W x for up to COLS tokens with converted activations, for real GPUs: weights are read once for all tokens.
-// DOT4: integer dot products with two planes of bytes (common/dot4). HALF_WORDS: f16 weights with f16 activations.
+// DOT4: integer dot products with two planes of bytes (common/dot4). Otherwise f16 weights with f16 activations.
 // Lanes of a workgroup: [slices of K][ROWS rows][2 halves of a group of 64 columns], so that neighboring lanes read
 // neighboring 16 bytes (4-bit weights) or 32 bytes of a group, and rows are shared by LANES / (2 ROWS) slices.
 // Bindings: quants, scales (common/weights) · x values, x scales (linear/quantize_activations, linear/halve_activations) ·

@@ -1,6 +1,6 @@
 // Norm of rows (norm/norm) in the form that the next product reads, for real GPUs with subgroups: BYTES
 // (common/activation_bytes) or f16 (common/activation_halves).
-// Bindings: x f32 [rows, C] · w f32 [C] · b f32 [C] (LAYER) · values · scales, as of linear/quantize_activations or
+// Bindings: x f32 [rows, C] · w f32 [C] · b f32 [C] (LAYER) · codes (or f16) · scales, as of linear/quantize_activations or
 // linear/halve_activations. C is a multiple of 8; values beyond C are zero.
 // Grid: one workgroup of LANES (256) lanes per row. Workgroup memory: 3.5 KiB. Accumulates in f32.
 struct Params { n_cols4: u32, x_first_row: u32, eps: f32 }

@@ -1,6 +1,6 @@
 // Argmax: the largest logit and its token; the lowest token wins a tie.
 // SLICE: one workgroup per slice of the vocabulary, each with its own result. MERGE: the best of the results of SLICES.
-// Bindings: logits f32 [V] (MERGE: u32 [SLICES, 2]) · out u32 [2] (SLICE: [SLICES, 2]): token, bits of its logit
+// Bindings: logits f32 [V] (MERGE: parts u32 [SLICES, 2]) · out u32 [2] (SLICE: [SLICES, 2]): token, bits of its logit
 // Grid: one workgroup of 256 lanes (SLICE: SLICES). Workgroup memory: 2 KiB.
 struct Params { vocab_size: u32 }
 #params

@@ -1,7 +1,7 @@
 // Top-k: the k largest logits (unsorted), with the maximum and the sum of exp(logit - maximum) over all.
 // Radix select: finds the order-preserving bits of the k-th largest logit a byte at a time.
 // SLICE: one workgroup per slice of the vocabulary, each with its own result. MERGE: the k largest of the results of SLICES.
-// Bindings: logits f32 [V] (MERGE: results of the slices) · out u32 [4 + 2 * CAPACITY] (SLICE: [SLICES, 4 + 2 * CAPACITY]):
+// Bindings: logits f32 [V] (MERGE: parts, the results of the slices) · out u32 [4 + 2 * CAPACITY] (SLICE: [SLICES, 4 + 2 * CAPACITY]):
 //   entries found (may pass CAPACITY when many tie), bits of the maximum, bits of the sum, order-preserving bits of the k-th
 //   largest, then pairs (token, bits of its logit)
 // Grid: one workgroup of 256 lanes (SLICE: SLICES). Workgroup memory: 3 KiB.

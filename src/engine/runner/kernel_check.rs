@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nmse_tells_rounding_from_nonsense() {
+    fn nmse_separates_rounding_from_nonsense() {
         let want: Vec<f32> = (0..1000).map(|i| (i as f32).sin()).collect();
         let rounded: Vec<f32> = want.iter().map(|v| half::f16::from_f32(*v).to_f32()).collect();
         assert!(nmse(&rounded, &want).is_some_and(|e| e > 0.0 && e < 1e-6));

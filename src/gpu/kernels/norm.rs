@@ -1,5 +1,6 @@
-//! RMSNorm and LayerNorm over rows: x f32 `[rows, C]` to y `[rows, C]` in f32, C a multiple of 4, or in the form that the next
-//! product reads.
+//! RMSNorm and LayerNorm over rows, with the result in f32 or in the form that the next product reads.
+//!
+//! x f32 `[rows, C]`, y `[rows, C]`, C a multiple of 4.
 
 use std::sync::Arc;
 

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use super::format::COL_GROUP;
-use super::variant::MAX_MATVEC_TOKENS;
+use super::spec::MAX_MATVEC_TOKENS;
 use crate::gpu::{Binding, Gpu, GpuError, Kernel, KernelKey, Recorder, Slice};
 
 /// Columns per scale of the byte planes.

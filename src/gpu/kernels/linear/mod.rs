@@ -26,8 +26,8 @@ pub use activations::{ActivationForm, ConvertActivations, ConvertedSlices};
 pub use embed::Embed;
 pub use format::{COL_GROUP, ROW_TILE, WeightFormat};
 pub use matrix_units::MatrixUnits;
-pub use spec::{LinearActivation, LinearSpec};
-pub use variant::{LinearOp, LinearVariant, MAX_MATVEC_TOKENS, Precision};
+pub use spec::{LinearActivation, LinearSpec, MAX_MATVEC_TOKENS};
+pub use variant::{LinearOp, LinearVariant, Precision};
 
 use crate::gpu::{Binding, Gpu, GpuError, Kernel, KernelKey, Recorder, Slice};
 

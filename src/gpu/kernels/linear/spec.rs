@@ -2,6 +2,9 @@
 
 use super::format::WeightFormat;
 
+/// Most tokens of a matvec on a real GPU.
+pub const MAX_MATVEC_TOKENS: usize = 8;
+
 /// Activation after the product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LinearActivation {

@@ -3,7 +3,7 @@
 use super::activations::ActivationForm;
 use super::format::{ROW_TILE, WeightFormat};
 use super::matrix_units::{MatrixTile, MatrixUnits};
-use super::spec::{LinearActivation, LinearSpec};
+use super::spec::{LinearActivation, LinearSpec, MAX_MATVEC_TOKENS};
 use crate::gpu::{Gpu, KernelKey};
 
 /// Kernel variant for a class of GPUs.
@@ -39,8 +39,6 @@ const CONVERTED_TOKENS: [usize; 3] = [1, 4, 8];
 /// Rows and lanes per workgroup of these kernels.
 const CONVERTED_ROWS: usize = 4;
 const CONVERTED_LANES: usize = 128;
-/// Most tokens of a matvec on a real GPU.
-pub const MAX_MATVEC_TOKENS: usize = 8;
 
 /// Weight sharing between the tokens of a dispatch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -225,14 +223,18 @@ impl LinearVariant {
             (self == LinearVariant::Subgroup8, "SUBGROUP8"),
             (self.reduces_by_subgroup() && op == LinearOp::Matvec && is_plain, "SUBGROUP"),
             (dot4, "DOT4"),
-            (halves && op == LinearOp::Matvec, "HALF_WORDS"),
             (halves && op == LinearOp::Matmul, "HALVES"),
+            (!is_plain, "CONVERTED"),
         ] {
             if present {
                 names.push(name);
             }
         }
         let mut defines: Vec<_> = names.into_iter().map(|name| (name, String::new())).collect();
+        if !is_plain {
+            let x = if halves && op == LinearOp::Matmul { "vec4<f16>" } else { "vec4<u32>" };
+            defines.extend([("X", x.to_owned()), ("SCALE", if dot4 { "vec4<f32>" } else { "f32" }.to_owned())]);
+        }
         let shader = match (self, op) {
             (LinearVariant::Subgroup8, LinearOp::Matvec) => "linear/matvec_subgroup8",
             (LinearVariant::Subgroup8, LinearOp::Matmul) => {
