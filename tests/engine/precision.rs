@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, LazyLock};
 
-use strata::engine::{EngineCommand, KvDtype, LoadOptions, ModelSource};
+use strata::engine::{BenchTests, EngineCommand, EngineEvent, KvDtype, LoadOptions, ModelSource};
 use strata::gpu::{DevicePool, FeatureOverrides, GpuOptions};
 
 use crate::common::data_dir;
 use crate::logits::agreement;
 use crate::teacher_forcing::{rows, tokens_of};
-use crate::{document, engine_on};
+use crate::{document, engine_on, finish};
 
 /// Software devices that run the kernels for real GPUs.
 static HARDWARE: LazyLock<Arc<DevicePool>> = LazyLock::new(|| {
@@ -18,6 +18,8 @@ static HARDWARE: LazyLock<Arc<DevicePool>> = LazyLock::new(|| {
 /// f16 (cooperative matrices); and fraction of equal best tokens.
 const MAX_KLD: [f64; 2] = [1e-6, 5e-5];
 const MIN_TOP1: f64 = 0.999;
+/// Layers of the built-in model.
+const N_LAYER: usize = 6;
 
 /// Logits of `n` decode steps over `tokens`, `[n, V]`, and V.
 fn scored(test: &str, source: &ModelSource, tokens: &[u32], n: usize, options: LoadOptions) -> Option<(Vec<f32>, usize)> {
@@ -74,4 +76,21 @@ fn run_time_checks_of_shaders_change_no_bit_of_the_logits() {
     };
     let Some(off) = run(false) else { return };
     assert!(run(true).unwrap() == off);
+}
+
+/// Each dispatch of a decode step waits for the one before: 2 to 3.5 us on a real GPU.
+#[test]
+fn decoded_token_takes_eleven_dispatches_a_layer() {
+    let test = "decoded_token_takes_eleven_dispatches_a_layer";
+    let source = ModelSource::BuiltIn;
+    let Some((handle, info)) = engine_on(test, source, LoadOptions::default(), None, HARDWARE.clone()) else { return };
+    let tests = BenchTests { n_prompt: Vec::new(), n_gen: vec![2], depths: vec![200], fill: true, repetitions: 1 };
+    handle.send(EngineCommand::Bench { request: 3, tests });
+    let (events, end) = finish(&handle);
+    assert!(end.is_ok(), "{end:?}");
+    let rows =
+        events.into_iter().filter_map(|event| if let EngineEvent::BenchResult { row, .. } = event { Some(*row) } else { None });
+    let dispatches: Vec<usize> = rows.map(|row| row.dispatches).collect();
+    // Embedding, output norm and projection, sampling in two stages.
+    assert_eq!(dispatches, [11 * N_LAYER + 5], "{:?}", info.notes);
 }
