@@ -137,6 +137,55 @@ pub(super) fn nmse(got: &[f32], want: &[f32]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::api::ModelSource;
+    use crate::engine::runner::activations::tile_keys;
+    use crate::engine::runner::bindings::Builder;
+    use crate::engine::runner::open;
+    use crate::gpu::FeatureOverrides;
+    use crate::gpu::kernels::linear::LinearActivation;
+    use crate::gpu::testing::gpu_with;
+    use crate::model::weights::layout;
+    use crate::model::weights::upload::Weights;
+
+    #[test]
+    fn variant_with_wrong_products_or_none_is_named_and_not_used() {
+        let overrides = FeatureOverrides { hardware_kernels: true, ..FeatureOverrides::default() };
+        let Some(gpu) = gpu_with("variant_with_wrong_products_or_none_is_named_and_not_used", overrides) else { return };
+        let candidates = LinearVariant::candidates(&gpu, Precision::Fast);
+        let exact = *candidates.last().unwrap();
+        let file = open(&ModelSource::BuiltIn).unwrap();
+        let dims = &file.plan().dims;
+        let placed = layout::lay_out(&file, gpu.max_binding_bytes()).unwrap();
+        let weights = Weights::upload(&gpu, &file, placed, &mut |_| true).unwrap();
+        let act = Activations::allocate(&gpu, file.plan(), 64, tile_keys(dims, 64)).unwrap();
+        let build = |variant| {
+            let builder = Builder { gpu: &gpu, weights: &weights, act: &act, norm: (false, 1e-5), variant };
+            builder.ops(LinearActivation::SwiGlu)
+        };
+        let check = |build: &dyn Fn(LinearVariant) -> Result<ModelOps, GpuError>| {
+            let mut notes = Vec::new();
+            let (variant, _) = checked_ops(&gpu, dims, &act, Precision::Fast, &mut notes, build).unwrap();
+            (variant, notes)
+        };
+        assert_eq!(check(&build), (candidates[0], vec![]));
+        let wrong = |variant| {
+            let mut ops = build(variant)?;
+            if variant != exact {
+                ops.layers.swap(0, 1);
+            }
+            Ok(ops)
+        };
+        let (variant, notes) = check(&wrong);
+        assert_eq!((variant, notes.len()), (exact, candidates.len() - 1));
+        assert!(notes.iter().all(|note| note.contains("are not used on") && note.contains("the qkv matvec gives")), "{notes:?}");
+        let refused = |variant| match variant == exact {
+            true => build(variant),
+            false => Err(GpuError::Shader { shader: "linear/any".into(), reason: "the driver failed".into() }),
+        };
+        let (variant, notes) = check(&refused);
+        assert_eq!(variant, exact);
+        assert!(notes.iter().all(|note| note.contains("the driver failed")), "{notes:?}");
+    }
 
     #[test]
     fn nmse_separates_rounding_from_nonsense() {
