@@ -1,7 +1,7 @@
 //! Kernel check: the fast matrix products of a model against the exact ones, on its weights, before they are used.
 //!
-//! A driver may list a feature and compute nonsense with it. Each product of another kind (op, formats) is run once with few
-//! tokens and once with many, on the device that will run it.
+//! A driver may list a feature and compute nonsense with it. Each product of another kind (op, formats) is run with as many tokens
+//! as reach each of its kernels, on the device that will run it.
 
 use std::collections::HashSet;
 
@@ -12,8 +12,8 @@ use crate::base::{ModelDims, Rng};
 use crate::gpu::kernels::linear::{ActivationForm, LinearVariant, MAX_MATVEC_TOKENS, Precision};
 use crate::gpu::{Gpu, GpuError, Recorder, Slice};
 
-/// Tokens of a matvec, and of a matmul whose last tile is ragged.
-const TOKENS: [usize; 2] = [3, 40];
+/// Tokens that reach each kernel of an op: a matvec of 1, 4 and 8 tokens, and the small and the large tile of a matmul, ragged.
+const TOKENS: [usize; 5] = [1, 3, 8, 40, 100];
 /// Maximum squared error relative to the squared result. Rounding to f16 causes 1e-6 at most, a wrong kernel 1e-2 at least.
 pub(super) const MAX_NMSE: f64 = 1e-4;
 
@@ -157,7 +157,7 @@ mod tests {
         let dims = &file.plan().dims;
         let placed = layout::lay_out(&file, gpu.max_binding_bytes()).unwrap();
         let weights = Weights::upload(&gpu, &file, placed, &mut |_| true).unwrap();
-        let act = Activations::allocate(&gpu, file.plan(), 64, tile_keys(dims, 64)).unwrap();
+        let act = Activations::allocate(&gpu, file.plan(), 128, tile_keys(dims, 128)).unwrap();
         let build = |variant| {
             let builder = Builder { gpu: &gpu, weights: &weights, act: &act, norm: (false, 1e-5), variant };
             builder.ops(LinearActivation::SwiGlu)
