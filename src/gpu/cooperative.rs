@@ -2,6 +2,15 @@
 //!
 //! Shaders that use them say `enable f16; enable wgpu_cooperative_matrix;`. wgpu calls the feature experimental.
 
+/// Cooperative matrices of an open device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CooperativeMatrices {
+    /// rows and columns of a matrix: 16 or 8
+    pub size: usize,
+    /// lanes of a subgroup
+    pub lanes: usize,
+}
+
 /// Features that shaders with cooperative matrices of f16 need.
 pub(super) const FEATURES: wgpu::Features =
     wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX.union(wgpu::Features::SHADER_F16).union(wgpu::Features::SUBGROUP);

@@ -31,6 +31,7 @@ mod timestamps;
 mod trusted;
 
 pub use buffer::{Buffer, Slice};
+pub use cooperative::CooperativeMatrices;
 pub use device::{Adapters, FeatureOverrides, Gpu, GpuOptions};
 pub use device_pool::DevicePool;
 pub use error::GpuError;

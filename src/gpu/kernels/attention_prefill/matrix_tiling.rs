@@ -1,7 +1,7 @@
 //! Tiling of flash attention with cooperative matrices: subgroups, rows and workgroup memory of a device and head size.
 
 use crate::gpu::kernels::KvFormat;
-use crate::gpu::{Gpu, KernelKey};
+use crate::gpu::{CooperativeMatrices, Gpu, KernelKey};
 
 /// Most query rows of a workgroup.
 const MAX_ROWS: usize = 64;
@@ -38,15 +38,11 @@ pub(super) struct MatrixTiling {
 }
 
 impl MatrixDevice {
-    /// Properties of `gpu`. None without cooperative matrices, or if the number of lanes is not known before a dispatch.
+    /// Properties of `gpu`. None without cooperative matrices that kernels can use.
     pub(super) fn of(gpu: &Gpu) -> Option<MatrixDevice> {
-        let size = gpu.cooperative_matrix_size()? as usize;
-        let lanes = gpu.subgroup_sizes().0;
-        (gpu.has_subgroups_of(lanes) && [8, 16, 32, 64].contains(&lanes)).then_some(MatrixDevice {
-            size,
-            lanes: lanes as usize,
-            memory_bytes: gpu.limits().max_compute_workgroup_storage_size as usize,
-        })
+        let CooperativeMatrices { size, lanes } = gpu.cooperative_matrices().ok()?;
+        let memory_bytes = gpu.limits().max_compute_workgroup_storage_size as usize;
+        Some(MatrixDevice { size, lanes, memory_bytes })
     }
 }
 

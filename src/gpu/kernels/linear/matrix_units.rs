@@ -1,6 +1,6 @@
 //! Tiles of a matmul by cooperative matrices.
 
-use crate::gpu::Gpu;
+use crate::gpu::{CooperativeMatrices, Gpu};
 
 /// Matrix units of a device, and the largest tile that its workgroup memory holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -34,19 +34,13 @@ impl MatrixUnits {
     /// # Errors
     /// Why it has none that the kernels can use.
     pub fn of(gpu: &Gpu) -> Result<MatrixUnits, String> {
-        let Some(size) = gpu.cooperative_matrix_size() else {
-            return Err("it lists no cooperative matrices of f16 with f32 sums".to_owned());
-        };
-        let (least, most) = gpu.subgroup_sizes();
-        if least != most || !(8..=64).contains(&most) {
-            return Err(format!("its subgroups have {least} to {most} lanes"));
-        }
+        let CooperativeMatrices { size, lanes } = gpu.cooperative_matrices()?;
         let limits = gpu.limits();
         if limits.max_compute_invocations_per_workgroup < LANES as u32 {
             return Err(format!("its workgroups have at most {} lanes", limits.max_compute_invocations_per_workgroup));
         }
         let largest_tile = if limits.max_compute_workgroup_storage_size >= LARGE_TILE_BYTES { 128 } else { 64 };
-        Ok(MatrixUnits { size: size as usize, lanes: most as usize, largest_tile })
+        Ok(MatrixUnits { size, lanes, largest_tile })
     }
 
     /// The tiles, by tokens, ascending.
