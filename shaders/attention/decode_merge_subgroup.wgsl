@@ -1,7 +1,7 @@
 // Flash decoding merge, as `decode_merge`, for real GPUs with subgroups: lanes share the splits.
 // Source: Flash-Decoding (Dao et al. 2023).
 // BYTES: the result is quantized for the next product (common/activation_bytes); D is a multiple of 32, H D of 64.
-// Bindings: acc f32 [R, H, n_splits, D] · state f32 [R, H, n_splits, 2] · out f32 [R, H, D] (BYTES: codes · scales, as of
+// Bindings: acc f32 [R, H, n_splits, D] · state f32 [R, H, n_splits, 2] · out f32 [R, H, D] (BYTES: codes · code_scales, as of
 // linear/quantize_activations for R tokens of H D columns)
 // Grid: (R H, ceil(D / 32)), 256 lanes: 8 lanes of 4 elements by 32 splits.
 // Workgroup memory: 256 vec4<f32> and 320 f32 (5.25 KiB; BYTES: 2 KiB more). Accumulation in f32.
@@ -11,7 +11,7 @@ struct Params { n_splits: u32, head_dim: u32, n_head: u32 }
 @group(0) @binding(1) var<storage, read> state: array<vec2<f32>>;
 #ifdef BYTES
 @group(0) @binding(2) var<storage, read_write> codes: array<vec2<u32>>;
-@group(0) @binding(3) var<storage, read_write> scales: array<vec4<f32>>;
+@group(0) @binding(3) var<storage, read_write> code_scales: array<vec4<f32>>;
 #import common/activation_bytes
 #else
 @group(0) @binding(2) var<storage, read_write> out: array<vec4<f32>>;

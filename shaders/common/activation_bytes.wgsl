@@ -1,6 +1,6 @@
 // Two planes of signed bytes of activations, one f32 scale per 32 columns: x = d * (128 * high + low),
 // d = max |x| / 16256. A lane has 8 columns, 4 lanes a block. Needs LANES, and these bindings: codes vec2<u32>
-// [T, Kp / 32, 2 planes, 4] · scales vec4<f32> [T, Kp / 32] (d, and d times the sums of 128 * high + low: of all 32, of the first
+// [T, Kp / 32, 2 planes, 4] · code_scales vec4<f32> [T, Kp / 32] (d, and d times the sums of 128 * high + low: of all 32, of the first
 // 16, of the last 16). Workgroup memory: 8 LANES bytes.
 // EVEN_ODD: per 8 columns a word of columns 0, 2, 4, 6 and a word of columns 1, 3, 5, 7; otherwise in order.
 var<workgroup> byte_peaks: array<f32, #{LANES}>;
@@ -41,6 +41,6 @@ fn store_bytes(lane: u32, t: u32, k8: u32, n8: u32, a: vec4<f32>, b: vec4<f32>) 
     if lane % 4u == 0u {
         let low = d * f32(byte_sums[lane] + byte_sums[lane + 1u]);
         let high = d * f32(byte_sums[lane + 2u] + byte_sums[lane + 3u]);
-        scales[t * n8 / 4u + k8 / 4u] = vec4(d, d * f32((byte_sums[lane] + byte_sums[lane + 1u]) + (byte_sums[lane + 2u] + byte_sums[lane + 3u])), low, high);
+        code_scales[t * n8 / 4u + k8 / 4u] = vec4(d, d * f32((byte_sums[lane] + byte_sums[lane + 1u]) + (byte_sums[lane + 2u] + byte_sums[lane + 3u])), low, high);
     }
 }

@@ -9,6 +9,9 @@ struct Params {
     y_offset: u32,
     y_stride: u32,
     bias_offset: u32,
+#ifdef FUSED
+    eps: f32,           // of the norm that the input lacks
+#endif
 }
 #params
 #import common/weights
@@ -96,18 +99,24 @@ fn put(at: u32, v: f32) {
 #endif
 }
 
-// Stores rows row .. row + 3 of token t (row is a multiple of 4).
-fn finish4(t: u32, row: u32, sums: vec4<f32>) {
-    if t >= params.n_tokens {
-        return;
-    }
-    let at = params.y_offset + t * params.y_stride;
+// Sums of rows row .. row + 3, with their bias.
+fn biased(row: u32, sums: vec4<f32>) -> vec4<f32> {
     var v = sums;
 #ifdef BIAS
 #for r in 0..4
     v[#{r}] += bias[params.bias_offset + min(row + #{r}u, params.n_rows - 1u)];
 #endfor
 #endif
+    return v;
+}
+
+// Stores rows row .. row + 3 of token t (row is a multiple of 4).
+fn finish4(t: u32, row: u32, sums: vec4<f32>) {
+    if t >= params.n_tokens {
+        return;
+    }
+    let at = params.y_offset + t * params.y_stride;
+    let v = biased(row, sums);
 #ifdef SWIGLU
     if row < params.n_rows {
         put(at + row / 2u, silu(v.x) * v.y);

@@ -1,5 +1,5 @@
 // Activations quantized to two planes of signed bytes (common/activation_bytes).
-// Bindings: x f32 [T, x_stride] · codes u32 [T, Kp / 32, 2 planes, 8] · scales vec4<f32> [T, Kp / 32]. Kp is K padded to 64;
+// Bindings: x f32 [T, x_stride] · codes u32 [T, Kp / 32, 2 planes, 8] · code_scales vec4<f32> [T, Kp / 32]. Kp is K padded to 64;
 // codes beyond K are zero. Grid: (Kp / 512 rounded up, T, 1); LANES (64) lanes; workgroup memory 512 bytes.
 struct Params {
     n_cols: u32,
@@ -8,7 +8,7 @@ struct Params {
 #params
 @group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read_write> codes: array<vec2<u32>>;
-@group(0) @binding(2) var<storage, read_write> scales: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read_write> code_scales: array<vec4<f32>>;
 #import common/activation_bytes
 
 @compute @workgroup_size(#{LANES})

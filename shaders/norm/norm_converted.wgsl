@@ -1,6 +1,6 @@
 // Norm of rows (norm/norm) in the form that the next product reads, for real GPUs with subgroups: BYTES
 // (common/activation_bytes) or f16 (common/activation_halves).
-// Bindings: x f32 [rows, C] · w f32 [C] · b f32 [C] (LAYER) · codes (or f16) · scales, as of linear/quantize_activations or
+// Bindings: x f32 [rows, C] · w f32 [C] · b f32 [C] (LAYER) · codes (or f16) · code_scales, as of linear/quantize_activations or
 // linear/halve_activations. C is a multiple of 8; values beyond C are zero.
 // Grid: one workgroup of LANES (256) lanes per row. Workgroup memory: 3.5 KiB. Accumulates in f32.
 struct Params { n_cols4: u32, x_first_row: u32, eps: f32 }
@@ -10,10 +10,10 @@ struct Params { n_cols4: u32, x_first_row: u32, eps: f32 }
 #ifdef LAYER
 @group(0) @binding(2) var<storage, read> b: array<vec4<f32>>;
 @group(0) @binding(3) var<storage, read_write> codes: array<vec2<u32>>;
-@group(0) @binding(4) var<storage, read_write> scales: array<#{SCALE}>;
+@group(0) @binding(4) var<storage, read_write> code_scales: array<#{SCALE}>;
 #else
 @group(0) @binding(2) var<storage, read_write> codes: array<vec2<u32>>;
-@group(0) @binding(3) var<storage, read_write> scales: array<#{SCALE}>;
+@group(0) @binding(3) var<storage, read_write> code_scales: array<#{SCALE}>;
 #endif
 #ifdef BYTES
 #import common/activation_bytes
@@ -115,7 +115,7 @@ fn main(
         codes[group.x * padded4 + i] = four_halves(v);
     }
     if index == 0u {
-        scales[group.x] = s.scale;
+        code_scales[group.x] = s.scale;
     }
 #endif
 }

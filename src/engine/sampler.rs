@@ -8,7 +8,7 @@
 //! 3. The number of candidates never truncates the distribution: [`Sampler::sample`] returns None if it needs all logits.
 
 use crate::base::Rng;
-use crate::gpu::kernels::sample::Candidates;
+use crate::gpu::kernels::sample::{Candidates, Draw};
 
 use crate::engine::api::Sampling;
 
@@ -16,6 +16,7 @@ use crate::engine::api::Sampling;
 const PENALTY_WINDOW: usize = 64;
 
 /// Token sampler of one answer.
+#[derive(Clone)]
 pub struct Sampler {
     sampling: Sampling,
     rng: Rng,
@@ -35,6 +36,16 @@ impl Sampler {
     /// True if candidates are not enough, because penalties change the order of all logits.
     pub fn needs_all_logits(&self) -> bool {
         self.sampling.repetition_penalty != 1.0
+    }
+
+    /// The draw of the next token but `n_before`, for the GPU. Every sampled token takes one random number.
+    pub fn draw(&self, n_before: usize) -> Draw {
+        let Sampling { temperature, top_k, top_p, min_p, .. } = self.sampling;
+        let mut rng = self.rng.clone();
+        (0..n_before).for_each(|_| {
+            rng.next_f32();
+        });
+        Draw { top_k, top_p, min_p, temperature, random: rng.next_f32() }
     }
 
     /// Samples the next token. None if the distribution needs more candidates.
@@ -121,6 +132,10 @@ fn all_candidates(logits: &[f32]) -> Candidates {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::limits::TOP_K_CANDIDATES;
+    use crate::gpu::kernels::sample::{Sample, TOP_K_BYTES, parse_drawn, parse_top_k};
+    use crate::gpu::testing::gpu_with;
+    use crate::gpu::{FeatureOverrides, Gpu, Recorder};
 
     fn logits() -> Vec<f32> {
         let mut rng = Rng::new(9);
@@ -189,5 +204,45 @@ mod tests {
         assert!(s.needs_all_logits() && !s.is_greedy());
         assert_eq!(s.sample_from_all(&[3.0, 2.0, -1.0], &[0]), 1);
         assert_eq!(s.sample_from_all(&[-3.0, -4.0], &[0]), 1);
+    }
+
+    /// Candidates of `logits` and the token that the GPU draws from them.
+    fn drawn_by(gpu: &Gpu, op: &Sample, logits: &[f32], draw: Draw) -> (Candidates, u32) {
+        let buffer = |bytes: u64| gpu.buffer("test", bytes).unwrap().all();
+        let (input, out) = (buffer(4 * logits.len() as u64), buffer(TOP_K_BYTES));
+        gpu.upload(&input, bytemuck::cast_slice(logits)).unwrap();
+        let bindings = op.bind(gpu, &input, &out).unwrap();
+        let mut recorder = Recorder::new();
+        op.record_top_k(&mut recorder, &bindings, logits.len(), TOP_K_CANDIDATES);
+        op.record_draw(&mut recorder, &bindings, draw);
+        gpu.submit(&mut recorder).unwrap();
+        let bytes = gpu.download(&out).unwrap();
+        (parse_top_k(&bytes, TOP_K_CANDIDATES), parse_drawn(&bytes))
+    }
+
+    #[test]
+    fn sampler_and_gpu_draw_the_same_tokens() {
+        let overrides = FeatureOverrides { hardware_kernels: true, ..FeatureOverrides::default() };
+        let Some(gpu) = gpu_with("sampler_and_gpu_draw_the_same_tokens", overrides) else { return };
+        let op = Sample::new(&gpu).unwrap();
+        let mut logits = logits();
+        // Equal logits: the lower token comes first.
+        (logits[7], logits[150]) = (5.5, 5.5);
+        let (mut n_drawn, mut tokens) = (0, std::collections::BTreeSet::new());
+        for (temperature, k, p, m) in
+            [(0.8, 40, 0.95, 0.05), (3.0, 5, 1.0, 0.0), (2.0, 0, 0.5, 0.0), (1.5, 0, 1.0, 0.2), (5.0, 64, 0.99, 0.0)]
+        {
+            let mut sampler = Sampler::new(sampling(temperature, k, p, m));
+            for n_before in 0..30 {
+                // The draw of a later token is known before the ones between are sampled.
+                let ahead = Sampler { rng: Sampler::new(sampler.sampling).rng, ..sampler.clone() }.draw(n_before);
+                assert_eq!(ahead, sampler.draw(0));
+                let (candidates, drawn) = drawn_by(&gpu, &op, &logits, ahead);
+                assert_eq!(Some(drawn), sampler.sample(&candidates, logits.len()), "T {temperature} k {k} p {p} min {m}");
+                tokens.insert(drawn);
+                n_drawn += 1;
+            }
+        }
+        assert!(n_drawn == 150 && tokens.len() > 20, "{tokens:?}");
     }
 }

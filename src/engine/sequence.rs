@@ -38,6 +38,10 @@ pub(super) struct Sequence {
     pub(super) decode: Duration,
     pub(super) encode: Duration,
     pub(super) dispatches: usize,
+    /// steps that were recorded before their token was known
+    pub(super) n_ahead: usize,
+    /// false once the GPU could not choose a token
+    pub(super) may_run_ahead: bool,
     pub(super) phases: Phases,
     text_done: usize,
     has_text: bool,
@@ -64,6 +68,8 @@ impl Sequence {
             decode: Duration::ZERO,
             encode: Duration::ZERO,
             dispatches: 0,
+            n_ahead: 0,
+            may_run_ahead: true,
             phases: Phases::default(),
             text_done: 0,
             has_text: false,
@@ -352,6 +358,7 @@ impl Sequence {
             context_used,
             dispatches_per_token: self.dispatches,
             encode_ms_per_token: millis(self.encode) / decoded,
+            steps_ahead: self.n_ahead,
             phases,
             stop,
         }

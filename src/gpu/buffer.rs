@@ -45,6 +45,11 @@ impl Buffer {
         self.size
     }
 
+    /// True if both are the same buffer.
+    pub fn is(&self, other: &Buffer) -> bool {
+        self.raw == other.raw
+    }
+
     /// The whole buffer as a slice.
     pub fn all(&self) -> Slice {
         Slice { buffer: self.clone(), offset: 0, size: self.size }

@@ -61,6 +61,7 @@ embed!(
     "common/dequant_q8_0",
     "common/vec8",
     "common/f16_bits",
+    "common/fused_output",
     "common/kquant_scales",
     "common/kv_block",
     "common/kv_int_codes",
@@ -90,6 +91,7 @@ embed!(
     "norm/norm",
     "norm/norm_converted",
     "sample/argmax",
+    "sample/draw",
     "sample/top_k",
 );
 

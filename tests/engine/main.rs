@@ -21,6 +21,7 @@ mod reuse_anywhere;
 mod saved_documents;
 mod selection;
 mod shared_prefixes;
+mod steps_ahead;
 mod teacher_forcing;
 mod trace;
 
@@ -34,6 +35,14 @@ use strata::engine::{
 
 /// Devices of ended engines, reused by new ones.
 static DEVICES: LazyLock<Arc<strata::gpu::DevicePool>> = LazyLock::new(Arc::default);
+
+/// Software devices that run the kernels for real GPUs.
+static HARDWARE: LazyLock<Arc<strata::gpu::DevicePool>> = LazyLock::new(|| {
+    Arc::new(strata::gpu::DevicePool::with_overrides(strata::gpu::FeatureOverrides {
+        hardware_kernels: true,
+        ..strata::gpu::FeatureOverrides::default()
+    }))
+});
 
 /// An engine with this model loaded. None, with a message, if there is no device.
 fn engine(test: &str, source: ModelSource, kv_dtype: KvDtype) -> Option<(EngineHandle, Box<ModelInfo>)> {

@@ -6,6 +6,7 @@ mod common;
 
 mod blocks;
 mod embed;
+mod fused;
 
 use blocks::{Weights, random_weights};
 use common::{assert_close, gpu, nmse};

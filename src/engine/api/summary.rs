@@ -154,6 +154,9 @@ pub struct RequestSummary {
     pub dispatches_per_token: usize,
     /// CPU time to encode one decoded token, mean, milliseconds
     pub encode_ms_per_token: f64,
+    /// decode steps that the GPU began before the CPU knew their token
+    #[serde(skip)]
+    pub steps_ahead: usize,
     /// phases
     pub phases: Phases,
     /// reason for the end

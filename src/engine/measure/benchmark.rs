@@ -11,6 +11,8 @@ use crate::engine::api::{
 };
 use crate::engine::error::EngineError;
 use crate::engine::handle::{CancelFlag, EnginePort};
+use crate::engine::runner::pass::{NextToken, Row, SequenceKv};
+use crate::engine::runner::sampling::RecordedSampling;
 use crate::engine::runner::{ModelRunner, UsageCounters};
 use crate::engine::sampler::Sampler;
 use crate::engine::worker::Worker;
@@ -173,10 +175,27 @@ impl Bench<'_> {
         let greedy = Sampler::new(Sampling::default());
         runner.pacer.set_whole(true);
         let mut policy = runner.begin_answer(n)?;
-        for token in tokens {
-            runner.reserve(self.gpu, runner.tokens.len() + 1)?;
-            runner.decode(self.gpu, token, policy.as_mut())?;
-            runner.sample(self.gpu, 0, &[&greedy])?;
+        // Random tokens, and after a step that was recorded ahead the token that the GPU chose.
+        let (mut ahead, mut best): (Option<RecordedSampling>, u32) = (None, 0);
+        for (i, token) in tokens.into_iter().enumerate() {
+            let step = match ahead.take() {
+                Some(step) => {
+                    runner.confirm(best);
+                    step
+                }
+                None => {
+                    runner.reserve(self.gpu, runner.tokens.len() + 1)?;
+                    runner.decode(self.gpu, token, policy.as_mut())?;
+                    runner.record_sampling(self.gpu, 0, &[&greedy], 0)?
+                }
+            };
+            if i + 1 < n && policy.is_none() && runner.may_record_ahead(self.gpu, true) {
+                runner.reserve(self.gpu, runner.tokens.len() + 1)?;
+                let rows = &mut [Row { token: NextToken::OnDevice, kv: SequenceKv::Context, policy: None }];
+                runner.decode_rows(self.gpu, runner.tokens.len(), rows)?;
+                ahead = Some(runner.record_sampling(self.gpu, 0, &[&greedy], 1)?);
+            }
+            best = runner.read_sampling(self.gpu, &step)?.first().and_then(|row| row.predicted).unwrap_or(0);
         }
         self.selection = policy.and_then(|policy| policy.summary());
         Ok(())
@@ -215,6 +234,7 @@ pub(in crate::engine) fn measured(
         context_used: runner.tokens.len(),
         dispatches_per_token: 0,
         encode_ms_per_token: 0.0,
+        steps_ahead: 0,
         phases: Phases::default(),
         stop,
     }

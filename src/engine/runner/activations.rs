@@ -23,13 +23,24 @@ pub(in crate::engine) struct Activations {
     pub(in crate::engine) attn: Slice,
     pub(in crate::engine) ff: Slice,
     pub(in crate::engine) logits: Slice,
-    /// converted input of a matrix product
+    /// converted input of a matrix product after a norm
+    pub(in crate::engine) h_values: Slice,
+    pub(in crate::engine) h_scales: Slice,
+    /// sums of squares of blocks of x, for the norm of one token
+    pub(in crate::engine) squares: Slice,
+    /// converted input of another matrix product
     pub(in crate::engine) x_values: Slice,
     pub(in crate::engine) x_scales: Slice,
     pub(in crate::engine) scores: Slice,
     pub(in crate::engine) prefill_state: Slice,
     pub(in crate::engine) result: Slice,
-    pub(in crate::engine) readback: Buffer,
+    /// in turn: the CPU reads one while the next step is copied to the other
+    pub(in crate::engine) readbacks: Vec<Buffer>,
+}
+
+/// Number of readback buffers for the candidates: two if steps are recorded ahead.
+pub(in crate::engine) fn n_readbacks(software_kernels: bool) -> usize {
+    if software_kernels { 1 } else { 2 }
 }
 
 /// Maximum chunk size on this kind of device, tokens.
@@ -57,8 +68,8 @@ pub(in crate::engine) fn activation_bytes(
         PositionPlan::Learned { .. } => 0,
     };
     let per_token = |n: usize| (chunk * n * 4) as u64;
-    let most_cols = d.hidden_dim.max(d.q_dim()).max(d.ffn_dim);
-    let (values, scales) = ActivationForm::scratch_bytes(most_cols, if software_kernels { 0 } else { chunk });
+    let converted = |cols: usize| ActivationForm::scratch_bytes(cols, if software_kernels { 0 } else { chunk });
+    let (hidden, other) = (converted(d.hidden_dim), converted(d.q_dim().max(d.ffn_dim)));
     vec![
         ("token ids", per_token(1)),
         ("positions", per_token(1)),
@@ -70,12 +81,15 @@ pub(in crate::engine) fn activation_bytes(
         ("attn", per_token(d.q_dim())),
         ("ff", per_token(d.ffn_dim)),
         ("logits", d.vocab_size as u64 * 4),
-        ("converted activations", values),
-        ("activation scales", scales),
+        ("converted hidden states", hidden.0),
+        ("hidden state scales", hidden.1),
+        ("sums of squares", d.hidden_dim.div_ceil(32) as u64 * 4),
+        ("converted activations", other.0),
+        ("activation scales", other.1),
         ("scores", (d.n_head * chunk * tile * 4) as u64),
         ("softmax state", (d.n_head * chunk * 16) as u64),
         ("result", TOP_K_BYTES),
-        ("readback", TOP_K_BYTES),
+        ("readback", TOP_K_BYTES * n_readbacks(software_kernels) as u64),
     ]
 }
 
@@ -99,12 +113,17 @@ impl Activations {
             attn: buffer("attn")?,
             ff: buffer("ff")?,
             logits: buffer("logits")?,
+            h_values: buffer("converted hidden states")?,
+            h_scales: buffer("hidden state scales")?,
+            squares: buffer("sums of squares")?,
             x_values: buffer("converted activations")?,
             x_scales: buffer("activation scales")?,
             scores: buffer("scores")?,
             prefill_state: buffer("softmax state")?,
             result: buffer("result")?,
-            readback: gpu.readback_buffer("readback", size("readback"))?,
+            readbacks: (0..n_readbacks(gpu.uses_software_kernels()))
+                .map(|_| gpu.readback_buffer("readback", TOP_K_BYTES))
+                .collect::<Result<_, _>>()?,
         })
     }
 }

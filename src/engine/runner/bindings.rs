@@ -45,9 +45,17 @@ impl LinearOp {
         if forms.all(|form| form == first) { first } else { ActivationForm::F32 }
     }
 
+    /// Records the conversion of `n` tokens of activations in f32 to the form of the first slab.
+    pub(super) fn record_convert(&self, recorder: &mut Recorder, n: usize) {
+        let Some(slab) = self.slabs.first() else { return };
+        let (x_stride, y_stride) = (self.cols, self.rows);
+        let shape = LinearShape { n_tokens: n, n_rows: slab.n_rows, x_stride, y_stride, y_offset: 0, bias_offset: 0 };
+        slab.op.record_convert(recorder, &slab.binding, shape);
+    }
+
     /// Weight formats of the slabs.
     pub(super) fn formats(&self) -> Vec<WeightFormat> {
-        self.slabs.iter().map(|slab| slab.op.format()).collect()
+        self.slabs.iter().map(|slab| slab.op.spec().format).collect()
     }
 
     /// Records the product of slab `i` with `n` tokens of activations of the given stride and form. Slabs follow each other:
@@ -122,7 +130,7 @@ impl Builder<'_> {
             let op = Norm::new(self.gpu, layer_norm, eps, form)?;
             let y: &[&Slice] = match form {
                 ActivationForm::F32 => &[&self.act.h],
-                _ => &[&self.act.x_values, &self.act.x_scales],
+                _ => &[&self.act.h_values, &self.act.h_scales],
             };
             let binding = op.bind(self.gpu, &self.act.x, &weight, bias.as_ref(), y)?;
             Ok((form, op, binding))
@@ -139,7 +147,10 @@ impl Builder<'_> {
         residual: bool,
     ) -> Result<LinearOp, GpuError> {
         let bias = m.bias.map(|b| self.weights.slice(b));
-        let converted = Some(ConvertedSlices { values: &self.act.x_values, scales: &self.act.x_scales });
+        let act = self.act;
+        let (values, scales) =
+            if x.buffer.is(&act.h.buffer) { (&act.h_values, &act.h_scales) } else { (&act.x_values, &act.x_scales) };
+        let converted = Some(ConvertedSlices { values, scales });
         let mut slabs = Vec::new();
         for group in &m.groups {
             let spec = LinearSpec { format: group.format, cols: m.cols, activation, bias: bias.is_some(), residual };

@@ -7,9 +7,12 @@
 //! ```
 //! Owner: the engine thread.
 
+use std::cell::Cell;
+
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::engine::error::EngineError;
 use crate::engine::runner::device_parts::{DeviceParts, SplitBuffers};
+use crate::engine::runner::fused_ops::HiddenForm;
 use crate::engine::runner::gpu_model::{AttentionOps, GpuModel};
 use crate::engine::selection::Selector;
 use crate::engine::selection::page_attention_meter::PageAttentionMeter;
@@ -56,6 +59,8 @@ pub struct Executor {
     pub(in crate::engine) splits: Option<SplitBuffers>,
     /// transfers and compute wait for each other
     pub(in crate::engine) synchronous: bool,
+    /// form of x after the last pass
+    pub(in crate::engine) hidden: Cell<HiddenForm>,
 }
 
 impl Executor {
@@ -71,6 +76,7 @@ impl Executor {
             slots: Vec::new(),
             splits: None,
             synchronous,
+            hidden: Cell::default(),
         }
     }
 

@@ -11,6 +11,7 @@ use crate::gpu::kernels::linear::ActivationForm;
 use crate::engine::error::EngineError;
 use crate::engine::runner::bindings::LinearOp;
 use crate::engine::runner::executor::{Executor, RunOps};
+use crate::engine::runner::fused_ops::HiddenForm;
 use crate::engine::runner::gpu_model::AttentionOps;
 use crate::engine::runner::pass::{KeyRun, Pass, Row, Splits};
 use crate::engine::runner::submit_pacer::SubmitPacer;
@@ -22,13 +23,15 @@ use crate::telemetry::{KernelFamily, NO_LAYER};
 const MAX_RUN_KEYS: usize = 8192;
 
 impl Executor {
-    /// Checks ids and writes the small per-chunk inputs: ids, positions, cos and sin.
-    fn write_inputs(&self, gpu: &Gpu, tokens: &[u32], positions: &[usize]) -> Result<(), EngineError> {
+    /// Checks ids and writes the small per-chunk inputs: ids unless the device has them, positions, cos and sin.
+    fn write_inputs(&self, gpu: &Gpu, ids: Option<&[u32]>, positions: &[usize]) -> Result<(), EngineError> {
         let vocab_size = self.model.dims.vocab_size;
-        if let Some(&id) = tokens.iter().find(|&&t| t as usize >= vocab_size) {
+        if let Some(&id) = ids.unwrap_or_default().iter().find(|&&t| t as usize >= vocab_size) {
             return Err(EngineError::BadToken { id, vocab_size });
         }
-        gpu.write(&self.model.act.ids, bytemuck::cast_slice(tokens));
+        if let Some(ids) = ids {
+            gpu.write(&self.model.act.ids, bytemuck::cast_slice(ids));
+        }
         if self.model.position_embed.is_some() {
             let positions: Vec<u32> = positions.iter().map(|p| *p as u32).collect();
             gpu.write(&self.model.act.positions, bytemuck::cast_slice(&positions));
@@ -36,7 +39,7 @@ impl Executor {
         if let Some(rope) = &self.model.rope {
             // cos and sin on the CPU, because shader sin is only accurate to about 2^-11 outside [-pi, pi] (Vulkan's precision
             // requirements).
-            let mut table = Vec::with_capacity(tokens.len() * rope.inv_freq.len() * 2);
+            let mut table = Vec::with_capacity(positions.len() * rope.inv_freq.len() * 2);
             for pos in positions {
                 for angle in rope.angles(*pos) {
                     table.extend([angle.cos() as f32 * rope.magnitude, angle.sin() as f32 * rope.magnitude]);
@@ -61,14 +64,15 @@ impl Executor {
     ) -> Result<(), EngineError> {
         // Inputs are overwritten below: commands that use the old ones must be submitted first.
         pacer.flush(gpu)?;
-        let (tokens, positions, is_context) = (pass.tokens(), pass.positions(n_context), pass.is_context());
-        let (n, is_selective) = (tokens.len(), pass.is_selective());
+        let (ids, positions, is_context) = (pass.ids(), pass.positions(n_context), pass.is_context());
+        let (n, is_selective) = (pass.n_tokens(), pass.is_selective());
         self.kv.begin_pass(gpu, n_context, !is_selective || n_context < KV_PAGE_TOKENS);
         let n_observable = if matches!(pass, Pass::Chunk(..)) { n } else { 0 };
         self.begin_observation(gpu, positions[0], n_observable, n_context);
-        self.embed(gpu, pacer, &tokens, &positions)?;
+        self.embed(gpu, pacer, ids.as_deref(), &positions)?;
+        let mut hidden = HiddenForm::Plain;
         for layer_idx in 0..self.model.dims.n_layer {
-            self.record_qkv(gpu, pacer, layer_idx, n)?;
+            self.record_qkv(gpu, pacer, layer_idx, n, hidden)?;
             pacer.mark(KernelFamily::Rope, layer_idx as u32);
             for (first, n, kv) in pass.parts() {
                 let range = kv.append(self, n_context, first, n);
@@ -80,9 +84,10 @@ impl Executor {
                 pacer.mark(KernelFamily::Seal, layer_idx as u32);
                 self.seal(gpu, pacer, layer_idx, n_context + n)?;
             }
-            self.record_mlp(gpu, pacer, layer_idx, n, form)?;
+            hidden = self.record_mlp(gpu, pacer, layer_idx, n, form)?;
             pacer.layer_recorded(gpu, layer_idx + 1)?;
         }
+        self.hidden.set(hidden);
         self.end_observation(gpu, pacer)?;
         if is_context {
             self.kv.end_pass(n_context + n);
@@ -119,16 +124,16 @@ impl Executor {
         self.attend(gpu, pacer, layer_idx, n_context, pass)
     }
 
-    /// Records the embeddings of `tokens` at `positions` to x `[T, C]`. Earlier commands must have been submitted.
+    /// Records the embeddings of the tokens at `positions` to x `[T, C]`. Earlier commands must have been submitted.
     pub(in crate::engine) fn embed(
         &self,
         gpu: &Gpu,
         pacer: &mut SubmitPacer,
-        tokens: &[u32],
+        ids: Option<&[u32]>,
         positions: &[usize],
     ) -> Result<(), EngineError> {
-        self.write_inputs(gpu, tokens, positions)?;
-        let n = tokens.len();
+        self.write_inputs(gpu, ids, positions)?;
+        let n = positions.len();
         pacer.mark(KernelFamily::Other, NO_LAYER);
         for (binding, slab) in &self.model.embed.slabs {
             self.model.embed.op.record(&mut pacer.recorder, binding, n, *slab, 0);
@@ -148,15 +153,21 @@ impl Executor {
         pacer: &mut SubmitPacer,
         layer_idx: usize,
         n: usize,
+        hidden: HiddenForm,
     ) -> Result<(), EngineError> {
         let (d, layer) = (&self.model.dims, &self.model.ops.layers[layer_idx]);
+        if let (Some(fused), HiddenForm::Normed) = (&self.model.ops.fused, hidden) {
+            pacer.mark(KernelFamily::Linear, layer_idx as u32);
+            fused.layers[layer_idx].qkv.record(&mut pacer.recorder);
+            return Ok(());
+        }
         pacer.mark(KernelFamily::Norm, layer_idx as u32);
         let form = layer.attn_norm.record(&mut pacer.recorder, &layer.qkv, d.hidden_dim, 0, n);
         pacer.mark(KernelFamily::Linear, layer_idx as u32);
         linear(gpu, pacer, &layer.qkv, n, (d.hidden_dim, form), d.q_dim() + 2 * d.kv_dim())
     }
 
-    /// Records the output projection and the MLP of a layer, after attention with a result in `form`.
+    /// Records the output projection and the MLP of a layer, after attention with a result in `form`. Returns the form of x.
     pub(in crate::engine) fn record_mlp(
         &self,
         gpu: &Gpu,
@@ -164,15 +175,21 @@ impl Executor {
         layer_idx: usize,
         n: usize,
         form: ActivationForm,
-    ) -> Result<(), EngineError> {
+    ) -> Result<HiddenForm, EngineError> {
         let (d, layer, idx) = (&self.model.dims, &self.model.ops.layers[layer_idx], layer_idx as u32);
         pacer.mark(KernelFamily::Linear, idx);
+        let fused = self.model.ops.fused.as_ref().map(|fused| &fused.layers[layer_idx]);
+        if let Some(fused) = fused.filter(|fused| n == 1 && fused.attn_form == form) {
+            fused.record_mlp(&mut pacer.recorder);
+            return Ok(HiddenForm::Normed);
+        }
         linear(gpu, pacer, &layer.attn_output, n, (d.q_dim(), form), d.hidden_dim)?;
         pacer.mark(KernelFamily::Norm, idx);
         let form = layer.ffn_norm.record(&mut pacer.recorder, &layer.ffn_up, d.hidden_dim, 0, n);
         pacer.mark(KernelFamily::Linear, idx);
         linear(gpu, pacer, &layer.ffn_up, n, (d.hidden_dim, form), d.ffn_dim)?;
-        linear(gpu, pacer, &layer.ffn_down, n, (d.ffn_dim, ActivationForm::F32), d.hidden_dim)
+        linear(gpu, pacer, &layer.ffn_down, n, (d.ffn_dim, ActivationForm::F32), d.hidden_dim)?;
+        Ok(HiddenForm::Plain)
     }
 
     /// Records attention over the whole context, run by run: pages in frames, tails with the new tokens, then the batches
@@ -384,6 +401,15 @@ impl Executor {
         output: &LinearOp,
         (first_row, n): (usize, usize),
     ) -> Result<(), EngineError> {
+        // The norm below overwrites the converted hidden states.
+        let hidden = self.hidden.take();
+        let is_own = std::ptr::eq(output, &self.model.ops.output);
+        if let (Some(fused), HiddenForm::Normed, true) = (&self.model.ops.fused, hidden, is_own) {
+            self.hidden.set(hidden);
+            pacer.mark(KernelFamily::Linear, NO_LAYER);
+            fused.output.record(&mut pacer.recorder);
+            return Ok(());
+        }
         pacer.mark(KernelFamily::Norm, NO_LAYER);
         let d = &self.model.dims;
         let form = self.model.ops.output_norm.record(&mut pacer.recorder, output, d.hidden_dim, first_row, n);

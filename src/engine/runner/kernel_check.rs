@@ -45,8 +45,14 @@ pub(super) fn checked_ops(
     let exact = build(exact_variant)?;
     for variant in candidates.into_iter().filter(|variant| *variant != exact_variant) {
         let reason = match build(variant) {
-            Ok(ops) => match mismatch(gpu, dims, act, &ops, &exact)? {
-                None => return Ok((variant, ops)),
+            Ok(mut ops) => match mismatch(gpu, dims, act, &ops, &exact)? {
+                None => {
+                    if let Some(reason) = fused_mismatch(gpu, dims, act, &ops, &exact)? {
+                        ops.fused = None;
+                        notes.push(format!("fused kernels are not used on {}: {reason}", gpu.info().name));
+                    }
+                    return Ok((variant, ops));
+                }
                 Some(reason) => reason,
             },
             Err(error @ GpuError::Shader { .. }) => error.to_string(),
@@ -81,12 +87,86 @@ fn mismatch(
             let error = nmse(&got?, &want?);
             if error.is_none_or(|error| error > MAX_NMSE) {
                 let size = if n <= MAX_MATVEC_TOKENS { "matvec" } else { "matmul" };
-                let error = error.map_or_else(|| "not a number".to_owned(), |e| format!("a relative error of {:.1e}", e.sqrt()));
-                return Ok(Some(format!("the {} {size} gives {error}", case.what)));
+                return Ok(Some(format!("the {} {size} gives {}", case.what, relative(error))));
             }
         }
     }
     Ok(None)
+}
+
+/// Compares the fused products of layers with other formats than those before, up to the queries of the next layer or the logits,
+/// with `exact`. None if they agree or there are none, otherwise what is wrong.
+///
+/// # Errors
+/// A lost device.
+fn fused_mismatch(
+    gpu: &Gpu,
+    dims: &ModelDims,
+    act: &Activations,
+    fast: &ModelOps,
+    exact: &ModelOps,
+) -> Result<Option<String>, GpuError> {
+    let Some(fused) = &fast.fused else { return Ok(None) };
+    let mut checked = HashSet::new();
+    for (i, (layer, ops)) in fused.layers.iter().zip(&fast.layers).enumerate() {
+        let next = fast.layers.get(i + 1).map_or(&fast.output, |next| &next.qkv);
+        let products = [&ops.attn_output, &ops.ffn_up, &ops.ffn_down, next];
+        if !checked.insert((i + 1 == fast.layers.len(), products.map(LinearOp::formats))) {
+            continue;
+        }
+        let (y, n_out) = if i + 1 < fast.layers.len() { (&act.qkv, next.rows) } else { (&act.logits, dims.vocab_size) };
+        let run = |record: &dyn Fn(&mut Recorder)| -> Result<Vec<f32>, GpuError> {
+            let mut rng = Rng::new(i as u64);
+            let mut random = |n: usize| -> Vec<f32> { (0..n).map(|_| rng.next_signed()).collect() };
+            gpu.upload(&act.attn, bytemuck::cast_slice(&random(dims.q_dim())))?;
+            gpu.upload(&act.x, bytemuck::cast_slice(&random(dims.hidden_dim)))?;
+            let mut recorder = Recorder::new();
+            record(&mut recorder);
+            gpu.submit(&mut recorder)?;
+            let mut result: Vec<f32> = Vec::new();
+            for (slice, n) in [(&act.x, dims.hidden_dim), (y, n_out)] {
+                result.extend(bytemuck::pod_collect_to_vec::<u8, f32>(
+                    &gpu.download(&slice.buffer.slice(slice.offset, 4 * n as u64))?,
+                ));
+            }
+            Ok(result)
+        };
+        let got = run(&|recorder| {
+            ops.attn_output.record_convert(recorder, 1);
+            layer.record_mlp(recorder);
+            match fused.layers.get(i + 1) {
+                Some(next) => next.qkv.record(recorder),
+                None => fused.output.record(recorder),
+            }
+        })?;
+        let want = run(&|recorder| {
+            let e = &exact.layers[i];
+            let product = |recorder: &mut Recorder, op: &LinearOp, outputs: usize| {
+                for slab in 0..op.slabs.len() {
+                    op.record_slab(recorder, slab, 1, (op.cols, ActivationForm::F32), outputs);
+                }
+            };
+            product(recorder, &e.attn_output, dims.hidden_dim);
+            e.ffn_norm.record(recorder, &e.ffn_up, dims.hidden_dim, 0, 1);
+            product(recorder, &e.ffn_up, dims.ffn_dim);
+            product(recorder, &e.ffn_down, dims.hidden_dim);
+            let next = exact.layers.get(i + 1).map_or((&exact.output_norm, &exact.output), |next| (&next.attn_norm, &next.qkv));
+            next.0.record(recorder, next.1, dims.hidden_dim, 0, 1);
+            product(recorder, next.1, n_out);
+        })?;
+        let (got, want) = (got.split_at(dims.hidden_dim), want.split_at(dims.hidden_dim));
+        for (what, got, want) in [("layer", got.0, want.0), ("product after its norm", got.1, want.1)] {
+            let error = nmse(got, want);
+            if error.is_none_or(|error| error > MAX_NMSE) {
+                return Ok(Some(format!("the {what} gives {}", relative(error))));
+            }
+        }
+    }
+    Ok(None)
+}
+
+fn relative(error: Option<f64>) -> String {
+    error.map_or_else(|| "not a number".to_owned(), |error| format!("a relative error of {:.1e}", error.sqrt()))
 }
 
 fn cases<'a>(dims: &ModelDims, act: &'a Activations, fast: &'a ModelOps, exact: &'a ModelOps) -> Vec<Case<'a>> {
@@ -178,6 +258,16 @@ mod tests {
         let (variant, notes) = check(&wrong);
         assert_eq!((variant, notes.len()), (exact, candidates.len() - 1));
         assert!(notes.iter().all(|note| note.contains("are not used on") && note.contains("the qkv matvec gives")), "{notes:?}");
+        let wrong_fused = |variant| {
+            let mut ops = build(variant)?;
+            if let Some(fused) = &mut ops.fused {
+                fused.layers.swap(0, 1);
+            }
+            Ok(ops)
+        };
+        let (variant, notes) = check(&wrong_fused);
+        assert!(variant == candidates[0] && notes.len() == 1, "{notes:?}");
+        assert!(notes[0].starts_with("fused kernels are not used on"), "{notes:?}");
         let refused = |variant| match variant == exact {
             true => build(variant),
             false => Err(GpuError::Shader { shader: "linear/any".into(), reason: "the driver failed".into() }),

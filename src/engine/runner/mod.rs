@@ -3,9 +3,11 @@
 pub(in crate::engine) mod activations;
 mod attention_check;
 pub(in crate::engine) mod bindings;
+mod decode;
 pub(in crate::engine) mod device_parts;
 pub(in crate::engine) mod executor;
 pub(in crate::engine) mod forward;
+pub(in crate::engine) mod fused_ops;
 pub(in crate::engine) mod gpu_model;
 mod kernel_check;
 mod model_ops;
@@ -45,8 +47,7 @@ use crate::engine::runner::activations::max_chunk;
 use crate::engine::runner::executor::Executor;
 use crate::engine::runner::gpu_model::GpuModel;
 use crate::engine::runner::submit_pacer::SubmitPacer;
-use crate::engine::selection::sequence_policy::SequencePolicy;
-use pass::{Pass, Row, SequenceKv};
+use pass::{NextToken, Pass, Row, SequenceKv};
 use row_logits::RowLogits;
 pub(in crate::engine) use text_codec::TextCodec;
 pub(in crate::engine) use usage::UsageCounters;
@@ -72,6 +73,8 @@ pub(in crate::engine) struct ModelRunner {
     pub(in crate::engine) steps: StepTimer,
     /// None while a single answer is decoded
     row_logits: Option<RowLogits>,
+    /// readback buffer of the last sampling
+    next_readback: usize,
     file: ModelFile,
 }
 
@@ -178,6 +181,7 @@ impl ModelRunner {
             page_view,
             steps,
             row_logits: None,
+            next_readback: 0,
             file,
         })
     }
@@ -411,7 +415,7 @@ impl ModelRunner {
     ) -> Result<(), EngineError> {
         match tokens {
             &[token] => {
-                let rows = &mut [Row { token, kv, policy: None }];
+                let rows = &mut [Row { token: NextToken::Known(token), kv, policy: None }];
                 self.exec.run_pass(gpu, &mut self.pacer, n_context, Pass::Rows(rows))
             }
             _ => self.exec.run_pass(gpu, &mut self.pacer, n_context, Pass::Chunk(tokens, &mut kv)),
@@ -429,44 +433,6 @@ impl ModelRunner {
 
     fn selects(&self, policy: AttentionMode) -> bool {
         self.exec.selector.is_some() && policy != AttentionMode::Exact
-    }
-
-    /// Begins the prefill of a prompt of `n_tokens`.
-    pub(in crate::engine) fn begin_prompt(&mut self, n_tokens: usize) {
-        self.exec.selector.iter_mut().for_each(|selector| selector.begin_prompt(n_tokens));
-    }
-
-    /// Policy state of an answer of up to `n_steps` tokens, whose prompt was prefilled last; None if the model has no policy.
-    ///
-    /// # Errors
-    /// Numbers of the policy that are out of range.
-    pub(in crate::engine) fn begin_answer(&mut self, n_steps: usize) -> Result<Option<SequencePolicy>, EngineError> {
-        let Executor { selector, model, .. } = &mut self.exec;
-        selector.as_mut().map(|selector| selector.begin_answer(n_steps, &model.dims)).transpose()
-    }
-
-    /// Runs the next token of the context, with the selection of `policy`, or with full attention if None.
-    pub(in crate::engine) fn decode(
-        &mut self,
-        gpu: &Gpu,
-        token: u32,
-        policy: Option<&mut SequencePolicy>,
-    ) -> Result<(), EngineError> {
-        self.decode_rows(gpu, self.tokens.len(), &mut [Row { token, kv: SequenceKv::Context, policy }])
-    }
-
-    /// Runs one token of each sequence, after `n_context` tokens that all of them share.
-    pub(in crate::engine) fn decode_rows(&mut self, gpu: &Gpu, n_context: usize, rows: &mut [Row]) -> Result<(), EngineError> {
-        let appended = match rows {
-            [Row { token, kv: SequenceKv::Context, .. }] => Some(*token),
-            _ => None,
-        };
-        if let Some(token) = appended {
-            self.exec.kv.append_tokens(n_context, &[token]);
-        }
-        self.exec.run_pass(gpu, &mut self.pacer, n_context, Pass::Rows(rows))?;
-        self.tokens.extend(appended);
-        Ok(())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Norms and matrix products of every layer of a model, bound.
 
 use super::bindings::{Builder, LinearOp, NormOp};
+use super::fused_ops::FusedOps;
 use crate::gpu::GpuError;
 use crate::gpu::kernels::linear::LinearActivation;
 
@@ -18,6 +19,8 @@ pub(in crate::engine) struct ModelOps {
     pub(in crate::engine) layers: Vec<LayerOps>,
     pub(in crate::engine) output_norm: NormOp,
     pub(in crate::engine) output: LinearOp,
+    /// for decode steps of one token; None if the products cannot be fused
+    pub(in crate::engine) fused: Option<FusedOps>,
 }
 
 impl Builder<'_> {
@@ -38,6 +41,7 @@ impl Builder<'_> {
             });
         }
         let output = self.linear(layout.output(), &act.h, &act.logits, LinearActivation::None, false)?;
-        Ok(ModelOps { layers, output_norm: self.norm(&layout.output_norm, &output)?, output })
+        let fused = self.fused_ops(&layers, &output)?;
+        Ok(ModelOps { layers, output_norm: self.norm(&layout.output_norm, &output)?, output, fused })
     }
 }

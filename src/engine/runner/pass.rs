@@ -24,9 +24,18 @@ pub(in crate::engine) enum SequenceKv<'a> {
     Own(&'a mut SequenceTail),
 }
 
+/// Source of the next token of a sequence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::engine) enum NextToken {
+    /// its id
+    Known(u32),
+    /// chosen by the GPU for the same row of the last pass, and not yet known to the CPU
+    OnDevice,
+}
+
 /// The next token of a sequence.
 pub(in crate::engine) struct Row<'a> {
-    pub token: u32,
+    pub token: NextToken,
     pub kv: SequenceKv<'a>,
     /// None if attention reads every page
     pub policy: Option<&'a mut SequencePolicy>,
@@ -115,11 +124,23 @@ impl SequenceKv<'_> {
 }
 
 impl<'a> Pass<'_, 'a> {
-    /// Tokens of the pass: T of a chunk, R rows.
-    pub fn tokens(&self) -> Vec<u32> {
+    /// Number of tokens: T of a chunk, R rows.
+    pub fn n_tokens(&self) -> usize {
         match self {
-            Pass::Chunk(tokens, _) => tokens.to_vec(),
-            Pass::Rows(rows) => rows.iter().map(|row| row.token).collect(),
+            Pass::Chunk(tokens, _) => tokens.len(),
+            Pass::Rows(rows) => rows.len(),
+        }
+    }
+
+    /// Ids of the tokens. None if they are on the device.
+    pub fn ids(&self) -> Option<Vec<u32>> {
+        let id_of = |row: &Row| match row.token {
+            NextToken::Known(id) => Some(id),
+            NextToken::OnDevice => None,
+        };
+        match self {
+            Pass::Chunk(tokens, _) => Some(tokens.to_vec()),
+            Pass::Rows(rows) => rows.iter().map(id_of).collect(),
         }
     }
 

@@ -8,5 +8,6 @@ pub(in crate::engine) struct RowLogits {
     pub(super) n_rows: usize,
     pub(super) output: LinearOp,
     pub(super) logits: Slice,
-    pub(super) readback: Buffer,
+    /// in turn, as those of a single row
+    pub(super) readbacks: Vec<Buffer>,
 }

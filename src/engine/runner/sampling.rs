@@ -2,8 +2,10 @@
 //!
 //! ```text
 //! x [R, C] ─► norm ─► output projection ─► logits [R, V] ─► row by row: argmax or top-k ─► one readback for all rows
+//!                                                                        └► best or drawn token ─► ids of the next pass
 //! ```
-//! A single answer is one row; its logits need no extra buffer.
+//! 1. A single answer is one row; its logits need no extra buffer. 2. Recording and reading are apart, so that the next step can
+//!    be recorded in between, with the token that the GPU chose. 3. The CPU decides: what it samples is the answer.
 //!
 //! Owner: the engine thread.
 
@@ -13,7 +15,7 @@ use crate::engine::runner::ModelRunner;
 use crate::engine::runner::row_logits::RowLogits;
 use crate::engine::sampler::Sampler;
 use crate::gpu::kernels::sample::{self, Candidates, TOP_K_BYTES};
-use crate::gpu::{Gpu, Slice};
+use crate::gpu::{Gpu, Slice, Submitted};
 use crate::telemetry::{KernelFamily, NO_LAYER};
 
 /// Result of sampling on the GPU.
@@ -26,6 +28,30 @@ pub(in crate::engine) enum SampleResult {
     All(Vec<f32>),
 }
 
+/// A row of a sampling that was read back.
+pub(in crate::engine) struct SampledRow {
+    pub result: SampleResult,
+    /// token that the GPU chose for the next pass; None if it chose none
+    pub predicted: Option<u32>,
+}
+
+/// Kind of result that a row is sampled from.
+#[derive(Clone, Copy)]
+enum RowSampling {
+    Best,
+    Few,
+    All,
+}
+
+/// A submitted sampling that was not read back yet.
+pub(in crate::engine) struct RecordedSampling {
+    submitted: Submitted,
+    /// submits up to this one are done when it is
+    n_submits: u64,
+    readback: usize,
+    rows: Vec<RowSampling>,
+}
+
 impl ModelRunner {
     /// Allocates buffers for the logits of `n_rows`. A single row needs none.
     ///
@@ -36,8 +62,9 @@ impl ModelRunner {
             self.row_logits = None;
         } else if self.row_logits.as_ref().is_none_or(|rows| rows.n_rows < n_rows) {
             let (output, logits) = self.exec.model.wide_output(gpu, n_rows)?;
-            let readback = gpu.readback_buffer("candidates", n_rows as u64 * TOP_K_BYTES)?;
-            self.row_logits = Some(RowLogits { n_rows, output, logits, readback });
+            let readback = || gpu.readback_buffer("candidates", n_rows as u64 * TOP_K_BYTES);
+            let readbacks = self.exec.model.act.readbacks.iter().map(|_| readback()).collect::<Result<_, _>>()?;
+            self.row_logits = Some(RowLogits { n_rows, output, logits, readbacks });
         }
         Ok(())
     }
@@ -51,43 +78,97 @@ impl ModelRunner {
         gpu: &Gpu,
         first_row: usize,
         samplers: &[&Sampler],
-    ) -> Result<Vec<SampleResult>, EngineError> {
+    ) -> Result<Vec<SampledRow>, EngineError> {
+        let recorded = self.record_sampling(gpu, first_row, samplers, 0)?;
+        self.read_sampling(gpu, &recorded)
+    }
+
+    /// Projects rows `first_row ..` of the last pass, one per sampler, and submits. `n_unread` samplings before this one were not
+    /// read back yet, at most one.
+    ///
+    /// # Errors
+    /// A lost device.
+    pub(in crate::engine) fn record_sampling(
+        &mut self,
+        gpu: &Gpu,
+        first_row: usize,
+        samplers: &[&Sampler],
+        n_unread: usize,
+    ) -> Result<RecordedSampling, EngineError> {
         let (exec, pacer, vocab_size) = (&self.exec, &mut self.pacer, self.exec.model.dims.vocab_size);
         let rows = self.row_logits.as_ref();
-        let (output, readback) =
-            rows.map_or((&exec.model.ops.output, &exec.model.act.readback), |rows| (&rows.output, &rows.readback));
+        let (output, readbacks) =
+            rows.map_or((&exec.model.ops.output, &exec.model.act.readbacks), |rows| (&rows.output, &rows.readbacks));
         debug_assert!(samplers.len() <= rows.map_or(1, |rows| rows.n_rows), "{} samplers have no room", samplers.len());
+        debug_assert!(n_unread < readbacks.len(), "{n_unread} unread samplings");
+        self.next_readback = (self.next_readback + 1) % readbacks.len();
         exec.run_output(gpu, pacer, output, (first_row, samplers.len()))?;
         pacer.mark(KernelFamily::Sample, NO_LAYER);
-        for (i, sampler) in samplers.iter().enumerate().filter(|(_, sampler)| !sampler.needs_all_logits()) {
+        let (ops, bindings) = (&exec.model.sample, &exec.model.sample_bindings);
+        let kinds: Vec<RowSampling> = samplers.iter().map(|sampler| RowSampling::of(sampler)).collect();
+        for (i, (sampler, kind)) in samplers.iter().zip(&kinds).enumerate() {
+            if matches!(kind, RowSampling::All) {
+                continue;
+            }
             if let Some(rows) = rows {
                 let logits = row_of(&rows.logits, i, vocab_size);
                 pacer.recorder.copy(&logits, &exec.model.act.logits.buffer.slice(0, logits.size));
             }
-            match sampler.is_greedy() {
-                true => exec.model.sample.record_argmax(&mut pacer.recorder, &exec.model.sample_bindings, vocab_size),
-                false => {
-                    exec.model.sample.record_top_k(&mut pacer.recorder, &exec.model.sample_bindings, vocab_size, TOP_K_CANDIDATES)
+            let next_id = exec.model.act.ids.buffer.slice(exec.model.act.ids.offset + 4 * i as u64, 4);
+            match kind {
+                RowSampling::Best => {
+                    ops.record_argmax(&mut pacer.recorder, bindings, vocab_size);
+                    if ops.can_draw() {
+                        ops.record_best_id(&mut pacer.recorder, bindings, &next_id);
+                    }
+                }
+                _ => {
+                    ops.record_top_k(&mut pacer.recorder, bindings, vocab_size, TOP_K_CANDIDATES);
+                    if ops.can_draw() {
+                        ops.record_draw(&mut pacer.recorder, bindings, sampler.draw(n_unread));
+                        ops.record_drawn_id(&mut pacer.recorder, bindings, &next_id);
+                    }
                 }
             }
-            let to = readback.slice(i as u64 * TOP_K_BYTES, TOP_K_BYTES);
+            let to = readbacks[self.next_readback].slice(i as u64 * TOP_K_BYTES, TOP_K_BYTES);
             pacer.recorder.copy(&exec.model.act.result.buffer.slice(0, TOP_K_BYTES), &to);
         }
+        let submitted = pacer.submit(gpu)?;
+        Ok(RecordedSampling { submitted, n_submits: pacer.n_submits(), readback: self.next_readback, rows: kinds })
+    }
+
+    /// Waits for a sampling and reads it back. All logits are those of the last sampling recorded.
+    ///
+    /// # Errors
+    /// A lost device.
+    pub(in crate::engine) fn read_sampling(
+        &mut self,
+        gpu: &Gpu,
+        recorded: &RecordedSampling,
+    ) -> Result<Vec<SampledRow>, EngineError> {
+        let RecordedSampling { submitted, n_submits, readback, rows } = recorded;
         let mut bytes = Vec::new();
-        if samplers.iter().any(|sampler| !sampler.needs_all_logits()) {
-            let submitted = pacer.submit(gpu)?;
-            bytes = pacer.read_after(gpu, &submitted, readback, <[u8]>::to_vec)?;
+        if rows.iter().any(|kind| !matches!(kind, RowSampling::All)) {
+            let readbacks = self.row_logits.as_ref().map_or(&self.exec.model.act.readbacks, |rows| &rows.readbacks);
+            bytes = self.pacer.read_after(gpu, submitted, &readbacks[*readback], <[u8]>::to_vec)?;
         }
-        pacer.finish(gpu)?;
-        let candidates = |i: usize| bytes.get(i * TOP_K_BYTES as usize..).unwrap_or_default();
-        let result = |(i, sampler): (usize, &&Sampler)| {
-            Ok(match sampler {
-                sampler if sampler.needs_all_logits() => SampleResult::All(self.logits_of(gpu, i)?),
-                sampler if sampler.is_greedy() => SampleResult::Greedy(sample::parse_argmax(candidates(i)).0),
-                _ => SampleResult::Few(sample::parse_top_k(candidates(i), TOP_K_CANDIDATES)),
-            })
+        self.pacer.wait_for(gpu, *n_submits)?;
+        let can_draw = self.exec.model.sample.can_draw();
+        let of_row = |(i, kind): (usize, &RowSampling)| {
+            let bytes = bytes.get(i * TOP_K_BYTES as usize..).unwrap_or_default();
+            let (result, predicted) = match kind {
+                RowSampling::All => (SampleResult::All(self.logits_of(gpu, i)?), None),
+                RowSampling::Best => {
+                    let best = sample::parse_argmax(bytes).0;
+                    (SampleResult::Greedy(best), Some(best))
+                }
+                RowSampling::Few => {
+                    (SampleResult::Few(sample::parse_top_k(bytes, TOP_K_CANDIDATES)), Some(sample::parse_drawn(bytes)))
+                }
+            };
+            Ok(SampledRow { result, predicted: predicted.filter(|_| can_draw) })
         };
-        samplers.iter().enumerate().map(result).collect()
+        rows.iter().enumerate().map(of_row).collect()
     }
 
     /// Logits f32 `[V]` of the last decoded token. Waits for the GPU.
@@ -109,6 +190,16 @@ impl ModelRunner {
         let vocab_size = self.exec.model.dims.vocab_size;
         let logits = self.row_logits.as_ref().map_or(&self.exec.model.act.logits, |rows| &rows.logits);
         Ok(bytemuck::pod_collect_to_vec(&gpu.download(&row_of(logits, i, vocab_size))?))
+    }
+}
+
+impl RowSampling {
+    fn of(sampler: &Sampler) -> RowSampling {
+        match (sampler.needs_all_logits(), sampler.is_greedy()) {
+            (true, _) => RowSampling::All,
+            (false, true) => RowSampling::Best,
+            (false, false) => RowSampling::Few,
+        }
     }
 }
 

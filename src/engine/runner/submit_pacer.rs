@@ -25,6 +25,8 @@ pub struct SubmitPacer {
     /// commands of the next submit
     pub recorder: Recorder,
     in_flight: VecDeque<Submitted>,
+    /// submits so far
+    n_submits: u64,
     /// measured prefill speed, floating-point operations per second
     flops_per_s: f64,
     /// true before the first measurement on a real GPU
@@ -52,6 +54,7 @@ impl SubmitPacer {
         SubmitPacer {
             recorder: Recorder::new(),
             in_flight: VecDeque::new(),
+            n_submits: 0,
             flops_per_s: if gpu.is_software() { 6e9 } else { 2e12 },
             is_unknown: !gpu.is_software(),
             whole: false,
@@ -155,6 +158,7 @@ impl SubmitPacer {
         self.encode += submitted.encode;
         self.n_dispatches += submitted.n_dispatches;
         self.in_flight.push_back(submitted.clone());
+        self.n_submits += 1;
         while self.in_flight.len() > if self.whole { MAX_PARTS_IN_FLIGHT } else { MAX_IN_FLIGHT } {
             self.wait_oldest(gpu)?;
         }
@@ -197,6 +201,23 @@ impl SubmitPacer {
         self.flush(gpu)?;
         self.pause();
         while !self.in_flight.is_empty() {
+            self.wait_oldest(gpu)?;
+        }
+        Ok(())
+    }
+
+    /// Number of submits so far.
+    pub fn n_submits(&self) -> u64 {
+        self.n_submits
+    }
+
+    /// Waits for the first `n_submits` submits. Later ones may run on.
+    ///
+    /// # Errors
+    /// A lost device.
+    pub fn wait_for(&mut self, gpu: &Gpu, n_submits: u64) -> Result<(), GpuError> {
+        self.pause();
+        while !self.in_flight.is_empty() && self.n_submits - (self.in_flight.len() as u64) < n_submits {
             self.wait_oldest(gpu)?;
         }
         Ok(())

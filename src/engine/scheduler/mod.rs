@@ -8,13 +8,15 @@
 //! 1. A single answer is a batch of one: all of its tokens go to the context, which keeps them for the next turn of the chat.
 //! 2. The sequences of a larger batch share the pages of their common prefix and append to tails of their own, so none changes a
 //!    page that another reads. 3. A sequence leaves when it ends; a waiting one joins between two steps if its tail fits.
-//! 4. A stop takes effect between chunks and between steps, for one sequence or for all. 5. After a lost device or a corrupt page
-//!    the worker repairs the context, and the sequences continue from their tokens.
+//! 4. A stop takes effect between chunks and between steps, for one sequence or for all. 5. A step is recorded while the one before
+//!    it still runs ([`step`]). 6. After a lost device or a corrupt page the worker repairs the context, and the sequences continue
+//!    from their tokens.
 //!
 //! Owner: the engine thread. Limits: the tail of a batched sequence lies in VRAM as a whole.
 
 mod generate_batch;
 pub(in crate::engine) mod sequence_tail;
+mod step;
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -24,7 +26,6 @@ use crate::engine::api::{AttentionMode, EngineEvent, StopReason};
 use crate::engine::context::document_parts::DocumentTokens;
 use crate::engine::error::EngineError;
 use crate::engine::handle::EnginePort;
-use crate::engine::runner::pass::{Row, SequenceKv};
 use crate::engine::runner::{ModelRunner, UsageCounters};
 use crate::engine::selection::sequence_policy::{MassSteps, SequencePolicy};
 use crate::engine::sequence::{Sequence, millis};
@@ -33,6 +34,7 @@ use crate::kv::KvSpec;
 use crate::telemetry::{self, Phase, StepKind};
 use crate::token::Detokenizer;
 use sequence_tail::{SequenceTail, tail_bytes};
+use step::Step;
 
 /// Sequences that are answered together, and their progress; survives a lost device.
 pub(in crate::engine) struct Scheduler {
@@ -42,6 +44,8 @@ pub(in crate::engine) struct Scheduler {
     /// documents that the prompts begin with
     documents: Option<DocumentTokens>,
     before: Option<UsageCounters>,
+    /// step whose tokens the CPU does not know yet
+    ahead: Option<Step>,
 }
 
 struct Scheduled {
@@ -73,7 +77,13 @@ impl Scheduler {
     /// join as these leave.
     pub(in crate::engine) fn new(mut sequences: Vec<Sequence>, documents: Option<DocumentTokens>, n_at_once: usize) -> Scheduler {
         let waiting = sequences.split_off(n_at_once.clamp(1, sequences.len().max(1)).min(sequences.len())).into();
-        Scheduler { sequences: sequences.into_iter().map(Scheduled::new).collect(), waiting, documents, before: None }
+        Scheduler {
+            sequences: sequences.into_iter().map(Scheduled::new).collect(),
+            waiting,
+            documents,
+            before: None,
+            ahead: None,
+        }
     }
 
     /// Number of the first `sequences` that fit into `room` bytes of VRAM, with the bytes of their tails.
@@ -163,6 +173,7 @@ impl Scheduler {
         port: &EnginePort,
         placement: Placement,
     ) -> Result<(), EngineError> {
+        self.ahead = None;
         while self.admit(gpu, runner, port, placement)? {
             self.step(gpu, runner, port, placement)?;
         }
@@ -252,41 +263,6 @@ impl Scheduler {
         let prefill = self.sequences.iter().map(|scheduled| scheduled.sequence.prefill).max().unwrap_or_default();
         runner.flush(gpu, port, prefill)
     }
-
-    /// One more token of every answer.
-    fn step(&mut self, gpu: &Gpu, runner: &mut ModelRunner, port: &EnginePort, placement: Placement) -> Result<(), EngineError> {
-        let began = Instant::now();
-        let (encode, dispatches) = (runner.pacer.encode, runner.pacer.n_dispatches);
-        let n_context = match placement {
-            Placement::Tails { n_shared, .. } => n_shared,
-            Placement::Context => {
-                runner.reserve(gpu, runner.tokens.len() + 1)?;
-                self.unfinished().for_each(|scheduled| scheduled.sequence.measure_step(gpu, runner));
-                runner.tokens.len()
-            }
-        };
-        runner.pacer.set_whole(true);
-        let mut rows: Vec<Row> = self.unfinished().filter_map(Scheduled::row).collect();
-        let n_rows = rows.len();
-        runner.decode_rows(gpu, n_context, &mut rows)?;
-        let samplers: Vec<_> = self.sequences.iter().filter(|s| !s.is_done).map(|s| &s.sequence.sampler).collect();
-        let sampled = runner.sample(gpu, 0, &samplers)?;
-        runner.end_step(StepKind::Decode, n_context, n_rows);
-        runner.drain_events(gpu, port)?;
-        if matches!(placement, Placement::Context) {
-            runner.show_pages(port);
-        }
-        let vocab_size = runner.exec.model.dims.vocab_size;
-        for (row, (scheduled, result)) in self.unfinished().zip(sampled).enumerate() {
-            let sequence = &mut scheduled.sequence;
-            let token = sequence.sample(result, vocab_size, || runner.logits_of(gpu, row))?;
-            sequence.record_sampled(began);
-            sequence.encode += runner.pacer.encode - encode;
-            sequence.dispatches = runner.pacer.n_dispatches - dispatches;
-            scheduled.take(gpu, runner, port, token)?;
-        }
-        Ok(())
-    }
 }
 
 impl Scheduled {
@@ -346,8 +322,8 @@ impl Scheduled {
             }
         }
         let vocab_size = runner.exec.model.dims.vocab_size;
-        for result in sampled {
-            let token = self.sequence.sample(result, vocab_size, || runner.logits_of(gpu, 0))?;
+        for row in sampled {
+            let token = self.sequence.sample(row.result, vocab_size, || runner.logits_of(gpu, 0))?;
             self.sequence.record_sampled(began);
             if let Some(active) = self.active.as_mut().filter(|_| is_alone) {
                 runner.steps.end_phase(Phase::FirstToken, active.phase_began);
@@ -356,13 +332,6 @@ impl Scheduled {
             self.take(gpu, runner, port, token)?;
         }
         Ok(())
-    }
-
-    /// The row of the next step: the token that was sampled last.
-    fn row(&mut self) -> Option<Row<'_>> {
-        let (active, token) = (self.active.as_mut()?, *self.sequence.generated.last()?);
-        let kv = active.tail.as_mut().map_or(SequenceKv::Context, SequenceKv::Own);
-        Some(Row { token, kv, policy: active.policy.as_mut() })
     }
 
     /// Adds the next token to the answer.
@@ -398,7 +367,11 @@ impl Scheduled {
                 runner.emit_page_attention(port, self.sequence.id);
                 runner.tokens.len()
             }
-            (false, StopReason::Cancelled) => runner.tokens.len() + tail.map_or(0, |tail| tail.n_tokens),
+            // A step recorded ahead may have added a token.
+            (false, StopReason::Cancelled) => {
+                let n_tokens = runner.tokens.len() + tail.map_or(0, |tail| tail.n_tokens);
+                n_tokens.min(self.sequence.context_used())
+            }
             (false, _) => self.sequence.context_used(),
         };
         let selection = active.as_ref().and_then(|active| active.policy.as_ref()?.summary());

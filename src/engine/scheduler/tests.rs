@@ -6,7 +6,8 @@ use super::*;
 use crate::base::Rng;
 use crate::engine::api::{KvDtype, LoadOptions, ModelSource, Sampling};
 use crate::engine::runner::open;
-use crate::engine::runner::sampling::SampleResult;
+use crate::engine::runner::pass::{NextToken, Row, SequenceKv};
+use crate::engine::runner::sampling::{SampleResult, SampledRow};
 use crate::engine::sampler::Sampler;
 use crate::gpu::testing::gpu;
 use crate::telemetry::Hub;
@@ -49,7 +50,7 @@ fn logits_of_rows_match_each_row_alone() {
         for rest in &rests {
             runner.truncate(N_SHARED);
             read(&mut runner, &rest[..rest.len() - 1]);
-            runner.decode(&gpu, rest[rest.len() - 1], None).unwrap();
+            runner.decode(&gpu, NextToken::Known(rest[rest.len() - 1]), None).unwrap();
             alone.push(runner.last_logits(&gpu).unwrap());
         }
         runner.truncate(N_SHARED);
@@ -63,7 +64,10 @@ fn logits_of_rows_match_each_row_alone() {
             }
             tails.push(tail);
         }
-        let row = |(tail, rest): (_, &Vec<u32>)| Row { token: *rest.last().unwrap(), kv: SequenceKv::Own(tail), policy: None };
+        let row = |(tail, rest): (_, &Vec<u32>)| {
+            let token = NextToken::Known(*rest.last().unwrap());
+            Row { token, kv: SequenceKv::Own(tail), policy: None }
+        };
         let mut rows: Vec<Row> = tails.iter_mut().zip(&rests).map(row).collect();
         runner.decode_rows(&gpu, N_SHARED, &mut rows).unwrap();
         // A repetition penalty needs all logits.
@@ -73,10 +77,10 @@ fn logits_of_rows_match_each_row_alone() {
         let mut tail = SequenceTail::new(&gpu, &runner.exec, rests[1].len()).unwrap();
         runner.run_tokens(&gpu, &rests[1], N_SHARED, SequenceKv::Own(&mut tail)).unwrap();
         let first = runner.sample(&gpu, rests[1].len() - 1, &[&sampler]).unwrap();
-        let [SampleResult::All(first)] = first.as_slice() else { panic!("not all logits") };
+        let [SampledRow { result: SampleResult::All(first), .. }] = first.as_slice() else { panic!("not all logits") };
         assert!(kld(&alone[1], first) <= limit, "{kv_dtype:?}: {:.1e}", kld(&alone[1], first));
         for (alone, result) in alone.iter().zip(result) {
-            let SampleResult::All(logits) = result else { panic!("not all logits") };
+            let SampleResult::All(logits) = result.result else { panic!("not all logits") };
             let kld = kld(alone, &logits);
             assert!(kld <= limit, "{kv_dtype:?}: {kld:.1e}");
         }

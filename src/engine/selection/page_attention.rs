@@ -65,10 +65,15 @@ impl Executor {
 impl ModelRunner {
     /// Prepares the measurement of step `step` of an exact answer, if it is due.
     pub(in crate::engine) fn measure_step(&mut self, gpu: &Gpu, step: usize) {
-        let is_due = MassSteps::Few.holds(step) && self.exec.attention_meter.n_steps < MAX_EXACT_STEPS;
-        if is_due && self.exec.selector.is_none() {
+        if self.measures_step(step) {
             self.exec.measure_next(gpu);
         }
+    }
+
+    /// True if the measurement of step `step` of an exact answer is due.
+    pub(in crate::engine) fn measures_step(&self, step: usize) -> bool {
+        let is_due = MassSteps::Few.holds(step) && self.exec.attention_meter.n_steps < MAX_EXACT_STEPS;
+        is_due && self.exec.selector.is_none()
     }
 
     /// Emits the page attention of the answer, if it was measured and the context has text.

@@ -21,6 +21,7 @@ use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
 use crate::engine::api::MassKept;
 use crate::engine::error::EngineError;
 use crate::engine::runner::executor::Executor;
+use crate::engine::runner::fused_ops::HiddenForm;
 use crate::engine::runner::pass::{Row, Splits};
 use crate::engine::runner::submit_pacer::SubmitPacer;
 use crate::engine::selection::lookahead::Prefetched;
@@ -176,7 +177,7 @@ impl Executor {
         let is_offloaded = || next < self.model.dims.n_layer && !self.kv.is_all_resident(next, n_pages as u32);
         let lookahead = s.lookahead.as_ref().filter(|_| !self.synchronous && is_offloaded());
         if let Some(lookahead) = lookahead {
-            self.record_qkv(gpu, pacer, next, n_rows)?;
+            self.record_qkv(gpu, pacer, next, n_rows, HiddenForm::Plain)?;
             let rope_append = &self.model.rope_append;
             lookahead.record(&mut pacer.recorder, rope_append, &s.score_pages, next, (n_pages, n_rows));
             pacer.recorder.copy(&bounds, &s.scorer.readback.slice(size, size));

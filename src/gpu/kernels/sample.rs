@@ -1,7 +1,8 @@
 //! Sampling on the GPU: the best token, or the top-k candidates with the maximum and sum of the softmax.
 //!
 //! A software device searches the vocabulary with one workgroup. On a real GPU, many workgroups search a slice each, and one
-//! merges their results.
+//! merges their results. There, a token is also drawn from the candidates, so that the next step can begin before the CPU has
+//! sampled. The CPU decides: if it samples another token, that step is discarded.
 
 use std::sync::Arc;
 
@@ -17,11 +18,17 @@ pub const TOP_K_BYTES: u64 = (4 + 2 * CANDIDATE_CAPACITY as u64) * 4;
 
 /// Slices of the vocabulary on a real GPU.
 const SLICES: usize = 32;
+/// Word of the result of [`Sample::record_argmax`] with the token.
+const BEST_WORD: usize = 0;
+/// Word of the result of [`Sample::record_draw`] with the token.
+const DRAWN_WORD: usize = 3;
 
 /// The compiled kernels.
 pub struct Sample {
     argmax: Search,
     top_k: Search,
+    /// None on a software device
+    draw: Option<Arc<Kernel>>,
     slices: Option<Slice>,
 }
 
@@ -35,6 +42,8 @@ struct Search {
 pub struct SampleBindings {
     argmax: SearchBinding,
     top_k: SearchBinding,
+    draw: Option<Binding>,
+    out: Slice,
 }
 
 struct SearchBinding {
@@ -68,6 +77,32 @@ struct TopKParams {
     k: u32,
 }
 
+/// Parameters of one draw from the candidates.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Draw {
+    /// candidates that remain; 0: all
+    pub top_k: u32,
+    /// fraction of the mass that remains; 1: all
+    pub top_p: f32,
+    /// least fraction of the mass of the best token; 0: none
+    pub min_p: f32,
+    /// positive
+    pub temperature: f32,
+    /// uniform in [0, 1)
+    pub random: f32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+struct DrawParams {
+    keeps: u32,
+    top_k: u32,
+    top_p: f32,
+    min_p: f32,
+    temperature: f32,
+    random: f32,
+}
+
 /// Part of a search.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
@@ -78,7 +113,7 @@ enum Part {
 
 fn key(shader: &'static str, part: Part) -> KernelKey {
     let mut defines = vec![];
-    if shader == "sample/top_k" {
+    if shader != "sample/argmax" {
         defines.push(("CAPACITY", CANDIDATE_CAPACITY.to_string()));
     }
     if part != Part::Whole {
@@ -90,7 +125,8 @@ fn key(shader: &'static str, part: Part) -> KernelKey {
 
 pub(super) fn variants() -> Vec<KernelKey> {
     let parts = [Part::Whole, Part::Slice, Part::Merge];
-    ["sample/argmax", "sample/top_k"].into_iter().flat_map(|shader| parts.map(|part| key(shader, part))).collect()
+    let searches = ["sample/argmax", "sample/top_k"].into_iter().flat_map(|shader| parts.map(|part| key(shader, part)));
+    searches.chain([key("sample/draw", Part::Whole)]).collect()
 }
 
 impl Search {
@@ -120,7 +156,7 @@ impl Search {
 }
 
 impl Sample {
-    /// Compiles both ops.
+    /// Compiles the ops.
     ///
     /// # Errors
     /// A kernel that does not compile, out of VRAM, or a lost device.
@@ -130,17 +166,19 @@ impl Sample {
         Ok(Sample {
             argmax: Search::new(gpu, "sample/argmax", in_slices)?,
             top_k: Search::new(gpu, "sample/top_k", in_slices)?,
+            draw: in_slices.then(|| gpu.kernel(&key("sample/draw", Part::Whole))).transpose()?,
             slices: slices.map(|buffer| buffer.all()),
         })
     }
 
-    /// Binds logits f32 `[V]` and a result buffer of at least [`TOP_K_BYTES`], for either op.
+    /// Binds logits f32 `[V]` and a result buffer of at least [`TOP_K_BYTES`], for every op.
     ///
     /// # Errors
     /// Buffers that the GPU refuses to bind.
     pub fn bind(&self, gpu: &Gpu, logits: &Slice, out: &Slice) -> Result<SampleBindings, GpuError> {
         let bind = |op: &Search| op.bind(gpu, logits, self.slices.as_ref(), out);
-        Ok(SampleBindings { argmax: bind(&self.argmax)?, top_k: bind(&self.top_k)? })
+        let draw = self.draw.as_ref().map(|kernel| gpu.bind(kernel, &[out])).transpose()?;
+        Ok(SampleBindings { argmax: bind(&self.argmax)?, top_k: bind(&self.top_k)?, draw, out: out.clone() })
     }
 
     /// Records the search for the best token.
@@ -153,11 +191,43 @@ impl Sample {
         let params = TopKParams { vocab_size: vocab_size as u32, k: k.min(TOP_K_CANDIDATES) as u32 };
         self.top_k.record(recorder, &bindings.top_k, &params);
     }
+
+    /// True if the GPU can draw from the candidates.
+    pub fn can_draw(&self) -> bool {
+        self.draw.is_some()
+    }
+
+    /// Records a draw from the candidates of `record_top_k`, which must precede it. Nothing on a software device.
+    pub fn record_draw(&self, recorder: &mut Recorder, bindings: &SampleBindings, draw: Draw) {
+        let (Some(kernel), Some(binding)) = (&self.draw, &bindings.draw) else { return };
+        let Draw { top_k, top_p, min_p, temperature, random } = draw;
+        let params = DrawParams { keeps: TOP_K_CANDIDATES as u32, top_k, top_p, min_p, temperature, random };
+        recorder.dispatch(kernel, binding, &params, [1, 1, 1]);
+    }
+
+    /// Records the copy of the best token to `id`, a u32, after `record_argmax`.
+    pub fn record_best_id(&self, recorder: &mut Recorder, bindings: &SampleBindings, id: &Slice) {
+        recorder.copy(&word_slice(&bindings.out, BEST_WORD), id);
+    }
+
+    /// Records the copy of the drawn token to `id`, a u32, after `record_draw`.
+    pub fn record_drawn_id(&self, recorder: &mut Recorder, bindings: &SampleBindings, id: &Slice) {
+        recorder.copy(&word_slice(&bindings.out, DRAWN_WORD), id);
+    }
+}
+
+fn word_slice(out: &Slice, i: usize) -> Slice {
+    out.buffer.slice(out.offset + 4 * i as u64, 4)
+}
+
+/// Token in the result of `record_draw`.
+pub fn parse_drawn(bytes: &[u8]) -> u32 {
+    word(bytes, DRAWN_WORD)
 }
 
 /// Token and logit in the result of `record_argmax`.
 pub fn parse_argmax(bytes: &[u8]) -> (u32, f32) {
-    (word(bytes, 0), f32::from_bits(word(bytes, 1)))
+    (word(bytes, BEST_WORD), f32::from_bits(word(bytes, 1)))
 }
 
 /// Candidates in the result of `record_top_k`.

@@ -15,6 +15,7 @@ mod activations;
 pub mod bench;
 mod embed;
 mod format;
+mod fused;
 mod matrix_units;
 mod repack;
 mod spec;
@@ -25,6 +26,7 @@ use std::sync::Arc;
 pub use activations::{ActivationForm, ConvertActivations, ConvertedSlices};
 pub use embed::Embed;
 pub use format::{COL_GROUP, ROW_TILE, WeightFormat};
+pub use fused::{FusedMatvec, FusedOutput, FusedSlices, Fusion};
 pub use matrix_units::MatrixUnits;
 pub use spec::{LinearActivation, LinearSpec, MAX_MATVEC_TOKENS};
 pub use variant::{LinearOp, LinearVariant, Precision};
@@ -138,9 +140,9 @@ impl Linear {
         Ok(LinearBinding { matvec: self.matvec.bind(gpu, &slices)?, matmul: self.matmul.bind(gpu, &slices)? })
     }
 
-    /// Storage format of the weights.
-    pub fn format(&self) -> WeightFormat {
-        self.spec.format
+    /// Configuration of the op.
+    pub fn spec(&self) -> &LinearSpec {
+        &self.spec
     }
 
     /// The op for `n_tokens`.
@@ -259,5 +261,6 @@ pub(super) fn variants() -> Vec<KernelKey> {
     keys.extend(embed::variants());
     keys.extend(bench::variants());
     keys.extend(activations::variants());
+    keys.extend(fused::variants());
     keys
 }

@@ -20,6 +20,19 @@ pub enum LinearActivation {
     Relu,
 }
 
+impl LinearActivation {
+    /// Define of the shaders.
+    pub(super) fn define(self) -> Option<&'static str> {
+        match self {
+            LinearActivation::None => None,
+            LinearActivation::SwiGlu => Some("SWIGLU"),
+            LinearActivation::GeluTanh => Some("GELU_TANH"),
+            LinearActivation::Gelu => Some("GELU_ERF"),
+            LinearActivation::Relu => Some("RELU"),
+        }
+    }
+}
+
 /// Configuration of the op.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LinearSpec {

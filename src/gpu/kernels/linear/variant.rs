@@ -37,8 +37,8 @@ pub enum Precision {
 /// Token counts of the matvec kernels that read converted activations: each reads the weights once for as many tokens.
 const CONVERTED_TOKENS: [usize; 3] = [1, 4, 8];
 /// Rows and lanes per workgroup of these kernels.
-const CONVERTED_ROWS: usize = 4;
-const CONVERTED_LANES: usize = 128;
+pub(super) const CONVERTED_ROWS: usize = 4;
+pub(super) const CONVERTED_LANES: usize = 128;
 
 /// Weight sharing between the tokens of a dispatch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -209,13 +209,7 @@ impl LinearVariant {
         let (is_plain, dot4) = (input == ActivationForm::F32, matches!(input, ActivationForm::Bytes { .. }));
         let halves = input == ActivationForm::Halves;
         let mut names = vec![spec.format.define()];
-        names.extend(match spec.activation {
-            LinearActivation::None => None,
-            LinearActivation::SwiGlu => Some("SWIGLU"),
-            LinearActivation::GeluTanh => Some("GELU_TANH"),
-            LinearActivation::Gelu => Some("GELU_ERF"),
-            LinearActivation::Relu => Some("RELU"),
-        });
+        names.extend(spec.activation.define());
         for (present, name) in [
             (spec.bias, "BIAS"),
             (spec.residual, "RESIDUAL"),

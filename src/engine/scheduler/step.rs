@@ -1,0 +1,174 @@
+//! Step: one token of every running sequence; on a real GPU recorded while the step before it still runs.
+//!
+//! ```text
+//! step N (known tokens, or recorded ahead) ─► record step N+1 with the tokens on the device ─► read N ─► sample, emit
+//!                                                              └ discarded: the CPU samples another token, or a sequence ends
+//! ```
+//! 1. Each recorded step has the rows of all running sequences. If these change, the next step has known tokens. 2. A step with
+//!    known tokens begins at the last token of each answer, so nothing of a discarded step remains.
+//!
+//! Owner: the engine thread. Limits: no selection by a policy, no step that measures attention, no waiting sequences.
+
+use std::time::{Duration, Instant};
+
+use crate::engine::api::{AttentionMode, RequestId};
+use crate::engine::error::EngineError;
+use crate::engine::handle::EnginePort;
+use crate::engine::runner::ModelRunner;
+use crate::engine::runner::pass::{NextToken, Row, SequenceKv};
+use crate::engine::runner::sampling::{RecordedSampling, SampleResult, SampledRow};
+use crate::engine::scheduler::{Placement, Scheduled, Scheduler};
+use crate::gpu::Gpu;
+use crate::telemetry::StepKind;
+
+/// A recorded step whose tokens were not read back yet.
+pub(super) struct Step {
+    /// requests of its rows
+    rows: Vec<RequestId>,
+    /// tokens before those of the step
+    n_context: usize,
+    sampling: RecordedSampling,
+    encode: Duration,
+    n_dispatches: usize,
+}
+
+impl Scheduler {
+    /// One more token of every answer.
+    pub(super) fn step(
+        &mut self,
+        gpu: &Gpu,
+        runner: &mut ModelRunner,
+        port: &EnginePort,
+        placement: Placement,
+    ) -> Result<(), EngineError> {
+        let began = Instant::now();
+        runner.pacer.set_whole(true);
+        let mut step = match self.ahead.take() {
+            Some(step) => {
+                self.unfinished().for_each(|scheduled| scheduled.sequence.n_ahead += 1);
+                self.confirm(runner, placement);
+                step
+            }
+            None => self.record_step(gpu, runner, placement, 0)?,
+        };
+        if self.may_record_ahead(gpu, runner, placement, &step) {
+            self.ahead = Some(self.record_step(gpu, runner, placement, 1)?);
+        }
+        let mut sampled = runner.read_sampling(gpu, &step.sampling)?;
+        if self.ahead.is_some() && self.needs_logits_of(&step, &sampled, runner.exec.model.dims.vocab_size) {
+            // The step ahead has overwritten the logits.
+            self.ahead = None;
+            if matches!(placement, Placement::Context) {
+                runner.truncate(runner.tokens.len().saturating_sub(1));
+            }
+            self.unfinished().for_each(|scheduled| scheduled.sequence.may_run_ahead = false);
+            step = self.record_step(gpu, runner, placement, 0)?;
+            sampled = runner.read_sampling(gpu, &step.sampling)?;
+        }
+        runner.end_step(StepKind::Decode, step.n_context, step.rows.len());
+        runner.drain_events(gpu, port)?;
+        if matches!(placement, Placement::Context) {
+            runner.show_pages(port);
+        }
+        let vocab_size = runner.exec.model.dims.vocab_size;
+        let mut is_predicted = true;
+        for (row, (id, SampledRow { result, predicted })) in step.rows.iter().zip(sampled).enumerate() {
+            let Some(scheduled) = self.unfinished().find(|scheduled| scheduled.sequence.id == *id) else { continue };
+            let sequence = &mut scheduled.sequence;
+            let token = sequence.sample(result, vocab_size, || runner.logits_of(gpu, row))?;
+            is_predicted &= predicted == Some(token);
+            sequence.record_sampled(began);
+            sequence.encode += step.encode;
+            sequence.dispatches = step.n_dispatches;
+            scheduled.take(gpu, runner, port, token)?;
+        }
+        if !is_predicted {
+            self.ahead = None;
+        }
+        Ok(())
+    }
+
+    /// Records a step of all running sequences, after `n_unread` recorded ones whose tokens are on the device.
+    fn record_step(
+        &mut self,
+        gpu: &Gpu,
+        runner: &mut ModelRunner,
+        placement: Placement,
+        n_unread: usize,
+    ) -> Result<Step, EngineError> {
+        let (encode, n_dispatches) = (runner.pacer.encode, runner.pacer.n_dispatches);
+        let n_context = match placement {
+            Placement::Tails { n_shared, .. } => n_shared,
+            Placement::Context => {
+                runner.reserve(gpu, runner.tokens.len() + 1)?;
+                self.unfinished().for_each(|scheduled| scheduled.sequence.measure_step(gpu, runner));
+                runner.tokens.len()
+            }
+        };
+        let is_known = n_unread == 0;
+        let (mut rows, mut ids) = (Vec::new(), Vec::new());
+        for scheduled in self.unfinished() {
+            ids.push(scheduled.sequence.id);
+            rows.extend(scheduled.row(n_context, is_known));
+        }
+        runner.decode_rows(gpu, n_context, &mut rows)?;
+        let samplers: Vec<_> = self.sequences.iter().filter(|s| !s.is_done).map(|s| &s.sequence.sampler).collect();
+        let sampling = runner.record_sampling(gpu, 0, &samplers, n_unread)?;
+        let (encode, n_dispatches) = (runner.pacer.encode - encode, runner.pacer.n_dispatches - n_dispatches);
+        Ok(Step { rows: ids, n_context, sampling, encode, n_dispatches })
+    }
+
+    /// Counts the tokens of the step that was recorded ahead: now they are known.
+    fn confirm(&mut self, runner: &mut ModelRunner, placement: Placement) {
+        if !matches!(placement, Placement::Context) {
+            return;
+        }
+        if let Some(token) = self.unfinished().find_map(|scheduled| scheduled.sequence.generated.last().copied()) {
+            runner.confirm(token);
+        }
+    }
+
+    /// True if the step after `step` may be recorded before the tokens of `step` are known.
+    fn may_record_ahead(&mut self, gpu: &Gpu, runner: &ModelRunner, placement: Placement, step: &Step) -> bool {
+        let is_context = matches!(placement, Placement::Context);
+        let may = runner.may_record_ahead(gpu, is_context) && self.waiting.is_empty();
+        let same_rows = || self.sequences.iter().filter(|s| !s.is_done).map(|s| s.sequence.id).eq(step.rows.iter().copied());
+        may && same_rows() && self.unfinished().all(|scheduled| scheduled.may_record_ahead(runner, is_context))
+    }
+
+    /// True if some sequence cannot be sampled without all logits.
+    fn needs_logits_of(&mut self, step: &Step, sampled: &[SampledRow], vocab_size: usize) -> bool {
+        let rows = step.rows.iter().zip(sampled);
+        rows.into_iter().any(|(id, row)| {
+            let SampleResult::Few(candidates) = &row.result else { return false };
+            let sequence = self.unfinished().map(|scheduled| &scheduled.sequence).find(|sequence| sequence.id == *id);
+            sequence.is_some_and(|sequence| sequence.sampler.clone().sample(candidates, vocab_size).is_none())
+        })
+    }
+}
+
+impl Scheduled {
+    /// The row of the next step: the token that was sampled last if it `is_known`, otherwise the one on the device. Known tokens
+    /// follow the last one of the answer.
+    fn row(&mut self, n_context: usize, is_known: bool) -> Option<Row<'_>> {
+        let n_own = self.sequence.context_used();
+        let (active, token) = (self.active.as_mut()?, *self.sequence.generated.last()?);
+        if let Some(tail) = active.tail.as_mut().filter(|_| is_known) {
+            tail.n_tokens = n_own.saturating_sub(n_context);
+        }
+        let kv = active.tail.as_mut().map_or(SequenceKv::Context, SequenceKv::Own);
+        let token = if is_known { NextToken::Known(token) } else { NextToken::OnDevice };
+        Some(Row { token, kv, policy: active.policy.as_mut() })
+    }
+
+    /// True if the answer has a step after the next one, whatever its token, and the GPU can choose that token.
+    fn may_record_ahead(&self, runner: &ModelRunner, is_context: bool) -> bool {
+        let sequence = &self.sequence;
+        let n_next = sequence.generated.len() + 1;
+        let ends = n_next >= sequence.max_tokens || sequence.prompt.len() + n_next > runner.exec.kv.limit();
+        let is_measured = is_context && sequence.attention == AttentionMode::Sampled && runner.measures_step(n_next - 1);
+        let has_policy = self.active.as_ref().is_none_or(|active| active.policy.is_some());
+        let can_draw = sequence.may_run_ahead && !sequence.sampler.needs_all_logits();
+        can_draw && !ends && !is_measured && !has_policy && !sequence.watch.stopped()
+    }
+}

@@ -1,0 +1,162 @@
+//! Steps that the GPU begins before the CPU knows their token: same answers, and nothing left behind by discarded ones.
+//!
+//! Prompts fit one chunk: the speed of the machine decides how longer ones are split, and so how their K and V are rounded.
+
+use strata::engine::{
+    AttentionMode, EngineCommand, EngineEvent, EngineHandle, LoadOptions, Message, ModelSource, PromptRequest, RequestSummary,
+    Role, Sampling, StopReason,
+};
+
+use crate::{HARDWARE, document, engine_on, finish};
+
+/// Engine whose steps follow each other without waiting, unless `synchronous`.
+fn start(test: &str, synchronous: bool) -> Option<EngineHandle> {
+    let options = LoadOptions { context: Some(2048), synchronous, ..LoadOptions::default() };
+    Some(engine_on(test, ModelSource::BuiltIn, options, None, HARDWARE.clone())?.0)
+}
+
+fn user(content: &str) -> Message {
+    Message { role: Role::User, content: content.to_owned() }
+}
+
+/// Samples for long: without end tokens for most seeds.
+fn sampling(top_k: u32, top_p: f32, seed: u64) -> Sampling {
+    Sampling { temperature: 3.0, top_k, top_p, min_p: 0.0, seed, ..Sampling::default() }
+}
+
+type Answer = (String, Box<RequestSummary>);
+
+fn generate(
+    handle: &EngineHandle,
+    messages: Vec<Message>,
+    sampling: Sampling,
+    max_tokens: usize,
+    policy: AttentionMode,
+) -> Answer {
+    let documents = Vec::new();
+    handle.send(EngineCommand::Generate { request: 7, messages, documents, sampling, max_tokens, policy });
+    let (events, end) = finish(handle);
+    (text_of(events), end.unwrap())
+}
+
+fn text_of(events: Vec<EngineEvent>) -> String {
+    let text = |event| if let EngineEvent::Token { text, .. } = event { Some(text) } else { None };
+    events.into_iter().filter_map(text).collect()
+}
+
+#[test]
+fn answers_with_steps_ahead_equal_those_without() {
+    let test = "answers_with_steps_ahead_equal_those_without";
+    let (Some(ahead), Some(plain)) = (start(test, false), start(test, true)) else { return };
+    let text = document()[..300].to_owned();
+    let greedy = Sampling::default();
+    for (sampling, policy, n) in [
+        (greedy, AttentionMode::AsLoaded, 40),
+        // Over several page boundaries.
+        (sampling(40, 0.95, 1), AttentionMode::AsLoaded, 150),
+        (sampling(40, 0.95, 2), AttentionMode::Sampled, 40),
+        (Sampling { repetition_penalty: 1.2, ..sampling(40, 0.95, 3) }, AttentionMode::AsLoaded, 20),
+    ] {
+        let ask = |handle: &EngineHandle| generate(handle, vec![user(&text)], sampling, n, policy);
+        let ((got, summary), (want, without)) = (ask(&ahead), ask(&plain));
+        assert_eq!(got, want, "{sampling:?}");
+        assert_eq!((summary.generated_tokens, summary.stop), (without.generated_tokens, without.stop));
+        assert_eq!(summary.context_used, without.context_used);
+        assert_eq!((without.steps_ahead, summary.dispatches_per_token), (0, without.dispatches_per_token));
+        // Each page of 64 tokens has two steps that are not recorded ahead, and an answer has its first; a few are measured.
+        let n_steps = summary.generated_tokens - usize::from(summary.stop != StopReason::Eos);
+        let most = if sampling.repetition_penalty != 1.0 { 0 } else { n_steps - 1 };
+        let least = if most == 0 { 0 } else { n_steps - n_steps.div_ceil(64) * 2 - 5 };
+        assert!((least..=most).contains(&summary.steps_ahead), "{} of {n_steps} steps, {sampling:?}", summary.steps_ahead);
+        // The next turn continues from the same context.
+        let next = |handle: &EngineHandle, answer: &str| {
+            let assistant = Message { role: Role::Assistant, content: answer.to_owned() };
+            let messages = vec![user(&text), assistant, user("What else?")];
+            generate(handle, messages, greedy, 8, AttentionMode::AsLoaded)
+        };
+        assert_eq!(next(&ahead, &got).0, next(&plain, &want).0);
+    }
+}
+
+#[test]
+fn step_is_repeated_if_the_candidates_are_too_few() {
+    let test = "step_is_repeated_if_the_candidates_are_too_few";
+    let (Some(ahead), Some(plain)) = (start(test, false), start(test, true)) else { return };
+    // The first token needs all logits; or a later one, as 64 candidates rarely lack so little of the mass.
+    for (top_p, seed) in [(1.0, 1), (0.9995, 2), (0.9995, 3)] {
+        let ask = |handle: &EngineHandle| {
+            generate(handle, vec![user(&document()[..300])], sampling(0, top_p, seed), 24, AttentionMode::AsLoaded)
+        };
+        let ((got, summary), (want, _)) = (ask(&ahead), ask(&plain));
+        assert_eq!(got, want, "seed {seed}");
+        // One step was recorded in vain; then none.
+        let most = if top_p == 1.0 { 0 } else { 15 };
+        assert!(summary.steps_ahead <= most, "{} {top_p} {seed}", summary.steps_ahead);
+    }
+}
+
+#[test]
+fn rows_of_a_batch_run_ahead_until_one_ends() {
+    let test = "rows_of_a_batch_run_ahead_until_one_ends";
+    let (Some(ahead), Some(plain)) = (start(test, false), start(test, true)) else { return };
+    let text = document()[..250].to_owned();
+    let ask = |handle: &EngineHandle| {
+        let questions = ["Who is it about?", "Where does it happen, and when?", "What is the end of the story?"];
+        let request = |(id, q): (u64, &&str)| PromptRequest { id, messages: vec![user(&format!("{text}\n\n{q}"))] };
+        let requests = (0u64..).zip(&questions).map(request).collect();
+        let sampling = Sampling { temperature: 0.9, ..sampling(40, 0.95, 5) };
+        handle.send(EngineCommand::GenerateBatch { requests, documents: Vec::new(), sampling, max_tokens: 40 });
+        let (mut texts, mut ends) = (vec![String::new(); 3], Vec::new());
+        while ends.len() < 3 {
+            match handle.wait(std::time::Duration::from_secs(300)).unwrap() {
+                EngineEvent::Token { request, text, .. } => texts[request as usize].push_str(&text),
+                EngineEvent::Finished { request, summary } => {
+                    ends.push((request, summary.generated_tokens, summary.context_used, summary.steps_ahead));
+                }
+                EngineEvent::Failed { sentence, .. } => panic!("{sentence}"),
+                _ => {}
+            }
+        }
+        ends.sort_unstable();
+        (texts, ends)
+    };
+    let ((got, ends), (want, without)) = (ask(&ahead), ask(&plain));
+    assert_eq!(got, want);
+    for (end, without) in ends.iter().zip(&without) {
+        assert_eq!((end.0, end.1, end.2), (without.0, without.1, without.2));
+        assert!(without.3 == 0 && end.3 > 0, "{ends:?}");
+    }
+}
+
+#[test]
+fn stop_and_lost_device_leave_nothing_of_a_step_ahead() {
+    let test = "stop_and_lost_device_leave_nothing_of_a_step_ahead";
+    let (Some(ahead), Some(plain)) = (start(test, false), start(test, true)) else { return };
+    let text = document()[..300].to_owned();
+    let documents = Vec::new();
+    let (messages, policy) = (vec![user(&text)], AttentionMode::AsLoaded);
+    let (sampling, max_tokens) = (sampling(40, 0.95, 1), 300);
+    ahead.send(EngineCommand::Generate { request: 7, messages, documents, sampling, max_tokens, policy });
+    let mut n_tokens = 0;
+    let summary = loop {
+        match ahead.wait(std::time::Duration::from_secs(300)).unwrap() {
+            EngineEvent::Token { .. } => {
+                n_tokens += 1;
+                if n_tokens == 10 {
+                    ahead.stop();
+                }
+            }
+            EngineEvent::Finished { summary, .. } => break summary,
+            EngineEvent::Failed { sentence, .. } => panic!("{sentence}"),
+            _ => {}
+        }
+    };
+    assert_eq!(summary.stop, StopReason::Cancelled);
+    assert!(summary.steps_ahead > 0 && summary.generated_tokens < 20, "{}", summary.generated_tokens);
+    let ask = |handle: &EngineHandle, question: &str| {
+        generate(handle, vec![user(&text), user(question)], sampling, 30, AttentionMode::AsLoaded).0
+    };
+    assert_eq!(ask(&ahead, "Why?"), ask(&plain, "Why?"));
+    ahead.send(EngineCommand::LoseDevice);
+    assert_eq!(ask(&ahead, "When?"), ask(&plain, "When?"));
+}
