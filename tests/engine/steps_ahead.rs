@@ -1,6 +1,7 @@
 //! Steps that the GPU begins before the CPU knows their token: same answers, and nothing left behind by discarded ones.
 //!
-//! Prompts fit one chunk: the speed of the machine decides how longer ones are split, and so how their K and V are rounded.
+//! Contexts stay below the end of a page, after which a request would prefill the page again: the speed of the machine decides
+//! how chunks are split, and so how K and V are rounded.
 
 use strata::engine::{
     AttentionMode, EngineCommand, EngineEvent, EngineHandle, LoadOptions, Message, ModelSource, PromptRequest, RequestSummary,
@@ -23,6 +24,10 @@ fn user(content: &str) -> Message {
 fn sampling(top_k: u32, top_p: f32, seed: u64) -> Sampling {
     Sampling { temperature: 3.0, top_k, top_p, min_p: 0.0, seed, ..Sampling::default() }
 }
+
+/// Questions longer than a matvec takes.
+const WHY: &str = "Why did all of this happen, and who was there to see it?";
+const WHEN: &str = "When did all of this happen, and who was there to see it?";
 
 type Answer = (String, Box<RequestSummary>);
 
@@ -48,14 +53,14 @@ fn text_of(events: Vec<EngineEvent>) -> String {
 fn answers_with_steps_ahead_equal_those_without() {
     let test = "answers_with_steps_ahead_equal_those_without";
     let (Some(ahead), Some(plain)) = (start(test, false), start(test, true)) else { return };
-    let text = document()[..300].to_owned();
+    let text = document()[..200].to_owned();
     let greedy = Sampling::default();
     for (sampling, policy, n) in [
-        (greedy, AttentionMode::AsLoaded, 40),
-        // Over several page boundaries.
-        (sampling(40, 0.95, 1), AttentionMode::AsLoaded, 150),
-        (sampling(40, 0.95, 2), AttentionMode::Sampled, 40),
+        (greedy, AttentionMode::AsLoaded, 30),
+        (sampling(40, 0.95, 2), AttentionMode::Sampled, 30),
         (Sampling { repetition_penalty: 1.2, ..sampling(40, 0.95, 3) }, AttentionMode::AsLoaded, 20),
+        // Over several page boundaries.
+        (Sampling { temperature: 50.0, ..sampling(40, 1.0, 1) }, AttentionMode::AsLoaded, 150),
     ] {
         let ask = |handle: &EngineHandle| generate(handle, vec![user(&text)], sampling, n, policy);
         let ((got, summary), (want, without)) = (ask(&ahead), ask(&plain));
@@ -68,6 +73,9 @@ fn answers_with_steps_ahead_equal_those_without() {
         let most = if sampling.repetition_penalty != 1.0 { 0 } else { n_steps - 1 };
         let least = if most == 0 { 0 } else { n_steps - n_steps.div_ceil(64) * 2 - 5 };
         assert!((least..=most).contains(&summary.steps_ahead), "{} of {n_steps} steps, {sampling:?}", summary.steps_ahead);
+        if n == 150 {
+            continue;
+        }
         // The next turn continues from the same context.
         let next = |handle: &EngineHandle, answer: &str| {
             let assistant = Message { role: Role::Assistant, content: answer.to_owned() };
@@ -85,12 +93,12 @@ fn step_is_repeated_if_the_candidates_are_too_few() {
     // The first token needs all logits; or a later one, as 64 candidates rarely lack so little of the mass.
     for (top_p, seed) in [(1.0, 1), (0.9995, 2), (0.9995, 3)] {
         let ask = |handle: &EngineHandle| {
-            generate(handle, vec![user(&document()[..300])], sampling(0, top_p, seed), 24, AttentionMode::AsLoaded)
+            generate(handle, vec![user(&document()[..200])], sampling(0, top_p, seed), 16, AttentionMode::AsLoaded)
         };
         let ((got, summary), (want, _)) = (ask(&ahead), ask(&plain));
         assert_eq!(got, want, "seed {seed}");
         // One step was recorded in vain; then none.
-        let most = if top_p == 1.0 { 0 } else { 15 };
+        let most = if top_p == 1.0 { 0 } else { 14 };
         assert!(summary.steps_ahead <= most, "{} {top_p} {seed}", summary.steps_ahead);
     }
 }
@@ -99,12 +107,12 @@ fn step_is_repeated_if_the_candidates_are_too_few() {
 fn rows_of_a_batch_run_ahead_until_one_ends() {
     let test = "rows_of_a_batch_run_ahead_until_one_ends";
     let (Some(ahead), Some(plain)) = (start(test, false), start(test, true)) else { return };
-    let text = document()[..250].to_owned();
+    let text = document()[..200].to_owned();
     let ask = |handle: &EngineHandle| {
         let questions = ["Who is it about?", "Where does it happen, and when?", "What is the end of the story?"];
         let request = |(id, q): (u64, &&str)| PromptRequest { id, messages: vec![user(&format!("{text}\n\n{q}"))] };
         let requests = (0u64..).zip(&questions).map(request).collect();
-        let sampling = Sampling { temperature: 0.9, ..sampling(40, 0.95, 5) };
+        let sampling = Sampling::default();
         handle.send(EngineCommand::GenerateBatch { requests, documents: Vec::new(), sampling, max_tokens: 40 });
         let (mut texts, mut ends) = (vec![String::new(); 3], Vec::new());
         while ends.len() < 3 {
@@ -132,31 +140,33 @@ fn rows_of_a_batch_run_ahead_until_one_ends() {
 fn stop_and_lost_device_leave_nothing_of_a_step_ahead() {
     let test = "stop_and_lost_device_leave_nothing_of_a_step_ahead";
     let (Some(ahead), Some(plain)) = (start(test, false), start(test, true)) else { return };
-    let text = document()[..300].to_owned();
-    let documents = Vec::new();
-    let (messages, policy) = (vec![user(&text)], AttentionMode::AsLoaded);
-    let (sampling, max_tokens) = (sampling(40, 0.95, 1), 300);
-    ahead.send(EngineCommand::Generate { request: 7, messages, documents, sampling, max_tokens, policy });
-    let mut n_tokens = 0;
-    let summary = loop {
-        match ahead.wait(std::time::Duration::from_secs(300)).unwrap() {
-            EngineEvent::Token { .. } => {
-                n_tokens += 1;
-                if n_tokens == 10 {
-                    ahead.stop();
+    let text = document()[..200].to_owned();
+    // Another seed if the answer ends before it is stopped.
+    let ended = (1..9).map(|seed| {
+        let (messages, documents) = (vec![user(&text)], Vec::new());
+        let (sampling, policy) = (Sampling { temperature: 50.0, ..sampling(40, 1.0, seed) }, AttentionMode::AsLoaded);
+        ahead.send(EngineCommand::Generate { request: 7, messages, documents, sampling, max_tokens: 300, policy });
+        let mut n_tokens = 0;
+        loop {
+            match ahead.wait(std::time::Duration::from_secs(300)).unwrap() {
+                EngineEvent::Token { .. } => {
+                    n_tokens += 1;
+                    if n_tokens == 3 {
+                        ahead.stop();
+                    }
                 }
+                EngineEvent::Finished { summary, .. } => break summary,
+                EngineEvent::Failed { sentence, .. } => panic!("{sentence}"),
+                _ => {}
             }
-            EngineEvent::Finished { summary, .. } => break summary,
-            EngineEvent::Failed { sentence, .. } => panic!("{sentence}"),
-            _ => {}
         }
-    };
-    assert_eq!(summary.stop, StopReason::Cancelled);
+    });
+    let summary = { ended }.find(|summary| summary.stop == StopReason::Cancelled).unwrap();
     assert!(summary.steps_ahead > 0 && summary.generated_tokens < 20, "{}", summary.generated_tokens);
     let ask = |handle: &EngineHandle, question: &str| {
-        generate(handle, vec![user(&text), user(question)], sampling, 30, AttentionMode::AsLoaded).0
+        generate(handle, vec![user(&text), user(question)], Sampling::default(), 20, AttentionMode::AsLoaded).0
     };
-    assert_eq!(ask(&ahead, "Why?"), ask(&plain, "Why?"));
+    assert_eq!(ask(&ahead, WHY), ask(&plain, WHY));
     ahead.send(EngineCommand::LoseDevice);
-    assert_eq!(ask(&ahead, "When?"), ask(&plain, "When?"));
+    assert_eq!(ask(&ahead, WHEN), ask(&plain, WHEN));
 }
