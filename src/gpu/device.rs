@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::cooperative::{self, CooperativeMatrices};
 use super::error::GpuError;
@@ -97,6 +97,8 @@ pub struct Gpu {
     limits: wgpu::Limits,
     features: wgpu::Features,
     cooperative_matrix_size: Option<u32>,
+    /// matrices that kernels can use, or why there are none
+    pub(super) matrices: OnceLock<Result<CooperativeMatrices, String>>,
     health: Arc<Health>,
     pub(super) kernels: Mutex<HashMap<KernelKey, Arc<Kernel>>>,
     pub(super) allocated_bytes: Arc<AtomicU64>,
@@ -172,6 +174,7 @@ impl Gpu {
             limits,
             features,
             cooperative_matrix_size,
+            matrices: OnceLock::new(),
             health,
             kernels: Mutex::new(HashMap::new()),
             allocated_bytes: Arc::new(AtomicU64::new(0)),
@@ -212,21 +215,6 @@ impl Gpu {
     /// Rows and columns (16 or 8) of cooperative matrices of f16 with f32 sums; None if the device has none.
     pub fn cooperative_matrix_size(&self) -> Option<u32> {
         self.cooperative_matrix_size
-    }
-
-    /// Matrices that kernels can use: the number of lanes that multiply one must be known before a dispatch.
-    ///
-    /// # Errors
-    /// Why there are none, as a clause about the device.
-    pub fn cooperative_matrices(&self) -> Result<CooperativeMatrices, String> {
-        let Some(size) = self.cooperative_matrix_size() else {
-            return Err("it lists no cooperative matrices of f16 with f32 sums".to_owned());
-        };
-        let (least, most) = self.subgroup_sizes();
-        if least != most || ![8, 16, 32, 64].contains(&most) {
-            return Err(format!("its subgroups have {least} to {most} lanes"));
-        }
-        Ok(CooperativeMatrices { size: size as usize, lanes: most as usize })
     }
 
     /// Least and greatest number of lanes of a subgroup.

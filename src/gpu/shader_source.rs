@@ -45,6 +45,7 @@ embed!(
     "attention/qk_scores",
     "attention/qk_scores_subgroup8",
     "bench/gemm",
+    "bench/matrix_lanes",
     "bench/stream_read",
     "common/dot4",
     "common/dot_halves",

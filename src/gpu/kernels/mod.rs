@@ -10,6 +10,7 @@ pub mod attention_prefill;
 pub mod dequantize_pages;
 mod kv_format;
 pub mod linear;
+mod matrix_lanes;
 pub mod norm;
 pub mod page_abstracts;
 pub mod page_attention;
@@ -27,6 +28,7 @@ use super::shader_source::KernelKey;
 pub fn variants() -> Vec<KernelKey> {
     let mut keys = norm::variants();
     keys.extend(linear::variants());
+    keys.extend(matrix_lanes::variants());
     for head_dim in [8, 64, 96, 256] {
         for element in [KvFormat::F16, KvFormat::F32] {
             keys.extend(rope_append::variants(head_dim, element));
