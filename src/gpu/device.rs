@@ -117,6 +117,7 @@ impl Gpu {
         let mut requested = wgpu::Features::SUBGROUP
             | wgpu::Features::TIMESTAMP_QUERY
             | wgpu::Features::SHADER_INT64
+            | wgpu::Features::SHADER_F16
             | wgpu::Features::IMMEDIATES;
         let overrides = options.overrides;
         for (disabled, feature) in [
@@ -241,6 +242,11 @@ impl Gpu {
     /// True if shaders may use 64-bit integers.
     pub fn has_int64(&self) -> bool {
         self.features.contains(wgpu::Features::SHADER_INT64)
+    }
+
+    /// True if shaders may compute in f16.
+    pub fn has_f16(&self) -> bool {
+        self.features.contains(wgpu::Features::SHADER_F16)
     }
 
     /// True if parameters are passed as immediates.

@@ -139,6 +139,16 @@ fn kind_of(device_type: &str) -> &'static str {
     }
 }
 
+/// Text of a rate of arithmetic.
+pub fn flop_rate(flops: f64) -> String {
+    if flops < 1e12 { format!("{:.1} GFLOP/s", flops / 1e9) } else { format!("{:.1} TFLOP/s", flops / 1e12) }
+}
+
+/// The same, or why it was not measured.
+pub fn flop_rate_or_reason(flops: &Result<f64, String>) -> String {
+    flops.as_ref().map_or_else(|reason| format!("N/A ({reason})"), |flops| flop_rate(*flops))
+}
+
 /// Text of a bandwidth.
 pub fn rate(bytes_per_s: f64) -> String {
     format!("{:.1} GB/s", bytes_per_s / 1e9)

@@ -15,7 +15,7 @@ const SUBGROUPS: [usize; 2] = [4, 8];
 const MAX_LANES: usize = 256;
 
 /// Report of one lane: lanes of its subgroup, subgroups, bits of a sum of the product.
-type Seen = [u32; 4];
+type LaneReport = [u32; 4];
 
 impl Gpu {
     /// Matrices that kernels can use: the number of lanes that multiply one must be known before a dispatch.
@@ -54,14 +54,14 @@ fn select_lanes((least, most): (u32, u32), mut is_given: impl FnMut(usize) -> bo
 fn gives(gpu: &Gpu, size: usize, lanes: usize) -> Result<bool, GpuError> {
     for n_subgroups in SUBGROUPS.into_iter().filter(|n| n * lanes <= MAX_LANES) {
         let kernel = gpu.kernel(&key(size, lanes, n_subgroups))?;
-        let seen = gpu.buffer("lanes of subgroups", (n_subgroups * lanes * size_of::<Seen>()) as u64)?.all();
-        let binding = gpu.bind(&kernel, &[&seen])?;
+        let reports = gpu.buffer("lanes of subgroups", (n_subgroups * lanes * size_of::<LaneReport>()) as u64)?.all();
+        let binding = gpu.bind(&kernel, &[&reports])?;
         let mut recorder = Recorder::new();
         recorder.dispatch(&kernel, &binding, &0u32, [1, 1, 1]);
         gpu.submit(&mut recorder)?;
-        let expected: Seen = [lanes as u32, n_subgroups as u32, (size as f32).to_bits(), 0];
-        let seen: Vec<Seen> = bytemuck::pod_collect_to_vec(&gpu.download(&seen)?);
-        if seen.into_iter().any(|lane| lane != expected) {
+        let expected: LaneReport = [lanes as u32, n_subgroups as u32, (size as f32).to_bits(), 0];
+        let reports: Vec<LaneReport> = bytemuck::pod_collect_to_vec(&gpu.download(&reports)?);
+        if reports.into_iter().any(|lane| lane != expected) {
             return Ok(false);
         }
     }

@@ -5,6 +5,7 @@
 //! set of buffers, `record(recorder, &binding, ..)` adds one dispatch. `variants()` lists all keys for the checks
 //! without a GPU.
 
+pub mod arithmetic;
 pub mod attention_decode;
 pub mod attention_prefill;
 pub mod dequantize_pages;
@@ -29,6 +30,7 @@ pub fn variants() -> Vec<KernelKey> {
     let mut keys = norm::variants();
     keys.extend(linear::variants());
     keys.extend(matrix_lanes::variants());
+    keys.extend(arithmetic::variants());
     for head_dim in [8, 64, 96, 256] {
         for element in [KvFormat::F16, KvFormat::F32] {
             keys.extend(rope_append::variants(head_dim, element));
