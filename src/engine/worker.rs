@@ -166,12 +166,15 @@ impl Worker {
         self.port.emit(EngineEvent::Failed { request, sentence: sentence(error), bad_input: error.is_bad_input() })
     }
 
-    /// Measures the link bandwidth. If the device is lost, the next request notices it.
+    /// Measures the link bandwidth, and the peaks for kernels. If the device is lost, the next request notices it.
     fn measure_links(&mut self) {
         if let (Some(gpu), Some(runner)) = (&self.gpu, &self.runner)
             && let Ok(peaks) = link_bandwidth::measure(gpu, runner.info.kv.kv_dir.as_deref())
         {
             self.port.emit(EngineEvent::Links(peaks));
+            if let Ok(peaks) = link_bandwidth::measure_kernels(gpu) {
+                self.port.emit(EngineEvent::Kernels(peaks, runner.work_shape()));
+            }
         }
     }
 

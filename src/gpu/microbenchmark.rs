@@ -113,6 +113,20 @@ pub fn measure_links(gpu: &Gpu, n_bytes: u64) -> Result<[f64; 2], GpuError> {
     Ok([upload(gpu, n_bytes)?, readback(gpu, n_bytes)?])
 }
 
+/// Bytes that [`measure_kernels`] reads on a software device and on others, more than their caches hold.
+const SMALL_READ_BYTES: [u64; 2] = [32 << 20, 256 << 20];
+
+/// Peaks for kernels: streaming read, bytes per second; f32 matrix product, and matrix units if there are any, operations per
+/// second. Takes a few tenths of a second at most.
+///
+/// # Errors
+/// A lost device, or no memory for the buffers.
+pub fn measure_kernels(gpu: &Gpu) -> Result<(f64, f64, Option<f64>), GpuError> {
+    let [software, real] = SMALL_READ_BYTES;
+    let (n_bytes, n) = if gpu.is_software() { (software, 512) } else { (real, 2048) };
+    Ok((stream_read(gpu, n_bytes.min(gpu.max_binding_bytes()))?, gemm(gpu, n)?, matrices(gpu)?.ok()))
+}
+
 /// Seconds of the fastest of [`REPETITIONS`] runs, after a warm-up run.
 fn best_secs(mut run: impl FnMut() -> Result<f64, GpuError>) -> Result<f64, GpuError> {
     run()?;
