@@ -101,6 +101,7 @@ impl Report {
                 ("matrix units, f16", flop_rate_or_reason(&measured.matrix_flops)),
             ],
         );
+        section("Kernels selected by their times", device.tuning.clone());
         for (title, rows) in self.survey.storage.sections() {
             section(title, rows);
         }
@@ -138,6 +139,7 @@ fn will_use(survey: &Survey) -> Vec<String> {
         flop_rate_or_reason(&device.measured.matrix_flops)
     ));
     sentences.extend(device.kernels.iter().cloned());
+    sentences.extend(device.tuning.iter().map(|(part, selected)| format!("Tuning, {part}: {selected}.")));
     for (name, there) in &device.features {
         if !there {
             sentences.push(format!("Without {name}, a slower fallback is used."));
@@ -174,6 +176,7 @@ mod tests {
                 workgroup_invocations: 1024,
                 measured: mock_engine::measured(),
                 kernels: vec!["Matrix products use f32 kernels.".into()],
+                tuning: vec![("attention of decode", "64 splits: the fastest (64 splits 9.0 us)".into())],
             },
             storage: StorageReport::default(),
         };
@@ -194,6 +197,8 @@ mod tests {
             "through a software driver",
             "Without subgroups",
             "Matrix products use f32 kernels.",
+            "attention of decode    64 splits: the fastest",
+            "Tuning, attention of decode: 64 splits",
             "disk read",
             "Budgets",
         ] {

@@ -11,6 +11,7 @@ use super::cooperative::{self, CooperativeMatrices};
 use super::error::GpuError;
 use super::kernel::{Kernel, ParamsRing};
 use super::shader_source::KernelKey;
+use super::tuning::Tuning;
 
 /// Optional features to disable, so that their fallbacks are tested on every machine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -99,6 +100,7 @@ pub struct Gpu {
     cooperative_matrix_size: Option<u32>,
     /// matrices that kernels can use, or why there are none
     pub(super) matrices: OnceLock<Result<CooperativeMatrices, String>>,
+    tuning: Mutex<Tuning>,
     health: Arc<Health>,
     pub(super) kernels: Mutex<HashMap<KernelKey, Arc<Kernel>>>,
     pub(super) allocated_bytes: Arc<AtomicU64>,
@@ -176,6 +178,7 @@ impl Gpu {
             features,
             cooperative_matrix_size,
             matrices: OnceLock::new(),
+            tuning: Mutex::default(),
             health,
             kernels: Mutex::new(HashMap::new()),
             allocated_bytes: Arc::new(AtomicU64::new(0)),
@@ -191,6 +194,16 @@ impl Gpu {
     /// True if the device runs on the CPU (lavapipe, WARP).
     pub fn is_software(&self) -> bool {
         self.info.device_type == wgpu::DeviceType::Cpu
+    }
+
+    /// Variants that its kernels use. Kernels that are compiled already keep theirs.
+    pub fn tuning(&self) -> Tuning {
+        *self.tuning.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets the variants of kernels that are compiled from now on.
+    pub fn set_tuning(&self, tuning: Tuning) {
+        *self.tuning.lock().unwrap_or_else(PoisonError::into_inner) = tuning;
     }
 
     /// True if the GPU has its own memory (a discrete GPU).

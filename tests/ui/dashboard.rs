@@ -14,8 +14,8 @@ use strata::app::state::settings::ThemeChoice;
 use strata::app::{StrataApp, WindowOptions};
 use strata::base::{Bytes, Tiers};
 use strata::engine::{
-    EngineCommand, EngineEvent, KernelPeaks, LinkBandwidth, LoadOptions, ModelSource, PolicySpec, RequestSummary, SelectionBudget,
-    Tier, WorkShape,
+    EngineCommand, EngineEvent, KernelPeaks, LinkBandwidth, LoadOptions, ModelSource, PolicySpec, RequestSummary,
+    SelectionBudget, Tier, WorkShape,
 };
 use strata::telemetry::{EventKind, History, Link, StepKind, Track};
 

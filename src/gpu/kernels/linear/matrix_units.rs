@@ -1,6 +1,6 @@
 //! Tiles of a matmul by cooperative matrices.
 
-use crate::gpu::{CooperativeMatrices, Gpu};
+use crate::gpu::{CooperativeMatrices, Gpu, MatmulKernel};
 
 /// Matrix units of a device, and the largest tile that its workgroup memory holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -39,7 +39,8 @@ impl MatrixUnits {
         if limits.max_compute_invocations_per_workgroup < LANES as u32 {
             return Err(format!("its workgroups have at most {} lanes", limits.max_compute_invocations_per_workgroup));
         }
-        let largest_tile = if limits.max_compute_workgroup_storage_size >= LARGE_TILE_BYTES { 128 } else { 64 };
+        let has_room = limits.max_compute_workgroup_storage_size >= LARGE_TILE_BYTES;
+        let largest_tile = if has_room && gpu.tuning().matmul != MatmulKernel::Matrices64 { 128 } else { 64 };
         Ok(MatrixUnits { size, lanes, largest_tile })
     }
 
@@ -98,7 +99,7 @@ mod tests {
         let (n_tokens, n_rows) = (32, 64);
         let is_number = |lanes| {
             let variant = LinearVariant::GpuCooperative(MatrixUnits { lanes, ..units });
-            let kernels = OpKernels::compile(&gpu, LinearOp::Matmul, &spec, variant).unwrap();
+            let kernels = OpKernels::compile(&gpu, LinearOp::Matmul, &spec, variant, gpu.tuning().matvec).unwrap();
             let zeros = |size| gpu.buffer("test", size as u64).unwrap().all();
             let slices = [zeros(n_rows * 32 * 2), zeros(16), zeros(n_tokens * 32 * 2), zeros(n_tokens * 4)];
             let y = zeros(n_tokens * n_rows * 4);
