@@ -73,8 +73,14 @@ impl Subject {
                 }
             }
             Subject::Filled { depth, decode } => {
-                let tests =
-                    BenchTests { n_prompt: Vec::new(), n_gen: vec![*decode], depths: vec![*depth], fill: true, repetitions: 1 };
+                let tests = BenchTests {
+                    n_prompt: Vec::new(),
+                    n_gen: vec![*decode],
+                    depths: vec![*depth],
+                    fill: true,
+                    repetitions: 1,
+                    by_family: false,
+                };
                 handle.send(EngineCommand::Bench { request: 1, tests });
                 loop {
                     match handle.wait(std::time::Duration::from_secs(3600)).unwrap() {

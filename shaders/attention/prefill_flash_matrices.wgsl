@@ -104,11 +104,15 @@ fn sum_of_row(x: f32) -> f32 {
 fn main(
     @builtin(workgroup_id) wg: vec3<u32>,
     @builtin(num_workgroups) n_wg: vec3<u32>,
-    @builtin(subgroup_id) subgroup: u32,
+    @builtin(subgroup_id) subgroup_id: u32,
+    @builtin(num_subgroups) n_subgroups: u32,
     @builtin(subgroup_invocation_id) in_subgroup: u32,
 ) {
     let row0 = (n_wg.x - 1u - wg.x) * ROWS;
     let g = wg.y;
+    let subgroup = min(subgroup_id, #{SGM*SGN-1}u);
+    // 1, or NaN if the driver gives other subgroups than those that the kernel is built for.
+    let valid = bitcast<f32>(select(0x7fc00000u, 0x3f800000u, n_subgroups == #{SGM*SGN}u));
     let lane = subgroup * #{LANES}u + in_subgroup;
     // Products: first row of the subgroup, and its share of the columns. Softmax: ROW_LANES lanes a row.
     let sm = subgroup / #{SGN}u * #{FM*SIZE}u;
@@ -285,7 +289,7 @@ fn main(
     workgroupBarrier();
     if part == 0u {
         // Factors of the row: of the part of `out` from earlier runs, and of everything.
-        factors[row] = vec2<f32>(exp2(carried.x * LOG2_E - highest), select(1.0, 1.0 / total, params.is_last == 1u));
+        factors[row] = vec2<f32>(exp2(carried.x * LOG2_E - highest), valid * select(1.0, 1.0 / total, params.is_last == 1u));
         if row0 + row < params.n_rows {
             state[g * params.n_rows + row0 + row] = vec4<f32>(highest / LOG2_E, total, 0.0, 0.0);
         }

@@ -90,11 +90,15 @@ fn store(v: Loaded, stage: u32, lane: u32) {
 fn main(
     @builtin(workgroup_id) group: vec3<u32>,
     @builtin(local_invocation_index) lane: u32,
-    @builtin(subgroup_id) subgroup: u32,
+    @builtin(subgroup_id) subgroup_id: u32,
+    @builtin(num_subgroups) n_subgroups: u32,
     @builtin(subgroup_invocation_id) in_subgroup: u32,
 ) {
     let first_row = group.x * ROWS;
     let first_token = group.y * TOKENS;
+    let subgroup = min(subgroup_id, #{SGM*SGN-1}u);
+    // 1, or NaN if the driver gives other subgroups than those that the kernel is built for.
+    let valid = bitcast<f32>(select(0x7fc00000u, 0x3f800000u, n_subgroups == #{SGM*SGN}u));
     let m0 = subgroup / #{SGN}u * #{FM*SIZE}u;
     let n0 = subgroup % #{SGN}u * #{FN*SIZE}u;
 #for i in 0..FM
@@ -135,7 +139,7 @@ fn main(
             let t = first_token + m0 + #{i*SIZE}u + q / QUADS;
             let from_ = at + 4u * q;
             let v = vec4(sums[from_], sums[from_ + 1u], sums[from_ + 2u], sums[from_ + 3u]);
-            finish4(t, first_row + n0 + #{j*SIZE}u + q % QUADS * 4u, v * x_scales[min(t, params.n_tokens - 1u)]);
+            finish4(t, first_row + n0 + #{j*SIZE}u + q % QUADS * 4u, v * (valid * x_scales[min(t, params.n_tokens - 1u)]));
         }
         workgroupBarrier();
     }

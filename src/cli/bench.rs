@@ -3,9 +3,11 @@
 //! ```text
 //! -p -n -d -r ─► Session ─► BenchRow per test ─► Line (mean, sd, shares of the GPU's peak) ─► md │ csv │ json │ jsonl
 //!                            --peak ─► DeviceBandwidth ──┘
+//!                                          time and work of each kernel family ─► kernels ─► a table per test
 //! ```
 //! Units: tokens per second; bytes and floating-point operations per second for the shares.
 
+mod kernels;
 mod line;
 mod table;
 
@@ -39,7 +41,14 @@ pub fn run(args: &BenchArgs, start: impl FnOnce() -> Session, console: &mut Cons
     }
     let mut lines = Vec::new();
     let request = session.next_request();
-    let tests = BenchTests { n_prompt, n_gen, depths: args.depths.clone(), fill: args.fill, repetitions: args.repetitions };
+    let tests = BenchTests {
+        n_prompt,
+        n_gen,
+        depths: args.depths.clone(),
+        fill: args.fill,
+        repetitions: args.repetitions,
+        by_family: args.peak,
+    };
     let command = EngineCommand::Bench { request, tests };
     session.run_request(request, command, console, |event, console| {
         let EngineEvent::BenchResult { row, .. } = event else { return Ok(()) };
@@ -55,6 +64,9 @@ pub fn run(args: &BenchArgs, start: impl FnOnce() -> Session, console: &mut Cons
     }
     if let (Some(peak), BenchOutput::Md) = (&peak, format) {
         console.text(&table::foot(&info, peak))?;
+        for line in &lines {
+            console.text(&kernels::table(&line.test, line.kernels.as_deref()))?;
+        }
     }
     Ok(())
 }
@@ -64,7 +76,15 @@ mod tests {
     use super::line::mean_sd;
     use super::*;
     use crate::cli::mock_engine;
-    use crate::engine::BenchRow;
+    use crate::engine::{BenchRow, KernelProfile, WorkShape};
+    use crate::telemetry::KernelFamily;
+
+    /// Two tokens in a microsecond: 600 ns of products, and 200 ns of a policy.
+    fn profile() -> KernelProfile {
+        let shape = WorkShape { layer_bytes: 300, n_layer_weights: 600, ..WorkShape::default() };
+        let times = [(KernelFamily::Linear, 600), (KernelFamily::Evaluation, 200)];
+        KernelProfile::new(&shape, false, (1000, 2), &times, &shape.decode(1, 0))
+    }
 
     fn line(test: &str) -> Line {
         let row = BenchRow {
@@ -76,6 +96,7 @@ mod tests {
             flops_per_token: 300,
             disk_bytes_per_token: 4096,
             selection: None,
+            profile: Some(profile()),
         };
         Line::new(&mock_engine::info(), &row, "full", Some(&mock_engine::measured()))
     }
@@ -109,5 +130,26 @@ mod tests {
         let json: serde_json::Value = serde_json::from_str(&row(BenchOutput::Jsonl)).unwrap();
         assert_eq!(json["tokens_per_s_mean"], 10.0);
         assert_eq!(json["test"], "tg64");
+    }
+
+    #[test]
+    fn kernels_have_a_table_and_json_with_their_share_of_the_peak() {
+        let line = line("tg64");
+        let text = kernels::table(&line.test, line.kernels.as_deref());
+        let rows: Vec<&str> = text.lines().filter(|row| row.starts_with('|')).collect();
+        assert!(rows.iter().all(|row| row.chars().count() == rows[0].chars().count()), "{text}");
+        let row = |name: &str| *rows.iter().find(|row| row.contains(name)).unwrap();
+        // 300 bytes in 600 ns against 2,000 bytes a second, 1,200 operations.
+        for part in ["60 %", "0.000", "500.0 MB/s", "2.0 GFLOP/s", "memory", "25000000"] {
+            assert!(row("linear decode").contains(part), "{part}: {text}");
+        }
+        assert!(row("selection").contains("20 %") && row("selection").contains("N/A"), "{text}");
+        assert!(row("no kernel").contains("20 %"), "{text}");
+        let json = serde_json::to_value(&line).unwrap();
+        assert_eq!((&json["kernels"][0]["family"], &json["kernels"][0]["limit"]), (&"linear decode".into(), &"memory".into()));
+        assert!(json["kernels"][1]["of_peak"].is_null() && json["kernels"][1]["share"] == 0.2, "{json}");
+        let without = Line { kernels: None, ..line };
+        assert!(serde_json::to_value(&without).unwrap().get("kernels").is_none(), "only with --peak");
+        assert!(kernels::table(&without.test, without.kernels.as_deref()).contains("not timed"));
     }
 }

@@ -18,7 +18,7 @@ use super::args::DoctorArgs;
 use super::console::Console;
 use super::error::CliError;
 use crate::base::Bytes;
-use device::rate;
+use device::{flop_rate, flop_rate_or_reason, rate};
 use survey::{Survey, survey};
 
 #[derive(Debug, Serialize)]
@@ -96,9 +96,12 @@ impl Report {
                 ("copy", rate(measured.copy_bytes_per_s)),
                 ("upload", rate(measured.upload_bytes_per_s)),
                 ("readback", rate(measured.readback_bytes_per_s)),
-                ("matrix product, f32", format!("{:.1} GFLOP/s", measured.gemm_flops / 1e9)),
+                ("matrix product, f32", flop_rate(measured.gemm_flops)),
+                ("vectors, f16", flop_rate_or_reason(&measured.f16_flops)),
+                ("matrix units, f16", flop_rate_or_reason(&measured.matrix_flops)),
             ],
         );
+        section("Kernels selected by their times", device.tuning.clone());
         for (title, rows) in self.survey.storage.sections() {
             section(title, rows);
         }
@@ -130,7 +133,13 @@ fn will_use(survey: &Survey) -> Vec<String> {
         format!("Answers are computed by {} ({}): {kind}.", device.name, device.backend),
         format!("Weights and KV cache are split into parts of at most {}.", Bytes(device.max_binding_bytes)),
     ];
+    sentences.push(format!(
+        "Arithmetic in f16 was measured: vectors {}, matrix units {}.",
+        flop_rate_or_reason(&device.measured.f16_flops),
+        flop_rate_or_reason(&device.measured.matrix_flops)
+    ));
     sentences.extend(device.kernels.iter().cloned());
+    sentences.extend(device.tuning.iter().map(|(part, selected)| format!("Tuning, {part}: {selected}.")));
     for (name, there) in &device.features {
         if !there {
             sentences.push(format!("Without {name}, a slower fallback is used."));
@@ -167,6 +176,7 @@ mod tests {
                 workgroup_invocations: 1024,
                 measured: mock_engine::measured(),
                 kernels: vec!["Matrix products use f32 kernels.".into()],
+                tuning: vec![("attention of decode", "64 splits: the fastest (64 splits 9.0 us)".into())],
             },
             storage: StorageReport::default(),
         };
@@ -181,10 +191,14 @@ mod tests {
             "128 MiB",
             "streaming read",
             "GFLOP/s",
+            "vectors, f16",
+            "matrix units, f16      N/A (a software device has no matrix units)",
             "N/A",
             "through a software driver",
             "Without subgroups",
             "Matrix products use f32 kernels.",
+            "attention of decode    64 splits: the fastest",
+            "Tuning, attention of decode: 64 splits",
             "disk read",
             "Budgets",
         ] {

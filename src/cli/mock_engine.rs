@@ -67,6 +67,8 @@ pub fn measured() -> DeviceBandwidth {
         upload_bytes_per_s: 4000.0,
         readback_bytes_per_s: 5000.0,
         gemm_flops: 6000.0,
+        f16_flops: Ok(7000.0),
+        matrix_flops: Err("a software device has no matrix units".into()),
     }
 }
 

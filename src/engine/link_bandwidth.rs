@@ -1,11 +1,11 @@
-//! Link bandwidth: peak rates of the links between the tiers on this machine, measured quickly.
+//! Link bandwidth: peak rates of the links between the tiers, and of kernels, on this machine, measured quickly.
 //!
-//! Units: bytes per second. Limits: each figure is the best of a few short runs, so it is a peak, not a sustained rate.
+//! Units: bytes per second, operations per second. Limits: each figure is the best of a few short runs, so it is a peak, not a sustained rate.
 
 use std::path::Path;
 
 use crate::base::Bytes;
-use crate::engine::api::LinkBandwidth;
+use crate::engine::api::{KernelPeaks, LinkBandwidth};
 use crate::engine::error::EngineError;
 use crate::gpu::{Gpu, microbenchmark};
 use crate::kv::store::disk_benchmark as disk;
@@ -28,4 +28,13 @@ pub(super) fn measure(gpu: &Gpu, folder: Option<&Path>) -> Result<LinkBandwidth,
         disk_to_ram: disk.as_ref().map(|d| d.read_bytes_per_s),
         ram_to_disk: disk.as_ref().map(|d| d.write_bytes_per_s),
     })
+}
+
+/// Measures the peaks of the device for kernels.
+///
+/// # Errors
+/// A lost device, or no memory for the buffers.
+pub(super) fn measure_kernels(gpu: &Gpu) -> Result<KernelPeaks, EngineError> {
+    let (read_bytes_per_s, f32_flops, matrix_flops) = microbenchmark::measure_kernels(gpu)?;
+    Ok(KernelPeaks { read_bytes_per_s, f32_flops, matrix_flops })
 }

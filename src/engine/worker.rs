@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use crate::document::catalog::Catalog;
 
-use crate::gpu::{DevicePool, Gpu, GpuOptions};
+use crate::gpu::{DevicePool, Gpu, GpuError, GpuOptions, tuner};
 use crate::kv::KvError;
 use crate::kv::store::StoreRoot;
 use crate::telemetry::{Hub, Phase};
@@ -166,12 +166,15 @@ impl Worker {
         self.port.emit(EngineEvent::Failed { request, sentence: sentence(error), bad_input: error.is_bad_input() })
     }
 
-    /// Measures the link bandwidth. If the device is lost, the next request notices it.
+    /// Measures the link bandwidth, and the peaks for kernels. If the device is lost, the next request notices it.
     fn measure_links(&mut self) {
         if let (Some(gpu), Some(runner)) = (&self.gpu, &self.runner)
             && let Ok(peaks) = link_bandwidth::measure(gpu, runner.info.kv.kv_dir.as_deref())
         {
             self.port.emit(EngineEvent::Links(peaks));
+            if let Ok(peaks) = link_bandwidth::measure_kernels(gpu) {
+                self.port.emit(EngineEvent::Kernels(peaks, runner.work_shape()));
+            }
         }
     }
 
@@ -209,7 +212,7 @@ impl Worker {
         let result = crate::engine::runner::open(source).and_then(|file| {
             if !healthy {
                 self.gpu = None;
-                self.gpu = Some(self.devices.take_or_open(&gpu_options)?);
+                self.gpu = Some(tuned(|| self.devices.take_or_open(&gpu_options))?);
             }
             let Some(gpu) = &self.gpu else { return Err(EngineError::NoModel) };
             self.port.emit(EngineEvent::Device(Box::new(DeviceFacts::look(gpu, options.kv_dir.as_deref()))));
@@ -363,13 +366,18 @@ impl Worker {
             runner.pacer.reset();
         }
         self.gpu = None;
-        let gpu = Gpu::open(&self.gpu_options)?;
+        let gpu = tuned(|| Gpu::open(&self.gpu_options))?;
         if let Some(runner) = &mut self.runner {
             runner.reload(&gpu, &self.hub, &self.options)?;
         }
         self.gpu = Some(gpu);
         Ok(())
     }
+}
+
+/// A device, with the kernels that are the fastest on it.
+fn tuned(open: impl FnMut() -> Result<Gpu, GpuError>) -> Result<Gpu, GpuError> {
+    Ok(tuner::open_tuned(open, tuner::default_folder().as_deref())?.0)
 }
 
 fn open_library(kv_dir: Option<&Path>) -> Result<(Catalog, StoreRoot), SavedError> {

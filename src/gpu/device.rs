@@ -5,12 +5,13 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::cooperative::{self, CooperativeMatrices};
 use super::error::GpuError;
 use super::kernel::{Kernel, ParamsRing};
 use super::shader_source::KernelKey;
+use super::tuning::Tuning;
 
 /// Optional features to disable, so that their fallbacks are tested on every machine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -97,6 +98,9 @@ pub struct Gpu {
     limits: wgpu::Limits,
     features: wgpu::Features,
     cooperative_matrix_size: Option<u32>,
+    /// matrices that kernels can use, or why there are none
+    pub(super) matrices: OnceLock<Result<CooperativeMatrices, String>>,
+    tuning: Mutex<Tuning>,
     health: Arc<Health>,
     pub(super) kernels: Mutex<HashMap<KernelKey, Arc<Kernel>>>,
     pub(super) allocated_bytes: Arc<AtomicU64>,
@@ -115,6 +119,7 @@ impl Gpu {
         let mut requested = wgpu::Features::SUBGROUP
             | wgpu::Features::TIMESTAMP_QUERY
             | wgpu::Features::SHADER_INT64
+            | wgpu::Features::SHADER_F16
             | wgpu::Features::IMMEDIATES;
         let overrides = options.overrides;
         for (disabled, feature) in [
@@ -172,6 +177,8 @@ impl Gpu {
             limits,
             features,
             cooperative_matrix_size,
+            matrices: OnceLock::new(),
+            tuning: Mutex::default(),
             health,
             kernels: Mutex::new(HashMap::new()),
             allocated_bytes: Arc::new(AtomicU64::new(0)),
@@ -187,6 +194,16 @@ impl Gpu {
     /// True if the device runs on the CPU (lavapipe, WARP).
     pub fn is_software(&self) -> bool {
         self.info.device_type == wgpu::DeviceType::Cpu
+    }
+
+    /// Variants that its kernels use. Kernels that are compiled already keep theirs.
+    pub fn tuning(&self) -> Tuning {
+        *self.tuning.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets the variants of kernels that are compiled from now on.
+    pub fn set_tuning(&self, tuning: Tuning) {
+        *self.tuning.lock().unwrap_or_else(PoisonError::into_inner) = tuning;
     }
 
     /// True if the GPU has its own memory (a discrete GPU).
@@ -214,21 +231,6 @@ impl Gpu {
         self.cooperative_matrix_size
     }
 
-    /// Matrices that kernels can use: the number of lanes that multiply one must be known before a dispatch.
-    ///
-    /// # Errors
-    /// Why there are none, as a clause about the device.
-    pub fn cooperative_matrices(&self) -> Result<CooperativeMatrices, String> {
-        let Some(size) = self.cooperative_matrix_size() else {
-            return Err("it lists no cooperative matrices of f16 with f32 sums".to_owned());
-        };
-        let (least, most) = self.subgroup_sizes();
-        if least != most || ![8, 16, 32, 64].contains(&most) {
-            return Err(format!("its subgroups have {least} to {most} lanes"));
-        }
-        Ok(CooperativeMatrices { size: size as usize, lanes: most as usize })
-    }
-
     /// Least and greatest number of lanes of a subgroup.
     pub fn subgroup_sizes(&self) -> (u32, u32) {
         (self.info.subgroup_min_size, self.info.subgroup_max_size)
@@ -253,6 +255,11 @@ impl Gpu {
     /// True if shaders may use 64-bit integers.
     pub fn has_int64(&self) -> bool {
         self.features.contains(wgpu::Features::SHADER_INT64)
+    }
+
+    /// True if shaders may compute in f16.
+    pub fn has_f16(&self) -> bool {
+        self.features.contains(wgpu::Features::SHADER_F16)
     }
 
     /// True if parameters are passed as immediates.

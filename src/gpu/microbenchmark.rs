@@ -7,14 +7,20 @@ use std::time::Instant;
 
 use super::device::Gpu;
 use super::error::GpuError;
-use super::kernels::linear::bench;
+use super::kernels::arithmetic::Arithmetic;
+use super::kernels::linear::{MatrixUnits, bench};
 use super::recorder::Recorder;
 
 /// Timed repetitions; the best one counts.
 const REPETITIONS: usize = 4;
 
+/// Target time of a measurement of arithmetic, seconds: longer than a launch, shorter than a driver allows.
+const ARITHMETIC_SECS: f64 = 5e-3;
+/// Most steps of such a measurement.
+const MAX_STEPS: u32 = 1 << 20;
+
 /// Peak rates of a GPU.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct DeviceBandwidth {
     /// a kernel that reads buffers once
     pub stream_read_bytes_per_s: f64,
@@ -26,6 +32,12 @@ pub struct DeviceBandwidth {
     pub readback_bytes_per_s: f64,
     /// best f32 matrix product
     pub gemm_flops: f64,
+    /// f16 vectors in registers, or why they cannot be measured; in JSON `will_use` has it
+    #[serde(skip)]
+    pub f16_flops: Result<f64, String>,
+    /// products of f16 matrices with f32 sums in registers, or why they cannot be measured; in JSON `will_use` has it
+    #[serde(skip)]
+    pub matrix_flops: Result<f64, String>,
 }
 
 /// Measures `gpu`. Takes a second or two on a software device.
@@ -42,7 +54,54 @@ pub fn measure(gpu: &Gpu) -> Result<DeviceBandwidth, GpuError> {
         upload_bytes_per_s: upload(gpu, n_bytes / 2)?,
         readback_bytes_per_s: readback(gpu, n_bytes / 2)?,
         gemm_flops: gemm(gpu, n)?,
+        f16_flops: f16_vectors(gpu)?,
+        matrix_flops: matrices(gpu)?,
     })
+}
+
+fn f16_vectors(gpu: &Gpu) -> Result<Result<f64, String>, GpuError> {
+    match gpu.has_f16() {
+        true => arithmetic(gpu, Arithmetic::F16Vectors),
+        false => Ok(Err("the device lists no f16 arithmetic".to_owned())),
+    }
+}
+
+fn matrices(gpu: &Gpu) -> Result<Result<f64, String>, GpuError> {
+    if gpu.uses_software_kernels() {
+        return Ok(Err("a software device has no matrix units".to_owned()));
+    }
+    match MatrixUnits::of(gpu) {
+        Ok(units) => arithmetic(gpu, Arithmetic::Matrices(units)),
+        Err(reason) => Ok(Err(reason)),
+    }
+}
+
+/// Operations per second in registers; the reason if the driver does not compile the kernel.
+fn arithmetic(gpu: &Gpu, unit: Arithmetic) -> Result<Result<f64, String>, GpuError> {
+    let numbers = gpu.buffer("probe numbers", 8)?.all();
+    gpu.upload(&numbers, bytemuck::cast_slice(&[0.5f32, 0.125]))?;
+    let sums = gpu.buffer("probe sums", unit.sums_bytes(gpu))?.all();
+    let run = |n_steps| -> Result<(f64, f64), GpuError> {
+        let mut recorder = Recorder::new();
+        let flops = unit.record(gpu, &mut recorder, [&numbers, &sums], n_steps)?;
+        Ok((flops, gpu.time(&mut recorder)?))
+    };
+    let mut n_steps = 16;
+    loop {
+        match run(n_steps) {
+            Ok((_, secs)) if secs >= ARITHMETIC_SECS || n_steps >= MAX_STEPS => break,
+            Ok(_) => n_steps *= 4,
+            Err(GpuError::Shader { reason, .. }) => return Ok(Err(format!("its driver does not compile them ({reason})"))),
+            Err(error) => return Err(error),
+        }
+    }
+    let mut flops = 0.0;
+    let secs = best_secs(|| {
+        let (done, secs) = run(n_steps)?;
+        flops = done;
+        Ok(secs)
+    })?;
+    Ok(Ok(flops / secs))
 }
 
 /// Upload and readback bandwidth, by copies of `n_bytes`. Takes a few hundredths of a second.
@@ -52,6 +111,20 @@ pub fn measure(gpu: &Gpu) -> Result<DeviceBandwidth, GpuError> {
 pub fn measure_links(gpu: &Gpu, n_bytes: u64) -> Result<[f64; 2], GpuError> {
     let n_bytes = n_bytes.min(gpu.max_binding_bytes());
     Ok([upload(gpu, n_bytes)?, readback(gpu, n_bytes)?])
+}
+
+/// Bytes that [`measure_kernels`] reads on a software device and on others, more than their caches hold.
+const SMALL_READ_BYTES: [u64; 2] = [32 << 20, 256 << 20];
+
+/// Peaks for kernels: streaming read, bytes per second; f32 matrix product, and matrix units if there are any, operations per
+/// second. Takes a few tenths of a second at most.
+///
+/// # Errors
+/// A lost device, or no memory for the buffers.
+pub fn measure_kernels(gpu: &Gpu) -> Result<(f64, f64, Option<f64>), GpuError> {
+    let [software, real] = SMALL_READ_BYTES;
+    let (n_bytes, n) = if gpu.is_software() { (software, 512) } else { (real, 2048) };
+    Ok((stream_read(gpu, n_bytes.min(gpu.max_binding_bytes()))?, gemm(gpu, n)?, matrices(gpu)?.ok()))
 }
 
 /// Seconds of the fastest of [`REPETITIONS`] runs, after a warm-up run.

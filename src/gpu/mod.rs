@@ -29,6 +29,8 @@ mod staging;
 pub(crate) mod testing;
 mod timestamps;
 mod trusted;
+pub mod tuner;
+mod tuning;
 
 pub use buffer::{Buffer, Slice};
 pub use cooperative::CooperativeMatrices;
@@ -41,3 +43,4 @@ pub use recorder::{Recorder, Submitted};
 pub use shader_source::KernelKey;
 pub use staging::StagingBuffer;
 pub use timestamps::{GpuSpan, MAX_IN_FLIGHT, MAX_PASSES, TimestampRing};
+pub use tuning::{MatmulKernel, MatvecShape, PrefillKernel, Tuning, TuningPart};

@@ -9,7 +9,7 @@ use strata::engine::{
 use crate::{engine_with, finish};
 
 fn bench(handle: &EngineHandle, depth: usize, fill: bool) -> (Vec<BenchRow>, Box<RequestSummary>) {
-    let tests = BenchTests { n_prompt: Vec::new(), n_gen: vec![4], depths: vec![depth], fill, repetitions: 1 };
+    let tests = BenchTests { n_prompt: Vec::new(), n_gen: vec![4], depths: vec![depth], fill, repetitions: 1, by_family: false };
     handle.send(EngineCommand::Bench { request: 3, tests });
     let (events, end) = finish(handle);
     let row = |event| if let EngineEvent::BenchResult { row, .. } = event { Some(*row) } else { None };

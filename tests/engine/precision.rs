@@ -78,7 +78,8 @@ fn decoded_token_takes_eight_dispatches_a_layer() {
     let test = "decoded_token_takes_eight_dispatches_a_layer";
     let source = ModelSource::BuiltIn;
     let Some((handle, info)) = engine_on(test, source, LoadOptions::default(), None, HARDWARE.clone()) else { return };
-    let tests = BenchTests { n_prompt: Vec::new(), n_gen: vec![2], depths: vec![200], fill: true, repetitions: 1 };
+    let tests =
+        BenchTests { n_prompt: Vec::new(), n_gen: vec![2], depths: vec![200], fill: true, repetitions: 1, by_family: false };
     handle.send(EngineCommand::Bench { request: 3, tests });
     let (events, end) = finish(&handle);
     assert!(end.is_ok(), "{end:?}");

@@ -3,7 +3,7 @@ use strata::gpu::kernels::KvFormat;
 use strata::gpu::kernels::attention_decode::{AttentionDecode, DecodeVariant, SegmentKeys};
 use strata::gpu::kernels::attention_prefill::{AttentionPrefill, KeyTile, PrefillVariant};
 use strata::gpu::kernels::rope_append::{AppendRange, RopeAppend, RopeAppendSpec};
-use strata::gpu::{FeatureOverrides, Gpu, Recorder, Slice};
+use strata::gpu::{FeatureOverrides, Gpu, Recorder, Slice, Tuning, TuningPart};
 use strata::reference::{self, RopeSpec};
 
 use super::common::{assert_close, gpu};
@@ -236,6 +236,11 @@ fn attention_over_splits_that_grew_with_the_keys_matches_reference() {
         tile: 512,
     };
     run(&gpu, &mut rng, &case);
+    for tuning in TuningPart::DecodeAttention.candidates(Tuning::default()) {
+        gpu.set_tuning(tuning);
+        run(&gpu, &mut rng, &case);
+    }
+    gpu.set_tuning(Tuning::default());
 }
 
 #[test]

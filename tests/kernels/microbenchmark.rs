@@ -1,4 +1,5 @@
-use strata::gpu::kernels::linear::bench;
+use strata::gpu::kernels::arithmetic::Arithmetic;
+use strata::gpu::kernels::linear::{MatrixUnits, bench};
 use strata::gpu::{FeatureOverrides, Gpu, Recorder, microbenchmark};
 
 use super::common::gpu;
@@ -12,6 +13,46 @@ fn microbenchmark_figures_are_plausible() {
         assert!((1e7..1e14).contains(&rate), "{m:?}");
     }
     assert!((1e8..1e16).contains(&m.gemm_flops), "{m:?}");
+}
+
+#[test]
+fn f16_arithmetic_is_measured_or_has_a_reason_why_not() {
+    let overrides = FeatureOverrides { hardware_kernels: true, ..FeatureOverrides::default() };
+    let Some(gpu) = gpu("f16_arithmetic_is_measured_or_has_a_reason_why_not", overrides) else { return };
+    let m = microbenchmark::measure(&gpu).unwrap();
+    assert_eq!(m.f16_flops.is_ok(), gpu.has_f16(), "{m:?}");
+    assert_eq!(m.matrix_flops.is_ok(), gpu.cooperative_matrices().is_ok(), "{m:?}");
+    for flops in [&m.f16_flops, &m.matrix_flops] {
+        match flops {
+            Ok(flops) => assert!((1e8..1e16).contains(flops), "{m:?}"),
+            Err(reason) => assert!(!reason.is_empty()),
+        }
+    }
+}
+
+#[test]
+fn steps_of_f16_arithmetic_are_computed() {
+    let test = "steps_of_f16_arithmetic_are_computed";
+    let overrides = FeatureOverrides { hardware_kernels: true, ..FeatureOverrides::default() };
+    let Some(gpu) = gpu(test, overrides) else { return };
+    let numbers = super::upload(&gpu, &[0.5f32, 0.125]);
+    let run = |unit: Arithmetic, n_steps| {
+        let sums = super::empty(&gpu, unit.sums_bytes(&gpu));
+        let mut recorder = Recorder::new();
+        unit.record(&gpu, &mut recorder, [&numbers, &sums], n_steps).unwrap();
+        gpu.submit(&mut recorder).unwrap();
+        bytemuck::pod_collect_to_vec::<u8, f32>(&gpu.download(&sums).unwrap())
+    };
+    if gpu.has_f16() {
+        // Every chain tends to 0.125 / (1 - 0.5); 8 chains of 4 elements.
+        assert!(run(Arithmetic::F16Vectors, 64).iter().all(|sum| (sum - 8.0).abs() < 0.1));
+    }
+    if let Ok(units) = MatrixUnits::of(&gpu) {
+        // Sums of two subgroups, of products of the elements 0.5 and 0.625 with the four that follow.
+        let products: f32 = [0.5, 0.625f32].iter().map(|a| a * (0.75 + 0.875 + 1.0 + 1.125)).sum();
+        let want = 2.0 * 3.0 * units.size as f32 * products;
+        assert!(run(Arithmetic::Matrices(units), 3).iter().all(|sum| (sum - want).abs() < 0.01 * want));
+    }
 }
 
 #[test]

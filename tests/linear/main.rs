@@ -15,7 +15,7 @@ use strata::gpu::kernels::linear::{
     ActivationForm, ConvertedSlices, Linear, LinearActivation, LinearOp, LinearShape, LinearSlices, LinearSpec, LinearVariant,
     Precision, ROW_TILE, WeightFormat,
 };
-use strata::gpu::{FeatureOverrides, Gpu, Recorder, Slice};
+use strata::gpu::{FeatureOverrides, Gpu, Recorder, Slice, Tuning, TuningPart};
 use strata::reference;
 
 /// Only the order of f32 sums differs. Maximum NMSE relative to f64 sums over the same weights, and maximum error
@@ -185,6 +185,28 @@ fn linear_every_shape_matches_reference() {
             check(gpu, Case::plain(WeightFormat::I8G16, n_tokens, n_rows, n_cols), variant, op);
         }
     });
+}
+
+#[test]
+fn linear_every_shape_of_a_tuned_matvec_matches_reference() {
+    let test = "linear_every_shape_of_a_tuned_matvec_matches_reference";
+    // A device of its own: its tuning changes.
+    let Some(gpu) = gpu(test, FeatureOverrides { hardware_kernels: true, no_immediates: true, ..FeatureOverrides::default() })
+    else {
+        return;
+    };
+    if !LinearVariant::GpuDot4.runs_on(&gpu) {
+        return eprintln!("skipped: {test}: no subgroups");
+    }
+    for tuning in TuningPart::Matvec.candidates(Tuning::default()) {
+        gpu.set_tuning(tuning);
+        for (n_tokens, n_rows, n_cols) in [(1, 1, 64), (2, 31, 512), (5, 65, 896), (8, 100, 4864)] {
+            for format in [WeightFormat::Q4_0, WeightFormat::Q8_0, WeightFormat::F16] {
+                check(&gpu, Case::plain(format, n_tokens, n_rows, n_cols), LinearVariant::GpuDot4, LinearOp::Matvec);
+            }
+        }
+    }
+    gpu.set_tuning(Tuning::default());
 }
 
 #[test]

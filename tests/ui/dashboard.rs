@@ -14,7 +14,8 @@ use strata::app::state::settings::ThemeChoice;
 use strata::app::{StrataApp, WindowOptions};
 use strata::base::{Bytes, Tiers};
 use strata::engine::{
-    EngineCommand, EngineEvent, LinkBandwidth, LoadOptions, ModelSource, PolicySpec, RequestSummary, SelectionBudget, Tier,
+    EngineCommand, EngineEvent, KernelPeaks, LinkBandwidth, LoadOptions, ModelSource, PolicySpec, RequestSummary,
+    SelectionBudget, Tier, WorkShape,
 };
 use strata::telemetry::{EventKind, History, Link, StepKind, Track};
 
@@ -283,6 +284,22 @@ fn links_say_their_rate_and_their_share_of_what_was_measured_here() {
     rig.emit(EngineEvent::ModelLoaded(Box::new(info)));
     assert!(rig.shows("disk to ram: N/A; its peak is not measured"), "no disk tier is not 0");
     assert!(rig.shows("Shares appear once the links are measured"));
+}
+
+#[test]
+fn kernels_say_their_share_of_a_step_and_of_the_peaks_that_were_measured_here() {
+    let mut rig = with_run(Setup::default());
+    assert!(!rig.shows("linear decode"), "their peaks are not known");
+    let shape = WorkShape { n_layer: 6, layer_bytes: 6 << 20, n_layer_weights: 6 << 20, ..WorkShape::default() };
+    let peaks = KernelPeaks { read_bytes_per_s: 100e9, f32_flops: 1e12, matrix_flops: None };
+    rig.emit(EngineEvent::Kernels(peaks, shape));
+    rig.harness.run();
+    assert!(rig.shows("linear decode: ") && rig.shows("of the streaming read measured on this machine"));
+    assert!(rig.shows("of the step; N/A, N/A"), "keys of no bytes are not known");
+    assert!(rig.shows("no kernel: "));
+    rig.emit(EngineEvent::ModelLoaded(Box::new(model_info())));
+    rig.harness.run();
+    assert!(!rig.shows("linear decode"), "the shape of another model is not known");
 }
 
 #[test]

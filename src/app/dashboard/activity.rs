@@ -6,7 +6,8 @@
 use egui::{Rect, Response, Role, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2};
 
 use crate::app::dashboard::DashboardState;
-use crate::app::dashboard::charts::{self, Entry, Part};
+use crate::app::dashboard::charts::{self, Entry, Part, percent};
+use crate::app::dashboard::kernels;
 use crate::app::dashboard::rates::{Figures, Known, LinkFigures, StepPages, Window};
 use crate::app::panels::tiers::{TierBar, tiers_rows_ui};
 use crate::app::state::{Phase, ViewState};
@@ -48,6 +49,7 @@ pub fn activity_ui(ui: &mut Ui, view: &ViewState, state: &mut DashboardState) {
         links_ui(ui, view, state.peaks, &figures, &window_label(window, runs));
         pages_ui(ui, figures.pages);
         utilization_ui(ui, view, &figures, state.cost.cpu);
+        kernels::kernels_ui(ui, state.kernel_peaks, figures.kernels.as_ref());
         budgets_ui(ui, view);
         own_cost_ui(ui, state);
         ui.add_space(GUTTER);
@@ -146,13 +148,6 @@ fn link_label(of_link: &LinkFigures, figure: &str, peak: Option<Peak>) -> String
         parts.push(format!("half of all moves took up to {}, 99 % up to {}", ms(half), ms(most)));
     }
     parts.join("; ")
-}
-
-fn percent(share: f64) -> String {
-    match share * 100.0 {
-        p if p > 0.0 && p < 0.5 => "<1 %".to_owned(),
-        p => format!("{p:.0} %"),
-    }
 }
 
 fn row_ui(ui: &mut Ui, row: &Row) -> Response {

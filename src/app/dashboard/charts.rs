@@ -48,6 +48,14 @@ pub fn heading(ui: &mut Ui, name: &str, note: &str) {
     ui.add_space(GRID);
 }
 
+/// `45 %`, `<1 %`
+pub fn percent(share: f64) -> String {
+    match share * 100.0 {
+        p if p > 0.0 && p < 0.5 => "<1 %".to_owned(),
+        p => format!("{p:.0} %"),
+    }
+}
+
 /// Text at the right end of a row.
 pub fn right(painter: &Painter, at: Pos2, text: &str, color: Color32) -> Rect {
     painter.text(at, Align2::RIGHT_CENTER, text, theme::small(), color)

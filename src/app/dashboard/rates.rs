@@ -9,6 +9,7 @@
 //! Units: nanoseconds of [`crate::telemetry::now`], bytes per second, shares 0 to 1.
 //! Limits: overlap is computed over [`MAX_OVERLAP_EVENTS`] at most.
 
+use crate::app::dashboard::step_kernels::StepKernels;
 use crate::telemetry::overlap::{Interval, is_compute, is_io, overlap};
 use crate::telemetry::{EventKind, History, KernelFamily, Link, Track};
 
@@ -101,6 +102,8 @@ pub struct Figures {
     pub overlap: Known<f64>,
     /// of the newest step in the window
     pub pages: Option<StepPages>,
+    /// of the newest decode step that was timed by part; of a prefill step if there is none
+    pub kernels: Option<StepKernels>,
 }
 
 impl Window {
@@ -127,6 +130,7 @@ impl Figures {
             gpu_columns: gpu_columns(history, window.spark),
             overlap: overlap_of(history, window.of),
             pages: newest_pages(history, window.of),
+            kernels: StepKernels::newest(history, window.spark),
         }
     }
 }

@@ -96,7 +96,7 @@ impl ViewState {
             EngineEvent::KvUse { used, budgets } => self.measured.kv = Some(KvUse { used, budgets }),
             EngineEvent::Library(documents) => self.library = Some(documents),
             EngineEvent::Device(device) => self.engine.device = Some(*device),
-            EngineEvent::Pages(_) | EngineEvent::Links(_) | EngineEvent::Telemetry(_) => {}
+            EngineEvent::Pages(_) | EngineEvent::Links(_) | EngineEvent::Kernels(..) | EngineEvent::Telemetry(_) => {}
             EngineEvent::LogitsRows { .. } | EngineEvent::BenchResult { .. } => {}
         }
     }

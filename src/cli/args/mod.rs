@@ -219,7 +219,8 @@ pub struct BenchArgs {
     /// Weight type of --synthetic, such as F16, Q8_0 or Q4_0
     #[arg(long = "type", value_name = "TYPE", default_value = "Q4_0", env = "STRATA_TYPE")]
     pub weight_type: String,
-    /// First measure the GPU's streaming read and best matrix product, and print the share of them that each test reaches
+    /// First measure the GPU's streaming read and best matrix product, and print the share of them that each test
+    /// and each family of kernels reaches
     #[arg(long, env = "STRATA_PEAK", value_parser = FalseyValueParser::new())]
     pub peak: bool,
     /// model

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::kernels::{KernelLine, kernel_peaks};
 use crate::engine::{BenchRow, ModelInfo};
 use crate::gpu::microbenchmark::DeviceBandwidth;
 
@@ -39,6 +40,9 @@ pub(super) struct Line {
     pub reuse: Option<f64>,
     pub evaluations_per_step: Option<f64>,
     pub evaluation_ms_per_step: Option<f64>,
+    /// time, work and share of the peak of each kernel family; only with `--peak`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernels: Option<Vec<KernelLine>>,
 }
 
 impl Line {
@@ -75,6 +79,7 @@ impl Line {
             reuse: row.selection.as_ref().map(|c| c.reuse),
             evaluations_per_step: row.selection.as_ref().map(|c| c.evaluations_per_step),
             evaluation_ms_per_step: row.selection.as_ref().map(|c| c.evaluation_ms_per_step),
+            kernels: peak.and_then(|peak| Some(KernelLine::all(row.profile.as_ref()?, &kernel_peaks(peak)))),
         }
     }
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::line::Line;
 use crate::base::Bytes;
 use crate::cli::args::BenchOutput;
-use crate::cli::doctor::device::rate;
+use crate::cli::doctor::device::{flop_rate, rate};
 use crate::cli::error::CliError;
 use crate::engine::ModelInfo;
 use crate::engine::measure::bench_table::{self, Basics, COLUMNS, Column};
@@ -78,10 +78,10 @@ pub(super) fn row(format: BenchOutput, shown: Shown, line: &Line) -> Result<Opti
 /// Footnote on the peak.
 pub fn foot(info: &ModelInfo, peak: &DeviceBandwidth) -> String {
     format!(
-        "\nPeak of {} in this run: streaming read {}, best matrix product {:.1} GFLOP/s.\n",
+        "\nPeak of {} in this run: streaming read {}, best matrix product {}.\n",
         info.adapter,
         rate(peak.stream_read_bytes_per_s),
-        peak.gemm_flops / 1e9
+        flop_rate(peak.gemm_flops)
     )
 }
 

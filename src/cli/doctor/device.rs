@@ -11,6 +11,7 @@ use serde::Serialize;
 use crate::cli::error::CliError;
 use crate::gpu::kernels::linear::LinearVariant;
 use crate::gpu::microbenchmark::{self, DeviceBandwidth};
+use crate::gpu::tuner::{self, DeviceTuning};
 use crate::gpu::{Adapters, Gpu, GpuError, GpuOptions};
 
 /// An adapter of this machine.
@@ -54,6 +55,9 @@ pub struct DeviceReport {
     /// sentences about the kernels; in JSON they are in `will_use`
     #[serde(skip)]
     pub kernels: Vec<String>,
+    /// parts of the tuning, with what was selected, the times and why; in JSON they are in `will_use`
+    #[serde(skip)]
+    pub tuning: Vec<(&'static str, String)>,
 }
 
 impl AdapterLine {
@@ -76,7 +80,7 @@ impl DeviceReport {
     ///
     /// # Errors
     /// A failure of the GPU.
-    pub fn measure(gpu: &Gpu) -> Result<DeviceReport, CliError> {
+    pub fn measure(gpu: &Gpu, tuning: &DeviceTuning) -> Result<DeviceReport, CliError> {
         let limits = gpu.limits();
         Ok(DeviceReport {
             name: gpu.info().name.clone(),
@@ -95,6 +99,7 @@ impl DeviceReport {
             workgroup_invocations: limits.max_compute_invocations_per_workgroup,
             measured: measure_open(gpu)?,
             kernels: LinearVariant::explanation(gpu),
+            tuning: tuning.explanation(),
         })
     }
 }
@@ -113,6 +118,15 @@ pub fn measure(gpu: Option<&str>) -> Result<DeviceBandwidth, CliError> {
 /// [`CliError::Failed`] if there is no GPU, [`CliError::Input`] if none matches `gpu`.
 pub(super) fn open(gpu: Option<&str>) -> Result<Gpu, CliError> {
     Ok(Gpu::open(&GpuOptions { adapter: gpu.map(str::to_owned), ..GpuOptions::default() })?)
+}
+
+/// Opens the same and selects its kernels: by their stored times, or by measuring them.
+///
+/// # Errors
+/// Those of [`open`].
+pub(super) fn open_tuned(gpu: Option<&str>) -> Result<(Gpu, DeviceTuning), CliError> {
+    let options = GpuOptions { adapter: gpu.map(str::to_owned), ..GpuOptions::default() };
+    Ok(tuner::open_tuned(|| Gpu::open(&options), tuner::default_folder().as_deref())?)
 }
 
 fn measure_open(gpu: &Gpu) -> Result<DeviceBandwidth, CliError> {
@@ -137,6 +151,16 @@ fn kind_of(device_type: &str) -> &'static str {
         "Cpu" => "software",
         _ => "other",
     }
+}
+
+/// Text of a rate of arithmetic.
+pub fn flop_rate(flops: f64) -> String {
+    if flops < 1e12 { format!("{:.1} GFLOP/s", flops / 1e9) } else { format!("{:.1} TFLOP/s", flops / 1e12) }
+}
+
+/// The same, or why it was not measured.
+pub fn flop_rate_or_reason(flops: &Result<f64, String>) -> String {
+    flops.as_ref().map_or_else(|reason| format!("N/A ({reason})"), |flops| flop_rate(*flops))
 }
 
 /// Text of a bandwidth.

@@ -31,9 +31,9 @@ pub struct Survey {
 /// [`CliError::Failed`] if there is no GPU, [`CliError::Input`] if none matches `gpu`.
 pub fn survey(gpu: Option<&str>, kv_dir: Option<&Path>) -> Result<Survey, CliError> {
     let adapters = AdapterLine::find_all();
-    let gpu = device::open(gpu)?;
+    let (gpu, tuning) = device::open_tuned(gpu)?;
     // Queried before the measurements allocate buffers on the GPU.
     let storage = StorageReport::measure(&gpu, kv_dir);
-    let device = DeviceReport::measure(&gpu)?;
+    let device = DeviceReport::measure(&gpu, &tuning)?;
     Ok(Survey { adapters, device, storage })
 }

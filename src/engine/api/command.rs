@@ -66,6 +66,8 @@ pub struct BenchTests {
     pub fill: bool,
     /// repetitions of each
     pub repetitions: usize,
+    /// true: then measure the time of each kernel family
+    pub by_family: bool,
 }
 
 /// Command of the engine. Commands run in order; [`crate::engine::EngineHandle::stop`] overtakes them.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::base::Tiers;
 use crate::engine::api::{
-    DeviceFacts, LinkBandwidth, PageAttention, PageMap, RequestId, RequestSummary, ReusedDocument, Sampling, SavedDocument,
-    SelectionSummary,
+    DeviceFacts, KernelPeaks, KernelProfile, LinkBandwidth, PageAttention, PageMap, RequestId, RequestSummary, ReusedDocument,
+    Sampling, SavedDocument, SelectionSummary, WorkShape,
 };
 use crate::telemetry::Snapshot;
 
@@ -83,6 +83,9 @@ pub struct BenchRow {
     /// selection of the policy in the last repetition; None if attention read everything
     #[serde(rename = "chosen")]
     pub selection: Option<SelectionSummary>,
+    /// time and work of each kernel family; None if not requested, or if the device cannot time them
+    #[serde(skip)]
+    pub profile: Option<KernelProfile>,
 }
 
 /// Event of the engine.
@@ -211,6 +214,8 @@ pub enum EngineEvent {
     },
     /// link bandwidth between the tiers
     Links(LinkBandwidth),
+    /// peaks of the device for kernels, and the shape of the model that they run; after [`EngineEvent::Links`]
+    Kernels(KernelPeaks, WorkShape),
     /// documents of the library, least recently used last: on request, and after a document was saved or dropped
     Library(Vec<SavedDocument>),
     /// telemetry since the last of these events (while [`crate::engine::EngineHandle::observe`] requests it)

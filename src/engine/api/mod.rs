@@ -8,6 +8,7 @@
 mod command;
 mod device;
 mod event;
+mod kernel_work;
 mod kv_dtype;
 mod pages;
 mod request;
@@ -17,6 +18,7 @@ mod summary;
 pub use command::*;
 pub use device::*;
 pub use event::*;
+pub use kernel_work::*;
 pub use kv_dtype::*;
 pub use pages::*;
 pub use request::*;

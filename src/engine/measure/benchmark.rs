@@ -2,21 +2,25 @@
 
 use std::time::{Duration, Instant};
 
+use crate::base::limits::KV_PAGE_TOKENS;
 use crate::base::{Rng, Tiers};
 use crate::gpu::Gpu;
 
 use crate::engine::api::{
-    AttentionMode, BenchRow, BenchTests, EngineEvent, IoSummary, Phases, RequestId, RequestSummary, Sampling, SelectionSummary,
-    StopReason,
+    AttentionMode, BenchRow, BenchTests, EngineEvent, IoSummary, KernelProfile, Phases, RequestId, RequestSummary, Sampling,
+    SelectionSummary, StopReason,
 };
 use crate::engine::error::EngineError;
 use crate::engine::handle::{CancelFlag, EnginePort};
+use crate::engine::measure::kernel_profile::Profiler;
 use crate::engine::runner::pass::{NextToken, Row, SequenceKv};
 use crate::engine::runner::sampling::RecordedSampling;
 use crate::engine::runner::{ModelRunner, UsageCounters};
 use crate::engine::sampler::Sampler;
 use crate::engine::worker::Worker;
 
+/// Decoded tokens whose kernels are timed by family.
+const PROFILED_TOKENS: usize = 16;
 /// Maximum bytes of logits per readback.
 const LOGITS_BYTES: usize = 16 << 20;
 
@@ -66,7 +70,8 @@ impl Worker {
         if longest > limit {
             return Err(EngineError::TooLong { tokens: longest, limit, advice: String::new() });
         }
-        let mut b = Bench { gpu, runner, port: &self.port, request, watch, rng: Rng::new(7), tests, selection: None };
+        let mut b =
+            Bench { gpu, runner, port: &self.port, request, watch, rng: Rng::new(7), tests, selection: None, profiler: None };
         let depths = if tests.depths.is_empty() { &[0][..] } else { &tests.depths };
         for &depth in depths {
             for (lengths, decode) in [(&tests.n_prompt, false), (&tests.n_gen, true)] {
@@ -91,6 +96,8 @@ struct Bench<'a> {
     tests: &'a BenchTests,
     /// selection of the policy in the last repetition
     selection: Option<SelectionSummary>,
+    /// while kernel families are timed
+    profiler: Option<Profiler>,
 }
 
 impl Bench<'_> {
@@ -121,6 +128,7 @@ impl Bench<'_> {
                 disk_bytes += self.runner.usage().since(&before.2).moved.disk_to_ram;
             }
         }
+        let profile = if self.tests.by_family { self.profile(n, depth, decode)? } else { None };
         let kind = if decode { "tg" } else { "pp" };
         let at = if depth > 0 { format!(" @ d{depth}") } else { String::new() };
         let exec = &self.runner.exec;
@@ -134,9 +142,26 @@ impl Bench<'_> {
             flops_per_token: exec.model.layer_flops_per_token() + if decode { output } else { 0 },
             disk_bytes_per_token: disk_bytes / (n * repetitions) as u64,
             selection: self.selection.take().filter(|_| decode),
+            profile,
         };
         self.port.emit(EngineEvent::BenchResult { request: self.request, row: Box::new(row) });
         Ok(true)
+    }
+
+    /// Runs the test once more, with the time of each kernel family.
+    fn profile(&mut self, n: usize, depth: usize, decode: bool) -> Result<Option<KernelProfile>, EngineError> {
+        self.runner.truncate(depth);
+        self.profiler = Profiler::begin(self.gpu, self.runner)?;
+        if self.profiler.is_none() {
+            return Ok(None);
+        }
+        let n = if decode { n.min(PROFILED_TOKENS) } else { n };
+        let selection = self.selection.clone();
+        let ran = if decode { self.decode(n) } else { self.prefill(n) };
+        self.selection = selection;
+        let ended = self.profiler.take().map(|profiler| profiler.end(self.gpu, self.runner, (!decode, n))).transpose();
+        ran?;
+        Ok(ended?.flatten())
     }
 
     fn random_tokens(&mut self, n: usize) -> Vec<u32> {
@@ -156,22 +181,30 @@ impl Bench<'_> {
     /// Prefills `n` random tokens; logits of the last token only, as llama-bench does.
     fn prefill(&mut self, n: usize) -> Result<(), EngineError> {
         let tokens = self.random_tokens(n);
-        let runner = &mut *self.runner;
+        let (runner, profiler) = (&mut *self.runner, &mut self.profiler);
         runner.reserve(self.gpu, runner.tokens.len() + n)?;
         runner.pacer.set_whole(false);
         let (mut done, mut last) = (0, 1);
         while done < n {
-            last = runner.next_chunk(runner.tokens.len(), n - done);
+            let first = runner.tokens.len();
+            last = runner.next_chunk(first, n - done);
             runner.run_chunk(self.gpu, &tokens[done..done + last])?;
             done += last;
+            if let Some(profiler) = profiler {
+                profiler.add(self.gpu, runner, &runner.work_shape().prefill(first, last));
+            }
         }
         runner.sample(self.gpu, last - 1, &[&Sampler::new(Sampling::default())])?;
+        if let Some(profiler) = profiler {
+            profiler.add(self.gpu, runner, &runner.work_shape().sample(1));
+        }
         Ok(())
     }
 
     fn decode(&mut self, n: usize) -> Result<(), EngineError> {
         let tokens = self.random_tokens(n);
-        let runner = &mut *self.runner;
+        let share_read = self.selection.as_ref().map_or(1.0, |selection| selection.share_read);
+        let (runner, profiler) = (&mut *self.runner, &mut self.profiler);
         let greedy = Sampler::new(Sampling::default());
         runner.pacer.set_whole(true);
         let mut policy = runner.begin_answer(n)?;
@@ -196,6 +229,11 @@ impl Bench<'_> {
                 ahead = Some(runner.record_sampling(self.gpu, 0, &[&greedy], 1)?);
             }
             best = runner.read_sampling(self.gpu, &step)?.first().and_then(|row| row.predicted).unwrap_or(0);
+            if let Some(profiler) = profiler {
+                let pages = runner.exec.kv.n_sealed() as usize * KV_PAGE_TOKENS;
+                let n_keys = (pages as f64 * share_read) as usize + runner.tokens.len() - pages;
+                profiler.add(self.gpu, runner, &runner.work_shape().decode(1, n_keys));
+            }
         }
         self.selection = policy.and_then(|policy| policy.summary());
         Ok(())

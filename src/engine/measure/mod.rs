@@ -2,5 +2,6 @@
 
 pub mod bench_table;
 mod benchmark;
+mod kernel_profile;
 mod synthetic_kv;
 mod teacher_forcing;

@@ -58,7 +58,7 @@ pub struct GpuModel {
     norm: (bool, f32),
     pub(in crate::engine) attention_precision: Precision,
     /// variant of the matrix products
-    variant: LinearVariant,
+    pub(super) variant: LinearVariant,
     /// sentences about variants that this device cannot run
     pub(in crate::engine) notes: Vec<String>,
     pub(in crate::engine) embed: EmbedOp,

@@ -18,6 +18,7 @@ mod steps;
 pub(in crate::engine) mod submit_pacer;
 mod text_codec;
 mod usage;
+mod work_shape;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

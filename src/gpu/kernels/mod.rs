@@ -5,11 +5,13 @@
 //! set of buffers, `record(recorder, &binding, ..)` adds one dispatch. `variants()` lists all keys for the checks
 //! without a GPU.
 
+pub mod arithmetic;
 pub mod attention_decode;
 pub mod attention_prefill;
 pub mod dequantize_pages;
 mod kv_format;
 pub mod linear;
+mod matrix_lanes;
 pub mod norm;
 pub mod page_abstracts;
 pub mod page_attention;
@@ -27,6 +29,8 @@ use super::shader_source::KernelKey;
 pub fn variants() -> Vec<KernelKey> {
     let mut keys = norm::variants();
     keys.extend(linear::variants());
+    keys.extend(matrix_lanes::variants());
+    keys.extend(arithmetic::variants());
     for head_dim in [8, 64, 96, 256] {
         for element in [KvFormat::F16, KvFormat::F32] {
             keys.extend(rope_append::variants(head_dim, element));

@@ -15,7 +15,7 @@ use crate::app::dashboard::timeline::{INGEST_LANE, TimelineState};
 use crate::app::state::ViewState;
 use crate::app::state::chat::{Exchange, Outcome};
 use crate::app::state::viewer::Viewer;
-use crate::engine::{EngineCommand, EngineEvent, LinkBandwidth, PageMap};
+use crate::engine::{EngineCommand, EngineEvent, KernelPeaks, LinkBandwidth, PageMap, WorkShape};
 use crate::telemetry::overlap::Interval;
 use crate::telemetry::{Event, EventKind, History, Track};
 use kv_map::KvMapState;
@@ -81,6 +81,8 @@ pub struct DashboardState {
     pub pages: Option<Arc<PageMap>>,
     /// peak bandwidth of the links, once measured
     pub peaks: Option<LinkBandwidth>,
+    /// peaks of the device for kernels and the shape of the model, once measured
+    pub kernel_peaks: Option<(KernelPeaks, WorkShape)>,
     /// state of the KV map
     pub kv_map: KvMapState,
     /// the document that is open below the map
@@ -129,6 +131,7 @@ impl DashboardState {
             }
             EngineEvent::Pages(pages) => self.pages = Some(pages),
             EngineEvent::Links(peaks) => self.peaks = Some(peaks),
+            EngineEvent::Kernels(peaks, shape) => self.kernel_peaks = Some((peaks, shape)),
             EngineEvent::Finished { request, summary } => {
                 let (began, ended) = (summary.phases.began_ns, summary.phases.ended_ns);
                 self.last_turn = (began < ended).then_some((began, ended)).or(self.last_turn);
@@ -137,6 +140,7 @@ impl DashboardState {
             EngineEvent::ModelLoaded(info) => {
                 // Another device or folder: earlier measurements do not apply.
                 (self.peaks, self.is_measuring, self.pages, self.showed_map) = (None, false, None, false);
+                self.kernel_peaks = None;
                 return Some(EngineEvent::ModelLoaded(info));
             }
             event => return Some(event),

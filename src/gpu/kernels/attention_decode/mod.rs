@@ -153,7 +153,8 @@ impl AttentionDecode {
         variant: DecodeVariant,
     ) -> Result<AttentionDecode, GpuError> {
         let group = n_head / n_kv_head;
-        let shape = DecodeShape { n_kv_head, group, head_dim, element, min_subgroup: min_subgroup(gpu) };
+        let splits = gpu.tuning().decode_splits;
+        let shape = DecodeShape { n_kv_head, group, head_dim, element, min_subgroup: min_subgroup(gpu), splits };
         Ok(AttentionDecode {
             split: gpu.kernel(&variant.split_key(shape))?,
             merges: merge_kernels(gpu, n_head, head_dim, variant.kernel)?,

@@ -13,8 +13,6 @@ const SUBGROUP_LANES: usize = 128;
 const LEAST_SUBGROUP: usize = 8;
 /// Maximum lanes that share a token: 16 bytes each of 128 f16.
 const MAX_TOKEN_LANES: usize = 16;
-/// Number of splits that its keys are divided into, as long as those are neither too short nor too long.
-const SUBGROUP_SPLITS: usize = 64;
 const MAX_SUBGROUP_SPLIT_KEYS: usize = 1024;
 /// Lanes of a workgroup that merges splits on a real GPU.
 const MERGE_LANES: usize = 256;
@@ -51,6 +49,8 @@ pub(super) struct DecodeShape {
     pub element: KvFormat,
     /// lanes of the smallest subgroup, a power of two
     pub min_subgroup: usize,
+    /// splits that keys are divided into by [`DecodeKernel::Subgroup`], as long as those are neither too short nor too long
+    pub splits: usize,
 }
 
 impl DecodeKernel {
@@ -123,7 +123,7 @@ impl DecodeKernel {
         match self {
             DecodeKernel::Subgroup8 | DecodeKernel::Fallback => SPLIT_KEYS,
             DecodeKernel::Subgroup => {
-                let keys = n_keys.div_ceil(SUBGROUP_SPLITS).next_power_of_two();
+                let keys = n_keys.div_ceil(shape.splits).next_power_of_two();
                 keys.clamp(shape.least_split_keys(), MAX_SUBGROUP_SPLIT_KEYS)
             }
         }
@@ -134,7 +134,7 @@ impl DecodeKernel {
         match self {
             DecodeKernel::Subgroup8 | DecodeKernel::Fallback => n_keys.div_ceil(SPLIT_KEYS),
             DecodeKernel::Subgroup => {
-                let of_least = n_keys.div_ceil(shape.least_split_keys()).min(SUBGROUP_SPLITS);
+                let of_least = n_keys.div_ceil(shape.least_split_keys()).min(shape.splits);
                 of_least.max(n_keys.div_ceil(MAX_SUBGROUP_SPLIT_KEYS))
             }
         }
@@ -232,7 +232,7 @@ pub(in crate::gpu::kernels) fn variants(n_kv_head: usize, head_dim: usize, eleme
     for kernel in DecodeKernel::ALL {
         let min_subgroups = if kernel == DecodeKernel::Subgroup { &[8, 32][..] } else { &[8] };
         for (&min_subgroup, selective) in min_subgroups.iter().flat_map(|n| [(n, false), (n, true)]) {
-            let shape = |group| DecodeShape { n_kv_head, group, head_dim, element, min_subgroup };
+            let shape = |group| DecodeShape { n_kv_head, group, head_dim, element, min_subgroup, splits: 64 };
             let variant = DecodeVariant { kernel, selective };
             keys.extend((1..=MAX_HEADS_PER_WORKGROUP).map(|group| variant.split_key(shape(group))));
         }
@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     fn shape(head_dim: usize, min_subgroup: usize) -> DecodeShape {
-        DecodeShape { n_kv_head: 8, group: 4, head_dim, element: KvFormat::F16, min_subgroup }
+        DecodeShape { n_kv_head: 8, group: 4, head_dim, element: KvFormat::F16, min_subgroup, splits: 64 }
     }
 
     #[test]
@@ -263,10 +263,10 @@ mod tests {
     #[test]
     fn max_splits_bounds_the_splits_of_every_smaller_number_of_keys() {
         for kernel in DecodeKernel::ALL {
-            for head_dim in [8, 64, 128] {
+            for (head_dim, splits) in [(8, 64), (64, 64), (128, 64), (128, 32), (128, 128)] {
                 let mut most = 0;
                 for n_keys in (1..200_000usize).step_by(63) {
-                    let shape = shape(head_dim, 32);
+                    let shape = DecodeShape { splits, ..shape(head_dim, 32) };
                     most = most.max(n_keys.div_ceil(kernel.split_keys(shape, n_keys)));
                     assert!(kernel.max_splits(shape, n_keys) >= most, "{kernel:?}, {head_dim}: {n_keys} keys");
                 }

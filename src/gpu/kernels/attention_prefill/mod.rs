@@ -17,7 +17,7 @@ mod tiled;
 
 use super::KvFormat;
 use crate::gpu::kernels::linear::Precision;
-use crate::gpu::{Binding, Gpu, GpuError, KernelKey, Recorder, Slice};
+use crate::gpu::{Binding, Gpu, GpuError, KernelKey, PrefillKernel, Recorder, Slice};
 use flash::Flash;
 use matrix_tiling::{MatrixDevice, MatrixTiling};
 use tiled::{Tiled, TiledBindings};
@@ -45,7 +45,10 @@ impl PrefillVariant {
             PrefillVariant::TiledSubgroup8
         } else if gpu.uses_software_kernels() || precision == Precision::Exact || !has_memory_for_flash(gpu) {
             PrefillVariant::Tiled
-        } else if element != KvFormat::F32 && matrix_tiling(gpu, head_dim).is_some() {
+        } else if element != KvFormat::F32
+            && gpu.tuning().prefill_attention == PrefillKernel::Matrices
+            && matrix_tiling(gpu, head_dim).is_some()
+        {
             PrefillVariant::FlashMatrices
         } else {
             PrefillVariant::Flash

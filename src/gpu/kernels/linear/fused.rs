@@ -13,7 +13,7 @@ use std::sync::Arc;
 use super::activations::{ActivationForm, ConvertedSlices};
 use super::format::COL_GROUP;
 use super::spec::{LinearActivation, LinearSpec};
-use super::variant::{CONVERTED_LANES, CONVERTED_ROWS};
+use crate::gpu::tuning::{MatvecShape, Tuning};
 use crate::gpu::{Binding, Gpu, GpuError, Kernel, KernelKey, Recorder, Slice};
 
 /// Outputs per block of the next product's input, and per workgroup.
@@ -102,17 +102,17 @@ impl Fusion {
         }
     }
 
-    /// Rows and lanes of a workgroup of at most `max_lanes`.
-    fn workgroup(self, spec: &LinearSpec, max_lanes: usize) -> (usize, usize) {
+    /// Workgroup of at most `max_lanes`; `plain` if it computes no whole block.
+    fn workgroup(self, spec: &LinearSpec, plain: MatvecShape, max_lanes: usize) -> MatvecShape {
+        let lanes = max_lanes.clamp(BLOCK_LANES[1], BLOCK_LANES[0]);
         match (self.output, spec.activation) {
-            (FusedOutput::Plain, _) => (CONVERTED_ROWS, CONVERTED_LANES),
-            (_, LinearActivation::SwiGlu) => (2 * BLOCK, max_lanes.clamp(BLOCK_LANES[1], BLOCK_LANES[0])),
-            _ => (BLOCK, max_lanes.clamp(BLOCK_LANES[1], BLOCK_LANES[0])),
+            (FusedOutput::Plain, _) => plain,
+            (_, LinearActivation::SwiGlu) => MatvecShape { rows: 2 * BLOCK, lanes },
+            _ => MatvecShape { rows: BLOCK, lanes },
         }
     }
 
-    fn key(self, spec: &LinearSpec, max_lanes: usize) -> KernelKey {
-        let (rows, lanes) = self.workgroup(spec, max_lanes);
+    fn key(self, spec: &LinearSpec, MatvecShape { rows, lanes }: MatvecShape) -> KernelKey {
         let bindings = 5 + usize::from(spec.bias);
         let mut names = vec![spec.format.define(), "CONVERTED", "DOT4", "FUSED"];
         names.extend(spec.activation.define());
@@ -142,9 +142,8 @@ impl FusedMatvec {
     /// A kernel that does not compile, or a lost device.
     pub fn new(gpu: &Gpu, spec: LinearSpec, fusion: Fusion, eps: f32) -> Result<FusedMatvec, GpuError> {
         let max_lanes = gpu.limits().max_compute_invocations_per_workgroup.min(gpu.limits().max_compute_workgroup_size_x);
-        let key = fusion.key(&spec, max_lanes as usize);
-        let rows = fusion.workgroup(&spec, max_lanes as usize).0;
-        Ok(FusedMatvec { kernel: gpu.kernel(&key)?, spec, fusion, rows, eps })
+        let shape = fusion.workgroup(&spec, gpu.tuning().matvec, max_lanes as usize);
+        Ok(FusedMatvec { kernel: gpu.kernel(&fusion.key(&spec, shape))?, spec, fusion, rows: shape.rows, eps })
     }
 
     /// Binds the buffers of a slab.
@@ -195,7 +194,8 @@ pub(super) fn variants() -> Vec<KernelKey> {
             ] {
                 for (bias, lanes) in [(false, 1024), (true, 256)] {
                     let spec = LinearSpec { format, cols: 256, activation, bias, residual };
-                    keys.push(Fusion { divides_by_rms, output }.key(&spec, lanes));
+                    let fusion = Fusion { divides_by_rms, output };
+                    keys.push(fusion.key(&spec, fusion.workgroup(&spec, Tuning::default().matvec, lanes)));
                 }
             }
         }

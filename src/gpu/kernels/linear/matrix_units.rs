@@ -1,6 +1,6 @@
 //! Tiles of a matmul by cooperative matrices.
 
-use crate::gpu::{CooperativeMatrices, Gpu};
+use crate::gpu::{CooperativeMatrices, Gpu, MatmulKernel};
 
 /// Matrix units of a device, and the largest tile that its workgroup memory holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -39,7 +39,8 @@ impl MatrixUnits {
         if limits.max_compute_invocations_per_workgroup < LANES as u32 {
             return Err(format!("its workgroups have at most {} lanes", limits.max_compute_invocations_per_workgroup));
         }
-        let largest_tile = if limits.max_compute_workgroup_storage_size >= LARGE_TILE_BYTES { 128 } else { 64 };
+        let has_room = limits.max_compute_workgroup_storage_size >= LARGE_TILE_BYTES;
+        let largest_tile = if has_room && gpu.tuning().matmul != MatmulKernel::Matrices64 { 128 } else { 64 };
         Ok(MatrixUnits { size, lanes, largest_tile })
     }
 
@@ -78,5 +79,51 @@ impl MatrixTile {
             defines.push(("SOME_LOAD_W", String::new()));
         }
         defines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::kernels::linear::{LinearActivation, LinearOp, LinearSpec, LinearVariant, OpKernels, WeightFormat};
+    use crate::gpu::testing::gpu_with;
+    use crate::gpu::{FeatureOverrides, Recorder};
+
+    #[test]
+    fn kernel_that_gets_other_subgroups_gives_no_numbers() {
+        let overrides = FeatureOverrides { hardware_kernels: true, ..FeatureOverrides::default() };
+        let Some(gpu) = gpu_with("kernel_that_gets_other_subgroups_gives_no_numbers", overrides) else { return };
+        let Ok(units) = MatrixUnits::of(&gpu) else { return eprintln!("skipped: no cooperative matrices") };
+        let spec =
+            LinearSpec { format: WeightFormat::F16, cols: 32, activation: LinearActivation::None, bias: false, residual: false };
+        let (n_tokens, n_rows) = (32, 64);
+        let is_number = |lanes| {
+            let variant = LinearVariant::GpuCooperative(MatrixUnits { lanes, ..units });
+            let kernels = OpKernels::compile(&gpu, LinearOp::Matmul, &spec, variant, gpu.tuning().matvec).unwrap();
+            let zeros = |size| gpu.buffer("test", size as u64).unwrap().all();
+            let slices = [zeros(n_rows * 32 * 2), zeros(16), zeros(n_tokens * 32 * 2), zeros(n_tokens * 4)];
+            let y = zeros(n_tokens * n_rows * 4);
+            let bound: Vec<_> = slices.iter().chain([&y]).collect();
+            let binding = gpu.bind(&kernels.kernels[0], &bound).unwrap();
+            let params = crate::gpu::kernels::linear::Params {
+                n_cols: 32,
+                n_rows: n_rows as u32,
+                n_tokens: n_tokens as u32,
+                x_stride: 32,
+                y_offset: 0,
+                y_stride: n_rows as u32,
+                bias_offset: 0,
+            };
+            let mut recorder = Recorder::new();
+            recorder.dispatch(&kernels.kernels[0], &binding, &params, [1, 1, 1]);
+            gpu.submit(&mut recorder).unwrap();
+            let y: Vec<f32> = bytemuck::pod_collect_to_vec(&gpu.download(&y).unwrap());
+            y.iter().all(|v| v.is_finite())
+        };
+        assert!(is_number(units.lanes));
+        // Half the lanes, or twice as many, of what the kernel is built for.
+        for other in [units.lanes / 2, units.lanes * 2].into_iter().filter(|lanes| (8..=64).contains(lanes)) {
+            assert!(!is_number(other), "{other} lanes");
+        }
     }
 }

@@ -31,7 +31,7 @@ pub use matrix_units::MatrixUnits;
 pub use spec::{LinearActivation, LinearSpec, MAX_MATVEC_TOKENS};
 pub use variant::{LinearOp, LinearVariant, Precision};
 
-use crate::gpu::{Binding, Gpu, GpuError, Kernel, KernelKey, Recorder, Slice};
+use crate::gpu::{Binding, Gpu, GpuError, Kernel, KernelKey, MatvecShape, Recorder, Slice};
 
 /// The compiled op: a matvec for few tokens and a matmul for many.
 pub struct Linear {
@@ -39,6 +39,7 @@ pub struct Linear {
     matmul: OpKernels,
     spec: LinearSpec,
     variant: LinearVariant,
+    matvec_shape: MatvecShape,
 }
 
 /// Kernels of a matvec or a matmul.
@@ -128,8 +129,9 @@ impl Linear {
             let reason = "the device lacks the subgroups or 64-bit integers that they need".to_owned();
             return Err(GpuError::Rejected { what: format!("the {variant:?} kernels"), reason });
         }
-        let compile = |op| OpKernels::compile(gpu, op, &spec, variant);
-        Ok(Linear { matvec: compile(LinearOp::Matvec)?, matmul: compile(LinearOp::Matmul)?, spec, variant })
+        let matvec_shape = gpu.tuning().matvec;
+        let compile = |op| OpKernels::compile(gpu, op, &spec, variant, matvec_shape);
+        Ok(Linear { matvec: compile(LinearOp::Matvec)?, matmul: compile(LinearOp::Matmul)?, spec, variant, matvec_shape })
     }
 
     /// Binds the buffers of one slab.
@@ -188,7 +190,7 @@ impl Linear {
         let kernels = self.kernels(op);
         let at = self.variant.tile_for(op, &kernels.tiles, shape.n_tokens);
         let (Some(tile), Some(kernel)) = (kernels.tiles.get(at), kernels.kernels.get(at)) else { return };
-        let grid = self.variant.grid(op, &self.spec, shape.n_tiles(), shape.n_tokens, *tile);
+        let grid = self.variant.grid(op, &self.spec, self.matvec_shape, shape.n_tiles(), [shape.n_tokens, *tile]);
         recorder.dispatch(kernel, &binding.of(op).product, &params, grid);
     }
 
@@ -219,9 +221,16 @@ impl LinearBinding {
 }
 
 impl OpKernels {
-    fn compile(gpu: &Gpu, op: LinearOp, spec: &LinearSpec, variant: LinearVariant) -> Result<OpKernels, GpuError> {
+    fn compile(
+        gpu: &Gpu,
+        op: LinearOp,
+        spec: &LinearSpec,
+        variant: LinearVariant,
+        matvec: MatvecShape,
+    ) -> Result<OpKernels, GpuError> {
         let (tiles, form) = (variant.token_tiles(op, spec), variant.input(op, spec));
-        let kernels = tiles.iter().map(|tile| gpu.kernel(&variant.key(op, spec, *tile))).collect::<Result<Vec<_>, _>>()?;
+        let kernels =
+            tiles.iter().map(|tile| gpu.kernel(&variant.key(op, spec, matvec, *tile))).collect::<Result<Vec<_>, _>>()?;
         Ok(OpKernels { op, tiles, kernels, form, convert: ConvertActivations::new(gpu, form, spec.cols)? })
     }
 

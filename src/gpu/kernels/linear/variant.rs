@@ -4,7 +4,7 @@ use super::activations::ActivationForm;
 use super::format::{ROW_TILE, WeightFormat};
 use super::matrix_units::{MatrixTile, MatrixUnits};
 use super::spec::{LinearActivation, LinearSpec, MAX_MATVEC_TOKENS};
-use crate::gpu::{Gpu, KernelKey};
+use crate::gpu::{Gpu, KernelKey, MatmulKernel, MatvecShape, Tuning, TuningPart};
 
 /// Kernel variant for a class of GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -36,9 +36,6 @@ pub enum Precision {
 
 /// Token counts of the matvec kernels that read converted activations: each reads the weights once for as many tokens.
 const CONVERTED_TOKENS: [usize; 3] = [1, 4, 8];
-/// Rows and lanes per workgroup of these kernels.
-pub(super) const CONVERTED_ROWS: usize = 4;
-pub(super) const CONVERTED_LANES: usize = 128;
 
 /// Weight sharing between the tokens of a dispatch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -74,7 +71,8 @@ impl LinearVariant {
             (false, false) => LinearVariant::Gpu,
         };
         let is_fast = precision == Precision::Fast && exact == LinearVariant::GpuSubgroup;
-        let matrices = MatrixUnits::of(gpu).ok().map(LinearVariant::GpuCooperative).filter(|_| is_fast);
+        let has_fast_matrices = is_fast && gpu.tuning().matmul != MatmulKernel::F32;
+        let matrices = MatrixUnits::of(gpu).ok().map(LinearVariant::GpuCooperative).filter(|_| has_fast_matrices);
         matrices.into_iter().chain(is_fast.then_some(LinearVariant::GpuDot4)).chain([exact]).collect()
     }
 
@@ -189,13 +187,20 @@ impl LinearVariant {
     }
 
     /// Workgroups of `tile` tokens, for `n_tiles` tiles of 32 rows and `n_tokens` tokens.
-    pub(super) fn grid(self, op: LinearOp, spec: &LinearSpec, n_tiles: usize, n_tokens: usize, tile: usize) -> [u32; 3] {
+    pub(super) fn grid(
+        self,
+        op: LinearOp,
+        spec: &LinearSpec,
+        matvec: MatvecShape,
+        n_tiles: usize,
+        [n_tokens, tile]: [usize; 2],
+    ) -> [u32; 3] {
         let tokens = n_tokens.div_ceil(tile) as u32;
         match (self, op) {
             (LinearVariant::GpuCooperative(units), LinearOp::Matmul) if self.input(op, spec) == ActivationForm::Halves => {
                 [(n_tiles * ROW_TILE).div_ceil(units.largest_tile) as u32, tokens, 1]
             }
-            _ if self.input(op, spec) != ActivationForm::F32 => [(n_tiles * ROW_TILE / CONVERTED_ROWS) as u32, tokens, 1],
+            _ if self.input(op, spec) != ActivationForm::F32 => [(n_tiles * ROW_TILE / matvec.rows) as u32, tokens, 1],
             (LinearVariant::Subgroup8, LinearOp::Matvec) => [n_tiles.div_ceil(2) as u32, tokens, 1],
             (LinearVariant::Subgroup8 | LinearVariant::Fallback, _) => [n_tiles as u32, tokens, 1],
             (_, LinearOp::Matvec) => [n_tiles as u32, tokens, 8],
@@ -204,7 +209,7 @@ impl LinearVariant {
     }
 
     /// The kernel of this op for `tile` tokens per workgroup.
-    pub(super) fn key(self, op: LinearOp, spec: &LinearSpec, tile: usize) -> KernelKey {
+    pub(super) fn key(self, op: LinearOp, spec: &LinearSpec, matvec: MatvecShape, tile: usize) -> KernelKey {
         let input = self.input(op, spec);
         let (is_plain, dot4) = (input == ActivationForm::F32, matches!(input, ActivationForm::Bytes { .. }));
         let halves = input == ActivationForm::Halves;
@@ -240,7 +245,7 @@ impl LinearVariant {
                 "linear/matmul_fallback"
             }
             (_, LinearOp::Matvec) if !is_plain => {
-                let numbers = [("COLS", tile), ("ROWS", CONVERTED_ROWS), ("LANES", CONVERTED_LANES)];
+                let numbers = [("COLS", tile), ("ROWS", matvec.rows), ("LANES", matvec.lanes)];
                 defines.extend(numbers.map(|(name, n)| (name, n.to_string())));
                 "linear/matvec_converted"
             }
@@ -255,6 +260,11 @@ impl LinearVariant {
         KernelKey::new(shader, &defines)
     }
 
+    /// True if a matvec reads converted activations, of a format that allows it.
+    pub fn converts_activations(self) -> bool {
+        matches!(self, LinearVariant::GpuDot4 | LinearVariant::GpuCooperative(_))
+    }
+
     fn reduces_by_subgroup(self) -> bool {
         matches!(self, LinearVariant::GpuSubgroup | LinearVariant::GpuDot4 | LinearVariant::GpuCooperative(_))
     }
@@ -264,6 +274,7 @@ impl LinearVariant {
 pub(super) fn variants() -> Vec<KernelKey> {
     let units = [(16, 32, 128), (16, 64, 64), (16, 16, 128), (8, 32, 64), (8, 8, 64)]
         .map(|(size, lanes, largest_tile)| MatrixUnits { size, lanes, largest_tile });
+    let shapes: Vec<MatvecShape> = TuningPart::Matvec.candidates(Tuning::default()).into_iter().map(|t| t.matvec).collect();
     let mut keys = Vec::new();
     for format in WeightFormat::ALL {
         let plain = LinearSpec { format, cols: 256, activation: LinearActivation::None, bias: false, residual: false };
@@ -278,7 +289,12 @@ pub(super) fn variants() -> Vec<KernelKey> {
         for spec in specs {
             for variant in LinearVariant::WITHOUT_MATRICES.into_iter().chain(units.map(LinearVariant::GpuCooperative)) {
                 for op in [LinearOp::Matvec, LinearOp::Matmul] {
-                    keys.extend(variant.token_tiles(op, &spec).into_iter().map(|tile| variant.key(op, &spec, tile)));
+                    let shapes = if variant == LinearVariant::GpuDot4 { &shapes[..] } else { &shapes[..1] };
+                    for (tile, shape) in
+                        variant.token_tiles(op, &spec).into_iter().flat_map(|tile| shapes.iter().map(move |s| (tile, s)))
+                    {
+                        keys.push(variant.key(op, &spec, *shape, tile));
+                    }
                 }
             }
         }

@@ -1,0 +1,154 @@
+//! Measurement of a candidate: the time of the kernels of its part, on synthetic data of the shapes of an 8B model.
+//!
+//! The candidate is the tuning of the device while its kernels are compiled, so they are those that a model would get. Software
+//! devices that run the kernels for real GPUs (tests) use small shapes.
+
+use crate::gpu::kernels::KvFormat;
+use crate::gpu::kernels::attention_decode::{AttentionDecode, SegmentKeys};
+use crate::gpu::kernels::attention_prefill::{AttentionPrefill, KeyTile};
+use crate::gpu::kernels::linear::{
+    ActivationForm, ConvertedSlices, Linear, LinearActivation, LinearOp, LinearShape, LinearSlices, LinearSpec, LinearVariant,
+    Precision, WeightFormat,
+};
+use crate::gpu::tuning::{Tuning, TuningPart};
+use crate::gpu::{Gpu, GpuError, Recorder, Slice};
+
+use crate::base::limits::KV_BLOCK_TOKENS;
+
+/// Timed runs after a warm-up; the fastest counts.
+const REPETITIONS: usize = 3;
+/// Dispatches of a short kernel in one run.
+const SHORT_KERNELS: usize = 8;
+
+/// Sizes of the data.
+#[derive(Debug, Clone, Copy)]
+struct Sizes {
+    cols: usize,
+    /// rows of a matvec, and of a matmul
+    rows: [usize; 2],
+    /// tokens of a prefill chunk
+    n_tokens: usize,
+    /// H, G, D
+    heads: [usize; 3],
+    /// keys of decode and of prefill
+    n_keys: [usize; 2],
+}
+
+impl Sizes {
+    fn of(gpu: &Gpu) -> Sizes {
+        match gpu.is_software() {
+            true => Sizes { cols: 256, rows: [256, 128], n_tokens: 64, heads: [4, 2, 64], n_keys: [512, 128] },
+            false => Sizes { cols: 4096, rows: [14336, 4096], n_tokens: 512, heads: [32, 8, 128], n_keys: [8192, 4096] },
+        }
+    }
+}
+
+/// Seconds of the kernels of `part` with `candidate`, which is the tuning of `gpu` afterwards.
+///
+/// # Errors
+/// A kernel that does not compile, out of VRAM, a lost device.
+pub fn measure(gpu: &Gpu, part: TuningPart, candidate: &Tuning) -> Result<f64, GpuError> {
+    gpu.set_tuning(*candidate);
+    let sizes = Sizes::of(gpu);
+    match part {
+        TuningPart::Matmul => linear(gpu, sizes, LinearOp::Matmul),
+        TuningPart::Matvec => linear(gpu, sizes, LinearOp::Matvec),
+        TuningPart::PrefillAttention => prefill(gpu, sizes),
+        TuningPart::DecodeAttention => decode(gpu, sizes),
+    }
+}
+
+/// Seconds of the fastest of a few runs.
+fn fastest(gpu: &Gpu, mut record: impl FnMut(&mut Recorder)) -> Result<f64, GpuError> {
+    let mut best = f64::INFINITY;
+    for repetition in 0..=REPETITIONS {
+        let mut recorder = Recorder::new();
+        record(&mut recorder);
+        let secs = gpu.time(&mut recorder)?;
+        if repetition > 0 {
+            best = best.min(secs);
+        }
+    }
+    Ok(best)
+}
+
+fn zeros(gpu: &Gpu, bytes: u64) -> Result<Slice, GpuError> {
+    Ok(gpu.buffer("tuning", bytes)?.all())
+}
+
+fn linear(gpu: &Gpu, sizes: Sizes, op: LinearOp) -> Result<f64, GpuError> {
+    let Sizes { cols, rows: [matvec_rows, matmul_rows], .. } = sizes;
+    let (n_rows, n_tokens) = match op {
+        LinearOp::Matvec => (matvec_rows, 1),
+        LinearOp::Matmul => (matmul_rows, sizes.n_tokens),
+    };
+    let format = WeightFormat::Q4_0;
+    let spec = LinearSpec { format, cols, activation: LinearActivation::None, bias: false, residual: false };
+    let linear = Linear::with_variant(gpu, spec, LinearVariant::for_gpu(gpu, Precision::Fast))?;
+    let (value_bytes, scale_bytes) = ActivationForm::scratch_bytes(cols, n_tokens);
+    let (x, y) = (zeros(gpu, (n_tokens * cols * 4) as u64)?, zeros(gpu, (n_tokens * n_rows * 4) as u64)?);
+    let quants = zeros(gpu, format.quants_bytes(n_rows, cols))?;
+    let scales = zeros(gpu, format.scales_bytes(n_rows, cols))?;
+    let (values, value_scales) = (zeros(gpu, value_bytes)?, zeros(gpu, scale_bytes)?);
+    let converted = Some(ConvertedSlices { values: &values, scales: &value_scales });
+    let slices = LinearSlices { x: &x, quants: &quants, scales: &scales, bias: None, y: &y, converted };
+    let binding = linear.bind(gpu, slices)?;
+    let shape = LinearShape { n_tokens, n_rows, x_stride: cols, y_stride: n_rows, y_offset: 0, bias_offset: 0 };
+    let n = if op == LinearOp::Matvec { SHORT_KERNELS } else { 1 };
+    fastest(gpu, |recorder| {
+        linear.record_convert_for(recorder, &binding, shape, op);
+        (0..n).for_each(|_| linear.record_for(recorder, &binding, shape, op));
+    })
+}
+
+/// Queries of `n_tokens`, keys and values of one segment, and their block table.
+fn attention_inputs(gpu: &Gpu, heads: [usize; 3], n_tokens: usize, n_keys: usize) -> Result<[Slice; 3], GpuError> {
+    let [n_head, n_kv_head, head_dim] = heads;
+    let n_slots = n_kv_head * n_keys.div_ceil(KV_BLOCK_TOKENS);
+    let table: Vec<u32> = (0..n_slots as u32).collect();
+    let table_slice = zeros(gpu, (table.len() * 4) as u64)?;
+    gpu.upload(&table_slice, bytemuck::cast_slice(&table))?;
+    let kv_bytes = n_slots as u64 * KvFormat::F16.block_bytes(head_dim);
+    Ok([zeros(gpu, (n_tokens * n_head * head_dim * 4) as u64)?, zeros(gpu, kv_bytes)?, table_slice])
+}
+
+fn prefill(gpu: &Gpu, sizes: Sizes) -> Result<f64, GpuError> {
+    let Sizes { heads, n_tokens, n_keys: [_, n_keys], .. } = sizes;
+    let [n_head, n_kv_head, head_dim] = heads;
+    let op = AttentionPrefill::new(gpu, n_head, n_kv_head, head_dim, KvFormat::F16, Precision::Fast)?;
+    let [q, kv, table] = attention_inputs(gpu, heads, n_tokens, n_keys)?;
+    let scores = zeros(gpu, op.scores_bytes(n_tokens, n_keys))?;
+    let (state, out) = (zeros(gpu, op.state_bytes(n_tokens))?, zeros(gpu, q.size)?);
+    let bindings = op.bind(gpu, [&q, &kv, &table, &scores, &state, &out])?;
+    let tile = KeyTile {
+        n_tokens,
+        first_key: 0,
+        n_keys,
+        n_blocks: n_keys.div_ceil(KV_BLOCK_TOKENS),
+        mask_from: n_keys - n_tokens + 1,
+        is_first: true,
+        is_last: true,
+    };
+    fastest(gpu, |recorder| op.record(recorder, &bindings, tile))
+}
+
+fn decode(gpu: &Gpu, sizes: Sizes) -> Result<f64, GpuError> {
+    let Sizes { heads, n_keys: [n_keys, _], .. } = sizes;
+    let [n_head, n_kv_head, head_dim] = heads;
+    let op = AttentionDecode::new(gpu, n_head, n_kv_head, head_dim, KvFormat::F16, Precision::Fast)?;
+    let [q, kv, table] = attention_inputs(gpu, heads, 1, n_keys)?;
+    let split_keys = op.split_keys(n_keys);
+    let n_splits = n_keys.div_ceil(split_keys);
+    let (acc, state) = (zeros(gpu, op.acc_bytes(n_splits))?, zeros(gpu, op.state_bytes(n_splits))?);
+    let out = zeros(gpu, q.size)?;
+    let split = op.bind_split(gpu, [&q, &kv, &table, &acc, &state])?;
+    let merge = op.bind_merge(gpu, [&acc, &state, &out], None)?;
+    let n_blocks = n_keys.div_ceil(KV_BLOCK_TOKENS);
+    let keys = SegmentKeys { n_keys, n_blocks, first_split: 0, n_splits, split_keys };
+    fastest(gpu, |recorder| {
+        for _ in 0..SHORT_KERNELS {
+            op.record_split(recorder, &split, keys);
+            op.record_merge(recorder, &merge, n_splits);
+        }
+    })
+}
