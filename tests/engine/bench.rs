@@ -3,7 +3,7 @@
 use strata::base::{Bytes, Tiers};
 use strata::engine::{
     BenchRow, BenchTests, EngineCommand, EngineEvent, EngineHandle, KvDtype, LoadOptions, ModelSource, PolicyKind, PolicySpec,
-    RequestSummary,
+    RequestSummary, WorkFamily,
 };
 
 use crate::{engine_with, finish};
@@ -64,6 +64,32 @@ fn synthetic_context_is_reproducible_and_not_saved() {
     loop {
         if let EngineEvent::Library(saved) = handle.wait(std::time::Duration::from_secs(60)).unwrap() {
             break assert!(saved.is_empty(), "{saved:?}");
+        }
+    }
+}
+
+#[test]
+fn bench_by_family_times_the_kernels_of_every_test() {
+    let test = "bench_by_family_times_the_kernels_of_every_test";
+    let Some((handle, _)) = engine_with(test, tiny(), options(None, KvDtype::F16, [None, None])) else { return };
+    let tests = BenchTests { n_prompt: vec![40], n_gen: vec![3], depths: vec![64], fill: false, repetitions: 1, by_family: true };
+    handle.send(EngineCommand::Bench { request: 3, tests });
+    let (events, _) = finish(&handle);
+    let rows = events.into_iter().filter_map(|e| if let EngineEvent::BenchResult { row, .. } = e { Some(*row) } else { None });
+    let rows: Vec<BenchRow> = rows.collect();
+    assert_eq!(rows.len(), 2);
+    for (row, (is_prefill, n_tokens)) in rows.iter().zip([(true, 40), (false, 3)]) {
+        let Some(profile) = &row.profile else { return eprintln!("skipped: {test}: no timestamps") };
+        assert_eq!((profile.is_prefill, profile.n_tokens), (is_prefill, n_tokens));
+        let family = |wanted| *profile.families.iter().find(|f| f.family == wanted).unwrap();
+        let (linear, attention) = (family(WorkFamily::Linear), family(WorkFamily::Attention));
+        let shares: f64 = profile.families.iter().map(|f| profile.share(f)).sum();
+        assert!(linear.ns > 0 && attention.ns > 0 && shares > 0.0 && shares < 1.05, "{profile:?}");
+        if !is_prefill {
+            assert_eq!(linear.work.bytes, 3 * row.weight_bytes_per_token);
+            assert_eq!(linear.work.flops, 3 * row.flops_per_token);
+            // Tokens 65, 66 and 67 of the context.
+            assert_eq!(attention.work.bytes % (65 + 66 + 67), 0);
         }
     }
 }

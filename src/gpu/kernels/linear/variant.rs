@@ -97,6 +97,10 @@ impl LinearVariant {
                 format!("Matrix products of few tokens use {}.", variant.name()),
                 format!("Those of many tokens use f32 kernels, as the device has no matrix units that can be used: {reason}."),
             ],
+            (_, Ok(_)) if gpu.tuning().matmul == MatmulKernel::F32 => vec![
+                format!("Matrix products of few tokens use {}.", variant.name()),
+                "Those of many tokens use f32 kernels, which were measured to be faster than the matrix units.".to_owned(),
+            ],
             _ => vec![format!("Matrix products use {}.", variant.name())],
         }
     }
